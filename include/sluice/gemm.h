@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// The public interface: open a device, plan a problem, prepare a kernel, launch it.
+//   auto device = sluice::Device::open(0, sluice::options_from_environment());
+//   auto plan   = sluice::gemm::plan(problem, device->info());
+//   auto kernel = sluice::gemm::prepare(*device, *plan);
+//   auto done   = sluice::gemm::launch(*kernel, args, stream);
+// examples/gemm.cc is the whole program.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <sluice/options.h>
+#include <sluice/plan.h>
+
+struct CUstream_st;
+
+namespace sluice {
+
+using Stream = CUstream_st*;  // a CUstream or cudaStream_t; nullptr is the legacy default stream
+
+/// A GPU and the kernels loaded on it. Cheap to copy (shared handle); all members may be called from any
+/// thread. Uses the device's primary context, which the CUDA runtime and PyTorch use too.
+class Device {
+ public:
+  /// Loads the CUDA driver, retains the primary context of device `ordinal`.
+  /// Errors: driver (none, too old, no such device), unsupported_arch (not compute capability 9.0).
+  static Result<Device> open(int ordinal, const Options& options);
+
+  const DeviceInfo& info() const;
+  const Options& options() const;
+  int ordinal() const;
+
+  struct Impl;
+  explicit Device(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  Impl& impl() const { return *impl_; }
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
+/// Device memory that kernels find zeroed and leave zeroed. One per stream or graph; a launch holds it until
+/// done.
+class Workspace {
+ public:
+  /// Allocates and zeroes `bytes` (0 is legal and allocates nothing).
+  static Result<Workspace> create(const Device& device, i64 bytes);
+
+  void* data() const;
+  i64 bytes() const;
+  /// Waits for the device and reads every byte back. Error workspace: the first byte that is not zero.
+  Result<void> verify() const;
+  /// Zeroes it in stream order; needed only after a kernel was aborted.
+  Result<void> reset(Stream stream);
+
+  struct Impl;
+  explicit Workspace(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
+namespace gemm {
+
+/// The pointers and scalars of one launch. All pointers are to device memory and need 16-byte alignment for
+/// A, B and (with StorePath::tma) D; element alignment for the rest. Unused ones may be null.
+struct Args {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  const void* c = nullptr;  // not read if beta == 0
+  void* d = nullptr;
+  const float* scale_a = nullptr;
+  const float* scale_b = nullptr;
+  const void* bias = nullptr;
+  float alpha = 1.0f;  // 0: A and B are not read
+  float beta = 0.0f;
+};
+
+/// A plan compiled and loaded on a device: immutable, shareable, launchable from any thread and into any
+/// stream.
+class Kernel {
+ public:
+  const Plan& plan() const;
+  int registers() const;         // per thread at launch
+  std::string built_by() const;  // the NVRTC version that made the cubin
+
+  struct Impl;
+  explicit Kernel(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+  const Impl& impl() const { return *impl_; }
+
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+
+/// Compiles (or finds in the cache) and loads the plan's kernel. Errors: toolchain, driver, io.
+Result<Kernel> prepare(const Device& device, const Plan& plan);
+
+/// Called after each finished compile with (done, total); from one thread at a time.
+using Progress = std::function<void(int done, int total)>;
+/// The same for many plans, in parallel; equal configs are compiled once. The i-th result belongs to the i-th
+/// plan.
+std::vector<Result<Kernel>> prepare(const Device& device, std::span<const Plan> plans,
+                                    const Progress& progress = {});
+
+/// Checks the arguments and enqueues one kernel. No allocation, no synchronisation; may be captured into a
+/// graph. m = 0, n = 0 or batch = 0 succeed without a launch. Errors (nothing is launched): invalid_pointer,
+/// misaligned, aliasing, wrong_device, driver.
+Result<void> launch(const Kernel& kernel, const Args& args, Stream stream);
+
+/// plan + prepare (kept by the device for the next call with an equal problem) + launch.
+/// Error not_prepared: the stream is capturing and this problem's kernel is not loaded: call it once before
+/// capture.
+Result<void> run(const Device& device, const Problem& problem, const Args& args, Stream stream);
+
+}  // namespace gemm
+}  // namespace sluice

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where things are on this machine. Read from the environment once, by the caller, and passed down.
+#pragma once
+
+#include <string>
+
+namespace sluice {
+
+struct Options {
+  std::string cache_dir;         // compiled kernels; empty: nothing is kept on disk
+  bool cache_read_only = false;  // use what is there, write nothing (a shipped cache)
+  std::string nvrtc_path;        // libnvrtc to load; empty: the toolkit's
+  int jobs = 0;                  // parallel compiles in prepare(); 0: one per core
+};
+
+/// SLUICE_CACHE_DIR (default: $XDG_CACHE_HOME/sluice or ~/.cache/sluice), SLUICE_CACHE_READ_ONLY,
+/// SLUICE_NVRTC, SLUICE_JOBS.
+Options options_from_environment();
+
+}  // namespace sluice

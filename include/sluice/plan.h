@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a problem to everything decided about it. Pure: no GPU, no clock, no environment.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <sluice/result.h>
+#include <sluice/spec/problem.h>
+#include <sluice/spec/validate.h>
+#include <sluice/spec/work_split.h>
+
+namespace sluice {
+
+/// What the planner needs to know about a GPU. Rates are sustained ones, measured (docs/findings/).
+struct DeviceInfo {
+  std::string name = "NVIDIA H200";
+  int sm_count = 132;
+  int compute_major = 9, compute_minor = 0;
+  int max_clusters_of_2 = 66;  // resident at once with one CTA an SM
+  int max_clusters_of_4 = 32;
+  i64 l2_bytes = 60 << 20;
+  double hbm_bytes_per_us = 4.5e6;
+  double l2_bytes_per_us = 8.1e6;
+  double fp16_flops_per_us = 845e6;  // WGMMA alone, random data, settled clocks
+  double fp8_flops_per_us = 1685e6;
+};
+
+/// Where the planner thinks the time goes, in microseconds.
+struct Estimate {
+  double tensor_us = 0;  // one wave's tensor-core time x waves
+  double l2_us = 0;
+  double hbm_us = 0;
+  double overhead_us = 0;  // launch, ring fill, last epilogue
+  double total_us = 0;
+  int waves = 0;
+
+  bool operator==(const Estimate&) const = default;
+};
+
+struct Plan {
+  Problem problem;  // strides filled in
+  KernelConfig config;
+  WorkSplit split;
+  i64 smem_bytes = 0;       // dynamic shared memory of a CTA
+  i64 workspace_bytes = 0;  // zeroed device memory the launch needs; 0 for the kernels of today
+  Estimate estimate;
+};
+
+/// Fields that are set overrule the planner; the rest it still chooses.
+struct PlanOverrides {
+  std::optional<Schedule> schedule;
+  std::optional<int> tile_m, tile_n, stages;
+  std::optional<ClusterShape> cluster;
+  std::optional<StorePath> store;
+  std::optional<Raster> raster;
+  std::optional<int> raster_group;
+  std::optional<int> clusters;  // launched clusters
+};
+
+namespace gemm {
+
+/// Checks the problem and picks kernel, configuration and work split for `device`.
+/// Errors: invalid_size, invalid_type, invalid_stride, misaligned (strides), invalid_config (overrides),
+/// unsupported_arch.
+Result<Plan> plan(const Problem& problem, const DeviceInfo& device, const PlanOverrides& overrides = {});
+
+/// All plans the planner would consider, best estimate first; what a tuner measures.
+Result<std::vector<Plan>> candidates(const Problem& problem, const DeviceInfo& device,
+                                     const PlanOverrides& overrides = {});
+
+}  // namespace gemm
+
+/// The one text form of a value: a C++ designated initialiser, used in logs, cache keys, JIT units and tests.
+std::string to_string(const KernelConfig& config);
+std::string to_string(const Problem& problem);
+std::string to_string(const WorkSplit& split);
+/// For people: one line, e.g. "ping_pong 128x128x64 s5 c2x1 bf16".
+std::string short_name(const KernelConfig& config);
+/// The problem and plan as a few aligned lines with the estimate; what `sluice plan` prints.
+std::string describe(const Plan& plan);
+
+}  // namespace sluice

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// How sluice reports failure: a value. Nothing in the library prints, throws or exits.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace sluice {
+
+/// One code per kind of failure, so that a caller can branch on it; the message says value, rule and remedy.
+enum class ErrorCode {
+  invalid_size,      // negative, or past 2^31 - 1
+  invalid_pointer,   // null where data is needed, or host memory
+  misaligned,        // a pointer or a stride that TMA cannot address
+  invalid_stride,    // ld shorter than a row, rows of D overlapping
+  aliasing,          // D overlaps an input
+  invalid_type,      // a combination of types or layouts that no kernel takes
+  invalid_config,    // a hand-made KernelConfig that breaks a rule
+  invalid_argument,  // anything else a caller got wrong
+  wrong_device,      // the pointer, stream or context belongs to another device
+  unsupported_arch,  // not sm_90
+  not_prepared,      // the stream is capturing and the kernel is not loaded yet
+  workspace,         // too small, dirty or shared
+  toolchain,         // NVRTC is missing or refused the source
+  driver,            // the CUDA driver is missing or returned an error
+  io,                // cache or file
+  internal,          // our bug
+};
+
+/// "invalid_size" etc.
+const char* name_of(ErrorCode code);
+
+struct Error {
+  ErrorCode code = ErrorCode::internal;
+  std::string message;
+};
+
+/// A T or an Error. `*result` and `result->` need `result` to be true.
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
+  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}
+
+  bool ok() const { return state_.index() == 0; }
+  explicit operator bool() const { return ok(); }
+  T& operator*() & { return *std::get_if<0>(&state_); }
+  const T& operator*() const& { return *std::get_if<0>(&state_); }
+  T&& operator*() && { return std::move(*std::get_if<0>(&state_)); }
+  T* operator->() { return std::get_if<0>(&state_); }
+  const T* operator->() const { return std::get_if<0>(&state_); }
+  const Error& error() const { return *std::get_if<1>(&state_); }
+
+ private:
+  std::variant<T, Error> state_;
+};
+
+/// Success or an Error. Success allocates nothing.
+template <>
+class [[nodiscard]] Result<void> {
+ public:
+  Result() = default;
+  Result(Error error) : error_(std::move(error)) {}
+
+  bool ok() const { return !error_.has_value(); }
+  explicit operator bool() const { return ok(); }
+  const Error& error() const { return *error_; }
+
+ private:
+  std::optional<Error> error_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// The dense GEMM: persistent, warp-specialised, ping-pong or cooperative. This file is the whole protocol; it
+// names no instruction. What each step does on the GPU is in device/machine.cuh, and the host twin
+// (sluice/twin/) gives the same steps a simulated meaning, so that this very source is explored for deadlocks
+// and races without a GPU.
+//
+// Roles (384 threads; kThreads)
+//   warpgroup 0   load   one thread fills the stages with TMA, the rest of the warpgroup leaves at once
+//   warpgroup 1,2 math   WGMMA from the stages into registers, then the epilogue and the TMA store of its own
+//   tile
+//                        ping_pong: the groups take every second tile, turn about, so that one multiplies
+//                        while the other stores; cooperative: both take every tile, half of its rows each
+//
+// Barriers (counts: spec/smem_layout.h)       arrives                               waits
+//   full[stage]   full_arrivals + stage_bytes   load thread (expect), TMA (bytes)     math groups that read
+//   the stage empty[stage]  empty_arrivals                each math warp that read the stage,   load thread
+//                                               at every CTA that loads into it
+//   turn[group]   turn_arrivals                 each math warp of the other group     math group (ping_pong
+//   only)
+// All start in phase 0. A first wait on `empty`, and group 0's first wait on `turn`, use the parity of the
+// phase before, which counts as complete.
+//
+// Why ping-pong needs `turn` even for correctness: a wait names a parity, not a pass. A group that ran ahead
+// of the other by two passes over the ring would find an old phase of the right parity and read a stage too
+// early. The turn is handed over when the last k-tile was issued, that is, after all full barriers before it
+// were seen complete.
+//
+// Why a CTA may leave without a cluster barrier: the load thread's last act is to wait until every stage is
+// empty, so every signal that peers owe this CTA has come; and its math groups waited for all bytes that
+// peers send to it.
+#pragma once
+
+#include <sluice/device/pipeline.cuh>
+
+namespace sluice {
+
+template <class Machine>
+SLUICE_DEVICE void load_role(Machine& machine) {
+  constexpr u32 kFreshBarrier = 1;  // flips the parity: the first pass over the ring need not wait
+  const int stages = machine.config().stages;
+  RingPosition ring;
+  for (TileCursor tiles(machine); tiles.valid(); tiles.advance()) {
+    const Tile tile = tiles.tile();
+    for (int k_tile = 0; k_tile < tile.k_tiles; ++k_tile) {
+      machine.wait_empty(ring.stage, ring.phase ^ kFreshBarrier);
+      machine.expect_stage(ring.stage);
+      machine.load_a(ring.stage, tile, k_tile);
+      machine.load_b(ring.stage, tile, k_tile);
+      ring.advance(stages);
+    }
+  }
+  for (int stage = 0; stage < stages; ++stage) {
+    machine.wait_empty(ring.stage, ring.phase ^ kFreshBarrier);
+    ring.advance(stages);
+  }
+}
+
+/// Multiplies one tile into the machine's accumulators. Keeps one k-tile in flight: a stage is released when
+/// the k-tile after it has been issued. On return the last k-tile may still be in flight and its stage held
+/// (`finish_tile` ends both), so that ping-pong can hand over the turn in between.
+template <class Machine>
+SLUICE_DEVICE void multiply_tile(Machine& machine, RingPosition& ring, int k_tiles) {
+  const int stages = machine.config().stages;
+  const int promote = machine.config().promote_k_blocks;  // compile-time; 0: sums stay in the tensor core
+  int in_interval = 0;                                    // k-tiles since the last promotion
+  for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
+    machine.wait_full(ring.stage, ring.phase);
+    machine.issue_mma(ring.stage, /*fresh=*/promote != 0 ? in_interval == 0 : k_tile == 0);
+    if (in_interval != 0) {
+      machine.wait_mma_but_newest();
+      machine.release_stage(ring.stage == 0 ? stages - 1 : ring.stage - 1);
+    }
+    ++in_interval;
+    if (promote != 0 && (in_interval == promote || k_tile == k_tiles - 1)) {
+      machine.wait_mma();
+      machine.release_stage(ring.stage);
+      machine.promote();
+      in_interval = 0;
+    }
+    ring.advance(stages);
+  }
+}
+
+/// Ends what multiply_tile left open.
+template <class Machine>
+SLUICE_DEVICE void finish_tile(Machine& machine, const RingPosition& ring, int k_tiles) {
+  machine.wait_mma();
+  if (k_tiles > 0 && machine.config().promote_k_blocks == 0)
+    machine.release_stage(ring.stage == 0 ? machine.config().stages - 1 : ring.stage - 1);
+}
+
+/// Epilogue of one tile: columns chunk by chunk through two private buffers. A buffer is filled again only
+/// when the copy engine has read it, and that wait comes as late as it can. `buffer` lives across tiles: with
+/// an odd number of chunks the next tile must start with the other one.
+template <class Machine>
+SLUICE_DEVICE void store_tile(Machine& machine, const Tile& tile, int& buffer) {
+  if (machine.config().store == StorePath::direct) return machine.store_direct(tile);
+  const int columns = store_columns(machine.config());
+#pragma unroll
+  for (int wave = 0; wave < waves(machine.config()); ++wave) {
+#pragma unroll
+    for (int column = 0; column < machine.config().tile.n; column += columns) {
+      machine.wait_store_buffer();
+      machine.write_chunk(buffer, tile, wave, column);
+      machine.publish_chunk();
+      machine.issue_store(buffer, tile, wave, column);
+      buffer ^= 1;
+    }
+  }
+}
+
+template <class Machine>
+SLUICE_DEVICE void math_role(Machine& machine) {
+  const bool ping_pong = machine.config().schedule == Schedule::ping_pong;
+  const int group = machine.math_group();
+  u32 turn_phase = group == 0 ? 1 : 0;  // group 0 starts
+  RingPosition ring;
+  int buffer = 0;
+  for (TileCursor tiles(machine); tiles.valid(); tiles.advance()) {
+    const Tile tile = tiles.tile();
+    if (ping_pong && tiles.ordinal % kMathGroups != group) {
+      ring.skip(tile.k_tiles, machine.config().stages);
+      continue;
+    }
+    if (ping_pong) machine.wait_turn(turn_phase);
+    machine.begin_tile(tile.k_tiles);
+    multiply_tile(machine, ring, tile.k_tiles);
+    if (ping_pong) machine.pass_turn();
+    finish_tile(machine, ring, tile.k_tiles);
+    store_tile(machine, tile, buffer);
+    turn_phase ^= 1;
+  }
+  machine.finish_stores();
+}
+
+template <class Machine>
+SLUICE_DEVICE void gemm(Machine& machine) {
+  if (machine.is_load_role())
+    load_role(machine);
+  else if (machine.is_math_role())
+    math_role(machine);
+}
+
+}  // namespace sluice

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// A kernel configuration: a value on the host, a template parameter in the kernel. One config is one cubin.
+// Everything derived from it (bytes, counts, registers) is a constexpr function here or in smem_layout.h,
+// called by the host at run time and by the kernel at compile time.
+#pragma once
+
+#include <sluice/spec/problem.h>
+
+namespace sluice {
+
+/// ping_pong: two math warpgroups on two tiles, turn about. cooperative: both on one tile, half of its rows
+/// each.
+enum class Schedule : u8 { ping_pong, cooperative };
+/// tma: through shared memory and the copy engine. direct: per element, for a D that TMA cannot address.
+enum class StorePath : u8 { tma, direct };
+
+struct TileShape {
+  int m = 128;
+  int n = 128;
+  int k = 64;  // elements; always one 128-byte row of the inputs
+
+  constexpr bool operator==(const TileShape&) const = default;
+};
+
+/// CTAs of a cluster along m (they share B tiles by multicast) and along n (they share A tiles).
+struct ClusterShape {
+  int m = 1;
+  int n = 1;
+
+  constexpr bool operator==(const ClusterShape&) const = default;
+};
+
+struct KernelConfig {
+  Schedule schedule = Schedule::cooperative;
+  TileShape tile{};
+  int stages = 4;
+  ClusterShape cluster{};
+  DType a = DType::bf16;
+  DType b = DType::bf16;
+  DType d = DType::bf16;
+  Major a_major = Major::k;
+  Major b_major = Major::k;
+  int promote_k_blocks = 0;  // add the partial sums to fp32 registers every so many k-tiles; 0 = never (fast)
+  StorePath store = StorePath::tma;
+  Epilogue epilogue{};
+
+  constexpr bool operator==(const KernelConfig&) const = default;
+};
+
+inline constexpr int kWarpgroupThreads = 128;
+inline constexpr int kMathGroups = 2;
+inline constexpr int kMathWarps = 4;  // warps of one math warpgroup; each signals once when it frees a stage
+inline constexpr int kThreads =
+    (1 + kMathGroups) * kWarpgroupThreads;  // warpgroup 0 loads, 1 and 2 do the math
+inline constexpr int kWaveRows = 64;        // rows of one WGMMA
+inline constexpr int kMaxSmemBytes =
+    227 * 1024;                               // per block on sm_90 (CUDA programming guide, table of limits)
+inline constexpr int kLaunchRegisters = 168;  // per thread of a 384-thread CTA: 65,536 / 384, in steps of 8
+
+SLUICE_HD constexpr int cluster_size(const KernelConfig& c) {
+  return c.cluster.m * c.cluster.n;
+}
+/// Rows of the CTA tile that one math warpgroup works on.
+SLUICE_HD constexpr int group_rows(const KernelConfig& c) {
+  return c.schedule == Schedule::ping_pong ? c.tile.m : c.tile.m / kMathGroups;
+}
+/// 64-row WGMMAs that one math warpgroup issues for each step of k.
+SLUICE_HD constexpr int waves(const KernelConfig& c) {
+  return group_rows(c) / kWaveRows;
+}
+/// fp32 registers a math thread holds for its tile; twice with promotion (final and partial sums).
+SLUICE_HD constexpr int accumulator_registers(const KernelConfig& c) {
+  return waves(c) * c.tile.n / 2 * (c.promote_k_blocks != 0 ? 2 : 1);
+}
+/// Math warpgroups that read one stage before it is free.
+SLUICE_HD constexpr int stage_readers(const KernelConfig& c) {
+  return c.schedule == Schedule::ping_pong ? 1 : kMathGroups;
+}
+
+/// setmaxnreg values; load + 2 x math <= 3 x kLaunchRegisters. A load warpgroup of 24 serves the widest
+/// accumulators.
+SLUICE_HD constexpr int load_registers(const KernelConfig& c) {
+  return accumulator_registers(c) > 176 ? 24 : 40;
+}
+SLUICE_HD constexpr int math_registers(const KernelConfig& c) {
+  return accumulator_registers(c) > 176 ? 240 : 232;
+}
+
+SLUICE_HD constexpr const char* name_of(Schedule schedule) {
+  return schedule == Schedule::ping_pong ? "ping_pong" : "cooperative";
+}
+SLUICE_HD constexpr const char* name_of(StorePath store) {
+  return store == StorePath::tma ? "tma" : "direct";
+}
+
+}  // namespace sluice

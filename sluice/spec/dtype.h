@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The element types, and everything the rest of the library asks about one.
+// Adding a type: one enumerator, one case in each function here, one specialisation in
+// device/element.cuh and one in reference/element.h (docs/adding.md).
+#pragma once
+
+#include <sluice/spec/base.h>
+
+namespace sluice {
+
+enum class DType : u8 { bf16, fp16, fp32, e4m3, e5m2 };
+inline constexpr int kDTypeCount = 5;
+
+SLUICE_HD constexpr int bits_of(DType type) {
+  switch (type) {
+    case DType::bf16:
+    case DType::fp16: return 16;
+    case DType::fp32: return 32;
+    case DType::e4m3:
+    case DType::e5m2: return 8;
+  }
+  return 0;
+}
+SLUICE_HD constexpr int bytes_of(DType type) {
+  return bits_of(type) / 8;
+}
+SLUICE_HD constexpr bool is_fp8(DType type) {
+  return type == DType::e4m3 || type == DType::e5m2;
+}
+SLUICE_HD constexpr bool is_16bit(DType type) {
+  return type == DType::bf16 || type == DType::fp16;
+}
+
+/// May be A or B of a product.
+SLUICE_HD constexpr bool is_input(DType type) {
+  return type != DType::fp32;
+}
+/// May be D. (e5m2 is an input type only.)
+SLUICE_HD constexpr bool is_output(DType type) {
+  return type != DType::e5m2;
+}
+
+/// k of one WGMMA instruction: always 32 bytes of the operand (PTX ISA, wgmma.mma_async shapes).
+SLUICE_HD constexpr int mma_k(DType type) {
+  return 32 / bytes_of(type);
+}
+/// k of one stage: one 128-byte swizzle row of the operand.
+SLUICE_HD constexpr int k_block(DType type) {
+  return 128 / bytes_of(type);
+}
+
+SLUICE_HD constexpr const char* name_of(DType type) {
+  switch (type) {
+    case DType::bf16: return "bf16";
+    case DType::fp16: return "fp16";
+    case DType::fp32: return "fp32";
+    case DType::e4m3: return "e4m3";
+    case DType::e5m2: return "e5m2";
+  }
+  return "?";
+}
+
+}  // namespace sluice

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// What happens to an accumulator before it is stored:
+//   D = act(alpha * scale_a * scale_b * acc + beta * C + bias)
+// The device ops are in device/epilogue/, the plain ones in reference/gemm.h.
+#pragma once
+
+#include <sluice/spec/dtype.h>
+
+namespace sluice {
+
+/// none: 1. tensor: one fp32 in device memory. vector: one fp32 per row of A (scale_a) or column of B
+/// (scale_b).
+enum class ScaleMode : u8 { none, tensor, vector };
+/// column: one value per column of D (n of them), broadcast over rows and batch.
+enum class Bias : u8 { none, column };
+/// gelu is the exact one, x * Phi(x) (torch's default); silu is x * sigmoid(x). NaN goes through all of them.
+enum class Activation : u8 { none, relu, gelu, silu };
+
+struct Epilogue {
+  ScaleMode scale_a = ScaleMode::none;
+  ScaleMode scale_b = ScaleMode::none;
+  Bias bias = Bias::none;
+  DType bias_type = DType::bf16;  // bf16, fp16 or fp32; read only with bias
+  Activation activation = Activation::none;
+  bool residual = false;       // C takes part, scaled by beta; beta = 0 does not read it
+  DType c_type = DType::bf16;  // bf16, fp16 or fp32; read only with residual
+
+  constexpr bool operator==(const Epilogue&) const = default;
+};
+
+SLUICE_HD constexpr const char* name_of(ScaleMode mode) {
+  switch (mode) {
+    case ScaleMode::none: return "none";
+    case ScaleMode::tensor: return "tensor";
+    case ScaleMode::vector: return "vector";
+  }
+  return "?";
+}
+SLUICE_HD constexpr const char* name_of(Bias bias) {
+  return bias == Bias::none ? "none" : "column";
+}
+SLUICE_HD constexpr const char* name_of(Activation activation) {
+  switch (activation) {
+    case Activation::none: return "none";
+    case Activation::relu: return "relu";
+    case Activation::gelu: return "gelu";
+    case Activation::silu: return "silu";
+  }
+  return "?";
+}
+
+}  // namespace sluice

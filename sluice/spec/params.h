@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one argument of every kernel, passed as __grid_constant__ so that the tensor maps need no copy to the
+// device.
+#pragma once
+
+#include <sluice/spec/work_split.h>
+
+namespace sluice {
+
+/// Same size and alignment as CUtensorMap (asserted in host/driver/tensor_map.cc); NVRTC cannot read cuda.h.
+struct alignas(64) TensorMap {
+  u64 words[16];
+};
+
+struct GemmParams {
+  TensorMap map_a;
+  TensorMap map_b;
+  TensorMap map_d;  // unused with StorePath::direct
+  const void* c;    // nullptr: no residual, or beta = 0; never read then
+  void* d;
+  const float* scale_a;      // 1 (tensor) or m (vector) values; the same for every matrix of a batch
+  const float* scale_b;      // 1 (tensor) or n (vector) values
+  const void* bias;          // n values of epilogue.bias_type
+  i64 c_ld, c_batch_stride;  // elements
+  i64 d_ld, d_batch_stride;
+  float alpha, beta;
+  int m, n;
+  TileGrid grid;
+  Raster raster;
+  int raster_group;
+};
+
+}  // namespace sluice

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// A problem: everything a caller says about one product, and nothing about how it is done.
+//   D[m,n] = act(alpha * scale_a * scale_b * sum_k A[m,k] B[k,n] + beta * C[m,n] + bias[n]), for each of
+//   `batch`
+// Sizes and strides are part of it (they are in the tensor maps); pointers, alpha and beta are not (Args).
+#pragma once
+
+#include <sluice/spec/epilogue.h>
+
+namespace sluice {
+
+/// Which index of an input is contiguous in memory. k: A is row-major m x k, B is stored n x k ("NT" of
+/// BLAS). mn: A is stored k x m, B is stored k x n (16-bit types only: WGMMA takes fp8 operands K-major).
+enum class Major : u8 { k, mn };
+
+/// How the k-sum is kept. fast: in the tensor core's accumulator throughout. promoted: fp8 partial sums are
+/// added to fp32 registers every 128 of k, because the fp8 accumulator keeps 13 fraction bits
+/// (docs/numerics.md).
+enum class Accumulate : u8 { fast, promoted };
+
+/// Strides are in elements. ld: from one row (Major::k) or one k (Major::mn) to the next; 0 = packed.
+/// batch_stride: from one matrix of the batch to the next; 0 = packed.
+struct Matrix {
+  DType type = DType::bf16;
+  Major major = Major::k;  // D and C are row-major (n contiguous): leave it
+  i64 ld = 0;
+  i64 batch_stride = 0;
+
+  constexpr bool operator==(const Matrix&) const = default;
+};
+
+struct Problem {
+  i64 m = 0;
+  i64 n = 0;
+  i64 k = 0;
+  i64 batch = 1;
+  Matrix a{};
+  Matrix b{};
+  Matrix c{};  // read only with epilogue.residual; its type is epilogue.c_type
+  Matrix d{};
+  Epilogue epilogue{};
+  Accumulate accumulate = Accumulate::fast;
+
+  constexpr bool operator==(const Problem&) const = default;
+};
+
+/// Length of the contiguous index of A (rows = m) or B (rows = n).
+SLUICE_HD constexpr i64 inner_extent(const Matrix& x, i64 rows, i64 k) {
+  return x.major == Major::k ? k : rows;
+}
+/// Length of the strided index.
+SLUICE_HD constexpr i64 outer_extent(const Matrix& x, i64 rows, i64 k) {
+  return x.major == Major::k ? rows : k;
+}
+SLUICE_HD constexpr i64 ld_of(const Matrix& x, i64 inner) {
+  return x.ld != 0 ? x.ld : inner;
+}
+SLUICE_HD constexpr i64 batch_stride_of(const Matrix& x, i64 inner, i64 outer) {
+  return x.batch_stride != 0 ? x.batch_stride : ld_of(x, inner) * outer;
+}
+
+/// The problem with every "0 = packed" stride filled in. Planning and launching work on this form.
+SLUICE_HD constexpr Problem with_strides(Problem p) {
+  const i64 a_inner = inner_extent(p.a, p.m, p.k), a_outer = outer_extent(p.a, p.m, p.k);
+  const i64 b_inner = inner_extent(p.b, p.n, p.k), b_outer = outer_extent(p.b, p.n, p.k);
+  p.a.batch_stride = batch_stride_of(p.a, a_inner, a_outer);
+  p.a.ld = ld_of(p.a, a_inner);
+  p.b.batch_stride = batch_stride_of(p.b, b_inner, b_outer);
+  p.b.ld = ld_of(p.b, b_inner);
+  p.c.batch_stride = batch_stride_of(p.c, p.n, p.m);
+  p.c.ld = ld_of(p.c, p.n);
+  p.d.batch_stride = batch_stride_of(p.d, p.n, p.m);
+  p.d.ld = ld_of(p.d, p.n);
+  return p;
+}
+
+SLUICE_HD constexpr const char* name_of(Major major) {
+  return major == Major::k ? "k" : "mn";
+}
+SLUICE_HD constexpr const char* name_of(Accumulate accumulate) {
+  return accumulate == Accumulate::fast ? "fast" : "promoted";
+}
+
+}  // namespace sluice

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Why a config is impossible. The planner filters with it, the printer shows it, the kernel static_asserts
+// it.
+#pragma once
+
+#include <sluice/spec/smem_layout.h>
+
+namespace sluice {
+
+/// nullptr if the config can be compiled and run; else the rule that it breaks, in words.
+SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
+  const bool ping_pong = c.schedule == Schedule::ping_pong;
+  if (!is_input(c.a) || !is_input(c.b)) return "A and B must be bf16, fp16, e4m3 or e5m2";
+  if (!is_output(c.d)) return "D must be bf16, fp16, fp32 or e4m3";
+  if (is_fp8(c.a) != is_fp8(c.b)) return "A and B must both be 8-bit or both be 16-bit";
+  if (is_16bit(c.a) && c.a != c.b) return "16-bit A and B must have the same type";
+  if (is_fp8(c.a) && (c.a_major != Major::k || c.b_major != Major::k))
+    return "fp8 operands must be K-major: WGMMA has no transposed form for them";
+  if (c.tile.k != k_block(c.a)) return "tile.k must be one 128-byte row: 64 for 16-bit inputs, 128 for fp8";
+  if (ping_pong && c.tile.m != 64 && c.tile.m != 128) return "ping_pong needs tile.m of 64 or 128";
+  if (!ping_pong && c.tile.m != 128 && c.tile.m != 256) return "cooperative needs tile.m of 128 or 256";
+  if (c.tile.n < 8 || c.tile.n > 256 || c.tile.n % 8 != 0) return "tile.n must be a multiple of 8 in 8..256";
+  if (c.b_major == Major::mn && c.tile.n % 64 != 0) return "MN-major B needs tile.n to be a multiple of 64";
+  if (bytes_of(c.d) * c.tile.n % 16 != 0 && c.store == StorePath::tma)
+    return "a TMA store needs rows of a multiple of 16 bytes: widen tile.n or store direct";
+  if (c.stages < 2 || c.stages > 16) return "stages must be in 2..16";
+  if (c.cluster.m < 1 || c.cluster.n < 1 || cluster_size(c) > 8) return "the cluster must hold 1 to 8 CTAs";
+  if ((c.cluster.m & (c.cluster.m - 1)) != 0 || (c.cluster.n & (c.cluster.n - 1)) != 0)
+    return "cluster.m and cluster.n must be powers of two";
+  if (c.cluster.n > 1 && c.tile.m / c.cluster.n % 8 != 0)
+    return "a multicast slice of A must be a multiple of 8 rows";
+  if (c.cluster.m > 1 && c.b_major == Major::k && c.tile.n / c.cluster.m % 8 != 0)
+    return "a multicast slice of B must be a multiple of 8 rows";
+  if (c.cluster.m > 1 && c.tile.n % c.cluster.m != 0) return "cluster.m must divide tile.n";
+  if (c.promote_k_blocks != 0 && !is_fp8(c.a))
+    return "promotion is for fp8 inputs; 16-bit sums are kept in fp32";
+  if (c.promote_k_blocks < 0 || c.promote_k_blocks > 64) return "promote_k_blocks must be in 0..64";
+  if (accumulator_registers(c) > 208)
+    return "the accumulators need more than 208 registers a thread and would spill";
+  if (c.epilogue.bias != Bias::none && (is_fp8(c.epilogue.bias_type)))
+    return "bias must be bf16, fp16 or fp32";
+  if (c.epilogue.residual && is_fp8(c.epilogue.c_type)) return "C must be bf16, fp16 or fp32";
+  if (smem_bytes(c) > kMaxSmemBytes) return "stages and store buffers need more than 227 KB of shared memory";
+  return nullptr;
+}
+
+}  // namespace sluice
