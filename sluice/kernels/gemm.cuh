@@ -135,10 +135,12 @@ SLUICE_DEVICE void math_role(Machine& machine) {
 
 template <class Machine>
 SLUICE_DEVICE void gemm(Machine& machine) {
-  if (machine.is_load_role())
-    load_role(machine);
-  else if (machine.is_math_role())
+  if (machine.is_load_role()) {
+    if (machine.enter_load_role()) load_role(machine);  // true in the one thread that loads
+  } else {
+    machine.enter_math_role();
     math_role(machine);
+  }
 }
 
 }  // namespace sluice

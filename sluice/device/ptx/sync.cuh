@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// CTA and cluster: barriers, ranks, the register split, warp election.
+#pragma once
+
+#include <sluice/spec/base.h>
+
+namespace sluice::ptx {
+
+// barrier.sync id, threads
+SLUICE_DEVICE void named_barrier_sync(int id, int threads) {
+  asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+// barrier.cluster.arrive + wait
+SLUICE_DEVICE void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+SLUICE_DEVICE u32 cluster_cta_rank() {
+  u32 rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+
+// setmaxnreg: all warps of a warpgroup execute it; the values are spec/config.h's load_registers and math_registers
+template <int kRegisters>
+SLUICE_DEVICE void setmaxnreg_dec() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+SLUICE_DEVICE void setmaxnreg_inc() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+SLUICE_DEVICE u32 shared_address(const void* pointer) { return static_cast<u32>(__cvta_generic_to_shared(pointer)); }
+
+}  // namespace sluice::ptx
