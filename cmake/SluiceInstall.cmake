@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+# What `cmake --install` gives: the library, its headers, and find_package(sluice) -> sluice::sluice.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+install(TARGETS sluice EXPORT sluiceTargets)
+install(DIRECTORY include/sluice DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY sluice/spec DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sluice FILES_MATCHING PATTERN "*.h")
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/sluice)
+install(EXPORT sluiceTargets NAMESPACE sluice:: DESTINATION ${package_dir})
+configure_package_config_file(cmake/sluiceConfig.cmake.in ${PROJECT_BINARY_DIR}/sluiceConfig.cmake
+  INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/sluiceConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/sluiceConfig.cmake ${PROJECT_BINARY_DIR}/sluiceConfigVersion.cmake
+  DESTINATION ${package_dir})

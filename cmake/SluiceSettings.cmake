@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+# How our own code is compiled and linked: `sluice_settings`, never seen by users of the installed library.
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+set(CMAKE_CXX_FLAGS_RELEASE "-O2" CACHE STRING "" FORCE)  # assertions stay on: they are cheap and say why
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)  # the C ABI and the Python package are shared objects
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+add_library(sluice_settings INTERFACE)
+target_compile_features(sluice_settings INTERFACE cxx_std_20)
+# Aggregates with designated initialisers are house style; leaving fields at their zero is the point of them.
+target_compile_options(sluice_settings INTERFACE -Wall -Wextra -Wno-missing-field-initializers
+  $<$<BOOL:${SLUICE_WERROR}>:-Werror>)
+
+if(SLUICE_SANITIZE)
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+else()
+  # Binaries are carried to machines with another libstdc++ (tests/gpu runs where there is no compiler).
+  target_link_options(sluice_settings INTERFACE -static-libstdc++ -static-libgcc)
+endif()
