@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the verification kernels are given and what they report: plain values, read by g++ and by NVRTC.
+// host/verify.cc writes the params and reads the log; kernels/verify_fill.cuh and verify_check.cuh do the
+// work.
+#pragma once
+
+#include <sluice/spec/problem.h>
+
+namespace sluice {
+
+/// What a buffer is filled with. Every element is a pure function of (seed, logical index).
+enum class Fill : u8 {
+  poison,    // 0xFF in every byte, a NaN in all five types: what must never be read, and an unwritten D
+  integers,  // whole numbers in [-magnitude, magnitude]
+  powers,    // +-2^e, |e| <= magnitude: scales that round nothing
+  uniform,   // [-1, 1)
+  normal,    // sum of four uniforms: bell-shaped, variance 1
+  positive,  // [0.5, 1): one-sided sums show a biased accumulator
+  ones,
+  specials,  // small integers with a few NaN and +-Inf among them
+};
+
+struct FillSpec {
+  Fill kind = Fill::integers;
+  int magnitude = 1;
+  int density = 256;  // of 256 elements, how many are not zero (integers and specials)
+
+  constexpr bool operator==(const FillSpec&) const = default;
+};
+
+inline constexpr int kGuardBytes = 4096;  // before and after every buffer, filled with poison
+inline constexpr int kChunkBytes = 16;    // what one fill thread writes at a time
+
+/// One buffer and the guard zones around it: [guard | shift | elements and their padding | guard].
+struct Region {
+  u8* base = nullptr;     // of the leading guard; 16-byte aligned
+  i64 span_bytes = 0;     // guards included; a multiple of kChunkBytes
+  i64 element_begin = 0;  // bytes from base to element 0
+  i64 inner = 0, outer = 0, batch = 0;
+  i64 ld = 0, batch_stride = 0;  // elements
+  u64 seed = 0;
+  FillSpec fill{};
+  DType type = DType::bf16;
+};
+
+inline constexpr int kRegionCount = 7;  // a, b, c, d, bias, scale_a, scale_b
+inline constexpr int kRegionD = 3;
+
+struct CheckLog;
+
+/// log == nullptr: write every chunk. Else: compare every chunk with what was written and count differences;
+/// of D only what lies outside its elements.
+struct FillParams {
+  Region regions[kRegionCount];
+  i64 first_chunk[kRegionCount + 1];  // prefix sums of span_bytes / kChunkBytes
+  CheckLog* log;
+};
+
+/// How D is judged. exact: bit for bit against one rounding of the true value. bounded: within the error
+/// bound of docs/numerics.md. unwritten: nothing may have touched D.
+enum class Judge : u8 { exact, bounded, unwritten };
+
+/// Outputs are checked in square blocks of this edge.
+inline constexpr int kCheckTile = 32;
+
+struct CheckParams {
+  Problem problem;  // strides filled in
+  const void* a;
+  const void* b;
+  const void* c;
+  const void* d;
+  const float* scale_a;
+  const float* scale_b;
+  const void* bias;
+  float alpha, beta;
+  Judge judge;
+  i64 block_rows, block_columns;  // kCheckTile blocks of one matrix
+  u64 sample_every;               // inner blocks: one of so many, by hash; 1 = all. Edge blocks always.
+  CheckLog* log;
+};
+
+struct LoggedElement {
+  i64 batch, row, column;
+  double expected, got, bound;
+};
+inline constexpr int kLoggedElements = 4;
+
+/// Starts as zero bytes. Minima are kept as the maximum of the complement, so that zero means "none".
+struct CheckLog {
+  u64 checked;         // elements of D looked at
+  u64 wrong;           // elements outside of what the judge allows
+  u64 unwritten;       // of those, elements that still hold the poison
+  u64 damaged_chunks;  // 16-byte pieces outside D's elements that changed
+  u64 damage_address;  // of the lowest one, complemented
+  u64 inexact_inputs;  // exact only: sums too large to be exact, so the data (not the kernel) is at fault
+  u64 row_low, row_high, column_low, column_high;  // box around the wrong ones; lows complemented, highs + 1
+  u64 worst_ratio_bits;                            // of |error| / bound, as a double
+  double error_sum;                                // of (got - expected) / S: the bias of the accumulator
+  LoggedElement elements[kLoggedElements];
+};
+static_assert(sizeof(CheckLog) % 8 == 0);
+
+}  // namespace sluice
