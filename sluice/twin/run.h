@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a real, small problem on the CPU through the kernel's own source (kernels/gemm.cuh): the plan's
+// config, work split, roles, ring and store buffers, with real numbers in them.
+// Invariant: every protocol rule of docs/host-twin.md is checked on the way; a broken one is an Error.
+// Called by `sluice run --device host` and by tests/protocol/run_test.cc.
+#pragma once
+
+#include <sluice/plan.h>
+
+namespace sluice::twin {
+
+/// Host memory, laid out as the plan's problem says. Unused ones may be null.
+struct HostBuffers {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  const void* c = nullptr;  // not read if beta == 0
+  void* d = nullptr;
+  const float* scale_a = nullptr;
+  const float* scale_b = nullptr;
+  const void* bias = nullptr;
+};
+
+/// What one execution did.
+struct TwinReport {
+  i64 steps = 0;             // of roles and of the copy engine
+  i64 context_switches = 0;  // steps whose actor is not the one of the step before
+  i64 tiles = 0;             // CTA tiles computed, those outside D included
+  i64 clusters = 0;          // that had work
+  i64 loads = 0;             // slices that TMA brought into a stage
+  i64 stores = 0;            // chunks that TMA (or store_direct) wrote to D
+};
+
+/// Executes `plan` in an interleaving that `seed` picks; any seed gives the same bits in D.
+/// Errors: invalid_config (the plan breaks a rule of validate()), invalid_pointer, internal (a protocol rule
+/// was broken: the message has the seed and who waited for what).
+Result<TwinReport> run_on_host(const Plan& plan, const HostBuffers& buffers, float alpha, float beta,
+                               u64 seed);
+
+}  // namespace sluice::twin
