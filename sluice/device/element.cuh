@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Element types on the device: reading one as float, and rounding two floats to a packed pair.
+// Rounding is to nearest even; e4m3 saturates to 448 and keeps NaN (PTX ISA cvt.satfinite).
+#pragma once
+
+#include <sluice/spec/dtype.h>
+
+namespace sluice {
+
+template <DType kType>
+SLUICE_DEVICE float load_element(const void* base, i64 index) {
+  if constexpr (kType == DType::fp32) {
+    return static_cast<const float*>(base)[index];
+  } else {
+    static_assert(is_16bit(kType), "C and bias are bf16, fp16 or fp32 (spec/validate.h)");
+    const u16 bits = static_cast<const u16*>(base)[index];
+    if constexpr (kType == DType::bf16) return __uint_as_float(static_cast<u32>(bits) << 16);
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+  }
+}
+
+/// Two 16-bit elements in one register, `low` at the lower address.
+template <DType kType>
+SLUICE_DEVICE u32 pack_16bit(float low, float high) {
+  static_assert(is_16bit(kType));
+  u32 packed;
+  if constexpr (kType == DType::bf16)
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  else
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  return packed;
+}
+
+/// Two e4m3 elements, `low` at the lower address.
+SLUICE_DEVICE u16 pack_e4m3(float low, float high) {
+  u16 packed;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(packed) : "f"(high), "f"(low));
+  return packed;
+}
+
+/// Writes one element of D; the slow path for a D that TMA cannot address.
+template <DType kType>
+SLUICE_DEVICE void store_element(void* base, i64 index, float value) {
+  if constexpr (kType == DType::fp32)
+    static_cast<float*>(base)[index] = value;
+  else if constexpr (kType == DType::e4m3)
+    static_cast<u8*>(base)[index] = static_cast<u8>(pack_e4m3(value, 0.0f));
+  else
+    static_cast<u16*>(base)[index] = static_cast<u16>(pack_16bit<kType>(value, 0.0f));
+}
+
+}  // namespace sluice

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// From an accumulator to a value of D: act(scale * acc + beta * C + bias), two neighbouring columns at a time.
+// Reads only operands inside D; outside it the value is never stored.
+#pragma once
+
+#include <sluice/device/element.cuh>
+#include <sluice/device/epilogue/activation.cuh>
+#include <sluice/spec/params.h>
+
+namespace sluice {
+
+struct Pair {
+  float x, y;
+};
+
+template <Epilogue kEpilogue>
+struct ElementWise {
+  const GemmParams& params;
+  float tensor_scale;  // alpha and the per-tensor scales
+
+  SLUICE_DEVICE explicit ElementWise(const GemmParams& p) : params(p), tensor_scale(p.alpha) {
+    if constexpr (kEpilogue.scale_a == ScaleMode::tensor) tensor_scale *= *p.scale_a;
+    if constexpr (kEpilogue.scale_b == ScaleMode::tensor) tensor_scale *= *p.scale_b;
+  }
+
+  /// The factor of one row: read once for all columns of a fragment.
+  SLUICE_DEVICE float row_scale(int row) const {
+    if constexpr (kEpilogue.scale_a == ScaleMode::vector) return row < params.m ? tensor_scale * params.scale_a[row] : 0;
+    return tensor_scale;
+  }
+
+  /// Per-column operands of columns `column` and `column` + 1: read once for all rows of a fragment.
+  struct ColumnPair {
+    Pair scale{1.0f, 1.0f};
+    Pair bias{0.0f, 0.0f};
+  };
+  SLUICE_DEVICE ColumnPair columns(int column) const {
+    ColumnPair result;
+    const bool first = column < params.n, second = column + 1 < params.n;
+    if constexpr (kEpilogue.scale_b == ScaleMode::vector) {
+      if (first) result.scale.x = params.scale_b[column];
+      if (second) result.scale.y = params.scale_b[column + 1];
+    }
+    if constexpr (kEpilogue.bias == Bias::column) {
+      if (first) result.bias.x = load_element<kEpilogue.bias_type>(params.bias, column);
+      if (second) result.bias.y = load_element<kEpilogue.bias_type>(params.bias, column + 1);
+    }
+    return result;
+  }
+
+  struct Position {
+    int row, column, batch;
+  };
+  SLUICE_DEVICE Pair apply(Pair acc, float row_scale, const ColumnPair& operands, const Position& at) const {
+    Pair value{acc.x * (row_scale * operands.scale.x), acc.y * (row_scale * operands.scale.y)};
+    if constexpr (kEpilogue.residual) {
+      if (params.c != nullptr && at.row < params.m) {
+        const i64 index = at.batch * params.c_batch_stride + at.row * params.c_ld + at.column;
+        if (at.column < params.n) value.x += params.beta * load_element<kEpilogue.c_type>(params.c, index);
+        if (at.column + 1 < params.n) value.y += params.beta * load_element<kEpilogue.c_type>(params.c, index + 1);
+      }
+    }
+    if constexpr (kEpilogue.bias == Bias::column) {
+      value.x += operands.bias.x;
+      value.y += operands.bias.y;
+    }
+    return {activate<kEpilogue.activation>(value.x), activate<kEpilogue.activation>(value.y)};
+  }
+};
+
+}  // namespace sluice

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// The steps of kernels/gemm.cuh on the GPU: one object in each thread, holding addresses and, in math threads, the
+// sums. Its host twin is sluice/twin/machine.h; a step added here is added there.
+#pragma once
+
+#include <sluice/device/epilogue/fragment_store.cuh>
+#include <sluice/device/load/tma_tile.cuh>
+#include <sluice/device/math/wgmma_ss.cuh>
+#include <sluice/device/ptx/mbarrier.cuh>
+#include <sluice/device/ptx/sync.cuh>
+#include <sluice/kernels/gemm.cuh>
+#include <sluice/spec/validate.h>
+
+namespace sluice {
+
+template <KernelConfig kConfig>
+class Machine {
+  static_assert(validate(kConfig) == nullptr, "impossible config: spec/validate.h names the rule");
+
+ public:
+  SLUICE_DEVICE Machine(const GemmParams& params, u32 smem)
+      : params_(params), smem_(smem), cta_rank_(kClustered ? ptx::cluster_cta_rank() : 0), ops_(params) {}
+
+  static SLUICE_DEVICE constexpr KernelConfig config() { return kConfig; }
+  SLUICE_DEVICE const GemmParams& params() const { return params_; }
+  SLUICE_DEVICE int cta_rank() const { return cta_rank_; }
+  SLUICE_DEVICE int cluster_index() const { return blockIdx.x / cluster_size(kConfig); }
+  SLUICE_DEVICE int cluster_count() const { return gridDim.x / cluster_size(kConfig); }
+
+  /// Barriers initialised and seen by the whole cluster before anyone uses them.
+  SLUICE_DEVICE void start() {
+    if (threadIdx.x == 0) {
+      ptx::prefetch_tensormap(params_.map_a);
+      ptx::prefetch_tensormap(params_.map_b);
+      if constexpr (kConfig.store == StorePath::tma) ptx::prefetch_tensormap(params_.map_d);
+      for (int stage = 0; stage < kConfig.stages; ++stage) {
+        ptx::mbarrier_init(full(stage), full_arrivals(kConfig));
+        ptx::mbarrier_init(empty(stage), empty_arrivals(kConfig));
+      }
+      for (int group = 0; group < kMathGroups; ++group) ptx::mbarrier_init(turn(group), turn_arrivals(kConfig));
+      ptx::fence_mbarrier_init();
+    }
+    if constexpr (kClustered)
+      ptx::cluster_sync();
+    else
+      __syncthreads();
+  }
+
+  // ---- roles ----
+  SLUICE_DEVICE bool is_load_role() const { return warpgroup() == 0; }
+  SLUICE_DEVICE bool enter_load_role() {
+    ptx::setmaxnreg_dec<load_registers(kConfig)>();
+    return threadIdx.x == 0;
+  }
+  SLUICE_DEVICE void enter_math_role() { ptx::setmaxnreg_inc<math_registers(kConfig)>(); }
+  SLUICE_DEVICE int math_group() const { return warpgroup() - 1; }
+
+  // ---- load ----
+  SLUICE_DEVICE void wait_empty(int stage, u32 parity) { ptx::mbarrier_wait_parity(empty(stage), parity); }
+  SLUICE_DEVICE void expect_stage(int stage) { ptx::mbarrier_arrive_expect_tx(full(stage), stage_bytes(kConfig)); }
+  SLUICE_DEVICE void load_a(int stage, const Tile& tile, int k_tile) {
+    const u32 row_mask = row_peers() << cta_rank_ % kConfig.cluster.m;  // CTAs on the same tile of A
+    const MulticastSlice slice{cta_rank_ / kConfig.cluster.m, static_cast<u16>(row_mask)};
+    TmaTile<kConfig.a_major, kConfig.tile.m, kConfig.tile.k, kConfig.cluster.n>::load(
+        params_.map_a, stage_a(stage), full(stage), slice, tile.m_offset, k_tile * kConfig.tile.k, tile.batch);
+  }
+  SLUICE_DEVICE void load_b(int stage, const Tile& tile, int k_tile) {
+    constexpr u32 kColumnPeers = (1u << kConfig.cluster.m) - 1;  // CTAs on the same tile of B
+    const u32 mask = kColumnPeers << cta_rank_ / kConfig.cluster.m * kConfig.cluster.m;
+    const MulticastSlice slice{cta_rank_ % kConfig.cluster.m, static_cast<u16>(mask)};
+    TmaTile<kConfig.b_major, kConfig.tile.n, kConfig.tile.k, kConfig.cluster.m>::load(
+        params_.map_b, stage_b(stage), full(stage), slice, tile.n_offset, k_tile * kConfig.tile.k, tile.batch);
+  }
+
+  // ---- math ----
+  SLUICE_DEVICE void begin_tile(int k_tiles) {
+    if (kPromotes || k_tiles == 0) sums_.clear();
+  }
+  SLUICE_DEVICE void wait_full(int stage, u32 parity) { ptx::mbarrier_wait_parity(full(stage), parity); }
+  SLUICE_DEVICE void issue_mma(int stage, bool fresh) {
+    const u32 a = stage_a(stage) + group_row() * kSwizzleRowBytes;
+    WgmmaSs<kConfig>::issue(running_sums(), a, stage_b(stage), fresh);
+  }
+  SLUICE_DEVICE void wait_mma_but_newest() { ptx::wgmma_wait_group<1>(); }
+  SLUICE_DEVICE void wait_mma() {
+    ptx::wgmma_wait_group<0>();
+    running_sums().pin();
+  }
+  SLUICE_DEVICE void promote() {
+    if constexpr (kPromotes) sums_.add(partial_);
+  }
+  /// One arrival of each warp at every CTA that loads into this CTA's stages: lane i signals the i-th of them.
+  SLUICE_DEVICE void release_stage(int stage) {
+    const int lane = threadIdx.x % 32;
+    if constexpr (!kClustered) {
+      if (lane == 0) ptx::mbarrier_arrive(empty(stage));
+    } else {
+      constexpr int kRows = kConfig.cluster.m, kColumns = kConfig.cluster.n;
+      const int row = cta_rank_ % kRows, column = cta_rank_ / kRows;
+      if (lane < kRows) ptx::mbarrier_arrive_cluster(empty(stage), column * kRows + lane);
+      const int other = lane - kRows;  // the CTAs of this row, without the one that is in the column too
+      if (other >= 0 && other < kColumns && other != column) ptx::mbarrier_arrive_cluster(empty(stage), other * kRows + row);
+    }
+  }
+  SLUICE_DEVICE void wait_turn(u32 parity) { ptx::mbarrier_wait_parity(turn(math_group()), parity); }
+  SLUICE_DEVICE void pass_turn() {
+    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(turn(1 - math_group()));
+  }
+
+  // ---- store ----
+  SLUICE_DEVICE void wait_store_buffer() {
+    if (group_thread() == 0) ptx::bulk_wait_group_read<kStoreBuffers - 1>();
+    group_sync();
+  }
+  SLUICE_DEVICE void write_chunk(int buffer, const Tile& tile, int wave, int column) {
+    constexpr int kGroups = store_columns(kConfig) / 8;
+    constexpr int kStep = kGroups % 2 == 0 ? 2 : 1;
+    const FragmentStore<kConfig.d, store_row_bytes(kConfig)> store{store_buffer(buffer), group_thread()};
+    const RowScales scales = row_scales(tile, wave);
+#pragma unroll
+    for (int group = 0; group < kGroups; group += kStep) {
+      FragmentPairs pairs[kStep];
+#pragma unroll
+      for (int i = 0; i < kStep; ++i) pairs[i] = epilogue(tile, wave, column + (group + i) * 8, scales);
+      store.write(group, pairs);
+    }
+  }
+  SLUICE_DEVICE void publish_chunk() {
+    ptx::fence_proxy_async();
+    group_sync();
+  }
+  SLUICE_DEVICE void issue_store(int buffer, const Tile& tile, int wave, int column) {
+    if (group_thread() != 0) return;
+    const ptx::TmaBox box{tile.n_offset + column, tile.m_offset + group_row() + wave * kWaveRows, tile.batch};
+    ptx::tma_store(params_.map_d, box, store_buffer(buffer));
+    ptx::bulk_commit_group();
+  }
+  SLUICE_DEVICE void finish_stores() {
+    if (kConfig.store == StorePath::tma && group_thread() == 0) ptx::bulk_wait_group_read<0>();
+  }
+  SLUICE_DEVICE void store_direct(const Tile& tile) {
+#pragma unroll
+    for (int wave = 0; wave < waves(kConfig); ++wave) {
+      const RowScales scales = row_scales(tile, wave);
+      const int row = tile.m_offset + fragment_row(wave);
+#pragma unroll
+      for (int column = 0; column < kConfig.tile.n; column += 8) {
+        const FragmentPairs pairs = epilogue(tile, wave, column, scales);
+        store_pair(tile, row, tile.n_offset + fragment_column(column), pairs.upper);
+        store_pair(tile, row + 8, tile.n_offset + fragment_column(column), pairs.lower);
+      }
+    }
+  }
+
+ private:
+  static constexpr bool kClustered = cluster_size(kConfig) > 1;
+  static constexpr bool kPromotes = kConfig.promote_k_blocks != 0;
+  using Sums = typename WgmmaSs<kConfig>::Sums;
+  struct RowScales {
+    float upper, lower;
+  };
+
+  static SLUICE_DEVICE int warpgroup() { return __shfl_sync(~0u, threadIdx.x / kWarpgroupThreads, 0); }
+  static SLUICE_DEVICE int group_thread() { return threadIdx.x % kWarpgroupThreads; }
+  SLUICE_DEVICE void group_sync() const { ptx::named_barrier_sync(1 + math_group(), kWarpgroupThreads); }
+
+  SLUICE_DEVICE u32 barrier(int index) const { return smem_ + barrier_offset(kConfig) + 8 * index; }
+  SLUICE_DEVICE u32 full(int stage) const { return barrier(full_barrier(kConfig, stage)); }
+  SLUICE_DEVICE u32 empty(int stage) const { return barrier(empty_barrier(kConfig, stage)); }
+  SLUICE_DEVICE u32 turn(int group) const { return barrier(turn_barrier(kConfig, group)); }
+  SLUICE_DEVICE u32 stage_a(int stage) const { return smem_ + stage_offset(kConfig, stage); }
+  SLUICE_DEVICE u32 stage_b(int stage) const { return stage_a(stage) + stage_a_bytes(kConfig); }
+  SLUICE_DEVICE u32 store_buffer(int buffer) const {
+    return smem_ + store_offset(kConfig, math_group(), 0) + buffer * store_buffer_bytes(kConfig);
+  }
+
+  /// Ranks of one cluster row, before the shift to that row: every cluster.m-th bit.
+  static SLUICE_DEVICE constexpr u32 row_peers() {
+    u32 mask = 0;
+    for (int column = 0; column < kConfig.cluster.n; ++column) mask |= 1u << column * kConfig.cluster.m;
+    return mask;
+  }
+
+  SLUICE_DEVICE Sums& running_sums() {
+    if constexpr (kPromotes)
+      return partial_;
+    else
+      return sums_;
+  }
+
+  /// First row of the CTA tile that this math group works on.
+  SLUICE_DEVICE int group_row() const {
+    return kConfig.schedule == Schedule::cooperative ? math_group() * group_rows(kConfig) : 0;
+  }
+  SLUICE_DEVICE int fragment_row(int wave) const {
+    return group_row() + wave * kWaveRows + group_thread() / 32 * 16 + group_thread() % 32 / 4;
+  }
+  SLUICE_DEVICE static int fragment_column(int column) { return column + threadIdx.x % 4 * 2; }
+  SLUICE_DEVICE RowScales row_scales(const Tile& tile, int wave) const {
+    const int row = tile.m_offset + fragment_row(wave);
+    return {ops_.row_scale(row), ops_.row_scale(row + 8)};
+  }
+  /// Eight columns of the fragment, in D's meaning.
+  SLUICE_DEVICE FragmentPairs epilogue(const Tile& tile, int wave, int column, const RowScales& scales) const {
+    const float* acc = &sums_.values[wave][column / 2];
+    const int row = tile.m_offset + fragment_row(wave), first = tile.n_offset + fragment_column(column);
+    const auto operands = ops_.columns(first);
+    return {ops_.apply({acc[0], acc[1]}, scales.upper, operands, {row, first, tile.batch}),
+            ops_.apply({acc[2], acc[3]}, scales.lower, operands, {row + 8, first, tile.batch})};
+  }
+  SLUICE_DEVICE void store_pair(const Tile& tile, int row, int column, Pair value) const {
+    if (row >= params_.m) return;
+    const i64 index = tile.batch * params_.d_batch_stride + row * params_.d_ld + column;
+    if (column < params_.n) store_element<kConfig.d>(params_.d, index, value.x);
+    if (column + 1 < params_.n) store_element<kConfig.d>(params_.d, index + 1, value.y);
+  }
+
+  struct Nothing {};
+  template <bool kWanted, class T>
+  struct Optional {
+    using Type = T;
+  };
+  template <class T>
+  struct Optional<false, T> {
+    using Type = Nothing;
+  };
+
+  const GemmParams& params_;
+  u32 smem_;
+  int cta_rank_;
+  ElementWise<kConfig.epilogue> ops_;
+  Sums sums_;
+  typename Optional<kPromotes, Sums>::Type partial_;  // of the current promotion interval
+};
+
+template <KernelConfig kConfig>
+SLUICE_DEVICE void run_gemm(const GemmParams& params) {
+  extern __shared__ __align__(kSmemAlign) u8 dynamic_smem[];
+  Machine<kConfig> machine(params, ptx::shared_address(dynamic_smem));
+  machine.start();
+  gemm(machine);
+}
+
+}  // namespace sluice

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// The product of one stage: WGMMA with both operands in shared memory, for the rows of one math warpgroup.
+#pragma once
+
+#include <sluice/device/ptx/wgmma.cuh>
+#include <sluice/spec/smem_layout.h>
+
+namespace sluice {
+
+/// Sums of one warpgroup: values[wave][...] in the fragment order of ptx::Wgmma.
+template <int kWaves, int kN>
+struct Accumulator {
+  float values[kWaves][kN / 2];
+
+  SLUICE_DEVICE void clear() {
+#pragma unroll
+    for (int wave = 0; wave < kWaves; ++wave)
+#pragma unroll
+      for (int i = 0; i < kN / 2; ++i) values[wave][i] = 0.0f;
+  }
+  SLUICE_DEVICE void add(const Accumulator& other) {
+#pragma unroll
+    for (int wave = 0; wave < kWaves; ++wave)
+#pragma unroll
+      for (int i = 0; i < kN / 2; ++i) values[wave][i] += other.values[wave][i];
+  }
+  SLUICE_DEVICE void pin() {
+#pragma unroll
+    for (int wave = 0; wave < kWaves; ++wave) ptx::pin_registers(values[wave]);
+  }
+};
+
+template <KernelConfig kConfig>
+struct WgmmaSs {
+  static constexpr int kWaves = waves(kConfig);
+  using Sums = Accumulator<kWaves, kConfig.tile.n>;
+  using Instruction = ptx::Wgmma<kConfig.a, kConfig.b, kConfig.tile.n>;
+
+  static constexpr int kSteps = kConfig.tile.k / mma_k(kConfig.a);
+  // One step of k: 32 bytes along a K-major row, or 16 rows of an MN-major block.
+  static constexpr int kStepBytesA = kConfig.a_major == Major::k ? 32 : 16 * kSwizzleRowBytes;
+  static constexpr int kStepBytesB = kConfig.b_major == Major::k ? 32 : 16 * kSwizzleRowBytes;
+  static constexpr int kEightRows = 8 * kSwizzleRowBytes;
+  static constexpr int kMnBlockBytes = kConfig.tile.k * kSwizzleRowBytes;
+  static constexpr int kWaveBytes = kWaveRows * kSwizzleRowBytes;  // 64 rows of A: as long as an MN-major block
+  static_assert(kConfig.a_major == Major::k || kWaveBytes == kMnBlockBytes);
+
+  /// Issues all steps of one stage as one group. `a` and `b`: shared addresses of the warpgroup's rows of A, and of B.
+  static SLUICE_DEVICE void issue(Sums& sums, u32 a, u32 b, bool fresh) {
+    sums.pin();
+    ptx::wgmma_fence();
+    const u64 desc_a = ptx::smem_descriptor(a, kMnBlockBytes, kEightRows);
+    const u64 desc_b = ptx::smem_descriptor(b, kMnBlockBytes, kEightRows);
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step)
+#pragma unroll
+      for (int wave = 0; wave < kWaves; ++wave)
+        Instruction::template mma<kConfig.a_major == Major::mn, kConfig.b_major == Major::mn>(
+            sums.values[wave], desc_a + ((wave * kWaveBytes + step * kStepBytesA) >> 4),
+            desc_b + ((step * kStepBytesB) >> 4), step != 0 || !fresh);
+    ptx::wgmma_commit_group();
+    sums.pin();
+  }
+};
+
+}  // namespace sluice
