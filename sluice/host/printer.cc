@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one text form of a value: a C++ designated initialiser with every field and every name qualified, so
+// that the log line, the cache key, the JIT source line and the test expectation are the same text.
+// Every aggregate is taken apart by a structured binding that names all its fields: a field that is added
+// and not printed does not compile.
+#include <cstdio>
+#include <string>
+
+#include <sluice/plan.h>
+
+namespace sluice {
+namespace {
+
+template <class Enum>
+std::string qualified(const char* type, Enum value) {
+  return std::string("sluice::") + type + "::" + name_of(value);
+}
+std::string text(DType value) {
+  return qualified("DType", value);
+}
+std::string text(Major value) {
+  return qualified("Major", value);
+}
+std::string text(Accumulate value) {
+  return qualified("Accumulate", value);
+}
+std::string text(ScaleMode value) {
+  return qualified("ScaleMode", value);
+}
+std::string text(Bias value) {
+  return qualified("Bias", value);
+}
+std::string text(Activation value) {
+  return qualified("Activation", value);
+}
+std::string text(Schedule value) {
+  return qualified("Schedule", value);
+}
+std::string text(StorePath value) {
+  return qualified("StorePath", value);
+}
+std::string text(Raster value) {
+  return qualified("Raster", value);
+}
+std::string text(bool value) {
+  return value ? "true" : "false";
+}
+std::string text(int value) {
+  return std::to_string(value);
+}
+std::string text(i64 value) {
+  return std::to_string(value);
+}
+
+/// "{.name = value, ...}", in the order of the fields.
+class Initialiser {
+ public:
+  template <class T>
+  Initialiser& field(const char* name, const T& value) {
+    body_ += body_.empty() ? "." : ", .";
+    body_ += name;
+    body_ += " = ";
+    body_ += text(value);
+    return *this;
+  }
+  std::string braced() const { return "{" + body_ + "}"; }
+
+ private:
+  // Nested aggregates: declared here, so that `field` finds them whatever the order of definition.
+  static std::string text(const TileShape& value);
+  static std::string text(const ClusterShape& value);
+  static std::string text(const Epilogue& value);
+  static std::string text(const Matrix& value);
+  template <class Plain>
+  static std::string text(const Plain& value) {
+    return sluice::text(value);
+  }
+
+  std::string body_;
+};
+
+std::string Initialiser::text(const TileShape& value) {
+  const auto& [m, n, k] = value;
+  return Initialiser().field("m", m).field("n", n).field("k", k).braced();
+}
+
+std::string Initialiser::text(const ClusterShape& value) {
+  const auto& [m, n] = value;
+  return Initialiser().field("m", m).field("n", n).braced();
+}
+
+std::string Initialiser::text(const Epilogue& value) {
+  const auto& [scale_a, scale_b, bias, bias_type, activation, residual, c_type] = value;
+  return Initialiser()
+      .field("scale_a", scale_a)
+      .field("scale_b", scale_b)
+      .field("bias", bias)
+      .field("bias_type", bias_type)
+      .field("activation", activation)
+      .field("residual", residual)
+      .field("c_type", c_type)
+      .braced();
+}
+
+std::string Initialiser::text(const Matrix& value) {
+  const auto& [type, major, ld, batch_stride] = value;
+  return Initialiser()
+      .field("type", type)
+      .field("major", major)
+      .field("ld", ld)
+      .field("batch_stride", batch_stride)
+      .braced();
+}
+
+/// "bf16" if A, B and D agree, else "e4m3>bf16" or "e4m3*e5m2>bf16".
+std::string short_types(DType a, DType b, DType d) {
+  std::string out = name_of(a);
+  if (b != a) out += std::string("*") + name_of(b);
+  if (d != a || b != a) out += std::string(">") + name_of(d);
+  return out;
+}
+
+/// What differs from the plainest epilogue, each with a leading space.
+std::string short_epilogue(const Epilogue& e) {
+  std::string out;
+  if (e.scale_a != ScaleMode::none) out += std::string(" scale_a:") + name_of(e.scale_a);
+  if (e.scale_b != ScaleMode::none) out += std::string(" scale_b:") + name_of(e.scale_b);
+  if (e.bias != Bias::none) out += std::string(" bias:") + name_of(e.bias_type);
+  if (e.residual) out += std::string(" residual:") + name_of(e.c_type);
+  if (e.activation != Activation::none) out += std::string(" ") + name_of(e.activation);
+  return out;
+}
+
+std::string fixed(double value) {
+  char digits[64];
+  std::snprintf(digits, sizeof digits, "%.2f", value);
+  return digits;
+}
+
+/// One aligned line of `describe`.
+std::string line(const char* name, const std::string& value) {
+  constexpr std::size_t kNameColumns = 11;
+  std::string out = name;
+  out.resize(kNameColumns, ' ');
+  return out + value + "\n";
+}
+
+std::string describe_matrix(const char* name, const Matrix& x, DType type) {
+  return std::string(name) + " " + name_of(type) + " " + name_of(x.major) + "-major ld " +
+         std::to_string(x.ld);
+}
+
+}  // namespace
+
+std::string to_string(const KernelConfig& config) {
+  const auto& [schedule, tile, stages, cluster, a, b, d, a_major, b_major, promote_k_blocks, store,
+               epilogue] = config;
+  return "sluice::KernelConfig" + Initialiser()
+                                      .field("schedule", schedule)
+                                      .field("tile", tile)
+                                      .field("stages", stages)
+                                      .field("cluster", cluster)
+                                      .field("a", a)
+                                      .field("b", b)
+                                      .field("d", d)
+                                      .field("a_major", a_major)
+                                      .field("b_major", b_major)
+                                      .field("promote_k_blocks", promote_k_blocks)
+                                      .field("store", store)
+                                      .field("epilogue", epilogue)
+                                      .braced();
+}
+
+std::string to_string(const Problem& problem) {
+  const auto& [m, n, k, batch, a, b, c, d, epilogue, accumulate] = problem;
+  return "sluice::Problem" + Initialiser()
+                                 .field("m", m)
+                                 .field("n", n)
+                                 .field("k", k)
+                                 .field("batch", batch)
+                                 .field("a", a)
+                                 .field("b", b)
+                                 .field("c", c)
+                                 .field("d", d)
+                                 .field("epilogue", epilogue)
+                                 .field("accumulate", accumulate)
+                                 .braced();
+}
+
+std::string to_string(const WorkSplit& split) {
+  const auto& [clusters, raster, group] = split;
+  return "sluice::WorkSplit" +
+         Initialiser().field("clusters", clusters).field("raster", raster).field("group", group).braced();
+}
+
+std::string short_name(const KernelConfig& c) {
+  std::string out = std::string(name_of(c.schedule)) + " " + std::to_string(c.tile.m) + "x" +
+                    std::to_string(c.tile.n) + "x" + std::to_string(c.tile.k) + " s" +
+                    std::to_string(c.stages) + " c" + std::to_string(c.cluster.m) + "x" +
+                    std::to_string(c.cluster.n) + " " + short_types(c.a, c.b, c.d);
+  if (c.a_major != Major::k) out += " a:mn";
+  if (c.b_major != Major::k) out += " b:mn";
+  if (c.promote_k_blocks != 0) out += " promote" + std::to_string(c.promote_k_blocks);
+  if (c.store != StorePath::tma) out += std::string(" ") + name_of(c.store);
+  return out + short_epilogue(c.epilogue);
+}
+
+std::string describe(const Plan& plan) {
+  const Problem& p = plan.problem;
+  const Estimate& e = plan.estimate;
+  std::string size = "m " + std::to_string(p.m) + " n " + std::to_string(p.n) + " k " + std::to_string(p.k);
+  if (p.batch != 1) size += " batch " + std::to_string(p.batch);
+  std::string matrices = describe_matrix("A", p.a, p.a.type) + ", " + describe_matrix("B", p.b, p.b.type) +
+                         ", D " + name_of(p.d.type) + " ld " + std::to_string(p.d.ld);
+  if (p.epilogue.residual)
+    matrices += std::string(", C ") + name_of(p.epilogue.c_type) + " ld " + std::to_string(p.c.ld);
+  const std::string epilogue = short_epilogue(p.epilogue);
+  const std::string kernel = short_name(plan.config);
+  const std::string work = std::to_string(plan.split.clusters) + " clusters of " +
+                           std::to_string(cluster_size(plan.config)) + ", " + name_of(plan.split.raster) +
+                           " in bands of " + std::to_string(plan.split.group) + ", " +
+                           std::to_string(e.waves) + (e.waves == 1 ? " wave" : " waves");
+  const std::string memory = std::to_string(plan.smem_bytes) + " bytes of shared memory a CTA, " +
+                             std::to_string(plan.workspace_bytes) + " bytes of workspace";
+  const std::string estimate = fixed(e.total_us) + " us: tensor " + fixed(e.tensor_us) + ", L2 " +
+                               fixed(e.l2_us) + ", HBM " + fixed(e.hbm_us) + ", fixed " +
+                               fixed(e.overhead_us);
+  return line("problem", size + ", accumulate " + name_of(p.accumulate)) + line("matrices", matrices) +
+         line("epilogue", epilogue.empty() ? "none" : epilogue.substr(1)) + line("kernel", kernel) +
+         line("work", work) + line("memory", memory) + line("estimate", estimate);
+}
+
+}  // namespace sluice

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// The printed text of a value is C++ that makes the same value.
+// How this can fail: EXPECT_PRINTS hands the compiler and the printer the same tokens, so a wrong name, a
+// missing field or another order differs from the source text. Checked once by dropping `stages` (the file
+// stopped compiling) and by printing `cluster.m` twice (kernel_config_prints_every_field failed).
+#include <algorithm>
+#include <cctype>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include <sluice/plan.h>
+
+namespace {
+
+std::string without_spaces(std::string text) {
+  text.erase(std::remove_if(text.begin(), text.end(), [](unsigned char c) { return std::isspace(c); }),
+             text.end());
+  return text;
+}
+
+#define EXPECT_PRINTS(...) \
+  EXPECT_EQ(without_spaces(sluice::to_string(__VA_ARGS__)), without_spaces(#__VA_ARGS__))
+
+/// Converts to anything: the number of these that an aggregate takes is its number of fields.
+struct Anything {
+  template <class T>
+  constexpr operator T() const;
+};
+template <class T, class... Fields>
+constexpr int field_count() {
+  if constexpr (requires { T{Fields{}..., Anything{}}; })
+    return field_count<T, Fields..., Anything>();
+  else
+    return sizeof...(Fields);
+}
+
+/// Fields at the outermost level of a printed initialiser.
+int printed_fields(const std::string& text) {
+  int depth = 0, count = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '{') ++depth;
+    if (text[i] == '}') --depth;
+    if (text[i] == '.' && depth == 1) ++count;
+  }
+  return count;
+}
+
+TEST(printer, kernel_config_prints_every_field) {
+  EXPECT_PRINTS(sluice::KernelConfig{.schedule = sluice::Schedule::ping_pong,
+                                     .tile = {.m = 64, .n = 192, .k = 128},
+                                     .stages = 7,
+                                     .cluster = {.m = 2, .n = 4},
+                                     .a = sluice::DType::e4m3,
+                                     .b = sluice::DType::e5m2,
+                                     .d = sluice::DType::fp16,
+                                     .a_major = sluice::Major::mn,
+                                     .b_major = sluice::Major::k,
+                                     .promote_k_blocks = 3,
+                                     .store = sluice::StorePath::direct,
+                                     .epilogue = {.scale_a = sluice::ScaleMode::tensor,
+                                                  .scale_b = sluice::ScaleMode::vector,
+                                                  .bias = sluice::Bias::column,
+                                                  .bias_type = sluice::DType::fp32,
+                                                  .activation = sluice::Activation::gelu,
+                                                  .residual = true,
+                                                  .c_type = sluice::DType::fp16}});
+  EXPECT_PRINTS(sluice::KernelConfig{.schedule = sluice::Schedule::cooperative,
+                                     .tile = {.m = 256, .n = 8, .k = 64},
+                                     .stages = 2,
+                                     .cluster = {.m = 1, .n = 1},
+                                     .a = sluice::DType::bf16,
+                                     .b = sluice::DType::bf16,
+                                     .d = sluice::DType::fp32,
+                                     .a_major = sluice::Major::k,
+                                     .b_major = sluice::Major::mn,
+                                     .promote_k_blocks = 0,
+                                     .store = sluice::StorePath::tma,
+                                     .epilogue = {.scale_a = sluice::ScaleMode::none,
+                                                  .scale_b = sluice::ScaleMode::none,
+                                                  .bias = sluice::Bias::none,
+                                                  .bias_type = sluice::DType::bf16,
+                                                  .activation = sluice::Activation::relu,
+                                                  .residual = false,
+                                                  .c_type = sluice::DType::bf16}});
+}
+
+TEST(printer, problem_prints_every_field) {
+  EXPECT_PRINTS(sluice::Problem{
+      .m = 1,
+      .n = 22,
+      .k = 333,
+      .batch = 4,
+      .a = {.type = sluice::DType::fp16, .major = sluice::Major::mn, .ld = 5, .batch_stride = 66},
+      .b = {.type = sluice::DType::e5m2, .major = sluice::Major::k, .ld = 7, .batch_stride = 8589934592},
+      .c = {.type = sluice::DType::fp32, .major = sluice::Major::k, .ld = 9, .batch_stride = 10},
+      .d = {.type = sluice::DType::e4m3, .major = sluice::Major::k, .ld = 11, .batch_stride = 12},
+      .epilogue = {.scale_a = sluice::ScaleMode::vector,
+                   .scale_b = sluice::ScaleMode::tensor,
+                   .bias = sluice::Bias::none,
+                   .bias_type = sluice::DType::fp16,
+                   .activation = sluice::Activation::silu,
+                   .residual = true,
+                   .c_type = sluice::DType::fp32},
+      .accumulate = sluice::Accumulate::promoted});
+}
+
+TEST(printer, work_split_prints_every_field) {
+  EXPECT_PRINTS(sluice::WorkSplit{.clusters = 66, .raster = sluice::Raster::along_n, .group = 16});
+}
+
+TEST(printer, prints_as_many_fields_as_the_type_has) {
+  using sluice::to_string;
+  EXPECT_EQ(printed_fields(to_string(sluice::KernelConfig{})), field_count<sluice::KernelConfig>());
+  EXPECT_EQ(printed_fields(to_string(sluice::Problem{})), field_count<sluice::Problem>());
+  EXPECT_EQ(printed_fields(to_string(sluice::WorkSplit{})), field_count<sluice::WorkSplit>());
+  EXPECT_EQ(field_count<sluice::WorkSplit>(), 3);  // the counter itself
+}
+
+TEST(printer, short_name_is_one_line_with_what_differs_from_the_default) {
+  sluice::KernelConfig config{.schedule = sluice::Schedule::ping_pong, .stages = 5, .cluster = {2, 1}};
+  EXPECT_EQ(short_name(config), "ping_pong 128x128x64 s5 c2x1 bf16");
+  config.d = sluice::DType::fp32;
+  config.b_major = sluice::Major::mn;
+  EXPECT_EQ(short_name(config), "ping_pong 128x128x64 s5 c2x1 bf16>fp32 b:mn");
+  const sluice::KernelConfig fp8{.tile = {128, 256, 128},
+                                 .stages = 3,
+                                 .a = sluice::DType::e4m3,
+                                 .b = sluice::DType::e5m2,
+                                 .d = sluice::DType::e4m3,
+                                 .promote_k_blocks = 1,
+                                 .store = sluice::StorePath::direct,
+                                 .epilogue = {.scale_a = sluice::ScaleMode::vector,
+                                              .bias = sluice::Bias::column,
+                                              .activation = sluice::Activation::gelu,
+                                              .residual = true,
+                                              .c_type = sluice::DType::fp16}};
+  EXPECT_EQ(short_name(fp8),
+            "cooperative 128x256x128 s3 c1x1 e4m3*e5m2>e4m3 promote1 direct scale_a:vector bias:bf16 "
+            "residual:fp16 gelu");
+}
+
+TEST(printer, describe_has_the_choices_and_the_estimate) {
+  sluice::Plan plan;
+  plan.problem = sluice::with_strides({.m = 100, .n = 200, .k = 300});
+  plan.split = {.clusters = 13};
+  plan.estimate = {.total_us = 12.345, .waves = 1};
+  const std::string text = describe(plan);
+  EXPECT_NE(text.find("m 100 n 200 k 300"), std::string::npos) << text;
+  EXPECT_NE(text.find(short_name(plan.config)), std::string::npos) << text;
+  EXPECT_NE(text.find("13 clusters of 1, along_m in bands of 8, 1 wave\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("12.3"), std::string::npos) << text;
+}
+
+}  // namespace
