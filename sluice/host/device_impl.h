@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a Device handle shares: the driver, the primary context, the kernel cache, and what is loaded.
+// All of it is constant after open(), or guarded by `mutex`. For the host room, the CLI, bench and tests.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include <sluice/gemm.h>
+#include <sluice/host/driver/context.h>
+#include <sluice/host/driver/module.h>
+#include <sluice/host/jit/cache.h>
+
+namespace sluice {
+
+/// From the text of a JIT unit to its cubin.
+using CubinSource = std::function<Result<std::shared_ptr<const Cubin>>(const std::string& unit)>;
+
+struct ProblemHash {
+  std::size_t operator()(const Problem& problem) const;
+};
+
+struct Device::Impl {
+  Impl(std::shared_ptr<const PrimaryContext> context_owner, const DeviceInfo& device_info,
+       const Options& device_options);
+
+  const std::shared_ptr<const PrimaryContext> primary;
+  const DriverApi* const api;
+  const CUcontext context;
+  const DeviceInfo info;
+  const Options options;
+  const KernelCache cache;
+  CubinSource cubins;  // cache.get; tests without a compiler put another in before the first prepare
+
+  /// The loaded module of a unit. Units in use are loaded once and shared; the pointer keeps the context too.
+  /// Errors: toolchain, io, driver.
+  Result<std::shared_ptr<const Module>> load_unit(const std::string& unit, int dynamic_smem_bytes);
+  /// The same for a cubin that the caller already has.
+  Result<std::shared_ptr<const Module>> load_cubin(const std::string& unit, const Cubin& cubin,
+                                                   int dynamic_smem_bytes);
+
+  std::mutex mutex;
+  std::unordered_map<std::string, std::weak_ptr<const Module>> modules;    // by unit and shared memory
+  std::unordered_map<Problem, gemm::Kernel, ProblemHash> prepared_by_run;  // of gemm::run
+};
+
+}  // namespace sluice

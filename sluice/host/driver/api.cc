@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds the CUDA driver. A failed attempt is not remembered: a driver may be mounted into a container later.
+#include <sluice/host/driver/api.h>
+
+#include <dlfcn.h>
+
+#include <atomic>
+#include <mutex>
+#include <string>
+
+namespace sluice {
+namespace {
+
+std::atomic<const DriverApi*> replacement{nullptr};
+
+Result<DriverApi> find_calls(void* library) {
+  DriverApi api;
+#define SLUICE_DRIVER_SYMBOL(name) #name
+#define SLUICE_DRIVER_FIND(name)                                                               \
+  api.name = reinterpret_cast<decltype(api.name)>(dlsym(library, SLUICE_DRIVER_SYMBOL(name))); \
+  if (api.name == nullptr)                                                                     \
+    return Error{ErrorCode::driver, "libcuda.so.1 has no " SLUICE_DRIVER_SYMBOL(               \
+                                        name) ": the CUDA driver is too old; install version 570 or newer"};
+  SLUICE_DRIVER_CALLS(SLUICE_DRIVER_FIND)
+#undef SLUICE_DRIVER_FIND
+#undef SLUICE_DRIVER_SYMBOL
+  return api;
+}
+
+}  // namespace
+
+Result<const DriverApi*> load_driver() {
+  if (const DriverApi* fake = replacement.load(std::memory_order_acquire)) return fake;
+  static std::mutex mutex;
+  static DriverApi api;
+  static bool found = false;
+  const std::lock_guard lock(mutex);
+  if (found) return &api;
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);  // never closed: it has threads of its own
+  if (library == nullptr) {
+    const char* reason = dlerror();
+    return Error{ErrorCode::driver,
+                 std::string("cannot load the CUDA driver: ") + (reason != nullptr ? reason : "unknown") +
+                     "; a GPU machine has it with its NVIDIA driver, a container gets it from the NVIDIA "
+                     "container toolkit (--gpus all)"};
+  }
+  Result<DriverApi> calls = find_calls(library);
+  if (!calls) return calls.error();
+  api = *calls;
+  found = true;
+  return &api;
+}
+
+const DriverApi* replace_driver_for_test(const DriverApi* fake) {
+  return replacement.exchange(fake, std::memory_order_acq_rel);
+}
+
+}  // namespace sluice

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA driver as a table of functions, found in libcuda.so.1 at run time: build and CI machines have
+// none. Each entry has the type that cuda.h gives the name, and is looked up under the versioned symbol that
+// the name stands for there, so table and header cannot disagree. Everything in host/ that talks to a GPU
+// goes through one; tests put a fake one in its place.
+#pragma once
+
+#include <cuda.h>
+
+#include <sluice/result.h>
+
+namespace sluice {
+
+// clang-format off
+#define SLUICE_DRIVER_CALLS(X)                                                                              \
+  X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString)                                     \
+  X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName) X(cuDeviceGetAttribute)                             \
+  X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease)                                                  \
+  X(cuCtxGetCurrent) X(cuCtxGetDevice) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxSynchronize)           \
+  X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction)                                              \
+  X(cuFuncSetAttribute) X(cuFuncGetAttribute) X(cuLaunchKernelEx) X(cuOccupancyMaxActiveClusters)           \
+  X(cuTensorMapEncodeTiled) X(cuTensorMapReplaceAddress)                                                    \
+  X(cuPointerGetAttribute) X(cuPointerGetAttributes)                                                        \
+  X(cuMemAlloc) X(cuMemFree) X(cuMemGetInfo) X(cuMemsetD8) X(cuMemsetD8Async)                               \
+  X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync)            \
+  X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamIsCapturing)                        \
+  X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuStreamWaitEvent)                                        \
+  X(cuEventCreate) X(cuEventRecord) X(cuEventSynchronize) X(cuEventElapsedTime) X(cuEventDestroy)           \
+  X(cuGraphInstantiate) X(cuGraphUpload) X(cuGraphLaunch) X(cuGraphDestroy) X(cuGraphExecDestroy)
+// clang-format on
+
+/// The macros of cuda.h rename entries on both sides alike: `api.cuMemAlloc` is the member cuMemAlloc_v2.
+struct DriverApi {
+#define SLUICE_DRIVER_MEMBER(name) decltype(&::name) name = nullptr;
+  SLUICE_DRIVER_CALLS(SLUICE_DRIVER_MEMBER)
+#undef SLUICE_DRIVER_MEMBER
+};
+
+/// Opens libcuda.so.1 once per process and keeps it. Error driver: no driver here, or one that lacks a call.
+Result<const DriverApi*> load_driver();
+
+/// load_driver() gives `fake` from now on; nullptr: the real one again. Returns what it replaced.
+const DriverApi* replace_driver_for_test(const DriverApi* fake);
+
+}  // namespace sluice

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The primary context of a device, shared with the CUDA runtime and PyTorch, and the scope in which it is
+// current. Everything that must be given back to the driver (modules, memory, events) shares ownership of the
+// PrimaryContext, so that the context outlives it whatever the order of destruction.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include <sluice/host/driver/api.h>
+
+namespace sluice {
+
+class PrimaryContext {
+ public:
+  /// `device` belongs to `ordinal`. Error driver.
+  static Result<std::shared_ptr<const PrimaryContext>> retain(const DriverApi& api, CUdevice device,
+                                                              int ordinal);
+  PrimaryContext(const PrimaryContext&) = delete;
+  PrimaryContext& operator=(const PrimaryContext&) = delete;
+  ~PrimaryContext();
+
+  const DriverApi& api() const { return api_; }
+  CUcontext handle() const { return context_; }
+  CUdevice device() const { return device_; }
+  int ordinal() const { return ordinal_; }
+
+ private:
+  PrimaryContext(const DriverApi& api, CUdevice device, int ordinal)
+      : api_(api), device_(device), ordinal_(ordinal) {}
+
+  const DriverApi& api_;
+  CUdevice device_;
+  int ordinal_;
+  CUcontext context_ = nullptr;
+};
+
+/// Makes a context current for its lifetime on this thread, and puts back what was. Costs one query if it
+/// already is. Allocates nothing.
+class ContextScope {
+ public:
+  ContextScope(const DriverApi& api, CUcontext context);
+  explicit ContextScope(const PrimaryContext& primary) : ContextScope(primary.api(), primary.handle()) {}
+  ContextScope(const ContextScope&) = delete;
+  ContextScope& operator=(const ContextScope&) = delete;
+  ~ContextScope();
+
+  CUresult status() const { return status_; }  // not CUDA_SUCCESS: the context is not current
+  /// status() as an Error.
+  Result<void> entered() const;
+
+ private:
+  const DriverApi& api_;
+  CUresult status_ = CUDA_SUCCESS;
+  bool pushed_ = false;
+};
+
+/// Gives a handle back through one entry of the table, with its context current; for std::unique_ptr.
+template <auto kDestroy>
+struct HandleDeleter {
+  std::shared_ptr<const PrimaryContext> primary;
+
+  template <class Handle>
+  void operator()(Handle* handle) const {
+    const ContextScope scope(*primary);
+    (primary->api().*kDestroy)(handle);
+  }
+};
+
+}  // namespace sluice

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuLaunchKernelEx with everything it needs on the stack.
+#include <sluice/host/driver/launch.h>
+
+#include <sluice/host/driver/error.h>
+
+namespace sluice {
+namespace {
+
+Error launch_error(const DriverApi& api, CUresult code, const LaunchShape& shape, Stream stream) {
+  Error error =
+      driver_error(api, code, "cuLaunchKernelEx",
+                   "grid " + std::to_string(shape.grid_x) + ", block " + std::to_string(shape.block_x) +
+                       ", cluster " + std::to_string(shape.cluster_x) + ", shared memory " +
+                       std::to_string(shape.smem_bytes) + " bytes, stream " + hex(stream));
+  // The one handle a caller gives to a launch is the stream; checking it beforehand would cost every launch.
+  if (code == CUDA_ERROR_INVALID_HANDLE || code == CUDA_ERROR_INVALID_CONTEXT)
+    error.code = ErrorCode::wrong_device;
+  return error;
+}
+
+}  // namespace
+
+Result<void> launch_kernel(const DriverApi& api, CUfunction function, const LaunchShape& shape,
+                           const void* params, Stream stream) {
+  CUlaunchAttribute cluster{};
+  cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+  cluster.value.clusterDim.x = shape.cluster_x;
+  cluster.value.clusterDim.y = 1;
+  cluster.value.clusterDim.z = 1;
+  CUlaunchConfig config{};
+  config.gridDimX = shape.grid_x;
+  config.gridDimY = 1;
+  config.gridDimZ = 1;
+  config.blockDimX = shape.block_x;
+  config.blockDimY = 1;
+  config.blockDimZ = 1;
+  config.sharedMemBytes = shape.smem_bytes;
+  config.hStream = stream;
+  config.attrs = &cluster;
+  config.numAttrs = shape.cluster_x > 1 ? 1 : 0;
+  void* arguments[] = {const_cast<void*>(params)};
+  const CUresult code = api.cuLaunchKernelEx(&config, function, arguments, nullptr);
+  if (code != CUDA_SUCCESS) return launch_error(api, code, shape, stream);
+  return {};
+}
+
+}  // namespace sluice

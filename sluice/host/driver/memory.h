@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device memory that frees itself. For workspaces, tests, bench and the CLI: gemm::launch never allocates.
+// Offsets and sizes are in bytes and are checked against the buffer.
+#pragma once
+
+#include <memory>
+
+#include <sluice/gemm.h>
+#include <sluice/host/driver/context.h>
+#include <sluice/spec/base.h>
+
+namespace sluice {
+
+class DeviceBuffer {
+ public:
+  /// 0 bytes is legal: nothing is allocated and data() is null. Contents are undefined.
+  /// Errors: invalid_size, driver (out of memory).
+  static Result<DeviceBuffer> allocate(const Device& device, i64 bytes);
+  DeviceBuffer() = default;
+  DeviceBuffer(DeviceBuffer&& other) noexcept { *this = std::move(other); }
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept;
+  ~DeviceBuffer();
+
+  CUdeviceptr address() const { return address_; }
+  void* data() const { return reinterpret_cast<void*>(address_); }
+  i64 bytes() const { return bytes_; }
+
+  /// Copy now: the data are there, or here, when the call returns. Not ordered behind work in other streams.
+  Result<void> upload(const void* source, i64 bytes, i64 offset = 0) const;
+  Result<void> download(void* target, i64 bytes, i64 offset = 0) const;
+  /// In stream order; does not wait. `source` and `target` must live until the stream has passed (and be
+  /// pinned for the copy to overlap).
+  Result<void> upload_async(const void* source, i64 bytes, Stream stream) const;
+  Result<void> download_async(void* target, i64 bytes, Stream stream) const;
+  /// Every byte of the buffer becomes `value`, in stream order.
+  Result<void> fill(u8 value, Stream stream) const;
+
+ private:
+  std::shared_ptr<const PrimaryContext> primary_;
+  CUdeviceptr address_ = 0;
+  i64 bytes_ = 0;
+};
+
+/// Waits until all work of the device's context is done. Error driver: also that of an earlier kernel.
+Result<void> synchronize(const Device& device);
+
+struct MemoryInfo {
+  i64 free_bytes = 0;
+  i64 total_bytes = 0;
+};
+Result<MemoryInfo> memory_info(const Device& device);
+
+}  // namespace sluice
