@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels there are: one constexpr row each, with the base configurations worth trying. The planner, the
+// tuner, the CLI and the compile gate iterate these tables; nothing else knows which kernels exist.
+// Adding a kernel: its file, one enumerator, one row (docs/adding.md). Reads spec only, no std, so that
+// every room can read it.
+#pragma once
+
+#include <sluice/spec/validate.h>
+
+namespace sluice {
+
+/// What the space lists of a configuration; types, layouts and epilogue come from the problem, stages from
+/// the shared memory that is left.
+struct BaseConfig {
+  Schedule schedule = Schedule::ping_pong;
+  int tile_m = 128;
+  int tile_n = 128;
+};
+
+/// Why these: ping_pong hides the epilogue but shares 64 K registers between two tiles, so it stops at
+/// 128 x 208; cooperative takes the tiles with the fewest L2 bytes for each flop (research/dense-gemm.md
+/// 1.1, 1.2). 64-row and narrow tiles are for few rows or columns, widths between powers of two for
+/// products that would not fill whole waves.
+inline constexpr BaseConfig kGemmSpace[] = {
+    {Schedule::ping_pong, 64, 8},      {Schedule::ping_pong, 64, 16},     {Schedule::ping_pong, 64, 24},
+    {Schedule::ping_pong, 64, 32},     {Schedule::ping_pong, 64, 48},     {Schedule::ping_pong, 64, 64},
+    {Schedule::ping_pong, 64, 96},     {Schedule::ping_pong, 64, 128},    {Schedule::ping_pong, 64, 192},
+    {Schedule::ping_pong, 64, 256},    {Schedule::ping_pong, 128, 64},    {Schedule::ping_pong, 128, 96},
+    {Schedule::ping_pong, 128, 128},   {Schedule::ping_pong, 128, 160},   {Schedule::ping_pong, 128, 192},
+    {Schedule::ping_pong, 128, 208},   {Schedule::cooperative, 128, 64},  {Schedule::cooperative, 128, 96},
+    {Schedule::cooperative, 128, 128}, {Schedule::cooperative, 128, 160}, {Schedule::cooperative, 128, 192},
+    {Schedule::cooperative, 128, 224}, {Schedule::cooperative, 128, 256}, {Schedule::cooperative, 256, 64},
+    {Schedule::cooperative, 256, 96},  {Schedule::cooperative, 256, 128}, {Schedule::cooperative, 256, 160},
+    {Schedule::cooperative, 256, 192}, {Schedule::cooperative, 256, 208},
+};
+inline constexpr int kGemmSpaceSize = sizeof(kGemmSpace) / sizeof(kGemmSpace[0]);
+
+/// Larger clusters leave SMs idle (a GPC need not hold a multiple of four) and are not tried.
+inline constexpr ClusterShape kClusterSpace[] = {{1, 1}, {2, 1}, {1, 2}};
+inline constexpr int kClusterSpaceSize = sizeof(kClusterSpace) / sizeof(kClusterSpace[0]);
+
+/// Deeper rings hide nothing more: 8 stages of the smallest busy tile are already 64 KB in flight an SM.
+inline constexpr int kMaxStages = 8;
+/// 1 k-tile = 128 of k, the interval that Accumulate::promoted promises.
+inline constexpr int kPromoteKBlocks = 1;
+
+/// The most stages, up to kMaxStages, that fit beside the store buffers; 0 if not even one does.
+SLUICE_HD constexpr int max_stages(KernelConfig c) {
+  for (int stages = kMaxStages; stages > 0; --stages) {
+    c.stages = stages;
+    if (smem_bytes(c) <= kMaxSmemBytes) return stages;
+  }
+  return 0;
+}
+
+/// Unused fields at their defaults, so that problems which need the same kernel share one.
+SLUICE_HD constexpr Epilogue canonical(Epilogue e) {
+  if (e.bias == Bias::none) e.bias_type = Epilogue{}.bias_type;
+  if (!e.residual) e.c_type = Epilogue{}.c_type;
+  return e;
+}
+
+/// The kernel configuration that runs `p` on this tile. It may still be impossible: ask validate().
+SLUICE_HD constexpr KernelConfig config_for(const Problem& p, BaseConfig base, ClusterShape cluster,
+                                            StorePath store) {
+  // 16-bit sums are kept in fp32 anyway, so `promoted` is met there without doing anything.
+  const bool promote = p.accumulate == Accumulate::promoted && is_fp8(p.a.type);
+  KernelConfig c{.schedule = base.schedule,
+                 .tile = {base.tile_m, base.tile_n, k_block(p.a.type)},
+                 .cluster = cluster,
+                 .a = p.a.type,
+                 .b = p.b.type,
+                 .d = p.d.type,
+                 .a_major = p.a.major,
+                 .b_major = p.b.major,
+                 .promote_k_blocks = promote ? kPromoteKBlocks : 0,
+                 .store = store,
+                 .epilogue = canonical(p.epilogue)};
+  c.stages = max_stages(c);
+  return c;
+}
+
+enum class KernelId : u8 { gemm };
+
+struct KernelRow {
+  KernelId id;
+  const char* name;
+  const char* header;                // what a JIT unit includes
+  bool (*supports)(const Problem&);  // types and layouts; sizes and strides are the planner's to check
+  const BaseConfig* space;
+  int space_size;
+};
+
+/// Every combination of types and layouts that validate() lets through on the plainest tile.
+SLUICE_HD constexpr bool gemm_supports(const Problem& p) {
+  const KernelConfig c = config_for(p, {Schedule::ping_pong, 64, 64}, ClusterShape{1, 1}, StorePath::direct);
+  return p.c.major == Major::k && p.d.major == Major::k && validate(c) == nullptr;
+}
+
+inline constexpr KernelRow kKernels[] = {
+    {KernelId::gemm, "gemm", "sluice/kernels/gemm.cuh", gemm_supports, kGemmSpace, kGemmSpaceSize},
+};
+
+/// A list that needs no allocator, so that it can be made at compile time.
+struct ConfigList {
+  static constexpr int kCapacity = 300;  // the compile gate's bound: about 0.3 s each
+  KernelConfig items[kCapacity]{};
+  int count = 0;
+
+  constexpr const KernelConfig* begin() const { return items; }
+  constexpr const KernelConfig* end() const { return items + count; }
+  constexpr int size() const { return count; }
+  /// Impossible ones are passed over; past the capacity it is not a constant expression.
+  constexpr void add(const KernelConfig& c) {
+    if (validate(c) == nullptr) items[count++] = c;
+  }
+};
+
+/// The shapes on which types, layouts and epilogues are varied: the narrowest, the usual ones, and the three
+/// with the most accumulators, where an epilogue would spill first.
+inline constexpr BaseConfig kRepresentatives[] = {
+    {Schedule::ping_pong, 64, 16},     {Schedule::ping_pong, 64, 64},     {Schedule::ping_pong, 128, 128},
+    {Schedule::ping_pong, 128, 192},   {Schedule::ping_pong, 128, 208},   {Schedule::cooperative, 128, 256},
+    {Schedule::cooperative, 256, 128}, {Schedule::cooperative, 256, 192},
+};
+
+/// What the compile gate compiles: every base configuration in every input type, and the representatives in
+/// every output type, layout, store path and kind of epilogue.
+constexpr ConfigList registered_configs() {
+  ConfigList list;
+  const auto problem = [](DType a, DType b, DType d, Accumulate accumulate) {
+    return Problem{.a = {.type = a}, .b = {.type = b}, .d = {.type = d}, .accumulate = accumulate};
+  };
+  const Problem bf16 = problem(DType::bf16, DType::bf16, DType::bf16, Accumulate::fast);
+  const Problem fp16 = problem(DType::fp16, DType::fp16, DType::fp16, Accumulate::fast);
+  const Problem fp8 = problem(DType::e4m3, DType::e4m3, DType::bf16, Accumulate::fast);
+  const Problem promoted = problem(DType::e4m3, DType::e4m3, DType::bf16, Accumulate::promoted);
+
+  // Each shape in bf16 in every cluster, and in the other types in one of them, in turn.
+  for (int i = 0; i < kGemmSpaceSize; ++i) {
+    for (const ClusterShape& cluster : kClusterSpace)
+      list.add(config_for(bf16, kGemmSpace[i], cluster, StorePath::tma));
+    const ClusterShape cluster = kClusterSpace[i % kClusterSpaceSize];
+    list.add(config_for(fp16, kGemmSpace[i], cluster, StorePath::tma));
+    list.add(config_for(fp8, kGemmSpace[i], cluster, StorePath::tma));
+    list.add(config_for(promoted, kGemmSpace[i], cluster, StorePath::tma));
+  }
+
+  const Epilogue epilogues[] = {
+      {.scale_a = ScaleMode::tensor, .scale_b = ScaleMode::tensor},
+      {.scale_a = ScaleMode::vector, .scale_b = ScaleMode::vector},
+      {.bias = Bias::column, .bias_type = DType::bf16, .activation = Activation::relu},
+      {.bias = Bias::column, .bias_type = DType::fp32, .activation = Activation::gelu},
+      {.activation = Activation::silu, .residual = true, .c_type = DType::bf16},
+      {.scale_a = ScaleMode::vector,
+       .scale_b = ScaleMode::vector,
+       .bias = Bias::column,
+       .bias_type = DType::fp16,
+       .activation = Activation::gelu,
+       .residual = true,
+       .c_type = DType::fp32},
+  };
+  const DType e4m3 = DType::e4m3, e5m2 = DType::e5m2;
+  for (const BaseConfig& base : kRepresentatives) {
+    const auto add = [&](const Problem& p, StorePath store = StorePath::tma) {
+      list.add(config_for(p, base, ClusterShape{1, 1}, store));
+    };
+    add(problem(DType::bf16, DType::bf16, DType::fp32, Accumulate::fast));
+    add(problem(DType::bf16, DType::bf16, e4m3, Accumulate::fast));
+    add(problem(e4m3, e5m2, DType::fp32, Accumulate::fast));
+    add(problem(e5m2, e4m3, e4m3, Accumulate::promoted));
+    add(problem(e5m2, e5m2, DType::fp16, Accumulate::fast));
+    add(bf16, StorePath::direct);
+    add(problem(e4m3, e4m3, e4m3, Accumulate::fast), StorePath::direct);
+    for (int layout = 1; layout < 4; ++layout) {
+      Problem p = fp16;
+      p.a.major = (layout & 1) != 0 ? Major::mn : Major::k;
+      p.b.major = (layout & 2) != 0 ? Major::mn : Major::k;
+      add(p);
+    }
+    for (const Epilogue& epilogue : epilogues) {
+      Problem p = bf16;
+      p.epilogue = epilogue;
+      add(p);
+    }
+  }
+  return list;
+}
+
+}  // namespace sluice
