@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+# The whole project by short names: `make demo` shows it at work, `make test` checks it, `make help` lists the rest.
+# Every target sets up what it needs; JOBS and PRESET (release, debug, ci) may be given.
+PRESET ?= release
+JOBS   ?= $(shell nproc)
+BUILD  := build/$(PRESET)
+PYTHON ?= python3
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test test-gpu check fmt clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup:  ## install what is missing (Debian packages; with sudo when not root)
+	@tools/setup.sh
+
+build: setup  ## the library, the sluice tool and all tests
+	@cmake --preset $(PRESET) > $(shell mkdir -p build && echo build)/configure-$(PRESET).log 2>&1 \
+	  || { cat build/configure-$(PRESET).log; exit 1; }
+	@cmake --build --preset $(PRESET) -j $(JOBS)
+
+demo: build  ## plan, compile, run and verify one product: on the GPU beside cuBLASLt, or on the host twin
+	@tools/demo.sh $(BUILD)/sluice
+
+test: build  ## everything that needs no GPU
+	@ctest --preset $(PRESET) -j $(JOBS) --output-on-failure
+
+test-gpu: build  ## the exact and the real-valued sweeps on this machine's H200; GPU_ARGS go to gtest
+	@$(BUILD)/tests/sluice_gpu_tests $(GPU_ARGS)
+
+check:  ## format, include rules, file lengths
+	@$(PYTHON) tools/check_includes.py
+	@$(PYTHON) tools/check_lengths.py
+	@tools/format.sh --check
+
+fmt:  ## clang-format in place
+	@tools/format.sh
+
+clean:  ## remove build products
+	@rm -rf build

@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Holds the table of rooms: who may include whom (docs/adding.md, "Rooms").
+
+A `.h` under sluice/kernels is a value table that both compilers read (the registry); a `.cuh` is device code,
+which the host carries as text and never includes. Called by `make check` and ctest; `--self-test` plants bad
+includes in memory and shows that each is caught.
+"""
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+
+# Room -> what its files may include: rooms, single files, and classes of outside headers.
+ROOMS = {
+    "spec": {"spec"},
+    "device": {"spec", "device"},
+    "kernels": {"spec", "device", "kernels", "registry"},
+    "registry": {"spec", "registry"},
+    "public": {"public", "spec", "std"},
+    "host": {"host", "public", "spec", "registry", "std", "posix", "vendor", "cuda"},
+    "reference": {"reference", "public", "spec", "std"},
+    "twin": {"twin", "public", "spec", "kernels", "sluice/device/pipeline.cuh", "reference", "std", "posix", "vendor"},
+    "tuner": {"tuner", "host", "public", "spec", "registry", "std", "posix", "vendor"},
+    "cli": {"cli", "bench", "tuner", "host", "twin", "reference", "public", "spec", "registry",
+            "std", "posix", "vendor", "cuda"},
+    "bench": {"bench", "host", "reference", "public", "spec", "registry", "std", "posix", "vendor", "cuda"},
+    "examples": {"public", "std", "posix"},
+}
+ROOM_OF_FOLDER = [  # the first prefix that fits
+    ("sluice/spec/", "spec"), ("sluice/device/", "device"), ("sluice/host/", "host"), ("sluice/tuner/", "tuner"),
+    ("sluice/reference/", "reference"), ("sluice/twin/", "twin"), ("include/sluice/", "public"), ("cli/", "cli"),
+    ("bench/", "bench"), ("examples/", "examples"),
+]
+VENDOR = re.compile(r"^(fmt/|nlohmann/|CLI/|xxhash\.h$)")
+CUDA = {"cuda.h", "nvrtc.h", "cublasLt.h", "cudaTypedefs.h"}  # types and enumerators; every call goes through dlopen
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
+
+
+def room_of(path: str) -> str | None:
+    if path.startswith("sluice/kernels/"):
+        return "registry" if path.endswith(".h") else "kernels"
+    return next((room for prefix, room in ROOM_OF_FOLDER if path.startswith(prefix)), None)
+
+
+def target_of(include: str, root: pathlib.Path) -> str:
+    """The room or class that an include names."""
+    if include.startswith("sluice/") and (root / "include" / include).is_file():
+        return "public"
+    room = room_of(include)
+    if room:
+        return room
+    if VENDOR.match(include):
+        return "vendor"
+    if include in CUDA:
+        return "cuda"
+    if re.fullmatch(r"[a-z0-9_]+", include):
+        return "std"
+    if re.fullmatch(r"(sys/)?[a-z]+\.h", include) and not include.startswith("cu"):
+        return "posix"
+    return "an unlisted header"
+
+
+def faults_in(path: str, text: str, root: pathlib.Path) -> list[str]:
+    room = room_of(path)
+    if room is None:
+        return []
+    allowed = ROOMS[room]
+    faults = []
+    for number, line in enumerate(text.splitlines(), 1):
+        match = INCLUDE.match(line)
+        if not match or match[1] in allowed:
+            continue
+        target = target_of(match[1], root)
+        if target not in allowed:
+            faults.append(f"{path}:{number}: {match[1]} is {target}, which {room} may not include "
+                          f"(it may: {', '.join(sorted(allowed))})")
+    return faults
+
+
+def check(root: pathlib.Path) -> list[str]:
+    command = ["git", "-C", str(root), "ls-files", "--cached", "--others", "--exclude-standard"]
+    faults = []
+    for path in subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines():
+        if path.endswith((".h", ".cc", ".cuh", ".cu")) and (root / path).is_file():
+            faults += faults_in(path, (root / path).read_text(encoding="utf-8"), root)
+    return faults
+
+
+PLANTED = [  # (file, line, must be caught)
+    ("sluice/host/gemm.cc", "#include <sluice/device/pipeline.cuh>", True),
+    ("sluice/host/gemm.cc", "#include <sluice/kernels/gemm.cuh>", True),
+    ("sluice/host/gemm.cc", "#include <cuda_runtime.h>", True),
+    ("sluice/host/gemm.cc", "#include <sluice/kernels/registry.h>", False),
+    ("sluice/spec/config.h", "#include <cstdint>", True),
+    ("sluice/spec/config.h", "#include <sluice/host/planner.h>", True),
+    ("sluice/device/machine.cuh", "#include <cuda_bf16.h>", True),
+    ("sluice/device/machine.cuh", "#include <sluice/kernels/gemm.cuh>", True),
+    ("sluice/kernels/registry.h", "#include <sluice/kernels/gemm.cuh>", True),
+    ("sluice/twin/machine.h", "#include <sluice/device/pipeline.cuh>", False),
+    ("sluice/twin/machine.h", "#include <sluice/kernels/gemm.cuh>", False),
+    ("sluice/twin/machine.h", "#include <sluice/device/ptx/tma.cuh>", True),
+    ("sluice/twin/machine.h", "# include \"sluice/host/planner/planner.h\"", True),
+    ("include/sluice/gemm.h", "#include <cuda.h>", True),
+    ("include/sluice/gemm.h", "#include <vector>", False),
+    ("examples/gemm.cc", "#include <sluice/host/verify.h>", True),
+    ("sluice/reference/gemm.cc", "#include <sluice/host/verify.h>", True),
+]
+
+
+def self_test(root: pathlib.Path) -> list[str]:
+    return [f"self-test: {path}: '{line}' {'was not caught' if bad else 'was refused'}"
+            for path, line, bad in PLANTED if bool(faults_in(path, line, root)) != bad]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--self-test", action="store_true", help="show that planted bad includes are caught")
+    args = parser.parse_args()
+    root = pathlib.Path(__file__).resolve().parent.parent
+    faults = self_test(root) if args.self_test else check(root)
+    print("\n".join(faults) if faults else "includes: ok", file=sys.stderr if faults else sys.stdout)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
