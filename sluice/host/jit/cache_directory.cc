@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// POSIX calls of the cache folder. Everything but its first opening is relative to the descriptor and follows
+// no symbolic link.
+#include <sluice/host/jit/cache_directory.h>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <thread>
+
+namespace sluice {
+namespace {
+
+constexpr off_t kMaxEntryBytes = 64 << 20;  // cubins are some 50 KB; more is not ours
+constexpr mode_t kPrivateFolder = 0700;
+constexpr mode_t kPrivateFile = 0600;
+
+Error io_error(const std::string& what, int code) {
+  return {ErrorCode::io, what + ": " + std::strerror(code)};
+}
+
+/// nullptr if the folder may be trusted; else the rule that it breaks.
+const char* distrust(const struct stat& status, CacheDirectory::Access access) {
+  const bool ours = status.st_uid == geteuid();
+  const bool shipped = access == CacheDirectory::Access::read_only && status.st_uid == 0;
+  if (!ours && !shipped) return "it belongs to another user";
+  if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0) return "others may write to it: chmod go-w";
+  return nullptr;
+}
+
+bool read_all(int file, std::string& bytes) {
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t count = ::read(file, bytes.data() + done, bytes.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return false;
+    done += static_cast<size_t>(count);
+  }
+  return true;
+}
+
+bool write_all(int file, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::write(file, bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return false;
+    bytes.remove_prefix(static_cast<size_t>(count));
+  }
+  return true;
+}
+
+}  // namespace
+
+FileHandle::~FileHandle() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+Result<CacheDirectory> CacheDirectory::open(const std::string& path, Access access) {
+  const std::string subject = "the kernel cache '" + path + "'";
+  if (access == Access::read_write) {
+    std::error_code ignored;  // a parent that cannot be made shows in the next call
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+    if (::mkdir(path.c_str(), kPrivateFolder) != 0 && errno != EEXIST)
+      return io_error(subject + " cannot be created", errno);
+  }
+  FileHandle folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!folder) return io_error(subject + " cannot be opened (a symbolic link is not followed)", errno);
+  struct stat status {};
+  if (::fstat(folder.get(), &status) != 0) return io_error(subject + " cannot be examined", errno);
+  if (const char* rule = distrust(status, access))
+    return Error{ErrorCode::io, subject + " is not used: " + rule};
+  return CacheDirectory(std::move(folder));
+}
+
+CacheDirectory::ReadResult CacheDirectory::read(const std::string& name) const {
+  // O_NONBLOCK: a FIFO in place of the file must not stop us.
+  const FileHandle file(
+      ::openat(folder_.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!file) return {.state = errno == ENOENT ? ReadState::absent : ReadState::damaged, .bytes = {}};
+  ReadResult result{.state = ReadState::damaged, .bytes = {}};
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_size > kMaxEntryBytes)
+    return result;
+  result.bytes.resize(static_cast<size_t>(status.st_size));
+  if (read_all(file.get(), result.bytes)) result.state = ReadState::whole;
+  return result;
+}
+
+CacheDirectory::Lock::Lock(int directory, std::string name, FileHandle file)
+    : directory_(directory), name_(std::move(name)), file_(std::move(file)) {}
+
+CacheDirectory::Lock::~Lock() {
+  // The name goes before the lock does: whoever waits for this file finds that it has no name any more.
+  if (file_) ::unlinkat(directory_, name_.c_str(), 0);
+}
+
+std::optional<CacheDirectory::Lock> CacheDirectory::lock(const std::string& name,
+                                                         std::chrono::milliseconds timeout) const {
+  constexpr std::chrono::milliseconds kFirstPause{1}, kLongestPause{20};
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  const std::string lock_name = name + ".lock";
+  auto pause = kFirstPause;
+  for (;;) {
+    constexpr int kFlags = O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+    FileHandle file(::openat(folder_.get(), lock_name.c_str(), kFlags, kPrivateFile));
+    if (!file) return std::nullopt;
+    while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EWOULDBLOCK && errno != EINTR) return std::nullopt;
+      if (std::chrono::steady_clock::now() >= deadline) return std::nullopt;
+      std::this_thread::sleep_for(pause);
+      pause = std::min(2 * pause, kLongestPause);
+    }
+    struct stat mine {
+    }, named{};
+    const bool current = ::fstat(file.get(), &mine) == 0 &&
+                         ::fstatat(folder_.get(), lock_name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+                         mine.st_ino == named.st_ino && mine.st_dev == named.st_dev;
+    if (current) return Lock(folder_.get(), lock_name, std::move(file));
+  }  // its holder had removed the name: try the new one
+}
+
+Result<void> CacheDirectory::write(const std::string& name, std::string_view bytes, const Lock&) const {
+  const std::string temporary = name + ".tmp";      // one writer: it holds the lock
+  ::unlinkat(folder_.get(), temporary.c_str(), 0);  // of a process that died here
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+  const FileHandle file(::openat(folder_.get(), temporary.c_str(), kFlags, kPrivateFile));
+  if (!file) return io_error("the cache file '" + temporary + "' cannot be created", errno);
+  // Without fsync a crash could leave the new name with old (empty) bytes. The digest would catch it; a cache
+  // that is whole is better than one that heals.
+  const bool written = write_all(file.get(), bytes) && ::fsync(file.get()) == 0 &&
+                       ::renameat(folder_.get(), temporary.c_str(), folder_.get(), name.c_str()) == 0;
+  if (written) return {};
+  const int code = errno;
+  ::unlinkat(folder_.get(), temporary.c_str(), 0);
+  return io_error("the cache file '" + name + "' cannot be written", code);
+}
+
+void CacheDirectory::remove(const std::string& name, const Lock&) const {
+  if (::unlinkat(folder_.get(), name.c_str(), 0) != 0) ::unlinkat(folder_.get(), name.c_str(), AT_REMOVEDIR);
+}
+
+std::vector<std::string> CacheDirectory::list(const std::string& prefix) const {
+  std::vector<std::string> names;
+  // A fresh descriptor: a directory stream moves the offset of the one it owns.
+  const int copy = ::openat(folder_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR* stream = copy >= 0 ? ::fdopendir(copy) : nullptr;
+  if (stream == nullptr) {
+    if (copy >= 0) ::close(copy);
+    return names;
+  }
+  while (const dirent* item = ::readdir(stream)) {
+    const std::string name = item->d_name;
+    if (name.starts_with(prefix)) names.push_back(name);
+  }
+  ::closedir(stream);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace sluice

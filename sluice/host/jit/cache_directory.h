@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// The folder of cache files: private to the user, opened once, and used through its descriptor, so that
+// renaming or replacing the path later cannot redirect anything. Called by cache.cc.
+// Invariants: a file appears whole or not at all; only the holder of a key's lock writes or removes its file.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sluice/result.h>
+
+namespace sluice {
+
+/// An open file descriptor, closed on destruction.
+class FileHandle {
+ public:
+  explicit FileHandle(int descriptor = -1) : descriptor_(descriptor) {}
+  FileHandle(FileHandle&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  FileHandle& operator=(FileHandle&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
+  ~FileHandle();
+
+  int get() const { return descriptor_; }
+  explicit operator bool() const { return descriptor_ >= 0; }
+
+ private:
+  int descriptor_;
+};
+
+class CacheDirectory {
+ public:
+  enum class Access { read_write, read_only };
+
+  /// Creates the folder (0700) unless read_only. Error io: it cannot be opened, is a symbolic link, belongs
+  /// to another user (read_only: root is welcome), or group or others may write to it.
+  static Result<CacheDirectory> open(const std::string& path, Access access);
+
+  enum class ReadState { whole, absent, damaged };
+  struct ReadResult {
+    ReadState state = ReadState::absent;
+    std::string bytes;
+  };
+  /// damaged: there, but not an ordinary file of a sane size and owner, or not readable.
+  ReadResult read(const std::string& name) const;
+
+  /// Held until destroyed, or until the process dies. Between processes and between threads.
+  class Lock {
+   public:
+    Lock(int directory, std::string name, FileHandle file);
+    Lock(Lock&&) noexcept = default;
+    ~Lock();
+
+   private:
+    int directory_;
+    std::string name_;
+    FileHandle file_;
+  };
+  /// Nothing after `timeout`, or where files cannot be locked: then compile, but do not write.
+  std::optional<Lock> lock(const std::string& name, std::chrono::milliseconds timeout) const;
+
+  /// Both need the lock of `name`.
+  Result<void> write(const std::string& name, std::string_view bytes, const Lock& proof) const;
+  void remove(const std::string& name, const Lock& proof) const;
+
+  /// Names that start with `prefix`, sorted. Walks the whole folder.
+  std::vector<std::string> list(const std::string& prefix) const;
+
+ private:
+  explicit CacheDirectory(FileHandle folder) : folder_(std::move(folder)) {}
+  FileHandle folder_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The text of a key and the name of its file.
+#include <sluice/host/jit/cache_key.h>
+
+#include <sluice/host/jit/compiler.h>
+#include <sluice/host/jit/hash.h>
+#include <sluice/host/jit/source.h>
+
+namespace sluice {
+namespace {
+
+constexpr std::string_view kSuffix = ".cubin";
+constexpr char kNameSpace = '_';  // for the blank in "NVRTC 13.0"
+
+/// One digest for all headers: which of them a unit reads is the compiler's business, and they change
+/// together.
+const std::string& headers_digest() {
+  static const std::string text = [] {
+    std::string all;
+    for (const EmbeddedFile& file : embedded_files())
+      all += file.path + (" " + hex(digest(file.text))) + "\n";
+    return hex(digest(all));
+  }();
+  return text;
+}
+
+}  // namespace
+
+std::string source_key(const std::string& unit) {
+  std::string text = "headers " + headers_digest() + "\noptions";
+  for (const char* option : compile_options()) (text += ' ') += option;
+  return text + "\n" + unit;
+}
+
+std::string full_key(const std::string& source_key, const std::string& compiler) {
+  return "compiler " + compiler + "\n" + source_key;
+}
+
+std::string any_compiler_prefix(const std::string& source_key) {
+  return hex(digest(source_key)) + ".";
+}
+
+std::string entry_name(const std::string& source_key, const std::string& compiler) {
+  std::string tag = compiler;
+  for (char& c : tag)
+    if (c == ' ') c = kNameSpace;
+  return any_compiler_prefix(source_key) + tag + std::string(kSuffix);
+}
+
+std::string compiler_of(const std::string& entry_name) {
+  const size_t begin = entry_name.find('.') + 1;
+  if (begin == 0 || !entry_name.ends_with(kSuffix) || entry_name.size() < begin + kSuffix.size()) return {};
+  std::string compiler = entry_name.substr(begin, entry_name.size() - kSuffix.size() - begin);
+  for (char& c : compiler)
+    if (c == kNameSpace) c = ' ';
+  return compiler;
+}
+
+}  // namespace sluice

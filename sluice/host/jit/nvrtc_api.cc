@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// The search for libnvrtc. A path that the user gave is the only one tried: another compiler than the chosen
+// one would be a silent fallback.
+#include <sluice/host/jit/nvrtc_api.h>
+
+#include <dlfcn.h>
+
+#include <array>
+#include <filesystem>
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kSoname = "libnvrtc.so.13";
+constexpr const char* kToolkitFolder = "/usr/local/cuda/lib64";
+constexpr const char* kRemedy =
+    "install the CUDA toolkit 13 or `pip install nvidia-cuda-nvrtc`, and set SLUICE_NVRTC to libnvrtc.so or "
+    "its folder";
+
+Error missing(std::string what) {
+  return {ErrorCode::toolchain, std::move(what) + "; " + kRemedy};
+}
+
+/// libnvrtc in `folder` itself or where toolkits and wheels keep it below; empty if there is none.
+fs::path library_in(const fs::path& folder) {
+  constexpr std::array kPlaces = {"", "lib64", "lib", "nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"};
+  constexpr std::array kNames = {kSoname, "libnvrtc.so"};
+  std::error_code ignored;
+  for (const char* place : kPlaces)
+    for (const char* name : kNames)
+      if (const fs::path file = folder / place / name; fs::is_regular_file(file, ignored)) return file;
+  return {};
+}
+
+/// "13.0" from the one libnvrtc-builtins.so.13.0 beside `library`; empty if there is none, or more than one.
+std::string version_beside(const fs::path& library) {
+  constexpr std::string_view kPrefix = "libnvrtc-builtins.so.";
+  std::string version;
+  std::error_code error;
+  for (fs::directory_iterator entry(library.parent_path(), error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with(kPrefix)) continue;
+    const std::string found = name.substr(kPrefix.size());
+    const bool major_minor = found.find_first_not_of("0123456789.") == std::string::npos &&
+                             found.find('.') != std::string::npos && found.find('.') == found.rfind('.');
+    if (!major_minor) continue;  // the bare link, or a longer name of the same file
+    if (!version.empty() && version != found) return {};
+    version = found;
+  }
+  return version;
+}
+
+NvrtcLocation location_of(const fs::path& file) {
+  return {.file = file.string(), .version = version_beside(file)};
+}
+
+template <class Function>
+bool resolve(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  return function != nullptr;
+}
+
+}  // namespace
+
+Result<NvrtcLocation> locate_nvrtc(const std::string& path) {
+  std::error_code ignored;
+  if (path.empty()) {
+    if (const fs::path file = library_in(kToolkitFolder); file.filename() == kSoname)
+      return location_of(file);
+    return NvrtcLocation{.file = kSoname, .version = {}};
+  }
+  if (fs::is_directory(path, ignored)) {
+    const fs::path file = library_in(fs::absolute(path, ignored));
+    if (file.empty()) return missing("no libnvrtc.so.13 in the folder '" + path + "'");
+    return location_of(file);
+  }
+  if (!fs::is_regular_file(path, ignored)) return missing("no file '" + path + "' to load NVRTC from");
+  return location_of(fs::absolute(path, ignored));  // absolute: dlopen looks for a bare name elsewhere
+}
+
+Result<NvrtcApi> load_nvrtc(const NvrtcLocation& location) {
+  // NVRTC opens its builtins by bare name, which misses the folder of a wheel: open them first by path.
+  if (!location.version.empty()) {
+    const fs::path builtins =
+        fs::path(location.file).parent_path() / ("libnvrtc-builtins.so." + location.version);
+    dlopen(builtins.c_str(), RTLD_LAZY | RTLD_LOCAL);
+  }
+  void* library = dlopen(location.file.c_str(), RTLD_LAZY | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* reason = dlerror();
+    return missing("NVRTC cannot be loaded: " + std::string(reason != nullptr ? reason : location.file));
+  }
+  NvrtcApi api;
+  const bool complete = resolve(library, "nvrtcVersion", api.version) &&
+                        resolve(library, "nvrtcGetErrorString", api.error_string) &&
+                        resolve(library, "nvrtcCreateProgram", api.create_program) &&
+                        resolve(library, "nvrtcDestroyProgram", api.destroy_program) &&
+                        resolve(library, "nvrtcCompileProgram", api.compile_program) &&
+                        resolve(library, "nvrtcGetCUBINSize", api.cubin_size) &&
+                        resolve(library, "nvrtcGetCUBIN", api.cubin) &&
+                        resolve(library, "nvrtcGetProgramLogSize", api.log_size) &&
+                        resolve(library, "nvrtcGetProgramLog", api.log);
+  if (!complete || api.version(&api.major, &api.minor) != NVRTC_SUCCESS)
+    return missing("'" + location.file + "' is not a complete NVRTC");
+  Dl_info where{};
+  const bool known = dladdr(reinterpret_cast<void*>(api.version), &where) != 0 && where.dli_fname != nullptr;
+  api.path = known ? where.dli_fname : location.file;
+  if (api.major < kNvrtcMajor)
+    return missing("'" + api.path + "' is NVRTC " + std::to_string(api.major) + "." +
+                   std::to_string(api.minor) + ", and sluice needs " + std::to_string(kNvrtcMajor) + ".0");
+  return api;
+}
+
+}  // namespace sluice

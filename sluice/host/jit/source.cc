@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes the JIT unit of a config. Every place of a unit that varies is in this file.
+#include <sluice/host/jit/source.h>
+
+#include <sluice/plan.h>
+
+namespace sluice {
+
+std::string unit_text(const KernelConfig& config) {
+  std::string text;
+  // Only the WGMMA of one width is read: all thirty-two would cost more time than the kernel itself.
+  text += "#include <sluice/device/ptx/generated/wgmma_n" + std::to_string(config.tile.n) + ".cuh>\n";
+  text += "#include <sluice/device/machine.cuh>\n";
+  text += "#include <sluice/kernels/gemm.cuh>\n";
+  text += "inline constexpr sluice::KernelConfig kConfig" + to_string(config) + ";\n";
+  text += "extern \"C\" __global__ void __launch_bounds__(sluice::kThreads, 1)\n";
+  text += std::string(kEntryName) + "(const __grid_constant__ sluice::GemmParams params) {\n";
+  text += "  sluice::run_gemm<kConfig>(params);\n";
+  text += "}\n";
+  return text;
+}
+
+}  // namespace sluice

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The text that NVRTC compiles: a unit of at most ten lines, and the embedded headers it includes by name.
+// Invariant: only enumerators, integers and bools printed by to_string(KernelConfig) enter a unit, so no
+// string of a caller can become code. Called by gemm.cc, the cache and `sluice compile`.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <sluice/spec/config.h>
+
+namespace sluice {
+
+/// Every unit has one kernel with C linkage and this name, so nothing needs demangling.
+inline constexpr const char* kEntryName = "sluice_entry";
+
+struct EmbeddedFile {
+  const char* path;  // as it is included: "sluice/spec/config.h"
+  std::string_view text;
+};
+
+/// The device headers, put into the library at build time (tools/embed_sources.py).
+std::span<const EmbeddedFile> embedded_files();
+
+/// The unit of a dense GEMM.
+std::string unit_text(const KernelConfig& config);
+
+}  // namespace sluice
