@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// The JIT units of verification. Called by verify.cc; `sluice compile` and tests/unit/verify_units_test.cc
+// compile them without a GPU.
+#pragma once
+
+#include <string>
+
+namespace sluice {
+
+enum class VerifyUnit { fill, check };
+
+std::string verify_unit_text(VerifyUnit unit);
+
+}  // namespace sluice

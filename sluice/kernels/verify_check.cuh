@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plain reference, in fp64 on the GPU, and the comparison. A block of 256 threads takes square blocks of
+// 32 x 32 outputs; each thread sums 2 x 2 of them over all of k, applies the epilogue in double and judges
+// D's own bits. Reads A, B and C from memory with its own indexing: it shares nothing with device/. Launched
+// by host/verify.cc.
+#pragma once
+
+#include <sluice/kernels/verify_arith.cuh>
+
+namespace sluice::verify {
+
+inline constexpr int kCheckThreads = 256;
+inline constexpr int kSide = kCheckTile / 2;  // threads along each edge; each has elements i and i + kSide
+inline constexpr int kPad = 1;                // keeps column-wise writes to shared memory free of conflicts
+inline constexpr double kActivationSlack =
+    1.0 / (1 << 20);                           // of |x| + |y|: erf and exp in fp32, and their products
+inline constexpr double kSteepestGelu = 1.13;  // largest slope; silu's is 1.10
+
+struct KBlock {
+  double a[kCheckTile][kCheckTile + kPad];  // [k][row]
+  double b[kCheckTile][kCheckTile + kPad];  // [k][column]
+};
+
+SLUICE_DEVICE u32 load_bits(DType type, const void* base, i64 element) {
+  switch (bits_of(type)) {
+    case 8: return static_cast<const u8*>(base)[element];
+    case 16: return static_cast<const u16*>(base)[element];
+    default: return static_cast<const u32*>(base)[element];
+  }
+}
+SLUICE_DEVICE double load(DType type, const void* base, i64 element) {
+  return decode(type, load_bits(type, base, element));
+}
+
+/// 32 of k by 32 rows of A (or columns of B), zero outside.
+SLUICE_DEVICE void load_operand(double (&to)[kCheckTile][kCheckTile + kPad], const Matrix& x,
+                                const void* base, i64 row_begin, i64 rows, i64 k_begin, i64 k) {
+  for (int i = threadIdx.x; i < kCheckTile * kCheckTile; i += kCheckThreads) {
+    const int fast = i % kCheckTile, slow = i / kCheckTile;  // along and across the contiguous index
+    const int k_in = x.major == Major::k ? fast : slow, row_in = x.major == Major::k ? slow : fast;
+    const i64 row = row_begin + row_in, k_idx = k_begin + k_in;
+    const bool inside = row < rows && k_idx < k;
+    const i64 element = x.major == Major::k ? row * x.ld + k_idx : k_idx * x.ld + row;
+    to[k_in][row_in] = inside ? load(x.type, base, element) : 0.0;
+  }
+}
+
+/// The true sum of one output and what bounds its error.
+struct Sum {
+  double value = 0, magnitude = 0;    // sum a b, sum |a b|
+  double block = 0, block_begin = 0;  // largest sum |a b| of a 128-block of k, for exactness with promotion
+};
+
+SLUICE_DEVICE double activate(Activation activation, double x) {
+  switch (activation) {
+    case Activation::none: return x;
+    case Activation::relu: return x > 0.0 || is_nan(x) ? x : 0.0;
+    case Activation::gelu: return 0.5 * x * erfc(-x * 0.7071067811865476);
+    case Activation::silu: return x / (1.0 + exp(-x));
+  }
+  return x;
+}
+
+/// What is kept by a thread over all its elements, and added to the log once.
+struct Findings {
+  double worst_ratio = 0, error_sum = 0;
+};
+
+struct Expected {
+  double value = 0;  // before rounding to D's type
+  double bound = 0;  // on the error before rounding
+  bool exact = true;
+};
+
+SLUICE_DEVICE bool fits_fp32(double x) {
+  return !is_finite(x) || static_cast<double>(static_cast<float>(x)) == x;
+}
+
+SLUICE_DEVICE Expected epilogue(const CheckParams& p, const Sum& sum, i64 batch, i64 row, i64 column) {
+  const Epilogue& e = p.problem.epilogue;
+  double scale = p.alpha;
+  if (e.scale_a != ScaleMode::none) scale *= p.scale_a[e.scale_a == ScaleMode::vector ? row : 0];
+  if (e.scale_b != ScaleMode::none) scale *= p.scale_b[e.scale_b == ScaleMode::vector ? column : 0];
+  double product = scale * sum.value;
+  if (p.alpha == 0.0f) product = 0.0;  // A and B are not read
+  double residual = 0, bias = 0;
+  if (e.residual && p.beta != 0.0f)
+    residual = p.beta * load(e.c_type, p.c, batch * p.problem.c.batch_stride + row * p.problem.c.ld + column);
+  if (e.bias != Bias::none) bias = load(e.bias_type, p.bias, column);
+  const double x = product + residual + bias;
+
+  const double limit = exact_sum_limit(p.problem.a.type);
+  const bool promoted = is_fp8(p.problem.a.type) && p.problem.accumulate == Accumulate::promoted;
+  Expected out;
+  out.exact = !(sum.magnitude > (promoted ? exact_sum_limit(DType::bf16) : limit)) &&
+              !(promoted && sum.block > limit) && fits_fp32(product) && fits_fp32(product + residual) &&
+              fits_fp32(product + bias) && fits_fp32(x);
+  const double k_error = sum_bound(p.problem.a.type, p.problem.accumulate, p.problem.k, sum.magnitude);
+  const double terms = fabs(product) + fabs(residual) + fabs(bias);
+  out.bound =
+      fabs(scale) * k_error + kEpilogueRoundings * power_of_two(-24) * (terms + fabs(scale) * k_error);
+  out.value = activate(e.activation, x);
+  if (e.activation == Activation::gelu || e.activation == Activation::silu)
+    out.bound = kSteepestGelu * out.bound + kActivationSlack * (fabs(x) + fabs(out.value));
+  return out;
+}
+
+SLUICE_DEVICE bool same_exactly(DType type, u32 got, double expected) {
+  const double value = decode(type, got);
+  if (is_nan(expected)) return is_nan(value);
+  return got == encode(type, expected) || (value == 0.0 && decode(type, encode(type, expected)) == 0.0);
+}
+/// Rounding is monotone, so everything the bound allows rounds into this interval.
+SLUICE_DEVICE bool within_bound(DType type, u32 got, const Expected& expected) {
+  const double value = decode(type, got);
+  if (is_nan(expected.value)) return is_nan(value);
+  if (!is_finite(expected.value)) return value == decode(type, encode(type, expected.value));
+  return value >= decode(type, encode(type, expected.value - expected.bound)) &&
+         value <= decode(type, encode(type, expected.value + expected.bound));
+}
+
+SLUICE_DEVICE void report_wrong(CheckLog* log, const LoggedElement& element, bool unwritten) {
+  const u64 order = atomicAdd(&log->wrong, u64{1});
+  if (unwritten) atomicAdd(&log->unwritten, u64{1});
+  atomicMax(&log->row_low, ~static_cast<u64>(element.row));
+  atomicMax(&log->row_high, static_cast<u64>(element.row) + 1);
+  atomicMax(&log->column_low, ~static_cast<u64>(element.column));
+  atomicMax(&log->column_high, static_cast<u64>(element.column) + 1);
+  if (order < kLoggedElements) log->elements[order] = element;
+}
+
+/// Not inlined: four copies would be most of the compile time of the unit.
+__device__ __noinline__ void judge_element(const CheckParams& p, Sum sum, i64 batch, i64 row, i64 column,
+                                           Findings& findings) {
+  const DType type = p.problem.d.type;
+  const u32 got = load_bits(type, p.d, batch * p.problem.d.batch_stride + row * p.problem.d.ld + column);
+  const bool unwritten = got == poison_of(type);  // no conversion instruction makes this NaN
+  if (p.judge == Judge::unwritten) {
+    if (!unwritten) report_wrong(p.log, {batch, row, column, 0.0, decode(type, got), 0.0}, false);
+    return;
+  }
+  const Expected expected = epilogue(p, sum, batch, row, column);
+  const bool exact = p.judge == Judge::exact;
+  if (exact && !expected.exact) atomicAdd(&p.log->inexact_inputs, u64{1});
+  const bool good =
+      !unwritten && (exact ? same_exactly(type, got, expected.value) : within_bound(type, got, expected));
+  const double value = decode(type, got), error = value - expected.value;
+  if (!good)
+    report_wrong(p.log,
+                 {batch, row, column, decode(type, encode(type, expected.value)), value, expected.bound},
+                 unwritten);
+  if (!is_finite(error) || !is_finite(expected.value)) return;
+  if (sum.magnitude > 0.0) findings.error_sum += error / sum.magnitude;
+  const double rounding = fabs(decode(type, encode(type, expected.value)) - expected.value);
+  const double ratio = fabs(error) / (expected.bound + rounding + power_of_two(-149));
+  if (is_finite(ratio) && ratio > findings.worst_ratio) findings.worst_ratio = ratio;
+}
+
+SLUICE_DEVICE void check_block(const CheckParams& p, KBlock& shared, i64 batch, i64 row_begin,
+                               i64 column_begin, Findings& findings) {
+  const Problem& problem = p.problem;
+  const int row_in = threadIdx.x / kSide, column_in = threadIdx.x % kSide;
+  const u8* a = static_cast<const u8*>(p.a) + batch * problem.a.batch_stride * bytes_of(problem.a.type);
+  const u8* b = static_cast<const u8*>(p.b) + batch * problem.b.batch_stride * bytes_of(problem.b.type);
+  const i64 k = p.judge == Judge::unwritten || p.alpha == 0.0f ? 0 : problem.k;
+  Sum sums[2][2];
+  for (i64 k_begin = 0; k_begin < k; k_begin += kCheckTile) {
+    __syncthreads();
+    load_operand(shared.a, problem.a, a, row_begin, problem.m, k_begin, k);
+    load_operand(shared.b, problem.b, b, column_begin, problem.n, k_begin, k);
+    __syncthreads();
+    for (int i = 0; i < kCheckTile; ++i) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r)
+#pragma unroll
+        for (int c = 0; c < 2; ++c) {
+          const double x = shared.a[i][row_in + r * kSide], y = shared.b[i][column_in + c * kSide];
+          sums[r][c].value = fma(x, y, sums[r][c].value);
+          sums[r][c].magnitude = fma(fabs(x), fabs(y), sums[r][c].magnitude);
+        }
+    }
+    const i64 k_end = k_begin + kCheckTile;
+    if (k_end % 128 != 0 && k_end < k) continue;
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        Sum& s = sums[r][c];
+        s.block = fmax(s.block, s.magnitude - s.block_begin);
+        s.block_begin = s.magnitude;
+      }
+  }
+#pragma unroll
+  for (int r = 0; r < 2; ++r)
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      const i64 row = row_begin + row_in + r * kSide, column = column_begin + column_in + c * kSide;
+      if (row < problem.m && column < problem.n) judge_element(p, sums[r][c], batch, row, column, findings);
+    }
+}
+
+SLUICE_DEVICE bool is_selected(const CheckParams& p, i64 block, i64 block_row, i64 block_column) {
+  const bool edge = block_row == 0 || block_row == p.block_rows - 1 || block_column == 0 ||
+                    block_column == p.block_columns - 1;
+  return edge || hash(0x5a3b1e, static_cast<u64>(block)) % p.sample_every == 0;
+}
+
+SLUICE_DEVICE void publish(CheckLog* log, Findings findings, u64 checked) {
+  for (int lanes = 16; lanes > 0; lanes /= 2) {
+    findings.error_sum += __shfl_xor_sync(~0u, findings.error_sum, lanes);
+    findings.worst_ratio = fmax(findings.worst_ratio, __shfl_xor_sync(~0u, findings.worst_ratio, lanes));
+  }
+  if (threadIdx.x % 32 == 0) {
+    atomicAdd(&log->error_sum, findings.error_sum);
+    atomicMax(&log->worst_ratio_bits,
+              bits_as<u64>(findings.worst_ratio));  // bits of doubles >= 0 sort like them
+  }
+  if (threadIdx.x == 0) atomicAdd(&log->checked, checked);
+}
+
+SLUICE_DEVICE void check_output(const CheckParams& p) {
+  __shared__ KBlock shared;
+  Findings findings;
+  u64 checked = 0;
+  const i64 per_matrix = p.block_rows * p.block_columns;
+  for (i64 block = blockIdx.x; block < per_matrix * p.problem.batch; block += gridDim.x) {
+    const i64 batch = block / per_matrix, in_matrix = block - batch * per_matrix;
+    const i64 block_row = in_matrix / p.block_columns, block_column = in_matrix - block_row * p.block_columns;
+    if (!is_selected(p, block, block_row, block_column)) continue;
+    const i64 row = block_row * kCheckTile, column = block_column * kCheckTile;
+    check_block(p, shared, batch, row, column, findings);
+    const i64 rows = p.problem.m - row, columns = p.problem.n - column;
+    checked += static_cast<u64>((rows < kCheckTile ? rows : kCheckTile) *
+                                (columns < kCheckTile ? columns : kCheckTile));
+  }
+  publish(p.log, findings, checked);
+}
+
+}  // namespace sluice::verify
