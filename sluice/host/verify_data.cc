@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include <sluice/kernels/verify_arith.cuh>
+#include <sluice/kernels/verify_arith.h>
 
 namespace sluice {
 namespace {

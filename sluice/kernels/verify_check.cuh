@@ -5,7 +5,7 @@
 // by host/verify.cc.
 #pragma once
 
-#include <sluice/kernels/verify_arith.cuh>
+#include <sluice/kernels/verify_arith.h>
 
 namespace sluice::verify {
 

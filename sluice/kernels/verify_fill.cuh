@@ -4,7 +4,7 @@
 // from the counter hash; nothing depends on the launch shape. Launched by host/verify.cc.
 #pragma once
 
-#include <sluice/kernels/verify_arith.cuh>
+#include <sluice/kernels/verify_arith.h>
 
 namespace sluice::verify {
 
