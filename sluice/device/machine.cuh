@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of kernels/gemm.cuh on the GPU: one object in each thread, holding addresses and, in math threads, the
-// sums. Its host twin is sluice/twin/machine.h; a step added here is added there.
+// The steps of kernels/gemm.cuh on the GPU: one object in each thread, holding addresses and, in math
+// threads, the sums. Its host twin is sluice/twin/machine.h; a step added here is added there.
 #pragma once
 
+#include <sluice/spec/validate.h>
 #include <sluice/device/epilogue/fragment_store.cuh>
 #include <sluice/device/load/tma_tile.cuh>
 #include <sluice/device/math/wgmma_ss.cuh>
 #include <sluice/device/ptx/mbarrier.cuh>
 #include <sluice/device/ptx/sync.cuh>
 #include <sluice/kernels/gemm.cuh>
-#include <sluice/spec/validate.h>
 
 namespace sluice {
 
@@ -19,7 +19,11 @@ class Machine {
 
  public:
   SLUICE_DEVICE Machine(const GemmParams& params, u32 smem)
-      : params_(params), smem_(smem), cta_rank_(kClustered ? ptx::cluster_cta_rank() : 0), ops_(params) {}
+      : params_(params),
+        smem_(smem),
+        cta_rank_(kClustered ? ptx::cluster_cta_rank() : 0),
+        warpgroup_(warpgroup()),
+        ops_(params) {}
 
   static SLUICE_DEVICE constexpr KernelConfig config() { return kConfig; }
   SLUICE_DEVICE const GemmParams& params() const { return params_; }
@@ -37,7 +41,8 @@ class Machine {
         ptx::mbarrier_init(full(stage), full_arrivals(kConfig));
         ptx::mbarrier_init(empty(stage), empty_arrivals(kConfig));
       }
-      for (int group = 0; group < kMathGroups; ++group) ptx::mbarrier_init(turn(group), turn_arrivals(kConfig));
+      for (int group = 0; group < kMathGroups; ++group)
+        ptx::mbarrier_init(turn(group), turn_arrivals(kConfig));
       ptx::fence_mbarrier_init();
     }
     if constexpr (kClustered)
@@ -47,29 +52,33 @@ class Machine {
   }
 
   // ---- roles ----
-  SLUICE_DEVICE bool is_load_role() const { return warpgroup() == 0; }
+  SLUICE_DEVICE bool is_load_role() const { return warpgroup_ == 0; }
   SLUICE_DEVICE bool enter_load_role() {
     ptx::setmaxnreg_dec<load_registers(kConfig)>();
     return threadIdx.x == 0;
   }
   SLUICE_DEVICE void enter_math_role() { ptx::setmaxnreg_inc<math_registers(kConfig)>(); }
-  SLUICE_DEVICE int math_group() const { return warpgroup() - 1; }
+  SLUICE_DEVICE int math_group() const { return warpgroup_ - 1; }
 
   // ---- load ----
   SLUICE_DEVICE void wait_empty(int stage, u32 parity) { ptx::mbarrier_wait_parity(empty(stage), parity); }
-  SLUICE_DEVICE void expect_stage(int stage) { ptx::mbarrier_arrive_expect_tx(full(stage), stage_bytes(kConfig)); }
+  SLUICE_DEVICE void expect_stage(int stage) {
+    ptx::mbarrier_arrive_expect_tx(full(stage), stage_bytes(kConfig));
+  }
   SLUICE_DEVICE void load_a(int stage, const Tile& tile, int k_tile) {
     const u32 row_mask = row_peers() << cta_rank_ % kConfig.cluster.m;  // CTAs on the same tile of A
     const MulticastSlice slice{cta_rank_ / kConfig.cluster.m, static_cast<u16>(row_mask)};
     TmaTile<kConfig.a_major, kConfig.tile.m, kConfig.tile.k, kConfig.cluster.n>::load(
-        params_.map_a, stage_a(stage), full(stage), slice, tile.m_offset, k_tile * kConfig.tile.k, tile.batch);
+        params_.map_a, stage_a(stage), full(stage), slice, tile.m_offset, k_tile * kConfig.tile.k,
+        tile.batch);
   }
   SLUICE_DEVICE void load_b(int stage, const Tile& tile, int k_tile) {
     constexpr u32 kColumnPeers = (1u << kConfig.cluster.m) - 1;  // CTAs on the same tile of B
     const u32 mask = kColumnPeers << cta_rank_ / kConfig.cluster.m * kConfig.cluster.m;
     const MulticastSlice slice{cta_rank_ % kConfig.cluster.m, static_cast<u16>(mask)};
     TmaTile<kConfig.b_major, kConfig.tile.n, kConfig.tile.k, kConfig.cluster.m>::load(
-        params_.map_b, stage_b(stage), full(stage), slice, tile.n_offset, k_tile * kConfig.tile.k, tile.batch);
+        params_.map_b, stage_b(stage), full(stage), slice, tile.n_offset, k_tile * kConfig.tile.k,
+        tile.batch);
   }
 
   // ---- math ----
@@ -89,7 +98,8 @@ class Machine {
   SLUICE_DEVICE void promote() {
     if constexpr (kPromotes) sums_.add(partial_);
   }
-  /// One arrival of each warp at every CTA that loads into this CTA's stages: lane i signals the i-th of them.
+  /// One arrival of each warp at every CTA that loads into this CTA's stages: lane i signals the i-th of
+  /// them.
   SLUICE_DEVICE void release_stage(int stage) {
     const int lane = threadIdx.x % 32;
     if constexpr (!kClustered) {
@@ -99,7 +109,8 @@ class Machine {
       const int row = cta_rank_ % kRows, column = cta_rank_ / kRows;
       if (lane < kRows) ptx::mbarrier_arrive_cluster(empty(stage), column * kRows + lane);
       const int other = lane - kRows;  // the CTAs of this row, without the one that is in the column too
-      if (other >= 0 && other < kColumns && other != column) ptx::mbarrier_arrive_cluster(empty(stage), other * kRows + row);
+      if (other >= 0 && other < kColumns && other != column)
+        ptx::mbarrier_arrive_cluster(empty(stage), other * kRows + row);
     }
   }
   SLUICE_DEVICE void wait_turn(u32 parity) { ptx::mbarrier_wait_parity(turn(math_group()), parity); }
@@ -160,16 +171,36 @@ class Machine {
     float upper, lower;
   };
 
-  static SLUICE_DEVICE int warpgroup() { return __shfl_sync(~0u, threadIdx.x / kWarpgroupThreads, 0); }
-  static SLUICE_DEVICE int group_thread() { return threadIdx.x % kWarpgroupThreads; }
-  SLUICE_DEVICE void group_sync() const { ptx::named_barrier_sync(1 + math_group(), kWarpgroupThreads); }
+  /// The shuffle tells the compiler that it is the same in all lanes. All lanes must take part: so it is done
+  /// once, in the constructor, and never in a branch that one lane takes.
+  static SLUICE_DEVICE int warpgroup() {
+    return __shfl_sync(~0u, threadIdx.x / kWarpgroupThreads, 0);
+  }
+  static SLUICE_DEVICE int group_thread() {
+    return threadIdx.x % kWarpgroupThreads;
+  }
+  SLUICE_DEVICE void group_sync() const {
+    ptx::named_barrier_sync(1 + math_group(), kWarpgroupThreads);
+  }
 
-  SLUICE_DEVICE u32 barrier(int index) const { return smem_ + barrier_offset(kConfig) + 8 * index; }
-  SLUICE_DEVICE u32 full(int stage) const { return barrier(full_barrier(kConfig, stage)); }
-  SLUICE_DEVICE u32 empty(int stage) const { return barrier(empty_barrier(kConfig, stage)); }
-  SLUICE_DEVICE u32 turn(int group) const { return barrier(turn_barrier(kConfig, group)); }
-  SLUICE_DEVICE u32 stage_a(int stage) const { return smem_ + stage_offset(kConfig, stage); }
-  SLUICE_DEVICE u32 stage_b(int stage) const { return stage_a(stage) + stage_a_bytes(kConfig); }
+  SLUICE_DEVICE u32 barrier(int index) const {
+    return smem_ + barrier_offset(kConfig) + 8 * index;
+  }
+  SLUICE_DEVICE u32 full(int stage) const {
+    return barrier(full_barrier(kConfig, stage));
+  }
+  SLUICE_DEVICE u32 empty(int stage) const {
+    return barrier(empty_barrier(kConfig, stage));
+  }
+  SLUICE_DEVICE u32 turn(int group) const {
+    return barrier(turn_barrier(kConfig, group));
+  }
+  SLUICE_DEVICE u32 stage_a(int stage) const {
+    return smem_ + stage_offset(kConfig, stage);
+  }
+  SLUICE_DEVICE u32 stage_b(int stage) const {
+    return stage_a(stage) + stage_a_bytes(kConfig);
+  }
   SLUICE_DEVICE u32 store_buffer(int buffer) const {
     return smem_ + store_offset(kConfig, math_group(), 0) + buffer * store_buffer_bytes(kConfig);
   }
@@ -195,13 +226,16 @@ class Machine {
   SLUICE_DEVICE int fragment_row(int wave) const {
     return group_row() + wave * kWaveRows + group_thread() / 32 * 16 + group_thread() % 32 / 4;
   }
-  SLUICE_DEVICE static int fragment_column(int column) { return column + threadIdx.x % 4 * 2; }
+  SLUICE_DEVICE static int fragment_column(int column) {
+    return column + threadIdx.x % 4 * 2;
+  }
   SLUICE_DEVICE RowScales row_scales(const Tile& tile, int wave) const {
     const int row = tile.m_offset + fragment_row(wave);
     return {ops_.row_scale(row), ops_.row_scale(row + 8)};
   }
   /// Eight columns of the fragment, in D's meaning.
-  SLUICE_DEVICE FragmentPairs epilogue(const Tile& tile, int wave, int column, const RowScales& scales) const {
+  SLUICE_DEVICE FragmentPairs epilogue(const Tile& tile, int wave, int column,
+                                       const RowScales& scales) const {
     const float* acc = &sums_.values[wave][column / 2];
     const int row = tile.m_offset + fragment_row(wave), first = tile.n_offset + fragment_column(column);
     const auto operands = ops_.columns(first);
@@ -228,6 +262,7 @@ class Machine {
   const GemmParams& params_;
   u32 smem_;
   int cta_rank_;
+  int warpgroup_;
   ElementWise<kConfig.epilogue> ops_;
   Sums sums_;
   typename Optional<kPromotes, Sums>::Type partial_;  // of the current promotion interval
