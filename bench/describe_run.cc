@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a figure needs beside it to mean anything: machine, versions, method. Part of session.h.
+#include <fmt/format.h>
+#include <sys/utsname.h>
+
+#include <chrono>
+#include <ctime>
+#include <fstream>
+
+#include "bench/session.h"
+
+#include <sluice/host/jit/compiler.h>
+
+namespace sluice::bench {
+namespace {
+
+std::string cpu_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);)
+    if (line.starts_with("model name")) return line.substr(std::min(line.size(), line.find(':') + 2));
+  return "";
+}
+
+std::string system_name() {
+  utsname names{};
+  return uname(&names) == 0 ? fmt::format("{} {}", names.sysname, names.release) : "";
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  return std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts) > 0 ? text : "";
+}
+
+const char* fill_name(Fill fill) {
+  return fill == Fill::uniform ? "uniform [-1, 1)" : "normal, variance 1";
+}
+
+}  // namespace
+
+RunRecord describe_run(const Lab& lab) {
+  const DeviceInfo& info = lab.device.info();
+  const Method& method = lab.method;
+  const auto compiler = Compiler::load(lab.device.options().nvrtc_path);
+  return {.started = utc_now(),
+          .gpu = info.name,
+          .driver = lab.telemetry.driver_version(),
+          .cpu = cpu_name(),
+          .host_system = system_name(),
+          .sm_count = info.sm_count,
+          .power_limit_w = lab.telemetry.power_limit_w(),
+          .max_sm_mhz = lab.telemetry.max_sm_mhz(),
+          .fp16_peak_tflops = info.fp16_flops_per_us * 1e-6,
+          .fp8_peak_tflops = info.fp8_flops_per_us * 1e-6,
+          .hbm_gbps = info.hbm_bytes_per_us * 1e-3,
+          .nvrtc = compiler ? (*compiler)->version() : "",
+          .cublaslt = lab.cublaslt ? lab.cublaslt->version() : "",
+          .cublaslt_path = lab.cublaslt ? lab.cublaslt->path() : "",
+          .method = method.cold ? "cold" : "warm",
+          .rounds = method.rounds,
+          .tune = method.tune,
+          .rest_ms = method.rest_ms,
+          .replay_us = method.replay_us,
+          .fill = fill_name(method.fill)};
+}
+
+}  // namespace sluice::bench

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opens the parts in order; the first that fails is the error.
+#include "bench/lab.h"
+
+#include <sluice/host/device_impl.h>
+
+namespace sluice::bench {
+
+Result<Lab> open_lab(const Device& device, const Method& method, const std::string& cublaslt_path) {
+  Result<StreamHandle> stream = StreamHandle::create(device);
+  if (!stream) return stream.error();
+  Result<Event> start = Event::create(device);
+  if (!start) return start.error();
+  Result<Event> stop = Event::create(device);
+  if (!stop) return stop.error();
+  Result<Verifier> verifier = Verifier::create(device);
+  if (!verifier) return verifier.error();
+
+  std::shared_ptr<const CublasLt> peer;
+  std::string without_peer;
+  DeviceBuffer workspace;
+  const ContextScope scope(*device.impl().primary);
+  if (Result<std::shared_ptr<const CublasLt>> loaded = CublasLt::load(cublaslt_path); loaded) {
+    Result<DeviceBuffer> memory = DeviceBuffer::allocate(device, kPeerWorkspaceBytes);
+    if (!memory) return memory.error();
+    peer = *loaded;
+    workspace = std::move(*memory);
+  } else {
+    without_peer = loaded.error().message;
+  }
+  return Lab{.device = device,
+             .stream = std::move(*stream),
+             .start = std::move(*start),
+             .stop = std::move(*stop),
+             .verifier = std::move(*verifier),
+             .telemetry = Telemetry::open(device.ordinal()),
+             .cublaslt = std::move(peer),
+             .without_peer = std::move(without_peer),
+             .peer_workspace = std::move(workspace),
+             .method = method};
+}
+
+}  // namespace sluice::bench

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order of contenders is rotated by one every round: nobody always follows the hottest one.
+#include "bench/measure.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "bench/statistics.h"
+
+namespace sluice::bench {
+namespace {
+
+constexpr int kProbeLaunches = 4;   // timed, after as many untimed ones
+constexpr int kHostLaunches = 101;  // for the median CPU cost
+
+Result<void> launch_many(const Lab& lab, const Contender& contender, int copies, int launches) {
+  for (int i = 0; i < launches; ++i)
+    if (Result<void> launched = contender.launch(i % copies, lab.stream.get()); !launched) return launched;
+  return {};
+}
+
+/// Records `start`, enqueues, records `stop`; does not wait.
+template <class Enqueue>
+Result<void> enqueue_timed(const Lab& lab, const Enqueue& enqueue) {
+  if (Result<void> done = lab.start.record(lab.stream.get()); !done) return done;
+  if (Result<void> done = enqueue(); !done) return done;
+  return lab.stop.record(lab.stream.get());
+}
+
+Result<double> elapsed_us(const Lab& lab) {
+  if (Result<void> done = lab.stop.synchronize(); !done) return done.error();
+  return lab.stop.microseconds_since(lab.start);
+}
+
+Result<double> time_replay(const Lab& lab, const Replay& replay, std::vector<Sample>* samples) {
+  // The untimed replay wakes the clocks and keeps the queue full while the timed one is submitted.
+  if (Result<void> done = replay.graph.launch(lab.stream.get()); !done) return done.error();
+  const Result<void> enqueued = enqueue_timed(lab, [&] { return replay.graph.launch(lab.stream.get()); });
+  if (!enqueued) return enqueued.error();
+  if (Sample sample; samples != nullptr && lab.telemetry.sample(sample)) samples->push_back(sample);
+  const Result<double> elapsed = elapsed_us(lab);
+  if (!elapsed) return elapsed;
+  return *elapsed / replay.launches;
+}
+
+}  // namespace
+
+Result<int> launches_for(const Lab& lab, const Contender& contender, int copies, double replay_us) {
+  if (Result<void> done = launch_many(lab, contender, copies, kProbeLaunches); !done) return done.error();
+  const Result<void> enqueued =
+      enqueue_timed(lab, [&] { return launch_many(lab, contender, copies, kProbeLaunches); });
+  if (!enqueued) return enqueued.error();
+  const Result<double> elapsed = elapsed_us(lab);
+  if (!elapsed) return elapsed.error();
+  const double each_us = std::max(*elapsed / kProbeLaunches, 0.5);
+  const int wanted = static_cast<int>(std::min(replay_us / each_us, 1.0 * kMaxLaunches));
+  return std::min(std::max({wanted, copies, 2}), kMaxLaunches);
+}
+
+Result<Replay> capture_replay(const Lab& lab, const Contender& contender, int copies, int launches) {
+  Result<Graph> graph = Graph::capture(lab.device, lab.stream.get(),
+                                       [&] { return launch_many(lab, contender, copies, launches); });
+  if (!graph) return graph.error();
+  return Replay{.graph = std::move(*graph), .launches = launches};
+}
+
+Result<std::vector<std::vector<double>>> time_in_turn(const Lab& lab, std::span<const Replay> replays,
+                                                      const Rounds& rounds, std::vector<Sample>* samples) {
+  std::vector<std::vector<double>> times(replays.size());
+  for (int round = 0; round < rounds.count; ++round) {
+    for (size_t turn = 0; turn < replays.size(); ++turn) {
+      const size_t who = (turn + static_cast<size_t>(round)) % replays.size();
+      if (rounds.rest_ms > 0)
+        std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(rounds.rest_ms));
+      const Result<double> time = time_replay(lab, replays[who], turn == 0 ? samples : nullptr);
+      if (!time) return time.error();
+      times[who].push_back(*time);
+    }
+  }
+  return times;
+}
+
+Result<double> host_cost_us(const Lab& lab, const Contender& contender) {
+  std::vector<double> costs;
+  for (int i = 0; i < kHostLaunches; ++i) {
+    const auto before = std::chrono::steady_clock::now();
+    const Result<void> launched = contender.launch(0, lab.stream.get());
+    const auto after = std::chrono::steady_clock::now();
+    if (!launched) return launched.error();
+    costs.push_back(std::chrono::duration<double, std::micro>(after - before).count());
+    if (Result<void> done = lab.stream.synchronize(); !done) return done.error();
+  }
+  return quantile(costs, 0.5);
+}
+
+}  // namespace sluice::bench

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// JSON with the keys in the order a reader wants them; numbers rounded to what was measured.
+#include "bench/record.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "bench/shapes.h"
+
+namespace sluice::bench {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double rounded(double value) {
+  return std::round(value * 1000) / 1000;
+}
+
+const ContenderRecord* find(const ShapeRecord& shape, const std::string& name) {
+  for (const ContenderRecord& contender : shape.contenders)
+    if (contender.name == name) return &contender;
+  return nullptr;
+}
+
+Json rates_json(const RunRecord& run, const Problem& problem, double us) {
+  if (us <= 0) return nullptr;
+  const double tflops = flops_of(problem) / us * 1e-6, peak = peak_tflops(run, problem);
+  return {{"tflops", rounded(tflops)},
+          {"gbps", rounded(bytes_of_traffic(problem) / us * 1e-3)},
+          {"peak_share", peak > 0 ? Json(rounded(tflops / peak)) : Json(nullptr)}};
+}
+
+Json contender_json(const RunRecord& run, const Problem& problem, const ContenderRecord& c) {
+  Json json{{"name", c.name}, {"detail", c.detail}};
+  if (!c.error.empty()) {
+    json["error"] = c.error;
+    return json;
+  }
+  Json rounds = Json::array();
+  for (const double us : c.rounds) rounds.push_back(rounded(us));
+  json["us"] = {{"median", rounded(c.us.median)}, {"p10", rounded(c.us.p10)}, {"p90", rounded(c.us.p90)}};
+  json["rates"] = rates_json(run, problem, c.us.median);
+  json["launches"] = c.launches;
+  json["rounds"] = std::move(rounds);
+  if (c.host_us > 0) json["host_us"] = rounded(c.host_us);
+  json["verified"] = c.verified;
+  if (!c.verdict.empty()) json["verdict"] = c.verdict;
+  return json;
+}
+
+Json candidate_json(const CandidateRecord& c) {
+  Json json{{"name", c.name},
+            {"us", rounded(c.us)},
+            {"estimate",
+             {{"total_us", rounded(c.estimate.total_us)},
+              {"tensor_us", rounded(c.estimate.tensor_us)},
+              {"l2_us", rounded(c.estimate.l2_us)},
+              {"hbm_us", rounded(c.estimate.hbm_us)},
+              {"overhead_us", rounded(c.estimate.overhead_us)},
+              {"waves", c.estimate.waves}}},
+            {"verified", c.verified},
+            {"config", c.config},
+            {"split", c.split}};
+  if (!c.error.empty()) json["error"] = c.error;
+  return json;
+}
+
+Json problem_json(const Problem& p) {
+  return {{"m", p.m},
+          {"n", p.n},
+          {"k", p.k},
+          {"batch", p.batch},
+          {"a", name_of(p.a.type)},
+          {"b", name_of(p.b.type)},
+          {"d", name_of(p.d.type)},
+          {"a_layout", name_of(p.a.major)},
+          {"b_layout", name_of(p.b.major)},
+          {"accumulate", name_of(p.accumulate)},
+          {"scale_a", name_of(p.epilogue.scale_a)},
+          {"scale_b", name_of(p.epilogue.scale_b)},
+          {"bias", p.epilogue.bias != Bias::none},
+          {"activation", name_of(p.epilogue.activation)},
+          {"residual", p.epilogue.residual}};
+}
+
+Json telemetry_json(const TelemetrySummary& t) {
+  if (t.samples == 0) return nullptr;
+  return {{"samples", t.samples},
+          {"sm_mhz", {{"median", rounded(t.sm_mhz_median)}, {"min", rounded(t.sm_mhz_min)}}},
+          {"power_w", {{"mean", rounded(t.power_w_mean)}, {"max", rounded(t.power_w_max)}}},
+          {"celsius_max", rounded(t.celsius_max)}};
+}
+
+Json ratios_json(const ShapeRecord& shape) {
+  Json json = Json::object();
+  for (const char* ours : {kSluice, kSluiceTuned})
+    for (const char* peer : {kPeerBest, kPeerFirst})
+      if (const double value = ratio(shape, ours, peer); value > 0)
+        json[fmt::format("{} / {}", peer, ours)] = rounded(value);
+  return json;
+}
+
+Json shape_json(const RunRecord& run, const ShapeRecord& shape) {
+  Json contenders = Json::array(), candidates = Json::array();
+  for (const ContenderRecord& c : shape.contenders)
+    contenders.push_back(contender_json(run, shape.problem, c));
+  for (const CandidateRecord& c : shape.candidates) candidates.push_back(candidate_json(c));
+  Json json{{"name", problem_text(shape.problem)},
+            {"problem", problem_json(shape.problem)},
+            {"flops", flops_of(shape.problem)},
+            {"bytes", bytes_of_traffic(shape.problem)}};
+  if (!shape.error.empty()) json["error"] = shape.error;
+  json["copies"] = shape.copies;
+  json["compile_s"] = rounded(shape.compile_s);
+  json["wall_s"] = rounded(shape.wall_s);
+  json["peer_algorithms"] = shape.peer_algorithms;
+  if (!shape.peer_caveat.empty()) json["peer_caveat"] = shape.peer_caveat;
+  json["telemetry"] = telemetry_json(shape.telemetry);
+  json["ratios"] = ratios_json(shape);
+  json["contenders"] = std::move(contenders);
+  if (!candidates.empty()) json["candidates"] = std::move(candidates);
+  return json;
+}
+
+Json summary_json(const RunRecord& run) {
+  Json json = Json::object();
+  for (const char* ours : {kSluice, kSluiceTuned}) {
+    for (const char* peer : {kPeerBest, kPeerFirst}) {
+      const RatioSummary s = summarise_ratio(run, ours, peer);
+      if (s.count == 0) continue;
+      json[fmt::format("{} / {}", peer, ours)] = {
+          {"shapes", s.count}, {"geometric_mean", rounded(s.geometric_mean)}, {"least", rounded(s.least)}};
+    }
+  }
+  return json;
+}
+
+}  // namespace
+
+double median_of(const ShapeRecord& shape, const std::string& contender) {
+  const ContenderRecord* found = find(shape, contender);
+  return found != nullptr && found->error.empty() ? found->us.median : 0;
+}
+
+double ratio(const ShapeRecord& shape, const std::string& ours, const std::string& peer) {
+  const double our_us = median_of(shape, ours), peer_us = median_of(shape, peer);
+  return our_us > 0 && peer_us > 0 ? peer_us / our_us : 0;
+}
+
+double peak_tflops(const RunRecord& run, const Problem& problem) {
+  return is_fp8(problem.a.type) ? run.fp8_peak_tflops : run.fp16_peak_tflops;
+}
+
+bool all_verified(const ShapeRecord& shape) {
+  if (!shape.error.empty()) return false;
+  for (const ContenderRecord& c : shape.contenders)
+    if (c.name.starts_with(kSluice) && (!c.error.empty() || !c.verified)) return false;
+  return std::all_of(shape.candidates.begin(), shape.candidates.end(),
+                     [](const CandidateRecord& c) { return c.error.empty() && c.verified; });
+}
+
+RatioSummary summarise_ratio(const RunRecord& run, const std::string& ours, const std::string& peer) {
+  std::vector<double> ratios;
+  for (const ShapeRecord& shape : run.shapes)
+    if (const double value = ratio(shape, ours, peer); value > 0) ratios.push_back(value);
+  return {.count = static_cast<int>(ratios.size()),
+          .geometric_mean = geometric_mean(ratios),
+          .least = least(ratios)};
+}
+
+std::string to_json(const RunRecord& run) {
+  Json shapes = Json::array();
+  for (const ShapeRecord& shape : run.shapes) shapes.push_back(shape_json(run, shape));
+  const Json json{
+      {"schema", "sluice-bench-1"},
+      {"started", run.started},
+      {"command", run.command},
+      {"commit", run.commit},
+      {"machine",
+       {{"gpu", run.gpu},
+        {"sm_count", run.sm_count},
+        {"driver", run.driver},
+        {"power_limit_w", run.power_limit_w},
+        {"max_sm_mhz", run.max_sm_mhz},
+        {"fp16_peak_tflops", run.fp16_peak_tflops},
+        {"fp8_peak_tflops", run.fp8_peak_tflops},
+        {"hbm_gbps", run.hbm_gbps},
+        {"cpu", run.cpu},
+        {"system", run.host_system}}},
+      {"versions", {{"nvrtc", run.nvrtc}, {"cublaslt", run.cublaslt}, {"cublaslt_path", run.cublaslt_path}}},
+      {"method",
+       {{"mode", run.method},
+        {"rounds", run.rounds},
+        {"rest_ms", run.rest_ms},
+        {"replay_us", run.replay_us},
+        {"tune", run.tune},
+        {"fill", run.fill}}},
+      {"summary", summary_json(run)},
+      {"shapes", std::move(shapes)}};
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Result<void> write_json(const RunRecord& run, const std::string& path) {
+  const std::string partial = path + ".partial";
+  std::ofstream file(partial, std::ios::binary | std::ios::trunc);
+  file << to_json(run);
+  file.close();
+  if (!file || std::rename(partial.c_str(), path.c_str()) != 0)
+    return Error{ErrorCode::io,
+                 fmt::format("{} could not be written: does its folder exist, is there space?", path)};
+  return {};
+}
+
+}  // namespace sluice::bench

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a bench found, as values: filled by session.cc, written as JSON by record.cc, read by tools/report.py
+// (which holds the same names) and by whoever fits the cost model.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <sluice/plan.h>
+
+#include "bench/statistics.h"
+#include "bench/telemetry.h"
+
+namespace sluice::bench {
+
+struct ContenderRecord {
+  std::string name, detail;
+  Spread us;                   // of one launch
+  std::vector<double> rounds;  // microseconds, in order
+  int launches = 0;            // in one replay
+  double host_us = 0;          // CPU time of a launch call; 0: not measured
+  bool verified = false;
+  std::string verdict;  // what the check said
+  std::string error;    // not empty: no timing
+};
+
+/// One of the planner's candidates, screened by `--tune`.
+struct CandidateRecord {
+  std::string name, config, split;  // short_name and to_string
+  Estimate estimate;
+  double us = 0;  // screening time; 0 with an error
+  bool verified = false;
+  std::string error;
+};
+
+struct ShapeRecord {
+  Problem problem;
+  int copies = 0;        // sets of operands rotated over
+  double compile_s = 0;  // wall time of preparing all kernels
+  double wall_s = 0;
+  int peer_algorithms = 0;  // cuBLASLt's heuristic returned
+  std::string peer_caveat;
+  std::vector<ContenderRecord> contenders;
+  std::vector<CandidateRecord> candidates;
+  TelemetrySummary telemetry;
+  std::string error;  // not empty: nothing could be timed
+};
+
+/// The machine, the versions and the method of one run.
+struct RunRecord {
+  std::string command, commit, started;  // ISO 8601, UTC
+  std::string gpu, driver, cpu, host_system;
+  int sm_count = 0;
+  double power_limit_w = 0, max_sm_mhz = 0;
+  double fp16_peak_tflops = 0, fp8_peak_tflops = 0, hbm_gbps = 0;  // sustained ones of DeviceInfo
+  std::string nvrtc, cublaslt, cublaslt_path;
+  std::string method;  // "cold" or "warm"
+  int rounds = 0, tune = 0;
+  double rest_ms = 0, replay_us = 0;
+  std::string fill;
+  std::vector<ShapeRecord> shapes;
+};
+
+inline constexpr const char* kSluice = "sluice";
+inline constexpr const char* kSluiceTuned = "sluice tuned";
+inline constexpr const char* kPeerFirst = "cuBLASLt first";
+inline constexpr const char* kPeerBest = "cuBLASLt best";
+
+/// The contender's median, or 0 if it is missing or failed.
+double median_of(const ShapeRecord& shape, const std::string& contender);
+/// Time of `peer` over time of `ours`: above 1, ours is faster. 0 if either is missing.
+double ratio(const ShapeRecord& shape, const std::string& ours, const std::string& peer);
+/// Sustained peak rate of the inputs' type.
+double peak_tflops(const RunRecord& run, const Problem& problem);
+/// All contenders ran and none of ours is wrong.
+bool all_verified(const ShapeRecord& shape);
+
+struct RatioSummary {
+  int count = 0;
+  double geometric_mean = 0;
+  double least = 0;
+};
+RatioSummary summarise_ratio(const RunRecord& run, const std::string& ours, const std::string& peer);
+
+/// Indented JSON, ended by a newline; schema "sluice-bench-1".
+std::string to_json(const RunRecord& run);
+/// To a temporary name beside `path` and renamed, so that a reader never sees half. Error io.
+Result<void> write_json(const RunRecord& run, const std::string& path);
+
+}  // namespace sluice::bench

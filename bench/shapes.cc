@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// `engine` is the set that the speed bars of the dense kernels are stated on: the layers of 8 to 70 billion
+// parameter models at three prompt lengths, and 8192^3.
+#include "bench/shapes.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace sluice::bench {
+namespace {
+
+struct Layer {
+  i64 n, k;
+};
+constexpr std::array<Layer, 8> kLayers = {{{4096, 4096},
+                                           {8192, 8192},
+                                           {1280, 8192},
+                                           {8192, 1024},
+                                           {7168, 8192},
+                                           {8192, 3584},
+                                           {28672, 4096},
+                                           {4096, 14336}}};
+constexpr std::array<i64, 3> kPrompts = {1024, 4096, 8192};
+
+std::vector<Problem> engine_set() {
+  std::vector<Problem> problems;
+  for (const DType type : {DType::bf16, DType::e4m3})
+    for (const i64 m : kPrompts)
+      for (const Layer& layer : kLayers) problems.push_back(plain_problem(m, layer.n, layer.k, type));
+  return problems;
+}
+
+std::vector<Problem> smoke_set() {
+  std::vector<Problem> problems;
+  for (const DType type : {DType::bf16, DType::e4m3}) {
+    problems.push_back(plain_problem(1024, 4096, 4096, type));
+    problems.push_back(plain_problem(4096, 8192, 1024, type));
+  }
+  return problems;
+}
+
+std::vector<Problem> types_set() {
+  std::vector<Problem> problems;
+  for (const DType type : {DType::bf16, DType::fp16, DType::e4m3, DType::e5m2})
+    problems.push_back(plain_problem(4096, 4096, 4096, type));
+  for (const auto& [a, b] : {std::pair{Major::mn, Major::k}, {Major::k, Major::mn}, {Major::mn, Major::mn}}) {
+    problems.push_back(plain_problem(4096, 4096, 4096, DType::bf16));
+    problems.back().a.major = a;
+    problems.back().b.major = b;
+  }
+  Problem mixed = plain_problem(4096, 4096, 4096, DType::e5m2);
+  mixed.b.type = DType::e4m3;
+  problems.push_back(mixed);
+  Problem promoted = plain_problem(4096, 4096, 4096, DType::e4m3);
+  promoted.accumulate = Accumulate::promoted;
+  problems.push_back(promoted);
+  return problems;
+}
+
+struct NamedSet {
+  const char* name;
+  std::vector<Problem> (*make)();
+};
+constexpr NamedSet kSets[] = {{"engine", engine_set}, {"smoke", smoke_set}, {"types", types_set}};
+
+}  // namespace
+
+Problem plain_problem(i64 m, i64 n, i64 k, DType input) {
+  Problem p{.m = m, .n = n, .k = k};
+  p.a.type = p.b.type = input;
+  p.d.type = is_fp8(input) ? DType::bf16 : input;
+  if (is_fp8(input)) p.epilogue.scale_a = p.epilogue.scale_b = ScaleMode::tensor;
+  return p;
+}
+
+std::vector<std::string> set_names() {
+  std::vector<std::string> names;
+  for (const NamedSet& set : kSets) names.push_back(set.name);
+  return names;
+}
+
+Result<std::vector<Problem>> problem_set(const std::string& name) {
+  for (const NamedSet& set : kSets)
+    if (name == set.name) return set.make();
+  return Error{ErrorCode::invalid_argument,
+               fmt::format("no problem set \"{}\"; there are: {}", name, fmt::join(set_names(), ", "))};
+}
+
+std::string shape_text(const Problem& p) {
+  return fmt::format("{}x{}x{}", p.m, p.n, p.k);
+}
+
+std::string problem_text(const Problem& p) {
+  std::string text = shape_text(p) + " " + name_of(p.a.type);
+  if (p.b.type != p.a.type) text += fmt::format("*{}", name_of(p.b.type));
+  text += fmt::format(" > {}", name_of(p.d.type));
+  if (p.a.major == Major::mn || p.b.major == Major::mn)
+    text += fmt::format(" {}/{}-major", name_of(p.a.major), name_of(p.b.major));
+  if (p.batch != 1) text += fmt::format(" batch {}", p.batch);
+  if (p.accumulate == Accumulate::promoted) text += " promoted";
+  if (p.epilogue.bias != Bias::none) text += " bias";
+  if (p.epilogue.activation != Activation::none) text += fmt::format(" {}", name_of(p.epilogue.activation));
+  if (p.epilogue.residual) text += " residual";
+  return text;
+}
+
+double flops_of(const Problem& p) {
+  return 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) *
+         static_cast<double>(p.batch);
+}
+
+double bytes_of_traffic(const Problem& p) {
+  const double m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
+  const double c_bytes = p.epilogue.residual ? m * n * bytes_of(p.epilogue.c_type) : 0;
+  return (m * k * bytes_of(p.a.type) + n * k * bytes_of(p.b.type) + m * n * bytes_of(p.d.type) + c_bytes) *
+         static_cast<double>(p.batch);
+}
+
+}  // namespace sluice::bench

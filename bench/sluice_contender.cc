@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operands are random reals of about unit size; small integers or zeros would flatter the clocks
+// (docs/performance.md).
+#include "bench/sluice_contender.h"
+
+#include <algorithm>
+
+namespace sluice::bench {
+namespace {
+
+constexpr int kL2Multiple = 3;
+constexpr i64 kCheckedProducts = i64{1} << 32;  // some 10 ms of fp64; more only shows the same again
+
+DataSpec data_spec(const Lab& lab, Scalars scalars, u64 seed) {
+  DataSpec spec{.seed = seed,
+                .a = {.kind = lab.method.fill},
+                .b = {.kind = lab.method.fill},
+                .c = {.kind = scalars.beta == 0 ? Fill::poison : Fill::normal},
+                .bias = {.kind = Fill::normal},
+                .scale_a = {.kind = Fill::positive},
+                .scale_b = {.kind = Fill::positive},
+                .alpha = scalars.alpha,
+                .beta = scalars.beta};
+  return spec;
+}
+
+}  // namespace
+
+Contender sluice_contender(const gemm::Kernel& kernel, std::span<const ProblemData> copies,
+                           const std::string& name) {
+  return {.name = name,
+          .detail = short_name(kernel.plan().config),
+          .launch = [kernel, copies](int copy, Stream stream) {
+            return gemm::launch(kernel, copies[static_cast<size_t>(copy)].args(), stream);
+          }};
+}
+
+int copies_for(const Problem& p, i64 l2_bytes, i64 set_bytes, bool cold) {
+  if (!cold) return 1;
+  const i64 weights = std::max<i64>(p.n * p.k * p.batch * bytes_of(p.b.type), 1);
+  const i64 wanted = std::max<i64>(ceil_div(kL2Multiple * l2_bytes, weights), 2);
+  const i64 most = std::max<i64>(kMaxDataBytes / std::max<i64>(set_bytes, 1), 1);
+  return static_cast<int>(std::min({wanted, most, i64{64}}));
+}
+
+Result<std::vector<ProblemData>> make_copies(const Lab& lab, const Problem& problem, Scalars scalars) {
+  const i64 set_bytes = data_bytes(problem, data_spec(lab, scalars, 1));
+  const int count = copies_for(problem, lab.device.info().l2_bytes, set_bytes, lab.method.cold);
+  std::vector<ProblemData> copies;
+  for (int i = 0; i < count; ++i) {
+    const DataSpec spec = data_spec(lab, scalars, lab.method.seed + static_cast<u64>(i));
+    Result<ProblemData> data = lab.verifier.make_data(problem, spec, lab.stream.get());
+    if (!data) return data.error();
+    copies.push_back(std::move(*data));
+  }
+  if (Result<void> done = lab.stream.synchronize(); !done) return done.error();
+  return copies;
+}
+
+Result<Comparison> verify(const Lab& lab, const Contender& contender, ProblemData& data) {
+  const Stream stream = lab.stream.get();
+  if (Result<void> done = lab.verifier.refill(data, lab.method.seed, stream); !done) return done.error();
+  if (Result<void> done = contender.launch(0, stream); !done) return done.error();
+  return lab.verifier.check(data, {.judge = Judge::bounded, .max_products = kCheckedProducts}, stream);
+}
+
+}  // namespace sluice::bench

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Our kernels as contenders: a prepared plan and the copies of operands it runs on.
+#pragma once
+
+#include <span>
+
+#include "bench/contender.h"
+#include "bench/lab.h"
+
+namespace sluice::bench {
+
+/// Operands are borrowed: they must outlive the contender.
+Contender sluice_contender(const gemm::Kernel& kernel, std::span<const ProblemData> copies,
+                           const std::string& name);
+
+/// Sets of operands for one problem: in cold mode enough that their B's are three times the L2 cache (at
+/// least two sets, at most kMaxDataBytes); else one. Filled when the call returns. Errors: driver (memory).
+inline constexpr i64 kMaxDataBytes = i64{8} << 30;
+struct Scalars {
+  float alpha = 1.0f, beta = 0.0f;
+};
+Result<std::vector<ProblemData>> make_copies(const Lab& lab, const Problem& problem, Scalars scalars);
+/// How many that is.
+int copies_for(const Problem& problem, i64 l2_bytes, i64 set_bytes, bool cold);
+
+/// Fills set 0 again, lets the contender compute it and checks the result against fp64.
+Result<Comparison> verify(const Lab& lab, const Contender& contender, ProblemData& data);
+
+}  // namespace sluice::bench

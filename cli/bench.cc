@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// `sluice bench`: contenders timed in turn over a set of problems; a table as it goes, JSON after every
+// shape. The measuring is in bench/; this file only chooses, shows and keeps.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "bench/session.h"
+#include "bench/shapes.h"
+#include "cli/bench_table.h"
+#include "cli/command_line.h"
+#include "cli/problem_flags.h"
+#include "cli/target.h"
+#include "cli/terminal.h"
+#include "cli/verb.h"
+#include "cli/watchdog.h"
+
+namespace sluice::cli {
+namespace {
+
+struct BenchFlags {
+  ProblemFlags problem;
+  std::string set, file, only, json, commit, cublaslt, fill = "normal";
+  std::string device = "0";
+  bool warm = false;
+  int hang_s = 90;
+  bench::Method method;
+};
+
+Result<std::vector<bench::Case>> cases_of(const BenchFlags& flags) {
+  std::vector<bench::Case> cases;
+  if (!flags.file.empty() || has_shape(flags.problem)) {
+    Result<std::vector<ProblemRequest>> requests = std::vector<ProblemRequest>{};
+    if (!flags.file.empty()) {
+      requests = read_problem_file(flags.file);
+      if (!requests) return requests.error();
+    } else {
+      const Result<ProblemRequest> one = request_of(flags.problem);
+      if (!one) return one.error();
+      requests->push_back(*one);
+    }
+    for (const ProblemRequest& r : *requests)
+      cases.push_back({.problem = r.problem, .overrides = r.overrides, .alpha = r.alpha, .beta = r.beta});
+  } else {
+    const Result<std::vector<Problem>> problems = bench::problem_set(flags.set.empty() ? "smoke" : flags.set);
+    if (!problems) return problems.error();
+    const Result<PlanOverrides> overrides = overrides_of(flags.problem);
+    if (!overrides) return overrides.error();
+    for (const Problem& problem : *problems) cases.push_back({.problem = problem, .overrides = *overrides});
+  }
+  std::erase_if(cases, [&](const bench::Case& item) {
+    return bench::problem_text(item.problem).find(flags.only) == std::string::npos;
+  });
+  if (cases.empty())
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("no problem of the set has \"{}\" in its name", flags.only)};
+  return cases;
+}
+
+void print_run(const bench::RunRecord& run, const bench::Lab& lab) {
+  fmt::print("{}, driver {}, {:.0f} W; {}; cuBLASLt {}\n", run.gpu,
+             run.driver.empty() ? "unknown" : run.driver, run.power_limit_w, run.nvrtc,
+             lab.cublaslt ? run.cublaslt : "missing");
+  if (!lab.cublaslt) fmt::print("{}\n", paint(stdout, Colour::yellow, lab.without_peer));
+  fmt::print(
+      "{} L2, {} rounds, {:.0f} ms rest, replays of {:.1f} ms, data {}; x: peer time / sluice time\n\n",
+      run.method, run.rounds, run.rest_ms, run.replay_us / 1000, run.fill);
+}
+
+void print_shape(const bench::RunRecord& run, const bench::ShapeRecord& shape, bool tuned) {
+  const Colour colour = bench::all_verified(shape) ? Colour::plain : Colour::red;
+  const std::string line = shape_line(run, shape, tuned);
+  fmt::print("{}", colour == Colour::plain ? line : paint(stdout, colour, line));
+  fmt::print("{}", paint(stdout, Colour::dim, shape_troubles(shape)));
+  std::fflush(stdout);
+}
+
+Result<int> run_bench(const BenchFlags& flags) {
+  const Result<std::vector<bench::Case>> cases = cases_of(flags);
+  if (!cases) return cases.error();
+  const Result<Target> target = find_target(flags.device, options_from_environment());
+  if (!target) return target.error();
+  if (!target->device)
+    return Error{ErrorCode::invalid_argument, "bench measures GPUs: the host twin has no speed to tell of"};
+  bench::Method method = flags.method;
+  method.cold = !flags.warm;
+  if (flags.fill != "normal" && flags.fill != "uniform")
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("--fill \"{}\" is not one of: normal, uniform", flags.fill)};
+  method.fill = flags.fill == "uniform" ? Fill::uniform : Fill::normal;
+
+  const Result<bench::Lab> lab = bench::open_lab(*target->device, method, flags.cublaslt);
+  if (!lab) return lab.error();
+  bench::RunRecord run = bench::describe_run(*lab);
+  run.command = command_line();
+  run.commit = flags.commit.empty() ? built_commit() : flags.commit;
+  print_run(run, *lab);
+  const bool tuned = method.tune > 1;
+  fmt::print("{}", paint(stdout, Colour::bold, shape_header(tuned)));
+
+  Watchdog watchdog(flags.hang_s);
+  Progress bar("bench", static_cast<int>(cases->size()));
+  std::optional<Error> lost;
+  for (const bench::Case& item : *cases) {
+    const std::string name = bench::problem_text(item.problem);
+    run.shapes.push_back(bench::measure_shape(*lab, item, [&](const std::string& what) {
+      bar.update(static_cast<int>(run.shapes.size()), fmt::format("{}: {}", name, what));
+      watchdog.step(fmt::format("{}: {}", name, what));
+    }));
+    bar.clear();
+    print_shape(run, run.shapes.back(), tuned);
+    if (!flags.json.empty())
+      if (Result<void> written = bench::write_json(run, flags.json); !written) return written.error();
+    if (const Result<void> alive = bench::still_alive(*lab); !alive) {
+      lost = alive.error();
+      break;
+    }
+  }
+  fmt::print("\n{}", summary_text(run));
+  if (lost)
+    return Error{lost->code, fmt::format("the GPU is lost to this process after {} of {} shapes: {}",
+                                         run.shapes.size(), cases->size(), lost->message)};
+  const bool right = std::all_of(run.shapes.begin(), run.shapes.end(), bench::all_verified);
+  return right ? kExitOk : kExitNo;
+}
+
+}  // namespace
+
+Verb add_bench_verb(CLI::App& app) {
+  auto flags = std::make_shared<BenchFlags>();
+  BenchFlags& f = *flags;
+  CLI::App* verb = app.add_subcommand("bench", "Time sluice beside cuBLASLt, verified, in one run");
+  verb->add_option(
+      "--set", f.set,
+      fmt::format("Problems: {}; smoke if nothing is said", fmt::join(bench::set_names(), ", ")));
+  verb->add_option("--shapes", f.file, "File of problems: lines of flags, or a JSON array");
+  verb->add_option("--only", f.only, "Of those, the ones with this text in their name, like e4m3 or 1024x");
+  verb->add_option("--json", f.json, "Write the results here, after every shape");
+  verb->add_option("--tune", f.method.tune, "Time so many of the planner's candidates too");
+  verb->add_flag("--warm", f.warm, "One set of operands, so that L2 may hold it");
+  verb->add_option("--rounds", f.method.rounds, "Timed replays of every contender")->capture_default_str();
+  verb->add_option("--rest-ms", f.method.rest_ms, "Rest before each")->capture_default_str();
+  verb->add_option("--replay-us", f.method.replay_us, "Length of a replay")->capture_default_str();
+  verb->add_option("--heuristics", f.method.heuristics, "cuBLASLt algorithms to ask for")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 256));
+  verb->add_option("--fill", f.fill, "Random data: normal or uniform")->capture_default_str();
+  verb->add_option("--seed", f.method.seed, "Of the data")->capture_default_str();
+  verb->add_option("--cublaslt", f.cublaslt, "The libcublasLt to load");
+  verb->add_option("--commit", f.commit, "Written into the JSON (else the one of the build)");
+  verb->add_option("--hang-s", f.hang_s, "Give up when a step takes longer; 0: never")->capture_default_str();
+  verb->add_option("--device", f.device, "Number of the GPU")->capture_default_str();
+  add_problem_flags(*verb, f.problem);
+  add_override_flags(*verb, f.problem);
+  return {verb, [flags] { return run_bench(*flags); }};
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bench records as text for a terminal: one line a shape, and the contenders of one shape in full.
+#pragma once
+
+#include <string>
+
+#include "bench/record.h"
+
+namespace sluice::cli {
+
+/// The columns of shape_line. `tuned`: with those of the tuned contender.
+std::string shape_header(bool tuned);
+std::string shape_line(const bench::RunRecord& run, const bench::ShapeRecord& shape, bool tuned);
+/// What went wrong in a shape, a line each; empty if nothing.
+std::string shape_troubles(const bench::ShapeRecord& shape);
+/// Geometric means and minima over all shapes so far.
+std::string summary_text(const bench::RunRecord& run);
+/// All contenders of one shape with their rates; what `sluice run` prints.
+std::string contender_table(const bench::RunRecord& run, const bench::ShapeRecord& shape);
+
+}  // namespace sluice::cli

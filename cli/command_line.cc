@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one piece of global state of the tool: written before anything else runs.
+#include "cli/command_line.h"
+
+namespace sluice::cli {
+namespace {
+
+std::string& stored() {
+  static std::string text;
+  return text;
+}
+
+std::string quoted(const std::string& word) {
+  constexpr const char* kHarmless =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
+  if (!word.empty() && word.find_first_not_of(kHarmless) == std::string::npos) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+}  // namespace
+
+void remember_command_line(int argc, const char* const* argv) {
+  std::string text = "sluice";
+  for (int i = 1; i < argc; ++i) text += " " + quoted(argv[i]);
+  stored() = text;
+}
+
+std::string command_line() {
+  return stored();
+}
+
+std::string built_commit() {
+#ifdef SLUICE_COMMIT
+  return SLUICE_COMMIT;
+#else
+  return "";
+#endif
+}
+
+}  // namespace sluice::cli

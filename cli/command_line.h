@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// How this process was started and which commit it was built from, for records that must be repeatable.
+#pragma once
+
+#include <string>
+
+namespace sluice::cli {
+
+/// Called once by main.
+void remember_command_line(int argc, const char* const* argv);
+/// The words, quoted where a shell needs it; the program's folder left out.
+std::string command_line();
+/// What CMake defined as SLUICE_COMMIT; "" if it did not.
+std::string built_commit();
+
+}  // namespace sluice::cli

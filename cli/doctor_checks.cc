@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// The library's own doors are used to look (load_driver, Compiler, KernelCache), so a green check means that
+// the library would succeed too.
+#include "cli/doctor_checks.h"
+
+#include <fmt/format.h>
+#include <sys/statvfs.h>
+
+#include <algorithm>
+
+#include <sluice/gemm.h>
+#include <sluice/host/driver/api.h>
+#include <sluice/host/jit/cache.h>
+#include <sluice/host/jit/compiler.h>
+#include <sluice/host/jit/source.h>
+
+#include "bench/cublaslt.h"
+
+namespace sluice::cli {
+namespace {
+
+constexpr double kLowDiskMb = 200;  // some thousand kernels
+
+Health missing_if(bool needed) {
+  return needed ? Health::missing : Health::optional;
+}
+
+}  // namespace
+
+Check check_driver(bool needed) {
+  Check check{.name = "CUDA driver"};
+  const Result<const DriverApi*> driver = load_driver();
+  int version = 0;
+  if (!driver) {
+    check.health = missing_if(needed);
+    check.found = driver.error().message;
+    check.remedy =
+        "install the NVIDIA driver (580 or newer for CUDA 13); in a container, start it with GPU "
+        "access. Planning, compiling and the host twin work without";
+  } else if ((*driver)->cuDriverGetVersion(&version) == CUDA_SUCCESS) {
+    check.found = fmt::format("CUDA {}.{}", version / 1000, version % 1000 / 10);
+  } else {
+    check.health = missing_if(needed);
+    check.found = "libcuda.so.1 is there but does not answer";
+    check.remedy = "nvidia-smi says more; reload or reinstall the driver";
+  }
+  return check;
+}
+
+Check check_gpu(const Options& options, bool needed) {
+  Check check{.name = "GPU"};
+  const Result<Device> device = Device::open(0, options);
+  if (device) {
+    const DeviceInfo& info = device->info();
+    check.found = fmt::format("{}, {} SMs, compute capability {}.{}, {} MB of L2", info.name, info.sm_count,
+                              info.compute_major, info.compute_minor, info.l2_bytes >> 20);
+    return check;
+  }
+  check.health = missing_if(needed);
+  check.found = device.error().message;
+  check.remedy =
+      device.error().code == ErrorCode::unsupported_arch
+          ? "kernels are for Hopper (compute capability 9.0: H100, H200, GH200); choose another GPU "
+            "with CUDA_VISIBLE_DEVICES"
+          : "repair the driver first, then see whether nvidia-smi lists a GPU";
+  return check;
+}
+
+Check check_nvrtc(const Options& options) {
+  Check check{.name = "NVRTC"};
+  const Result<NvrtcLocation> location = locate_nvrtc(options.nvrtc_path);
+  const auto compiler = Compiler::load(options.nvrtc_path);
+  if (location && compiler) {
+    check.found = fmt::format("{} from {}", (*compiler)->version(), location->file);
+    return check;
+  }
+  check.health = Health::missing;
+  check.found = location ? compiler.error().message : location.error().message;
+  check.remedy =
+      "install CUDA toolkit 13's libnvrtc, or point SLUICE_NVRTC at one (the PyPI wheel of NVRTC "
+      "will do). A cache that `sluice compile` filled needs none";
+  return check;
+}
+
+Check check_compile(const Options& options) {
+  Check check{.name = "compile"};
+  const auto compiler = Compiler::load(options.nvrtc_path);
+  const Problem problem{.m = 128, .n = 128, .k = 128};
+  const Result<Plan> plan = gemm::plan(problem, DeviceInfo{});
+  const Error* error = nullptr;
+  if (!compiler)
+    error = &compiler.error();
+  else if (!plan)
+    error = &plan.error();
+  Result<Cubin> cubin =
+      error != nullptr ? Result<Cubin>(*error) : (*compiler)->compile(unit_text(plan->config));
+  if (cubin) {
+    check.found = fmt::format("a test kernel in {:.2f} s: {} registers, {} bytes spilled",
+                              cubin->report.seconds, cubin->report.registers, cubin->report.spill_bytes);
+    return check;
+  }
+  check.health = Health::missing;
+  check.found = cubin.error().message;
+  check.remedy = "if NVRTC is missing, see above; else this is a bug of sluice: report the log";
+  return check;
+}
+
+Check check_cache(const Options& options) {
+  Check check{.name = "kernel cache"};
+  if (options.cache_dir.empty()) {
+    check.health = Health::optional;
+    check.found = "none: every process compiles anew";
+    check.remedy = "set SLUICE_CACHE_DIR to a folder of your own (or set HOME)";
+    return check;
+  }
+  const KernelCache cache(options);
+  struct statvfs disk {};
+  const bool known = statvfs(options.cache_dir.c_str(), &disk) == 0;
+  const double free_mb =
+      known ? static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize) / 1e6 : 0;
+  check.found = fmt::format("{}{}", options.cache_dir, options.cache_read_only ? ", read-only" : "");
+  if (known) check.found += fmt::format(", {:.1f} GB free", free_mb / 1000);
+  if (!cache.disk_problem().empty()) {
+    check.health = Health::missing;
+    check.found += ": " + cache.disk_problem();
+    check.remedy =
+        "the folder must be yours, not a link, and writable by you alone (chmod 700), or name "
+        "another with SLUICE_CACHE_DIR; until then every process compiles anew";
+  } else if (known && free_mb < kLowDiskMb && !options.cache_read_only) {
+    check.health = Health::missing;
+    check.found += ": almost full";
+    check.remedy = "free some space: kernels that cannot be kept are compiled anew by every process";
+  }
+  return check;
+}
+
+Check check_cublaslt(const std::string& path) {
+  Check check{.name = "cuBLASLt"};
+  const Result<std::string> found = bench::find_cublaslt(path);
+  if (found) {
+    check.found = *found;
+    return check;
+  }
+  check.health = Health::optional;
+  check.found = "not found";
+  check.remedy =
+      "only `sluice bench` and the timing of `sluice run` compare with it: install the toolkit's "
+      "libcublas, or name the library with --cublaslt";
+  return check;
+}
+
+std::vector<Check> examine(const DoctorRequest& request) {
+  return {check_driver(request.gpu),    check_gpu(request.options, request.gpu),
+          check_nvrtc(request.options), check_compile(request.options),
+          check_cache(request.options), check_cublaslt(request.cublaslt)};
+}
+
+bool healthy(const std::vector<Check>& checks) {
+  return std::none_of(checks.begin(), checks.end(),
+                      [](const Check& check) { return check.health == Health::missing; });
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bound: each of k additions of an fp32 sum loses at most 2^-24 of what has been summed so far, whatever the
+// order, so k * 2^-24 * sum|a b| covers it twice over with the factor 2 below. The rounding to D's type comes
+// on top. GELU and SiLU stretch an error by at most 1.13 (the largest slope of GELU).
+#include "cli/host_problem.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <random>
+
+#include <sluice/reference/element.h>
+#include <sluice/reference/gemm.h>
+
+namespace sluice::cli {
+namespace {
+
+constexpr double kFp32Half = 0x1p-24;
+constexpr double kSumSlack = 2.0;
+constexpr double kEpilogueRoundings = 8.0;
+constexpr double kLargestSlope = 1.13;
+// The twin adds as the fp8 tensor core does not: in fp32. A device run has its own, wider bound.
+
+i64 elements_of(i64 outer, i64 ld, i64 batch, i64 batch_stride) {
+  return batch > 0 ? (batch - 1) * batch_stride + outer * ld : 0;
+}
+
+std::vector<u8> random_elements(DType type, i64 count, std::mt19937_64& random) {
+  std::vector<u8> bytes(static_cast<size_t>(count * bytes_of(type)));
+  std::uniform_real_distribution<double> value(-1.0, 1.0);
+  for (i64 i = 0; i < count; ++i) store_element(type, bytes.data(), i, value(random));
+  return bytes;
+}
+
+std::vector<float> random_scales(ScaleMode mode, i64 extent, std::mt19937_64& random) {
+  std::vector<float> scales(static_cast<size_t>(mode == ScaleMode::vector   ? extent
+                                                : mode == ScaleMode::tensor ? 1
+                                                                            : 0));
+  std::uniform_real_distribution<float> value(0.5f, 1.5f);
+  for (float& scale : scales) scale = value(random);
+  return scales;
+}
+
+double scale_at(ScaleMode mode, const std::vector<float>& scales, i64 index) {
+  return mode == ScaleMode::none ? 1.0 : scales[mode == ScaleMode::tensor ? 0 : static_cast<size_t>(index)];
+}
+
+}  // namespace
+
+HostProblem::HostProblem(const Problem& problem, float alpha, float beta, u64 seed)
+    : problem_(with_strides(problem)), alpha_(alpha), beta_(beta) {
+  const Problem& p = problem_;
+  std::mt19937_64 random(seed);
+  const i64 a_outer = outer_extent(p.a, p.m, p.k), b_outer = outer_extent(p.b, p.n, p.k);
+  a_ = random_elements(p.a.type, elements_of(a_outer, p.a.ld, p.batch, p.a.batch_stride), random);
+  b_ = random_elements(p.b.type, elements_of(b_outer, p.b.ld, p.batch, p.b.batch_stride), random);
+  if (p.epilogue.residual)
+    c_ = random_elements(p.epilogue.c_type, elements_of(p.m, p.c.ld, p.batch, p.c.batch_stride), random);
+  if (p.epilogue.bias != Bias::none) bias_ = random_elements(p.epilogue.bias_type, p.n, random);
+  scale_a_ = random_scales(p.epilogue.scale_a, p.m, random);
+  scale_b_ = random_scales(p.epilogue.scale_b, p.n, random);
+  const i64 d_count = elements_of(p.m, p.d.ld, p.batch, p.d.batch_stride);
+  d_.assign(static_cast<size_t>(d_count * bytes_of(p.d.type)), 0xff);  // NaN in every type
+}
+
+Result<twin::TwinReport> HostProblem::run(const Plan& plan, u64 schedule_seed) {
+  const twin::HostBuffers buffers{.a = a_.data(),
+                                  .b = b_.data(),
+                                  .c = c_.data(),
+                                  .d = d_.data(),
+                                  .scale_a = scale_a_.data(),
+                                  .scale_b = scale_b_.data(),
+                                  .bias = bias_.data()};
+  return twin::run_on_host(plan, buffers, alpha_, beta_, schedule_seed);
+}
+
+double HostProblem::error_bound(i64 batch, i64 row, i64 column, double expected) const {
+  const Problem& p = problem_;
+  double magnitude = 0;  // sum |a b|
+  for (i64 k = 0; k < p.k; ++k)
+    magnitude += std::abs(load_element(p.a.type, a_.data(), a_index(p, batch, row, k)) *
+                          load_element(p.b.type, b_.data(), b_index(p, batch, column, k)));
+  const double scale = std::abs(alpha_ * scale_at(p.epilogue.scale_a, scale_a_, row) *
+                                scale_at(p.epilogue.scale_b, scale_b_, column));
+  double others = 0;
+  if (p.epilogue.bias != Bias::none)
+    others += std::abs(load_element(p.epilogue.bias_type, bias_.data(), column));
+  if (p.epilogue.residual && beta_ != 0)
+    others += std::abs(beta_ * load_element(p.epilogue.c_type, c_.data(), c_index(p, {batch, row, column})));
+  const double in_sum = kSumSlack * static_cast<double>(p.k) * kFp32Half * magnitude * scale;
+  const double in_epilogue = kEpilogueRoundings * kFp32Half * (magnitude * scale + others);
+  const FloatFormat d = format_of(p.d.type);
+  const int smallest_exponent = 2 - (1 << (d.exponent_bits - 1));
+  const double unit =
+      std::ldexp(1.0, std::max(expected == 0 ? smallest_exponent : std::ilogb(expected), smallest_exponent) -
+                          d.fraction_bits);
+  // A whole unit, not half: an error before the rounding may move it to the other side.
+  return kLargestSlope * (in_sum + in_epilogue) + unit;
+}
+
+HostComparison HostProblem::compare() const {
+  const Problem& p = problem_;
+  const HostBuffers buffers{.a = a_.data(),
+                            .b = b_.data(),
+                            .c = c_.data(),
+                            .scale_a = scale_a_.data(),
+                            .scale_b = scale_b_.data(),
+                            .bias = bias_.data()};
+  HostComparison found;
+  for (i64 batch = 0; batch < p.batch; ++batch) {
+    for (i64 row = 0; row < p.m; ++row) {
+      for (i64 column = 0; column < p.n; ++column) {
+        const ElementIndex at{batch, row, column};
+        const double exact = reference_element(p, buffers, {.alpha = alpha_, .beta = beta_}, at);
+        // e4m3 saturates: compare with what the type can hold.
+        const double expected = decode_code(p.d.type, encode_code(p.d.type, exact));
+        const double got = load_element(p.d.type, d_.data(), d_index(p, at));
+        const double ratio = std::abs(got - expected) / error_bound(batch, row, column, expected);
+        ++found.checked;
+        if (ratio <= 1.0) {  // false for NaN
+          found.worst_ratio = std::max(found.worst_ratio, ratio);
+          continue;
+        }
+        if (found.wrong++ == 0)
+          found.example =
+              fmt::format("D[{}][{},{}] is {:.6g} and should be {:.6g}", batch, row, column, got, expected);
+      }
+    }
+  }
+  return found;
+}
+
+void HostProblem::set_d(i64 index, double value) {
+  store_element(problem_.d.type, d_.data(), index, value);
+}
+
+std::string describe(const HostComparison& found) {
+  if (found.passed())
+    return fmt::format("{} elements within the bound (largest error {:.2g} of it)", found.checked,
+                       found.worst_ratio);
+  return fmt::format("{} of {} elements are wrong; {}", found.wrong, found.checked, found.example);
+}
+
+}  // namespace sluice::cli

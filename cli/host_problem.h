@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// A small problem in host memory: random operands, the host twin's result, and the reference it must meet.
+// Used by `run` and `verify` where there is no GPU.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <sluice/plan.h>
+#include <sluice/twin/run.h>
+
+namespace sluice::cli {
+
+/// What a comparison with the reference found.
+struct HostComparison {
+  i64 checked = 0;
+  i64 wrong = 0;           // outside of the bound
+  double worst_ratio = 0;  // largest |error| / bound
+  std::string example;     // the first wrong element
+
+  bool passed() const { return wrong == 0; }
+};
+std::string describe(const HostComparison& found);
+
+/// Operands of one problem, D filled with NaN. Strides are those of `problem` (filled in).
+class HostProblem {
+ public:
+  HostProblem(const Problem& problem, float alpha, float beta, u64 seed);
+
+  /// Runs the plan on the host twin into D.
+  Result<twin::TwinReport> run(const Plan& plan, u64 schedule_seed);
+  /// Every element of D against a double sum; the bound is that of fp32 sums in any order, rounded once.
+  HostComparison compare() const;
+  /// Element of D, for tests that damage one.
+  void set_d(i64 index, double value);
+
+ private:
+  double error_bound(i64 batch, i64 row, i64 column, double expected) const;
+
+  Problem problem_;
+  float alpha_, beta_;
+  std::vector<u8> a_, b_, c_, d_, bias_;
+  std::vector<float> scale_a_, scale_b_;
+};
+
+}  // namespace sluice::cli

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names to values, for flags and for problem files: the inverse of every name_of() that a user can type.
+// A wrong name is an invalid_argument error that lists the right ones. Called by problem_flags and by verbs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <sluice/plan.h>
+
+namespace sluice::cli {
+
+Result<DType> parse_dtype(const std::string& text);
+Result<Major> parse_major(const std::string& text);
+Result<ScaleMode> parse_scale_mode(const std::string& text);
+Result<Activation> parse_activation(const std::string& text);
+Result<Accumulate> parse_accumulate(const std::string& text);
+Result<Schedule> parse_schedule(const std::string& text);
+Result<StorePath> parse_store_path(const std::string& text);
+Result<Raster> parse_raster(const std::string& text);
+
+/// "128x256" to {128, 256}. `count` numbers, all >= 0; `what` names the value in the error.
+Result<std::vector<i64>> parse_sizes(const std::string& text, int count, const std::string& what);
+
+}  // namespace sluice::cli

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// `sluice plan`: what would run and why it should be fast. Needs no GPU; without one it plans for an H200.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include <sluice/host/jit/source.h>
+
+#include "cli/problem_flags.h"
+#include "cli/table.h"
+#include "cli/target.h"
+#include "cli/verb.h"
+
+namespace sluice::cli {
+namespace {
+
+struct PlanFlags {
+  ProblemFlags problem;
+  std::string device = "auto";
+  bool all = false;
+  bool unit = false;
+};
+
+Result<int> print_all(const ProblemRequest& request, const DeviceInfo& info) {
+  const Result<std::vector<Plan>> plans = gemm::candidates(request.problem, info, request.overrides);
+  if (!plans) return plans.error();
+  const Table table({{.title = "", .width = 3},
+                     {.title = "kernel", .width = 36, .align = Align::left},
+                     {.title = "us", .width = 8},
+                     {.title = "tensor"},
+                     {.title = "L2", .width = 7},
+                     {.title = "HBM", .width = 7},
+                     {.title = "waves"},
+                     {.title = "clusters"},
+                     {.title = "walk", .width = 11, .align = Align::left}});
+  fmt::print("{}", table.header());
+  int rank = 0;
+  for (const Plan& plan : *plans) {
+    const Estimate& e = plan.estimate;
+    const auto us = [](double value) { return fmt::format("{:.2f}", value); };
+    fmt::print("{}", table.row({std::to_string(++rank), short_name(plan.config), us(e.total_us),
+                                us(e.tensor_us), us(e.l2_us), us(e.hbm_us), std::to_string(e.waves),
+                                std::to_string(plan.split.clusters),
+                                fmt::format("{} {}", name_of(plan.split.raster), plan.split.group)}));
+  }
+  return kExitOk;
+}
+
+Result<int> run_plan(const PlanFlags& flags) {
+  const Result<ProblemRequest> request = request_of(flags.problem);
+  if (!request) return request.error();
+  const Result<Target> target = find_target(flags.device, options_from_environment());
+  if (!target) return target.error();
+  const Result<Plan> plan = gemm::plan(request->problem, target->info(), request->overrides);
+  if (!plan) return plan.error();
+  fmt::print("{}\n", describe(*plan));
+  if (flags.unit) fmt::print("\n{}\n", unit_text(plan->config));
+  if (!flags.all) return kExitOk;
+  fmt::print("\n");
+  return print_all(*request, target->info());
+}
+
+}  // namespace
+
+Verb add_plan_verb(CLI::App& app) {
+  auto flags = std::make_shared<PlanFlags>();
+  CLI::App* verb = app.add_subcommand("plan", "Show what would run for a problem, and the estimate");
+  add_problem_flags(*verb, flags->problem);
+  add_override_flags(*verb, flags->problem);
+  verb->add_option("--device", flags->device, "Plan for: auto, host (an H200), or the number of a GPU")
+      ->capture_default_str();
+  verb->add_flag("--all", flags->all, "Every candidate, best estimate first");
+  verb->add_flag("--unit", flags->unit, "The text that is compiled");
+  return {verb, [flags] { return run_plan(*flags); }};
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Defaults live here: D follows the inputs (bf16 for fp8 ones), bias and C follow D.
+#include "cli/problem_flags.h"
+
+#include <CLI/CLI.hpp>
+
+#include "cli/parse.h"
+
+namespace sluice::cli {
+namespace {
+
+/// Writes the parsed value, or keeps the first error.
+template <class T, class U>
+void take(Result<T> parsed, U& target, std::optional<Error>& error) {
+  if (parsed)
+    target = *parsed;
+  else if (!error)
+    error = parsed.error();
+}
+
+DType default_output(DType input) {
+  return is_fp8(input) ? DType::bf16 : input;
+}
+DType default_vector_type(DType output) {
+  return is_fp8(output) ? DType::bf16 : output;
+}
+
+}  // namespace
+
+void add_problem_flags(CLI::App& app, ProblemFlags& f) {
+  const char* sizes = "Problem";
+  app.add_option("--shape", f.shape, "MxNxK, short for --m --n --k")->group(sizes);
+  app.add_option("--m,-m", f.m, "Rows of A and D")->group(sizes);
+  app.add_option("--n,-n", f.n, "Columns of D")->group(sizes);
+  app.add_option("--k,-k", f.k, "Length of the sums")->group(sizes);
+  app.add_option("--batch", f.batch, "Number of products")->group(sizes)->capture_default_str();
+  app.add_option("--dtype", f.dtype, "Type of A and B: bf16, fp16, e4m3, e5m2")->group(sizes);
+  app.add_option("--a", f.a, "Type of A, if it differs")->group(sizes);
+  app.add_option("--b", f.b, "Type of B, if it differs")->group(sizes);
+  app.add_option("--d", f.d, "Type of D: bf16, fp16, fp32, e4m3")->group(sizes);
+  app.add_option("--a-layout", f.a_layout, "k: A is m x k; mn: stored k x m")->group(sizes);
+  app.add_option("--b-layout", f.b_layout, "k: B is stored n x k; mn: k x n")->group(sizes);
+  app.add_option("--ld-a", f.ld_a, "Elements from row to row of A")->group(sizes);
+  app.add_option("--ld-b", f.ld_b, "Elements from row to row of B")->group(sizes);
+  app.add_option("--ld-c", f.ld_c, "Elements from row to row of C")->group(sizes);
+  app.add_option("--ld-d", f.ld_d, "Elements from row to row of D")->group(sizes);
+  app.add_option("--accumulate", f.accumulate, "fast or promoted (fp8 only)")->group(sizes);
+
+  const char* epilogue = "Epilogue";
+  app.add_option("--scale-a", f.scale_a, "none, tensor, vector (one a row)")->group(epilogue);
+  app.add_option("--scale-b", f.scale_b, "none, tensor, vector (one a column)")->group(epilogue);
+  app.add_flag("--bias", f.bias, "Add one value a column")->group(epilogue);
+  app.add_option("--bias-type", f.bias_type, "bf16, fp16, fp32")->group(epilogue);
+  app.add_option("--activation", f.activation, "none, relu, gelu, silu")->group(epilogue);
+  app.add_flag("--residual", f.residual, "Add beta * C")->group(epilogue);
+  app.add_option("--c-type", f.c_type, "Type of C: bf16, fp16, fp32")->group(epilogue);
+  app.add_option("--alpha", f.alpha, "Factor of the product")->group(epilogue)->capture_default_str();
+  app.add_option("--beta", f.beta, "Factor of C; 1 unless told")->group(epilogue);
+}
+
+void add_override_flags(CLI::App& app, ProblemFlags& f) {
+  const char* group = "Overrule the planner";
+  app.add_option("--schedule", f.schedule, "ping_pong or cooperative")->group(group);
+  app.add_option("--tile", f.tile, "Rows x columns of a CTA's tile, like 128x256")->group(group);
+  app.add_option("--stages", f.stages, "Slots of the shared-memory ring")->group(group);
+  app.add_option("--cluster", f.cluster, "CTAs of a cluster along m x along n, like 2x1")->group(group);
+  app.add_option("--store", f.store, "tma or direct")->group(group);
+  app.add_option("--raster", f.raster, "along_m or along_n")->group(group);
+  app.add_option("--raster-group", f.raster_group, "Cluster tiles in a band")->group(group);
+  app.add_option("--clusters", f.clusters, "Clusters to launch")->group(group);
+}
+
+bool has_shape(const ProblemFlags& f) {
+  return !f.shape.empty() || f.m || f.n || f.k;
+}
+
+Result<Problem> problem_of(const ProblemFlags& f) {
+  Problem p;
+  std::optional<Error> error;
+  std::vector<i64> sizes{f.m.value_or(-1), f.n.value_or(-1), f.k.value_or(-1)};
+  if (!f.shape.empty()) take(parse_sizes(f.shape, 3, "shape"), sizes, error);
+  p.m = sizes[0];
+  p.n = sizes[1];
+  p.k = sizes[2];
+  p.batch = f.batch;
+  if (!error && (f.shape.empty() && !(f.m && f.n && f.k)))
+    return Error{ErrorCode::invalid_argument,
+                 "a problem needs m, n and k: give --m, --n and --k, or --shape MxNxK"};
+
+  const std::string inputs = f.dtype.empty() ? "bf16" : f.dtype;
+  take(parse_dtype(f.a.empty() ? inputs : f.a), p.a.type, error);
+  take(parse_dtype(f.b.empty() ? inputs : f.b), p.b.type, error);
+  p.d.type = default_output(p.a.type);
+  if (!f.d.empty()) take(parse_dtype(f.d), p.d.type, error);
+  take(parse_major(f.a_layout), p.a.major, error);
+  take(parse_major(f.b_layout), p.b.major, error);
+  p.a.ld = f.ld_a.value_or(0);
+  p.b.ld = f.ld_b.value_or(0);
+  p.c.ld = f.ld_c.value_or(0);
+  p.d.ld = f.ld_d.value_or(0);
+  take(parse_accumulate(f.accumulate), p.accumulate, error);
+
+  take(parse_scale_mode(f.scale_a), p.epilogue.scale_a, error);
+  take(parse_scale_mode(f.scale_b), p.epilogue.scale_b, error);
+  p.epilogue.bias = f.bias ? Bias::column : Bias::none;
+  p.epilogue.bias_type = default_vector_type(p.d.type);
+  if (!f.bias_type.empty()) take(parse_dtype(f.bias_type), p.epilogue.bias_type, error);
+  take(parse_activation(f.activation), p.epilogue.activation, error);
+  p.epilogue.residual = f.residual;
+  p.epilogue.c_type = default_vector_type(p.d.type);
+  if (!f.c_type.empty()) take(parse_dtype(f.c_type), p.epilogue.c_type, error);
+  p.c.type = p.epilogue.c_type;
+  if (error) return *error;
+  return p;
+}
+
+Result<PlanOverrides> overrides_of(const ProblemFlags& f) {
+  PlanOverrides o;
+  std::optional<Error> error;
+  std::vector<i64> pair;
+  if (!f.schedule.empty()) take(parse_schedule(f.schedule), o.schedule, error);
+  if (!f.store.empty()) take(parse_store_path(f.store), o.store, error);
+  if (!f.raster.empty()) take(parse_raster(f.raster), o.raster, error);
+  if (!f.tile.empty()) take(parse_sizes(f.tile, 2, "tile"), pair, error);
+  if (!f.tile.empty() && !error) {
+    o.tile_m = static_cast<int>(pair[0]);
+    o.tile_n = static_cast<int>(pair[1]);
+  }
+  if (!f.cluster.empty()) take(parse_sizes(f.cluster, 2, "cluster"), pair, error);
+  if (!f.cluster.empty() && !error)
+    o.cluster = ClusterShape{.m = static_cast<int>(pair[0]), .n = static_cast<int>(pair[1])};
+  o.stages = f.stages;
+  o.raster_group = f.raster_group;
+  o.clusters = f.clusters;
+  if (error) return *error;
+  return o;
+}
+
+float beta_of(const ProblemFlags& f) {
+  return f.beta.value_or(f.residual ? 1.0f : 0.0f);
+}
+
+Result<ProblemRequest> request_of(const ProblemFlags& f) {
+  const Result<Problem> problem = problem_of(f);
+  if (!problem) return problem.error();
+  const Result<PlanOverrides> overrides = overrides_of(f);
+  if (!overrides) return overrides.error();
+  return ProblemRequest{.problem = *problem, .overrides = *overrides, .alpha = f.alpha, .beta = beta_of(f)};
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flags that say what a problem is and overrule its plan: one spelling for every verb, for lines of a
+// problem file and for objects of a JSON file. Values stay text until problem() so that errors are Results.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <sluice/plan.h>
+
+namespace CLI {
+class App;
+}
+
+namespace sluice::cli {
+
+struct ProblemFlags {
+  std::string shape;  // MxNxK, in place of the three
+  std::optional<i64> m, n, k;
+  i64 batch = 1;
+  std::string dtype, a, b, d;
+  std::string a_layout = "k", b_layout = "k";
+  std::optional<i64> ld_a, ld_b, ld_c, ld_d;
+  std::string scale_a = "none", scale_b = "none";
+  bool bias = false;
+  std::string bias_type, c_type;
+  std::string activation = "none";
+  bool residual = false;
+  std::string accumulate = "fast";
+  float alpha = 1.0f;
+  std::optional<float> beta;
+
+  std::string schedule, tile, cluster, store, raster;
+  std::optional<int> stages, raster_group, clusters;
+};
+
+/// Adds sizes, types, layouts and epilogue to a verb.
+void add_problem_flags(CLI::App& app, ProblemFlags& flags);
+/// Adds --schedule, --tile and the like.
+void add_override_flags(CLI::App& app, ProblemFlags& flags);
+
+/// True if a size was given: without one, a verb may have a default of its own.
+bool has_shape(const ProblemFlags& flags);
+Result<Problem> problem_of(const ProblemFlags& flags);
+Result<PlanOverrides> overrides_of(const ProblemFlags& flags);
+/// What --beta says; 1 with a residual and 0 without if it says nothing.
+float beta_of(const ProblemFlags& flags);
+
+/// One problem with the overrides that came with it.
+struct ProblemRequest {
+  Problem problem;
+  PlanOverrides overrides;
+  float alpha = 1.0f;
+  float beta = 0.0f;
+};
+Result<ProblemRequest> request_of(const ProblemFlags& flags);
+
+/// A list of problems: JSON (an array of objects whose keys are flag names) if the first character is '[',
+/// else one problem a line in flags ("4096x4096x4096 --dtype e4m3 --bias"), # to the end of line ignored.
+Result<std::vector<ProblemRequest>> parse_problem_list(const std::string& text);
+/// The same from a file. Error io: it cannot be read, or holds no problem.
+Result<std::vector<ProblemRequest>> read_problem_file(const std::string& path);
+
+}  // namespace sluice::cli

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Half of all sizes come from the list of hard ones. Leading dimensions are padded to what TMA can address
+// (16 bytes), sometimes to more.
+#include "cli/random_problem.h"
+
+#include <algorithm>
+#include <array>
+#include <random>
+
+namespace sluice::cli {
+namespace {
+
+constexpr std::array<i64, 22> kHardSizes = {0,  1,  2,   7,   8,   15,  16,  17,  31,  63,  64,
+                                            65, 96, 127, 128, 129, 191, 255, 256, 257, 384, 511};
+constexpr i64 kTmaBytes = 16;
+
+/// Small helper over one generator, so that choices read as sentences.
+struct Dice {
+  std::mt19937_64 random;
+
+  i64 below(i64 count) { return static_cast<i64>(random() % static_cast<u64>(count)); }
+  bool one_in(i64 count) { return below(count) == 0; }
+  template <class T, size_t kCount>
+  T any_of(const std::array<T, kCount>& values) {
+    return values[static_cast<size_t>(below(kCount))];
+  }
+};
+
+i64 random_size(Dice& dice, i64 largest) {
+  if (dice.one_in(2)) return std::min(dice.any_of(kHardSizes), largest);
+  return 1 + dice.below(largest);
+}
+
+i64 padded_ld(Dice& dice, i64 inner, DType type) {
+  const i64 step = kTmaBytes / bytes_of(type);
+  return ceil_div(std::max<i64>(inner, 1), step) * step + (dice.one_in(4) ? step : 0);
+}
+
+}  // namespace
+
+Problem random_problem(const RandomSpec& spec, int index) {
+  Dice dice{std::mt19937_64(spec.seed * 0x9e3779b97f4a7c15ull + static_cast<u64>(index))};
+  Problem p;
+  p.m = random_size(dice, spec.largest);
+  p.n = random_size(dice, spec.largest);
+  p.k = random_size(dice, spec.largest);
+  p.batch = dice.one_in(5) ? 2 + dice.below(2) : 1;
+
+  constexpr std::array<DType, 4> kInputs = {DType::bf16, DType::fp16, DType::e4m3, DType::e5m2};
+  p.a.type = dice.any_of(kInputs);
+  const bool fp8 = is_fp8(p.a.type);
+  p.b.type = fp8 && dice.one_in(2) ? (dice.one_in(2) ? DType::e4m3 : DType::e5m2) : p.a.type;
+  p.d.type = dice.any_of(std::array<DType, 4>{DType::bf16, DType::fp16, DType::fp32, DType::e4m3});
+  if (!fp8 && dice.one_in(3)) p.a.major = Major::mn;
+  if (!fp8 && dice.one_in(3)) p.b.major = Major::mn;
+  if (fp8 && dice.one_in(2)) p.accumulate = Accumulate::promoted;
+
+  constexpr std::array<ScaleMode, 3> kScales = {ScaleMode::none, ScaleMode::tensor, ScaleMode::vector};
+  constexpr std::array<DType, 3> kVectorTypes = {DType::bf16, DType::fp16, DType::fp32};
+  Epilogue& e = p.epilogue;
+  e.scale_a = dice.any_of(kScales);
+  e.scale_b = dice.any_of(kScales);
+  e.bias = dice.one_in(2) ? Bias::column : Bias::none;
+  e.bias_type = dice.any_of(kVectorTypes);
+  e.residual = dice.one_in(3);
+  e.c_type = dice.any_of(kVectorTypes);
+  const std::array<Activation, 4> activations = {Activation::none, Activation::relu, Activation::gelu,
+                                                 Activation::silu};
+  e.activation = activations[static_cast<size_t>(dice.below(spec.exact ? 2 : 4))];
+
+  p.a.ld = padded_ld(dice, inner_extent(p.a, p.m, p.k), p.a.type);
+  p.b.ld = padded_ld(dice, inner_extent(p.b, p.n, p.k), p.b.type);
+  p.d.ld = dice.one_in(4) ? std::max<i64>(p.n, 1) : padded_ld(dice, p.n, p.d.type);  // else TMA stores it
+  p.c.type = e.c_type;
+  p.c.ld = std::max<i64>(p.n, 1);
+  return p;
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random problems for `sluice verify`: all types, layouts, epilogues, batches, and sizes that are hard: edges
+// of tiles, ones, odd numbers. Every one is legal; the same (seed, index) is always the same problem.
+#pragma once
+
+#include <sluice/spec/problem.h>
+
+namespace sluice::cli {
+
+struct RandomSpec {
+  u64 seed = 1;
+  i64 largest = 1024;  // m, n and k
+  bool exact = true;   // data will be whole numbers: no GELU, no SiLU
+};
+
+Problem random_problem(const RandomSpec& spec, int index);
+
+}  // namespace sluice::cli

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// `sluice run`: one problem from plan to verified result. On a GPU it is also timed beside cuBLASLt; without
+// one the host twin executes the same plan, and the sm_90a kernel is still compiled. This is `make demo`.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+
+#include <sluice/host/device_impl.h>
+#include <sluice/host/jit/source.h>
+
+#include "bench/session.h"
+#include "bench/shapes.h"
+#include "cli/bench_table.h"
+#include "cli/host_problem.h"
+#include "cli/problem_flags.h"
+#include "cli/target.h"
+#include "cli/terminal.h"
+#include "cli/verb.h"
+#include "cli/watchdog.h"
+
+namespace sluice::cli {
+namespace {
+
+struct RunFlags {
+  ProblemFlags problem;
+  std::string device = "auto", cublaslt;
+  u64 seed = 1;
+  bool no_compile = false;
+  bool warm = false;
+  int hang_s = 90;
+};
+
+void print_row(const char* key, const std::string& value) {
+  fmt::print("{} {}\n", paint(stdout, Colour::bold, fmt::format("{:<9}", key)), value);
+}
+
+void print_verdict(bool right, const std::string& text) {
+  print_row("verified",
+            paint(stdout, right ? Colour::green : Colour::red, (right ? "yes: " : "NO: ") + text));
+}
+
+/// Gets the cubin and says where it came from. The same cache and unit as gemm::prepare.
+Result<void> compile(const KernelCache& cache, const KernelConfig& config) {
+  const int compiles = cache.stats().compiles;
+  const auto start = std::chrono::steady_clock::now();
+  const auto cubin = cache.get(unit_text(config));
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (!cubin) return cubin.error();
+  const BuildReport& report = (*cubin)->report;
+  const bool fresh = cache.stats().compiles > compiles;
+  print_row("kernel", fmt::format("{} in {:.3f} s for sm_90a by {}: {} registers, {} bytes spilled, {} KB",
+                                  fresh ? "compiled" : "cached, read", seconds, report.compiler,
+                                  report.registers, report.spill_bytes, (*cubin)->image.size() / 1024));
+  return {};
+}
+
+Result<bool> run_on_gpu(const bench::Lab& lab, const ProblemRequest& request, Watchdog& watchdog) {
+  const Device& device = lab.device;
+  const Result<Plan> plan = gemm::plan(request.problem, device.info(), request.overrides);
+  if (!plan) return plan.error();
+  fmt::print("{}\n", describe(*plan));
+  if (Result<void> compiled = compile(device.impl().cache, plan->config); !compiled) return compiled.error();
+
+  bench::RunRecord run = bench::describe_run(lab);
+  const std::string name = bench::problem_text(request.problem);
+  const bench::ShapeRecord shape = bench::measure_shape(
+      lab,
+      {.problem = request.problem,
+       .overrides = request.overrides,
+       .alpha = request.alpha,
+       .beta = request.beta},
+      [&](const std::string& what) { watchdog.step(fmt::format("{}: {}", name, what)); });
+  if (!shape.error.empty()) return Error{ErrorCode::driver, shape.error};
+  const bool right = bench::all_verified(shape);
+  print_verdict(right, shape.contenders.empty() ? "nothing ran" : shape.contenders.front().verdict);
+  fmt::print("\n{}{}", contender_table(run, shape), shape_troubles(shape));
+  if (const double ratio = bench::ratio(shape, bench::kSluice, bench::kPeerBest); ratio > 0)
+    fmt::print("{:.3f} x the speed of cuBLASLt's best of {} algorithms ({} L2{})\n", ratio,
+               shape.peer_algorithms, run.method,
+               shape.peer_caveat.empty() ? "" : "; its epilogue: " + shape.peer_caveat);
+  fmt::print("\n");
+  return right;
+}
+
+Result<bool> run_on_host(const ProblemRequest& request, const RunFlags& flags) {
+  const Result<Plan> plan = gemm::plan(request.problem, DeviceInfo{}, request.overrides);
+  if (!plan) return plan.error();
+  fmt::print("{}\n", describe(*plan));
+  if (!flags.no_compile) {
+    const KernelCache cache(options_from_environment());
+    if (Result<void> compiled = compile(cache, plan->config); !compiled) return compiled.error();
+  }
+  HostProblem problem(plan->problem, request.alpha, request.beta, flags.seed);
+  const auto start = std::chrono::steady_clock::now();
+  const Result<twin::TwinReport> twin = problem.run(*plan, flags.seed);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (!twin) return twin.error();
+  print_row("host twin", fmt::format("{} clusters, {} tiles, {} loads, {} stores, {} steps, {} switches of "
+                                     "role; {:.2f} s",
+                                     twin->clusters, twin->tiles, twin->loads, twin->stores, twin->steps,
+                                     twin->context_switches, seconds));
+  const HostComparison found = problem.compare();
+  print_verdict(found.passed(), describe(found));
+  return found.passed();
+}
+
+/// What to run: the flags, with a size that suits the machine if they name none.
+Result<std::vector<ProblemRequest>> requests_of(const ProblemFlags& given, bool on_gpu) {
+  ProblemFlags flags = given;
+  const bool demo = !has_shape(flags);
+  const bool plain = flags.dtype.empty() && flags.a.empty() && flags.b.empty();
+  if (demo && on_gpu) flags.shape = "4096x4096x4096";
+  if (demo && !on_gpu) {
+    flags.shape = "300x200x160";
+    flags.bias = true;
+    if (flags.activation == "none") flags.activation = "gelu";
+  }
+  const Result<ProblemRequest> one = request_of(flags);
+  if (!one) return one.error();
+  std::vector<ProblemRequest> requests{*one};
+  if (demo && on_gpu && plain) {
+    ProblemRequest fp8 = *one;
+    fp8.problem = bench::plain_problem(one->problem.m, one->problem.n, one->problem.k, DType::e4m3);
+    requests.push_back(fp8);
+  }
+  return requests;
+}
+
+Result<int> run_run(const RunFlags& flags) {
+  const Result<Target> target = find_target(flags.device, options_from_environment());
+  if (!target) return target.error();
+  const Result<std::vector<ProblemRequest>> requests = requests_of(flags.problem, target->device.has_value());
+  if (!requests) return requests.error();
+  bool right = true;
+  if (!target->device) {
+    if (!target->why_host.empty())
+      print_row("device", fmt::format("the host twin, because there is no usable GPU: {}", target->why_host));
+    for (const ProblemRequest& request : *requests) {
+      const Result<bool> done = run_on_host(request, flags);
+      if (!done) return done.error();
+      right = right && *done;
+    }
+    return right ? kExitOk : kExitNo;
+  }
+  bench::Method method{.cold = !flags.warm, .seed = flags.seed};
+  const Result<bench::Lab> lab = bench::open_lab(*target->device, method, flags.cublaslt);
+  if (!lab) return lab.error();
+  print_row("device", target->device->info().name);
+  if (!lab->cublaslt) print_row("peer", lab->without_peer);
+  Watchdog watchdog(flags.hang_s);
+  for (const ProblemRequest& request : *requests) {
+    const Result<bool> done = run_on_gpu(*lab, request, watchdog);
+    if (!done) return done.error();
+    right = right && *done;
+  }
+  return right ? kExitOk : kExitNo;
+}
+
+}  // namespace
+
+Verb add_run_verb(CLI::App& app) {
+  auto flags = std::make_shared<RunFlags>();
+  CLI::App* verb = app.add_subcommand("run", "Plan, compile, run and verify a problem; time it on a GPU");
+  add_problem_flags(*verb, flags->problem);
+  add_override_flags(*verb, flags->problem);
+  verb->add_option("--device", flags->device, "auto, host (the host twin), or the number of a GPU")
+      ->capture_default_str();
+  verb->add_option("--seed", flags->seed, "Of the data, and of the twin's interleaving")
+      ->capture_default_str();
+  verb->add_flag("--no-compile", flags->no_compile, "On the host: do not compile the GPU kernel too");
+  verb->add_flag("--warm", flags->warm, "Time with operands that L2 may hold");
+  verb->add_option("--cublaslt", flags->cublaslt, "The libcublasLt to compare with");
+  verb->add_option("--hang-s", flags->hang_s, "Give up when a step takes longer; 0: never")
+      ->capture_default_str();
+  return {verb, [flags] { return run_run(*flags); }};
+}
+
+}  // namespace sluice::cli

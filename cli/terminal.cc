@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Escape codes of ECMA-48: colours (SGR) and "erase the line".
+#include "cli/terminal.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace sluice::cli {
+namespace {
+
+constexpr int kBarWidth = 28;
+
+const char* code_of(Colour colour) {
+  switch (colour) {
+    case Colour::plain: return "0";
+    case Colour::bold: return "1";
+    case Colour::dim: return "2";
+    case Colour::red: return "31";
+    case Colour::green: return "32";
+    case Colour::yellow: return "33";
+  }
+  return "0";
+}
+
+}  // namespace
+
+bool is_terminal(std::FILE* file) {
+  return isatty(fileno(file)) != 0;
+}
+
+std::string paint(std::FILE* file, Colour colour, std::string_view text) {
+  if (!is_terminal(file) || std::getenv("NO_COLOR") != nullptr) return std::string(text);
+  return fmt::format("\x1b[{}m{}\x1b[0m", code_of(colour), text);
+}
+
+Progress::Progress(std::string label, int total)
+    : label_(std::move(label)), total_(std::max(total, 1)), live_(is_terminal(stderr)) {}
+
+Progress::~Progress() {
+  clear();
+}
+
+void Progress::update(int done, std::string_view note) {
+  if (!live_) return;
+  const int filled = std::clamp(done * kBarWidth / total_, 0, kBarWidth);
+  fmt::print(stderr, "\r\x1b[K{} [{:=<{}}{: <{}}] {}/{} {}", label_, "", filled, "", kBarWidth - filled, done,
+             total_, note);
+  std::fflush(stderr);
+  drawn_ = true;
+}
+
+void Progress::clear() {
+  if (!drawn_) return;
+  fmt::print(stderr, "\r\x1b[K");
+  std::fflush(stderr);
+  drawn_ = false;
+}
+
+}  // namespace sluice::cli

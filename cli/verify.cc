@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// `sluice verify`: is this build right on this machine? Random problems, every element checked: on a GPU bit
+// for bit against fp64 with whole numbers, and within the bounds with reals; without one on the host twin.
+#include <fmt/format.h>
+
+#include <map>
+#include <memory>
+
+#include <sluice/host/driver/events.h>
+#include <sluice/host/verify.h>
+
+#include "bench/shapes.h"
+#include "cli/host_problem.h"
+#include "cli/random_problem.h"
+#include "cli/target.h"
+#include "cli/terminal.h"
+#include "cli/verb.h"
+#include "cli/watchdog.h"
+
+namespace sluice::cli {
+namespace {
+
+struct VerifyFlags {
+  std::string device = "auto";
+  int problems = 100;
+  u64 seed = 1;
+  i64 largest = 0;  // 0: 1024 on a GPU, 160 on the host
+  int hang_s = 60;
+};
+
+constexpr i64 kLargestOnGpu = 1024, kLargestOnHost = 160;
+constexpr int kShownFailures = 5;
+
+/// What has happened so far, by reason.
+struct Tally {
+  int right = 0, wrong = 0;
+  std::map<std::string, int> refused;  // by message: rules are few, values differ
+
+  void fail(const std::string& problem, const std::string& why) {
+    if (wrong++ < kShownFailures)
+      fmt::print("{}: {}\n  {}\n", paint(stdout, Colour::red, "wrong"), problem, why);
+  }
+  int refusals() const {
+    int count = 0;
+    for (const auto& [why, times] : refused) count += times;
+    return count;
+  }
+};
+
+/// Planned problems; what the planner refuses is tallied with its reason, for a person to judge.
+std::vector<Plan> plan_all(const VerifyFlags& flags, const DeviceInfo& info, i64 largest, Tally& tally) {
+  std::vector<Plan> plans;
+  for (int i = 0; i < flags.problems; ++i) {
+    const RandomSpec spec{.seed = flags.seed, .largest = largest, .exact = i % 2 == 0};
+    const Result<Plan> plan = gemm::plan(random_problem(spec, i), info);
+    if (plan)
+      plans.push_back(*plan);
+    else
+      ++tally.refused[plan.error().message];
+  }
+  return plans;
+}
+
+/// Exact data where they give an exact result, reals elsewhere.
+bool wants_exact(const Problem& p) {
+  return p.epilogue.activation == Activation::none || p.epilogue.activation == Activation::relu;
+}
+
+Result<void> verify_on_gpu(const VerifyFlags& flags, const Device& device, Tally& tally) {
+  const Result<Verifier> verifier = Verifier::create(device);
+  if (!verifier) return verifier.error();
+  const Result<StreamHandle> stream = StreamHandle::create(device);
+  if (!stream) return stream.error();
+  const i64 largest = flags.largest > 0 ? flags.largest : kLargestOnGpu;
+  const std::vector<Plan> plans = plan_all(flags, device.info(), largest, tally);
+  Progress compiling("compile", static_cast<int>(plans.size()));
+  const auto kernels = gemm::prepare(device, plans, [&](int done, int) { compiling.update(done); });
+  compiling.clear();
+  Progress bar("verify", static_cast<int>(plans.size()));
+  Watchdog watchdog(flags.hang_s);
+  for (size_t i = 0; i < plans.size(); ++i) {
+    const Plan& plan = plans[i];
+    const std::string name = fmt::format("{}\n  {}", to_string(plan.problem), to_string(plan.config));
+    bar.update(static_cast<int>(i), bench::problem_text(plan.problem));
+    watchdog.step(name);
+    if (!kernels[i]) return kernels[i].error();
+    const bool exact = wants_exact(plan.problem);
+    const DataSpec spec =
+        exact ? exact_data(plan.problem, flags.seed + i) : real_data(plan.problem, flags.seed + i);
+    const Result<ProblemData> data = verifier->make_data(plan.problem, spec, stream->get());
+    if (!data) return data.error();
+    if (Result<void> done = gemm::launch(*kernels[i], data->args(), stream->get()); !done) return done;
+    const Result<Comparison> found =
+        verifier->check(*data, {.judge = exact ? Judge::exact : Judge::bounded}, stream->get());
+    if (!found) return found.error();
+    if (found->passed()) {
+      ++tally.right;
+      continue;
+    }
+    bar.clear();
+    tally.fail(name, describe(*found));
+  }
+  return {};
+}
+
+Result<void> verify_on_host(const VerifyFlags& flags, Tally& tally) {
+  const i64 largest = flags.largest > 0 ? flags.largest : kLargestOnHost;
+  const std::vector<Plan> plans = plan_all(flags, DeviceInfo{}, largest, tally);
+  Progress bar("verify", static_cast<int>(plans.size()));
+  for (size_t i = 0; i < plans.size(); ++i) {
+    const Plan& plan = plans[i];
+    bar.update(static_cast<int>(i), bench::problem_text(plan.problem));
+    HostProblem problem(plan.problem, 1.25f, plan.problem.epilogue.residual ? -0.5f : 0.0f, flags.seed + i);
+    const Result<twin::TwinReport> ran = problem.run(plan, flags.seed + i);
+    const HostComparison found = ran ? problem.compare() : HostComparison{};
+    if (ran && found.passed()) {
+      ++tally.right;
+      continue;
+    }
+    bar.clear();
+    tally.fail(fmt::format("{}\n  {}", to_string(plan.problem), to_string(plan.config)),
+               ran ? describe(found) : ran.error().message);
+  }
+  return {};
+}
+
+Result<int> run_verify(const VerifyFlags& flags) {
+  const Result<Target> target = find_target(flags.device, options_from_environment());
+  if (!target) return target.error();
+  if (!target->why_host.empty())
+    fmt::print("on the host twin, because there is no usable GPU: {}\n", target->why_host);
+  Tally tally;
+  const Result<void> done =
+      target->device ? verify_on_gpu(flags, *target->device, tally) : verify_on_host(flags, tally);
+  if (!done) return done.error();
+  for (const auto& [why, times] : tally.refused) fmt::print("refused {} times: {}\n", times, why);
+  const bool right = tally.wrong == 0 && tally.right > 0;
+  fmt::print(
+      "{} problems on {}: {}\n", flags.problems,
+      target->device ? target->device->info().name : "the host twin",
+      paint(stdout, right ? Colour::green : Colour::red,
+            fmt::format("{} right, {} wrong, {} refused", tally.right, tally.wrong, tally.refusals())));
+  return right ? kExitOk : kExitNo;
+}
+
+}  // namespace
+
+Verb add_verify_verb(CLI::App& app) {
+  auto flags = std::make_shared<VerifyFlags>();
+  CLI::App* verb = app.add_subcommand("verify", "Check random problems against fp64");
+  verb->add_option("--problems", flags->problems, "How many")->capture_default_str();
+  verb->add_option("--seed", flags->seed, "Of problems and data")->capture_default_str();
+  verb->add_option("--largest", flags->largest, "Bound of m, n and k; 0: 1024 on a GPU, 160 on the host");
+  verb->add_option("--device", flags->device, "auto, host (the host twin), or the number of a GPU")
+      ->capture_default_str();
+  verb->add_option("--hang-s", flags->hang_s, "Give up when a problem takes longer; 0: never")
+      ->capture_default_str();
+  return {verb, [flags] { return run_verify(*flags); }};
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// _Exit, not exit: destructors would wait for the hanging GPU.
+#include "cli/watchdog.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdlib>
+
+#include "cli/verb.h"
+
+namespace sluice::cli {
+
+Watchdog::Watchdog(int seconds) : seconds_(seconds) {
+  if (seconds_ > 0) thread_ = std::thread([this] { watch(); });
+}
+
+Watchdog::~Watchdog() {
+  {
+    const std::lock_guard lock(mutex_);
+    done_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Watchdog::step(const std::string& what) {
+  {
+    const std::lock_guard lock(mutex_);
+    what_ = what;
+    ++step_;
+  }
+  changed_.notify_all();
+}
+
+void Watchdog::watch() {
+  std::unique_lock lock(mutex_);
+  while (!done_) {
+    const long seen = step_;
+    if (changed_.wait_for(lock, std::chrono::seconds(seconds_), [&] { return done_ || step_ != seen; }))
+      continue;
+    if (seen == 0) continue;  // not started
+    fmt::print(stderr, "\nsluice: driver: no progress for {} s in: {}; a kernel hangs, giving up\n", seconds_,
+               what_);
+    std::fflush(nullptr);
+    std::_Exit(kExitError);
+  }
+}
+
+}  // namespace sluice::cli
