@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decoding and encoding by the definition of a floating-point number, one path for every type: slow, and
+// independent of any conversion instruction, compiler flag or rounding mode.
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include <sluice/reference/element.h>
+
+namespace sluice {
+namespace {
+
+int bias_of(const FloatFormat& format) {
+  return (1 << (format.exponent_bits - 1)) - 1;
+}
+
+/// Ties to even whatever the rounding mode of the thread; exact below 2^52.
+double round_half_even(double value) {
+  const double below = std::floor(value);
+  const double rest = value - below;
+  const bool odd = std::fmod(below, 2.0) != 0.0;
+  return rest > 0.5 || (rest == 0.5 && odd) ? below + 1.0 : below;
+}
+
+}  // namespace
+
+double decode_code(DType type, u32 code) {
+  const FloatFormat format = format_of(type);
+  const u32 fraction_mask = (1u << format.fraction_bits) - 1;
+  const u32 magnitude = code & ((1u << (bits_of(type) - 1)) - 1);
+  const double sign = (code >> (bits_of(type) - 1) & 1) != 0 ? -1.0 : 1.0;
+  if (magnitude > format.max_code) {
+    const bool infinite = format.has_infinity && magnitude == format.max_code + 1;
+    return infinite ? sign * std::numeric_limits<double>::infinity()
+                    : std::numeric_limits<double>::quiet_NaN();
+  }
+  const int exponent = static_cast<int>(magnitude >> format.fraction_bits);
+  const u32 fraction = magnitude & fraction_mask;
+  const u32 hidden = exponent == 0 ? 0 : fraction_mask + 1;
+  const int scale = (exponent == 0 ? 1 : exponent) - bias_of(format) - format.fraction_bits;
+  return sign * std::ldexp(static_cast<double>(hidden + fraction), scale);
+}
+
+u32 encode_code(DType type, double value) {
+  const FloatFormat format = format_of(type);
+  if (std::isnan(value)) return format.nan_code;
+  const u32 sign = std::signbit(value) ? 1u << (bits_of(type) - 1) : 0;
+  const double magnitude = std::fabs(value);
+  const u32 overflow = format.has_infinity ? format.max_code + 1 : format.max_code;
+  if (std::isinf(magnitude)) return sign | overflow;
+  if (magnitude == 0) return sign;
+
+  // Distance between neighbours at this magnitude; below the smallest normal number it is constant.
+  const int lowest = 1 - bias_of(format);
+  const int exponent = std::ilogb(magnitude) < lowest ? lowest : std::ilogb(magnitude);
+  if (exponent > bias_of(format) + 1) return sign | overflow;  // keeps the arithmetic below small
+  const double steps = round_half_even(std::ldexp(magnitude, format.fraction_bits - exponent));
+  // Codes of one sign are consecutive: rounding up past a power of two carries into the exponent by itself.
+  const u32 code = (static_cast<u32>(exponent - lowest) << format.fraction_bits) + static_cast<u32>(steps);
+  return sign | (code > format.max_code ? overflow : code);
+}
+
+double load_element(DType type, const void* data, i64 index) {
+  u32 code = 0;
+  std::memcpy(&code, static_cast<const char*>(data) + index * bytes_of(type), bytes_of(type));
+  return decode_code(type, code);
+}
+
+void store_element(DType type, void* data, i64 index, double value) {
+  const u32 code = encode_code(type, value);
+  std::memcpy(static_cast<char*>(data) + index * bytes_of(type), &code, bytes_of(type));
+}
+
+}  // namespace sluice

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// See gemm.h. Written to be read beside the formula, not to be fast: about 10^8 products a second.
+#include <sluice/reference/gemm.h>
+
+#include <cmath>
+
+#include <sluice/reference/element.h>
+
+namespace sluice {
+namespace {
+
+double scale_of(ScaleMode mode, const float* values, i64 index) {
+  switch (mode) {
+    case ScaleMode::none: return 1.0;
+    case ScaleMode::tensor: return values[0];
+    case ScaleMode::vector: return values[index];
+  }
+  return 1.0;
+}
+
+}  // namespace
+
+double activate(Activation activation, double x) {
+  switch (activation) {
+    case Activation::none: return x;
+    // Not x > 0 ? x : 0, which would turn NaN into 0. -0 becomes +0, as with max(x, 0) on the GPU.
+    case Activation::relu: return x > 0.0 || std::isnan(x) ? x : 0.0;
+    case Activation::gelu: return 0.5 * x * std::erfc(-x * 0.70710678118654752440);
+    case Activation::silu: return x / (1.0 + std::exp(-x));
+  }
+  return x;
+}
+
+double reference_element(const Problem& p, const HostBuffers& buffers, Scalars scalars,
+                         const ElementIndex& at) {
+  double value = 0.0;
+  if (scalars.alpha != 0.0f) {
+    double sum = 0.0;
+    for (i64 k = 0; k < p.k; ++k)
+      sum += load_element(p.a.type, buffers.a, a_index(p, at.batch, at.row, k)) *
+             load_element(p.b.type, buffers.b, b_index(p, at.batch, at.column, k));
+    value = static_cast<double>(scalars.alpha) * scale_of(p.epilogue.scale_a, buffers.scale_a, at.row) *
+            scale_of(p.epilogue.scale_b, buffers.scale_b, at.column) * sum;
+  }
+  if (p.epilogue.residual && scalars.beta != 0.0f)
+    value += scalars.beta * load_element(p.epilogue.c_type, buffers.c, c_index(p, at));
+  if (p.epilogue.bias == Bias::column) value += load_element(p.epilogue.bias_type, buffers.bias, at.column);
+  return activate(p.epilogue.activation, value);
+}
+
+void reference_gemm(const Problem& problem, const HostBuffers& buffers, float alpha, float beta) {
+  const Problem p = with_strides(problem);
+  for (i64 batch = 0; batch < p.batch; ++batch)
+    for (i64 row = 0; row < p.m; ++row)
+      for (i64 column = 0; column < p.n; ++column) {
+        const ElementIndex at{.batch = batch, .row = row, .column = column};
+        store_element(p.d.type, buffers.d, d_index(p, at),
+                      reference_element(p, buffers, {.alpha = alpha, .beta = beta}, at));
+      }
+}
+
+}  // namespace sluice
