@@ -79,10 +79,12 @@ SLUICE_DEVICE bool fits_fp32(double x) {
 SLUICE_DEVICE Expected epilogue(const CheckParams& p, const Sum& sum, i64 batch, i64 row, i64 column) {
   const Epilogue& e = p.problem.epilogue;
   double scale = p.alpha;
-  if (e.scale_a != ScaleMode::none) scale *= p.scale_a[e.scale_a == ScaleMode::vector ? row : 0];
-  if (e.scale_b != ScaleMode::none) scale *= p.scale_b[e.scale_b == ScaleMode::vector ? column : 0];
-  double product = scale * sum.value;
-  if (p.alpha == 0.0f) product = 0.0;  // A and B are not read
+  if (e.scale_a != ScaleMode::none && scale != 0.0)
+    scale *= p.scale_a[e.scale_a == ScaleMode::vector ? row : 0];
+  if (e.scale_b != ScaleMode::none && scale != 0.0)
+    scale *= p.scale_b[e.scale_b == ScaleMode::vector ? column : 0];
+  const double product =
+      p.alpha == 0.0f ? 0.0 : scale * sum.value;  // alpha = 0: A, B and scales are not read
   double residual = 0, bias = 0;
   if (e.residual && p.beta != 0.0f)
     residual = p.beta * load(e.c_type, p.c, batch * p.problem.c.batch_stride + row * p.problem.c.ld + column);

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layout of the operands in one block, and that exact_data is exact: the worst sums it can make, recomputed
+// here. Seen to fail: with sum_limit doubled in exact_data; with kGuardBytes left out of a region's span.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include <sluice/host/verify_data.h>
+#include <sluice/kernels/verify_arith.h>
+
+namespace sluice {
+namespace {
+
+Problem small_problem() {
+  return {.m = 17,
+          .n = 33,
+          .k = 65,
+          .batch = 3,
+          .a = {.ld = 72},
+          .b = {.ld = 80, .batch_stride = 8000},
+          .epilogue = {.scale_a = ScaleMode::vector, .bias = Bias::column, .residual = true}};
+}
+
+TEST(verify_data, regions_do_not_overlap_and_hold_their_elements_between_guards) {
+  const auto layout = lay_out(small_problem(), {.element_shift = 1, .d_shift = 3});
+  ASSERT_TRUE(layout);
+  i64 end = 0;
+  for (int i = 0; i < kRegionCount; ++i) {
+    const Region& r = layout->regions[i];
+    EXPECT_EQ(layout->region_begin[i], end);
+    EXPECT_EQ(r.span_bytes % kChunkBytes, 0);
+    EXPECT_GE(r.element_begin, kGuardBytes);
+    const bool empty = r.inner * r.outer * r.batch == 0;
+    const i64 extent = empty ? 0 : (r.batch - 1) * r.batch_stride + (r.outer - 1) * r.ld + r.inner;
+    EXPECT_GE(r.span_bytes, r.element_begin + extent * bytes_of(r.type) + kGuardBytes);
+    end += r.span_bytes;
+  }
+  EXPECT_EQ(layout->bytes, end);
+  EXPECT_EQ(layout->regions[kRegionD].element_begin, kGuardBytes + 3 * 2);
+  EXPECT_EQ(layout->regions[5].inner, 17) << "one scale a row";
+  EXPECT_EQ(layout->regions[6].inner, 0) << "no scale_b";
+}
+
+TEST(verify_data, refuses_matrices_that_overlap) {
+  Problem p = small_problem();
+  p.b.batch_stride = 100;
+  const auto overlap = lay_out(p, {});
+  ASSERT_FALSE(overlap);
+  EXPECT_EQ(overlap.error().code, ErrorCode::invalid_stride);
+  p = small_problem();
+  p.d.ld = 32;
+  EXPECT_FALSE(lay_out(p, {})) << "a row of D is 33 long";
+  p = small_problem();
+  p.m = -1;
+  EXPECT_EQ(lay_out(p, {}).error().code, ErrorCode::invalid_size);
+}
+
+TEST(verify_data, empty_problems_have_guards_only) {
+  for (Problem p :
+       {Problem{.m = 0, .n = 8, .k = 8}, Problem{.m = 8, .n = 0, .k = 8}, Problem{.m = 8, .n = 8, .k = 0}}) {
+    const auto layout = lay_out(p, {});
+    ASSERT_TRUE(layout);
+    EXPECT_GE(layout->bytes, kRegionCount * 2 * kGuardBytes);
+  }
+}
+
+Problem fuzzed(u64 seed) {
+  const DType inputs[] = {DType::bf16, DType::fp16, DType::e4m3, DType::e5m2};
+  const DType outputs[] = {DType::bf16, DType::fp16, DType::fp32, DType::e4m3};
+  const i64 ks[] = {1, 15, 64, 129, 500, 2048, 20'000};
+  const auto pick = [&](int field, int count) { return verify::pick(verify::hash(seed, field), count); };
+  Problem p{.m = 8, .n = 8, .k = ks[pick(0, 7)]};
+  p.a.type = inputs[pick(1, 4)];
+  p.b.type = is_fp8(p.a.type) ? inputs[2 + pick(2, 2)] : p.a.type;
+  p.d.type = outputs[pick(3, 4)];
+  p.accumulate = pick(4, 2) != 0 ? Accumulate::promoted : Accumulate::fast;
+  p.epilogue.scale_a = static_cast<ScaleMode>(pick(5, 3));
+  p.epilogue.scale_b = static_cast<ScaleMode>(pick(6, 3));
+  p.epilogue.residual = pick(7, 2) != 0;
+  p.epilogue.bias = pick(8, 2) != 0 ? Bias::column : Bias::none;
+  return p;
+}
+
+TEST(verify_data, exact_data_keep_every_sum_exact) {
+  for (u64 seed = 0; seed < 3'000; ++seed) {
+    const Problem p = fuzzed(seed);
+    const DataSpec spec = exact_data(p, seed);
+    const bool fp8 = is_fp8(p.a.type), promoted = fp8 && p.accumulate == Accumulate::promoted;
+    // The real sums of this seed's first row, with A's and B's own density.
+    double sum = 0, block = 0, worst_block = 0;
+    for (i64 i = 0; i < p.k; ++i) {
+      const double a = verify::fill_value(spec.a, seed + 1, i), b = verify::fill_value(spec.b, seed + 2, i);
+      ASSERT_EQ(verify::decode(p.a.type, verify::encode(p.a.type, a)), a) << "A itself must be exact";
+      ASSERT_EQ(verify::decode(p.b.type, verify::encode(p.b.type, b)), b);
+      if (i % 128 == 0) block = 0;
+      sum += std::fabs(a * b);
+      block += std::fabs(a * b);
+      worst_block = std::fmax(worst_block, block);
+    }
+    const double limit = verify::exact_sum_limit(p.a.type);
+    if (promoted) {
+      ASSERT_LE(worst_block, limit);
+      ASSERT_LE(sum, verify::exact_sum_limit(DType::bf16));
+    } else {
+      ASSERT_LE(sum, limit) << to_string(p);
+    }
+    const double largest_scale = std::fabs(spec.alpha) * (p.epilogue.scale_a != ScaleMode::none ? 2 : 1) *
+                                 (p.epilogue.scale_b != ScaleMode::none ? 2 : 1);
+    const bool added = p.epilogue.residual || p.epilogue.bias != Bias::none;
+    if (added) {
+      ASSERT_LT(sum * largest_scale * 2, 0x1p24) << "in units of half, the finest of beta * C";
+    }
+    if (spec.beta == 0.0f) {
+      ASSERT_EQ(spec.c.kind, Fill::poison);
+    }
+  }
+}
+
+TEST(verify_data, exact_data_vary_with_the_seed) {
+  Problem p = fuzzed(1);
+  p.epilogue.residual = true;
+  bool negative_alpha = false, zero_beta = false, other_beta = false;
+  for (u64 seed = 0; seed < 64; ++seed) {
+    const DataSpec spec = exact_data(p, seed);
+    negative_alpha |= spec.alpha < 0;
+    zero_beta |= spec.beta == 0;
+    other_beta |= spec.beta != 0;
+  }
+  EXPECT_TRUE(negative_alpha && zero_beta && other_beta);
+}
+
+TEST(verify_data, reports_name_the_place_and_the_values) {
+  Comparison found{
+      .checked = 100, .wrong = 1, .row_low = 3, .row_high = 3, .column_low = 9, .column_high = 9};
+  found.examples.push_back({0, 3, 9, 1.5, 2.5, 0.0});
+  const std::string text = describe(found);
+  EXPECT_NE(text.find("rows 3..3, columns 9..9"), std::string::npos) << text;
+  EXPECT_NE(text.find("expected 1.5, got 2.5"), std::string::npos) << text;
+  EXPECT_FALSE(found.passed());
+}
+
+}  // namespace
+}  // namespace sluice
