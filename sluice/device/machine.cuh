@@ -99,7 +99,8 @@ class Machine {
     if constexpr (kPromotes) sums_.add(partial_);
   }
   /// One arrival of each warp at every CTA that loads into this CTA's stages: lane i signals the i-th of
-  /// them.
+  /// them, first the CTAs of this cluster column, then those of this row but the one that is in the column
+  /// too.
   SLUICE_DEVICE void release_stage(int stage) {
     const int lane = threadIdx.x % 32;
     if constexpr (!kClustered) {
@@ -107,10 +108,9 @@ class Machine {
     } else {
       constexpr int kRows = kConfig.cluster.m, kColumns = kConfig.cluster.n;
       const int row = cta_rank_ % kRows, column = cta_rank_ / kRows;
-      if (lane < kRows) ptx::mbarrier_arrive_cluster(empty(stage), column * kRows + lane);
-      const int other = lane - kRows;  // the CTAs of this row, without the one that is in the column too
-      if (other >= 0 && other < kColumns && other != column)
-        ptx::mbarrier_arrive_cluster(empty(stage), other * kRows + row);
+      const int other = lane - kRows + (lane - kRows >= column ? 1 : 0);
+      const int target = lane < kRows ? column * kRows + lane : other * kRows + row;
+      if (lane < kRows + kColumns - 1) ptx::mbarrier_arrive_cluster(empty(stage), target);
     }
   }
   SLUICE_DEVICE void wait_turn(u32 parity) { ptx::mbarrier_wait_parity(turn(math_group()), parity); }
