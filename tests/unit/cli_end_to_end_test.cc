@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tool itself, as a user starts it on a machine without a GPU: exit codes, what goes to stdout, the form
+// of errors. Every run gets a cache folder of its own. Fails if a verb, a flag or an exit code changes.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+namespace {
+
+struct Outcome {
+  int code = -1;
+  std::string text;  // stdout and stderr
+};
+
+class CliEndToEnd : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = testing::TempDir() + "sluice_cli_" + std::to_string(getpid());
+    std::filesystem::create_directory(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  Outcome sluice(const std::string& arguments, const std::string& environment = "") const {
+    const std::string command = environment + " SLUICE_CACHE_DIR='" + folder_ +
+                                "/cache' '" SLUICE_BINARY_DIR "/sluice' " + arguments + " 2>&1 </dev/null";
+    Outcome outcome;
+    FILE* pipe = popen(command.c_str(), "r");
+    std::array<char, 4096> part;
+    while (const size_t count = fread(part.data(), 1, part.size(), pipe))
+      outcome.text.append(part.data(), count);
+    outcome.code = WEXITSTATUS(pclose(pipe));
+    return outcome;
+  }
+  std::string path(const char* name) const { return folder_ + "/" + name; }
+
+  std::string folder_;
+};
+
+bool has(const Outcome& outcome, const char* text) {
+  return outcome.text.find(text) != std::string::npos;
+}
+
+TEST_F(CliEndToEnd, help_lists_every_verb) {
+  const Outcome outcome = sluice("--help");
+  EXPECT_EQ(outcome.code, 0);
+  for (const char* verb : {"run", "plan", "compile", "bench", "verify", "doctor"})
+    EXPECT_TRUE(has(outcome, verb)) << verb;
+}
+
+TEST_F(CliEndToEnd, run_on_the_host_compiles_once_and_verifies) {
+  const std::string problem = "run --device host --shape 130x72x64 --bias --activation relu";
+  const Outcome first = sluice(problem);
+  EXPECT_EQ(first.code, 0) << first.text;
+  EXPECT_TRUE(has(first, "compiled in")) << first.text;
+  EXPECT_TRUE(has(first, "0 bytes spilled")) << first.text;
+  EXPECT_TRUE(has(first, "yes: 9360 elements")) << first.text;
+  const Outcome second = sluice(problem);
+  EXPECT_EQ(second.code, 0) << second.text;
+  EXPECT_TRUE(has(second, "cached, read in")) << second.text;
+}
+
+TEST_F(CliEndToEnd, overrides_reach_the_plan) {
+  const Outcome outcome = sluice(
+      "plan --shape 512x512x512 --device host --schedule cooperative --tile 128x128 --stages 3 --unit");
+  EXPECT_EQ(outcome.code, 0) << outcome.text;
+  EXPECT_TRUE(has(outcome, "cooperative")) << outcome.text;
+  EXPECT_TRUE(has(outcome, ".stages = 3")) << outcome.text;
+  EXPECT_TRUE(has(outcome, "sluice_entry")) << outcome.text;
+}
+
+TEST_F(CliEndToEnd, plan_lists_candidates) {
+  const Outcome outcome = sluice("plan --shape 4096x4096x4096 --dtype e4m3 --device host --all");
+  EXPECT_EQ(outcome.code, 0) << outcome.text;
+  EXPECT_TRUE(has(outcome, "waves")) << outcome.text;
+  EXPECT_TRUE(has(outcome, "ping_pong")) << outcome.text;
+}
+
+TEST_F(CliEndToEnd, compile_fills_a_cache_and_finds_it_full) {
+  std::ofstream(path("list.txt")) << "64x64x64\n64x64x64 # again\n64x64x64 --dtype e4m3\n";
+  const std::string command = "compile --problems " + path("list.txt") + " --cache-dir " + path("shipped");
+  const Outcome first = sluice(command);
+  EXPECT_EQ(first.code, 0) << first.text;
+  EXPECT_TRUE(has(first, "3 problems: 2 compiled, 0 already there, 0 failed")) << first.text;
+  const Outcome second = sluice(command);
+  EXPECT_EQ(second.code, 0) << second.text;
+  EXPECT_TRUE(has(second, "3 problems: 0 compiled, 2 already there, 0 failed")) << second.text;
+}
+
+TEST_F(CliEndToEnd, verify_on_the_host_checks_random_problems) {
+  const Outcome outcome = sluice("verify --device host --problems 12 --largest 80 --seed 3");
+  EXPECT_EQ(outcome.code, 0) << outcome.text;
+  EXPECT_TRUE(has(outcome, "12 right, 0 wrong, 0 refused")) << outcome.text;
+}
+
+TEST_F(CliEndToEnd, errors_have_a_code_a_message_and_exit_code_two) {
+  const Outcome name = sluice("plan --shape 8x8x8 --dtype fp64");
+  EXPECT_EQ(name.code, 2);
+  EXPECT_TRUE(name.text.starts_with("sluice: invalid_argument: ")) << name.text;
+  const Outcome flag = sluice("plan --bogus");
+  EXPECT_EQ(flag.code, 2);
+  EXPECT_TRUE(flag.text.starts_with("sluice: invalid_argument: ")) << flag.text;
+  const Outcome config = sluice("plan --shape 64x64x64 --device host --tile 100x100");
+  EXPECT_EQ(config.code, 2);
+  EXPECT_TRUE(config.text.starts_with("sluice: invalid_config: ")) << config.text;
+  EXPECT_EQ(sluice("").code, 2);
+}
+
+TEST_F(CliEndToEnd, text_that_is_not_for_a_terminal_has_no_escape_codes) {
+  EXPECT_FALSE(has(sluice("run --device host --shape 64x64x64 --no-compile"), "\x1b"));
+  EXPECT_FALSE(has(sluice("doctor --no-gpu"), "\x1b"));
+}
+
+TEST_F(CliEndToEnd, doctor_is_content_with_a_build_machine) {
+  const Outcome outcome = sluice("doctor --no-gpu");
+  EXPECT_EQ(outcome.code, 0) << outcome.text;
+  EXPECT_TRUE(has(outcome, "NVRTC 13")) << outcome.text;
+  EXPECT_TRUE(has(outcome, "ready")) << outcome.text;
+}
+
+TEST_F(CliEndToEnd, doctor_misses_a_compiler_and_names_the_remedy) {
+  const Outcome outcome = sluice("doctor --no-gpu", "SLUICE_NVRTC=/no/such/libnvrtc.so");
+  EXPECT_EQ(outcome.code, 1) << outcome.text;
+  EXPECT_TRUE(has(outcome, "MISSING  NVRTC")) << outcome.text;
+  EXPECT_TRUE(has(outcome, "-> install")) << outcome.text;
+  EXPECT_TRUE(has(outcome, "not ready")) << outcome.text;
+}
+
+TEST_F(CliEndToEnd, bench_without_a_gpu_is_an_error) {
+  const Outcome outcome = sluice("bench --device host --set smoke");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_TRUE(has(outcome, "bench measures GPUs")) << outcome.text;
+  EXPECT_TRUE(has(sluice("bench --device host --set engin"), "smoke")) << "unknown sets list the known ones";
+}
+
+}  // namespace

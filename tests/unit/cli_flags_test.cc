@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flags that every verb shares, and the files that hold problems: what words become which problem, and
+// that a wrong word is named in the error. Fails if a default, a name or the grammar changes.
+#include <gtest/gtest.h>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/parse.h"
+#include "cli/problem_flags.h"
+
+namespace sluice::cli {
+namespace {
+
+Result<ProblemRequest> parse(const std::string& line) {
+  const Result<std::vector<ProblemRequest>> list = parse_problem_list(line);
+  if (!list) return list.error();
+  EXPECT_EQ(list->size(), 1u);
+  return list->at(0);
+}
+
+TEST(cli_flags, shape_and_dtype_make_a_problem) {
+  const auto request = parse("4096x1024x512 --dtype e4m3");
+  ASSERT_TRUE(request);
+  const Problem& p = request->problem;
+  EXPECT_EQ(p.m, 4096);
+  EXPECT_EQ(p.n, 1024);
+  EXPECT_EQ(p.k, 512);
+  EXPECT_EQ(p.a.type, DType::e4m3);
+  EXPECT_EQ(p.b.type, DType::e4m3);
+  EXPECT_EQ(p.d.type, DType::bf16);  // fp8 inputs give bf16 unless told
+}
+
+TEST(cli_flags, output_bias_and_c_follow_sixteen_bit_inputs) {
+  const auto request = parse("--m 1 --n 2 --k 3 --dtype fp16 --bias --residual");
+  ASSERT_TRUE(request);
+  EXPECT_EQ(request->problem.d.type, DType::fp16);
+  EXPECT_EQ(request->problem.epilogue.bias, Bias::column);
+  EXPECT_EQ(request->problem.epilogue.bias_type, DType::fp16);
+  EXPECT_EQ(request->problem.epilogue.c_type, DType::fp16);
+  EXPECT_EQ(request->problem.c.type, DType::fp16);
+  EXPECT_EQ(request->beta, 1.0f);  // a residual that nobody scales is added as it is
+}
+
+TEST(cli_flags, beta_without_residual_is_zero_and_can_be_told) {
+  EXPECT_EQ(parse("8x8x8")->beta, 0.0f);
+  EXPECT_EQ(parse("8x8x8 --residual --beta -0.5")->beta, -0.5f);
+}
+
+TEST(cli_flags, every_epilogue_and_layout_flag_arrives) {
+  const auto request = parse(
+      "64x64x64 --a-layout mn --b-layout mn --scale-a vector --scale-b tensor --activation silu --d fp32 "
+      "--accumulate promoted --batch 3 --ld-a 80 --bias --bias-type fp32 --alpha 2");
+  ASSERT_TRUE(request) << request.error().message;
+  const Problem& p = request->problem;
+  EXPECT_EQ(p.a.major, Major::mn);
+  EXPECT_EQ(p.b.major, Major::mn);
+  EXPECT_EQ(p.epilogue.scale_a, ScaleMode::vector);
+  EXPECT_EQ(p.epilogue.scale_b, ScaleMode::tensor);
+  EXPECT_EQ(p.epilogue.activation, Activation::silu);
+  EXPECT_EQ(p.epilogue.bias_type, DType::fp32);
+  EXPECT_EQ(p.d.type, DType::fp32);
+  EXPECT_EQ(p.accumulate, Accumulate::promoted);
+  EXPECT_EQ(p.batch, 3);
+  EXPECT_EQ(p.a.ld, 80);
+  EXPECT_EQ(request->alpha, 2.0f);
+}
+
+TEST(cli_flags, overrides_arrive) {
+  const auto request = parse(
+      "64x64x64 --schedule ping_pong --tile 128x256 --stages 3 --cluster 2x1 --store direct --raster along_n "
+      "--raster-group 4 --clusters 66");
+  ASSERT_TRUE(request);
+  const PlanOverrides& o = request->overrides;
+  EXPECT_EQ(o.schedule, Schedule::ping_pong);
+  EXPECT_EQ(o.tile_m, 128);
+  EXPECT_EQ(o.tile_n, 256);
+  EXPECT_EQ(o.stages, 3);
+  EXPECT_EQ(o.cluster, (ClusterShape{.m = 2, .n = 1}));
+  EXPECT_EQ(o.store, StorePath::direct);
+  EXPECT_EQ(o.raster, Raster::along_n);
+  EXPECT_EQ(o.raster_group, 4);
+  EXPECT_EQ(o.clusters, 66);
+}
+
+TEST(cli_flags, nothing_is_overruled_unless_said) {
+  const auto request = parse("64x64x64");
+  EXPECT_FALSE(request->overrides.schedule || request->overrides.tile_m || request->overrides.cluster ||
+               request->overrides.stages || request->overrides.store || request->overrides.raster);
+}
+
+TEST(cli_flags, a_wrong_name_is_answered_with_the_right_ones) {
+  const auto request = parse("64x64x64 --dtype fp64");
+  ASSERT_FALSE(request);
+  EXPECT_EQ(request.error().code, ErrorCode::invalid_argument);
+  EXPECT_NE(request.error().message.find("fp64"), std::string::npos);
+  EXPECT_NE(request.error().message.find("bf16, fp16, fp32, e4m3, e5m2"), std::string::npos);
+}
+
+TEST(cli_flags, missing_sizes_and_malformed_ones_are_errors) {
+  EXPECT_FALSE(parse("--m 4 --n 4"));
+  EXPECT_FALSE(parse("4x4"));
+  EXPECT_FALSE(parse("4x4x4x4"));
+  EXPECT_FALSE(parse("4x-4x4"));
+  EXPECT_FALSE(parse("64x64x64 --tile 128"));
+  EXPECT_FALSE(parse("64x64x64 --no-such-flag"));
+}
+
+TEST(cli_flags, problem_files_are_lines_with_comments) {
+  const auto list = parse_problem_list("# two\n\n16x16x16 --bias # first\n--m 1 --n 2 --k 3\n");
+  ASSERT_TRUE(list);
+  ASSERT_EQ(list->size(), 2u);
+  EXPECT_EQ(list->at(0).problem.epilogue.bias, Bias::column);
+  EXPECT_EQ(list->at(1).problem.k, 3);
+}
+
+TEST(cli_flags, problem_files_may_be_json_with_flag_names) {
+  const auto list = parse_problem_list(
+      R"( [{"m": 16, "n": 32, "k": 64, "dtype": "e4m3", "bias": true, "residual": false, "tile": "128x64"}])");
+  ASSERT_TRUE(list) << list.error().message;
+  ASSERT_EQ(list->size(), 1u);
+  EXPECT_EQ(list->at(0).problem.n, 32);
+  EXPECT_EQ(list->at(0).problem.epilogue.bias, Bias::column);
+  EXPECT_FALSE(list->at(0).problem.epilogue.residual);
+  EXPECT_EQ(list->at(0).overrides.tile_n, 64);
+}
+
+TEST(cli_flags, an_error_in_a_file_says_where) {
+  const auto lines = parse_problem_list("16x16x16\n16x16\n");
+  ASSERT_FALSE(lines);
+  EXPECT_NE(lines.error().message.find("line 2"), std::string::npos);
+  const auto json = parse_problem_list(R"([{"m": 1, "n": 1, "k": 1}, {"size": 4}])");
+  ASSERT_FALSE(json);
+  EXPECT_NE(json.error().message.find("entry 1"), std::string::npos);
+  EXPECT_FALSE(parse_problem_list("[1, 2"));
+}
+
+TEST(cli_flags, an_unreadable_or_empty_file_is_an_io_error) {
+  EXPECT_EQ(read_problem_file("/no/such/file").error().code, ErrorCode::io);
+  EXPECT_EQ(read_problem_file("/dev/null").error().code, ErrorCode::io);
+}
+
+}  // namespace
+}  // namespace sluice::cli

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tool does without a GPU: the host twin's result is held against the reference (and a damaged
+// element is found), random problems are legal and repeatable, doctor tells a good machine from a bad one.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "cli/doctor_checks.h"
+#include "cli/host_problem.h"
+#include "cli/random_problem.h"
+#include "cli/target.h"
+#include "cli/watchdog.h"
+
+namespace sluice::cli {
+namespace {
+
+Problem small_problem() {
+  Problem p{.m = 70, .n = 48, .k = 96};
+  p.epilogue.bias = Bias::column;
+  p.epilogue.activation = Activation::gelu;
+  return p;
+}
+
+TEST(cli_host, the_twin_meets_the_reference_and_one_damaged_element_is_found) {
+  const Result<Plan> plan = gemm::plan(small_problem(), DeviceInfo{});
+  ASSERT_TRUE(plan) << plan.error().message;
+  HostProblem problem(plan->problem, 1.5f, 0.0f, 7);
+  EXPECT_FALSE(problem.compare().passed());  // D is NaN until something is written
+  const Result<twin::TwinReport> ran = problem.run(*plan, 3);
+  ASSERT_TRUE(ran) << ran.error().message;
+  const HostComparison good = problem.compare();
+  EXPECT_TRUE(good.passed()) << describe(good);
+  EXPECT_EQ(good.checked, 70 * 48);
+
+  problem.set_d(5 * 48 + 9, 1000.0);
+  const HostComparison bad = problem.compare();
+  EXPECT_EQ(bad.wrong, 1);
+  EXPECT_NE(describe(bad).find("D[0][5,9]"), std::string::npos) << describe(bad);
+}
+
+TEST(cli_host, random_problems_are_repeatable_and_most_can_be_planned) {
+  int planned = 0;
+  for (int i = 0; i < 200; ++i) {
+    const RandomSpec spec{.seed = 5, .largest = 300, .exact = i % 2 == 0};
+    const Problem p = random_problem(spec, i);
+    EXPECT_EQ(p, random_problem(spec, i));
+    EXPECT_TRUE(p.m <= 300 && p.n <= 300 && p.k <= 300 && p.m >= 0 && p.n >= 0 && p.k >= 0);
+    if (spec.exact) EXPECT_LE(static_cast<int>(p.epilogue.activation), static_cast<int>(Activation::relu));
+    const Result<Plan> plan = gemm::plan(p, DeviceInfo{});
+    EXPECT_TRUE(plan) << plan.error().message << "\n" << to_string(p);
+    planned += plan.ok();
+  }
+  EXPECT_EQ(planned, 200);
+}
+
+TEST(cli_host, a_device_is_auto_host_or_a_number) {
+  const Result<Target> host = find_target("host", {});
+  ASSERT_TRUE(host);
+  EXPECT_FALSE(host->device);
+  for (const char* wrong : {"gpu", "-1", "0x1", ""}) {
+    const Result<Target> target = find_target(wrong, {});
+    ASSERT_FALSE(target) << wrong;
+    EXPECT_EQ(target.error().code, ErrorCode::invalid_argument) << wrong;
+  }
+}
+
+TEST(cli_doctor, a_missing_nvrtc_is_found_with_a_remedy) {
+  const Check check = check_nvrtc({.nvrtc_path = "/no/such/libnvrtc.so"});
+  EXPECT_EQ(check.health, Health::missing);
+  EXPECT_NE(check.found.find("/no/such/libnvrtc.so"), std::string::npos) << check.found;
+  EXPECT_NE(check.remedy.find("SLUICE_NVRTC"), std::string::npos);
+  EXPECT_FALSE(healthy({check}));
+  EXPECT_EQ(check_compile({.nvrtc_path = "/no/such/libnvrtc.so"}).health, Health::missing);
+}
+
+TEST(cli_doctor, a_cache_that_others_could_write_is_found) {
+  const std::string folder = testing::TempDir() + "sluice_doctor_" + std::to_string(getpid());
+  std::filesystem::create_directory(folder);
+  std::filesystem::permissions(folder, std::filesystem::perms::all);
+  EXPECT_EQ(check_cache({.cache_dir = folder}).health, Health::missing);
+  std::filesystem::permissions(folder, std::filesystem::perms::owner_all);
+  const Check good = check_cache({.cache_dir = folder});
+  EXPECT_EQ(good.health, Health::ok) << good.found;
+  EXPECT_EQ(check_cache({}).health, Health::optional);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(cli_doctor, a_machine_without_gpu_is_well_if_it_need_not_have_one) {
+  const Check driver = check_driver(false);
+  EXPECT_NE(driver.health, Health::missing);
+  EXPECT_TRUE(healthy({driver, {.name = "x", .health = Health::optional}}));
+}
+
+TEST(cli_doctor, a_wrong_cublaslt_is_only_an_absence) {
+  EXPECT_EQ(check_cublaslt("/no/such/libcublasLt.so").health, Health::optional);
+}
+
+TEST(watchdog, bites_when_nothing_moves_and_not_before) {
+  {
+    Watchdog calm(60);
+    calm.step("quick");
+  }
+  EXPECT_EXIT(
+      {
+        Watchdog watchdog(1);
+        watchdog.step("a kernel that hangs");
+        sleep(10);
+      },
+      testing::ExitedWithCode(2), "no progress for 1 s in: a kernel that hangs");
+}
+
+}  // namespace
+}  // namespace sluice::cli

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The page generator on a made-up record (tools/report.py --self-test), and on a record that record.cc wrote:
+// the two must agree on every name. Fails if a key is renamed on one side.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "bench/record.h"
+#include "bench/shapes.h"
+
+namespace sluice::bench {
+namespace {
+
+const std::string kReport = "python3 '" SLUICE_SOURCE_DIR "/tools/report.py' ";
+
+TEST(report, self_test_passes) {
+  EXPECT_EQ(std::system((kReport + "--self-test").c_str()), 0);
+}
+
+TEST(report, reads_what_the_bench_writes) {
+  const std::string folder = testing::TempDir() + "sluice_report_" + std::to_string(getpid());
+  std::filesystem::create_directories(folder + "/results");
+  const auto timed = [](const char* name, double us) {
+    return ContenderRecord{
+        .name = name, .detail = "some kernel", .us = {us, us, us}, .rounds = {us}, .verified = true};
+  };
+  RunRecord run{.gpu = "NVIDIA H200", .fp8_peak_tflops = 1685, .hbm_gbps = 4500, .method = "cold"};
+  run.shapes.push_back({.problem = plain_problem(1024, 4096, 4096, DType::e4m3),
+                        .contenders = {timed(kSluice, 20), timed(kPeerFirst, 30), timed(kPeerBest, 25)},
+                        .telemetry = summarise({{.sm_mhz = 1980, .power_w = 600, .celsius = 50}})});
+  run.shapes.push_back({.problem = plain_problem(1, 2, 3, DType::e4m3), .error = "refused for a reason"});
+  ASSERT_TRUE(write_json(run, folder + "/results/engine.json"));
+
+  const std::string command = kReport + "--results '" + folder + "/results' --docs '" + folder + "/docs'";
+  EXPECT_EQ(std::system(command.c_str()), 0);
+  std::ifstream file(folder + "/docs/performance.md");
+  std::stringstream page;
+  page << file.rdbuf();
+  EXPECT_NE(page.str().find("| 1024 x 4096 x 4096 | some kernel | 20.0 | 1718 | 102 % |"), std::string::npos)
+      << page.str();
+  EXPECT_NE(page.str().find("1x2x3 e4m3 > bf16: refused for a reason"), std::string::npos) << page.str();
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace sluice::bench
