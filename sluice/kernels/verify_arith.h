@@ -31,11 +31,11 @@ SLUICE_HD constexpr bool is_finite(double x) {
 }
 
 /// sign | exponent | fraction. e4m3 has no infinity: its all-ones exponent holds numbers, and one NaN code.
-struct Format {
+struct CodeLayout {
   int exponent_bits, fraction_bits;
   bool infinity;
 };
-SLUICE_HD constexpr Format format_of(DType type) {
+SLUICE_HD constexpr CodeLayout code_layout(DType type) {
   switch (type) {
     case DType::bf16: return {8, 7, true};
     case DType::fp16: return {5, 10, true};
@@ -45,7 +45,7 @@ SLUICE_HD constexpr Format format_of(DType type) {
   }
   return {};
 }
-SLUICE_HD constexpr int bias_of(const Format& f) {
+SLUICE_HD constexpr int bias_of(const CodeLayout& f) {
   return (1 << (f.exponent_bits - 1)) - 1;
 }
 SLUICE_HD constexpr u32 poison_of(DType type) {
@@ -53,7 +53,7 @@ SLUICE_HD constexpr u32 poison_of(DType type) {
 }
 
 SLUICE_HD constexpr double decode(DType type, u32 bits) {
-  const Format f = format_of(type);
+  const CodeLayout f = code_layout(type);
   const u32 fraction_mask = (1u << f.fraction_bits) - 1, exponent_mask = (1u << f.exponent_bits) - 1;
   const u32 fraction = bits & fraction_mask, exponent = bits >> f.fraction_bits & exponent_mask;
   const u64 sign = bits >> (f.fraction_bits + f.exponent_bits) & 1 ? kSignBit : 0;
@@ -71,7 +71,7 @@ SLUICE_HD constexpr double decode(DType type, u32 bits) {
 /// One rounding to nearest even. Past the largest number: infinity, or for e4m3 the largest number
 /// (saturation).
 SLUICE_HD constexpr u32 encode(DType type, double x) {
-  const Format f = format_of(type);
+  const CodeLayout f = code_layout(type);
   const int bias = bias_of(f), code_bits = f.fraction_bits + f.exponent_bits;
   const u32 past_numbers = ((1u << f.exponent_bits) - 1) << f.fraction_bits;  // infinity, where there is one
   const u32 largest = f.infinity ? past_numbers - 1 : (1u << code_bits) - 2;

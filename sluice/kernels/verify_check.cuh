@@ -51,7 +51,7 @@ struct Sum {
   double block = 0, block_begin = 0;  // largest sum |a b| of a 128-block of k, for exactness with promotion
 };
 
-SLUICE_DEVICE double activate(Activation activation, double x) {
+SLUICE_DEVICE double activated(Activation activation, double x) {
   switch (activation) {
     case Activation::none: return x;
     case Activation::relu: return x > 0.0 || is_nan(x) ? x : 0.0;
@@ -101,7 +101,7 @@ SLUICE_DEVICE Expected epilogue(const CheckParams& p, const Sum& sum, i64 batch,
   const double terms = fabs(product) + fabs(residual) + fabs(bias);
   out.bound =
       fabs(scale) * k_error + kEpilogueRoundings * power_of_two(-24) * (terms + fabs(scale) * k_error);
-  out.value = activate(e.activation, x);
+  out.value = activated(e.activation, x);
   if (e.activation == Activation::gelu || e.activation == Activation::silu)
     out.bound = kSteepestGelu * out.bound + kActivationSlack * (fabs(x) + fabs(out.value));
   return out;

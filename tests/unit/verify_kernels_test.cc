@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// The verifier verified: its kernels run here on simulated threads over host memory, with the CPU reference
+// in the place of the GEMM. Correct results must pass, and each kind of damage must be found and named. Seen
+// to fail: with kept_bits returning ~0 for D; with the beta term left out of epilogue() in verify_check.cuh.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+
+#include <sluice/host/verify_data.h>
+#include <sluice/reference/element.h>
+#include <sluice/reference/gemm.h>
+
+#include "simulated_grid.h"
+//
+#include <sluice/kernels/verify.cuh>
+
+namespace sluice {
+namespace {
+
+/// A problem's operands in host memory, filled by the fill kernel.
+struct HostData {
+  Problem problem;
+  DataSpec spec;
+  std::unique_ptr<u8[]> memory;
+  FillParams fill{};
+  CheckLog log{};
+
+  HostData(const Problem& p, const DataSpec& s) : problem(with_strides(p)), spec(s) {
+    const auto layout = lay_out(p, s);
+    memory = std::make_unique<u8[]>(layout->bytes + 16);
+    u8* base = memory.get() + (16 - reinterpret_cast<size_t>(memory.get()) % 16);
+    for (int i = 0; i < kRegionCount; ++i) {
+      fill.regions[i] = layout->regions[i];
+      fill.regions[i].base = base + layout->region_begin[i];
+      fill.first_chunk[i + 1] = fill.first_chunk[i] + layout->regions[i].span_bytes / kChunkBytes;
+    }
+    run_fill(nullptr);
+  }
+  void run_fill(CheckLog* to) {
+    fill.log = to;
+    simulated_grid::launch(1, [&] { verify::fill_regions(fill); });
+  }
+  u8* operand(int region) const { return fill.regions[region].base + fill.regions[region].element_begin; }
+  const float* scale(int region) const { return reinterpret_cast<const float*>(operand(region)); }
+
+  void multiply() const {
+    const HostBuffers buffers{.a = operand(0),
+                              .b = operand(1),
+                              .c = operand(2),
+                              .d = operand(kRegionD),
+                              .scale_a = scale(5),
+                              .scale_b = scale(6),
+                              .bias = operand(4)};
+    reference_gemm(problem, buffers, spec.alpha, spec.beta);
+  }
+  CheckLog check(Judge judge, u64 sample_every = 1) {
+    log = {};
+    run_fill(&log);
+    const CheckParams params{.problem = problem,
+                             .a = operand(0),
+                             .b = operand(1),
+                             .c = operand(2),
+                             .d = operand(kRegionD),
+                             .scale_a = scale(5),
+                             .scale_b = scale(6),
+                             .bias = operand(4),
+                             .alpha = spec.alpha,
+                             .beta = spec.beta,
+                             .judge = judge,
+                             .block_rows = ceil_div(problem.m, i64{kCheckTile}),
+                             .block_columns = ceil_div(problem.n, i64{kCheckTile}),
+                             .sample_every = sample_every,
+                             .log = &log};
+    simulated_grid::launch(3, [&] { verify::check_output(params); });
+    return log;
+  }
+};
+
+Problem varied(u64 seed) {
+  const auto pick = [&](int field, int count) { return verify::pick(verify::hash(seed, field), count); };
+  const DType inputs[] = {DType::bf16, DType::fp16, DType::e4m3, DType::e5m2};
+  const DType outputs[] = {DType::bf16, DType::fp16, DType::fp32, DType::e4m3};
+  Problem p{.m = 1 + pick(0, 70), .n = 1 + pick(1, 70), .k = pick(2, 140), .batch = 1 + pick(3, 2)};
+  p.a.type = inputs[seed % 4];
+  p.b.type = is_fp8(p.a.type) ? inputs[2 + pick(4, 2)] : p.a.type;
+  p.d.type = outputs[seed / 4 % 4];
+  if (is_16bit(p.a.type)) {
+    p.a.major = static_cast<Major>(pick(5, 2));
+    p.b.major = static_cast<Major>(pick(6, 2));
+  }
+  p.a.ld = inner_extent(p.a, p.m, p.k) + 1 + pick(7, 9);
+  p.b.ld = inner_extent(p.b, p.n, p.k) + 1 + pick(8, 9);
+  p.d.ld = p.n + 3 + pick(9, 9);
+  p.c.ld = p.n + pick(10, 9);
+  p.accumulate = static_cast<Accumulate>(pick(11, 2));
+  const DType others[] = {DType::bf16, DType::fp16, DType::fp32};
+  p.epilogue = {.scale_a = static_cast<ScaleMode>(pick(12, 3)),
+                .scale_b = static_cast<ScaleMode>(pick(13, 3)),
+                .bias = static_cast<Bias>(pick(14, 2)),
+                .bias_type = others[pick(15, 3)],
+                .activation = static_cast<Activation>(pick(16, 2)),
+                .residual = pick(17, 2) != 0,
+                .c_type = others[pick(18, 3)]};
+  return p;
+}
+
+TEST(verify_kernels, pass_exact_results_of_the_reference) {
+  for (u64 seed = 0; seed < 20; ++seed) {
+    HostData data(varied(seed), exact_data(varied(seed), seed));
+    data.multiply();
+    const CheckLog log = data.check(Judge::exact);
+    ASSERT_EQ(log.wrong, 0u) << "seed " << seed << ": expected " << log.elements[0].expected << ", got "
+                             << log.elements[0].got;
+    ASSERT_EQ(log.damaged_chunks, 0u) << "seed " << seed;
+    ASSERT_EQ(log.inexact_inputs, 0u) << "seed " << seed;
+    ASSERT_EQ(log.checked, static_cast<u64>(data.problem.m * data.problem.n * data.problem.batch));
+  }
+}
+
+TEST(verify_kernels, pass_real_results_of_the_reference_with_every_activation) {
+  for (u64 seed = 0; seed < 16; ++seed) {
+    Problem p = varied(seed);
+    p.epilogue.activation = static_cast<Activation>(seed % 4);
+    HostData data(p, real_data(p, seed));
+    data.multiply();
+    const CheckLog log = data.check(Judge::bounded);
+    ASSERT_EQ(log.wrong + log.damaged_chunks, 0u) << "seed " << seed;
+    ASSERT_LE(__builtin_bit_cast(double, log.worst_ratio_bits), 1.0);
+  }
+}
+
+TEST(verify_kernels, find_one_wrong_element_and_say_which) {
+  const Problem p = varied(5);
+  HostData data(p, exact_data(p, 5));
+  data.multiply();
+  const i64 row = p.m - 1, column = p.n / 2, index = row * p.d.ld + column;
+  const double old = load_element(p.d.type, data.operand(kRegionD), index);
+  store_element(p.d.type, data.operand(kRegionD), index, old == 0 ? 1 : old * 2);
+  const CheckLog log = data.check(Judge::exact);
+  EXPECT_EQ(log.wrong, 1u);
+  EXPECT_EQ(log.elements[0].row, row);
+  EXPECT_EQ(log.elements[0].column, column);
+  EXPECT_EQ(~log.row_low, static_cast<u64>(row));
+  EXPECT_EQ(log.column_high, static_cast<u64>(column) + 1);
+  EXPECT_EQ(log.damaged_chunks, 0u);
+}
+
+TEST(verify_kernels, find_errors_just_past_the_bound_and_forgive_those_within) {
+  const Problem p{.m = 40, .n = 40, .k = 512, .d = {.type = DType::fp32}};
+  HostData data(p, positive_data(p, 1));
+  data.multiply();
+  float* d = reinterpret_cast<float*>(data.operand(kRegionD));
+  const float bound = static_cast<float>(verify::sum_bound(DType::bf16, Accumulate::fast, p.k, d[7]));
+  const float right = d[7];
+  d[7] = right + 0.9f * bound;
+  EXPECT_EQ(data.check(Judge::bounded).wrong, 0u);
+  d[7] = right + 1.2f * bound;
+  EXPECT_EQ(data.check(Judge::bounded).wrong, 1u);
+  d[7] = right - 1.2f * bound;
+  EXPECT_EQ(data.check(Judge::bounded).wrong, 1u);
+}
+
+TEST(verify_kernels, find_damage_in_guards_padding_and_inputs) {
+  const Problem p = varied(2);
+  const auto damaged = [&](int region, i64 byte) {
+    HostData data(p, exact_data(p, 2));
+    data.multiply();
+    data.operand(region)[byte] ^= 1;
+    return data.check(Judge::exact).damaged_chunks;
+  };
+  EXPECT_EQ(damaged(kRegionD, -1), 1u) << "the byte before D";
+  EXPECT_EQ(damaged(kRegionD, p.n * bytes_of(p.d.type)), 1u) << "between n and ldd";
+  EXPECT_EQ(damaged(kRegionD, -kGuardBytes), 1u) << "the first byte of the guard";
+  EXPECT_EQ(damaged(0, 0), 1u) << "A itself";
+  EXPECT_EQ(damaged(1, -5), 1u);
+}
+
+TEST(verify_kernels, tell_unwritten_from_wrong) {
+  const Problem p = varied(3);
+  HostData data(p, exact_data(p, 3));
+  EXPECT_EQ(data.check(Judge::unwritten).wrong, 0u) << "the fill itself is what `unwritten` means";
+  const u64 outputs = static_cast<u64>(p.m * p.n * p.batch);
+  CheckLog log = data.check(Judge::exact);
+  EXPECT_EQ(log.wrong, outputs);
+  EXPECT_EQ(log.unwritten, outputs);
+  data.multiply();
+  EXPECT_EQ(data.check(Judge::unwritten).wrong, outputs);
+}
+
+TEST(verify_kernels, nan_and_infinity_must_come_out_where_they_belong) {
+  Problem p{.m = 33, .n = 33, .k = 64, .d = {.type = DType::fp32}};
+  DataSpec spec = exact_data(p, 1);
+  spec.a.kind = Fill::specials;
+  HostData data(p, spec);
+  data.multiply();
+  EXPECT_EQ(data.check(Judge::exact).wrong, 0u);
+  float* d = reinterpret_cast<float*>(data.operand(kRegionD));
+  i64 nan_at = 0;
+  while (nan_at < p.m * p.n && d[nan_at] == d[nan_at]) ++nan_at;
+  ASSERT_LT(nan_at, p.m * p.n) << "this seed has a NaN";
+  d[nan_at] = 0.0f;
+  EXPECT_EQ(data.check(Judge::exact).wrong, 1u);
+}
+
+TEST(verify_kernels, a_sample_holds_all_edges_and_some_of_the_inside) {
+  const Problem p{.m = 320, .n = 320, .k = 8};
+  HostData data(p, exact_data(p, 1));
+  data.multiply();
+  const CheckLog log = data.check(Judge::exact, 4);
+  const u64 edge_blocks = 36, block = kCheckTile * kCheckTile;
+  EXPECT_GT(log.checked, (edge_blocks + 4) * block);
+  EXPECT_LT(log.checked, (edge_blocks + 40) * block);
+}
+
+}  // namespace
+}  // namespace sluice
