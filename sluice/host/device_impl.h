@@ -3,7 +3,6 @@
 // All of it is constant after open(), or guarded by `mutex`. For the host room, the CLI, bench and tests.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -15,9 +14,6 @@
 #include <sluice/host/jit/cache.h>
 
 namespace sluice {
-
-/// From the text of a JIT unit to its cubin.
-using CubinSource = std::function<Result<std::shared_ptr<const Cubin>>(const std::string& unit)>;
 
 struct ProblemHash {
   std::size_t operator()(const Problem& problem) const;
@@ -32,8 +28,7 @@ struct Device::Impl {
   const CUcontext context;
   const DeviceInfo info;
   const Options options;
-  const KernelCache cache;
-  CubinSource cubins;  // cache.get; tests without a compiler put another in before the first prepare
+  KernelCache cache;  // tests without a compiler assign one with a CompilerSeam before the first prepare
 
   /// The loaded module of a unit. Units in use are loaded once and shared; the pointer keeps the context too.
   /// Errors: toolchain, io, driver.

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening a GPU, and the modules loaded on it.
+#include <array>
+
+#include <sluice/gemm.h>
+#include <sluice/host/device_impl.h>
+#include <sluice/host/driver/error.h>
+#include <sluice/host/jit/build_report.h>
+
+namespace sluice {
+namespace {
+
+constexpr int kH200SmCount = 132;  // what the rates of DeviceInfo were measured with
+
+Result<int> attribute(const DriverApi& api, CUdevice_attribute which, CUdevice device) {
+  int value = 0;
+  const CUresult code = api.cuDeviceGetAttribute(&value, which, device);
+  if (code == CUDA_SUCCESS) return value;
+  return driver_error(api, code, "cuDeviceGetAttribute", "attribute " + std::to_string(which));
+}
+
+/// The facts that the driver knows; rates are the measured ones of an H200, scaled by the number of SMs.
+Result<DeviceInfo> read_info(const DriverApi& api, CUdevice device) {
+  DeviceInfo info;
+  std::array<char, 256> name{};
+  if (const CUresult code = api.cuDeviceGetName(name.data(), name.size() - 1, device); code != CUDA_SUCCESS)
+    return driver_error(api, code, "cuDeviceGetName");
+  info.name = name.data();
+  int l2_bytes = 0;
+  const struct {
+    CUdevice_attribute which;
+    int& value;
+  } facts[] = {{CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, info.compute_major},
+               {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, info.compute_minor},
+               {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, info.sm_count},
+               {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, l2_bytes}};
+  for (const auto& fact : facts) {
+    const Result<int> value = attribute(api, fact.which, device);
+    if (!value) return value.error();
+    fact.value = *value;
+  }
+  info.l2_bytes = l2_bytes;
+  const double share = static_cast<double>(info.sm_count) / kH200SmCount;
+  // GPCs with an odd SM out hold fewer clusters of 4 than SMs / 4; the H200's 32 of 33 is the pattern.
+  info.max_clusters_of_4 = info.max_clusters_of_4 * info.sm_count / kH200SmCount;
+  info.max_clusters_of_2 = info.sm_count / 2;
+  info.hbm_bytes_per_us *= share;
+  info.l2_bytes_per_us *= share;
+  info.fp16_flops_per_us *= share;
+  info.fp8_flops_per_us *= share;
+  return info;
+}
+
+Result<CUdevice> find_device(const DriverApi& api, int ordinal) {
+  if (const CUresult code = api.cuInit(0); code != CUDA_SUCCESS) return driver_error(api, code, "cuInit");
+  int count = 0;
+  if (const CUresult code = api.cuDeviceGetCount(&count); code != CUDA_SUCCESS)
+    return driver_error(api, code, "cuDeviceGetCount");
+  if (ordinal < 0 || ordinal >= count)
+    return Error{ErrorCode::driver, "device " + std::to_string(ordinal) +
+                                        " does not exist: this process sees " + std::to_string(count) +
+                                        " of them, counted from 0; look at nvidia-smi and "
+                                        "CUDA_VISIBLE_DEVICES"};
+  CUdevice device = 0;
+  if (const CUresult code = api.cuDeviceGet(&device, ordinal); code != CUDA_SUCCESS)
+    return driver_error(api, code, "cuDeviceGet", "device " + std::to_string(ordinal));
+  return device;
+}
+
+/// A module with the context it lives in, so that the context cannot go first.
+struct OwnedModule {
+  std::shared_ptr<const PrimaryContext> primary;
+  std::shared_ptr<const Module> module;
+};
+
+}  // namespace
+
+Result<Device> Device::open(int ordinal, const Options& options) {
+  const Result<const DriverApi*> driver = load_driver();
+  if (!driver) return driver.error();
+  const DriverApi& api = **driver;
+  const Result<CUdevice> device = find_device(api, ordinal);
+  if (!device) return device.error();
+  const Result<DeviceInfo> info = read_info(api, *device);
+  if (!info) return info.error();
+  if (info->compute_major != 9 || info->compute_minor != 0)
+    return Error{ErrorCode::unsupported_arch,
+                 "device " + std::to_string(ordinal) + ", " + info->name + ", has compute capability " +
+                     std::to_string(info->compute_major) + "." + std::to_string(info->compute_minor) +
+                     ": the kernels need 9.0 (Hopper: H100, H200, GH200)"};
+  Result<std::shared_ptr<const PrimaryContext>> primary = PrimaryContext::retain(api, *device, ordinal);
+  if (!primary) return primary.error();
+  return Device(std::make_shared<Impl>(*std::move(primary), *info, options));
+}
+
+const DeviceInfo& Device::info() const {
+  return impl_->info;
+}
+
+const Options& Device::options() const {
+  return impl_->options;
+}
+
+int Device::ordinal() const {
+  return impl_->primary->ordinal();
+}
+
+Device::Impl::Impl(std::shared_ptr<const PrimaryContext> context_owner, const DeviceInfo& device_info,
+                   const Options& device_options)
+    : primary(std::move(context_owner)),
+      api(&primary->api()),
+      context(primary->handle()),
+      info(device_info),
+      options(device_options),
+      cache(device_options) {}
+
+Result<std::shared_ptr<const Module>> Device::Impl::load_unit(const std::string& unit,
+                                                              int dynamic_smem_bytes) {
+  const Result<std::shared_ptr<const Cubin>> cubin = cache.get(unit);
+  if (!cubin) return cubin.error();
+  return load_cubin(unit, **cubin, dynamic_smem_bytes);
+}
+
+Result<std::shared_ptr<const Module>> Device::Impl::load_cubin(const std::string& unit, const Cubin& cubin,
+                                                               int dynamic_smem_bytes) {
+  const std::string key = unit + "// dynamic shared memory: " + std::to_string(dynamic_smem_bytes);
+  const std::lock_guard lock(mutex);
+  if (const auto found = modules.find(key); found != modules.end())
+    if (std::shared_ptr<const Module> loaded = found->second.lock()) return loaded;
+  const ContextScope scope(*primary);
+  if (const Result<void> entered = scope.entered(); !entered) return entered.error();
+  Result<std::shared_ptr<const Module>> module = Module::load(*api, cubin, dynamic_smem_bytes);
+  if (!module) return module.error();
+  std::erase_if(modules, [](const auto& entry) { return entry.second.expired(); });
+  const auto owned = std::make_shared<const OwnedModule>(OwnedModule{primary, *std::move(module)});
+  const std::shared_ptr<const Module> shared(owned, owned->module.get());
+  modules[key] = shared;
+  return shared;
+}
+
+}  // namespace sluice

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tensor maps of a GEMM. device/load/tma_tile.cuh and Machine::issue_store rely on exactly these boxes:
+//   operand            extents           box                                  swizzle
+//   A  Major::k        {k, m, batch}     {tile.k, tile.m / cluster.n}         128
+//   A  Major::mn       {m, k, batch}     {64, tile.k / cluster.n}             128
+//   B  Major::k        {k, n, batch}     {tile.k, tile.n / cluster.m}         128
+//   B  Major::mn       {n, k, batch}     {64, tile.k / cluster.m}             128
+//   D  (tma)           {n, m, batch}     {store_columns, 64}                  store_row_bytes
+// A box is one CTA's slice: the CTAs of a cluster row share a tile of A, those of a column a tile of B.
+#pragma once
+
+#include <sluice/host/driver/tensor_map.h>
+#include <sluice/spec/smem_layout.h>
+
+namespace sluice {
+
+inline constexpr int kMnBoxElements = 64;  // m or n in one 128-byte row of a 16-bit MN-major operand
+
+constexpr TensorMapShape a_map_shape(const KernelConfig& c, const Problem& p) {
+  const bool k_major = c.a_major == Major::k;
+  return {.type = c.a,
+          .inner = inner_extent(p.a, p.m, p.k),
+          .outer = outer_extent(p.a, p.m, p.k),
+          .batch = p.batch,
+          .ld = p.a.ld,
+          .batch_stride = p.a.batch_stride,
+          .box_inner = k_major ? c.tile.k : kMnBoxElements,
+          .box_outer = (k_major ? c.tile.m : c.tile.k) / c.cluster.n,
+          .swizzle_bytes = kSwizzleRowBytes};
+}
+
+constexpr TensorMapShape b_map_shape(const KernelConfig& c, const Problem& p) {
+  const bool k_major = c.b_major == Major::k;
+  return {.type = c.b,
+          .inner = inner_extent(p.b, p.n, p.k),
+          .outer = outer_extent(p.b, p.n, p.k),
+          .batch = p.batch,
+          .ld = p.b.ld,
+          .batch_stride = p.b.batch_stride,
+          .box_inner = k_major ? c.tile.k : kMnBoxElements,
+          .box_outer = (k_major ? c.tile.n : c.tile.k) / c.cluster.m,
+          .swizzle_bytes = kSwizzleRowBytes};
+}
+
+constexpr TensorMapShape d_map_shape(const KernelConfig& c, const Problem& p) {
+  return {.type = c.d,
+          .inner = p.n,
+          .outer = p.m,
+          .batch = p.batch,
+          .ld = p.d.ld,
+          .batch_stride = p.d.batch_stride,
+          .box_inner = store_columns(c),
+          .box_outer = kWaveRows,
+          .swizzle_bytes = store_row_bytes(c)};
+}
+
+}  // namespace sluice

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device memory: allocation, copies, fills. Every call makes the buffer's context current for its duration.
+#include <sluice/host/driver/memory.h>
+
+#include <sluice/host/device_impl.h>
+#include <sluice/host/driver/error.h>
+
+namespace sluice {
+namespace {
+
+Error out_of_range(const char* what, i64 bytes, i64 offset, i64 size) {
+  return {ErrorCode::invalid_size, std::string(what) + ": " + std::to_string(bytes) + " bytes at offset " +
+                                       std::to_string(offset) + " do not lie in a buffer of " +
+                                       std::to_string(size) + " bytes"};
+}
+
+bool in_range(i64 bytes, i64 offset, i64 size) {
+  return bytes >= 0 && offset >= 0 && offset <= size && bytes <= size - offset;
+}
+
+/// Runs one driver call with the context current. `call` gets the table and returns the call's own code.
+template <class Call>
+Result<void> in_context(const PrimaryContext& primary, const char* name, i64 bytes, const Call& call) {
+  const ContextScope scope(primary);
+  if (const Result<void> entered = scope.entered(); !entered) return entered;
+  const CUresult code = call(primary.api());
+  if (code == CUDA_SUCCESS) return {};
+  return driver_error(primary.api(), code, name, std::to_string(bytes) + " bytes");
+}
+
+}  // namespace
+
+Result<DeviceBuffer> DeviceBuffer::allocate(const Device& device, i64 bytes) {
+  if (bytes < 0)
+    return Error{ErrorCode::invalid_size, "a buffer of " + std::to_string(bytes) + " bytes: must be >= 0"};
+  DeviceBuffer buffer;
+  if (bytes == 0) return buffer;
+  const std::shared_ptr<const PrimaryContext>& primary = device.impl().primary;
+  const Result<void> allocated = in_context(*primary, "cuMemAlloc", bytes, [&](const DriverApi& api) {
+    return api.cuMemAlloc(&buffer.address_, static_cast<std::size_t>(bytes));
+  });
+  if (!allocated) {
+    buffer.address_ = 0;
+    return allocated.error();
+  }
+  buffer.primary_ = primary;
+  buffer.bytes_ = bytes;
+  return buffer;
+}
+
+DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
+  std::swap(primary_, other.primary_);
+  std::swap(address_, other.address_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+DeviceBuffer::~DeviceBuffer() {
+  if (address_ == 0) return;
+  const ContextScope scope(*primary_);
+  primary_->api().cuMemFree(address_);
+}
+
+Result<void> DeviceBuffer::upload(const void* source, i64 bytes, i64 offset) const {
+  if (!in_range(bytes, offset, bytes_)) return out_of_range("upload", bytes, offset, bytes_);
+  if (bytes == 0) return {};
+  return in_context(*primary_, "cuMemcpyHtoD", bytes, [&](const DriverApi& api) {
+    return api.cuMemcpyHtoD(address_ + offset, source, static_cast<std::size_t>(bytes));
+  });
+}
+
+Result<void> DeviceBuffer::download(void* target, i64 bytes, i64 offset) const {
+  if (!in_range(bytes, offset, bytes_)) return out_of_range("download", bytes, offset, bytes_);
+  if (bytes == 0) return {};
+  return in_context(*primary_, "cuMemcpyDtoH", bytes, [&](const DriverApi& api) {
+    return api.cuMemcpyDtoH(target, address_ + offset, static_cast<std::size_t>(bytes));
+  });
+}
+
+Result<void> DeviceBuffer::upload_async(const void* source, i64 bytes, Stream stream) const {
+  if (!in_range(bytes, 0, bytes_)) return out_of_range("upload_async", bytes, 0, bytes_);
+  if (bytes == 0) return {};
+  return in_context(*primary_, "cuMemcpyHtoDAsync", bytes, [&](const DriverApi& api) {
+    return api.cuMemcpyHtoDAsync(address_, source, static_cast<std::size_t>(bytes), stream);
+  });
+}
+
+Result<void> DeviceBuffer::download_async(void* target, i64 bytes, Stream stream) const {
+  if (!in_range(bytes, 0, bytes_)) return out_of_range("download_async", bytes, 0, bytes_);
+  if (bytes == 0) return {};
+  return in_context(*primary_, "cuMemcpyDtoHAsync", bytes, [&](const DriverApi& api) {
+    return api.cuMemcpyDtoHAsync(target, address_, static_cast<std::size_t>(bytes), stream);
+  });
+}
+
+Result<void> DeviceBuffer::fill(u8 value, Stream stream) const {
+  if (bytes_ == 0) return {};
+  return in_context(*primary_, "cuMemsetD8Async", bytes_, [&](const DriverApi& api) {
+    return api.cuMemsetD8Async(address_, value, static_cast<std::size_t>(bytes_), stream);
+  });
+}
+
+Result<void> synchronize(const Device& device) {
+  return in_context(*device.impl().primary, "cuCtxSynchronize", 0,
+                    [](const DriverApi& api) { return api.cuCtxSynchronize(); });
+}
+
+Result<MemoryInfo> memory_info(const Device& device) {
+  std::size_t free = 0, total = 0;
+  const Result<void> asked = in_context(*device.impl().primary, "cuMemGetInfo", 0, [&](const DriverApi& api) {
+    return api.cuMemGetInfo(&free, &total);
+  });
+  if (!asked) return asked.error();
+  return MemoryInfo{static_cast<i64>(free), static_cast<i64>(total)};
+}
+
+}  // namespace sluice

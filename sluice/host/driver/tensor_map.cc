@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// The documented limits of cuTensorMapEncodeTiled are checked here first: the driver says only "invalid
+// value".
+#include <sluice/host/driver/tensor_map.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include <sluice/host/driver/error.h>
+
+namespace sluice {
+namespace {
+
+// The hardware asks for 64 bytes of alignment; cuda.h of 13.0 raised the type's own to 128. Params are copied
+// into a variable aligned as CUtensorMap, and the maps are their first members, so both hold.
+static_assert(sizeof(TensorMap) == sizeof(CUtensorMap));
+static_assert(alignof(TensorMap) >= 64);
+static_assert(offsetof(GemmParams, map_a) % alignof(CUtensorMap) == 0);
+static_assert(offsetof(GemmParams, map_b) % alignof(CUtensorMap) == 0);
+static_assert(offsetof(GemmParams, map_d) % alignof(CUtensorMap) == 0);
+
+constexpr i64 kMaxExtent = i64{1} << 32;
+constexpr i64 kStrideLimit = i64{1} << 40;
+constexpr i64 kStrideUnit = 16;
+constexpr int kMaxBox = 256;
+constexpr u64 kPlaceholderAddress = u64{1} << 30;
+
+CUtensorMapDataType data_type(DType type) {
+  switch (type) {
+    case DType::bf16: return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    case DType::fp16: return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    case DType::fp32: return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    case DType::e4m3:
+    case DType::e5m2: break;  // TMA moves fp8 as bytes
+  }
+  return CU_TENSOR_MAP_DATA_TYPE_UINT8;
+}
+
+CUtensorMapSwizzle swizzle(int bytes) {
+  switch (bytes) {
+    case 128: return CU_TENSOR_MAP_SWIZZLE_128B;
+    case 64: return CU_TENSOR_MAP_SWIZZLE_64B;
+    case 32: return CU_TENSOR_MAP_SWIZZLE_32B;
+    default: return CU_TENSOR_MAP_SWIZZLE_NONE;
+  }
+}
+
+std::string stride_text(const char* name, const char* which, i64 elements, DType type) {
+  return std::string(name) + ": " + which + " of " + std::to_string(elements) + " " + name_of(type) +
+         " elements";
+}
+
+Result<void> check_stride(const char* name, const char* which, i64 elements, DType type) {
+  if (elements < 1 || elements >= kStrideLimit / bytes_of(type))
+    return Error{ErrorCode::invalid_stride, stride_text(name, which, elements, type) +
+                                                ": must be positive and less than 2^40 bytes for TMA"};
+  if (elements * bytes_of(type) % kStrideUnit != 0)
+    return Error{ErrorCode::misaligned, stride_text(name, which, elements, type) +
+                                            ": must be a multiple of 16 bytes for TMA; pad it to " +
+                                            std::to_string(ceil_div(elements, kStrideUnit / bytes_of(type)) *
+                                                           (kStrideUnit / bytes_of(type)))};
+  return {};
+}
+
+Result<void> check_shape(const char* name, const TensorMapShape& s) {
+  for (const i64 extent : {s.inner, s.outer, s.batch})
+    if (extent < 1 || extent > kMaxExtent)
+      return Error{ErrorCode::invalid_size, std::string(name) + ": an extent of " + std::to_string(extent) +
+                                                " must be in 1..2^32 for TMA"};
+  const int box_row_bytes = s.box_inner * bytes_of(s.type);
+  const bool box_fits = s.box_inner >= 1 && s.box_inner <= kMaxBox && s.box_outer >= 1 &&
+                        s.box_outer <= kMaxBox && box_row_bytes % kStrideUnit == 0 &&
+                        box_row_bytes <= s.swizzle_bytes;
+  if (!box_fits)
+    return Error{ErrorCode::internal, std::string(name) + ": TMA cannot move a box of " +
+                                          std::to_string(s.box_inner) + " x " + std::to_string(s.box_outer) +
+                                          " with a swizzle of " + std::to_string(s.swizzle_bytes)};
+  if (s.outer > 1)
+    if (Result<void> row = check_stride(name, "ld", s.ld, s.type); !row) return row;
+  if (s.batch > 1) return check_stride(name, "batch_stride", s.batch_stride, s.type);
+  return {};
+}
+
+}  // namespace
+
+Result<TensorMap> encode_tensor_map(const DriverApi& api, const char* name, const TensorMapShape& s) {
+  if (const Result<void> legal = check_shape(name, s); !legal) return legal.error();
+  const int bytes = bytes_of(s.type);
+  // The stride of an index that is always 0 is not used, but must be legal.
+  const i64 row_stride = s.outer > 1 ? s.ld * bytes : ceil_div(s.inner * bytes, kStrideUnit) * kStrideUnit;
+  const i64 batch_stride =
+      s.batch > 1 ? s.batch_stride * bytes : std::min(row_stride * s.outer, kStrideLimit - kStrideUnit);
+  const cuuint64_t extents[] = {static_cast<cuuint64_t>(s.inner), static_cast<cuuint64_t>(s.outer),
+                                static_cast<cuuint64_t>(s.batch)};
+  const cuuint64_t strides[] = {static_cast<cuuint64_t>(row_stride), static_cast<cuuint64_t>(batch_stride)};
+  const cuuint32_t box[] = {static_cast<cuuint32_t>(s.box_inner), static_cast<cuuint32_t>(s.box_outer), 1};
+  const cuuint32_t steps[] = {1, 1, 1};
+
+  CUtensorMap encoded{};
+  const CUresult code = api.cuTensorMapEncodeTiled(
+      &encoded, data_type(s.type), 3, reinterpret_cast<void*>(kPlaceholderAddress), extents, strides, box,
+      steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle(s.swizzle_bytes), CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (code != CUDA_SUCCESS)
+    return driver_error(api, code, "cuTensorMapEncodeTiled",
+                        std::string(name) + ", " + std::to_string(s.inner) + " x " + std::to_string(s.outer) +
+                            " x " + std::to_string(s.batch) + " " + name_of(s.type) + ", strides " +
+                            std::to_string(row_stride) + " and " + std::to_string(batch_stride) + " bytes");
+  TensorMap map;
+  std::memcpy(&map, &encoded, sizeof map);
+  return map;
+}
+
+}  // namespace sluice

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensor maps: how TMA is told where a batch of matrices lies and how a box of it is laid into shared memory.
+// Encoded once, in prepare, with a placeholder for the address; a launch replaces the address in its own copy
+// of the params. Always three dimensions {inner, outer, batch}, no interleave, zeros out of bounds.
+#pragma once
+
+#include <sluice/host/driver/api.h>
+#include <sluice/spec/params.h>
+
+namespace sluice {
+
+/// A batch of matrices and the box that one TMA instruction moves. Sizes and strides in elements.
+struct TensorMapShape {
+  DType type = DType::bf16;
+  i64 inner = 0;  // contiguous extent
+  i64 outer = 0;
+  i64 batch = 1;
+  i64 ld = 0;            // ignored if outer is 1
+  i64 batch_stride = 0;  // ignored if batch is 1
+  int box_inner = 0;
+  int box_outer = 0;
+  int swizzle_bytes = 128;  // 128, 64 or 32; 16: not swizzled
+
+  constexpr bool operator==(const TensorMapShape&) const = default;
+};
+
+/// `name`: of the operand, for messages. Errors: misaligned (a stride TMA cannot step by), invalid_size,
+/// invalid_stride, driver.
+Result<TensorMap> encode_tensor_map(const DriverApi& api, const char* name, const TensorMapShape& shape);
+
+/// `map` must be aligned as CUtensorMap, `address` to 16 bytes. Cheap, allocates nothing.
+inline CUresult replace_address(const DriverApi& api, TensorMap& map, const void* address) {
+  return api.cuTensorMapReplaceAddress(reinterpret_cast<CUtensorMap*>(&map), const_cast<void*>(address));
+}
+
+}  // namespace sluice

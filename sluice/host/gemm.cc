@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plan -> Kernel -> launch, and run, which does all three. prepare does everything that takes time, so that
+// launch is a few checks, a copy of 500 bytes and one driver call.
+#include <sluice/host/gemm.h>
+
+#include <sluice/host/driver/error.h>
+#include <sluice/host/driver/gemm_maps.h>
+#include <sluice/host/jit/source.h>
+
+namespace sluice {
+
+std::size_t ProblemHash::operator()(const Problem& p) const {
+  // Sizes and strides tell problems apart in practice; equality does the rest.
+  u64 hash = 0;
+  for (const i64 value : {p.m, p.n, p.k, p.batch, p.a.ld, p.b.ld, p.d.ld, static_cast<i64>(p.a.type),
+                          static_cast<i64>(p.d.type), static_cast<i64>(p.epilogue.activation)})
+    hash = (hash ^ static_cast<u64>(value)) * 0x9E3779B97F4A7C15u + (hash >> 29);
+  return hash;
+}
+
+namespace gemm {
+namespace {
+
+Result<GemmParams> make_params(const DriverApi& api, const Plan& plan) {
+  const Problem& p = plan.problem;
+  const KernelConfig& c = plan.config;
+  GemmParams params{};
+  params.c_ld = p.c.ld;
+  params.c_batch_stride = p.c.batch_stride;
+  params.d_ld = p.d.ld;
+  params.d_batch_stride = p.d.batch_stride;
+  params.m = static_cast<int>(p.m);
+  params.n = static_cast<int>(p.n);
+  params.grid = tile_grid(c, static_cast<int>(p.m), static_cast<int>(p.n), static_cast<int>(p.k),
+                          static_cast<int>(p.batch));
+  params.raster = plan.split.raster;
+  params.raster_group = plan.split.group;
+  struct Map {
+    const char* name;
+    TensorMap& target;
+    bool used;
+    TensorMapShape shape;
+  };
+  const Map maps[] = {{"A", params.map_a, p.k > 0, a_map_shape(c, p)},
+                      {"B", params.map_b, p.k > 0, b_map_shape(c, p)},
+                      {"D", params.map_d, c.store == StorePath::tma, d_map_shape(c, p)}};
+  for (const Map& map : maps) {
+    if (!map.used) continue;
+    const Result<TensorMap> encoded = encode_tensor_map(api, map.name, map.shape);
+    if (!encoded) return encoded.error();
+    map.target = *encoded;
+  }
+  return params;
+}
+
+/// The plan with its strides filled in, if it can be launched.
+Result<Plan> checked_plan(const Plan& plan, const DeviceInfo& info) {
+  if (const Result<void> consistent = check_plan(plan, info); !consistent) return consistent.error();
+  Plan filled = plan;
+  filled.problem = with_strides(plan.problem);
+  return filled;
+}
+
+Kernel empty_kernel(const Device& device, const Plan& plan) {
+  auto impl = std::make_shared<Kernel::Impl>();
+  impl->plan = plan;
+  impl->primary = device.impl().primary;
+  return Kernel(std::move(impl));
+}
+
+/// Puts the addresses of A, B and D into the maps of `params`.
+Result<void> set_addresses(const DriverApi& api, GemmParams& params, const Kernel::Impl& kernel,
+                           const Args& args) {
+  CUresult code = CUDA_SUCCESS;
+  if (params.grid.k_tiles != 0) {
+    code = replace_address(api, params.map_a, args.a);
+    if (code == CUDA_SUCCESS) code = replace_address(api, params.map_b, args.b);
+  }
+  if (code == CUDA_SUCCESS && kernel.plan.config.store == StorePath::tma)
+    code = replace_address(api, params.map_d, args.d);
+  if (code == CUDA_SUCCESS) return {};
+  return driver_error(api, code, "cuTensorMapReplaceAddress",
+                      "A " + hex(args.a) + ", B " + hex(args.b) + ", D " + hex(args.d));
+}
+
+/// A stream whose state cannot be asked for counts as capturing: compiling then would spoil the capture.
+bool is_capturing(const DriverApi& api, Stream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return api.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+Result<Kernel> prepare_for_run(const Device& device, const Problem& problem, Stream stream) {
+  const Result<Plan> planned = plan(problem, device.info());
+  if (!planned) return planned.error();
+  if (!is_empty(problem)) {
+    const ContextScope scope(*device.impl().primary);
+    if (const Result<void> entered = scope.entered(); !entered) return entered.error();
+    if (is_capturing(*device.impl().api, stream))
+      return Error{ErrorCode::not_prepared, "the stream is capturing and no kernel is loaded for " +
+                                                to_string(problem) +
+                                                ": run this problem once, or prepare it, before the capture"};
+  }
+  return prepare(device, *planned);
+}
+
+}  // namespace
+
+Result<Kernel> make_kernel(const Device& device, const Plan& plan, const Cubin& cubin) {
+  Result<ArgRules> rules = argument_rules(plan);
+  if (!rules) return rules.error();
+  auto impl = std::make_shared<Kernel::Impl>();
+  const Result<GemmParams> params = make_params(*device.impl().api, plan);
+  if (!params) return params.error();
+  const int smem = smem_bytes(plan.config);
+  Result<std::shared_ptr<const Module>> module =
+      device.impl().load_cubin(unit_text(plan.config), cubin, smem);
+  if (!module) return module.error();
+  impl->plan = plan;
+  impl->primary = device.impl().primary;
+  impl->module = *std::move(module);
+  impl->built_by = cubin.report.compiler;
+  impl->rules = *rules;
+  impl->params = *params;
+  const u32 cluster = static_cast<u32>(cluster_size(plan.config));
+  impl->shape = {.grid_x = static_cast<u32>(plan.split.clusters) * cluster,
+                 .block_x = kThreads,
+                 .cluster_x = cluster,
+                 .smem_bytes = static_cast<u32>(smem)};
+  return Kernel(std::move(impl));
+}
+
+const Plan& Kernel::plan() const {
+  return impl_->plan;
+}
+
+int Kernel::registers() const {
+  return impl_->module != nullptr ? impl_->module->registers() : 0;
+}
+
+std::string Kernel::built_by() const {
+  return impl_->built_by;
+}
+
+Result<Kernel> prepare(const Device& device, const Plan& plan) {
+  return std::move(prepare(device, std::span(&plan, 1)).front());
+}
+
+std::vector<Result<Kernel>> prepare(const Device& device, std::span<const Plan> plans,
+                                    const Progress& progress) {
+  std::vector<Result<Plan>> checked;
+  std::vector<std::string> units;  // of the plans that have something to launch, in order
+  for (const Plan& plan : plans) {
+    checked.push_back(checked_plan(plan, device.info()));
+    if (checked.back().ok() && !is_empty(plan.problem)) units.push_back(unit_text(plan.config));
+  }
+  const auto cubins = device.impl().cache.get_all(units, device.options().jobs, progress);
+  std::vector<Result<Kernel>> kernels;
+  auto cubin = cubins.begin();
+  for (const Result<Plan>& plan : checked) {
+    if (!plan) {
+      kernels.push_back(plan.error());
+    } else if (is_empty(plan->problem)) {
+      kernels.push_back(empty_kernel(device, *plan));
+    } else {
+      kernels.push_back(cubin->ok() ? make_kernel(device, *plan, ***cubin) : Result<Kernel>(cubin->error()));
+      ++cubin;
+    }
+  }
+  return kernels;
+}
+
+Result<void> launch(const Kernel& kernel, const Args& args, Stream stream) {
+  const Kernel::Impl& impl = kernel.impl();
+  if (impl.module == nullptr) return {};
+  if (Result<void> values = check_values(impl.rules, args); !values) return values;
+  if (Result<void> context = check_context(*impl.primary); !context) return context;
+  const ContextScope scope(*impl.primary);
+  if (Result<void> entered = scope.entered(); !entered) return entered;
+  if (Result<void> memory = check_memory(*impl.primary, impl.rules, args); !memory) return memory;
+
+  alignas(CUtensorMap) GemmParams params = impl.params;
+  if (args.alpha == 0.0f) params.grid.k_tiles = 0;
+  params.c = impl.rules.operands[kC].used && args.beta != 0.0f ? args.c : nullptr;
+  params.d = args.d;
+  params.scale_a = args.scale_a;
+  params.scale_b = args.scale_b;
+  params.bias = args.bias;
+  params.alpha = args.alpha;
+  params.beta = args.beta;
+  const DriverApi& api = impl.primary->api();
+  if (Result<void> addresses = set_addresses(api, params, impl, args); !addresses) return addresses;
+  return launch_kernel(api, impl.module->function(), impl.shape, &params, stream);
+}
+
+Result<void> run(const Device& device, const Problem& problem, const Args& args, Stream stream) {
+  Device::Impl& impl = device.impl();
+  std::optional<Kernel> kernel;
+  {
+    const std::lock_guard lock(impl.mutex);
+    if (const auto found = impl.prepared_by_run.find(problem); found != impl.prepared_by_run.end())
+      kernel = found->second;
+  }
+  if (!kernel.has_value()) {
+    Result<Kernel> prepared = prepare_for_run(device, problem, stream);
+    if (!prepared) return prepared.error();
+    kernel = *prepared;
+    const std::lock_guard lock(impl.mutex);
+    impl.prepared_by_run.emplace(problem, *std::move(prepared));
+  }
+  return launch(*kernel, args, stream);
+}
+
+}  // namespace gemm
+}  // namespace sluice
