@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// See candidates.h. The space is the registry's; overrides filter it, or stand in for it if they ask for
+// something that it does not list but that the kernel can do.
+#include <sluice/host/planner/candidates.h>
+
+#include <algorithm>
+
+#include <sluice/host/planner/cost_model.h>
+#include <sluice/host/planner/problem_checks.h>
+#include <sluice/host/planner/traffic.h>
+#include <sluice/kernels/registry.h>
+
+namespace sluice {
+namespace {
+
+static_assert(registered_configs().size() <= ConfigList::kCapacity);
+
+constexpr int kGroups[] = {1, 2, 4, 8, 16, 32};
+constexpr i64 kMaxInt = (i64{1} << 31) - 1;
+
+i64 grid_rows(const Problem& p, const KernelConfig& c) {
+  return ceil_div(p.m, i64{c.tile.m} * c.cluster.m);
+}
+i64 grid_columns(const Problem& p, const KernelConfig& c) {
+  return ceil_div(p.n, i64{c.tile.n} * c.cluster.n);
+}
+bool too_many_tiles(const Problem& p, const KernelConfig& c) {
+  // In double: the product of three 31-bit numbers does not fit in 64 bits.
+  const double tiles = static_cast<double>(grid_rows(p, c)) * static_cast<double>(grid_columns(p, c)) *
+                       static_cast<double>(p.batch);
+  return tiles > static_cast<double>(kMaxClusterTiles);
+}
+
+/// The axes of the search with the overrides put in: `all` without them.
+struct Axes {
+  std::vector<BaseConfig> bases;
+  std::vector<ClusterShape> clusters;
+};
+
+Axes axes_of(const PlanOverrides& o) {
+  Axes axes;
+  for (const BaseConfig& base : kGemmSpace)
+    if (base.schedule == o.schedule.value_or(base.schedule) &&
+        base.tile_m == o.tile_m.value_or(base.tile_m) && base.tile_n == o.tile_n.value_or(base.tile_n))
+      axes.bases.push_back(base);
+  if (o.cluster)
+    axes.clusters = {*o.cluster};
+  else
+    axes.clusters.assign(std::begin(kClusterSpace), std::end(kClusterSpace));
+  return axes;
+}
+
+/// Tiles that the space does not list: every listed value of an axis that is not overruled.
+std::vector<BaseConfig> unlisted_bases(const PlanOverrides& o) {
+  std::vector<BaseConfig> bases;
+  for (const BaseConfig& listed : kGemmSpace) {
+    const BaseConfig base{.schedule = o.schedule.value_or(listed.schedule),
+                          .tile_m = o.tile_m.value_or(listed.tile_m),
+                          .tile_n = o.tile_n.value_or(listed.tile_n)};
+    const auto same = [&](const BaseConfig& x) {
+      return x.schedule == base.schedule && x.tile_m == base.tile_m && x.tile_n == base.tile_n;
+    };
+    if (std::none_of(bases.begin(), bases.end(), same)) bases.push_back(base);
+  }
+  return bases;
+}
+
+/// The valid configurations, and why the first of the others is not.
+struct Search {
+  std::vector<KernelConfig> configs;
+  std::string reason;
+  bool too_many_tiles = false;
+
+  bool found() const { return !configs.empty() || too_many_tiles; }
+};
+
+void search(const Problem& p, const Axes& axes, const PlanOverrides& o, Search& result) {
+  const StorePath possible = why_not_tma_store(p) == nullptr ? StorePath::tma : StorePath::direct;
+  for (const BaseConfig& base : axes.bases)
+    for (const ClusterShape& cluster : axes.clusters) {
+      KernelConfig config = config_for(p, base, cluster, o.store.value_or(possible));
+      if (o.stages) config.stages = *o.stages;
+      if (const char* rule = validate(config); rule != nullptr) {
+        if (result.reason.empty()) result.reason = short_name(config) + ": " + rule;
+      } else if (too_many_tiles(p, config)) {
+        result.too_many_tiles = true;
+      } else {
+        result.configs.push_back(config);
+      }
+    }
+}
+
+Error bad_override(const std::string& message) {
+  return Error{ErrorCode::invalid_config, message};
+}
+
+/// What no configuration can make good.
+Result<void> check_overrides(const Problem& p, const PlanOverrides& o) {
+  if (const char* reason = why_not_tma_store(p); o.store == StorePath::tma && reason != nullptr)
+    return bad_override(std::string("store = tma: ") + reason + "; pad ldd or store direct");
+  if (o.raster_group && *o.raster_group < 1)
+    return bad_override("raster_group = " + std::to_string(*o.raster_group) + " must be at least 1");
+  return {};
+}
+
+/// What depends on the configuration.
+std::string split_problem(const Problem& p, const KernelConfig& c, const DeviceInfo& device,
+                          const WorkSplit& split) {
+  if (split.clusters < 1 || split.clusters > max_clusters(c, device))
+    return "clusters = " + std::to_string(split.clusters) + " must be in 1.." +
+           std::to_string(max_clusters(c, device)) + ", what can be resident at once";
+  const i64 other = split.raster == Raster::along_m ? grid_columns(p, c) : grid_rows(p, c);
+  if (split.group > kMaxInt / std::max<i64>(other, 1))
+    return "raster_group = " + std::to_string(split.group) + " times " + std::to_string(other) +
+           " cluster tiles must stay below 2^31";
+  return {};
+}
+
+}  // namespace
+
+WorkSplit choose_split(const Problem& p, const KernelConfig& c, const DeviceInfo& device,
+                       const PlanOverrides& o) {
+  const i64 rows = grid_rows(p, c), columns = grid_columns(p, c);
+  const i64 tiles = rows * columns == 0 ? 0 : rows * columns * p.batch;
+  WorkSplit split;
+  split.clusters =
+      o.clusters.value_or(static_cast<int>(std::clamp<i64>(tiles, 1, std::max(max_clusters(c, device), 1))));
+
+  bool first = true;
+  Traffic least;
+  WorkSplit best = split;
+  for (const Raster raster : {Raster::along_m, Raster::along_n}) {
+    if (raster != o.raster.value_or(raster)) continue;
+    split.raster = raster;
+    const i64 extent = raster == Raster::along_m ? rows : columns;
+    for (const int group : kGroups) {
+      if (group > 1 && group > extent) break;
+      split.group = o.raster_group.value_or(group);
+      const Traffic traffic = traffic_of(p, c, split, device);
+      const bool fewer = traffic.hbm_bytes < least.hbm_bytes ||
+                         (traffic.hbm_bytes == least.hbm_bytes && traffic.wave_bytes < least.wave_bytes);
+      if (first || fewer) best = split, least = traffic;
+      first = false;
+    }
+  }
+  return best;
+}
+
+Result<std::vector<Plan>> rank_candidates(const Problem& p, const DeviceInfo& device,
+                                          const PlanOverrides& o) {
+  if (Result<void> overrides = check_overrides(p, o); !overrides) return overrides.error();
+  Search found;
+  Axes axes = axes_of(o);
+  search(p, axes, o, found);
+  if (!found.found()) {
+    found.reason.clear();
+    axes.bases = unlisted_bases(o);
+    search(p, axes, o, found);
+  }
+  if (!found.found()) return bad_override("the overrides leave no kernel: " + found.reason);
+  if (found.configs.empty())
+    return Error{ErrorCode::invalid_size, "D of " + std::to_string(p.batch) + " x " + std::to_string(p.m) +
+                                              " x " + std::to_string(p.n) +
+                                              " has more than 2^30 tiles: split the problem"};
+
+  const bool empty = p.m == 0 || p.n == 0 || p.batch == 0;
+  std::vector<Plan> plans;
+  std::string reason;
+  for (const KernelConfig& config : found.configs) {
+    Plan plan;
+    plan.problem = p;
+    plan.config = config;
+    plan.split = choose_split(p, config, device, o);
+    plan.smem_bytes = smem_bytes(config);
+    const std::string wrong = split_problem(p, config, device, plan.split);
+    if (!wrong.empty()) {
+      if (reason.empty()) reason = short_name(config) + ": " + wrong;
+      continue;
+    }
+    if (!empty) plan.estimate = estimate(p, config, plan.split, device);
+    plans.push_back(plan);
+  }
+  if (plans.empty()) return bad_override("the overrides leave no kernel: " + reason);
+  std::stable_sort(plans.begin(), plans.end(),
+                   [](const Plan& x, const Plan& y) { return x.estimate.total_us < y.estimate.total_us; });
+  return plans;
+}
+
+}  // namespace sluice

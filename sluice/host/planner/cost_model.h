@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long a configuration will take, from what is known about the machine: waves, tensor time, shared
+// memory, L2 and HBM bytes, and what is not hidden behind them. Pure arithmetic; every constant is in
+// CostConstants, so that a fit to measurements changes one table. Called by candidates.cc.
+// The model is there to rank configurations of one problem, not to predict a time to the percent.
+#pragma once
+
+#include <sluice/plan.h>
+
+namespace sluice {
+
+/// Clocks are SM clocks. The sources name research pages; "guess" marks what nobody has measured yet, and
+/// docs/findings/ will replace.
+struct CostConstants {
+  // Dense rates of one SM at full clock (NVIDIA H100 white paper): the clock is the sustained rate over it.
+  double flops_per_clock_16bit = 4096;
+  double flops_per_clock_fp8 = 8192;
+  // Share of the sustained WGMMA rate that a whole kernel keeps in its main loop: the best peers reach 0.80
+  // to 0.87 on 8192^3 (measured-peers.md), part of which is L2 and epilogue, counted apart.
+  double mainloop_efficiency = 0.92;
+
+  // Shared memory: 128 bytes a clock. One 64 x n WGMMA step reads 16 + n/4 rows (dense-gemm.md 1.2); TMA
+  // writes a row of the stage in a clock, but in the gaps: only part of it shows (guess).
+  double smem_read_clocks_a = 16;
+  double smem_read_clocks_per_column = 0.25;
+  double smem_write_weight = 0.5;
+
+  // L2 to SM: DeepGEMM's figure is 46.6 bytes a clock and SM with all SMs reading, plain loads measure 38
+  // (8.1 TB/s); TMA lies between. A lone SM cannot take more than its port gives.
+  double l2_gain_of_tma = 1.12;
+  double l2_bytes_per_clock_per_sm = 60;
+  // From a TMA load to its bytes, L2 and HBM mixed (guess, between the 0.6 and 1 us of dense-gemm.md 1.5).
+  double load_latency_us = 0.8;
+
+  // How sharply the slowest of several overlapping things wins: times are joined as an l^p norm. A large p
+  // is a plain maximum (guess).
+  double sharpness_in_tile = 6;
+  double sharpness_in_kernel = 4;
+
+  // Epilogue of one tile, for a math thread: a fixed part (drain of the last WGMMA, barriers, first store)
+  // and issue slots for each element; two groups at it share the issue slots (guess, from 2.5 instructions an
+  // element and the stmatrix).
+  double epilogue_fixed_clocks = 500;
+  double epilogue_clocks_per_element = 4;
+  double bias_clocks_per_element = 2;
+  double scale_clocks_per_element = 1;
+  double residual_clocks_per_element = 8;
+  double gelu_clocks_per_element = 36;
+  double silu_clocks_per_element = 14;
+  double fp32_output_weight = 1.5;
+  double direct_store_weight = 3;
+  // Ping-pong: from the last WGMMA of one group to the first of the other. Cooperative: ramp after an
+  // epilogue, with the ring already full (guess).
+  double turn_clocks = 120;
+  double ramp_clocks = 250;
+  // Promotion: one add for each accumulator, and the tensor pipe drained each time (dense-gemm.md 1.4).
+  double promote_clocks_per_register = 1;
+  double promote_drain_clocks = 80;
+
+  // Once a kernel: an empty kernel is 0.5 us; barriers, tensor maps and the first bytes from HBM to the first
+  // WGMMA about 1.5 us (read floor of a small kernel, measured-peers.md); a cluster starts later (guess).
+  double launch_us = 0.6;
+  double first_bytes_us = 1.5;
+  double cluster_us = 0.15;
+  double last_store_us = 0.4;
+};
+
+inline constexpr CostConstants kCostConstants{};
+
+/// Clusters that can be resident at once.
+int max_clusters(const KernelConfig& config, const DeviceInfo& device);
+
+/// `problem` has its strides filled in and is not empty; the config is valid.
+Estimate estimate(const Problem& problem, const KernelConfig& config, const WorkSplit& split,
+                  const DeviceInfo& device);
+
+}  // namespace sluice

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// See traffic.h. The picture behind the HBM part: along the walk a band is `group` panels of one operand,
+// which every panel of the other operand passes. A panel is one cluster tile wide and all of k long.
+#include <sluice/host/planner/traffic.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace sluice {
+namespace {
+
+/// Of L2, what holds panels between two uses. Half: it is two partitions that keep copies of each other's
+/// lines, and D and C pass through it too (research/dense-gemm.md 1.2; a measured band beyond it lost).
+constexpr double kUsableL2 = 0.5;
+
+double bytes_of_matrix(i64 rows, i64 columns, DType type) {
+  return static_cast<double>(rows) * static_cast<double>(columns) * bytes_of(type);
+}
+
+/// 0: `bytes` stay in L2 until they are used again. 1: nothing is left of them. In between a linear blend,
+/// because replacement in L2 is not strictly by age.
+double lost_share(double bytes, double capacity) {
+  return std::clamp((bytes - capacity) / capacity, 0.0, 1.0);
+}
+
+}  // namespace
+
+double l2_bytes_per_k_tile(const Problem& p, const KernelConfig& c) {
+  const double tiles_m = static_cast<double>(ceil_div(p.m, i64{c.tile.m}));
+  const double tiles_n = static_cast<double>(ceil_div(p.n, i64{c.tile.n}));
+  const double rows_a = static_cast<double>(p.m) / std::max(tiles_m, 1.0) / c.cluster.n;
+  const double rows_b = static_cast<double>(p.n) / std::max(tiles_n, 1.0) / c.cluster.m;
+  const double k = std::min<double>(c.tile.k, static_cast<double>(p.k));
+  return (rows_a * bytes_of(c.a) + rows_b * bytes_of(c.b)) * k;
+}
+
+Traffic traffic_of(const Problem& p, const KernelConfig& c, const WorkSplit& split,
+                   const DeviceInfo& device) {
+  const double rows = static_cast<double>(ceil_div(p.m, i64{c.tile.m} * c.cluster.m));
+  const double columns = static_cast<double>(ceil_div(p.n, i64{c.tile.n} * c.cluster.n));
+  const double batch = static_cast<double>(p.batch);
+  Traffic traffic;
+  if (rows * columns * batch == 0) return traffic;
+  const double a = bytes_of_matrix(p.m, p.k, p.a.type), b = bytes_of_matrix(p.n, p.k, p.b.type);
+  const double d = bytes_of_matrix(p.m, p.n, p.d.type);
+  const double residual = p.epilogue.residual ? bytes_of_matrix(p.m, p.n, p.epilogue.c_type) : 0.0;
+
+  const bool along_m = split.raster == Raster::along_m;
+  const double walked = along_m ? a : b, other = along_m ? b : a;
+  const double walked_extent = along_m ? rows : columns, other_extent = along_m ? columns : rows;
+  const double group = std::min<double>(split.group, walked_extent);
+  const double bands = std::ceil(walked_extent / group);
+  // The clusters at work at one time cover `abreast` panels of the other operand, or several whole bands.
+  const double abreast = std::clamp(std::ceil(split.clusters / group), 1.0, other_extent);
+  const double bands_at_once = std::clamp(std::floor(split.clusters / (group * other_extent)), 1.0, bands);
+  const double band_bytes = walked / walked_extent * group * bands_at_once;
+  const double abreast_bytes = other / other_extent * abreast;
+
+  const double usable = kUsableL2 * static_cast<double>(device.l2_bytes);
+  const double walked_again =
+      (std::ceil(other_extent / abreast) - 1) * lost_share(band_bytes + abreast_bytes, usable);
+  const double other_again = (std::ceil(bands / bands_at_once) - 1) * lost_share(band_bytes + other, usable);
+
+  traffic.l2_bytes = batch * (a * columns + b * rows);
+  traffic.hbm_bytes = batch * (walked * (1 + walked_again) + other * (1 + other_again) + d + residual);
+  traffic.wave_bytes = band_bytes + abreast_bytes;
+  return traffic;
+}
+
+}  // namespace sluice

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many bytes a configuration moves: out of L2 into the SMs, and out of HBM into L2, the latter as a
+// function of the order in which tiles are walked. Arithmetic only; the times are in cost_model.h.
+// Called by cost_model.cc, and by candidates.cc to choose the order.
+#pragma once
+
+#include <sluice/plan.h>
+
+namespace sluice {
+
+struct Traffic {
+  double l2_bytes = 0;    // read by the SMs, all tiles together; a multicast byte counts once
+  double hbm_bytes = 0;   // read and written
+  double wave_bytes = 0;  // of A and B that one wave touches: the tie-breaker between orders
+};
+
+/// Bytes of A and B (real rows, no padding) that one k-tile of one CTA reads from L2, on average.
+double l2_bytes_per_k_tile(const Problem& problem, const KernelConfig& config);
+
+/// `problem` has its strides filled in.
+Traffic traffic_of(const Problem& problem, const KernelConfig& config, const WorkSplit& split,
+                   const DeviceInfo& device);
+
+}  // namespace sluice
