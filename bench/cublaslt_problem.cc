@@ -88,6 +88,8 @@ Result<std::shared_ptr<const CublasLtProblem>> CublasLtProblem::create(const Lab
   const Problem& p = copies[0].problem();
   if (lab.cublaslt == nullptr) return Error{ErrorCode::toolchain, lab.without_peer};
   if (const char* reason = missing_counterpart(p)) return Error{ErrorCode::invalid_type, reason};
+  const ContextScope scope(*lab.device.impl().primary);  // the heuristic looks at the current device
+  if (Result<void> entered = scope.entered(); !entered) return entered.error();
   std::shared_ptr<CublasLtProblem> made(new CublasLtProblem(lab));
   made->copies_ = copies;
   if (p.epilogue.activation == Activation::gelu) made->caveat_ = "tanh GELU, ours is exact";

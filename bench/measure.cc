@@ -11,8 +11,8 @@
 namespace sluice::bench {
 namespace {
 
-constexpr int kProbeLaunches = 4;   // timed, after as many untimed ones
-constexpr int kHostLaunches = 101;  // for the median CPU cost
+constexpr int kProbeLaunches = 4;  // timed, after as many untimed ones
+constexpr int kHostLaunches = 51;  // for the median CPU cost
 
 Result<void> launch_many(const Lab& lab, const Contender& contender, int copies, int launches) {
   for (int i = 0; i < launches; ++i)

@@ -118,7 +118,10 @@ Result<int> run_bench(const BenchFlags& flags) {
       break;
     }
   }
-  fmt::print("\n{}", summary_text(run));
+  double seconds = 0;
+  for (const bench::ShapeRecord& shape : run.shapes) seconds += shape.wall_s;
+  fmt::print("\n{}{} of {} problems in {:.0f} s\n", summary_text(run), run.shapes.size(), cases->size(),
+             seconds);
   if (lost)
     return Error{lost->code, fmt::format("the GPU is lost to this process after {} of {} shapes: {}",
                                          run.shapes.size(), cases->size(), lost->message)};

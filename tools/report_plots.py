@@ -34,7 +34,7 @@ def draw_roofline(runs: list[dict], folder: pathlib.Path, rates) -> None:
     machine = runs[0]["machine"]
     shapes = [s for run in runs for s in run["shapes"]]
     intensities = [s["flops"] / s["bytes"] for s in shapes]
-    reach = numpy.geomspace(min(intensities) / 2, max(intensities) * 2, 200)
+    reach = numpy.geomspace(min(intensities + [64]), max(intensities) * 2, 200)
     for name, peak in (("16-bit", machine["fp16_peak_tflops"]), ("fp8", machine["fp8_peak_tflops"])):
         roof = numpy.minimum(peak, reach * machine["hbm_gbps"] / 1000)
         axes.plot(reach, roof, color=COLOURS[name], linewidth=1, alpha=0.7)
@@ -53,6 +53,10 @@ def draw_roofline(runs: list[dict], folder: pathlib.Path, rates) -> None:
             labelled.add(label)
     axes.set(xscale="log", yscale="log", xlabel="flops for each byte that must move", ylabel="TFLOP/s",
              title=f"Roofline, {machine['gpu']}")
+    axes.set_xticks([2**i for i in range(6, 14)], [str(2**i) for i in range(6, 14)])
+    axes.set_yticks([125, 250, 500, 1000, 2000], ["125", "250", "500", "1000", "2000"])
+    axes.minorticks_off()
+    axes.set(xlim=(reach[0], reach[-1]), ylim=(100, 2200))
     axes.legend(frameon=False, loc="lower right")
     save(figure, folder, "roofline", ("svg", "png"))
 
