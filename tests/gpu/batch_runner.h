@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs many cases in one stream and reads their verdicts once a batch: a case costs two verification launches
+// and no wait. Cases reuse one block of memory, in stream order. Used by the fuzz, real-data, thread and
+// sanitizer tests.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <sluice/host/driver/events.h>
+#include <sluice/host/driver/memory.h>
+#include <sluice/host/verify.h>
+
+#include "random_case.h"
+
+namespace sluice::testing {
+
+struct Failure {
+  std::string name;  // how to run it again
+  std::string problem, config, why;
+};
+std::string describe(const Failure& failure);
+
+class BatchRunner {
+ public:
+  /// `batch`: cases between waits. `arena_bytes`: the largest case must fit.
+  static Result<BatchRunner> create(const Device& device, int batch, i64 arena_bytes);
+
+  /// Fills, launches, enqueues the check. `name` says how to run the case alone. May flush.
+  /// An Error is the launch's own: the case was refused.
+  Result<void> run(const gemm::Kernel& kernel, const DataSpec& data, Judge judge, const std::string& name);
+  /// Waits, and adds what failed to failures(). An Error is the device's: nothing after it can be trusted.
+  Result<void> flush();
+
+  const std::vector<Failure>& failures() const { return failures_; }
+  int passed() const { return passed_; }
+  i64 elements() const { return elements_; }  // of D, checked
+  double worst_ratio() const { return worst_ratio_; }
+
+ private:
+  struct Pending {
+    std::string name;
+    Plan plan;
+  };
+  BatchRunner(Verifier verifier, StreamHandle stream, std::shared_ptr<const DeviceBuffer> arena, int batch)
+      : verifier_(std::move(verifier)), stream_(std::move(stream)), arena_(std::move(arena)), batch_(batch) {}
+
+  Verifier verifier_;
+  StreamHandle stream_;
+  std::shared_ptr<const DeviceBuffer> arena_;
+  int batch_;
+  std::vector<Pending> pending_;
+  std::vector<Failure> failures_;
+  int passed_ = 0;
+  i64 elements_ = 0;
+  double worst_ratio_ = 0;
+};
+
+}  // namespace sluice::testing

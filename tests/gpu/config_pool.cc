@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config_pool.h"
+
+#include <algorithm>
+
+#include <sluice/kernels/registry.h>
+
+#include "dice.h"
+
+namespace sluice::testing {
+namespace {
+
+constexpr int kRandomConfigs = 160;
+constexpr ClusterShape kClusters[] = {{1, 1}, {1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}, {1, 4}};
+constexpr DType kInputs[] = {DType::bf16, DType::fp16, DType::e4m3, DType::e5m2};
+constexpr DType kFp8[] = {DType::e4m3, DType::e5m2};
+constexpr DType kOutputs[] = {DType::bf16, DType::fp16, DType::fp32, DType::e4m3};
+constexpr DType kVectorTypes[] = {DType::bf16, DType::fp16, DType::fp32};
+constexpr ScaleMode kScales[] = {ScaleMode::none, ScaleMode::tensor, ScaleMode::vector};
+
+Epilogue random_epilogue(Dice& dice, std::initializer_list<Activation> activations) {
+  return canonical({.scale_a = dice.any_of(kScales),
+                    .scale_b = dice.any_of(kScales),
+                    .bias = dice.one_in(2) ? Bias::column : Bias::none,
+                    .bias_type = dice.any_of(kVectorTypes),
+                    .activation = dice.any_of(activations),
+                    .residual = dice.one_in(2),
+                    .c_type = dice.any_of(kVectorTypes)});
+}
+
+/// May be impossible: the caller asks validate().
+KernelConfig random_config(Dice& dice, std::initializer_list<Activation> activations) {
+  const BaseConfig base = dice.any_of(kGemmSpace);
+  KernelConfig c{.schedule = base.schedule, .tile = {base.tile_m, base.tile_n, 0}};
+  c.a = dice.any_of(kInputs);
+  c.b = is_fp8(c.a) ? dice.any_of(kFp8) : c.a;
+  c.d = dice.any_of(kOutputs);
+  c.tile.k = k_block(c.a);
+  c.cluster = dice.any_of(kClusters);
+  if (is_16bit(c.a) && dice.one_in(2)) c.a_major = Major::mn;
+  if (is_16bit(c.a) && dice.one_in(2)) c.b_major = Major::mn;
+  if (is_fp8(c.a)) c.promote_k_blocks = dice.below(3);
+  c.store = dice.one_in(4) ? StorePath::direct : StorePath::tma;
+  c.epilogue = random_epilogue(dice, activations);
+  const int most = max_stages(c);
+  c.stages = dice.one_in(2) ? most : std::min(most, dice.between(2, 4));
+  return c;
+}
+
+void add(std::vector<KernelConfig>& pool, const KernelConfig& c) {
+  if (validate(c) == nullptr && std::find(pool.begin(), pool.end(), c) == pool.end()) pool.push_back(c);
+}
+
+void add_random(std::vector<KernelConfig>& pool, u64 seed, size_t count,
+                std::initializer_list<Activation> activations) {
+  Dice dice(seed);
+  while (pool.size() < count) add(pool, random_config(dice, activations));
+}
+
+}  // namespace
+
+std::vector<KernelConfig> exact_pool() {
+  static constexpr ConfigList kRegistered = registered_configs();
+  std::vector<KernelConfig> pool;
+  for (const KernelConfig& c : kRegistered)
+    if (c.epilogue.activation == Activation::none || c.epilogue.activation == Activation::relu) add(pool, c);
+  add_random(pool, 1, pool.size() + kRandomConfigs, {Activation::none, Activation::none, Activation::relu});
+  return pool;
+}
+
+std::vector<KernelConfig> real_pool() {
+  std::vector<KernelConfig> pool;
+  add_random(pool, 2, 64, {Activation::none, Activation::relu, Activation::gelu, Activation::silu});
+  return pool;
+}
+
+std::vector<KernelConfig> class_pool() {
+  constexpr BaseConfig kShapes[] = {{Schedule::ping_pong, 64, 64}, {Schedule::cooperative, 128, 64}};
+  constexpr ClusterShape kClassClusters[] = {{1, 1}, {2, 1}, {1, 2}};
+  std::vector<KernelConfig> pool;
+  for (const BaseConfig& shape : kShapes)
+    for (const ClusterShape& cluster : kClassClusters)
+      for (const StorePath store : {StorePath::tma, StorePath::direct}) {
+        const auto add_class = [&](DType input, Major major, Accumulate accumulate) {
+          Problem p{.a = {.type = input, .major = major}, .b = {.type = input, .major = major}};
+          p.accumulate = accumulate;
+          p.epilogue = {
+              .scale_a = ScaleMode::vector, .bias = Bias::column, .residual = store == StorePath::tma};
+          KernelConfig c = config_for(p, shape, cluster, store);
+          c.stages = 3;
+          add(pool, c);
+        };
+        add_class(DType::bf16, Major::k, Accumulate::fast);
+        add_class(DType::fp16, Major::mn, Accumulate::fast);
+        add_class(DType::e4m3, Major::k, Accumulate::fast);
+        add_class(DType::e4m3, Major::k, Accumulate::promoted);
+      }
+  return pool;
+}
+
+}  // namespace sluice::testing

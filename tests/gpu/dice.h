@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random choices that depend on nothing but a seed, so that every problem of a test can be made again alone.
+#pragma once
+
+#include <iterator>
+
+#include <sluice/kernels/verify_arith.h>
+
+namespace sluice::testing {
+
+class Dice {
+ public:
+  explicit Dice(u64 seed) : seed_(seed) {}
+
+  /// 0 .. count-1
+  int below(int count) { return verify::pick(verify::hash(seed_, draw_++) >> 32, count); }
+  /// low .. high
+  int between(int low, int high) { return low + below(high - low + 1); }
+  bool one_in(int count) { return below(count) == 0; }
+  template <class List>
+  auto any_of(const List& list) {
+    return std::begin(list)[below(static_cast<int>(std::size(list)))];
+  }
+
+ private:
+  u64 seed_;
+  u64 draw_ = 0;
+};
+
+}  // namespace sluice::testing

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device that all tests here share, opened once. Without a Hopper GPU every test skips and says why.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include <sluice/gemm.h>
+
+namespace sluice::testing {
+
+/// The first GPU, or why there is none.
+const Result<Device>& gpu();
+
+class GpuTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!gpu()) GTEST_SKIP() << gpu().error().message;
+  }
+  const Device& device() const { return *gpu(); }
+};
+
+/// A whole number from the environment: how a failing run is replayed, or a run made longer.
+i64 setting(const char* name, i64 otherwise);
+
+/// For ASSERT_TRUE(ok(result)): true, or the error's text.
+template <class T>
+::testing::AssertionResult ok(const Result<T>& result) {
+  if (result) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << name_of(result.error().code) << ": " << result.error().message;
+}
+
+}  // namespace sluice::testing

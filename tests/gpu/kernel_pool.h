@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of a config pool, compiled in parallel and kept loaded, so that preparing a case on one of them
+// is a look-up.
+#pragma once
+
+#include <vector>
+
+#include <sluice/gemm.h>
+
+namespace sluice::testing {
+
+struct KernelPool {
+  std::vector<KernelConfig> configs;
+  std::vector<gemm::Kernel> kernels;  // the i-th of the i-th config, on a small problem
+
+  /// Error: the first config that does not compile or load, by name.
+  static Result<KernelPool> prepare(const Device& device, const std::vector<KernelConfig>& configs);
+};
+
+}  // namespace sluice::testing

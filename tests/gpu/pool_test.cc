@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pools without a GPU: run here to fill a cache directory that is then carried to the GPU machine
+// (tools/gpu_pool.sh), and to see that the pools cover what they claim.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <set>
+
+#include <sluice/host/jit/cache.h>
+#include <sluice/host/jit/source.h>
+#include <sluice/host/verify_units.h>
+#include <sluice/spec/validate.h>
+
+#include "config_pool.h"
+
+namespace sluice::testing {
+namespace {
+
+TEST(pool, covers_every_type_layout_schedule_cluster_and_store_path) {
+  std::set<std::string> seen;
+  for (const KernelConfig& c : exact_pool()) {
+    ASSERT_EQ(validate(c), nullptr);
+    seen.insert(
+        {std::string("a ") + name_of(c.a), std::string("b ") + name_of(c.b), std::string("d ") + name_of(c.d),
+         std::string("a major ") + name_of(c.a_major), std::string("b major ") + name_of(c.b_major),
+         std::string("schedule ") + name_of(c.schedule), std::string("store ") + name_of(c.store),
+         "cluster " + std::to_string(c.cluster.m) + "x" + std::to_string(c.cluster.n),
+         "promote " + std::to_string(c.promote_k_blocks), "residual " + std::to_string(c.epilogue.residual),
+         std::string("scale_a ") + name_of(c.epilogue.scale_a),
+         std::string("scale_b ") + name_of(c.epilogue.scale_b)});
+  }
+  // 4 + 4 + 4 types, 2 + 2 layouts, 2 schedules, 2 stores, 6 clusters, 3 intervals, 2 residual, 3 + 3 scales
+  EXPECT_EQ(seen.size(), 37u);
+  EXPECT_GE(exact_pool().size(), 200u);
+  EXPECT_LE(exact_pool().size(), 500u);
+  EXPECT_EQ(class_pool().size(), 48u);
+}
+
+TEST(pool, compiles_into_the_cache) {
+  std::vector<std::string> units = {verify_unit_text(VerifyUnit::fill), verify_unit_text(VerifyUnit::check)};
+  for (const auto& pool : {exact_pool(), real_pool(), class_pool()})
+    for (const KernelConfig& config : pool) units.push_back(unit_text(config));
+  const KernelCache cache(options_from_environment());
+  const auto built = cache.get_all(units, 0, [](int done, int total) {
+    if (done % 20 == 0 || done == total) std::printf("%d of %d\n", done, total);
+  });
+  for (size_t i = 0; i < built.size(); ++i) {
+    ASSERT_TRUE(built[i].ok()) << units[i] << built[i].error().message;
+    EXPECT_EQ((*built[i])->report.spill_bytes, 0) << units[i];
+  }
+}
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "random_case.h"
+
+#include <algorithm>
+
+#include <sluice/spec/smem_layout.h>
+
+#include "dice.h"
+
+namespace sluice::testing {
+namespace {
+
+constexpr int kTmaBytes = 16;
+constexpr int kHardSizes[] = {0, 1, 7, 8, 15, 17, 63, 64, 65, 127, 128, 129};
+
+i64 tma_round_up(i64 elements, DType type) {
+  const i64 unit = kTmaBytes / bytes_of(type);
+  return ceil_div(std::max<i64>(elements, 1), unit) * unit;
+}
+
+int random_extent(Dice& dice, int tile, int largest) {
+  switch (dice.below(4)) {
+    case 0: return dice.any_of(kHardSizes);
+    case 1:
+      return std::min(largest,
+                      std::max(0, tile * dice.between(1, 3) + dice.between(-1, 1) * dice.between(0, 9)));
+    default: return dice.between(1, largest);
+  }
+}
+
+/// Often about as many k-tiles as the ring has stages, where passes over it begin and end.
+int random_k(Dice& dice, const KernelConfig& c, int largest) {
+  switch (dice.below(4)) {
+    case 0: return dice.any_of(kHardSizes);
+    case 1: {
+      const int k_tiles = c.stages * dice.between(1, 2) + dice.between(-1, 1);
+      return std::max(0, c.tile.k * k_tiles - (dice.one_in(2) ? dice.between(0, c.tile.k - 1) : 0));
+    }
+    default: return dice.between(1, 2 * largest);
+  }
+}
+
+/// A legal leading dimension: packed, or with padding that must be left alone.
+i64 random_ld(Dice& dice, i64 inner, DType type) {
+  const i64 unit = kTmaBytes / bytes_of(type);
+  return tma_round_up(inner, type) + unit * (dice.one_in(2) ? 0 : dice.between(1, 5));
+}
+
+void pad_strides(Dice& dice, Problem& p, bool tma_store) {
+  p.a.ld = random_ld(dice, inner_extent(p.a, p.m, p.k), p.a.type);
+  p.b.ld = random_ld(dice, inner_extent(p.b, p.n, p.k), p.b.type);
+  p.d.ld = tma_store ? random_ld(dice, p.n, p.d.type) : std::max<i64>(p.n, 1) + dice.below(5);
+  p.c.ld = std::max<i64>(p.n, 1) + (dice.one_in(2) ? 0 : dice.below(9));
+  if (dice.one_in(2)) return;
+  const auto apart = [&](const Matrix& x, i64 outer) { return x.ld * std::max<i64>(outer, 1); };
+  p.a.batch_stride = random_ld(dice, apart(p.a, outer_extent(p.a, p.m, p.k)), p.a.type);
+  p.b.batch_stride = random_ld(dice, apart(p.b, outer_extent(p.b, p.n, p.k)), p.b.type);
+  p.d.batch_stride = random_ld(dice, apart(p.d, p.m), p.d.type);
+  p.c.batch_stride = apart(p.c, p.m) + dice.below(9);
+}
+
+Problem typed_problem(const KernelConfig& c) {
+  const bool promoted = c.promote_k_blocks != 0;
+  return {.a = {.type = c.a, .major = c.a_major},
+          .b = {.type = c.b, .major = c.b_major},
+          .c = {.type = c.epilogue.c_type},
+          .d = {.type = c.d},
+          .epilogue = c.epilogue,
+          .accumulate = promoted ? Accumulate::promoted : Accumulate::fast};
+}
+
+int resident_clusters(const KernelConfig& c, const DeviceInfo& device) {
+  switch (cluster_size(c)) {
+    case 1: return device.sm_count;
+    case 2: return device.max_clusters_of_2;
+    default: return device.max_clusters_of_4 * 4 / cluster_size(c);
+  }
+}
+
+}  // namespace
+
+Plan plan_for(const Problem& problem, const KernelConfig& config, const DeviceInfo& device, int clusters) {
+  Plan plan{.problem = with_strides(problem), .config = config, .smem_bytes = smem_bytes(config)};
+  const Problem& p = plan.problem;
+  const TileGrid grid = tile_grid(config, static_cast<int>(p.m), static_cast<int>(p.n), static_cast<int>(p.k),
+                                  static_cast<int>(p.batch));
+  const int most = std::max(1, std::min(cluster_tiles(grid), resident_clusters(config, device)));
+  plan.split.clusters = clusters == 0 ? most : std::min(clusters, most);
+  return plan;
+}
+
+Problem problem_for(const KernelConfig& config, i64 m, i64 n, i64 k) {
+  Problem p = typed_problem(config);
+  p.m = m;
+  p.n = n;
+  p.k = k;
+  p.a.ld = tma_round_up(inner_extent(p.a, m, k), p.a.type);
+  p.b.ld = tma_round_up(inner_extent(p.b, n, k), p.b.type);
+  p.d.ld = tma_round_up(n, p.d.type);
+  p.c.ld = std::max<i64>(n, 1);
+  return p;
+}
+
+Case random_case(const KernelConfig& config, const DeviceInfo& device, u64 seed, const CaseLimits& limits) {
+  Dice dice(seed);
+  Problem p = typed_problem(config);
+  p.m = random_extent(dice, config.tile.m * config.cluster.m, limits.largest);
+  p.n = random_extent(dice, config.tile.n * config.cluster.n, limits.largest);
+  p.k = random_k(dice, config, limits.largest);
+  p.batch = dice.one_in(5) ? dice.between(2, 4) : 1;
+  pad_strides(dice, p, config.store == StorePath::tma);
+  // Few clusters: many tiles each, so that the ring and the store buffers go round.
+  Case made{.plan = plan_for(p, config, device, dice.one_in(2) ? dice.between(1, 5) : 0), .data = {}};
+  made.plan.split.raster = dice.one_in(2) ? Raster::along_m : Raster::along_n;
+  made.plan.split.group = dice.between(1, 16);
+  made.data = limits.real ? real_data(p, seed) : exact_data(p, seed);
+  made.data.element_shift = dice.one_in(3) ? dice.between(1, 7) : 0;
+  if (config.store == StorePath::direct) made.data.d_shift = dice.one_in(2) ? dice.between(1, 7) : 0;
+  return made;
+}
+
+}  // namespace sluice::testing

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Real-valued data within the error bounds of docs/numerics.md, every activation; and the bias of the fp8
+// accumulator, which random signs hide: on positive data promotion must keep it below 1e-3, and without
+// promotion it must show, or the measure is blind.
+#include <sluice/kernels/verify_arith.h>
+
+#include "batch_runner.h"
+#include "config_pool.h"
+#include "gpu.h"
+#include "kernel_pool.h"
+
+namespace sluice::testing {
+namespace {
+
+constexpr i64 kCases = 600;
+constexpr i64 kArenaBytes = i64{1} << 30;
+
+class real_data : public GpuTest {};
+
+TEST_F(real_data, stays_within_the_error_bound) {
+  const std::vector<KernelConfig> configs = real_pool();
+  const auto pool = KernelPool::prepare(device(), configs);
+  ASSERT_TRUE(ok(pool));
+  auto runner =
+      BatchRunner::create(device(), static_cast<int>(setting("SLUICE_TEST_BATCH", 100)), kArenaBytes);
+  ASSERT_TRUE(ok(runner));
+  const i64 count = setting("SLUICE_REAL_COUNT", kCases);
+  for (i64 index = 0; index < count; ++index) {
+    const KernelConfig& config = configs[static_cast<size_t>(index) % configs.size()];
+    const CaseLimits limits{.largest = index % 8 == 0 ? 4096 : 700, .real = true};
+    const Case made = random_case(config, device().info(), verify::hash(23, index), limits);
+    const auto kernel = gemm::prepare(device(), made.plan);
+    ASSERT_TRUE(ok(kernel));
+    ASSERT_TRUE(ok(runner->run(*kernel, made.data, Judge::bounded, "case " + std::to_string(index))));
+  }
+  ASSERT_TRUE(ok(runner->flush()));
+  for (const Failure& failure : runner->failures()) ADD_FAILURE() << describe(failure);
+  std::printf("%d problems, %lld elements, largest error %.3f of the bound\n", runner->passed(),
+              runner->elements(), runner->worst_ratio());
+}
+
+struct Positive {
+  DType input;
+  Accumulate accumulate;
+};
+
+/// The verdict on 512 x 512 x k of values in [0.5, 1).
+Result<Comparison> positive_product(const Device& device, const Positive& of, i64 k) {
+  const Problem problem{.m = 512,
+                        .n = 512,
+                        .k = k,
+                        .a = {.type = of.input},
+                        .b = {.type = of.input},
+                        .d = {.type = DType::fp32},
+                        .accumulate = of.accumulate};
+  const auto plan = gemm::plan(problem, device.info());
+  if (!plan) return plan.error();
+  const auto kernel = gemm::prepare(device, *plan);
+  if (!kernel) return kernel.error();
+  const auto verifier = Verifier::create(device);
+  if (!verifier) return verifier.error();
+  const auto data = verifier->make_data(problem, positive_data(problem, 1), nullptr);
+  if (!data) return data.error();
+  if (const Result<void> launched = gemm::launch(*kernel, data->args(), nullptr); !launched)
+    return launched.error();
+  return verifier->check(*data, {.judge = Judge::bounded}, nullptr);
+}
+
+TEST_F(real_data, promoted_fp8_sums_are_not_biased) {
+  for (const i64 k : {1024, 4096, 16'384}) {
+    for (const DType input : {DType::e4m3, DType::e5m2}) {
+      const auto found = positive_product(device(), {input, Accumulate::promoted}, k);
+      ASSERT_TRUE(ok(found));
+      EXPECT_TRUE(found->passed()) << sluice::describe(*found);
+      EXPECT_LT(std::abs(found->mean_error), 1e-3) << name_of(input) << " k " << k;
+      std::printf("%s promoted, k %lld: mean error %.2e\n", name_of(input), k, found->mean_error);
+    }
+  }
+}
+
+TEST_F(real_data, fast_fp8_sums_show_their_bias_within_their_bound) {
+  const auto found = positive_product(device(), {DType::e4m3, Accumulate::fast}, 16'384);
+  ASSERT_TRUE(ok(found));
+  EXPECT_TRUE(found->passed()) << sluice::describe(*found);
+  EXPECT_LT(found->mean_error, -1e-2) << "the measure must see what promotion is for";
+  std::printf("e4m3 fast, k 16384: mean error %.2e\n", found->mean_error);
+}
+
+TEST_F(real_data, sixteen_bit_sums_are_not_biased) {
+  for (const DType input : {DType::bf16, DType::fp16}) {
+    const auto found = positive_product(device(), {input, Accumulate::fast}, 16'384);
+    ASSERT_TRUE(ok(found));
+    EXPECT_TRUE(found->passed()) << sluice::describe(*found);
+    EXPECT_LT(std::abs(found->mean_error), 1e-4) << name_of(input);
+    std::printf("%s, k 16384: mean error %.2e\n", name_of(input), found->mean_error);
+  }
+}
+
+/// The shapes of the speed bar: as large as they are timed, checked on a sample.
+TEST_F(real_data, large_products_are_right_in_a_sample) {
+  for (const DType input : {DType::bf16, DType::e4m3}) {
+    for (const auto [m, n, k] :
+         {std::array<i64, 3>{8192, 8192, 8192}, {4096, 28'672, 4096}, {1024, 1280, 8192}}) {
+      const Problem problem{.m = m, .n = n, .k = k, .a = {.type = input}, .b = {.type = input}};
+      const auto plan = gemm::plan(problem, device().info());
+      ASSERT_TRUE(ok(plan));
+      const auto kernel = gemm::prepare(device(), *plan);
+      ASSERT_TRUE(ok(kernel));
+      const auto verifier = Verifier::create(device());
+      ASSERT_TRUE(ok(verifier));
+      const auto data = verifier->make_data(problem, exact_data(problem, 3), nullptr);
+      ASSERT_TRUE(ok(data));
+      ASSERT_TRUE(ok(gemm::launch(*kernel, data->args(), nullptr)));
+      const auto found = verifier->check(*data, {.judge = Judge::exact}, nullptr);
+      ASSERT_TRUE(ok(found));
+      EXPECT_TRUE(found->passed()) << short_name(plan->config) << ": " << sluice::describe(*found);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::testing
