@@ -6,19 +6,11 @@
 #pragma once
 
 #include <sluice/plan.h>
+#include <sluice/reference/gemm.h>
 
 namespace sluice::twin {
 
-/// Host memory, laid out as the plan's problem says. Unused ones may be null.
-struct HostBuffers {
-  const void* a = nullptr;
-  const void* b = nullptr;
-  const void* c = nullptr;  // not read if beta == 0
-  void* d = nullptr;
-  const float* scale_a = nullptr;
-  const float* scale_b = nullptr;
-  const void* bias = nullptr;
-};
+using sluice::HostBuffers;  // host memory, laid out as the plan's problem says; unused ones may be null
 
 /// What one execution did.
 struct TwinReport {

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names and texts of failures and steps.
+#include <sluice/twin/failure.h>
+
+#include <fmt/format.h>
+
+#include <sluice/twin/step.h>
+
+namespace sluice::twin {
+
+const char* name_of(FailureKind kind) {
+  switch (kind) {
+    case FailureKind::deadlock: return "deadlock";
+    case FailureKind::stage_overwritten: return "stage_overwritten";
+    case FailureKind::stage_unready: return "stage_unready";
+    case FailureKind::wrong_bytes: return "wrong_bytes";
+    case FailureKind::over_arrival: return "over_arrival";
+    case FailureKind::lost_signal: return "lost_signal";
+    case FailureKind::tx_overflow: return "tx_overflow";
+    case FailureKind::peer_gone: return "peer_gone";
+    case FailureKind::store_buffer_overwritten: return "store_buffer_overwritten";
+    case FailureKind::store_unpublished: return "store_unpublished";
+    case FailureKind::accumulator_in_flight: return "accumulator_in_flight";
+    case FailureKind::accumulator_wrong: return "accumulator_wrong";
+    case FailureKind::tile_twice: return "tile_twice";
+    case FailureKind::tile_missing: return "tile_missing";
+    case FailureKind::unread_stage: return "unread_stage";
+    case FailureKind::endless_role: return "endless_role";
+  }
+  return "?";
+}
+
+const char* name_of(StepKind kind) {
+  switch (kind) {
+    case StepKind::wait_empty: return "wait_empty";
+    case StepKind::expect: return "expect_stage";
+    case StepKind::load_a: return "load_a";
+    case StepKind::load_b: return "load_b";
+    case StepKind::wait_full: return "wait_full";
+    case StepKind::issue_mma: return "issue_mma";
+    case StepKind::retire_older: return "wait_mma_but_newest";
+    case StepKind::retire_all: return "wait_mma";
+    case StepKind::arrive_empty: return "release_stage";
+    case StepKind::wait_turn: return "wait_turn";
+    case StepKind::pass_turn: return "pass_turn";
+    case StepKind::begin_tile: return "begin_tile";
+    case StepKind::promote: return "promote";
+    case StepKind::wait_store: return "wait_store_buffer";
+    case StepKind::write_chunk: return "write_chunk";
+    case StepKind::publish: return "publish_chunk";
+    case StepKind::sync_arrive: return "group_sync (arrive)";
+    case StepKind::sync_wait: return "group_sync (wait)";
+    case StepKind::issue_store: return "issue_store";
+    case StepKind::store_direct: return "store_direct";
+  }
+  return "?";
+}
+
+std::string to_string(const Step& s) {
+  const std::string tile =
+      fmt::format("tile (m {}, n {}, batch {})", s.tile.m_offset, s.tile.n_offset, s.tile.batch);
+  switch (s.kind) {
+    case StepKind::wait_empty:
+    case StepKind::wait_full: return fmt::format("{} stage {} parity {}", name_of(s.kind), s.stage, s.parity);
+    case StepKind::expect: return fmt::format("{} stage {}, {} bytes", name_of(s.kind), s.stage, s.count);
+    case StepKind::load_a:
+    case StepKind::load_b:
+    case StepKind::issue_mma:
+      return fmt::format("{} stage {} {} k-tile {}", name_of(s.kind), s.stage, tile, s.k_tile);
+    case StepKind::arrive_empty:
+      return fmt::format("{} stage {}: {} arrivals at cta {}", name_of(s.kind), s.stage, s.count, s.target);
+    case StepKind::wait_turn: return fmt::format("{} parity {}", name_of(s.kind), s.parity);
+    case StepKind::pass_turn: return fmt::format("{}: {} arrivals", name_of(s.kind), s.count);
+    case StepKind::wait_store: return fmt::format("{}: at most {} reads left", name_of(s.kind), s.count);
+    case StepKind::sync_wait: return fmt::format("{} number {}", name_of(s.kind), s.count);
+    case StepKind::write_chunk:
+    case StepKind::issue_store:
+      return fmt::format("{} buffer {} {} wave {} column {}", name_of(s.kind), s.stage, tile, s.wave,
+                         s.column);
+    case StepKind::store_direct: return fmt::format("{} {}", name_of(s.kind), tile);
+    default: return name_of(s.kind);
+  }
+}
+
+std::string describe(const Failure& f) {
+  std::string text = fmt::format("{}: {}", name_of(f.kind), f.message);
+  if (f.seed) text += fmt::format("\nseed {}", *f.seed);
+  if (!f.waiting.empty()) text += "\nwho waits:\n" + f.waiting;
+  if (!f.trace.empty()) text += "\nlast steps:\n" + f.trace;
+  return text;
+}
+
+}  // namespace sluice::twin

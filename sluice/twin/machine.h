@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// The host twin of device/machine.cuh: the same steps, written down instead of done. kernels/gemm.cuh runs
+// on it, once for each role; Simulator then gives the steps their meaning in any interleaving.
+// Mutants (tests/protocol) derive from it and shadow a step; gemm() is a template, so theirs is called.
+#pragma once
+
+#include <sluice/twin/scenario.h>
+#include <sluice/kernels/gemm.cuh>
+
+namespace sluice::twin {
+
+class Machine {
+ public:
+  Machine(const Scenario& scenario, int cluster, const Agent& agent, StepList& steps)
+      : scenario_(scenario), cluster_(cluster), agent_(agent), steps_(steps) {
+    params_.grid = scenario.grid();
+    params_.raster = scenario.split.raster;
+    params_.raster_group = scenario.split.group;
+    params_.m = scenario.m;
+    params_.n = scenario.n;
+  }
+
+  const KernelConfig& config() const { return scenario_.config; }
+  const GemmParams& params() const { return params_; }
+  int cta_rank() const { return agent_.cta; }
+  int cluster_index() const { return cluster_; }
+  int cluster_count() const { return scenario_.split.clusters; }
+
+  bool is_load_role() const { return agent_.loads(); }
+  bool is_math_role() const { return !agent_.loads(); }
+  bool enter_load_role() { return true; }
+  void enter_math_role() {}
+  int math_group() const { return agent_.group; }
+
+  void wait_empty(int stage, u32 parity) {
+    record({.kind = StepKind::wait_empty, .stage = stage, .parity = parity});
+  }
+  void expect_stage(int stage) {
+    record({.kind = StepKind::expect, .stage = stage, .count = stage_bytes(config())});
+  }
+  void load_a(int stage, const Tile& tile, int k_tile) {
+    record({.kind = StepKind::load_a, .stage = stage, .tile = tile, .k_tile = k_tile});
+  }
+  void load_b(int stage, const Tile& tile, int k_tile) {
+    record({.kind = StepKind::load_b, .stage = stage, .tile = tile, .k_tile = k_tile});
+  }
+
+  void begin_tile(int k_tiles) { record({.kind = StepKind::begin_tile, .count = k_tiles}); }
+  void wait_full(int stage, u32 parity) {
+    record({.kind = StepKind::wait_full, .stage = stage, .parity = parity});
+  }
+  void issue_mma(int stage, bool fresh) {
+    record({.kind = StepKind::issue_mma, .fresh = fresh, .stage = stage});
+  }
+  void wait_mma_but_newest() { record({.kind = StepKind::retire_older}); }
+  void wait_mma() { record({.kind = StepKind::retire_all}); }
+  void promote() { record({.kind = StepKind::promote}); }
+  void release_stage(int stage) { release(stage, arrivals()); }
+  void wait_turn(u32 parity) { record({.kind = StepKind::wait_turn, .parity = parity}); }
+  void pass_turn() { record({.kind = StepKind::pass_turn, .count = arrivals()}); }
+
+  void wait_store_buffer() {
+    if (is_elected()) record({.kind = StepKind::wait_store, .count = kStoreBuffers - 1});
+    group_sync();
+  }
+  void write_chunk(int buffer, const Tile& tile, int wave, int column) {
+    record({.kind = StepKind::write_chunk, .stage = buffer, .tile = tile, .wave = wave, .column = column});
+  }
+  void publish_chunk() {
+    record({.kind = StepKind::publish});
+    group_sync();
+  }
+  void issue_store(int buffer, const Tile& tile, int wave, int column) {
+    if (!is_elected()) return;
+    record({.kind = StepKind::issue_store, .stage = buffer, .tile = tile, .wave = wave, .column = column});
+  }
+  void finish_stores() {
+    if (config().store == StorePath::tma && is_elected()) record({.kind = StepKind::wait_store});
+  }
+  void store_direct(const Tile& tile) { record({.kind = StepKind::store_direct, .tile = tile}); }
+
+ protected:
+  /// Thrown by a role that never ends; caught by record_agent() below.
+  struct Endless {};
+  static constexpr size_t kMaxSteps = size_t{1} << 20;
+
+  void record(const Step& step) {
+    if (steps_.size() == kMaxSteps) throw Endless{};
+    steps_.push_back(step);
+  }
+  /// Signals every CTA whose loads reach this one: those of its cluster row and of its cluster column.
+  void release(int stage, int count) {
+    const int rows = config().cluster.m, row = cta_rank() % rows, column = cta_rank() / rows;
+    for (int cta = 0; cta < scenario_.ctas(); ++cta)
+      if (cta % rows == row || cta / rows == column)
+        record({.kind = StepKind::arrive_empty, .stage = stage, .count = count, .target = cta});
+  }
+  void group_sync() {
+    if (scenario_.warps_per_group == 1) return;  // the group is one agent
+    record({.kind = StepKind::sync_arrive});
+    record({.kind = StepKind::sync_wait, .count = ++syncs_});
+  }
+  bool is_elected() const { return agent_.warp == 0; }
+  int arrivals() const { return kMathWarps / scenario_.warps_per_group; }
+
+  const Scenario& scenario_;
+  int cluster_;
+  Agent agent_;
+  StepList& steps_;
+  GemmParams params_{};
+  int syncs_ = 0;
+
+  template <class AnyMachine>
+  friend bool record_agent(const Scenario&, int, const Agent&, StepList&);
+};
+
+/// Runs one role of kernels/gemm.cuh on `AnyMachine`. False: the role does not end.
+template <class AnyMachine>
+bool record_agent(const Scenario& scenario, int cluster, const Agent& agent, StepList& steps) {
+  try {
+    AnyMachine machine(scenario, cluster, agent, steps);
+    gemm(machine);
+    return true;
+  } catch (const Machine::Endless&) {
+    return false;
+  }
+}
+
+}  // namespace sluice::twin

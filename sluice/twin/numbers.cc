@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// Real numbers in the simulated machine. One instruction's products (mma_k of them) are summed in double and
+// added to an fp32 sum with one rounding; docs/numerics.md tells how the tensor core differs.
+#include <sluice/twin/numbers.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include <sluice/reference/element.h>
+
+namespace sluice::twin {
+
+Numbers::Numbers(const Work& work, const Scenario& scenario)
+    : work_(work),
+      scenario_(scenario),
+      stages_(scenario.ctas() * work.config.stages),
+      groups_(scenario.ctas() * kMathGroups) {
+  const KernelConfig& c = work.config;
+  for (Stage& s : stages_) {
+    s.a.resize(c.tile.m * c.tile.k);
+    s.b.resize(c.tile.k * c.tile.n);
+  }
+  for (Group& g : groups_) {
+    g.sums.resize(group_rows(c) * c.tile.n);
+    if (promotes()) g.partial.resize(g.sums.size());
+    for (StoreBuffer& buffer : g.buffers) buffer.bytes.resize(store_buffer_bytes(c));
+  }
+}
+
+void Numbers::on_step(int agent_index, const Step& step) {
+  const Agent agent = agent_at(scenario_, agent_index);
+  if (agent.loads()) return;
+  Group& group = group_of(agent);
+  switch (step.kind) {
+    case StepKind::begin_tile:
+      if (promotes() || step.count == 0) std::fill(group.sums.begin(), group.sums.end(), 0.0f);
+      break;
+    case StepKind::issue_mma: group.in_flight.push_back(step); break;
+    case StepKind::retire_older: retire(agent, 1); break;
+    case StepKind::retire_all: retire(agent, 0); break;
+    case StepKind::promote:
+      for (size_t i = 0; i < group.sums.size(); ++i) group.sums[i] += group.partial[i];
+      break;
+    case StepKind::write_chunk: write_chunk(agent, step); break;
+    case StepKind::issue_store: group.buffers[step.stage].issued = step; break;
+    case StepKind::store_direct: store_direct(agent, step.tile); break;
+    default: break;
+  }
+}
+
+void Numbers::on_load(int cta, int slice, const Step& load) {
+  ++loads_;
+  const Problem& p = work_.problem;
+  const KernelConfig& c = work_.config;
+  const bool is_a = load.kind == StepKind::load_a;
+  const Matrix& matrix = is_a ? p.a : p.b;
+  const void* data = is_a ? work_.buffers.a : work_.buffers.b;
+  const int tile_rows = is_a ? c.tile.m : c.tile.n, slices = is_a ? c.cluster.n : c.cluster.m;
+  const int index = is_a ? slice : slice - c.cluster.n;
+  const i64 first_row = is_a ? load.tile.m_offset : load.tile.n_offset, rows = is_a ? p.m : p.n;
+  const i64 first_k = static_cast<i64>(load.k_tile) * c.tile.k;
+
+  // A slice is a run of rows of a K-major tile, and a run of k of an MN-major one (device/load/tma_tile.cuh).
+  int row_begin = 0, row_end = tile_rows, k_begin = 0, k_end = c.tile.k;
+  if (matrix.major == Major::k) {
+    row_begin = index * (tile_rows / slices);
+    row_end = row_begin + tile_rows / slices;
+  } else {
+    k_begin = index * (c.tile.k / slices);
+    k_end = k_begin + c.tile.k / slices;
+  }
+  Stage& s = stage(cta, load.stage);
+  for (int row = row_begin; row < row_end; ++row)
+    for (int k = k_begin; k < k_end; ++k) {
+      const bool inside = first_row + row < rows && first_k + k < p.k;  // TMA fills with zeros outside
+      const i64 at = !inside ? 0
+                     : is_a  ? a_index(p, load.tile.batch, first_row + row, first_k + k)
+                             : b_index(p, load.tile.batch, first_row + row, first_k + k);
+      const float value = inside ? static_cast<float>(load_element(matrix.type, data, at)) : 0.0f;
+      (is_a ? s.a[row * c.tile.k + k] : s.b[k * c.tile.n + row]) = value;
+    }
+}
+
+void Numbers::retire(const Agent& agent, size_t left) {
+  std::vector<Step>& in_flight = group_of(agent).in_flight;
+  while (in_flight.size() > left) {
+    multiply(agent, in_flight.front());
+    in_flight.erase(in_flight.begin());
+  }
+}
+
+void Numbers::multiply(const Agent& agent, const Step& product) {
+  const KernelConfig& c = work_.config;
+  Group& group = group_of(agent);
+  std::vector<float>& sums = promotes() ? group.partial : group.sums;
+  if (product.fresh) std::fill(sums.begin(), sums.end(), 0.0f);
+  const Stage& s = stage(agent.cta, product.stage);
+  const int columns = c.tile.n, depth = mma_k(c.a);
+  std::vector<double> products(columns);
+  for (int row = 0; row < group_rows(c); ++row)
+    for (int first = 0; first < c.tile.k; first += depth) {
+      std::fill(products.begin(), products.end(), 0.0);
+      for (int k = first; k < first + depth; ++k) {
+        const double a = s.a[(group_row(agent) + row) * c.tile.k + k];
+        const float* b = &s.b[k * columns];
+        for (int column = 0; column < columns; ++column) products[column] += a * b[column];
+      }
+      float* sum = &sums[row * columns];
+      for (int column = 0; column < columns; ++column)
+        sum[column] = static_cast<float>(sum[column] + products[column]);
+    }
+}
+
+double Numbers::epilogue(double sum, const ElementIndex& at) const {
+  const Problem& p = work_.problem;
+  const Epilogue& e = p.epilogue;
+  const auto scale = [](ScaleMode mode, const float* values, i64 index) {
+    return mode == ScaleMode::none ? 1.0 : values[mode == ScaleMode::vector ? index : 0];
+  };
+  double value = 0.0;
+  if (work_.scalars.alpha != 0.0f)
+    value = work_.scalars.alpha * scale(e.scale_a, work_.buffers.scale_a, at.row) *
+            scale(e.scale_b, work_.buffers.scale_b, at.column) * sum;
+  if (e.residual && work_.scalars.beta != 0.0f)
+    value += work_.scalars.beta * load_element(e.c_type, work_.buffers.c, c_index(p, at));
+  if (e.bias == Bias::column) value += load_element(e.bias_type, work_.buffers.bias, at.column);
+  return activate(e.activation, value);
+}
+
+void Numbers::write_chunk(const Agent& agent, const Step& chunk) {
+  const KernelConfig& c = work_.config;
+  Group& group = group_of(agent);
+  const int columns = store_columns(c);
+  for (int i = 0; i < kWaveRows; ++i) {
+    const int row = chunk.wave * kWaveRows + i;
+    for (int j = 0; j < columns; ++j) {
+      const ElementIndex at{chunk.tile.batch, chunk.tile.m_offset + group_row(agent) + row,
+                            chunk.tile.n_offset + chunk.column + j};
+      if (at.row >= work_.problem.m || at.column >= work_.problem.n) continue;  // TMA clips it
+      const double value = epilogue(group.sums[row * c.tile.n + chunk.column + j], at);
+      store_element(c.d, group.buffers[chunk.stage].bytes.data(), i * columns + j, value);
+    }
+  }
+}
+
+void Numbers::on_store_read(int cta, int group_index, int which) {
+  ++stores_;
+  const Problem& p = work_.problem;
+  const KernelConfig& c = work_.config;
+  const Agent agent{.cta = cta, .group = group_index};
+  const StoreBuffer& buffer = group_of(agent).buffers[which];
+  const Step& chunk = buffer.issued;
+  const i64 first_row = chunk.tile.m_offset + group_row(agent) + chunk.wave * kWaveRows;
+  const i64 first_column = chunk.tile.n_offset + chunk.column;
+  const i64 columns = std::min<i64>(store_columns(c), p.n - first_column), size = bytes_of(c.d);
+  for (i64 i = 0; i < kWaveRows && first_row + i < p.m && columns > 0; ++i)
+    std::memcpy(static_cast<u8*>(work_.buffers.d) +
+                    size * d_index(p, {chunk.tile.batch, first_row + i, first_column}),
+                buffer.bytes.data() + i * store_row_bytes(c), static_cast<size_t>(columns * size));
+}
+
+void Numbers::store_direct(const Agent& agent, const Tile& tile) {
+  const Problem& p = work_.problem;
+  const KernelConfig& c = work_.config;
+  stores_ += waves(c);
+  const std::vector<float>& sums = group_of(agent).sums;
+  for (int row = 0; row < group_rows(c); ++row)
+    for (int column = 0; column < c.tile.n; ++column) {
+      const ElementIndex at{tile.batch, tile.m_offset + group_row(agent) + row, tile.n_offset + column};
+      if (at.row >= p.m || at.column >= p.n) continue;
+      store_element(c.d, work_.buffers.d, d_index(p, at), epilogue(sums[row * c.tile.n + column], at));
+    }
+}
+
+}  // namespace sluice::twin

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The data of one cluster: what the stages, the sums and the store buffers hold while Simulator moves. Each
+// thing happens as late as the hardware may do it (products when they are waited for, stores when TMA has
+// read the buffer), so that a buffer reused too early gives wrong numbers. Called by run.cc only.
+#pragma once
+
+#include <sluice/plan.h>
+#include <sluice/reference/gemm.h>
+#include <sluice/twin/simulator.h>
+
+namespace sluice::twin {
+
+/// A problem with its strides filled in, its data, and the config that computes it.
+struct Work {
+  Problem problem;
+  KernelConfig config;
+  HostBuffers buffers;
+  Scalars scalars;
+};
+
+class Numbers final : public Observer {
+ public:
+  Numbers(const Work& work, const Scenario& scenario);
+
+  void on_step(int agent, const Step& step) override;
+  void on_load(int cta, int slice, const Step& load) override;
+  void on_store_read(int cta, int group, int buffer) override;
+
+  i64 loads() const { return loads_; }
+  i64 stores() const { return stores_; }
+
+ private:
+  /// A[row][k] and B[k][column], decoded.
+  struct Stage {
+    std::vector<float> a, b;
+  };
+  struct StoreBuffer {
+    std::vector<u8> bytes;
+    Step issued;  // the store that reads it
+  };
+  /// What a math warpgroup holds.
+  struct Group {
+    std::vector<Step> in_flight;       // products, oldest first
+    std::vector<float> sums, partial;  // [row][column]; partial only with promotion
+    StoreBuffer buffers[kStoreBuffers];
+  };
+
+  bool promotes() const { return work_.config.promote_k_blocks != 0; }
+  Stage& stage(int cta, int index) { return stages_[cta * work_.config.stages + index]; }
+  Group& group_of(const Agent& agent) { return groups_[agent.cta * kMathGroups + agent.group]; }
+  int group_row(const Agent& agent) const {
+    return work_.config.schedule == Schedule::cooperative ? agent.group * group_rows(work_.config) : 0;
+  }
+  void retire(const Agent& agent, size_t left);
+  void multiply(const Agent& agent, const Step& product);
+  double epilogue(double sum, const ElementIndex& at) const;
+  void write_chunk(const Agent& agent, const Step& chunk);
+  void store_direct(const Agent& agent, const Tile& tile);
+
+  const Work& work_;
+  const Scenario& scenario_;
+  std::vector<Stage> stages_;
+  std::vector<Group> groups_;
+  i64 loads_ = 0, stores_ = 0;
+};
+
+}  // namespace sluice::twin

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// One random interleaving of every cluster, with numbers. See run.h.
+#include <sluice/twin/run.h>
+
+#include <fmt/format.h>
+
+#include <sluice/twin/numbers.h>
+#include <sluice/twin/picker.h>
+#include <sluice/twin/recording.h>
+
+namespace sluice::twin {
+namespace {
+
+Result<void> check_buffers(const Work& work) {
+  const auto missing = [](const char* name, const char* rule) {
+    return Error{ErrorCode::invalid_pointer, fmt::format("{} is null, but {}: pass host memory", name, rule)};
+  };
+  const Epilogue& e = work.problem.epilogue;
+  const bool multiplies = work.scalars.alpha != 0.0f, has_products = multiplies && work.problem.k > 0;
+  if (work.buffers.d == nullptr) return missing("d", "every run writes it");
+  if (has_products && work.buffers.a == nullptr) return missing("a", "alpha and k are not 0");
+  if (has_products && work.buffers.b == nullptr) return missing("b", "alpha and k are not 0");
+  if (e.residual && work.scalars.beta != 0.0f && work.buffers.c == nullptr)
+    return missing("c", "the epilogue has a residual and beta is not 0");
+  if (multiplies && e.scale_a != ScaleMode::none && work.buffers.scale_a == nullptr)
+    return missing("scale_a", "the epilogue scales rows");
+  if (multiplies && e.scale_b != ScaleMode::none && work.buffers.scale_b == nullptr)
+    return missing("scale_b", "the epilogue scales columns");
+  if (e.bias != Bias::none && work.buffers.bias == nullptr) return missing("bias", "the epilogue adds it");
+  return {};
+}
+
+/// Runs one cluster to its end.
+std::optional<Failure> run_cluster(const Simulator& simulator, Numbers& numbers, u64 seed,
+                                   TwinReport& report) {
+  Picker picker(seed, simulator.transitions(), simulator.total_steps());
+  State state = simulator.initial(&numbers);
+  std::vector<Transition> enabled;
+  Transition last = -1;
+  for (simulator.enabled(state, enabled); !enabled.empty(); simulator.enabled(state, enabled)) {
+    const Transition next = picker.pick(enabled);
+    ++report.steps;
+    if (next != last) ++report.context_switches;
+    last = next;
+    if (auto failure = simulator.apply(state, next, &numbers)) {
+      failure->waiting = simulator.describe_waiting(state);
+      return failure;
+    }
+  }
+  return simulator.check_end(state);
+}
+
+}  // namespace
+
+Result<TwinReport> run_on_host(const Plan& plan, const HostBuffers& buffers, float alpha, float beta,
+                               u64 seed) {
+  if (const char* rule = validate(plan.config))
+    return Error{ErrorCode::invalid_config, fmt::format("the plan's config cannot run: {}", rule)};
+  if (plan.split.clusters < 1 || plan.split.group < 1)
+    return Error{ErrorCode::invalid_config, fmt::format("{} clusters in bands of {}: both must be at least 1",
+                                                        plan.split.clusters, plan.split.group)};
+  const Work work{with_strides(plan.problem), plan.config, buffers, {.alpha = alpha, .beta = beta}};
+  const Problem& p = work.problem;
+  TwinReport report;
+  if (p.m == 0 || p.n == 0 || p.batch == 0) return report;
+  if (auto checked = check_buffers(work); !checked) return checked.error();
+
+  const Scenario scenario{.config = plan.config,
+                          .m = static_cast<int>(p.m),
+                          .n = static_cast<int>(p.n),
+                          .k = alpha != 0.0f ? static_cast<int>(p.k) : 0,
+                          .batch = static_cast<int>(p.batch),
+                          .split = plan.split};
+  const auto broken = [&](Failure failure, int cluster) {
+    failure.seed = seed;
+    return Error{ErrorCode::internal, fmt::format("host twin, cluster {}: a protocol rule is broken. {}",
+                                                  cluster, describe(failure))};
+  };
+  const Recording recording = record_gemm(scenario);
+  if (recording.failure) return broken(*recording.failure, 0);
+  report.tiles = static_cast<i64>(cluster_tiles(scenario.grid())) * scenario.ctas();
+  for (const ClusterProgram& cluster : recording.clusters) {
+    if (cluster.cluster >= cluster_tiles(scenario.grid())) break;
+    ++report.clusters;
+    Numbers numbers(work, scenario);
+    const Simulator simulator(cluster);
+    if (auto failure = run_cluster(simulator, numbers, seed + static_cast<u64>(cluster.cluster), report))
+      return broken(std::move(*failure), cluster.cluster);
+    report.loads += numbers.loads();
+    report.stores += numbers.stores();
+  }
+  return report;
+}
+
+}  // namespace sluice::twin

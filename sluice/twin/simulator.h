@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gives the recorded steps of one cluster their meaning: barriers, stages, the copy engine, products in
+// flight, store buffers. A state is a flat array of words, so that it can be copied, hashed and compared.
+// Invariant: every rule of docs/host-twin.md is checked in the transition that breaks it.
+// Called by the explorers (explore.h) and by run.cc, which adds real numbers through an Observer.
+#pragma once
+
+#include <vector>
+
+#include <sluice/twin/barrier.h>
+#include <sluice/twin/failure.h>
+#include <sluice/twin/scenario.h>
+
+namespace sluice::twin {
+
+using State = std::vector<u32>;
+using Transition = int;  // an agent's next step, or something that the copy engine does
+
+/// Learns what happens, in the order in which it happens.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  /// Agent `agent` did `step`.
+  virtual void on_step(int agent, const Step& step) = 0;
+  /// TMA has written slice `slice` of the tile that `load` names into `load.stage` of CTA `cta`.
+  virtual void on_load(int cta, int slice, const Step& load) = 0;
+  /// TMA has read a store buffer.
+  virtual void on_store_read(int cta, int group, int buffer) = 0;
+};
+
+class Simulator {
+ public:
+  /// `program` is annotated, and outlives the simulator.
+  explicit Simulator(const ClusterProgram& program);
+
+  State initial(Observer* observer = nullptr) const;
+  /// What can happen next, agents first.
+  void enabled(const State& state, std::vector<Transition>& out) const;
+  std::optional<Failure> apply(State& state, Transition transition, Observer* observer = nullptr) const;
+  /// Called when nothing is enabled: a deadlock, or something left behind at the end.
+  std::optional<Failure> check_end(const State& state) const;
+
+  int transitions() const { return first_store_read_ + scenario_.ctas() * kMathGroups * kStoreBuffers; }
+  i64 total_steps() const;
+  const Scenario& scenario() const { return scenario_; }
+
+  std::string describe_transition(const State& state, Transition transition) const;
+  /// Who waits for what, and what the copy engine still has to do.
+  std::string describe_waiting(const State& state) const;
+
+ private:
+  struct SlotAt {
+    int cta, stage, slice;
+  };
+
+  // Where things lie in a state.
+  int cta_word(int cta) const { return cta * words_per_cta_; }
+  u32& pc(State& s, int agent) const { return s[agent]; }
+  u32 pc(const State& s, int agent) const { return s[agent]; }
+  u32& reading(State& s, int agent) const { return s[scenario_.agents() + agent]; }
+  Barrier full(State& s, int cta, int stage) const;
+  Barrier empty(State& s, int cta, int stage) const;
+  Barrier turn(State& s, int cta, int group) const;
+  u32& syncs(State& s, int cta, int group) const { return s[cta_base(cta) + sync_word_ + group]; }
+  /// Last buffer that the group stored from, plus one.
+  u32& newest(State& s, int cta, int group) const { return s[cta_base(cta) + newest_word_ + group]; }
+  /// kReading | warps whose write is published << 4 | warps whose write is not.
+  u32& buffer(State& s, int cta, int group, int buffer) const {
+    return s[cta_base(cta) + buffer_word_ + group * kStoreBuffers + buffer];
+  }
+  /// Sequence number of the load whose bytes are there, and of the one that is on its way (0: none).
+  u32& content(State& s, const SlotAt& at) const { return s[slot_word(at)]; }
+  u32& incoming(State& s, const SlotAt& at) const { return s[slot_word(at) + 1]; }
+  int cta_base(int cta) const { return 2 * scenario_.agents() + cta * words_per_cta_; }
+  int slot_word(const SlotAt& at) const {
+    return cta_base(at.cta) + slots_word_ + 2 * (at.stage * slices_ + at.slice);
+  }
+
+  // Agents.
+  const Step* next_step(const State& s, int agent) const;
+  bool can_step(State& s, int agent, const Step& step) const;
+  std::optional<Failure> do_step(State& s, int agent, const Step& step) const;
+  std::optional<Failure> do_load(State& s, int agent, const Step& step) const;
+  std::optional<Failure> do_mma(State& s, int agent, const Step& step) const;
+  std::optional<Failure> do_arrive(State& s, int agent, const Step& step) const;
+  std::optional<Failure> do_store(State& s, int agent, const Step& step) const;
+  std::optional<Failure> settle(State& s, int agent, Observer* observer) const;
+  bool has_left(const State& s, int cta) const;
+  std::optional<Failure> check_exit(State& s, int cta) const;
+
+  // The copy engine.
+  SlotAt slot_at(Transition transition) const;
+  /// The CTA that loads a slice, and its load.
+  int source_of(const SlotAt& at) const;
+  const Step& load_of(const SlotAt& at, u32 sequence) const;
+  std::optional<Failure> finish_load(State& s, const SlotAt& at, Observer* observer) const;
+
+  Failure fail(FailureKind kind, int agent, const Step& step, const std::string& why) const;
+
+  static constexpr u32 kReading = 1u << 8;
+
+  const Scenario& scenario_;
+  const ClusterProgram& program_;
+  std::vector<std::vector<const Step*>> loads_[2];  // of A and of B: [cta][sequence - 1]
+  int slices_ = 0;                                  // of a stage: cluster.n of A, then cluster.m of B
+  int words_per_cta_ = 0;
+  int empty_word_ = 0, turn_word_ = 0, sync_word_ = 0, newest_word_ = 0, buffer_word_ = 0, slots_word_ = 0;
+  int first_slot_ = 0, first_store_read_ = 0;  // transitions
+};
+
+}  // namespace sluice::twin

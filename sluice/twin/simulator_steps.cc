@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each step of a role does to the state, and the rules that it may break. See simulator.h.
+#include <fmt/format.h>
+
+#include <sluice/twin/local_rules.h>
+#include <sluice/twin/simulator.h>
+
+namespace sluice::twin {
+namespace {
+
+// Products of an agent in flight: bit i: one of the older ones reads stage i; from bit 16: the newest's stage
+// + 1.
+constexpr u32 kNewestShift = 16;
+u32 older_and_newest(u32 word) {
+  const u32 newest = word >> kNewestShift;
+  return (word & 0xffff) | (newest != 0 ? 1u << (newest - 1) : 0);
+}
+
+/// Concerns nobody else: done together with the step before it, so that it costs no interleavings.
+bool is_local(StepKind kind) {
+  return kind == StepKind::begin_tile || kind == StepKind::promote || kind == StepKind::store_direct ||
+         kind == StepKind::publish;
+}
+
+}  // namespace
+
+const Step* Simulator::next_step(const State& s, int agent) const {
+  const StepList& steps = program_.agents[agent];
+  return pc(s, agent) < steps.size() ? &steps[pc(s, agent)] : nullptr;
+}
+
+bool Simulator::has_left(const State& s, int cta) const {
+  const int first = cta * scenario_.agents_per_cta();
+  for (int agent = first; agent < first + scenario_.agents_per_cta(); ++agent)
+    if (next_step(s, agent) != nullptr) return false;
+  return true;
+}
+
+Failure Simulator::fail(FailureKind kind, int agent, const Step& step, const std::string& why) const {
+  return {kind, fmt::format("{}: {}: {}", agent_name(scenario_, agent), to_string(step), why)};
+}
+
+bool Simulator::can_step(State& s, int agent, const Step& step) const {
+  const Agent at = agent_at(scenario_, agent);
+  switch (step.kind) {
+    case StepKind::wait_empty: return empty(s, at.cta, step.stage).passes(step.parity);
+    case StepKind::wait_full: return full(s, at.cta, step.stage).passes(step.parity);
+    case StepKind::wait_turn: return turn(s, at.cta, at.group).passes(step.parity);
+    case StepKind::sync_wait:
+      return syncs(s, at.cta, at.group) >= static_cast<u32>(step.count * scenario_.warps_per_group);
+    case StepKind::wait_store:  // bulk groups complete in order: only the newest may be left
+      for (int i = 0; i < kStoreBuffers; ++i) {
+        const bool is_newest = newest(s, at.cta, at.group) == static_cast<u32>(i + 1);
+        if ((buffer(s, at.cta, at.group, i) & kReading) != 0 && (step.count == 0 || !is_newest)) return false;
+      }
+      return true;
+    default: return true;
+  }
+}
+
+std::optional<Failure> Simulator::do_step(State& s, int agent, const Step& step) const {
+  const Agent at = agent_at(scenario_, agent);
+  switch (step.kind) {
+    case StepKind::expect: {
+      Barrier barrier = full(s, at.cta, step.stage);
+      if (!barrier.add_bytes(step.count))
+        return fail(FailureKind::tx_overflow, agent, step, "more pending bytes than an mbarrier counts");
+      if (!barrier.arrive(1))
+        return fail(FailureKind::over_arrival, agent, step, "the phase has its arrival");
+      return std::nullopt;
+    }
+    case StepKind::load_a:
+    case StepKind::load_b: return do_load(s, agent, step);
+    case StepKind::issue_mma: return do_mma(s, agent, step);
+    case StepKind::retire_older: reading(s, agent) &= ~0xffffu; return std::nullopt;
+    case StepKind::retire_all: reading(s, agent) = 0; return std::nullopt;
+    case StepKind::arrive_empty:
+    case StepKind::pass_turn: return do_arrive(s, agent, step);
+    case StepKind::sync_arrive: ++syncs(s, at.cta, at.group); return std::nullopt;
+    case StepKind::write_chunk:
+    case StepKind::publish:
+    case StepKind::issue_store: return do_store(s, agent, step);
+    default: return std::nullopt;  // waits have done their work by passing
+  }
+}
+
+std::optional<Failure> Simulator::do_load(State& s, int agent, const Step& step) const {
+  const KernelConfig& c = scenario_.config;
+  const Agent at = agent_at(scenario_, agent);
+  const int row = at.cta % c.cluster.m, column = at.cta / c.cluster.m;
+  const bool is_a = step.kind == StepKind::load_a;
+  const int peers = is_a ? c.cluster.n : c.cluster.m;
+  for (int peer = 0; peer < peers; ++peer) {
+    const int cta = is_a ? peer * c.cluster.m + row : column * c.cluster.m + peer;
+    const SlotAt slot{cta, step.stage, is_a ? column : c.cluster.n + row};
+    if (has_left(s, cta))
+      return fail(FailureKind::peer_gone, agent, step, fmt::format("cta {} has left", cta));
+    if (incoming(s, slot) != 0)
+      return fail(FailureKind::stage_overwritten, agent, step,
+                  fmt::format("cta {} still receives {}", cta, to_string(load_of(slot, incoming(s, slot)))));
+    const int first = cta * scenario_.agents_per_cta();
+    for (int reader = first + 1; reader < first + scenario_.agents_per_cta(); ++reader)
+      if ((older_and_newest(reading(s, reader)) >> step.stage & 1) != 0)
+        return fail(FailureKind::stage_overwritten, agent, step,
+                    agent_name(scenario_, reader) + " has a product in flight that reads it");
+    incoming(s, slot) = static_cast<u32>(step.sequence);
+  }
+  return std::nullopt;
+}
+
+std::optional<Failure> Simulator::do_mma(State& s, int agent, const Step& step) const {
+  const Agent at = agent_at(scenario_, agent);
+  for (int slice = 0; slice < slices_; ++slice) {
+    const SlotAt slot{at.cta, step.stage, slice};
+    const bool is_a = slice < scenario_.config.cluster.n;
+    const char* operand = is_a ? "A" : "B";
+    if (incoming(s, slot) != 0)
+      return fail(FailureKind::stage_unready, agent, step,
+                  fmt::format("slice {} of {} is being written",
+                              is_a ? slice : slice - scenario_.config.cluster.n, operand));
+    if (content(s, slot) == 0)
+      return fail(FailureKind::stage_unready, agent, step, fmt::format("{} was never written", operand));
+    const Step& load = load_of(slot, content(s, slot));
+    const bool same =
+        load.k_tile == step.k_tile && load.tile.batch == step.tile.batch &&
+        (is_a ? load.tile.m_offset == step.tile.m_offset : load.tile.n_offset == step.tile.n_offset);
+    if (!same) return fail(FailureKind::wrong_bytes, agent, step, "the stage holds " + to_string(load));
+  }
+  u32& word = reading(s, agent);
+  word = older_and_newest(word) | static_cast<u32>(step.stage + 1) << kNewestShift;
+  return std::nullopt;
+}
+
+std::optional<Failure> Simulator::do_arrive(State& s, int agent, const Step& step) const {
+  const Agent at = agent_at(scenario_, agent);
+  const bool is_turn = step.kind == StepKind::pass_turn;
+  const int cta = is_turn ? at.cta : step.target;
+  if (has_left(s, cta)) return fail(FailureKind::peer_gone, agent, step, fmt::format("cta {} has left", cta));
+  Barrier barrier = is_turn ? turn(s, cta, 1 - at.group) : empty(s, cta, step.stage);
+  if (barrier.phase() != step.pass)
+    return fail(FailureKind::lost_signal, agent, step,
+                fmt::format("falls into phase {}, and is for phase {}", barrier.phase(), step.pass));
+  const int pending = barrier.pending();
+  if (!barrier.arrive(step.count))
+    return fail(FailureKind::over_arrival, agent, step, fmt::format("only {} are pending", pending));
+  return std::nullopt;
+}
+
+std::optional<Failure> Simulator::do_store(State& s, int agent, const Step& step) const {
+  const Agent at = agent_at(scenario_, agent);
+  const u32 me = 1u << at.warp;
+  if (step.kind == StepKind::publish) {
+    for (int i = 0; i < kStoreBuffers; ++i) {
+      u32& word = buffer(s, at.cta, at.group, i);
+      if ((word & me) != 0) word = (word & ~me) | me << 4;
+    }
+    return std::nullopt;
+  }
+  u32& word = buffer(s, at.cta, at.group, step.stage);
+  if (step.kind == StepKind::write_chunk) {
+    if ((word & kReading) != 0)
+      return fail(FailureKind::store_buffer_overwritten, agent, step, "TMA still reads the buffer");
+    word = (word & ~(me << 4)) | me;
+    return std::nullopt;
+  }
+  const u32 all = (1u << scenario_.warps_per_group) - 1;
+  if (word != all << 4)
+    return fail(FailureKind::store_unpublished, agent, step,
+                fmt::format("warps with unfenced writes {:#x}, with published ones {:#x} of {:#x}",
+                            word & 0xf, word >> 4 & 0xf, all));
+  word = kReading;
+  newest(s, at.cta, at.group) = static_cast<u32>(step.stage + 1);
+  return std::nullopt;
+}
+
+std::optional<Failure> Simulator::settle(State& s, int agent, Observer* observer) const {
+  const Step* step = next_step(s, agent);
+  for (; step != nullptr && is_local(step->kind); step = next_step(s, agent)) {
+    ++pc(s, agent);
+    (void)do_step(s, agent, *step);  // a local step breaks no rule
+    if (observer != nullptr) observer->on_step(agent, *step);
+  }
+  const int cta = agent_at(scenario_, agent).cta;
+  if (step == nullptr && has_left(s, cta)) return check_exit(s, cta);
+  return std::nullopt;
+}
+
+std::optional<Failure> Simulator::check_exit(State& s, int cta) const {
+  const auto gone = [&](const std::string& what) {
+    return Failure{.kind = FailureKind::peer_gone,
+                   .message = fmt::format("cta {} leaves while {}", cta, what)};
+  };
+  for (int stage = 0; stage < scenario_.config.stages; ++stage)
+    for (int slice = 0; slice < slices_; ++slice)
+      if (incoming(s, {cta, stage, slice}) != 0) return gone(fmt::format("TMA writes stage {}", stage));
+  for (int i = 0; i < kMathGroups * kStoreBuffers; ++i)
+    if ((buffer(s, cta, 0, i) & kReading) != 0) return gone("TMA reads a store buffer");
+  return std::nullopt;
+}
+
+}  // namespace sluice::twin

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// One thing that a role does, as the machine recorded it. No step of kernels/gemm.cuh returns a value from
+// another role, so what a role does is one fixed list of steps, and an interleaving is an order of the lists.
+// Written by Machine, read by Simulator.
+#pragma once
+
+#include <string>
+
+#include <sluice/spec/work_split.h>
+
+namespace sluice::twin {
+
+enum class StepKind : u8 {
+  wait_empty,    // stage, parity
+  expect,        // stage, count = bytes
+  load_a,        // stage, tile, k_tile
+  load_b,        // stage, tile, k_tile
+  wait_full,     // stage, parity
+  issue_mma,     // stage, fresh
+  retire_older,  // all products but the newest
+  retire_all,    //
+  arrive_empty,  // stage, count arrivals at CTA `target`
+  wait_turn,     // parity
+  pass_turn,     // count arrivals at the other group
+  begin_tile,    // count = k_tiles
+  promote,       //
+  wait_store,    // until at most `count` stores of this role still read their buffers
+  write_chunk,   // buffer, tile, wave, column
+  publish,       // the proxy fence over this role's writes
+  sync_arrive,   // the group's named barrier, in two steps: warps wait for each other
+  sync_wait,     // count = which meeting of the group this is, from 1
+  issue_store,   // buffer, tile, wave, column
+  store_direct,  // tile
+};
+const char* name_of(StepKind kind);
+
+struct Step {
+  StepKind kind = StepKind::begin_tile;
+  bool fresh = false;
+  int stage = 0;  // or store buffer
+  u32 parity = 0;
+  int count = 0;
+  int target = 0;
+  Tile tile{};
+  int k_tile = 0;
+  int wave = 0;
+  int column = 0;
+  // Filled in by annotate(), from the whole list:
+  int pass = -1;     // loads, arrivals: the phase of the barrier that this step must fall into
+  int sequence = 0;  // loads: which k-tile of this role it is, from 1
+};
+
+/// "load_a stage 2 of tile (128, 0) k-tile 3"
+std::string to_string(const Step& step);
+
+}  // namespace sluice::twin
