@@ -46,7 +46,9 @@ TEST(cli_host, random_problems_are_repeatable_and_most_can_be_planned) {
     const Problem p = random_problem(spec, i);
     EXPECT_EQ(p, random_problem(spec, i));
     EXPECT_TRUE(p.m <= 300 && p.n <= 300 && p.k <= 300 && p.m >= 0 && p.n >= 0 && p.k >= 0);
-    if (spec.exact) EXPECT_LE(static_cast<int>(p.epilogue.activation), static_cast<int>(Activation::relu));
+    if (spec.exact) {
+      EXPECT_LE(static_cast<int>(p.epilogue.activation), static_cast<int>(Activation::relu));
+    }
     const Result<Plan> plan = gemm::plan(p, DeviceInfo{});
     EXPECT_TRUE(plan) << plan.error().message << "\n" << to_string(p);
     planned += plan.ok();

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// The way of a shape through bench/ on a driver that computes nothing: what fails lands in the record and not
+// in the caller, and everything that was taken from the driver is given back. Times are the fake's.
+// How this can fail: without the "checked > 0" of verify_entrant a kernel that nobody looked at counts as
+// right; without the erase in best_of a failed candidate wins with 0 us.
+#include <gtest/gtest.h>
+
+#include "bench/measure.h"
+#include "bench/session.h"
+#include "bench/shapes.h"
+#include "fake_driver.h"
+
+namespace sluice::bench {
+namespace {
+
+const Phase kSilent = [](const std::string&) {};
+
+class BenchSession : public testing::Test {
+ protected:
+  void SetUp() override {
+    driver_.machine.memory_bytes = i64{4} << 30;
+    const Result<Device> device = open_fake_device();
+    ASSERT_TRUE(device) << device.error().message;
+    Result<Lab> lab = open_lab(*device, {.rounds = 3, .rest_ms = 0}, "/no/such/libcublasLt.so");
+    ASSERT_TRUE(lab) << lab.error().message;
+    lab_ = std::make_unique<Lab>(std::move(*lab));
+  }
+
+  FakeDriver driver_;
+  std::unique_ptr<Lab> lab_;
+  const Case case_{.problem = plain_problem(256, 256, 128, DType::bf16)};
+};
+
+TEST_F(BenchSession, a_shape_is_timed_and_gives_everything_back) {
+  measure_shape(*lab_, case_, kSilent);  // loads what stays
+  const Alive before = driver_.alive();
+  const ShapeRecord shape = measure_shape(*lab_, case_, kSilent);
+  EXPECT_EQ(shape.error, "");
+  EXPECT_GT(shape.copies, 1);
+  ASSERT_EQ(shape.contenders.size(), 2u);
+  const ContenderRecord& ours = shape.contenders[0];
+  EXPECT_EQ(ours.error, "");
+  EXPECT_EQ(ours.name, kSluice);
+  EXPECT_EQ(ours.rounds.size(), 3u);
+  EXPECT_DOUBLE_EQ(ours.us.median,
+                   250.0 / ours.launches);  // the fake's clock: 0.25 ms between any two events
+  EXPECT_GE(ours.launches, shape.copies);
+  EXPECT_GT(ours.host_us, 0);
+  Alive after = driver_.alive();
+  after.modules = before.modules;  // kernels may stay loaded
+  EXPECT_EQ(after, before);
+}
+
+TEST_F(BenchSession, what_nobody_checked_is_not_verified) {
+  const ShapeRecord shape = measure_shape(*lab_, case_, kSilent);
+  EXPECT_FALSE(shape.contenders.at(0).verified);  // the fake's verifier looks at no element
+  EXPECT_FALSE(all_verified(shape));
+}
+
+TEST_F(BenchSession, a_missing_peer_is_written_down) {
+  const ShapeRecord shape = measure_shape(*lab_, case_, kSilent);
+  EXPECT_EQ(shape.contenders.at(1).name, kPeerFirst);
+  EXPECT_NE(shape.contenders.at(1).error.find("/no/such/libcublasLt.so"), std::string::npos);
+  EXPECT_EQ(ratio(shape, kSluice, kPeerFirst), 0);
+}
+
+TEST_F(BenchSession, tuning_records_candidates_and_keeps_one_tuned_contender) {
+  lab_->method.tune = 4;
+  const ShapeRecord shape = measure_shape(*lab_, case_, kSilent);
+  EXPECT_EQ(shape.candidates.size(), 4u);
+  for (const CandidateRecord& c : shape.candidates) {
+    EXPECT_GT(c.us, 0) << c.name << c.error;
+    EXPECT_GT(c.estimate.total_us, 0);
+    EXPECT_NE(c.config.find(".tile"), std::string::npos);
+  }
+  int tuned = 0;
+  for (const ContenderRecord& c : shape.contenders) tuned += c.name == kSluiceTuned;
+  EXPECT_EQ(tuned, 1);
+}
+
+TEST_F(BenchSession, a_problem_that_cannot_be_planned_is_an_error_of_the_shape) {
+  const ShapeRecord shape =
+      measure_shape(*lab_, {.problem = plain_problem(64, 64, 100, DType::e4m3)}, kSilent);
+  EXPECT_NE(shape.error.find("misaligned"), std::string::npos) << shape.error;
+  EXPECT_TRUE(shape.contenders.empty());
+}
+
+TEST_F(BenchSession, no_memory_is_an_error_of_the_shape) {
+  driver_.fail_function("cuMemAlloc", CUDA_ERROR_OUT_OF_MEMORY);
+  const ShapeRecord shape = measure_shape(*lab_, case_, kSilent);
+  EXPECT_NE(shape.error, "");
+  driver_.fail_nothing();
+  EXPECT_EQ(measure_shape(*lab_, case_, kSilent).error, "");
+}
+
+TEST_F(BenchSession, a_graph_that_fails_is_an_error_of_the_contender) {
+  driver_.fail_function("cuGraphInstantiate", CUDA_ERROR_OUT_OF_MEMORY);
+  const ShapeRecord shape = measure_shape(*lab_, case_, kSilent);
+  EXPECT_EQ(shape.error, "");
+  EXPECT_NE(shape.contenders.at(0).error, "");
+  EXPECT_EQ(median_of(shape, kSluice), 0);
+}
+
+TEST_F(BenchSession, a_lost_gpu_is_noticed) {
+  EXPECT_TRUE(still_alive(*lab_));
+  driver_.fail_function("cuCtxSynchronize", CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_FALSE(still_alive(*lab_));
+}
+
+/// Whichever call fails, measure_shape returns.
+TEST_F(BenchSession, any_single_failing_call_is_survived) {
+  measure_shape(*lab_, case_, kSilent);
+  driver_.fail_nothing();
+  measure_shape(*lab_, case_, kSilent);
+  const int calls = driver_.calls();
+  for (int index = 0; index < calls; index += 1 + calls / 150) {
+    driver_.fail_call(index, CUDA_ERROR_UNKNOWN);
+    const ShapeRecord shape = measure_shape(*lab_, case_, kSilent);
+    EXPECT_FALSE(all_verified(shape));
+  }
+  driver_.fail_nothing();
+  EXPECT_EQ(measure_shape(*lab_, case_, kSilent).contenders.at(0).error, "");
+}
+
+TEST_F(BenchSession, every_contender_has_every_turn) {
+  std::vector<Replay> replays;
+  for (int who = 0; who < 3; ++who) {
+    const Contender contender{.name = "c", .launch = [](int, Stream) { return Result<void>{}; }};
+    Result<Replay> replay = capture_replay(*lab_, contender, 1, 2);
+    ASSERT_TRUE(replay);
+    replays.push_back(std::move(*replay));
+  }
+  const auto times = time_in_turn(*lab_, replays, {.count = 5, .rest_ms = 0}, nullptr);
+  ASSERT_TRUE(times);
+  for (const auto& rounds : *times) {
+    EXPECT_EQ(rounds.size(), 5u);
+    for (const double us : rounds) EXPECT_DOUBLE_EQ(us, 125);  // 0.25 ms over two launches
+  }
+}
+
+}  // namespace
+}  // namespace sluice::bench
