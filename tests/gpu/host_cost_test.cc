@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a planned launch costs the calling thread: CPU time, in batches short enough that the queue never
-// fills, and no allocation. Printed beside the driver's own launch of the same kernel, which is the floor.
+// fills, and no allocation. Printed beside the driver's own launch of an empty kernel with the same
+// parameters, which is the floor.
 #include <time.h>
 
 #include <algorithm>
 #include <vector>
 
+#include <sluice/host/device_impl.h>
 #include <sluice/host/driver/events.h>
+#include <sluice/host/driver/launch.h>
 #include <sluice/host/driver/memory.h>
-#include <sluice/host/gemm.h>
 #include <sluice/host/verify.h>
+#include <sluice/spec/params.h>
 
 #include "allocation_counter.h"
 #include "gpu.h"
@@ -20,6 +23,11 @@ namespace {
 constexpr double kMostMicroseconds = 3.0;  // the bar
 constexpr int kLaunches = 64;              // of one batch; the driver queues about a thousand
 constexpr int kBatches = 200;
+
+/// The same parameters, nothing done.
+constexpr const char* kEmptyUnit = R"(#include <sluice/spec/params.h>
+extern "C" __global__ void sluice_entry(const __grid_constant__ sluice::GemmParams params) {}
+)";
 
 class host_cost : public GpuTest {};
 
@@ -70,13 +78,15 @@ TEST_F(host_cost, of_a_planned_launch_is_small_and_it_allocates_nothing) {
   EXPECT_EQ(allocations_by_this_thread(), before) << "launch must not allocate";
   ASSERT_TRUE(ok(stream->synchronize()));
 
-  const gemm::Kernel::Impl& impl = kernel->impl();
-  const ContextScope scope(*impl.primary);  // as PyTorch and the CUDA runtime have it
+  const Device::Impl& impl = device().impl();
+  const auto nothing = device().impl().load_unit(kEmptyUnit, 0);
+  ASSERT_TRUE(ok(nothing));
+  const ContextScope scope(*impl.primary);  // current, as PyTorch and the CUDA runtime have it
   const Cost ours = cost_of(*stream, [&] { return gemm::launch(*kernel, args, stream->get()).ok(); });
+  const GemmParams params{};
+  const LaunchShape one_block{.grid_x = 1, .block_x = kThreads};
   const Cost bare = cost_of(*stream, [&] {
-    return launch_kernel(impl.primary->api(), impl.module->function(), impl.shape, &impl.params,
-                         stream->get())
-        .ok();
+    return launch_kernel(*impl.api, (*nothing)->function(), one_block, &params, stream->get()).ok();
   });
   std::printf(
       "planned launch: median %.2f us, least %.2f us; the driver's launch alone: median %.2f us, least %.2f "
