@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shared memory: blocks do not overlap, are aligned as the swizzle needs, and end where smem_bytes says; the
+// barrier counts follow from who loads into whom.
+// How this can fail: with store_offset counting one buffer a group, blocks_are_disjoint was red; with
+// empty_arrivals of cluster.m * cluster.n, empty_arrivals_counts_every_reader was.
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <sluice/kernels/registry.h>
+#include <sluice/plan.h>
+
+namespace sluice {
+namespace {
+
+struct Block {
+  int begin, bytes, alignment;
+};
+
+std::vector<Block> blocks_of(const KernelConfig& c) {
+  std::vector<Block> blocks;
+  for (int stage = 0; stage < c.stages; ++stage) {
+    blocks.push_back({stage_offset(c, stage), stage_a_bytes(c), kSmemAlign});
+    blocks.push_back({stage_offset(c, stage) + stage_a_bytes(c), stage_b_bytes(c), kSmemAlign});
+  }
+  for (int group = 0; group < kMathGroups; ++group)
+    for (int buffer = 0; buffer < kStoreBuffers; ++buffer)
+      blocks.push_back({store_offset(c, group, buffer), store_buffer_bytes(c), kSmemAlign});
+  for (int barrier = 0; barrier < barrier_count(c); ++barrier)
+    blocks.push_back({barrier_offset(c) + 8 * barrier, 8, 8});
+  return blocks;
+}
+
+/// Random configurations that validate() takes, beside the registered ones.
+std::vector<KernelConfig> many_configs() {
+  std::vector<KernelConfig> configs;
+  for (const KernelConfig& c : registered_configs()) configs.push_back(c);
+  std::mt19937 random(3);
+  const DType types[] = {DType::bf16, DType::fp16, DType::fp32, DType::e4m3, DType::e5m2};
+  while (configs.size() < 5000) {
+    KernelConfig c;
+    c.schedule = random() % 2 == 0 ? Schedule::ping_pong : Schedule::cooperative;
+    c.a = c.b = types[random() % 5];
+    c.d = types[random() % 5];
+    c.tile = {64 << random() % 3, static_cast<int>(8 * (1 + random() % 32)), k_block(c.a)};
+    c.cluster = {1 << random() % 3, 1 << random() % 3};
+    c.stages = 2 + static_cast<int>(random() % 10);
+    c.a_major = random() % 2 == 0 ? Major::k : Major::mn;
+    c.b_major = random() % 2 == 0 ? Major::k : Major::mn;
+    c.promote_k_blocks = static_cast<int>(random() % 3);
+    c.store = random() % 2 == 0 ? StorePath::tma : StorePath::direct;
+    if (validate(c) == nullptr) configs.push_back(c);
+  }
+  return configs;
+}
+
+TEST(spec_smem_layout, blocks_are_disjoint_aligned_and_fill_what_smem_bytes_says) {
+  for (const KernelConfig& c : many_configs()) {
+    std::vector<Block> blocks = blocks_of(c);
+    std::stable_sort(blocks.begin(), blocks.end(),
+                     [](const Block& x, const Block& y) { return x.begin < y.begin; });
+    int end = 0;
+    for (const Block& block : blocks) {
+      ASSERT_EQ(block.begin, end) << short_name(c);  // no overlap, and no hole either
+      ASSERT_EQ(block.begin % block.alignment, 0) << short_name(c);
+      end = block.begin + block.bytes;
+    }
+    ASSERT_EQ(end, smem_bytes(c)) << short_name(c);
+    ASSERT_LE(end, kMaxSmemBytes) << short_name(c);
+  }
+}
+
+TEST(spec_smem_layout, barriers_have_numbers_of_their_own) {
+  for (const KernelConfig& c : many_configs()) {
+    std::vector<int> numbers;
+    for (int stage = 0; stage < c.stages; ++stage) numbers.push_back(full_barrier(c, stage));
+    for (int stage = 0; stage < c.stages; ++stage) numbers.push_back(empty_barrier(c, stage));
+    for (int group = 0; group < kMathGroups; ++group) numbers.push_back(turn_barrier(c, group));
+    std::sort(numbers.begin(), numbers.end());
+    ASSERT_EQ(static_cast<int>(numbers.size()), barrier_count(c));
+    for (int i = 0; i < barrier_count(c); ++i) ASSERT_EQ(numbers[i], i);
+  }
+}
+
+TEST(spec_smem_layout, store_chunks_tile_the_row_in_swizzle_widths) {
+  for (const KernelConfig& c : many_configs()) {
+    if (c.store == StorePath::direct) continue;
+    const int bytes = store_row_bytes(c);
+    EXPECT_TRUE(bytes == 16 || bytes == 32 || bytes == 64 || bytes == 128) << short_name(c);
+    EXPECT_EQ(c.tile.n % store_columns(c), 0) << short_name(c);
+    EXPECT_EQ(store_columns(c) * bytes_of(c.d), bytes) << short_name(c);
+  }
+}
+
+TEST(spec_smem_layout, empty_arrivals_counts_every_reader_of_what_a_cta_loads) {
+  for (const ClusterShape& cluster :
+       {ClusterShape{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}, {1, 4}, {4, 2}, {8, 1}})
+    for (const Schedule schedule : {Schedule::ping_pong, Schedule::cooperative}) {
+      KernelConfig c;
+      c.schedule = schedule;
+      c.tile = {128, 128, 64};
+      c.cluster = cluster;
+      const int ctas = cluster_size(c);
+      std::vector<int> arrivals(ctas, 0);
+      for (int reader = 0; reader < ctas; ++reader) {
+        int a_slices = 0, b_slices = 0;
+        for (int loader = 0; loader < ctas; ++loader) {
+          // A slice of A goes to the CTAs of the loader's row, a slice of B to those of its column.
+          const bool gives_a = loader % cluster.m == reader % cluster.m;
+          const bool gives_b = loader / cluster.m == reader / cluster.m;
+          a_slices += gives_a;
+          b_slices += gives_b;
+          // The reader frees its stage at everyone who will write into it: once a warp that read it.
+          if (gives_a || gives_b) arrivals[loader] += stage_readers(c) * kMathWarps;
+        }
+        // The slices of all loaders make up the whole stage, so `full` may expect stage_bytes.
+        EXPECT_EQ(a_slices * (stage_a_bytes(c) / cluster.n), stage_a_bytes(c));
+        EXPECT_EQ(b_slices * (stage_b_bytes(c) / cluster.m), stage_b_bytes(c));
+      }
+      for (const int count : arrivals)
+        EXPECT_EQ(count, empty_arrivals(c)) << cluster.m << "x" << cluster.n << " " << name_of(schedule);
+      EXPECT_EQ(stage_readers(c), schedule == Schedule::ping_pong ? 1 : 2);
+    }
+}
+
+TEST(spec_smem_layout, registers_of_all_warpgroups_fit_in_an_sm) {
+  for (const KernelConfig& c : many_configs()) {
+    EXPECT_LE(load_registers(c) + kMathGroups * math_registers(c), (1 + kMathGroups) * kLaunchRegisters);
+    EXPECT_GE(math_registers(c), accumulator_registers(c) + 24) << short_name(c);
+    EXPECT_EQ(load_registers(c) % 8 + math_registers(c) % 8, 0);  // setmaxnreg takes multiples of 8
+  }
+}
+
+}  // namespace
+}  // namespace sluice
