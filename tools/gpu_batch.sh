@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# One call on the GPU machine does all that needs a GPU, in sections with a time limit each, and ends with a summary:
+#   doctor  what is on this machine           smoke    one product of each class of kernel, first of all
+#   fuzz    random exact problems             real     real data, special values, large products
+#   rest    misuse, graphs, threads, repeats  cost     host cost of a launch
+#   sanitize  compute-sanitizer               bench    sluice beside cuBLASLt
+# Usage: tools/gpu_batch.sh [section ...]   (all of them without arguments)
+# SLUICE_BUILD (build/release), OUT (default $SLUICE_BUILD/gpu_results: summary.txt, logs.tgz, bench.json),
+# SLUICE_FUZZ_COUNT, SLUICE_BENCH_ARGS, SLUICE_LIMIT_<SECTION> in seconds. Exit: how many sections failed.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+build=${SLUICE_BUILD:-build/release}
+out=${OUT:-$build/gpu_results}
+tests=$build/tests/sluice_gpu_tests
+logs=$build/gpu_logs
+mkdir -p "$out" "$logs"
+if [[ -z ${SLUICE_CACHE_DIR:-} ]]; then
+  export SLUICE_CACHE_DIR=$PWD/build/gpu_cache
+fi
+mkdir -p "$SLUICE_CACHE_DIR" && chmod 700 "$SLUICE_CACHE_DIR"
+sections=("$@")
+[[ $# -gt 0 ]] || sections=(doctor smoke fuzz real rest cost sanitize bench)
+failed=0
+summary=()
+
+# limit SECTION DEFAULT: SLUICE_LIMIT_SECTION or the default.
+limit() {
+  local name=SLUICE_LIMIT_${1^^}
+  echo "${!name:-$2}"
+}
+
+# section NAME SECONDS COMMAND...: runs it, logs it, notes how it ended.
+section() {
+  local name=$1 seconds=$2
+  shift 2
+  seconds=$(limit "$name" "$seconds")
+  echo "=== $name (at most $seconds s)"
+  local start=$SECONDS
+  timeout -k 5 "$seconds" "$@" 2>&1 | tee "$logs/$name.log" | grep -vE '^\[( RUN|-----|=====)' | tail -n "${SLUICE_TAIL:-25}"
+  local code=${PIPESTATUS[0]} word
+  case $code in
+    0) word=ok ;;
+    77) word="not possible here" ;;
+    124 | 137) word="OUT OF TIME" ;;
+    *) word="FAILED ($code)" ;;
+  esac
+  [[ $code == 0 || $code == 77 ]] || failed=$((failed + 1))
+  summary+=("$(printf '%-9s %-18s %4d s' "$name" "$word" $((SECONDS - start)))")
+  printf '%s\n' "${summary[@]}" > "$out/summary.txt"
+  tar -czf "$out/logs.tgz" -C "$build" gpu_logs  # after each section: a machine may be taken away
+  return "$code"
+}
+
+# A batch that hangs or ends in a driver error does not say which problem it was: run it again one by one.
+find_culprit() {
+  local first
+  first=$(grep -oE 'SLUICE_FUZZ_FIRST=[0-9]+' "$logs/fuzz.log" | tail -2 | head -1 | grep -oE '[0-9]+')
+  first=${first:-0}
+  first=$((first > 1000 ? first - 1000 : 0))
+  SLUICE_FUZZ_FIRST=$first SLUICE_FUZZ_COUNT=2500 SLUICE_TEST_BATCH=1 \
+    section culprit 90 "$tests" --gtest_filter='fuzz.*'
+}
+
+for name in "${sections[@]}"; do
+  case $name in
+    doctor) section doctor 60 "$build/sluice" doctor ;;
+    smoke) section smoke 120 "$tests" --gtest_filter='sanitize.*:planted.nothing*' ;;
+    fuzz)
+      section fuzz 240 "$tests" --gtest_filter='fuzz.*'
+      code=$?
+      grep -qE 'HANG|driver:' "$logs/fuzz.log" && [[ $code != 0 ]] && find_culprit
+      ;;
+    real) section real 180 "$tests" --gtest_filter='real_data.*:special_values.*' ;;
+    rest) section rest 180 "$tests" --gtest_filter='misuse.*:graphs.*:threads.*:repeatability.*' ;;
+    cost) section cost 60 "$tests" --gtest_filter='host_cost.*' ;;
+    sanitize) section sanitize 540 tools/gpu_sanitize.sh "$build" "$logs" ;;
+    bench)
+      # shellcheck disable=SC2086
+      section bench 420 "$build/sluice" bench ${SLUICE_BENCH_ARGS:---json "$out/bench.json"}
+      ;;
+    *)
+      echo "no section called $name"
+      failed=$((failed + 1))
+      ;;
+  esac
+done
+echo "=== summary"
+cat "$out/summary.txt"
+exit "$failed"
