@@ -69,6 +69,13 @@ std::string fill_table(void* library, CublasLtApi& api) {
   return symbols.missing;
 }
 
+/// The file that a symbol was loaded from, since a bare name says nothing about which one it was.
+std::string file_of(const CublasLtApi& api, const std::string& otherwise) {
+  Dl_info info{};
+  const bool known = dladdr(reinterpret_cast<void*>(api.create), &info) != 0 && info.dli_fname != nullptr;
+  return known ? info.dli_fname : otherwise;
+}
+
 }  // namespace
 
 std::vector<std::string> cublaslt_places(const std::string& path) {
@@ -89,6 +96,7 @@ Result<std::string> find_cublaslt(const std::string& path) {
   if (library == nullptr) return not_found(tried);
   CublasLtApi api{};
   const std::string missing = fill_table(library, api);
+  if (missing.empty()) opened = file_of(api, opened);
   dlclose(library);
   if (!missing.empty())
     return Error{ErrorCode::toolchain, fmt::format("{} lacks {}; a newer one is needed", opened, missing)};
@@ -103,6 +111,7 @@ Result<std::shared_ptr<const CublasLt>> CublasLt::load(const std::string& path) 
   const std::string missing = fill_table(lt->library_, lt->api_);
   if (!missing.empty())
     return Error{ErrorCode::toolchain, fmt::format("{} lacks {}; a newer one is needed", lt->path_, missing)};
+  lt->path_ = file_of(lt->api_, lt->path_);
   const cublasStatus_t status = lt->api_.create(&lt->handle_);
   if (status != CUBLAS_STATUS_SUCCESS)
     return Error{ErrorCode::driver, fmt::format("cublasLtCreate failed: {}", lt->api_.status_string(status))};

@@ -22,9 +22,16 @@ std::string number(double value, int digits) {
   return value > 0 ? fmt::format("{:.{}f}", value, digits) : "-";
 }
 
+/// The part of a kernel's name that differs between kernels of one problem: schedule, tile, stages, cluster.
+std::string short_detail(const std::string& detail) {
+  size_t end = 0;
+  for (int word = 0; word < 4 && end != std::string::npos; ++word) end = detail.find(' ', end + 1);
+  return detail.substr(0, end);
+}
+
 Table shape_table(bool tuned) {
   std::vector<Column> columns = {{.title = "problem", .width = 28, .align = Align::left},
-                                 {.title = "sluice kernel", .width = 34, .align = Align::left},
+                                 {.title = "sluice kernel", .width = 30, .align = Align::left},
                                  {.title = "us", .width = 8},
                                  {.title = "TFLOP/s", .width = 8},
                                  {.title = "peak", .width = 5},
@@ -70,7 +77,7 @@ std::string shape_line(const RunRecord& run, const ShapeRecord& shape, bool tune
   const double us = bench::median_of(shape, kSluice), rate = tflops(shape, us);
   const double peak = bench::peak_tflops(run, shape.problem);
   std::vector<std::string> cells = {bench::problem_text(shape.problem),
-                                    ours != nullptr ? ours->detail : "-",
+                                    ours != nullptr ? short_detail(ours->detail) : "-",
                                     number(us, 2),
                                     number(rate, 1),
                                     peak > 0 && rate > 0 ? fmt::format("{:.0f}%", 100 * rate / peak) : "-",

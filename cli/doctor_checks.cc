@@ -57,7 +57,7 @@ Check check_gpu(const Options& options, bool needed) {
     return check;
   }
   check.health = missing_if(needed);
-  check.found = device.error().message;
+  check.found = load_driver() ? device.error().message : "not looked for without a driver";
   check.remedy =
       device.error().code == ErrorCode::unsupported_arch
           ? "kernels are for Hopper (compute capability 9.0: H100, H200, GH200); choose another GPU "

@@ -25,7 +25,7 @@ Result<int> print_all(const ProblemRequest& request, const DeviceInfo& info) {
   const Result<std::vector<Plan>> plans = gemm::candidates(request.problem, info, request.overrides);
   if (!plans) return plans.error();
   const Table table({{.title = "", .width = 3},
-                     {.title = "kernel", .width = 36, .align = Align::left},
+                     {.title = "kernel", .width = 42, .align = Align::left},
                      {.title = "us", .width = 8},
                      {.title = "tensor"},
                      {.title = "L2", .width = 7},
@@ -53,7 +53,7 @@ Result<int> run_plan(const PlanFlags& flags) {
   if (!target) return target.error();
   const Result<Plan> plan = gemm::plan(request->problem, target->info(), request->overrides);
   if (!plan) return plan.error();
-  fmt::print("{}\n", describe(*plan));
+  fmt::print("{}", describe(*plan));
   if (flags.unit) fmt::print("\n{}\n", unit_text(plan->config));
   if (!flags.all) return kExitOk;
   fmt::print("\n");

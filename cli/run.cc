@@ -33,7 +33,7 @@ struct RunFlags {
 };
 
 void print_row(const char* key, const std::string& value) {
-  fmt::print("{} {}\n", paint(stdout, Colour::bold, fmt::format("{:<9}", key)), value);
+  fmt::print("{} {}\n", paint(stdout, Colour::bold, fmt::format("{:<10}", key)), value);
 }
 
 void print_verdict(bool right, const std::string& text) {
@@ -60,7 +60,7 @@ Result<bool> run_on_gpu(const bench::Lab& lab, const ProblemRequest& request, Wa
   const Device& device = lab.device;
   const Result<Plan> plan = gemm::plan(request.problem, device.info(), request.overrides);
   if (!plan) return plan.error();
-  fmt::print("{}\n", describe(*plan));
+  fmt::print("{}", describe(*plan));
   if (Result<void> compiled = compile(device.impl().cache, plan->config); !compiled) return compiled.error();
 
   bench::RunRecord run = bench::describe_run(lab);
@@ -87,7 +87,7 @@ Result<bool> run_on_gpu(const bench::Lab& lab, const ProblemRequest& request, Wa
 Result<bool> run_on_host(const ProblemRequest& request, const RunFlags& flags) {
   const Result<Plan> plan = gemm::plan(request.problem, DeviceInfo{}, request.overrides);
   if (!plan) return plan.error();
-  fmt::print("{}\n", describe(*plan));
+  fmt::print("{}", describe(*plan));
   if (!flags.no_compile) {
     const KernelCache cache(options_from_environment());
     if (Result<void> compiled = compile(cache, plan->config); !compiled) return compiled.error();

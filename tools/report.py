@@ -94,7 +94,7 @@ def shape_rows(shapes: list[dict], tuned: bool) -> list[list[str]]:
     rows = []
     for shape in shapes:
         p, ours = shape["problem"], contender(shape, OURS)
-        row = [f"{p['m']} x {p['n']} x {p['k']}{extras(p)}", ours["detail"] if ours else "-",
+        row = [f"{p['m']} x {p['n']} x {p['k']}{extras(p)}", " ".join(ours["detail"].split()[:4]) if ours else "-",
                number(median(shape, OURS), 1)]
         rates = ours["rates"] if ours else None
         row += [number(rates["tflops"] if rates else None, 0),

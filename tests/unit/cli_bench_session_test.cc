@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The way of a shape through bench/ on a driver that computes nothing: what fails lands in the record and not
 // in the caller, and everything that was taken from the driver is given back. Times are the fake's.
-// How this can fail: without the "checked > 0" of verify_entrant a kernel that nobody looked at counts as
-// right; without the erase in best_of a failed candidate wins with 0 us.
+// How this can fail: without the "checked > 0" of verify_entrant, a kernel that nobody looked at counted as
+// right; with one copy too few in a cold run, a_shape_is_timed was red.
 #include <gtest/gtest.h>
 
 #include "bench/measure.h"
