@@ -95,19 +95,21 @@ void Numbers::multiply(const Agent& agent, const Step& product) {
   std::vector<float>& sums = promotes() ? group.partial : group.sums;
   if (product.fresh) std::fill(sums.begin(), sums.end(), 0.0f);
   const Stage& s = stage(agent.cta, product.stage);
-  const int columns = c.tile.n, depth = mma_k(c.a);
-  std::vector<double> products(columns);
+  constexpr int kColumns = 8;  // at a time, in registers; it divides every tile.n
+  const int depth = mma_k(c.a);
   for (int row = 0; row < group_rows(c); ++row)
     for (int first = 0; first < c.tile.k; first += depth) {
-      std::fill(products.begin(), products.end(), 0.0);
-      for (int k = first; k < first + depth; ++k) {
-        const double a = s.a[(group_row(agent) + row) * c.tile.k + k];
-        const float* b = &s.b[k * columns];
-        for (int column = 0; column < columns; ++column) products[column] += a * b[column];
+      const float* a = &s.a[(group_row(agent) + row) * c.tile.k + first];
+      for (int column = 0; column < c.tile.n; column += kColumns) {
+        double products[kColumns] = {};
+        for (int k = 0; k < depth; ++k) {
+          const double factor = a[k];
+          const float* b = &s.b[(first + k) * c.tile.n + column];
+          for (int i = 0; i < kColumns; ++i) products[i] += factor * b[i];
+        }
+        float* sum = &sums[row * c.tile.n + column];
+        for (int i = 0; i < kColumns; ++i) sum[i] = static_cast<float>(sum[i] + products[i]);
       }
-      float* sum = &sums[row * columns];
-      for (int column = 0; column < columns; ++column)
-        sum[column] = static_cast<float>(sum[column] + products[column]);
     }
 }
 

@@ -49,6 +49,7 @@ bool Simulator::can_step(State& s, int agent, const Step& step) const {
     case StepKind::sync_wait:
       return syncs(s, at.cta, at.group) >= static_cast<u32>(step.count * scenario_.warps_per_group);
     case StepKind::wait_store:  // bulk groups complete in order: only the newest may be left
+      if (step.count >= kStoreBuffers) return true;
       for (int i = 0; i < kStoreBuffers; ++i) {
         const bool is_newest = newest(s, at.cta, at.group) == static_cast<u32>(i + 1);
         if ((buffer(s, at.cta, at.group, i) & kReading) != 0 && (step.count == 0 || !is_newest)) return false;

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// Planted bugs: machines that leave out, repeat or misplace one step of the protocol. kernels/gemm.cuh itself
+// runs on them, so each is the kernel with one line wrong.
+#pragma once
+
+#include <sluice/twin/record.h>
+
+namespace sluice::twin::mutants {
+
+// ---- the ring ----
+struct NoWaitEmpty : Machine {
+  using Machine::Machine;
+  void wait_empty(int, u32) {}
+};
+/// The first pass over the ring waits for a phase that nobody completes.
+struct NoFreshParity : Machine {
+  using Machine::Machine;
+  void wait_empty(int stage, u32 parity) { Machine::wait_empty(stage, parity ^ 1); }
+};
+struct NoWaitFull : Machine {
+  using Machine::Machine;
+  void wait_full(int, u32) {}
+};
+struct WrongFullParity : Machine {
+  using Machine::Machine;
+  void wait_full(int stage, u32 parity) { Machine::wait_full(stage, parity ^ 1); }
+};
+/// release_stage without wait_mma_but_newest before it.
+struct ReleaseBeforeRetired : Machine {
+  using Machine::Machine;
+  void wait_mma_but_newest() {}
+};
+/// Gives up the stage that it has just started to read, not the one before.
+struct ReleaseNewest : Machine {
+  using Machine::Machine;
+  void issue_mma(int stage, bool fresh) { Machine::issue_mma(newest = stage, fresh); }
+  void release_stage(int) { Machine::release_stage(newest); }
+  int newest = 0;
+};
+struct ReleaseOneTooFew : Machine {
+  using Machine::Machine;
+  void release_stage(int stage) { release(stage, arrivals() - 1); }
+};
+struct ReleaseOneTooMany : Machine {
+  using Machine::Machine;
+  void release_stage(int stage) { release(stage, arrivals() + 1); }
+};
+struct ReleaseTwice : Machine {
+  using Machine::Machine;
+  void release_stage(int stage) {
+    Machine::release_stage(stage);
+    Machine::release_stage(stage);
+  }
+};
+/// Forgets the peers whose loads come here.
+struct ReleaseOwnCtaOnly : Machine {
+  using Machine::Machine;
+  void release_stage(int stage) {
+    record({.kind = StepKind::arrive_empty, .stage = stage, .count = arrivals(), .target = cta_rank()});
+  }
+};
+/// The corner CTA is in the row and in the column, and is signalled for both.
+struct ReleaseOwnCtaTwice : Machine {
+  using Machine::Machine;
+  void release_stage(int stage) {
+    Machine::release_stage(stage);
+    record({.kind = StepKind::arrive_empty, .stage = stage, .count = arrivals(), .target = cta_rank()});
+  }
+};
+template <int kMore>
+struct WrongExpectedBytes : Machine {
+  using Machine::Machine;
+  void expect_stage(int stage) {
+    record({.kind = StepKind::expect, .stage = stage, .count = stage_bytes(config()) + kMore});
+  }
+};
+struct ExpectsTooManyToCount : Machine {
+  using Machine::Machine;
+  void expect_stage(int stage) { record({.kind = StepKind::expect, .stage = stage, .count = 1 << 20}); }
+};
+struct ExpectsTwice : Machine {
+  using Machine::Machine;
+  void expect_stage(int stage) {
+    Machine::expect_stage(stage);
+    Machine::expect_stage(stage);
+  }
+};
+
+// ---- turns ----
+struct NoTurnWait : Machine {
+  using Machine::Machine;
+  void wait_turn(u32) {}
+};
+struct TurnNeverPassed : Machine {
+  using Machine::Machine;
+  void pass_turn() {}
+};
+struct TurnPassedTwice : Machine {
+  using Machine::Machine;
+  void pass_turn() {
+    Machine::pass_turn();
+    Machine::pass_turn();
+  }
+};
+/// Handed over before the first k-tile, not after the last.
+struct TurnPassedAtOnce : Machine {
+  using Machine::Machine;
+  void wait_turn(u32 parity) {
+    Machine::wait_turn(parity);
+    Machine::pass_turn();
+  }
+  void pass_turn() {}
+};
+/// Both groups think that they begin.
+struct BothGroupsStart : Machine {
+  using Machine::Machine;
+  void wait_turn(u32 parity) { Machine::wait_turn(math_group() == 1 ? parity ^ 1 : parity); }
+};
+
+// ---- tiles and sums ----
+template <int kMore>
+struct WrongStride : Machine {
+  using Machine::Machine;
+  int cluster_count() const { return Machine::cluster_count() + kMore; }
+};
+struct LoadsNextKTile : Machine {
+  using Machine::Machine;
+  void load_b(int stage, const Tile& tile, int k_tile) {
+    Machine::load_b(stage, tile, (k_tile + 1) % max(tile.k_tiles, 1));
+  }
+};
+struct LoadsAnotherTile : Machine {
+  using Machine::Machine;
+  void load_a(int stage, Tile tile, int k_tile) {
+    tile.m_offset ^= config().tile.m;
+    Machine::load_a(stage, tile, k_tile);
+  }
+};
+struct NeverFresh : Machine {
+  using Machine::Machine;
+  void issue_mma(int stage, bool) { Machine::issue_mma(stage, false); }
+};
+struct NoWaitMma : Machine {
+  using Machine::Machine;
+  void wait_mma() {}
+};
+struct NoPromotion : Machine {
+  using Machine::Machine;
+  void promote() {}
+};
+
+// ---- stores ----
+/// Starts every tile with buffer 0: right only with an even number of chunks.
+struct BufferRestarts : Machine {
+  using Machine::Machine;
+  void begin_tile(int k_tiles) {
+    Machine::begin_tile(k_tiles);
+    chunk = 0;
+  }
+  void write_chunk(int, const Tile& tile, int wave, int column) {
+    Machine::write_chunk(chunk % kStoreBuffers, tile, wave, column);
+  }
+  void issue_store(int, const Tile& tile, int wave, int column) {
+    Machine::issue_store(chunk++ % kStoreBuffers, tile, wave, column);
+  }
+  int chunk = 0;
+};
+struct NoWaitForBuffer : Machine {
+  using Machine::Machine;
+  void wait_store_buffer() {}
+};
+/// Leaves as many stores reading as there are buffers.
+struct WaitsForOneTooFew : Machine {
+  using Machine::Machine;
+  void wait_store_buffer() {
+    if (is_elected()) record({.kind = StepKind::wait_store, .count = kStoreBuffers});
+    group_sync();
+  }
+};
+/// Only the elected warp knows that the buffer is free.
+struct NoSyncAfterBufferWait : Machine {
+  using Machine::Machine;
+  void wait_store_buffer() {
+    if (is_elected()) record({.kind = StepKind::wait_store, .count = kStoreBuffers - 1});
+  }
+};
+struct NoFence : Machine {
+  using Machine::Machine;
+  void publish_chunk() { group_sync(); }
+};
+/// Every warp has fenced its own writes, and the elected one does not wait for the others.
+struct NoSyncBeforeStore : Machine {
+  using Machine::Machine;
+  void publish_chunk() { record({.kind = StepKind::publish}); }
+};
+struct StoresOtherBuffer : Machine {
+  using Machine::Machine;
+  void issue_store(int buffer, const Tile& tile, int wave, int column) {
+    Machine::issue_store(buffer ^ 1, tile, wave, column);
+  }
+};
+struct StoresTwice : Machine {
+  using Machine::Machine;
+  void issue_store(int buffer, const Tile& tile, int wave, int column) {
+    Machine::issue_store(buffer, tile, wave, column);
+    Machine::issue_store(buffer, tile, wave, column);
+  }
+};
+struct NoFinishStores : Machine {
+  using Machine::Machine;
+  void finish_stores() {}
+};
+/// The last wave's row of chunks is forgotten.
+struct NoLastColumn : Machine {
+  using Machine::Machine;
+  void issue_store(int buffer, const Tile& tile, int wave, int column) {
+    if (column + store_columns(config()) < config().tile.n) Machine::issue_store(buffer, tile, wave, column);
+  }
+};
+
+}  // namespace sluice::twin::mutants

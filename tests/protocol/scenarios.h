@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small scenarios in a few words, and what the tests say about an exploration.
+// Tiles are the smallest that a schedule allows: the protocol sees their number and their chunks, not their
+// size.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <sluice/spec/validate.h>
+#include <sluice/twin/explore.h>
+
+namespace sluice::twin {
+
+struct Shape {
+  Schedule schedule = Schedule::ping_pong;
+  int stages = 2;
+  int k_tiles = 2;
+  int rows = 2;     // cluster tiles along m
+  int columns = 1;  // cluster tiles along n
+  int batch = 1;
+  ClusterShape cluster{};
+  int clusters = 1;  // that share the work
+  int promote = 0;
+  int chunks = 1;  // store chunks in a tile's row
+  StorePath store = StorePath::tma;
+  int warps_per_group = 1;
+};
+
+inline Scenario make(const Shape& s) {
+  const bool fp8 = s.promote != 0;
+  KernelConfig config{.schedule = s.schedule,
+                      .tile = {.m = s.schedule == Schedule::ping_pong ? 64 : 128,
+                               .n = 32 * s.chunks,  // a chunk is 128 bytes of fp32
+                               .k = fp8 ? 128 : 64},
+                      .stages = s.stages,
+                      .cluster = s.cluster,
+                      .a = fp8 ? DType::e4m3 : DType::bf16,
+                      .b = fp8 ? DType::e4m3 : DType::bf16,
+                      .d = DType::fp32,
+                      .promote_k_blocks = s.promote,
+                      .store = s.store};
+  // The last row and column of tiles stick out of D, as they mostly do.
+  const int m = s.rows * s.cluster.m * config.tile.m - 3, n = s.columns * s.cluster.n * config.tile.n - 1;
+  const int k = s.k_tiles == 0 ? 0 : s.k_tiles * config.tile.k - 1;
+  EXPECT_EQ(validate(config), nullptr) << validate(config);
+  return {.config = config,
+          .m = m,
+          .n = n,
+          .k = k,
+          .batch = s.batch,
+          .split = {.clusters = s.clusters, .group = 2},
+          .warps_per_group = s.warps_per_group};
+}
+
+inline std::string text_of(const Shape& s) {
+  return std::string(name_of(s.schedule)) + " stages " + std::to_string(s.stages) + " k_tiles " +
+         std::to_string(s.k_tiles) + " tiles " + std::to_string(s.rows) + "x" + std::to_string(s.columns) +
+         "x" + std::to_string(s.batch) + " cluster " + std::to_string(s.cluster.m) + "x" +
+         std::to_string(s.cluster.n) + " clusters " + std::to_string(s.clusters) + " promote " +
+         std::to_string(s.promote) + " chunks " + std::to_string(s.chunks) + " " + name_of(s.store) +
+         " warps " + std::to_string(s.warps_per_group);
+}
+
+inline void expect_clean(const Exploration& found, const Shape& shape) {
+  EXPECT_FALSE(found.failure) << text_of(shape) << '\n' << describe(*found.failure);
+}
+
+/// The mutant was seen, and for what it is.
+inline void expect_caught(const Exploration& found, FailureKind kind, const Shape& shape) {
+  ASSERT_TRUE(found.failure) << "not caught: " << text_of(shape);
+  EXPECT_STREQ(name_of(found.failure->kind), name_of(kind)) << text_of(shape) << '\n'
+                                                            << describe(*found.failure);
+}
+
+}  // namespace sluice::twin
