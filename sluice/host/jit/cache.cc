@@ -86,9 +86,9 @@ Lookup KernelCache::State::read(const std::string& source, const std::string& co
   if (file.state == CacheDirectory::ReadState::absent) return {};
   std::optional<CacheEntry> entry;
   if (file.state == CacheDirectory::ReadState::whole) entry = decode_entry(file.bytes);
-  if (!entry || entry->key != full_key(source, compiler_text)) return {.damaged = true};
+  if (!entry || entry->key != full_key(source, compiler_text)) return {.cubin = nullptr, .damaged = true};
   ++disk_hits;
-  return {.cubin = std::make_shared<const Cubin>(std::move(entry->cubin))};
+  return {.cubin = std::make_shared<const Cubin>(std::move(entry->cubin)), .damaged = false};
 }
 
 /// An entry by any compiler, the last name first.

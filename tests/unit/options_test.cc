@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each variable, its default, and values that mean nothing.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+
+#include <sluice/options.h>
+
+namespace sluice {
+namespace {
+
+constexpr const char* kVariables[] = {"SLUICE_CACHE_DIR", "SLUICE_CACHE_READ_ONLY", "SLUICE_NVRTC",
+                                      "SLUICE_JOBS",      "XDG_CACHE_HOME",         "HOME",
+                                      "CUDA_PATH"};
+
+/// Options in an environment that has these variables and none of the others; restores the real one.
+Options options_with(const std::map<std::string, std::string>& environment) {
+  std::map<std::string, std::optional<std::string>> saved;
+  for (const char* name : kVariables) {
+    const char* value = getenv(name);
+    saved[name] = value != nullptr ? std::optional<std::string>(value) : std::nullopt;
+    unsetenv(name);
+  }
+  for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
+  const Options options = options_from_environment();
+  for (const auto& [name, value] : saved)
+    value ? setenv(name.c_str(), value->c_str(), 1) : unsetenv(name.c_str());
+  return options;
+}
+
+TEST(Options, an_empty_environment_keeps_nothing_on_disk) {
+  const Options options = options_with({});
+  EXPECT_EQ(options.cache_dir, "");
+  EXPECT_FALSE(options.cache_read_only);
+  EXPECT_EQ(options.nvrtc_path, "");
+  EXPECT_EQ(options.jobs, 0);
+}
+
+TEST(Options, the_cache_follows_the_xdg_rules) {
+  EXPECT_EQ(options_with({{"HOME", "/home/a"}}).cache_dir, "/home/a/.cache/sluice");
+  EXPECT_EQ(options_with({{"HOME", "/home/a"}, {"XDG_CACHE_HOME", "/x"}}).cache_dir, "/x/sluice");
+  EXPECT_EQ(options_with({{"HOME", "/home/a"}, {"XDG_CACHE_HOME", "x"}}).cache_dir, "/home/a/.cache/sluice")
+      << "a relative one is to be ignored";
+  EXPECT_EQ(options_with({{"HOME", "here"}}).cache_dir, "") << "never the current directory";
+  EXPECT_EQ(options_with({{"HOME", "/home/a"}, {"SLUICE_CACHE_DIR", "/c"}}).cache_dir, "/c");
+  EXPECT_EQ(options_with({{"HOME", "/home/a"}, {"SLUICE_CACHE_DIR", ""}}).cache_dir, "") << "switched off";
+  EXPECT_EQ(options_with({{"SLUICE_CACHE_DIR", "c"}}).cache_dir, std::filesystem::current_path() / "c");
+}
+
+TEST(Options, read_only_and_jobs_take_only_what_they_mean) {
+  for (const char* yes : {"1", "true", "yes", "on"})
+    EXPECT_TRUE(options_with({{"SLUICE_CACHE_READ_ONLY", yes}}).cache_read_only) << yes;
+  for (const char* no : {"", "0", "false", "maybe"})
+    EXPECT_FALSE(options_with({{"SLUICE_CACHE_READ_ONLY", no}}).cache_read_only) << no;
+  EXPECT_EQ(options_with({{"SLUICE_JOBS", "7"}}).jobs, 7);
+  for (const char* none : {"", "-1", "7x", "99999999999", "2000"})
+    EXPECT_EQ(options_with({{"SLUICE_JOBS", none}}).jobs, 0) << none;
+}
+
+TEST(Options, nvrtc_is_the_chosen_one_or_that_of_cuda_path) {
+  EXPECT_EQ(options_with({{"SLUICE_NVRTC", "/n/libnvrtc.so.13"}, {"CUDA_PATH", "/c"}}).nvrtc_path,
+            "/n/libnvrtc.so.13");
+  EXPECT_EQ(options_with({{"CUDA_PATH", "/no/such/toolkit"}}).nvrtc_path, "") << "an older toolkit has none";
+  const std::string toolkit = testing::TempDir() + "sluice_toolkit";
+  std::filesystem::create_directories(toolkit + "/lib64");
+  std::ofstream(toolkit + "/lib64/libnvrtc.so.13") << "x";
+  EXPECT_EQ(options_with({{"CUDA_PATH", toolkit}}).nvrtc_path, toolkit + "/lib64/libnvrtc.so.13");
+  std::filesystem::remove_all(toolkit);
+}
+
+}  // namespace
+}  // namespace sluice
