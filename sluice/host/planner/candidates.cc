@@ -65,13 +65,19 @@ std::vector<BaseConfig> unlisted_bases(const PlanOverrides& o) {
   return bases;
 }
 
-/// The valid configurations, and why the first of the others is not.
+/// The valid configurations, and each rule that others broke with the first that broke it.
 struct Search {
   std::vector<KernelConfig> configs;
-  std::string reason;
+  std::vector<std::string> rules;
+  std::string reasons;
   bool too_many_tiles = false;
 
   bool found() const { return !configs.empty() || too_many_tiles; }
+  void refuse(const KernelConfig& config, const std::string& rule) {
+    if (std::find(rules.begin(), rules.end(), rule) != rules.end()) return;
+    rules.push_back(rule);
+    reasons += (reasons.empty() ? "" : "; ") + short_name(config) + ": " + rule;
+  }
 };
 
 void search(const Problem& p, const Axes& axes, const PlanOverrides& o, Search& result) {
@@ -81,7 +87,7 @@ void search(const Problem& p, const Axes& axes, const PlanOverrides& o, Search& 
       KernelConfig config = config_for(p, base, cluster, o.store.value_or(possible));
       if (o.stages) config.stages = *o.stages;
       if (const char* rule = validate(config); rule != nullptr) {
-        if (result.reason.empty()) result.reason = short_name(config) + ": " + rule;
+        result.refuse(config, rule);
       } else if (too_many_tiles(p, config)) {
         result.too_many_tiles = true;
       } else {
@@ -153,11 +159,10 @@ Result<std::vector<Plan>> rank_candidates(const Problem& p, const DeviceInfo& de
   Axes axes = axes_of(o);
   search(p, axes, o, found);
   if (!found.found()) {
-    found.reason.clear();
     axes.bases = unlisted_bases(o);
     search(p, axes, o, found);
   }
-  if (!found.found()) return bad_override("the overrides leave no kernel: " + found.reason);
+  if (!found.found()) return bad_override("the overrides leave no kernel: " + found.reasons);
   if (found.configs.empty())
     return Error{ErrorCode::invalid_size, "D of " + std::to_string(p.batch) + " x " + std::to_string(p.m) +
                                               " x " + std::to_string(p.n) +
@@ -165,7 +170,7 @@ Result<std::vector<Plan>> rank_candidates(const Problem& p, const DeviceInfo& de
 
   const bool empty = p.m == 0 || p.n == 0 || p.batch == 0;
   std::vector<Plan> plans;
-  std::string reason;
+  Search refused;
   for (const KernelConfig& config : found.configs) {
     Plan plan;
     plan.problem = p;
@@ -174,13 +179,13 @@ Result<std::vector<Plan>> rank_candidates(const Problem& p, const DeviceInfo& de
     plan.smem_bytes = smem_bytes(config);
     const std::string wrong = split_problem(p, config, device, plan.split);
     if (!wrong.empty()) {
-      if (reason.empty()) reason = short_name(config) + ": " + wrong;
+      refused.refuse(config, wrong);
       continue;
     }
     if (!empty) plan.estimate = estimate(p, config, plan.split, device);
     plans.push_back(plan);
   }
-  if (plans.empty()) return bad_override("the overrides leave no kernel: " + reason);
+  if (plans.empty()) return bad_override("the overrides leave no kernel: " + refused.reasons);
   std::stable_sort(plans.begin(), plans.end(),
                    [](const Plan& x, const Plan& y) { return x.estimate.total_us < y.estimate.total_us; });
   return plans;

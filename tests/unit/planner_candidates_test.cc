@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// The candidates: possible, ranked, deterministic, and ruled by the overrides.
+// How this can fail: without the stable_sort the order test was red; without `unlisted_bases`, the test of
+// tiles that the space does not list.
+#include <random>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include <sluice/plan.h>
+
+namespace sluice {
+namespace {
+
+const DeviceInfo kH200{};
+
+Problem square(i64 size) {
+  return {.m = size, .n = size, .k = size};
+}
+
+/// By value: a loop over `candidates(...)` would outlive the Result.
+std::vector<Plan> candidates(const Problem& p, const DeviceInfo& device, const PlanOverrides& o = {}) {
+  Result<std::vector<Plan>> plans = gemm::candidates(p, device, o);
+  EXPECT_TRUE(plans.ok()) << plans.error().message;
+  return plans.ok() ? *plans : std::vector<Plan>{};
+}
+
+Plan planned(const Problem& p, const PlanOverrides& o = {}) {
+  const Result<Plan> plan = gemm::plan(p, kH200, o);
+  EXPECT_TRUE(plan.ok()) << plan.error().message;
+  return plan.ok() ? *plan : Plan{};
+}
+
+void expect_refused(const PlanOverrides& overrides, std::initializer_list<const char*> words,
+                    const Problem& p = square(4096)) {
+  const Result<Plan> plan = gemm::plan(p, kH200, overrides);
+  ASSERT_FALSE(plan.ok()) << describe(*plan);
+  EXPECT_EQ(plan.error().code, ErrorCode::invalid_config) << plan.error().message;
+  for (const char* word : words)
+    EXPECT_NE(plan.error().message.find(word), std::string::npos)
+        << plan.error().message << "\nhas no \"" << word << '"';
+}
+
+Problem random_problem(std::mt19937& random) {
+  const DType inputs[] = {DType::bf16, DType::fp16, DType::e4m3, DType::e5m2};
+  const DType outputs[] = {DType::bf16, DType::fp16, DType::fp32, DType::e4m3};
+  const auto size = [&] { return static_cast<i64>(random() % (1u << random() % 15)); };
+  Problem p{.m = size(), .n = size(), .k = size() / 16 * 16, .batch = 1 + size() % 4};
+  p.a.type = p.b.type = inputs[random() % 4];
+  p.d.type = outputs[random() % 4];
+  if (is_16bit(p.a.type) && random() % 2 == 0) p.m = p.m / 8 * 8, p.a.major = Major::mn;
+  if (is_16bit(p.a.type) && random() % 2 == 0) p.n = p.n / 8 * 8, p.b.major = Major::mn;
+  if (random() % 2 == 0) p.accumulate = Accumulate::promoted;
+  p.epilogue.residual = random() % 2 == 0;
+  p.epilogue.activation = static_cast<Activation>(random() % 4);
+  return p;
+}
+
+TEST(planner_candidates, are_valid_launchable_and_best_first_for_any_problem) {
+  std::mt19937 random(5);
+  for (int i = 0; i < 400; ++i) {
+    const Problem p = random_problem(random);
+    const Result<std::vector<Plan>> plans = gemm::candidates(p, kH200);
+    ASSERT_TRUE(plans.ok()) << plans.error().message << "\n" << to_string(p);
+    ASSERT_FALSE(plans->empty());
+    double last = 0;
+    for (const Plan& plan : *plans) {
+      ASSERT_EQ(validate(plan.config), nullptr);
+      ASSERT_EQ(plan.config.a, p.a.type);
+      ASSERT_EQ(plan.config.promote_k_blocks != 0, p.accumulate == Accumulate::promoted && is_fp8(p.a.type));
+      const TileGrid grid = tile_grid(plan.config, static_cast<int>(p.m), static_cast<int>(p.n),
+                                      static_cast<int>(p.k), static_cast<int>(p.batch));
+      ASSERT_GE(plan.split.group, 1);
+      ASSERT_GE(plan.split.clusters, 1);
+      ASSERT_LE(plan.split.clusters, std::max(cluster_tiles(grid), 1)) << "clusters with nothing to do";
+      ASSERT_LE(plan.split.clusters * cluster_size(plan.config), kH200.sm_count);
+      ASSERT_EQ(plan.estimate.waves, (cluster_tiles(grid) + plan.split.clusters - 1) / plan.split.clusters);
+      ASSERT_GE(plan.estimate.total_us, last);
+      last = plan.estimate.total_us;
+    }
+  }
+}
+
+TEST(planner_candidates, are_the_same_every_time_and_begin_with_the_plan) {
+  std::mt19937 random(6);
+  for (int i = 0; i < 50; ++i) {
+    const Problem p = random_problem(random);
+    const std::vector<Plan> first = candidates(p, kH200), second = candidates(p, kH200);
+    ASSERT_EQ(first.size(), second.size());
+    for (std::size_t j = 0; j < first.size(); ++j) ASSERT_EQ(describe(first[j]), describe(second[j]));
+    const Plan plan = planned(p);
+    EXPECT_EQ(plan.config, first[0].config);
+    EXPECT_EQ(plan.split, first[0].split);
+    for (std::size_t j = 0; j < first.size(); ++j)
+      for (std::size_t l = 0; l < j; ++l)
+        ASSERT_FALSE(first[j].config == first[l].config) << "twice: " << short_name(first[j].config);
+  }
+}
+
+TEST(planner_candidates, equal_estimates_keep_the_order_of_the_space) {
+  const std::vector<Plan> plans = candidates({.m = 0, .n = 64, .k = 64}, kH200);
+  ASSERT_GT(plans.size(), 3u);
+  EXPECT_EQ(short_name(plans[0].config), "ping_pong 64x8x64 s8 c1x1 bf16");
+  EXPECT_EQ(short_name(plans.back().config), "cooperative 256x208x64 s3 c1x2 bf16");
+  for (const Plan& plan : plans) EXPECT_EQ(plan.estimate, Estimate{});
+}
+
+TEST(planner_candidates, overrides_are_obeyed_and_the_rest_is_still_chosen) {
+  PlanOverrides o;
+  o.schedule = Schedule::ping_pong;
+  for (const Plan& plan : candidates(square(4096), kH200, o))
+    EXPECT_EQ(plan.config.schedule, Schedule::ping_pong);
+  o = {};
+  o.tile_m = 256;
+  o.stages = 2;
+  o.cluster = ClusterShape{1, 2};
+  for (const Plan& plan : candidates(square(4096), kH200, o)) {
+    EXPECT_EQ(plan.config.tile.m, 256);
+    EXPECT_EQ(plan.config.stages, 2);
+    EXPECT_EQ(plan.config.cluster, (ClusterShape{1, 2}));
+  }
+  o = {};
+  o.store = StorePath::direct;
+  o.raster = Raster::along_n;
+  o.raster_group = 5;
+  o.clusters = 17;
+  const Plan plan = planned(square(4096), o);
+  EXPECT_EQ(plan.config.store, StorePath::direct);
+  EXPECT_EQ(plan.split, (WorkSplit{.clusters = 17, .raster = Raster::along_n, .group = 5}));
+}
+
+TEST(planner_candidates, overrides_may_ask_for_what_the_space_does_not_list) {
+  PlanOverrides o;
+  o.tile_n = 104;
+  EXPECT_EQ(planned(square(4096), o).config.tile.n, 104);
+  o.schedule = Schedule::cooperative;
+  o.tile_m = 128;
+  o.cluster = ClusterShape{1, 4};
+  EXPECT_EQ(short_name(planned(square(4096), o).config), "cooperative 128x104x64 s7 c1x4 bf16");
+  EXPECT_EQ(planned(square(4096), o).split.clusters, kH200.max_clusters_of_4);
+}
+
+TEST(planner_candidates, impossible_overrides_are_refused_with_the_rule) {
+  PlanOverrides o;
+  o.schedule = Schedule::ping_pong;
+  o.tile_m = 256;
+  expect_refused(o, {"ping_pong 256x", "ping_pong needs tile.m of 64 or 128"});
+  o = {};
+  o.tile_n = 12;
+  expect_refused(o, {"x12x64", "multiple of 8"});
+  o = {};
+  o.stages = 1;
+  expect_refused(o, {"stages must be in 2..16"});
+  o = {};
+  o.tile_m = 256, o.tile_n = 192, o.stages = 5;
+  expect_refused(o, {"cooperative 256x192x64 s5", "227 KB"});
+  o = {};
+  o.tile_m = 256, o.tile_n = 256;
+  expect_refused(o, {"208 registers"});
+  o = {};
+  o.cluster = ClusterShape{3, 1};
+  expect_refused(o, {"c3x1", "powers of two"});
+  o = {};
+  o.raster_group = 0;
+  expect_refused(o, {"raster_group = 0", "at least 1"});
+  o.raster_group = 1 << 30;
+  expect_refused(o, {"raster_group = 1073741824", "2^31"});
+  o = {};
+  for (const int clusters : {0, -1, 133}) {
+    o.clusters = clusters;
+    expect_refused(o, {"clusters = ", "1..132"});
+  }
+  o = {};
+  o.store = StorePath::tma;
+  expect_refused(o, {"store = tma", "16 bytes", "ldd"}, {.m = 8, .n = 9, .k = 8});
+}
+
+TEST(planner_candidates, a_smaller_device_gets_fewer_clusters) {
+  DeviceInfo small = kH200;
+  small.sm_count = 20;
+  small.max_clusters_of_2 = 9;
+  small.max_clusters_of_4 = 4;
+  for (const Plan& plan : candidates(square(4096), small)) {
+    const int limit = cluster_size(plan.config) == 1 ? 20 : 9;
+    EXPECT_EQ(plan.split.clusters, limit) << short_name(plan.config);
+  }
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// What gemm::plan refuses, with which code, and that the message has the value, the rule and the remedy; and
+// that what is legal but odd is not refused.
+// How this can fail: each case names its code and words of its message; a check that is left out lets the
+// plan succeed. Seen once for each check by returning early from check_strides and check_types.
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include <sluice/plan.h>
+
+namespace sluice {
+namespace {
+
+constexpr i64 kTooLarge = i64{1} << 31;
+const DeviceInfo kH200{};
+
+Problem problem(DType type, i64 m, i64 n, i64 k) {
+  Problem p{.m = m, .n = n, .k = k};
+  p.a.type = p.b.type = type;
+  return p;
+}
+
+void expect_refused(const Problem& p, ErrorCode code, std::initializer_list<const char*> words) {
+  const Result<Plan> plan = gemm::plan(p, kH200);
+  ASSERT_FALSE(plan.ok()) << to_string(p);
+  EXPECT_EQ(plan.error().code, code) << plan.error().message;
+  for (const char* word : words)
+    EXPECT_NE(plan.error().message.find(word), std::string::npos)
+        << plan.error().message << "\nhas no \"" << word << '"';
+}
+
+void expect_planned(const Problem& p) {
+  const Result<Plan> plan = gemm::plan(p, kH200);
+  ASSERT_TRUE(plan.ok()) << plan.error().message << "\n" << to_string(p);
+  EXPECT_EQ(validate(plan->config), nullptr);
+  EXPECT_EQ(plan->smem_bytes, smem_bytes(plan->config));
+  EXPECT_EQ(plan->workspace_bytes, 0);
+  EXPECT_GE(plan->split.clusters, 1);
+}
+
+TEST(planner_checks, sizes_are_not_negative_and_fit_in_32_bit_offsets) {
+  for (i64 Problem::*size : {&Problem::m, &Problem::n, &Problem::k, &Problem::batch}) {
+    Problem p = problem(DType::bf16, 64, 64, 64);
+    p.*size = -1;
+    expect_refused(p, ErrorCode::invalid_size, {"= -1", "must not be negative"});
+    p.*size = kTooLarge;
+    expect_refused(p, ErrorCode::invalid_size, {"2147483648", "at most", "split"});
+    p.*size = i64{1} << 62;
+    expect_refused(p, ErrorCode::invalid_size, {"at most"});
+  }
+  // Each size is legal, their product is not.
+  expect_refused(problem(DType::bf16, 1 << 30, 1 << 30, 8), ErrorCode::invalid_size, {"2^30 tiles"});
+  Problem p = problem(DType::bf16, 1 << 30, 8, 8);
+  p.batch = 1 << 20;
+  expect_refused(p, ErrorCode::invalid_size, {"2^30 tiles"});
+}
+
+TEST(planner_checks, byte_counts_fit_in_63_bits) {
+  Problem p = problem(DType::bf16, 1 << 30, 64, 64);
+  p.a.ld = i64{1} << 36;
+  expect_refused(p, ErrorCode::invalid_size, {"A spans more than 2^63 bytes", "lda = 68719476736", "split"});
+  p = problem(DType::bf16, 64, 64, 64);
+  p.batch = 1 << 20;
+  p.d.batch_stride = i64{1} << 50;
+  expect_refused(p, ErrorCode::invalid_size, {"D spans", "batch stride = 1125899906842624"});
+  p = problem(DType::bf16, 64, 64, 0);  // nothing of A is read, and still no sum may overflow
+  p.a.ld = i64{1} << 62;
+  expect_refused(p, ErrorCode::invalid_size, {"A spans"});
+}
+
+TEST(planner_checks, types_must_be_a_pair_that_wgmma_multiplies) {
+  Problem p = problem(DType::fp32, 64, 64, 64);
+  expect_refused(p, ErrorCode::invalid_type, {"A is fp32", "must be bf16, fp16, e4m3 or e5m2"});
+  p = problem(DType::bf16, 64, 64, 64);
+  p.b.type = DType::fp16;
+  expect_refused(p, ErrorCode::invalid_type, {"A is bf16 and B is fp16", "one type"});
+  p.b.type = DType::e4m3;
+  expect_refused(p, ErrorCode::invalid_type, {"A is bf16 and B is e4m3", "8-bit"});
+  p = problem(DType::bf16, 64, 64, 64);
+  p.d.type = DType::e5m2;
+  expect_refused(p, ErrorCode::invalid_type, {"D is e5m2", "must be bf16, fp16, fp32 or e4m3"});
+  p = problem(DType::e4m3, 64, 64, 64);
+  p.b.type = DType::e5m2;
+  expect_planned(p);
+  p.a.major = Major::mn;
+  expect_refused(p, ErrorCode::invalid_type, {"A is e4m3 and mn-major", "k-major"});
+  p.a.major = Major::k;
+  p.b.major = Major::mn;
+  expect_refused(p, ErrorCode::invalid_type, {"B is e5m2 and mn-major", "k-major"});
+  p = problem(DType::bf16, 64, 64, 64);
+  p.d.major = Major::mn;
+  expect_refused(p, ErrorCode::invalid_type, {"row-major", "swap"});
+}
+
+TEST(planner_checks, bias_and_residual_types_count_only_if_used) {
+  Problem p = problem(DType::bf16, 64, 64, 64);
+  p.epilogue.bias_type = p.epilogue.c_type = DType::e4m3;
+  expect_planned(p);
+  p.epilogue.bias = Bias::column;
+  expect_refused(p, ErrorCode::invalid_type, {"bias is e4m3"});
+  p.epilogue.bias = Bias::none;
+  p.epilogue.residual = true;
+  expect_refused(p, ErrorCode::invalid_type, {"C is e4m3"});
+}
+
+TEST(planner_checks, rows_must_not_overlap) {
+  Problem p = problem(DType::bf16, 64, 128, 256);
+  p.a.ld = 248;
+  expect_refused(p, ErrorCode::invalid_stride, {"lda = 248", "at least k = 256"});
+  p = problem(DType::bf16, 64, 128, 256);
+  p.b.major = Major::mn;
+  p.b.ld = 120;
+  expect_refused(p, ErrorCode::invalid_stride, {"ldb = 120", "at least n = 128"});
+  p = problem(DType::bf16, 64, 128, 256);
+  p.d.ld = 127;
+  expect_refused(p, ErrorCode::invalid_stride, {"ldd = 127", "at least n = 128"});
+  p = problem(DType::bf16, 64, 128, 256);
+  p.c.ld = 127;
+  expect_planned(p);  // C is not read
+  p.epilogue.residual = true;
+  expect_refused(p, ErrorCode::invalid_stride, {"ldc = 127"});
+  p = problem(DType::bf16, 64, 128, 256);
+  p.b.ld = -256;
+  expect_refused(p, ErrorCode::invalid_stride, {"ldb = -256", "must not be negative"});
+}
+
+TEST(planner_checks, matrices_of_d_must_not_overlap) {
+  Problem p = problem(DType::bf16, 64, 128, 64);
+  p.batch = 3;
+  p.d.batch_stride = 64 * 128 - 1;
+  expect_refused(p, ErrorCode::invalid_stride, {"batch stride of D = 8191", "at least 8192"});
+  p.d.ld = 136;
+  p.d.batch_stride = 63 * 136 + 128;  // the tightest that is legal
+  expect_planned(p);
+  p.d.ld = 3 * 128;  // side by side: D[m][batch][n]
+  p.d.batch_stride = 128;
+  expect_planned(p);
+  p.d.batch_stride = 120;
+  expect_refused(p, ErrorCode::invalid_stride, {"would overlap"});
+  p.d.ld = 3 * 128 - 8;
+  p.d.batch_stride = 128;
+  expect_refused(p, ErrorCode::invalid_stride, {"would overlap"});
+  p = problem(DType::bf16, 64, 128, 64);
+  p.batch = 3;
+  p.a.batch_stride = p.b.batch_stride = 8;  // inputs may overlap
+  expect_planned(p);
+}
+
+TEST(planner_checks, strides_must_be_ones_that_tma_takes) {
+  expect_refused(
+      problem(DType::e4m3, 64, 64, 100), ErrorCode::misaligned,
+      {"k = 100 must be a multiple of 16 for e4m3", "rows of A are 100 bytes apart", "pad lda to 112"});
+  expect_refused(problem(DType::bf16, 64, 64, 100), ErrorCode::misaligned,
+                 {"k = 100 must be a multiple of 8 for bf16", "200 bytes", "pad lda to 104"});
+  Problem p = problem(DType::fp16, 60, 64, 64);
+  p.a.major = Major::mn;
+  expect_refused(p, ErrorCode::misaligned, {"m = 60 must be a multiple of 8 for fp16", "pad lda to 64"});
+  p = problem(DType::e4m3, 64, 64, 100);
+  p.a.ld = 112;
+  expect_refused(p, ErrorCode::misaligned, {"k = 100", "rows of B", "pad ldb"});
+  p.b.ld = 113;
+  expect_refused(p, ErrorCode::misaligned, {"ldb = 113", "pad ldb to 128"});
+  p.b.ld = 128;
+  expect_planned(p);
+  p.batch = 2;
+  p.a.batch_stride = 7172;
+  expect_refused(p, ErrorCode::misaligned, {"batch stride of A = 7172", "to 7184"});
+  p.a.batch_stride = i64{1} << 40;
+  expect_refused(p, ErrorCode::misaligned, {"2^40"});
+  p = problem(DType::bf16, 2, 64, 64);
+  p.b.ld = i64{1} << 39;
+  expect_refused(p, ErrorCode::misaligned, {"ldb = 549755813888", "less than 549755813888"});
+}
+
+TEST(planner_checks, strides_of_one_row_or_one_matrix_do_not_matter) {
+  Problem p = problem(DType::bf16, 1, 1, 100);
+  expect_planned(p);
+  p.a.batch_stride = p.b.batch_stride = 3;
+  expect_planned(p);
+  p.d.ld = 1;
+  p.d.batch_stride = 1;
+  expect_planned(p);
+}
+
+TEST(planner_checks, zero_sizes_are_legal) {
+  for (const i64 m : {0, 1, 7, 64})
+    for (const i64 n : {0, 1, 7, 64})
+      for (const i64 k : {0, 8, 64})
+        for (const i64 batch : {0, 1, 3}) {
+          Problem p = problem(DType::bf16, m, n, k);
+          p.batch = batch;
+          expect_planned(p);
+        }
+  Problem p = problem(DType::bf16, 5, 5, 0);
+  p.epilogue = {.bias = Bias::column, .residual = true};
+  expect_planned(p);
+}
+
+TEST(planner_checks, d_that_tma_cannot_address_is_stored_directly) {
+  const auto store = [](const Problem& p) { return gemm::plan(p, kH200)->config.store; };
+  EXPECT_EQ(store(problem(DType::bf16, 64, 64, 64)), StorePath::tma);
+  EXPECT_EQ(store(problem(DType::bf16, 64, 65, 64)), StorePath::direct);
+  Problem p = problem(DType::bf16, 64, 65, 64);
+  p.d.ld = 72;  // an odd n is fine in rows that are padded
+  EXPECT_EQ(store(p), StorePath::tma);
+  p.batch = 2;
+  p.d.batch_stride = 72 * 64 + 4;
+  EXPECT_EQ(store(p), StorePath::direct);
+  p.batch = 1;
+  EXPECT_EQ(store(p), StorePath::tma);
+  p = problem(DType::e4m3, 64, 72, 64);
+  p.d.type = DType::e4m3;
+  EXPECT_EQ(store(p), StorePath::direct);
+  p.m = 1;  // one row has no pitch
+  EXPECT_EQ(store(p), StorePath::tma);
+}
+
+TEST(planner_checks, only_compute_capability_9_0_is_taken) {
+  for (const auto& [major, minor] : {std::pair{8, 0}, {8, 9}, {9, 1}, {10, 0}, {12, 0}}) {
+    DeviceInfo device;
+    device.name = "Other GPU";
+    device.compute_major = major;
+    device.compute_minor = minor;
+    const Result<Plan> plan = gemm::plan(problem(DType::bf16, 64, 64, 64), device);
+    ASSERT_FALSE(plan.ok());
+    EXPECT_EQ(plan.error().code, ErrorCode::unsupported_arch);
+    const std::string capability = std::to_string(major) + "." + std::to_string(minor);
+    EXPECT_NE(plan.error().message.find("Other GPU has compute capability " + capability), std::string::npos);
+  }
+}
+
+TEST(planner_checks, strides_of_the_plan_are_filled_in) {
+  Problem p = problem(DType::bf16, 24, 40, 56);
+  p.batch = 3;
+  p.b.major = Major::mn;
+  const Problem filled = gemm::plan(p, kH200)->problem;
+  EXPECT_EQ(filled, with_strides(p));
+  EXPECT_EQ(filled.a.ld, 56);
+  EXPECT_EQ(filled.b.ld, 40);
+  EXPECT_EQ(filled.b.batch_stride, 40 * 56);
+  EXPECT_EQ(filled.d.batch_stride, 24 * 40);
+}
+
+}  // namespace
+}  // namespace sluice
