@@ -8,6 +8,7 @@
 #include <string>
 
 #include <sluice/host/driver/error.h>
+#include <sluice/kernels/registry.h>
 
 namespace sluice::gemm {
 namespace {
@@ -237,7 +238,8 @@ Result<void> check_plan(const Plan& plan, const DeviceInfo& device) {
     return invalid("the types must be those of the problem");
   if (p.a.major != c.a_major || p.b.major != c.b_major)
     return invalid("the layouts must be those of the problem");
-  if (!(p.epilogue == c.epilogue)) return invalid("the epilogue must be that of the problem");
+  if (!(canonical(p.epilogue) == canonical(c.epilogue)))
+    return invalid("the epilogue must be that of the problem");
   if (plan.split.clusters < 1 || plan.split.clusters > kMaxSize / cluster_size(c))
     return invalid("split.clusters = " + std::to_string(plan.split.clusters) + " must be in 1..2^31 CTAs");
   if (plan.split.group < 1)

@@ -24,6 +24,7 @@ ContextScope::ContextScope(const DriverApi& api, CUcontext context) : api_(api) 
   CUcontext current = nullptr;
   status_ = api_.cuCtxGetCurrent(&current);
   if (status_ != CUDA_SUCCESS || current == context) return;
+  call_ = "cuCtxPushCurrent";
   status_ = api_.cuCtxPushCurrent(context);
   pushed_ = status_ == CUDA_SUCCESS;
 }
@@ -35,7 +36,7 @@ ContextScope::~ContextScope() {
 
 Result<void> ContextScope::entered() const {
   if (status_ == CUDA_SUCCESS) return {};
-  return driver_error(api_, status_, "cuCtxPushCurrent");
+  return driver_error(api_, status_, call_);
 }
 
 }  // namespace sluice

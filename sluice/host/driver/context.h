@@ -51,6 +51,7 @@ class ContextScope {
 
  private:
   const DriverApi& api_;
+  const char* call_ = "cuCtxGetCurrent";  // that status_ is from
   CUresult status_ = CUDA_SUCCESS;
   bool pushed_ = false;
 };

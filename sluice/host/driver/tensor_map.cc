@@ -3,7 +3,6 @@
 // value".
 #include <sluice/host/driver/tensor_map.h>
 
-#include <algorithm>
 #include <cstring>
 
 #include <sluice/host/driver/error.h>
@@ -22,6 +21,7 @@ static_assert(offsetof(GemmParams, map_d) % alignof(CUtensorMap) == 0);
 constexpr i64 kMaxExtent = i64{1} << 32;
 constexpr i64 kStrideLimit = i64{1} << 40;
 constexpr i64 kStrideUnit = 16;
+constexpr i64 kMaxStride = kStrideLimit - kStrideUnit;
 constexpr int kMaxBox = 256;
 constexpr u64 kPlaceholderAddress = u64{1} << 30;
 
@@ -88,8 +88,8 @@ Result<TensorMap> encode_tensor_map(const DriverApi& api, const char* name, cons
   const int bytes = bytes_of(s.type);
   // The stride of an index that is always 0 is not used, but must be legal.
   const i64 row_stride = s.outer > 1 ? s.ld * bytes : ceil_div(s.inner * bytes, kStrideUnit) * kStrideUnit;
-  const i64 batch_stride =
-      s.batch > 1 ? s.batch_stride * bytes : std::min(row_stride * s.outer, kStrideLimit - kStrideUnit);
+  const bool fits = row_stride <= kMaxStride / s.outer;
+  const i64 batch_stride = s.batch > 1 ? s.batch_stride * bytes : fits ? row_stride * s.outer : kMaxStride;
   const cuuint64_t extents[] = {static_cast<cuuint64_t>(s.inner), static_cast<cuuint64_t>(s.outer),
                                 static_cast<cuuint64_t>(s.batch)};
   const cuuint64_t strides[] = {static_cast<cuuint64_t>(row_stride), static_cast<cuuint64_t>(batch_stride)};

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device::open: the facts it reads, the machines it refuses, and that a failure at any driver call gives
+// everything back. To see it fail: move the arch check behind the retain, or drop the release.
+#include <gtest/gtest.h>
+
+#include <dlfcn.h>
+
+#include <sluice/host/device_impl.h>
+
+#include "fake_driver.h"
+
+namespace sluice {
+namespace {
+
+void expect_refusal(const Result<Device>& device, ErrorCode code, const std::string& mention) {
+  ASSERT_FALSE(device.ok()) << mention;
+  EXPECT_EQ(device.error().code, code);
+  EXPECT_NE(device.error().message.find(mention), std::string::npos) << device.error().message;
+}
+
+TEST(driver_device, opens_and_reads_facts) {
+  FakeDriver driver;
+  {
+    const Result<Device> device = Device::open(1, {.jobs = 3});
+    ASSERT_TRUE(device.ok()) << device.error().message;
+    EXPECT_EQ(device->ordinal(), 1);
+    EXPECT_EQ(device->options().jobs, 3);
+    EXPECT_EQ(device->info().name, "Fake H200");
+    EXPECT_EQ(device->info().sm_count, 132);
+    EXPECT_EQ(device->info().l2_bytes, 50 << 20);
+    EXPECT_EQ(device->info().max_clusters_of_2, 66);
+    EXPECT_EQ(device->info().max_clusters_of_4, 32);
+    EXPECT_DOUBLE_EQ(device->info().fp16_flops_per_us, DeviceInfo{}.fp16_flops_per_us);
+    EXPECT_EQ(driver.alive().contexts, 1);
+    EXPECT_EQ(driver.alive().pushed, 0) << "open leaves the thread's context alone";
+  }
+  EXPECT_EQ(driver.alive(), Alive{});
+}
+
+TEST(driver_device, scales_rates_with_the_number_of_sms) {
+  FakeDriver driver;
+  driver.machine.sm_count = 66;
+  const Result<Device> device = Device::open(0, {});
+  ASSERT_TRUE(device.ok());
+  EXPECT_DOUBLE_EQ(device->info().fp8_flops_per_us, DeviceInfo{}.fp8_flops_per_us / 2);
+  EXPECT_EQ(device->info().max_clusters_of_2, 33);
+  EXPECT_EQ(device->info().max_clusters_of_4, 16);
+}
+
+TEST(driver_device, refuses_a_device_that_does_not_exist) {
+  FakeDriver driver;
+  expect_refusal(Device::open(2, {}), ErrorCode::driver, "device 2 does not exist: this process sees 2");
+  expect_refusal(Device::open(-1, {}), ErrorCode::driver, "device -1");
+  driver.machine.device_count = 0;
+  expect_refusal(Device::open(0, {}), ErrorCode::driver, "sees 0");
+}
+
+TEST(driver_device, refuses_what_is_not_hopper_without_touching_its_context) {
+  FakeDriver driver;
+  for (const auto& [major, minor] : {std::pair{8, 0}, {8, 9}, {10, 0}, {12, 0}}) {
+    driver.machine.compute_major = major;
+    driver.machine.compute_minor = minor;
+    expect_refusal(Device::open(0, {}), ErrorCode::unsupported_arch,
+                   "compute capability " + std::to_string(major) + "." + std::to_string(minor));
+    driver.fail_function("cuDevicePrimaryCtxRetain", CUDA_ERROR_UNKNOWN);
+    expect_refusal(Device::open(0, {}), ErrorCode::unsupported_arch, "9.0");
+    driver.fail_nothing();
+  }
+}
+
+TEST(driver_device, every_failing_call_is_an_error_and_leaks_nothing) {
+  FakeDriver driver;
+  driver.fail_nothing();
+  ASSERT_TRUE(Device::open(0, {}).ok());
+  const int calls = driver.calls() - 1;  // the last is the release
+  ASSERT_GE(calls, 8);
+  for (int call = 0; call < calls; ++call) {
+    driver.fail_call(call, CUDA_ERROR_UNKNOWN);
+    const Result<Device> device = Device::open(0, {});
+    expect_refusal(device, ErrorCode::driver, driver.last_failed());
+    expect_refusal(device, ErrorCode::driver, "CUDA_ERROR_FAKE, made up");
+    EXPECT_EQ(driver.alive(), Alive{}) << driver.last_failed();
+  }
+}
+
+TEST(driver_device, names_the_remedy_for_well_known_failures) {
+  FakeDriver driver;
+  driver.fail_function("cuInit", CUDA_ERROR_NO_DEVICE);
+  expect_refusal(Device::open(0, {}), ErrorCode::driver, "nvidia-smi");
+  driver.fail_function("cuDevicePrimaryCtxRetain", CUDA_ERROR_OUT_OF_MEMORY);
+  expect_refusal(Device::open(0, {}), ErrorCode::driver, "free GPU memory");
+}
+
+TEST(driver_device, without_a_driver_says_so) {
+  if (void* library = dlopen("libcuda.so.1", RTLD_NOW)) {
+    dlclose(library);
+    GTEST_SKIP() << "this machine has a driver";
+  }
+  expect_refusal(Device::open(0, {}), ErrorCode::driver, "cannot load the CUDA driver: libcuda.so.1");
+}
+
+}  // namespace
+}  // namespace sluice

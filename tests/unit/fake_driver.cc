@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fake driver's life and its handles for tests. Its functions are in fake_driver_calls.cc and _memory.cc.
+#include "fake_driver.h"
+
+#include <cstdlib>
+
+#include <sluice/host/device_impl.h>
+
+#include "fake_driver_state.h"
+
+namespace sluice {
+
+using fake::state;
+
+FakeDriver::FakeDriver() {
+  // Entries that nothing in the host room calls stay null: a new use of one fails at once.
+  static const DriverApi api = [] {
+    DriverApi table;
+    fake::fill_contexts(table);
+    fake::fill_kernels(table);
+    fake::fill_memory(table);
+    fake::fill_streams(table);
+    return table;
+  }();
+  state = new fake::State;
+  state->driver = this;
+  make_current(-1);
+  replace_driver_for_test(&api);
+}
+
+FakeDriver::~FakeDriver() {
+  replace_driver_for_test(nullptr);
+  make_current(-1);
+  for (const auto& [address, block] : state->blocks) std::free(reinterpret_cast<void*>(address));
+  delete state;
+  state = nullptr;
+}
+
+void FakeDriver::fail_call(int index, CUresult code) {
+  const std::lock_guard lock(state->mutex);
+  state->calls = 0;
+  state->fail_index = index;
+  state->fail_name = nullptr;
+  state->fail_code = code;
+  state->last_failed = "";
+}
+
+void FakeDriver::fail_function(const char* name, CUresult code) {
+  fail_call(-1, code);
+  state->fail_name = name;
+}
+
+void FakeDriver::fail_nothing() {
+  fail_call(-1, CUDA_SUCCESS);
+}
+
+void FakeDriver::make_current(int ordinal) {
+  fake::depth = 0;
+  if (ordinal >= 0) fake::stack[fake::depth++] = fake::context_of(ordinal);
+}
+
+void* FakeDriver::memory(i64 bytes, int ordinal, unsigned kind) {
+  const std::lock_guard lock(state->mutex);
+  return reinterpret_cast<void*>(fake::add_block(bytes, {bytes, ordinal, kind}));
+}
+
+CUstream FakeDriver::foreign_stream() {
+  return reinterpret_cast<CUstream>(&state->foreign);
+}
+
+int FakeDriver::calls() const {
+  const std::lock_guard lock(state->mutex);
+  return state->calls;
+}
+
+const char* FakeDriver::last_failed() const {
+  return state->last_failed;
+}
+
+int FakeDriver::launches() const {
+  const std::lock_guard lock(state->mutex);
+  return state->launches;
+}
+
+const LaunchRecord& FakeDriver::launch(int index) const {
+  return state->records.at(static_cast<std::size_t>(index));
+}
+
+Alive FakeDriver::alive() const {
+  const std::lock_guard lock(state->mutex);
+  return state->alive;
+}
+
+DecodedMap decode(const TensorMap& map) {
+  const u64* w = map.words;
+  const auto byte = [&](int index) { return static_cast<int>(w[7] >> 8 * index & 0xFF); };
+  return {.address = w[0],
+          .inner = w[1],
+          .outer = w[2],
+          .batch = w[3],
+          .row_stride = w[4],
+          .batch_stride = w[5],
+          .box_inner = static_cast<int>(w[6] & 0xFFFF),
+          .box_outer = static_cast<int>(w[6] >> 16 & 0xFFFF),
+          .box_batch = static_cast<int>(w[6] >> 32),
+          .type = byte(0),
+          .swizzle = byte(1),
+          .l2_promotion = byte(2),
+          .oob_fill = byte(3),
+          .interleave = byte(4),
+          .rank = byte(5)};
+}
+
+Result<Device> open_fake_device() {
+  const Options options{.jobs = 2};
+  Result<Device> device = Device::open(0, options);
+  if (device)
+    device->impl().cache =
+        KernelCache(options, {.version = [] { return std::string("fake 1.0"); },
+                              .compile = [](const std::string& unit) -> Result<Cubin> {
+                                return Cubin{.image = "cubin of " + unit, .report = {.compiler = "fake 1.0"}};
+                              }});
+  return device;
+}
+
+}  // namespace sluice

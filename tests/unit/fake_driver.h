@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// A CUDA driver of plain host code, for tests of the host room: it checks what it is given against the
+// documented limits, records launches, counts what is alive, and fails the n-th call on demand. "Device
+// memory" is host memory, so copies and fills are real; kernels do nothing.
+// One lives at a time; while it does, load_driver() gives its table. Calls allocate nothing in a launch.
+#pragma once
+
+#include <array>
+#include <string>
+
+#include <sluice/gemm.h>
+#include <sluice/host/driver/api.h>
+#include <sluice/spec/params.h>
+
+namespace sluice {
+
+struct LaunchRecord {
+  u32 grid_x = 0, block_x = 0, cluster_x = 0, smem_bytes = 0;
+  CUstream stream = nullptr;
+  bool captured = false;
+  GemmParams params;
+};
+
+/// What the fake writes into a tensor map's 128 bytes instead of the hardware's encoding.
+struct DecodedMap {
+  u64 address, inner, outer, batch, row_stride, batch_stride;
+  int box_inner, box_outer, box_batch, type, swizzle, l2_promotion, oob_fill, interleave, rank;
+};
+DecodedMap decode(const TensorMap& map);
+
+/// Handles that were given out and not given back.
+struct Alive {
+  int contexts = 0, modules = 0, allocations = 0, streams = 0, events = 0, graphs = 0, executables = 0;
+  int pushed = 0;  // contexts pushed and not popped, over all threads
+
+  bool operator==(const Alive&) const = default;
+};
+
+class FakeDriver {
+ public:
+  FakeDriver();
+  ~FakeDriver();
+  FakeDriver(const FakeDriver&) = delete;
+  FakeDriver& operator=(const FakeDriver&) = delete;
+
+  // ---- the machine, to be set before Device::open ----
+  struct Machine {
+    int device_count = 2;
+    int sm_count = 132;
+    int compute_major = 9;
+    int compute_minor = 0;
+    i64 memory_bytes = i64{1} << 30;
+  };
+  Machine machine;
+
+  // ---- what a test does to it ----
+  /// The `index`-th call from now on (0: the next) returns `code`. Calls that give back do so all the same.
+  void fail_call(int index, CUresult code);
+  /// Every call of this function fails.
+  void fail_function(const char* name, CUresult code);
+  void fail_nothing();
+  /// What cudaSetDevice does to the calling thread; -1: no context is current.
+  void make_current(int ordinal);
+  /// Memory that the driver knows, or (kind 0) does not. Aligned to 256. Freed with the FakeDriver.
+  void* memory(i64 bytes, int ordinal = 0, unsigned kind = CU_MEMORYTYPE_DEVICE);
+  /// A stream of another device; do not destroy it.
+  CUstream foreign_stream();
+
+  // ---- what happened ----
+  int calls() const;  // since the last fail_* call or construction
+  const char* last_failed() const;
+  int launches() const;
+  const LaunchRecord& launch(int index) const;  // the first kKeptLaunches of them
+  Alive alive() const;
+
+  static constexpr int kKeptLaunches = 64;
+};
+
+/// Options without a disk cache, and a device whose cubins come from no compiler.
+Result<Device> open_fake_device();
+
+}  // namespace sluice

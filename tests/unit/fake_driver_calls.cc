@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fake driver's devices, contexts, modules, tensor maps and launches.
+#include "fake_driver_state.h"
+
+namespace sluice::fake {
+namespace {
+
+CUresult device_attribute(int* value, CUdevice_attribute which, CUdevice) {
+  const Call call("cuDeviceGetAttribute");
+  const FakeDriver::Machine& machine = state->driver->machine;
+  switch (which) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = machine.compute_major; break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = machine.compute_minor; break;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = machine.sm_count; break;
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: *value = 50 << 20; break;
+    default: return CUDA_ERROR_INVALID_VALUE;
+  }
+  return call.code;
+}
+
+CUresult encode(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* address,
+                const cuuint64_t* dims, const cuuint64_t* strides, const cuuint32_t* box,
+                const cuuint32_t* steps, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+                CUtensorMapL2promotion l2, CUtensorMapFloatOOBfill fill) {
+  const Call call("cuTensorMapEncodeTiled");
+  if (call.code != CUDA_SUCCESS) return call.code;
+  const int bytes = type == CU_TENSOR_MAP_DATA_TYPE_UINT8     ? 1
+                    : type == CU_TENSOR_MAP_DATA_TYPE_FLOAT32 ? 4
+                                                              : 2;
+  const u64 span = swizzle == CU_TENSOR_MAP_SWIZZLE_NONE ? 16 : 16u << swizzle;
+  bool legal = reinterpret_cast<u64>(map) % 64 == 0 && rank == 3 &&
+               reinterpret_cast<u64>(address) % 16 == 0 && address != nullptr && box[0] * bytes % 16 == 0 &&
+               box[0] * bytes <= span;
+  for (int i = 0; i < 3; ++i)
+    legal = legal && dims[i] >= 1 && dims[i] <= u64{1} << 32 && box[i] >= 1 && box[i] <= 256 && steps[i] == 1;
+  for (int i = 0; i < 2; ++i)
+    legal = legal && strides[i] > 0 && strides[i] % 16 == 0 && strides[i] < u64{1} << 40;
+  if (!legal) return CUDA_ERROR_INVALID_VALUE;
+  const u64 words[] = {reinterpret_cast<u64>(address),
+                       dims[0],
+                       dims[1],
+                       dims[2],
+                       strides[0],
+                       strides[1],
+                       box[0] | u64{box[1]} << 16 | u64{box[2]} << 32,
+                       static_cast<u64>(type) | static_cast<u64>(swizzle) << 8 | static_cast<u64>(l2) << 16 |
+                           static_cast<u64>(fill) << 24 | static_cast<u64>(interleave) << 32 |
+                           u64{rank} << 40,
+                       kMagic};
+  std::memcpy(map, words, sizeof words);
+  return CUDA_SUCCESS;
+}
+
+CUresult replace(CUtensorMap* map, void* address) {
+  const Call call("cuTensorMapReplaceAddress");
+  if (call.code != CUDA_SUCCESS) return call.code;
+  const bool legal = reinterpret_cast<u64>(map) % alignof(CUtensorMap) == 0 && map->opaque[8] == kMagic &&
+                     address != nullptr && reinterpret_cast<u64>(address) % 16 == 0;
+  if (!legal) return CUDA_ERROR_INVALID_VALUE;
+  map->opaque[0] = reinterpret_cast<u64>(address);
+  return CUDA_SUCCESS;
+}
+
+CUresult launch_ex(const CUlaunchConfig* config, CUfunction function, void** params, void** extra) {
+  const Call call("cuLaunchKernelEx");
+  if (call.code != CUDA_SUCCESS) return call.code;
+  const auto& module = *reinterpret_cast<FakeModule*>(function);
+  auto* stream = reinterpret_cast<FakeStream*>(config->hStream);
+  if (current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (module.ordinal != current_ordinal()) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream != nullptr && stream->ordinal != current_ordinal()) return CUDA_ERROR_INVALID_HANDLE;
+  u32 cluster = 1;
+  for (u32 i = 0; i < config->numAttrs; ++i)
+    if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+      cluster = config->attrs[i].value.clusterDim.x;
+  const bool legal = config->gridDimX >= 1 && config->gridDimY == 1 && config->gridDimZ == 1 &&
+                     config->gridDimX % cluster == 0 && config->blockDimX >= 1 && config->blockDimX <= 1024 &&
+                     config->blockDimY == 1 && config->blockDimZ == 1 && cluster <= 8 && extra == nullptr &&
+                     static_cast<int>(config->sharedMemBytes) <= module.max_smem;
+  if (!legal) return CUDA_ERROR_INVALID_VALUE;
+  if (state->launches < FakeDriver::kKeptLaunches) {
+    LaunchRecord& record = state->records[state->launches];
+    record = {config->gridDimX,
+              config->blockDimX,
+              cluster,
+              config->sharedMemBytes,
+              config->hStream,
+              stream != nullptr && stream->capturing,
+              {}};
+    std::memcpy(&record.params, params[0], sizeof record.params);
+  }
+  ++state->launches;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+void fill_contexts(DriverApi& api) {
+  api.cuInit = [](unsigned) { return Call("cuInit").code; };
+  api.cuDriverGetVersion = [](int* version) { return *version = 13000, Call("cuDriverGetVersion").code; };
+  api.cuGetErrorName = [](CUresult, const char** text) { return *text = "CUDA_ERROR_FAKE", CUDA_SUCCESS; };
+  api.cuGetErrorString = [](CUresult, const char** text) { return *text = "made up", CUDA_SUCCESS; };
+  api.cuDeviceGetCount = [](int* count) {
+    return *count = state->driver->machine.device_count, Call("cuDeviceGetCount").code;
+  };
+  api.cuDeviceGet = [](CUdevice* device, int ordinal) { return *device = ordinal, Call("cuDeviceGet").code; };
+  api.cuDeviceGetName = [](char* name, int size, CUdevice) {
+    return std::strncpy(name, "Fake H200", static_cast<std::size_t>(size)), Call("cuDeviceGetName").code;
+  };
+  api.cuDeviceGetAttribute = device_attribute;
+  api.cuDevicePrimaryCtxRetain = [](CUcontext* context, CUdevice device) {
+    const Call call("cuDevicePrimaryCtxRetain");
+    if (call.code != CUDA_SUCCESS) return call.code;
+    *context = context_of(device);
+    ++state->alive.contexts;
+    return CUDA_SUCCESS;
+  };
+  api.cuDevicePrimaryCtxRelease = [](CUdevice) {
+    const Call call("cuDevicePrimaryCtxRelease");
+    --state->alive.contexts;
+    return call.code;
+  };
+  api.cuCtxGetCurrent = [](CUcontext* context) { return *context = current(), Call("cuCtxGetCurrent").code; };
+  api.cuCtxGetDevice = [](CUdevice* device) {
+    return *device = current_ordinal(), Call("cuCtxGetDevice").code;
+  };
+  api.cuCtxPushCurrent = [](CUcontext context) {
+    const Call call("cuCtxPushCurrent");
+    if (call.code != CUDA_SUCCESS) return call.code;
+    stack[depth++] = context;
+    ++state->alive.pushed;
+    return CUDA_SUCCESS;
+  };
+  api.cuCtxPopCurrent = [](CUcontext* context) {
+    const Call call("cuCtxPopCurrent");
+    *context = stack[--depth];
+    --state->alive.pushed;
+    return call.code;
+  };
+  api.cuCtxSynchronize = [] {
+    const Call call("cuCtxSynchronize");
+    return state->capturing > 0 ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : call.code;
+  };
+}
+
+void fill_kernels(DriverApi& api) {
+  api.cuModuleLoadData = [](CUmodule* module, const void*) {
+    const Call call("cuModuleLoadData");
+    if (call.code != CUDA_SUCCESS) return call.code;
+    if (state->capturing > 0) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    *module = reinterpret_cast<CUmodule>(new FakeModule{current_ordinal()});
+    ++state->alive.modules;
+    return CUDA_SUCCESS;
+  };
+  api.cuModuleUnload = [](CUmodule module) {
+    const Call call("cuModuleUnload");
+    delete reinterpret_cast<FakeModule*>(module);
+    --state->alive.modules;
+    return call.code;
+  };
+  api.cuModuleGetFunction = [](CUfunction* function, CUmodule module, const char* name) {
+    const Call call("cuModuleGetFunction");
+    if (std::strcmp(name, "sluice_entry") != 0) return CUDA_ERROR_NOT_FOUND;
+    *function = reinterpret_cast<CUfunction>(module);
+    return call.code;
+  };
+  api.cuFuncSetAttribute = [](CUfunction function, CUfunction_attribute which, int value) {
+    const Call call("cuFuncSetAttribute");
+    if (which == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+      reinterpret_cast<FakeModule*>(function)->max_smem = value;
+    return call.code;
+  };
+  api.cuFuncGetAttribute = [](int* value, CUfunction_attribute, CUfunction) {
+    return *value = 168, Call("cuFuncGetAttribute").code;
+  };
+  api.cuLaunchKernelEx = launch_ex;
+  api.cuTensorMapEncodeTiled = encode;
+  api.cuTensorMapReplaceAddress = replace;
+}
+
+}  // namespace sluice::fake

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fake driver's memory, streams, events and graphs.
+#include <cstdlib>
+
+#include "fake_driver_state.h"
+
+namespace sluice::fake {
+namespace {
+
+CUresult pointer_attributes(unsigned count, CUpointer_attribute* which, void** values, CUdeviceptr pointer) {
+  const Call call("cuPointerGetAttributes");
+  if (call.code != CUDA_SUCCESS) return call.code;
+  if (current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  auto block = state->blocks.upper_bound(pointer);
+  const bool known = block != state->blocks.begin() && (--block, true) &&
+                     pointer < block->first + static_cast<u64>(block->second.bytes) &&
+                     block->second.kind != 0;
+  for (unsigned i = 0; i < count; ++i) {
+    int value = 0;
+    if (which[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE && known) value = static_cast<int>(block->second.kind);
+    if (which[i] == CU_POINTER_ATTRIBUTE_IS_MANAGED)
+      value = known && block->second.kind == CU_MEMORYTYPE_UNIFIED;
+    if (which[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) value = known ? block->second.ordinal : -2;
+    std::memcpy(values[i], &value, sizeof value);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult allocate(CUdeviceptr* address, std::size_t bytes) {
+  const Call call("cuMemAlloc");
+  if (call.code != CUDA_SUCCESS) return call.code;
+  if (current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (state->capturing > 0) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  const i64 size = static_cast<i64>(bytes);
+  if (size == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (size > state->driver->machine.memory_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  *address = add_block(size, {size, current_ordinal(), CU_MEMORYTYPE_DEVICE});
+  ++state->alive.allocations;
+  return CUDA_SUCCESS;
+}
+
+CUresult release(CUdeviceptr address) {
+  const Call call("cuMemFree");
+  if (state->blocks.erase(address) != 1) return CUDA_ERROR_INVALID_VALUE;
+  std::free(reinterpret_cast<void*>(address));
+  --state->alive.allocations;
+  return call.code;
+}
+
+CUresult copy(const char* name, void* target, const void* source, std::size_t bytes) {
+  const Call call(name);
+  if (call.code == CUDA_SUCCESS) std::memcpy(target, source, bytes);
+  return call.code;
+}
+CUresult set(const char* name, CUdeviceptr target, unsigned char value, std::size_t bytes) {
+  const Call call(name);
+  if (call.code == CUDA_SUCCESS) std::memset(reinterpret_cast<void*>(target), value, bytes);
+  return call.code;
+}
+
+/// A handle is the address of some heap object.
+template <class Handle>
+CUresult give(const Call& call, Handle* handle, int& count) {
+  if (current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (call.code != CUDA_SUCCESS) return call.code;
+  *handle = reinterpret_cast<Handle>(new int(0));
+  ++count;
+  return CUDA_SUCCESS;
+}
+template <class Handle>
+CUresult take(const Call& call, Handle handle, int& count) {
+  delete reinterpret_cast<int*>(handle);
+  --count;
+  return call.code;
+}
+
+CUresult set_capturing(const char* name, CUstream stream, bool capturing) {
+  const Call call(name);
+  auto& fake = *reinterpret_cast<FakeStream*>(stream);
+  if (capturing && call.code != CUDA_SUCCESS) return call.code;
+  state->capturing += static_cast<int>(capturing) - static_cast<int>(fake.capturing);
+  fake.capturing = capturing;
+  return call.code;
+}
+
+}  // namespace
+
+u64 add_block(i64 bytes, const Block& block) {
+  void* memory = std::aligned_alloc(256, static_cast<std::size_t>((bytes + 255) / 256 * 256));
+  std::memset(memory, 0xA5, static_cast<std::size_t>(bytes));  // fresh device memory is not zero
+  state->blocks.emplace(reinterpret_cast<u64>(memory), block);
+  return reinterpret_cast<u64>(memory);
+}
+
+void fill_memory(DriverApi& api) {
+  api.cuPointerGetAttributes = pointer_attributes;
+  api.cuMemAlloc = allocate;
+  api.cuMemFree = release;
+  api.cuMemGetInfo = [](std::size_t* free, std::size_t* total) {
+    *free = *total = static_cast<std::size_t>(state->driver->machine.memory_bytes);
+    return Call("cuMemGetInfo").code;
+  };
+  api.cuMemsetD8 = [](CUdeviceptr target, unsigned char value, std::size_t bytes) {
+    return set("cuMemsetD8", target, value, bytes);
+  };
+  api.cuMemsetD8Async = [](CUdeviceptr target, unsigned char value, std::size_t bytes, CUstream) {
+    return set("cuMemsetD8Async", target, value, bytes);
+  };
+  api.cuMemcpyHtoD = [](CUdeviceptr target, const void* source, std::size_t bytes) {
+    return copy("cuMemcpyHtoD", reinterpret_cast<void*>(target), source, bytes);
+  };
+  api.cuMemcpyDtoH = [](void* target, CUdeviceptr source, std::size_t bytes) {
+    return copy("cuMemcpyDtoH", target, reinterpret_cast<const void*>(source), bytes);
+  };
+  api.cuMemcpyHtoDAsync = [](CUdeviceptr target, const void* source, std::size_t bytes, CUstream) {
+    return copy("cuMemcpyHtoDAsync", reinterpret_cast<void*>(target), source, bytes);
+  };
+  api.cuMemcpyDtoHAsync = [](void* target, CUdeviceptr source, std::size_t bytes, CUstream) {
+    return copy("cuMemcpyDtoHAsync", target, reinterpret_cast<const void*>(source), bytes);
+  };
+}
+void fill_streams(DriverApi& api) {
+  api.cuStreamCreate = [](CUstream* stream, unsigned) {
+    const Call call("cuStreamCreate");
+    if (call.code != CUDA_SUCCESS) return call.code;
+    *stream = reinterpret_cast<CUstream>(new FakeStream{current_ordinal(), false});
+    ++state->alive.streams;
+    return CUDA_SUCCESS;
+  };
+  api.cuStreamDestroy = [](CUstream stream) {
+    const Call call("cuStreamDestroy");
+    delete reinterpret_cast<FakeStream*>(stream);
+    --state->alive.streams;
+    return call.code;
+  };
+  api.cuStreamSynchronize = [](CUstream stream) {
+    const Call call("cuStreamSynchronize");
+    const bool capturing = reinterpret_cast<FakeStream*>(stream)->capturing;
+    return capturing ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : call.code;
+  };
+  api.cuStreamIsCapturing = [](CUstream stream, CUstreamCaptureStatus* status) {
+    const Call call("cuStreamIsCapturing");
+    const bool capturing = stream != nullptr && reinterpret_cast<FakeStream*>(stream)->capturing;
+    *status = capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    return call.code;
+  };
+  api.cuStreamBeginCapture = [](CUstream stream, CUstreamCaptureMode) {
+    return set_capturing("cuStreamBeginCapture", stream, true);
+  };
+  api.cuStreamEndCapture = [](CUstream stream, CUgraph* graph) {
+    *graph = nullptr;
+    const CUresult code = set_capturing("cuStreamEndCapture", stream, false);
+    if (code != CUDA_SUCCESS) return code;
+    *graph = reinterpret_cast<CUgraph>(new int(0));
+    ++state->alive.graphs;
+    return CUDA_SUCCESS;
+  };
+  api.cuGraphInstantiate = [](CUgraphExec* executable, CUgraph, unsigned long long) {
+    return give(Call("cuGraphInstantiate"), executable, state->alive.executables);
+  };
+  api.cuGraphUpload = [](CUgraphExec, CUstream) { return Call("cuGraphUpload").code; };
+  api.cuGraphLaunch = [](CUgraphExec, CUstream) { return Call("cuGraphLaunch").code; };
+  api.cuGraphDestroy = [](CUgraph graph) { return take(Call("cuGraphDestroy"), graph, state->alive.graphs); };
+  api.cuGraphExecDestroy = [](CUgraphExec executable) {
+    return take(Call("cuGraphExecDestroy"), executable, state->alive.executables);
+  };
+  api.cuEventCreate = [](CUevent* event, unsigned) {
+    return give(Call("cuEventCreate"), event, state->alive.events);
+  };
+  api.cuEventDestroy = [](CUevent event) { return take(Call("cuEventDestroy"), event, state->alive.events); };
+  api.cuEventRecord = [](CUevent, CUstream) { return Call("cuEventRecord").code; };
+  api.cuEventSynchronize = [](CUevent) { return Call("cuEventSynchronize").code; };
+  api.cuEventElapsedTime = [](float* milliseconds, CUevent, CUevent) {
+    return *milliseconds = 0.25f, Call("cuEventElapsedTime").code;
+  };
+}
+
+}  // namespace sluice::fake

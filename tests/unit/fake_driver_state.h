@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the fake driver knows, shared by its two files of functions. Guarded by State::mutex, which every Call
+// holds; the stack of contexts is each thread's own, as in the driver.
+#pragma once
+
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "fake_driver.h"
+
+namespace sluice::fake {
+
+struct Block {
+  i64 bytes;
+  int ordinal;
+  unsigned kind;
+};
+struct FakeStream {
+  int ordinal;
+  bool capturing;
+};
+struct FakeModule {
+  int ordinal;
+  int max_smem = 48 * 1024;
+};
+inline constexpr u64 kMagic = 0x736c75696365;
+inline constexpr int kMaxDevices = 4;
+
+struct State {
+  std::mutex mutex;
+  FakeDriver* driver = nullptr;
+  Alive alive;
+  int calls = 0, fail_index = -1, launches = 0, capturing = 0;
+  const char* fail_name = nullptr;
+  const char* last_failed = "";
+  CUresult fail_code = CUDA_SUCCESS;
+  std::array<LaunchRecord, FakeDriver::kKeptLaunches> records;
+  std::map<u64, Block> blocks;
+  std::set<FakeStream*> streams;
+  FakeStream foreign{1, false};
+};
+inline State* state = nullptr;
+inline std::array<int, kMaxDevices> context_tags;
+inline thread_local std::array<CUcontext, 16> stack;
+inline thread_local int depth = 0;
+
+inline CUcontext context_of(int ordinal) {
+  return reinterpret_cast<CUcontext>(&context_tags[ordinal]);
+}
+inline CUcontext current() {
+  return depth == 0 ? nullptr : stack[depth - 1];
+}
+inline int current_ordinal() {
+  return static_cast<int>(reinterpret_cast<int*>(current()) - context_tags.data());
+}
+
+/// One call of the driver. `code` is what it must return if it is not CUDA_SUCCESS.
+struct Call {
+  explicit Call(const char* name) : lock(state->mutex) {
+    const bool by_name = state->fail_name != nullptr && std::strcmp(state->fail_name, name) == 0;
+    if (state->calls++ != state->fail_index && !by_name) return;
+    code = state->fail_code;
+    state->last_failed = name;
+  }
+  std::lock_guard<std::mutex> lock;
+  CUresult code = CUDA_SUCCESS;
+};
+
+u64 add_block(i64 bytes, const Block& block);
+void fill_contexts(DriverApi& api);
+void fill_kernels(DriverApi& api);
+void fill_memory(DriverApi& api);
+void fill_streams(DriverApi& api);
+
+}  // namespace sluice::fake

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a launch may not do: allocate, ask the driver more than it needs, break a capture, or depend on other
+// threads; and a failing driver call inside it is an error that leaves nothing behind.
+// To see it fail: make a std::string in launch() before the checks, or take `params` by reference from the
+// kernel instead of copying it.
+#include "launch_fixture.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <thread>
+#include <vector>
+
+namespace {
+thread_local long allocations = 0;  // of this thread, by any operator new
+
+void* counted(std::size_t bytes, std::size_t alignment) {
+  ++allocations;
+  const std::size_t size = (bytes + alignment - 1) / alignment * alignment;
+  if (void* memory = std::aligned_alloc(alignment, size == 0 ? alignment : size)) return memory;
+  throw std::bad_alloc();
+}
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+  return counted(bytes, __STDCPP_DEFAULT_NEW_ALIGNMENT__);
+}
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return counted(bytes, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::align_val_t) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
+
+namespace sluice {
+namespace {
+
+using LaunchCost = LaunchTest;
+
+TEST_F(LaunchCost, the_counter_counts) {
+  const long before = allocations;
+  const auto number = std::make_unique<int>(3);
+  EXPECT_EQ(allocations, before + 1) << *number;
+}
+
+TEST_F(LaunchCost, a_launch_allocates_nothing) {
+  const gemm::Kernel kernel = prepared(full_problem());
+  const gemm::Args args = args_for(full_problem());
+  const gemm::Kernel empty = prepared({.m = 0, .n = 8, .k = 8});
+  ASSERT_TRUE(gemm::run(device(), full_problem(), args, nullptr).ok());
+  for (const int current : {-1, 0}) {
+    driver.make_current(current);
+    const long before = allocations;
+    const bool ok = gemm::launch(kernel, args, nullptr).ok() && gemm::launch(empty, {}, nullptr).ok() &&
+                    gemm::run(device(), full_problem(), args, nullptr).ok();
+    EXPECT_EQ(allocations, before) << "current context " << current;
+    EXPECT_TRUE(ok);
+  }
+}
+
+TEST_F(LaunchCost, asks_the_driver_for_no_more_than_this) {
+  const gemm::Kernel kernel = prepared(small_problem());
+  const gemm::Args args = args_for(small_problem());
+  driver.make_current(0);
+  driver.fail_nothing();
+  launched(gemm::launch(kernel, args, nullptr), 1);
+  // 2 context queries, 3 pointers, 3 addresses, 1 launch. More costs time: the bar is 3 us in all.
+  EXPECT_EQ(driver.calls(), 9);
+}
+
+TEST_F(LaunchCost, every_failing_call_is_an_error_and_launches_nothing) {
+  const gemm::Kernel kernel = prepared(full_problem());
+  const gemm::Args args = args_for(full_problem());
+  const Alive before = driver.alive();
+  driver.fail_nothing();
+  launched(gemm::launch(kernel, args, nullptr), 1);
+  const int calls = driver.calls() - 1;  // the last pops the context, behind the launch
+  for (int call = 0; call < calls; ++call) {
+    driver.fail_call(call, CUDA_ERROR_UNKNOWN);
+    const Result<void> result = gemm::launch(kernel, args, nullptr);
+    ASSERT_FALSE(result.ok()) << driver.last_failed();
+    EXPECT_EQ(result.error().code, ErrorCode::driver);
+    EXPECT_NE(result.error().message.find("CUDA_ERROR_FAKE, made up"), std::string::npos);
+    EXPECT_EQ(driver.launches(), 1) << driver.last_failed();
+    EXPECT_EQ(driver.alive(), before) << driver.last_failed();
+  }
+}
+
+TEST_F(LaunchCost, a_launch_error_names_shape_and_cause) {
+  const gemm::Kernel kernel = prepared(small_problem());
+  driver.fail_function("cuLaunchKernelEx", CUDA_ERROR_LAUNCH_FAILED);
+  const Result<void> result = gemm::launch(kernel, args_for(small_problem()), nullptr);
+  refused(result, ErrorCode::driver, "cuLaunchKernelEx (grid ");
+  refused(result, ErrorCode::driver, "only a new process recovers");
+}
+
+TEST_F(LaunchCost, may_be_captured_and_replayed) {
+  const gemm::Kernel kernel = prepared(full_problem());
+  const gemm::Args args = args_for(full_problem());
+  ASSERT_TRUE(gemm::run(device(), full_problem(), args, nullptr).ok());
+  const StreamHandle stream = *StreamHandle::create(device());
+  const Result<Graph> graph = Graph::capture(device(), stream.get(), [&] {
+    Result<void> first = gemm::launch(kernel, args, stream.get());
+    return first ? gemm::run(device(), full_problem(), args, stream.get()) : first;
+  });
+  ASSERT_TRUE(graph.ok()) << graph.error().message;
+  EXPECT_EQ(driver.launches(), 3);
+  EXPECT_TRUE(driver.launch(1).captured && driver.launch(2).captured);
+  EXPECT_TRUE(graph->launch(stream.get()).ok());
+}
+
+TEST_F(LaunchCost, threads_launch_one_kernel_with_their_own_arguments) {
+  constexpr int kLaunchThreads = 4, kLaunchesEach = 400;
+  const gemm::Kernel kernel = prepared(full_problem());
+  std::vector<gemm::Args> args;
+  for (int i = 0; i < kLaunchThreads; ++i) {
+    args.push_back(args_for(full_problem()));
+    args.back().alpha = static_cast<float>(i + 1);
+  }
+  std::atomic<int> failures = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kLaunchThreads; ++i)
+    threads.emplace_back([&, i] {
+      for (int launch = 0; launch < kLaunchesEach; ++launch)
+        failures += !gemm::launch(kernel, args[i], nullptr).ok();
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failures, 0);
+  EXPECT_EQ(driver.launches(), kLaunchThreads * kLaunchesEach);
+  for (int i = 0; i < FakeDriver::kKeptLaunches; ++i) {
+    const GemmParams& params = driver.launch(i).params;
+    const gemm::Args& own = args[static_cast<std::size_t>(params.alpha) - 1];
+    EXPECT_EQ(params.d, own.d);
+    EXPECT_EQ(decode(params.map_a).address, reinterpret_cast<u64>(own.a));
+    EXPECT_EQ(decode(params.map_d).address, reinterpret_cast<u64>(own.d));
+  }
+}
+
+}  // namespace
+}  // namespace sluice

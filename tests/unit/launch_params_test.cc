@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a launch hands to the driver: grid, cluster, shared memory, and every field of the params, for all
+// schedules and the special cases k = 0, alpha = 0, beta = 0, direct store, m = 0.
+// To see it fail: leave k_tiles alone when alpha is 0, or swap scale_a with scale_b, in launch().
+#include "launch_fixture.h"
+
+namespace sluice {
+namespace {
+
+using LaunchParams = LaunchTest;
+
+u64 address(const void* pointer) {
+  return reinterpret_cast<u64>(pointer);
+}
+
+TEST_F(LaunchParams, shape_follows_config_and_split) {
+  int launches = 0;
+  for (const Schedule schedule : {Schedule::ping_pong, Schedule::cooperative})
+    for (const ClusterShape cluster : {ClusterShape{1, 1}, {2, 1}, {1, 2}}) {
+      const Problem p = small_problem();
+      const gemm::Kernel kernel = prepared(
+          p, {.schedule = schedule, .tile_m = 128, .tile_n = 128, .cluster = cluster, .clusters = 3});
+      launched(gemm::launch(kernel, args_for(p), nullptr), launches + 1);
+      const LaunchRecord& record = driver.launch(launches++);
+      const u32 ctas = static_cast<u32>(cluster.m * cluster.n);
+      EXPECT_EQ(record.grid_x, 3 * ctas);
+      EXPECT_EQ(record.cluster_x, ctas);
+      EXPECT_EQ(record.block_x, 384u);
+      EXPECT_EQ(record.smem_bytes, static_cast<u32>(smem_bytes(kernel.plan().config)));
+      EXPECT_EQ(record.params.grid.rows, 256 / (128 * cluster.m));
+      EXPECT_EQ(record.params.grid.columns, 512 / (128 * cluster.n));
+      EXPECT_EQ(record.params.grid.k_tiles, 2);
+    }
+}
+
+TEST_F(LaunchParams, every_argument_arrives) {
+  Problem p = full_problem();
+  p.batch = 2;
+  p.c.ld = 520;
+  p.d.ld = 528;
+  p.d.batch_stride = 528 * 300;
+  const gemm::Kernel kernel = prepared(p);
+  gemm::Args args = args_for(p);
+  args.alpha = 0.5f;
+  args.beta = -2.0f;
+  const StreamHandle stream = *StreamHandle::create(device());
+  launched(gemm::launch(kernel, args, stream.get()), 1);
+  const LaunchRecord& record = driver.launch(0);
+  const GemmParams& params = record.params;
+  EXPECT_EQ(record.stream, stream.get());
+  EXPECT_EQ(decode(params.map_a).address, address(args.a));
+  EXPECT_EQ(decode(params.map_b).address, address(args.b));
+  EXPECT_EQ(decode(params.map_d).address, address(args.d));
+  EXPECT_EQ(decode(params.map_a).inner, 128u);
+  EXPECT_EQ(decode(params.map_a).outer, 256u);
+  EXPECT_EQ(decode(params.map_b).outer, 512u);
+  EXPECT_EQ(decode(params.map_d).inner, 512u);
+  EXPECT_EQ(decode(params.map_d).row_stride, 528u * 2);
+  EXPECT_EQ(decode(params.map_d).batch_stride, 528u * 300 * 2);
+  EXPECT_EQ(params.c, args.c);
+  EXPECT_EQ(params.d, args.d);
+  EXPECT_EQ(params.scale_a, args.scale_a);
+  EXPECT_EQ(params.scale_b, args.scale_b);
+  EXPECT_EQ(params.bias, args.bias);
+  EXPECT_EQ(params.c_ld, 520);
+  EXPECT_EQ(params.c_batch_stride, 520 * 256);
+  EXPECT_EQ(params.d_ld, 528);
+  EXPECT_EQ(params.d_batch_stride, 528 * 300);
+  EXPECT_EQ(params.alpha, 0.5f);
+  EXPECT_EQ(params.beta, -2.0f);
+  EXPECT_EQ(params.m, 256);
+  EXPECT_EQ(params.n, 512);
+  EXPECT_EQ(params.grid.batch, 2);
+  EXPECT_EQ(params.raster, kernel.plan().split.raster);
+  EXPECT_EQ(params.raster_group, kernel.plan().split.group);
+}
+
+TEST_F(LaunchParams, mn_major_inputs_are_described_as_stored) {
+  Problem p = small_problem();
+  p.a.major = Major::mn;
+  p.b.major = Major::mn;
+  const gemm::Kernel kernel = prepared(p);
+  launched(gemm::launch(kernel, args_for(p), nullptr), 1);
+  const GemmParams& params = driver.launch(0).params;
+  EXPECT_EQ(decode(params.map_a).inner, 256u);
+  EXPECT_EQ(decode(params.map_a).outer, 128u);
+  EXPECT_EQ(decode(params.map_b).inner, 512u);
+  EXPECT_EQ(decode(params.map_b).outer, 128u);
+}
+
+TEST_F(LaunchParams, empty_results_launch_nothing_and_look_at_nothing) {
+  for (const Problem& p : {Problem{.m = 0, .n = 8, .k = 8}, Problem{.m = 8, .n = 0, .k = 8},
+                           Problem{.m = 8, .n = 8, .k = 8, .batch = 0}, Problem{.m = 0, .n = 0, .k = 0}}) {
+    const gemm::Kernel kernel = prepared(p);
+    EXPECT_EQ(kernel.registers(), 0);
+    driver.make_current(1);  // not even the context matters
+    launched(gemm::launch(kernel, {}, nullptr), 0);
+    launched(gemm::launch(kernel, {.a = shifted<void>(nullptr, 3), .d = shifted<void>(nullptr, 1)}, nullptr),
+             0);
+    launched(gemm::run(device(), p, {}, nullptr), 0);
+    driver.make_current(-1);
+  }
+  EXPECT_EQ(driver.alive().modules, 0);
+}
+
+TEST_F(LaunchParams, k_of_zero_reads_neither_a_nor_b) {
+  Problem p = full_problem();
+  p.k = 0;
+  const gemm::Kernel kernel = prepared(p);
+  gemm::Args args = args_for(p);
+  args.a = nullptr;
+  args.b = shifted<void>(nullptr, 1);
+  launched(gemm::launch(kernel, args, nullptr), 1);
+  EXPECT_EQ(driver.launch(0).params.grid.k_tiles, 0);
+  EXPECT_EQ(decode(driver.launch(0).params.map_d).address, address(args.d));
+}
+
+TEST_F(LaunchParams, alpha_of_zero_reads_neither_a_nor_b) {
+  const gemm::Kernel kernel = prepared(full_problem());
+  gemm::Args args = args_for(full_problem());
+  args.a = nullptr;
+  args.b = args.d;  // no alias either: it is not read
+  args.alpha = 0.0f;
+  launched(gemm::launch(kernel, args, nullptr), 1);
+  EXPECT_EQ(driver.launch(0).params.grid.k_tiles, 0);
+  args = args_for(full_problem());
+  launched(gemm::launch(kernel, args, nullptr), 2);
+  EXPECT_EQ(driver.launch(1).params.grid.k_tiles, 2) << "the kernel itself must not have changed";
+}
+
+TEST_F(LaunchParams, beta_of_zero_does_not_read_c) {
+  const gemm::Kernel kernel = prepared(full_problem());
+  gemm::Args args = args_for(full_problem());
+  args.beta = 0.0f;
+  const void* unread[] = {nullptr, shifted(args.d, 2), &args};
+  for (const void* c : unread) {
+    args.c = c;
+    EXPECT_TRUE(gemm::launch(kernel, args, nullptr).ok());
+  }
+  ASSERT_EQ(driver.launches(), 3);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(driver.launch(i).params.c, nullptr);
+}
+
+TEST_F(LaunchParams, c_without_a_residual_is_not_passed_on) {
+  const gemm::Kernel kernel = prepared(small_problem());
+  gemm::Args args = args_for(small_problem());
+  args.c = &args;
+  launched(gemm::launch(kernel, args, nullptr), 1);
+  EXPECT_EQ(driver.launch(0).params.c, nullptr);
+}
+
+TEST_F(LaunchParams, c_may_be_d_itself) {
+  const gemm::Kernel kernel = prepared(full_problem());
+  gemm::Args args = args_for(full_problem());
+  args.c = args.d;
+  launched(gemm::launch(kernel, args, nullptr), 1);
+  EXPECT_EQ(driver.launch(0).params.c, args.d);
+}
+
+TEST_F(LaunchParams, direct_store_needs_no_aligned_d) {
+  Problem p = small_problem();
+  p.n = 509;  // rows of D that TMA cannot address
+  const gemm::Kernel kernel = prepared(p);
+  ASSERT_EQ(kernel.plan().config.store, StorePath::direct);
+  gemm::Args args = args_for(p);
+  args.d = shifted(args.d, 2);
+  launched(gemm::launch(kernel, args, nullptr), 1);
+  EXPECT_EQ(driver.launch(0).params.d, args.d);
+}
+
+TEST_F(LaunchParams, managed_memory_is_device_memory_enough) {
+  const gemm::Kernel kernel = prepared(small_problem());
+  gemm::Args args = args_for(small_problem());
+  args.a = driver.memory(256 * 128 * 2, 1, CU_MEMORYTYPE_UNIFIED);
+  launched(gemm::launch(kernel, args, nullptr), 1);
+}
+
+TEST_F(LaunchParams, column_slices_of_one_buffer_do_not_overlap) {
+  Problem p = small_problem();  // A: 256 x 128, D: 256 x 512, side by side in 256 x 640
+  p.a.ld = 640;
+  p.d.ld = 640;
+  const gemm::Kernel kernel = prepared(p);
+  gemm::Args args = args_for(p);
+  void* shared = driver.memory(256 * 640 * 2);
+  args.a = shared;
+  args.d = shifted(shared, 128 * 2);
+  launched(gemm::launch(kernel, args, nullptr), 1);
+}
+
+}  // namespace
+}  // namespace sluice
