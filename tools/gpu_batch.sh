@@ -40,7 +40,12 @@ section() {
   timeout -k 5 "$seconds" "$@" 2>&1 | tee "$logs/$name.log" | grep -vE '^\[( RUN|-----|=====)' | tail -n "${SLUICE_TAIL:-25}"
   local code=${PIPESTATUS[0]} word
   case $code in
-    0) word=ok ;;
+    0)
+      word=ok
+      if grep -q '^\[  SKIPPED' "$logs/$name.log" && ! grep -q '^\[       OK' "$logs/$name.log"; then
+        word="skipped: no GPU"
+      fi
+      ;;
     77) word="not possible here" ;;
     124 | 137) word="OUT OF TIME" ;;
     *) word="FAILED ($code)" ;;
