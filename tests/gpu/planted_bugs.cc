@@ -38,8 +38,12 @@ std::string planted_unit(const std::string& tool) {
        {.exchange = "value[thread] = data[thread]; int neighbour = value[(thread + 37) % 256];"}},
       // the caller leaves data as it was allocated; nothing else is needed
       {"initcheck", {}},
-      // half of each warp never comes to the barrier
+      // half of each warp waits with a mask that it is not in
       {"synccheck",
+       {.exchange = "value[thread] = data[thread]; __syncwarp(0x0000ffff); __syncthreads();"
+                    " int neighbour = value[(thread + 1) % 256];"}},
+      // half of each warp never comes to the block's barrier
+      {"divergent",
        {.exchange = "value[thread] = data[thread]; int neighbour = 0;"
                     " if (thread % 2 == 0) { __syncthreads(); neighbour = value[(thread + 1) % 256]; }"}},
   };

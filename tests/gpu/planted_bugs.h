@@ -14,7 +14,8 @@ struct PlantedParams {
 };
 inline constexpr int kPlantedInts = 256;  // one for each thread of the one block
 
-/// "memcheck", "racecheck", "initcheck" or "synccheck": a unit with the bug that this tool is for.
+/// "memcheck", "racecheck", "initcheck", "synccheck": a unit with the bug that this tool is for. "divergent":
+/// a second one for synccheck, which may hang.
 std::string planted_unit(const std::string& tool);
 /// The same kernel without the bug, which no tool may complain about.
 std::string sound_unit();

@@ -13,7 +13,7 @@ namespace sluice::testing {
 namespace {
 
 constexpr i64 kCases = 600;
-constexpr i64 kArenaBytes = i64{1} << 30;
+constexpr i64 kArenaBytes = i64{4} << 30;
 
 class real_data : public GpuTest {};
 

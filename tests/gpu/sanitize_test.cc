@@ -19,6 +19,11 @@ namespace {
 class sanitize : public GpuTest {};
 class planted : public GpuTest {
  protected:
+  void SetUp() override {
+    if (setting("SLUICE_PLANTED", 0) == 0)
+      GTEST_SKIP() << "for tools/gpu_sanitize.sh, which sets SLUICE_PLANTED=1";
+    GpuTest::SetUp();
+  }
   void launch(const std::string& unit, bool initialised) {
     const auto module = device().impl().load_unit(unit, 0);
     ASSERT_TRUE(ok(module));
@@ -48,8 +53,11 @@ TEST_F(planted, racecheck_finds_a_missing_barrier) {
 TEST_F(planted, initcheck_finds_a_read_of_what_nobody_wrote) {
   launch(planted_unit("initcheck"), false);
 }
-TEST_F(planted, synccheck_finds_a_barrier_that_half_a_warp_misses) {
+TEST_F(planted, synccheck_finds_a_warp_barrier_with_a_wrong_mask) {
   launch(planted_unit("synccheck"), true);
+}
+TEST_F(planted, divergent_barrier_is_what_half_a_warp_misses) {
+  launch(planted_unit("divergent"), true);
 }
 TEST_F(planted, nothing_is_found_in_the_sound_kernel) {
   launch(sound_unit(), true);
