@@ -1,59 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Real numbers through the kernel's roles, against the reference. Operands are small whole numbers, so that
 // every sum is exact and the comparison is bit for bit; D starts as NaN, so that what is not written shows.
-#include <sluice/twin/run.h>
-
-#include <gtest/gtest.h>
-
-#include <sluice/reference/element.h>
-#include <chrono>
+#include <cstdio>
 #include <cstring>
+#include <ctime>
+
+#include "operands.h"
 
 namespace sluice::twin {
 namespace {
-
-struct Operands {
-  Problem problem;
-  std::vector<u8> a, b, c, d, expected, bias;
-  std::vector<float> scale_a, scale_b;
-
-  HostBuffers buffers(std::vector<u8>& out) {
-    return {a.data(), b.data(), c.data(), out.data(), scale_a.data(), scale_b.data(), bias.data()};
-  }
-};
-
-std::vector<u8> whole_numbers(DType type, i64 count, u32 seed) {
-  std::vector<u8> data(static_cast<size_t>(count * bytes_of(type)) + 16, 0);
-  for (i64 i = 0; i < count; ++i) {
-    seed = seed * 1664525u + 1013904223u;
-    store_element(type, data.data(), i, static_cast<int>(seed >> 28) % 5 - 2);
-  }
-  return data;
-}
-
-Operands make_operands(const Problem& given) {
-  const Problem p = with_strides(given);
-  Operands o{.problem = p};
-  o.a = whole_numbers(p.a.type, p.a.batch_stride * p.batch, 1);
-  o.b = whole_numbers(p.b.type, p.b.batch_stride * p.batch, 2);
-  o.c = whole_numbers(p.epilogue.c_type, p.c.batch_stride * p.batch, 3);
-  o.bias = whole_numbers(p.epilogue.bias_type, p.n, 4);
-  for (i64 i = 0; i < p.m; ++i) o.scale_a.push_back(i % 3 == 0 ? 0.5f : 2.0f);
-  for (i64 i = 0; i < p.n; ++i) o.scale_b.push_back(i % 2 == 0 ? 1.0f : -1.0f);
-  o.d.assign(static_cast<size_t>(p.d.batch_stride * p.batch * bytes_of(p.d.type)), 0xff);
-  o.expected = o.d;
-  return o;
-}
-
-Plan plan_of(const Problem& problem, const KernelConfig& given, int clusters) {
-  KernelConfig config = given;
-  config.tile.k = k_block(problem.a.type);
-  config.a = problem.a.type, config.b = problem.b.type, config.d = problem.d.type;
-  config.a_major = problem.a.major, config.b_major = problem.b.major;
-  config.epilogue = problem.epilogue;
-  EXPECT_EQ(validate(config), nullptr) << validate(config);
-  return {.problem = with_strides(problem), .config = config, .split = {.clusters = clusters, .group = 2}};
-}
 
 TwinReport expect_equals_reference(const Problem& problem, const KernelConfig& config, int clusters,
                                    Scalars scalars = {}) {

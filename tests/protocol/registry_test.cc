@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every registered configuration in the twin: a small problem with real numbers, and random interleavings of
+// its tags. A row of the registry whose protocol or layout does not work falls here before any GPU sees it.
+#include <sluice/kernels/registry.h>
+
+#include <cmath>
+
+#include <sluice/twin/explore.h>
+
+#include "operands.h"
+
+namespace sluice::twin {
+namespace {
+
+constexpr ConfigList kConfigs = registered_configs();
+
+/// Two cluster tiles and a bit in each direction, two and a half k-tiles.
+Problem problem_for(const KernelConfig& c) {
+  return {.m = c.tile.m * c.cluster.m + 5,
+          .n = c.tile.n * c.cluster.n + 3,
+          .k = 2 * c.tile.k + c.tile.k / 2,
+          .a = {.type = c.a, .major = c.a_major},
+          .b = {.type = c.b, .major = c.b_major},
+          .d = {.type = c.d},
+          .epilogue = c.epilogue};
+}
+
+/// NaN is nobody's value; all else must be the same bits.
+void expect_samples_match(const Operands& o, const std::vector<u8>& d, const HostBuffers& buffers) {
+  const Problem& p = o.problem;
+  constexpr i64 kSamples = 200;
+  const i64 count = p.m * p.n, step = count / kSamples | 1;
+  for (i64 i = count - 1; i >= 0; i -= step) {
+    const ElementIndex at{.row = i / p.n, .column = i % p.n};
+    const u32 code = encode_code(p.d.type, reference_element(p, buffers, {.alpha = 0.5f, .beta = 2.0f}, at));
+    ASSERT_EQ(load_element(p.d.type, d.data(), i), decode_code(p.d.type, code))
+        << at.row << ", " << at.column;
+  }
+  for (i64 i = 0; i < count; ++i)
+    ASSERT_FALSE(std::isnan(load_element(p.d.type, d.data(), i)))
+        << i / p.n << ", " << i % p.n << " was not written";
+}
+
+TEST(registry, every_configuration_computes_a_small_problem) {
+  i64 steps = 0;
+  for (const KernelConfig& config : kConfigs) {
+    SCOPED_TRACE(testing::Message() << name_of(config.schedule) << ' ' << config.tile.m << 'x'
+                                    << config.tile.n << ' ' << name_of(config.a) << ' ' << name_of(config.d));
+    Operands o = make_operands(problem_for(config));
+    const Plan plan = plan_of(o.problem, config, 2);
+    const HostBuffers buffers = o.buffers(o.d);
+    const auto report = run_on_host(plan, buffers, 0.5f, 2.0f, 1);
+    ASSERT_TRUE(report.ok()) << report.error().message;
+    steps += report->steps;
+    expect_samples_match(o, o.d, buffers);
+    if (HasFatalFailure()) return;
+  }
+  std::printf("             %d configurations, %lld steps\n", kConfigs.size(), steps);
+}
+
+TEST(registry, every_configuration_in_random_interleavings) {
+  i64 schedules = 0;
+  for (const KernelConfig& config : kConfigs) {
+    const Problem p = problem_for(config);
+    const Scenario scenario{.config = config,
+                            .m = static_cast<int>(p.m) * 2,
+                            .n = static_cast<int>(p.n),
+                            .k = (config.stages + 2) * config.tile.k,
+                            .split = {.clusters = 2, .group = 2}};
+    const Exploration found = explore_random(record_gemm(scenario), {.seed = 1, .schedules = 20});
+    ASSERT_FALSE(found.failure) << describe(*found.failure);
+    schedules += found.schedules;
+  }
+  std::printf("             %lld interleavings\n", schedules);
+}
+
+}  // namespace
+}  // namespace sluice::twin
