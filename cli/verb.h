@@ -8,12 +8,9 @@
 
 #include <sluice/result.h>
 
-namespace sluice::cli {
+#include "cli/exit_code.h"
 
-/// Exit codes: done and right; ran, but the answer is "no" (not verified, something missing); could not run.
-inline constexpr int kExitOk = 0;
-inline constexpr int kExitNo = 1;
-inline constexpr int kExitError = 2;
+namespace sluice::cli {
 
 struct Verb {
   CLI::App* app = nullptr;

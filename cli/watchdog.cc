@@ -7,7 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 
-#include "cli/verb.h"
+#include "cli/exit_code.h"
 
 namespace sluice::cli {
 

@@ -191,7 +191,7 @@ checked against fp64 in the same run; a wrong one has no row. Times are medians.
 def page(runs: list[dict], images: list[str]) -> str:
     text = "# Performance\n\nMade by `make report` from `bench/results/`; edit tools/report.py, not this page.\n\n"
     if not runs:
-        return text + "No bench record has been kept yet: see below.\n\n" + METHOD + RERUN
+        return text + "No bench record has been kept yet: see below.\n\n" + METHOD + "\n" + RERUN
     text += table(["types", "contender", "L2", "shapes", "x best, mean", "least", "x first, mean", "least"],
                   summary_rows(runs), left=3)
     text += "\n\nMeans are geometric.\n\n"
