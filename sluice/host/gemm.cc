@@ -108,6 +108,8 @@ Result<Kernel> prepare_for_run(const Device& device, const Problem& problem, Str
 Result<Kernel> make_kernel(const Device& device, const Plan& plan, const Cubin& cubin) {
   Result<ArgRules> rules = argument_rules(plan);
   if (!rules) return rules.error();
+  const ContextScope scope(*device.impl().primary);  // encoding a tensor map needs a current context
+  if (const Result<void> entered = scope.entered(); !entered) return entered.error();
   auto impl = std::make_shared<Kernel::Impl>();
   const Result<GemmParams> params = make_params(*device.impl().api, plan);
   if (!params) return params.error();
