@@ -23,8 +23,7 @@ double scale_of(ScaleMode mode, const float* values, i64 index) {
 double activate(Activation activation, double x) {
   switch (activation) {
     case Activation::none: return x;
-    // Not x > 0 ? x : 0, which would turn NaN into 0. -0 becomes +0, as with max(x, 0) on the GPU.
-    case Activation::relu: return x > 0.0 || std::isnan(x) ? x : 0.0;
+    case Activation::relu: return x < 0.0 ? 0.0 : x;  // not x > 0 ? x : 0, which would turn NaN into 0
     case Activation::gelu: return 0.5 * x * std::erfc(-x * 0.70710678118654752440);
     case Activation::silu: return x / (1.0 + std::exp(-x));
   }

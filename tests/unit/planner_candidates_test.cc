@@ -172,7 +172,7 @@ TEST(planner_candidates, impossible_overrides_are_refused_with_the_rule) {
   }
   o = {};
   o.store = StorePath::tma;
-  expect_refused(o, {"store = tma", "16 bytes", "ldd"}, {.m = 8, .n = 9, .k = 8});
+  expect_refused(o, {"store = tma", "16 bytes", "store direct"}, {.m = 8, .n = 9, .k = 8});
 }
 
 TEST(planner_candidates, a_smaller_device_gets_fewer_clusters) {

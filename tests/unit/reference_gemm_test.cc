@@ -137,7 +137,6 @@ TEST(reference_gemm, activations_have_their_closed_forms) {
   EXPECT_NEAR(single({.activation = Activation::silu}, 1.0f), 0.7310585786, 1e-7);
   EXPECT_NEAR(single({.activation = Activation::silu}, -3.0f), -0.1422776195, 1e-8);
   EXPECT_EQ(single({.activation = Activation::relu}, -3.0f), 0.0);
-  EXPECT_FALSE(std::signbit(single({.activation = Activation::relu}, -0.0f)));
   EXPECT_EQ(single({.activation = Activation::relu}, 3.0f), 3.0);
 }
 

@@ -103,7 +103,7 @@ Error bad_override(const std::string& message) {
 /// What no configuration can make good.
 Result<void> check_overrides(const Problem& p, const PlanOverrides& o) {
   if (const char* reason = why_not_tma_store(p); o.store == StorePath::tma && reason != nullptr)
-    return bad_override(std::string("store = tma: ") + reason + "; pad ldd or store direct");
+    return bad_override(std::string("store = tma: ") + reason + "; store direct");
   if (o.raster_group && *o.raster_group < 1)
     return bad_override("raster_group = " + std::to_string(*o.raster_group) + " must be at least 1");
   return {};

@@ -213,7 +213,11 @@ Result<Problem> check_problem(const Problem& problem) {
 }
 
 const char* why_not_tma_store(const Problem& p) {
-  const i64 bytes = bytes_of(p.d.type), ld = p.d.ld * bytes, batch_stride = p.d.batch_stride * bytes;
+  const i64 bytes = bytes_of(p.d.type), row = p.n * bytes, ld = p.d.ld * bytes,
+            batch_stride = p.d.batch_stride * bytes;
+  // Stores are not cut at the element: docs/findings/tma-store-tail.md.
+  if (row % kTmaStrideUnit != 0)
+    return "a row of D is not a multiple of 16 bytes long, and TMA would write past its end";
   if (p.m > 1 && ld % kTmaStrideUnit != 0) return "rows of D are not a multiple of 16 bytes apart";
   if (p.m > 1 && ld >= kTmaStrideLimit) return "rows of D are 2^40 bytes or more apart";
   if (p.batch > 1 && batch_stride % kTmaStrideUnit != 0)
