@@ -1,23 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # Makes SLUICE_EMBEDDED_SOURCES: a .cc file with the text of every header that a JIT unit may include, and of
-# nothing else. The library needs no source tree at run time.
+# nothing else: the registry is left out, since the text of all is part of every cubin's cache key. The library
+# needs no source tree at run time.
 file(GLOB_RECURSE embedded_files CONFIGURE_DEPENDS
   sluice/spec/*.h sluice/device/*.cuh sluice/device/*.h sluice/kernels/*.cuh sluice/kernels/*.h)
-file(GLOB embed_contract CONFIGURE_DEPENDS sluice/host/jit/source.h)
-set(SLUICE_EMBEDDED_SOURCES)
-if(embed_contract)
-  set(SLUICE_EMBEDDED_SOURCES ${PROJECT_BINARY_DIR}/embedded_sources.cc)
-  list(JOIN embedded_files "\n" embedded_list)
-  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/embedded_files.txt CONTENT "${embedded_list}\n" @ONLY)
-  add_custom_command(
-    OUTPUT ${SLUICE_EMBEDDED_SOURCES}
-    COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/embed_sources.py
-      --root ${PROJECT_SOURCE_DIR} --list ${PROJECT_BINARY_DIR}/embedded_files.txt
-      --output ${SLUICE_EMBEDDED_SOURCES}
-    DEPENDS ${embedded_files} ${PROJECT_BINARY_DIR}/embedded_files.txt
-      ${PROJECT_SOURCE_DIR}/tools/embed_sources.py
-    COMMENT "Embedding device sources" VERBATIM)
-else()  # nothing to embed for yet
-  file(WRITE ${PROJECT_BINARY_DIR}/empty.cc "")
-  set(SLUICE_EMBEDDED_SOURCES ${PROJECT_BINARY_DIR}/empty.cc)
-endif()
+list(REMOVE_ITEM embedded_files ${PROJECT_SOURCE_DIR}/sluice/kernels/registry.h)
+list(JOIN embedded_files "\n" embedded_list)
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/embedded_files.txt CONTENT "${embedded_list}\n" @ONLY)
+
+set(SLUICE_EMBEDDED_SOURCES ${PROJECT_BINARY_DIR}/embedded_sources.cc)
+add_custom_command(
+  OUTPUT ${SLUICE_EMBEDDED_SOURCES}
+  COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/embed_sources.py
+    --root ${PROJECT_SOURCE_DIR} --list ${PROJECT_BINARY_DIR}/embedded_files.txt
+    --output ${SLUICE_EMBEDDED_SOURCES}
+  DEPENDS ${embedded_files} ${PROJECT_BINARY_DIR}/embedded_files.txt
+    ${PROJECT_SOURCE_DIR}/tools/embed_sources.py
+  COMMENT "Embedding device sources" VERBATIM)

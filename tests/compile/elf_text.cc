@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Offsets are those of Elf64_Ehdr and Elf64_Shdr; <elf.h> gives the structs.
+#include "tests/compile/elf_text.h"
+
+#include <elf.h>
+
+#include <cstring>
+#include <optional>
+
+namespace sluice::test {
+namespace {
+
+constexpr u64 kInstructionBytes = 16;
+
+/// A T at `offset`, or nothing if the file ends before.
+template <class T>
+std::optional<T> read(std::string_view file, u64 offset) {
+  if (offset > file.size() || file.size() - offset < sizeof(T)) return std::nullopt;
+  T value;
+  std::memcpy(&value, file.data() + offset, sizeof(T));
+  return value;
+}
+
+std::optional<std::string_view> contents(std::string_view file, const Elf64_Shdr& section) {
+  if (section.sh_offset > file.size() || file.size() - section.sh_offset < section.sh_size)
+    return std::nullopt;
+  return file.substr(section.sh_offset, section.sh_size);
+}
+
+Error damaged(const char* what) {
+  return Error{ErrorCode::internal, std::string("the cubin is no whole ELF file: ") + what};
+}
+
+}  // namespace
+
+Result<std::vector<u64>> instructions_of(std::string_view cubin, const std::string& kernel) {
+  const auto header = read<Elf64_Ehdr>(cubin, 0);
+  if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return damaged("no ELF header");
+  const auto section = [&](u64 i) {
+    return read<Elf64_Shdr>(cubin, header->e_shoff + i * sizeof(Elf64_Shdr));
+  };
+  const auto name_section = section(header->e_shstrndx);
+  const auto names = name_section ? contents(cubin, *name_section) : std::nullopt;
+  if (!names) return damaged("no section names");
+
+  for (int i = 0; i < header->e_shnum; ++i) {
+    const auto candidate = section(i);
+    if (!candidate || candidate->sh_name >= names->size()) return damaged("a section header is cut off");
+    const std::string_view name = names->substr(candidate->sh_name);
+    if (name.substr(0, name.find('\0')) != ".text." + kernel) continue;
+    const auto text = contents(cubin, *candidate);
+    if (!text || text->size() % kInstructionBytes != 0) return damaged("the text is cut off");
+    std::vector<u64> words;
+    for (u64 at = 0; at < text->size(); at += kInstructionBytes) words.push_back(*read<u64>(*text, at));
+    return words;
+  }
+  return damaged(("no section .text." + kernel).c_str());
+}
+
+}  // namespace sluice::test

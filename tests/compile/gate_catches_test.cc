@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel gate can refuse: real units with one thing broken in each, and the rule that must name it. The
+// plants are made by text, before NVRTC reads the unit, so that what is judged is what a bad commit would
+// give.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include <sluice/host/jit/source.h>
+
+#include "tests/compile/elf_text.h"
+#include "tests/compile/kernel_gate.h"
+
+namespace sluice::test {
+namespace {
+
+/// The cheapest registered kind of kernel.
+constexpr KernelConfig kSmall{.schedule = Schedule::ping_pong, .tile = {64, 16, 64}};
+
+class GateCatches : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    const auto compiler = Compiler::load("");
+    ASSERT_TRUE(compiler) << compiler.error().message;
+    compiler_ = *compiler;
+    auto opcodes = OpcodeTable::calibrate(*compiler_);
+    ASSERT_TRUE(opcodes) << opcodes.error().message;
+    opcodes_ = *opcodes;
+  }
+
+  static Cubin compile(const std::string& unit) {
+    Result<Cubin> cubin = compiler_->compile(unit);
+    if (cubin) return *cubin;
+    ADD_FAILURE() << cubin.error().message;
+    return {};
+  }
+  static std::vector<std::string> faults(const std::string& unit, const KernelConfig& judged_as = kSmall) {
+    return kernel_faults(judged_as, compile(unit), opcodes_);
+  }
+  /// The unit with `from`, which it must hold, replaced.
+  static std::string planted(const std::string& from, const std::string& to) {
+    std::string unit = unit_text(kSmall);
+    const size_t at = unit.find(from);
+    EXPECT_NE(at, std::string::npos) << from << "\nis not in\n" << unit;
+    return unit.replace(at, from.size(), to);
+  }
+  /// The unit with the device function `name` of `header` replaced by one that does nothing.
+  static std::string without(const std::string& header, const std::string& name) {
+    return fmt::format(
+        "#include <{0}>\nnamespace sluice::ptx {{ template <class... T> SLUICE_DEVICE void "
+        "{1}_left_out(const T&...) {{}} }}\n#define {1} {1}_left_out\n{2}",
+        header, name, unit_text(kSmall));
+  }
+
+  static inline std::shared_ptr<const Compiler> compiler_;
+  static inline OpcodeTable opcodes_;
+};
+
+testing::AssertionResult one_says(const std::vector<std::string>& faults, const std::string& text) {
+  for (const std::string& fault : faults)
+    if (fault.find(text) != std::string::npos) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "'" << text
+                                     << "' is not among: " << fmt::format("{}", fmt::join(faults, "; "));
+}
+
+TEST_F(GateCatches, nothing_in_a_good_kernel) {
+  EXPECT_EQ(faults(unit_text(kSmall)), std::vector<std::string>{});
+}
+
+TEST_F(GateCatches, a_spill) {
+  const auto found =
+      faults(planted("  sluice::run_gemm<kConfig>(params);",
+                     R"(  float held[220];  // alive across the product: more than a thread has registers
+#pragma unroll
+  for (int i = 0; i < 220; ++i) held[i] = params.scale_a[i * threadIdx.x];
+  sluice::run_gemm<kConfig>(params);
+#pragma unroll
+  for (int i = 0; i < 220; ++i) static_cast<float*>(params.d)[i * threadIdx.x] = held[i];)"));
+  EXPECT_TRUE(one_says(found, "bytes of spills"));
+  EXPECT_TRUE(one_says(found, name_of(Op::local_store)));
+  EXPECT_TRUE(one_says(found, name_of(Op::local_load)));
+}
+
+TEST_F(GateCatches, a_stack) {
+  const auto found = faults(planted("  sluice::run_gemm",
+                                    "  volatile int hole[64];\n  hole[params.m & 63] = 1;\n"
+                                    "  if (hole[params.n & 63] == 7) return;\n  sluice::run_gemm"));
+  EXPECT_TRUE(one_says(found, "a stack of 256 bytes"));
+  EXPECT_TRUE(one_says(found, name_of(Op::local_store)));
+}
+
+TEST_F(GateCatches, static_shared_memory) {
+  const auto found = faults(planted("  sluice::run_gemm",
+                                    "  __shared__ volatile int hidden[4];\n  hidden[threadIdx.x & 3] = 1;\n"
+                                    "  sluice::run_gemm"));
+  EXPECT_TRUE(one_says(found, "bytes of static smem"));
+}
+
+TEST_F(GateCatches, a_register_split_that_ptxas_ignores) {
+  const auto found = faults(planted("__launch_bounds__(sluice::kThreads, 1)", ""));
+  EXPECT_TRUE(one_says(found, "setmaxnreg"));
+}
+
+TEST_F(GateCatches, a_missing_tma_store) {
+  const auto found = faults(without("sluice/device/ptx/tma.cuh", "tma_store"));
+  EXPECT_EQ(found, std::vector<std::string>{"0 TMA store, not 1 or more"});
+}
+
+TEST_F(GateCatches, a_missing_tma_load) {
+  const auto found = faults(without("sluice/device/ptx/tma.cuh", "tma_load"));
+  EXPECT_TRUE(one_says(found, "0 TMA load, not 2 or more"));
+}
+
+TEST_F(GateCatches, a_missing_proxy_fence) {
+  const auto found = faults(without("sluice/device/ptx/tma.cuh", "fence_proxy_async"));
+  EXPECT_EQ(found, std::vector<std::string>{"1 fence.proxy.async, not 2 or more"});
+}
+
+TEST_F(GateCatches, the_wrong_tensor_core_type) {
+  const KernelConfig fp8{
+      .schedule = Schedule::ping_pong, .tile = {64, 16, 128}, .a = DType::e4m3, .b = DType::e4m3};
+  EXPECT_EQ(faults(unit_text(fp8), fp8), std::vector<std::string>{});
+  EXPECT_TRUE(one_says(faults(unit_text(fp8), kSmall), "0 WGMMA (16-bit)"));
+}
+
+TEST_F(GateCatches, a_tma_store_where_there_must_be_none) {
+  KernelConfig direct = kSmall;
+  direct.store = StorePath::direct;
+  EXPECT_TRUE(one_says(faults(unit_text(kSmall), direct), "TMA store, not 0"));
+}
+
+TEST_F(GateCatches, a_cubin_cut_short_at_any_byte) {
+  Cubin cubin = compile(unit_text(kSmall));
+  const Result<std::vector<u64>> whole = instructions_of(cubin.image, kEntryName);
+  ASSERT_TRUE(whole);
+  int refused = 0;
+  for (size_t size = 0; size < cubin.image.size(); size += 97) {
+    const Result<std::vector<u64>> words =
+        instructions_of(std::string_view(cubin.image).substr(0, size), kEntryName);
+    if (words)
+      ASSERT_EQ(*words, *whole) << size;  // only what the scan does not read is missing
+    else
+      ++refused;
+  }
+  EXPECT_GT(refused, 50);
+}
+
+}  // namespace
+}  // namespace sluice::test

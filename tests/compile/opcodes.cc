@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// A probe is a statement and the context that stands in the kernel with and without it. The context holds
+// what would otherwise come along with the instruction: a TMA load also brings uniform-register set-up, which
+// a TMA store and a bulk copy, already there, bring too.
+#include "tests/compile/opcodes.h"
+
+#include <fmt/format.h>
+
+#include <set>
+#include <string>
+
+#include <sluice/host/jit/source.h>
+
+#include "tests/compile/elf_text.h"
+
+namespace sluice::test {
+namespace {
+
+constexpr u32 kOpcodeMask = 0x1ff;
+
+constexpr const char* kUnit = R"(
+struct alignas(64) Map {{ unsigned long long words[16]; }};
+extern "C" __global__ void __launch_bounds__(384, 1) {}(const __grid_constant__ Map map, float* out,
+                                                        unsigned long long x, int y) {{
+  extern __shared__ float smem[];
+  float f[4] = {{out[0], out[1], out[2], out[3]}};
+  const unsigned s = __cvta_generic_to_shared(smem);
+  {}
+  {}
+  out[threadIdx.x] = f[0] + f[1] + f[2] + f[3];
+}}
+)";
+
+#define SLUICE_WGMMA(types, transpose)                                                                \
+  "asm volatile(\"wgmma.mma_async.sync.aligned." types " {%0, %1, %2, %3}, %4, %4, 1, 1, 1" transpose \
+  ";\" : \"+f\"(f[0]), \"+f\"(f[1]), \"+f\"(f[2]), \"+f\"(f[3]) : \"l\"(x));"                         \
+  "asm volatile(\"wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;\" ::: \"memory\");"
+constexpr const char* kWgmma16 = SLUICE_WGMMA("m64n8k16.f32.bf16.bf16", ", 0, 0");
+constexpr const char* kWgmma8 = SLUICE_WGMMA("m64n8k32.f32.e4m3.e4m3", "");
+#undef SLUICE_WGMMA
+constexpr const char* kTmaLoad =
+    R"(asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                    "[%0], [%1, {%2, %2, %2}], [%3];" ::"r"(s), "l"(&map), "r"(y), "r"(s + 1024) : "memory");)";
+constexpr const char* kTmaStore =
+    R"(asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%1, {%2, %2, %2}], [%0];"
+                    ::"r"(s), "l"(&map), "r"(y) : "memory");)";
+constexpr const char* kBulkCopy =
+    R"(asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 128, [%2];"
+                    ::"r"(s), "l"(x), "r"(s + 1024) : "memory");)";
+
+struct Probe {
+  Op op;
+  std::string context;
+  std::string statement;
+};
+
+std::vector<Probe> probes() {
+  return {
+      {Op::wgmma_16bit, kWgmma8, kWgmma16},
+      {Op::wgmma_fp8, kWgmma16, kWgmma8},
+      {Op::tma_load, std::string(kTmaStore) + kBulkCopy, kTmaLoad},
+      {Op::tma_store, kTmaLoad, kTmaStore},
+      {Op::fence_async, "__threadfence_block();",
+       R"(asm volatile("fence.proxy.async.shared::cta;" ::: "memory");)"},
+      {Op::setmaxnreg, "", R"(asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");)"},
+      {Op::local_load, "", R"(asm volatile("ld.local.f32 %0, [%1];" : "=f"(f[0]) : "r"(y) : "memory");)"},
+      {Op::local_store, "", R"(asm volatile("st.local.f32 [%0], %1;" ::"r"(y), "f"(f[0]) : "memory");)"},
+  };
+}
+
+Result<std::set<u32>> opcodes_in(const Compiler& compiler, const Probe& probe, bool with_statement) {
+  const std::string unit =
+      fmt::format(kUnit, kEntryName, probe.context, with_statement ? probe.statement : "");
+  const Result<Cubin> cubin = compiler.compile(unit);
+  if (!cubin) return cubin.error();
+  const Result<std::vector<u64>> words = instructions_of(cubin->image, kEntryName);
+  if (!words) return words.error();
+  std::set<u32> ids;
+  for (const u64 word : *words) ids.insert(static_cast<u32>(word) & kOpcodeMask);
+  return ids;
+}
+
+}  // namespace
+
+const char* name_of(Op op) {
+  constexpr const char* kNames[kOpCount] = {"WGMMA (16-bit)",    "WGMMA (fp8)", "TMA load",   "TMA store",
+                                            "fence.proxy.async", "setmaxnreg",  "local load", "local store"};
+  return kNames[static_cast<int>(op)];
+}
+
+Result<OpcodeTable> OpcodeTable::calibrate(const Compiler& compiler) {
+  OpcodeTable table;
+  for (const Probe& probe : probes()) {
+    const Result<std::set<u32>> before = opcodes_in(compiler, probe, false);
+    if (!before) return before.error();
+    const Result<std::set<u32>> after = opcodes_in(compiler, probe, true);
+    if (!after) return after.error();
+    std::vector<u32> fresh;
+    for (const u32 id : *after)
+      if (!before->contains(id)) fresh.push_back(id);
+    if (fresh.size() != 1)
+      return Error{
+          ErrorCode::toolchain,
+          fmt::format("{}: the probe of '{}' brings {} new opcodes (0x{:x}), not one: give it a context "
+                      "that holds the others",
+                      compiler.version(), name_of(probe.op), fresh.size(), fmt::join(fresh, ", 0x"))};
+    table.ids_[static_cast<int>(probe.op)] = fresh[0];
+  }
+  return table;
+}
+
+int OpcodeTable::count(std::span<const u64> instructions, Op op) const {
+  int count = 0;
+  for (const u64 word : instructions) count += (static_cast<u32>(word) & kOpcodeMask) == id(op);
+  return count;
+}
+
+}  // namespace sluice::test

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every registered config compiles for sm_90a and passes the kernel gate (issue "Engine", bar 3). Cubins are
+// kept under the build folder by content, so only what a change touched is compiled again;
+// SLUICE_GATE_FORCE=1 compiles all. gate_catches_test.cc shows that the gate can fail.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include <sluice/host/jit/cache.h>
+#include <sluice/host/jit/source.h>
+#include <sluice/kernels/registry.h>
+#include <sluice/plan.h>
+
+#include "tests/compile/kernel_gate.h"
+
+namespace sluice::test {
+namespace {
+
+TEST(registry_gate, every_config_is_as_it_promises) {
+  const Result<std::shared_ptr<const Compiler>> compiler = Compiler::load("");
+  ASSERT_TRUE(compiler) << compiler.error().message;
+  const Result<OpcodeTable> opcodes = OpcodeTable::calibrate(**compiler);
+  ASSERT_TRUE(opcodes) << opcodes.error().message;
+
+  const ConfigList configs = registered_configs();
+  ASSERT_GT(configs.size(), 100);
+  std::vector<std::string> units;
+  for (const KernelConfig& config : configs) units.push_back(unit_text(config));
+
+  Options options;
+  if (std::getenv("SLUICE_GATE_FORCE") == nullptr) options.cache_dir = SLUICE_BINARY_DIR "/gate-cache";
+  const KernelCache cache(options);
+  const auto cubins = cache.get_all(units, /*jobs=*/0, {});
+
+  std::vector<double> seconds;
+  for (int i = 0; i < configs.size(); ++i) {
+    SCOPED_TRACE(to_string(configs.items[i]));
+    ASSERT_TRUE(cubins[i]) << cubins[i].error().message;
+    for (const std::string& fault : kernel_faults(configs.items[i], **cubins[i], *opcodes))
+      ADD_FAILURE() << fault;
+    seconds.push_back((*cubins[i])->report.seconds);
+  }
+  std::nth_element(seconds.begin(), seconds.begin() + seconds.size() / 2, seconds.end());
+  fmt::print("{} configs with {}, {} compiled now; compile time: median {:.2f} s\n", configs.size(),
+             (*compiler)->version(), cache.stats().compiles, seconds[seconds.size() / 2]);
+}
+
+}  // namespace
+}  // namespace sluice::test

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// Configs that must not compile, one for each rule of spec/validate.h. The host names the rule; NVRTC,
+// reading the same function, names the same one; and the kernel refuses to compile, saying where the rules
+// are. Fails when a rule is added without a case here, or when the kernel loses its static_assert.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include <sluice/host/jit/compiler.h>
+#include <sluice/host/jit/source.h>
+#include <sluice/plan.h>
+#include <sluice/spec/validate.h>
+
+namespace sluice::test {
+namespace {
+
+struct Impossible {
+  std::string rule;
+  KernelConfig config;
+};
+
+constexpr TileShape kFp8Tile{128, 128, 128};
+
+const std::vector<Impossible>& impossible_configs() {
+  using enum DType;
+  static const std::vector<Impossible> kAll = {
+      {"A and B must be bf16, fp16, e4m3 or e5m2", {.a = fp32, .b = fp32}},
+      {"D must be bf16, fp16, fp32 or e4m3", {.d = e5m2}},
+      {"A and B must both be 8-bit or both be 16-bit", {.a = bf16, .b = e4m3}},
+      {"16-bit A and B must have the same type", {.a = bf16, .b = fp16}},
+      {"fp8 operands must be K-major: WGMMA has no transposed form for them",
+       {.tile = kFp8Tile, .a = e4m3, .b = e4m3, .b_major = Major::mn}},
+      {"tile.k must be one 128-byte row: 64 for 16-bit inputs, 128 for fp8", {.tile = kFp8Tile}},
+      {"ping_pong needs tile.m of 64 or 128", {.schedule = Schedule::ping_pong, .tile = {256, 64, 64}}},
+      {"cooperative needs tile.m of 128 or 256", {.tile = {64, 128, 64}}},
+      {"tile.n must be a multiple of 8 in 8..256", {.tile = {128, 12, 64}}},
+      {"MN-major B needs tile.n to be a multiple of 64", {.tile = {128, 96, 64}, .b_major = Major::mn}},
+      {"a TMA store needs rows of a multiple of 16 bytes: widen tile.n or store direct",
+       {.tile = {128, 8, 128}, .a = e4m3, .b = e4m3, .d = e4m3}},
+      {"stages must be in 2..16", {.stages = 1}},
+      {"the cluster must hold 1 to 8 CTAs", {.cluster = {4, 4}}},
+      {"cluster.m and cluster.n must be powers of two", {.cluster = {3, 1}}},
+      {"a multicast slice of B must be a multiple of 8 rows", {.tile = {128, 8, 64}, .cluster = {2, 1}}},
+      {"promotion is for fp8 inputs; 16-bit sums are kept in fp32", {.promote_k_blocks = 1}},
+      {"promote_k_blocks must be in 0..64", {.tile = kFp8Tile, .a = e4m3, .b = e4m3, .promote_k_blocks = 65}},
+      {"the accumulators need more than 208 registers a thread and would spill", {.tile = {256, 216, 64}}},
+      {"bias must be bf16, fp16 or fp32", {.epilogue = {.bias = Bias::column, .bias_type = e4m3}}},
+      {"C must be bf16, fp16 or fp32", {.epilogue = {.residual = true, .c_type = e5m2}}},
+      {"stages and store buffers need more than 227 KB of shared memory", {.stages = 16}},
+  };
+  return kAll;
+}
+
+/// Rules that no config reaches, because the rules before them already refuse it: they guard against a change
+/// of those (shadowed_rules_stay_so proves it over all tiles and clusters).
+const std::set<std::string> kShadowed = {"a multicast slice of A must be a multiple of 8 rows",
+                                         "cluster.m must divide tile.n"};
+
+/// The texts that validate() can return, from its own source.
+std::set<std::string> rules_in_source() {
+  std::set<std::string> rules;
+  for (const EmbeddedFile& file : embedded_files()) {
+    if (std::string_view(file.path) != "sluice/spec/validate.h") continue;
+    constexpr std::string_view kReturn = "return \"";
+    for (size_t at = file.text.find(kReturn); at != std::string_view::npos;
+         at = file.text.find(kReturn, at)) {
+      at += kReturn.size();
+      rules.emplace(file.text.substr(at, file.text.find('"', at) - at));
+    }
+  }
+  return rules;
+}
+
+const Compiler& compiler() {
+  static const Result<std::shared_ptr<const Compiler>> kCompiler = Compiler::load("");
+  if (!kCompiler) ADD_FAILURE() << kCompiler.error().message;
+  return **kCompiler;
+}
+
+/// Compiles only if NVRTC's validate() says `rule` of `config`.
+std::string same_rule_unit(const Impossible& impossible) {
+  return fmt::format(R"(#include <sluice/spec/validate.h>
+SLUICE_HD constexpr bool same(const char* x, const char* y) {{
+  for (; *x == *y; ++x, ++y)
+    if (*x == 0) return true;
+  return false;
+}}
+inline constexpr sluice::KernelConfig kConfig = {};
+static_assert(same(sluice::validate(kConfig), "{}"));
+extern "C" __global__ void {}() {{}}
+)",
+                     to_string(impossible.config), impossible.rule, kEntryName);
+}
+
+TEST(impossible_configs, host_names_the_rule) {
+  for (const Impossible& impossible : impossible_configs()) {
+    SCOPED_TRACE(to_string(impossible.config));
+    const char* rule = validate(impossible.config);
+    EXPECT_EQ(rule == nullptr ? "(possible)" : rule, impossible.rule);
+  }
+}
+
+TEST(impossible_configs, every_rule_has_a_case) {
+  std::set<std::string> cases;
+  for (const Impossible& impossible : impossible_configs()) cases.insert(impossible.rule);
+  for (const std::string& rule : kShadowed) EXPECT_TRUE(cases.insert(rule).second) << rule;
+  EXPECT_EQ(cases, rules_in_source());
+}
+
+TEST(impossible_configs, shadowed_rules_stay_so) {
+  KernelConfig c;
+  for (c.schedule = Schedule::ping_pong;; c.schedule = Schedule::cooperative) {
+    for (const Major major : {Major::k, Major::mn})
+      for (const int tile_m : {64, 128, 256})
+        for (c.tile.n = 8; c.tile.n <= 256; c.tile.n += 8)
+          for (c.cluster.m = 1; c.cluster.m <= 8; ++c.cluster.m)
+            for (c.cluster.n = 1; c.cluster.n <= 8; ++c.cluster.n) {
+              c.tile.m = tile_m;
+              c.a_major = c.b_major = major;
+              const char* rule = validate(c);
+              ASSERT_FALSE(rule != nullptr && kShadowed.contains(rule)) << rule << ": " << to_string(c);
+            }
+    if (c.schedule == Schedule::cooperative) break;
+  }
+}
+
+TEST(impossible_configs, device_compiler_names_the_same_rule) {
+  for (const Impossible& impossible : impossible_configs()) {
+    const Result<Cubin> unit = compiler().compile(same_rule_unit(impossible));
+    EXPECT_TRUE(unit) << unit.error().message;
+  }
+  Impossible wrong = impossible_configs().front();
+  wrong.rule += "?";  // the comparison can fail
+  EXPECT_FALSE(compiler().compile(same_rule_unit(wrong)));
+}
+
+TEST(impossible_configs, kernel_does_not_compile_and_says_where_the_rules_are) {
+  for (const Impossible& impossible : impossible_configs()) {
+    SCOPED_TRACE(impossible.rule);
+    if (impossible.config.tile.n % 8 != 0) continue;  // no header for that width, so no unit
+    const Result<Cubin> unit = compiler().compile(unit_text(impossible.config));
+    ASSERT_FALSE(unit);
+    EXPECT_EQ(unit.error().code, ErrorCode::toolchain);
+    EXPECT_NE(unit.error().message.find("impossible config: spec/validate.h names the rule"),
+              std::string::npos)
+        << unit.error().message;
+  }
+}
+
+}  // namespace
+}  // namespace sluice::test
