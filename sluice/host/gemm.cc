@@ -21,10 +21,10 @@ std::size_t ProblemHash::operator()(const Problem& p) const {
 namespace gemm {
 namespace {
 
-Result<GemmParams> make_params(const DriverApi& api, const Plan& plan) {
+/// Everything but pointers, alpha and beta.
+Result<void> fill_params(const DriverApi& api, const Plan& plan, GemmParams& params) {
   const Problem& p = plan.problem;
   const KernelConfig& c = plan.config;
-  GemmParams params{};
   params.c_ld = p.c.ld;
   params.c_batch_stride = p.c.batch_stride;
   params.d_ld = p.d.ld;
@@ -46,11 +46,10 @@ Result<GemmParams> make_params(const DriverApi& api, const Plan& plan) {
                       {"D", params.map_d, c.store == StorePath::tma, d_map_shape(c, p)}};
   for (const Map& map : maps) {
     if (!map.used) continue;
-    const Result<TensorMap> encoded = encode_tensor_map(api, map.name, map.shape);
-    if (!encoded) return encoded.error();
-    map.target = *encoded;
+    if (Result<void> encoded = encode_tensor_map(api, map.name, map.shape, map.target); !encoded)
+      return encoded;
   }
-  return params;
+  return {};
 }
 
 /// The plan with its strides filled in, if it can be launched.
@@ -66,6 +65,15 @@ Kernel empty_kernel(const Device& device, const Plan& plan) {
   impl->plan = plan;
   impl->primary = device.impl().primary;
   return Kernel(std::move(impl));
+}
+
+/// `cubin` is null for a plan that has nothing to launch, or is refused.
+Result<Kernel> finish_kernel(const Device& device, const Result<Plan>& plan,
+                             const Result<std::shared_ptr<const Cubin>>* cubin) {
+  if (!plan) return plan.error();
+  if (cubin == nullptr) return empty_kernel(device, *plan);
+  if (!*cubin) return cubin->error();
+  return make_kernel(device, *plan, ***cubin);
 }
 
 /// Puts the addresses of A, B and D into the maps of `params`.
@@ -111,8 +119,8 @@ Result<Kernel> make_kernel(const Device& device, const Plan& plan, const Cubin& 
   const ContextScope scope(*device.impl().primary);  // encoding a tensor map needs a current context
   if (const Result<void> entered = scope.entered(); !entered) return entered.error();
   auto impl = std::make_shared<Kernel::Impl>();
-  const Result<GemmParams> params = make_params(*device.impl().api, plan);
-  if (!params) return params.error();
+  if (const Result<void> filled = fill_params(*device.impl().api, plan, impl->params); !filled)
+    return filled.error();
   const int smem = smem_bytes(plan.config);
   Result<std::shared_ptr<const Module>> module =
       device.impl().load_cubin(unit_text(plan.config), cubin, smem);
@@ -122,7 +130,6 @@ Result<Kernel> make_kernel(const Device& device, const Plan& plan, const Cubin& 
   impl->module = *std::move(module);
   impl->built_by = cubin.report.compiler;
   impl->rules = *rules;
-  impl->params = *params;
   const u32 cluster = static_cast<u32>(cluster_size(plan.config));
   impl->shape = {.grid_x = static_cast<u32>(plan.split.clusters) * cluster,
                  .block_x = kThreads,
@@ -157,16 +164,11 @@ std::vector<Result<Kernel>> prepare(const Device& device, std::span<const Plan> 
   }
   const auto cubins = device.impl().cache.get_all(units, device.options().jobs, progress);
   std::vector<Result<Kernel>> kernels;
+  kernels.reserve(plans.size());
   auto cubin = cubins.begin();
   for (const Result<Plan>& plan : checked) {
-    if (!plan) {
-      kernels.push_back(plan.error());
-    } else if (is_empty(plan->problem)) {
-      kernels.push_back(empty_kernel(device, *plan));
-    } else {
-      kernels.push_back(cubin->ok() ? make_kernel(device, *plan, ***cubin) : Result<Kernel>(cubin->error()));
-      ++cubin;
-    }
+    const bool compiled = plan.ok() && !is_empty(plan->problem);
+    kernels.push_back(finish_kernel(device, plan, compiled ? &*cubin++ : nullptr));
   }
   return kernels;
 }

@@ -19,7 +19,7 @@ struct Kernel::Impl {
   std::string built_by;
   ArgRules rules;
   LaunchShape shape;
-  alignas(CUtensorMap) GemmParams params;  // but for pointers, alpha and beta
+  alignas(CUtensorMap) GemmParams params{};  // but for pointers, alpha and beta
 };
 
 /// The last step of prepare: a checked plan and its unit's cubin become a kernel.

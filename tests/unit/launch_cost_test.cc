@@ -3,43 +3,12 @@
 // threads; and a failing driver call inside it is an error that leaves nothing behind.
 // To see it fail: make a std::string in launch() before the checks, or take `params` by reference from the
 // kernel instead of copying it.
-#include "launch_fixture.h"
-
 #include <atomic>
-#include <cstdlib>
-#include <new>
 #include <thread>
 #include <vector>
 
-namespace {
-thread_local long allocations = 0;  // of this thread, by any operator new
-
-void* counted(std::size_t bytes, std::size_t alignment) {
-  ++allocations;
-  const std::size_t size = (bytes + alignment - 1) / alignment * alignment;
-  if (void* memory = std::aligned_alloc(alignment, size == 0 ? alignment : size)) return memory;
-  throw std::bad_alloc();
-}
-}  // namespace
-
-void* operator new(std::size_t bytes) {
-  return counted(bytes, __STDCPP_DEFAULT_NEW_ALIGNMENT__);
-}
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  return counted(bytes, static_cast<std::size_t>(alignment));
-}
-void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::align_val_t) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
-  std::free(memory);
-}
+#include "allocation_counter.h"
+#include "launch_fixture.h"
 
 namespace sluice {
 namespace {
@@ -47,9 +16,9 @@ namespace {
 using LaunchCost = LaunchTest;
 
 TEST_F(LaunchCost, the_counter_counts) {
-  const long before = allocations;
+  const long before = allocations_of_this_thread();
   const auto number = std::make_unique<int>(3);
-  EXPECT_EQ(allocations, before + 1) << *number;
+  EXPECT_EQ(allocations_of_this_thread(), before + 1) << *number;
 }
 
 TEST_F(LaunchCost, a_launch_allocates_nothing) {
@@ -59,10 +28,10 @@ TEST_F(LaunchCost, a_launch_allocates_nothing) {
   ASSERT_TRUE(gemm::run(device(), full_problem(), args, nullptr).ok());
   for (const int current : {-1, 0}) {
     driver.make_current(current);
-    const long before = allocations;
+    const long before = allocations_of_this_thread();
     const bool ok = gemm::launch(kernel, args, nullptr).ok() && gemm::launch(empty, {}, nullptr).ok() &&
                     gemm::run(device(), full_problem(), args, nullptr).ok();
-    EXPECT_EQ(allocations, before) << "current context " << current;
+    EXPECT_EQ(allocations_of_this_thread(), before) << "current context " << current;
     EXPECT_TRUE(ok);
   }
 }

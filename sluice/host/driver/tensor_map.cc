@@ -83,8 +83,9 @@ Result<void> check_shape(const char* name, const TensorMapShape& s) {
 
 }  // namespace
 
-Result<TensorMap> encode_tensor_map(const DriverApi& api, const char* name, const TensorMapShape& s) {
-  if (const Result<void> legal = check_shape(name, s); !legal) return legal.error();
+Result<void> encode_tensor_map(const DriverApi& api, const char* name, const TensorMapShape& s,
+                               TensorMap& map) {
+  if (Result<void> legal = check_shape(name, s); !legal) return legal;
   const int bytes = bytes_of(s.type);
   // The stride of an index that is always 0 is not used, but must be legal.
   const i64 row_stride = s.outer > 1 ? s.ld * bytes : ceil_div(s.inner * bytes, kStrideUnit) * kStrideUnit;
@@ -106,9 +107,8 @@ Result<TensorMap> encode_tensor_map(const DriverApi& api, const char* name, cons
                         std::string(name) + ", " + std::to_string(s.inner) + " x " + std::to_string(s.outer) +
                             " x " + std::to_string(s.batch) + " " + name_of(s.type) + ", strides " +
                             std::to_string(row_stride) + " and " + std::to_string(batch_stride) + " bytes");
-  TensorMap map;
   std::memcpy(&map, &encoded, sizeof map);
-  return map;
+  return {};
 }
 
 }  // namespace sluice

@@ -24,9 +24,10 @@ struct TensorMapShape {
   constexpr bool operator==(const TensorMapShape&) const = default;
 };
 
-/// `name`: of the operand, for messages. Errors: misaligned (a stride TMA cannot step by), invalid_size,
-/// invalid_stride, driver.
-Result<TensorMap> encode_tensor_map(const DriverApi& api, const char* name, const TensorMapShape& shape);
+/// Writes `map`. `name`: of the operand, for messages. Errors: misaligned (a stride TMA cannot step by),
+/// invalid_size, invalid_stride, driver.
+Result<void> encode_tensor_map(const DriverApi& api, const char* name, const TensorMapShape& shape,
+                               TensorMap& map);
 
 /// `map` must be aligned as CUtensorMap, `address` to 16 bytes. Cheap, allocates nothing.
 inline CUresult replace_address(const DriverApi& api, TensorMap& map, const void* address) {
