@@ -59,6 +59,12 @@ void pad_strides(Dice& dice, Problem& p, bool tma_store) {
   p.c.batch_stride = apart(p.c, p.m) + dice.below(9);
 }
 
+/// TMA stores whole units of 16 bytes, so it is for rows of D that end on one
+/// (docs/findings/tma-store-tail.md).
+i64 storable_n(const KernelConfig& c, i64 n) {
+  return c.store == StorePath::tma && n > 0 ? tma_round_up(n, c.d) : n;
+}
+
 Problem typed_problem(const KernelConfig& c) {
   const bool promoted = c.promote_k_blocks != 0;
   return {.a = {.type = c.a, .major = c.a_major},
@@ -92,12 +98,12 @@ Plan plan_for(const Problem& problem, const KernelConfig& config, const DeviceIn
 Problem problem_for(const KernelConfig& config, i64 m, i64 n, i64 k) {
   Problem p = typed_problem(config);
   p.m = m;
-  p.n = n;
+  p.n = storable_n(config, n);
   p.k = k;
   p.a.ld = tma_round_up(inner_extent(p.a, m, k), p.a.type);
-  p.b.ld = tma_round_up(inner_extent(p.b, n, k), p.b.type);
-  p.d.ld = tma_round_up(n, p.d.type);
-  p.c.ld = std::max<i64>(n, 1);
+  p.b.ld = tma_round_up(inner_extent(p.b, p.n, k), p.b.type);
+  p.d.ld = tma_round_up(p.n, p.d.type);
+  p.c.ld = std::max<i64>(p.n, 1);
   return p;
 }
 
@@ -105,7 +111,7 @@ Case random_case(const KernelConfig& config, const DeviceInfo& device, u64 seed,
   Dice dice(seed);
   Problem p = typed_problem(config);
   p.m = random_extent(dice, config.tile.m * config.cluster.m, limits.largest);
-  p.n = random_extent(dice, config.tile.n * config.cluster.n, limits.largest);
+  p.n = storable_n(config, random_extent(dice, config.tile.n * config.cluster.n, limits.largest));
   p.k = random_k(dice, config, limits.largest);
   p.batch = dice.one_in(5) ? dice.between(2, 4) : 1;
   pad_strides(dice, p, config.store == StorePath::tma);

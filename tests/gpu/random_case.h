@@ -23,7 +23,8 @@ Case random_case(const KernelConfig& config, const DeviceInfo& device, u64 seed,
 
 /// The plan of `problem` on exactly this kernel. `clusters` 0: as many as fit or are of use.
 Plan plan_for(const Problem& problem, const KernelConfig& config, const DeviceInfo& device, int clusters = 0);
-/// A problem of these sizes that the kernel takes, rows packed as tightly as TMA allows.
+/// A problem of these sizes that the kernel takes, rows packed as tightly as TMA allows; n goes up to the
+/// next one that TMA can store, if the kernel stores with it.
 Problem problem_for(const KernelConfig& config, i64 m, i64 n, i64 k);
 
 }  // namespace sluice::testing
