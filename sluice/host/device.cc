@@ -41,7 +41,7 @@ Result<DeviceInfo> read_info(const DriverApi& api, CUdevice device) {
   }
   info.l2_bytes = l2_bytes;
   const double share = static_cast<double>(info.sm_count) / kH200SmCount;
-  // GPCs with an odd SM out hold fewer clusters of 4 than SMs / 4; the H200's 32 of 33 is the pattern.
+  // Fewer than SMs / 4: a GPC need not hold a multiple of four. The H200's pattern is assumed.
   info.max_clusters_of_4 = info.max_clusters_of_4 * info.sm_count / kH200SmCount;
   info.max_clusters_of_2 = info.sm_count / 2;
   info.hbm_bytes_per_us *= share;

@@ -14,6 +14,8 @@ namespace {
 
 class TensorMapTest : public ::testing::Test {
  protected:
+  TensorMapTest() { driver.make_current(0); }
+
   Result<void> encode(const TensorMapShape& shape) {
     return encode_tensor_map(**load_driver(), "A", shape, encoded);
   }

@@ -23,6 +23,7 @@ CUresult encode(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, voi
                 const cuuint32_t* steps, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
                 CUtensorMapL2promotion l2, CUtensorMapFloatOOBfill fill) {
   const Call call("cuTensorMapEncodeTiled");
+  if (current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;  // as an H200 does
   if (call.code != CUDA_SUCCESS) return call.code;
   const int bytes = type == CU_TENSOR_MAP_DATA_TYPE_UINT8     ? 1
                     : type == CU_TENSOR_MAP_DATA_TYPE_FLOAT32 ? 4
@@ -53,6 +54,7 @@ CUresult encode(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, voi
 
 CUresult replace(CUtensorMap* map, void* address) {
   const Call call("cuTensorMapReplaceAddress");
+  if (current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;  // as an H200 does
   if (call.code != CUDA_SUCCESS) return call.code;
   const bool legal = reinterpret_cast<u64>(map) % alignof(CUtensorMap) == 0 && map->opaque[8] == kMagic &&
                      address != nullptr && reinterpret_cast<u64>(address) % 16 == 0;

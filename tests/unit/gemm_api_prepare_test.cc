@@ -124,6 +124,17 @@ TEST_F(GemmApi, a_plan_with_strides_tma_cannot_step_by_is_refused) {
   EXPECT_EQ(driver.alive().modules, 0);
 }
 
+TEST_F(GemmApi, a_tma_store_that_would_write_past_rows_of_d_is_refused) {
+  Plan bad = planned(small_problem());
+  ASSERT_EQ(bad.config.store, StorePath::tma);
+  bad.problem.n = 509;
+  bad.problem.d.ld = 512;
+  const Result<gemm::Kernel> kernel = gemm::prepare(device(), bad);
+  ASSERT_FALSE(kernel.ok());
+  EXPECT_EQ(kernel.error().code, ErrorCode::invalid_config);
+  EXPECT_NE(kernel.error().message.find("past its end"), std::string::npos) << kernel.error().message;
+}
+
 TEST_F(GemmApi, unused_epilogue_types_do_not_matter) {
   Problem p = small_problem();
   p.epilogue.bias_type = DType::fp16;  // without a bias
