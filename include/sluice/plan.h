@@ -19,7 +19,7 @@ struct DeviceInfo {
   int sm_count = 132;
   int compute_major = 9, compute_minor = 0;
   int max_clusters_of_2 = 66;  // resident at once with one CTA an SM
-  int max_clusters_of_4 = 32;
+  int max_clusters_of_4 = 30;  // not 33: docs/findings/clusters-of-four.md
   i64 l2_bytes = 60 << 20;
   double hbm_bytes_per_us = 4.5e6;
   double l2_bytes_per_us = 8.1e6;

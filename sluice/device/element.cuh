@@ -7,18 +7,24 @@
 
 namespace sluice {
 
+/// Reads one element of an epilogue operand. `asm volatile` keeps the read where it is written: the compiler
+/// would else move the reads of all columns of a tile to the front, or keep those of one 64-row wave for the
+/// next, and spill.
 template <DType kType>
 SLUICE_DEVICE float load_element(const void* base, i64 index) {
+  float value;
   if constexpr (kType == DType::fp32) {
-    return static_cast<const float*>(base)[index];
+    asm volatile("ld.global.f32 %0, [%1];" : "=f"(value) : "l"(static_cast<const float*>(base) + index));
   } else {
     static_assert(is_16bit(kType), "C and bias are bf16, fp16 or fp32 (spec/validate.h)");
-    const u16 bits = static_cast<const u16*>(base)[index];
-    if constexpr (kType == DType::bf16) return __uint_as_float(static_cast<u32>(bits) << 16);
-    float value;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
-    return value;
+    u16 bits;
+    asm volatile("ld.global.u16 %0, [%1];" : "=h"(bits) : "l"(static_cast<const u16*>(base) + index));
+    if constexpr (kType == DType::bf16)
+      value = __uint_as_float(static_cast<u32>(bits) << 16);
+    else
+      asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
   }
+  return value;
 }
 
 /// Two 16-bit elements in one register, `low` at the lower address.

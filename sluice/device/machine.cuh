@@ -3,13 +3,13 @@
 // threads, the sums. Its host twin is sluice/twin/machine.h; a step added here is added there.
 #pragma once
 
+#include <sluice/spec/params.h>
 #include <sluice/spec/validate.h>
 #include <sluice/device/epilogue/fragment_store.cuh>
 #include <sluice/device/load/tma_tile.cuh>
 #include <sluice/device/math/wgmma_ss.cuh>
 #include <sluice/device/ptx/mbarrier.cuh>
 #include <sluice/device/ptx/sync.cuh>
-#include <sluice/kernels/gemm.cuh>
 
 namespace sluice {
 
@@ -128,11 +128,10 @@ class Machine {
     constexpr int kStep = kGroups % 2 == 0 ? 2 : 1;
     const FragmentStore<kConfig.d, store_row_bytes(kConfig)> store{store_buffer(buffer), group_thread()};
     const RowScales scales = row_scales(tile, wave);
-#pragma unroll
+#pragma unroll kStoreUnroll
     for (int group = 0; group < kGroups; group += kStep) {
       FragmentPairs pairs[kStep];
-#pragma unroll
-      for (int i = 0; i < kStep; ++i) pairs[i] = epilogue(tile, wave, column + (group + i) * 8, scales);
+      epilogue<kStep>(pairs, tile, {wave, column + group * 8}, scales);
       store.write(group, pairs);
     }
   }
@@ -150,18 +149,23 @@ class Machine {
     if (kConfig.store == StorePath::tma && group_thread() == 0) ptx::bulk_wait_group_read<0>();
   }
   SLUICE_DEVICE void store_direct(const Tile& tile) {
-#pragma unroll
+#pragma unroll 1
     for (int wave = 0; wave < waves(kConfig); ++wave) {
       const RowScales scales = row_scales(tile, wave);
       const int row = tile.m_offset + fragment_row(wave);
-#pragma unroll
+#pragma unroll 1
       for (int column = 0; column < kConfig.tile.n; column += 8) {
-        const FragmentPairs pairs = epilogue(tile, wave, column, scales);
-        store_pair(tile, row, tile.n_offset + fragment_column(column), pairs.upper);
-        store_pair(tile, row + 8, tile.n_offset + fragment_column(column), pairs.lower);
+        FragmentPairs pairs[1];
+        epilogue<1>(pairs, tile, {wave, column}, scales);
+        store_pair(tile, row, tile.n_offset + fragment_column(column), pairs[0].upper);
+        store_pair(tile, row + 8, tile.n_offset + fragment_column(column), pairs[0].lower);
       }
     }
   }
+
+  /// Steps of the store loops that are unrolled: all of them for a light epilogue; none for a heavy one,
+  /// whose code would else stand there once for each group of columns, spill, and compile for seconds.
+  static constexpr int kStoreUnroll = is_light(kConfig.epilogue) ? 64 : 1;
 
  private:
   static constexpr bool kClustered = cluster_size(kConfig) > 1;
@@ -233,14 +237,26 @@ class Machine {
     const int row = tile.m_offset + fragment_row(wave);
     return {ops_.row_scale(row), ops_.row_scale(row + 8)};
   }
-  /// Eight columns of the fragment, in D's meaning.
-  SLUICE_DEVICE FragmentPairs epilogue(const Tile& tile, int wave, int column,
-                                       const RowScales& scales) const {
-    const float* acc = &sums_.values[wave][column / 2];
-    const int row = tile.m_offset + fragment_row(wave), first = tile.n_offset + fragment_column(column);
-    const auto operands = ops_.columns(first);
-    return {ops_.apply({acc[0], acc[1]}, scales.upper, operands, {row, first, tile.batch}),
-            ops_.apply({acc[2], acc[3]}, scales.lower, operands, {row + 8, first, tile.batch})};
+  /// Where a group of 8 columns of the fragment is in the tile.
+  struct GroupAt {
+    int wave, column;
+  };
+  /// kGroups neighbouring groups of the fragment, in D's meaning.
+  template <int kGroups>
+  SLUICE_DEVICE void epilogue(FragmentPairs (&pairs)[kGroups], const Tile& tile, const GroupAt& at,
+                              const RowScales& scales) const {
+    float acc[kGroups * 4];
+    sums_.template copy<kGroups * 4>((at.wave * kConfig.tile.n + at.column) / (8 * kGroups), acc);
+    const int row = tile.m_offset + fragment_row(at.wave);
+#pragma unroll
+    for (int i = 0; i < kGroups; ++i) {
+      const int column = tile.n_offset + fragment_column(at.column + i * 8);
+      const auto operands = ops_.columns(column);
+      pairs[i].upper =
+          ops_.apply({acc[4 * i], acc[4 * i + 1]}, scales.upper, operands, {row, column, tile.batch});
+      pairs[i].lower =
+          ops_.apply({acc[4 * i + 2], acc[4 * i + 3]}, scales.lower, operands, {row + 8, column, tile.batch});
+    }
   }
   SLUICE_DEVICE void store_pair(const Tile& tile, int row, int column, Pair value) const {
     if (row >= params_.m) return;
@@ -267,13 +283,5 @@ class Machine {
   Sums sums_;
   typename Optional<kPromotes, Sums>::Type partial_;  // of the current promotion interval
 };
-
-template <KernelConfig kConfig>
-SLUICE_DEVICE void run_gemm(const GemmParams& params) {
-  extern __shared__ __align__(kSmemAlign) u8 dynamic_smem[];
-  Machine<kConfig> machine(params, ptx::shared_address(dynamic_smem));
-  machine.start();
-  gemm(machine);
-}
 
 }  // namespace sluice

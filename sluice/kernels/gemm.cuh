@@ -96,9 +96,9 @@ template <class Machine>
 SLUICE_DEVICE void store_tile(Machine& machine, const Tile& tile, int& buffer) {
   if (machine.config().store == StorePath::direct) return machine.store_direct(tile);
   const int columns = store_columns(machine.config());
-#pragma unroll
+#pragma unroll Machine::kStoreUnroll
   for (int wave = 0; wave < waves(machine.config()); ++wave) {
-#pragma unroll
+#pragma unroll Machine::kStoreUnroll
     for (int column = 0; column < machine.config().tile.n; column += columns) {
       machine.wait_store_buffer();
       machine.write_chunk(buffer, tile, wave, column);
@@ -134,7 +134,7 @@ SLUICE_DEVICE void math_role(Machine& machine) {
 }
 
 template <class Machine>
-SLUICE_DEVICE void gemm(Machine& machine) {
+SLUICE_DEVICE void run_roles(Machine& machine) {
   if (machine.is_load_role()) {
     if (machine.enter_load_role()) load_role(machine);  // true in the one thread that loads
   } else {

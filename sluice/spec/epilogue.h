@@ -28,6 +28,13 @@ struct Epilogue {
   constexpr bool operator==(const Epilogue&) const = default;
 };
 
+/// No operand of its own for each row or column, and few instructions an element. The store loops of light
+/// epilogues are unrolled; those of heavy ones are not (docs/findings/heavy-epilogues.md).
+SLUICE_HD constexpr bool is_light(const Epilogue& e) {
+  return e.scale_a != ScaleMode::vector && e.scale_b != ScaleMode::vector && e.bias == Bias::none &&
+         !e.residual && (e.activation == Activation::none || e.activation == Activation::relu);
+}
+
 SLUICE_HD constexpr const char* name_of(ScaleMode mode) {
   switch (mode) {
     case ScaleMode::none: return "none";

@@ -37,6 +37,8 @@ SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
   if (c.promote_k_blocks < 0 || c.promote_k_blocks > 64) return "promote_k_blocks must be in 0..64";
   if (accumulator_registers(c) > 208)
     return "the accumulators need more than 208 registers a thread and would spill";
+  if (accumulator_registers(c) > 192 && !is_light(c.epilogue))
+    return "more than 192 accumulator registers leave no room for an epilogue with operands: narrow tile.n";
   if (c.epilogue.bias != Bias::none && (is_fp8(c.epilogue.bias_type)))
     return "bias must be bf16, fp16 or fp32";
   if (c.epilogue.residual && is_fp8(c.epilogue.c_type)) return "C must be bf16, fp16 or fp32";

@@ -119,7 +119,7 @@ template <class AnyMachine>
 bool record_agent(const Scenario& scenario, int cluster, const Agent& agent, StepList& steps) {
   try {
     AnyMachine machine(scenario, cluster, agent, steps);
-    gemm(machine);
+    run_roles(machine);
     return true;
   } catch (const Machine::Endless&) {
     return false;

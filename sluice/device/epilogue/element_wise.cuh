@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// From an accumulator to a value of D: act(scale * acc + beta * C + bias), two neighbouring columns at a time.
-// Reads only operands inside D; outside it the value is never stored.
+// From an accumulator to a value of D: act(scale * acc + beta * C + bias), two neighbouring columns at a
+// time. Reads only operands inside D; outside it the value is never stored.
 #pragma once
 
+#include <sluice/spec/params.h>
 #include <sluice/device/element.cuh>
 #include <sluice/device/epilogue/activation.cuh>
-#include <sluice/spec/params.h>
 
 namespace sluice {
 
@@ -25,7 +25,8 @@ struct ElementWise {
 
   /// The factor of one row: read once for all columns of a fragment.
   SLUICE_DEVICE float row_scale(int row) const {
-    if constexpr (kEpilogue.scale_a == ScaleMode::vector) return row < params.m ? tensor_scale * params.scale_a[row] : 0;
+    if constexpr (kEpilogue.scale_a == ScaleMode::vector)
+      return row < params.m ? tensor_scale * params.scale_a[row] : 0;
     return tensor_scale;
   }
 
@@ -38,8 +39,8 @@ struct ElementWise {
     ColumnPair result;
     const bool first = column < params.n, second = column + 1 < params.n;
     if constexpr (kEpilogue.scale_b == ScaleMode::vector) {
-      if (first) result.scale.x = params.scale_b[column];
-      if (second) result.scale.y = params.scale_b[column + 1];
+      if (first) result.scale.x = load_element<DType::fp32>(params.scale_b, column);
+      if (second) result.scale.y = load_element<DType::fp32>(params.scale_b, column + 1);
     }
     if constexpr (kEpilogue.bias == Bias::column) {
       if (first) result.bias.x = load_element<kEpilogue.bias_type>(params.bias, column);
@@ -57,7 +58,8 @@ struct ElementWise {
       if (params.c != nullptr && at.row < params.m) {
         const i64 index = at.batch * params.c_batch_stride + at.row * params.c_ld + at.column;
         if (at.column < params.n) value.x += params.beta * load_element<kEpilogue.c_type>(params.c, index);
-        if (at.column + 1 < params.n) value.y += params.beta * load_element<kEpilogue.c_type>(params.c, index + 1);
+        if (at.column + 1 < params.n)
+          value.y += params.beta * load_element<kEpilogue.c_type>(params.c, index + 1);
       }
     }
     if constexpr (kEpilogue.bias == Bias::column) {

@@ -2,8 +2,8 @@
 // The product of one stage: WGMMA with both operands in shared memory, for the rows of one math warpgroup.
 #pragma once
 
-#include <sluice/device/ptx/wgmma.cuh>
 #include <sluice/spec/smem_layout.h>
+#include <sluice/device/ptx/wgmma.cuh>
 
 namespace sluice {
 
@@ -28,6 +28,25 @@ struct Accumulator {
 #pragma unroll
     for (int wave = 0; wave < kWaves; ++wave) ptx::pin_registers(values[wave]);
   }
+
+  /// Copies out the kCount sums from `index` * kCount on, all waves counted through. With a constant index
+  /// that is nothing; with one known at run time it is a tree of branches, because registers have no
+  /// addresses.
+  template <int kCount, int kBegin = 0, int kEnd = kWaves* kN / 2 / kCount>
+  SLUICE_DEVICE void copy(int index, float (&out)[kCount]) const {
+    static_assert(kN / 2 % kCount == 0);
+    if constexpr (kEnd - kBegin == 1) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i)
+        out[i] = values[kBegin * kCount / (kN / 2)][kBegin * kCount % (kN / 2) + i];
+    } else {
+      constexpr int kMiddle = (kBegin + kEnd) / 2;
+      if (index < kMiddle)
+        copy<kCount, kBegin, kMiddle>(index, out);
+      else
+        copy<kCount, kMiddle, kEnd>(index, out);
+    }
+  }
 };
 
 template <KernelConfig kConfig>
@@ -42,10 +61,12 @@ struct WgmmaSs {
   static constexpr int kStepBytesB = kConfig.b_major == Major::k ? 32 : 16 * kSwizzleRowBytes;
   static constexpr int kEightRows = 8 * kSwizzleRowBytes;
   static constexpr int kMnBlockBytes = kConfig.tile.k * kSwizzleRowBytes;
-  static constexpr int kWaveBytes = kWaveRows * kSwizzleRowBytes;  // 64 rows of A: as long as an MN-major block
+  static constexpr int kWaveBytes =
+      kWaveRows * kSwizzleRowBytes;  // 64 rows of A: as long as an MN-major block
   static_assert(kConfig.a_major == Major::k || kWaveBytes == kMnBlockBytes);
 
-  /// Issues all steps of one stage as one group. `a` and `b`: shared addresses of the warpgroup's rows of A, and of B.
+  /// Issues all steps of one stage as one group. `a` and `b`: shared addresses of the warpgroup's rows of A,
+  /// and of B.
   static SLUICE_DEVICE void issue(Sums& sums, u32 a, u32 b, bool fresh) {
     sums.pin();
     ptx::wgmma_fence();

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GEMM kernel as it is compiled: the protocol of gemm.cuh on the GPU's machine. A JIT unit includes this
+// file and the WGMMA wrappers of its width, and calls run_gemm from its entry (host/jit/source.cc).
+#pragma once
+
+#include <sluice/device/machine.cuh>
+#include <sluice/kernels/gemm.cuh>
+
+namespace sluice {
+
+template <KernelConfig kConfig>
+SLUICE_DEVICE void run_gemm(const GemmParams& params) {
+  extern __shared__ __align__(kSmemAlign) u8 dynamic_smem[];
+  Machine<kConfig> machine(params, ptx::shared_address(dynamic_smem));
+  machine.start();
+  run_roles(machine);
+}
+
+}  // namespace sluice
