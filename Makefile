@@ -5,6 +5,7 @@ PRESET ?= release
 JOBS   ?= $(shell nproc)
 BUILD  := build/$(PRESET)
 PYTHON ?= python3
+GPU_SECTIONS ?= smoke fuzz real rest
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test test-gpu check fmt clean
 
@@ -15,18 +16,18 @@ setup:  ## install what is missing (Debian packages; with sudo when not root)
 	@tools/setup.sh
 
 build: setup  ## the library, the sluice tool and all tests
-	@cmake --preset $(PRESET) > $(shell mkdir -p build && echo build)/configure-$(PRESET).log 2>&1 \
+	@mkdir -p build && cmake --preset $(PRESET) > build/configure-$(PRESET).log 2>&1 \
 	  || { cat build/configure-$(PRESET).log; exit 1; }
 	@cmake --build --preset $(PRESET) -j $(JOBS)
 
 demo: build  ## plan, compile, run and verify one product: on the GPU beside cuBLASLt, or on the host twin
-	@tools/demo.sh $(BUILD)/sluice
+	@$(BUILD)/sluice run --device auto
 
 test: build  ## everything that needs no GPU
 	@ctest --preset $(PRESET) -j $(JOBS) --output-on-failure
 
-test-gpu: build  ## the exact and the real-valued sweeps on this machine's H200; GPU_ARGS go to gtest
-	@$(BUILD)/tests/sluice_gpu_tests $(GPU_ARGS)
+test-gpu: build  ## what needs this machine's H200; GPU_SECTIONS picks (tools/gpu_batch.sh lists them)
+	@SLUICE_BUILD=$(BUILD) tools/gpu_batch.sh $(GPU_SECTIONS)
 
 check:  ## format, include rules, file lengths
 	@$(PYTHON) tools/check_includes.py

@@ -26,7 +26,7 @@ ROOMS = {
     "cli": {"cli", "bench", "tuner", "host", "twin", "reference", "public", "spec", "registry",
             "std", "posix", "vendor", "cuda"},
     "bench": {"bench", "host", "reference", "public", "spec", "registry", "std", "posix", "vendor", "cuda"},
-    "examples": {"public", "std", "posix"},
+    "examples": {"public", "std", "cuda_runtime.h"},  # as a user would
 }
 ROOM_OF_FOLDER = [  # the first prefix that fits
     ("sluice/spec/", "spec"), ("sluice/device/", "device"), ("sluice/host/", "host"), ("sluice/tuner/", "tuner"),
