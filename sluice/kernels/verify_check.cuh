@@ -94,9 +94,12 @@ SLUICE_DEVICE Expected epilogue(const CheckParams& p, const Sum& sum, i64 batch,
   const double limit = exact_sum_limit(p.problem.a.type);
   const bool promoted = is_fp8(p.problem.a.type) && p.problem.accumulate == Accumulate::promoted;
   Expected out;
-  out.exact = !(sum.magnitude > (promoted ? exact_sum_limit(DType::bf16) : limit)) &&
-              !(promoted && sum.block > limit) && fits_fp32(product) && fits_fp32(product + residual) &&
-              fits_fp32(product + bias) && fits_fp32(x);
+  // A sum with an infinity or NaN in it is one itself, however large the rest.
+  const bool sum_fits =
+      !is_finite(sum.value) || (!(sum.magnitude > (promoted ? exact_sum_limit(DType::bf16) : limit)) &&
+                                !(promoted && sum.block > limit));
+  out.exact = sum_fits && fits_fp32(product) && fits_fp32(product + residual) && fits_fp32(product + bias) &&
+              fits_fp32(x);
   const double k_error = sum_bound(p.problem.a.type, p.problem.accumulate, p.problem.k, sum.magnitude);
   const double terms = fabs(product) + fabs(residual) + fabs(bias);
   out.bound =

@@ -31,8 +31,9 @@ extern "C" __global__ void sluice_entry(const __grid_constant__ Params params) {
 
 std::string planted_unit(const std::string& tool) {
   const std::map<std::string, Body> bugs = {
-      // one element past the end of the allocation
-      {"memcheck", {.store = "data[thread + 1] = neighbour;"}},
+      // far past the end of the allocation: the next 512 bytes may be another one, and then nothing is wrong
+      // there
+      {"memcheck", {.store = "data[thread + 65536] = neighbour;"}},
       // no barrier between the write and the neighbour's read
       {"racecheck",
        {.exchange = "value[thread] = data[thread]; int neighbour = value[(thread + 37) % 256];"}},
