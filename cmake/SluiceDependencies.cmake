@@ -12,14 +12,22 @@ find_path(SLUICE_CUDA_INCLUDE NAMES cuda.h REQUIRED
   DOC "Folder of cuda.h and nvrtc.h (any CUDA toolkit from 12.3)")
 find_path(SLUICE_XXHASH_INCLUDE NAMES xxhash.h REQUIRED)
 
+add_library(sluice_fmt STATIC EXCLUDE_FROM_ALL cmake/fmt_static.cc)
+target_include_directories(sluice_fmt SYSTEM PUBLIC
+  $<TARGET_PROPERTY:fmt::fmt-header-only,INTERFACE_INCLUDE_DIRECTORIES>)
+target_compile_features(sluice_fmt PUBLIC cxx_std_20)
+
+# For the library: headers only, so that the installed archive needs nothing of it. `sluice_vendor_tools` adds what
+# the twin, the tool and the tests format with.
 add_library(sluice_vendor INTERFACE)
-target_link_libraries(sluice_vendor INTERFACE fmt::fmt-header-only nlohmann_json::nlohmann_json)
+add_library(sluice_vendor_tools INTERFACE)
+target_link_libraries(sluice_vendor_tools INTERFACE sluice_vendor sluice_fmt nlohmann_json::nlohmann_json)
 target_include_directories(sluice_vendor SYSTEM INTERFACE ${SLUICE_CUDA_INCLUDE} ${SLUICE_XXHASH_INCLUDE})
 target_compile_definitions(sluice_vendor INTERFACE XXH_INLINE_ALL)
 
 if(SLUICE_BUILD_CLI)
   find_package(CLI11 2.1 REQUIRED)
-  target_link_libraries(sluice_vendor INTERFACE CLI11::CLI11)
+  target_link_libraries(sluice_vendor_tools INTERFACE CLI11::CLI11)
 endif()
 if(SLUICE_BUILD_TESTS)
   find_package(GTest 1.11 REQUIRED)
