@@ -46,6 +46,8 @@ const std::vector<Impossible>& impossible_configs() {
       {"promotion is for fp8 inputs; 16-bit sums are kept in fp32", {.promote_k_blocks = 1}},
       {"promote_k_blocks must be in 0..64", {.tile = kFp8Tile, .a = e4m3, .b = e4m3, .promote_k_blocks = 65}},
       {"the accumulators need more than 208 registers a thread and would spill", {.tile = {256, 216, 64}}},
+      {"more than 192 accumulator registers leave no room for an epilogue with operands: narrow tile.n",
+       {.tile = {256, 208, 64}, .stages = 3, .epilogue = {.bias = Bias::column}}},
       {"bias must be bf16, fp16 or fp32", {.epilogue = {.bias = Bias::column, .bias_type = e4m3}}},
       {"C must be bf16, fp16 or fp32", {.epilogue = {.residual = true, .c_type = e5m2}}},
       {"stages and store buffers need more than 227 KB of shared memory", {.stages = 16}},
