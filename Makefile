@@ -7,7 +7,7 @@ BUILD  := build/$(PRESET)
 PYTHON ?= python3
 GPU_SECTIONS ?= smoke fuzz real rest
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-gpu check fmt clean
+.PHONY: help setup build demo test test-gpu check fmt report clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ check:  ## format, include rules, file lengths
 
 fmt:  ## clang-format in place
 	@tools/format.sh
+
+report:  ## draw docs/performance.md from bench/results
+	@tools/report.sh
 
 clean:  ## remove build products
 	@rm -rf build

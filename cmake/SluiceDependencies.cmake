@@ -9,7 +9,7 @@ find_package(nlohmann_json 3.9 REQUIRED)
 set(SLUICE_CUDA_PATH "$ENV{CUDA_PATH}" CACHE PATH "CUDA toolkit, for its headers only")
 find_path(SLUICE_CUDA_INCLUDE NAMES cuda.h REQUIRED
   HINTS ${SLUICE_CUDA_PATH} /usr/local/cuda PATH_SUFFIXES include targets/x86_64-linux/include
-  DOC "Folder of cuda.h and nvrtc.h (any CUDA toolkit from 12.3)")
+  DOC "Folder of cuda.h and nvrtc.h (CUDA toolkit 13.0 or newer)")
 find_path(SLUICE_XXHASH_INCLUDE NAMES xxhash.h REQUIRED)
 
 add_library(sluice_fmt STATIC EXCLUDE_FROM_ALL cmake/fmt_static.cc)

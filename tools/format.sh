@@ -7,8 +7,9 @@ cd "$(dirname "$0")/.."
 
 format=$(command -v clang-format-14 || command -v clang-format || true)
 if [ -z "$format" ] || ! "$format" --version | grep -q 'version 14\.'; then
-  [ -x .venv/bin/clang-format ] || { python3 -m venv .venv && .venv/bin/pip install -q -r tools/requirements.txt; }
-  format=.venv/bin/clang-format
+  venv=.venv/format
+  [ -x $venv/bin/clang-format ] || { python3 -m venv $venv && $venv/bin/pip install -q -r tools/requirements.txt; }
+  format=$venv/bin/clang-format
 fi
 
 files() {

@@ -26,5 +26,5 @@ fi
 for folder in "${CUDA_PATH:-}" /usr/local/cuda; do
   [ -n "$folder" ] && compgen -G "$folder/include/cuda.h" >/dev/null && exit 0
 done
-echo "setup: no CUDA toolkit headers in /usr/local/cuda: install a toolkit (12.3 or newer) or set CUDA_PATH" >&2
+echo "setup: no CUDA toolkit headers in /usr/local/cuda: install a toolkit (13.0 or newer) or set CUDA_PATH" >&2
 exit 1

@@ -41,7 +41,9 @@ double smem_clocks(const KernelConfig& c) {
 
 /// Clocks of the math groups for one k-tile of a CTA, without waiting for loads.
 double math_clocks(const KernelConfig& c) {
-  const double product = joined(kCost.sharpness_in_tile, {tensor_clocks(c), smem_clocks(c)});
+  const bool one_chain = c.schedule == Schedule::ping_pong && waves(c) == 1;
+  const double product = joined(kCost.sharpness_in_tile, {tensor_clocks(c), smem_clocks(c)}) +
+                         (one_chain ? kStepsPerKTile * kCost.chain_clocks_per_step : 0);
   if (c.promote_k_blocks == 0) return product;
   const double adds = accumulator_registers(c) / 2 * kCost.promote_clocks_per_register;
   const double promotion = (adds + kCost.promote_drain_clocks) / c.promote_k_blocks;
