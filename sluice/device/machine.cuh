@@ -128,11 +128,17 @@ class Machine {
     constexpr int kStep = kGroups % 2 == 0 ? 2 : 1;
     const FragmentStore<kConfig.d, store_row_bytes(kConfig)> store{store_buffer(buffer), group_thread()};
     const RowScales scales = row_scales(tile, wave);
-#pragma unroll kStoreUnroll
-    for (int group = 0; group < kGroups; group += kStep) {
+    const auto write = [&](int group) {
       FragmentPairs pairs[kStep];
       epilogue<kStep>(pairs, tile, {wave, column + group * 8}, scales);
       store.write(group, pairs);
+    };
+    if constexpr (is_light(kConfig.epilogue)) {
+#pragma unroll
+      for (int group = 0; group < kGroups; group += kStep) write(group);
+    } else {
+#pragma unroll 1
+      for (int group = 0; group < kGroups; group += kStep) write(group);
     }
   }
   SLUICE_DEVICE void publish_chunk() {
@@ -162,10 +168,6 @@ class Machine {
       }
     }
   }
-
-  /// Steps of the store loops that are unrolled: all of them for a light epilogue; none for a heavy one,
-  /// whose code would else stand there once for each group of columns, spill, and compile for seconds.
-  static constexpr int kStoreUnroll = is_light(kConfig.epilogue) ? 64 : 1;
 
  private:
   static constexpr bool kClustered = cluster_size(kConfig) > 1;

@@ -89,23 +89,36 @@ SLUICE_DEVICE void finish_tile(Machine& machine, const RingPosition& ring, int k
     machine.release_stage(ring.stage == 0 ? machine.config().stages - 1 : ring.stage - 1);
 }
 
-/// Epilogue of one tile: columns chunk by chunk through two private buffers. A buffer is filled again only
-/// when the copy engine has read it, and that wait comes as late as it can. `buffer` lives across tiles: with
-/// an odd number of chunks the next tile must start with the other one.
+/// A buffer is filled again only when the copy engine has read it, and that wait comes as late as it can.
+template <class Machine>
+SLUICE_DEVICE void store_chunk(Machine& machine, const Tile& tile, int wave, int column, int& buffer) {
+  machine.wait_store_buffer();
+  machine.write_chunk(buffer, tile, wave, column);
+  machine.publish_chunk();
+  machine.issue_store(buffer, tile, wave, column);
+  buffer ^= 1;
+}
+
+/// Epilogue of one tile: columns chunk by chunk through two private buffers. `buffer` lives across tiles:
+/// with an odd number of chunks the next tile must start with the other one. Heavy epilogues stay rolled, or
+/// their code would stand there once for each chunk, spill, and compile for seconds
+/// (docs/findings/heavy-epilogues.md).
 template <class Machine>
 SLUICE_DEVICE void store_tile(Machine& machine, const Tile& tile, int& buffer) {
   if (machine.config().store == StorePath::direct) return machine.store_direct(tile);
   const int columns = store_columns(machine.config());
-#pragma unroll Machine::kStoreUnroll
-  for (int wave = 0; wave < waves(machine.config()); ++wave) {
-#pragma unroll Machine::kStoreUnroll
-    for (int column = 0; column < machine.config().tile.n; column += columns) {
-      machine.wait_store_buffer();
-      machine.write_chunk(buffer, tile, wave, column);
-      machine.publish_chunk();
-      machine.issue_store(buffer, tile, wave, column);
-      buffer ^= 1;
-    }
+  if (is_light(machine.config().epilogue)) {
+#pragma unroll
+    for (int wave = 0; wave < waves(machine.config()); ++wave)
+#pragma unroll
+      for (int column = 0; column < machine.config().tile.n; column += columns)
+        store_chunk(machine, tile, wave, column, buffer);
+  } else {
+#pragma unroll 1
+    for (int wave = 0; wave < waves(machine.config()); ++wave)
+#pragma unroll 1
+      for (int column = 0; column < machine.config().tile.n; column += columns)
+        store_chunk(machine, tile, wave, column, buffer);
   }
 }
 
