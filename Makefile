@@ -24,7 +24,7 @@ demo: build  ## plan, compile, run and verify one product: on the GPU beside cuB
 	@$(BUILD)/sluice run --device auto
 
 test: build  ## everything that needs no GPU
-	@ctest --preset $(PRESET) -j $(JOBS) --output-on-failure
+	@ctest --preset $(PRESET) -j $(JOBS)
 
 test-gpu: build  ## what needs this machine's H200; GPU_SECTIONS picks (tools/gpu_batch.sh lists them)
 	@SLUICE_BUILD=$(BUILD) tools/gpu_batch.sh $(GPU_SECTIONS)
