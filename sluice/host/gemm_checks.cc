@@ -175,6 +175,7 @@ Result<void> check_memory(const PrimaryContext& primary, const ArgRules& rules, 
   for (int i = 0; i < kOperandCount; ++i) {
     if (!followed(rules, args, i)) continue;
     const void* pointer = pointer_of(args, i);
+    if (primary.is_known_memory(pointer)) continue;
     unsigned kind = 0, managed = 0;  // stay 0 for memory the driver does not know
     int owner = primary.ordinal();
     CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
@@ -186,16 +187,16 @@ Result<void> check_memory(const PrimaryContext& primary, const ArgRules& rules, 
     if (code != CUDA_SUCCESS)
       return driver_error(primary.api(), code, "cuPointerGetAttributes",
                           std::string(name) + " = " + hex(pointer));
-    if (managed != 0) continue;  // any device may follow it
-    if (kind != CU_MEMORYTYPE_DEVICE)
+    if (managed == 0 && kind != CU_MEMORYTYPE_DEVICE)
       return Error{ErrorCode::invalid_pointer, std::string(name) + " = " + hex(pointer) +
                                                    ": must be device memory, and is host memory or none; "
                                                    "copy the data to the device first"};
-    if (owner != primary.ordinal())
+    if (managed == 0 && owner != primary.ordinal())  // any device may follow managed memory
       return Error{ErrorCode::wrong_device,
                    std::string(name) + " = " + hex(pointer) + ": is memory of device " +
                        std::to_string(owner) + ", the kernel was prepared for device " +
                        std::to_string(primary.ordinal()) + "; prepare it there or copy the data"};
+    primary.remember_memory(pointer);
   }
   return {};
 }

@@ -44,14 +44,22 @@ TEST_F(LaunchCost, asks_the_driver_for_no_more_than_this) {
   launched(gemm::launch(kernel, args, nullptr), 1);
   // 2 context queries, 3 pointers, 3 addresses, 1 launch. More costs time: the bar is 3 us in all.
   EXPECT_EQ(driver.calls(), 9);
+  driver.fail_nothing();
+  launched(gemm::launch(kernel, args, nullptr), 2);
+  EXPECT_EQ(driver.calls(), 6) << "pointers that were seen to be good are not asked for again";
 }
 
 TEST_F(LaunchCost, every_failing_call_is_an_error_and_launches_nothing) {
   const gemm::Kernel kernel = prepared(full_problem());
   const gemm::Args args = args_for(full_problem());
   const Alive before = driver.alive();
+  driver.fail_function("cuPointerGetAttributes", CUDA_ERROR_UNKNOWN);  // before any pointer is known
+  refused(gemm::launch(kernel, args, nullptr), ErrorCode::driver, "cuPointerGetAttributes");
+  EXPECT_EQ(driver.launches(), 0);
   driver.fail_nothing();
   launched(gemm::launch(kernel, args, nullptr), 1);
+  driver.fail_nothing();
+  launched(gemm::launch(kernel, args, nullptr), 2);
   const int calls = driver.calls() - 1;  // the last pops the context, behind the launch
   for (int call = 0; call < calls; ++call) {
     driver.fail_call(call, CUDA_ERROR_UNKNOWN);
@@ -59,7 +67,7 @@ TEST_F(LaunchCost, every_failing_call_is_an_error_and_launches_nothing) {
     ASSERT_FALSE(result.ok()) << driver.last_failed();
     EXPECT_EQ(result.error().code, ErrorCode::driver);
     EXPECT_NE(result.error().message.find("CUDA_ERROR_FAKE, made up"), std::string::npos);
-    EXPECT_EQ(driver.launches(), 1) << driver.last_failed();
+    EXPECT_EQ(driver.launches(), 2) << driver.last_failed();
     EXPECT_EQ(driver.alive(), before) << driver.last_failed();
   }
 }

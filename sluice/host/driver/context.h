@@ -4,6 +4,9 @@
 // PrimaryContext, so that the context outlives it whatever the order of destruction.
 #pragma once
 
+#include <array>
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -25,7 +28,23 @@ class PrimaryContext {
   CUdevice device() const { return device_; }
   int ordinal() const { return ordinal_; }
 
+  /// Pointers that were seen to be this device's memory, so that a launch need not ask the driver again
+  /// (about 0.1 us each). A pointer whose memory was freed and became another device's since is not noticed;
+  /// addresses are unique over host and devices (unified addressing), so that takes a free and a new
+  /// allocation at the same place.
+  bool is_known_memory(const void* pointer) const {
+    return known_[slot_of(pointer)].load(std::memory_order_relaxed) == pointer;
+  }
+  void remember_memory(const void* pointer) const {
+    known_[slot_of(pointer)].store(pointer, std::memory_order_relaxed);
+  }
+
  private:
+  static constexpr std::size_t kKnownPointers = 1024;  // a model's weights and buffers
+  static std::size_t slot_of(const void* pointer) {
+    return (reinterpret_cast<std::uintptr_t>(pointer) >> 4) * 0x9E3779B97F4A7C15u >> 54;  // 10 bits
+  }
+
   PrimaryContext(const DriverApi& api, CUdevice device, int ordinal)
       : api_(api), device_(device), ordinal_(ordinal) {}
 
@@ -33,6 +52,7 @@ class PrimaryContext {
   CUdevice device_;
   int ordinal_;
   CUcontext context_ = nullptr;
+  mutable std::array<std::atomic<const void*>, kKnownPointers> known_{};
 };
 
 /// Makes a context current for its lifetime on this thread, and puts back what was. Costs one query if it
