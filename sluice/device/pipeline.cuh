@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Positions in the ring of stages, and the walk over tiles. No PTX: the host twin compiles this file too.
-// Invariant: every role that touches the ring makes exactly the same sequence of positions, so (stage, phase) of the
-// i-th k-tile is the same number everywhere without communication.
+// Invariant: every role that touches the ring makes exactly the same sequence of positions, so (stage, phase)
+// of the i-th k-tile is the same number everywhere without communication.
 #pragma once
 
 #include <sluice/spec/params.h>

@@ -4,14 +4,15 @@
 //   thread t: rows 16(t/32) + (t%32)/4 and +8, columns 8j + 2(t%4) and +1 of the j-th group of 8 columns
 #pragma once
 
+#include <sluice/spec/smem_layout.h>
 #include <sluice/device/element.cuh>
 #include <sluice/device/epilogue/element_wise.cuh>
 #include <sluice/device/ptx/shared_store.cuh>
-#include <sluice/spec/smem_layout.h>
 
 namespace sluice {
 
-/// TMA's swizzle: within each 1,024 bytes (or less), bits 4-6 of the offset are xored with bits 7-9, masked to the row.
+/// TMA's swizzle: within each 1,024 bytes (or less), bits 4-6 of the offset are xored with bits 7-9, masked
+/// to the row.
 template <int kRowBytes>
 SLUICE_DEVICE u32 swizzle(u32 offset) {
   constexpr u32 kUnits = kRowBytes / 16;  // 8, 4, 2 or 1 units of 16 bytes take part
@@ -35,7 +36,8 @@ struct FragmentStore {
     if constexpr (is_16bit(kType)) {
       const int lane = thread % 32, matrix = lane / 8;  // matrices: upper, lower of group 0, then of group 1
       const int row = thread / 32 * 16 + matrix % 2 * 8 + lane % 8;
-      const u32 address = buffer + swizzle<kRowBytes>(row * kRowBytes + (first + (kGroups == 2 ? matrix / 2 : 0)) * 16);
+      const u32 address =
+          buffer + swizzle<kRowBytes>(row * kRowBytes + (first + (kGroups == 2 ? matrix / 2 : 0)) * 16);
       const u32 upper = pack_16bit<kType>(groups[0].upper.x, groups[0].upper.y);
       const u32 lower = pack_16bit<kType>(groups[0].lower.x, groups[0].lower.y);
       if constexpr (kGroups == 2)

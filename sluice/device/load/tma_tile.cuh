@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loads this CTA's share of one operand tile, and multicasts it to the CTAs that work on the same tile.
-// In shared memory a tile is a sequence of 128-byte swizzle rows, the same bytes for every CTA of the cluster:
+// In shared memory a tile is a sequence of 128-byte swizzle rows, the same bytes for every CTA of the
+// cluster:
 //   K-major:  one row for each m (or n), 128 bytes of k.     A slice is a run of rows.
-//   MN-major: blocks of 64 m (or n); in a block one row for each k.  A slice is a run of k rows in every block.
+//   MN-major: blocks of 64 m (or n); in a block one row for each k.  A slice is a run of k rows in every
+//   block.
 #pragma once
 
-#include <sluice/device/ptx/tma.cuh>
 #include <sluice/spec/smem_layout.h>
+#include <sluice/device/ptx/tma.cuh>
 
 namespace sluice {
 
@@ -25,8 +27,8 @@ struct TmaTile {
   static constexpr int kMnBlockBytes = kDepth * kSwizzleRowBytes;
 
   /// `row`, `depth`: offsets of the tile in the matrix, in elements.
-  static SLUICE_DEVICE void load(const TensorMap& map, u32 destination, u32 barrier, const MulticastSlice& slice,
-                                 int row, int depth, int batch) {
+  static SLUICE_DEVICE void load(const TensorMap& map, u32 destination, u32 barrier,
+                                 const MulticastSlice& slice, int row, int depth, int batch) {
     if constexpr (kMajor == Major::k) {
       const int first = slice.index * kSliceRows;
       issue(map, destination + first * kSwizzleRowBytes, barrier, slice, {depth, row + first, batch});
@@ -40,8 +42,8 @@ struct TmaTile {
   }
 
  private:
-  static SLUICE_DEVICE void issue(const TensorMap& map, u32 destination, u32 barrier, const MulticastSlice& slice,
-                                  ptx::TmaBox box) {
+  static SLUICE_DEVICE void issue(const TensorMap& map, u32 destination, u32 barrier,
+                                  const MulticastSlice& slice, ptx::TmaBox box) {
     if constexpr (kSlices == 1)
       ptx::tma_load(destination, map, box, barrier);
     else

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stores to shared memory by shared-window address: stmatrix for 16-bit fragments, plain ones for the other widths.
+// Stores to shared memory by shared-window address: stmatrix for 16-bit fragments, plain ones for the other
+// widths.
 #pragma once
 
 #include <sluice/spec/base.h>
 
 namespace sluice::ptx {
 
-// stmatrix.x4: lanes 8i..8i+7 give the row addresses of the i-th 8x8 matrix; thread t holds row t/4, columns 2(t%4), +1
+// stmatrix.x4: lanes 8i..8i+7 give the row addresses of the i-th 8x8 matrix; thread t holds row t/4, columns
+// 2(t%4), +1
 SLUICE_DEVICE void stmatrix_x4(u32 row_address, u32 v0, u32 v1, u32 v2, u32 v3) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(row_address), "r"(v0),
-               "r"(v1), "r"(v2), "r"(v3)
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(row_address),
+               "r"(v0), "r"(v1), "r"(v2), "r"(v3)
                : "memory");
 }
 SLUICE_DEVICE void stmatrix_x2(u32 row_address, u32 v0, u32 v1) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x2.shared::cta.b16 [%0], {%1, %2};" ::"r"(row_address), "r"(v0), "r"(v1)
+  asm volatile("stmatrix.sync.aligned.m8n8.x2.shared::cta.b16 [%0], {%1, %2};" ::"r"(row_address), "r"(v0),
+               "r"(v1)
                : "memory");
 }
 SLUICE_DEVICE void store_shared_u16(u32 address, u16 value) {

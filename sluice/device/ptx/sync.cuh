@@ -22,7 +22,8 @@ SLUICE_DEVICE u32 cluster_cta_rank() {
   return rank;
 }
 
-// setmaxnreg: all warps of a warpgroup execute it; the values are spec/config.h's load_registers and math_registers
+// setmaxnreg: all warps of a warpgroup execute it; the values are spec/config.h's load_registers and
+// math_registers
 template <int kRegisters>
 SLUICE_DEVICE void setmaxnreg_dec() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
@@ -32,6 +33,8 @@ SLUICE_DEVICE void setmaxnreg_inc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-SLUICE_DEVICE u32 shared_address(const void* pointer) { return static_cast<u32>(__cvta_generic_to_shared(pointer)); }
+SLUICE_DEVICE u32 shared_address(const void* pointer) {
+  return static_cast<u32>(__cvta_generic_to_shared(pointer));
+}
 
 }  // namespace sluice::ptx

@@ -6,7 +6,8 @@
 
 namespace sluice::ptx {
 
-/// Element coordinates, innermost first; parts of the box outside the tensor are read as zero and never written.
+/// Element coordinates, innermost first; parts of the box outside the tensor are read as zero and never
+/// written.
 struct TmaBox {
   int inner, outer, batch;
 };
@@ -19,14 +20,16 @@ SLUICE_DEVICE void prefetch_tensormap(const TensorMap& map) {
 // cp.async.bulk.tensor.3d.shared::cluster.global.tile: completes on `barrier` with the bytes of the whole box
 SLUICE_DEVICE void tma_load(u32 destination, const TensorMap& map, TmaBox box, u32 barrier) {
   asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, "
+      "%5}], "
       "[%2];" ::"r"(destination),
       "l"(&map), "r"(barrier), "r"(box.inner), "r"(box.outer), "r"(box.batch)
       : "memory");
 }
 
 // the same with .multicast::cluster: lands at the same offsets, and signals, in every CTA of `cta_mask`
-SLUICE_DEVICE void tma_load_multicast(u32 destination, const TensorMap& map, TmaBox box, u32 barrier, u16 cta_mask) {
+SLUICE_DEVICE void tma_load_multicast(u32 destination, const TensorMap& map, TmaBox box, u32 barrier,
+                                      u16 cta_mask) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
       "[%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(destination),
@@ -36,20 +39,27 @@ SLUICE_DEVICE void tma_load_multicast(u32 destination, const TensorMap& map, Tma
 
 // cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group
 SLUICE_DEVICE void tma_store(const TensorMap& map, TmaBox box, u32 source) {
-  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(&map),
-               "r"(source), "r"(box.inner), "r"(box.outer), "r"(box.batch)
-               : "memory");
+  asm volatile(
+      "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(&map),
+      "r"(source), "r"(box.inner), "r"(box.outer), "r"(box.batch)
+      : "memory");
 }
 
-SLUICE_DEVICE void bulk_commit_group() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+SLUICE_DEVICE void bulk_commit_group() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
 
-// cp.async.bulk.wait_group.read: all but the newest kPending groups of this thread have read their shared memory
+// cp.async.bulk.wait_group.read: all but the newest kPending groups of this thread have read their shared
+// memory
 template <int kPending>
 SLUICE_DEVICE void bulk_wait_group_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
 }
 
-// fence.proxy.async.shared::cta: this thread's writes to shared memory are seen by the copy engine after the next barrier
-SLUICE_DEVICE void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// fence.proxy.async.shared::cta: this thread's writes to shared memory are seen by the copy engine after the
+// next barrier
+SLUICE_DEVICE void fence_proxy_async() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
 
 }  // namespace sluice::ptx

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Warpgroup matrix multiply-accumulate: ordering, shared-memory descriptors, and the primary template of the wrappers
-// that tools/gen_wgmma.py writes to generated/ (one file for each n). PTX ISA 9.7.15 (sm_90a).
+// Warpgroup matrix multiply-accumulate: ordering, shared-memory descriptors, and the primary template of the
+// wrappers that tools/gen_wgmma.py writes to generated/ (one file for each n). PTX ISA 9.7.15 (sm_90a).
 #pragma once
 
 #include <sluice/spec/dtype.h>
@@ -8,8 +8,12 @@
 namespace sluice::ptx {
 
 // wgmma.fence: orders register and shared accesses before the first wgmma of a batch
-SLUICE_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-SLUICE_DEVICE void wgmma_commit_group() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+SLUICE_DEVICE void wgmma_fence() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+SLUICE_DEVICE void wgmma_commit_group() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
 
 // wgmma.wait_group: all but the newest kPending groups have finished
 template <int kPending>
@@ -33,7 +37,8 @@ SLUICE_DEVICE u64 smem_descriptor(u32 address, u32 leading_bytes, u32 stride_byt
          static_cast<u64>(stride_bytes >> 4) << 32 | u64{1} << 62;
 }
 
-/// D[64 x kN] (+)= A[64 x 32 bytes] * B[32 bytes x kN]; `accumulate` 0 overwrites D. Thread t of the warpgroup holds
+/// D[64 x kN] (+)= A[64 x 32 bytes] * B[32 bytes x kN]; `accumulate` 0 overwrites D. Thread t of the
+/// warpgroup holds
 ///   d[4j+0], d[4j+1]: row 16(t/32) + (t%32)/4,     columns 8j + 2(t%4), +1
 ///   d[4j+2], d[4j+3]: row 16(t/32) + (t%32)/4 + 8, the same columns
 /// kTransA, kTransB: 1 for MN-major operands (16-bit types).

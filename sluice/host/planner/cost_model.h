@@ -53,8 +53,9 @@ struct CostConstants {
   // epilogue, with the ring already full (guess).
   double turn_clocks = 120;
   double ramp_clocks = 250;
-  // A ping-pong group of 64 rows has one chain of WGMMAs, each waiting for the sums of the one before; two chains
-  // (128 rows), or two groups at once, fill the gap. Fit to H200 times of 64x256 against 128x128, 2026-11-21.
+  // A ping-pong group of 64 rows has one chain of WGMMAs, each waiting for the sums of the one before; two
+  // chains (128 rows), or two groups at once, fill the gap. Fit to H200 times of 64x256 against 128x128,
+  // 2026-11-21.
   double chain_clocks_per_step = 6;
   // Promotion: one add for each accumulator, and the tensor pipe drained each time (dense-gemm.md 1.4).
   double promote_clocks_per_register = 1;
