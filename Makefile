@@ -20,8 +20,9 @@ build: setup  ## the library, the sluice tool and all tests
 	  || { cat build/configure-$(PRESET).log; exit 1; }
 	@cmake --build --preset $(PRESET) -j $(JOBS)
 
-demo: build  ## plan, compile, run and verify one product: on the GPU beside cuBLASLt, or on the host twin
-	@$(BUILD)/sluice run --device auto
+# SLUICE: a tool built elsewhere, for a machine that has a GPU but nothing to build with.
+demo: $(if $(SLUICE),,build)  ## plan, compile, run and verify one product: on the GPU beside cuBLASLt, or on the host twin
+	@$(or $(SLUICE),$(BUILD)/sluice) run --device auto
 
 test: build  ## everything that needs no GPU
 	@ctest --preset $(PRESET) -j $(JOBS)
