@@ -7,7 +7,8 @@
 
 namespace sluice {
 
-/// Same size and alignment as CUtensorMap (asserted in host/driver/tensor_map.cc); NVRTC cannot read cuda.h.
+/// As large as CUtensorMap (asserted in host/driver/tensor_map.cc), aligned to the 64 bytes that TMA asks for
+/// (cuda.h's own type asks for 128). Written out because NVRTC cannot read cuda.h.
 struct alignas(64) TensorMap {
   u64 words[16];
 };
