@@ -120,10 +120,10 @@ Result<ArgRules> argument_rules(const Plan& plan) {
   o[kB] = {.name = "B", .used = rules.has_k, .alignment = kTmaAlignment, .because = for_tma};
   o[kC] = {"C", epilogue.residual, bytes_of(epilogue.c_type), for_elements, {}};
   o[kD] = {"D", true, tma_store ? kTmaAlignment : bytes_of(p.d.type), tma_store ? for_tma : for_elements, {}};
-  o[kScaleA] = {"scale_a", epilogue.scale_a != ScaleMode::none, bytes_of(DType::fp32), for_elements,
-                flat(epilogue.scale_a == ScaleMode::vector ? p.m : 1, DType::fp32)};
-  o[kScaleB] = {"scale_b", epilogue.scale_b != ScaleMode::none, bytes_of(DType::fp32), for_elements,
-                flat(epilogue.scale_b == ScaleMode::vector ? p.n : 1, DType::fp32)};
+  o[kScaleA] = {"scale_a", scale_a_count(p) > 0, bytes_of(DType::fp32), for_elements,
+                flat(scale_a_count(p), DType::fp32)};
+  o[kScaleB] = {"scale_b", scale_b_count(p) > 0, bytes_of(DType::fp32), for_elements,
+                flat(scale_b_count(p), DType::fp32)};
   o[kBias] = {"bias", epilogue.bias != Bias::none, bytes_of(epilogue.bias_type), for_elements,
               flat(p.n, epilogue.bias_type)};
 

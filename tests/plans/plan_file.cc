@@ -97,8 +97,8 @@ bool apply(const std::string& key, const std::string& value, Request& r) {
   if (const auto found = device.find(key); found != device.end()) return number(value, *found->second);
   if (key == "a") return named(value, 2, p.a.major);
   if (key == "b") return named(value, 2, p.b.major);
-  if (key == "scale_a") return named(value, 3, p.epilogue.scale_a);
-  if (key == "scale_b") return named(value, 3, p.epilogue.scale_b);
+  if (key == "scale_a") return named(value, 4, p.epilogue.scale_a);
+  if (key == "scale_b") return named(value, 4, p.epilogue.scale_b);
   if (key == "act") return named(value, 4, p.epilogue.activation);
   if (key == "accumulate") return named(value, 2, p.accumulate);
   if (key == "bias") {
