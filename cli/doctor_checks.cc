@@ -34,11 +34,15 @@ Check check_driver(bool needed) {
   if (!driver) {
     check.health = missing_if(needed);
     check.found = driver.error().message;
-    check.remedy =
-        "install the NVIDIA driver (580 or newer for CUDA 13); in a container, start it with GPU "
-        "access. Planning, compiling and the host twin work without";
+    check.remedy = fmt::format(
+        "install the NVIDIA driver ({} or newer); in a container, start it with GPU access. Planning, "
+        "compiling and the host twin work without",
+        kOldestDriver);
   } else if ((*driver)->cuDriverGetVersion(&version) == CUDA_SUCCESS) {
     check.found = fmt::format("CUDA {}.{}", version / 1000, version % 1000 / 10);
+    if (version >= kOldestDriverCuda) return check;
+    check.health = missing_if(needed);
+    check.remedy = fmt::format("too old: install the NVIDIA driver {} or newer", kOldestDriver);
   } else {
     check.health = missing_if(needed);
     check.found = "libcuda.so.1 is there but does not answer";

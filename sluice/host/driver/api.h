@@ -36,6 +36,11 @@ struct DriverApi {
 #undef SLUICE_DRIVER_MEMBER
 };
 
+/// The first driver for CUDA 13.x (CUDA Compatibility, table of minimum drivers): older ones take no cubin of
+/// the NVRTC that sluice needs.
+inline constexpr int kOldestDriver = 580;
+inline constexpr int kOldestDriverCuda = 13000;  // what its cuDriverGetVersion says
+
 /// Opens libcuda.so.1 once per process and keeps it. Error driver: no driver here, or one that lacks a call.
 Result<const DriverApi*> load_driver();
 
