@@ -24,15 +24,11 @@ bool named(const std::string& text, int count, Enum& value) {
   return false;
 }
 
-bool number(const std::string& text, i64& value) {
+/// Whole, and in the range of the type.
+template <class Integer>
+bool number(const std::string& text, Integer& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc{} && end == text.data() + text.size();
-}
-bool number(const std::string& text, int& value) {
-  i64 wide = 0;
-  if (!number(text, wide)) return false;
-  value = static_cast<int>(wide);
-  return true;
 }
 
 std::vector<std::string> split(const std::string& text, char separator) {
