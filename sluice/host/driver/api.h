@@ -18,13 +18,11 @@ namespace sluice {
   X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease)                                                  \
   X(cuCtxGetCurrent) X(cuCtxGetDevice) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxSynchronize)           \
   X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction)                                              \
-  X(cuFuncSetAttribute) X(cuFuncGetAttribute) X(cuLaunchKernelEx) X(cuOccupancyMaxActiveClusters)           \
-  X(cuTensorMapEncodeTiled) X(cuTensorMapReplaceAddress)                                                    \
-  X(cuPointerGetAttribute) X(cuPointerGetAttributes)                                                        \
-  X(cuMemAlloc) X(cuMemFree) X(cuMemGetInfo) X(cuMemsetD8) X(cuMemsetD8Async)                               \
-  X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync)            \
+  X(cuFuncSetAttribute) X(cuFuncGetAttribute) X(cuLaunchKernelEx)                                           \
+  X(cuTensorMapEncodeTiled) X(cuTensorMapReplaceAddress) X(cuPointerGetAttributes)                          \
+  X(cuMemAlloc) X(cuMemFree) X(cuMemsetD8Async) X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemcpyDtoHAsync)        \
   X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamIsCapturing)                        \
-  X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuStreamWaitEvent)                                        \
+  X(cuStreamBeginCapture) X(cuStreamEndCapture)                                                             \
   X(cuEventCreate) X(cuEventRecord) X(cuEventSynchronize) X(cuEventElapsedTime) X(cuEventDestroy)           \
   X(cuGraphInstantiate) X(cuGraphUpload) X(cuGraphLaunch) X(cuGraphDestroy) X(cuGraphExecDestroy)
 // clang-format on
