@@ -88,9 +88,13 @@ Error aliasing_error(const ArgRules& rules, const Args& args, int operand) {
                              : "tiles of it are read after tiles of D are written; give D its own memory")};
 }
 
-/// The interval that the planner gives a problem: another would not keep what `accumulate` promises.
-int promotion_of(const Problem& p) {
-  return config_for(p, {}, {}, StorePath::direct).promote_k_blocks;
+/// `c` as the planner makes it of the problem: with another promotion the sums would not be kept as
+/// `accumulate` says.
+KernelConfig as_promised(const KernelConfig& c, const Problem& p) {
+  KernelConfig promised = config_for(p, {c.schedule, c.tile.m, c.tile.n}, c.cluster, c.store);
+  promised.stages = c.stages;
+  promised.epilogue = c.epilogue;
+  return promised;
 }
 
 }  // namespace
@@ -240,9 +244,8 @@ Result<void> check_plan(const Plan& plan, const DeviceInfo& device) {
     return invalid("the layouts must be those of the problem");
   if (!(canonical(p.epilogue) == canonical(c.epilogue)))
     return invalid("the epilogue must be that of the problem");
-  if (const int interval = promotion_of(p); c.promote_k_blocks != interval)
-    return invalid("promote_k_blocks = " + std::to_string(c.promote_k_blocks) + " must be " +
-                   std::to_string(interval) + " for a problem with accumulate = " + name_of(p.accumulate));
+  if (const KernelConfig promised = as_promised(c, p); !(c == promised))
+    return invalid(std::string("accumulate = ") + name_of(p.accumulate) + " needs " + to_string(promised));
   if (const char* reason = why_not_tma_store(p); c.store == StorePath::tma && reason != nullptr)
     return Error{ErrorCode::invalid_config, std::string("store = tma: ") + reason + "; store direct"};
   if (plan.split.clusters < 1 || plan.split.clusters > kMaxSize / cluster_size(c))
