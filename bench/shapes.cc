@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `engine` is the set that the speed bars of the dense kernels are stated on: the layers of 8 to 70 billion
-// parameter models at three prompt lengths, and 8192^3.
+// `engine` is the set of README's figures and of docs/performance.md: layers of models of 8 to 70 billion
+// parameters at three prompt lengths, 8192^3 among them.
 #include "bench/shapes.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See plan_file.h. Names of types and choices are looked up through name_of, so that a new enumerator needs
-// no line here.
+// See plan_file.h. Names of types and choices are looked up through name_of: a new enumerator needs no name
+// here, only a larger count.
 #include "plan_file.h"
 
 #include <charconv>

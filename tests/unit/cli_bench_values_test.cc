@@ -61,7 +61,7 @@ TEST(bench_statistics, geometric_mean_ignores_what_was_not_measured) {
   EXPECT_DOUBLE_EQ(geometric_mean({}), 0);
 }
 
-TEST(bench_shapes, engine_is_the_set_of_the_speed_bars) {
+TEST(bench_shapes, engine_is_the_set_of_the_performance_page) {
   const auto set = problem_set("engine");
   ASSERT_TRUE(set);
   EXPECT_EQ(set->size(), 48u);  // 2 types x 3 prompts x 8 layers
