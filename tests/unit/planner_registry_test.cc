@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The registry: what CI compiles is distinct and covers the space, and rings are as deep as they can be.
-// How this can fail: with kMaxStages = 2 the depth test was red; without one line of the representatives, the
-// coverage test.
+// How this can fail: with max_stages starting one below kMaxStages, the depth test is red; without the line
+// that adds e5m2 to fp16, the coverage test.
 #include <set>
 #include <string>
 
