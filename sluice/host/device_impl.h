@@ -25,7 +25,6 @@ struct Device::Impl {
 
   const std::shared_ptr<const PrimaryContext> primary;
   const DriverApi* const api;
-  const CUcontext context;
   const DeviceInfo info;
   const Options options;
   KernelCache cache;  // tests without a compiler assign one with a CompilerSeam before the first prepare

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See plan_file.h. Names of types and choices are looked up through name_of, so that a new enumerator needs
-// no line here.
+// See plan_file.h. Names of types and choices are looked up through name_of: a new enumerator needs no name
+// here, only a larger count.
 #include "plan_file.h"
 
 #include <charconv>
@@ -24,15 +24,11 @@ bool named(const std::string& text, int count, Enum& value) {
   return false;
 }
 
-bool number(const std::string& text, i64& value) {
+/// Whole, and in the range of the type.
+template <class Integer>
+bool number(const std::string& text, Integer& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc{} && end == text.data() + text.size();
-}
-bool number(const std::string& text, int& value) {
-  i64 wide = 0;
-  if (!number(text, wide)) return false;
-  value = static_cast<int>(wide);
-  return true;
 }
 
 std::vector<std::string> split(const std::string& text, char separator) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The registry: what it lists is possible, distinct and small enough for CI to compile all of it.
-// How this can fail: with kMaxStages = 2 the depth test was red; without one line of the representatives, the
-// coverage test.
+// The registry: what CI compiles is distinct and covers the space, and rings are as deep as they can be.
+// How this can fail: with max_stages starting one below kMaxStages, the depth test is red; without the line
+// that adds e5m2 to fp16, the coverage test.
 #include <set>
 #include <string>
 
@@ -15,13 +15,11 @@ namespace {
 
 constexpr ConfigList kRegistered = registered_configs();
 
-TEST(planner_registry, registered_configs_are_valid_distinct_and_few) {
+/// That they are valid and fit the list, ConfigList::add sees to at compile time.
+TEST(planner_registry, registered_configs_are_distinct) {
   std::set<std::string> texts;
-  for (const KernelConfig& c : kRegistered) {
-    EXPECT_EQ(validate(c), nullptr) << short_name(c);
+  for (const KernelConfig& c : kRegistered)
     EXPECT_TRUE(texts.insert(to_string(c)).second) << "twice: " << short_name(c);
-  }
-  EXPECT_LE(kRegistered.size(), ConfigList::kCapacity);
 }
 
 TEST(planner_registry, every_base_configuration_type_layout_and_epilogue_is_compiled) {
@@ -85,13 +83,14 @@ TEST(planner_registry, every_base_configuration_type_layout_and_epilogue_is_comp
                              "bias fp32",
                              "cluster 1x1",
                              "cluster 2x1",
-                             "cluster 1x2"})
+                             "cluster 1x2",
+                             "cluster 4x1",
+                             "cluster 1x4"})
     EXPECT_TRUE(seen.count(wanted)) << wanted;
 }
 
 TEST(planner_registry, max_stages_is_the_deepest_ring_that_fits) {
   for (KernelConfig c : kRegistered) {
-    EXPECT_EQ(c.stages, max_stages(c)) << short_name(c);
     EXPECT_GE(c.stages, 3) << short_name(c);
     if (c.stages == kMaxStages) continue;
     ++c.stages;
