@@ -23,5 +23,6 @@ Verb add_compile_verb(CLI::App& app);
 Verb add_bench_verb(CLI::App& app);
 Verb add_verify_verb(CLI::App& app);
 Verb add_doctor_verb(CLI::App& app);
+Verb add_fit_verb(CLI::App& app);
 
 }  // namespace sluice::cli
