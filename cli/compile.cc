@@ -8,6 +8,7 @@
 
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/jit/source.h>
+#include <sluice/records.h>
 
 #include "bench/shapes.h"
 #include "cli/problem_flags.h"
@@ -39,10 +40,11 @@ Result<std::vector<ProblemRequest>> requests_of(const CompileFlags& flags) {
 }
 
 /// The units of the best `top` plans of every problem.
-Result<std::vector<std::string>> units_of(const std::vector<ProblemRequest>& requests, int top) {
+Result<std::vector<std::string>> units_of(const std::vector<ProblemRequest>& requests, int top,
+                                          const RecordBook& records) {
   std::vector<std::string> units;
   for (const ProblemRequest& request : requests) {
-    const Result<Plan> pick = gemm::plan(request.problem, DeviceInfo{}, request.overrides);
+    const Result<Plan> pick = gemm::plan(request.problem, DeviceInfo{}, request.overrides, records);
     if (!pick)
       return Error{pick.error().code,
                    fmt::format("{}: {}", bench::problem_text(request.problem), pick.error().message)};
@@ -59,10 +61,10 @@ Result<std::vector<std::string>> units_of(const std::vector<ProblemRequest>& req
 Result<int> run_compile(const CompileFlags& flags) {
   const Result<std::vector<ProblemRequest>> requests = requests_of(flags);
   if (!requests) return requests.error();
-  const Result<std::vector<std::string>> units = units_of(*requests, flags.top);
+  Options options = options_from_environment();
+  const Result<std::vector<std::string>> units = units_of(*requests, flags.top, open_records(options));
   if (!units) return units.error();
 
-  Options options = options_from_environment();
   if (!flags.cache_dir.empty()) options.cache_dir = flags.cache_dir;
   if (!flags.nvrtc.empty()) options.nvrtc_path = flags.nvrtc;
   const KernelCache cache(options);
