@@ -25,7 +25,7 @@ ROOMS = {
     "tuner": {"tuner", "host", "public", "spec", "registry", "std", "posix", "vendor"},
     "cli": {"cli", "bench", "tuner", "host", "twin", "reference", "public", "spec", "registry",
             "std", "posix", "vendor", "cuda"},
-    "bench": {"bench", "host", "reference", "public", "spec", "registry", "std", "posix", "vendor", "cuda"},
+    "bench": {"bench", "tuner", "host", "reference", "public", "spec", "registry", "std", "posix", "vendor", "cuda"},
     "examples": {"public", "std", "cuda_runtime.h"},  # as a user would
 }
 ROOM_OF_FOLDER = [  # the first prefix that fits
