@@ -48,7 +48,7 @@ bool has(const Outcome& outcome, const char* text) {
 TEST_F(CliEndToEnd, help_lists_every_verb) {
   const Outcome outcome = sluice("--help");
   EXPECT_EQ(outcome.code, 0);
-  for (const char* verb : {"run", "plan", "compile", "bench", "verify", "doctor"})
+  for (const char* verb : {"run", "plan", "compile", "bench", "tune", "verify", "doctor"})
     EXPECT_TRUE(has(outcome, verb)) << verb;
 }
 
