@@ -11,6 +11,11 @@
 namespace sluice::bench {
 namespace {
 
+std::string trouble_of(const Trial& trial) {
+  if (trial.state == TrialState::failed) return trial.message;
+  return trial.state == TrialState::right && trial.screened.empty() ? "not timed: no time was left" : "";
+}
+
 ContenderRecord contender_of(const Trial& trial, const char* name) {
   return {.name = name,
           .detail = short_name(trial.plan.config),
@@ -66,7 +71,7 @@ ShapeRecord shape_record_of(const TuneResult& result) {
                                 .estimate = trial.plan.estimate,
                                 .us = spread_of(trial.screened).median,
                                 .verified = trial.state == TrialState::right,
-                                .error = trial.state == TrialState::failed ? trial.message : ""});
+                                .error = trouble_of(trial)});
   }
   return shape;
 }

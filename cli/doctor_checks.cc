@@ -13,6 +13,7 @@
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/jit/compiler.h>
 #include <sluice/host/jit/source.h>
+#include <sluice/tuner/record_store.h>
 
 #include "bench/cublaslt.h"
 
@@ -134,6 +135,19 @@ Check check_cache(const Options& options) {
   return check;
 }
 
+Check check_records(const Options& options) {
+  Check check{.name = "tuning"};
+  const RecordBook book = open_records(options);
+  const size_t own = read_records_folder(options.records_dir).records.size();
+  check.found = fmt::format("{} shipped records", shipped_records().size());
+  if (!options.records_dir.empty()) check.found += fmt::format(", {} in {}", own, options.records_dir);
+  if (book.troubles().empty()) return check;
+  check.health = Health::optional;
+  check.found += fmt::format("; {} passed over: {}", book.troubles().size(), book.troubles().front());
+  check.remedy = "the cost model plans those problems; `sluice tune` measures them anew";
+  return check;
+}
+
 Check check_cublaslt(const std::string& path) {
   Check check{.name = "cuBLASLt"};
   const Result<std::string> found = bench::find_cublaslt(path);
@@ -150,9 +164,10 @@ Check check_cublaslt(const std::string& path) {
 }
 
 std::vector<Check> examine(const DoctorRequest& request) {
-  return {check_driver(request.gpu),    check_gpu(request.options, request.gpu),
-          check_nvrtc(request.options), check_compile(request.options),
-          check_cache(request.options), check_cublaslt(request.cublaslt)};
+  return {check_driver(request.gpu),       check_gpu(request.options, request.gpu),
+          check_nvrtc(request.options),    check_compile(request.options),
+          check_cache(request.options),    check_records(request.options),
+          check_cublaslt(request.cublaslt)};
 }
 
 bool healthy(const std::vector<Check>& checks) {

@@ -7,8 +7,9 @@
 //        what the epilogue costs.
 //   out: strides (rows are read in whole 128-byte lines whatever their distance); scales per tensor (two
 //        scalar loads a thread), relu (one instruction) and the types of bias and C beyond their width.
-// A vector of scales or a bias takes an epilogue out of the light ones (spec/epilogue.h is_light), a residual
-// adds bytes of HBM, gelu and silu add instructions: each of them moved the best tile (docs/findings).
+// A vector of scales or a bias takes an epilogue out of the light ones (spec/epilogue.h is_light), which also
+// rules some tiles out; a residual adds bytes of HBM; gelu and silu add instructions to every tile's end.
+// Each may move the best tile. Adding a field makes old records unreadable: raise kRecordVersion (record.h).
 #pragma once
 
 #include <compare>

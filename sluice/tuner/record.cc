@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 constexpr i64 kMaxInt = (i64{1} << 31) - 1;
 constexpr double kMaxUs = 1e9;         // a quarter of an hour
 constexpr std::size_t kMaxText = 200;  // names and versions are shorter
-constexpr std::size_t kMaxRecords = 1 << 20;
+constexpr int kMaxDepth = 8;           // an array of objects is 2
 constexpr const char* kRemedy = "; remove the record or tune the problem again";
 
 struct Range {
@@ -215,6 +215,21 @@ void fields(Visitor& v, Record& r, int& version) {
   v.text("method", r.method);
 }
 
+/// Nested deeper than an array of records is? The JSON library may recurse as deep as its input does.
+bool is_deep(std::string_view text) {
+  int depth = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"') quoted = !quoted;
+    if (quoted && c == '\\') ++i;
+    if (quoted) continue;
+    depth += (c == '[' || c == '{') - (c == ']' || c == '}');
+    if (depth > kMaxDepth) return true;
+  }
+  return false;
+}
+
 /// What is wrong with it; empty: `record` holds it.
 std::string read(const Json& json, TuningRecord& record) {
   if (!json.is_object()) return std::string("must be a JSON object") + kRemedy;
@@ -257,20 +272,23 @@ std::string to_json(std::vector<TuningRecord> records) {
 
 ParsedRecords parse_records(std::string_view text, const std::string& where) {
   ParsedRecords parsed;
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  const bool many = json.is_array();
-  if (json.is_discarded() || (many && json.size() > kMaxRecords)) {
+  const Json json =
+      is_deep(text) ? Json(Json::value_t::discarded) : Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) {
     parsed.troubles.push_back(where + ": not a JSON record or array of records" + kRemedy);
     return parsed;
   }
-  for (std::size_t i = 0; i < (many ? json.size() : 1); ++i) {
+  const auto add = [&](const Json& item, const std::string& place) {
     TuningRecord record;
-    const std::string broken = read(many ? json[i] : json, record);
+    const std::string broken = read(item, record);
     if (broken.empty())
       parsed.records.push_back(std::move(record));
     else
-      parsed.troubles.push_back(where + ": " + (many ? "record " + std::to_string(i) + ": " : "") + broken);
-  }
+      parsed.troubles.push_back(place + ": " + broken);
+  };
+  if (!json.is_array()) add(json, where);
+  for (std::size_t i = 0; json.is_array() && i < json.size(); ++i)
+    add(json[i], where + ": record " + std::to_string(i));
   return parsed;
 }
 

@@ -11,6 +11,7 @@
 
 #include <sluice/tuner/record_store.h>
 
+#include "cli/doctor_checks.h"
 #include "tuner_fixture.h"
 
 namespace sluice {
@@ -119,6 +120,18 @@ TEST_F(TunerStore, a_folder_that_others_may_write_to_is_not_used) {
   EXPECT_NE(book.troubles()[0].find("the folder of tuning records '"), std::string::npos)
       << book.troubles()[0];
   EXPECT_FALSE(RecordStore::open_folder(folder_));
+}
+
+TEST_F(TunerStore, the_doctor_counts_them) {
+  ASSERT_TRUE(RecordStore::open_folder(folder_)->save(sample_record()));
+  EXPECT_EQ(cli::check_records({}).health, cli::Health::ok);
+  const cli::Check good = cli::check_records({.records_dir = folder_});
+  EXPECT_EQ(good.health, cli::Health::ok) << good.found;
+  EXPECT_NE(good.found.find("1 in " + folder_), std::string::npos) << good.found;
+  put("bad.json", "{");
+  const cli::Check bad = cli::check_records({.records_dir = folder_});
+  EXPECT_EQ(bad.health, cli::Health::optional) << "the model stands in";
+  EXPECT_NE(bad.found.find("1 passed over: " + folder_ + "/bad.json"), std::string::npos) << bad.found;
 }
 
 TEST_F(TunerStore, no_folder_is_no_trouble) {

@@ -114,6 +114,17 @@ TEST(tuner_record, values_out_of_range_are_refused) {
   }
 }
 
+TEST(tuner_record, nesting_without_end_is_refused_like_anything_else) {
+  const std::string deep = std::string(200000, '[') + std::string(200000, ']');
+  EXPECT_TRUE(has(trouble_of(deep), "FILE: not a JSON record"));
+  std::string bent = to_json(sample_record());
+  bent.replace(bent.find("4096"), 4, deep);
+  EXPECT_TRUE(has(trouble_of(bent), "FILE: not a JSON record"));
+  TuningRecord record = sample_record();
+  record.method = "brackets [[[[[[[[[[ in a \"text\\";
+  EXPECT_EQ(parse_records(to_json(record), "FILE").records, std::vector{record});
+}
+
 TEST(tuner_record, an_unknown_field_is_refused) {
   Json bent = sample_json();
   bent["tile_k"] = 64;
