@@ -108,7 +108,7 @@ TuneRun tune(TuneMachine& machine, const DeviceInfo& device, std::span<const Pro
 
 inline constexpr int kLeastTrials = 4;
 inline constexpr int kLeastRounds = 3;
-/// Times closer than this are one: the spread of a median of nine rounds (docs/performance.md).
+/// Times closer than this count as equal in a summary; the faster one is kept all the same.
 inline constexpr double kTuneNoise = 0.007;
 
 /// The plan's other orders of walking tiles: raster group 4, 8, 16 along m and along n, but for those that

@@ -14,9 +14,9 @@
 #include "bench/tune_report.h"
 #include "cli/command_line.h"
 #include "cli/problem_flags.h"
-#include "cli/table.h"
 #include "cli/target.h"
 #include "cli/terminal.h"
+#include "cli/tune_table.h"
 #include "cli/verb.h"
 #include "cli/watchdog.h"
 
@@ -96,66 +96,12 @@ Result<RecordStore> store_of(const TuneFlags& flags, const Options& options) {
   return RecordStore::open_folder(folder);
 }
 
-Table result_table() {
-  return Table({{.title = "problem", .width = 30, .align = Align::left},
-                {.title = "model us", .width = 9},
-                {.title = "best us", .width = 9},
-                {.title = "gain", .width = 6},
-                {.title = "tried", .width = 5},
-                {.title = "", .width = 1},
-                {.title = "best kernel", .width = 48, .align = Align::left}});
-}
-
-std::string us_text(double us) {
-  return us > 0 ? fmt::format("{:.2f}", us) : "-";
-}
-
-/// "cooperative 256x128x64 s4 c2x1, along_m 8".
-std::string choice_text(const Plan& plan) {
-  const KernelConfig& c = plan.config;
-  return fmt::format("{} {}x{} s{} c{}x{}, {} {}", name_of(c.schedule), c.tile.m, c.tile.n, c.stages,
-                     c.cluster.m, c.cluster.n, name_of(plan.split.raster), plan.split.group);
-}
-
-std::string what_became(const TuneResult& result) {
-  switch (result.state) {
-    case TuneState::tuned: return choice_text(result.trials[static_cast<size_t>(result.best)].plan);
-    case TuneState::known: return "skipped: has a record (--again measures anew)";
-    case TuneState::no_time: return "skipped: no time left in the budget";
-    case TuneState::failed: return "FAILED: " + result.message;
-  }
-  return "";
-}
-
-void print_result(const Table& table, const TuneResult& result) {
-  const bool tuned = result.state == TuneState::tuned;
-  const int tried = result.count(bench::TrialState::right);
+void print_result(const TuneResult& result) {
+  const std::string line = tune_line(result);
   const bool bad = result.state == TuneState::failed || result.count(bench::TrialState::wrong) > 0;
-  const std::string line =
-      table.row({bench::problem_text(result.problem), us_text(result.pick_us()), us_text(result.best_us()),
-                 tuned && result.pick_us() > 0 ? fmt::format("{:.3f}", result.gain()) : "-",
-                 tried > 0 ? std::to_string(tried) : "-", "", what_became(result)});
-  fmt::print("{}", bad ? paint(stdout, Colour::red, line) : line);
-  for (const bench::Trial& trial : result.trials)
-    if (trial.state == bench::TrialState::wrong || trial.state == bench::TrialState::failed)
-      fmt::print("    {} {}: {}\n", trial.state == bench::TrialState::wrong ? "WRONG" : "failed",
-                 choice_text(trial.plan), trial.message);
+  fmt::print("{}{}", bad ? paint(stdout, Colour::red, line) : line,
+             paint(stdout, Colour::dim, tune_troubles(result)));
   std::fflush(stdout);
-}
-
-void print_summary(const std::vector<TuneResult>& results, const std::string& where, double seconds) {
-  const bench::TuneSummary s = bench::summarise(results);
-  fmt::print("\n{} records to {}; skipped: {} known, {} without time; {} failed; {:.0f} s\n", s.tuned, where,
-             s.known, s.no_time, s.failed, seconds);
-  if (s.tuned > 0)
-    fmt::print(
-        "gain over the model's pick: geometric mean {:.3f}, most {:.3f}{}; in {} of {} the pick is as "
-        "good\n",
-        s.mean_gain, s.worst_gain, s.worst.empty() ? "" : " (" + s.worst + ")", s.within_noise, s.tuned);
-  if (s.wrong_kernels + s.failed_kernels > 0)
-    fmt::print("{}\n",
-               paint(stdout, Colour::red,
-                     fmt::format("{} candidates were WRONG, {} failed", s.wrong_kernels, s.failed_kernels)));
 }
 
 /// Counts what is done, for the bar. The rest takes as long as what was measured so far did, and no longer
@@ -190,7 +136,7 @@ class Session {
     const DeviceInfo& info = lab_.device.info();
     fmt::print("{}, driver {}; {} problems in {:.0f} s; {}\n\n", info.name, driver(), problems.size(),
                flags_.settings.budget_s, bench::method_text(lab_.method));
-    fmt::print("{}", paint(stdout, Colour::bold, table_.header()));
+    fmt::print("{}", paint(stdout, Colour::bold, tune_header()));
     const int total = static_cast<int>(problems.size());
     Progress bar("tune", total);
     Watchdog watchdog(flags_.hang_s);
@@ -210,12 +156,12 @@ class Session {
               ++done;
               clock.finished(result.state == TuneState::tuned || result.state == TuneState::failed);
               bar.clear();
-              print_result(table_, result);
+              print_result(result);
               return keep(result);
             }};
     const bench::TuneRun found = bench::tune(machine_, info, problems, flags_.settings, hooks);
     bar.clear();
-    print_summary(found.results, where, clock.elapsed_s(machine_.now_s()));
+    fmt::print("\n{}", tune_summary(found.results, where, clock.elapsed_s(machine_.now_s())));
     if (found.ended)
       return Error{
           found.ended->code,
@@ -255,7 +201,6 @@ class Session {
   RecordStore& store_;
   bench::GpuTuneMachine machine_;
   bench::RunRecord run_;
-  const Table table_ = result_table();
 };
 
 Result<int> run_tune(const TuneFlags& flags) {
