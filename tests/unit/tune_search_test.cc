@@ -208,6 +208,15 @@ TEST_F(TuneSearch, a_short_budget_drops_the_worst_ranked_and_ends_soon) {
   EXPECT_LT(result.seconds, 0.8);
 }
 
+TEST_F(TuneSearch, slow_checks_are_cut_off_too) {
+  settings_.budget_s = 4;
+  machine_.costs = {.compile = 0, .check = 0.4};
+  const TuneResult result = one(big_);
+  EXPECT_EQ(result.state, TuneState::tuned);
+  EXPECT_LE(result.count(TrialState::right), 9) << "5 in half of the share, and orders until four fifths";
+  EXPECT_GE(result.count(TrialState::untried), 19);
+}
+
 TEST_F(TuneSearch, the_budget_is_shared_and_hardly_overrun) {
   settings_.budget_s = 6;
   const double start = machine_.now;

@@ -66,10 +66,11 @@ TEST(tuner_plan, what_breaks_a_rule_leaves_the_choice_to_the_model) {
   const std::string model = describe(planned(RecordBook()));
   const TunedChoice good = sample_record().choice;
   std::vector<TunedChoice> bad(8, good);
-  bad[0].tile_n = 100;      // no such tile in the space
+  bad[0].tile_n = 40;       // possible, but not in the space
   bad[1].tile_m = 192;      // impossible and unlisted
-  bad[2].cluster = {2, 2};  // unlisted
-  bad[3].clusters = 67;     // of two: 66 are resident at once
+  bad[2].cluster = {2, 2};  // possible, but not in the space
+  bad[2].clusters = 20;
+  bad[3].clusters = 67;  // of two: 66 are resident at once
   bad[4].clusters = 0;
   bad[5].raster_group = 0;
   bad[6].raster_group = 2147483647;         // times the other extent is past 2^31
