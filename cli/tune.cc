@@ -44,7 +44,6 @@ Result<std::vector<Problem>> listed_problems(const TuneFlags& flags) {
   if (!flags.set.empty() && (!flags.file.empty() || has_shape(flags.problem)))
     return bad_argument("--set names the problems: give it, or --shapes, or one problem's flags");
   if (!flags.set.empty()) return bench::problem_set(flags.set);
-  std::vector<ProblemRequest> requests;
   if (flags.file.empty()) {
     const Result<Problem> one = problem_of(flags.problem);
     if (!one) return Error{one.error().code, one.error().message + "; or name a list with --set or --shapes"};
