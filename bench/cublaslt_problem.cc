@@ -28,11 +28,21 @@ const char* missing_counterpart(const Problem& p) {
   if (e.activation == Activation::silu) return "cuBLASLt has no SiLU epilogue";
   if (!is_fp8(p.a.type) && (e.scale_a != ScaleMode::none || e.scale_b != ScaleMode::none))
     return "cuBLASLt takes scale pointers for fp8 inputs only";
+  if (is_block_scaled(e) && (scale_blocks(p.k) % 4 != 0 || p.batch != 1))
+    return "cuBLASLt wants block scales padded to four blocks of k, and no batch";
   if ((e.scale_a == ScaleMode::vector) != (e.scale_b == ScaleMode::vector))
     return "cuBLASLt needs vector scales on both inputs or on none";
   if (e.residual && !is_fp8(p.d.type) && e.c_type != p.d.type)
     return "cuBLASLt needs C to have the type of D";
   return nullptr;
+}
+
+int32_t scale_mode_of(ScaleMode mode, cublasLtMatmulMatrixScale_t of_blocks) {
+  switch (mode) {
+    case ScaleMode::vector: return CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+    case ScaleMode::block: return of_blocks;
+    default: return CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+  }
 }
 
 cublasLtEpilogue_t epilogue_of(const Epilogue& e) {
@@ -93,6 +103,7 @@ Result<std::shared_ptr<const CublasLtProblem>> CublasLtProblem::create(const Lab
   std::shared_ptr<CublasLtProblem> made(new CublasLtProblem(lab));
   made->copies_ = copies;
   if (p.epilogue.activation == Activation::gelu) made->caveat_ = "tanh GELU, ours is exact";
+  if (is_block_scaled(p.epilogue)) made->caveat_ = "takes the same row scales as a column-major array";
   if (Result<void> done = made->make_layouts(p); !done) return done.error();
   for (const ProblemData& data : copies) {
     cublasLtMatmulDesc_t desc = nullptr;
@@ -156,11 +167,10 @@ Result<void> CublasLtProblem::make_desc(const Problem& p, const ProblemData& dat
     writer.set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, fast);
     if (e.scale_b != ScaleMode::none) writer.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, data.args().scale_b);
     if (e.scale_a != ScaleMode::none) writer.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, data.args().scale_a);
-    if (e.scale_a == ScaleMode::vector) {
-      const int32_t mode = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
-      writer.set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, mode);
-      writer.set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, mode);
-    }
+    const int32_t right_mode = scale_mode_of(e.scale_a, CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F);
+    const int32_t left_mode = scale_mode_of(e.scale_b, CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F);
+    writer.set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, left_mode);
+    writer.set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, right_mode);
   }
   const uint32_t epilogue = epilogue_of(e);
   writer.set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);

@@ -27,6 +27,12 @@ const ContenderRecord* find(const ShapeRecord& shape, const std::string& name) {
   return nullptr;
 }
 
+/// A kernel whose result is wrong, or that nobody looked at, has no speed.
+double verified_median(const ShapeRecord& shape, const std::string& contender) {
+  const ContenderRecord* found = find(shape, contender);
+  return found != nullptr && found->verified ? median_of(shape, contender) : 0;
+}
+
 Json rates_json(const RunRecord& run, const Problem& problem, double us) {
   if (us <= 0) return nullptr;
   const double tflops = flops_of(problem) / us * 1e-6, peak = peak_tflops(run, problem);
@@ -148,7 +154,7 @@ double median_of(const ShapeRecord& shape, const std::string& contender) {
 }
 
 double ratio(const ShapeRecord& shape, const std::string& ours, const std::string& peer) {
-  const double our_us = median_of(shape, ours), peer_us = median_of(shape, peer);
+  const double our_us = verified_median(shape, ours), peer_us = verified_median(shape, peer);
   return our_us > 0 && peer_us > 0 ? peer_us / our_us : 0;
 }
 

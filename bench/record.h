@@ -68,7 +68,7 @@ inline constexpr const char* kPeerBest = "cuBLASLt best";
 
 /// The contender's median, or 0 if it is missing or failed.
 double median_of(const ShapeRecord& shape, const std::string& contender);
-/// Time of `peer` over time of `ours`: above 1, ours is faster. 0 if either is missing.
+/// Time of `peer` over time of `ours`: above 1, ours is faster. 0 if either is missing or not verified.
 double ratio(const ShapeRecord& shape, const std::string& ours, const std::string& peer);
 /// Sustained peak rate of the inputs' type.
 double peak_tflops(const RunRecord& run, const Problem& problem);

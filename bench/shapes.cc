@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `engine` is the set that the speed bars of the dense kernels are stated on: the layers of 8 to 70 billion
-// parameter models at three prompt lengths, and 8192^3.
+// `engine` holds the layers of models of 8 to 70 billion parameters at three prompt lengths (8192^3 among
+// them); `tokens` the same layers at few tokens; `promoted` and `block` the fp8 ones with those sums.
 #include "bench/shapes.h"
 
 #include <fmt/format.h>
@@ -58,11 +58,42 @@ std::vector<Problem> types_set() {
   return problems;
 }
 
+constexpr std::array<i64, 3> kFewTokens = {128, 256, 512};
+
+std::vector<Problem> tokens_set() {
+  std::vector<Problem> problems;
+  for (const DType type : {DType::bf16, DType::e4m3})
+    for (const i64 m : kFewTokens)
+      for (const Layer& layer : kLayers) problems.push_back(plain_problem(m, layer.n, layer.k, type));
+  return problems;
+}
+
+std::vector<Problem> promoted_set() {
+  std::vector<Problem> problems;
+  for (const i64 m : kPrompts)
+    for (const Layer& layer : kLayers) {
+      problems.push_back(plain_problem(m, layer.n, layer.k, DType::e4m3));
+      problems.back().accumulate = Accumulate::promoted;
+    }
+  return problems;
+}
+
+std::vector<Problem> block_set() {
+  std::vector<Problem> problems;
+  for (const i64 m : {128, 256, 1024, 4096})
+    for (const Layer& layer : kLayers) {
+      problems.push_back(plain_problem(m, layer.n, layer.k, DType::e4m3));
+      problems.back().epilogue.scale_a = problems.back().epilogue.scale_b = ScaleMode::block;
+    }
+  return problems;
+}
+
 struct NamedSet {
   const char* name;
   std::vector<Problem> (*make)();
 };
-constexpr NamedSet kSets[] = {{"engine", engine_set}, {"smoke", smoke_set}, {"types", types_set}};
+constexpr NamedSet kSets[] = {{"engine", engine_set}, {"smoke", smoke_set},       {"types", types_set},
+                              {"tokens", tokens_set}, {"promoted", promoted_set}, {"block", block_set}};
 
 }  // namespace
 
@@ -98,7 +129,10 @@ std::string problem_text(const Problem& p) {
   if (p.a.major == Major::mn || p.b.major == Major::mn)
     text += fmt::format(" {}/{}-major", name_of(p.a.major), name_of(p.b.major));
   if (p.batch != 1) text += fmt::format(" batch {}", p.batch);
-  if (p.accumulate == Accumulate::promoted) text += " promoted";
+  if (is_block_scaled(p.epilogue))
+    text += " block-scaled";
+  else if (p.accumulate == Accumulate::promoted)
+    text += " promoted";
   if (p.epilogue.bias != Bias::none) text += " bias";
   if (p.epilogue.activation != Activation::none) text += fmt::format(" {}", name_of(p.epilogue.activation));
   if (p.epilogue.residual) text += " residual";

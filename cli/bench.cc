@@ -11,7 +11,7 @@
 #include "bench/shapes.h"
 #include "cli/bench_table.h"
 #include "cli/command_line.h"
-#include "cli/problem_flags.h"
+#include "cli/requests.h"
 #include "cli/target.h"
 #include "cli/terminal.h"
 #include "cli/verb.h"
@@ -21,8 +21,8 @@ namespace sluice::cli {
 namespace {
 
 struct BenchFlags {
-  ProblemFlags problem;
-  std::string set, file, only, json, commit, cublaslt, fill = "normal";
+  RequestFlags requests;
+  std::string only, json, commit, cublaslt, fill = "normal";
   std::string device = "0";
   bool warm = false;
   int hang_s = 90;
@@ -30,26 +30,13 @@ struct BenchFlags {
 };
 
 Result<std::vector<bench::Case>> cases_of(const BenchFlags& flags) {
+  RequestFlags chosen = flags.requests;
+  if (chosen.file.empty() && chosen.set.empty() && !has_shape(chosen.problem)) chosen.set = "smoke";
+  const Result<std::vector<ProblemRequest>> requests = requests_of(chosen);
+  if (!requests) return requests.error();
   std::vector<bench::Case> cases;
-  if (!flags.file.empty() || has_shape(flags.problem)) {
-    Result<std::vector<ProblemRequest>> requests = std::vector<ProblemRequest>{};
-    if (!flags.file.empty()) {
-      requests = read_problem_file(flags.file);
-      if (!requests) return requests.error();
-    } else {
-      const Result<ProblemRequest> one = request_of(flags.problem);
-      if (!one) return one.error();
-      requests->push_back(*one);
-    }
-    for (const ProblemRequest& r : *requests)
-      cases.push_back({.problem = r.problem, .overrides = r.overrides, .alpha = r.alpha, .beta = r.beta});
-  } else {
-    const Result<std::vector<Problem>> problems = bench::problem_set(flags.set.empty() ? "smoke" : flags.set);
-    if (!problems) return problems.error();
-    const Result<PlanOverrides> overrides = overrides_of(flags.problem);
-    if (!overrides) return overrides.error();
-    for (const Problem& problem : *problems) cases.push_back({.problem = problem, .overrides = *overrides});
-  }
+  for (const ProblemRequest& r : *requests)
+    cases.push_back({.problem = r.problem, .overrides = r.overrides, .alpha = r.alpha, .beta = r.beta});
   std::erase_if(cases, [&](const bench::Case& item) {
     return bench::problem_text(item.problem).find(flags.only) == std::string::npos;
   });
@@ -101,12 +88,13 @@ Result<int> run_bench(const BenchFlags& flags) {
   fmt::print("{}", paint(stdout, Colour::bold, shape_header(tuned)));
 
   Watchdog watchdog(flags.hang_s);
-  Progress bar("bench", static_cast<int>(cases->size()));
+  Progress bar("bench");
   std::optional<Error> lost;
   for (const bench::Case& item : *cases) {
     const std::string name = bench::problem_text(item.problem);
     run.shapes.push_back(bench::measure_shape(*lab, item, [&](const std::string& what) {
-      bar.update(static_cast<int>(run.shapes.size()), fmt::format("{}: {}", name, what));
+      bar.update(static_cast<int>(run.shapes.size()), static_cast<int>(cases->size()),
+                 fmt::format("{}: {}", name, what));
       watchdog.step(fmt::format("{}: {}", name, what));
     }));
     bar.clear();
@@ -134,11 +122,9 @@ Result<int> run_bench(const BenchFlags& flags) {
 Verb add_bench_verb(CLI::App& app) {
   auto flags = std::make_shared<BenchFlags>();
   BenchFlags& f = *flags;
-  CLI::App* verb = app.add_subcommand("bench", "Time sluice beside cuBLASLt, verified, in one run");
-  verb->add_option(
-      "--set", f.set,
-      fmt::format("Problems: {}; smoke if nothing is said", fmt::join(bench::set_names(), ", ")));
-  verb->add_option("--shapes", f.file, "File of problems: lines of flags, or a JSON array");
+  CLI::App* verb = app.add_subcommand(
+      "bench", "Time sluice beside cuBLASLt, verified, in one run (the smoke set unless told)");
+  add_many_requests_flags(*verb, f.requests);
   verb->add_option("--only", f.only, "Of those, the ones with this text in their name, like e4m3 or 1024x");
   verb->add_option("--json", f.json, "Write the results here, after every shape");
   verb->add_option("--tune", f.method.tune, "Time so many of the planner's candidates too");
@@ -155,8 +141,6 @@ Verb add_bench_verb(CLI::App& app) {
   verb->add_option("--commit", f.commit, "Written into the JSON (else the one of the build)");
   verb->add_option("--hang-s", f.hang_s, "Give up when a step takes longer; 0: never")->capture_default_str();
   verb->add_option("--device", f.device, "Number of the GPU")->capture_default_str();
-  add_problem_flags(*verb, f.problem);
-  add_override_flags(*verb, f.problem);
   return {verb, [flags] { return run_bench(*flags); }};
 }
 

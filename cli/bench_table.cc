@@ -101,7 +101,9 @@ std::string shape_troubles(const ShapeRecord& shape) {
   for (const ContenderRecord& c : shape.contenders) {
     if (!c.error.empty())
       text += fmt::format("  {} ({}): {}\n", c.name, c.detail, c.error);
-    else if (!c.verified && !(c.name.starts_with("cuBLASLt") && !shape.peer_caveat.empty()))
+    else if (!c.verified && c.name.starts_with("cuBLASLt") && !shape.peer_caveat.empty())
+      text += fmt::format("  {} ({}) is not compared: {}\n", c.name, c.detail, shape.peer_caveat);
+    else if (!c.verified)
       text += fmt::format("  {} ({}) is wrong: {}\n", c.name, c.detail, c.verdict);
   }
   for (const bench::CandidateRecord& c : shape.candidates)

@@ -16,13 +16,25 @@ struct DoctorFlags {
   std::string cublaslt;
 };
 
+struct Wording {
+  const char* of_check;
+  const char* of_machine;
+  Colour colour;
+};
+
+Wording wording(Health health) {
+  switch (health) {
+    case Health::ok: return {"ok", "ready", Colour::green};
+    case Health::optional: return {"absent", "ready", Colour::yellow};
+    case Health::cached:
+      return {"absent", "ready for the kernels in the cache, and no others", Colour::yellow};
+    case Health::missing: break;
+  }
+  return {"MISSING", "not ready", Colour::red};
+}
+
 void print_check(const Check& check) {
-  const char* word = check.health == Health::ok         ? "ok"
-                     : check.health == Health::optional ? "absent"
-                                                        : "MISSING";
-  const Colour colour = check.health == Health::ok         ? Colour::green
-                        : check.health == Health::optional ? Colour::yellow
-                                                           : Colour::red;
+  const auto [word, machine, colour] = wording(check.health);
   fmt::print("{} {:<13} {}\n", paint(stdout, colour, fmt::format("{:<8}", word)), check.name, check.found);
   if (!check.remedy.empty()) fmt::print("{:9}{:<13} -> {}\n", "", "", check.remedy);
 }
@@ -31,10 +43,10 @@ Result<int> run_doctor(const DoctorFlags& flags) {
   const std::vector<Check> checks =
       examine({.options = options_from_environment(), .gpu = !flags.no_gpu, .cublaslt = flags.cublaslt});
   for (const Check& check : checks) print_check(check);
-  const bool well = healthy(checks);
-  fmt::print("\n{}\n",
-             well ? paint(stdout, Colour::green, "ready") : paint(stdout, Colour::red, "not ready"));
-  return well ? kExitOk : kExitNo;
+  const Health health = verdict(checks);
+  const Wording words = wording(health);
+  fmt::print("\n{}\n", paint(stdout, words.colour, words.of_machine));
+  return health == Health::missing ? kExitNo : kExitOk;
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/jit/compiler.h>
 #include <sluice/host/jit/source.h>
+#include <sluice/host/verify_units.h>
 #include <sluice/tuner/record_store.h>
 
 #include "bench/cublaslt.h"
@@ -26,6 +27,17 @@ Health missing_if(bool needed) {
   return needed ? Health::missing : Health::optional;
 }
 
+/// Has `sluice compile` of this very version filled the cache? It always adds the kernels that verify.
+bool is_filled(const Options& options) {
+  const CompilerSeam none{.version = [] { return std::string(); },
+                          .compile = [](const std::string&) -> Result<Cubin> {
+                            return Error{ErrorCode::toolchain, "only the cache is asked"};
+                          }};
+  const KernelCache cache(options, none);
+  return cache.get(verify_unit_text(VerifyUnit::fill)).ok() &&
+         cache.get(verify_unit_text(VerifyUnit::check)).ok();
+}
+
 }  // namespace
 
 Check check_driver(bool needed) {
@@ -35,11 +47,15 @@ Check check_driver(bool needed) {
   if (!driver) {
     check.health = missing_if(needed);
     check.found = driver.error().message;
-    check.remedy =
-        "install the NVIDIA driver (580 or newer for CUDA 13); in a container, start it with GPU "
-        "access. Planning, compiling and the host twin work without";
+    check.remedy = fmt::format(
+        "install the NVIDIA driver ({} or newer); in a container, start it with GPU access. Planning, "
+        "compiling and the host twin work without",
+        kOldestDriver);
   } else if ((*driver)->cuDriverGetVersion(&version) == CUDA_SUCCESS) {
     check.found = fmt::format("CUDA {}.{}", version / 1000, version % 1000 / 10);
+    if (version >= kOldestDriverCuda) return check;
+    check.health = missing_if(needed);
+    check.remedy = fmt::format("too old: install the NVIDIA driver {} or newer", kOldestDriver);
   } else {
     check.health = missing_if(needed);
     check.found = "libcuda.so.1 is there but does not answer";
@@ -79,7 +95,7 @@ Check check_nvrtc(const Options& options) {
   check.found = location ? compiler.error().message : location.error().message;
   check.remedy =
       "install CUDA toolkit 13's libnvrtc, or point SLUICE_NVRTC at one (the PyPI wheel of NVRTC "
-      "will do). A cache that `sluice compile` filled needs none";
+      "will do). Kernels that `sluice compile` put into the cache need none";
   return check;
 }
 
@@ -164,15 +180,24 @@ Check check_cublaslt(const std::string& path) {
 }
 
 std::vector<Check> examine(const DoctorRequest& request) {
-  return {check_driver(request.gpu),       check_gpu(request.options, request.gpu),
-          check_nvrtc(request.options),    check_compile(request.options),
-          check_cache(request.options),    check_records(request.options),
+  Check nvrtc = check_nvrtc(request.options), compile = check_compile(request.options);
+  if (request.gpu && is_filled(request.options))  // a machine without a GPU is there to compile
+    for (Check* check : {&nvrtc, &compile})
+      if (check->health == Health::missing) check->health = Health::cached;
+  return {check_driver(request.gpu),
+          check_gpu(request.options, request.gpu),
+          std::move(nvrtc),
+          std::move(compile),
+          check_cache(request.options),
+          check_records(request.options),
           check_cublaslt(request.cublaslt)};
 }
 
-bool healthy(const std::vector<Check>& checks) {
-  return std::none_of(checks.begin(), checks.end(),
-                      [](const Check& check) { return check.health == Health::missing; });
+Health verdict(const std::vector<Check>& checks) {
+  Health worst = Health::ok;
+  for (const Check& check : checks)
+    if (check.health != Health::optional) worst = std::max(worst, check.health);
+  return worst;
 }
 
 }  // namespace sluice::cli

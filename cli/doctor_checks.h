@@ -13,6 +13,7 @@ namespace sluice::cli {
 enum class Health {
   ok,
   optional,  // missing, and only some verbs want it
+  cached,    // missing, and a kernel cache that `sluice compile` filled stands in for it
   missing,   // needed
 };
 
@@ -30,7 +31,8 @@ struct DoctorRequest {
 };
 
 std::vector<Check> examine(const DoctorRequest& request);
-bool healthy(const std::vector<Check>& checks);
+/// The worst of all; ok if nothing worse than optional is missing.
+Health verdict(const std::vector<Check>& checks);
 
 /// Each check by itself, for tests.
 Check check_driver(bool needed);

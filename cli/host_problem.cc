@@ -32,17 +32,16 @@ std::vector<u8> random_elements(DType type, i64 count, std::mt19937_64& random) 
   return bytes;
 }
 
-std::vector<float> random_scales(ScaleMode mode, i64 extent, std::mt19937_64& random) {
-  std::vector<float> scales(static_cast<size_t>(mode == ScaleMode::vector   ? extent
-                                                : mode == ScaleMode::tensor ? 1
-                                                                            : 0));
+std::vector<float> random_scales(i64 count, std::mt19937_64& random) {
+  std::vector<float> scales(static_cast<size_t>(count));
   std::uniform_real_distribution<float> value(0.5f, 1.5f);
   for (float& scale : scales) scale = value(random);
   return scales;
 }
 
 double scale_at(ScaleMode mode, const std::vector<float>& scales, i64 index) {
-  return mode == ScaleMode::none ? 1.0 : scales[mode == ScaleMode::tensor ? 0 : static_cast<size_t>(index)];
+  if (mode == ScaleMode::none) return 1.0;
+  return scales[mode == ScaleMode::tensor ? 0 : static_cast<size_t>(index)];
 }
 
 }  // namespace
@@ -57,8 +56,8 @@ HostProblem::HostProblem(const Problem& problem, float alpha, float beta, u64 se
   if (p.epilogue.residual)
     c_ = random_elements(p.epilogue.c_type, elements_of(p.m, p.c.ld, p.batch, p.c.batch_stride), random);
   if (p.epilogue.bias != Bias::none) bias_ = random_elements(p.epilogue.bias_type, p.n, random);
-  scale_a_ = random_scales(p.epilogue.scale_a, p.m, random);
-  scale_b_ = random_scales(p.epilogue.scale_b, p.n, random);
+  scale_a_ = random_scales(scale_a_count(p), random);
+  scale_b_ = random_scales(scale_b_count(p), random);
   const i64 d_count = elements_of(p.m, p.d.ld, p.batch, p.d.batch_stride);
   d_.assign(static_cast<size_t>(d_count * bytes_of(p.d.type)), 0xff);  // NaN in every type
 }
@@ -76,12 +75,20 @@ Result<twin::TwinReport> HostProblem::run(const Plan& plan, u64 schedule_seed) {
 
 double HostProblem::error_bound(i64 batch, i64 row, i64 column, double expected) const {
   const Problem& p = problem_;
-  double magnitude = 0;  // sum |a b|
-  for (i64 k = 0; k < p.k; ++k)
+  const bool blocks = is_block_scaled(p.epilogue);
+  double magnitude = 0;  // sum |a b|, with block scales
+  for (i64 k = 0; k < p.k; ++k) {
+    const double block_scale =
+        !blocks ? 1.0
+                : scale_at(ScaleMode::block, scale_a_, block_scale_a_index(p, batch, row, k)) *
+                      scale_at(ScaleMode::block, scale_b_, block_scale_b_index(p, batch, column, k));
     magnitude += std::abs(load_element(p.a.type, a_.data(), a_index(p, batch, row, k)) *
-                          load_element(p.b.type, b_.data(), b_index(p, batch, column, k)));
-  const double scale = std::abs(alpha_ * scale_at(p.epilogue.scale_a, scale_a_, row) *
-                                scale_at(p.epilogue.scale_b, scale_b_, column));
+                          load_element(p.b.type, b_.data(), b_index(p, batch, column, k)) * block_scale);
+  }
+  double scale = std::abs(alpha_);
+  if (!blocks)
+    scale *= std::abs(scale_at(p.epilogue.scale_a, scale_a_, row) *
+                      scale_at(p.epilogue.scale_b, scale_b_, column));
   double others = 0;
   if (p.epilogue.bias != Bias::none)
     others += std::abs(load_element(p.epilogue.bias_type, bias_.data(), column));

@@ -30,7 +30,7 @@ Result<Major> parse_major(const std::string& text) {
   return lookup(text, "layout", {Major::k, Major::mn});
 }
 Result<ScaleMode> parse_scale_mode(const std::string& text) {
-  return lookup(text, "scale", {ScaleMode::none, ScaleMode::tensor, ScaleMode::vector});
+  return lookup(text, "scale", {ScaleMode::none, ScaleMode::tensor, ScaleMode::vector, ScaleMode::block});
 }
 Result<Activation> parse_activation(const std::string& text) {
   return lookup(text, "activation", {Activation::none, Activation::relu, Activation::gelu, Activation::silu});

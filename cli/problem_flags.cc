@@ -47,8 +47,10 @@ void add_problem_flags(CLI::App& app, ProblemFlags& f) {
   app.add_option("--accumulate", f.accumulate, "fast or promoted (fp8 only)")->group(sizes);
 
   const char* epilogue = "Epilogue";
-  app.add_option("--scale-a", f.scale_a, "none, tensor, vector (one a row)")->group(epilogue);
-  app.add_option("--scale-b", f.scale_b, "none, tensor, vector (one a column)")->group(epilogue);
+  app.add_option("--scale-a", f.scale_a, "none, tensor, vector (one a row), block (one for 1 x 128)")
+      ->group(epilogue);
+  app.add_option("--scale-b", f.scale_b, "none, tensor, vector (one a column), block (one for 128 x 128)")
+      ->group(epilogue);
   app.add_flag("--bias", f.bias, "Add one value a column")->group(epilogue);
   app.add_option("--bias-type", f.bias_type, "bf16, fp16, fp32")->group(epilogue);
   app.add_option("--activation", f.activation, "none, relu, gelu, silu")->group(epilogue);

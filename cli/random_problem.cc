@@ -60,6 +60,7 @@ Problem random_problem(const RandomSpec& spec, int index) {
   Epilogue& e = p.epilogue;
   e.scale_a = dice.any_of(kScales);
   e.scale_b = dice.any_of(kScales);
+  if (fp8 && dice.one_in(4)) e.scale_a = e.scale_b = ScaleMode::block;
   e.bias = dice.one_in(2) ? Bias::column : Bias::none;
   e.bias_type = dice.any_of(kVectorTypes);
   e.residual = dice.one_in(3);

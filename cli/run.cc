@@ -14,7 +14,7 @@
 #include "bench/shapes.h"
 #include "cli/bench_table.h"
 #include "cli/host_problem.h"
-#include "cli/problem_flags.h"
+#include "cli/requests.h"
 #include "cli/target.h"
 #include "cli/terminal.h"
 #include "cli/verb.h"
@@ -24,7 +24,7 @@ namespace sluice::cli {
 namespace {
 
 struct RunFlags {
-  ProblemFlags problem;
+  RequestFlags requests;
   std::string device = "auto", cublaslt;
   u64 seed = 1;
   bool no_compile = false;
@@ -39,6 +39,18 @@ void print_row(const char* key, const std::string& value) {
 void print_verdict(bool right, const std::string& text) {
   print_row("verified",
             paint(stdout, right ? Colour::green : Colour::red, (right ? "yes: " : "NO: ") + text));
+}
+
+/// Two minutes of twin and reference on one core (512^3: 15 s); 8192^3 would take most of a day.
+constexpr double kMaxHostProducts = 1e9;
+
+Result<void> check_host_size(const Problem& p) {
+  const double products = std::max(bench::flops_of(p) / 2, static_cast<double>(p.m) * p.n * p.batch);
+  if (products <= kMaxHostProducts) return {};
+  return Error{ErrorCode::invalid_size,
+               fmt::format("{} has {:.2g} multiply-adds: the host twin takes at most {:.0e}, in about two "
+                           "minutes; give a smaller --shape, or run it on a GPU",
+                           bench::shape_text(p), products, kMaxHostProducts)};
 }
 
 /// Gets the cubin and says where it came from. The same cache and unit as gemm::prepare.
@@ -85,6 +97,7 @@ Result<bool> run_on_gpu(const bench::Lab& lab, const ProblemRequest& request, Wa
 }
 
 Result<bool> run_on_host(const ProblemRequest& request, const RunFlags& flags, const RecordBook& records) {
+  if (Result<void> small = check_host_size(request.problem); !small) return small.error();
   const Result<Plan> plan = gemm::plan(request.problem, DeviceInfo{}, request.overrides, records);
   if (!plan) return plan.error();
   fmt::print("{}", describe(*plan));
@@ -106,32 +119,28 @@ Result<bool> run_on_host(const ProblemRequest& request, const RunFlags& flags, c
   return found.passed();
 }
 
-/// What to run: the flags, with a size that suits the machine if they name none.
-Result<std::vector<ProblemRequest>> requests_of(const ProblemFlags& given, bool on_gpu) {
-  ProblemFlags flags = given;
-  const bool demo = !has_shape(flags);
-  const bool plain = flags.dtype.empty() && flags.a.empty() && flags.b.empty();
-  if (demo && on_gpu) flags.shape = "4096x4096x4096";
+/// What to run: the flags. Without sizes, ones that suit the machine; without any flag of a problem, the
+/// demo: bf16 and fp8 on a GPU, an epilogue on the host.
+Result<std::vector<ProblemRequest>> problems_of(RequestFlags flags, bool on_gpu) {
+  const bool demo = first_given(flags.problem_options).empty();
+  if (!has_shape(flags.problem)) flags.problem.shape = on_gpu ? "4096x4096x4096" : "300x200x160";
   if (demo && !on_gpu) {
-    flags.shape = "300x200x160";
-    flags.bias = true;
-    if (flags.activation == "none") flags.activation = "gelu";
+    flags.problem.bias = true;
+    flags.problem.activation = "gelu";
   }
-  const Result<ProblemRequest> one = request_of(flags);
-  if (!one) return one.error();
-  std::vector<ProblemRequest> requests{*one};
-  if (demo && on_gpu && plain) {
-    ProblemRequest fp8 = *one;
-    fp8.problem = bench::plain_problem(one->problem.m, one->problem.n, one->problem.k, DType::e4m3);
-    requests.push_back(fp8);
-  }
+  Result<std::vector<ProblemRequest>> requests = requests_of(flags);
+  if (!requests || !demo || !on_gpu) return requests;
+  ProblemRequest fp8 = requests->front();
+  fp8.problem = bench::plain_problem(fp8.problem.m, fp8.problem.n, fp8.problem.k, DType::e4m3);
+  requests->push_back(fp8);
   return requests;
 }
 
 Result<int> run_run(const RunFlags& flags) {
   const Result<Target> target = find_target(flags.device, options_from_environment());
   if (!target) return target.error();
-  const Result<std::vector<ProblemRequest>> requests = requests_of(flags.problem, target->device.has_value());
+  const Result<std::vector<ProblemRequest>> requests =
+      problems_of(flags.requests, target->device.has_value());
   if (!requests) return requests.error();
   bool right = true;
   if (!target->device) {
@@ -163,8 +172,7 @@ Result<int> run_run(const RunFlags& flags) {
 Verb add_run_verb(CLI::App& app) {
   auto flags = std::make_shared<RunFlags>();
   CLI::App* verb = app.add_subcommand("run", "Plan, compile, run and verify a problem; time it on a GPU");
-  add_problem_flags(*verb, flags->problem);
-  add_override_flags(*verb, flags->problem);
+  add_request_flags(*verb, flags->requests);
   verb->add_option("--device", flags->device, "auto, host (the host twin), or the number of a GPU")
       ->capture_default_str();
   verb->add_option("--seed", flags->seed, "Of the data, and of the twin's interleaving")

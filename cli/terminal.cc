@@ -36,18 +36,17 @@ std::string paint(std::FILE* file, Colour colour, std::string_view text) {
   return fmt::format("\x1b[{}m{}\x1b[0m", code_of(colour), text);
 }
 
-Progress::Progress(std::string label, int total)
-    : label_(std::move(label)), total_(std::max(total, 1)), live_(is_terminal(stderr)) {}
+Progress::Progress(std::string label) : label_(std::move(label)), live_(is_terminal(stderr)) {}
 
 Progress::~Progress() {
   clear();
 }
 
-void Progress::update(int done, std::string_view note) {
+void Progress::update(int done, int total, std::string_view note) {
   if (!live_) return;
-  const int filled = std::clamp(done * kBarWidth / total_, 0, kBarWidth);
+  const int filled = std::clamp(done * kBarWidth / std::max(total, 1), 0, kBarWidth);
   fmt::print(stderr, "\r\x1b[K{} [{:=<{}}{: <{}}] {}/{} {}", label_, "", filled, "", kBarWidth - filled, done,
-             total_, note);
+             total, note);
   std::fflush(stderr);
   drawn_ = true;
 }

@@ -18,18 +18,17 @@ std::string paint(std::FILE* file, Colour colour, std::string_view text);
 /// One line that shows how far a job is. Quiet when stderr is no terminal, so that logs stay readable.
 class Progress {
  public:
-  Progress(std::string label, int total);
+  explicit Progress(std::string label);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  void update(int done, std::string_view note = {});
+  void update(int done, int total, std::string_view note = {});
   /// Takes the line away, so that something else can be printed.
   void clear();
 
  private:
   std::string label_;
-  int total_;
   bool live_;
   bool drawn_ = false;
 };

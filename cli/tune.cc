@@ -13,7 +13,7 @@
 #include "bench/tune_gpu.h"
 #include "bench/tune_report.h"
 #include "cli/command_line.h"
-#include "cli/problem_flags.h"
+#include "cli/requests.h"
 #include "cli/target.h"
 #include "cli/terminal.h"
 #include "cli/tune_table.h"
@@ -27,8 +27,8 @@ using bench::TuneResult;
 using bench::TuneState;
 
 struct TuneFlags {
-  ProblemFlags problem;
-  std::string set, file, only, json, commit, records, out;
+  RequestFlags requests;
+  std::string only, json, commit, records, out;
   std::string device = "0";
   bool again = false;
   int hang_s = 90;
@@ -41,23 +41,22 @@ Error bad_argument(std::string message) {
 }
 
 Result<std::vector<Problem>> listed_problems(const TuneFlags& flags) {
-  if (!flags.set.empty() && (!flags.file.empty() || has_shape(flags.problem)))
-    return bad_argument("--set names the problems: give it, or --shapes, or one problem's flags");
-  if (!flags.set.empty()) return bench::problem_set(flags.set);
-  if (flags.file.empty()) {
-    const Result<Problem> one = problem_of(flags.problem);
-    if (!one) return Error{one.error().code, one.error().message + "; or name a list with --set or --shapes"};
-    return std::vector<Problem>{*one};
-  }
-  const Result<std::vector<ProblemRequest>> read = read_problem_file(flags.file);
-  if (!read) return read.error();
+  const RequestFlags& given = flags.requests;
+  if (const std::string flag = first_given(given.override_options); !flag.empty())
+    return bad_argument(flag + " has no effect here: tune chooses the configuration itself; leave it out");
+  if (given.problem.alpha != 1.0f || given.problem.beta)
+    return bad_argument("--alpha and --beta have no effect here: a record holds for all; leave them out");
+  if (given.set.empty() && given.file.empty() && !has_shape(given.problem))
+    return bad_argument("nothing to tune: name problems with --set or --shapes, or one with --shape");
+  const Result<std::vector<ProblemRequest>> requests = requests_of(given);
+  if (!requests) return requests.error();
   std::vector<Problem> problems;
-  for (const ProblemRequest& request : *read) {
+  for (const ProblemRequest& request : *requests) {
     if (!(request.overrides == PlanOverrides{}))
       return bad_argument(
-          fmt::format("{}: {}: tune chooses schedule, tile and order itself; leave their "
-                      "flags out of the file",
-                      flags.file, bench::problem_text(request.problem)));
+          fmt::format("{}: tune chooses schedule, tile and order itself; leave their flags "
+                      "out of the file",
+                      bench::problem_text(request.problem)));
     problems.push_back(request.problem);
   }
   return problems;
@@ -137,7 +136,7 @@ class Session {
                flags_.settings.budget_s, bench::method_text(lab_.method));
     fmt::print("{}", paint(stdout, Colour::bold, tune_header()));
     const int total = static_cast<int>(problems.size());
-    Progress bar("tune", total);
+    Progress bar("tune");
     Watchdog watchdog(flags_.hang_s);
     Clock clock(machine_.now_s(), flags_.settings.budget_s);
     int done = 0;
@@ -147,7 +146,7 @@ class Session {
             [&](const std::string& what) {
               const std::string name = bench::problem_text(problems[static_cast<size_t>(done)]);
               watchdog.step(fmt::format("{}: {}", name, what));
-              bar.update(done,
+              bar.update(done, total,
                          fmt::format("{}, {}: {}", clock.left(machine_.now_s(), total - done), name, what));
             },
         .finished =
@@ -205,9 +204,6 @@ class Session {
 Result<int> run_tune(const TuneFlags& flags) {
   if (!(flags.settings.budget_s > 0))
     return bad_argument(fmt::format("--budget-s {} must be above 0", flags.settings.budget_s));
-  if (flags.problem.alpha != 1.0f || flags.problem.beta)
-    return bad_argument(
-        "--alpha and --beta have no effect here: records hold for all values; leave them out");
   const Result<std::vector<Problem>> problems = problems_of(flags);
   if (!problems) return problems.error();
   const Options options = options_from_environment();
@@ -233,8 +229,7 @@ Verb add_tune_verb(CLI::App& app) {
   auto flags = std::make_shared<TuneFlags>();
   TuneFlags& f = *flags;
   CLI::App* verb = app.add_subcommand("tune", "Find the fastest configurations and keep them as records");
-  verb->add_option("--set", f.set, fmt::format("Problems: {}", fmt::join(bench::set_names(), ", ")));
-  verb->add_option("--shapes", f.file, "File of problems: lines of flags, or a JSON array");
+  add_many_requests_flags(*verb, f.requests);
   verb->add_option("--only", f.only, "Of those, the ones with this text in their name, like e4m3 or 1024x");
   verb->add_option("--budget-s", f.settings.budget_s, "Seconds for all problems together")
       ->capture_default_str();
@@ -255,7 +250,6 @@ Verb add_tune_verb(CLI::App& app) {
   verb->add_option("--commit", f.commit, "Written into the JSON (else the one of the build)");
   verb->add_option("--hang-s", f.hang_s, "Give up when a step takes longer; 0: never")->capture_default_str();
   verb->add_option("--device", f.device, "Number of the GPU")->capture_default_str();
-  add_problem_flags(*verb, f.problem);
   return {verb, [flags] {
             flags->method.rounds = flags->settings.careful_rounds;
             return run_tune(*flags);

@@ -73,15 +73,16 @@ Result<void> verify_on_gpu(const VerifyFlags& flags, const Device& device, Tally
   if (!stream) return stream.error();
   const i64 largest = flags.largest > 0 ? flags.largest : kLargestOnGpu;
   const std::vector<Plan> plans = plan_all(flags, device.info(), largest, tally);
-  Progress compiling("compile", static_cast<int>(plans.size()));
-  const auto kernels = gemm::prepare(device, plans, [&](int done, int) { compiling.update(done); });
+  Progress compiling("compile");
+  const auto kernels =
+      gemm::prepare(device, plans, [&](int done, int total) { compiling.update(done, total); });
   compiling.clear();
-  Progress bar("verify", static_cast<int>(plans.size()));
+  Progress bar("verify");
   Watchdog watchdog(flags.hang_s);
   for (size_t i = 0; i < plans.size(); ++i) {
     const Plan& plan = plans[i];
     const std::string name = fmt::format("{}\n  {}", to_string(plan.problem), to_string(plan.config));
-    bar.update(static_cast<int>(i), bench::problem_text(plan.problem));
+    bar.update(static_cast<int>(i), static_cast<int>(plans.size()), bench::problem_text(plan.problem));
     watchdog.step(name);
     if (!kernels[i]) return kernels[i].error();
     const bool exact = wants_exact(plan.problem);
@@ -106,10 +107,10 @@ Result<void> verify_on_gpu(const VerifyFlags& flags, const Device& device, Tally
 Result<void> verify_on_host(const VerifyFlags& flags, Tally& tally) {
   const i64 largest = flags.largest > 0 ? flags.largest : kLargestOnHost;
   const std::vector<Plan> plans = plan_all(flags, DeviceInfo{}, largest, tally);
-  Progress bar("verify", static_cast<int>(plans.size()));
+  Progress bar("verify");
   for (size_t i = 0; i < plans.size(); ++i) {
     const Plan& plan = plans[i];
-    bar.update(static_cast<int>(i), bench::problem_text(plan.problem));
+    bar.update(static_cast<int>(i), static_cast<int>(plans.size()), bench::problem_text(plan.problem));
     HostProblem problem(plan.problem, 1.25f, plan.problem.epilogue.residual ? -0.5f : 0.0f, flags.seed + i);
     const Result<twin::TwinReport> ran = problem.run(plan, flags.seed + i);
     const HostComparison found = ran ? problem.compare() : HostComparison{};

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Holds the table of rooms: who may include whom (docs/adding.md, "Rooms").
+"""Holds the table of rooms: who may include whom. docs/tour.md shows it to people; the two must agree.
 
 A `.h` under sluice/kernels is a value table that both compilers read (the registry); a `.cuh` is device code,
 which the host carries as text and never includes. Called by `make check` and ctest; `--self-test` plants bad
-includes in memory and shows that each is caught.
+includes and bad tables in memory and shows that each is caught.
 """
 import argparse
 import pathlib
@@ -35,6 +35,7 @@ ROOM_OF_FOLDER = [  # the first prefix that fits
 ]
 VENDOR = re.compile(r"^(fmt/|nlohmann/|CLI/|xxhash\.h$)")
 CUDA = {"cuda.h", "nvrtc.h", "cublasLt.h", "cudaTypedefs.h"}  # types and enumerators; every call goes through dlopen
+TOUR = "docs/tour.md"
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
 
 
@@ -79,13 +80,32 @@ def faults_in(path: str, text: str, root: pathlib.Path) -> list[str]:
     return faults
 
 
+def table_in(tour: str) -> dict[str, set[str]]:
+    """Room -> what it may include, from the rows below "## Rooms": first and last cell."""
+    rows = [[cell.strip() for cell in line.strip("|").split("|")]
+            for line in tour.partition("## Rooms\n")[2].split("\n\n")[0].splitlines() if line.startswith("|")]
+    return {row[0]: set(row[-1].split(", ")) for row in rows[2:]}
+
+
+def table_faults(tour: str, rooms: set[str]) -> list[str]:
+    """`rooms`: those that have files; a room that is only planned needs no row."""
+    table = table_in(tour)
+    faults = [f"docs/tour.md: no room called {room} has files: drop its row" for room in table if room not in rooms]
+    for room in sorted(rooms):
+        if table.get(room) != ROOMS[room]:
+            faults.append(f"docs/tour.md: the row of {room} must be in the table of rooms and end in "
+                          f"'| {', '.join(sorted(ROOMS[room]))} |', as ROOMS in tools/check_includes.py says")
+    return faults
+
+
 def check(root: pathlib.Path) -> list[str]:
     command = ["git", "-C", str(root), "ls-files", "--cached", "--others", "--exclude-standard"]
-    faults = []
+    faults, rooms = [], set()
     for path in subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines():
         if path.endswith((".h", ".cc", ".cuh", ".cu")) and (root / path).is_file():
             faults += faults_in(path, (root / path).read_text(encoding="utf-8"), root)
-    return faults
+            rooms.add(room_of(path))
+    return faults + table_faults((root / TOUR).read_text(encoding="utf-8"), rooms - {None})
 
 
 PLANTED = [  # (file, line, must be caught)
@@ -114,8 +134,14 @@ PLANTED = [  # (file, line, must be caught)
 
 
 def self_test(root: pathlib.Path) -> list[str]:
-    return [f"self-test: {path}: '{line}' {'was not caught' if bad else 'was refused'}"
-            for path, line, bad in PLANTED if bool(faults_in(path, line, root)) != bad]
+    faults = [f"self-test: {path}: '{line}' {'was not caught' if bad else 'was refused'}"
+              for path, line, bad in PLANTED if bool(faults_in(path, line, root)) != bad]
+    good = "## Rooms\n| room | holds | may include |\n|---|---|---|\n| spec | values | spec |\n\n| not | a | room |\n"
+    for tour, rooms, bad in [(good, {"spec"}, False), (good, {"spec", "device"}, True), (good, set(), True),
+                             (good.replace("| spec |\n", "| spec, std |\n"), {"spec"}, True)]:
+        if bool(table_faults(tour, rooms)) != bad:
+            faults.append(f"self-test: the table {tour!r} with {rooms} {'was not caught' if bad else 'was refused'}")
+    return faults
 
 
 def main() -> int:

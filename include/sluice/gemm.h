@@ -98,7 +98,8 @@ class Kernel {
   std::shared_ptr<const Impl> impl_;
 };
 
-/// Compiles (or finds in the cache) and loads the plan's kernel. Errors: toolchain, driver, io.
+/// Compiles (or finds in the cache) and loads the plan's kernel. A plan made by hand is checked first.
+/// Errors: those of plan() (the plan), toolchain, driver. Trouble with the cache folder is no error.
 Result<Kernel> prepare(const Device& device, const Plan& plan);
 
 /// Called after each finished compile with (done, total); from one thread at a time.

@@ -7,6 +7,7 @@
 #include <sluice/spec/validate.h>
 #include <sluice/device/epilogue/fragment_store.cuh>
 #include <sluice/device/load/tma_tile.cuh>
+#include <sluice/device/math/block_scales.cuh>
 #include <sluice/device/math/wgmma_ss.cuh>
 #include <sluice/device/ptx/mbarrier.cuh>
 #include <sluice/device/ptx/sync.cuh>
@@ -53,10 +54,9 @@ class Machine {
 
   // ---- roles ----
   SLUICE_DEVICE bool is_load_role() const { return warpgroup_ == 0; }
-  SLUICE_DEVICE bool enter_load_role() {
-    ptx::setmaxnreg_dec<load_registers(kConfig)>();
-    return threadIdx.x == 0;
-  }
+  SLUICE_DEVICE void enter_load_role() { ptx::setmaxnreg_dec<load_registers(kConfig)>(); }
+  SLUICE_DEVICE bool is_load_thread() const { return threadIdx.x == 0; }
+  SLUICE_DEVICE bool is_scale_warp() const { return kBlockScaled && threadIdx.x / 32 - 1 < kScaleWarps; }
   SLUICE_DEVICE void enter_math_role() { ptx::setmaxnreg_inc<math_registers(kConfig)>(); }
   SLUICE_DEVICE int math_group() const { return warpgroup_ - 1; }
 
@@ -81,22 +81,56 @@ class Machine {
         tile.batch);
   }
 
+  // ---- block scales, all lanes of one warp ----
+  SLUICE_DEVICE void begin_scales(const Tile& tile) {
+    if constexpr (kBlockScaled) scale_loader_.begin_tile(params_, tile, threadIdx.x / 32 - 1);
+  }
+  SLUICE_DEVICE void fetch_scales(int k_tile) {
+    if constexpr (kBlockScaled) scale_loader_.fetch(k_tile);
+  }
+  SLUICE_DEVICE void write_scales(int stage, int k_tile) {
+    if constexpr (kBlockScaled) scale_loader_.write(scale_slot(stage), k_tile);
+  }
+  SLUICE_DEVICE void publish_scales(int stage) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(full(stage));
+  }
+
   // ---- math ----
   SLUICE_DEVICE void begin_tile(int k_tiles) {
     if (kPromotes || k_tiles == 0) sums_.clear();
   }
   SLUICE_DEVICE void wait_full(int stage, u32 parity) { ptx::mbarrier_wait_parity(full(stage), parity); }
-  SLUICE_DEVICE void issue_mma(int stage, bool fresh) {
-    const u32 a = stage_a(stage) + group_row() * kSwizzleRowBytes;
-    WgmmaSs<kConfig>::issue(running_sums(), a, stage_b(stage), fresh);
+  /// Products of the stage with the rows and columns of `unit`, of which there is one without promotion.
+  SLUICE_DEVICE void issue_mma(int unit, int stage, bool fresh) {
+    const u32 a = stage_a(stage) + (group_row() + unit_wave(unit) * kWaveRows) * kSwizzleRowBytes;
+    const u32 b = stage_b(stage) + unit_column(unit) * kSwizzleRowBytes;
+    if constexpr (kPromotes)
+      WgmmaSs<kConfig>::issue(partial_, a, b, fresh);
+    else
+      WgmmaSs<kConfig>::issue(sums_, a, b, fresh);
   }
+  /// Until all products but those of the newest issue_mma have finished.
   SLUICE_DEVICE void wait_mma_but_newest() { ptx::wgmma_wait_group<1>(); }
   SLUICE_DEVICE void wait_mma() {
     ptx::wgmma_wait_group<0>();
-    running_sums().pin();
+    if constexpr (!kPromotes) sums_.pin();
   }
-  SLUICE_DEVICE void promote() {
-    if constexpr (kPromotes) sums_.add(partial_);
+  /// Adds the partial sums of a unit whose products have finished.
+  SLUICE_DEVICE void promote(int unit) {
+    if constexpr (kPromotes) {
+      partial_.pin();
+      const int first = unit_column(unit) / 2;
+#pragma unroll
+      for (int wave = 0; wave < unit_waves(kConfig); ++wave)
+#pragma unroll
+        for (int i = 0; i < unit_columns(kConfig) / 2; ++i)
+          add_partial(unit_wave(unit) + wave, first + i, partial_.values[wave][i]);
+    }
+  }
+  /// The next products to be promoted are those of this stage.
+  SLUICE_DEVICE void read_scales(int stage) {
+    if constexpr (kBlockScaled) scales_.read(scale_slot(stage), fragment_row(0));
   }
   /// One arrival of each warp at every CTA that loads into this CTA's stages: lane i signals the i-th of
   /// them, first the CTAs of this cluster column, then those of this row but the one that is in the column
@@ -113,7 +147,9 @@ class Machine {
       if (lane < kRows + kColumns - 1) ptx::mbarrier_arrive_cluster(empty(stage), target);
     }
   }
-  SLUICE_DEVICE void wait_turn(u32 parity) { ptx::mbarrier_wait_parity(turn(math_group()), parity); }
+  SLUICE_DEVICE void wait_turn(u32 parity) {
+    ptx::mbarrier_wait_parity(turn(math_group()), parity);
+  }
   SLUICE_DEVICE void pass_turn() {
     if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(turn(1 - math_group()));
   }
@@ -171,8 +207,10 @@ class Machine {
 
  private:
   static constexpr bool kClustered = cluster_size(kConfig) > 1;
-  static constexpr bool kPromotes = kConfig.promote_k_blocks != 0;
-  using Sums = typename WgmmaSs<kConfig>::Sums;
+  static constexpr bool kPromotes = kConfig.promotes;
+  static constexpr bool kBlockScaled = is_block_scaled(kConfig.epilogue);
+  using Sums = Accumulator<waves(kConfig), kConfig.tile.n>;
+  using PartialSums = Accumulator<unit_waves(kConfig), unit_columns(kConfig)>;
   struct RowScales {
     float upper, lower;
   };
@@ -207,6 +245,9 @@ class Machine {
   SLUICE_DEVICE u32 stage_b(int stage) const {
     return stage_a(stage) + stage_a_bytes(kConfig);
   }
+  SLUICE_DEVICE u32 scale_slot(int stage) const {
+    return smem_ + scale_offset(kConfig, stage);
+  }
   SLUICE_DEVICE u32 store_buffer(int buffer) const {
     return smem_ + store_offset(kConfig, math_group(), 0) + buffer * store_buffer_bytes(kConfig);
   }
@@ -218,11 +259,19 @@ class Machine {
     return mask;
   }
 
-  SLUICE_DEVICE Sums& running_sums() {
-    if constexpr (kPromotes)
-      return partial_;
+  /// Where the sums of a unit begin in those of the group.
+  static SLUICE_DEVICE constexpr int unit_wave(int unit) {
+    return waves(kConfig) == 1 ? 0 : unit;
+  }
+  static SLUICE_DEVICE constexpr int unit_column(int unit) {
+    return waves(kConfig) == 1 ? unit * unit_columns(kConfig) : 0;
+  }
+  SLUICE_DEVICE void add_partial(int wave, int i, float partial) {
+    float& sum = sums_.values[wave][i];
+    if constexpr (kBlockScaled)
+      sum = fmaf(partial, scales_.of(wave, i), sum);
     else
-      return sums_;
+      sum += partial;
   }
 
   /// First row of the CTA tile that this math group works on.
@@ -283,7 +332,9 @@ class Machine {
   int warpgroup_;
   ElementWise<kConfig.epilogue> ops_;
   Sums sums_;
-  typename Optional<kPromotes, Sums>::Type partial_;  // of the current promotion interval
+  typename Optional<kPromotes, PartialSums>::Type partial_;  // of one unit
+  typename Optional<kBlockScaled, ScaleReader<kConfig>>::Type scales_;
+  typename Optional<kBlockScaled, ScaleLoader<kConfig>>::Type scale_loader_;
 };
 
 }  // namespace sluice

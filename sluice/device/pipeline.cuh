@@ -19,6 +19,8 @@ struct RingPosition {
       phase ^= 1;
     }
   }
+  /// The stage before this one.
+  SLUICE_DEVICE int previous(int stages) const { return stage == 0 ? stages - 1 : stage - 1; }
   /// Passes over k-tiles that another warpgroup works on.
   SLUICE_DEVICE void skip(int count, int stages) {
     const int target = stage + count;

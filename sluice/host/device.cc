@@ -113,7 +113,6 @@ Device::Impl::Impl(std::shared_ptr<const PrimaryContext> context_owner, const De
                    const Options& device_options)
     : primary(std::move(context_owner)),
       api(&primary->api()),
-      context(primary->handle()),
       info(device_info),
       options(device_options),
       records(open_records(device_options)),

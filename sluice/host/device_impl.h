@@ -25,7 +25,6 @@ struct Device::Impl {
 
   const std::shared_ptr<const PrimaryContext> primary;
   const DriverApi* const api;
-  const CUcontext context;
   const DeviceInfo info;
   const Options options;
   const RecordBook records;

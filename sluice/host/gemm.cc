@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plan -> Kernel -> launch, and run, which does all three. prepare does everything that takes time, so that
-// launch is a few checks, a copy of 500 bytes and one driver call.
+// launch is a few checks, a copy of 500 bytes and six short driver calls (tests/unit/launch_cost_test.cc).
 #include <sluice/host/gemm.h>
 
 #include <sluice/host/driver/error.h>
 #include <sluice/host/driver/gemm_maps.h>
 #include <sluice/host/jit/source.h>
-#include <sluice/host/planner/problem_checks.h>
 
 namespace sluice {
 
@@ -117,9 +116,6 @@ Result<Kernel> prepare_for_run(const Device& device, const Problem& problem, Str
 Result<Kernel> make_kernel(const Device& device, const Plan& plan, const Cubin& cubin) {
   Result<ArgRules> rules = argument_rules(plan);
   if (!rules) return rules.error();
-  if (const char* reason = why_not_tma_store(plan.problem);
-      plan.config.store == StorePath::tma && reason != nullptr)
-    return Error{ErrorCode::invalid_config, std::string("store = tma: ") + reason + "; store direct"};
   const ContextScope scope(*device.impl().primary);  // encoding a tensor map needs a current context
   if (const Result<void> entered = scope.entered(); !entered) return entered.error();
   auto impl = std::make_shared<Kernel::Impl>();

@@ -8,6 +8,7 @@
 #include <string>
 
 #include <sluice/host/driver/error.h>
+#include <sluice/host/planner/problem_checks.h>
 #include <sluice/kernels/registry.h>
 
 namespace sluice::gemm {
@@ -87,6 +88,15 @@ Error aliasing_error(const ArgRules& rules, const Args& args, int operand) {
                              : "tiles of it are read after tiles of D are written; give D its own memory")};
 }
 
+/// `c` as the planner makes it of the problem: with another promotion the sums would not be kept as
+/// `accumulate` says.
+KernelConfig as_promised(const KernelConfig& c, const Problem& p) {
+  KernelConfig promised = config_for(p, {c.schedule, c.tile.m, c.tile.n}, c.cluster, c.store);
+  promised.stages = c.stages;
+  promised.epilogue = c.epilogue;
+  return promised;
+}
+
 }  // namespace
 
 bool overlap(const Placed& x, const Placed& y) {
@@ -120,10 +130,10 @@ Result<ArgRules> argument_rules(const Plan& plan) {
   o[kB] = {.name = "B", .used = rules.has_k, .alignment = kTmaAlignment, .because = for_tma};
   o[kC] = {"C", epilogue.residual, bytes_of(epilogue.c_type), for_elements, {}};
   o[kD] = {"D", true, tma_store ? kTmaAlignment : bytes_of(p.d.type), tma_store ? for_tma : for_elements, {}};
-  o[kScaleA] = {"scale_a", epilogue.scale_a != ScaleMode::none, bytes_of(DType::fp32), for_elements,
-                flat(epilogue.scale_a == ScaleMode::vector ? p.m : 1, DType::fp32)};
-  o[kScaleB] = {"scale_b", epilogue.scale_b != ScaleMode::none, bytes_of(DType::fp32), for_elements,
-                flat(epilogue.scale_b == ScaleMode::vector ? p.n : 1, DType::fp32)};
+  o[kScaleA] = {"scale_a", scale_a_count(p) > 0, bytes_of(DType::fp32), for_elements,
+                flat(scale_a_count(p), DType::fp32)};
+  o[kScaleB] = {"scale_b", scale_b_count(p) > 0, bytes_of(DType::fp32), for_elements,
+                flat(scale_b_count(p), DType::fp32)};
   o[kBias] = {"bias", epilogue.bias != Bias::none, bytes_of(epilogue.bias_type), for_elements,
               flat(p.n, epilogue.bias_type)};
 
@@ -218,19 +228,12 @@ Result<void> check_context(const PrimaryContext& primary) {
 }
 
 Result<void> check_plan(const Plan& plan, const DeviceInfo& device) {
-  const Problem& p = plan.problem;
+  if (Result<void> usable = check_device(device); !usable) return usable;
+  const Result<Problem> checked = check_problem(plan.problem);
+  if (!checked) return checked.error();
+  const Problem& p = *checked;
   const KernelConfig& c = plan.config;
-  const struct {
-    const char* name;
-    i64 value;
-  } sizes[] = {{"m", p.m}, {"n", p.n}, {"k", p.k}, {"batch", p.batch}};
-  for (const auto& size : sizes)
-    if (size.value < 0 || size.value > kMaxSize)
-      return Error{ErrorCode::invalid_size, std::string(size.name) + " = " + std::to_string(size.value) +
-                                                ": must be in 0..2^31 - 1; split the problem"};
   if (is_empty(p)) return {};
-  if (device.compute_major != 9 || device.compute_minor != 0)
-    return Error{ErrorCode::unsupported_arch, device.name + " is not of compute capability 9.0"};
   const auto invalid = [&](const std::string& rule) {
     return Error{ErrorCode::invalid_config, rule + ", in the plan " + to_string(c) + "; plan again"};
   };
@@ -241,22 +244,26 @@ Result<void> check_plan(const Plan& plan, const DeviceInfo& device) {
     return invalid("the layouts must be those of the problem");
   if (!(canonical(p.epilogue) == canonical(c.epilogue)))
     return invalid("the epilogue must be that of the problem");
+  if (const KernelConfig promised = as_promised(c, p); !(c == promised))
+    return invalid(std::string("accumulate = ") + name_of(p.accumulate) + " needs " + to_string(promised));
+  if (const char* reason = why_not_tma_store(p); c.store == StorePath::tma && reason != nullptr)
+    return Error{ErrorCode::invalid_config, std::string("store = tma: ") + reason + "; store direct"};
   if (plan.split.clusters < 1 || plan.split.clusters > kMaxSize / cluster_size(c))
     return invalid("split.clusters = " + std::to_string(plan.split.clusters) + " must be in 1..2^31 CTAs");
   if (plan.split.group < 1)
     return invalid("split.group = " + std::to_string(plan.split.group) + " must be at least 1");
-  // The kernel counts in int: offsets reach the end of the last cluster tile, the walk the number of tiles.
-  const i64 tile_rows = i64{c.tile.m} * c.cluster.m, tile_columns = i64{c.tile.n} * c.cluster.n;
-  const i64 rows = ceil_div(p.m, tile_rows), columns = ceil_div(p.n, tile_columns);
-  const bool fits = rows * tile_rows <= kMaxSize && columns * tile_columns <= kMaxSize &&
-                    p.k <= kMaxSize - c.tile.k && rows <= kMaxSize / columns &&
+  // The kernel counts in int. check_problem keeps the end of the last cluster tile in it; the walk counts
+  // tiles.
+  const i64 rows = ceil_div(p.m, i64{c.tile.m} * c.cluster.m);
+  const i64 columns = ceil_div(p.n, i64{c.tile.n} * c.cluster.n);
+  const bool fits = rows <= kMaxSize / columns &&
                     rows * columns <= (kMaxSize - plan.split.clusters) / p.batch &&
                     plan.split.group <= kMaxSize / std::max(rows, columns);
   if (!fits)
     return Error{ErrorCode::invalid_size,
                  "m = " + std::to_string(p.m) + ", n = " + std::to_string(p.n) +
-                     ", k = " + std::to_string(p.k) + ", batch = " + std::to_string(p.batch) +
-                     ": tile offsets and the number of tiles must stay below 2^31; split the problem"};
+                     ", batch = " + std::to_string(p.batch) +
+                     ": the number of tiles must stay below 2^31; split the problem"};
   return {};
 }
 

@@ -60,8 +60,8 @@ Result<void> check_memory(const PrimaryContext& primary, const ArgRules& rules, 
 /// Error wrong_device: a context of another device is current. None is fine: the launch uses the kernel's.
 Result<void> check_context(const PrimaryContext& primary);
 
-/// A plan made or changed by hand is as welcome as the planner's, if it is consistent.
-/// Errors: invalid_config, invalid_size, unsupported_arch.
+/// A plan made or changed by hand is as welcome as the planner's, if it is consistent: the problem passes the
+/// planner's own checks, and the configuration is one for it. Errors: those of gemm::plan.
 Result<void> check_plan(const Plan& plan, const DeviceInfo& device);
 
 /// m, n or batch is 0.

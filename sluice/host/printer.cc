@@ -162,8 +162,8 @@ const char* name_of(PlanSource source) {
 }
 
 std::string to_string(const KernelConfig& config) {
-  const auto& [schedule, tile, stages, cluster, a, b, d, a_major, b_major, promote_k_blocks, store,
-               epilogue] = config;
+  const auto& [schedule, tile, stages, cluster, a, b, d, a_major, b_major, promotes, store, epilogue] =
+      config;
   return "sluice::KernelConfig" + Initialiser()
                                       .field("schedule", schedule)
                                       .field("tile", tile)
@@ -174,7 +174,7 @@ std::string to_string(const KernelConfig& config) {
                                       .field("d", d)
                                       .field("a_major", a_major)
                                       .field("b_major", b_major)
-                                      .field("promote_k_blocks", promote_k_blocks)
+                                      .field("promotes", promotes)
                                       .field("store", store)
                                       .field("epilogue", epilogue)
                                       .braced();
@@ -209,7 +209,7 @@ std::string short_name(const KernelConfig& c) {
                     std::to_string(c.cluster.n) + " " + short_types(c.a, c.b, c.d);
   if (c.a_major != Major::k) out += " a:mn";
   if (c.b_major != Major::k) out += " b:mn";
-  if (c.promote_k_blocks != 0) out += " promote" + std::to_string(c.promote_k_blocks);
+  if (c.promotes) out += " promoted";
   if (c.store != StorePath::tma) out += std::string(" ") + name_of(c.store);
   return out + short_epilogue(c.epilogue);
 }

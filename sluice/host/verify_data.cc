@@ -27,10 +27,6 @@ Operand vector_operand(const char* name, DType type, i64 count, const FillSpec& 
   return {name, {.type = type, .ld = count, .batch_stride = count}, count, 1, 1, fill, shift};
 }
 
-i64 scale_count(ScaleMode mode, i64 extent) {
-  return mode == ScaleMode::vector ? extent : mode == ScaleMode::tensor ? 1 : 0;
-}
-
 Result<Region> region_of(const Operand& x, u64 seed) {
   const bool empty = x.inner == 0 || x.outer == 0 || x.batch == 0;
   const __int128 matrix = static_cast<__int128>(x.outer - 1) * x.matrix.ld + x.inner;
@@ -73,8 +69,8 @@ Result<DataLayout> lay_out(const Problem& given, const DataSpec& spec) {
       {"C", c, p.n, c_rows, p.batch, spec.c, spec.element_shift},
       {"D", p.d, p.n, p.m, p.batch, {.kind = Fill::poison}, spec.d_shift},
       vector_operand("bias", e.bias_type, bias_count, spec.bias, spec.element_shift),
-      vector_operand("scale_a", DType::fp32, scale_count(e.scale_a, p.m), spec.scale_a, spec.element_shift),
-      vector_operand("scale_b", DType::fp32, scale_count(e.scale_b, p.n), spec.scale_b, spec.element_shift)};
+      vector_operand("scale_a", DType::fp32, scale_a_count(p), spec.scale_a, spec.element_shift),
+      vector_operand("scale_b", DType::fp32, scale_b_count(p), spec.scale_b, spec.element_shift)};
   DataLayout layout{};
   for (int i = 0; i < kRegionCount; ++i) {
     Result<Region> region = region_of(operands[i], seed_of(spec, i));
@@ -114,7 +110,7 @@ int largest_integer(DType type) {
 DataSpec exact_data(const Problem& problem, u64 seed) {
   const u64 r = verify::hash(seed, 1);
   const Epilogue& e = problem.epilogue;
-  const bool promoted = is_fp8(problem.a.type) && problem.accumulate == Accumulate::promoted;
+  const bool promoted = is_promoted(problem);
   const bool scaled = e.scale_a != ScaleMode::none || e.scale_b != ScaleMode::none;
   const bool plain = !scaled && !e.residual && e.bias == Bias::none;
   // alpha and each scale shift the product by one bit against C and bias, either way: 2^19 leaves fp32 five

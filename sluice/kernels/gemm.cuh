@@ -4,19 +4,19 @@
 // (sluice/twin/) gives the same steps a simulated meaning, so that this very source is explored for deadlocks
 // and races without a GPU.
 //
+// clang-format off
 // Roles (384 threads; kThreads)
-//   warpgroup 0   load   one thread fills the stages with TMA, the rest of the warpgroup leaves at once
-//   warpgroup 1,2 math   WGMMA from the stages into registers, then the epilogue and the TMA store of its own
-//   tile
-//                        ping_pong: the groups take every second tile, turn about, so that one multiplies
-//                        while the other stores; cooperative: both take every tile, half of its rows each
+//   warpgroup 0    load   one thread fills the stages with TMA; the others leave at once
+//   warpgroups 1,2 math   WGMMA from the stages into registers, then the epilogue and the store of their tile
+//                         ping_pong: each takes every second tile, so that one multiplies while the other stores
+//                         cooperative: both take every tile, half of its rows each
 //
-// Barriers (counts: spec/smem_layout.h)       arrives                               waits
-//   full[stage]   full_arrivals + stage_bytes   load thread (expect), TMA (bytes)     math groups that read
-//   the stage empty[stage]  empty_arrivals                each math warp that read the stage,   load thread
-//                                               at every CTA that loads into it
-//   turn[group]   turn_arrivals                 each math warp of the other group     math group (ping_pong
-//   only)
+// Barriers (counts: spec/smem_layout.h)  who arrives                               who waits
+//   full[stage]   full_arrivals          load thread (expect), TMA (the bytes)     math groups that read the stage
+//   empty[stage]  empty_arrivals         each math warp that read the stage, at    load thread
+//                                        every CTA that loads into it
+//   turn[group]   turn_arrivals          each math warp of the other group         math group (ping_pong only)
+// clang-format on
 // All start in phase 0. A first wait on `empty`, and group 0's first wait on `turn`, use the parity of the
 // phase before, which counts as complete.
 //
@@ -34,9 +34,10 @@
 
 namespace sluice {
 
+inline constexpr u32 kFreshBarrier = 1;  // flips the parity: the first pass over the ring need not wait
+
 template <class Machine>
 SLUICE_DEVICE void load_role(Machine& machine) {
-  constexpr u32 kFreshBarrier = 1;  // flips the parity: the first pass over the ring need not wait
   const int stages = machine.config().stages;
   RingPosition ring;
   for (TileCursor tiles(machine); tiles.valid(); tiles.advance()) {
@@ -55,29 +56,59 @@ SLUICE_DEVICE void load_role(Machine& machine) {
   }
 }
 
+/// Block scales come beside the stage that they belong to. They are fetched before the stage is free, so that
+/// what hides the products' way from HBM hides theirs.
+template <class Machine>
+SLUICE_DEVICE void scale_role(Machine& machine) {
+  RingPosition ring;
+  for (TileCursor tiles(machine); tiles.valid(); tiles.advance()) {
+    const Tile tile = tiles.tile();
+    machine.begin_scales(tile);
+    for (int k_tile = 0; k_tile < tile.k_tiles; ++k_tile) {
+      machine.fetch_scales(k_tile);
+      machine.wait_empty(ring.stage, ring.phase ^ kFreshBarrier);
+      machine.write_scales(ring.stage, k_tile);
+      machine.publish_scales(ring.stage);
+      ring.advance(machine.config().stages);
+    }
+  }
+}
+
 /// Multiplies one tile into the machine's accumulators. Keeps one k-tile in flight: a stage is released when
 /// the k-tile after it has been issued. On return the last k-tile may still be in flight and its stage held
 /// (`finish_tile` ends both), so that ping-pong can hand over the turn in between.
 template <class Machine>
 SLUICE_DEVICE void multiply_tile(Machine& machine, RingPosition& ring, int k_tiles) {
   const int stages = machine.config().stages;
-  const int promote = machine.config().promote_k_blocks;  // compile-time; 0: sums stay in the tensor core
-  int in_interval = 0;                                    // k-tiles since the last promotion
   for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
     machine.wait_full(ring.stage, ring.phase);
-    machine.issue_mma(ring.stage, /*fresh=*/promote != 0 ? in_interval == 0 : k_tile == 0);
-    if (in_interval != 0) {
+    machine.issue_mma(0, ring.stage, /*fresh=*/k_tile == 0);
+    if (k_tile != 0) {
       machine.wait_mma_but_newest();
-      machine.release_stage(ring.stage == 0 ? stages - 1 : ring.stage - 1);
-    }
-    ++in_interval;
-    if (promote != 0 && (in_interval == promote || k_tile == k_tiles - 1)) {
-      machine.wait_mma();
-      machine.release_stage(ring.stage);
-      machine.promote();
-      in_interval = 0;
+      machine.release_stage(ring.previous(stages));
     }
     ring.advance(stages);
+  }
+}
+
+/// The same with promotion: the products of every k-tile go into partial sums, unit by unit, and from there
+/// into the final ones. While one math warpgroup adds, the tensor core works for the other. Nothing is in
+/// flight when a k-tile ends: ptxas serialises products whose sums are read in a later pass of the loop
+/// (docs/findings/promotion.md).
+template <class Machine>
+SLUICE_DEVICE void multiply_tile_promoted(Machine& machine, RingPosition& ring, int k_tiles) {
+  const int last_unit = units(machine.config()) - 1;
+  for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
+    machine.wait_full(ring.stage, ring.phase);
+    machine.read_scales(ring.stage);
+#pragma unroll
+    for (int unit = 0; unit <= last_unit; ++unit) {
+      machine.issue_mma(unit, ring.stage, /*fresh=*/true);
+      machine.wait_mma();
+      if (unit == last_unit) machine.release_stage(ring.stage);
+      machine.promote(unit);
+    }
+    ring.advance(machine.config().stages);
   }
 }
 
@@ -85,8 +116,8 @@ SLUICE_DEVICE void multiply_tile(Machine& machine, RingPosition& ring, int k_til
 template <class Machine>
 SLUICE_DEVICE void finish_tile(Machine& machine, const RingPosition& ring, int k_tiles) {
   machine.wait_mma();
-  if (k_tiles > 0 && machine.config().promote_k_blocks == 0)
-    machine.release_stage(ring.stage == 0 ? machine.config().stages - 1 : ring.stage - 1);
+  if (k_tiles > 0 && !machine.config().promotes)
+    machine.release_stage(ring.previous(machine.config().stages));
 }
 
 /// A buffer is filled again only when the copy engine has read it, and that wait comes as late as it can.
@@ -137,7 +168,10 @@ SLUICE_DEVICE void math_role(Machine& machine) {
     }
     if (ping_pong) machine.wait_turn(turn_phase);
     machine.begin_tile(tile.k_tiles);
-    multiply_tile(machine, ring, tile.k_tiles);
+    if (machine.config().promotes)
+      multiply_tile_promoted(machine, ring, tile.k_tiles);
+    else
+      multiply_tile(machine, ring, tile.k_tiles);
     if (ping_pong) machine.pass_turn();
     finish_tile(machine, ring, tile.k_tiles);
     store_tile(machine, tile, buffer);
@@ -149,7 +183,11 @@ SLUICE_DEVICE void math_role(Machine& machine) {
 template <class Machine>
 SLUICE_DEVICE void run_roles(Machine& machine) {
   if (machine.is_load_role()) {
-    if (machine.enter_load_role()) load_role(machine);  // true in the one thread that loads
+    machine.enter_load_role();
+    if (machine.is_load_thread())
+      load_role(machine);
+    else if (machine.is_scale_warp())
+      scale_role(machine);
   } else {
     machine.enter_math_role();
     math_role(machine);

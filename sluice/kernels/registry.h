@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels there are: one constexpr row each, with the base configurations worth trying. The planner, the
-// tuner, the CLI and the compile gate iterate these tables; nothing else knows which kernels exist.
-// Adding a kernel: its file, one enumerator, one row (docs/adding.md). Reads spec only, no std, so that
-// every room can read it.
+// The space of configurations worth trying, and how a problem becomes one of them. The planner, the tuner and
+// the compile gate iterate these tables (docs/adding.md). Reads spec only, no std, so that every room can
+// read it.
 #pragma once
 
 #include <sluice/spec/validate.h>
@@ -26,7 +25,8 @@ inline constexpr BaseConfig kGemmSpace[] = {
     {Schedule::ping_pong, 64, 32},     {Schedule::ping_pong, 64, 48},     {Schedule::ping_pong, 64, 64},
     {Schedule::ping_pong, 64, 96},     {Schedule::ping_pong, 64, 128},    {Schedule::ping_pong, 64, 192},
     {Schedule::ping_pong, 64, 256},    {Schedule::ping_pong, 128, 64},    {Schedule::ping_pong, 128, 96},
-    {Schedule::ping_pong, 128, 128},   {Schedule::ping_pong, 128, 160},   {Schedule::ping_pong, 128, 192},
+    {Schedule::ping_pong, 128, 112},   {Schedule::ping_pong, 128, 128},   {Schedule::ping_pong, 128, 144},
+    {Schedule::ping_pong, 128, 160},   {Schedule::ping_pong, 128, 176},   {Schedule::ping_pong, 128, 192},
     {Schedule::ping_pong, 128, 208},   {Schedule::cooperative, 128, 64},  {Schedule::cooperative, 128, 96},
     {Schedule::cooperative, 128, 128}, {Schedule::cooperative, 128, 160}, {Schedule::cooperative, 128, 192},
     {Schedule::cooperative, 128, 224}, {Schedule::cooperative, 128, 256}, {Schedule::cooperative, 256, 64},
@@ -42,8 +42,6 @@ inline constexpr int kClusterSpaceSize = sizeof(kClusterSpace) / sizeof(kCluster
 
 /// Deeper rings hide nothing more: 8 stages of the smallest busy tile are already 64 KB in flight an SM.
 inline constexpr int kMaxStages = 8;
-/// 1 k-tile = 128 of k, the interval that Accumulate::promoted promises.
-inline constexpr int kPromoteKBlocks = 1;
 
 /// The most stages, up to kMaxStages, that fit beside the store buffers; 0 if not even one does.
 SLUICE_HD constexpr int max_stages(KernelConfig c) {
@@ -64,8 +62,6 @@ SLUICE_HD constexpr Epilogue canonical(Epilogue e) {
 /// The kernel configuration that runs `p` on this tile. It may still be impossible: ask validate().
 SLUICE_HD constexpr KernelConfig config_for(const Problem& p, BaseConfig base, ClusterShape cluster,
                                             StorePath store) {
-  // 16-bit sums are kept in fp32 anyway, so `promoted` is met there without doing anything.
-  const bool promote = p.accumulate == Accumulate::promoted && is_fp8(p.a.type);
   KernelConfig c{.schedule = base.schedule,
                  .tile = {base.tile_m, base.tile_n, k_block(p.a.type)},
                  .cluster = cluster,
@@ -74,23 +70,12 @@ SLUICE_HD constexpr KernelConfig config_for(const Problem& p, BaseConfig base, C
                  .d = p.d.type,
                  .a_major = p.a.major,
                  .b_major = p.b.major,
-                 .promote_k_blocks = promote ? kPromoteKBlocks : 0,
+                 .promotes = is_promoted(p),
                  .store = store,
                  .epilogue = canonical(p.epilogue)};
   c.stages = max_stages(c);
   return c;
 }
-
-enum class KernelId : u8 { gemm };
-
-struct KernelRow {
-  KernelId id;
-  const char* name;
-  const char* header;                // what a JIT unit includes
-  bool (*supports)(const Problem&);  // types and layouts; sizes and strides are the planner's to check
-  const BaseConfig* space;
-  int space_size;
-};
 
 /// Every combination of types and layouts that validate() lets through on the plainest tile.
 SLUICE_HD constexpr bool gemm_supports(const Problem& p) {
@@ -98,13 +83,9 @@ SLUICE_HD constexpr bool gemm_supports(const Problem& p) {
   return p.c.major == Major::k && p.d.major == Major::k && validate(c) == nullptr;
 }
 
-inline constexpr KernelRow kKernels[] = {
-    {KernelId::gemm, "gemm", "sluice/kernels/gemm_entry.cuh", gemm_supports, kGemmSpace, kGemmSpaceSize},
-};
-
 /// A list that needs no allocator, so that it can be made at compile time.
 struct ConfigList {
-  static constexpr int kCapacity = 320;  // the compile gate's bound: about 0.5 s each
+  static constexpr int kCapacity = 400;  // the compile gate's bound: about 0.5 s each
   KernelConfig items[kCapacity]{};
   int count = 0;
 
@@ -137,6 +118,9 @@ constexpr ConfigList registered_configs() {
   const Problem fp8 = problem(DType::e4m3, DType::e4m3, DType::bf16, Accumulate::fast);
   const Problem promoted = problem(DType::e4m3, DType::e4m3, DType::bf16, Accumulate::promoted);
 
+  Problem block_scaled = promoted;
+  block_scaled.epilogue = {.scale_a = ScaleMode::block, .scale_b = ScaleMode::block};
+
   // Each shape in bf16 alone, in pairs and in one kind of four, and in the other types in one cluster, in
   // turn.
   for (int i = 0; i < kGemmSpaceSize; ++i) {
@@ -147,6 +131,7 @@ constexpr ConfigList registered_configs() {
     list.add(config_for(fp16, kGemmSpace[i], cluster, StorePath::tma));
     list.add(config_for(fp8, kGemmSpace[i], cluster, StorePath::tma));
     list.add(config_for(promoted, kGemmSpace[i], cluster, StorePath::tma));
+    list.add(config_for(block_scaled, kGemmSpace[i], cluster, StorePath::tma));
   }
 
   const Epilogue epilogues[] = {
@@ -173,6 +158,10 @@ constexpr ConfigList registered_configs() {
     add(problem(e4m3, e5m2, DType::fp32, Accumulate::fast));
     add(problem(e5m2, e4m3, e4m3, Accumulate::promoted));
     add(problem(e5m2, e5m2, DType::fp16, Accumulate::fast));
+    Problem scaled_and_more = block_scaled;
+    scaled_and_more.epilogue.bias = Bias::column;
+    scaled_and_more.epilogue.residual = true;
+    add(scaled_and_more);
     add(bf16, StorePath::direct);
     add(problem(e4m3, e4m3, e4m3, Accumulate::fast), StorePath::direct);
     for (int layout = 1; layout < 4; ++layout) {

@@ -141,13 +141,15 @@ SLUICE_HD constexpr double fill_value(const FillSpec& fill, u64 seed, u64 index)
 /// Bound on |computed - true| of a k-sum, S = sum |a b| (reliability.md 2.2, from the model of the tensor
 /// core). 16-bit: each step of 16 of k rounds 17 aligned terms to 2^-25 and the sum to 2^-23. fp8: each step
 /// of 32 cuts 34 aligned terms to 2^-13. Promoted: 4 such steps, then fp32. Fast: all of them; the bound
-/// grows with k and stops at S itself, which all-positive data do come near (docs/numerics.md).
-SLUICE_HD constexpr double sum_bound(DType input, Accumulate accumulate, i64 k, double s) {
-  const double step16 = static_cast<double>(ceil_div(k, i64{16}) * 16);
-  if (!is_fp8(input)) return 1.3 * step16 * power_of_two(-25) * s;
-  const double adds = static_cast<double>(ceil_div(k, i64{128})) * power_of_two(-24);
-  if (accumulate == Accumulate::promoted) return (136.0 * power_of_two(-13) + adds) * s;
-  const double cut = 34.0 * static_cast<double>(ceil_div(k, i64{32})) * power_of_two(-13);
+/// grows with k and stops at S itself, which all-positive data do come near (docs/numerics.md). Block scales
+/// are in S, and round twice more: their product, and it with the partial sum.
+SLUICE_HD constexpr double sum_bound(const Problem& p, double s) {
+  const double step16 = static_cast<double>(ceil_div(p.k, i64{16}) * 16);
+  if (!is_fp8(p.a.type)) return 1.3 * step16 * power_of_two(-25) * s;
+  const int scale_roundings = is_block_scaled(p.epilogue) ? 2 : 0;
+  const double adds = static_cast<double>(scale_blocks(p.k) + scale_roundings) * power_of_two(-24);
+  if (is_promoted(p)) return (136.0 * power_of_two(-13) + adds) * s;
+  const double cut = 34.0 * static_cast<double>(ceil_div(p.k, i64{32})) * power_of_two(-13);
   return (cut < 1.0 ? cut : 1.0) * s;
 }
 

@@ -47,8 +47,17 @@ SLUICE_DEVICE void load_operand(double (&to)[kCheckTile][kCheckTile + kPad], con
 
 /// The true sum of one output and what bounds its error.
 struct Sum {
-  double value = 0, magnitude = 0;    // sum a b, sum |a b|
-  double block = 0, block_begin = 0;  // largest sum |a b| of a 128-block of k, for exactness with promotion
+  double value = 0, magnitude = 0;  // sum a b, sum |a b|, of whole blocks of 128, block scales included
+  double block_value = 0,
+         block_magnitude = 0;  // of the block of 128 that is being added up, without its scale
+  double largest_block = 0;    // block_magnitude of any block, for exactness with promotion
+
+  SLUICE_DEVICE void end_block(double scale) {
+    value = fma(scale, block_value, value);
+    magnitude = fma(fabs(scale), block_magnitude, magnitude);
+    largest_block = fmax(largest_block, block_magnitude);
+    block_value = block_magnitude = 0;
+  }
 };
 
 SLUICE_DEVICE double activated(Activation activation, double x) {
@@ -79,9 +88,9 @@ SLUICE_DEVICE bool fits_fp32(double x) {
 SLUICE_DEVICE Expected epilogue(const CheckParams& p, const Sum& sum, i64 batch, i64 row, i64 column) {
   const Epilogue& e = p.problem.epilogue;
   double scale = p.alpha;
-  if (e.scale_a != ScaleMode::none && scale != 0.0)
+  if (!is_block_scaled(e) && e.scale_a != ScaleMode::none && scale != 0.0)
     scale *= p.scale_a[e.scale_a == ScaleMode::vector ? row : 0];
-  if (e.scale_b != ScaleMode::none && scale != 0.0)
+  if (!is_block_scaled(e) && e.scale_b != ScaleMode::none && scale != 0.0)
     scale *= p.scale_b[e.scale_b == ScaleMode::vector ? column : 0];
   const double product =
       p.alpha == 0.0f ? 0.0 : scale * sum.value;  // alpha = 0: A, B and scales are not read
@@ -92,15 +101,16 @@ SLUICE_DEVICE Expected epilogue(const CheckParams& p, const Sum& sum, i64 batch,
   const double x = product + residual + bias;
 
   const double limit = exact_sum_limit(p.problem.a.type);
-  const bool promoted = is_fp8(p.problem.a.type) && p.problem.accumulate == Accumulate::promoted;
+  const bool promoted = is_promoted(p.problem);
+  // The block scales of exact data are halves, ones and twos, so that sums are multiples of a quarter.
+  const double promoted_limit = exact_sum_limit(DType::bf16) / (is_block_scaled(e) ? 4 : 1);
   Expected out;
   // A sum with an infinity or NaN in it is one itself, however large the rest.
-  const bool sum_fits =
-      !is_finite(sum.value) || (!(sum.magnitude > (promoted ? exact_sum_limit(DType::bf16) : limit)) &&
-                                !(promoted && sum.block > limit));
+  const bool sum_fits = !is_finite(sum.value) || (!(sum.magnitude > (promoted ? promoted_limit : limit)) &&
+                                                  !(promoted && sum.largest_block > limit));
   out.exact = sum_fits && fits_fp32(product) && fits_fp32(product + residual) && fits_fp32(product + bias) &&
               fits_fp32(x);
-  const double k_error = sum_bound(p.problem.a.type, p.problem.accumulate, p.problem.k, sum.magnitude);
+  const double k_error = sum_bound(p.problem, sum.magnitude);
   const double terms = fabs(product) + fabs(residual) + fabs(bias);
   out.bound =
       fabs(scale) * k_error + kEpilogueRoundings * power_of_two(-24) * (terms + fabs(scale) * k_error);
@@ -161,6 +171,13 @@ __device__ __noinline__ void judge_element(const CheckParams& p, Sum sum, i64 ba
   if (is_finite(ratio) && ratio > findings.worst_ratio) findings.worst_ratio = ratio;
 }
 
+/// The factor of the products of 128 of k from `k`. Rows and columns outside of D are not judged.
+SLUICE_DEVICE double block_scale(const CheckParams& p, i64 batch, i64 row, i64 column, i64 k) {
+  if (!is_block_scaled(p.problem.epilogue) || row >= p.problem.m || column >= p.problem.n) return 1.0;
+  return static_cast<double>(p.scale_a[block_scale_a_index(p.problem, batch, row, k)]) *
+         p.scale_b[block_scale_b_index(p.problem, batch, column, k)];
+}
+
 SLUICE_DEVICE void check_block(const CheckParams& p, KBlock& shared, i64 batch, i64 row_begin,
                                i64 column_begin, Findings& findings) {
   const Problem& problem = p.problem;
@@ -180,20 +197,18 @@ SLUICE_DEVICE void check_block(const CheckParams& p, KBlock& shared, i64 batch, 
 #pragma unroll
         for (int c = 0; c < 2; ++c) {
           const double x = shared.a[i][row_in + r * kSide], y = shared.b[i][column_in + c * kSide];
-          sums[r][c].value = fma(x, y, sums[r][c].value);
-          sums[r][c].magnitude = fma(fabs(x), fabs(y), sums[r][c].magnitude);
+          sums[r][c].block_value = fma(x, y, sums[r][c].block_value);
+          sums[r][c].block_magnitude = fma(fabs(x), fabs(y), sums[r][c].block_magnitude);
         }
     }
     const i64 k_end = k_begin + kCheckTile;
-    if (k_end % 128 != 0 && k_end < k) continue;
+    if (k_end % kScaleBlock != 0 && k_end < k) continue;
 #pragma unroll
     for (int r = 0; r < 2; ++r)
 #pragma unroll
-      for (int c = 0; c < 2; ++c) {
-        Sum& s = sums[r][c];
-        s.block = fmax(s.block, s.magnitude - s.block_begin);
-        s.block_begin = s.magnitude;
-      }
+      for (int c = 0; c < 2; ++c)
+        sums[r][c].end_block(block_scale(p, batch, row_begin + row_in + r * kSide,
+                                         column_begin + column_in + c * kSide, k_begin));
   }
 #pragma unroll
   for (int r = 0; r < 2; ++r)

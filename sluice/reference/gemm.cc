@@ -11,11 +11,19 @@ namespace {
 
 double scale_of(ScaleMode mode, const float* values, i64 index) {
   switch (mode) {
-    case ScaleMode::none: return 1.0;
+    case ScaleMode::none:
+    case ScaleMode::block: return 1.0;  // block: block_scale()
     case ScaleMode::tensor: return values[0];
     case ScaleMode::vector: return values[index];
   }
   return 1.0;
+}
+
+/// The factor of the products of A[row][k] and B[column][k].
+double block_scale(const Problem& p, const HostBuffers& buffers, const ElementIndex& at, i64 k) {
+  if (!is_block_scaled(p.epilogue)) return 1.0;
+  return static_cast<double>(buffers.scale_a[block_scale_a_index(p, at.batch, at.row, k)]) *
+         static_cast<double>(buffers.scale_b[block_scale_b_index(p, at.batch, at.column, k)]);
 }
 
 }  // namespace
@@ -37,7 +45,8 @@ double reference_element(const Problem& p, const HostBuffers& buffers, Scalars s
     double sum = 0.0;
     for (i64 k = 0; k < p.k; ++k)
       sum += load_element(p.a.type, buffers.a, a_index(p, at.batch, at.row, k)) *
-             load_element(p.b.type, buffers.b, b_index(p, at.batch, at.column, k));
+             load_element(p.b.type, buffers.b, b_index(p, at.batch, at.column, k)) *
+             block_scale(p, buffers, at, k);
     value = static_cast<double>(scalars.alpha) * scale_of(p.epilogue.scale_a, buffers.scale_a, at.row) *
             scale_of(p.epilogue.scale_b, buffers.scale_b, at.column) * sum;
   }

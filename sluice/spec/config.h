@@ -40,7 +40,7 @@ struct KernelConfig {
   DType d = DType::bf16;
   Major a_major = Major::k;
   Major b_major = Major::k;
-  int promote_k_blocks = 0;  // add the partial sums to fp32 registers every so many k-tiles; 0 = never (fast)
+  bool promotes = false;  // the tensor core sums one k-tile (128 of k) at a time, and fp32 adds add up those
   StorePath store = StorePath::tma;
   Epilogue epilogue{};
 
@@ -49,7 +49,8 @@ struct KernelConfig {
 
 inline constexpr int kWarpgroupThreads = 128;
 inline constexpr int kMathGroups = 2;
-inline constexpr int kMathWarps = 4;  // warps of one math warpgroup; each signals once when it frees a stage
+inline constexpr int kMathWarps = 4;   // warps of one math warpgroup; each signals once when it frees a stage
+inline constexpr int kScaleWarps = 2;  // of the load warpgroup: they bring block scales
 inline constexpr int kThreads =
     (1 + kMathGroups) * kWarpgroupThreads;  // warpgroup 0 loads, 1 and 2 do the math
 inline constexpr int kWaveRows = 64;        // rows of one WGMMA
@@ -68,9 +69,28 @@ SLUICE_HD constexpr int group_rows(const KernelConfig& c) {
 SLUICE_HD constexpr int waves(const KernelConfig& c) {
   return group_rows(c) / kWaveRows;
 }
-/// fp32 registers a math thread holds for its tile; twice with promotion (final and partial sums).
+/// Sums that fit a math thread's registers beside addresses and the operands of a light epilogue.
+inline constexpr int kMaxAccumulatorRegisters = 208;
+/// Final sums of a math thread, in fp32 registers.
+SLUICE_HD constexpr int sum_registers(const KernelConfig& c) {
+  return waves(c) * c.tile.n / 2;
+}
+/// With promotion the products of a k-tile go into partial sums first. Where there is no room for as many of
+/// these as there are final sums, a math warpgroup works in two units, one after the other: its two 64-row
+/// waves, or the halves of the columns of a single one.
+SLUICE_HD constexpr int units(const KernelConfig& c) {
+  return c.promotes && 2 * sum_registers(c) > kMaxAccumulatorRegisters ? 2 : 1;
+}
+SLUICE_HD constexpr int unit_waves(const KernelConfig& c) {
+  return ceil_div(waves(c), units(c));
+}
+/// Columns of one WGMMA.
+SLUICE_HD constexpr int unit_columns(const KernelConfig& c) {
+  return waves(c) == 1 ? c.tile.n / units(c) : c.tile.n;
+}
+/// fp32 registers a math thread holds: final sums, and with promotion the partial ones of a unit.
 SLUICE_HD constexpr int accumulator_registers(const KernelConfig& c) {
-  return waves(c) * c.tile.n / 2 * (c.promote_k_blocks != 0 ? 2 : 1);
+  return sum_registers(c) + (c.promotes ? sum_registers(c) / units(c) : 0);
 }
 /// Math warpgroups that read one stage before it is free.
 SLUICE_HD constexpr int stage_readers(const KernelConfig& c) {
@@ -78,12 +98,12 @@ SLUICE_HD constexpr int stage_readers(const KernelConfig& c) {
 }
 
 /// setmaxnreg values; load + 2 x math <= 3 x kLaunchRegisters. A load warpgroup of 24 serves the widest
-/// accumulators.
+/// accumulators; the warps that bring block scales need 40.
 SLUICE_HD constexpr int load_registers(const KernelConfig& c) {
-  return accumulator_registers(c) > 176 ? 24 : 40;
+  return accumulator_registers(c) > 176 && !is_block_scaled(c.epilogue) ? 24 : 40;
 }
 SLUICE_HD constexpr int math_registers(const KernelConfig& c) {
-  return accumulator_registers(c) > 176 ? 240 : 232;
+  return accumulator_registers(c) > 176 && !is_block_scaled(c.epilogue) ? 240 : 232;
 }
 
 SLUICE_HD constexpr const char* name_of(Schedule schedule) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What happens to an accumulator before it is stored:
 //   D = act(alpha * scale_a * scale_b * acc + beta * C + bias)
+// and, for block scales, what happens to the sums of every 128 of k before they are added up:
+//   acc = sum over blocks of scale_a[m][block] * scale_b[n / 128][block] * (sum of the block)
 // The device ops are in device/epilogue/, the plain ones in reference/gemm.h.
 #pragma once
 
@@ -9,8 +11,11 @@
 namespace sluice {
 
 /// none: 1. tensor: one fp32 in device memory. vector: one fp32 per row of A (scale_a) or column of B
-/// (scale_b).
-enum class ScaleMode : u8 { none, tensor, vector };
+/// (scale_b). block (fp8 only, on both or on neither): scale_a is fp32 [batch][m][ceil(k / 128)], one for
+/// each row and 128 of k; scale_b is fp32 [batch][ceil(n / 128)][ceil(k / 128)], one for each 128 x 128 of B;
+/// both packed and row-major, as quantisers write them.
+enum class ScaleMode : u8 { none, tensor, vector, block };
+inline constexpr int kScaleBlock = 128;  // of k, and of n for scale_b
 /// column: one value per column of D (n of them), broadcast over rows and batch.
 enum class Bias : u8 { none, column };
 /// gelu is the exact one, x * Phi(x) (torch's default); silu is x * sigmoid(x). NaN goes through all of them.
@@ -28,6 +33,11 @@ struct Epilogue {
   constexpr bool operator==(const Epilogue&) const = default;
 };
 
+/// The sums of every 128 of k are scaled on their own, which takes promotion (spec/config.h).
+SLUICE_HD constexpr bool is_block_scaled(const Epilogue& e) {
+  return e.scale_a == ScaleMode::block;
+}
+
 /// No operand of its own for each row or column, and few instructions an element. The store loops of light
 /// epilogues are unrolled; those of heavy ones are not (docs/findings/heavy-epilogues.md).
 SLUICE_HD constexpr bool is_light(const Epilogue& e) {
@@ -40,6 +50,7 @@ SLUICE_HD constexpr const char* name_of(ScaleMode mode) {
     case ScaleMode::none: return "none";
     case ScaleMode::tensor: return "tensor";
     case ScaleMode::vector: return "vector";
+    case ScaleMode::block: return "block";
   }
   return "?";
 }

@@ -19,8 +19,8 @@ struct GemmParams {
   TensorMap map_d;  // unused with StorePath::direct
   const void* c;    // nullptr: no residual, or beta = 0; never read then
   void* d;
-  const float* scale_a;      // 1 (tensor) or m (vector) values; the same for every matrix of a batch
-  const float* scale_b;      // 1 (tensor) or n (vector) values
+  const float* scale_a;      // 1 (tensor) or m (vector) values, the same for every matrix of a batch, or
+  const float* scale_b;      // 1 or n; or block scales of every matrix (spec/epilogue.h)
   const void* bias;          // n values of epilogue.bias_type
   i64 c_ld, c_batch_stride;  // elements
   i64 d_ld, d_batch_stride;

@@ -44,6 +44,42 @@ struct Problem {
   constexpr bool operator==(const Problem&) const = default;
 };
 
+/// Are the sums of every 128 of k added up outside of the tensor core? Block scales need it whatever
+/// `accumulate` says; 16-bit sums are kept in fp32 anyway, so `promoted` is met there without doing anything.
+SLUICE_HD constexpr bool is_promoted(const Problem& p) {
+  return is_fp8(p.a.type) && (p.accumulate == Accumulate::promoted || is_block_scaled(p.epilogue));
+}
+
+/// How many fp32 values a caller's scale_a and scale_b hold.
+SLUICE_HD constexpr i64 scale_blocks(i64 extent) {
+  return ceil_div(extent, i64{kScaleBlock});
+}
+SLUICE_HD constexpr i64 scale_a_count(const Problem& p) {
+  switch (p.epilogue.scale_a) {
+    case ScaleMode::none: return 0;
+    case ScaleMode::tensor: return 1;
+    case ScaleMode::vector: return p.m;
+    case ScaleMode::block: return p.batch * p.m * scale_blocks(p.k);
+  }
+  return 0;
+}
+SLUICE_HD constexpr i64 scale_b_count(const Problem& p) {
+  switch (p.epilogue.scale_b) {
+    case ScaleMode::none: return 0;
+    case ScaleMode::tensor: return 1;
+    case ScaleMode::vector: return p.n;
+    case ScaleMode::block: return p.batch * scale_blocks(p.n) * scale_blocks(p.k);
+  }
+  return 0;
+}
+/// Which of them belongs to A[row][k] and to B[column][k]; block scales only.
+SLUICE_HD constexpr i64 block_scale_a_index(const Problem& p, i64 batch, i64 row, i64 k) {
+  return (batch * p.m + row) * scale_blocks(p.k) + k / kScaleBlock;
+}
+SLUICE_HD constexpr i64 block_scale_b_index(const Problem& p, i64 batch, i64 column, i64 k) {
+  return (batch * scale_blocks(p.n) + column / kScaleBlock) * scale_blocks(p.k) + k / kScaleBlock;
+}
+
 /// Length of the contiguous index of A (rows = m) or B (rows = n).
 SLUICE_HD constexpr i64 inner_extent(const Matrix& x, i64 rows, i64 k) {
   return x.major == Major::k ? k : rows;

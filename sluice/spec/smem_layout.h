@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where everything lies in a CTA's dynamic shared memory:
-//   [stage 0: A | B] [stage 1: A | B] ... [store buffers of math group 0] [of group 1] [barriers]
-// Every block but the barriers starts on 1,024 bytes, the repeat of the 128-byte swizzle (PTX ISA, tensor
+//   [stage 0: A | B] [stage 1: A | B] ... [store buffers of math group 0] [of group 1]
+//   [block scales of stage 0] ... [barriers]
+// Every stage and store buffer starts on 1,024 bytes, the repeat of the 128-byte swizzle (PTX ISA, tensor
 // swizzling).
 #pragma once
 
@@ -11,7 +12,8 @@ namespace sluice {
 
 inline constexpr int kSmemAlign = 1024;
 inline constexpr int kSwizzleRowBytes = 128;
-inline constexpr int kStoreBuffers = 2;  // per math warpgroup: one is filled while the other is read by TMA
+inline constexpr int kStoreBuffers = 2;   // per math warpgroup: one is filled while the other is read by TMA
+inline constexpr int kMaxScaleParts = 8;  // 256 columns in parts of 32
 
 SLUICE_HD constexpr int stage_a_bytes(const KernelConfig& c) {
   return c.tile.m * c.tile.k * bytes_of(c.a);
@@ -43,8 +45,24 @@ SLUICE_HD constexpr int stage_offset(const KernelConfig& c, int stage) {
 SLUICE_HD constexpr int store_offset(const KernelConfig& c, int group, int buffer) {
   return c.stages * stage_bytes(c) + (group * kStoreBuffers + buffer) * store_buffer_bytes(c);
 }
+
+/// Columns that share a block scale of B: the largest divisor of tile.n that divides 128 too.
+SLUICE_HD constexpr int scale_part_columns(const KernelConfig& c) {
+  return c.tile.n % 128 == 0 ? 128 : c.tile.n % 64 == 0 ? 64 : 32;
+}
+SLUICE_HD constexpr int scale_parts(const KernelConfig& c) {
+  return c.tile.n / scale_part_columns(c);
+}
+/// Block scales of one stage: fp32, one for each row of the tile, then one for each part of its columns.
+SLUICE_HD constexpr int scale_slot_bytes(const KernelConfig& c) {
+  return is_block_scaled(c.epilogue) ? 4 * (c.tile.m + kMaxScaleParts) : 0;
+}
+SLUICE_HD constexpr int scale_offset(const KernelConfig& c, int stage) {
+  return store_offset(c, kMathGroups, 0) + stage * scale_slot_bytes(c);
+}
+
 SLUICE_HD constexpr int barrier_offset(const KernelConfig& c) {
-  return store_offset(c, kMathGroups, 0);
+  return scale_offset(c, c.stages);
 }
 
 /// full[stages], empty[stages], turn[2]
@@ -62,9 +80,10 @@ SLUICE_HD constexpr int turn_barrier(const KernelConfig& c, int group) {
 }
 
 /// Arrivals that complete one phase of each barrier. The role and barrier tables are in kernels/gemm.cuh.
-SLUICE_HD constexpr int full_arrivals(const KernelConfig&) {
-  return 1;
-}  // the load thread; the bytes do the rest
+/// The load thread (the bytes do the rest), and the warps that bring block scales.
+SLUICE_HD constexpr int full_arrivals(const KernelConfig& c) {
+  return is_block_scaled(c.epilogue) ? 1 + kScaleWarps : 1;
+}
 /// Every math warp that reads the stage, in every CTA whose tile came from this CTA's multicast, or goes to
 /// it: a CTA's loads reach the CTAs of its cluster row and column.
 SLUICE_HD constexpr int empty_arrivals(const KernelConfig& c) {

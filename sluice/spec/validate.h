@@ -32,10 +32,16 @@ SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
   if (c.cluster.m > 1 && c.b_major == Major::k && c.tile.n / c.cluster.m % 8 != 0)
     return "a multicast slice of B must be a multiple of 8 rows";
   if (c.cluster.m > 1 && c.tile.n % c.cluster.m != 0) return "cluster.m must divide tile.n";
-  if (c.promote_k_blocks != 0 && !is_fp8(c.a))
-    return "promotion is for fp8 inputs; 16-bit sums are kept in fp32";
-  if (c.promote_k_blocks < 0 || c.promote_k_blocks > 64) return "promote_k_blocks must be in 0..64";
-  if (accumulator_registers(c) > 208)
+  if (c.promotes && !is_fp8(c.a)) return "promotion is for fp8 inputs; 16-bit sums are kept in fp32";
+  if (is_block_scaled(c.epilogue) != (c.epilogue.scale_b == ScaleMode::block))
+    return "block scales come on both inputs or on neither";
+  if (is_block_scaled(c.epilogue) && !c.promotes) return "block scales need promotion";
+  if (is_block_scaled(c.epilogue) && c.tile.m > 128)
+    return "block scales need tile.m of at most 128: the warps that bring them hold those of four k-tiles";
+  if (is_block_scaled(c.epilogue) && c.tile.n % 32 != 0)
+    return "block scales need tile.n to be a multiple of 32: a thread holds one for each part of 128 columns";
+  if (unit_columns(c) % 8 != 0) return "promoted sums in two halves need tile.n to be a multiple of 16";
+  if (accumulator_registers(c) > kMaxAccumulatorRegisters)
     return "the accumulators need more than 208 registers a thread and would spill";
   if (accumulator_registers(c) > 192 && !is_light(c.epilogue))
     return "more than 192 accumulator registers leave no room for an epilogue with operands: narrow tile.n";

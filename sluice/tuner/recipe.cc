@@ -13,7 +13,8 @@ bool is_vector(ScaleMode mode) {
   switch (mode) {
     case ScaleMode::vector: return true;
     case ScaleMode::none:
-    case ScaleMode::tensor: return false;
+    case ScaleMode::tensor:
+    case ScaleMode::block: return false;  // those are Sums::block
   }
   return false;
 }
@@ -37,9 +38,9 @@ Activation activation_of(ActivationCost cost) {
   return Activation::none;
 }
 
-/// Block scales, when the spec has them, are Sums::block.
 Sums sums_of(const Problem& p) {
-  return p.accumulate == Accumulate::promoted && is_fp8(p.a.type) ? Sums::promoted : Sums::fast;
+  if (is_block_scaled(p.epilogue)) return Sums::block;
+  return is_promoted(p) ? Sums::promoted : Sums::fast;
 }
 
 }  // namespace
@@ -69,6 +70,7 @@ Problem example_of(const Recipe& r) {
   p.b = {.type = r.b, .major = r.b_major};
   p.d.type = r.d;
   p.accumulate = r.sums == Sums::promoted ? Accumulate::promoted : Accumulate::fast;
+  if (r.sums == Sums::block) p.epilogue.scale_a = p.epilogue.scale_b = ScaleMode::block;
   p.epilogue.bias = r.vectors ? Bias::column : Bias::none;
   p.epilogue.activation = activation_of(r.activation);
   p.epilogue.residual = r.residual_bytes != 0;

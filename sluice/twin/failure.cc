@@ -36,7 +36,10 @@ const char* name_of(StepKind kind) {
     case StepKind::expect: return "expect_stage";
     case StepKind::load_a: return "load_a";
     case StepKind::load_b: return "load_b";
+    case StepKind::write_scales: return "write_scales";
+    case StepKind::arrive_full: return "publish_scales";
     case StepKind::wait_full: return "wait_full";
+    case StepKind::read_scales: return "read_scales";
     case StepKind::issue_mma: return "issue_mma";
     case StepKind::retire_older: return "wait_mma_but_newest";
     case StepKind::retire_all: return "wait_mma";
@@ -65,10 +68,15 @@ std::string to_string(const Step& s) {
     case StepKind::expect: return fmt::format("{} stage {}, {} bytes", name_of(s.kind), s.stage, s.count);
     case StepKind::load_a:
     case StepKind::load_b:
+    case StepKind::write_scales:
+    case StepKind::read_scales:
     case StepKind::issue_mma:
       return fmt::format("{} stage {} {} k-tile {}", name_of(s.kind), s.stage, tile, s.k_tile);
     case StepKind::arrive_empty:
       return fmt::format("{} stage {}: {} arrivals at cta {}", name_of(s.kind), s.stage, s.count, s.target);
+    case StepKind::arrive_full:
+      return fmt::format("{} stage {}: {} arrivals", name_of(s.kind), s.stage, s.count);
+    case StepKind::promote: return fmt::format("{} unit {}", name_of(s.kind), s.unit);
     case StepKind::wait_turn: return fmt::format("{} parity {}", name_of(s.kind), s.parity);
     case StepKind::pass_turn: return fmt::format("{}: {} arrivals", name_of(s.kind), s.count);
     case StepKind::wait_store: return fmt::format("{}: at most {} reads left", name_of(s.kind), s.count);

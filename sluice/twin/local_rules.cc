@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <tuple>
 
@@ -16,16 +17,19 @@ KTileKey key_of(const Step& s) {
 }
 using Passes = std::map<KTileKey, int>;  // k-tile -> the pass over the ring that a CTA loads it in
 
+/// Of the role that loads, or of the one that brings block scales.
 Passes annotate_loads(const Scenario& scenario, StepList& steps) {
   Passes passes;
-  std::vector<int> loads_into(scenario.config.stages, 0);
+  std::vector<int> loads_into(scenario.config.stages, 0), published_into(scenario.config.stages, 0);
   int sequence = 0;
   for (Step& step : steps) {
-    if (step.kind == StepKind::load_a) {
+    if (step.kind == StepKind::load_a || step.kind == StepKind::write_scales) {
       ++sequence;
       ++loads_into[step.stage];
     }
-    if (step.kind != StepKind::load_a && step.kind != StepKind::load_b) continue;
+    if (step.kind == StepKind::arrive_full) step.pass = published_into[step.stage]++;
+    if (step.kind != StepKind::load_a && step.kind != StepKind::load_b && step.kind != StepKind::write_scales)
+      continue;
     step.sequence = sequence;
     step.pass = loads_into[step.stage] - 1;
     passes[key_of(step)] = step.pass;
@@ -50,23 +54,18 @@ class SumRules {
   std::optional<Failure> see(size_t i) {
     Step& step = steps_[i];
     switch (step.kind) {
-      case StepKind::begin_tile: products_.clear(), sums_ = partial_ = 0; break;
-      case StepKind::issue_mma:
-        if (step.fresh != (partial_ == 0))
-          return fail(FailureKind::accumulator_wrong,
-                      fmt::format("{} while {} k-tiles are in the sums: {}",
-                                  step.fresh ? "starts from zero" : "adds", partial_, to_string(step)));
-        step.k_tile = static_cast<int>(products_.size());
-        products_.push_back(i);
-        ++partial_;
-        in_flight_ = true;
+      case StepKind::begin_tile:
+        of_tile_.clear();
+        sums_.assign(units(scenario_.config), 0);
+        partial_ = scales_read_ = 0;
         break;
+      case StepKind::read_scales:
+        step.k_tile = scales_read_++;
+        of_tile_.push_back(i);
+        break;
+      case StepKind::issue_mma: return see_product(i);
       case StepKind::retire_all: in_flight_ = false; break;
-      case StepKind::promote:
-        if (in_flight_) return fail(FailureKind::accumulator_in_flight, "promotes before wait_mma");
-        sums_ += partial_;
-        partial_ = 0;
-        break;
+      case StepKind::promote: return see_promotion(step);
       case StepKind::write_chunk:
       case StepKind::store_direct: return see_store(step);
       default: break;
@@ -74,15 +73,46 @@ class SumRules {
     return std::nullopt;
   }
 
+  std::optional<Failure> see_product(size_t i) {
+    Step& step = steps_[i];
+    if (step.fresh != (partial_ == 0))
+      return fail(FailureKind::accumulator_wrong,
+                  fmt::format("{} while {} k-tiles are in the sums: {}",
+                              step.fresh ? "starts from zero" : "adds", partial_, to_string(step)));
+    step.k_tile = sums_[step.unit] + partial_;
+    of_tile_.push_back(i);
+    ++partial_;
+    partial_unit_ = step.unit;
+    in_flight_ = true;
+    return std::nullopt;
+  }
+
+  std::optional<Failure> see_promotion(const Step& step) {
+    if (in_flight_) return fail(FailureKind::accumulator_in_flight, "promotes before wait_mma");
+    if (step.unit != partial_unit_ || partial_ != 1)
+      return fail(FailureKind::accumulator_wrong,
+                  fmt::format("{} k-tiles of unit {} are in the partial sums: {}", partial_, partial_unit_,
+                              to_string(step)));
+    const int k_tile = sums_[step.unit];
+    if (is_block_scaled(scenario_.config.epilogue) && scales_read_ - 1 != k_tile)
+      return fail(
+          FailureKind::accumulator_wrong,
+          fmt::format("has the scales of k-tile {} for the products of {}", scales_read_ - 1, k_tile));
+    ++sums_[step.unit];
+    partial_ = 0;
+    return std::nullopt;
+  }
+
   std::optional<Failure> see_store(const Step& step) {
     if (in_flight_) return fail(FailureKind::accumulator_in_flight, "before wait_mma: " + to_string(step));
-    const bool promotes = scenario_.config.promote_k_blocks != 0;
-    const int complete = promotes ? sums_ : partial_, left = promotes ? partial_ : 0;
+    const bool promotes = scenario_.config.promotes;
+    const int complete = promotes ? *std::min_element(sums_.begin(), sums_.end()) : partial_;
+    const int left = promotes ? partial_ : 0;
     if (complete != scenario_.grid().k_tiles || left != 0)
       return fail(FailureKind::accumulator_wrong,
                   fmt::format("{} of {} k-tiles are in the sums and {} wait for promotion: {}", complete,
                               scenario_.grid().k_tiles, left, to_string(step)));
-    for (size_t product : products_) steps_[product].tile = step.tile;
+    for (size_t i : of_tile_) steps_[i].tile = step.tile;
     return std::nullopt;
   }
 
@@ -91,8 +121,11 @@ class SumRules {
   const Scenario& scenario_;
   const std::string& name_;
   StepList& steps_;
-  std::vector<size_t> products_;  // issue_mma steps of this tile
-  int sums_ = 0, partial_ = 0;    // k-tiles in the promoted sums, and in the tensor core's
+  std::vector<size_t> of_tile_;  // the steps that read stages for it
+  std::vector<int> sums_{0};     // k-tiles in the promoted sums of each unit
+  int partial_ = 0;              // k-tiles in the tensor core's sums
+  int partial_unit_ = 0;
+  int scales_read_ = 0;  // k-tiles of this tile whose scales were read
   bool in_flight_ = false;
 };
 
@@ -121,7 +154,8 @@ std::optional<Failure> annotate_signals(const Scenario& scenario, const std::str
 
 std::string agent_name(const Scenario& scenario, int index) {
   const Agent agent = agent_at(scenario, index);
-  if (agent.loads()) return fmt::format("cta {} load", agent.cta);
+  if (agent.role == Role::load) return fmt::format("cta {} load", agent.cta);
+  if (agent.role == Role::scales) return fmt::format("cta {} scales", agent.cta);
   std::string name = fmt::format("cta {} math {}", agent.cta, agent.group);
   if (scenario.warps_per_group > 1) name += fmt::format(" warp {}", agent.warp);
   return name;
@@ -133,10 +167,10 @@ std::optional<Failure> annotate(ClusterProgram& program) {
   for (int i = 0; i < scenario.agents(); ++i) {
     StepList& steps = program.agents[i];
     const std::string name = agent_name(scenario, i);
-    if (agent_at(scenario, i).loads()) {
-      passes = annotate_loads(scenario, steps);
-      continue;
-    }
+    const Role role = agent_at(scenario, i).role;
+    if (role == Role::load) passes = annotate_loads(scenario, steps);
+    if (role == Role::scales) (void)annotate_loads(scenario, steps);
+    if (role != Role::math) continue;
     if (auto failure = SumRules(scenario, name, steps).run()) return failure;
     if (auto failure = annotate_signals(scenario, name, passes, steps)) return failure;
   }

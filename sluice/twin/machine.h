@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The host twin of device/machine.cuh: the same steps, written down instead of done. kernels/gemm.cuh runs
 // on it, once for each role; Simulator then gives the steps their meaning in any interleaving.
-// Mutants (tests/protocol) derive from it and shadow a step; gemm() is a template, so theirs is called.
+// Mutants (tests/protocol) derive from it and shadow a step; run_roles() is a template, so theirs is called.
 #pragma once
 
 #include <sluice/twin/scenario.h>
@@ -26,9 +26,10 @@ class Machine {
   int cluster_index() const { return cluster_; }
   int cluster_count() const { return scenario_.split.clusters; }
 
-  bool is_load_role() const { return agent_.loads(); }
-  bool is_math_role() const { return !agent_.loads(); }
-  bool enter_load_role() { return true; }
+  bool is_load_role() const { return agent_.role != Role::math; }
+  bool is_load_thread() const { return agent_.role == Role::load; }
+  bool is_scale_warp() const { return agent_.role == Role::scales; }
+  void enter_load_role() {}
   void enter_math_role() {}
   int math_group() const { return agent_.group; }
 
@@ -45,16 +46,28 @@ class Machine {
     record({.kind = StepKind::load_b, .stage = stage, .tile = tile, .k_tile = k_tile});
   }
 
+  void begin_scales(const Tile& tile) { scale_tile_ = tile; }
+  void fetch_scales(int) {}  // into registers: nobody else sees it
+  void write_scales(int stage, int k_tile) {
+    record({.kind = StepKind::write_scales, .stage = stage, .tile = scale_tile_, .k_tile = k_tile});
+  }
+  void publish_scales(int stage) {
+    record({.kind = StepKind::arrive_full, .stage = stage, .count = kScaleWarps});
+  }
+
   void begin_tile(int k_tiles) { record({.kind = StepKind::begin_tile, .count = k_tiles}); }
   void wait_full(int stage, u32 parity) {
     record({.kind = StepKind::wait_full, .stage = stage, .parity = parity});
   }
-  void issue_mma(int stage, bool fresh) {
-    record({.kind = StepKind::issue_mma, .fresh = fresh, .stage = stage});
+  void read_scales(int stage) {
+    if (is_block_scaled(config().epilogue)) record({.kind = StepKind::read_scales, .stage = stage});
+  }
+  void issue_mma(int unit, int stage, bool fresh) {
+    record({.kind = StepKind::issue_mma, .fresh = fresh, .stage = stage, .unit = unit});
   }
   void wait_mma_but_newest() { record({.kind = StepKind::retire_older}); }
   void wait_mma() { record({.kind = StepKind::retire_all}); }
-  void promote() { record({.kind = StepKind::promote}); }
+  void promote(int unit) { record({.kind = StepKind::promote, .unit = unit}); }
   void release_stage(int stage) { release(stage, arrivals()); }
   void wait_turn(u32 parity) { record({.kind = StepKind::wait_turn, .parity = parity}); }
   void pass_turn() { record({.kind = StepKind::pass_turn, .count = arrivals()}); }
@@ -108,6 +121,7 @@ class Machine {
   Agent agent_;
   StepList& steps_;
   GemmParams params_{};
+  Tile scale_tile_{};  // whose block scales are brought
   int syncs_ = 0;
 
   template <class AnyMachine>

@@ -4,6 +4,7 @@
 #include <sluice/twin/numbers.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include <sluice/reference/element.h>
@@ -29,7 +30,8 @@ Numbers::Numbers(const Work& work, const Scenario& scenario)
 
 void Numbers::on_step(int agent_index, const Step& step) {
   const Agent agent = agent_at(scenario_, agent_index);
-  if (agent.loads()) return;
+  if (step.kind == StepKind::write_scales) stage(agent.cta, step.stage).scales = step;
+  if (agent.role != Role::math) return;
   Group& group = group_of(agent);
   switch (step.kind) {
     case StepKind::begin_tile:
@@ -38,9 +40,8 @@ void Numbers::on_step(int agent_index, const Step& step) {
     case StepKind::issue_mma: group.in_flight.push_back(step); break;
     case StepKind::retire_older: retire(agent, 1); break;
     case StepKind::retire_all: retire(agent, 0); break;
-    case StepKind::promote:
-      for (size_t i = 0; i < group.sums.size(); ++i) group.sums[i] += group.partial[i];
-      break;
+    case StepKind::read_scales: group.scales = stage(agent.cta, step.stage).scales; break;
+    case StepKind::promote: promote(agent, step.unit); break;
     case StepKind::write_chunk: write_chunk(agent, step); break;
     case StepKind::issue_store: group.buffers[step.stage].issued = step; break;
     case StepKind::store_direct: store_direct(agent, step.tile); break;
@@ -89,18 +90,51 @@ void Numbers::retire(const Agent& agent, size_t left) {
   }
 }
 
+Numbers::Range Numbers::range_of(int unit) const {
+  const KernelConfig& c = work_.config;
+  const int rows = unit_waves(c) * kWaveRows, columns = unit_columns(c);
+  const int row = waves(c) == 1 ? 0 : unit * rows, column = waves(c) == 1 ? unit * columns : 0;
+  return {row, row + rows, column, column + columns};
+}
+
+void Numbers::promote(const Agent& agent, int unit) {
+  const Problem& p = work_.problem;
+  const KernelConfig& c = work_.config;
+  Group& group = group_of(agent);
+  const Range range = range_of(unit);
+  for (int row = range.row_begin; row < range.row_end; ++row)
+    for (int column = range.column_begin; column < range.column_end; ++column) {
+      float& sum = group.sums[row * c.tile.n + column];
+      const float partial = group.partial[row * c.tile.n + column];
+      if (!is_block_scaled(c.epilogue)) {
+        sum += partial;
+        continue;
+      }
+      const Step& scales = group.scales;
+      const i64 k = i64{scales.k_tile} * c.tile.k;
+      const i64 m = std::min<i64>(scales.tile.m_offset + group_row(agent) + row, p.m - 1);
+      const i64 n = std::min<i64>(scales.tile.n_offset + column, p.n - 1);
+      const float scale = work_.buffers.scale_a[block_scale_a_index(p, scales.tile.batch, m, k)] *
+                          work_.buffers.scale_b[block_scale_b_index(p, scales.tile.batch, n, k)];
+      sum = std::fma(partial, scale, sum);
+    }
+}
+
 void Numbers::multiply(const Agent& agent, const Step& product) {
   const KernelConfig& c = work_.config;
   Group& group = group_of(agent);
   std::vector<float>& sums = promotes() ? group.partial : group.sums;
-  if (product.fresh) std::fill(sums.begin(), sums.end(), 0.0f);
+  const Range range = range_of(product.unit);
+  if (product.fresh)
+    for (int row = range.row_begin; row < range.row_end; ++row)
+      std::fill_n(&sums[row * c.tile.n + range.column_begin], range.column_end - range.column_begin, 0.0f);
   const Stage& s = stage(agent.cta, product.stage);
   constexpr int kColumns = 8;  // at a time, in registers; it divides every tile.n
   const int depth = mma_k(c.a);
-  for (int row = 0; row < group_rows(c); ++row)
+  for (int row = range.row_begin; row < range.row_end; ++row)
     for (int first = 0; first < c.tile.k; first += depth) {
       const float* a = &s.a[(group_row(agent) + row) * c.tile.k + first];
-      for (int column = 0; column < c.tile.n; column += kColumns) {
+      for (int column = range.column_begin; column < range.column_end; column += kColumns) {
         double products[kColumns] = {};
         for (int k = 0; k < depth; ++k) {
           const double factor = a[k];
@@ -117,7 +151,8 @@ double Numbers::epilogue(double sum, const ElementIndex& at) const {
   const Problem& p = work_.problem;
   const Epilogue& e = p.epilogue;
   const auto scale = [](ScaleMode mode, const float* values, i64 index) {
-    return mode == ScaleMode::none ? 1.0 : values[mode == ScaleMode::vector ? index : 0];
+    if (mode == ScaleMode::none || mode == ScaleMode::block) return 1.0;  // block: promote()
+    return static_cast<double>(values[mode == ScaleMode::vector ? index : 0]);
   };
   double value = 0.0;
   if (work_.scalars.alpha != 0.0f)

@@ -33,6 +33,7 @@ class Numbers final : public Observer {
   /// A[row][k] and B[k][column], decoded.
   struct Stage {
     std::vector<float> a, b;
+    Step scales;  // the step that wrote the block scales beside it
   };
   struct StoreBuffer {
     std::vector<u8> bytes;
@@ -41,16 +42,23 @@ class Numbers final : public Observer {
   /// What a math warpgroup holds.
   struct Group {
     std::vector<Step> in_flight;       // products, oldest first
-    std::vector<float> sums, partial;  // [row][column]; partial only with promotion
+    std::vector<float> sums, partial;  // [row][column]; partial (with promotion) has room for all units
+    Step scales;                       // whose block scales are in registers
     StoreBuffer buffers[kStoreBuffers];
   };
 
-  bool promotes() const { return work_.config.promote_k_blocks != 0; }
+  bool promotes() const { return work_.config.promotes; }
   Stage& stage(int cta, int index) { return stages_[cta * work_.config.stages + index]; }
   Group& group_of(const Agent& agent) { return groups_[agent.cta * kMathGroups + agent.group]; }
   int group_row(const Agent& agent) const {
     return work_.config.schedule == Schedule::cooperative ? agent.group * group_rows(work_.config) : 0;
   }
+  /// Rows of the group and columns that a unit works on.
+  struct Range {
+    int row_begin, row_end, column_begin, column_end;
+  };
+  Range range_of(int unit) const;
+  void promote(const Agent& agent, int unit);
   void retire(const Agent& agent, size_t left);
   void multiply(const Agent& agent, const Step& product);
   double epilogue(double sum, const ElementIndex& at) const;

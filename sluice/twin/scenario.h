@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is explored: a config, a problem size and a work split; and the roles of one cluster that execute it.
-// Agents are numbered cta * agents_per_cta + role; role 0 loads, then the warps of math group 0, then of 1.
+// Agents are numbered cta * agents_per_cta + role; role 0 loads, role 1 brings block
+// scales if there are any, then the warps of math group 0, then of 1.
 #pragma once
 
 #include <vector>
@@ -19,24 +20,26 @@ struct Scenario {
 
   TileGrid grid() const { return tile_grid(config, m, n, k, batch); }
   int ctas() const { return cluster_size(config); }
-  int agents_per_cta() const { return 1 + kMathGroups * warps_per_group; }
+  /// The first role that does math.
+  int first_math() const { return is_block_scaled(config.epilogue) ? 2 : 1; }
+  int agents_per_cta() const { return first_math() + kMathGroups * warps_per_group; }
   int agents() const { return ctas() * agents_per_cta(); }
 };
+
+enum class Role : u8 { load, scales, math };
 
 /// Where an agent is and what it does.
 struct Agent {
   int cta = 0;
-  int group = -1;  // -1: the load thread
-  int warp = 0;
-
-  bool loads() const { return group < 0; }
+  Role role = Role::math;
+  int group = 0;  // math only
+  int warp = 0;   // of the group
 };
 inline Agent agent_at(const Scenario& s, int index) {
-  const int role = index % s.agents_per_cta();
-  if (role == 0) return {.cta = index / s.agents_per_cta()};
-  return {.cta = index / s.agents_per_cta(),
-          .group = (role - 1) / s.warps_per_group,
-          .warp = (role - 1) % s.warps_per_group};
+  const int cta = index / s.agents_per_cta(), role = index % s.agents_per_cta();
+  if (role < s.first_math()) return {.cta = cta, .role = role == 0 ? Role::load : Role::scales};
+  const int warp = role - s.first_math();
+  return {.cta = cta, .group = warp / s.warps_per_group, .warp = warp % s.warps_per_group};
 }
 
 using StepList = std::vector<Step>;

@@ -16,15 +16,19 @@ Simulator::Simulator(const ClusterProgram& program) : scenario_(program.scenario
   sync_word_ = turn_word_ + 2 * kMathGroups;
   newest_word_ = sync_word_ + kMathGroups;
   buffer_word_ = newest_word_ + kMathGroups;
-  slots_word_ = buffer_word_ + kMathGroups * kStoreBuffers;
+  scales_word_ = buffer_word_ + kMathGroups * kStoreBuffers;
+  slots_word_ = scales_word_ + (is_block_scaled(c.epilogue) ? c.stages : 0);
   words_per_cta_ = slots_word_ + 2 * c.stages * slices_;
   first_slot_ = scenario_.agents();
   first_store_read_ = first_slot_ + scenario_.ctas() * c.stages * slices_;
   for (auto& loads : loads_) loads.resize(scenario_.ctas());
-  for (int cta = 0; cta < scenario_.ctas(); ++cta)
-    for (const Step& step : program.agents[cta * scenario_.agents_per_cta()]) {
+  scales_written_.resize(scenario_.ctas());
+  for (int agent = 0; agent < scenario_.agents(); ++agent)
+    for (const Step& step : program.agents[agent]) {
+      const int cta = agent_at(scenario_, agent).cta;
       if (step.kind == StepKind::load_a) loads_[0][cta].push_back(&step);
       if (step.kind == StepKind::load_b) loads_[1][cta].push_back(&step);
+      if (step.kind == StepKind::write_scales) scales_written_[cta].push_back(&step);
     }
 }
 

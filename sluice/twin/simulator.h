@@ -72,6 +72,8 @@ class Simulator {
   u32& content(State& s, const SlotAt& at) const { return s[slot_word(at)]; }
   u32& incoming(State& s, const SlotAt& at) const { return s[slot_word(at) + 1]; }
   int cta_base(int cta) const { return 2 * scenario_.agents() + cta * words_per_cta_; }
+  /// Sequence number of the block scales that lie beside a stage (0: none yet).
+  u32& scales(State& s, int cta, int stage) const { return s[cta_base(cta) + scales_word_ + stage]; }
   int slot_word(const SlotAt& at) const {
     return cta_base(at.cta) + slots_word_ + 2 * (at.stage * slices_ + at.slice);
   }
@@ -82,6 +84,7 @@ class Simulator {
   std::optional<Failure> do_step(State& s, int agent, const Step& step) const;
   std::optional<Failure> do_load(State& s, int agent, const Step& step) const;
   std::optional<Failure> do_mma(State& s, int agent, const Step& step) const;
+  std::optional<Failure> do_read_scales(State& s, int agent, const Step& step) const;
   std::optional<Failure> do_arrive(State& s, int agent, const Step& step) const;
   std::optional<Failure> do_store(State& s, int agent, const Step& step) const;
   std::optional<Failure> settle(State& s, int agent, Observer* observer) const;
@@ -101,10 +104,12 @@ class Simulator {
 
   const Scenario& scenario_;
   const ClusterProgram& program_;
-  std::vector<std::vector<const Step*>> loads_[2];  // of A and of B: [cta][sequence - 1]
-  int slices_ = 0;                                  // of a stage: cluster.n of A, then cluster.m of B
+  std::vector<std::vector<const Step*>> loads_[2];        // of A and of B: [cta][sequence - 1]
+  std::vector<std::vector<const Step*>> scales_written_;  // the same
+  int slices_ = 0;                                        // of a stage: cluster.n of A, then cluster.m of B
   int words_per_cta_ = 0;
-  int empty_word_ = 0, turn_word_ = 0, sync_word_ = 0, newest_word_ = 0, buffer_word_ = 0, slots_word_ = 0;
+  int empty_word_ = 0, turn_word_ = 0, sync_word_ = 0, newest_word_ = 0, buffer_word_ = 0, scales_word_ = 0,
+      slots_word_ = 0;
   int first_slot_ = 0, first_store_read_ = 0;  // transitions
 };
 

@@ -72,9 +72,14 @@ std::optional<Failure> Simulator::do_step(State& s, int agent, const Step& step)
     }
     case StepKind::load_a:
     case StepKind::load_b: return do_load(s, agent, step);
+    case StepKind::write_scales:
+      scales(s, at.cta, step.stage) = static_cast<u32>(step.sequence);
+      return std::nullopt;
+    case StepKind::read_scales: return do_read_scales(s, agent, step);
     case StepKind::issue_mma: return do_mma(s, agent, step);
     case StepKind::retire_older: reading(s, agent) &= ~0xffffu; return std::nullopt;
     case StepKind::retire_all: reading(s, agent) = 0; return std::nullopt;
+    case StepKind::arrive_full:
     case StepKind::arrive_empty:
     case StepKind::pass_turn: return do_arrive(s, agent, step);
     case StepKind::sync_arrive: ++syncs(s, at.cta, at.group); return std::nullopt;
@@ -100,7 +105,7 @@ std::optional<Failure> Simulator::do_load(State& s, int agent, const Step& step)
       return fail(FailureKind::stage_overwritten, agent, step,
                   fmt::format("cta {} still receives {}", cta, to_string(load_of(slot, incoming(s, slot)))));
     const int first = cta * scenario_.agents_per_cta();
-    for (int reader = first + 1; reader < first + scenario_.agents_per_cta(); ++reader)
+    for (int reader = first + scenario_.first_math(); reader < first + scenario_.agents_per_cta(); ++reader)
       if ((older_and_newest(reading(s, reader)) >> step.stage & 1) != 0)
         return fail(FailureKind::stage_overwritten, agent, step,
                     agent_name(scenario_, reader) + " has a product in flight that reads it");
@@ -132,12 +137,25 @@ std::optional<Failure> Simulator::do_mma(State& s, int agent, const Step& step) 
   return std::nullopt;
 }
 
+std::optional<Failure> Simulator::do_read_scales(State& s, int agent, const Step& step) const {
+  const int cta = agent_at(scenario_, agent).cta;
+  const u32 sequence = scales(s, cta, step.stage);
+  if (sequence == 0)
+    return fail(FailureKind::stage_unready, agent, step, "no scales were ever written there");
+  const Step& written = *scales_written_[cta][sequence - 1];
+  if (written.k_tile != step.k_tile || written.tile.batch != step.tile.batch ||
+      written.tile.m_offset != step.tile.m_offset || written.tile.n_offset != step.tile.n_offset)
+    return fail(FailureKind::wrong_bytes, agent, step, "found the result of " + to_string(written));
+  return std::nullopt;
+}
+
 std::optional<Failure> Simulator::do_arrive(State& s, int agent, const Step& step) const {
   const Agent at = agent_at(scenario_, agent);
-  const bool is_turn = step.kind == StepKind::pass_turn;
-  const int cta = is_turn ? at.cta : step.target;
+  const int cta = step.kind == StepKind::arrive_empty ? step.target : at.cta;
   if (has_left(s, cta)) return fail(FailureKind::peer_gone, agent, step, fmt::format("cta {} has left", cta));
-  Barrier barrier = is_turn ? turn(s, cta, 1 - at.group) : empty(s, cta, step.stage);
+  Barrier barrier = step.kind == StepKind::pass_turn     ? turn(s, cta, 1 - at.group)
+                    : step.kind == StepKind::arrive_full ? full(s, cta, step.stage)
+                                                         : empty(s, cta, step.stage);
   if (barrier.phase() != step.pass)
     return fail(FailureKind::lost_signal, agent, step,
                 fmt::format("falls into phase {}, and is for phase {}", barrier.phase(), step.pass));

@@ -15,15 +15,18 @@ enum class StepKind : u8 {
   expect,        // stage, count = bytes
   load_a,        // stage, tile, k_tile
   load_b,        // stage, tile, k_tile
+  write_scales,  // stage, tile, k_tile: into shared memory
+  arrive_full,   // stage, count arrivals of those who wrote scales
   wait_full,     // stage, parity
-  issue_mma,     // stage, fresh
+  read_scales,   // stage: into registers
+  issue_mma,     // unit, stage, fresh
   retire_older,  // all products but the newest
   retire_all,    //
   arrive_empty,  // stage, count arrivals at CTA `target`
   wait_turn,     // parity
   pass_turn,     // count arrivals at the other group
   begin_tile,    // count = k_tiles
-  promote,       //
+  promote,       // unit
   wait_store,    // until at most `count` stores of this role still read their buffers
   write_chunk,   // buffer, tile, wave, column
   publish,       // the proxy fence over this role's writes
@@ -41,13 +44,14 @@ struct Step {
   u32 parity = 0;
   int count = 0;
   int target = 0;
+  int unit = 0;
   Tile tile{};
   int k_tile = 0;
   int wave = 0;
   int column = 0;
   // Filled in by annotate(), from the whole list:
   int pass = -1;     // loads, arrivals: the phase of the barrier that this step must fall into
-  int sequence = 0;  // loads: which k-tile of this role it is, from 1
+  int sequence = 0;  // loads and scales: which k-tile of this role it is, from 1
 };
 
 /// "load_a stage 2 of tile (128, 0) k-tile 3"

@@ -3,7 +3,7 @@
 // the bars of docs/jit.md. Compile time is CPU time of this process; neighbours still stretch it (shared
 // caches and hardware threads: 0.49 s became 0.64 s at a load of 12), so a busy machine is held to twice the
 // bar.
-// Can fail: one cuda::std header in device code adds 0.4 s (research/aesthetics.md 6), past the bar.
+// Can fail: one cuda::std header in device code adds 0.4 s (docs/dependencies.md), past the bar.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <time.h>

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which machine instructions a kernel holds, without a disassembler. The low 9 bits of an sm_90a instruction
 // name the operation, but the numbers are NVIDIA's secret: so each is found anew by compiling a kernel with
-// and without the PTX instruction and taking the one number that appeared (research/reliability.md 3.2). A
-// toolkit that numbers them otherwise recalibrates the scan instead of blinding it. Called by the kernel
-// gate.
+// and without the PTX instruction and taking the one number that appeared. A toolkit that numbers them
+// otherwise recalibrates the scan instead of blinding it. Called by the kernel gate.
 #pragma once
 
 #include <array>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every registered config compiles for sm_90a and passes the kernel gate (issue "Engine", bar 3). Cubins are
-// kept under the build folder by content, so only what a change touched is compiled again;
-// SLUICE_GATE_FORCE=1 compiles all. gate_catches_test.cc shows that the gate can fail.
+// Every registered config compiles for sm_90a and passes the kernel gate. Cubins are kept under the build
+// folder by content, so only what a change touched is compiled again; SLUICE_GATE_FORCE=1 compiles all.
+// gate_catches_test.cc shows that the gate can fail.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -22,6 +22,7 @@ struct Impossible {
 };
 
 constexpr TileShape kFp8Tile{128, 128, 128};
+constexpr Epilogue kBlockScales{.scale_a = ScaleMode::block, .scale_b = ScaleMode::block};
 
 const std::vector<Impossible>& impossible_configs() {
   using enum DType;
@@ -43,8 +44,16 @@ const std::vector<Impossible>& impossible_configs() {
       {"the cluster must hold 1 to 8 CTAs", {.cluster = {4, 4}}},
       {"cluster.m and cluster.n must be powers of two", {.cluster = {3, 1}}},
       {"a multicast slice of B must be a multiple of 8 rows", {.tile = {128, 8, 64}, .cluster = {2, 1}}},
-      {"promotion is for fp8 inputs; 16-bit sums are kept in fp32", {.promote_k_blocks = 1}},
-      {"promote_k_blocks must be in 0..64", {.tile = kFp8Tile, .a = e4m3, .b = e4m3, .promote_k_blocks = 65}},
+      {"promotion is for fp8 inputs; 16-bit sums are kept in fp32", {.promotes = true}},
+      {"block scales come on both inputs or on neither",
+       {.tile = kFp8Tile, .a = e4m3, .b = e4m3, .promotes = true, .epilogue = {.scale_a = ScaleMode::block}}},
+      {"block scales need promotion", {.tile = kFp8Tile, .a = e4m3, .b = e4m3, .epilogue = kBlockScales}},
+      {"block scales need tile.m of at most 128: the warps that bring them hold those of four k-tiles",
+       {.tile = {256, 64, 128}, .a = e4m3, .b = e4m3, .promotes = true, .epilogue = kBlockScales}},
+      {"block scales need tile.n to be a multiple of 32: a thread holds one for each part of 128 columns",
+       {.tile = {128, 80, 128}, .a = e4m3, .b = e4m3, .promotes = true, .epilogue = kBlockScales}},
+      {"promoted sums in two halves need tile.n to be a multiple of 16",
+       {.tile = {128, 216, 128}, .a = e4m3, .b = e4m3, .promotes = true}},
       {"the accumulators need more than 208 registers a thread and would spill", {.tile = {256, 216, 64}}},
       {"more than 192 accumulator registers leave no room for an epilogue with operands: narrow tile.n",
        {.tile = {256, 208, 64}, .stages = 3, .epilogue = {.bias = Bias::column}}},

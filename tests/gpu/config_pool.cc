@@ -39,9 +39,10 @@ KernelConfig random_config(Dice& dice, std::initializer_list<Activation> activat
   c.cluster = dice.any_of(kClusters);
   if (is_16bit(c.a) && dice.one_in(2)) c.a_major = Major::mn;
   if (is_16bit(c.a) && dice.one_in(2)) c.b_major = Major::mn;
-  if (is_fp8(c.a)) c.promote_k_blocks = dice.below(3);
+  c.promotes = is_fp8(c.a) && dice.one_in(2);
   c.store = dice.one_in(4) ? StorePath::direct : StorePath::tma;
   c.epilogue = random_epilogue(dice, activations);
+  if (c.promotes && dice.one_in(2)) c.epilogue.scale_a = c.epilogue.scale_b = ScaleMode::block;
   const int most = max_stages(c);
   c.stages = dice.one_in(2) ? most : std::min(most, dice.between(2, 4));
   return c;
@@ -81,11 +82,14 @@ std::vector<KernelConfig> class_pool() {
   for (const BaseConfig& shape : kShapes)
     for (const ClusterShape& cluster : kClassClusters)
       for (const StorePath store : {StorePath::tma, StorePath::direct}) {
-        const auto add_class = [&](DType input, Major major, Accumulate accumulate) {
+        const auto add_class = [&](DType input, Major major, Accumulate accumulate,
+                                   ScaleMode scale_b = ScaleMode::none) {
           Problem p{.a = {.type = input, .major = major}, .b = {.type = input, .major = major}};
           p.accumulate = accumulate;
-          p.epilogue = {
-              .scale_a = ScaleMode::vector, .bias = Bias::column, .residual = store == StorePath::tma};
+          p.epilogue = {.scale_a = scale_b == ScaleMode::block ? scale_b : ScaleMode::vector,
+                        .scale_b = scale_b,
+                        .bias = Bias::column,
+                        .residual = store == StorePath::tma};
           KernelConfig c = config_for(p, shape, cluster, store);
           c.stages = 3;
           add(pool, c);
@@ -94,6 +98,7 @@ std::vector<KernelConfig> class_pool() {
         add_class(DType::fp16, Major::mn, Accumulate::fast);
         add_class(DType::e4m3, Major::k, Accumulate::fast);
         add_class(DType::e4m3, Major::k, Accumulate::promoted);
+        add_class(DType::e4m3, Major::k, Accumulate::promoted, ScaleMode::block);
       }
   return pool;
 }

@@ -66,7 +66,7 @@ i64 storable_n(const KernelConfig& c, i64 n) {
 }
 
 Problem typed_problem(const KernelConfig& c) {
-  const bool promoted = c.promote_k_blocks != 0;
+  const bool promoted = c.promotes;
   return {.a = {.type = c.a, .major = c.a_major},
           .b = {.type = c.b, .major = c.b_major},
           .c = {.type = c.epilogue.c_type},

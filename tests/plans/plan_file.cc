@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See plan_file.h. Names of types and choices are looked up through name_of, so that a new enumerator needs
-// no line here.
+// See plan_file.h. Names of types and choices are looked up through name_of: a new enumerator needs no name
+// here, only a larger count.
 #include "plan_file.h"
 
 #include <charconv>
@@ -25,15 +25,11 @@ bool named(const std::string& text, int count, Enum& value) {
   return false;
 }
 
-bool number(const std::string& text, i64& value) {
+/// Whole, and in the range of the type.
+template <class Integer>
+bool number(const std::string& text, Integer& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc{} && end == text.data() + text.size();
-}
-bool number(const std::string& text, int& value) {
-  i64 wide = 0;
-  if (!number(text, wide)) return false;
-  value = static_cast<int>(wide);
-  return true;
 }
 
 std::vector<std::string> split(const std::string& text, char separator) {
@@ -98,8 +94,8 @@ bool apply(const std::string& key, const std::string& value, Request& r) {
   if (const auto found = device.find(key); found != device.end()) return number(value, *found->second);
   if (key == "a") return named(value, 2, p.a.major);
   if (key == "b") return named(value, 2, p.b.major);
-  if (key == "scale_a") return named(value, 3, p.epilogue.scale_a);
-  if (key == "scale_b") return named(value, 3, p.epilogue.scale_b);
+  if (key == "scale_a") return named(value, 4, p.epilogue.scale_a);
+  if (key == "scale_b") return named(value, 4, p.epilogue.scale_b);
   if (key == "act") return named(value, 4, p.epilogue.activation);
   if (key == "accumulate") return named(value, 2, p.accumulate);
   if (key == "bias") {

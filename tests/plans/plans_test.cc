@@ -68,6 +68,9 @@ TEST(plans, a_wrong_expectation_is_found) {
   EXPECT_NE(differences("none", "512x512x512 bf16\n"), "");
   EXPECT_NE(differences("word", "512x512x512 bf16 colour=red\n    x\n").find("not understood"),
             std::string::npos);
+  EXPECT_NE(differences("range", "512x512x512 bf16 tile_m=4294967424\n    x\n").find("not understood"),
+            std::string::npos)
+      << "2^32 + 128 is not 128";
   EXPECT_EQ(regenerate(parse_file(good)), good);
 }
 

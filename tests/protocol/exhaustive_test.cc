@@ -41,17 +41,19 @@ TEST(exhaustive, one_cta_every_relation_of_k_tiles_and_stages) {
   report(states);
 }
 
-TEST(exhaustive, one_cta_odd_chunks_promotion_batch_and_direct_stores) {
+TEST(exhaustive, one_cta_odd_chunks_promotion_block_scales_batch_and_direct_stores) {
   i64 states = 0;
   for (Schedule schedule : kSchedules) {
     states += explore_completely({.schedule = schedule, .k_tiles = 1, .rows = 3, .chunks = 2});
     states += explore_completely({.schedule = schedule, .k_tiles = 2, .rows = 2, .chunks = 3});
     states += explore_completely({.schedule = schedule, .k_tiles = 3, .rows = 1, .columns = 3, .batch = 2});
     states += explore_completely({.schedule = schedule, .k_tiles = 3, .rows = 5, .store = StorePath::direct});
-    for (int promote : {1, 2, 3})
-      for (int k_tiles : {0, 1, 2, 5})
-        states += explore_completely(
-            {.schedule = schedule, .stages = 3, .k_tiles = k_tiles, .rows = 3, .promote = promote});
+    for (int k_tiles : {0, 1, 2, 5}) {
+      states += explore_completely(
+          {.schedule = schedule, .stages = 3, .k_tiles = k_tiles, .rows = 3, .promotes = true});
+      states +=
+          explore_completely({.schedule = schedule, .k_tiles = k_tiles, .rows = 2, .block_scales = true});
+    }
   }
   report(states);
 }

@@ -33,7 +33,7 @@ struct ReleaseBeforeRetired : Machine {
 /// Gives up the stage that it has just started to read, not the one before.
 struct ReleaseNewest : Machine {
   using Machine::Machine;
-  void issue_mma(int stage, bool fresh) { Machine::issue_mma(newest = stage, fresh); }
+  void issue_mma(int unit, int stage, bool fresh) { Machine::issue_mma(unit, newest = stage, fresh); }
   void release_stage(int) { Machine::release_stage(newest); }
   int newest = 0;
 };
@@ -138,7 +138,7 @@ struct LoadsAnotherTile : Machine {
 };
 struct NeverFresh : Machine {
   using Machine::Machine;
-  void issue_mma(int stage, bool) { Machine::issue_mma(stage, false); }
+  void issue_mma(int unit, int stage, bool) { Machine::issue_mma(unit, stage, false); }
 };
 struct NoWaitMma : Machine {
   using Machine::Machine;
@@ -146,7 +146,66 @@ struct NoWaitMma : Machine {
 };
 struct NoPromotion : Machine {
   using Machine::Machine;
-  void promote() {}
+  void promote(int) {}
+};
+/// The second unit's partial sums are added to the first unit's place.
+struct PromotesFirstUnitOnly : Machine {
+  using Machine::Machine;
+  void promote(int) { Machine::promote(0); }
+};
+
+// ---- block scales ----
+struct ScalesDoNotWaitEmpty : Machine {
+  using Machine::Machine;
+  void wait_empty(int stage, u32 parity) {
+    if (!is_scale_warp()) Machine::wait_empty(stage, parity);
+  }
+};
+struct ScalesPublishedBeforeWritten : Machine {
+  using Machine::Machine;
+  void write_scales(int, int k_tile) { written = k_tile; }
+  void publish_scales(int stage) {
+    Machine::publish_scales(stage);
+    Machine::write_scales(stage, written);
+  }
+  int written = 0;
+};
+struct ScalesNeverPublished : Machine {
+  using Machine::Machine;
+  void publish_scales(int) {}
+};
+/// As if the barrier counted one warp too few.
+struct ScalesPublishedByOneWarp : Machine {
+  using Machine::Machine;
+  void publish_scales(int stage) {
+    record({.kind = StepKind::arrive_full, .stage = stage, .count = kScaleWarps - 1});
+  }
+};
+struct ScalesOfNextKTile : Machine {
+  using Machine::Machine;
+  void write_scales(int stage, int k_tile) { Machine::write_scales(stage, k_tile + 1); }
+};
+/// Read once a tile, as per-tensor scales are.
+struct ScalesReadOnce : Machine {
+  using Machine::Machine;
+  void begin_tile(int k_tiles) {
+    Machine::begin_tile(k_tiles);
+    read = false;
+  }
+  void read_scales(int stage) {
+    if (!read) Machine::read_scales(stage);
+    read = true;
+  }
+  bool read = false;
+};
+/// Before the stage is known to be full.
+struct ScalesReadTooEarly : Machine {
+  using Machine::Machine;
+  void wait_full(int stage, u32 parity) {
+    Machine::read_scales(stage);
+    Machine::wait_full(stage, parity);
+  }
+  void read_scales(int) {}
 };
 
 // ---- stores ----

@@ -152,10 +152,40 @@ TEST(mutants, sums_read_before_the_products_are_done) {
   expect_both_catch<NoWaitMma>(FailureKind::accumulator_in_flight, {.k_tiles = 2});
 }
 TEST(mutants, promotion_before_the_products_are_done) {
-  expect_both_catch<NoWaitMma>(FailureKind::accumulator_in_flight, {.k_tiles = 2, .promote = 1});
+  expect_both_catch<NoWaitMma>(FailureKind::accumulator_in_flight, {.k_tiles = 2, .promotes = true});
 }
 TEST(mutants, no_promotion) {
-  expect_both_catch<NoPromotion>(FailureKind::accumulator_wrong, {.k_tiles = 3, .promote = 2});
+  expect_both_catch<NoPromotion>(FailureKind::accumulator_wrong, {.k_tiles = 3, .promotes = true});
+}
+TEST(mutants, partial_sums_added_in_the_wrong_place) {
+  expect_both_catch<PromotesFirstUnitOnly>(FailureKind::accumulator_wrong,
+                                           {.schedule = kCoop, .k_tiles = 1, .rows = 1, .two_units = true});
+}
+
+// ---- block scales ----
+constexpr Shape kBlockScaled{.schedule = kCoop, .k_tiles = 3, .rows = 1, .block_scales = true};
+
+TEST(mutants, scales_written_while_the_stage_is_in_use) {
+  expect_both_catch<ScalesDoNotWaitEmpty>(FailureKind::lost_signal, kBlockScaled);
+}
+TEST(mutants, scales_published_before_they_are_written) {
+  expect_both_catch<ScalesPublishedBeforeWritten>(FailureKind::wrong_bytes, kBlockScaled);
+}
+TEST(mutants, scales_never_published) {
+  expect_both_catch<ScalesNeverPublished>(FailureKind::deadlock, kBlockScaled);
+}
+TEST(mutants, scales_published_by_one_warp_only) {
+  expect_both_catch<ScalesPublishedByOneWarp>(FailureKind::deadlock, kBlockScaled);
+}
+TEST(mutants, scales_of_another_k_tile) {
+  expect_both_catch<ScalesOfNextKTile>(FailureKind::wrong_bytes, kBlockScaled);
+}
+TEST(mutants, scales_read_once_a_tile) {
+  expect_both_catch<ScalesReadOnce>(FailureKind::accumulator_wrong, kBlockScaled);
+}
+TEST(mutants, scales_read_before_the_stage_is_full) {
+  expect_both_catch<ScalesReadTooEarly>(FailureKind::stage_unready,
+                                        {.schedule = kCoop, .k_tiles = 1, .rows = 1, .block_scales = true});
 }
 
 // ---- stores ----

@@ -39,8 +39,8 @@ inline Operands make_operands(const Problem& given) {
   o.b = whole_numbers(p.b.type, p.b.batch_stride * p.batch, 2);
   o.c = whole_numbers(p.epilogue.c_type, p.c.batch_stride * p.batch, 3);
   o.bias = whole_numbers(p.epilogue.bias_type, p.n, 4);
-  for (i64 i = 0; i < p.m; ++i) o.scale_a.push_back(i % 3 == 0 ? 0.5f : 2.0f);
-  for (i64 i = 0; i < p.n; ++i) o.scale_b.push_back(i % 2 == 0 ? 1.0f : -1.0f);
+  for (i64 i = 0; i < scale_a_count(p); ++i) o.scale_a.push_back(i % 3 == 0 ? 0.5f : 2.0f);
+  for (i64 i = 0; i < scale_b_count(p); ++i) o.scale_b.push_back(i % 2 == 0 ? 1.0f : -1.0f);
   o.d.assign(static_cast<size_t>(p.d.batch_stride * p.batch * bytes_of(p.d.type)), 0xff);
   o.expected = o.d;
   return o;

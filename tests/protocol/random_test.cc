@@ -34,11 +34,20 @@ TEST(random, both_schedules_all_small_clusters_all_ring_relations) {
   EXPECT_GE(schedules, 5000);
 }
 
-TEST(random, promotion_batches_and_direct_stores_in_clusters) {
+TEST(random, promotion_block_scales_batches_and_direct_stores_in_clusters) {
   for (ClusterShape cluster : {ClusterShape{2, 1}, {1, 2}, {2, 2}}) {
-    for (int promote : {1, 2})
-      explore_some({.stages = 3, .k_tiles = 5, .rows = 3, .batch = 2, .cluster = cluster, .promote = promote},
-                   {.seed = 7, .schedules = 100});
+    explore_some({.stages = 3, .k_tiles = 5, .rows = 3, .batch = 2, .cluster = cluster, .promotes = true},
+                 {.seed = 7, .schedules = 100});
+    for (bool two_units : {false, true})
+      explore_some({.schedule = Schedule::cooperative,
+                    .stages = 3,
+                    .k_tiles = 5,
+                    .rows = 3,
+                    .batch = 2,
+                    .cluster = cluster,
+                    .block_scales = true,
+                    .two_units = two_units},
+                   {.seed = 8, .schedules = 100});
     explore_some({.schedule = Schedule::cooperative,
                   .stages = 4,
                   .k_tiles = 6,

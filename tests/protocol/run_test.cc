@@ -58,13 +58,27 @@ TEST(run, clusters_share_tiles_of_both_layouts) {
 
 TEST(run, promotion_direct_stores_and_padded_strides) {
   KernelConfig config = kCooperative;
-  config.promote_k_blocks = 1;
+  config.promotes = true;
   expect_equals_reference(product(140, 60, 700, DType::e4m3, DType::bf16), config, 2);
-  config.promote_k_blocks = 0;
+  config.promotes = false;
   config.store = StorePath::direct;
   Problem problem = product(140, 61, 300);
   problem.a.ld = 320, problem.d.ld = 67, problem.batch = 2;
   expect_equals_reference(problem, config, 2);
+}
+
+TEST(run, block_scales_of_every_row_column_block_and_k_tile) {
+  for (const int columns : {32, 96, 256})  // parts of 32 and of 128 columns; 256: partial sums in halves
+    for (const i64 k : {128, 700}) {
+      KernelConfig config = kCooperative;
+      config.tile.n = columns;
+      config.cluster = columns == 96 ? ClusterShape{2, 1} : ClusterShape{1, 1};
+      config.promotes = true;
+      Problem problem = product(140, 300, k, DType::e4m3, DType::fp32);
+      problem.batch = 2;
+      problem.epilogue = {.scale_a = ScaleMode::block, .scale_b = ScaleMode::block};
+      expect_equals_reference(problem, config, 2);
+    }
 }
 
 TEST(run, the_whole_epilogue) {

@@ -20,25 +20,29 @@ struct Shape {
   int batch = 1;
   ClusterShape cluster{};
   int clusters = 1;  // that share the work
-  int promote = 0;
-  int chunks = 1;  // store chunks in a tile's row
+  bool promotes = false;
+  bool block_scales = false;  // promotes too
+  bool two_units = false;     // promotes too: a tile so wide that partial sums come in halves
+  int chunks = 1;             // store chunks in a tile's row
   StorePath store = StorePath::tma;
   int warps_per_group = 1;
 };
 
 inline Scenario make(const Shape& s) {
-  const bool fp8 = s.promote != 0;
+  const bool fp8 = s.promotes || s.block_scales || s.two_units;
+  const ScaleMode scales = s.block_scales ? ScaleMode::block : ScaleMode::none;
   KernelConfig config{.schedule = s.schedule,
                       .tile = {.m = s.schedule == Schedule::ping_pong ? 64 : 128,
-                               .n = 32 * s.chunks,  // a chunk is 128 bytes of fp32
+                               .n = s.two_units ? 256 : 32 * s.chunks,  // a chunk is 128 bytes of fp32
                                .k = fp8 ? 128 : 64},
                       .stages = s.stages,
                       .cluster = s.cluster,
                       .a = fp8 ? DType::e4m3 : DType::bf16,
                       .b = fp8 ? DType::e4m3 : DType::bf16,
                       .d = DType::fp32,
-                      .promote_k_blocks = s.promote,
-                      .store = s.store};
+                      .promotes = fp8,
+                      .store = s.store,
+                      .epilogue = {.scale_a = scales, .scale_b = scales}};
   // The last row and column of tiles stick out of D, as they mostly do.
   const int m = s.rows * s.cluster.m * config.tile.m - 3, n = s.columns * s.cluster.n * config.tile.n - 1;
   const int k = s.k_tiles == 0 ? 0 : s.k_tiles * config.tile.k - 1;
@@ -56,8 +60,9 @@ inline std::string text_of(const Shape& s) {
   return std::string(name_of(s.schedule)) + " stages " + std::to_string(s.stages) + " k_tiles " +
          std::to_string(s.k_tiles) + " tiles " + std::to_string(s.rows) + "x" + std::to_string(s.columns) +
          "x" + std::to_string(s.batch) + " cluster " + std::to_string(s.cluster.m) + "x" +
-         std::to_string(s.cluster.n) + " clusters " + std::to_string(s.clusters) + " promote " +
-         std::to_string(s.promote) + " chunks " + std::to_string(s.chunks) + " " + name_of(s.store) +
+         std::to_string(s.cluster.n) + " clusters " + std::to_string(s.clusters) +
+         (s.promotes ? " promoted" : "") + (s.block_scales ? " block_scales" : "") +
+         (s.two_units ? " two_units" : "") + " chunks " + std::to_string(s.chunks) + " " + name_of(s.store) +
          " warps " + std::to_string(s.warps_per_group);
 }
 

@@ -117,6 +117,64 @@ TEST(Cache, a_failed_compile_is_not_remembered) {
   EXPECT_EQ(test::files_in(folder / "cache"), 1);
 }
 
+/// With the version asked for once, the second compile was right but not kept.
+TEST(Cache, a_compiler_that_comes_later_is_used_and_its_work_kept) {
+  const TemporaryFolder folder;
+  bool installed = false;
+  const CompilerSeam late{.version = [&] { return std::string(installed ? "fake 1.0" : ""); },
+                          .compile = [&](const std::string& unit) -> Result<Cubin> {
+                            if (!installed) return Error{ErrorCode::toolchain, "none here"};
+                            return fake_cubin(unit);
+                          }};
+  const KernelCache cache(cache_at(folder / "cache"), late);
+  EXPECT_EQ(cache.get("unit").error().code, ErrorCode::toolchain);
+  installed = true;
+  EXPECT_TRUE(cache.get("unit"));
+  EXPECT_TRUE(fs::exists(entry_file(folder / "cache", "unit")));
+}
+
+TEST(Cache, entries_that_others_own_or_may_change_are_compiled_anew) {
+  const TemporaryFolder folder;
+  const FakeCompiler compiler;
+  const auto entry = [&] { return entry_file(folder / "cache", "unit"); };
+  ASSERT_TRUE(KernelCache(cache_at(folder / "cache"), compiler.seam()).get("unit"));
+  const auto expect_replaced = [&](const char* why) {
+    *compiler.calls = 0;
+    const KernelCache cache(cache_at(folder / "cache"), compiler.seam());
+    EXPECT_TRUE(cache.get("unit"));
+    EXPECT_EQ(*compiler.calls, 1) << why;
+    EXPECT_EQ(cache.stats().damaged, 1) << why;
+    struct stat status {};
+    ASSERT_EQ(stat(entry().c_str(), &status), 0);
+    EXPECT_EQ(status.st_uid, geteuid()) << why;
+    EXPECT_EQ(status.st_mode & 0777, 0600u) << why;
+  };
+  for (const mode_t mode : {0620, 0602}) {
+    ASSERT_EQ(chmod(entry().c_str(), mode), 0);
+    expect_replaced("writable by group or others");
+  }
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  ASSERT_EQ(chown(entry().c_str(), 65534, 65534), 0);
+  expect_replaced("of another user");
+}
+
+TEST(Cache, entries_of_root_are_trusted_by_everybody) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  const TemporaryFolder folder;
+  ASSERT_TRUE(KernelCache(cache_at(folder / "cache"), FakeCompiler{}.seam()).get("unit"));
+  fs::permissions(folder / "", fs::perms(0755));
+  fs::permissions(folder / "cache", fs::perms(0755));
+  fs::permissions(entry_file(folder / "cache", "unit"), fs::perms(0644));
+  EXPECT_EQ(in_child([&] {
+              if (seteuid(65534) != 0) return 1;
+              Options shipped = cache_at(folder / "cache");
+              shipped.cache_read_only = true;
+              const KernelCache cache(shipped, FakeCompiler{}.seam());
+              return cache.get("unit") && cache.stats().disk_hits == 1 ? 0 : 2;
+            }),
+            0);
+}
+
 TEST(Cache, refuses_folders_that_others_could_change) {
   const TemporaryFolder folder;
   const FakeCompiler compiler;

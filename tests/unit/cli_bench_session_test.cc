@@ -2,7 +2,8 @@
 // The way of a shape through bench/ on a driver that computes nothing: what fails lands in the record and not
 // in the caller, and everything that was taken from the driver is given back. Times are the fake's.
 // How this can fail: without the "checked > 0" of verify_entrant, a kernel that nobody looked at counted as
-// right; with one copy too few in a cold run, a_shape_is_timed was red.
+// right; with one copy too few in a cold run, a_shape_is_timed was red; with an error of time_in_turn
+// dropped, any_single_failing_call.
 #include <gtest/gtest.h>
 
 #include "bench/measure.h"
@@ -107,16 +108,25 @@ TEST_F(BenchSession, a_lost_gpu_is_noticed) {
   EXPECT_FALSE(still_alive(*lab_));
 }
 
-/// Whichever call fails, measure_shape returns.
-TEST_F(BenchSession, any_single_failing_call_is_survived) {
-  measure_shape(*lab_, case_, kSilent);
+/// Whichever call fails, measure_shape returns, writes it down, and gives back what it took.
+TEST_F(BenchSession, any_single_failing_call_is_survived_and_recorded) {
+  measure_shape(*lab_, case_, kSilent);  // loads what stays
+  Alive before = driver_.alive();
   driver_.fail_nothing();
   measure_shape(*lab_, case_, kSilent);
   const int calls = driver_.calls();
   for (int index = 0; index < calls; index += 1 + calls / 150) {
     driver_.fail_call(index, CUDA_ERROR_UNKNOWN);
     const ShapeRecord shape = measure_shape(*lab_, case_, kSilent);
-    EXPECT_FALSE(all_verified(shape));
+    const std::string failed = driver_.last_failed();
+    if (failed.empty()) continue;  // fewer calls this time: addresses seen before are not asked for again
+    const bool gives_back = failed == "cuMemFree" || failed == "cuModuleUnload" ||
+                            failed.find("Destroy") != std::string::npos ||
+                            failed.starts_with("cuCtx");  // the context of a destructor, too
+    const auto complete = [](const ContenderRecord& ours) { return ours.error.empty() && ours.host_us > 0; };
+    EXPECT_TRUE(gives_back || !shape.error.empty() || !complete(shape.contenders.at(0))) << failed;
+    before.modules = driver_.alive().modules;  // kernels may stay loaded
+    EXPECT_EQ(driver_.alive(), before) << failed;
   }
   driver_.fail_nothing();
   EXPECT_EQ(measure_shape(*lab_, case_, kSilent).contenders.at(0).error, "");

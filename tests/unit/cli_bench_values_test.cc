@@ -61,7 +61,7 @@ TEST(bench_statistics, geometric_mean_ignores_what_was_not_measured) {
   EXPECT_DOUBLE_EQ(geometric_mean({}), 0);
 }
 
-TEST(bench_shapes, engine_is_the_set_of_the_speed_bars) {
+TEST(bench_shapes, engine_is_the_set_of_the_performance_page) {
   const auto set = problem_set("engine");
   ASSERT_TRUE(set);
   EXPECT_EQ(set->size(), 48u);  // 2 types x 3 prompts x 8 layers
@@ -123,6 +123,18 @@ TEST(bench_record, a_failed_contender_has_no_ratio) {
   EXPECT_FALSE(all_verified(shape));
 }
 
+/// Both sides: a wrong kernel of ours must not count as fast, nor a wrong one of the peer's as slow.
+TEST(bench_record, what_is_not_verified_has_no_ratio_and_no_part_in_the_summary) {
+  for (const size_t contender : {size_t{0}, size_t{2}}) {
+    RunRecord run = run_record();
+    run.shapes[0].contenders[contender].verified = false;
+    EXPECT_EQ(ratio(run.shapes[0], kSluice, kPeerBest), 0);
+    const RatioSummary s = summarise_ratio(run, kSluice, kPeerBest);
+    EXPECT_EQ(s.count, 1);
+    EXPECT_DOUBLE_EQ(s.geometric_mean, 0.625);
+  }
+}
+
 TEST(bench_record, json_has_what_the_report_reads) {
   const auto json = nlohmann::json::parse(to_json(run_record()));
   EXPECT_EQ(json["schema"], "sluice-bench-1");
@@ -177,6 +189,10 @@ TEST(bench_table, troubles_name_contender_and_reason) {
   const std::string text = cli::shape_troubles(shape);
   EXPECT_NE(text.find("sluice (kernel) is wrong: 3 wrong"), std::string::npos) << text;
   EXPECT_NE(text.find("cuBLASLt first (kernel): no algorithm"), std::string::npos) << text;
+  shape.contenders[2].verified = false;
+  shape.peer_caveat = "tanh GELU";
+  EXPECT_NE(cli::shape_troubles(shape).find("cuBLASLt best (kernel) is not compared: tanh GELU"),
+            std::string::npos);
 }
 
 TEST(text_table, columns_align_and_lines_end_without_blanks) {

@@ -82,13 +82,35 @@ TEST_F(CliEndToEnd, plan_lists_candidates) {
 
 TEST_F(CliEndToEnd, compile_fills_a_cache_and_finds_it_full) {
   std::ofstream(path("list.txt")) << "64x64x64\n64x64x64 # again\n64x64x64 --dtype e4m3\n";
-  const std::string command = "compile --problems " + path("list.txt") + " --cache-dir " + path("shipped");
+  const std::string command = "compile --shapes " + path("list.txt") + " --cache-dir " + path("shipped");
   const Outcome first = sluice(command);
   EXPECT_EQ(first.code, 0) << first.text;
-  EXPECT_TRUE(has(first, "3 problems: 2 compiled, 0 already there, 0 failed")) << first.text;
+  EXPECT_TRUE(has(
+      first, "3 problems for NVIDIA H200 (132 SMs), and the verifier: 4 compiled, 0 already there, 0 failed"))
+      << first.text;
   const Outcome second = sluice(command);
   EXPECT_EQ(second.code, 0) << second.text;
-  EXPECT_TRUE(has(second, "3 problems: 0 compiled, 2 already there, 0 failed")) << second.text;
+  EXPECT_TRUE(has(second, "0 compiled, 4 already there, 0 failed")) << second.text;
+}
+
+TEST_F(CliEndToEnd, compile_refuses_a_cache_that_it_may_not_write) {
+  const Outcome outcome = sluice("compile --shape 64x64x64", "SLUICE_CACHE_READ_ONLY=1");
+  EXPECT_EQ(outcome.code, 2) << outcome.text;
+  EXPECT_TRUE(has(outcome, "SLUICE_CACHE_READ_ONLY is set")) << outcome.text;
+}
+
+/// A tile that the set's problems cannot have: dropped overrides would compile the set as it is.
+TEST_F(CliEndToEnd, overrides_reach_every_problem_of_a_set) {
+  const Outcome outcome = sluice("compile --set smoke --tile 100x100");
+  EXPECT_EQ(outcome.code, 2) << outcome.text;
+  EXPECT_TRUE(has(outcome, "sluice: invalid_config: 1024x4096x4096 bf16")) << outcome.text;
+}
+
+TEST_F(CliEndToEnd, the_host_twin_refuses_what_would_take_it_hours) {
+  const Outcome outcome = sluice("run --device host --shape 8192x8192x8192 --dtype e4m3");
+  EXPECT_EQ(outcome.code, 2) << outcome.text;
+  EXPECT_TRUE(has(outcome, "5.5e+11 multiply-adds")) << outcome.text;
+  EXPECT_TRUE(has(outcome, "a smaller --shape, or run it on a GPU")) << outcome.text;
 }
 
 TEST_F(CliEndToEnd, verify_on_the_host_checks_random_problems) {

@@ -6,11 +6,15 @@
 
 #include <filesystem>
 
+#include <sluice/host/verify_units.h>
+
+#include "cache_fake.h"
 #include "cli/doctor_checks.h"
 #include "cli/host_problem.h"
 #include "cli/random_problem.h"
 #include "cli/target.h"
 #include "cli/watchdog.h"
+#include "fake_driver.h"
 
 namespace sluice::cli {
 namespace {
@@ -72,7 +76,7 @@ TEST(cli_doctor, a_missing_nvrtc_is_found_with_a_remedy) {
   EXPECT_EQ(check.health, Health::missing);
   EXPECT_NE(check.found.find("/no/such/libnvrtc.so"), std::string::npos) << check.found;
   EXPECT_NE(check.remedy.find("SLUICE_NVRTC"), std::string::npos);
-  EXPECT_FALSE(healthy({check}));
+  EXPECT_EQ(verdict({check}), Health::missing);
   EXPECT_EQ(check_compile({.nvrtc_path = "/no/such/libnvrtc.so"}).health, Health::missing);
 }
 
@@ -88,10 +92,36 @@ TEST(cli_doctor, a_cache_that_others_could_write_is_found) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(cli_doctor, a_driver_of_cuda_12_is_too_old) {
+  FakeDriver driver;
+  EXPECT_EQ(check_driver(true).health, Health::ok);
+  driver.machine.driver_version = 12090;
+  const Check check = check_driver(true);
+  EXPECT_EQ(check.health, Health::missing);
+  EXPECT_NE(check.remedy.find("580"), std::string::npos) << check.remedy;
+}
+
+/// What `sluice compile` ships: its machine need not compile, but can run nothing that was not shipped.
+TEST(cli_doctor, a_filled_cache_stands_in_for_a_missing_compiler) {
+  const FakeDriver driver;
+  const test::TemporaryFolder folder;
+  const DoctorRequest request{
+      .options = {.cache_dir = folder / "cache", .nvrtc_path = "/no/such/libnvrtc.so"}};
+  EXPECT_EQ(verdict(examine(request)), Health::missing) << "an empty cache";
+  const KernelCache maker(test::cache_at(folder / "cache"), test::FakeCompiler{}.seam());
+  ASSERT_TRUE(maker.get(verify_unit_text(VerifyUnit::fill)));
+  EXPECT_EQ(verdict(examine(request)), Health::missing) << "half of the verifier";
+  ASSERT_TRUE(maker.get(verify_unit_text(VerifyUnit::check)));
+  EXPECT_EQ(verdict(examine(request)), Health::cached);
+  DoctorRequest build_machine = request;
+  build_machine.gpu = false;
+  EXPECT_EQ(verdict(examine(build_machine)), Health::missing) << "it is there to compile";
+}
+
 TEST(cli_doctor, a_machine_without_gpu_is_well_if_it_need_not_have_one) {
   const Check driver = check_driver(false);
   EXPECT_NE(driver.health, Health::missing);
-  EXPECT_TRUE(healthy({driver, {.name = "x", .health = Health::optional}}));
+  EXPECT_EQ(verdict({driver, {.name = "x", .health = Health::optional}}), Health::ok);
 }
 
 TEST(cli_doctor, a_wrong_cublaslt_is_only_an_absence) {

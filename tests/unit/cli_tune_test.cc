@@ -55,9 +55,9 @@ class CliTune : public testing::Test {
 };
 
 TEST_F(CliTune, misuse_is_refused_with_the_reason) {
-  expect_refused("", "name a list with --set or --shapes");
+  expect_refused("", "nothing to tune: name problems with --set or --shapes");
   expect_refused("--set nonsense", "no problem set \"nonsense\"; there are: engine");
-  expect_refused("--set smoke --shape 64x64x64", "--set names the problems");
+  expect_refused("--set smoke --shape 64x64x64", "--shape has no effect with --set smoke");
   expect_refused("--set smoke --only q8_0", "no problem of the list has \"q8_0\" in its name");
   expect_refused("--shape 64x64x0", "nothing to tune");
   expect_refused("--shape 64x64x100 --dtype e4m3", "misaligned");
@@ -65,7 +65,8 @@ TEST_F(CliTune, misuse_is_refused_with_the_reason) {
   expect_refused("--shape 64x64x64 --top 0", "--top");
   expect_refused("--shape 64x64x64 --rounds 1", "--rounds");
   expect_refused("--shape 64x64x64 --beta 1", "--alpha and --beta have no effect");
-  expect_refused("--shape 64x64x64 --tile 128x128", "--tile");
+  expect_refused("--shape 64x64x64 --tile 128x128", "--tile has no effect here");
+  expect_refused("--shape 64x64x64 --no-records", "--no-records has no effect here");
   expect_refused("--shape 64x64x64 --device host", "tune measures GPUs");
   expect_refused("--shapes /no/such/file", "/no/such/file cannot be read");
 }

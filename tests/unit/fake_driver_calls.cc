@@ -99,7 +99,9 @@ CUresult launch_ex(const CUlaunchConfig* config, CUfunction function, void** par
 
 void fill_contexts(DriverApi& api) {
   api.cuInit = [](unsigned) { return Call("cuInit").code; };
-  api.cuDriverGetVersion = [](int* version) { return *version = 13000, Call("cuDriverGetVersion").code; };
+  api.cuDriverGetVersion = [](int* version) {
+    return *version = state->driver->machine.driver_version, Call("cuDriverGetVersion").code;
+  };
   api.cuGetErrorName = [](CUresult, const char** text) { return *text = "CUDA_ERROR_FAKE", CUDA_SUCCESS; };
   api.cuGetErrorString = [](CUresult, const char** text) { return *text = "made up", CUDA_SUCCESS; };
   api.cuDeviceGetCount = [](int* count) {

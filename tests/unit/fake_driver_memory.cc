@@ -96,13 +96,6 @@ void fill_memory(DriverApi& api) {
   api.cuPointerGetAttributes = pointer_attributes;
   api.cuMemAlloc = allocate;
   api.cuMemFree = release;
-  api.cuMemGetInfo = [](std::size_t* free, std::size_t* total) {
-    *free = *total = static_cast<std::size_t>(state->driver->machine.memory_bytes);
-    return Call("cuMemGetInfo").code;
-  };
-  api.cuMemsetD8 = [](CUdeviceptr target, unsigned char value, std::size_t bytes) {
-    return set("cuMemsetD8", target, value, bytes);
-  };
   api.cuMemsetD8Async = [](CUdeviceptr target, unsigned char value, std::size_t bytes, CUstream) {
     return set("cuMemsetD8Async", target, value, bytes);
   };
@@ -111,9 +104,6 @@ void fill_memory(DriverApi& api) {
   };
   api.cuMemcpyDtoH = [](void* target, CUdeviceptr source, std::size_t bytes) {
     return copy("cuMemcpyDtoH", target, reinterpret_cast<const void*>(source), bytes);
-  };
-  api.cuMemcpyHtoDAsync = [](CUdeviceptr target, const void* source, std::size_t bytes, CUstream) {
-    return copy("cuMemcpyHtoDAsync", reinterpret_cast<void*>(target), source, bytes);
   };
   api.cuMemcpyDtoHAsync = [](void* target, CUdeviceptr source, std::size_t bytes, CUstream) {
     return copy("cuMemcpyDtoHAsync", target, reinterpret_cast<const void*>(source), bytes);

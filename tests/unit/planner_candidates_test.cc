@@ -67,7 +67,7 @@ TEST(planner_candidates, are_valid_launchable_and_best_first_for_any_problem) {
     for (const Plan& plan : *plans) {
       ASSERT_EQ(validate(plan.config), nullptr);
       ASSERT_EQ(plan.config.a, p.a.type);
-      ASSERT_EQ(plan.config.promote_k_blocks != 0, p.accumulate == Accumulate::promoted && is_fp8(p.a.type));
+      ASSERT_EQ(plan.config.promotes, p.accumulate == Accumulate::promoted && is_fp8(p.a.type));
       const TileGrid grid = tile_grid(plan.config, static_cast<int>(p.m), static_cast<int>(p.n),
                                       static_cast<int>(p.k), static_cast<int>(p.batch));
       ASSERT_GE(plan.split.group, 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The registry: what it lists is possible, distinct and small enough for CI to compile all of it.
-// How this can fail: with kMaxStages = 2 the depth test was red; without one line of the representatives, the
-// coverage test.
+// The registry: what CI compiles is distinct and covers the space, and rings are as deep as they can be.
+// How this can fail: with max_stages starting one below kMaxStages, the depth test is red; without the line
+// that adds e5m2 to fp16, the coverage test.
 #include <set>
 #include <string>
 
@@ -15,13 +15,11 @@ namespace {
 
 constexpr ConfigList kRegistered = registered_configs();
 
-TEST(planner_registry, registered_configs_are_valid_distinct_and_few) {
+/// That they are valid and fit the list, ConfigList::add sees to at compile time.
+TEST(planner_registry, registered_configs_are_distinct) {
   std::set<std::string> texts;
-  for (const KernelConfig& c : kRegistered) {
-    EXPECT_EQ(validate(c), nullptr) << short_name(c);
+  for (const KernelConfig& c : kRegistered)
     EXPECT_TRUE(texts.insert(to_string(c)).second) << "twice: " << short_name(c);
-  }
-  EXPECT_LE(kRegistered.size(), ConfigList::kCapacity);
 }
 
 TEST(planner_registry, every_base_configuration_type_layout_and_epilogue_is_compiled) {
@@ -43,7 +41,7 @@ TEST(planner_registry, every_base_configuration_type_layout_and_epilogue_is_comp
     seen.insert(std::string("store ") + name_of(c.store));
     seen.insert(std::string("act ") + name_of(c.epilogue.activation));
     seen.insert(std::string("scale ") + name_of(c.epilogue.scale_a) + name_of(c.epilogue.scale_b));
-    seen.insert("promote " + std::to_string(c.promote_k_blocks));
+    seen.insert("promotes " + std::to_string(c.promotes));
     if (c.epilogue.residual) seen.insert(std::string("residual ") + name_of(c.epilogue.c_type));
     if (c.epilogue.bias != Bias::none) seen.insert(std::string("bias ") + name_of(c.epilogue.bias_type));
     seen.insert("cluster " + std::to_string(c.cluster.m) + "x" + std::to_string(c.cluster.n));
@@ -75,8 +73,9 @@ TEST(planner_registry, every_base_configuration_type_layout_and_epilogue_is_comp
                              "scale nonenone",
                              "scale tensortensor",
                              "scale vectorvector",
-                             "promote 0",
-                             "promote 1",
+                             "promotes 0",
+                             "promotes 1",
+                             "scale blockblock",
                              "residual bf16",
                              "residual fp32",
                              "bias bf16",
@@ -84,13 +83,14 @@ TEST(planner_registry, every_base_configuration_type_layout_and_epilogue_is_comp
                              "bias fp32",
                              "cluster 1x1",
                              "cluster 2x1",
-                             "cluster 1x2"})
+                             "cluster 1x2",
+                             "cluster 4x1",
+                             "cluster 1x4"})
     EXPECT_TRUE(seen.count(wanted)) << wanted;
 }
 
 TEST(planner_registry, max_stages_is_the_deepest_ring_that_fits) {
   for (KernelConfig c : kRegistered) {
-    EXPECT_EQ(c.stages, max_stages(c)) << short_name(c);
     EXPECT_GE(c.stages, 3) << short_name(c);
     if (c.stages == kMaxStages) continue;
     ++c.stages;
@@ -110,9 +110,9 @@ TEST(planner_registry, supports_what_the_types_allow_and_nothing_else) {
                 .a = {.type = a, .major = a_major}, .b = {.type = b, .major = b_major}, .d = {.type = d}};
             const bool inputs =
                 is_fp8(a) ? is_fp8(b) && a_major == Major::k && b_major == Major::k : is_16bit(a) && a == b;
-            EXPECT_EQ(kKernels[0].supports(p), inputs && d != DType::e5m2)
+            EXPECT_EQ(gemm_supports(p), inputs && d != DType::e5m2)
                 << name_of(a) << " " << name_of(b) << " " << name_of(d);
-            supported += kKernels[0].supports(p);
+            supported += gemm_supports(p);
           }
   EXPECT_EQ(supported, (2 * 4 + 4) * 4);  // 16-bit in four layouts, fp8 pairs in one, four outputs
 }

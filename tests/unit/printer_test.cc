@@ -56,7 +56,7 @@ TEST(printer, kernel_config_prints_every_field) {
                                      .d = sluice::DType::fp16,
                                      .a_major = sluice::Major::mn,
                                      .b_major = sluice::Major::k,
-                                     .promote_k_blocks = 3,
+                                     .promotes = true,
                                      .store = sluice::StorePath::direct,
                                      .epilogue = {.scale_a = sluice::ScaleMode::tensor,
                                                   .scale_b = sluice::ScaleMode::vector,
@@ -74,7 +74,7 @@ TEST(printer, kernel_config_prints_every_field) {
                                      .d = sluice::DType::fp32,
                                      .a_major = sluice::Major::k,
                                      .b_major = sluice::Major::mn,
-                                     .promote_k_blocks = 0,
+                                     .promotes = false,
                                      .store = sluice::StorePath::tma,
                                      .epilogue = {.scale_a = sluice::ScaleMode::none,
                                                   .scale_b = sluice::ScaleMode::none,
@@ -128,7 +128,7 @@ TEST(printer, short_name_is_one_line_with_what_differs_from_the_default) {
                                  .a = sluice::DType::e4m3,
                                  .b = sluice::DType::e5m2,
                                  .d = sluice::DType::e4m3,
-                                 .promote_k_blocks = 1,
+                                 .promotes = true,
                                  .store = sluice::StorePath::direct,
                                  .epilogue = {.scale_a = sluice::ScaleMode::vector,
                                               .bias = sluice::Bias::column,
@@ -136,7 +136,7 @@ TEST(printer, short_name_is_one_line_with_what_differs_from_the_default) {
                                               .residual = true,
                                               .c_type = sluice::DType::fp16}};
   EXPECT_EQ(short_name(fp8),
-            "cooperative 128x256x128 s3 c1x1 e4m3*e5m2>e4m3 promote1 direct scale_a:vector bias:bf16 "
+            "cooperative 128x256x128 s3 c1x1 e4m3*e5m2>e4m3 promoted direct scale_a:vector bias:bf16 "
             "residual:fp16 gelu");
 }
 

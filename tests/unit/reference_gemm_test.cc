@@ -104,6 +104,34 @@ void check_against_integers(const Case& test) {
                          << name_of(test.b_major) << " " << test.padded;
 }
 
+/// Ones in A and B: each element of D is the sum of its blocks' lengths times their scales.
+TEST(reference_gemm, block_scales_belong_to_their_row_their_128_columns_and_their_128_of_k) {
+  const i64 batch = 2, m = 3, n = 130, k = 300, k_blocks = 3, n_blocks = 2;
+  Problem p{.m = m, .n = n, .k = k, .batch = batch};
+  p.a.type = p.b.type = DType::e4m3;
+  p.d.type = DType::fp32;
+  p.epilogue.scale_a = p.epilogue.scale_b = ScaleMode::block;
+  ASSERT_EQ(scale_a_count(p), batch * m * k_blocks);
+  ASSERT_EQ(scale_b_count(p), batch * n_blocks * k_blocks);
+  std::vector<float> scale_a, scale_b;
+  for (i64 i = 0; i < scale_a_count(p); ++i) scale_a.push_back(static_cast<float>(1 + i));
+  for (i64 i = 0; i < scale_b_count(p); ++i) scale_b.push_back(static_cast<float>(1 << i % 5));
+  const std::vector<unsigned char> a(batch * m * k, 0x38), b(batch * n * k, 0x38);  // 1.0 in e4m3
+  std::vector<float> d(batch * m * n, -1.0f);
+  reference_gemm(
+      p, {.a = a.data(), .b = b.data(), .d = d.data(), .scale_a = scale_a.data(), .scale_b = scale_b.data()},
+      1.0f, 0.0f);
+  for (i64 z = 0; z < batch; ++z)
+    for (i64 i = 0; i < m; ++i)
+      for (i64 j = 0; j < n; ++j) {
+        float expected = 0;
+        for (i64 block = 0; block < k_blocks; ++block)
+          expected += static_cast<float>(block < 2 ? 128 : 44) * scale_a[(z * m + i) * k_blocks + block] *
+                      scale_b[(z * n_blocks + j / 128) * k_blocks + block];
+        ASSERT_EQ(d[(z * m + i) * n + j], expected) << z << ", " << i << ", " << j;
+      }
+}
+
 TEST(reference_gemm, matches_integer_arithmetic_in_every_type_layout_and_stride) {
   const DType inputs[] = {DType::bf16, DType::fp16, DType::e4m3, DType::e5m2};
   const DType outputs[] = {DType::bf16, DType::fp16, DType::fp32, DType::e4m3};

@@ -28,6 +28,8 @@ std::vector<Block> blocks_of(const KernelConfig& c) {
   for (int group = 0; group < kMathGroups; ++group)
     for (int buffer = 0; buffer < kStoreBuffers; ++buffer)
       blocks.push_back({store_offset(c, group, buffer), store_buffer_bytes(c), kSmemAlign});
+  for (int stage = 0; stage < c.stages; ++stage)
+    blocks.push_back({scale_offset(c, stage), scale_slot_bytes(c), 4});
   for (int barrier = 0; barrier < barrier_count(c); ++barrier)
     blocks.push_back({barrier_offset(c) + 8 * barrier, 8, 8});
   return blocks;
@@ -49,7 +51,8 @@ std::vector<KernelConfig> many_configs() {
     c.stages = 2 + static_cast<int>(random() % 10);
     c.a_major = random() % 2 == 0 ? Major::k : Major::mn;
     c.b_major = random() % 2 == 0 ? Major::k : Major::mn;
-    c.promote_k_blocks = static_cast<int>(random() % 3);
+    c.promotes = random() % 2 == 0;
+    if (random() % 2 == 0) c.epilogue.scale_a = c.epilogue.scale_b = ScaleMode::block;
     c.store = random() % 2 == 0 ? StorePath::tma : StorePath::direct;
     if (validate(c) == nullptr) configs.push_back(c);
   }

@@ -182,7 +182,17 @@ TEST(tuner_recipe, tells_apart_what_costs_more) {
   fp8.a.type = fp8.b.type = DType::e4m3;
   Problem promoted = fp8;
   promoted.accumulate = Accumulate::promoted;
+  Problem block = fp8;
+  block.epilogue.scale_a = block.epilogue.scale_b = ScaleMode::block;
   EXPECT_NE(recipe_of(fp8), recipe_of(promoted));
+  EXPECT_NE(recipe_of(promoted), recipe_of(block));
+  EXPECT_EQ(recipe_of(block).sums, Sums::block);
+  for (const Problem& p : {promoted, block}) EXPECT_EQ(recipe_of(example_of(recipe_of(p))), recipe_of(p));
+  EXPECT_EQ(recipe_of(block), recipe_of([&] {
+              Problem p = block;
+              p.accumulate = Accumulate::promoted;  // what block scales do anyway
+              return p;
+            }()));
 }
 
 }  // namespace

@@ -120,11 +120,19 @@ TEST(verify_arith, specials_hold_some_nan_and_infinities_and_mostly_numbers) {
 
 TEST(verify_arith, error_bounds_grow_with_k_and_stop_at_the_sum_itself) {
   const double s = 1000.0;
-  EXPECT_NEAR(verify::sum_bound(DType::bf16, Accumulate::fast, 4096, s), 1.3 * 4096 * 0x1p-25 * s, 1e-9);
-  EXPECT_NEAR(verify::sum_bound(DType::e4m3, Accumulate::promoted, 4096, s),
-              (136 * 0x1p-13 + 32 * 0x1p-24) * s, 1e-9);
-  EXPECT_NEAR(verify::sum_bound(DType::e4m3, Accumulate::fast, 32, s), 34 * 0x1p-13 * s, 1e-9);
-  EXPECT_EQ(verify::sum_bound(DType::e4m3, Accumulate::fast, 1 << 20, s), s);
+  Problem p{.k = 4096};
+  EXPECT_NEAR(verify::sum_bound(p, s), 1.3 * 4096 * 0x1p-25 * s, 1e-9);
+  p.a.type = p.b.type = DType::e4m3;
+  p.accumulate = Accumulate::promoted;
+  EXPECT_NEAR(verify::sum_bound(p, s), (136 * 0x1p-13 + 32 * 0x1p-24) * s, 1e-9);
+  p.epilogue.scale_a = p.epilogue.scale_b = ScaleMode::block;
+  EXPECT_NEAR(verify::sum_bound(p, s), (136 * 0x1p-13 + 34 * 0x1p-24) * s, 1e-9);
+  p.epilogue = {};
+  p.accumulate = Accumulate::fast;
+  p.k = 32;
+  EXPECT_NEAR(verify::sum_bound(p, s), 34 * 0x1p-13 * s, 1e-9);
+  p.k = 1 << 20;
+  EXPECT_EQ(verify::sum_bound(p, s), s);
 }
 
 }  // namespace

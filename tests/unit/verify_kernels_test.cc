@@ -102,6 +102,7 @@ Problem varied(u64 seed) {
                 .activation = static_cast<Activation>(pick(16, 2)),
                 .residual = pick(17, 2) != 0,
                 .c_type = others[pick(18, 3)]};
+  if (is_fp8(p.a.type) && pick(19, 2) != 0) p.epilogue.scale_a = p.epilogue.scale_b = ScaleMode::block;
   return p;
 }
 
@@ -146,12 +147,25 @@ TEST(verify_kernels, find_one_wrong_element_and_say_which) {
   EXPECT_EQ(log.damaged_chunks, 0u);
 }
 
+TEST(verify_kernels, see_a_block_scale_that_belongs_to_the_next_block) {
+  Problem p{.m = 3, .n = 200, .k = 256, .a = {.type = DType::e4m3}, .b = {.type = DType::e4m3}};
+  p.epilogue.scale_a = p.epilogue.scale_b = ScaleMode::block;
+  HostData data(p, positive_data(p, 1));  // scales of one
+  data.multiply();
+  EXPECT_EQ(data.check(Judge::bounded).wrong, 0u);
+  reinterpret_cast<float*>(data.operand(5))[3] = 2.0f;  // of row 1, k from 128: half of its sum
+  EXPECT_EQ(data.check(Judge::bounded).wrong, 200u);
+  reinterpret_cast<float*>(data.operand(5))[3] = 1.0f;
+  reinterpret_cast<float*>(data.operand(6))[2] = 2.0f;  // of columns 128 to 199, k to 127
+  EXPECT_EQ(data.check(Judge::bounded).wrong, 3u * 72u);
+}
+
 TEST(verify_kernels, find_errors_just_past_the_bound_and_forgive_those_within) {
   const Problem p{.m = 40, .n = 40, .k = 512, .d = {.type = DType::fp32}};
   HostData data(p, positive_data(p, 1));
   data.multiply();
   float* d = reinterpret_cast<float*>(data.operand(kRegionD));
-  const float bound = static_cast<float>(verify::sum_bound(DType::bf16, Accumulate::fast, p.k, d[7]));
+  const float bound = static_cast<float>(verify::sum_bound(p, d[7]));
   const float right = d[7];
   d[7] = right + 0.9f * bound;
   EXPECT_EQ(data.check(Judge::bounded).wrong, 0u);

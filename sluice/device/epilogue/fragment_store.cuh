@@ -7,7 +7,7 @@
 #include <sluice/spec/smem_layout.h>
 #include <sluice/device/element.cuh>
 #include <sluice/device/epilogue/element_wise.cuh>
-#include <sluice/device/ptx/shared_store.cuh>
+#include <sluice/device/ptx/shared.cuh>
 
 namespace sluice {
 

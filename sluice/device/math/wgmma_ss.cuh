@@ -18,12 +18,6 @@ struct Accumulator {
 #pragma unroll
       for (int i = 0; i < kN / 2; ++i) values[wave][i] = 0.0f;
   }
-  SLUICE_DEVICE void add(const Accumulator& other) {
-#pragma unroll
-    for (int wave = 0; wave < kWaves; ++wave)
-#pragma unroll
-      for (int i = 0; i < kN / 2; ++i) values[wave][i] += other.values[wave][i];
-  }
   SLUICE_DEVICE void pin() {
 #pragma unroll
     for (int wave = 0; wave < kWaves; ++wave) ptx::pin_registers(values[wave]);
@@ -51,10 +45,6 @@ struct Accumulator {
 
 template <KernelConfig kConfig>
 struct WgmmaSs {
-  static constexpr int kWaves = waves(kConfig);
-  using Sums = Accumulator<kWaves, kConfig.tile.n>;
-  using Instruction = ptx::Wgmma<kConfig.a, kConfig.b, kConfig.tile.n>;
-
   static constexpr int kSteps = kConfig.tile.k / mma_k(kConfig.a);
   // One step of k: 32 bytes along a K-major row, or 16 rows of an MN-major block.
   static constexpr int kStepBytesA = kConfig.a_major == Major::k ? 32 : 16 * kSwizzleRowBytes;
@@ -65,9 +55,11 @@ struct WgmmaSs {
       kWaveRows * kSwizzleRowBytes;  // 64 rows of A: as long as an MN-major block
   static_assert(kConfig.a_major == Major::k || kWaveBytes == kMnBlockBytes);
 
-  /// Issues all steps of one stage as one group. `a` and `b`: shared addresses of the warpgroup's rows of A,
-  /// and of B.
-  static SLUICE_DEVICE void issue(Sums& sums, u32 a, u32 b, bool fresh) {
+  /// Issues all steps of one stage as one group. `a` and `b`: shared addresses of the rows of A and of B that
+  /// belong to `sums`.
+  template <int kWaves, int kN>
+  static SLUICE_DEVICE void issue(Accumulator<kWaves, kN>& sums, u32 a, u32 b, bool fresh) {
+    using Instruction = ptx::Wgmma<kConfig.a, kConfig.b, kN>;
     sums.pin();
     ptx::wgmma_fence();
     const u64 desc_a = ptx::smem_descriptor(a, kMnBlockBytes, kEightRows);

@@ -16,11 +16,13 @@ std::atomic<const DriverApi*> replacement{nullptr};
 Result<DriverApi> find_calls(void* library) {
   DriverApi api;
 #define SLUICE_DRIVER_SYMBOL(name) #name
-#define SLUICE_DRIVER_FIND(name)                                                               \
-  api.name = reinterpret_cast<decltype(api.name)>(dlsym(library, SLUICE_DRIVER_SYMBOL(name))); \
-  if (api.name == nullptr)                                                                     \
-    return Error{ErrorCode::driver, "libcuda.so.1 has no " SLUICE_DRIVER_SYMBOL(               \
-                                        name) ": the CUDA driver is too old; install version 570 or newer"};
+#define SLUICE_DRIVER_FIND(name)                                                                          \
+  api.name = reinterpret_cast<decltype(api.name)>(dlsym(library, SLUICE_DRIVER_SYMBOL(name)));            \
+  if (api.name == nullptr)                                                                                \
+    return Error{ErrorCode::driver,                                                                       \
+                 "libcuda.so.1 has no " SLUICE_DRIVER_SYMBOL(name) +                                      \
+                     (": the CUDA driver is too old; install version " + std::to_string(kOldestDriver)) + \
+                     " or newer"};
   SLUICE_DRIVER_CALLS(SLUICE_DRIVER_FIND)
 #undef SLUICE_DRIVER_FIND
 #undef SLUICE_DRIVER_SYMBOL

@@ -18,13 +18,11 @@ namespace sluice {
   X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease)                                                  \
   X(cuCtxGetCurrent) X(cuCtxGetDevice) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxSynchronize)           \
   X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction)                                              \
-  X(cuFuncSetAttribute) X(cuFuncGetAttribute) X(cuLaunchKernelEx) X(cuOccupancyMaxActiveClusters)           \
-  X(cuTensorMapEncodeTiled) X(cuTensorMapReplaceAddress)                                                    \
-  X(cuPointerGetAttribute) X(cuPointerGetAttributes)                                                        \
-  X(cuMemAlloc) X(cuMemFree) X(cuMemGetInfo) X(cuMemsetD8) X(cuMemsetD8Async)                               \
-  X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync)            \
+  X(cuFuncSetAttribute) X(cuFuncGetAttribute) X(cuLaunchKernelEx)                                           \
+  X(cuTensorMapEncodeTiled) X(cuTensorMapReplaceAddress) X(cuPointerGetAttributes)                          \
+  X(cuMemAlloc) X(cuMemFree) X(cuMemsetD8Async) X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemcpyDtoHAsync)        \
   X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamIsCapturing)                        \
-  X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuStreamWaitEvent)                                        \
+  X(cuStreamBeginCapture) X(cuStreamEndCapture)                                                             \
   X(cuEventCreate) X(cuEventRecord) X(cuEventSynchronize) X(cuEventElapsedTime) X(cuEventDestroy)           \
   X(cuGraphInstantiate) X(cuGraphUpload) X(cuGraphLaunch) X(cuGraphDestroy) X(cuGraphExecDestroy)
 // clang-format on
@@ -35,6 +33,11 @@ struct DriverApi {
   SLUICE_DRIVER_CALLS(SLUICE_DRIVER_MEMBER)
 #undef SLUICE_DRIVER_MEMBER
 };
+
+/// The first driver for CUDA 13.x (CUDA Compatibility, table of minimum drivers): older ones take no cubin of
+/// the NVRTC that sluice needs.
+inline constexpr int kOldestDriver = 580;
+inline constexpr int kOldestDriverCuda = 13000;  // what its cuDriverGetVersion says
 
 /// Opens libcuda.so.1 once per process and keeps it. Error driver: no driver here, or one that lacks a call.
 Result<const DriverApi*> load_driver();

@@ -65,8 +65,7 @@ class ContextScope {
   ContextScope& operator=(const ContextScope&) = delete;
   ~ContextScope();
 
-  CUresult status() const { return status_; }  // not CUDA_SUCCESS: the context is not current
-  /// status() as an Error.
+  /// Error driver: the context is not current.
   Result<void> entered() const;
 
  private:

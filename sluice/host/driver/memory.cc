@@ -77,14 +77,6 @@ Result<void> DeviceBuffer::download(void* target, i64 bytes, i64 offset) const {
   });
 }
 
-Result<void> DeviceBuffer::upload_async(const void* source, i64 bytes, Stream stream) const {
-  if (!in_range(bytes, 0, bytes_)) return out_of_range("upload_async", bytes, 0, bytes_);
-  if (bytes == 0) return {};
-  return in_context(*primary_, "cuMemcpyHtoDAsync", bytes, [&](const DriverApi& api) {
-    return api.cuMemcpyHtoDAsync(address_, source, static_cast<std::size_t>(bytes), stream);
-  });
-}
-
 Result<void> DeviceBuffer::download_async(void* target, i64 bytes, Stream stream) const {
   if (!in_range(bytes, 0, bytes_)) return out_of_range("download_async", bytes, 0, bytes_);
   if (bytes == 0) return {};
@@ -103,15 +95,6 @@ Result<void> DeviceBuffer::fill(u8 value, Stream stream) const {
 Result<void> synchronize(const Device& device) {
   return in_context(*device.impl().primary, "cuCtxSynchronize", 0,
                     [](const DriverApi& api) { return api.cuCtxSynchronize(); });
-}
-
-Result<MemoryInfo> memory_info(const Device& device) {
-  std::size_t free = 0, total = 0;
-  const Result<void> asked = in_context(*device.impl().primary, "cuMemGetInfo", 0, [&](const DriverApi& api) {
-    return api.cuMemGetInfo(&free, &total);
-  });
-  if (!asked) return asked.error();
-  return MemoryInfo{static_cast<i64>(free), static_cast<i64>(total)};
 }
 
 }  // namespace sluice

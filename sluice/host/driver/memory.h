@@ -28,9 +28,8 @@ class DeviceBuffer {
   /// Copy now: the data are there, or here, when the call returns. Not ordered behind work in other streams.
   Result<void> upload(const void* source, i64 bytes, i64 offset = 0) const;
   Result<void> download(void* target, i64 bytes, i64 offset = 0) const;
-  /// In stream order; does not wait. `source` and `target` must live until the stream has passed (and be
-  /// pinned for the copy to overlap).
-  Result<void> upload_async(const void* source, i64 bytes, Stream stream) const;
+  /// In stream order; does not wait. `target` must live until the stream has passed (and be pinned for the
+  /// copy to overlap).
   Result<void> download_async(void* target, i64 bytes, Stream stream) const;
   /// Every byte of the buffer becomes `value`, in stream order.
   Result<void> fill(u8 value, Stream stream) const;
@@ -43,11 +42,5 @@ class DeviceBuffer {
 
 /// Waits until all work of the device's context is done. Error driver: also that of an earlier kernel.
 Result<void> synchronize(const Device& device);
-
-struct MemoryInfo {
-  i64 free_bytes = 0;
-  i64 total_bytes = 0;
-};
-Result<MemoryInfo> memory_info(const Device& device);
 
 }  // namespace sluice

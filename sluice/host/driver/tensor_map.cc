@@ -18,7 +18,7 @@ static_assert(offsetof(GemmParams, map_a) % alignof(CUtensorMap) == 0);
 static_assert(offsetof(GemmParams, map_b) % alignof(CUtensorMap) == 0);
 static_assert(offsetof(GemmParams, map_d) % alignof(CUtensorMap) == 0);
 
-constexpr i64 kMaxExtent = i64{1} << 32;
+constexpr i64 kMaxMapExtent = i64{1} << 32;  // TMA's own; problem_checks.h holds the kernel's
 constexpr i64 kStrideLimit = i64{1} << 40;
 constexpr i64 kStrideUnit = 16;
 constexpr i64 kMaxStride = kStrideLimit - kStrideUnit;
@@ -64,7 +64,7 @@ Result<void> check_stride(const char* name, const char* which, i64 elements, DTy
 
 Result<void> check_shape(const char* name, const TensorMapShape& s) {
   for (const i64 extent : {s.inner, s.outer, s.batch})
-    if (extent < 1 || extent > kMaxExtent)
+    if (extent < 1 || extent > kMaxMapExtent)
       return Error{ErrorCode::invalid_size, std::string(name) + ": an extent of " + std::to_string(extent) +
                                                 " must be in 1..2^32 for TMA"};
   const int box_row_bytes = s.box_inner * bytes_of(s.type);

@@ -37,8 +37,8 @@ struct KernelCache::State {
   CompilerSeam compiler;
   std::optional<CacheDirectory> directory;
   std::string disk_problem;
-  std::once_flag version_once;
-  std::string version;
+  std::mutex version_mutex;
+  std::string version;  // empty: not known yet, or no compiler so far
 
   std::mutex mutex;  // of the two maps
   std::unordered_map<std::string, Shared> ready;
@@ -47,12 +47,12 @@ struct KernelCache::State {
   std::atomic<int> memory_hits{0}, disk_hits{0}, compiles{0}, damaged{0}, write_failures{0};
 
   void open_directory();
-  const std::string& compiler_version();
+  std::string compiler_version();
   SharedResult produce(const std::string& unit);
   SharedResult compile(const std::string& unit);
   Lookup read(const std::string& source, const std::string& compiler_text);
   Shared read_any(const std::string& source);
-  SharedResult compile_and_keep(const std::string& unit, const std::string& source);
+  SharedResult compile_and_keep(const std::string& unit, const std::string& source, const std::string& by);
 };
 
 void KernelCache::State::open_directory() {
@@ -69,8 +69,10 @@ void KernelCache::State::open_directory() {
     disk_problem = opened.error().message;
 }
 
-const std::string& KernelCache::State::compiler_version() {
-  std::call_once(version_once, [this] { version = compiler.version(); });
+/// Asked for until there is one: a compiler may be installed while the process runs.
+std::string KernelCache::State::compiler_version() {
+  const std::lock_guard guard(version_mutex);
+  if (version.empty()) version = compiler.version();
   return version;
 }
 
@@ -100,8 +102,8 @@ Shared KernelCache::State::read_any(const std::string& source) {
   return nullptr;
 }
 
-SharedResult KernelCache::State::compile_and_keep(const std::string& unit, const std::string& source) {
-  const std::string& by = compiler_version();
+SharedResult KernelCache::State::compile_and_keep(const std::string& unit, const std::string& source,
+                                                  const std::string& by) {
   const std::string name = entry_name(source, by);
   const std::optional<CacheDirectory::Lock> lock = directory->lock(name, kLockTimeout);
   const Lookup found = read(source, by);
@@ -117,13 +119,14 @@ SharedResult KernelCache::State::compile_and_keep(const std::string& unit, const
 SharedResult KernelCache::State::produce(const std::string& unit) {
   if (!directory) return compile(unit);
   const std::string source = source_key(unit);
-  const bool have_compiler = !compiler_version().empty();
+  const std::string by = compiler_version();
+  const bool have_compiler = !by.empty();
   if (have_compiler) {
-    const Lookup found = read(source, compiler_version());
+    const Lookup found = read(source, by);
     if (found.cubin) return found.cubin;
     if (found.damaged) ++damaged;
   }
-  if (have_compiler && !options.cache_read_only) return compile_and_keep(unit, source);
+  if (have_compiler && !options.cache_read_only) return compile_and_keep(unit, source, by);
   if (Shared found = read_any(source)) return found;
   return compile(unit);
 }

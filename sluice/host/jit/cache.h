@@ -43,7 +43,8 @@ class KernelCache {
   KernelCache& operator=(KernelCache&&) noexcept;
 
   /// Equal units asked for at the same time are compiled once. Error toolchain: as Compiler::load and
-  /// compile; nothing is remembered then, so that a repaired machine need not restart the process.
+  /// compile; nothing is remembered then, not even that there is no compiler, so that a repaired machine need
+  /// not restart the process.
   Result<std::shared_ptr<const Cubin>> get(const std::string& unit) const;
 
   /// The i-th result belongs to the i-th unit; equal units are compiled once. `jobs` threads (0: as in

@@ -26,13 +26,22 @@ Error io_error(const std::string& what, int code) {
   return {ErrorCode::io, what + ": " + std::strerror(code)};
 }
 
+constexpr mode_t kOthersWrite = S_IWGRP | S_IWOTH;
+
 /// nullptr if the folder may be trusted; else the rule that it breaks.
 const char* distrust(const struct stat& status, CacheDirectory::Access access) {
   const bool ours = status.st_uid == geteuid();
   const bool shipped = access == CacheDirectory::Access::read_only && status.st_uid == 0;
   if (!ours && !shipped) return "it belongs to another user";
-  if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0) return "others may write to it: chmod go-w";
+  if ((status.st_mode & kOthersWrite) != 0) return "others may write to it: chmod go-w";
   return nullptr;
+}
+
+/// Could only this user, or root, have written it? A private folder says who may put files into it now, not
+/// who wrote those that were moved or linked there.
+bool is_trusted_entry(const struct stat& status) {
+  return S_ISREG(status.st_mode) && (status.st_uid == geteuid() || status.st_uid == 0) &&
+         (status.st_mode & kOthersWrite) == 0;
 }
 
 bool read_all(int file, std::string& bytes) {
@@ -86,7 +95,7 @@ CacheDirectory::ReadResult CacheDirectory::read(const std::string& name) const {
   if (!file) return {.state = errno == ENOENT ? ReadState::absent : ReadState::damaged, .bytes = {}};
   ReadResult result{.state = ReadState::damaged, .bytes = {}};
   struct stat status {};
-  if (::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_size > kMaxEntryBytes)
+  if (::fstat(file.get(), &status) != 0 || !is_trusted_entry(status) || status.st_size > kMaxEntryBytes)
     return result;
   result.bytes.resize(static_cast<size_t>(status.st_size));
   if (read_all(file.get(), result.bytes)) result.state = ReadState::whole;

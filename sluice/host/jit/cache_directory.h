@@ -47,7 +47,8 @@ class CacheDirectory {
     ReadState state = ReadState::absent;
     std::string bytes;
   };
-  /// damaged: there, but not an ordinary file of a sane size and owner, or not readable.
+  /// damaged: there, but not readable, not an ordinary file of a sane size, not this user's or root's, or
+  /// writable by group or others.
   ReadResult read(const std::string& name) const;
 
   /// Held until destroyed, or until the process dies. Between processes and between threads.

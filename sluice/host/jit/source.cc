@@ -9,7 +9,7 @@ namespace sluice {
 std::string unit_text(const KernelConfig& config) {
   std::string text;
   // Only the WGMMA of one width is read: all thirty-two would cost more time than the kernel itself.
-  text += "#include <sluice/device/ptx/generated/wgmma_n" + std::to_string(config.tile.n) + ".cuh>\n";
+  text += "#include <sluice/device/ptx/generated/wgmma_n" + std::to_string(unit_columns(config)) + ".cuh>\n";
   text += "#include <sluice/kernels/gemm_entry.cuh>\n";
   text += "inline constexpr sluice::KernelConfig kConfig = " + to_string(config) + ";\n";
   text += "extern \"C\" __global__ void __launch_bounds__(sluice::kThreads, 1)\n";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text that NVRTC compiles: a unit of at most ten lines, and the embedded headers it includes by name.
+// The text that NVRTC compiles: a unit of a few lines, and the embedded headers it includes by name.
 // Invariant: only enumerators, integers and bools printed by to_string(KernelConfig) enter a unit, so no
 // string of a caller can become code. Called by gemm.cc, the cache and `sluice compile`.
 #pragma once

@@ -44,9 +44,8 @@ double math_clocks(const KernelConfig& c) {
   const bool one_chain = c.schedule == Schedule::ping_pong && waves(c) == 1;
   const double product = joined(kCost.sharpness_in_tile, {tensor_clocks(c), smem_clocks(c)}) +
                          (one_chain ? kStepsPerKTile * kCost.chain_clocks_per_step : 0);
-  if (c.promote_k_blocks == 0) return product;
-  const double adds = accumulator_registers(c) / 2 * kCost.promote_clocks_per_register;
-  const double promotion = (adds + kCost.promote_drain_clocks) / c.promote_k_blocks;
+  if (!c.promotes) return product;
+  const double promotion = sum_registers(c) * kCost.promote_clocks_per_register + kCost.promote_drain_clocks;
   if (c.schedule == Schedule::ping_pong) return product + promotion;  // the other group waits for its turn
   return joined(kCost.sharpness_in_tile, {product, product / kMathGroups + promotion});
 }

@@ -69,6 +69,12 @@ Result<void> check_types(const Problem& p) {
     return bad_type("B is " + b + " and mn-major: fp8 operands must be k-major; store B as n rows of k");
   if (p.c.major != Major::k || p.d.major != Major::k)
     return bad_type("C and D must be row-major (leave major at k): for a column-major D swap A with B");
+  const ScaleMode scale_a = p.epilogue.scale_a, scale_b = p.epilogue.scale_b;
+  if ((scale_a == ScaleMode::block) != (scale_b == ScaleMode::block))
+    return bad_type(std::string("scale_a is ") + name_of(scale_a) + " and scale_b is " + name_of(scale_b) +
+                    ": block scales must be on both; repeat the other's for every 128 of k");
+  if (scale_a == ScaleMode::block && !is_fp8(p.a.type))
+    return bad_type("A is " + a + ": block scales must be on fp8 inputs; fold them into the 16-bit values");
   if (p.epilogue.bias != Bias::none && is_fp8(p.epilogue.bias_type))
     return bad_type(std::string("bias is ") + name_of(p.epilogue.bias_type) +
                     ": it must be bf16, fp16 or fp32");

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stores to shared memory by shared-window address: stmatrix for 16-bit fragments, plain ones for the other
-// widths.
+// Shared memory by 32-bit shared-window address: stmatrix for 16-bit fragments, plain loads and stores.
 #pragma once
 
 #include <sluice/spec/base.h>
@@ -22,8 +21,18 @@ SLUICE_DEVICE void stmatrix_x2(u32 row_address, u32 v0, u32 v1) {
 SLUICE_DEVICE void store_shared_u16(u32 address, u16 value) {
   asm volatile("st.shared::cta.u16 [%0], %1;" ::"r"(address), "h"(value) : "memory");
 }
+SLUICE_DEVICE void store_shared(u32 address, float value) {
+  asm volatile("st.shared::cta.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
+}
 SLUICE_DEVICE void store_shared_v2(u32 address, float x, float y) {
   asm volatile("st.shared::cta.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(x), "f"(y) : "memory");
+}
+
+// Volatile: it stays on its side of the barrier operations around it.
+SLUICE_DEVICE float load_shared(u32 address) {
+  float value;
+  asm volatile("ld.shared::cta.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");
+  return value;
 }
 
 }  // namespace sluice::ptx

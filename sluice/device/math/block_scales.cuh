@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Block scales on their way from the caller's row-major arrays to the sums: one warp copies those of a k-tile
+// (128 of k) into shared memory beside the stage (ScaleLoader), and the math warps read theirs from there
+// (ScaleReader). A slot holds one scale for each row of the CTA tile, then one for each part of its columns
+// that lies in a single 128-column block of B (spec/smem_layout.h).
+#pragma once
+
+#include <sluice/spec/params.h>
+#include <sluice/spec/smem_layout.h>
+#include <sluice/device/ptx/shared.cuh>
+
+namespace sluice {
+
+/// Of the warps that copy, kScaleWarps of them with an equal share of the rows each, all lanes together.
+/// Neither TMA (a row of scales need not be a multiple of 16 bytes) nor cp.async (word by word it takes the
+/// shared memory's time from the tensor cores: docs/findings/promotion.md), but loads of four k-tiles at
+/// once, held in registers until their stages are free.
+template <KernelConfig kConfig>
+class ScaleLoader {
+ public:
+  /// `warp`: which of the kScaleWarps.
+  SLUICE_DEVICE void begin_tile(const GemmParams& params, const Tile& tile, int warp) {
+    const int lane = threadIdx.x % 32;
+    k_blocks_ = params.grid.k_tiles;
+    first_row_ = warp * kConfig.tile.m / kScaleWarps + lane;
+    // Rows and columns past the edge get the scales of the last ones: their sums are not stored.
+#pragma unroll
+    for (int i = 0; i < kRowsPerLane; ++i) {
+      const int row = min(tile.m_offset + first_row_ + 32 * i, params.m - 1);
+      rows_[i] = params.scale_a + (i64{tile.batch} * params.m + row) * k_blocks_;
+    }
+    const int blocks = ceil_div(params.n, kScaleBlock);
+    const int block = min((tile.n_offset + lane * scale_part_columns(kConfig)) / kScaleBlock, blocks - 1);
+    part_ = params.scale_b + (i64{tile.batch} * blocks + block) * k_blocks_;
+    aligned_ = k_blocks_ % kRun == 0 && reinterpret_cast<u64>(params.scale_a) % 16 == 0 &&
+               reinterpret_cast<u64>(params.scale_b) % 16 == 0;
+  }
+  /// To be called for every k-tile in order; loads every kRun-th time.
+  SLUICE_DEVICE void fetch(int k_tile) {
+    if (k_tile % kRun != 0) return;
+#pragma unroll
+    for (int i = 0; i < kRowsPerLane; ++i) load(row_values_[i], rows_[i], k_tile);
+    load(part_values_, part_, k_tile);
+  }
+  /// Those of `k_tile`. `slot`: shared address.
+  SLUICE_DEVICE void write(u32 slot, int k_tile) const {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < kRowsPerLane; ++i)
+      ptx::store_shared(slot + 4 * (first_row_ + 32 * i), pick(row_values_[i], k_tile));
+    if (lane < scale_parts(kConfig))
+      ptx::store_shared(slot + 4 * (kConfig.tile.m + lane), pick(part_values_, k_tile));
+  }
+
+ private:
+  static constexpr int kRowsPerLane = kConfig.tile.m / kScaleWarps / 32;
+  static constexpr int kRun = 4;  // k-tiles of one load: 16 bytes
+  struct alignas(16) Run {
+    float values[kRun];
+  };
+
+  SLUICE_DEVICE void load(Run& run, const float* row, int k_tile) const {
+    if (aligned_) {
+      run = *reinterpret_cast<const Run*>(row + k_tile);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kRun; ++i) run.values[i] = row[min(k_tile + i, k_blocks_ - 1)];
+    }
+  }
+  /// An index that is not known when the kernel is compiled would put the run into local memory.
+  static SLUICE_DEVICE float pick(const Run& run, int k_tile) {
+    const float low = k_tile % 2 == 0 ? run.values[0] : run.values[1];
+    const float high = k_tile % 2 == 0 ? run.values[2] : run.values[3];
+    return k_tile % kRun < 2 ? low : high;
+  }
+
+  const float* rows_[kRowsPerLane];
+  const float* part_;
+  int k_blocks_, first_row_;
+  bool aligned_;
+  Run row_values_[kRowsPerLane], part_values_;
+};
+
+/// Of a math thread.
+template <KernelConfig kConfig>
+class ScaleReader {
+ public:
+  /// `row`: of the thread's first sum in the CTA tile.
+  SLUICE_DEVICE void read(u32 slot, int row) {
+#pragma unroll
+    for (int wave = 0; wave < kWaves; ++wave)
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        rows_[wave][half] = ptx::load_shared(slot + 4 * (row + wave * kWaveRows + half * 8));
+#pragma unroll
+    for (int part = 0; part < kParts; ++part)
+      parts_[part] = ptx::load_shared(slot + 4 * (kConfig.tile.m + part));
+  }
+  /// The factor of sum `i` of a wave (fragment order: device/ptx/wgmma.cuh).
+  SLUICE_DEVICE float of(int wave, int i) const {
+    return rows_[wave][i % 4 / 2] * parts_[i / 4 * 8 / scale_part_columns(kConfig)];
+  }
+
+ private:
+  static constexpr int kWaves = waves(kConfig), kParts = scale_parts(kConfig);
+
+  float rows_[kWaves][2], parts_[kParts];
+};
+
+}  // namespace sluice

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which problems a verb works on: one, a set or a file, with the overrides that go with them, and a flag that
+// would have no effect is refused. Fails if a source drops overrides, or takes a flag that it does not read.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <fstream>
+
+#include "bench/shapes.h"
+#include "cli/requests.h"
+
+namespace sluice::cli {
+namespace {
+
+/// The requests of a command line, parsed as compile and bench do.
+Result<std::vector<ProblemRequest>> requests(const std::string& line) {
+  CLI::App app;
+  RequestFlags flags;
+  add_many_requests_flags(app, flags);
+  app.parse(line);
+  return requests_of(flags);
+}
+
+class CliRequests : public testing::Test {
+ protected:
+  CliRequests() : path_(testing::TempDir() + "sluice_requests_" + std::to_string(getpid())) {
+    std::ofstream(path_) << "64x64x64 --tile 64x64\n128x64x32\n";
+  }
+  ~CliRequests() override { std::remove(path_.c_str()); }
+
+  void refused(const std::string& line, const std::string& mention) {
+    const auto list = requests(line);
+    ASSERT_FALSE(list) << line;
+    EXPECT_EQ(list.error().code, ErrorCode::invalid_argument) << line;
+    EXPECT_NE(list.error().message.find(mention), std::string::npos) << list.error().message;
+  }
+
+  const std::string path_;
+};
+
+TEST_F(CliRequests, one_problem_has_its_overrides) {
+  const auto list = requests("--shape 64x32x16 --tile 64x64 --alpha 2");
+  ASSERT_TRUE(list) << list.error().message;
+  ASSERT_EQ(list->size(), 1u);
+  EXPECT_EQ(list->at(0).problem.n, 32);
+  EXPECT_EQ(list->at(0).overrides.tile_n, 64);
+  EXPECT_EQ(list->at(0).alpha, 2.0f);
+  refused("--tile 64x64", "a problem needs m, n and k");
+}
+
+TEST_F(CliRequests, overrides_go_to_every_problem_of_a_set) {
+  const auto list = requests("--set smoke --tile 128x256 --cluster 2x1");
+  ASSERT_TRUE(list) << list.error().message;
+  ASSERT_EQ(list->size(), bench::problem_set("smoke")->size());
+  for (const ProblemRequest& request : *list) {
+    EXPECT_EQ(request.overrides.tile_m, 128);
+    EXPECT_EQ(request.overrides.cluster, (ClusterShape{.m = 2, .n = 1}));
+  }
+}
+
+TEST_F(CliRequests, a_file_says_everything_itself) {
+  const auto list = requests("--shapes " + path_);
+  ASSERT_TRUE(list) << list.error().message;
+  ASSERT_EQ(list->size(), 2u);
+  EXPECT_EQ(list->at(0).overrides.tile_m, 64);
+  EXPECT_FALSE(list->at(1).overrides.tile_m);
+}
+
+TEST_F(CliRequests, a_flag_that_would_have_no_effect_is_refused_by_name) {
+  refused("--shapes " + path_ + " --tile 128x128", "--tile has no effect with --shapes");
+  refused("--shapes " + path_ + " --dtype e4m3", "--dtype has no effect with --shapes");
+  refused("--shapes " + path_ + " --set smoke", "give one of them");
+  refused("--set smoke --shape 64x64x64", "--shape has no effect with --set smoke");
+  refused("--set smoke --bias", "--bias has no effect with --set smoke");
+  refused("--set smok", "no problem set \"smok\"");
+}
+
+}  // namespace
+}  // namespace sluice::cli
