@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What of a problem decides which configuration is fastest, and nothing else: problems with equal recipes
 // share a tuning record. Made from a checked problem; the key of record_book.h.
-//   in:  sizes and batch; the types of A, B and D and the layouts (bytes moved, WGMMA rate, the kernel
-//   itself);
-//        how sums are kept (registers, extra adds); whether D leaves through TMA (alignment of D's strides);
-//        what the epilogue costs.
+//   in:  sizes and batch; the types of A, B and D and the layouts (bytes moved, WGMMA rate); how sums are
+//        kept (registers, extra adds); whether D leaves through TMA (its strides); what the epilogue costs.
 //   out: strides (rows are read in whole 128-byte lines whatever their distance); scales per tensor (two
 //        scalar loads a thread), relu (one instruction) and the types of bias and C beyond their width.
 // A vector of scales or a bias takes an epilogue out of the light ones (spec/epilogue.h is_light), which also

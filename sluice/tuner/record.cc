@@ -245,16 +245,6 @@ TuningKey key_of(const Problem& problem, const DeviceInfo& device) {
   return {.gpu = device.name, .sm_count = device.sm_count, .recipe = recipe_of(problem)};
 }
 
-std::string describe(const TuningKey& key) {
-  const Recipe& r = key.recipe;
-  std::string text =
-      std::to_string(r.m) + "x" + std::to_string(r.n) + "x" + std::to_string(r.k) + " " + name_of(r.a);
-  if (r.b != r.a) text += std::string("*") + name_of(r.b);
-  text += std::string(" > ") + name_of(r.d);
-  if (r.batch != 1) text += " batch " + std::to_string(r.batch);
-  return text + " " + name_of(r.sums) + " on " + key.gpu;
-}
-
 std::string to_json(const TuningRecord& record) {
   int version = kRecordVersion;
   Writer writer;

@@ -42,9 +42,6 @@ TuningKey key_of(const Problem& problem, const DeviceInfo& device);
 /// "0.1.0": what a record's `sluice` field is.
 std::string library_version();
 
-/// "4096x4096x4096 bf16 > bf16 fast on NVIDIA H200": for messages.
-std::string describe(const TuningKey& key);
-
 /// One line, fields in a fixed order.
 std::string to_json(const TuningRecord& record);
 /// An array, one record a line, sorted by key: equal records give equal bytes.

@@ -101,10 +101,10 @@ TEST(tuner_plan, every_shipped_record_is_read_found_and_used) {
   for (const TuningRecord& record : embedded_records().records) {
     const DeviceInfo device{.name = record.key.gpu, .sm_count = record.key.sm_count};
     const Problem problem = example_of(record.key.recipe);
-    ASSERT_EQ(recipe_of(problem), record.key.recipe) << describe(record.key);
+    ASSERT_EQ(recipe_of(problem), record.key.recipe) << to_json(record);
     const Result<Plan> plan = gemm::plan(problem, device);
-    ASSERT_TRUE(plan) << describe(record.key) << ": " << plan.error().message;
-    EXPECT_EQ(plan->source, PlanSource::record) << describe(record.key);
+    ASSERT_TRUE(plan) << to_json(record) << ": " << plan.error().message;
+    EXPECT_EQ(plan->source, PlanSource::record) << to_json(record);
     EXPECT_EQ(plan->measured_us, record.choice.measured_us);
   }
 }
