@@ -26,6 +26,12 @@ std::string system_name() {
   return uname(&names) == 0 ? fmt::format("{} {}", names.sysname, names.release) : "";
 }
 
+const char* fill_name(Fill fill) {
+  return fill == Fill::uniform ? "uniform [-1, 1)" : "normal, variance 1";
+}
+
+}  // namespace
+
 std::string utc_now() {
   const std::time_t now = std::time(nullptr);
   std::tm parts{};
@@ -33,12 +39,6 @@ std::string utc_now() {
   char text[32];
   return std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts) > 0 ? text : "";
 }
-
-const char* fill_name(Fill fill) {
-  return fill == Fill::uniform ? "uniform [-1, 1)" : "normal, variance 1";
-}
-
-}  // namespace
 
 RunRecord describe_run(const Lab& lab) {
   const DeviceInfo& info = lab.device.info();

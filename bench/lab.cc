@@ -20,7 +20,9 @@ Result<Lab> open_lab(const Device& device, const Method& method, const std::stri
   std::string without_peer;
   DeviceBuffer workspace;
   const ContextScope scope(*device.impl().primary);
-  if (Result<std::shared_ptr<const CublasLt>> loaded = CublasLt::load(cublaslt_path); loaded) {
+  if (!method.peer) {
+    without_peer = "cuBLASLt was not asked for";
+  } else if (Result<std::shared_ptr<const CublasLt>> loaded = CublasLt::load(cublaslt_path); loaded) {
     Result<DeviceBuffer> memory = DeviceBuffer::allocate(device, kPeerWorkspaceBytes);
     if (!memory) return memory.error();
     peer = *loaded;

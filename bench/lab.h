@@ -21,6 +21,7 @@ struct Method {
   int rounds = 9;           // timed replays of every contender, in turn
   double rest_ms = 20;      // idle before each, so that every contender meets the same clocks
   double replay_us = 3000;  // length of one replay, from which the launches in it follow
+  bool peer = true;         // load cuBLASLt, to compare with
   int heuristics = 16;      // cuBLASLt algorithms to ask for
   int tune = 0;             // time that many of the planner's candidates too; 0: its pick alone
   u64 seed = 1;

@@ -121,6 +121,7 @@ Json shape_json(const RunRecord& run, const ShapeRecord& shape) {
             {"flops", flops_of(shape.problem)},
             {"bytes", bytes_of_traffic(shape.problem)}};
   if (!shape.error.empty()) json["error"] = shape.error;
+  json["chosen_by"] = name_of(shape.source);
   json["copies"] = shape.copies;
   json["compile_s"] = rounded(shape.compile_s);
   json["wall_s"] = rounded(shape.wall_s);

@@ -35,8 +35,9 @@ struct CandidateRecord {
 
 struct ShapeRecord {
   Problem problem;
-  int copies = 0;        // sets of operands rotated over
-  double compile_s = 0;  // wall time of preparing all kernels
+  PlanSource source = PlanSource::model;  // who chose the plan of kSluice
+  int copies = 0;                         // sets of operands rotated over
+  double compile_s = 0;                   // wall time of preparing all kernels
   double wall_s = 0;
   int peer_algorithms = 0;  // cuBLASLt's heuristic returned
   std::string peer_caveat;

@@ -231,9 +231,10 @@ ShapeRecord measure_shape(const Lab& lab, const Case& item, const Phase& phase) 
     shape.record.wall_s = seconds_since(start);
     return shape.record;
   };
-  const Result<Plan> pick = gemm::plan(item.problem, lab.device.info(), item.overrides);
+  const Result<Plan> pick = gemm::plan(item.problem, lab.device.info(), item.overrides, lab.device.records());
   if (!pick) return give_up(pick.error());
   shape.record.problem = pick->problem;
+  shape.record.source = pick->source;
   phase("filling operands");
   Result<std::vector<ProblemData>> copies =
       make_copies(lab, pick->problem, {.alpha = item.alpha, .beta = item.beta});

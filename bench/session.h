@@ -27,6 +27,9 @@ ShapeRecord measure_shape(const Lab& lab, const Case& item, const Phase& phase);
 /// Error driver: the context is lost (a kernel faulted), and nothing more can be measured by this process.
 Result<void> still_alive(const Lab& lab);
 
+/// "2026-11-21T10:00:00Z".
+std::string utc_now();
+
 /// The parts of a RunRecord that do not depend on the shapes. `command` and `commit` are the caller's.
 RunRecord describe_run(const Lab& lab);
 

@@ -28,18 +28,30 @@ struct CompileFlags {
   int top = 1;
 };
 
+/// What the planner picks, then its candidates up to `top`.
+Result<std::vector<Plan>> plans_of(const ProblemRequest& request, const Target& target, int top) {
+  Result<Plan> pick = gemm::plan(request.problem, target.info(), request.overrides, target.records);
+  if (!pick) return pick.error();
+  std::vector<Plan> plans{*std::move(pick)};
+  if (top <= 1) return plans;
+  const Result<std::vector<Plan>> more = gemm::candidates(request.problem, target.info(), request.overrides);
+  if (!more) return more.error();
+  plans.insert(plans.end(), more->begin(),
+               more->begin() + std::min<std::ptrdiff_t>(top, static_cast<std::ptrdiff_t>(more->size())));
+  return plans;
+}
+
 /// Different ones: those that verify, and those of the best `top` plans of every problem.
-Result<std::vector<std::string>> units_of(const std::vector<ProblemRequest>& requests, const DeviceInfo& info,
+Result<std::vector<std::string>> units_of(const std::vector<ProblemRequest>& requests, const Target& target,
                                           int top) {
   std::vector<std::string> units = {verify_unit_text(VerifyUnit::fill), verify_unit_text(VerifyUnit::check)};
   for (const ProblemRequest& request : requests) {
-    const Result<std::vector<Plan>> plans = gemm::candidates(request.problem, info, request.overrides);
+    const Result<std::vector<Plan>> plans = plans_of(request, target, top);
     if (!plans)
       return Error{plans.error().code,
                    fmt::format("{}: {}", bench::problem_text(request.problem), plans.error().message)};
-    const size_t count = std::min(plans->size(), static_cast<size_t>(std::max(top, 1)));
-    for (size_t i = 0; i < count; ++i) {
-      std::string unit = unit_text((*plans)[i].config);
+    for (const Plan& plan : *plans) {
+      std::string unit = unit_text(plan.config);
       if (std::find(units.begin(), units.end(), unit) == units.end()) units.push_back(std::move(unit));
     }
   }
@@ -65,7 +77,7 @@ Result<int> run_compile(const CompileFlags& flags) {
   if (!requests) return requests.error();
   const Result<Target> target = find_target(flags.device, *options);
   if (!target) return target.error();
-  const Result<std::vector<std::string>> units = units_of(*requests, target->info(), flags.top);
+  const Result<std::vector<std::string>> units = units_of(*requests, *target, flags.top);
   if (!units) return units.error();
   const KernelCache cache(*options);
   if (!cache.disk_problem().empty())

@@ -14,6 +14,7 @@
 #include <sluice/host/jit/compiler.h>
 #include <sluice/host/jit/source.h>
 #include <sluice/host/verify_units.h>
+#include <sluice/tuner/record_store.h>
 
 #include "bench/cublaslt.h"
 
@@ -150,6 +151,19 @@ Check check_cache(const Options& options) {
   return check;
 }
 
+Check check_records(const Options& options) {
+  Check check{.name = "tuning"};
+  const RecordBook book = open_records(options);
+  const size_t own = read_records_folder(options.records_dir).records.size();
+  check.found = fmt::format("{} shipped records", shipped_records().size());
+  if (!options.records_dir.empty()) check.found += fmt::format(", {} in {}", own, options.records_dir);
+  if (book.troubles().empty()) return check;
+  check.health = Health::optional;
+  check.found += fmt::format("; {} passed over: {}", book.troubles().size(), book.troubles().front());
+  check.remedy = "the cost model plans those problems; `sluice tune` measures them anew";
+  return check;
+}
+
 Check check_cublaslt(const std::string& path) {
   Check check{.name = "cuBLASLt"};
   const Result<std::string> found = bench::find_cublaslt(path);
@@ -175,6 +189,7 @@ std::vector<Check> examine(const DoctorRequest& request) {
           std::move(nvrtc),
           std::move(compile),
           check_cache(request.options),
+          check_records(request.options),
           check_cublaslt(request.cublaslt)};
 }
 

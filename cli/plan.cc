@@ -51,7 +51,7 @@ Result<int> run_plan(const PlanFlags& flags) {
   if (!request) return request.error();
   const Result<Target> target = find_target(flags.device, options_from_environment());
   if (!target) return target.error();
-  const Result<Plan> plan = gemm::plan(request->problem, target->info(), request->overrides);
+  const Result<Plan> plan = gemm::plan(request->problem, target->info(), request->overrides, target->records);
   if (!plan) return plan.error();
   fmt::print("{}", describe(*plan));
   if (flags.unit) fmt::print("\n{}\n", unit_text(plan->config));

@@ -70,6 +70,7 @@ void add_override_flags(CLI::App& app, ProblemFlags& f) {
   app.add_option("--raster", f.raster, "along_m or along_n")->group(group);
   app.add_option("--raster-group", f.raster_group, "Cluster tiles in a band")->group(group);
   app.add_option("--clusters", f.clusters, "Clusters to launch")->group(group);
+  app.add_flag("--no-records", f.no_records, "Plan as if the problem had never been tuned")->group(group);
 }
 
 bool has_shape(const ProblemFlags& f) {
@@ -134,6 +135,7 @@ Result<PlanOverrides> overrides_of(const ProblemFlags& f) {
   o.stages = f.stages;
   o.raster_group = f.raster_group;
   o.clusters = f.clusters;
+  o.ignore_records = f.no_records;
   if (error) return *error;
   return o;
 }

@@ -33,6 +33,7 @@ struct ProblemFlags {
 
   std::string schedule, tile, cluster, store, raster;
   std::optional<int> stages, raster_group, clusters;
+  bool no_records = false;
 };
 
 /// Adds sizes, types, layouts and epilogue to a verb.

@@ -70,7 +70,7 @@ Result<void> compile(const KernelCache& cache, const KernelConfig& config) {
 
 Result<bool> run_on_gpu(const bench::Lab& lab, const ProblemRequest& request, Watchdog& watchdog) {
   const Device& device = lab.device;
-  const Result<Plan> plan = gemm::plan(request.problem, device.info(), request.overrides);
+  const Result<Plan> plan = gemm::plan(request.problem, device.info(), request.overrides, device.records());
   if (!plan) return plan.error();
   fmt::print("{}", describe(*plan));
   if (Result<void> compiled = compile(device.impl().cache, plan->config); !compiled) return compiled.error();
@@ -96,9 +96,9 @@ Result<bool> run_on_gpu(const bench::Lab& lab, const ProblemRequest& request, Wa
   return right;
 }
 
-Result<bool> run_on_host(const ProblemRequest& request, const RunFlags& flags) {
+Result<bool> run_on_host(const ProblemRequest& request, const RunFlags& flags, const RecordBook& records) {
   if (Result<void> small = check_host_size(request.problem); !small) return small.error();
-  const Result<Plan> plan = gemm::plan(request.problem, DeviceInfo{}, request.overrides);
+  const Result<Plan> plan = gemm::plan(request.problem, DeviceInfo{}, request.overrides, records);
   if (!plan) return plan.error();
   fmt::print("{}", describe(*plan));
   if (!flags.no_compile) {
@@ -147,7 +147,7 @@ Result<int> run_run(const RunFlags& flags) {
     if (!target->why_host.empty())
       print_row("device", fmt::format("the host twin, because there is no usable GPU: {}", target->why_host));
     for (const ProblemRequest& request : *requests) {
-      const Result<bool> done = run_on_host(request, flags);
+      const Result<bool> done = run_on_host(request, flags, target->records);
       if (!done) return done.error();
       right = right && *done;
     }

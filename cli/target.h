@@ -13,6 +13,7 @@ namespace sluice::cli {
 struct Target {
   std::optional<Device> device;  // none: the host twin
   std::string why_host;          // for "auto" without a GPU
+  RecordBook records;            // the shipped ones and the user's
 
   /// What plans are made for: the device's, or an H200's.
   DeviceInfo info() const { return device ? device->info() : DeviceInfo{}; }

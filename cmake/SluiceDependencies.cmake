@@ -21,7 +21,8 @@ target_compile_features(sluice_fmt PUBLIC cxx_std_20)
 # the twin, the tool and the tests format with.
 add_library(sluice_vendor INTERFACE)
 add_library(sluice_vendor_tools INTERFACE)
-target_link_libraries(sluice_vendor_tools INTERFACE sluice_vendor sluice_fmt nlohmann_json::nlohmann_json)
+target_link_libraries(sluice_vendor INTERFACE nlohmann_json::nlohmann_json)
+target_link_libraries(sluice_vendor_tools INTERFACE sluice_vendor sluice_fmt)
 target_include_directories(sluice_vendor SYSTEM INTERFACE ${SLUICE_CUDA_INCLUDE} ${SLUICE_XXHASH_INCLUDE})
 target_compile_definitions(sluice_vendor INTERFACE XXH_INLINE_ALL)
 

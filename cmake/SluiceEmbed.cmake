@@ -17,3 +17,14 @@ add_custom_command(
   DEPENDS ${embedded_files} ${PROJECT_BINARY_DIR}/embedded_files.txt
     ${PROJECT_SOURCE_DIR}/tools/embed_sources.py
   COMMENT "Embedding device sources" VERBATIM)
+
+# And SLUICE_EMBEDDED_RECORDS: the tuning records that ship with the library (docs/tuning.md).
+file(GLOB record_files CONFIGURE_DEPENDS sluice/tuner/records/*.json)
+set(SLUICE_EMBEDDED_RECORDS ${PROJECT_BINARY_DIR}/embedded_records.cc)
+add_custom_command(
+  OUTPUT ${SLUICE_EMBEDDED_RECORDS}
+  COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/embed_records.py
+    --output ${SLUICE_EMBEDDED_RECORDS} ${record_files}
+  DEPENDS ${record_files} ${PROJECT_SOURCE_DIR}/tools/embed_records.py
+    ${PROJECT_SOURCE_DIR}/tools/embed_sources.py
+  COMMENT "Embedding tuning records" VERBATIM)

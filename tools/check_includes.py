@@ -25,7 +25,7 @@ ROOMS = {
     "tuner": {"tuner", "host", "public", "spec", "registry", "std", "posix", "vendor"},
     "cli": {"cli", "bench", "tuner", "host", "twin", "reference", "public", "spec", "registry",
             "std", "posix", "vendor", "cuda"},
-    "bench": {"bench", "host", "reference", "public", "spec", "registry", "std", "posix", "vendor", "cuda"},
+    "bench": {"bench", "tuner", "host", "reference", "public", "spec", "registry", "std", "posix", "vendor", "cuda"},
     "examples": {"public", "std", "cuda_runtime.h"},  # as a user would
 }
 ROOM_OF_FOLDER = [  # the first prefix that fits
@@ -113,6 +113,10 @@ PLANTED = [  # (file, line, must be caught)
     ("sluice/host/gemm.cc", "#include <sluice/kernels/gemm.cuh>", True),
     ("sluice/host/gemm.cc", "#include <cuda_runtime.h>", True),
     ("sluice/host/gemm.cc", "#include <sluice/kernels/registry.h>", False),
+    ("sluice/host/planner/planner.cc", "#include <sluice/tuner/record.h>", True),
+    ("sluice/host/planner/planner.cc", "#include <sluice/records.h>", False),
+    ("sluice/tuner/recipe.cc", "#include <sluice/host/planner/problem_checks.h>", False),
+    ("sluice/tuner/recipe.cc", "#include \"bench/tune.h\"", True),
     ("sluice/spec/config.h", "#include <cstdint>", True),
     ("sluice/spec/config.h", "#include <sluice/host/planner.h>", True),
     ("sluice/device/machine.cuh", "#include <cuda_bf16.h>", True),

@@ -15,6 +15,7 @@
 
 #include <sluice/options.h>
 #include <sluice/plan.h>
+#include <sluice/records.h>
 
 struct CUstream_st;
 
@@ -32,6 +33,8 @@ class Device {
 
   const DeviceInfo& info() const;
   const Options& options() const;
+  /// The shipped records and the user's, as they were when the device was opened. run() plans with them.
+  const RecordBook& records() const;
   int ordinal() const;
 
   struct Impl;

@@ -10,11 +10,13 @@ struct Options {
   std::string cache_dir;         // compiled kernels; empty: nothing is kept on disk
   bool cache_read_only = false;  // use what is there, write nothing (a shipped cache)
   std::string nvrtc_path;        // libnvrtc to load; empty: the toolkit's
+  std::string records_dir;       // the user's tuning records; empty: only the shipped ones
   int jobs = 0;                  // parallel compiles in prepare(); 0: one per core
 };
 
 /// SLUICE_CACHE_DIR (default: $XDG_CACHE_HOME/sluice or ~/.cache/sluice), SLUICE_CACHE_READ_ONLY,
-/// SLUICE_NVRTC, SLUICE_JOBS.
+/// SLUICE_NVRTC, SLUICE_RECORDS_DIR (default: $XDG_DATA_HOME/sluice/records or
+/// ~/.local/share/sluice/records), SLUICE_JOBS.
 Options options_from_environment();
 
 }  // namespace sluice

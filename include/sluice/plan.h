@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a problem to everything decided about it. Pure: no GPU, no clock, no environment.
+// From a problem to everything decided about it. Pure: no GPU, no clock, no environment; the same problem,
+// device, overrides and records give the same plan everywhere.
 #pragma once
 
 #include <optional>
@@ -12,6 +13,9 @@
 #include <sluice/spec/work_split.h>
 
 namespace sluice {
+
+class RecordBook;  // what was measured before: sluice/records.h
+const RecordBook& shipped_records();
 
 /// What the planner needs to know about a GPU. Rates are sustained ones, measured (docs/findings/).
 struct DeviceInfo {
@@ -39,6 +43,10 @@ struct Estimate {
   bool operator==(const Estimate&) const = default;
 };
 
+/// Who chose. record: a measurement of this very problem (sluice/records.h). model: the cost model, with the
+/// caller's overrides if there are any.
+enum class PlanSource { model, record };
+
 struct Plan {
   Problem problem;  // strides filled in
   KernelConfig config;
@@ -46,9 +54,12 @@ struct Plan {
   i64 smem_bytes = 0;       // dynamic shared memory of a CTA
   i64 workspace_bytes = 0;  // zeroed device memory the launch needs; 0 for the kernels of today
   Estimate estimate;
+  PlanSource source = PlanSource::model;
+  double measured_us = 0;  // what the record says of this choice; 0 without one
 };
 
-/// Fields that are set overrule the planner; the rest it still chooses.
+/// Fields that are set overrule the planner; the rest its model still chooses. Records are not looked at once
+/// any field is set.
 struct PlanOverrides {
   std::optional<Schedule> schedule;
   std::optional<int> tile_m, tile_n, stages;
@@ -57,20 +68,27 @@ struct PlanOverrides {
   std::optional<Raster> raster;
   std::optional<int> raster_group;
   std::optional<int> clusters;  // launched clusters
+  bool ignore_records = false;  // plan as if the problem had never been tuned
+
+  bool operator==(const PlanOverrides&) const = default;
 };
 
 namespace gemm {
 
-/// Checks the problem and picks kernel, configuration and work split for `device`.
+/// Checks the problem and picks kernel, configuration and work split for `device`: those of its record, if
+/// `records` has one that can still be used, else the model's best.
 /// Errors: invalid_size, invalid_type, invalid_stride, misaligned (strides), invalid_config (overrides),
 /// unsupported_arch.
-Result<Plan> plan(const Problem& problem, const DeviceInfo& device, const PlanOverrides& overrides = {});
+Result<Plan> plan(const Problem& problem, const DeviceInfo& device, const PlanOverrides& overrides = {},
+                  const RecordBook& records = shipped_records());
 
-/// All plans the planner would consider, best estimate first; what a tuner measures.
+/// All plans the planner's model would consider, best estimate first; what a tuner measures.
 Result<std::vector<Plan>> candidates(const Problem& problem, const DeviceInfo& device,
                                      const PlanOverrides& overrides = {});
 
 }  // namespace gemm
+
+const char* name_of(PlanSource source);
 
 /// The one text form of a value: a C++ designated initialiser, used in logs, cache keys, JIT units and tests.
 std::string to_string(const KernelConfig& config);

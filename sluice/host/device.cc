@@ -101,6 +101,10 @@ const Options& Device::options() const {
   return impl_->options;
 }
 
+const RecordBook& Device::records() const {
+  return impl_->records;
+}
+
 int Device::ordinal() const {
   return impl_->primary->ordinal();
 }
@@ -111,6 +115,7 @@ Device::Impl::Impl(std::shared_ptr<const PrimaryContext> context_owner, const De
       api(&primary->api()),
       info(device_info),
       options(device_options),
+      records(open_records(device_options)),
       cache(device_options) {}
 
 Result<std::shared_ptr<const Module>> Device::Impl::load_unit(const std::string& unit,

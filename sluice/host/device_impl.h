@@ -27,6 +27,7 @@ struct Device::Impl {
   const DriverApi* const api;
   const DeviceInfo info;
   const Options options;
+  const RecordBook records;
   KernelCache cache;  // tests without a compiler assign one with a CompilerSeam before the first prepare
 
   /// The loaded module of a unit. Units in use are loaded once and shared; the pointer keeps the context too.

@@ -98,7 +98,7 @@ bool is_capturing(const DriverApi& api, Stream stream) {
 }
 
 Result<Kernel> prepare_for_run(const Device& device, const Problem& problem, Stream stream) {
-  const Result<Plan> planned = plan(problem, device.info());
+  const Result<Plan> planned = plan(problem, device.info(), {}, device.records());
   if (!planned) return planned.error();
   if (!is_empty(problem)) {
     const ContextScope scope(*device.impl().primary);

@@ -28,13 +28,20 @@ std::string absolute_path(std::string_view path) {
   return error || path.empty() ? std::string() : full.string();
 }
 
-/// The XDG base directory rules: a relative $XDG_CACHE_HOME is ignored.
-std::string default_cache_dir() {
-  if (const std::string_view base = variable("XDG_CACHE_HOME"); base.starts_with('/'))
-    return (fs::path(base) / "sluice").string();
+/// The XDG base directory rules: a relative $XDG_..._HOME is ignored, and `in_home` of $HOME stands in for
+/// it.
+std::string xdg_dir(const char* base_variable, const char* in_home, const char* name) {
+  if (const std::string_view base = variable(base_variable); base.starts_with('/'))
+    return (fs::path(base) / name).string();
   if (const std::string_view home = variable("HOME"); home.starts_with('/'))
-    return (fs::path(home) / ".cache" / "sluice").string();
+    return (fs::path(home) / in_home / name).string();
   return {};
+}
+
+/// The folder that `name` says, made absolute; set but empty: none; not set: `otherwise`.
+std::string chosen_dir(const char* name, const std::string& otherwise) {
+  const char* chosen = secure_getenv(name);
+  return chosen != nullptr ? absolute_path(chosen) : otherwise;
 }
 
 /// SLUICE_NVRTC, else the toolkit that CUDA_PATH names if it has an NVRTC; empty: the default search.
@@ -61,10 +68,11 @@ int jobs_of(std::string_view value) {
 }  // namespace
 
 Options options_from_environment() {
-  const char* cache = secure_getenv("SLUICE_CACHE_DIR");  // set but empty: no disk cache
-  return {.cache_dir = cache != nullptr ? absolute_path(cache) : default_cache_dir(),
+  return {.cache_dir = chosen_dir("SLUICE_CACHE_DIR", xdg_dir("XDG_CACHE_HOME", ".cache", "sluice")),
           .cache_read_only = is_true(variable("SLUICE_CACHE_READ_ONLY")),
           .nvrtc_path = nvrtc_path(),
+          .records_dir =
+              chosen_dir("SLUICE_RECORDS_DIR", xdg_dir("XDG_DATA_HOME", ".local/share", "sluice/records")),
           .jobs = jobs_of(variable("SLUICE_JOBS"))};
 }
 

@@ -145,12 +145,21 @@ std::string line(const char* name, const std::string& value) {
   return out + value + "\n";
 }
 
+std::string describe_source(const Plan& plan) {
+  if (plan.source == PlanSource::model) return "the model";
+  return "a record, measured " + fixed(plan.measured_us) + " us";
+}
+
 std::string describe_matrix(const char* name, const Matrix& x, DType type) {
   return std::string(name) + " " + name_of(type) + " " + name_of(x.major) + "-major ld " +
          std::to_string(x.ld);
 }
 
 }  // namespace
+
+const char* name_of(PlanSource source) {
+  return source == PlanSource::model ? "model" : "record";
+}
 
 std::string to_string(const KernelConfig& config) {
   const auto& [schedule, tile, stages, cluster, a, b, d, a_major, b_major, promotes, store, epilogue] =
@@ -227,7 +236,8 @@ std::string describe(const Plan& plan) {
                                fixed(e.overhead_us);
   return line("problem", size + ", accumulate " + name_of(p.accumulate)) + line("matrices", matrices) +
          line("epilogue", epilogue.empty() ? "none" : epilogue.substr(1)) + line("kernel", kernel) +
-         line("work", work) + line("memory", memory) + line("estimate", estimate);
+         line("work", work) + line("memory", memory) + line("estimate", estimate) +
+         line("chosen by", describe_source(plan));
 }
 
 }  // namespace sluice

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include <sluice/kernels/registry.h>
+#include <sluice/records.h>
 
 namespace sluice::plans {
 namespace {
@@ -132,7 +133,7 @@ Result<Request> parse_request(const std::string& line) {
 }
 
 std::string outcome(const Request& r) {
-  const Result<Plan> plan = gemm::plan(r.problem, r.device, r.overrides);
+  const Result<Plan> plan = gemm::plan(r.problem, r.device, r.overrides, RecordBook());
   if (!plan) return std::string(name_of(plan.error().code)) + ": " + plan.error().message;
   const WorkSplit& s = plan->split;
   return short_name(plan->config) + " | " + std::to_string(s.clusters) + " clusters " + name_of(s.raster) +

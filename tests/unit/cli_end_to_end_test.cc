@@ -26,7 +26,7 @@ class CliEndToEnd : public testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
   Outcome sluice(const std::string& arguments, const std::string& environment = "") const {
-    const std::string command = environment + " SLUICE_CACHE_DIR='" + folder_ +
+    const std::string command = environment + " SLUICE_RECORDS_DIR= SLUICE_CACHE_DIR='" + folder_ +
                                 "/cache' '" SLUICE_BINARY_DIR "/sluice' " + arguments + " 2>&1 </dev/null";
     Outcome outcome;
     FILE* pipe = popen(command.c_str(), "r");
@@ -48,7 +48,7 @@ bool has(const Outcome& outcome, const char* text) {
 TEST_F(CliEndToEnd, help_lists_every_verb) {
   const Outcome outcome = sluice("--help");
   EXPECT_EQ(outcome.code, 0);
-  for (const char* verb : {"run", "plan", "compile", "bench", "verify", "doctor"})
+  for (const char* verb : {"run", "plan", "compile", "bench", "tune", "verify", "doctor"})
     EXPECT_TRUE(has(outcome, verb)) << verb;
 }
 

@@ -11,6 +11,7 @@
 #include <sluice/host/planner/cost_model.h>
 #include <sluice/host/planner/traffic.h>
 #include <sluice/kernels/registry.h>
+#include <sluice/records.h>
 
 namespace sluice {
 namespace {
@@ -198,7 +199,7 @@ TEST(cost_model, estimates_lie_near_what_cublaslt_needs) {
                   {4096, 8192, 1024, DType::e4m3, 52.8},   {8192, 8192, 8192, DType::e4m3, 864.2}};
   for (const auto& [m, n, k, type, us] : measured) {
     const Problem p = problem(m, n, k, type);
-    const Result<Plan> plan = gemm::plan(p, kH200);
+    const Result<Plan> plan = gemm::plan(p, kH200, {}, RecordBook());
     ASSERT_TRUE(plan.ok());
     EXPECT_LT(plan->estimate.total_us, 1.33 * us) << m << "x" << n << "x" << k;
     EXPECT_GT(plan->estimate.total_us, 0.75 * us) << m << "x" << n << "x" << k;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kVariables[] = {"SLUICE_CACHE_DIR", "SLUICE_CACHE_READ_ONLY", "SLUICE_NVRTC",
                                       "SLUICE_JOBS",      "XDG_CACHE_HOME",         "HOME",
-                                      "CUDA_PATH"};
+                                      "CUDA_PATH",        "SLUICE_RECORDS_DIR",     "XDG_DATA_HOME"};
 
 /// Options in an environment that has these variables and none of the others; restores the real one.
 Options options_with(const std::map<std::string, std::string>& environment) {
@@ -49,6 +49,15 @@ TEST(Options, the_cache_follows_the_xdg_rules) {
   EXPECT_EQ(options_with({{"HOME", "/home/a"}, {"SLUICE_CACHE_DIR", "/c"}}).cache_dir, "/c");
   EXPECT_EQ(options_with({{"HOME", "/home/a"}, {"SLUICE_CACHE_DIR", ""}}).cache_dir, "") << "switched off";
   EXPECT_EQ(options_with({{"SLUICE_CACHE_DIR", "c"}}).cache_dir, std::filesystem::current_path() / "c");
+}
+
+TEST(Options, the_records_follow_the_xdg_rules) {
+  EXPECT_EQ(options_with({}).records_dir, "");
+  EXPECT_EQ(options_with({{"HOME", "/home/a"}}).records_dir, "/home/a/.local/share/sluice/records");
+  EXPECT_EQ(options_with({{"HOME", "/home/a"}, {"XDG_DATA_HOME", "/x"}}).records_dir, "/x/sluice/records");
+  EXPECT_EQ(options_with({{"HOME", "/home/a"}, {"SLUICE_RECORDS_DIR", "/r"}}).records_dir, "/r");
+  EXPECT_EQ(options_with({{"HOME", "/home/a"}, {"SLUICE_RECORDS_DIR", ""}}).records_dir, "")
+      << "switched off";
 }
 
 TEST(Options, read_only_and_jobs_take_only_what_they_mean) {

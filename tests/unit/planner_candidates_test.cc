@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include <sluice/plan.h>
+#include <sluice/records.h>
 
 namespace sluice {
 namespace {
@@ -26,14 +26,14 @@ std::vector<Plan> candidates(const Problem& p, const DeviceInfo& device, const P
 }
 
 Plan planned(const Problem& p, const PlanOverrides& o = {}) {
-  const Result<Plan> plan = gemm::plan(p, kH200, o);
+  const Result<Plan> plan = gemm::plan(p, kH200, o, RecordBook());
   EXPECT_TRUE(plan.ok()) << plan.error().message;
   return plan.ok() ? *plan : Plan{};
 }
 
 void expect_refused(const PlanOverrides& overrides, std::initializer_list<const char*> words,
                     const Problem& p = square(4096)) {
-  const Result<Plan> plan = gemm::plan(p, kH200, overrides);
+  const Result<Plan> plan = gemm::plan(p, kH200, overrides, RecordBook());
   ASSERT_FALSE(plan.ok()) << describe(*plan);
   EXPECT_EQ(plan.error().code, ErrorCode::invalid_config) << plan.error().message;
   for (const char* word : words)

@@ -150,6 +150,14 @@ TEST(printer, describe_has_the_choices_and_the_estimate) {
   EXPECT_NE(text.find(short_name(plan.config)), std::string::npos) << text;
   EXPECT_NE(text.find("13 clusters of 1, along_m in bands of 8, 1 wave\n"), std::string::npos) << text;
   EXPECT_NE(text.find("12.3"), std::string::npos) << text;
+  EXPECT_NE(text.find("chosen by  the model\n"), std::string::npos) << text;
+}
+
+TEST(printer, describe_says_that_a_record_chose) {
+  sluice::Plan plan;
+  plan.source = sluice::PlanSource::record;
+  plan.measured_us = 98.765;
+  EXPECT_NE(describe(plan).find("chosen by  a record, measured 98.7"), std::string::npos) << describe(plan);
 }
 
 }  // namespace

@@ -71,8 +71,8 @@ FileHandle::~FileHandle() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-Result<CacheDirectory> CacheDirectory::open(const std::string& path, Access access) {
-  const std::string subject = "the kernel cache '" + path + "'";
+Result<CacheDirectory> CacheDirectory::open(const std::string& path, Access access, const std::string& what) {
+  const std::string subject = what + " '" + path + "'";
   if (access == Access::read_write) {
     std::error_code ignored;  // a parent that cannot be made shows in the next call
     std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
@@ -140,7 +140,7 @@ Result<void> CacheDirectory::write(const std::string& name, std::string_view byt
   ::unlinkat(folder_.get(), temporary.c_str(), 0);  // of a process that died here
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   const FileHandle file(::openat(folder_.get(), temporary.c_str(), kFlags, kPrivateFile));
-  if (!file) return io_error("the cache file '" + temporary + "' cannot be created", errno);
+  if (!file) return io_error("the file '" + temporary + "' cannot be created", errno);
   // Without fsync a crash could leave the new name with old (empty) bytes. The digest would catch it; a cache
   // that is whole is better than one that heals.
   const bool written = write_all(file.get(), bytes) && ::fsync(file.get()) == 0 &&
@@ -148,7 +148,7 @@ Result<void> CacheDirectory::write(const std::string& name, std::string_view byt
   if (written) return {};
   const int code = errno;
   ::unlinkat(folder_.get(), temporary.c_str(), 0);
-  return io_error("the cache file '" + name + "' cannot be written", code);
+  return io_error("the file '" + name + "' cannot be written", code);
 }
 
 void CacheDirectory::remove(const std::string& name, const Lock&) const {

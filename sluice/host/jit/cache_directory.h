@@ -37,8 +37,10 @@ class CacheDirectory {
   enum class Access { read_write, read_only };
 
   /// Creates the folder (0700) unless read_only. Error io: it cannot be opened, is a symbolic link, belongs
-  /// to another user (read_only: root is welcome), or group or others may write to it.
-  static Result<CacheDirectory> open(const std::string& path, Access access);
+  /// to another user (read_only: root is welcome), or group or others may write to it. `what` it is called in
+  /// messages.
+  static Result<CacheDirectory> open(const std::string& path, Access access,
+                                     const std::string& what = "the kernel cache");
 
   enum class ReadState { whole, absent, damaged };
   struct ReadResult {

@@ -1,10 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a problem to a plan: checks, then candidates, then the best of them. Pure: the same arguments give
-// the same plan everywhere. tests/plans holds its choices as text.
+// From a problem to a plan: checks, then its record if there is one, else candidates and the best of them.
+// Pure: the same arguments give the same plan everywhere. tests/plans holds the model's choices as text.
+#include <algorithm>
+
 #include <sluice/host/planner/candidates.h>
 #include <sluice/host/planner/problem_checks.h>
+#include <sluice/kernels/registry.h>
+#include <sluice/records.h>
 
 namespace sluice::gemm {
+namespace {
+
+/// Does the registry still list it? A tile that was taken out of the space is no longer compiled by CI, so an
+/// old record shall not bring it back.
+bool is_listed(const TunedChoice& choice) {
+  const auto same = [&](const BaseConfig& x) {
+    return x.schedule == choice.schedule && x.tile_m == choice.tile_m && x.tile_n == choice.tile_n;
+  };
+  return std::any_of(std::begin(kGemmSpace), std::end(kGemmSpace), same) &&
+         std::find(std::begin(kClusterSpace), std::end(kClusterSpace), choice.cluster) !=
+             std::end(kClusterSpace);
+}
+
+/// The plan of a record, through the same checks as a caller's overrides. Nothing if it breaks a rule (it was
+/// written by another version or damaged by hand): then the model decides.
+std::optional<Plan> recorded_plan(const Problem& checked, const DeviceInfo& device,
+                                  const RecordBook& records) {
+  const std::optional<TunedChoice> choice = records.find(checked, device);
+  if (!choice || !is_listed(*choice)) return std::nullopt;
+  const PlanOverrides as_measured{.schedule = choice->schedule,
+                                  .tile_m = choice->tile_m,
+                                  .tile_n = choice->tile_n,
+                                  .cluster = choice->cluster,
+                                  .raster = choice->raster,
+                                  .raster_group = choice->raster_group,
+                                  .clusters = choice->clusters};
+  const Result<std::vector<Plan>> plans = rank_candidates(checked, device, as_measured);
+  if (!plans) return std::nullopt;
+  Plan plan = plans->front();
+  plan.source = PlanSource::record;
+  plan.measured_us = choice->measured_us;
+  return plan;
+}
+
+}  // namespace
 
 Result<std::vector<Plan>> candidates(const Problem& problem, const DeviceInfo& device,
                                      const PlanOverrides& overrides) {
@@ -14,8 +53,14 @@ Result<std::vector<Plan>> candidates(const Problem& problem, const DeviceInfo& d
   return rank_candidates(*checked, device, overrides);
 }
 
-Result<Plan> plan(const Problem& problem, const DeviceInfo& device, const PlanOverrides& overrides) {
-  Result<std::vector<Plan>> ranked = candidates(problem, device, overrides);
+Result<Plan> plan(const Problem& problem, const DeviceInfo& device, const PlanOverrides& overrides,
+                  const RecordBook& records) {
+  if (Result<void> usable = check_device(device); !usable) return usable.error();
+  const Result<Problem> checked = check_problem(problem);
+  if (!checked) return checked.error();
+  if (overrides == PlanOverrides{})
+    if (std::optional<Plan> recorded = recorded_plan(*checked, device, records)) return *std::move(recorded);
+  Result<std::vector<Plan>> ranked = rank_candidates(*checked, device, overrides);
   if (!ranked) return ranked.error();
   return ranked->front();  // rank_candidates returns at least one
 }

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shares of a problem's time: preparing may use the first half, screening up to four fifths, careful timing
+// the rest. Whatever is cut off, the worst-ranked goes first, since all lists are in the order of rank.
+#include "bench/tune.h"
+
+#include <algorithm>
+#include <set>
+
+#include "bench/statistics.h"
+
+namespace sluice::bench {
+namespace {
+
+constexpr double kPrepareShare = 0.5, kScreenShare = 0.8;
+constexpr int kFullRounds = 2;  // of screening before the first halving
+constexpr int kLeaders = 3;     // whose other orders are tried
+constexpr int kGroups[] = {4, 8, 16};
+
+/// The search for one problem. Steps in order: plan, prepare, screen, orders, finish.
+class Search {
+ public:
+  Search(TuneMachine& machine, const DeviceInfo& device, const TuneSettings& settings, const Phase& phase)
+      : machine_(machine), device_(device), settings_(settings), phase_(phase) {}
+
+  TuneResult run(const Problem& problem, double share_s) {
+    result_.problem = problem;
+    start_s_ = machine_.now_s();
+    share_s_ = share_s;
+    if (Result<void> done = measure(); !done) {
+      result_.state = TuneState::failed;
+      result_.message = done.error().message;
+    }
+    result_.seconds = machine_.now_s() - start_s_;
+    return std::move(result_);
+  }
+
+ private:
+  Result<void> measure() {
+    if (Result<void> planned = plan(); !planned) return planned;
+    phase_("filling operands");
+    if (Result<void> opened = machine_.open(result_.problem); !opened) return opened;
+    prepare(0, kPrepareShare);
+    screen(racers());
+    add_orders();
+    finish();
+    if (result_.best >= 0) {
+      result_.state = TuneState::tuned;
+      return {};
+    }
+    for (const Trial& trial : result_.trials)
+      if (!trial.message.empty()) return Error{ErrorCode::driver, trial.message};
+    return Error{ErrorCode::internal, "no candidate could be timed"};
+  }
+
+  Result<void> plan() {
+    Result<std::vector<Plan>> plans = gemm::candidates(result_.problem, device_);
+    if (!plans) return plans.error();
+    result_.problem = plans->front().problem;
+    const size_t top = static_cast<size_t>(std::max(settings_.top, 1));
+    if (plans->size() > top) plans->resize(top);
+    for (Plan& candidate : *plans) result_.trials.push_back({.plan = std::move(candidate)});
+    return {};
+  }
+
+  bool used(double share) const { return machine_.now_s() - start_s_ >= share * share_s_; }
+
+  /// Compiles and checks the trials from `first` on, as many at a time as the machine can.
+  void prepare(size_t first, double share) {
+    const size_t width = static_cast<size_t>(std::max(machine_.width(), kLeastTrials));
+    for (size_t begin = first; begin < result_.trials.size(); begin += width) {
+      if (begin >= kLeastTrials && used(share)) return;
+      const size_t end = std::min(begin + width, result_.trials.size());
+      phase_("compiling " + std::to_string(end - begin));
+      compile(begin, end);
+      for (size_t i = begin; i < end; ++i) {
+        if (i >= kLeastTrials && used(share)) return;
+        check(result_.trials[i]);
+      }
+    }
+  }
+
+  void compile(size_t begin, size_t end) {
+    std::vector<Plan> plans;
+    for (size_t i = begin; i < end; ++i) plans.push_back(result_.trials[i].plan);
+    const std::vector<Result<int>> kernels = machine_.prepare(plans);
+    for (size_t i = begin; i < end; ++i) {
+      const Result<int>& kernel = kernels[i - begin];
+      if (kernel)
+        result_.trials[i].kernel = *kernel;
+      else
+        fail(result_.trials[i], kernel.error().message);
+    }
+  }
+
+  void check(Trial& trial) {
+    if (trial.kernel < 0) return;
+    phase_("verifying " + short_name(trial.plan.config));
+    const Result<std::string> wrong = machine_.check(trial.kernel);
+    if (!wrong) return fail(trial, wrong.error().message);
+    trial.state = wrong->empty() ? TrialState::right : TrialState::wrong;
+    trial.message = *wrong;
+  }
+
+  static void fail(Trial& trial, const std::string& message) {
+    trial.state = TrialState::failed;
+    trial.message = message;
+  }
+
+  std::vector<Trial*> racers() {
+    std::vector<Trial*> all;
+    for (Trial& trial : result_.trials)
+      if (trial.in_race()) all.push_back(&trial);
+    return all;
+  }
+
+  /// One replay of each, beginning with another one every round. Who fails leaves the race.
+  void time_round(std::vector<Trial*>& field, Effort effort, int round) {
+    const size_t count = field.size();
+    for (size_t turn = 0; turn < count; ++turn) {
+      Trial& trial = *field[(turn + static_cast<size_t>(round)) % count];
+      const Result<double> us = machine_.time(trial.kernel, effort);
+      if (!us || *us <= 0)
+        fail(trial, us ? "no time between two events" : us.error().message);
+      else
+        (effort == Effort::screen ? trial.screened : trial.timed).push_back(*us);
+    }
+    std::erase_if(field, [](const Trial* trial) { return !trial->in_race(); });
+  }
+
+  /// Rounds over a field that halves, until only finalists are left. The median of all rounds decides.
+  void screen(std::vector<Trial*> field) {
+    phase_("screening " + std::to_string(field.size()));
+    for (int round = 0; !field.empty(); ++round) {
+      if (round > 0 && used(kScreenShare)) return;
+      time_round(field, Effort::screen, round);
+      if (round + 1 < kFullRounds) continue;
+      if (field.size() <= static_cast<size_t>(settings_.finalists)) return;
+      sort_by_screening(field);
+      field.resize(std::max((field.size() + 1) / 2, static_cast<size_t>(settings_.finalists)));
+    }
+  }
+
+  static void sort_by_screening(std::vector<Trial*>& field) {
+    std::stable_sort(field.begin(), field.end(), [](const Trial* x, const Trial* y) {
+      return quantile(x->screened, 0.5) < quantile(y->screened, 0.5);
+    });
+  }
+
+  /// All that were screened, fastest first.
+  std::vector<Trial*> ranking() {
+    std::vector<Trial*> all = racers();
+    std::erase_if(all, [](const Trial* trial) { return trial->screened.empty(); });
+    sort_by_screening(all);
+    return all;
+  }
+
+  /// The leaders' other orders of tiles, screened beside them.
+  void add_orders() {
+    if (used(kScreenShare)) return;
+    std::vector<Plan> orders;
+    std::vector<size_t> field;
+    for (const Trial* leader : ranking()) {
+      if (field.size() == kLeaders) break;
+      field.push_back(static_cast<size_t>(leader - result_.trials.data()));
+      for (Plan& other : other_orders(leader->plan, device_)) orders.push_back(std::move(other));
+    }
+    const size_t first = result_.trials.size();
+    for (Plan& other : orders) result_.trials.push_back({.plan = std::move(other)});
+    prepare(first, kScreenShare);
+    std::vector<Trial*> entrants;
+    for (const size_t index : field) entrants.push_back(&result_.trials[index]);
+    for (size_t i = first; i < result_.trials.size(); ++i)
+      if (result_.trials[i].in_race()) entrants.push_back(&result_.trials[i]);
+    if (entrants.size() > field.size()) screen(std::move(entrants));
+  }
+
+  /// Careful timing. Finalists that all fail make room for the next ones: each turn takes some out of the
+  /// race.
+  void finish() {
+    for (std::vector<Trial*> left = ranking(); !left.empty() && result_.best < 0; left = ranking())
+      race(std::move(left));
+  }
+
+  /// The first of `field` and the model's pick in turn.
+  void race(std::vector<Trial*> field) {
+    Trial* pick = result_.trials.data();
+    const bool pick_runs = std::find(field.begin(), field.end(), pick) != field.end();
+    if (field.size() > static_cast<size_t>(settings_.finalists))
+      field.resize(static_cast<size_t>(settings_.finalists));
+    if (pick_runs && std::find(field.begin(), field.end(), pick) == field.end()) field.push_back(pick);
+    phase_("timing " + std::to_string(field.size()) + " in turn");
+    for (int round = 0; round < settings_.careful_rounds && !field.empty(); ++round) {
+      if (round >= kLeastRounds && used(1)) break;
+      time_round(field, Effort::careful, round);
+    }
+    double least = 0;
+    for (const Trial* trial : field) {
+      const double us = quantile(trial->timed, 0.5);
+      if (result_.best >= 0 && us >= least) continue;
+      result_.best = static_cast<int>(trial - result_.trials.data());
+      least = us;
+    }
+  }
+
+  TuneMachine& machine_;
+  const DeviceInfo& device_;
+  const TuneSettings& settings_;
+  const Phase& phase_;
+  TuneResult result_;
+  double start_s_ = 0, share_s_ = 0;
+};
+
+double careful_us(const std::vector<Trial>& trials, int index) {
+  if (index < 0 || index >= static_cast<int>(trials.size())) return 0;
+  const Trial& trial = trials[static_cast<size_t>(index)];
+  return trial.in_race() ? quantile(trial.timed, 0.5) : 0;
+}
+
+}  // namespace
+
+int TuneResult::count(TrialState wanted) const {
+  return static_cast<int>(
+      std::count_if(trials.begin(), trials.end(), [&](const Trial& trial) { return trial.state == wanted; }));
+}
+
+double TuneResult::pick_us() const {
+  return careful_us(trials, 0);
+}
+
+double TuneResult::best_us() const {
+  return careful_us(trials, best);
+}
+
+double TuneResult::gain() const {
+  return pick_us() > 0 && best_us() > 0 ? pick_us() / best_us() : 1;
+}
+
+std::vector<Plan> other_orders(const Plan& plan, const DeviceInfo& device) {
+  std::vector<Plan> orders;
+  if (plan.estimate.waves <= 1) return orders;
+  const KernelConfig& c = plan.config;
+  const i64 rows = ceil_div(plan.problem.m, i64{c.tile.m} * c.cluster.m);
+  const i64 columns = ceil_div(plan.problem.n, i64{c.tile.n} * c.cluster.n);
+  const auto walk = [&](Raster raster, int group) {  // a band is at most all of them
+    const i64 extent = raster == Raster::along_m ? rows : columns;
+    return std::pair(raster, std::min<i64>(group, extent));
+  };
+  std::set<std::pair<Raster, i64>> seen{walk(plan.split.raster, plan.split.group)};
+  for (const Raster raster : {Raster::along_m, Raster::along_n})
+    for (const int group : kGroups) {
+      if (!seen.insert(walk(raster, group)).second) continue;
+      Result<std::vector<Plan>> same = gemm::candidates(plan.problem, device,
+                                                        {.schedule = c.schedule,
+                                                         .tile_m = c.tile.m,
+                                                         .tile_n = c.tile.n,
+                                                         .stages = c.stages,
+                                                         .cluster = c.cluster,
+                                                         .store = c.store,
+                                                         .raster = raster,
+                                                         .raster_group = group,
+                                                         .clusters = plan.split.clusters});
+      if (same) orders.push_back(std::move(same->front()));
+    }
+  return orders;
+}
+
+TuneRun tune(TuneMachine& machine, const DeviceInfo& device, std::span<const Problem> problems,
+             const TuneSettings& settings, const TuneHooks& hooks) {
+  TuneRun run;
+  const double deadline_s = machine.now_s() + settings.budget_s;
+  size_t left = 0;  // problems that still want a share
+  for (const Problem& problem : problems) {
+    const bool known = hooks.known && hooks.known(problem);
+    left += known ? 0 : 1;
+    run.results.push_back({.problem = problem, .state = known ? TuneState::known : TuneState::no_time});
+  }
+  for (TuneResult& result : run.results) {
+    const double remaining_s = deadline_s - machine.now_s();
+    if (result.state == TuneState::no_time && remaining_s > 0 && !run.ended) {
+      Search search(machine, device, settings, hooks.phase);
+      result = search.run(result.problem, remaining_s / static_cast<double>(left--));
+      if (const Result<void> alive = machine.alive(); !alive) run.ended = alive.error();
+    }
+    if (!hooks.finished) continue;
+    if (Result<void> kept = hooks.finished(result); !kept && !run.ended) run.ended = kept.error();
+  }
+  return run;
+}
+
+}  // namespace sluice::bench

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nothing is measured here: results become the values that others read.
+#include "bench/tune_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "bench/shapes.h"
+
+namespace sluice::bench {
+namespace {
+
+std::string trouble_of(const Trial& trial) {
+  if (trial.state == TrialState::failed) return trial.message;
+  return trial.state == TrialState::right && trial.screened.empty() ? "not timed: no time was left" : "";
+}
+
+ContenderRecord contender_of(const Trial& trial, const char* name) {
+  return {.name = name,
+          .detail = short_name(trial.plan.config),
+          .us = spread_of(trial.timed),
+          .rounds = trial.timed,
+          .verified = trial.state == TrialState::right,
+          .error = trial.state == TrialState::failed ? trial.message
+                   : trial.timed.empty()             ? "not timed"
+                                                     : ""};
+}
+
+}  // namespace
+
+std::string method_text(const Method& method) {
+  return fmt::format("{}, {} rounds of {:.1f} ms, {:.0f} ms rest", method.cold ? "cold" : "warm",
+                     method.rounds, method.replay_us / 1000, method.rest_ms);
+}
+
+TuningRecord record_of(const TuneResult& result, const TuneOrigin& origin) {
+  const Trial& best = result.trials[static_cast<size_t>(result.best)];
+  const KernelConfig& c = best.plan.config;
+  const WorkSplit& split = best.plan.split;
+  return {.key = key_of(result.problem, origin.device),
+          .choice = {.schedule = c.schedule,
+                     .tile_m = c.tile.m,
+                     .tile_n = c.tile.n,
+                     .cluster = c.cluster,
+                     .raster = split.raster,
+                     .raster_group = split.group,
+                     .clusters = split.clusters,
+                     .measured_us = result.best_us()},
+          .estimate_us = best.plan.estimate.total_us,
+          .model_us = result.pick_us(),
+          .sluice = library_version(),
+          .driver = origin.driver.empty() ? "unknown" : origin.driver,
+          .date = origin.date,
+          .method = fmt::format("{}; best of {}", origin.method, result.count(TrialState::right))};
+}
+
+ShapeRecord shape_record_of(const TuneResult& result) {
+  ShapeRecord shape{.problem = result.problem, .wall_s = result.seconds, .error = result.message};
+  if (result.state == TuneState::no_time) shape.error = "no time was left";
+  if (result.state == TuneState::known) shape.error = "has a record already";
+  if (result.trials.empty()) return shape;
+  shape.contenders.push_back(contender_of(result.trials[0], kSluice));
+  if (result.best >= 0)
+    shape.contenders.push_back(contender_of(result.trials[static_cast<size_t>(result.best)], kSluiceTuned));
+  for (const Trial& trial : result.trials) {
+    if (trial.state == TrialState::untried) continue;
+    shape.candidates.push_back({.name = short_name(trial.plan.config),
+                                .config = to_string(trial.plan.config),
+                                .split = to_string(trial.plan.split),
+                                .estimate = trial.plan.estimate,
+                                .us = spread_of(trial.screened).median,
+                                .verified = trial.state == TrialState::right,
+                                .error = trouble_of(trial)});
+  }
+  return shape;
+}
+
+TuneSummary summarise(const std::vector<TuneResult>& results) {
+  TuneSummary s;
+  std::vector<double> gains;
+  for (const TuneResult& result : results) {
+    s.tuned += result.state == TuneState::tuned;
+    s.known += result.state == TuneState::known;
+    s.no_time += result.state == TuneState::no_time;
+    s.failed += result.state == TuneState::failed;
+    s.wrong_kernels += result.count(TrialState::wrong);
+    s.failed_kernels += result.count(TrialState::failed);
+    if (result.state != TuneState::tuned || result.pick_us() <= 0) continue;
+    gains.push_back(result.gain());
+    s.within_noise += result.gain() < 1 + kTuneNoise;
+    if (result.gain() > s.worst_gain) {
+      s.worst_gain = result.gain();
+      s.worst = problem_text(result.problem);
+    }
+  }
+  if (!gains.empty()) s.mean_gain = geometric_mean(gains);
+  return s;
+}
+
+}  // namespace sluice::bench

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+// `sluice tune`: finds the fastest configuration of each problem within a time budget, and keeps it as a
+// tuning record, after every problem. The search is in bench/tune.h; this file chooses, shows and keeps.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+
+#include <sluice/tuner/record_store.h>
+
+#include "bench/shapes.h"
+#include "bench/tune_gpu.h"
+#include "bench/tune_report.h"
+#include "cli/command_line.h"
+#include "cli/requests.h"
+#include "cli/target.h"
+#include "cli/terminal.h"
+#include "cli/tune_table.h"
+#include "cli/verb.h"
+#include "cli/watchdog.h"
+
+namespace sluice::cli {
+namespace {
+
+using bench::TuneResult;
+using bench::TuneState;
+
+struct TuneFlags {
+  RequestFlags requests;
+  std::string only, json, commit, records, out;
+  std::string device = "0";
+  bool again = false;
+  int hang_s = 90;
+  bench::TuneSettings settings;
+  bench::Method method{.peer = false};
+};
+
+Error bad_argument(std::string message) {
+  return {ErrorCode::invalid_argument, std::move(message)};
+}
+
+Result<std::vector<Problem>> listed_problems(const TuneFlags& flags) {
+  const RequestFlags& given = flags.requests;
+  if (const std::string flag = first_given(given.override_options); !flag.empty())
+    return bad_argument(flag + " has no effect here: tune chooses the configuration itself; leave it out");
+  if (given.problem.alpha != 1.0f || given.problem.beta)
+    return bad_argument("--alpha and --beta have no effect here: a record holds for all; leave them out");
+  if (given.set.empty() && given.file.empty() && !has_shape(given.problem))
+    return bad_argument("nothing to tune: name problems with --set or --shapes, or one with --shape");
+  const Result<std::vector<ProblemRequest>> requests = requests_of(given);
+  if (!requests) return requests.error();
+  std::vector<Problem> problems;
+  for (const ProblemRequest& request : *requests) {
+    if (!(request.overrides == PlanOverrides{}))
+      return bad_argument(
+          fmt::format("{}: tune chooses schedule, tile and order itself; leave their flags "
+                      "out of the file",
+                      bench::problem_text(request.problem)));
+    problems.push_back(request.problem);
+  }
+  return problems;
+}
+
+/// In the order they were listed, one of each recipe: equal ones would share a record.
+Result<std::vector<Problem>> problems_of(const TuneFlags& flags) {
+  Result<std::vector<Problem>> listed = listed_problems(flags);
+  if (!listed) return listed;
+  std::vector<Problem> problems;
+  std::set<TuningKey> seen;
+  for (const Problem& problem : *listed) {
+    if (bench::problem_text(problem).find(flags.only) == std::string::npos) continue;
+    const Result<Plan> plan = gemm::plan(problem, DeviceInfo{});  // so that its recipe can be taken
+    if (!plan)
+      return Error{plan.error().code,
+                   fmt::format("{}: {}", bench::problem_text(problem), plan.error().message)};
+    if (problem.m == 0 || problem.n == 0 || problem.k == 0 || problem.batch == 0)
+      return bad_argument(fmt::format("{}: a product without elements has nothing to tune; leave it out",
+                                      bench::problem_text(problem)));
+    if (seen.insert(key_of(plan->problem, DeviceInfo{})).second) problems.push_back(problem);
+  }
+  if (problems.empty())
+    return bad_argument(fmt::format("no problem of the list has \"{}\" in its name", flags.only));
+  return problems;
+}
+
+Result<RecordStore> store_of(const TuneFlags& flags, const Options& options) {
+  if (!flags.out.empty() && !flags.records.empty())
+    return bad_argument("--records is a folder and --out a file of records: give one of them");
+  if (!flags.out.empty()) return RecordStore::open_file(flags.out);
+  const std::string folder = flags.records.empty() ? options.records_dir : flags.records;
+  if (folder.empty())
+    return bad_argument("there is no folder for records: set SLUICE_RECORDS_DIR or give --records or --out");
+  return RecordStore::open_folder(folder);
+}
+
+void print_result(const TuneResult& result) {
+  const std::string line = tune_line(result);
+  const bool bad = result.state == TuneState::failed || result.count(bench::TrialState::wrong) > 0;
+  fmt::print("{}{}", bad ? paint(stdout, Colour::red, line) : line,
+             paint(stdout, Colour::dim, tune_troubles(result)));
+  std::fflush(stdout);
+}
+
+/// Counts what is done, for the bar. The rest takes as long as what was measured so far did, and no longer
+/// than the budget.
+class Clock {
+ public:
+  Clock(double start_s, double budget_s) : start_s_(start_s), budget_s_(budget_s) {}
+  void finished(bool measured) { measured_ += measured; }
+  double elapsed_s(double now_s) const { return now_s - start_s_; }
+  std::string left(double now_s, int problems_left) const {
+    const double elapsed = elapsed_s(now_s), rest = std::max(budget_s_ - elapsed, 0.0);
+    const double guess = measured_ > 0 ? std::min(rest, elapsed / measured_ * problems_left) : rest;
+    return fmt::format("{:.0f} s left", guess);
+  }
+
+ private:
+  double start_s_, budget_s_;
+  int measured_ = 0;
+};
+
+/// One run from the first problem to the summary.
+class Session {
+ public:
+  Session(const TuneFlags& flags, const bench::Lab& lab, RecordStore& store)
+      : flags_(flags), lab_(lab), store_(store), machine_(lab), run_(bench::describe_run(lab)) {
+    run_.command = command_line();
+    run_.commit = flags.commit.empty() ? built_commit() : flags.commit;
+    run_.tune = flags.settings.top;
+  }
+
+  Result<int> run(const std::vector<Problem>& problems, const std::string& where) {
+    const DeviceInfo& info = lab_.device.info();
+    fmt::print("{}, driver {}; {} problems in {:.0f} s; {}\n\n", info.name, driver(), problems.size(),
+               flags_.settings.budget_s, bench::method_text(lab_.method));
+    fmt::print("{}", paint(stdout, Colour::bold, tune_header()));
+    const int total = static_cast<int>(problems.size());
+    Progress bar("tune");
+    Watchdog watchdog(flags_.hang_s);
+    Clock clock(machine_.now_s(), flags_.settings.budget_s);
+    int done = 0;
+    const bench::TuneHooks hooks{
+        .known = [&](const Problem& problem) { return is_known(problem); },
+        .phase =
+            [&](const std::string& what) {
+              const std::string name = bench::problem_text(problems[static_cast<size_t>(done)]);
+              watchdog.step(fmt::format("{}: {}", name, what));
+              bar.update(done, total,
+                         fmt::format("{}, {}: {}", clock.left(machine_.now_s(), total - done), name, what));
+            },
+        .finished =
+            [&](const TuneResult& result) {
+              ++done;
+              clock.finished(result.state == TuneState::tuned || result.state == TuneState::failed);
+              bar.clear();
+              print_result(result);
+              return keep(result);
+            }};
+    const bench::TuneRun found = bench::tune(machine_, info, problems, flags_.settings, hooks);
+    bar.clear();
+    fmt::print("\n{}", tune_summary(found.results, where, clock.elapsed_s(machine_.now_s())));
+    if (found.ended)
+      return Error{
+          found.ended->code,
+          fmt::format("the run ended early, what was found until then is stored: {}", found.ended->message)};
+    const bench::TuneSummary s = bench::summarise(found.results);
+    return s.wrong_kernels == 0 && s.failed == 0 ? kExitOk : kExitNo;
+  }
+
+ private:
+  std::string driver() const { return run_.driver.empty() ? "unknown" : run_.driver; }
+
+  /// A record made by this version under this driver.
+  bool is_known(const Problem& problem) const {
+    if (flags_.again) return false;
+    const TuningRecord* record = store_.find(key_of(problem, lab_.device.info()));
+    return record != nullptr && record->sluice == library_version() && record->driver == driver();
+  }
+
+  Result<void> keep(const TuneResult& result) {
+    if (result.state == TuneState::tuned) {
+      const TuningRecord record = bench::record_of(result, {.device = lab_.device.info(),
+                                                            .driver = driver(),
+                                                            .date = bench::utc_now(),
+                                                            .method = bench::method_text(lab_.method)});
+      if (Result<void> saved = store_.save(record); !saved) return saved;
+    }
+    if (flags_.json.empty() || result.state == TuneState::known || result.state == TuneState::no_time)
+      return {};
+    run_.shapes.push_back(bench::shape_record_of(result));
+    run_.shapes.back().copies = machine_.copies();
+    run_.shapes.back().telemetry = machine_.telemetry();
+    return bench::write_json(run_, flags_.json);
+  }
+
+  const TuneFlags& flags_;
+  const bench::Lab& lab_;
+  RecordStore& store_;
+  bench::GpuTuneMachine machine_;
+  bench::RunRecord run_;
+};
+
+Result<int> run_tune(const TuneFlags& flags) {
+  if (!(flags.settings.budget_s > 0))
+    return bad_argument(fmt::format("--budget-s {} must be above 0", flags.settings.budget_s));
+  const Result<std::vector<Problem>> problems = problems_of(flags);
+  if (!problems) return problems.error();
+  const Options options = options_from_environment();
+  Result<RecordStore> store = store_of(flags, options);
+  if (!store) return store.error();
+  const Result<Target> target = find_target(flags.device, options);
+  if (!target) return target.error();
+  if (!target->device)
+    return bad_argument("tune measures GPUs: the host twin has no speed to tell of; give --device 0");
+  for (const std::string& trouble : store->troubles())
+    fmt::print("{}\n", paint(stdout, Colour::yellow, "passed over: " + trouble));
+  const Result<bench::Lab> lab = bench::open_lab(*target->device, flags.method, "");
+  if (!lab) return lab.error();
+  const std::string where = !flags.out.empty()       ? flags.out
+                            : !flags.records.empty() ? flags.records
+                                                     : options.records_dir;
+  return Session(flags, *lab, *store).run(*problems, where);
+}
+
+}  // namespace
+
+Verb add_tune_verb(CLI::App& app) {
+  auto flags = std::make_shared<TuneFlags>();
+  TuneFlags& f = *flags;
+  CLI::App* verb = app.add_subcommand("tune", "Find the fastest configurations and keep them as records");
+  add_many_requests_flags(*verb, f.requests);
+  verb->add_option("--only", f.only, "Of those, the ones with this text in their name, like e4m3 or 1024x");
+  verb->add_option("--budget-s", f.settings.budget_s, "Seconds for all problems together")
+      ->capture_default_str();
+  verb->add_option("--top", f.settings.top, "Of the model's candidates, at most, for each problem")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+  verb->add_option(
+      "--records", f.records,
+      "Folder to keep the records in (else SLUICE_RECORDS_DIR or ~/.local/share/sluice/records)");
+  verb->add_option("--out", f.out, "One file for all records instead: the form that ships");
+  verb->add_flag("--again", f.again, "Measure problems too that this version and driver have a record of");
+  verb->add_option("--json", f.json, "Write every candidate's time here, as sluice bench --tune does");
+  verb->add_option("--rounds", f.settings.careful_rounds, "Timed replays of every finalist")
+      ->capture_default_str()
+      ->check(CLI::Range(bench::kLeastRounds, 1000));
+  verb->add_option("--rest-ms", f.method.rest_ms, "Rest before each")->capture_default_str();
+  verb->add_option("--seed", f.method.seed, "Of the data")->capture_default_str();
+  verb->add_option("--commit", f.commit, "Written into the JSON (else the one of the build)");
+  verb->add_option("--hang-s", f.hang_s, "Give up when a step takes longer; 0: never")->capture_default_str();
+  verb->add_option("--device", f.device, "Number of the GPU")->capture_default_str();
+  return {verb, [flags] {
+            flags->method.rounds = flags->settings.careful_rounds;
+            return run_tune(*flags);
+          }};
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nothing is left out silently: a skipped problem has its line and its reason.
+#include "cli/tune_table.h"
+
+#include <fmt/format.h>
+
+#include "bench/shapes.h"
+#include "bench/tune_report.h"
+#include "cli/table.h"
+
+namespace sluice::cli {
+namespace {
+
+using bench::Trial;
+using bench::TrialState;
+using bench::TuneResult;
+using bench::TuneState;
+
+const Table& table() {
+  static const Table columns({{.title = "problem", .width = 30, .align = Align::left},
+                              {.title = "model us", .width = 9},
+                              {.title = "best us", .width = 9},
+                              {.title = "gain", .width = 6},
+                              {.title = "tried", .width = 5},
+                              {.title = "best", .width = 48, .align = Align::left}});
+  return columns;
+}
+
+std::string us_text(double us) {
+  return us > 0 ? fmt::format("{:.2f}", us) : "-";
+}
+
+/// "cooperative 256x128 s4 c2x1, along_m 8".
+std::string choice_text(const Plan& plan) {
+  const KernelConfig& c = plan.config;
+  return fmt::format("{} {}x{} s{} c{}x{}, {} {}", name_of(c.schedule), c.tile.m, c.tile.n, c.stages,
+                     c.cluster.m, c.cluster.n, name_of(plan.split.raster), plan.split.group);
+}
+
+std::string what_became(const TuneResult& result) {
+  switch (result.state) {
+    case TuneState::tuned: return choice_text(result.trials[static_cast<size_t>(result.best)].plan);
+    case TuneState::known: return "skipped: has a record (--again measures it anew)";
+    case TuneState::no_time: return "skipped: no time left in the budget";
+    case TuneState::failed: return "FAILED: " + result.message;
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string tune_header() {
+  return table().header();
+}
+
+std::string tune_line(const TuneResult& result) {
+  const int tried = result.count(TrialState::right);
+  return table().row({bench::problem_text(result.problem), us_text(result.pick_us()),
+                      us_text(result.best_us()),
+                      result.pick_us() > 0 && result.best >= 0 ? fmt::format("{:.3f}", result.gain()) : "-",
+                      tried > 0 ? std::to_string(tried) : "-", what_became(result)});
+}
+
+std::string tune_troubles(const TuneResult& result) {
+  std::string text;
+  for (const Trial& trial : result.trials)
+    if (trial.state == TrialState::wrong || trial.state == TrialState::failed)
+      text += fmt::format("    {} {}: {}\n", trial.state == TrialState::wrong ? "WRONG" : "failed",
+                          choice_text(trial.plan), trial.message);
+  return text;
+}
+
+std::string tune_summary(const std::vector<TuneResult>& results, const std::string& where, double seconds) {
+  const bench::TuneSummary s = bench::summarise(results);
+  std::string text =
+      fmt::format("{} records to {}; skipped: {} with a record, {} without time; {} failed; {:.0f} s\n",
+                  s.tuned, where, s.known, s.no_time, s.failed, seconds);
+  if (s.tuned > 0)
+    text += fmt::format(
+        "gain over the model's pick: geometric mean {:.3f}, most {:.3f}{}; the pick is as "
+        "good in {} of {}\n",
+        s.mean_gain, s.worst_gain, s.worst.empty() ? "" : " (" + s.worst + ")", s.within_noise, s.tuned);
+  if (s.wrong_kernels + s.failed_kernels > 0)
+    text += fmt::format("of all candidates {} were WRONG and {} failed\n", s.wrong_kernels, s.failed_kernels);
+  return text;
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What was measured before: a book of tuning records, one a problem and GPU. gemm::plan looks a problem up in
+// one before it asks its model; `sluice tune` writes them (docs/tuning.md). A book is read once and never
+// changes, so plans stay a function of what goes in.
+//   auto plan = sluice::gemm::plan(problem, device->info(), {}, device->records());
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <sluice/options.h>
+#include <sluice/plan.h>
+
+namespace sluice {
+
+/// What a record fixes of a plan; the rest follows from the problem.
+struct TunedChoice {
+  Schedule schedule = Schedule::cooperative;
+  int tile_m = 128, tile_n = 128;
+  ClusterShape cluster{};
+  Raster raster = Raster::along_m;
+  int raster_group = 8;    // cluster tiles in a band
+  int clusters = 1;        // launched
+  double measured_us = 0;  // of one launch, when the record was made
+
+  bool operator==(const TunedChoice&) const = default;
+};
+
+/// Immutable, cheap to copy, usable from any thread.
+class RecordBook {
+ public:
+  RecordBook();  // empty: every plan is the model's
+
+  /// Nothing if this problem was never tuned on such a GPU. What two problems must share is in
+  /// sluice/tuner/recipe.h; `problem` is one that gemm::plan accepts.
+  std::optional<TunedChoice> find(const Problem& problem, const DeviceInfo& device) const;
+  int size() const;
+  /// Files and records that were passed over: a line each, with the rule they broke and the remedy.
+  const std::vector<std::string>& troubles() const;
+
+  struct Impl;
+  explicit RecordBook(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+  const Impl& impl() const { return *impl_; }
+
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+
+/// The records that come with the library; parsed at the first call.
+const RecordBook& shipped_records();
+
+/// The shipped records, and over them the user's own of options.records_dir. Never fails: a missing folder
+/// has no records, and what cannot be used is in troubles().
+RecordBook open_records(const Options& options);
+
+}  // namespace sluice

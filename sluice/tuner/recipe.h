@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// What of a problem decides which configuration is fastest, and nothing else: problems with equal recipes
+// share a tuning record. Made from a checked problem; the key of record_book.h.
+//   in:  sizes and batch; the types of A, B and D and the layouts (bytes moved, WGMMA rate); how sums are
+//        kept (registers, extra adds); whether D leaves through TMA (its strides); what the epilogue costs.
+//   out: strides (rows are read in whole 128-byte lines whatever their distance); scales per tensor (two
+//        scalar loads a thread), relu (one instruction) and the types of bias and C beyond their width.
+// A vector of scales or a bias takes an epilogue out of the light ones (spec/epilogue.h is_light), which also
+// rules some tiles out; a residual adds bytes of HBM; gelu and silu add instructions to every tile's end.
+// Each may move the best tile. Adding a field makes old records unreadable: raise kRecordVersion (record.h).
+#pragma once
+
+#include <compare>
+#include <cstddef>
+
+#include <sluice/spec/config.h>
+
+namespace sluice {
+
+/// How the k-sum is kept, as far as speed goes: 16-bit `promoted` sums are `fast` ones. block: promoted with
+/// scales of their own every 128 of k.
+enum class Sums : u8 { fast, promoted, block };
+/// Instructions of the activation for each element: cheap is none or relu.
+enum class ActivationCost : u8 { cheap, gelu, silu };
+
+struct Recipe {
+  i64 m = 0, n = 0, k = 0, batch = 1;
+  DType a = DType::bf16, b = DType::bf16, d = DType::bf16;
+  Major a_major = Major::k, b_major = Major::k;
+  Sums sums = Sums::fast;
+  StorePath store = StorePath::tma;
+  bool vectors = false;  // the epilogue reads a scale a row or column, or a bias
+  ActivationCost activation = ActivationCost::cheap;
+  int residual_bytes = 0;  // of an element of C; 0: none
+
+  constexpr auto operator<=>(const Recipe&) const = default;
+};
+
+/// `problem` is one that gemm::plan accepts.
+Recipe recipe_of(const Problem& problem);
+/// A problem that has this recipe: packed, per-tensor scales left out; what tests and `sluice tune` plan.
+Problem example_of(const Recipe& recipe);
+std::size_t hash_of(const Recipe& recipe);
+
+constexpr const char* name_of(Sums sums) {
+  return sums == Sums::fast ? "fast" : sums == Sums::promoted ? "promoted" : "block";
+}
+constexpr const char* name_of(ActivationCost cost) {
+  return cost == ActivationCost::cheap ? "cheap" : cost == ActivationCost::gelu ? "gelu" : "silu";
+}
+
+}  // namespace sluice

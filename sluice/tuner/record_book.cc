@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Books, and the shipped one. An empty book shares nothing and looks nothing up.
+#include <sluice/tuner/record_book.h>
+
+#include <sluice/tuner/record_store.h>
+
+namespace sluice {
+namespace {
+
+using Newest = std::unordered_map<TuningKey, const TuningRecord*, TuningKeyHash>;
+
+void add_layer(std::span<const TuningRecord> records, RecordBook::Impl& book) {
+  Newest newest;
+  for (const TuningRecord& record : records) {
+    const TuningRecord*& kept = newest[record.key];
+    if (kept == nullptr || kept->date <= record.date) kept = &record;
+  }
+  for (const auto& [key, record] : newest) book.choices[key] = record->choice;
+}
+
+}  // namespace
+
+std::size_t TuningKeyHash::operator()(const TuningKey& key) const {
+  return hash_of(key.recipe) ^ std::hash<std::string>()(key.gpu);
+}
+
+RecordBook::RecordBook() : impl_(std::make_shared<const Impl>()) {}
+
+std::optional<TunedChoice> RecordBook::find(const Problem& problem, const DeviceInfo& device) const {
+  if (impl_->choices.empty()) return std::nullopt;
+  const auto found = impl_->choices.find(key_of(problem, device));
+  if (found == impl_->choices.end()) return std::nullopt;
+  return found->second;
+}
+
+int RecordBook::size() const {
+  return static_cast<int>(impl_->choices.size());
+}
+
+const std::vector<std::string>& RecordBook::troubles() const {
+  return impl_->troubles;
+}
+
+RecordBook book_of(std::span<const TuningRecord> shipped, std::span<const TuningRecord> own,
+                   std::vector<std::string> troubles) {
+  auto book = std::make_shared<RecordBook::Impl>();
+  add_layer(shipped, *book);
+  add_layer(own, *book);
+  book->troubles = std::move(troubles);
+  return RecordBook(std::move(book));
+}
+
+const ParsedRecords& embedded_records() {
+  static const ParsedRecords all = [] {
+    ParsedRecords sum;
+    for (const EmbeddedRecords& file : embedded_record_files()) {
+      ParsedRecords one = parse_records(file.text, file.file);
+      for (TuningRecord& record : one.records) sum.records.push_back(std::move(record));
+      for (std::string& trouble : one.troubles) sum.troubles.push_back(std::move(trouble));
+    }
+    return sum;
+  }();
+  return all;
+}
+
+const RecordBook& shipped_records() {
+  static const RecordBook book = book_of(embedded_records().records, {}, embedded_records().troubles);
+  return book;
+}
+
+RecordBook open_records(const Options& options) {
+  const ParsedRecords own = read_records_folder(options.records_dir);
+  if (own.records.empty() && own.troubles.empty()) return shipped_records();
+  std::vector<std::string> troubles = embedded_records().troubles;
+  troubles.insert(troubles.end(), own.troubles.begin(), own.troubles.end());
+  return book_of(embedded_records().records, own.records, std::move(troubles));
+}
+
+std::string library_version() {
+  return SLUICE_VERSION;
+}
+
+}  // namespace sluice

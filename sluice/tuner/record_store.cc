@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// The folder is the JIT cache's kind of folder (cache_directory.h): opened once, private, links not followed.
+#include <sluice/tuner/record_store.h>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <sluice/host/jit/hash.h>
+
+namespace sluice {
+namespace {
+
+constexpr std::chrono::milliseconds kLockTimeout{2000};
+constexpr const char* kSubject = "the folder of tuning records";
+constexpr const char* kSuffix = ".json";
+
+Error io_error(const std::string& path, const std::string& why) {
+  return {ErrorCode::io,
+          "the tuning records cannot be written to '" + path + "': " + why + "; name a folder of your own"};
+}
+
+/// The key's part of the record's text: everything but choice and history.
+std::string key_text(const TuningKey& key) {
+  return to_json(TuningRecord{.key = key});
+}
+
+void read_folder(const CacheDirectory& folder, const std::string& path, ParsedRecords& all) {
+  for (const std::string& name : folder.list("")) {
+    if (!name.ends_with(kSuffix)) continue;
+    const CacheDirectory::ReadResult file = folder.read(name);
+    if (file.state == CacheDirectory::ReadState::absent) continue;  // just removed
+    const std::string where = path + "/" + name;
+    if (file.state == CacheDirectory::ReadState::damaged) {
+      all.troubles.push_back(where + ": cannot be read as a file; remove it");
+      continue;
+    }
+    ParsedRecords one = parse_records(file.bytes, where);
+    std::move(one.records.begin(), one.records.end(), std::back_inserter(all.records));
+    std::move(one.troubles.begin(), one.troubles.end(), std::back_inserter(all.troubles));
+  }
+}
+
+Result<void> write_file(const std::string& path, const std::string& text) {
+  const std::string temporary = path + ".tmp";
+  std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  if (file && std::rename(temporary.c_str(), path.c_str()) == 0) return {};
+  return io_error(path, std::strerror(errno));
+}
+
+}  // namespace
+
+ParsedRecords read_records_folder(const std::string& path) {
+  ParsedRecords all;
+  std::error_code ignored;
+  if (path.empty() || !std::filesystem::exists(path, ignored)) return all;
+  const Result<CacheDirectory> folder =
+      CacheDirectory::open(path, CacheDirectory::Access::read_only, kSubject);
+  if (folder)
+    read_folder(*folder, path, all);
+  else
+    all.troubles.push_back(folder.error().message);
+  return all;
+}
+
+std::string file_name_of(const TuningKey& key) {
+  const Recipe& r = key.recipe;
+  return std::to_string(r.m) + "x" + std::to_string(r.n) + "x" + std::to_string(r.k) + "-" + name_of(r.a) +
+         "-" + name_of(r.d) + "-" + hex(digest(key_text(key))).substr(0, 16) + kSuffix;
+}
+
+Result<RecordStore> RecordStore::open_folder(const std::string& path) {
+  Result<CacheDirectory> folder = CacheDirectory::open(path, CacheDirectory::Access::read_write, kSubject);
+  if (!folder) return folder.error();
+  if (::access(path.c_str(), W_OK) != 0) return io_error(path, std::strerror(errno));
+  ParsedRecords all;
+  read_folder(*folder, path, all);
+  RecordStore store;
+  store.folder_ = std::move(*folder);
+  store.records_ = std::move(all.records);
+  store.troubles_ = std::move(all.troubles);
+  return store;
+}
+
+Result<RecordStore> RecordStore::open_file(const std::string& path) {
+  RecordStore store;
+  store.file_ = path;
+  std::error_code missing;
+  if (std::filesystem::exists(path, missing)) {
+    std::ifstream file(path, std::ios::binary);
+    std::stringstream text;
+    text << file.rdbuf();
+    if (!file) return Error{ErrorCode::io, path + " cannot be read"};
+    ParsedRecords all = parse_records(text.str(), path);
+    if (!all.troubles.empty()) return Error{ErrorCode::invalid_argument, all.troubles.front()};
+    store.records_ = std::move(all.records);
+  }
+  // What would keep it from being written shall show now, and not after a minute of measuring.
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  if (::access(parent.empty() ? "." : parent.c_str(), W_OK) != 0) return io_error(path, std::strerror(errno));
+  return store;
+}
+
+const TuningRecord* RecordStore::find(const TuningKey& key) const {
+  const auto found = std::find_if(records_.begin(), records_.end(),
+                                  [&](const TuningRecord& record) { return record.key == key; });
+  return found != records_.end() ? &*found : nullptr;
+}
+
+Result<void> RecordStore::save(const TuningRecord& record) {
+  std::erase_if(records_, [&](const TuningRecord& old) { return old.key == record.key; });
+  records_.push_back(record);
+  if (!folder_) return write_file(file_, to_json(records_));
+  const std::string name = file_name_of(record.key);
+  const std::optional<CacheDirectory::Lock> lock = folder_->lock(name, kLockTimeout);
+  if (!lock) return io_error(name, "another process holds its lock, or the folder takes none");
+  return folder_->write(name, to_json(record) + "\n", *lock);
+}
+
+}  // namespace sluice

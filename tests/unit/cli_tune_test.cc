@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// `sluice tune` where it cannot run: each misuse is refused with a reason, before any GPU is looked for; and
+// records reach the verbs that plan. The search itself is tested in tune_search_test.cc.
+// How this can fail: with options.records_dir not passed on in find_target, the plan was the model's.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include <sluice/host/driver/api.h>
+#include <sluice/tuner/record_store.h>
+
+#include "tuner_fixture.h"
+
+namespace sluice {
+namespace {
+
+struct Outcome {
+  int code = -1;
+  std::string text;  // stdout and stderr
+
+  bool has(const std::string& part) const { return text.find(part) != std::string::npos; }
+};
+
+class CliTune : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = testing::TempDir() + "sluice_tune_" + std::to_string(getpid());
+    std::filesystem::create_directory(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  Outcome sluice(const std::string& arguments) const {
+    const std::string command = "SLUICE_CACHE_DIR='" + folder_ + "/cache' SLUICE_RECORDS_DIR='" + folder_ +
+                                "/records' '" SLUICE_BINARY_DIR "/sluice' " + arguments + " 2>&1 </dev/null";
+    Outcome outcome;
+    FILE* pipe = popen(command.c_str(), "r");
+    std::array<char, 4096> part;
+    while (const size_t count = fread(part.data(), 1, part.size(), pipe))
+      outcome.text.append(part.data(), count);
+    outcome.code = WEXITSTATUS(pclose(pipe));
+    return outcome;
+  }
+  void expect_refused(const std::string& arguments, const std::string& reason) const {
+    const Outcome outcome = sluice("tune " + arguments);
+    EXPECT_EQ(outcome.code, 2) << arguments << ": " << outcome.text;
+    EXPECT_TRUE(outcome.has(reason)) << arguments << ": " << outcome.text;
+  }
+
+  std::string folder_;
+};
+
+TEST_F(CliTune, misuse_is_refused_with_the_reason) {
+  expect_refused("", "nothing to tune: name problems with --set or --shapes");
+  expect_refused("--set nonsense", "no problem set \"nonsense\"; there are: engine");
+  expect_refused("--set smoke --shape 64x64x64", "--shape has no effect with --set smoke");
+  expect_refused("--set smoke --only q8_0", "no problem of the list has \"q8_0\" in its name");
+  expect_refused("--shape 64x64x0", "nothing to tune");
+  expect_refused("--shape 64x64x100 --dtype e4m3", "misaligned");
+  expect_refused("--shape 64x64x64 --budget-s 0", "--budget-s 0 must be above 0");
+  expect_refused("--shape 64x64x64 --top 0", "--top");
+  expect_refused("--shape 64x64x64 --rounds 1", "--rounds");
+  expect_refused("--shape 64x64x64 --beta 1", "--alpha and --beta have no effect");
+  expect_refused("--shape 64x64x64 --tile 128x128", "--tile has no effect here");
+  expect_refused("--shape 64x64x64 --no-records", "--no-records has no effect here");
+  expect_refused("--shape 64x64x64 --device host", "tune measures GPUs");
+  expect_refused("--shapes /no/such/file", "/no/such/file cannot be read");
+}
+
+TEST_F(CliTune, a_problem_file_with_overrides_is_refused) {
+  std::ofstream(folder_ + "/problems.txt") << "64x64x64 --tile 128x128\n";
+  expect_refused("--shapes '" + folder_ + "/problems.txt'", "tune chooses schedule, tile and order itself");
+}
+
+TEST_F(CliTune, a_place_that_cannot_be_written_is_refused_before_anything_is_measured) {
+  expect_refused("--shape 64x64x64 --records /dev/null/records", "the folder of tuning records");
+  expect_refused("--shape 64x64x64 --out /no/such/folder/h200.json", "cannot be written to");
+  expect_refused("--shape 64x64x64 --records x --out y", "give one of them");
+}
+
+TEST_F(CliTune, without_a_gpu_it_says_so) {
+  if (load_driver()) GTEST_SKIP() << "there is a driver here";
+  expect_refused("--set smoke", "CUDA driver");
+}
+
+TEST_F(CliTune, records_reach_the_verbs_that_plan_and_no_records_leaves_them_out) {
+  const std::string shape = "plan --device host --shape 1024x4096x4096";
+  EXPECT_TRUE(sluice(shape + " --no-records").has("chosen by  the model"));
+  ASSERT_TRUE(RecordStore::open_folder(folder_ + "/records")->save(sample_record()));
+  const Outcome with = sluice(shape);
+  EXPECT_TRUE(with.has("chosen by  a record, measured 48.1")) << with.text;
+  EXPECT_TRUE(with.has("ping_pong 64x96x64")) << with.text;
+  const Outcome without = sluice(shape + " --no-records");
+  EXPECT_TRUE(without.has("chosen by  the model")) << without.text;
+  EXPECT_TRUE(sluice(shape + " --tile 128x128").has("chosen by  the model"));
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// The planner with records: the record decides and says so; overrides and rules come before it; whatever is
+// wrong with one, the plan is the model's. And the shipped ones are all usable.
+// How this can fail: without is_listed, the tile that the space does not have was planned; with records
+// looked up under overrides, the overridden tile was lost.
+#include <gtest/gtest.h>
+
+#include <sluice/kernels/registry.h>
+
+#include "tuner_fixture.h"
+
+namespace sluice {
+namespace {
+
+const DeviceInfo kH200{};
+
+Plan planned(const RecordBook& book, const PlanOverrides& overrides = {}) {
+  const Result<Plan> plan = gemm::plan(tuned_problem(), kH200, overrides, book);
+  EXPECT_TRUE(plan) << plan.error().message;
+  return plan ? *plan : Plan{};
+}
+
+RecordBook book_with(const TunedChoice& choice) {
+  TuningRecord record = sample_record();
+  record.choice = choice;
+  return book_of(std::vector{record});
+}
+
+TEST(tuner_plan, the_record_decides_and_the_plan_says_so) {
+  const Plan plan = planned(book_of(std::vector{sample_record()}));
+  const TunedChoice choice = sample_record().choice;
+  EXPECT_EQ(plan.source, PlanSource::record);
+  EXPECT_EQ(plan.measured_us, choice.measured_us);
+  EXPECT_EQ(plan.config.schedule, choice.schedule);
+  EXPECT_EQ(plan.config.tile, (TileShape{choice.tile_m, choice.tile_n, 64}));
+  EXPECT_EQ(plan.config.cluster, choice.cluster);
+  EXPECT_EQ(plan.split, (WorkSplit{choice.clusters, choice.raster, choice.raster_group}));
+  EXPECT_EQ(plan.config.stages, max_stages(plan.config));
+  EXPECT_EQ(validate(plan.config), nullptr);
+  EXPECT_GT(plan.estimate.total_us, 0);
+  EXPECT_GT(plan.smem_bytes, 0);
+}
+
+TEST(tuner_plan, the_problem_is_still_the_callers) {
+  Problem p = tuned_problem();
+  p.epilogue = {.scale_a = ScaleMode::tensor, .activation = Activation::relu};
+  p.a.ld = 8192;
+  const Result<Plan> plan = gemm::plan(p, kH200, {}, book_of(std::vector{sample_record()}));
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->source, PlanSource::record);
+  EXPECT_EQ(plan->config.epilogue, p.epilogue);
+  EXPECT_EQ(plan->problem.a.ld, 8192);
+}
+
+TEST(tuner_plan, any_override_comes_before_records) {
+  const RecordBook book = book_of(std::vector{sample_record()});
+  EXPECT_EQ(planned(book, {.tile_m = 128}).source, PlanSource::model);
+  EXPECT_EQ(planned(book, {.tile_m = 128}).config.tile.m, 128);
+  EXPECT_EQ(planned(book, {.stages = 3}).config.stages, 3);
+  const Plan fresh = planned(book, {.ignore_records = true});
+  EXPECT_EQ(fresh.source, PlanSource::model);
+  EXPECT_EQ(describe(fresh), describe(planned(RecordBook())));
+}
+
+TEST(tuner_plan, what_breaks_a_rule_leaves_the_choice_to_the_model) {
+  const std::string model = describe(planned(RecordBook()));
+  const TunedChoice good = sample_record().choice;
+  std::vector<TunedChoice> bad(8, good);
+  bad[0].tile_n = 40;       // possible, but not in the space
+  bad[1].tile_m = 192;      // impossible and unlisted
+  bad[2].cluster = {2, 2};  // possible, but not in the space
+  bad[2].clusters = 20;
+  bad[3].clusters = 67;  // of two: 66 are resident at once
+  bad[4].clusters = 0;
+  bad[5].raster_group = 0;
+  bad[6].raster_group = 2147483647;         // times the other extent is past 2^31
+  bad[7].schedule = Schedule::cooperative;  // 64 rows are too few for two groups
+  for (std::size_t i = 0; i < bad.size(); ++i) {
+    EXPECT_EQ(planned(book_with(bad[i])).source, PlanSource::model) << i;
+    EXPECT_EQ(describe(planned(book_with(bad[i]))), model) << i;
+  }
+}
+
+TEST(tuner_plan, a_problem_that_is_refused_is_refused_with_records_too) {
+  Problem p = tuned_problem();
+  p.k = 100;
+  p.a.type = p.b.type = DType::e4m3;
+  EXPECT_FALSE(gemm::plan(p, kH200, {}, book_of(std::vector{sample_record()})));
+}
+
+TEST(tuner_plan, candidates_are_the_models) {
+  const Result<std::vector<Plan>> plans = gemm::candidates(tuned_problem(), kH200);
+  ASSERT_TRUE(plans);
+  for (const Plan& plan : *plans) ASSERT_EQ(plan.source, PlanSource::model);
+}
+
+TEST(tuner_plan, every_shipped_record_is_read_found_and_used) {
+  EXPECT_TRUE(embedded_records().troubles.empty()) << embedded_records().troubles.front();
+  EXPECT_EQ(static_cast<std::size_t>(shipped_records().size()), embedded_records().records.size())
+      << "two shipped records have one key";
+  for (const TuningRecord& record : embedded_records().records) {
+    const DeviceInfo device{.name = record.key.gpu, .sm_count = record.key.sm_count};
+    const Problem problem = example_of(record.key.recipe);
+    ASSERT_EQ(recipe_of(problem), record.key.recipe) << to_json(record);
+    const Result<Plan> plan = gemm::plan(problem, device);
+    ASSERT_TRUE(plan) << to_json(record) << ": " << plan.error().message;
+    EXPECT_EQ(plan->source, PlanSource::record) << to_json(record);
+    EXPECT_EQ(plan->measured_us, record.choice.measured_us);
+  }
+}
+
+}  // namespace
+}  // namespace sluice
