@@ -163,7 +163,7 @@ Result<void> CublasLtProblem::make_desc(const Problem& p, const ProblemData& dat
   writer.set(CUBLASLT_MATMUL_DESC_TRANSA, op_left);
   writer.set(CUBLASLT_MATMUL_DESC_TRANSB, op_right);
   if (is_fp8(p.a.type)) {
-    const int8_t fast = p.accumulate == Accumulate::fast ? 1 : 0;
+    const int8_t fast = is_promoted(p) ? 0 : 1;
     writer.set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, fast);
     if (e.scale_b != ScaleMode::none) writer.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, data.args().scale_b);
     if (e.scale_a != ScaleMode::none) writer.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, data.args().scale_a);

@@ -192,6 +192,7 @@ Result<std::vector<Comparison>> Verifier::read_log(int count, Stream stream) con
   if (const Result<void> copied = impl_->log.download_async(slots.data(), bytes, stream); !copied)
     return copied.error();
   const ContextScope scope(*impl_->device.impl().primary);
+  if (const Result<void> entered = scope.entered(); !entered) return entered.error();
   const DriverApi& api = *impl_->device.impl().api;
   if (const CUresult code = api.cuStreamSynchronize(stream); code != CUDA_SUCCESS)
     return driver_error(api, code, "cuStreamSynchronize", "after verification");

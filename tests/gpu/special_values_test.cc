@@ -65,10 +65,10 @@ TEST_F(special_values, c_is_not_read_when_beta_is_zero) {
   });
 }
 
-TEST_F(special_values, a_and_b_are_not_read_when_alpha_is_zero) {
+TEST_F(special_values, a_b_and_scales_are_not_read_when_alpha_is_zero) {
   expect_agreement([](DataSpec& data) {
     data.alpha = 0.0f;
-    data.a.kind = data.b.kind = Fill::poison;
+    data.a.kind = data.b.kind = data.scale_a.kind = data.scale_b.kind = Fill::poison;
   });
 }
 

@@ -18,7 +18,9 @@ struct ElementWise {
   const GemmParams& params;
   float tensor_scale;  // alpha and the per-tensor scales
 
+  /// With alpha = 0 no scale is read: it may be anything, infinity too.
   SLUICE_DEVICE explicit ElementWise(const GemmParams& p) : params(p), tensor_scale(p.alpha) {
+    if (p.alpha == 0.0f) return;
     if constexpr (kEpilogue.scale_a == ScaleMode::tensor) tensor_scale *= *p.scale_a;
     if constexpr (kEpilogue.scale_b == ScaleMode::tensor) tensor_scale *= *p.scale_b;
   }
@@ -26,7 +28,7 @@ struct ElementWise {
   /// The factor of one row: read once for all columns of a fragment.
   SLUICE_DEVICE float row_scale(int row) const {
     if constexpr (kEpilogue.scale_a == ScaleMode::vector)
-      return row < params.m ? tensor_scale * params.scale_a[row] : 0;
+      return row < params.m && params.alpha != 0.0f ? tensor_scale * params.scale_a[row] : 0;
     return tensor_scale;
   }
 
@@ -38,7 +40,7 @@ struct ElementWise {
   SLUICE_DEVICE ColumnPair columns(int column) const {
     ColumnPair result;
     const bool first = column < params.n, second = column + 1 < params.n;
-    if constexpr (kEpilogue.scale_b == ScaleMode::vector) {
+    if (kEpilogue.scale_b == ScaleMode::vector && params.alpha != 0.0f) {
       if (first) result.scale.x = load_element<DType::fp32>(params.scale_b, column);
       if (second) result.scale.y = load_element<DType::fp32>(params.scale_b, column + 1);
     }

@@ -6,11 +6,11 @@
 #include <cmath>
 
 #include <sluice/host/planner/traffic.h>
+#include <sluice/spec/smem_layout.h>
 
 namespace sluice {
 namespace {
 
-constexpr const CostConstants& kCost = kCostConstants;
 constexpr int kStepsPerKTile = 4;  // WGMMAs of 32 bytes of k in a 128-byte row
 
 /// The time of things that overlap, each of which would take so long alone.
@@ -22,65 +22,132 @@ double joined(double sharpness, std::initializer_list<double> times) {
   return longest * std::pow(sum, 1 / sharpness);
 }
 
-double clocks_per_us(const KernelConfig& c, const DeviceInfo& device) {
-  const double rate = is_fp8(c.a) ? device.fp8_flops_per_us : device.fp16_flops_per_us;
-  const double per_clock = is_fp8(c.a) ? kCost.flops_per_clock_fp8 : kCost.flops_per_clock_16bit;
-  return rate / device.sm_count / per_clock;
+/// The model of one problem, configuration and split.
+class Model {
+ public:
+  Model(const Problem& problem, const KernelConfig& config, const DeviceInfo& device,
+        const CostConstants& cost)
+      : p_(problem), c_(config), device_(device), cost_(cost) {}
+
+  Estimate estimate(const WorkSplit& split) const;
+
+ private:
+  double clocks_per_us() const;
+  double k_tiles() const { return static_cast<double>(ceil_div(p_.k, i64{c_.tile.k})); }
+  double tensor_clocks() const;
+  double smem_clocks() const;
+  double promotion_clocks() const;
+  double math_clocks() const;
+  double epilogue_clocks() const;
+  double load_clocks(double active) const;
+  double tile_clocks(double active) const;
+
+  const Problem& p_;
+  const KernelConfig& c_;
+  const DeviceInfo& device_;
+  const CostConstants& cost_;
+};
+
+double Model::clocks_per_us() const {
+  const double rate = is_fp8(c_.a) ? device_.fp8_flops_per_us : device_.fp16_flops_per_us;
+  const double per_clock = is_fp8(c_.a) ? cost_.flops_per_clock_fp8 : cost_.flops_per_clock_16bit;
+  return rate / device_.sm_count / per_clock;
 }
 
-/// Clocks of the tensor cores for one k-tile of a CTA: a 64 x n step takes n / 2.
-double tensor_clocks(const KernelConfig& c) {
-  return c.tile.m / kWaveRows * kStepsPerKTile * (c.tile.n / 2.0) / kCost.mainloop_efficiency;
+/// Clocks of the tensor cores for one k-tile of a CTA: a 64 x n step takes n / 2. What comes from L2 costs
+/// power, and so clock.
+double Model::tensor_clocks() const {
+  const double ideal = c_.tile.m / kWaveRows * kStepsPerKTile * (c_.tile.n / 2.0);
+  return ideal / cost_.mainloop_efficiency + cost_.power_clocks_per_l2_byte * l2_bytes_per_k_tile(p_, c_);
 }
 
-double smem_clocks(const KernelConfig& c) {
-  const double reads = c.tile.m / kWaveRows * kStepsPerKTile *
-                       (kCost.smem_read_clocks_a + kCost.smem_read_clocks_per_column * c.tile.n);
-  return reads + kCost.smem_write_weight * (c.tile.m + c.tile.n);
+double Model::smem_clocks() const {
+  const double reads = c_.tile.m / kWaveRows * kStepsPerKTile *
+                       (cost_.smem_read_clocks_a + cost_.smem_read_clocks_per_column * c_.tile.n);
+  return reads + cost_.smem_write_weight * (c_.tile.m + c_.tile.n);
+}
+
+/// What a math group does after the products of one k-tile.
+double Model::promotion_clocks() const {
+  double each = cost_.promote_clocks_per_register, drain = cost_.promote_drain_clocks;
+  if (is_block_scaled(c_.epilogue)) {
+    each += cost_.block_scale_clocks_per_register;
+    drain += cost_.block_scale_clocks;
+  }
+  return sum_registers(c_) * each + units(c_) * drain;
 }
 
 /// Clocks of the math groups for one k-tile of a CTA, without waiting for loads.
-double math_clocks(const KernelConfig& c) {
-  const bool one_chain = c.schedule == Schedule::ping_pong && waves(c) == 1;
-  const double product = joined(kCost.sharpness_in_tile, {tensor_clocks(c), smem_clocks(c)}) +
-                         (one_chain ? kStepsPerKTile * kCost.chain_clocks_per_step : 0);
-  if (!c.promotes) return product;
-  const double promotion = sum_registers(c) * kCost.promote_clocks_per_register + kCost.promote_drain_clocks;
-  if (c.schedule == Schedule::ping_pong) return product + promotion;  // the other group waits for its turn
-  return joined(kCost.sharpness_in_tile, {product, product / kMathGroups + promotion});
+double Model::math_clocks() const {
+  const bool one_chain = c_.schedule == Schedule::ping_pong && waves(c_) == 1;
+  double product = joined(cost_.sharpness_in_tile, {tensor_clocks(), smem_clocks()}) +
+                   (one_chain ? kStepsPerKTile * cost_.chain_clocks_per_step : 0);
+  if (cluster_size(c_) > 1) product += cost_.cluster_clocks_per_k_tile;
+  if (!c_.promotes) return product;
+  if (cluster_size(c_) > 1) product += cost_.promoted_cluster_clocks_per_k_tile;
+  if (c_.schedule == Schedule::ping_pong) return product + promotion_clocks();  // the other group waits
+  return joined(cost_.sharpness_of_promotion, {product, product / kMathGroups + promotion_clocks()});
 }
 
 /// Clocks of one group to store its part of a tile, with the other group doing something else.
-double epilogue_clocks(const KernelConfig& c) {
-  const double elements = waves(c) * c.tile.n / 2.0;  // a thread
-  const Epilogue& e = c.epilogue;
-  double each = kCost.epilogue_clocks_per_element;
-  if (e.scale_a == ScaleMode::vector) each += kCost.scale_clocks_per_element;
-  if (e.scale_b == ScaleMode::vector) each += kCost.scale_clocks_per_element;
-  if (e.bias != Bias::none) each += kCost.bias_clocks_per_element;
-  if (e.residual) each += kCost.residual_clocks_per_element;
-  if (e.activation == Activation::gelu) each += kCost.gelu_clocks_per_element;
-  if (e.activation == Activation::silu) each += kCost.silu_clocks_per_element;
+double Model::epilogue_clocks() const {
+  const double elements = sum_registers(c_);  // of a thread
+  const double chunks = waves(c_) * c_.tile.n / store_columns(c_);
+  const Epilogue& e = c_.epilogue;
+  double each = cost_.epilogue_clocks_per_element;
+  if (e.scale_a == ScaleMode::vector) each += cost_.scale_clocks_per_element;
+  if (e.scale_b == ScaleMode::vector) each += cost_.scale_clocks_per_element;
+  if (e.bias != Bias::none) each += cost_.bias_clocks_per_element;
+  if (e.residual) each += cost_.residual_clocks_per_element;
+  if (e.activation == Activation::gelu) each += cost_.gelu_clocks_per_element;
+  if (e.activation == Activation::silu) each += cost_.silu_clocks_per_element;
   double weight = 1;
-  if (c.d == DType::fp32) weight *= kCost.fp32_output_weight;
-  if (c.store == StorePath::direct) weight *= kCost.direct_store_weight;
-  const double sharing = c.schedule == Schedule::cooperative ? kMathGroups : 1;
-  return kCost.epilogue_fixed_clocks + elements * each * weight * sharing;
+  if (c_.d == DType::fp32) weight *= cost_.fp32_output_weight;
+  if (c_.store == StorePath::direct) weight *= cost_.direct_store_weight;
+  const double sharing = c_.schedule == Schedule::cooperative ? kMathGroups : 1;
+  return cost_.epilogue_fixed_clocks + chunks * cost_.epilogue_clocks_per_chunk +
+         elements * each * weight * sharing;
+}
+
+/// Clocks until all bytes of a tile have come: bandwidth, or latency (the ring is refilled once in the time
+/// that a byte takes to come).
+double Model::load_clocks(double active) const {
+  const double shared_rate = device_.l2_bytes_per_us * cost_.l2_gain_of_tma / clocks_per_us() / active;
+  const double l2_rate = std::min(shared_rate, cost_.l2_bytes_per_clock_per_sm);
+  return std::max(k_tiles() * l2_bytes_per_k_tile(p_, c_) / l2_rate,
+                  k_tiles() / c_.stages * cost_.load_latency_us * clocks_per_us());
 }
 
 /// Clocks from the start of one tile of a CTA to the start of its next, with `active` CTAs at work.
-double tile_clocks(const Problem& p, const KernelConfig& c, double active, const DeviceInfo& device) {
-  const double k_tiles = static_cast<double>(ceil_div(p.k, i64{c.tile.k}));
-  const double clock = clocks_per_us(c, device);
-  const double shared_rate = device.l2_bytes_per_us * kCost.l2_gain_of_tma / clock / active;
-  const double l2_rate = std::min(shared_rate, kCost.l2_bytes_per_clock_per_sm);
-  // Bandwidth, or latency: the ring is refilled once in the time that a byte takes to come.
-  const double load = std::max(k_tiles * l2_bytes_per_k_tile(p, c) / l2_rate,
-                               k_tiles / c.stages * kCost.load_latency_us * clock);
-  const double math = k_tiles * math_clocks(c), epilogue = epilogue_clocks(c);
-  if (c.schedule == Schedule::ping_pong)
-    return joined(kCost.sharpness_in_tile, {math + kCost.turn_clocks, load, (math + epilogue) / kMathGroups});
-  return joined(kCost.sharpness_in_tile, {math + epilogue + kCost.ramp_clocks, load});
+double Model::tile_clocks(double active) const {
+  const double load = load_clocks(active), math = k_tiles() * math_clocks(), epilogue = epilogue_clocks();
+  if (c_.schedule == Schedule::ping_pong)
+    return joined(cost_.sharpness_in_tile, {math + cost_.turn_clocks, load, (math + epilogue) / kMathGroups});
+  return joined(cost_.sharpness_in_tile, {math + epilogue + cost_.ramp_clocks, load});
+}
+
+Estimate Model::estimate(const WorkSplit& split) const {
+  const double rows = static_cast<double>(ceil_div(p_.m, i64{c_.tile.m} * c_.cluster.m));
+  const double columns = static_cast<double>(ceil_div(p_.n, i64{c_.tile.n} * c_.cluster.n));
+  const double tiles = rows * columns * static_cast<double>(p_.batch);
+  const double clock = clocks_per_us();
+  const double full_waves = std::floor(tiles / split.clusters), rest = tiles - full_waves * split.clusters;
+
+  double sm_clocks = full_waves * tile_clocks(split.clusters * cluster_size(c_));
+  if (rest > 0) sm_clocks += tile_clocks(rest * cluster_size(c_));
+
+  const Traffic traffic = traffic_of(p_, c_, split, device_);
+  Estimate e;
+  e.waves = static_cast<int>(std::ceil(tiles / split.clusters));
+  e.tensor_us = e.waves * k_tiles() * tensor_clocks() / clock;
+  e.l2_us = traffic.l2_bytes / (device_.l2_bytes_per_us * cost_.l2_gain_of_tma);
+  e.hbm_us = traffic.hbm_bytes / device_.hbm_bytes_per_us;
+  e.overhead_us = cost_.launch_us + cost_.first_bytes_us + cost_.last_store_us;
+  if (cluster_size(c_) > 1) e.overhead_us += cost_.cluster_us;
+  // Ping-pong's last epilogue has nothing to hide behind; cooperative's are all counted with their tiles.
+  if (c_.schedule == Schedule::ping_pong) e.overhead_us += epilogue_clocks() / clock;
+  e.total_us = e.overhead_us + joined(cost_.sharpness_in_kernel, {sm_clocks / clock, e.hbm_us});
+  return e;
 }
 
 }  // namespace
@@ -94,29 +161,9 @@ int max_clusters(const KernelConfig& c, const DeviceInfo& device) {
   }
 }
 
-Estimate estimate(const Problem& p, const KernelConfig& c, const WorkSplit& split, const DeviceInfo& device) {
-  const double rows = static_cast<double>(ceil_div(p.m, i64{c.tile.m} * c.cluster.m));
-  const double columns = static_cast<double>(ceil_div(p.n, i64{c.tile.n} * c.cluster.n));
-  const double tiles = rows * columns * static_cast<double>(p.batch);
-  const double clock = clocks_per_us(c, device);
-  const double full_waves = std::floor(tiles / split.clusters), rest = tiles - full_waves * split.clusters;
-
-  double sm_clocks = full_waves * tile_clocks(p, c, split.clusters * cluster_size(c), device);
-  if (rest > 0) sm_clocks += tile_clocks(p, c, rest * cluster_size(c), device);
-
-  const Traffic traffic = traffic_of(p, c, split, device);
-  const double k_tiles = static_cast<double>(ceil_div(p.k, i64{c.tile.k}));
-  Estimate e;
-  e.waves = static_cast<int>(std::ceil(tiles / split.clusters));
-  e.tensor_us = e.waves * k_tiles * tensor_clocks(c) / clock;
-  e.l2_us = traffic.l2_bytes / (device.l2_bytes_per_us * kCost.l2_gain_of_tma);
-  e.hbm_us = traffic.hbm_bytes / device.hbm_bytes_per_us;
-  e.overhead_us = kCost.launch_us + kCost.first_bytes_us + kCost.last_store_us;
-  if (cluster_size(c) > 1) e.overhead_us += kCost.cluster_us;
-  // Ping-pong's last epilogue has nothing to hide behind; cooperative's are all counted with their tiles.
-  if (c.schedule == Schedule::ping_pong) e.overhead_us += epilogue_clocks(c) / clock;
-  e.total_us = e.overhead_us + joined(kCost.sharpness_in_kernel, {sm_clocks / clock, e.hbm_us});
-  return e;
+Estimate estimate(const Problem& p, const KernelConfig& c, const WorkSplit& split, const DeviceInfo& device,
+                  const CostConstants& constants) {
+  return Model(p, c, device, constants).estimate(split);
 }
 
 }  // namespace sluice

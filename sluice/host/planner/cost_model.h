@@ -25,6 +25,9 @@ struct CostConstants {
   double smem_read_clocks_per_column = 0.25;
   double smem_write_weight = 0.5;
 
+  // The GPU is at its power limit: what moves from L2 lowers the clock (docs/findings/power.md).
+  double power_clocks_per_l2_byte = 0.0005;
+
   // L2 to SM: DeepGEMM's figure is 46.6 bytes a clock and SM with all SMs reading, plain loads measure 38
   // (8.1 TB/s); TMA lies between. A lone SM cannot take more than its port gives.
   double l2_gain_of_tma = 1.12;
@@ -41,6 +44,7 @@ struct CostConstants {
   // and issue slots for each element; two groups at it share the issue slots (guess, from 2.5 instructions an
   // element and the stmatrix).
   double epilogue_fixed_clocks = 500;
+  double epilogue_clocks_per_chunk = 50;  // of 128, 64 or 32 bytes of a row of D: wait, fence, barrier, store
   double epilogue_clocks_per_element = 4;
   double bias_clocks_per_element = 2;
   double scale_clocks_per_element = 1;
@@ -60,6 +64,13 @@ struct CostConstants {
   // Promotion: one add for each accumulator, and the tensor pipe drained each time (dense-gemm.md 1.4).
   double promote_clocks_per_register = 1;
   double promote_drain_clocks = 80;
+  double sharpness_of_promotion = 6;
+  // Block scales on top: a multiply-add of three registers for an add, and the scales' way to registers.
+  double block_scale_clocks_per_register = 0.3;
+  double block_scale_clocks = 50;
+  // The groups of a cluster wait for each other's loads; with promotion they drift apart more.
+  double cluster_clocks_per_k_tile = 2;
+  double promoted_cluster_clocks_per_k_tile = 10;
 
   // Once a kernel: an empty kernel is 0.5 us; barriers, tensor maps and the first bytes from HBM to the first
   // WGMMA about 1.5 us (read floor of a small kernel, measured-peers.md); a cluster starts later (guess).
@@ -76,6 +87,6 @@ int max_clusters(const KernelConfig& config, const DeviceInfo& device);
 
 /// `problem` has its strides filled in and is not empty; the config is valid.
 Estimate estimate(const Problem& problem, const KernelConfig& config, const WorkSplit& split,
-                  const DeviceInfo& device);
+                  const DeviceInfo& device, const CostConstants& constants = kCostConstants);
 
 }  // namespace sluice

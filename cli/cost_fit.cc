@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// See cost_fit.h.
+#include "cli/cost_fit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include <sluice/kernels/registry.h>
+
+#include "cli/parse.h"
+
+namespace sluice::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+/// The loss of the pick is worth so much more than the spread of the times.
+constexpr double kSpreadWeight = 0.15;
+/// Timings beyond this multiple of the best say nothing about what to pick.
+constexpr double kFarFromBest = 2.0;
+
+Result<Problem> problem_of(const Json& j) {
+  Problem p{.m = j.at("m"), .n = j.at("n"), .k = j.at("k"), .batch = j.at("batch")};
+  std::optional<Error> error;
+  const auto take = [&](auto parsed, auto& value) {
+    if (parsed)
+      value = *parsed;
+    else
+      error = parsed.error();
+  };
+  const auto text = [&](const char* key) { return j.at(key).get<std::string>(); };
+  take(parse_dtype(text("a")), p.a.type);
+  take(parse_dtype(text("b")), p.b.type);
+  take(parse_dtype(text("d")), p.d.type);
+  take(parse_major(text("a_layout")), p.a.major);
+  take(parse_major(text("b_layout")), p.b.major);
+  take(parse_accumulate(text("accumulate")), p.accumulate);
+  take(parse_scale_mode(text("scale_a")), p.epilogue.scale_a);
+  take(parse_scale_mode(text("scale_b")), p.epilogue.scale_b);
+  take(parse_activation(text("activation")), p.epilogue.activation);
+  p.epilogue.bias = j.at("bias").get<bool>() ? Bias::column : Bias::none;
+  p.epilogue.residual = j.at("residual").get<bool>();
+  if (error) return *error;
+  return with_strides(p);
+}
+
+/// The number after `key` in a designated initialiser.
+int number_after(const std::string& text, const std::string& key) {
+  const size_t at = text.find(key);
+  return at == std::string::npos ? 0 : std::atoi(text.c_str() + at + key.size());
+}
+
+FitShape::Timing timing_of(const Problem& p, const Json& candidate) {
+  const std::string config = candidate.at("config"), split = candidate.at("split");
+  const BaseConfig base{
+      config.find("Schedule::ping_pong") != std::string::npos ? Schedule::ping_pong : Schedule::cooperative,
+      number_after(config, ".tile = {.m = "), number_after(config.substr(config.find(".tile")), ".n = ")};
+  const std::string cluster = config.substr(config.find(".cluster"));
+  const ClusterShape shape{number_after(cluster, ".m = "), number_after(cluster, ".n = ")};
+  const StorePath store =
+      config.find("StorePath::direct") != std::string::npos ? StorePath::direct : StorePath::tma;
+  const WorkSplit work{number_after(split, ".clusters = "),
+                       split.find("along_n") != std::string::npos ? Raster::along_n : Raster::along_m,
+                       number_after(split, ".group = ")};
+  return {config_for(p, base, shape, store), work, candidate.at("us")};
+}
+
+struct Scored {
+  double quality;  // what the search makes small
+  FitQuality shown;
+};
+
+Scored score(const std::vector<FitShape>& shapes, const DeviceInfo& device, const CostConstants& constants) {
+  double log_loss = 0, spread = 0, soft = 0;
+  FitQuality q;
+  for (const FitShape& shape : shapes) {
+    double best = 1e30, pick = 0, least_estimate = 1e30, mean = 0, weights = 0;
+    std::vector<std::pair<double, double>> logs;  // log(estimate / time), weight
+    for (const FitShape::Timing& t : shape.timings) best = std::min(best, t.us);
+    for (const FitShape::Timing& t : shape.timings) {
+      const double estimated = estimate(shape.problem, t.config, t.split, device, constants).total_us;
+      if (estimated < least_estimate) least_estimate = estimated, pick = t.us;
+      if (t.us > kFarFromBest * best) continue;
+      const double weight = std::pow(best / t.us, 4);
+      logs.emplace_back(std::log(estimated / t.us), weight);
+      mean += weight * logs.back().first;
+      weights += weight;
+    }
+    double squares = 0;
+    for (const auto& [value, weight] : logs) squares += weight * std::pow(value - mean / weights, 2);
+    const double loss = pick / best;
+    log_loss += std::log(loss);
+    soft += std::pow(std::log(loss), 2);  // large losses count more
+    spread += squares / weights;
+    if (loss > q.worst_loss) q.worst_loss = loss, q.worst_shape = shape.name;
+  }
+  const double count = static_cast<double>(std::max<size_t>(shapes.size(), 1));
+  q.loss = std::exp(log_loss / count);
+  q.spread = std::sqrt(spread / count);
+  return {log_loss / count + 2 * soft / count + kSpreadWeight * q.spread, q};
+}
+
+}  // namespace
+
+Result<std::vector<FitShape>> read_fit_shapes(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return Error{ErrorCode::io, fmt::format("{} cannot be read", path)};
+  std::vector<FitShape> shapes;
+  try {
+    const Json all = Json::parse(file);
+    for (const Json& j : all.at("shapes")) {
+      const Result<Problem> problem = problem_of(j.at("problem"));
+      if (!problem) return problem.error();
+      FitShape shape{.name = j.at("name"), .problem = *problem};
+      for (const Json& candidate : j.value("candidates", Json::array()))
+        if (candidate.value("verified", false) && candidate.value("us", 0.0) > 0)
+          shape.timings.push_back(timing_of(*problem, candidate));
+      if (shape.timings.size() > 1) shapes.push_back(std::move(shape));
+    }
+  } catch (const Json::exception& error) {
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("{} is not what `sluice tune --json` writes: {}", path, error.what())};
+  }
+  return shapes;
+}
+
+FitQuality judge(const std::vector<FitShape>& shapes, const DeviceInfo& device,
+                 const CostConstants& constants) {
+  return score(shapes, device, constants).shown;
+}
+
+const std::vector<FitParameter>& fit_parameters() {
+  using C = CostConstants;
+  static const std::vector<FitParameter> kAll = {
+      {"mainloop_efficiency", &C::mainloop_efficiency, 0.8, 1},
+      {"power_clocks_per_l2_byte", &C::power_clocks_per_l2_byte, 1e-05, 0.01},
+      {"smem_read_clocks_a", &C::smem_read_clocks_a, 8, 24},
+      {"smem_write_weight", &C::smem_write_weight, 0.1, 1.2},
+      {"l2_gain_of_tma", &C::l2_gain_of_tma, 0.9, 1.4},
+      {"l2_bytes_per_clock_per_sm", &C::l2_bytes_per_clock_per_sm, 35, 80},
+      {"load_latency_us", &C::load_latency_us, 0.4, 1.2},
+      {"sharpness_in_tile", &C::sharpness_in_tile, 2, 20},
+      {"sharpness_in_kernel", &C::sharpness_in_kernel, 1.5, 20},
+      {"sharpness_of_promotion", &C::sharpness_of_promotion, 1.5, 20},
+      {"epilogue_fixed_clocks", &C::epilogue_fixed_clocks, 100, 1500},
+      {"epilogue_clocks_per_chunk", &C::epilogue_clocks_per_chunk, 20, 400},
+      {"epilogue_clocks_per_element", &C::epilogue_clocks_per_element, 1, 16},
+      {"turn_clocks", &C::turn_clocks, 20, 400},
+      {"ramp_clocks", &C::ramp_clocks, 50, 1500},
+      {"chain_clocks_per_step", &C::chain_clocks_per_step, 0.5, 20},
+      {"promote_clocks_per_register", &C::promote_clocks_per_register, 0.5, 3},
+      {"promote_drain_clocks", &C::promote_drain_clocks, 10, 300},
+      {"block_scale_clocks_per_register", &C::block_scale_clocks_per_register, 0.05, 2},
+      {"block_scale_clocks", &C::block_scale_clocks, 5, 300},
+      {"cluster_clocks_per_k_tile", &C::cluster_clocks_per_k_tile, 0.5, 60},
+      {"promoted_cluster_clocks_per_k_tile", &C::promoted_cluster_clocks_per_k_tile, 0.5, 100},
+      {"first_bytes_us", &C::first_bytes_us, 0.5, 3},
+      {"cluster_us", &C::cluster_us, 0.05, 1},
+      {"last_store_us", &C::last_store_us, 0.1, 1},
+  };
+  return kAll;
+}
+
+CostConstants fit(const std::vector<FitShape>& shapes, const DeviceInfo& device, const CostConstants& start,
+                  int passes, const std::function<void(int, const FitQuality&)>& report) {
+  CostConstants constants = start;
+  double best = score(shapes, device, constants).quality;
+  for (int pass = 0; pass < passes; ++pass) {
+    const double step = std::pow(0.75, pass) * 0.5;  // factors of 1.5, 1.375, ...
+    for (const FitParameter& parameter : fit_parameters())
+      for (const double factor : {1 + step, 1 / (1 + step), 1 + step / 4, 1 / (1 + step / 4)}) {
+        CostConstants tried = constants;
+        double& value = tried.*parameter.value;
+        value = std::clamp(value * factor, parameter.least, parameter.most);
+        const double quality = score(shapes, device, tried).quality;
+        if (quality < best) best = quality, constants = tried;
+      }
+    report(pass + 1, judge(shapes, device, constants));
+  }
+  return constants;
+}
+
+}  // namespace sluice::cli

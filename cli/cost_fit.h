@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fits the planner's cost model to measurements: those that `sluice tune --json` and `sluice bench --tune
+// --json` write. What counts is that the model's pick is fast; that its times are right is only a help on the
+// way, since a pick is a jump and times are smooth. Called by cli/fit.cc.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <sluice/host/planner/cost_model.h>
+
+namespace sluice::cli {
+
+/// One problem with the plans that were timed for it.
+struct FitShape {
+  struct Timing {
+    KernelConfig config;
+    WorkSplit split;
+    double us = 0;
+  };
+  std::string name;
+  Problem problem;  // strides filled in
+  std::vector<Timing> timings;
+};
+
+/// The timed shapes of a file, without candidates that failed or are wrong. Errors: io, invalid_argument.
+Result<std::vector<FitShape>> read_fit_shapes(const std::string& path);
+
+struct FitQuality {
+  double loss = 1,
+         worst_loss = 1;  // time of the model's pick over the best measured: geometric mean, largest
+  double spread = 0;      // root mean square of log(estimate / time) about its mean of each shape
+  std::string worst_shape;
+};
+FitQuality judge(const std::vector<FitShape>& shapes, const DeviceInfo& device,
+                 const CostConstants& constants);
+
+/// The constants that may be fitted, by name.
+struct FitParameter {
+  const char* name;
+  double CostConstants::*value;
+  double least, most;  // what is physically sensible
+};
+const std::vector<FitParameter>& fit_parameters();
+
+/// Coordinate descent from `start`, `passes` times over all parameters; `report` is told the pass and the
+/// quality after it. Deterministic.
+CostConstants fit(const std::vector<FitShape>& shapes, const DeviceInfo& device, const CostConstants& start,
+                  int passes, const std::function<void(int, const FitQuality&)>& report);
+
+}  // namespace sluice::cli
