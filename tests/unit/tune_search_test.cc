@@ -10,6 +10,7 @@
 
 #include "bench/shapes.h"
 #include "bench/tune_report.h"
+#include "cli/cost_fit.h"
 #include "cli/tune_table.h"
 
 #include <sluice/tuner/record_book.h>
@@ -322,7 +323,14 @@ TEST_F(TuneSearch, its_bench_record_has_every_candidate_that_was_tried) {
   EXPECT_FALSE(all_verified(shape));
   RunRecord run;
   run.shapes.push_back(shape);
-  EXPECT_NE(to_json(run).find("\"candidates\""), std::string::npos);
+  const std::string path = testing::TempDir() + "sluice_tune_run.json";
+  ASSERT_TRUE(write_json(run, path));
+  const auto fit = cli::read_fit_shapes(path);  // `sluice fit` reads it
+  std::remove(path.c_str());
+  ASSERT_TRUE(fit) << fit.error().message;
+  ASSERT_EQ(fit->size(), 1u);
+  EXPECT_EQ(fit->at(0).timings.size(), shape.candidates.size() - 1) << "all but the wrong one";
+  EXPECT_EQ(fit->at(0).timings[0].config, result.trials[0].plan.config);
 }
 
 TEST_F(TuneSearch, its_lines_say_what_became_of_each_problem) {
