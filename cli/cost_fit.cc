@@ -106,6 +106,16 @@ Scored score(const std::vector<FitShape>& shapes, const DeviceInfo& device, cons
 
 }  // namespace
 
+FitPick pick_of(const FitShape& shape, const DeviceInfo& device, const CostConstants& constants) {
+  FitPick found{nullptr, nullptr, 0, 0};
+  for (const FitShape::Timing& t : shape.timings) {
+    const double us = estimate(shape.problem, t.config, t.split, device, constants).total_us;
+    if (found.pick == nullptr || us < found.estimate_us) found.pick = &t, found.estimate_us = us;
+    if (found.best == nullptr || t.us < found.best->us) found.best = &t, found.best_estimate_us = us;
+  }
+  return found;
+}
+
 Result<std::vector<FitShape>> read_fit_shapes(const std::string& path) {
   std::ifstream file(path);
   if (!file) return Error{ErrorCode::io, fmt::format("{} cannot be read", path)};

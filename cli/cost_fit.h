@@ -33,6 +33,14 @@ struct FitQuality {
   double spread = 0;      // root mean square of log(estimate / time) about its mean of each shape
   std::string worst_shape;
 };
+/// The model's pick for one shape beside the best measured, as timings of the shape.
+struct FitPick {
+  const FitShape::Timing* pick;
+  const FitShape::Timing* best;
+  double estimate_us, best_estimate_us;  // what the model says of the two
+};
+FitPick pick_of(const FitShape& shape, const DeviceInfo& device, const CostConstants& constants);
+
 FitQuality judge(const std::vector<FitShape>& shapes, const DeviceInfo& device,
                  const CostConstants& constants);
 

@@ -3,6 +3,7 @@
 // constants to be put into sluice/host/planner/cost_model.h by hand; needs no GPU.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "cli/cost_fit.h"
@@ -15,6 +16,7 @@ namespace {
 struct FitFlags {
   std::vector<std::string> files;
   int passes = 0;
+  int list = 0;
   std::string only;
 };
 
@@ -22,6 +24,30 @@ void print_quality(const char* when, const FitQuality& q) {
   fmt::print("{:<8} pick / best: mean {:.4f}, worst {:.3f} ({}); spread of the times {:.3f}\n", when, q.loss,
              q.worst_loss, q.worst_shape, q.spread);
   std::fflush(stdout);
+}
+
+/// The shapes on which the model loses most.
+void print_losses(const std::vector<FitShape>& shapes, const CostConstants& constants, int count) {
+  struct Row {
+    double loss;
+    std::string text;
+  };
+  std::vector<Row> rows;
+  const auto text = [](const FitShape::Timing& t, double estimated) {
+    const KernelConfig& c = t.config;
+    return fmt::format("{} {}x{} c{}x{} {} {} ({:.2f} us, model {:.2f})", name_of(c.schedule), c.tile.m,
+                       c.tile.n, c.cluster.m, c.cluster.n, name_of(t.split.raster), t.split.group, t.us,
+                       estimated);
+  };
+  for (const FitShape& shape : shapes) {
+    const FitPick p = pick_of(shape, DeviceInfo{}, constants);
+    rows.push_back({p.pick->us / p.best->us,
+                    fmt::format("{:<40} pick {}, best {}", shape.name, text(*p.pick, p.estimate_us),
+                                text(*p.best, p.best_estimate_us))});
+  }
+  std::stable_sort(rows.begin(), rows.end(), [](const Row& x, const Row& y) { return x.loss > y.loss; });
+  for (int i = 0; i < count && i < static_cast<int>(rows.size()); ++i)
+    fmt::print("{:.3f}  {}\n", rows[static_cast<size_t>(i)].loss, rows[static_cast<size_t>(i)].text);
 }
 
 Result<int> run_fit(const FitFlags& flags) {
@@ -38,13 +64,17 @@ Result<int> run_fit(const FitFlags& flags) {
   const DeviceInfo device;
   fmt::print("{} shapes\n", shapes.size());
   print_quality("now", judge(shapes, device, kCostConstants));
-  if (flags.passes == 0) return kExitOk;
+  if (flags.passes == 0) {
+    print_losses(shapes, kCostConstants, flags.list);
+    return kExitOk;
+  }
   const CostConstants fitted =
       fit(shapes, device, kCostConstants, flags.passes,
           [](int pass, const FitQuality& q) { print_quality(fmt::format("pass {}", pass).c_str(), q); });
   for (const FitParameter& parameter : fit_parameters())
     fmt::print("  double {} = {:.4g};  // was {:.4g}\n", parameter.name, fitted.*parameter.value,
                kCostConstants.*parameter.value);
+  print_losses(shapes, fitted, flags.list);
   return kExitOk;
 }
 
@@ -58,6 +88,7 @@ Verb add_fit_verb(CLI::App& app) {
       ->required();
   verb->add_option("--passes", flags->passes, "Passes over the constants; 0: judge only")
       ->check(CLI::Range(0, 100));
+  verb->add_option("--list", flags->list, "Show so many of the shapes that lose most");
   verb->add_option("--only", flags->only, "Shapes with this text in their name");
   return {verb, [flags] { return run_fit(*flags); }};
 }

@@ -62,23 +62,22 @@ class Machine {
 
   // ---- load ----
   SLUICE_DEVICE void wait_empty(int stage, u32 parity) { ptx::mbarrier_wait_parity(empty(stage), parity); }
-  SLUICE_DEVICE void expect_stage(int stage) {
-    ptx::mbarrier_arrive_expect_tx(full(stage), stage_bytes(kConfig));
-  }
-  SLUICE_DEVICE void load_a(int stage, const Tile& tile, int k_tile) {
+  SLUICE_DEVICE void begin_loads(const Tile& tile) {
+    tile_bytes_ = loaded_bytes_a(kConfig, params_.m, tile) + loaded_bytes_b(kConfig, params_.n, tile);
     const u32 row_mask = row_peers() << cta_rank_ % kConfig.cluster.m;  // CTAs on the same tile of A
-    const MulticastSlice slice{cta_rank_ / kConfig.cluster.m, static_cast<u16>(row_mask)};
-    TmaTile<kConfig.a_major, kConfig.tile.m, kConfig.tile.k, kConfig.cluster.n>::load(
-        params_.map_a, stage_a(stage), full(stage), slice, tile.m_offset, k_tile * kConfig.tile.k,
-        tile.batch);
+    constexpr u32 kColumnPeers = (1u << kConfig.cluster.m) - 1;         // CTAs on the same tile of B
+    const u32 column_mask = kColumnPeers << cta_rank_ / kConfig.cluster.m * kConfig.cluster.m;
+    load_a_ = TileA::begin(params_.map_a, params_.map_a_tail, {slice_a(), static_cast<u16>(row_mask)},
+                           params_.m, tile.m_offset, tile.batch);
+    load_b_ = TileB::begin(params_.map_b, params_.map_b_tail, {slice_b(), static_cast<u16>(column_mask)},
+                           params_.n, tile.n_offset, tile.batch);
   }
-  SLUICE_DEVICE void load_b(int stage, const Tile& tile, int k_tile) {
-    constexpr u32 kColumnPeers = (1u << kConfig.cluster.m) - 1;  // CTAs on the same tile of B
-    const u32 mask = kColumnPeers << cta_rank_ / kConfig.cluster.m * kConfig.cluster.m;
-    const MulticastSlice slice{cta_rank_ % kConfig.cluster.m, static_cast<u16>(mask)};
-    TmaTile<kConfig.b_major, kConfig.tile.n, kConfig.tile.k, kConfig.cluster.m>::load(
-        params_.map_b, stage_b(stage), full(stage), slice, tile.n_offset, k_tile * kConfig.tile.k,
-        tile.batch);
+  SLUICE_DEVICE void expect_stage(int stage) { ptx::mbarrier_arrive_expect_tx(full(stage), tile_bytes_); }
+  SLUICE_DEVICE void load_a(int stage, int k_tile) {
+    TileA::load(load_a_, slice_a(), stage_a(stage), full(stage), k_tile * kConfig.tile.k);
+  }
+  SLUICE_DEVICE void load_b(int stage, int k_tile) {
+    TileB::load(load_b_, slice_b(), stage_b(stage), full(stage), k_tile * kConfig.tile.k);
   }
 
   // ---- block scales, all lanes of one warp ----
@@ -211,6 +210,8 @@ class Machine {
   static constexpr bool kBlockScaled = is_block_scaled(kConfig.epilogue);
   using Sums = Accumulator<waves(kConfig), kConfig.tile.n>;
   using PartialSums = Accumulator<unit_waves(kConfig), unit_columns(kConfig)>;
+  using TileA = TmaTile<kConfig.a_major, kConfig.tile.m, kConfig.tile.k, kConfig.cluster.n>;
+  using TileB = TmaTile<kConfig.b_major, kConfig.tile.n, kConfig.tile.k, kConfig.cluster.m>;
   struct RowScales {
     float upper, lower;
   };
@@ -252,6 +253,13 @@ class Machine {
     return smem_ + store_offset(kConfig, math_group(), 0) + buffer * store_buffer_bytes(kConfig);
   }
 
+  /// Which slice of A this CTA loads for its cluster row, and of B for its column.
+  SLUICE_DEVICE int slice_a() const {
+    return cta_rank_ / kConfig.cluster.m;
+  }
+  SLUICE_DEVICE int slice_b() const {
+    return cta_rank_ % kConfig.cluster.m;
+  }
   /// Ranks of one cluster row, before the shift to that row: every cluster.m-th bit.
   static SLUICE_DEVICE constexpr u32 row_peers() {
     u32 mask = 0;
@@ -330,6 +338,8 @@ class Machine {
   u32 smem_;
   int cta_rank_;
   int warpgroup_;
+  int tile_bytes_;  // this line and the next: of the load thread's tile
+  TileLoad load_a_, load_b_;
   ElementWise<kConfig.epilogue> ops_;
   Sums sums_;
   typename Optional<kPromotes, PartialSums>::Type partial_;  // of one unit

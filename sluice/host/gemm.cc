@@ -43,6 +43,8 @@ Result<void> fill_params(const DriverApi& api, const Plan& plan, GemmParams& par
   };
   const Map maps[] = {{"A", params.map_a, p.k > 0, a_map_shape(c, p)},
                       {"B", params.map_b, p.k > 0, b_map_shape(c, p)},
+                      {"A", params.map_a_tail, has_tail_a(c, p), a_tail_shape(c, p)},
+                      {"B", params.map_b_tail, has_tail_b(c, p), b_tail_shape(c, p)},
                       {"D", params.map_d, c.store == StorePath::tma, d_map_shape(c, p)}};
   for (const Map& map : maps) {
     if (!map.used) continue;
@@ -83,6 +85,11 @@ Result<void> set_addresses(const DriverApi& api, GemmParams& params, const Kerne
   if (params.grid.k_tiles != 0) {
     code = replace_address(api, params.map_a, args.a);
     if (code == CUDA_SUCCESS) code = replace_address(api, params.map_b, args.b);
+    const Plan& plan = kernel.plan;
+    if (code == CUDA_SUCCESS && has_tail_a(plan.config, plan.problem))
+      code = replace_address(api, params.map_a_tail, args.a);
+    if (code == CUDA_SUCCESS && has_tail_b(plan.config, plan.problem))
+      code = replace_address(api, params.map_b_tail, args.b);
   }
   if (code == CUDA_SUCCESS && kernel.plan.config.store == StorePath::tma)
     code = replace_address(api, params.map_d, args.d);

@@ -42,11 +42,12 @@ SLUICE_DEVICE void load_role(Machine& machine) {
   RingPosition ring;
   for (TileCursor tiles(machine); tiles.valid(); tiles.advance()) {
     const Tile tile = tiles.tile();
+    machine.begin_loads(tile);
     for (int k_tile = 0; k_tile < tile.k_tiles; ++k_tile) {
       machine.wait_empty(ring.stage, ring.phase ^ kFreshBarrier);
       machine.expect_stage(ring.stage);
-      machine.load_a(ring.stage, tile, k_tile);
-      machine.load_b(ring.stage, tile, k_tile);
+      machine.load_a(ring.stage, k_tile);
+      machine.load_b(ring.stage, k_tile);
       ring.advance(stages);
     }
   }

@@ -16,6 +16,8 @@ struct alignas(64) TensorMap {
 struct GemmParams {
   TensorMap map_a;
   TensorMap map_b;
+  TensorMap map_a_tail;  // boxes of the last, shorter slice of rows; unused if there is none
+  TensorMap map_b_tail;
   TensorMap map_d;  // unused with StorePath::direct
   const void* c;    // nullptr: no residual, or beta = 0; never read then
   void* d;

@@ -4,6 +4,7 @@
 // Mutants (tests/protocol) derive from it and shadow a step; run_roles() is a template, so theirs is called.
 #pragma once
 
+#include <sluice/spec/loaded_rows.h>
 #include <sluice/twin/scenario.h>
 #include <sluice/kernels/gemm.cuh>
 
@@ -36,20 +37,23 @@ class Machine {
   void wait_empty(int stage, u32 parity) {
     record({.kind = StepKind::wait_empty, .stage = stage, .parity = parity});
   }
+  void begin_loads(const Tile& tile) { load_tile_ = tile; }
   void expect_stage(int stage) {
-    record({.kind = StepKind::expect, .stage = stage, .count = stage_bytes(config())});
+    const int bytes =
+        loaded_bytes_a(config(), params_.m, load_tile_) + loaded_bytes_b(config(), params_.n, load_tile_);
+    record({.kind = StepKind::expect, .stage = stage, .count = bytes});
   }
-  void load_a(int stage, const Tile& tile, int k_tile) {
-    record({.kind = StepKind::load_a, .stage = stage, .tile = tile, .k_tile = k_tile});
+  void load_a(int stage, int k_tile) {
+    record({.kind = StepKind::load_a, .stage = stage, .tile = load_tile_, .k_tile = k_tile});
   }
-  void load_b(int stage, const Tile& tile, int k_tile) {
-    record({.kind = StepKind::load_b, .stage = stage, .tile = tile, .k_tile = k_tile});
+  void load_b(int stage, int k_tile) {
+    record({.kind = StepKind::load_b, .stage = stage, .tile = load_tile_, .k_tile = k_tile});
   }
 
-  void begin_scales(const Tile& tile) { scale_tile_ = tile; }
+  void begin_scales(const Tile& tile) { load_tile_ = tile; }
   void fetch_scales(int) {}  // into registers: nobody else sees it
   void write_scales(int stage, int k_tile) {
-    record({.kind = StepKind::write_scales, .stage = stage, .tile = scale_tile_, .k_tile = k_tile});
+    record({.kind = StepKind::write_scales, .stage = stage, .tile = load_tile_, .k_tile = k_tile});
   }
   void publish_scales(int stage) {
     record({.kind = StepKind::arrive_full, .stage = stage, .count = kScaleWarps});
@@ -121,7 +125,7 @@ class Machine {
   Agent agent_;
   StepList& steps_;
   GemmParams params_{};
-  Tile scale_tile_{};  // whose block scales are brought
+  Tile load_tile_{};  // that is loaded, or whose block scales are brought
   int syncs_ = 0;
 
   template <class AnyMachine>

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include <sluice/reference/element.h>
+#include <sluice/spec/loaded_rows.h>
 
 namespace sluice::twin {
 
@@ -18,8 +20,9 @@ Numbers::Numbers(const Work& work, const Scenario& scenario)
       groups_(scenario.ctas() * kMathGroups) {
   const KernelConfig& c = work.config;
   for (Stage& s : stages_) {
-    s.a.resize(c.tile.m * c.tile.k);
-    s.b.resize(c.tile.k * c.tile.n);
+    // Not zeros: what is not loaded must not matter.
+    s.a.assign(c.tile.m * c.tile.k, std::numeric_limits<float>::quiet_NaN());
+    s.b.assign(c.tile.k * c.tile.n, std::numeric_limits<float>::quiet_NaN());
   }
   for (Group& g : groups_) {
     g.sums.resize(group_rows(c) * c.tile.n);
@@ -70,6 +73,9 @@ void Numbers::on_load(int cta, int slice, const Step& load) {
     k_begin = index * (c.tile.k / slices);
     k_end = k_begin + c.tile.k / slices;
   }
+  if (matrix.major == Major::k)
+    row_end = row_begin +
+              slice_rows(static_cast<int>(rows), static_cast<int>(first_row) + row_begin, tile_rows / slices);
   Stage& s = stage(cta, load.stage);
   for (int row = row_begin; row < row_end; ++row)
     for (int k = k_begin; k < k_end; ++k) {

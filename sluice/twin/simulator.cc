@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <sluice/spec/loaded_rows.h>
 #include <sluice/twin/local_rules.h>
 
 namespace sluice::twin {
@@ -111,12 +112,21 @@ const Step& Simulator::load_of(const SlotAt& at, u32 sequence) const {
   return *loads_[at.slice < scenario_.config.cluster.n ? 0 : 1][source_of(at)][sequence - 1];
 }
 
-std::optional<Failure> Simulator::finish_load(State& s, const SlotAt& at, Observer* observer) const {
+int Simulator::bytes_of_slice(int slice, const Step& load) const {
   const KernelConfig& c = scenario_.config;
+  const bool is_a = slice < c.cluster.n;
+  if ((is_a ? c.a_major : c.b_major) == Major::mn)
+    return is_a ? stage_a_bytes(c) / c.cluster.n : stage_b_bytes(c) / c.cluster.m;
+  const int rows = is_a ? c.tile.m / c.cluster.n : c.tile.n / c.cluster.m;
+  const int first =
+      (is_a ? load.tile.m_offset : load.tile.n_offset) + (is_a ? slice : slice - c.cluster.n) * rows;
+  return slice_rows(is_a ? scenario_.m : scenario_.n, first, rows) * kSwizzleRowBytes;
+}
+
+std::optional<Failure> Simulator::finish_load(State& s, const SlotAt& at, Observer* observer) const {
   const u32 sequence = incoming(s, at);
   const Step& load = load_of(at, sequence);
-  const bool is_a = at.slice < c.cluster.n;
-  const int bytes = is_a ? stage_a_bytes(c) / c.cluster.n : stage_b_bytes(c) / c.cluster.m;
+  const int bytes = bytes_of_slice(at.slice, load);
   const int agent = source_of(at) * scenario_.agents_per_cta();
   if (has_left(s, at.cta))
     return fail(FailureKind::peer_gone, agent, load,

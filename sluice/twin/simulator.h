@@ -95,6 +95,8 @@ class Simulator {
   SlotAt slot_at(Transition transition) const;
   /// The CTA that loads a slice, and its load.
   int source_of(const SlotAt& at) const;
+  /// What `load` brings into its slice.
+  int bytes_of_slice(int slice, const Step& load) const;
   const Step& load_of(const SlotAt& at, u32 sequence) const;
   std::optional<Failure> finish_load(State& s, const SlotAt& at, Observer* observer) const;
 

@@ -71,7 +71,8 @@ template <int kMore>
 struct WrongExpectedBytes : Machine {
   using Machine::Machine;
   void expect_stage(int stage) {
-    record({.kind = StepKind::expect, .stage = stage, .count = stage_bytes(config()) + kMore});
+    Machine::expect_stage(stage);
+    steps_.back().count += kMore;
   }
 };
 struct ExpectsTooManyToCount : Machine {
@@ -83,6 +84,13 @@ struct ExpectsTwice : Machine {
   void expect_stage(int stage) {
     Machine::expect_stage(stage);
     Machine::expect_stage(stage);
+  }
+};
+/// As if rows outside of the matrix came too.
+struct ExpectsRowsOutside : Machine {
+  using Machine::Machine;
+  void expect_stage(int stage) {
+    record({.kind = StepKind::expect, .stage = stage, .count = stage_bytes(config())});
   }
 };
 
@@ -125,15 +133,14 @@ struct WrongStride : Machine {
 };
 struct LoadsNextKTile : Machine {
   using Machine::Machine;
-  void load_b(int stage, const Tile& tile, int k_tile) {
-    Machine::load_b(stage, tile, (k_tile + 1) % max(tile.k_tiles, 1));
-  }
+  void load_b(int stage, int k_tile) { Machine::load_b(stage, (k_tile + 1) % max(load_tile_.k_tiles, 1)); }
 };
 struct LoadsAnotherTile : Machine {
   using Machine::Machine;
-  void load_a(int stage, Tile tile, int k_tile) {
-    tile.m_offset ^= config().tile.m;
-    Machine::load_a(stage, tile, k_tile);
+  void load_a(int stage, int k_tile) {
+    load_tile_.m_offset ^= config().tile.m;
+    Machine::load_a(stage, k_tile);
+    load_tile_.m_offset ^= config().tile.m;
   }
 };
 struct NeverFresh : Machine {

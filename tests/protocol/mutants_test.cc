@@ -83,6 +83,9 @@ TEST(mutants, too_many_bytes_expected) {
 TEST(mutants, more_bytes_expected_than_an_mbarrier_counts) {
   expect_both_catch<ExpectsTooManyToCount>(FailureKind::tx_overflow, {.k_tiles = 2});
 }
+TEST(mutants, bytes_expected_of_rows_outside) {
+  expect_both_catch<ExpectsRowsOutside>(FailureKind::deadlock, {.k_tiles = 1, .rows = 1, .short_rows = 50});
+}
 TEST(mutants, bytes_expected_twice) {
   expect_both_catch<ExpectsTwice>(FailureKind::over_arrival, {.k_tiles = 2});
 }

@@ -26,6 +26,7 @@ struct Shape {
   int chunks = 1;             // store chunks in a tile's row
   StorePath store = StorePath::tma;
   int warps_per_group = 1;
+  int short_rows = 3;  // by how many the last row of tiles sticks out of D
 };
 
 inline Scenario make(const Shape& s) {
@@ -44,7 +45,8 @@ inline Scenario make(const Shape& s) {
                       .store = s.store,
                       .epilogue = {.scale_a = scales, .scale_b = scales}};
   // The last row and column of tiles stick out of D, as they mostly do.
-  const int m = s.rows * s.cluster.m * config.tile.m - 3, n = s.columns * s.cluster.n * config.tile.n - 1;
+  const int m = s.rows * s.cluster.m * config.tile.m - s.short_rows,
+            n = s.columns * s.cluster.n * config.tile.n - 1;
   const int k = s.k_tiles == 0 ? 0 : s.k_tiles * config.tile.k - 1;
   EXPECT_EQ(validate(config), nullptr) << validate(config);
   return {.config = config,

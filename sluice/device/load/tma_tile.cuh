@@ -7,16 +7,24 @@
 //   block.
 #pragma once
 
-#include <sluice/spec/smem_layout.h>
+#include <sluice/spec/loaded_rows.h>
 #include <sluice/device/ptx/tma.cuh>
 
 namespace sluice {
 
 inline constexpr int kMnBlock = 64;  // m or n of one 128-byte swizzle row of a 16-bit MN-major operand
 
-/// What one CTA loads of an operand tile: slice `index` of `count`, for the CTAs of `cta_mask`.
+/// What one CTA loads of an operand tile: slice `index`, for the CTAs of `cta_mask`.
 struct MulticastSlice {
   int index;
+  u16 cta_mask;
+};
+
+/// Of one tile: everything that does not change from k-tile to k-tile. The load thread is what a narrow tile
+/// waits for: a division for each k-tile costs such products 15 % (docs/findings/rows-outside.md).
+struct TileLoad {
+  const TensorMap* map;  // for a whole slice, or for a shorter one
+  int row, batch;        // of the slice (K-major) or of the tile
   u16 cta_mask;
 };
 
@@ -26,28 +34,33 @@ struct TmaTile {
   static constexpr int kSliceDepth = kDepth / kSlices;  // MN-major
   static constexpr int kMnBlockBytes = kDepth * kSwizzleRowBytes;
 
-  /// `row`, `depth`: offsets of the tile in the matrix, in elements.
-  static SLUICE_DEVICE void load(const TensorMap& map, u32 destination, u32 barrier,
-                                 const MulticastSlice& slice, int row, int depth, int batch) {
+  /// `extent`: rows of the matrix; `row`: offset of the tile in it.
+  static SLUICE_DEVICE TileLoad begin(const TensorMap& whole, const TensorMap& tail,
+                                      const MulticastSlice& slice, int extent, int row, int batch) {
+    if constexpr (kMajor == Major::k) row += slice.index * kSliceRows;
+    const bool shorter = kMajor == Major::k && row + kSliceRows > extent;
+    return {shorter ? &tail : &whole, row, batch, slice.cta_mask};
+  }
+  /// `index`: of the slice; `depth`: offset along k, in elements; `destination`: of the tile.
+  static SLUICE_DEVICE void load(const TileLoad& tile, int index, u32 destination, u32 barrier, int depth) {
     if constexpr (kMajor == Major::k) {
-      const int first = slice.index * kSliceRows;
-      issue(map, destination + first * kSwizzleRowBytes, barrier, slice, {depth, row + first, batch});
+      issue(tile, destination + index * kSliceRows * kSwizzleRowBytes, barrier, depth, tile.row);
     } else {
-      const int first = slice.index * kSliceDepth;
+      const int first = index * kSliceDepth;
 #pragma unroll
       for (int block = 0; block < kRows / kMnBlock; ++block)
-        issue(map, destination + block * kMnBlockBytes + first * kSwizzleRowBytes, barrier, slice,
-              {row + block * kMnBlock, depth + first, batch});
+        issue(tile, destination + block * kMnBlockBytes + first * kSwizzleRowBytes, barrier,
+              tile.row + block * kMnBlock, depth + first);
     }
   }
 
  private:
-  static SLUICE_DEVICE void issue(const TensorMap& map, u32 destination, u32 barrier,
-                                  const MulticastSlice& slice, ptx::TmaBox box) {
+  static SLUICE_DEVICE void issue(const TileLoad& tile, u32 destination, u32 barrier, int inner, int outer) {
+    const ptx::TmaBox box{inner, outer, tile.batch};
     if constexpr (kSlices == 1)
-      ptx::tma_load(destination, map, box, barrier);
+      ptx::tma_load(destination, *tile.map, box, barrier);
     else
-      ptx::tma_load_multicast(destination, map, box, barrier, slice.cta_mask);
+      ptx::tma_load_multicast(destination, *tile.map, box, barrier, tile.cta_mask);
   }
 };
 

@@ -5,12 +5,13 @@
 //   A  Major::mn       {m, k, batch}     {64, tile.k / cluster.n}             128
 //   B  Major::k        {k, n, batch}     {tile.k, tile.n / cluster.m}         128
 //   B  Major::mn       {n, k, batch}     {64, tile.k / cluster.m}             128
+//   a K-major tail     the same          {tile.k, rows of the last slice}     128
 //   D  (tma)           {n, m, batch}     {store_columns, 64}                  store_row_bytes
 // A box is one CTA's slice: the CTAs of a cluster row share a tile of A, those of a column a tile of B.
 #pragma once
 
 #include <sluice/host/driver/tensor_map.h>
-#include <sluice/spec/smem_layout.h>
+#include <sluice/spec/loaded_rows.h>
 
 namespace sluice {
 
@@ -40,6 +41,25 @@ constexpr TensorMapShape b_map_shape(const KernelConfig& c, const Problem& p) {
           .box_inner = k_major ? c.tile.k : kMnBoxElements,
           .box_outer = (k_major ? c.tile.n : c.tile.k) / c.cluster.m,
           .swizzle_bytes = kSwizzleRowBytes};
+}
+
+/// Does a slice of a K-major operand stick out of the matrix, so that the shorter boxes of spec/loaded_rows.h
+/// are needed? With k = 0 nothing is loaded.
+constexpr bool has_tail_a(const KernelConfig& c, const Problem& p) {
+  return p.k > 0 && c.a_major == Major::k && p.m % (c.tile.m * c.cluster.m) != 0;
+}
+constexpr bool has_tail_b(const KernelConfig& c, const Problem& p) {
+  return p.k > 0 && c.b_major == Major::k && p.n % (c.tile.n * c.cluster.n) != 0;
+}
+constexpr TensorMapShape a_tail_shape(const KernelConfig& c, const Problem& p) {
+  TensorMapShape shape = a_map_shape(c, p);
+  shape.box_outer = tail_rows(static_cast<int>(p.m), shape.box_outer);
+  return shape;
+}
+constexpr TensorMapShape b_tail_shape(const KernelConfig& c, const Problem& p) {
+  TensorMapShape shape = b_map_shape(c, p);
+  shape.box_outer = tail_rows(static_cast<int>(p.n), shape.box_outer);
+  return shape;
 }
 
 constexpr TensorMapShape d_map_shape(const KernelConfig& c, const Problem& p) {

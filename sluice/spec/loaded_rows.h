@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much of a tile TMA is asked for. Rows that lie outside of the matrix mostly are not: filling them with
+// zeros takes TMA longer than bringing rows from L2 (docs/findings/rows-outside.md). Their places in the
+// stage keep old bytes, and what is multiplied with those goes to rows and columns of D that do not exist. A
+// slice (what one CTA loads of a tile) that is not wholly inside is loaded with the shorter box of the
+// matrix's last slice, even where all of it is outside: every slice brings something, because it is by
+// waiting for each other's slices that the CTAs of a cluster stay within one pass of the ring.
+#pragma once
+
+#include <sluice/spec/smem_layout.h>
+#include <sluice/spec/work_split.h>
+
+namespace sluice {
+
+inline constexpr int kLoadRows = 8;  // the swizzle repeats after so many: a box is a multiple
+
+/// Rows of the shorter box for a K-major matrix of `extent` rows in slices of `rows`.
+SLUICE_HD constexpr int tail_rows(int extent, int rows) {
+  const int rest = extent % rows;
+  return rest == 0 ? kLoadRows : ceil_div(rest, kLoadRows) * kLoadRows;
+}
+/// Rows that the slice from `first` is loaded with.
+SLUICE_HD constexpr int slice_rows(int extent, int first, int rows) {
+  return first + rows <= extent ? rows : tail_rows(extent, rows);
+}
+
+/// Rows that all `slices` of a tile from `first` are loaded with.
+SLUICE_HD constexpr int tile_rows_loaded(int extent, int first, int rows, int slices) {
+  const int slice = rows / slices;
+  const int whole = extent <= first ? 0 : min((extent - first) / slice, slices);
+  return whole * slice + (slices - whole) * tail_rows(extent, slice);
+}
+/// Bytes that come into a stage for one k-tile of `tile`, from all CTAs together. MN-major operands are
+/// loaded whole: their rows are the inner index.
+SLUICE_HD constexpr int loaded_bytes_a(const KernelConfig& c, int m, const Tile& tile) {
+  const bool k_major = c.a_major == Major::k;
+  return kSwizzleRowBytes * (k_major ? tile_rows_loaded(m, tile.m_offset, c.tile.m, c.cluster.n) : c.tile.m);
+}
+SLUICE_HD constexpr int loaded_bytes_b(const KernelConfig& c, int n, const Tile& tile) {
+  const bool k_major = c.b_major == Major::k;
+  return kSwizzleRowBytes * (k_major ? tile_rows_loaded(n, tile.n_offset, c.tile.n, c.cluster.m) : c.tile.n);
+}
+
+}  // namespace sluice
