@@ -20,6 +20,7 @@ using Json = nlohmann::json;
 
 /// The loss of the pick is worth so much more than the spread of the times.
 constexpr double kSpreadWeight = 0.15;
+constexpr double kErrorWeight = 0.05;  // of the times themselves, so that an estimate means something
 /// Timings beyond this multiple of the best say nothing about what to pick.
 constexpr double kFarFromBest = 2.0;
 
@@ -75,7 +76,7 @@ struct Scored {
 };
 
 Scored score(const std::vector<FitShape>& shapes, const DeviceInfo& device, const CostConstants& constants) {
-  double log_loss = 0, spread = 0, soft = 0;
+  double log_loss = 0, spread = 0, soft = 0, error = 0;
   FitQuality q;
   for (const FitShape& shape : shapes) {
     double best = 1e30, pick = 0, least_estimate = 1e30, mean = 0, weights = 0;
@@ -96,12 +97,14 @@ Scored score(const std::vector<FitShape>& shapes, const DeviceInfo& device, cons
     log_loss += std::log(loss);
     soft += std::pow(std::log(loss), 2);  // large losses count more
     spread += squares / weights;
+    error += std::pow(mean / weights, 2);
     if (loss > q.worst_loss) q.worst_loss = loss, q.worst_shape = shape.name;
   }
   const double count = static_cast<double>(std::max<size_t>(shapes.size(), 1));
   q.loss = std::exp(log_loss / count);
   q.spread = std::sqrt(spread / count);
-  return {log_loss / count + 2 * soft / count + kSpreadWeight * q.spread, q};
+  q.error = std::sqrt(error / count);
+  return {log_loss / count + 2 * soft / count + kSpreadWeight * q.spread + kErrorWeight * q.error, q};
 }
 
 }  // namespace

@@ -31,6 +31,7 @@ struct FitQuality {
   double loss = 1,
          worst_loss = 1;  // time of the model's pick over the best measured: geometric mean, largest
   double spread = 0;      // root mean square of log(estimate / time) about its mean of each shape
+  double error = 0;       // the same of those means: how far off the times are
   std::string worst_shape;
 };
 /// The model's pick for one shape beside the best measured, as timings of the shape.

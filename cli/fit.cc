@@ -21,8 +21,8 @@ struct FitFlags {
 };
 
 void print_quality(const char* when, const FitQuality& q) {
-  fmt::print("{:<8} pick / best: mean {:.4f}, worst {:.3f} ({}); spread of the times {:.3f}\n", when, q.loss,
-             q.worst_loss, q.worst_shape, q.spread);
+  fmt::print("{:<8} pick / best: mean {:.4f}, worst {:.3f} ({}); spread of the times {:.3f}, error {:.3f}\n",
+             when, q.loss, q.worst_loss, q.worst_shape, q.spread, q.error);
   std::fflush(stdout);
 }
 

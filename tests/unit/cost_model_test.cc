@@ -116,7 +116,7 @@ TEST(cost_model, promotion_is_hidden_by_the_other_group_only_in_cooperative) {
     return best_order(p, c).total_us / plain;
   };
   EXPECT_GT(promotion_costs({Schedule::ping_pong, 128, 96}), 1.2);
-  EXPECT_LT(promotion_costs({Schedule::cooperative, 128, 192}), 1.12);
+  EXPECT_LT(promotion_costs({Schedule::cooperative, 128, 256}), 1.15);  // measured: 1.08
 }
 
 TEST(cost_model, a_pair_of_ctas_reads_less_from_l2) {

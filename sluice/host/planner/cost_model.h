@@ -9,44 +9,45 @@
 
 namespace sluice {
 
-/// Clocks are SM clocks. The sources name research pages; "guess" marks what nobody has measured yet, and
-/// docs/findings/ will replace.
+/// Clocks are SM clocks. What `sluice fit` may move was fitted to the 372 problems of
+/// bench/shapes/records.txt (H200, 2026-11-21; docs/tuning.md, "Fitting the model"); the comments say what a
+/// constant stands for, and where it started.
 struct CostConstants {
   // Dense rates of one SM at full clock (NVIDIA H100 white paper): the clock is the sustained rate over it.
   double flops_per_clock_16bit = 4096;
   double flops_per_clock_fp8 = 8192;
   // Share of the sustained WGMMA rate that a whole kernel keeps in its main loop: the best peers reach 0.80
-  // to 0.87 on 8192^3 (measured-peers.md), part of which is L2 and epilogue, counted apart.
-  double mainloop_efficiency = 0.92;
+  // to 0.87 on 8192^3, part of which is L2 and epilogue, counted apart.
+  double mainloop_efficiency = 0.962;
 
-  // Shared memory: 128 bytes a clock. One 64 x n WGMMA step reads 16 + n/4 rows (dense-gemm.md 1.2); TMA
-  // writes a row of the stage in a clock, but in the gaps: only part of it shows (guess).
-  double smem_read_clocks_a = 14.19;
+  // Shared memory: 128 bytes a clock. One 64 x n WGMMA step reads 16 + n/4 rows; TMA
+  // writes a row of the stage in a clock, but in the gaps: only part of it shows.
+  double smem_read_clocks_a = 12.05;
   double smem_read_clocks_per_column = 0.25;
-  double smem_write_weight = 0.75;
+  double smem_write_weight = 0.615;
 
   // The GPU is at its power limit: what moves from L2 lowers the clock (docs/findings/power.md).
-  double power_clocks_per_l2_byte = 0.0003879;
+  double power_clocks_per_l2_byte = 0.0003294;
 
   // L2 to SM: DeepGEMM's figure is 46.6 bytes a clock and SM with all SMs reading, plain loads measure 38
   // (8.1 TB/s); TMA lies between. A lone SM cannot take more than its port gives.
   double l2_gain_of_tma = 1.4;
   double l2_bytes_per_clock_per_sm = 80;
-  // From a TMA load to its bytes, L2 and HBM mixed (guess, between the 0.6 and 1 us of dense-gemm.md 1.5).
-  double load_latency_us = 1.067;
+  // From a TMA load to its bytes, L2 and HBM mixed (between the 0.6 and 1 us).
+  double load_latency_us = 1.2;
 
   // How sharply the slowest of several overlapping things wins: times are joined as an l^p norm. A large p
-  // is a plain maximum (guess).
-  double sharpness_in_tile = 9;
-  double sharpness_in_kernel = 3.415;
+  // is a plain maximum.
+  double sharpness_in_tile = 9.475;
+  double sharpness_in_kernel = 3.758;
 
   // Epilogue of one tile, for a math thread: a fixed part (drain of the last WGMMA, barriers, first store)
-  // and issue slots for each element; two groups at it share the issue slots (guess, from 2.5 instructions an
+  // and issue slots for each element; two groups at it share the issue slots (from 2.5 instructions an
   // element and the stmatrix).
-  double epilogue_fixed_clocks = 438.3;
+  double epilogue_fixed_clocks = 371.8;
   double epilogue_clocks_per_chunk =
-      87.66;  // of 128, 64 or 32 bytes of a row of D: wait, fence, barrier, store
-  double epilogue_clocks_per_element = 3.854;
+      106.9;  // of 128, 64 or 32 bytes of a row of D: wait, fence, barrier, store
+  double epilogue_clocks_per_element = 2.798;
   double bias_clocks_per_element = 2;
   double scale_clocks_per_element = 1;
   double residual_clocks_per_element = 8;
@@ -55,30 +56,30 @@ struct CostConstants {
   double fp32_output_weight = 1.5;
   double direct_store_weight = 3;
   // Ping-pong: from the last WGMMA of one group to the first of the other. Cooperative: ramp after an
-  // epilogue, with the ring already full (guess).
-  double turn_clocks = 54.36;
-  double ramp_clocks = 343.7;
+  // epilogue, with the ring already full.
+  double turn_clocks = 47.14;
+  double ramp_clocks = 331.5;
   // A ping-pong group of 64 rows has one chain of WGMMAs, each waiting for the sums of the one before; two
   // chains (128 rows), or two groups at once, fill the gap. Fit to H200 times of 64x256 against 128x128,
   // 2026-11-21.
-  double chain_clocks_per_step = 8.319;
-  // Promotion: one add for each accumulator, and the tensor pipe drained each time (dense-gemm.md 1.4).
-  double promote_clocks_per_register = 1.429;
-  double promote_drain_clocks = 90.51;
-  double sharpness_of_promotion = 3.377;
+  double chain_clocks_per_step = 6.898;
+  // Promotion: one add for each accumulator, and the tensor pipe drained each time.
+  double promote_clocks_per_register = 0.6913;
+  double promote_drain_clocks = 84.57;
+  double sharpness_of_promotion = 3.91;
   // Block scales on top: a multiply-add of three registers for an add, and the scales' way to registers.
-  double block_scale_clocks_per_register = 0.09298;
-  double block_scale_clocks = 18.14;
+  double block_scale_clocks_per_register = 0.06953;
+  double block_scale_clocks = 11.02;
   // The groups of a cluster wait for each other's loads; with promotion they drift apart more.
-  double cluster_clocks_per_k_tile = 1.727;
-  double promoted_cluster_clocks_per_k_tile = 44.37;
+  double cluster_clocks_per_k_tile = 1.023;
+  double promoted_cluster_clocks_per_k_tile = 74.5;
 
   // Once a kernel: an empty kernel is 0.5 us; barriers, tensor maps and the first bytes from HBM to the first
-  // WGMMA about 1.5 us (read floor of a small kernel, measured-peers.md); a cluster starts later (guess).
+  // WGMMA about 1.5 us (read floor of a small kernel); a cluster starts later.
   double launch_us = 0.6;
-  double first_bytes_us = 3;
-  double cluster_us = 0.1641;
-  double last_store_us = 1;
+  double first_bytes_us = 1.303;
+  double cluster_us = 0.1943;
+  double last_store_us = 0.4006;
 };
 
 inline constexpr CostConstants kCostConstants{};
