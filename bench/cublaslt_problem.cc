@@ -103,7 +103,6 @@ Result<std::shared_ptr<const CublasLtProblem>> CublasLtProblem::create(const Lab
   std::shared_ptr<CublasLtProblem> made(new CublasLtProblem(lab));
   made->copies_ = copies;
   if (p.epilogue.activation == Activation::gelu) made->caveat_ = "tanh GELU, ours is exact";
-  if (is_block_scaled(p.epilogue)) made->caveat_ = "takes the same row scales as a column-major array";
   if (Result<void> done = made->make_layouts(p); !done) return done.error();
   for (const ProblemData& data : copies) {
     cublasLtMatmulDesc_t desc = nullptr;

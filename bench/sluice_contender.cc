@@ -11,7 +11,7 @@ namespace {
 constexpr int kL2Multiple = 3;
 constexpr i64 kCheckedProducts = i64{1} << 32;  // some 10 ms of fp64; more only shows the same again
 
-DataSpec data_spec(const Lab& lab, Scalars scalars, u64 seed) {
+DataSpec data_spec(const Lab& lab, const Problem& problem, Scalars scalars, u64 seed) {
   DataSpec spec{.seed = seed,
                 .a = {.kind = lab.method.fill},
                 .b = {.kind = lab.method.fill},
@@ -21,6 +21,8 @@ DataSpec data_spec(const Lab& lab, Scalars scalars, u64 seed) {
                 .scale_b = {.kind = Fill::positive},
                 .alpha = scalars.alpha,
                 .beta = scalars.beta};
+  // cuBLASLt takes the block scales of rows column-major: with ones it can be verified too.
+  if (is_block_scaled(problem.epilogue)) spec.scale_a.kind = Fill::ones;
   return spec;
 }
 
@@ -44,11 +46,11 @@ int copies_for(const Problem& p, i64 l2_bytes, i64 set_bytes, bool cold) {
 }
 
 Result<std::vector<ProblemData>> make_copies(const Lab& lab, const Problem& problem, Scalars scalars) {
-  const i64 set_bytes = data_bytes(problem, data_spec(lab, scalars, 1));
+  const i64 set_bytes = data_bytes(problem, data_spec(lab, problem, scalars, 1));
   const int count = copies_for(problem, lab.device.info().l2_bytes, set_bytes, lab.method.cold);
   std::vector<ProblemData> copies;
   for (int i = 0; i < count; ++i) {
-    const DataSpec spec = data_spec(lab, scalars, lab.method.seed + static_cast<u64>(i));
+    const DataSpec spec = data_spec(lab, problem, scalars, lab.method.seed + static_cast<u64>(i));
     Result<ProblemData> data = lab.verifier.make_data(problem, spec, lab.stream.get());
     if (!data) return data.error();
     copies.push_back(std::move(*data));

@@ -17,21 +17,21 @@ struct BaseConfig {
 };
 
 /// Why these: ping_pong hides the epilogue but shares 64 K registers between two tiles, so it stops at
-/// 128 x 208; cooperative takes the tiles with the fewest L2 bytes for each flop (research/dense-gemm.md
-/// 1.1, 1.2). 64-row and narrow tiles are for few rows or columns, widths between powers of two for
-/// products that would not fill whole waves.
+/// 128 x 208; cooperative takes the tiles with the fewest L2 bytes for each flop. 64-row and narrow tiles are
+/// for few rows or columns, widths between powers of two for products that would not fill whole waves.
 inline constexpr BaseConfig kGemmSpace[] = {
     {Schedule::ping_pong, 64, 8},      {Schedule::ping_pong, 64, 16},     {Schedule::ping_pong, 64, 24},
     {Schedule::ping_pong, 64, 32},     {Schedule::ping_pong, 64, 48},     {Schedule::ping_pong, 64, 64},
     {Schedule::ping_pong, 64, 96},     {Schedule::ping_pong, 64, 128},    {Schedule::ping_pong, 64, 192},
-    {Schedule::ping_pong, 64, 256},    {Schedule::ping_pong, 128, 64},    {Schedule::ping_pong, 128, 96},
-    {Schedule::ping_pong, 128, 112},   {Schedule::ping_pong, 128, 128},   {Schedule::ping_pong, 128, 144},
-    {Schedule::ping_pong, 128, 160},   {Schedule::ping_pong, 128, 176},   {Schedule::ping_pong, 128, 192},
-    {Schedule::ping_pong, 128, 208},   {Schedule::cooperative, 128, 64},  {Schedule::cooperative, 128, 96},
-    {Schedule::cooperative, 128, 128}, {Schedule::cooperative, 128, 160}, {Schedule::cooperative, 128, 192},
-    {Schedule::cooperative, 128, 224}, {Schedule::cooperative, 128, 256}, {Schedule::cooperative, 256, 64},
-    {Schedule::cooperative, 256, 96},  {Schedule::cooperative, 256, 128}, {Schedule::cooperative, 256, 160},
-    {Schedule::cooperative, 256, 192}, {Schedule::cooperative, 256, 208},
+    {Schedule::ping_pong, 64, 256},    {Schedule::ping_pong, 128, 64},    {Schedule::ping_pong, 128, 80},
+    {Schedule::ping_pong, 128, 96},    {Schedule::ping_pong, 128, 112},   {Schedule::ping_pong, 128, 128},
+    {Schedule::ping_pong, 128, 144},   {Schedule::ping_pong, 128, 160},   {Schedule::ping_pong, 128, 176},
+    {Schedule::ping_pong, 128, 192},   {Schedule::ping_pong, 128, 208},   {Schedule::cooperative, 128, 64},
+    {Schedule::cooperative, 128, 80},  {Schedule::cooperative, 128, 96},  {Schedule::cooperative, 128, 128},
+    {Schedule::cooperative, 128, 160}, {Schedule::cooperative, 128, 192}, {Schedule::cooperative, 128, 224},
+    {Schedule::cooperative, 128, 256}, {Schedule::cooperative, 256, 64},  {Schedule::cooperative, 256, 96},
+    {Schedule::cooperative, 256, 128}, {Schedule::cooperative, 256, 160}, {Schedule::cooperative, 256, 192},
+    {Schedule::cooperative, 256, 208},
 };
 inline constexpr int kGemmSpaceSize = sizeof(kGemmSpace) / sizeof(kGemmSpace[0]);
 

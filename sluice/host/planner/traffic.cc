@@ -10,7 +10,7 @@ namespace sluice {
 namespace {
 
 /// Of L2, what holds panels between two uses. Half: it is two partitions that keep copies of each other's
-/// lines, and D and C pass through it too (research/dense-gemm.md 1.2; a measured band beyond it lost).
+/// lines, and D and C pass through it too; a measured band beyond it lost.
 constexpr double kUsableL2 = 0.5;
 
 double bytes_of_matrix(i64 rows, i64 columns, DType type) {
