@@ -1,25 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two plots of docs/performance.md: a roofline of all shapes, and the speed-up of each over cuBLASLt's best.
+"""The plots of docs/performance.md: a roofline of all shapes and, for each record, the speed-up of each shape over
+cuBLASLt's best and the share of the tensor cores' sustained peak that each reaches.
 
-Called by report.py with the records and the functions that pick numbers from them; needs matplotlib. Output is the
-same bytes for the same records (no dates, fixed ids), so that a rerun without news changes no file.
+Called by report.py with the records; needs matplotlib. Output is the same bytes for the same records (no dates, fixed
+ids), so that a rerun without news changes no file. Colours are Okabe and Ito's, which the colour-blind can tell apart;
+marks differ too.
 """
+import math
 import pathlib
 
 import matplotlib
 import numpy
+
+from report_data import (BEST, EVEN, OURS, extras, groups_of, is_fp8, median, peak, peak_share, ratio, set_of, sizes,
+                         sums_of)
 
 matplotlib.use("Agg")
 matplotlib.rcParams.update({"svg.hashsalt": "sluice", "svg.fonttype": "none", "font.size": 9,
                             "axes.spines.top": False, "axes.spines.right": False, "figure.facecolor": "white"})
 from matplotlib import pyplot  # noqa: E402  (after the back end is chosen)
 
-COLOURS = {"16-bit": "#1f6f8b", "fp8": "#d1742b"}
-PEER_COLOUR = "#9a9a9a"
+BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8a8a8a"
+LOOKS = {"16-bit": (BLUE, "o"), "fp8": (ORANGE, "s"), "fp8 promoted": (GREEN, "^"), "fp8 block-scaled": (PURPLE, "D")}
+WIDTH = 8.4  # inches: text of 9 points is then as large as GitHub's own
+ROW = 0.19   # inches a shape
 
 
 def family(shape: dict) -> str:
-    return "fp8" if shape["problem"]["a"].startswith("e") else "16-bit"
+    if not is_fp8(shape):
+        return "16-bit"
+    return "fp8" if sums_of(shape) == "fast" else f"fp8 {sums_of(shape)}"
 
 
 def save(figure, folder: pathlib.Path, name: str, kinds: tuple[str, ...]) -> None:
@@ -29,64 +39,143 @@ def save(figure, folder: pathlib.Path, name: str, kinds: tuple[str, ...]) -> Non
     pyplot.close(figure)
 
 
-def draw_roofline(runs: list[dict], folder: pathlib.Path, rates) -> None:
-    figure, axes = pyplot.subplots(figsize=(7.5, 4.5))
+def method_of(run: dict) -> str:
+    method = run["method"]
+    return f"{run['machine']['gpu']}, {method['mode']} L2, median of {method['rounds']} rounds in turn"
+
+
+def draw_roofline(runs: list[dict], folder: pathlib.Path, kinds: tuple[str, ...]) -> None:
+    """Two panels, 16-bit and fp8: one would hide the peers behind the other's points."""
     machine = runs[0]["machine"]
-    shapes = [s for run in runs for s in run["shapes"]]
-    intensities = [s["flops"] / s["bytes"] for s in shapes]
-    reach = numpy.geomspace(min(intensities + [64]), max(intensities) * 2, 200)
-    for name, peak in (("16-bit", machine["fp16_peak_tflops"]), ("fp8", machine["fp8_peak_tflops"])):
-        roof = numpy.minimum(peak, reach * machine["hbm_gbps"] / 1000)
-        axes.plot(reach, roof, color=COLOURS[name], linewidth=1, alpha=0.7)
-        axes.annotate(f"{name}: {peak:.0f} TFLOP/s sustained", (reach[-1], peak), xytext=(0, 3), ha="right",
-                      textcoords="offset points", color=COLOURS[name], fontsize=8)
-    labelled = set()
-    for contender, marker in (("cuBLASLt best", "x"), ("sluice", "o")):
-        for shape in shapes:
-            found = rates(shape, contender)
-            if not found:
-                continue
-            ours = contender == "sluice"
-            label = f"sluice {family(shape)}" if ours else contender
-            axes.plot(shape["flops"] / shape["bytes"], found["tflops"], marker, markersize=5, label=None if label in labelled else label,
-                      color=COLOURS[family(shape)] if ours else PEER_COLOUR, markerfacecolor="none" if not ours else None)
-            labelled.add(label)
-    axes.set(xscale="log", yscale="log", xlabel="flops for each byte that must move", ylabel="TFLOP/s",
-             title=f"Roofline, {machine['gpu']}")
-    axes.set_xticks([2**i for i in range(6, 14)], [str(2**i) for i in range(6, 14)])
-    axes.set_yticks([125, 250, 500, 1000, 2000], ["125", "250", "500", "1000", "2000"])
-    axes.minorticks_off()
-    axes.set(xlim=(reach[0], reach[-1]), ylim=(100, 2200))
-    axes.legend(frameon=False, loc="lower right")
-    save(figure, folder, "roofline", ("svg", "png"))
-
-
-def draw_speedup(runs: list[dict], folder: pathlib.Path, ratio) -> None:
-    rows = [(ratio(s), s) for run in runs if run["method"]["mode"] == "cold" for s in run["shapes"]]
-    rows = sorted(((r, s) for r, s in rows if r), key=lambda row: row[0])
-    if not rows:
+    shapes = [s for run in runs for s in run["shapes"] if median(s, OURS)]
+    panels = [(name, part) for name, part in (("16-bit", [s for s in shapes if not is_fp8(s)]),
+                                              ("fp8", [s for s in shapes if is_fp8(s)])) if part]
+    panels = [(name, part) for name, part in panels if peak(runs[0], part[0]) > 0]
+    if not panels:
         return
-    figure, axes = pyplot.subplots(figsize=(7.5, 0.8 + 0.17 * len(rows)))
-    for y, (value, shape) in enumerate(rows):
-        axes.barh(y, value - 1, left=1, color=COLOURS[family(shape)], height=0.7)
-        p = shape["problem"]
-        axes.text(1 + (-0.004 if value >= 1 else 0.004), y, f"{p['m']} x {p['n']} x {p['k']}", fontsize=6.5,
-                  ha="right" if value >= 1 else "left", va="center")
-        axes.text(value + (0.004 if value >= 1 else -0.004), y, f"{value:.2f}", fontsize=6.5,
-                  ha="left" if value >= 1 else "right", va="center", color=COLOURS[family(shape)])
-    axes.axvline(1, color="black", linewidth=0.8)
-    values = [value for value, _ in rows]
-    axes.set(xlim=(min(values + [0.85]) - 0.1, max(values + [1.1]) + 0.1), ylim=(-0.7, len(rows) - 0.3), yticks=[],
-             xlabel="cuBLASLt's best time / sluice's time (cold L2); right of 1, sluice is faster",
-             title=f"Speed-up, {runs[0]['machine']['gpu']}")
-    axes.spines["left"].set_visible(False)
-    handles = [matplotlib.patches.Patch(color=colour, label=name) for name, colour in COLOURS.items()]
-    axes.legend(handles=handles, frameon=False, loc="lower right")
-    save(figure, folder, "speedup", ("svg",))
+    figure, all_axes = pyplot.subplots(1, len(panels), figsize=(WIDTH, 4.4), sharey=True, squeeze=False)
+    every = [s["flops"] / s["bytes"] for s in shapes]
+    reach = numpy.geomspace(min(every) / 1.3, max(every) * 1.3, 300)
+    lowest = min(s["flops"] / us * 1e-6 for s in shapes for name in (OURS, BEST) if (us := median(s, name)))
+    for axes, (name, part) in zip(all_axes[0], panels):
+        top = peak(runs[0], part[0])
+        axes.plot(reach, numpy.minimum(top, reach * machine["hbm_gbps"] / 1000), color="black", linewidth=1)
+        axes.annotate(f"{top:.0f} TFLOP/s sustained", (reach[-1], top), xytext=(0, 4), ha="right",
+                      textcoords="offset points", fontsize=8)
+        for us_of, look, label in [(BEST, (GREY, "x"), BEST)] + [(OURS, LOOKS[f], f"sluice {f}") for f in LOOKS]:
+            chosen = [s for s in part if median(s, us_of) and (us_of == BEST or f"sluice {family(s)}" == label)]
+            if chosen:
+                axes.plot([s["flops"] / s["bytes"] for s in chosen],
+                          [s["flops"] / median(s, us_of) * 1e-6 for s in chosen], look[1], color=look[0], label=label,
+                          markersize=4.5, markerfacecolor=None if us_of == OURS else "none", alpha=0.85,
+                          linestyle="none", zorder=3 if us_of == BEST else 2)
+        ticks = [2**i for i in range(math.ceil(math.log2(reach[0])), math.floor(math.log2(reach[-1])) + 1)]
+        ticks = ticks if len(ticks) <= 7 else ticks[::2]
+        axes.set(xscale="log", yscale="log", xlabel="flops for each byte that must move", title=name)
+        axes.set_xticks(ticks, list(map(str, ticks)))
+        rates = [r for r in (8, 16, 31, 62, 125, 250, 500, 1000, 2000) if r > lowest / 1.6]
+        axes.set_yticks(rates, list(map(str, rates)))
+        axes.minorticks_off()
+        axes.set(xlim=(reach[0], reach[-1]), ylim=(lowest / 1.5, 2400))
+        axes.grid(color="#e6e6e6", linewidth=0.6)
+        axes.set_axisbelow(True)
+        axes.legend(frameon=False, loc="lower right", fontsize=8)
+    all_axes[0][0].set_ylabel("TFLOP/s")
+    figure.suptitle(f"Roofline: {method_of(runs[0])}, {machine['hbm_gbps'] / 1000:.1f} TB/s", y=0.99)
+    figure.tight_layout()
+    save(figure, folder, "roofline", tuple({*kinds, "png"}))
 
 
-def draw(runs: list[dict], folder: pathlib.Path, ratio, rates) -> None:
-    runs = [run for run in runs if run["shapes"]]
-    if runs:
-        draw_roofline(runs, folder, rates)
-        draw_speedup(runs, folder, ratio)
+def label_of(shape: dict) -> str:
+    return "{} x {} x {}".format(*sizes(shape)) + extras(shape["problem"])
+
+
+def panels_of(run: dict, keep) -> list[tuple[str, list[dict]]]:
+    return [(name, part) for name, shapes in groups_of(run).items() if (part := [s for s in shapes if keep(s)])]
+
+
+def grid(run: dict, panels: list[tuple[str, list[dict]]], title: str, legend: list):
+    """Panels side by side, a row a shape, from the top down. Those that list the same shapes share their names."""
+    names = [[label_of(s) for s in part] for _, part in panels]
+    shared = len(panels) > 1 and all(n == names[0] for n in names)
+    columns = min(len(panels), 2)
+    lines = math.ceil(len(panels) / columns)
+    tallest = [max(len(n) for n in names[i * columns:(i + 1) * columns]) for i in range(lines)]
+    height = ROW * sum(tallest) + 0.75 * lines + 0.75
+    figure, all_axes = pyplot.subplots(lines, columns, figsize=(WIDTH, height), squeeze=False, layout="constrained",
+                                       gridspec_kw={"height_ratios": tallest})
+    for unused in all_axes.flat[len(panels):]:
+        unused.set_visible(False)
+    for i, (axes, (name, part)) in enumerate(zip(all_axes.flat, panels)):
+        axes.set(ylim=(tallest[i // columns] - 0.4, -0.6), title=name)
+        axes.title.set_fontsize(9.5)
+        hidden = shared and i % columns
+        axes.set_yticks(range(len(part)), [""] * len(part) if hidden else names[i], fontsize=7.5)
+        axes.tick_params(axis="y", length=0)
+        for y in range(1, len(part)):  # a thin line where m changes
+            if sizes(part[y])[0] != sizes(part[y - 1])[0] and set_of(run) != "unseen":
+                axes.axhline(y - 0.5, color="#cccccc", linewidth=0.6)
+    figure.suptitle(f"{title}, {set_of(run)}\n{method_of(run)}", fontsize=10.5)
+    figure.legend(handles=legend, frameon=False, loc="outside lower center", ncols=len(legend), fontsize=8.5)
+    return figure, list(zip(all_axes.flat, (part for _, part in panels)))
+
+
+def draw_speedup(run: dict, folder: pathlib.Path, kinds: tuple[str, ...]) -> None:
+    panels = panels_of(run, lambda s: ratio(s, OURS, BEST))
+    if not panels:
+        return
+    faster, even, slower = BLUE, GREY, ORANGE
+    legend = [matplotlib.patches.Patch(color=colour, label=label) for colour, label in (
+        (faster, "sluice faster"), (even, f"even, within {EVEN:.0%}"), (slower, "sluice slower"))]
+    values = [ratio(s, OURS, BEST) for _, part in panels for s in part]
+    low, high = min(values + [0.95]), max(values + [1.05])
+    room = 0.13 * (high - low)  # for the numbers at the ends of the bars
+    figure, drawn = grid(run, panels, "cuBLASLt's best time over sluice's", legend)
+    for axes, part in drawn:
+        for y, shape in enumerate(part):
+            value = ratio(shape, OURS, BEST)
+            colour = even if abs(value - 1) <= EVEN else faster if value > 1 else slower
+            axes.barh(y, value - 1, left=1, color=colour, height=0.68)
+            axes.annotate(f"{value:.2f}", (value, y), xytext=(3 if value >= 1 else -3, 0), textcoords="offset points",
+                          ha="left" if value >= 1 else "right", va="center", fontsize=7)
+        axes.axvline(1, color="black", linewidth=0.8)
+        axes.set(xlim=(low - room, high + room), xlabel="right of 1, sluice is faster")
+        axes.spines["left"].set_visible(False)
+    save(figure, folder, f"speedup-{set_of(run)}", kinds)
+
+
+def draw_peak(run: dict, folder: pathlib.Path, kinds: tuple[str, ...]) -> None:
+    panels = panels_of(run, lambda s: peak_share(run, s, OURS))
+    if not panels:
+        return
+    marks = {OURS: {"color": BLUE, "marker": "o", "markersize": 5},
+             BEST: {"color": ORANGE, "marker": "D", "markersize": 4.5, "markerfacecolor": "none"}}
+    bound = {"color": "black", "marker": "|", "markersize": 8}
+    legend = [matplotlib.lines.Line2D([], [], linestyle="none", label=label, **look) for label, look in (
+        *marks.items(), ("what memory allows, where that is less than the peak", bound))]
+    figure, drawn = grid(run, panels, "Share of the tensor cores' sustained peak", legend)
+    for axes, part in drawn:
+        for y, shape in enumerate(part):
+            shares = {name: peak_share(run, shape, name) for name in marks}
+            ends = [share for share in shares.values() if share]
+            axes.hlines(y, min(ends), max(ends), color="#bbbbbb", linewidth=1.5, zorder=1)
+            allowed = shape["flops"] / shape["bytes"] * run["machine"]["hbm_gbps"] / 1000 / peak(run, shape)
+            if 0 < allowed < 1:
+                axes.plot(allowed, y, zorder=2, **bound)
+            for name, share in shares.items():
+                if share:
+                    axes.plot(share, y, zorder=3 if name == BEST else 2, **marks[name])
+        axes.set(xlim=(0, 1.04), xlabel=f"of {peak(run, part[0]):.0f} TFLOP/s")
+        axes.xaxis.set_major_formatter(matplotlib.ticker.PercentFormatter(1))
+        axes.grid(axis="x", color="#e6e6e6", linewidth=0.6)
+        axes.set_axisbelow(True)
+    save(figure, folder, f"peak-{set_of(run)}", kinds)
+
+
+def draw(runs: list[dict], folder: pathlib.Path, kinds: tuple[str, ...]) -> None:
+    cold = [run for run in runs if run["shapes"] and run["method"]["mode"] == "cold"]
+    if any(median(s, OURS) for run in cold for s in run["shapes"]):
+        draw_roofline(cold, folder, kinds)
+    for run in runs:
+        draw_speedup(run, folder, kinds)
+        draw_peak(run, folder, kinds)

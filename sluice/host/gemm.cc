@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plan -> Kernel -> launch, and run, which does all three. prepare does everything that takes time, so that
-// launch is a few checks, a copy of 500 bytes and six short driver calls (tests/unit/launch_cost_test.cc).
+// launch is a few checks, a copy of the parameters and six to eight short driver calls
+// (tests/unit/launch_cost_test.cc).
 #include <sluice/host/gemm.h>
 
 #include <sluice/host/driver/error.h>

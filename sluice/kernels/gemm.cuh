@@ -6,15 +6,17 @@
 //
 // clang-format off
 // Roles (384 threads; kThreads)
-//   warpgroup 0    load   one thread fills the stages with TMA; the others leave at once
+//   warpgroup 0    load   one thread fills the stages with TMA
+//                  scales two more warps bring block scales, if there are any, beside each stage; the rest leave at once
 //   warpgroups 1,2 math   WGMMA from the stages into registers, then the epilogue and the store of their tile
 //                         ping_pong: each takes every second tile, so that one multiplies while the other stores
 //                         cooperative: both take every tile, half of its rows each
 //
 // Barriers (counts: spec/smem_layout.h)  who arrives                               who waits
-//   full[stage]   full_arrivals          load thread (expect), TMA (the bytes)     math groups that read the stage
-//   empty[stage]  empty_arrivals         each math warp that read the stage, at    load thread
-//                                        every CTA that loads into it
+//   full[stage]   full_arrivals          load thread (expect), TMA (the bytes),    math groups that read the stage
+//                                        each warp that brings block scales
+//   empty[stage]  empty_arrivals         each math warp that read the stage, at    load thread, and in its own CTA
+//                                        every CTA that loads into it              the warps that bring scales
 //   turn[group]   turn_arrivals          each math warp of the other group         math group (ping_pong only)
 // clang-format on
 // All start in phase 0. A first wait on `empty`, and group 0's first wait on `turn`, use the parity of the

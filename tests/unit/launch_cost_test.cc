@@ -49,6 +49,23 @@ TEST_F(LaunchCost, asks_the_driver_for_no_more_than_this) {
   EXPECT_EQ(driver.calls(), 6) << "pointers that were seen to be good are not asked for again";
 }
 
+TEST_F(LaunchCost, rows_that_do_not_end_with_a_tile_cost_an_address_each) {
+  const Problem ragged{.m = 210, .n = 504, .k = 128};
+  const gemm::Kernel kernel = prepared(ragged, {.schedule = Schedule::ping_pong, .tile_m = 64, .tile_n = 64});
+  const gemm::Args args = args_for(ragged);
+  driver.make_current(0);
+  launched(gemm::launch(kernel, args, nullptr), 1);
+  driver.fail_nothing();
+  launched(gemm::launch(kernel, args, nullptr), 2);
+  EXPECT_EQ(driver.calls(), 6 + 2);
+  const GemmParams& params = driver.launch(1).params;
+  EXPECT_EQ(decode(params.map_a_tail).address, reinterpret_cast<u64>(args.a));
+  EXPECT_EQ(decode(params.map_b_tail).address, reinterpret_cast<u64>(args.b));
+  EXPECT_EQ(decode(params.map_a).box_outer, 64);
+  EXPECT_EQ(decode(params.map_a_tail).box_outer, 24);  // 210 = 3 * 64 + 18, in eights
+  EXPECT_EQ(decode(params.map_b_tail).box_outer, 56);  // 504 = 7 * 64 + 56
+}
+
 TEST_F(LaunchCost, every_failing_call_is_an_error_and_launches_nothing) {
   const gemm::Kernel kernel = prepared(full_problem());
   const gemm::Args args = args_for(full_problem());
