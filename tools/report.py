@@ -13,7 +13,7 @@ import pathlib
 import sys
 
 from report_data import (BEST, EVEN, FIRST, OURS, TUNED, contender, geometric_mean, groups_of, kernel, load_runs, median,
-                         number, ratio, set_of, shape_name, table)
+                         number, percent, ratio, set_of, shape_name, table)
 from report_sections import block_section, folded, promoted_section, unseen_section
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -42,7 +42,7 @@ def group_section(run: dict, name: str, shapes: list[dict]) -> str:
     tuned = any(contender(s, TUNED) for s in shapes)
     header = ["m x n x k", "kernel", "us", "TFLOP/s", "of peak", "GB/s"] + (["tuned us"] if tuned else [])
     header += ["cuBLASLt first us", "best us", "x first", "x best"] + (["tuned x best"] if tuned else [])
-    return f"### {name}\n\n{folded(f'{len(shapes)} shapes', table(header, shape_rows(shapes, tuned), left=2))}"
+    return f"### {name}\n\n{folded(f'{len(shapes)} shapes', table(header, shape_rows(shapes, tuned), left=2))}\n"
 
 
 SUMMARY = ["set", "types", "contender", "L2", "shapes", "x best, mean", "least", "faster / even / slower", "x first, mean",
@@ -82,6 +82,15 @@ def extremes(runs: list[dict]) -> str:
                 best, worst = (", ".join(f"{where} ({r:.2f})" for r, where in part) for part in (found[:2], found[:-3:-1]))
                 lines.append(f"- {set_of(run)}, {name}: best at {best}; worst at {worst}")
     return "\n".join(lines)
+
+
+def flattering(runs: list[dict]) -> str:
+    """cuBLASLt's best is chosen by short screening, so in the race its first can beat it."""
+    ratios = [r for run in runs for s in run["shapes"] if (r := ratio(s, FIRST, BEST))]
+    count = sum(r > 1 + EVEN for r in ratios)
+    return (f"On {count} of {len(ratios)} shapes cuBLASLt's first was over 1 % faster in the race than the best of its "
+            f"screening (by {percent(max(ratios) - 1)} at most): there `x best` flatters us, and `x first` is the fair one."
+            "\n\n") if count else ""
 
 
 def clocks(run: dict) -> str:
@@ -150,8 +159,8 @@ checked against fp64 in the same run; a wrong one has no row. Times are medians.
 """
 
 
-def pictures(names: list[str], images: list[str], title: str) -> str:
-    return "".join(f"![{title}, {name}](img/{name}.svg)\n\n" for name in names if f"{name}.svg" in images)
+def pictures(titles: dict[str, str], images: list[str]) -> str:
+    return "".join(f"![{title}](img/{name}.svg)\n\n" for name, title in titles.items() if f"{name}.svg" in images)
 
 
 def page(runs: list[dict], images: list[str]) -> str:
@@ -164,9 +173,10 @@ def page(runs: list[dict], images: list[str]) -> str:
     if where := extremes(runs):
         text += f"Where it wins and loses most against cuBLASLt's best (x):\n\n{where}\n\n"
     names = [set_of(run) for run in runs]
-    text += pictures(["roofline"], images, "Roofline")
-    text += pictures([f"speedup-{name}" for name in names], images, "Speed-up over cuBLASLt's best")
-    text += pictures([f"peak-{name}" for name in names], images, "Share of the sustained peak")
+    text += flattering(runs)
+    text += pictures({"roofline": "Roofline of all shapes"}
+                     | {f"speedup-{name}": f"Speed-up over cuBLASLt's best, {name}" for name in names}
+                     | {f"peak-{name}": f"Share of the sustained peak, {name}" for name in names}, images)
     sections = [make(runs) for make in (promoted_section, block_section, unseen_section)]
     return "\n".join([text + METHOD, *filter(None, sections), *map(run_section, runs), RERUN])
 

@@ -39,9 +39,9 @@ def save(figure, folder: pathlib.Path, name: str, kinds: tuple[str, ...]) -> Non
     pyplot.close(figure)
 
 
-def method_of(run: dict) -> str:
-    method = run["method"]
-    return f"{run['machine']['gpu']}, {method['mode']} L2, median of {method['rounds']} rounds in turn"
+def method_of(*runs: dict) -> str:
+    rounds = " or ".join(map(str, sorted({run["method"]["rounds"] for run in runs})))
+    return f"{runs[0]['machine']['gpu']}, {runs[0]['method']['mode']} L2, median of {rounds} rounds in turn"
 
 
 def draw_roofline(runs: list[dict], folder: pathlib.Path, kinds: tuple[str, ...]) -> None:
@@ -81,7 +81,7 @@ def draw_roofline(runs: list[dict], folder: pathlib.Path, kinds: tuple[str, ...]
         axes.set_axisbelow(True)
         axes.legend(frameon=False, loc="lower right", fontsize=8)
     all_axes[0][0].set_ylabel("TFLOP/s")
-    figure.suptitle(f"Roofline: {method_of(runs[0])}, {machine['hbm_gbps'] / 1000:.1f} TB/s", y=0.99)
+    figure.suptitle(f"Roofline: {method_of(*runs)}; memory {machine['hbm_gbps'] / 1000:.1f} TB/s", y=0.99)
     figure.tight_layout()
     save(figure, folder, "roofline", tuple({*kinds, "png"}))
 
@@ -115,7 +115,7 @@ def grid(run: dict, panels: list[tuple[str, list[dict]]], title: str, legend: li
         for y in range(1, len(part)):  # a thin line where m changes
             if sizes(part[y])[0] != sizes(part[y - 1])[0] and set_of(run) != "unseen":
                 axes.axhline(y - 0.5, color="#cccccc", linewidth=0.6)
-    figure.suptitle(f"{title}, {set_of(run)}\n{method_of(run)}", fontsize=10.5)
+    figure.suptitle(f"{title}: {set_of(run)}\n{method_of(run)}", fontsize=10.5)
     figure.legend(handles=legend, frameon=False, loc="outside lower center", ncols=len(legend), fontsize=8.5)
     return figure, list(zip(all_axes.flat, (part for _, part in panels)))
 
@@ -130,7 +130,9 @@ def draw_speedup(run: dict, folder: pathlib.Path, kinds: tuple[str, ...]) -> Non
     values = [ratio(s, OURS, BEST) for _, part in panels for s in part]
     low, high = min(values + [0.95]), max(values + [1.05])
     room = 0.13 * (high - low)  # for the numbers at the ends of the bars
-    figure, drawn = grid(run, panels, "cuBLASLt's best time over sluice's", legend)
+    steps = [step for step in (0.02, 0.05, 0.1, 0.2, 0.5, 1) if (high - low + 2 * room) / step < (7 if len(panels) > 1 else 14)]
+    step = (steps + [10])[0]
+    figure, drawn = grid(run, panels, "Speed-up over cuBLASLt's best (its time over sluice's)", legend)
     for axes, part in drawn:
         for y, shape in enumerate(part):
             value = ratio(shape, OURS, BEST)
@@ -140,8 +142,15 @@ def draw_speedup(run: dict, folder: pathlib.Path, kinds: tuple[str, ...]) -> Non
                           ha="left" if value >= 1 else "right", va="center", fontsize=7)
         axes.axvline(1, color="black", linewidth=0.8)
         axes.set(xlim=(low - room, high + room), xlabel="right of 1, sluice is faster")
+        axes.xaxis.set_major_locator(matplotlib.ticker.MultipleLocator(step))  # of one, so that 1 has a tick
+        axes.xaxis.set_major_formatter(matplotlib.ticker.FormatStrFormatter("%.2f"))
         axes.spines["left"].set_visible(False)
     save(figure, folder, f"speedup-{set_of(run)}", kinds)
+
+
+def allowed_share(run: dict, shape: dict) -> float:
+    """The share of the peak that is left when every byte moves once, at the memory's rate."""
+    return shape["flops"] / shape["bytes"] * run["machine"]["hbm_gbps"] / 1000 / peak(run, shape)
 
 
 def draw_peak(run: dict, folder: pathlib.Path, kinds: tuple[str, ...]) -> None:
@@ -151,21 +160,23 @@ def draw_peak(run: dict, folder: pathlib.Path, kinds: tuple[str, ...]) -> None:
     marks = {OURS: {"color": BLUE, "marker": "o", "markersize": 5},
              BEST: {"color": ORANGE, "marker": "D", "markersize": 4.5, "markerfacecolor": "none"}}
     bound = {"color": "black", "marker": "|", "markersize": 8}
-    legend = [matplotlib.lines.Line2D([], [], linestyle="none", label=label, **look) for label, look in (
-        *marks.items(), ("what memory allows, where that is less than the peak", bound))]
+    most = max([1.01] + [share for _, part in panels for s in part for name in marks if (share := peak_share(run, s, name))])
+    looks = dict(marks)
+    if any(0 < allowed_share(run, s) < 1 for _, part in panels for s in part):
+        looks["what memory allows, where that is less than the peak"] = bound
+    legend = [matplotlib.lines.Line2D([], [], linestyle="none", label=label, **look) for label, look in looks.items()]
     figure, drawn = grid(run, panels, "Share of the tensor cores' sustained peak", legend)
     for axes, part in drawn:
         for y, shape in enumerate(part):
             shares = {name: peak_share(run, shape, name) for name in marks}
             ends = [share for share in shares.values() if share]
             axes.hlines(y, min(ends), max(ends), color="#bbbbbb", linewidth=1.5, zorder=1)
-            allowed = shape["flops"] / shape["bytes"] * run["machine"]["hbm_gbps"] / 1000 / peak(run, shape)
-            if 0 < allowed < 1:
+            if 0 < (allowed := allowed_share(run, shape)) < 1:
                 axes.plot(allowed, y, zorder=2, **bound)
             for name, share in shares.items():
                 if share:
                     axes.plot(share, y, zorder=3 if name == BEST else 2, **marks[name])
-        axes.set(xlim=(0, 1.04), xlabel=f"of {peak(run, part[0]):.0f} TFLOP/s")
+        axes.set(xlim=(0, most + 0.03), xlabel=f"of {peak(run, part[0]):.0f} TFLOP/s")
         axes.xaxis.set_major_formatter(matplotlib.ticker.PercentFormatter(1))
         axes.grid(axis="x", color="#e6e6e6", linewidth=0.6)
         axes.set_axisbelow(True)

@@ -70,7 +70,7 @@ def mean_loss(ratios: dict[str, float]) -> float:
 
 
 def folded(title: str, text: str) -> str:
-    return f"<details><summary>{title}</summary>\n\n{text}\n\n</details>\n"
+    return f"<details><summary>{title}</summary>\n\n{text}\n\n</details>"
 
 
 def block_section(runs: list[dict]) -> str:
@@ -95,10 +95,11 @@ def block_section(runs: list[dict]) -> str:
         lines.append(f"- Against cuBLASLt's own block-scaled product, timed in turn in this run: {against(of_cublaslt)}.")
     left_out = len(rows) - len(of_cublaslt)
     if left_out:
-        lines.append(f"- On {left_out} of {len(rows)} shapes cuBLASLt has no verified time, so there is nothing to compare with.")
+        lines.append(f"- On {left_out} of {len(rows)} shapes cuBLASLt has no verified time, so there is nothing to "
+                     "compare with.")
     elif not any("peer_caveat" in s for s in run["shapes"]):
-        lines.append("- cuBLASLt takes the scales of A as a column-major array, sluice as a row-major one. The bench sets them "
-                     "to one, so that both read the same values and both can be verified.")
+        lines.append("- cuBLASLt takes the scales of A as a column-major array, sluice as a row-major one. The bench "
+                     "sets them to one, so that both read the same values and both can be verified.")
     if of_deepgemm:
         lines.append(f"- Against DeepGEMM on an H200, measured by us before, **not in this run**: {against(of_deepgemm)}. "
                      "Method alike (cold L2, random data, graphs of launches), clocks and day not.")
@@ -107,8 +108,9 @@ def block_section(runs: list[dict]) -> str:
 
 
 def against(ratios: list[float]) -> str:
-    return (f"**{geometric_mean(ratios):.3f}** times as fast, geometric mean of {len(ratios)} shapes; from {min(ratios):.2f} "
-            f"to {max(ratios):.2f}, slower on {sum(r < 1 for r in ratios)}")
+    count = f"{len(ratios)} shape{'s' * (len(ratios) > 1)}"
+    return (f"**{geometric_mean(ratios):.3f}** times as fast, geometric mean of {count}; from {min(ratios):.2f} to "
+            f"{max(ratios):.2f}, slower on {sum(r < 1 for r in ratios)}")
 
 
 def losses(shape: dict) -> tuple[float, float | None] | None:
@@ -156,5 +158,10 @@ noisy times flatters, so its columns are a check from above.
                      percent(check - 1 if check else None), number(ratio(shape, OURS, BEST), 2)])
     header = ["m x n x k", "types", "pick", "best", "pick us", "best us", "loss", "screening", "pick x cuBLASLt best"]
     text += f"\n\nThe worst {len(rows)}:\n\n{table(header, rows, left=4)}\n"
+    bad = sum(len(s.get("candidates", [])) - len(screened(s)) for s in run["shapes"])
+    if bad:
+        text += f"\n{bad} candidates failed, were wrong or were not timed, and count nowhere.\n"
     skipped = len(run["shapes"]) - len(raced)
-    return text + (f"\n{skipped} of {len(run['shapes'])} shapes had no verified race and are left out.\n" if skipped else "")
+    if skipped:
+        text += f"\n{skipped} of {len(run['shapes'])} shapes had no verified race of the model's pick and are left out.\n"
+    return text

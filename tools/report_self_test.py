@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`report.py --self-test`: pages from records that are made up, so that what may stand in a table is known. Runs in
+ctest (tests/unit/cli_report_test.cc), with plots or without.
+"""
+import copy
+import json
+import pathlib
+import tempfile
+
+from report_data import BEST, FIRST, OURS, SCHEMA, TUNED, load_runs
+from report_sections import block_section, promoted_section, unseen_section
+
+
+def timed(name: str, us: float, verified: bool = True) -> dict:
+    return {"name": name, "detail": f"kernel of {name}", "us": {"median": us, "p10": us, "p90": us},
+            "rates": {"tflops": 1000.0, "gbps": 900.0, "peak_share": 0.6}, "launches": 9, "rounds": [us],
+            "verified": verified, "verdict": "made up"}
+
+
+def shape_of(m: int, kind: str, contenders: list[dict], **different) -> dict:
+    problem = {"m": m, "n": 64, "k": 64, "batch": 1, "a": kind, "b": kind, "d": "bf16", "a_layout": "k", "b_layout": "k",
+               "accumulate": "fast", "scale_a": "none", "scale_b": "none", "bias": False, "activation": "none",
+               "residual": False} | different
+    return {"name": f"{m}x64x64 {kind} > bf16", "flops": 2.0 * m * 64 * 64, "bytes": 64.0 * m, "copies": 3,
+            "problem": problem, "chosen_by": "model",
+            "telemetry": {"samples": 1, "sm_mhz": {"median": 1700.0, "min": 1600.0},
+                          "power_w": {"mean": 600.0, "max": 690.0}, "celsius_max": 50.0},
+            "ratios": {}, "contenders": contenders}
+
+
+def made_up_run(shapes: list[dict] | None = None) -> dict:
+    """A record; unless told otherwise of a good shape, one with a wrong kernel, one without a peer."""
+    shapes = shapes or [shape_of(128, "bf16", [timed(OURS, 10.0), timed(FIRST, 16.0), timed(BEST, 12.5)]),
+                        shape_of(256, "bf16", [timed(OURS, 1.0, verified=False), timed(FIRST, 9.0),
+                                               timed(BEST, 9.0, verified=False)]),
+                        shape_of(512, "e4m3", [timed(OURS, 7.0), {"name": FIRST, "detail": "", "error": "not here"}])]
+    return {"schema": SCHEMA, "started": "2026-01-01T00:00:00Z", "command": "sluice bench --set made-up", "commit": "abc",
+            "machine": {"gpu": "Made-up GPU", "sm_count": 132, "driver": "1", "power_limit_w": 700.0,
+                        "fp16_peak_tflops": 845.0, "fp8_peak_tflops": 1685.0, "hbm_gbps": 4500.0, "cpu": "", "system": ""},
+            "versions": {"nvrtc": "NVRTC 13.0", "cublaslt": "13.0.0", "cublaslt_path": ""},
+            "method": {"mode": "cold", "rounds": 9, "rest_ms": 20.0, "replay_us": 3000.0, "tune": 0, "fill": "normal"},
+            "shapes": shapes}
+
+
+def named(name: str, shapes: list[dict]) -> dict:
+    return made_up_run(shapes) | {"file": f"{name}.json"}
+
+
+def check_promoted() -> None:
+    engine = named("engine", [shape_of(m, "e4m3", [timed(OURS, 10.0, verified=m != 3), timed(BEST, 8.0)]) for m in (1, 2, 3)])
+    slow = [shape_of(m, "e4m3", [timed(OURS, us), timed(BEST, 12.0, verified=m == 1)], accumulate="promoted")
+            for m, us in ((1, 11.0), (2, 12.1), (3, 99.0), (4, 99.0))]  # 3: its twin is wrong; 4: has no twin
+    text = promoted_section([engine, named("promoted", slow)])
+    assert "| 1 x 64 x 64 | 10.0 | 11.0 | 1.10 | 8.0 | 12.0 | 1.50 |" in text, text
+    assert "| 2 x 64 x 64 | 10.0 | 12.1 | 1.21 | 8.0 | - | - |" in text, text
+    assert "| 3 x 64 x 64 | - | 99.0 | - | 8.0 | - | - |" in text and "| 4 x" not in text, text
+    assert "**15.4 %**" in text and "of 2 layers" in text and "21.0 % (2 x 64 x 64)" in text, text
+    assert "in the same session" in text and "not in turn" in text, text
+    assert "different sessions" in promoted_section([engine, named("promoted", slow) | {"started": "2026-02-01T00:00:00Z"}])
+    assert promoted_section([engine]) == promoted_section([named("promoted", slow)]) == ""
+
+
+def check_block() -> None:
+    scales = {"scale_a": "block", "scale_b": "block"}
+    run = named("block", [shape_of(128, "e4m3", [timed(OURS, 9.4), timed(BEST, 4.7)], n=4096, k=4096, **scales),
+                          shape_of(128, "e4m3", [timed(OURS, 10.0), timed(BEST, 1.0, verified=False)], **scales),
+                          shape_of(256, "e4m3", [timed(OURS, 0.1, verified=False), timed(BEST, 1.0)], **scales)])
+    text = block_section([run])
+    assert "| 128 x 4096 x 4096 | 9.4 | 4.7 | 0.50 | - | - |" in text, "DeepGEMM's times are of an H200 only"
+    assert "| 128 x 64 x 64 | 10.0 | - | - | - | - |" in text and "| 256 x" not in text, text
+    assert "**0.500**" in text and "On 1 of 2 shapes cuBLASLt has no verified time" in text, text
+    run["machine"]["gpu"] = "NVIDIA H200"
+    text = block_section([run])
+    assert "| 128 x 4096 x 4096 | 9.4 | 4.7 | 0.50 | 10.3 | 1.10 |" in text, text
+    assert "measured by us before, **not in this run**: **1.100**" in text and "/work" not in text, text
+    assert block_section([]) == ""
+
+
+def check_unseen() -> None:
+    def raced(m: int, pick: float, tuned: float, right: bool = True, by: str = "model") -> dict:
+        candidates = [{"name": "kernel of sluice", "us": 11.0, "verified": True}, {"name": "b", "us": 10.0, "verified": True},
+                      {"name": "wrong", "us": 1.0, "verified": False}]
+        shape = shape_of(m, "bf16", [timed(OURS, pick), timed(TUNED, tuned, verified=right), timed(BEST, 12.0)])
+        return shape | {"candidates": candidates, "chosen_by": by}
+
+    run = named("unseen", [raced(1, 12.1, 10.0), raced(2, 10.0, 11.0), raced(3, 10.0, 1.0, right=False),
+                           raced(4, 50.0, 1.0, by="record")])
+    for shape in run["shapes"]:
+        shape["contenders"][0]["detail"] = "kernel of sluice"
+    text = unseen_section([run])
+    assert "| bf16 to bf16 | 2 | 1 | 10.0 % | 21.0 % | 10.0 % | 10.0 % |" in text, text
+    assert "2 of 4 shapes had no verified race of the model's pick" in text and "up to 2 candidates" in text, text
+    assert "| 12.1 | 10.0 | 21.0 % | 10.0 % | 0.99 |" in text and "| 3 x 64" not in text and "| 4 x 64" not in text, text
+    assert "4 candidates failed, were wrong" in text, text
+    assert unseen_section([]) == unseen_section([named("unseen", [shape_of(1, "bf16", [timed(OURS, 1.0)])])]) == ""
+
+
+def check_page(write_report) -> list[str]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        results, docs = folder / "results", folder / "docs"
+        results.mkdir()
+
+        def page() -> str:
+            write_report(results, docs)
+            return (docs / "performance.md").read_text()
+
+        assert "No bench record" in page()
+        (results / "made-up.json").write_text(json.dumps(made_up_run()))
+        text = page()
+        assert "| 128 x 64 x 64 | kernel of sluice | 10.0 | 1000 | 60 % | 900 | 16.0 | 12.5 | 1.60 | 1.25 |" in text, text
+        assert "| 256 x 64 x 64 | - | - | - | - | - | 9.0 | - | - | - |" in text, "a wrong kernel must not have a time"
+        assert "256x64x64 bf16 > bf16, sluice: gave a wrong result: made up" in text
+        assert "512x64x64 e4m3 > bf16, cuBLASLt first: not here" in text
+        assert "| made-up | bf16 to bf16 | sluice | cold | 1 of 2 | 1.250 | 1.250 | 1 / 0 / 0 | 1.600 | 1.600 |" in text, text
+        assert "690 of 700 W" in text and "flatters us" not in text
+        assert not any(title in text for title in ("## What promoted", "## Block-scaled", "## The untuned")), text
+
+        odd = copy.deepcopy(made_up_run()["shapes"][0])
+        odd["contenders"][1] = timed(FIRST, 10.0)
+        (results / "block.json").write_text(json.dumps(made_up_run(
+            [odd] + [shape_of(m, "e4m3", [timed(OURS, 5.0), timed(BEST, 5.0, verified=False)], scale_a="block")
+                     for m in range(1, 6)])))
+        text = page()
+        assert "## Block-scaled" in text and "| block | bf16 to bf16 | sluice |" in text, text
+        assert "- 5 shapes, 1x64x64 e4m3 > bf16 the first, cuBLASLt best: gave a wrong result" in text, text
+        assert "On 1 of 2 shapes cuBLASLt's first was over 1 % faster" in text and "by 25.0 % at most" in text, text
+        assert text.index("## Record block") < text.index("## Record made-up"), "known sets come first"
+
+        (results / "other.json").write_text('{"schema": "something else"}')
+        try:
+            load_runs(results)
+        except SystemExit as refused:
+            assert "something else" in str(refused)
+        else:
+            raise AssertionError("a foreign schema was read")
+        plots = sorted(path.name for path in (docs / "img").iterdir())
+        if plots:
+            wanted = {"roofline.svg", "roofline.png", "speedup-made-up.svg", "peak-made-up.svg", "peak-block.svg"}
+            assert wanted <= set(plots), plots
+            assert all(f"(img/{plot})" in text for plot in plots if plot.endswith(".svg")), text
+        return plots
+
+
+def run(write_report) -> int:
+    check_promoted()
+    check_block()
+    check_unseen()
+    plots = check_page(write_report)
+    print(f"report: self-test passed, plots: {', '.join(plots) or 'none (no matplotlib)'}")
+    return 0
