@@ -12,7 +12,7 @@ namespace sluice::bench {
 namespace {
 
 std::string trouble_of(const Trial& trial) {
-  if (trial.state == TrialState::failed) return trial.message;
+  if (trial.state == TrialState::failed || trial.state == TrialState::wrong) return trial.message;
   return trial.state == TrialState::right && trial.screened.empty() ? "not timed: no time was left" : "";
 }
 
@@ -52,7 +52,8 @@ TuningRecord record_of(const TuneResult& result, const TuneOrigin& origin) {
           .sluice = library_version(),
           .driver = origin.driver.empty() ? "unknown" : origin.driver,
           .date = origin.date,
-          .method = fmt::format("{}; best of {}", origin.method, result.count(TrialState::right))};
+          .method = fmt::format("{}; {} of them done, best of {}", origin.method, best.timed.size(),
+                                result.count(TrialState::right))};
 }
 
 ShapeRecord shape_record_of(const TuneResult& result) {

@@ -49,25 +49,34 @@ Result<Problem> problem_of(const Json& j) {
   return with_strides(p);
 }
 
-/// The number after `key` in a designated initialiser.
-int number_after(const std::string& text, const std::string& key) {
-  const size_t at = text.find(key);
-  return at == std::string::npos ? 0 : std::atoi(text.c_str() + at + key.size());
+/// The first number after `key` and, behind that, after `next`, in a designated initialiser; 0 if there is
+/// none.
+int number_after(const std::string& text, const std::string& key, const std::string& next) {
+  size_t at = text.find(key);
+  if (at != std::string::npos) at = text.find(next, at);
+  return at == std::string::npos ? 0 : std::atoi(text.c_str() + at + next.size());
 }
 
-FitShape::Timing timing_of(const Problem& p, const Json& candidate) {
+Result<FitShape::Timing> timing_of(const Problem& p, const Json& candidate) {
   const std::string config = candidate.at("config"), split = candidate.at("split");
-  const BaseConfig base{
-      config.find("Schedule::ping_pong") != std::string::npos ? Schedule::ping_pong : Schedule::cooperative,
-      number_after(config, ".tile = {.m = "), number_after(config.substr(config.find(".tile")), ".n = ")};
-  const std::string cluster = config.substr(config.find(".cluster"));
-  const ClusterShape shape{number_after(cluster, ".m = "), number_after(cluster, ".n = ")};
-  const StorePath store =
-      config.find("StorePath::direct") != std::string::npos ? StorePath::direct : StorePath::tma;
-  const WorkSplit work{number_after(split, ".clusters = "),
-                       split.find("along_n") != std::string::npos ? Raster::along_n : Raster::along_m,
-                       number_after(split, ".group = ")};
-  return {config_for(p, base, shape, store), work, candidate.at("us")};
+  const bool ping_pong = config.find("Schedule::ping_pong") != std::string::npos;
+  const bool direct = config.find("StorePath::direct") != std::string::npos;
+  const bool along_n = split.find("Raster::along_n") != std::string::npos;
+  const BaseConfig base{ping_pong ? Schedule::ping_pong : Schedule::cooperative,
+                        number_after(config, ".tile", ".m = "), number_after(config, ".tile", ".n = ")};
+  const ClusterShape cluster{number_after(config, ".cluster", ".m = "),
+                             number_after(config, ".cluster", ".n = ")};
+  const WorkSplit work{number_after(split, ".clusters", " = "), along_n ? Raster::along_n : Raster::along_m,
+                       number_after(split, ".group", " = ")};
+  const bool complete = base.tile_m > 0 && base.tile_n > 0 && cluster.m > 0 && cluster.n > 0;
+  const KernelConfig c =
+      complete ? config_for(p, base, cluster, direct ? StorePath::direct : StorePath::tma) : KernelConfig{};
+  const char* rule = complete ? validate(c) : "tile and cluster must be there";
+  if (rule == nullptr && (work.clusters < 1 || work.group < 1))
+    rule = "clusters and group must be at least 1";
+  if (rule != nullptr)
+    return Error{ErrorCode::invalid_argument, fmt::format("\"{}\", \"{}\": {}", config, split, rule)};
+  return FitShape::Timing{c, work, candidate.at("us")};
 }
 
 struct Scored {
@@ -130,8 +139,13 @@ Result<std::vector<FitShape>> read_fit_shapes(const std::string& path) {
       if (!problem) return problem.error();
       FitShape shape{.name = j.at("name"), .problem = *problem};
       for (const Json& candidate : j.value("candidates", Json::array()))
-        if (candidate.value("verified", false) && candidate.value("us", 0.0) > 0)
-          shape.timings.push_back(timing_of(*problem, candidate));
+        if (candidate.value("verified", false) && candidate.value("us", 0.0) > 0) {
+          const Result<FitShape::Timing> timing = timing_of(*problem, candidate);
+          if (!timing)
+            return Error{timing.error().code,
+                         fmt::format("{}: {}: {}", path, shape.name, timing.error().message)};
+          shape.timings.push_back(*timing);
+        }
       if (shape.timings.size() > 1) shapes.push_back(std::move(shape));
     }
   } catch (const Json::exception& error) {

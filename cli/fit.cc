@@ -82,8 +82,8 @@ Result<int> run_fit(const FitFlags& flags) {
 
 Verb add_fit_verb(CLI::App& app) {
   auto flags = std::make_shared<FitFlags>();
-  CLI::App* verb =
-      app.add_subcommand("fit", "Judge the cost model by measurements, and fit its constants to them");
+  CLI::App* verb = app.add_subcommand(
+      "fit", "Judge the cost model by measurements on an H200, and fit its constants to them");
   verb->add_option("files", flags->files, "JSON of `sluice tune --json` or `sluice bench --tune N --json`")
       ->required();
   verb->add_option("--passes", flags->passes, "Passes over the constants; 0: judge only")

@@ -21,7 +21,7 @@ int main() {
   if (!device) return fail(device.error());
 
   const sluice::Problem problem{.m = 1024, .n = 2048, .k = 4096};  // bf16 in and out, B stored n x k
-  const auto plan = sluice::gemm::plan(problem, device->info());
+  const auto plan = sluice::gemm::plan(problem, device->info(), {}, device->records());
   if (!plan) return fail(plan.error());
   const auto kernel = sluice::gemm::prepare(*device, *plan);  // compiles, or finds it in the cache
   if (!kernel) return fail(kernel.error());

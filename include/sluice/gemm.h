@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The public interface: open a device, plan a problem, prepare a kernel, launch it.
 //   auto device = sluice::Device::open(0, sluice::options_from_environment());
-//   auto plan   = sluice::gemm::plan(problem, device->info());
+//   auto plan   = sluice::gemm::plan(problem, device->info(), {}, device->records());
 //   auto kernel = sluice::gemm::prepare(*device, *plan);
 //   auto done   = sluice::gemm::launch(*kernel, args, stream);
 // examples/gemm.cc is the whole program.

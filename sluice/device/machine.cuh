@@ -80,7 +80,7 @@ class Machine {
     TileB::load(load_b_, slice_b(), stage_b(stage), full(stage), k_tile * kConfig.tile.k);
   }
 
-  // ---- block scales, all lanes of one warp ----
+  // ---- block scales, all lanes of each of kScaleWarps warps ----
   SLUICE_DEVICE void begin_scales(const Tile& tile) {
     if constexpr (kBlockScaled) scale_loader_.begin_tile(params_, tile, threadIdx.x / 32 - 1);
   }

@@ -50,10 +50,11 @@ SLUICE_HD constexpr bool is_promoted(const Problem& p) {
   return is_fp8(p.a.type) && (p.accumulate == Accumulate::promoted || is_block_scaled(p.epilogue));
 }
 
-/// How many fp32 values a caller's scale_a and scale_b hold.
+/// Blocks of 128 of k, or of n.
 SLUICE_HD constexpr i64 scale_blocks(i64 extent) {
   return ceil_div(extent, i64{kScaleBlock});
 }
+/// How many fp32 values a caller's scale_a and scale_b hold.
 SLUICE_HD constexpr i64 scale_a_count(const Problem& p) {
   switch (p.epilogue.scale_a) {
     case ScaleMode::none: return 0;

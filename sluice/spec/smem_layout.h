@@ -13,7 +13,7 @@ namespace sluice {
 inline constexpr int kSmemAlign = 1024;
 inline constexpr int kSwizzleRowBytes = 128;
 inline constexpr int kStoreBuffers = 2;   // per math warpgroup: one is filled while the other is read by TMA
-inline constexpr int kMaxScaleParts = 8;  // 256 columns in parts of 32
+inline constexpr int kMaxScaleParts = 8;  // 224 columns are 7 of 32; 8 keep the barriers aligned
 
 SLUICE_HD constexpr int stage_a_bytes(const KernelConfig& c) {
   return c.tile.m * c.tile.k * bytes_of(c.a);
@@ -79,7 +79,8 @@ SLUICE_HD constexpr int turn_barrier(const KernelConfig& c, int group) {
   return 2 * c.stages + group;
 }
 
-/// Arrivals that complete one phase of each barrier. The role and barrier tables are in kernels/gemm.cuh.
+// Arrivals that complete one phase of each barrier. The role and barrier tables are in kernels/gemm.cuh.
+
 /// The load thread (the bytes do the rest), and the warps that bring block scales.
 SLUICE_HD constexpr int full_arrivals(const KernelConfig& c) {
   return is_block_scaled(c.epilogue) ? 1 + kScaleWarps : 1;

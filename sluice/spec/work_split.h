@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which CTA computes which part of D, and in what order: arithmetic only, the same on host and device.
 // Clusters walk a list of cluster tiles (cluster.m x cluster.n CTA tiles each), `clusters` apart, so that
-// every CTA of a cluster always does the same number of tiles; a CTA whose tile lies outside D loads zeros
-// and stores nothing.
+// every CTA of a cluster always does the same number of tiles; a CTA whose tile lies outside D loads next
+// to nothing (loaded_rows.h) and stores nothing.
 #pragma once
 
 #include <sluice/spec/config.h>

@@ -38,7 +38,7 @@ struct Recipe {
 
 /// `problem` is one that gemm::plan accepts.
 Recipe recipe_of(const Problem& problem);
-/// A problem that has this recipe: packed, per-tensor scales left out; what tests and `sluice tune` plan.
+/// A problem that has this recipe: packed, per-tensor scales left out; for tests.
 Problem example_of(const Recipe& recipe);
 std::size_t hash_of(const Recipe& recipe);
 

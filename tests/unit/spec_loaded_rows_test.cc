@@ -38,6 +38,13 @@ TEST(loaded_rows, of_all_slices_are_what_the_load_thread_expects) {
         for (int slice = 0; slice < cluster.n; ++slice)
           bytes += slice_rows(m, tile.m_offset + slice * rows, rows) * kSwizzleRowBytes;
         ASSERT_EQ(bytes, loaded_bytes_a(c, m, tile)) << m << " " << tile_row;
+
+        const Tile across{.n_offset = tile_row * c.tile.n};
+        const int columns = c.tile.n / cluster.m;
+        int bytes_b = 0;
+        for (int slice = 0; slice < cluster.m; ++slice)
+          bytes_b += slice_rows(m, across.n_offset + slice * columns, columns) * kSwizzleRowBytes;
+        ASSERT_EQ(bytes_b, loaded_bytes_b(c, m, across)) << m << " " << tile_row;
       }
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Block scales on their way from the caller's row-major arrays to the sums: one warp copies those of a k-tile
+// Block scales on their way from the caller's row-major arrays to the sums: two warps copy those of a k-tile
 // (128 of k) into shared memory beside the stage (ScaleLoader), and the math warps read theirs from there
 // (ScaleReader). A slot holds one scale for each row of the CTA tile, then one for each part of its columns
 // that lies in a single 128-column block of B (spec/smem_layout.h).

@@ -16,6 +16,8 @@ static_assert(sizeof(TensorMap) == sizeof(CUtensorMap));
 static_assert(alignof(TensorMap) >= 64);
 static_assert(offsetof(GemmParams, map_a) % alignof(CUtensorMap) == 0);
 static_assert(offsetof(GemmParams, map_b) % alignof(CUtensorMap) == 0);
+static_assert(offsetof(GemmParams, map_a_tail) % alignof(CUtensorMap) == 0);
+static_assert(offsetof(GemmParams, map_b_tail) % alignof(CUtensorMap) == 0);
 static_assert(offsetof(GemmParams, map_d) % alignof(CUtensorMap) == 0);
 
 constexpr i64 kMaxMapExtent = i64{1} << 32;  // TMA's own; problem_checks.h holds the kernel's

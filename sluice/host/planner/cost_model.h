@@ -16,8 +16,7 @@ struct CostConstants {
   // Dense rates of one SM at full clock (NVIDIA H100 white paper): the clock is the sustained rate over it.
   double flops_per_clock_16bit = 4096;
   double flops_per_clock_fp8 = 8192;
-  // Share of the sustained WGMMA rate that a whole kernel keeps in its main loop: the best peers reach 0.80
-  // to 0.87 on 8192^3, part of which is L2 and epilogue, counted apart.
+  // Share of the sustained WGMMA rate that the main loop keeps; L2 and epilogue are counted apart.
   double mainloop_efficiency = 0.962;
 
   // Shared memory: 128 bytes a clock. One 64 x n WGMMA step reads 16 + n/4 rows; TMA
@@ -29,11 +28,11 @@ struct CostConstants {
   // The GPU is at its power limit: what moves from L2 lowers the clock (docs/findings/power.md).
   double power_clocks_per_l2_byte = 0.0003294;
 
-  // L2 to SM: DeepGEMM's figure is 46.6 bytes a clock and SM with all SMs reading, plain loads measure 38
-  // (8.1 TB/s); TMA lies between. A lone SM cannot take more than its port gives.
+  // L2 to SM: plain loads measure 8.1 TB/s with all SMs reading (38 bytes a clock and SM); TMA gets more. A
+  // lone SM cannot take more than its port gives. Both fits ended at the bound that they were given.
   double l2_gain_of_tma = 1.4;
   double l2_bytes_per_clock_per_sm = 80;
-  // From a TMA load to its bytes, L2 and HBM mixed (between the 0.6 and 1 us).
+  // From a TMA load to its bytes, L2 and HBM mixed. At its bound too.
   double load_latency_us = 1.2;
 
   // How sharply the slowest of several overlapping things wins: times are joined as an l^p norm. A large p

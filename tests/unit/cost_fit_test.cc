@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fitting makes the model choose better on what it is fitted to and keeps its constants sensible; a file that
+// is not what `sluice tune` writes is refused with what is wrong. To see it fail: accept every step in fit(),
+// or leave the clamp out.
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include <sluice/host/planner/candidates.h>
+#include <sluice/host/planner/problem_checks.h>
+
+#include "cli/cost_fit.h"
+
+namespace sluice::cli {
+namespace {
+
+/// Times of a made-up machine on which epilogues are dear and the rest is as the model says.
+std::vector<FitShape> made_up_shapes() {
+  CostConstants truth = kCostConstants;
+  truth.epilogue_fixed_clocks *= 4;
+  truth.epilogue_clocks_per_element *= 3;
+  std::vector<FitShape> shapes;
+  for (const i64 m : {128, 1024, 4096})
+    for (const i64 n : {1280, 4096})
+      for (const i64 k : {512, 4096}) {
+        FitShape shape{.name = std::to_string(m), .problem = *check_problem({.m = m, .n = n, .k = k})};
+        const auto plans = rank_candidates(shape.problem, DeviceInfo{}, {});
+        for (const Plan& plan : *plans)
+          shape.timings.push_back(
+              {plan.config, plan.split,
+               estimate(shape.problem, plan.config, plan.split, DeviceInfo{}, truth).total_us});
+        shapes.push_back(shape);
+      }
+  return shapes;
+}
+
+TEST(cost_fit, chooses_better_and_stays_within_bounds) {
+  const std::vector<FitShape> shapes = made_up_shapes();
+  const FitQuality before = judge(shapes, DeviceInfo{}, kCostConstants);
+  ASSERT_GT(before.loss, 1.002);
+  int passes = 0;
+  const CostConstants fitted =
+      fit(shapes, DeviceInfo{}, kCostConstants, 3, [&](int pass, const FitQuality&) { passes = pass; });
+  EXPECT_EQ(passes, 3);
+  const FitQuality after = judge(shapes, DeviceInfo{}, fitted);
+  EXPECT_LT(after.loss, 1 + (before.loss - 1) / 2);
+  EXPECT_LT(after.spread, before.spread);
+  for (const FitParameter& parameter : fit_parameters()) {
+    EXPECT_GE(fitted.*parameter.value, parameter.least) << parameter.name;
+    EXPECT_LE(fitted.*parameter.value, parameter.most) << parameter.name;
+  }
+}
+
+TEST(cost_fit, picks_are_timings_of_the_shape) {
+  const std::vector<FitShape> shapes = made_up_shapes();
+  const FitPick found = pick_of(shapes[0], DeviceInfo{}, kCostConstants);
+  EXPECT_LE(found.best->us, found.pick->us);
+  EXPECT_LE(found.estimate_us, found.best_estimate_us);
+}
+
+std::string file_with(const std::string& config, const std::string& split) {
+  const std::string path = testing::TempDir() + "cost_fit_test.json";
+  std::ofstream(path)
+      << R"({"shapes": [{"name": "s", "problem": {"m": 64, "n": 64, "k": 64, "batch": 1, "a": "bf16",
+    "b": "bf16", "d": "bf16", "a_layout": "k", "b_layout": "k", "accumulate": "fast", "scale_a": "none",
+    "scale_b": "none", "bias": false, "activation": "none", "residual": false}, "candidates": [
+    {"verified": true, "us": 3.0, "config": ")"
+      << config << R"(", "split": ")" << split << R"("}]}]})";
+  return path;
+}
+
+TEST(cost_fit, refuses_what_is_no_timing) {
+  const std::string config = to_string(KernelConfig{.stages = 4}), split = to_string(WorkSplit{});
+  EXPECT_TRUE(read_fit_shapes(file_with(config, split)));
+  for (const auto& [bad_config, bad_split, what] :
+       {std::tuple{std::string("foreign"), split, "tile and cluster must be there"},
+        {config, std::string("foreign"), "clusters and group must be at least 1"},
+        {config.substr(0, config.find(".cluster")), split, "tile and cluster must be there"}}) {
+    const auto read = read_fit_shapes(file_with(bad_config, bad_split));
+    ASSERT_FALSE(read);
+    EXPECT_NE(read.error().message.find(what), std::string::npos) << read.error().message;
+  }
+  EXPECT_EQ(read_fit_shapes("/nowhere.json").error().code, ErrorCode::io);
+}
+
+}  // namespace
+}  // namespace sluice::cli
