@@ -27,7 +27,8 @@ void print_quality(const char* when, const FitQuality& q) {
 }
 
 /// The shapes on which the model loses most.
-void print_losses(const std::vector<FitShape>& shapes, const CostConstants& constants, int count) {
+void print_losses(const std::vector<FitShape>& shapes, const DeviceInfo& device,
+                  const CostConstants& constants, int count) {
   struct Row {
     double loss;
     std::string text;
@@ -40,7 +41,7 @@ void print_losses(const std::vector<FitShape>& shapes, const CostConstants& cons
                        estimated);
   };
   for (const FitShape& shape : shapes) {
-    const FitPick p = pick_of(shape, DeviceInfo{}, constants);
+    const FitPick p = pick_of(shape, device, constants);
     rows.push_back({p.pick->us / p.best->us,
                     fmt::format("{:<40} pick {}, best {}", shape.name, text(*p.pick, p.estimate_us),
                                 text(*p.best, p.best_estimate_us))});
@@ -65,7 +66,7 @@ Result<int> run_fit(const FitFlags& flags) {
   fmt::print("{} shapes\n", shapes.size());
   print_quality("now", judge(shapes, device, kCostConstants));
   if (flags.passes == 0) {
-    print_losses(shapes, kCostConstants, flags.list);
+    print_losses(shapes, device, kCostConstants, flags.list);
     return kExitOk;
   }
   const CostConstants fitted =
@@ -74,7 +75,7 @@ Result<int> run_fit(const FitFlags& flags) {
   for (const FitParameter& parameter : fit_parameters())
     fmt::print("  double {} = {:.4g};  // was {:.4g}\n", parameter.name, fitted.*parameter.value,
                kCostConstants.*parameter.value);
-  print_losses(shapes, fitted, flags.list);
+  print_losses(shapes, device, fitted, flags.list);
   return kExitOk;
 }
 

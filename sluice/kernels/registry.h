@@ -14,6 +14,8 @@ struct BaseConfig {
   Schedule schedule = Schedule::ping_pong;
   int tile_m = 128;
   int tile_n = 128;
+
+  constexpr bool operator==(const BaseConfig&) const = default;
 };
 
 /// Why these: ping_pong hides the epilogue but shares 64 K registers between two tiles, so it stops at

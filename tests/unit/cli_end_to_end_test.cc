@@ -2,20 +2,16 @@
 // The tool itself, as a user starts it on a machine without a GPU: exit codes, what goes to stdout, the form
 // of errors. Every run gets a cache folder of its own. Fails if a verb, a flag or an exit code changes.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 
+#include "run_tool.h"
+
 namespace {
 
-struct Outcome {
-  int code = -1;
-  std::string text;  // stdout and stderr
-};
+using sluice::Outcome;
 
 class CliEndToEnd : public testing::Test {
  protected:
@@ -26,58 +22,47 @@ class CliEndToEnd : public testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
   Outcome sluice(const std::string& arguments, const std::string& environment = "") const {
-    const std::string command = environment + " SLUICE_RECORDS_DIR= SLUICE_CACHE_DIR='" + folder_ +
-                                "/cache' '" SLUICE_BINARY_DIR "/sluice' " + arguments + " 2>&1 </dev/null";
-    Outcome outcome;
-    FILE* pipe = popen(command.c_str(), "r");
-    std::array<char, 4096> part;
-    while (const size_t count = fread(part.data(), 1, part.size(), pipe))
-      outcome.text.append(part.data(), count);
-    outcome.code = WEXITSTATUS(pclose(pipe));
-    return outcome;
+    return sluice::run_tool(environment + " SLUICE_RECORDS_DIR= SLUICE_CACHE_DIR='" + folder_ + "/cache'",
+                            arguments);
   }
   std::string path(const char* name) const { return folder_ + "/" + name; }
 
   std::string folder_;
 };
 
-bool has(const Outcome& outcome, const char* text) {
-  return outcome.text.find(text) != std::string::npos;
-}
-
 TEST_F(CliEndToEnd, help_lists_every_verb) {
   const Outcome outcome = sluice("--help");
   EXPECT_EQ(outcome.code, 0);
   for (const char* verb : {"run", "plan", "compile", "bench", "tune", "verify", "doctor"})
-    EXPECT_TRUE(has(outcome, verb)) << verb;
+    EXPECT_TRUE(outcome.has(verb)) << verb;
 }
 
 TEST_F(CliEndToEnd, run_on_the_host_compiles_once_and_verifies) {
   const std::string problem = "run --device host --shape 130x72x64 --bias --activation relu";
   const Outcome first = sluice(problem);
   EXPECT_EQ(first.code, 0) << first.text;
-  EXPECT_TRUE(has(first, "compiled in")) << first.text;
-  EXPECT_TRUE(has(first, "0 bytes spilled")) << first.text;
-  EXPECT_TRUE(has(first, "yes: 9360 elements")) << first.text;
+  EXPECT_TRUE(first.has("compiled in")) << first.text;
+  EXPECT_TRUE(first.has("0 bytes spilled")) << first.text;
+  EXPECT_TRUE(first.has("yes: 9360 elements")) << first.text;
   const Outcome second = sluice(problem);
   EXPECT_EQ(second.code, 0) << second.text;
-  EXPECT_TRUE(has(second, "cached, read in")) << second.text;
+  EXPECT_TRUE(second.has("cached, read in")) << second.text;
 }
 
 TEST_F(CliEndToEnd, overrides_reach_the_plan) {
   const Outcome outcome = sluice(
       "plan --shape 512x512x512 --device host --schedule cooperative --tile 128x128 --stages 3 --unit");
   EXPECT_EQ(outcome.code, 0) << outcome.text;
-  EXPECT_TRUE(has(outcome, "cooperative")) << outcome.text;
-  EXPECT_TRUE(has(outcome, ".stages = 3")) << outcome.text;
-  EXPECT_TRUE(has(outcome, "sluice_entry")) << outcome.text;
+  EXPECT_TRUE(outcome.has("cooperative")) << outcome.text;
+  EXPECT_TRUE(outcome.has(".stages = 3")) << outcome.text;
+  EXPECT_TRUE(outcome.has("sluice_entry")) << outcome.text;
 }
 
 TEST_F(CliEndToEnd, plan_lists_candidates) {
   const Outcome outcome = sluice("plan --shape 4096x4096x4096 --dtype e4m3 --device host --all");
   EXPECT_EQ(outcome.code, 0) << outcome.text;
-  EXPECT_TRUE(has(outcome, "waves")) << outcome.text;
-  EXPECT_TRUE(has(outcome, "ping_pong")) << outcome.text;
+  EXPECT_TRUE(outcome.has("waves")) << outcome.text;
+  EXPECT_TRUE(outcome.has("ping_pong")) << outcome.text;
 }
 
 TEST_F(CliEndToEnd, compile_fills_a_cache_and_finds_it_full) {
@@ -85,38 +70,38 @@ TEST_F(CliEndToEnd, compile_fills_a_cache_and_finds_it_full) {
   const std::string command = "compile --shapes " + path("list.txt") + " --cache-dir " + path("shipped");
   const Outcome first = sluice(command);
   EXPECT_EQ(first.code, 0) << first.text;
-  EXPECT_TRUE(has(
-      first, "3 problems for NVIDIA H200 (132 SMs), and the verifier: 4 compiled, 0 already there, 0 failed"))
+  EXPECT_TRUE(first.has(
+      "3 problems for NVIDIA H200 (132 SMs), and the verifier: 4 compiled, 0 already there, 0 failed"))
       << first.text;
   const Outcome second = sluice(command);
   EXPECT_EQ(second.code, 0) << second.text;
-  EXPECT_TRUE(has(second, "0 compiled, 4 already there, 0 failed")) << second.text;
+  EXPECT_TRUE(second.has("0 compiled, 4 already there, 0 failed")) << second.text;
 }
 
 TEST_F(CliEndToEnd, compile_refuses_a_cache_that_it_may_not_write) {
   const Outcome outcome = sluice("compile --shape 64x64x64", "SLUICE_CACHE_READ_ONLY=1");
   EXPECT_EQ(outcome.code, 2) << outcome.text;
-  EXPECT_TRUE(has(outcome, "SLUICE_CACHE_READ_ONLY is set")) << outcome.text;
+  EXPECT_TRUE(outcome.has("SLUICE_CACHE_READ_ONLY is set")) << outcome.text;
 }
 
 /// A tile that the set's problems cannot have: dropped overrides would compile the set as it is.
 TEST_F(CliEndToEnd, overrides_reach_every_problem_of_a_set) {
   const Outcome outcome = sluice("compile --set smoke --tile 100x100");
   EXPECT_EQ(outcome.code, 2) << outcome.text;
-  EXPECT_TRUE(has(outcome, "sluice: invalid_config: 1024x4096x4096 bf16")) << outcome.text;
+  EXPECT_TRUE(outcome.has("sluice: invalid_config: 1024x4096x4096 bf16")) << outcome.text;
 }
 
 TEST_F(CliEndToEnd, the_host_twin_refuses_what_would_take_it_hours) {
   const Outcome outcome = sluice("run --device host --shape 8192x8192x8192 --dtype e4m3");
   EXPECT_EQ(outcome.code, 2) << outcome.text;
-  EXPECT_TRUE(has(outcome, "5.5e+11 multiply-adds")) << outcome.text;
-  EXPECT_TRUE(has(outcome, "a smaller --shape, or run it on a GPU")) << outcome.text;
+  EXPECT_TRUE(outcome.has("5.5e+11 multiply-adds")) << outcome.text;
+  EXPECT_TRUE(outcome.has("a smaller --shape, or run it on a GPU")) << outcome.text;
 }
 
 TEST_F(CliEndToEnd, verify_on_the_host_checks_random_problems) {
   const Outcome outcome = sluice("verify --device host --problems 12 --largest 80 --seed 3");
   EXPECT_EQ(outcome.code, 0) << outcome.text;
-  EXPECT_TRUE(has(outcome, "12 right, 0 wrong, 0 refused")) << outcome.text;
+  EXPECT_TRUE(outcome.has("12 right, 0 wrong, 0 refused")) << outcome.text;
 }
 
 TEST_F(CliEndToEnd, errors_have_a_code_a_message_and_exit_code_two) {
@@ -133,30 +118,30 @@ TEST_F(CliEndToEnd, errors_have_a_code_a_message_and_exit_code_two) {
 }
 
 TEST_F(CliEndToEnd, text_that_is_not_for_a_terminal_has_no_escape_codes) {
-  EXPECT_FALSE(has(sluice("run --device host --shape 64x64x64 --no-compile"), "\x1b"));
-  EXPECT_FALSE(has(sluice("doctor --no-gpu"), "\x1b"));
+  EXPECT_FALSE(sluice("run --device host --shape 64x64x64 --no-compile").has("\x1b"));
+  EXPECT_FALSE(sluice("doctor --no-gpu").has("\x1b"));
 }
 
 TEST_F(CliEndToEnd, doctor_is_content_with_a_build_machine) {
   const Outcome outcome = sluice("doctor --no-gpu");
   EXPECT_EQ(outcome.code, 0) << outcome.text;
-  EXPECT_TRUE(has(outcome, "NVRTC 13")) << outcome.text;
-  EXPECT_TRUE(has(outcome, "ready")) << outcome.text;
+  EXPECT_TRUE(outcome.has("NVRTC 13")) << outcome.text;
+  EXPECT_TRUE(outcome.has("ready")) << outcome.text;
 }
 
 TEST_F(CliEndToEnd, doctor_misses_a_compiler_and_names_the_remedy) {
   const Outcome outcome = sluice("doctor --no-gpu", "SLUICE_NVRTC=/no/such/libnvrtc.so");
   EXPECT_EQ(outcome.code, 1) << outcome.text;
-  EXPECT_TRUE(has(outcome, "MISSING  NVRTC")) << outcome.text;
-  EXPECT_TRUE(has(outcome, "-> install")) << outcome.text;
-  EXPECT_TRUE(has(outcome, "not ready")) << outcome.text;
+  EXPECT_TRUE(outcome.has("MISSING  NVRTC")) << outcome.text;
+  EXPECT_TRUE(outcome.has("-> install")) << outcome.text;
+  EXPECT_TRUE(outcome.has("not ready")) << outcome.text;
 }
 
 TEST_F(CliEndToEnd, bench_without_a_gpu_is_an_error) {
   const Outcome outcome = sluice("bench --device host --set smoke");
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_TRUE(has(outcome, "bench measures GPUs")) << outcome.text;
-  EXPECT_TRUE(has(sluice("bench --device host --set engin"), "smoke")) << "unknown sets list the known ones";
+  EXPECT_TRUE(outcome.has("bench measures GPUs")) << outcome.text;
+  EXPECT_TRUE(sluice("bench --device host --set engin").has("smoke")) << "unknown sets list the known ones";
 }
 
 }  // namespace

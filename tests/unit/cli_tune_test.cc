@@ -3,28 +3,19 @@
 // records reach the verbs that plan. The search itself is tested in tune_search_test.cc.
 // How this can fail: with options.records_dir not passed on in find_target, the plan was the model's.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 
 #include <sluice/host/driver/api.h>
 #include <sluice/tuner/record_store.h>
 
+#include "run_tool.h"
 #include "tuner_fixture.h"
 
 namespace sluice {
 namespace {
-
-struct Outcome {
-  int code = -1;
-  std::string text;  // stdout and stderr
-
-  bool has(const std::string& part) const { return text.find(part) != std::string::npos; }
-};
 
 class CliTune : public testing::Test {
  protected:
@@ -35,15 +26,8 @@ class CliTune : public testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
   Outcome sluice(const std::string& arguments) const {
-    const std::string command = "SLUICE_CACHE_DIR='" + folder_ + "/cache' SLUICE_RECORDS_DIR='" + folder_ +
-                                "/records' '" SLUICE_BINARY_DIR "/sluice' " + arguments + " 2>&1 </dev/null";
-    Outcome outcome;
-    FILE* pipe = popen(command.c_str(), "r");
-    std::array<char, 4096> part;
-    while (const size_t count = fread(part.data(), 1, part.size(), pipe))
-      outcome.text.append(part.data(), count);
-    outcome.code = WEXITSTATUS(pclose(pipe));
-    return outcome;
+    return run_tool("SLUICE_CACHE_DIR='" + folder_ + "/cache' SLUICE_RECORDS_DIR='" + folder_ + "/records'",
+                    arguments);
   }
   void expect_refused(const std::string& arguments, const std::string& reason) const {
     const Outcome outcome = sluice("tune " + arguments);

@@ -57,10 +57,7 @@ std::vector<BaseConfig> unlisted_bases(const PlanOverrides& o) {
     const BaseConfig base{.schedule = o.schedule.value_or(listed.schedule),
                           .tile_m = o.tile_m.value_or(listed.tile_m),
                           .tile_n = o.tile_n.value_or(listed.tile_n)};
-    const auto same = [&](const BaseConfig& x) {
-      return x.schedule == base.schedule && x.tile_m == base.tile_m && x.tile_n == base.tile_n;
-    };
-    if (std::none_of(bases.begin(), bases.end(), same)) bases.push_back(base);
+    if (std::find(bases.begin(), bases.end(), base) == bases.end()) bases.push_back(base);
   }
   return bases;
 }

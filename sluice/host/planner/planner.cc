@@ -14,10 +14,8 @@ namespace {
 /// Does the registry still list it? A tile that was taken out of the space is no longer compiled by CI, so an
 /// old record shall not bring it back.
 bool is_listed(const TunedChoice& choice) {
-  const auto same = [&](const BaseConfig& x) {
-    return x.schedule == choice.schedule && x.tile_m == choice.tile_m && x.tile_n == choice.tile_n;
-  };
-  return std::any_of(std::begin(kGemmSpace), std::end(kGemmSpace), same) &&
+  const BaseConfig base{choice.schedule, choice.tile_m, choice.tile_n};
+  return std::find(std::begin(kGemmSpace), std::end(kGemmSpace), base) != std::end(kGemmSpace) &&
          std::find(std::begin(kClusterSpace), std::end(kClusterSpace), choice.cluster) !=
              std::end(kClusterSpace);
 }

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The built tool as a process of its own, for tests that look at it as a user does.
+#pragma once
+
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <string>
+
+namespace sluice {
+
+struct Outcome {
+  int code = -1;
+  std::string text;  // stdout and stderr
+
+  bool has(const std::string& part) const { return text.find(part) != std::string::npos; }
+};
+
+/// `environment`: assignments as a shell takes them.
+inline Outcome run_tool(const std::string& environment, const std::string& arguments) {
+  const std::string command =
+      environment + " '" SLUICE_BINARY_DIR "/sluice' " + arguments + " 2>&1 </dev/null";
+  Outcome outcome;
+  FILE* pipe = popen(command.c_str(), "r");
+  std::array<char, 4096> part;
+  while (const size_t count = fread(part.data(), 1, part.size(), pipe))
+    outcome.text.append(part.data(), count);
+  outcome.code = WEXITSTATUS(pclose(pipe));
+  return outcome;
+}
+
+}  // namespace sluice
