@@ -16,6 +16,9 @@ Result<Lab> open_lab(const Device& device, const Method& method, const std::stri
   Result<Verifier> verifier = Verifier::create(device);
   if (!verifier) return verifier.error();
 
+  Result<Workspace> own_workspace = Workspace::create(device);
+  if (!own_workspace) return own_workspace.error();
+
   std::shared_ptr<const CublasLt> peer;
   std::string without_peer;
   DeviceBuffer workspace;
@@ -39,6 +42,7 @@ Result<Lab> open_lab(const Device& device, const Method& method, const std::stri
              .cublaslt = std::move(peer),
              .without_peer = std::move(without_peer),
              .peer_workspace = std::move(workspace),
+             .workspace = *std::move(own_workspace),
              .method = method};
 }
 

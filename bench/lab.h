@@ -37,6 +37,7 @@ struct Lab {
   std::shared_ptr<const CublasLt> cublaslt;  // nullptr: not here, and `without_peer` says why
   std::string without_peer;
   DeviceBuffer peer_workspace;
+  Workspace workspace;  // of our kernels
   Method method;
 };
 

@@ -142,7 +142,7 @@ std::vector<Entrant> our_entrants(Shape& shape, const std::vector<Plan>& plans) 
   for (size_t i = 0; i < kernels.size(); ++i) {
     const char* name = i == 0 ? kSluice : kSluiceTuned;
     if (kernels[i]) {
-      entrants.push_back(entrant_of(sluice_contender(*kernels[i], shape.copies, name)));
+      entrants.push_back(entrant_of(sluice_contender(shape.lab, *kernels[i], shape.copies, name)));
       shape.phase(fmt::format("verifying {}", entrants.back().contender.detail));
       verify_entrant(shape, entrants.back());
     } else {

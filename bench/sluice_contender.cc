@@ -28,12 +28,14 @@ DataSpec data_spec(const Lab& lab, const Problem& problem, Scalars scalars, u64 
 
 }  // namespace
 
-Contender sluice_contender(const gemm::Kernel& kernel, std::span<const ProblemData> copies,
+Contender sluice_contender(const Lab& lab, const gemm::Kernel& kernel, std::span<const ProblemData> copies,
                            const std::string& name) {
   return {.name = name,
           .detail = short_name(kernel.plan().config),
-          .launch = [kernel, copies](int copy, Stream stream) {
-            return gemm::launch(kernel, copies[static_cast<size_t>(copy)].args(), stream);
+          .launch = [kernel, copies, workspace = lab.workspace](int copy, Stream stream) {
+            gemm::Args args = copies[static_cast<size_t>(copy)].args();
+            args.workspace = workspace.view();
+            return gemm::launch(kernel, args, stream);
           }};
 }
 

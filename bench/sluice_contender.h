@@ -10,7 +10,7 @@
 namespace sluice::bench {
 
 /// Operands are borrowed: they must outlive the contender.
-Contender sluice_contender(const gemm::Kernel& kernel, std::span<const ProblemData> copies,
+Contender sluice_contender(const Lab& lab, const gemm::Kernel& kernel, std::span<const ProblemData> copies,
                            const std::string& name);
 
 /// Sets of operands for one problem: in cold mode enough that their B's are three times the L2 cache (at

@@ -258,7 +258,8 @@ std::vector<Plan> other_orders(const Plan& plan, const DeviceInfo& device) {
                                                          .store = c.store,
                                                          .raster = raster,
                                                          .raster_group = group,
-                                                         .clusters = plan.split.clusters});
+                                                         .clusters = plan.split.clusters,
+                                                         .streamed = plan.split.streamed});
       if (same) orders.push_back(std::move(same->front()));
     }
   return orders;

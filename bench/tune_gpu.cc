@@ -44,7 +44,7 @@ std::vector<Result<int>> GpuTuneMachine::prepare(std::span<const Plan> plans) {
       continue;
     }
     numbers.push_back(static_cast<int>(entries_.size()));
-    entries_.push_back({.contender = sluice_contender(*kernel, copies_, kSluice)});
+    entries_.push_back({.contender = sluice_contender(lab_, *kernel, copies_, kSluice)});
   }
   return numbers;
 }

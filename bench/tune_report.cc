@@ -46,6 +46,7 @@ TuningRecord record_of(const TuneResult& result, const TuneOrigin& origin) {
                      .raster = split.raster,
                      .raster_group = split.group,
                      .clusters = split.clusters,
+                     .streamed = split.streamed,
                      .measured_us = result.best_us()},
           .estimate_us = best.plan.estimate.total_us,
           .model_us = result.pick_us(),

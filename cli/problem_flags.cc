@@ -3,6 +3,7 @@
 #include "cli/problem_flags.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "cli/parse.h"
 
@@ -65,11 +66,16 @@ void add_override_flags(CLI::App& app, ProblemFlags& f) {
   app.add_option("--schedule", f.schedule, "ping_pong or cooperative")->group(group);
   app.add_option("--tile", f.tile, "Rows x columns of a CTA's tile, like 128x256")->group(group);
   app.add_option("--stages", f.stages, "Slots of the shared-memory ring")->group(group);
-  app.add_option("--cluster", f.cluster, "CTAs of a cluster along m x along n, like 2x1")->group(group);
+  app.add_option("--cluster", f.cluster, "CTAs of a cluster along m x along n (x along k), like 2x1")->group(group);
   app.add_option("--store", f.store, "tma or direct")->group(group);
   app.add_option("--raster", f.raster, "along_m or along_n")->group(group);
   app.add_option("--raster-group", f.raster_group, "Cluster tiles in a band")->group(group);
   app.add_option("--clusters", f.clusters, "Clusters to launch")->group(group);
+  app.add_option("--splits", f.splits, "Parts of each tile along k; 1: none")->group(group);
+  app.add_option("--streamed", f.streamed, "Cluster tiles whose k-tiles are dealt out evenly; 0: none")
+      ->group(group);
+  app.add_option("--workspace-limit", f.workspace_limit, "Bytes of workspace that a plan may need")
+      ->group(group);
   app.add_flag("--no-records", f.no_records, "Plan as if the problem had never been tuned")->group(group);
 }
 
@@ -129,12 +135,18 @@ Result<PlanOverrides> overrides_of(const ProblemFlags& f) {
     o.tile_m = static_cast<int>(pair[0]);
     o.tile_n = static_cast<int>(pair[1]);
   }
-  if (!f.cluster.empty()) take(parse_sizes(f.cluster, 2, "cluster"), pair, error);
+  const int cluster_sizes = std::count(f.cluster.begin(), f.cluster.end(), 'x') == 2 ? 3 : 2;
+  if (!f.cluster.empty()) take(parse_sizes(f.cluster, cluster_sizes, "cluster"), pair, error);
   if (!f.cluster.empty() && !error)
-    o.cluster = ClusterShape{.m = static_cast<int>(pair[0]), .n = static_cast<int>(pair[1])};
+    o.cluster = ClusterShape{.m = static_cast<int>(pair[0]),
+                             .n = static_cast<int>(pair[1]),
+                             .k = cluster_sizes == 3 ? static_cast<int>(pair[2]) : 1};
   o.stages = f.stages;
   o.raster_group = f.raster_group;
   o.clusters = f.clusters;
+  o.streamed = f.streamed;
+  o.splits = f.splits;
+  o.workspace_limit = f.workspace_limit;
   o.ignore_records = f.no_records;
   if (error) return *error;
   return o;

@@ -32,7 +32,8 @@ struct ProblemFlags {
   std::optional<float> beta;
 
   std::string schedule, tile, cluster, store, raster;
-  std::optional<int> stages, raster_group, clusters;
+  std::optional<int> stages, raster_group, clusters, streamed, splits;
+  std::optional<i64> workspace_limit;
   bool no_records = false;
 };
 

@@ -71,6 +71,8 @@ Result<void> verify_on_gpu(const VerifyFlags& flags, const Device& device, Tally
   if (!verifier) return verifier.error();
   const Result<StreamHandle> stream = StreamHandle::create(device);
   if (!stream) return stream.error();
+  const Result<Workspace> workspace = Workspace::create(device);
+  if (!workspace) return workspace.error();
   const i64 largest = flags.largest > 0 ? flags.largest : kLargestOnGpu;
   const std::vector<Plan> plans = plan_all(flags, device.info(), largest, tally);
   Progress compiling("compile");
@@ -90,7 +92,9 @@ Result<void> verify_on_gpu(const VerifyFlags& flags, const Device& device, Tally
         exact ? exact_data(plan.problem, flags.seed + i) : real_data(plan.problem, flags.seed + i);
     const Result<ProblemData> data = verifier->make_data(plan.problem, spec, stream->get());
     if (!data) return data.error();
-    if (Result<void> done = gemm::launch(*kernels[i], data->args(), stream->get()); !done) return done;
+    gemm::Args args = data->args();
+    args.workspace = workspace->view();
+    if (Result<void> done = gemm::launch(*kernels[i], args, stream->get()); !done) return done;
     const Result<Comparison> found =
         verifier->check(*data, {.judge = exact ? Judge::exact : Judge::bounded}, stream->get());
     if (!found) return found.error();

@@ -45,18 +45,28 @@ class Device {
   std::shared_ptr<Impl> impl_;
 };
 
-/// Device memory that kernels find zeroed and leave zeroed. One per stream or graph; a launch holds it until
-/// done.
+/// Device memory of a workspace, a Workspace's or the caller's own: 128-byte aligned, its first 64 KB zeroed
+/// once before the first launch.
+struct WorkspaceView {
+  void* data = nullptr;
+  i64 bytes = 0;
+};
+
+/// Device memory in which the parts of a split product meet. It begins with counters, which kernels find zero
+/// and leave zero, whatever ran last and however it was split; so it is zeroed once, and no launch clears it.
+/// Launches that may run at the same time need one each: one for a stream, one for a graph.
 class Workspace {
  public:
-  /// Allocates and zeroes `bytes` (0 is legal and allocates nothing).
-  static Result<Workspace> create(const Device& device, i64 bytes);
+  /// Allocates `bytes` (0 is legal and allocates nothing; the default is what any plan asks for without a
+  /// limit of its own) and zeroes the counters.
+  static Result<Workspace> create(const Device& device, i64 bytes = kWorkspaceLimit);
 
   void* data() const;
   i64 bytes() const;
-  /// Waits for the device and reads every byte back. Error workspace: the first byte that is not zero.
+  WorkspaceView view() const { return {data(), bytes()}; }
+  /// Waits for the device and reads the counters back. Error workspace: the first that is not zero.
   Result<void> verify() const;
-  /// Zeroes it in stream order; needed only after a kernel was aborted.
+  /// Zeroes all of it in stream order; needed only after a kernel was aborted, or two launches shared it.
   Result<void> reset(Stream stream);
 
   struct Impl;
@@ -80,6 +90,7 @@ struct Args {
   const void* bias = nullptr;
   float alpha = 1.0f;  // 0: A and B are not read
   float beta = 0.0f;
+  WorkspaceView workspace{};  // if the plan asks for one (Plan::workspace_bytes)
 };
 
 /// A plan compiled and loaded on a device: immutable, shareable, launchable from any thread and into any
@@ -110,13 +121,16 @@ std::vector<Result<Kernel>> prepare(const Device& device, std::span<const Plan> 
                                     const Progress& progress = {});
 
 /// Checks the arguments and enqueues one kernel. No allocation, no synchronisation; may be captured into a
-/// graph. m = 0, n = 0 or batch = 0 succeed without a launch. Errors (nothing is launched): invalid_pointer,
-/// misaligned, aliasing, wrong_device, driver.
+/// graph, which then needs its workspace for as long as it lives. m = 0, n = 0 or batch = 0 succeed without a
+/// launch. Errors (nothing is launched): invalid_pointer, misaligned, aliasing, workspace (too small),
+/// wrong_device, driver.
 Result<void> launch(const Kernel& kernel, const Args& args, Stream stream);
 
-/// plan + prepare (kept by the device for the next call with an equal problem) + launch.
+/// plan + prepare (kept by the device for the next call with an equal problem) + launch. Without a workspace
+/// in `args` the device lends one, its own for each stream.
 /// Error not_prepared: the stream is capturing and this problem's kernel is not loaded: call it once before
-/// capture.
+/// capture. Error workspace: the stream is capturing, the plan needs a workspace and `args` has none: a graph
+/// needs one of its own.
 Result<void> run(const Device& device, const Problem& problem, const Args& args, Stream stream);
 
 }  // namespace gemm

@@ -52,7 +52,7 @@ struct Plan {
   KernelConfig config;
   WorkSplit split;
   i64 smem_bytes = 0;       // dynamic shared memory of a CTA
-  i64 workspace_bytes = 0;  // zeroed device memory the launch needs; 0 for the kernels of today
+  i64 workspace_bytes = 0;  // what Args::workspace must hold; 0: the launch needs none
   Estimate estimate;
   PlanSource source = PlanSource::model;
   double measured_us = 0;  // what the record says of this choice; 0 without one
@@ -68,6 +68,9 @@ struct PlanOverrides {
   std::optional<Raster> raster;
   std::optional<int> raster_group;
   std::optional<int> clusters;  // launched clusters
+  std::optional<int> streamed;  // cluster tiles dealt out by k-tile (spec/work_split.h); 0: none
+  std::optional<int> splits;    // all tiles in so many parts along k; 1: none. Sets clusters and streamed
+  std::optional<i64> workspace_limit;  // bytes a plan may ask for; kWorkspaceLimit without it
   bool ignore_records = false;  // plan as if the problem had never been tuned
 
   bool operator==(const PlanOverrides&) const = default;

@@ -23,6 +23,7 @@ struct TunedChoice {
   Raster raster = Raster::along_m;
   int raster_group = 8;    // cluster tiles in a band
   int clusters = 1;        // launched
+  int streamed = 0;        // cluster tiles dealt out by k-tile
   double measured_us = 0;  // of one launch, when the record was made
 
   bool operator==(const TunedChoice&) const = default;

@@ -6,9 +6,12 @@
 #include <sluice/spec/params.h>
 #include <sluice/spec/validate.h>
 #include <sluice/device/epilogue/fragment_store.cuh>
+#include <sluice/device/epilogue/partial_slot.cuh>
+#include <sluice/device/epilogue/sum_exchange.cuh>
 #include <sluice/device/load/tma_tile.cuh>
 #include <sluice/device/math/block_scales.cuh>
 #include <sluice/device/math/wgmma_ss.cuh>
+#include <sluice/device/ptx/global.cuh>
 #include <sluice/device/ptx/mbarrier.cuh>
 #include <sluice/device/ptx/sync.cuh>
 
@@ -32,7 +35,8 @@ class Machine {
   SLUICE_DEVICE int cluster_index() const { return blockIdx.x / cluster_size(kConfig); }
   SLUICE_DEVICE int cluster_count() const { return gridDim.x / cluster_size(kConfig); }
 
-  /// Barriers initialised and seen by the whole cluster before anyone uses them.
+  /// Barriers initialised and seen by the whole cluster before anyone uses them. Alone in its cluster, the
+  /// warp that has initialised them need not wait for the others.
   SLUICE_DEVICE void start() {
     if (threadIdx.x == 0) {
       ptx::prefetch_tensormap(params_.map_a);
@@ -44,12 +48,19 @@ class Machine {
       }
       for (int group = 0; group < kMathGroups; ++group)
         ptx::mbarrier_init(turn(group), turn_arrivals(kConfig));
+      for (int group = 0; kSplitsInCluster && group < kMathGroups; ++group) {
+        ptx::mbarrier_init(barrier(sums_full_barrier(kConfig, group)), sums_full_arrivals(kConfig));
+        ptx::mbarrier_init(barrier(sums_empty_barrier(kConfig, group)), sums_empty_arrivals(kConfig));
+      }
       ptx::fence_mbarrier_init();
     }
+    __syncwarp();
     if constexpr (kClustered)
       ptx::cluster_sync();
+    else if (threadIdx.x < 32)
+      ptx::named_barrier_arrive(kStartBarrier, kThreads);
     else
-      __syncthreads();
+      ptx::named_barrier_sync(kStartBarrier, kThreads);
   }
 
   // ---- roles ----
@@ -57,16 +68,19 @@ class Machine {
   SLUICE_DEVICE void enter_load_role() { ptx::setmaxnreg_dec<load_registers(kConfig)>(); }
   SLUICE_DEVICE bool is_load_thread() const { return threadIdx.x == 0; }
   SLUICE_DEVICE bool is_scale_warp() const { return kBlockScaled && threadIdx.x / 32 - 1 < kScaleWarps; }
-  SLUICE_DEVICE void enter_math_role() { ptx::setmaxnreg_inc<math_registers(kConfig)>(); }
+  SLUICE_DEVICE void enter_math_role() {
+    ptx::setmaxnreg_inc<math_registers(kConfig)>();
+    ops_.read_tensor_scales();
+  }
   SLUICE_DEVICE int math_group() const { return warpgroup_ - 1; }
 
   // ---- load ----
   SLUICE_DEVICE void wait_empty(int stage, u32 parity) { ptx::mbarrier_wait_parity(empty(stage), parity); }
   SLUICE_DEVICE void begin_loads(const Tile& tile) {
     tile_bytes_ = loaded_bytes_a(kConfig, params_.m, tile) + loaded_bytes_b(kConfig, params_.n, tile);
-    const u32 row_mask = row_peers() << cta_rank_ % kConfig.cluster.m;  // CTAs on the same tile of A
-    constexpr u32 kColumnPeers = (1u << kConfig.cluster.m) - 1;         // CTAs on the same tile of B
-    const u32 column_mask = kColumnPeers << cta_rank_ / kConfig.cluster.m * kConfig.cluster.m;
+    const u32 row_mask = row_peers() << load_rank() % kConfig.cluster.m;  // CTAs on the same tile of A
+    constexpr u32 kColumnPeers = (1u << kConfig.cluster.m) - 1;           // CTAs on the same tile of B
+    const u32 column_mask = kColumnPeers << load_rank() / kConfig.cluster.m * kConfig.cluster.m;
     load_a_ = TileA::begin(params_.map_a, params_.map_a_tail, {slice_a(), static_cast<u16>(row_mask)},
                            params_.m, tile.m_offset, tile.batch);
     load_b_ = TileB::begin(params_.map_b, params_.map_b_tail, {slice_b(), static_cast<u16>(column_mask)},
@@ -136,7 +150,7 @@ class Machine {
   /// too.
   SLUICE_DEVICE void release_stage(int stage) {
     const int lane = threadIdx.x % 32;
-    if constexpr (!kClustered) {
+    if constexpr (!multicasts(kConfig)) {
       if (lane == 0) ptx::mbarrier_arrive(empty(stage));
     } else {
       constexpr int kRows = kConfig.cluster.m, kColumns = kConfig.cluster.n;
@@ -152,6 +166,54 @@ class Machine {
   SLUICE_DEVICE void pass_turn() {
     if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(turn(1 - math_group()));
   }
+
+  // ---- exchange in a cluster along k ----
+  SLUICE_DEVICE void wait_sums_empty(u32 parity) {
+    ptx::mbarrier_wait_parity(barrier(sums_empty_barrier(kConfig, math_group())), parity);
+  }
+  SLUICE_DEVICE void send_sums(const Tile& tile, int pass) {
+    if constexpr (kSplitsInCluster) {
+      const u32 barrier_here = barrier(sums_full_barrier(kConfig, math_group()));
+      const int bytes = kConfig.cluster.k * exchange_live_bytes(kConfig, group_live_rows(tile));
+      if (group_thread() == 0) ptx::mbarrier_arrive_expect_tx(barrier_here, bytes);
+      Exchange::send(sums_, pass, {exchange_buffer(), barrier_here}, cta_rank_, live_rows(tile));
+    }
+  }
+  SLUICE_DEVICE void wait_sums_full(u32 parity) {
+    ptx::mbarrier_wait_parity(barrier(sums_full_barrier(kConfig, math_group())), parity);
+  }
+  SLUICE_DEVICE void receive_sums(const Tile& tile, int pass) {
+    if constexpr (kSplitsInCluster) Exchange::receive(sums_, pass, exchange_buffer(), live_rows(tile));
+  }
+  SLUICE_DEVICE void release_sums() {
+    __syncwarp();
+    const int lane = threadIdx.x % 32;
+    if (lane < kConfig.cluster.k)
+      ptx::mbarrier_arrive_cluster(barrier(sums_empty_barrier(kConfig, math_group())), lane);
+  }
+
+  // ---- combine ----
+  SLUICE_DEVICE void write_partial(const Tile& tile) {
+    if constexpr (kCombines) Partials::write(sums_, slot(tile, tile.sharing.rank), live_rows(tile));
+  }
+  SLUICE_DEVICE void publish_partial() { group_sync(); }
+  /// The elected thread counts the group's arrival: a release of what the group has written, and an acquire of
+  /// what the peers have. All threads of the group learn the answer.
+  SLUICE_DEVICE bool is_last_arriver(const Tile& tile) {
+    bool last = false;
+    if (group_thread() == 0) {
+      u32* counter = params_.counters + part_index(tile.sharing.counter);
+      const u32 bound = tile.sharing.peers - 1;
+      last = ptx::atomic_inc_acq_rel(counter, bound) == bound;
+    }
+    return ptx::named_barrier_any(1 + math_group(), kWarpgroupThreads, last);
+  }
+  SLUICE_DEVICE void sum_partials(const Tile& tile) {
+    if constexpr (kCombines)
+      Partials::sum(sums_, slot(tile, 0), part_floats() * combined_parts(kConfig) * cluster_size(kConfig),
+                    tile.sharing.peers, live_rows(tile));
+  }
+  SLUICE_DEVICE void end_tile() {}
 
   // ---- store ----
   SLUICE_DEVICE void wait_store_buffer() {
@@ -195,7 +257,7 @@ class Machine {
       const RowScales scales = row_scales(tile, wave);
       const int row = tile.m_offset + fragment_row(wave);
 #pragma unroll 1
-      for (int column = 0; column < kConfig.tile.n; column += 8) {
+      for (int column = 0; column < own_columns(kConfig); column += 8) {
         FragmentPairs pairs[1];
         epilogue<1>(pairs, tile, {wave, column}, scales);
         store_pair(tile, row, tile.n_offset + fragment_column(column), pairs[0].upper);
@@ -205,8 +267,13 @@ class Machine {
   }
 
  private:
+  static constexpr int kStartBarrier = 0;  // named barriers; the math groups have 1 and 2
   static constexpr bool kClustered = cluster_size(kConfig) > 1;
   static constexpr bool kPromotes = kConfig.promotes;
+  static constexpr bool kCombines = kConfig.combine != Combine::none;
+  static constexpr bool kSplitsInCluster = kConfig.cluster.k > 1;
+  using Partials = PartialSlot<waves(kConfig), kConfig.tile.n, own_columns(kConfig)>;
+  using Exchange = SumExchange<kConfig>;
   static constexpr bool kBlockScaled = is_block_scaled(kConfig.epilogue);
   using Sums = Accumulator<waves(kConfig), kConfig.tile.n>;
   using PartialSums = Accumulator<unit_waves(kConfig), unit_columns(kConfig)>;
@@ -253,12 +320,20 @@ class Machine {
     return smem_ + store_offset(kConfig, math_group(), 0) + buffer * store_buffer_bytes(kConfig);
   }
 
+  SLUICE_DEVICE u32 exchange_buffer() const {
+    return smem_ + exchange_offset(kConfig, math_group());
+  }
+
+  /// In a cluster along k every CTA loads for itself alone.
+  SLUICE_DEVICE int load_rank() const {
+    return multicasts(kConfig) ? cta_rank_ : 0;
+  }
   /// Which slice of A this CTA loads for its cluster row, and of B for its column.
   SLUICE_DEVICE int slice_a() const {
-    return cta_rank_ / kConfig.cluster.m;
+    return load_rank() / kConfig.cluster.m;
   }
   SLUICE_DEVICE int slice_b() const {
-    return cta_rank_ % kConfig.cluster.m;
+    return load_rank() % kConfig.cluster.m;
   }
   /// Ranks of one cluster row, before the shift to that row: every cluster.m-th bit.
   static SLUICE_DEVICE constexpr u32 row_peers() {
@@ -282,6 +357,25 @@ class Machine {
       sum += partial;
   }
 
+  /// Of what is combined on its own in the whole grid (a slot or a counter for each): which is this group's?
+  SLUICE_DEVICE int part_index(int index) const {
+    const int part = kConfig.schedule == Schedule::cooperative ? math_group() : 0;
+    return (index * cluster_size(kConfig) + cta_rank_) * combined_parts(kConfig) + part;
+  }
+  static SLUICE_DEVICE constexpr int part_floats() {
+    return group_rows(kConfig) * own_columns(kConfig);
+  }
+  /// Where this thread's sums of the peer with rank `rank` are.
+  SLUICE_DEVICE float* slot(const Tile& tile, int rank) const {
+    return params_.partials + i64{part_index(tile.sharing.slot + rank)} * part_floats() + group_thread() * 4;
+  }
+  /// Rows of the matrix from the group's first one on, and from this warp's; 0 or less: it has none.
+  SLUICE_DEVICE int group_live_rows(const Tile& tile) const {
+    return params_.m - (tile.m_offset + group_row());
+  }
+  SLUICE_DEVICE int live_rows(const Tile& tile) const {
+    return group_live_rows(tile) - group_thread() / 32 * 16;
+  }
   /// First row of the CTA tile that this math group works on.
   SLUICE_DEVICE int group_row() const {
     return kConfig.schedule == Schedule::cooperative ? math_group() * group_rows(kConfig) : 0;

@@ -30,22 +30,52 @@ struct RingPosition {
   }
 };
 
-/// The tiles of one CTA, in order.
+/// The tiles of one CTA, in order: its run of the streamed ones, then whole ones.
 template <class Machine>
 struct TileCursor {
   const Machine& machine;
-  int index;        // in the list of cluster tiles
-  int ordinal = 0;  // how many tiles this CTA has passed: ping-pong's groups take even and odd ones
+  int k_tile = 0, run_end = 0;  // of the streamed tiles, what is left of this cluster's run
+  int index;                    // in the list of cluster tiles, after the streamed ones
+  int ordinal = 0;              // how many tiles this CTA has passed: ping-pong's groups take even and odd ones
 
-  SLUICE_DEVICE explicit TileCursor(const Machine& m) : machine(m), index(m.cluster_index()) {}
-  SLUICE_DEVICE bool valid() const { return index < cluster_tiles(machine.params().grid); }
+  SLUICE_DEVICE explicit TileCursor(const Machine& m) : machine(m), index(m.cluster_index()) {
+    if (!streams()) return;
+    const Deal& deal = machine.params().deal;
+    index += deal.tiles;
+    if (deal.tiles == 0) return;
+    k_tile = run_begin(deal, machine.cluster_index());
+    run_end = run_begin(deal, machine.cluster_index() + 1);
+  }
+  SLUICE_DEVICE bool valid() const { return in_run() || index < cluster_tiles(machine.params().grid); }
   SLUICE_DEVICE void advance() {
-    index += machine.cluster_count();
+    if (in_run())
+      k_tile += run_length();
+    else
+      index += machine.cluster_count();
     ++ordinal;
   }
   SLUICE_DEVICE Tile tile() const {
     const GemmParams& p = machine.params();
-    return tile_at(machine.config(), p.grid, p.raster, p.raster_group, index, machine.cta_rank());
+    if (!in_run()) return part_along_k(machine.config(), whole(index), machine.cta_rank());
+    const int streamed_tile = k_tile / p.grid.k_tiles;
+    Tile tile = whole(streamed_tile);
+    tile.first_k_tile = k_tile - streamed_tile * p.grid.k_tiles;
+    tile.k_tiles = run_length();
+    tile.sharing = sharing_of(p.grid, p.deal, streamed_tile, machine.cluster_index());
+    return part_along_k(machine.config(), tile, machine.cta_rank());
+  }
+
+ private:
+  SLUICE_DEVICE bool streams() const { return machine.config().combine != Combine::none; }
+  SLUICE_DEVICE bool in_run() const { return streams() && k_tile < run_end; }
+  /// To the end of the tile or of the run.
+  SLUICE_DEVICE int run_length() const {
+    const int k_tiles = machine.params().grid.k_tiles;
+    return min(k_tiles - k_tile % k_tiles, run_end - k_tile);
+  }
+  SLUICE_DEVICE Tile whole(int list_index) const {
+    const GemmParams& p = machine.params();
+    return tile_at(machine.config(), p.grid, p.raster, p.raster_group, list_index, machine.cta_rank());
   }
 };
 

@@ -10,6 +10,7 @@
 
 #include <sluice/gemm.h>
 #include <sluice/host/driver/context.h>
+#include <sluice/host/driver/memory.h>
 #include <sluice/host/driver/module.h>
 #include <sluice/host/jit/cache.h>
 
@@ -40,6 +41,7 @@ struct Device::Impl {
   std::mutex mutex;
   std::unordered_map<std::string, std::weak_ptr<const Module>> modules;    // by unit and shared memory
   std::unordered_map<Problem, gemm::Kernel, ProblemHash> prepared_by_run;  // of gemm::run
+  std::unordered_map<Stream, DeviceBuffer> lent_workspaces;                // by gemm::run, one a stream
 };
 
 }  // namespace sluice

@@ -36,6 +36,7 @@ Result<void> fill_params(const DriverApi& api, const Plan& plan, GemmParams& par
                           static_cast<int>(p.batch));
   params.raster = plan.split.raster;
   params.raster_group = plan.split.group;
+  params.deal = deal_of(params.grid, plan.split);
   struct Map {
     const char* name;
     TensorMap& target;
@@ -119,6 +120,38 @@ Result<Kernel> prepare_for_run(const Device& device, const Problem& problem, Str
   return prepare(device, *planned);
 }
 
+/// The device's own workspace for `stream`, made and zeroed in stream order at the first call. Kept for good:
+/// work may be on its way when a caller gives up a stream.
+Result<WorkspaceView> lend_workspace(const Device& device, Stream stream) {
+  Device::Impl& impl = device.impl();
+  const std::lock_guard lock(impl.mutex);
+  DeviceBuffer& buffer = impl.lent_workspaces[stream];
+  if (buffer.bytes() == 0) {
+    Result<DeviceBuffer> made = DeviceBuffer::allocate(device, kWorkspaceLimit);
+    if (!made) return made.error();
+    if (const Result<void> zeroed = made->fill(0, stream); !zeroed) return zeroed.error();
+    buffer = *std::move(made);
+  }
+  return WorkspaceView{buffer.data(), buffer.bytes()};
+}
+
+/// `args` with a workspace if the kernel needs one and the caller brings none.
+Result<Args> with_workspace(const Device& device, const Kernel& kernel, const Args& args, Stream stream) {
+  if (kernel.plan().workspace_bytes == 0 || args.workspace.data != nullptr) return args;
+  const ContextScope scope(*device.impl().primary);
+  if (const Result<void> entered = scope.entered(); !entered) return entered.error();
+  if (is_capturing(*device.impl().api, stream))
+    return Error{ErrorCode::workspace,
+                 "the stream is capturing and the plan needs " +
+                     std::to_string(kernel.plan().workspace_bytes) +
+                     " bytes of workspace: pass one that lives as long as the graph and is used by it alone"};
+  const Result<WorkspaceView> lent = lend_workspace(device, stream);
+  if (!lent) return lent.error();
+  Args complete = args;
+  complete.workspace = *lent;
+  return complete;
+}
+
 }  // namespace
 
 Result<Kernel> make_kernel(const Device& device, const Plan& plan, const Cubin& cubin) {
@@ -191,7 +224,12 @@ Result<void> launch(const Kernel& kernel, const Args& args, Stream stream) {
   if (Result<void> memory = check_memory(*impl.primary, impl.rules, args); !memory) return memory;
 
   alignas(CUtensorMap) GemmParams params = impl.params;
-  if (args.alpha == 0.0f) params.grid.k_tiles = 0;
+  if (args.alpha == 0.0f) {
+    params.grid.k_tiles = 0;
+    params.deal = {};
+  }
+  params.counters = static_cast<u32*>(args.workspace.data);
+  params.partials = reinterpret_cast<float*>(static_cast<u8*>(args.workspace.data) + kWorkspaceCounterBytes);
   params.c = impl.rules.operands[kC].used && args.beta != 0.0f ? args.c : nullptr;
   params.d = args.d;
   params.scale_a = args.scale_a;
@@ -219,7 +257,9 @@ Result<void> run(const Device& device, const Problem& problem, const Args& args,
     const std::lock_guard lock(impl.mutex);
     impl.prepared_by_run.emplace(problem, *std::move(prepared));
   }
-  return launch(*kernel, args, stream);
+  const Result<Args> complete = with_workspace(device, *kernel, args, stream);
+  if (!complete) return complete.error();
+  return launch(*kernel, *complete, stream);
 }
 
 }  // namespace gemm

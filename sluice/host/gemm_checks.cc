@@ -9,6 +9,7 @@
 
 #include <sluice/host/driver/error.h>
 #include <sluice/host/planner/problem_checks.h>
+#include <sluice/host/planner/streams.h>
 #include <sluice/kernels/registry.h>
 
 namespace sluice::gemm {
@@ -53,6 +54,7 @@ const void* pointer_of(const Args& args, int operand) {
     case kD: return args.d;
     case kScaleA: return args.scale_a;
     case kScaleB: return args.scale_b;
+    case kWorkspace: return args.workspace.data;
     default: return args.bias;
   }
 }
@@ -61,6 +63,7 @@ const void* pointer_of(const Args& args, int operand) {
 bool followed(const ArgRules& rules, const Args& args, int operand) {
   if (operand == kA || operand == kB) return rules.has_k && args.alpha != 0.0f;
   if (operand == kC) return rules.operands[kC].used && args.beta != 0.0f;
+  if (operand == kWorkspace) return rules.operands[kWorkspace].used && args.alpha != 0.0f;
   return rules.operands[operand].used;
 }
 
@@ -72,19 +75,23 @@ Error null_error(const char* name, int operand) {
   const char* remedy = ": pass device memory";
   if (operand == kA || operand == kB) remedy = ": pass device memory, or alpha = 0 not to read it";
   if (operand == kC) remedy = ": pass device memory, or beta = 0 not to read it";
-  if (operand > kD) remedy = ": the plan's epilogue reads it; pass device memory, or plan without it";
+  if (operand == kWorkspace)
+    remedy = ": the plan splits k; pass a Workspace of Plan::workspace_bytes, or plan with splits = 1";
+  else if (operand > kD)
+    remedy = ": the plan's epilogue reads it; pass device memory, or plan without it";
   return {ErrorCode::invalid_pointer, std::string(name) + " is null" + remedy};
 }
 
-Error aliasing_error(const ArgRules& rules, const Args& args, int operand) {
+Error aliasing_error(const ArgRules& rules, const Args& args, int operand, int other) {
   const auto range = [&](int i) {
     const Placed at = placed(rules, args, i);
     return std::string(rules.operands[i].name) + " (" + hex(pointer_of(args, i)) + " + " +
            std::to_string(span_bytes(at.memory)) + " bytes)";
   };
   return {ErrorCode::aliasing,
-          range(kD) + " overlaps " + range(operand) + ": " +
-              (operand == kC ? "C may be D itself, with the same type and strides, or must lie apart from it"
+          range(operand) + " overlaps " + range(other) + ": " +
+              (operand == kWorkspace ? "partial sums would be written over it; give the workspace its own memory"
+               : other == kC ? "C may be D itself, with the same type and strides, or must lie apart from it"
                              : "tiles of it are read after tiles of D are written; give D its own memory")};
 }
 
@@ -93,6 +100,7 @@ Error aliasing_error(const ArgRules& rules, const Args& args, int operand) {
 KernelConfig as_promised(const KernelConfig& c, const Problem& p) {
   KernelConfig promised = config_for(p, {c.schedule, c.tile.m, c.tile.n}, c.cluster, c.store);
   promised.stages = c.stages;
+  promised.combine = c.combine;
   promised.epilogue = c.epilogue;
   return promised;
 }
@@ -134,6 +142,8 @@ Result<ArgRules> argument_rules(const Plan& plan) {
                 flat(scale_a_count(p), DType::fp32)};
   o[kScaleB] = {"scale_b", scale_b_count(p) > 0, bytes_of(DType::fp32), for_elements,
                 flat(scale_b_count(p), DType::fp32)};
+  o[kWorkspace] = {"the workspace", plan.split.streamed > 0, kWorkspaceAlign, "its slots are whole lines of L2",
+                   {.row_bytes = workspace_bytes(plan.config, plan.split)}};
   o[kBias] = {"bias", epilogue.bias != Bias::none, bytes_of(epilogue.bias_type), for_elements,
               flat(p.n, epilogue.bias_type)};
 
@@ -172,11 +182,22 @@ Result<void> check_values(const ArgRules& rules, const Args& args) {
               (i == kD && rule.alignment == kTmaAlignment ? "; move it, or plan with StorePath::direct"
                                                           : "; move it to an aligned address")};
   }
+  if (followed(rules, args, kWorkspace)) {
+    const i64 needed = rules.operands[kWorkspace].memory.row_bytes;
+    if (args.workspace.bytes < needed)
+      return Error{ErrorCode::workspace, "the workspace has " + std::to_string(args.workspace.bytes) +
+                                             " bytes and the plan needs " + std::to_string(needed) +
+                                             ": make it larger, or plan with a workspace_limit"};
+    const Placed workspace = placed(rules, args, kWorkspace);
+    for (int i = 0; i < kWorkspace; ++i)
+      if (followed(rules, args, i) && overlap(workspace, placed(rules, args, i)))
+        return aliasing_error(rules, args, kWorkspace, i);
+  }
   const Placed d = placed(rules, args, kD);
   for (int i = 0; i < kOperandCount; ++i) {
-    if (i == kD || !followed(rules, args, i)) continue;
+    if (i == kD || i == kWorkspace || !followed(rules, args, i)) continue;
     if (i == kC && rules.c_may_be_d && args.c == args.d) continue;
-    if (overlap(d, placed(rules, args, i))) return aliasing_error(rules, args, i);
+    if (overlap(d, placed(rules, args, i))) return aliasing_error(rules, args, kD, i);
   }
   return {};
 }
@@ -264,6 +285,7 @@ Result<void> check_plan(const Plan& plan, const DeviceInfo& device) {
                  "m = " + std::to_string(p.m) + ", n = " + std::to_string(p.n) +
                      ", batch = " + std::to_string(p.batch) +
                      ": the number of tiles must stay below 2^31; split the problem"};
+  if (const std::string wrong = stream_problem(p, c, plan.split); !wrong.empty()) return invalid(wrong);
   return {};
 }
 

@@ -33,7 +33,7 @@ struct Placed {
 /// wrongly for interleaved footprints of unequal pitch.
 bool overlap(const Placed& x, const Placed& y);
 
-enum Operand { kA, kB, kC, kD, kScaleA, kScaleB, kBias, kOperandCount };
+enum Operand { kA, kB, kC, kD, kScaleA, kScaleB, kBias, kWorkspace, kOperandCount };
 
 struct OperandRule {
   const char* name = "";

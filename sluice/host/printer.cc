@@ -39,6 +39,9 @@ std::string text(Schedule value) {
 std::string text(StorePath value) {
   return qualified("StorePath", value);
 }
+std::string text(Combine value) {
+  return qualified("Combine", value);
+}
 std::string text(Raster value) {
   return qualified("Raster", value);
 }
@@ -85,8 +88,8 @@ std::string Initialiser::text(const TileShape& value) {
 }
 
 std::string Initialiser::text(const ClusterShape& value) {
-  const auto& [m, n] = value;
-  return Initialiser().field("m", m).field("n", n).braced();
+  const auto& [m, n, k] = value;
+  return Initialiser().field("m", m).field("n", n).field("k", k).braced();
 }
 
 std::string Initialiser::text(const Epilogue& value) {
@@ -162,8 +165,8 @@ const char* name_of(PlanSource source) {
 }
 
 std::string to_string(const KernelConfig& config) {
-  const auto& [schedule, tile, stages, cluster, a, b, d, a_major, b_major, promotes, store, epilogue] =
-      config;
+  const auto& [schedule, tile, stages, cluster, a, b, d, a_major, b_major, promotes, store, combine,
+               epilogue] = config;
   return "sluice::KernelConfig" + Initialiser()
                                       .field("schedule", schedule)
                                       .field("tile", tile)
@@ -176,6 +179,7 @@ std::string to_string(const KernelConfig& config) {
                                       .field("b_major", b_major)
                                       .field("promotes", promotes)
                                       .field("store", store)
+                                      .field("combine", combine)
                                       .field("epilogue", epilogue)
                                       .braced();
 }
@@ -197,20 +201,27 @@ std::string to_string(const Problem& problem) {
 }
 
 std::string to_string(const WorkSplit& split) {
-  const auto& [clusters, raster, group] = split;
-  return "sluice::WorkSplit" +
-         Initialiser().field("clusters", clusters).field("raster", raster).field("group", group).braced();
+  const auto& [clusters, raster, group, streamed] = split;
+  return "sluice::WorkSplit" + Initialiser()
+                                   .field("clusters", clusters)
+                                   .field("raster", raster)
+                                   .field("group", group)
+                                   .field("streamed", streamed)
+                                   .braced();
 }
 
 std::string short_name(const KernelConfig& c) {
   std::string out = std::string(name_of(c.schedule)) + " " + std::to_string(c.tile.m) + "x" +
                     std::to_string(c.tile.n) + "x" + std::to_string(c.tile.k) + " s" +
                     std::to_string(c.stages) + " c" + std::to_string(c.cluster.m) + "x" +
-                    std::to_string(c.cluster.n) + " " + short_types(c.a, c.b, c.d);
+                    std::to_string(c.cluster.n) +
+                    (c.cluster.k > 1 ? "x" + std::to_string(c.cluster.k) : "") + " " +
+                    short_types(c.a, c.b, c.d);
   if (c.a_major != Major::k) out += " a:mn";
   if (c.b_major != Major::k) out += " b:mn";
   if (c.promotes) out += " promoted";
   if (c.store != StorePath::tma) out += std::string(" ") + name_of(c.store);
+  if (c.combine != Combine::none) out += std::string(" ") + name_of(c.combine);
   return out + short_epilogue(c.epilogue);
 }
 
@@ -228,7 +239,10 @@ std::string describe(const Plan& plan) {
   const std::string work = std::to_string(plan.split.clusters) + " clusters of " +
                            std::to_string(cluster_size(plan.config)) + ", " + name_of(plan.split.raster) +
                            " in bands of " + std::to_string(plan.split.group) + ", " +
-                           std::to_string(e.waves) + (e.waves == 1 ? " wave" : " waves");
+                           std::to_string(e.waves) + (e.waves == 1 ? " wave" : " waves") +
+                           (plan.split.streamed == 0 ? ""
+                                                     : ", " + std::to_string(plan.split.streamed) +
+                                                           " cluster tiles dealt out by k-tile");
   const std::string memory = std::to_string(plan.smem_bytes) + " bytes of shared memory a CTA, " +
                              std::to_string(plan.workspace_bytes) + " bytes of workspace";
   const std::string estimate = fixed(e.total_us) + " us: tensor " + fixed(e.tensor_us) + ", L2 " +

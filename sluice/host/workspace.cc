@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The zeroed memory that kernels give back zeroed: made, looked at, and zeroed again after an accident.
+// Counters that kernels give back zeroed: made, looked at, and zeroed again after an accident.
 #include <algorithm>
 #include <vector>
 
@@ -10,7 +10,10 @@
 namespace sluice {
 namespace {
 
-constexpr i64 kVerifyChunk = i64{1} << 20;  // host memory that verify() uses
+/// A workspace smaller than its counters serves plans that need none.
+i64 counter_bytes(i64 bytes) {
+  return std::min(bytes, kWorkspaceCounterBytes);
+}
 
 }  // namespace
 
@@ -41,20 +44,16 @@ i64 Workspace::bytes() const {
 Result<void> Workspace::verify() const {
   if (bytes() == 0) return {};
   if (const Result<void> done = synchronize(impl_->device); !done) return done;
-  std::vector<u8> chunk(static_cast<std::size_t>(std::min(bytes(), kVerifyChunk)));
-  for (i64 offset = 0; offset < bytes(); offset += kVerifyChunk) {
-    const i64 size = std::min(kVerifyChunk, bytes() - offset);
-    if (const Result<void> read = impl_->buffer.download(chunk.data(), size, offset); !read) return read;
-    const auto end = chunk.begin() + size;
-    const auto dirty = std::find_if(chunk.begin(), end, [](u8 byte) { return byte != 0; });
-    if (dirty != end)
-      return Error{ErrorCode::workspace,
-                   "byte " + std::to_string(offset + (dirty - chunk.begin())) + " of a workspace of " +
-                       std::to_string(bytes()) + " bytes is " + std::to_string(*dirty) +
-                       ": kernels must leave zeros; call reset() if a kernel was aborted or another program "
-                       "wrote there"};
-  }
-  return {};
+  std::vector<u32> counters(static_cast<std::size_t>(ceil_div(counter_bytes(bytes()), i64{4})));
+  if (const Result<void> read = impl_->buffer.download(counters.data(), counter_bytes(bytes())); !read)
+    return read;
+  const auto dirty = std::find_if(counters.begin(), counters.end(), [](u32 value) { return value != 0; });
+  if (dirty == counters.end()) return {};
+  return Error{ErrorCode::workspace,
+               "counter " + std::to_string(dirty - counters.begin()) + " of the workspace is " +
+                   std::to_string(*dirty) +
+                   " and must be 0 between launches: call reset() if a kernel was aborted, if two launches "
+                   "used the workspace at one time, or if another program wrote there"};
 }
 
 Result<void> Workspace::reset(Stream stream) {

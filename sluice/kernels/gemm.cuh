@@ -18,6 +18,10 @@
 //   empty[stage]  empty_arrivals         each math warp that read the stage, at    load thread, and in its own CTA
 //                                        every CTA that loads into it              the warps that bring scales
 //   turn[group]   turn_arrivals          each math warp of the other group         math group (ping_pong only)
+// and in clusters along k, for each math group:
+//   sums_full[group]   sums_full_arrivals   one thread of the group (expect), the sums themselves   the group
+//   sums_empty[group]  sums_empty_arrivals  each warp of this group in every CTA, after it has      the group, before it
+//                                           read what this CTA sent                                 sends again
 // clang-format on
 // All start in phase 0. A first wait on `empty`, and group 0's first wait on `turn`, use the parity of the
 // phase before, which counts as complete.
@@ -29,7 +33,7 @@
 //
 // Why a CTA may leave without a cluster barrier: the load thread's last act is to wait until every stage is
 // empty, so every signal that peers owe this CTA has come; and its math groups waited for all bytes that
-// peers send to it.
+// peers send to it. In a cluster along k its math groups wait besides until all have read what it sent.
 #pragma once
 
 #include <sluice/device/pipeline.cuh>
@@ -48,8 +52,8 @@ SLUICE_DEVICE void load_role(Machine& machine) {
     for (int k_tile = 0; k_tile < tile.k_tiles; ++k_tile) {
       machine.wait_empty(ring.stage, ring.phase ^ kFreshBarrier);
       machine.expect_stage(ring.stage);
-      machine.load_a(ring.stage, k_tile);
-      machine.load_b(ring.stage, k_tile);
+      machine.load_a(ring.stage, tile.first_k_tile + k_tile);
+      machine.load_b(ring.stage, tile.first_k_tile + k_tile);
       ring.advance(stages);
     }
   }
@@ -68,9 +72,9 @@ SLUICE_DEVICE void scale_role(Machine& machine) {
     const Tile tile = tiles.tile();
     machine.begin_scales(tile);
     for (int k_tile = 0; k_tile < tile.k_tiles; ++k_tile) {
-      machine.fetch_scales(k_tile);
+      machine.fetch_scales(tile.first_k_tile + k_tile);
       machine.wait_empty(ring.stage, ring.phase ^ kFreshBarrier);
-      machine.write_scales(ring.stage, k_tile);
+      machine.write_scales(ring.stage, tile.first_k_tile + k_tile);
       machine.publish_scales(ring.stage);
       ring.advance(machine.config().stages);
     }
@@ -123,6 +127,35 @@ SLUICE_DEVICE void finish_tile(Machine& machine, const RingPosition& ring, int k
     machine.release_stage(ring.previous(machine.config().stages));
 }
 
+/// The CTAs of a cluster along k have summed a part of the tile's k-tiles each. Every one sends to every CTA
+/// (itself too) the sums of that CTA's columns, and adds up what it gets, in the order of k: so each ends with
+/// whole sums for its own columns.
+template <class Machine>
+SLUICE_DEVICE void exchange_sums(Machine& machine, const Tile& tile, u32& phase) {
+#pragma unroll
+  for (int pass = 0; pass < exchange_passes(machine.config()); ++pass) {
+    machine.wait_sums_empty(phase ^ kFreshBarrier);
+    machine.send_sums(tile, pass);
+    machine.wait_sums_full(phase);
+    machine.receive_sums(tile, pass);
+    machine.release_sums();
+    phase ^= 1;
+  }
+}
+
+/// The peers of a shared tile each write their sums to their own slot, and then count themselves. Nobody
+/// waits: the counter tells the last one that it is the last, and is zero again by that (it wraps at the
+/// number of peers). The last one adds up all slots in the order of k, so that the result has the same bits
+/// whoever it is. True for the last one: its sums are those of the whole tile.
+template <class Machine>
+SLUICE_DEVICE bool combine_tile(Machine& machine, const Tile& tile) {
+  machine.write_partial(tile);
+  machine.publish_partial();
+  if (!machine.is_last_arriver(tile)) return false;
+  machine.sum_partials(tile);
+  return true;
+}
+
 /// A buffer is filled again only when the copy engine has read it, and that wait comes as late as it can.
 template <class Machine>
 SLUICE_DEVICE void store_chunk(Machine& machine, const Tile& tile, int wave, int column, int& buffer) {
@@ -145,13 +178,13 @@ SLUICE_DEVICE void store_tile(Machine& machine, const Tile& tile, int& buffer) {
 #pragma unroll
     for (int wave = 0; wave < waves(machine.config()); ++wave)
 #pragma unroll
-      for (int column = 0; column < machine.config().tile.n; column += columns)
+      for (int column = 0; column < own_columns(machine.config()); column += columns)
         store_chunk(machine, tile, wave, column, buffer);
   } else {
 #pragma unroll 1
     for (int wave = 0; wave < waves(machine.config()); ++wave)
 #pragma unroll 1
-      for (int column = 0; column < machine.config().tile.n; column += columns)
+      for (int column = 0; column < own_columns(machine.config()); column += columns)
         store_chunk(machine, tile, wave, column, buffer);
   }
 }
@@ -162,6 +195,7 @@ SLUICE_DEVICE void math_role(Machine& machine) {
   const int group = machine.math_group();
   u32 turn_phase = group == 0 ? 1 : 0;  // group 0 starts
   RingPosition ring;
+  u32 exchange_phase = 0;
   int buffer = 0;
   for (TileCursor tiles(machine); tiles.valid(); tiles.advance()) {
     const Tile tile = tiles.tile();
@@ -177,10 +211,15 @@ SLUICE_DEVICE void math_role(Machine& machine) {
       multiply_tile(machine, ring, tile.k_tiles);
     if (ping_pong) machine.pass_turn();
     finish_tile(machine, ring, tile.k_tiles);
-    store_tile(machine, tile, buffer);
+    if (machine.config().cluster.k > 1) exchange_sums(machine, tile, exchange_phase);
+    const Tile own = own_part(machine.config(), tile, machine.cta_rank());
+    const bool whole = machine.config().combine == Combine::none || tile.sharing.peers == 1;
+    if (whole || combine_tile(machine, own)) store_tile(machine, own, buffer);
+    machine.end_tile();
     turn_phase ^= 1;
   }
   machine.finish_stores();
+  if (machine.config().cluster.k > 1) machine.wait_sums_empty(exchange_phase ^ kFreshBarrier);
 }
 
 template <class Machine>

@@ -39,11 +39,13 @@ inline constexpr int kGemmSpaceSize = sizeof(kGemmSpace) / sizeof(kGemmSpace[0])
 
 /// Fours leave SMs idle (docs/findings/clusters-of-four.md) and pay only where L2 limits a single wave;
 /// larger ones leave more and are not tried.
-inline constexpr ClusterShape kClusterSpace[] = {{1, 1}, {2, 1}, {1, 2}, {4, 1}, {1, 4}};
+inline constexpr ClusterShape kClusterSpace[] = {{1, 1}, {2, 1}, {1, 2}, {4, 1}, {1, 4},
+                                                {1, 1, 2}, {1, 1, 4}, {1, 1, 8}};
 inline constexpr int kClusterSpaceSize = sizeof(kClusterSpace) / sizeof(kClusterSpace[0]);
 
-/// Deeper rings hide nothing more: 8 stages of the smallest busy tile are already 64 KB in flight an SM.
-inline constexpr int kMaxStages = 8;
+/// What a narrow tile needs to have 64 KB in flight an SM, which HBM's latency times its rate asks for
+/// (docs/findings/decode.md).
+inline constexpr int kMaxStages = 16;
 
 /// The most stages, up to kMaxStages, that fit beside the store buffers; 0 if not even one does.
 SLUICE_HD constexpr int max_stages(KernelConfig c) {

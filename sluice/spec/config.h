@@ -11,6 +11,9 @@ namespace sluice {
 /// ping_pong: two math warpgroups on two tiles, turn about. cooperative: both on one tile, half of its rows
 /// each.
 enum class Schedule : u8 { ping_pong, cooperative };
+/// How the sums of clusters that share a tile come together (spec/work_split.h). none: no tile is shared.
+/// last_arriver: all write theirs to global memory, and the last one adds them up.
+enum class Combine : u8 { none, last_arriver };
 /// tma: through shared memory and the copy engine. direct: per element, for a D that TMA cannot address.
 enum class StorePath : u8 { tma, direct };
 
@@ -22,10 +25,12 @@ struct TileShape {
   constexpr bool operator==(const TileShape&) const = default;
 };
 
-/// CTAs of a cluster along m (they share B tiles by multicast) and along n (they share A tiles).
+/// CTAs of a cluster along m (they share B tiles by multicast) and along n (they share A tiles); or along k:
+/// they work on one tile, a part of its k-tiles each, and exchange sums through each other's shared memory.
 struct ClusterShape {
   int m = 1;
   int n = 1;
+  int k = 1;
 
   constexpr bool operator==(const ClusterShape&) const = default;
 };
@@ -42,6 +47,7 @@ struct KernelConfig {
   Major b_major = Major::k;
   bool promotes = false;  // the tensor core sums one k-tile (128 of k) at a time, and fp32 adds add up those
   StorePath store = StorePath::tma;
+  Combine combine = Combine::none;
   Epilogue epilogue{};
 
   constexpr bool operator==(const KernelConfig&) const = default;
@@ -59,7 +65,16 @@ inline constexpr int kMaxSmemBytes =
 inline constexpr int kLaunchRegisters = 168;  // per thread of a 384-thread CTA: 65,536 / 384, in steps of 8
 
 SLUICE_HD constexpr int cluster_size(const KernelConfig& c) {
-  return c.cluster.m * c.cluster.n;
+  return c.cluster.m * c.cluster.n * c.cluster.k;
+}
+/// Do loads go to several CTAs?
+SLUICE_HD constexpr bool multicasts(const KernelConfig& c) {
+  return c.cluster.m * c.cluster.n > 1;
+}
+/// Columns of the tile that one CTA stores: with a cluster along k each has its share of the columns in the
+/// end.
+SLUICE_HD constexpr int own_columns(const KernelConfig& c) {
+  return c.tile.n / c.cluster.k;
 }
 /// Rows of the CTA tile that one math warpgroup works on.
 SLUICE_HD constexpr int group_rows(const KernelConfig& c) {
@@ -88,6 +103,10 @@ SLUICE_HD constexpr int unit_waves(const KernelConfig& c) {
 SLUICE_HD constexpr int unit_columns(const KernelConfig& c) {
   return waves(c) == 1 ? c.tile.n / units(c) : c.tile.n;
 }
+/// Parts of a tile that are combined on their own: a cooperative math group's rows.
+SLUICE_HD constexpr int combined_parts(const KernelConfig& c) {
+  return c.schedule == Schedule::cooperative ? kMathGroups : 1;
+}
 /// fp32 registers a math thread holds: final sums, and with promotion the partial ones of a unit.
 SLUICE_HD constexpr int accumulator_registers(const KernelConfig& c) {
   return sum_registers(c) + (c.promotes ? sum_registers(c) / units(c) : 0);
@@ -108,6 +127,9 @@ SLUICE_HD constexpr int math_registers(const KernelConfig& c) {
 
 SLUICE_HD constexpr const char* name_of(Schedule schedule) {
   return schedule == Schedule::ping_pong ? "ping_pong" : "cooperative";
+}
+SLUICE_HD constexpr const char* name_of(Combine combine) {
+  return combine == Combine::none ? "none" : "last_arriver";
 }
 SLUICE_HD constexpr const char* name_of(StorePath store) {
   return store == StorePath::tma ? "tma" : "direct";

@@ -31,6 +31,9 @@ struct GemmParams {
   TileGrid grid;
   Raster raster;
   int raster_group;
+  Deal deal;
+  u32* counters;    // of shared tiles: zero before and after
+  float* partials;  // slots of partial sums; anything may be there before and after
 };
 
 }  // namespace sluice

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where everything lies in a CTA's dynamic shared memory:
 //   [stage 0: A | B] [stage 1: A | B] ... [store buffers of math group 0] [of group 1]
-//   [block scales of stage 0] ... [barriers]
+//   [exchange buffer of math group 0] [of group 1] [block scales of stage 0] ... [barriers]
 // Every stage and store buffer starts on 1,024 bytes, the repeat of the 128-byte swizzle (PTX ISA, tensor
 // swizzling).
 #pragma once
@@ -27,7 +27,7 @@ SLUICE_HD constexpr int stage_bytes(const KernelConfig& c) {
 
 /// Columns of D in one store buffer: the widest of 128, 64, 32, 16 bytes that divides the tile's row.
 SLUICE_HD constexpr int store_columns(const KernelConfig& c) {
-  const int row_bytes = c.tile.n * bytes_of(c.d);
+  const int row_bytes = own_columns(c) * bytes_of(c.d);
   for (int bytes = kSwizzleRowBytes; bytes > 16; bytes /= 2)
     if (row_bytes % bytes == 0) return bytes / bytes_of(c.d);
   return 16 / bytes_of(c.d);
@@ -46,6 +46,34 @@ SLUICE_HD constexpr int store_offset(const KernelConfig& c, int group, int buffe
   return c.stages * stage_bytes(c) + (group * kStoreBuffers + buffer) * store_buffer_bytes(c);
 }
 
+/// In a cluster along k every CTA sends the sums of each peer's columns to that peer, in passes that fit.
+inline constexpr int kExchangeBytes = 32 * 1024;  // of a CTA, at most, unless a pass of 8 columns needs more
+SLUICE_HD constexpr int exchange_passes(const KernelConfig& c) {
+  const int groups = c.schedule == Schedule::ping_pong ? kMathGroups : 1;
+  int passes = 1;
+  while (groups * c.tile.m * c.tile.n * 4 / passes > kExchangeBytes && own_columns(c) % (16 * passes) == 0)
+    passes *= 2;
+  return passes;
+}
+/// Of its own columns, those that a CTA gets in one pass.
+SLUICE_HD constexpr int pass_columns(const KernelConfig& c) {
+  return own_columns(c) / exchange_passes(c);
+}
+/// What one math group gets in one pass: the same columns from every CTA of the cluster, itself too.
+SLUICE_HD constexpr int exchange_buffer_bytes(const KernelConfig& c) {
+  return c.cluster.k == 1 ? 0 : c.cluster.k * group_rows(c) * pass_columns(c) * 4;
+}
+/// Of those, bytes that come from each CTA: only warps with rows of the matrix (16 each) send. `live_rows`:
+/// from the group's first row on; 0 or less: none.
+inline constexpr int kWarpRows = 16;
+SLUICE_HD constexpr int exchange_live_bytes(const KernelConfig& c, int live_rows) {
+  const int rows = max(0, min(ceil_div(live_rows, kWarpRows) * kWarpRows, group_rows(c)));
+  return rows * pass_columns(c) * 4;
+}
+SLUICE_HD constexpr int exchange_offset(const KernelConfig& c, int group) {
+  return store_offset(c, kMathGroups, 0) + group * exchange_buffer_bytes(c);
+}
+
 /// Columns that share a block scale of B: the largest divisor of tile.n that divides 128 too.
 SLUICE_HD constexpr int scale_part_columns(const KernelConfig& c) {
   return c.tile.n % 128 == 0 ? 128 : c.tile.n % 64 == 0 ? 64 : 32;
@@ -58,16 +86,16 @@ SLUICE_HD constexpr int scale_slot_bytes(const KernelConfig& c) {
   return is_block_scaled(c.epilogue) ? 4 * (c.tile.m + kMaxScaleParts) : 0;
 }
 SLUICE_HD constexpr int scale_offset(const KernelConfig& c, int stage) {
-  return store_offset(c, kMathGroups, 0) + stage * scale_slot_bytes(c);
+  return exchange_offset(c, kMathGroups) + stage * scale_slot_bytes(c);
 }
 
 SLUICE_HD constexpr int barrier_offset(const KernelConfig& c) {
   return scale_offset(c, c.stages);
 }
 
-/// full[stages], empty[stages], turn[2]
+/// full[stages], empty[stages], turn[2], sums_full[2], sums_empty[2]
 SLUICE_HD constexpr int barrier_count(const KernelConfig& c) {
-  return 2 * c.stages + kMathGroups;
+  return 2 * c.stages + kMathGroups * (c.cluster.k == 1 ? 1 : 3);
 }
 SLUICE_HD constexpr int full_barrier(const KernelConfig&, int stage) {
   return stage;
@@ -77,6 +105,13 @@ SLUICE_HD constexpr int empty_barrier(const KernelConfig& c, int stage) {
 }
 SLUICE_HD constexpr int turn_barrier(const KernelConfig& c, int group) {
   return 2 * c.stages + group;
+}
+
+SLUICE_HD constexpr int sums_full_barrier(const KernelConfig& c, int group) {
+  return turn_barrier(c, kMathGroups) + group;
+}
+SLUICE_HD constexpr int sums_empty_barrier(const KernelConfig& c, int group) {
+  return sums_full_barrier(c, kMathGroups) + group;
 }
 
 // Arrivals that complete one phase of each barrier. The role and barrier tables are in kernels/gemm.cuh.
@@ -92,6 +127,15 @@ SLUICE_HD constexpr int empty_arrivals(const KernelConfig& c) {
 }
 SLUICE_HD constexpr int turn_arrivals(const KernelConfig&) {
   return kMathWarps;
+}
+
+/// The group's own thread that says how many bytes will come.
+SLUICE_HD constexpr int sums_full_arrivals(const KernelConfig&) {
+  return 1;
+}
+/// Each warp of the same group in every CTA of the cluster: it has read what came from here.
+SLUICE_HD constexpr int sums_empty_arrivals(const KernelConfig& c) {
+  return c.cluster.k * kMathWarps;
 }
 
 SLUICE_HD constexpr int smem_bytes(const KernelConfig& c) {

@@ -21,12 +21,15 @@ SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
   if (!ping_pong && c.tile.m != 128 && c.tile.m != 256) return "cooperative needs tile.m of 128 or 256";
   if (c.tile.n < 8 || c.tile.n > 256 || c.tile.n % 8 != 0) return "tile.n must be a multiple of 8 in 8..256";
   if (c.b_major == Major::mn && c.tile.n % 64 != 0) return "MN-major B needs tile.n to be a multiple of 64";
-  if (bytes_of(c.d) * c.tile.n % 16 != 0 && c.store == StorePath::tma)
-    return "a TMA store needs rows of a multiple of 16 bytes: widen tile.n or store direct";
   if (c.stages < 2 || c.stages > 16) return "stages must be in 2..16";
-  if (c.cluster.m < 1 || c.cluster.n < 1 || cluster_size(c) > 8) return "the cluster must hold 1 to 8 CTAs";
-  if ((c.cluster.m & (c.cluster.m - 1)) != 0 || (c.cluster.n & (c.cluster.n - 1)) != 0)
-    return "cluster.m and cluster.n must be powers of two";
+  if (c.cluster.m < 1 || c.cluster.n < 1 || c.cluster.k < 1 || cluster_size(c) > 8)
+    return "the cluster must hold 1 to 8 CTAs";
+  if ((cluster_size(c) & (cluster_size(c) - 1)) != 0)
+    return "cluster.m, cluster.n and cluster.k must be powers of two";
+  if (c.cluster.k > 1 && multicasts(c)) return "a cluster along k must be 1 along m and n";
+  if (c.tile.n % (8 * c.cluster.k) != 0) return "each CTA of a cluster along k needs 8 of the tile's columns";
+  if (bytes_of(c.d) * own_columns(c) % 16 != 0 && c.store == StorePath::tma)
+    return "a TMA store needs rows of a multiple of 16 bytes: widen tile.n or store direct";
   if (c.cluster.n > 1 && c.tile.m / c.cluster.n % 8 != 0)
     return "a multicast slice of A must be a multiple of 8 rows";
   if (c.cluster.m > 1 && c.b_major == Major::k && c.tile.n / c.cluster.m % 8 != 0)

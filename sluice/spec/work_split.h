@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which CTA computes which part of D, and in what order: arithmetic only, the same on host and device.
-// Clusters walk a list of cluster tiles (cluster.m x cluster.n CTA tiles each), `clusters` apart, so that
-// every CTA of a cluster always does the same number of tiles; a CTA whose tile lies outside D loads next
-// to nothing (loaded_rows.h) and stores nothing.
+// Clusters walk a list of cluster tiles (cluster.m x cluster.n CTA tiles each); every CTA of a cluster always
+// does the same; a CTA whose tile lies outside D loads next to nothing (loaded_rows.h) and stores nothing.
+//
+// The first `streamed` tiles of the list are dealt out by k-tile: laid end to end, their k-tiles are cut into
+// one run for each cluster, equal but for one. A run may begin and end inside of a tile; the clusters that
+// share a tile are its peers, and the last of them to arrive adds up their sums (kernels/gemm.cuh). The other
+// tiles go out whole, `clusters` apart. So
+//   data-parallel   streamed = 0
+//   split(S)        streamed = all tiles, clusters = tiles * S
+//   stream-K        streamed = all tiles, or those of the last wave or two; clusters = as many as fit
 #pragma once
 
 #include <sluice/spec/config.h>
@@ -16,7 +23,8 @@ enum class Raster : u8 { along_m, along_n };
 struct WorkSplit {
   int clusters = 1;  // launched; each runs until the list is done
   Raster raster = Raster::along_m;
-  int group = 8;  // cluster tiles in a band
+  int group = 8;     // cluster tiles in a band
+  int streamed = 0;  // tiles of the list that are dealt out by k-tile
 
   constexpr bool operator==(const WorkSplit&) const = default;
 };
@@ -41,16 +49,74 @@ SLUICE_HD constexpr int cluster_tiles(const TileGrid& grid) {
   return grid.rows * grid.columns * grid.batch;
 }
 
-/// One tile of one CTA. Offsets are in elements and may lie past the edge of D.
+/// How the streamed tiles are dealt out: cluster c has `share` k-tiles, and one more if c < rest.
+struct Deal {
+  int tiles = 0;  // 0: nothing is streamed
+  int share = 0;
+  int rest = 0;
+};
+/// Every cluster gets at least one k-tile: streamed * k_tiles >= clusters, and below 2^31.
+SLUICE_HD constexpr Deal deal_of(const TileGrid& grid, const WorkSplit& split) {
+  if (split.streamed == 0 || grid.k_tiles == 0) return {};
+  const int k_tiles = split.streamed * grid.k_tiles;
+  return {split.streamed, k_tiles / split.clusters, k_tiles % split.clusters};
+}
+/// The first k-tile of a cluster's run, counted through all streamed tiles.
+SLUICE_HD constexpr int run_begin(const Deal& deal, int cluster) {
+  return cluster * deal.share + min(cluster, deal.rest);
+}
+/// The cluster whose run has the `k_tile`-th of them.
+SLUICE_HD constexpr int cluster_of(const Deal& deal, int k_tile) {
+  const int longer = deal.rest * (deal.share + 1);  // k-tiles of the runs that have one more
+  return k_tile < longer ? k_tile / (deal.share + 1) : deal.rest + (k_tile - longer) / deal.share;
+}
+
+/// Who works on a streamed tile. Their partial sums lie in neighbouring slots, in the order of k.
+struct Sharing {
+  int peers = 1;    // clusters; 1: the tile is not shared
+  int rank = 0;     // of this cluster among them
+  int slot = 0;     // of rank 0
+  int counter = 0;  // of the tile
+};
+/// Slots of a tile and of the next do not overlap, because at most one cluster works on both.
+SLUICE_HD constexpr Sharing sharing_of(const TileGrid& grid, const Deal& deal, int streamed_tile,
+                                       int cluster) {
+  const int first = cluster_of(deal, streamed_tile * grid.k_tiles);
+  const int last = cluster_of(deal, (streamed_tile + 1) * grid.k_tiles - 1);
+  return {last - first + 1, cluster - first, first + streamed_tile, streamed_tile};
+}
+/// A workspace begins with counters, zero between launches whatever ran last; behind them lie slots.
+inline constexpr int kWorkspaceCounters = 16384;
+inline constexpr i64 kWorkspaceCounterBytes = i64{4} * kWorkspaceCounters;
+inline constexpr int kWorkspaceAlign = 128;
+inline constexpr i64 kWorkspaceLimit = (i64{64} << 20) + kWorkspaceCounterBytes;
+
+/// Counters of one launch.
+SLUICE_HD constexpr i64 counter_count(const KernelConfig& c, const WorkSplit& split) {
+  return i64{split.streamed} * cluster_size(c) * combined_parts(c);
+}
+SLUICE_HD constexpr int slot_count(const WorkSplit& split) {
+  return split.streamed == 0 ? 0 : split.clusters + split.streamed - 1;
+}
+
+/// Bytes of workspace that one launch needs.
+SLUICE_HD constexpr i64 workspace_bytes(const KernelConfig& c, const WorkSplit& split) {
+  if (split.streamed == 0) return 0;
+  return kWorkspaceCounterBytes + i64{4} * slot_count(split) * cluster_size(c) * c.tile.m * own_columns(c);
+}
+
+/// One tile of one CTA, or a run of its k-tiles. Offsets are in elements and may lie past the edge of D.
 struct Tile {
   int m_offset = 0;
   int n_offset = 0;
   int batch = 0;
-  int k_tiles = 0;
+  int k_tiles = 0;  // to be multiplied, from first_k_tile on
+  int first_k_tile = 0;
+  Sharing sharing{};
 };
 
 /// The `index`-th cluster tile of the walk, seen from the CTA with rank `cta_rank` in its cluster.
-/// Rank r sits at row r % cluster.m, column r / cluster.m of the cluster tile.
+/// Rank r sits at row r % cluster.m, column r / cluster.m of the cluster tile, or works on the r-th part of k.
 SLUICE_HD constexpr Tile tile_at(const KernelConfig& c, const TileGrid& grid, Raster raster, int group,
                                  int index, int cta_rank) {
   const int per_matrix = grid.rows * grid.columns;
@@ -68,9 +134,24 @@ SLUICE_HD constexpr Tile tile_at(const KernelConfig& c, const TileGrid& grid, Ra
 
   const int row = raster == Raster::along_m ? walk : other;
   const int column = raster == Raster::along_m ? other : walk;
-  const int cta_row = cta_rank % c.cluster.m, cta_column = cta_rank / c.cluster.m;
+  const int cta_row = multicasts(c) ? cta_rank % c.cluster.m : 0;
+  const int cta_column = multicasts(c) ? cta_rank / c.cluster.m : 0;
   return {(row * c.cluster.m + cta_row) * c.tile.m, (column * c.cluster.n + cta_column) * c.tile.n, batch,
           grid.k_tiles};
+}
+
+/// What the CTA with rank `cta_rank` multiplies of a tile that its cluster works on together.
+SLUICE_HD constexpr Tile part_along_k(const KernelConfig& c, Tile tile, int cta_rank) {
+  if (c.cluster.k == 1) return tile;
+  const int begin = tile.k_tiles * cta_rank / c.cluster.k;
+  tile.first_k_tile += begin;
+  tile.k_tiles = tile.k_tiles * (cta_rank + 1) / c.cluster.k - begin;
+  return tile;
+}
+/// The columns that it stores: a tile that begins there.
+SLUICE_HD constexpr Tile own_part(const KernelConfig& c, Tile tile, int cta_rank) {
+  if (c.cluster.k > 1) tile.n_offset += cta_rank * own_columns(c);
+  return tile;
 }
 
 }  // namespace sluice

@@ -203,9 +203,11 @@ void fields(Visitor& v, Record& r, int& version) {
   v.number("tile_n", choice.tile_n, tile);
   v.number("cluster_m", choice.cluster.m, cluster);
   v.number("cluster_n", choice.cluster.n, cluster);
+  v.number("cluster_k", choice.cluster.k, cluster);
   v.choice("raster", choice.raster);
   v.number("raster_group", choice.raster_group, size);
   v.number("clusters", choice.clusters, {1, 65536});
+  v.number("streamed", choice.streamed, {0, kMaxInt});
   v.time("us", choice.measured_us, false);
   v.time("model_us", r.model_us, true);
   v.time("estimate_us", r.estimate_us, true);

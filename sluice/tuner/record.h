@@ -14,7 +14,7 @@
 
 namespace sluice {
 
-inline constexpr int kRecordVersion = 1;
+inline constexpr int kRecordVersion = 2;
 
 /// Equal keys have one record in a book. The driver is no part: it changes times, hardly ever the order.
 struct TuningKey {

@@ -55,6 +55,15 @@ const char* name_of(StepKind kind) {
     case StepKind::sync_wait: return "group_sync (wait)";
     case StepKind::issue_store: return "issue_store";
     case StepKind::store_direct: return "store_direct";
+    case StepKind::wait_sums_empty: return "wait_sums_empty";
+    case StepKind::expect_sums: return "expect_sums";
+    case StepKind::send_sums: return "send_sums";
+    case StepKind::wait_sums_full: return "wait_sums_full";
+    case StepKind::receive_sums: return "receive_sums";
+    case StepKind::arrive_sums_empty: return "arrive_sums_empty";
+    case StepKind::write_partial: return "write_partial";
+    case StepKind::elect: return "elect";
+    case StepKind::sum_partials: return "sum_partials";
   }
   return "?";
 }
@@ -85,6 +94,9 @@ std::string to_string(const Step& s) {
     case StepKind::issue_store:
       return fmt::format("{} buffer {} {} wave {} column {}", name_of(s.kind), s.stage, tile, s.wave,
                          s.column);
+    case StepKind::write_partial:
+    case StepKind::elect:
+    case StepKind::sum_partials:
     case StepKind::store_direct: return fmt::format("{} {}", name_of(s.kind), tile);
     default: return name_of(s.kind);
   }

@@ -17,6 +17,7 @@ class Machine {
     params_.grid = scenario.grid();
     params_.raster = scenario.split.raster;
     params_.raster_group = scenario.split.group;
+    params_.deal = scenario.deal();
     params_.m = scenario.m;
     params_.n = scenario.n;
   }
@@ -76,6 +77,36 @@ class Machine {
   void wait_turn(u32 parity) { record({.kind = StepKind::wait_turn, .parity = parity}); }
   void pass_turn() { record({.kind = StepKind::pass_turn, .count = arrivals()}); }
 
+  void wait_sums_empty(u32 parity) { record({.kind = StepKind::wait_sums_empty, .parity = parity}); }
+  void send_sums(const Tile& tile, int pass) {
+    const int live_rows = params_.m - tile.m_offset - group_row();
+    const int bytes = exchange_live_bytes(config(), live_rows);
+    if (is_elected()) record({.kind = StepKind::expect_sums, .count = config().cluster.k * bytes});
+    for (int cta = 0; cta < scenario_.ctas(); ++cta)
+      record({.kind = StepKind::send_sums, .stage = pass, .count = bytes, .target = cta, .tile = tile});
+  }
+  void wait_sums_full(u32 parity) { record({.kind = StepKind::wait_sums_full, .parity = parity}); }
+  void receive_sums(const Tile& tile, int pass) {
+    record({.kind = StepKind::receive_sums, .stage = pass, .tile = tile});
+  }
+  void release_sums() {
+    for (int cta = 0; cta < scenario_.ctas(); ++cta)
+      record({.kind = StepKind::arrive_sums_empty, .count = arrivals(), .target = cta});
+  }
+
+  void write_partial(const Tile& tile) { record({.kind = StepKind::write_partial, .tile = tile}); }
+  void publish_partial() { group_sync(); }
+  /// Which CTA is the last one, the interleaving decides: what follows is recorded as if it were this one, and
+  /// left out where it is not.
+  bool is_last_arriver(const Tile& tile) {
+    if (is_elected()) record({.kind = StepKind::elect, .tile = tile});
+    group_sync();
+    guarded_ = true;
+    return true;
+  }
+  void sum_partials(const Tile& tile) { record({.kind = StepKind::sum_partials, .tile = tile}); }
+  void end_tile() { guarded_ = false; }
+
   void wait_store_buffer() {
     if (is_elected()) record({.kind = StepKind::wait_store, .count = kStoreBuffers - 1});
     group_sync();
@@ -104,6 +135,7 @@ class Machine {
   void record(const Step& step) {
     if (steps_.size() == kMaxSteps) throw Endless{};
     steps_.push_back(step);
+    steps_.back().guarded = guarded_;
   }
   /// Signals every CTA whose loads reach this one: those of its cluster row and of its cluster column.
   void release(int stage, int count) {
@@ -111,6 +143,9 @@ class Machine {
     for (int cta = 0; cta < scenario_.ctas(); ++cta)
       if (cta % rows == row || cta / rows == column)
         record({.kind = StepKind::arrive_empty, .stage = stage, .count = count, .target = cta});
+  }
+  int group_row() const {
+    return config().schedule == Schedule::cooperative ? math_group() * group_rows(config()) : 0;
   }
   void group_sync() {
     if (scenario_.warps_per_group == 1) return;  // the group is one agent
@@ -127,6 +162,7 @@ class Machine {
   GemmParams params_{};
   Tile load_tile_{};  // that is loaded, or whose block scales are brought
   int syncs_ = 0;
+  bool guarded_ = false;  // what is recorded happens only if this CTA is the last peer of its tile
 
   template <class AnyMachine>
   friend bool record_agent(const Scenario&, int, const Agent&, StepList&);

@@ -19,6 +19,7 @@ struct Scenario {
   int warps_per_group = 1;
 
   TileGrid grid() const { return tile_grid(config, m, n, k, batch); }
+  Deal deal() const { return deal_of(grid(), split); }
   int ctas() const { return cluster_size(config); }
   /// The first role that does math.
   int first_math() const { return is_block_scaled(config.epilogue) ? 2 : 1; }

@@ -34,12 +34,22 @@ enum class StepKind : u8 {
   sync_wait,     // count = which meeting of the group this is, from 1
   issue_store,   // buffer, tile, wave, column
   store_direct,  // tile
+  wait_sums_empty,    // parity
+  expect_sums,        // count = bytes, of all warps of this group in all CTAs
+  send_sums,          // stage = pass, tile, target, count = bytes of all warps of this group together
+  wait_sums_full,     // parity
+  receive_sums,       // stage = pass, tile
+  arrive_sums_empty,  // count arrivals at the same group of CTA `target`
+  write_partial,  // tile: this group's sums, to its slot
+  elect,          // tile: count one arrival; from here on guarded steps are done, or not
+  sum_partials,   // tile: the slots of all peers, in order, into the sums
 };
 const char* name_of(StepKind kind);
 
 struct Step {
   StepKind kind = StepKind::begin_tile;
   bool fresh = false;
+  bool guarded = false;  // only by the last peer of the tile
   int stage = 0;  // or store buffer
   u32 parity = 0;
   int count = 0;

@@ -21,16 +21,19 @@ Result<BatchRunner> BatchRunner::create(const Device& device, int batch, i64 are
   if (!stream) return stream.error();
   auto arena = DeviceBuffer::allocate(device, arena_bytes);
   if (!arena) return arena.error();
+  auto workspace = Workspace::create(device);
+  if (!workspace) return workspace.error();
   return BatchRunner(std::move(*verifier), std::move(*stream),
-                     std::make_shared<const DeviceBuffer>(std::move(*arena)), batch);
+                     std::make_shared<const DeviceBuffer>(std::move(*arena)), *std::move(workspace), batch);
 }
 
 Result<void> BatchRunner::run(const gemm::Kernel& kernel, const DataSpec& spec, Judge judge,
                               const std::string& name) {
   const Result<ProblemData> data = verifier_.make_data(kernel.plan().problem, spec, arena_, stream_.get());
   if (!data) return data.error();
-  if (const Result<void> launched = gemm::launch(kernel, data->args(), stream_.get()); !launched)
-    return launched;
+  gemm::Args args = data->args();
+  args.workspace = workspace_.view();
+  if (const Result<void> launched = gemm::launch(kernel, args, stream_.get()); !launched) return launched;
   const int slot = static_cast<int>(pending_.size());
   if (const Result<void> queued = verifier_.enqueue_check(*data, {.judge = judge}, slot, stream_.get());
       !queued)
@@ -46,6 +49,7 @@ Result<void> BatchRunner::flush() {
                                             "]; run them with SLUICE_TEST_BATCH=1 to see which");
   const auto found = verifier_.read_log(static_cast<int>(pending_.size()), stream_.get());
   if (!found) return found.error();
+  if (const Result<void> clean = workspace_.verify(); !clean) return clean;
   for (size_t i = 0; i < pending_.size(); ++i) {
     const Comparison& verdict = (*found)[i];
     elements_ += verdict.checked;

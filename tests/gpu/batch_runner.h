@@ -43,12 +43,18 @@ class BatchRunner {
     std::string name;
     Plan plan;
   };
-  BatchRunner(Verifier verifier, StreamHandle stream, std::shared_ptr<const DeviceBuffer> arena, int batch)
-      : verifier_(std::move(verifier)), stream_(std::move(stream)), arena_(std::move(arena)), batch_(batch) {}
+  BatchRunner(Verifier verifier, StreamHandle stream, std::shared_ptr<const DeviceBuffer> arena,
+              Workspace workspace, int batch)
+      : verifier_(std::move(verifier)),
+        stream_(std::move(stream)),
+        arena_(std::move(arena)),
+        workspace_(std::move(workspace)),
+        batch_(batch) {}
 
   Verifier verifier_;
   StreamHandle stream_;
   std::shared_ptr<const DeviceBuffer> arena_;
+  Workspace workspace_;
   int batch_;
   std::vector<Pending> pending_;
   std::vector<Failure> failures_;

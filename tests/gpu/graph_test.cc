@@ -23,14 +23,18 @@ TEST_F(graphs, replay_with_changed_inputs) {
   const auto verifier = Verifier::create(device());
   ASSERT_TRUE(ok(stream));
   ASSERT_TRUE(ok(verifier));
+  const auto workspace = Workspace::create(device());
+  ASSERT_TRUE(ok(workspace));
   for (const KernelConfig& config : class_pool()) {
     const Problem problem = problem_for(config, 200, 136, 300);
     const auto kernel = gemm::prepare(device(), plan_for(problem, config, device().info()));
     ASSERT_TRUE(ok(kernel));
     auto data = verifier->make_data(problem, exact_data(problem, 1), stream->get());
     ASSERT_TRUE(ok(data));
+    gemm::Args args = data->args();
+    args.workspace = workspace->view();
     const auto graph = Graph::capture(device(), stream->get(),
-                                      [&] { return gemm::launch(*kernel, data->args(), stream->get()); });
+                                      [&] { return gemm::launch(*kernel, args, stream->get()); });
     ASSERT_TRUE(ok(graph));
     for (u64 seed = 2; seed < 12; ++seed) {
       ASSERT_TRUE(ok(verifier->refill(*data, seed, stream->get())));

@@ -83,6 +83,25 @@ int resident_clusters(const KernelConfig& c, const DeviceInfo& device) {
   }
 }
 
+/// Any number of tiles to any number of clusters, also more than are resident at once.
+void stream_some(Dice& dice, Plan& plan) {
+  const Problem& p = plan.problem;
+  const TileGrid grid = tile_grid(plan.config, static_cast<int>(p.m), static_cast<int>(p.n),
+                                  static_cast<int>(p.k), static_cast<int>(p.batch));
+  const int tiles = cluster_tiles(grid);
+  plan.split.streamed = 0;
+  if (tiles == 0 || grid.k_tiles == 0) return;
+  const i64 per_tile = counter_count(plan.config, {.streamed = 1});
+  const int most = static_cast<int>(std::min<i64>(tiles, kWorkspaceCounters / per_tile));
+  plan.split.streamed = dice.one_in(2) ? most : dice.between(1, most);
+  const i64 slot_bytes = i64{4} * cluster_size(plan.config) * plan.config.tile.m * plan.config.tile.n;
+  const i64 slots = (kWorkspaceLimit - kWorkspaceCounterBytes) / slot_bytes - plan.split.streamed;
+  const i64 k_tiles = i64{plan.split.streamed} * grid.k_tiles;
+  if (slots < 1) plan.split.streamed = 0;
+  if (slots >= 1) plan.split.clusters = dice.between(1, static_cast<int>(std::min({k_tiles, slots, i64{400}})));
+  plan.workspace_bytes = workspace_bytes(plan.config, plan.split);
+}
+
 }  // namespace
 
 Plan plan_for(const Problem& problem, const KernelConfig& config, const DeviceInfo& device, int clusters) {
@@ -92,6 +111,13 @@ Plan plan_for(const Problem& problem, const KernelConfig& config, const DeviceIn
                                   static_cast<int>(p.batch));
   const int most = std::max(1, std::min(cluster_tiles(grid), resident_clusters(config, device)));
   plan.split.clusters = clusters == 0 ? most : std::min(clusters, most);
+  // A config that can combine shall: all tiles are streamed to a few more clusters than there are tiles.
+  const int k_tiles = cluster_tiles(grid) * grid.k_tiles;
+  if (config.combine != Combine::none && k_tiles > 1) {
+    plan.split.streamed = cluster_tiles(grid);
+    plan.split.clusters = std::min(k_tiles, cluster_tiles(grid) * 5 / 2);
+  }
+  plan.workspace_bytes = workspace_bytes(config, plan.split);
   return plan;
 }
 
@@ -119,6 +145,7 @@ Case random_case(const KernelConfig& config, const DeviceInfo& device, u64 seed,
   Case made{.plan = plan_for(p, config, device, dice.one_in(2) ? dice.between(1, 5) : 0), .data = {}};
   made.plan.split.raster = dice.one_in(2) ? Raster::along_m : Raster::along_n;
   made.plan.split.group = dice.between(1, 16);
+  if (config.combine != Combine::none) stream_some(dice, made.plan);
   made.data = limits.real ? real_data(p, seed) : exact_data(p, seed);
   made.data.element_shift = dice.one_in(3) ? dice.between(1, 7) : 0;
   if (config.store == StorePath::direct) made.data.d_shift = dice.one_in(2) ? dice.between(1, 7) : 0;

@@ -61,7 +61,11 @@ Result<Comparison> positive_product(const Device& device, const Positive& of, i6
   if (!verifier) return verifier.error();
   const auto data = verifier->make_data(problem, positive_data(problem, 1), nullptr);
   if (!data) return data.error();
-  if (const Result<void> launched = gemm::launch(*kernel, data->args(), nullptr); !launched)
+  const Result<Workspace> workspace = Workspace::create(device);
+  if (!workspace) return workspace.error();
+  gemm::Args args = data->args();
+  args.workspace = workspace->view();
+  if (const Result<void> launched = gemm::launch(*kernel, args, nullptr); !launched)
     return launched.error();
   return verifier->check(*data, {.judge = Judge::bounded}, nullptr);
 }

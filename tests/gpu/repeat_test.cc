@@ -23,6 +23,8 @@ class repeatability : public GpuTest {
     ASSERT_TRUE(ok(kernel));
     const auto verifier = Verifier::create(device());
     ASSERT_TRUE(ok(verifier));
+    const auto workspace = Workspace::create(device());
+    ASSERT_TRUE(ok(workspace));
     const i64 bytes = data_bytes(plan.problem, {});
     auto memory = DeviceBuffer::allocate(device(), bytes);
     ASSERT_TRUE(ok(memory));
@@ -32,7 +34,9 @@ class repeatability : public GpuTest {
     std::vector<char> first(static_cast<size_t>(bytes)), now(static_cast<size_t>(bytes));
     for (int run = 0; run < kRuns; ++run) {
       ASSERT_TRUE(ok(verifier->refill(*data, 5, nullptr)));  // D is poison again
-      ASSERT_TRUE(ok(gemm::launch(*kernel, data->args(), nullptr)));
+      gemm::Args args = data->args();
+      args.workspace = workspace->view();
+      ASSERT_TRUE(ok(gemm::launch(*kernel, args, nullptr)));
       ASSERT_TRUE(ok(synchronize(device())));
       ASSERT_TRUE(ok(arena->download(run == 0 ? first.data() : now.data(), bytes)));
       if (run > 0) {

@@ -55,7 +55,7 @@ TEST_F(TensorMapTest, tells_the_driver_sizes_strides_and_box) {
   EXPECT_EQ(d.box_batch, 1);
   EXPECT_EQ(d.rank, 3);
   EXPECT_EQ(d.swizzle, CU_TENSOR_MAP_SWIZZLE_128B);
-  EXPECT_EQ(d.l2_promotion, CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
+  EXPECT_EQ(d.l2_promotion, CU_TENSOR_MAP_L2_PROMOTION_L2_128B);
   EXPECT_EQ(d.oob_fill, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   EXPECT_EQ(d.interleave, CU_TENSOR_MAP_INTERLEAVE_NONE);
 }

@@ -18,11 +18,16 @@ struct ElementWise {
   const GemmParams& params;
   float tensor_scale;  // alpha and the per-tensor scales
 
-  /// With alpha = 0 no scale is read: it may be anything, infinity too.
-  SLUICE_DEVICE explicit ElementWise(const GemmParams& p) : params(p), tensor_scale(p.alpha) {
-    if (p.alpha == 0.0f) return;
-    if constexpr (kEpilogue.scale_a == ScaleMode::tensor) tensor_scale *= *p.scale_a;
-    if constexpr (kEpilogue.scale_b == ScaleMode::tensor) tensor_scale *= *p.scale_b;
+  SLUICE_DEVICE explicit ElementWise(const GemmParams& p) : params(p) {}
+
+  /// Math threads only, and before their first tile: a load thread that waited for scales from memory would
+  /// start 0.7 us late (docs/findings/decode.md). With alpha = 0 no scale is read: it may be anything,
+  /// infinity too.
+  SLUICE_DEVICE void read_tensor_scales() {
+    tensor_scale = params.alpha;
+    if (params.alpha == 0.0f) return;
+    if constexpr (kEpilogue.scale_a == ScaleMode::tensor) tensor_scale *= *params.scale_a;
+    if constexpr (kEpilogue.scale_b == ScaleMode::tensor) tensor_scale *= *params.scale_b;
   }
 
   /// The factor of one row: read once for all columns of a fragment.

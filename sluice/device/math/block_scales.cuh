@@ -34,13 +34,16 @@ class ScaleLoader {
     part_ = params.scale_b + (i64{tile.batch} * blocks + block) * k_blocks_;
     aligned_ = k_blocks_ % kRun == 0 && reinterpret_cast<u64>(params.scale_a) % 16 == 0 &&
                reinterpret_cast<u64>(params.scale_b) % 16 == 0;
+    is_first_ = true;
   }
-  /// To be called for every k-tile in order; loads every kRun-th time.
+  /// To be called for every k-tile in order, beginning anywhere; loads at the first, then every kRun-th time.
   SLUICE_DEVICE void fetch(int k_tile) {
-    if (k_tile % kRun != 0) return;
+    if (k_tile % kRun != 0 && !is_first_) return;
+    is_first_ = false;
+    const int run = k_tile - k_tile % kRun;
 #pragma unroll
-    for (int i = 0; i < kRowsPerLane; ++i) load(row_values_[i], rows_[i], k_tile);
-    load(part_values_, part_, k_tile);
+    for (int i = 0; i < kRowsPerLane; ++i) load(row_values_[i], rows_[i], run);
+    load(part_values_, part_, run);
   }
   /// Those of `k_tile`. `slot`: shared address.
   SLUICE_DEVICE void write(u32 slot, int k_tile) const {
@@ -77,7 +80,7 @@ class ScaleLoader {
   const float* rows_[kRowsPerLane];
   const float* part_;
   int k_blocks_, first_row_;
-  bool aligned_;
+  bool aligned_, is_first_;
   Run row_values_[kRowsPerLane], part_values_;
 };
 

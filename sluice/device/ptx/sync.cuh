@@ -11,6 +11,27 @@ SLUICE_DEVICE void named_barrier_sync(int id, int threads) {
   asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
+// barrier.arrive: what this thread wrote is seen by those who sync on it; does not wait
+SLUICE_DEVICE void named_barrier_arrive(int id, int threads) {
+  asm volatile("barrier.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+// barrier.red.or: a barrier.sync that tells everyone whether anyone said yes
+SLUICE_DEVICE bool named_barrier_any(int id, int threads, bool yes) {
+  u32 any;
+  asm volatile(
+      "{\n"
+      ".reg .pred mine, any;\n"
+      "setp.ne.u32 mine, %3, 0;\n"
+      "barrier.red.or.pred any, %1, %2, mine;\n"
+      "selp.u32 %0, 1, 0, any;\n"
+      "}"
+      : "=r"(any)
+      : "r"(id), "r"(threads), "r"(static_cast<u32>(yes))
+      : "memory");
+  return any != 0;
+}
+
 // barrier.cluster.arrive + wait
 SLUICE_DEVICE void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");

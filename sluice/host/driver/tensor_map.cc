@@ -102,7 +102,7 @@ Result<void> encode_tensor_map(const DriverApi& api, const char* name, const Ten
   CUtensorMap encoded{};
   const CUresult code = api.cuTensorMapEncodeTiled(
       &encoded, data_type(s.type), 3, reinterpret_cast<void*>(kPlaceholderAddress), extents, strides, box,
-      steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle(s.swizzle_bytes), CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+      steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle(s.swizzle_bytes), CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (code != CUDA_SUCCESS)
     return driver_error(api, code, "cuTensorMapEncodeTiled",

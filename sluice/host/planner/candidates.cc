@@ -7,6 +7,7 @@
 
 #include <sluice/host/planner/cost_model.h>
 #include <sluice/host/planner/problem_checks.h>
+#include <sluice/host/planner/streams.h>
 #include <sluice/host/planner/traffic.h>
 #include <sluice/kernels/registry.h>
 
@@ -101,6 +102,10 @@ Error bad_override(const std::string& message) {
 Result<void> check_overrides(const Problem& p, const PlanOverrides& o) {
   if (const char* reason = why_not_tma_store(p); o.store == StorePath::tma && reason != nullptr)
     return bad_override(std::string("store = tma: ") + reason + "; store direct");
+  if (o.splits && o.streamed) return bad_override("splits and streamed are two ways to say one thing: set one");
+  if (o.splits && o.clusters) return bad_override("splits sets the clusters itself: set one of the two");
+  if (o.splits && *o.splits < 1)
+    return bad_override("splits = " + std::to_string(*o.splits) + " must be at least 1");
   if (o.raster_group && *o.raster_group < 1)
     return bad_override("raster_group = " + std::to_string(*o.raster_group) + " must be at least 1");
   return {};
@@ -109,7 +114,8 @@ Result<void> check_overrides(const Problem& p, const PlanOverrides& o) {
 /// What depends on the configuration.
 std::string split_problem(const Problem& p, const KernelConfig& c, const DeviceInfo& device,
                           const WorkSplit& split) {
-  if (split.clusters < 1 || split.clusters > max_clusters(c, device))
+  // Clusters past what can be resident have nothing to do, but for parts of split tiles: nobody waits there.
+  if (split.clusters < 1 || (split.streamed == 0 && split.clusters > max_clusters(c, device)))
     return "clusters = " + std::to_string(split.clusters) + " must be in 1.." +
            std::to_string(max_clusters(c, device)) + ", what can be resident at once";
   const i64 other = split.raster == Raster::along_m ? grid_columns(p, c) : grid_rows(p, c);
@@ -149,6 +155,47 @@ WorkSplit choose_split(const Problem& p, const KernelConfig& c, const DeviceInfo
   return best;
 }
 
+namespace {
+
+Plan plan_of(const Problem& p, KernelConfig config, const WorkSplit& split, const DeviceInfo& device) {
+  if (split.streamed > 0) config.combine = Combine::last_arriver;
+  Plan plan{.problem = p, .config = config, .split = split};
+  plan.smem_bytes = smem_bytes(config);
+  plan.workspace_bytes = workspace_bytes(config, split);
+  const bool empty = p.m == 0 || p.n == 0 || p.batch == 0;
+  if (!empty) plan.estimate = estimate(p, config, split, device);
+  return plan;
+}
+
+/// A tuner shall see different configurations, not ten splits of one.
+constexpr std::size_t kSplitsOfOneConfig = 2;
+
+std::vector<Plan> best_splits(const Problem& p, const KernelConfig& c, const DeviceInfo& device,
+                              const WorkSplit& whole, const PlanOverrides& o) {
+  std::vector<Plan> plans;
+  for (const WorkSplit& split : stream_splits(p, c, device, whole, o))
+    plans.push_back(plan_of(p, c, split, device));
+  std::stable_sort(plans.begin(), plans.end(),
+                   [](const Plan& x, const Plan& y) { return x.estimate.total_us < y.estimate.total_us; });
+  if (plans.size() > kSplitsOfOneConfig) plans.resize(kSplitsOfOneConfig);
+  return plans;
+}
+
+/// The overrides ask for a split that stream_splits() did not return.
+std::string why_no_split(const Problem& p, KernelConfig c, WorkSplit split, const PlanOverrides& o) {
+  const i64 tiles = grid_rows(p, c) * grid_columns(p, c) * p.batch;
+  const i64 clusters = o.splits ? tiles * *o.splits : split.clusters;
+  c.combine = Combine::last_arriver;
+  split.streamed = o.splits ? static_cast<int>(tiles) : *o.streamed;
+  split.clusters = static_cast<int>(std::min(clusters, kMaxInt));
+  const std::string rule = stream_problem(p, c, split);
+  if (!rule.empty()) return rule;
+  return std::to_string(workspace_bytes(c, split)) + " bytes of workspace are more than the limit of " +
+         std::to_string(o.workspace_limit.value_or(kWorkspaceLimit));
+}
+
+}  // namespace
+
 Result<std::vector<Plan>> rank_candidates(const Problem& p, const DeviceInfo& device,
                                           const PlanOverrides& o) {
   if (Result<void> overrides = check_overrides(p, o); !overrides) return overrides.error();
@@ -165,22 +212,19 @@ Result<std::vector<Plan>> rank_candidates(const Problem& p, const DeviceInfo& de
                                               " x " + std::to_string(p.n) +
                                               " has more than 2^30 tiles: split the problem"};
 
-  const bool empty = p.m == 0 || p.n == 0 || p.batch == 0;
   std::vector<Plan> plans;
   Search refused;
   for (const KernelConfig& config : found.configs) {
-    Plan plan;
-    plan.problem = p;
-    plan.config = config;
-    plan.split = choose_split(p, config, device, o);
-    plan.smem_bytes = smem_bytes(config);
-    const std::string wrong = split_problem(p, config, device, plan.split);
-    if (!wrong.empty()) {
+    const WorkSplit whole = choose_split(p, config, device, o);
+    const bool splits_only = o.splits.value_or(1) > 1 || o.streamed.value_or(0) > 0;
+    std::string wrong = split_problem(p, config, device, whole);
+    if (wrong.empty() && !splits_only) plans.push_back(plan_of(p, config, whole, device));
+    std::vector<Plan> split = best_splits(p, config, device, whole, o);
+    if (wrong.empty() && splits_only && split.empty()) wrong = why_no_split(p, config, whole, o);
+    if (!wrong.empty())
       refused.refuse(config, wrong);
-      continue;
-    }
-    if (!empty) plan.estimate = estimate(p, config, plan.split, device);
-    plans.push_back(plan);
+    else
+      plans.insert(plans.end(), split.begin(), split.end());
   }
   if (plans.empty()) return bad_override("the overrides leave no kernel: " + refused.reasons);
   std::stable_sort(plans.begin(), plans.end(),

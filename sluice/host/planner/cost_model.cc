@@ -34,13 +34,18 @@ class Model {
  private:
   double clocks_per_us() const;
   double k_tiles() const { return static_cast<double>(ceil_div(p_.k, i64{c_.tile.k})); }
+  /// Of a tile, those that one CTA works on.
+  double own_k_tiles() const { return std::ceil(k_tiles() / c_.cluster.k); }
   double tensor_clocks() const;
   double smem_clocks() const;
   double promotion_clocks() const;
   double math_clocks() const;
   double epilogue_clocks() const;
-  double load_clocks(double active) const;
-  double tile_clocks(double active) const;
+  double exchange_clocks() const;
+  double load_clocks(double active, double k_tiles) const;
+  double tile_clocks(double active, double k_tiles) const;
+  double run_clocks(const WorkSplit& split) const;
+  double combine_us(const WorkSplit& split) const;
 
   const Problem& p_;
   const KernelConfig& c_;
@@ -82,17 +87,17 @@ double Model::math_clocks() const {
   const bool one_chain = c_.schedule == Schedule::ping_pong && waves(c_) == 1;
   double product = joined(cost_.sharpness_in_tile, {tensor_clocks(), smem_clocks()}) +
                    (one_chain ? kStepsPerKTile * cost_.chain_clocks_per_step : 0);
-  if (cluster_size(c_) > 1) product += cost_.cluster_clocks_per_k_tile;
+  if (multicasts(c_)) product += cost_.cluster_clocks_per_k_tile;
   if (!c_.promotes) return product;
-  if (cluster_size(c_) > 1) product += cost_.promoted_cluster_clocks_per_k_tile;
+  if (multicasts(c_)) product += cost_.promoted_cluster_clocks_per_k_tile;
   if (c_.schedule == Schedule::ping_pong) return product + promotion_clocks();  // the other group waits
   return joined(cost_.sharpness_of_promotion, {product, product / kMathGroups + promotion_clocks()});
 }
 
 /// Clocks of one group to store its part of a tile, with the other group doing something else.
 double Model::epilogue_clocks() const {
-  const double elements = sum_registers(c_);  // of a thread
-  const double chunks = waves(c_) * c_.tile.n / store_columns(c_);
+  const double elements = sum_registers(c_) / c_.cluster.k;  // of a thread
+  const double chunks = waves(c_) * own_columns(c_) / store_columns(c_);
   const Epilogue& e = c_.epilogue;
   double each = cost_.epilogue_clocks_per_element;
   if (e.scale_a == ScaleMode::vector) each += cost_.scale_clocks_per_element;
@@ -106,24 +111,55 @@ double Model::epilogue_clocks() const {
   if (c_.store == StorePath::direct) weight *= cost_.direct_store_weight;
   const double sharing = c_.schedule == Schedule::cooperative ? kMathGroups : 1;
   return cost_.epilogue_fixed_clocks + chunks * cost_.epilogue_clocks_per_chunk +
-         elements * each * weight * sharing;
+         elements * each * weight * sharing + exchange_clocks();
+}
+
+/// Clocks from a CTA's own sums to whole ones in a cluster along k.
+double Model::exchange_clocks() const {
+  if (c_.cluster.k == 1) return 0;
+  const double rows = std::min<double>(static_cast<double>(p_.m), c_.tile.m);
+  return exchange_passes(c_) * cost_.exchange_pass_clocks +
+         4.0 * rows * c_.tile.n / cost_.exchange_bytes_per_clock;
 }
 
 /// Clocks until all bytes of a tile have come: bandwidth, or latency (the ring is refilled once in the time
 /// that a byte takes to come).
-double Model::load_clocks(double active) const {
+double Model::load_clocks(double active, double k_tiles) const {
   const double shared_rate = device_.l2_bytes_per_us * cost_.l2_gain_of_tma / clocks_per_us() / active;
   const double l2_rate = std::min(shared_rate, cost_.l2_bytes_per_clock_per_sm);
-  return std::max(k_tiles() * l2_bytes_per_k_tile(p_, c_) / l2_rate,
-                  k_tiles() / c_.stages * cost_.load_latency_us * clocks_per_us());
+  return std::max(k_tiles * l2_bytes_per_k_tile(p_, c_) / l2_rate,
+                  k_tiles / c_.stages * cost_.load_latency_us * clocks_per_us());
 }
 
 /// Clocks from the start of one tile of a CTA to the start of its next, with `active` CTAs at work.
-double Model::tile_clocks(double active) const {
-  const double load = load_clocks(active), math = k_tiles() * math_clocks(), epilogue = epilogue_clocks();
+double Model::tile_clocks(double active, double k_tiles) const {
+  const double load = load_clocks(active, k_tiles), math = k_tiles * math_clocks(),
+               epilogue = epilogue_clocks();
   if (c_.schedule == Schedule::ping_pong)
     return joined(cost_.sharpness_in_tile, {math + cost_.turn_clocks, load, (math + epilogue) / kMathGroups});
   return joined(cost_.sharpness_in_tile, {math + epilogue + cost_.ramp_clocks, load});
+}
+
+/// Clocks of the longest run of streamed k-tiles: its products, and for each tile that it touches an epilogue
+/// or a partial sum to write.
+double Model::run_clocks(const WorkSplit& split) const {
+  if (split.streamed == 0) return 0;
+  const double run = std::ceil(split.streamed * k_tiles() / split.clusters);
+  const double active = std::min<double>(split.clusters * cluster_size(c_), device_.sm_count);
+  const double waves = std::ceil(split.clusters * cluster_size(c_) / active);  // more than fit: one by one
+  const bool aligned = split.clusters % split.streamed == 0;
+  const double pieces = std::ceil(run / k_tiles()) + (aligned ? 0 : 1);
+  return waves * (tile_clocks(active, std::ceil(run / c_.cluster.k)) + (pieces - 1) * epilogue_clocks() + pieces * cost_.piece_clocks);
+}
+
+/// What the last peer of a tile does when all others are done.
+double Model::combine_us(const WorkSplit& split) const {
+  if (split.streamed == 0) return 0;
+  const double run = split.streamed * k_tiles() / split.clusters;
+  const double peers = std::max(1.0, std::ceil(k_tiles() / run));
+  const double rows = std::min<double>(static_cast<double>(p_.m), c_.tile.m);
+  const double bytes = 4.0 * rows * own_columns(c_) * (1 + peers);
+  return cost_.combine_us + bytes / cost_.combine_bytes_per_clock / clocks_per_us();
 }
 
 Estimate Model::estimate(const WorkSplit& split) const {
@@ -131,19 +167,24 @@ Estimate Model::estimate(const WorkSplit& split) const {
   const double columns = static_cast<double>(ceil_div(p_.n, i64{c_.tile.n} * c_.cluster.n));
   const double tiles = rows * columns * static_cast<double>(p_.batch);
   const double clock = clocks_per_us();
-  const double full_waves = std::floor(tiles / split.clusters), rest = tiles - full_waves * split.clusters;
+  const double whole = tiles - split.streamed;
+  const double full_waves = std::floor(whole / split.clusters), rest = whole - full_waves * split.clusters;
 
-  double sm_clocks = full_waves * tile_clocks(split.clusters * cluster_size(c_));
-  if (rest > 0) sm_clocks += tile_clocks(rest * cluster_size(c_));
+  double sm_clocks = run_clocks(split);
+  sm_clocks += full_waves * tile_clocks(split.clusters * cluster_size(c_), own_k_tiles());
+  if (rest > 0) sm_clocks += tile_clocks(rest * cluster_size(c_), own_k_tiles());
 
   const Traffic traffic = traffic_of(p_, c_, split, device_);
   Estimate e;
-  e.waves = static_cast<int>(std::ceil(tiles / split.clusters));
-  e.tensor_us = e.waves * k_tiles() * tensor_clocks() / clock;
+  const double run = std::ceil(split.streamed * k_tiles() / split.clusters);  // k-tiles
+  e.waves = static_cast<int>(std::ceil(whole / split.clusters)) + (split.streamed > 0 ? 1 : 0);
+  e.tensor_us =
+      (std::ceil(whole / split.clusters) * k_tiles() + run) / c_.cluster.k * tensor_clocks() / clock;
   e.l2_us = traffic.l2_bytes / (device_.l2_bytes_per_us * cost_.l2_gain_of_tma);
   e.hbm_us = traffic.hbm_bytes / device_.hbm_bytes_per_us;
   e.overhead_us = cost_.launch_us + cost_.first_bytes_us + cost_.last_store_us;
   if (cluster_size(c_) > 1) e.overhead_us += cost_.cluster_us;
+  if (whole == 0) e.overhead_us += combine_us(split);  // else whole tiles are worked on meanwhile
   // Ping-pong's last epilogue has nothing to hide behind; cooperative's are all counted with their tiles.
   if (c_.schedule == Schedule::ping_pong) e.overhead_us += epilogue_clocks() / clock;
   e.total_us = e.overhead_us + joined(cost_.sharpness_in_kernel, {sm_clocks / clock, e.hbm_us});

@@ -79,6 +79,15 @@ struct CostConstants {
   double first_bytes_us = 1.303;
   double cluster_us = 0.1943;
   double last_store_us = 0.4006;
+
+  // Tiles that clusters share: from the last product to the sums of all being there, beside the bytes: the
+  // write must have come to L2, the counter answers, the first slot is read.
+  double combine_us = 1.2;
+  double combine_bytes_per_clock = 48;  // of an SM, to and from L2
+  double piece_clocks = 300;            // what a run pays for each tile it touches
+  // The same inside of a cluster along k: a pass there and back, and the bytes.
+  double exchange_pass_clocks = 900;
+  double exchange_bytes_per_clock = 24;
 };
 
 inline constexpr CostConstants kCostConstants{};

@@ -32,7 +32,8 @@ std::optional<Plan> recorded_plan(const Problem& checked, const DeviceInfo& devi
                                   .cluster = choice->cluster,
                                   .raster = choice->raster,
                                   .raster_group = choice->raster_group,
-                                  .clusters = choice->clusters};
+                                  .clusters = choice->clusters,
+                                  .streamed = choice->streamed};
   const Result<std::vector<Plan>> plans = rank_candidates(checked, device, as_measured);
   if (!plans) return std::nullopt;
   Plan plan = plans->front();

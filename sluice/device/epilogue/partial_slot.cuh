@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums of one math warpgroup in global memory, in fragment order: vector v of thread t is the (v * 128 + t)-th
+// float4 of the slot, so that every access of a warp is 512 whole bytes. Warps whose rows lie outside of the
+// matrix write and read nothing.
+#pragma once
+
+#include <sluice/device/math/wgmma_ss.cuh>
+#include <sluice/device/ptx/global.cuh>
+#include <sluice/spec/config.h>
+
+namespace sluice {
+
+/// Of the kN columns of sums the first kOwn are kept.
+template <int kWaves, int kN, int kOwn>
+struct PartialSlot {
+  static constexpr int kVectors = kOwn / 8;  // of a thread, in a wave
+  static constexpr int kVectorFloats = kWarpgroupThreads * 4;
+  // In flight: enough to hide L2's latency, few enough to stay in registers beside the sums.
+  static constexpr int kInFlight = 8;
+  static constexpr int kBatch = min(kVectors, kInFlight);
+  static constexpr int kPeersAtOnce = max(1, kInFlight / kBatch);
+
+  /// `slot`: this thread's first vector. `live_rows`: of the matrix, from the warp's first row in the tile on.
+  static SLUICE_DEVICE void write(const Accumulator<kWaves, kN>& sums, float* slot, int live_rows) {
+#pragma unroll
+    for (int wave = 0; wave < kWaves; ++wave) {
+      if (live_rows <= wave * kWaveRows) return;
+#pragma unroll
+      for (int v = 0; v < kVectors; ++v) {
+        const float* from = &sums.values[wave][4 * v];
+        ptx::store_global(slot + (wave * kVectors + v) * kVectorFloats, {from[0], from[1], from[2], from[3]});
+      }
+    }
+  }
+
+  /// The slots of all peers, `pitch` floats apart, added up in their order.
+  static SLUICE_DEVICE void sum(Accumulator<kWaves, kN>& sums, const float* slot, int pitch, int peers,
+                                int live_rows) {
+#pragma unroll
+    for (int wave = 0; wave < kWaves; ++wave) {
+      if (live_rows <= wave * kWaveRows) return;
+#pragma unroll
+      for (int first = 0; first < kVectors; first += kBatch)
+        sum_batch(sums.values[wave], first, slot + wave * kVectors * kVectorFloats, pitch, peers);
+    }
+  }
+
+ private:
+  static SLUICE_DEVICE void sum_batch(float (&sums)[kN / 2], int first, const float* slot, int pitch,
+                                      int peers) {
+    const float* at = slot + first * kVectorFloats;
+    for (int peer = 0; peer < peers; peer += kPeersAtOnce) {
+      ptx::Float4 loaded[kPeersAtOnce][kBatch];
+#pragma unroll
+      for (int i = 0; i < kPeersAtOnce; ++i)
+#pragma unroll
+        for (int v = 0; v < kBatch; ++v)
+          if (peer + i < peers && first + v < kVectors)
+            loaded[i][v] = ptx::load_global(at + i64{pitch} * (peer + i) + v * kVectorFloats);
+#pragma unroll
+      for (int i = 0; i < kPeersAtOnce; ++i)
+#pragma unroll
+        for (int v = 0; v < kBatch; ++v)
+          if (peer + i < peers && first + v < kVectors)
+            add(&sums[4 * (first + v)], loaded[i][v], peer + i == 0);
+    }
+  }
+  static SLUICE_DEVICE void add(float* sums, const ptx::Float4& v, bool fresh) {
+    sums[0] = fresh ? v.x : sums[0] + v.x;
+    sums[1] = fresh ? v.y : sums[1] + v.y;
+    sums[2] = fresh ? v.z : sums[2] + v.z;
+    sums[3] = fresh ? v.w : sums[3] + v.w;
+  }
+};
+
+}  // namespace sluice

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Global memory that CTAs of one grid share: counters, and what they guard.
+#pragma once
+
+#include <sluice/spec/base.h>
+
+namespace sluice::ptx {
+
+struct Float4 {
+  float x, y, z, w;
+};
+
+// atom.acq_rel.gpu.global.inc: old >= bound ? 0 : old + 1, so that bound + 1 of them leave what they found.
+// Returns the old value.
+SLUICE_DEVICE u32 atomic_inc_acq_rel(u32* address, u32 bound) {
+  u32 old;
+  asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
+               : "=r"(old)
+               : "l"(address), "r"(bound)
+               : "memory");
+  return old;
+}
+
+SLUICE_DEVICE void store_global(float* address, const Float4& v) {
+  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(address), "f"(v.x), "f"(v.y), "f"(v.z),
+               "f"(v.w)
+               : "memory");
+}
+
+// ld.relaxed.gpu: from L2, where other SMs write; an L1 line may be old. Not ordered against other loads, so
+// that many are in flight.
+SLUICE_DEVICE Float4 load_global(const float* address) {
+  Float4 v;
+  asm volatile("ld.relaxed.gpu.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "l"(address));
+  return v;
+}
+
+}  // namespace sluice::ptx

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// See streams.h. Only values that change the number of k-tiles of the longest run matter, and of those only
+// the ones that leave each run enough work to pay for its part of the combine.
+#include <sluice/host/planner/streams.h>
+
+#include <algorithm>
+
+#include <sluice/host/planner/cost_model.h>
+
+namespace sluice {
+namespace {
+
+constexpr i64 kMaxInt = (i64{1} << 31) - 1;
+constexpr i64 kLeastRun = 2;  // k-tiles
+/// Past a wave of clusters every value costs a slot more and shortens runs by little.
+constexpr int kSplits[] = {2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64};
+
+i64 tiles_of(const Problem& p, const KernelConfig& c) {
+  return ceil_div(p.m, i64{c.tile.m} * c.cluster.m) * ceil_div(p.n, i64{c.tile.n} * c.cluster.n) * p.batch;
+}
+i64 k_tiles_of(const Problem& p, const KernelConfig& c) {
+  return ceil_div(p.k, i64{c.tile.k});
+}
+
+/// The splits asked for, worked out against one configuration.
+class Splits {
+ public:
+  Splits(const Problem& p, const KernelConfig& c, const WorkSplit& whole, const PlanOverrides& o)
+      : p_(p), c_(c), whole_(whole), limit_(o.workspace_limit.value_or(kWorkspaceLimit)) {}
+
+  void add(i64 streamed, i64 clusters) {
+    if (streamed < 1 || streamed > kMaxInt || clusters < 1 || clusters > kMaxInt) return;
+    WorkSplit split = whole_;
+    split.streamed = static_cast<int>(streamed);
+    split.clusters = static_cast<int>(clusters);
+    KernelConfig config = c_;
+    config.combine = Combine::last_arriver;
+    const bool known = std::find(found_.begin(), found_.end(), split) != found_.end();
+    if (!known && stream_problem(p_, config, split).empty() && workspace_bytes(config, split) <= limit_)
+      found_.push_back(split);
+  }
+  std::vector<WorkSplit> found() && { return std::move(found_); }
+
+ private:
+  const Problem& p_;
+  const KernelConfig& c_;
+  const WorkSplit& whole_;
+  i64 limit_;
+  std::vector<WorkSplit> found_;
+};
+
+}  // namespace
+
+std::string stream_problem(const Problem& p, const KernelConfig& c, const WorkSplit& split) {
+  if (split.streamed == 0) return {};
+  const std::string name = "split.streamed = " + std::to_string(split.streamed);
+  const i64 tiles = tiles_of(p, c), k_tiles = k_tiles_of(p, c);
+  if (c.combine == Combine::none) return name + " needs a config with Combine::last_arriver";
+  if (split.streamed < 0 || split.streamed > tiles)
+    return name + " must be in 0.." + std::to_string(tiles) + ", the cluster tiles there are";
+  if (split.streamed > kMaxInt / std::max<i64>(k_tiles, 1))
+    return name + " tiles of " + std::to_string(k_tiles) + " k-tiles must stay below 2^31 k-tiles";
+  if (split.clusters > split.streamed * k_tiles)
+    return std::to_string(split.clusters) + " clusters must not be more than the " +
+           std::to_string(split.streamed * k_tiles) + " k-tiles that are dealt out to them";
+  if (const i64 counters = counter_count(c, split); counters > kWorkspaceCounters)
+    return name + " needs " + std::to_string(counters) + " counters and a workspace has " +
+           std::to_string(kWorkspaceCounters);
+  return {};
+}
+
+std::vector<WorkSplit> stream_splits(const Problem& p, const KernelConfig& c, const DeviceInfo& device,
+                                     const WorkSplit& whole, const PlanOverrides& o) {
+  const i64 tiles = tiles_of(p, c), k_tiles = k_tiles_of(p, c);
+  const i64 fit = o.clusters.value_or(max_clusters(c, device));
+  Splits splits(p, c, whole, o);
+  if (tiles == 0 || k_tiles == 0) return {};
+  if (o.streamed || o.splits) {
+    if (o.splits && *o.splits > 1) splits.add(tiles, tiles * *o.splits);
+    if (o.streamed) splits.add(*o.streamed, fit);
+    return std::move(splits).found();
+  }
+  for (const i64 parts : kSplits)
+    if (tiles * parts <= fit && k_tiles / parts >= kLeastRun) splits.add(tiles, tiles * parts);
+  const i64 rest = tiles % fit;
+  if (rest == 0) return std::move(splits).found();
+  for (const i64 streamed : {rest, rest + fit})
+    if (streamed <= tiles && streamed * k_tiles >= kLeastRun * fit) splits.add(streamed, fit);
+  return std::move(splits).found();
+}
+
+}  // namespace sluice

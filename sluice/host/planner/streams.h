@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which splits along k are worth a look, and which are possible at all (spec/work_split.h says what they
+// are). Called by candidates.cc; gemm_checks.cc asks the rule of plans made by hand.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <sluice/plan.h>
+
+namespace sluice {
+
+/// The rule that a split breaks; empty: none. A split that streams nothing breaks none.
+std::string stream_problem(const Problem& problem, const KernelConfig& config, const WorkSplit& split);
+
+/// Splits along k of the tiles of `whole`, which splits nothing: into S parts each, where that fills one wave
+/// or part of it; all of them or the last wave or two, dealt out to all clusters. Those that `overrides` ask
+/// for, and no others, if they ask. All pass stream_problem() and the workspace limit.
+std::vector<WorkSplit> stream_splits(const Problem& problem, const KernelConfig& config,
+                                     const DeviceInfo& device, const WorkSplit& whole,
+                                     const PlanOverrides& overrides);
+
+}  // namespace sluice
