@@ -56,7 +56,7 @@ class Machine {
     }
     __syncwarp();
     if constexpr (kClustered)
-      ptx::cluster_sync();
+      ptx::cluster_sync_relaxed();
     else if (threadIdx.x < 32)
       ptx::named_barrier_arrive(kStartBarrier, kThreads);
     else
@@ -168,6 +168,7 @@ class Machine {
   }
 
   // ---- exchange in a cluster along k ----
+  static SLUICE_DEVICE constexpr int exchange_passes() { return kExchangePasses; }
   SLUICE_DEVICE void wait_sums_empty(u32 parity) {
     ptx::mbarrier_wait_parity(barrier(sums_empty_barrier(kConfig, math_group())), parity);
   }
@@ -273,6 +274,7 @@ class Machine {
   static constexpr bool kCombines = kConfig.combine != Combine::none;
   static constexpr bool kSplitsInCluster = kConfig.cluster.k > 1;
   using Partials = PartialSlot<waves(kConfig), kConfig.tile.n, own_columns(kConfig)>;
+  static constexpr int kExchangePasses = ::sluice::exchange_passes(kConfig);
   using Exchange = SumExchange<kConfig>;
   static constexpr bool kBlockScaled = is_block_scaled(kConfig.epilogue);
   using Sums = Accumulator<waves(kConfig), kConfig.tile.n>;

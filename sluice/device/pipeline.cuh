@@ -55,17 +55,22 @@ struct TileCursor {
     ++ordinal;
   }
   SLUICE_DEVICE Tile tile() const {
+    Tile tile = part_along_k(machine.config(), cluster_tile(), machine.cta_rank());
+    if (machine.params().rotates) tile.rotation = rotation_of(machine.cluster_index(), tile.k_tiles);
+    return tile;
+  }
+
+ private:
+  SLUICE_DEVICE Tile cluster_tile() const {
     const GemmParams& p = machine.params();
-    if (!in_run()) return part_along_k(machine.config(), whole(index), machine.cta_rank());
+    if (!in_run()) return whole(index);
     const int streamed_tile = k_tile / p.grid.k_tiles;
     Tile tile = whole(streamed_tile);
     tile.first_k_tile = k_tile - streamed_tile * p.grid.k_tiles;
     tile.k_tiles = run_length();
     tile.sharing = sharing_of(p.grid, p.deal, streamed_tile, machine.cluster_index());
-    return part_along_k(machine.config(), tile, machine.cta_rank());
+    return tile;
   }
-
- private:
   SLUICE_DEVICE bool streams() const { return machine.config().combine != Combine::none; }
   SLUICE_DEVICE bool in_run() const { return streams() && k_tile < run_end; }
   /// To the end of the tile or of the run.

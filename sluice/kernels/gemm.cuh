@@ -49,12 +49,14 @@ SLUICE_DEVICE void load_role(Machine& machine) {
   for (TileCursor tiles(machine); tiles.valid(); tiles.advance()) {
     const Tile tile = tiles.tile();
     machine.begin_loads(tile);
-    for (int k_tile = 0; k_tile < tile.k_tiles; ++k_tile) {
+    KTileWalk k_tile(tile);
+    for (int i = 0; i < tile.k_tiles; ++i) {
       machine.wait_empty(ring.stage, ring.phase ^ kFreshBarrier);
       machine.expect_stage(ring.stage);
-      machine.load_a(ring.stage, tile.first_k_tile + k_tile);
-      machine.load_b(ring.stage, tile.first_k_tile + k_tile);
+      machine.load_a(ring.stage, k_tile.index);
+      machine.load_b(ring.stage, k_tile.index);
       ring.advance(stages);
+      k_tile.advance();
     }
   }
   for (int stage = 0; stage < stages; ++stage) {
@@ -71,12 +73,14 @@ SLUICE_DEVICE void scale_role(Machine& machine) {
   for (TileCursor tiles(machine); tiles.valid(); tiles.advance()) {
     const Tile tile = tiles.tile();
     machine.begin_scales(tile);
-    for (int k_tile = 0; k_tile < tile.k_tiles; ++k_tile) {
-      machine.fetch_scales(tile.first_k_tile + k_tile);
+    KTileWalk k_tile(tile);
+    for (int i = 0; i < tile.k_tiles; ++i) {
+      machine.fetch_scales(k_tile.index);
       machine.wait_empty(ring.stage, ring.phase ^ kFreshBarrier);
-      machine.write_scales(ring.stage, tile.first_k_tile + k_tile);
+      machine.write_scales(ring.stage, k_tile.index);
       machine.publish_scales(ring.stage);
       ring.advance(machine.config().stages);
+      k_tile.advance();
     }
   }
 }
@@ -133,7 +137,7 @@ SLUICE_DEVICE void finish_tile(Machine& machine, const RingPosition& ring, int k
 template <class Machine>
 SLUICE_DEVICE void exchange_sums(Machine& machine, const Tile& tile, u32& phase) {
 #pragma unroll
-  for (int pass = 0; pass < exchange_passes(machine.config()); ++pass) {
+  for (int pass = 0; pass < machine.exchange_passes(); ++pass) {
     machine.wait_sums_empty(phase ^ kFreshBarrier);
     machine.send_sums(tile, pass);
     machine.wait_sums_full(phase);

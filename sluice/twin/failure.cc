@@ -25,6 +25,12 @@ const char* name_of(FailureKind kind) {
     case FailureKind::tile_twice: return "tile_twice";
     case FailureKind::tile_missing: return "tile_missing";
     case FailureKind::unread_stage: return "unread_stage";
+    case FailureKind::exchange_overwritten: return "exchange_overwritten";
+    case FailureKind::exchange_unready: return "exchange_unready";
+    case FailureKind::partial_unready: return "partial_unready";
+    case FailureKind::wrong_election: return "wrong_election";
+    case FailureKind::counter_left: return "counter_left";
+    case FailureKind::workspace_overlap: return "workspace_overlap";
     case FailureKind::endless_role: return "endless_role";
   }
   return "?";
@@ -64,6 +70,7 @@ const char* name_of(StepKind kind) {
     case StepKind::write_partial: return "write_partial";
     case StepKind::elect: return "elect";
     case StepKind::sum_partials: return "sum_partials";
+    case StepKind::reset_counter: return "reset_counter";
   }
   return "?";
 }
@@ -94,9 +101,21 @@ std::string to_string(const Step& s) {
     case StepKind::issue_store:
       return fmt::format("{} buffer {} {} wave {} column {}", name_of(s.kind), s.stage, tile, s.wave,
                          s.column);
+    case StepKind::wait_sums_empty:
+    case StepKind::wait_sums_full: return fmt::format("{} parity {}", name_of(s.kind), s.parity);
+    case StepKind::expect_sums: return fmt::format("{}: {} bytes", name_of(s.kind), s.count);
+    case StepKind::send_sums:
+      return fmt::format("{} of {} pass {} to cta {}, {} bytes", name_of(s.kind), tile, s.stage, s.target,
+                         s.count);
+    case StepKind::receive_sums: return fmt::format("{} of {} pass {}", name_of(s.kind), tile, s.stage);
+    case StepKind::arrive_sums_empty:
+      return fmt::format("{}: {} arrivals at cta {}", name_of(s.kind), s.count, s.target);
     case StepKind::write_partial:
     case StepKind::elect:
     case StepKind::sum_partials:
+    case StepKind::reset_counter:
+      return fmt::format("{} of {} by peer {} of {}", name_of(s.kind), tile, s.tile.sharing.rank,
+                         s.tile.sharing.peers);
     case StepKind::store_direct: return fmt::format("{} {}", name_of(s.kind), tile);
     default: return name_of(s.kind);
   }

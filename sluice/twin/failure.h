@@ -25,6 +25,12 @@ enum class FailureKind : u8 {
   tile_twice,                //
   tile_missing,              //
   unread_stage,              // a stage was filled and not read, or a barrier left half way
+  exchange_overwritten,      // sums sent to where the last ones are not read yet
+  exchange_unready,          // sums read that have not all come
+  partial_unready,           // a slot is read whose sums are not known to be written
+  wrong_election,            // not exactly one of a tile's peers was the last
+  counter_left,              // a counter is not zero when a launch ends
+  workspace_overlap,         // a slot or counter of two parts, or outside of the workspace
   endless_role,              // a role that records steps without end
 };
 const char* name_of(FailureKind kind);

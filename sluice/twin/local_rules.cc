@@ -37,6 +37,12 @@ Passes annotate_loads(const Scenario& scenario, StepList& steps) {
   return passes;
 }
 
+/// The tile whose products these sums are: a cluster along k stores parts of it.
+Tile whole_tile(const KernelConfig& config, Tile tile) {
+  tile.n_offset -= tile.n_offset % config.tile.n;
+  return tile;
+}
+
 /// Follows the sums of one math role from begin_tile to the stores.
 class SumRules {
  public:
@@ -57,7 +63,9 @@ class SumRules {
       case StepKind::begin_tile:
         of_tile_.clear();
         sums_.assign(units(scenario_.config), 0);
-        partial_ = scales_read_ = 0;
+        partial_ = scales_read_ = received_ = 0;
+        partials_of_ = 1;
+        written_ = summed_ = false;
         break;
       case StepKind::read_scales:
         step.k_tile = scales_read_++;
@@ -66,6 +74,13 @@ class SumRules {
       case StepKind::issue_mma: return see_product(i);
       case StepKind::retire_all: in_flight_ = false; break;
       case StepKind::promote: return see_promotion(step);
+      case StepKind::send_sums: return see_complete(step);
+      case StepKind::receive_sums: ++received_; break;
+      case StepKind::write_partial:
+        written_ = true;
+        partials_of_ = step.tile.sharing.peers;
+        return see_exchanged(step);
+      case StepKind::sum_partials: return see_sum_of_partials(step);
       case StepKind::write_chunk:
       case StepKind::store_direct: return see_store(step);
       default: break;
@@ -103,17 +118,47 @@ class SumRules {
     return std::nullopt;
   }
 
-  std::optional<Failure> see_store(const Step& step) {
+  /// Sums that leave the role's registers, as sums of step.tile.
+  std::optional<Failure> see_complete(const Step& step) {
     if (in_flight_) return fail(FailureKind::accumulator_in_flight, "before wait_mma: " + to_string(step));
     const bool promotes = scenario_.config.promotes;
     const int complete = promotes ? *std::min_element(sums_.begin(), sums_.end()) : partial_;
     const int left = promotes ? partial_ : 0;
-    if (complete != scenario_.grid().k_tiles || left != 0)
+    if (complete != step.tile.k_tiles || left != 0)
       return fail(FailureKind::accumulator_wrong,
                   fmt::format("{} of {} k-tiles are in the sums and {} wait for promotion: {}", complete,
-                              scenario_.grid().k_tiles, left, to_string(step)));
-    for (size_t i : of_tile_) steps_[i].tile = step.tile;
+                              step.tile.k_tiles, left, to_string(step)));
+    for (size_t i : of_tile_) {
+      KTileWalk walk(step.tile);
+      for (int passed = 0; passed < steps_[i].k_tile; ++passed) walk.advance();
+      steps_[i].k_tile = walk.index;
+      steps_[i].tile = whole_tile(scenario_.config, step.tile);
+    }
+    of_tile_.clear();
     return std::nullopt;
+  }
+
+  std::optional<Failure> see_exchanged(const Step& step) {
+    const int passes = scenario_.config.cluster.k > 1 ? exchange_passes(scenario_.config) : 0;
+    if (received_ != passes)
+      return fail(FailureKind::accumulator_wrong,
+                  fmt::format("after {} of {} passes of the exchange: {}", received_, passes, to_string(step)));
+    return see_complete(step);
+  }
+
+  std::optional<Failure> see_sum_of_partials(const Step& step) {
+    if (!written_ || step.tile.sharing.peers != partials_of_ || step.tile.sharing.rank >= partials_of_)
+      return fail(FailureKind::accumulator_wrong,
+                  fmt::format("adds up {} of {} slots, its own {}: {}", step.tile.sharing.peers, partials_of_,
+                              written_ ? "written" : "not written", to_string(step)));
+    summed_ = true;
+    return std::nullopt;
+  }
+
+  std::optional<Failure> see_store(const Step& step) {
+    if (step.tile.sharing.peers > 1 && !summed_)
+      return fail(FailureKind::accumulator_wrong, "stores its own part of the sums: " + to_string(step));
+    return see_exchanged(step);
   }
 
   Failure fail(FailureKind kind, const std::string& what) const { return {kind, name_ + " " + what}; }
@@ -127,6 +172,9 @@ class SumRules {
   int partial_unit_ = 0;
   int scales_read_ = 0;  // k-tiles of this tile whose scales were read
   bool in_flight_ = false;
+  int received_ = 0;     // passes of the exchange
+  int partials_of_ = 1;  // peers that share the tile
+  bool written_ = false, summed_ = false;
 };
 
 /// Which phase each signal of a math role is for: the pass in which its CTA loaded what was last read there.
@@ -134,6 +182,7 @@ std::optional<Failure> annotate_signals(const Scenario& scenario, const std::str
                                         const Passes& passes, StepList& steps) {
   std::vector<int> read_in(scenario.config.stages, 0);
   int turns = 0;
+  std::vector<int> sent(scenario.ctas(), 0), given_back(scenario.ctas(), 0);
   for (Step& step : steps) {
     if (step.kind == StepKind::issue_mma) {
       const auto found = passes.find(key_of(step));
@@ -145,6 +194,10 @@ std::optional<Failure> annotate_signals(const Scenario& scenario, const std::str
       step.pass = read_in[step.stage];
     } else if (step.kind == StepKind::pass_turn) {
       step.pass = turns++;
+    } else if (step.kind == StepKind::send_sums) {
+      step.pass = sent[step.target]++;
+    } else if (step.kind == StepKind::arrive_sums_empty) {
+      step.pass = given_back[step.target]++;
     }
   }
   return std::nullopt;
@@ -173,51 +226,6 @@ std::optional<Failure> annotate(ClusterProgram& program) {
     if (role != Role::math) continue;
     if (auto failure = SumRules(scenario, name, steps).run()) return failure;
     if (auto failure = annotate_signals(scenario, name, passes, steps)) return failure;
-  }
-  return std::nullopt;
-}
-
-std::optional<Failure> check_coverage(std::span<const ClusterProgram> clusters) {
-  if (clusters.empty()) return std::nullopt;
-  const Scenario& scenario = clusters.front().scenario;
-  const KernelConfig& config = scenario.config;
-  const bool direct = config.store == StorePath::direct;
-  const int columns = direct ? config.tile.n : store_columns(config);
-  using Chunk = std::tuple<int, int, int>;  // row, column, batch
-  std::map<Chunk, int> stored;
-  for (const ClusterProgram& cluster : clusters)
-    for (int i = 0; i < scenario.agents(); ++i) {
-      const Agent agent = agent_at(scenario, i);
-      const int group_row = config.schedule == Schedule::cooperative ? agent.group * group_rows(config) : 0;
-      for (const Step& step : cluster.agents[i]) {
-        const int row = step.tile.m_offset + group_row;
-        if (step.kind == StepKind::issue_store)
-          ++stored[{row + step.wave * kWaveRows, step.tile.n_offset + step.column, step.tile.batch}];
-        else if (step.kind == StepKind::store_direct && agent.warp == 0)
-          for (int wave = 0; wave < waves(config); ++wave)
-            ++stored[{row + wave * kWaveRows, step.tile.n_offset, step.tile.batch}];
-      }
-    }
-
-  const TileGrid grid = scenario.grid();
-  const int all_rows = grid.rows * config.cluster.m * config.tile.m;
-  const int all_columns = grid.columns * config.cluster.n * config.tile.n;
-  for (int batch = 0; batch < grid.batch; ++batch)
-    for (int row = 0; row < all_rows; row += kWaveRows)
-      for (int column = 0; column < all_columns; column += columns) {
-        const auto found = stored.find({row, column, batch});
-        const int times = found == stored.end() ? 0 : found->second;
-        if (times != 1)
-          return Failure{times == 0 ? FailureKind::tile_missing : FailureKind::tile_twice,
-                         fmt::format("rows from {}, columns from {} of matrix {} are stored {} times", row,
-                                     column, batch, times)};
-        stored.erase(found);
-      }
-  if (!stored.empty()) {
-    const auto& [row, column, batch] = stored.begin()->first;
-    return Failure{
-        FailureKind::tile_twice,
-        fmt::format("rows from {}, columns from {} of matrix {} are no tile of D", row, column, batch)};
   }
   return std::nullopt;
 }

@@ -14,7 +14,9 @@ namespace sluice::twin {
 /// Fills in Step::tile and k_tile of products, `pass` and `sequence`. Fails on the first broken rule.
 std::optional<Failure> annotate(ClusterProgram& program);
 
-/// Every 64 rows x store_columns of every tile are stored once by exactly one cluster.
+/// Over all clusters (coverage.cc): every 64 rows x store_columns of every tile are stored by exactly one
+/// cluster, or by each peer of it that may be the last; every k-tile of every tile is multiplied once; peers'
+/// slots and counters are their own.
 std::optional<Failure> check_coverage(std::span<const ClusterProgram> clusters);
 
 /// Name of an agent: "cta 1 math 0", "cta 0 load", "cta 1 math 0 warp 2".

@@ -18,6 +18,7 @@ class Machine {
     params_.raster = scenario.split.raster;
     params_.raster_group = scenario.split.group;
     params_.deal = scenario.deal();
+    params_.rotates = scenario.split.rotates;
     params_.m = scenario.m;
     params_.n = scenario.n;
   }
@@ -77,21 +78,20 @@ class Machine {
   void wait_turn(u32 parity) { record({.kind = StepKind::wait_turn, .parity = parity}); }
   void pass_turn() { record({.kind = StepKind::pass_turn, .count = arrivals()}); }
 
+  int exchange_passes() const { return sluice::exchange_passes(config()); }
+  int exchange_passes() const { return sluice::exchange_passes(config()); }
   void wait_sums_empty(u32 parity) { record({.kind = StepKind::wait_sums_empty, .parity = parity}); }
   void send_sums(const Tile& tile, int pass) {
-    const int live_rows = params_.m - tile.m_offset - group_row();
-    const int bytes = exchange_live_bytes(config(), live_rows);
-    if (is_elected()) record({.kind = StepKind::expect_sums, .count = config().cluster.k * bytes});
-    for (int cta = 0; cta < scenario_.ctas(); ++cta)
-      record({.kind = StepKind::send_sums, .stage = pass, .count = bytes, .target = cta, .tile = tile});
+    const int bytes = config().cluster.k * exchange_live_bytes(config(), live_rows(tile));
+    if (is_elected()) record({.kind = StepKind::expect_sums, .count = bytes});
+    for (int cta = 0; cta < scenario_.ctas(); ++cta) send_sums_to(cta, tile, pass);
   }
   void wait_sums_full(u32 parity) { record({.kind = StepKind::wait_sums_full, .parity = parity}); }
   void receive_sums(const Tile& tile, int pass) {
-    record({.kind = StepKind::receive_sums, .stage = pass, .tile = tile});
+    record({.kind = StepKind::receive_sums, .stage = pass, .count = sent_bytes(tile), .tile = tile});
   }
   void release_sums() {
-    for (int cta = 0; cta < scenario_.ctas(); ++cta)
-      record({.kind = StepKind::arrive_sums_empty, .count = arrivals(), .target = cta});
+    for (int cta = 0; cta < scenario_.ctas(); ++cta) release_sums_to(cta);
   }
 
   void write_partial(const Tile& tile) { record({.kind = StepKind::write_partial, .tile = tile}); }
@@ -99,10 +99,9 @@ class Machine {
   /// Which CTA is the last one, the interleaving decides: what follows is recorded as if it were this one, and
   /// left out where it is not.
   bool is_last_arriver(const Tile& tile) {
-    if (is_elected()) record({.kind = StepKind::elect, .tile = tile});
+    count_arrival(tile, tile.sharing.peers - 1);
     group_sync();
-    guarded_ = true;
-    return true;
+    return guarded_ = true;
   }
   void sum_partials(const Tile& tile) { record({.kind = StepKind::sum_partials, .tile = tile}); }
   void end_tile() { guarded_ = false; }
@@ -141,9 +140,31 @@ class Machine {
   void release(int stage, int count) {
     const int rows = config().cluster.m, row = cta_rank() % rows, column = cta_rank() / rows;
     for (int cta = 0; cta < scenario_.ctas(); ++cta)
-      if (cta % rows == row || cta / rows == column)
+      if (multicasts(config()) ? cta % rows == row || cta / rows == column : cta == cta_rank())
         record({.kind = StepKind::arrive_empty, .stage = stage, .count = count, .target = cta});
   }
+  void send_sums_to(int cta, const Tile& tile, int pass) {
+    record({.kind = StepKind::send_sums,
+            .stage = pass,
+            .count = sent_bytes(tile),
+            .target = cta,
+            .tile = tile});
+  }
+  void release_sums_to(int cta) {
+    record({.kind = StepKind::arrive_sums_empty, .count = arrivals(), .target = cta});
+  }
+  void count_arrival(const Tile& tile, int bound) {
+    if (is_elected()) record({.kind = StepKind::elect, .count = bound, .tile = tile});
+  }
+  /// What this agent's warps send to one CTA in one pass: each has 16 of the 64 rows of a wave.
+  int sent_bytes(const Tile& tile) const {
+    int blocks = 0;
+    for (int row = 0; row < min(live_rows(tile), group_rows(config())); row += kWarpRows)
+      if (row / kWarpRows % kMathWarps / arrivals() == agent_.warp) ++blocks;
+    return blocks * kWarpRows * pass_columns(config()) * 4;
+  }
+  /// Rows of the matrix from the group's first one on.
+  int live_rows(const Tile& tile) const { return params_.m - tile.m_offset - group_row(); }
   int group_row() const {
     return config().schedule == Schedule::cooperative ? math_group() * group_rows(config()) : 0;
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state's layout, what is enabled, and what the copy engine does. The roles' steps: simulator_steps.cc.
+// The state's layout, what is enabled, and what the copy engine does. The roles' steps:
+// simulator_steps.cc; sums that travel and elections: simulator_sums.cc.
 #include <sluice/twin/simulator.h>
 
 #include <fmt/format.h>
@@ -19,9 +20,15 @@ Simulator::Simulator(const ClusterProgram& program) : scenario_(program.scenario
   buffer_word_ = newest_word_ + kMathGroups;
   scales_word_ = buffer_word_ + kMathGroups * kStoreBuffers;
   slots_word_ = scales_word_ + (is_block_scaled(c.epilogue) ? c.stages : 0);
-  words_per_cta_ = slots_word_ + 2 * c.stages * slices_;
+  won_word_ = slots_word_ + 2 * c.stages * slices_;
+  sums_full_word_ = won_word_ + kMathGroups;
+  sums_word_ = sums_full_word_ + (c.cluster.k > 1 ? 4 * kMathGroups : 0);
+  words_per_cta_ = sums_word_ + 2 * sums_of_cta();
   first_slot_ = scenario_.agents();
   first_store_read_ = first_slot_ + scenario_.ctas() * c.stages * slices_;
+  first_sums_ = first_store_read_ + scenario_.ctas() * kMathGroups * kStoreBuffers;
+  first_win_ = first_sums_ + scenario_.ctas() * sums_of_cta();
+  sends_.assign(scenario_.agents(), std::vector<std::vector<const Step*>>(scenario_.ctas()));
   for (auto& loads : loads_) loads.resize(scenario_.ctas());
   scales_written_.resize(scenario_.ctas());
   for (int agent = 0; agent < scenario_.agents(); ++agent)
@@ -29,6 +36,7 @@ Simulator::Simulator(const ClusterProgram& program) : scenario_(program.scenario
       const int cta = agent_at(scenario_, agent).cta;
       if (step.kind == StepKind::load_a) loads_[0][cta].push_back(&step);
       if (step.kind == StepKind::load_b) loads_[1][cta].push_back(&step);
+      if (step.kind == StepKind::send_sums) sends_[agent][step.target].push_back(&step);
       if (step.kind == StepKind::write_scales) scales_written_[cta].push_back(&step);
     }
 }
@@ -40,7 +48,12 @@ State Simulator::initial(Observer* observer) const {
       full(s, cta, stage).init();
       empty(s, cta, stage).init();
     }
-    for (int group = 0; group < kMathGroups; ++group) turn(s, cta, group).init();
+    for (int group = 0; group < kMathGroups; ++group) {
+      turn(s, cta, group).init();
+      if (senders() == 0) continue;
+      sums_full(s, cta, group).init();
+      sums_empty(s, cta, group).init();
+    }
   }
   for (int agent = 0; agent < scenario_.agents(); ++agent)
     (void)settle(s, agent, observer);  // local steps only
@@ -79,17 +92,16 @@ void Simulator::enabled(const State& state, std::vector<Transition>& out) const 
     for (int i = 0; i < kMathGroups * kStoreBuffers; ++i)
       if ((buffer(s, cta, 0, i) & kReading) != 0)
         out.push_back(first_store_read_ + cta * kMathGroups * kStoreBuffers + i);
+  for (Transition t = first_sums_; t < first_win_; ++t)
+    if (coming_sums(s, sums_at(t)) != 0) out.push_back(t);
+  for (int agent = 0; agent < scenario_.agents(); ++agent)
+    if (election(s, agent) != nullptr) out.push_back(first_win_ + agent);
 }
 
 std::optional<Failure> Simulator::apply(State& s, Transition t, Observer* observer) const {
-  if (t < first_slot_) {
-    const Step& step = *next_step(s, t);
-    ++pc(s, t);
-    if (auto failure = do_step(s, t, step)) return failure;
-    if (observer != nullptr) observer->on_step(t, step);
-    return settle(s, t, observer);
-  }
+  if (t < first_slot_ || wins(t)) return take_step(s, agent_of(t), wins(t), observer);
   if (t < first_store_read_) return finish_load(s, slot_at(t), observer);
+  if (t >= first_sums_) return finish_sums(s, sums_at(t), observer);
   const int index = t - first_store_read_, per_cta = kMathGroups * kStoreBuffers;
   const int cta = index / per_cta, group = index % per_cta / kStoreBuffers, which = index % kStoreBuffers;
   buffer(s, cta, group, which) &= ~kReading;
@@ -103,8 +115,9 @@ Simulator::SlotAt Simulator::slot_at(Transition t) const {
 }
 
 int Simulator::source_of(const SlotAt& at) const {
+  if (!multicasts(scenario_.config)) return at.cta;
   const ClusterShape& shape = scenario_.config.cluster;
-  const int row = at.cta % shape.m, column = at.cta / shape.m;
+  const int row = row_of(at.cta), column = column_of(at.cta);
   return at.slice < shape.n ? at.slice * shape.m + row : column * shape.m + (at.slice - shape.n);
 }
 
@@ -152,21 +165,27 @@ std::optional<Failure> Simulator::check_end(const State& state) const {
       return Failure{.kind = FailureKind::deadlock,
                      .message = "nobody can move, and " + agent_name(scenario_, agent) + " is not done",
                      .waiting = describe_waiting(s)};
-  const auto left = [&](int cta, const std::string& what) {
+  for (int cta = 0; cta < scenario_.ctas(); ++cta) {
+    if (auto failure = check_stages_end(s, cta)) return failure;
+    if (auto failure = check_sums_end(s, cta)) return failure;
+  }
+  return std::nullopt;
+}
+
+std::optional<Failure> Simulator::check_stages_end(State& s, int cta) const {
+  const auto left = [&](const std::string& what) {
     return Failure{.kind = FailureKind::unread_stage,
                    .message = fmt::format("cta {} leaves behind {}", cta, what)};
   };
-  for (int cta = 0; cta < scenario_.ctas(); ++cta)
-    for (int stage = 0; stage < scenario_.config.stages; ++stage) {
-      const Barrier f = full(s, cta, stage), e = empty(s, cta, stage);
-      if (f.pending() != f.count || f.tx != 0)
-        return left(cta, fmt::format("full[{}] in the middle of phase {}", stage, f.phase()));
-      if (e.pending() != e.count)
-        return left(cta, fmt::format("empty[{}] in the middle of phase {}", stage, e.phase()));
-      if (f.phase() != e.phase())
-        return left(
-            cta, fmt::format("stage {}, filled {} times and emptied {} times", stage, f.phase(), e.phase()));
-    }
+  for (int stage = 0; stage < scenario_.config.stages; ++stage) {
+    const Barrier f = full(s, cta, stage), e = empty(s, cta, stage);
+    if (f.pending() != f.count || f.tx != 0)
+      return left(fmt::format("full[{}] in the middle of phase {}", stage, f.phase()));
+    if (e.pending() != e.count)
+      return left(fmt::format("empty[{}] in the middle of phase {}", stage, e.phase()));
+    if (f.phase() != e.phase())
+      return left(fmt::format("stage {}, filled {} times and emptied {} times", stage, f.phase(), e.phase()));
+  }
   return std::nullopt;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gives the recorded steps of one cluster their meaning: barriers, stages, the copy engine, products in
-// flight, store buffers. A state is a flat array of words, so that it can be copied, hashed and compared.
+// flight, store buffers, sums on their way to a peer. What other clusters do it sees in one thing only: either
+// they have all been at a shared tile before, or not. A state is a flat array of words, so that it can be copied, hashed and compared.
 // Invariant: every rule of docs/host-twin.md is checked in the transition that breaks it.
 // Called by the explorers (explore.h) and by run.cc, which adds real numbers through an Observer.
 #pragma once
@@ -14,7 +15,9 @@
 namespace sluice::twin {
 
 using State = std::vector<u32>;
-using Transition = int;  // an agent's next step, or something that the copy engine does
+/// An agent's next step (an election: it is not the last), something that the copy engine does, or an agent's
+/// election in which it is the last.
+using Transition = int;
 
 /// Learns what happens, in the order in which it happens.
 class Observer {
@@ -26,6 +29,8 @@ class Observer {
   virtual void on_load(int cta, int slice, const Step& load) = 0;
   /// TMA has read a store buffer.
   virtual void on_store_read(int cta, int group, int buffer) = 0;
+  /// What warp `warp` of the same group of CTA `sender` has sent, with `send`, has come to CTA `cta`.
+  virtual void on_sums(int cta, int group, int sender, const Step& send) = 0;
 };
 
 class Simulator {
@@ -40,7 +45,11 @@ class Simulator {
   /// Called when nothing is enabled: a deadlock, or something left behind at the end.
   std::optional<Failure> check_end(const State& state) const;
 
-  int transitions() const { return first_store_read_ + scenario_.ctas() * kMathGroups * kStoreBuffers; }
+  int transitions() const { return first_win_ + scenario_.agents(); }
+  /// The agent's election that this transition decides; nullptr: it is none.
+  const Step* election(const State& state, Transition transition) const;
+  bool wins(Transition transition) const { return transition >= first_win_; }
+  int agent_of(Transition transition) const { return wins(transition) ? transition - first_win_ : transition; }
   i64 total_steps() const;
   const Scenario& scenario() const { return scenario_; }
 
@@ -52,15 +61,23 @@ class Simulator {
   struct SlotAt {
     int cta, stage, slice;
   };
+  /// Where the sums of one warp of the same group of `sender` come to.
+  struct SumsAt {
+    int cta, group, sender, warp;
+  };
 
   // Where things lie in a state.
   int cta_word(int cta) const { return cta * words_per_cta_; }
   u32& pc(State& s, int agent) const { return s[agent]; }
   u32 pc(const State& s, int agent) const { return s[agent]; }
   u32& reading(State& s, int agent) const { return s[scenario_.agents() + agent]; }
+  /// 1: the agent's next chunk goes to the other buffer than recorded, because others were left out.
+  u32& flip(State& s, int agent) const { return s[2 * scenario_.agents() + agent]; }
   Barrier full(State& s, int cta, int stage) const;
   Barrier empty(State& s, int cta, int stage) const;
   Barrier turn(State& s, int cta, int group) const;
+  Barrier sums_full(State& s, int cta, int group) const;
+  Barrier sums_empty(State& s, int cta, int group) const;
   u32& syncs(State& s, int cta, int group) const { return s[cta_base(cta) + sync_word_ + group]; }
   /// Last buffer that the group stored from, plus one.
   u32& newest(State& s, int cta, int group) const { return s[cta_base(cta) + newest_word_ + group]; }
@@ -71,15 +88,28 @@ class Simulator {
   /// Sequence number of the load whose bytes are there, and of the one that is on its way (0: none).
   u32& content(State& s, const SlotAt& at) const { return s[slot_word(at)]; }
   u32& incoming(State& s, const SlotAt& at) const { return s[slot_word(at) + 1]; }
-  int cta_base(int cta) const { return 2 * scenario_.agents() + cta * words_per_cta_; }
+  int cta_base(int cta) const { return 3 * scenario_.agents() + cta * words_per_cta_; }
   /// Sequence number of the block scales that lie beside a stage (0: none yet).
   u32& scales(State& s, int cta, int stage) const { return s[cta_base(cta) + scales_word_ + stage]; }
+  /// 1: the group was the last peer of its last shared tile.
+  u32& won(State& s, int cta, int group) const { return s[cta_base(cta) + won_word_ + group]; }
+  /// Number of the send (from 1) whose sums are there and not read yet, and of the one that is on its way.
+  u32& unread_sums(State& s, const SumsAt& at) const { return s[sums_word(at)]; }
+  u32& coming_sums(State& s, const SumsAt& at) const { return s[sums_word(at) + 1]; }
+  int sums_word(const SumsAt& at) const { return cta_base(at.cta) + sums_word_ + 2 * sums_index(at); }
+  int sums_index(const SumsAt& at) const {
+    return (at.group * senders() + at.sender) * scenario_.warps_per_group + at.warp;
+  }
+  int senders() const { return scenario_.config.cluster.k == 1 ? 0 : scenario_.config.cluster.k; }
+  int sums_of_cta() const { return kMathGroups * senders() * scenario_.warps_per_group; }
   int slot_word(const SlotAt& at) const {
     return cta_base(at.cta) + slots_word_ + 2 * (at.stage * slices_ + at.slice);
   }
 
   // Agents.
   const Step* next_step(const State& s, int agent) const;
+  std::optional<Failure> take_step(State& s, int agent, bool wins, Observer* observer) const;
+  void leave_out(State& s, int agent, const Step& step) const;
   bool can_step(State& s, int agent, const Step& step) const;
   std::optional<Failure> do_step(State& s, int agent, const Step& step) const;
   std::optional<Failure> do_load(State& s, int agent, const Step& step) const;
@@ -87,12 +117,22 @@ class Simulator {
   std::optional<Failure> do_read_scales(State& s, int agent, const Step& step) const;
   std::optional<Failure> do_arrive(State& s, int agent, const Step& step) const;
   std::optional<Failure> do_store(State& s, int agent, const Step& step) const;
+  std::optional<Failure> do_expect(State& s, int agent, const Step& step) const;
+  std::optional<Failure> do_send(State& s, int agent, const Step& step) const;
+  std::optional<Failure> do_receive(State& s, int agent, const Step& step) const;
   std::optional<Failure> settle(State& s, int agent, Observer* observer) const;
   bool has_left(const State& s, int cta) const;
   std::optional<Failure> check_exit(State& s, int cta) const;
 
   // The copy engine.
   SlotAt slot_at(Transition transition) const;
+  SumsAt sums_at(Transition transition) const;
+  int sender_agent(const SumsAt& at) const;
+  const Step& send_of(const SumsAt& at, u32 number) const;
+  std::optional<Failure> finish_sums(State& s, const SumsAt& at, Observer* observer) const;
+  /// In a cluster along k every CTA loads for itself alone: as if it were the only one.
+  int row_of(int cta) const { return multicasts(scenario_.config) ? cta % scenario_.config.cluster.m : 0; }
+  int column_of(int cta) const { return multicasts(scenario_.config) ? cta / scenario_.config.cluster.m : 0; }
   /// The CTA that loads a slice, and its load.
   int source_of(const SlotAt& at) const;
   /// What `load` brings into its slice.
@@ -100,6 +140,8 @@ class Simulator {
   const Step& load_of(const SlotAt& at, u32 sequence) const;
   std::optional<Failure> finish_load(State& s, const SlotAt& at, Observer* observer) const;
 
+  std::optional<Failure> check_stages_end(State& s, int cta) const;
+  std::optional<Failure> check_sums_end(State& s, int cta) const;
   Failure fail(FailureKind kind, int agent, const Step& step, const std::string& why) const;
 
   static constexpr u32 kReading = 1u << 8;
@@ -108,11 +150,12 @@ class Simulator {
   const ClusterProgram& program_;
   std::vector<std::vector<const Step*>> loads_[2];        // of A and of B: [cta][sequence - 1]
   std::vector<std::vector<const Step*>> scales_written_;  // the same
+  std::vector<std::vector<std::vector<const Step*>>> sends_;  // [agent][target][number - 1]
   int slices_ = 0;                                        // of a stage: cluster.n of A, then cluster.m of B
   int words_per_cta_ = 0;
   int empty_word_ = 0, turn_word_ = 0, sync_word_ = 0, newest_word_ = 0, buffer_word_ = 0, scales_word_ = 0,
-      slots_word_ = 0;
-  int first_slot_ = 0, first_store_read_ = 0;  // transitions
+      slots_word_ = 0, won_word_ = 0, sums_full_word_ = 0, sums_word_ = 0;
+  int first_slot_ = 0, first_store_read_ = 0, first_sums_ = 0, first_win_ = 0;  // transitions
 };
 
 }  // namespace sluice::twin

@@ -16,10 +16,21 @@ u32 older_and_newest(u32 word) {
   return (word & 0xffff) | (newest != 0 ? 1u << (newest - 1) : 0);
 }
 
-/// Concerns nobody else: done together with the step before it, so that it costs no interleavings.
-bool is_local(StepKind kind) {
-  return kind == StepKind::begin_tile || kind == StepKind::promote || kind == StepKind::store_direct ||
-         kind == StepKind::publish;
+/// Concerns nobody else: done together with the step before it, so that it costs no interleavings. Sums are
+/// sent at once, since they come as late as they like; what a later send would break, an earlier one does.
+bool is_local(const Step& step) {
+  switch (step.kind) {
+    case StepKind::begin_tile:
+    case StepKind::promote:
+    case StepKind::store_direct:
+    case StepKind::publish:
+    case StepKind::send_sums:
+    case StepKind::write_partial:  // seen by other clusters: CombineModel
+    case StepKind::sum_partials:
+    case StepKind::reset_counter: return true;
+    case StepKind::receive_sums: return step.count == 0;
+    default: return false;
+  }
 }
 
 }  // namespace
@@ -46,6 +57,8 @@ bool Simulator::can_step(State& s, int agent, const Step& step) const {
     case StepKind::wait_empty: return empty(s, at.cta, step.stage).passes(step.parity);
     case StepKind::wait_full: return full(s, at.cta, step.stage).passes(step.parity);
     case StepKind::wait_turn: return turn(s, at.cta, at.group).passes(step.parity);
+    case StepKind::wait_sums_empty: return sums_empty(s, at.cta, at.group).passes(step.parity);
+    case StepKind::wait_sums_full: return sums_full(s, at.cta, at.group).passes(step.parity);
     case StepKind::sync_wait:
       return syncs(s, at.cta, at.group) >= static_cast<u32>(step.count * scenario_.warps_per_group);
     case StepKind::wait_store:  // bulk groups complete in order: only the newest may be left
@@ -62,14 +75,8 @@ bool Simulator::can_step(State& s, int agent, const Step& step) const {
 std::optional<Failure> Simulator::do_step(State& s, int agent, const Step& step) const {
   const Agent at = agent_at(scenario_, agent);
   switch (step.kind) {
-    case StepKind::expect: {
-      Barrier barrier = full(s, at.cta, step.stage);
-      if (!barrier.add_bytes(step.count))
-        return fail(FailureKind::tx_overflow, agent, step, "more pending bytes than an mbarrier counts");
-      if (!barrier.arrive(1))
-        return fail(FailureKind::over_arrival, agent, step, "the phase has its arrival");
-      return std::nullopt;
-    }
+    case StepKind::expect:
+    case StepKind::expect_sums: return do_expect(s, agent, step);
     case StepKind::load_a:
     case StepKind::load_b: return do_load(s, agent, step);
     case StepKind::write_scales:
@@ -81,23 +88,38 @@ std::optional<Failure> Simulator::do_step(State& s, int agent, const Step& step)
     case StepKind::retire_all: reading(s, agent) = 0; return std::nullopt;
     case StepKind::arrive_full:
     case StepKind::arrive_empty:
+    case StepKind::arrive_sums_empty:
     case StepKind::pass_turn: return do_arrive(s, agent, step);
     case StepKind::sync_arrive: ++syncs(s, at.cta, at.group); return std::nullopt;
     case StepKind::write_chunk:
     case StepKind::publish:
     case StepKind::issue_store: return do_store(s, agent, step);
+    case StepKind::send_sums: return do_send(s, agent, step);
+    case StepKind::receive_sums: return do_receive(s, agent, step);
     default: return std::nullopt;  // waits have done their work by passing
   }
+}
+
+std::optional<Failure> Simulator::do_expect(State& s, int agent, const Step& step) const {
+  const Agent at = agent_at(scenario_, agent);
+  Barrier barrier =
+      step.kind == StepKind::expect ? full(s, at.cta, step.stage) : sums_full(s, at.cta, at.group);
+  if (!barrier.add_bytes(step.count))
+    return fail(FailureKind::tx_overflow, agent, step, "more pending bytes than an mbarrier counts");
+  if (!barrier.arrive(1)) return fail(FailureKind::over_arrival, agent, step, "the phase has its arrival");
+  return std::nullopt;
 }
 
 std::optional<Failure> Simulator::do_load(State& s, int agent, const Step& step) const {
   const KernelConfig& c = scenario_.config;
   const Agent at = agent_at(scenario_, agent);
-  const int row = at.cta % c.cluster.m, column = at.cta / c.cluster.m;
+  const int row = row_of(at.cta), column = column_of(at.cta);
   const bool is_a = step.kind == StepKind::load_a;
   const int peers = is_a ? c.cluster.n : c.cluster.m;
   for (int peer = 0; peer < peers; ++peer) {
-    const int cta = is_a ? peer * c.cluster.m + row : column * c.cluster.m + peer;
+    const int cta = !multicasts(c) ? at.cta
+                    : is_a         ? peer * c.cluster.m + row
+                                   : column * c.cluster.m + peer;
     const SlotAt slot{cta, step.stage, is_a ? column : c.cluster.n + row};
     if (has_left(s, cta))
       return fail(FailureKind::peer_gone, agent, step, fmt::format("cta {} has left", cta));
@@ -151,11 +173,13 @@ std::optional<Failure> Simulator::do_read_scales(State& s, int agent, const Step
 
 std::optional<Failure> Simulator::do_arrive(State& s, int agent, const Step& step) const {
   const Agent at = agent_at(scenario_, agent);
-  const int cta = step.kind == StepKind::arrive_empty ? step.target : at.cta;
+  const bool to_others = step.kind == StepKind::arrive_empty || step.kind == StepKind::arrive_sums_empty;
+  const int cta = to_others ? step.target : at.cta;
   if (has_left(s, cta)) return fail(FailureKind::peer_gone, agent, step, fmt::format("cta {} has left", cta));
-  Barrier barrier = step.kind == StepKind::pass_turn     ? turn(s, cta, 1 - at.group)
-                    : step.kind == StepKind::arrive_full ? full(s, cta, step.stage)
-                                                         : empty(s, cta, step.stage);
+  Barrier barrier = step.kind == StepKind::pass_turn           ? turn(s, cta, 1 - at.group)
+                    : step.kind == StepKind::arrive_full       ? full(s, cta, step.stage)
+                    : step.kind == StepKind::arrive_sums_empty ? sums_empty(s, cta, at.group)
+                                                               : empty(s, cta, step.stage);
   if (barrier.phase() != step.pass)
     return fail(FailureKind::lost_signal, agent, step,
                 fmt::format("falls into phase {}, and is for phase {}", barrier.phase(), step.pass));
@@ -175,7 +199,8 @@ std::optional<Failure> Simulator::do_store(State& s, int agent, const Step& step
     }
     return std::nullopt;
   }
-  u32& word = buffer(s, at.cta, at.group, step.stage);
+  const int which = step.stage ^ static_cast<int>(flip(s, agent));
+  u32& word = buffer(s, at.cta, at.group, which);
   if (step.kind == StepKind::write_chunk) {
     if ((word & kReading) != 0)
       return fail(FailureKind::store_buffer_overwritten, agent, step, "TMA still reads the buffer");
@@ -188,19 +213,37 @@ std::optional<Failure> Simulator::do_store(State& s, int agent, const Step& step
                 fmt::format("warps with unfenced writes {:#x}, with published ones {:#x} of {:#x}",
                             word & 0xf, word >> 4 & 0xf, all));
   word = kReading;
-  newest(s, at.cta, at.group) = static_cast<u32>(step.stage + 1);
+  newest(s, at.cta, at.group) = static_cast<u32>(which + 1);
   return std::nullopt;
 }
 
+std::optional<Failure> Simulator::take_step(State& s, int agent, bool wins, Observer* observer) const {
+  const Step& step = *next_step(s, agent);
+  ++pc(s, agent);
+  if (auto failure = do_step(s, agent, step)) return failure;
+  if (step.kind == StepKind::elect) {
+    const Agent at = agent_at(scenario_, agent);
+    won(s, at.cta, at.group) = wins ? 1 : 0;
+  }
+  if (observer != nullptr) observer->on_step(agent, step);
+  return settle(s, agent, observer);
+}
+
 std::optional<Failure> Simulator::settle(State& s, int agent, Observer* observer) const {
+  const Agent at = agent_at(scenario_, agent);
   const Step* step = next_step(s, agent);
-  for (; step != nullptr && is_local(step->kind); step = next_step(s, agent)) {
+  for (; step != nullptr; step = next_step(s, agent)) {
+    const bool left_out = step->guarded && won(s, at.cta, at.group) == 0;
+    if (!left_out && !is_local(*step)) break;
     ++pc(s, agent);
-    (void)do_step(s, agent, *step);  // a local step breaks no rule
+    if (left_out) {
+      leave_out(s, agent, *step);
+      continue;
+    }
+    if (auto failure = do_step(s, agent, *step)) return failure;
     if (observer != nullptr) observer->on_step(agent, *step);
   }
-  const int cta = agent_at(scenario_, agent).cta;
-  if (step == nullptr && has_left(s, cta)) return check_exit(s, cta);
+  if (step == nullptr && has_left(s, at.cta)) return check_exit(s, at.cta);
   return std::nullopt;
 }
 
@@ -214,6 +257,8 @@ std::optional<Failure> Simulator::check_exit(State& s, int cta) const {
       if (incoming(s, {cta, stage, slice}) != 0) return gone(fmt::format("TMA writes stage {}", stage));
   for (int i = 0; i < kMathGroups * kStoreBuffers; ++i)
     if ((buffer(s, cta, 0, i) & kReading) != 0) return gone("TMA reads a store buffer");
+  for (int i = 0; i < sums_of_cta(); ++i)
+    if (s[cta_base(cta) + sums_word_ + 2 * i + 1] != 0) return gone("sums are on their way to it");
   return std::nullopt;
 }
 

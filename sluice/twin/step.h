@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thing that a role does, as the machine recorded it. No step of kernels/gemm.cuh returns a value from
-// another role, so what a role does is one fixed list of steps, and an interleaving is an order of the lists.
+// One thing that a role does, as the machine recorded it. Only one step of kernels/gemm.cuh, `elect`, returns a
+// value that depends on others; what depends on its answer is recorded and marked as guarded. So what a role
+// does is one fixed list of steps, and an interleaving is an order of the lists and the answers.
 // Written by Machine, read by Simulator.
 #pragma once
 
@@ -34,23 +35,26 @@ enum class StepKind : u8 {
   sync_wait,     // count = which meeting of the group this is, from 1
   issue_store,   // buffer, tile, wave, column
   store_direct,  // tile
+  // The exchange in a cluster along k:
   wait_sums_empty,    // parity
   expect_sums,        // count = bytes, of all warps of this group in all CTAs
-  send_sums,          // stage = pass, tile, target, count = bytes of all warps of this group together
+  send_sums,          // stage = pass, tile, target, count = bytes of this role's warps (0: rows outside of D)
   wait_sums_full,     // parity
-  receive_sums,       // stage = pass, tile
+  receive_sums,       // stage = pass, tile, count = bytes that each sender's warps sent
   arrive_sums_empty,  // count arrivals at the same group of CTA `target`
+  // The combination of a shared tile:
   write_partial,  // tile: this group's sums, to its slot
-  elect,          // tile: count one arrival; from here on guarded steps are done, or not
+  elect,          // tile: count one arrival, wrapping at `count`; from here on guarded steps are done, or not
   sum_partials,   // tile: the slots of all peers, in order, into the sums
+  reset_counter,  // tile: planted bugs only
 };
 const char* name_of(StepKind kind);
 
 struct Step {
   StepKind kind = StepKind::begin_tile;
   bool fresh = false;
-  bool guarded = false;  // only by the last peer of the tile
-  int stage = 0;  // or store buffer
+  bool guarded = false;  // only if this role's group was the last peer of the tile
+  int stage = 0;         // or store buffer, or pass of the exchange
   u32 parity = 0;
   int count = 0;
   int target = 0;
@@ -60,7 +64,7 @@ struct Step {
   int wave = 0;
   int column = 0;
   // Filled in by annotate(), from the whole list:
-  int pass = -1;     // loads, arrivals: the phase of the barrier that this step must fall into
+  int pass = -1;     // loads, sums, arrivals: the phase of the barrier that this step must fall into
   int sequence = 0;  // loads and scales: which k-tile of this role it is, from 1
 };
 

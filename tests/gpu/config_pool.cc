@@ -11,7 +11,8 @@ namespace sluice::testing {
 namespace {
 
 constexpr int kRandomConfigs = 160;
-constexpr ClusterShape kClusters[] = {{1, 1}, {1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}, {1, 4}};
+constexpr ClusterShape kClusters[] = {{1, 1}, {1, 1}, {2, 1},    {1, 2},    {2, 2},
+                                      {4, 1}, {1, 4}, {1, 1, 2}, {1, 1, 4}, {1, 1, 8}};
 constexpr DType kInputs[] = {DType::bf16, DType::fp16, DType::e4m3, DType::e5m2};
 constexpr DType kFp8[] = {DType::e4m3, DType::e5m2};
 constexpr DType kOutputs[] = {DType::bf16, DType::fp16, DType::fp32, DType::e4m3};
@@ -78,7 +79,7 @@ std::vector<KernelConfig> real_pool() {
 
 std::vector<KernelConfig> class_pool() {
   constexpr BaseConfig kShapes[] = {{Schedule::ping_pong, 64, 64}, {Schedule::cooperative, 128, 64}};
-  constexpr ClusterShape kClassClusters[] = {{1, 1}, {2, 1}, {1, 2}};
+  constexpr ClusterShape kClassClusters[] = {{1, 1}, {2, 1}, {1, 2}, {1, 1, 2}};
   std::vector<KernelConfig> pool;
   for (const BaseConfig& shape : kShapes)
     for (const ClusterShape& cluster : kClassClusters)

@@ -32,9 +32,10 @@ SLUICE_DEVICE bool named_barrier_any(int id, int threads, bool yes) {
   return any != 0;
 }
 
-// barrier.cluster.arrive + wait
-SLUICE_DEVICE void cluster_sync() {
-  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+// barrier.cluster.arrive + wait. Orders no memory (a release costs a fence of the whole GPU's memory):
+// barriers are made visible by fence.mbarrier_init.
+SLUICE_DEVICE void cluster_sync_relaxed() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
 SLUICE_DEVICE u32 cluster_cta_rank() {

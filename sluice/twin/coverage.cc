@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all clusters together have to do: store every part of D once, multiply every k-tile once, keep out of
+// each other's slots and counters. See local_rules.h.
+#include <fmt/format.h>
+
+#include <array>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include <sluice/twin/local_rules.h>
+
+namespace sluice::twin {
+namespace {
+
+/// Calls see(cluster program, agent, step) for the steps of all roles but of warps that do as warp 0 does.
+template <class See>
+void each_step(std::span<const ClusterProgram> clusters, const See& see) {
+  const Scenario& scenario = clusters.front().scenario;
+  for (const ClusterProgram& cluster : clusters)
+    for (int i = 0; i < scenario.agents(); ++i) {
+      const Agent agent = agent_at(scenario, i);
+      if (agent.warp != 0) continue;
+      for (const Step& step : cluster.agents[i]) see(cluster, agent, step);
+    }
+}
+
+int group_row(const KernelConfig& config, const Agent& agent) {
+  return config.schedule == Schedule::cooperative ? agent.group * group_rows(config) : 0;
+}
+
+/// How often some rows and columns of D are stored.
+struct Stored {
+  int always = 0;   // by whoever comes there
+  int by_last = 0;  // by a cluster if it is the last of its peers
+  int peers = 1;
+
+  /// Stores that really happen, if exactly one peer is the last.
+  int times() const { return always + (by_last == peers || always != 0 ? min(by_last, 1) : 0); }
+};
+using Chunk = std::tuple<int, int, int>;  // row, column, batch
+
+std::map<Chunk, Stored> stored_chunks(std::span<const ClusterProgram> clusters) {
+  const KernelConfig& config = clusters.front().scenario.config;
+  std::map<Chunk, Stored> stored;
+  each_step(clusters, [&](const ClusterProgram&, const Agent& agent, const Step& step) {
+    const auto add = [&](int wave) {
+      Stored& chunk = stored[{step.tile.m_offset + group_row(config, agent) + wave * kWaveRows,
+                              step.tile.n_offset + step.column, step.tile.batch}];
+      ++(step.guarded ? chunk.by_last : chunk.always);
+      if (step.guarded) chunk.peers = step.tile.sharing.peers;
+    };
+    if (step.kind == StepKind::issue_store) add(step.wave);
+    if (step.kind == StepKind::store_direct)
+      for (int wave = 0; wave < waves(config); ++wave) add(wave);
+  });
+  return stored;
+}
+
+std::optional<Failure> check_stores(std::span<const ClusterProgram> clusters) {
+  const Scenario& scenario = clusters.front().scenario;
+  const KernelConfig& config = scenario.config;
+  const int columns = config.store == StorePath::direct ? own_columns(config) : store_columns(config);
+  std::map<Chunk, Stored> stored = stored_chunks(clusters);
+  const TileGrid grid = scenario.grid();
+  const int all_rows = grid.rows * config.cluster.m * config.tile.m;
+  const int all_columns = grid.columns * config.cluster.n * config.tile.n;
+  for (int batch = 0; batch < grid.batch; ++batch)
+    for (int row = 0; row < all_rows; row += kWaveRows)
+      for (int column = 0; column < all_columns; column += columns) {
+        const Stored found = stored[{row, column, batch}];
+        if (found.times() != 1)
+          return Failure{
+              found.times() == 0 && found.by_last < found.peers ? FailureKind::tile_missing
+                                                                : FailureKind::tile_twice,
+              fmt::format("rows from {}, columns from {} of matrix {} are stored {} times, and {} times by one "
+                          "who may be the last of {} peers",
+                          row, column, batch, found.always, found.by_last, found.peers)};
+        stored.erase({row, column, batch});
+      }
+  if (!stored.empty()) {
+    const auto& [row, column, batch] = stored.begin()->first;
+    return Failure{
+        FailureKind::tile_twice,
+        fmt::format("rows from {}, columns from {} of matrix {} are no tile of D", row, column, batch)};
+  }
+  return std::nullopt;
+}
+
+using TilePart = std::array<int, 4>;  // m_offset with the group's row, n_offset, batch, cta along k
+
+/// Each k-tile once, over all peers, and all CTAs of a cluster along k.
+std::optional<Failure> check_products(std::span<const ClusterProgram> clusters) {
+  const Scenario& scenario = clusters.front().scenario;
+  const TileGrid grid = scenario.grid();
+  std::map<TilePart, std::vector<int>> multiplied;
+  bool outside = false;
+  each_step(clusters, [&](const ClusterProgram&, const Agent& agent, const Step& step) {
+    if (step.kind != StepKind::issue_mma || step.unit != 0) return;
+    std::vector<int>& times = multiplied[{step.tile.m_offset + group_row(scenario.config, agent),
+                                          step.tile.n_offset, step.tile.batch, 0}];
+    times.resize(grid.k_tiles);
+    if (step.k_tile >= 0 && step.k_tile < grid.k_tiles)
+      ++times[step.k_tile];
+    else
+      outside = true;
+  });
+  if (outside) return Failure{FailureKind::accumulator_wrong, "a product of a k-tile that does not exist"};
+  for (const auto& [part, times] : multiplied)
+    for (int k_tile = 0; k_tile < grid.k_tiles; ++k_tile)
+      if (times[k_tile] != 1)
+        return Failure{FailureKind::accumulator_wrong,
+                       fmt::format("k-tile {} of rows from {}, columns from {} of matrix {} is multiplied {} "
+                                   "times",
+                                   k_tile, part[0], part[1], part[2], times[k_tile])};
+  const size_t parts = cluster_tiles(grid) * scenario.config.cluster.m * scenario.config.cluster.n *
+                       combined_parts(scenario.config);
+  if (grid.k_tiles != 0 && multiplied.size() != parts)
+    return Failure{FailureKind::accumulator_wrong,
+                   fmt::format("products of {} of {} tiles", multiplied.size(), parts)};
+  return std::nullopt;
+}
+
+/// What the peers of one part of a tile use of the workspace.
+struct Peers {
+  int counter = -1;
+  std::set<std::pair<int, int>> ranks;  // and the first k-tile of each: in the order of k
+  int count = 0;
+};
+
+class WorkspaceRules {
+ public:
+  explicit WorkspaceRules(const Scenario& scenario) : scenario_(scenario) {}
+
+  void see(const Agent& agent, const Step& step) {
+    const KernelConfig& config = scenario_.config;
+    const Sharing& sharing = step.tile.sharing;
+    const TilePart part{step.tile.m_offset + group_row(config, agent), step.tile.n_offset, step.tile.batch,
+                        agent.cta};
+    Peers& peers = peers_[part];
+    if (step.kind == StepKind::write_partial) {
+      const int slot = part_index(scenario_, agent, sharing.slot + sharing.rank);
+      if (!slots_.insert(slot).second) fail(fmt::format("slot {} is written twice", slot));
+      if (slot < 0 || slot >= slot_count(scenario_.split) * scenario_.ctas() * combined_parts(config))
+        fail(fmt::format("slot {} is outside of the workspace", slot));
+      peers.count = sharing.peers;
+      if (!peers.ranks.insert({sharing.rank, step.tile.first_k_tile}).second)
+        fail(fmt::format("two peers of rank {}", sharing.rank));
+    }
+    if (step.kind == StepKind::elect) {
+      const int counter = part_index(scenario_, agent, sharing.counter);
+      if (peers.counter >= 0 && peers.counter != counter)
+        fail(fmt::format("peers count at {} and at {}", peers.counter, counter));
+      peers.counter = counter;
+      if (counter < 0 || counter >= min(counter_count(config, scenario_.split), i64{kWorkspaceCounters}))
+        fail(fmt::format("counter {} is outside of the workspace", counter));
+      const auto [owner, is_new] = counters_.insert({counter, part});
+      if (!is_new && owner->second != part) fail(fmt::format("counter {} is used for two tiles", counter));
+    }
+  }
+
+  std::optional<Failure> finish() {
+    for (const auto& [part, peers] : peers_) {
+      int rank = 0, k_tile = -1;
+      for (const auto& [its_rank, its_k_tile] : peers.ranks) {
+        if (its_rank != rank++) fail(fmt::format("no peer of rank {}", rank - 1));
+        // With a cluster along k a run may be shorter than the cluster: then several begin at the same place.
+        const bool may_be_empty = scenario_.config.cluster.k > 1;
+        if (may_be_empty ? its_k_tile < k_tile : its_k_tile <= k_tile)
+          fail("the ranks are not in the order of k");
+        k_tile = its_k_tile;
+      }
+      if (rank != peers.count) fail(fmt::format("{} of {} peers write their sums", rank, peers.count));
+    }
+    return failure_;
+  }
+
+ private:
+  void fail(const std::string& what) {
+    if (!failure_) failure_ = Failure{FailureKind::workspace_overlap, what};
+  }
+
+  const Scenario& scenario_;
+  std::set<int> slots_;
+  std::map<int, TilePart> counters_;
+  std::map<TilePart, Peers> peers_;
+  std::optional<Failure> failure_;
+};
+
+std::optional<Failure> check_workspace(std::span<const ClusterProgram> clusters) {
+  WorkspaceRules rules(clusters.front().scenario);
+  each_step(clusters, [&](const ClusterProgram&, const Agent& agent, const Step& step) {
+    if (step.kind == StepKind::write_partial || step.kind == StepKind::elect) rules.see(agent, step);
+  });
+  return rules.finish();
+}
+
+}  // namespace
+
+std::optional<Failure> check_coverage(std::span<const ClusterProgram> clusters) {
+  if (clusters.empty()) return std::nullopt;
+  if (auto failure = check_stores(clusters)) return failure;
+  if (auto failure = check_products(clusters)) return failure;
+  return check_workspace(clusters);
+}
+
+}  // namespace sluice::twin
