@@ -74,7 +74,6 @@ void add_override_flags(CLI::App& app, ProblemFlags& f) {
   app.add_option("--splits", f.splits, "Parts of each tile along k; 1: none")->group(group);
   app.add_option("--streamed", f.streamed, "Cluster tiles whose k-tiles are dealt out evenly; 0: none")
       ->group(group);
-  app.add_option("--rotate", f.rotates, "Clusters begin at different k-tiles: true or false")->group(group);
   app.add_option("--workspace-limit", f.workspace_limit, "Bytes of workspace that a plan may need")
       ->group(group);
   app.add_flag("--no-records", f.no_records, "Plan as if the problem had never been tuned")->group(group);
@@ -147,7 +146,6 @@ Result<PlanOverrides> overrides_of(const ProblemFlags& f) {
   o.clusters = f.clusters;
   o.streamed = f.streamed;
   o.splits = f.splits;
-  o.rotates = f.rotates;
   o.workspace_limit = f.workspace_limit;
   o.ignore_records = f.no_records;
   if (error) return *error;

@@ -33,7 +33,6 @@ struct ProblemFlags {
 
   std::string schedule, tile, cluster, store, raster;
   std::optional<int> stages, raster_group, clusters, streamed, splits;
-  std::optional<bool> rotates;
   std::optional<i64> workspace_limit;
   bool no_records = false;
 };

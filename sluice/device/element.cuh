@@ -46,6 +46,21 @@ SLUICE_DEVICE u16 pack_e4m3(float low, float high) {
   return packed;
 }
 
+/// Writes two neighbouring elements of D, the first at an address that is a multiple of both.
+template <DType kType>
+SLUICE_DEVICE void store_element_pair(void* base, i64 index, float x, float y) {
+  if constexpr (kType == DType::fp32) {
+    struct alignas(8) Two {
+      float x, y;
+    };
+    *reinterpret_cast<Two*>(static_cast<float*>(base) + index) = {x, y};
+  } else if constexpr (kType == DType::e4m3) {
+    *reinterpret_cast<u16*>(static_cast<u8*>(base) + index) = pack_e4m3(x, y);
+  } else {
+    *reinterpret_cast<u32*>(static_cast<u16*>(base) + index) = pack_16bit<kType>(x, y);
+  }
+}
+
 /// Writes one element of D; the slow path for a D that TMA cannot address.
 template <DType kType>
 SLUICE_DEVICE void store_element(void* base, i64 index, float value) {

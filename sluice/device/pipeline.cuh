@@ -55,9 +55,7 @@ struct TileCursor {
     ++ordinal;
   }
   SLUICE_DEVICE Tile tile() const {
-    Tile tile = part_along_k(machine.config(), cluster_tile(), machine.cta_rank());
-    if (machine.params().rotates) tile.rotation = rotation_of(machine.cluster_index(), tile.k_tiles);
-    return tile;
+    return part_along_k(machine.config(), cluster_tile(), machine.cta_rank());
   }
 
  private:

@@ -37,7 +37,6 @@ Result<void> fill_params(const DriverApi& api, const Plan& plan, GemmParams& par
   params.raster = plan.split.raster;
   params.raster_group = plan.split.group;
   params.deal = deal_of(params.grid, plan.split);
-  params.rotates = plan.split.rotates;
   struct Map {
     const char* name;
     TensorMap& target;

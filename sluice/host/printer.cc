@@ -201,13 +201,12 @@ std::string to_string(const Problem& problem) {
 }
 
 std::string to_string(const WorkSplit& split) {
-  const auto& [clusters, raster, group, streamed, rotates] = split;
+  const auto& [clusters, raster, group, streamed] = split;
   return "sluice::WorkSplit" + Initialiser()
                                    .field("clusters", clusters)
                                    .field("raster", raster)
                                    .field("group", group)
                                    .field("streamed", streamed)
-                                   .field("rotates", rotates)
                                    .braced();
 }
 
@@ -243,8 +242,7 @@ std::string describe(const Plan& plan) {
                            std::to_string(e.waves) + (e.waves == 1 ? " wave" : " waves") +
                            (plan.split.streamed == 0 ? ""
                                                      : ", " + std::to_string(plan.split.streamed) +
-                                                           " cluster tiles dealt out by k-tile") +
-                           (plan.split.rotates ? ", k rotated" : "");
+                                                           " cluster tiles dealt out by k-tile");
   const std::string memory = std::to_string(plan.smem_bytes) + " bytes of shared memory a CTA, " +
                              std::to_string(plan.workspace_bytes) + " bytes of workspace";
   const std::string estimate = fixed(e.total_us) + " us: tensor " + fixed(e.tensor_us) + ", L2 " +

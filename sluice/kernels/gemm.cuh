@@ -49,14 +49,13 @@ SLUICE_DEVICE void load_role(Machine& machine) {
   for (TileCursor tiles(machine); tiles.valid(); tiles.advance()) {
     const Tile tile = tiles.tile();
     machine.begin_loads(tile);
-    KTileWalk k_tile(tile);
-    for (int i = 0; i < tile.k_tiles; ++i) {
+    const int end = tile.first_k_tile + tile.k_tiles;
+    for (int k_tile = tile.first_k_tile; k_tile < end; ++k_tile) {
       machine.wait_empty(ring.stage, ring.phase ^ kFreshBarrier);
       machine.expect_stage(ring.stage);
-      machine.load_a(ring.stage, k_tile.index);
-      machine.load_b(ring.stage, k_tile.index);
+      machine.load_a(ring.stage, k_tile);
+      machine.load_b(ring.stage, k_tile);
       ring.advance(stages);
-      k_tile.advance();
     }
   }
   for (int stage = 0; stage < stages; ++stage) {
@@ -73,14 +72,13 @@ SLUICE_DEVICE void scale_role(Machine& machine) {
   for (TileCursor tiles(machine); tiles.valid(); tiles.advance()) {
     const Tile tile = tiles.tile();
     machine.begin_scales(tile);
-    KTileWalk k_tile(tile);
-    for (int i = 0; i < tile.k_tiles; ++i) {
-      machine.fetch_scales(k_tile.index);
+    const int end = tile.first_k_tile + tile.k_tiles;
+    for (int k_tile = tile.first_k_tile; k_tile < end; ++k_tile) {
+      machine.fetch_scales(k_tile);
       machine.wait_empty(ring.stage, ring.phase ^ kFreshBarrier);
-      machine.write_scales(ring.stage, k_tile.index);
+      machine.write_scales(ring.stage, k_tile);
       machine.publish_scales(ring.stage);
       ring.advance(machine.config().stages);
-      k_tile.advance();
     }
   }
 }

@@ -32,7 +32,6 @@ struct GemmParams {
   Raster raster;
   int raster_group;
   Deal deal;
-  bool rotates;
   u32* counters;    // of shared tiles: zero before and after
   float* partials;  // slots of partial sums; anything may be there before and after
 };

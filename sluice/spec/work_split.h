@@ -25,9 +25,6 @@ struct WorkSplit {
   Raster raster = Raster::along_m;
   int group = 8;     // cluster tiles in a band
   int streamed = 0;  // tiles of the list that are dealt out by k-tile
-  /// Each cluster begins its walk along k somewhere else. For weights that nobody shares: clusters that read
-  /// the same columns of all rows at one time meet in the same channels of HBM (docs/findings/decode.md).
-  bool rotates = false;
 
   constexpr bool operator==(const WorkSplit&) const = default;
 };
@@ -115,26 +112,8 @@ struct Tile {
   int batch = 0;
   int k_tiles = 0;  // to be multiplied, from first_k_tile on
   int first_k_tile = 0;
-  int rotation = 0;  // the walk begins so many k-tiles later, and ends with those before
   Sharing sharing{};
 };
-
-/// The k-tiles of one tile in the order in which they are multiplied.
-struct KTileWalk {
-  int index, begin, end;
-
-  SLUICE_HD constexpr explicit KTileWalk(const Tile& tile)
-      : index(tile.first_k_tile + tile.rotation),
-        begin(tile.first_k_tile),
-        end(tile.first_k_tile + tile.k_tiles) {}
-  SLUICE_HD constexpr void advance() {
-    if (++index == end) index = begin;
-  }
-};
-/// Any number below `k_tiles`, well spread over neighbouring clusters (multiples of the golden ratio).
-SLUICE_HD constexpr int rotation_of(int cluster, int k_tiles) {
-  return static_cast<int>(static_cast<u64>(static_cast<u32>(cluster) * 2654435769u) * static_cast<u32>(k_tiles) >> 32);
-}
 
 /// The `index`-th cluster tile of the walk, seen from the CTA with rank `cta_rank` in its cluster.
 /// Rank r sits at row r % cluster.m, column r / cluster.m of the cluster tile, or works on the r-th part of k.

@@ -35,8 +35,8 @@ struct Stored {
   int by_last = 0;  // by a cluster if it is the last of its peers
   int peers = 1;
 
-  /// Stores that really happen, if exactly one peer is the last.
-  int times() const { return always + (by_last == peers || always != 0 ? min(by_last, 1) : 0); }
+  bool once() const { return by_last == 0 ? always == 1 : always == 0 && by_last == peers; }
+  bool too_few() const { return always == 0 && by_last < peers; }
 };
 using Chunk = std::tuple<int, int, int>;  // row, column, batch
 
@@ -69,10 +69,9 @@ std::optional<Failure> check_stores(std::span<const ClusterProgram> clusters) {
     for (int row = 0; row < all_rows; row += kWaveRows)
       for (int column = 0; column < all_columns; column += columns) {
         const Stored found = stored[{row, column, batch}];
-        if (found.times() != 1)
+        if (!found.once())
           return Failure{
-              found.times() == 0 && found.by_last < found.peers ? FailureKind::tile_missing
-                                                                : FailureKind::tile_twice,
+              found.too_few() ? FailureKind::tile_missing : FailureKind::tile_twice,
               fmt::format("rows from {}, columns from {} of matrix {} are stored {} times, and {} times by one "
                           "who may be the last of {} peers",
                           row, column, batch, found.always, found.by_last, found.peers)};
@@ -152,7 +151,7 @@ class WorkspaceRules {
       if (peers.counter >= 0 && peers.counter != counter)
         fail(fmt::format("peers count at {} and at {}", peers.counter, counter));
       peers.counter = counter;
-      if (counter < 0 || counter >= min(counter_count(config, scenario_.split), i64{kWorkspaceCounters}))
+      if (counter < 0 || counter >= counter_count(config, scenario_.split) || counter >= kWorkspaceCounters)
         fail(fmt::format("counter {} is outside of the workspace", counter));
       const auto [owner, is_new] = counters_.insert({counter, part});
       if (!is_new && owner->second != part) fail(fmt::format("counter {} is used for two tiles", counter));

@@ -129,9 +129,7 @@ class SumRules {
                   fmt::format("{} of {} k-tiles are in the sums and {} wait for promotion: {}", complete,
                               step.tile.k_tiles, left, to_string(step)));
     for (size_t i : of_tile_) {
-      KTileWalk walk(step.tile);
-      for (int passed = 0; passed < steps_[i].k_tile; ++passed) walk.advance();
-      steps_[i].k_tile = walk.index;
+      steps_[i].k_tile += step.tile.first_k_tile;
       steps_[i].tile = whole_tile(scenario_.config, step.tile);
     }
     of_tile_.clear();

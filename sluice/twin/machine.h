@@ -18,7 +18,6 @@ class Machine {
     params_.raster = scenario.split.raster;
     params_.raster_group = scenario.split.group;
     params_.deal = scenario.deal();
-    params_.rotates = scenario.split.rotates;
     params_.m = scenario.m;
     params_.n = scenario.n;
   }
@@ -78,7 +77,6 @@ class Machine {
   void wait_turn(u32 parity) { record({.kind = StepKind::wait_turn, .parity = parity}); }
   void pass_turn() { record({.kind = StepKind::pass_turn, .count = arrivals()}); }
 
-  int exchange_passes() const { return sluice::exchange_passes(config()); }
   int exchange_passes() const { return sluice::exchange_passes(config()); }
   void wait_sums_empty(u32 parity) { record({.kind = StepKind::wait_sums_empty, .parity = parity}); }
   void send_sums(const Tile& tile, int pass) {

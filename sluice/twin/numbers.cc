@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Real numbers in the simulated machine. One instruction's products (mma_k of them) are summed in double and
-// added to an fp32 sum with one rounding; docs/numerics.md tells how the tensor core differs.
+// added to an fp32 sum with one rounding; docs/numerics.md tells how the tensor core differs. Sums that go to
+// other CTAs: numbers_combine.cc.
 #include <sluice/twin/numbers.h>
 
 #include <algorithm>
@@ -13,9 +14,10 @@
 
 namespace sluice::twin {
 
-Numbers::Numbers(const Work& work, const Scenario& scenario)
+Numbers::Numbers(const Work& work, const Scenario& scenario, Workspace& workspace)
     : work_(work),
       scenario_(scenario),
+      workspace_(workspace),
       stages_(scenario.ctas() * work.config.stages),
       groups_(scenario.ctas() * kMathGroups) {
   const KernelConfig& c = work.config;
@@ -27,6 +29,8 @@ Numbers::Numbers(const Work& work, const Scenario& scenario)
   for (Group& g : groups_) {
     g.sums.resize(group_rows(c) * c.tile.n);
     if (promotes()) g.partial.resize(g.sums.size());
+    g.sent.resize(c.cluster.k);
+    g.received.resize(c.cluster.k);
     for (StoreBuffer& buffer : g.buffers) buffer.bytes.resize(store_buffer_bytes(c));
   }
 }
@@ -48,6 +52,11 @@ void Numbers::on_step(int agent_index, const Step& step) {
     case StepKind::write_chunk: write_chunk(agent, step); break;
     case StepKind::issue_store: group.buffers[step.stage].issued = step; break;
     case StepKind::store_direct: store_direct(agent, step.tile); break;
+    case StepKind::send_sums: send(agent, step); break;
+    case StepKind::receive_sums: receive(agent, step); break;
+    case StepKind::write_partial: write_partial(agent, step.tile); break;
+    case StepKind::elect: count_arrival(agent, step); break;
+    case StepKind::sum_partials: sum_partials(agent, step.tile); break;
     default: break;
   }
 }
@@ -208,7 +217,7 @@ void Numbers::store_direct(const Agent& agent, const Tile& tile) {
   stores_ += waves(c);
   const std::vector<float>& sums = group_of(agent).sums;
   for (int row = 0; row < group_rows(c); ++row)
-    for (int column = 0; column < c.tile.n; ++column) {
+    for (int column = 0; column < own_columns(c); ++column) {
       const ElementIndex at{tile.batch, tile.m_offset + group_row(agent) + row, tile.n_offset + column};
       if (at.row >= p.m || at.column >= p.n) continue;
       store_element(c.d, work_.buffers.d, d_index(p, at), epilogue(sums[row * c.tile.n + column], at));

@@ -18,13 +18,25 @@ struct Work {
   Scalars scalars;
 };
 
+/// What all clusters of a launch share: a slot or a counter for each part of a streamed tile.
+struct Workspace {
+  Workspace(const KernelConfig& config, const WorkSplit& split);
+
+  std::vector<std::vector<float>> slots;
+  std::vector<u32> counters;
+};
+
 class Numbers final : public Observer {
  public:
-  Numbers(const Work& work, const Scenario& scenario);
+  Numbers(const Work& work, const Scenario& scenario, Workspace& workspace);
+
+  /// Would the arrival that `elect` counts be the last?
+  bool is_last(int agent, const Step& elect) const;
 
   void on_step(int agent, const Step& step) override;
   void on_load(int cta, int slice, const Step& load) override;
   void on_store_read(int cta, int group, int buffer) override;
+  void on_sums(int cta, int group, int sender, const Step& send) override;
 
   i64 loads() const { return loads_; }
   i64 stores() const { return stores_; }
@@ -45,6 +57,8 @@ class Numbers final : public Observer {
     std::vector<float> sums, partial;  // [row][column]; partial (with promotion) has room for all units
     Step scales;                       // whose block scales are in registers
     StoreBuffer buffers[kStoreBuffers];
+    std::vector<std::vector<float>> received;  // [sender]: the sums that have come and are to be added
+    std::vector<std::vector<float>> sent;      // [target]: that are on their way
   };
 
   bool promotes() const { return work_.config.promotes; }
@@ -65,8 +79,16 @@ class Numbers final : public Observer {
   void write_chunk(const Agent& agent, const Step& chunk);
   void store_direct(const Agent& agent, const Tile& tile);
 
+  // numbers_combine.cc
+  void count_arrival(const Agent& agent, const Step& elect);
+  void write_partial(const Agent& agent, const Tile& tile);
+  void sum_partials(const Agent& agent, const Tile& tile);
+  void send(const Agent& agent, const Step& step);
+  void receive(const Agent& agent, const Step& step);
+
   const Work& work_;
   const Scenario& scenario_;
+  Workspace& workspace_;
   std::vector<Stage> stages_;
   std::vector<Group> groups_;
   i64 loads_ = 0, stores_ = 0;

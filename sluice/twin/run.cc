@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include <sluice/twin/numbers.h>
 #include <sluice/twin/picker.h>
 #include <sluice/twin/recording.h>
@@ -30,6 +32,15 @@ Result<void> check_buffers(const Work& work) {
   return {};
 }
 
+/// Of the two outcomes of an election the one that the counter gives.
+void keep_true_elections(const Simulator& simulator, const Numbers& numbers, const State& state,
+                         std::vector<Transition>& enabled) {
+  std::erase_if(enabled, [&](Transition t) {
+    const Step* elect = simulator.election(state, t);
+    return elect != nullptr && simulator.wins(t) != numbers.is_last(simulator.agent_of(t), *elect);
+  });
+}
+
 /// Runs one cluster to its end.
 std::optional<Failure> run_cluster(const Simulator& simulator, Numbers& numbers, u64 seed,
                                    TwinReport& report) {
@@ -38,6 +49,7 @@ std::optional<Failure> run_cluster(const Simulator& simulator, Numbers& numbers,
   std::vector<Transition> enabled;
   Transition last = -1;
   for (simulator.enabled(state, enabled); !enabled.empty(); simulator.enabled(state, enabled)) {
+    keep_true_elections(simulator, numbers, state, enabled);
     const Transition next = picker.pick(enabled);
     ++report.steps;
     if (next != last) ++report.context_switches;
@@ -48,6 +60,13 @@ std::optional<Failure> run_cluster(const Simulator& simulator, Numbers& numbers,
     }
   }
   return simulator.check_end(state);
+}
+
+bool has_work(const ClusterProgram& cluster) {
+  return std::any_of(cluster.agents.begin(), cluster.agents.end(), [](const StepList& steps) {
+    return std::any_of(steps.begin(), steps.end(),
+                       [](const Step& step) { return step.kind == StepKind::begin_tile; });
+  });
 }
 
 }  // namespace
@@ -79,16 +98,22 @@ Result<TwinReport> run_on_host(const Plan& plan, const HostBuffers& buffers, flo
   const Recording recording = record_gemm(scenario);
   if (recording.failure) return broken(*recording.failure, 0);
   report.tiles = static_cast<i64>(cluster_tiles(scenario.grid())) * scenario.ctas();
+  Workspace workspace(work.config, scenario.split);
   for (const ClusterProgram& cluster : recording.clusters) {
-    if (cluster.cluster >= cluster_tiles(scenario.grid())) break;
+    if (!has_work(cluster)) continue;
     ++report.clusters;
-    Numbers numbers(work, scenario);
+    Numbers numbers(work, scenario, workspace);
     const Simulator simulator(cluster);
     if (auto failure = run_cluster(simulator, numbers, seed + static_cast<u64>(cluster.cluster), report))
       return broken(std::move(*failure), cluster.cluster);
     report.loads += numbers.loads();
     report.stores += numbers.stores();
   }
+  for (size_t i = 0; i < workspace.counters.size(); ++i)
+    if (workspace.counters[i] != 0)
+      return broken({FailureKind::counter_left,
+                     fmt::format("counter {} is {} after the launch", i, workspace.counters[i])},
+                    0);
   return report;
 }
 

@@ -23,7 +23,7 @@ using Transition = int;
 class Observer {
  public:
   virtual ~Observer() = default;
-  /// Agent `agent` did `step`.
+  /// Agent `agent` did `step`, which names the store buffer that it really used.
   virtual void on_step(int agent, const Step& step) = 0;
   /// TMA has written slice `slice` of the tile that `load` names into `load.stage` of CTA `cta`.
   virtual void on_load(int cta, int slice, const Step& load) = 0;
@@ -109,6 +109,7 @@ class Simulator {
   // Agents.
   const Step* next_step(const State& s, int agent) const;
   std::optional<Failure> take_step(State& s, int agent, bool wins, Observer* observer) const;
+  void tell(State& s, int agent, const Step& step, Observer* observer) const;
   void leave_out(State& s, int agent, const Step& step) const;
   bool can_step(State& s, int agent, const Step& step) const;
   std::optional<Failure> do_step(State& s, int agent, const Step& step) const;

@@ -225,7 +225,7 @@ std::optional<Failure> Simulator::take_step(State& s, int agent, bool wins, Obse
     const Agent at = agent_at(scenario_, agent);
     won(s, at.cta, at.group) = wins ? 1 : 0;
   }
-  if (observer != nullptr) observer->on_step(agent, step);
+  tell(s, agent, step, observer);
   return settle(s, agent, observer);
 }
 
@@ -241,7 +241,7 @@ std::optional<Failure> Simulator::settle(State& s, int agent, Observer* observer
       continue;
     }
     if (auto failure = do_step(s, agent, *step)) return failure;
-    if (observer != nullptr) observer->on_step(agent, *step);
+    tell(s, agent, *step, observer);
   }
   if (step == nullptr && has_left(s, at.cta)) return check_exit(s, at.cta);
   return std::nullopt;

@@ -98,6 +98,15 @@ void Simulator::leave_out(State& s, int agent, const Step& step) const {
   if (step.kind == StepKind::write_chunk) flip(s, agent) ^= 1;
 }
 
+void Simulator::tell(State& s, int agent, const Step& step, Observer* observer) const {
+  if (observer == nullptr) return;
+  const bool names_buffer = step.kind == StepKind::write_chunk || step.kind == StepKind::issue_store;
+  if (!names_buffer || flip(s, agent) == 0) return observer->on_step(agent, step);
+  Step done = step;
+  done.stage ^= 1;
+  observer->on_step(agent, done);
+}
+
 std::optional<Failure> Simulator::check_sums_end(State& s, int cta) const {
   const auto left = [&](const std::string& what) {
     return Failure{.kind = FailureKind::unread_stage,

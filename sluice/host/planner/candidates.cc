@@ -132,7 +132,6 @@ WorkSplit choose_split(const Problem& p, const KernelConfig& c, const DeviceInfo
   const i64 rows = grid_rows(p, c), columns = grid_columns(p, c);
   const i64 tiles = rows * columns == 0 ? 0 : rows * columns * p.batch;
   WorkSplit split;
-  split.rotates = o.rotates.value_or(std::min(rows, columns) == 1);
   split.clusters =
       o.clusters.value_or(static_cast<int>(std::clamp<i64>(tiles, 1, std::max(max_clusters(c, device), 1))));
 

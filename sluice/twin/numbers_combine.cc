@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums that go to other CTAs: to those of a cluster along k, and through the workspace to the last peer of a
+// tile. Added up in the same order as on the GPU. See numbers.h.
+#include <algorithm>
+#include <limits>
+
+#include <sluice/twin/numbers.h>
+
+namespace sluice::twin {
+
+Workspace::Workspace(const KernelConfig& config, const WorkSplit& split)
+    : slots(static_cast<size_t>(slot_count(split)) * cluster_size(config) * combined_parts(config)),
+      counters(static_cast<size_t>(counter_count(config, split)), 0) {
+  // Anything may be there before a launch: here what shows if it matters.
+  const int floats = group_rows(config) * own_columns(config);
+  for (auto& slot : slots) slot.assign(floats, std::numeric_limits<float>::quiet_NaN());
+}
+
+bool Numbers::is_last(int agent, const Step& elect) const {
+  const int index = part_index(scenario_, agent_at(scenario_, agent), elect.tile.sharing.counter);
+  return workspace_.counters[index] >= static_cast<u32>(elect.count);
+}
+
+void Numbers::count_arrival(const Agent& agent, const Step& elect) {
+  u32& counter = workspace_.counters[part_index(scenario_, agent, elect.tile.sharing.counter)];
+  counter = counter >= static_cast<u32>(elect.count) ? 0 : counter + 1;  // atom.inc
+}
+
+void Numbers::write_partial(const Agent& agent, const Tile& tile) {
+  const KernelConfig& c = work_.config;
+  const std::vector<float>& sums = group_of(agent).sums;
+  std::vector<float>& slot =
+      workspace_.slots[part_index(scenario_, agent, tile.sharing.slot + tile.sharing.rank)];
+  for (int row = 0; row < group_rows(c); ++row)
+    std::copy_n(&sums[row * c.tile.n], own_columns(c), &slot[row * own_columns(c)]);
+}
+
+void Numbers::sum_partials(const Agent& agent, const Tile& tile) {
+  const KernelConfig& c = work_.config;
+  std::vector<float>& sums = group_of(agent).sums;
+  for (int rank = 0; rank < tile.sharing.peers; ++rank) {
+    const std::vector<float>& slot =
+        workspace_.slots[part_index(scenario_, agent, tile.sharing.slot + rank)];
+    for (int row = 0; row < group_rows(c); ++row)
+      for (int column = 0; column < own_columns(c); ++column) {
+        float& sum = sums[row * c.tile.n + column];
+        const float partial = slot[row * own_columns(c) + column];
+        sum = rank == 0 ? partial : sum + partial;
+      }
+  }
+}
+
+/// The registers are read now; the sums come later.
+void Numbers::send(const Agent& agent, const Step& step) {
+  const KernelConfig& c = work_.config;
+  const Group& group = group_of(agent);
+  std::vector<float>& sent = group_of(agent).sent[step.target];
+  const int first = step.target * own_columns(c) + step.stage * pass_columns(c);
+  sent.clear();
+  for (int row = 0; row < group_rows(c); ++row)
+    sent.insert(sent.end(), &group.sums[row * c.tile.n + first],
+                &group.sums[row * c.tile.n + first] + pass_columns(c));
+}
+
+void Numbers::on_sums(int cta, int group, int sender, const Step& send) {
+  groups_[cta * kMathGroups + group].received[sender] =
+      groups_[sender * kMathGroups + group].sent[send.target];
+}
+
+void Numbers::receive(const Agent& agent, const Step& step) {
+  if (step.count == 0) return;  // all rows are outside of D
+  const KernelConfig& c = work_.config;
+  Group& group = group_of(agent);
+  for (int row = 0; row < group_rows(c); ++row)
+    for (int i = 0; i < pass_columns(c); ++i) {
+      float& sum = group.sums[row * c.tile.n + step.stage * pass_columns(c) + i];
+      for (int sender = 0; sender < c.cluster.k; ++sender) {
+        const float more = group.received[sender][row * pass_columns(c) + i];
+        sum = sender == 0 ? more : sum + more;
+      }
+    }
+}
+
+}  // namespace sluice::twin
