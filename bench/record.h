@@ -66,6 +66,7 @@ inline constexpr const char* kSluice = "sluice";
 inline constexpr const char* kSluiceTuned = "sluice tuned";
 inline constexpr const char* kPeerFirst = "cuBLASLt first";
 inline constexpr const char* kPeerBest = "cuBLASLt best";
+inline constexpr const char* kReadFloor = "read floor";
 
 /// The contender's median, or 0 if it is missing or failed.
 double median_of(const ShapeRecord& shape, const std::string& contender);

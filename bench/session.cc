@@ -11,6 +11,7 @@
 
 #include "bench/cublaslt_problem.h"
 #include "bench/measure.h"
+#include "bench/read_floor.h"
 #include "bench/sluice_contender.h"
 
 namespace sluice::bench {
@@ -202,6 +203,13 @@ void race(Shape& shape, const std::vector<Plan>& plans) {
   if (peers[0].contender.launch) {
     shape.phase(fmt::format("screening {} cuBLASLt algorithms", peers.size()));
     for (const Entrant* entrant : best_of(shape, peers)) add_finalist(shape, *entrant, kPeerBest, finals);
+  }
+
+  if (is_mostly_weights(shape.record.problem)) {
+    Result<Contender> floor = read_floor_contender(shape.lab, shape.copies, kReadFloor);
+    finals.push_back(entrant_of(floor ? *floor : Contender{.name = kReadFloor}));
+    finals.back().record.verified = true;  // it has no result
+    if (!floor) finals.back().record.error = floor.error().message;
   }
 
   shape.phase("timing in turn");

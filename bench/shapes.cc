@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `engine` holds the layers of models of 8 to 70 billion parameters at three prompt lengths (8192^3 among
-// them); `tokens` the same layers at few tokens; `promoted` and `block` the fp8 ones with those sums.
+// them); `tokens` and `decode` the same layers at few and very few tokens; `promoted` and `block` the fp8
+// ones with those sums; `long_k` sums so long that they are split; `sweep` one layer at 1 to 128 tokens.
 #include "bench/shapes.h"
 
 #include <fmt/format.h>
@@ -58,6 +59,37 @@ std::vector<Problem> types_set() {
   return problems;
 }
 
+/// One step of decoding: every layer at few tokens.
+std::vector<Problem> decode_set() {
+  std::vector<Problem> problems;
+  for (const DType type : {DType::bf16, DType::e4m3})
+    for (const i64 m : {1, 4, 16, 32, 64})
+      for (const Layer& layer : kLayers) problems.push_back(plain_problem(m, layer.n, layer.k, type));
+  return problems;
+}
+
+/// Long sums for few tiles: a vocabulary's, and weight gradients of linear layers (both operands MN-major, as
+/// they come) beside the same with K-major ones.
+std::vector<Problem> long_k_set() {
+  std::vector<Problem> problems{plain_problem(1024, 2048, 50304, DType::bf16),
+                                plain_problem(1024, 2048, 50304, DType::e4m3)};
+  constexpr i64 kSizes[][3] = {{256, 256, 131072}, {768, 3072, 65536}, {512, 512, 32768}, {128, 1024, 65536}};
+  for (const Major major : {Major::k, Major::mn})
+    for (const auto& [m, n, k] : kSizes) {
+      problems.push_back(plain_problem(m, n, k, DType::bf16));
+      problems.back().a.major = problems.back().b.major = major;
+    }
+  return problems;
+}
+
+/// One square layer from 1 token to 128, where split-K was advertised.
+std::vector<Problem> sweep_set() {
+  std::vector<Problem> problems;
+  for (const i64 m : {1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128})
+    problems.push_back(plain_problem(m, 4096, 4096, DType::e4m3));
+  return problems;
+}
+
 constexpr std::array<i64, 3> kFewTokens = {128, 256, 512};
 
 std::vector<Problem> tokens_set() {
@@ -93,7 +125,8 @@ struct NamedSet {
   std::vector<Problem> (*make)();
 };
 constexpr NamedSet kSets[] = {{"engine", engine_set}, {"smoke", smoke_set},       {"types", types_set},
-                              {"tokens", tokens_set}, {"promoted", promoted_set}, {"block", block_set}};
+                              {"tokens", tokens_set}, {"promoted", promoted_set}, {"block", block_set},
+                              {"decode", decode_set}, {"long_k", long_k_set},     {"sweep", sweep_set}};
 
 }  // namespace
 

@@ -65,13 +65,15 @@ Result<FitShape::Timing> timing_of(const Problem& p, const Json& candidate) {
   const BaseConfig base{ping_pong ? Schedule::ping_pong : Schedule::cooperative,
                         number_after(config, ".tile", ".m = "), number_after(config, ".tile", ".n = ")};
   const ClusterShape cluster{number_after(config, ".cluster", ".m = "),
-                             number_after(config, ".cluster", ".n = ")};
+                             number_after(config, ".cluster", ".n = "),
+                             std::max(number_after(config, ".cluster", ".k = "), 1)};
   const WorkSplit work{number_after(split, ".clusters", " = "), along_n ? Raster::along_n : Raster::along_m,
-                       number_after(split, ".group", " = ")};
+                       number_after(split, ".group", " = "), number_after(split, ".streamed", " = ")};
   const bool complete = base.tile_m > 0 && base.tile_n > 0 && cluster.m > 0 && cluster.n > 0;
-  const KernelConfig c =
+  KernelConfig c =
       complete ? config_for(p, base, cluster, direct ? StorePath::direct : StorePath::tma) : KernelConfig{};
   const char* rule = complete ? validate(c) : "tile and cluster must be there";
+  if (work.streamed > 0) c.combine = Combine::last_arriver;
   if (rule == nullptr && (work.clusters < 1 || work.group < 1))
     rule = "clusters and group must be at least 1";
   if (rule != nullptr)
@@ -169,7 +171,7 @@ const std::vector<FitParameter>& fit_parameters() {
       {"smem_write_weight", &C::smem_write_weight, 0.1, 1.2},
       {"l2_gain_of_tma", &C::l2_gain_of_tma, 0.9, 1.4},
       {"l2_bytes_per_clock_per_sm", &C::l2_bytes_per_clock_per_sm, 35, 80},
-      {"load_latency_us", &C::load_latency_us, 0.4, 1.2},
+      {"load_latency_us", &C::load_latency_us, 0.4, 3},
       {"sharpness_in_tile", &C::sharpness_in_tile, 2, 20},
       {"sharpness_in_kernel", &C::sharpness_in_kernel, 1.5, 20},
       {"sharpness_of_promotion", &C::sharpness_of_promotion, 1.5, 20},
@@ -188,17 +190,27 @@ const std::vector<FitParameter>& fit_parameters() {
       {"first_bytes_us", &C::first_bytes_us, 0.5, 3},
       {"cluster_us", &C::cluster_us, 0.05, 1},
       {"last_store_us", &C::last_store_us, 0.1, 1},
+      {"combine_us", &C::combine_us, 0.5, 5},
+      {"combine_bytes_per_clock", &C::combine_bytes_per_clock, 10, 100},
+      {"piece_clocks", &C::piece_clocks, 50, 8000},
+      {"exchange_pass_clocks", &C::exchange_pass_clocks, 200, 3000},
+      {"exchange_bytes_per_clock", &C::exchange_bytes_per_clock, 8, 64},
   };
   return kAll;
 }
 
-CostConstants fit(const std::vector<FitShape>& shapes, const DeviceInfo& device, const CostConstants& start,
+CostConstants fit(const std::vector<FitShape>& shapes, const DeviceInfo& device, const FitStart& start,
                   int passes, const std::function<void(int, const FitQuality&)>& report) {
-  CostConstants constants = start;
+  CostConstants constants = start.constants;
+  const auto moves = [&](const FitParameter& parameter) {
+    return start.moved.empty() ||
+           std::find(start.moved.begin(), start.moved.end(), parameter.name) != start.moved.end();
+  };
   double best = score(shapes, device, constants).quality;
   for (int pass = 0; pass < passes; ++pass) {
     const double step = std::pow(0.75, pass) * 0.5;  // factors of 1.5, 1.375, ...
-    for (const FitParameter& parameter : fit_parameters())
+    for (const FitParameter& parameter : fit_parameters()) {
+      if (!moves(parameter)) continue;
       for (const double factor : {1 + step, 1 / (1 + step), 1 + step / 4, 1 / (1 + step / 4)}) {
         CostConstants tried = constants;
         double& value = tried.*parameter.value;
@@ -206,6 +218,7 @@ CostConstants fit(const std::vector<FitShape>& shapes, const DeviceInfo& device,
         const double quality = score(shapes, device, tried).quality;
         if (quality < best) best = quality, constants = tried;
       }
+    }
     report(pass + 1, judge(shapes, device, constants));
   }
   return constants;

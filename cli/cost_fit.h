@@ -53,9 +53,14 @@ struct FitParameter {
 };
 const std::vector<FitParameter>& fit_parameters();
 
+struct FitStart {
+  CostConstants constants;
+  std::vector<std::string> moved;  // by name; none: all
+};
+
 /// Coordinate descent from `start`, `passes` times over all parameters; `report` is told the pass and the
 /// quality after it. Deterministic.
-CostConstants fit(const std::vector<FitShape>& shapes, const DeviceInfo& device, const CostConstants& start,
+CostConstants fit(const std::vector<FitShape>& shapes, const DeviceInfo& device, const FitStart& start,
                   int passes, const std::function<void(int, const FitQuality&)>& report);
 
 }  // namespace sluice::cli

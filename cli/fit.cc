@@ -18,6 +18,7 @@ struct FitFlags {
   int passes = 0;
   int list = 0;
   std::string only;
+  std::vector<std::string> moved;
 };
 
 void print_quality(const char* when, const FitQuality& q) {
@@ -36,9 +37,9 @@ void print_losses(const std::vector<FitShape>& shapes, const DeviceInfo& device,
   std::vector<Row> rows;
   const auto text = [](const FitShape::Timing& t, double estimated) {
     const KernelConfig& c = t.config;
-    return fmt::format("{} {}x{} c{}x{} {} {} ({:.2f} us, model {:.2f})", name_of(c.schedule), c.tile.m,
-                       c.tile.n, c.cluster.m, c.cluster.n, name_of(t.split.raster), t.split.group, t.us,
-                       estimated);
+    return fmt::format("{} {}x{} c{}x{}x{} {} {} {}/{} ({:.2f} us, model {:.2f})", name_of(c.schedule), c.tile.m,
+                       c.tile.n, c.cluster.m, c.cluster.n, c.cluster.k, name_of(t.split.raster), t.split.group,
+                       t.split.streamed, t.split.clusters, t.us, estimated);
   };
   for (const FitShape& shape : shapes) {
     const FitPick p = pick_of(shape, device, constants);
@@ -62,6 +63,11 @@ Result<int> run_fit(const FitFlags& flags) {
   if (shapes.empty())
     return Error{ErrorCode::invalid_argument,
                  "no shape with two timed candidates: give files of `sluice tune --json`"};
+  for (const std::string& name : flags.moved)
+    if (std::none_of(fit_parameters().begin(), fit_parameters().end(),
+                     [&](const FitParameter& parameter) { return parameter.name == name; }))
+      return Error{ErrorCode::invalid_argument,
+                   fmt::format("--move \"{}\": there is no such constant; without --move all are listed", name)};
   const DeviceInfo device;
   fmt::print("{} shapes\n", shapes.size());
   print_quality("now", judge(shapes, device, kCostConstants));
@@ -70,7 +76,7 @@ Result<int> run_fit(const FitFlags& flags) {
     return kExitOk;
   }
   const CostConstants fitted =
-      fit(shapes, device, kCostConstants, flags.passes,
+      fit(shapes, device, {.constants = kCostConstants, .moved = flags.moved}, flags.passes,
           [](int pass, const FitQuality& q) { print_quality(fmt::format("pass {}", pass).c_str(), q); });
   for (const FitParameter& parameter : fit_parameters())
     fmt::print("  double {} = {:.4g};  // was {:.4g}\n", parameter.name, fitted.*parameter.value,
@@ -89,6 +95,7 @@ Verb add_fit_verb(CLI::App& app) {
       ->required();
   verb->add_option("--passes", flags->passes, "Passes over the constants; 0: judge only")
       ->check(CLI::Range(0, 100));
+  verb->add_option("--move", flags->moved, "Only these constants, by name, joined by commas")->delimiter(',');
   verb->add_option("--list", flags->list, "Show so many of the shapes that lose most");
   verb->add_option("--only", flags->only, "Shapes with this text in their name");
   return {verb, [flags] { return run_fit(*flags); }};

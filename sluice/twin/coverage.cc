@@ -72,9 +72,10 @@ std::optional<Failure> check_stores(std::span<const ClusterProgram> clusters) {
         if (!found.once())
           return Failure{
               found.too_few() ? FailureKind::tile_missing : FailureKind::tile_twice,
-              fmt::format("rows from {}, columns from {} of matrix {} are stored {} times, and {} times by one "
-                          "who may be the last of {} peers",
-                          row, column, batch, found.always, found.by_last, found.peers)};
+              fmt::format(
+                  "rows from {}, columns from {} of matrix {} are stored {} times, and {} times by one "
+                  "who may be the last of {} peers",
+                  row, column, batch, found.always, found.by_last, found.peers)};
         stored.erase({row, column, batch});
       }
   if (!stored.empty()) {

@@ -94,8 +94,8 @@ class Machine {
 
   void write_partial(const Tile& tile) { record({.kind = StepKind::write_partial, .tile = tile}); }
   void publish_partial() { group_sync(); }
-  /// Which CTA is the last one, the interleaving decides: what follows is recorded as if it were this one, and
-  /// left out where it is not.
+  /// Which CTA is the last one, the interleaving decides: what follows is recorded as if it were this one,
+  /// and left out where it is not.
   bool is_last_arriver(const Tile& tile) {
     count_arrival(tile, tile.sharing.peers - 1);
     group_sync();
@@ -142,11 +142,8 @@ class Machine {
         record({.kind = StepKind::arrive_empty, .stage = stage, .count = count, .target = cta});
   }
   void send_sums_to(int cta, const Tile& tile, int pass) {
-    record({.kind = StepKind::send_sums,
-            .stage = pass,
-            .count = sent_bytes(tile),
-            .target = cta,
-            .tile = tile});
+    record(
+        {.kind = StepKind::send_sums, .stage = pass, .count = sent_bytes(tile), .target = cta, .tile = tile});
   }
   void release_sums_to(int cta) {
     record({.kind = StepKind::arrive_sums_empty, .count = arrivals(), .target = cta});

@@ -39,8 +39,7 @@ void Numbers::sum_partials(const Agent& agent, const Tile& tile) {
   const KernelConfig& c = work_.config;
   std::vector<float>& sums = group_of(agent).sums;
   for (int rank = 0; rank < tile.sharing.peers; ++rank) {
-    const std::vector<float>& slot =
-        workspace_.slots[part_index(scenario_, agent, tile.sharing.slot + rank)];
+    const std::vector<float>& slot = workspace_.slots[part_index(scenario_, agent, tile.sharing.slot + rank)];
     for (int row = 0; row < group_rows(c); ++row)
       for (int column = 0; column < own_columns(c); ++column) {
         float& sum = sums[row * c.tile.n + column];

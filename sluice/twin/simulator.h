@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gives the recorded steps of one cluster their meaning: barriers, stages, the copy engine, products in
-// flight, store buffers, sums on their way to a peer. What other clusters do it sees in one thing only: either
-// they have all been at a shared tile before, or not. A state is a flat array of words, so that it can be copied, hashed and compared.
-// Invariant: every rule of docs/host-twin.md is checked in the transition that breaks it.
-// Called by the explorers (explore.h) and by run.cc, which adds real numbers through an Observer.
+// flight, store buffers, sums on their way to a peer. What other clusters do it sees in one thing only:
+// either they have all been at a shared tile before, or not. A state is a flat array of words, so that it can
+// be copied, hashed and compared. Invariant: every rule of docs/host-twin.md is checked in the transition
+// that breaks it. Called by the explorers (explore.h) and by run.cc, which adds real numbers through an
+// Observer.
 #pragma once
 
 #include <vector>
@@ -49,7 +50,9 @@ class Simulator {
   /// The agent's election that this transition decides; nullptr: it is none.
   const Step* election(const State& state, Transition transition) const;
   bool wins(Transition transition) const { return transition >= first_win_; }
-  int agent_of(Transition transition) const { return wins(transition) ? transition - first_win_ : transition; }
+  int agent_of(Transition transition) const {
+    return wins(transition) ? transition - first_win_ : transition;
+  }
   i64 total_steps() const;
   const Scenario& scenario() const { return scenario_; }
 
@@ -149,10 +152,10 @@ class Simulator {
 
   const Scenario& scenario_;
   const ClusterProgram& program_;
-  std::vector<std::vector<const Step*>> loads_[2];        // of A and of B: [cta][sequence - 1]
-  std::vector<std::vector<const Step*>> scales_written_;  // the same
+  std::vector<std::vector<const Step*>> loads_[2];            // of A and of B: [cta][sequence - 1]
+  std::vector<std::vector<const Step*>> scales_written_;      // the same
   std::vector<std::vector<std::vector<const Step*>>> sends_;  // [agent][target][number - 1]
-  int slices_ = 0;                                        // of a stage: cluster.n of A, then cluster.m of B
+  int slices_ = 0;  // of a stage: cluster.n of A, then cluster.m of B
   int words_per_cta_ = 0;
   int empty_word_ = 0, turn_word_ = 0, sync_word_ = 0, newest_word_ = 0, buffer_word_ = 0, scales_word_ = 0,
       slots_word_ = 0, won_word_ = 0, sums_full_word_ = 0, sums_word_ = 0;

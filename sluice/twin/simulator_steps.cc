@@ -2,6 +2,8 @@
 // What each step of a role does to the state, and the rules that it may break. See simulator.h.
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 #include <sluice/twin/local_rules.h>
 #include <sluice/twin/simulator.h>
 
@@ -117,9 +119,7 @@ std::optional<Failure> Simulator::do_load(State& s, int agent, const Step& step)
   const bool is_a = step.kind == StepKind::load_a;
   const int peers = is_a ? c.cluster.n : c.cluster.m;
   for (int peer = 0; peer < peers; ++peer) {
-    const int cta = !multicasts(c) ? at.cta
-                    : is_a         ? peer * c.cluster.m + row
-                                   : column * c.cluster.m + peer;
+    const int cta = !multicasts(c) ? at.cta : is_a ? peer * c.cluster.m + row : column * c.cluster.m + peer;
     const SlotAt slot{cta, step.stage, is_a ? column : c.cluster.n + row};
     if (has_left(s, cta))
       return fail(FailureKind::peer_gone, agent, step, fmt::format("cta {} has left", cta));
@@ -180,7 +180,7 @@ std::optional<Failure> Simulator::do_arrive(State& s, int agent, const Step& ste
                     : step.kind == StepKind::arrive_full       ? full(s, cta, step.stage)
                     : step.kind == StepKind::arrive_sums_empty ? sums_empty(s, cta, at.group)
                                                                : empty(s, cta, step.stage);
-  if (barrier.phase() != step.pass)
+  if (std::abs(barrier.phase() - step.pass) > step.slack)
     return fail(FailureKind::lost_signal, agent, step,
                 fmt::format("falls into phase {}, and is for phase {}", barrier.phase(), step.pass));
   const int pending = barrier.pending();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums that travel between the CTAs of a cluster along k, and what a lost election leaves out. See simulator.h.
+// Sums that travel between the CTAs of a cluster along k, and what a lost election leaves out. See
+// simulator.h.
 #include <fmt/format.h>
 
 #include <sluice/twin/local_rules.h>

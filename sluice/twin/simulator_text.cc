@@ -12,7 +12,8 @@ std::string Simulator::describe_transition(const State& state, Transition t) con
   if (t < first_slot_ || wins(t)) {
     const Step* step = next_step(s, agent_of(t));
     const char* outcome = election(s, t) == nullptr ? "" : wins(t) ? ", and is the last" : ", not the last";
-    return agent_name(scenario_, agent_of(t)) + ": " + (step != nullptr ? to_string(*step) : "done") + outcome;
+    return agent_name(scenario_, agent_of(t)) + ": " + (step != nullptr ? to_string(*step) : "done") +
+           outcome;
   }
   if (t < first_store_read_) {
     const SlotAt at = slot_at(t);

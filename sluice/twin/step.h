@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thing that a role does, as the machine recorded it. Only one step of kernels/gemm.cuh, `elect`, returns a
-// value that depends on others; what depends on its answer is recorded and marked as guarded. So what a role
-// does is one fixed list of steps, and an interleaving is an order of the lists and the answers.
-// Written by Machine, read by Simulator.
+// One thing that a role does, as the machine recorded it. Only one step of kernels/gemm.cuh, `elect`, returns
+// a value that depends on others; what depends on its answer is recorded and marked as guarded. So what a
+// role does is one fixed list of steps, and an interleaving is an order of the lists and the answers. Written
+// by Machine, read by Simulator.
 #pragma once
 
 #include <string>
@@ -65,6 +65,7 @@ struct Step {
   int column = 0;
   // Filled in by annotate(), from the whole list:
   int pass = -1;     // loads, sums, arrivals: the phase of the barrier that this step must fall into
+  int slack = 0;     // or by how many phases it may miss it
   int sequence = 0;  // loads and scales: which k-tile of this role it is, from 1
 };
 

@@ -4,36 +4,12 @@
 // fail.
 #include "mutants.h"
 
-#include "scenarios.h"
+#include "catching.h"
 
 namespace sluice::twin {
 namespace {
 
 using namespace mutants;
-
-/// Exhaustively on one small scenario.
-template <class Mutant>
-void expect_all_catches(FailureKind kind, const Shape& shape) {
-  const Exploration clean = explore_random(record_gemm(make(shape)), {.schedules = 20});
-  expect_clean(clean, shape);
-  expect_caught(explore_all(record<Mutant>(make(shape)), {.max_states = 3'000'000}), kind, shape);
-}
-/// And by chance, in a larger one, with a seed to show for it (none where the rule is one role's own).
-template <class Mutant>
-Exploration expect_random_catches(const Shape& shape) {
-  const Exploration found = explore_random(record<Mutant>(make(shape)), {.seed = 1, .schedules = 300});
-  EXPECT_TRUE(found.failure) << "not caught by chance: " << text_of(shape);
-  return found;
-}
-template <class Mutant>
-void expect_both_catch(FailureKind kind, const Shape& shape) {
-  expect_all_catches<Mutant>(kind, shape);
-  Shape larger = shape;
-  larger.rows += 3;
-  larger.stages += 1;
-  larger.k_tiles = shape.k_tiles + 4;
-  expect_random_catches<Mutant>(larger);
-}
 
 constexpr Schedule kCoop = Schedule::cooperative;
 

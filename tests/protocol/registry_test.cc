@@ -25,6 +25,16 @@ Problem problem_for(const KernelConfig& c) {
           .epilogue = c.epilogue};
 }
 
+/// Two clusters; where tiles can be shared, three, which share all but the last.
+Plan plan_for(const Problem& problem, const KernelConfig& config) {
+  const bool shares = config.combine != Combine::none;
+  Plan plan = plan_of(problem, config, shares ? 3 : 2);
+  const int tiles = cluster_tiles(tile_grid(config, static_cast<int>(problem.m), static_cast<int>(problem.n),
+                                            static_cast<int>(problem.k), static_cast<int>(problem.batch)));
+  plan.split.streamed = shares ? tiles - 1 : 0;
+  return plan;
+}
+
 /// NaN is nobody's value; all else must be the same bits.
 void expect_samples_match(const Operands& o, const std::vector<u8>& d, const HostBuffers& buffers) {
   const Problem& p = o.problem;
@@ -47,7 +57,7 @@ TEST(registry, every_configuration_computes_a_small_problem) {
     SCOPED_TRACE(testing::Message() << name_of(config.schedule) << ' ' << config.tile.m << 'x'
                                     << config.tile.n << ' ' << name_of(config.a) << ' ' << name_of(config.d));
     Operands o = make_operands(problem_for(config));
-    const Plan plan = plan_of(o.problem, config, 2);
+    const Plan plan = plan_for(o.problem, config);
     const HostBuffers buffers = o.buffers(o.d);
     const auto report = run_on_host(plan, buffers, 0.5f, 2.0f, 1);
     ASSERT_TRUE(report.ok()) << report.error().message;
@@ -66,7 +76,7 @@ TEST(registry, every_configuration_in_random_interleavings) {
                             .m = static_cast<int>(p.m) * 2,
                             .n = static_cast<int>(p.n),
                             .k = (config.stages + 2) * config.tile.k,
-                            .split = {.clusters = 2, .group = 2}};
+                            .split = plan_for(p, config).split};
     const Exploration found = explore_random(record_gemm(scenario), {.seed = 1, .schedules = 20});
     ASSERT_FALSE(found.failure) << describe(*found.failure);
     schedules += found.schedules;

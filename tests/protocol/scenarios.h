@@ -27,6 +27,7 @@ struct Shape {
   StorePath store = StorePath::tma;
   int warps_per_group = 1;
   int short_rows = 3;  // by how many the last row of tiles sticks out of D
+  int streamed = 0;    // tiles that the clusters share out by k-tile
 };
 
 inline Scenario make(const Shape& s) {
@@ -34,7 +35,8 @@ inline Scenario make(const Shape& s) {
   const ScaleMode scales = s.block_scales ? ScaleMode::block : ScaleMode::none;
   KernelConfig config{.schedule = s.schedule,
                       .tile = {.m = s.schedule == Schedule::ping_pong ? 64 : 128,
-                               .n = s.two_units ? 256 : 32 * s.chunks,  // a chunk is 128 bytes of fp32
+                               // a chunk is 128 bytes of fp32
+                               .n = s.two_units ? 256 : 32 * s.chunks * s.cluster.k,
                                .k = fp8 ? 128 : 64},
                       .stages = s.stages,
                       .cluster = s.cluster,
@@ -43,6 +45,7 @@ inline Scenario make(const Shape& s) {
                       .d = DType::fp32,
                       .promotes = fp8,
                       .store = s.store,
+                      .combine = s.streamed > 0 ? Combine::last_arriver : Combine::none,
                       .epilogue = {.scale_a = scales, .scale_b = scales}};
   // The last row and column of tiles stick out of D, as they mostly do.
   const int m = s.rows * s.cluster.m * config.tile.m - s.short_rows,
@@ -54,7 +57,7 @@ inline Scenario make(const Shape& s) {
           .n = n,
           .k = k,
           .batch = s.batch,
-          .split = {.clusters = s.clusters, .group = 2},
+          .split = {.clusters = s.clusters, .group = 2, .streamed = s.streamed},
           .warps_per_group = s.warps_per_group};
 }
 
@@ -62,7 +65,8 @@ inline std::string text_of(const Shape& s) {
   return std::string(name_of(s.schedule)) + " stages " + std::to_string(s.stages) + " k_tiles " +
          std::to_string(s.k_tiles) + " tiles " + std::to_string(s.rows) + "x" + std::to_string(s.columns) +
          "x" + std::to_string(s.batch) + " cluster " + std::to_string(s.cluster.m) + "x" +
-         std::to_string(s.cluster.n) + " clusters " + std::to_string(s.clusters) +
+         std::to_string(s.cluster.n) + "x" + std::to_string(s.cluster.k) + " streamed " +
+         std::to_string(s.streamed) + " clusters " + std::to_string(s.clusters) +
          (s.promotes ? " promoted" : "") + (s.block_scales ? " block_scales" : "") +
          (s.two_units ? " two_units" : "") + " chunks " + std::to_string(s.chunks) + " " + name_of(s.store) +
          " warps " + std::to_string(s.warps_per_group);

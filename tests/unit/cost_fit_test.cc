@@ -40,7 +40,7 @@ TEST(cost_fit, chooses_better_and_stays_within_bounds) {
   ASSERT_GT(before.loss, 1.002);
   int passes = 0;
   const CostConstants fitted =
-      fit(shapes, DeviceInfo{}, kCostConstants, 3, [&](int pass, const FitQuality&) { passes = pass; });
+      fit(shapes, DeviceInfo{}, {.constants = kCostConstants}, 3, [&](int pass, const FitQuality&) { passes = pass; });
   EXPECT_EQ(passes, 3);
   const FitQuality after = judge(shapes, DeviceInfo{}, fitted);
   EXPECT_LT(after.loss, 1 + (before.loss - 1) / 2);

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <sluice/host/planner/streams.h>
 #include <sluice/records.h>
 
 namespace sluice {
@@ -72,9 +73,15 @@ TEST(planner_candidates, are_valid_launchable_and_best_first_for_any_problem) {
                                       static_cast<int>(p.k), static_cast<int>(p.batch));
       ASSERT_GE(plan.split.group, 1);
       ASSERT_GE(plan.split.clusters, 1);
-      ASSERT_LE(plan.split.clusters, std::max(cluster_tiles(grid), 1)) << "clusters with nothing to do";
+      const int streamed = plan.split.streamed, whole = cluster_tiles(grid) - streamed;
+      ASSERT_LE(plan.split.clusters, std::max({whole, streamed * grid.k_tiles, 1})) << "clusters with no work";
       ASSERT_LE(plan.split.clusters * cluster_size(plan.config), kH200.sm_count);
-      ASSERT_EQ(plan.estimate.waves, (cluster_tiles(grid) + plan.split.clusters - 1) / plan.split.clusters);
+      ASSERT_EQ(plan.estimate.waves,
+                (whole + plan.split.clusters - 1) / plan.split.clusters + (streamed > 0 ? 1 : 0));
+      ASSERT_EQ(plan.config.combine == Combine::last_arriver, streamed > 0);
+      ASSERT_EQ(stream_problem(p, plan.config, plan.split), "");
+      ASSERT_EQ(plan.workspace_bytes, workspace_bytes(plan.config, plan.split));
+      ASSERT_LE(plan.workspace_bytes, kWorkspaceLimit);
       ASSERT_GE(plan.estimate.total_us, last);
       last = plan.estimate.total_us;
     }
@@ -93,14 +100,15 @@ TEST(planner_candidates, are_the_same_every_time_and_begin_with_the_plan) {
     EXPECT_EQ(plan.split, first[0].split);
     for (std::size_t j = 0; j < first.size(); ++j)
       for (std::size_t l = 0; l < j; ++l)
-        ASSERT_FALSE(first[j].config == first[l].config) << "twice: " << short_name(first[j].config);
+        ASSERT_FALSE(first[j].config == first[l].config && first[j].split == first[l].split)
+            << "twice: " << short_name(first[j].config);
   }
 }
 
 TEST(planner_candidates, equal_estimates_keep_the_order_of_the_space) {
   const std::vector<Plan> plans = candidates({.m = 0, .n = 64, .k = 64}, kH200);
   ASSERT_GT(plans.size(), 3u);
-  EXPECT_EQ(short_name(plans[0].config), "ping_pong 64x8x64 s8 c1x1 bf16");
+  EXPECT_EQ(short_name(plans[0].config), "ping_pong 64x8x64 s16 c1x1 bf16");
   EXPECT_EQ(short_name(plans.back().config), "cooperative 256x208x64 s3 c1x4 bf16");
   for (const Plan& plan : plans) EXPECT_EQ(plan.estimate, Estimate{});
 }
@@ -124,6 +132,7 @@ TEST(planner_candidates, overrides_are_obeyed_and_the_rest_is_still_chosen) {
   o.raster = Raster::along_n;
   o.raster_group = 5;
   o.clusters = 17;
+  o.streamed = 0;
   const Plan plan = planned(square(4096), o);
   EXPECT_EQ(plan.config.store, StorePath::direct);
   EXPECT_EQ(plan.split, (WorkSplit{.clusters = 17, .raster = Raster::along_n, .group = 5}));
@@ -136,6 +145,7 @@ TEST(planner_candidates, overrides_may_ask_for_what_the_space_does_not_list) {
   o.schedule = Schedule::cooperative;
   o.tile_m = 128;
   o.cluster = ClusterShape{1, 4};
+  o.streamed = 0;
   EXPECT_EQ(short_name(planned(square(4096), o).config), "cooperative 128x104x64 s7 c1x4 bf16");
   EXPECT_EQ(planned(square(4096), o).split.clusters, kH200.max_clusters_of_4);
 }
@@ -181,7 +191,7 @@ TEST(planner_candidates, a_smaller_device_gets_fewer_clusters) {
   small.max_clusters_of_2 = 9;
   small.max_clusters_of_4 = 4;
   for (const Plan& plan : candidates(square(4096), small)) {
-    const int size = cluster_size(plan.config), limit = size == 1 ? 20 : size == 2 ? 9 : 4;
+    const int size = cluster_size(plan.config), limit = size == 1 ? 20 : size == 2 ? 9 : size == 4 ? 4 : 2;
     EXPECT_EQ(plan.split.clusters, limit) << short_name(plan.config);
   }
 }

@@ -147,7 +147,7 @@ double Model::run_clocks(const WorkSplit& split) const {
   const double run = std::ceil(split.streamed * k_tiles() / split.clusters);
   const double active = std::min<double>(split.clusters * cluster_size(c_), device_.sm_count);
   const double waves = std::ceil(split.clusters * cluster_size(c_) / active);  // more than fit: one by one
-  const bool aligned = split.clusters % split.streamed == 0;
+  const bool aligned = split.clusters % split.streamed == 0;  // each run lies in one tile
   const double pieces = std::ceil(run / k_tiles()) + (aligned ? 0 : 1);
   return waves * (tile_clocks(active, std::ceil(run / c_.cluster.k)) + (pieces - 1) * epilogue_clocks() + pieces * cost_.piece_clocks);
 }
@@ -170,9 +170,6 @@ Estimate Model::estimate(const WorkSplit& split) const {
   const double whole = tiles - split.streamed;
   const double full_waves = std::floor(whole / split.clusters), rest = whole - full_waves * split.clusters;
 
-  double sm_clocks = run_clocks(split);
-  sm_clocks += full_waves * tile_clocks(split.clusters * cluster_size(c_), own_k_tiles());
-  if (rest > 0) sm_clocks += tile_clocks(rest * cluster_size(c_), own_k_tiles());
 
   const Traffic traffic = traffic_of(p_, c_, split, device_);
   Estimate e;
@@ -187,7 +184,16 @@ Estimate Model::estimate(const WorkSplit& split) const {
   if (whole == 0) e.overhead_us += combine_us(split);  // else whole tiles are worked on meanwhile
   // Ping-pong's last epilogue has nothing to hide behind; cooperative's are all counted with their tiles.
   if (c_.schedule == Schedule::ping_pong) e.overhead_us += epilogue_clocks() / clock;
-  e.total_us = e.overhead_us + joined(cost_.sharpness_in_kernel, {sm_clocks / clock, e.hbm_us});
+  // HBM works for what is being computed: a last wave of few tiles cannot use what the waves before left over.
+  const auto part_us = [&](double part_tiles, double clocks) {
+    return joined(cost_.sharpness_in_kernel, {clocks / clock, e.hbm_us * part_tiles / tiles});
+  };
+  e.total_us = e.overhead_us;
+  if (split.streamed > 0) e.total_us += part_us(split.streamed, run_clocks(split));
+  if (full_waves > 0)
+    e.total_us += part_us(full_waves * split.clusters,
+                          full_waves * tile_clocks(split.clusters * cluster_size(c_), own_k_tiles()));
+  if (rest > 0) e.total_us += part_us(rest, tile_clocks(rest * cluster_size(c_), own_k_tiles()));
   return e;
 }
 

@@ -33,12 +33,12 @@ struct CostConstants {
   double l2_gain_of_tma = 1.4;
   double l2_bytes_per_clock_per_sm = 80;
   // From a TMA load to its bytes, L2 and HBM mixed. At its bound too.
-  double load_latency_us = 1.2;
+  double load_latency_us = 1.266;
 
   // How sharply the slowest of several overlapping things wins: times are joined as an l^p norm. A large p
   // is a plain maximum.
   double sharpness_in_tile = 9.475;
-  double sharpness_in_kernel = 3.758;
+  double sharpness_in_kernel = 3.735;
 
   // Epilogue of one tile, for a math thread: a fixed part (drain of the last WGMMA, barriers, first store)
   // and issue slots for each element; two groups at it share the issue slots (from 2.5 instructions an
@@ -70,24 +70,24 @@ struct CostConstants {
   double block_scale_clocks_per_register = 0.06953;
   double block_scale_clocks = 11.02;
   // The groups of a cluster wait for each other's loads; with promotion they drift apart more.
-  double cluster_clocks_per_k_tile = 1.023;
+  double cluster_clocks_per_k_tile = 1.456;
   double promoted_cluster_clocks_per_k_tile = 74.5;
 
   // Once a kernel: an empty kernel is 0.5 us; barriers, tensor maps and the first bytes from HBM to the first
   // WGMMA about 1.5 us (read floor of a small kernel); a cluster starts later.
   double launch_us = 0.6;
-  double first_bytes_us = 1.303;
-  double cluster_us = 0.1943;
-  double last_store_us = 0.4006;
+  double first_bytes_us = 1.282;
+  double cluster_us = 0.4072;
+  double last_store_us = 0.2575;
 
   // Tiles that clusters share: from the last product to the sums of all being there, beside the bytes: the
   // write must have come to L2, the counter answers, the first slot is read.
-  double combine_us = 1.2;
-  double combine_bytes_per_clock = 48;  // of an SM, to and from L2
-  double piece_clocks = 300;            // what a run pays for each tile it touches
+  double combine_us = 3.017;
+  double combine_bytes_per_clock = 100;  // of an SM, to and from L2
+  double piece_clocks = 4959;            // what a run pays for each tile it touches
   // The same inside of a cluster along k: a pass there and back, and the bytes.
-  double exchange_pass_clocks = 900;
-  double exchange_bytes_per_clock = 24;
+  double exchange_pass_clocks = 725.3;
+  double exchange_bytes_per_clock = 13.4;
 };
 
 inline constexpr CostConstants kCostConstants{};

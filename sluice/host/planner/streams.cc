@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// See streams.h. Only values that change the number of k-tiles of the longest run matter, and of those only
-// the ones that leave each run enough work to pay for its part of the combine.
+// See streams.h. Runs that begin anywhere (stream-K) are not among what is looked at unasked: on an H200 they
+// lost to whole tiles on every large product, because neighbours are no longer at the same k and L2 serves
+// each of them alone (docs/decisions/0005-no-stream-k-unasked.md).
 #include <sluice/host/planner/streams.h>
 
 #include <algorithm>
@@ -82,10 +83,6 @@ std::vector<WorkSplit> stream_splits(const Problem& p, const KernelConfig& c, co
   }
   for (const i64 parts : kSplits)
     if (tiles * parts <= fit && k_tiles / parts >= kLeastRun) splits.add(tiles, tiles * parts);
-  const i64 rest = tiles % fit;
-  if (rest == 0) return std::move(splits).found();
-  for (const i64 streamed : {rest, rest + fit})
-    if (streamed <= tiles && streamed * k_tiles >= kLeastRun * fit) splits.add(streamed, fit);
   return std::move(splits).found();
 }
 

@@ -13,9 +13,9 @@ namespace sluice {
 /// The rule that a split breaks; empty: none. A split that streams nothing breaks none.
 std::string stream_problem(const Problem& problem, const KernelConfig& config, const WorkSplit& split);
 
-/// Splits along k of the tiles of `whole`, which splits nothing: into S parts each, where that fills one wave
-/// or part of it; all of them or the last wave or two, dealt out to all clusters. Those that `overrides` ask
-/// for, and no others, if they ask. All pass stream_problem() and the workspace limit.
+/// Splits along k of the tiles of `whole`, which splits nothing: each into as many parts as fill one wave, or
+/// less of it. What `overrides` ask for, and nothing else, if they ask. All pass stream_problem() and the
+/// workspace limit.
 std::vector<WorkSplit> stream_splits(const Problem& problem, const KernelConfig& config,
                                      const DeviceInfo& device, const WorkSplit& whole,
                                      const PlanOverrides& overrides);

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The floor under a product that is all weights: a kernel that does nothing but read B with plain 16-byte
+// loads. Timed beside the others in the same run; no result depends on what it reads.
+#pragma once
+
+#include <span>
+
+#include <sluice/host/verify.h>
+
+#include "bench/contender.h"
+#include "bench/lab.h"
+
+namespace sluice::bench {
+
+/// Is B at least four times as large as A and D together?
+bool is_mostly_weights(const Problem& problem);
+
+/// Reads B of the copy. Errors: toolchain, driver.
+Result<Contender> read_floor_contender(const Lab& lab, std::span<const ProblemData> copies,
+                                       const std::string& name);
+
+}  // namespace sluice::bench
