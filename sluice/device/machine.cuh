@@ -169,6 +169,7 @@ class Machine {
 
   // ---- exchange in a cluster along k ----
   static SLUICE_DEVICE constexpr int exchange_passes() { return kExchangePasses; }
+  SLUICE_DEVICE bool has_rows(const Tile& tile) const { return group_live_rows(tile) > 0; }
   SLUICE_DEVICE void wait_sums_empty(u32 parity) {
     ptx::mbarrier_wait_parity(barrier(sums_empty_barrier(kConfig, math_group())), parity);
   }

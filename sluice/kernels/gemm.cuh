@@ -213,7 +213,8 @@ SLUICE_DEVICE void math_role(Machine& machine) {
       multiply_tile(machine, ring, tile.k_tiles);
     if (ping_pong) machine.pass_turn();
     finish_tile(machine, ring, tile.k_tiles);
-    if (machine.config().cluster.k > 1) exchange_sums(machine, tile, exchange_phase);
+    // A group without rows of D has nothing to send; its peers' groups have none either.
+    if (machine.config().cluster.k > 1 && machine.has_rows(tile)) exchange_sums(machine, tile, exchange_phase);
     const Tile own = own_part(machine.config(), tile, machine.cta_rank());
     const bool whole = machine.config().combine == Combine::none || tile.sharing.peers == 1;
     if (whole || combine_tile(machine, own)) store_tile(machine, own, buffer);

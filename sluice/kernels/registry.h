@@ -136,11 +136,12 @@ constexpr ConfigList registered_configs() {
     KernelConfig combining = config_for(bf16, kGemmSpace[i], kClusterSpace[5 * (i % 2)], StorePath::tma);
     combining.combine = Combine::last_arriver;
     list.add(combining);
-    const ClusterShape cluster = kClusterSpace[i % 3];  // fours do not divide every tile
-    list.add(config_for(fp16, kGemmSpace[i], cluster, StorePath::tma));
-    list.add(config_for(fp8, kGemmSpace[i], cluster, StorePath::tma));
-    list.add(config_for(promoted, kGemmSpace[i], cluster, StorePath::tma));
-    list.add(config_for(block_scaled, kGemmSpace[i], cluster, StorePath::tma));
+    const Problem others[] = {fp16, fp8, promoted, block_scaled};
+    for (const Problem& other : others) {
+      const KernelConfig c = config_for(other, kGemmSpace[i], kClusterSpace[i % 3], StorePath::tma);
+      const bool divides = validate(c) == nullptr;  // some widths are not shared by two
+      list.add(divides ? c : config_for(other, kGemmSpace[i], ClusterShape{1, 1}, StorePath::tma));
+    }
   }
 
   const Epilogue epilogues[] = {

@@ -175,31 +175,11 @@ class SumRules {
   bool written_ = false, summed_ = false;
 };
 
-/// Of each pass of the exchange: has the group rows of the matrix? If not, it sends and awaits nothing.
-std::vector<bool> exchanges_something(const Scenario& scenario, const Agent& agent, const StepList& steps) {
-  const bool cooperative = scenario.config.schedule == Schedule::cooperative;
-  const int group_row = cooperative ? agent.group * group_rows(scenario.config) : 0;
-  std::vector<bool> passes;
-  for (const Step& step : steps)
-    if (step.kind == StepKind::receive_sums)
-      passes.push_back(exchange_live_bytes(scenario.config, scenario.m - step.tile.m_offset - group_row) > 0);
-  return passes;
-}
-
-/// A CTA whose group exchanges nothing does not wait for its peers' sums, and so may be one pass ahead of a
-/// peer's arrival that is still under way. That one then falls into the next phase, and its own took its
-/// place. No harm: whoever is ahead has heard of that peer, who therefore has read (docs/host-twin.md).
-int slack_of(const std::vector<bool>& exchanges, int pass) {
-  const auto something = [&](size_t i) { return i >= exchanges.size() || exchanges[i]; };
-  return something(pass) && something(pass + 1) ? 0 : 1;
-}
-
 /// Which phase each signal of a math role is for: the pass in which its CTA loaded what was last read there.
-std::optional<Failure> annotate_signals(const Scenario& scenario, const Agent& agent, const std::string& name,
-                                        const Passes& passes, StepList& steps) {
+std::optional<Failure> annotate_signals(const Scenario& scenario, const std::string& name, const Passes& passes,
+                                        StepList& steps) {
   std::vector<int> read_in(scenario.config.stages, 0);
   int turns = 0;
-  const std::vector<bool> exchanges = exchanges_something(scenario, agent, steps);
   std::vector<int> sent(scenario.ctas(), 0), given_back(scenario.ctas(), 0);
   for (Step& step : steps) {
     if (step.kind == StepKind::issue_mma) {
@@ -216,7 +196,6 @@ std::optional<Failure> annotate_signals(const Scenario& scenario, const Agent& a
       step.pass = sent[step.target]++;
     } else if (step.kind == StepKind::arrive_sums_empty) {
       step.pass = given_back[step.target]++;
-      step.slack = slack_of(exchanges, step.pass);
     }
   }
   return std::nullopt;
@@ -244,7 +223,7 @@ std::optional<Failure> annotate(ClusterProgram& program) {
     if (role == Role::scales) (void)annotate_loads(scenario, steps);
     if (role != Role::math) continue;
     if (auto failure = SumRules(scenario, name, steps).run()) return failure;
-    if (auto failure = annotate_signals(scenario, agent_at(scenario, i), name, passes, steps)) return failure;
+    if (auto failure = annotate_signals(scenario, name, passes, steps)) return failure;
   }
   return std::nullopt;
 }

@@ -78,6 +78,7 @@ class Machine {
   void pass_turn() { record({.kind = StepKind::pass_turn, .count = arrivals()}); }
 
   int exchange_passes() const { return sluice::exchange_passes(config()); }
+  bool has_rows(const Tile& tile) const { return params_.m > tile.m_offset + group_row(); }
   void wait_sums_empty(u32 parity) { record({.kind = StepKind::wait_sums_empty, .parity = parity}); }
   void send_sums(const Tile& tile, int pass) {
     const int bytes = config().cluster.k * exchange_live_bytes(config(), live_rows(tile));

@@ -180,7 +180,7 @@ std::optional<Failure> Simulator::do_arrive(State& s, int agent, const Step& ste
                     : step.kind == StepKind::arrive_full       ? full(s, cta, step.stage)
                     : step.kind == StepKind::arrive_sums_empty ? sums_empty(s, cta, at.group)
                                                                : empty(s, cta, step.stage);
-  if (std::abs(barrier.phase() - step.pass) > step.slack)
+  if (barrier.phase() != step.pass)
     return fail(FailureKind::lost_signal, agent, step,
                 fmt::format("falls into phase {}, and is for phase {}", barrier.phase(), step.pass));
   const int pending = barrier.pending();

@@ -65,7 +65,6 @@ struct Step {
   int column = 0;
   // Filled in by annotate(), from the whole list:
   int pass = -1;     // loads, sums, arrivals: the phase of the barrier that this step must fall into
-  int slack = 0;     // or by how many phases it may miss it
   int sequence = 0;  // loads and scales: which k-tile of this role it is, from 1
 };
 

@@ -91,7 +91,7 @@ TEST(planner_registry, every_base_configuration_type_layout_and_epilogue_is_comp
 
 TEST(planner_registry, max_stages_is_the_deepest_ring_that_fits) {
   for (KernelConfig c : kRegistered) {
-    EXPECT_GE(c.stages, 3) << short_name(c);
+    EXPECT_GE(c.stages, c.cluster.k > 1 ? 2 : 3) << short_name(c);
     if (c.stages == kMaxStages) continue;
     ++c.stages;
     EXPECT_GT(smem_bytes(c), kMaxSmemBytes) << short_name(c);

@@ -50,7 +50,7 @@ TEST(printer, kernel_config_prints_every_field) {
   EXPECT_PRINTS(sluice::KernelConfig{.schedule = sluice::Schedule::ping_pong,
                                      .tile = {.m = 64, .n = 192, .k = 128},
                                      .stages = 7,
-                                     .cluster = {.m = 2, .n = 4},
+                                     .cluster = {.m = 2, .n = 4, .k = 1},
                                      .a = sluice::DType::e4m3,
                                      .b = sluice::DType::e5m2,
                                      .d = sluice::DType::fp16,
@@ -58,6 +58,7 @@ TEST(printer, kernel_config_prints_every_field) {
                                      .b_major = sluice::Major::k,
                                      .promotes = true,
                                      .store = sluice::StorePath::direct,
+                                     .combine = sluice::Combine::last_arriver,
                                      .epilogue = {.scale_a = sluice::ScaleMode::tensor,
                                                   .scale_b = sluice::ScaleMode::vector,
                                                   .bias = sluice::Bias::column,
@@ -68,7 +69,7 @@ TEST(printer, kernel_config_prints_every_field) {
   EXPECT_PRINTS(sluice::KernelConfig{.schedule = sluice::Schedule::cooperative,
                                      .tile = {.m = 256, .n = 8, .k = 64},
                                      .stages = 2,
-                                     .cluster = {.m = 1, .n = 1},
+                                     .cluster = {.m = 1, .n = 1, .k = 1},
                                      .a = sluice::DType::bf16,
                                      .b = sluice::DType::bf16,
                                      .d = sluice::DType::fp32,
@@ -76,6 +77,7 @@ TEST(printer, kernel_config_prints_every_field) {
                                      .b_major = sluice::Major::mn,
                                      .promotes = false,
                                      .store = sluice::StorePath::tma,
+                                     .combine = sluice::Combine::none,
                                      .epilogue = {.scale_a = sluice::ScaleMode::none,
                                                   .scale_b = sluice::ScaleMode::none,
                                                   .bias = sluice::Bias::none,
@@ -106,7 +108,7 @@ TEST(printer, problem_prints_every_field) {
 }
 
 TEST(printer, work_split_prints_every_field) {
-  EXPECT_PRINTS(sluice::WorkSplit{.clusters = 66, .raster = sluice::Raster::along_n, .group = 16});
+  EXPECT_PRINTS(sluice::WorkSplit{.clusters = 66, .raster = sluice::Raster::along_n, .group = 16, .streamed = 3});
 }
 
 TEST(printer, prints_as_many_fields_as_the_type_has) {
@@ -114,7 +116,7 @@ TEST(printer, prints_as_many_fields_as_the_type_has) {
   EXPECT_EQ(printed_fields(to_string(sluice::KernelConfig{})), field_count<sluice::KernelConfig>());
   EXPECT_EQ(printed_fields(to_string(sluice::Problem{})), field_count<sluice::Problem>());
   EXPECT_EQ(printed_fields(to_string(sluice::WorkSplit{})), field_count<sluice::WorkSplit>());
-  EXPECT_EQ(field_count<sluice::WorkSplit>(), 3);  // the counter itself
+  EXPECT_EQ(field_count<sluice::WorkSplit>(), 4);  // the counter itself
 }
 
 TEST(printer, short_name_is_one_line_with_what_differs_from_the_default) {

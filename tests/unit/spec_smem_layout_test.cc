@@ -28,6 +28,8 @@ std::vector<Block> blocks_of(const KernelConfig& c) {
   for (int group = 0; group < kMathGroups; ++group)
     for (int buffer = 0; buffer < kStoreBuffers; ++buffer)
       blocks.push_back({store_offset(c, group, buffer), store_buffer_bytes(c), kSmemAlign});
+  for (int group = 0; group < kMathGroups; ++group)
+    blocks.push_back({exchange_offset(c, group), exchange_buffer_bytes(c), 16});
   for (int stage = 0; stage < c.stages; ++stage)
     blocks.push_back({scale_offset(c, stage), scale_slot_bytes(c), 4});
   for (int barrier = 0; barrier < barrier_count(c); ++barrier)
@@ -48,6 +50,7 @@ std::vector<KernelConfig> many_configs() {
     c.d = types[random() % 5];
     c.tile = {64 << random() % 3, static_cast<int>(8 * (1 + random() % 32)), k_block(c.a)};
     c.cluster = {1 << random() % 3, 1 << random() % 3};
+    if (random() % 3 == 0) c.cluster = {1, 1, 2 << random() % 3};
     c.stages = 2 + static_cast<int>(random() % 10);
     c.a_major = random() % 2 == 0 ? Major::k : Major::mn;
     c.b_major = random() % 2 == 0 ? Major::k : Major::mn;
@@ -81,6 +84,10 @@ TEST(spec_smem_layout, barriers_have_numbers_of_their_own) {
     for (int stage = 0; stage < c.stages; ++stage) numbers.push_back(full_barrier(c, stage));
     for (int stage = 0; stage < c.stages; ++stage) numbers.push_back(empty_barrier(c, stage));
     for (int group = 0; group < kMathGroups; ++group) numbers.push_back(turn_barrier(c, group));
+    for (int group = 0; c.cluster.k > 1 && group < kMathGroups; ++group) {
+      numbers.push_back(sums_full_barrier(c, group));
+      numbers.push_back(sums_empty_barrier(c, group));
+    }
     std::sort(numbers.begin(), numbers.end());
     ASSERT_EQ(static_cast<int>(numbers.size()), barrier_count(c));
     for (int i = 0; i < barrier_count(c); ++i) ASSERT_EQ(numbers[i], i);
@@ -92,7 +99,7 @@ TEST(spec_smem_layout, store_chunks_tile_the_row_in_swizzle_widths) {
     if (c.store == StorePath::direct) continue;
     const int bytes = store_row_bytes(c);
     EXPECT_TRUE(bytes == 16 || bytes == 32 || bytes == 64 || bytes == 128) << short_name(c);
-    EXPECT_EQ(c.tile.n % store_columns(c), 0) << short_name(c);
+    EXPECT_EQ(own_columns(c) % store_columns(c), 0) << short_name(c);
     EXPECT_EQ(store_columns(c) * bytes_of(c.d), bytes) << short_name(c);
   }
 }

@@ -82,7 +82,7 @@ TEST(tuner_record, values_out_of_range_are_refused) {
   const struct {
     const char* name;
     Json value;
-  } cases[] = {{"version", 2},
+  } cases[] = {{"version", 1},
                {"version", 0},
                {"m", 0},
                {"m", 4096.0},
@@ -94,6 +94,8 @@ TEST(tuner_record, values_out_of_range_are_refused) {
                {"raster_group", 0},
                {"clusters", 0},
                {"clusters", 65537},
+               {"cluster_k", 0},
+               {"streamed", -1},
                {"us", 0},
                {"us", 1e10},
                {"estimate_us", -0.5},
@@ -128,7 +130,7 @@ TEST(tuner_record, nesting_without_end_is_refused_like_anything_else) {
 TEST(tuner_record, an_unknown_field_is_refused) {
   Json bent = sample_json();
   bent["tile_k"] = 64;
-  EXPECT_TRUE(has(trouble_of(bent.dump()), "\"tile_k\" is no field of version 1"));
+  EXPECT_TRUE(has(trouble_of(bent.dump()), "\"tile_k\" is no field of version 2"));
 }
 
 TEST(tuner_record, a_bad_record_of_an_array_spoils_only_itself) {

@@ -26,15 +26,17 @@ TEST_F(WorkspaceTest, is_zeroed_once_and_verified) {
   EXPECT_TRUE(workspace->verify().ok());
 }
 
-TEST_F(WorkspaceTest, names_the_first_dirty_byte_and_recovers) {
+TEST_F(WorkspaceTest, names_the_first_dirty_counter_and_recovers) {
   Result<Workspace> workspace = Workspace::create(device, (2 << 20) + 5);
   ASSERT_TRUE(workspace.ok());
-  for (const i64 dirty : {i64{(2 << 20) + 4}, i64{1} << 20, (i64{1} << 20) - 1, i64{0}}) {
-    static_cast<u8*>(workspace->data())[dirty] = 9;
+  static_cast<u32*>(workspace->data())[kWorkspaceCounters] = 9;
+  EXPECT_TRUE(workspace->verify().ok()) << "behind the counters anything may be left";
+  for (const int dirty : {kWorkspaceCounters - 1, 77, 0}) {
+    static_cast<u32*>(workspace->data())[dirty] = 9;
     const Result<void> verified = workspace->verify();
     ASSERT_FALSE(verified.ok());
     EXPECT_EQ(verified.error().code, ErrorCode::workspace);
-    EXPECT_NE(verified.error().message.find("byte " + std::to_string(dirty) + " of"), std::string::npos)
+    EXPECT_NE(verified.error().message.find("counter " + std::to_string(dirty) + " of"), std::string::npos)
         << verified.error().message;
     EXPECT_NE(verified.error().message.find("is 9"), std::string::npos) << verified.error().message;
   }

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// A split product and its workspace: what is refused, with what remedy; one launch and nothing else, also
+// where run() lends the memory.
+// To see it fail: take kWorkspace out of check_values, or zero the workspace in launch.
+#include <sluice/spec/params.h>
+
+#include "launch_fixture.h"
+
+namespace sluice {
+namespace {
+
+class LaunchWorkspace : public LaunchTest {
+ protected:
+  gemm::Kernel split_kernel() {
+    return prepared(small_problem(), {.schedule = Schedule::cooperative,
+                                      .tile_m = 128,
+                                      .tile_n = 128,
+                                      .cluster = ClusterShape{1, 1},
+                                      .splits = 2});
+  }
+  gemm::Args args_with(void* workspace, i64 bytes) {
+    gemm::Args args = args_for(small_problem());
+    args.workspace = {workspace, bytes};
+    return args;
+  }
+};
+
+TEST_F(LaunchWorkspace, is_asked_for_exactly) {
+  const gemm::Kernel kernel = split_kernel();
+  EXPECT_EQ(kernel.plan().config.combine, Combine::last_arriver);
+  EXPECT_EQ(kernel.plan().split.streamed, 8);
+  EXPECT_EQ(kernel.plan().split.clusters, 16);
+  const i64 needed = kernel.plan().workspace_bytes;
+  EXPECT_EQ(needed, kWorkspaceCounterBytes + i64{23} * 128 * 128 * 4);
+  refused(gemm::launch(kernel, args_for(small_problem()), nullptr), ErrorCode::invalid_pointer,
+          "the workspace is null");
+  void* memory = driver.memory(needed + 256);
+  refused(gemm::launch(kernel, args_with(memory, needed - 1), nullptr), ErrorCode::workspace,
+          std::to_string(needed));
+  refused(gemm::launch(kernel, args_with(shifted(memory, 64), needed), nullptr), ErrorCode::misaligned,
+          "128 bytes");
+  launched(gemm::launch(kernel, args_with(memory, needed), nullptr), 1);
+}
+
+TEST_F(LaunchWorkspace, may_not_lie_over_an_operand) {
+  const gemm::Kernel kernel = split_kernel();
+  gemm::Args args = args_with(nullptr, kernel.plan().workspace_bytes);
+  for (void* operand : {const_cast<void*>(args.a), const_cast<void*>(args.b), args.d}) {
+    args.workspace.data = operand;
+    refused(gemm::launch(kernel, args, nullptr), ErrorCode::aliasing, "the workspace");
+  }
+}
+
+TEST_F(LaunchWorkspace, is_not_touched_where_nothing_is_multiplied) {
+  const gemm::Kernel kernel = split_kernel();
+  gemm::Args args = args_for(small_problem());
+  args.alpha = 0.0f;
+  launched(gemm::launch(kernel, args, nullptr), 1);
+}
+
+TEST_F(LaunchWorkspace, is_one_launch_and_no_memset) {
+  const gemm::Kernel kernel = split_kernel();
+  const gemm::Args args =
+      args_with(driver.memory(kernel.plan().workspace_bytes), kernel.plan().workspace_bytes);
+  ASSERT_TRUE(gemm::launch(kernel, args, nullptr).ok());  // its memory is known from now on
+  const int before = driver.calls();
+  launched(gemm::launch(kernel, args, nullptr), 2);
+  EXPECT_LE(driver.calls() - before, 8) << "context, three addresses, the launch, and nothing like a memset";
+}
+
+/// 128 x 128 x 16384: few tiles and a long sum, so that the planner splits it.
+Problem long_problem() {
+  return {.m = 128, .n = 128, .k = 65536};
+}
+
+TEST_F(LaunchWorkspace, run_lends_one_for_each_stream) {
+  const Result<Plan> plan = gemm::plan(long_problem(), device().info());
+  ASSERT_TRUE(plan.ok());
+  ASSERT_GT(plan->workspace_bytes, 0) << describe(*plan);
+  const gemm::Args args = args_for(long_problem());
+  const Result<StreamHandle> one = StreamHandle::create(device()), two = StreamHandle::create(device());
+  ASSERT_TRUE(one.ok() && two.ok());
+  const int before = driver.alive().allocations;
+  launched(gemm::run(device(), long_problem(), args, one->get()), 1);
+  EXPECT_EQ(driver.alive().allocations, before + 1);
+  launched(gemm::run(device(), long_problem(), args, one->get()), 2);
+  EXPECT_EQ(driver.alive().allocations, before + 1);
+  launched(gemm::run(device(), long_problem(), args, two->get()), 3);
+  EXPECT_EQ(driver.alive().allocations, before + 2);
+}
+
+}  // namespace
+}  // namespace sluice

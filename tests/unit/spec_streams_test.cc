@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Splits along k: over all CTAs of a launch, every k-tile of every tile is multiplied exactly once; whoever
+// shares a tile agrees on how many they are and in which order; no two partial sums have one slot.
+// How this can fail: with `rest` left out of run_begin (the longer runs come first), a k-tile was done twice
+// in the second case; with slot = first cluster alone, two tiles had one slot in the first.
+#include <map>
+#include <random>
+#include <set>
+#include <tuple>
+
+#include <gtest/gtest.h>
+
+#include <sluice/device/pipeline.cuh>
+
+namespace sluice {
+namespace {
+
+/// What TileCursor asks of a machine.
+struct Walker {
+  KernelConfig kernel;
+  GemmParams parameters{};
+  int cluster = 0, clusters = 1, rank = 0;
+
+  const KernelConfig& config() const { return kernel; }
+  const GemmParams& params() const { return parameters; }
+  int cluster_index() const { return cluster; }
+  int cluster_count() const { return clusters; }
+  int cta_rank() const { return rank; }
+};
+
+using KTile = std::tuple<int, int, int, int>;  // m offset, n offset, batch, k-tile
+
+struct Case {
+  KernelConfig config;
+  TileGrid grid;
+  WorkSplit split;
+};
+
+Case random_case(std::mt19937& random) {
+  const auto below = [&](int limit) { return static_cast<int>(random() % limit); };
+  constexpr ClusterShape kClusters[] = {{1, 1}, {2, 1}, {1, 2}, {1, 1, 2}, {1, 1, 4}, {1, 1, 8}};
+  Case c;
+  c.config.combine = Combine::last_arriver;
+  c.config.tile = {64, 64, 64};
+  c.config.cluster = kClusters[below(6)];
+  c.grid = tile_grid(c.config, 1 + below(500), 1 + below(500), 1 + below(2000), 1 + below(2));
+  c.split.raster = below(2) == 0 ? Raster::along_m : Raster::along_n;
+  c.split.group = 1 + below(5);
+  c.split.streamed = below(cluster_tiles(c.grid) + 1);
+  const int most = std::max(c.split.streamed * c.grid.k_tiles, 1);
+  c.split.clusters = 1 + below(c.split.streamed == 0 ? 140 : std::min(most, 200));
+  return c;
+}
+
+TEST(spec_streams, every_k_tile_is_done_once_and_peers_agree) {
+  std::mt19937 random(4);
+  for (int i = 0; i < 3000; ++i) {
+    const Case c = random_case(random);
+    SCOPED_TRACE(testing::Message() << "case " << i << ": " << c.split.streamed << " of "
+                                    << cluster_tiles(c.grid) << " tiles streamed to " << c.split.clusters);
+    Walker walker{.kernel = c.config, .clusters = c.split.clusters};
+    walker.parameters.grid = c.grid;
+    walker.parameters.raster = c.split.raster;
+    walker.parameters.raster_group = c.split.group;
+    walker.parameters.deal = deal_of(c.grid, c.split);
+    std::map<KTile, int> done;
+    std::map<std::tuple<int, int>, int> slots;              // slot and rank of the CTA -> how often
+    std::map<int, std::pair<int, std::set<int>>> counters;  // counter -> peers, ranks seen
+    int least = 1 << 30, most = 0;
+    for (walker.cluster = 0; walker.cluster < c.split.clusters; ++walker.cluster) {
+      int run = 0;
+      for (walker.rank = 0; walker.rank < cluster_size(c.config); ++walker.rank) {
+        int ordinal = 0;
+        for (TileCursor tiles(walker); tiles.valid(); tiles.advance(), ++ordinal) {
+          ASSERT_EQ(tiles.ordinal, ordinal);
+          const Tile tile = tiles.tile();
+          for (int k = 0; k < tile.k_tiles; ++k)
+            ++done[{tile.m_offset, tile.n_offset, tile.batch, tile.first_k_tile + k}];
+          const Sharing& s = tile.sharing;
+          if (s.peers == 1) continue;
+          ASSERT_LT(s.slot + s.rank, slot_count(c.split));
+          ++slots[{s.slot + s.rank, walker.rank}];
+          auto& [peers, ranks] = counters[s.counter];
+          if (ranks.empty()) peers = s.peers;
+          ASSERT_EQ(peers, s.peers);
+          ranks.insert(s.rank);
+          ASSERT_LT(s.counter, c.split.streamed);
+        }
+      }
+      if (c.split.streamed > 0) {
+        run = run_begin(walker.parameters.deal, walker.cluster + 1) -
+              run_begin(walker.parameters.deal, walker.cluster);
+        least = std::min(least, run);
+        most = std::max(most, run);
+      }
+    }
+    const int rows = c.grid.rows * c.config.cluster.m, columns = c.grid.columns * c.config.cluster.n;
+    ASSERT_EQ(done.size(), static_cast<size_t>(rows) * columns * c.grid.batch * c.grid.k_tiles);
+    for (const auto& [k_tile, times] : done) ASSERT_EQ(times, 1);
+    for (const auto& [slot, times] : slots) ASSERT_EQ(times, 1);
+    for (const auto& [counter, seen] : counters)
+      ASSERT_EQ(static_cast<int>(seen.second.size()), seen.first) << "counter " << counter;
+    if (c.split.streamed == 0) continue;
+    ASSERT_LE(most - least, 1) << "runs must be equal but for one";
+  }
+}
+
+TEST(spec_streams, a_split_into_equal_parts_cuts_every_tile_at_the_same_places) {
+  const TileGrid grid{.rows = 3, .columns = 2, .batch = 1, .k_tiles = 21};
+  const WorkSplit split{.clusters = 6 * 4, .streamed = 6};
+  const Deal deal = deal_of(grid, split);
+  for (int tile = 0; tile < 6; ++tile)
+    for (int part = 0; part < 4; ++part) {
+      const Sharing s = sharing_of(grid, deal, tile, tile * 4 + part);
+      EXPECT_GE(s.peers, 4);
+      EXPECT_LE(s.peers, 5) << "21 is no multiple of 4, so a run may reach into the next tile";
+    }
+}
+
+TEST(spec_streams, own_parts_cover_the_columns_of_a_tile) {
+  KernelConfig c;
+  c.tile.n = 128;
+  c.cluster.k = 4;
+  for (int rank = 0; rank < 4; ++rank)
+    EXPECT_EQ(own_part(c, {.n_offset = 256}, rank).n_offset, 256 + 32 * rank);
+  EXPECT_EQ(own_columns(c), 32);
+  c.cluster = {2, 1};
+  EXPECT_EQ(own_part(c, {.n_offset = 256}, 1).n_offset, 256);
+}
+
+TEST(spec_streams, the_workspace_holds_what_a_launch_needs_and_no_more) {
+  KernelConfig c;
+  c.combine = Combine::last_arriver;
+  c.tile = {128, 256, 64};
+  EXPECT_EQ(workspace_bytes(c, {.clusters = 132}), 0);
+  EXPECT_EQ(workspace_bytes(c, {.clusters = 128, .streamed = 64}),
+            kWorkspaceCounterBytes + i64{191} * 128 * 256 * 4);
+  EXPECT_EQ(counter_count(c, {.clusters = 128, .streamed = 64}), 128) << "one for each math group's rows";
+}
+
+}  // namespace
+}  // namespace sluice
