@@ -3,6 +3,7 @@
 # One call on the GPU machine does all that needs a GPU, in sections with a time limit each, and ends with a summary:
 #   doctor  what is on this machine           smoke    one product of each class of kernel, first of all
 #   fuzz    random exact problems             real     real data, special values, large products
+#   split  products split along k, a million times on one workspace
 #   rest    misuse, graphs, threads, repeats  cost     host cost of a launch
 #   sanitize  compute-sanitizer               bench    sluice beside cuBLASLt
 # Usage: tools/gpu_batch.sh [section ...]   (all of them without arguments)
@@ -20,7 +21,7 @@ if [[ -z ${SLUICE_CACHE_DIR:-} ]]; then
 fi
 mkdir -p "$SLUICE_CACHE_DIR" && chmod 700 "$SLUICE_CACHE_DIR"
 sections=("$@")
-[[ $# -gt 0 ]] || sections=(doctor smoke fuzz real rest cost sanitize bench)
+[[ $# -gt 0 ]] || sections=(doctor smoke fuzz real rest split cost sanitize bench)
 failed=0
 summary=()
 
@@ -78,6 +79,7 @@ for name in "${sections[@]}"; do
       ;;
     real) section real 180 "$tests" --gtest_filter='real_data.*:special_values.*' ;;
     rest) section rest 180 "$tests" --gtest_filter='misuse.*:graphs.*:threads.*:repeatability.*' ;;
+    split) section split 240 "$tests" --gtest_filter='split.*' ;;
     cost) section cost 60 "$tests" --gtest_filter='host_cost.*' ;;
     sanitize) section sanitize 540 tools/gpu_sanitize.sh "$build" "$logs" ;;
     bench)

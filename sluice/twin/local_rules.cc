@@ -46,8 +46,12 @@ Tile whole_tile(const KernelConfig& config, Tile tile) {
 /// Follows the sums of one math role from begin_tile to the stores.
 class SumRules {
  public:
-  SumRules(const Scenario& scenario, const std::string& name, StepList& steps)
-      : scenario_(scenario), name_(name), steps_(steps) {}
+  SumRules(const Scenario& scenario, const Agent& agent, const std::string& name, StepList& steps)
+      : scenario_(scenario),
+        name_(name),
+        steps_(steps),
+        group_row_(scenario.config.schedule == Schedule::cooperative ? agent.group * group_rows(scenario.config)
+                                                                     : 0) {}
 
   std::optional<Failure> run() {
     for (size_t i = 0; i < steps_.size(); ++i)
@@ -137,7 +141,8 @@ class SumRules {
   }
 
   std::optional<Failure> see_exchanged(const Step& step) {
-    const int passes = scenario_.config.cluster.k > 1 ? exchange_passes(scenario_.config) : 0;
+    const bool exchanges = scenario_.config.cluster.k > 1 && scenario_.m > step.tile.m_offset + group_row_;
+    const int passes = exchanges ? exchange_passes(scenario_.config) : 0;
     if (received_ != passes)
       return fail(FailureKind::accumulator_wrong, fmt::format("after {} of {} passes of the exchange: {}",
                                                               received_, passes, to_string(step)));
@@ -164,6 +169,7 @@ class SumRules {
   const Scenario& scenario_;
   const std::string& name_;
   StepList& steps_;
+  int group_row_;  // first row of the group in its tile
   std::vector<size_t> of_tile_;  // the steps that read stages for it
   std::vector<int> sums_{0};     // k-tiles in the promoted sums of each unit
   int partial_ = 0;              // k-tiles in the tensor core's sums
@@ -222,7 +228,7 @@ std::optional<Failure> annotate(ClusterProgram& program) {
     if (role == Role::load) passes = annotate_loads(scenario, steps);
     if (role == Role::scales) (void)annotate_loads(scenario, steps);
     if (role != Role::math) continue;
-    if (auto failure = SumRules(scenario, name, steps).run()) return failure;
+    if (auto failure = SumRules(scenario, agent_at(scenario, i), name, steps).run()) return failure;
     if (auto failure = annotate_signals(scenario, name, passes, steps)) return failure;
   }
   return std::nullopt;
