@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// 264 CTAs of 512 threads, an equal contiguous share each, four loads of a thread in flight: the fastest plain
-// reader found on an H200 (more CTAs lose; the copy engine gains nothing): docs/findings/decode.md.
+// 264 CTAs of 512 threads, an equal contiguous share each, four loads of a thread in flight: the fastest
+// plain reader found on an H200 (more CTAs lose; the copy engine gains nothing): docs/findings/decode.md.
 #include "bench/read_floor.h"
 
 #include <sluice/host/device_impl.h>
@@ -57,16 +57,16 @@ Result<Contender> read_floor_contender(const Lab& lab, std::span<const ProblemDa
   if (!module) return module.error();
   const Problem& p = copies.front().problem();
   const i64 bytes = p.n * p.k * p.batch * bytes_of(p.b.type);
-  return Contender{.name = name,
-                   .detail = "reads B",
-                   .launch = [device, module = *module, copies, bytes](int copy, Stream stream) -> Result<void> {
-                     const ContextScope scope(*device.impl().primary);
-                     if (Result<void> entered = scope.entered(); !entered) return entered;
-                     const ReadParams params{copies[static_cast<size_t>(copy)].args().b, bytes / kVectorBytes,
-                                             nullptr};
-                     return launch_kernel(*device.impl().api, module->function(),
-                                          {.grid_x = kBlocks, .block_x = kThreadsOfBlock}, &params, stream);
-                   }};
+  return Contender{
+      .name = name,
+      .detail = "reads B",
+      .launch = [device, module = *module, copies, bytes](int copy, Stream stream) -> Result<void> {
+        const ContextScope scope(*device.impl().primary);
+        if (Result<void> entered = scope.entered(); !entered) return entered;
+        const ReadParams params{copies[static_cast<size_t>(copy)].args().b, bytes / kVectorBytes, nullptr};
+        return launch_kernel(*device.impl().api, module->function(),
+                             {.grid_x = kBlocks, .block_x = kThreadsOfBlock}, &params, stream);
+      }};
 }
 
 }  // namespace sluice::bench

@@ -37,9 +37,9 @@ void print_losses(const std::vector<FitShape>& shapes, const DeviceInfo& device,
   std::vector<Row> rows;
   const auto text = [](const FitShape::Timing& t, double estimated) {
     const KernelConfig& c = t.config;
-    return fmt::format("{} {}x{} c{}x{}x{} {} {} {}/{} ({:.2f} us, model {:.2f})", name_of(c.schedule), c.tile.m,
-                       c.tile.n, c.cluster.m, c.cluster.n, c.cluster.k, name_of(t.split.raster), t.split.group,
-                       t.split.streamed, t.split.clusters, t.us, estimated);
+    return fmt::format("{} {}x{} c{}x{}x{} {} {} {}/{} ({:.2f} us, model {:.2f})", name_of(c.schedule),
+                       c.tile.m, c.tile.n, c.cluster.m, c.cluster.n, c.cluster.k, name_of(t.split.raster),
+                       t.split.group, t.split.streamed, t.split.clusters, t.us, estimated);
   };
   for (const FitShape& shape : shapes) {
     const FitPick p = pick_of(shape, device, constants);
@@ -66,8 +66,9 @@ Result<int> run_fit(const FitFlags& flags) {
   for (const std::string& name : flags.moved)
     if (std::none_of(fit_parameters().begin(), fit_parameters().end(),
                      [&](const FitParameter& parameter) { return parameter.name == name; }))
-      return Error{ErrorCode::invalid_argument,
-                   fmt::format("--move \"{}\": there is no such constant; without --move all are listed", name)};
+      return Error{
+          ErrorCode::invalid_argument,
+          fmt::format("--move \"{}\": there is no such constant; without --move all are listed", name)};
   const DeviceInfo device;
   fmt::print("{} shapes\n", shapes.size());
   print_quality("now", judge(shapes, device, kCostConstants));

@@ -66,7 +66,8 @@ void add_override_flags(CLI::App& app, ProblemFlags& f) {
   app.add_option("--schedule", f.schedule, "ping_pong or cooperative")->group(group);
   app.add_option("--tile", f.tile, "Rows x columns of a CTA's tile, like 128x256")->group(group);
   app.add_option("--stages", f.stages, "Slots of the shared-memory ring")->group(group);
-  app.add_option("--cluster", f.cluster, "CTAs of a cluster along m x along n (x along k), like 2x1")->group(group);
+  app.add_option("--cluster", f.cluster, "CTAs of a cluster along m x along n (x along k), like 2x1")
+      ->group(group);
   app.add_option("--store", f.store, "tma or direct")->group(group);
   app.add_option("--raster", f.raster, "along_m or along_n")->group(group);
   app.add_option("--raster-group", f.raster_group, "Cluster tiles in a band")->group(group);

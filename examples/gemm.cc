@@ -38,6 +38,10 @@ int main() {
   cudaMemcpy(b, ones.data(), 2048 * 4096 * 2, cudaMemcpyHostToDevice);
   args.a = a;
   args.b = b;
+  // Where a plan splits sums, their parts meet in a workspace: one a stream, zeroed once, used for ever.
+  const auto workspace = sluice::Workspace::create(*device, plan->workspace_bytes);
+  if (!workspace) return fail(workspace.error());
+  args.workspace = workspace->view();
 
   const auto launched = sluice::gemm::launch(*kernel, args, nullptr);  // asynchronous; any stream
   if (!launched) return fail(launched.error());

@@ -12,14 +12,14 @@ import argparse
 import pathlib
 import sys
 
-from report_data import (BEST, EVEN, FIRST, OURS, TUNED, contender, geometric_mean, groups_of, kernel, load_runs, median,
+from report_data import (BEST, EVEN, FIRST, FLOOR, OURS, TUNED, contender, geometric_mean, groups_of, kernel, load_runs, median,
                          number, percent, ratio, set_of, shape_name, table)
 from report_sections import block_section, folded, promoted_section, unseen_section
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
-def shape_rows(shapes: list[dict], tuned: bool) -> list[list[str]]:
+def shape_rows(shapes: list[dict], tuned: bool, floor: bool) -> list[list[str]]:
     rows = []
     for shape in shapes:
         ours = contender(shape, OURS)
@@ -30,6 +30,9 @@ def shape_rows(shapes: list[dict], tuned: bool) -> list[list[str]]:
                 number(rates["gbps"] if rates else None, 0)]
         if tuned:
             row.append(number(median(shape, TUNED), 1))
+        if floor:
+            us, least = median(shape, OURS), median(shape, FLOOR)
+            row += [number(least, 1), percent(least / us) if us and least else "-"]
         row += [number(median(shape, FIRST), 1), number(median(shape, BEST), 1),
                 number(ratio(shape, OURS, FIRST), 2), number(ratio(shape, OURS, BEST), 2)]
         if tuned:
@@ -40,9 +43,11 @@ def shape_rows(shapes: list[dict], tuned: bool) -> list[list[str]]:
 
 def group_section(run: dict, name: str, shapes: list[dict]) -> str:
     tuned = any(contender(s, TUNED) for s in shapes)
+    floor = any(contender(s, FLOOR) for s in shapes)
     header = ["m x n x k", "kernel", "us", "TFLOP/s", "of peak", "GB/s"] + (["tuned us"] if tuned else [])
+    header += (["read floor us", "of floor"] if floor else [])
     header += ["cuBLASLt first us", "best us", "x first", "x best"] + (["tuned x best"] if tuned else [])
-    return f"### {name}\n\n{folded(f'{len(shapes)} shapes', table(header, shape_rows(shapes, tuned), left=2))}\n"
+    return f"### {name}\n\n{folded(f'{len(shapes)} shapes', table(header, shape_rows(shapes, tuned, floor), left=2))}\n"
 
 
 SUMMARY = ["set", "types", "contender", "L2", "shapes", "x best, mean", "least", "faster / even / slower", "x first, mean",
@@ -187,7 +192,7 @@ On a machine with an H200 and nothing else running (`sluice doctor` says what is
 
 ```
 make build
-for S in engine tokens promoted block; do
+for S in engine tokens decode sweep long_k promoted block; do
   build/release/sluice bench --set $S --json bench/results/h200/$S.json --commit $(git rev-parse --short HEAD)
 done
 build/release/sluice bench --shapes bench/shapes/unseen.txt --tune 40 --rounds 7 --json bench/results/h200/unseen.json \\

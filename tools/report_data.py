@@ -9,7 +9,8 @@ import pathlib
 
 SCHEMA = "sluice-bench-1"
 OURS, TUNED, FIRST, BEST = "sluice", "sluice tuned", "cuBLASLt first", "cuBLASLt best"
-SETS = ("engine", "tokens", "promoted", "block", "unseen")
+FLOOR = "read floor"  # a kernel that only reads B
+SETS = ("engine", "tokens", "decode", "sweep", "long_k", "promoted", "block", "unseen")
 EVEN = 0.01  # nearer than this two times are called even: runs differ by as much
 
 

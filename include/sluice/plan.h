@@ -71,7 +71,7 @@ struct PlanOverrides {
   std::optional<int> streamed;  // cluster tiles dealt out by k-tile (spec/work_split.h); 0: none
   std::optional<int> splits;    // all tiles in so many parts along k; 1: none. Sets clusters and streamed
   std::optional<i64> workspace_limit;  // bytes a plan may ask for; kWorkspaceLimit without it
-  bool ignore_records = false;  // plan as if the problem had never been tuned
+  bool ignore_records = false;         // plan as if the problem had never been tuned
 
   bool operator==(const PlanOverrides&) const = default;
 };

@@ -168,8 +168,12 @@ class Machine {
   }
 
   // ---- exchange in a cluster along k ----
-  static SLUICE_DEVICE constexpr int exchange_passes() { return kExchangePasses; }
-  SLUICE_DEVICE bool has_rows(const Tile& tile) const { return group_live_rows(tile) > 0; }
+  static SLUICE_DEVICE constexpr int exchange_passes() {
+    return kExchangePasses;
+  }
+  SLUICE_DEVICE bool has_rows(const Tile& tile) const {
+    return group_live_rows(tile) > 0;
+  }
   SLUICE_DEVICE void wait_sums_empty(u32 parity) {
     ptx::mbarrier_wait_parity(barrier(sums_empty_barrier(kConfig, math_group())), parity);
   }
@@ -198,9 +202,11 @@ class Machine {
   SLUICE_DEVICE void write_partial(const Tile& tile) {
     if constexpr (kCombines) Partials::write(sums_, slot(tile, tile.sharing.rank), live_rows(tile));
   }
-  SLUICE_DEVICE void publish_partial() { group_sync(); }
-  /// The elected thread counts the group's arrival: a release of what the group has written, and an acquire of
-  /// what the peers have. All threads of the group learn the answer.
+  SLUICE_DEVICE void publish_partial() {
+    group_sync();
+  }
+  /// The elected thread counts the group's arrival: a release of what the group has written, and an acquire
+  /// of what the peers have. All threads of the group learn the answer.
   SLUICE_DEVICE bool is_last_arriver(const Tile& tile) {
     bool last = false;
     if (group_thread() == 0) {

@@ -36,7 +36,7 @@ struct TileCursor {
   const Machine& machine;
   int k_tile = 0, run_end = 0;  // of the streamed tiles, what is left of this cluster's run
   int index;                    // in the list of cluster tiles, after the streamed ones
-  int ordinal = 0;              // how many tiles this CTA has passed: ping-pong's groups take even and odd ones
+  int ordinal = 0;  // how many tiles this CTA has passed: ping-pong's groups take even and odd ones
 
   SLUICE_DEVICE explicit TileCursor(const Machine& m) : machine(m), index(m.cluster_index()) {
     if (!streams()) return;

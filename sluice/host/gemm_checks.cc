@@ -88,11 +88,12 @@ Error aliasing_error(const ArgRules& rules, const Args& args, int operand, int o
     return std::string(rules.operands[i].name) + " (" + hex(pointer_of(args, i)) + " + " +
            std::to_string(span_bytes(at.memory)) + " bytes)";
   };
-  return {ErrorCode::aliasing,
-          range(operand) + " overlaps " + range(other) + ": " +
-              (operand == kWorkspace ? "partial sums would be written over it; give the workspace its own memory"
-               : other == kC ? "C may be D itself, with the same type and strides, or must lie apart from it"
-                             : "tiles of it are read after tiles of D are written; give D its own memory")};
+  return {
+      ErrorCode::aliasing,
+      range(operand) + " overlaps " + range(other) + ": " +
+          (operand == kWorkspace ? "partial sums would be written over it; give the workspace its own memory"
+           : other == kC ? "C may be D itself, with the same type and strides, or must lie apart from it"
+                         : "tiles of it are read after tiles of D are written; give D its own memory")};
 }
 
 /// `c` as the planner makes it of the problem: with another promotion the sums would not be kept as
@@ -142,7 +143,10 @@ Result<ArgRules> argument_rules(const Plan& plan) {
                 flat(scale_a_count(p), DType::fp32)};
   o[kScaleB] = {"scale_b", scale_b_count(p) > 0, bytes_of(DType::fp32), for_elements,
                 flat(scale_b_count(p), DType::fp32)};
-  o[kWorkspace] = {"the workspace", plan.split.streamed > 0, kWorkspaceAlign, "its slots are whole lines of L2",
+  o[kWorkspace] = {"the workspace",
+                   plan.split.streamed > 0,
+                   kWorkspaceAlign,
+                   "its slots are whole lines of L2",
                    {.row_bytes = workspace_bytes(plan.config, plan.split)}};
   o[kBias] = {"bias", epilogue.bias != Bias::none, bytes_of(epilogue.bias_type), for_elements,
               flat(p.n, epilogue.bias_type)};

@@ -214,9 +214,8 @@ std::string short_name(const KernelConfig& c) {
   std::string out = std::string(name_of(c.schedule)) + " " + std::to_string(c.tile.m) + "x" +
                     std::to_string(c.tile.n) + "x" + std::to_string(c.tile.k) + " s" +
                     std::to_string(c.stages) + " c" + std::to_string(c.cluster.m) + "x" +
-                    std::to_string(c.cluster.n) +
-                    (c.cluster.k > 1 ? "x" + std::to_string(c.cluster.k) : "") + " " +
-                    short_types(c.a, c.b, c.d);
+                    std::to_string(c.cluster.n) + (c.cluster.k > 1 ? "x" + std::to_string(c.cluster.k) : "") +
+                    " " + short_types(c.a, c.b, c.d);
   if (c.a_major != Major::k) out += " a:mn";
   if (c.b_major != Major::k) out += " b:mn";
   if (c.promotes) out += " promoted";
@@ -236,13 +235,13 @@ std::string describe(const Plan& plan) {
     matrices += std::string(", C ") + name_of(p.epilogue.c_type) + " ld " + std::to_string(p.c.ld);
   const std::string epilogue = short_epilogue(p.epilogue);
   const std::string kernel = short_name(plan.config);
-  const std::string work = std::to_string(plan.split.clusters) + " clusters of " +
-                           std::to_string(cluster_size(plan.config)) + ", " + name_of(plan.split.raster) +
-                           " in bands of " + std::to_string(plan.split.group) + ", " +
-                           std::to_string(e.waves) + (e.waves == 1 ? " wave" : " waves") +
-                           (plan.split.streamed == 0 ? ""
-                                                     : ", " + std::to_string(plan.split.streamed) +
-                                                           " cluster tiles dealt out by k-tile");
+  const std::string work =
+      std::to_string(plan.split.clusters) + " clusters of " + std::to_string(cluster_size(plan.config)) +
+      ", " + name_of(plan.split.raster) + " in bands of " + std::to_string(plan.split.group) + ", " +
+      std::to_string(e.waves) + (e.waves == 1 ? " wave" : " waves") +
+      (plan.split.streamed == 0
+           ? ""
+           : ", " + std::to_string(plan.split.streamed) + " cluster tiles dealt out by k-tile");
   const std::string memory = std::to_string(plan.smem_bytes) + " bytes of shared memory a CTA, " +
                              std::to_string(plan.workspace_bytes) + " bytes of workspace";
   const std::string estimate = fixed(e.total_us) + " us: tensor " + fixed(e.tensor_us) + ", L2 " +

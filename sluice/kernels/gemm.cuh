@@ -130,8 +130,8 @@ SLUICE_DEVICE void finish_tile(Machine& machine, const RingPosition& ring, int k
 }
 
 /// The CTAs of a cluster along k have summed a part of the tile's k-tiles each. Every one sends to every CTA
-/// (itself too) the sums of that CTA's columns, and adds up what it gets, in the order of k: so each ends with
-/// whole sums for its own columns.
+/// (itself too) the sums of that CTA's columns, and adds up what it gets, in the order of k: so each ends
+/// with whole sums for its own columns.
 template <class Machine>
 SLUICE_DEVICE void exchange_sums(Machine& machine, const Tile& tile, u32& phase) {
 #pragma unroll
@@ -214,7 +214,8 @@ SLUICE_DEVICE void math_role(Machine& machine) {
     if (ping_pong) machine.pass_turn();
     finish_tile(machine, ring, tile.k_tiles);
     // A group without rows of D has nothing to send; its peers' groups have none either.
-    if (machine.config().cluster.k > 1 && machine.has_rows(tile)) exchange_sums(machine, tile, exchange_phase);
+    if (machine.config().cluster.k > 1 && machine.has_rows(tile))
+      exchange_sums(machine, tile, exchange_phase);
     const Tile own = own_part(machine.config(), tile, machine.cta_rank());
     const bool whole = machine.config().combine == Combine::none || tile.sharing.peers == 1;
     if (whole || combine_tile(machine, own)) store_tile(machine, own, buffer);

@@ -27,22 +27,21 @@ inline constexpr BaseConfig kGemmSpace[] = {
     {Schedule::ping_pong, 64, 56},     {Schedule::ping_pong, 64, 64},     {Schedule::ping_pong, 64, 80},
     {Schedule::ping_pong, 64, 96},     {Schedule::ping_pong, 64, 112},    {Schedule::ping_pong, 64, 128},
     {Schedule::ping_pong, 64, 192},    {Schedule::ping_pong, 64, 224},    {Schedule::ping_pong, 64, 256},
-    {Schedule::ping_pong, 128, 64},    {Schedule::ping_pong, 128, 80},
-    {Schedule::ping_pong, 128, 96},    {Schedule::ping_pong, 128, 112},   {Schedule::ping_pong, 128, 128},
-    {Schedule::ping_pong, 128, 144},   {Schedule::ping_pong, 128, 160},   {Schedule::ping_pong, 128, 176},
-    {Schedule::ping_pong, 128, 192},   {Schedule::ping_pong, 128, 208},   {Schedule::cooperative, 128, 64},
-    {Schedule::cooperative, 128, 80},  {Schedule::cooperative, 128, 96},  {Schedule::cooperative, 128, 128},
-    {Schedule::cooperative, 128, 160}, {Schedule::cooperative, 128, 192}, {Schedule::cooperative, 128, 224},
-    {Schedule::cooperative, 128, 256}, {Schedule::cooperative, 256, 64},  {Schedule::cooperative, 256, 96},
-    {Schedule::cooperative, 256, 128}, {Schedule::cooperative, 256, 160}, {Schedule::cooperative, 256, 192},
-    {Schedule::cooperative, 256, 208},
+    {Schedule::ping_pong, 128, 64},    {Schedule::ping_pong, 128, 80},    {Schedule::ping_pong, 128, 96},
+    {Schedule::ping_pong, 128, 112},   {Schedule::ping_pong, 128, 128},   {Schedule::ping_pong, 128, 144},
+    {Schedule::ping_pong, 128, 160},   {Schedule::ping_pong, 128, 176},   {Schedule::ping_pong, 128, 192},
+    {Schedule::ping_pong, 128, 208},   {Schedule::cooperative, 128, 64},  {Schedule::cooperative, 128, 80},
+    {Schedule::cooperative, 128, 96},  {Schedule::cooperative, 128, 128}, {Schedule::cooperative, 128, 160},
+    {Schedule::cooperative, 128, 192}, {Schedule::cooperative, 128, 224}, {Schedule::cooperative, 128, 256},
+    {Schedule::cooperative, 256, 64},  {Schedule::cooperative, 256, 96},  {Schedule::cooperative, 256, 128},
+    {Schedule::cooperative, 256, 160}, {Schedule::cooperative, 256, 192}, {Schedule::cooperative, 256, 208},
 };
 inline constexpr int kGemmSpaceSize = sizeof(kGemmSpace) / sizeof(kGemmSpace[0]);
 
 /// Fours leave SMs idle (docs/findings/clusters-of-four.md) and pay only where L2 limits a single wave;
 /// larger ones leave more and are not tried.
-inline constexpr ClusterShape kClusterSpace[] = {{1, 1}, {2, 1}, {1, 2}, {4, 1}, {1, 4},
-                                                {1, 1, 2}, {1, 1, 4}, {1, 1, 8}};
+inline constexpr ClusterShape kClusterSpace[] = {{1, 1}, {2, 1},    {1, 2},    {4, 1},
+                                                 {1, 4}, {1, 1, 2}, {1, 1, 4}, {1, 1, 8}};
 inline constexpr int kClusterSpaceSize = sizeof(kClusterSpace) / sizeof(kClusterSpace[0]);
 
 /// What a narrow tile needs to have 64 KB in flight an SM, which HBM's latency times its rate asks for
@@ -127,8 +126,8 @@ constexpr ConfigList registered_configs() {
   Problem block_scaled = promoted;
   block_scaled.epilogue = {.scale_a = ScaleMode::block, .scale_b = ScaleMode::block};
 
-  // Each shape in bf16 alone, in pairs, in one kind of four, in one cluster along k, and combining; and in the
-  // other types in one cluster, in turn.
+  // Each shape in bf16 alone, in pairs, in one kind of four, in one cluster along k, and combining; and in
+  // the other types in one cluster, in turn.
   for (int i = 0; i < kGemmSpaceSize; ++i) {
     for (int j = 0; j < kClusterSpaceSize; ++j)
       if (j < 3 || j == 3 + i % 2 || j == 5 + i % 3)

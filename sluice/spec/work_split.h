@@ -116,7 +116,8 @@ struct Tile {
 };
 
 /// The `index`-th cluster tile of the walk, seen from the CTA with rank `cta_rank` in its cluster.
-/// Rank r sits at row r % cluster.m, column r / cluster.m of the cluster tile, or works on the r-th part of k.
+/// Rank r sits at row r % cluster.m, column r / cluster.m of the cluster tile, or works on the r-th part of
+/// k.
 SLUICE_HD constexpr Tile tile_at(const KernelConfig& c, const TileGrid& grid, Raster raster, int group,
                                  int index, int cta_rank) {
   const int per_matrix = grid.rows * grid.columns;

@@ -50,8 +50,9 @@ class SumRules {
       : scenario_(scenario),
         name_(name),
         steps_(steps),
-        group_row_(scenario.config.schedule == Schedule::cooperative ? agent.group * group_rows(scenario.config)
-                                                                     : 0) {}
+        group_row_(scenario.config.schedule == Schedule::cooperative
+                       ? agent.group * group_rows(scenario.config)
+                       : 0) {}
 
   std::optional<Failure> run() {
     for (size_t i = 0; i < steps_.size(); ++i)
@@ -169,7 +170,7 @@ class SumRules {
   const Scenario& scenario_;
   const std::string& name_;
   StepList& steps_;
-  int group_row_;  // first row of the group in its tile
+  int group_row_;                // first row of the group in its tile
   std::vector<size_t> of_tile_;  // the steps that read stages for it
   std::vector<int> sums_{0};     // k-tiles in the promoted sums of each unit
   int partial_ = 0;              // k-tiles in the tensor core's sums
@@ -182,8 +183,8 @@ class SumRules {
 };
 
 /// Which phase each signal of a math role is for: the pass in which its CTA loaded what was last read there.
-std::optional<Failure> annotate_signals(const Scenario& scenario, const std::string& name, const Passes& passes,
-                                        StepList& steps) {
+std::optional<Failure> annotate_signals(const Scenario& scenario, const std::string& name,
+                                        const Passes& passes, StepList& steps) {
   std::vector<int> read_in(scenario.config.stages, 0);
   int turns = 0;
   std::vector<int> sent(scenario.ctas(), 0), given_back(scenario.ctas(), 0);

@@ -33,8 +33,8 @@ TEST_F(graphs, replay_with_changed_inputs) {
     ASSERT_TRUE(ok(data));
     gemm::Args args = data->args();
     args.workspace = workspace->view();
-    const auto graph = Graph::capture(device(), stream->get(),
-                                      [&] { return gemm::launch(*kernel, args, stream->get()); });
+    const auto graph =
+        Graph::capture(device(), stream->get(), [&] { return gemm::launch(*kernel, args, stream->get()); });
     ASSERT_TRUE(ok(graph));
     for (u64 seed = 2; seed < 12; ++seed) {
       ASSERT_TRUE(ok(verifier->refill(*data, seed, stream->get())));

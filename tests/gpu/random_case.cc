@@ -98,7 +98,8 @@ void stream_some(Dice& dice, Plan& plan) {
   const i64 slots = (kWorkspaceLimit - kWorkspaceCounterBytes) / slot_bytes - plan.split.streamed;
   const i64 k_tiles = i64{plan.split.streamed} * grid.k_tiles;
   if (slots < 1) plan.split.streamed = 0;
-  if (slots >= 1) plan.split.clusters = dice.between(1, static_cast<int>(std::min({k_tiles, slots, i64{400}})));
+  if (slots >= 1)
+    plan.split.clusters = dice.between(1, static_cast<int>(std::min({k_tiles, slots, i64{400}})));
   plan.workspace_bytes = workspace_bytes(plan.config, plan.split);
 }
 

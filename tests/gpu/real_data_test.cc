@@ -65,8 +65,7 @@ Result<Comparison> positive_product(const Device& device, const Positive& of, i6
   if (!workspace) return workspace.error();
   gemm::Args args = data->args();
   args.workspace = workspace->view();
-  if (const Result<void> launched = gemm::launch(*kernel, args, nullptr); !launched)
-    return launched.error();
+  if (const Result<void> launched = gemm::launch(*kernel, args, nullptr); !launched) return launched.error();
   return verifier->check(*data, {.judge = Judge::bounded}, nullptr);
 }
 

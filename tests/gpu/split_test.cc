@@ -156,7 +156,8 @@ class split : public GpuTest {
   Result<void> copy_out(const void* from, std::vector<u8>& to) {
     const ContextScope scope(*device().impl().primary);
     if (Result<void> entered = scope.entered(); !entered) return entered;
-    const CUresult code = device().impl().api->cuMemcpyDtoH(to.data(), reinterpret_cast<CUdeviceptr>(from), to.size());
+    const CUresult code =
+        device().impl().api->cuMemcpyDtoH(to.data(), reinterpret_cast<CUdeviceptr>(from), to.size());
     if (code == CUDA_SUCCESS) return {};
     return Error{ErrorCode::driver, "cuMemcpyDtoH"};
   }
@@ -166,11 +167,13 @@ class split : public GpuTest {
     args.workspace = workspace.view();
     return args;
   }
-  Result<void> enqueue(const Module& module, u32 blocks, u32 threads, int smem, const void* params, Stream stream) {
+  Result<void> enqueue(const Module& module, u32 blocks, u32 threads, int smem, const void* params,
+                       Stream stream) {
     const ContextScope scope(*device().impl().primary);
     if (Result<void> entered = scope.entered(); !entered) return entered;
     return launch_kernel(*device().impl().api, module.function(),
-                         {.grid_x = blocks, .block_x = threads, .smem_bytes = static_cast<u32>(smem)}, params, stream);
+                         {.grid_x = blocks, .block_x = threads, .smem_bytes = static_cast<u32>(smem)}, params,
+                         stream);
   }
   /// Counts words of D that differ from `wanted`, and counters that are not zero.
   Result<void> compare(const Product& product, const void* d, const Workspace& workspace, Stream stream) {
@@ -268,7 +271,9 @@ TEST_F(split, replays_with_changed_inputs) {
       return gemm::launch(product.kernel, args(product, of_graph), stream->get());
     });
     ASSERT_TRUE(ok(captured));
-    replayed.push_back({std::move(const_cast<Graph&>(*captured)), {make(bytes), make(bytes)}, {make(product.d_bytes), make(product.d_bytes)}});
+    replayed.push_back({std::move(const_cast<Graph&>(*captured)),
+                        {make(bytes), make(bytes)},
+                        {make(product.d_bytes), make(product.d_bytes)}});
     // Two inputs: as they came, and with every byte's sign bit flipped in the first row.
     std::vector<u8> a(static_cast<size_t>(bytes)), d(static_cast<size_t>(product.d_bytes));
     for (int which = 0; which < 2; ++which) {
@@ -302,8 +307,9 @@ TEST_F(split, replays_with_changed_inputs) {
     ASSERT_TRUE(set_input(at, which).ok());
     ASSERT_TRUE(replayed[at].graph.launch(stream->get()).ok());
     const CompareParams params{static_cast<const u32*>(all[at].data.args().d),
-                               static_cast<const u32*>(replayed[at].results[which].data()), all[at].d_bytes / 4,
-                               static_cast<const u32*>(of_graph.data()), static_cast<u32*>(wrong_.data())};
+                               static_cast<const u32*>(replayed[at].results[which].data()),
+                               all[at].d_bytes / 4, static_cast<const u32*>(of_graph.data()),
+                               static_cast<u32*>(wrong_.data())};
     ASSERT_TRUE(enqueue(*compare_, 16, 256, 0, &params, stream->get()).ok());
     // Eager launches on the graph's workspace, in the same stream, must not disturb it.
     if (dice.one_in(8)) {
@@ -329,7 +335,8 @@ TEST_F(split, finishes_beside_a_kernel_that_holds_half_of_the_sms) {
   for (i64 i = 0; i < count; ++i) {
     if (i % 1000 == 0) {  // the next one follows when this one ends
       const SpinParams params{3'000'000};
-      ASSERT_TRUE(ok(enqueue(*spin, static_cast<u32>(device().info().sm_count / 2), 256, kSmem, &params, other->get())));
+      ASSERT_TRUE(ok(
+          enqueue(*spin, static_cast<u32>(device().info().sm_count / 2), 256, kSmem, &params, other->get())));
     }
     const Product& product = all[static_cast<size_t>(dice.below(static_cast<int>(all.size())))];
     ASSERT_TRUE(gemm::launch(product.kernel, args(product, workspace), stream->get()).ok());
@@ -344,10 +351,13 @@ TEST_F(split, finishes_beside_a_kernel_that_holds_half_of_the_sms) {
 TEST_F(split, a_captured_launch_is_one_kernel_node) {
   void* driver = dlopen("libcuda.so.1", RTLD_NOW);
   ASSERT_NE(driver, nullptr);
-  const auto begin = reinterpret_cast<CUresult (*)(CUstream, CUstreamCaptureMode)>(dlsym(driver, "cuStreamBeginCapture_v2"));
+  const auto begin =
+      reinterpret_cast<CUresult (*)(CUstream, CUstreamCaptureMode)>(dlsym(driver, "cuStreamBeginCapture_v2"));
   const auto end = reinterpret_cast<CUresult (*)(CUstream, CUgraph*)>(dlsym(driver, "cuStreamEndCapture"));
-  const auto nodes_of = reinterpret_cast<CUresult (*)(CUgraph, CUgraphNode*, size_t*)>(dlsym(driver, "cuGraphGetNodes"));
-  const auto type_of = reinterpret_cast<CUresult (*)(CUgraphNode, CUgraphNodeType*)>(dlsym(driver, "cuGraphNodeGetType"));
+  const auto nodes_of =
+      reinterpret_cast<CUresult (*)(CUgraph, CUgraphNode*, size_t*)>(dlsym(driver, "cuGraphGetNodes"));
+  const auto type_of =
+      reinterpret_cast<CUresult (*)(CUgraphNode, CUgraphNodeType*)>(dlsym(driver, "cuGraphNodeGetType"));
   ASSERT_TRUE(begin && end && nodes_of && type_of);
   const Workspace workspace = make_workspace();
   const auto stream = StreamHandle::create(device());

@@ -39,8 +39,8 @@ TEST(cost_fit, chooses_better_and_stays_within_bounds) {
   const FitQuality before = judge(shapes, DeviceInfo{}, kCostConstants);
   ASSERT_GT(before.loss, 1.002);
   int passes = 0;
-  const CostConstants fitted =
-      fit(shapes, DeviceInfo{}, {.constants = kCostConstants}, 3, [&](int pass, const FitQuality&) { passes = pass; });
+  const CostConstants fitted = fit(shapes, DeviceInfo{}, {.constants = kCostConstants}, 3,
+                                   [&](int pass, const FitQuality&) { passes = pass; });
   EXPECT_EQ(passes, 3);
   const FitQuality after = judge(shapes, DeviceInfo{}, fitted);
   EXPECT_LT(after.loss, 1 + (before.loss - 1) / 2);

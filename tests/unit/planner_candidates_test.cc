@@ -74,7 +74,8 @@ TEST(planner_candidates, are_valid_launchable_and_best_first_for_any_problem) {
       ASSERT_GE(plan.split.group, 1);
       ASSERT_GE(plan.split.clusters, 1);
       const int streamed = plan.split.streamed, whole = cluster_tiles(grid) - streamed;
-      ASSERT_LE(plan.split.clusters, std::max({whole, streamed * grid.k_tiles, 1})) << "clusters with no work";
+      ASSERT_LE(plan.split.clusters, std::max({whole, streamed * grid.k_tiles, 1}))
+          << "clusters with no work";
       ASSERT_LE(plan.split.clusters * cluster_size(plan.config), kH200.sm_count);
       ASSERT_EQ(plan.estimate.waves,
                 (whole + plan.split.clusters - 1) / plan.split.clusters + (streamed > 0 ? 1 : 0));

@@ -108,7 +108,8 @@ TEST(printer, problem_prints_every_field) {
 }
 
 TEST(printer, work_split_prints_every_field) {
-  EXPECT_PRINTS(sluice::WorkSplit{.clusters = 66, .raster = sluice::Raster::along_n, .group = 16, .streamed = 3});
+  EXPECT_PRINTS(
+      sluice::WorkSplit{.clusters = 66, .raster = sluice::Raster::along_n, .group = 16, .streamed = 3});
 }
 
 TEST(printer, prints_as_many_fields_as_the_type_has) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of one math warpgroup in global memory, in fragment order: vector v of thread t is the (v * 128 + t)-th
-// float4 of the slot, so that every access of a warp is 512 whole bytes. Warps whose rows lie outside of the
-// matrix write and read nothing.
+// Sums of one math warpgroup in global memory, in fragment order: vector v of thread t is the (v * 128 +
+// t)-th float4 of the slot, so that every access of a warp is 512 whole bytes. Warps whose rows lie outside
+// of the matrix write and read nothing.
 #pragma once
 
+#include <sluice/spec/config.h>
 #include <sluice/device/math/wgmma_ss.cuh>
 #include <sluice/device/ptx/global.cuh>
-#include <sluice/spec/config.h>
 
 namespace sluice {
 
@@ -20,7 +20,8 @@ struct PartialSlot {
   static constexpr int kBatch = min(kVectors, kInFlight);
   static constexpr int kPeersAtOnce = max(1, kInFlight / kBatch);
 
-  /// `slot`: this thread's first vector. `live_rows`: of the matrix, from the warp's first row in the tile on.
+  /// `slot`: this thread's first vector. `live_rows`: of the matrix, from the warp's first row in the tile
+  /// on.
   static SLUICE_DEVICE void write(const Accumulator<kWaves, kN>& sums, float* slot, int live_rows) {
 #pragma unroll
     for (int wave = 0; wave < kWaves; ++wave) {

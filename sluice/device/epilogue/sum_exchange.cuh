@@ -38,8 +38,8 @@ struct SumExchange {
 #pragma unroll
         for (int v = 0; v < kVectors; ++v) {
           const float* from = &sums.values[wave][4 * (first + v)];
-          ptx::store_async(buffer + (wave * kVectors + v) * kVectorBytes, {from[0], from[1], from[2], from[3]},
-                           barrier);
+          ptx::store_async(buffer + (wave * kVectors + v) * kVectorBytes,
+                           {from[0], from[1], from[2], from[3]}, barrier);
         }
       }
     }

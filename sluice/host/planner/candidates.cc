@@ -113,7 +113,8 @@ Error bad_override(const std::string& message) {
 Result<void> check_overrides(const Problem& p, const PlanOverrides& o) {
   if (const char* reason = why_not_tma_store(p); o.store == StorePath::tma && reason != nullptr)
     return bad_override(std::string("store = tma: ") + reason + "; store direct");
-  if (o.splits && o.streamed) return bad_override("splits and streamed are two ways to say one thing: set one");
+  if (o.splits && o.streamed)
+    return bad_override("splits and streamed are two ways to say one thing: set one");
   if (o.splits && o.clusters) return bad_override("splits sets the clusters itself: set one of the two");
   if (o.splits && *o.splits < 1)
     return bad_override("splits = " + std::to_string(*o.splits) + " must be at least 1");

@@ -147,9 +147,10 @@ double Model::run_clocks(const WorkSplit& split) const {
   const double run = std::ceil(split.streamed * k_tiles() / split.clusters);
   const double active = std::min<double>(split.clusters * cluster_size(c_), device_.sm_count);
   const double waves = std::ceil(split.clusters * cluster_size(c_) / active);  // more than fit: one by one
-  const bool aligned = split.clusters % split.streamed == 0;  // each run lies in one tile
+  const bool aligned = split.clusters % split.streamed == 0;                   // each run lies in one tile
   const double pieces = std::ceil(run / k_tiles()) + (aligned ? 0 : 1);
-  return waves * (tile_clocks(active, std::ceil(run / c_.cluster.k)) + (pieces - 1) * epilogue_clocks() + pieces * cost_.piece_clocks);
+  return waves * (tile_clocks(active, std::ceil(run / c_.cluster.k)) + (pieces - 1) * epilogue_clocks() +
+                  pieces * cost_.piece_clocks);
 }
 
 /// What the last peer of a tile does when all others are done.
@@ -170,7 +171,6 @@ Estimate Model::estimate(const WorkSplit& split) const {
   const double whole = tiles - split.streamed;
   const double full_waves = std::floor(whole / split.clusters), rest = whole - full_waves * split.clusters;
 
-
   const Traffic traffic = traffic_of(p_, c_, split, device_);
   Estimate e;
   const double run = std::ceil(split.streamed * k_tiles() / split.clusters);  // k-tiles
@@ -184,7 +184,8 @@ Estimate Model::estimate(const WorkSplit& split) const {
   if (whole == 0) e.overhead_us += combine_us(split);  // else whole tiles are worked on meanwhile
   // Ping-pong's last epilogue has nothing to hide behind; cooperative's are all counted with their tiles.
   if (c_.schedule == Schedule::ping_pong) e.overhead_us += epilogue_clocks() / clock;
-  // HBM works for what is being computed: a last wave of few tiles cannot use what the waves before left over.
+  // HBM works for what is being computed: a last wave of few tiles cannot use what the waves before left
+  // over.
   const auto part_us = [&](double part_tiles, double clocks) {
     return joined(cost_.sharpness_in_kernel, {clocks / clock, e.hbm_us * part_tiles / tiles});
   };
