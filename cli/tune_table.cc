@@ -22,7 +22,7 @@ const Table& table() {
                               {.title = "best us", .width = 9},
                               {.title = "gain", .width = 6},
                               {.title = "tried", .width = 5},
-                              {.title = "best", .width = 48, .align = Align::left}});
+                              {.title = "best", .width = 60, .align = Align::left}});
   return columns;
 }
 
@@ -30,11 +30,15 @@ std::string us_text(double us) {
   return us > 0 ? fmt::format("{:.2f}", us) : "-";
 }
 
-/// "cooperative 256x128 s4 c2x1, along_m 8".
+/// "cooperative 256x128 s4 c2x1, along_m 8", "ping_pong 64x64 s11 c1x1x4, along_m 1, 20 streamed".
 std::string choice_text(const Plan& plan) {
   const KernelConfig& c = plan.config;
-  return fmt::format("{} {}x{} s{} c{}x{}, {} {}", name_of(c.schedule), c.tile.m, c.tile.n, c.stages,
-                     c.cluster.m, c.cluster.n, name_of(plan.split.raster), plan.split.group);
+  std::string text = fmt::format("{} {}x{} s{} c{}x{}", name_of(c.schedule), c.tile.m, c.tile.n, c.stages,
+                                 c.cluster.m, c.cluster.n);
+  if (c.cluster.k > 1) text += fmt::format("x{}", c.cluster.k);
+  text += fmt::format(", {} {}", name_of(plan.split.raster), plan.split.group);
+  if (plan.split.streamed > 0) text += fmt::format(", {} streamed", plan.split.streamed);
+  return text;
 }
 
 std::string what_became(const TuneResult& result) {

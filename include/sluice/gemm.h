@@ -54,7 +54,7 @@ struct WorkspaceView {
 
 /// Device memory in which the parts of a split product meet. It begins with counters, which kernels find zero
 /// and leave zero, whatever ran last and however it was split; so it is zeroed once, and no launch clears it.
-/// Launches that may run at the same time need one each: one for a stream, one for a graph.
+/// Launches that may run at the same time need one each: one for a stream, one for each branch of a graph.
 class Workspace {
  public:
   /// Allocates `bytes` (0 is legal and allocates nothing; the default is what any plan asks for without a

@@ -24,6 +24,7 @@ struct DeviceInfo {
   int compute_major = 9, compute_minor = 0;
   int max_clusters_of_2 = 66;  // resident at once with one CTA an SM
   int max_clusters_of_4 = 30;  // not 33: docs/findings/clusters-of-four.md
+  int max_clusters_of_8 = 15;  // two for each GPC of 16 SMs or more, but for one: taken from those of four
   i64 l2_bytes = 60 << 20;
   double hbm_bytes_per_us = 4.5e6;
   double l2_bytes_per_us = 8.1e6;
@@ -59,7 +60,7 @@ struct Plan {
 };
 
 /// Fields that are set overrule the planner; the rest its model still chooses. Records are not looked at once
-/// any field is set.
+/// any field but workspace_limit is set.
 struct PlanOverrides {
   std::optional<Schedule> schedule;
   std::optional<int> tile_m, tile_n, stages;

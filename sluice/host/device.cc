@@ -43,6 +43,7 @@ Result<DeviceInfo> read_info(const DriverApi& api, CUdevice device) {
   const double share = static_cast<double>(info.sm_count) / kH200SmCount;
   // Fewer than SMs / 4: a GPC need not hold a multiple of four. The H200's pattern is assumed.
   info.max_clusters_of_4 = info.max_clusters_of_4 * info.sm_count / kH200SmCount;
+  info.max_clusters_of_8 = info.max_clusters_of_8 * info.sm_count / kH200SmCount;
   info.max_clusters_of_2 = info.sm_count / 2;
   info.hbm_bytes_per_us *= share;
   info.l2_bytes_per_us *= share;

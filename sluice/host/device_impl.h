@@ -41,7 +41,7 @@ struct Device::Impl {
   std::mutex mutex;
   std::unordered_map<std::string, std::weak_ptr<const Module>> modules;    // by unit and shared memory
   std::unordered_map<Problem, gemm::Kernel, ProblemHash> prepared_by_run;  // of gemm::run
-  std::unordered_map<Stream, DeviceBuffer> lent_workspaces;                // by gemm::run, one a stream
+  std::unordered_map<u64, DeviceBuffer> lent_workspaces;  // by gemm::run, by id of the stream
 };
 
 }  // namespace sluice

@@ -22,6 +22,9 @@ std::size_t ProblemHash::operator()(const Problem& p) const {
 namespace gemm {
 namespace {
 
+/// Streams that run() lends a workspace to.
+constexpr std::size_t kMaxLentWorkspaces = 64;
+
 /// Everything but pointers, alpha and beta.
 Result<void> fill_params(const DriverApi& api, const Plan& plan, GemmParams& params) {
   const Problem& p = plan.problem;
@@ -61,6 +64,8 @@ Result<Plan> checked_plan(const Plan& plan, const DeviceInfo& info) {
   if (const Result<void> consistent = check_plan(plan, info); !consistent) return consistent.error();
   Plan filled = plan;
   filled.problem = with_strides(plan.problem);
+  filled.smem_bytes = smem_bytes(plan.config);  // a plan made by hand need not say what follows from it
+  filled.workspace_bytes = is_empty(plan.problem) ? 0 : workspace_bytes(plan.config, plan.split);
   return filled;
 }
 
@@ -115,37 +120,45 @@ Result<Kernel> prepare_for_run(const Device& device, const Problem& problem, Str
     if (is_capturing(*device.impl().api, stream))
       return Error{ErrorCode::not_prepared, "the stream is capturing and no kernel is loaded for " +
                                                 to_string(problem) +
-                                                ": run this problem once, or prepare it, before the capture"};
+                                                ": run this problem once before the capture"};
   }
   return prepare(device, *planned);
 }
 
-/// The device's own workspace for `stream`, made and zeroed in stream order at the first call. Kept for good:
-/// work may be on its way when a caller gives up a stream.
-Result<WorkspaceView> lend_workspace(const Device& device, Stream stream) {
+/// The device's own workspace for `stream`, of at least `bytes`, zeroed in stream order. By the stream's id,
+/// not its handle: handles come again while work of the stream before is on its way, and one of them means
+/// another stream in each thread. Kept for good for that reason, and so bounded.
+Result<WorkspaceView> lend_workspace(const Device& device, Stream stream, i64 bytes) {
   Device::Impl& impl = device.impl();
+  unsigned long long id = 0;
+  if (const CUresult code = impl.api->cuStreamGetId(stream, &id); code != CUDA_SUCCESS)
+    return driver_error(*impl.api, code, "cuStreamGetId", "stream " + hex(stream));
   const std::lock_guard lock(impl.mutex);
-  DeviceBuffer& buffer = impl.lent_workspaces[stream];
-  if (buffer.bytes() == 0) {
-    Result<DeviceBuffer> made = DeviceBuffer::allocate(device, kWorkspaceLimit);
+  if (impl.lent_workspaces.size() >= kMaxLentWorkspaces && impl.lent_workspaces.count(id) == 0)
+    return Error{ErrorCode::workspace, "run() has lent a workspace to " + std::to_string(kMaxLentWorkspaces) +
+                                           " streams, which is as many as it does: pass one of your own"};
+  DeviceBuffer& buffer = impl.lent_workspaces[id];
+  if (buffer.bytes() < bytes) {
+    Result<DeviceBuffer> made = DeviceBuffer::allocate(device, bytes);
     if (!made) return made.error();
     if (const Result<void> zeroed = made->fill(0, stream); !zeroed) return zeroed.error();
-    buffer = *std::move(made);
+    buffer = *std::move(made);  // freeing the smaller one waits for what uses it
   }
   return WorkspaceView{buffer.data(), buffer.bytes()};
 }
 
 /// `args` with a workspace if the kernel needs one and the caller brings none.
 Result<Args> with_workspace(const Device& device, const Kernel& kernel, const Args& args, Stream stream) {
-  if (kernel.plan().workspace_bytes == 0 || args.workspace.data != nullptr) return args;
+  const i64 needed = kernel.plan().workspace_bytes;
+  if (needed == 0 || args.alpha == 0.0f || args.workspace.data != nullptr) return args;
   const ContextScope scope(*device.impl().primary);
   if (const Result<void> entered = scope.entered(); !entered) return entered.error();
   if (is_capturing(*device.impl().api, stream))
-    return Error{ErrorCode::workspace,
-                 "the stream is capturing and the plan needs " +
-                     std::to_string(kernel.plan().workspace_bytes) +
-                     " bytes of workspace: pass one that lives as long as the graph and is used by it alone"};
-  const Result<WorkspaceView> lent = lend_workspace(device, stream);
+    return Error{
+        ErrorCode::workspace,
+        "the stream is capturing and the plan needs " + std::to_string(needed) +
+            " bytes of workspace: pass one that lives as long as the graph, one for each branch of it"};
+  const Result<WorkspaceView> lent = lend_workspace(device, stream, needed);
   if (!lent) return lent.error();
   Args complete = args;
   complete.workspace = *lent;

@@ -47,7 +47,8 @@ SLUICE_HD constexpr int store_offset(const KernelConfig& c, int group, int buffe
 }
 
 /// In a cluster along k every CTA sends the sums of each peer's columns to that peer, in passes that fit.
-inline constexpr int kExchangeBytes = 32 * 1024;  // of a CTA, at most, unless a pass of 8 columns needs more
+inline constexpr int kExchangeBytes = 32 * 1024;  // of a CTA: passes are halved until they fit, or have an
+                                                  // odd number of 8 columns
 SLUICE_HD constexpr int exchange_passes(const KernelConfig& c) {
   const int groups = c.schedule == Schedule::ping_pong ? kMathGroups : 1;
   int passes = 1;

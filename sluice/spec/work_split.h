@@ -8,7 +8,7 @@
 // share a tile are its peers, and the last of them to arrive adds up their sums (kernels/gemm.cuh). The other
 // tiles go out whole, `clusters` apart. So
 //   data-parallel   streamed = 0
-//   split(S)        streamed = all tiles, clusters = tiles * S
+//   split(S)        streamed = all tiles, clusters = tiles * S; all are cut alike if S divides their k-tiles
 //   stream-K        streamed = all tiles, or those of the last wave or two; clusters = as many as fit
 #pragma once
 
@@ -95,14 +95,14 @@ inline constexpr i64 kWorkspaceLimit = (i64{64} << 20) + kWorkspaceCounterBytes;
 SLUICE_HD constexpr i64 counter_count(const KernelConfig& c, const WorkSplit& split) {
   return i64{split.streamed} * cluster_size(c) * combined_parts(c);
 }
-SLUICE_HD constexpr int slot_count(const WorkSplit& split) {
-  return split.streamed == 0 ? 0 : split.clusters + split.streamed - 1;
+SLUICE_HD constexpr i64 slot_count(const WorkSplit& split) {
+  return split.streamed == 0 ? 0 : i64{split.clusters} + split.streamed - 1;
 }
 
 /// Bytes of workspace that one launch needs.
 SLUICE_HD constexpr i64 workspace_bytes(const KernelConfig& c, const WorkSplit& split) {
   if (split.streamed == 0) return 0;
-  return kWorkspaceCounterBytes + i64{4} * slot_count(split) * cluster_size(c) * c.tile.m * own_columns(c);
+  return kWorkspaceCounterBytes + 4 * slot_count(split) * cluster_size(c) * c.tile.m * own_columns(c);
 }
 
 /// One tile of one CTA, or a run of its k-tiles. Offsets are in elements and may lie past the edge of D.

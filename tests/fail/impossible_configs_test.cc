@@ -42,7 +42,12 @@ const std::vector<Impossible>& impossible_configs() {
        {.tile = {128, 8, 128}, .a = e4m3, .b = e4m3, .d = e4m3}},
       {"stages must be in 2..16", {.stages = 1}},
       {"the cluster must hold 1 to 8 CTAs", {.cluster = {4, 4}}},
-      {"cluster.m and cluster.n must be powers of two", {.cluster = {3, 1}}},
+      {"cluster.m, cluster.n and cluster.k must be powers of two", {.cluster = {3, 1}}},
+      {"a cluster along k must be 1 along m and n", {.cluster = {2, 1, 2}}},
+      {"each CTA of a cluster along k needs 8 of the tile's columns",
+       {.tile = {128, 24, 64}, .cluster = {1, 1, 2}}},
+      {"more than 144 sums a thread leave no room to add up the slots of a split: narrow tile.n",
+       {.tile = {256, 160, 64}, .stages = 3, .combine = Combine::last_arriver}},
       {"a multicast slice of B must be a multiple of 8 rows", {.tile = {128, 8, 64}, .cluster = {2, 1}}},
       {"promotion is for fp8 inputs; 16-bit sums are kept in fp32", {.promotes = true}},
       {"block scales come on both inputs or on neither",
@@ -59,7 +64,7 @@ const std::vector<Impossible>& impossible_configs() {
        {.tile = {256, 208, 64}, .stages = 3, .epilogue = {.bias = Bias::column}}},
       {"bias must be bf16, fp16 or fp32", {.epilogue = {.bias = Bias::column, .bias_type = e4m3}}},
       {"C must be bf16, fp16 or fp32", {.epilogue = {.residual = true, .c_type = e5m2}}},
-      {"stages and store buffers need more than 227 KB of shared memory", {.stages = 16}},
+      {"stages and buffers need more than 227 KB of shared memory", {.stages = 16}},
   };
   return kAll;
 }

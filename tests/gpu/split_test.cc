@@ -274,7 +274,7 @@ TEST_F(split, replays_with_changed_inputs) {
     replayed.push_back({std::move(const_cast<Graph&>(*captured)),
                         {make(bytes), make(bytes)},
                         {make(product.d_bytes), make(product.d_bytes)}});
-    // Two inputs: as they came, and with every byte's sign bit flipped in the first row.
+    // Two inputs: as they came, and with the sign bit of every second byte flipped in the first row.
     std::vector<u8> a(static_cast<size_t>(bytes)), d(static_cast<size_t>(product.d_bytes));
     for (int which = 0; which < 2; ++which) {
       ASSERT_TRUE(ok(copy_out(product.data.args().a, a)));

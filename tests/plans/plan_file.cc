@@ -81,11 +81,11 @@ bool apply(const std::string& key, const std::string& value, Request& r) {
                                             {"b_batch", &p.b.batch_stride},
                                             {"c_batch", &p.c.batch_stride},
                                             {"d_batch", &p.d.batch_stride}};
-  const std::map<std::string, std::optional<int>*> overrides = {{"tile_m", &r.overrides.tile_m},
-                                                                {"tile_n", &r.overrides.tile_n},
-                                                                {"stages", &r.overrides.stages},
-                                                                {"group", &r.overrides.raster_group},
-                                                                {"clusters", &r.overrides.clusters}};
+  const std::map<std::string, std::optional<int>*> overrides = {
+      {"tile_m", &r.overrides.tile_m},     {"tile_n", &r.overrides.tile_n},
+      {"stages", &r.overrides.stages},     {"group", &r.overrides.raster_group},
+      {"clusters", &r.overrides.clusters}, {"splits", &r.overrides.splits},
+      {"streamed", &r.overrides.streamed}};
   const std::map<std::string, int*> device = {{"sm_count", &r.device.sm_count},
                                               {"clusters_of_2", &r.device.max_clusters_of_2},
                                               {"clusters_of_4", &r.device.max_clusters_of_4}};

@@ -82,6 +82,18 @@ TEST(cli_flags, overrides_arrive) {
   EXPECT_EQ(o.clusters, 66);
 }
 
+TEST(cli_flags, splits_along_k_arrive) {
+  const auto parts = parse("64x64x640 --cluster 1x1x4 --splits 3 --workspace-limit 1000000");
+  ASSERT_TRUE(parts);
+  EXPECT_EQ(parts->overrides.cluster, (ClusterShape{.m = 1, .n = 1, .k = 4}));
+  EXPECT_EQ(parts->overrides.splits, 3);
+  EXPECT_EQ(parts->overrides.workspace_limit, 1000000);
+  const auto dealt = parse("64x64x640 --streamed 1 --clusters 7");
+  ASSERT_TRUE(dealt);
+  EXPECT_EQ(dealt->overrides.streamed, 1);
+  EXPECT_FALSE(parse("64x64x64 --cluster 1x1x4x2"));
+}
+
 TEST(cli_flags, nothing_is_overruled_unless_said) {
   const auto request = parse("64x64x64");
   EXPECT_FALSE(request->overrides.schedule || request->overrides.tile_m || request->overrides.cluster ||

@@ -134,6 +134,11 @@ void fill_streams(DriverApi& api) {
     *status = capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
     return call.code;
   };
+  api.cuStreamGetId = [](CUstream stream, unsigned long long* id) {
+    const Call call("cuStreamGetId");
+    *id = reinterpret_cast<unsigned long long>(stream);
+    return call.code;
+  };
   api.cuStreamBeginCapture = [](CUstream stream, CUstreamCaptureMode) {
     return set_capturing("cuStreamBeginCapture", stream, true);
   };

@@ -89,5 +89,35 @@ TEST_F(LaunchWorkspace, run_lends_one_for_each_stream) {
   EXPECT_EQ(driver.alive().allocations, before + 2);
 }
 
+TEST_F(LaunchWorkspace, run_lends_none_to_a_graph_nor_where_nothing_is_multiplied) {
+  gemm::Args args = args_for(long_problem());
+  const Result<StreamHandle> stream = StreamHandle::create(device());
+  ASSERT_TRUE(stream.ok());
+  args.alpha = 0.0f;
+  const int before = driver.alive().allocations;
+  launched(gemm::run(device(), long_problem(), args, stream->get()), 1);
+  EXPECT_EQ(driver.alive().allocations, before);
+  args.alpha = 1.0f;
+  const Result<Graph> graph = Graph::capture(
+      device(), stream->get(), [&] { return gemm::run(device(), long_problem(), args, stream->get()); });
+  ASSERT_FALSE(graph.ok());
+  EXPECT_EQ(graph.error().code, ErrorCode::workspace) << graph.error().message;
+  EXPECT_NE(graph.error().message.find("each branch"), std::string::npos) << graph.error().message;
+  EXPECT_EQ(driver.launches(), 1);
+}
+
+TEST_F(LaunchWorkspace, of_a_plan_made_by_hand_is_worked_out) {
+  Plan plan = split_kernel().plan();
+  const i64 needed = plan.workspace_bytes;
+  plan.workspace_bytes = plan.smem_bytes = 0;
+  const Result<gemm::Kernel> kernel = gemm::prepare(device(), plan);
+  ASSERT_TRUE(kernel.ok()) << kernel.error().message;
+  EXPECT_EQ(kernel->plan().workspace_bytes, needed);
+  plan.split.streamed = 9;
+  const Result<gemm::Kernel> wrong = gemm::prepare(device(), plan);
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_NE(wrong.error().message.find("split.streamed = 9 must be in 0..8"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace sluice

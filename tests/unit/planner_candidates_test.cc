@@ -191,6 +191,7 @@ TEST(planner_candidates, a_smaller_device_gets_fewer_clusters) {
   small.sm_count = 20;
   small.max_clusters_of_2 = 9;
   small.max_clusters_of_4 = 4;
+  small.max_clusters_of_8 = 2;
   for (const Plan& plan : candidates(square(4096), small)) {
     const int size = cluster_size(plan.config), limit = size == 1 ? 20 : size == 2 ? 9 : size == 4 ? 4 : 2;
     EXPECT_EQ(plan.split.clusters, limit) << short_name(plan.config);

@@ -22,7 +22,7 @@ namespace sluice {
   X(cuTensorMapEncodeTiled) X(cuTensorMapReplaceAddress) X(cuPointerGetAttributes)                          \
   X(cuMemAlloc) X(cuMemFree) X(cuMemsetD8Async) X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemcpyDtoHAsync)        \
   X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamIsCapturing)                        \
-  X(cuStreamBeginCapture) X(cuStreamEndCapture)                                                             \
+  X(cuStreamGetId) X(cuStreamBeginCapture) X(cuStreamEndCapture)                                            \
   X(cuEventCreate) X(cuEventRecord) X(cuEventSynchronize) X(cuEventElapsedTime) X(cuEventDestroy)           \
   X(cuGraphInstantiate) X(cuGraphUpload) X(cuGraphLaunch) X(cuGraphDestroy) X(cuGraphExecDestroy)
 // clang-format on

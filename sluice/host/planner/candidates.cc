@@ -126,8 +126,7 @@ Result<void> check_overrides(const Problem& p, const PlanOverrides& o) {
 /// What depends on the configuration.
 std::string split_problem(const Problem& p, const KernelConfig& c, const DeviceInfo& device,
                           const WorkSplit& split) {
-  // Clusters past what can be resident have nothing to do, but for parts of split tiles: nobody waits there.
-  if (split.clusters < 1 || (split.streamed == 0 && split.clusters > max_clusters(c, device)))
+  if (split.clusters < 1 || split.clusters > max_clusters(c, device))
     return "clusters = " + std::to_string(split.clusters) + " must be in 1.." +
            std::to_string(max_clusters(c, device)) + ", what can be resident at once";
   const i64 other = split.raster == Raster::along_m ? grid_columns(p, c) : grid_rows(p, c);
@@ -200,6 +199,7 @@ std::string why_no_split(const Problem& p, KernelConfig c, WorkSplit split, cons
   c.combine = Combine::last_arriver;
   split.streamed = o.splits ? static_cast<int>(tiles) : *o.streamed;
   split.clusters = static_cast<int>(std::min(clusters, kMaxInt));
+  if (const char* rule = validate(c); rule != nullptr) return rule;
   const std::string rule = stream_problem(p, c, split);
   if (!rule.empty()) return rule;
   return std::to_string(workspace_bytes(c, split)) + " bytes of workspace are more than the limit of " +

@@ -205,7 +205,7 @@ int max_clusters(const KernelConfig& c, const DeviceInfo& device) {
     case 1: return device.sm_count;
     case 2: return device.max_clusters_of_2;
     case 4: return device.max_clusters_of_4;
-    default: return device.max_clusters_of_4 / 2;
+    default: return device.max_clusters_of_8;
   }
 }
 

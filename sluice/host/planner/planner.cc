@@ -57,8 +57,11 @@ Result<Plan> plan(const Problem& problem, const DeviceInfo& device, const PlanOv
   if (Result<void> usable = check_device(device); !usable) return usable.error();
   const Result<Problem> checked = check_problem(problem);
   if (!checked) return checked.error();
-  if (overrides == PlanOverrides{})
-    if (std::optional<Plan> recorded = recorded_plan(*checked, device, records)) return *std::move(recorded);
+  const i64 limit = overrides.workspace_limit.value_or(kWorkspaceLimit);
+  if (overrides == PlanOverrides{.workspace_limit = overrides.workspace_limit})
+    if (std::optional<Plan> recorded = recorded_plan(*checked, device, records);
+        recorded && recorded->workspace_bytes <= limit)
+      return *std::move(recorded);
   Result<std::vector<Plan>> ranked = rank_candidates(*checked, device, overrides);
   if (!ranked) return ranked.error();
   return ranked->front();  // rank_candidates returns at least one

@@ -37,7 +37,8 @@ class Splits {
     KernelConfig config = c_;
     config.combine = Combine::last_arriver;
     const bool known = std::find(found_.begin(), found_.end(), split) != found_.end();
-    if (!known && stream_problem(p_, config, split).empty() && workspace_bytes(config, split) <= limit_)
+    if (!known && validate(config) == nullptr && stream_problem(p_, config, split).empty() &&
+        workspace_bytes(config, split) <= limit_)
       found_.push_back(split);
   }
   std::vector<WorkSplit> found() && { return std::move(found_); }
@@ -64,6 +65,9 @@ std::string stream_problem(const Problem& p, const KernelConfig& c, const WorkSp
   if (split.clusters > split.streamed * k_tiles)
     return std::to_string(split.clusters) + " clusters must not be more than the " +
            std::to_string(split.streamed * k_tiles) + " k-tiles that are dealt out to them";
+  if (slot_count(split) > kMaxInt / (cluster_size(c) * combined_parts(c)))
+    return std::to_string(split.clusters) + " clusters and " + name + " need " +
+           std::to_string(slot_count(split)) + " slots, more than the kernel can count";
   if (const i64 counters = counter_count(c, split); counters > kWorkspaceCounters)
     return name + " needs " + std::to_string(counters) + " counters and a workspace has " +
            std::to_string(kWorkspaceCounters);
@@ -81,8 +85,11 @@ std::vector<WorkSplit> stream_splits(const Problem& p, const KernelConfig& c, co
     if (o.streamed) splits.add(*o.streamed, fit);
     return std::move(splits).found();
   }
-  for (const i64 parts : kSplits)
-    if (tiles * parts <= fit && k_tiles / parts >= kLeastRun) splits.add(tiles, tiles * parts);
+  for (const i64 parts : kSplits) {
+    const bool cuts_alike =
+        k_tiles % parts == 0 || tiles == 1;  // else runs reach from one tile into the next
+    if (cuts_alike && tiles * parts <= fit && k_tiles / parts >= kLeastRun) splits.add(tiles, tiles * parts);
+  }
   return std::move(splits).found();
 }
 
