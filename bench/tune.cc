@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <set>
 
+#include <sluice/host/planner/cluster_grid.h>
+
 #include "bench/statistics.h"
 
 namespace sluice::bench {
@@ -239,8 +241,7 @@ std::vector<Plan> other_orders(const Plan& plan, const DeviceInfo& device) {
   std::vector<Plan> orders;
   if (plan.estimate.waves <= 1) return orders;
   const KernelConfig& c = plan.config;
-  const i64 rows = ceil_div(plan.problem.m, i64{c.tile.m} * c.cluster.m);
-  const i64 columns = ceil_div(plan.problem.n, i64{c.tile.n} * c.cluster.n);
+  const i64 rows = grid_rows(plan.problem, c), columns = grid_columns(plan.problem, c);
   const auto walk = [&](Raster raster, int group) {  // a band is at most all of them
     const i64 extent = raster == Raster::along_m ? rows : columns;
     return std::pair(raster, std::min<i64>(group, extent));

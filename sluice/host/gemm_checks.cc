@@ -8,6 +8,7 @@
 #include <string>
 
 #include <sluice/host/driver/error.h>
+#include <sluice/host/planner/cluster_grid.h>
 #include <sluice/host/planner/problem_checks.h>
 #include <sluice/host/planner/streams.h>
 #include <sluice/kernels/registry.h>
@@ -279,8 +280,7 @@ Result<void> check_plan(const Plan& plan, const DeviceInfo& device) {
     return invalid("split.group = " + std::to_string(plan.split.group) + " must be at least 1");
   // The kernel counts in int. check_problem keeps the end of the last cluster tile in it; the walk counts
   // tiles.
-  const i64 rows = ceil_div(p.m, i64{c.tile.m} * c.cluster.m);
-  const i64 columns = ceil_div(p.n, i64{c.tile.n} * c.cluster.n);
+  const i64 rows = grid_rows(p, c), columns = grid_columns(p, c);
   const bool fits = rows <= kMaxSize / columns &&
                     rows * columns <= (kMaxSize - plan.split.clusters) / p.batch &&
                     plan.split.group <= kMaxSize / std::max(rows, columns);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include <sluice/host/planner/cluster_grid.h>
 #include <sluice/host/planner/cost_model.h>
 #include <sluice/host/planner/problem_checks.h>
 #include <sluice/host/planner/streams.h>
@@ -19,17 +20,8 @@ static_assert(registered_configs().size() <= ConfigList::kCapacity);
 constexpr int kGroups[] = {1, 2, 4, 8, 16, 32};
 constexpr i64 kMaxInt = (i64{1} << 31) - 1;
 
-i64 grid_rows(const Problem& p, const KernelConfig& c) {
-  return ceil_div(p.m, i64{c.tile.m} * c.cluster.m);
-}
-i64 grid_columns(const Problem& p, const KernelConfig& c) {
-  return ceil_div(p.n, i64{c.tile.n} * c.cluster.n);
-}
 bool too_many_tiles(const Problem& p, const KernelConfig& c) {
-  // In double: the product of three 31-bit numbers does not fit in 64 bits.
-  const double tiles = static_cast<double>(grid_rows(p, c)) * static_cast<double>(grid_columns(p, c)) *
-                       static_cast<double>(p.batch);
-  return tiles > static_cast<double>(kMaxClusterTiles);
+  return grid_tiles(p, c) > static_cast<double>(kMaxClusterTiles);
 }
 
 /// The axes of the search with the overrides put in: `all` without them.
@@ -81,9 +73,7 @@ struct Search {
 /// Clusters along k are for tiles too few to fill the GPU. Over several waves they read what others would
 /// have shared: of 357 tuned problems none gained 1 % from that, and one lost half.
 bool splits_more_than_a_wave(const Problem& p, const KernelConfig& c, const DeviceInfo& device) {
-  return c.cluster.k > 1 && static_cast<double>(grid_rows(p, c)) * static_cast<double>(grid_columns(p, c)) *
-                                    static_cast<double>(p.batch) >
-                                max_clusters(c, device);
+  return c.cluster.k > 1 && grid_tiles(p, c) > max_clusters(c, device);
 }
 
 void search(const Problem& p, const Axes& axes, const DeviceInfo& device, const PlanOverrides& o,

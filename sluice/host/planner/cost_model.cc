@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include <sluice/host/planner/cluster_grid.h>
 #include <sluice/host/planner/traffic.h>
 #include <sluice/spec/smem_layout.h>
 
@@ -164,9 +165,7 @@ double Model::combine_us(const WorkSplit& split) const {
 }
 
 Estimate Model::estimate(const WorkSplit& split) const {
-  const double rows = static_cast<double>(ceil_div(p_.m, i64{c_.tile.m} * c_.cluster.m));
-  const double columns = static_cast<double>(ceil_div(p_.n, i64{c_.tile.n} * c_.cluster.n));
-  const double tiles = rows * columns * static_cast<double>(p_.batch);
+  const double tiles = grid_tiles(p_, c_);
   const double clock = clocks_per_us();
   const double whole = tiles - split.streamed;
   const double full_waves = std::floor(whole / split.clusters), rest = whole - full_waves * split.clusters;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include <sluice/host/planner/cluster_grid.h>
 #include <sluice/host/planner/cost_model.h>
 
 namespace sluice {
@@ -17,7 +18,7 @@ constexpr i64 kLeastRun = 2;  // k-tiles
 constexpr int kSplits[] = {2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64};
 
 i64 tiles_of(const Problem& p, const KernelConfig& c) {
-  return ceil_div(p.m, i64{c.tile.m} * c.cluster.m) * ceil_div(p.n, i64{c.tile.n} * c.cluster.n) * p.batch;
+  return grid_rows(p, c) * grid_columns(p, c) * p.batch;
 }
 i64 k_tiles_of(const Problem& p, const KernelConfig& c) {
   return ceil_div(p.k, i64{c.tile.k});

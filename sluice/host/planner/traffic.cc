@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <sluice/host/planner/cluster_grid.h>
+
 namespace sluice {
 namespace {
 
@@ -36,8 +38,7 @@ double l2_bytes_per_k_tile(const Problem& p, const KernelConfig& c) {
 
 Traffic traffic_of(const Problem& p, const KernelConfig& c, const WorkSplit& split,
                    const DeviceInfo& device) {
-  const double rows = static_cast<double>(ceil_div(p.m, i64{c.tile.m} * c.cluster.m));
-  const double columns = static_cast<double>(ceil_div(p.n, i64{c.tile.n} * c.cluster.n));
+  const double rows = static_cast<double>(grid_rows(p, c)), columns = static_cast<double>(grid_columns(p, c));
   const double batch = static_cast<double>(p.batch);
   Traffic traffic;
   if (rows * columns * batch == 0) return traffic;

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many cluster tiles a problem has, for any sizes that a caller may ask for: spec/work_split.h counts
+// them in int, once it is known that they fit.
+#pragma once
+
+#include <sluice/spec/config.h>
+
+namespace sluice {
+
+/// Cluster tiles along m, and along n.
+constexpr i64 grid_rows(const Problem& p, const KernelConfig& c) {
+  return ceil_div(p.m, i64{c.tile.m} * c.cluster.m);
+}
+constexpr i64 grid_columns(const Problem& p, const KernelConfig& c) {
+  return ceil_div(p.n, i64{c.tile.n} * c.cluster.n);
+}
+/// All of them. In double: the product of three 31-bit numbers does not fit in 64 bits.
+constexpr double grid_tiles(const Problem& p, const KernelConfig& c) {
+  return static_cast<double>(grid_rows(p, c)) * static_cast<double>(grid_columns(p, c)) *
+         static_cast<double>(p.batch);
+}
+
+}  // namespace sluice
