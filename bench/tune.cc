@@ -260,7 +260,8 @@ std::vector<Plan> other_orders(const Plan& plan, const DeviceInfo& device) {
                                                          .raster = raster,
                                                          .raster_group = group,
                                                          .clusters = plan.split.clusters,
-                                                         .streamed = plan.split.streamed});
+                                                         .streamed = plan.split.streamed,
+                                                         .combine = c.combine});
       if (same) orders.push_back(std::move(same->front()));
     }
   return orders;

@@ -47,6 +47,7 @@ TuningRecord record_of(const TuneResult& result, const TuneOrigin& origin) {
                      .raster_group = split.group,
                      .clusters = split.clusters,
                      .streamed = split.streamed,
+                     .combine = split.streamed > 0 ? c.combine : Combine::last_arriver,
                      .measured_us = result.best_us()},
           .estimate_us = best.plan.estimate.total_us,
           .model_us = result.pick_us(),

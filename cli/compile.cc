@@ -51,8 +51,8 @@ Result<std::vector<std::string>> units_of(const std::vector<ProblemRequest>& req
       return Error{plans.error().code,
                    fmt::format("{}: {}", bench::problem_text(request.problem), plans.error().message)};
     for (const Plan& plan : *plans) {
-      std::string unit = unit_text(plan.config);
-      if (std::find(units.begin(), units.end(), unit) == units.end()) units.push_back(std::move(unit));
+      for (std::string& unit : unit_texts(plan.config))
+        if (std::find(units.begin(), units.end(), unit) == units.end()) units.push_back(std::move(unit));
     }
   }
   return units;

@@ -73,7 +73,8 @@ Result<FitShape::Timing> timing_of(const Problem& p, const Json& candidate) {
   KernelConfig c =
       complete ? config_for(p, base, cluster, direct ? StorePath::direct : StorePath::tma) : KernelConfig{};
   const char* rule = complete ? validate(c) : "tile and cluster must be there";
-  if (work.streamed > 0) c.combine = Combine::last_arriver;
+  const bool separate = config.find("Combine::separate") != std::string::npos;
+  if (work.streamed > 0) c.combine = separate ? Combine::separate : Combine::last_arriver;
   if (rule == nullptr && (work.clusters < 1 || work.group < 1))
     rule = "clusters and group must be at least 1";
   if (rule != nullptr)
@@ -193,6 +194,8 @@ const std::vector<FitParameter>& fit_parameters() {
       {"combine_us", &C::combine_us, 0.5, 5},
       {"combine_bytes_per_clock", &C::combine_bytes_per_clock, 10, 100},
       {"piece_clocks", &C::piece_clocks, 50, 8000},
+      {"separate_us", &C::separate_us, 0.5, 10},
+      {"separate_bytes_per_us", &C::separate_bytes_per_us, 5e5, 8e6},
       {"exchange_pass_clocks", &C::exchange_pass_clocks, 200, 3000},
       {"exchange_bytes_per_clock", &C::exchange_bytes_per_clock, 8, 64},
   };

@@ -47,6 +47,9 @@ Result<StorePath> parse_store_path(const std::string& text) {
 Result<Raster> parse_raster(const std::string& text) {
   return lookup(text, "raster", {Raster::along_m, Raster::along_n});
 }
+Result<Combine> parse_combine(const std::string& text) {
+  return lookup(text, "combine", {Combine::none, Combine::last_arriver, Combine::separate});
+}
 
 Result<std::vector<i64>> parse_sizes(const std::string& text, int count, const std::string& what) {
   std::vector<i64> sizes;

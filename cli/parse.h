@@ -18,6 +18,7 @@ Result<Accumulate> parse_accumulate(const std::string& text);
 Result<Schedule> parse_schedule(const std::string& text);
 Result<StorePath> parse_store_path(const std::string& text);
 Result<Raster> parse_raster(const std::string& text);
+Result<Combine> parse_combine(const std::string& text);
 
 /// "128x256" to {128, 256}. `count` numbers, all >= 0; `what` names the value in the error.
 Result<std::vector<i64>> parse_sizes(const std::string& text, int count, const std::string& what);

@@ -54,7 +54,8 @@ Result<int> run_plan(const PlanFlags& flags) {
   const Result<Plan> plan = gemm::plan(request->problem, target->info(), request->overrides, target->records);
   if (!plan) return plan.error();
   fmt::print("{}", describe(*plan));
-  if (flags.unit) fmt::print("\n{}\n", unit_text(plan->config));
+  for (const std::string& unit : flags.unit ? unit_texts(plan->config) : std::vector<std::string>{})
+    fmt::print("\n{}\n", unit);
   if (!flags.all) return kExitOk;
   fmt::print("\n");
   return print_all(*request, target->info());

@@ -75,6 +75,9 @@ void add_override_flags(CLI::App& app, ProblemFlags& f) {
   app.add_option("--splits", f.splits, "Parts of each tile along k; 1: none")->group(group);
   app.add_option("--streamed", f.streamed, "Cluster tiles whose k-tiles are dealt out evenly; 0: none")
       ->group(group);
+  app.add_option("--combine", f.combine,
+                 "Who adds up the parts of a tile: last_arriver, or separate (a kernel of its own)")
+      ->group(group);
   app.add_option("--workspace-limit", f.workspace_limit, "Bytes of workspace that a plan may need")
       ->group(group);
   app.add_flag("--no-records", f.no_records, "Plan as if the problem had never been tuned")->group(group);
@@ -131,6 +134,7 @@ Result<PlanOverrides> overrides_of(const ProblemFlags& f) {
   if (!f.schedule.empty()) take(parse_schedule(f.schedule), o.schedule, error);
   if (!f.store.empty()) take(parse_store_path(f.store), o.store, error);
   if (!f.raster.empty()) take(parse_raster(f.raster), o.raster, error);
+  if (!f.combine.empty()) take(parse_combine(f.combine), o.combine, error);
   if (!f.tile.empty()) take(parse_sizes(f.tile, 2, "tile"), pair, error);
   if (!f.tile.empty() && !error) {
     o.tile_m = static_cast<int>(pair[0]);

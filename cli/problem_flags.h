@@ -33,6 +33,7 @@ struct ProblemFlags {
 
   std::string schedule, tile, cluster, store, raster;
   std::optional<int> stages, raster_group, clusters, streamed, splits;
+  std::string combine;
   std::optional<i64> workspace_limit;
   bool no_records = false;
 };

@@ -54,6 +54,8 @@ struct Plan {
   WorkSplit split;
   i64 smem_bytes = 0;       // dynamic shared memory of a CTA
   i64 workspace_bytes = 0;  // what Args::workspace must hold; 0: the launch needs none
+                            // With Combine::separate a launch is two kernels: one that multiplies, one that
+                            // adds up the parts. All other plans are one.
   Estimate estimate;
   PlanSource source = PlanSource::model;
   double measured_us = 0;  // what the record says of this choice; 0 without one
@@ -71,6 +73,7 @@ struct PlanOverrides {
   std::optional<int> clusters;  // launched clusters
   std::optional<int> streamed;  // cluster tiles dealt out by k-tile (spec/work_split.h); 0: none
   std::optional<int> splits;    // all tiles in so many parts along k; 1: none. Sets clusters and streamed
+  std::optional<Combine> combine;  // how shared tiles come together; splits nothing by itself
   std::optional<i64> workspace_limit;  // bytes a plan may ask for; kWorkspaceLimit without it
   bool ignore_records = false;         // plan as if the problem had never been tuned
 

@@ -24,6 +24,7 @@ struct TunedChoice {
   int raster_group = 8;    // cluster tiles in a band
   int clusters = 1;        // launched
   int streamed = 0;        // cluster tiles dealt out by k-tile
+  Combine combine = Combine::last_arriver;  // of those
   double measured_us = 0;  // of one launch, when the record was made
 
   bool operator==(const TunedChoice&) const = default;

@@ -5,6 +5,7 @@
 
 #include <sluice/spec/params.h>
 #include <sluice/spec/validate.h>
+#include <sluice/device/epilogue/direct_store.cuh>
 #include <sluice/device/epilogue/fragment_store.cuh>
 #include <sluice/device/epilogue/partial_slot.cuh>
 #include <sluice/device/epilogue/sum_exchange.cuh>
@@ -39,6 +40,7 @@ class Machine {
   /// warp that has initialised them need not wait for the others.
   SLUICE_DEVICE void start() {
     if (threadIdx.x == 0) {  // one thread: lanes that each initialise one take 0.65 us longer
+      if constexpr (kConfig.combine == Combine::separate) ptx::launch_dependents();
       ptx::prefetch_tensormap(params_.map_a);
       ptx::prefetch_tensormap(params_.map_b);
       if constexpr (kConfig.store == StorePath::tma) ptx::prefetch_tensormap(params_.map_d);
@@ -210,7 +212,8 @@ class Machine {
   SLUICE_DEVICE bool is_last_arriver(const Tile& tile) {
     bool last = false;
     if (group_thread() == 0) {
-      u32* counter = params_.counters + part_index(tile.sharing.counter);
+      u32* counter =
+          params_.counters + part_index(kConfig, tile.sharing.counter, cta_rank_, combined_part());
       const u32 bound = tile.sharing.peers - 1;
       last = ptx::atomic_inc_acq_rel(counter, bound) == bound;
     }
@@ -218,8 +221,7 @@ class Machine {
   }
   SLUICE_DEVICE void sum_partials(const Tile& tile) {
     if constexpr (kCombines)
-      Partials::sum(sums_, slot(tile, 0), part_floats() * combined_parts(kConfig) * cluster_size(kConfig),
-                    tile.sharing.peers, live_rows(tile));
+      Partials::sum(sums_, slot(tile, 0), peer_pitch(kConfig), tile.sharing.peers, live_rows(tile));
   }
   SLUICE_DEVICE void end_tile() {}
 
@@ -296,10 +298,6 @@ class Machine {
   using PartialSums = Accumulator<unit_waves(kConfig), unit_columns(kConfig)>;
   using TileA = TmaTile<kConfig.a_major, kConfig.tile.m, kConfig.tile.k, kConfig.cluster.n>;
   using TileB = TmaTile<kConfig.b_major, kConfig.tile.n, kConfig.tile.k, kConfig.cluster.m>;
-  struct RowScales {
-    float upper, lower;
-  };
-
   /// The shuffle tells the compiler that it is the same in all lanes. All lanes must take part: so it is done
   /// once, in the constructor, and never in a branch that one lane takes.
   static SLUICE_DEVICE int warpgroup() {
@@ -374,17 +372,14 @@ class Machine {
       sum += partial;
   }
 
-  /// Of what is combined on its own in the whole grid (a slot or a counter for each): which is this group's?
-  SLUICE_DEVICE int part_index(int index) const {
-    const int part = kConfig.schedule == Schedule::cooperative ? math_group() : 0;
-    return (index * cluster_size(kConfig) + cta_rank_) * combined_parts(kConfig) + part;
-  }
-  static SLUICE_DEVICE constexpr int part_floats() {
-    return group_rows(kConfig) * own_columns(kConfig);
+  /// Which of the tile's parts that are combined on their own is this group's.
+  SLUICE_DEVICE int combined_part() const {
+    return kConfig.schedule == Schedule::cooperative ? math_group() : 0;
   }
   /// Where this thread's sums of the peer with rank `rank` are.
   SLUICE_DEVICE float* slot(const Tile& tile, int rank) const {
-    return params_.partials + i64{part_index(tile.sharing.slot + rank)} * part_floats() + group_thread() * 4;
+    const int index = part_index(kConfig, tile.sharing.slot + rank, cta_rank_, combined_part());
+    return params_.partials + i64{index} * part_floats(kConfig) + group_thread() * 4;
   }
   /// Rows of the matrix from the group's first one on, and from this warp's; 0 or less: it has none.
   SLUICE_DEVICE int group_live_rows(const Tile& tile) const {
@@ -404,8 +399,7 @@ class Machine {
     return column + threadIdx.x % 4 * 2;
   }
   SLUICE_DEVICE RowScales row_scales(const Tile& tile, int wave) const {
-    const int row = tile.m_offset + fragment_row(wave);
-    return {ops_.row_scale(row), ops_.row_scale(row + 8)};
+    return ops_.row_scales(tile.m_offset + fragment_row(wave));
   }
   /// Where a group of 8 columns of the fragment is in the tile.
   struct GroupAt {
@@ -422,10 +416,7 @@ class Machine {
     for (int i = 0; i < kGroups; ++i) {
       const int column = tile.n_offset + fragment_column(at.column + i * 8);
       const auto operands = ops_.columns(column);
-      pairs[i].upper =
-          ops_.apply({acc[4 * i], acc[4 * i + 1]}, scales.upper, operands, {row, column, tile.batch});
-      pairs[i].lower =
-          ops_.apply({acc[4 * i + 2], acc[4 * i + 3]}, scales.lower, operands, {row + 8, column, tile.batch});
+      pairs[i] = ops_.apply_to_fragment(&acc[4 * i], scales, operands, {row, column, tile.batch});
     }
   }
   SLUICE_DEVICE void store_group(const Tile& tile, const GroupAt& at, const RowScales& scales) const {
@@ -433,17 +424,8 @@ class Machine {
     epilogue<1>(pairs, tile, at, scales);
     const int row = tile.m_offset + fragment_row(at.wave);
     const int column = tile.n_offset + fragment_column(at.column);
-    store_pair(tile, row, column, pairs[0].upper);
-    store_pair(tile, row + 8, column, pairs[0].lower);
-  }
-  SLUICE_DEVICE void store_pair(const Tile& tile, int row, int column, Pair value) const {
-    if (row >= params_.m) return;
-    const i64 index = tile.batch * params_.d_batch_stride + row * params_.d_ld + column;
-    const u64 address = reinterpret_cast<u64>(params_.d) + index * bytes_of(kConfig.d);
-    if (column + 1 < params_.n && address % (2 * bytes_of(kConfig.d)) == 0)
-      return store_element_pair<kConfig.d>(params_.d, index, value.x, value.y);
-    if (column < params_.n) store_element<kConfig.d>(params_.d, index, value.x);
-    if (column + 1 < params_.n) store_element<kConfig.d>(params_.d, index + 1, value.y);
+    store_pair<kConfig.d>(params_, {row, column, tile.batch}, pairs[0].upper);
+    store_pair<kConfig.d>(params_, {row + 8, column, tile.batch}, pairs[0].lower);
   }
 
   struct Nothing {};

@@ -7,6 +7,7 @@
 #include <sluice/host/driver/error.h>
 #include <sluice/host/driver/gemm_maps.h>
 #include <sluice/host/jit/source.h>
+#include <sluice/spec/part_sums.h>
 
 namespace sluice {
 
@@ -76,13 +77,18 @@ Kernel empty_kernel(const Device& device, const Plan& plan) {
   return Kernel(std::move(impl));
 }
 
-/// `cubin` is null for a plan that has nothing to launch, or is refused.
-Result<Kernel> finish_kernel(const Device& device, const Result<Plan>& plan,
-                             const Result<std::shared_ptr<const Cubin>>* cubin) {
+/// Of a plan that has nothing to launch, or is refused, there are none.
+std::vector<std::string> units_of(const Result<Plan>& plan) {
+  if (!plan || is_empty(plan->problem)) return {};
+  return unit_texts(plan->config);
+}
+
+Result<Kernel> finish_kernel(const Device& device, const Result<Plan>& plan, Cubins cubins) {
   if (!plan) return plan.error();
-  if (cubin == nullptr) return empty_kernel(device, *plan);
-  if (!*cubin) return cubin->error();
-  return make_kernel(device, *plan, ***cubin);
+  if (cubins.empty()) return empty_kernel(device, *plan);
+  for (const auto& cubin : cubins)
+    if (!cubin) return cubin.error();
+  return make_kernel(device, *plan, cubins);
 }
 
 /// Puts the addresses of A, B and D into the maps of `params`.
@@ -167,7 +173,7 @@ Result<Args> with_workspace(const Device& device, const Kernel& kernel, const Ar
 
 }  // namespace
 
-Result<Kernel> make_kernel(const Device& device, const Plan& plan, const Cubin& cubin) {
+Result<Kernel> make_kernel(const Device& device, const Plan& plan, Cubins cubins) {
   Result<ArgRules> rules = argument_rules(plan);
   if (!rules) return rules.error();
   const ContextScope scope(*device.impl().primary);  // encoding a tensor map needs a current context
@@ -177,18 +183,26 @@ Result<Kernel> make_kernel(const Device& device, const Plan& plan, const Cubin& 
     return filled.error();
   const int smem = smem_bytes(plan.config);
   Result<std::shared_ptr<const Module>> module =
-      device.impl().load_cubin(unit_text(plan.config), cubin, smem);
+      device.impl().load_cubin(unit_text(plan.config), **cubins[0], smem);
   if (!module) return module.error();
   impl->plan = plan;
   impl->primary = device.impl().primary;
   impl->module = *std::move(module);
-  impl->built_by = cubin.report.compiler;
+  impl->built_by = (*cubins[0])->report.compiler;
   impl->rules = *rules;
   const u32 cluster = static_cast<u32>(cluster_size(plan.config));
   impl->shape = {.grid_x = static_cast<u32>(plan.split.clusters) * cluster,
                  .block_x = kThreads,
                  .cluster_x = cluster,
                  .smem_bytes = static_cast<u32>(smem)};
+  if (cubins.size() > 1 && impl->params.deal.tiles > 0) {
+    module = device.impl().load_cubin(sum_unit_text(plan.config), **cubins[1], 0);
+    if (!module) return module.error();
+    impl->sum_module = *std::move(module);
+    impl->sum_shape = {.grid_x = static_cast<u32>(sum_blocks(plan.config, impl->params.deal.tiles)),
+                       .block_x = kSumThreads,
+                       .dependent = true};
+  }
   return Kernel(std::move(impl));
 }
 
@@ -211,18 +225,19 @@ Result<Kernel> prepare(const Device& device, const Plan& plan) {
 std::vector<Result<Kernel>> prepare(const Device& device, std::span<const Plan> plans,
                                     const Progress& progress) {
   std::vector<Result<Plan>> checked;
-  std::vector<std::string> units;  // of the plans that have something to launch, in order
+  std::vector<std::string> units;  // of all plans, in order
   for (const Plan& plan : plans) {
     checked.push_back(checked_plan(plan, device.info()));
-    if (checked.back().ok() && !is_empty(plan.problem)) units.push_back(unit_text(plan.config));
+    for (std::string& unit : units_of(checked.back())) units.push_back(std::move(unit));
   }
   const auto cubins = device.impl().cache.get_all(units, device.options().jobs, progress);
   std::vector<Result<Kernel>> kernels;
   kernels.reserve(plans.size());
-  auto cubin = cubins.begin();
+  Cubins left(cubins);
   for (const Result<Plan>& plan : checked) {
-    const bool compiled = plan.ok() && !is_empty(plan->problem);
-    kernels.push_back(finish_kernel(device, plan, compiled ? &*cubin++ : nullptr));
+    const size_t count = units_of(plan).size();
+    kernels.push_back(finish_kernel(device, plan, left.first(count)));
+    left = left.subspan(count);
   }
   return kernels;
 }
@@ -252,7 +267,9 @@ Result<void> launch(const Kernel& kernel, const Args& args, Stream stream) {
   params.beta = args.beta;
   const DriverApi& api = impl.primary->api();
   if (Result<void> addresses = set_addresses(api, params, impl, args); !addresses) return addresses;
-  return launch_kernel(api, impl.module->function(), impl.shape, &params, stream);
+  const Result<void> launched = launch_kernel(api, impl.module->function(), impl.shape, &params, stream);
+  if (!launched || impl.sum_module == nullptr || params.deal.tiles == 0) return launched;
+  return launch_kernel(api, impl.sum_module->function(), impl.sum_shape, &params, stream);
 }
 
 Result<void> run(const Device& device, const Problem& problem, const Args& args, Stream stream) {

@@ -19,10 +19,16 @@ struct Kernel::Impl {
   std::string built_by;
   ArgRules rules;
   LaunchShape shape;
+  // Of the kernel that adds up the parts, with Combine::separate.
+  std::shared_ptr<const Module> sum_module;
+  LaunchShape sum_shape;
   alignas(CUtensorMap) GemmParams params{};  // but for pointers, alpha and beta
 };
 
-/// The last step of prepare: a checked plan and its unit's cubin become a kernel.
-Result<Kernel> make_kernel(const Device& device, const Plan& plan, const Cubin& cubin);
+/// The cubins of a plan's units (host/jit/source.h: unit_texts), or why one could not be had.
+using Cubins = std::span<const Result<std::shared_ptr<const Cubin>>>;
+
+/// The last step of prepare: a checked plan and its units' cubins become a kernel.
+Result<Kernel> make_kernel(const Device& device, const Plan& plan, Cubins cubins);
 
 }  // namespace sluice::gemm

@@ -241,7 +241,8 @@ std::string describe(const Plan& plan) {
       std::to_string(e.waves) + (e.waves == 1 ? " wave" : " waves") +
       (plan.split.streamed == 0
            ? ""
-           : ", " + std::to_string(plan.split.streamed) + " cluster tiles dealt out by k-tile");
+           : ", " + std::to_string(plan.split.streamed) + " cluster tiles dealt out by k-tile") +
+      (plan.config.combine == Combine::separate ? "; a second kernel adds up the parts" : "");
   const std::string memory = std::to_string(plan.smem_bytes) + " bytes of shared memory a CTA, " +
                              std::to_string(plan.workspace_bytes) + " bytes of workspace";
   const std::string estimate = fixed(e.total_us) + " us: tensor " + fixed(e.tensor_us) + ", L2 " +

@@ -148,10 +148,12 @@ SLUICE_DEVICE void exchange_sums(Machine& machine, const Tile& tile, u32& phase)
 /// The peers of a shared tile each write their sums to their own slot, and then count themselves. Nobody
 /// waits: the counter tells the last one that it is the last, and is zero again by that (it wraps at the
 /// number of peers). The last one adds up all slots in the order of k, so that the result has the same bits
-/// whoever it is. True for the last one: its sums are those of the whole tile.
+/// whoever it is. True for the last one: its sums are those of the whole tile. With Combine::separate nobody
+/// is: the slots are left to the next kernel (kernels/sum_parts.cuh).
 template <class Machine>
 SLUICE_DEVICE bool combine_tile(Machine& machine, const Tile& tile) {
   machine.write_partial(tile);
+  if (machine.config().combine == Combine::separate) return false;
   machine.publish_partial();
   if (!machine.is_last_arriver(tile)) return false;
   machine.sum_partials(tile);

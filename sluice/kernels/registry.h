@@ -134,6 +134,7 @@ constexpr ConfigList registered_configs() {
         list.add(config_for(bf16, kGemmSpace[i], kClusterSpace[j], StorePath::tma));
     KernelConfig combining = config_for(bf16, kGemmSpace[i], kClusterSpace[5 * (i % 2)], StorePath::tma);
     combining.combine = Combine::last_arriver;
+    if (i % 4 == 3 || validate(combining) != nullptr) combining.combine = Combine::separate;
     list.add(combining);
     const Problem others[] = {fp16, fp8, promoted, block_scaled};
     for (const Problem& other : others) {

@@ -12,8 +12,9 @@ namespace sluice {
 /// each.
 enum class Schedule : u8 { ping_pong, cooperative };
 /// How the sums of clusters that share a tile come together (spec/work_split.h). none: no tile is shared.
-/// last_arriver: all write theirs to global memory, and the last one adds them up.
-enum class Combine : u8 { none, last_arriver };
+/// last_arriver: all write theirs to global memory, and the last one adds them up. separate: all write theirs,
+/// and a kernel of its own, on all SMs, adds them up (kernels/sum_parts.cuh).
+enum class Combine : u8 { none, last_arriver, separate };
 /// tma: through shared memory and the copy engine. direct: per element, for a D that TMA cannot address.
 enum class StorePath : u8 { tma, direct };
 
@@ -129,7 +130,7 @@ SLUICE_HD constexpr const char* name_of(Schedule schedule) {
   return schedule == Schedule::ping_pong ? "ping_pong" : "cooperative";
 }
 SLUICE_HD constexpr const char* name_of(Combine combine) {
-  return combine == Combine::none ? "none" : "last_arriver";
+  return combine == Combine::none ? "none" : combine == Combine::last_arriver ? "last_arriver" : "separate";
 }
 SLUICE_HD constexpr const char* name_of(StorePath store) {
   return store == StorePath::tma ? "tma" : "direct";

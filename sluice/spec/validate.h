@@ -46,7 +46,7 @@ SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
   if (unit_columns(c) % 8 != 0) return "promoted sums in two halves need tile.n to be a multiple of 16";
   if (accumulator_registers(c) > kMaxAccumulatorRegisters)
     return "the accumulators need more than 208 registers a thread and would spill";
-  if (c.combine != Combine::none && sum_registers(c) > 144)
+  if (c.combine == Combine::last_arriver && sum_registers(c) > 144)
     return "more than 144 sums a thread leave no room to add up the slots of a split: narrow tile.n";
   if (accumulator_registers(c) > 192 && !is_light(c.epilogue))
     return "more than 192 accumulator registers leave no room for an epilogue with operands: narrow tile.n";

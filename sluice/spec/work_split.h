@@ -93,10 +93,24 @@ inline constexpr i64 kWorkspaceLimit = (i64{64} << 20) + kWorkspaceCounterBytes;
 
 /// Counters of one launch.
 SLUICE_HD constexpr i64 counter_count(const KernelConfig& c, const WorkSplit& split) {
-  return i64{split.streamed} * cluster_size(c) * combined_parts(c);
+  return c.combine == Combine::last_arriver ? i64{split.streamed} * cluster_size(c) * combined_parts(c) : 0;
 }
 SLUICE_HD constexpr i64 slot_count(const WorkSplit& split) {
   return split.streamed == 0 ? 0 : i64{split.clusters} + split.streamed - 1;
+}
+
+/// The slot or counter, in the whole grid, of one part of a tile (KernelConfig: combined_parts) in one CTA;
+/// `index` counts cluster tiles.
+SLUICE_HD constexpr int part_index(const KernelConfig& c, int index, int cta_rank, int part) {
+  return (index * cluster_size(c) + cta_rank) * combined_parts(c) + part;
+}
+/// Sums in a slot.
+SLUICE_HD constexpr int part_floats(const KernelConfig& c) {
+  return group_rows(c) * own_columns(c);
+}
+/// From the slot of one peer to that of the next.
+SLUICE_HD constexpr int peer_pitch(const KernelConfig& c) {
+  return part_floats(c) * combined_parts(c) * cluster_size(c);
 }
 
 /// Bytes of workspace that one launch needs.

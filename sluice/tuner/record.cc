@@ -41,6 +41,8 @@ template <>
 constexpr int kCount<Schedule> = 2;
 template <>
 constexpr int kCount<Raster> = 2;
+template <>
+constexpr int kCount<Combine> = 3;
 
 double rounded(double value) {
   return std::round(value * 1000) / 1000;
@@ -55,6 +57,10 @@ class Writer {
   template <class Enum>
   void choice(const char* name, const Enum& value) {
     json_[name] = name_of(value);
+  }
+  template <class Enum>
+  void choice_or(const char* name, Enum usual, const Enum& value) {
+    if (value != usual) choice(name, value);
   }
   void flag(const char* name, const bool& value) { json_[name] = value; }
   void text(const char* name, const std::string& value) { json_[name] = value; }
@@ -110,6 +116,12 @@ class Reader {
       names += (i == 0 ? "" : ", ") + std::string(candidate);
     }
     refuse(name, "must be one of: " + names);
+  }
+  /// A field that is written only if it is not the usual value.
+  template <class Enum>
+  void choice_or(const char* name, Enum usual, Enum& value) {
+    value = usual;
+    if (json_.contains(name)) choice(name, value);
   }
   void flag(const char* name, bool& value) {
     const Json* found = field(name);
@@ -208,6 +220,7 @@ void fields(Visitor& v, Record& r, int& version) {
   v.number("raster_group", choice.raster_group, size);
   v.number("clusters", choice.clusters, {1, 65536});
   v.number("streamed", choice.streamed, {0, kMaxInt});
+  v.choice_or("combine", Combine::last_arriver, choice.combine);
   v.time("us", choice.measured_us, false);
   v.time("model_us", r.model_us, true);
   v.time("estimate_us", r.estimate_us, true);

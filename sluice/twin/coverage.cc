@@ -44,15 +44,21 @@ std::map<Chunk, Stored> stored_chunks(std::span<const ClusterProgram> clusters) 
   const KernelConfig& config = clusters.front().scenario.config;
   std::map<Chunk, Stored> stored;
   each_step(clusters, [&](const ClusterProgram&, const Agent& agent, const Step& step) {
-    const auto add = [&](int wave) {
+    const auto add = [&](int wave, int column) {
       Stored& chunk = stored[{step.tile.m_offset + group_row(config, agent) + wave * kWaveRows,
-                              step.tile.n_offset + step.column, step.tile.batch}];
+                              step.tile.n_offset + column, step.tile.batch}];
       ++(step.guarded ? chunk.by_last : chunk.always);
       if (step.guarded) chunk.peers = step.tile.sharing.peers;
     };
-    if (step.kind == StepKind::issue_store) add(step.wave);
+    const int columns = config.store == StorePath::direct ? own_columns(config) : store_columns(config);
+    // What is left to the next kernel it stores once (sum_parts of numbers_combine.cc goes by its blocks).
+    const bool is_left = step.kind == StepKind::write_partial && config.combine == Combine::separate;
+    if (is_left && step.tile.sharing.rank == 0)
+      for (int wave = 0; wave < waves(config); ++wave)
+        for (int column = 0; column < own_columns(config); column += columns) add(wave, column);
+    if (step.kind == StepKind::issue_store) add(step.wave, step.column);
     if (step.kind == StepKind::store_direct)
-      for (int wave = 0; wave < waves(config); ++wave) add(wave);
+      for (int wave = 0; wave < waves(config); ++wave) add(wave, 0);
   });
   return stored;
 }

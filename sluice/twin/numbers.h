@@ -38,6 +38,9 @@ class Numbers final : public Observer {
   void on_store_read(int cta, int group, int buffer) override;
   void on_sums(int cta, int group, int sender, const Step& send) override;
 
+  /// What the kernel after one with Combine::separate does; all clusters of the launch have ended.
+  void sum_parts();
+
   i64 loads() const { return loads_; }
   i64 stores() const { return stores_; }
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <limits>
 
+#include <sluice/reference/element.h>
+#include <sluice/spec/part_sums.h>
 #include <sluice/twin/numbers.h>
 
 namespace sluice::twin {
@@ -46,6 +48,37 @@ void Numbers::sum_partials(const Agent& agent, const Tile& tile) {
         const float partial = slot[row * own_columns(c) + column];
         sum = rank == 0 ? partial : sum + partial;
       }
+  }
+}
+
+/// In the order of kernels/sum_parts.cuh: the peers of each warpgroup, then the warpgroups.
+void Numbers::sum_parts() {
+  const KernelConfig& c = work_.config;
+  const TileGrid grid = scenario_.grid();
+  const Deal deal = scenario_.deal();
+  for (i64 block = 0; block < sum_blocks(c, deal.tiles); ++block) {
+    const SumBlock at = sum_block(c, static_cast<int>(block));
+    const Sharing sharing = sharing_of(grid, deal, at.tile, cluster_of(deal, at.tile * grid.k_tiles));
+    if (sharing.peers == 1) continue;
+    const Tile tile = own_part(
+        c, tile_at(c, grid, scenario_.split.raster, scenario_.split.group, at.tile, at.cta_rank), at.cta_rank);
+    ++stores_;
+    for (int i = 0; i < kWaveRows * sum_columns(c); ++i) {
+      const int row = at.wave * kWaveRows + i / sum_columns(c), column = at.column + i % sum_columns(c);
+      const ElementIndex element{tile.batch, tile.m_offset + at.part * group_rows(c) + row,
+                                 tile.n_offset + column};
+      if (element.row >= work_.problem.m || element.column >= work_.problem.n) continue;
+      float sum = 0.0f;
+      for (int summer = 0; summer < kSummers; ++summer) {
+        const PeerRange peers = peers_of_summer(sharing.peers, summer);
+        float share = 0.0f;
+        for (int rank = peers.begin; rank < peers.end; ++rank)
+          share += workspace_.slots[sluice::part_index(c, sharing.slot + rank, at.cta_rank, at.part)]
+                                   [row * own_columns(c) + column];
+        sum += share;
+      }
+      store_element(c.d, work_.buffers.d, d_index(work_.problem, element), epilogue(sum, element));
+    }
   }
 }
 

@@ -109,6 +109,11 @@ Result<TwinReport> run_on_host(const Plan& plan, const HostBuffers& buffers, flo
     report.loads += numbers.loads();
     report.stores += numbers.stores();
   }
+  if (work.config.combine == Combine::separate) {
+    Numbers sums(work, scenario, workspace);
+    sums.sum_parts();
+    report.stores += sums.stores();
+  }
   for (size_t i = 0; i < workspace.counters.size(); ++i)
     if (workspace.counters[i] != 0)
       return broken({FailureKind::counter_left,

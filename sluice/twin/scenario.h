@@ -43,11 +43,10 @@ inline Agent agent_at(const Scenario& s, int index) {
   return {.cta = cta, .group = warp / s.warps_per_group, .warp = warp % s.warps_per_group};
 }
 
-/// Of what is combined on its own in the whole grid (a slot or a counter for each): which is the group's?
-/// As Machine::part_index of device/machine.cuh.
+/// The slot or counter of the agent's group.
 inline int part_index(const Scenario& s, const Agent& agent, int index) {
   const int part = s.config.schedule == Schedule::cooperative ? agent.group : 0;
-  return (index * s.ctas() + agent.cta) * combined_parts(s.config) + part;
+  return sluice::part_index(s.config, index, agent.cta, part);
 }
 
 using StepList = std::vector<Step>;

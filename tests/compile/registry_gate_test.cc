@@ -42,6 +42,14 @@ TEST(registry_gate, every_config_is_as_it_promises) {
                                 << fmt::format("{}", fmt::join(faults, "; "));
     seconds.push_back((*cubins[i])->report.seconds);
   }
+  for (const KernelConfig& config : configs) {
+    if (config.combine != Combine::separate) continue;
+    const auto sums = cache.get(sum_unit_text(config));
+    ASSERT_TRUE(sums) << sums.error().message;
+    const BuildReport& report = (*sums)->report;
+    EXPECT_EQ(report.spill_bytes + report.stack_bytes, 0) << "summing " << short_name(config);
+    EXPECT_LE(report.registers, 64) << "two CTAs of " << kSumThreads << " threads an SM";
+  }
   std::nth_element(seconds.begin(), seconds.begin() + seconds.size() / 2, seconds.end());
   fmt::print("{} configs with {}, {} compiled now; compile time: median {:.2f} s\n", configs.size(),
              (*compiler)->version(), cache.stats().compiles, seconds[seconds.size() / 2]);

@@ -44,7 +44,7 @@ KernelConfig random_config(Dice& dice, std::initializer_list<Activation> activat
   c.store = dice.one_in(4) ? StorePath::direct : StorePath::tma;
   c.epilogue = random_epilogue(dice, activations);
   if (c.promotes && dice.one_in(2)) c.epilogue.scale_a = c.epilogue.scale_b = ScaleMode::block;
-  if (dice.one_in(2)) c.combine = Combine::last_arriver;
+  if (dice.one_in(2)) c.combine = dice.one_in(3) ? Combine::separate : Combine::last_arriver;
   const int most = max_stages(c);
   c.stages = dice.one_in(2) ? most : std::min(most, dice.between(2, 4));
   return c;
@@ -97,6 +97,8 @@ std::vector<KernelConfig> class_pool() {
           add(pool, c);
           c.combine = Combine::last_arriver;
           if (store == StorePath::tma) add(pool, c);
+          c.combine = Combine::separate;
+          if (store == StorePath::direct) add(pool, c);
         };
         add_class(DType::bf16, Major::k, Accumulate::fast);
         add_class(DType::fp16, Major::mn, Accumulate::fast);

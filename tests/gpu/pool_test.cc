@@ -39,7 +39,8 @@ TEST(pool, covers_every_type_layout_schedule_cluster_and_store_path) {
 TEST(pool, compiles_into_the_cache) {
   std::vector<std::string> units = {verify_unit_text(VerifyUnit::fill), verify_unit_text(VerifyUnit::check)};
   for (const auto& pool : {exact_pool(), real_pool(), class_pool()})
-    for (const KernelConfig& config : pool) units.push_back(unit_text(config));
+    for (const KernelConfig& config : pool)
+      for (std::string& unit : unit_texts(config)) units.push_back(std::move(unit));
   const KernelCache cache(options_from_environment());
   const auto built = cache.get_all(units, 0, [](int done, int total) {
     if (done % 20 == 0 || done == total) std::printf("%d of %d\n", done, total);

@@ -2,7 +2,7 @@
 // Products split along k, over and over on the same workspaces: after every single launch the counters are
 // zero and D has the bits of the first run, on real data, where another order of summation would show. Alone,
 // in 16 streams at once, replayed from a graph with changing inputs, and beside a kernel that keeps half of
-// the SMs busy. And a captured launch is one kernel node.
+// the SMs busy. And a captured launch is one kernel node, or two with Combine::separate.
 //   SLUICE_SPLIT_LAUNCHES   of the first test (default 1,000,000); the others do a tenth of it
 #include <dlfcn.h>
 
@@ -115,6 +115,7 @@ class split : public GpuTest {
     const auto streamed = [&](PlanOverrides o, int tiles, int clusters) {
       return o.streamed = tiles, o.clusters = clusters, o;
     };
+    const auto separately = [](PlanOverrides o) { return o.combine = Combine::separate, o; };
     const Schedule ping = Schedule::ping_pong, coop = Schedule::cooperative;
     return {{16, 256, 2048, DType::bf16, split_by(with(ping, 64, 64, {1, 1}), 4)},
             {100, 200, 1000, DType::bf16, split_by(with(ping, 64, 64, {1, 1}), 3)},
@@ -125,7 +126,10 @@ class split : public GpuTest {
             {64, 512, 1024, DType::bf16, with(ping, 64, 64, {1, 1, 4})},
             {32, 256, 4096, DType::bf16, split_by(with(ping, 64, 64, {1, 1, 2}), 5)},
             {128, 128, 8192, DType::bf16, split_by(with(coop, 128, 128, {1, 1, 4}), 8)},
-            {64, 64, 700, DType::bf16, split_by(with(ping, 64, 64, {1, 1}), 11)}};
+            {64, 64, 700, DType::bf16, split_by(with(ping, 64, 64, {1, 1}), 11)},
+            {256, 256, 4096, DType::bf16, separately(split_by(with(coop, 128, 128, {2, 1}), 16))},
+            {300, 136, 1536, DType::e4m3, separately(streamed(with(ping, 64, 64, {1, 1}), 15, 37))},
+            {100, 264, 2048, DType::bf16, separately(split_by(with(ping, 64, 64, {1, 1, 2}), 2))}};
   }
 
   std::vector<Product> products(const Workspace& workspace) {
@@ -348,7 +352,7 @@ TEST_F(split, finishes_beside_a_kernel_that_holds_half_of_the_sms) {
   expect_nothing_wrong("beside a busy kernel");
 }
 
-TEST_F(split, a_captured_launch_is_one_kernel_node) {
+TEST_F(split, a_captured_launch_is_one_kernel_node_or_two_if_the_plan_says_so) {
   void* driver = dlopen("libcuda.so.1", RTLD_NOW);
   ASSERT_NE(driver, nullptr);
   const auto begin =
@@ -371,12 +375,15 @@ TEST_F(split, a_captured_launch_is_one_kernel_node) {
     ASSERT_TRUE(ok(launched));
     size_t count = 0;
     ASSERT_EQ(nodes_of(graph, nullptr, &count), CUDA_SUCCESS);
-    ASSERT_EQ(count, 1u) << short_name(product.kernel.plan().config);
-    CUgraphNode node = nullptr;
-    CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
-    ASSERT_EQ(nodes_of(graph, &node, &count), CUDA_SUCCESS);
-    ASSERT_EQ(type_of(node, &type), CUDA_SUCCESS);
-    EXPECT_EQ(type, CU_GRAPH_NODE_TYPE_KERNEL);
+    const KernelConfig& config = product.kernel.plan().config;
+    ASSERT_EQ(count, config.combine == Combine::separate ? 2u : 1u) << short_name(config);
+    std::vector<CUgraphNode> nodes(count);
+    ASSERT_EQ(nodes_of(graph, nodes.data(), &count), CUDA_SUCCESS);
+    for (CUgraphNode node : nodes) {
+      CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+      ASSERT_EQ(type_of(node, &type), CUDA_SUCCESS);
+      EXPECT_EQ(type, CU_GRAPH_NODE_TYPE_KERNEL);
+    }
     device().impl().api->cuGraphDestroy(graph);
   }
 }

@@ -11,8 +11,9 @@ Problem product(i64 m, i64 n, i64 k, DType in = DType::bf16, DType out = DType::
   return {.m = m, .n = n, .k = k, .a = {.type = in}, .b = {.type = in}, .d = {.type = out}};
 }
 
+/// A config that combines is taken as it is.
 Plan split_plan(const Problem& problem, KernelConfig config, int clusters, int streamed) {
-  config.combine = streamed > 0 ? Combine::last_arriver : Combine::none;
+  if (streamed > 0 && config.combine == Combine::none) config.combine = Combine::last_arriver;
   Plan plan = plan_of(problem, config, clusters);
   plan.split.streamed = streamed;
   return plan;
@@ -74,6 +75,17 @@ TEST(run_split, clusters_that_multicast_promotion_and_block_scales) {
     problem.epilogue = {.scale_a = ScaleMode::block, .scale_b = ScaleMode::block};
     expect_equals_reference(problem, config, 3, 1);
   }
+}
+
+TEST(run_split, parts_that_a_second_kernel_adds_up) {
+  for (KernelConfig config : {kPingPong, kCooperative})
+    for (ClusterShape cluster : {ClusterShape{1, 1}, {2, 1}, {.k = 2}})
+      for (int streamed : {1, 4}) {  // the other tiles are stored whole
+        config.combine = Combine::separate;
+        config.cluster = cluster;
+        expect_equals_reference(product(140, 70, 700), config, 7, streamed);
+        expect_equals_reference(product(130, 100, 0), config, 3, streamed);
+      }
 }
 
 TEST(run_split, any_seed_gives_the_same_bits_whoever_is_the_last) {

@@ -18,6 +18,7 @@ struct LaunchRecord {
   u32 grid_x = 0, block_x = 0, cluster_x = 0, smem_bytes = 0;
   CUstream stream = nullptr;
   bool captured = false;
+  bool dependent = false;  // may start before the launch before it ends
   GemmParams params;
 };
 

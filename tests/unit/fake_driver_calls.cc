@@ -72,9 +72,13 @@ CUresult launch_ex(const CUlaunchConfig* config, CUfunction function, void** par
   if (module.ordinal != current_ordinal()) return CUDA_ERROR_INVALID_HANDLE;
   if (stream != nullptr && stream->ordinal != current_ordinal()) return CUDA_ERROR_INVALID_HANDLE;
   u32 cluster = 1;
-  for (u32 i = 0; i < config->numAttrs; ++i)
-    if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
-      cluster = config->attrs[i].value.clusterDim.x;
+  bool dependent = false;
+  for (u32 i = 0; i < config->numAttrs; ++i) {
+    const CUlaunchAttribute& attribute = config->attrs[i];
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) cluster = attribute.value.clusterDim.x;
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+      dependent = attribute.value.programmaticStreamSerializationAllowed != 0;
+  }
   const bool legal = config->gridDimX >= 1 && config->gridDimY == 1 && config->gridDimZ == 1 &&
                      config->gridDimX % cluster == 0 && config->blockDimX >= 1 && config->blockDimX <= 1024 &&
                      config->blockDimY == 1 && config->blockDimZ == 1 && cluster <= 8 && extra == nullptr &&
@@ -88,6 +92,7 @@ CUresult launch_ex(const CUlaunchConfig* config, CUfunction function, void** par
               config->sharedMemBytes,
               config->hStream,
               stream != nullptr && stream->capturing,
+              dependent,
               {}};
     std::memcpy(&record.params, params[0], sizeof record.params);
   }

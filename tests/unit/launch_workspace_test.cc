@@ -3,6 +3,7 @@
 // where run() lends the memory.
 // To see it fail: take kWorkspace out of check_values, or zero the workspace in launch.
 #include <sluice/spec/params.h>
+#include <sluice/spec/part_sums.h>
 
 #include "launch_fixture.h"
 
@@ -16,7 +17,8 @@ class LaunchWorkspace : public LaunchTest {
                                       .tile_m = 128,
                                       .tile_n = 128,
                                       .cluster = ClusterShape{1, 1},
-                                      .splits = 2});
+                                      .splits = 2,
+                                      .combine = Combine::last_arriver});
   }
   gemm::Args args_with(void* workspace, i64 bytes) {
     gemm::Args args = args_for(small_problem());
@@ -68,6 +70,37 @@ TEST_F(LaunchWorkspace, is_one_launch_and_no_memset) {
   EXPECT_LE(driver.calls() - before, 8) << "context, three addresses, the launch, and nothing like a memset";
 }
 
+TEST_F(LaunchWorkspace, is_read_by_a_second_kernel_if_the_parts_are_added_up_there) {
+  PlanOverrides overrides{.schedule = Schedule::cooperative,
+                          .tile_m = 128,
+                          .tile_n = 128,
+                          .cluster = ClusterShape{1, 1},
+                          .splits = 2,
+                          .combine = Combine::separate};
+  const gemm::Kernel kernel = prepared(small_problem(), overrides);
+  EXPECT_EQ(kernel.plan().workspace_bytes, kWorkspaceCounterBytes + i64{23} * 128 * 128 * 4);
+  EXPECT_NE(describe(kernel.plan()).find("a second kernel adds up the parts"), std::string::npos);
+  gemm::Args args =
+      args_with(driver.memory(kernel.plan().workspace_bytes), kernel.plan().workspace_bytes);
+  launched(gemm::launch(kernel, args, nullptr), 2);
+  const LaunchRecord first = driver.launch(0), second = driver.launch(1);
+  EXPECT_FALSE(first.dependent);
+  EXPECT_TRUE(second.dependent) << "it waits itself";
+  EXPECT_EQ(second.block_x, static_cast<u32>(kSumThreads));
+  // 8 tiles of 2 groups with one 64-row wave each, 16 columns a CTA
+  EXPECT_EQ(second.grid_x, 8u * 2 * 1 * (128 / 16));
+  EXPECT_EQ(second.params.partials, first.params.partials);
+  args.alpha = 0.0f;  // no parts: D is stored by the first
+  launched(gemm::launch(kernel, args, nullptr), 3);
+}
+
+TEST_F(LaunchWorkspace, combine_none_cannot_split) {
+  const Result<Plan> plan =
+      gemm::plan(small_problem(), device().info(), {.splits = 2, .combine = Combine::none});
+  ASSERT_FALSE(plan.ok());
+  EXPECT_NE(plan.error().message.find("set last_arriver or separate"), std::string::npos);
+}
+
 /// 128 x 128 x 16384: few tiles and a long sum, so that the planner splits it.
 Problem long_problem() {
   return {.m = 128, .n = 128, .k = 65536};
@@ -81,11 +114,12 @@ TEST_F(LaunchWorkspace, run_lends_one_for_each_stream) {
   const Result<StreamHandle> one = StreamHandle::create(device()), two = StreamHandle::create(device());
   ASSERT_TRUE(one.ok() && two.ok());
   const int before = driver.alive().allocations;
-  launched(gemm::run(device(), long_problem(), args, one->get()), 1);
+  const int kernels = plan->config.combine == Combine::separate ? 2 : 1;
+  launched(gemm::run(device(), long_problem(), args, one->get()), kernels);
   EXPECT_EQ(driver.alive().allocations, before + 1);
-  launched(gemm::run(device(), long_problem(), args, one->get()), 2);
+  launched(gemm::run(device(), long_problem(), args, one->get()), 2 * kernels);
   EXPECT_EQ(driver.alive().allocations, before + 1);
-  launched(gemm::run(device(), long_problem(), args, two->get()), 3);
+  launched(gemm::run(device(), long_problem(), args, two->get()), 3 * kernels);
   EXPECT_EQ(driver.alive().allocations, before + 2);
 }
 

@@ -79,7 +79,7 @@ TEST(planner_candidates, are_valid_launchable_and_best_first_for_any_problem) {
       ASSERT_LE(plan.split.clusters * cluster_size(plan.config), kH200.sm_count);
       ASSERT_EQ(plan.estimate.waves,
                 (whole + plan.split.clusters - 1) / plan.split.clusters + (streamed > 0 ? 1 : 0));
-      ASSERT_EQ(plan.config.combine == Combine::last_arriver, streamed > 0);
+      ASSERT_EQ(plan.config.combine != Combine::none, streamed > 0);
       ASSERT_EQ(stream_problem(p, plan.config, plan.split), "");
       ASSERT_EQ(plan.workspace_bytes, workspace_bytes(plan.config, plan.split));
       ASSERT_LE(plan.workspace_bytes, kWorkspaceLimit);

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include <sluice/device/pipeline.cuh>
+#include <sluice/spec/part_sums.h>
 
 namespace sluice {
 namespace {
@@ -128,6 +129,32 @@ TEST(spec_streams, own_parts_cover_the_columns_of_a_tile) {
   EXPECT_EQ(own_part(c, {.n_offset = 256}, 1).n_offset, 256);
 }
 
+/// As many sums as the slots hold, each by one CTA, and each peer by one warpgroup.
+TEST(spec_streams, the_second_kernel_sums_every_part_once) {
+  for (const KernelConfig& c : {KernelConfig{.tile = {128, 256, 64}, .cluster = {2, 1}},
+                                KernelConfig{.schedule = Schedule::ping_pong, .tile = {128, 72, 64}},
+                                KernelConfig{.tile = {256, 64, 64}, .cluster = {.k = 4}}}) {
+    std::set<std::tuple<int, int, int, int, int>> seen;
+    const int streamed = 5;
+    const i64 blocks = sum_blocks(c, streamed);
+    EXPECT_EQ(blocks * kWaveRows * sum_columns(c), i64{streamed} * peer_pitch(c));
+    for (int i = 0; i < blocks; ++i) {
+      const SumBlock at = sum_block(c, i);
+      EXPECT_TRUE(seen.insert({at.tile, at.cta_rank, at.part, at.wave, at.column}).second);
+      EXPECT_TRUE(at.tile < streamed && at.cta_rank < cluster_size(c) && at.part < combined_parts(c) &&
+                  at.wave < waves(c) && at.column + sum_columns(c) <= own_columns(c));
+    }
+  }
+  for (int peers = 1; peers < 70; ++peers)
+    for (int summer = 0, next = 0; summer < kSummers; ++summer) {
+      EXPECT_EQ(peers_of_summer(peers, summer).begin, next);
+      next = peers_of_summer(peers, summer).end;
+      if (summer == kSummers - 1) {
+        EXPECT_EQ(next, peers);
+      }
+    }
+}
+
 TEST(spec_streams, the_workspace_holds_what_a_launch_needs_and_no_more) {
   KernelConfig c;
   c.combine = Combine::last_arriver;
@@ -136,6 +163,8 @@ TEST(spec_streams, the_workspace_holds_what_a_launch_needs_and_no_more) {
   EXPECT_EQ(workspace_bytes(c, {.clusters = 128, .streamed = 64}),
             kWorkspaceCounterBytes + i64{191} * 128 * 256 * 4);
   EXPECT_EQ(counter_count(c, {.clusters = 128, .streamed = 64}), 128) << "one for each math group's rows";
+  c.combine = Combine::separate;
+  EXPECT_EQ(counter_count(c, {.clusters = 128, .streamed = 64}), 0) << "nobody is elected";
 }
 
 }  // namespace

@@ -12,6 +12,17 @@ namespace sluice {
 struct Pair {
   float x, y;
 };
+/// What a thread holds of 8 columns of sums, in D's meaning: a pair in one row and a pair 8 rows below.
+struct FragmentPairs {
+  Pair upper, lower;
+};
+/// Of a pair of D, or of the first of them.
+struct Position {
+  int row, column, batch;
+};
+struct RowScales {
+  float upper, lower;
+};
 
 template <Epilogue kEpilogue>
 struct ElementWise {
@@ -37,6 +48,10 @@ struct ElementWise {
     return tensor_scale;
   }
 
+  SLUICE_DEVICE RowScales row_scales(int upper_row) const {
+    return {row_scale(upper_row), row_scale(upper_row + 8)};
+  }
+
   /// Per-column operands of columns `column` and `column` + 1: read once for all rows of a fragment.
   struct ColumnPair {
     Pair scale{1.0f, 1.0f};
@@ -56,9 +71,6 @@ struct ElementWise {
     return result;
   }
 
-  struct Position {
-    int row, column, batch;
-  };
   SLUICE_DEVICE Pair apply(Pair acc, float row_scale, const ColumnPair& operands, const Position& at) const {
     Pair value{acc.x * (row_scale * operands.scale.x), acc.y * (row_scale * operands.scale.y)};
     if constexpr (kEpilogue.residual) {
@@ -74,6 +86,12 @@ struct ElementWise {
       value.y += operands.bias.y;
     }
     return {activate<kEpilogue.activation>(value.x), activate<kEpilogue.activation>(value.y)};
+  }
+  /// `sums`: four of a thread, the upper pair first. `at`: of the upper one.
+  SLUICE_DEVICE FragmentPairs apply_to_fragment(const float* sums, const RowScales& scales,
+                                                const ColumnPair& operands, const Position& at) const {
+    return {apply({sums[0], sums[1]}, scales.upper, operands, at),
+            apply({sums[2], sums[3]}, scales.lower, operands, {at.row + 8, at.column, at.batch})};
   }
 };
 

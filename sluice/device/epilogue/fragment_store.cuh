@@ -19,11 +19,6 @@ SLUICE_DEVICE u32 swizzle(u32 offset) {
   return offset ^ ((offset >> 7 & (kUnits - 1)) << 4);
 }
 
-/// The two rows of one group of 8 columns that a thread holds.
-struct FragmentPairs {
-  Pair upper, lower;  // row r and row r + 8
-};
-
 template <DType kType, int kRowBytes>
 struct FragmentStore {
   u32 buffer;

@@ -38,6 +38,16 @@ SLUICE_DEVICE void cluster_sync_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
+// griddepcontrol.launch_dependents: once all CTAs have said so or left, CTAs of a dependent launch may start
+// where there is room
+SLUICE_DEVICE void launch_dependents() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+// griddepcontrol.wait: until the launches that this one depends on have ended and what they wrote is seen
+SLUICE_DEVICE void wait_for_prerequisites() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 SLUICE_DEVICE u32 cluster_cta_rank() {
   u32 rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));

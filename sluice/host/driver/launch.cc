@@ -23,11 +23,20 @@ Error launch_error(const DriverApi& api, CUresult code, const LaunchShape& shape
 
 Result<void> launch_kernel(const DriverApi& api, CUfunction function, const LaunchShape& shape,
                            const void* params, Stream stream) {
-  CUlaunchAttribute cluster{};
-  cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-  cluster.value.clusterDim.x = shape.cluster_x;
-  cluster.value.clusterDim.y = 1;
-  cluster.value.clusterDim.z = 1;
+  CUlaunchAttribute attributes[2] = {};
+  u32 count = 0;
+  if (shape.cluster_x > 1) {
+    CUlaunchAttribute& cluster = attributes[count++];
+    cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    cluster.value.clusterDim.x = shape.cluster_x;
+    cluster.value.clusterDim.y = 1;
+    cluster.value.clusterDim.z = 1;
+  }
+  if (shape.dependent) {
+    CUlaunchAttribute& dependent = attributes[count++];
+    dependent.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    dependent.value.programmaticStreamSerializationAllowed = 1;
+  }
   CUlaunchConfig config{};
   config.gridDimX = shape.grid_x;
   config.gridDimY = 1;
@@ -37,8 +46,8 @@ Result<void> launch_kernel(const DriverApi& api, CUfunction function, const Laun
   config.blockDimZ = 1;
   config.sharedMemBytes = shape.smem_bytes;
   config.hStream = stream;
-  config.attrs = &cluster;
-  config.numAttrs = shape.cluster_x > 1 ? 1 : 0;
+  config.attrs = attributes;
+  config.numAttrs = count;
   void* arguments[] = {const_cast<void*>(params)};
   const CUresult code = api.cuLaunchKernelEx(&config, function, arguments, nullptr);
   if (code != CUDA_SUCCESS) return launch_error(api, code, shape, stream);

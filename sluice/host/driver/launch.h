@@ -15,6 +15,9 @@ struct LaunchShape {
   u32 block_x = 1;
   u32 cluster_x = 1;
   u32 smem_bytes = 0;  // dynamic
+  /// It may start while the launch before it still runs, because the kernel waits itself
+  /// (ptx::wait_for_prerequisites).
+  bool dependent = false;
 };
 
 /// `params` points to the kernel's parameter struct, which is copied before the call returns.

@@ -19,4 +19,19 @@ std::string unit_text(const KernelConfig& config) {
   return text;
 }
 
+std::string sum_unit_text(const KernelConfig& config) {
+  std::string text = "#include <sluice/kernels/sum_parts.cuh>\n";
+  text += "inline constexpr sluice::KernelConfig kConfig = " + to_string(config) + ";\n";
+  text += "extern \"C\" __global__ void __launch_bounds__(sluice::kSumThreads)\n";
+  text += std::string(kEntryName) + "(const __grid_constant__ sluice::GemmParams params) {\n";
+  text += "  sluice::sum_parts<kConfig>(params);\n";
+  text += "}\n";
+  return text;
+}
+
+std::vector<std::string> unit_texts(const KernelConfig& config) {
+  if (config.combine != Combine::separate) return {unit_text(config)};
+  return {unit_text(config), sum_unit_text(config)};
+}
+
 }  // namespace sluice

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <sluice/spec/config.h>
 
@@ -25,5 +26,9 @@ std::span<const EmbeddedFile> embedded_files();
 
 /// The unit of a dense GEMM.
 std::string unit_text(const KernelConfig& config);
+/// The unit that adds up the parts which a GEMM with Combine::separate leaves.
+std::string sum_unit_text(const KernelConfig& config);
+/// All that a plan with this config launches, in that order.
+std::vector<std::string> unit_texts(const KernelConfig& config);
 
 }  // namespace sluice

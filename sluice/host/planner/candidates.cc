@@ -108,6 +108,8 @@ Result<void> check_overrides(const Problem& p, const PlanOverrides& o) {
   if (o.splits && o.clusters) return bad_override("splits sets the clusters itself: set one of the two");
   if (o.splits && *o.splits < 1)
     return bad_override("splits = " + std::to_string(*o.splits) + " must be at least 1");
+  if (o.combine == Combine::none && (o.splits.value_or(1) > 1 || o.streamed.value_or(0) > 0))
+    return bad_override("combine = none cannot split k: set last_arriver or separate");
   if (o.raster_group && *o.raster_group < 1)
     return bad_override("raster_group = " + std::to_string(*o.raster_group) + " must be at least 1");
   return {};
@@ -158,8 +160,7 @@ WorkSplit choose_split(const Problem& p, const KernelConfig& c, const DeviceInfo
 
 namespace {
 
-Plan plan_of(const Problem& p, KernelConfig config, const WorkSplit& split, const DeviceInfo& device) {
-  if (split.streamed > 0) config.combine = Combine::last_arriver;
+Plan plan_of(const Problem& p, const KernelConfig& config, const WorkSplit& split, const DeviceInfo& device) {
   Plan plan{.problem = p, .config = config, .split = split};
   plan.smem_bytes = smem_bytes(config);
   plan.workspace_bytes = workspace_bytes(config, split);
@@ -171,11 +172,15 @@ Plan plan_of(const Problem& p, KernelConfig config, const WorkSplit& split, cons
 /// A tuner shall see different configurations, not ten splits of one.
 constexpr std::size_t kSplitsOfOneConfig = 2;
 
-std::vector<Plan> best_splits(const Problem& p, const KernelConfig& c, const DeviceInfo& device,
+std::vector<Plan> best_splits(const Problem& p, KernelConfig c, const DeviceInfo& device,
                               const WorkSplit& whole, const PlanOverrides& o) {
   std::vector<Plan> plans;
-  for (const WorkSplit& split : stream_splits(p, c, device, whole, o))
-    plans.push_back(plan_of(p, c, split, device));
+  for (const Combine combine : {Combine::last_arriver, Combine::separate}) {
+    if (combine != o.combine.value_or(combine)) continue;
+    c.combine = combine;
+    for (const WorkSplit& split : stream_splits(p, c, device, whole, o))
+      plans.push_back(plan_of(p, c, split, device));
+  }
   std::stable_sort(plans.begin(), plans.end(),
                    [](const Plan& x, const Plan& y) { return x.estimate.total_us < y.estimate.total_us; });
   if (plans.size() > kSplitsOfOneConfig) plans.resize(kSplitsOfOneConfig);
@@ -186,7 +191,7 @@ std::vector<Plan> best_splits(const Problem& p, const KernelConfig& c, const Dev
 std::string why_no_split(const Problem& p, KernelConfig c, WorkSplit split, const PlanOverrides& o) {
   const i64 tiles = grid_rows(p, c) * grid_columns(p, c) * p.batch;
   const i64 clusters = o.splits ? tiles * *o.splits : split.clusters;
-  c.combine = Combine::last_arriver;
+  c.combine = o.combine.value_or(Combine::last_arriver);
   split.streamed = o.splits ? static_cast<int>(tiles) : *o.streamed;
   split.clusters = static_cast<int>(std::min(clusters, kMaxInt));
   if (const char* rule = validate(c); rule != nullptr) return rule;

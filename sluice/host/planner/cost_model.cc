@@ -151,12 +151,18 @@ double Model::run_clocks(const WorkSplit& split) const {
   const bool aligned = split.clusters % split.streamed == 0;                   // each run lies in one tile
   const double pieces = std::ceil(run / k_tiles()) + (aligned ? 0 : 1);
   return waves * (tile_clocks(active, std::ceil(run / c_.cluster.k)) + (pieces - 1) * epilogue_clocks() +
-                  pieces * cost_.piece_clocks);
+                  (c_.combine == Combine::separate ? 0 : pieces * cost_.piece_clocks));
 }
 
-/// What the last peer of a tile does when all others are done.
+/// From the last product to whole sums: what the last peer of a tile does when all others are done, or the
+/// kernel that adds up the parts.
 double Model::combine_us(const WorkSplit& split) const {
   if (split.streamed == 0) return 0;
+  if (c_.combine == Combine::separate) {
+    const double bytes =
+        4.0 * static_cast<double>(p_.m * p_.n * p_.batch) * split.clusters / grid_tiles(p_, c_);
+    return cost_.separate_us + bytes / cost_.separate_bytes_per_us;
+  }
   const double run = split.streamed * k_tiles() / split.clusters;
   const double peers = std::max(1.0, std::ceil(k_tiles() / run));
   const double rows = std::min<double>(static_cast<double>(p_.m), c_.tile.m);
@@ -180,7 +186,8 @@ Estimate Model::estimate(const WorkSplit& split) const {
   e.hbm_us = traffic.hbm_bytes / device_.hbm_bytes_per_us;
   e.overhead_us = cost_.launch_us + cost_.first_bytes_us + cost_.last_store_us;
   if (cluster_size(c_) > 1) e.overhead_us += cost_.cluster_us;
-  if (whole == 0) e.overhead_us += combine_us(split);  // else whole tiles are worked on meanwhile
+  // A last arriver works while whole tiles, if there are any, are multiplied.
+  if (whole == 0 || c_.combine == Combine::separate) e.overhead_us += combine_us(split);
   // Ping-pong's last epilogue has nothing to hide behind; cooperative's are all counted with their tiles.
   if (c_.schedule == Schedule::ping_pong) e.overhead_us += epilogue_clocks() / clock;
   // HBM works for what is being computed: a last wave of few tiles cannot use what the waves before left

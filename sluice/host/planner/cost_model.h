@@ -85,6 +85,10 @@ struct CostConstants {
   double combine_us = 3.017;
   double combine_bytes_per_clock = 100;  // of an SM, to and from L2
   double piece_clocks = 4959;            // what a run pays for each tile it touches
+  // A kernel that adds up the parts instead: the sums' way to L2 and its start behind the last CTA, and L2 to
+  // all SMs at once.
+  double separate_us = 3.5;
+  double separate_bytes_per_us = 4e6;
   // The same inside of a cluster along k: a pass there and back, and the bytes.
   double exchange_pass_clocks = 725.3;
   double exchange_bytes_per_clock = 13.4;

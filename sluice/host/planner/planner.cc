@@ -33,7 +33,8 @@ std::optional<Plan> recorded_plan(const Problem& checked, const DeviceInfo& devi
                                   .raster = choice->raster,
                                   .raster_group = choice->raster_group,
                                   .clusters = choice->clusters,
-                                  .streamed = choice->streamed};
+                                  .streamed = choice->streamed,
+                                  .combine = choice->combine};
   const Result<std::vector<Plan>> plans = rank_candidates(checked, device, as_measured);
   if (!plans) return std::nullopt;
   Plan plan = plans->front();

@@ -35,11 +35,9 @@ class Splits {
     WorkSplit split = whole_;
     split.streamed = static_cast<int>(streamed);
     split.clusters = static_cast<int>(clusters);
-    KernelConfig config = c_;
-    config.combine = Combine::last_arriver;
     const bool known = std::find(found_.begin(), found_.end(), split) != found_.end();
-    if (!known && validate(config) == nullptr && stream_problem(p_, config, split).empty() &&
-        workspace_bytes(config, split) <= limit_)
+    if (!known && validate(c_) == nullptr && stream_problem(p_, c_, split).empty() &&
+        workspace_bytes(c_, split) <= limit_)
       found_.push_back(split);
   }
   std::vector<WorkSplit> found() && { return std::move(found_); }
@@ -58,7 +56,8 @@ std::string stream_problem(const Problem& p, const KernelConfig& c, const WorkSp
   if (split.streamed == 0) return {};
   const std::string name = "split.streamed = " + std::to_string(split.streamed);
   const i64 tiles = tiles_of(p, c), k_tiles = k_tiles_of(p, c);
-  if (c.combine == Combine::none) return name + " needs a config with Combine::last_arriver";
+  if (c.combine == Combine::none)
+    return name + " needs a config with Combine::last_arriver or Combine::separate";
   if (split.streamed < 0 || split.streamed > tiles)
     return name + " must be in 0.." + std::to_string(tiles) + ", the cluster tiles there are";
   if (split.streamed > kMaxInt / std::max<i64>(k_tiles, 1))

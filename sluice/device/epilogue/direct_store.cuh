@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two neighbouring elements of D from registers to global memory, for a D that TMA cannot address and for
+// sums that never were in a store buffer. Outside of D nothing is written.
+#pragma once
+
+#include <sluice/device/element.cuh>
+#include <sluice/device/epilogue/element_wise.cuh>
+
+namespace sluice {
+
+template <DType kD>
+SLUICE_DEVICE void store_pair(const GemmParams& params, const Position& at, const Pair& value) {
+  if (at.row >= params.m) return;
+  const i64 index = at.batch * params.d_batch_stride + at.row * params.d_ld + at.column;
+  const u64 address = reinterpret_cast<u64>(params.d) + index * bytes_of(kD);
+  if (at.column + 1 < params.n && address % (2 * bytes_of(kD)) == 0)
+    return store_element_pair<kD>(params.d, index, value.x, value.y);
+  if (at.column < params.n) store_element<kD>(params.d, index, value.x);
+  if (at.column + 1 < params.n) store_element<kD>(params.d, index + 1, value.y);
+}
+
+}  // namespace sluice

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel after a GEMM that splits k with Combine::separate: all SMs add up the partial sums that the
+// GEMM's clusters left in the workspace, and store D. It exists because one SM that reads all slots of a tile
+// gets 110 GB/s: 33 slots of 64 KB take it 20 us, and all SMs together 2 (docs/findings/splits.md).
+//
+// It is launched as a dependent of the GEMM, which lets it go at once: so its launch costs nothing, and its
+// CTAs come in as the GEMM's leave. Every CTA waits for the whole GEMM before it reads or leaves.
+//
+// Roles: kSummers warpgroups. Each adds up its share of the peers, in the order of k, in the fragment order of
+// the slots; then the first adds the others' sums in their order, and stores. So the bits depend on the plan
+// alone.
+#pragma once
+
+#include <sluice/spec/part_sums.h>
+#include <sluice/device/epilogue/direct_store.cuh>
+#include <sluice/device/epilogue/partial_slot.cuh>
+#include <sluice/device/ptx/sync.cuh>
+
+namespace sluice {
+
+template <KernelConfig kConfig>
+struct PartSummer {
+  static constexpr int kColumns = sum_columns(kConfig);
+  static constexpr int kGroups = kColumns / 8;  // of 8 columns, four sums of a thread each
+  using Slot = PartialSlot<1, kColumns, kColumns>;
+  using Sums = Accumulator<1, kColumns>;
+
+  const GemmParams& params;
+  SumBlock at;
+  Tile tile;  // whole, of the CTA whose sums they are: begins at its own columns
+  Sharing sharing;
+  int summer, thread;
+
+  SLUICE_DEVICE PartSummer(const GemmParams& p, int block)
+      : params(p),
+        at(sum_block(kConfig, block)),
+        tile(tile_at(kConfig, p.grid, p.raster, p.raster_group, at.tile, at.cta_rank)),
+        sharing(sharing_of(p.grid, p.deal, at.tile, cluster_of(p.deal, at.tile * p.grid.k_tiles))),
+        summer(threadIdx.x / kWarpgroupThreads),
+        thread(threadIdx.x % kWarpgroupThreads) {
+    tile = own_part(kConfig, tile, at.cta_rank);
+  }
+
+  SLUICE_DEVICE int first_row() const { return at.part * group_rows(kConfig) + at.wave * kWaveRows; }
+  /// Rows of the matrix from this warp's first on; 0 or less: nobody wrote sums for it.
+  SLUICE_DEVICE int live_rows() const {
+    return params.m - (tile.m_offset + first_row() + thread / 32 * 16);
+  }
+  SLUICE_DEVICE const float* slot(int rank) const {
+    const int index = part_index(kConfig, sharing.slot + rank, at.cta_rank, at.part);
+    const int vector = (at.wave * own_columns(kConfig) + at.column) / 8;
+    return params.partials + i64{index} * part_floats(kConfig) + vector * Slot::kVectorFloats + thread * 4;
+  }
+  SLUICE_DEVICE PeerRange peers() const { return peers_of_summer(sharing.peers, summer); }
+
+  SLUICE_DEVICE void add_own(Sums& sums) const {
+    const PeerRange range = peers();
+    sums.clear();
+    Slot::sum(sums, slot(range.begin), peer_pitch(kConfig), range.end - range.begin, live_rows());
+  }
+  SLUICE_DEVICE void store(const Sums& sums) const {
+    ElementWise<kConfig.epilogue> ops(params);
+    ops.read_tensor_scales();
+    const int row = tile.m_offset + first_row() + thread / 32 * 16 + thread % 32 / 4;
+    const RowScales scales = ops.row_scales(row);
+#pragma unroll
+    for (int group = 0; group < kGroups; ++group) {
+      const int column = tile.n_offset + at.column + group * 8 + thread % 4 * 2;
+      const FragmentPairs pairs = ops.apply_to_fragment(&sums.values[0][4 * group], scales, ops.columns(column),
+                                                        {row, column, tile.batch});
+      store_pair<kConfig.d>(params, {row, column, tile.batch}, pairs.upper);
+      store_pair<kConfig.d>(params, {row + 8, column, tile.batch}, pairs.lower);
+    }
+  }
+};
+
+template <KernelConfig kConfig>
+SLUICE_DEVICE void sum_parts(const GemmParams& params) {
+  using Summer = PartSummer<kConfig>;
+  constexpr int kFloats = Summer::kColumns / 2;  // of a thread
+  __shared__ float others[kSummers - 1][kFloats][kWarpgroupThreads];
+  const Summer work(params, blockIdx.x);
+  ptx::wait_for_prerequisites();
+  if (work.sharing.peers == 1) return;  // its cluster stored it
+
+  typename Summer::Sums sums;
+  work.add_own(sums);
+  if (work.summer != 0) {
+#pragma unroll
+    for (int i = 0; i < kFloats; ++i) others[work.summer - 1][i][work.thread] = sums.values[0][i];
+  }
+  __syncthreads();
+  if (work.summer != 0) return;
+  for (int summer = 1; summer < kSummers; ++summer)
+#pragma unroll
+    for (int i = 0; i < kFloats; ++i) sums.values[0][i] += others[summer - 1][i][work.thread];
+  work.store(sums);
+}
+
+}  // namespace sluice

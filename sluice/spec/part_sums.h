@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the kernel that adds up parts (kernels/sum_parts.cuh) shares out the sums: a CTA takes 64 rows and a
+// few columns of one part of a tile, and its warpgroups a share of the peers each. Read by that kernel, by
+// the host (its grid) and by the host twin.
+#pragma once
+
+#include <sluice/spec/work_split.h>
+
+namespace sluice {
+
+/// Warpgroups of a CTA. Four of 8 vectors in flight a thread are 64 KB an SM: what L2's latency asks for.
+inline constexpr int kSummers = 4;
+inline constexpr int kSumThreads = kSummers * kWarpgroupThreads;
+
+/// Columns that a CTA sums.
+SLUICE_HD constexpr int sum_columns(const KernelConfig& c) {
+  return own_columns(c) % 16 == 0 ? 16 : 8;
+}
+
+/// What one CTA sums.
+struct SumBlock {
+  int tile = 0;      // of the streamed cluster tiles
+  int cta_rank = 0;  // of the CTA in the cluster whose sums they are
+  int part = 0;      // which of the parts that are combined on their own
+  int wave = 0;
+  int column = 0;    // first one, counted from that CTA's first
+};
+
+SLUICE_HD constexpr i64 sum_blocks(const KernelConfig& c, int streamed) {
+  return i64{streamed} * cluster_size(c) * combined_parts(c) * waves(c) * (own_columns(c) / sum_columns(c));
+}
+/// Neighbours sum neighbouring columns.
+SLUICE_HD constexpr SumBlock sum_block(const KernelConfig& c, int index) {
+  const int across = own_columns(c) / sum_columns(c);
+  const int wave = index / across, part = wave / waves(c), cta = part / combined_parts(c);
+  return {cta / cluster_size(c), cta % cluster_size(c), part % combined_parts(c), wave % waves(c),
+          index % across * sum_columns(c)};
+}
+
+/// The peers that one warpgroup adds up, before the warpgroups' sums are added up in their order.
+struct PeerRange {
+  int begin = 0, end = 0;
+};
+SLUICE_HD constexpr PeerRange peers_of_summer(int peers, int summer) {
+  return {peers * summer / kSummers, peers * (summer + 1) / kSummers};
+}
+
+}  // namespace sluice
