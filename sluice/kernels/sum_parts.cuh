@@ -20,10 +20,8 @@ namespace sluice {
 
 template <KernelConfig kConfig>
 struct PartSummer {
-  static constexpr int kColumns = sum_columns(kConfig);
-  static constexpr int kGroups = kColumns / 8;  // of 8 columns, four sums of a thread each
-  using Slot = PartialSlot<1, kColumns, kColumns>;
-  using Sums = Accumulator<1, kColumns>;
+  using Slot = PartialSlot<1, kSumColumns, kSumColumns>;
+  using Sums = Accumulator<1, kSumColumns>;
 
   const GemmParams& params;
   SumBlock at;
@@ -63,21 +61,18 @@ struct PartSummer {
     ops.read_tensor_scales();
     const int row = tile.m_offset + first_row() + thread / 32 * 16 + thread % 32 / 4;
     const RowScales scales = ops.row_scales(row);
-#pragma unroll
-    for (int group = 0; group < kGroups; ++group) {
-      const int column = tile.n_offset + at.column + group * 8 + thread % 4 * 2;
-      const FragmentPairs pairs = ops.apply_to_fragment(&sums.values[0][4 * group], scales, ops.columns(column),
-                                                        {row, column, tile.batch});
-      store_pair<kConfig.d>(params, {row, column, tile.batch}, pairs.upper);
-      store_pair<kConfig.d>(params, {row + 8, column, tile.batch}, pairs.lower);
-    }
+    const int column = tile.n_offset + at.column + thread % 4 * 2;
+    const FragmentPairs pairs =
+        ops.apply_to_fragment(sums.values[0], scales, ops.columns(column), {row, column, tile.batch});
+    store_pair<kConfig.d>(params, {row, column, tile.batch}, pairs.upper);
+    store_pair<kConfig.d>(params, {row + 8, column, tile.batch}, pairs.lower);
   }
 };
 
 template <KernelConfig kConfig>
 SLUICE_DEVICE void sum_parts(const GemmParams& params) {
   using Summer = PartSummer<kConfig>;
-  constexpr int kFloats = Summer::kColumns / 2;  // of a thread
+  constexpr int kFloats = kSumColumns / 2;  // of a thread
   __shared__ float others[kSummers - 1][kFloats][kWarpgroupThreads];
   const Summer work(params, blockIdx.x);
   ptx::wait_for_prerequisites();

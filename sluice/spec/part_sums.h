@@ -8,14 +8,12 @@
 
 namespace sluice {
 
-/// Warpgroups of a CTA. Four of 8 vectors in flight a thread are 64 KB an SM: what L2's latency asks for.
+/// Warpgroups of a CTA.
 inline constexpr int kSummers = 4;
 inline constexpr int kSumThreads = kSummers * kWarpgroupThreads;
 
-/// Columns that a CTA sums.
-SLUICE_HD constexpr int sum_columns(const KernelConfig& c) {
-  return own_columns(c) % 16 == 0 ? 16 : 8;
-}
+/// Columns that a CTA sums: as few as can be, so that a D of 256 x 256 is shared out to 128 SMs.
+inline constexpr int kSumColumns = 8;
 
 /// What one CTA sums.
 struct SumBlock {
@@ -27,14 +25,14 @@ struct SumBlock {
 };
 
 SLUICE_HD constexpr i64 sum_blocks(const KernelConfig& c, int streamed) {
-  return i64{streamed} * cluster_size(c) * combined_parts(c) * waves(c) * (own_columns(c) / sum_columns(c));
+  return i64{streamed} * cluster_size(c) * combined_parts(c) * waves(c) * (own_columns(c) / kSumColumns);
 }
 /// Neighbours sum neighbouring columns.
 SLUICE_HD constexpr SumBlock sum_block(const KernelConfig& c, int index) {
-  const int across = own_columns(c) / sum_columns(c);
+  const int across = own_columns(c) / kSumColumns;
   const int wave = index / across, part = wave / waves(c), cta = part / combined_parts(c);
   return {cta / cluster_size(c), cta % cluster_size(c), part % combined_parts(c), wave % waves(c),
-          index % across * sum_columns(c)};
+          index % across * kSumColumns};
 }
 
 /// The peers that one warpgroup adds up, before the warpgroups' sums are added up in their order.

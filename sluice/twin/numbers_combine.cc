@@ -63,8 +63,8 @@ void Numbers::sum_parts() {
     const Tile tile = own_part(
         c, tile_at(c, grid, scenario_.split.raster, scenario_.split.group, at.tile, at.cta_rank), at.cta_rank);
     ++stores_;
-    for (int i = 0; i < kWaveRows * sum_columns(c); ++i) {
-      const int row = at.wave * kWaveRows + i / sum_columns(c), column = at.column + i % sum_columns(c);
+    for (int i = 0; i < kWaveRows * kSumColumns; ++i) {
+      const int row = at.wave * kWaveRows + i / kSumColumns, column = at.column + i % kSumColumns;
       const ElementIndex element{tile.batch, tile.m_offset + at.part * group_rows(c) + row,
                                  tile.n_offset + column};
       if (element.row >= work_.problem.m || element.column >= work_.problem.n) continue;

@@ -91,8 +91,9 @@ void stream_some(Dice& dice, Plan& plan) {
   const int tiles = cluster_tiles(grid);
   plan.split.streamed = 0;
   if (tiles == 0 || grid.k_tiles == 0) return;
-  const i64 per_tile = counter_count(plan.config, {.streamed = 1});
-  const int most = static_cast<int>(std::min<i64>(tiles, kWorkspaceCounters / per_tile));
+  const i64 per_tile = counter_count(plan.config, {.streamed = 1});  // 0: nobody counts
+  const int most =
+      per_tile == 0 ? tiles : static_cast<int>(std::min<i64>(tiles, kWorkspaceCounters / per_tile));
   plan.split.streamed = dice.one_in(2) ? most : dice.between(1, most);
   const i64 slot_bytes = i64{4} * cluster_size(plan.config) * plan.config.tile.m * plan.config.tile.n;
   const i64 slots = (kWorkspaceLimit - kWorkspaceCounterBytes) / slot_bytes - plan.split.streamed;

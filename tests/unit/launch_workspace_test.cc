@@ -87,8 +87,8 @@ TEST_F(LaunchWorkspace, is_read_by_a_second_kernel_if_the_parts_are_added_up_the
   EXPECT_FALSE(first.dependent);
   EXPECT_TRUE(second.dependent) << "it waits itself";
   EXPECT_EQ(second.block_x, static_cast<u32>(kSumThreads));
-  // 8 tiles of 2 groups with one 64-row wave each, 16 columns a CTA
-  EXPECT_EQ(second.grid_x, 8u * 2 * 1 * (128 / 16));
+  // 8 tiles of 2 groups with one 64-row wave each, 8 columns a CTA
+  EXPECT_EQ(second.grid_x, 8u * 2 * 1 * (128 / 8));
   EXPECT_EQ(second.params.partials, first.params.partials);
   args.alpha = 0.0f;  // no parts: D is stored by the first
   launched(gemm::launch(kernel, args, nullptr), 3);

@@ -137,12 +137,12 @@ TEST(spec_streams, the_second_kernel_sums_every_part_once) {
     std::set<std::tuple<int, int, int, int, int>> seen;
     const int streamed = 5;
     const i64 blocks = sum_blocks(c, streamed);
-    EXPECT_EQ(blocks * kWaveRows * sum_columns(c), i64{streamed} * peer_pitch(c));
+    EXPECT_EQ(blocks * kWaveRows * kSumColumns, i64{streamed} * peer_pitch(c));
     for (int i = 0; i < blocks; ++i) {
       const SumBlock at = sum_block(c, i);
       EXPECT_TRUE(seen.insert({at.tile, at.cta_rank, at.part, at.wave, at.column}).second);
       EXPECT_TRUE(at.tile < streamed && at.cta_rank < cluster_size(c) && at.part < combined_parts(c) &&
-                  at.wave < waves(c) && at.column + sum_columns(c) <= own_columns(c));
+                  at.wave < waves(c) && at.column + kSumColumns <= own_columns(c));
     }
   }
   for (int peers = 1; peers < 70; ++peers)

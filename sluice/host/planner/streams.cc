@@ -90,6 +90,9 @@ std::vector<WorkSplit> stream_splits(const Problem& p, const KernelConfig& c, co
         k_tiles % parts == 0 || tiles == 1;  // else runs reach from one tile into the next
     if (cuts_alike && tiles * parts <= fit && k_tiles / parts >= kLeastRun) splits.add(tiles, tiles * parts);
   }
+  // A run that reaches into the next tile writes one slot more, which only a last arriver would wait for.
+  if (const i64 most = fit / tiles; c.combine == Combine::separate && most > 1 && k_tiles / most >= kLeastRun)
+    splits.add(tiles, tiles * most);
   return std::move(splits).found();
 }
 
