@@ -43,7 +43,7 @@ Result<std::vector<Plan>> plans_of(const ProblemRequest& request, const Target& 
 
 /// Different ones: those that verify, and those of the best `top` plans of every problem.
 Result<std::vector<std::string>> units_of(const std::vector<ProblemRequest>& requests, const Target& target,
-                                          int top) {
+                                          int top, Stamping stamping) {
   std::vector<std::string> units = {verify_unit_text(VerifyUnit::fill), verify_unit_text(VerifyUnit::check)};
   for (const ProblemRequest& request : requests) {
     const Result<std::vector<Plan>> plans = plans_of(request, target, top);
@@ -51,7 +51,7 @@ Result<std::vector<std::string>> units_of(const std::vector<ProblemRequest>& req
       return Error{plans.error().code,
                    fmt::format("{}: {}", bench::problem_text(request.problem), plans.error().message)};
     for (const Plan& plan : *plans) {
-      for (std::string& unit : unit_texts(plan.config))
+      for (std::string& unit : unit_texts(plan.config, stamping))
         if (std::find(units.begin(), units.end(), unit) == units.end()) units.push_back(std::move(unit));
     }
   }
@@ -77,7 +77,8 @@ Result<int> run_compile(const CompileFlags& flags) {
   if (!requests) return requests.error();
   const Result<Target> target = find_target(flags.device, *options);
   if (!target) return target.error();
-  const Result<std::vector<std::string>> units = units_of(*requests, *target, flags.top);
+  const Result<std::vector<std::string>> units =
+      units_of(*requests, *target, flags.top, stamping_of(*options));
   if (!units) return units.error();
   const KernelCache cache(*options);
   if (!cache.disk_problem().empty())

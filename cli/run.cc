@@ -54,10 +54,10 @@ Result<void> check_host_size(const Problem& p) {
 }
 
 /// Gets the cubin and says where it came from. The same cache and unit as gemm::prepare.
-Result<void> compile(const KernelCache& cache, const KernelConfig& config) {
+Result<void> compile(const KernelCache& cache, const std::string& unit) {
   const int compiles = cache.stats().compiles;
   const auto start = std::chrono::steady_clock::now();
-  const auto cubin = cache.get(unit_text(config));
+  const auto cubin = cache.get(unit);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (!cubin) return cubin.error();
   const BuildReport& report = (*cubin)->report;
@@ -73,7 +73,8 @@ Result<bool> run_on_gpu(const bench::Lab& lab, const ProblemRequest& request, Wa
   const Result<Plan> plan = gemm::plan(request.problem, device.info(), request.overrides, device.records());
   if (!plan) return plan.error();
   fmt::print("{}", describe(*plan));
-  if (Result<void> compiled = compile(device.impl().cache, plan->config); !compiled) return compiled.error();
+  const std::string unit = unit_text(plan->config, stamping_of(device.options()));
+  if (Result<void> compiled = compile(device.impl().cache, unit); !compiled) return compiled.error();
 
   bench::RunRecord run = bench::describe_run(lab);
   const std::string name = bench::problem_text(request.problem);
@@ -103,7 +104,7 @@ Result<bool> run_on_host(const ProblemRequest& request, const RunFlags& flags, c
   fmt::print("{}", describe(*plan));
   if (!flags.no_compile) {
     const KernelCache cache(options_from_environment());
-    if (Result<void> compiled = compile(cache, plan->config); !compiled) return compiled.error();
+    if (Result<void> compiled = compile(cache, unit_text(plan->config)); !compiled) return compiled.error();
   }
   HostProblem problem(plan->problem, request.alpha, request.beta, flags.seed);
   const auto start = std::chrono::steady_clock::now();

@@ -64,7 +64,8 @@ class Workspace {
   void* data() const;
   i64 bytes() const;
   WorkspaceView view() const { return {data(), bytes()}; }
-  /// Waits for the device and reads the counters back. Error workspace: the first that is not zero.
+  /// Waits for the device and reads the counters back. Error workspace: the first that is not zero; and with
+  /// Options::stamp_workspaces two launches that used it at one time, or one that did not end.
   Result<void> verify() const;
   /// Zeroes all of it in stream order; needed only after a kernel was aborted, or two launches shared it.
   Result<void> reset(Stream stream);

@@ -12,11 +12,14 @@ struct Options {
   std::string nvrtc_path;        // libnvrtc to load; empty: the toolkit's
   std::string records_dir;       // the user's tuning records; empty: only the shipped ones
   int jobs = 0;                  // parallel compiles in prepare(); 0: one per core
+  /// Kernels that say which launch owns a workspace, so that Workspace::verify() finds two launches that used
+  /// one at the same time. For debugging: they are other kernels, and not as fast.
+  bool stamp_workspaces = false;
 };
 
 /// SLUICE_CACHE_DIR (default: $XDG_CACHE_HOME/sluice or ~/.cache/sluice), SLUICE_CACHE_READ_ONLY,
 /// SLUICE_NVRTC, SLUICE_RECORDS_DIR (default: $XDG_DATA_HOME/sluice/records or
-/// ~/.local/share/sluice/records), SLUICE_JOBS.
+/// ~/.local/share/sluice/records), SLUICE_JOBS, SLUICE_STAMP_WORKSPACES.
 Options options_from_environment();
 
 }  // namespace sluice

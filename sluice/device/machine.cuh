@@ -15,10 +15,11 @@
 #include <sluice/device/ptx/global.cuh>
 #include <sluice/device/ptx/mbarrier.cuh>
 #include <sluice/device/ptx/sync.cuh>
+#include <sluice/device/workspace_stamp.cuh>
 
 namespace sluice {
 
-template <KernelConfig kConfig>
+template <KernelConfig kConfig, Stamping kStamping = Stamping::off>
 class Machine {
   static_assert(validate(kConfig) == nullptr, "impossible config: spec/validate.h names the rule");
 
@@ -201,6 +202,22 @@ class Machine {
   }
 
   // ---- combine ----
+  /// Before the group's first access to the workspace. Without a deal there is none, and maybe no workspace.
+  SLUICE_DEVICE void enter_workspace() {
+    if constexpr (kStamping == Stamping::on) {
+      if (params_.deal.tiles == 0) return;
+      if (group_thread() == 0) stamper_.enter(params_.counters, params_.stamp);
+      group_sync();
+    }
+  }
+  /// After its last one.
+  SLUICE_DEVICE void leave_workspace() {
+    if constexpr (kStamping == Stamping::on) {
+      if (params_.deal.tiles == 0) return;
+      group_sync();
+      if (group_thread() == 0) stamper_.leave(params_.counters, params_.stamp);
+    }
+  }
   SLUICE_DEVICE void write_partial(const Tile& tile) {
     if constexpr (kCombines) Partials::write(sums_, slot(tile, tile.sharing.rank), live_rows(tile));
   }
@@ -449,6 +466,7 @@ class Machine {
   typename Optional<kPromotes, PartialSums>::Type partial_;  // of one unit
   typename Optional<kBlockScaled, ScaleReader<kConfig>>::Type scales_;
   typename Optional<kBlockScaled, ScaleLoader<kConfig>>::Type scale_loader_;
+  typename Optional<kStamping == Stamping::on, Stamper>::Type stamper_;
 };
 
 }  // namespace sluice

@@ -4,6 +4,8 @@
 // (tests/unit/launch_cost_test.cc).
 #include <sluice/host/gemm.h>
 
+#include <atomic>
+
 #include <sluice/host/driver/error.h>
 #include <sluice/host/driver/gemm_maps.h>
 #include <sluice/host/jit/source.h>
@@ -25,6 +27,13 @@ namespace {
 
 /// Streams that run() lends a workspace to.
 constexpr std::size_t kMaxLentWorkspaces = 64;
+
+/// Numbers of the process, not of a Device: two handles may share a GPU and a workspace. 0 is nobody.
+u32 next_launch() {
+  static std::atomic<u32> last{0};
+  const u32 number = ++last;
+  return number != 0 ? number : ++last;
+}
 
 /// Everything but pointers, alpha and beta.
 Result<void> fill_params(const DriverApi& api, const Plan& plan, GemmParams& params) {
@@ -78,9 +87,9 @@ Kernel empty_kernel(const Device& device, const Plan& plan) {
 }
 
 /// Of a plan that has nothing to launch, or is refused, there are none.
-std::vector<std::string> units_of(const Result<Plan>& plan) {
+std::vector<std::string> units_of(const Device& device, const Result<Plan>& plan) {
   if (!plan || is_empty(plan->problem)) return {};
-  return unit_texts(plan->config);
+  return unit_texts(plan->config, stamping_of(device.options()));
 }
 
 Result<Kernel> finish_kernel(const Device& device, const Result<Plan>& plan, Cubins cubins) {
@@ -89,6 +98,11 @@ Result<Kernel> finish_kernel(const Device& device, const Result<Plan>& plan, Cub
   for (const auto& cubin : cubins)
     if (!cubin) return cubin.error();
   return make_kernel(device, *plan, cubins);
+}
+
+/// Who gives a stamped workspace back: all math groups, and every CTA that adds up parts.
+u32 leavers_of(const Kernel::Impl& kernel) {
+  return kernel.shape.grid_x * kMathGroups + (kernel.sum_module != nullptr ? kernel.sum_shape.grid_x : 0);
 }
 
 /// Puts the addresses of A, B and D into the maps of `params`.
@@ -182,8 +196,9 @@ Result<Kernel> make_kernel(const Device& device, const Plan& plan, Cubins cubins
   if (const Result<void> filled = fill_params(*device.impl().api, plan, impl->params); !filled)
     return filled.error();
   const int smem = smem_bytes(plan.config);
+  const std::vector<std::string> units = units_of(device, plan);
   Result<std::shared_ptr<const Module>> module =
-      device.impl().load_cubin(unit_text(plan.config), **cubins[0], smem);
+      device.impl().load_cubin(units[0], **cubins[0], smem);
   if (!module) return module.error();
   impl->plan = plan;
   impl->primary = device.impl().primary;
@@ -196,13 +211,15 @@ Result<Kernel> make_kernel(const Device& device, const Plan& plan, Cubins cubins
                  .cluster_x = cluster,
                  .smem_bytes = static_cast<u32>(smem)};
   if (cubins.size() > 1 && impl->params.deal.tiles > 0) {
-    module = device.impl().load_cubin(sum_unit_text(plan.config), **cubins[1], 0);
+    module = device.impl().load_cubin(units[1], **cubins[1], 0);
     if (!module) return module.error();
     impl->sum_module = *std::move(module);
     impl->sum_shape = {.grid_x = static_cast<u32>(sum_blocks(plan.config, impl->params.deal.tiles)),
                        .block_x = kSumThreads,
                        .dependent = true};
   }
+  if (device.options().stamp_workspaces && uses_workspace(plan.config))
+    impl->params.stamp.leavers = leavers_of(*impl);
   return Kernel(std::move(impl));
 }
 
@@ -228,14 +245,14 @@ std::vector<Result<Kernel>> prepare(const Device& device, std::span<const Plan> 
   std::vector<std::string> units;  // of all plans, in order
   for (const Plan& plan : plans) {
     checked.push_back(checked_plan(plan, device.info()));
-    for (std::string& unit : units_of(checked.back())) units.push_back(std::move(unit));
+    for (std::string& unit : units_of(device, checked.back())) units.push_back(std::move(unit));
   }
   const auto cubins = device.impl().cache.get_all(units, device.options().jobs, progress);
   std::vector<Result<Kernel>> kernels;
   kernels.reserve(plans.size());
   Cubins left(cubins);
   for (const Result<Plan>& plan : checked) {
-    const size_t count = units_of(plan).size();
+    const size_t count = units_of(device, plan).size();
     kernels.push_back(finish_kernel(device, plan, left.first(count)));
     left = left.subspan(count);
   }
@@ -258,6 +275,7 @@ Result<void> launch(const Kernel& kernel, const Args& args, Stream stream) {
   }
   params.counters = static_cast<u32*>(args.workspace.data);
   params.partials = reinterpret_cast<float*>(static_cast<u8*>(args.workspace.data) + kWorkspaceCounterBytes);
+  if (params.stamp.leavers != 0) params.stamp.launch = next_launch();
   params.c = impl.rules.operands[kC].used && args.beta != 0.0f ? args.c : nullptr;
   params.d = args.d;
   params.scale_a = args.scale_a;

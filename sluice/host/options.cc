@@ -73,7 +73,8 @@ Options options_from_environment() {
           .nvrtc_path = nvrtc_path(),
           .records_dir =
               chosen_dir("SLUICE_RECORDS_DIR", xdg_dir("XDG_DATA_HOME", ".local/share", "sluice/records")),
-          .jobs = jobs_of(variable("SLUICE_JOBS"))};
+          .jobs = jobs_of(variable("SLUICE_JOBS")),
+          .stamp_workspaces = is_true(variable("SLUICE_STAMP_WORKSPACES"))};
 }
 
 }  // namespace sluice

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counters that kernels give back zeroed: made, looked at, and zeroed again after an accident.
+// Counters that kernels give back zeroed, and the owner stamp of debug kernels: made, looked at, and zeroed
+// again after an accident.
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include <sluice/gemm.h>
 #include <sluice/host/device_impl.h>
 #include <sluice/host/driver/memory.h>
+#include <sluice/spec/workspace_stamp.h>
 
 namespace sluice {
 namespace {
@@ -13,6 +16,39 @@ namespace {
 /// A workspace smaller than its counters serves plans that need none.
 i64 counter_bytes(i64 bytes) {
   return std::min(bytes, kWorkspaceCounterBytes);
+}
+
+Error broken(const std::string& what) {
+  return {ErrorCode::workspace, what};
+}
+std::string number(u32 launch) {
+  return "launch " + std::to_string(launch);
+}
+
+/// Of two launches at one time, whatever it did to the counters.
+Result<void> check_conflict(const WorkspaceStamp& stamp) {
+  if (stamp.conflict == 0) return {};
+  const u32 owner = stamp_high(stamp.conflict), intruder = stamp_low(stamp.conflict);
+  if (owner == 0)
+    return broken(
+        number(intruder) +
+        " found the workspace given back before it was done: the same captured launch ran twice at one "
+        "time, or the workspace was written to meanwhile; a workspace is for launches that follow each "
+        "other: after that, call reset()");
+  return broken(
+      number(owner) + " and " + number(intruder) +
+      " (stamped launches of this process, counted from 1) were in flight on the workspace at one "
+      "time, and their results may be wrong: launches that may run at the same time need a workspace "
+      "each, one for a stream and one for each branch of a graph; then call reset()");
+}
+
+/// After the counters, which say more.
+Result<void> check_owner(const WorkspaceStamp& stamp) {
+  if (stamp.owner == 0) return {};
+  return broken(number(stamp_high(stamp.owner)) + " still owns the workspace, " +
+                std::to_string(stamp_low(stamp.owner)) +
+                " of its math groups have not left it: call reset() if it was aborted, or if another program "
+                "wrote there");
 }
 
 }  // namespace
@@ -44,11 +80,15 @@ i64 Workspace::bytes() const {
 Result<void> Workspace::verify() const {
   if (bytes() == 0) return {};
   if (const Result<void> done = synchronize(impl_->device); !done) return done;
-  std::vector<u32> counters(static_cast<std::size_t>(ceil_div(counter_bytes(bytes()), i64{4})));
+  std::vector<u32> counters(static_cast<std::size_t>(kWorkspaceCounterBytes / 4));
   if (const Result<void> read = impl_->buffer.download(counters.data(), counter_bytes(bytes())); !read)
     return read;
+  WorkspaceStamp stamp;
+  std::memcpy(&stamp, counters.data() + kWorkspaceCounters, sizeof stamp);
+  if (const Result<void> apart = check_conflict(stamp); !apart) return apart;
+  counters.resize(kWorkspaceCounters);
   const auto dirty = std::find_if(counters.begin(), counters.end(), [](u32 value) { return value != 0; });
-  if (dirty == counters.end()) return {};
+  if (dirty == counters.end()) return check_owner(stamp);
   return Error{ErrorCode::workspace,
                "counter " + std::to_string(dirty - counters.begin()) + " of the workspace is " +
                    std::to_string(*dirty) +

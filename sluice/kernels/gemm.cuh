@@ -201,6 +201,7 @@ SLUICE_DEVICE void math_role(Machine& machine) {
   RingPosition ring;
   u32 exchange_phase = 0;
   int buffer = 0;
+  if (uses_workspace(machine.config())) machine.enter_workspace();
   for (TileCursor tiles(machine); tiles.valid(); tiles.advance()) {
     const Tile tile = tiles.tile();
     if (ping_pong && tiles.ordinal % kMathGroups != group) {
@@ -225,6 +226,7 @@ SLUICE_DEVICE void math_role(Machine& machine) {
     turn_phase ^= 1;
   }
   machine.finish_stores();
+  if (uses_workspace(machine.config())) machine.leave_workspace();
   if (machine.config().cluster.k > 1) machine.wait_sums_empty(exchange_phase ^ kFreshBarrier);
 }
 

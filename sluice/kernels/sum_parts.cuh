@@ -15,6 +15,7 @@
 #include <sluice/device/epilogue/direct_store.cuh>
 #include <sluice/device/epilogue/partial_slot.cuh>
 #include <sluice/device/ptx/sync.cuh>
+#include <sluice/device/workspace_stamp.cuh>
 
 namespace sluice {
 
@@ -69,14 +70,19 @@ struct PartSummer {
   }
 };
 
-template <KernelConfig kConfig>
+template <KernelConfig kConfig, Stamping kStamping = Stamping::off>
 SLUICE_DEVICE void sum_parts(const GemmParams& params) {
   using Summer = PartSummer<kConfig>;
   constexpr int kFloats = kSumColumns / 2;  // of a thread
   __shared__ float others[kSummers - 1][kFloats][kWarpgroupThreads];
   const Summer work(params, blockIdx.x);
   ptx::wait_for_prerequisites();
-  if (work.sharing.peers == 1) return;  // its cluster stored it
+  // Every CTA gives the workspace back when it has read, in debug kernels that stamp it.
+  const auto leave_workspace = [&] {
+    if constexpr (kStamping == Stamping::on)
+      if (threadIdx.x == 0) Stamper::entered().leave(params.counters, params.stamp);
+  };
+  if (work.sharing.peers == 1) return leave_workspace();  // its cluster stored it
 
   typename Summer::Sums sums;
   work.add_own(sums);
@@ -86,6 +92,7 @@ SLUICE_DEVICE void sum_parts(const GemmParams& params) {
   }
   __syncthreads();
   if (work.summer != 0) return;
+  leave_workspace();
   for (int summer = 1; summer < kSummers; ++summer)
 #pragma unroll
     for (int i = 0; i < kFloats; ++i) sums.values[0][i] += others[summer - 1][i][work.thread];

@@ -81,6 +81,10 @@ SLUICE_HD constexpr int own_columns(const KernelConfig& c) {
 SLUICE_HD constexpr int group_rows(const KernelConfig& c) {
   return c.schedule == Schedule::ping_pong ? c.tile.m : c.tile.m / kMathGroups;
 }
+/// Do its math groups meet in a workspace?
+SLUICE_HD constexpr bool uses_workspace(const KernelConfig& c) {
+  return c.combine != Combine::none;
+}
 /// 64-row WGMMAs that one math warpgroup issues for each step of k.
 SLUICE_HD constexpr int waves(const KernelConfig& c) {
   return group_rows(c) / kWaveRows;

@@ -3,7 +3,7 @@
 // device.
 #pragma once
 
-#include <sluice/spec/work_split.h>
+#include <sluice/spec/workspace_stamp.h>
 
 namespace sluice {
 
@@ -32,8 +32,9 @@ struct GemmParams {
   Raster raster;
   int raster_group;
   Deal deal;
-  u32* counters;    // of shared tiles: zero before and after
-  float* partials;  // slots of partial sums; anything may be there before and after
+  u32* counters;      // of shared tiles: zero before and after
+  float* partials;    // slots of partial sums; anything may be there before and after
+  LaunchStamp stamp;  // for kernels that stamp the workspace
 };
 
 }  // namespace sluice

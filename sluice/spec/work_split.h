@@ -85,9 +85,11 @@ SLUICE_HD constexpr Sharing sharing_of(const TileGrid& grid, const Deal& deal, i
   const int last = cluster_of(deal, (streamed_tile + 1) * grid.k_tiles - 1);
   return {last - first + 1, cluster - first, first + streamed_tile, streamed_tile};
 }
-/// A workspace begins with counters, zero between launches whatever ran last; behind them lie slots.
-inline constexpr int kWorkspaceCounters = 16384;
-inline constexpr i64 kWorkspaceCounterBytes = i64{4} * kWorkspaceCounters;
+/// A workspace begins with 64 KB that are zero between launches whatever ran last: counters, and in the last
+/// 128 bytes the owner stamp of debug kernels (workspace_stamp.h). Behind them lie slots.
+inline constexpr i64 kWorkspaceCounterBytes = i64{64} << 10;
+inline constexpr i64 kWorkspaceStampOffset = kWorkspaceCounterBytes - 128;
+inline constexpr int kWorkspaceCounters = kWorkspaceStampOffset / 4;
 inline constexpr int kWorkspaceAlign = 128;
 inline constexpr i64 kWorkspaceLimit = (i64{64} << 20) + kWorkspaceCounterBytes;
 

@@ -31,6 +31,7 @@ const char* name_of(FailureKind kind) {
     case FailureKind::wrong_election: return "wrong_election";
     case FailureKind::counter_left: return "counter_left";
     case FailureKind::workspace_overlap: return "workspace_overlap";
+    case FailureKind::workspace_unstamped: return "workspace_unstamped";
     case FailureKind::endless_role: return "endless_role";
   }
   return "?";
@@ -71,6 +72,8 @@ const char* name_of(StepKind kind) {
     case StepKind::elect: return "elect";
     case StepKind::sum_partials: return "sum_partials";
     case StepKind::reset_counter: return "reset_counter";
+    case StepKind::enter_workspace: return "enter_workspace";
+    case StepKind::leave_workspace: return "leave_workspace";
   }
   return "?";
 }

@@ -31,6 +31,7 @@ enum class FailureKind : u8 {
   wrong_election,            // not exactly one of a tile's peers was the last
   counter_left,              // a counter is not zero when a launch ends
   workspace_overlap,         // a slot or counter of two parts, or outside of the workspace
+  workspace_unstamped,       // used by a group that has not entered it, or has left
   endless_role,              // a role that records steps without end
 };
 const char* name_of(FailureKind kind);

@@ -93,6 +93,16 @@ class Machine {
     for (int cta = 0; cta < scenario_.ctas(); ++cta) release_sums_to(cta);
   }
 
+  void enter_workspace() {
+    if (!scenario_.stamps()) return;
+    stamp(StepKind::enter_workspace);
+    group_sync();
+  }
+  void leave_workspace() {
+    if (!scenario_.stamps()) return;
+    group_sync();
+    stamp(StepKind::leave_workspace);
+  }
   void write_partial(const Tile& tile) { record({.kind = StepKind::write_partial, .tile = tile}); }
   void publish_partial() { group_sync(); }
   /// Which CTA is the last one, the interleaving decides: what follows is recorded as if it were this one,
@@ -148,6 +158,9 @@ class Machine {
   }
   void release_sums_to(int cta) {
     record({.kind = StepKind::arrive_sums_empty, .count = arrivals(), .target = cta});
+  }
+  void stamp(StepKind kind) {
+    if (is_elected()) record({.kind = kind});
   }
   void count_arrival(const Tile& tile, int bound) {
     if (is_elected()) record({.kind = StepKind::elect, .count = bound, .tile = tile});

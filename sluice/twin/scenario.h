@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <sluice/spec/smem_layout.h>
+#include <sluice/spec/workspace_stamp.h>
 #include <sluice/twin/step.h>
 
 namespace sluice::twin {
@@ -17,6 +18,7 @@ struct Scenario {
   WorkSplit split{};
   /// 1: a math group moves as one, its warps arrive together. kMathWarps: every warp is an agent of its own.
   int warps_per_group = 1;
+  Stamping stamping = Stamping::off;
 
   TileGrid grid() const { return tile_grid(config, m, n, k, batch); }
   Deal deal() const { return deal_of(grid(), split); }
@@ -25,6 +27,8 @@ struct Scenario {
   int first_math() const { return is_block_scaled(config.epilogue) ? 2 : 1; }
   int agents_per_cta() const { return first_math() + kMathGroups * warps_per_group; }
   int agents() const { return ctas() * agents_per_cta(); }
+  /// Do its launches stamp the workspace?
+  bool stamps() const { return stamping == Stamping::on && uses_workspace(config) && deal().tiles > 0; }
 };
 
 enum class Role : u8 { load, scales, math };

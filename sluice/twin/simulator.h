@@ -96,6 +96,9 @@ class Simulator {
   u32& scales(State& s, int cta, int stage) const { return s[cta_base(cta) + scales_word_ + stage]; }
   /// 1: the group was the last peer of its last shared tile.
   u32& won(State& s, int cta, int group) const { return s[cta_base(cta) + won_word_ + group]; }
+  /// Has the group entered the workspace, and left it? Only where launches stamp it.
+  enum Stamped : u32 { kOutside, kInside, kGone };
+  u32& stamped(State& s, int cta, int group) const { return s[cta_base(cta) + stamp_word_ + group]; }
   /// Number of the send (from 1) whose sums are there and not read yet, and of the one that is on its way.
   u32& unread_sums(State& s, const SumsAt& at) const { return s[sums_word(at)]; }
   u32& coming_sums(State& s, const SumsAt& at) const { return s[sums_word(at) + 1]; }
@@ -123,6 +126,9 @@ class Simulator {
   std::optional<Failure> do_store(State& s, int agent, const Step& step) const;
   std::optional<Failure> do_expect(State& s, int agent, const Step& step) const;
   std::optional<Failure> do_send(State& s, int agent, const Step& step) const;
+  std::optional<Failure> do_stamp(State& s, int agent, const Step& step) const;
+  /// Slots and counters are used between enter_workspace and leave_workspace.
+  std::optional<Failure> check_stamped(State& s, int agent, const Step& step) const;
   std::optional<Failure> do_receive(State& s, int agent, const Step& step) const;
   std::optional<Failure> settle(State& s, int agent, Observer* observer) const;
   bool has_left(const State& s, int cta) const;
@@ -145,6 +151,7 @@ class Simulator {
   std::optional<Failure> finish_load(State& s, const SlotAt& at, Observer* observer) const;
 
   std::optional<Failure> check_stages_end(State& s, int cta) const;
+  std::optional<Failure> check_stamps_end(State& s, int cta) const;
   std::optional<Failure> check_sums_end(State& s, int cta) const;
   Failure fail(FailureKind kind, int agent, const Step& step, const std::string& why) const;
 
@@ -158,7 +165,7 @@ class Simulator {
   int slices_ = 0;  // of a stage: cluster.n of A, then cluster.m of B
   int words_per_cta_ = 0;
   int empty_word_ = 0, turn_word_ = 0, sync_word_ = 0, newest_word_ = 0, buffer_word_ = 0, scales_word_ = 0,
-      slots_word_ = 0, won_word_ = 0, sums_full_word_ = 0, sums_word_ = 0;
+      slots_word_ = 0, won_word_ = 0, sums_full_word_ = 0, sums_word_ = 0, stamp_word_ = 0;
   int first_slot_ = 0, first_store_read_ = 0, first_sums_ = 0, first_win_ = 0;  // transitions
 };
 

@@ -47,6 +47,9 @@ enum class StepKind : u8 {
   elect,          // tile: count one arrival, wrapping at `count`; from here on guarded steps are done, or not
   sum_partials,   // tile: the slots of all peers, in order, into the sums
   reset_counter,  // tile: planted bugs only
+  // The owner stamp of a workspace:
+  enter_workspace,  // this group, before its first access
+  leave_workspace,  // and after its last one
 };
 const char* name_of(StepKind kind);
 

@@ -28,6 +28,7 @@ struct Shape {
   int warps_per_group = 1;
   int short_rows = 3;  // by how many the last row of tiles sticks out of D
   int streamed = 0;    // tiles that the clusters share out by k-tile
+  Stamping stamping = Stamping::off;
 };
 
 inline Scenario make(const Shape& s) {
@@ -58,7 +59,8 @@ inline Scenario make(const Shape& s) {
           .k = k,
           .batch = s.batch,
           .split = {.clusters = s.clusters, .group = 2, .streamed = s.streamed},
-          .warps_per_group = s.warps_per_group};
+          .warps_per_group = s.warps_per_group,
+          .stamping = s.stamping};
 }
 
 inline std::string text_of(const Shape& s) {
@@ -69,7 +71,7 @@ inline std::string text_of(const Shape& s) {
          std::to_string(s.streamed) + " clusters " + std::to_string(s.clusters) +
          (s.promotes ? " promoted" : "") + (s.block_scales ? " block_scales" : "") +
          (s.two_units ? " two_units" : "") + " chunks " + std::to_string(s.chunks) + " " + name_of(s.store) +
-         " warps " + std::to_string(s.warps_per_group);
+         " warps " + std::to_string(s.warps_per_group) + (s.stamping == Stamping::on ? " stamped" : "");
 }
 
 inline void expect_clean(const Exploration& found, const Shape& shape) {

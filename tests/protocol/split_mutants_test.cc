@@ -85,6 +85,39 @@ TEST(split_mutants, runs_that_all_begin_at_the_first_k_tile) {
   expect_both_catch<RunsFromTheFirstKTile>(FailureKind::wrong_bytes, kUneven);
 }
 
+// ---- the owner stamp ----
+constexpr Shape stamped(Shape shape) {
+  shape.stamping = Stamping::on;
+  return shape;
+}
+/// Sums go from registers to D, and no store makes the warps meet.
+constexpr Shape stored_directly(Shape shape) {
+  shape.store = StorePath::direct;
+  return shape;
+}
+
+/// Both groups of the cluster in the middle have a part of both tiles.
+constexpr Shape kTwoTilesEach{.schedule = kCoop, .k_tiles = 3, .rows = 2, .clusters = 3, .streamed = 2};
+
+TEST(split_mutants, a_workspace_used_without_a_stamp) {
+  expect_both_catch<NeverEnters>(FailureKind::workspace_unstamped, stamped(kThreePeers));
+}
+TEST(split_mutants, warps_that_write_before_the_stamp) {
+  expect_both_catch<NoMeetingAfterEntering>(FailureKind::workspace_unstamped, stamped(kTwoPeersOfWarps));
+}
+TEST(split_mutants, a_stamp_that_is_never_taken_back) {
+  expect_both_catch<NeverLeaves>(FailureKind::workspace_unstamped, stamped(kThreePeers));
+}
+TEST(split_mutants, a_stamp_taken_back_while_warps_read) {
+  // Where a whole tile follows, its stages hold the elected warp back until the others have read.
+  constexpr Shape kLastTile = stored_directly(stamped(kTwoPeersOfWarps));
+  expect_all_catches<NoMeetingBeforeLeaving>(FailureKind::workspace_unstamped, kLastTile);
+  expect_random_catches<NoMeetingBeforeLeaving>(kLastTile);
+}
+TEST(split_mutants, a_stamp_taken_back_after_the_first_tile) {
+  expect_both_catch<LeavesAfterOneTile>(FailureKind::workspace_unstamped, stamped(kTwoTilesEach));
+}
+
 // ---- the exchange ----
 constexpr Shape kPair{.schedule = kCoop, .k_tiles = 2, .rows = 1, .cluster = {.k = 2}};
 /// Two passes a tile.

@@ -81,6 +81,27 @@ TEST(split, every_warp_on_its_own) {
   std::printf("             %lld distinct states, each explored\n", states);
 }
 
+TEST(split, launches_that_stamp_the_workspace) {
+  i64 states = 0;
+  for (Schedule schedule : kSchedules)
+    for (StorePath store : {StorePath::tma, StorePath::direct})
+      for (int warps : {1, 2})
+        states += explore_completely({.schedule = schedule,
+                                      .k_tiles = 2,
+                                      .rows = 1,
+                                      .clusters = 2,
+                                      .store = store,
+                                      .warps_per_group = warps,
+                                      .streamed = 1,
+                                      .stamping = Stamping::on});
+  states +=
+      explore_completely({.k_tiles = 3, .rows = 5, .clusters = 3, .streamed = 2, .stamping = Stamping::on});
+  // Nothing is shared, nothing is stamped.
+  states +=
+      explore_completely({.k_tiles = 0, .rows = 1, .clusters = 1, .streamed = 1, .stamping = Stamping::on});
+  std::printf("             %lld distinct states, each explored\n", states);
+}
+
 TEST(split, clusters_that_multicast_share_tiles_too) {
   i64 states = explore_completely({.k_tiles = 2, .rows = 1, .cluster = {2, 1}, .clusters = 2, .streamed = 1});
   states += explore_completely({.k_tiles = 2, .rows = 1, .cluster = {1, 2}, .clusters = 2, .streamed = 1});

@@ -111,8 +111,7 @@ DecodedMap decode(const TensorMap& map) {
           .rank = byte(5)};
 }
 
-Result<Device> open_fake_device() {
-  const Options options{.jobs = 2};
+Result<Device> open_fake_device(const Options& options) {
   Result<Device> device = Device::open(0, options);
   if (device)
     device->impl().cache =

@@ -79,6 +79,6 @@ class FakeDriver {
 };
 
 /// Options without a disk cache, and a device whose cubins come from no compiler.
-Result<Device> open_fake_device();
+Result<Device> open_fake_device(const Options& options = {.jobs = 2});
 
 }  // namespace sluice

@@ -13,9 +13,11 @@
 namespace sluice {
 namespace {
 
-constexpr const char* kVariables[] = {"SLUICE_CACHE_DIR", "SLUICE_CACHE_READ_ONLY", "SLUICE_NVRTC",
-                                      "SLUICE_JOBS",      "XDG_CACHE_HOME",         "HOME",
-                                      "CUDA_PATH",        "SLUICE_RECORDS_DIR",     "XDG_DATA_HOME"};
+constexpr const char* kVariables[] = {"SLUICE_CACHE_DIR", "SLUICE_CACHE_READ_ONLY",
+                                      "SLUICE_NVRTC",     "SLUICE_JOBS",
+                                      "XDG_CACHE_HOME",   "HOME",
+                                      "CUDA_PATH",        "SLUICE_RECORDS_DIR",
+                                      "XDG_DATA_HOME",    "SLUICE_STAMP_WORKSPACES"};
 
 /// Options in an environment that has these variables and none of the others; restores the real one.
 Options options_with(const std::map<std::string, std::string>& environment) {
@@ -68,6 +70,12 @@ TEST(Options, read_only_and_jobs_take_only_what_they_mean) {
   EXPECT_EQ(options_with({{"SLUICE_JOBS", "7"}}).jobs, 7);
   for (const char* none : {"", "-1", "7x", "99999999999", "2000"})
     EXPECT_EQ(options_with({{"SLUICE_JOBS", none}}).jobs, 0) << none;
+}
+
+TEST(Options, workspaces_are_stamped_where_it_is_asked_for) {
+  EXPECT_FALSE(options_with({}).stamp_workspaces);
+  EXPECT_TRUE(options_with({{"SLUICE_STAMP_WORKSPACES", "1"}}).stamp_workspaces);
+  EXPECT_FALSE(options_with({{"SLUICE_STAMP_WORKSPACES", "0"}}).stamp_workspaces);
 }
 
 TEST(Options, nvrtc_is_the_chosen_one_or_that_of_cuda_path) {

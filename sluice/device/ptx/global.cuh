@@ -21,6 +21,16 @@ SLUICE_DEVICE u32 atomic_inc_acq_rel(u32* address, u32 bound) {
   return old;
 }
 
+// atom.acq_rel.gpu.global.cas: `desired` if `expected` is there. Returns the old value.
+SLUICE_DEVICE u64 atomic_cas_acq_rel(u64* address, u64 expected, u64 desired) {
+  u64 old;
+  asm volatile("atom.acq_rel.gpu.global.cas.b64 %0, [%1], %2, %3;"
+               : "=l"(old)
+               : "l"(address), "l"(expected), "l"(desired)
+               : "memory");
+  return old;
+}
+
 SLUICE_DEVICE void store_global(float* address, const Float4& v) {
   asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(address), "f"(v.x), "f"(v.y), "f"(v.z),
                "f"(v.w)

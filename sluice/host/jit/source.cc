@@ -6,7 +6,7 @@
 
 namespace sluice {
 
-std::string unit_text(const KernelConfig& config) {
+std::string unit_text(const KernelConfig& config, Stamping stamping) {
   std::string text;
   // Only the WGMMA of one width is read: all thirty-two would cost more time than the kernel itself.
   text += "#include <sluice/device/ptx/generated/wgmma_n" + std::to_string(unit_columns(config)) + ".cuh>\n";
@@ -14,24 +14,27 @@ std::string unit_text(const KernelConfig& config) {
   text += "inline constexpr sluice::KernelConfig kConfig = " + to_string(config) + ";\n";
   text += "extern \"C\" __global__ void __launch_bounds__(sluice::kThreads, 1)\n";
   text += std::string(kEntryName) + "(const __grid_constant__ sluice::GemmParams params) {\n";
-  text += "  sluice::run_gemm<kConfig>(params);\n";
+  const bool stamps = stamping == Stamping::on && uses_workspace(config);
+  text += stamps ? "  sluice::run_gemm<kConfig, sluice::Stamping::on>(params);\n"
+                 : "  sluice::run_gemm<kConfig>(params);\n";
   text += "}\n";
   return text;
 }
 
-std::string sum_unit_text(const KernelConfig& config) {
+std::string sum_unit_text(const KernelConfig& config, Stamping stamping) {
   std::string text = "#include <sluice/kernels/sum_parts.cuh>\n";
   text += "inline constexpr sluice::KernelConfig kConfig = " + to_string(config) + ";\n";
   text += "extern \"C\" __global__ void __launch_bounds__(sluice::kSumThreads)\n";
   text += std::string(kEntryName) + "(const __grid_constant__ sluice::GemmParams params) {\n";
-  text += "  sluice::sum_parts<kConfig>(params);\n";
+  text += stamping == Stamping::on ? "  sluice::sum_parts<kConfig, sluice::Stamping::on>(params);\n"
+                                   : "  sluice::sum_parts<kConfig>(params);\n";
   text += "}\n";
   return text;
 }
 
-std::vector<std::string> unit_texts(const KernelConfig& config) {
-  if (config.combine != Combine::separate) return {unit_text(config)};
-  return {unit_text(config), sum_unit_text(config)};
+std::vector<std::string> unit_texts(const KernelConfig& config, Stamping stamping) {
+  if (config.combine != Combine::separate) return {unit_text(config, stamping)};
+  return {unit_text(config, stamping), sum_unit_text(config, stamping)};
 }
 
 }  // namespace sluice

@@ -9,7 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include <sluice/spec/config.h>
+#include <sluice/options.h>
+#include <sluice/spec/workspace_stamp.h>
 
 namespace sluice {
 
@@ -24,11 +25,14 @@ struct EmbeddedFile {
 /// The device headers, put into the library at build time (tools/embed_sources.py).
 std::span<const EmbeddedFile> embedded_files();
 
-/// The unit of a dense GEMM.
-std::string unit_text(const KernelConfig& config);
+inline Stamping stamping_of(const Options& options) {
+  return options.stamp_workspaces ? Stamping::on : Stamping::off;
+}
+/// The unit of a dense GEMM. A config that uses no workspace has nothing to stamp, and one unit only.
+std::string unit_text(const KernelConfig& config, Stamping stamping = Stamping::off);
 /// The unit that adds up the parts which a GEMM with Combine::separate leaves.
-std::string sum_unit_text(const KernelConfig& config);
+std::string sum_unit_text(const KernelConfig& config, Stamping stamping = Stamping::off);
 /// All that a plan with this config launches, in that order.
-std::vector<std::string> unit_texts(const KernelConfig& config);
+std::vector<std::string> unit_texts(const KernelConfig& config, Stamping stamping = Stamping::off);
 
 }  // namespace sluice

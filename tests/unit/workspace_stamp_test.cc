@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arithmetic of the owner stamp in any order of math groups: launches one after the other are never
+// reported, two launches of which one begins while the other runs always are. And what a launch brings along
+// for it. To see it fail: give the word back in after_leaving when one group is left.
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+#include <sluice/host/jit/source.h>
+#include <sluice/spec/workspace_stamp.h>
+
+#include "launch_fixture.h"
+
+namespace sluice {
+namespace {
+
+/// The words as device/workspace_stamp.cuh leaves them; each call is one CAS that succeeds.
+struct Words {
+  WorkspaceStamp at{};
+  bool step(const StampStep& next, const LaunchStamp& by) {
+    if (next.conflict && at.conflict == 0) at.conflict = stamp_pair(stamp_high(at.owner), by.launch);
+    at.owner = next.owner;
+    return !next.conflict;
+  }
+};
+
+/// The groups of one launch, each about to enter, inside, or done.
+struct Launch {
+  LaunchStamp stamp;
+  std::vector<int> state;  // of each group: 0, 1, 2
+  std::vector<bool> counted;
+  Launch(u32 launch, u32 groups) : stamp{launch, groups}, state(groups, 0), counted(groups, false) {}
+  bool done() const {
+    for (const int each : state)
+      if (each != 2) return false;
+    return true;
+  }
+  /// Any group that is not done does its next step.
+  void advance(Words& words, std::mt19937& random) {
+    std::vector<std::size_t> free;
+    for (std::size_t i = 0; i < state.size(); ++i)
+      if (state[i] != 2) free.push_back(i);
+    const std::size_t group = free[random() % free.size()];
+    if (state[group]++ == 0)
+      counted[group] = words.step(after_entering(words.at.owner, stamp), stamp);
+    else if (counted[group])
+      words.step(after_leaving(words.at.owner, stamp), stamp);
+  }
+};
+
+TEST(WorkspaceStamp, launches_one_after_the_other_leave_no_trace) {
+  std::mt19937 random(1);
+  Words words;
+  for (u32 launch = 1; launch <= 500; ++launch) {
+    Launch one(launch % 7 == 0 ? launch - 1 : launch, 1 + random() % 20);  // now and then a replay
+    while (!one.done()) one.advance(words, random);
+    ASSERT_EQ(words.at.owner, 0u) << launch;
+    ASSERT_EQ(words.at.conflict, 0u) << launch;
+  }
+}
+
+TEST(WorkspaceStamp, two_launches_at_one_time_are_always_seen) {
+  std::mt19937 random(2);
+  for (int i = 0; i < 5000; ++i) {
+    Words words;
+    Launch one(10, 1 + random() % 6), two(20, 1 + random() % 6);
+    one.advance(words, random);
+    two.advance(words, random);  // begins before the first is done
+    while (!one.done() || !two.done()) {
+      Launch& next = one.done() || (!two.done() && random() % 2 == 0) ? two : one;
+      next.advance(words, random);
+    }
+    ASSERT_EQ(stamp_high(words.at.conflict), 10u);
+    ASSERT_EQ(stamp_low(words.at.conflict), 20u);
+  }
+}
+
+TEST(WorkspaceStamp, an_early_peer_that_has_left_still_counts) {
+  std::mt19937 random(3);
+  Words words;
+  Launch one(10, 2);
+  one.counted[0] = words.step(after_entering(words.at.owner, one.stamp), one.stamp);
+  words.step(after_leaving(words.at.owner, one.stamp), one.stamp);  // its slot is written, nobody is inside
+  Launch two(20, 1);
+  two.advance(words, random);
+  EXPECT_EQ(words.at.conflict, stamp_pair(10, 20));
+}
+
+TEST(WorkspaceStamp, one_captured_launch_twice_at_a_time_is_seen) {
+  std::mt19937 random(4);
+  Words words;
+  Launch one(10, 1), again(10, 1);
+  one.advance(words, random);
+  again.advance(words, random);
+  one.advance(words, random);
+  again.advance(words, random);
+  EXPECT_EQ(words.at.conflict, stamp_pair(0, 10));
+}
+
+class LaunchStamps : public LaunchTest {
+ protected:
+  Device stamping_device() {
+    Options options = device().options();
+    options.stamp_workspaces = true;
+    Result<Device> opened = open_fake_device(options);
+    EXPECT_TRUE(opened.ok());
+    return *opened;
+  }
+  gemm::Kernel split_kernel(const Device& on, int splits) {
+    const Result<Plan> plan = gemm::plan(small_problem(), on.info(),
+                                         {.schedule = Schedule::cooperative,
+                                          .tile_m = 128,
+                                          .tile_n = 128,
+                                          .cluster = ClusterShape{1, 1},
+                                          .splits = splits});
+    EXPECT_TRUE(plan.ok());
+    const Result<gemm::Kernel> kernel = gemm::prepare(on, *plan);
+    EXPECT_TRUE(kernel.ok()) << (kernel.ok() ? "" : kernel.error().message);
+    return *kernel;
+  }
+  LaunchStamp stamp_of(const gemm::Kernel& kernel) {
+    gemm::Args args = args_for(small_problem());
+    const i64 bytes = kernel.plan().workspace_bytes;
+    if (bytes != 0) args.workspace = {driver.memory(bytes), bytes};
+    const int before = driver.launches();
+    EXPECT_TRUE(gemm::launch(kernel, args, nullptr).ok());
+    return driver.launch(before).params.stamp;
+  }
+};
+
+TEST_F(LaunchStamps, are_numbered_and_say_how_many_groups_leave) {
+  const Device device = stamping_device();
+  const gemm::Kernel kernel = split_kernel(device, 2);
+  const LaunchStamp first = stamp_of(kernel), second = stamp_of(kernel);
+  EXPECT_NE(first.launch, 0u);
+  EXPECT_EQ(second.launch, first.launch + 1);
+  EXPECT_EQ(first.leavers, 16u * kMathGroups) << "16 CTAs, two math groups each";
+}
+
+TEST_F(LaunchStamps, are_empty_without_the_option_and_without_a_workspace) {
+  const LaunchStamp release = stamp_of(split_kernel(device(), 2));
+  EXPECT_EQ(release.launch, 0u);
+  EXPECT_EQ(release.leavers, 0u);
+  const Device device = stamping_device();
+  const LaunchStamp whole = stamp_of(split_kernel(device, 1));
+  EXPECT_EQ(whole.launch, 0u);
+  EXPECT_EQ(whole.leavers, 0u);
+}
+
+}  // namespace
+}  // namespace sluice
