@@ -11,6 +11,7 @@
 #include "batch_runner.h"
 #include "config_pool.h"
 #include "gpu.h"
+#include "kernel_pool.h"
 
 namespace sluice::testing {
 namespace {
@@ -25,6 +26,7 @@ TEST_F(graphs, replay_with_changed_inputs) {
   ASSERT_TRUE(ok(verifier));
   const auto workspace = Workspace::create(device());
   ASSERT_TRUE(ok(workspace));
+  ASSERT_TRUE(ok(class_kernels(device())));
   for (const KernelConfig& config : class_pool()) {
     const Problem problem = problem_for(config, 200, 136, 300);
     const auto kernel = gemm::prepare(device(), plan_for(problem, config, device().info()));

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "config_pool.h"
 #include "random_case.h"
 
 namespace sluice::testing {
@@ -22,6 +23,11 @@ Result<KernelPool> KernelPool::prepare(const Device& device, const std::vector<K
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   std::printf("prepared %zu kernels in %.1f s\n", configs.size(), seconds.count());
+  return pool;
+}
+
+const Result<KernelPool>& class_kernels(const Device& device) {
+  static const Result<KernelPool> pool = KernelPool::prepare(device, class_pool());
   return pool;
 }
 

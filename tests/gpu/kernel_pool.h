@@ -17,4 +17,8 @@ struct KernelPool {
   static Result<KernelPool> prepare(const Device& device, const std::vector<KernelConfig>& configs);
 };
 
+/// Those of class_pool(), once for all tests of a process. A test that goes through the classes begins with
+/// it: compiled one by one where they are first needed, they take longer than the test.
+const Result<KernelPool>& class_kernels(const Device& device);
+
 }  // namespace sluice::testing

@@ -9,6 +9,7 @@
 
 #include "config_pool.h"
 #include "gpu.h"
+#include "kernel_pool.h"
 #include "random_case.h"
 
 namespace sluice::testing {
@@ -48,6 +49,7 @@ class repeatability : public GpuTest {
 };
 
 TEST_F(repeatability, holds_for_every_class_of_kernel) {
+  ASSERT_TRUE(ok(class_kernels(device())));
   for (const KernelConfig& config : class_pool())
     expect_same_bits(plan_for(problem_for(config, 300, 200, 700), config, device().info()));
 }

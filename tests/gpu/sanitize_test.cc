@@ -11,6 +11,7 @@
 #include "batch_runner.h"
 #include "config_pool.h"
 #include "gpu.h"
+#include "kernel_pool.h"
 #include "planted_bugs.h"
 
 namespace sluice::testing {
@@ -75,6 +76,9 @@ constexpr Size kSizes[] = {{300, 200, 520, 1}, {65, 72, 64, 0}, {129, 129, 1100,
 TEST_F(sanitize, every_class_of_kernel) {
   const i64 only = setting("SLUICE_SANITIZE_CLASS", -1);  // to look at one class alone
   const std::vector<KernelConfig> classes = class_pool();
+  if (only < 0) {
+    ASSERT_TRUE(ok(class_kernels(device())));
+  }
   auto runner = BatchRunner::create(device(), 1, i64{32} << 20);
   ASSERT_TRUE(ok(runner));
   for (size_t i = 0; i < classes.size(); ++i) {

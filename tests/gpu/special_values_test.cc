@@ -6,6 +6,7 @@
 #include "batch_runner.h"
 #include "config_pool.h"
 #include "gpu.h"
+#include "kernel_pool.h"
 
 namespace sluice::testing {
 namespace {
@@ -17,6 +18,7 @@ class special_values : public GpuTest {
   /// `change` alters exact data of a small problem; every class of kernel must then still agree with fp64.
   template <class Change>
   void expect_agreement(const Change& change) {
+    ASSERT_TRUE(ok(class_kernels(device())));
     auto runner = BatchRunner::create(device(), 16, kArenaBytes);
     ASSERT_TRUE(ok(runner));
     u64 seed = 0;
