@@ -6,9 +6,10 @@
 #   split  products split along k, a million times on one workspace
 #   rest    misuse, graphs, threads, repeats  cost     host cost of a launch
 #   sanitize  compute-sanitizer               bench    sluice beside cuBLASLt
-# Usage: tools/gpu_batch.sh [section ...]   (all of them without arguments)
+#   peers  Triton and torch on the decode sweep, only if named: it needs both, and five minutes
+# Usage: tools/gpu_batch.sh [section ...]   (all others without arguments)
 # SLUICE_BUILD (build/release), OUT (default $SLUICE_BUILD/gpu_results: summary.txt, logs.tgz, bench.json),
-# SLUICE_FUZZ_COUNT, SLUICE_BENCH_ARGS, SLUICE_LIMIT_<SECTION> in seconds. Exit: how many sections failed.
+# SLUICE_FUZZ_COUNT, SLUICE_BENCH_ARGS, SLUICE_PEERS_ARGS, SLUICE_LIMIT_<SECTION> in seconds. Exit: how many sections failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 build=${SLUICE_BUILD:-build/release}
@@ -85,6 +86,10 @@ for name in "${sections[@]}"; do
     bench)
       # shellcheck disable=SC2086
       section bench 420 "$build/sluice" bench ${SLUICE_BENCH_ARGS:---json "$out/bench.json"}
+      ;;
+    peers)
+      # shellcheck disable=SC2086
+      section peers 330 python3 tools/triton_sweep.py --json "$out/triton.json" ${SLUICE_PEERS_ARGS:---seconds 280}
       ;;
     *)
       echo "no section called $name"

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Statistics, tables and the record of triton_sweep.py: what needs no GPU. Names are those of `sluice bench`'s records
+where both have a thing (bench/record.cc), and the schema is another, so that no page takes one for the other.
+"""
+import math
+import pathlib
+import subprocess
+import sys
+import time
+
+SCHEMA = "sluice-peers-1"
+MAX_LAUNCHES = 2000
+L2_TIMES = 3  # weights of all copies, in sizes of L2
+
+
+def quantile(values: list[float], q: float) -> float:
+    """Between neighbours in a straight line, as bench/statistics.cc."""
+    ranked = sorted(values)
+    at = q * (len(ranked) - 1)
+    low = math.floor(at)
+    high = min(low + 1, len(ranked) - 1)
+    return ranked[low] + (ranked[high] - ranked[low]) * (at - low)
+
+
+def rounded(value: float) -> float:
+    return round(value, 3)
+
+
+def launches_for(each_us: float, copies: int, replay_us: float) -> int:
+    """As many as fill a replay, and every copy at least once."""
+    return min(MAX_LAUNCHES, max(int(replay_us / max(each_us, 0.5)), copies, 2))
+
+
+def copies_for(weight_bytes: int, l2_bytes: int) -> int:
+    return max(2, math.ceil(L2_TIMES * l2_bytes / weight_bytes))
+
+
+def turns(count: int, round_index: int) -> list[int]:
+    """The order of a round: nobody always follows the hottest one."""
+    return [(turn + round_index) % count for turn in range(count)]
+
+
+def contender_json(name: str, detail: str, rounds: list[float], launches: int, verdict: str) -> dict:
+    return {"name": name, "detail": detail,
+            "us": {"median": rounded(quantile(rounds, 0.5)), "p10": rounded(quantile(rounds, 0.1)),
+                   "p90": rounded(quantile(rounds, 0.9))},
+            "launches": launches, "rounds": [rounded(us) for us in rounds], "verified": True, "verdict": verdict}
+
+
+def best_of(shape: dict, prefix: str) -> dict | None:
+    """The fastest right contender whose name begins so."""
+    timed = [c for c in shape["contenders"] if c["name"].startswith(prefix) and c.get("verified")]
+    return min(timed, key=lambda c: c["us"]["median"]) if timed else None
+
+
+def table(shapes: list[dict]) -> list[str]:
+    names = list(dict.fromkeys(c["name"] for shape in shapes for c in shape["contenders"]))
+    lines = ["M".rjust(5) + "".join(name.rjust(20) for name in names) + "  fastest Triton"]
+    for shape in shapes:
+        medians = {c["name"]: f"{c['us']['median']:.2f}" for c in shape["contenders"] if c.get("verified")}
+        best = best_of(shape, "Triton")
+        lines.append(str(shape["problem"]["m"]).rjust(5) + "".join(medians.get(name, "-").rjust(20) for name in names) +
+                     "  " + (best["detail"] if best else "-"))
+    return lines
+
+
+def run_json(machine: dict, method: dict, shapes: list[dict]) -> dict:
+    return {"schema": SCHEMA, "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "command": " ".join([pathlib.Path(sys.argv[0]).name, *sys.argv[1:]]), "commit": commit(), **machine,
+            "method": method, "shapes": shapes}
+
+
+def commit() -> str:
+    root = pathlib.Path(__file__).resolve().parent
+    done = subprocess.run(["git", "-C", str(root), "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+class ProgressBar:
+    """One line on a terminal, nothing anywhere else."""
+
+    def __init__(self, stream=sys.stderr):
+        self.stream = stream if stream.isatty() else None
+
+    def show(self, text: str, done: int, total: int) -> None:
+        if self.stream is None:
+            return
+        filled = 24 * done // max(total, 1)
+        self.stream.write(f"\r\x1b[K[{'#' * filled}{'.' * (24 - filled)}] {done}/{total} {text}"[:160])
+        self.stream.flush()
+
+    def clear(self) -> None:
+        if self.stream is not None:
+            self.stream.write("\r\x1b[K")
+            self.stream.flush()
+
+
+def nvidia_smi(fields: tuple[str, ...]) -> dict:
+    try:
+        done = subprocess.run(["nvidia-smi", "-i", "0", "--query-gpu=" + ",".join(fields), "--format=csv,noheader,nounits"],
+                              capture_output=True, text=True, timeout=20, check=True)
+        return dict(zip(fields, (value.strip() for value in done.stdout.splitlines()[0].split(","))))
+    except (OSError, subprocess.SubprocessError, IndexError) as why:
+        return {"error": str(why)}

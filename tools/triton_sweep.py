@@ -1,0 +1,285 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Triton beside cuBLASLt (through torch) on the decode sweep: FP8 e4m3 to bf16, few tokens, N = K = 4096.
+
+Needs the GPU machine's torch and Triton, and no network: python3 tools/triton_sweep.py --json FILE. Timed as `sluice
+bench` times (docs/performance.md): CUDA graphs of many launches that rotate over copies whose weights are three times
+L2, contenders in turn with a rest and an untimed replay before each, medians. The Triton kernels (triton_matmul.py)
+are tuned for every M over the list of triton_configs.py; a result that is not within the bound of an fp64 reference is
+never timed. One more contender is one more row of CONTENDERS. Exit: 0, 1 a contender is wrong or missing at a
+shape, 77 no torch, Triton or GPU here.
+"""
+import argparse
+import concurrent.futures
+import dataclasses
+import json
+import multiprocessing
+import os
+import pathlib
+import random
+import sys
+import time
+from typing import Callable
+
+import triton_configs
+from triton_record import (L2_TIMES, ProgressBar, best_of, contender_json, copies_for, launches_for, nvidia_smi, rounded,
+                           run_json, table, turns)
+
+TOKENS = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128)
+ROUNDS, REST_MS, REPLAY_US = 9, 20.0, 3000.0
+SCREEN_REPLAYS = 3
+FINALISTS = 4  # of each way to split, timed again before the race
+COMPILE_SHARE, SCREEN_SHARE = 0.35, 0.8  # of all the time; of a shape's
+# Of an element: half a step of bf16, and the tensor core's fast sums, which keep 14 bits of the largest product.
+ROUNDING, SUM_ERROR = 2.0 ** -8, 2.0 ** -10
+
+
+@dataclasses.dataclass
+class Bench:
+    """One problem: copies of A, W and D in turn, what D must be, and when to be done."""
+    torch: object
+    m: int
+    n: int
+    k: int
+    copies: list
+    scales: tuple
+    wanted: object
+    bound: object
+    deadline: float
+    sms: int
+    known: list = dataclasses.field(default_factory=list)  # configs that were good at the M before
+    tried: dict = dataclasses.field(default_factory=dict)
+
+    @staticmethod
+    def create(torch, shape: tuple[int, int, int], deadline: float, seed: int) -> "Bench":
+        m, n, k = shape
+        properties = torch.cuda.get_device_properties(0)
+        generator = torch.Generator(device="cuda").manual_seed(seed)
+
+        def random_fp8(rows: int):
+            return torch.randn((rows, k), device="cuda", generator=generator).to(torch.float8_e4m3fn)
+        copies = [(random_fp8(m), random_fp8(n), torch.empty((m, n), dtype=torch.bfloat16, device="cuda"))
+                  for _ in range(copies_for(n * k, properties.L2_cache_size))]
+        scales = tuple(torch.tensor([value], dtype=torch.float32, device="cuda") for value in (0.5, 0.25))
+        a, w = copies[0][0].double(), copies[0][1].double()
+        wanted = (a @ w.T) * 0.125
+        bound = wanted.abs() * ROUNDING + (a.abs() @ w.abs().T) * 0.125 * SUM_ERROR
+        return Bench(torch, m, n, k, copies, scales, wanted, bound, deadline, properties.multi_processor_count)
+
+    def check(self, launch: Callable[[int], None]) -> str:
+        """Twice, because the second launch finds what the first left. Raises if the result is wrong."""
+        d = self.copies[0][2]
+        for _ in range(2):
+            d.fill_(float("nan"))
+            launch(0)
+            wrong = ~((d.double() - self.wanted).abs() <= self.bound)  # NaN is wrong
+            if bool(wrong.any()):
+                raise ArithmeticError(f"{int(wrong.sum())} of {wrong.numel()} elements are wrong")
+        error = ((d.double() - self.wanted).abs() / self.bound).max()
+        return f"largest error {float(error):.3f} of the bound"
+
+    def capture(self, launch: Callable[[int], None], launches: int):
+        torch = self.torch
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        graph = torch.cuda.CUDAGraph()  # without torch.cuda.graph(), which collects garbage: 600 times a shape
+        with torch.cuda.stream(stream):
+            launch(0)
+            stream.synchronize()
+            graph.capture_begin(capture_error_mode="thread_local")
+            try:
+                for i in range(launches):
+                    launch(i % len(self.copies))
+            finally:
+                graph.capture_end()
+        return graph
+
+    def replay_us(self, graph, launches: int) -> float:
+        """The untimed replay wakes the clocks and keeps the queue full while the timed one is submitted."""
+        torch = self.torch
+        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        graph.replay()
+        start.record()
+        graph.replay()
+        stop.record()
+        stop.synchronize()
+        return start.elapsed_time(stop) * 1000 / launches
+
+    def screen(self, launch: Callable[[int], None]) -> float:
+        launches = 2 * len(self.copies)
+        graph = self.capture(launch, launches)
+        return min(self.replay_us(graph, launches) for _ in range(SCREEN_REPLAYS))
+
+
+@dataclasses.dataclass
+class Entry:
+    """What a contender brings to the race: a name, what it runs, and launch(copy)."""
+    name: str
+    detail: str
+    launch: Callable[[int], None]
+
+
+def triton_entries(bench: Bench, bar: ProgressBar) -> list[Entry]:
+    """Of each way to split the fastest config, found by timing all candidates while there is time."""
+    from triton_matmul import TritonProduct
+    order = triton_configs.candidates(bench.m, bench.n, bench.k, bench.sms)
+    order = [c for c in bench.known if c in order] + [c for c in order if c not in bench.known]
+    screen_until = time.monotonic() + SCREEN_SHARE * max(0.0, bench.deadline - time.monotonic())
+    times, refused, wrong = {}, [], []
+    for done, config in enumerate(order):
+        if time.monotonic() > screen_until:
+            break
+        bar.show(f"M = {bench.m}: {config.text()}", done, len(order))
+        try:
+            product = TritonProduct(config, bench.copies, bench.scales)
+            bench.check(product.launch)
+            times[config] = bench.screen(product.launch)
+        except ArithmeticError as why:
+            wrong.append(f"{config.text()}: {why}")
+        except Exception as why:  # Triton refuses it: out of shared memory, or no layout
+            refused.append(f"{config.text()}: {type(why).__name__}: {why}"[:300])
+    ranked = sorted(times, key=times.get)
+    bench.tried = {"candidates": len(order), "timed": len(times), "refused": len(refused),
+                   "first_refused": refused[:3], "wrong": wrong,
+                   "best": [{"config": c.text(), "us": rounded(times[c])} for c in ranked[:5]]}
+    entries = []
+    for way in triton_configs.WAYS:
+        finalists = [c for c in ranked if c.way == way][:FINALISTS]
+        again = {c: bench.screen(TritonProduct(c, bench.copies, bench.scales).launch) for c in finalists}
+        if not again:
+            continue
+        best = min(again, key=again.get)
+        entries.append(Entry(f"Triton {way}", best.text(), TritonProduct(best, bench.copies, bench.scales).launch))
+        bench.known += sorted(again, key=again.get)
+    return entries
+
+
+def cublaslt_entries(bench: Bench, _: ProgressBar) -> list[Entry]:
+    torch = bench.torch
+
+    def launch(index: int) -> None:
+        a, w, d = bench.copies[index]
+        torch._scaled_mm(a, w.T, scale_a=bench.scales[0], scale_b=bench.scales[1], out_dtype=torch.bfloat16,
+                         use_fast_accum=True, out=d)
+    return [Entry("torch._scaled_mm", "cuBLASLt's first heuristic", launch)]
+
+
+CONTENDERS: tuple[Callable[[Bench, ProgressBar], list[Entry]], ...] = (cublaslt_entries, triton_entries)
+
+
+def race(bench: Bench, entries: list[Entry]) -> list[dict]:
+    """All in turn, round after round, each checked before; a wrong one is named and not timed."""
+    graphs, results, timed = [], {}, []
+    for entry in entries:
+        try:
+            verdict = bench.check(entry.launch)
+            launches = launches_for(bench.screen(entry.launch), len(bench.copies), REPLAY_US)
+            graphs.append((entry, bench.capture(entry.launch, launches), launches, verdict))
+        except Exception as why:
+            results[entry.name] = {"name": entry.name, "detail": entry.detail, "verified": False, "error": str(why)}
+    rounds = [[] for _ in graphs]
+    for index in range(ROUNDS):
+        for who in turns(len(graphs), index):
+            time.sleep(REST_MS / 1000)
+            rounds[who].append(bench.replay_us(graphs[who][1], graphs[who][2]))
+    for (entry, _, launches, verdict), times in zip(graphs, rounds):
+        timed.append(contender_json(entry.name, entry.detail, times, launches, verdict))
+    return timed + list(results.values())
+
+
+def compile_all(tokens: list[int], n: int, k: int, seconds: float, bar: ProgressBar) -> dict:
+    """Fills Triton's cache with a process a core; what is not done in time is compiled where it is needed."""
+    from triton_matmul import compile_ahead, kernels_ahead
+    jobs = kernels_ahead({b for m in tokens for b in triton_configs.blocks_of_m(m)}, n, k)
+    random.Random(1).shuffle(jobs)  # no block of tokens is left for the end
+    until, done, failures = time.monotonic() + seconds, 0, []
+    pool = concurrent.futures.ProcessPoolExecutor(os.cpu_count(), mp_context=multiprocessing.get_context("spawn"))
+    try:
+        waiting = [pool.submit(compile_ahead, job) for job in jobs]
+        for future in concurrent.futures.as_completed(waiting, timeout=seconds):
+            done += 1
+            if future.result():
+                failures.append(future.result())
+            bar.show("compile", done, len(jobs))
+            if time.monotonic() > until:
+                break
+    except (concurrent.futures.TimeoutError, concurrent.futures.BrokenExecutor) as why:
+        failures.append(f"stopped early: {type(why).__name__}")
+    pool.shutdown(wait=True, cancel_futures=True)
+    return {"kernels": len(jobs), "compiled": done, "failures": len(failures), "first_failures": failures[:3]}
+
+
+def machine_json(torch, triton_version: str) -> dict:
+    gpu = nvidia_smi(("name", "driver_version", "power.limit", "clocks.max.sm", "clocks.max.mem"))
+    return {"machine": {"gpu": torch.cuda.get_device_name(0), "cpus": os.cpu_count(), "nvidia_smi": gpu},
+            "versions": {"python": sys.version.split()[0], "torch": torch.__version__, "triton": triton_version,
+                         "cuda": torch.version.cuda}}
+
+
+def sweep(arguments: argparse.Namespace) -> int:
+    try:
+        import torch
+        import triton
+    except ImportError as why:
+        print(f"not possible here: {why}")
+        return 77
+    if not torch.cuda.is_available():
+        print("not possible here: torch sees no GPU")
+        return 77
+    bar = ProgressBar()
+    end = time.monotonic() + arguments.seconds
+    compiled = compile_all(arguments.m, arguments.n, arguments.k, COMPILE_SHARE * arguments.seconds, bar)
+    machine = machine_json(torch, triton.__version__)
+    method = {"mode": "cold", "rounds": ROUNDS, "rest_ms": REST_MS, "replay_us": REPLAY_US, "l2_times": L2_TIMES,
+              "fill": "normal", "seconds": arguments.seconds, "compiled_ahead": compiled}
+    shapes, known, failed = [], [], 0
+    for index, m in enumerate(arguments.m):
+        now = time.monotonic()
+        deadline = now + max(0.0, end - now) / (len(arguments.m) - index)
+        bench = Bench.create(torch, (m, arguments.n, arguments.k), deadline, seed=m)
+        bench.known = known
+        entries = [entry for contender in CONTENDERS for entry in contender(bench, bar)]
+        bar.show(f"M = {m}: race", index, len(arguments.m))
+        before = nvidia_smi(("clocks.sm", "clocks.mem", "power.draw", "temperature.gpu"))
+        contenders = race(bench, entries)
+        known = list(dict.fromkeys(bench.known))[-24:]
+        shapes.append({"name": f"{m}x{arguments.n}x{arguments.k} e4m3 > bf16", "copies": len(bench.copies),
+                       "problem": {"m": m, "n": arguments.n, "k": arguments.k, "a": "e4m3", "b": "e4m3", "d": "bf16"},
+                       "telemetry": {"before": before, "after": nvidia_smi(tuple(before)) if "error" not in before else {}},
+                       "tuning": bench.tried, "contenders": contenders})
+        failed += any("error" in c for c in contenders) or best_of(shapes[-1], "Triton") is None
+        if arguments.json:  # after each shape: a machine may be taken away
+            arguments.json.write_text(json.dumps(run_json(machine, method, shapes), indent=1) + "\n")
+    bar.clear()
+    print("\n".join(table(shapes)))
+    for shape in shapes:
+        for text in shape["tuning"]["wrong"] + [f"{c['name']}: {c['error']}" for c in shape["contenders"] if "error" in c]:
+            print(f"{shape['name']}: {text}")
+    return 1 if failed else 0
+
+
+def parse(words: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--m", type=int, nargs="+", default=list(TOKENS), help="tokens (default: the whole sweep)")
+    parser.add_argument("--n", type=int, default=4096)
+    parser.add_argument("--k", type=int, default=4096)
+    parser.add_argument("--seconds", type=float, default=300.0, help="for everything, compiling too (default 300)")
+    parser.add_argument("--json", type=pathlib.Path, help="where the record goes")
+    parser.add_argument("--self-test", action="store_true")
+    arguments = parser.parse_args(words)
+    for name, value, step in (("--n", arguments.n, 128), ("--k", arguments.k, 256)):
+        if value < step or value % step != 0:
+            parser.error(f"{name} = {value} must be a multiple of {step}, the widest block of the kernels")
+    if min(arguments.m) < 1 or max(arguments.m) > 1024:
+        parser.error(f"--m = {arguments.m}: 1 to 1024 tokens each")
+    if arguments.seconds <= 0:
+        parser.error(f"--seconds = {arguments.seconds} must be above 0")
+    return arguments
+
+
+if __name__ == "__main__":
+    chosen = parse(sys.argv[1:])
+    if chosen.self_test:
+        from triton_self_test import self_test
+        sys.exit(self_test())
+    sys.exit(sweep(chosen))
