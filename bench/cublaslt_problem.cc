@@ -222,13 +222,15 @@ std::string CublasLtProblem::algorithm_text(int algorithm) const {
 Result<void> CublasLtProblem::launch(int algorithm, int copy, Stream stream) const {
   const CublasLtApi& api = lab_.cublaslt->api();
   const gemm::Args& args = copies_[static_cast<size_t>(copy)].args();
+  const Epilogue& e = copies_[0].problem().epilogue;
   const bool same_type = copies_[0].problem().d.type != DType::e4m3;
-  const void* c = copies_[0].problem().epilogue.residual ? args.c : same_type ? args.d : nullptr;
+  const void* c = e.residual ? args.c : same_type ? args.d : nullptr;
+  const float beta = adds(e) ? 1.0f : args.beta;  // D += is C = D with beta = 1
   const ContextScope scope(*lab_.device.impl().primary);
   if (Result<void> entered = scope.entered(); !entered) return entered;
   const cublasStatus_t status =
       api.matmul(lab_.cublaslt->handle(), descs_[static_cast<size_t>(copy)], &args.alpha, args.b, left_,
-                 args.a, right_, &args.beta, c, c_, args.d, d_, &found_[static_cast<size_t>(algorithm)].algo,
+                 args.a, right_, &beta, c, c_, args.d, d_, &found_[static_cast<size_t>(algorithm)].algo,
                  lab_.peer_workspace.data(), static_cast<size_t>(lab_.peer_workspace.bytes()), stream);
   return checked(api, status, "cublasLtMatmul");
 }

@@ -77,7 +77,7 @@ Json candidate_json(const CandidateRecord& c) {
 }
 
 Json problem_json(const Problem& p) {
-  return {{"m", p.m},
+  Json json{{"m", p.m},
           {"n", p.n},
           {"k", p.k},
           {"batch", p.batch},
@@ -92,6 +92,9 @@ Json problem_json(const Problem& p) {
           {"bias", p.epilogue.bias != Bias::none},
           {"activation", name_of(p.epilogue.activation)},
           {"residual", p.epilogue.residual}};
+  if (adds(p.epilogue)) json["update"] = name_of(p.epilogue.update);
+  if (!p.deterministic) json["deterministic"] = false;
+  return json;
 }
 
 Json telemetry_json(const TelemetrySummary& t) {

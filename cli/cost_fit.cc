@@ -45,6 +45,8 @@ Result<Problem> problem_of(const Json& j) {
   take(parse_activation(text("activation")), p.epilogue.activation);
   p.epilogue.bias = j.at("bias").get<bool>() ? Bias::column : Bias::none;
   p.epilogue.residual = j.at("residual").get<bool>();
+  p.epilogue.update = j.value("update", "set") == "add" ? Update::add : Update::set;
+  p.deterministic = j.value("deterministic", true);
   if (error) return *error;
   return with_strides(p);
 }
@@ -55,6 +57,13 @@ int number_after(const std::string& text, const std::string& key, const std::str
   size_t at = text.find(key);
   if (at != std::string::npos) at = text.find(next, at);
   return at == std::string::npos ? 0 : std::atoi(text.c_str() + at + next.size());
+}
+
+/// How a timed config's tiles come together, from its text.
+Combine combine_in(const std::string& config) {
+  for (const Combine combine : {Combine::last_arriver, Combine::separate, Combine::add})
+    if (config.find(std::string("Combine::") + name_of(combine)) != std::string::npos) return combine;
+  return Combine::none;
 }
 
 Result<FitShape::Timing> timing_of(const Problem& p, const Json& candidate) {
@@ -73,8 +82,7 @@ Result<FitShape::Timing> timing_of(const Problem& p, const Json& candidate) {
   KernelConfig c =
       complete ? config_for(p, base, cluster, direct ? StorePath::direct : StorePath::tma) : KernelConfig{};
   const char* rule = complete ? validate(c) : "tile and cluster must be there";
-  const bool separate = config.find("Combine::separate") != std::string::npos;
-  if (work.streamed > 0) c.combine = separate ? Combine::separate : Combine::last_arriver;
+  c.combine = combine_in(config);
   if (rule == nullptr && (work.clusters < 1 || work.group < 1))
     rule = "clusters and group must be at least 1";
   if (rule != nullptr)

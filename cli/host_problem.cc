@@ -60,6 +60,8 @@ HostProblem::HostProblem(const Problem& problem, float alpha, float beta, u64 se
   scale_b_ = random_scales(scale_b_count(p), random);
   const i64 d_count = elements_of(p.m, p.d.ld, p.batch, p.d.batch_stride);
   d_.assign(static_cast<size_t>(d_count * bytes_of(p.d.type)), 0xff);  // NaN in every type
+  if (adds(p.epilogue)) d_ = random_elements(p.d.type, d_count, random);
+  old_d_ = d_;
 }
 
 Result<twin::TwinReport> HostProblem::run(const Plan& plan, u64 schedule_seed) {
@@ -94,6 +96,9 @@ double HostProblem::error_bound(i64 batch, i64 row, i64 column, double expected)
     others += std::abs(load_element(p.epilogue.bias_type, bias_.data(), column));
   if (p.epilogue.residual && beta_ != 0)
     others += std::abs(beta_ * load_element(p.epilogue.c_type, c_.data(), c_index(p, {batch, row, column})));
+  if (adds(p.epilogue))  // in at most so many parts
+    others += std::abs(load_element(p.d.type, old_d_.data(), d_index(p, {batch, row, column}))) *
+              static_cast<double>(p.deterministic ? 1 : p.k);
   const double in_sum = kSumSlack * static_cast<double>(p.k) * kFp32Half * magnitude * scale;
   const double in_epilogue = kEpilogueRoundings * kFp32Half * (magnitude * scale + others);
   const FloatFormat d = format_of(p.d.type);
@@ -107,9 +112,11 @@ double HostProblem::error_bound(i64 batch, i64 row, i64 column, double expected)
 
 HostComparison HostProblem::compare() const {
   const Problem& p = problem_;
+  std::vector<u8> before = old_d_;  // read only
   const HostBuffers buffers{.a = a_.data(),
                             .b = b_.data(),
                             .c = c_.data(),
+                            .d = before.data(),
                             .scale_a = scale_a_.data(),
                             .scale_b = scale_b_.data(),
                             .bias = bias_.data()};

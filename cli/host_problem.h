@@ -22,7 +22,7 @@ struct HostComparison {
 };
 std::string describe(const HostComparison& found);
 
-/// Operands of one problem, D filled with NaN. Strides are those of `problem` (filled in).
+/// Operands of one problem, D filled with NaN, or with numbers if the product is added to it. Strides are those of `problem` (filled in).
 class HostProblem {
  public:
   HostProblem(const Problem& problem, float alpha, float beta, u64 seed);
@@ -39,7 +39,7 @@ class HostProblem {
 
   Problem problem_;
   float alpha_, beta_;
-  std::vector<u8> a_, b_, c_, d_, bias_;
+  std::vector<u8> a_, b_, c_, d_, old_d_, bias_;
   std::vector<float> scale_a_, scale_b_;
 };
 

@@ -35,6 +35,9 @@ Result<ScaleMode> parse_scale_mode(const std::string& text) {
 Result<Activation> parse_activation(const std::string& text) {
   return lookup(text, "activation", {Activation::none, Activation::relu, Activation::gelu, Activation::silu});
 }
+Result<Update> parse_update(const std::string& text) {
+  return lookup(text, "update", {Update::set, Update::add});
+}
 Result<Accumulate> parse_accumulate(const std::string& text) {
   return lookup(text, "accumulate", {Accumulate::fast, Accumulate::promoted});
 }
@@ -48,7 +51,7 @@ Result<Raster> parse_raster(const std::string& text) {
   return lookup(text, "raster", {Raster::along_m, Raster::along_n});
 }
 Result<Combine> parse_combine(const std::string& text) {
-  return lookup(text, "combine", {Combine::none, Combine::last_arriver, Combine::separate});
+  return lookup(text, "combine", {Combine::none, Combine::last_arriver, Combine::separate, Combine::add});
 }
 
 Result<std::vector<i64>> parse_sizes(const std::string& text, int count, const std::string& what) {

@@ -14,6 +14,7 @@ Result<DType> parse_dtype(const std::string& text);
 Result<Major> parse_major(const std::string& text);
 Result<ScaleMode> parse_scale_mode(const std::string& text);
 Result<Activation> parse_activation(const std::string& text);
+Result<Update> parse_update(const std::string& text);
 Result<Accumulate> parse_accumulate(const std::string& text);
 Result<Schedule> parse_schedule(const std::string& text);
 Result<StorePath> parse_store_path(const std::string& text);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Defaults live here: D follows the inputs (bf16 for fp8 ones), bias and C follow D.
+// Defaults live here: D follows the inputs (bf16 for fp8 ones; fp32 if it is added to), bias and C follow D.
 #include "cli/problem_flags.h"
 
 #include <CLI/CLI.hpp>
@@ -56,6 +56,11 @@ void add_problem_flags(CLI::App& app, ProblemFlags& f) {
   app.add_option("--bias-type", f.bias_type, "bf16, fp16, fp32")->group(epilogue);
   app.add_option("--activation", f.activation, "none, relu, gelu, silu")->group(epilogue);
   app.add_flag("--residual", f.residual, "Add beta * C")->group(epilogue);
+  app.add_option("--update", f.update, "set: D = the result; add: D += it (fp32 D), to accumulate gradients")
+      ->group(epilogue);
+  app.add_flag("--any-order", f.any_order,
+               "With --update add: parts of a split product may be added in any order, so that bits may differ")
+      ->group(epilogue);
   app.add_option("--c-type", f.c_type, "Type of C: bf16, fp16, fp32")->group(epilogue);
   app.add_option("--alpha", f.alpha, "Factor of the product")->group(epilogue)->capture_default_str();
   app.add_option("--beta", f.beta, "Factor of C; 1 unless told")->group(epilogue);
@@ -76,7 +81,7 @@ void add_override_flags(CLI::App& app, ProblemFlags& f) {
   app.add_option("--streamed", f.streamed, "Cluster tiles whose k-tiles are dealt out evenly; 0: none")
       ->group(group);
   app.add_option("--combine", f.combine,
-                 "Who adds up the parts of a tile: last_arriver, or separate (a kernel of its own)")
+                 "Who adds up the parts of a tile: last_arriver, separate (a kernel of its own), or add (into D)")
       ->group(group);
   app.add_option("--workspace-limit", f.workspace_limit, "Bytes of workspace that a plan may need")
       ->group(group);
@@ -103,7 +108,9 @@ Result<Problem> problem_of(const ProblemFlags& f) {
   const std::string inputs = f.dtype.empty() ? "bf16" : f.dtype;
   take(parse_dtype(f.a.empty() ? inputs : f.a), p.a.type, error);
   take(parse_dtype(f.b.empty() ? inputs : f.b), p.b.type, error);
-  p.d.type = default_output(p.a.type);
+  take(parse_update(f.update), p.epilogue.update, error);
+  p.deterministic = !f.any_order;
+  p.d.type = adds(p.epilogue) ? DType::fp32 : default_output(p.a.type);
   if (!f.d.empty()) take(parse_dtype(f.d), p.d.type, error);
   take(parse_major(f.a_layout), p.a.major, error);
   take(parse_major(f.b_layout), p.b.major, error);

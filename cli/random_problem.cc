@@ -68,6 +68,10 @@ Problem random_problem(const RandomSpec& spec, int index) {
   const std::array<Activation, 4> activations = {Activation::none, Activation::relu, Activation::gelu,
                                                  Activation::silu};
   e.activation = activations[static_cast<size_t>(dice.below(spec.exact ? 2 : 4))];
+  if (p.d.type == DType::fp32 && dice.one_in(3)) {  // gradients
+    e = {.scale_a = e.scale_a, .scale_b = e.scale_b, .update = Update::add};
+    p.deterministic = dice.one_in(2);
+  }
 
   p.a.ld = padded_ld(dice, inner_extent(p.a, p.m, p.k), p.a.type);
   p.b.ld = padded_ld(dice, inner_extent(p.b, p.n, p.k), p.b.type);

@@ -85,7 +85,7 @@ struct Args {
   const void* a = nullptr;
   const void* b = nullptr;
   const void* c = nullptr;  // not read if beta == 0
-  void* d = nullptr;
+  void* d = nullptr;        // read too if the epilogue's update is add
   const float* scale_a = nullptr;
   const float* scale_b = nullptr;
   const void* bias = nullptr;
@@ -123,7 +123,7 @@ std::vector<Result<Kernel>> prepare(const Device& device, std::span<const Plan> 
 
 /// Checks the arguments and enqueues one kernel. No allocation, no synchronisation; may be captured into a
 /// graph, which then needs its workspace for as long as it lives. m = 0, n = 0 or batch = 0 succeed without a
-/// launch. Errors (nothing is launched): invalid_pointer, misaligned, aliasing, workspace (too small),
+/// launch; so do alpha = 0 and k = 0 where the product is added to D. Errors (nothing is launched): invalid_pointer, misaligned, aliasing, workspace (too small),
 /// wrong_device, driver.
 Result<void> launch(const Kernel& kernel, const Args& args, Stream stream);
 

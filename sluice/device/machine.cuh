@@ -272,7 +272,10 @@ class Machine {
   SLUICE_DEVICE void issue_store(int buffer, const Tile& tile, int wave, int column) {
     if (group_thread() != 0) return;
     const ptx::TmaBox box{tile.n_offset + column, tile.m_offset + group_row() + wave * kWaveRows, tile.batch};
-    ptx::tma_store(params_.map_d, box, store_buffer(buffer));
+    if constexpr (adds(kConfig.epilogue))
+      ptx::tma_add(params_.map_d, box, store_buffer(buffer));
+    else
+      ptx::tma_store(params_.map_d, box, store_buffer(buffer));
     ptx::bulk_commit_group();
   }
   SLUICE_DEVICE void finish_stores() {
@@ -305,7 +308,7 @@ class Machine {
   static constexpr int kStartBarrier = 0;  // named barriers; the math groups have 1 and 2
   static constexpr bool kClustered = cluster_size(kConfig) > 1;
   static constexpr bool kPromotes = kConfig.promotes;
-  static constexpr bool kCombines = kConfig.combine != Combine::none;
+  static constexpr bool kCombines = uses_workspace(kConfig);
   static constexpr bool kSplitsInCluster = kConfig.cluster.k > 1;
   using Partials = PartialSlot<waves(kConfig), kConfig.tile.n, own_columns(kConfig)>;
   static constexpr int kExchangePasses = ::sluice::exchange_passes(kConfig);
@@ -441,8 +444,8 @@ class Machine {
     epilogue<1>(pairs, tile, at, scales);
     const int row = tile.m_offset + fragment_row(at.wave);
     const int column = tile.n_offset + fragment_column(at.column);
-    store_pair<kConfig.d>(params_, {row, column, tile.batch}, pairs[0].upper);
-    store_pair<kConfig.d>(params_, {row + 8, column, tile.batch}, pairs[0].lower);
+    store_pair<kConfig.d, kConfig.epilogue.update>(params_, {row, column, tile.batch}, pairs[0].upper);
+    store_pair<kConfig.d, kConfig.epilogue.update>(params_, {row + 8, column, tile.batch}, pairs[0].lower);
   }
 
   struct Nothing {};

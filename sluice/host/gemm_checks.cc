@@ -145,7 +145,7 @@ Result<ArgRules> argument_rules(const Plan& plan) {
   o[kScaleB] = {"scale_b", scale_b_count(p) > 0, bytes_of(DType::fp32), for_elements,
                 flat(scale_b_count(p), DType::fp32)};
   o[kWorkspace] = {"the workspace",
-                   plan.split.streamed > 0,
+                   workspace_bytes(plan.config, plan.split) > 0,
                    kWorkspaceAlign,
                    "its slots are whole lines of L2",
                    {.row_bytes = workspace_bytes(plan.config, plan.split)}};
@@ -270,6 +270,8 @@ Result<void> check_plan(const Plan& plan, const DeviceInfo& device) {
     return invalid("the layouts must be those of the problem");
   if (!(canonical(p.epilogue) == canonical(c.epilogue)))
     return invalid("the epilogue must be that of the problem");
+  if (c.combine == Combine::add && p.deterministic)
+    return invalid("combine = add adds the parts of a tile in any order: ask for deterministic = false");
   if (const KernelConfig promised = as_promised(c, p); !(c == promised))
     return invalid(std::string("accumulate = ") + name_of(p.accumulate) + " needs " + to_string(promised));
   if (const char* reason = why_not_tma_store(p); c.store == StorePath::tma && reason != nullptr)

@@ -64,9 +64,9 @@ Result<void> check_context(const PrimaryContext& primary);
 /// planner's own checks, and the configuration is one for it. Errors: those of gemm::plan.
 Result<void> check_plan(const Plan& plan, const DeviceInfo& device);
 
-/// m, n or batch is 0.
+/// Nothing to launch, whatever the arguments: m, n or batch is 0, or D += a sum over nothing.
 constexpr bool is_empty(const Problem& problem) {
-  return problem.m == 0 || problem.n == 0 || problem.batch == 0;
+  return problem.m == 0 || problem.n == 0 || problem.batch == 0 || leaves_d(problem, 1.0f);
 }
 
 }  // namespace sluice::gemm

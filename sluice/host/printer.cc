@@ -33,6 +33,9 @@ std::string text(Bias value) {
 std::string text(Activation value) {
   return qualified("Activation", value);
 }
+std::string text(Update value) {
+  return qualified("Update", value);
+}
 std::string text(Schedule value) {
   return qualified("Schedule", value);
 }
@@ -93,7 +96,7 @@ std::string Initialiser::text(const ClusterShape& value) {
 }
 
 std::string Initialiser::text(const Epilogue& value) {
-  const auto& [scale_a, scale_b, bias, bias_type, activation, residual, c_type] = value;
+  const auto& [scale_a, scale_b, bias, bias_type, activation, residual, c_type, update] = value;
   return Initialiser()
       .field("scale_a", scale_a)
       .field("scale_b", scale_b)
@@ -102,6 +105,7 @@ std::string Initialiser::text(const Epilogue& value) {
       .field("activation", activation)
       .field("residual", residual)
       .field("c_type", c_type)
+      .field("update", update)
       .braced();
 }
 
@@ -131,6 +135,7 @@ std::string short_epilogue(const Epilogue& e) {
   if (e.bias != Bias::none) out += std::string(" bias:") + name_of(e.bias_type);
   if (e.residual) out += std::string(" residual:") + name_of(e.c_type);
   if (e.activation != Activation::none) out += std::string(" ") + name_of(e.activation);
+  if (adds(e)) out += " update:add";
   return out;
 }
 
@@ -151,6 +156,13 @@ std::string line(const char* name, const std::string& value) {
 std::string describe_source(const Plan& plan) {
   if (plan.source == PlanSource::model) return "the model";
   return "a record, measured " + fixed(plan.measured_us) + " us";
+}
+
+/// Said where it is a question: a product added to D.
+std::string describe_bits(const Plan& plan) {
+  if (!adds(plan.problem.epilogue)) return {};
+  return line("bits", plan.config.combine == Combine::add ? "depend on the order of additions"
+                                                          : "the same on every run");
 }
 
 std::string describe_matrix(const char* name, const Matrix& x, DType type) {
@@ -185,7 +197,7 @@ std::string to_string(const KernelConfig& config) {
 }
 
 std::string to_string(const Problem& problem) {
-  const auto& [m, n, k, batch, a, b, c, d, epilogue, accumulate] = problem;
+  const auto& [m, n, k, batch, a, b, c, d, epilogue, accumulate, deterministic] = problem;
   return "sluice::Problem" + Initialiser()
                                  .field("m", m)
                                  .field("n", n)
@@ -197,6 +209,7 @@ std::string to_string(const Problem& problem) {
                                  .field("d", d)
                                  .field("epilogue", epilogue)
                                  .field("accumulate", accumulate)
+                                 .field("deterministic", deterministic)
                                  .braced();
 }
 
@@ -250,7 +263,7 @@ std::string describe(const Plan& plan) {
                                fixed(e.overhead_us);
   return line("problem", size + ", accumulate " + name_of(p.accumulate)) + line("matrices", matrices) +
          line("epilogue", epilogue.empty() ? "none" : epilogue.substr(1)) + line("kernel", kernel) +
-         line("work", work) + line("memory", memory) + line("estimate", estimate) +
+         line("work", work) + describe_bits(plan) + line("memory", memory) + line("estimate", estimate) +
          line("chosen by", describe_source(plan));
 }
 

@@ -143,6 +143,8 @@ Result<void> Verifier::enqueue_check(const ProblemData& data, const CheckSpec& s
                            .bias = args.bias,
                            .alpha = args.alpha,
                            .beta = args.beta,
+                           .old_d = data.region(kRegionD).fill,
+                           .old_d_seed = data.region(kRegionD).seed,
                            .judge = spec.judge,
                            .block_rows = rows,
                            .block_columns = columns,

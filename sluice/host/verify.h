@@ -25,6 +25,7 @@ struct DataSpec {
   u64 seed = 1;
   FillSpec a{}, b{}, c{}, bias{};
   FillSpec scale_a{.kind = Fill::powers}, scale_b{.kind = Fill::powers};
+  FillSpec d{.kind = Fill::normal};  // what D holds before a product is added to it; else D is poison
   float alpha = 1.0f, beta = 0.0f;
   int element_shift = 0;  // C, bias and scales start so many elements past 16-byte alignment
   int d_shift = 0;        // the same for D: only for StorePath::direct
@@ -93,7 +94,7 @@ class Verifier {
   /// The same inside `arena` (at least data_bytes), for callers that run many problems in one stream.
   Result<ProblemData> make_data(const Problem& problem, const DataSpec& spec,
                                 std::shared_ptr<const DeviceBuffer> arena, Stream stream) const;
-  /// Fills all of it again, D with poison, in stream order. `seed` changes the inputs under the same
+  /// Fills all of it again, D too, in stream order. `seed` changes the inputs under the same
   /// pointers.
   Result<void> refill(ProblemData& data, u64 seed, Stream stream) const;
 

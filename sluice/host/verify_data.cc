@@ -67,7 +67,7 @@ Result<DataLayout> lay_out(const Problem& given, const DataSpec& spec) {
       {"A", p.a, inner_extent(p.a, p.m, p.k), outer_extent(p.a, p.m, p.k), p.batch, spec.a, 0},
       {"B", p.b, inner_extent(p.b, p.n, p.k), outer_extent(p.b, p.n, p.k), p.batch, spec.b, 0},
       {"C", c, p.n, c_rows, p.batch, spec.c, spec.element_shift},
-      {"D", p.d, p.n, p.m, p.batch, {.kind = Fill::poison}, spec.d_shift},
+      {"D", p.d, p.n, p.m, p.batch, adds(e) ? spec.d : FillSpec{.kind = Fill::poison}, spec.d_shift},
       vector_operand("bias", e.bias_type, bias_count, spec.bias, spec.element_shift),
       vector_operand("scale_a", DType::fp32, scale_a_count(p), spec.scale_a, spec.element_shift),
       vector_operand("scale_b", DType::fp32, scale_b_count(p), spec.scale_b, spec.element_shift)};
@@ -112,7 +112,7 @@ DataSpec exact_data(const Problem& problem, u64 seed) {
   const Epilogue& e = problem.epilogue;
   const bool promoted = is_promoted(problem);
   const bool scaled = e.scale_a != ScaleMode::none || e.scale_b != ScaleMode::none;
-  const bool plain = !scaled && !e.residual && e.bias == Bias::none;
+  const bool plain = !scaled && !e.residual && e.bias == Bias::none && !adds(e);
   // alpha and each scale shift the product by one bit against C and bias, either way: 2^19 leaves fp32 five
   // bits.
   const double fp32_limit = plain ? 16777215.0 : 524288.0;
@@ -137,7 +137,8 @@ DataSpec exact_data(const Problem& problem, u64 seed) {
                 .a = {.magnitude = magnitude, .density = varied ? std::min(density, 64) : density},
                 .b = {.magnitude = magnitude, .density = 256},
                 .c = {.magnitude = std::min(largest_integer(e.c_type), 200)},
-                .bias = {.magnitude = std::min(largest_integer(e.bias_type), 200)}};
+                .bias = {.magnitude = std::min(largest_integer(e.bias_type), 200)},
+                .d = {.magnitude = 200}};
   spec.scale_a.magnitude = spec.scale_b.magnitude = 1;
   spec.alpha = (r & 1 ? -1.0f : 1.0f) * power(r & 0xffffff00, scaled ? 0 : -1, 1);
   const int beta_choice = static_cast<int>(r >> 1 & 3);

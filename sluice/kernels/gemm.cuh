@@ -220,8 +220,8 @@ SLUICE_DEVICE void math_role(Machine& machine) {
     if (machine.config().cluster.k > 1 && machine.has_rows(tile))
       exchange_sums(machine, tile, exchange_phase);
     const Tile own = own_part(machine.config(), tile, machine.cta_rank());
-    const bool whole = machine.config().combine == Combine::none || tile.sharing.peers == 1;
-    if (whole || combine_tile(machine, own)) store_tile(machine, own, buffer);
+    const bool stores_own = !uses_workspace(machine.config());  // all of the sums, or a part added to D
+    if (stores_own || tile.sharing.peers == 1 || combine_tile(machine, own)) store_tile(machine, own, buffer);
     machine.end_tile();
     turn_phase ^= 1;
   }

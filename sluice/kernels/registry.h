@@ -158,6 +158,19 @@ constexpr ConfigList registered_configs() {
        .residual = true,
        .c_type = DType::fp32},
   };
+  // Added to D, by both store paths, whole or in parts, with scales of a kind here and there.
+  const auto add_adding = [&](const BaseConfig& base) {
+    Problem p = problem(DType::bf16, DType::bf16, DType::fp32, Accumulate::fast);
+    p.epilogue.update = Update::add;
+    const bool scaled = base.tile_m == 64;
+    if (scaled) p.epilogue.scale_a = p.epilogue.scale_b = ScaleMode::vector;
+    for (const StorePath store : {StorePath::tma, StorePath::direct})
+      for (const Combine combine : {Combine::none, Combine::add, Combine::last_arriver}) {
+        KernelConfig c = config_for(p, base, ClusterShape{1, 1}, store);
+        c.combine = combine;
+        if (store == StorePath::tma || combine == Combine::add || base.tile_n == 16) list.add(c);
+      }
+  };
   const DType e4m3 = DType::e4m3, e5m2 = DType::e5m2;
   for (const BaseConfig& base : kRepresentatives) {
     const auto add = [&](const Problem& p, StorePath store = StorePath::tma) {
@@ -173,6 +186,7 @@ constexpr ConfigList registered_configs() {
     scaled_and_more.epilogue.residual = true;
     add(scaled_and_more);
     add(bf16, StorePath::direct);
+    add_adding(base);
     add(problem(e4m3, e4m3, e4m3, Accumulate::fast), StorePath::direct);
     for (int layout = 1; layout < 4; ++layout) {
       Problem p = fp16;

@@ -65,8 +65,8 @@ struct PartSummer {
     const int column = tile.n_offset + at.column + thread % 4 * 2;
     const FragmentPairs pairs =
         ops.apply_to_fragment(sums.values[0], scales, ops.columns(column), {row, column, tile.batch});
-    store_pair<kConfig.d>(params, {row, column, tile.batch}, pairs.upper);
-    store_pair<kConfig.d>(params, {row + 8, column, tile.batch}, pairs.lower);
+    store_pair<kConfig.d, kConfig.epilogue.update>(params, {row, column, tile.batch}, pairs.upper);
+    store_pair<kConfig.d, kConfig.epilogue.update>(params, {row + 8, column, tile.batch}, pairs.lower);
   }
 };
 

@@ -75,6 +75,14 @@ struct Findings {
   double worst_ratio = 0, error_sum = 0;
 };
 
+/// What D was filled with.
+SLUICE_DEVICE u32 old_bits(const CheckParams& p, i64 batch, i64 row, i64 column) {
+  const DType type = p.problem.d.type;
+  if (p.old_d.kind == Fill::poison) return poison_of(type);
+  const i64 index = (batch * p.problem.m + row) * p.problem.n + column;
+  return encode(type, fill_value(p.old_d, p.old_d_seed, static_cast<u64>(index)));
+}
+
 struct Expected {
   double value = 0;  // before rounding to D's type
   double bound = 0;  // on the error before rounding
@@ -97,6 +105,7 @@ SLUICE_DEVICE Expected epilogue(const CheckParams& p, const Sum& sum, i64 batch,
   double residual = 0, bias = 0;
   if (e.residual && p.beta != 0.0f)
     residual = p.beta * load(e.c_type, p.c, batch * p.problem.c.batch_stride + row * p.problem.c.ld + column);
+  if (adds(e)) residual = decode(p.problem.d.type, old_bits(p, batch, row, column));
   if (e.bias != Bias::none) bias = load(e.bias_type, p.bias, column);
   const double x = product + residual + bias;
 
@@ -114,6 +123,7 @@ SLUICE_DEVICE Expected epilogue(const CheckParams& p, const Sum& sum, i64 batch,
   const double terms = fabs(product) + fabs(residual) + fabs(bias);
   out.bound =
       fabs(scale) * k_error + kEpilogueRoundings * power_of_two(-24) * (terms + fabs(scale) * k_error);
+  if (adds(e)) out.bound += additions_bound(p.problem, fabs(residual) + fabs(scale) * sum.magnitude);
   out.value = activated(e.activation, x);
   if (e.activation == Activation::gelu || e.activation == Activation::silu)
     out.bound = kSteepestGelu * out.bound + kActivationSlack * (fabs(x) + fabs(out.value));
@@ -149,7 +159,8 @@ __device__ __noinline__ void judge_element(const CheckParams& p, Sum sum, i64 ba
                                            Findings& findings) {
   const DType type = p.problem.d.type;
   const u32 got = load_bits(type, p.d, batch * p.problem.d.batch_stride + row * p.problem.d.ld + column);
-  const bool unwritten = got == poison_of(type);  // no conversion instruction makes this NaN
+  const u32 untouched = old_bits(p, batch, row, column);
+  const bool unwritten = got == untouched;  // if poison: no conversion instruction makes this NaN
   if (p.judge == Judge::unwritten) {
     if (!unwritten) report_wrong(p.log, {batch, row, column, 0.0, decode(type, got), 0.0}, false);
     return;
@@ -157,8 +168,9 @@ __device__ __noinline__ void judge_element(const CheckParams& p, Sum sum, i64 ba
   const Expected expected = epilogue(p, sum, batch, row, column);
   const bool exact = p.judge == Judge::exact;
   if (exact && !expected.exact) atomicAdd(&p.log->inexact_inputs, u64{1});
+  const bool may_stay = adds(p.problem.epilogue);  // a product may be 0
   const bool good =
-      !unwritten && (exact ? same_exactly(type, got, expected.value) : within_bound(type, got, expected));
+      (!unwritten || may_stay) && (exact ? same_exactly(type, got, expected.value) : within_bound(type, got, expected));
   const double value = decode(type, got), error = value - expected.value;
   if (!good)
     report_wrong(p.log,

@@ -57,7 +57,8 @@ struct FillParams {
 };
 
 /// How D is judged. exact: bit for bit against one rounding of the true value. bounded: within the error
-/// bound of docs/numerics.md. unwritten: nothing may have touched D.
+/// bound of docs/numerics.md. unwritten: nothing may have touched D, which holds what it was filled with: poison, or
+/// numbers if the product is added to it.
 enum class Judge : u8 { exact, bounded, unwritten };
 
 /// Outputs are checked in square blocks of this edge.
@@ -73,6 +74,8 @@ struct CheckParams {
   const float* scale_b;
   const void* bias;
   float alpha, beta;
+  FillSpec old_d;  // with Update::add: what D was filled with before the launch, and from which seed
+  u64 old_d_seed;
   Judge judge;
   i64 block_rows, block_columns;  // kCheckTile blocks of one matrix
   u64 sample_every;               // inner blocks: one of so many, by hash; 1 = all. Edge blocks always.
@@ -89,7 +92,7 @@ inline constexpr int kLoggedElements = 4;
 struct CheckLog {
   u64 checked;         // elements of D looked at
   u64 wrong;           // elements outside of what the judge allows
-  u64 unwritten;       // of those, elements that still hold the poison
+  u64 unwritten;       // of those, elements that still hold what D was filled with
   u64 damaged_chunks;  // 16-byte pieces outside D's elements that changed
   u64 damage_address;  // of the lowest one, complemented
   u64 inexact_inputs;  // exact only: sums too large to be exact, so the data (not the kernel) is at fault

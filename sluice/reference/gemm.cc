@@ -52,12 +52,14 @@ double reference_element(const Problem& p, const HostBuffers& buffers, Scalars s
   }
   if (p.epilogue.residual && scalars.beta != 0.0f)
     value += scalars.beta * load_element(p.epilogue.c_type, buffers.c, c_index(p, at));
+  if (adds(p.epilogue)) value += load_element(p.d.type, buffers.d, d_index(p, at));
   if (p.epilogue.bias == Bias::column) value += load_element(p.epilogue.bias_type, buffers.bias, at.column);
   return activate(p.epilogue.activation, value);
 }
 
 void reference_gemm(const Problem& problem, const HostBuffers& buffers, float alpha, float beta) {
   const Problem p = with_strides(problem);
+  if (leaves_d(p, alpha)) return;
   for (i64 batch = 0; batch < p.batch; ++batch)
     for (i64 row = 0; row < p.m; ++row)
       for (i64 column = 0; column < p.n; ++column) {

@@ -13,8 +13,9 @@ namespace sluice {
 enum class Schedule : u8 { ping_pong, cooperative };
 /// How the sums of clusters that share a tile come together (spec/work_split.h). none: no tile is shared.
 /// last_arriver: all write theirs to global memory, and the last one adds them up. separate: all write theirs,
-/// and a kernel of its own, on all SMs, adds them up (kernels/sum_parts.cuh).
-enum class Combine : u8 { none, last_arriver, separate };
+/// and a kernel of its own, on all SMs, adds them up (kernels/sum_parts.cuh). add (Update::add only): each
+/// adds its own to D, and they never meet; in which order decides about the last bits.
+enum class Combine : u8 { none, last_arriver, separate, add };
 /// tma: through shared memory and the copy engine. direct: per element, for a D that TMA cannot address.
 enum class StorePath : u8 { tma, direct };
 
@@ -81,10 +82,6 @@ SLUICE_HD constexpr int own_columns(const KernelConfig& c) {
 SLUICE_HD constexpr int group_rows(const KernelConfig& c) {
   return c.schedule == Schedule::ping_pong ? c.tile.m : c.tile.m / kMathGroups;
 }
-/// Do its math groups meet in a workspace?
-SLUICE_HD constexpr bool uses_workspace(const KernelConfig& c) {
-  return c.combine != Combine::none;
-}
 /// 64-row WGMMAs that one math warpgroup issues for each step of k.
 SLUICE_HD constexpr int waves(const KernelConfig& c) {
   return group_rows(c) / kWaveRows;
@@ -112,6 +109,10 @@ SLUICE_HD constexpr int unit_columns(const KernelConfig& c) {
 SLUICE_HD constexpr int combined_parts(const KernelConfig& c) {
   return c.schedule == Schedule::cooperative ? kMathGroups : 1;
 }
+/// Do the clusters that share a tile meet in the workspace?
+SLUICE_HD constexpr bool uses_workspace(const KernelConfig& c) {
+  return c.combine != Combine::none && c.combine != Combine::add;
+}
 /// fp32 registers a math thread holds: final sums, and with promotion the partial ones of a unit.
 SLUICE_HD constexpr int accumulator_registers(const KernelConfig& c) {
   return sum_registers(c) + (c.promotes ? sum_registers(c) / units(c) : 0);
@@ -134,7 +135,13 @@ SLUICE_HD constexpr const char* name_of(Schedule schedule) {
   return schedule == Schedule::ping_pong ? "ping_pong" : "cooperative";
 }
 SLUICE_HD constexpr const char* name_of(Combine combine) {
-  return combine == Combine::none ? "none" : combine == Combine::last_arriver ? "last_arriver" : "separate";
+  switch (combine) {
+    case Combine::none: return "none";
+    case Combine::last_arriver: return "last_arriver";
+    case Combine::separate: return "separate";
+    case Combine::add: return "add";
+  }
+  return "?";
 }
 SLUICE_HD constexpr const char* name_of(StorePath store) {
   return store == StorePath::tma ? "tma" : "direct";

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What happens to an accumulator before it is stored:
 //   D = act(alpha * scale_a * scale_b * acc + beta * C + bias)
+// or, to accumulate gradients,
+//   D += alpha * scale_a * scale_b * acc
 // and, for block scales, what happens to the sums of every 128 of k before they are added up:
 //   acc = sum over blocks of scale_a[m][block] * scale_b[n / 128][block] * (sum of the block)
 // The device ops are in device/epilogue/, the plain ones in reference/gemm.h.
@@ -20,6 +22,9 @@ inline constexpr int kScaleBlock = 128;  // of k, and of n for scale_b
 enum class Bias : u8 { none, column };
 /// gelu is the exact one, x * Phi(x) (torch's default); silu is x * sigmoid(x). NaN goes through all of them.
 enum class Activation : u8 { none, relu, gelu, silu };
+/// What becomes of the D that was there. set: it is overwritten. add (fp32 D; no residual, bias or activation):
+/// the result is added to it, in fp32, in memory: the kernel does not read it.
+enum class Update : u8 { set, add };
 
 struct Epilogue {
   ScaleMode scale_a = ScaleMode::none;
@@ -29,6 +34,7 @@ struct Epilogue {
   Activation activation = Activation::none;
   bool residual = false;       // C takes part, scaled by beta; beta = 0 does not read it
   DType c_type = DType::bf16;  // bf16, fp16 or fp32; read only with residual
+  Update update = Update::set;
 
   constexpr bool operator==(const Epilogue&) const = default;
 };
@@ -36,6 +42,10 @@ struct Epilogue {
 /// The sums of every 128 of k are scaled on their own, which takes promotion (spec/config.h).
 SLUICE_HD constexpr bool is_block_scaled(const Epilogue& e) {
   return e.scale_a == ScaleMode::block;
+}
+
+SLUICE_HD constexpr bool adds(const Epilogue& e) {
+  return e.update == Update::add;
 }
 
 /// No operand of its own for each row or column, and few instructions an element. The store loops of light
@@ -65,6 +75,9 @@ SLUICE_HD constexpr const char* name_of(Activation activation) {
     case Activation::silu: return "silu";
   }
   return "?";
+}
+SLUICE_HD constexpr const char* name_of(Update update) {
+  return update == Update::set ? "set" : "add";
 }
 
 }  // namespace sluice

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A problem: everything a caller says about one product, and nothing about how it is done.
 //   D[m,n] = act(alpha * scale_a * scale_b * sum_k A[m,k] B[k,n] + beta * C[m,n] + bias[n]), for each of
-//   `batch`
+//   `batch`, or D += the product (epilogue.update)
 // Sizes and strides are part of it (they are in the tensor maps); pointers, alpha and beta are not (Args).
 #pragma once
 
@@ -40,6 +40,9 @@ struct Problem {
   Matrix d{};
   Epilogue epilogue{};
   Accumulate accumulate = Accumulate::fast;
+  /// Asks for the same bits on every run. false lets the parts of a split product add to D in any order, which
+  /// only update = add makes possible; all else is deterministic anyway.
+  bool deterministic = true;
 
   constexpr bool operator==(const Problem&) const = default;
 };
@@ -48,6 +51,15 @@ struct Problem {
 /// `accumulate` says; 16-bit sums are kept in fp32 anyway, so `promoted` is met there without doing anything.
 SLUICE_HD constexpr bool is_promoted(const Problem& p) {
   return is_fp8(p.a.type) && (p.accumulate == Accumulate::promoted || is_block_scaled(p.epilogue));
+}
+
+/// May the parts of a tile along k be added to D as they come?
+SLUICE_HD constexpr bool adds_in_any_order(const Problem& p) {
+  return adds(p.epilogue) && !p.deterministic;
+}
+/// Is there nothing to add? D keeps its bits then, and nothing is launched.
+SLUICE_HD constexpr bool leaves_d(const Problem& p, float alpha) {
+  return adds(p.epilogue) && (p.k == 0 || alpha == 0.0f);
 }
 
 /// Blocks of 128 of k, or of n.

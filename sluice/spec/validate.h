@@ -46,6 +46,8 @@ SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
   if (unit_columns(c) % 8 != 0) return "promoted sums in two halves need tile.n to be a multiple of 16";
   if (accumulator_registers(c) > kMaxAccumulatorRegisters)
     return "the accumulators need more than 208 registers a thread and would spill";
+  if (c.combine == Combine::add && !adds(c.epilogue))
+    return "Combine::add adds the parts of a tile to D: it needs Update::add";
   if (c.combine == Combine::last_arriver && sum_registers(c) > 144)
     return "more than 144 sums a thread leave no room to add up the slots of a split: narrow tile.n";
   if (accumulator_registers(c) > 192 && !is_light(c.epilogue))
@@ -53,6 +55,10 @@ SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
   if (c.epilogue.bias != Bias::none && (is_fp8(c.epilogue.bias_type)))
     return "bias must be bf16, fp16 or fp32";
   if (c.epilogue.residual && is_fp8(c.epilogue.c_type)) return "C must be bf16, fp16 or fp32";
+  if (adds(c.epilogue) && c.d != DType::fp32) return "Update::add needs an fp32 D";
+  if (adds(c.epilogue) && (c.epilogue.bias != Bias::none || c.epilogue.residual ||
+                           c.epilogue.activation != Activation::none))
+    return "Update::add takes no bias, residual or activation: it is D += the scaled product";
   if (smem_bytes(c) > kMaxSmemBytes) return "stages and buffers need more than 227 KB of shared memory";
   return nullptr;
 }

@@ -38,6 +38,11 @@ Activation activation_of(ActivationCost cost) {
   return Activation::none;
 }
 
+Adding adding_of(const Problem& p) {
+  if (!adds(p.epilogue)) return Adding::none;
+  return adds_in_any_order(p) ? Adding::any_order : Adding::ordered;
+}
+
 Sums sums_of(const Problem& p) {
   if (is_block_scaled(p.epilogue)) return Sums::block;
   return is_promoted(p) ? Sums::promoted : Sums::fast;
@@ -61,7 +66,8 @@ Recipe recipe_of(const Problem& problem) {
           .store = why_not_tma_store(p) == nullptr ? StorePath::tma : StorePath::direct,
           .vectors = is_vector(e.scale_a) || is_vector(e.scale_b) || e.bias != Bias::none,
           .activation = cost_of(e.activation),
-          .residual_bytes = e.residual ? bytes_of(e.c_type) : 0};
+          .residual_bytes = e.residual ? bytes_of(e.c_type) : 0,
+          .adding = adding_of(p)};
 }
 
 Problem example_of(const Recipe& r) {
@@ -71,7 +77,10 @@ Problem example_of(const Recipe& r) {
   p.d.type = r.d;
   p.accumulate = r.sums == Sums::promoted ? Accumulate::promoted : Accumulate::fast;
   if (r.sums == Sums::block) p.epilogue.scale_a = p.epilogue.scale_b = ScaleMode::block;
-  p.epilogue.bias = r.vectors ? Bias::column : Bias::none;
+  p.epilogue.bias = r.vectors && r.adding == Adding::none ? Bias::column : Bias::none;
+  if (r.vectors && r.adding != Adding::none) p.epilogue.scale_a = ScaleMode::vector;
+  p.epilogue.update = r.adding == Adding::none ? Update::set : Update::add;
+  p.deterministic = r.adding != Adding::any_order;
   p.epilogue.activation = activation_of(r.activation);
   p.epilogue.residual = r.residual_bytes != 0;
   p.epilogue.c_type = r.residual_bytes == bytes_of(DType::fp32) ? DType::fp32 : DType::bf16;
@@ -84,7 +93,8 @@ std::size_t hash_of(const Recipe& r) {
   u64 hash = 0;
   for (const i64 value :
        {r.m, r.n, r.k, r.batch, static_cast<i64>(r.a), static_cast<i64>(r.d), static_cast<i64>(r.sums),
-        static_cast<i64>(r.activation), static_cast<i64>(r.vectors), i64{r.residual_bytes}})
+        static_cast<i64>(r.activation), static_cast<i64>(r.vectors), i64{r.residual_bytes},
+        static_cast<i64>(r.adding)})
     hash = (hash ^ static_cast<u64>(value)) * 0x9E3779B97F4A7C15u + (hash >> 29);
   return hash;
 }

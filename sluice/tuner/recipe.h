@@ -3,11 +3,13 @@
 // share a tuning record. Made from a checked problem; the key of record_book.h.
 //   in:  sizes and batch; the types of A, B and D and the layouts (bytes moved, WGMMA rate); how sums are
 //        kept (registers, extra adds); whether D leaves through TMA (its strides); what the epilogue costs.
+//        Whether it is added to D, and whether in any order, too.
 //   out: strides (rows are read in whole 128-byte lines whatever their distance); scales per tensor (two
 //        scalar loads a thread), relu (one instruction) and the types of bias and C beyond their width.
 // A vector of scales or a bias takes an epilogue out of the light ones (spec/epilogue.h is_light), which also
 // rules some tiles out; a residual adds bytes of HBM; gelu and silu add instructions to every tile's end.
-// Each may move the best tile. Adding a field makes old records unreadable: raise kRecordVersion (record.h).
+// Each may move the best tile. Adding a field that every record must have makes old ones unreadable: raise
+// kRecordVersion (record.h). `adding` is left out of records where it is none, so it did not.
 #pragma once
 
 #include <compare>
@@ -22,6 +24,8 @@ namespace sluice {
 enum class Sums : u8 { fast, promoted, block };
 /// Instructions of the activation for each element: cheap is none or relu.
 enum class ActivationCost : u8 { cheap, gelu, silu };
+/// Is the product added to D, and may the parts of a split one be as they come (Combine::add)?
+enum class Adding : u8 { none, ordered, any_order };
 
 struct Recipe {
   i64 m = 0, n = 0, k = 0, batch = 1;
@@ -32,6 +36,7 @@ struct Recipe {
   bool vectors = false;  // the epilogue reads a scale a row or column, or a bias
   ActivationCost activation = ActivationCost::cheap;
   int residual_bytes = 0;  // of an element of C; 0: none
+  Adding adding = Adding::none;
 
   constexpr auto operator<=>(const Recipe&) const = default;
 };
@@ -47,6 +52,9 @@ constexpr const char* name_of(Sums sums) {
 }
 constexpr const char* name_of(ActivationCost cost) {
   return cost == ActivationCost::cheap ? "cheap" : cost == ActivationCost::gelu ? "gelu" : "silu";
+}
+constexpr const char* name_of(Adding adding) {
+  return adding == Adding::none ? "none" : adding == Adding::ordered ? "ordered" : "any_order";
 }
 
 }  // namespace sluice

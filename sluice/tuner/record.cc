@@ -38,11 +38,13 @@ constexpr int kCount<StorePath> = 2;
 template <>
 constexpr int kCount<ActivationCost> = 3;
 template <>
+constexpr int kCount<Adding> = 3;
+template <>
 constexpr int kCount<Schedule> = 2;
 template <>
 constexpr int kCount<Raster> = 2;
 template <>
-constexpr int kCount<Combine> = 3;
+constexpr int kCount<Combine> = 4;
 
 double rounded(double value) {
   return std::round(value * 1000) / 1000;
@@ -210,6 +212,7 @@ void fields(Visitor& v, Record& r, int& version) {
   v.flag("vectors", recipe.vectors);
   v.choice("activation", recipe.activation);
   v.number("residual_bytes", recipe.residual_bytes, {0, 4});
+  v.choice_or("adding", Adding::none, recipe.adding);
   v.choice("schedule", choice.schedule);
   v.number("tile_m", choice.tile_m, tile);
   v.number("tile_n", choice.tile_n, tile);

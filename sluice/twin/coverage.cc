@@ -31,12 +31,17 @@ int group_row(const KernelConfig& config, const Agent& agent) {
 
 /// How often some rows and columns of D are stored.
 struct Stored {
-  int always = 0;   // by whoever comes there
-  int by_last = 0;  // by a cluster if it is the last of its peers
+  int always = 0;       // by whoever comes there
+  int by_last = 0;      // by a cluster if it is the last of its peers
   int peers = 1;
+  std::set<int> parts;  // ranks of the peers that add theirs to D (Combine::add)
+  int added = 0;        // how often they do
 
-  bool once() const { return by_last == 0 ? always == 1 : always == 0 && by_last == peers; }
-  bool too_few() const { return always == 0 && by_last < peers; }
+  bool once() const {
+    if (added > 0) return always + by_last == 0 && added == peers && static_cast<int>(parts.size()) == peers;
+    return by_last == 0 ? always == 1 : always == 0 && by_last == peers;
+  }
+  bool too_few() const { return always == 0 && by_last + added < peers; }
 };
 using Chunk = std::tuple<int, int, int>;  // row, column, batch
 
@@ -47,8 +52,10 @@ std::map<Chunk, Stored> stored_chunks(std::span<const ClusterProgram> clusters) 
     const auto add = [&](int wave, int column) {
       Stored& chunk = stored[{step.tile.m_offset + group_row(config, agent) + wave * kWaveRows,
                               step.tile.n_offset + column, step.tile.batch}];
-      ++(step.guarded ? chunk.by_last : chunk.always);
-      if (step.guarded) chunk.peers = step.tile.sharing.peers;
+      const bool is_part = config.combine == Combine::add && step.tile.sharing.peers > 1;
+      ++(is_part ? chunk.added : step.guarded ? chunk.by_last : chunk.always);
+      if (is_part) chunk.parts.insert(step.tile.sharing.rank);
+      if (is_part || step.guarded) chunk.peers = step.tile.sharing.peers;
     };
     const int columns = config.store == StorePath::direct ? own_columns(config) : store_columns(config);
     // What is left to the next kernel it stores once (sum_parts of numbers_combine.cc goes by its blocks).
@@ -61,6 +68,19 @@ std::map<Chunk, Stored> stored_chunks(std::span<const ClusterProgram> clusters) 
       for (int wave = 0; wave < waves(config); ++wave) add(wave, 0);
   });
   return stored;
+}
+
+/// Every store adds, or none does.
+std::optional<Failure> check_updates(std::span<const ClusterProgram> clusters) {
+  std::optional<Failure> failure;
+  const bool wanted = adds(clusters.front().scenario.config.epilogue);
+  each_step(clusters, [&](const ClusterProgram&, const Agent&, const Step& step) {
+    const bool stores = step.kind == StepKind::issue_store || step.kind == StepKind::store_direct;
+    if (!failure && stores && step.adds != wanted)
+      failure = Failure{FailureKind::wrong_update,
+                        fmt::format("{} {} D", to_string(step), wanted ? "overwrites" : "adds to")};
+  });
+  return failure;
 }
 
 std::optional<Failure> check_stores(std::span<const ClusterProgram> clusters) {
@@ -79,9 +99,10 @@ std::optional<Failure> check_stores(std::span<const ClusterProgram> clusters) {
           return Failure{
               found.too_few() ? FailureKind::tile_missing : FailureKind::tile_twice,
               fmt::format(
-                  "rows from {}, columns from {} of matrix {} are stored {} times, and {} times by one "
-                  "who may be the last of {} peers",
-                  row, column, batch, found.always, found.by_last, found.peers)};
+                  "rows from {}, columns from {} of matrix {} are stored {} times, {} times by one who may be "
+                  "the last of {} peers, and {} times in parts by {} of them",
+                  row, column, batch, found.always, found.by_last, found.peers, found.added,
+                  found.parts.size())};
         stored.erase({row, column, batch});
       }
   if (!stored.empty()) {
@@ -205,6 +226,7 @@ std::optional<Failure> check_workspace(std::span<const ClusterProgram> clusters)
 
 std::optional<Failure> check_coverage(std::span<const ClusterProgram> clusters) {
   if (clusters.empty()) return std::nullopt;
+  if (auto failure = check_updates(clusters)) return failure;
   if (auto failure = check_stores(clusters)) return failure;
   if (auto failure = check_products(clusters)) return failure;
   return check_workspace(clusters);

@@ -24,6 +24,7 @@ const char* name_of(FailureKind kind) {
     case FailureKind::accumulator_wrong: return "accumulator_wrong";
     case FailureKind::tile_twice: return "tile_twice";
     case FailureKind::tile_missing: return "tile_missing";
+    case FailureKind::wrong_update: return "wrong_update";
     case FailureKind::unread_stage: return "unread_stage";
     case FailureKind::exchange_overwritten: return "exchange_overwritten";
     case FailureKind::exchange_unready: return "exchange_unready";

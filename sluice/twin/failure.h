@@ -24,6 +24,7 @@ enum class FailureKind : u8 {
   accumulator_wrong,         // sums stored that are not those of all k-tiles, once each
   tile_twice,                //
   tile_missing,              //
+  wrong_update,              // a store where the product is added to D, or the other way round
   unread_stage,              // a stage was filled and not read, or a barrier left half way
   exchange_overwritten,      // sums sent to where the last ones are not read yet
   exchange_unready,          // sums read that have not all come

@@ -128,12 +128,19 @@ class Machine {
   }
   void issue_store(int buffer, const Tile& tile, int wave, int column) {
     if (!is_elected()) return;
-    record({.kind = StepKind::issue_store, .stage = buffer, .tile = tile, .wave = wave, .column = column});
+    record({.kind = StepKind::issue_store,
+            .adds = adds(config().epilogue),
+            .stage = buffer,
+            .tile = tile,
+            .wave = wave,
+            .column = column});
   }
   void finish_stores() {
     if (config().store == StorePath::tma && is_elected()) record({.kind = StepKind::wait_store});
   }
-  void store_direct(const Tile& tile) { record({.kind = StepKind::store_direct, .tile = tile}); }
+  void store_direct(const Tile& tile) {
+    record({.kind = StepKind::store_direct, .adds = adds(config().epilogue), .tile = tile});
+  }
 
  protected:
   /// Thrown by a role that never ends; caught by record_agent() below.

@@ -51,7 +51,7 @@ void Numbers::on_step(int agent_index, const Step& step) {
     case StepKind::promote: promote(agent, step.unit); break;
     case StepKind::write_chunk: write_chunk(agent, step); break;
     case StepKind::issue_store: group.buffers[step.stage].issued = step; break;
-    case StepKind::store_direct: store_direct(agent, step.tile); break;
+    case StepKind::store_direct: store_direct(agent, step); break;
     case StepKind::send_sums: send(agent, step); break;
     case StepKind::receive_sums: receive(agent, step); break;
     case StepKind::write_partial: write_partial(agent, step.tile); break;
@@ -205,13 +205,26 @@ void Numbers::on_store_read(int cta, int group_index, int which) {
   const i64 first_row = chunk.tile.m_offset + group_row(agent) + chunk.wave * kWaveRows;
   const i64 first_column = chunk.tile.n_offset + chunk.column;
   const i64 columns = std::min<i64>(store_columns(c), p.n - first_column), size = bytes_of(c.d);
-  for (i64 i = 0; i < kWaveRows && first_row + i < p.m && columns > 0; ++i)
-    std::memcpy(static_cast<u8*>(work_.buffers.d) +
-                    size * d_index(p, {chunk.tile.batch, first_row + i, first_column}),
-                buffer.bytes.data() + i * store_row_bytes(c), static_cast<size_t>(columns * size));
+  for (i64 i = 0; i < kWaveRows && first_row + i < p.m && columns > 0; ++i) {
+    const u8* from = buffer.bytes.data() + i * store_row_bytes(c);
+    const i64 to = d_index(p, {chunk.tile.batch, first_row + i, first_column});
+    if (!chunk.adds) {
+      std::memcpy(static_cast<u8*>(work_.buffers.d) + size * to, from, static_cast<size_t>(columns * size));
+      continue;
+    }
+    for (i64 column = 0; column < columns; ++column)
+      add_to_d(to + column, static_cast<float>(load_element(DType::fp32, from, column)));
+  }
 }
 
-void Numbers::store_direct(const Agent& agent, const Tile& tile) {
+/// One fp32 addition in memory.
+void Numbers::add_to_d(i64 index, float value) {
+  const float old = static_cast<float>(load_element(DType::fp32, work_.buffers.d, index));
+  store_element(DType::fp32, work_.buffers.d, index, old + value);
+}
+
+void Numbers::store_direct(const Agent& agent, const Step& step) {
+  const Tile& tile = step.tile;
   const Problem& p = work_.problem;
   const KernelConfig& c = work_.config;
   stores_ += waves(c);
@@ -220,7 +233,11 @@ void Numbers::store_direct(const Agent& agent, const Tile& tile) {
     for (int column = 0; column < own_columns(c); ++column) {
       const ElementIndex at{tile.batch, tile.m_offset + group_row(agent) + row, tile.n_offset + column};
       if (at.row >= p.m || at.column >= p.n) continue;
-      store_element(c.d, work_.buffers.d, d_index(p, at), epilogue(sums[row * c.tile.n + column], at));
+      const double value = epilogue(sums[row * c.tile.n + column], at);
+      if (step.adds)
+        add_to_d(d_index(p, at), static_cast<float>(value));
+      else
+        store_element(c.d, work_.buffers.d, d_index(p, at), value);
     }
 }
 

@@ -80,7 +80,8 @@ class Numbers final : public Observer {
   void multiply(const Agent& agent, const Step& product);
   double epilogue(double sum, const ElementIndex& at) const;
   void write_chunk(const Agent& agent, const Step& chunk);
-  void store_direct(const Agent& agent, const Tile& tile);
+  void store_direct(const Agent& agent, const Step& step);
+  void add_to_d(i64 index, float value);
 
   // numbers_combine.cc
   void count_arrival(const Agent& agent, const Step& elect);

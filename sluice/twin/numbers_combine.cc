@@ -11,7 +11,7 @@
 namespace sluice::twin {
 
 Workspace::Workspace(const KernelConfig& config, const WorkSplit& split)
-    : slots(static_cast<size_t>(slot_count(split)) * cluster_size(config) * combined_parts(config)),
+    : slots(static_cast<size_t>(uses_workspace(config) ? slot_count(split) : 0) * cluster_size(config) * combined_parts(config)),
       counters(static_cast<size_t>(counter_count(config, split)), 0) {
   // Anything may be there before a launch: here what shows if it matters.
   const int floats = group_rows(config) * own_columns(config);
@@ -77,7 +77,12 @@ void Numbers::sum_parts() {
                                    [row * own_columns(c) + column];
         sum += share;
       }
-      store_element(c.d, work_.buffers.d, d_index(work_.problem, element), epilogue(sum, element));
+      const i64 index = d_index(work_.problem, element);
+      const double value = epilogue(sum, element);
+      if (adds(c.epilogue))
+        add_to_d(index, static_cast<float>(value));
+      else
+        store_element(c.d, work_.buffers.d, index, value);
     }
   }
 }

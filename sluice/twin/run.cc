@@ -83,6 +83,7 @@ Result<TwinReport> run_on_host(const Plan& plan, const HostBuffers& buffers, flo
   TwinReport report;
   if (p.m == 0 || p.n == 0 || p.batch == 0) return report;
   if (auto checked = check_buffers(work); !checked) return checked.error();
+  if (leaves_d(p, alpha)) return report;
 
   const Scenario scenario{.config = plan.config,
                           .m = static_cast<int>(p.m),

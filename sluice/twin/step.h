@@ -56,6 +56,7 @@ const char* name_of(StepKind kind);
 struct Step {
   StepKind kind = StepKind::begin_tile;
   bool fresh = false;
+  bool adds = false;     // stores: D += what is stored
   bool guarded = false;  // only if this role's group was the last peer of the tile
   int stage = 0;         // or store buffer, or pass of the exchange
   u32 parity = 0;

@@ -64,6 +64,10 @@ const std::vector<Impossible>& impossible_configs() {
        {.tile = {256, 208, 64}, .stages = 3, .epilogue = {.bias = Bias::column}}},
       {"bias must be bf16, fp16 or fp32", {.epilogue = {.bias = Bias::column, .bias_type = e4m3}}},
       {"C must be bf16, fp16 or fp32", {.epilogue = {.residual = true, .c_type = e5m2}}},
+      {"Combine::add adds the parts of a tile to D: it needs Update::add", {.d = fp32, .combine = Combine::add}},
+      {"Update::add needs an fp32 D", {.epilogue = {.update = Update::add}}},
+      {"Update::add takes no bias, residual or activation: it is D += the scaled product",
+       {.d = fp32, .epilogue = {.residual = true, .update = Update::add}}},
       {"stages and buffers need more than 227 KB of shared memory", {.stages = 16}},
   };
   return kAll;

@@ -29,6 +29,12 @@ Epilogue random_epilogue(Dice& dice, std::initializer_list<Activation> activatio
                     .c_type = dice.any_of(kVectorTypes)});
 }
 
+/// To what was in D, and where tiles are shared, in parts as they come or not.
+void make_adding(Dice& dice, KernelConfig& c) {
+  c.epilogue = {.scale_a = c.epilogue.scale_a, .scale_b = c.epilogue.scale_b, .update = Update::add};
+  if (c.combine != Combine::none && dice.one_in(2)) c.combine = Combine::add;
+}
+
 /// May be impossible: the caller asks validate().
 KernelConfig random_config(Dice& dice, std::initializer_list<Activation> activations) {
   const BaseConfig base = dice.any_of(kGemmSpace);
@@ -45,6 +51,7 @@ KernelConfig random_config(Dice& dice, std::initializer_list<Activation> activat
   c.epilogue = random_epilogue(dice, activations);
   if (c.promotes && dice.one_in(2)) c.epilogue.scale_a = c.epilogue.scale_b = ScaleMode::block;
   if (dice.one_in(2)) c.combine = dice.one_in(3) ? Combine::separate : Combine::last_arriver;
+  if (c.d == DType::fp32 && dice.one_in(2)) make_adding(dice, c);
   const int most = max_stages(c);
   c.stages = dice.one_in(2) ? most : std::min(most, dice.between(2, 4));
   return c;
@@ -105,6 +112,14 @@ std::vector<KernelConfig> class_pool() {
         add_class(DType::e4m3, Major::k, Accumulate::fast);
         add_class(DType::e4m3, Major::k, Accumulate::promoted);
         add_class(DType::e4m3, Major::k, Accumulate::promoted, ScaleMode::block);
+        if (multicasts({.cluster = cluster})) continue;
+        Problem gradient{.d = {.type = DType::fp32}, .epilogue = {.update = Update::add}};
+        KernelConfig c = config_for(gradient, shape, cluster, store);
+        c.stages = 3;
+        for (const Combine combine : {Combine::none, Combine::last_arriver, Combine::add}) {
+          c.combine = combine;
+          add(pool, c);
+        }
       }
   return pool;
 }

@@ -15,7 +15,7 @@ std::vector<KernelConfig> exact_pool();
 /// All activations, on few shapes: for real data.
 std::vector<KernelConfig> real_pool();
 /// One config for each class that a race could live in: schedule x cluster x input family x store path x
-/// promotion.
+/// promotion, and products added to D.
 std::vector<KernelConfig> class_pool();
 
 }  // namespace sluice::testing

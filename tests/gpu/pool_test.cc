@@ -25,15 +25,18 @@ TEST(pool, covers_every_type_layout_schedule_cluster_and_store_path) {
                  std::string("b major ") + name_of(c.b_major), std::string("schedule ") + name_of(c.schedule),
                  std::string("store ") + name_of(c.store),
                  "cluster " + std::to_string(c.cluster.m) + "x" + std::to_string(c.cluster.n),
-                 "promotes " + std::to_string(c.promotes), "residual " + std::to_string(c.epilogue.residual),
+                 std::string("update ") + name_of(c.epilogue.update),
+                 std::string("combine ") + name_of(c.combine), "promotes " + std::to_string(c.promotes),
+                 "residual " + std::to_string(c.epilogue.residual),
                  std::string("scale_a ") + name_of(c.epilogue.scale_a),
                  std::string("scale_b ") + name_of(c.epilogue.scale_b)});
   }
-  // 4 + 4 + 4 types, 2 + 2 layouts, 2 schedules, 2 stores, 6 clusters, 2 sums, 2 residual, 4 + 4 scales
-  EXPECT_EQ(seen.size(), 38u);
+  // 4 + 4 + 4 types, 2 + 2 layouts, 2 schedules, 2 stores, 6 clusters, 2 sums, 2 residual, 4 + 4 scales,
+  // 2 updates, 3 combines
+  EXPECT_EQ(seen.size(), 43u);
   EXPECT_GE(exact_pool().size(), 200u);
-  EXPECT_LE(exact_pool().size(), 500u);
-  EXPECT_EQ(class_pool().size(), 60u);
+  EXPECT_LE(exact_pool().size(), 560u);
+  EXPECT_EQ(class_pool().size(), 84u);
 }
 
 TEST(pool, compiles_into_the_cache) {

@@ -72,7 +72,8 @@ Problem typed_problem(const KernelConfig& c) {
           .c = {.type = c.epilogue.c_type},
           .d = {.type = c.d},
           .epilogue = c.epilogue,
-          .accumulate = promoted ? Accumulate::promoted : Accumulate::fast};
+          .accumulate = promoted ? Accumulate::promoted : Accumulate::fast,
+          .deterministic = c.combine != Combine::add};
 }
 
 int resident_clusters(const KernelConfig& c, const DeviceInfo& device) {

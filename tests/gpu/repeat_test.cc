@@ -34,7 +34,7 @@ class repeatability : public GpuTest {
     ASSERT_TRUE(ok(data));
     std::vector<char> first(static_cast<size_t>(bytes)), now(static_cast<size_t>(bytes));
     for (int run = 0; run < kRuns; ++run) {
-      ASSERT_TRUE(ok(verifier->refill(*data, 5, nullptr)));  // D is poison again
+      ASSERT_TRUE(ok(verifier->refill(*data, 5, nullptr)));  // D is as before, too
       gemm::Args args = data->args();
       args.workspace = workspace->view();
       ASSERT_TRUE(ok(gemm::launch(*kernel, args, nullptr)));
@@ -51,7 +51,8 @@ class repeatability : public GpuTest {
 TEST_F(repeatability, holds_for_every_class_of_kernel) {
   ASSERT_TRUE(ok(class_kernels(device())));
   for (const KernelConfig& config : class_pool())
-    expect_same_bits(plan_for(problem_for(config, 300, 200, 700), config, device().info()));
+    if (config.combine != Combine::add)  // promises less
+      expect_same_bits(plan_for(problem_for(config, 300, 200, 700), config, device().info()));
 }
 
 TEST_F(repeatability, holds_for_a_product_that_fills_the_gpu) {

@@ -98,6 +98,8 @@ bool apply(const std::string& key, const std::string& value, Request& r) {
   if (key == "scale_b") return named(value, 4, p.epilogue.scale_b);
   if (key == "act") return named(value, 4, p.epilogue.activation);
   if (key == "accumulate") return named(value, 2, p.accumulate);
+  if (key == "update") return named(value, 2, p.epilogue.update);
+  if (key == "order") return p.deterministic = value == "fixed", value == "fixed" || value == "any";
   if (key == "bias") {
     p.epilogue.bias = Bias::column;
     return named(value, kDTypeCount, p.epilogue.bias_type);

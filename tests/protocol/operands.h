@@ -31,7 +31,7 @@ inline std::vector<u8> whole_numbers(DType type, i64 count, u32 seed) {
   return data;
 }
 
-/// D and what is expected of it start as NaN.
+/// D and what is expected of it start as NaN, or as whole numbers if the product is added to them.
 inline Operands make_operands(const Problem& given) {
   const Problem p = with_strides(given);
   Operands o{.problem = p};
@@ -42,6 +42,7 @@ inline Operands make_operands(const Problem& given) {
   for (i64 i = 0; i < scale_a_count(p); ++i) o.scale_a.push_back(i % 3 == 0 ? 0.5f : 2.0f);
   for (i64 i = 0; i < scale_b_count(p); ++i) o.scale_b.push_back(i % 2 == 0 ? 1.0f : -1.0f);
   o.d.assign(static_cast<size_t>(p.d.batch_stride * p.batch * bytes_of(p.d.type)), 0xff);
+  if (adds(p.epilogue)) o.d = whole_numbers(p.d.type, p.d.batch_stride * p.batch, 5);
   o.expected = o.d;
   return o;
 }

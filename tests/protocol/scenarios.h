@@ -29,6 +29,8 @@ struct Shape {
   int short_rows = 3;  // by how many the last row of tiles sticks out of D
   int streamed = 0;    // tiles that the clusters share out by k-tile
   Stamping stamping = Stamping::off;
+  Update update = Update::set;
+  Combine combine = Combine::last_arriver;  // of shared tiles
 };
 
 inline Scenario make(const Shape& s) {
@@ -46,8 +48,8 @@ inline Scenario make(const Shape& s) {
                       .d = DType::fp32,
                       .promotes = fp8,
                       .store = s.store,
-                      .combine = s.streamed > 0 ? Combine::last_arriver : Combine::none,
-                      .epilogue = {.scale_a = scales, .scale_b = scales}};
+                      .combine = s.streamed > 0 ? s.combine : Combine::none,
+                      .epilogue = {.scale_a = scales, .scale_b = scales, .update = s.update}};
   // The last row and column of tiles stick out of D, as they mostly do.
   const int m = s.rows * s.cluster.m * config.tile.m - s.short_rows,
             n = s.columns * s.cluster.n * config.tile.n - 1;
@@ -70,8 +72,10 @@ inline std::string text_of(const Shape& s) {
          std::to_string(s.cluster.n) + "x" + std::to_string(s.cluster.k) + " streamed " +
          std::to_string(s.streamed) + " clusters " + std::to_string(s.clusters) +
          (s.promotes ? " promoted" : "") + (s.block_scales ? " block_scales" : "") +
-         (s.two_units ? " two_units" : "") + " chunks " + std::to_string(s.chunks) + " " + name_of(s.store) +
-         " warps " + std::to_string(s.warps_per_group) + (s.stamping == Stamping::on ? " stamped" : "");
+         (s.two_units ? " two_units" : "") + (s.update == Update::add ? " added" : "") +
+         (s.combine == Combine::add ? " in parts" : "") + " chunks " + std::to_string(s.chunks) + " " +
+         name_of(s.store) + " warps " + std::to_string(s.warps_per_group) +
+         (s.stamping == Stamping::on ? " stamped" : "");
 }
 
 inline void expect_clean(const Exploration& found, const Shape& shape) {

@@ -46,6 +46,19 @@ TEST(cli_flags, beta_without_residual_is_zero_and_can_be_told) {
   EXPECT_EQ(parse("8x8x8 --residual --beta -0.5")->beta, -0.5f);
 }
 
+TEST(cli_flags, a_product_added_to_d_has_an_fp32_d_and_may_be_in_any_order) {
+  EXPECT_EQ(parse("8x8x8")->problem.epilogue.update, Update::set);
+  EXPECT_TRUE(parse("8x8x8")->problem.deterministic);
+  const auto request = parse("8x8x8 --dtype e4m3 --update add");
+  ASSERT_TRUE(request) << request.error().message;
+  EXPECT_EQ(request->problem.epilogue.update, Update::add);
+  EXPECT_EQ(request->problem.d.type, DType::fp32);
+  EXPECT_TRUE(request->problem.deterministic);
+  EXPECT_FALSE(parse("8x8x8 --update add --any-order")->problem.deterministic);
+  EXPECT_EQ(parse("8x8x8 --update add --d bf16")->problem.d.type, DType::bf16) << "for the planner to refuse";
+  EXPECT_FALSE(parse("8x8x8 --update subtract"));
+}
+
 TEST(cli_flags, every_epilogue_and_layout_flag_arrives) {
   const auto request = parse(
       "64x64x64 --a-layout mn --b-layout mn --scale-a vector --scale-b tensor --activation silu --d fp32 "

@@ -44,6 +44,8 @@ TEST(planner_registry, every_base_configuration_type_layout_and_epilogue_is_comp
     seen.insert("promotes " + std::to_string(c.promotes));
     if (c.epilogue.residual) seen.insert(std::string("residual ") + name_of(c.epilogue.c_type));
     if (c.epilogue.bias != Bias::none) seen.insert(std::string("bias ") + name_of(c.epilogue.bias_type));
+    if (adds(c.epilogue))
+      seen.insert(std::string("adds ") + name_of(c.store) + " combine " + name_of(c.combine));
     seen.insert("cluster " + std::to_string(c.cluster.m) + "x" + std::to_string(c.cluster.n));
   }
   for (const char* wanted : {"a bf16",
@@ -76,6 +78,11 @@ TEST(planner_registry, every_base_configuration_type_layout_and_epilogue_is_comp
                              "promotes 0",
                              "promotes 1",
                              "scale blockblock",
+                             "adds tma combine none",
+                             "adds tma combine add",
+                             "adds direct combine none",
+                             "adds direct combine add",
+                             "adds tma combine last_arriver",
                              "residual bf16",
                              "residual fp32",
                              "bias bf16",

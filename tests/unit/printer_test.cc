@@ -65,7 +65,8 @@ TEST(printer, kernel_config_prints_every_field) {
                                                   .bias_type = sluice::DType::fp32,
                                                   .activation = sluice::Activation::gelu,
                                                   .residual = true,
-                                                  .c_type = sluice::DType::fp16}});
+                                                  .c_type = sluice::DType::fp16,
+                                                  .update = sluice::Update::set}});
   EXPECT_PRINTS(sluice::KernelConfig{.schedule = sluice::Schedule::cooperative,
                                      .tile = {.m = 256, .n = 8, .k = 64},
                                      .stages = 2,
@@ -77,14 +78,15 @@ TEST(printer, kernel_config_prints_every_field) {
                                      .b_major = sluice::Major::mn,
                                      .promotes = false,
                                      .store = sluice::StorePath::tma,
-                                     .combine = sluice::Combine::none,
+                                     .combine = sluice::Combine::add,
                                      .epilogue = {.scale_a = sluice::ScaleMode::none,
                                                   .scale_b = sluice::ScaleMode::none,
                                                   .bias = sluice::Bias::none,
                                                   .bias_type = sluice::DType::bf16,
                                                   .activation = sluice::Activation::relu,
                                                   .residual = false,
-                                                  .c_type = sluice::DType::bf16}});
+                                                  .c_type = sluice::DType::bf16,
+                                                  .update = sluice::Update::add}});
 }
 
 TEST(printer, problem_prints_every_field) {
@@ -103,8 +105,10 @@ TEST(printer, problem_prints_every_field) {
                    .bias_type = sluice::DType::fp16,
                    .activation = sluice::Activation::silu,
                    .residual = true,
-                   .c_type = sluice::DType::fp32},
-      .accumulate = sluice::Accumulate::promoted});
+                   .c_type = sluice::DType::fp32,
+                   .update = sluice::Update::add},
+      .accumulate = sluice::Accumulate::promoted,
+      .deterministic = false});
 }
 
 TEST(printer, work_split_prints_every_field) {
@@ -154,6 +158,16 @@ TEST(printer, describe_has_the_choices_and_the_estimate) {
   EXPECT_NE(text.find("13 clusters of 1, along_m in bands of 8, 1 wave\n"), std::string::npos) << text;
   EXPECT_NE(text.find("12.3"), std::string::npos) << text;
   EXPECT_NE(text.find("chosen by  the model\n"), std::string::npos) << text;
+}
+
+TEST(printer, describe_says_of_a_product_added_to_d_whether_its_bits_are_the_same_on_every_run) {
+  sluice::Plan plan;
+  EXPECT_EQ(describe(plan).find("bits"), std::string::npos) << "they always are where D is overwritten";
+  plan.problem.epilogue.update = plan.config.epilogue.update = sluice::Update::add;
+  EXPECT_NE(describe(plan).find("bits       the same on every run\n"), std::string::npos) << describe(plan);
+  plan.config.combine = sluice::Combine::add;
+  EXPECT_NE(describe(plan).find("bits       depend on the order of additions\n"), std::string::npos);
+  EXPECT_NE(describe(plan).find("128x128x64 s4 c1x1 bf16 add update:add\n"), std::string::npos);
 }
 
 TEST(printer, describe_says_that_a_record_chose) {

@@ -197,6 +197,25 @@ TEST(reference_gemm, a_sum_over_nothing_is_zero_and_an_empty_product_writes_noth
   }
 }
 
+TEST(reference_gemm, adds_to_d_or_leaves_its_bits_where_there_is_nothing_to_add) {
+  const float a[] = {1, 2}, b[] = {3, 4}, scale = 0.5f;
+  u16 a16[2], b16[2];
+  for (int i = 0; i < 2; ++i) {
+    store_element(DType::bf16, a16, i, a[i]);
+    store_element(DType::bf16, b16, i, b[i]);
+  }
+  Problem p{.m = 1, .n = 1, .k = 2, .d = {.type = DType::fp32}};
+  p.epilogue = {.scale_a = ScaleMode::tensor, .update = Update::add};
+  float d = 100;
+  reference_gemm(p, {.a = a16, .b = b16, .d = &d, .scale_a = &scale}, 2.0f, 0.0f);
+  EXPECT_EQ(d, 111.0f);
+  d = -0.0f;
+  reference_gemm(p, {.d = &d}, 0.0f, 0.0f);
+  p.k = 0;
+  reference_gemm(p, {.d = &d}, 1.0f, 0.0f);
+  EXPECT_TRUE(std::signbit(d));
+}
+
 TEST(reference_gemm, rounds_once_from_the_double_sum) {
   // 2049 * 1 + (2049 is a tie between the fp16 values 2048 and 2050) a little above: rounds up, not to even.
   Problem p{.m = 1, .n = 1, .k = 2};

@@ -165,6 +165,9 @@ TEST(spec_streams, the_workspace_holds_what_a_launch_needs_and_no_more) {
   EXPECT_EQ(counter_count(c, {.clusters = 128, .streamed = 64}), 128) << "one for each math group's rows";
   c.combine = Combine::separate;
   EXPECT_EQ(counter_count(c, {.clusters = 128, .streamed = 64}), 0) << "nobody is elected";
+  c.combine = Combine::add;  // peers do not meet
+  EXPECT_EQ(workspace_bytes(c, {.clusters = 128, .streamed = 64}), 0);
+  EXPECT_EQ(counter_count(c, {.clusters = 128, .streamed = 64}), 0);
 }
 
 }  // namespace

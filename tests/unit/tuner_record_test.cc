@@ -78,6 +78,19 @@ TEST(tuner_record, every_field_of_another_type_is_named_with_its_value) {
     }
 }
 
+TEST(tuner_record, says_how_a_product_is_added_to_d_and_nothing_where_it_is_not) {
+  TuningRecord record = sample_record();
+  EXPECT_FALSE(sample_json().contains("adding")) << "records from before it could be are still read";
+  for (const Adding adding : {Adding::ordered, Adding::any_order}) {
+    record.key.recipe.adding = adding;
+    EXPECT_EQ(Json::parse(to_json(record))["adding"], name_of(adding));
+    EXPECT_EQ(parse_records(to_json(record), "FILE").records, std::vector{record});
+  }
+  Json bent = sample_json();
+  bent["adding"] = "often";
+  EXPECT_TRUE(has(trouble_of(bent.dump()), "\"adding\" = \"often\" must be one of: none, ordered, any_order"));
+}
+
 TEST(tuner_record, values_out_of_range_are_refused) {
   const struct {
     const char* name;
@@ -159,7 +172,7 @@ TEST(tuner_recipe, shares_what_costs_the_same) {
 
 TEST(tuner_recipe, tells_apart_what_costs_more) {
   const Problem plain = tuned_problem();
-  std::vector<Problem> others(13, plain);
+  std::vector<Problem> others(15, plain);
   others[0].m += 8;
   others[1].n += 8;
   others[2].k += 8;
@@ -174,6 +187,9 @@ TEST(tuner_recipe, tells_apart_what_costs_more) {
   others[10].epilogue.bias = Bias::column;
   others[11].epilogue.activation = Activation::gelu;
   others[12].d.ld = plain.n + 1;  // TMA cannot write it
+  others[13].d.type = others[14].d.type = DType::fp32;
+  others[13].epilogue.update = others[14].epilogue.update = Update::add;
+  others[14].deterministic = false;
   for (std::size_t i = 0; i < others.size(); ++i) {
     EXPECT_NE(recipe_of(plain), recipe_of(others[i])) << i;
     for (std::size_t j = 0; j < i; ++j)

@@ -67,6 +67,8 @@ struct HostData {
                              .bias = operand(4),
                              .alpha = spec.alpha,
                              .beta = spec.beta,
+                             .old_d = fill.regions[kRegionD].fill,
+                             .old_d_seed = fill.regions[kRegionD].seed,
                              .judge = judge,
                              .block_rows = ceil_div(problem.m, i64{kCheckTile}),
                              .block_columns = ceil_div(problem.n, i64{kCheckTile}),
@@ -200,6 +202,48 @@ TEST(verify_kernels, tell_unwritten_from_wrong) {
   EXPECT_EQ(log.unwritten, outputs);
   data.multiply();
   EXPECT_EQ(data.check(Judge::unwritten).wrong, outputs);
+}
+
+Problem gradients(bool deterministic) {
+  Problem p{.m = 45, .n = 37, .k = 200, .batch = 2, .d = {.type = DType::fp32, .ld = 41}};
+  p.epilogue = {.scale_a = ScaleMode::vector, .scale_b = ScaleMode::tensor, .update = Update::add};
+  p.deterministic = deterministic;
+  return p;
+}
+
+/// Seen to fail: with the old D left out of epilogue() in verify_check.cuh, and with may_stay left out.
+TEST(verify_kernels, know_what_d_was_before_a_product_was_added_to_it) {
+  for (const bool deterministic : {true, false})
+    for (u64 seed = 0; seed < 6; ++seed) {
+      const Problem p = gradients(deterministic);
+      HostData exact(p, exact_data(p, seed));
+      EXPECT_EQ(exact.check(Judge::unwritten).wrong, 0u);
+      exact.multiply();
+      const CheckLog log = exact.check(Judge::exact);
+      EXPECT_EQ(log.wrong + log.damaged_chunks + log.inexact_inputs, 0u) << "seed " << seed;
+      EXPECT_GT(exact.check(Judge::unwritten).wrong, 0u);
+      HostData real(p, real_data(p, seed));
+      real.multiply();
+      EXPECT_EQ(real.check(Judge::bounded).wrong, 0u);
+    }
+}
+
+TEST(verify_kernels, find_a_product_added_never_or_twice_or_over_what_was_there) {
+  const Problem p = gradients(true);
+  const u64 outputs = static_cast<u64>(p.m * p.n * p.batch);
+  HostData never(p, exact_data(p, 1)), twice(p, exact_data(p, 1)), overwritten(p, exact_data(p, 1));
+  CheckLog log = never.check(Judge::exact);
+  EXPECT_GT(log.wrong, outputs * 9 / 10);  // a sum may be 0
+  EXPECT_EQ(log.unwritten, log.wrong);
+  twice.multiply();
+  twice.multiply();
+  log = twice.check(Judge::exact);
+  EXPECT_GT(log.wrong, outputs * 9 / 10);
+  EXPECT_EQ(log.unwritten, 0u);
+  overwritten.problem.epilogue.update = Update::set;
+  overwritten.multiply();
+  overwritten.problem.epilogue.update = Update::add;
+  EXPECT_GT(overwritten.check(Judge::exact).wrong, outputs * 9 / 10);
 }
 
 TEST(verify_kernels, nan_and_infinity_must_come_out_where_they_belong) {

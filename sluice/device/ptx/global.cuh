@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Global memory that CTAs of one grid share: counters, and what they guard.
+// Global memory that CTAs of one grid share: counters and what they guard, and sums that all add to.
 #pragma once
 
 #include <sluice/spec/base.h>
@@ -29,6 +29,15 @@ SLUICE_DEVICE u64 atomic_cas_acq_rel(u64* address, u64 expected, u64 desired) {
                : "l"(address), "l"(expected), "l"(desired)
                : "memory");
   return old;
+}
+
+// red.global.add.f32 (relaxed, gpu): *address += value. Subnormals count as zero, before and after.
+SLUICE_DEVICE void add_global(float* address, float value) {
+  asm volatile("red.global.add.f32 [%0], %1;" ::"l"(address), "f"(value) : "memory");
+}
+// red.global.add.v2.f32: two neighbours, the first at a multiple of 8 bytes; each is atomic, the pair is not.
+SLUICE_DEVICE void add_global(float* address, float x, float y) {
+  asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" ::"l"(address), "f"(x), "f"(y) : "memory");
 }
 
 SLUICE_DEVICE void store_global(float* address, const Float4& v) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copy engine: tiles of a 3-dimensional tensor map to and from shared memory. PTX ISA 9.7.9.27 (sm_90).
+// The copy engine: tiles of a 3-dimensional tensor map to and from shared memory, and added to what is there.
+// PTX ISA 9.7.9.27 (sm_90).
 #pragma once
 
 #include <sluice/spec/params.h>
@@ -41,6 +42,16 @@ SLUICE_DEVICE void tma_load_multicast(u32 destination, const TensorMap& map, Tma
 SLUICE_DEVICE void tma_store(const TensorMap& map, TmaBox box, u32 source) {
   asm volatile(
       "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(&map),
+      "r"(source), "r"(box.inner), "r"(box.outer), "r"(box.batch)
+      : "memory");
+}
+
+// cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group: each element of the tensor plus that of
+// the box, in the tensor's type and each for itself atomic. For fp32 subnormals count as zero, before and after.
+SLUICE_DEVICE void tma_add(const TensorMap& map, TmaBox box, u32 source) {
+  asm volatile(
+      "cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(
+          &map),
       "r"(source), "r"(box.inner), "r"(box.outer), "r"(box.batch)
       : "memory");
 }

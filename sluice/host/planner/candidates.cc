@@ -175,8 +175,7 @@ constexpr std::size_t kSplitsOfOneConfig = 2;
 std::vector<Plan> best_splits(const Problem& p, KernelConfig c, const DeviceInfo& device,
                               const WorkSplit& whole, const PlanOverrides& o) {
   std::vector<Plan> plans;
-  for (const Combine combine : {Combine::last_arriver, Combine::separate}) {
-    if (combine != o.combine.value_or(combine)) continue;
+  for (const Combine combine : o.combine ? std::vector{*o.combine} : combines_of_parts(p)) {
     c.combine = combine;
     for (const WorkSplit& split : stream_splits(p, c, device, whole, o))
       plans.push_back(plan_of(p, c, split, device));
@@ -191,7 +190,7 @@ std::vector<Plan> best_splits(const Problem& p, KernelConfig c, const DeviceInfo
 std::string why_no_split(const Problem& p, KernelConfig c, WorkSplit split, const PlanOverrides& o) {
   const i64 tiles = grid_rows(p, c) * grid_columns(p, c) * p.batch;
   const i64 clusters = o.splits ? tiles * *o.splits : split.clusters;
-  c.combine = o.combine.value_or(Combine::last_arriver);
+  c.combine = o.combine.value_or(combines_of_parts(p).front());
   split.streamed = o.splits ? static_cast<int>(tiles) : *o.streamed;
   split.clusters = static_cast<int>(std::min(clusters, kMaxInt));
   if (const char* rule = validate(c); rule != nullptr) return rule;

@@ -47,6 +47,7 @@ class Model {
   double tile_clocks(double active, double k_tiles) const;
   double run_clocks(const WorkSplit& split) const;
   double combine_us(const WorkSplit& split) const;
+  double adds_us(const WorkSplit& split) const;
 
   const Problem& p_;
   const KernelConfig& c_;
@@ -154,10 +155,20 @@ double Model::run_clocks(const WorkSplit& split) const {
                   (c_.combine == Combine::separate ? 0 : pieces * cost_.piece_clocks));
 }
 
+/// The parts of all streamed tiles on their way into D, when all clusters end at once: L2 reads and writes what
+/// is added to, once for each part.
+double Model::adds_us(const WorkSplit& split) const {
+  const double peers = std::max(1.0, split.clusters / std::max(1.0, double(split.streamed)));
+  const double share = split.streamed / grid_tiles(p_, c_);
+  const double d = 4.0 * static_cast<double>(p_.m) * static_cast<double>(p_.n) * static_cast<double>(p_.batch);
+  return share * peers * d * cost_.add_l2_weight / device_.l2_bytes_per_us;
+}
+
 /// From the last product to whole sums: what the last peer of a tile does when all others are done, or the
 /// kernel that adds up the parts.
 double Model::combine_us(const WorkSplit& split) const {
   if (split.streamed == 0) return 0;
+  if (c_.combine == Combine::add) return adds_us(split);
   if (c_.combine == Combine::separate) {
     const double bytes =
         4.0 * static_cast<double>(p_.m * p_.n * p_.batch) * split.clusters / grid_tiles(p_, c_);

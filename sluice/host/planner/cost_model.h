@@ -89,6 +89,9 @@ struct CostConstants {
   // all SMs at once.
   double separate_us = 3.5;
   double separate_bytes_per_us = 4e6;
+  // Where each part is added to D instead (Combine::add), each byte of it costs L2 a read and a write. Not
+  // measured yet.
+  double add_l2_weight = 2;
   // The same inside of a cluster along k: a pass there and back, and the bytes.
   double exchange_pass_clocks = 725.3;
   double exchange_bytes_per_clock = 13.4;

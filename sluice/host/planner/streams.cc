@@ -52,12 +52,17 @@ class Splits {
 
 }  // namespace
 
+std::vector<Combine> combines_of_parts(const Problem& p) {
+  if (adds_in_any_order(p)) return {Combine::add};
+  return {Combine::last_arriver, Combine::separate};
+}
+
 std::string stream_problem(const Problem& p, const KernelConfig& c, const WorkSplit& split) {
   if (split.streamed == 0) return {};
   const std::string name = "split.streamed = " + std::to_string(split.streamed);
   const i64 tiles = tiles_of(p, c), k_tiles = k_tiles_of(p, c);
   if (c.combine == Combine::none)
-    return name + " needs a config with Combine::last_arriver or Combine::separate";
+    return name + " needs a config with Combine::last_arriver, Combine::separate or Combine::add";
   if (split.streamed < 0 || split.streamed > tiles)
     return name + " must be in 0.." + std::to_string(tiles) + ", the cluster tiles there are";
   if (split.streamed > kMaxInt / std::max<i64>(k_tiles, 1))
@@ -65,6 +70,7 @@ std::string stream_problem(const Problem& p, const KernelConfig& c, const WorkSp
   if (split.clusters > split.streamed * k_tiles)
     return std::to_string(split.clusters) + " clusters must not be more than the " +
            std::to_string(split.streamed * k_tiles) + " k-tiles that are dealt out to them";
+  if (!uses_workspace(c)) return {};
   if (slot_count(split) > kMaxInt / (cluster_size(c) * combined_parts(c)))
     return std::to_string(split.clusters) + " clusters and " + name + " need " +
            std::to_string(slot_count(split)) + " slots, more than the kernel can count";

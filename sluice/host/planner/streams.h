@@ -10,11 +10,15 @@
 
 namespace sluice {
 
+/// How the parts of a split tile may come together, as far as it is worth a look: ways that keep what the
+/// problem promises, and only the cheapest where one always is.
+std::vector<Combine> combines_of_parts(const Problem& problem);
+
 /// The rule that a split breaks; empty: none. A split that streams nothing breaks none.
 std::string stream_problem(const Problem& problem, const KernelConfig& config, const WorkSplit& split);
 
-/// Splits along k, for a config that combines, of the tiles of `whole`, which splits nothing: each into as many parts as fill one wave, or
-/// less of it. What `overrides` ask for, and nothing else, if they ask. All pass stream_problem() and the
+/// Splits along k, for a config that combines, of the tiles of `whole`, which splits nothing: each into as
+/// many parts as fill one wave, or less of it. What `overrides` ask for, and nothing else, if they ask. All pass stream_problem() and the
 /// workspace limit.
 std::vector<WorkSplit> stream_splits(const Problem& problem, const KernelConfig& config,
                                      const DeviceInfo& device, const WorkSplit& whole,

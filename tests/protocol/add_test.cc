@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products added to D: whole sums, and the parts of shared tiles as they come. Every interleaving of small
+// runs, real numbers against the reference, and planted bugs: added twice, never, by some of the peers only, and
+// stores where an addition belongs.
+#include <cstdio>
+#include <cstring>
+
+#include "catching.h"
+#include "operands.h"
+
+namespace sluice::twin {
+namespace {
+
+// ---- planted bugs ----
+struct AddsTwice : Machine {
+  using Machine::Machine;
+  void issue_store(int buffer, const Tile& tile, int wave, int column) {
+    Machine::issue_store(buffer, tile, wave, column);
+    Machine::issue_store(buffer, tile, wave, column);
+  }
+  void store_direct(const Tile& tile) {
+    Machine::store_direct(tile);
+    Machine::store_direct(tile);
+  }
+};
+struct AddsNever : Machine {
+  using Machine::Machine;
+  void issue_store(int, const Tile&, int, int) {}
+  void store_direct(const Tile&) {}
+};
+/// Or adds where a store belongs, if the problem is to overwrite D.
+struct StoresWhereItShouldAdd : Machine {
+  using Machine::Machine;
+  void issue_store(int buffer, const Tile& tile, int wave, int column) {
+    Machine::issue_store(buffer, tile, wave, column);
+    if (is_elected()) steps_.back().adds = !steps_.back().adds;
+  }
+  void store_direct(const Tile& tile) {
+    Machine::store_direct(tile);
+    steps_.back().adds = !steps_.back().adds;
+  }
+};
+/// As if the first peer had the sums of all.
+struct OnlyTheFirstPeerAdds : Machine {
+  using Machine::Machine;
+  void issue_store(int buffer, const Tile& tile, int wave, int column) {
+    if (tile.sharing.rank == 0) Machine::issue_store(buffer, tile, wave, column);
+  }
+  void store_direct(const Tile& tile) {
+    if (tile.sharing.rank == 0) Machine::store_direct(tile);
+  }
+};
+/// One peer adds for another, whose sums are lost: as often as there are peers, but not by each.
+struct OnePeerAddsForAnother : Machine {
+  using Machine::Machine;
+  void store_direct(const Tile& tile) {
+    if (tile.sharing.rank == 0) Machine::store_direct(tile);
+    if (tile.sharing.rank != 1) Machine::store_direct(tile);
+  }
+};
+/// A part of a tile whose peers meet in the workspace: it would be added again by the last of them.
+struct AddsItsPartBeforeMeeting : Machine {
+  using Machine::Machine;
+  void write_partial(const Tile& tile) {
+    Machine::store_direct(tile);
+    Machine::write_partial(tile);
+  }
+};
+
+constexpr Shape kWhole{.k_tiles = 2, .rows = 2, .update = Update::add};
+constexpr Shape kParts{.schedule = Schedule::cooperative,
+                       .k_tiles = 3,
+                       .rows = 1,
+                       .clusters = 3,
+                       .streamed = 1,
+                       .update = Update::add,
+                       .combine = Combine::add};
+constexpr Shape direct(Shape shape) {
+  shape.store = StorePath::direct;
+  return shape;
+}
+
+TEST(add_mutants, a_product_added_twice) {
+  for (const Shape& shape : {kWhole, direct(kWhole), kParts, direct(kParts)})
+    expect_both_catch<AddsTwice>(FailureKind::tile_twice, shape);
+}
+TEST(add_mutants, a_product_added_never) {
+  for (const Shape& shape : {kWhole, direct(kWhole), kParts, direct(kParts)})
+    expect_both_catch<AddsNever>(FailureKind::tile_missing, shape);
+}
+TEST(add_mutants, a_plain_store_where_an_addition_belongs) {
+  for (const Shape& shape : {kWhole, direct(kWhole), kParts, direct(kParts)})
+    expect_both_catch<StoresWhereItShouldAdd>(FailureKind::wrong_update, shape);
+}
+TEST(add_mutants, an_addition_where_a_plain_store_belongs) {
+  expect_both_catch<StoresWhereItShouldAdd>(FailureKind::wrong_update, {.k_tiles = 2, .rows = 2});
+}
+TEST(add_mutants, a_part_that_one_peer_alone_adds) {
+  for (const Shape& shape : {kParts, direct(kParts)})
+    expect_both_catch<OnlyTheFirstPeerAdds>(FailureKind::tile_missing, shape);
+}
+TEST(add_mutants, a_part_added_in_place_of_another) {
+  expect_both_catch<OnePeerAddsForAnother>(FailureKind::tile_twice, direct(kParts));
+}
+TEST(add_mutants, a_part_added_by_peers_that_meet) {
+  Shape meeting = direct(kParts);
+  meeting.combine = Combine::last_arriver;
+  expect_both_catch<AddsItsPartBeforeMeeting>(FailureKind::accumulator_wrong, meeting);
+}
+
+// ---- every interleaving ----
+TEST(add, parts_of_shared_tiles_in_every_interleaving) {
+  i64 states = 0;
+  for (const Schedule schedule : {Schedule::ping_pong, Schedule::cooperative})
+    for (const StorePath store : {StorePath::tma, StorePath::direct})
+      for (const int clusters : {2, 3, 5})
+        for (const int streamed : {1, 2}) {
+          const Shape shape{.schedule = schedule,
+                            .k_tiles = 3,
+                            .rows = 3,
+                            .clusters = clusters,
+                            .chunks = 1 + clusters % 2,
+                            .store = store,
+                            .streamed = streamed,
+                            .update = Update::add,
+                            .combine = Combine::add};
+          const Exploration found = explore_all(record_gemm(make(shape)), {.max_states = 3'000'000});
+          expect_clean(found, shape);
+          EXPECT_TRUE(found.complete) << text_of(shape);
+          states += found.states;
+        }
+  std::printf("             %lld distinct states, each explored\n", states);
+}
+
+// ---- real numbers ----
+void expect_equals_reference(const Problem& problem, KernelConfig config, const WorkSplit& split) {
+  SCOPED_TRACE(testing::Message() << name_of(config.schedule) << " " << name_of(config.store) << " "
+                                  << name_of(config.combine) << " clusters " << split.clusters << " streamed "
+                                  << split.streamed << " n " << problem.n);
+  if (split.streamed == 0) config.combine = Combine::none;
+  Operands o = make_operands(problem);
+  Plan plan = plan_of(problem, config, split.clusters);
+  plan.split.streamed = split.streamed;
+  const auto report = run_on_host(plan, o.buffers(o.d), 0.5f, 0.0f, 7);
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  reference_gemm(o.problem, o.buffers(o.expected), 0.5f, 0.0f);
+  EXPECT_EQ(std::memcmp(o.d.data(), o.expected.data(), o.d.size()), 0) << "D differs from the reference";
+}
+
+Problem gradient(i64 m, i64 n, i64 k, bool deterministic) {
+  Problem p{.m = m, .n = n, .k = k, .d = {.type = DType::fp32}};
+  p.epilogue.update = Update::add;
+  p.deterministic = deterministic;
+  return p;
+}
+
+TEST(add, equals_the_reference_by_both_paths_whole_and_in_parts) {
+  for (const Schedule schedule : {Schedule::ping_pong, Schedule::cooperative})
+    for (const StorePath store : {StorePath::tma, StorePath::direct})
+      for (const Combine combine : {Combine::last_arriver, Combine::add})
+        for (const i64 n : {64, 99})
+          for (const WorkSplit& split : {WorkSplit{.clusters = 2}, {.clusters = 7, .streamed = 2}}) {
+            KernelConfig config{.schedule = schedule,
+                                .tile = {schedule == Schedule::ping_pong ? 64 : 128, 64, 64},
+                                .stages = 3,
+                                .store = store,
+                                .combine = combine};
+            Problem p = gradient(130, n, 390, combine != Combine::add);
+            p.batch = 2;
+            p.d.ld = 100, p.d.batch_stride = 100 * 131;
+            expect_equals_reference(p, config, split);
+            config.cluster.k = 2;
+            p.epilogue.scale_a = ScaleMode::vector;
+            expect_equals_reference(p, config, split);
+          }
+}
+
+TEST(add, block_scales_are_in_the_parts) {
+  Problem p = gradient(140, 100, 700, false);
+  p.a.type = p.b.type = DType::e4m3;
+  p.epilogue.scale_a = p.epilogue.scale_b = ScaleMode::block;
+  const KernelConfig config{.tile = {128, 64, 128}, .stages = 3, .promotes = true, .combine = Combine::add};
+  expect_equals_reference(p, config, {.clusters = 5, .streamed = 3});
+}
+
+TEST(add, leaves_d_alone_where_there_is_nothing_to_add) {
+  const KernelConfig config{.tile = {128, 64, 64}, .stages = 3};
+  for (const i64 k : {0, 100}) {
+    Operands o = make_operands(gradient(64, 64, k, true));
+    const auto report = run_on_host(plan_of(o.problem, config, 1), o.buffers(o.d), k == 0 ? 1.0f : 0.0f, 0.0f, 1);
+    ASSERT_TRUE(report.ok()) << report.error().message;
+    EXPECT_EQ(report->stores, 0);
+    EXPECT_EQ(o.d, o.expected);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::twin
