@@ -164,8 +164,10 @@ constexpr ConfigList registered_configs() {
     p.epilogue.update = Update::add;
     const bool scaled = base.tile_m == 64;
     if (scaled) p.epilogue.scale_a = p.epilogue.scale_b = ScaleMode::vector;
-    for (const StorePath store : {StorePath::tma, StorePath::direct})
-      for (const Combine combine : {Combine::none, Combine::add, Combine::last_arriver}) {
+    const StorePath stores[] = {StorePath::tma, StorePath::direct};
+    const Combine combines[] = {Combine::none, Combine::add, Combine::last_arriver};
+    for (const StorePath store : stores)
+      for (const Combine combine : combines) {
         KernelConfig c = config_for(p, base, ClusterShape{1, 1}, store);
         c.combine = combine;
         if (store == StorePath::tma || combine == Combine::add || base.tile_n == 16) list.add(c);

@@ -26,7 +26,6 @@ struct AddsTwice : Machine {
 struct AddsNever : Machine {
   using Machine::Machine;
   void issue_store(int, const Tile&, int, int) {}
-  void store_direct(const Tile&) {}
 };
 /// Or adds where a store belongs, if the problem is to overwrite D.
 struct StoresWhereItShouldAdd : Machine {
@@ -46,16 +45,13 @@ struct OnlyTheFirstPeerAdds : Machine {
   void issue_store(int buffer, const Tile& tile, int wave, int column) {
     if (tile.sharing.rank == 0) Machine::issue_store(buffer, tile, wave, column);
   }
-  void store_direct(const Tile& tile) {
-    if (tile.sharing.rank == 0) Machine::store_direct(tile);
-  }
 };
 /// One peer adds for another, whose sums are lost: as often as there are peers, but not by each.
 struct OnePeerAddsForAnother : Machine {
   using Machine::Machine;
-  void store_direct(const Tile& tile) {
-    if (tile.sharing.rank == 0) Machine::store_direct(tile);
-    if (tile.sharing.rank != 1) Machine::store_direct(tile);
+  void issue_store(int buffer, const Tile& tile, int wave, int column) {
+    if (tile.sharing.rank == 0) Machine::issue_store(buffer, tile, wave, column);
+    if (tile.sharing.rank != 1) Machine::issue_store(buffer, tile, wave, column);
   }
 };
 /// A part of a tile whose peers meet in the workspace: it would be added again by the last of them.
@@ -85,8 +81,7 @@ TEST(add_mutants, a_product_added_twice) {
     expect_both_catch<AddsTwice>(FailureKind::tile_twice, shape);
 }
 TEST(add_mutants, a_product_added_never) {
-  for (const Shape& shape : {kWhole, direct(kWhole), kParts, direct(kParts)})
-    expect_both_catch<AddsNever>(FailureKind::tile_missing, shape);
+  for (const Shape& shape : {kWhole, kParts}) expect_both_catch<AddsNever>(FailureKind::tile_missing, shape);
 }
 TEST(add_mutants, a_plain_store_where_an_addition_belongs) {
   for (const Shape& shape : {kWhole, direct(kWhole), kParts, direct(kParts)})
@@ -96,11 +91,10 @@ TEST(add_mutants, an_addition_where_a_plain_store_belongs) {
   expect_both_catch<StoresWhereItShouldAdd>(FailureKind::wrong_update, {.k_tiles = 2, .rows = 2});
 }
 TEST(add_mutants, a_part_that_one_peer_alone_adds) {
-  for (const Shape& shape : {kParts, direct(kParts)})
-    expect_both_catch<OnlyTheFirstPeerAdds>(FailureKind::tile_missing, shape);
+  expect_both_catch<OnlyTheFirstPeerAdds>(FailureKind::tile_missing, kParts);
 }
 TEST(add_mutants, a_part_added_in_place_of_another) {
-  expect_both_catch<OnePeerAddsForAnother>(FailureKind::tile_twice, direct(kParts));
+  expect_both_catch<OnePeerAddsForAnother>(FailureKind::tile_twice, kParts);
 }
 TEST(add_mutants, a_part_added_by_peers_that_meet) {
   Shape meeting = direct(kParts);
@@ -158,16 +152,16 @@ TEST(add, equals_the_reference_by_both_paths_whole_and_in_parts) {
   for (const Schedule schedule : {Schedule::ping_pong, Schedule::cooperative})
     for (const StorePath store : {StorePath::tma, StorePath::direct})
       for (const Combine combine : {Combine::last_arriver, Combine::add})
-        for (const i64 n : {64, 99})
+        for (const i64 n : {32, 51})
           for (const WorkSplit& split : {WorkSplit{.clusters = 2}, {.clusters = 7, .streamed = 2}}) {
             KernelConfig config{.schedule = schedule,
-                                .tile = {schedule == Schedule::ping_pong ? 64 : 128, 64, 64},
+                                .tile = {schedule == Schedule::ping_pong ? 64 : 128, 32, 64},
                                 .stages = 3,
                                 .store = store,
                                 .combine = combine};
-            Problem p = gradient(130, n, 390, combine != Combine::add);
+            Problem p = gradient(130, n, 200, combine != Combine::add);
             p.batch = 2;
-            p.d.ld = 100, p.d.batch_stride = 100 * 131;
+            p.d.ld = 52, p.d.batch_stride = 52 * 131;
             expect_equals_reference(p, config, split);
             config.cluster.k = 2;
             p.epilogue.scale_a = ScaleMode::vector;

@@ -205,7 +205,7 @@ TEST(verify_kernels, tell_unwritten_from_wrong) {
 }
 
 Problem gradients(bool deterministic) {
-  Problem p{.m = 45, .n = 37, .k = 200, .batch = 2, .d = {.type = DType::fp32, .ld = 41}};
+  Problem p{.m = 35, .n = 33, .k = 70, .batch = 2, .d = {.type = DType::fp32, .ld = 41}};
   p.epilogue = {.scale_a = ScaleMode::vector, .scale_b = ScaleMode::tensor, .update = Update::add};
   p.deterministic = deterministic;
   return p;
@@ -214,7 +214,7 @@ Problem gradients(bool deterministic) {
 /// Seen to fail: with the old D left out of epilogue() in verify_check.cuh, and with may_stay left out.
 TEST(verify_kernels, know_what_d_was_before_a_product_was_added_to_it) {
   for (const bool deterministic : {true, false})
-    for (u64 seed = 0; seed < 6; ++seed) {
+    for (u64 seed = 0; seed < 3; ++seed) {
       const Problem p = gradients(deterministic);
       HostData exact(p, exact_data(p, seed));
       EXPECT_EQ(exact.check(Judge::unwritten).wrong, 0u);
