@@ -143,6 +143,21 @@ TEST_F(GateCatches, a_tma_store_where_there_must_be_none) {
   EXPECT_TRUE(one_says(faults(unit_text(kSmall), direct), "TMA store, not 0"));
 }
 
+TEST_F(GateCatches, a_store_where_the_product_must_be_added_and_the_other_way_round) {
+  KernelConfig stored = kSmall;
+  stored.d = DType::fp32;
+  for (const StorePath store : {StorePath::tma, StorePath::direct}) {
+    stored.store = store;
+    KernelConfig added = stored;
+    added.epilogue.update = Update::add;
+    const bool tma = store == StorePath::tma;
+    EXPECT_EQ(faults(unit_text(added), added), std::vector<std::string>{});
+    const auto lost = faults(unit_text(stored), added), extra = faults(unit_text(added), stored);
+    EXPECT_TRUE(one_says(lost, tma ? "0 TMA addition, not 1 or more" : "0 red.global.add, not 1 or more"));
+    EXPECT_TRUE(one_says(extra, tma ? "TMA addition, not 0" : "red.global.add, not 0"));
+  }
+}
+
 TEST_F(GateCatches, a_cubin_cut_short_at_any_byte) {
   Cubin cubin = compile(unit_text(kSmall));
   const Result<std::vector<u64>> whole = instructions_of(cubin.image, kEntryName);

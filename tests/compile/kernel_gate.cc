@@ -47,12 +47,13 @@ std::vector<std::string> kernel_faults(const KernelConfig& config, const Cubin& 
   at_least(Op::setmaxnreg, 2);
   none(Op::local_load);
   none(Op::local_store);
-  if (config.store == StorePath::tma) {
-    at_least(Op::tma_store, 1);
-    at_least(Op::fence_async, 1 + count(Op::tma_store));  // one for the barriers, one before each store
-  } else {
-    none(Op::tma_store);
-  }
+  // D leaves in one way and no other.
+  const bool by_tma = config.store == StorePath::tma, added = adds(config.epilogue);
+  const Op leaves = by_tma ? (added ? Op::tma_add : Op::tma_store) : Op::global_add;
+  if (by_tma || added) at_least(leaves, 1);
+  if (by_tma) at_least(Op::fence_async, 1 + count(leaves));  // one for the barriers, one before each store
+  for (const Op other : {Op::tma_store, Op::tma_add, Op::global_add})
+    if (other != leaves || !(by_tma || added)) none(other);
   return faults;
 }
 

@@ -44,6 +44,9 @@ constexpr const char* kTmaLoad =
 constexpr const char* kTmaStore =
     R"(asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%1, {%2, %2, %2}], [%0];"
                     ::"r"(s), "l"(&map), "r"(y) : "memory");)";
+constexpr const char* kTmaAdd =
+    R"(asm volatile("cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group [%1, {%2, %2, %2}], [%0];"
+                    ::"r"(s), "l"(&map), "r"(y) : "memory");)";
 constexpr const char* kBulkCopy =
     R"(asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 128, [%2];"
                     ::"r"(s), "l"(x), "r"(s + 1024) : "memory");)";
@@ -60,6 +63,8 @@ std::vector<Probe> probes() {
       {Op::wgmma_fp8, kWgmma16, kWgmma8},
       {Op::tma_load, std::string(kTmaStore) + kBulkCopy, kTmaLoad},
       {Op::tma_store, kTmaLoad, kTmaStore},
+      {Op::tma_add, kTmaLoad, kTmaAdd},
+      {Op::global_add, "", R"(asm volatile("red.global.add.f32 [%0], %1;" ::"l"(out), "f"(f[0]) : "memory");)"},
       {Op::fence_async, "__threadfence_block();",
        R"(asm volatile("fence.proxy.async.shared::cta;" ::: "memory");)"},
       {Op::setmaxnreg, "", R"(asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");)"},
@@ -83,8 +88,9 @@ Result<std::set<u32>> opcodes_in(const Compiler& compiler, const Probe& probe, b
 }  // namespace
 
 const char* name_of(Op op) {
-  constexpr const char* kNames[kOpCount] = {"WGMMA (16-bit)",    "WGMMA (fp8)", "TMA load",   "TMA store",
-                                            "fence.proxy.async", "setmaxnreg",  "local load", "local store"};
+  constexpr const char* kNames[kOpCount] = {"WGMMA (16-bit)", "WGMMA (fp8)",       "TMA load",   "TMA store",
+                                            "TMA addition",   "fence.proxy.async", "setmaxnreg", "red.global.add",
+                                            "local load",     "local store"};
   return kNames[static_cast<int>(op)];
 }
 

@@ -20,12 +20,14 @@ enum class Op : u8 {
   wgmma_fp8,
   tma_load,
   tma_store,
+  tma_add,
   fence_async,  // fence.proxy.async: generic writes before, copy engine after
   setmaxnreg,
+  global_add,  // red.global.add.f32, alone or in twos
   local_load,
   local_store,
 };
-inline constexpr int kOpCount = 8;
+inline constexpr int kOpCount = 10;
 const char* name_of(Op op);
 
 class OpcodeTable {
