@@ -78,20 +78,20 @@ Json candidate_json(const CandidateRecord& c) {
 
 Json problem_json(const Problem& p) {
   Json json{{"m", p.m},
-          {"n", p.n},
-          {"k", p.k},
-          {"batch", p.batch},
-          {"a", name_of(p.a.type)},
-          {"b", name_of(p.b.type)},
-          {"d", name_of(p.d.type)},
-          {"a_layout", name_of(p.a.major)},
-          {"b_layout", name_of(p.b.major)},
-          {"accumulate", name_of(p.accumulate)},
-          {"scale_a", name_of(p.epilogue.scale_a)},
-          {"scale_b", name_of(p.epilogue.scale_b)},
-          {"bias", p.epilogue.bias != Bias::none},
-          {"activation", name_of(p.epilogue.activation)},
-          {"residual", p.epilogue.residual}};
+            {"n", p.n},
+            {"k", p.k},
+            {"batch", p.batch},
+            {"a", name_of(p.a.type)},
+            {"b", name_of(p.b.type)},
+            {"d", name_of(p.d.type)},
+            {"a_layout", name_of(p.a.major)},
+            {"b_layout", name_of(p.b.major)},
+            {"accumulate", name_of(p.accumulate)},
+            {"scale_a", name_of(p.epilogue.scale_a)},
+            {"scale_b", name_of(p.epilogue.scale_b)},
+            {"bias", p.epilogue.bias != Bias::none},
+            {"activation", name_of(p.epilogue.activation)},
+            {"residual", p.epilogue.residual}};
   if (adds(p.epilogue)) json["update"] = name_of(p.epilogue.update);
   if (!p.deterministic) json["deterministic"] = false;
   return json;

@@ -22,7 +22,8 @@ struct HostComparison {
 };
 std::string describe(const HostComparison& found);
 
-/// Operands of one problem, D filled with NaN, or with numbers if the product is added to it. Strides are those of `problem` (filled in).
+/// Operands of one problem, D filled with NaN, or with numbers if the product is added to it. Strides are
+/// those of `problem` (filled in).
 class HostProblem {
  public:
   HostProblem(const Problem& problem, float alpha, float beta, u64 seed);

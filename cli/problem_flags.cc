@@ -58,8 +58,9 @@ void add_problem_flags(CLI::App& app, ProblemFlags& f) {
   app.add_flag("--residual", f.residual, "Add beta * C")->group(epilogue);
   app.add_option("--update", f.update, "set: D = the result; add: D += it (fp32 D), to accumulate gradients")
       ->group(epilogue);
-  app.add_flag("--any-order", f.any_order,
-               "With --update add: parts of a split product may be added in any order, so that bits may differ")
+  app.add_flag(
+         "--any-order", f.any_order,
+         "With --update add: parts of a split product may be added in any order, so that bits may differ")
       ->group(epilogue);
   app.add_option("--c-type", f.c_type, "Type of C: bf16, fp16, fp32")->group(epilogue);
   app.add_option("--alpha", f.alpha, "Factor of the product")->group(epilogue)->capture_default_str();

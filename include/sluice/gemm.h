@@ -123,8 +123,8 @@ std::vector<Result<Kernel>> prepare(const Device& device, std::span<const Plan> 
 
 /// Checks the arguments and enqueues one kernel. No allocation, no synchronisation; may be captured into a
 /// graph, which then needs its workspace for as long as it lives. m = 0, n = 0 or batch = 0 succeed without a
-/// launch; so do alpha = 0 and k = 0 where the product is added to D. Errors (nothing is launched): invalid_pointer, misaligned, aliasing, workspace (too small),
-/// wrong_device, driver.
+/// launch; so do alpha = 0 and k = 0 where the product is added to D. Errors (nothing is launched):
+/// invalid_pointer, misaligned, aliasing, workspace (too small), wrong_device, driver.
 Result<void> launch(const Kernel& kernel, const Args& args, Stream stream);
 
 /// plan + prepare (kept by the device for the next call with an equal problem) + launch. Without a workspace

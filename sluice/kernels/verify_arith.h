@@ -157,8 +157,9 @@ SLUICE_HD constexpr double sum_bound(const Problem& p, double s) {
 /// the product with the sum and the two additions, and one for beta * C if it is not fused.
 inline constexpr double kEpilogueRoundings = 6.0;
 
-/// The additions to D in memory: one, or one for each k-tile at most if parts of the sum come in any order, with
-/// an epilogue for each. Each rounds what is there by then, and takes subnormals for zero, before and after.
+/// The additions to D in memory: one, or one for each k-tile at most if parts of the sum come in any order,
+/// with an epilogue for each. Each rounds what is there by then, and takes subnormals for zero, before and
+/// after.
 SLUICE_HD constexpr double additions_bound(const Problem& p, double terms) {
   const i64 k_tiles = ceil_div(p.k, i64{is_fp8(p.a.type) ? 128 : 64});
   const double additions = p.deterministic ? 1.0 : static_cast<double>(k_tiles) + kEpilogueRoundings;

@@ -169,8 +169,8 @@ __device__ __noinline__ void judge_element(const CheckParams& p, Sum sum, i64 ba
   const bool exact = p.judge == Judge::exact;
   if (exact && !expected.exact) atomicAdd(&p.log->inexact_inputs, u64{1});
   const bool may_stay = adds(p.problem.epilogue);  // a product may be 0
-  const bool good =
-      (!unwritten || may_stay) && (exact ? same_exactly(type, got, expected.value) : within_bound(type, got, expected));
+  const bool good = (!unwritten || may_stay) &&
+                    (exact ? same_exactly(type, got, expected.value) : within_bound(type, got, expected));
   const double value = decode(type, got), error = value - expected.value;
   if (!good)
     report_wrong(p.log,

@@ -57,8 +57,8 @@ struct FillParams {
 };
 
 /// How D is judged. exact: bit for bit against one rounding of the true value. bounded: within the error
-/// bound of docs/numerics.md. unwritten: nothing may have touched D, which holds what it was filled with: poison, or
-/// numbers if the product is added to it.
+/// bound of docs/numerics.md. unwritten: nothing may have touched D, which holds what it was filled with:
+/// poison, or numbers if the product is added to it.
 enum class Judge : u8 { exact, bounded, unwritten };
 
 /// Outputs are checked in square blocks of this edge.

@@ -4,7 +4,8 @@
 // or, with Update::add, D += alpha * scale_a * scale_b * sum_k A[m,k] B[k,n];
 // with block scales inside the sum: sum_k scale_a[m, k / 128] scale_b[n / 128, k / 128] A[m,k] B[k,n].
 // Invariant: reads exactly what the contract says is read (C only if beta != 0, A and B only if
-// alpha != 0, D only if it is added to, no padding) and writes only elements of D. Called by tests and by the host twin.
+// alpha != 0, D only if it is added to, no padding) and writes only elements of D. Called by tests and by the
+// host twin.
 #pragma once
 
 #include <sluice/spec/problem.h>
@@ -51,7 +52,8 @@ constexpr i64 d_index(const Problem& p, const ElementIndex& at) {
 /// ReLU, exact GELU or SiLU; NaN stays NaN.
 double activate(Activation activation, double x);
 
-/// One element of D (with Update::add: what it was, and the product) before it is rounded to the type of D. `problem` has its strides filled in.
+/// One element of D (with Update::add: what it was, and the product) before it is rounded to the type of D.
+/// `problem` has its strides filled in.
 double reference_element(const Problem& problem, const HostBuffers& buffers, Scalars scalars,
                          const ElementIndex& at);
 

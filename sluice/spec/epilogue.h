@@ -22,8 +22,8 @@ inline constexpr int kScaleBlock = 128;  // of k, and of n for scale_b
 enum class Bias : u8 { none, column };
 /// gelu is the exact one, x * Phi(x) (torch's default); silu is x * sigmoid(x). NaN goes through all of them.
 enum class Activation : u8 { none, relu, gelu, silu };
-/// What becomes of the D that was there. set: it is overwritten. add (fp32 D; no residual, bias or activation):
-/// the result is added to it, in fp32, in memory: the kernel does not read it.
+/// What becomes of the D that was there. set: it is overwritten. add (fp32 D; no residual, bias or
+/// activation): the result is added to it, in fp32, in memory: the kernel does not read it.
 enum class Update : u8 { set, add };
 
 struct Epilogue {

@@ -40,8 +40,8 @@ struct Problem {
   Matrix d{};
   Epilogue epilogue{};
   Accumulate accumulate = Accumulate::fast;
-  /// Asks for the same bits on every run. false lets the parts of a split product add to D in any order, which
-  /// only update = add makes possible; all else is deterministic anyway.
+  /// Asks for the same bits on every run. false lets the parts of a split product add to D in any order,
+  /// which only update = add makes possible; all else is deterministic anyway.
   bool deterministic = true;
 
   constexpr bool operator==(const Problem&) const = default;

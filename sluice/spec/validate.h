@@ -56,8 +56,8 @@ SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
     return "bias must be bf16, fp16 or fp32";
   if (c.epilogue.residual && is_fp8(c.epilogue.c_type)) return "C must be bf16, fp16 or fp32";
   if (adds(c.epilogue) && c.d != DType::fp32) return "Update::add needs an fp32 D";
-  if (adds(c.epilogue) && (c.epilogue.bias != Bias::none || c.epilogue.residual ||
-                           c.epilogue.activation != Activation::none))
+  if (adds(c.epilogue) &&
+      (c.epilogue.bias != Bias::none || c.epilogue.residual || c.epilogue.activation != Activation::none))
     return "Update::add takes no bias, residual or activation: it is D += the scaled product";
   if (smem_bytes(c) > kMaxSmemBytes) return "stages and buffers need more than 227 KB of shared memory";
   return nullptr;

@@ -31,8 +31,8 @@ int group_row(const KernelConfig& config, const Agent& agent) {
 
 /// How often some rows and columns of D are stored.
 struct Stored {
-  int always = 0;       // by whoever comes there
-  int by_last = 0;      // by a cluster if it is the last of its peers
+  int always = 0;   // by whoever comes there
+  int by_last = 0;  // by a cluster if it is the last of its peers
   int peers = 1;
   std::set<int> parts;  // ranks of the peers that add theirs to D (Combine::add)
   int added = 0;        // how often they do
@@ -96,13 +96,12 @@ std::optional<Failure> check_stores(std::span<const ClusterProgram> clusters) {
       for (int column = 0; column < all_columns; column += columns) {
         const Stored found = stored[{row, column, batch}];
         if (!found.once())
-          return Failure{
-              found.too_few() ? FailureKind::tile_missing : FailureKind::tile_twice,
-              fmt::format(
-                  "rows from {}, columns from {} of matrix {} are stored {} times, {} times by one who may be "
-                  "the last of {} peers, and {} times in parts by {} of them",
-                  row, column, batch, found.always, found.by_last, found.peers, found.added,
-                  found.parts.size())};
+          return Failure{found.too_few() ? FailureKind::tile_missing : FailureKind::tile_twice,
+                         fmt::format("rows from {}, columns from {} of matrix {} are stored {} times, {} "
+                                     "times by one who may be "
+                                     "the last of {} peers, and {} times in parts by {} of them",
+                                     row, column, batch, found.always, found.by_last, found.peers,
+                                     found.added, found.parts.size())};
         stored.erase({row, column, batch});
       }
   if (!stored.empty()) {

@@ -11,7 +11,8 @@
 namespace sluice::twin {
 
 Workspace::Workspace(const KernelConfig& config, const WorkSplit& split)
-    : slots(static_cast<size_t>(uses_workspace(config) ? slot_count(split) : 0) * cluster_size(config) * combined_parts(config)),
+    : slots(static_cast<size_t>(uses_workspace(config) ? slot_count(split) : 0) * cluster_size(config) *
+            combined_parts(config)),
       counters(static_cast<size_t>(counter_count(config, split)), 0) {
   // Anything may be there before a launch: here what shows if it matters.
   const int floats = group_rows(config) * own_columns(config);

@@ -22,8 +22,8 @@ struct TwinReport {
   i64 stores = 0;            // chunks that TMA (or store_direct) wrote to D
 };
 
-/// Executes `plan` in an interleaving that `seed` picks; any seed gives the same bits in D. Clusters run one after
-/// the other, so parts that are added to D in any order (Combine::add) are in that of the clusters.
+/// Executes `plan` in an interleaving that `seed` picks; any seed gives the same bits in D. Clusters run one
+/// after the other, so parts that are added to D in any order (Combine::add) are in that of the clusters.
 /// Errors: invalid_config (the plan breaks a rule of validate()), invalid_pointer, internal (a protocol rule
 /// was broken: the message has the seed and who waited for what).
 Result<TwinReport> run_on_host(const Plan& plan, const HostBuffers& buffers, float alpha, float beta,

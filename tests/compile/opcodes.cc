@@ -64,7 +64,8 @@ std::vector<Probe> probes() {
       {Op::tma_load, std::string(kTmaStore) + kBulkCopy, kTmaLoad},
       {Op::tma_store, kTmaLoad, kTmaStore},
       {Op::tma_add, kTmaLoad, kTmaAdd},
-      {Op::global_add, "", R"(asm volatile("red.global.add.f32 [%0], %1;" ::"l"(out), "f"(f[0]) : "memory");)"},
+      {Op::global_add, "",
+       R"(asm volatile("red.global.add.f32 [%0], %1;" ::"l"(out), "f"(f[0]) : "memory");)"},
       {Op::fence_async, "__threadfence_block();",
        R"(asm volatile("fence.proxy.async.shared::cta;" ::: "memory");)"},
       {Op::setmaxnreg, "", R"(asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");)"},
@@ -88,9 +89,9 @@ Result<std::set<u32>> opcodes_in(const Compiler& compiler, const Probe& probe, b
 }  // namespace
 
 const char* name_of(Op op) {
-  constexpr const char* kNames[kOpCount] = {"WGMMA (16-bit)", "WGMMA (fp8)",       "TMA load",   "TMA store",
-                                            "TMA addition",   "fence.proxy.async", "setmaxnreg", "red.global.add",
-                                            "local load",     "local store"};
+  constexpr const char* kNames[kOpCount] = {
+      "WGMMA (16-bit)",    "WGMMA (fp8)", "TMA load",       "TMA store",  "TMA addition",
+      "fence.proxy.async", "setmaxnreg",  "red.global.add", "local load", "local store"};
   return kNames[static_cast<int>(op)];
 }
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products added to D. Whole numbers, old D too, so that every result is exact whatever the order of additions:
-// tails, odd rows that are stored directly, splits in order and in any order, clusters along k, batches. Then
-// gradients accumulated over many launches, what must leave D alone, and real data: within the bound in any
-// order, and the same bits on every run in order.
-// Able to fail: verify_kernels_test shows on a CPU that the judge finds a product added never, twice, or over what
-// was there.
+// Products added to D. Whole numbers, old D too, so that every result is exact whatever the order of
+// additions: tails, odd rows that are stored directly, splits in order and in any order, clusters along k,
+// batches. Then gradients accumulated over many launches, what must leave D alone, and real data: within the
+// bound in any order, and the same bits on every run in order. Able to fail: verify_kernels_test shows on a
+// CPU that the judge finds a product added never, twice, or over what was there.
 #include <cstring>
 
 #include <sluice/host/driver/events.h>
@@ -22,7 +21,8 @@ struct Shape {
   i64 m, n, k;
   i64 batch = 1;
 };
-/// Smaller than a tile, tails on every side, rows of D that TMA cannot address, and sums long enough to split.
+/// Smaller than a tile, tails on every side, rows of D that TMA cannot address, and sums long enough to
+/// split.
 constexpr Shape kShapes[] = {{1, 8, 64},        {17, 4, 200},     {64, 64, 64},       {130, 100, 1000},
                              {300, 1, 700},     {129, 99, 1500},  {256, 512, 4096},   {200, 257, 2048, 3},
                              {512, 384, 16384}, {77, 1000, 5000}, {1024, 1024, 2048}, {128, 128, 20000, 2}};
@@ -43,7 +43,8 @@ std::vector<PlanOverrides> ways() {
     return PlanOverrides{.schedule = schedule, .tile_m = m, .tile_n = n, .cluster = ClusterShape{1, 1}};
   };
   std::vector<PlanOverrides> all(1);
-  for (const PlanOverrides& base : {with(Schedule::ping_pong, 64, 64), with(Schedule::cooperative, 128, 128)}) {
+  for (const PlanOverrides& base :
+       {with(Schedule::ping_pong, 64, 64), with(Schedule::cooperative, 128, 128)}) {
     PlanOverrides o = base;
     all.push_back(o);
     o.store = StorePath::direct;
@@ -114,8 +115,8 @@ TEST_F(added, whole_numbers_are_exact_in_every_way_and_order) {
               in_parts, meeting, direct, refused);
 }
 
-/// +x and -x by turns, many times: whole numbers come back to what they were, and a lost or doubled addition of
-/// any launch would stay.
+/// +x and -x by turns, many times: whole numbers come back to what they were, and a lost or doubled addition
+/// of any launch would stay.
 TEST_F(added, many_launches_add_up_and_cancel) {
   const auto verifier = Verifier::create(device());
   ASSERT_TRUE(ok(verifier));

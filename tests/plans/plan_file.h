@@ -6,8 +6,8 @@
 //   64x64x100 bf16
 //       misaligned: k = 100 must be ...
 // Keys: batch a b (=mn: major) lda ldb ldc ldd a_batch b_batch c_batch d_batch scale_a scale_b bias act
-// residual update order (fixed or any) accumulate; overrides: schedule tile_m tile_n stages cluster store raster group clusters;
-// device: sm_count clusters_of_2 clusters_of_4.
+// residual update order (fixed or any) accumulate; overrides: schedule tile_m tile_n stages cluster store
+// raster group clusters; device: sm_count clusters_of_2 clusters_of_4.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products added to D: whole sums, and the parts of shared tiles as they come. Every interleaving of small
-// runs, real numbers against the reference, and planted bugs: added twice, never, by some of the peers only, and
-// stores where an addition belongs.
+// runs, real numbers against the reference, and planted bugs: added twice, never, by some of the peers only,
+// and stores where an addition belongs.
 #include <cstdio>
 #include <cstring>
 
@@ -181,7 +181,8 @@ TEST(add, leaves_d_alone_where_there_is_nothing_to_add) {
   const KernelConfig config{.tile = {128, 64, 64}, .stages = 3};
   for (const i64 k : {0, 100}) {
     Operands o = make_operands(gradient(64, 64, k, true));
-    const auto report = run_on_host(plan_of(o.problem, config, 1), o.buffers(o.d), k == 0 ? 1.0f : 0.0f, 0.0f, 1);
+    const auto report =
+        run_on_host(plan_of(o.problem, config, 1), o.buffers(o.d), k == 0 ? 1.0f : 0.0f, 0.0f, 1);
     ASSERT_TRUE(report.ok()) << report.error().message;
     EXPECT_EQ(report->stores, 0);
     EXPECT_EQ(o.d, o.expected);

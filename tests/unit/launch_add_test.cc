@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches that add to D: nothing to add is no launch, parts in any order need no workspace, and a plan made by
-// hand may not break the promise of the same bits.
-// To see it fail: take leaves_d out of launch(), or the check of Combine::add out of check_plan.
+// Launches that add to D: nothing to add is no launch, parts in any order need no workspace, and a plan made
+// by hand may not break the promise of the same bits. To see it fail: take leaves_d out of launch(), or the
+// check of Combine::add out of check_plan.
 #include "launch_fixture.h"
 
 namespace sluice {
@@ -67,7 +67,8 @@ TEST_F(LaunchAdd, a_plan_by_hand_may_not_break_the_promise_of_the_same_bits) {
   const Result<gemm::Kernel> broken = gemm::prepare(device(), plan);
   ASSERT_FALSE(broken.ok());
   EXPECT_EQ(broken.error().code, ErrorCode::invalid_config);
-  EXPECT_NE(broken.error().message.find("deterministic = false"), std::string::npos) << broken.error().message;
+  EXPECT_NE(broken.error().message.find("deterministic = false"), std::string::npos)
+      << broken.error().message;
   plan.config.combine = Combine::last_arriver;
   EXPECT_TRUE(gemm::prepare(device(), plan).ok());
   plan.config.combine = Combine::none;

@@ -78,7 +78,8 @@ TEST(planner_add, splits_in_the_order_that_was_asked_for) {
 }
 
 TEST(planner_add, overrides_split_so_too_and_workspace_limits_do_not_matter) {
-  PlanOverrides o{.schedule = Schedule::cooperative, .tile_m = 256, .tile_n = 160, .cluster = ClusterShape{1, 1}};
+  PlanOverrides o{
+      .schedule = Schedule::cooperative, .tile_m = 256, .tile_n = 160, .cluster = ClusterShape{1, 1}};
   o.splits = 4;
   o.workspace_limit = 0;
   const std::vector<Plan> plans = candidates(gradient(false), o);

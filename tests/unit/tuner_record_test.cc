@@ -88,7 +88,8 @@ TEST(tuner_record, says_how_a_product_is_added_to_d_and_nothing_where_it_is_not)
   }
   Json bent = sample_json();
   bent["adding"] = "often";
-  EXPECT_TRUE(has(trouble_of(bent.dump()), "\"adding\" = \"often\" must be one of: none, ordered, any_order"));
+  EXPECT_TRUE(
+      has(trouble_of(bent.dump()), "\"adding\" = \"often\" must be one of: none, ordered, any_order"));
 }
 
 TEST(tuner_record, values_out_of_range_are_refused) {

@@ -46,8 +46,9 @@ SLUICE_DEVICE void tma_store(const TensorMap& map, TmaBox box, u32 source) {
       : "memory");
 }
 
-// cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group: each element of the tensor plus that of
-// the box, in the tensor's type and each for itself atomic. For fp32 subnormals count as zero, before and after.
+// cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group: each element of the tensor plus that
+// of the box, in the tensor's type and each for itself atomic. For fp32 subnormals count as zero, before and
+// after.
 SLUICE_DEVICE void tma_add(const TensorMap& map, TmaBox box, u32 source) {
   asm volatile(
       "cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(

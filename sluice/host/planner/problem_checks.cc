@@ -82,12 +82,15 @@ Result<void> check_types(const Problem& p) {
     return bad_type(std::string("C is ") + name_of(p.epilogue.c_type) + ": it must be bf16, fp16 or fp32");
   if (adds(p.epilogue)) {
     if (p.d.type != DType::fp32)
-      return bad_type("D is " + d + " and update is add: it must be fp32; convert it, or use residual C with beta");
+      return bad_type("D is " + d +
+                      " and update is add: it must be fp32; convert it, or use residual C with beta");
     if (p.epilogue.residual)
-      return bad_type("update is add and there is a residual C: add to one of the two; leave out C, or use set");
+      return bad_type(
+          "update is add and there is a residual C: add to one of the two; leave out C, or use set");
     if (p.epilogue.bias != Bias::none || p.epilogue.activation != Activation::none)
-      return bad_type("update is add and there is a bias or activation: it must be D += the scaled product; use "
-                      "residual C with beta for more");
+      return bad_type(
+          "update is add and there is a bias or activation: it must be D += the scaled product; use "
+          "residual C with beta for more");
   }
   if (!gemm_supports(p)) return bad_type("no kernel takes " + a + " x " + b + " -> " + d);
   return {};
