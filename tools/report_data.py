@@ -108,6 +108,8 @@ def extras(problem: dict) -> str:
     words += ["bias"] if problem["bias"] else []
     words += [problem["activation"]] if problem["activation"] != "none" else []
     words += ["residual"] if problem["residual"] else []
+    if problem.get("update") == "add":
+        words.append("added" if problem.get("deterministic", True) else "added in any order")
     return (" " + ", ".join(words)) if words else ""
 
 

@@ -87,12 +87,19 @@ TEST(bench_shapes, names_say_what_is_not_plain) {
   p.a.major = Major::mn;
   p.epilogue.activation = Activation::gelu;
   EXPECT_EQ(problem_text(p), "64x32x16 bf16 > bf16 mn/k-major gelu");
+  p.epilogue = {.update = Update::add};
+  EXPECT_EQ(problem_text(p), "64x32x16 bf16 > bf16 mn/k-major added");
+  p.deterministic = false;
+  EXPECT_EQ(problem_text(p), "64x32x16 bf16 > bf16 mn/k-major added in any order");
 }
 
-TEST(bench_shapes, traffic_counts_every_operand_once) {
-  const Problem p = plain_problem(10, 20, 30, DType::e4m3);
+TEST(bench_shapes, traffic_counts_every_operand_once_and_a_d_that_is_added_to_twice) {
+  Problem p = plain_problem(10, 20, 30, DType::e4m3);
   EXPECT_DOUBLE_EQ(flops_of(p), 2.0 * 10 * 20 * 30);
   EXPECT_DOUBLE_EQ(bytes_of_traffic(p), 10 * 30 + 20 * 30 + 10 * 20 * 2);
+  p.d.type = DType::fp32;
+  p.epilogue.update = Update::add;
+  EXPECT_DOUBLE_EQ(bytes_of_traffic(p), 10 * 30 + 20 * 30 + 10 * 20 * 4 * 2);
 }
 
 TEST(bench_copies, cold_runs_rotate_over_three_caches_of_weights) {
