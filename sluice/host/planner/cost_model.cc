@@ -158,7 +158,7 @@ double Model::run_clocks(const WorkSplit& split) const {
 /// The parts of all streamed tiles on their way into D, when all clusters end at once: L2 reads and writes
 /// what is added to, once for each part.
 double Model::adds_us(const WorkSplit& split) const {
-  const double peers = std::max(1.0, split.clusters / std::max(1.0, double(split.streamed)));
+  const double peers = std::max(1.0, static_cast<double>(split.clusters) / split.streamed);
   const double share = split.streamed / grid_tiles(p_, c_);
   const double d =
       4.0 * static_cast<double>(p_.m) * static_cast<double>(p_.n) * static_cast<double>(p_.batch);
