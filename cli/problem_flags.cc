@@ -81,8 +81,9 @@ void add_override_flags(CLI::App& app, ProblemFlags& f) {
   app.add_option("--splits", f.splits, "Parts of each tile along k; 1: none")->group(group);
   app.add_option("--streamed", f.streamed, "Cluster tiles whose k-tiles are dealt out evenly; 0: none")
       ->group(group);
-  app.add_option("--combine", f.combine,
-                 "Who adds up the parts of a tile: last_arriver, separate (a kernel of its own), or add (into D)")
+  app.add_option(
+         "--combine", f.combine,
+         "Who adds up the parts of a tile: last_arriver, separate (a kernel of its own), or add (into D)")
       ->group(group);
   app.add_option("--workspace-limit", f.workspace_limit, "Bytes of workspace that a plan may need")
       ->group(group);

@@ -70,9 +70,9 @@ struct PlanOverrides {
   std::optional<StorePath> store;
   std::optional<Raster> raster;
   std::optional<int> raster_group;
-  std::optional<int> clusters;  // launched clusters
-  std::optional<int> streamed;  // cluster tiles dealt out by k-tile (spec/work_split.h); 0: none
-  std::optional<int> splits;    // all tiles in so many parts along k; 1: none. Sets clusters and streamed
+  std::optional<int> clusters;     // launched clusters
+  std::optional<int> streamed;     // cluster tiles dealt out by k-tile (spec/work_split.h); 0: none
+  std::optional<int> splits;       // all tiles in so many parts along k; 1: none. Sets clusters and streamed
   std::optional<Combine> combine;  // how shared tiles come together; splits nothing by itself
   std::optional<i64> workspace_limit;  // bytes a plan may ask for; kWorkspaceLimit without it
   bool ignore_records = false;         // plan as if the problem had never been tuned

@@ -21,11 +21,11 @@ struct TunedChoice {
   int tile_m = 128, tile_n = 128;
   ClusterShape cluster{};
   Raster raster = Raster::along_m;
-  int raster_group = 8;    // cluster tiles in a band
-  int clusters = 1;        // launched
-  int streamed = 0;        // cluster tiles dealt out by k-tile
+  int raster_group = 8;                     // cluster tiles in a band
+  int clusters = 1;                         // launched
+  int streamed = 0;                         // cluster tiles dealt out by k-tile
   Combine combine = Combine::last_arriver;  // of those
-  double measured_us = 0;  // of one launch, when the record was made
+  double measured_us = 0;                   // of one launch, when the record was made
 
   bool operator==(const TunedChoice&) const = default;
 };

@@ -229,8 +229,7 @@ class Machine {
   SLUICE_DEVICE bool is_last_arriver(const Tile& tile) {
     bool last = false;
     if (group_thread() == 0) {
-      u32* counter =
-          params_.counters + part_index(kConfig, tile.sharing.counter, cta_rank_, combined_part());
+      u32* counter = params_.counters + part_index(kConfig, tile.sharing.counter, cta_rank_, combined_part());
       const u32 bound = tile.sharing.peers - 1;
       last = ptx::atomic_inc_acq_rel(counter, bound) == bound;
     }

@@ -198,8 +198,7 @@ Result<Kernel> make_kernel(const Device& device, const Plan& plan, Cubins cubins
     return filled.error();
   const int smem = smem_bytes(plan.config);
   const std::vector<std::string> units = units_of(device, plan);
-  Result<std::shared_ptr<const Module>> module =
-      device.impl().load_cubin(units[0], **cubins[0], smem);
+  Result<std::shared_ptr<const Module>> module = device.impl().load_cubin(units[0], **cubins[0], smem);
   if (!module) return module.error();
   impl->plan = plan;
   impl->primary = device.impl().primary;

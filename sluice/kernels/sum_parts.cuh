@@ -6,9 +6,9 @@
 // It is launched as a dependent of the GEMM, which lets it go at once: so its launch costs nothing, and its
 // CTAs come in as the GEMM's leave. Every CTA waits for the whole GEMM before it reads or leaves.
 //
-// Roles: kSummers warpgroups. Each adds up its share of the peers, in the order of k, in the fragment order of
-// the slots; then the first adds the others' sums in their order, and stores. So the bits depend on the plan
-// alone.
+// Roles: kSummers warpgroups. Each adds up its share of the peers, in the order of k, in the fragment order
+// of the slots; then the first adds the others' sums in their order, and stores. So the bits depend on the
+// plan alone.
 #pragma once
 
 #include <sluice/spec/part_sums.h>
@@ -42,9 +42,7 @@ struct PartSummer {
 
   SLUICE_DEVICE int first_row() const { return at.part * group_rows(kConfig) + at.wave * kWaveRows; }
   /// Rows of the matrix from this warp's first on; 0 or less: nobody wrote sums for it.
-  SLUICE_DEVICE int live_rows() const {
-    return params.m - (tile.m_offset + first_row() + thread / 32 * 16);
-  }
+  SLUICE_DEVICE int live_rows() const { return params.m - (tile.m_offset + first_row() + thread / 32 * 16); }
   SLUICE_DEVICE const float* slot(int rank) const {
     const int index = part_index(kConfig, sharing.slot + rank, at.cta_rank, at.part);
     const int vector = (at.wave * own_columns(kConfig) + at.column) / 8;

@@ -12,9 +12,9 @@ namespace sluice {
 /// each.
 enum class Schedule : u8 { ping_pong, cooperative };
 /// How the sums of clusters that share a tile come together (spec/work_split.h). none: no tile is shared.
-/// last_arriver: all write theirs to global memory, and the last one adds them up. separate: all write theirs,
-/// and a kernel of its own, on all SMs, adds them up (kernels/sum_parts.cuh). add (Update::add only): each
-/// adds its own to D, and they never meet; in which order decides about the last bits.
+/// last_arriver: all write theirs to global memory, and the last one adds them up. separate: all write
+/// theirs, and a kernel of its own, on all SMs, adds them up (kernels/sum_parts.cuh). add (Update::add only):
+/// each adds its own to D, and they never meet; in which order decides about the last bits.
 enum class Combine : u8 { none, last_arriver, separate, add };
 /// tma: through shared memory and the copy engine. direct: per element, for a D that TMA cannot address.
 enum class StorePath : u8 { tma, direct };

@@ -21,7 +21,7 @@ struct SumBlock {
   int cta_rank = 0;  // of the CTA in the cluster whose sums they are
   int part = 0;      // which of the parts that are combined on their own
   int wave = 0;
-  int column = 0;    // first one, counted from that CTA's first
+  int column = 0;  // first one, counted from that CTA's first
 };
 
 SLUICE_HD constexpr i64 sum_blocks(const KernelConfig& c, int streamed) {

@@ -61,8 +61,9 @@ void Numbers::sum_parts() {
     const SumBlock at = sum_block(c, static_cast<int>(block));
     const Sharing sharing = sharing_of(grid, deal, at.tile, cluster_of(deal, at.tile * grid.k_tiles));
     if (sharing.peers == 1) continue;
-    const Tile tile = own_part(
-        c, tile_at(c, grid, scenario_.split.raster, scenario_.split.group, at.tile, at.cta_rank), at.cta_rank);
+    const Tile tile =
+        own_part(c, tile_at(c, grid, scenario_.split.raster, scenario_.split.group, at.tile, at.cta_rank),
+                 at.cta_rank);
     ++stores_;
     for (int i = 0; i < kWaveRows * kSumColumns; ++i) {
       const int row = at.wave * kWaveRows + i / kSumColumns, column = at.column + i % kSumColumns;

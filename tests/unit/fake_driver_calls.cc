@@ -86,14 +86,10 @@ CUresult launch_ex(const CUlaunchConfig* config, CUfunction function, void** par
   if (!legal) return CUDA_ERROR_INVALID_VALUE;
   if (state->launches < FakeDriver::kKeptLaunches) {
     LaunchRecord& record = state->records[state->launches];
-    record = {config->gridDimX,
-              config->blockDimX,
-              cluster,
-              config->sharedMemBytes,
-              config->hStream,
-              stream != nullptr && stream->capturing,
-              dependent,
-              {}};
+    record = {config->gridDimX, config->blockDimX,
+              cluster,          config->sharedMemBytes,
+              config->hStream,  stream != nullptr && stream->capturing,
+              dependent,        {}};
     std::memcpy(&record.params, params[0], sizeof record.params);
   }
   ++state->launches;

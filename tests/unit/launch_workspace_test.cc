@@ -80,8 +80,7 @@ TEST_F(LaunchWorkspace, is_read_by_a_second_kernel_if_the_parts_are_added_up_the
   const gemm::Kernel kernel = prepared(small_problem(), overrides);
   EXPECT_EQ(kernel.plan().workspace_bytes, kWorkspaceCounterBytes + i64{23} * 128 * 128 * 4);
   EXPECT_NE(describe(kernel.plan()).find("a second kernel adds up the parts"), std::string::npos);
-  gemm::Args args =
-      args_with(driver.memory(kernel.plan().workspace_bytes), kernel.plan().workspace_bytes);
+  gemm::Args args = args_with(driver.memory(kernel.plan().workspace_bytes), kernel.plan().workspace_bytes);
   launched(gemm::launch(kernel, args, nullptr), 2);
   const LaunchRecord first = driver.launch(0), second = driver.launch(1);
   EXPECT_FALSE(first.dependent);

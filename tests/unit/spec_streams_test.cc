@@ -10,8 +10,8 @@
 
 #include <gtest/gtest.h>
 
-#include <sluice/device/pipeline.cuh>
 #include <sluice/spec/part_sums.h>
+#include <sluice/device/pipeline.cuh>
 
 namespace sluice {
 namespace {

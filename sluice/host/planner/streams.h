@@ -18,8 +18,8 @@ std::vector<Combine> combines_of_parts(const Problem& problem);
 std::string stream_problem(const Problem& problem, const KernelConfig& config, const WorkSplit& split);
 
 /// Splits along k, for a config that combines, of the tiles of `whole`, which splits nothing: each into as
-/// many parts as fill one wave, or less of it. What `overrides` ask for, and nothing else, if they ask. All pass stream_problem() and the
-/// workspace limit.
+/// many parts as fill one wave, or less of it. What `overrides` ask for, and nothing else, if they ask. All
+/// pass stream_problem() and the workspace limit.
 std::vector<WorkSplit> stream_splits(const Problem& problem, const KernelConfig& config,
                                      const DeviceInfo& device, const WorkSplit& whole,
                                      const PlanOverrides& overrides);
