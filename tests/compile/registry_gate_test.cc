@@ -12,6 +12,7 @@
 #include <sluice/host/jit/source.h>
 #include <sluice/kernels/registry.h>
 #include <sluice/plan.h>
+#include <sluice/spec/part_sums.h>
 
 #include "tests/compile/kernel_gate.h"
 

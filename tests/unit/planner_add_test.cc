@@ -113,6 +113,7 @@ TEST(planner_add, a_record_is_for_problems_added_alike) {
   record.choice.cluster = {1, 1};
   record.choice.streamed = 16 * 43;
   record.choice.clusters = 100;
+  record.choice.combine = Combine::add;
   const RecordBook book = book_of(std::vector{record});
   const Result<Plan> found = gemm::plan(any, kH200, {}, book);
   ASSERT_TRUE(found) << found.error().message;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <sluice/host/jit/source.h>
+#include <sluice/spec/part_sums.h>
 #include <sluice/spec/workspace_stamp.h>
 
 #include "launch_fixture.h"
@@ -107,13 +108,14 @@ class LaunchStamps : public LaunchTest {
     EXPECT_TRUE(opened.ok());
     return *opened;
   }
-  gemm::Kernel split_kernel(const Device& on, int splits) {
+  gemm::Kernel split_kernel(const Device& on, int splits, Combine combine = Combine::last_arriver) {
     const Result<Plan> plan = gemm::plan(small_problem(), on.info(),
                                          {.schedule = Schedule::cooperative,
                                           .tile_m = 128,
                                           .tile_n = 128,
                                           .cluster = ClusterShape{1, 1},
-                                          .splits = splits});
+                                          .splits = splits,
+                                          .combine = combine});
     EXPECT_TRUE(plan.ok());
     const Result<gemm::Kernel> kernel = gemm::prepare(on, *plan);
     EXPECT_TRUE(kernel.ok()) << (kernel.ok() ? "" : kernel.error().message);
@@ -136,6 +138,11 @@ TEST_F(LaunchStamps, are_numbered_and_say_how_many_groups_leave) {
   EXPECT_NE(first.launch, 0u);
   EXPECT_EQ(second.launch, first.launch + 1);
   EXPECT_EQ(first.leavers, 16u * kMathGroups) << "16 CTAs, two math groups each";
+}
+
+TEST_F(LaunchStamps, are_left_by_the_second_kernel_too) {
+  const LaunchStamp stamp = stamp_of(split_kernel(stamping_device(), 2, Combine::separate));
+  EXPECT_EQ(stamp.leavers, 16u * kMathGroups + 8 * 2 * 128 / kSumColumns) << "and each CTA that adds up";
 }
 
 TEST_F(LaunchStamps, are_empty_without_the_option_and_without_a_workspace) {
