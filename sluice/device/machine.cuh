@@ -247,22 +247,7 @@ class Machine {
     group_sync();
   }
   SLUICE_DEVICE void write_chunk(int buffer, const Tile& tile, int wave, int column) {
-    constexpr int kGroups = store_columns(kConfig) / 8;
-    constexpr int kStep = kGroups % 2 == 0 ? 2 : 1;
-    const FragmentStore<kConfig.d, store_row_bytes(kConfig)> store{store_buffer(buffer), group_thread()};
-    const RowScales scales = row_scales(tile, wave);
-    const auto write = [&](int group) {
-      FragmentPairs pairs[kStep];
-      epilogue<kStep>(pairs, tile, {wave, column + group * 8}, scales);
-      store.write(group, pairs);
-    };
-    if constexpr (is_light(kConfig.epilogue)) {
-#pragma unroll
-      for (int group = 0; group < kGroups; group += kStep) write(group);
-    } else {
-#pragma unroll 1
-      for (int group = 0; group < kGroups; group += kStep) write(group);
-    }
+    if constexpr (kConfig.store == StorePath::tma) write_chunk_for_tma(buffer, tile, {wave, column});
   }
   SLUICE_DEVICE void publish_chunk() {
     ptx::fence_proxy_async();
@@ -436,6 +421,24 @@ class Machine {
       const int column = tile.n_offset + fragment_column(at.column + i * 8);
       const auto operands = ops_.columns(column);
       pairs[i] = ops_.apply_to_fragment(&acc[4 * i], scales, operands, {row, column, tile.batch});
+    }
+  }
+  SLUICE_DEVICE void write_chunk_for_tma(int buffer, const Tile& tile, const GroupAt& at) {
+    constexpr int kGroups = store_columns(kConfig) / 8;
+    constexpr int kStep = kGroups % 2 == 0 ? 2 : 1;
+    const FragmentStore<kConfig.d, store_row_bytes(kConfig)> store{store_buffer(buffer), group_thread()};
+    const RowScales scales = row_scales(tile, at.wave);
+    const auto write = [&](int group) {
+      FragmentPairs pairs[kStep];
+      epilogue<kStep>(pairs, tile, {at.wave, at.column + group * 8}, scales);
+      store.write(group, pairs);
+    };
+    if constexpr (is_light(kConfig.epilogue)) {
+#pragma unroll
+      for (int group = 0; group < kGroups; group += kStep) write(group);
+    } else {
+#pragma unroll 1
+      for (int group = 0; group < kGroups; group += kStep) write(group);
     }
   }
   SLUICE_DEVICE void store_group(const Tile& tile, const GroupAt& at, const RowScales& scales) const {
