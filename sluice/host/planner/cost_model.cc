@@ -152,7 +152,7 @@ double Model::run_clocks(const WorkSplit& split) const {
   const bool aligned = split.clusters % split.streamed == 0;                   // each run lies in one tile
   const double pieces = std::ceil(run / k_tiles()) + (aligned ? 0 : 1);
   return waves * (tile_clocks(active, std::ceil(run / c_.cluster.k)) + (pieces - 1) * epilogue_clocks() +
-                  (c_.combine == Combine::separate ? 0 : pieces * cost_.piece_clocks));
+                  (c_.combine == Combine::last_arriver ? pieces * cost_.piece_clocks : 0));
 }
 
 /// The parts of all streamed tiles on their way into D, when all clusters end at once: L2 reads and writes
