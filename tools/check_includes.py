@@ -18,7 +18,8 @@ ROOMS = {
     "device": {"spec", "device"},
     "kernels": {"spec", "device", "kernels", "registry"},
     "registry": {"spec", "registry"},
-    "public": {"public", "spec", "std"},
+    "public": {"public", "spec", "std", "stdint.h"},  # stdint.h: c_api.h is C
+    "c_api": {"c_api", "host", "public", "spec", "std", "posix", "stdint.h"},
     "host": {"host", "public", "spec", "registry", "std", "posix", "vendor", "cuda"},
     "reference": {"reference", "public", "spec", "std"},
     "twin": {"twin", "public", "spec", "kernels", "sluice/device/pipeline.cuh", "reference", "std", "posix", "vendor"},
@@ -30,7 +31,7 @@ ROOMS = {
 }
 ROOM_OF_FOLDER = [  # the first prefix that fits
     ("sluice/spec/", "spec"), ("sluice/device/", "device"), ("sluice/host/", "host"), ("sluice/tuner/", "tuner"),
-    ("sluice/reference/", "reference"), ("sluice/twin/", "twin"), ("include/sluice/", "public"), ("cli/", "cli"),
+    ("sluice/reference/", "reference"), ("sluice/twin/", "twin"), ("sluice/c_api/", "c_api"), ("include/sluice/", "public"), ("cli/", "cli"),
     ("bench/", "bench"), ("examples/", "examples"),
 ]
 VENDOR = re.compile(r"^(fmt/|nlohmann/|CLI/|xxhash\.h$)")
@@ -128,6 +129,9 @@ PLANTED = [  # (file, line, must be caught)
     ("sluice/twin/machine.h", "# include \"sluice/host/planner/planner.h\"", True),
     ("include/sluice/gemm.h", "#include <cuda.h>", True),
     ("include/sluice/gemm.h", "#include <vector>", False),
+    ("include/sluice/c_api.h", "#include <stdint.h>", False),
+    ("sluice/c_api/session.cc", "#include <Python.h>", True),
+    ("sluice/c_api/tvm_ffi.cc", "#include <tvm/ffi/c_api.h>", True),
     ("examples/gemm.cc", "#include <sluice/host/verify.h>", True),
     ("sluice/reference/gemm.cc", "#include <sluice/host/verify.h>", True),
 ]

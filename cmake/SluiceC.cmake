@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+# libsluice_c.so: the C interface (include/sluice/c_api.h) and the packed functions that Python calls, in one
+# shared object that needs libc alone: its libstdc++ is inside, CUDA and NVRTC are loaded at run time, and it
+# knows neither CPython nor libtorch.
+file(GLOB c_sources CONFIGURE_DEPENDS sluice/c_api/*.cc)
+add_library(sluice_c_objects OBJECT ${c_sources})  # tests link them beside a fake driver
+target_link_libraries(sluice_c_objects PUBLIC sluice_lib PRIVATE sluice_settings sluice_vendor)
+set_target_properties(sluice_c_objects PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+add_library(sluice_c SHARED)
+target_link_libraries(sluice_c PRIVATE sluice_c_objects sluice_lib sluice_settings)
+target_include_directories(sluice_c PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
+set_target_properties(sluice_c PROPERTIES
+  LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR} LINKER_LANGUAGE CXX
+  LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/sluice_c.map)
+target_link_options(sluice_c PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/sluice_c.map
+  -Wl,--no-undefined -Wl,--gc-sections)
+set_source_files_properties(sluice/c_api/library.cc PROPERTIES
+  COMPILE_DEFINITIONS SLUICE_VERSION="${PROJECT_VERSION}")

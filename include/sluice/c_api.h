@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The C interface: what the Python package and other languages bind. Plain C, no exceptions, no CUDA header.
+ *   sluice_device* device;   sluice_device_default(0, &device);
+ *   sluice_product product = {.a = &a, .b = &b, .d = &d, .alpha = 1.0f};
+ *   if (sluice_run(device, &product, stream) != SLUICE_OK) puts(sluice_error_message());
+ * Every function that can fail returns a status; the message of the calling thread's last failure is kept
+ * until its next one. Handles may be used from any thread. What a handle gives out (texts) lives as long as
+ * the handle. */
+#ifndef SLUICE_C_API_H
+#define SLUICE_C_API_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SLUICE_API __attribute__((visibility("default")))
+/* Grows when a struct or a function below changes; sluice_c_abi() is that of the library that was loaded. */
+#define SLUICE_C_ABI 1
+
+typedef enum {
+  SLUICE_OK = 0,
+  SLUICE_INVALID_SIZE,
+  SLUICE_INVALID_POINTER,
+  SLUICE_MISALIGNED,
+  SLUICE_INVALID_STRIDE,
+  SLUICE_ALIASING,
+  SLUICE_INVALID_TYPE,
+  SLUICE_INVALID_CONFIG,
+  SLUICE_INVALID_ARGUMENT,
+  SLUICE_WRONG_DEVICE,
+  SLUICE_UNSUPPORTED_ARCH,
+  SLUICE_NOT_PREPARED,
+  SLUICE_WORKSPACE,
+  SLUICE_TOOLCHAIN,
+  SLUICE_DRIVER,
+  SLUICE_IO,
+  SLUICE_INTERNAL
+} sluice_status;
+
+typedef enum { SLUICE_BF16, SLUICE_FP16, SLUICE_FP32, SLUICE_E4M3, SLUICE_E5M2 } sluice_dtype;
+typedef enum { SLUICE_FAST, SLUICE_PROMOTED } sluice_accumulate;
+typedef enum { SLUICE_NO_ACTIVATION, SLUICE_RELU, SLUICE_GELU, SLUICE_SILU } sluice_activation;
+typedef enum { SLUICE_NO_SCALE, SLUICE_SCALE_TENSOR, SLUICE_SCALE_VECTOR, SLUICE_SCALE_BLOCK } sluice_scale;
+typedef enum { SLUICE_K_MAJOR, SLUICE_MN_MAJOR } sluice_major;
+typedef enum { SLUICE_ON_CPU = 1, SLUICE_ON_CUDA = 2 } sluice_device_type; /* DLPack's numbers */
+
+typedef struct sluice_device sluice_device;
+typedef struct sluice_plan sluice_plan;
+typedef struct sluice_kernel sluice_kernel;
+typedef struct sluice_workspace sluice_workspace;
+typedef struct CUstream_st* sluice_stream; /* a CUstream or cudaStream_t; NULL is the legacy default stream */
+
+/* ---- the library ---- */
+SLUICE_API int sluice_c_abi(void);
+SLUICE_API const char* sluice_version(void); /* "0.1.0" */
+/* Of this thread's last failure; "" before one. */
+SLUICE_API const char* sluice_error_message(void);
+SLUICE_API const char* sluice_status_name(sluice_status status); /* "invalid_size" */
+
+/* ---- values ---- */
+/* An array as DLPack describes it. `strides` in elements; NULL: packed, the last index contiguous. */
+typedef struct {
+  void* data; /* may be NULL where only sizes matter (plan) or the array is empty */
+  int32_t dtype;
+  int32_t ndim;
+  int32_t device_type;
+  int32_t device;
+  const int64_t* shape;
+  const int64_t* strides;
+} sluice_array;
+
+/* D = act(alpha * scale_a * scale_b * A B + beta * C + bias). A is m x k, B is k x n (a weight n x k,
+ * transposed), D is m x n; or batches of those, three-dimensional. NULL: not there. How the scales apply
+ * follows from their shapes: one value;  scale_a m or m x 1, scale_b n or 1 x n;  scale_a m x ceil(k/128),
+ * scale_b ceil(n/128) x ceil(k/128) or its transposed view. `names`: seven names for messages, in the order
+ * of the arrays below; NULL: those of the fields. */
+typedef struct {
+  const sluice_array *a, *b, *c, *d, *bias, *scale_a, *scale_b;
+  float alpha, beta;
+  int32_t accumulate;
+  int32_t activation;
+  const char* const* names;
+} sluice_product;
+
+/* The same without arrays. Strides 0: packed. */
+typedef struct {
+  int64_t m, n, k, batch;
+  int32_t a, b, d;
+  int32_t a_major, b_major;
+  int64_t a_ld, b_ld, c_ld, d_ld;
+  int64_t a_batch_stride, b_batch_stride, c_batch_stride, d_batch_stride;
+  int32_t scale_a, scale_b;
+  int32_t bias, bias_type; /* bias: 0 or 1 */
+  int32_t activation;
+  int32_t residual, c_type; /* residual: 0 or 1; C takes part */
+  int32_t accumulate;
+} sluice_problem;
+
+/* What overrules the planner; -1 (names: NULL) leaves it the choice. */
+typedef struct {
+  const char* schedule; /* "ping_pong", "cooperative" */
+  const char* store;    /* "tma", "direct" */
+  const char* raster;   /* "along_m", "along_n" */
+  int32_t tile_m, tile_n, stages, cluster_m, cluster_n, cluster_k, raster_group, clusters, streamed, splits;
+  int64_t workspace_limit;
+  int32_t ignore_records; /* 0 or 1 */
+} sluice_choices;
+#define SLUICE_NO_CHOICES \
+  { 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0 }
+
+/* Where things are; NULL or -1: as the environment says (include/sluice/options.h). */
+typedef struct {
+  const char *cache_dir, *nvrtc_path, *records_dir;
+  int32_t cache_read_only, jobs;
+} sluice_options;
+
+/* What a product is, as the planner sees it. Needs no GPU, reads no data. */
+SLUICE_API sluice_status sluice_problem_of(const sluice_product* product, sluice_problem* problem);
+
+/* ---- plan: needs no GPU ---- */
+/* device NULL: for an H200, with the shipped records. choices NULL: none. */
+SLUICE_API sluice_status sluice_plan_create(const sluice_device* device, const sluice_problem* problem,
+                                            const sluice_choices* choices, sluice_plan** plan);
+SLUICE_API void sluice_plan_free(sluice_plan* plan);
+SLUICE_API const char* sluice_plan_text(
+    const sluice_plan* plan); /* lines for people: what `sluice plan` prints */
+SLUICE_API const char* sluice_plan_config(const sluice_plan* plan); /* the kernel, as a C++ initialiser */
+SLUICE_API const char* sluice_plan_unit(const sluice_plan* plan);   /* what NVRTC compiles */
+SLUICE_API const char* sluice_plan_source(const sluice_plan* plan); /* "model" or "record" */
+SLUICE_API int64_t sluice_plan_workspace_bytes(const sluice_plan* plan);
+SLUICE_API double sluice_plan_estimate_us(const sluice_plan* plan);
+
+/* Compiles the plans' kernels into the cache folder; no GPU, and nothing is loaded. */
+typedef struct {
+  int32_t compiled, already_there, failed;
+} sluice_compiled;
+SLUICE_API sluice_status sluice_compile(const sluice_plan* const* plans, int32_t count,
+                                        const sluice_options* options, sluice_compiled* done);
+
+/* ---- device ---- */
+SLUICE_API sluice_status sluice_device_open(int32_t ordinal, const sluice_options* options,
+                                            sluice_device** device);
+SLUICE_API void sluice_device_close(sluice_device* device);
+/* One for each GPU and process, opened with the environment's options at the first call; never close it. */
+SLUICE_API sluice_status sluice_device_default(int32_t ordinal, sluice_device** device);
+SLUICE_API const char* sluice_device_name(const sluice_device* device);
+
+/* ---- the explicit way: a kernel at hand ---- */
+typedef struct {
+  const void *a, *b, *c;
+  void* d;
+  const float *scale_a, *scale_b;
+  const void* bias;
+  float alpha, beta;
+} sluice_pointers;
+SLUICE_API sluice_status sluice_prepare(const sluice_device* device, const sluice_plan* plan,
+                                        sluice_kernel** kernel);
+SLUICE_API void sluice_kernel_free(sluice_kernel* kernel);
+/* No allocation, no synchronisation; may be captured. workspace NULL: none. */
+SLUICE_API sluice_status sluice_launch(const sluice_kernel* kernel, const sluice_pointers* pointers,
+                                       const sluice_workspace* workspace, sluice_stream stream);
+
+/* bytes < 0: what any plan may ask for. Zeroed. */
+SLUICE_API sluice_status sluice_workspace_create(const sluice_device* device, int64_t bytes,
+                                                 sluice_workspace** workspace);
+SLUICE_API void sluice_workspace_free(sluice_workspace* workspace);
+SLUICE_API int64_t sluice_workspace_bytes(const sluice_workspace* workspace);
+SLUICE_API sluice_status sluice_workspace_verify(const sluice_workspace* workspace);
+SLUICE_API sluice_status sluice_workspace_reset(sluice_workspace* workspace, sluice_stream stream);
+
+/* ---- the short way: arrays in, one launch ---- */
+/* Looks the product's kernel up, prepares it at the first call, launches. The device lends a workspace, one
+ * for each stream, allocated once and kept. While the stream captures, what is not there yet is an error
+ * (not_prepared) that names the remedy; a graph shares the workspace of the stream it was captured in. */
+SLUICE_API sluice_status sluice_run(sluice_device* device, const sluice_product* product,
+                                    sluice_stream stream);
+/* The same with a workspace of the caller's, e.g. one for each graph. */
+SLUICE_API sluice_status sluice_run_with(sluice_device* device, const sluice_product* product,
+                                         const sluice_workspace* workspace, sluice_stream stream);
+/* Makes everything ready that sluice_run needs for such products, and launches nothing: kernels (compiled in
+ * parallel), and a workspace in store for a stream that will capture. */
+SLUICE_API sluice_status sluice_make_ready(sluice_device* device, const sluice_problem* problems,
+                                           int32_t count);
+/* sluice_run takes this plan for its problem from now on, e.g. one with choices of the caller's. */
+SLUICE_API sluice_status sluice_use_plan(sluice_device* device, const sluice_plan* plan);
+/* Of the workspaces lent on this device: waits for the device, and fails on the first that is not clean. */
+SLUICE_API sluice_status sluice_verify_workspaces(sluice_device* device);
+/* Zeroes all of them and waits; after an aborted kernel. */
+SLUICE_API sluice_status sluice_reset_workspaces(sluice_device* device);
+
+typedef struct {
+  int64_t kernels;         /* problems that sluice_run has a kernel for */
+  int64_t workspaces;      /* lent, one a stream */
+  int64_t workspace_bytes; /* of device memory, those in store too */
+} sluice_holdings;
+SLUICE_API sluice_status sluice_device_holdings(sluice_device* device, sluice_holdings* holdings);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where results become statuses: the last error of each thread, and the guard around every function of the C
+// interface, which nothing may throw through.
+#pragma once
+
+#include <sluice/c_api.h>
+
+#include <exception>
+#include <new>
+#include <string>
+
+#include <sluice/result.h>
+
+namespace sluice::c_api {
+
+/// Keeps the message for sluice_error_message().
+sluice_status fail(const Error& error);
+inline sluice_status status_of(const Result<void>& result) {
+  return result.ok() ? SLUICE_OK : fail(result.error());
+}
+
+/// Runs `body`, which returns a sluice_status. Out of memory and our own bugs become `internal`.
+template <class Body>
+sluice_status guarded(const Body& body) noexcept {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return fail({ErrorCode::internal, "out of host memory"});
+  } catch (const std::exception& thrown) {
+    return fail(
+        {ErrorCode::internal, std::string("an exception, which is a bug of sluice: ") + thrown.what()});
+  } catch (...) {
+    return fail({ErrorCode::internal, "an unknown exception, which is a bug of sluice"});
+  }
+}
+
+inline Error null_argument(const char* name) {
+  return {ErrorCode::invalid_argument, std::string(name) + " is NULL: pass one"};
+}
+
+}  // namespace sluice::c_api

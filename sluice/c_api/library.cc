@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C interface, first half: the library, errors, problems, plans, compiles. No GPU needed for any of it.
+#include <sluice/c_api/arrays.h>
+#include <sluice/c_api/choices.h>
+#include <sluice/c_api/error.h>
+#include <sluice/c_api/handles.h>
+
+#include <sluice/host/jit/cache.h>
+#include <sluice/host/jit/source.h>
+
+using namespace sluice;
+using namespace sluice::c_api;
+
+namespace sluice::c_api {
+namespace {
+
+thread_local std::string last_message;
+
+Result<Options> compile_options(const sluice_options* given) {
+  Options options = options_of(given);
+  if (options.cache_read_only)
+    return Error{ErrorCode::invalid_argument, "the cache is read-only, and compile writes to " +
+                                                  options.cache_dir + ": let it be written"};
+  return options;
+}
+
+}  // namespace
+
+static_assert(SLUICE_INTERNAL == static_cast<int>(ErrorCode::internal) + 1 &&
+              SLUICE_NOT_PREPARED == static_cast<int>(ErrorCode::not_prepared) + 1 &&
+              SLUICE_INVALID_SIZE == static_cast<int>(ErrorCode::invalid_size) + 1);
+
+sluice_status fail(const Error& error) {
+  last_message = error.message;
+  return static_cast<sluice_status>(static_cast<int>(error.code) + 1);
+}
+
+}  // namespace sluice::c_api
+
+extern "C" {
+
+int sluice_c_abi(void) {
+  return SLUICE_C_ABI;
+}
+
+const char* sluice_version(void) {
+  return SLUICE_VERSION;
+}
+
+const char* sluice_error_message(void) {
+  return last_message.c_str();
+}
+
+const char* sluice_status_name(sluice_status status) {
+  if (status == SLUICE_OK) return "ok";
+  if (status < SLUICE_OK || status > SLUICE_INTERNAL) return "?";
+  return name_of(static_cast<ErrorCode>(status - 1));
+}
+
+sluice_status sluice_problem_of(const sluice_product* product, sluice_problem* problem) {
+  return guarded([&] {
+    if (product == nullptr || problem == nullptr)
+      return fail(null_argument(product == nullptr ? "product" : "problem"));
+    const Result<ProblemAndArgs> found = problem_of(*product);
+    if (!found) return fail(found.error());
+    *problem = values_of(found->problem);
+    return SLUICE_OK;
+  });
+}
+
+sluice_status sluice_plan_create(const sluice_device* device, const sluice_problem* problem,
+                                 const sluice_choices* choices, sluice_plan** plan) {
+  return guarded([&] {
+    if (problem == nullptr || plan == nullptr)
+      return fail(null_argument(problem == nullptr ? "problem" : "plan"));
+    const Result<Problem> checked = problem_of(*problem);
+    if (!checked) return fail(checked.error());
+    const Result<PlanOverrides> overrides = overrides_of(choices);
+    if (!overrides) return fail(overrides.error());
+    const DeviceInfo h200;
+    const RecordBook& records = device != nullptr ? device->session.device().records() : shipped_records();
+    const Result<Plan> made =
+        gemm::plan(*checked, device != nullptr ? device->session.device().info() : h200, *overrides, records);
+    if (!made) return fail(made.error());
+    *plan = new sluice_plan{*made, describe(*made), to_string(made->config), unit_text(made->config)};
+    return SLUICE_OK;
+  });
+}
+
+void sluice_plan_free(sluice_plan* plan) {
+  delete plan;
+}
+
+const char* sluice_plan_text(const sluice_plan* plan) {
+  return plan->text.c_str();
+}
+
+const char* sluice_plan_config(const sluice_plan* plan) {
+  return plan->config.c_str();
+}
+
+const char* sluice_plan_unit(const sluice_plan* plan) {
+  return plan->unit.c_str();
+}
+
+const char* sluice_plan_source(const sluice_plan* plan) {
+  return name_of(plan->plan.source);
+}
+
+int64_t sluice_plan_workspace_bytes(const sluice_plan* plan) {
+  return plan->plan.workspace_bytes;
+}
+
+double sluice_plan_estimate_us(const sluice_plan* plan) {
+  return plan->plan.source == PlanSource::record ? plan->plan.measured_us : plan->plan.estimate.total_us;
+}
+
+sluice_status sluice_compile(const sluice_plan* const* plans, int32_t count, const sluice_options* given,
+                             sluice_compiled* done) {
+  return guarded([&] {
+    if (done != nullptr) *done = {};
+    if (count > 0 && plans == nullptr) return fail(null_argument("plans"));
+    const Result<Options> options = compile_options(given);
+    if (!options) return fail(options.error());
+    std::vector<std::string> units;
+    for (int32_t i = 0; i < count; ++i)
+      if (plans[i]->plan.smem_bytes > 0) units.push_back(plans[i]->unit);  // 0: D is empty, nothing to launch
+    const KernelCache cache(*options);
+    if (!cache.disk_problem().empty())
+      return fail({ErrorCode::io, "nothing can be kept: " + cache.disk_problem()});
+    const auto results = cache.get_all(units, options->jobs, {});
+    const CacheStats stats = cache.stats();
+    sluice_status status = SLUICE_OK;
+    int32_t failed = 0;
+    for (const auto& result : results) {
+      if (result) continue;
+      if (failed++ == 0) status = fail(result.error());
+    }
+    if (done != nullptr) *done = {stats.compiles, stats.disk_hits, failed};
+    if (status == SLUICE_OK && stats.write_failures > 0)
+      return fail({ErrorCode::io, std::to_string(stats.write_failures) +
+                                      " kernels were compiled but could not be kept in " +
+                                      options->cache_dir});
+    return status;
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// The second and every later run of a problem: one look-up under a lock, then gemm::launch.
+#include <sluice/c_api/session.h>
+
+#include <string>
+
+#include <sluice/host/driver/error.h>
+
+namespace sluice::c_api {
+namespace {
+
+constexpr std::size_t kMaxLentWorkspaces = 64;  // streams; each holds kWorkspaceLimit bytes
+constexpr const char* kRemedy =
+    "call prepare() (sluice_make_ready) for it, or run it once, before the capture";
+
+}  // namespace
+
+std::optional<gemm::Kernel> Session::find(const Problem& problem) {
+  const std::lock_guard lock(mutex_);
+  const auto found = kernels_.find(problem);
+  if (found == kernels_.end()) return {};
+  return found->second;
+}
+
+/// A stream whose state cannot be asked for counts as capturing: compiling then would spoil the capture.
+Result<bool> Session::is_capturing(Stream stream) const {
+  const ContextScope scope(*device_.impl().primary);
+  if (const Result<void> entered = scope.entered(); !entered) return entered.error();
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return device_.impl().api->cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
+         status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+Result<gemm::Kernel> Session::kernel_for(const Problem& problem, Stream stream) {
+  if (std::optional<gemm::Kernel> kernel = find(problem)) return *std::move(kernel);
+  const Result<Plan> plan = gemm::plan(problem, device_.info(), {}, device_.records());
+  if (!plan) return plan.error();
+  if (problem.m != 0 && problem.n != 0 && problem.batch != 0) {
+    const Result<bool> capturing = is_capturing(stream);
+    if (!capturing) return capturing.error();
+    if (*capturing)
+      return Error{ErrorCode::not_prepared, "the stream is capturing and no kernel is ready for " +
+                                                to_string(problem) + ": " + kRemedy};
+  }
+  Result<gemm::Kernel> kernel = gemm::prepare(device_, *plan);
+  if (!kernel) return kernel.error();
+  const std::lock_guard lock(mutex_);
+  return kernels_.emplace(problem, *std::move(kernel)).first->second;
+}
+
+Result<WorkspaceView> Session::lend(Stream stream, i64 needed) {
+  const Device::Impl& impl = device_.impl();
+  u64 id = 0;
+  {
+    const ContextScope scope(*impl.primary);
+    if (const Result<void> entered = scope.entered(); !entered) return entered.error();
+    if (const CUresult code = impl.api->cuStreamGetId(stream, &id); code != CUDA_SUCCESS)
+      return driver_error(*impl.api, code, "cuStreamGetId", "stream " + hex(stream));
+  }
+  const std::lock_guard lock(mutex_);
+  if (const auto found = lent_.find(id); found != lent_.end()) {
+    if (found->second.bytes() >= needed) return found->second.view();
+    return Error{ErrorCode::workspace, "the plan needs " + std::to_string(needed) +
+                                           " bytes of workspace and a stream "
+                                           "is lent " +
+                                           std::to_string(found->second.bytes()) +
+                                           ": plan with a workspace_limit, or pass a workspace of your own"};
+  }
+  if (lent_.size() >= kMaxLentWorkspaces)
+    return Error{ErrorCode::workspace,
+                 std::to_string(kMaxLentWorkspaces) +
+                     " streams were lent a workspace, which is as many as there are: use "
+                     "fewer streams, or pass a workspace of your own"};
+  if (spare_.empty()) {
+    const Result<bool> capturing = is_capturing(stream);
+    if (!capturing) return capturing.error();
+    if (*capturing)
+      return Error{
+          ErrorCode::not_prepared,
+          "the stream is capturing, the plan splits its sums, and there is no workspace in store for it: "
+          "call prepare() (sluice_make_ready) before the capture, or pass a workspace"};
+    Result<Workspace> made = Workspace::create(device_, kWorkspaceLimit);
+    if (!made) return made.error();
+    spare_.push_back(*std::move(made));
+  }
+  const auto lent = lent_.emplace(id, std::move(spare_.back())).first;
+  spare_.pop_back();
+  return lent->second.view();
+}
+
+Result<void> Session::run(const Problem& problem, const gemm::Args& args, Stream stream) {
+  const Result<gemm::Kernel> kernel = kernel_for(with_strides(problem), stream);
+  if (!kernel) return kernel.error();
+  const i64 needed = kernel->plan().workspace_bytes;
+  if (needed == 0 || args.alpha == 0.0f || args.workspace.data != nullptr)
+    return gemm::launch(*kernel, args, stream);
+  const Result<WorkspaceView> lent = lend(stream, needed);
+  if (!lent) return lent.error();
+  gemm::Args complete = args;
+  complete.workspace = *lent;
+  return gemm::launch(*kernel, complete, stream);
+}
+
+Result<void> Session::make_ready(std::span<const Problem> given) {
+  std::vector<Problem> problems, missing;
+  std::vector<Plan> plans;
+  for (const Problem& packed : given) {
+    const Problem problem = problems.emplace_back(with_strides(packed));
+    if (find(problem).has_value()) continue;
+    Result<Plan> plan = gemm::plan(problem, device_.info(), {}, device_.records());
+    if (!plan) return plan.error();
+    missing.push_back(problem);
+    plans.push_back(*std::move(plan));
+  }
+  std::vector<Result<gemm::Kernel>> kernels = gemm::prepare(device_, plans);
+  bool splits = false;
+  {
+    const std::lock_guard lock(mutex_);
+    for (std::size_t i = 0; i < kernels.size(); ++i) {
+      if (!kernels[i]) return kernels[i].error();
+      kernels_.emplace(missing[i], *std::move(kernels[i]));
+    }
+    for (const Problem& problem : problems)
+      splits = splits || kernels_.at(problem).plan().workspace_bytes > 0;
+  }
+  return splits ? store_workspace() : Result<void>();
+}
+
+Result<void> Session::use(const Plan& plan) {
+  Result<gemm::Kernel> kernel = gemm::prepare(device_, plan);
+  if (!kernel) return kernel.error();
+  {
+    const std::lock_guard lock(mutex_);
+    kernels_.insert_or_assign(with_strides(plan.problem), *kernel);
+  }
+  return kernel->plan().workspace_bytes > 0 ? store_workspace() : Result<void>();
+}
+
+Result<void> Session::store_workspace() {
+  const std::lock_guard lock(mutex_);
+  if (!spare_.empty() || lent_.size() >= kMaxLentWorkspaces) return {};
+  Result<Workspace> made = Workspace::create(device_, kWorkspaceLimit);
+  if (!made) return made.error();
+  spare_.push_back(*std::move(made));
+  return {};
+}
+
+Result<void> Session::verify_workspaces() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, workspace] : lent_)
+    if (Result<void> clean = workspace.verify(); !clean) return clean;
+  return {};
+}
+
+Result<void> Session::reset_workspaces() {
+  const std::lock_guard lock(mutex_);
+  if (Result<void> done = synchronize(device_); !done) return done;
+  for (auto& [id, workspace] : lent_)
+    if (Result<void> reset = workspace.reset(nullptr); !reset) return reset;
+  return synchronize(device_);
+}
+
+Session::Holdings Session::holdings() {
+  const std::lock_guard lock(mutex_);
+  i64 bytes = 0;
+  for (const auto& [id, workspace] : lent_) bytes += workspace.bytes();
+  for (const Workspace& workspace : spare_) bytes += workspace.bytes();
+  return {static_cast<i64>(kernels_.size()), static_cast<i64>(lent_.size()), bytes};
+}
+
+}  // namespace sluice::c_api

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a sluice_device holds beside the Device: the kernels that sluice_run has prepared, by problem, and the
+// workspaces it lends, by stream. Nothing of it is given back before the end, since graphs may point there.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include <sluice/gemm.h>
+#include <sluice/host/device_impl.h>
+
+namespace sluice::c_api {
+
+class Session {
+ public:
+  explicit Session(Device device) : device_(std::move(device)) {}
+
+  const Device& device() const { return device_; }
+
+  /// A workspace in `args` is used as it is; else the session lends one if the plan needs it.
+  /// Error not_prepared: the stream captures and the kernel, or a workspace, is not there.
+  Result<void> run(const Problem& problem, const gemm::Args& args, Stream stream);
+  /// Prepares what run() needs for all of `problems`, and a spare workspace for a stream that will capture.
+  Result<void> make_ready(std::span<const Problem> problems);
+  /// run() uses this plan for its problem from now on, whatever was chosen before.
+  Result<void> use(const Plan& plan);
+
+  Result<void> verify_workspaces();
+  Result<void> reset_workspaces();
+
+  struct Holdings {
+    i64 kernels, workspaces, workspace_bytes;
+  };
+  Holdings holdings();
+
+ private:
+  std::optional<gemm::Kernel> find(const Problem& problem);
+  Result<gemm::Kernel> kernel_for(const Problem& problem, Stream stream);
+  /// Keeps a workspace in store if there is none.
+  Result<void> store_workspace();
+  Result<WorkspaceView> lend(Stream stream, i64 needed);
+  Result<bool> is_capturing(Stream stream) const;
+
+  Device device_;
+  std::mutex mutex_;
+  std::unordered_map<Problem, gemm::Kernel, ProblemHash> kernels_;  // by problem with its strides
+  std::unordered_map<u64, Workspace> lent_;                         // by id of the stream: handles come again
+  std::vector<Workspace> spare_;  // for streams that capture, which must not allocate
+};
+
+}  // namespace sluice::c_api

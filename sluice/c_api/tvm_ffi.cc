@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+// The packed functions that Python calls through tvm-ffi: tensors come as DLPack, the stream from the
+// framework they belong to, errors go back as exceptions called "sluice." and the status. A call builds the
+// product on the stack, looks its kernel up and launches; it allocates nothing. Python's signatures are in
+// python/sluice/_binding.py.
+#include <dlfcn.h>
+
+#include <string>
+
+#include <sluice/c_api/error.h>
+#include <sluice/c_api/tvm_ffi_abi.h>
+
+namespace sluice::c_api {
+namespace {
+
+struct Host {
+  ffi::SetRaised set_raised;
+  ffi::GetStream get_stream;
+};
+const Host& host() {
+  static const Host found{reinterpret_cast<ffi::SetRaised>(dlsym(RTLD_DEFAULT, ffi::kSetRaised)),
+                          reinterpret_cast<ffi::GetStream>(dlsym(RTLD_DEFAULT, ffi::kGetStream))};
+  return found;
+}
+
+int raise(sluice_status status) {
+  if (host().set_raised != nullptr)
+    host().set_raised((std::string("sluice.") + sluice_status_name(status)).c_str(), sluice_error_message());
+  return -1;
+}
+
+int dtype_of(ffi::DataType type) {
+  if (type.lanes != 1) return -1;
+  if (type.code == ffi::kBfloat && type.bits == 16) return SLUICE_BF16;
+  if (type.code == ffi::kFloat && type.bits == 16) return SLUICE_FP16;
+  if (type.code == ffi::kFloat && type.bits == 32) return SLUICE_FP32;
+  if (type.code == ffi::kFloat8E4m3fn && type.bits == 8) return SLUICE_E4M3;
+  if (type.code == ffi::kFloat8E5m2 && type.bits == 8) return SLUICE_E5M2;
+  return -1;
+}
+
+constexpr int kMaxDims = 3;
+
+/// A tensor argument as the C interface has it; its own storage, because views are made of it.
+struct ArrayArg {
+  sluice_array array{};
+  int64_t shape[kMaxDims], strides[kMaxDims];
+  bool present = false;
+
+  const sluice_array* get() const { return present ? &array : nullptr; }
+};
+
+Error not_a_tensor(const char* name, int type_index) {
+  return {ErrorCode::invalid_argument,
+          std::string(name) + " is of tvm-ffi's type " + std::to_string(type_index) +
+              ": it must be a tensor that speaks DLPack" + ", or None where it may be left out"};
+}
+
+/// nullptr: None.
+Result<const ffi::Tensor*> tensor_of(const ffi::Any& any, const char* name) {
+  if (any.type_index == ffi::kNone) return static_cast<const ffi::Tensor*>(nullptr);
+  if (any.type_index == ffi::kTensorPointer) return static_cast<const ffi::Tensor*>(any.v_ptr);
+  if (any.type_index == ffi::kTensorObject)
+    return reinterpret_cast<const ffi::Tensor*>(static_cast<const char*>(any.v_ptr) +
+                                                ffi::kObjectHeaderBytes);
+  return not_a_tensor(name, any.type_index);
+}
+
+void describe(const ffi::Tensor& t, ArrayArg& arg) {
+  arg.present = true;
+  arg.array = {.data = static_cast<char*>(t.data) + t.byte_offset,
+               .dtype = dtype_of(t.dtype),
+               .ndim = t.ndim,
+               .device_type = t.device_type == ffi::kCudaManaged ? SLUICE_ON_CUDA : t.device_type,
+               .device = t.device_id,
+               .shape = t.shape,
+               .strides = t.strides};
+}
+
+Result<void> read(const ffi::Any& any, const char* name, ArrayArg& arg) {
+  const Result<const ffi::Tensor*> tensor = tensor_of(any, name);
+  if (!tensor) return tensor.error();
+  if (*tensor != nullptr) describe(**tensor, arg);
+  return {};
+}
+
+/// Leading dimensions become one, as torch's linear has it. Error invalid_stride: they do not lie one after
+/// the other.
+Result<void> flatten(const char* name, ArrayArg& arg) {
+  if (!arg.present || arg.array.ndim == 2) return {};
+  const sluice_array& x = arg.array;
+  const int last = x.ndim - 1;
+  if (last < 0)
+    return Error{ErrorCode::invalid_size, std::string(name) + " has no dimension: it must have at least one"};
+  int64_t rows = 1, row_stride = 0;
+  for (int i = last - 1; i >= 0; --i) {
+    if (x.shape[i] == 1) continue;
+    const int64_t packed = row_stride * rows;
+    if (x.strides != nullptr && row_stride != 0 && x.strides[i] != packed)
+      return Error{ErrorCode::invalid_stride, std::string(name) +
+                                                  ": its leading dimensions cannot be seen as one; pass " +
+                                                  name + ".contiguous() (nothing is copied silently)"};
+    if (row_stride == 0) row_stride = x.strides != nullptr ? x.strides[i] : x.shape[last];
+    rows *= x.shape[i];
+  }
+  const int64_t column_stride = x.strides != nullptr ? x.strides[last] : 1, columns = x.shape[last];
+  arg.shape[0] = rows;
+  arg.shape[1] = columns;
+  arg.strides[0] = row_stride != 0 ? row_stride : columns;
+  arg.strides[1] = column_stride;
+  arg.array.ndim = 2;
+  arg.array.shape = arg.shape;
+  arg.array.strides = arg.strides;
+  return {};
+}
+
+/// A weight n x k seen as the k x n that a product takes.
+Result<void> transpose(const char* name, ArrayArg& arg) {
+  sluice_array& x = arg.array;
+  if (!arg.present || x.ndim != 2)
+    return Error{ErrorCode::invalid_size, std::string(name) + " must be a matrix"};
+  const int64_t rows = x.shape[0], columns = x.shape[1];
+  const int64_t row_stride = x.strides != nullptr ? x.strides[0] : columns;
+  const int64_t column_stride = x.strides != nullptr ? x.strides[1] : 1;
+  arg.shape[0] = columns;
+  arg.shape[1] = rows;
+  arg.strides[0] = column_stride;
+  arg.strides[1] = row_stride;
+  x.shape = arg.shape;
+  x.strides = arg.strides;
+  return {};
+}
+
+double number(const ffi::Any& any) {
+  return any.type_index == ffi::kReal ? any.v_float64 : static_cast<double>(any.v_int64);
+}
+
+sluice_status run(const sluice_product& product, const ffi::Any& workspace) {
+  const sluice_array* a = product.a;
+  sluice_device* device = nullptr;
+  // Shapes are looked at first where there is no device to open, so that a bad call says so anywhere.
+  if (a == nullptr || a->device_type != SLUICE_ON_CUDA) {
+    sluice_problem ignored;
+    if (const sluice_status bad = sluice_problem_of(&product, &ignored); bad != SLUICE_OK) return bad;
+    return fail(
+        {ErrorCode::wrong_device, std::string(product.names[0]) +
+                                      " is in host memory, and products are computed on a GPU: move all "
+                                      "arrays to one"});
+  }
+  if (const sluice_status status = sluice_device_default(a->device, &device); status != SLUICE_OK)
+    return status;
+  const auto stream = host().get_stream != nullptr
+                          ? static_cast<sluice_stream>(host().get_stream(ffi::kCuda, a->device))
+                          : nullptr;
+  if (workspace.type_index == ffi::kNone || workspace.v_int64 == 0)
+    return sluice_run(device, &product, stream);
+  return sluice_run_with(device, &product, reinterpret_cast<const sluice_workspace*>(workspace.v_int64),
+                         stream);
+}
+
+constexpr const char* kScaledNames[] = {"mat_a", "mat_b", "c", "out", "bias", "scale_a", "scale_b"};
+constexpr const char* kPlainNames[] = {"a", "b", "c", "out", "bias", "scale_a", "scale_b"};
+constexpr const char* kLinearNames[] = {"input", "weight.t()", "c", "out", "bias", "scale_a", "scale_b"};
+
+struct Operand {
+  ArrayArg& target;
+  int index;  // of the argument
+  int name;   // of the table of names
+};
+
+sluice_status read_all(const ffi::Any* args, const char* const* names,
+                       std::initializer_list<Operand> operands) {
+  for (const Operand& x : operands)
+    if (const Result<void> done = read(args[x.index], names[x.name], x.target); !done)
+      return fail(done.error());
+  return SLUICE_OK;
+}
+
+/// (mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, workspace)
+sluice_status scaled_mm(const ffi::Any* args) {
+  ArrayArg a, b, scale_a, scale_b, bias, d;
+  if (const sluice_status bad =
+          read_all(args, kScaledNames,
+                   {{a, 0, 0}, {b, 1, 1}, {scale_a, 2, 5}, {scale_b, 3, 6}, {bias, 4, 4}, {d, 5, 3}});
+      bad != SLUICE_OK)
+    return bad;
+  const sluice_product product{.a = a.get(),
+                               .b = b.get(),
+                               .c = nullptr,
+                               .d = d.get(),
+                               .bias = bias.get(),
+                               .scale_a = scale_a.get(),
+                               .scale_b = scale_b.get(),
+                               .alpha = 1.0f,
+                               .beta = 0.0f,
+                               .accumulate = args[6].v_int64 != 0 ? SLUICE_FAST : SLUICE_PROMOTED,
+                               .activation = SLUICE_NO_ACTIVATION,
+                               .names = kScaledNames};
+  return run(product, args[7]);
+}
+
+/// (a, b, out, bias, c, alpha, beta, activation, fast, workspace)
+sluice_status mm(const ffi::Any* args) {
+  ArrayArg a, b, d, bias, c;
+  if (const sluice_status bad =
+          read_all(args, kPlainNames, {{a, 0, 0}, {b, 1, 1}, {d, 2, 3}, {bias, 3, 4}, {c, 4, 2}});
+      bad != SLUICE_OK)
+    return bad;
+  const sluice_product product{.a = a.get(),
+                               .b = b.get(),
+                               .c = c.get(),
+                               .d = d.get(),
+                               .bias = bias.get(),
+                               .scale_a = nullptr,
+                               .scale_b = nullptr,
+                               .alpha = static_cast<float>(number(args[5])),
+                               .beta = static_cast<float>(number(args[6])),
+                               .accumulate = args[8].v_int64 != 0 ? SLUICE_FAST : SLUICE_PROMOTED,
+                               .activation = static_cast<int32_t>(args[7].v_int64),
+                               .names = kPlainNames};
+  return run(product, args[9]);
+}
+
+/// (input, weight, bias, out, activation, workspace)
+sluice_status linear(const ffi::Any* args) {
+  ArrayArg a, b, bias, d;
+  if (const sluice_status bad = read_all(args, kLinearNames, {{a, 0, 0}, {b, 1, 1}, {bias, 2, 4}, {d, 3, 3}});
+      bad != SLUICE_OK)
+    return bad;
+  for (const Result<void>& done : {flatten("input", a), flatten("out", d), transpose("weight", b)})
+    if (!done) return fail(done.error());
+  const sluice_product product{.a = a.get(),
+                               .b = b.get(),
+                               .c = nullptr,
+                               .d = d.get(),
+                               .bias = bias.get(),
+                               .scale_a = nullptr,
+                               .scale_b = nullptr,
+                               .alpha = 1.0f,
+                               .beta = 0.0f,
+                               .accumulate = SLUICE_FAST,
+                               .activation = static_cast<int32_t>(args[4].v_int64),
+                               .names = kLinearNames};
+  return run(product, args[5]);
+}
+
+/// Runs one of the above if the count of arguments is right, which only a package of another version gets
+/// wrong.
+template <class Function>
+int call(const Function& function, const char* name, int got, int wanted) {
+  const sluice_status status = guarded([&] {
+    if (got != wanted)
+      return fail({ErrorCode::internal, std::string(name) + " got " + std::to_string(got) +
+                                            " arguments, not " + std::to_string(wanted) +
+                                            ": the Python files and libsluice_c are of "
+                                            "different versions; install the package again"});
+    return function();
+  });
+  return status == SLUICE_OK ? 0 : raise(status);
+}
+
+}  // namespace
+}  // namespace sluice::c_api
+
+// The names that tvm-ffi looks for.
+extern "C" {
+
+#define SLUICE_PACKED(name, count)                                                              \
+  SLUICE_API int __tvm_ffi_##name(void*, const sluice::c_api::ffi::Any* args, int32_t given,    \
+                                  sluice::c_api::ffi::Any* result);                             \
+  int __tvm_ffi_##name(void*, const sluice::c_api::ffi::Any* args, int32_t given,               \
+                       sluice::c_api::ffi::Any*) {                                              \
+    return sluice::c_api::call([&] { return sluice::c_api::name(args); }, #name, given, count); \
+  }
+
+SLUICE_PACKED(scaled_mm, 8)
+SLUICE_PACKED(mm, 10)
+SLUICE_PACKED(linear, 6)
+
+#undef SLUICE_PACKED
+
+}  // extern "C"

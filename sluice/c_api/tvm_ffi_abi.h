@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// As much of tvm-ffi's and DLPack's stable C interfaces as the binding uses, written out so that a build
+// needs neither. tests/python/test_binding.py compiles this beside their own headers and compares.
+#pragma once
+
+#include <stdint.h>
+
+namespace sluice::c_api::ffi {
+
+/// DLPack 1.x.
+struct DataType {
+  uint8_t code;
+  uint8_t bits;
+  uint16_t lanes;
+};
+enum DataTypeCode : uint8_t { kFloat = 2, kBfloat = 4, kFloat8E4m3fn = 10, kFloat8E5m2 = 12 };
+enum DeviceType : int32_t { kCpu = 1, kCuda = 2, kCudaManaged = 13 };
+
+struct Tensor {
+  void* data;
+  int32_t device_type;
+  int32_t device_id;
+  int32_t ndim;
+  DataType dtype;
+  int64_t* shape;
+  int64_t* strides;  // elements; null: packed
+  uint64_t byte_offset;
+};
+
+/// One argument of a packed call.
+struct Any {
+  int32_t type_index;
+  uint32_t padding;
+  union {
+    int64_t v_int64;
+    double v_float64;
+    void* v_ptr;
+  };
+};
+enum TypeIndex : int32_t {
+  kNone = 0,
+  kInt = 1,
+  kBool = 2,
+  kReal = 3,
+  kTensorPointer = 7,
+  kTensorObject = 70
+};
+inline constexpr int kObjectHeaderBytes = 24;  // before the Tensor of a tensor object
+
+/// Found in the process, which has loaded libtvm_ffi to call us.
+using SetRaised = void (*)(const char* kind, const char* message);
+inline constexpr const char* kSetRaised = "TVMFFIErrorSetRaisedFromCStr";
+using GetStream = void* (*)(int32_t device_type, int32_t device_id);
+inline constexpr const char* kGetStream = "TVMFFIEnvGetStream";
+
+}  // namespace sluice::c_api::ffi

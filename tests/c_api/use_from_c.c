@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The C interface as a C program sees it, on a machine without a GPU: versions, plans, compiles, and errors with their
+ * messages. What launches is tested on the fake driver (tests/unit/c_api_run_test.cc) and on the GPU. */
+#include <sluice/c_api.h>
+
+#include <stdio.h>
+#include <string.h>
+
+static int failures = 0;
+
+#define EXPECT(condition)                                                                       \
+  do {                                                                                          \
+    if (!(condition)) {                                                                         \
+      printf("%s:%d: %s; last message: %s\n", __FILE__, __LINE__, #condition, sluice_error_message()); \
+      ++failures;                                                                               \
+    }                                                                                           \
+  } while (0)
+
+static int mentions(const char* text) {
+  return strstr(sluice_error_message(), text) != NULL;
+}
+
+static sluice_array matrix(int32_t dtype, const int64_t* shape, const int64_t* strides) {
+  sluice_array x = {NULL, dtype, 2, SLUICE_ON_CPU, 0, shape, strides};
+  return x;
+}
+
+static void versions_agree(void) {
+  EXPECT(sluice_c_abi() == SLUICE_C_ABI);
+  EXPECT(strchr(sluice_version(), '.') != NULL);
+  EXPECT(strcmp(sluice_status_name(SLUICE_NOT_PREPARED), "not_prepared") == 0);
+  EXPECT(strcmp(sluice_status_name((sluice_status)99), "?") == 0);
+}
+
+static void plans_without_a_gpu(void) {
+  sluice_problem problem;
+  sluice_plan* plan = NULL;
+  sluice_plan* narrow = NULL;
+  sluice_choices choices = SLUICE_NO_CHOICES;
+  memset(&problem, 0, sizeof problem);
+  problem.m = 4096, problem.n = 4096, problem.k = 4096, problem.batch = 1;
+  EXPECT(sluice_plan_create(NULL, &problem, NULL, &plan) == SLUICE_OK);
+  EXPECT(strstr(sluice_plan_text(plan), "4096") != NULL);
+  EXPECT(strstr(sluice_plan_unit(plan), "sluice_entry") != NULL);
+  EXPECT(sluice_plan_estimate_us(plan) > 100 && sluice_plan_estimate_us(plan) < 1000);
+  choices.tile_m = 64, choices.tile_n = 64, choices.schedule = "ping_pong";
+  EXPECT(sluice_plan_create(NULL, &problem, &choices, &narrow) == SLUICE_OK);
+  EXPECT(strstr(sluice_plan_config(narrow), "ping_pong") != NULL);
+  EXPECT(strcmp(sluice_plan_source(narrow), "model") == 0);
+  sluice_plan_free(narrow);
+  sluice_plan_free(plan);
+  sluice_plan_free(NULL);
+}
+
+static void bad_calls_say_what_and_why(void) {
+  sluice_problem problem;
+  sluice_plan* plan = NULL;
+  sluice_choices choices = SLUICE_NO_CHOICES;
+  memset(&problem, 0, sizeof problem);
+  problem.m = -1, problem.n = 8, problem.k = 8, problem.batch = 1;
+  EXPECT(sluice_plan_create(NULL, &problem, NULL, &plan) == SLUICE_INVALID_SIZE && mentions("-1"));
+  problem.m = 8, problem.a = 77;
+  EXPECT(sluice_plan_create(NULL, &problem, NULL, &plan) == SLUICE_INVALID_ARGUMENT && mentions("77"));
+  problem.a = SLUICE_BF16, choices.schedule = "pong";
+  EXPECT(sluice_plan_create(NULL, &problem, &choices, &plan) == SLUICE_INVALID_ARGUMENT && mentions("ping_pong"));
+  EXPECT(sluice_plan_create(NULL, NULL, NULL, &plan) == SLUICE_INVALID_ARGUMENT && mentions("problem"));
+  EXPECT(plan == NULL);
+}
+
+static void arrays_become_problems(void) {
+  const int64_t a_shape[] = {64, 256}, b_shape[] = {256, 512}, d_shape[] = {64, 512}, wrong[] = {64, 500};
+  const int64_t column_major[] = {1, 256};
+  const sluice_array a = matrix(SLUICE_E4M3, a_shape, NULL), b = matrix(SLUICE_E4M3, b_shape, column_major);
+  const sluice_array row_major_b = matrix(SLUICE_E4M3, b_shape, NULL);
+  const sluice_array d = matrix(SLUICE_BF16, d_shape, NULL), bad_d = matrix(SLUICE_BF16, wrong, NULL);
+  sluice_product product = {0};
+  sluice_problem problem;
+  product.a = &a, product.b = &b, product.d = &d, product.alpha = 1.0f;
+  EXPECT(sluice_problem_of(&product, &problem) == SLUICE_OK);
+  EXPECT(problem.m == 64 && problem.n == 512 && problem.k == 256 && problem.b_major == SLUICE_K_MAJOR);
+  product.b = &row_major_b;
+  EXPECT(sluice_problem_of(&product, &problem) == SLUICE_INVALID_STRIDE && mentions("b.t().contiguous().t()"));
+  product.b = &b, product.d = &bad_d;
+  EXPECT(sluice_problem_of(&product, &problem) == SLUICE_INVALID_SIZE && mentions("(64, 500)") && mentions("(64, 512)"));
+  product.d = NULL;
+  EXPECT(sluice_problem_of(&product, &problem) == SLUICE_INVALID_ARGUMENT && mentions("d is missing"));
+}
+
+static void a_machine_without_a_gpu_says_so(void) {
+  sluice_device* device = NULL;
+  const sluice_status status = sluice_device_open(0, NULL, &device);
+  if (status == SLUICE_OK) { /* there is one */
+    sluice_device_close(device);
+    return;
+  }
+  EXPECT(status == SLUICE_DRIVER || status == SLUICE_UNSUPPORTED_ARCH);
+  EXPECT(strlen(sluice_error_message()) > 20);
+}
+
+static void nothing_is_compiled_into_a_read_only_cache(void) {
+  sluice_compiled done = {1, 1, 1};
+  sluice_options options = {NULL, NULL, NULL, 1, -1};
+  EXPECT(sluice_compile(NULL, 0, &options, &done) == SLUICE_INVALID_ARGUMENT && mentions("read-only"));
+  EXPECT(done.compiled == 0 && done.failed == 0);
+}
+
+int main(void) {
+  versions_agree();
+  plans_without_a_gpu();
+  bad_calls_say_what_and_why();
+  arrays_become_problems();
+  a_machine_without_a_gpu_says_so();
+  nothing_is_compiled_into_a_read_only_cache();
+  printf("%d failures\n", failures);
+  return failures == 0 ? 0 : 1;
+}

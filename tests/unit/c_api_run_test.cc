@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// sluice_run on the fake driver: what is launched, what is prepared, what is lent, what is refused, and that
+// the second call of a problem allocates nothing and asks the driver no more than gemm::launch does. To see
+// it fail: make a std::string in problem_of before the checks.
+#include <sluice/c_api.h>
+#include <sluice/c_api/handles.h>
+
+#include <initializer_list>
+#include <vector>
+
+#include "allocation_counter.h"
+#include "launch_fixture.h"
+
+namespace sluice {
+namespace {
+
+/// An array with memory of the fake device.
+struct TestArray {
+  std::vector<int64_t> shape, strides;
+  sluice_array array{};
+};
+
+class CApiRun : public LaunchTest {
+ protected:
+  CApiRun() : handle_(new sluice_device{c_api::Session(device()), "fake"}) {}
+  ~CApiRun() override { sluice_device_close(handle_); }
+
+  TestArray array(sluice_dtype type, std::vector<int64_t> shape, std::vector<int64_t> strides = {}) {
+    i64 bytes = 4;
+    for (const int64_t extent : shape) bytes *= extent;
+    TestArray x{std::move(shape), std::move(strides), {}};
+    x.array = {.data = driver.memory(bytes),
+               .dtype = type,
+               .ndim = static_cast<int32_t>(x.shape.size()),
+               .device_type = SLUICE_ON_CUDA,
+               .device = 0};
+    return x;
+  }
+  static const sluice_array* at(TestArray& x) {
+    x.array.shape = x.shape.data();
+    x.array.strides = x.strides.empty() ? nullptr : x.strides.data();
+    return &x.array;
+  }
+
+  sluice_product product() {
+    return {.a = at(a_),
+            .b = at(b_),
+            .c = nullptr,
+            .d = at(d_),
+            .bias = nullptr,
+            .scale_a = nullptr,
+            .scale_b = nullptr,
+            .alpha = 1.0f,
+            .beta = 0.0f,
+            .accumulate = 0,
+            .activation = 0,
+            .names = nullptr};
+  }
+
+  void refused(const sluice_product& p, sluice_status status, const char* mention) {
+    const int before = driver.launches();
+    EXPECT_EQ(sluice_run(handle_, &p, nullptr), status) << sluice_error_message();
+    EXPECT_NE(std::string(sluice_error_message()).find(mention), std::string::npos) << sluice_error_message();
+    EXPECT_EQ(driver.launches(), before);
+  }
+
+  sluice_device* handle_;  // on the device whose cubins come from no compiler
+  TestArray a_ = array(SLUICE_BF16, {256, 128});
+  TestArray b_ = array(SLUICE_BF16, {128, 512}, {1, 128});
+  TestArray d_ = array(SLUICE_BF16, {256, 512});
+};
+
+TEST_F(CApiRun, needs_a_compiler_only_once_and_then_only_launches) {
+  const sluice_product p = product();
+  const sluice_status first = sluice_run(handle_, &p, nullptr);
+  ASSERT_EQ(first, SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(driver.launches(), 1);
+  const long before = allocations_of_this_thread();
+  driver.make_current(0);
+  driver.fail_nothing();
+  const bool ok = sluice_run(handle_, &p, nullptr) == SLUICE_OK;
+  EXPECT_EQ(allocations_of_this_thread(), before);
+  EXPECT_TRUE(ok);
+  EXPECT_LE(driver.calls(), 7);
+  EXPECT_EQ(decode(driver.launch(1).params.map_a).address, reinterpret_cast<u64>(a_.array.data));
+  sluice_holdings holdings{};
+  ASSERT_EQ(sluice_device_holdings(handle_, &holdings), SLUICE_OK);
+  EXPECT_EQ(holdings.kernels, 1);
+  EXPECT_EQ(holdings.workspaces, 0);
+}
+
+TEST_F(CApiRun, refuses_what_no_kernel_takes_and_names_it) {
+  sluice_product p = product();
+  TestArray on_host = a_;
+  on_host.array.device_type = SLUICE_ON_CPU;
+  p.a = at(on_host);
+  refused(p, SLUICE_WRONG_DEVICE, "must be on one GPU");
+  TestArray elsewhere = d_;
+  elsewhere.array.device = 1;
+  p = product();
+  p.d = at(elsewhere);
+  refused(p, SLUICE_WRONG_DEVICE, "cuda:1");
+  TestArray scale = array(SLUICE_BF16, {1});
+  p = product();
+  p.scale_a = at(scale);
+  refused(p, SLUICE_INVALID_TYPE, "scale_a is bf16");
+  TestArray transposed_d = array(SLUICE_BF16, {256, 512}, {1, 256});
+  p = product();
+  p.d = at(transposed_d);
+  refused(p, SLUICE_INVALID_STRIDE, "row-major");
+  TestArray inner = array(SLUICE_BF16, {100, 512}, {1, 100});
+  p = product();
+  p.b = at(inner);
+  refused(p, SLUICE_INVALID_SIZE, "(128, 512)");
+  TestArray sparse = array(SLUICE_BF16, {256, 128}, {512, 2});
+  p = product();
+  p.a = at(sparse);
+  refused(p, SLUICE_INVALID_STRIDE, "a.contiguous()");
+}
+
+TEST_F(CApiRun, a_capture_finds_what_was_made_ready_and_nothing_else) {
+  const sluice_product p = product();
+  sluice_problem problem;
+  ASSERT_EQ(sluice_problem_of(&p, &problem), SLUICE_OK);
+  const auto stream = StreamHandle::create(device());
+  ASSERT_TRUE(stream.ok());
+  ASSERT_EQ(device().impl().api->cuStreamBeginCapture(stream->get(), CU_STREAM_CAPTURE_MODE_GLOBAL),
+            CUDA_SUCCESS);
+  EXPECT_EQ(sluice_run(handle_, &p, stream->get()), SLUICE_NOT_PREPARED);
+  EXPECT_NE(std::string(sluice_error_message()).find("prepare()"), std::string::npos)
+      << sluice_error_message();
+  CUgraph nothing = nullptr, graph = nullptr;
+  device().impl().api->cuStreamEndCapture(stream->get(), &nothing);
+  const sluice_status ready = sluice_make_ready(handle_, &problem, 1);
+  ASSERT_EQ(ready, SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(device().impl().api->cuStreamBeginCapture(stream->get(), CU_STREAM_CAPTURE_MODE_GLOBAL),
+            CUDA_SUCCESS);
+  EXPECT_EQ(sluice_run(handle_, &p, stream->get()), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(driver.launches(), 1);
+  EXPECT_TRUE(driver.launch(0).captured);
+  device().impl().api->cuStreamEndCapture(stream->get(), &graph);
+  for (CUgraph made : {nothing, graph})
+    if (made != nullptr) device().impl().api->cuGraphDestroy(made);
+}
+
+TEST_F(CApiRun, split_sums_get_one_workspace_a_stream_and_a_capture_takes_the_one_in_store) {
+  const sluice_product p = product();
+  sluice_problem problem;
+  ASSERT_EQ(sluice_problem_of(&p, &problem), SLUICE_OK);
+  sluice_choices choices = SLUICE_NO_CHOICES;
+  choices.schedule = "cooperative", choices.splits = 2;
+  choices.tile_m = choices.tile_n = 128, choices.cluster_m = choices.cluster_n = 1;
+  sluice_plan* plan = nullptr;
+  ASSERT_EQ(sluice_plan_create(handle_, &problem, &choices, &plan), SLUICE_OK) << sluice_error_message();
+  EXPECT_GT(sluice_plan_workspace_bytes(plan), 0);
+  EXPECT_EQ(sluice_use_plan(handle_, plan), SLUICE_OK) << sluice_error_message();
+  sluice_plan_free(plan);
+  const auto first = StreamHandle::create(device()), second = StreamHandle::create(device());
+  const DriverApi& api = *device().impl().api;
+  ASSERT_EQ(api.cuStreamBeginCapture(first->get(), CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  EXPECT_EQ(sluice_run(handle_, &p, first->get()), SLUICE_OK) << sluice_error_message();
+  CUgraph graph = nullptr;
+  api.cuStreamEndCapture(first->get(), &graph);
+  ASSERT_EQ(api.cuStreamBeginCapture(second->get(), CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  EXPECT_EQ(sluice_run(handle_, &p, second->get()), SLUICE_NOT_PREPARED);
+  CUgraph other = nullptr;
+  api.cuStreamEndCapture(second->get(), &other);
+  EXPECT_EQ(sluice_run(handle_, &p, second->get()), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(driver.launches(), 2);
+  EXPECT_NE(driver.launch(0).params.counters, driver.launch(1).params.counters);
+  EXPECT_EQ(sluice_verify_workspaces(handle_), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(sluice_reset_workspaces(handle_), SLUICE_OK);
+  sluice_holdings holdings{};
+  ASSERT_EQ(sluice_device_holdings(handle_, &holdings), SLUICE_OK);
+  EXPECT_EQ(holdings.workspaces, 2);
+  for (CUgraph made : {graph, other})
+    if (made != nullptr) api.cuGraphDestroy(made);
+}
+
+}  // namespace
+}  // namespace sluice

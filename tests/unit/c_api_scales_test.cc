@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the shapes of scales say what they mean, in the spellings of torch and of DeepGEMM, and what is
+// refused. To see it fail: take the .t() view out of is_block_b.
+#include <gtest/gtest.h>
+
+#include <sluice/c_api/arrays.h>
+
+#include <vector>
+
+namespace sluice {
+namespace {
+
+struct Shape {
+  std::vector<int64_t> extents, strides;
+};
+
+struct Sizes {
+  int64_t m = 64, n = 256, k = 512;
+};
+
+Result<Problem> problem_with(const Sizes& s, const Shape& scale_a, const Shape& scale_b) {
+  const int64_t a_shape[] = {s.m, s.k}, b_shape[] = {s.k, s.n}, b_strides[] = {1, s.k},
+                d_shape[] = {s.m, s.n};
+  const sluice_array a{nullptr, SLUICE_E4M3, 2, SLUICE_ON_CPU, 0, a_shape, nullptr};
+  const sluice_array b{nullptr, SLUICE_E4M3, 2, SLUICE_ON_CPU, 0, b_shape, b_strides};
+  const sluice_array d{nullptr, SLUICE_BF16, 2, SLUICE_ON_CPU, 0, d_shape, nullptr};
+  const auto scale = [](const Shape& x) {
+    return sluice_array{
+        nullptr, SLUICE_FP32,      static_cast<int32_t>(x.extents.size()),        SLUICE_ON_CPU,
+        0,       x.extents.data(), x.strides.empty() ? nullptr : x.strides.data()};
+  };
+  const sluice_array sa = scale(scale_a), sb = scale(scale_b);
+  const sluice_product product{.a = &a,
+                               .b = &b,
+                               .c = nullptr,
+                               .d = &d,
+                               .bias = nullptr,
+                               .scale_a = &sa,
+                               .scale_b = &sb,
+                               .alpha = 1,
+                               .beta = 0,
+                               .accumulate = 0,
+                               .activation = 0,
+                               .names = nullptr};
+  const Result<c_api::ProblemAndArgs> found = c_api::problem_of(product);
+  if (!found) return found.error();
+  return found->problem;
+}
+
+void expect_modes(const Result<Problem>& problem, ScaleMode a, ScaleMode b) {
+  ASSERT_TRUE(problem.ok()) << problem.error().message;
+  EXPECT_EQ(problem->epilogue.scale_a, a) << name_of(problem->epilogue.scale_a);
+  EXPECT_EQ(problem->epilogue.scale_b, b) << name_of(problem->epilogue.scale_b);
+}
+
+void expect_refused(const Result<Problem>& problem, const char* mention) {
+  ASSERT_FALSE(problem.ok()) << mention;
+  EXPECT_NE(problem.error().message.find(mention), std::string::npos) << problem.error().message;
+}
+
+TEST(CApiScales, one_value_scales_the_matrix) {
+  for (const Shape& one : {Shape{{}, {}}, Shape{{1}, {}}, Shape{{1, 1}, {}}})
+    expect_modes(problem_with({}, one, one), ScaleMode::tensor, ScaleMode::tensor);
+}
+
+TEST(CApiScales, a_value_for_each_row_and_column) {
+  expect_modes(problem_with({}, {{64, 1}, {}}, {{1, 256}, {}}), ScaleMode::vector, ScaleMode::vector);
+  expect_modes(problem_with({}, {{64}, {}}, {{256}, {}}), ScaleMode::vector, ScaleMode::vector);
+  expect_modes(problem_with({}, {{1}, {}}, {{256}, {}}), ScaleMode::tensor, ScaleMode::vector);
+}
+
+TEST(CApiScales, blocks_as_deepgemm_and_as_torch_spell_them) {
+  const Shape a{{64, 4}, {}};
+  expect_modes(problem_with({}, a, {{2, 4}, {}}), ScaleMode::block, ScaleMode::block);
+  expect_modes(problem_with({}, a, {{4, 2}, {1, 4}}), ScaleMode::block, ScaleMode::block);
+}
+
+TEST(CApiScales, few_values_are_read_as_blocks_only_beside_blocks) {
+  const Sizes short_k{.m = 64, .n = 256, .k = 128};
+  expect_modes(problem_with(short_k, {{64, 1}, {}}, {{2, 1}, {}}), ScaleMode::block, ScaleMode::block);
+  expect_modes(problem_with(short_k, {{64, 1}, {}}, {{1, 256}, {}}), ScaleMode::vector, ScaleMode::vector);
+  const Sizes one_row{.m = 1, .n = 256, .k = 128};
+  expect_modes(problem_with(one_row, {{1, 1}, {}}, {{2, 1}, {}}), ScaleMode::block, ScaleMode::block);
+  const Sizes one_block{.m = 64, .n = 128, .k = 512};
+  expect_modes(problem_with(one_block, {{64, 4}, {}}, {{4, 1}, {1, 4}}), ScaleMode::block, ScaleMode::block);
+}
+
+TEST(CApiScales, what_cannot_be_read_is_refused_with_the_way_out) {
+  expect_refused(problem_with({}, {{64, 4}, {1, 64}}, {{2, 4}, {}}), "scale_a.contiguous()");
+  expect_refused(problem_with({}, {{63, 1}, {}}, {{1, 256}, {}}), "(64, 1)");
+  expect_refused(problem_with({}, {{64, 4}, {}}, {{1, 256}, {}}),
+                 "scale_a holds block scales, so this must too");
+  expect_refused(problem_with({}, {{64, 1}, {}}, {{256, 1}, {}}), "(1, 256)");
+}
+
+}  // namespace
+}  // namespace sluice
