@@ -14,3 +14,9 @@ configure_package_config_file(cmake/sluiceConfig.cmake.in ${PROJECT_BINARY_DIR}/
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/sluiceConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/sluiceConfig.cmake ${PROJECT_BINARY_DIR}/sluiceConfigVersion.cmake
   DESTINATION ${package_dir})
+
+# What goes into the wheel (pyproject.toml), beside the Python files.
+if(SKBUILD)
+  install(TARGETS sluice_c LIBRARY DESTINATION sluice/lib COMPONENT python)
+  install(TARGETS sluice_cli RUNTIME DESTINATION sluice/bin COMPONENT python)
+endif()

@@ -244,6 +244,29 @@ sluice_status linear(const ffi::Any* args) {
   return run(product, args[5]);
 }
 
+/// (a, b, c, out, bias, scale_a, scale_b, activation, fast, address of the sluice_problem to fill)
+sluice_status problem_of_arrays(const ffi::Any* args) {
+  ArrayArg a, b, c, d, bias, scale_a, scale_b;
+  if (const sluice_status bad = read_all(
+          args, kPlainNames,
+          {{a, 0, 0}, {b, 1, 1}, {c, 2, 2}, {d, 3, 3}, {bias, 4, 4}, {scale_a, 5, 5}, {scale_b, 6, 6}});
+      bad != SLUICE_OK)
+    return bad;
+  const sluice_product product{.a = a.get(),
+                               .b = b.get(),
+                               .c = c.get(),
+                               .d = d.get(),
+                               .bias = bias.get(),
+                               .scale_a = scale_a.get(),
+                               .scale_b = scale_b.get(),
+                               .alpha = 1.0f,
+                               .beta = c.present ? 1.0f : 0.0f,
+                               .accumulate = args[8].v_int64 != 0 ? SLUICE_FAST : SLUICE_PROMOTED,
+                               .activation = static_cast<int32_t>(args[7].v_int64),
+                               .names = kPlainNames};
+  return sluice_problem_of(&product, reinterpret_cast<sluice_problem*>(args[9].v_int64));
+}
+
 /// Runs one of the above if the count of arguments is right, which only a package of another version gets
 /// wrong.
 template <class Function>
@@ -276,6 +299,7 @@ extern "C" {
 SLUICE_PACKED(scaled_mm, 8)
 SLUICE_PACKED(mm, 10)
 SLUICE_PACKED(linear, 6)
+SLUICE_PACKED(problem_of_arrays, 10)
 
 #undef SLUICE_PACKED
 

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The packed functions of libsluice_c.so through tvm-ffi: arrays come as DLPack, the stream from their framework,
+errors as the classes of ``sluice.errors``. Imported when the first array comes, because tvm_ffi imports torch.
+
+    scaled_mm(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, workspace)
+    mm(a, b, out, bias, c, alpha, beta, activation, use_fast_accum, workspace)
+    linear(input, weight, bias, out, activation, workspace)
+    problem_of_arrays(a, b, c, out, bias, scale_a, scale_b, activation, use_fast_accum, address)
+
+All arguments by position; tensors may be None where they may be left out; ``workspace`` is a handle's address or None.
+"""
+from __future__ import annotations
+
+import tvm_ffi
+
+from . import errors
+from ._library import library_path
+
+for _error in errors.BY_STATUS:
+    tvm_ffi.register_error("sluice." + _error.code, _error)
+
+_module = tvm_ffi.load_module(library_path())
+
+# A launch is shorter than giving the interpreter lock away and taking it back. (What compiles goes through prepare(),
+# which does give it away.)
+def _function(name: str) -> tvm_ffi.Function:
+    function = _module[name]
+    function.release_gil = False
+    return function
+
+
+scaled_mm = _function("scaled_mm")
+mm = _function("mm")
+linear = _function("linear")
+problem_of_arrays = _function("problem_of_arrays")

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""libsluice_c.so through ctypes: everything that is not called for every product. The structs mirror
+include/sluice/c_api.h; tests/python/test_library.py holds them to its text."""
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import pathlib
+from ctypes import POINTER, c_char_p, c_double, c_int32, c_int64, c_void_p
+
+from . import errors
+
+C_ABI = 1
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+class ProblemStruct(ctypes.Structure):
+    _fields_ = [
+        *((name, c_int64) for name in ("m", "n", "k", "batch")),
+        *((name, c_int32) for name in ("a", "b", "d", "a_major", "b_major")),
+        *((name, c_int64) for name in ("a_ld", "b_ld", "c_ld", "d_ld", "a_batch_stride", "b_batch_stride",
+                                       "c_batch_stride", "d_batch_stride")),
+        *((name, c_int32) for name in ("scale_a", "scale_b", "bias", "bias_type", "activation", "residual", "c_type",
+                                       "accumulate")),
+    ]
+
+
+class ChoicesStruct(ctypes.Structure):
+    _fields_ = [
+        *((name, c_char_p) for name in ("schedule", "store", "raster")),
+        *((name, c_int32) for name in ("tile_m", "tile_n", "stages", "cluster_m", "cluster_n", "cluster_k",
+                                       "raster_group", "clusters", "streamed", "splits")),
+        ("workspace_limit", c_int64),
+        ("ignore_records", c_int32),
+    ]
+
+
+class OptionsStruct(ctypes.Structure):
+    _fields_ = [("cache_dir", c_char_p), ("nvrtc_path", c_char_p), ("records_dir", c_char_p),
+                ("cache_read_only", c_int32), ("jobs", c_int32)]
+
+
+class CompiledStruct(ctypes.Structure):
+    _fields_ = [("compiled", c_int32), ("already_there", c_int32), ("failed", c_int32)]
+
+
+class HoldingsStruct(ctypes.Structure):
+    _fields_ = [("kernels", c_int64), ("workspaces", c_int64), ("workspace_bytes", c_int64)]
+
+
+# name: (result, arguments); "status" results are checked.
+_FUNCTIONS = {
+    "sluice_c_abi": (c_int32, []),
+    "sluice_version": (c_char_p, []),
+    "sluice_error_message": (c_char_p, []),
+    "sluice_plan_create": ("status", [c_void_p, POINTER(ProblemStruct), POINTER(ChoicesStruct), POINTER(c_void_p)]),
+    "sluice_plan_free": (None, [c_void_p]),
+    "sluice_plan_text": (c_char_p, [c_void_p]),
+    "sluice_plan_config": (c_char_p, [c_void_p]),
+    "sluice_plan_unit": (c_char_p, [c_void_p]),
+    "sluice_plan_source": (c_char_p, [c_void_p]),
+    "sluice_plan_workspace_bytes": (c_int64, [c_void_p]),
+    "sluice_plan_estimate_us": (c_double, [c_void_p]),
+    "sluice_compile": ("status", [POINTER(c_void_p), c_int32, POINTER(OptionsStruct), POINTER(CompiledStruct)]),
+    "sluice_device_default": ("status", [c_int32, POINTER(c_void_p)]),
+    "sluice_device_name": (c_char_p, [c_void_p]),
+    "sluice_make_ready": ("status", [c_void_p, POINTER(ProblemStruct), c_int32]),
+    "sluice_use_plan": ("status", [c_void_p, c_void_p]),
+    "sluice_workspace_create": ("status", [c_void_p, c_int64, POINTER(c_void_p)]),
+    "sluice_workspace_free": (None, [c_void_p]),
+    "sluice_workspace_bytes": (c_int64, [c_void_p]),
+    "sluice_workspace_verify": ("status", [c_void_p]),
+    "sluice_workspace_reset": ("status", [c_void_p, c_void_p]),
+    "sluice_verify_workspaces": ("status", [c_void_p]),
+    "sluice_reset_workspaces": ("status", [c_void_p]),
+    "sluice_device_holdings": ("status", [c_void_p, POINTER(HoldingsStruct)]),
+}
+
+
+def library_path() -> pathlib.Path:
+    """The shared object: beside this file, or what SLUICE_LIBRARY names (a build's own, for development)."""
+    given = os.environ.get("SLUICE_LIBRARY")
+    return pathlib.Path(given) if given else HERE / "lib" / "libsluice_c.so"
+
+
+def tool_path() -> pathlib.Path:
+    """The ``sluice`` program that came with the package, or what SLUICE_TOOL names."""
+    given = os.environ.get("SLUICE_TOOL")
+    return pathlib.Path(given) if given else HERE / "bin" / "sluice"
+
+
+def _point_at_nvrtc_wheel() -> None:
+    """NVRTC of a PyPI wheel is found where no toolkit is installed and nobody has said otherwise."""
+    if "SLUICE_NVRTC" in os.environ or pathlib.Path("/usr/local/cuda").exists():
+        return
+    spec = importlib.util.find_spec("nvidia")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        for place in ("cu13/lib", "cuda_nvrtc/lib"):
+            if any(pathlib.Path(folder, place).glob("libnvrtc.so*")):
+                os.environ["SLUICE_NVRTC"] = str(pathlib.Path(folder).parent)
+                return
+
+
+def _check(status: int, function, arguments) -> int:
+    if status != 0:
+        raise errors.BY_STATUS[status - 1](lib.sluice_error_message().decode(errors="replace"))
+    return status
+
+
+def _load() -> ctypes.CDLL:
+    _point_at_nvrtc_wheel()
+    path = library_path()
+    try:
+        loaded = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise errors.StorageError(f"{path}: {error}; install the package again, or name a build's libsluice_c.so in "
+                                  "SLUICE_LIBRARY") from error
+    for name, (result, arguments) in _FUNCTIONS.items():
+        function = getattr(loaded, name)
+        function.argtypes = arguments
+        if result == "status":
+            function.restype, function.errcheck = c_int32, _check
+        else:
+            function.restype = result
+    if loaded.sluice_c_abi() != C_ABI:
+        raise errors.StorageError(f"{path} has C interface {loaded.sluice_c_abi()} and these Python files are for "
+                                  f"{C_ABI}: install the package again")
+    return loaded
+
+
+lib = _load()
+
+
+def default_device(ordinal: int) -> c_void_p:
+    """The process's handle of a GPU; never closed."""
+    handle = c_void_p()
+    lib.sluice_device_default(ordinal, ctypes.byref(handle))
+    return handle

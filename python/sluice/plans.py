@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From problems to plans, compiled kernels, and kernels ready on a GPU."""
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Iterable, NamedTuple, Optional, Sequence, Union
+
+from . import errors
+from ._library import ChoicesStruct, CompiledStruct, HoldingsStruct, OptionsStruct, ProblemStruct, default_device, lib
+from .problems import Problem
+
+
+class Plan:
+    """Everything decided about one problem: made by ``plan()``, immutable."""
+
+    def __init__(self, handle: ctypes.c_void_p, problem: Problem) -> None:
+        self._handle = handle
+        self.problem = problem
+
+    def __del__(self) -> None:
+        if lib is not None and getattr(self, "_handle", None):  # None while the interpreter ends
+            lib.sluice_plan_free(self._handle)
+
+    @property
+    def text(self) -> str:
+        """Aligned lines for people: the problem, what runs, where its time should go; as ``sluice plan`` prints."""
+        return lib.sluice_plan_text(self._handle).decode()
+
+    @property
+    def config(self) -> str:
+        """The kernel, as a C++ initialiser."""
+        return lib.sluice_plan_config(self._handle).decode()
+
+    @property
+    def unit(self) -> str:
+        """What NVRTC compiles."""
+        return lib.sluice_plan_unit(self._handle).decode()
+
+    @property
+    def source(self) -> str:
+        """Who chose: "record" (this problem was measured) or "model"."""
+        return lib.sluice_plan_source(self._handle).decode()
+
+    @property
+    def workspace_bytes(self) -> int:
+        """What a launch needs; 0 where no sum is split."""
+        return lib.sluice_plan_workspace_bytes(self._handle)
+
+    @property
+    def estimate_us(self) -> float:
+        """Microseconds: measured if a record chose, else the model's."""
+        return lib.sluice_plan_estimate_us(self._handle)
+
+    def __repr__(self) -> str:
+        return f"<sluice.Plan {self.problem.m}x{self.problem.n}x{self.problem.k}: {self.config}>"
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _choices(schedule: Optional[str], tile: Optional[Sequence[int]], cluster: Optional[Sequence[int]],
+             store: Optional[str], raster: Optional[str], numbers: dict[str, Optional[int]],
+             ignore_records: bool) -> ChoicesStruct:
+    def name(text: Optional[str]) -> Optional[bytes]:
+        return None if text is None else str(text).encode()
+
+    def part(what: str, values: Optional[Sequence[int]], counts: tuple[int, ...]) -> list[int]:
+        if values is None:
+            return [-1] * counts[-1]
+        if len(values) not in counts:
+            raise errors.InvalidArgument(f"{what} = {values!r} must have {' or '.join(map(str, counts))} numbers")
+        return [int(value) for value in values] + [-1] * (counts[-1] - len(values))
+
+    tile_m, tile_n = part("tile", tile, (2,))
+    cluster_m, cluster_n, cluster_k = part("cluster", cluster, (2, 3))
+    return ChoicesStruct(
+        schedule=name(schedule), store=name(store), raster=name(raster), tile_m=tile_m, tile_n=tile_n,
+        cluster_m=cluster_m, cluster_n=cluster_n, cluster_k=cluster_k, ignore_records=int(ignore_records),
+        **{key: -1 if value is None else int(value) for key, value in numbers.items()})
+
+
+def plan(problem: Optional[Problem] = None, *, device: Optional[int] = None, schedule: Optional[str] = None,
+         tile: Optional[Sequence[int]] = None, cluster: Optional[Sequence[int]] = None, stages: Optional[int] = None,
+         store: Optional[str] = None, raster: Optional[str] = None, raster_group: Optional[int] = None,
+         clusters: Optional[int] = None, streamed: Optional[int] = None, splits: Optional[int] = None,
+         workspace_limit: Optional[int] = None, ignore_records: bool = False, **fields: object) -> Plan:
+    """What would run for a problem, and why it should be fast. Needs no GPU: without ``device`` it is an H200's plan.
+
+    >>> print(sluice.plan(m=4096, n=4096, k=4096, a="e4m3"))
+
+    ``fields`` are those of ``Problem``; the other arguments overrule the planner as the flags of ``sluice plan`` do.
+    """
+    if problem is None:
+        try:
+            problem = Problem(**fields)  # type: ignore[arg-type]
+        except TypeError as error:
+            raise errors.InvalidArgument(f"plan: {error}; see sluice.Problem for the fields") from None
+    elif fields:
+        raise errors.InvalidArgument(f"plan: give a Problem or its fields ({', '.join(fields)}), not both")
+    choices = _choices(schedule, tile, cluster, store, raster,
+                       {"stages": stages, "raster_group": raster_group, "clusters": clusters, "streamed": streamed,
+                        "splits": splits, "workspace_limit": workspace_limit}, ignore_records)
+    handle = ctypes.c_void_p()
+    lib.sluice_plan_create(default_device(device) if device is not None else None, ctypes.byref(problem.struct()),
+                           ctypes.byref(choices), ctypes.byref(handle))
+    return Plan(handle, problem)
+
+
+def explain(problem: Union[Problem, Plan, None] = None, **arguments: object) -> str:
+    """The plan's text; arguments as ``plan()``."""
+    return problem.text if isinstance(problem, Plan) else plan(problem, **arguments).text  # type: ignore[arg-type]
+
+
+class Compiled(NamedTuple):
+    """What ``compile`` did."""
+
+    compiled: int
+    already_there: int
+    failed: int
+
+
+def _plans(what: Union[Problem, Plan, Iterable[Union[Problem, Plan]]]) -> list[Plan]:
+    items = [what] if isinstance(what, (Problem, Plan)) else list(what)
+    return [item if isinstance(item, Plan) else plan(item) for item in items]
+
+
+def compile(what: Union[Problem, Plan, Iterable[Union[Problem, Plan]]], *,  # noqa: A001 (the tool's verb)
+            cache_dir: Union[str, os.PathLike, None] = None, nvrtc: Union[str, os.PathLike, None] = None,
+            jobs: Optional[int] = None) -> Compiled:
+    """Fills a kernel cache ahead of time, for machines that shall not compile; needs no GPU.
+
+    Raises ``ToolchainError`` if any kernel could not be compiled, ``StorageError`` if the cache cannot be written.
+    """
+    plans = _plans(what)
+    handles = (ctypes.c_void_p * len(plans))(*[item._handle for item in plans])
+    options = OptionsStruct(
+        cache_dir=None if cache_dir is None else os.fsencode(cache_dir),
+        nvrtc_path=None if nvrtc is None else os.fsencode(nvrtc), records_dir=None, cache_read_only=-1,
+        jobs=-1 if jobs is None else jobs)
+    done = CompiledStruct()
+    lib.sluice_compile(handles, len(plans), ctypes.byref(options), ctypes.byref(done))
+    return Compiled(done.compiled, done.already_there, done.failed)
+
+
+def prepare(what: Union[Problem, Plan, Iterable[Union[Problem, Plan]]], *, device: int = 0) -> None:
+    """Makes everything ready on a GPU that calls with such problems need: kernels, compiled in parallel, and where
+    sums are split a workspace for a stream that will capture. A ``Plan`` is used as it is from now on, with its choices.
+
+    Call it before a CUDA graph is captured, and before the first request is served.
+    """
+    items = [what] if isinstance(what, (Problem, Plan)) else list(what)
+    handle = default_device(device)
+    problems = [item for item in items if isinstance(item, Problem)]
+    structs = (ProblemStruct * len(problems))(*[item.struct() for item in problems])
+    lib.sluice_make_ready(handle, structs, len(problems))
+    for item in items:
+        if isinstance(item, Plan):
+            lib.sluice_use_plan(handle, item._handle)
+
+
+class Workspace:
+    """Zeroed device memory in which split sums meet, for callers that do not want the one lent to each stream: one for
+    each graph, say. Pass it as ``workspace=`` and keep it as long as a graph that used it."""
+
+    def __init__(self, device: int = 0, nbytes: Optional[int] = None) -> None:
+        self._handle = ctypes.c_void_p()
+        lib.sluice_workspace_create(default_device(device), -1 if nbytes is None else nbytes, ctypes.byref(self._handle))
+
+    def __del__(self) -> None:
+        if lib is not None and getattr(self, "_handle", None):
+            lib.sluice_workspace_free(self._handle)
+
+    @property
+    def nbytes(self) -> int:
+        return lib.sluice_workspace_bytes(self._handle)
+
+    @property
+    def address(self) -> int:
+        """Of the handle; what the compiled functions take."""
+        return self._handle.value or 0
+
+    def verify(self) -> None:
+        """Waits for the device; raises ``WorkspaceError`` if a counter is not zero."""
+        lib.sluice_workspace_verify(self._handle)
+
+    def reset(self, stream: int = 0) -> None:
+        """Zeroes it in stream order; after an aborted kernel."""
+        lib.sluice_workspace_reset(self._handle, ctypes.c_void_p(stream))
+
+
+def verify_workspaces(device: int = 0) -> None:
+    """Waits for the device; raises ``WorkspaceError`` if one that was lent to a stream is not clean."""
+    lib.sluice_verify_workspaces(default_device(device))
+
+
+def reset_workspaces(device: int = 0) -> None:
+    """Zeroes those that were lent, and waits; after an aborted kernel."""
+    lib.sluice_reset_workspaces(default_device(device))
+
+
+class Holdings(NamedTuple):
+    """What is kept on a GPU."""
+
+    kernels: int
+    workspaces: int
+    workspace_bytes: int
+
+
+def holdings(device: int = 0) -> Holdings:
+    """Kernels ready by problem, workspaces lent by stream, and the bytes of these and of those in store."""
+    found = HoldingsStruct()
+    lib.sluice_device_holdings(default_device(device), ctypes.byref(found))
+    return Holdings(found.kernels, found.workspaces, found.workspace_bytes)

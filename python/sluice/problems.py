@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a product is: sizes, types, layouts and what happens to its sums. No GPU, no torch."""
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+from typing import Any, Optional
+
+from . import errors
+from ._library import ProblemStruct
+
+DTYPES = ("bf16", "fp16", "fp32", "e4m3", "e5m2")
+MAJORS = ("k", "mn")
+SCALES = ("none", "tensor", "vector", "block")
+ACTIVATIONS = ("none", "relu", "gelu", "silu")
+SUMS = ("fast", "promoted")
+
+# How others spell the same types.
+ALIASES = {
+    "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32",
+    "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2",
+}
+
+
+def number_of(what: str, value: object, names: tuple[str, ...]) -> int:
+    """The index of a name. Raises ``InvalidArgument`` that lists the right ones."""
+    text = str(value).rsplit(".", maxsplit=1)[-1] if value is not None else "none"  # torch.bfloat16, numpy's too
+    text = ALIASES.get(text, text)
+    if text not in names:
+        raise errors.InvalidArgument(f"{what} = {value!r} must be one of {', '.join(names)}")
+    return names.index(text)
+
+
+def _size(what: str, value: object) -> int:
+    try:
+        size = value.__index__()  # type: ignore[attr-defined]
+    except AttributeError:
+        raise errors.InvalidType(f"{what} = {value!r} must be an integer") from None
+    if not -2**63 <= size < 2**63:
+        raise errors.InvalidSize(f"{what} = {size} must be below 2^63")
+    return size
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """``D = act(alpha * scale_a * scale_b * A B + beta * C + bias)``, for each of ``batch``.
+
+    A is m x k, B k x n, D m x n. Types are names ("bf16", "e4m3", "torch.bfloat16" ...); ``b`` and ``d`` left out are
+    A's type, and bf16 for D of fp8 inputs. ``a_major`` and ``b_major`` say which index is contiguous: "k" is a
+    row-major A and a weight stored n x k; "mn" (16-bit types) the other way. Strides (``*_ld``, ``*_batch_stride``, in
+    elements) are 0 where rows are packed. ``bias`` and ``c`` are the types of a bias and of a residual, None without.
+    """
+
+    m: int
+    n: int
+    k: int
+    batch: int = 1
+    a: str = "bf16"
+    b: Optional[str] = None
+    d: Optional[str] = None
+    a_major: str = "k"
+    b_major: str = "k"
+    a_ld: int = 0
+    b_ld: int = 0
+    c_ld: int = 0
+    d_ld: int = 0
+    a_batch_stride: int = 0
+    b_batch_stride: int = 0
+    c_batch_stride: int = 0
+    d_batch_stride: int = 0
+    scale_a: str = "none"
+    scale_b: str = "none"
+    bias: Optional[str] = None
+    activation: str = "none"
+    c: Optional[str] = None
+    accumulate: str = "fast"
+
+    def struct(self) -> ProblemStruct:
+        """As the C interface has it. Raises ``InvalidArgument`` for a name that is none."""
+        a = number_of("a", self.a, DTYPES)
+        d_default = "bf16" if DTYPES[a] in ("e4m3", "e5m2") else DTYPES[a]
+        sizes = {name: _size(name, getattr(self, name)) for name, kind in ProblemStruct._fields_
+                 if kind is ctypes.c_int64}
+        return ProblemStruct(
+            **sizes,
+            a=a,
+            b=number_of("b", self.b if self.b is not None else DTYPES[a], DTYPES),
+            d=number_of("d", self.d if self.d is not None else d_default, DTYPES),
+            a_major=number_of("a_major", self.a_major, MAJORS),
+            b_major=number_of("b_major", self.b_major, MAJORS),
+            scale_a=number_of("scale_a", self.scale_a, SCALES),
+            scale_b=number_of("scale_b", self.scale_b, SCALES),
+            bias=int(self.bias is not None),
+            bias_type=number_of("bias", self.bias, DTYPES) if self.bias is not None else 0,
+            activation=number_of("activation", self.activation, ACTIVATIONS),
+            residual=int(self.c is not None),
+            c_type=number_of("c", self.c, DTYPES) if self.c is not None else 0,
+            accumulate=number_of("accumulate", self.accumulate, SUMS),
+        )
+
+    @classmethod
+    def from_struct(cls, s: ProblemStruct) -> "Problem":
+        sizes = {name: getattr(s, name) for name, kind in ProblemStruct._fields_ if kind is ctypes.c_int64}
+        return cls(
+            **sizes, a=DTYPES[s.a], b=DTYPES[s.b], d=DTYPES[s.d], a_major=MAJORS[s.a_major], b_major=MAJORS[s.b_major],
+            scale_a=SCALES[s.scale_a], scale_b=SCALES[s.scale_b], bias=DTYPES[s.bias_type] if s.bias else None,
+            activation=ACTIVATIONS[s.activation], c=DTYPES[s.c_type] if s.residual else None,
+            accumulate=SUMS[s.accumulate])
+
+
+def problem_of(a: Any, b: Any, out: Any, *, c: Any = None, bias: Any = None, scale_a: Any = None, scale_b: Any = None,
+               activation: str = "none", use_fast_accum: bool = True) -> Problem:
+    """The problem of a product of arrays (torch tensors, or anything that speaks DLPack, also in host memory).
+
+    Reads shapes, strides and types, never data. Raises what the product itself would raise of them.
+    """
+    from . import _binding  # imports tvm_ffi, which imports torch where there is one
+
+    struct = ProblemStruct()
+    _binding.problem_of_arrays(a, b, c, out, bias, scale_a, scale_b, number_of("activation", activation, ACTIVATIONS),
+                               bool(use_fast_accum), ctypes.addressof(struct))
+    return Problem.from_struct(struct)

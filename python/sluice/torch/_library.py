@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ops of namespace ``sluice`` for torch.compile: functional ones and ones that write into a given output, with
+fake functions. Eager calls do not come here (functional.py): a dispatcher costs more than the launch."""
+from __future__ import annotations
+
+from typing import Optional
+
+import torch
+
+from .. import _binding
+from ..problems import ACTIVATIONS, number_of
+
+# Layouts decide whether a kernel can take an operand, so a compiler must leave them as they are.
+_TAGS = (getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order),)
+_library = torch.library.Library("sluice", "FRAGMENT")
+
+
+def activation_number(name: Optional[str]) -> int:
+    return 0 if name is None or name == "none" else number_of("activation", name, ACTIVATIONS)
+
+
+def _define(schema: str, body, fake) -> None:
+    name = schema.partition("(")[0]
+    _library.define(schema, tags=_TAGS)
+    _library.impl(name, body, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"sluice::{name}", fake, lib=_library)
+
+
+def _rows_columns(a: torch.Tensor, b: torch.Tensor) -> tuple:
+    torch._check(a.dim() == b.dim() and a.dim() in (2, 3), lambda: "a and b must both be matrices or batches of them")
+    torch._check(a.shape[-1] == b.shape[-2], lambda: "the columns of a must be as many as the rows of b")
+    return (*a.shape[:-1], b.shape[-1])
+
+
+# ---- mm ----
+def _mm_out(a, b, out, bias, c, alpha, beta, activation, use_fast_accum) -> None:
+    _binding.mm(a, b, out, bias, c, alpha, beta, activation_number(activation), use_fast_accum, None)
+
+
+def _mm(a, b, bias, c, alpha, beta, out_dtype, activation, use_fast_accum) -> torch.Tensor:
+    out = a.new_empty((*a.shape[:-1], b.shape[-1]), dtype=out_dtype)
+    _mm_out(a, b, out, bias, c, alpha, beta, activation, use_fast_accum)
+    return out
+
+
+_define("mm(Tensor a, Tensor b, Tensor? bias, Tensor? c, float alpha, float beta, ScalarType out_dtype, str activation, "
+        "bool use_fast_accum) -> Tensor", _mm,
+        lambda a, b, bias, c, alpha, beta, out_dtype, activation, use_fast_accum:
+        a.new_empty(_rows_columns(a, b), dtype=out_dtype))
+_define("mm_out(Tensor a, Tensor b, Tensor(out!) out, Tensor? bias, Tensor? c, float alpha, float beta, str activation, "
+        "bool use_fast_accum) -> ()", _mm_out, lambda a, b, out, *rest: None)
+
+
+# ---- linear ----
+def _linear_out(input, weight, bias, out, activation) -> None:
+    _binding.linear(input, weight, bias, out, activation_number(activation), None)
+
+
+def _linear(input, weight, bias, activation) -> torch.Tensor:
+    out = input.new_empty((*input.shape[:-1], weight.shape[0]))
+    _linear_out(input, weight, bias, out, activation)
+    return out
+
+
+def _linear_fake(input, weight, bias, activation) -> torch.Tensor:
+    torch._check(input.shape[-1] == weight.shape[-1], lambda: "input and weight must agree in their last dimension")
+    return input.new_empty((*input.shape[:-1], weight.shape[0]))
+
+
+_define("linear(Tensor input, Tensor weight, Tensor? bias, str activation) -> Tensor", _linear, _linear_fake)
+_define("linear_out(Tensor input, Tensor weight, Tensor? bias, Tensor(out!) out, str activation) -> ()", _linear_out,
+        lambda input, weight, bias, out, activation: None)
+
+
+# ---- scaled_mm ----
+def _scaled_mm_out(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum) -> None:
+    _binding.scaled_mm(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, None)
+
+
+def _scaled_mm(mat_a, mat_b, scale_a, scale_b, bias, out_dtype, use_fast_accum) -> torch.Tensor:
+    out = mat_a.new_empty((*mat_a.shape[:-1], mat_b.shape[-1]), dtype=out_dtype)
+    _scaled_mm_out(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum)
+    return out
+
+
+_define("scaled_mm(Tensor mat_a, Tensor mat_b, Tensor scale_a, Tensor scale_b, Tensor? bias, ScalarType out_dtype, "
+        "bool use_fast_accum) -> Tensor", _scaled_mm,
+        lambda mat_a, mat_b, scale_a, scale_b, bias, out_dtype, use_fast_accum:
+        mat_a.new_empty(_rows_columns(mat_a, mat_b), dtype=out_dtype))
+_define("scaled_mm_out(Tensor mat_a, Tensor mat_b, Tensor scale_a, Tensor scale_b, Tensor? bias, Tensor(out!) out, "
+        "bool use_fast_accum) -> ()", _scaled_mm_out,
+        lambda mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum: None)

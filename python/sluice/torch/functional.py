@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Products of torch tensors. Eager calls go straight to libsluice_c.so: the current stream, no synchronisation, no
+allocation but an output that was not given. Under torch.compile they are ops of torch.library.
+
+A layout that no kernel takes raises with the remedy in the message; nothing is copied silently. While a CUDA graph is
+captured, a product that was not prepared raises ``NotPrepared``: call ``sluice.prepare`` or run it once before.
+"""
+from __future__ import annotations
+
+from typing import Optional
+
+import torch
+from torch import Tensor
+
+from .. import _binding
+from ..errors import InvalidArgument
+from ..plans import Workspace
+from . import _library
+from ._library import activation_number
+from .autograd import LinearFunction, needs_grad
+
+_is_compiling = torch.compiler.is_compiling
+_empty = torch.empty
+_scaled_mm_into = _binding.scaled_mm
+_mm_into = _binding.mm
+_linear_into = _binding.linear
+# Others (fake tensors, wrapper subclasses) have no memory of their own and need the dispatcher.
+_PLAIN = frozenset((Tensor, torch.nn.Parameter))
+
+
+def scaled_mm(mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Tensor, bias: Optional[Tensor] = None,
+              scale_result: Optional[Tensor] = None, out_dtype: Optional[torch.dtype] = None,
+              use_fast_accum: bool = False, *, out: Optional[Tensor] = None,
+              workspace: Optional[Workspace] = None) -> Tensor:
+    """``torch._scaled_mm``: the product of fp8 matrices and their scales, which are dequantising multipliers in fp32.
+
+    ``mat_a`` is m x k row-major, ``mat_b`` k x n column-major (``weight.t()``). The shapes of the scales say how they
+    apply: one value; ``(m, 1)`` and ``(1, n)``, one for each row and column; or blocks, ``scale_a`` ``(m, ceil(k/128))``
+    row-major and ``scale_b`` ``(ceil(n/128), ceil(k/128))`` row-major or its ``.t()``. Without ``use_fast_accum`` sums
+    of 128 products are added up in fp32. ``out_dtype`` is that of ``mat_a`` if it is left out, as in torch.
+    """
+    if scale_result is not None:
+        raise InvalidArgument("scale_result is not supported: multiply scale_a or scale_b by it")
+    if _is_compiling() or mat_a.__class__ not in _PLAIN:
+        if workspace is not None:
+            raise InvalidArgument("workspace cannot be given under torch.compile: each stream is lent one")
+        if out is None:
+            return torch.ops.sluice.scaled_mm(mat_a, mat_b, scale_a, scale_b, bias, out_dtype or mat_a.dtype,
+                                              use_fast_accum)
+        torch.ops.sluice.scaled_mm_out(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum)
+        return out
+    if out is None:
+        out = _empty((*mat_a.shape[:-1], mat_b.shape[-1]), dtype=out_dtype or mat_a.dtype, device=mat_a.device)
+    elif out_dtype is not None and out.dtype is not out_dtype:
+        raise InvalidArgument(f"out is {out.dtype} and out_dtype says {out_dtype}: give one of them")
+    _scaled_mm_into(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum,
+                    None if workspace is None else workspace.address)
+    return out
+
+
+def mm(a: Tensor, b: Tensor, *, out: Optional[Tensor] = None, bias: Optional[Tensor] = None,
+       c: Optional[Tensor] = None, alpha: float = 1.0, beta: Optional[float] = None,
+       out_dtype: Optional[torch.dtype] = None, activation: Optional[str] = None, use_fast_accum: bool = False,
+       workspace: Optional[Workspace] = None) -> Tensor:
+    """``act(alpha * a @ b + beta * c + bias)``, of matrices or of batches of them (three dimensions).
+
+    16-bit operands may be row-major or column-major, each; fp8 ones as for ``scaled_mm``. ``c`` may be ``out`` itself,
+    which adds to it (``beta`` is 1 if left out). ``activation`` is relu, gelu or silu. Differentiable for 16-bit
+    matrices when neither ``out``, ``c``, ``activation`` nor ``alpha`` is given.
+    """
+    if beta is None:
+        beta = 0.0 if c is None else 1.0
+    plain = a.__class__ in _PLAIN and not _is_compiling()
+    if needs_grad(a, b, bias, c):
+        if out is not None or c is not None or activation is not None or alpha != 1.0 or a.dim() != 2:
+            raise InvalidArgument("mm is differentiable for two matrices and a bias alone: without out, c, activation "
+                                  "and alpha; use torch.no_grad() or detach() otherwise")
+        return LinearFunction.apply(a, b.t(), bias)
+    dtype = out_dtype or (a.dtype if out is None else out.dtype)
+    if not plain:
+        if workspace is not None:
+            raise InvalidArgument("workspace cannot be given under torch.compile: each stream is lent one")
+        if out is None:
+            return torch.ops.sluice.mm(a, b, bias, c, alpha, beta, dtype, activation or "none", use_fast_accum)
+        torch.ops.sluice.mm_out(a, b, out, bias, c, alpha, beta, activation or "none", use_fast_accum)
+        return out
+    if out is None:
+        out = _empty((*a.shape[:-1], b.shape[-1]), dtype=dtype, device=a.device)
+    elif out.dtype is not dtype:
+        raise InvalidArgument(f"out is {out.dtype} and out_dtype says {dtype}: give one of them")
+    _mm_into(a, b, out, bias, c, alpha, beta, activation_number(activation), use_fast_accum,
+             None if workspace is None else workspace.address)
+    return out
+
+
+def linear(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *, activation: Optional[str] = None,
+           out: Optional[Tensor] = None, workspace: Optional[Workspace] = None) -> Tensor:
+    """``torch.nn.functional.linear`` with an activation in the same kernel: ``act(input @ weight.t() + bias)``.
+
+    ``input`` may have any number of leading dimensions. Differentiable without ``activation`` and ``out``.
+    """
+    if needs_grad(input, weight, bias, None):
+        if activation is not None or out is not None:
+            raise InvalidArgument("linear is differentiable without activation and out; apply the activation to its "
+                                  "result, or use torch.no_grad()")
+        return LinearFunction.apply(input, weight, bias)
+    if _is_compiling() or input.__class__ not in _PLAIN:
+        if workspace is not None:
+            raise InvalidArgument("workspace cannot be given under torch.compile: each stream is lent one")
+        if out is None:
+            return torch.ops.sluice.linear(input, weight, bias, activation or "none")
+        torch.ops.sluice.linear_out(input, weight, bias, out, activation or "none")
+        return out
+    if out is None:
+        out = _empty((*input.shape[:-1], weight.shape[0]), dtype=input.dtype, device=input.device)
+    _linear_into(input, weight, bias, out, activation_number(activation),
+                 None if workspace is None else workspace.address)
+    return out

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arrays through tvm-ffi, in host memory: what they say of a problem, and what is raised of bad ones."""
+import threading
+
+import pytest
+
+np = pytest.importorskip("numpy")
+pytest.importorskip("tvm_ffi")
+
+import sluice  # noqa: E402
+from sluice import _binding  # noqa: E402
+
+
+def arrays(m=64, n=512, k=256):
+    return np.zeros((m, k), np.float16), np.zeros((n, k), np.float16).T, np.zeros((m, n), np.float32)
+
+
+def test_arrays_become_a_problem():
+    a, b, out = arrays()
+    assert sluice.problem_of(a, b, out) == sluice.Problem(64, 512, 256, a="fp16", b="fp16", d="fp32", a_ld=256, b_ld=256,
+                                                          d_ld=512)
+
+
+def test_views_keep_their_strides():
+    a, b, out = arrays()
+    wide = np.zeros((64, 1024), np.float32)
+    problem = sluice.problem_of(a[:, :128], b[:128, :], wide[:, 256:768])
+    assert (problem.k, problem.a_ld, problem.b_ld, problem.d_ld) == (128, 256, 256, 1024)
+
+
+def test_sixteen_bit_operands_may_be_column_major():
+    a, b, out = arrays()
+    problem = sluice.problem_of(np.asfortranarray(a), np.ascontiguousarray(b), out)
+    assert (problem.a_major, problem.b_major, problem.a_ld, problem.b_ld) == ("mn", "mn", 64, 512)
+
+
+def test_batches_biases_and_residuals():
+    a, b, out = np.zeros((3, 8, 16), np.float16), np.zeros((3, 16, 32), np.float16), np.zeros((3, 8, 32), np.float16)
+    problem = sluice.problem_of(a, b, out, c=out, bias=np.zeros(32, np.float32), activation="silu")
+    assert (problem.batch, problem.c, problem.bias, problem.activation) == (3, "fp16", "fp32", "silu")
+    assert (problem.a_batch_stride, problem.d_batch_stride) == (128, 256)
+
+
+def test_scales_by_shape():
+    a, b, out = arrays()
+    problem = sluice.problem_of(a, b, out, scale_a=np.ones((64, 1), np.float32), scale_b=np.array(2, np.float32))
+    assert (problem.scale_a, problem.scale_b) == ("vector", "tensor")
+
+
+def test_plans_of_arrays():
+    assert "fp16" in sluice.explain(sluice.problem_of(*arrays()))
+
+
+def bad_calls():
+    a, b, out = arrays()
+    yield "shape of b", lambda: sluice.problem_of(a, b[:100], out), sluice.InvalidSize, "b has shape (100, 512)"
+    yield "shape of out", lambda: sluice.problem_of(a, b, out.T), sluice.InvalidSize, "(512, 64) and must have (64, 512)"
+    yield "layout of out", lambda: sluice.problem_of(a, b, np.asfortranarray(out)), sluice.InvalidStride, "row-major"
+    yield "gaps in a", lambda: sluice.problem_of(np.zeros((64, 512), np.float16)[:, ::2], b, out), sluice.InvalidStride, \
+        "a.contiguous()"
+    yield "type of a", lambda: sluice.problem_of(a.astype(np.int32), b, out), sluice.InvalidType, "a has an element type"
+    yield "type of a scale", lambda: sluice.problem_of(a, b, out, scale_a=np.ones(1, np.float16)), sluice.InvalidType, \
+        "scale_a is fp16"
+    yield "shape of a scale", lambda: sluice.problem_of(a, b, out, scale_a=np.ones(7, np.float32)), sluice.InvalidSize, \
+        "(64, 1)"
+    yield "shape of a bias", lambda: sluice.problem_of(a, b, out, bias=np.ones(7, np.float32)), sluice.InvalidSize, "(512,)"
+    yield "four dimensions", lambda: sluice.problem_of(a.reshape(1, 1, 64, 256), b, out), sluice.InvalidSize, "matrix"
+    yield "no array", lambda: sluice.problem_of(a, 5, out), sluice.InvalidArgument, "b is"
+    yield "nothing", lambda: sluice.problem_of(a, None, out), sluice.InvalidArgument, "b is missing"
+    yield "host memory", lambda: _binding.mm(a, b, out, None, None, 1.0, 0.0, 0, True, None), sluice.WrongDevice, \
+        "a is in host memory"
+    yield "too few arguments", lambda: _binding.mm(a, b, out), sluice.InternalError, "different versions"
+
+
+@pytest.mark.parametrize("call, kind, mention", [row[1:] for row in bad_calls()], ids=[row[0] for row in bad_calls()])
+def test_bad_arrays_raise_what_fits_and_name_the_argument(call, kind, mention):
+    with pytest.raises(kind) as caught:
+        call()
+    assert mention in str(caught.value)
+
+
+def test_messages_belong_to_their_thread():
+    a, b, out = arrays()
+    wrong = []
+
+    def work(rows):
+        for _ in range(200):
+            try:
+                sluice.problem_of(a, b[:rows], out)
+            except sluice.InvalidSize as error:
+                if f"({rows}, 512)" not in str(error):
+                    wrong.append(str(error))
+
+    threads = [threading.Thread(target=work, args=(rows,)) for rows in (10, 20, 30, 40)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python side of the C interface is what include/sluice/c_api.h says; the binding's structs are tvm-ffi's."""
+import ctypes
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+
+import sluice
+from sluice import _library, errors, problems
+
+C_TYPES = {"int64_t": ctypes.c_int64, "int32_t": ctypes.c_int32, "const char*": ctypes.c_char_p, "const char *": ctypes.c_char_p}
+MIRRORS = {"sluice_problem": _library.ProblemStruct, "sluice_choices": _library.ChoicesStruct,
+           "sluice_options": _library.OptionsStruct, "sluice_compiled": _library.CompiledStruct,
+           "sluice_holdings": _library.HoldingsStruct}
+
+
+@pytest.fixture(scope="module")
+def header(source_root):
+    text = (source_root / "include/sluice/c_api.h").read_text(encoding="utf-8")
+    return re.sub(r"/\*.*?\*/", "", text, flags=re.S)
+
+
+@pytest.mark.parametrize("name", MIRRORS)
+def test_structs_mirror_the_header(header, name):
+    body = re.search(r"typedef struct \{([^{}]*)\} " + name + ";", header)[1]
+    fields = []
+    for line in filter(None, (part.strip() for part in body.split(";"))):
+        kind, names = re.match(r"(const char ?\*|\w+)\s*(.*)", line, re.S).groups()
+        fields += [(one.strip(" *\n"), C_TYPES[kind]) for one in names.split(",")]
+    assert fields == MIRRORS[name]._fields_
+
+
+def test_errors_are_the_statuses_of_the_header(header):
+    names = re.search(r"SLUICE_OK = 0,(.*?)\} sluice_status", header, re.S)[1]
+    statuses = [name.strip().removeprefix("SLUICE_").lower() for name in names.split(",")]
+    assert [error.code for error in errors.BY_STATUS] == statuses
+
+
+def test_names_are_in_the_order_of_the_header(header):
+    assert [n.strip() for n in re.search(r"\{ (SLUICE_BF16.*?) \} sluice_dtype", header)[1].split(",")] == \
+        ["SLUICE_" + name.upper() for name in problems.DTYPES]
+    assert re.search(r"SLUICE_NO_ACTIVATION, SLUICE_RELU, SLUICE_GELU, SLUICE_SILU", header)
+    assert problems.ACTIVATIONS == ("none", "relu", "gelu", "silu")
+
+
+def test_every_function_of_the_header_is_in_the_library(header):
+    for name in re.findall(r"SLUICE_API [^;]*?\b(sluice_\w+)\(", header):
+        assert hasattr(_library.lib, name), name
+
+
+def test_versions_agree(source_root):
+    assert sluice.__version__ == re.search(r'^version = "(.*)"', (source_root / "pyproject.toml").read_text(), re.M)[1]
+    assert sluice.__version__ == re.search(r"VERSION ([\d.]+)", (source_root / "CMakeLists.txt").read_text().split("project(")[1])[1]
+
+
+def test_the_bindings_structs_are_tvm_ffis(source_root, tmp_path):
+    libinfo = pytest.importorskip("tvm_ffi.libinfo")
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("no g++")
+    test = tmp_path / "abi.cc"
+    test.write_text("""
+#include <dlpack/dlpack.h>
+#include <tvm/ffi/c_api.h>
+#include <tvm/ffi/extra/c_env_api.h>
+#include <sluice/c_api/tvm_ffi_abi.h>
+#include <type_traits>
+namespace ours = sluice::c_api::ffi;
+#define SAME(x, y) static_assert((x) == (y))
+SAME(sizeof(ours::Tensor), sizeof(DLTensor));
+SAME(offsetof(ours::Tensor, device_type), offsetof(DLTensor, device));
+SAME(offsetof(ours::Tensor, ndim), offsetof(DLTensor, ndim));
+SAME(offsetof(ours::Tensor, dtype), offsetof(DLTensor, dtype));
+SAME(offsetof(ours::Tensor, shape), offsetof(DLTensor, shape));
+SAME(offsetof(ours::Tensor, strides), offsetof(DLTensor, strides));
+SAME(offsetof(ours::Tensor, byte_offset), offsetof(DLTensor, byte_offset));
+SAME(sizeof(ours::DataType), sizeof(DLDataType));
+SAME(ours::kFloat, kDLFloat);
+SAME(ours::kBfloat, kDLBfloat);
+SAME(ours::kFloat8E4m3fn, kDLFloat8_e4m3fn);
+SAME(ours::kFloat8E5m2, kDLFloat8_e5m2);
+SAME(int(ours::kCpu), int(kDLCPU));
+SAME(int(ours::kCuda), int(kDLCUDA));
+SAME(int(ours::kCudaManaged), int(kDLCUDAManaged));
+SAME(sizeof(ours::Any), sizeof(TVMFFIAny));
+SAME(offsetof(ours::Any, v_int64), offsetof(TVMFFIAny, v_int64));
+SAME(int(ours::kNone), int(kTVMFFINone));
+SAME(int(ours::kInt), int(kTVMFFIInt));
+SAME(int(ours::kBool), int(kTVMFFIBool));
+SAME(int(ours::kReal), int(kTVMFFIFloat));
+SAME(int(ours::kTensorPointer), int(kTVMFFIDLTensorPtr));
+SAME(int(ours::kTensorObject), int(kTVMFFITensor));
+SAME(ours::kObjectHeaderBytes, sizeof(TVMFFIObject));
+static_assert(std::is_same_v<ours::SetRaised, decltype(&TVMFFIErrorSetRaisedFromCStr)>);
+static_assert(std::is_same_v<ours::GetStream, decltype(&TVMFFIEnvGetStream)>);
+""")
+    folders = [source_root, *map(pathlib.Path, {libinfo.find_include_path(), libinfo.find_dlpack_include_path()})]
+    subprocess.run([compiler, "-std=c++20", "-fsyntax-only", *(f"-I{folder}" for folder in folders), str(test)], check=True)

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans, their text, compiles: what needs neither a GPU nor torch nor tvm-ffi."""
+import subprocess
+import sys
+
+import pytest
+
+import sluice
+
+
+def test_import_brings_neither_torch_nor_tvm_ffi():
+    code = "import sys, sluice; sluice.plan(m=64, n=64, k=64); sys.exit(any(m in sys.modules for m in ('torch', 'tvm_ffi')))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_plan_says_what_runs_and_what_it_costs():
+    plan = sluice.plan(m=4096, n=4096, k=4096, a="e4m3")
+    assert plan.estimate_us > 10
+    assert "4096" in plan.text and str(plan) == plan.text
+    assert "e4m3" in plan.config and "sluice_entry" in plan.unit
+    assert plan.workspace_bytes == 0
+    assert sluice.explain(m=4096, n=4096, k=4096, a="e4m3") == plan.text == sluice.explain(plan)
+
+
+def test_a_plan_is_the_same_every_time():
+    assert sluice.plan(m=37, n=480, k=2048).text == sluice.plan(sluice.Problem(37, 480, 2048)).text
+
+
+@pytest.mark.parametrize("name", ["bf16", "torch.bfloat16", "bfloat16"])
+def test_types_are_called_as_others_call_them(name):
+    assert sluice.plan(m=64, n=64, k=64, a=name).text == sluice.plan(m=64, n=64, k=64).text
+
+
+def test_choices_overrule_the_planner():
+    plan = sluice.plan(m=512, n=512, k=4096, schedule="cooperative", tile=(128, 128), cluster=(1, 1), splits=2)
+    assert "cooperative" in plan.config and ".m = 128, .n = 128" in plan.config
+    assert plan.workspace_bytes > 0
+    assert plan.source == "model"
+
+
+def test_a_problem_survives_the_way_through_c():
+    problem = sluice.Problem(64, 512, 256, batch=2, a="e4m3", b="e5m2", d="fp32", a_ld=256, b_ld=512, scale_a="vector",
+                             scale_b="tensor", bias="bf16", activation="gelu", c="fp32", accumulate="promoted")
+    assert sluice.Problem.from_struct(problem.struct()) == problem
+
+
+BAD = [
+    (dict(m=-1, n=8, k=8), sluice.InvalidSize, ValueError, ["m = -1", "negative"]),
+    (dict(m=8, n=8, k=8, a="int8"), sluice.InvalidArgument, ValueError, ["int8", "e4m3"]),
+    (dict(m=8, n=8, k=8, a="fp32"), sluice.InvalidType, TypeError, ["fp32"]),
+    (dict(m=8, n=8, k=100, a="e4m3"), sluice.Misaligned, ValueError, ["100", "16"]),
+    (dict(m=8.5, n=8, k=8), sluice.InvalidType, TypeError, ["8.5", "integer"]),
+    (dict(m=8, k=8), sluice.InvalidArgument, ValueError, ["'n'"]),
+    (dict(m=8, n=8, k=8, colour=1), sluice.InvalidArgument, ValueError, ["colour"]),
+    (dict(m=8, n=8, k=8, schedule="pong"), sluice.InvalidArgument, ValueError, ["pong", "ping_pong"]),
+    (dict(m=8, n=8, k=8, tile=(64,)), sluice.InvalidArgument, ValueError, ["tile"]),
+    (dict(m=8, n=8, k=8, tile=(63, 64)), sluice.InvalidConfig, ValueError, ["63"]),
+    (dict(m=8, n=8, k=8, a="e4m3", b_major="mn"), sluice.InvalidType, TypeError, ["mn"]),
+    (dict(m=2**63, n=8, k=8), sluice.InvalidSize, ValueError, ["2^63"]),
+]
+
+
+@pytest.mark.parametrize("fields, kind, builtin, mentions", BAD, ids=[str(sorted(row[0].items())) for row in BAD])
+def test_bad_problems_raise_what_fits_and_say_why(fields, kind, builtin, mentions):
+    with pytest.raises(kind) as caught:
+        sluice.plan(**fields)
+    assert isinstance(caught.value, builtin) and isinstance(caught.value, sluice.Error)
+    for word in mentions:
+        assert word in str(caught.value)
+
+
+def test_compile_fills_a_cache_and_finds_it_again(cache, has_nvrtc):
+    if not has_nvrtc:
+        pytest.skip("no NVRTC")
+    problems = [sluice.Problem(64, 256, 256), sluice.plan(m=64, n=256, k=256)]
+    assert sluice.compile(problems) == (1, 0, 0)
+    assert sluice.compile(problems, cache_dir=cache) == (0, 1, 0)
+    assert any(cache.iterdir())
+
+
+def test_compile_says_where_there_is_no_compiler(cache, tmp_path):
+    with pytest.raises(sluice.ToolchainError) as caught:
+        sluice.compile(sluice.Problem(64, 256, 256), nvrtc=tmp_path)
+    assert str(tmp_path) in str(caught.value) and isinstance(caught.value, RuntimeError)
+
+
+def test_compile_refuses_a_read_only_cache(cache, monkeypatch):
+    monkeypatch.setenv("SLUICE_CACHE_READ_ONLY", "1")
+    with pytest.raises(sluice.InvalidArgument, match="read-only"):
+        sluice.compile([])
+
+
+def test_without_a_gpu_prepare_says_so():
+    try:
+        sluice.prepare(sluice.Problem(64, 64, 64))
+    except sluice.Error as error:
+        assert error.code in ("driver", "unsupported_arch")

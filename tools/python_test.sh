@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Makes a wheel of a build, installs it into a clean venv without torch, and runs tests/python there. Called by ctest:
+#   tools/python_test.sh BUILD_FOLDER [arguments of pytest]
+# The venv is kept in .venv/python; 77 (skipped) if it cannot be made because pip reaches no packages.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+build=$(realpath "${1:?which build folder}")
+shift
+
+venv=.venv/python
+stamp=$venv/requirements
+if ! cmp -s tools/python-requirements.txt $stamp; then
+  rm -rf $venv
+  python3 -m venv $venv
+  $venv/bin/python -m pip install -q --disable-pip-version-check -r tools/python-requirements.txt \
+    || { echo "skipped: pip cannot install tools/python-requirements.txt"; exit 77; }
+  cp tools/python-requirements.txt $stamp
+fi
+
+wheels=$(mktemp -d)
+trap 'rm -rf "$wheels"' EXIT
+$venv/bin/python -m pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation --no-index -w "$wheels" \
+  -C build-dir="$wheels/build" -C cmake.define.SLUICE_PREBUILT="$build" .
+$venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --no-index --force-reinstall "$wheels"/*.whl
+SLUICE_WHEEL=$(echo "$wheels"/*.whl) $venv/bin/python -m pytest -q -p no:cacheprovider tests/python "$@"
