@@ -185,6 +185,24 @@ SLUICE_API sluice_status sluice_make_ready(sluice_device* device, const sluice_p
                                            int32_t count);
 /* sluice_run takes this plan for its problem from now on, e.g. one with choices of the caller's. */
 SLUICE_API sluice_status sluice_use_plan(sluice_device* device, const sluice_plan* plan);
+/* ---- quantisers: include/sluice/quantize.h has their rules ---- */
+typedef enum {
+  SLUICE_PER_TENSOR,
+  SLUICE_PER_ROW,
+  SLUICE_PER_ROW_BLOCK,
+  SLUICE_PER_SQUARE_BLOCK
+} sluice_granularity;
+typedef struct {
+  const sluice_array *input, *output, *scales; /* rows x columns; the same of e4m3; fp32, packed */
+  int32_t granularity;
+  int32_t scale_given; /* 1: per tensor, with the scale that is there */
+} sluice_quantization;
+SLUICE_API sluice_status sluice_quantize(sluice_device* device, const sluice_quantization* what,
+                                         sluice_stream stream);
+/* Compiles and loads those of an input type: bf16, fp16 or fp32. */
+SLUICE_API sluice_status sluice_make_quantizers_ready(sluice_device* device, int32_t input);
+
+/* ---- what is lent and held ---- */
 /* Of the workspaces lent on this device: waits for the device, and fails on the first that is not clean. */
 SLUICE_API sluice_status sluice_verify_workspaces(sluice_device* device);
 /* Zeroes all of them and waits; after an aborted kernel. */

@@ -12,7 +12,7 @@ from .errors import (Aliasing, DriverError, Error, InternalError, InvalidArgumen
                      InvalidSize, InvalidStride, InvalidType, Misaligned, NotPrepared, StorageError, ToolchainError,
                      UnsupportedArch, WorkspaceError, WrongDevice)
 from .plans import (Compiled, Holdings, Plan, Workspace, compile, explain, holdings, plan, prepare,  # noqa: A004
-                    reset_workspaces, verify_workspaces)
+                    prepare_quantizers, reset_workspaces, verify_workspaces)
 from .problems import Problem, problem_of
 
 __version__: str = _lib.sluice_version().decode()
@@ -21,5 +21,5 @@ __all__ = [
     "Aliasing", "Compiled", "DriverError", "Error", "Holdings", "InternalError", "InvalidArgument", "InvalidConfig",
     "InvalidPointer", "InvalidSize", "InvalidStride", "InvalidType", "Misaligned", "NotPrepared", "Plan", "Problem",
     "StorageError", "ToolchainError", "UnsupportedArch", "Workspace", "WorkspaceError", "WrongDevice", "compile",
-    "explain", "holdings", "plan", "prepare", "problem_of", "reset_workspaces", "verify_workspaces",
+    "explain", "holdings", "plan", "prepare", "prepare_quantizers", "problem_of", "reset_workspaces", "verify_workspaces",
 ]

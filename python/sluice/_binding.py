@@ -2,9 +2,10 @@
 """The packed functions of libsluice_c.so through tvm-ffi: arrays come as DLPack, the stream from their framework,
 errors as the classes of ``sluice.errors``. Imported when the first array comes, because tvm_ffi imports torch.
 
-    scaled_mm(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, workspace)
+    scaled_mm(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, workspace, c)
     mm(a, b, out, bias, c, alpha, beta, activation, use_fast_accum, workspace)
     linear(input, weight, bias, out, activation, workspace)
+    quantize(input, output, scales, granularity, scale_given)
     problem_of_arrays(a, b, c, out, bias, scale_a, scale_b, activation, use_fast_accum, address)
 
 All arguments by position; tensors may be None where they may be left out; ``workspace`` is a handle's address or None.
@@ -33,3 +34,4 @@ scaled_mm = _function("scaled_mm")
 mm = _function("mm")
 linear = _function("linear")
 problem_of_arrays = _function("problem_of_arrays")
+quantize = _function("quantize")

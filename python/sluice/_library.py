@@ -67,6 +67,7 @@ _FUNCTIONS = {
     "sluice_device_name": (c_char_p, [c_void_p]),
     "sluice_make_ready": ("status", [c_void_p, POINTER(ProblemStruct), c_int32]),
     "sluice_use_plan": ("status", [c_void_p, c_void_p]),
+    "sluice_make_quantizers_ready": ("status", [c_void_p, c_int32]),
     "sluice_workspace_create": ("status", [c_void_p, c_int64, POINTER(c_void_p)]),
     "sluice_workspace_free": (None, [c_void_p]),
     "sluice_workspace_bytes": (c_int64, [c_void_p]),

@@ -8,7 +8,7 @@ from typing import Iterable, NamedTuple, Optional, Sequence, Union
 
 from . import errors
 from ._library import ChoicesStruct, CompiledStruct, HoldingsStruct, OptionsStruct, ProblemStruct, default_device, lib
-from .problems import Problem
+from .problems import DTYPES, Problem, number_of
 
 
 class Plan:
@@ -157,6 +157,12 @@ def prepare(what: Union[Problem, Plan, Iterable[Union[Problem, Plan]]], *, devic
     for item in items:
         if isinstance(item, Plan):
             lib.sluice_use_plan(handle, item._handle)
+
+
+def prepare_quantizers(dtype: object = "bf16", *, device: int = 0) -> None:
+    """Compiles and loads the quantisers of an input type, and keeps a workspace in store for a stream that will capture
+    one by tensor. Call it before a CUDA graph is captured."""
+    lib.sluice_make_quantizers_ready(default_device(device), number_of("dtype", dtype, DTYPES))
 
 
 class Workspace:

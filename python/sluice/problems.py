@@ -15,6 +15,8 @@ SCALES = ("none", "tensor", "vector", "block")
 ACTIVATIONS = ("none", "relu", "gelu", "silu")
 SUMS = ("fast", "promoted")
 
+GRANULARITIES = ("tensor", "row", "1x128", "128x128")
+
 # How others spell the same types.
 ALIASES = {
     "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32",

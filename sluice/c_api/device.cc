@@ -4,6 +4,7 @@
 #include <sluice/c_api/choices.h>
 #include <sluice/c_api/error.h>
 #include <sluice/c_api/handles.h>
+#include <sluice/c_api/quantization.h>
 
 #include <array>
 #include <atomic>
@@ -177,6 +178,30 @@ sluice_status sluice_use_plan(sluice_device* device, const sluice_plan* plan) {
     if (device == nullptr || plan == nullptr)
       return fail(null_argument(device == nullptr ? "device" : "plan"));
     return status_of(device->session.use(plan->plan));
+  });
+}
+
+sluice_status sluice_quantize(sluice_device* device, const sluice_quantization* what, sluice_stream stream) {
+  return guarded([&] {
+    if (device == nullptr || what == nullptr)
+      return fail(null_argument(device == nullptr ? "device" : "what"));
+    const Result<QuantizeCall> call = quantization_of(*what);
+    if (!call) return fail(call.error());
+    const int ordinal = device->session.device().ordinal();
+    if (what->input->device_type != SLUICE_ON_CUDA || what->input->device != ordinal)
+      return fail({ErrorCode::wrong_device, "input is not on cuda:" + std::to_string(ordinal) +
+                                                ", where the call is to run: move it there"});
+    return status_of(device->session.quantize(*call, stream));
+  });
+}
+
+sluice_status sluice_make_quantizers_ready(sluice_device* device, int32_t input) {
+  return guarded([&] {
+    if (device == nullptr) return fail(null_argument("device"));
+    if (input < 0 || input >= kDTypeCount)
+      return fail(
+          {ErrorCode::invalid_argument, "input = " + std::to_string(input) + " must be an element type"});
+    return status_of(device->session.make_quantizers_ready(static_cast<DType>(input)));
   });
 }
 

@@ -145,6 +145,50 @@ Result<void> Session::store_workspace() {
   return {};
 }
 
+Result<Quantizer> Session::quantizer_for(DType input, Granularity granularity, Stream stream) {
+  std::optional<Quantizer>& slot = quantizer_slot(input, granularity);
+  {
+    const std::lock_guard lock(mutex_);
+    if (slot.has_value()) return *slot;
+  }
+  const Result<bool> capturing = is_capturing(stream);
+  if (!capturing) return capturing.error();
+  if (*capturing)
+    return Error{ErrorCode::not_prepared,
+                 std::string("the stream is capturing and no quantiser of ") + name_of(input) + " by " +
+                     name_of(granularity) +
+                     " is ready: call prepare_quantizers() (sluice_make_quantizers_ready), "
+                     "or run it once, before the capture"};
+  Result<Quantizer> made = Quantizer::create(device_, input, granularity);
+  if (!made) return made.error();
+  const std::lock_guard lock(mutex_);
+  slot = *made;
+  return made;
+}
+
+Result<void> Session::quantize(const QuantizeCall& call, Stream stream) {
+  const Result<Quantizer> quantizer = quantizer_for(call.input, call.granularity, stream);
+  if (!quantizer) return quantizer.error();
+  if (call.granularity != Granularity::tensor || call.args.scale_given)
+    return quantizer->launch(call.shape, call.args, stream);
+  const Result<WorkspaceView> lent = lend(stream, kWorkspaceCounterBytes);
+  if (!lent) return lent.error();
+  QuantizeArgs complete = call.args;
+  complete.workspace = *lent;
+  return quantizer->launch(call.shape, complete, stream);
+}
+
+Result<void> Session::make_quantizers_ready(DType input) {
+  for (const Granularity granularity :
+       {Granularity::tensor, Granularity::row, Granularity::row_block, Granularity::square_block}) {
+    Result<Quantizer> made = Quantizer::create(device_, input, granularity);
+    if (!made) return made.error();
+    const std::lock_guard lock(mutex_);
+    quantizer_slot(input, granularity) = *std::move(made);
+  }
+  return store_workspace();
+}
+
 Result<void> Session::verify_workspaces() {
   const std::lock_guard lock(mutex_);
   for (const auto& [id, workspace] : lent_)

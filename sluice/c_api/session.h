@@ -3,6 +3,7 @@
 // workspaces it lends, by stream. Nothing of it is given back before the end, since graphs may point there.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -12,8 +13,16 @@
 
 #include <sluice/gemm.h>
 #include <sluice/host/device_impl.h>
+#include <sluice/quantize.h>
 
 namespace sluice::c_api {
+
+struct QuantizeCall {
+  DType input = DType::bf16;
+  Granularity granularity = Granularity::row_block;
+  QuantizeShape shape;
+  QuantizeArgs args;
+};
 
 class Session {
  public:
@@ -28,6 +37,10 @@ class Session {
   Result<void> make_ready(std::span<const Problem> problems);
   /// run() uses this plan for its problem from now on, whatever was chosen before.
   Result<void> use(const Plan& plan);
+
+  /// One scale for the whole matrix borrows the stream's workspace for its counters.
+  Result<void> quantize(const QuantizeCall& call, Stream stream);
+  Result<void> make_quantizers_ready(DType input);
 
   Result<void> verify_workspaces();
   Result<void> reset_workspaces();
@@ -45,10 +58,16 @@ class Session {
   Result<WorkspaceView> lend(Stream stream, i64 needed);
   Result<bool> is_capturing(Stream stream) const;
 
+  Result<Quantizer> quantizer_for(DType input, Granularity granularity, Stream stream);
+  std::optional<Quantizer>& quantizer_slot(DType input, Granularity granularity) {
+    return quantizers_[static_cast<int>(input) * 4 + static_cast<int>(granularity)];
+  }
+
   Device device_;
   std::mutex mutex_;
   std::unordered_map<Problem, gemm::Kernel, ProblemHash> kernels_;  // by problem with its strides
   std::unordered_map<u64, Workspace> lent_;                         // by id of the stream: handles come again
+  std::array<std::optional<Quantizer>, kDTypeCount * 4> quantizers_;
   std::vector<Workspace> spare_;  // for streams that capture, which must not allocate
 };
 

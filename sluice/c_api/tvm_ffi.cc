@@ -8,6 +8,7 @@
 #include <string>
 
 #include <sluice/c_api/error.h>
+#include <sluice/c_api/quantization.h>
 #include <sluice/c_api/tvm_ffi_abi.h>
 
 namespace sluice::c_api {
@@ -135,6 +136,12 @@ double number(const ffi::Any& any) {
   return any.type_index == ffi::kReal ? any.v_float64 : static_cast<double>(any.v_int64);
 }
 
+/// The framework's current one.
+sluice_stream stream_of(int device) {
+  if (host().get_stream == nullptr) return nullptr;
+  return static_cast<sluice_stream>(host().get_stream(ffi::kCuda, device));
+}
+
 sluice_status run(const sluice_product& product, const ffi::Any& workspace) {
   const sluice_array* a = product.a;
   sluice_device* device = nullptr;
@@ -149,9 +156,7 @@ sluice_status run(const sluice_product& product, const ffi::Any& workspace) {
   }
   if (const sluice_status status = sluice_device_default(a->device, &device); status != SLUICE_OK)
     return status;
-  const auto stream = host().get_stream != nullptr
-                          ? static_cast<sluice_stream>(host().get_stream(ffi::kCuda, a->device))
-                          : nullptr;
+  const sluice_stream stream = stream_of(a->device);
   if (workspace.type_index == ffi::kNone || workspace.v_int64 == 0)
     return sluice_run(device, &product, stream);
   return sluice_run_with(device, &product, reinterpret_cast<const sluice_workspace*>(workspace.v_int64),
@@ -161,6 +166,8 @@ sluice_status run(const sluice_product& product, const ffi::Any& workspace) {
 constexpr const char* kScaledNames[] = {"mat_a", "mat_b", "c", "out", "bias", "scale_a", "scale_b"};
 constexpr const char* kPlainNames[] = {"a", "b", "c", "out", "bias", "scale_a", "scale_b"};
 constexpr const char* kLinearNames[] = {"input", "weight.t()", "c", "out", "bias", "scale_a", "scale_b"};
+
+constexpr const char* kQuantizeNames[] = {"input", "output", "scales"};
 
 struct Operand {
   ArrayArg& target;
@@ -176,23 +183,23 @@ sluice_status read_all(const ffi::Any* args, const char* const* names,
   return SLUICE_OK;
 }
 
-/// (mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, workspace)
+/// (mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, workspace, c). c is added as it is.
 sluice_status scaled_mm(const ffi::Any* args) {
-  ArrayArg a, b, scale_a, scale_b, bias, d;
-  if (const sluice_status bad =
-          read_all(args, kScaledNames,
-                   {{a, 0, 0}, {b, 1, 1}, {scale_a, 2, 5}, {scale_b, 3, 6}, {bias, 4, 4}, {d, 5, 3}});
+  ArrayArg a, b, scale_a, scale_b, bias, d, c;
+  if (const sluice_status bad = read_all(
+          args, kScaledNames,
+          {{a, 0, 0}, {b, 1, 1}, {scale_a, 2, 5}, {scale_b, 3, 6}, {bias, 4, 4}, {d, 5, 3}, {c, 8, 2}});
       bad != SLUICE_OK)
     return bad;
   const sluice_product product{.a = a.get(),
                                .b = b.get(),
-                               .c = nullptr,
+                               .c = c.get(),
                                .d = d.get(),
                                .bias = bias.get(),
                                .scale_a = scale_a.get(),
                                .scale_b = scale_b.get(),
                                .alpha = 1.0f,
-                               .beta = 0.0f,
+                               .beta = c.present ? 1.0f : 0.0f,
                                .accumulate = args[6].v_int64 != 0 ? SLUICE_FAST : SLUICE_PROMOTED,
                                .activation = SLUICE_NO_ACTIVATION,
                                .names = kScaledNames};
@@ -267,6 +274,30 @@ sluice_status problem_of_arrays(const ffi::Any* args) {
   return sluice_problem_of(&product, reinterpret_cast<sluice_problem*>(args[9].v_int64));
 }
 
+/// (input, output, scales, granularity, scale_given). Leading dimensions of input and output become one.
+sluice_status quantize(const ffi::Any* args) {
+  ArrayArg input, output, scales;
+  const Operand operands[] = {{input, 0, 0}, {output, 1, 1}, {scales, 2, 2}};
+  for (const Operand& x : operands)
+    if (const Result<void> done = read(args[x.index], kQuantizeNames[x.name], x.target); !done)
+      return fail(done.error());
+  for (const Result<void>& done : {flatten("input", input), flatten("output", output)})
+    if (!done) return fail(done.error());
+  const sluice_quantization what{.input = input.get(),
+                                 .output = output.get(),
+                                 .scales = scales.get(),
+                                 .granularity = static_cast<int32_t>(args[3].v_int64),
+                                 .scale_given = args[4].v_int64 != 0 ? 1 : 0};
+  if (const Result<QuantizeCall> checked = quantization_of(what); !checked) return fail(checked.error());
+  if (input.array.device_type != SLUICE_ON_CUDA)
+    return fail({ErrorCode::wrong_device,
+                 "input is in host memory, and is quantised on a GPU: move all arrays to one"});
+  sluice_device* device = nullptr;
+  if (const sluice_status status = sluice_device_default(input.array.device, &device); status != SLUICE_OK)
+    return status;
+  return sluice_quantize(device, &what, stream_of(input.array.device));
+}
+
 /// Runs one of the above if the count of arguments is right, which only a package of another version gets
 /// wrong.
 template <class Function>
@@ -296,10 +327,11 @@ extern "C" {
     return sluice::c_api::call([&] { return sluice::c_api::name(args); }, #name, given, count); \
   }
 
-SLUICE_PACKED(scaled_mm, 8)
+SLUICE_PACKED(scaled_mm, 9)
 SLUICE_PACKED(mm, 10)
 SLUICE_PACKED(linear, 6)
 SLUICE_PACKED(problem_of_arrays, 10)
+SLUICE_PACKED(quantize, 5)
 
 #undef SLUICE_PACKED
 

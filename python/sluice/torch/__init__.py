@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice in PyTorch: ``mm``, ``linear`` and ``scaled_mm``."""
+"""sluice in PyTorch: products (``mm``, ``linear``, ``scaled_mm``), quantisers, ``nn.Linear``, and DeepGEMM's signatures
+in ``sluice.torch.deep_gemm``. Everything runs on the current stream, without synchronising, and may be captured."""
+from . import deep_gemm, nn
 from .functional import linear, mm, scaled_mm
+from .quantize import quantize, quantize_reference, quantize_static
 
-__all__ = ["linear", "mm", "scaled_mm"]
+__all__ = ["deep_gemm", "linear", "mm", "nn", "quantize", "quantize_reference", "quantize_static", "scaled_mm"]

@@ -8,7 +8,8 @@ from typing import Optional
 import torch
 
 from .. import _binding
-from ..problems import ACTIVATIONS, number_of
+from ..errors import InvalidSize
+from ..problems import ACTIVATIONS, GRANULARITIES, number_of
 
 # Layouts decide whether a kernel can take an operand, so a compiler must leave them as they are.
 _TAGS = (getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order),)
@@ -74,7 +75,7 @@ _define("linear_out(Tensor input, Tensor weight, Tensor? bias, Tensor(out!) out,
 
 # ---- scaled_mm ----
 def _scaled_mm_out(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum) -> None:
-    _binding.scaled_mm(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, None)
+    _binding.scaled_mm(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, None, None)
 
 
 def _scaled_mm(mat_a, mat_b, scale_a, scale_b, bias, out_dtype, use_fast_accum) -> torch.Tensor:
@@ -90,3 +91,41 @@ _define("scaled_mm(Tensor mat_a, Tensor mat_b, Tensor scale_a, Tensor scale_b, T
 _define("scaled_mm_out(Tensor mat_a, Tensor mat_b, Tensor scale_a, Tensor scale_b, Tensor? bias, Tensor(out!) out, "
         "bool use_fast_accum) -> ()", _scaled_mm_out,
         lambda mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum: None)
+
+
+# ---- quantize ----
+def scales_shape(shape, granularity: str) -> tuple:
+    """Of the scales of a matrix, or of a batch of rows, by granularity."""
+    number_of("granularity", granularity, GRANULARITIES)
+    blocks = (shape[-1] + 127) // 128
+    if granularity == "tensor":
+        return ()
+    if granularity == "row":
+        return (*shape[:-1], 1)
+    if granularity == "1x128":
+        return (*shape[:-1], blocks)
+    if len(shape) != 2:
+        raise InvalidSize(f"input has shape {tuple(shape)} and must be a matrix to be quantised by 128x128")
+    return ((shape[0] + 127) // 128, blocks)
+
+
+def _quantize(input, granularity) -> tuple:
+    output = input.new_empty(input.shape, dtype=torch.float8_e4m3fn)
+    scales = input.new_empty(scales_shape(input.shape, granularity), dtype=torch.float32)
+    _binding.quantize(input, output, scales, GRANULARITIES.index(granularity), False)
+    return output, scales
+
+
+_define("quantize(Tensor input, str granularity) -> (Tensor, Tensor)", _quantize,
+        lambda input, granularity: (input.new_empty(input.shape, dtype=torch.float8_e4m3fn),
+                                    input.new_empty(scales_shape(input.shape, granularity), dtype=torch.float32)))
+
+
+def _quantize_static(input, scale) -> torch.Tensor:
+    output = input.new_empty(input.shape, dtype=torch.float8_e4m3fn)
+    _binding.quantize(input, output, scale, 0, True)
+    return output
+
+
+_define("quantize_static(Tensor input, Tensor scale) -> Tensor", _quantize_static,
+        lambda input, scale: input.new_empty(input.shape, dtype=torch.float8_e4m3fn))

@@ -54,7 +54,7 @@ def scaled_mm(mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Tensor, bi
     elif out_dtype is not None and out.dtype is not out_dtype:
         raise InvalidArgument(f"out is {out.dtype} and out_dtype says {out_dtype}: give one of them")
     _scaled_mm_into(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum,
-                    None if workspace is None else workspace.address)
+                    None if workspace is None else workspace.address, None)
     return out
 
 

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// To e4m3 with fp32 scales, in the layouts that products take: one kernel (two for Granularity::tensor),
+// nothing synchronised, capturable.
+//   scale = max(amax, 1e-4) / 448, output = e4m3(input * (448 / max(amax, 1e-4)))
+// amax over what shares a scale; rounding to nearest even; NaN spreads over what shares its scale.
+#pragma once
+
+#include <sluice/gemm.h>
+#include <sluice/spec/quantize.h>
+
+namespace sluice {
+
+struct QuantizeShape {
+  i64 rows = 0, columns = 0;
+  i64 input_ld = 0, output_ld = 0;  // elements from one row to the next; 0: packed
+};
+
+struct QuantizeArgs {
+  const void* input = nullptr;
+  void* output = nullptr;     // rows x columns of e4m3
+  float* scales = nullptr;    // scale_count() values
+  bool scale_given = false;   // Granularity::tensor: *scales is read instead of written, and one kernel does
+  WorkspaceView workspace{};  // for Granularity::tensor without a given scale: its counters
+};
+
+/// How many scales: row-major, [rows][columns / 128] or [rows / 128][columns / 128] for blocks, rounded up.
+constexpr i64 scale_count(Granularity granularity, i64 rows, i64 columns) {
+  switch (granularity) {
+    case Granularity::tensor: return 1;
+    case Granularity::row: return rows;
+    case Granularity::row_block: return rows * scale_blocks(columns);
+    case Granularity::square_block: return scale_blocks(rows) * scale_blocks(columns);
+  }
+  return 0;
+}
+
+/// The loaded kernels of one input type and granularity. Cheap to copy; usable from any thread.
+class Quantizer {
+ public:
+  /// Compiles or finds in the cache. `input`: bf16, fp16 or fp32. Errors: invalid_type, toolchain, driver.
+  static Result<Quantizer> create(const Device& device, DType input, Granularity granularity);
+
+  /// No allocation, no synchronisation. Empty matrices succeed; amax of none is 1e-4.
+  /// Errors (nothing is launched): invalid_size, invalid_stride, invalid_pointer, misaligned, aliasing,
+  /// workspace, driver.
+  Result<void> launch(const QuantizeShape& shape, const QuantizeArgs& args, Stream stream) const;
+
+  struct Impl;
+  explicit Quantizer(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+
+const char* name_of(Granularity granularity);
+
+}  // namespace sluice

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``Linear`` in 16 bits (with a backward) and in FP8 (forward only), in the place of ``torch.nn.Linear``."""
+from __future__ import annotations
+
+from typing import Callable, Optional
+
+import torch
+from torch import Tensor
+
+from ..errors import InvalidArgument
+from .functional import linear, scaled_mm
+from .quantize import quantize, quantize_reference
+
+# Recipe: what shares a scale in the weight and in the input.
+RECIPES = {"tensor": ("tensor", "tensor"), "row": ("row", "row"), "block": ("128x128", "1x128")}
+
+
+def _check_recipe(recipe: Optional[str]) -> None:
+    if recipe is not None and recipe not in RECIPES:
+        raise InvalidArgument(f"recipe = {recipe!r} must be None (16 bits) or one of {', '.join(RECIPES)}")
+
+
+class Linear(torch.nn.Module):
+    """``torch.nn.Linear`` computed by sluice.
+
+    ``recipe`` None keeps weights in 16 bits, trainable. "tensor", "row" and "block" keep them in float8_e4m3fn beside
+    their ``weight_scale`` and quantise the input in a fused kernel; the output has the input's type. Parameters are
+    called as torch's are.
+    """
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True, *, recipe: Optional[str] = None,
+                 device: object = None, dtype: Optional[torch.dtype] = None, use_fast_accum: bool = True) -> None:
+        super().__init__()
+        _check_recipe(recipe)
+        self.in_features, self.out_features = in_features, out_features
+        self.recipe, self.use_fast_accum = recipe, use_fast_accum
+        dtype = dtype or torch.bfloat16
+        if recipe is None:
+            self.weight = torch.nn.Parameter(torch.empty((out_features, in_features), device=device, dtype=dtype))
+            torch.nn.init.kaiming_uniform_(self.weight, a=5**0.5)
+        else:
+            empty = torch.zeros((out_features, in_features), device=device, dtype=torch.float8_e4m3fn)
+            self.weight = torch.nn.Parameter(empty, requires_grad=False)
+            shape = {"tensor": (), "row": (out_features, 1),
+                     "block": ((out_features + 127) // 128, (in_features + 127) // 128)}[recipe]
+            self.register_buffer("weight_scale", torch.ones(shape, device=device, dtype=torch.float32))
+        self.bias = None
+        if bias:
+            self.bias = torch.nn.Parameter(torch.zeros(out_features, device=device, dtype=dtype),
+                                           requires_grad=recipe is None)
+
+    @classmethod
+    def from_linear(cls, module: torch.nn.Linear, recipe: Optional[str] = None, *,
+                    use_fast_accum: bool = True) -> "Linear":
+        """Of a ``torch.nn.Linear``: its very parameters in 16 bits, or its weight quantised once."""
+        _check_recipe(recipe)
+        weight = module.weight
+        made = cls(module.in_features, module.out_features, bias=module.bias is not None, recipe=recipe, device="meta",
+                   dtype=weight.dtype, use_fast_accum=use_fast_accum)
+        if recipe is None:
+            made.weight, made.bias = weight, module.bias
+            return made
+        granularity = RECIPES[recipe][0]
+        with torch.no_grad():
+            contiguous = weight.detach().contiguous()
+            quantized, scale = (quantize if weight.is_cuda else quantize_reference)(contiguous, granularity)
+            made.weight = torch.nn.Parameter(quantized, requires_grad=False)
+            made.weight_scale = scale
+            if module.bias is not None:
+                made.bias = torch.nn.Parameter(module.bias.detach(), requires_grad=False)
+        return made
+
+    def forward(self, input: Tensor) -> Tensor:
+        if self.recipe is None:
+            return linear(input, self.weight, self.bias)
+        quantized, scale = quantize(input.reshape(-1, self.in_features), RECIPES[self.recipe][1])
+        weight_scale = self.weight_scale.t() if self.recipe == "row" else self.weight_scale
+        output = scaled_mm(quantized, self.weight.t(), scale, weight_scale, self.bias, out_dtype=input.dtype,
+                           use_fast_accum=self.use_fast_accum)
+        return output.view(*input.shape[:-1], self.out_features)
+
+    def extra_repr(self) -> str:
+        return (f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}, "
+                f"recipe={self.recipe}")
+
+
+def can_convert(module: torch.nn.Module) -> bool:
+    """A plain linear whose sizes the copy engine can address."""
+    return type(module) is torch.nn.Linear and module.in_features % 16 == 0 and module.out_features % 16 == 0
+
+
+def convert_(model: torch.nn.Module, filter_fn: Optional[Callable[[torch.nn.Module, str], bool]] = None, *,
+             recipe: Optional[str] = "block", use_fast_accum: bool = True) -> torch.nn.Module:
+    """Replaces every ``torch.nn.Linear`` of a model that can be taken, and for which ``filter_fn(module, name)`` is true,
+    in place. Returns the model."""
+    _check_recipe(recipe)
+    for name, module in list(model.named_modules()):
+        for child_name, child in list(module.named_children()):
+            full_name = f"{name}.{child_name}" if name else child_name
+            if can_convert(child) and (filter_fn is None or filter_fn(child, full_name)):
+                setattr(module, child_name, Linear.from_linear(child, recipe, use_fast_accum=use_fast_accum))
+    return model

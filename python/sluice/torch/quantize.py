@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""To float8_e4m3fn with fp32 scales, each a fused kernel, in the layouts that ``scaled_mm`` takes.
+
+``scale = max(amax, 1e-4) / 448`` over what shares a scale, and an element is its value times ``448 / max(amax, 1e-4)``,
+rounded to nearest even: what DeepGEMM's and the common reference quantisers compute, bit for bit.
+"""
+from __future__ import annotations
+
+from typing import Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from .. import _binding
+from ..errors import InvalidArgument
+from ..problems import GRANULARITIES
+from ._library import scales_shape
+
+_is_compiling = torch.compiler.is_compiling
+_PLAIN = frozenset((Tensor, torch.nn.Parameter))
+
+
+def quantize(input: Tensor, granularity: str = "1x128", *, out: Optional[Tensor] = None,
+             scales: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
+    """``(output, scales)`` of a bf16, fp16 or fp32 input whose last dimension is contiguous.
+
+    ``granularity`` says what shares a scale, and the scales' shape: "tensor" ``()``; "row" ``(..., 1)``; "1x128"
+    ``(..., ceil(k/128))``; "128x128", of a matrix, ``(ceil(n/128), ceil(k/128))``. ``out`` and ``scales`` may be given.
+    """
+    if _is_compiling() or input.__class__ not in _PLAIN:
+        if out is not None or scales is not None:
+            raise InvalidArgument("out and scales cannot be given under torch.compile; the compiler plans memory")
+        return torch.ops.sluice.quantize(input, granularity)
+    if scales is None:
+        scales = input.new_empty(scales_shape(input.shape, granularity), dtype=torch.float32)
+    if out is None:
+        out = input.new_empty(input.shape, dtype=torch.float8_e4m3fn)
+    if granularity not in GRANULARITIES:
+        scales_shape(input.shape, granularity)  # raises
+    _binding.quantize(input, out, scales, GRANULARITIES.index(granularity), False)
+    return out, scales
+
+
+def quantize_static(input: Tensor, scale: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
+    """The input times ``1 / scale`` as float8_e4m3fn; ``scale`` is one fp32 value on the GPU, from a calibration."""
+    if _is_compiling() or input.__class__ not in _PLAIN:
+        if out is not None:
+            raise InvalidArgument("out cannot be given under torch.compile; the compiler plans memory")
+        return torch.ops.sluice.quantize_static(input, scale)
+    if out is None:
+        out = input.new_empty(input.shape, dtype=torch.float8_e4m3fn)
+    _binding.quantize(input, out, scale, 0, True)
+    return out
+
+
+def quantize_reference(input: Tensor, granularity: str = "1x128") -> Tuple[Tensor, Tensor]:
+    """The same from torch's own operations, on any device: the definition, for tests and for weights in host memory."""
+    shape = scales_shape(input.shape, granularity)
+    columns = input.shape[-1]
+    rows = input.numel() // columns if columns else 0
+    values = input.reshape(rows, columns).float()
+    height = {"tensor": max(rows, 1), "128x128": 128}.get(granularity, 1)
+    width = 128 if granularity in ("1x128", "128x128") else max(columns, 1)
+    padded = torch.nn.functional.pad(values, (0, -columns % width, 0, -rows % height))
+    groups = padded.view(padded.shape[0] // height, height, padded.shape[1] // width, width)
+    amax = groups.abs().amax((1, 3), keepdim=True).clamp(1e-4)
+    scaled = (groups * (448.0 / amax)).view(padded.shape)[:rows, :columns]
+    # cvt.satfinite: infinities become the largest number, as every value past it.
+    output = scaled.clamp(-448.0, 448.0).to(torch.float8_e4m3fn)
+    return output.view(input.shape), (amax / 448.0).reshape(shape)

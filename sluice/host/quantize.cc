@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loads and launches the quantising kernels. The arithmetic is theirs (kernels/quantize.cuh).
+#include <sluice/quantize.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include <sluice/host/device_impl.h>
+#include <sluice/host/driver/error.h>
+#include <sluice/host/driver/launch.h>
+#include <sluice/host/quantize_units.h>
+
+namespace sluice {
+namespace {
+
+constexpr int kBlocksPerSm = 8;
+constexpr i64 kScratchBytes = 2 * sizeof(u32);
+
+struct Step {
+  QuantizeStep kind;
+  std::array<std::shared_ptr<const Module>, 2> modules;  // with vectors, without
+};
+
+std::string number(i64 value) {
+  return std::to_string(value);
+}
+
+Result<QuantizeShape> checked(const QuantizeShape& given) {
+  QuantizeShape shape = given;
+  if (shape.rows < 0 || shape.columns < 0)
+    return Error{ErrorCode::invalid_size, "rows = " + number(shape.rows) + ", columns = " +
+                                              number(shape.columns) + ": must not be negative"};
+  if (shape.input_ld == 0) shape.input_ld = shape.columns;
+  if (shape.output_ld == 0) shape.output_ld = shape.columns;
+  const struct {
+    const char* name;
+    i64 ld;
+  } pitches[] = {{"input", shape.input_ld}, {"output", shape.output_ld}};
+  for (const auto& [name, ld] : pitches)
+    if (ld < shape.columns && shape.rows > 1)
+      return Error{ErrorCode::invalid_stride, std::string(name) + "_ld = " + number(ld) +
+                                                  " must be at least " + number(shape.columns) +
+                                                  ", the columns; 0 is packed"};
+  i64 units = 0;
+  if (__builtin_mul_overflow(shape.rows, ceil_div(shape.columns, i64{kQuantizeChunk}), &units) ||
+      units >= kMaxQuantizeUnits)
+    return Error{ErrorCode::invalid_size,
+                 number(shape.rows) + " rows of " + number(shape.columns) +
+                     " columns: must be fewer than 2^31 groups of 8; split the matrix"};
+  return shape;
+}
+
+/// From the first byte to one past the last.
+i64 span(const QuantizeShape& shape, i64 ld, DType type) {
+  return ((shape.rows - 1) * ld + shape.columns) * bytes_of(type);
+}
+
+Result<void> check_pointers(const QuantizeShape& shape, const QuantizeArgs& args, DType input) {
+  const struct {
+    const char* name;
+    const void* pointer;
+    int alignment;
+  } pointers[] = {
+      {"input", args.input, bytes_of(input)}, {"output", args.output, 1}, {"scales", args.scales, 4}};
+  for (const auto& [name, pointer, alignment] : pointers) {
+    if (pointer == nullptr)
+      return Error{ErrorCode::invalid_pointer, std::string(name) + " is null: pass device memory"};
+    if (reinterpret_cast<u64>(pointer) % static_cast<u64>(alignment) != 0)
+      return Error{ErrorCode::misaligned, std::string(name) + " = " + hex(pointer) +
+                                              ": must be a multiple of " + number(alignment) +
+                                              " bytes, the size of its elements"};
+  }
+  const u64 in = reinterpret_cast<u64>(args.input), out = reinterpret_cast<u64>(args.output);
+  if (in < out + static_cast<u64>(span(shape, shape.output_ld, DType::e4m3)) &&
+      out < in + static_cast<u64>(span(shape, shape.input_ld, input)))
+    return Error{ErrorCode::aliasing, "output (" + hex(args.output) + ") overlaps input (" + hex(args.input) +
+                                          "): give it its own memory"};
+  return {};
+}
+
+/// May eight elements move at a time, wherever they begin?
+bool allows_vectors(const QuantizeShape& shape, const QuantizeArgs& args, DType input) {
+  const auto multiple = [](i64 value, i64 unit) { return value % unit == 0; };
+  const bool one_row = shape.rows <= 1;
+  return multiple(shape.columns, kQuantizeChunk) && reinterpret_cast<u64>(args.input) % 16 == 0 &&
+         (one_row || multiple(shape.input_ld * bytes_of(input), 16)) &&
+         reinterpret_cast<u64>(args.output) % 8 == 0 && (one_row || multiple(shape.output_ld, 8));
+}
+
+/// Blocks that the step can use; more than fit at once wait their turn.
+i64 useful_blocks(QuantizeStep step, const QuantizeShape& shape) {
+  const i64 chunks = shape.rows * ceil_div(shape.columns, i64{kQuantizeChunk});
+  switch (step) {
+    case QuantizeStep::amax:
+    case QuantizeStep::cast: return ceil_div(chunks, i64{2 * kQuantizeThreads});
+    case QuantizeStep::row: return shape.rows;
+    case QuantizeStep::row_block: return ceil_div(shape.rows * scale_blocks(shape.columns), i64{64});
+    case QuantizeStep::square_block: return scale_blocks(shape.rows) * scale_blocks(shape.columns);
+  }
+  return 1;
+}
+
+}  // namespace
+
+struct Quantizer::Impl {
+  Device device;
+  DType input;
+  Granularity granularity;
+  std::vector<Step> steps;
+
+  Result<void> launch_step(const Step& step, bool vectors, const QuantizeShape& shape,
+                           const QuantizeParams& params, Stream stream) const {
+    const i64 most = static_cast<i64>(device.info().sm_count) * kBlocksPerSm;
+    const u32 grid = static_cast<u32>(std::clamp<i64>(useful_blocks(step.kind, shape), 1, most));
+    return launch_kernel(*device.impl().api, step.modules[vectors ? 0 : 1]->function(),
+                         {.grid_x = grid, .block_x = kQuantizeThreads}, &params, stream);
+  }
+};
+
+Result<Quantizer> Quantizer::create(const Device& device, DType input, Granularity granularity) {
+  if (!is_16bit(input) && input != DType::fp32)
+    return Error{ErrorCode::invalid_type,
+                 std::string("input is ") + name_of(input) + ": it must be bf16, fp16 or fp32"};
+  auto impl = std::make_shared<Impl>(Impl{device, input, granularity, {}});
+  for (const QuantizeStep kind : quantize_steps(granularity)) {
+    Step step{kind, {}};
+    for (const bool vectors : {true, false}) {
+      auto module = device.impl().load_unit(quantize_unit_text({kind, input, vectors}), 0);
+      if (!module) return module.error();
+      step.modules[vectors ? 0 : 1] = *std::move(module);
+    }
+    impl->steps.push_back(std::move(step));
+  }
+  return Quantizer(std::move(impl));
+}
+
+Result<void> Quantizer::launch(const QuantizeShape& given, const QuantizeArgs& args, Stream stream) const {
+  const Result<QuantizeShape> shape = checked(given);
+  if (!shape) return shape.error();
+  const bool tensor = impl_->granularity == Granularity::tensor;
+  if ((shape->rows == 0 || shape->columns == 0) && (!tensor || args.scale_given)) return {};
+  if (args.scale_given && !tensor)
+    return Error{ErrorCode::invalid_argument,
+                 std::string("scale_given is for one scale of a whole matrix, not for ") +
+                     name_of(impl_->granularity)};
+  if (const Result<void> pointers = check_pointers(*shape, args, impl_->input); !pointers) return pointers;
+  if (tensor && !args.scale_given && (args.workspace.data == nullptr || args.workspace.bytes < kScratchBytes))
+    return Error{ErrorCode::workspace,
+                 "a scale of the whole matrix needs the counters of a workspace: pass one"};
+  const ContextScope scope(*impl_->device.impl().primary);
+  if (const Result<void> entered = scope.entered(); !entered) return entered;
+  const bool vectors = allows_vectors(*shape, args, impl_->input);
+  const QuantizeParams params{.input = args.input,
+                              .output = static_cast<u8*>(args.output),
+                              .scales = args.scales,
+                              .scratch = static_cast<u32*>(args.workspace.data),
+                              .rows = shape->rows,
+                              .columns = shape->columns,
+                              .input_ld = shape->input_ld,
+                              .output_ld = shape->output_ld,
+                              .scale_given = args.scale_given};
+  for (const Step& step : impl_->steps) {
+    if (step.kind == QuantizeStep::amax && args.scale_given) continue;
+    if (Result<void> launched = impl_->launch_step(step, vectors, *shape, params, stream); !launched)
+      return launched;
+  }
+  return {};
+}
+
+const char* name_of(Granularity granularity) {
+  switch (granularity) {
+    case Granularity::tensor: return "tensor";
+    case Granularity::row: return "row";
+    case Granularity::row_block: return "row_block";
+    case Granularity::square_block: return "square_block";
+  }
+  return "?";
+}
+
+}  // namespace sluice

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Units are text with nothing of a caller in it.
+#include <sluice/host/quantize_units.h>
+
+namespace sluice {
+namespace {
+
+const char* name_of_step(QuantizeStep step) {
+  switch (step) {
+    case QuantizeStep::amax: return "amax";
+    case QuantizeStep::cast: return "cast";
+    case QuantizeStep::row: return "row";
+    case QuantizeStep::row_block: return "row_block";
+    case QuantizeStep::square_block: return "square_block";
+  }
+  return "?";
+}
+
+}  // namespace
+
+std::string quantize_unit_text(const QuantizeConfig& config) {
+  return std::string("#include <sluice/kernels/quantize_entry.cuh>\n") +
+         "inline constexpr sluice::QuantizeConfig kConfig{.step = sluice::QuantizeStep::" +
+         name_of_step(config.step) + ", .input = sluice::DType::" + name_of(config.input) +
+         ", .vectors = " + (config.vectors ? "true" : "false") + "};\n" +
+         "extern \"C\" __global__ void __launch_bounds__(sluice::kQuantizeThreads, 2)\n"
+         "sluice_entry(const __grid_constant__ sluice::QuantizeParams params) {\n"
+         "  sluice::quantize::run<kConfig, sluice::quantize::DeviceArith>(params);\n}\n";
+}
+
+std::vector<QuantizeStep> quantize_steps(Granularity granularity) {
+  switch (granularity) {
+    case Granularity::tensor: return {QuantizeStep::amax, QuantizeStep::cast};
+    case Granularity::row: return {QuantizeStep::row};
+    case Granularity::row_block: return {QuantizeStep::row_block};
+    case Granularity::square_block: return {QuantizeStep::square_block};
+  }
+  return {};
+}
+
+}  // namespace sluice

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The JIT units of quantisers. Called by quantize.cc; tests compile all of them without a GPU.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <sluice/spec/quantize.h>
+
+namespace sluice {
+
+std::string quantize_unit_text(const QuantizeConfig& config);
+
+/// What a granularity launches, in order.
+std::vector<QuantizeStep> quantize_steps(Granularity granularity);
+
+}  // namespace sluice

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// To e4m3 with fp32 scales, as the usual quantisers have it: amax = max(|x|, 1e-4) over what shares a scale,
+// scale = amax / 448, and an element is its value times 448 / amax, rounded to nearest even. NaN makes its
+// scale and all that share it NaN. Each element is read once where a thread can hold its part, and no kernel
+// waits for another's.
+//
+// Grids of any size do all the work. `Arith` is what a step is on the GPU (quantize_entry.cuh) or in a test
+// (tests/unit/quantize_test.cc).
+//
+// | step         | one unit of work                 | of a         |
+// | amax, cast   | 8 elements                       | thread       |
+// | row          | a row                            | block        |
+// | row_block    | 128 columns of a row             | half a warp  |
+// | square_block | 128 rows of 128 columns          | block        |
+#pragma once
+
+#include <sluice/spec/quantize.h>
+
+namespace sluice::quantize {
+
+inline constexpr int kWarps = kQuantizeThreads / 32;
+inline constexpr int kHalfWarps = kQuantizeThreads / 16;  // 16 chunks are the 128 columns of a block
+
+/// Eight neighbouring values of a row; zeros past its end.
+struct Chunk {
+  float values[kQuantizeChunk];
+};
+
+/// Bits of |x| compare as |x| does, with NaN above all.
+SLUICE_DEVICE u32 magnitude(const Chunk& chunk) {
+  u32 largest = 0;
+#pragma unroll
+  for (const float value : chunk.values) {
+    const u32 bits = __builtin_bit_cast(u32, value) & 0x7fffffffu;
+    largest = bits > largest ? bits : largest;
+  }
+  return largest;
+}
+
+struct Scale {
+  float multiplier;  // of the input
+  float scale;       // of the output
+};
+SLUICE_DEVICE Scale scale_of(u32 amax_bits) {
+  const u32 smallest = __builtin_bit_cast(u32, kSmallestAmax);
+  const float amax = __builtin_bit_cast(float, amax_bits > smallest ? amax_bits : smallest);
+  return {kE4m3Largest / amax, amax / kE4m3Largest};
+}
+
+template <QuantizeConfig kConfig, class Arith>
+struct Quantizer {
+  const QuantizeParams& p;
+
+  SLUICE_DEVICE u32 chunks() const { return static_cast<u32>(ceil_div(p.columns, i64{kQuantizeChunk})); }
+
+  /// Of the matrix's chunks, row by row; zeros past the last.
+  SLUICE_DEVICE Chunk load_unit(u32 unit, u32 units) const {
+    return unit < units ? load(unit / chunks(), unit % chunks()) : Chunk{};
+  }
+  SLUICE_DEVICE void store_unit(u32 unit, u32 units, const Chunk& values, float multiplier) const {
+    if (unit < units) store(unit / chunks(), unit % chunks(), values, multiplier);
+  }
+
+  /// Columns from 8 * chunk; past the matrix nothing is read.
+  SLUICE_DEVICE Chunk load(i64 row, i64 chunk) const {
+    Chunk result{};
+    const i64 column = chunk * kQuantizeChunk;
+    if (row >= p.rows || column >= p.columns) return result;
+    const i64 first = row * p.input_ld + column;
+    if constexpr (kConfig.vectors) {
+      Arith::template load_chunk<kConfig.input>(p.input, first, result.values);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kQuantizeChunk; ++i)
+        if (column + i < p.columns)
+          result.values[i] = Arith::template load_element<kConfig.input>(p.input, first + i);
+    }
+    return result;
+  }
+
+  SLUICE_DEVICE void store(i64 row, i64 chunk, const Chunk& values, float multiplier) const {
+    const i64 column = chunk * kQuantizeChunk;
+    if (row >= p.rows || column >= p.columns) return;
+    u32 words[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const u32 low = Arith::pack(values.values[4 * i] * multiplier, values.values[4 * i + 1] * multiplier);
+      const u32 high =
+          Arith::pack(values.values[4 * i + 2] * multiplier, values.values[4 * i + 3] * multiplier);
+      words[i] = low | high << 16;
+    }
+    u8* target = p.output + row * p.output_ld + column;
+    if constexpr (kConfig.vectors) {
+      Arith::store_words(target, words);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kQuantizeChunk; ++i)
+        if (column + i < p.columns) target[i] = static_cast<u8>(words[i / 4] >> (i % 4 * 8));
+    }
+  }
+
+  /// Of `lanes` neighbours, a power of two; all of the warp take part.
+  SLUICE_DEVICE static u32 largest_of_lanes(u32 bits, int lanes) {
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) {
+      if (distance >= lanes) continue;
+      const u32 other = static_cast<u32>(__shfl_xor_sync(~0u, bits, distance));
+      bits = other > bits ? other : bits;
+    }
+    return bits;
+  }
+
+  /// Of the block; `shared` holds a word for each warp. Ends with a barrier, so that it may be used again.
+  SLUICE_DEVICE static u32 largest_of_block(u32 bits, u32* shared) {
+    bits = largest_of_lanes(bits, 32);
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = bits;
+    __syncthreads();
+    u32 largest = 0;
+#pragma unroll
+    for (int warp = 0; warp < kWarps; ++warp) largest = shared[warp] > largest ? shared[warp] : largest;
+    __syncthreads();
+    return largest;
+  }
+
+  /// Of what the block holds; one thread divides for all. Ends with a barrier, so that `shared` may be used
+  /// again.
+  SLUICE_DEVICE float multiplier_of_block(u32 bits, u32* shared, float* scale_target) const {
+    bits = largest_of_lanes(bits, 32);
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = bits;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      for (int warp = 1; warp < kWarps; ++warp) bits = shared[warp] > bits ? shared[warp] : bits;
+      const Scale scale = scale_of(bits);
+      *scale_target = scale.scale;
+      shared[0] = __builtin_bit_cast(u32, scale.multiplier);
+    }
+    __syncthreads();
+    const float multiplier = __builtin_bit_cast(float, shared[0]);
+    __syncthreads();
+    return multiplier;
+  }
+
+  SLUICE_DEVICE void amax(u32* shared) const {
+    const u32 units = static_cast<u32>(p.rows) * chunks(), step = gridDim.x * kQuantizeThreads;
+    u32 bits = 0;
+    for (u32 unit = blockIdx.x * kQuantizeThreads + threadIdx.x; unit < units; unit += 2 * step) {
+      const Chunk first = load_unit(unit, units), second = load_unit(unit + step, units);
+      const u32 larger = magnitude(first) > magnitude(second) ? magnitude(first) : magnitude(second);
+      bits = larger > bits ? larger : bits;
+    }
+    bits = largest_of_block(bits, shared);
+    if (threadIdx.x == 0) atomicMax(p.scratch, bits);
+  }
+
+  /// Every block reads the amax before it counts itself; the last one to count leaves the scratch as it was
+  /// found.
+  SLUICE_DEVICE void cast(u32* shared) const {
+    if (threadIdx.x == 0) {
+      if (p.scale_given) {
+        shared[0] = __builtin_bit_cast(u32, 1.0f / p.scales[0]);
+      } else {
+        const Scale scale = scale_of(Arith::read(p.scratch));
+        shared[0] = __builtin_bit_cast(u32, scale.multiplier);
+        __threadfence();
+        if (atomicInc(p.scratch + 1, gridDim.x - 1) == gridDim.x - 1) {
+          p.scratch[0] = 0;
+          p.scales[0] = scale.scale;
+        }
+      }
+    }
+    __syncthreads();
+    const float multiplier = __builtin_bit_cast(float, shared[0]);
+    const u32 units = static_cast<u32>(p.rows) * chunks(), step = gridDim.x * kQuantizeThreads;
+    for (u32 unit = blockIdx.x * kQuantizeThreads + threadIdx.x; unit < units; unit += 2 * step) {
+      const Chunk first = load_unit(unit, units), second = load_unit(unit + step, units);
+      store_unit(unit, units, first, multiplier);
+      store_unit(unit + step, units, second, multiplier);
+    }
+  }
+
+  /// Rows of up to kHeld * 2048 columns are read once.
+  SLUICE_DEVICE void rows(u32* shared) const {
+    constexpr int kHeld = 4;
+    for (i64 row = blockIdx.x; row < p.rows; row += gridDim.x) {
+      Chunk held[kHeld];
+      u32 bits = 0;
+#pragma unroll
+      for (int i = 0; i < kHeld; ++i)
+        held[i] = load(row, static_cast<i64>(i) * kQuantizeThreads + threadIdx.x);
+#pragma unroll
+      for (int i = 0; i < kHeld; ++i) bits = magnitude(held[i]) > bits ? magnitude(held[i]) : bits;
+      constexpr i64 kRest = static_cast<i64>(kHeld) * kQuantizeThreads;
+      for (i64 chunk = kRest + threadIdx.x; chunk < chunks(); chunk += kQuantizeThreads) {
+        const u32 more = magnitude(load(row, chunk));
+        bits = more > bits ? more : bits;
+      }
+      const float multiplier = multiplier_of_block(bits, shared, p.scales + row);
+#pragma unroll
+      for (int i = 0; i < kHeld; ++i)
+        store(row, static_cast<i64>(i) * kQuantizeThreads + threadIdx.x, held[i], multiplier);
+      for (i64 chunk = kRest + threadIdx.x; chunk < chunks(); chunk += kQuantizeThreads)
+        store(row, chunk, load(row, chunk), multiplier);
+    }
+  }
+
+  /// Loads of several units are on their way at once, which hides the way from HBM.
+  SLUICE_DEVICE void row_blocks() const {
+    constexpr int kTogether = 4;
+    const u32 blocks = static_cast<u32>(scale_blocks(p.columns)), units = static_cast<u32>(p.rows) * blocks;
+    const u32 lane = threadIdx.x % 16, half = threadIdx.x / 16;
+    for (u32 base = blockIdx.x * (kHalfWarps * kTogether); base < units;
+         base += gridDim.x * (kHalfWarps * kTogether)) {
+      Chunk chunks[kTogether];
+      u32 rows[kTogether], columns[kTogether];
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) {
+        const u32 unit = base + i * kHalfWarps + half;
+        rows[i] = unit < units ? unit / blocks : static_cast<u32>(p.rows);
+        columns[i] = unit % blocks;
+        chunks[i] = load(rows[i], columns[i] * 16 + lane);
+      }
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) {
+        const Scale scale = scale_of(largest_of_lanes(magnitude(chunks[i]), 16));
+        if (lane == 0 && rows[i] < p.rows)
+          p.scales[static_cast<i64>(rows[i]) * blocks + columns[i]] = scale.scale;
+        store(rows[i], columns[i] * 16 + lane, chunks[i], scale.multiplier);
+      }
+    }
+  }
+
+  SLUICE_DEVICE void square_blocks(u32* shared) const {
+    constexpr int kRows = kScaleBlock / kHalfWarps;  // of a thread
+    const u32 columns = static_cast<u32>(scale_blocks(p.columns));
+    const u32 units = static_cast<u32>(scale_blocks(p.rows)) * columns;
+    for (u32 unit = blockIdx.x; unit < units; unit += gridDim.x) {
+      const i64 row = static_cast<i64>(unit / columns) * kScaleBlock + threadIdx.x / 16;
+      const i64 chunk = static_cast<i64>(unit % columns) * 16 + threadIdx.x % 16;
+      Chunk held[kRows];
+      u32 bits = 0;
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) held[i] = load(row + i * kHalfWarps, chunk);
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) bits = magnitude(held[i]) > bits ? magnitude(held[i]) : bits;
+      const float multiplier = multiplier_of_block(bits, shared, p.scales + unit);
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) store(row + i * kHalfWarps, chunk, held[i], multiplier);
+    }
+  }
+};
+
+template <QuantizeConfig kConfig, class Arith>
+SLUICE_DEVICE void run(const QuantizeParams& params) {
+  __shared__ u32 shared[kWarps];
+  const Quantizer<kConfig, Arith> quantizer{params};
+  if constexpr (kConfig.step == QuantizeStep::amax) quantizer.amax(shared);
+  if constexpr (kConfig.step == QuantizeStep::cast) quantizer.cast(shared);
+  if constexpr (kConfig.step == QuantizeStep::row) quantizer.rows(shared);
+  if constexpr (kConfig.step == QuantizeStep::row_block) quantizer.row_blocks();
+  if constexpr (kConfig.step == QuantizeStep::square_block) quantizer.square_blocks(shared);
+}
+
+}  // namespace sluice::quantize

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// See quantize.h.
+#include <sluice/reference/quantize.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <sluice/reference/element.h>
+
+namespace sluice {
+namespace {
+
+struct Group {
+  i64 row_begin, row_end, column_begin, column_end;
+};
+
+void quantize_group(const QuantizeInput& input, const Group& group, u8* output, i64 output_ld, float* scale) {
+  float amax = 0.0f;
+  for (i64 row = group.row_begin; row < group.row_end; ++row)
+    for (i64 column = group.column_begin; column < group.column_end; ++column) {
+      const float value = static_cast<float>(load_element(input.type, input.data, row * input.ld + column));
+      amax = std::isnan(value) || std::isnan(amax) ? std::numeric_limits<float>::quiet_NaN()
+                                                   : std::max(amax, std::fabs(value));
+    }
+  if (amax < 1e-4f) amax = 1e-4f;
+  const float multiplier = 448.0f / amax;
+  *scale = amax / 448.0f;
+  for (i64 row = group.row_begin; row < group.row_end; ++row)
+    for (i64 column = group.column_begin; column < group.column_end; ++column) {
+      const float value = static_cast<float>(load_element(input.type, input.data, row * input.ld + column));
+      const float scaled = value * multiplier;
+      output[row * output_ld + column] = static_cast<u8>(encode_code(DType::e4m3, scaled));
+    }
+}
+
+}  // namespace
+
+void reference_quantize(const QuantizeInput& input, Granularity granularity, u8* output, i64 output_ld,
+                        float* scales) {
+  const bool by_row = granularity == Granularity::row || granularity == Granularity::row_block;
+  const bool in_blocks = granularity == Granularity::row_block || granularity == Granularity::square_block;
+  const i64 height = by_row ? 1 : granularity == Granularity::tensor ? input.rows : 128;
+  const i64 width = in_blocks ? 128 : input.columns;
+  for (i64 row = 0; row < input.rows; row += height)
+    for (i64 column = 0; column < input.columns; column += width)
+      quantize_group(
+          input, {row, std::min(row + height, input.rows), column, std::min(column + width, input.columns)},
+          output, output_ld, scales++);
+}
+
+}  // namespace sluice

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Quantisers by their definition: one group of elements that share a scale after the other, in fp32 as the
+// peers' are. Held against the kernels bit for bit. Called by tests.
+#pragma once
+
+#include <sluice/spec/quantize.h>
+
+namespace sluice {
+
+/// A row-major matrix in host memory; ld in elements.
+struct QuantizeInput {
+  DType type = DType::bf16;
+  const void* data = nullptr;
+  i64 rows = 0, columns = 0, ld = 0;
+};
+
+/// Writes rows x columns of e4m3 to `output` (output_ld bytes from row to row) and the scales, row-major and
+/// packed.
+void reference_quantize(const QuantizeInput& input, Granularity granularity, u8* output, i64 output_ld,
+                        float* scales);
+
+}  // namespace sluice

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Quantisers on the GPU against the reference, bit for bit: what the simulated grid cannot show are the
+// conversions, the loads and the counters between two kernels.
+#include <sluice/quantize.h>
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include <sluice/host/driver/memory.h>
+#include <sluice/kernels/verify_arith.h>
+#include <sluice/reference/element.h>
+#include <sluice/reference/quantize.h>
+
+#include "gpu.h"
+
+namespace sluice::testing {
+namespace {
+
+class quantize : public GpuTest {
+ protected:
+  struct Case {
+    DType type;
+    Granularity granularity;
+    i64 rows, columns, pad;
+    int shift;  // elements that the input begins past an aligned address
+  };
+
+  void expect_like_reference(const Case& c, const Workspace& workspace) {
+    const i64 ld = c.columns + c.pad, scales = scale_count(c.granularity, c.rows, c.columns);
+    const i64 elements = c.rows * ld + c.shift;
+    std::vector<u8> input(static_cast<std::size_t>(elements * bytes_of(c.type)), 0xff);
+    for (i64 row = 0; row < c.rows; ++row)
+      for (i64 column = 0; column < c.columns; ++column) {
+        const u64 h =
+            verify::hash(static_cast<u64>(c.rows * 31 + c.columns), static_cast<u64>(row * ld + column));
+        double value = (static_cast<double>(h >> 11) * 0x1p-53 - 0.5) * (h % 1021 == 0 ? 3e4 : 2.0);
+        if (h % 4093 == 1) value = h % 2 != 0 ? std::nan("") : INFINITY;
+        store_element(c.type, input.data(), c.shift + row * ld + column, value);
+      }
+    std::vector<u8> wanted(static_cast<std::size_t>(c.rows * ld), 0xcd), got(wanted.size());
+    std::vector<float> wanted_scales(static_cast<std::size_t>(scales)), got_scales(wanted_scales.size());
+    const u8* first = input.data() + c.shift * bytes_of(c.type);
+    reference_quantize({c.type, first, c.rows, c.columns, ld}, c.granularity, wanted.data(), ld,
+                       wanted_scales.data());
+
+    const auto in = DeviceBuffer::allocate(device(), static_cast<i64>(input.size()));
+    const auto out = DeviceBuffer::allocate(device(), static_cast<i64>(got.size()));
+    const auto factors = DeviceBuffer::allocate(device(), scales * 4);
+    ASSERT_TRUE(ok(in) && ok(out) && ok(factors));
+    ASSERT_TRUE(ok(in->upload(input.data(), static_cast<i64>(input.size()))));
+    ASSERT_TRUE(ok(out->fill(0xcd, nullptr)));
+    const auto quantizer = Quantizer::create(device(), c.type, c.granularity);
+    ASSERT_TRUE(ok(quantizer));
+    const QuantizeArgs args{.input = static_cast<u8*>(in->data()) + c.shift * bytes_of(c.type),
+                            .output = out->data(),
+                            .scales = static_cast<float*>(factors->data()),
+                            .workspace = workspace.view()};
+    for (int repeat = 0; repeat < 2; ++repeat) {
+      ASSERT_TRUE(ok(quantizer->launch({c.rows, c.columns, ld, ld}, args, nullptr)));
+      ASSERT_TRUE(ok(synchronize(device())));
+      ASSERT_TRUE(ok(out->download(got.data(), static_cast<i64>(got.size()))));
+      ASSERT_TRUE(ok(factors->download(got_scales.data(), scales * 4)));
+      const std::string where = std::string(name_of(c.granularity)) + " " + name_of(c.type) + " " +
+                                std::to_string(c.rows) + "x" + std::to_string(c.columns) + " ld " +
+                                std::to_string(ld) + " shift " + std::to_string(c.shift);
+      i64 wrong = 0;
+      for (std::size_t i = 0; i < got.size(); ++i)
+        wrong += got[i] != wanted[i] && !((got[i] & 0x7f) == 0x7f && (wanted[i] & 0x7f) == 0x7f) ? 1 : 0;
+      EXPECT_EQ(wrong, 0) << where;
+      for (std::size_t i = 0; i < got_scales.size(); ++i)
+        ASSERT_TRUE(got_scales[i] == wanted_scales[i] ||
+                    (std::isnan(got_scales[i]) && std::isnan(wanted_scales[i])))
+            << where << ": scale " << i << " is " << got_scales[i] << ", not " << wanted_scales[i];
+    }
+  }
+};
+
+TEST_F(quantize, gives_the_bits_of_the_reference) {
+  const auto workspace = Workspace::create(device(), kWorkspaceCounterBytes);
+  ASSERT_TRUE(ok(workspace));
+  for (const DType type : {DType::bf16, DType::fp16, DType::fp32})
+    for (const Granularity granularity :
+         {Granularity::tensor, Granularity::row, Granularity::row_block, Granularity::square_block})
+      for (const auto& [rows, columns, pad, shift] : {std::tuple<i64, i64, i64, int>{1, 8, 0, 0},
+                                                      {1, 1, 0, 0},
+                                                      {257, 4096, 0, 0},
+                                                      {64, 7168, 64, 0},
+                                                      {129, 1000, 3, 1},
+                                                      {3, 20000, 0, 0},
+                                                      {1000, 136, 8, 0},
+                                                      {4097, 384, 0, 8}})
+        expect_like_reference({type, granularity, rows, columns, pad, shift}, *workspace);
+  EXPECT_TRUE(ok(workspace->verify())) << "the tensor's steps leave their counters as they found them";
+}
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""sluice.torch without a GPU: errors, fake tensors, tracing, quantisers by their definition, converted models."""
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import sluice  # noqa: E402
+import sluice.torch as st  # noqa: E402
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+
+E4M3 = torch.float8_e4m3fn
+
+
+def bf16(*shape):
+    return torch.zeros(*shape, dtype=torch.bfloat16)
+
+
+BAD = [
+    ("host memory", lambda: st.mm(bf16(64, 256), bf16(256, 512)), sluice.WrongDevice, "a is in host memory"),
+    ("shape", lambda: st.mm(bf16(64, 256), bf16(512, 256)), sluice.InvalidSize, "b has shape (512, 256)"),
+    ("linear's weight", lambda: st.linear(bf16(2, 8, 256), bf16(256, 512)), sluice.InvalidSize, "columns of input"),
+    ("linear's gaps", lambda: st.linear(bf16(4, 8, 256)[:, ::3], bf16(512, 256)), sluice.InvalidStride,
+     "input.contiguous()"),
+    ("fp8 layout", lambda: st.scaled_mm(bf16(64, 256).to(E4M3), bf16(256, 512).to(E4M3), torch.ones(()), torch.ones(())),
+     sluice.InvalidStride, "mat_b.t().contiguous().t()"),
+    ("scale's type", lambda: st.scaled_mm(bf16(64, 256).to(E4M3), bf16(512, 256).to(E4M3).t(), bf16(1), torch.ones(1)),
+     sluice.InvalidType, "scale_a is bf16"),
+    ("scale_result", lambda: st.scaled_mm(bf16(1, 1), bf16(1, 1), None, None, scale_result=torch.ones(1)),
+     sluice.InvalidArgument, "scale_result"),
+    ("out against out_dtype", lambda: st.mm(bf16(8, 8), bf16(8, 8), out=bf16(8, 8), out_dtype=torch.float32),
+     sluice.InvalidArgument, "out_dtype"),
+    ("integers", lambda: st.mm(torch.zeros(8, 8, dtype=torch.int32), bf16(8, 8)), sluice.InvalidType, "a has an element"),
+    ("activation", lambda: st.linear(bf16(8, 8), bf16(8, 8), activation="tanh"), sluice.InvalidArgument, "tanh"),
+    ("no tensor", lambda: st.scaled_mm(bf16(8, 8), bf16(8, 8), 3.0, torch.ones(1)), sluice.InvalidArgument, "scale_a"),
+    ("backward of more", lambda: st.linear(bf16(8, 8).requires_grad_(), bf16(8, 8), activation="relu"),
+     sluice.InvalidArgument, "differentiable"),
+    ("granularity", lambda: st.quantize(bf16(8, 8), "2x2"), sluice.InvalidArgument, "128x128"),
+    ("quantised layout", lambda: st.quantize(bf16(8, 16).t(), "row"), sluice.InvalidStride, "input.contiguous()"),
+    ("recipe", lambda: st.nn.Linear(8, 8, recipe="blocks"), sluice.InvalidArgument, "block"),
+    ("deep_gemm's recipe", lambda: st.deep_gemm.fp8_gemm_nt((1, 1), (1, 1), 1, recipe=(1, 1, 128)),
+     sluice.InvalidArgument, "(1, 128, 128)"),
+]
+
+
+@pytest.mark.parametrize("call, kind, mention", [row[1:] for row in BAD], ids=[row[0] for row in BAD])
+def test_bad_calls_raise_what_fits_and_name_the_argument(call, kind, mention):
+    with pytest.raises(kind) as caught:
+        call()
+    assert mention in str(caught.value)
+
+
+def test_fakes_have_the_shapes_and_types_of_the_real_ones():
+    with FakeTensorMode():
+        x = torch.zeros(4, 16, 256, dtype=torch.bfloat16, device="cuda")
+        w = torch.zeros(512, 256, dtype=torch.bfloat16, device="cuda")
+        one = torch.ones((), device="cuda")
+        assert st.linear(x, w).shape == (4, 16, 512)
+        assert st.mm(x[0], w.t(), out_dtype=torch.float32).dtype == torch.float32
+        product = st.scaled_mm(x[0].to(E4M3), w.to(E4M3).t(), one, one, out_dtype=torch.bfloat16)
+        assert product.shape == (16, 512) and product.dtype == torch.bfloat16 and product.is_cuda
+        out = torch.zeros(16, 512, dtype=torch.bfloat16, device="cuda")
+        assert st.mm(x[0], w.t(), out=out) is out
+        quantized, scales = st.quantize(x, "1x128")
+        assert quantized.dtype == E4M3 and quantized.shape == x.shape and scales.shape == (4, 16, 2)
+
+
+def test_a_model_is_traced_whole_with_dynamic_rows():
+    seen = []
+
+    def backend(graph, example):
+        seen.append(graph)
+        return graph.forward
+
+    model = torch.nn.Sequential(torch.nn.Linear(256, 512, dtype=torch.bfloat16), torch.nn.ReLU(),
+                                torch.nn.Linear(512, 128, dtype=torch.bfloat16))
+    st.nn.convert_(model, recipe="row")
+    compiled = torch.compile(model, backend=backend, fullgraph=True, dynamic=True)
+    for rows in (3, 5, 8):
+        with pytest.raises(sluice.WrongDevice), torch.no_grad():
+            compiled(bf16(rows, 256))
+    assert len(seen) == 1, "rows must not recompile"
+    targets = [str(node.target) for node in seen[0].graph.nodes]
+    assert sum("sluice.scaled_mm" in target for target in targets) == 2
+    assert sum("sluice.quantize" in target for target in targets) == 2
+
+
+def test_a_backward_is_traced():
+    from torch._functorch.aot_autograd import aot_module_simplified
+    graphs = []
+
+    def compiler(graph, example):
+        graphs.append(graph)
+        return graph.forward
+
+    def backend(graph, example):
+        return aot_module_simplified(graph, example, fw_compiler=compiler, bw_compiler=compiler)
+
+    weight = torch.zeros(512, 256, dtype=torch.bfloat16, requires_grad=True)
+    with pytest.raises(sluice.WrongDevice):
+        torch.compile(lambda x: st.linear(x, weight).sum(), backend=backend, fullgraph=True)(bf16(8, 256))
+    assert any("sluice.linear" in str(node.target) for node in graphs[0].graph.nodes)
+
+
+@pytest.mark.parametrize("granularity, shape", [("tensor", ()), ("row", (200, 1)), ("1x128", (200, 3)), ("128x128", (2, 3))])
+def test_the_reference_quantiser_gives_back_the_input(granularity, shape):
+    x = torch.randn(200, 300)
+    quantized, scales = st.quantize_reference(x, granularity)
+    assert scales.shape == shape and quantized.shape == x.shape
+    full = scales
+    if granularity in ("1x128", "128x128"):
+        full = scales.repeat_interleave(128, 1)[:, :300]
+        full = full.repeat_interleave(128, 0)[:200] if granularity == "128x128" else full
+    assert ((quantized.float() * full - x).abs() <= x.abs() / 16 + full * 2**-9).all()
+
+
+def test_the_reference_quantiser_keeps_to_the_ends_of_the_range():
+    x = torch.tensor([[0.0, 1e-6, -2e-5], [float("nan"), 1.0, 2.0], [float("inf"), 1.0, -1.0]])
+    quantized, scales = st.quantize_reference(x, "row")
+    assert scales[0] == torch.tensor(1e-4) / 448
+    assert quantized[0].float().tolist()[0] == 0.0
+    assert quantized[1].float().isnan().all() and scales[1].isnan()
+    assert quantized[2].float()[1:].abs().tolist() == [0.0, 0.0]
+
+
+def test_conversion_takes_what_it_can_and_keeps_names():
+    model = torch.nn.ModuleDict({"a": torch.nn.Linear(256, 512, dtype=torch.bfloat16),
+                                 "odd": torch.nn.Linear(256, 100, dtype=torch.bfloat16),
+                                 "head": torch.nn.Linear(256, 512, bias=False, dtype=torch.bfloat16)})
+    weight = model["a"].weight.detach().clone()
+    st.nn.convert_(model, lambda module, name: name != "head", recipe="block")
+    assert isinstance(model["a"], st.nn.Linear) and type(model["odd"]) is torch.nn.Linear
+    assert type(model["head"]) is torch.nn.Linear
+    assert set(model["a"].state_dict()) == {"weight", "weight_scale", "bias"}
+    scale = model["a"].weight_scale.repeat_interleave(128, 0).repeat_interleave(128, 1)
+    assert torch.allclose(model["a"].weight.float() * scale, weight.float(), rtol=1 / 16, atol=1e-4)
+
+
+def test_sixteen_bit_conversion_shares_parameters():
+    plain = torch.nn.Linear(256, 512, dtype=torch.bfloat16)
+    made = st.nn.Linear.from_linear(plain)
+    assert made.weight is plain.weight and made.bias is plain.bias

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// A quantiser's launches on the fake driver: how many kernels, which refusals, no allocation.
+#include <sluice/quantize.h>
+
+#include <sluice/c_api.h>
+#include <sluice/c_api/handles.h>
+
+#include "allocation_counter.h"
+#include "launch_fixture.h"
+
+namespace sluice {
+namespace {
+
+class QuantizeLaunch : public LaunchTest {
+ protected:
+  Quantizer made(Granularity granularity) {
+    const Result<Quantizer> quantizer = Quantizer::create(device(), DType::bf16, granularity);
+    EXPECT_TRUE(quantizer.ok()) << (quantizer.ok() ? "" : quantizer.error().message);
+    return *quantizer;
+  }
+  QuantizeArgs args() {
+    return {.input = driver.memory(1 << 16),
+            .output = driver.memory(1 << 16),
+            .scales = static_cast<float*>(driver.memory(1 << 12)),
+            .workspace = {driver.memory(1 << 10), 1 << 10}};
+  }
+};
+
+TEST_F(QuantizeLaunch, is_one_kernel_or_two_for_a_whole_matrix) {
+  int launches = 0;
+  for (const Granularity granularity :
+       {Granularity::row, Granularity::row_block, Granularity::square_block, Granularity::tensor}) {
+    const Quantizer quantizer = made(granularity);
+    const QuantizeArgs given = args();
+    const long before = allocations_of_this_thread();
+    const bool ok = quantizer.launch({.rows = 64, .columns = 256}, given, nullptr).ok();
+    EXPECT_EQ(allocations_of_this_thread(), before) << name_of(granularity);
+    EXPECT_TRUE(ok);
+    launches += granularity == Granularity::tensor ? 2 : 1;
+    EXPECT_EQ(driver.launches(), launches);
+  }
+  QuantizeArgs given = args();
+  given.scale_given = true;
+  launched(made(Granularity::tensor).launch({.rows = 64, .columns = 256}, given, nullptr), launches + 1);
+}
+
+TEST_F(QuantizeLaunch, refuses_with_value_rule_and_remedy) {
+  const Quantizer quantizer = made(Granularity::row);
+  const QuantizeShape shape{.rows = 64, .columns = 256};
+  QuantizeArgs bad = args();
+  bad.output = nullptr;
+  refused(quantizer.launch(shape, bad, nullptr), ErrorCode::invalid_pointer, "output is null");
+  bad = args();
+  bad.input = shifted(bad.input, 1);
+  refused(quantizer.launch(shape, bad, nullptr), ErrorCode::misaligned, "input");
+  bad = args();
+  bad.output = shifted(const_cast<void*>(bad.input), 256);
+  refused(quantizer.launch(shape, bad, nullptr), ErrorCode::aliasing, "overlaps input");
+  refused(quantizer.launch({.rows = -1, .columns = 8}, args(), nullptr), ErrorCode::invalid_size, "-1");
+  refused(quantizer.launch({.rows = 4, .columns = 8, .input_ld = 7}, args(), nullptr),
+          ErrorCode::invalid_stride, "7");
+  refused(quantizer.launch({.rows = i64{1} << 20, .columns = i64{1} << 20}, args(), nullptr),
+          ErrorCode::invalid_size, "2^31");
+  bad = args();
+  bad.scale_given = true;
+  refused(quantizer.launch(shape, bad, nullptr), ErrorCode::invalid_argument, "row");
+  bad = args();
+  bad.workspace = {};
+  refused(made(Granularity::tensor).launch(shape, bad, nullptr), ErrorCode::workspace, "counters");
+  const Result<Quantizer> of_fp8 = Quantizer::create(device(), DType::e4m3, Granularity::row);
+  EXPECT_FALSE(of_fp8.ok());
+}
+
+TEST_F(QuantizeLaunch, nothing_is_nothing_to_do) {
+  launched(made(Granularity::row).launch({.rows = 0, .columns = 256}, {}, nullptr), 0);
+  launched(made(Granularity::row_block).launch({.rows = 4, .columns = 0}, {}, nullptr), 0);
+}
+
+TEST_F(QuantizeLaunch, through_c_names_what_is_wrong) {
+  sluice_device* handle = new sluice_device{c_api::Session(device()), "fake"};
+  const int64_t shape[] = {64, 256}, scales_shape[] = {64, 2}, wrong_shape[] = {64, 1};
+  const QuantizeArgs memory = args();
+  const sluice_array input{
+      const_cast<void*>(memory.input), SLUICE_BF16, 2, SLUICE_ON_CUDA, 0, shape, nullptr};
+  const sluice_array output{memory.output, SLUICE_E4M3, 2, SLUICE_ON_CUDA, 0, shape, nullptr};
+  const sluice_array scales{memory.scales, SLUICE_FP32, 2, SLUICE_ON_CUDA, 0, scales_shape, nullptr};
+  sluice_quantization what{&input, &output, &scales, SLUICE_PER_ROW_BLOCK, 0};
+  EXPECT_EQ(sluice_quantize(handle, &what, nullptr), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(driver.launches(), 1);
+  const sluice_array wrong{memory.scales, SLUICE_FP32, 2, SLUICE_ON_CUDA, 0, wrong_shape, nullptr};
+  what.scales = &wrong;
+  EXPECT_EQ(sluice_quantize(handle, &what, nullptr), SLUICE_INVALID_SIZE);
+  EXPECT_NE(std::string(sluice_error_message()).find("128 values"), std::string::npos)
+      << sluice_error_message();
+  what = {&input, &output, &scales, SLUICE_PER_TENSOR, 0};
+  const int64_t one[] = {1};
+  const sluice_array single{memory.scales, SLUICE_FP32, 1, SLUICE_ON_CUDA, 0, one, nullptr};
+  what.scales = &single;
+  EXPECT_EQ(sluice_quantize(handle, &what, nullptr), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(driver.launches(), 3);
+  sluice_device_close(handle);
+}
+
+}  // namespace
+}  // namespace sluice
