@@ -17,6 +17,8 @@ static_assert(SLUICE_SILU == static_cast<int>(Activation::silu) &&
               SLUICE_PROMOTED == static_cast<int>(Accumulate::promoted) &&
               SLUICE_MN_MAJOR == static_cast<int>(Major::mn));
 
+constexpr i64 kTmaStep = 16;  // bytes
+
 enum Name { kNameA, kNameB, kNameC, kNameD, kNameBias, kNameScaleA, kNameScaleB };
 constexpr const char* kFieldNames[] = {"a", "b", "c", "d", "bias", "scale_a", "scale_b"};
 
@@ -104,7 +106,7 @@ Error wrong_layout(const sluice_product& p, Name which, const sluice_array& got,
                                          strides_text(got) + ": " + rule + " (nothing is copied silently)"};
 }
 
-/// A or B of a problem. `contiguous`: strides as a kernel reads the matrix K-major.
+/// A or B of a problem.
 Result<Matrix> input(const sluice_product& p, Name which, const sluice_array& x, bool is_a) {
   const View v = view_of(x);
   const i64 k_stride = is_a ? v.column_stride : v.row_stride, k = is_a ? v.columns : v.rows;
@@ -112,7 +114,10 @@ Result<Matrix> input(const sluice_product& p, Name which, const sluice_array& x,
   const DType type = static_cast<DType>(x.dtype);
   const bool k_major = (k_stride == 1 || k <= 1) && (mn <= 1 || mn_stride >= k);
   const bool mn_major = (mn_stride == 1 || mn <= 1) && (k <= 1 || k_stride >= mn);
-  if (k_major) return Matrix{type, Major::k, ld(mn, mn_stride), batch_stride(v)};
+  // A single row or column can be seen either way, and the copy engine may be able to address but one.
+  const bool k_addressable = mn <= 1 || mn_stride * bytes_of(type) % kTmaStep == 0;
+  if (k_major && (k_addressable || !mn_major || !is_16bit(type)))
+    return Matrix{type, Major::k, ld(mn, mn_stride), batch_stride(v)};
   if (mn_major && is_16bit(type)) return Matrix{type, Major::mn, ld(k, k_stride), batch_stride(v)};
   const std::string n = name(p, which);
   if (mn_major)
@@ -360,6 +365,13 @@ Result<void> check_device_of(const sluice_product& p, int ordinal) {
                      "arrays to one"};
   return Error{ErrorCode::wrong_device, name(p, kNameA) + " is on cuda:" + std::to_string(a.device) +
                                             " and the call is for cuda:" + std::to_string(ordinal)};
+}
+
+Error with_names(const sluice_product& p, Error error) {
+  if (p.names != nullptr)
+    error.message +=
+        " [A is " + name(p, kNameA) + ", B is " + name(p, kNameB) + ", D is " + name(p, kNameD) + "]";
+  return error;
 }
 
 }  // namespace sluice::c_api

@@ -25,4 +25,7 @@ sluice_problem values_of(const Problem& problem);
 /// Error wrong_device: the arrays of `product` are not on the GPU with this ordinal.
 Result<void> check_device_of(const sluice_product& product, int ordinal);
 
+/// An error of planning or launching, which speaks of A, B and D, for a caller who calls them otherwise.
+Error with_names(const sluice_product& product, Error error);
+
 }  // namespace sluice::c_api

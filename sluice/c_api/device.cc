@@ -49,7 +49,8 @@ sluice_status run_product(sluice_device* device, const sluice_product* product,
   if (const int ordinal = device->session.device().ordinal(); found->device != ordinal)
     return status_of(check_device_of(*product, ordinal));
   found->args.workspace = workspace;
-  return status_of(device->session.run(found->problem, found->args, stream));
+  const Result<void> done = device->session.run(found->problem, found->args, stream);
+  return done ? SLUICE_OK : fail(with_names(*product, done.error()));
 }
 
 }  // namespace

@@ -13,6 +13,14 @@ constexpr std::size_t kMaxLentWorkspaces = 64;  // streams; each holds kWorkspac
 constexpr const char* kRemedy =
     "call prepare() (sluice_make_ready) for it, or run it once, before the capture";
 
+/// One form of what is the same product, so that what was prepared in another spelling is found.
+Problem key_of(const Problem& problem) {
+  Problem key = with_strides(problem);
+  if (!is_fp8(key.a.type) || is_block_scaled(key.epilogue)) key.accumulate = Accumulate::fast;
+  if (!key.epilogue.residual) key.c = {};
+  return key;
+}
+
 }  // namespace
 
 std::optional<gemm::Kernel> Session::find(const Problem& problem) {
@@ -89,7 +97,7 @@ Result<WorkspaceView> Session::lend(Stream stream, i64 needed) {
 }
 
 Result<void> Session::run(const Problem& problem, const gemm::Args& args, Stream stream) {
-  const Result<gemm::Kernel> kernel = kernel_for(with_strides(problem), stream);
+  const Result<gemm::Kernel> kernel = kernel_for(key_of(problem), stream);
   if (!kernel) return kernel.error();
   const i64 needed = kernel->plan().workspace_bytes;
   if (needed == 0 || args.alpha == 0.0f || args.workspace.data != nullptr)
@@ -104,8 +112,8 @@ Result<void> Session::run(const Problem& problem, const gemm::Args& args, Stream
 Result<void> Session::make_ready(std::span<const Problem> given) {
   std::vector<Problem> problems, missing;
   std::vector<Plan> plans;
-  for (const Problem& packed : given) {
-    const Problem problem = problems.emplace_back(with_strides(packed));
+  for (const Problem& spelled : given) {
+    const Problem problem = problems.emplace_back(key_of(spelled));
     if (find(problem).has_value()) continue;
     Result<Plan> plan = gemm::plan(problem, device_.info(), {}, device_.records());
     if (!plan) return plan.error();
@@ -131,7 +139,7 @@ Result<void> Session::use(const Plan& plan) {
   if (!kernel) return kernel.error();
   {
     const std::lock_guard lock(mutex_);
-    kernels_.insert_or_assign(with_strides(plan.problem), *kernel);
+    kernels_.insert_or_assign(key_of(plan.problem), *kernel);
   }
   return kernel->plan().workspace_bytes > 0 ? store_workspace() : Result<void>();
 }

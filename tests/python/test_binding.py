@@ -34,6 +34,14 @@ def test_sixteen_bit_operands_may_be_column_major():
     assert (problem.a_major, problem.b_major, problem.a_ld, problem.b_ld) == ("mn", "mn", 64, 512)
 
 
+def test_a_single_row_of_the_sum_is_seen_as_the_copy_engine_can():
+    """The gradient of a weight from one token: k is 1, and only the other index can be stepped over."""
+    grad, x, out = np.zeros((1, 512), np.float16), np.zeros((1, 256), np.float16), np.zeros((512, 256), np.float16)
+    problem = sluice.problem_of(grad.T, x, out)
+    assert (problem.k, problem.a_major, problem.b_major) == (1, "mn", "mn")
+    assert sluice.plan(problem).problem == problem
+
+
 def test_batches_biases_and_residuals():
     a, b, out = np.zeros((3, 8, 16), np.float16), np.zeros((3, 16, 32), np.float16), np.zeros((3, 8, 32), np.float16)
     problem = sluice.problem_of(a, b, out, c=out, bias=np.zeros(32, np.float32), activation="silu")

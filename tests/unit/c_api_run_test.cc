@@ -89,6 +89,27 @@ TEST_F(CApiRun, needs_a_compiler_only_once_and_then_only_launches) {
   EXPECT_EQ(holdings.workspaces, 0);
 }
 
+TEST_F(CApiRun, finds_what_was_prepared_in_another_spelling) {
+  sluice_problem problem{};
+  problem.m = 256, problem.n = 512, problem.k = 128, problem.batch = 1;  // packed, sums fast
+  ASSERT_EQ(sluice_make_ready(handle_, &problem, 1), SLUICE_OK) << sluice_error_message();
+  sluice_product p = product();
+  p.accumulate = SLUICE_PROMOTED;  // which 16-bit sums are anyway
+  EXPECT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  sluice_holdings holdings{};
+  ASSERT_EQ(sluice_device_holdings(handle_, &holdings), SLUICE_OK);
+  EXPECT_EQ(holdings.kernels, 1);
+}
+
+TEST_F(CApiRun, errors_of_a_launch_say_what_the_caller_calls_its_arrays) {
+  const char* names[] = {"mat_a", "mat_b", "c", "out", "bias", "scale_a", "scale_b"};
+  sluice_product p = product();
+  TestArray over_a = d_;
+  over_a.array.data = a_.array.data;
+  p.d = at(over_a), p.names = names;
+  refused(p, SLUICE_ALIASING, "[A is mat_a, B is mat_b, D is out]");
+}
+
 TEST_F(CApiRun, refuses_what_no_kernel_takes_and_names_it) {
   sluice_product p = product();
   TestArray on_host = a_;

@@ -15,7 +15,6 @@ from torch import Tensor
 from .. import _binding
 from ..errors import InvalidArgument
 from ..plans import Workspace
-from . import _library
 from ._library import activation_number
 from .autograd import LinearFunction, needs_grad
 

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Streams, graphs, threads, allocations: what a call may and may not do to its surroundings."""
+import threading
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import sluice  # noqa: E402
+import sluice.torch as st  # noqa: E402
+from gpu_helpers import BF16, E4M3, exactly, needs_gpu, real, whole  # noqa: E402
+
+pytestmark = needs_gpu
+
+
+def test_the_current_stream_is_used():
+    a, w = whole(64, 8192), whole(512, 8192, seed=1)
+    out = torch.zeros(64, 512, device="cuda", dtype=BF16)
+    st.mm(a, w.t(), out=out)
+    torch.cuda.synchronize()
+    side = torch.cuda.Stream()
+    for _ in range(20):
+        out.zero_()
+        torch.cuda.synchronize()
+        with torch.cuda.stream(side):
+            torch.cuda._sleep(20_000_000)  # about 10 ms
+            st.mm(a, w.t(), out=out)
+        assert (out == 0).all(), "the default stream must not have been used, nor anything waited for"
+        side.synchronize()
+        exactly(out, a.double() @ w.double().t())
+
+
+def test_two_streams_at_once_with_split_sums():
+    problem = sluice.Problem(128, 512, 8192)
+    sluice.prepare(sluice.plan(problem, schedule="cooperative", tile=(128, 128), cluster=(1, 1), splits=4))
+    streams = [torch.cuda.Stream() for _ in range(2)]
+    a, w = [whole(128, 8192, seed=i) for i in range(2)], whole(512, 8192, seed=9)
+    outs = [torch.zeros(128, 512, device="cuda", dtype=BF16) for _ in range(2)]
+    torch.cuda.synchronize()
+    for _ in range(200):
+        for i, stream in enumerate(streams):
+            with torch.cuda.stream(stream):
+                st.mm(a[i], w.t(), out=outs[i])
+    torch.cuda.synchronize()
+    for i in range(2):
+        exactly(outs[i], a[i].double() @ w.double().t())
+    sluice.verify_workspaces()
+
+
+def test_a_capture_of_what_was_not_prepared_raises_and_names_prepare():
+    a, w = whole(40, 1304), whole(648, 1304, seed=1)
+    out = torch.zeros(40, 648, device="cuda", dtype=BF16)
+    caught = []
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        try:
+            st.mm(a, w.t(), out=out)
+        except sluice.NotPrepared as error:
+            caught.append(str(error))
+        out.fill_(3)
+    assert caught and "prepare()" in caught[0]
+    graph.replay()
+    assert (out == 3).all(), "the capture itself must have survived"
+
+
+@pytest.mark.parametrize("splits", [None, 4])
+def test_a_prepared_product_is_captured_and_replayed(splits):
+    k = 8192 if splits else 1312
+    problem = sluice.Problem(40, 640, k)
+    choices = dict(schedule="cooperative", tile=(128, 128), cluster=(1, 1), splits=splits) if splits else {}
+    sluice.prepare(sluice.plan(problem, **choices) if splits else problem)
+    a, w = whole(40, k), whole(640, k, seed=1)
+    out = torch.zeros(40, 640, device="cuda", dtype=BF16)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        st.mm(a, w.t(), out=out)
+    for seed in range(3):
+        a.copy_(whole(40, k, seed=seed + 10))
+        graph.replay()
+        exactly(out, a.double() @ w.double().t())
+    sluice.verify_workspaces()
+
+
+def test_quantisers_and_modules_are_captured():
+    sluice.prepare_quantizers("bf16")
+    for recipe in ("tensor", "row", "block"):
+        layer = st.nn.Linear.from_linear(torch.nn.Linear(512, 256, dtype=BF16, device="cuda"), recipe)
+        x = real(32, 512)
+        with torch.no_grad():
+            expected = layer(x)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                captured = layer(x)
+            captured.zero_()
+            for _ in range(3):
+                graph.replay()
+        assert torch.equal(captured, expected), recipe
+    sluice.verify_workspaces()
+
+
+def test_threads():
+    wrong = []
+
+    def work(seed):
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            for i in range(50):
+                a, w = whole(16 + i, 256, seed=seed), whole(256, 256, seed=seed + 1)
+                result = st.mm(a, w.t())
+                if not torch.equal(result.float(), (a.float() @ w.float().t()).to(BF16).float()):
+                    wrong.append((seed, i))
+        stream.synchronize()
+
+    threads = [threading.Thread(target=work, args=(100 * i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_nothing_is_allocated_but_the_output():
+    a, w = whole(64, 256, dtype=E4M3), whole(512, 256, dtype=E4M3).t()
+    one = torch.ones((), device="cuda")
+    out = torch.empty(64, 512, device="cuda", dtype=BF16)
+    st.scaled_mm(a, w, one, one, out=out)
+
+    def allocations():
+        return torch.cuda.memory_stats()["allocation.all.allocated"]
+
+    before = allocations()
+    for _ in range(10):
+        st.scaled_mm(a, w, one, one, out=out)
+    assert allocations() == before
+    st.scaled_mm(a, w, one, one, out_dtype=BF16)
+    assert allocations() == before + 1
