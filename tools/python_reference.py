@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes docs/python-reference.md from the docstrings of python/sluice; `--check` says whether it is up to date.
+
+Reads the sources, imports nothing. Called by hand after a docstring changed, and by tests/python/test_reference.py.
+"""
+import ast
+import pathlib
+import sys
+import textwrap
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs/python-reference.md"
+# Module as it is imported, and the files whose public names it shows.
+MODULES = [
+    ("sluice", ["problems.py", "plans.py", "errors.py"]),
+    ("sluice.torch", ["torch/functional.py", "torch/quantize.py"]),
+    ("sluice.torch.nn", ["torch/nn.py"]),
+    ("sluice.torch.deep_gemm", ["torch/deep_gemm.py"]),
+]
+HIDDEN = {"number_of", "LinearFunction"}
+
+
+def signature(node: ast.FunctionDef, prefix: str, is_method: bool) -> str:
+    arguments = ast.unparse(node.args)
+    if is_method:
+        arguments = arguments.partition(",")[2].strip()  # self or cls
+    result = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+    return f"{prefix}{node.name}({arguments}){result}"
+
+
+def text_of(node) -> str:
+    doc = ast.get_docstring(node)
+    return doc.replace("``", "`") if doc else ""
+
+
+def section(code: str, text: str) -> list[str]:
+    wrapped = textwrap.wrap(code, 100, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    return ["```python", *wrapped, "```", text, ""]
+
+
+def entries(module: str, path: pathlib.Path) -> list[str]:
+    lines = []
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        name = getattr(node, "name", "_")
+        if name.startswith("_") or name in HIDDEN or not ast.get_docstring(node):
+            continue
+        if isinstance(node, ast.FunctionDef):
+            lines += section(signature(node, f"{module}.", False), text_of(node))
+        elif isinstance(node, ast.ClassDef):
+            bases = ", ".join(ast.unparse(base) for base in node.bases)
+            lines += section(f"class {module}.{name}({bases})" if bases else f"class {module}.{name}", text_of(node))
+            for member in node.body:
+                if isinstance(member, ast.FunctionDef) and not member.name.startswith("_") and ast.get_docstring(member):
+                    lines += section(signature(member, f"{name}.", True), text_of(member))
+    return lines
+
+
+def page() -> str:
+    lines = ["# Python reference", "",
+             "Made from the docstrings by tools/python_reference.py; [python.md](python.md) is the place to start.", ""]
+    for module, files in MODULES:
+        lines += [f"## {module}", ""]
+        for file in files:
+            lines += entries(module, ROOT / "python/sluice" / file)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def main() -> int:
+    if "--check" in sys.argv[1:]:
+        if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == page():
+            print("python reference: ok")
+            return 0
+        print(f"{PAGE.relative_to(ROOT)} is not what the docstrings say: run tools/python_reference.py", file=sys.stderr)
+        return 1
+    PAGE.write_text(page(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
