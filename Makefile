@@ -7,7 +7,7 @@ BUILD  := build/$(PRESET)
 PYTHON ?= python3
 GPU_SECTIONS ?= smoke fuzz real rest
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-gpu check fmt report clean
+.PHONY: help setup build demo test test-gpu python check fmt report clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ test: build  ## everything that needs no GPU
 
 test-gpu: build  ## what needs this machine's H200; GPU_SECTIONS picks (tools/gpu_batch.sh lists them)
 	@SLUICE_BUILD=$(BUILD) tools/gpu_batch.sh $(GPU_SECTIONS)
+
+python: build  ## the Python package: its tests in a clean venv, and wheels for a GPU machine in $(BUILD)/wheels
+	@tools/python_test.sh $(BUILD) && tools/python_wheels.sh $(BUILD) $(BUILD)/wheels
 
 check:  ## format, include rules, file lengths
 	@$(PYTHON) tools/check_includes.py

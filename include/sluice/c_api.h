@@ -199,7 +199,10 @@ typedef struct {
 } sluice_quantization;
 SLUICE_API sluice_status sluice_quantize(sluice_device* device, const sluice_quantization* what,
                                          sluice_stream stream);
-/* Compiles and loads those of an input type: bf16, fp16 or fp32. */
+/* Compiles those of an input type (bf16, fp16 or fp32) into the cache folder; no GPU. */
+SLUICE_API sluice_status sluice_compile_quantizers(int32_t input, const sluice_options* options,
+                                                   sluice_compiled* done);
+/* Compiles and loads them. */
 SLUICE_API sluice_status sluice_make_quantizers_ready(sluice_device* device, int32_t input);
 
 /* ---- what is lent and held ---- */

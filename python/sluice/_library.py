@@ -63,6 +63,7 @@ _FUNCTIONS = {
     "sluice_plan_workspace_bytes": (c_int64, [c_void_p]),
     "sluice_plan_estimate_us": (c_double, [c_void_p]),
     "sluice_compile": ("status", [POINTER(c_void_p), c_int32, POINTER(OptionsStruct), POINTER(CompiledStruct)]),
+    "sluice_compile_quantizers": ("status", [c_int32, POINTER(OptionsStruct), POINTER(CompiledStruct)]),
     "sluice_device_default": ("status", [c_int32, POINTER(c_void_p)]),
     "sluice_device_name": (c_char_p, [c_void_p]),
     "sluice_make_ready": ("status", [c_void_p, POINTER(ProblemStruct), c_int32]),

@@ -125,12 +125,13 @@ def _plans(what: Union[Problem, Plan, Iterable[Union[Problem, Plan]]]) -> list[P
     return [item if isinstance(item, Plan) else plan(item) for item in items]
 
 
-def compile(what: Union[Problem, Plan, Iterable[Union[Problem, Plan]]], *,  # noqa: A001 (the tool's verb)
-            cache_dir: Union[str, os.PathLike, None] = None, nvrtc: Union[str, os.PathLike, None] = None,
-            jobs: Optional[int] = None) -> Compiled:
+def compile(what: Union[Problem, Plan, Iterable[Union[Problem, Plan]]] = (), *,  # noqa: A001 (the tool's verb)
+            quantizers: Iterable[object] = (), cache_dir: Union[str, os.PathLike, None] = None,
+            nvrtc: Union[str, os.PathLike, None] = None, jobs: Optional[int] = None) -> Compiled:
     """Fills a kernel cache ahead of time, for machines that shall not compile; needs no GPU.
 
-    Raises ``ToolchainError`` if any kernel could not be compiled, ``StorageError`` if the cache cannot be written.
+    ``quantizers``: input types ("bf16", ...) whose quantisers are compiled too. Raises ``ToolchainError`` if any kernel
+    could not be compiled, ``StorageError`` if the cache cannot be written.
     """
     plans = _plans(what)
     handles = (ctypes.c_void_p * len(plans))(*[item._handle for item in plans])
@@ -140,7 +141,11 @@ def compile(what: Union[Problem, Plan, Iterable[Union[Problem, Plan]]], *,  # no
         jobs=-1 if jobs is None else jobs)
     done = CompiledStruct()
     lib.sluice_compile(handles, len(plans), ctypes.byref(options), ctypes.byref(done))
-    return Compiled(done.compiled, done.already_there, done.failed)
+    counts = [done.compiled, done.already_there, done.failed]
+    for dtype in quantizers:
+        lib.sluice_compile_quantizers(number_of("quantizers", dtype, DTYPES), ctypes.byref(options), ctypes.byref(done))
+        counts = [count + more for count, more in zip(counts, (done.compiled, done.already_there, done.failed))]
+    return Compiled(*counts)
 
 
 def prepare(what: Union[Problem, Plan, Iterable[Union[Problem, Plan]]], *, device: int = 0) -> None:

@@ -7,6 +7,7 @@
 
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/jit/source.h>
+#include <sluice/host/quantize_units.h>
 
 using namespace sluice;
 using namespace sluice::c_api;
@@ -22,6 +23,27 @@ Result<Options> compile_options(const sluice_options* given) {
     return Error{ErrorCode::invalid_argument, "the cache is read-only, and compile writes to " +
                                                   options.cache_dir + ": let it be written"};
   return options;
+}
+
+/// Into the cache folder, in parallel.
+sluice_status compile_units(const std::vector<std::string>& units, const sluice_options* given,
+                            sluice_compiled* done) {
+  const Result<Options> options = compile_options(given);
+  if (!options) return fail(options.error());
+  const KernelCache cache(*options);
+  if (!cache.disk_problem().empty())
+    return fail({ErrorCode::io, "nothing can be kept: " + cache.disk_problem()});
+  const auto results = cache.get_all(units, options->jobs, {});
+  const CacheStats stats = cache.stats();
+  sluice_status status = SLUICE_OK;
+  int32_t failed = 0;
+  for (const auto& result : results)
+    if (!result && failed++ == 0) status = fail(result.error());
+  if (done != nullptr) *done = {stats.compiles, stats.disk_hits, failed};
+  if (status == SLUICE_OK && stats.write_failures > 0)
+    return fail({ErrorCode::io, std::to_string(stats.write_failures) +
+                                    " kernels were compiled but could not be kept in " + options->cache_dir});
+  return status;
 }
 
 }  // namespace
@@ -120,28 +142,25 @@ sluice_status sluice_compile(const sluice_plan* const* plans, int32_t count, con
   return guarded([&] {
     if (done != nullptr) *done = {};
     if (count > 0 && plans == nullptr) return fail(null_argument("plans"));
-    const Result<Options> options = compile_options(given);
-    if (!options) return fail(options.error());
     std::vector<std::string> units;
     for (int32_t i = 0; i < count; ++i)
       if (plans[i]->plan.smem_bytes > 0) units.push_back(plans[i]->unit);  // 0: D is empty, nothing to launch
-    const KernelCache cache(*options);
-    if (!cache.disk_problem().empty())
-      return fail({ErrorCode::io, "nothing can be kept: " + cache.disk_problem()});
-    const auto results = cache.get_all(units, options->jobs, {});
-    const CacheStats stats = cache.stats();
-    sluice_status status = SLUICE_OK;
-    int32_t failed = 0;
-    for (const auto& result : results) {
-      if (result) continue;
-      if (failed++ == 0) status = fail(result.error());
-    }
-    if (done != nullptr) *done = {stats.compiles, stats.disk_hits, failed};
-    if (status == SLUICE_OK && stats.write_failures > 0)
-      return fail({ErrorCode::io, std::to_string(stats.write_failures) +
-                                      " kernels were compiled but could not be kept in " +
-                                      options->cache_dir});
-    return status;
+    return compile_units(units, given, done);
+  });
+}
+
+sluice_status sluice_compile_quantizers(int32_t input, const sluice_options* given, sluice_compiled* done) {
+  return guarded([&] {
+    if (done != nullptr) *done = {};
+    if (input != SLUICE_BF16 && input != SLUICE_FP16 && input != SLUICE_FP32)
+      return fail({ErrorCode::invalid_type, "input must be bf16, fp16 or fp32"});
+    std::vector<std::string> units;
+    for (const Granularity granularity :
+         {Granularity::tensor, Granularity::row, Granularity::row_block, Granularity::square_block})
+      for (const QuantizeStep step : quantize_steps(granularity))
+        for (const bool vectors : {true, false})
+          units.push_back(quantize_unit_text({step, static_cast<DType>(input), vectors}));
+    return compile_units(units, given, done);
   });
 }
 

@@ -78,6 +78,15 @@ def test_compile_fills_a_cache_and_finds_it_again(cache, has_nvrtc):
     assert any(cache.iterdir())
 
 
+def test_quantisers_are_compiled_ahead_too(cache, has_nvrtc):
+    if not has_nvrtc:
+        pytest.skip("no NVRTC")
+    assert sluice.compile(quantizers=["bf16"]) == (10, 0, 0)
+    assert sluice.compile(quantizers=["torch.bfloat16"]) == (0, 10, 0)
+    with pytest.raises(sluice.InvalidType):
+        sluice.compile(quantizers=["e4m3"])
+
+
 def test_compile_says_where_there_is_no_compiler(cache, tmp_path):
     with pytest.raises(sluice.ToolchainError) as caught:
         sluice.compile(sluice.Problem(64, 256, 256), nvrtc=tmp_path)

@@ -25,13 +25,16 @@ class Linear(torch.nn.Module):
 
     ``recipe`` None keeps weights in 16 bits, trainable. "tensor", "row" and "block" keep them in float8_e4m3fn beside
     their ``weight_scale`` and quantise the input in a fused kernel; the output has the input's type. Parameters are
-    called as torch's are.
+    called as torch's are. ``fuse_quantizer``: under torch.compile the input is quantised by torch's own operations, which
+    the compiler fuses with what came before (its divisions are approximate, so bits may differ from the kernel's).
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, *, recipe: Optional[str] = None,
-                 device: object = None, dtype: Optional[torch.dtype] = None, use_fast_accum: bool = True) -> None:
+                 device: object = None, dtype: Optional[torch.dtype] = None, use_fast_accum: bool = True,
+                 fuse_quantizer: bool = False) -> None:
         super().__init__()
         _check_recipe(recipe)
+        self.fuse_quantizer = fuse_quantizer
         self.in_features, self.out_features = in_features, out_features
         self.recipe, self.use_fast_accum = recipe, use_fast_accum
         dtype = dtype or torch.bfloat16
@@ -51,12 +54,12 @@ class Linear(torch.nn.Module):
 
     @classmethod
     def from_linear(cls, module: torch.nn.Linear, recipe: Optional[str] = None, *,
-                    use_fast_accum: bool = True) -> "Linear":
+                    use_fast_accum: bool = True, fuse_quantizer: bool = False) -> "Linear":
         """Of a ``torch.nn.Linear``: its very parameters in 16 bits, or its weight quantised once."""
         _check_recipe(recipe)
         weight = module.weight
         made = cls(module.in_features, module.out_features, bias=module.bias is not None, recipe=recipe, device="meta",
-                   dtype=weight.dtype, use_fast_accum=use_fast_accum)
+                   dtype=weight.dtype, use_fast_accum=use_fast_accum, fuse_quantizer=fuse_quantizer)
         if recipe is None:
             made.weight, made.bias = weight, module.bias
             return made
@@ -73,7 +76,9 @@ class Linear(torch.nn.Module):
     def forward(self, input: Tensor) -> Tensor:
         if self.recipe is None:
             return linear(input, self.weight, self.bias)
-        quantized, scale = quantize(input.reshape(-1, self.in_features), RECIPES[self.recipe][1])
+        by_compiler = self.fuse_quantizer and torch.compiler.is_compiling()
+        quantizer = quantize_reference if by_compiler else quantize
+        quantized, scale = quantizer(input.reshape(-1, self.in_features), RECIPES[self.recipe][1])
         weight_scale = self.weight_scale.t() if self.recipe == "row" else self.weight_scale
         output = scaled_mm(quantized, self.weight.t(), scale, weight_scale, self.bias, out_dtype=input.dtype,
                            use_fast_accum=self.use_fast_accum)
@@ -90,7 +95,8 @@ def can_convert(module: torch.nn.Module) -> bool:
 
 
 def convert_(model: torch.nn.Module, filter_fn: Optional[Callable[[torch.nn.Module, str], bool]] = None, *,
-             recipe: Optional[str] = "block", use_fast_accum: bool = True) -> torch.nn.Module:
+             recipe: Optional[str] = "block", use_fast_accum: bool = True,
+             fuse_quantizer: bool = False) -> torch.nn.Module:
     """Replaces every ``torch.nn.Linear`` of a model that can be taken, and for which ``filter_fn(module, name)`` is true,
     in place. Returns the model."""
     _check_recipe(recipe)
@@ -98,5 +104,6 @@ def convert_(model: torch.nn.Module, filter_fn: Optional[Callable[[torch.nn.Modu
         for child_name, child in list(module.named_children()):
             full_name = f"{name}.{child_name}" if name else child_name
             if can_convert(child) and (filter_fn is None or filter_fn(child, full_name)):
-                setattr(module, child_name, Linear.from_linear(child, recipe, use_fast_accum=use_fast_accum))
+                setattr(module, child_name, Linear.from_linear(child, recipe, use_fast_accum=use_fast_accum,
+                                                                    fuse_quantizer=fuse_quantizer))
     return model
