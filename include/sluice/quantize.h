@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // To e4m3 with fp32 scales, in the layouts that products take: one kernel (two for Granularity::tensor),
 // nothing synchronised, capturable.
-//   scale = max(amax, 1e-4) / 448, output = e4m3(input * (448 / max(amax, 1e-4)))
+//   scale = amax * (1 / 448), output = e4m3(input * ((1 / amax) * 448)), amax at least 1e-4, each step
+//   rounded to fp32
+// as torch computes `amax / 448.0` and `448.0 / amax` on a GPU;
 // amax over what shares a scale; rounding to nearest even; NaN spreads over what shares its scale.
 #pragma once
 

@@ -12,7 +12,10 @@ All arguments by position; tensors may be None where they may be left out; ``wor
 """
 from __future__ import annotations
 
-import tvm_ffi
+try:
+    import tvm_ffi
+except ImportError as error:
+    raise ImportError("arrays need tvm-ffi: pip install 'apache-tvm-ffi>=0.1.15,<0.2'") from error
 
 from . import errors
 from ._library import library_path

@@ -93,7 +93,13 @@ Result<WorkspaceView> Session::lend(Stream stream, i64 needed) {
   }
   const auto lent = lent_.emplace(id, std::move(spare_.back())).first;
   spare_.pop_back();
-  return lent->second.view();
+  const WorkspaceView view = lent->second.view();
+  // A stream that captures what was warmed up here will need one too, and cannot allocate it then.
+  const Result<bool> capturing = is_capturing(stream);
+  if (capturing && !*capturing && lent_.size() < kMaxLentWorkspaces)
+    if (Result<Workspace> made = Workspace::create(device_, kWorkspaceLimit))
+      spare_.push_back(*std::move(made));
+  return view;
 }
 
 Result<void> Session::run(const Problem& problem, const gemm::Args& args, Stream stream) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // To e4m3 with fp32 scales, as the usual quantisers have it: amax = max(|x|, 1e-4) over what shares a scale,
-// scale = amax / 448, and an element is its value times 448 / amax, rounded to nearest even. NaN makes its
-// scale and all that share it NaN. Each element is read once where a thread can hold its part, and no kernel
-// waits for another's.
+// scale = amax * (1 / 448), and an element is its value times (1 / amax) * 448, rounded to nearest even. Both
+// are what torch makes of `amax / 448.0` and `448.0 / amax` on a GPU, so that bits are those of quantisers
+// written in torch. NaN makes its scale and all that share it NaN. Each element is read once where a thread
+// can hold its part, and no kernel waits for another's.
 //
 // Grids of any size do all the work. `Arith` is what a step is on the GPU (quantize_entry.cuh) or in a test
 // (tests/unit/quantize_test.cc).
@@ -44,7 +45,7 @@ struct Scale {
 SLUICE_DEVICE Scale scale_of(u32 amax_bits) {
   const u32 smallest = __builtin_bit_cast(u32, kSmallestAmax);
   const float amax = __builtin_bit_cast(float, amax_bits > smallest ? amax_bits : smallest);
-  return {kE4m3Largest / amax, amax / kE4m3Largest};
+  return {1.0f / amax * kE4m3Largest, amax * (1.0f / kE4m3Largest)};
 }
 
 template <QuantizeConfig kConfig, class Arith>

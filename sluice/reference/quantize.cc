@@ -24,8 +24,9 @@ void quantize_group(const QuantizeInput& input, const Group& group, u8* output, 
                                                    : std::max(amax, std::fabs(value));
     }
   if (amax < 1e-4f) amax = 1e-4f;
-  const float multiplier = 448.0f / amax;
-  *scale = amax / 448.0f;
+  const float reciprocal = 1.0f / amax;
+  const float multiplier = reciprocal * 448.0f;
+  *scale = amax * (1.0f / 448.0f);
   for (i64 row = group.row_begin; row < group.row_end; ++row)
     for (i64 column = group.column_begin; column < group.column_end; ++column) {
       const float value = static_cast<float>(load_element(input.type, input.data, row * input.ld + column));

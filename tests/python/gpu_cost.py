@@ -14,6 +14,7 @@ import time
 
 import torch
 
+import sluice
 import sluice.torch as st
 
 BAR_US = 6.0
@@ -79,6 +80,7 @@ def costs() -> dict:
 
 def quantizer_rates() -> dict:
     rates = {}
+    sluice.prepare_quantizers("bf16")
     x = torch.randn(16384, 8192, device="cuda", dtype=torch.bfloat16)  # 256 MB: several times the L2
     copy = torch.empty_like(x)
     rates["copy"] = round(2 * x.nbytes / gpu_us(lambda: copy.copy_(x)) * 1e-6, 3)

@@ -13,6 +13,12 @@ def test_import_brings_neither_torch_nor_tvm_ffi():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_without_torch_sluice_torch_says_what_is_missing():
+    code = "import sys; sys.modules['torch'] = None\nimport sluice.torch"
+    failed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert failed.returncode == 1 and "sluice-gemm[torch]" in failed.stderr
+
+
 def test_a_plan_says_what_runs_and_what_it_costs():
     plan = sluice.plan(m=4096, n=4096, k=4096, a="e4m3")
     assert plan.estimate_us > 10

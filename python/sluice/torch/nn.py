@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InvalidArgument
+from .autograd import needs_grad
 from .functional import linear, scaled_mm
 from .quantize import quantize, quantize_reference
 
@@ -76,6 +77,9 @@ class Linear(torch.nn.Module):
     def forward(self, input: Tensor) -> Tensor:
         if self.recipe is None:
             return linear(input, self.weight, self.bias)
+        if needs_grad(input, None, None, None):
+            raise InvalidArgument("an FP8 Linear has no backward: run it under torch.no_grad(), or convert with "
+                                  "recipe=None to train")
         by_compiler = self.fuse_quantizer and torch.compiler.is_compiling()
         quantizer = quantize_reference if by_compiler else quantize
         quantized, scale = quantizer(input.reshape(-1, self.in_features), RECIPES[self.recipe][1])

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """To float8_e4m3fn with fp32 scales, each a fused kernel, in the layouts that ``scaled_mm`` takes.
 
-``scale = max(amax, 1e-4) / 448`` over what shares a scale, and an element is its value times ``448 / max(amax, 1e-4)``,
-rounded to nearest even: what DeepGEMM's and the common reference quantisers compute, bit for bit.
+``scale = amax / 448`` over what shares a scale, amax at least 1e-4, and an element is its value times ``448 / amax``, rounded
+to nearest even. Divisions are torch's own on a GPU (a product with the reciprocal), so the bits are those of the usual
+quantisers written in torch, as DeepGEMM's casts are.
 """
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ def quantize_reference(input: Tensor, granularity: str = "1x128") -> Tuple[Tenso
     padded = torch.nn.functional.pad(values, (0, -columns % width, 0, -rows % height))
     groups = padded.view(padded.shape[0] // height, height, padded.shape[1] // width, width)
     amax = groups.abs().amax((1, 3), keepdim=True).clamp(1e-4)
-    scaled = (groups * (448.0 / amax)).view(padded.shape)[:rows, :columns]
+    scaled = (groups * (amax.reciprocal() * 448.0)).view(padded.shape)[:rows, :columns]
     # cvt.satfinite: infinities become the largest number, as every value past it.
     output = scaled.clamp(-448.0, 448.0).to(torch.float8_e4m3fn)
-    return output.view(input.shape), (amax / 448.0).reshape(shape)
+    return output.view(input.shape), (amax * (1.0 / 448.0)).reshape(shape)
