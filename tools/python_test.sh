@@ -23,4 +23,7 @@ trap 'rm -rf "$wheels"' EXIT
 $venv/bin/python -m pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation --no-index -w "$wheels" \
   -C build-dir="$wheels/build" -C cmake.define.SLUICE_PREBUILT="$build" .
 $venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --no-index --force-reinstall "$wheels"/*.whl
-SLUICE_WHEEL=$(echo "$wheels"/*.whl) $venv/bin/python -m pytest -q -p no:cacheprovider tests/python "$@"
+pytest=("$venv/bin/python" -m pytest -q -p no:cacheprovider)
+SLUICE_WHEEL=$(echo "$wheels"/*.whl) "${pytest[@]}" tests/python "$@"
+# Launches, on the fake driver: another library, so another process.
+SLUICE_LIBRARY=$build/tests/libsluice_c_fake.so SLUICE_CACHE_DIR=$wheels/kernels "${pytest[@]}" tests/python/test_fake_gpu.py

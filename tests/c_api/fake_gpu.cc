@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// libsluice_c with the fake driver of tests/unit inside: a GPU for tests/python/test_fake_gpu.py, whose
+// kernels do nothing. The driver lives from loading to the end of the process.
+#include "fake_driver.h"
+
+namespace {
+
+sluice::FakeDriver& driver() {
+  static auto* const kept = new sluice::FakeDriver;
+  return *kept;
+}
+
+[[gnu::constructor]] void start() {
+  driver();
+}
+
+}  // namespace
+
+extern "C" {
+
+[[gnu::visibility("default")]] void* sluice_fake_memory(long long bytes, int ordinal) {
+  return driver().memory(bytes, ordinal);
+}
+
+[[gnu::visibility("default")]] int sluice_fake_launches() {
+  return driver().launches();
+}
+
+}  // extern "C"

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From Python to the launch, on the fake driver of tests/unit (tools/python_test.sh loads it in the library's place): arrays
+on a GPU that is none, their products prepared, launched, refused. Kernels do nothing there, so no result is looked at."""
+import ctypes
+import math
+
+import pytest
+
+pytest.importorskip("numpy")
+tvm_ffi = pytest.importorskip("tvm_ffi")
+
+import sluice  # noqa: E402
+from sluice import _binding  # noqa: E402
+from sluice._library import lib  # noqa: E402
+
+if not hasattr(lib, "sluice_fake_memory"):
+    pytest.skip("SLUICE_LIBRARY is not tests/libsluice_c_fake.so of a build", allow_module_level=True)
+
+lib.sluice_fake_memory.restype, lib.sluice_fake_memory.argtypes = ctypes.c_void_p, [ctypes.c_longlong, ctypes.c_int]
+CODES = {"bf16": (4, 16), "fp32": (2, 32), "e4m3": (10, 8)}
+
+
+class Managed(ctypes.Structure):
+    """DLManagedTensor."""
+
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device", ctypes.c_int32),
+                ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
+                ("offset", ctypes.c_uint64), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+
+kept = []  # nothing is freed: what a driver has once seen stays known
+new_capsule = ctypes.pythonapi.PyCapsule_New
+new_capsule.restype, new_capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+
+
+class OnGpu:
+    """An array of the fake GPU, for whoever asks in DLPack."""
+
+    def __init__(self, dtype, shape, strides=None, device=0, data=None):
+        strides = strides or [math.prod(shape[i + 1:]) for i in range(len(shape))]
+        self.data = data or lib.sluice_fake_memory(math.prod(shape) * 4 + 4096, device)
+        extents, steps = (ctypes.c_int64 * len(shape))(*shape), (ctypes.c_int64 * len(shape))(*strides)
+        code, bits = CODES[dtype]
+        self.managed = Managed(self.data, 2, device, len(shape), code, bits, 1, extents, steps)
+        kept.append((self.managed, extents, steps))
+
+    def __dlpack__(self, **_):
+        return new_capsule(ctypes.addressof(self.managed), b"dltensor", None)
+
+    def __dlpack_device__(self):
+        return 2, self.managed.device
+
+
+def on_gpu(dtype, shape, strides=None, **more):
+    return tvm_ffi.from_dlpack(OnGpu(dtype, shape, strides, **more))
+
+
+def weight(dtype, k, n):
+    return on_gpu(dtype, (k, n), (1, k))
+
+
+def launches_of(call):
+    before = lib.sluice_fake_launches()
+    call()
+    return lib.sluice_fake_launches() - before
+
+
+def mm(a, b, out, *, bias=None, c=None, beta=0.0, activation=0, workspace=None):
+    _binding.mm(a, b, out, bias, c, 1.0, beta, activation, False, workspace)
+
+
+def test_a_product_is_prepared_once_and_launched_each_time():
+    a, b, out = on_gpu("bf16", (64, 512)), weight("bf16", 512, 256), on_gpu("bf16", (64, 256))
+    before = sluice.holdings().kernels
+    assert launches_of(lambda: mm(a, b, out)) == 1
+    assert sluice.holdings().kernels == before + 1
+    assert launches_of(lambda: [mm(a, b, out) for _ in range(5)]) == 5
+    assert sluice.holdings().kernels == before + 1
+    sluice.prepare(sluice.problem_of(a, b, out))
+    assert sluice.holdings().kernels == before + 1, "the same problem, however it is spelled"
+
+
+@pytest.mark.parametrize("scales", [((1,), (1,)), ((64, 1), (1, 256)), ((64, 4), (2, 4))])
+def test_scaled_products(scales):
+    a, b, out = on_gpu("e4m3", (64, 512)), weight("e4m3", 512, 256), on_gpu("bf16", (64, 256))
+    sa, sb = on_gpu("fp32", scales[0]), on_gpu("fp32", scales[1])
+    assert launches_of(lambda: _binding.scaled_mm(a, b, sa, sb, None, out, True, None, None)) == 1
+
+
+def test_linear_of_three_dimensions_with_everything():
+    x, w, out = on_gpu("bf16", (2, 32, 512)), on_gpu("bf16", (256, 512)), on_gpu("bf16", (2, 32, 256))
+    assert launches_of(lambda: _binding.linear(x, w, on_gpu("bf16", (256,)), out, 1, None)) == 1
+
+
+def test_quantisers_are_one_kernel_or_two_for_a_tensor():
+    x, q = on_gpu("bf16", (2, 32, 512)), on_gpu("e4m3", (2, 32, 512))
+    assert launches_of(lambda: _binding.quantize(x, q, on_gpu("fp32", (2, 32, 4)), 2, False)) == 1
+    assert launches_of(lambda: _binding.quantize(x, q, on_gpu("fp32", (1,)), 0, True)) == 1
+    assert launches_of(lambda: _binding.quantize(x, q, on_gpu("fp32", (1,)), 0, False)) == 2
+    sluice.verify_workspaces()
+
+
+def test_split_sums_take_the_streams_workspace_or_the_callers():
+    plan = sluice.plan(m=64, n=256, k=4096, schedule="cooperative", tile=(128, 128), cluster=(1, 1), splits=4)
+    sluice.prepare(plan)
+    a, b, out = on_gpu("bf16", (64, 4096)), weight("bf16", 4096, 256), on_gpu("bf16", (64, 256))
+    mine = sluice.Workspace()
+    assert launches_of(lambda: mm(a, b, out, workspace=mine.address)) == 1
+    assert launches_of(lambda: mm(a, b, out)) == 1
+    assert sluice.holdings().workspaces == 1
+    small = sluice.Workspace(nbytes=65536)
+    with pytest.raises(sluice.WorkspaceError, match="65536"):
+        mm(a, b, out, workspace=small.address)
+    mine.verify()
+    mine.reset()
+    sluice.verify_workspaces()
+    sluice.reset_workspaces()
+
+
+def test_nothing_is_launched_of_what_is_empty():
+    assert launches_of(lambda: mm(on_gpu("bf16", (0, 64)), weight("bf16", 64, 32), on_gpu("bf16", (0, 32)))) == 0
+
+
+def test_refusals_name_the_argument_and_launch_nothing():
+    a, b, out = on_gpu("bf16", (64, 512)), weight("bf16", 512, 256), on_gpu("bf16", (64, 256))
+    over = OnGpu("bf16", (64, 512))
+    cases = [
+        (lambda: mm(tvm_ffi.from_dlpack(over), b, on_gpu("bf16", (64, 256), data=over.data)), sluice.Aliasing, "D is out"),
+        (lambda: mm(on_gpu("bf16", (64, 512), (514, 1)), b, out), sluice.Misaligned, "A is a"),
+        (lambda: mm(on_gpu("bf16", (64, 512), data=over.data + 2), b, out), sluice.Misaligned, "16"),
+        (lambda: mm(a, on_gpu("bf16", (512, 256), (1, 512), device=1), out), sluice.WrongDevice, "b is in cuda:1"),
+        (lambda: mm(a, weight("e4m3", 512, 256), out), sluice.InvalidType, "e4m3"),
+    ]
+    for call, kind, mention in cases:
+        with pytest.raises(kind) as caught:
+            assert launches_of(call) == 0
+        assert mention in str(caught.value)
+    assert launches_of(lambda: mm(a, b, out)) == 1
