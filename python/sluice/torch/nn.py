@@ -2,12 +2,13 @@
 """``Linear`` in 16 bits (with a backward) and in FP8 (forward only), in the place of ``torch.nn.Linear``."""
 from __future__ import annotations
 
-from typing import Callable, Optional
+from typing import Callable, Optional, Union
 
 import torch
 from torch import Tensor
 
 from ..errors import InvalidArgument
+from ._library import scales_shape
 from .autograd import needs_grad
 from .functional import linear, scaled_mm
 from .quantize import quantize, quantize_reference
@@ -30,8 +31,12 @@ class Linear(torch.nn.Module):
     the compiler fuses with what came before (its divisions are approximate, so bits may differ from the kernel's).
     """
 
+    weight: torch.nn.Parameter
+    weight_scale: Tensor
+    bias: Optional[torch.nn.Parameter]
+
     def __init__(self, in_features: int, out_features: int, bias: bool = True, *, recipe: Optional[str] = None,
-                 device: object = None, dtype: Optional[torch.dtype] = None, use_fast_accum: bool = True,
+                 device: Union[str, int, torch.device, None] = None, dtype: Optional[torch.dtype] = None, use_fast_accum: bool = True,
                  fuse_quantizer: bool = False) -> None:
         super().__init__()
         _check_recipe(recipe)
@@ -45,8 +50,7 @@ class Linear(torch.nn.Module):
         else:
             empty = torch.zeros((out_features, in_features), device=device, dtype=torch.float8_e4m3fn)
             self.weight = torch.nn.Parameter(empty, requires_grad=False)
-            shape = {"tensor": (), "row": (out_features, 1),
-                     "block": ((out_features + 127) // 128, (in_features + 127) // 128)}[recipe]
+            shape = scales_shape((out_features, in_features), RECIPES[recipe][0])
             self.register_buffer("weight_scale", torch.ones(shape, device=device, dtype=torch.float32))
         self.bias = None
         if bias:
