@@ -90,7 +90,8 @@ CUresult launch_ex(const CUlaunchConfig* config, CUfunction function, void** par
               cluster,          config->sharedMemBytes,
               config->hStream,  stream != nullptr && stream->capturing,
               dependent,        {}};
-    std::memcpy(&record.params, params[0], sizeof record.params);
+    if (config->blockDimX >= kThreads)  // a gemm's; other kernels have fewer threads, and smaller params
+      std::memcpy(&record.params, params[0], sizeof record.params);
   }
   ++state->launches;
   return CUDA_SUCCESS;
