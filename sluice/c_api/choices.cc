@@ -47,7 +47,9 @@ Result<PlanOverrides> overrides_of(const sluice_choices* c) {
   for (const Result<void>& taken :
        {take("schedule", c->schedule, {Schedule::ping_pong, Schedule::cooperative}, overrides.schedule),
         take("store", c->store, {StorePath::tma, StorePath::direct}, overrides.store),
-        take("raster", c->raster, {Raster::along_m, Raster::along_n}, overrides.raster)})
+        take("raster", c->raster, {Raster::along_m, Raster::along_n}, overrides.raster),
+        take("combine", c->combine, {Combine::none, Combine::last_arriver, Combine::separate, Combine::add},
+             overrides.combine)})
     if (!taken) return taken.error();
   take(c->tile_m, overrides.tile_m);
   take(c->tile_n, overrides.tile_n);

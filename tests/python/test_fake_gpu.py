@@ -102,7 +102,8 @@ def test_quantisers_are_one_kernel_or_two_for_a_tensor():
 
 
 def test_split_sums_take_the_streams_workspace_or_the_callers():
-    plan = sluice.plan(m=64, n=256, k=4096, schedule="cooperative", tile=(128, 128), cluster=(1, 1), splits=4)
+    plan = sluice.plan(m=64, n=256, k=4096, schedule="cooperative", tile=(128, 128), cluster=(1, 1), splits=4,
+                       combine="last_arriver")
     sluice.prepare(plan)
     a, b, out = on_gpu("bf16", (64, 4096)), weight("bf16", 4096, 256), on_gpu("bf16", (64, 256))
     mine = sluice.Workspace()

@@ -169,7 +169,7 @@ TEST_F(CApiRun, split_sums_get_one_workspace_a_stream_and_a_capture_takes_the_on
   sluice_problem problem;
   ASSERT_EQ(sluice_problem_of(&p, &problem), SLUICE_OK);
   sluice_choices choices = SLUICE_NO_CHOICES;
-  choices.schedule = "cooperative", choices.splits = 2;
+  choices.schedule = "cooperative", choices.splits = 2, choices.combine = "last_arriver";
   choices.tile_m = choices.tile_n = 128, choices.cluster_m = choices.cluster_n = 1;
   sluice_plan* plan = nullptr;
   ASSERT_EQ(sluice_plan_create(handle_, &problem, &choices, &plan), SLUICE_OK) << sluice_error_message();
