@@ -2,6 +2,8 @@
 // The second and every later run of a problem: one look-up under a lock, then gemm::launch.
 #include <sluice/c_api/session.h>
 
+#include <thread>
+
 #include <string>
 
 #include <sluice/host/driver/error.h>
@@ -56,17 +58,31 @@ Result<gemm::Kernel> Session::kernel_for(const Problem& problem, Stream stream) 
   return kernels_.emplace(problem, *std::move(kernel)).first->second;
 }
 
-Result<WorkspaceView> Session::lend(Stream stream, i64 needed) {
-  const Device::Impl& impl = device_.impl();
-  u64 id = 0;
-  {
-    const ContextScope scope(*impl.primary);
-    if (const Result<void> entered = scope.entered(); !entered) return entered.error();
-    if (const CUresult code = impl.api->cuStreamGetId(stream, &id); code != CUDA_SUCCESS)
-      return driver_error(*impl.api, code, "cuStreamGetId", "stream " + hex(stream));
+/// By id where work runs, since handles come again while work of a stream before is on its way. A stream that
+/// captures may not be asked for its id (driver 580: the capture is lost); its handle will do there, because
+/// nothing runs: graphs captured in one stream share.
+Result<Session::Borrower> Session::borrower(Stream stream, bool capturing) const {
+  if (capturing) {
+    const u64 thread =
+        stream == CU_STREAM_PER_THREAD ? std::hash<std::thread::id>()(std::this_thread::get_id()) : 0;
+    return Borrower{true, reinterpret_cast<u64>(stream) ^ thread};
   }
+  const Device::Impl& impl = device_.impl();
+  const ContextScope scope(*impl.primary);
+  if (const Result<void> entered = scope.entered(); !entered) return entered.error();
+  unsigned long long id = 0;
+  if (const CUresult code = impl.api->cuStreamGetId(stream, &id); code != CUDA_SUCCESS)
+    return driver_error(*impl.api, code, "cuStreamGetId", "stream " + hex(stream));
+  return Borrower{false, id};
+}
+
+Result<WorkspaceView> Session::lend(Stream stream, i64 needed) {
+  const Result<bool> capturing = is_capturing(stream);
+  if (!capturing) return capturing.error();
+  const Result<Borrower> id = borrower(stream, *capturing);
+  if (!id) return id.error();
   const std::lock_guard lock(mutex_);
-  if (const auto found = lent_.find(id); found != lent_.end()) {
+  if (const auto found = lent_.find(*id); found != lent_.end()) {
     if (found->second.bytes() >= needed) return found->second.view();
     return Error{ErrorCode::workspace, "the plan needs " + std::to_string(needed) +
                                            " bytes of workspace and a stream "
@@ -80,8 +96,6 @@ Result<WorkspaceView> Session::lend(Stream stream, i64 needed) {
                      " streams were lent a workspace, which is as many as there are: use "
                      "fewer streams, or pass a workspace of your own"};
   if (spare_.empty()) {
-    const Result<bool> capturing = is_capturing(stream);
-    if (!capturing) return capturing.error();
     if (*capturing)
       return Error{
           ErrorCode::not_prepared,
@@ -91,12 +105,11 @@ Result<WorkspaceView> Session::lend(Stream stream, i64 needed) {
     if (!made) return made.error();
     spare_.push_back(*std::move(made));
   }
-  const auto lent = lent_.emplace(id, std::move(spare_.back())).first;
+  const auto lent = lent_.emplace(*id, std::move(spare_.back())).first;
   spare_.pop_back();
   const WorkspaceView view = lent->second.view();
   // A stream that captures what was warmed up here will need one too, and cannot allocate it then.
-  const Result<bool> capturing = is_capturing(stream);
-  if (capturing && !*capturing && lent_.size() < kMaxLentWorkspaces)
+  if (!*capturing && lent_.size() < kMaxLentWorkspaces)
     if (Result<Workspace> made = Workspace::create(device_, kWorkspaceLimit))
       spare_.push_back(*std::move(made));
   return view;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -56,6 +57,9 @@ class Session {
   /// Keeps a workspace in store if there is none.
   Result<void> store_workspace();
   Result<WorkspaceView> lend(Stream stream, i64 needed);
+  /// Who has a workspace: a stream, or the graphs captured in one.
+  using Borrower = std::pair<bool, u64>;  // captures?, the stream
+  Result<Borrower> borrower(Stream stream, bool capturing) const;
   Result<bool> is_capturing(Stream stream) const;
 
   Result<Quantizer> quantizer_for(DType input, Granularity granularity, Stream stream);
@@ -66,7 +70,7 @@ class Session {
   Device device_;
   std::mutex mutex_;
   std::unordered_map<Problem, gemm::Kernel, ProblemHash> kernels_;  // by problem with its strides
-  std::unordered_map<u64, Workspace> lent_;                         // by id of the stream: handles come again
+  std::map<Borrower, Workspace> lent_;
   std::array<std::optional<Quantizer>, kDTypeCount * 4> quantizers_;
   std::vector<Workspace> spare_;  // for streams that capture, which must not allocate
 };

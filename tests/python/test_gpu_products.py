@@ -184,7 +184,10 @@ def ops():
 @pytest.mark.parametrize("index", range(9))
 def test_opcheck(index):
     op, arguments = ops()[index]
-    torch.library.opcheck(op.default, arguments)
+    tests = ["test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"]
+    if any(isinstance(x, torch.Tensor) and x.dtype == E4M3 for x in arguments):
+        tests.remove("test_schema")  # torch 2.11 multiplies the inputs there, which it cannot do in float8
+    torch.library.opcheck(op.default, arguments, test_utils=tests)
 
 
 def test_compiled_with_dynamic_rows_and_no_recompile():

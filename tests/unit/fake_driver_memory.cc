@@ -136,6 +136,8 @@ void fill_streams(DriverApi& api) {
   };
   api.cuStreamGetId = [](CUstream stream, unsigned long long* id) {
     const Call call("cuStreamGetId");
+    if (stream != nullptr && reinterpret_cast<FakeStream*>(stream)->capturing)
+      return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // as driver 580 does
     *id = reinterpret_cast<unsigned long long>(stream);
     return call.code;
   };
