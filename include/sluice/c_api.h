@@ -41,6 +41,7 @@ typedef enum {
 
 typedef enum { SLUICE_BF16, SLUICE_FP16, SLUICE_FP32, SLUICE_E4M3, SLUICE_E5M2 } sluice_dtype;
 typedef enum { SLUICE_FAST, SLUICE_PROMOTED } sluice_accumulate;
+typedef enum { SLUICE_SET, SLUICE_ADD } sluice_update; /* D = ..., D += the product */
 typedef enum { SLUICE_NO_ACTIVATION, SLUICE_RELU, SLUICE_GELU, SLUICE_SILU } sluice_activation;
 typedef enum { SLUICE_NO_SCALE, SLUICE_SCALE_TENSOR, SLUICE_SCALE_VECTOR, SLUICE_SCALE_BLOCK } sluice_scale;
 typedef enum { SLUICE_K_MAJOR, SLUICE_MN_MAJOR } sluice_major;
@@ -75,12 +76,17 @@ typedef struct {
  * transposed), D is m x n; or batches of those, three-dimensional. NULL: not there. How the scales apply
  * follows from their shapes: one value;  scale_a m or m x 1, scale_b n or 1 x n;  scale_a m x ceil(k/128),
  * scale_b ceil(n/128) x ceil(k/128) or its transposed view. `names`: seven names for messages, in the order
- * of the arrays below; NULL: those of the fields. */
+ * of the arrays below; NULL: those of the fields.
+ * With `update` SLUICE_ADD: D += alpha * scale_a * scale_b * A B, into an fp32 D, without C, bias and
+ * activation. The bits are the same on every run, unless `any_order` lets the parts of a split sum be added
+ * to D as they come; without SLUICE_ADD it changes nothing (docs/numerics.md). */
 typedef struct {
   const sluice_array *a, *b, *c, *d, *bias, *scale_a, *scale_b;
   float alpha, beta;
   int32_t accumulate;
   int32_t activation;
+  int32_t update;
+  int32_t any_order; /* 0 or 1 */
   const char* const* names;
 } sluice_product;
 
@@ -96,6 +102,8 @@ typedef struct {
   int32_t activation;
   int32_t residual, c_type; /* residual: 0 or 1; C takes part */
   int32_t accumulate;
+  int32_t update;
+  int32_t any_order; /* 0 or 1 */
 } sluice_problem;
 
 /* What overrules the planner; -1 (names: NULL) leaves it the choice. */
@@ -128,7 +136,10 @@ SLUICE_API void sluice_plan_free(sluice_plan* plan);
 SLUICE_API const char* sluice_plan_text(
     const sluice_plan* plan); /* lines for people: what `sluice plan` prints */
 SLUICE_API const char* sluice_plan_config(const sluice_plan* plan); /* the kernel, as a C++ initialiser */
-SLUICE_API const char* sluice_plan_unit(const sluice_plan* plan);   /* what NVRTC compiles */
+/* What NVRTC compiles, a unit for each kernel that a launch enqueues: one, two where combine is "separate", 0
+ * where there is nothing to launch. NULL: no unit has this index. */
+SLUICE_API int32_t sluice_plan_unit_count(const sluice_plan* plan);
+SLUICE_API const char* sluice_plan_unit(const sluice_plan* plan, int32_t index);
 SLUICE_API const char* sluice_plan_source(const sluice_plan* plan); /* "model" or "record" */
 SLUICE_API int64_t sluice_plan_workspace_bytes(const sluice_plan* plan);
 SLUICE_API double sluice_plan_estimate_us(const sluice_plan* plan);
@@ -171,7 +182,7 @@ SLUICE_API int64_t sluice_workspace_bytes(const sluice_workspace* workspace);
 SLUICE_API sluice_status sluice_workspace_verify(const sluice_workspace* workspace);
 SLUICE_API sluice_status sluice_workspace_reset(sluice_workspace* workspace, sluice_stream stream);
 
-/* ---- the short way: arrays in, one launch ---- */
+/* ---- the short way: arrays in, a launch out ---- */
 /* Looks the product's kernel up, prepares it at the first call, launches. The device lends a workspace, one
  * for each stream, allocated once and kept. While the stream captures, what is not there yet is an error
  * (not_prepared) that names the remedy; a graph shares the workspace of the stream it was captured in. */

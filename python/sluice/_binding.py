@@ -6,7 +6,8 @@ errors as the classes of ``sluice.errors``. Imported when the first array comes,
     mm(a, b, out, bias, c, alpha, beta, activation, use_fast_accum, workspace)
     linear(input, weight, bias, out, activation, workspace)
     quantize(input, output, scales, granularity, scale_given)
-    problem_of_arrays(a, b, c, out, bias, scale_a, scale_b, activation, use_fast_accum, address)
+    add_mm(a, b, total, any_order, workspace)
+    problem_of_arrays(a, b, c, out, bias, scale_a, scale_b, activation, use_fast_accum, update, any_order, address)
 
 All arguments by position; tensors may be None where they may be left out; ``workspace`` is a handle's address or None.
 """
@@ -36,5 +37,6 @@ def _function(name: str) -> tvm_ffi.Function:
 scaled_mm = _function("scaled_mm")
 mm = _function("mm")
 linear = _function("linear")
+add_mm = _function("add_mm")
 problem_of_arrays = _function("problem_of_arrays")
 quantize = _function("quantize")

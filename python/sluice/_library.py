@@ -22,7 +22,7 @@ class ProblemStruct(ctypes.Structure):
         *((name, c_int64) for name in ("a_ld", "b_ld", "c_ld", "d_ld", "a_batch_stride", "b_batch_stride",
                                        "c_batch_stride", "d_batch_stride")),
         *((name, c_int32) for name in ("scale_a", "scale_b", "bias", "bias_type", "activation", "residual", "c_type",
-                                       "accumulate")),
+                                       "accumulate", "update", "any_order")),
     ]
 
 
@@ -58,7 +58,8 @@ _FUNCTIONS = {
     "sluice_plan_free": (None, [c_void_p]),
     "sluice_plan_text": (c_char_p, [c_void_p]),
     "sluice_plan_config": (c_char_p, [c_void_p]),
-    "sluice_plan_unit": (c_char_p, [c_void_p]),
+    "sluice_plan_unit_count": (c_int32, [c_void_p]),
+    "sluice_plan_unit": (c_char_p, [c_void_p, c_int32]),
     "sluice_plan_source": (c_char_p, [c_void_p]),
     "sluice_plan_workspace_bytes": (c_int64, [c_void_p]),
     "sluice_plan_estimate_us": (c_double, [c_void_p]),

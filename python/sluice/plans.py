@@ -33,9 +33,10 @@ class Plan:
         return lib.sluice_plan_config(self._handle).decode()
 
     @property
-    def unit(self) -> str:
-        """What NVRTC compiles."""
-        return lib.sluice_plan_unit(self._handle).decode()
+    def units(self) -> tuple[str, ...]:
+        """What NVRTC compiles, a text for each kernel of a launch: one, or two where ``combine`` is "separate"."""
+        return tuple(lib.sluice_plan_unit(self._handle, i).decode()
+                     for i in range(lib.sluice_plan_unit_count(self._handle)))
 
     @property
     def source(self) -> str:

@@ -14,6 +14,7 @@ MAJORS = ("k", "mn")
 SCALES = ("none", "tensor", "vector", "block")
 ACTIVATIONS = ("none", "relu", "gelu", "silu")
 SUMS = ("fast", "promoted")
+UPDATES = ("set", "add")
 
 GRANULARITIES = ("tensor", "row", "1x128", "128x128")
 
@@ -31,6 +32,13 @@ def number_of(what: str, value: object, names: tuple[str, ...]) -> int:
     if text not in names:
         raise errors.InvalidArgument(f"{what} = {value!r} must be one of {', '.join(names)}")
     return names.index(text)
+
+
+def _any_order(deterministic: object) -> int:
+    """``deterministic`` as the C interface has it: 1 for False. Raises ``InvalidArgument`` if it is neither."""
+    if not isinstance(deterministic, bool):
+        raise errors.InvalidArgument(f"deterministic = {deterministic!r} must be True or False")
+    return int(not deterministic)
 
 
 def _size(what: str, value: object) -> int:
@@ -51,6 +59,9 @@ class Problem:
     A's type, and bf16 for D of fp8 inputs. ``a_major`` and ``b_major`` say which index is contiguous: "k" is a
     row-major A and a weight stored n x k; "mn" (16-bit types) the other way. Strides (``*_ld``, ``*_batch_stride``, in
     elements) are 0 where rows are packed. ``bias`` and ``c`` are the types of a bias and of a residual, None without.
+
+    ``update`` "add" makes it ``D += alpha * scale_a * scale_b * A B``, into an fp32 D, without bias, activation and C. The
+    bits are the same on every run, unless ``deterministic=False`` lets the parts of such a sum be added to D in any order.
     """
 
     m: int
@@ -76,6 +87,8 @@ class Problem:
     activation: str = "none"
     c: Optional[str] = None
     accumulate: str = "fast"
+    update: str = "set"
+    deterministic: bool = True
 
     def struct(self) -> ProblemStruct:
         """As the C interface has it. Raises ``InvalidArgument`` for a name that is none."""
@@ -98,6 +111,8 @@ class Problem:
             residual=int(self.c is not None),
             c_type=number_of("c", self.c, DTYPES) if self.c is not None else 0,
             accumulate=number_of("accumulate", self.accumulate, SUMS),
+            update=number_of("update", self.update, UPDATES),
+            any_order=_any_order(self.deterministic),
         )
 
     @classmethod
@@ -107,11 +122,12 @@ class Problem:
             **sizes, a=DTYPES[s.a], b=DTYPES[s.b], d=DTYPES[s.d], a_major=MAJORS[s.a_major], b_major=MAJORS[s.b_major],
             scale_a=SCALES[s.scale_a], scale_b=SCALES[s.scale_b], bias=DTYPES[s.bias_type] if s.bias else None,
             activation=ACTIVATIONS[s.activation], c=DTYPES[s.c_type] if s.residual else None,
-            accumulate=SUMS[s.accumulate])
+            accumulate=SUMS[s.accumulate], update=UPDATES[s.update], deterministic=not s.any_order)
 
 
 def problem_of(a: Any, b: Any, out: Any, *, c: Any = None, bias: Any = None, scale_a: Any = None, scale_b: Any = None,
-               activation: str = "none", use_fast_accum: bool = True) -> Problem:
+               activation: str = "none", use_fast_accum: bool = True, update: str = "set",
+               deterministic: bool = True) -> Problem:
     """The problem of a product of arrays (torch tensors, or anything that speaks DLPack, also in host memory).
 
     Reads shapes, strides and types, never data. Raises what the product itself would raise of them.
@@ -120,5 +136,6 @@ def problem_of(a: Any, b: Any, out: Any, *, c: Any = None, bias: Any = None, sca
 
     struct = ProblemStruct()
     _binding.problem_of_arrays(a, b, c, out, bias, scale_a, scale_b, number_of("activation", activation, ACTIVATIONS),
-                               bool(use_fast_accum), ctypes.addressof(struct))
+                               bool(use_fast_accum), number_of("update", update, UPDATES),
+                               _any_order(deterministic), ctypes.addressof(struct))
     return Problem.from_struct(struct)

@@ -15,7 +15,7 @@ static_assert(SLUICE_SCALE_TENSOR == static_cast<int>(ScaleMode::tensor) &&
               SLUICE_SCALE_BLOCK == static_cast<int>(ScaleMode::block));
 static_assert(SLUICE_SILU == static_cast<int>(Activation::silu) &&
               SLUICE_PROMOTED == static_cast<int>(Accumulate::promoted) &&
-              SLUICE_MN_MAJOR == static_cast<int>(Major::mn));
+              SLUICE_ADD == static_cast<int>(Update::add) && SLUICE_MN_MAJOR == static_cast<int>(Major::mn));
 
 constexpr i64 kTmaStep = 16;  // bytes
 
@@ -337,10 +337,19 @@ Result<ProblemAndArgs> problem_of(const sluice_product& p) {
   problem.b = *b_matrix;
   problem.d = *d_matrix;
   problem.accumulate = p.accumulate == SLUICE_PROMOTED ? Accumulate::promoted : Accumulate::fast;
-  if (p.activation < SLUICE_NO_ACTIVATION || p.activation > SLUICE_SILU)
-    return Error{ErrorCode::invalid_argument,
-                 "activation = " + std::to_string(p.activation) + " must be in 0..3"};
+  const struct {
+    const char* name;
+    i32 value, last;
+  } enumerators[] = {{"activation", p.activation, SLUICE_SILU},
+                     {"update", p.update, SLUICE_ADD},
+                     {"any_order", p.any_order, 1}};
+  for (const auto& e : enumerators)
+    if (e.value < 0 || e.value > e.last)
+      return Error{ErrorCode::invalid_argument, std::string(e.name) + " = " + std::to_string(e.value) +
+                                                    " must be in 0.." + std::to_string(e.last)};
   problem.epilogue.activation = static_cast<Activation>(p.activation);
+  problem.epilogue.update = static_cast<Update>(p.update);
+  problem.deterministic = p.any_order == 0;
   result.args.a = p.a->data;
   result.args.b = p.b->data;
   result.args.d = p.d->data;

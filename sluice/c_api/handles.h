@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include <sluice/c_api/session.h>
 
@@ -13,7 +14,8 @@ struct sluice_device {
 
 struct sluice_plan {
   sluice::Plan plan;
-  std::string text, config, unit;
+  std::string text, config;
+  std::vector<std::string> units;  // none: there is nothing to launch
 };
 
 struct sluice_kernel {

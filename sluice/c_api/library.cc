@@ -5,6 +5,7 @@
 #include <sluice/c_api/error.h>
 #include <sluice/c_api/handles.h>
 
+#include <sluice/host/gemm_checks.h>
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/jit/source.h>
 #include <sluice/host/quantize_units.h>
@@ -26,14 +27,12 @@ Result<Options> compile_options(const sluice_options* given) {
 }
 
 /// Into the cache folder, in parallel.
-sluice_status compile_units(const std::vector<std::string>& units, const sluice_options* given,
+sluice_status compile_units(const std::vector<std::string>& units, const Options& options,
                             sluice_compiled* done) {
-  const Result<Options> options = compile_options(given);
-  if (!options) return fail(options.error());
-  const KernelCache cache(*options);
+  const KernelCache cache(options);
   if (!cache.disk_problem().empty())
     return fail({ErrorCode::io, "nothing can be kept: " + cache.disk_problem()});
-  const auto results = cache.get_all(units, options->jobs, {});
+  const auto results = cache.get_all(units, options.jobs, {});
   const CacheStats stats = cache.stats();
   sluice_status status = SLUICE_OK;
   int32_t failed = 0;
@@ -42,8 +41,14 @@ sluice_status compile_units(const std::vector<std::string>& units, const sluice_
   if (done != nullptr) *done = {stats.compiles, stats.disk_hits, failed};
   if (status == SLUICE_OK && stats.write_failures > 0)
     return fail({ErrorCode::io, std::to_string(stats.write_failures) +
-                                    " kernels were compiled but could not be kept in " + options->cache_dir});
+                                    " kernels were compiled but could not be kept in " + options.cache_dir});
   return status;
+}
+
+/// One for each kernel of the plan's launch.
+std::vector<std::string> units_of(const Plan& plan, Stamping stamping) {
+  if (gemm::is_empty(plan.problem)) return {};
+  return unit_texts(plan.config, stamping);
 }
 
 }  // namespace
@@ -104,7 +109,7 @@ sluice_status sluice_plan_create(const sluice_device* device, const sluice_probl
     const Result<Plan> made =
         gemm::plan(*checked, device != nullptr ? device->session.device().info() : h200, *overrides, records);
     if (!made) return fail(made.error());
-    *plan = new sluice_plan{*made, describe(*made), to_string(made->config), unit_text(made->config)};
+    *plan = new sluice_plan{*made, describe(*made), to_string(made->config), units_of(*made, Stamping::off)};
     return SLUICE_OK;
   });
 }
@@ -121,8 +126,13 @@ const char* sluice_plan_config(const sluice_plan* plan) {
   return plan->config.c_str();
 }
 
-const char* sluice_plan_unit(const sluice_plan* plan) {
-  return plan->unit.c_str();
+int32_t sluice_plan_unit_count(const sluice_plan* plan) {
+  return static_cast<int32_t>(plan->units.size());
+}
+
+const char* sluice_plan_unit(const sluice_plan* plan, int32_t index) {
+  if (index < 0 || index >= sluice_plan_unit_count(plan)) return nullptr;
+  return plan->units[static_cast<std::size_t>(index)].c_str();
 }
 
 const char* sluice_plan_source(const sluice_plan* plan) {
@@ -142,10 +152,13 @@ sluice_status sluice_compile(const sluice_plan* const* plans, int32_t count, con
   return guarded([&] {
     if (done != nullptr) *done = {};
     if (count > 0 && plans == nullptr) return fail(null_argument("plans"));
+    const Result<Options> options = compile_options(given);
+    if (!options) return fail(options.error());
     std::vector<std::string> units;
     for (int32_t i = 0; i < count; ++i)
-      if (plans[i]->plan.smem_bytes > 0) units.push_back(plans[i]->unit);  // 0: D is empty, nothing to launch
-    return compile_units(units, given, done);
+      for (std::string& unit : units_of(plans[i]->plan, stamping_of(*options)))
+        units.push_back(std::move(unit));
+    return compile_units(units, *options, done);
   });
 }
 
@@ -154,13 +167,15 @@ sluice_status sluice_compile_quantizers(int32_t input, const sluice_options* giv
     if (done != nullptr) *done = {};
     if (input != SLUICE_BF16 && input != SLUICE_FP16 && input != SLUICE_FP32)
       return fail({ErrorCode::invalid_type, "input must be bf16, fp16 or fp32"});
+    const Result<Options> options = compile_options(given);
+    if (!options) return fail(options.error());
     std::vector<std::string> units;
     for (const Granularity granularity :
          {Granularity::tensor, Granularity::row, Granularity::row_block, Granularity::square_block})
       for (const QuantizeStep step : quantize_steps(granularity))
         for (const bool vectors : {true, false})
           units.push_back(quantize_unit_text({step, static_cast<DType>(input), vectors}));
-    return compile_units(units, given, done);
+    return compile_units(units, *options, done);
   });
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include <sluice/host/driver/error.h>
+#include <sluice/host/gemm_checks.h>
 
 namespace sluice::c_api {
 namespace {
@@ -20,6 +21,7 @@ Problem key_of(const Problem& problem) {
   Problem key = with_strides(problem);
   if (!is_fp8(key.a.type) || is_block_scaled(key.epilogue)) key.accumulate = Accumulate::fast;
   if (!key.epilogue.residual) key.c = {};
+  if (!adds(key.epilogue)) key.deterministic = true;
   return key;
 }
 
@@ -45,7 +47,7 @@ Result<gemm::Kernel> Session::kernel_for(const Problem& problem, Stream stream) 
   if (std::optional<gemm::Kernel> kernel = find(problem)) return *std::move(kernel);
   const Result<Plan> plan = gemm::plan(problem, device_.info(), {}, device_.records());
   if (!plan) return plan.error();
-  if (problem.m != 0 && problem.n != 0 && problem.batch != 0) {
+  if (!gemm::is_empty(problem)) {
     const Result<bool> capturing = is_capturing(stream);
     if (!capturing) return capturing.error();
     if (*capturing)

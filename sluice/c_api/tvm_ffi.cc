@@ -165,6 +165,7 @@ sluice_status run(const sluice_product& product, const ffi::Any& workspace) {
 
 constexpr const char* kScaledNames[] = {"mat_a", "mat_b", "c", "out", "bias", "scale_a", "scale_b"};
 constexpr const char* kPlainNames[] = {"a", "b", "c", "out", "bias", "scale_a", "scale_b"};
+constexpr const char* kAddNames[] = {"a", "b", "c", "total", "bias", "scale_a", "scale_b"};
 constexpr const char* kLinearNames[] = {"input", "weight.t()", "c", "out", "bias", "scale_a", "scale_b"};
 
 constexpr const char* kQuantizeNames[] = {"input", "output", "scales"};
@@ -202,6 +203,8 @@ sluice_status scaled_mm(const ffi::Any* args) {
                                .beta = c.present ? 1.0f : 0.0f,
                                .accumulate = args[6].v_int64 != 0 ? SLUICE_FAST : SLUICE_PROMOTED,
                                .activation = SLUICE_NO_ACTIVATION,
+                               .update = SLUICE_SET,
+                               .any_order = 0,
                                .names = kScaledNames};
   return run(product, args[7]);
 }
@@ -224,8 +227,33 @@ sluice_status mm(const ffi::Any* args) {
                                .beta = static_cast<float>(number(args[6])),
                                .accumulate = args[8].v_int64 != 0 ? SLUICE_FAST : SLUICE_PROMOTED,
                                .activation = static_cast<int32_t>(args[7].v_int64),
+                               .update = SLUICE_SET,
+                               .any_order = 0,
                                .names = kPlainNames};
   return run(product, args[9]);
+}
+
+/// (a, b, total, any_order, workspace): total += a b
+sluice_status add_mm(const ffi::Any* args) {
+  ArrayArg a, b, total;
+  if (const sluice_status bad = read_all(args, kAddNames, {{a, 0, 0}, {b, 1, 1}, {total, 2, 3}});
+      bad != SLUICE_OK)
+    return bad;
+  const sluice_product product{.a = a.get(),
+                               .b = b.get(),
+                               .c = nullptr,
+                               .d = total.get(),
+                               .bias = nullptr,
+                               .scale_a = nullptr,
+                               .scale_b = nullptr,
+                               .alpha = 1.0f,
+                               .beta = 0.0f,
+                               .accumulate = SLUICE_PROMOTED,
+                               .activation = SLUICE_NO_ACTIVATION,
+                               .update = SLUICE_ADD,
+                               .any_order = args[3].v_int64 != 0 ? 1 : 0,
+                               .names = kAddNames};
+  return run(product, args[4]);
 }
 
 /// (input, weight, bias, out, activation, workspace)
@@ -247,11 +275,14 @@ sluice_status linear(const ffi::Any* args) {
                                .beta = 0.0f,
                                .accumulate = SLUICE_FAST,
                                .activation = static_cast<int32_t>(args[4].v_int64),
+                               .update = SLUICE_SET,
+                               .any_order = 0,
                                .names = kLinearNames};
   return run(product, args[5]);
 }
 
-/// (a, b, c, out, bias, scale_a, scale_b, activation, fast, address of the sluice_problem to fill)
+/// (a, b, c, out, bias, scale_a, scale_b, activation, fast, update, any_order, address of the
+/// sluice_problem to fill)
 sluice_status problem_of_arrays(const ffi::Any* args) {
   ArrayArg a, b, c, d, bias, scale_a, scale_b;
   if (const sluice_status bad = read_all(
@@ -270,8 +301,10 @@ sluice_status problem_of_arrays(const ffi::Any* args) {
                                .beta = c.present ? 1.0f : 0.0f,
                                .accumulate = args[8].v_int64 != 0 ? SLUICE_FAST : SLUICE_PROMOTED,
                                .activation = static_cast<int32_t>(args[7].v_int64),
+                               .update = static_cast<int32_t>(args[9].v_int64),
+                               .any_order = args[10].v_int64 != 0 ? 1 : 0,
                                .names = kPlainNames};
-  return sluice_problem_of(&product, reinterpret_cast<sluice_problem*>(args[9].v_int64));
+  return sluice_problem_of(&product, reinterpret_cast<sluice_problem*>(args[11].v_int64));
 }
 
 /// (input, output, scales, granularity, scale_given). Leading dimensions of input and output become one.
@@ -330,7 +363,8 @@ extern "C" {
 SLUICE_PACKED(scaled_mm, 9)
 SLUICE_PACKED(mm, 10)
 SLUICE_PACKED(linear, 6)
-SLUICE_PACKED(problem_of_arrays, 10)
+SLUICE_PACKED(add_mm, 5)
+SLUICE_PACKED(problem_of_arrays, 12)
 SLUICE_PACKED(quantize, 5)
 
 #undef SLUICE_PACKED

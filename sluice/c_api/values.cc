@@ -31,7 +31,9 @@ Result<Problem> problem_of(const sluice_problem& v) {
                      {"bias", v.bias, 2},
                      {"residual", v.residual, 2},
                      {"activation", v.activation, SLUICE_SILU + 1},
-                     {"accumulate", v.accumulate, SLUICE_PROMOTED + 1}};
+                     {"accumulate", v.accumulate, SLUICE_PROMOTED + 1},
+                     {"update", v.update, SLUICE_ADD + 1},
+                     {"any_order", v.any_order, 2}};
   for (const auto& e : enumerators)
     if (e.value < 0 || e.value >= e.count) return out_of_range(e.name, e.value, e.count);
   const auto type = [](i32 value) { return static_cast<DType>(value); };
@@ -50,8 +52,10 @@ Result<Problem> problem_of(const sluice_problem& v) {
                               .bias_type = v.bias != 0 ? type(v.bias_type) : DType::bf16,
                               .activation = static_cast<Activation>(v.activation),
                               .residual = v.residual != 0,
-                              .c_type = v.residual != 0 ? type(v.c_type) : DType::bf16},
-                 .accumulate = static_cast<Accumulate>(v.accumulate)};
+                              .c_type = v.residual != 0 ? type(v.c_type) : DType::bf16,
+                              .update = static_cast<Update>(v.update)},
+                 .accumulate = static_cast<Accumulate>(v.accumulate),
+                 .deterministic = v.any_order == 0};
 }
 
 sluice_problem values_of(const Problem& p) {
@@ -81,7 +85,9 @@ sluice_problem values_of(const Problem& p) {
           .activation = number(e.activation),
           .residual = e.residual ? 1 : 0,
           .c_type = number(e.c_type),
-          .accumulate = number(p.accumulate)};
+          .accumulate = number(p.accumulate),
+          .update = number(e.update),
+          .any_order = p.deterministic ? 0 : 1};
 }
 
 }  // namespace sluice::c_api

@@ -41,7 +41,8 @@ static void plans_without_a_gpu(void) {
   problem.m = 4096, problem.n = 4096, problem.k = 4096, problem.batch = 1;
   EXPECT(sluice_plan_create(NULL, &problem, NULL, &plan) == SLUICE_OK);
   EXPECT(strstr(sluice_plan_text(plan), "4096") != NULL);
-  EXPECT(strstr(sluice_plan_unit(plan), "sluice_entry") != NULL);
+  EXPECT(sluice_plan_unit_count(plan) == 1 && sluice_plan_unit(plan, 1) == NULL);
+  EXPECT(strstr(sluice_plan_unit(plan, 0), "sluice_entry") != NULL);
   EXPECT(sluice_plan_estimate_us(plan) > 100 && sluice_plan_estimate_us(plan) < 1000);
   choices.tile_m = 64, choices.tile_n = 64, choices.schedule = "ping_pong";
   EXPECT(sluice_plan_create(NULL, &problem, &choices, &narrow) == SLUICE_OK);
@@ -50,6 +51,22 @@ static void plans_without_a_gpu(void) {
   sluice_plan_free(narrow);
   sluice_plan_free(plan);
   sluice_plan_free(NULL);
+}
+
+static void gradients_are_added_to_d(void) {
+  sluice_problem problem;
+  sluice_plan* plan = NULL;
+  memset(&problem, 0, sizeof problem);
+  problem.m = 4096, problem.n = 4096, problem.k = 4096, problem.batch = 1;
+  problem.d = SLUICE_FP32, problem.update = SLUICE_ADD;
+  EXPECT(sluice_plan_create(NULL, &problem, NULL, &plan) == SLUICE_OK);
+  EXPECT(strstr(sluice_plan_config(plan), "Update::add") != NULL);
+  sluice_plan_free(plan);
+  problem.any_order = 1;
+  EXPECT(sluice_plan_create(NULL, &problem, NULL, &plan) == SLUICE_OK);
+  sluice_plan_free(plan);
+  problem.d = SLUICE_BF16;
+  EXPECT(sluice_plan_create(NULL, &problem, NULL, &plan) == SLUICE_INVALID_TYPE && mentions("fp32"));
 }
 
 static void bad_calls_say_what_and_why(void) {
@@ -107,6 +124,7 @@ static void nothing_is_compiled_into_a_read_only_cache(void) {
 int main(void) {
   versions_agree();
   plans_without_a_gpu();
+  gradients_are_added_to_d();
   bad_calls_say_what_and_why();
   arrays_become_problems();
   a_machine_without_a_gpu_says_so();

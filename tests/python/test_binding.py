@@ -49,6 +49,13 @@ def test_batches_biases_and_residuals():
     assert (problem.a_batch_stride, problem.d_batch_stride) == (128, 256)
 
 
+def test_products_that_are_added_to_out():
+    a, b, out = arrays()
+    problem = sluice.problem_of(a, b, out, update="add", deterministic=False)
+    assert (problem.update, problem.deterministic) == ("add", False)
+    assert (sluice.problem_of(a, b, out).update, sluice.problem_of(a, b, out).deterministic) == ("set", True)
+
+
 def test_scales_by_shape():
     a, b, out = arrays()
     problem = sluice.problem_of(a, b, out, scale_a=np.ones((64, 1), np.float32), scale_b=np.array(2, np.float32))
@@ -77,6 +84,7 @@ def bad_calls():
     yield "nothing", lambda: sluice.problem_of(a, None, out), sluice.InvalidArgument, "b is missing"
     yield "host memory", lambda: _binding.mm(a, b, out, None, None, 1.0, 0.0, 0, True, None), sluice.WrongDevice, \
         "a is in host memory"
+    yield "an update that is none", lambda: sluice.problem_of(a, b, out, update="plus"), sluice.InvalidArgument, "set, add"
     yield "too few arguments", lambda: _binding.mm(a, b, out), sluice.InternalError, "different versions"
 
 

@@ -119,6 +119,30 @@ def test_split_sums_take_the_streams_workspace_or_the_callers():
     sluice.reset_workspaces()
 
 
+def test_two_kernels_of_a_plan_are_compiled_ahead_and_launched():
+    plan = sluice.plan(m=64, n=256, k=8192, schedule="cooperative", tile=(128, 128), cluster=(1, 1), splits=4,
+                       combine="separate")
+    done = sluice.compile(plan)
+    assert done.compiled + done.already_there == len(plan.units) == 2
+    sluice.prepare(plan)
+    assert sluice.compile(plan) == (0, 2, 0)
+    a, b, out = on_gpu("bf16", (64, 8192)), weight("bf16", 8192, 256), on_gpu("bf16", (64, 256))
+    assert launches_of(lambda: mm(a, b, out)) == 2
+
+
+def test_products_are_added_in_one_launch():
+    a, b, total = on_gpu("bf16", (256, 8192), (1, 256)), on_gpu("bf16", (8192, 512)), on_gpu("fp32", (256, 512))
+    for deterministic in (True, False):
+        sluice.prepare(sluice.problem_of(a, b, total, update="add", deterministic=deterministic))
+        before = sluice.holdings().kernels
+        assert launches_of(lambda: _binding.add_mm(a, b, total, not deterministic, None)) == 1
+        assert sluice.holdings().kernels == before, "it was prepared"
+    no_rows = on_gpu("bf16", (256, 0), (1, 256)), on_gpu("bf16", (0, 512))
+    assert launches_of(lambda: _binding.add_mm(*no_rows, total, False, None)) == 0
+    with pytest.raises(sluice.InvalidType, match="D is total"):
+        _binding.add_mm(a, b, on_gpu("bf16", (256, 512)), False, None)
+
+
 def test_nothing_is_launched_of_what_is_empty():
     assert launches_of(lambda: mm(on_gpu("bf16", (0, 64)), weight("bf16", 64, 32), on_gpu("bf16", (0, 32)))) == 0
 

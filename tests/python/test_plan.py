@@ -23,7 +23,7 @@ def test_a_plan_says_what_runs_and_what_it_costs():
     plan = sluice.plan(m=4096, n=4096, k=4096, a="e4m3")
     assert plan.estimate_us > 10
     assert "4096" in plan.text and str(plan) == plan.text
-    assert "e4m3" in plan.config and "sluice_entry" in plan.unit
+    assert "e4m3" in plan.config and len(plan.units) == 1 and "sluice_entry" in plan.units[0]
     assert plan.workspace_bytes == 0
     assert sluice.explain(m=4096, n=4096, k=4096, a="e4m3") == plan.text == sluice.explain(plan)
 
@@ -48,6 +48,23 @@ def test_a_problem_survives_the_way_through_c():
     problem = sluice.Problem(64, 512, 256, batch=2, a="e4m3", b="e5m2", d="fp32", a_ld=256, b_ld=512, scale_a="vector",
                              scale_b="tensor", bias="bf16", activation="gelu", c="fp32", accumulate="promoted")
     assert sluice.Problem.from_struct(problem.struct()) == problem
+    gradient = sluice.Problem(64, 512, 256, b="bf16", d="fp32", update="add", deterministic=False)
+    assert sluice.Problem.from_struct(gradient.struct()) == gradient
+
+
+def test_gradients_are_added_to_d():
+    sizes = dict(m=256, n=512, k=65536, d="fp32", update="add")
+    ordered, any_order = sluice.plan(**sizes), sluice.plan(**sizes, deterministic=False)
+    assert "Update::add" in ordered.config and "Update::add" in any_order.config
+    assert "Combine::add" not in ordered.config
+    assert "Combine::add" in any_order.config and any_order.workspace_bytes == 0
+
+
+def test_a_plan_of_two_kernels_shows_both():
+    plan = sluice.plan(m=64, n=256, k=4096, schedule="cooperative", tile=(128, 128), cluster=(1, 1), splits=4,
+                       combine="separate")
+    assert ["sum_parts" in unit for unit in plan.units] == [False, True]
+    assert sluice.plan(m=0, n=256, k=64).units == ()
 
 
 BAD = [
@@ -57,6 +74,9 @@ BAD = [
     (dict(m=8, n=8, k=100, a="e4m3"), sluice.Misaligned, ValueError, ["100", "16"]),
     (dict(m=8.5, n=8, k=8), sluice.InvalidType, TypeError, ["8.5", "integer"]),
     (dict(m=8, k=8), sluice.InvalidArgument, ValueError, ["'n'"]),
+    (dict(m=8, n=8, k=8, update="sum"), sluice.InvalidArgument, ValueError, ["update = 'sum'", "set, add"]),
+    (dict(m=8, n=8, k=8, deterministic="no"), sluice.InvalidArgument, ValueError, ["deterministic = 'no'", "True or False"]),
+    (dict(m=8, n=8, k=8, update="add"), sluice.InvalidType, TypeError, ["fp32"]),
     (dict(m=8, n=8, k=8, colour=1), sluice.InvalidArgument, ValueError, ["colour"]),
     (dict(m=8, n=8, k=8, schedule="pong"), sluice.InvalidArgument, ValueError, ["pong", "ping_pong"]),
     (dict(m=8, n=8, k=8, tile=(64,)), sluice.InvalidArgument, ValueError, ["tile"]),

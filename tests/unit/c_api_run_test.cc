@@ -54,6 +54,8 @@ class CApiRun : public LaunchTest {
             .beta = 0.0f,
             .accumulate = 0,
             .activation = 0,
+            .update = 0,
+            .any_order = 0,
             .names = nullptr};
   }
 
@@ -137,6 +139,43 @@ TEST_F(CApiRun, refuses_what_no_kernel_takes_and_names_it) {
   p = product();
   p.a = at(sparse);
   refused(p, SLUICE_INVALID_STRIDE, "a.contiguous()");
+}
+
+/// The any-order product is another than the ordered one, where D is added to.
+TEST_F(CApiRun, adds_to_d_in_the_order_that_is_asked_for) {
+  TestArray total = array(SLUICE_FP32, {256, 512});
+  sluice_product p = product();
+  p.d = at(total), p.update = SLUICE_ADD, p.alpha = 0.0f;
+  EXPECT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(driver.launches(), 0) << "nothing to add";
+  p.alpha = 1.0f;
+  EXPECT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(driver.launches(), 1);
+  p.any_order = 1;
+  EXPECT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  sluice_holdings holdings{};
+  ASSERT_EQ(sluice_device_holdings(handle_, &holdings), SLUICE_OK);
+  EXPECT_EQ(holdings.kernels, 2);
+  p = product();
+  p.d = at(total);
+  EXPECT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  p.any_order = 1;  // which changes nothing where D is set
+  EXPECT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(sluice_device_holdings(handle_, &holdings), SLUICE_OK);
+  EXPECT_EQ(holdings.kernels, 3);
+}
+
+TEST_F(CApiRun, refuses_what_cannot_be_added_to) {
+  sluice_product p = product();
+  p.update = SLUICE_ADD;
+  refused(p, SLUICE_INVALID_TYPE, "must be fp32");
+  TestArray total = array(SLUICE_FP32, {256, 512});
+  p.d = p.c = at(total), p.beta = 1.0f;
+  refused(p, SLUICE_INVALID_TYPE, "leave out C");
+  p.c = nullptr, p.update = 2;
+  refused(p, SLUICE_INVALID_ARGUMENT, "update = 2 must be in 0..1");
+  p.update = SLUICE_ADD, p.any_order = -1;
+  refused(p, SLUICE_INVALID_ARGUMENT, "any_order = -1");
 }
 
 TEST_F(CApiRun, a_capture_finds_what_was_made_ready_and_nothing_else) {

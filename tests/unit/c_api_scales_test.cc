@@ -41,6 +41,8 @@ Result<Problem> problem_with(const Sizes& s, const Shape& scale_a, const Shape& 
                                .beta = 0,
                                .accumulate = 0,
                                .activation = 0,
+                               .update = 0,
+                               .any_order = 0,
                                .names = nullptr};
   const Result<c_api::ProblemAndArgs> found = c_api::problem_of(product);
   if (!found) return found.error();

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans and compiles of the C interface: every unit of a plan is shown and compiled ahead, and an update goes
+// to C and back. The cache folder is filled by prepare on a device with a compiler that only counts; then
+// sluice_compile, which has no compiler at all, must find every unit there, so the two agree on which there
+// are. To see it fail: let sluice_compile take the first unit of a plan only.
+#include <sluice/c_api.h>
+#include <sluice/c_api/arrays.h>
+#include <sluice/c_api/handles.h>
+
+#include <cstring>
+#include <filesystem>
+
+#include "cache_fake.h"
+#include "launch_fixture.h"
+
+namespace sluice {
+namespace {
+
+sluice_problem gradient(int32_t any_order) {
+  sluice_problem p{};
+  p.m = 256, p.n = 512, p.k = 4096, p.batch = 1, p.d = SLUICE_FP32;
+  p.update = SLUICE_ADD, p.any_order = any_order;
+  return p;
+}
+
+sluice_choices in_two(const char* combine) {
+  sluice_choices choices = SLUICE_NO_CHOICES;
+  choices.schedule = "cooperative", choices.tile_m = choices.tile_n = 128, choices.splits = 2;
+  choices.cluster_m = choices.cluster_n = choices.cluster_k = 1, choices.combine = combine;
+  return choices;
+}
+
+class CApiPlans : public LaunchTest {
+ protected:
+  ~CApiPlans() override {
+    for (sluice_plan* plan : made_) sluice_plan_free(plan);
+    unsetenv("SLUICE_STAMP_WORKSPACES");
+  }
+
+  const sluice_plan* plan_of(const sluice_problem& problem, const char* combine = nullptr) {
+    const sluice_choices choices = in_two(combine);
+    sluice_plan* plan = nullptr;
+    EXPECT_EQ(sluice_plan_create(nullptr, &problem, combine != nullptr ? &choices : nullptr, &plan),
+              SLUICE_OK)
+        << sluice_error_message();
+    return made_.emplace_back(plan);
+  }
+
+  /// Prepares the plan on a device whose compiler counts, then compiles it ahead where there is none.
+  void expect_compile_asks_for_what_prepare_did(const sluice_plan* plan, int units) {
+    const test::TemporaryFolder folder;
+    const std::string cache = folder / "kernels", nowhere = folder / "nowhere";
+    const test::FakeCompiler compiler;
+    Options options = options_from_environment();
+    options.cache_dir = cache;
+    const Result<Device> device = open_fake_device(options);
+    ASSERT_TRUE(device.ok());
+    device->impl().cache = KernelCache(options, compiler.seam());
+    ASSERT_TRUE(gemm::prepare(*device, plan->plan).ok());
+    EXPECT_EQ(*compiler.calls, units);
+    std::filesystem::create_directory(nowhere);
+    const sluice_options given{cache.c_str(), nowhere.c_str(), nullptr, 0, 1};
+    sluice_compiled done{};
+    EXPECT_EQ(sluice_compile(&plan, 1, &given, &done), SLUICE_OK) << sluice_error_message();
+    EXPECT_EQ(done.already_there, units);
+    EXPECT_EQ(done.compiled + done.failed, 0);
+  }
+
+  std::vector<sluice_plan*> made_;
+};
+
+TEST_F(CApiPlans, every_unit_is_shown) {
+  sluice_problem problem = gradient(0);
+  problem.update = SLUICE_SET;
+  const sluice_plan* one = plan_of(problem, "last_arriver");
+  EXPECT_EQ(sluice_plan_unit_count(one), 1);
+  const sluice_plan* two = plan_of(problem, "separate");
+  ASSERT_EQ(sluice_plan_unit_count(two), 2);
+  EXPECT_NE(std::strstr(sluice_plan_unit(two, 0), "run_gemm"), nullptr);
+  EXPECT_NE(std::strstr(sluice_plan_unit(two, 1), "sum_parts"), nullptr);
+  EXPECT_EQ(sluice_plan_unit(two, 2), nullptr);
+  EXPECT_EQ(sluice_plan_unit(two, -1), nullptr);
+}
+
+TEST_F(CApiPlans, a_plan_of_nothing_has_no_unit) {
+  sluice_problem nothing_to_add = gradient(0), empty = gradient(0);
+  nothing_to_add.k = 0;
+  empty.m = 0, empty.update = SLUICE_SET;
+  EXPECT_EQ(sluice_plan_unit_count(plan_of(nothing_to_add)), 0);
+  EXPECT_EQ(sluice_plan_unit_count(plan_of(empty)), 0);
+  nothing_to_add.update = SLUICE_SET;
+  EXPECT_EQ(sluice_plan_unit_count(plan_of(nothing_to_add)), 1);
+}
+
+TEST_F(CApiPlans, what_is_compiled_ahead_is_all_that_prepare_asks_for) {
+  sluice_problem problem = gradient(0);
+  problem.update = SLUICE_SET;
+  expect_compile_asks_for_what_prepare_did(plan_of(problem, "last_arriver"), 1);
+  expect_compile_asks_for_what_prepare_did(plan_of(problem, "separate"), 2);
+  expect_compile_asks_for_what_prepare_did(plan_of(gradient(1), "add"), 1);
+}
+
+TEST_F(CApiPlans, stamped_kernels_are_compiled_ahead_too) {
+  setenv("SLUICE_STAMP_WORKSPACES", "1", 1);
+  sluice_problem problem = gradient(0);
+  problem.update = SLUICE_SET;
+  expect_compile_asks_for_what_prepare_did(plan_of(problem, "separate"), 2);
+}
+
+TEST_F(CApiPlans, an_update_goes_to_c_and_back) {
+  for (const int32_t any_order : {0, 1}) {
+    const Result<Problem> problem = c_api::problem_of(gradient(any_order));
+    ASSERT_TRUE(problem.ok()) << problem.error().message;
+    EXPECT_EQ(problem->epilogue.update, Update::add);
+    EXPECT_EQ(problem->deterministic, any_order == 0);
+    const sluice_problem back = c_api::values_of(*problem);
+    EXPECT_EQ(back.update, SLUICE_ADD);
+    EXPECT_EQ(back.any_order, any_order);
+  }
+  sluice_problem zeroed{};
+  const Result<Problem> usual = c_api::problem_of(zeroed);
+  ASSERT_TRUE(usual.ok());
+  EXPECT_EQ(usual->epilogue.update, Update::set);
+  EXPECT_TRUE(usual->deterministic);
+  zeroed.any_order = 2;
+  EXPECT_FALSE(c_api::problem_of(zeroed).ok());
+}
+
+TEST_F(CApiPlans, parts_are_added_in_any_order_only_where_that_is_asked_for) {
+  EXPECT_EQ(sluice_plan_workspace_bytes(plan_of(gradient(1), "add")), 0);
+  EXPECT_GT(sluice_plan_workspace_bytes(plan_of(gradient(0), "last_arriver")), 0);
+}
+
+}  // namespace
+}  // namespace sluice
