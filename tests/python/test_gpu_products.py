@@ -171,6 +171,7 @@ def ops():
     return [
         (torch.ops.sluice.mm, (a, w.t(), bias, None, 1.0, 0.0, BF16, "none", False)),
         (torch.ops.sluice.mm_out, (a, w.t(), out, None, None, 1.0, 0.0, "relu", False)),
+        (torch.ops.sluice.add_mm_, (whole(64, 512, dtype=FP32), a, w.t(), True)),
         (torch.ops.sluice.linear, (a, w, bias, "none")),
         (torch.ops.sluice.linear_out, (a, w, None, out, "none")),
         (torch.ops.sluice.scaled_mm, (e, f, one, one, None, BF16, True)),
@@ -181,7 +182,7 @@ def ops():
     ]
 
 
-@pytest.mark.parametrize("index", range(9))
+@pytest.mark.parametrize("index", range(10))
 def test_opcheck(index):
     op, arguments = ops()[index]
     tests = ["test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"]

@@ -45,14 +45,53 @@ def test_a_gradient_that_is_expanded_is_taken():
     exactly(w.grad, torch.ones(16, 64, device="cuda").double().t() @ x.detach().double())
 
 
-def test_main_grad_is_added_to_in_fp32():
-    x, w = whole(64, 256).requires_grad_(), torch.nn.Parameter(whole(512, 256, seed=1))
+@pytest.mark.parametrize("deterministic", [True, False])
+@pytest.mark.parametrize("tokens", [1, 64, 777, 16384])
+def test_main_grad_is_added_to_in_fp32(tokens, deterministic):
+    x, w = whole(tokens, 256).requires_grad_(), torch.nn.Parameter(whole(512, 256, seed=1))
     w.main_grad = torch.full((512, 256), 0.25, device="cuda", dtype=FP32)
-    upstream = whole(64, 512, seed=3)
+    upstream = whole(tokens, 512, seed=3)
     for _ in range(2):
-        st.linear(x, w).backward(upstream)
+        st.linear(x, w, deterministic=deterministic).backward(upstream)
     exactly(w.main_grad, 0.25 + 2 * (upstream.double().t() @ x.detach().double()))
     assert w.grad is None and w.grad_added_to_main_grad
+
+
+def test_an_ordered_main_grad_has_the_same_bits_every_time():
+    x, w = real(16384, 256), torch.nn.Parameter(real(512, 256, seed=1))
+    upstream, totals = real(16384, 512, seed=3), []
+    for _ in range(20):
+        w.main_grad = torch.full((512, 256), 0.1, device="cuda", dtype=FP32)
+        st.linear(x, w).backward(upstream)
+        totals.append(w.main_grad)
+    assert all(torch.equal(total, totals[0]) for total in totals)
+    assert torch.allclose(totals[0].double(), 0.1 + upstream.double().t() @ x.double(), rtol=1e-4, atol=1e-2)
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_a_compiled_backward_adds_to_main_grad(deterministic):
+    layer = st.nn.Linear(256, 512, bias=False, device="cuda", deterministic=deterministic)
+    x, upstream = whole(64, 256), whole(64, 512, seed=3)
+    layer.weight.main_grad = torch.full((512, 256), 0.25, device="cuda", dtype=FP32)
+    compiled = torch.compile(layer)
+    for _ in range(2):
+        compiled(x).backward(upstream)
+    exactly(layer.weight.main_grad, 0.25 + 2 * (upstream.double().t() @ x.double()))
+
+
+def test_a_captured_backward_adds_at_each_replay():
+    x, w = whole(64, 256), torch.nn.Parameter(whole(512, 256, seed=1))
+    w.main_grad = torch.zeros((512, 256), device="cuda", dtype=FP32)
+    upstream, graph, side = whole(64, 512, seed=3), torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        st.linear(x, w).backward(upstream)
+    torch.cuda.current_stream().wait_stream(side)
+    with torch.cuda.graph(graph):
+        st.linear(x, w).backward(upstream)
+    for _ in range(3):
+        graph.replay()
+    exactly(w.main_grad, 4 * (upstream.double().t() @ x.double()))
 
 
 def test_a_compiled_backward():

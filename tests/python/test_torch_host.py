@@ -6,6 +6,7 @@ torch = pytest.importorskip("torch")
 
 import sluice  # noqa: E402
 import sluice.torch as st  # noqa: E402
+from sluice.torch.autograd import add_product_  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
 E4M3 = torch.float8_e4m3fn
@@ -99,6 +100,94 @@ def test_a_backward_is_traced():
     with pytest.raises(sluice.WrongDevice):
         torch.compile(lambda x: st.linear(x, weight).sum(), backend=backend, fullgraph=True)(bf16(8, 256))
     assert any("sluice.linear" in str(node.target) for node in graphs[0].graph.nodes)
+
+
+class OnHost:
+    """The binding's functions on the host, and a list of what was called."""
+
+    def __init__(self):
+        self.called = []
+
+    def linear(self, x, w, bias, out, activation, workspace):
+        self.called.append("linear")
+        out.copy_(torch.nn.functional.linear(x, w, bias))
+
+    def mm(self, a, b, out, *_):
+        self.called.append("mm")
+        out.copy_(a @ b)
+
+    def add_mm(self, a, b, total, any_order, workspace):
+        self.called.append("add_mm in any order" if any_order else "add_mm")
+        total += a.float() @ b.float()
+
+
+@pytest.fixture
+def on_host(monkeypatch):
+    fake = OnHost()
+    monkeypatch.setattr("sluice.torch.autograd._binding", fake)
+    monkeypatch.setattr("sluice.torch._library._binding", fake)
+    torch._dynamo.reset()
+    return fake
+
+
+def weight_with_main_grad(dtype=torch.float32, shape=(32, 16)):
+    weight = torch.nn.Parameter(torch.ones(32, 16, dtype=torch.bfloat16))
+    weight.main_grad = torch.full(shape, 0.25, dtype=dtype)
+    return weight
+
+
+def test_the_weights_gradient_is_one_product_added_to_main_grad(on_host):
+    weight = weight_with_main_grad()
+    for _ in range(2):
+        st.linear(torch.ones(2, 4, 16, dtype=torch.bfloat16), weight).sum().backward()
+    assert on_host.called == ["linear", "add_mm"] * 2
+    assert (weight.main_grad == 16.25).all() and weight.grad is None and weight.grad_added_to_main_grad
+
+
+def test_the_order_of_its_parts_can_be_waived(on_host):
+    layer = st.nn.convert_(torch.nn.Sequential(torch.nn.Linear(16, 32, dtype=torch.bfloat16)), recipe=None,
+                           deterministic=False)[0]
+    layer.weight.main_grad = torch.zeros(32, 16)
+    x = torch.ones(4, 16, dtype=torch.bfloat16)
+    layer(x).sum().backward()
+    layer.deterministic = True
+    layer(x).sum().backward()
+    st.linear(x, layer.weight, deterministic=False).sum().backward()
+    torch.use_deterministic_algorithms(True)
+    try:
+        st.linear(x, layer.weight, deterministic=False).sum().backward()
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert on_host.called[1::2] == ["add_mm in any order", "add_mm", "add_mm in any order", "add_mm"]
+
+
+@pytest.mark.parametrize("given, kind, mention", [
+    (dict(dtype=torch.bfloat16), sluice.InvalidType, "weight.main_grad is torch.bfloat16"),
+    (dict(shape=(16, 32)), sluice.InvalidSize, "(16, 32) and must have the weight's, (32, 16)"),
+])
+def test_a_main_grad_that_cannot_be_added_to_is_refused(given, kind, mention):
+    with pytest.raises(kind) as caught:
+        st.linear(bf16(4, 16), weight_with_main_grad(**given))
+    assert mention in str(caught.value)
+
+
+@pytest.mark.parametrize("deterministic, called", [(True, "add_mm"), (False, "add_mm in any order")])
+def test_a_compiled_model_adds_to_main_grad(on_host, deterministic, called):
+    weight = weight_with_main_grad()
+    compiled = torch.compile(lambda x: st.linear(x, weight, deterministic=deterministic), backend="aot_eager")
+    for _ in range(2):
+        compiled(torch.ones(8, 16, dtype=torch.bfloat16)).sum().backward()
+    assert on_host.called == ["linear", called] * 2
+    assert (weight.main_grad == 16.25).all() and weight.grad is None and weight.grad_added_to_main_grad
+
+
+@pytest.mark.parametrize("deterministic, called", [(True, "add_mm"), (False, "add_mm in any order")])
+def test_an_addition_is_traced(monkeypatch, deterministic, called):
+    fake, total = OnHost(), torch.full((32, 16), 0.25)
+    monkeypatch.setattr("sluice.torch._library._binding", fake)  # of the ops alone: what is not traced would raise
+    add = torch.compile(lambda a, b: add_product_(total, a.t(), b, deterministic), backend="aot_eager", fullgraph=True)
+    add(torch.ones(8, 32, dtype=torch.bfloat16), torch.ones(8, 16, dtype=torch.bfloat16))
+    assert fake.called == [called] and (total == 8.25).all()
 
 
 @pytest.mark.parametrize("granularity, shape", [("tensor", ()), ("row", (200, 1)), ("1x128", (200, 3)), ("128x128", (2, 3))])

@@ -52,6 +52,14 @@ _define("mm_out(Tensor a, Tensor b, Tensor(out!) out, Tensor? bias, Tensor? c, f
         "bool use_fast_accum) -> ()", _mm_out, lambda a, b, out, *rest: None)
 
 
+def _add_mm_(total, a, b, any_order) -> None:
+    _binding.add_mm(a, b, total, any_order, None)
+
+
+_define("add_mm_(Tensor(total!) total, Tensor a, Tensor b, bool any_order) -> ()", _add_mm_,
+        lambda total, a, b, any_order: None)
+
+
 # ---- linear ----
 def _linear_out(input, weight, bias, out, activation) -> None:
     _binding.linear(input, weight, bias, out, activation_number(activation), None)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from .. import _binding
+from ..errors import InvalidSize, InvalidType
 
 _is_compiling = torch.compiler.is_compiling
 
@@ -28,12 +29,28 @@ def _product(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
     return out
 
 
-def add_product_(total: Tensor, a: Tensor, b: Tensor) -> None:
-    """``total += a @ b`` in one kernel, e.g. an fp32 main_grad."""
+def add_product_(total: Tensor, a: Tensor, b: Tensor, deterministic: bool) -> None:
+    """``total += a @ b`` into fp32, which no kernel reads: the memory system adds. torch's own switch for deterministic
+    algorithms goes before ``deterministic=False``."""
+    any_order = not (deterministic or torch.are_deterministic_algorithms_enabled())
     if _is_compiling():
-        torch.ops.sluice.mm_out(a, b, total, None, total.clone(), 1.0, 1.0, "none", False)
+        torch.ops.sluice.add_mm_(total, a, b, any_order)
     else:
-        _binding.mm(a, b, total, None, total, 1.0, 1.0, 0, False, None)
+        _binding.add_mm(a, b, total, any_order, None)
+
+
+def _main_grad(weight: Tensor) -> Optional[Tensor]:
+    """What the weight's gradient is added to, if there is such a thing."""
+    main_grad = getattr(weight, "main_grad", None)
+    if main_grad is None:
+        return None
+    if main_grad.dtype is not torch.float32:
+        raise InvalidType(f"weight.main_grad is {main_grad.dtype} and must be torch.float32: gradients are added to it in "
+                          "fp32; make it .float(), or None to have weight.grad")
+    if main_grad.shape != weight.shape:
+        raise InvalidSize(f"weight.main_grad has shape {tuple(main_grad.shape)} and must have the weight's, "
+                          f"{tuple(weight.shape)}: pass a .view() of it")
+    return main_grad
 
 
 class LinearFunction(torch.autograd.Function):
@@ -41,9 +58,9 @@ class LinearFunction(torch.autograd.Function):
     gradient is added to it and ``weight.grad`` stays as it is (``weight.grad_added_to_main_grad`` becomes True)."""
 
     @staticmethod
-    def forward(ctx: Any, input: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
+    def forward(ctx: Any, input: Tensor, weight: Tensor, bias: Optional[Tensor], deterministic: bool) -> Tensor:
         ctx.save_for_backward(input, weight)
-        ctx.main_grad = getattr(weight, "main_grad", None)
+        ctx.main_grad, ctx.deterministic = _main_grad(weight), deterministic
         ctx.weight_object = weight if ctx.main_grad is not None else None
         if _is_compiling():
             return torch.ops.sluice.linear(input, weight, bias, "none")
@@ -62,10 +79,10 @@ class LinearFunction(torch.autograd.Function):
             grad_input = _product(grad, weight, input.dtype).view(input.shape)
         if ctx.needs_input_grad[1]:
             if ctx.main_grad is not None:
-                add_product_(ctx.main_grad, grad.t(), rows)
+                add_product_(ctx.main_grad, grad.t(), rows, ctx.deterministic)
                 ctx.weight_object.grad_added_to_main_grad = True
             else:
                 grad_weight = _product(grad.t(), rows, weight.dtype)
         if ctx.needs_input_grad[2]:
             grad_bias = grad.sum(0)
-        return grad_input, grad_weight, grad_bias
+        return grad_input, grad_weight, grad_bias, None

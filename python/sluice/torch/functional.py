@@ -74,7 +74,7 @@ def mm(a: Tensor, b: Tensor, *, out: Optional[Tensor] = None, bias: Optional[Ten
         if out is not None or c is not None or activation is not None or alpha != 1.0 or a.dim() != 2:
             raise InvalidArgument("mm is differentiable for two matrices and a bias alone: without out, c, activation "
                                   "and alpha; use torch.no_grad() or detach() otherwise")
-        return LinearFunction.apply(a, b.t(), bias)
+        return LinearFunction.apply(a, b.t(), bias, True)
     dtype = out_dtype or (a.dtype if out is None else out.dtype)
     if not plain:
         if workspace is not None:
@@ -93,16 +93,19 @@ def mm(a: Tensor, b: Tensor, *, out: Optional[Tensor] = None, bias: Optional[Ten
 
 
 def linear(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *, activation: Optional[str] = None,
-           out: Optional[Tensor] = None, workspace: Optional[Workspace] = None) -> Tensor:
+           out: Optional[Tensor] = None, workspace: Optional[Workspace] = None, deterministic: bool = True) -> Tensor:
     """``torch.nn.functional.linear`` with an activation in the same kernel: ``act(input @ weight.t() + bias)``.
 
     ``input`` may have any number of leading dimensions. Differentiable without ``activation`` and ``out``.
+
+    ``deterministic=False`` lets the backward add the parts of a weight's gradient to ``weight.main_grad`` in any order,
+    which may be faster and may change last bits from run to run (unless ``torch.use_deterministic_algorithms`` is on).
     """
     if needs_grad(input, weight, bias, None):
         if activation is not None or out is not None:
             raise InvalidArgument("linear is differentiable without activation and out; apply the activation to its "
                                   "result, or use torch.no_grad()")
-        return LinearFunction.apply(input, weight, bias)
+        return LinearFunction.apply(input, weight, bias, deterministic)
     if _is_compiling() or input.__class__ not in _PLAIN:
         if workspace is not None:
             raise InvalidArgument("workspace cannot be given under torch.compile: each stream is lent one")

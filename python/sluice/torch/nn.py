@@ -29,6 +29,7 @@ class Linear(torch.nn.Module):
     their ``weight_scale`` and quantise the input in a fused kernel; the output has the input's type. Parameters are
     called as torch's are. ``fuse_quantizer``: under torch.compile the input is quantised by torch's own operations, which
     the compiler fuses with what came before (its divisions are approximate, so bits may differ from the kernel's).
+    ``deterministic``: as for ``linear``; an attribute, which may be changed at any time.
     """
 
     weight: torch.nn.Parameter
@@ -37,12 +38,12 @@ class Linear(torch.nn.Module):
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, *, recipe: Optional[str] = None,
                  device: Union[str, int, torch.device, None] = None, dtype: Optional[torch.dtype] = None, use_fast_accum: bool = True,
-                 fuse_quantizer: bool = False) -> None:
+                 fuse_quantizer: bool = False, deterministic: bool = True) -> None:
         super().__init__()
         _check_recipe(recipe)
         self.fuse_quantizer = fuse_quantizer
         self.in_features, self.out_features = in_features, out_features
-        self.recipe, self.use_fast_accum = recipe, use_fast_accum
+        self.recipe, self.use_fast_accum, self.deterministic = recipe, use_fast_accum, deterministic
         dtype = dtype or torch.bfloat16
         if recipe is None:
             self.weight = torch.nn.Parameter(torch.empty((out_features, in_features), device=device, dtype=dtype))
@@ -59,12 +60,13 @@ class Linear(torch.nn.Module):
 
     @classmethod
     def from_linear(cls, module: torch.nn.Linear, recipe: Optional[str] = None, *,
-                    use_fast_accum: bool = True, fuse_quantizer: bool = False) -> "Linear":
+                    use_fast_accum: bool = True, fuse_quantizer: bool = False, deterministic: bool = True) -> "Linear":
         """Of a ``torch.nn.Linear``: its very parameters in 16 bits, or its weight quantised once."""
         _check_recipe(recipe)
         weight = module.weight
         made = cls(module.in_features, module.out_features, bias=module.bias is not None, recipe=recipe, device="meta",
-                   dtype=weight.dtype, use_fast_accum=use_fast_accum, fuse_quantizer=fuse_quantizer)
+                   dtype=weight.dtype, use_fast_accum=use_fast_accum, fuse_quantizer=fuse_quantizer,
+                   deterministic=deterministic)
         if recipe is None:
             made.weight, made.bias = weight, module.bias
             return made
@@ -80,7 +82,7 @@ class Linear(torch.nn.Module):
 
     def forward(self, input: Tensor) -> Tensor:
         if self.recipe is None:
-            return linear(input, self.weight, self.bias)
+            return linear(input, self.weight, self.bias, deterministic=self.deterministic)
         if needs_grad(input, None, None, None):
             raise InvalidArgument("an FP8 Linear has no backward: run it under torch.no_grad(), or convert with "
                                   "recipe=None to train")
@@ -104,7 +106,7 @@ def can_convert(module: torch.nn.Module) -> bool:
 
 def convert_(model: torch.nn.Module, filter_fn: Optional[Callable[[torch.nn.Module, str], bool]] = None, *,
              recipe: Optional[str] = "block", use_fast_accum: bool = True,
-             fuse_quantizer: bool = False) -> torch.nn.Module:
+             fuse_quantizer: bool = False, deterministic: bool = True) -> torch.nn.Module:
     """Replaces every ``torch.nn.Linear`` of a model that can be taken, and for which ``filter_fn(module, name)`` is true,
     in place. Returns the model."""
     _check_recipe(recipe)
@@ -113,5 +115,5 @@ def convert_(model: torch.nn.Module, filter_fn: Optional[Callable[[torch.nn.Modu
             full_name = f"{name}.{child_name}" if name else child_name
             if can_convert(child) and (filter_fn is None or filter_fn(child, full_name)):
                 setattr(module, child_name, Linear.from_linear(child, recipe, use_fast_accum=use_fast_accum,
-                                                                    fuse_quantizer=fuse_quantizer))
+                                                               fuse_quantizer=fuse_quantizer, deterministic=deterministic))
     return model
