@@ -73,8 +73,8 @@ Result<bool> run_on_gpu(const bench::Lab& lab, const ProblemRequest& request, Wa
   const Result<Plan> plan = gemm::plan(request.problem, device.info(), request.overrides, device.records());
   if (!plan) return plan.error();
   fmt::print("{}", describe(*plan));
-  const std::string unit = unit_text(plan->config, stamping_of(device.options()));
-  if (Result<void> compiled = compile(device.impl().cache, unit); !compiled) return compiled.error();
+  for (const std::string& unit : unit_texts(plan->config, stamping_of(device.options())))
+    if (Result<void> compiled = compile(device.impl().cache, unit); !compiled) return compiled.error();
 
   bench::RunRecord run = bench::describe_run(lab);
   const std::string name = bench::problem_text(request.problem);
@@ -104,7 +104,8 @@ Result<bool> run_on_host(const ProblemRequest& request, const RunFlags& flags, c
   fmt::print("{}", describe(*plan));
   if (!flags.no_compile) {
     const KernelCache cache(options_from_environment());
-    if (Result<void> compiled = compile(cache, unit_text(plan->config)); !compiled) return compiled.error();
+    for (const std::string& unit : unit_texts(plan->config))
+      if (Result<void> compiled = compile(cache, unit); !compiled) return compiled.error();
   }
   HostProblem problem(plan->problem, request.alpha, request.beta, flags.seed);
   const auto start = std::chrono::steady_clock::now();

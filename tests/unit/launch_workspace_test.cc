@@ -93,6 +93,13 @@ TEST_F(LaunchWorkspace, is_read_by_a_second_kernel_if_the_parts_are_added_up_the
   launched(gemm::launch(kernel, args, nullptr), 3);
 }
 
+TEST_F(LaunchWorkspace, combine_add_is_for_sums_in_any_order) {
+  const Result<Plan> plan =
+      gemm::plan(small_problem(), device().info(), {.splits = 2, .combine = Combine::add});
+  ASSERT_FALSE(plan.ok());
+  EXPECT_NE(plan.error().message.find("needs update = add"), std::string::npos);
+}
+
 TEST_F(LaunchWorkspace, combine_none_cannot_split) {
   const Result<Plan> plan =
       gemm::plan(small_problem(), device().info(), {.splits = 2, .combine = Combine::none});

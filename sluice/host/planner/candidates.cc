@@ -108,6 +108,9 @@ Result<void> check_overrides(const Problem& p, const PlanOverrides& o) {
   if (o.splits && o.clusters) return bad_override("splits sets the clusters itself: set one of the two");
   if (o.splits && *o.splits < 1)
     return bad_override("splits = " + std::to_string(*o.splits) + " must be at least 1");
+  if (o.combine == Combine::add && !adds_in_any_order(p))
+    return bad_override(
+        "combine = add puts parts into D in any order: it needs update = add and deterministic = false");
   if (o.combine == Combine::none && (o.splits.value_or(1) > 1 || o.streamed.value_or(0) > 0))
     return bad_override("combine = none cannot split k: set last_arriver or separate");
   if (o.raster_group && *o.raster_group < 1)
