@@ -121,10 +121,13 @@ using Progress = std::function<void(int done, int total)>;
 std::vector<Result<Kernel>> prepare(const Device& device, std::span<const Plan> plans,
                                     const Progress& progress = {});
 
-/// Checks the arguments and enqueues one kernel. No allocation, no synchronisation; may be captured into a
-/// graph, which then needs its workspace for as long as it lives. m = 0, n = 0 or batch = 0 succeed without a
-/// launch; so do alpha = 0 and k = 0 where the product is added to D. Errors (nothing is launched):
-/// invalid_pointer, misaligned, aliasing, workspace (too small), wrong_device, driver.
+/// Checks the arguments and enqueues one kernel, or two if the plan says Combine::separate: together,
+/// whatever other threads enqueue through this library. No allocation, no synchronisation; may be captured
+/// into a graph, which then needs the Kernel and its workspace for as long as it lives, as work in flight
+/// does. m = 0, n = 0 or batch = 0 succeed without a launch; so do alpha = 0 and k = 0 where the product is
+/// added to D. Errors (nothing is launched): invalid_pointer, misaligned, aliasing, workspace (too small),
+/// wrong_device, driver. Should the driver take the first of two kernels and refuse the second, D is not
+/// written and the next launch is none the worse.
 Result<void> launch(const Kernel& kernel, const Args& args, Stream stream);
 
 /// plan + prepare (kept by the device for the next call with an equal problem) + launch. Without a workspace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plan -> Kernel -> launch, and run, which does all three. prepare does everything that takes time, so that
-// launch is a few checks, a copy of the parameters and six to eight short driver calls
-// (tests/unit/launch_cost_test.cc).
+// launch is a few checks, a copy of the parameters and six to eight short driver calls, and one more where a
+// second kernel adds up parts (tests/unit/launch_cost_test.cc).
 #include <sluice/host/gemm.h>
 
 #include <atomic>
@@ -146,10 +146,11 @@ Result<Kernel> prepare_for_run(const Device& device, const Problem& problem, Str
   return prepare(device, *planned);
 }
 
-/// The device's own workspace for `stream`, of at least `bytes`, zeroed in stream order. By the stream's id,
-/// not its handle: handles come again while work of the stream before is on its way, and one of them means
-/// another stream in each thread. Kept for good for that reason, and so bounded.
-Result<WorkspaceView> lend_workspace(const Device& device, Stream stream, i64 bytes) {
+/// The device's own workspace for `stream`, zeroed in stream order. By the stream's id, not its handle:
+/// handles come again while work of the stream before is on its way, and one of them means another stream in
+/// each thread. Kept for good for that reason, and so bounded; of the size that any plan of run() may ask
+/// for, so that it never has to be replaced under a thread that was just lent it.
+Result<WorkspaceView> lend_workspace(const Device& device, Stream stream) {
   Device::Impl& impl = device.impl();
   unsigned long long id = 0;
   if (const CUresult code = impl.api->cuStreamGetId(stream, &id); code != CUDA_SUCCESS)
@@ -158,14 +159,13 @@ Result<WorkspaceView> lend_workspace(const Device& device, Stream stream, i64 by
   if (impl.lent_workspaces.size() >= kMaxLentWorkspaces && impl.lent_workspaces.count(id) == 0)
     return Error{ErrorCode::workspace, "run() has lent a workspace to " + std::to_string(kMaxLentWorkspaces) +
                                            " streams, which is as many as it does: pass one of your own"};
-  DeviceBuffer& buffer = impl.lent_workspaces[id];
-  if (buffer.bytes() < bytes) {
-    Result<DeviceBuffer> made = DeviceBuffer::allocate(device, bytes);
-    if (!made) return made.error();
-    if (const Result<void> zeroed = made->fill(0, stream); !zeroed) return zeroed.error();
-    buffer = *std::move(made);  // freeing the smaller one waits for what uses it
-  }
-  return WorkspaceView{buffer.data(), buffer.bytes()};
+  const auto found = impl.lent_workspaces.find(id);
+  if (found != impl.lent_workspaces.end()) return WorkspaceView{found->second.data(), found->second.bytes()};
+  Result<DeviceBuffer> made = DeviceBuffer::allocate(device, kWorkspaceLimit);
+  if (!made) return made.error();
+  if (const Result<void> zeroed = made->fill(0, stream); !zeroed) return zeroed.error();
+  const DeviceBuffer& lent = impl.lent_workspaces.emplace(id, *std::move(made)).first->second;
+  return WorkspaceView{lent.data(), lent.bytes()};
 }
 
 /// `args` with a workspace if the kernel needs one and the caller brings none.
@@ -179,7 +179,7 @@ Result<Args> with_workspace(const Device& device, const Kernel& kernel, const Ar
         ErrorCode::workspace,
         "the stream is capturing and the plan needs " + std::to_string(needed) +
             " bytes of workspace: pass one that lives as long as the graph, one for each branch of it"};
-  const Result<WorkspaceView> lent = lend_workspace(device, stream, needed);
+  const Result<WorkspaceView> lent = lend_workspace(device, stream);
   if (!lent) return lent.error();
   Args complete = args;
   complete.workspace = *lent;
@@ -286,6 +286,8 @@ Result<void> launch(const Kernel& kernel, const Args& args, Stream stream) {
   params.beta = args.beta;
   const DriverApi& api = impl.primary->api();
   if (Result<void> addresses = set_addresses(api, params, impl, args); !addresses) return addresses;
+  std::unique_lock turn(workspace_turn(), std::defer_lock);
+  if (impl.plan.workspace_bytes > 0) turn.lock();
   const Result<void> launched = launch_kernel(api, impl.module->function(), impl.shape, &params, stream);
   if (!launched || impl.sum_module == nullptr || params.deal.tiles == 0) return launched;
   return launch_kernel(api, impl.sum_module->function(), impl.sum_shape, &params, stream);

@@ -160,6 +160,8 @@ Result<void> Quantizer::launch(const QuantizeShape& given, const QuantizeArgs& a
                               .input_ld = shape->input_ld,
                               .output_ld = shape->output_ld,
                               .scale_given = args.scale_given};
+  std::unique_lock turn(workspace_turn(), std::defer_lock);
+  if (tensor && !args.scale_given) turn.lock();  // the second step reads what the first leaves
   for (const Step& step : impl_->steps) {
     if (step.kind == QuantizeStep::amax && args.scale_given) continue;
     if (Result<void> launched = impl_->launch_step(step, vectors, *shape, params, stream); !launched)

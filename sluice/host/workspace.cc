@@ -45,10 +45,11 @@ Result<void> check_conflict(const WorkspaceStamp& stamp) {
 /// After the counters, which say more.
 Result<void> check_owner(const WorkspaceStamp& stamp) {
   if (stamp.owner == 0) return {};
-  return broken(number(stamp_high(stamp.owner)) + " still owns the workspace, " +
-                std::to_string(stamp_low(stamp.owner)) +
-                " of its math groups have not left it: call reset() if it was aborted, or if another program "
-                "wrote there");
+  return broken(
+      number(stamp_high(stamp.owner)) + " still owns the workspace, " +
+      std::to_string(stamp_low(stamp.owner)) +
+      " of those that work in it have not left it: call reset() if it was aborted, or if another program "
+      "wrote there");
 }
 
 }  // namespace

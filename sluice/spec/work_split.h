@@ -5,8 +5,8 @@
 //
 // The first `streamed` tiles of the list are dealt out by k-tile: laid end to end, their k-tiles are cut into
 // one run for each cluster, equal but for one. A run may begin and end inside of a tile; the clusters that
-// share a tile are its peers: the last of them to arrive adds up their sums, or each adds its own to D
-// (kernels/gemm.cuh). The other tiles go out whole, `clusters` apart. So
+// share a tile are its peers: the last of them to arrive adds up their sums, or a second kernel does, or each
+// adds its own to D (Combine). The other tiles go out whole, `clusters` apart. So
 //   data-parallel   streamed = 0
 //   split(S)        streamed = all tiles, clusters = tiles * S; all are cut alike if S divides their k-tiles
 //   stream-K        streamed = all tiles, or those of the last wave or two; clusters = as many as fit

@@ -18,7 +18,7 @@ enum class Stamping : u8 { off, on };
 /// What a launch brings along. All zero where workspaces are not stamped.
 struct LaunchStamp {
   u32 launch;   // from 1 on, in the order of the process's launches; a graph replays its number
-  u32 leavers;  // math groups that leave: the last of them gives the workspace back
+  u32 leavers;  // math groups, and CTAs that add up parts: the last to leave gives the workspace back
 };
 
 /// In the last words of the counters' 64 KB (kWorkspaceStampOffset). Two pairs of 32 bits, each in one word.

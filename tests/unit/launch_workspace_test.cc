@@ -2,6 +2,9 @@
 // A split product and its workspace: what is refused, with what remedy; one launch and nothing else, also
 // where run() lends the memory.
 // To see it fail: take kWorkspace out of check_values, or zero the workspace in launch.
+#include <thread>
+#include <vector>
+
 #include <sluice/spec/params.h>
 #include <sluice/spec/part_sums.h>
 
@@ -93,6 +96,30 @@ TEST_F(LaunchWorkspace, is_read_by_a_second_kernel_if_the_parts_are_added_up_the
   launched(gemm::launch(kernel, args, nullptr), 3);
 }
 
+/// Two threads on one stream and one workspace: no other launch comes between the kernels of a product.
+TEST_F(LaunchWorkspace, two_kernels_of_a_product_follow_each_other_whoever_else_launches) {
+  const gemm::Kernel kernel = prepared(small_problem(), {.schedule = Schedule::cooperative,
+                                                         .tile_m = 128,
+                                                         .tile_n = 128,
+                                                         .cluster = ClusterShape{1, 1},
+                                                         .splits = 2,
+                                                         .combine = Combine::separate});
+  const i64 needed = kernel.plan().workspace_bytes;
+  const gemm::Args args = args_with(driver.memory(needed), needed);
+  constexpr int kLaunchesEach = FakeDriver::kKeptLaunches / 8;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&] {
+      for (int n = 0; n < kLaunchesEach; ++n) EXPECT_TRUE(gemm::launch(kernel, args, nullptr).ok());
+    });
+  for (std::thread& thread : threads) thread.join();
+  ASSERT_EQ(driver.launches(), 8 * kLaunchesEach);
+  for (int i = 0; i < driver.launches(); i += 2) {
+    EXPECT_FALSE(driver.launch(i).dependent);
+    EXPECT_TRUE(driver.launch(i + 1).dependent) << "launch " << i;
+  }
+}
+
 TEST_F(LaunchWorkspace, combine_add_is_for_sums_in_any_order) {
   const Result<Plan> plan =
       gemm::plan(small_problem(), device().info(), {.splits = 2, .combine = Combine::add});
@@ -104,7 +131,7 @@ TEST_F(LaunchWorkspace, combine_none_cannot_split) {
   const Result<Plan> plan =
       gemm::plan(small_problem(), device().info(), {.splits = 2, .combine = Combine::none});
   ASSERT_FALSE(plan.ok());
-  EXPECT_NE(plan.error().message.find("set last_arriver or separate"), std::string::npos);
+  EXPECT_NE(plan.error().message.find("set last_arriver, separate or add"), std::string::npos);
 }
 
 /// 128 x 128 x 16384: few tiles and a long sum, so that the planner splits it.

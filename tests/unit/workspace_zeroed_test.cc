@@ -58,7 +58,7 @@ TEST_F(WorkspaceTest, names_both_launches_of_a_conflict_before_the_counters_they
       EXPECT_NE(verified.error().message.find(part), std::string::npos) << verified.error().message;
   };
   stamp->owner = stamp_pair(31, 5);
-  expect({"launch 31 still owns", "5 of its math groups", "reset()"});
+  expect({"launch 31 still owns", "5 of those that work in it", "reset()"});
   static_cast<u32*>(workspace->data())[7] = 1;
   expect({"counter 7 of"});
   stamp->conflict = stamp_pair(12, 15);

@@ -112,7 +112,7 @@ Result<void> check_overrides(const Problem& p, const PlanOverrides& o) {
     return bad_override(
         "combine = add puts parts into D in any order: it needs update = add and deterministic = false");
   if (o.combine == Combine::none && (o.splits.value_or(1) > 1 || o.streamed.value_or(0) > 0))
-    return bad_override("combine = none cannot split k: set last_arriver or separate");
+    return bad_override("combine = none cannot split k: set last_arriver, separate or add");
   if (o.raster_group && *o.raster_group < 1)
     return bad_override("raster_group = " + std::to_string(*o.raster_group) + " must be at least 1");
   return {};
