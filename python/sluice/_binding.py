@@ -25,6 +25,10 @@ for _error in errors.BY_STATUS:
     tvm_ffi.register_error("sluice." + _error.code, _error)
 
 _module = tvm_ffi.load_module(library_path())
+if _module["host_is_complete"]() != 1:
+    raise errors.InternalError("libtvm_ffi's TVMFFIEnvGetStream or TVMFFIErrorSetRaisedFromCStr is not visible in this "
+                               "process, and no call can find its stream or raise without: import tvm_ffi as its wheel "
+                               "installs it, or install apache-tvm-ffi again")
 
 # A launch is shorter than giving the interpreter lock away and taking it back. (What compiles goes through prepare(),
 # which does give it away.)

@@ -106,9 +106,18 @@ Error wrong_layout(const sluice_product& p, Name which, const sluice_array& got,
                                          strides_text(got) + ": " + rule + " (nothing is copied silently)"};
 }
 
+/// A batch that was expanded, all of whose matrices lie in one place: 0 is packed in a Problem. Also one that
+/// runs backwards.
+bool batch_does_not_step(const View& v) {
+  return v.batch > 1 && v.rows > 0 && v.columns > 0 && v.batch_stride <= 0;
+}
+
 /// A or B of a problem.
 Result<Matrix> input(const sluice_product& p, Name which, const sluice_array& x, bool is_a) {
   const View v = view_of(x);
+  if (batch_does_not_step(v))
+    return wrong_layout(
+        p, which, x, "the batch must step from matrix to matrix; pass " + name(p, which) + ".contiguous()");
   const i64 k_stride = is_a ? v.column_stride : v.row_stride, k = is_a ? v.columns : v.rows;
   const i64 mn_stride = is_a ? v.row_stride : v.column_stride, mn = is_a ? v.rows : v.columns;
   const DType type = static_cast<DType>(x.dtype);
@@ -132,6 +141,8 @@ Result<Matrix> input(const sluice_product& p, Name which, const sluice_array& x,
 /// C or D: row-major.
 Result<Matrix> output(const sluice_product& p, Name which, const sluice_array& x) {
   const View v = view_of(x);
+  if (batch_does_not_step(v))
+    return wrong_layout(p, which, x, "the batch must step from matrix to matrix; give each its own memory");
   if ((v.column_stride != 1 && v.columns > 1) || (v.rows > 1 && v.row_stride < v.columns))
     return wrong_layout(p, which, x, "it must be row-major, columns contiguous and rows apart");
   return Matrix{static_cast<DType>(x.dtype), Major::k, ld(v.rows, v.row_stride), batch_stride(v)};

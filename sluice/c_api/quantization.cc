@@ -23,6 +23,12 @@ Result<i64> pitch_of(const char* name, const sluice_array& x) {
                                                 "pass " +
                                                 name + ".contiguous() (nothing is copied silently)"};
   if (x.shape[0] <= 1 || x.strides == nullptr) return i64{0};
+  if (x.strides[0] < x.shape[1])  // 0 too, which is packed in a QuantizeShape
+    return Error{ErrorCode::invalid_stride, std::string(name) + " has shape " + shape_text(x) + " and rows " +
+                                                std::to_string(x.strides[0]) +
+                                                " elements apart: they must be at least " +
+                                                std::to_string(x.shape[1]) + " apart; pass " + name +
+                                                ".contiguous() (nothing is copied silently)"};
   return static_cast<i64>(x.strides[0]);
 }
 
@@ -62,6 +68,8 @@ Result<QuantizeCall> quantization_of(const sluice_quantization& what) {
   for (const auto& [name, array] : arrays) {
     if (array == nullptr)
       return Error{ErrorCode::invalid_argument, std::string(name) + " is missing: pass an array"};
+    if (array->ndim < 0 || (array->shape == nullptr && array->ndim > 0))
+      return Error{ErrorCode::invalid_argument, std::string(name) + " has no shape"};
     if (array->device_type != what.input->device_type || array->device != what.input->device)
       return Error{ErrorCode::wrong_device,
                    std::string(name) + " is not where input is: all must be on one GPU"};

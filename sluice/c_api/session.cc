@@ -2,9 +2,9 @@
 // The second and every later run of a problem: one look-up under a lock, then gemm::launch.
 #include <sluice/c_api/session.h>
 
-#include <thread>
-
 #include <string>
+#include <thread>
+#include <utility>
 
 #include <sluice/host/driver/error.h>
 #include <sluice/host/gemm_checks.h>
@@ -160,7 +160,8 @@ Result<void> Session::use(const Plan& plan) {
   if (!kernel) return kernel.error();
   {
     const std::lock_guard lock(mutex_);
-    kernels_.insert_or_assign(key_of(plan.problem), *kernel);
+    const auto [entry, is_new] = kernels_.emplace(key_of(plan.problem), *kernel);
+    if (!is_new) retired_.push_back(std::exchange(entry->second, *kernel));
   }
   return kernel->plan().workspace_bytes > 0 ? store_workspace() : Result<void>();
 }
@@ -191,8 +192,8 @@ Result<Quantizer> Session::quantizer_for(DType input, Granularity granularity, S
   Result<Quantizer> made = Quantizer::create(device_, input, granularity);
   if (!made) return made.error();
   const std::lock_guard lock(mutex_);
-  slot = *made;
-  return made;
+  if (!slot.has_value()) slot = *made;  // another thread's stays: work may be on its way with it
+  return *slot;
 }
 
 Result<void> Session::quantize(const QuantizeCall& call, Stream stream) {
@@ -213,7 +214,8 @@ Result<void> Session::make_quantizers_ready(DType input) {
     Result<Quantizer> made = Quantizer::create(device_, input, granularity);
     if (!made) return made.error();
     const std::lock_guard lock(mutex_);
-    quantizer_slot(input, granularity) = *std::move(made);
+    std::optional<Quantizer>& slot = quantizer_slot(input, granularity);
+    if (!slot.has_value()) slot = *std::move(made);
   }
   return store_workspace();
 }

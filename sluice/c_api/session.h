@@ -70,6 +70,7 @@ class Session {
   Device device_;
   std::mutex mutex_;
   std::unordered_map<Problem, gemm::Kernel, ProblemHash> kernels_;  // by problem with its strides
+  std::vector<gemm::Kernel> retired_;  // replaced by use(); a graph may have been captured with them
   std::map<Borrower, Workspace> lent_;
   std::array<std::optional<Quantizer>, kDTypeCount * 4> quantizers_;
   std::vector<Workspace> spare_;  // for streams that capture, which must not allocate

@@ -5,6 +5,7 @@
 // python/sluice/_binding.py.
 #include <dlfcn.h>
 
+#include <optional>
 #include <string>
 
 #include <sluice/c_api/error.h>
@@ -93,21 +94,24 @@ Result<void> flatten(const char* name, ArrayArg& arg) {
   const int last = x.ndim - 1;
   if (last < 0)
     return Error{ErrorCode::invalid_size, std::string(name) + " has no dimension: it must have at least one"};
-  int64_t rows = 1, row_stride = 0;
-  for (int i = last - 1; i >= 0; --i) {
+  const int64_t column_stride = x.strides != nullptr ? x.strides[last] : 1, columns = x.shape[last];
+  int64_t rows = 1, row_stride = columns;
+  for (int i = 0; i < last; ++i) rows *= x.shape[i];
+  bool seen = rows == 0;  // an index that steps; where there is no row, none does, whatever its stride
+  int64_t inner_rows = 1;
+  for (int i = last - 1; i >= 0 && rows != 0; --i) {
     if (x.shape[i] == 1) continue;
-    const int64_t packed = row_stride * rows;
-    if (x.strides != nullptr && row_stride != 0 && x.strides[i] != packed)
+    if (x.strides != nullptr && seen && x.strides[i] != row_stride * inner_rows)
       return Error{ErrorCode::invalid_stride, std::string(name) +
                                                   ": its leading dimensions cannot be seen as one; pass " +
                                                   name + ".contiguous() (nothing is copied silently)"};
-    if (row_stride == 0) row_stride = x.strides != nullptr ? x.strides[i] : x.shape[last];
-    rows *= x.shape[i];
+    if (!seen && x.strides != nullptr) row_stride = x.strides[i];  // 0 where the index is expanded
+    seen = true;
+    inner_rows *= x.shape[i];
   }
-  const int64_t column_stride = x.strides != nullptr ? x.strides[last] : 1, columns = x.shape[last];
   arg.shape[0] = rows;
   arg.shape[1] = columns;
-  arg.strides[0] = row_stride != 0 ? row_stride : columns;
+  arg.strides[0] = row_stride;
   arg.strides[1] = column_stride;
   arg.array.ndim = 2;
   arg.array.shape = arg.shape;
@@ -132,17 +136,56 @@ Result<void> transpose(const char* name, ArrayArg& arg) {
   return {};
 }
 
-double number(const ffi::Any& any) {
-  return any.type_index == ffi::kReal ? any.v_float64 : static_cast<double>(any.v_int64);
-}
+/// Arguments that are no tensors. The first that is of another type is kept as the error of all, and 0 read.
+class Scalars {
+ public:
+  explicit Scalars(const ffi::Any* args) : args_(args) {}
 
-/// The framework's current one.
+  float real(int index, const char* name) {
+    const ffi::Any& any = args_[index];
+    return static_cast<float>(any.type_index == ffi::kReal ? any.v_float64
+                                                           : static_cast<double>(whole(index, name)));
+  }
+  bool flag(int index, const char* name) { return whole(index, name) != 0; }
+  int32_t enumerator(int index, const char* name) {
+    const int64_t value = whole(index, name);
+    if (value == static_cast<int32_t>(value)) return static_cast<int32_t>(value);
+    refuse(std::string(name) + " = " + std::to_string(value) + " must fit 32 bits");
+    return 0;
+  }
+  /// Of a workspace's handle; 0 for None.
+  int64_t address(int index, const char* name) {
+    return args_[index].type_index == ffi::kNone ? 0 : whole(index, name);
+  }
+  const std::optional<Error>& error() const { return error_; }
+
+ private:
+  int64_t whole(int index, const char* name) {
+    const ffi::Any& any = args_[index];
+    if (any.type_index == ffi::kInt || any.type_index == ffi::kBool) return any.v_int64;
+    if (any.type_index == ffi::kReal)
+      refuse(std::string(name) + " = " + std::to_string(any.v_float64) +
+             " must be an integer or a bool; pass int() of it");
+    else
+      refuse(std::string(name) + " is of tvm-ffi's type " + std::to_string(any.type_index) +
+             ": it must be a number; pass float(), int() or bool() of it");
+    return 0;
+  }
+  void refuse(const std::string& message) {
+    if (!error_) error_ = Error{ErrorCode::invalid_argument, message};
+  }
+
+  const ffi::Any* args_;
+  std::optional<Error> error_;
+};
+
+/// The framework's current one. call() has made sure that it can be asked for.
 sluice_stream stream_of(int device) {
-  if (host().get_stream == nullptr) return nullptr;
   return static_cast<sluice_stream>(host().get_stream(ffi::kCuda, device));
 }
 
-sluice_status run(const sluice_product& product, const ffi::Any& workspace) {
+/// `workspace`: the address of a handle, or 0.
+sluice_status run(const sluice_product& product, int64_t workspace) {
   const sluice_array* a = product.a;
   sluice_device* device = nullptr;
   // Shapes are looked at first where there is no device to open, so that a bad call says so anywhere.
@@ -157,10 +200,8 @@ sluice_status run(const sluice_product& product, const ffi::Any& workspace) {
   if (const sluice_status status = sluice_device_default(a->device, &device); status != SLUICE_OK)
     return status;
   const sluice_stream stream = stream_of(a->device);
-  if (workspace.type_index == ffi::kNone || workspace.v_int64 == 0)
-    return sluice_run(device, &product, stream);
-  return sluice_run_with(device, &product, reinterpret_cast<const sluice_workspace*>(workspace.v_int64),
-                         stream);
+  if (workspace == 0) return sluice_run(device, &product, stream);
+  return sluice_run_with(device, &product, reinterpret_cast<const sluice_workspace*>(workspace), stream);
 }
 
 constexpr const char* kScaledNames[] = {"mat_a", "mat_b", "c", "out", "bias", "scale_a", "scale_b"};
@@ -192,6 +233,10 @@ sluice_status scaled_mm(const ffi::Any* args) {
           {{a, 0, 0}, {b, 1, 1}, {scale_a, 2, 5}, {scale_b, 3, 6}, {bias, 4, 4}, {d, 5, 3}, {c, 8, 2}});
       bad != SLUICE_OK)
     return bad;
+  Scalars scalars(args);
+  const bool fast = scalars.flag(6, "use_fast_accum");
+  const int64_t workspace = scalars.address(7, "workspace");
+  if (scalars.error()) return fail(*scalars.error());
   const sluice_product product{.a = a.get(),
                                .b = b.get(),
                                .c = c.get(),
@@ -201,12 +246,12 @@ sluice_status scaled_mm(const ffi::Any* args) {
                                .scale_b = scale_b.get(),
                                .alpha = 1.0f,
                                .beta = c.present ? 1.0f : 0.0f,
-                               .accumulate = args[6].v_int64 != 0 ? SLUICE_FAST : SLUICE_PROMOTED,
+                               .accumulate = fast ? SLUICE_FAST : SLUICE_PROMOTED,
                                .activation = SLUICE_NO_ACTIVATION,
                                .update = SLUICE_SET,
                                .any_order = 0,
                                .names = kScaledNames};
-  return run(product, args[7]);
+  return run(product, workspace);
 }
 
 /// (a, b, out, bias, c, alpha, beta, activation, fast, workspace)
@@ -216,6 +261,12 @@ sluice_status mm(const ffi::Any* args) {
           read_all(args, kPlainNames, {{a, 0, 0}, {b, 1, 1}, {d, 2, 3}, {bias, 3, 4}, {c, 4, 2}});
       bad != SLUICE_OK)
     return bad;
+  Scalars scalars(args);
+  const float alpha = scalars.real(5, "alpha"), beta = scalars.real(6, "beta");
+  const int32_t activation = scalars.enumerator(7, "activation");
+  const bool fast = scalars.flag(8, "use_fast_accum");
+  const int64_t workspace = scalars.address(9, "workspace");
+  if (scalars.error()) return fail(*scalars.error());
   const sluice_product product{.a = a.get(),
                                .b = b.get(),
                                .c = c.get(),
@@ -223,14 +274,14 @@ sluice_status mm(const ffi::Any* args) {
                                .bias = bias.get(),
                                .scale_a = nullptr,
                                .scale_b = nullptr,
-                               .alpha = static_cast<float>(number(args[5])),
-                               .beta = static_cast<float>(number(args[6])),
-                               .accumulate = args[8].v_int64 != 0 ? SLUICE_FAST : SLUICE_PROMOTED,
-                               .activation = static_cast<int32_t>(args[7].v_int64),
+                               .alpha = alpha,
+                               .beta = beta,
+                               .accumulate = fast ? SLUICE_FAST : SLUICE_PROMOTED,
+                               .activation = activation,
                                .update = SLUICE_SET,
                                .any_order = 0,
                                .names = kPlainNames};
-  return run(product, args[9]);
+  return run(product, workspace);
 }
 
 /// (a, b, total, any_order, workspace): total += a b
@@ -239,6 +290,10 @@ sluice_status add_mm(const ffi::Any* args) {
   if (const sluice_status bad = read_all(args, kAddNames, {{a, 0, 0}, {b, 1, 1}, {total, 2, 3}});
       bad != SLUICE_OK)
     return bad;
+  Scalars scalars(args);
+  const bool any_order = scalars.flag(3, "any_order");
+  const int64_t workspace = scalars.address(4, "workspace");
+  if (scalars.error()) return fail(*scalars.error());
   const sluice_product product{.a = a.get(),
                                .b = b.get(),
                                .c = nullptr,
@@ -251,9 +306,9 @@ sluice_status add_mm(const ffi::Any* args) {
                                .accumulate = SLUICE_PROMOTED,
                                .activation = SLUICE_NO_ACTIVATION,
                                .update = SLUICE_ADD,
-                               .any_order = args[3].v_int64 != 0 ? 1 : 0,
+                               .any_order = any_order ? 1 : 0,
                                .names = kAddNames};
-  return run(product, args[4]);
+  return run(product, workspace);
 }
 
 /// (input, weight, bias, out, activation, workspace)
@@ -264,6 +319,10 @@ sluice_status linear(const ffi::Any* args) {
     return bad;
   for (const Result<void>& done : {flatten("input", a), flatten("out", d), transpose("weight", b)})
     if (!done) return fail(done.error());
+  Scalars scalars(args);
+  const int32_t activation = scalars.enumerator(4, "activation");
+  const int64_t workspace = scalars.address(5, "workspace");
+  if (scalars.error()) return fail(*scalars.error());
   const sluice_product product{.a = a.get(),
                                .b = b.get(),
                                .c = nullptr,
@@ -274,11 +333,11 @@ sluice_status linear(const ffi::Any* args) {
                                .alpha = 1.0f,
                                .beta = 0.0f,
                                .accumulate = SLUICE_FAST,
-                               .activation = static_cast<int32_t>(args[4].v_int64),
+                               .activation = activation,
                                .update = SLUICE_SET,
                                .any_order = 0,
                                .names = kLinearNames};
-  return run(product, args[5]);
+  return run(product, workspace);
 }
 
 /// (a, b, c, out, bias, scale_a, scale_b, activation, fast, update, any_order, address of the
@@ -290,6 +349,11 @@ sluice_status problem_of_arrays(const ffi::Any* args) {
           {{a, 0, 0}, {b, 1, 1}, {c, 2, 2}, {d, 3, 3}, {bias, 4, 4}, {scale_a, 5, 5}, {scale_b, 6, 6}});
       bad != SLUICE_OK)
     return bad;
+  Scalars scalars(args);
+  const int32_t activation = scalars.enumerator(7, "activation"), update = scalars.enumerator(9, "update");
+  const bool fast = scalars.flag(8, "use_fast_accum"), any_order = scalars.flag(10, "any_order");
+  const int64_t address = scalars.address(11, "address");
+  if (scalars.error()) return fail(*scalars.error());
   const sluice_product product{.a = a.get(),
                                .b = b.get(),
                                .c = c.get(),
@@ -299,12 +363,12 @@ sluice_status problem_of_arrays(const ffi::Any* args) {
                                .scale_b = scale_b.get(),
                                .alpha = 1.0f,
                                .beta = c.present ? 1.0f : 0.0f,
-                               .accumulate = args[8].v_int64 != 0 ? SLUICE_FAST : SLUICE_PROMOTED,
-                               .activation = static_cast<int32_t>(args[7].v_int64),
-                               .update = static_cast<int32_t>(args[9].v_int64),
-                               .any_order = args[10].v_int64 != 0 ? 1 : 0,
+                               .accumulate = fast ? SLUICE_FAST : SLUICE_PROMOTED,
+                               .activation = activation,
+                               .update = update,
+                               .any_order = any_order ? 1 : 0,
                                .names = kPlainNames};
-  return sluice_problem_of(&product, reinterpret_cast<sluice_problem*>(args[11].v_int64));
+  return sluice_problem_of(&product, reinterpret_cast<sluice_problem*>(address));
 }
 
 /// (input, output, scales, granularity, scale_given). Leading dimensions of input and output become one.
@@ -316,11 +380,15 @@ sluice_status quantize(const ffi::Any* args) {
       return fail(done.error());
   for (const Result<void>& done : {flatten("input", input), flatten("output", output)})
     if (!done) return fail(done.error());
+  Scalars scalars(args);
+  const int32_t granularity = scalars.enumerator(3, "granularity");
+  const bool scale_given = scalars.flag(4, "scale_given");
+  if (scalars.error()) return fail(*scalars.error());
   const sluice_quantization what{.input = input.get(),
                                  .output = output.get(),
                                  .scales = scales.get(),
-                                 .granularity = static_cast<int32_t>(args[3].v_int64),
-                                 .scale_given = args[4].v_int64 != 0 ? 1 : 0};
+                                 .granularity = granularity,
+                                 .scale_given = scale_given ? 1 : 0};
   if (const Result<QuantizeCall> checked = quantization_of(what); !checked) return fail(checked.error());
   if (input.array.device_type != SLUICE_ON_CUDA)
     return fail({ErrorCode::wrong_device,
@@ -336,6 +404,10 @@ sluice_status quantize(const ffi::Any* args) {
 template <class Function>
 int call(const Function& function, const char* name, int got, int wanted) {
   const sluice_status status = guarded([&] {
+    if (host().get_stream == nullptr)
+      return fail({ErrorCode::internal, std::string("tvm-ffi's ") + ffi::kGetStream +
+                                            " is not in this process, and no stream but the framework's "
+                                            "will do: install apache-tvm-ffi again"});
     if (got != wanted)
       return fail({ErrorCode::internal, std::string(name) + " got " + std::to_string(got) +
                                             " arguments, not " + std::to_string(wanted) +
@@ -368,5 +440,17 @@ SLUICE_PACKED(problem_of_arrays, 12)
 SLUICE_PACKED(quantize, 5)
 
 #undef SLUICE_PACKED
+
+/// 1 if what the others need of tvm-ffi was found in the process. Never fails: it could not say so.
+SLUICE_API int __tvm_ffi_host_is_complete(void*, const sluice::c_api::ffi::Any*, int32_t,
+                                          sluice::c_api::ffi::Any* result);
+int __tvm_ffi_host_is_complete(void*, const sluice::c_api::ffi::Any*, int32_t,
+                               sluice::c_api::ffi::Any* result) {
+  const sluice::c_api::Host& found = sluice::c_api::host();
+  result->type_index = sluice::c_api::ffi::kInt;
+  result->padding = 0;
+  result->v_int64 = found.set_raised != nullptr && found.get_stream != nullptr ? 1 : 0;
+  return 0;
+}
 
 }  // extern "C"

@@ -42,6 +42,15 @@ Result<QuantizeShape> checked(const QuantizeShape& given) {
       return Error{ErrorCode::invalid_stride, std::string(name) + "_ld = " + number(ld) +
                                                   " must be at least " + number(shape.columns) +
                                                   ", the columns; 0 is packed"};
+  for (const auto& [name, ld] : pitches) {
+    i64 bytes = 0;  // of the widest elements; check_pointers counts on it
+    if (__builtin_mul_overflow(shape.rows, ld, &bytes) ||
+        __builtin_mul_overflow(bytes, i64{bytes_of(DType::fp32)}, &bytes) ||
+        __builtin_add_overflow(bytes, shape.columns, &bytes))
+      return Error{ErrorCode::invalid_stride, std::string(name) + "_ld = " + number(ld) + " times " +
+                                                  number(shape.rows) +
+                                                  " rows reaches past 2^63 bytes; make it smaller"};
+  }
   i64 units = 0;
   if (__builtin_mul_overflow(shape.rows, ceil_div(shape.columns, i64{kQuantizeChunk}), &units) ||
       units >= kMaxQuantizeUnits)

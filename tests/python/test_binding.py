@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arrays through tvm-ffi, in host memory: what they say of a problem, and what is raised of bad ones."""
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -113,3 +115,20 @@ def test_messages_belong_to_their_thread():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_a_process_without_tvm_ffi_is_noticed():
+    """What the library looks for there decides the stream: without it nothing may run on another."""
+    script = """
+import ctypes, sys
+from sluice._library import lib
+class Any(ctypes.Structure):
+    _fields_ = [("index", ctypes.c_int32), ("padding", ctypes.c_uint32), ("value", ctypes.c_int64)]
+found = Any(0, 0, 7)
+assert "tvm_ffi" not in sys.modules
+assert lib.__getattr__("__tvm_ffi_host_is_complete")(None, None, 0, ctypes.byref(found)) == 0
+assert (found.index, found.value) == (1, 0)
+assert lib.__getattr__("__tvm_ffi_mm")(None, None, 10, ctypes.byref(found)) == -1
+assert b"TVMFFIEnvGetStream" in lib.sluice_error_message(), lib.sluice_error_message()
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -147,6 +147,56 @@ def test_nothing_is_launched_of_what_is_empty():
     assert launches_of(lambda: mm(on_gpu("bf16", (0, 64)), weight("bf16", 64, 32), on_gpu("bf16", (0, 32)))) == 0
 
 
+@pytest.mark.parametrize("shape", [(0, 3, 256), (2, 0, 256), (2, 3, 0)])
+def test_linear_and_quantisers_of_what_is_empty(shape):
+    """Strides as torch has them where an extent is 0."""
+    steps = [math.prod(max(extent, 1) for extent in shape[i + 1:]) for i in range(3)]
+    x, w = on_gpu("bf16", shape, steps), on_gpu("bf16", (512, shape[2]))
+    out = on_gpu("bf16", (*shape[:2], 512))
+    assert launches_of(lambda: _binding.linear(x, w, None, out, 0, None)) == (1 if shape[2] == 0 else 0)
+    quantised, scales = on_gpu("e4m3", shape, steps), on_gpu("fp32", (*shape[:2], (shape[2] + 127) // 128))
+    assert launches_of(lambda: _binding.quantize(x, quantised, scales, 2, False)) == 0
+
+
+def test_expanded_arrays_are_refused_and_never_read_as_packed():
+    x, w, out = on_gpu("bf16", (8, 1, 512), (0, 512, 1)), on_gpu("bf16", (256, 512)), on_gpu("bf16", (8, 1, 256))
+    fp8, scales = on_gpu("e4m3", (8, 1, 512)), on_gpu("fp32", (8, 1, 4))
+    flat, flat_fp8 = on_gpu("bf16", (8, 512), (0, 1)), on_gpu("e4m3", (8, 512))
+    b, d = on_gpu("bf16", (3, 512, 256), (512 * 256, 1, 512)), on_gpu("bf16", (3, 64, 256))
+    cases = [
+        (lambda: _binding.linear(x, w, None, out, 0, None), "input.contiguous()"),
+        (lambda: _binding.linear(on_gpu("bf16", (8, 1, 512)), w, None, on_gpu("bf16", (8, 1, 256), (0, 256, 1)), 0, None),
+         "out has shape (8, 256)"),
+        (lambda: _binding.quantize(x, fp8, scales, 2, False), "input.contiguous()"),
+        (lambda: _binding.quantize(flat, flat_fp8, on_gpu("fp32", (8, 4)), 2, False), "rows 0 elements apart"),
+        (lambda: _binding.quantize(on_gpu("bf16", (8, 512)), on_gpu("e4m3", (8, 512), (256, 1)), on_gpu("fp32", (8, 4)), 2,
+                                   False), "output.contiguous()"),
+        (lambda: mm(on_gpu("bf16", (3, 64, 512), (0, 512, 1)), b, d), "a.contiguous()"),
+        (lambda: mm(on_gpu("bf16", (3, 64, 512)), on_gpu("bf16", (3, 512, 256), (0, 1, 512)), d), "b.contiguous()"),
+        (lambda: mm(on_gpu("bf16", (3, 64, 512)), b, on_gpu("bf16", (3, 64, 256), (0, 256, 1))), "its own memory"),
+    ]
+    for call, mention in cases:
+        with pytest.raises(sluice.InvalidStride) as caught:
+            assert launches_of(call) == 0
+        assert mention in str(caught.value)
+
+
+def test_numbers_of_another_type_are_refused_by_name():
+    a, b, out = on_gpu("bf16", (64, 512)), weight("bf16", 512, 256), on_gpu("bf16", (64, 256))
+
+    def call(alpha=1.0, beta=0.0, activation=0, use_fast_accum=False, workspace=None):
+        _binding.mm(a, b, out, None, None, alpha, beta, activation, use_fast_accum, workspace)
+
+    for right in (dict(alpha=2), dict(alpha=True), dict(beta=1), dict(activation=True), dict(use_fast_accum=1)):
+        assert launches_of(lambda: call(**right)) == 1
+    for wrong in (dict(alpha=a), dict(alpha="1"), dict(beta=None), dict(activation=1.0), dict(activation=2**32),
+                  dict(use_fast_accum="no"), dict(use_fast_accum=None), dict(workspace=1.5)):
+        with pytest.raises(sluice.InvalidArgument, match=f"^{next(iter(wrong))} "):
+            assert launches_of(lambda: call(**wrong)) == 0
+    with pytest.raises(sluice.InvalidArgument, match="^scale_given "):
+        _binding.quantize(a, on_gpu("e4m3", (64, 512)), on_gpu("fp32", (1,)), 0, None)
+
+
 def test_refusals_name_the_argument_and_launch_nothing():
     a, b, out = on_gpu("bf16", (64, 512)), weight("bf16", 512, 256), on_gpu("bf16", (64, 256))
     over = OnGpu("bf16", (64, 512))

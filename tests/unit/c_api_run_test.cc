@@ -103,6 +103,27 @@ TEST_F(CApiRun, finds_what_was_prepared_in_another_spelling) {
   EXPECT_EQ(holdings.kernels, 1);
 }
 
+/// A graph that was captured before holds the replaced kernel's function.
+TEST_F(CApiRun, a_kernel_that_another_plan_replaces_stays_loaded) {
+  const sluice_product p = product();
+  sluice_problem problem;
+  ASSERT_EQ(sluice_problem_of(&p, &problem), SLUICE_OK);
+  ASSERT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  const int before = driver.alive().modules;
+  for (const int stages : {3, 2}) {
+    sluice_choices choices = SLUICE_NO_CHOICES;
+    choices.schedule = "cooperative", choices.tile_m = choices.tile_n = 128, choices.stages = stages;
+    sluice_plan* plan = nullptr;
+    ASSERT_EQ(sluice_plan_create(handle_, &problem, &choices, &plan), SLUICE_OK) << sluice_error_message();
+    EXPECT_EQ(sluice_use_plan(handle_, plan), SLUICE_OK) << sluice_error_message();
+    sluice_plan_free(plan);
+  }
+  EXPECT_EQ(driver.alive().modules, before + 2);
+  sluice_holdings holdings{};
+  ASSERT_EQ(sluice_device_holdings(handle_, &holdings), SLUICE_OK);
+  EXPECT_EQ(holdings.kernels, 1);
+}
+
 TEST_F(CApiRun, errors_of_a_launch_say_what_the_caller_calls_its_arrays) {
   const char* names[] = {"mat_a", "mat_b", "c", "out", "bias", "scale_a", "scale_b"};
   sluice_product p = product();
