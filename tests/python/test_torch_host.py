@@ -35,6 +35,25 @@ BAD = [
     ("no tensor", lambda: st.scaled_mm(bf16(8, 8), bf16(8, 8), 3.0, torch.ones(1)), sluice.InvalidArgument, "scale_a"),
     ("backward of more", lambda: st.linear(bf16(8, 8).requires_grad_(), bf16(8, 8), activation="relu"),
      sluice.InvalidArgument, "differentiable"),
+    ("backward of another type", lambda: st.mm(bf16(8, 8).requires_grad_(), bf16(8, 8), out_dtype=torch.float32),
+     sluice.InvalidArgument, "out_dtype"),
+    ("backward with a workspace", lambda: st.mm(bf16(8, 8).requires_grad_(), bf16(8, 8), workspace=object()),
+     sluice.InvalidArgument, "workspace"),
+    ("linear's backward with a workspace", lambda: st.linear(bf16(8, 8).requires_grad_(), bf16(8, 8), workspace=object()),
+     sluice.InvalidArgument, "workspace"),
+    ("fp8 backward", lambda: st.scaled_mm(bf16(8, 16).to(E4M3), bf16(16, 16).to(E4M3).t(), torch.ones(()), torch.ones(()),
+                                          bf16(16).requires_grad_()), sluice.InvalidArgument, "scaled_mm has no backward"),
+    ("fp8 backward of a scale", lambda: st.scaled_mm(bf16(8, 16).to(E4M3), bf16(16, 16).to(E4M3).t(), torch.ones(()),
+                                                     torch.ones((), requires_grad=True)), sluice.InvalidArgument, "no_grad"),
+    ("quantiser's backward", lambda: st.quantize(bf16(8, 16).requires_grad_(), "row"), sluice.InvalidArgument,
+     "quantize has no backward"),
+    ("static quantiser's backward", lambda: st.quantize_static(bf16(8, 16).requires_grad_(), torch.ones(1)),
+     sluice.InvalidArgument, "quantize_static has no backward"),
+    ("deep_gemm's backward", lambda: st.deep_gemm.fp8_gemm_nt((bf16(8, 16), torch.ones(8, 1)), (bf16(8, 16), torch.ones(1, 1)),
+                                                              bf16(8, 8), bf16(8, 8).requires_grad_()),
+     sluice.InvalidArgument, "fp8_gemm_nt has no backward"),
+    ("a model that is a linear", lambda: st.nn.convert_(torch.nn.Linear(16, 16)), sluice.InvalidArgument,
+     "Linear.from_linear(model, recipe)"),
     ("granularity", lambda: st.quantize(bf16(8, 8), "2x2"), sluice.InvalidArgument, "128x128"),
     ("quantised layout", lambda: st.quantize(bf16(8, 16).t(), "row"), sluice.InvalidStride, "input.contiguous()"),
     ("recipe", lambda: st.nn.Linear(8, 8, recipe="blocks"), sluice.InvalidArgument, "block"),
@@ -161,6 +180,14 @@ def test_the_order_of_its_parts_can_be_waived(on_host):
     assert on_host.called[1::2] == ["add_mm in any order", "add_mm", "add_mm in any order", "add_mm"]
 
 
+def test_a_second_derivative_raises(on_host):
+    x = torch.ones(4, 16, dtype=torch.bfloat16, requires_grad=True)
+    weight = torch.ones(32, 16, dtype=torch.bfloat16, requires_grad=True)
+    first, = torch.autograd.grad((st.linear(x, weight) ** 2).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        first.sum().backward()
+
+
 @pytest.mark.parametrize("given, kind, mention", [
     (dict(dtype=torch.bfloat16), sluice.InvalidType, "weight.main_grad is torch.bfloat16"),
     (dict(shape=(16, 32)), sluice.InvalidSize, "(16, 32) and must have the weight's, (32, 16)"),
@@ -228,3 +255,34 @@ def test_sixteen_bit_conversion_shares_parameters():
     plain = torch.nn.Linear(256, 512, dtype=torch.bfloat16)
     made = st.nn.Linear.from_linear(plain)
     assert made.weight is plain.weight and made.bias is plain.bias
+
+
+def test_conversion_goes_by_type_and_keeps_what_the_module_was():
+    def model():
+        return torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.Linear(32, 16, dtype=torch.float16),
+                                   torch.nn.Linear(16, 16, dtype=torch.float64)).eval()
+
+    fp8 = st.nn.convert_(model(), recipe="row")
+    assert [type(layer) is st.nn.Linear for layer in fp8] == [True, True, False]
+    sixteen = st.nn.convert_(model(), recipe=None)
+    assert [type(layer) is st.nn.Linear for layer in sixteen] == [False, True, False]
+    assert not any(layer.training for layer in (*fp8, *sixteen))
+
+
+def test_a_linear_in_two_places_stays_one():
+    shared = torch.nn.Linear(16, 16, dtype=torch.bfloat16)
+    model = st.nn.convert_(torch.nn.Sequential(shared, torch.nn.Sequential(shared), shared), recipe="tensor")
+    assert type(model[0]) is st.nn.Linear and model[0] is model[2] is model[1][0]
+
+
+@pytest.mark.parametrize("change", [lambda m: m.half(), lambda m: m.to(torch.float16), lambda m: m.to("cpu", torch.float16)])
+def test_fp8_weights_and_their_scales_keep_their_types(change):
+    layer = st.nn.Linear.from_linear(torch.nn.Linear(128, 256, dtype=torch.bfloat16), recipe="block")
+    before = {name: value.clone() for name, value in layer.state_dict().items()}
+    change(layer)
+    assert layer.weight.dtype is E4M3 and layer.weight_scale.dtype is torch.float32 and layer.bias.dtype is torch.float16
+    assert torch.equal(layer.weight.float(), before["weight"].float())
+    assert torch.equal(layer.weight_scale, before["weight_scale"])
+    assert layer.to("meta").weight.is_meta and layer.weight.dtype is E4M3
+    plain = st.nn.Linear(16, 16)
+    assert change(plain).weight.dtype is torch.float16

@@ -7,9 +7,10 @@ from typing import Any, Optional
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from .. import _binding
-from ..errors import InvalidSize, InvalidType
+from ..errors import InvalidArgument, InvalidSize, InvalidType
 
 _is_compiling = torch.compiler.is_compiling
 
@@ -19,6 +20,12 @@ def needs_grad(a: Tensor, b: Optional[Tensor], bias: Optional[Tensor], c: Option
     return torch.is_grad_enabled() and (
         a.requires_grad or (b is not None and b.requires_grad) or (bias is not None and bias.requires_grad)
         or (c is not None and c.requires_grad))
+
+
+def refuse_grad(what: str) -> None:
+    """Raises for an op of fp8, which has none. The callers ask ``needs_grad``, so that no call of theirs costs more."""
+    raise InvalidArgument(f"{what} has no backward, and a gradient is wanted of one of its arguments: call it under "
+                          "torch.no_grad(), or detach() them")
 
 
 def _product(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
@@ -69,6 +76,7 @@ class LinearFunction(torch.autograd.Function):
         return out
 
     @staticmethod
+    @once_differentiable  # its products have no backward: a second derivative raises, and is not zero
     def backward(ctx: Any, grad_output: Tensor) -> tuple:
         input, weight = ctx.saved_tensors
         # What autograd hands in may be expanded (the gradient of a sum), which is no layout for a kernel.

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Optional, Sequence, Tuple
 
-from torch import Tensor
+from torch import Tensor, is_grad_enabled
 
 from .. import _binding
 from ..errors import InvalidArgument
+from .autograd import refuse_grad
 from .quantize import quantize
 
 
@@ -25,6 +26,8 @@ def fp8_gemm_nt(a: Tuple[Tensor, Tensor], b: Tuple[Tensor, Tensor], d: Tensor, c
     """
     if recipe is not None and tuple(recipe) != (1, 128, 128):
         raise InvalidArgument(f"recipe = {tuple(recipe)} must be (1, 128, 128) or None")
+    if is_grad_enabled() and any(x is not None and x.requires_grad for x in (*a, *b, c)):
+        refuse_grad("fp8_gemm_nt")
     _binding.scaled_mm(a[0], b[0].t(), a[1], b[1], None, d, True, None, c)
 
 

@@ -16,9 +16,10 @@ from .. import _binding
 from ..errors import InvalidArgument
 from ..plans import Workspace
 from ._library import activation_number
-from .autograd import LinearFunction, needs_grad
+from .autograd import LinearFunction, needs_grad, refuse_grad
 
 _is_compiling = torch.compiler.is_compiling
+_is_grad_enabled = torch.is_grad_enabled
 _empty = torch.empty
 _scaled_mm_into = _binding.scaled_mm
 _mm_into = _binding.mm
@@ -36,10 +37,15 @@ def scaled_mm(mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Tensor, bi
     ``mat_a`` is m x k row-major, ``mat_b`` k x n column-major (``weight.t()``). The shapes of the scales say how they
     apply: one value; ``(m, 1)`` and ``(1, n)``, one for each row and column; or blocks, ``scale_a`` ``(m, ceil(k/128))``
     row-major and ``scale_b`` ``(ceil(n/128), ceil(k/128))`` row-major or its ``.t()``. Without ``use_fast_accum`` sums
-    of 128 products are added up in fp32. ``out_dtype`` is that of ``mat_a`` if it is left out, as in torch.
+    of 128 products are added up in fp32. ``out_dtype`` is that of ``mat_a`` if it is left out, as in torch. There is no
+    backward: an argument that wants a gradient raises.
     """
     if scale_result is not None:
         raise InvalidArgument("scale_result is not supported: multiply scale_a or scale_b by it")
+    if _is_grad_enabled() and (
+            mat_a.requires_grad or mat_b.requires_grad or (bias is not None and bias.requires_grad)
+            or getattr(scale_a, "requires_grad", False) or getattr(scale_b, "requires_grad", False)):
+        refuse_grad("scaled_mm")
     if _is_compiling() or mat_a.__class__ not in _PLAIN:
         if workspace is not None:
             raise InvalidArgument("workspace cannot be given under torch.compile: each stream is lent one")
@@ -65,15 +71,17 @@ def mm(a: Tensor, b: Tensor, *, out: Optional[Tensor] = None, bias: Optional[Ten
 
     16-bit operands may be row-major or column-major, each; fp8 ones as for ``scaled_mm``. ``c`` may be ``out`` itself,
     which adds to it (``beta`` is 1 if left out). ``activation`` is relu, gelu or silu. Differentiable for 16-bit
-    matrices when neither ``out``, ``c``, ``activation`` nor ``alpha`` is given.
+    matrices when neither ``out``, ``c``, ``activation``, ``alpha``, ``workspace`` nor another ``out_dtype`` is given.
     """
     if beta is None:
         beta = 0.0 if c is None else 1.0
     plain = a.__class__ in _PLAIN and not _is_compiling()
     if needs_grad(a, b, bias, c):
-        if out is not None or c is not None or activation is not None or alpha != 1.0 or a.dim() != 2:
-            raise InvalidArgument("mm is differentiable for two matrices and a bias alone: without out, c, activation "
-                                  "and alpha; use torch.no_grad() or detach() otherwise")
+        if (out is not None or c is not None or activation is not None or alpha != 1.0 or a.dim() != 2 or b.dim() != 2
+                or out_dtype not in (None, a.dtype) or workspace is not None):
+            raise InvalidArgument("mm is differentiable for two matrices and a bias alone: without out, c, activation, "
+                                  "alpha, workspace and an out_dtype that is not a's; use torch.no_grad() or detach() "
+                                  "otherwise")
         return LinearFunction.apply(a, b.t(), bias, True)
     dtype = out_dtype or (a.dtype if out is None else out.dtype)
     if not plain:
@@ -96,15 +104,15 @@ def linear(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *, acti
            out: Optional[Tensor] = None, workspace: Optional[Workspace] = None, deterministic: bool = True) -> Tensor:
     """``torch.nn.functional.linear`` with an activation in the same kernel: ``act(input @ weight.t() + bias)``.
 
-    ``input`` may have any number of leading dimensions. Differentiable without ``activation`` and ``out``.
+    ``input`` may have any number of leading dimensions. Differentiable without ``activation``, ``out`` and ``workspace``.
 
     ``deterministic=False`` lets the backward add the parts of a weight's gradient to ``weight.main_grad`` in any order,
     which may be faster and may change last bits from run to run (unless ``torch.use_deterministic_algorithms`` is on).
     """
     if needs_grad(input, weight, bias, None):
-        if activation is not None or out is not None:
-            raise InvalidArgument("linear is differentiable without activation and out; apply the activation to its "
-                                  "result, or use torch.no_grad()")
+        if activation is not None or out is not None or workspace is not None:
+            raise InvalidArgument("linear is differentiable without activation, out and workspace; apply the activation "
+                                  "to its result, or use torch.no_grad()")
         return LinearFunction.apply(input, weight, bias, deterministic)
     if _is_compiling() or input.__class__ not in _PLAIN:
         if workspace is not None:

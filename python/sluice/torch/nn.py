@@ -69,7 +69,7 @@ class Linear(torch.nn.Module):
                    deterministic=deterministic)
         if recipe is None:
             made.weight, made.bias = weight, module.bias
-            return made
+            return made.train(module.training)
         granularity = RECIPES[recipe][0]
         with torch.no_grad():
             contiguous = weight.detach().contiguous()
@@ -78,7 +78,22 @@ class Linear(torch.nn.Module):
             made.weight_scale = scale
             if module.bias is not None:
                 made.bias = torch.nn.Parameter(module.bias.detach(), requires_grad=False)
-        return made
+        return made.train(module.training)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Linear":
+        """What ``.to()`` and its kin do to each tensor. fp8 weights and their fp32 scales move, and keep their types: as
+        another type they would be other numbers, and no kernel takes them."""
+        if self.recipe is None:
+            return super()._apply(fn, recurse)
+        kept = (self.weight, self.weight_scale)
+
+        def keeping(tensor: Tensor) -> Tensor:
+            applied = fn(tensor)
+            if applied.dtype is tensor.dtype or not any(tensor is one for one in kept):
+                return applied
+            return tensor.to(applied.device)
+
+        return super()._apply(keeping, recurse)
 
     def forward(self, input: Tensor) -> Tensor:
         if self.recipe is None:
@@ -99,21 +114,31 @@ class Linear(torch.nn.Module):
                 f"recipe={self.recipe}")
 
 
-def can_convert(module: torch.nn.Module) -> bool:
-    """A plain linear whose sizes the copy engine can address."""
-    return type(module) is torch.nn.Linear and module.in_features % 16 == 0 and module.out_features % 16 == 0
+def can_convert(module: torch.nn.Module, recipe: Optional[str] = "block") -> bool:
+    """A plain linear whose sizes the copy engine can address, of a type that the recipe takes: bf16 and fp16, and fp32
+    where the input is quantised."""
+    return (type(module) is torch.nn.Linear and module.in_features % 16 == 0 and module.out_features % 16 == 0
+            and (module.weight.dtype in (torch.bfloat16, torch.float16)
+                 or (recipe is not None and module.weight.dtype is torch.float32)))
 
 
 def convert_(model: torch.nn.Module, filter_fn: Optional[Callable[[torch.nn.Module, str], bool]] = None, *,
              recipe: Optional[str] = "block", use_fast_accum: bool = True,
              fuse_quantizer: bool = False, deterministic: bool = True) -> torch.nn.Module:
     """Replaces every ``torch.nn.Linear`` of a model that can be taken, and for which ``filter_fn(module, name)`` is true,
-    in place. Returns the model."""
+    in place. Returns the model. A linear that is used in several places stays one."""
     _check_recipe(recipe)
+    if type(model) is torch.nn.Linear:
+        raise InvalidArgument("convert_ replaces the linears inside of a model, and this model is one itself: "
+                              "use model = Linear.from_linear(model, recipe)")
+    made: dict[torch.nn.Module, Linear] = {}
     for name, module in list(model.named_modules()):
-        for child_name, child in list(module.named_children()):
+        for child_name, child in list(module._modules.items()):  # named_children() leaves out those seen before
             full_name = f"{name}.{child_name}" if name else child_name
-            if can_convert(child) and (filter_fn is None or filter_fn(child, full_name)):
-                setattr(module, child_name, Linear.from_linear(child, recipe, use_fast_accum=use_fast_accum,
-                                                               fuse_quantizer=fuse_quantizer, deterministic=deterministic))
+            if child is None or not can_convert(child, recipe) or not (filter_fn is None or filter_fn(child, full_name)):
+                continue
+            if child not in made:
+                made[child] = Linear.from_linear(child, recipe, use_fast_accum=use_fast_accum,
+                                                 fuse_quantizer=fuse_quantizer, deterministic=deterministic)
+            setattr(module, child_name, made[child])
     return model

@@ -16,6 +16,7 @@ from .. import _binding
 from ..errors import InvalidArgument
 from ..problems import GRANULARITIES
 from ._library import scales_shape
+from .autograd import refuse_grad
 
 _is_compiling = torch.compiler.is_compiling
 _PLAIN = frozenset((Tensor, torch.nn.Parameter))
@@ -27,7 +28,10 @@ def quantize(input: Tensor, granularity: str = "1x128", *, out: Optional[Tensor]
 
     ``granularity`` says what shares a scale, and the scales' shape: "tensor" ``()``; "row" ``(..., 1)``; "1x128"
     ``(..., ceil(k/128))``; "128x128", of a matrix, ``(ceil(n/128), ceil(k/128))``. ``out`` and ``scales`` may be given.
+    There is no backward: an input that wants a gradient raises.
     """
+    if input.requires_grad and torch.is_grad_enabled():
+        refuse_grad("quantize")
     if _is_compiling() or input.__class__ not in _PLAIN:
         if out is not None or scales is not None:
             raise InvalidArgument("out and scales cannot be given under torch.compile; the compiler plans memory")
@@ -43,7 +47,10 @@ def quantize(input: Tensor, granularity: str = "1x128", *, out: Optional[Tensor]
 
 
 def quantize_static(input: Tensor, scale: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
-    """The input times ``1 / scale`` as float8_e4m3fn; ``scale`` is one fp32 value on the GPU, from a calibration."""
+    """The input times ``1 / scale`` as float8_e4m3fn; ``scale`` is one fp32 value on the GPU, from a calibration.
+    There is no backward: an input that wants a gradient raises."""
+    if (input.requires_grad or getattr(scale, "requires_grad", False)) and torch.is_grad_enabled():
+        refuse_grad("quantize_static")
     if _is_compiling() or input.__class__ not in _PLAIN:
         if out is not None:
             raise InvalidArgument("out cannot be given under torch.compile; the compiler plans memory")
