@@ -22,7 +22,16 @@ Problem key_of(const Problem& problem) {
   if (!is_fp8(key.a.type) || is_block_scaled(key.epilogue)) key.accumulate = Accumulate::fast;
   if (!key.epilogue.residual) key.c = {};
   if (!adds(key.epilogue)) key.deterministic = true;
+  // One value for each of one row is one value, and arrays say no more (arrays.cc takes the plainer).
+  Epilogue& e = key.epilogue;
+  if (key.m == 1 && e.scale_a == ScaleMode::vector) e.scale_a = ScaleMode::tensor;
+  if (key.n == 1 && e.scale_b == ScaleMode::vector) e.scale_b = ScaleMode::tensor;
   return key;
+}
+
+/// Was a call refused because of a capture?
+bool is_of_capture(CUresult code) {
+  return code >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && code <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 }
 
 }  // namespace
@@ -34,13 +43,17 @@ std::optional<gemm::Kernel> Session::find(const Problem& problem) {
   return found->second;
 }
 
-/// A stream whose state cannot be asked for counts as capturing: compiling then would spoil the capture.
+/// A stream that may not be asked because of a capture (the legacy stream beside one) counts as capturing:
+/// compiling then would spoil the capture.
 Result<bool> Session::is_capturing(Stream stream) const {
   const ContextScope scope(*device_.impl().primary);
   if (const Result<void> entered = scope.entered(); !entered) return entered.error();
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return device_.impl().api->cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
-         status != CU_STREAM_CAPTURE_STATUS_NONE;
+  const DriverApi& api = *device_.impl().api;
+  const CUresult code = api.cuStreamIsCapturing(stream, &status);
+  if (is_of_capture(code)) return true;
+  if (code != CUDA_SUCCESS) return driver_error(api, code, "cuStreamIsCapturing", "stream " + hex(stream));
+  return status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 Result<gemm::Kernel> Session::kernel_for(const Problem& problem, Stream stream) {
@@ -78,13 +91,8 @@ Result<Session::Borrower> Session::borrower(Stream stream, bool capturing) const
   return Borrower{false, id};
 }
 
-Result<WorkspaceView> Session::lend(Stream stream, i64 needed) {
-  const Result<bool> capturing = is_capturing(stream);
-  if (!capturing) return capturing.error();
-  const Result<Borrower> id = borrower(stream, *capturing);
-  if (!id) return id.error();
-  const std::lock_guard lock(mutex_);
-  if (const auto found = lent_.find(*id); found != lent_.end()) {
+std::optional<Result<WorkspaceView>> Session::lent_to(const Borrower& id, i64 needed) const {
+  if (const auto found = lent_.find(id); found != lent_.end()) {
     if (found->second.bytes() >= needed) return found->second.view();
     return Error{ErrorCode::workspace, "the plan needs " + std::to_string(needed) +
                                            " bytes of workspace and a stream "
@@ -97,23 +105,36 @@ Result<WorkspaceView> Session::lend(Stream stream, i64 needed) {
                  std::to_string(kMaxLentWorkspaces) +
                      " streams were lent a workspace, which is as many as there are: use "
                      "fewer streams, or pass a workspace of your own"};
+  return {};
+}
+
+Result<WorkspaceView> Session::lend(Stream stream, i64 needed) {
+  const Result<bool> capturing = is_capturing(stream);
+  if (!capturing) return capturing.error();
+  const Result<Borrower> id = borrower(stream, *capturing);
+  if (!id) return id.error();
+  std::unique_lock lock(mutex_);
+  if (const auto known = lent_to(*id, needed)) return *known;
   if (spare_.empty()) {
     if (*capturing)
       return Error{
           ErrorCode::not_prepared,
           "the stream is capturing, the plan splits its sums, and there is no workspace in store for it: "
           "call prepare() (sluice_make_ready) before the capture, or pass a workspace"};
+    lock.unlock();  // others launch while the driver allocates
     Result<Workspace> made = Workspace::create(device_, kWorkspaceLimit);
     if (!made) return made.error();
-    spare_.push_back(*std::move(made));
+    lock.lock();
+    spare_.push_back(*std::move(made));  // where it stays if another thread lent this stream one meanwhile
+    if (const auto known = lent_to(*id, needed)) return *known;
   }
   const auto lent = lent_.emplace(*id, std::move(spare_.back())).first;
   spare_.pop_back();
   const WorkspaceView view = lent->second.view();
-  // A stream that captures what was warmed up here will need one too, and cannot allocate it then.
-  if (!*capturing && lent_.size() < kMaxLentWorkspaces)
-    if (Result<Workspace> made = Workspace::create(device_, kWorkspaceLimit))
-      spare_.push_back(*std::move(made));
+  lock.unlock();
+  // A stream that captures what was warmed up here will need one too, and cannot allocate it then. Where
+  // there is no memory for it, that stream will say so.
+  if (!*capturing) static_cast<void>(store_workspace().ok());
   return view;
 }
 
@@ -167,10 +188,13 @@ Result<void> Session::use(const Plan& plan) {
 }
 
 Result<void> Session::store_workspace() {
-  const std::lock_guard lock(mutex_);
-  if (!spare_.empty() || lent_.size() >= kMaxLentWorkspaces) return {};
+  {
+    const std::lock_guard lock(mutex_);
+    if (!spare_.empty() || lent_.size() >= kMaxLentWorkspaces) return {};
+  }
   Result<Workspace> made = Workspace::create(device_, kWorkspaceLimit);
   if (!made) return made.error();
+  const std::lock_guard lock(mutex_);
   spare_.push_back(*std::move(made));
   return {};
 }
@@ -220,17 +244,23 @@ Result<void> Session::make_quantizers_ready(DType input) {
   return store_workspace();
 }
 
-Result<void> Session::verify_workspaces() {
+/// Handles of the same memory: whoever waits for the device holds no lock.
+std::vector<Workspace> Session::all_lent() {
   const std::lock_guard lock(mutex_);
-  for (const auto& [id, workspace] : lent_)
+  std::vector<Workspace> workspaces;
+  for (const auto& [id, workspace] : lent_) workspaces.push_back(workspace);
+  return workspaces;
+}
+
+Result<void> Session::verify_workspaces() {
+  for (const Workspace& workspace : all_lent())
     if (Result<void> clean = workspace.verify(); !clean) return clean;
   return {};
 }
 
 Result<void> Session::reset_workspaces() {
-  const std::lock_guard lock(mutex_);
   if (Result<void> done = synchronize(device_); !done) return done;
-  for (auto& [id, workspace] : lent_)
+  for (Workspace& workspace : all_lent())
     if (Result<void> reset = workspace.reset(nullptr); !reset) return reset;
   return synchronize(device_);
 }

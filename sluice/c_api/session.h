@@ -56,9 +56,12 @@ class Session {
   Result<gemm::Kernel> kernel_for(const Problem& problem, Stream stream);
   /// Keeps a workspace in store if there is none.
   Result<void> store_workspace();
+  std::vector<Workspace> all_lent();
   Result<WorkspaceView> lend(Stream stream, i64 needed);
   /// Who has a workspace: a stream, or the graphs captured in one.
   using Borrower = std::pair<bool, u64>;  // captures?, the stream
+  /// With the lock held: what a borrower has, or why it gets none; nothing where it may be lent one.
+  std::optional<Result<WorkspaceView>> lent_to(const Borrower& id, i64 needed) const;
   Result<Borrower> borrower(Stream stream, bool capturing) const;
   Result<bool> is_capturing(Stream stream) const;
 
@@ -68,7 +71,7 @@ class Session {
   }
 
   Device device_;
-  std::mutex mutex_;
+  std::mutex mutex_;  // never held where the driver allocates or is waited for
   std::unordered_map<Problem, gemm::Kernel, ProblemHash> kernels_;  // by problem with its strides
   std::vector<gemm::Kernel> retired_;  // replaced by use(); a graph may have been captured with them
   std::map<Borrower, Workspace> lent_;

@@ -3,6 +3,7 @@
 on a GPU that is none, their products prepared, launched, refused. Kernels do nothing there, so no result is looked at."""
 import ctypes
 import math
+import textwrap
 
 import pytest
 
@@ -156,6 +157,39 @@ def test_linear_and_quantisers_of_what_is_empty(shape):
     assert launches_of(lambda: _binding.linear(x, w, None, out, 0, None)) == (1 if shape[2] == 0 else 0)
     quantised, scales = on_gpu("e4m3", shape, steps), on_gpu("fp32", (*shape[:2], (shape[2] + 127) // 128))
     assert launches_of(lambda: _binding.quantize(x, quantised, scales, 2, False)) == 0
+
+
+def test_the_graph_example_of_the_manual_prepares_what_it_captures(source_root):
+    text = (source_root / "docs/python.md").read_text().partition("## CUDA graphs")[2]
+    code = text.partition("```python\n")[2].partition("```")[0]
+    prepares, capture, calls = code.partition("with torch.cuda.graph(graph):\n")
+    n, k = 768, 640
+    before = sluice.holdings().kernels
+    exec(prepares, {"sluice": sluice, "n": n, "k": k})
+    prepared = sluice.holdings().kernels
+    assert prepared == before + 3
+
+    class Ops:  # as sluice.torch calls them, on arrays of the fake GPU
+        def quantize(x, granularity):
+            q, s = on_gpu("e4m3", x.shape), on_gpu("fp32", (x.shape[0], 1))
+            _binding.quantize(x, q, s, sluice.problems.GRANULARITIES.index(granularity), False)
+            return q, s
+
+        def scaled_mm(a, b, scale_a, scale_b, out_dtype):
+            _binding.scaled_mm(a, b, scale_a, scale_b, None, on_gpu(out_dtype, (a.shape[0], n)), False, None, None)
+
+    class Turned:
+        def __init__(self, array):
+            self.t = lambda: array
+
+    class Torch:
+        bfloat16 = "bf16"
+
+    for m in (1, 16, 64):
+        names = {"st": Ops, "torch": Torch, "x": on_gpu("bf16", (m, k)), "w": Turned(weight("e4m3", k, n)),
+                 "ws": Turned(on_gpu("fp32", (1, n)))}
+        assert launches_of(lambda: exec(textwrap.dedent(calls), names)) == 2
+    assert sluice.holdings().kernels == prepared, "a capture would have found them all"
 
 
 def test_expanded_arrays_are_refused_and_never_read_as_packed():

@@ -5,7 +5,9 @@
 #include <sluice/c_api.h>
 #include <sluice/c_api/handles.h>
 
+#include <atomic>
 #include <initializer_list>
+#include <thread>
 #include <vector>
 
 #include "allocation_counter.h"
@@ -222,6 +224,61 @@ TEST_F(CApiRun, a_capture_finds_what_was_made_ready_and_nothing_else) {
   device().impl().api->cuStreamEndCapture(stream->get(), &graph);
   for (CUgraph made : {nothing, graph})
     if (made != nullptr) device().impl().api->cuGraphDestroy(made);
+}
+
+TEST_F(CApiRun, only_an_error_of_a_capture_counts_as_capturing) {
+  const sluice_product p = product();
+  driver.fail_function("cuStreamIsCapturing", CUDA_ERROR_INVALID_HANDLE);
+  refused(p, SLUICE_DRIVER, "cuStreamIsCapturing");
+  driver.fail_function("cuStreamIsCapturing", CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+  refused(p, SLUICE_NOT_PREPARED, "capturing");
+  driver.fail_nothing();
+  EXPECT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+}
+
+/// What arrays say of one row is a scale for the whole matrix (docs/python.md prepares "vector").
+TEST_F(CApiRun, a_vector_of_one_value_is_a_scale_for_the_whole_matrix) {
+  sluice_problem problem{};
+  problem.m = 1, problem.n = 512, problem.k = 128, problem.batch = 1;
+  problem.a = problem.b = SLUICE_E4M3, problem.scale_a = problem.scale_b = SLUICE_SCALE_VECTOR;
+  ASSERT_EQ(sluice_make_ready(handle_, &problem, 1), SLUICE_OK) << sluice_error_message();
+  TestArray a = array(SLUICE_E4M3, {1, 128}), b = array(SLUICE_E4M3, {128, 512}, {1, 128});
+  TestArray d = array(SLUICE_BF16, {1, 512}), one = array(SLUICE_FP32, {1, 1});
+  TestArray columns = array(SLUICE_FP32, {1, 512});
+  sluice_product p = product();
+  p.a = at(a), p.b = at(b), p.d = at(d), p.scale_a = at(one), p.scale_b = at(columns);
+  EXPECT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  sluice_holdings holdings{};
+  ASSERT_EQ(sluice_device_holdings(handle_, &holdings), SLUICE_OK);
+  EXPECT_EQ(holdings.kernels, 1);
+}
+
+TEST_F(CApiRun, threads_of_one_stream_share_its_workspace) {
+  const sluice_product p = product();
+  sluice_problem problem;
+  ASSERT_EQ(sluice_problem_of(&p, &problem), SLUICE_OK);
+  sluice_choices choices = SLUICE_NO_CHOICES;
+  choices.schedule = "cooperative", choices.splits = 2, choices.combine = "last_arriver";
+  choices.tile_m = choices.tile_n = 128, choices.cluster_m = choices.cluster_n = 1;
+  sluice_plan* plan = nullptr;
+  ASSERT_EQ(sluice_plan_create(handle_, &problem, &choices, &plan), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(sluice_use_plan(handle_, plan), SLUICE_OK) << sluice_error_message();
+  sluice_plan_free(plan);
+  const auto other = StreamHandle::create(device());
+  ASSERT_EQ(sluice_run(handle_, &p, other->get()), SLUICE_OK) << sluice_error_message();
+  std::vector<std::thread> threads;
+  std::atomic<int> failed = 0;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&] {
+      for (int j = 0; j < 8; ++j) failed += sluice_run(handle_, &p, nullptr) != SLUICE_OK;
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failed, 0);
+  sluice_holdings holdings{};
+  ASSERT_EQ(sluice_device_holdings(handle_, &holdings), SLUICE_OK);
+  EXPECT_EQ(holdings.workspaces, 2);
+  EXPECT_GE(holdings.workspace_bytes, 3 * (i64{64} << 20)) << "one in store";
+  EXPECT_EQ(sluice_verify_workspaces(handle_), SLUICE_OK) << sluice_error_message();
 }
 
 TEST_F(CApiRun, split_sums_get_one_workspace_a_stream_and_a_capture_takes_the_one_in_store) {
