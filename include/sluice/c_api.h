@@ -5,7 +5,7 @@
  *   if (sluice_run(device, &product, stream) != SLUICE_OK) puts(sluice_error_message());
  * Every function that can fail returns a status; the message of the calling thread's last failure is kept
  * until its next one. Handles may be used from any thread. What a handle gives out (texts) lives as long as
- * the handle. */
+ * the handle; of a handle that is NULL it is NULL, or 0. To free NULL does nothing. */
 #ifndef SLUICE_C_API_H
 #define SLUICE_C_API_H
 
@@ -17,7 +17,7 @@ extern "C" {
 
 #define SLUICE_API __attribute__((visibility("default")))
 /* Grows when a struct or a function below changes; sluice_c_abi() is that of the library that was loaded. */
-#define SLUICE_C_ABI 1
+#define SLUICE_C_ABI 2
 
 typedef enum {
   SLUICE_OK = 0,
@@ -154,6 +154,9 @@ SLUICE_API sluice_status sluice_compile(const sluice_plan* const* plans, int32_t
 /* ---- device ---- */
 SLUICE_API sluice_status sluice_device_open(int32_t ordinal, const sluice_options* options,
                                             sluice_device** device);
+/* Frees the kernels and workspaces of sluice_run and sluice_quantize with it: not while work that uses them
+ * is on its way, nor while a graph captured with them may be replayed. Kernels and workspaces of
+ * sluice_prepare and sluice_workspace_create stay, each until it is freed itself. */
 SLUICE_API void sluice_device_close(sluice_device* device);
 /* One for each GPU and process, opened with the environment's options at the first call; never close it. */
 SLUICE_API sluice_status sluice_device_default(int32_t ordinal, sluice_device** device);
@@ -169,6 +172,8 @@ typedef struct {
 } sluice_pointers;
 SLUICE_API sluice_status sluice_prepare(const sluice_device* device, const sluice_plan* plan,
                                         sluice_kernel** kernel);
+/* Unloads it: not while a launch of it is on its way, nor while a graph captured with it may be replayed. The
+ * same holds for sluice_workspace_free. */
 SLUICE_API void sluice_kernel_free(sluice_kernel* kernel);
 /* No allocation, no synchronisation; may be captured. workspace NULL: none. */
 SLUICE_API sluice_status sluice_launch(const sluice_kernel* kernel, const sluice_pointers* pointers,
@@ -185,7 +190,8 @@ SLUICE_API sluice_status sluice_workspace_reset(sluice_workspace* workspace, slu
 /* ---- the short way: arrays in, a launch out ---- */
 /* Looks the product's kernel up, prepares it at the first call, launches. The device lends a workspace, one
  * for each stream, allocated once and kept. While the stream captures, what is not there yet is an error
- * (not_prepared) that names the remedy; a graph shares the workspace of the stream it was captured in. */
+ * (not_prepared) that names the remedy. Graphs captured in one stream share one workspace, which is not that
+ * of the stream's own work: they must not run at the same time. */
 SLUICE_API sluice_status sluice_run(sluice_device* device, const sluice_product* product,
                                     sluice_stream stream);
 /* The same with a workspace of the caller's, e.g. one for each graph. */
@@ -195,7 +201,8 @@ SLUICE_API sluice_status sluice_run_with(sluice_device* device, const sluice_pro
  * parallel), and a workspace in store for a stream that will capture. */
 SLUICE_API sluice_status sluice_make_ready(sluice_device* device, const sluice_problem* problems,
                                            int32_t count);
-/* sluice_run takes this plan for its problem from now on, e.g. one with choices of the caller's. */
+/* sluice_run takes this plan for its problem from now on, e.g. one with choices of the caller's. The kernel
+ * it used before is kept, for graphs that were captured with it. */
 SLUICE_API sluice_status sluice_use_plan(sluice_device* device, const sluice_plan* plan);
 /* ---- quantisers: include/sluice/quantize.h has their rules ---- */
 typedef enum {
@@ -225,7 +232,7 @@ SLUICE_API sluice_status sluice_reset_workspaces(sluice_device* device);
 
 typedef struct {
   int64_t kernels;         /* problems that sluice_run has a kernel for */
-  int64_t workspaces;      /* lent, one a stream */
+  int64_t workspaces;      /* lent, one a stream and one for the graphs captured in it */
   int64_t workspace_bytes; /* of device memory, those in store too */
 } sluice_holdings;
 SLUICE_API sluice_status sluice_device_holdings(sluice_device* device, sluice_holdings* holdings);

@@ -11,7 +11,7 @@ from ctypes import POINTER, c_char_p, c_double, c_int32, c_int64, c_void_p
 
 from . import errors
 
-C_ABI = 1
+C_ABI = 2
 HERE = pathlib.Path(__file__).resolve().parent
 
 
@@ -119,6 +119,9 @@ def _load() -> ctypes.CDLL:
     except OSError as error:
         raise errors.StorageError(f"{path}: {error}; install the package again, or name a build's libsluice_c.so in "
                                   "SLUICE_LIBRARY") from error
+    if loaded.sluice_c_abi() != C_ABI:  # first: a library of another may lack a function
+        raise errors.StorageError(f"{path} has C interface {loaded.sluice_c_abi()} and these Python files are for "
+                                  f"{C_ABI}: install the package again")
     for name, (result, arguments) in _FUNCTIONS.items():
         function = getattr(loaded, name)
         function.argtypes = arguments
@@ -126,9 +129,6 @@ def _load() -> ctypes.CDLL:
             function.restype, function.errcheck = c_int32, _check
         else:
             function.restype = result
-    if loaded.sluice_c_abi() != C_ABI:
-        raise errors.StorageError(f"{path} has C interface {loaded.sluice_c_abi()} and these Python files are for "
-                                  f"{C_ABI}: install the package again")
     return loaded
 
 

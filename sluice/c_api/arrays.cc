@@ -347,17 +347,18 @@ Result<ProblemAndArgs> problem_of(const sluice_product& p) {
   problem.a = *a_matrix;
   problem.b = *b_matrix;
   problem.d = *d_matrix;
-  problem.accumulate = p.accumulate == SLUICE_PROMOTED ? Accumulate::promoted : Accumulate::fast;
   const struct {
     const char* name;
     i32 value, last;
-  } enumerators[] = {{"activation", p.activation, SLUICE_SILU},
+  } enumerators[] = {{"accumulate", p.accumulate, SLUICE_PROMOTED},
+                     {"activation", p.activation, SLUICE_SILU},
                      {"update", p.update, SLUICE_ADD},
                      {"any_order", p.any_order, 1}};
   for (const auto& e : enumerators)
     if (e.value < 0 || e.value > e.last)
       return Error{ErrorCode::invalid_argument, std::string(e.name) + " = " + std::to_string(e.value) +
                                                     " must be in 0.." + std::to_string(e.last)};
+  problem.accumulate = static_cast<Accumulate>(p.accumulate);
   problem.epilogue.activation = static_cast<Activation>(p.activation);
   problem.epilogue.update = static_cast<Update>(p.update);
   problem.deterministic = p.any_order == 0;

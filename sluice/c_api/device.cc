@@ -82,7 +82,7 @@ sluice_status sluice_device_default(int32_t ordinal, sluice_device** device) {
 }
 
 const char* sluice_device_name(const sluice_device* device) {
-  return device->name.c_str();
+  return device != nullptr ? device->name.c_str() : nullptr;
 }
 
 sluice_status sluice_prepare(const sluice_device* device, const sluice_plan* plan, sluice_kernel** kernel) {
@@ -137,15 +137,21 @@ void sluice_workspace_free(sluice_workspace* workspace) {
 }
 
 int64_t sluice_workspace_bytes(const sluice_workspace* workspace) {
-  return workspace->workspace.bytes();
+  return workspace != nullptr ? workspace->workspace.bytes() : 0;
 }
 
 sluice_status sluice_workspace_verify(const sluice_workspace* workspace) {
-  return guarded([&] { return status_of(workspace->workspace.verify()); });
+  return guarded([&] {
+    if (workspace == nullptr) return fail(null_argument("workspace"));
+    return status_of(workspace->workspace.verify());
+  });
 }
 
 sluice_status sluice_workspace_reset(sluice_workspace* workspace, sluice_stream stream) {
-  return guarded([&] { return status_of(workspace->workspace.reset(stream)); });
+  return guarded([&] {
+    if (workspace == nullptr) return fail(null_argument("workspace"));
+    return status_of(workspace->workspace.reset(stream));
+  });
 }
 
 sluice_status sluice_run(sluice_device* device, const sluice_product* product, sluice_stream stream) {
@@ -164,6 +170,7 @@ sluice_status sluice_make_ready(sluice_device* device, const sluice_problem* pro
   return guarded([&] {
     if (device == nullptr || (problems == nullptr && count > 0))
       return fail(null_argument(device == nullptr ? "device" : "problems"));
+    if (count < 0) return fail(negative_count(count));
     std::vector<Problem> checked;
     for (int32_t i = 0; i < count; ++i) {
       const Result<Problem> problem = problem_of(problems[i]);
@@ -207,11 +214,17 @@ sluice_status sluice_make_quantizers_ready(sluice_device* device, int32_t input)
 }
 
 sluice_status sluice_verify_workspaces(sluice_device* device) {
-  return guarded([&] { return status_of(device->session.verify_workspaces()); });
+  return guarded([&] {
+    if (device == nullptr) return fail(null_argument("device"));
+    return status_of(device->session.verify_workspaces());
+  });
 }
 
 sluice_status sluice_reset_workspaces(sluice_device* device) {
-  return guarded([&] { return status_of(device->session.reset_workspaces()); });
+  return guarded([&] {
+    if (device == nullptr) return fail(null_argument("device"));
+    return status_of(device->session.reset_workspaces());
+  });
 }
 
 sluice_status sluice_device_holdings(sluice_device* device, sluice_holdings* holdings) {

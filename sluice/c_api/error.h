@@ -34,6 +34,11 @@ sluice_status guarded(const Body& body) noexcept {
   }
 }
 
+inline Error negative_count(int32_t count) {
+  return {ErrorCode::invalid_argument,
+          "count = " + std::to_string(count) + " must be 0 or more: it is that of the array before it"};
+}
+
 inline Error null_argument(const char* name) {
   return {ErrorCode::invalid_argument, std::string(name) + " is NULL: pass one"};
 }

@@ -119,15 +119,15 @@ void sluice_plan_free(sluice_plan* plan) {
 }
 
 const char* sluice_plan_text(const sluice_plan* plan) {
-  return plan->text.c_str();
+  return plan != nullptr ? plan->text.c_str() : nullptr;
 }
 
 const char* sluice_plan_config(const sluice_plan* plan) {
-  return plan->config.c_str();
+  return plan != nullptr ? plan->config.c_str() : nullptr;
 }
 
 int32_t sluice_plan_unit_count(const sluice_plan* plan) {
-  return static_cast<int32_t>(plan->units.size());
+  return plan != nullptr ? static_cast<int32_t>(plan->units.size()) : 0;
 }
 
 const char* sluice_plan_unit(const sluice_plan* plan, int32_t index) {
@@ -136,14 +136,15 @@ const char* sluice_plan_unit(const sluice_plan* plan, int32_t index) {
 }
 
 const char* sluice_plan_source(const sluice_plan* plan) {
-  return name_of(plan->plan.source);
+  return plan != nullptr ? name_of(plan->plan.source) : nullptr;
 }
 
 int64_t sluice_plan_workspace_bytes(const sluice_plan* plan) {
-  return plan->plan.workspace_bytes;
+  return plan != nullptr ? plan->plan.workspace_bytes : 0;
 }
 
 double sluice_plan_estimate_us(const sluice_plan* plan) {
+  if (plan == nullptr) return 0;
   return plan->plan.source == PlanSource::record ? plan->plan.measured_us : plan->plan.estimate.total_us;
 }
 
@@ -151,7 +152,10 @@ sluice_status sluice_compile(const sluice_plan* const* plans, int32_t count, con
                              sluice_compiled* done) {
   return guarded([&] {
     if (done != nullptr) *done = {};
+    if (count < 0) return fail(negative_count(count));
     if (count > 0 && plans == nullptr) return fail(null_argument("plans"));
+    for (int32_t i = 0; i < count; ++i)
+      if (plans[i] == nullptr) return fail(null_argument(("plans[" + std::to_string(i) + "]").c_str()));
     const Result<Options> options = compile_options(given);
     if (!options) return fail(options.error());
     std::vector<std::string> units;

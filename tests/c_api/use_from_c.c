@@ -89,6 +89,7 @@ static void arrays_become_problems(void) {
   const int64_t column_major[] = {1, 256};
   const sluice_array a = matrix(SLUICE_E4M3, a_shape, NULL), b = matrix(SLUICE_E4M3, b_shape, column_major);
   const sluice_array row_major_b = matrix(SLUICE_E4M3, b_shape, NULL);
+  const sluice_array shapeless = matrix(SLUICE_BF16, NULL, NULL);
   const sluice_array d = matrix(SLUICE_BF16, d_shape, NULL), bad_d = matrix(SLUICE_BF16, wrong, NULL);
   sluice_product product = {0};
   sluice_problem problem;
@@ -97,7 +98,11 @@ static void arrays_become_problems(void) {
   EXPECT(problem.m == 64 && problem.n == 512 && problem.k == 256 && problem.b_major == SLUICE_K_MAJOR);
   product.b = &row_major_b;
   EXPECT(sluice_problem_of(&product, &problem) == SLUICE_INVALID_STRIDE && mentions("b.t().contiguous().t()"));
-  product.b = &b, product.d = &bad_d;
+  product.b = &b, product.accumulate = 2;
+  EXPECT(sluice_problem_of(&product, &problem) == SLUICE_INVALID_ARGUMENT && mentions("accumulate = 2 must be in 0..1"));
+  product.accumulate = 0, product.d = &shapeless;
+  EXPECT(sluice_problem_of(&product, &problem) == SLUICE_INVALID_ARGUMENT && mentions("d has no shape"));
+  product.d = &bad_d;
   EXPECT(sluice_problem_of(&product, &problem) == SLUICE_INVALID_SIZE && mentions("(64, 500)") && mentions("(64, 512)"));
   product.d = NULL;
   EXPECT(sluice_problem_of(&product, &problem) == SLUICE_INVALID_ARGUMENT && mentions("d is missing"));
@@ -121,11 +126,31 @@ static void nothing_is_compiled_into_a_read_only_cache(void) {
   EXPECT(done.compiled == 0 && done.failed == 0);
 }
 
+static void null_handles_and_counts_are_refused(void) {
+  const sluice_plan* none[] = {NULL};
+  sluice_options options = {"/tmp/sluice-no-cache-is-made", NULL, NULL, 0, -1};
+  sluice_compiled done;
+  EXPECT(sluice_plan_text(NULL) == NULL && sluice_plan_config(NULL) == NULL && sluice_plan_source(NULL) == NULL);
+  EXPECT(sluice_plan_unit_count(NULL) == 0 && sluice_plan_unit(NULL, 0) == NULL);
+  EXPECT(sluice_plan_workspace_bytes(NULL) == 0 && sluice_plan_estimate_us(NULL) == 0);
+  EXPECT(sluice_device_name(NULL) == NULL && sluice_workspace_bytes(NULL) == 0);
+  EXPECT(sluice_workspace_verify(NULL) == SLUICE_INVALID_ARGUMENT && mentions("workspace is NULL"));
+  EXPECT(sluice_workspace_reset(NULL, NULL) == SLUICE_INVALID_ARGUMENT && mentions("workspace is NULL"));
+  EXPECT(sluice_verify_workspaces(NULL) == SLUICE_INVALID_ARGUMENT && mentions("device is NULL"));
+  EXPECT(sluice_reset_workspaces(NULL) == SLUICE_INVALID_ARGUMENT && mentions("device is NULL"));
+  EXPECT(sluice_compile(none, 1, &options, &done) == SLUICE_INVALID_ARGUMENT && mentions("plans[0] is NULL"));
+  EXPECT(sluice_compile(none, -1, &options, &done) == SLUICE_INVALID_ARGUMENT && mentions("count = -1"));
+  sluice_kernel_free(NULL);
+  sluice_workspace_free(NULL);
+  sluice_device_close(NULL);
+}
+
 int main(void) {
   versions_agree();
   plans_without_a_gpu();
   gradients_are_added_to_d();
   bad_calls_say_what_and_why();
+  null_handles_and_counts_are_refused();
   arrays_become_problems();
   a_machine_without_a_gpu_says_so();
   nothing_is_compiled_into_a_read_only_cache();

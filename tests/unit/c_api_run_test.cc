@@ -96,6 +96,7 @@ TEST_F(CApiRun, needs_a_compiler_only_once_and_then_only_launches) {
 TEST_F(CApiRun, finds_what_was_prepared_in_another_spelling) {
   sluice_problem problem{};
   problem.m = 256, problem.n = 512, problem.k = 128, problem.batch = 1;  // packed, sums fast
+  EXPECT_EQ(sluice_make_ready(handle_, &problem, -1), SLUICE_INVALID_ARGUMENT);
   ASSERT_EQ(sluice_make_ready(handle_, &problem, 1), SLUICE_OK) << sluice_error_message();
   sluice_product p = product();
   p.accumulate = SLUICE_PROMOTED;  // which 16-bit sums are anyway

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """sluice in PyTorch: products (``mm``, ``linear``, ``scaled_mm``), quantisers, ``nn.Linear``, and DeepGEMM's signatures
-in ``sluice.torch.deep_gemm``. Everything runs on the current stream, without synchronising, and may be captured."""
+in ``sluice.torch.deep_gemm``. Everything runs on the current stream, after its first call without synchronising, and may be
+captured."""
 try:
     import torch as _torch
 except ImportError as error:

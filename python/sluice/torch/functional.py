@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products of torch tensors. Eager calls go straight to libsluice_c.so: the current stream, no synchronisation, no
-allocation but an output that was not given. Under torch.compile they are ops of torch.library.
+"""Products of torch tensors. Eager calls go straight to libsluice_c.so: the current stream, and after the first call of a
+problem on it no synchronisation, and no allocation but an output that was not given. Under torch.compile they are ops of
+torch.library.
 
 A layout that no kernel takes raises with the remedy in the message; nothing is copied silently. While a CUDA graph is
 captured, a product that was not prepared raises ``NotPrepared``: call ``sluice.prepare`` or run it once before.
