@@ -83,7 +83,7 @@ TEST(run_split, parts_that_a_second_kernel_adds_up) {
       for (int streamed : {1, 4}) {  // the other tiles are stored whole
         config.combine = Combine::separate;
         config.cluster = cluster;
-        expect_equals_reference(product(140, 70, 700), config, 7, streamed);
+        expect_equals_reference(product(300, 100, 448), config, 7, streamed);
         expect_equals_reference(product(130, 100, 0), config, 3, streamed);
       }
 }
