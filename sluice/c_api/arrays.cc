@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include <sluice/c_api/array_shape.h>
+
 namespace sluice::c_api {
 namespace {
 
@@ -26,29 +28,8 @@ std::string name(const sluice_product& product, Name which) {
   return (product.names != nullptr ? product.names : kFieldNames)[which];
 }
 
-template <class Integer>
-std::string list(const Integer* values, int count) {
-  std::string text = "(";
-  for (int i = 0; i < count; ++i) text += (i > 0 ? ", " : "") + std::to_string(values[i]);
-  return text + (count == 1 ? ",)" : ")");
-}
-std::string shape_text(const sluice_array& x) {
-  return list(x.shape, x.ndim);
-}
 std::string strides_text(const sluice_array& x) {
   return x.strides != nullptr ? list(x.strides, x.ndim) : "packed";
-}
-
-i64 stride(const sluice_array& x, int index) {
-  if (x.strides != nullptr) return x.strides[index];
-  i64 packed = 1;
-  for (int i = x.ndim - 1; i > index; --i) packed *= x.shape[i];
-  return packed;
-}
-i64 count_of(const sluice_array& x) {
-  i64 count = 1;
-  for (int i = 0; i < x.ndim; ++i) count *= x.shape[i];
-  return count;
 }
 
 /// The last two indices of a matrix, and the batch before them.
@@ -153,15 +134,6 @@ struct ScaleFit {
   bool tensor = false, vector = false, block = false;
 };
 
-bool is_packed(const sluice_array& x) {
-  i64 packed = 1;
-  for (int i = x.ndim - 1; i >= 0; --i) {
-    if (x.shape[i] > 1 && stride(x, i) != packed) return false;
-    packed *= x.shape[i];
-  }
-  return true;
-}
-
 bool has_shape(const sluice_array& x, i64 batch, i64 rows, i64 columns) {
   if (x.ndim == 3) return x.shape[0] == batch && x.shape[1] == rows && x.shape[2] == columns;
   return x.ndim == 2 && batch == 1 && x.shape[0] == rows && x.shape[1] == columns;
@@ -224,19 +196,22 @@ ScaleMode mode_of(const ScaleFit& fit) {
 Result<void> add_scales(const sluice_product& p, ProblemAndArgs& result) {
   Problem& problem = result.problem;
   ScaleFit a, b;
-  if (p.scale_a != nullptr) {
-    const Result<ScaleFit> fit = fit_of(p, kNameScaleA, *p.scale_a, problem);
+  struct Side {
+    Name name;
+    const sluice_array* array;
+    ScaleFit& fit;
+    const float*& values;
+    ScaleMode& mode;
+  };
+  const Side sides[] = {{kNameScaleA, p.scale_a, a, result.args.scale_a, problem.epilogue.scale_a},
+                        {kNameScaleB, p.scale_b, b, result.args.scale_b, problem.epilogue.scale_b}};
+  for (const Side& side : sides) {
+    if (side.array == nullptr) continue;
+    const Result<ScaleFit> fit = fit_of(p, side.name, *side.array, problem);
     if (!fit) return fit.error();
-    a = *fit;
-    result.args.scale_a = static_cast<const float*>(p.scale_a->data);
-    problem.epilogue.scale_a = mode_of(a);
-  }
-  if (p.scale_b != nullptr) {
-    const Result<ScaleFit> fit = fit_of(p, kNameScaleB, *p.scale_b, problem);
-    if (!fit) return fit.error();
-    b = *fit;
-    result.args.scale_b = static_cast<const float*>(p.scale_b->data);
-    problem.epilogue.scale_b = mode_of(b);
+    side.fit = *fit;
+    side.values = static_cast<const float*>(side.array->data);
+    side.mode = mode_of(*fit);
   }
   // Blocks on one side need blocks on the other; a side of few values may be read either way.
   const bool a_blocks = problem.epilogue.scale_a == ScaleMode::block;

@@ -5,9 +5,8 @@
 #include <sluice/c_api/error.h>
 #include <sluice/c_api/handles.h>
 
-#include <sluice/host/gemm_checks.h>
+#include <sluice/host/gemm.h>
 #include <sluice/host/jit/cache.h>
-#include <sluice/host/jit/source.h>
 #include <sluice/host/quantize_units.h>
 
 using namespace sluice;
@@ -43,12 +42,6 @@ sluice_status compile_units(const std::vector<std::string>& units, const Options
     return fail({ErrorCode::io, std::to_string(stats.write_failures) +
                                     " kernels were compiled but could not be kept in " + options.cache_dir});
   return status;
-}
-
-/// One for each kernel of the plan's launch.
-std::vector<std::string> units_of(const Plan& plan, Stamping stamping) {
-  if (gemm::is_empty(plan.problem)) return {};
-  return unit_texts(plan.config, stamping);
 }
 
 }  // namespace
@@ -109,7 +102,8 @@ sluice_status sluice_plan_create(const sluice_device* device, const sluice_probl
     const Result<Plan> made =
         gemm::plan(*checked, device != nullptr ? device->session.device().info() : h200, *overrides, records);
     if (!made) return fail(made.error());
-    *plan = new sluice_plan{*made, describe(*made), to_string(made->config), units_of(*made, Stamping::off)};
+    *plan = new sluice_plan{*made, describe(*made), to_string(made->config),
+                            gemm::units_of(*made, Stamping::off)};
     return SLUICE_OK;
   });
 }
@@ -160,7 +154,7 @@ sluice_status sluice_compile(const sluice_plan* const* plans, int32_t count, con
     if (!options) return fail(options.error());
     std::vector<std::string> units;
     for (int32_t i = 0; i < count; ++i)
-      for (std::string& unit : units_of(plans[i]->plan, stamping_of(*options)))
+      for (std::string& unit : gemm::units_of(plans[i]->plan, stamping_of(*options)))
         units.push_back(std::move(unit));
     return compile_units(units, *options, done);
   });
@@ -174,8 +168,7 @@ sluice_status sluice_compile_quantizers(int32_t input, const sluice_options* giv
     const Result<Options> options = compile_options(given);
     if (!options) return fail(options.error());
     std::vector<std::string> units;
-    for (const Granularity granularity :
-         {Granularity::tensor, Granularity::row, Granularity::row_block, Granularity::square_block})
+    for (const Granularity granularity : kGranularities)
       for (const QuantizeStep step : quantize_steps(granularity))
         for (const bool vectors : {true, false})
           units.push_back(quantize_unit_text({step, static_cast<DType>(input), vectors}));

@@ -4,14 +4,10 @@
 
 #include <string>
 
+#include <sluice/c_api/array_shape.h>
+
 namespace sluice::c_api {
 namespace {
-
-std::string shape_text(const sluice_array& x) {
-  std::string text = "(";
-  for (int i = 0; i < x.ndim; ++i) text += (i > 0 ? ", " : "") + std::to_string(x.shape[i]);
-  return text + (x.ndim == 1 ? ",)" : ")");
-}
 
 /// The distance of rows; columns must lie side by side.
 Result<i64> pitch_of(const char* name, const sluice_array& x) {
@@ -30,21 +26,6 @@ Result<i64> pitch_of(const char* name, const sluice_array& x) {
                                                 std::to_string(x.shape[1]) + " apart; pass " + name +
                                                 ".contiguous() (nothing is copied silently)"};
   return static_cast<i64>(x.strides[0]);
-}
-
-i64 count_of(const sluice_array& x) {
-  i64 count = 1;
-  for (int i = 0; i < x.ndim; ++i) count *= x.shape[i];
-  return count;
-}
-
-bool is_packed(const sluice_array& x) {
-  i64 packed = 1;
-  for (int i = x.ndim - 1; i >= 0; --i) {
-    if (x.strides != nullptr && x.shape[i] > 1 && x.strides[i] != packed) return false;
-    packed *= x.shape[i];
-  }
-  return true;
 }
 
 Result<void> check_scales(const sluice_quantization& what, i64 wanted) {

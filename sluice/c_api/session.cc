@@ -8,6 +8,7 @@
 
 #include <sluice/host/driver/error.h>
 #include <sluice/host/gemm_checks.h>
+#include <sluice/host/quantize_units.h>
 
 namespace sluice::c_api {
 namespace {
@@ -233,8 +234,7 @@ Result<void> Session::quantize(const QuantizeCall& call, Stream stream) {
 }
 
 Result<void> Session::make_quantizers_ready(DType input) {
-  for (const Granularity granularity :
-       {Granularity::tensor, Granularity::row, Granularity::row_block, Granularity::square_block}) {
+  for (const Granularity granularity : kGranularities) {
     Result<Quantizer> made = Quantizer::create(device_, input, granularity);
     if (!made) return made.error();
     const std::lock_guard lock(mutex_);

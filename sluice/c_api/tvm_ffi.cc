@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include <sluice/c_api/arrays.h>
 #include <sluice/c_api/error.h>
 #include <sluice/c_api/quantization.h>
 #include <sluice/c_api/tvm_ffi_abi.h>
@@ -192,10 +193,7 @@ sluice_status run(const sluice_product& product, int64_t workspace) {
   if (a == nullptr || a->device_type != SLUICE_ON_CUDA) {
     sluice_problem ignored;
     if (const sluice_status bad = sluice_problem_of(&product, &ignored); bad != SLUICE_OK) return bad;
-    return fail(
-        {ErrorCode::wrong_device, std::string(product.names[0]) +
-                                      " is in host memory, and products are computed on a GPU: move all "
-                                      "arrays to one"});
+    return fail(check_device_of(product, 0).error());  // in host memory, on no GPU
   }
   if (const sluice_status status = sluice_device_default(a->device, &device); status != SLUICE_OK)
     return status;
@@ -211,6 +209,7 @@ constexpr const char* kLinearNames[] = {"input", "weight.t()", "c", "out", "bias
 
 constexpr const char* kQuantizeNames[] = {"input", "output", "scales"};
 
+/// One tensor of the arguments.
 struct Operand {
   ArrayArg& target;
   int index;  // of the argument
@@ -225,159 +224,137 @@ sluice_status read_all(const ffi::Any* args, const char* const* names,
   return SLUICE_OK;
 }
 
-/// (mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, workspace, c). c is added as it is.
+/// The tensors of a product; those that were not read are not there.
+struct Arrays {
+  ArrayArg a, b, c, d, bias, scale_a, scale_b;
+
+  /// c is added as it is, sums are promoted and D is set, unless the caller changes it.
+  sluice_product product(const char* const* names) const {
+    return {.a = a.get(),
+            .b = b.get(),
+            .c = c.get(),
+            .d = d.get(),
+            .bias = bias.get(),
+            .scale_a = scale_a.get(),
+            .scale_b = scale_b.get(),
+            .alpha = 1.0f,
+            .beta = c.present ? 1.0f : 0.0f,
+            .accumulate = SLUICE_PROMOTED,
+            .activation = SLUICE_NO_ACTIVATION,
+            .update = SLUICE_SET,
+            .any_order = 0,
+            .names = names};
+  }
+};
+
+int32_t accumulate_of(bool fast) {
+  return fast ? SLUICE_FAST : SLUICE_PROMOTED;
+}
+
+/// (mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, workspace, c)
 sluice_status scaled_mm(const ffi::Any* args) {
-  ArrayArg a, b, scale_a, scale_b, bias, d, c;
-  if (const sluice_status bad = read_all(
-          args, kScaledNames,
-          {{a, 0, 0}, {b, 1, 1}, {scale_a, 2, 5}, {scale_b, 3, 6}, {bias, 4, 4}, {d, 5, 3}, {c, 8, 2}});
+  Arrays x;
+  if (const sluice_status bad = read_all(args, kScaledNames,
+                                         {{x.a, 0, 0},
+                                          {x.b, 1, 1},
+                                          {x.scale_a, 2, 5},
+                                          {x.scale_b, 3, 6},
+                                          {x.bias, 4, 4},
+                                          {x.d, 5, 3},
+                                          {x.c, 8, 2}});
       bad != SLUICE_OK)
     return bad;
   Scalars scalars(args);
-  const bool fast = scalars.flag(6, "use_fast_accum");
+  sluice_product product = x.product(kScaledNames);
+  product.accumulate = accumulate_of(scalars.flag(6, "use_fast_accum"));
   const int64_t workspace = scalars.address(7, "workspace");
   if (scalars.error()) return fail(*scalars.error());
-  const sluice_product product{.a = a.get(),
-                               .b = b.get(),
-                               .c = c.get(),
-                               .d = d.get(),
-                               .bias = bias.get(),
-                               .scale_a = scale_a.get(),
-                               .scale_b = scale_b.get(),
-                               .alpha = 1.0f,
-                               .beta = c.present ? 1.0f : 0.0f,
-                               .accumulate = fast ? SLUICE_FAST : SLUICE_PROMOTED,
-                               .activation = SLUICE_NO_ACTIVATION,
-                               .update = SLUICE_SET,
-                               .any_order = 0,
-                               .names = kScaledNames};
   return run(product, workspace);
 }
 
 /// (a, b, out, bias, c, alpha, beta, activation, fast, workspace)
 sluice_status mm(const ffi::Any* args) {
-  ArrayArg a, b, d, bias, c;
+  Arrays x;
   if (const sluice_status bad =
-          read_all(args, kPlainNames, {{a, 0, 0}, {b, 1, 1}, {d, 2, 3}, {bias, 3, 4}, {c, 4, 2}});
+          read_all(args, kPlainNames, {{x.a, 0, 0}, {x.b, 1, 1}, {x.d, 2, 3}, {x.bias, 3, 4}, {x.c, 4, 2}});
       bad != SLUICE_OK)
     return bad;
   Scalars scalars(args);
-  const float alpha = scalars.real(5, "alpha"), beta = scalars.real(6, "beta");
-  const int32_t activation = scalars.enumerator(7, "activation");
-  const bool fast = scalars.flag(8, "use_fast_accum");
+  sluice_product product = x.product(kPlainNames);
+  product.alpha = scalars.real(5, "alpha");
+  product.beta = scalars.real(6, "beta");
+  product.activation = scalars.enumerator(7, "activation");
+  product.accumulate = accumulate_of(scalars.flag(8, "use_fast_accum"));
   const int64_t workspace = scalars.address(9, "workspace");
   if (scalars.error()) return fail(*scalars.error());
-  const sluice_product product{.a = a.get(),
-                               .b = b.get(),
-                               .c = c.get(),
-                               .d = d.get(),
-                               .bias = bias.get(),
-                               .scale_a = nullptr,
-                               .scale_b = nullptr,
-                               .alpha = alpha,
-                               .beta = beta,
-                               .accumulate = fast ? SLUICE_FAST : SLUICE_PROMOTED,
-                               .activation = activation,
-                               .update = SLUICE_SET,
-                               .any_order = 0,
-                               .names = kPlainNames};
   return run(product, workspace);
 }
 
 /// (a, b, total, any_order, workspace): total += a b
 sluice_status add_mm(const ffi::Any* args) {
-  ArrayArg a, b, total;
-  if (const sluice_status bad = read_all(args, kAddNames, {{a, 0, 0}, {b, 1, 1}, {total, 2, 3}});
+  Arrays x;
+  if (const sluice_status bad = read_all(args, kAddNames, {{x.a, 0, 0}, {x.b, 1, 1}, {x.d, 2, 3}});
       bad != SLUICE_OK)
     return bad;
   Scalars scalars(args);
-  const bool any_order = scalars.flag(3, "any_order");
+  sluice_product product = x.product(kAddNames);
+  product.update = SLUICE_ADD;
+  product.any_order = scalars.flag(3, "any_order") ? 1 : 0;
   const int64_t workspace = scalars.address(4, "workspace");
   if (scalars.error()) return fail(*scalars.error());
-  const sluice_product product{.a = a.get(),
-                               .b = b.get(),
-                               .c = nullptr,
-                               .d = total.get(),
-                               .bias = nullptr,
-                               .scale_a = nullptr,
-                               .scale_b = nullptr,
-                               .alpha = 1.0f,
-                               .beta = 0.0f,
-                               .accumulate = SLUICE_PROMOTED,
-                               .activation = SLUICE_NO_ACTIVATION,
-                               .update = SLUICE_ADD,
-                               .any_order = any_order ? 1 : 0,
-                               .names = kAddNames};
   return run(product, workspace);
 }
 
 /// (input, weight, bias, out, activation, workspace)
 sluice_status linear(const ffi::Any* args) {
-  ArrayArg a, b, bias, d;
-  if (const sluice_status bad = read_all(args, kLinearNames, {{a, 0, 0}, {b, 1, 1}, {bias, 2, 4}, {d, 3, 3}});
+  Arrays x;
+  if (const sluice_status bad =
+          read_all(args, kLinearNames, {{x.a, 0, 0}, {x.b, 1, 1}, {x.bias, 2, 4}, {x.d, 3, 3}});
       bad != SLUICE_OK)
     return bad;
-  for (const Result<void>& done : {flatten("input", a), flatten("out", d), transpose("weight", b)})
+  for (const Result<void>& done : {flatten("input", x.a), flatten("out", x.d), transpose("weight", x.b)})
     if (!done) return fail(done.error());
   Scalars scalars(args);
-  const int32_t activation = scalars.enumerator(4, "activation");
+  sluice_product product = x.product(kLinearNames);
+  product.accumulate = SLUICE_FAST;
+  product.activation = scalars.enumerator(4, "activation");
   const int64_t workspace = scalars.address(5, "workspace");
   if (scalars.error()) return fail(*scalars.error());
-  const sluice_product product{.a = a.get(),
-                               .b = b.get(),
-                               .c = nullptr,
-                               .d = d.get(),
-                               .bias = bias.get(),
-                               .scale_a = nullptr,
-                               .scale_b = nullptr,
-                               .alpha = 1.0f,
-                               .beta = 0.0f,
-                               .accumulate = SLUICE_FAST,
-                               .activation = activation,
-                               .update = SLUICE_SET,
-                               .any_order = 0,
-                               .names = kLinearNames};
   return run(product, workspace);
 }
 
 /// (a, b, c, out, bias, scale_a, scale_b, activation, fast, update, any_order, address of the
 /// sluice_problem to fill)
 sluice_status problem_of_arrays(const ffi::Any* args) {
-  ArrayArg a, b, c, d, bias, scale_a, scale_b;
-  if (const sluice_status bad = read_all(
-          args, kPlainNames,
-          {{a, 0, 0}, {b, 1, 1}, {c, 2, 2}, {d, 3, 3}, {bias, 4, 4}, {scale_a, 5, 5}, {scale_b, 6, 6}});
+  Arrays x;
+  if (const sluice_status bad = read_all(args, kPlainNames,
+                                         {{x.a, 0, 0},
+                                          {x.b, 1, 1},
+                                          {x.c, 2, 2},
+                                          {x.d, 3, 3},
+                                          {x.bias, 4, 4},
+                                          {x.scale_a, 5, 5},
+                                          {x.scale_b, 6, 6}});
       bad != SLUICE_OK)
     return bad;
   Scalars scalars(args);
-  const int32_t activation = scalars.enumerator(7, "activation"), update = scalars.enumerator(9, "update");
-  const bool fast = scalars.flag(8, "use_fast_accum"), any_order = scalars.flag(10, "any_order");
+  sluice_product product = x.product(kPlainNames);
+  product.activation = scalars.enumerator(7, "activation");
+  product.update = scalars.enumerator(9, "update");
+  product.accumulate = accumulate_of(scalars.flag(8, "use_fast_accum"));
+  product.any_order = scalars.flag(10, "any_order") ? 1 : 0;
   const int64_t address = scalars.address(11, "address");
   if (scalars.error()) return fail(*scalars.error());
-  const sluice_product product{.a = a.get(),
-                               .b = b.get(),
-                               .c = c.get(),
-                               .d = d.get(),
-                               .bias = bias.get(),
-                               .scale_a = scale_a.get(),
-                               .scale_b = scale_b.get(),
-                               .alpha = 1.0f,
-                               .beta = c.present ? 1.0f : 0.0f,
-                               .accumulate = fast ? SLUICE_FAST : SLUICE_PROMOTED,
-                               .activation = activation,
-                               .update = update,
-                               .any_order = any_order ? 1 : 0,
-                               .names = kPlainNames};
   return sluice_problem_of(&product, reinterpret_cast<sluice_problem*>(address));
 }
 
 /// (input, output, scales, granularity, scale_given). Leading dimensions of input and output become one.
 sluice_status quantize(const ffi::Any* args) {
   ArrayArg input, output, scales;
-  const Operand operands[] = {{input, 0, 0}, {output, 1, 1}, {scales, 2, 2}};
-  for (const Operand& x : operands)
-    if (const Result<void> done = read(args[x.index], kQuantizeNames[x.name], x.target); !done)
-      return fail(done.error());
+  if (const sluice_status bad =
+          read_all(args, kQuantizeNames, {{input, 0, 0}, {output, 1, 1}, {scales, 2, 2}});
+      bad != SLUICE_OK)
+    return bad;
   for (const Result<void>& done : {flatten("input", input), flatten("output", output)})
     if (!done) return fail(done.error());
   Scalars scalars(args);

@@ -8,7 +8,6 @@
 
 #include <sluice/host/driver/error.h>
 #include <sluice/host/driver/gemm_maps.h>
-#include <sluice/host/jit/source.h>
 #include <sluice/spec/part_sums.h>
 
 namespace sluice {
@@ -87,18 +86,13 @@ Kernel empty_kernel(const Device& device, const Plan& plan) {
   return Kernel(std::move(impl));
 }
 
-/// Of a plan that has nothing to launch, or is refused, there are none.
-std::vector<std::string> units_of(const Device& device, const Result<Plan>& plan) {
-  if (!plan || is_empty(plan->problem)) return {};
-  return unit_texts(plan->config, stamping_of(device.options()));
-}
-
-Result<Kernel> finish_kernel(const Device& device, const Result<Plan>& plan, Cubins cubins) {
+/// `units`: none of a plan that has nothing to launch, or is refused.
+Result<Kernel> finish_kernel(const Device& device, const Result<Plan>& plan, const Units& units) {
   if (!plan) return plan.error();
-  if (cubins.empty()) return empty_kernel(device, *plan);
-  for (const auto& cubin : cubins)
+  if (units.texts.empty()) return empty_kernel(device, *plan);
+  for (const auto& cubin : units.cubins)
     if (!cubin) return cubin.error();
-  return make_kernel(device, *plan, cubins);
+  return make_kernel(device, *plan, units);
 }
 
 /// Who gives a stamped workspace back: all math groups, and every CTA that adds up parts.
@@ -156,11 +150,11 @@ Result<WorkspaceView> lend_workspace(const Device& device, Stream stream) {
   if (const CUresult code = impl.api->cuStreamGetId(stream, &id); code != CUDA_SUCCESS)
     return driver_error(*impl.api, code, "cuStreamGetId", "stream " + hex(stream));
   const std::lock_guard lock(impl.mutex);
-  if (impl.lent_workspaces.size() >= kMaxLentWorkspaces && impl.lent_workspaces.count(id) == 0)
-    return Error{ErrorCode::workspace, "run() has lent a workspace to " + std::to_string(kMaxLentWorkspaces) +
-                                           " streams, which is as many as it does: pass one of your own"};
   const auto found = impl.lent_workspaces.find(id);
   if (found != impl.lent_workspaces.end()) return WorkspaceView{found->second.data(), found->second.bytes()};
+  if (impl.lent_workspaces.size() >= kMaxLentWorkspaces)
+    return Error{ErrorCode::workspace, "run() has lent a workspace to " + std::to_string(kMaxLentWorkspaces) +
+                                           " streams, which is as many as it does: pass one of your own"};
   Result<DeviceBuffer> made = DeviceBuffer::allocate(device, kWorkspaceLimit);
   if (!made) return made.error();
   if (const Result<void> zeroed = made->fill(0, stream); !zeroed) return zeroed.error();
@@ -188,7 +182,12 @@ Result<Args> with_workspace(const Device& device, const Kernel& kernel, const Ar
 
 }  // namespace
 
-Result<Kernel> make_kernel(const Device& device, const Plan& plan, Cubins cubins) {
+std::vector<std::string> units_of(const Plan& plan, Stamping stamping) {
+  if (is_empty(plan.problem)) return {};
+  return unit_texts(plan.config, stamping);
+}
+
+Result<Kernel> make_kernel(const Device& device, const Plan& plan, const Units& units) {
   Result<ArgRules> rules = argument_rules(plan);
   if (!rules) return rules.error();
   const ContextScope scope(*device.impl().primary);  // encoding a tensor map needs a current context
@@ -197,21 +196,21 @@ Result<Kernel> make_kernel(const Device& device, const Plan& plan, Cubins cubins
   if (const Result<void> filled = fill_params(*device.impl().api, plan, impl->params); !filled)
     return filled.error();
   const int smem = smem_bytes(plan.config);
-  const std::vector<std::string> units = units_of(device, plan);
-  Result<std::shared_ptr<const Module>> module = device.impl().load_cubin(units[0], **cubins[0], smem);
+  Result<std::shared_ptr<const Module>> module =
+      device.impl().load_cubin(units.texts[0], **units.cubins[0], smem);
   if (!module) return module.error();
   impl->plan = plan;
   impl->primary = device.impl().primary;
   impl->module = *std::move(module);
-  impl->built_by = (*cubins[0])->report.compiler;
+  impl->built_by = (*units.cubins[0])->report.compiler;
   impl->rules = *rules;
   const u32 cluster = static_cast<u32>(cluster_size(plan.config));
   impl->shape = {.grid_x = static_cast<u32>(plan.split.clusters) * cluster,
                  .block_x = kThreads,
                  .cluster_x = cluster,
                  .smem_bytes = static_cast<u32>(smem)};
-  if (cubins.size() > 1 && impl->params.deal.tiles > 0) {
-    module = device.impl().load_cubin(units[1], **cubins[1], 0);
+  if (units.texts.size() > 1 && impl->params.deal.tiles > 0) {
+    module = device.impl().load_cubin(units.texts[1], **units.cubins[1], 0);
     if (!module) return module.error();
     impl->sum_module = *std::move(module);
     impl->sum_shape = {.grid_x = static_cast<u32>(sum_blocks(plan.config, impl->params.deal.tiles)),
@@ -242,19 +241,23 @@ Result<Kernel> prepare(const Device& device, const Plan& plan) {
 std::vector<Result<Kernel>> prepare(const Device& device, std::span<const Plan> plans,
                                     const Progress& progress) {
   std::vector<Result<Plan>> checked;
-  std::vector<std::string> units;  // of all plans, in order
+  std::vector<std::string> texts;  // of all plans, in order
+  std::vector<size_t> ends;        // in `texts`, of each plan's
   for (const Plan& plan : plans) {
     checked.push_back(checked_plan(plan, device.info()));
-    for (std::string& unit : units_of(device, checked.back())) units.push_back(std::move(unit));
+    if (checked.back())
+      for (std::string& unit : units_of(*checked.back(), stamping_of(device.options())))
+        texts.push_back(std::move(unit));
+    ends.push_back(texts.size());
   }
-  const auto cubins = device.impl().cache.get_all(units, device.options().jobs, progress);
+  const auto cubins = device.impl().cache.get_all(texts, device.options().jobs, progress);
   std::vector<Result<Kernel>> kernels;
   kernels.reserve(plans.size());
-  Cubins left(cubins);
-  for (const Result<Plan>& plan : checked) {
-    const size_t count = units_of(device, plan).size();
-    kernels.push_back(finish_kernel(device, plan, left.first(count)));
-    left = left.subspan(count);
+  size_t begin = 0;
+  for (size_t i = 0; i < checked.size(); begin = ends[i++]) {
+    const size_t count = ends[i] - begin;
+    const Units units{std::span(texts).subspan(begin, count), std::span(cubins).subspan(begin, count)};
+    kernels.push_back(finish_kernel(device, checked[i], units));
   }
   return kernels;
 }

@@ -8,6 +8,7 @@
 #include <sluice/host/device_impl.h>
 #include <sluice/host/driver/launch.h>
 #include <sluice/host/gemm_checks.h>
+#include <sluice/host/jit/source.h>
 #include <sluice/spec/params.h>
 
 namespace sluice::gemm {
@@ -25,10 +26,16 @@ struct Kernel::Impl {
   alignas(CUtensorMap) GemmParams params{};  // but for pointers, alpha and beta
 };
 
-/// The cubins of a plan's units (host/jit/source.h: unit_texts), or why one could not be had.
-using Cubins = std::span<const Result<std::shared_ptr<const Cubin>>>;
+/// What has to be compiled for a launch of the plan; nothing if D is empty.
+std::vector<std::string> units_of(const Plan& plan, Stamping stamping);
+
+/// A plan's units, and the cubin of each or why it could not be had.
+struct Units {
+  std::span<const std::string> texts;
+  std::span<const Result<std::shared_ptr<const Cubin>>> cubins;
+};
 
 /// The last step of prepare: a checked plan and its units' cubins become a kernel.
-Result<Kernel> make_kernel(const Device& device, const Plan& plan, Cubins cubins);
+Result<Kernel> make_kernel(const Device& device, const Plan& plan, const Units& units);
 
 }  // namespace sluice::gemm

@@ -9,6 +9,9 @@
 
 namespace sluice {
 
+inline constexpr Granularity kGranularities[] = {Granularity::tensor, Granularity::row,
+                                                 Granularity::row_block, Granularity::square_block};
+
 std::string quantize_unit_text(const QuantizeConfig& config);
 
 /// What a granularity launches, in order.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <sluice/host/driver/memory.h>
+#include <sluice/host/quantize_units.h>
 #include <sluice/kernels/verify_arith.h>
 #include <sluice/reference/element.h>
 #include <sluice/reference/quantize.h>
@@ -80,8 +81,7 @@ TEST_F(quantize, gives_the_bits_of_the_reference) {
   const auto workspace = Workspace::create(device(), kWorkspaceCounterBytes);
   ASSERT_TRUE(ok(workspace));
   for (const DType type : {DType::bf16, DType::fp16, DType::fp32})
-    for (const Granularity granularity :
-         {Granularity::tensor, Granularity::row, Granularity::row_block, Granularity::square_block})
+    for (const Granularity granularity : kGranularities)
       for (const auto& [rows, columns, pad, shift] : {std::tuple<i64, i64, i64, int>{1, 8, 0, 0},
                                                       {1, 1, 0, 0},
                                                       {257, 4096, 0, 0},

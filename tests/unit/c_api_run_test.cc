@@ -68,6 +68,29 @@ class CApiRun : public LaunchTest {
     EXPECT_EQ(driver.launches(), before);
   }
 
+  sluice_holdings held() {
+    sluice_holdings holdings{};
+    EXPECT_EQ(sluice_device_holdings(handle_, &holdings), SLUICE_OK) << sluice_error_message();
+    return holdings;
+  }
+  /// Plans with `choices`, and uses that from now on. Returns the bytes of workspace that it needs.
+  int64_t use(const sluice_product& p, const sluice_choices& choices) {
+    sluice_problem problem;
+    sluice_plan* plan = nullptr;
+    EXPECT_EQ(sluice_problem_of(&p, &problem), SLUICE_OK) << sluice_error_message();
+    EXPECT_EQ(sluice_plan_create(handle_, &problem, &choices, &plan), SLUICE_OK) << sluice_error_message();
+    EXPECT_EQ(sluice_use_plan(handle_, plan), SLUICE_OK) << sluice_error_message();
+    const int64_t bytes = sluice_plan_workspace_bytes(plan);
+    sluice_plan_free(plan);
+    return bytes;
+  }
+  void use_split_plan(const sluice_product& p) {
+    sluice_choices choices = SLUICE_NO_CHOICES;
+    choices.schedule = "cooperative", choices.splits = 2, choices.combine = "last_arriver";
+    choices.tile_m = choices.tile_n = 128, choices.cluster_m = choices.cluster_n = 1;
+    EXPECT_GT(use(p, choices), 0);
+  }
+
   sluice_device* handle_;  // on the device whose cubins come from no compiler
   TestArray a_ = array(SLUICE_BF16, {256, 128});
   TestArray b_ = array(SLUICE_BF16, {128, 512}, {1, 128});
@@ -87,8 +110,7 @@ TEST_F(CApiRun, needs_a_compiler_only_once_and_then_only_launches) {
   EXPECT_TRUE(ok);
   EXPECT_LE(driver.calls(), 7);
   EXPECT_EQ(decode(driver.launch(1).params.map_a).address, reinterpret_cast<u64>(a_.array.data));
-  sluice_holdings holdings{};
-  ASSERT_EQ(sluice_device_holdings(handle_, &holdings), SLUICE_OK);
+  const sluice_holdings holdings = held();
   EXPECT_EQ(holdings.kernels, 1);
   EXPECT_EQ(holdings.workspaces, 0);
 }
@@ -101,29 +123,22 @@ TEST_F(CApiRun, finds_what_was_prepared_in_another_spelling) {
   sluice_product p = product();
   p.accumulate = SLUICE_PROMOTED;  // which 16-bit sums are anyway
   EXPECT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
-  sluice_holdings holdings{};
-  ASSERT_EQ(sluice_device_holdings(handle_, &holdings), SLUICE_OK);
+  const sluice_holdings holdings = held();
   EXPECT_EQ(holdings.kernels, 1);
 }
 
 /// A graph that was captured before holds the replaced kernel's function.
 TEST_F(CApiRun, a_kernel_that_another_plan_replaces_stays_loaded) {
   const sluice_product p = product();
-  sluice_problem problem;
-  ASSERT_EQ(sluice_problem_of(&p, &problem), SLUICE_OK);
   ASSERT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
   const int before = driver.alive().modules;
   for (const int stages : {3, 2}) {
     sluice_choices choices = SLUICE_NO_CHOICES;
     choices.schedule = "cooperative", choices.tile_m = choices.tile_n = 128, choices.stages = stages;
-    sluice_plan* plan = nullptr;
-    ASSERT_EQ(sluice_plan_create(handle_, &problem, &choices, &plan), SLUICE_OK) << sluice_error_message();
-    EXPECT_EQ(sluice_use_plan(handle_, plan), SLUICE_OK) << sluice_error_message();
-    sluice_plan_free(plan);
+    use(p, choices);
   }
   EXPECT_EQ(driver.alive().modules, before + 2);
-  sluice_holdings holdings{};
-  ASSERT_EQ(sluice_device_holdings(handle_, &holdings), SLUICE_OK);
+  const sluice_holdings holdings = held();
   EXPECT_EQ(holdings.kernels, 1);
 }
 
@@ -177,16 +192,13 @@ TEST_F(CApiRun, adds_to_d_in_the_order_that_is_asked_for) {
   EXPECT_EQ(driver.launches(), 1);
   p.any_order = 1;
   EXPECT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
-  sluice_holdings holdings{};
-  ASSERT_EQ(sluice_device_holdings(handle_, &holdings), SLUICE_OK);
-  EXPECT_EQ(holdings.kernels, 2);
+  EXPECT_EQ(held().kernels, 2);
   p = product();
   p.d = at(total);
   EXPECT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
   p.any_order = 1;  // which changes nothing where D is set
   EXPECT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
-  ASSERT_EQ(sluice_device_holdings(handle_, &holdings), SLUICE_OK);
-  EXPECT_EQ(holdings.kernels, 3);
+  EXPECT_EQ(held().kernels, 3);
 }
 
 TEST_F(CApiRun, refuses_what_cannot_be_added_to) {
@@ -249,22 +261,13 @@ TEST_F(CApiRun, a_vector_of_one_value_is_a_scale_for_the_whole_matrix) {
   sluice_product p = product();
   p.a = at(a), p.b = at(b), p.d = at(d), p.scale_a = at(one), p.scale_b = at(columns);
   EXPECT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
-  sluice_holdings holdings{};
-  ASSERT_EQ(sluice_device_holdings(handle_, &holdings), SLUICE_OK);
+  const sluice_holdings holdings = held();
   EXPECT_EQ(holdings.kernels, 1);
 }
 
 TEST_F(CApiRun, threads_of_one_stream_share_its_workspace) {
   const sluice_product p = product();
-  sluice_problem problem;
-  ASSERT_EQ(sluice_problem_of(&p, &problem), SLUICE_OK);
-  sluice_choices choices = SLUICE_NO_CHOICES;
-  choices.schedule = "cooperative", choices.splits = 2, choices.combine = "last_arriver";
-  choices.tile_m = choices.tile_n = 128, choices.cluster_m = choices.cluster_n = 1;
-  sluice_plan* plan = nullptr;
-  ASSERT_EQ(sluice_plan_create(handle_, &problem, &choices, &plan), SLUICE_OK) << sluice_error_message();
-  EXPECT_EQ(sluice_use_plan(handle_, plan), SLUICE_OK) << sluice_error_message();
-  sluice_plan_free(plan);
+  use_split_plan(p);
   const auto other = StreamHandle::create(device());
   ASSERT_EQ(sluice_run(handle_, &p, other->get()), SLUICE_OK) << sluice_error_message();
   std::vector<std::thread> threads;
@@ -275,8 +278,7 @@ TEST_F(CApiRun, threads_of_one_stream_share_its_workspace) {
     });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(failed, 0);
-  sluice_holdings holdings{};
-  ASSERT_EQ(sluice_device_holdings(handle_, &holdings), SLUICE_OK);
+  const sluice_holdings holdings = held();
   EXPECT_EQ(holdings.workspaces, 2);
   EXPECT_GE(holdings.workspace_bytes, 3 * (i64{64} << 20)) << "one in store";
   EXPECT_EQ(sluice_verify_workspaces(handle_), SLUICE_OK) << sluice_error_message();
@@ -284,16 +286,7 @@ TEST_F(CApiRun, threads_of_one_stream_share_its_workspace) {
 
 TEST_F(CApiRun, split_sums_get_one_workspace_a_stream_and_a_capture_takes_the_one_in_store) {
   const sluice_product p = product();
-  sluice_problem problem;
-  ASSERT_EQ(sluice_problem_of(&p, &problem), SLUICE_OK);
-  sluice_choices choices = SLUICE_NO_CHOICES;
-  choices.schedule = "cooperative", choices.splits = 2, choices.combine = "last_arriver";
-  choices.tile_m = choices.tile_n = 128, choices.cluster_m = choices.cluster_n = 1;
-  sluice_plan* plan = nullptr;
-  ASSERT_EQ(sluice_plan_create(handle_, &problem, &choices, &plan), SLUICE_OK) << sluice_error_message();
-  EXPECT_GT(sluice_plan_workspace_bytes(plan), 0);
-  EXPECT_EQ(sluice_use_plan(handle_, plan), SLUICE_OK) << sluice_error_message();
-  sluice_plan_free(plan);
+  use_split_plan(p);
   const auto first = StreamHandle::create(device()), second = StreamHandle::create(device());
   const DriverApi& api = *device().impl().api;
   ASSERT_EQ(api.cuStreamBeginCapture(first->get(), CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
@@ -309,8 +302,7 @@ TEST_F(CApiRun, split_sums_get_one_workspace_a_stream_and_a_capture_takes_the_on
   EXPECT_NE(driver.launch(0).params.counters, driver.launch(1).params.counters);
   EXPECT_EQ(sluice_verify_workspaces(handle_), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(sluice_reset_workspaces(handle_), SLUICE_OK);
-  sluice_holdings holdings{};
-  ASSERT_EQ(sluice_device_holdings(handle_, &holdings), SLUICE_OK);
+  const sluice_holdings holdings = held();
   EXPECT_EQ(holdings.workspaces, 2);
   for (CUgraph made : {graph, other})
     if (made != nullptr) api.cuGraphDestroy(made);

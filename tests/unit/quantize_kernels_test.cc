@@ -187,8 +187,7 @@ TEST(quantize_kernels, rows_longer_than_a_block_holds) {
 TEST(quantize_units, compile_for_hopper_without_spills_or_warnings) {
   const auto compiler = Compiler::load("");
   ASSERT_TRUE(compiler) << compiler.error().message;
-  for (const Granularity granularity :
-       {Granularity::tensor, Granularity::row, Granularity::row_block, Granularity::square_block})
+  for (const Granularity granularity : kGranularities)
     for (const QuantizeStep step : quantize_steps(granularity))
       for (const DType input : {DType::bf16, DType::fp16, DType::fp32})
         for (const bool vectors : {true, false}) {

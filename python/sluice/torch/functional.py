@@ -29,6 +29,11 @@ _linear_into = _binding.linear
 _PLAIN = frozenset((Tensor, torch.nn.Parameter))
 
 
+def _refuse_workspace(workspace: Optional[Workspace]) -> None:
+    if workspace is not None:
+        raise InvalidArgument("workspace cannot be given under torch.compile: each stream is lent one")
+
+
 def scaled_mm(mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Tensor, bias: Optional[Tensor] = None,
               scale_result: Optional[Tensor] = None, out_dtype: Optional[torch.dtype] = None,
               use_fast_accum: bool = False, *, out: Optional[Tensor] = None,
@@ -48,8 +53,7 @@ def scaled_mm(mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Tensor, bi
             or getattr(scale_a, "requires_grad", False) or getattr(scale_b, "requires_grad", False)):
         refuse_grad("scaled_mm")
     if _is_compiling() or mat_a.__class__ not in _PLAIN:
-        if workspace is not None:
-            raise InvalidArgument("workspace cannot be given under torch.compile: each stream is lent one")
+        _refuse_workspace(workspace)
         if out is None:
             return torch.ops.sluice.scaled_mm(mat_a, mat_b, scale_a, scale_b, bias, out_dtype or mat_a.dtype,
                                               use_fast_accum)
@@ -86,8 +90,7 @@ def mm(a: Tensor, b: Tensor, *, out: Optional[Tensor] = None, bias: Optional[Ten
         return LinearFunction.apply(a, b.t(), bias, True)
     dtype = out_dtype or (a.dtype if out is None else out.dtype)
     if not plain:
-        if workspace is not None:
-            raise InvalidArgument("workspace cannot be given under torch.compile: each stream is lent one")
+        _refuse_workspace(workspace)
         if out is None:
             return torch.ops.sluice.mm(a, b, bias, c, alpha, beta, dtype, activation or "none", use_fast_accum)
         torch.ops.sluice.mm_out(a, b, out, bias, c, alpha, beta, activation or "none", use_fast_accum)
@@ -116,8 +119,7 @@ def linear(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *, acti
                                   "to its result, or use torch.no_grad()")
         return LinearFunction.apply(input, weight, bias, deterministic)
     if _is_compiling() or input.__class__ not in _PLAIN:
-        if workspace is not None:
-            raise InvalidArgument("workspace cannot be given under torch.compile: each stream is lent one")
+        _refuse_workspace(workspace)
         if out is None:
             return torch.ops.sluice.linear(input, weight, bias, activation or "none")
         torch.ops.sluice.linear_out(input, weight, bias, out, activation or "none")

@@ -47,6 +47,10 @@ class Model {
   double tile_clocks(double active, double k_tiles) const;
   double run_clocks(const WorkSplit& split) const;
   double combine_us(const WorkSplit& split) const;
+  /// Of one fp32 sum for each element of D, in double: sizes may be such that 64 bits do not hold it.
+  double sum_bytes() const {
+    return 4.0 * static_cast<double>(p_.m) * static_cast<double>(p_.n) * static_cast<double>(p_.batch);
+  }
   double adds_us(const WorkSplit& split) const;
 
   const Problem& p_;
@@ -160,9 +164,7 @@ double Model::run_clocks(const WorkSplit& split) const {
 double Model::adds_us(const WorkSplit& split) const {
   const double peers = std::max(1.0, static_cast<double>(split.clusters) / split.streamed);
   const double share = split.streamed / grid_tiles(p_, c_);
-  const double d =
-      4.0 * static_cast<double>(p_.m) * static_cast<double>(p_.n) * static_cast<double>(p_.batch);
-  return share * peers * d * cost_.add_l2_weight / device_.l2_bytes_per_us;
+  return share * peers * sum_bytes() * cost_.add_l2_weight / device_.l2_bytes_per_us;
 }
 
 /// From the last product to whole sums: what the last peer of a tile does when all others are done, or the
@@ -171,8 +173,7 @@ double Model::combine_us(const WorkSplit& split) const {
   if (split.streamed == 0) return 0;
   if (c_.combine == Combine::add) return adds_us(split);
   if (c_.combine == Combine::separate) {
-    const double bytes =
-        4.0 * static_cast<double>(p_.m * p_.n * p_.batch) * split.clusters / grid_tiles(p_, c_);
+    const double bytes = sum_bytes() * split.clusters / grid_tiles(p_, c_);
     return cost_.separate_us + bytes / cost_.separate_bytes_per_us;
   }
   const double run = split.streamed * k_tiles() / split.clusters;
