@@ -7,6 +7,7 @@
 
 ``python -m sluice`` is the command line.
 """
+from . import weights
 from ._library import lib as _lib
 from .errors import (Aliasing, DriverError, Error, InternalError, InvalidArgument, InvalidConfig, InvalidPointer,
                      InvalidSize, InvalidStride, InvalidType, Misaligned, NotPrepared, StorageError, ToolchainError,
@@ -22,4 +23,5 @@ __all__ = [
     "InvalidPointer", "InvalidSize", "InvalidStride", "InvalidType", "Misaligned", "NotPrepared", "Plan", "Problem",
     "StorageError", "ToolchainError", "UnsupportedArch", "Workspace", "WorkspaceError", "WrongDevice", "compile",
     "explain", "holdings", "plan", "prepare", "prepare_quantizers", "problem_of", "reset_workspaces", "verify_workspaces",
+    "weights",
 ]

@@ -24,3 +24,28 @@ def source_root() -> pathlib.Path:
 @pytest.fixture(scope="session")
 def has_nvrtc() -> bool:
     return "SLUICE_NVRTC" in os.environ or pathlib.Path("/usr/local/cuda").exists()
+
+
+@pytest.fixture(params=["numpy", "torch", "cuda"])
+def library(request):
+    """numpy_array -> an array of the library at test: numpy's, torch's, torch's on a GPU."""
+    if request.param == "numpy":
+        return lambda array: array
+    torch = pytest.importorskip("torch")
+    if request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no GPU")
+    return lambda array: torch.from_numpy(array).to("cpu" if request.param == "torch" else "cuda")
+
+
+@pytest.fixture
+def make(library):
+    """make(lists, "int32"): an array of the library at test. "bfloat16" where the library has it."""
+    numpy = pytest.importorskip("numpy")
+
+    def of_lists(values, kind):
+        if kind != "bfloat16":
+            return library(numpy.array(values, dtype=kind))
+        array = library(numpy.array(values, dtype="float32"))
+        return pytest.skip("numpy has no bf16") if isinstance(array, numpy.ndarray) else array.bfloat16()
+
+    return of_lists

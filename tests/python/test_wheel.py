@@ -25,7 +25,7 @@ def test_the_tag_is_for_every_python(wheel):
 def test_it_holds_one_shared_object_the_tool_and_types(wheel):
     names = wheel.namelist()
     assert [name for name in names if name.endswith(".so")] == ["sluice/lib/libsluice_c.so"]
-    for name in ("sluice/bin/sluice", "sluice/py.typed", "sluice/torch/__init__.py"):
+    for name in ("sluice/bin/sluice", "sluice/py.typed", "sluice/torch/__init__.py", "sluice/weights/__init__.py"):
         assert name in names
     assert not any("test" in name or name.endswith((".pyc", ".a")) for name in names)
 

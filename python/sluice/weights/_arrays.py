@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What sluice.weights does with arrays, once for numpy and once for torch, under the same names. Neither is imported: who
+hands over an array has imported its module. Elements' types have the names of sluice.problems, and uint8, int32, int64, fp64.
+"""
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import Any, ContextManager, Optional, Tuple, Union
+
+from ..errors import InvalidArgument, InvalidSize, InvalidType, WrongDevice
+from ..problems import ALIASES
+
+Array = Any  # numpy.ndarray or torch.Tensor
+_LONG_NAMES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
+
+
+def type_of(array: Array) -> str:
+    """The name of its elements' type: "fp16", "bf16", "int32" ..."""
+    text = str(array.dtype).rsplit(".", maxsplit=1)[-1]
+    return "fp64" if text in ("float64", "double") else ALIASES.get(text, text)
+
+
+class _Shared:
+    """What numpy and torch call the same."""
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+
+    def signed_words(self, array: Array) -> Array:
+        return array.view(self.module.int32) if type_of(array) == "uint32" else array
+
+    def divide_by(self, array: Array, number: float) -> Array:
+        # By an array: on a GPU torch multiplies with the reciprocal of a number, and bits would differ from a CPU's.
+        return array / self.module.full_like(array, number)
+
+    def one_for_zero(self, array: Array) -> Array:
+        return self.module.where(array == 0, self.module.ones_like(array), array)
+
+    def all_finite(self, array: Array) -> bool:
+        return bool(self.module.isfinite(array).all())
+
+
+class Numpy(_Shared):
+    def quiet(self) -> ContextManager:
+        """No warnings of values that are not finite."""
+        return self.module.errstate(all="ignore")
+
+    def plain(self, array: Array) -> Array:
+        return array
+
+    def type(self, name: str) -> Any:
+        try:
+            return self.module.dtype(_LONG_NAMES.get(name, name))
+        except TypeError:
+            raise InvalidType(f"numpy has no {name} of its own: import ml_dtypes, choose fp16 or fp32, or give torch "
+                              "tensors") from None
+
+    def empty(self, shape: Tuple[int, ...], name: str) -> Array:
+        return self.module.empty(shape, self.type(name))
+
+    def cast(self, array: Array, name: str) -> Array:
+        return array.astype(self.type(name))
+
+    def contiguous(self, array: Array) -> Array:
+        return self.module.ascontiguousarray(array)
+
+    def stable_order(self, array: Array) -> Array:
+        return array.argsort(kind="stable")
+
+    def counting(self, count: int) -> Array:
+        return self.module.arange(count)
+
+    def take(self, array: Array, order: Array, axis: int) -> Array:
+        return self.module.take(array, order, axis=axis)
+
+    def amax(self, array: Array) -> Array:
+        return array.max(axis=-1)
+
+    def amin(self, array: Array) -> Array:
+        return array.min(axis=-1)
+
+    def clip(self, array: Array, low: Optional[float], high: Optional[float]) -> Array:
+        return self.module.clip(array, low, high)
+
+    def round_even(self, array: Array) -> Array:
+        return self.module.rint(array)
+
+
+class Torch(_Shared):
+    def __init__(self, module: Any, device: Any) -> None:
+        super().__init__(module)
+        self.device = device
+
+    def quiet(self) -> ContextManager:
+        return contextlib.nullcontext()
+
+    def plain(self, array: Array) -> Array:
+        return array.detach()  # a checkpoint's tensors are often parameters; no graph is to be kept of them
+
+    def type(self, name: str) -> Any:
+        return getattr(self.module, _LONG_NAMES.get(name, name))
+
+    def empty(self, shape: Tuple[int, ...], name: str) -> Array:
+        return self.module.empty(shape, dtype=self.type(name), device=self.device)
+
+    def cast(self, array: Array, name: str) -> Array:
+        return array.to(self.type(name))
+
+    def contiguous(self, array: Array) -> Array:
+        return array.contiguous()
+
+    def stable_order(self, array: Array) -> Array:
+        return self.module.argsort(array, stable=True)
+
+    def counting(self, count: int) -> Array:
+        return self.module.arange(count, device=self.device)
+
+    def take(self, array: Array, order: Array, axis: int) -> Array:
+        return self.module.index_select(array, axis, order)
+
+    def amax(self, array: Array) -> Array:
+        return array.amax(-1)
+
+    def amin(self, array: Array) -> Array:
+        return array.amin(-1)
+
+    def clip(self, array: Array, low: Optional[float], high: Optional[float]) -> Array:
+        return array.clamp(low, high)
+
+    def round_even(self, array: Array) -> Array:
+        return array.round()
+
+
+Library = Union[Numpy, Torch]
+
+
+def _is_of(array: object, module: Any, name: str) -> bool:
+    return isinstance(array, getattr(module, name, ()))
+
+
+def library_of(**arrays: Any) -> Library:
+    """The library of arrays, by the names of their arguments; None among them is passed over. All must be of one kind and on
+    one device."""
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    first = ""
+    for name, array in arrays.items():
+        if array is None:
+            continue
+        if not (_is_of(array, torch, "Tensor") or _is_of(array, numpy, "ndarray")):
+            raise InvalidType(f"{name} is {type(array).__name__} and must be a torch tensor or a numpy array: "
+                              "numpy.asarray() makes one of most things")
+        first = first or name
+        one = arrays[first]
+        if _is_of(one, torch, "Tensor") != _is_of(array, torch, "Tensor"):
+            raise InvalidArgument(f"{first} is {type(one).__name__} and {name} is {type(array).__name__}: give all as torch "
+                                  "tensors or all as numpy arrays")
+        if _is_of(array, torch, "Tensor") and array.device != one.device:
+            raise WrongDevice(f"{first} is on {one.device} and {name} on {array.device}: move them to one device with .to()")
+    if not first:
+        raise InvalidArgument(f"{', '.join(arrays)}: no array is given")
+    one = arrays[first]
+    return Torch(torch, one.device) if _is_of(one, torch, "Tensor") else Numpy(numpy)
+
+
+def check_type(name: str, array: Array, wanted: Tuple[str, ...], remedy: str) -> None:
+    if type_of(array) not in wanted:
+        raise InvalidType(f"{name} is {type_of(array)} and must be {' or '.join(wanted)}: {remedy}")
+
+
+def check_shape(name: str, array: Array, wanted: Tuple[int, ...], meaning: str) -> None:
+    if tuple(array.shape) != tuple(wanted):
+        raise InvalidSize(f"{name} has shape {tuple(array.shape)} and must have {tuple(wanted)}, {meaning}")
+
+
+def check_matrix(name: str, array: Array, meaning: str) -> None:
+    if len(array.shape) != 2 or 0 in array.shape:
+        raise InvalidSize(f"{name} has shape {tuple(array.shape)} and must be a matrix that is not empty, {meaning}")

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The canonical form of quantised weights, which every importer makes and packing reads: a byte a code, a scale and perhaps a
+zero for each group of a row, groups contiguous along k. Plain, and slow to multiply with: packing is what kernels read.
+"""
+from __future__ import annotations
+
+import dataclasses
+from typing import Optional, Tuple
+
+from ..errors import InvalidArgument, InvalidSize
+from ._arrays import Array, check_matrix, check_shape, check_type, library_of, type_of
+from ._groups import check_bits, group_count, group_parts, group_view, implied_zero, integer
+
+SCALE_TYPES = ("fp16", "bf16", "fp32")
+FLOATS = ("fp32", "fp64")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class QuantizedWeights:
+    """``W[o, i] = scales[o, i // group] * (codes[o, i] - zeros[o, i // group])``, n outputs x k.
+
+    ``codes``: uint8, n x k, from 0 to 15 (``bits`` 4) or 255 (8). ``scales``: fp16, bf16 or fp32, n x groups. ``zeros``: the
+    same shape and type, or None for the implied zero of symmetric codes, 8 (128). ``group``: columns that share a scale, the
+    last group may be shorter; 0 is all of k. Any size is taken here, though kernels want 32, 64, 128 or 0.
+
+    ``permutation``: None, or k indices: column i of ``codes`` meets column ``permutation[i]`` of the tokens, so that
+    ``D = X[:, permutation] @ W.T``. It comes from act-order, whose groups are not contiguous in the checkpoint.
+    """
+
+    codes: Array
+    scales: Array
+    zeros: Optional[Array]
+    group: int
+    permutation: Optional[Array] = None
+    bits: int = 4
+
+    def __post_init__(self) -> None:
+        library_of(codes=self.codes, scales=self.scales, zeros=self.zeros, permutation=self.permutation)
+        check_bits(self.bits)
+        if integer("group", self.group) < 0:
+            raise InvalidSize(f"group = {self.group} must be 0 (all of k) or positive")
+        check_matrix("codes", self.codes, "n x k")
+        check_type("codes", self.codes, ("uint8",), "a byte holds one code, 0..15 of 4 bits; symmetric values + 8")
+        check_type("scales", self.scales, SCALE_TYPES, "convert them")
+        n, k = self.shape
+        wanted = (n, group_count(k, self.group))
+        check_shape("scales", self.scales, wanted, f"n x groups of {self.group or k} columns")
+        if self.zeros is not None:
+            check_shape("zeros", self.zeros, wanted, "as the scales")
+            check_type("zeros", self.zeros, (type_of(self.scales),), "zeros are kept in the scales' type")
+        if self.permutation is not None:
+            check_shape("permutation", self.permutation, (k,), "an index for each column of codes")
+            check_type("permutation", self.permutation, ("int32", "int64"), "it holds columns of the tokens")
+
+    @property
+    def shape(self) -> Tuple[int, int]:
+        """``(n, k)``."""
+        n, k = self.codes.shape
+        return n, k
+
+    def rows(self, start: int, stop: int) -> "QuantizedWeights":
+        """Outputs ``start`` to ``stop``: a column-parallel shard. Views, no copy; the permutation is the same."""
+        _check_range("rows", start, stop, self.shape[0])
+        return dataclasses.replace(self, codes=self.codes[start:stop], scales=self.scales[start:stop],
+                                   zeros=None if self.zeros is None else self.zeros[start:stop])
+
+    def columns(self, start: int, stop: int) -> "QuantizedWeights":
+        """Columns ``start`` to ``stop``, in whole groups: a row-parallel shard. Views, no copy. Its permutation still counts
+        columns of the whole tokens: the shard's product is ``X[:, shard.permutation] @ shard.T``, X not sharded. Where X comes
+        sharded out of the layer before, give that one ``reorder_rows(permutation)`` first."""
+        k = self.shape[1]
+        _check_range("columns", start, stop, k)
+        first, last = 0, 1
+        if self.group:
+            if start % self.group or (stop % self.group and stop != k):
+                raise InvalidSize(f"columns {start} to {stop} cut a group: both must be multiples of group = {self.group}, or "
+                                  f"the end be k = {k}; shard by whole groups, or quantise with a group that divides the shard")
+            first, last = start // self.group, group_count(stop, self.group)
+        return dataclasses.replace(
+            self, codes=self.codes[:, start:stop], scales=self.scales[:, first:last],
+            zeros=None if self.zeros is None else self.zeros[:, first:last],
+            permutation=None if self.permutation is None else self.permutation[start:stop])
+
+    def reorder_rows(self, order: Array) -> "QuantizedWeights":
+        """Output j of the result is output ``order[j]`` of this. Copies. With the permutation of the layer after it, this one
+        hands its outputs over in the order in which they are wanted, so the next needs none, and both shard in line:
+
+            down, perm = dataclasses.replace(down, permutation=None), down.permutation
+            gate, up = gate.reorder_rows(perm), up.reorder_rows(perm)      # and their biases: bias[perm]
+        """
+        library = library_of(codes=self.codes, order=order)
+        check_shape("order", order, (self.shape[0],), "one for each output")
+        check_type("order", order, ("int32", "int64"), "it holds outputs")
+        if not bool((order[library.stable_order(order)] == library.counting(self.shape[0])).all()):
+            raise InvalidArgument(f"order must hold each output 0 to {self.shape[0] - 1} once: give a whole permutation, not "
+                                  "a shard's")
+        return dataclasses.replace(self, codes=library.take(self.codes, order, 0), scales=library.take(self.scales, order, 0),
+                                   zeros=None if self.zeros is None else library.take(self.zeros, order, 0))
+
+
+def _check_range(what: str, start: int, stop: int, size: int) -> None:
+    if not 0 <= integer("start", start) < integer("stop", stop) <= size:
+        raise InvalidSize(f"{what} {start} to {stop} must lie in 0 to {size} and hold at least one")
+
+
+def dequantize(weights: QuantizedWeights, out_type: str = "fp64") -> Array:
+    """The n x k matrix of a ``QuantizedWeights``, in its order of columns: ``W[:, permutation] = dequantize(weights)`` is
+    that of the layer. Code less zero, times scale: in "fp64" exact where zeros are integers (4 and 8 bits), in "fp32" so where
+    scales are fp16 or bf16 too."""
+    if out_type not in FLOATS:
+        raise InvalidArgument(f"out_type = {out_type!r} must be one of {', '.join(FLOATS)}")
+    library = library_of(codes=weights.codes, scales=weights.scales, zeros=weights.zeros)
+    scales = library.cast(weights.scales, out_type)
+    zeros = None if weights.zeros is None else library.cast(weights.zeros, out_type)
+    out = library.empty(weights.shape, out_type)
+    out[...] = weights.codes
+    group = 0
+    for part in group_parts(weights.shape[1], weights.group):
+        view, own = group_view(out, part), slice(group, group + part[1])
+        view -= implied_zero(weights.bits) if zeros is None else zeros[:, own, None]
+        view *= scales[:, own, None]
+        group += part[1]
+    return out

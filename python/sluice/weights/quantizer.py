@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rounds float weights to 4 or 8 bits, each group by itself. No calibration: what GPTQ or AWQ would add is in their
+checkpoints. A definition that is easy to hold others to, and good enough for tests, benchmarks and weights that are robust.
+"""
+from __future__ import annotations
+
+from typing import Optional
+
+from ..errors import InvalidArgument, InvalidSize
+from ._arrays import Array, Library, check_matrix, check_type, library_of, type_of
+from ._groups import check_bits, group_count, group_parts, group_view, implied_zero, integer
+from .canonical import SCALE_TYPES, QuantizedWeights
+
+_ELEMENTS_AT_ONCE = 1 << 24  # rows are taken in blocks of about so many: fp32 copies stay at 64 MB
+
+
+def quantize_groups(weight: Array, group: int = 128, *, symmetric: bool = True, scale_type: Optional[str] = None,
+                    bits: int = 4) -> QuantizedWeights:
+    """A bf16, fp16 or fp32 weight, n x k, to the nearest code, with a scale for each ``group`` columns of a row (0: all of k).
+
+    With top = 15 (255 of 8 bits), in fp32, ``round`` to nearest even, ``clip`` to 0..top, scale rounded to ``scale_type`` (the
+    weight's own, if left out) before it is used:
+
+        symmetric:  scale = max|w| / (top / 2)              zero = 8 (128)
+        else:       scale = (max(w, 0) - min(w, 0)) / top   zero = clip(round(-min(w, 0) / scale))
+                    code = clip(round(w / scale) + zero)    w is about scale * (code - zero)
+
+    An element is off by at most half a scale, and where the scale was rounded down by ``top`` times its rounding error more. A
+    scale that rounds to 0 leaves zeros. Waits for the GPU, once, to see that every scale is finite.
+    """
+    library = library_of(weight=weight)
+    check_matrix("weight", weight, "n x k")
+    check_type("weight", weight, SCALE_TYPES, "convert it")
+    if integer("group", group) < 0:
+        raise InvalidSize(f"group = {group} must be 0 (all of k) or positive")
+    if not isinstance(symmetric, bool):
+        raise InvalidArgument(f"symmetric = {symmetric!r} must be True or False")
+    check_bits(bits)
+    scale_type = scale_type or type_of(weight)
+    if scale_type not in SCALE_TYPES:
+        raise InvalidArgument(f"scale_type = {scale_type!r} must be one of {', '.join(SCALE_TYPES)}")
+
+    weight = library.plain(weight)
+    n, k = weight.shape
+    shape = (n, group_count(k, group))
+    codes, scales = library.empty((n, k), "uint8"), library.empty(shape, scale_type)
+    zeros = None if symmetric else library.empty(shape, scale_type)
+    step = max(1, _ELEMENTS_AT_ONCE // k)
+    with library.quiet():
+        for first in range(0, n, step):
+            rows = slice(first, first + step)
+            own_zeros = None if zeros is None else zeros[rows]
+            _quantize_rows(library, library.cast(weight[rows], "fp32"),
+                           QuantizedWeights(codes[rows], scales[rows], own_zeros, group, bits=bits))
+    if not library.all_finite(scales):
+        raise InvalidArgument(f"weight holds values that are not finite, or too large for scales of {scale_type}: mend the "
+                              "weight, or pass scale_type='fp32'")
+    return QuantizedWeights(codes, scales, zeros, group, bits=bits)
+
+
+def _quantize_rows(library: Library, values: Array, out: QuantizedWeights) -> None:
+    top = (1 << out.bits) - 1
+    group = 0
+    for part in group_parts(out.shape[1], out.group):
+        view, own = group_view(values, part), slice(group, group + part[1])
+        if out.zeros is None:
+            out.scales[:, own] = library.divide_by(library.amax(abs(view)), top / 2)
+        else:
+            low = library.clip(library.amin(view), None, 0)
+            out.scales[:, own] = library.divide_by(library.clip(library.amax(view), 0, None) - low, top)
+        divisor = library.one_for_zero(library.cast(out.scales[:, own], "fp32"))
+        zero = implied_zero(out.bits)
+        if out.zeros is not None:
+            rounded = library.clip(library.round_even(-low / divisor), 0, top)
+            out.zeros[:, own] = rounded
+            zero = rounded[:, :, None]
+        group_view(out.codes, part)[...] = library.clip(library.round_even(view / divisor[:, :, None]) + zero, 0, top)
+        group += part[1]
