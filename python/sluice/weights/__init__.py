@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantised weights of floats, in one canonical form.
+"""Quantised weights: out of checkpoints (GPTQ, AWQ, compressed-tensors) and out of floats, into one canonical form.
 
     import sluice.weights as sw
-    w = sw.quantize_groups(weight, 128)   # codes n x k, a byte each
-    y = tokens @ sw.dequantize(w).T
+    w = sw.from_gptq(qweight, qzeros, scales, g_idx, group=128, symmetric=True)   # codes n x k, a byte each
+    y = tokens[:, w.permutation] @ sw.dequantize(w).T                             # permutation None: tokens as they are
 
 numpy arrays, or torch tensors on any device; what comes out is of the kind and on the device of what came in. Nothing here
 needs a GPU, and neither module is imported.
 """
 from .canonical import QuantizedWeights, dequantize
+from .checkpoints import from_awq, from_compressed_tensors, from_gptq
 from .quantizer import quantize_groups
 
-__all__ = ["QuantizedWeights", "dequantize", "quantize_groups"]
+__all__ = ["QuantizedWeights", "dequantize", "from_awq", "from_compressed_tensors", "from_gptq", "quantize_groups"]

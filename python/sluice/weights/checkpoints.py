@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tensors of quantised checkpoints into canonical form: GPTQ, AWQ, and the "pack-quantized" format of compressed-tensors.
+
+What the layouts are, is taken from the projects that write them, named at each function; the code is our own. All pack codes
+into 32-bit words, the first digit lowest. Arguments are called as the tensors are, less the layer's name.
+"""
+from __future__ import annotations
+
+from typing import Any, Optional, Sequence, Tuple
+
+from ..errors import InvalidArgument, InvalidSize
+from ._arrays import Array, Library, check_matrix, check_shape, check_type, library_of, type_of
+from ._groups import check_bits, group_count, implied_zero, integer
+from .canonical import SCALE_TYPES, QuantizedWeights
+
+# Digit j of an AWQ word belongs to column _AWQ_ORDER[j] of its eight (AutoAWQ, awq/modules/linear/gemm.py, "order_map").
+_AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
+_CHECKPOINT_FORMATS = ("gptq", "gptq_v2")
+_WRAPS = ("digit", "word")
+
+
+def from_gptq(qweight: Array, qzeros: Array, scales: Array, g_idx: Optional[Array] = None, *, bits: int = 4,
+              group: Optional[int] = None, checkpoint_format: str = "gptq", symmetric: Optional[bool] = None,
+              wrapped_zeros: Optional[str] = None, k: Optional[int] = None) -> QuantizedWeights:
+    """Of a GPTQ checkpoint (AutoGPTQ, GPTQModel): ``qweight`` int32, k/8 x n (4 bits; k/4 of 8), ``qzeros`` int32,
+    groups x n/8, ``scales`` groups x n, ``g_idx`` the group of each of the k columns. ``k`` need be given only if it is no
+    multiple of 8 and there is no ``g_idx``.
+
+    ``group`` is the configuration's ``group_size`` (-1: all of k). ``checkpoint_format`` is its field of that name: "gptq"
+    stores zeros less one, "gptq_v2" as they are. ``symmetric`` is its ``sym``; give it, for some checkpoints call themselves
+    "gptq" and hold the other: True raises unless every zero is the implied one, None only if all are one beside it.
+
+    Act-order: where ``g_idx`` is not in order, the columns are sorted by group and the result has a ``permutation``. A
+    tensor-parallel shard of such a layer has groups of uneven sizes and raises: import the whole layer, and shard that by
+    ``rows()`` and ``columns()``.
+
+    ``wrapped_zeros``: a zero of 0 less one is -1, and "gptq" files differ in what that does to the next digit of its word:
+    "digit" nothing (as AutoGPTQ's and vLLM's readers take it), "word" borrows (as GPTQModel converts). Asked for only if a
+    digit did wrap, which needs a group with next to no negative weights.
+    """
+    library = library_of(qweight=qweight, qzeros=qzeros, scales=scales, g_idx=g_idx)
+    check_bits(bits)
+    _check_name("checkpoint_format", checkpoint_format, _CHECKPOINT_FORMATS)
+    if wrapped_zeros is not None:
+        _check_name("wrapped_zeros", wrapped_zeros, _WRAPS)
+    if symmetric not in (True, False, None):
+        raise InvalidArgument(f"symmetric = {symmetric!r} must be True, False, or None if the checkpoint does not say")
+    _check_matrices(("qweight", qweight, "k/8 x n"), ("qzeros", qzeros, "groups x n/8"), ("scales", scales, "groups x n"))
+    per_word = 32 // bits
+    groups, n = scales.shape
+    if k is None:
+        k = qweight.shape[0] * per_word if g_idx is None else g_idx.shape[0]
+    _check_words("qweight", qweight, (-(-integer("k", k) // per_word), n), f"ceil(k / {per_word}) x n")
+    _check_words("qzeros", qzeros, (groups, -(-n // per_word)), f"groups x ceil(n / {per_word})")
+    _check_scales("scales", scales)
+    group = _group_of(group, k, groups)
+
+    # AutoGPTQ, auto_gptq/nn_modules/qlinear/qlinear_cuda.py: digits of a word of qweight are rows, those of qzeros columns.
+    qweight, qzeros, scales = (library.plain(array) for array in (qweight, qzeros, scales))
+    permutation = _permutation(library, "g_idx", g_idx, k, group)
+    zeros = _gptq_zeros(library, library.signed_words(qzeros), bits, n, checkpoint_format, wrapped_zeros).T
+    _check_symmetry(zeros, bits, checkpoint_format, symmetric)
+    return _canonical(library, _unpack(library, qweight.T, bits, 1, k), scales.T, zeros, group, permutation, bits)
+
+
+def from_awq(qweight: Array, qzeros: Array, scales: Array, *, group: Optional[int] = None) -> QuantizedWeights:
+    """Of an AWQ checkpoint, version "gemm" (AutoAWQ): ``qweight`` int32, k x n/8, ``qzeros`` int32, groups x n/8, ``scales``
+    groups x n; 4 bits, zeros as they are. ``group`` is the configuration's ``group_size`` or ``q_group_size`` (-1: all of k).
+    """
+    library = library_of(qweight=qweight, qzeros=qzeros, scales=scales)
+    _check_matrices(("qweight", qweight, "k x n/8"), ("qzeros", qzeros, "groups x n/8"), ("scales", scales, "groups x n"))
+    groups, n = scales.shape
+    k = qweight.shape[0]
+    if n % 8:
+        raise InvalidSize(f"scales has {n} columns, and n must be a multiple of 8 in an AWQ checkpoint: pass scales groups x n")
+    _check_words("qweight", qweight, (k, n // 8), "k x n/8: is it of version \"gemv\", which lies the other way?")
+    _check_words("qzeros", qzeros, (groups, n // 8), "groups x n/8")
+    _check_scales("scales", scales)
+    group = _group_of(group, k, groups)
+    # AutoAWQ, awq/modules/linear/gemm.py: eight outputs in a word, of weights and of zeros, in its own order.
+    qweight, qzeros, scales = (library.plain(array) for array in (qweight, qzeros, scales))
+    return _canonical(library, _unpack(library, qweight.T, 4, 0, n, _AWQ_ORDER), scales.T,
+                      _unpack(library, qzeros.T, 4, 0, n, _AWQ_ORDER), group, None, 4)
+
+
+def from_compressed_tensors(weight_packed: Array, weight_scale: Array, weight_shape: Any,
+                            weight_zero_point: Optional[Array] = None, weight_g_idx: Optional[Array] = None, *,
+                            bits: int = 4, group: Optional[int] = None) -> QuantizedWeights:
+    """Of a compressed-tensors checkpoint of format "pack-quantized": ``weight_packed`` int32, n x k/8 (4 bits; k/4 of 8),
+    ``weight_scale`` n x groups (n x 1: all of k), ``weight_shape`` (n, k), ``weight_zero_point`` int32, n/8 x groups, absent
+    if symmetric, ``weight_g_idx`` the group of each column (act-order, as in ``from_gptq``).
+
+    ``bits`` is the configuration's ``num_bits``, ``group`` its ``group_size``.
+    """
+    library = library_of(weight_packed=weight_packed, weight_scale=weight_scale, weight_zero_point=weight_zero_point,
+                         weight_g_idx=weight_g_idx)
+    check_bits(bits)
+    n, k = _shape_of(weight_shape)
+    _check_matrices(("weight_packed", weight_packed, "n x k/8"), ("weight_scale", weight_scale, "n x groups"))
+    per_word = 32 // bits
+    _check_words("weight_packed", weight_packed, (n, -(-k // per_word)), f"n x ceil(k / {per_word}) of {bits} bits")
+    groups = weight_scale.shape[1]
+    check_shape("weight_scale", weight_scale, (n, groups), "n x groups")
+    _check_scales("weight_scale", weight_scale)
+    group = _group_of(group, k, groups)
+    zeros = None
+    # compressed-tensors, compressors/pack_quantized: codes and zeros are stored as value + 8 (128), zeros packed along n.
+    if weight_zero_point is not None:
+        _check_words("weight_zero_point", weight_zero_point, (-(-n // per_word), groups), f"ceil(n / {per_word}) x groups")
+        zeros = _unpack(library, library.plain(weight_zero_point), bits, 0, n)
+    # ... quantization/lifecycle/forward.py: a g_idx of -1 was never set.
+    if weight_g_idx is not None and bool((weight_g_idx == -1).all()):
+        weight_g_idx = None
+    permutation = _permutation(library, "weight_g_idx", weight_g_idx, k, group)
+    codes = _unpack(library, library.plain(weight_packed), bits, 1, k)
+    return _canonical(library, codes, library.plain(weight_scale), zeros, group, permutation, bits)
+
+
+# ---- what they share ----
+def _check_name(what: str, value: object, names: Sequence[str]) -> None:
+    if value not in names:
+        raise InvalidArgument(f"{what} = {value!r} must be one of {', '.join(names)}")
+
+
+def _check_matrices(*rows: Tuple[str, Array, str]) -> None:
+    for row in rows:
+        check_matrix(*row)
+
+
+def _check_words(name: str, array: Array, shape: Tuple[int, int], meaning: str) -> None:
+    check_type(name, array, ("int32", "uint32"), "pass the packed tensor as it is stored")
+    check_shape(name, array, shape, meaning)
+
+
+def _check_scales(name: str, scales: Array) -> None:
+    check_type(name, scales, SCALE_TYPES, "pass the tensor as it is stored, or convert it to fp32")
+
+
+def _shape_of(weight_shape: Any) -> Tuple[int, int]:
+    values = weight_shape.tolist() if hasattr(weight_shape, "tolist") else weight_shape
+    if not isinstance(values, (list, tuple)) or len(values) != 2:
+        raise InvalidSize(f"weight_shape = {values!r} must be (n, k): pass the tensor of that name")
+    return integer("weight_shape[0]", values[0]), integer("weight_shape[1]", values[1])
+
+
+def _group_of(group: Optional[int], k: int, groups: int) -> int:
+    """The canonical ``group`` of k columns in so many groups."""
+    if group is None:
+        width = k // groups
+        if groups == 1:
+            return 0
+        # A power of two that divides k evenly can have come of no other power of two; anything else is a guess.
+        if k % groups or width & (width - 1):
+            raise InvalidArgument(f"group must be given: k = {k} in {groups} groups does not say it; it is the checkpoint's "
+                                  "group_size")
+        return width
+    wanted = max(integer("group", group), 0)
+    if group < -1 or group_count(k, wanted) != groups:
+        raise InvalidSize(f"group = {group} makes {group_count(k, wanted)} groups of k = {k}, and the scales have {groups}: "
+                          "pass the checkpoint's group_size, -1 where a scale is for all of k")
+    return wanted
+
+
+def _unpack(library: Library, words: Array, bits: int, axis: int, count: int, order: Sequence[int] = ()) -> Array:
+    """The digits of words, one below the other (``axis`` 0) or side by side (1), the first ``count``, as uint8. Shifts, so
+    that any strides will do; no more than an eighth of the digits is held as words at a time."""
+    words = library.signed_words(words)
+    per_word, mask = 32 // bits, (1 << bits) - 1
+    out = library.empty((count, words.shape[1]) if axis == 0 else (words.shape[0], count), "uint8")
+    for digit, place in enumerate(order or range(per_word)):
+        target = out[place::per_word] if axis == 0 else out[:, place::per_word]
+        source = words[:target.shape[0]] if axis == 0 else words[:, :target.shape[1]]
+        target[...] = (source >> (bits * digit)) & mask
+    return out
+
+
+def _gptq_zeros(library: Library, words: Array, bits: int, n: int, checkpoint_format: str,
+                wrapped_zeros: Optional[str]) -> Array:
+    top = (1 << bits) - 1
+    if checkpoint_format == "gptq_v2":
+        return _unpack(library, words, bits, 1, n)
+    if wrapped_zeros == "word":
+        # GPTQModel, gptqmodel/utils/model.py: both ways of conversion are one sum over the word, carries included.
+        return _unpack(library, words + sum(1 << shift for shift in range(0, 32, bits)), bits, 1, n)
+    stored = _unpack(library, words, bits, 1, n)
+    if wrapped_zeros is None and bool((stored == top).any()):
+        raise InvalidArgument(f"qzeros of checkpoint_format = 'gptq' hold {top}, a zero of 0 less one: pass wrapped_zeros="
+                              "'word' for a file that GPTQModel wrote, 'digit' for AutoGPTQ's; or checkpoint_format="
+                              "'gptq_v2', if that is what it is")
+    return (stored + 1) & top
+
+
+def _check_symmetry(zeros: Array, bits: int, checkpoint_format: str, symmetric: Optional[bool]) -> None:
+    implied = implied_zero(bits)
+    # A file may say "gptq" and hold the zeros of gptq_v2 (vllm-project/vllm, pull request 38966): every weight would be off
+    # by one scale.
+    beside = implied + 1 if checkpoint_format == "gptq" else implied - 1
+    other = "gptq_v2" if checkpoint_format == "gptq" else "gptq"
+    if symmetric is not False and bool((zeros == beside).all()):
+        raise InvalidArgument(f"checkpoint_format = {checkpoint_format!r} makes every zero {beside}, one beside {implied}: "
+                              f"pass checkpoint_format={other!r}, or symmetric=False if {beside} is meant")
+    if symmetric and not bool((zeros == implied).all()):
+        raise InvalidArgument(f"symmetric = True, and qzeros as {checkpoint_format!r} hold other zeros than {implied}: pass "
+                              "symmetric=False, or the right checkpoint_format")
+
+
+def _permutation(library: Library, name: str, g_idx: Optional[Array], k: int, group: int) -> Optional[Array]:
+    """The order that sorts columns by group, None if they are sorted. Each group must then be full, but for the last."""
+    if g_idx is None:
+        return None
+    check_shape(name, g_idx, (k,), "the group of each column")
+    check_type(name, g_idx, ("int32", "int64"), "pass the tensor as it is stored")
+    expected = library.counting(k) // (group or k)
+    if bool((g_idx == expected).all()):
+        return None
+    permutation = library.stable_order(g_idx)
+    wrong = (g_idx[permutation] != expected).tolist()
+    if any(wrong):
+        raise InvalidArgument(f"{name} does not fill groups of {group or k}: sorted, column {wrong.index(True)} is in group "
+                              f"{int(g_idx[permutation[wrong.index(True)]])}. If this is a shard, import the whole layer and "
+                              "take columns() of it; else pass the checkpoint's group_size as group")
+    return permutation
+
+
+def _canonical(library: Library, codes: Array, scales: Array, zeros: Optional[Array], group: int,
+               permutation: Optional[Array], bits: int) -> QuantizedWeights:
+    if permutation is not None:
+        codes = library.take(codes, permutation, 1)
+    if zeros is not None:
+        implied = bool((zeros == implied_zero(bits)).all())
+        zeros = None if implied else library.contiguous(library.cast(zeros, type_of(scales)))
+    return QuantizedWeights(codes, library.contiguous(scales), zeros, group, permutation, bits)
