@@ -14,6 +14,7 @@ PAGE = ROOT / "docs/python-reference.md"
 # Module as it is imported, and the files whose public names it shows.
 MODULES = [
     ("sluice", ["problems.py", "plans.py", "errors.py"]),
+    ("sluice.weights", ["weights/canonical.py", "weights/checkpoints.py", "weights/quantizer.py"]),
     ("sluice.torch", ["torch/functional.py", "torch/quantize.py"]),
     ("sluice.torch.nn", ["torch/nn.py"]),
     ("sluice.torch.deep_gemm", ["torch/deep_gemm.py"]),
