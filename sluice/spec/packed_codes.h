@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a code, a scale or a zero lies in its tile, and how a code is placed into its 32-bit word so that a
+// few masks and rotates make the tensor core's operands of it (docs/packing.md).
+// Codes go in chunks along k; a chunk is four blocks of 16 rows; a block is 32 lanes of 16 bytes, the four
+// words of lane 4 g + c. Counted through a lane's words, its codes are those of its registers in their order:
+//   half: fragment f, register j, half h is code 8 f + 2 j + h: row g + 8 (j & 1), k 16 f + 8 (j >> 1) + 2 c
+//   + h byte: fragment f, register j, byte b is code 16 f + 4 j + b: row g + 8 (j & 1), k 32 f + 16 (j >> 1)
+//   + 4 c + b
+// Invariant: lane_code and code_place are inverses, and so are place_code and take_code.
+#pragma once
+
+#include <sluice/spec/packing.h>
+
+namespace sluice {
+
+/// Codes in a word.
+SLUICE_HD constexpr int word_codes(const WeightFormat& f) {
+  return 32 / code_bits(f.type);
+}
+/// Codes in the 16 bytes of a lane.
+SLUICE_HD constexpr int lane_codes(const WeightFormat& f) {
+  return 8 * kLaneBytes / code_bits(f.type);
+}
+/// k of a chunk: 64 for 4-bit codes, 32 for 8-bit ones.
+SLUICE_HD constexpr int chunk_k(const WeightFormat& f) {
+  return 256 / code_bits(f.type);
+}
+/// The 16-byte pieces of a tile's codes.
+SLUICE_HD constexpr int tile_lanes(const WeightFormat& f) {
+  return tile_code_bytes(f) / kLaneBytes;
+}
+
+/// A place in a tile's matrix of codes.
+struct CodeIndex {
+  int row = 0;  // 0..63
+  int k = 0;    // 0..127
+
+  constexpr bool operator==(const CodeIndex&) const = default;
+};
+/// Which bytes, and which code of them.
+struct CodePlace {
+  int word_offset = 0;  // of its 32-bit word, in bytes from the tile's first
+  int field = 0;        // of the word's codes, in the order of the registers
+
+  constexpr bool operator==(const CodePlace&) const = default;
+};
+
+/// The first of what lane piece `lane` of a tile holds: g of its block, c of its chunk.
+SLUICE_HD constexpr CodeIndex lane_origin(const WeightFormat& f, int lane) {
+  const int block = lane / 32 % 4, chunk = lane / 128, g = lane % 32 / 4, c = lane % 4;
+  return {16 * block + g, chunk_k(f) * chunk + (f.order == FragmentOrder::half ? 2 : 4) * c};
+}
+/// Code `index` of a lane's, from the lane's origin.
+SLUICE_HD constexpr CodeIndex lane_code(FragmentOrder order, int index) {
+  if (order == FragmentOrder::half) {
+    const int fragment = index / 8, reg = index % 8 / 2;
+    return {8 * (reg & 1), 16 * fragment + 8 * (reg >> 1) + index % 2};
+  }
+  const int fragment = index / 16, reg = index % 16 / 4;
+  return {8 * (reg & 1), 32 * fragment + 16 * (reg >> 1) + index % 4};
+}
+
+SLUICE_HD constexpr CodePlace code_place(const WeightFormat& f, CodeIndex at) {
+  const bool half = f.order == FragmentOrder::half;
+  const int width = half ? 16 : 32, run = half ? 2 : 4;  // k of a fragment; neighbours in k of a register
+  const int chunk = at.k / chunk_k(f), in_chunk = at.k % chunk_k(f);
+  const int fragment = in_chunk / width, in_fragment = in_chunk % width;
+  const int reg = at.row % 16 / 8 + 2 * (in_fragment / (width / 2));
+  const int lane = (chunk * 4 + at.row / 16) * 32 + at.row % 8 * 4 + in_fragment % (width / 2) / run;
+  const int index = 4 * run * fragment + run * reg + in_fragment % run;
+  return {lane * kLaneBytes + index / word_codes(f) * 4, index % word_codes(f)};
+}
+
+/// `bits` to the left; the hardware's funnel shift.
+SLUICE_HD constexpr u32 rotate_left(u32 word, int bits) {
+  return bits % 32 == 0 ? word : word << bits % 32 | word >> (32 - bits % 32);
+}
+SLUICE_HD constexpr u32 rotate_right(u32 word, int bits) {
+  return rotate_left(word, (32 - bits % 32) % 32);
+}
+
+/// The bits of `code` (its low code_bits) in field `field` of a word; 0 elsewhere.
+/// half: bits 3 and up of a half, where a fp16 or bf16 has its fraction, after a rotation by the register.
+/// byte: sign and magnitude of code - 7.5, at bits 7 and 3..1 of a byte, or in odd registers at bits 0
+/// and 6..4.
+SLUICE_HD constexpr u32 place_code(const WeightFormat& f, u32 code, int field) {
+  code &= (1u << code_bits(f.type)) - 1;
+  if (f.order == FragmentOrder::half) {
+    const int half = field % 2, reg = field / 2;
+    return rotate_left(code << (3 + 16 * half), code_bits(f.type) * reg);
+  }
+  const int byte = field % 4;
+  const u32 sign = 1 ^ code >> 3, magnitude = (sign != 0 ? ~code : code) & 7;
+  const u32 bits = field / 4 == 0 ? sign << 7 | magnitude << 1 : magnitude << 4 | sign;
+  return bits << 8 * byte;
+}
+
+/// The code in field `field` of a word: the inverse of place_code.
+SLUICE_HD constexpr u32 take_code(const WeightFormat& f, u32 word, int field) {
+  if (f.order == FragmentOrder::half) {
+    const int half = field % 2, reg = field / 2;
+    const u32 code = rotate_right(word, code_bits(f.type) * reg) >> (3 + 16 * half);
+    return code & ((1u << code_bits(f.type)) - 1);
+  }
+  const u32 bits = word >> 8 * (field % 4);
+  const u32 sign = (field / 4 == 0 ? bits >> 7 : bits) & 1;
+  const u32 magnitude = (field / 4 == 0 ? bits >> 1 : bits >> 4) & 7;
+  return sign != 0 ? ~magnitude & 7 : magnitude | 8;
+}
+
+// Scales of a tile lie group by group; in a group the two rows of a lane, g and g + 8, are neighbours. Zeros,
+// and the scales and zeros of rows behind a strip's tiles (one group), lie the same way.
+
+/// Which value of the part: of the scales (zeros) of a tile, or of rows.
+SLUICE_HD constexpr int scale_slot(int row, int group_in_tile) {
+  return group_in_tile * kStripRows + row / 16 * 16 + row % 8 * 2 + row % 16 / 8;
+}
+/// The row of a slot; its group is slot / kStripRows.
+SLUICE_HD constexpr int slot_row(int slot) {
+  return slot % kStripRows / 16 * 16 + slot % 16 / 2 + slot % 2 * 8;
+}
+
+}  // namespace sluice
