@@ -79,7 +79,7 @@ for name in "${sections[@]}"; do
       grep -qE 'HANG|driver:' "$logs/fuzz.log" && [[ $code != 0 ]] && find_culprit
       ;;
     real) section real 180 "$tests" --gtest_filter='real_data.*:special_values.*' ;;
-    rest) section rest 180 "$tests" --gtest_filter='misuse.*:graphs.*:threads.*:repeatability.*:quantize.*' ;;
+    rest) section rest 180 "$tests" --gtest_filter='misuse.*:graphs.*:threads.*:repeatability.*:quantize.*:pack.*' ;;
     split) section split 240 "$tests" --gtest_filter='split.*:added.*' ;;
     cost) section cost 60 "$tests" --gtest_filter='host_cost.*' ;;
     sanitize) section sanitize 540 tools/gpu_sanitize.sh "$build" "$logs" ;;

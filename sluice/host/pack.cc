@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loads and launches the packing kernels. Where bytes go is theirs (kernels/pack.cuh).
+#include <sluice/pack.h>
+
+#include <string>
+
+#include <sluice/host/device_impl.h>
+#include <sluice/host/driver/error.h>
+#include <sluice/host/driver/launch.h>
+#include <sluice/host/pack_units.h>
+
+namespace sluice {
+namespace {
+
+std::string number(i64 value) {
+  return std::to_string(value);
+}
+
+/// One array of a call, whichever way its bytes go.
+struct Array {
+  const char* name;
+  const void* data;
+  i64 bytes;
+  i64 alignment;
+};
+
+/// The arrays of a call: blob, codes, scales, zeros. Those without bytes may be null.
+struct Arrays {
+  Array all[4];
+};
+
+Arrays arrays_of(const PackConfig& config, const PackShape& shape, const PackParams& p) {
+  const WeightFormat& f = config.format;
+  const i64 scales = shape.n * group_count(f, shape.k) * bytes_of(f.scale);
+  return {{{"blob", p.blob, blob_bytes(f, shape.n, shape.k), kLaneBytes},
+           {"codes", p.codes, shape.n * code_row_bytes(config.codes, shape.k), 1},
+           {"scales", p.scales, scales, bytes_of(f.scale)},
+           {"zeros", p.zeros, f.zero == ScaleZero::per_group ? scales : 0, bytes_of(f.scale)}}};
+}
+
+Result<void> check_shape(const PackShape& shape) {
+  constexpr i64 kLargest = (i64{1} << 31) - 1;
+  const struct {
+    const char* name;
+    i64 value;
+  } sizes[] = {{"n", shape.n}, {"k", shape.k}};
+  for (const auto& [name, value] : sizes)
+    if (value < 0 || value > kLargest)
+      return Error{ErrorCode::invalid_size,
+                   std::string(name) + " = " + number(value) + ": must be in 0..2^31-1; split the weights"};
+  if (strip_count(shape.n) * packed_k_tiles(shape.k) > kMaxPackTiles)
+    return Error{ErrorCode::invalid_size,
+                 "n = " + number(shape.n) + ", k = " + number(shape.k) +
+                     ": must be fewer than 2^31 tiles of 64 x 128; split the weights"};
+  return {};
+}
+
+Result<void> check_array(const Array& array) {
+  if (array.bytes == 0) return {};
+  if (array.data == nullptr)
+    return Error{ErrorCode::invalid_pointer, std::string(array.name) + " is null: pass device memory of " +
+                                                 number(array.bytes) + " bytes"};
+  if (reinterpret_cast<u64>(array.data) % static_cast<u64>(array.alignment) != 0)
+    return Error{ErrorCode::misaligned, std::string(array.name) + " = " + hex(array.data) +
+                                            ": must be a multiple of " + number(array.alignment) +
+                                            " bytes; move it"};
+  return {};
+}
+
+Result<void> check_apart(const Array& written, const Array& other) {
+  const u64 first = reinterpret_cast<u64>(written.data), second = reinterpret_cast<u64>(other.data);
+  if (written.bytes == 0 || other.bytes == 0 || first >= second + static_cast<u64>(other.bytes) ||
+      second >= first + static_cast<u64>(written.bytes))
+    return {};
+  return Error{ErrorCode::aliasing, std::string(written.name) + " (" + hex(written.data) + ") overlaps " +
+                                        other.name + " (" + hex(other.data) + "): give it its own memory"};
+}
+
+Result<void> check_arrays(const PackConfig& config, const Arrays& arrays) {
+  const auto& [blob, codes, scales, zeros] = arrays.all;
+  for (const Array& array : arrays.all)
+    if (Result<void> good = check_array(array); !good) return good;
+  if (config.format.zero == ScaleZero::none && zeros.data != nullptr)
+    return Error{ErrorCode::invalid_argument,
+                 "zeros = " + std::string(hex(zeros.data)) + ", and the format stores none (" +
+                     name_of(config.format.type) + " means zero " + number(implied_zero(config.format.type)) +
+                     "): pass null, or create the packer with ScaleZero::per_group"};
+  for (const Array* other : {&codes, &scales, &zeros})
+    if (Result<void> apart = check_apart(blob, *other); !apart) return apart;
+  if (config.step == PackStep::pack) return {};
+  if (Result<void> apart = check_apart(codes, scales); !apart) return apart;
+  if (Result<void> apart = check_apart(codes, zeros); !apart) return apart;
+  return check_apart(scales, zeros);
+}
+
+u8* bytes(const void* pointer) {
+  return static_cast<u8*>(const_cast<void*>(pointer));  // PackParams is for both directions
+}
+
+}  // namespace
+
+struct Packer::Impl {
+  Device device;
+  WeightFormat format;
+  CodeStorage storage;
+  std::shared_ptr<const Module> modules[2];  // of PackStep
+
+  Result<void> launch(PackStep step, const PackShape& shape, PackParams params, Stream stream) const {
+    const PackConfig config{step, format, storage};
+    if (Result<void> good = check_shape(shape); !good) return good;
+    if (shape.n == 0 || shape.k == 0) return {};
+    if (Result<void> good = check_arrays(config, arrays_of(config, shape, params)); !good) return good;
+    params.n = shape.n;
+    params.k = shape.k;
+    params.pieces = rows_are_pieces(storage, shape.k) && reinterpret_cast<u64>(params.codes) % 16 == 0;
+    const ContextScope scope(*device.impl().primary);
+    if (Result<void> entered = scope.entered(); !entered) return entered;
+    const u32 tiles = static_cast<u32>(strip_count(shape.n) * packed_k_tiles(shape.k));
+    return launch_kernel(*device.impl().api, modules[static_cast<int>(step)]->function(),
+                         {.grid_x = tiles, .block_x = kPackThreads}, &params, stream);
+  }
+};
+
+Result<Packer> Packer::create(const Device& device, const WeightFormat& format, CodeStorage storage) {
+  if (const char* rule = validate(format))
+    return Error{ErrorCode::invalid_config, to_string(format) + ": " + rule};
+  if (storage == CodeStorage::nibble && code_bits(format.type) != 4)
+    return Error{ErrorCode::invalid_config, std::string("codes are ") + name_of(format.type) +
+                                                ": only 4-bit ones come two a byte; pass CodeStorage::byte"};
+  auto impl = std::make_shared<Impl>(Impl{device, format, storage, {}});
+  for (const PackStep step : {PackStep::pack, PackStep::unpack}) {
+    auto module = device.impl().load_unit(pack_unit_text({step, format, storage}), 0);
+    if (!module) return module.error();
+    impl->modules[static_cast<int>(step)] = *std::move(module);
+  }
+  return Packer(std::move(impl));
+}
+
+Result<void> Packer::pack(const PackShape& shape, const PackArgs& args, Stream stream) const {
+  return impl_->launch(PackStep::pack, shape,
+                       {.codes = bytes(args.codes),
+                        .scales = bytes(args.scales),
+                        .zeros = bytes(args.zeros),
+                        .blob = bytes(args.blob)},
+                       stream);
+}
+
+Result<void> Packer::unpack(const PackShape& shape, const UnpackArgs& args, Stream stream) const {
+  return impl_->launch(PackStep::unpack, shape,
+                       {.codes = bytes(args.codes),
+                        .scales = bytes(args.scales),
+                        .zeros = bytes(args.zeros),
+                        .blob = bytes(args.blob)},
+                       stream);
+}
+
+}  // namespace sluice

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The JIT units of packers. Called by pack.cc; tests compile them without a GPU.
+#pragma once
+
+#include <string>
+
+#include <sluice/spec/pack.h>
+
+namespace sluice {
+
+/// "{.type = sluice::WeightType::uint4, .group = 64, ...}": as a unit, an error or a table says it.
+std::string to_string(const WeightFormat& format);
+
+std::string pack_unit_text(const PackConfig& config);
+
+}  // namespace sluice

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights into packed blobs and back, a tile of 64 rows x 128 k at a time: rows come into shared memory as
+// they lie, 16 bytes a thread; then each thread gathers what one lane of the tensor core will want, and
+// writes those 16 bytes. Every byte is read once and written once, padding too. A block for each tile.
+// `Memory` is what 16 bytes of global memory are on the GPU (pack_entry.cuh) or in a test
+// (tests/unit/pack_kernels_test.cc). The format is spec/packing.h's and packed_codes.h's.
+#pragma once
+
+#include <sluice/spec/pack.h>
+
+namespace sluice::pack {
+
+/// Codes of a tile in shared memory, as their owner stores them. The 16 bytes between rows keep the lanes of
+/// a warp, which read eight rows at once, out of each other's banks.
+template <CodeStorage kStorage>
+struct CodeTile {
+  static constexpr int kRowBytes = static_cast<int>(code_row_bytes(kStorage, kPackedTileK));
+  static constexpr int kPitch = kRowBytes + 16;
+  static constexpr int kPieces = kStripRows * kRowBytes / 16;
+  static constexpr int kBytes = kStripRows * kPitch;
+
+  u8* bytes;
+
+  /// `kRun` neighbours along k, a byte each, the first one lowest.
+  template <int kRun>
+  SLUICE_DEVICE u32 read(int row, int k) const {
+    if constexpr (kStorage == CodeStorage::byte) {
+      const u8* at = bytes + row * kPitch + k;
+      if constexpr (kRun == 2) return *reinterpret_cast<const u16*>(at);
+      return *reinterpret_cast<const u32*>(at);
+    } else {
+      const u8* at = bytes + row * kPitch + k / 2;
+      if constexpr (kRun == 2) return (*at & 0xfu) | (*at & 0xf0u) << 4;
+      const u32 four = *reinterpret_cast<const u16*>(at);
+      return (four & 0xfu) | (four & 0xf0u) << 4 | (four & 0xf00u) << 8 | (four & 0xf000u) << 12;
+    }
+  }
+  template <int kRun>
+  SLUICE_DEVICE void write(int row, int k, u32 codes) const {
+    if constexpr (kStorage == CodeStorage::byte) {
+      u8* at = bytes + row * kPitch + k;
+      if constexpr (kRun == 2)
+        *reinterpret_cast<u16*>(at) = static_cast<u16>(codes);
+      else
+        *reinterpret_cast<u32*>(at) = codes;
+    } else {
+      u8* at = bytes + row * kPitch + k / 2;
+      const u32 pairs = (codes & 0x000f000fu) | (codes >> 4 & 0x00f000f0u);
+      if constexpr (kRun == 2)
+        *at = static_cast<u8>(pairs);
+      else
+        *reinterpret_cast<u16*>(at) = static_cast<u16>((pairs & 0xff) | pairs >> 8);
+    }
+  }
+};
+
+template <int kBytes>
+struct BitsOf {
+  using Type = u16;
+};
+template <>
+struct BitsOf<4> {
+  using Type = u32;
+};
+
+/// Scales, then zeros, of one tile, or of the rows of a strip: as many bytes as in the blob.
+template <WeightFormat kFormat>
+struct ScalePart {
+  static constexpr int kSlots = kStripRows * (kFormat.group == 0 ? 1 : tile_groups(kFormat));
+  static constexpr int kValues = kSlots * (kFormat.zero == ScaleZero::per_group ? 2 : 1);
+  static constexpr int kBytes = kValues * bytes_of(kFormat.scale);
+  using Bits = typename BitsOf<bytes_of(kFormat.scale)>::Type;
+  static_assert(kBytes <= 16 * kPackThreads, "16 bytes a thread");
+  static_assert(kBytes == tile_scale_bytes(kFormat) + tile_zero_bytes(kFormat) + row_scale_bytes(kFormat) +
+                              row_zero_bytes(kFormat));
+};
+
+/// A tile of the matrix: what of it is inside, and its place in the blob.
+struct TileAt {
+  i64 row, k_tile;  // first row; which tile of the strip
+  u32 rows, bytes;  // of codes that are inside
+  u8* codes;        // first one
+  u8* blob;
+};
+
+template <PackConfig kConfig, class Memory, WeightFormat kFormat = kConfig.format>
+struct Packer {
+  static_assert(validate(kFormat) == nullptr, "impossible weight format: docs/packing.md");
+  static_assert(kConfig.codes == CodeStorage::byte || code_bits(kFormat.type) == 4);
+  static constexpr int kRun = kFormat.order == FragmentOrder::half ? 2 : 4;  // neighbours of a register
+  using Tile = CodeTile<kConfig.codes>;
+  using Scales = ScalePart<kFormat>;
+  using Bits = typename Scales::Bits;
+
+  const PackParams& p;
+  Tile tile;
+  u8* scale_bytes;  // shared: the scales of the tile, then its zeros, as the blob has them
+
+  /// The mask says that it is not negative, which saves a third of the address arithmetic.
+  SLUICE_DEVICE static int thread() { return static_cast<int>(threadIdx.x & (kPackThreads - 1)); }
+
+  SLUICE_DEVICE TileAt tile_at(u32 index) const {
+    const u32 k_tiles = static_cast<u32>(packed_k_tiles(p.k)), strip = index / k_tiles;
+    const i64 row = static_cast<i64>(strip) * kStripRows, k_tile = index - strip * k_tiles;
+    const i64 row_bytes = code_row_bytes(kConfig.codes, p.k), first = k_tile * Tile::kRowBytes;
+    const i64 rows = p.n - row, bytes = row_bytes - first;
+    return {row,
+            k_tile,
+            rows < kStripRows ? static_cast<u32>(rows) : kStripRows,
+            bytes < Tile::kRowBytes ? static_cast<u32>(bytes) : Tile::kRowBytes,
+            p.codes + row * row_bytes + first,
+            p.blob + tile_offset(kFormat, p.k, strip, k_tile)};
+  }
+
+  /// Calls piece(offset in shared memory, address) for this thread's pieces of `kSize` bytes of codes; the
+  /// address is null outside of the matrix.
+  template <u32 kSize, class Piece>
+  SLUICE_DEVICE void for_pieces(const TileAt& at, Piece piece) const {
+    constexpr u32 kAcross = Tile::kRowBytes / kSize, kCount = kStripRows * kAcross;
+    const u32 row_bytes = static_cast<u32>(code_row_bytes(kConfig.codes, p.k));
+#pragma unroll(kSize == 16 ? kCount / kPackThreads : 1)
+    for (u32 i = 0; i < kCount / kPackThreads; ++i) {
+      const u32 index = i * kPackThreads + threadIdx.x, row = index / kAcross, byte = index % kAcross * kSize;
+      u8* const address = at.codes + static_cast<u64>(row) * row_bytes + byte;
+      piece(row * Tile::kPitch + byte, row < at.rows && byte < at.bytes ? address : nullptr);
+    }
+  }
+  SLUICE_DEVICE void load_codes(const TileAt& at) const {
+    if (p.pieces) {
+      for_pieces<16>(at, [&](u32 offset, const u8* from) {
+        *reinterpret_cast<uint4*>(tile.bytes + offset) =
+            from != nullptr ? Memory::load(from) : uint4{0, 0, 0, 0};
+      });
+    } else {
+      // The upper half of the last byte of an odd row belongs to nobody.
+      const bool odd = kConfig.codes == CodeStorage::nibble && p.k % 2 != 0;
+      const u8* const last = odd && at.k_tile == packed_k_tiles(p.k) - 1 ? at.codes + at.bytes - 1 : nullptr;
+      for_pieces<1>(at, [&](u32 offset, const u8* from) {
+        const bool half = last != nullptr && offset % Tile::kPitch == at.bytes - 1;
+        tile.bytes[offset] = from == nullptr ? u8{0} : half ? static_cast<u8>(*from & 0xf) : *from;
+      });
+    }
+  }
+  SLUICE_DEVICE void store_codes(const TileAt& at) const {
+    if (p.pieces) {
+      for_pieces<16>(at, [&](u32 offset, u8* to) {
+        if (to != nullptr) Memory::store(to, *reinterpret_cast<const uint4*>(tile.bytes + offset));
+      });
+    } else {
+      for_pieces<1>(at, [&](u32 offset, u8* to) {
+        if (to != nullptr) *to = tile.bytes[offset];
+      });
+    }
+  }
+
+  SLUICE_DEVICE void pack_codes(const TileAt& at) const {
+#pragma unroll
+    for (int i = 0; i < tile_lanes(kFormat) / kPackThreads; ++i) {
+      const int lane = i * kPackThreads + thread();
+      const CodeIndex origin = lane_origin(kFormat, lane);
+      u32 words[4] = {0, 0, 0, 0};
+#pragma unroll
+      for (int index = 0; index < lane_codes(kFormat); index += kRun) {
+        const CodeIndex code = lane_code(kFormat.order, index);
+        const u32 run = tile.template read<kRun>(origin.row + code.row, origin.k + code.k);
+#pragma unroll
+        for (int j = 0; j < kRun; ++j)
+          words[index / word_codes(kFormat)] |=
+              place_code(kFormat, run >> (8 * j) & 0xff, index % word_codes(kFormat) + j);
+      }
+      Memory::store(at.blob + lane * kLaneBytes, uint4{words[0], words[1], words[2], words[3]});
+    }
+  }
+  SLUICE_DEVICE void unpack_codes(const TileAt& at) const {
+#pragma unroll
+    for (int i = 0; i < tile_lanes(kFormat) / kPackThreads; ++i) {
+      const int lane = i * kPackThreads + thread();
+      const CodeIndex origin = lane_origin(kFormat, lane);
+      const uint4 loaded = Memory::load(at.blob + lane * kLaneBytes);
+      const u32 words[4] = {loaded.x, loaded.y, loaded.z, loaded.w};
+#pragma unroll
+      for (int index = 0; index < lane_codes(kFormat); index += kRun) {
+        const CodeIndex code = lane_code(kFormat.order, index);
+        u32 run = 0;
+#pragma unroll
+        for (int j = 0; j < kRun; ++j)
+          run |= take_code(kFormat, words[index / word_codes(kFormat)], index % word_codes(kFormat) + j)
+                 << (8 * j);
+        tile.template write<kRun>(origin.row + code.row, origin.k + code.k, run);
+      }
+    }
+  }
+
+  /// Are there scales with this tile? Those of rows go with a strip's first one.
+  SLUICE_DEVICE static bool has_scales(const TileAt& at) {
+    return kFormat.group != 0 || at.k_tile == 0;
+  }
+  /// Calls value(shared address, owner's address) for this thread's scales and zeros; null outside.
+  template <class Value>
+  SLUICE_DEVICE void for_scales(const TileAt& at, Value value) const {
+    const i64 groups = group_count(kFormat, p.k);
+#pragma unroll 1
+    for (int i = thread(); has_scales(at) && i < Scales::kValues; i += kPackThreads) {
+      const int slot = i % Scales::kSlots, row = slot_row(slot);
+      const i64 group = at.k_tile * tile_groups(kFormat) + slot / kStripRows;
+      u8* const values = i < Scales::kSlots ? p.scales : p.zeros;
+      const bool inside = static_cast<u32>(row) < at.rows && group < groups;
+      value(reinterpret_cast<Bits*>(scale_bytes) + i,
+            inside ? reinterpret_cast<Bits*>(values) + (at.row + row) * groups + group : nullptr);
+    }
+  }
+  /// Calls piece(shared address, blob's address) for the 16 bytes of scales or zeros that are this thread's.
+  template <class Piece>
+  SLUICE_DEVICE void for_scale_pieces(const TileAt& at, Piece piece) const {
+    u8* const part = at.blob + (kFormat.group == 0 ? packed_k_tiles(p.k) * tile_bytes(kFormat)
+                                                   : i64{tile_scales_offset(kFormat)});
+    const u32 byte = threadIdx.x * 16;
+    if (has_scales(at) && byte < Scales::kBytes) piece(scale_bytes + byte, part + byte);
+  }
+
+  SLUICE_DEVICE void pack() const {
+    const TileAt at = tile_at(blockIdx.x);
+    load_codes(at);
+    for_scales(at, [&](Bits* shared, const Bits* from) { *shared = from != nullptr ? *from : 0; });
+    __syncthreads();
+    pack_codes(at);
+    for_scale_pieces(
+        at, [&](const u8* shared, u8* to) { Memory::store(to, *reinterpret_cast<const uint4*>(shared)); });
+  }
+  SLUICE_DEVICE void unpack() const {
+    const TileAt at = tile_at(blockIdx.x);
+    for_scale_pieces(
+        at, [&](u8* shared, const u8* from) { *reinterpret_cast<uint4*>(shared) = Memory::load(from); });
+    unpack_codes(at);
+    __syncthreads();
+    store_codes(at);
+    for_scales(at, [&](const Bits* shared, Bits* to) {
+      if (to != nullptr) *to = *shared;
+    });
+  }
+};
+
+template <PackConfig kConfig, class Memory>
+SLUICE_DEVICE void run(const PackParams& params) {
+  alignas(16) __shared__ u8 codes[CodeTile<kConfig.codes>::kBytes];
+  alignas(16) __shared__ u8 scales[ScalePart<kConfig.format>::kBytes];
+  const Packer<kConfig, Memory> packer{params, {codes}, scales};
+  if constexpr (kConfig.step == PackStep::pack)
+    packer.pack();
+  else
+    packer.unpack();
+}
+
+}  // namespace sluice::pack

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernels that pack and unpack weights are compiled for and given: plain values, read by g++ and by
+// NVRTC. host/pack.cc writes them; kernels/pack.cuh does the work.
+#pragma once
+
+#include <sluice/spec/packed_codes.h>
+
+namespace sluice {
+
+/// How a row of codes comes: one a byte, or two a byte, the low half first (4-bit codes only; a row of odd k
+/// ends in half a byte).
+enum class CodeStorage : u8 { byte, nibble };
+enum class PackStep : u8 { pack, unpack };
+
+struct PackConfig {
+  PackStep step = PackStep::pack;
+  WeightFormat format{};
+  CodeStorage codes = CodeStorage::byte;
+
+  constexpr bool operator==(const PackConfig&) const = default;
+};
+
+inline constexpr int kPackThreads = 256;
+inline constexpr i64 kMaxPackTiles = (i64{1} << 31) - 1;  // a block each
+
+SLUICE_HD constexpr const char* name_of(CodeStorage storage) {
+  return storage == CodeStorage::byte ? "byte" : "nibble";
+}
+SLUICE_HD constexpr const char* name_of(PackStep step) {
+  return step == PackStep::pack ? "pack" : "unpack";
+}
+
+/// Bytes of `k` codes of a row.
+SLUICE_HD constexpr i64 code_row_bytes(CodeStorage storage, i64 k) {
+  return storage == CodeStorage::byte ? k : ceil_div(k, i64{2});
+}
+/// May rows move in pieces of 16 bytes, if their base allows it?
+SLUICE_HD constexpr bool rows_are_pieces(CodeStorage storage, i64 k) {
+  return k % (storage == CodeStorage::byte ? 16 : 32) == 0;
+}
+
+struct PackParams {
+  u8* codes;   // n rows of code_row_bytes
+  u8* scales;  // n x group_count, of the format's type
+  u8* zeros;   // the same, or null
+  u8* blob;    // blob_bytes, on 16 bytes
+  i64 n, k;
+  bool pieces;  // rows_are_pieces, and the base is on 16 bytes
+};
+
+}  // namespace sluice
