@@ -53,6 +53,9 @@ Result<Raster> parse_raster(const std::string& text) {
 Result<Combine> parse_combine(const std::string& text) {
   return lookup(text, "combine", {Combine::none, Combine::last_arriver, Combine::separate, Combine::add});
 }
+Result<ScaleZero> parse_scale_zero(const std::string& text) {
+  return lookup(text, "zero", {ScaleZero::none, ScaleZero::per_group});
+}
 
 Result<std::vector<i64>> parse_sizes(const std::string& text, int count, const std::string& what) {
   std::vector<i64> sizes;

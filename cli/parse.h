@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <sluice/plan.h>
+#include <sluice/spec/packing.h>
 
 namespace sluice::cli {
 
@@ -20,6 +21,7 @@ Result<Schedule> parse_schedule(const std::string& text);
 Result<StorePath> parse_store_path(const std::string& text);
 Result<Raster> parse_raster(const std::string& text);
 Result<Combine> parse_combine(const std::string& text);
+Result<ScaleZero> parse_scale_zero(const std::string& text);
 
 /// "128x256" to {128, 256}. `count` numbers, all >= 0; `what` names the value in the error.
 Result<std::vector<i64>> parse_sizes(const std::string& text, int count, const std::string& what);

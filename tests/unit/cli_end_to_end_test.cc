@@ -33,7 +33,7 @@ class CliEndToEnd : public testing::Test {
 TEST_F(CliEndToEnd, help_lists_every_verb) {
   const Outcome outcome = sluice("--help");
   EXPECT_EQ(outcome.code, 0);
-  for (const char* verb : {"run", "plan", "compile", "bench", "tune", "verify", "doctor"})
+  for (const char* verb : {"run", "plan", "compile", "bench", "tune", "verify", "doctor", "pack"})
     EXPECT_TRUE(outcome.has(verb)) << verb;
 }
 

@@ -35,7 +35,7 @@ static_assert(group_count(kInt4, 129) == 3 && group_count(kRows, 129) == 1 && gr
 static_assert(stored_bits(kInt4, 64, 128) == 4.25 && stored_bits(kBytes, 3584, 8192) == 4.125);
 static_assert(blob_bytes(kRows, 2147483647, 2147483647) > 0, "no overflow at the largest sizes");
 
-// Corners of the order, by hand (docs/packing.md has one word worked out).
+// Corners of the order, by hand.
 static_assert(code_place(kInt4, {0, 0}) == CodePlace{0, 0});
 static_assert(code_place(kInt4, {8, 0}) == CodePlace{0, 2});
 static_assert(code_place(kInt4, {0, 9}) == CodePlace{0, 5});
@@ -52,6 +52,16 @@ static_assert(place_code(kBytes, 0, 0) == 0x8e && place_code(kBytes, 7, 0) == 0x
 static_assert(place_code(kBytes, 8, 0) == 0x00 && place_code(kBytes, 0, 5) == 0x7100);
 static_assert(scale_slot(0, 0) == 0 && scale_slot(8, 0) == 1 && scale_slot(1, 0) == 2);
 static_assert(scale_slot(63, 1) == 127 && slot_row(127) == 63 && slot_row(65) == 8);
+
+// The words of docs/packing.md.
+constexpr u32 word_of(const WeightFormat& f, const u32 (&codes)[8]) {
+  u32 word = 0;
+  for (int field = 0; field < word_codes(f); ++field) word |= place_code(f, codes[field], field);
+  return word;
+}
+static_assert(word_of(kInt4, {1, 2, 5, 6, 3, 4, 7, 8}) == 0x23139a8c);
+static_assert(word_of(kBytes, {0, 7, 8, 15, 1, 6, 9, 14}) == 0x6e1091ef);
+static_assert(word_of(kRows, {0x81, 0x7f, 0x80, 0xff}) == 0xfbfc040f);
 
 static_assert(validate(kInt4) == nullptr && validate(kBytes) == nullptr && validate(kRows) == nullptr);
 

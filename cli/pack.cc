@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// `sluice pack`: what a packed blob of weights is, in bytes and bits, and the blob itself from raw arrays, on
+// the CPU. Needs no GPU. A model's weights are packed by sluice/pack.h, on the GPU.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+
+#include <sluice/reference/packed_weights.h>
+
+#include "cli/parse.h"
+#include "cli/table.h"
+#include "cli/verb.h"
+
+namespace sluice::cli {
+namespace {
+
+struct PackFlags {
+  i64 n = 0, k = 0;
+  std::string weights = "int4", scale = "fp16", zero = "none", tokens = "fp16";
+  int group = 128, shards = 1;
+  std::string codes, scales, zeros, out;
+};
+
+/// What a file of codes holds; int4 is uint4 of signed values.
+struct FileCodes {
+  WeightType type;
+  int added = 0;  // to a signed value, for its code
+};
+
+Result<FileCodes> file_codes_of(const std::string& text) {
+  if (text == "int4") return FileCodes{WeightType::uint4, implied_zero(WeightType::uint4)};
+  if (text == "uint4") return FileCodes{WeightType::uint4};
+  if (text == "int8") return FileCodes{WeightType::int8, implied_zero(WeightType::int8)};
+  if (text == "e4m3") return FileCodes{WeightType::e4m3};
+  return Error{ErrorCode::invalid_argument,
+               fmt::format("weights \"{}\" is not one of: int4, uint4, int8, e4m3", text)};
+}
+
+Result<FragmentOrder> order_of(const std::string& tokens) {
+  if (tokens == "fp16" || tokens == "bf16") return FragmentOrder::half;
+  if (tokens == "e4m3") return FragmentOrder::byte;
+  return Error{ErrorCode::invalid_argument,
+               fmt::format("tokens-type \"{}\" is not one of: fp16, bf16, e4m3", tokens)};
+}
+
+Result<WeightFormat> format_of(const PackFlags& flags) {
+  const Result<FileCodes> codes = file_codes_of(flags.weights);
+  if (!codes) return codes.error();
+  const Result<DType> scale = parse_dtype(flags.scale);
+  if (!scale) return scale.error();
+  const Result<ScaleZero> zero = parse_scale_zero(flags.zero);
+  if (!zero) return zero.error();
+  const Result<FragmentOrder> order = order_of(flags.tokens);
+  if (!order) return order.error();
+  if (codes->added != 0 && *zero != ScaleZero::none)
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("--weights {} are signed and --zero is {}: zeros are for uint4; say --zero none",
+                             flags.weights, flags.zero)};
+  const WeightFormat format{codes->type, flags.group, *scale, *zero, *order};
+  if (const char* rule = validate(format))
+    return Error{ErrorCode::invalid_config,
+                 fmt::format("--weights {} --group {} --scale {} --zero {} --tokens-type {}: {}",
+                             flags.weights, flags.group, flags.scale, flags.zero, flags.tokens, rule)};
+  return format;
+}
+
+Result<void> check_sizes(const PackFlags& flags) {
+  constexpr i64 kLargest = (i64{1} << 31) - 1;
+  if (flags.n < 1 || flags.k < 1 || flags.n > kLargest || flags.k > kLargest)
+    return Error{ErrorCode::invalid_size,
+                 fmt::format("--n {} --k {}: each must be in 1..2^31-1", flags.n, flags.k)};
+  if (flags.shards < 1 || flags.shards > 64)
+    return Error{ErrorCode::invalid_size, fmt::format("--shards {} must be in 1..64", flags.shards)};
+  return {};
+}
+
+void print_numbers(const PackFlags& flags, const WeightFormat& f) {
+  const auto line = [](const char* name, const std::string& text) { fmt::print("{:<16}{}\n", name, text); };
+  line("format", fmt::format("{}, group {}, {} scales, {}, order {}", name_of(f.type),
+                             f.group == 0 ? "of the whole k" : std::to_string(f.group), name_of(f.scale),
+                             f.zero == ScaleZero::none ? fmt::format("zero {}", implied_zero(f.type))
+                                                       : std::string("a zero a group"),
+                             name_of(f.order)));
+  line("tile", fmt::format("{} bytes for {} x {}: codes {}, scales {}, zeros {}", tile_bytes(f), kStripRows,
+                           kPackedTileK, tile_code_bytes(f), tile_scale_bytes(f), tile_zero_bytes(f)));
+  line("strip", fmt::format("{} bytes for {} rows: {} tiles, then {} bytes of the rows' scales and zeros",
+                            strip_bytes(f, flags.k), kStripRows, packed_k_tiles(flags.k),
+                            row_scale_bytes(f) + row_zero_bytes(f)));
+  line("blob", fmt::format("{} bytes for {} x {}: {} strips", blob_bytes(f, flags.n, flags.k), flags.n,
+                           flags.k, strip_count(flags.n)));
+  line("bits a weight",
+       fmt::format("{:.4g} stored, {} of them its code; {:.3f} of 16 bits", stored_bits(f, flags.n, flags.k),
+                   code_bits(f.type), stored_bits(f, flags.n, flags.k) / 16));
+}
+
+/// The shares of `extent` in whole units, the first ones larger where it does not divide.
+SliceRange share_of(i64 extent, int unit, int shards, int index) {
+  const i64 units = ceil_div(extent, i64{unit});
+  const auto at = [&](i64 shard) { return std::min(extent, ceil_div(units * shard, i64{shards}) * unit); };
+  return {at(index), at(index + 1)};
+}
+
+void print_slices(const PackFlags& flags, const WeightFormat& f) {
+  const Table table({{.title = "shard"},
+                     {.title = "rows", .width = 14},
+                     {.title = "offset", .width = 12},
+                     {.title = "bytes", .width = 12},
+                     {.title = "k", .width = 14},
+                     {.title = "offset", .width = 12},
+                     {.title = "bytes x strips", .width = 16}});
+  fmt::print("\n{}", table.header());
+  const auto range = [](SliceRange r) { return fmt::format("{}..{}", r.begin, r.end); };
+  for (int i = 0; i < flags.shards; ++i) {
+    const SliceRange rows = share_of(flags.n, kStripRows, flags.shards, i);
+    const SliceRange part = share_of(flags.k, kPackedTileK, flags.shards, i);
+    const SliceCopy of_rows = rows_slice(f, flags.k, rows), of_k = k_slice_tiles(f, flags.n, flags.k, part);
+    fmt::print("{}",
+               table.row({std::to_string(i), range(rows), std::to_string(of_rows.source_offset),
+                          std::to_string(of_rows.width), range(part), std::to_string(of_k.source_offset),
+                          fmt::format("{} x {}", of_k.width, of_k.height)}));
+  }
+  fmt::print("pitch of strips {} bytes{}\n", strip_bytes(f, flags.k),
+             f.group == 0 ? "; a slice of k takes the rows' scales behind each strip too" : "");
+}
+
+Result<std::vector<u8>> read_file(const std::string& path, const char* flag, i64 bytes) {
+  std::error_code failed;
+  const auto size = std::filesystem::file_size(path, failed);
+  if (failed) return Error{ErrorCode::io, fmt::format("{} {}: {}", flag, path, failed.message())};
+  if (static_cast<i64>(size) != bytes)
+    return Error{
+        ErrorCode::invalid_size,
+        fmt::format("{} {} has {} bytes and must have {}: a raw row-major array", flag, path, size, bytes)};
+  std::vector<u8> content(static_cast<std::size_t>(bytes));
+  std::ifstream file(path, std::ios::binary);
+  if (!file.read(reinterpret_cast<char*>(content.data()), static_cast<std::streamsize>(bytes)))
+    return Error{ErrorCode::io, fmt::format("{} {}: cannot be read", flag, path)};
+  return content;
+}
+
+/// Signed values of a file become codes.
+Result<void> to_codes(const PackFlags& flags, const FileCodes& how, std::vector<u8>& values) {
+  if (how.added == 0) return {};
+  const int least = -how.added, most = how.added - 1;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const int value = static_cast<signed char>(values[i]);
+    if (value < least || value > most)
+      return Error{
+          ErrorCode::invalid_argument,
+          fmt::format("--codes {}: value {} at [{}][{}] must be in {}..{}: {} is one signed value a byte",
+                      flags.codes, value, static_cast<i64>(i) / flags.k, static_cast<i64>(i) % flags.k, least,
+                      most, flags.weights)};
+    values[i] = static_cast<u8>(value + how.added);
+  }
+  return {};
+}
+
+Result<int> pack_files(const PackFlags& flags, const WeightFormat& f) {
+  const i64 scale_bytes = flags.n * group_count(f, flags.k) * bytes_of(f.scale);
+  const bool has_zeros = f.zero == ScaleZero::per_group;
+  if (flags.scales.empty() || flags.out.empty() || has_zeros == flags.zeros.empty())
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("--codes FILE needs --scales FILE and --out FILE too, and {}",
+                             has_zeros ? "--zeros FILE" : "no --zeros FILE, which is for --zero per_group")};
+  Result<std::vector<u8>> codes = read_file(flags.codes, "--codes", flags.n * flags.k);
+  if (!codes) return codes.error();
+  if (const Result<void> good = to_codes(flags, *file_codes_of(flags.weights), *codes); !good)
+    return good.error();
+  const Result<std::vector<u8>> scales = read_file(flags.scales, "--scales", scale_bytes);
+  if (!scales) return scales.error();
+  std::optional<std::vector<u8>> zeros;
+  if (has_zeros) {
+    Result<std::vector<u8>> read = read_file(flags.zeros, "--zeros", scale_bytes);
+    if (!read) return read.error();
+    zeros = *std::move(read);
+  }
+  const auto blob =
+      pack_weights(f, {flags.n, flags.k, codes->data(), scales->data(), zeros ? zeros->data() : nullptr});
+  if (!blob) return blob.error();
+  std::ofstream file(flags.out, std::ios::binary | std::ios::trunc);
+  file.write(reinterpret_cast<const char*>(blob->data()), static_cast<std::streamsize>(blob->size()));
+  if (!file.flush()) return Error{ErrorCode::io, fmt::format("--out {}: cannot be written", flags.out)};
+  fmt::print("\n{} bytes written to {}\n", blob->size(), flags.out);
+  return kExitOk;
+}
+
+Result<int> run_pack(const PackFlags& flags) {
+  const Result<WeightFormat> format = format_of(flags);
+  if (!format) return format.error();
+  if (const Result<void> sizes = check_sizes(flags); !sizes) return sizes.error();
+  if (flags.codes.empty() && !(flags.scales.empty() && flags.zeros.empty() && flags.out.empty()))
+    return Error{ErrorCode::invalid_argument,
+                 "--scales, --zeros and --out need --codes FILE: nothing to pack"};
+  print_numbers(flags, *format);
+  if (flags.shards > 1) print_slices(flags, *format);
+  return flags.codes.empty() ? Result<int>(kExitOk) : pack_files(flags, *format);
+}
+
+}  // namespace
+
+Verb add_pack_verb(CLI::App& app) {
+  auto flags = std::make_shared<PackFlags>();
+  CLI::App* verb =
+      app.add_subcommand("pack", "Show the packed format of weights, and pack raw arrays; needs no GPU");
+  verb->add_option("-n,--n", flags->n, "Rows: outputs of the layer")->required();
+  verb->add_option("-k,--k", flags->k, "What the sum is over")->required();
+  verb->add_option("--weights", flags->weights, "int4 (-8..7), uint4, int8 or e4m3")->capture_default_str();
+  verb->add_option("--group", flags->group, "k that share a scale: 32, 64, 128; 0: all")
+      ->capture_default_str();
+  verb->add_option("--scale", flags->scale, "Type of scales and zeros: fp16, bf16, fp32")
+      ->capture_default_str();
+  verb->add_option("--zero", flags->zero, "none or per_group")->capture_default_str();
+  verb->add_option("--tokens-type", flags->tokens, "fp16, bf16 or e4m3; gives the order")
+      ->capture_default_str();
+  verb->add_option("--shards", flags->shards, "Show the slices of so many ranks, by rows and by k")
+      ->capture_default_str();
+  verb->add_option("--codes", flags->codes, "File: n x k values, a byte each");
+  verb->add_option("--scales", flags->scales, "File: n x groups scales");
+  verb->add_option("--zeros", flags->zeros, "File: n x groups zeros, of the scales' type");
+  verb->add_option("--out", flags->out, "File for the blob");
+  return {verb, [flags] { return run_pack(*flags); }};
+}
+
+}  // namespace sluice::cli
