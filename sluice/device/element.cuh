@@ -61,6 +61,17 @@ SLUICE_DEVICE void store_element_pair(void* base, i64 index, float x, float y) {
   }
 }
 
+/// Writes four neighbouring elements of D (fp32 or 16-bit), the first at an address that is a multiple of
+/// all.
+template <DType kType>
+SLUICE_DEVICE void store_element_quad(void* base, i64 index, const float (&v)[4]) {
+  if constexpr (kType == DType::fp32)
+    *reinterpret_cast<float4*>(static_cast<float*>(base) + index) = float4{v[0], v[1], v[2], v[3]};
+  else
+    *reinterpret_cast<uint2*>(static_cast<u16*>(base) + index) =
+        uint2{pack_16bit<kType>(v[0], v[1]), pack_16bit<kType>(v[2], v[3])};
+}
+
 /// Writes one element of D; the slow path for a D that TMA cannot address.
 template <DType kType>
 SLUICE_DEVICE void store_element(void* base, i64 index, float value) {

@@ -22,6 +22,13 @@ SLUICE_DEVICE void store_async(u32 address, const Float4& v, u32 barrier) {
       : "memory");
 }
 
+// A plain store; the cluster's barrier makes it seen.
+SLUICE_DEVICE void store_cluster(u32 address, const Float4& v) {
+  asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(v.x), "f"(v.y),
+               "f"(v.z), "f"(v.w)
+               : "memory");
+}
+
 SLUICE_DEVICE Float4 load_shared_v4(u32 address) {
   Float4 v;
   asm volatile("ld.shared::cta.v4.f32 {%0, %1, %2, %3}, [%4];"

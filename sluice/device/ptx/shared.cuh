@@ -35,4 +35,19 @@ SLUICE_DEVICE float load_shared(u32 address) {
   return value;
 }
 
+SLUICE_DEVICE u32 load_shared_u32(u32 address) {
+  u32 value;
+  asm volatile("ld.shared::cta.u32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
+  return value;
+}
+SLUICE_DEVICE void load_shared_v2(u32 address, u32& first, u32& second) {
+  asm volatile("ld.shared::cta.v2.u32 {%0, %1}, [%2];" : "=r"(first), "=r"(second) : "r"(address) : "memory");
+}
+SLUICE_DEVICE void load_shared_v4(u32 address, u32* words) {
+  asm volatile("ld.shared::cta.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(address)
+               : "memory");
+}
+
 }  // namespace sluice::ptx

@@ -38,6 +38,18 @@ SLUICE_DEVICE void cluster_sync_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
+// The same in two steps; every thread of the cluster takes both. relaxed orders no memory; release makes what
+// this thread wrote (to the cluster's shared memory too) seen by those behind their acquire.
+SLUICE_DEVICE void cluster_arrive_relaxed() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+SLUICE_DEVICE void cluster_arrive_release() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+SLUICE_DEVICE void cluster_wait_acquire() {
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
 // griddepcontrol.launch_dependents: once all CTAs have said so or left, CTAs of a dependent launch may start
 // where there is room
 SLUICE_DEVICE void launch_dependents() {

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// From packed words to the tensor core's A registers by masks and rotates alone (docs/packing.md): what it
+// multiplies is (code + kOffset) * 2^-exponent of the row, exactly. Integers are fp16 subnormals or the
+// fraction of a bf16; offset, zero and exponent are taken out of the sums (kernels/narrow.cuh).
+#pragma once
+
+#include <sluice/spec/packing.h>
+
+namespace sluice {
+
+// (word & mask) | bits, one instruction
+SLUICE_DEVICE u32 and_or(u32 word, u32 mask, u32 bits) {
+  u32 result;
+  asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(result) : "r"(word), "r"(mask), "r"(bits));
+  return result;
+}
+SLUICE_DEVICE u32 rotate_word(u32 word, int bits) {
+  return __funnelshift_r(word, word, bits);
+}
+
+/// kWords of a lane make one 16 x 16 fragment. kPasses fragments add up to one (the same tokens with each).
+/// The exponents are those of rows g and g + 8 of a block.
+template <WeightType kType, DType kX>
+struct CodeFragments;
+
+template <>
+struct CodeFragments<WeightType::uint4, DType::fp16> {
+  static constexpr int kWords = 1, kPasses = 1, kOffset = 0, kUpperExponent = 21, kLowerExponent = 17;
+
+  template <int kPass>
+  SLUICE_DEVICE static void expand(const u32* words, u32 (&a)[4]) {
+    const u32 turned = rotate_word(words[0], 8);
+    a[0] = words[0] & 0x00780078u;  // fraction bits 6..3: code * 2^-21
+    a[1] = words[0] & 0x07800780u;  // bits 10..7 in place: code * 2^-17, one bit above the fraction included
+    a[2] = turned & 0x00780078u;
+    a[3] = turned & 0x07800780u;
+  }
+};
+
+template <>
+struct CodeFragments<WeightType::uint4, DType::bf16> {
+  static constexpr int kWords = 1, kPasses = 1, kOffset = 16, kUpperExponent = 0, kLowerExponent = 0;
+
+  template <int kPass>
+  SLUICE_DEVICE static void expand(const u32* words, u32 (&a)[4]) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) a[j] = and_or(rotate_word(words[0], 4 * j), 0x00780078u, 0x41804180u);
+  }
+};
+
+template <>
+struct CodeFragments<WeightType::int8, DType::fp16> {
+  static constexpr int kWords = 2, kPasses = 1, kOffset = 0, kUpperExponent = 21, kLowerExponent = 21;
+
+  template <int kPass>
+  SLUICE_DEVICE static void expand(const u32* words, u32 (&a)[4]) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) a[j] = rotate_word(words[j / 2], 8 * (j % 2)) & 0x07F807F8u;
+  }
+};
+
+// A bf16 has eight bits, one too few: 16 + the low four bits, then 256 + the high four.
+template <>
+struct CodeFragments<WeightType::int8, DType::bf16> {
+  static constexpr int kWords = 2, kPasses = 2, kOffset = 272, kUpperExponent = 0, kLowerExponent = 0;
+
+  template <int kPass>
+  SLUICE_DEVICE static void expand(const u32* words, u32 (&a)[4]) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      a[j] = and_or(rotate_word(words[j / 2], 8 * (j % 2) + 4 * kPass), 0x00780078u,
+                    kPass == 0 ? 0x41804180u : 0x43804380u);
+  }
+};
+
+// Sign, exponent and fraction of an e4m3 are at bits 10, 9..6 and 5..3: to a fp16's 15, 13..10 and 9..7.
+template <>
+struct CodeFragments<WeightType::e4m3, DType::fp16> {
+  static constexpr int kWords = 2, kPasses = 1, kOffset = 0, kUpperExponent = 8, kLowerExponent = 8;
+
+  template <int kPass>
+  SLUICE_DEVICE static void expand(const u32* words, u32 (&a)[4]) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const u32 word = rotate_word(words[j / 2], 8 * (j % 2));
+      a[j] = and_or(word << 5, 0x80008000u, (word << 4) & 0x3F803F80u);
+    }
+  }
+};
+
+// To a bf16's 15, 10..7 and 6..4: 2^-120 of the value, which products would lose; so times 2^120, exactly.
+template <>
+struct CodeFragments<WeightType::e4m3, DType::bf16> {
+  static constexpr int kWords = 2, kPasses = 1, kOffset = 0, kUpperExponent = 0, kLowerExponent = 0;
+
+  template <int kPass>
+  SLUICE_DEVICE static void expand(const u32* words, u32 (&a)[4]) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const u32 word = rotate_word(words[j / 2], 8 * (j % 2));
+      const u32 small = and_or(word << 5, 0x80008000u, (word << 1) & 0x07F007F0u);
+      asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(a[j]) : "r"(small), "r"(0x7B807B80u));
+    }
+  }
+};
+
+}  // namespace sluice

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Brings a warp's k-tiles into its ring, one after the other: codes as they lie, all scales and zeros of the
+// strips, tokens by rows of 64 k with their 16-byte pieces swizzled. Tokens outside of X become zeros.
+#pragma once
+
+#include <sluice/device/mixed/place.cuh>
+#include <sluice/device/ptx/copy_async.cuh>
+
+namespace sluice::mixed {
+
+template <NarrowConfig kConfig>
+class Copier {
+  using S = Shape<kConfig>;
+
+ public:
+  SLUICE_DEVICE Copier(const NarrowParams& params, const Place& at)
+      : strip_bytes_(params.strip_bytes), two_rows_(4 * params.ld_x), policy_(ptx::evict_first_policy()) {
+    const int half_strip = S::kStripBlocks == 4 ? 0 : at.first_row % kStripRows / kBlockRows * kWarpCopy;
+    const u8* tile = static_cast<const u8*>(params.weights) + at.first_row / kStripRows * params.strip_bytes +
+                     static_cast<i64>(at.first_tile) * S::kTileBytes + at.lane * kLaneBytes;
+    scales_ = tile + S::kTileCodes;
+    codes_ = tile + half_strip;
+    const int token = at.first_token + at.lane / 16, k = at.first_tile * kPackedTileK + at.lane % 16 * 8;
+    x_ = static_cast<const u8*>(params.x) + 2 * (token * params.ld_x + k);
+    tokens_left_ = params.m - token;
+    k_left_ = params.k - k;
+  }
+
+  /// The next tile, to `stage`.
+  SLUICE_DEVICE void copy(u32 stage, int lane) {
+    const u32 to = stage + S::kTokenBytes + lane * kLaneBytes;
+#pragma unroll
+    for (int s = 0; s < S::kStrips; ++s) {
+      copy_codes(to + s * S::kCodeBytes, codes_ + s * strip_bytes_);
+      copy_scales(to + S::kStrips * S::kCodeBytes + s * S::kScaleBytes, scales_ + s * strip_bytes_, lane);
+    }
+    copy_tokens(stage, lane);
+    codes_ += kConfig.warps * S::kTileBytes;
+    scales_ += kConfig.warps * S::kTileBytes;
+    x_ += kConfig.warps * kPackedTileK * 2;
+    k_left_ -= kConfig.warps * kPackedTileK;
+  }
+
+ private:
+  SLUICE_DEVICE void copy_codes(u32 to, const u8* from) const {
+#pragma unroll
+    for (int i = 0; i < S::kCodeBytes / kWarpCopy; ++i) {
+      const int chunk = i / S::kStripBlocks, block = i % S::kStripBlocks;
+      ptx::copy_16_bytes(to + i * kWarpCopy, from + (4 * chunk + block) * kWarpCopy, policy_);
+    }
+  }
+  SLUICE_DEVICE void copy_scales(u32 to, const u8* from, int lane) const {
+#pragma unroll
+    for (int begin = 0; begin < S::kScaleBytes; begin += kWarpCopy)
+      if (begin + lane * kLaneBytes < S::kScaleBytes) ptx::copy_16_bytes(to + begin, from + begin, policy_);
+  }
+  SLUICE_DEVICE void copy_tokens(u32 stage, int lane) const {
+    const int odd = lane / 16, half = lane / 8 % 2, piece = lane % 8;
+    const u32 bytes = static_cast<u32>(min(kLaneBytes, max(0, 2 * k_left_)));
+    const u8* from = x_;
+#pragma unroll
+    for (int i = 0; i < S::kTokens / 2; ++i) {
+      const int row = 2 * i + odd;
+      ptx::copy_16_bytes(stage + half * (S::kTokenBytes / 2) + row * 128 + (piece ^ row % 8) * kLaneBytes,
+                         from, 2 * i < tokens_left_ ? bytes : 0u);
+      from += two_rows_;
+    }
+  }
+
+  const u8* codes_;  // this lane's 16 bytes of each
+  const u8* scales_;
+  const u8* x_;
+  i64 strip_bytes_;
+  i64 two_rows_;     // bytes from a token to the second next
+  int tokens_left_;  // from this lane's first on
+  int k_left_;       // from this lane's first k of the next tile on
+  u64 policy_;
+};
+
+}  // namespace sluice::mixed

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mixed input: few-bit packed weights times 16-bit tokens. The problem, and the configuration of the kernel
+// for few tokens (kernels/narrow.cuh).
+//   D[m][n] = act(sum_k X[m][k] W[n][k] + bias[n]),  W = scale * (code - zero) (spec/packing.h)
+// The kernel's rows are W's: an output is a row of the tensor core's A, a token a column of its B.
+#pragma once
+
+#include <sluice/spec/epilogue.h>
+#include <sluice/spec/packing.h>
+
+namespace sluice {
+
+/// Sizes in elements. X and D are row-major; 0 as a leading dimension is packed.
+struct MixedProblem {
+  i64 m = 0;  // tokens
+  i64 n = 0;  // outputs
+  i64 k = 0;
+  DType x = DType::fp16;  // fp16 or bf16
+  DType d = DType::fp16;  // fp16, bf16 or fp32
+  WeightFormat weights{};
+  Bias bias = Bias::none;
+  DType bias_type = DType::fp16;
+  Activation activation = Activation::none;
+  i64 ld_x = 0;
+  i64 ld_d = 0;
+
+  constexpr bool operator==(const MixedProblem&) const = default;
+};
+
+/// One cubin. A CTA multiplies 16 * row_blocks rows of W by 8 * token_blocks tokens; its warps take k-tiles
+/// in turn, each with a ring of its own, and their sums meet in shared memory; `parts` CTAs of a cluster
+/// share k.
+struct NarrowConfig {
+  WeightFormat weights{};
+  DType x = DType::fp16;
+  DType d = DType::fp16;
+  Bias bias = Bias::none;
+  DType bias_type = DType::fp16;
+  Activation activation = Activation::none;
+  int token_blocks = 1;  // 1, 2 or 4
+  int row_blocks = 4;    // 2 (half a strip), 4 or 8
+  int warps = 8;
+  int stages = 4;  // k-tiles of a warp's ring
+  int parts = 1;   // of k, one for each CTA of a cluster: 1, 2, 4 or 8
+  int ctas = 1;    // that share an SM
+
+  constexpr bool operator==(const NarrowConfig&) const = default;
+};
+
+inline constexpr int kBlockRows = 16;
+inline constexpr int kTokenBlock = 8;
+inline constexpr i64 kSmemOfSm = 233472;     // 228 KB, of which a CTA takes 1 KB more than it asks for
+inline constexpr i64 kSmemOfCta = 232448;    // 227 KB
+inline constexpr int kReductionPadding = 4;  // floats behind a token's rows: no two lanes on one bank
+
+SLUICE_HD constexpr int tile_rows(const NarrowConfig& c) {
+  return kBlockRows * c.row_blocks;
+}
+SLUICE_HD constexpr int tile_tokens(const NarrowConfig& c) {
+  return kTokenBlock * c.token_blocks;
+}
+/// Strips that a CTA's rows touch; half a strip is one.
+SLUICE_HD constexpr int tile_strips(const NarrowConfig& c) {
+  return ceil_div(c.row_blocks, 4);
+}
+SLUICE_HD constexpr int threads_of(const NarrowConfig& c) {
+  return 32 * c.warps;
+}
+
+// A stage: tokens (two halves of 64 k, rows of 128 bytes, 16-byte pieces swizzled by the row), then the codes
+// of the CTA's blocks and all scales and zeros of each strip.
+SLUICE_HD constexpr int stage_token_bytes(const NarrowConfig& c) {
+  return tile_tokens(c) * kPackedTileK * bytes_of(c.x);
+}
+SLUICE_HD constexpr int stage_code_bytes(const NarrowConfig& c) {
+  return c.row_blocks * tile_code_bytes(c.weights) / 4;
+}
+SLUICE_HD constexpr int strip_scale_bytes(const NarrowConfig& c) {
+  return tile_scale_bytes(c.weights) + tile_zero_bytes(c.weights);
+}
+SLUICE_HD constexpr int stage_bytes(const NarrowConfig& c) {
+  return stage_token_bytes(c) + stage_code_bytes(c) + tile_strips(c) * strip_scale_bytes(c);
+}
+/// Floats from one token's sums to the next in the reduction.
+SLUICE_HD constexpr int reduction_stride(const NarrowConfig& c) {
+  return tile_rows(c) + kReductionPadding;
+}
+SLUICE_HD constexpr int reduction_bytes(const NarrowConfig& c) {
+  return c.warps * tile_tokens(c) * reduction_stride(c) * 4;
+}
+/// Sums from the cluster's CTAs arrive behind this CTA's own.
+SLUICE_HD constexpr int incoming_bytes(const NarrowConfig& c) {
+  return c.parts > 1 ? tile_rows(c) * tile_tokens(c) * 4 : 0;
+}
+SLUICE_HD constexpr i64 smem_bytes(const NarrowConfig& c) {
+  return max(c.warps * c.stages * stage_bytes(c), reduction_bytes(c) + incoming_bytes(c));
+}
+
+/// nullptr, or the rule that the config breaks, in words.
+SLUICE_HD constexpr const char* validate(const NarrowConfig& c) {
+  if (validate(c.weights) != nullptr) return validate(c.weights);
+  if (c.weights.order != FragmentOrder::half) return "16-bit tokens take weights in the order half";
+  if (!is_16bit(c.x)) return "tokens must be fp16 or bf16";
+  if (!is_16bit(c.d) && c.d != DType::fp32) return "D must be fp16, bf16 or fp32";
+  if (c.bias != Bias::none && is_fp8(c.bias_type)) return "bias must be bf16, fp16 or fp32";
+  if (c.token_blocks != 1 && c.token_blocks != 2 && c.token_blocks != 4)
+    return "token_blocks must be 1, 2 or 4: 8, 16 or 32 tokens";
+  if (c.row_blocks != 2 && c.row_blocks != 4 && c.row_blocks != 8)
+    return "row_blocks must be 2, 4 or 8: half a strip, one or two";
+  if (c.token_blocks * c.row_blocks > 16)
+    return "more than 16 blocks of 16 rows x 8 tokens do not fit in registers";
+  if (c.warps < 1 || c.warps > 16) return "warps must be in 1..16";
+  if (c.stages < 2 || c.stages > 16) return "stages must be in 2..16";
+  if (c.parts != 1 && c.parts != 2 && c.parts != 4 && c.parts != 8) return "parts must be 1, 2, 4 or 8";
+  if (c.ctas < 1 || c.ctas * c.warps > 64) return "an SM holds 64 warps";
+  if (smem_bytes(c) > kSmemOfCta) return "the rings need more than 227 KB of shared memory";
+  if (c.ctas * (smem_bytes(c) + 1024) > kSmemOfSm) return "so many CTAs need more than 228 KB of an SM";
+  return nullptr;
+}
+
+/// What a launch gives the kernel.
+struct NarrowParams {
+  const void* weights;
+  const void* x;
+  void* d;
+  const void* bias;
+  i64 strip_bytes;
+  i64 ld_x, ld_d;
+  int m, n, k;
+  int k_tiles;
+  bool vectors;  // rows of D begin at multiples of 4 elements and n is one: four go in one store
+};
+
+}  // namespace sluice
