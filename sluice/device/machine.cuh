@@ -8,6 +8,7 @@
 #include <sluice/device/epilogue/direct_store.cuh>
 #include <sluice/device/epilogue/fragment_store.cuh>
 #include <sluice/device/epilogue/partial_slot.cuh>
+#include <sluice/device/epilogue/scale_vectors.cuh>
 #include <sluice/device/epilogue/sum_exchange.cuh>
 #include <sluice/device/load/tma_tile.cuh>
 #include <sluice/device/math/block_scales.cuh>
@@ -110,6 +111,16 @@ class Machine {
   SLUICE_DEVICE void publish_scales(int stage) {
     __syncwarp();
     if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(full(stage));
+  }
+
+  // ---- scale vectors, all threads of a math group ----
+  /// Begins to bring those of the tile's own part; all of the group have read those of the tile before.
+  SLUICE_DEVICE void stage_vectors(const Tile& own) {
+    if constexpr (kStagesVectors) vectors().stage(params_, own.m_offset + group_row(), own.n_offset);
+  }
+  /// For this thread's share. The group's next meeting, before its first store, is for all of them.
+  SLUICE_DEVICE void wait_vectors() {
+    if constexpr (kStagesVectors) ptx::copy_async_wait_all();
   }
 
   // ---- math ----
@@ -219,6 +230,7 @@ class Machine {
     }
   }
   SLUICE_DEVICE void write_partial(const Tile& tile) {
+    if constexpr (kStagesVectors) ptx::copy_async_wait_all();  // who is not the last one never waits for them
     if constexpr (kCombines) Partials::write(sums_, slot(tile, tile.sharing.rank), live_rows(tile));
   }
   SLUICE_DEVICE void publish_partial() {
@@ -267,25 +279,16 @@ class Machine {
   }
   SLUICE_DEVICE void store_direct(const Tile& tile) {
     const int live = live_rows(tile);
-    if constexpr (is_light(kConfig.epilogue)) {
-#pragma unroll
-      for (int wave = 0; wave < waves(kConfig); ++wave) {
-        if (live <= wave * kWaveRows) break;
-        const RowScales scales = row_scales(tile, wave);
-#pragma unroll
-        for (int column = 0; column < own_columns(kConfig); column += 8)
-          store_group(tile, {wave, column}, scales);
-      }
-    } else {
-#pragma unroll 1
-      for (int wave = 0; wave < waves(kConfig); ++wave) {
-        if (live <= wave * kWaveRows) break;
-        const RowScales scales = row_scales(tile, wave);
-#pragma unroll 1
-        for (int column = 0; column < own_columns(kConfig); column += 8)
-          store_group(tile, {wave, column}, scales);
-      }
+    if constexpr (kStagesVectors) group_sync();  // all have come
+#pragma unroll kStoreUnroll
+    for (int wave = 0; wave < waves(kConfig); ++wave) {
+      if (live <= wave * kWaveRows) continue;  // a break would keep the loop rolled
+      const RowScales scales = row_scales(wave);
+#pragma unroll kStoreUnroll
+      for (int column = 0; column < own_columns(kConfig); column += 8)
+        store_group(tile, {wave, column}, scales);
     }
+    if constexpr (kStagesVectors) group_sync();  // all have read theirs
   }
 
  private:
@@ -298,6 +301,12 @@ class Machine {
   static constexpr int kExchangePasses = ::sluice::exchange_passes(kConfig);
   using Exchange = SumExchange<kConfig>;
   static constexpr bool kBlockScaled = is_block_scaled(kConfig.epilogue);
+  static constexpr bool kStagesVectors = has_scale_vectors(kConfig.epilogue);
+  // Of the store loops: whole, or not at all (docs/findings/heavy-epilogues.md).
+  static constexpr int kStoreUnroll = is_light(kConfig.epilogue) ? 2 * kConfig.tile.n : 1;
+  // Not after an exchange: ptxas then serialises the products of some configs (C7515).
+  static constexpr bool kIndexesSums = is_light(kConfig.epilogue) && kConfig.cluster.k == 1;
+  static constexpr int kOperandsAhead = 8;  // groups of 8 columns: to wait for one read and not for eight
   using Sums = Accumulator<waves(kConfig), kConfig.tile.n>;
   using PartialSums = Accumulator<unit_waves(kConfig), unit_columns(kConfig)>;
   using TileA = TmaTile<kConfig.a_major, kConfig.tile.m, kConfig.tile.k, kConfig.cluster.n>;
@@ -402,48 +411,62 @@ class Machine {
   SLUICE_DEVICE static int fragment_column(int column) {
     return column + threadIdx.x % 4 * 2;
   }
-  SLUICE_DEVICE RowScales row_scales(const Tile& tile, int wave) const {
-    return ops_.row_scales(tile.m_offset + fragment_row(wave));
+  SLUICE_DEVICE ScaleVectors<kConfig> vectors() const {
+    return {smem_ + scale_vector_offset(kConfig, math_group()), group_thread()};
   }
-  /// Where a group of 8 columns of the fragment is in the tile.
-  struct GroupAt {
+  SLUICE_DEVICE RowScales row_scales(int wave) const {
+    if constexpr (ScaleVectors<kConfig>::kRows) {
+      const RowScales staged = vectors().rows(fragment_row(wave) - group_row());
+      return {ops_.tensor_scale * staged.upper, ops_.tensor_scale * staged.lower};
+    }
+    return {ops_.tensor_scale, ops_.tensor_scale};
+  }
+  /// This thread's operands in the group of 8 columns that begins at `column` of the tile.
+  SLUICE_DEVICE ColumnPair columns(const Tile& tile, int column) const {
+    ColumnPair pair{.bias = ops_.column_bias(tile.n_offset + fragment_column(column))};
+    if constexpr (ScaleVectors<kConfig>::kColumns) pair.scale = vectors().columns(fragment_column(column));
+    return pair;
+  }
+  struct GroupAt {  // a group of 8 columns of the fragment, in the tile
     int wave, column;
   };
-  /// kGroups neighbouring groups of the fragment, in D's meaning.
+  /// Neighbouring groups of the fragment, in D's meaning.
   template <int kGroups>
   SLUICE_DEVICE void epilogue(FragmentPairs (&pairs)[kGroups], const Tile& tile, const GroupAt& at,
-                              const RowScales& scales) const {
+                              const RowScales& scales, const ColumnPair* operands) const {
     float acc[kGroups * 4];
-    sums_.template copy<kGroups * 4>((at.wave * kConfig.tile.n + at.column) / (8 * kGroups), acc);
+    sums_.template copy<kGroups * 4, kIndexesSums>(at.wave, at.column / 2, acc);
     const int row = tile.m_offset + fragment_row(at.wave);
 #pragma unroll
     for (int i = 0; i < kGroups; ++i) {
       const int column = tile.n_offset + fragment_column(at.column + i * 8);
-      const auto operands = ops_.columns(column);
-      pairs[i] = ops_.apply_to_fragment(&acc[4 * i], scales, operands, {row, column, tile.batch});
+      pairs[i] = ops_.apply_to_fragment(&acc[4 * i], scales, operands[i], {row, column, tile.batch});
     }
   }
   SLUICE_DEVICE void write_chunk_for_tma(int buffer, const Tile& tile, const GroupAt& at) {
     constexpr int kGroups = store_columns(kConfig) / 8;
     constexpr int kStep = kGroups % 2 == 0 ? 2 : 1;
+    constexpr int kAhead = is_light(kConfig.epilogue) ? min(kGroups, kOperandsAhead) : kStep;
     const FragmentStore<kConfig.d, store_row_bytes(kConfig)> store{store_buffer(buffer), group_thread()};
-    const RowScales scales = row_scales(tile, at.wave);
-    const auto write = [&](int group) {
-      FragmentPairs pairs[kStep];
-      epilogue<kStep>(pairs, tile, {at.wave, at.column + group * 8}, scales);
-      store.write(group, pairs);
-    };
-    if constexpr (is_light(kConfig.epilogue)) {
+    const RowScales scales = row_scales(at.wave);
+    const auto write = [&](int first) {
+      ColumnPair operands[kAhead];
 #pragma unroll
-      for (int group = 0; group < kGroups; group += kStep) write(group);
-    } else {
-#pragma unroll 1
-      for (int group = 0; group < kGroups; group += kStep) write(group);
-    }
+      for (int i = 0; i < kAhead; ++i) operands[i] = columns(tile, at.column + (first + i) * 8);
+#pragma unroll
+      for (int i = 0; i < kAhead; i += kStep) {
+        FragmentPairs pairs[kStep];
+        epilogue<kStep>(pairs, tile, {at.wave, at.column + (first + i) * 8}, scales, &operands[i]);
+        store.write(first + i, pairs);
+      }
+    };
+#pragma unroll kStoreUnroll
+    for (int group = 0; group < kGroups; group += kAhead) write(group);
   }
   SLUICE_DEVICE void store_group(const Tile& tile, const GroupAt& at, const RowScales& scales) const {
     FragmentPairs pairs[1];
-    epilogue<1>(pairs, tile, at, scales);
+    const ColumnPair operands = columns(tile, at.column);
+    epilogue<1>(pairs, tile, at, scales, &operands);
     const int row = tile.m_offset + fragment_row(at.wave);
     const int column = tile.n_offset + fragment_column(at.column);
     store_pair<kConfig.d, kConfig.epilogue.update>(params_, {row, column, tile.batch}, pairs[0].upper);

@@ -176,6 +176,7 @@ SLUICE_DEVICE void store_chunk(Machine& machine, const Tile& tile, int wave, int
 /// (docs/findings/heavy-epilogues.md).
 template <class Machine>
 SLUICE_DEVICE void store_tile(Machine& machine, const Tile& tile, int& buffer) {
+  machine.wait_vectors();
   if (machine.config().store == StorePath::direct) return machine.store_direct(tile);
   const int columns = store_columns(machine.config());
   if (is_light(machine.config().epilogue)) {
@@ -208,6 +209,8 @@ SLUICE_DEVICE void math_role(Machine& machine) {
       ring.skip(tile.k_tiles, machine.config().stages);
       continue;
     }
+    const Tile own = own_part(machine.config(), tile, machine.cta_rank());
+    machine.stage_vectors(own);
     if (ping_pong) machine.wait_turn(turn_phase);
     machine.begin_tile(tile.k_tiles);
     if (machine.config().promotes)
@@ -219,7 +222,6 @@ SLUICE_DEVICE void math_role(Machine& machine) {
     // A group without rows of D has nothing to send; its peers' groups have none either.
     if (machine.config().cluster.k > 1 && machine.has_rows(tile))
       exchange_sums(machine, tile, exchange_phase);
-    const Tile own = own_part(machine.config(), tile, machine.cta_rank());
     const bool stores_own = !uses_workspace(machine.config());  // all of the sums, or a part added to D
     if (stores_own || tile.sharing.peers == 1 || combine_tile(machine, own)) store_tile(machine, own, buffer);
     machine.end_tile();

@@ -48,11 +48,17 @@ SLUICE_HD constexpr bool adds(const Epilogue& e) {
   return e.update == Update::add;
 }
 
-/// No operand of its own for each row or column, and few instructions an element. The store loops of light
-/// epilogues are unrolled; those of heavy ones are not (docs/findings/heavy-epilogues.md).
+/// A scale for each row or column: those of a tile are staged in shared memory while it is multiplied.
+SLUICE_HD constexpr bool has_scale_vectors(const Epilogue& e) {
+  return e.scale_a == ScaleMode::vector || e.scale_b == ScaleMode::vector;
+}
+
+/// No operand that is read from global memory at the end of a tile, and few instructions an element. The
+/// store loops of light epilogues are unrolled; those of heavy ones are not
+/// (docs/findings/heavy-epilogues.md).
 SLUICE_HD constexpr bool is_light(const Epilogue& e) {
-  return e.scale_a != ScaleMode::vector && e.scale_b != ScaleMode::vector && e.bias == Bias::none &&
-         !e.residual && (e.activation == Activation::none || e.activation == Activation::relu);
+  return e.bias == Bias::none && !e.residual &&
+         (e.activation == Activation::none || e.activation == Activation::relu);
 }
 
 SLUICE_HD constexpr const char* name_of(ScaleMode mode) {

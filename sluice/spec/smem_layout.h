@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where everything lies in a CTA's dynamic shared memory:
 //   [stage 0: A | B] [stage 1: A | B] ... [store buffers of math group 0] [of group 1]
-//   [exchange buffer of math group 0] [of group 1] [block scales of stage 0] ... [barriers]
+//   [exchange buffer of math group 0] [of group 1] [block scales of stage 0] ...
+//   [scale vectors of math group 0] [of group 1] [barriers]
 // Every stage and store buffer starts on 1,024 bytes, the repeat of the 128-byte swizzle (PTX ISA, tensor
 // swizzling).
 #pragma once
@@ -90,8 +91,19 @@ SLUICE_HD constexpr int scale_offset(const KernelConfig& c, int stage) {
   return exchange_offset(c, kMathGroups) + stage * scale_slot_bytes(c);
 }
 
+/// One math group's scales of its rows and of the columns that it stores, where they are vectors
+/// (device/epilogue/scale_vectors.cuh).
+SLUICE_HD constexpr int scale_vector_bytes(const KernelConfig& c) {
+  const int rows = c.epilogue.scale_a == ScaleMode::vector ? group_rows(c) : 0;
+  const int columns = c.epilogue.scale_b == ScaleMode::vector ? own_columns(c) : 0;
+  return 4 * (rows + columns);
+}
+SLUICE_HD constexpr int scale_vector_offset(const KernelConfig& c, int group) {
+  return scale_offset(c, c.stages) + group * scale_vector_bytes(c);
+}
+
 SLUICE_HD constexpr int barrier_offset(const KernelConfig& c) {
-  return scale_offset(c, c.stages);
+  return scale_vector_offset(c, kMathGroups);
 }
 
 /// full[stages], empty[stages], turn[2], sums_full[2], sums_empty[2]

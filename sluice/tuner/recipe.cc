@@ -64,7 +64,8 @@ Recipe recipe_of(const Problem& problem) {
           .b_major = p.b.major,
           .sums = sums_of(p),
           .store = why_not_tma_store(p) == nullptr ? StorePath::tma : StorePath::direct,
-          .vectors = is_vector(e.scale_a) || is_vector(e.scale_b) || e.bias != Bias::none,
+          .vectors = is_vector(e.scale_a) || is_vector(e.scale_b),
+          .bias = e.bias,
           .activation = cost_of(e.activation),
           .residual_bytes = e.residual ? bytes_of(e.c_type) : 0,
           .adding = adding_of(p)};
@@ -77,8 +78,8 @@ Problem example_of(const Recipe& r) {
   p.d.type = r.d;
   p.accumulate = r.sums == Sums::promoted ? Accumulate::promoted : Accumulate::fast;
   if (r.sums == Sums::block) p.epilogue.scale_a = p.epilogue.scale_b = ScaleMode::block;
-  p.epilogue.bias = r.vectors && r.adding == Adding::none ? Bias::column : Bias::none;
-  if (r.vectors && r.adding != Adding::none) p.epilogue.scale_a = ScaleMode::vector;
+  if (r.vectors) p.epilogue.scale_a = ScaleMode::vector;
+  p.epilogue.bias = r.bias;
   p.epilogue.update = r.adding == Adding::none ? Update::set : Update::add;
   p.deterministic = r.adding != Adding::any_order;
   p.epilogue.activation = activation_of(r.activation);
@@ -91,9 +92,10 @@ Problem example_of(const Recipe& r) {
 
 std::size_t hash_of(const Recipe& r) {
   u64 hash = 0;
-  for (const i64 value : {r.m, r.n, r.k, r.batch, static_cast<i64>(r.a), static_cast<i64>(r.d),
-                          static_cast<i64>(r.sums), static_cast<i64>(r.activation),
-                          static_cast<i64>(r.vectors), i64{r.residual_bytes}, static_cast<i64>(r.adding)})
+  for (const i64 value :
+       {r.m, r.n, r.k, r.batch, static_cast<i64>(r.a), static_cast<i64>(r.d), static_cast<i64>(r.sums),
+        static_cast<i64>(r.activation), static_cast<i64>(r.vectors), static_cast<i64>(r.bias),
+        i64{r.residual_bytes}, static_cast<i64>(r.adding)})
     hash = (hash ^ static_cast<u64>(value)) * 0x9E3779B97F4A7C15u + (hash >> 29);
   return hash;
 }

@@ -6,10 +6,11 @@
 //        Whether it is added to D, and whether in any order, too.
 //   out: strides (rows are read in whole 128-byte lines whatever their distance); scales per tensor (two
 //        scalar loads a thread), relu (one instruction) and the types of bias and C beyond their width.
-// A vector of scales or a bias takes an epilogue out of the light ones (spec/epilogue.h is_light), which also
-// rules some tiles out; a residual adds bytes of HBM; gelu and silu add instructions to every tile's end.
-// Each may move the best tile. Adding a field that every record must have makes old ones unreadable: raise
-// kRecordVersion (record.h). `adding` is left out of records where it is none, so it did not.
+// A vector of scales takes shared memory and a multiplication for each sum; a bias, a residual, gelu or silu
+// takes an epilogue out of the light ones (spec/epilogue.h is_light), which also rules some tiles out, and a
+// residual adds bytes of HBM. Each may move the best tile. Adding a field that every record must have makes
+// old ones unreadable: raise kRecordVersion (record.h). `bias` and `adding` are left out of records where
+// they are none, so they did not.
 #pragma once
 
 #include <compare>
@@ -33,7 +34,8 @@ struct Recipe {
   Major a_major = Major::k, b_major = Major::k;
   Sums sums = Sums::fast;
   StorePath store = StorePath::tma;
-  bool vectors = false;  // the epilogue reads a scale a row or column, or a bias
+  bool vectors = false;  // a scale for each row or column
+  Bias bias = Bias::none;
   ActivationCost activation = ActivationCost::cheap;
   int residual_bytes = 0;  // of an element of C; 0: none
   Adding adding = Adding::none;

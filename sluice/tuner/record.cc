@@ -40,6 +40,8 @@ constexpr int kCount<ActivationCost> = 3;
 template <>
 constexpr int kCount<Adding> = 3;
 template <>
+constexpr int kCount<Bias> = 2;
+template <>
 constexpr int kCount<Schedule> = 2;
 template <>
 constexpr int kCount<Raster> = 2;
@@ -212,6 +214,7 @@ void fields(Visitor& v, Record& r, int& version) {
   v.flag("vectors", recipe.vectors);
   v.choice("activation", recipe.activation);
   v.number("residual_bytes", recipe.residual_bytes, {0, 4});
+  v.choice_or("bias", Bias::none, recipe.bias);
   v.choice_or("adding", Adding::none, recipe.adding);
   v.choice("schedule", choice.schedule);
   v.number("tile_m", choice.tile_m, tile);

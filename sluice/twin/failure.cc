@@ -20,6 +20,7 @@ const char* name_of(FailureKind kind) {
     case FailureKind::peer_gone: return "peer_gone";
     case FailureKind::store_buffer_overwritten: return "store_buffer_overwritten";
     case FailureKind::store_unpublished: return "store_unpublished";
+    case FailureKind::vectors_unready: return "vectors_unready";
     case FailureKind::accumulator_in_flight: return "accumulator_in_flight";
     case FailureKind::accumulator_wrong: return "accumulator_wrong";
     case FailureKind::tile_twice: return "tile_twice";
@@ -56,6 +57,8 @@ const char* name_of(StepKind kind) {
     case StepKind::pass_turn: return "pass_turn";
     case StepKind::begin_tile: return "begin_tile";
     case StepKind::promote: return "promote";
+    case StepKind::stage_vectors: return "stage_vectors";
+    case StepKind::wait_vectors: return "wait_vectors";
     case StepKind::wait_store: return "wait_store_buffer";
     case StepKind::write_chunk: return "write_chunk";
     case StepKind::publish: return "publish_chunk";
@@ -120,6 +123,7 @@ std::string to_string(const Step& s) {
     case StepKind::reset_counter:
       return fmt::format("{} of {} by peer {} of {}", name_of(s.kind), tile, s.tile.sharing.rank,
                          s.tile.sharing.peers);
+    case StepKind::stage_vectors:
     case StepKind::store_direct: return fmt::format("{} {}", name_of(s.kind), tile);
     default: return name_of(s.kind);
   }

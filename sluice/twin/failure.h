@@ -20,6 +20,7 @@ enum class FailureKind : u8 {
   peer_gone,                 // a signal or bytes for a CTA that has left, or a CTA that leaves too early
   store_buffer_overwritten,  // written while TMA reads it
   store_unpublished,         // TMA reads what no fence has published
+  vectors_unready,           // stored with scale vectors that are not all there, or of another tile
   accumulator_in_flight,     // sums read before the products were waited for
   accumulator_wrong,         // sums stored that are not those of all k-tiles, once each
   tile_twice,                //

@@ -187,7 +187,7 @@ class SumRules {
 std::optional<Failure> annotate_signals(const Scenario& scenario, const std::string& name,
                                         const Passes& passes, StepList& steps) {
   std::vector<int> read_in(scenario.config.stages, 0);
-  int turns = 0;
+  int turns = 0, staged = 0;
   std::vector<int> sent(scenario.ctas(), 0), given_back(scenario.ctas(), 0);
   for (Step& step : steps) {
     if (step.kind == StepKind::issue_mma) {
@@ -198,6 +198,8 @@ std::optional<Failure> annotate_signals(const Scenario& scenario, const std::str
       read_in[step.stage] = step.pass = found->second;
     } else if (step.kind == StepKind::arrive_empty) {
       step.pass = read_in[step.stage];
+    } else if (step.kind == StepKind::stage_vectors) {
+      step.sequence = ++staged;
     } else if (step.kind == StepKind::pass_turn) {
       step.pass = turns++;
     } else if (step.kind == StepKind::send_sums) {

@@ -60,6 +60,13 @@ class Machine {
     record({.kind = StepKind::arrive_full, .stage = stage, .count = kScaleWarps});
   }
 
+  void stage_vectors(const Tile& own) {
+    if (has_scale_vectors(config().epilogue)) record({.kind = StepKind::stage_vectors, .tile = own});
+  }
+  void wait_vectors() {
+    if (has_scale_vectors(config().epilogue)) record({.kind = StepKind::wait_vectors});
+  }
+
   void begin_tile(int k_tiles) { record({.kind = StepKind::begin_tile, .count = k_tiles}); }
   void wait_full(int stage, u32 parity) {
     record({.kind = StepKind::wait_full, .stage = stage, .parity = parity});
@@ -103,7 +110,10 @@ class Machine {
     group_sync();
     stamp(StepKind::leave_workspace);
   }
-  void write_partial(const Tile& tile) { record({.kind = StepKind::write_partial, .tile = tile}); }
+  void write_partial(const Tile& tile) {
+    wait_vectors();
+    record({.kind = StepKind::write_partial, .tile = tile});
+  }
   void publish_partial() { group_sync(); }
   /// Which CTA is the last one, the interleaving decides: what follows is recorded as if it were this one,
   /// and left out where it is not.
@@ -139,7 +149,9 @@ class Machine {
     if (config().store == StorePath::tma && is_elected()) record({.kind = StepKind::wait_store});
   }
   void store_direct(const Tile& tile) {
+    if (has_scale_vectors(config().epilogue)) group_sync();
     record({.kind = StepKind::store_direct, .adds = adds(config().epilogue), .tile = tile});
+    if (has_scale_vectors(config().epilogue)) group_sync();
   }
 
  protected:

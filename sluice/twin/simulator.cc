@@ -13,6 +13,7 @@ namespace sluice::twin {
 Simulator::Simulator(const ClusterProgram& program) : scenario_(program.scenario), program_(program) {
   const KernelConfig& c = scenario_.config;
   slices_ = c.cluster.n + c.cluster.m;
+  agent_words_ = has_scale_vectors(c.epilogue) ? 4 : 3;
   empty_word_ = 2 * c.stages;
   turn_word_ = 4 * c.stages;
   sync_word_ = turn_word_ + 2 * kMathGroups;
@@ -32,12 +33,14 @@ Simulator::Simulator(const ClusterProgram& program) : scenario_(program.scenario
   sends_.assign(scenario_.agents(), std::vector<std::vector<const Step*>>(scenario_.ctas()));
   for (auto& loads : loads_) loads.resize(scenario_.ctas());
   scales_written_.resize(scenario_.ctas());
+  staged_.resize(scenario_.agents());
   for (int agent = 0; agent < scenario_.agents(); ++agent)
     for (const Step& step : program.agents[agent]) {
       const int cta = agent_at(scenario_, agent).cta;
       if (step.kind == StepKind::load_a) loads_[0][cta].push_back(&step);
       if (step.kind == StepKind::load_b) loads_[1][cta].push_back(&step);
       if (step.kind == StepKind::send_sums) sends_[agent][step.target].push_back(&step);
+      if (step.kind == StepKind::stage_vectors) staged_[agent].push_back(&step);
       if (step.kind == StepKind::write_scales) scales_written_[cta].push_back(&step);
     }
 }

@@ -91,7 +91,7 @@ class Simulator {
   /// Sequence number of the load whose bytes are there, and of the one that is on its way (0: none).
   u32& content(State& s, const SlotAt& at) const { return s[slot_word(at)]; }
   u32& incoming(State& s, const SlotAt& at) const { return s[slot_word(at) + 1]; }
-  int cta_base(int cta) const { return 3 * scenario_.agents() + cta * words_per_cta_; }
+  int cta_base(int cta) const { return agent_words_ * scenario_.agents() + cta * words_per_cta_; }
   /// Sequence number of the block scales that lie beside a stage (0: none yet).
   u32& scales(State& s, int cta, int stage) const { return s[cta_base(cta) + scales_word_ + stage]; }
   /// 1: the group was the last peer of its last shared tile.
@@ -99,6 +99,9 @@ class Simulator {
   /// Has the group entered the workspace, and left it? Only where launches stamp it.
   enum Stamped : u32 { kOutside, kInside, kGone };
   u32& stamped(State& s, int cta, int group) const { return s[cta_base(cta) + stamp_word_ + group]; }
+  /// Number of the agent's stage_vectors (from 1) << 1 | have they come? 0: none yet.
+  static constexpr u32 kCome = 1;
+  u32& vectors(State& s, int agent) const { return s[3 * scenario_.agents() + agent]; }
   /// Number of the send (from 1) whose sums are there and not read yet, and of the one that is on its way.
   u32& unread_sums(State& s, const SumsAt& at) const { return s[sums_word(at)]; }
   u32& coming_sums(State& s, const SumsAt& at) const { return s[sums_word(at) + 1]; }
@@ -130,6 +133,9 @@ class Simulator {
   /// Slots and counters are used between enter_workspace and leave_workspace.
   std::optional<Failure> check_stamped(State& s, int agent, const Step& step) const;
   std::optional<Failure> do_receive(State& s, int agent, const Step& step) const;
+  std::optional<Failure> do_vectors(State& s, int agent, const Step& step) const;
+  /// What `store` is scaled with is there and of its tile.
+  std::optional<Failure> check_vectors(State& s, int agent, const Step& store) const;
   std::optional<Failure> settle(State& s, int agent, Observer* observer) const;
   bool has_left(const State& s, int cta) const;
   std::optional<Failure> check_exit(State& s, int cta) const;
@@ -161,8 +167,10 @@ class Simulator {
   const ClusterProgram& program_;
   std::vector<std::vector<const Step*>> loads_[2];            // of A and of B: [cta][sequence - 1]
   std::vector<std::vector<const Step*>> scales_written_;      // the same
+  std::vector<std::vector<const Step*>> staged_;              // scale vectors: [agent][sequence - 1]
   std::vector<std::vector<std::vector<const Step*>>> sends_;  // [agent][target][number - 1]
-  int slices_ = 0;  // of a stage: cluster.n of A, then cluster.m of B
+  int slices_ = 0;       // of a stage: cluster.n of A, then cluster.m of B
+  int agent_words_ = 3;  // words of each agent: pc, reading, flip, and vectors if there are any
   int words_per_cta_ = 0;
   int empty_word_ = 0, turn_word_ = 0, sync_word_ = 0, newest_word_ = 0, buffer_word_ = 0, scales_word_ = 0,
       slots_word_ = 0, won_word_ = 0, sums_full_word_ = 0, sums_word_ = 0, stamp_word_ = 0;

@@ -23,6 +23,8 @@ u32 older_and_newest(u32 word) {
 bool is_local(const Step& step) {
   switch (step.kind) {
     case StepKind::begin_tile:
+    case StepKind::stage_vectors:  // at once, which is the worst for who still reads the last ones
+    case StepKind::wait_vectors:
     case StepKind::promote:
     case StepKind::store_direct:
     case StepKind::publish:
@@ -93,7 +95,12 @@ std::optional<Failure> Simulator::do_step(State& s, int agent, const Step& step)
     case StepKind::arrive_sums_empty:
     case StepKind::pass_turn: return do_arrive(s, agent, step);
     case StepKind::sync_arrive: ++syncs(s, at.cta, at.group); return std::nullopt;
+    case StepKind::stage_vectors:
+    case StepKind::wait_vectors: return do_vectors(s, agent, step);
+    case StepKind::store_direct: return check_vectors(s, agent, step);
     case StepKind::write_chunk:
+      if (auto failure = check_vectors(s, agent, step)) return failure;
+      return do_store(s, agent, step);
     case StepKind::publish:
     case StepKind::issue_store: return do_store(s, agent, step);
     case StepKind::send_sums: return do_send(s, agent, step);
@@ -260,6 +267,10 @@ std::optional<Failure> Simulator::check_exit(State& s, int cta) const {
   for (int stage = 0; stage < scenario_.config.stages; ++stage)
     for (int slice = 0; slice < slices_; ++slice)
       if (incoming(s, {cta, stage, slice}) != 0) return gone(fmt::format("TMA writes stage {}", stage));
+  const int first = cta * scenario_.agents_per_cta();
+  for (int i = 0; agent_words_ > 3 && i < scenario_.agents_per_cta(); ++i)
+    if (vectors(s, first + i) != 0 && (vectors(s, first + i) & kCome) == 0)
+      return gone("scale vectors are on their way");
   for (int i = 0; i < kMathGroups * kStoreBuffers; ++i)
     if ((buffer(s, cta, 0, i) & kReading) != 0) return gone("TMA reads a store buffer");
   for (int i = 0; i < sums_of_cta(); ++i)

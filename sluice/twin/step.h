@@ -12,29 +12,31 @@
 namespace sluice::twin {
 
 enum class StepKind : u8 {
-  wait_empty,    // stage, parity
-  expect,        // stage, count = bytes
-  load_a,        // stage, tile, k_tile
-  load_b,        // stage, tile, k_tile
-  write_scales,  // stage, tile, k_tile: into shared memory
-  arrive_full,   // stage, count arrivals of those who wrote scales
-  wait_full,     // stage, parity
-  read_scales,   // stage: into registers
-  issue_mma,     // unit, stage, fresh
-  retire_older,  // all products but the newest
-  retire_all,    //
-  arrive_empty,  // stage, count arrivals at CTA `target`
-  wait_turn,     // parity
-  pass_turn,     // count arrivals at the other group
-  begin_tile,    // count = k_tiles
-  promote,       // unit
-  wait_store,    // until at most `count` stores of this role still read their buffers
-  write_chunk,   // buffer, tile, wave, column
-  publish,       // the proxy fence over this role's writes
-  sync_arrive,   // the group's named barrier, in two steps: warps wait for each other
-  sync_wait,     // count = which meeting of the group this is, from 1
-  issue_store,   // buffer, tile, wave, column
-  store_direct,  // tile
+  wait_empty,     // stage, parity
+  expect,         // stage, count = bytes
+  load_a,         // stage, tile, k_tile
+  load_b,         // stage, tile, k_tile
+  write_scales,   // stage, tile, k_tile: into shared memory
+  arrive_full,    // stage, count arrivals of those who wrote scales
+  wait_full,      // stage, parity
+  read_scales,    // stage: into registers
+  issue_mma,      // unit, stage, fresh
+  retire_older,   // all products but the newest
+  retire_all,     //
+  arrive_empty,   // stage, count arrivals at CTA `target`
+  wait_turn,      // parity
+  pass_turn,      // count arrivals at the other group
+  begin_tile,     // count = k_tiles
+  promote,        // unit
+  stage_vectors,  // tile: this role's share of the scales for each row and column, on their way
+  wait_vectors,   // until they have come
+  wait_store,     // until at most `count` stores of this role still read their buffers
+  write_chunk,    // buffer, tile, wave, column
+  publish,        // the proxy fence over this role's writes
+  sync_arrive,    // the group's named barrier, in two steps: warps wait for each other
+  sync_wait,      // count = which meeting of the group this is, from 1
+  issue_store,    // buffer, tile, wave, column
+  store_direct,   // tile
   // The exchange in a cluster along k:
   wait_sums_empty,    // parity
   expect_sums,        // count = bytes, of all warps of this group in all CTAs
@@ -69,7 +71,7 @@ struct Step {
   int column = 0;
   // Filled in by annotate(), from the whole list:
   int pass = -1;     // loads, sums, arrivals: the phase of the barrier that this step must fall into
-  int sequence = 0;  // loads and scales: which k-tile of this role it is, from 1
+  int sequence = 0;  // loads and scales: which k-tile of this role it is, from 1; vectors: which tile
 };
 
 /// "load_a stage 2 of tile (128, 0) k-tile 3"

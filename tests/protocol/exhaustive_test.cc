@@ -48,6 +48,13 @@ TEST(exhaustive, one_cta_odd_chunks_promotion_block_scales_batch_and_direct_stor
     states += explore_completely({.schedule = schedule, .k_tiles = 2, .rows = 2, .chunks = 3});
     states += explore_completely({.schedule = schedule, .k_tiles = 3, .rows = 1, .columns = 3, .batch = 2});
     states += explore_completely({.schedule = schedule, .k_tiles = 3, .rows = 5, .store = StorePath::direct});
+    for (StorePath store : {StorePath::tma, StorePath::direct})
+      states += explore_completely({.schedule = schedule,
+                                    .k_tiles = 2,
+                                    .rows = 3,
+                                    .scale_vectors = true,
+                                    .chunks = 2,
+                                    .store = store});
     for (int k_tiles : {0, 1, 2, 5}) {
       states += explore_completely(
           {.schedule = schedule, .stages = 3, .k_tiles = k_tiles, .rows = 3, .promotes = true});

@@ -215,6 +215,57 @@ struct ScalesReadTooEarly : Machine {
   void read_scales(int) {}
 };
 
+// ---- scale vectors ----
+struct NoWaitVectors : Machine {
+  using Machine::Machine;
+  void wait_vectors() {}
+};
+/// Each warp waits for its own copies only.
+struct DirectStoreWithoutSyncBefore : Machine {
+  using Machine::Machine;
+  void store_direct(const Tile& tile) {
+    record({.kind = StepKind::store_direct, .tile = tile});
+    group_sync();
+  }
+};
+/// The same of a store through a buffer.
+struct NoSyncForBuffer : Machine {
+  using Machine::Machine;
+  void wait_store_buffer() {
+    if (is_elected()) record({.kind = StepKind::wait_store, .count = kStoreBuffers - 1});
+  }
+};
+/// Those of a cluster's first CTA.
+struct StagesVectorsOfWholeTile : Machine {
+  using Machine::Machine;
+  void stage_vectors(const Tile& own) {
+    Tile whole = own;
+    whole.n_offset -= whole.n_offset % config().tile.n;
+    Machine::stage_vectors(whole);
+  }
+};
+struct StagesVectorsOnce : Machine {
+  using Machine::Machine;
+  void stage_vectors(const Tile& own) {
+    if (!staged) Machine::stage_vectors(own);
+    staged = true;
+  }
+  bool staged = false;
+};
+/// A peer that is not the last one goes on with its copies on their way.
+struct NotLastForgetsVectors : Machine {
+  using Machine::Machine;
+  void write_partial(const Tile& tile) { record({.kind = StepKind::write_partial, .tile = tile}); }
+};
+/// Stages the next tile's while others of the group still read.
+struct DirectStoreWithoutSyncAfter : Machine {
+  using Machine::Machine;
+  void store_direct(const Tile& tile) {
+    group_sync();
+    record({.kind = StepKind::store_direct, .tile = tile});
+  }
+};
+
 // ---- stores ----
 /// Starts every tile with buffer 0: right only with an even number of chunks.
 struct BufferRestarts : Machine {

@@ -167,6 +167,41 @@ TEST(mutants, scales_read_before_the_stage_is_full) {
                                         {.schedule = kCoop, .k_tiles = 1, .rows = 1, .block_scales = true});
 }
 
+// ---- scale vectors ----
+TEST(mutants, no_wait_for_the_scale_vectors) {
+  expect_both_catch<NoWaitVectors>(FailureKind::vectors_unready, {.k_tiles = 1, .scale_vectors = true});
+}
+constexpr Shape kWarpsWithVectors{
+    .schedule = kCoop, .k_tiles = 1, .rows = 1, .scale_vectors = true, .warps_per_group = kMathWarps};
+
+TEST(mutants, no_group_barrier_between_the_scale_vectors_and_the_first_chunk) {
+  expect_all_catches<NoSyncForBuffer>(FailureKind::vectors_unready, kWarpsWithVectors);
+}
+TEST(mutants, no_group_barrier_between_the_scale_vectors_and_a_direct_store) {
+  Shape shape = kWarpsWithVectors;
+  shape.store = StorePath::direct;
+  expect_all_catches<DirectStoreWithoutSyncBefore>(FailureKind::vectors_unready, shape);
+}
+TEST(mutants, scale_vectors_of_another_cta_in_a_cluster_along_k) {
+  expect_both_catch<StagesVectorsOfWholeTile>(
+      FailureKind::vectors_unready, {.k_tiles = 2, .rows = 1, .cluster = {1, 1, 2}, .scale_vectors = true});
+}
+TEST(mutants, scale_vectors_staged_once) {
+  expect_both_catch<StagesVectorsOnce>(FailureKind::vectors_unready,
+                                       {.schedule = kCoop, .k_tiles = 1, .scale_vectors = true});
+}
+TEST(mutants, scale_vectors_left_on_their_way_by_who_is_not_the_last_peer) {
+  const Shape shape{.k_tiles = 2, .rows = 1, .clusters = 2, .scale_vectors = true, .streamed = 1};
+  expect_clean(explore_all(record_gemm(make(shape))), shape);
+  expect_caught(explore_all(record<NotLastForgetsVectors>(make(shape))), FailureKind::peer_gone, shape);
+}
+TEST(mutants, scale_vectors_staged_again_while_a_direct_store_reads) {
+  Shape shape = kWarpsWithVectors;
+  shape.rows = 2;
+  shape.store = StorePath::direct;
+  expect_all_catches<DirectStoreWithoutSyncAfter>(FailureKind::vectors_unready, shape);
+}
+
 // ---- stores ----
 TEST(mutants, the_store_buffer_restarts_with_an_odd_number_of_chunks) {
   expect_both_catch<BufferRestarts>(FailureKind::store_buffer_overwritten, {.schedule = kCoop, .k_tiles = 1});

@@ -22,8 +22,9 @@ struct Shape {
   int clusters = 1;  // that share the work
   bool promotes = false;
   bool block_scales = false;  // promotes too
-  bool two_units = false;     // promotes too: a tile so wide that partial sums come in halves
-  int chunks = 1;             // store chunks in a tile's row
+  bool scale_vectors = false;
+  bool two_units = false;  // promotes too: a tile so wide that partial sums come in halves
+  int chunks = 1;          // store chunks in a tile's row
   StorePath store = StorePath::tma;
   int warps_per_group = 1;
   int short_rows = 3;  // by how many the last row of tiles sticks out of D
@@ -35,7 +36,9 @@ struct Shape {
 
 inline Scenario make(const Shape& s) {
   const bool fp8 = s.promotes || s.block_scales || s.two_units;
-  const ScaleMode scales = s.block_scales ? ScaleMode::block : ScaleMode::none;
+  const ScaleMode scales = s.block_scales    ? ScaleMode::block
+                           : s.scale_vectors ? ScaleMode::vector
+                                             : ScaleMode::none;
   KernelConfig config{.schedule = s.schedule,
                       .tile = {.m = s.schedule == Schedule::ping_pong ? 64 : 128,
                                // a chunk is 128 bytes of fp32
@@ -72,10 +75,10 @@ inline std::string text_of(const Shape& s) {
          std::to_string(s.cluster.n) + "x" + std::to_string(s.cluster.k) + " streamed " +
          std::to_string(s.streamed) + " clusters " + std::to_string(s.clusters) +
          (s.promotes ? " promoted" : "") + (s.block_scales ? " block_scales" : "") +
-         (s.two_units ? " two_units" : "") + (s.update == Update::add ? " added" : "") +
-         (s.combine == Combine::add ? " in parts" : "") + " chunks " + std::to_string(s.chunks) + " " +
-         name_of(s.store) + " warps " + std::to_string(s.warps_per_group) +
-         (s.stamping == Stamping::on ? " stamped" : "");
+         (s.scale_vectors ? " scale_vectors" : "") + (s.two_units ? " two_units" : "") +
+         (s.update == Update::add ? " added" : "") + (s.combine == Combine::add ? " in parts" : "") +
+         " chunks " + std::to_string(s.chunks) + " " + name_of(s.store) + " warps " +
+         std::to_string(s.warps_per_group) + (s.stamping == Stamping::on ? " stamped" : "");
 }
 
 inline void expect_clean(const Exploration& found, const Shape& shape) {

@@ -32,6 +32,8 @@ std::vector<Block> blocks_of(const KernelConfig& c) {
     blocks.push_back({exchange_offset(c, group), exchange_buffer_bytes(c), 16});
   for (int stage = 0; stage < c.stages; ++stage)
     blocks.push_back({scale_offset(c, stage), scale_slot_bytes(c), 4});
+  for (int group = 0; group < kMathGroups; ++group)
+    blocks.push_back({scale_vector_offset(c, group), scale_vector_bytes(c), 8});  // read in pairs
   for (int barrier = 0; barrier < barrier_count(c); ++barrier)
     blocks.push_back({barrier_offset(c) + 8 * barrier, 8, 8});
   return blocks;
@@ -56,6 +58,9 @@ std::vector<KernelConfig> many_configs() {
     c.b_major = random() % 2 == 0 ? Major::k : Major::mn;
     c.promotes = random() % 2 == 0;
     if (random() % 2 == 0) c.epilogue.scale_a = c.epilogue.scale_b = ScaleMode::block;
+    const ScaleMode modes[] = {ScaleMode::none, ScaleMode::tensor, ScaleMode::vector};
+    if (!is_block_scaled(c.epilogue))
+      c.epilogue.scale_a = modes[random() % 3], c.epilogue.scale_b = modes[random() % 3];
     c.store = random() % 2 == 0 ? StorePath::tma : StorePath::direct;
     if (validate(c) == nullptr) configs.push_back(c);
   }

@@ -92,6 +92,14 @@ TEST(tuner_record, says_how_a_product_is_added_to_d_and_nothing_where_it_is_not)
       has(trouble_of(bent.dump()), "\"adding\" = \"often\" must be one of: none, ordered, any_order"));
 }
 
+TEST(tuner_record, says_that_there_is_a_bias_and_nothing_where_there_is_none) {
+  TuningRecord record = sample_record();
+  EXPECT_FALSE(sample_json().contains("bias"));
+  record.key.recipe.bias = Bias::column;
+  EXPECT_EQ(Json::parse(to_json(record))["bias"], "column");
+  EXPECT_EQ(parse_records(to_json(record), "FILE").records, std::vector{record});
+}
+
 TEST(tuner_record, values_out_of_range_are_refused) {
   const struct {
     const char* name;
@@ -165,15 +173,15 @@ TEST(tuner_recipe, shares_what_costs_the_same) {
   same.a.ld = 8192;
   same.accumulate = Accumulate::promoted;  // of bf16: kept in fp32 anyway
   EXPECT_EQ(recipe_of(plain), recipe_of(same));
-  Problem bias = plain, scales = plain;
-  bias.epilogue.bias = Bias::column;
-  scales.epilogue.scale_b = ScaleMode::vector;
-  EXPECT_EQ(recipe_of(bias), recipe_of(scales));
+  Problem rows = plain, columns = plain;
+  rows.epilogue.scale_a = ScaleMode::vector;
+  columns.epilogue.scale_b = ScaleMode::vector;
+  EXPECT_EQ(recipe_of(rows), recipe_of(columns));
 }
 
 TEST(tuner_recipe, tells_apart_what_costs_more) {
   const Problem plain = tuned_problem();
-  std::vector<Problem> others(15, plain);
+  std::vector<Problem> others(16, plain);
   others[0].m += 8;
   others[1].n += 8;
   others[2].k += 8;
@@ -191,6 +199,7 @@ TEST(tuner_recipe, tells_apart_what_costs_more) {
   others[13].d.type = others[14].d.type = DType::fp32;
   others[13].epilogue.update = others[14].epilogue.update = Update::add;
   others[14].deterministic = false;
+  others[15].epilogue.scale_b = ScaleMode::vector;
   for (std::size_t i = 0; i < others.size(); ++i) {
     EXPECT_NE(recipe_of(plain), recipe_of(others[i])) << i;
     for (std::size_t j = 0; j < i; ++j)

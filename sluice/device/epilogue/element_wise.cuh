@@ -23,6 +23,11 @@ struct Position {
 struct RowScales {
   float upper, lower;
 };
+/// Operands of two neighbouring columns, read once for all rows of a fragment.
+struct ColumnPair {
+  Pair scale{1.0f, 1.0f};
+  Pair bias{0.0f, 0.0f};
+};
 
 template <Epilogue kEpilogue>
 struct ElementWise {
@@ -41,6 +46,9 @@ struct ElementWise {
     if constexpr (kEpilogue.scale_b == ScaleMode::tensor) tensor_scale *= *params.scale_b;
   }
 
+  // In gemm.cuh scale vectors come from shared memory (scale_vectors.cuh); sum_parts.cuh, which has few sums
+  // a thread and no products to hide behind, reads them here.
+
   /// The factor of one row: read once for all columns of a fragment.
   SLUICE_DEVICE float row_scale(int row) const {
     if constexpr (kEpilogue.scale_a == ScaleMode::vector)
@@ -52,24 +60,24 @@ struct ElementWise {
     return {row_scale(upper_row), row_scale(upper_row + 8)};
   }
 
-  /// Per-column operands of columns `column` and `column` + 1: read once for all rows of a fragment.
-  struct ColumnPair {
+  /// Of columns `column` and `column` + 1, from global memory.
+  SLUICE_DEVICE Pair column_scales(int column) const {
     Pair scale{1.0f, 1.0f};
-    Pair bias{0.0f, 0.0f};
-  };
-  SLUICE_DEVICE ColumnPair columns(int column) const {
-    ColumnPair result;
-    const bool first = column < params.n, second = column + 1 < params.n;
     if (kEpilogue.scale_b == ScaleMode::vector && params.alpha != 0.0f) {
-      if (first) result.scale.x = load_element<DType::fp32>(params.scale_b, column);
-      if (second) result.scale.y = load_element<DType::fp32>(params.scale_b, column + 1);
+      if (column < params.n) scale.x = load_element<DType::fp32>(params.scale_b, column);
+      if (column + 1 < params.n) scale.y = load_element<DType::fp32>(params.scale_b, column + 1);
     }
-    if constexpr (kEpilogue.bias == Bias::column) {
-      if (first) result.bias.x = load_element<kEpilogue.bias_type>(params.bias, column);
-      if (second) result.bias.y = load_element<kEpilogue.bias_type>(params.bias, column + 1);
-    }
-    return result;
+    return scale;
   }
+  SLUICE_DEVICE Pair column_bias(int column) const {
+    Pair bias{0.0f, 0.0f};
+    if constexpr (kEpilogue.bias == Bias::column) {
+      if (column < params.n) bias.x = load_element<kEpilogue.bias_type>(params.bias, column);
+      if (column + 1 < params.n) bias.y = load_element<kEpilogue.bias_type>(params.bias, column + 1);
+    }
+    return bias;
+  }
+  SLUICE_DEVICE ColumnPair columns(int column) const { return {column_scales(column), column_bias(column)}; }
 
   SLUICE_DEVICE Pair apply(Pair acc, float row_scale, const ColumnPair& operands, const Position& at) const {
     Pair value{acc.x * (row_scale * operands.scale.x), acc.y * (row_scale * operands.scale.y)};

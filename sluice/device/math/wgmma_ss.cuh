@@ -23,12 +23,23 @@ struct Accumulator {
     for (int wave = 0; wave < kWaves; ++wave) ptx::pin_registers(values[wave]);
   }
 
-  /// Copies out the kCount sums from `index` * kCount on, all waves counted through. With a constant index
-  /// that is nothing; with one known at run time it is a tree of branches, because registers have no
-  /// addresses.
-  template <int kCount, int kBegin = 0, int kEnd = kWaves* kN / 2 / kCount>
-  SLUICE_DEVICE void copy(int index, float (&out)[kCount]) const {
+  /// Copies out the kCount sums of `wave` from `first` on, a multiple of kCount. Registers have no addresses:
+  /// in unrolled loops these are constants (kIndexes) and the copy is nothing, else it is a tree of branches.
+  /// In unrolled loops the tree folds to the same, but takes NVRTC seconds.
+  template <int kCount, bool kIndexes>
+  SLUICE_DEVICE void copy(int wave, int first, float (&out)[kCount]) const {
     static_assert(kN / 2 % kCount == 0);
+    if constexpr (kIndexes) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) out[i] = values[wave][first + i];
+    } else {
+      copy_by_branches((wave * (kN / 2) + first) / kCount, out);
+    }
+  }
+
+ private:
+  template <int kCount, int kBegin = 0, int kEnd = kWaves* kN / 2 / kCount>
+  SLUICE_DEVICE void copy_by_branches(int index, float (&out)[kCount]) const {
     if constexpr (kEnd - kBegin == 1) {
 #pragma unroll
       for (int i = 0; i < kCount; ++i)
@@ -36,9 +47,9 @@ struct Accumulator {
     } else {
       constexpr int kMiddle = (kBegin + kEnd) / 2;
       if (index < kMiddle)
-        copy<kCount, kBegin, kMiddle>(index, out);
+        copy_by_branches<kCount, kBegin, kMiddle>(index, out);
       else
-        copy<kCount, kMiddle, kEnd>(index, out);
+        copy_by_branches<kCount, kMiddle, kEnd>(index, out);
     }
   }
 };

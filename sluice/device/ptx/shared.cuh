@@ -34,6 +34,9 @@ SLUICE_DEVICE float load_shared(u32 address) {
   asm volatile("ld.shared::cta.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");
   return value;
 }
+SLUICE_DEVICE void load_shared_v2(u32 address, float& x, float& y) {
+  asm volatile("ld.shared::cta.v2.f32 {%0, %1}, [%2];" : "=f"(x), "=f"(y) : "r"(address) : "memory");
+}
 
 SLUICE_DEVICE u32 load_shared_u32(u32 address) {
   u32 value;

@@ -48,7 +48,7 @@ struct CostConstants {
       106.9;  // of 128, 64 or 32 bytes of a row of D: wait, fence, barrier, store
   double epilogue_clocks_per_element = 2.798;
   double bias_clocks_per_element = 2;
-  double scale_clocks_per_element = 1;
+  double scale_clocks_per_element = 1;  // for each vector: a product, or its way through shared memory
   double residual_clocks_per_element = 8;
   double gelu_clocks_per_element = 36;
   double silu_clocks_per_element = 14;
