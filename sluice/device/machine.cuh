@@ -304,8 +304,8 @@ class Machine {
   static constexpr bool kStagesVectors = has_scale_vectors(kConfig.epilogue);
   // Of the store loops: whole, or not at all (docs/findings/heavy-epilogues.md).
   static constexpr int kStoreUnroll = is_light(kConfig.epilogue) ? 2 * kConfig.tile.n : 1;
-  // Not after an exchange: ptxas then serialises the products of some configs (C7515).
-  static constexpr bool kIndexesSums = is_light(kConfig.epilogue) && kConfig.cluster.k == 1;
+  // Not after an exchange (ptxas serialises some products then: C7515) nor with block scales (one spills).
+  static constexpr bool kIndexesSums = is_light(kConfig.epilogue) && !kSplitsInCluster && !kBlockScaled;
   static constexpr int kOperandsAhead = 8;  // groups of 8 columns: to wait for one read and not for eight
   using Sums = Accumulator<waves(kConfig), kConfig.tile.n>;
   using PartialSums = Accumulator<unit_waves(kConfig), unit_columns(kConfig)>;
