@@ -4,8 +4,6 @@
 #pragma once
 
 #include <array>
-#include <map>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -14,6 +12,7 @@
 
 #include <sluice/gemm.h>
 #include <sluice/host/device_impl.h>
+#include <sluice/host/workspace_lender.h>
 #include <sluice/quantize.h>
 
 namespace sluice::c_api {
@@ -54,16 +53,7 @@ class Session {
  private:
   std::optional<gemm::Kernel> find(const Problem& problem);
   Result<gemm::Kernel> kernel_for(const Problem& problem, Stream stream);
-  /// Keeps a workspace in store if there is none.
-  Result<void> store_workspace();
-  std::vector<Workspace> all_lent();
   Result<WorkspaceView> lend(Stream stream, i64 needed);
-  /// Who has a workspace: a stream, or the graphs captured in one.
-  using Borrower = std::pair<bool, u64>;  // captures?, the stream
-  /// With the lock held: what a borrower has, or why it gets none; nothing where it may be lent one.
-  std::optional<Result<WorkspaceView>> lent_to(const Borrower& id, i64 needed) const;
-  Result<Borrower> borrower(Stream stream, bool capturing) const;
-  Result<bool> is_capturing(Stream stream) const;
 
   Result<Quantizer> quantizer_for(DType input, Granularity granularity, Stream stream);
   std::optional<Quantizer>& quantizer_slot(DType input, Granularity granularity) {
@@ -71,12 +61,11 @@ class Session {
   }
 
   Device device_;
-  std::mutex mutex_;  // never held where the driver allocates or is waited for
+  std::mutex mutex_;  // never held where the driver is waited for
   std::unordered_map<Problem, gemm::Kernel, ProblemHash> kernels_;  // by problem with its strides
   std::vector<gemm::Kernel> retired_;  // replaced by use(); a graph may have been captured with them
-  std::map<Borrower, Workspace> lent_;
   std::array<std::optional<Quantizer>, kDTypeCount * 4> quantizers_;
-  std::vector<Workspace> spare_;  // for streams that capture, which must not allocate
+  WorkspaceLender lender_{WorkspaceLender::Spare::one};
 };
 
 }  // namespace sluice::c_api

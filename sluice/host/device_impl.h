@@ -10,9 +10,9 @@
 
 #include <sluice/gemm.h>
 #include <sluice/host/driver/context.h>
-#include <sluice/host/driver/memory.h>
 #include <sluice/host/driver/module.h>
 #include <sluice/host/jit/cache.h>
+#include <sluice/host/workspace_lender.h>
 
 namespace sluice {
 
@@ -41,7 +41,7 @@ struct Device::Impl {
   std::mutex mutex;
   std::unordered_map<std::string, std::weak_ptr<const Module>> modules;    // by unit and shared memory
   std::unordered_map<Problem, gemm::Kernel, ProblemHash> prepared_by_run;  // of gemm::run
-  std::unordered_map<u64, DeviceBuffer> lent_workspaces;  // by gemm::run, by id of the stream
+  WorkspaceLender lender{WorkspaceLender::Spare::none};                    // of gemm::run
 };
 
 }  // namespace sluice

@@ -6,6 +6,7 @@
 
 #include <atomic>
 
+#include <sluice/host/capture.h>
 #include <sluice/host/driver/error.h>
 #include <sluice/host/driver/gemm_maps.h>
 #include <sluice/spec/part_sums.h>
@@ -24,9 +25,6 @@ std::size_t ProblemHash::operator()(const Problem& p) const {
 
 namespace gemm {
 namespace {
-
-/// Streams that run() lends a workspace to.
-constexpr std::size_t kMaxLentWorkspaces = 64;
 
 /// Numbers of the process, not of a Device: two handles may share a GPU and a workspace. 0 is nobody.
 u32 next_launch() {
@@ -120,19 +118,13 @@ Result<void> set_addresses(const DriverApi& api, GemmParams& params, const Kerne
                       "A " + hex(args.a) + ", B " + hex(args.b) + ", D " + hex(args.d));
 }
 
-/// A stream whose state cannot be asked for counts as capturing: compiling then would spoil the capture.
-bool is_capturing(const DriverApi& api, Stream stream) {
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return api.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 Result<Kernel> prepare_for_run(const Device& device, const Problem& problem, Stream stream) {
   const Result<Plan> planned = plan(problem, device.info(), {}, device.records());
   if (!planned) return planned.error();
   if (!is_empty(problem)) {
-    const ContextScope scope(*device.impl().primary);
-    if (const Result<void> entered = scope.entered(); !entered) return entered.error();
-    if (is_capturing(*device.impl().api, stream))
+    const Result<bool> capturing = is_capturing(device, stream);
+    if (!capturing) return capturing.error();
+    if (*capturing)
       return Error{ErrorCode::not_prepared, "the stream is capturing and no kernel is loaded for " +
                                                 to_string(problem) +
                                                 ": run this problem once before the capture"};
@@ -140,40 +132,18 @@ Result<Kernel> prepare_for_run(const Device& device, const Problem& problem, Str
   return prepare(device, *planned);
 }
 
-/// The device's own workspace for `stream`, zeroed in stream order. By the stream's id, not its handle:
-/// handles come again while work of the stream before is on its way, and one of them means another stream in
-/// each thread. Kept for good for that reason, and so bounded; of the size that any plan of run() may ask
-/// for, so that it never has to be replaced under a thread that was just lent it.
-Result<WorkspaceView> lend_workspace(const Device& device, Stream stream) {
-  Device::Impl& impl = device.impl();
-  unsigned long long id = 0;
-  if (const CUresult code = impl.api->cuStreamGetId(stream, &id); code != CUDA_SUCCESS)
-    return driver_error(*impl.api, code, "cuStreamGetId", "stream " + hex(stream));
-  const std::lock_guard lock(impl.mutex);
-  const auto found = impl.lent_workspaces.find(id);
-  if (found != impl.lent_workspaces.end()) return WorkspaceView{found->second.data(), found->second.bytes()};
-  if (impl.lent_workspaces.size() >= kMaxLentWorkspaces)
-    return Error{ErrorCode::workspace, "run() has lent a workspace to " + std::to_string(kMaxLentWorkspaces) +
-                                           " streams, which is as many as it does: pass one of your own"};
-  Result<DeviceBuffer> made = DeviceBuffer::allocate(device, kWorkspaceLimit);
-  if (!made) return made.error();
-  if (const Result<void> zeroed = made->fill(0, stream); !zeroed) return zeroed.error();
-  const DeviceBuffer& lent = impl.lent_workspaces.emplace(id, *std::move(made)).first->second;
-  return WorkspaceView{lent.data(), lent.bytes()};
-}
-
 /// `args` with a workspace if the kernel needs one and the caller brings none.
 Result<Args> with_workspace(const Device& device, const Kernel& kernel, const Args& args, Stream stream) {
   const i64 needed = kernel.plan().workspace_bytes;
   if (needed == 0 || args.alpha == 0.0f || args.workspace.data != nullptr) return args;
-  const ContextScope scope(*device.impl().primary);
-  if (const Result<void> entered = scope.entered(); !entered) return entered.error();
-  if (is_capturing(*device.impl().api, stream))
+  const Result<bool> capturing = is_capturing(device, stream);
+  if (!capturing) return capturing.error();
+  if (*capturing)
     return Error{
         ErrorCode::workspace,
         "the stream is capturing and the plan needs " + std::to_string(needed) +
             " bytes of workspace: pass one that lives as long as the graph, one for each branch of it"};
-  const Result<WorkspaceView> lent = lend_workspace(device, stream);
+  const Result<WorkspaceView> lent = device.impl().lender.lend(device, {.stream = stream, .bytes = needed});
   if (!lent) return lent.error();
   Args complete = args;
   complete.workspace = *lent;

@@ -54,15 +54,16 @@ Result<void> check_owner(const WorkspaceStamp& stamp) {
 
 }  // namespace
 
+/// No Device: one may own this (workspace_lender.h).
 struct Workspace::Impl {
-  Device device;
+  std::shared_ptr<const PrimaryContext> primary;
   DeviceBuffer buffer;
 };
 
 Result<Workspace> Workspace::create(const Device& device, i64 bytes) {
   Result<DeviceBuffer> buffer = DeviceBuffer::allocate(device, bytes);
   if (!buffer) return buffer.error();
-  Workspace workspace(std::make_shared<Impl>(Impl{device, *std::move(buffer)}));
+  Workspace workspace(std::make_shared<Impl>(Impl{device.impl().primary, *std::move(buffer)}));
   if (bytes == 0) return workspace;
   // Streams that do not synchronise with the default one may use it next: the zeros must be there by then.
   if (const Result<void> zeroed = workspace.reset(nullptr); !zeroed) return zeroed.error();
@@ -80,7 +81,7 @@ i64 Workspace::bytes() const {
 
 Result<void> Workspace::verify() const {
   if (bytes() == 0) return {};
-  if (const Result<void> done = synchronize(impl_->device); !done) return done;
+  if (const Result<void> done = synchronize(*impl_->primary); !done) return done;
   std::vector<u32> counters(static_cast<std::size_t>(kWorkspaceCounterBytes / 4));
   if (const Result<void> read = impl_->buffer.download(counters.data(), counter_bytes(bytes())); !read)
     return read;

@@ -173,6 +173,20 @@ TEST_F(LaunchWorkspace, run_lends_none_to_a_graph_nor_where_nothing_is_multiplie
   EXPECT_EQ(driver.launches(), 1);
 }
 
+TEST_F(LaunchWorkspace, run_takes_only_an_error_of_a_capture_for_a_capture) {
+  const auto run = [&] { return gemm::run(device(), long_problem(), args_for(long_problem()), nullptr); };
+  driver.fail_function("cuStreamIsCapturing", CUDA_ERROR_INVALID_HANDLE);
+  refused(run(), ErrorCode::driver, "cuStreamIsCapturing");
+  driver.fail_function("cuStreamIsCapturing", CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+  refused(run(), ErrorCode::not_prepared, "capturing");
+  driver.fail_nothing();
+  EXPECT_TRUE(run().ok());
+  driver.fail_function("cuStreamIsCapturing", CUDA_ERROR_INVALID_HANDLE);
+  const Result<void> unasked = run();  // once more before a workspace is lent
+  ASSERT_FALSE(unasked.ok());
+  EXPECT_EQ(unasked.error().code, ErrorCode::driver) << unasked.error().message;
+}
+
 TEST_F(LaunchWorkspace, of_a_plan_made_by_hand_is_worked_out) {
   Plan plan = split_kernel().plan();
   const i64 needed = plan.workspace_bytes;

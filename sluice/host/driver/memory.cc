@@ -92,9 +92,12 @@ Result<void> DeviceBuffer::fill(u8 value, Stream stream) const {
   });
 }
 
-Result<void> synchronize(const Device& device) {
-  return in_context(*device.impl().primary, "cuCtxSynchronize", 0,
+Result<void> synchronize(const PrimaryContext& primary) {
+  return in_context(primary, "cuCtxSynchronize", 0,
                     [](const DriverApi& api) { return api.cuCtxSynchronize(); });
+}
+Result<void> synchronize(const Device& device) {
+  return synchronize(*device.impl().primary);
 }
 
 }  // namespace sluice

@@ -41,6 +41,7 @@ class DeviceBuffer {
 };
 
 /// Waits until all work of the device's context is done. Error driver: also that of an earlier kernel.
+Result<void> synchronize(const PrimaryContext& primary);
 Result<void> synchronize(const Device& device);
 
 }  // namespace sluice
