@@ -14,13 +14,9 @@
 namespace sluice {
 
 std::size_t ProblemHash::operator()(const Problem& p) const {
-  // Sizes and strides tell problems apart in practice; equality does the rest.
-  u64 hash = 0;
-  for (const i64 value : {p.m, p.n, p.k, p.batch, p.a.ld, p.b.ld, p.d.ld, static_cast<i64>(p.a.type),
-                          static_cast<i64>(p.d.type), static_cast<i64>(p.epilogue.activation),
-                          static_cast<i64>(p.epilogue.update)})
-    hash = (hash ^ static_cast<u64>(value)) * 0x9E3779B97F4A7C15u + (hash >> 29);
-  return hash;
+  return hash_of({p.m, p.n, p.k, p.batch, p.a.ld, p.b.ld, p.d.ld, static_cast<i64>(p.a.type),
+                  static_cast<i64>(p.d.type), static_cast<i64>(p.epilogue.activation),
+                  static_cast<i64>(p.epilogue.update)});
 }
 
 namespace gemm {

@@ -19,30 +19,6 @@ namespace {
 constexpr int kTmaAlignment = 16;
 constexpr i64 kMaxSize = std::numeric_limits<int>::max();
 
-/// A batch of matrices, in elements.
-struct Extents {
-  i64 inner, outer, ld, batch, batch_stride;
-};
-
-Result<Footprint> footprint(const char* name, DType type, const Extents& e) {
-  const i64 bytes = bytes_of(type);
-  Footprint f{.rows = e.outer, .batches = e.batch};
-  i64 rows_span = 0, batches_span = 0, span = 0;
-  const bool fits = !__builtin_mul_overflow(e.inner, bytes, &f.row_bytes) &&
-                    !__builtin_mul_overflow(e.ld, bytes, &f.row_pitch) &&
-                    !__builtin_mul_overflow(e.batch_stride, bytes, &f.batch_pitch) &&
-                    !__builtin_mul_overflow(e.outer - 1, f.row_pitch, &rows_span) &&
-                    !__builtin_mul_overflow(e.batch - 1, f.batch_pitch, &batches_span) &&
-                    !__builtin_add_overflow(rows_span, batches_span, &span) &&
-                    !__builtin_add_overflow(span, f.row_bytes, &span);
-  if (!fits)
-    return Error{ErrorCode::invalid_size,
-                 std::string(name) + ": " + std::to_string(e.batch) + " matrices of " +
-                     std::to_string(e.outer) + " rows, ld " + std::to_string(e.ld) + ", batch_stride " +
-                     std::to_string(e.batch_stride) + " reach past 2^63 bytes; make the strides smaller"};
-  return f;
-}
-
 Footprint flat(i64 count, DType type) {
   return {.row_bytes = count * bytes_of(type)};
 }
@@ -84,11 +60,7 @@ Error null_error(const char* name, int operand) {
 }
 
 Error aliasing_error(const ArgRules& rules, const Args& args, int operand, int other) {
-  const auto range = [&](int i) {
-    const Placed at = placed(rules, args, i);
-    return std::string(rules.operands[i].name) + " (" + hex(pointer_of(args, i)) + " + " +
-           std::to_string(span_bytes(at.memory)) + " bytes)";
-  };
+  const auto range = [&](int i) { return describe_range(rules.operands[i], pointer_of(args, i)); };
   return {
       ErrorCode::aliasing,
       range(operand) + " overlaps " + range(other) + ": " +
@@ -108,22 +80,6 @@ KernelConfig as_promised(const KernelConfig& c, const Problem& p) {
 }
 
 }  // namespace
-
-bool overlap(const Placed& x, const Placed& y) {
-  const u64 x_end = x.address + static_cast<u64>(span_bytes(x.memory));
-  const u64 y_end = y.address + static_cast<u64>(span_bytes(y.memory));
-  if (x_end <= y.address || y_end <= x.address) return false;
-  const auto in_columns = [](const Footprint& f, i64 pitch) {
-    return f.row_bytes <= pitch && (f.rows == 1 || f.row_pitch == pitch) &&
-           (f.batches == 1 || f.batch_pitch % pitch == 0);
-  };
-  const i64 pitch = x.memory.rows > 1 ? x.memory.row_pitch : y.memory.row_pitch;
-  if (pitch <= 0 || !in_columns(x.memory, pitch) || !in_columns(y.memory, pitch)) return true;
-  // Both fill whole columns of one grid of `pitch` bytes: where does x start, counted from y's first column?
-  const u64 width = static_cast<u64>(pitch);
-  const u64 ahead = (x.address % width + width - y.address % width) % width;
-  return ahead < static_cast<u64>(y.memory.row_bytes) || ahead + x.memory.row_bytes > width;
-}
 
 Result<ArgRules> argument_rules(const Plan& plan) {
   const Problem& p = plan.problem;
@@ -166,7 +122,7 @@ Result<ArgRules> argument_rules(const Plan& plan) {
                   {kD, p.d.type, {p.n, p.m, p.d.ld, p.batch, p.d.batch_stride}}};
   for (const auto& matrix : matrices) {
     if (!o[matrix.operand].used) continue;
-    const Result<Footprint> memory = footprint(o[matrix.operand].name, matrix.type, matrix.extents);
+    const Result<Footprint> memory = footprint_of(o[matrix.operand].name, matrix.type, matrix.extents);
     if (!memory) return memory.error();
     o[matrix.operand].memory = *memory;
   }
@@ -179,13 +135,10 @@ Result<void> check_values(const ArgRules& rules, const Args& args) {
     const OperandRule& rule = rules.operands[i];
     const void* pointer = pointer_of(args, i);
     if (pointer == nullptr) return null_error(rule.name, i);
-    if (reinterpret_cast<u64>(pointer) % static_cast<u64>(rule.alignment) != 0)
-      return Error{
-          ErrorCode::misaligned,
-          std::string(rule.name) + " = " + hex(pointer) + ": must be a multiple of " +
-              std::to_string(rule.alignment) + " bytes because " + rule.because +
-              (i == kD && rule.alignment == kTmaAlignment ? "; move it, or plan with StorePath::direct"
-                                                          : "; move it to an aligned address")};
+    const char* remedy = i == kD && rule.alignment == kTmaAlignment
+                             ? "; move it, or plan with StorePath::direct"
+                             : "; move it to an aligned address";
+    if (Result<void> aligned = check_alignment(rule, pointer, remedy); !aligned) return aligned;
   }
   if (followed(rules, args, kWorkspace)) {
     const i64 needed = rules.operands[kWorkspace].memory.row_bytes;
@@ -208,49 +161,11 @@ Result<void> check_values(const ArgRules& rules, const Args& args) {
 }
 
 Result<void> check_memory(const PrimaryContext& primary, const ArgRules& rules, const Args& args) {
-  for (int i = 0; i < kOperandCount; ++i) {
-    if (!followed(rules, args, i)) continue;
-    const void* pointer = pointer_of(args, i);
-    if (primary.is_known_memory(pointer)) continue;
-    unsigned kind = 0, managed = 0;  // stay 0 for memory the driver does not know
-    int owner = primary.ordinal();
-    CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
-                                        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
-    void* values[] = {&kind, &managed, &owner};
-    const CUresult code =
-        primary.api().cuPointerGetAttributes(3, attributes, values, reinterpret_cast<CUdeviceptr>(pointer));
-    const char* name = rules.operands[i].name;
-    if (code != CUDA_SUCCESS)
-      return driver_error(primary.api(), code, "cuPointerGetAttributes",
-                          std::string(name) + " = " + hex(pointer));
-    if (managed == 0 && kind != CU_MEMORYTYPE_DEVICE)
-      return Error{ErrorCode::invalid_pointer, std::string(name) + " = " + hex(pointer) +
-                                                   ": must be device memory, and is host memory or none; "
-                                                   "copy the data to the device first"};
-    if (managed == 0 && owner != primary.ordinal())  // any device may follow managed memory
-      return Error{ErrorCode::wrong_device,
-                   std::string(name) + " = " + hex(pointer) + ": is memory of device " +
-                       std::to_string(owner) + ", the kernel was prepared for device " +
-                       std::to_string(primary.ordinal()) + "; prepare it there or copy the data"};
-    primary.remember_memory(pointer);
-  }
+  for (int i = 0; i < kOperandCount; ++i)
+    if (followed(rules, args, i))
+      if (Result<void> owned = check_owner(primary, rules.operands[i].name, pointer_of(args, i)); !owned)
+        return owned;
   return {};
-}
-
-Result<void> check_context(const PrimaryContext& primary) {
-  const DriverApi& api = primary.api();
-  CUcontext current = nullptr;
-  if (const CUresult code = api.cuCtxGetCurrent(&current); code != CUDA_SUCCESS)
-    return driver_error(api, code, "cuCtxGetCurrent");
-  if (current == nullptr || current == primary.handle()) return {};
-  CUdevice device = 0;  // another context may still be one of our device, e.g. a green one
-  if (const CUresult code = api.cuCtxGetDevice(&device); code != CUDA_SUCCESS)
-    return driver_error(api, code, "cuCtxGetDevice");
-  if (device == primary.device()) return {};
-  return Error{ErrorCode::wrong_device, "the current context is of device " + std::to_string(device) +
-                                            ", the kernel was prepared for device " +
-                                            std::to_string(primary.ordinal()) + ": call cudaSetDevice(" +
-                                            std::to_string(primary.ordinal()) + ") or prepare it there"};
 }
 
 Result<void> check_plan(const Plan& plan, const DeviceInfo& device) {

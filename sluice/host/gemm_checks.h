@@ -6,42 +6,11 @@
 #include <array>
 
 #include <sluice/gemm.h>
-#include <sluice/host/driver/context.h>
-#include <sluice/spec/base.h>
+#include <sluice/host/operand_checks.h>
 
 namespace sluice::gemm {
 
-/// The bytes behind one pointer: `batches` times `rows` runs of `row_bytes`.
-struct Footprint {
-  i64 row_bytes = 0;
-  i64 rows = 1;
-  i64 row_pitch = 0;
-  i64 batches = 1;
-  i64 batch_pitch = 0;
-};
-
-/// From the first byte to one past the last.
-constexpr i64 span_bytes(const Footprint& f) {
-  return (f.batches - 1) * f.batch_pitch + (f.rows - 1) * f.row_pitch + f.row_bytes;
-}
-
-struct Placed {
-  u64 address = 0;
-  Footprint memory;
-};
-/// Do they share a byte? Column slices of one buffer (equal pitches, disjoint columns) do not. May say yes
-/// wrongly for interleaved footprints of unequal pitch.
-bool overlap(const Placed& x, const Placed& y);
-
 enum Operand { kA, kB, kC, kD, kScaleA, kScaleB, kBias, kWorkspace, kOperandCount };
-
-struct OperandRule {
-  const char* name = "";
-  bool used = false;
-  int alignment = 1;         // bytes
-  const char* because = "";  // of the alignment
-  Footprint memory;
-};
 
 /// The argument checks of one plan, worked out as far as they can be without the arguments.
 struct ArgRules {
@@ -57,9 +26,6 @@ Result<ArgRules> argument_rules(const Plan& plan);
 Result<void> check_values(const ArgRules& rules, const Args& args);
 /// Asks the driver whose memory each pointer is. Errors: invalid_pointer (host), wrong_device, driver.
 Result<void> check_memory(const PrimaryContext& primary, const ArgRules& rules, const Args& args);
-/// Error wrong_device: a context of another device is current. None is fine: the launch uses the kernel's.
-Result<void> check_context(const PrimaryContext& primary);
-
 /// A plan made or changed by hand is as welcome as the planner's, if it is consistent: the problem passes the
 /// planner's own checks, and the configuration is one for it. Errors: those of gemm::plan.
 Result<void> check_plan(const Plan& plan, const DeviceInfo& device);

@@ -89,6 +89,17 @@ bool apply(const std::string& key, const std::string& value, Request& r) {
   const std::map<std::string, int*> device = {{"sm_count", &r.device.sm_count},
                                               {"clusters_of_2", &r.device.max_clusters_of_2},
                                               {"clusters_of_4", &r.device.max_clusters_of_4}};
+  const std::map<std::string, std::optional<int>*> mixed = {{"token_blocks", &r.mixed.token_blocks},
+                                                            {"row_blocks", &r.mixed.row_blocks},
+                                                            {"warps", &r.mixed.warps},
+                                                            {"ring", &r.mixed.stages},
+                                                            {"parts", &r.mixed.parts},
+                                                            {"ctas", &r.mixed.ctas}};
+  if (key == "weights") return named(value, 3, r.weights.emplace().type);
+  if (r.weights && key == "weight_group") return number(value, r.weights->group);
+  if (r.weights && key == "weight_scale") return named(value, kDTypeCount, r.weights->scale);
+  if (r.weights && key == "zero") return named(value, 2, r.weights->zero);
+  if (const auto found = mixed.find(key); found != mixed.end()) return number(value, *found->second);
   if (const auto found = wide.find(key); found != wide.end()) return number(value, *found->second);
   if (const auto found = overrides.find(key); found != overrides.end()) return number(value, *found->second);
   if (const auto found = device.find(key); found != device.end()) return number(value, *found->second);
@@ -115,6 +126,27 @@ bool apply(const std::string& key, const std::string& value, Request& r) {
   return false;
 }
 
+std::string refusal(const Error& error) {
+  return std::string(name_of(error.code)) + ": " + error.message;
+}
+
+std::string mixed_outcome(const Request& r) {
+  const Problem& p = r.problem;
+  const Result<mixed::Plan> plan = mixed::plan({.m = p.m,
+                                                .n = p.n,
+                                                .k = p.k,
+                                                .x = p.a.type,
+                                                .d = p.d.type,
+                                                .weights = *r.weights,
+                                                .bias = p.epilogue.bias,
+                                                .bias_type = p.epilogue.bias_type,
+                                                .activation = p.epilogue.activation,
+                                                .ld_x = p.a.ld,
+                                                .ld_d = p.d.ld},
+                                               r.device, r.mixed);
+  return plan ? mixed::short_name(plan->config) : refusal(plan.error());
+}
+
 }  // namespace
 
 Result<Request> parse_request(const std::string& line) {
@@ -135,8 +167,9 @@ Result<Request> parse_request(const std::string& line) {
 }
 
 std::string outcome(const Request& r) {
+  if (r.weights) return mixed_outcome(r);
   const Result<Plan> plan = gemm::plan(r.problem, r.device, r.overrides, RecordBook());
-  if (!plan) return std::string(name_of(plan.error().code)) + ": " + plan.error().message;
+  if (!plan) return refusal(plan.error());
   const WorkSplit& s = plan->split;
   return short_name(plan->config) + " | " + std::to_string(s.clusters) + " clusters " + name_of(s.raster) +
          " " + std::to_string(s.group) + " | " + std::to_string(plan->estimate.waves) + " waves";

@@ -114,11 +114,11 @@ DecodedMap decode(const TensorMap& map) {
 Result<Device> open_fake_device(const Options& options) {
   Result<Device> device = Device::open(0, options);
   if (device)
-    device->impl().cache =
-        KernelCache(options, {.version = [] { return std::string("fake 1.0"); },
-                              .compile = [](const std::string& unit) -> Result<Cubin> {
-                                return Cubin{.image = "cubin of " + unit, .report = {.compiler = "fake 1.0"}};
-                              }});
+    device->impl().cache = KernelCache(options, {.version = [] { return std::string("fake 1.0"); },
+                                                 .compile = [](const std::string& unit) -> Result<Cubin> {
+                                                   return Cubin{.image = fake::kFakeImage + unit,
+                                                                .report = {.compiler = "fake 1.0"}};
+                                                 }});
   return device;
 }
 

@@ -10,16 +10,18 @@
 
 #include <sluice/gemm.h>
 #include <sluice/host/driver/api.h>
+#include <sluice/spec/mixed.h>
 #include <sluice/spec/params.h>
 
 namespace sluice {
 
 struct LaunchRecord {
-  u32 grid_x = 0, block_x = 0, cluster_x = 0, smem_bytes = 0;
+  u32 grid_x = 0, grid_y = 0, block_x = 0, cluster_x = 0, smem_bytes = 0;
   CUstream stream = nullptr;
   bool captured = false;
   bool dependent = false;  // may start before the launch before it ends
-  GemmParams params;
+  GemmParams params;       // of a dense product
+  NarrowParams narrow;     // of a mixed one
 };
 
 /// What the fake writes into a tensor map's 128 bytes instead of the hardware's encoding.

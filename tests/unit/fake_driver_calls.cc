@@ -63,6 +63,14 @@ CUresult replace(CUtensorMap* map, void* address) {
   return CUDA_SUCCESS;
 }
 
+/// The images of open_fake_device() are the units' texts.
+ParamsKind params_of(const void* image) {
+  const char* text = static_cast<const char*>(image);
+  if (std::strncmp(text, kFakeImage, std::strlen(kFakeImage)) != 0) return ParamsKind::other;
+  if (std::strstr(text, "NarrowParams") != nullptr) return ParamsKind::narrow;
+  return std::strstr(text, "GemmParams") != nullptr ? ParamsKind::gemm : ParamsKind::other;
+}
+
 CUresult launch_ex(const CUlaunchConfig* config, CUfunction function, void** params, void** extra) {
   const Call call("cuLaunchKernelEx");
   if (call.code != CUDA_SUCCESS) return call.code;
@@ -79,19 +87,26 @@ CUresult launch_ex(const CUlaunchConfig* config, CUfunction function, void** par
     if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
       dependent = attribute.value.programmaticStreamSerializationAllowed != 0;
   }
-  const bool legal = config->gridDimX >= 1 && config->gridDimY == 1 && config->gridDimZ == 1 &&
-                     config->gridDimX % cluster == 0 && config->blockDimX >= 1 && config->blockDimX <= 1024 &&
-                     config->blockDimY == 1 && config->blockDimZ == 1 && cluster <= 8 && extra == nullptr &&
+  const bool legal = config->gridDimX >= 1 && config->gridDimY >= 1 && config->gridDimY <= 65535 &&
+                     config->gridDimZ == 1 && config->gridDimX % cluster == 0 && config->blockDimX >= 1 &&
+                     config->blockDimX <= 1024 && config->blockDimY == 1 && config->blockDimZ == 1 &&
+                     cluster <= 8 && extra == nullptr &&
                      static_cast<int>(config->sharedMemBytes) <= module.max_smem;
   if (!legal) return CUDA_ERROR_INVALID_VALUE;
   if (state->launches < FakeDriver::kKeptLaunches) {
     LaunchRecord& record = state->records[state->launches];
-    record = {config->gridDimX, config->blockDimX,
-              cluster,          config->sharedMemBytes,
-              config->hStream,  stream != nullptr && stream->capturing,
-              dependent,        {}};
-    if (config->blockDimX >= kThreads)  // a gemm's; other kernels have fewer threads, and smaller params
-      std::memcpy(&record.params, params[0], sizeof record.params);
+    record = {config->gridDimX,
+              config->gridDimY,
+              config->blockDimX,
+              cluster,
+              config->sharedMemBytes,
+              config->hStream,
+              stream != nullptr && stream->capturing,
+              dependent,
+              {},
+              {}};
+    if (module.params == ParamsKind::gemm) std::memcpy(&record.params, params[0], sizeof record.params);
+    if (module.params == ParamsKind::narrow) std::memcpy(&record.narrow, params[0], sizeof record.narrow);
   }
   ++state->launches;
   return CUDA_SUCCESS;
@@ -150,11 +165,11 @@ void fill_contexts(DriverApi& api) {
 }
 
 void fill_kernels(DriverApi& api) {
-  api.cuModuleLoadData = [](CUmodule* module, const void*) {
+  api.cuModuleLoadData = [](CUmodule* module, const void* image) {
     const Call call("cuModuleLoadData");
     if (call.code != CUDA_SUCCESS) return call.code;
     if (state->capturing > 0) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    *module = reinterpret_cast<CUmodule>(new FakeModule{current_ordinal()});
+    *module = reinterpret_cast<CUmodule>(new FakeModule{current_ordinal(), params_of(image)});
     ++state->alive.modules;
     return CUDA_SUCCESS;
   };

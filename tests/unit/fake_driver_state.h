@@ -21,10 +21,13 @@ struct FakeStream {
   int ordinal;
   bool capturing;
 };
+enum class ParamsKind { other, gemm, narrow };  // what a unit's kernel takes
 struct FakeModule {
   int ordinal;
+  ParamsKind params = ParamsKind::other;
   int max_smem = 48 * 1024;
 };
+inline constexpr const char* kFakeImage = "cubin of ";
 inline constexpr u64 kMagic = 0x736c75696365;
 inline constexpr int kMaxDevices = 4;
 

@@ -65,7 +65,7 @@ class Copier {
   }
   SLUICE_DEVICE void copy_tokens(u32 stage, int lane) const {
     const int odd = lane / 16, half = lane / 8 % 2, piece = lane % 8;
-    const u32 bytes = static_cast<u32>(min(kLaneBytes, max(0, 2 * k_left_)));
+    const u32 bytes = static_cast<u32>(2 * min(kLaneBytes / 2, max(0, k_left_)));
 #pragma unroll
     for (int i = 0; i < S::kTokens / 2; ++i) {
       const int row = 2 * i + odd;

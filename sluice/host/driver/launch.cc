@@ -8,11 +8,11 @@ namespace sluice {
 namespace {
 
 Error launch_error(const DriverApi& api, CUresult code, const LaunchShape& shape, Stream stream) {
-  Error error =
-      driver_error(api, code, "cuLaunchKernelEx",
-                   "grid " + std::to_string(shape.grid_x) + ", block " + std::to_string(shape.block_x) +
-                       ", cluster " + std::to_string(shape.cluster_x) + ", shared memory " +
-                       std::to_string(shape.smem_bytes) + " bytes, stream " + hex(stream));
+  Error error = driver_error(api, code, "cuLaunchKernelEx",
+                             "grid " + std::to_string(shape.grid_x) + " x " + std::to_string(shape.grid_y) +
+                                 ", block " + std::to_string(shape.block_x) + ", cluster " +
+                                 std::to_string(shape.cluster_x) + ", shared memory " +
+                                 std::to_string(shape.smem_bytes) + " bytes, stream " + hex(stream));
   // The one handle a caller gives to a launch is the stream; checking it beforehand would cost every launch.
   if (code == CUDA_ERROR_INVALID_HANDLE || code == CUDA_ERROR_INVALID_CONTEXT)
     error.code = ErrorCode::wrong_device;
@@ -44,7 +44,7 @@ Result<void> launch_kernel(const DriverApi& api, CUfunction function, const Laun
   }
   CUlaunchConfig config{};
   config.gridDimX = shape.grid_x;
-  config.gridDimY = 1;
+  config.gridDimY = shape.grid_y;
   config.gridDimZ = 1;
   config.blockDimX = shape.block_x;
   config.blockDimY = 1;

@@ -12,8 +12,11 @@
 
 namespace sluice {
 
+inline constexpr i64 kMaxGridY = 65535;
+
 struct LaunchShape {
   u32 grid_x = 1;  // CTAs, a multiple of cluster_x
+  u32 grid_y = 1;  // at most kMaxGridY
   u32 block_x = 1;
   u32 cluster_x = 1;
   u32 smem_bytes = 0;  // dynamic

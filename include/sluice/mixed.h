@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of packed few-bit weights and 16-bit tokens: D[m][n] = act(sum_k X[m][k] W[n][k] + bias[n]).
+//   auto device = sluice::Device::open(0, sluice::options_from_environment());
+//   auto plan   = sluice::mixed::plan(problem, device->info());
+//   auto kernel = sluice::mixed::prepare(*device, *plan);
+//   auto done   = sluice::mixed::launch(*kernel, {.x = x, .weights = blob, .d = d}, stream);
+// The blob comes from sluice::Packer (sluice/pack.h). docs/mixed.md has formats, limits and error bounds.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <sluice/gemm.h>
+#include <sluice/spec/mixed.h>
+
+namespace sluice {
+
+/// The text of a JIT unit, a log line and a test: a C++ designated initialiser with every field.
+std::string to_string(const NarrowConfig& config);
+std::string to_string(const MixedProblem& problem);
+
+namespace mixed {
+
+struct Plan {
+  MixedProblem problem;  // leading dimensions filled in
+  NarrowConfig config;
+  i64 smem_bytes = 0;      // dynamic shared memory of a CTA
+  i64 weight_bytes = 0;    // of the blob, scales and padding too
+  double stored_bits = 0;  // of the blob for each weight
+  double estimate_us = 0;  // of the model, cold L2
+};
+
+/// Fields that are set overrule the planner; the rest its model still chooses.
+struct Overrides {
+  std::optional<int> token_blocks, row_blocks, warps, stages, parts, ctas;  // as in NarrowConfig
+
+  bool operator==(const Overrides&) const = default;
+};
+
+/// Checks the problem and picks a configuration. Pure: the same arguments give the same plan everywhere.
+/// m, n and k may be 0, and at most 2^31 - 129; ld_x and ld_d are in elements, ld_x a multiple of 8.
+/// Errors: invalid_size, invalid_type, invalid_stride, misaligned (ld_x), invalid_config (the weight format,
+/// overrides), unsupported_arch.
+Result<Plan> plan(const MixedProblem& problem, const DeviceInfo& device, const Overrides& overrides = {});
+
+/// All plans the planner would consider, best estimate first; what a tuner measures.
+Result<std::vector<Plan>> candidates(const MixedProblem& problem, const DeviceInfo& device,
+                                     const Overrides& overrides = {});
+
+/// The pointers of one launch, all to device memory.
+struct Args {
+  const void* x = nullptr;        // m rows of k, of MixedProblem::x, ld_x apart; on 16 bytes
+  const void* weights = nullptr;  // the blob, Plan::weight_bytes of it, on 128 bytes
+  void* d = nullptr;              // m rows of n, of MixedProblem::d, ld_d apart
+  const void* bias = nullptr;     // n of bias_type, if the problem has a bias
+};
+
+/// A plan compiled and loaded on a device: immutable, shareable, launchable from any thread and into any
+/// stream.
+class Kernel {
+ public:
+  const Plan& plan() const;
+  int registers() const;         // per thread at launch; 0 if there is nothing to launch
+  std::string built_by() const;  // the NVRTC version that made the cubin
+
+  struct Impl;
+  explicit Kernel(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+  const Impl& impl() const { return *impl_; }
+
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+
+/// Compiles (or finds in the cache) and loads the plan's kernel. A plan made by hand is checked first.
+/// Errors: those of plan(), toolchain, driver.
+Result<Kernel> prepare(const Device& device, const Plan& plan);
+
+/// The same for many plans, in parallel; equal configs are compiled once. The i-th result belongs to the i-th
+/// plan.
+std::vector<Result<Kernel>> prepare(const Device& device, std::span<const Plan> plans,
+                                    const gemm::Progress& progress = {});
+
+/// Checks the arguments and enqueues one kernel (one for every two million tokens). No allocation, no
+/// synchronisation, no workspace; may be captured into a graph, which then needs the Kernel for as long as it
+/// lives, as work in flight does. The same bits on every run. m = 0 or n = 0 succeed without a launch; with
+/// k = 0 D is act(bias), and x and weights are not read.
+/// Errors (nothing is launched): invalid_pointer, misaligned, aliasing, wrong_device, driver.
+Result<void> launch(const Kernel& kernel, const Args& args, Stream stream);
+
+/// plan + prepare (kept by the device for the next call with an equal problem) + launch.
+/// Error not_prepared: the stream is capturing and this problem's kernel is not loaded: call it once before
+/// capture.
+Result<void> run(const Device& device, const MixedProblem& problem, const Args& args, Stream stream);
+
+/// For people: one line, e.g. "narrow 16x64 w8 s3 c2 uint4 g64".
+std::string short_name(const NarrowConfig& config);
+/// The problem and plan as a few aligned lines; what `sluice plan --weights` prints.
+std::string describe(const Plan& plan);
+
+}  // namespace mixed
+}  // namespace sluice

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plan -> Kernel -> launch of mixed products, and run, which does all three. prepare does everything that
+// takes time, so that launch is a few checks and one short driver call.
+#include <sluice/host/mixed.h>
+
+#include <algorithm>
+
+#include <sluice/host/capture.h>
+#include <sluice/host/planner/mixed_checks.h>
+
+namespace sluice {
+
+std::size_t ProblemHash::operator()(const MixedProblem& p) const {
+  const WeightFormat& w = p.weights;
+  return hash_of({p.m, p.n, p.k, p.ld_x, p.ld_d, static_cast<i64>(p.x), static_cast<i64>(p.d),
+                  static_cast<i64>(w.type), w.group, static_cast<i64>(w.scale), static_cast<i64>(w.zero),
+                  static_cast<i64>(p.activation)});
+}
+
+namespace mixed {
+namespace {
+
+constexpr int kVector = 4;  // elements of D in a store
+
+i64 tokens_of_a_launch(const NarrowConfig& config) {
+  return kMaxGridY * tile_tokens(config);
+}
+
+/// May four elements of D go in one store, wherever they begin?
+bool allows_vectors(const MixedProblem& p, const void* d) {
+  return p.n % kVector == 0 && (p.m == 1 || p.ld_d % kVector == 0) &&
+         reinterpret_cast<u64>(d) % static_cast<u64>(kVector * bytes_of(p.d)) == 0;
+}
+
+Kernel empty_kernel(const Device& device, const Plan& plan) {
+  auto impl = std::make_shared<Kernel::Impl>();
+  impl->plan = plan;
+  impl->primary = device.impl().primary;
+  return Kernel(std::move(impl));
+}
+
+Result<Kernel> make_kernel(const Device& device, const Plan& plan, const std::string& unit,
+                           const Cubin& cubin) {
+  const MixedProblem& p = plan.problem;
+  const NarrowConfig& c = plan.config;
+  Result<ArgRules> rules = argument_rules(p);
+  if (!rules) return rules.error();
+  Result<std::shared_ptr<const Module>> module =
+      device.impl().load_cubin(unit, cubin, static_cast<int>(plan.smem_bytes));
+  if (!module) return module.error();
+  auto impl = std::make_shared<Kernel::Impl>();
+  impl->plan = plan;
+  impl->primary = device.impl().primary;
+  impl->module = *std::move(module);
+  impl->built_by = cubin.report.compiler;
+  impl->rules = *rules;
+  impl->shape = {.grid_x = static_cast<u32>(ceil_div(p.n, i64{tile_rows(c)}) * c.parts),
+                 .block_x = static_cast<u32>(threads_of(c)),
+                 .cluster_x = static_cast<u32>(c.parts),
+                 .smem_bytes = static_cast<u32>(plan.smem_bytes)};
+  impl->params = {.strip_bytes = strip_bytes(p.weights, p.k),
+                  .ld_x = p.m == 1 ? 0 : p.ld_x,  // one token: its pitch need not be one of 16 bytes
+                  .ld_d = p.ld_d,
+                  .n = static_cast<int>(p.n),
+                  .k = static_cast<int>(p.k),
+                  .k_tiles = static_cast<int>(packed_k_tiles(p.k))};
+  return Kernel(std::move(impl));
+}
+
+Result<Kernel> prepare_for_run(const Device& device, const MixedProblem& problem, Stream stream) {
+  const Result<Plan> planned = plan(problem, device.info());
+  if (!planned) return planned.error();
+  if (!is_empty(problem)) {
+    const Result<bool> capturing = is_capturing(device, stream);
+    if (!capturing) return capturing.error();
+    if (*capturing)
+      return Error{ErrorCode::not_prepared, "the stream is capturing and no kernel is loaded for " +
+                                                to_string(problem) +
+                                                ": run this problem once before the capture"};
+  }
+  return prepare(device, *planned);
+}
+
+}  // namespace
+
+const Plan& Kernel::plan() const {
+  return impl_->plan;
+}
+
+int Kernel::registers() const {
+  return impl_->module != nullptr ? impl_->module->registers() : 0;
+}
+
+std::string Kernel::built_by() const {
+  return impl_->built_by;
+}
+
+Result<Kernel> prepare(const Device& device, const Plan& plan) {
+  return std::move(prepare(device, std::span(&plan, 1)).front());
+}
+
+std::vector<Result<Kernel>> prepare(const Device& device, std::span<const Plan> plans,
+                                    const gemm::Progress& progress) {
+  std::vector<Result<Plan>> checked;
+  std::vector<std::string> texts;
+  for (const Plan& plan : plans) {
+    checked.push_back(check_plan(plan, device.info()));
+    if (checked.back())
+      for (std::string& unit : units_of(*checked.back())) texts.push_back(std::move(unit));
+  }
+  const auto cubins = device.impl().cache.get_all(texts, device.options().jobs, progress);
+  std::vector<Result<Kernel>> kernels;
+  kernels.reserve(plans.size());
+  size_t next = 0;  // in `texts`
+  for (const Result<Plan>& plan : checked) {
+    if (!plan) {
+      kernels.push_back(plan.error());
+    } else if (is_empty(plan->problem)) {
+      kernels.push_back(empty_kernel(device, *plan));
+    } else {
+      const size_t unit = next++;
+      if (cubins[unit])
+        kernels.push_back(make_kernel(device, *plan, texts[unit], **cubins[unit]));
+      else
+        kernels.push_back(cubins[unit].error());
+    }
+  }
+  return kernels;
+}
+
+Result<void> launch(const Kernel& kernel, const Args& args, Stream stream) {
+  const Kernel::Impl& impl = kernel.impl();
+  if (impl.module == nullptr) return {};
+  if (Result<void> values = check_values(impl.rules, args); !values) return values;
+  if (Result<void> context = check_context(*impl.primary); !context) return context;
+  const ContextScope scope(*impl.primary);
+  if (Result<void> entered = scope.entered(); !entered) return entered;
+  if (Result<void> memory = check_memory(*impl.primary, impl.rules, args); !memory) return memory;
+
+  const MixedProblem& p = impl.plan.problem;
+  NarrowParams params = impl.params;
+  params.weights = args.weights;
+  params.bias = args.bias;
+  params.vectors = allows_vectors(p, args.d);
+  const i64 step = tokens_of_a_launch(impl.plan.config);
+  for (i64 first = 0; first < p.m; first += step) {
+    const i64 tokens = std::min(step, p.m - first);
+    params.m = static_cast<int>(tokens);
+    // As numbers: with k = 0 there is no X, and its pointer may be null.
+    params.x = reinterpret_cast<const void*>(reinterpret_cast<u64>(args.x) +
+                                             static_cast<u64>(first * params.ld_x * bytes_of(p.x)));
+    params.d = static_cast<u8*>(args.d) + first * params.ld_d * bytes_of(p.d);
+    LaunchShape shape = impl.shape;
+    shape.grid_y = static_cast<u32>(ceil_div(tokens, i64{tile_tokens(impl.plan.config)}));
+    if (Result<void> launched =
+            launch_kernel(impl.primary->api(), impl.module->function(), shape, &params, stream);
+        !launched)
+      return launched;
+  }
+  return {};
+}
+
+Result<void> run(const Device& device, const MixedProblem& problem, const Args& args, Stream stream) {
+  Device::Impl& impl = device.impl();
+  std::optional<Kernel> kernel;
+  {
+    const std::lock_guard lock(impl.mutex);
+    if (const auto found = impl.prepared_by_mixed.find(problem); found != impl.prepared_by_mixed.end())
+      kernel = found->second;
+  }
+  if (!kernel) {
+    Result<Kernel> prepared = prepare_for_run(device, problem, stream);
+    if (!prepared) return prepared.error();
+    kernel = *prepared;
+    const std::lock_guard lock(impl.mutex);
+    impl.prepared_by_mixed.emplace(problem, *std::move(prepared));
+  }
+  return launch(*kernel, args, stream);
+}
+
+}  // namespace mixed
+}  // namespace sluice

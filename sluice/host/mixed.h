@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a prepared mixed kernel holds: everything of a launch that does not depend on the arguments.
+// Immutable, so any number of threads may launch it.
+#pragma once
+
+#include <array>
+
+#include <sluice/host/device_impl.h>
+#include <sluice/host/driver/launch.h>
+#include <sluice/host/mixed_units.h>
+#include <sluice/host/operand_checks.h>
+#include <sluice/mixed.h>
+
+namespace sluice::mixed {
+
+/// The argument checks of one plan, worked out as far as they can be without the arguments.
+struct ArgRules {
+  enum Operand { kX, kWeights, kBias, kD, kOperandCount };
+  std::array<OperandRule, kOperandCount> operands;
+};
+
+/// For a problem with a D that is not empty. Error invalid_size: an operand of more than 2^63 bytes.
+Result<ArgRules> argument_rules(const MixedProblem& problem);
+/// Null, misaligned, aliasing: by value alone. Allocates nothing unless there is a message to write.
+Result<void> check_values(const ArgRules& rules, const Args& args);
+/// Whose memory each pointer is. Errors: invalid_pointer (host), wrong_device, driver.
+Result<void> check_memory(const PrimaryContext& primary, const ArgRules& rules, const Args& args);
+
+struct Kernel::Impl {
+  Plan plan;
+  std::shared_ptr<const PrimaryContext> primary;
+  std::shared_ptr<const Module> module;  // null: D is empty and nothing is ever launched
+  std::string built_by;
+  ArgRules rules;
+  LaunchShape shape;      // of a launch with all tokens that a grid holds
+  NarrowParams params{};  // but for pointers, m and `vectors`
+};
+
+}  // namespace sluice::mixed

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// A mixed problem's operands on the GPU, packed there, its sums in fp64, and the check of what a kernel left
+// in D. Used by `sluice run`, bench/ and tests/gpu.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include <sluice/host/driver/memory.h>
+#include <sluice/host/mixed_data.h>
+
+namespace sluice::mixed {
+
+/// The unit of the reference kernel.
+std::string reference_unit_text();
+
+class DeviceData {
+ public:
+  /// Uploads, packs the weights with sluice::Packer (once for each copy) and sums. Waits for the GPU.
+  /// `shift`: D begins so many elements past its alignment. Errors: toolchain, driver.
+  static Result<DeviceData> create(const Device& device, HostData data, int copies = 1, int shift = 0);
+
+  const HostData& host() const { return data_; }
+  const MixedProblem& problem() const { return data_.problem; }
+  const std::vector<MixedSum>& sums() const { return sums_; }
+  int copies() const { return static_cast<int>(copies_.size()); }
+  Args args(int copy = 0) const;
+
+  /// All of D's buffer, in stream order: what was there cannot pass a check.
+  Result<void> poison(Stream stream, int copy = 0) const;
+  /// Waits for all of the GPU's work and reads D with its guards.
+  Result<std::vector<u8>> read_d(int copy = 0) const;
+  /// Waits, and judges D; inputs of copy 0 must be what they were.
+  Result<Comparison> check(int copy = 0) const;
+
+ private:
+  struct Copy {
+    DeviceBuffer x, blob, d;
+  };
+  Result<void> sum(const Device& device);
+  /// The inputs of copy 0 that have changed, by name; "" if none.
+  Result<std::string> changed_inputs() const;
+
+  HostData data_;
+  int shift_ = 0;
+  std::vector<MixedSum> sums_;
+  std::vector<Copy> copies_;
+  std::vector<u8> blob_;  // as packed; empty if it is large: then it is not compared
+  DeviceBuffer codes_, scales_, zeros_, bias_;
+  std::shared_ptr<const Device> device_;
+};
+
+}  // namespace sluice::mixed

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sluice/host/mixed_data.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+
+#include <sluice/host/planner/mixed_checks.h>
+
+namespace sluice::mixed {
+namespace {
+
+constexpr u8 kPoison = 0xFF;
+constexpr double kExactLimit = 16777215.0 / 2;  // scales are 1/2, 1 or 2: sums are multiples of 1/2
+constexpr double kActivationSlack = 0x1p-20, kSteepest = 1.13;  // as of verify_check.cuh
+
+double load(DType type, const void* base, i64 index) {
+  u32 bits = 0;
+  const int bytes = bytes_of(type);
+  std::memcpy(&bits, static_cast<const u8*>(base) + index * bytes, static_cast<size_t>(bytes));
+  return verify::decode(type, bits);
+}
+void store(DType type, void* base, i64 index, double value) {
+  const u32 bits = verify::encode(type, value);
+  const int bytes = bytes_of(type);
+  std::memcpy(static_cast<u8*>(base) + index * bytes, &bits, static_cast<size_t>(bytes));
+}
+
+/// Independent streams of random numbers, one for each operand.
+struct Random {
+  u64 seed;
+  u64 operator()(i64 index) const { return verify::hash(seed, static_cast<u64>(index)); }
+  double unit(i64 index) const { return static_cast<double>((*this)(index) >> 11) * 0x1p-53; }
+};
+
+std::vector<u8> numbers(DType type, i64 count, const std::function<double(i64)>& value) {
+  std::vector<u8> bytes(static_cast<size_t>(count * bytes_of(type)));
+  for (i64 i = 0; i < count; ++i) store(type, bytes.data(), i, value(i));
+  return bytes;
+}
+
+/// The largest whole token with which no sum of the problem can leave what is exact.
+int largest_token(const MixedProblem& p) {
+  const double largest_code = p.weights.type == WeightType::uint4  ? 15
+                              : p.weights.type == WeightType::int8 ? 255
+                                                                   : 8;
+  const double offset = code_offset(p.weights.type, p.x);
+  const double term = 2 * (2 * largest_code + 2 * offset), half = kExactLimit / 2;  // the other for bias
+  return static_cast<int>(std::clamp(half / (term * static_cast<double>(std::max<i64>(p.k, 1))), 1.0, 8.0));
+}
+
+std::vector<u8> random_tokens(const MixedProblem& p, DataKind kind, const Random& random) {
+  std::vector<u8> x(static_cast<size_t>(p.m == 0 ? 0 : ((p.m - 1) * p.ld_x + p.k) * bytes_of(p.x)), kPoison);
+  const int magnitude = largest_token(p);
+  for (i64 row = 0; row < p.m; ++row)
+    for (i64 k = 0; k < p.k; ++k) {
+      const i64 index = row * p.k + k;
+      const double value =
+          kind == DataKind::exact
+              ? verify::pick(random(index), 2 * magnitude + 1) - magnitude
+              : verify::fill_value({.kind = Fill::normal}, random.seed, static_cast<u64>(index));
+      store(p.x, x.data(), row * p.ld_x + k, value);
+    }
+  return x;
+}
+
+std::vector<u8> random_codes(const MixedProblem& p, DataKind kind, const Random& random) {
+  std::vector<u8> codes(static_cast<size_t>(p.n * p.k));
+  const auto size = static_cast<i64>(codes.size());
+  for (i64 i = 0; i < size; i += 8) {  // eight of each number
+    const u64 bits = random(i);
+    std::memcpy(codes.data() + i, &bits, static_cast<size_t>(std::min<i64>(8, size - i)));
+  }
+  if (p.weights.type == WeightType::uint4)
+    for (u8& code : codes) code &= 15;
+  if (p.weights.type != WeightType::e4m3) return codes;
+  u8 whole[17];  // -8 .. 8
+  for (int i = 0; i < 17; ++i) whole[i] = static_cast<u8>(verify::encode(DType::e4m3, i - 8.0));
+  for (u8& code : codes) {
+    if (kind == DataKind::exact) code = whole[code % 17];
+    if ((code & 0x7F) == 0x7F) code ^= 1;  // no NaN
+  }
+  return codes;
+}
+
+double random_scale(DataKind kind, const Random& random, i64 i) {
+  const double sign = random(i) % 8 == 0 ? -1.0 : 1.0;
+  if (kind == DataKind::exact) return sign * verify::power_of_two(verify::pick(random(i) >> 8, 3) - 1);
+  return sign * (0.5 + random.unit(i)) / 64;
+}
+
+/// Both ends of the range, and what is between: whole numbers, or (real data) any.
+double random_zero(WeightType type, DataKind kind, const Random& random, i64 i) {
+  const int largest = type == WeightType::uint4 ? 15 : 255;
+  switch (random(i) % 4) {
+    case 0: return 0;
+    case 1: return largest;
+    case 2: return verify::pick(random(i) >> 8, largest + 1);
+    default: return kind == DataKind::exact ? (largest + 1) / 2 : random.unit(i) * largest;
+  }
+}
+
+double activated(Activation activation, double x) {
+  switch (activation) {
+    case Activation::none: return x;
+    case Activation::relu: return x > 0.0 || std::isnan(x) ? x : 0.0;
+    case Activation::gelu: return 0.5 * x * std::erfc(-x * 0.7071067811865476);
+    case Activation::silu: return x / (1.0 + std::exp(-x));
+  }
+  return x;
+}
+
+/// An output before its rounding to D, and how far a right kernel may be from it.
+struct Expected {
+  double value, bound;
+  bool exact;  // the data are such that it must be met
+};
+
+Expected expected(const HostData& data, const MixedSum& sum, i64 column) {
+  const MixedProblem& p = data.problem;
+  const double bias = p.bias == Bias::none ? 0.0 : load(p.bias_type, data.bias.data(), column);
+  const double x = sum.value + bias;
+  const double k = static_cast<double>(p.k);
+  // The tensor core's steps of 16; a scale and a sum for every group; 16 warps and 8 parts; the end.
+  double bound =
+      (1.3 * (k + 16) * 0x1p-25 + (k / 32 + 40) * 0x1p-24) * sum.magnitude + 0x1p-23 * std::fabs(x);
+  const double value = activated(p.activation, x);
+  const bool smooth = p.activation == Activation::gelu || p.activation == Activation::silu;
+  if (smooth) bound = kSteepest * bound + kActivationSlack * (std::fabs(x) + std::fabs(value));
+  return {value, bound, sum.magnitude + std::fabs(bias) <= kExactLimit && !smooth};
+}
+
+bool allowed(DType type, double got, const Expected& e, bool exact) {
+  const double slack = exact ? 0.0 : e.bound;
+  const double low = verify::decode(type, verify::encode(type, e.value - slack));
+  const double high = verify::decode(type, verify::encode(type, e.value + slack));
+  return got >= low && got <= high;
+}
+
+void note_wrong(Comparison& found, const LoggedElement& element, bool unwritten) {
+  if (found.wrong++ == 0) {
+    found.row_low = found.row_high = element.row;
+    found.column_low = found.column_high = element.column;
+  }
+  found.unwritten += unwritten ? 1 : 0;
+  found.row_low = std::min(found.row_low, element.row);
+  found.row_high = std::max(found.row_high, element.row);
+  found.column_low = std::min(found.column_low, element.column);
+  found.column_high = std::max(found.column_high, element.column);
+  if (found.examples.size() < kLoggedElements) found.examples.push_back(element);
+}
+
+/// Sixteen-byte pieces outside of D's elements that are poison no more.
+void find_damage(const MixedProblem& p, std::span<const u8> buffer, i64 begin, Comparison& found) {
+  const i64 row_bytes = p.n * bytes_of(p.d), pitch = p.ld_d * bytes_of(p.d);
+  i64 last_piece = -1;
+  const auto scan = [&](i64 from, i64 to) {
+    for (i64 i = from; i < to; ++i)
+      if (buffer[static_cast<size_t>(i)] != kPoison && i / kChunkBytes != last_piece) {
+        last_piece = i / kChunkBytes;
+        if (found.damaged_chunks++ == 0)
+          found.damage_address = static_cast<u64>(i);  // from the buffer's start
+      }
+  };
+  scan(0, begin);
+  for (i64 row = 0; row + 1 < p.m; ++row) scan(begin + row * pitch + row_bytes, begin + (row + 1) * pitch);
+  scan(p.m == 0 || p.n == 0 ? begin : begin + (p.m - 1) * pitch + row_bytes, static_cast<i64>(buffer.size()));
+}
+
+}  // namespace
+
+Result<HostData> random_data(const MixedProblem& problem, DataKind kind, u64 seed) {
+  const Result<MixedProblem> checked = check_problem(problem);
+  if (!checked) return checked.error();
+  const MixedProblem& p = *checked;
+  const auto stream = [&](u64 operand) { return Random{verify::hash(seed, 0x200 + operand)}; };
+  const i64 scales = p.n * group_count(p.weights, p.k);
+  HostData data{.problem = p, .kind = kind};
+  data.x = random_tokens(p, kind, stream(0));
+  data.codes = random_codes(p, kind, stream(1));
+  data.scales = numbers(p.weights.scale, scales,
+                        [&, random = stream(2)](i64 i) { return random_scale(kind, random, i); });
+  if (p.weights.zero == ScaleZero::per_group)
+    data.zeros = numbers(p.weights.scale, scales, [&, random = stream(3)](i64 i) {
+      return random_zero(p.weights.type, kind, random, i);
+    });
+  if (p.bias != Bias::none)
+    data.bias = numbers(p.bias_type, p.n, [&, random = stream(4)](i64 i) {
+      return kind == DataKind::exact ? verify::pick(random(i), 129) - 64.0 : random.unit(i) * 4 - 2;
+    });
+  return data;
+}
+
+std::vector<MixedSum> reference_sums(const HostData& data) {
+  const MixedProblem& p = data.problem;
+  const i64 groups = group_count(p.weights, p.k);
+  std::vector<MixedSum> sums(static_cast<size_t>(p.m * p.n));
+  std::vector<double> x(static_cast<size_t>(p.m * p.k));
+  for (i64 row = 0; row < p.m; ++row)
+    for (i64 k = 0; k < p.k; ++k)
+      x[static_cast<size_t>(row * p.k + k)] = load(p.x, data.x.data(), row * p.ld_x + k);
+  for (i64 n = 0; n < p.n; ++n)
+    for (i64 k = 0; k < p.k; ++k) {
+      const i64 group = n * groups + (p.weights.group == 0 ? 0 : k / p.weights.group);
+      const double zero =
+          data.zeros.empty() ? implied_zero(p.weights.type) : load(p.weights.scale, data.zeros.data(), group);
+      const Weight weight = weight_of(p.weights, p.x, data.codes[static_cast<size_t>(n * p.k + k)],
+                                      load(p.weights.scale, data.scales.data(), group), zero);
+      for (i64 m = 0; m < p.m; ++m) {
+        const double token = x[static_cast<size_t>(m * p.k + k)];
+        MixedSum& sum = sums[static_cast<size_t>(m * p.n + n)];
+        sum.value += token * weight.value;
+        sum.magnitude += std::fabs(token) * weight.magnitude;
+      }
+    }
+  return sums;
+}
+
+i64 d_begin(const MixedProblem& problem, int shift) {
+  return kGuardBytes + shift * bytes_of(problem.d);
+}
+
+i64 d_buffer_bytes(const MixedProblem& p, int shift) {
+  const i64 elements = p.m == 0 ? 0 : (p.m - 1) * p.ld_d + p.n;
+  return d_begin(p, shift) + elements * bytes_of(p.d) + kGuardBytes;
+}
+
+Comparison judge(const HostData& data, std::span<const MixedSum> sums, std::span<const u8> d_buffer,
+                 int shift) {
+  const MixedProblem& p = data.problem;
+  const i64 begin = d_begin(p, shift);
+  const u8* d = d_buffer.data() + begin;
+  Comparison found;
+  for (i64 row = 0; row < p.m; ++row)
+    for (i64 column = 0; column < p.n; ++column) {
+      const MixedSum& sum = sums[static_cast<size_t>(row * p.n + column)];
+      const Expected e = expected(data, sum, column);
+      const double got = load(p.d, d, row * p.ld_d + column);
+      const bool smooth = p.activation == Activation::gelu || p.activation == Activation::silu;
+      const bool exact = data.kind == DataKind::exact && !smooth;
+      ++found.checked;
+      if (exact && !e.exact) ++found.inexact_inputs;
+      const double error = got - e.value;
+      if (!allowed(p.d, got, e, exact && e.exact))  // NaN is never allowed, so poison is not either
+        note_wrong(found, {0, row, column, e.value, got, exact ? 0.0 : e.bound}, std::isnan(got));
+      if (!std::isfinite(error) || sum.magnitude == 0) continue;
+      found.mean_error += error / sum.magnitude;
+      const double rounding =
+          std::fabs(verify::decode(p.d, verify::encode(p.d, e.value)) - e.value);  // D's own
+      if (std::isfinite(rounding))
+        found.worst_ratio = std::max(found.worst_ratio, std::fabs(error) / (e.bound + rounding + 0x1p-149));
+    }
+  if (found.checked > 0) found.mean_error /= static_cast<double>(found.checked);
+  find_damage(p, d_buffer, begin, found);
+  return found;
+}
+
+}  // namespace sluice::mixed

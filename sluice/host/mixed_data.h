@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random operands of a mixed product as their owner has them, the plain sums, and the judgement of a D: host
+// code, no GPU. Used by `sluice run` and bench through mixed_check.h, and by tests.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include <sluice/host/verify.h>
+#include <sluice/kernels/mixed_reference.h>
+#include <sluice/mixed.h>
+
+namespace sluice::mixed {
+
+/// exact: whole tokens, codes and zeros, scales that are powers of two: every result is one rounding of a
+/// number that fp32 holds. real: bell-shaped tokens, arbitrary scales and zeros.
+enum class DataKind { exact, real };
+
+struct HostData {
+  MixedProblem problem;  // leading dimensions filled in
+  DataKind kind = DataKind::exact;
+  std::vector<u8> x;              // ld_x apart; what lies between rows is NaN
+  std::vector<u8> codes;          // n x k, a byte each
+  std::vector<u8> scales, zeros;  // n x groups, of weights.scale
+  std::vector<u8> bias;
+};
+
+/// Equal arguments give equal bits. Errors: those of plan().
+Result<HostData> random_data(const MixedProblem& problem, DataKind kind, u64 seed);
+
+/// m x n, on the CPU.
+std::vector<MixedSum> reference_sums(const HostData& data);
+
+/// Where a D lies in a buffer of poison (0xFF): kGuardBytes, `shift` elements, its rows, kGuardBytes.
+i64 d_begin(const MixedProblem& problem, int shift);
+i64 d_buffer_bytes(const MixedProblem& problem, int shift);
+
+/// One rounding of act(sum + bias), or all that the stated bound (docs/mixed.md) allows: for exact data with
+/// activation none or relu every other bit is wrong. Everything outside of D's elements must be poison.
+Comparison judge(const HostData& data, std::span<const MixedSum> sums, std::span<const u8> d_buffer,
+                 int shift);
+
+}  // namespace sluice::mixed

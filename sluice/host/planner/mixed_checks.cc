@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// See mixed_checks.h. Each check may rely on those before it, so that no arithmetic here overflows.
+#include <sluice/host/planner/mixed_checks.h>
+
+#include <sluice/host/pack_units.h>
+#include <sluice/host/planner/problem_checks.h>
+
+namespace sluice::mixed {
+namespace {
+
+constexpr int kTokenUnit = 8;  // of 16-bit elements: a lane copies 16 bytes at a time
+
+std::string number(i64 value) {
+  return std::to_string(value);
+}
+
+Result<void> check_sizes(const MixedProblem& p) {
+  const struct {
+    const char* name;
+    i64 value;
+  } sizes[] = {{"m", p.m}, {"n", p.n}, {"k", p.k}};
+  for (const auto& [name, value] : sizes) {
+    if (value < 0)
+      return Error{ErrorCode::invalid_size,
+                   std::string(name) + " = " + number(value) + " must not be negative"};
+    if (value > kMaxExtent)
+      return Error{ErrorCode::invalid_size, std::string(name) + " = " + number(value) + " must be at most " +
+                                                number(kMaxExtent) +
+                                                " (2^31 - 129: rows are 32-bit); split the problem"};
+  }
+  return {};
+}
+
+Result<void> check_types(const MixedProblem& p) {
+  const auto refuse = [](const std::string& message) { return Error{ErrorCode::invalid_type, message}; };
+  if (!is_16bit(p.x))
+    return refuse(std::string("X is ") + name_of(p.x) + ": tokens must be fp16 or bf16; convert them");
+  if (!is_16bit(p.d) && p.d != DType::fp32)
+    return refuse(std::string("D is ") + name_of(p.d) + ": it must be fp16, bf16 or fp32");
+  if (p.bias != Bias::none && !is_16bit(p.bias_type) && p.bias_type != DType::fp32)
+    return refuse(std::string("bias is ") + name_of(p.bias_type) + ": it must be bf16, fp16 or fp32");
+  if (const char* rule = validate(p.weights))
+    return Error{ErrorCode::invalid_config, to_string(p.weights) + ": " + rule};
+  if (p.weights.order != FragmentOrder::half)
+    return Error{ErrorCode::invalid_config,
+                 "the weights are packed in the order byte and X is " + std::string(name_of(p.x)) +
+                     ": 16-bit tokens need the order half; pack them again with FragmentOrder::half"};
+  return {};
+}
+
+struct Pitch {
+  const char* matrix;
+  const char* field;
+  const char* inner_name;
+  i64 ld, inner, rows;
+  DType type;
+};
+
+Result<void> check_pitch(const Pitch& x) {
+  if (x.ld < 0)
+    return Error{ErrorCode::invalid_stride,
+                 std::string(x.field) + " = " + number(x.ld) + " must not be negative (0 = packed)"};
+  if (x.rows > 1 && x.ld < x.inner)
+    return Error{ErrorCode::invalid_stride, std::string(x.field) + " = " + number(x.ld) +
+                                                " must be at least " + x.inner_name + " = " +
+                                                number(x.inner) + ": rows of " + x.matrix + " would overlap"};
+  i64 bytes = 0;
+  if (__builtin_mul_overflow(x.ld, x.rows, &bytes) || __builtin_add_overflow(bytes, x.inner, &bytes) ||
+      __builtin_mul_overflow(bytes, bytes_of(x.type), &bytes))
+    return Error{ErrorCode::invalid_size, std::string(x.matrix) + " spans more than 2^63 bytes (" + x.field +
+                                              " = " + number(x.ld) + "): make it smaller"};
+  return {};
+}
+
+Result<void> check_pitches(const MixedProblem& p) {
+  if (Result<void> d = check_pitch({"D", "ld_d", "n", p.ld_d, p.n, p.m, p.d}); !d) return d;
+  if (p.k == 0) return {};
+  if (Result<void> x = check_pitch({"X", "ld_x", "k", p.ld_x, p.k, p.m, p.x}); !x) return x;
+  if (p.m > 1 && p.ld_x % kTokenUnit != 0)
+    return Error{ErrorCode::misaligned,
+                 "ld_x = " + number(p.ld_x) +
+                     " must be a multiple of 8: tokens are copied 16 bytes at a time; pad ld_x to " +
+                     number(ceil_div(p.ld_x, i64{kTokenUnit}) * kTokenUnit)};
+  if (p.m > 1 && p.ld_x > kMaxPitch)
+    return Error{ErrorCode::invalid_stride,
+                 "ld_x = " + number(p.ld_x) + " must be at most " + number(kMaxPitch) +
+                     " (2^26 - 8: tokens of a tile are found by 32-bit offsets); copy X closer together"};
+  return {};
+}
+
+}  // namespace
+
+Result<MixedProblem> check_problem(const MixedProblem& problem) {
+  MixedProblem p = problem;
+  if (Result<void> sizes = check_sizes(p); !sizes) return sizes.error();
+  if (Result<void> types = check_types(p); !types) return types.error();
+  if (p.ld_x == 0 || p.k == 0) p.ld_x = p.k;
+  if (p.ld_d == 0) p.ld_d = p.n;
+  if (Result<void> pitches = check_pitches(p); !pitches) return pitches.error();
+  if (p.bias == Bias::none) p.bias_type = MixedProblem{}.bias_type;  // equal work is an equal problem
+  return p;
+}
+
+NarrowConfig config_for(const MixedProblem& problem) {
+  return {.weights = problem.k == 0 ? WeightFormat{} : problem.weights,
+          .x = problem.x,
+          .d = problem.d,
+          .bias = problem.bias,
+          .bias_type = problem.bias == Bias::none ? NarrowConfig{}.bias_type : problem.bias_type,
+          .activation = problem.activation};
+}
+
+const char* why_not(const MixedProblem& problem, const NarrowConfig& config) {
+  const i64 strips = ceil_div(problem.n, i64{tile_rows(config)}) * tile_strips(config);
+  if (config.row_blocks > 4 && strips > strip_count(problem.n))
+    return "row_blocks = 8 reads strips in pairs, and n has an odd number of them";
+  return nullptr;
+}
+
+Result<Plan> check_plan(const Plan& plan, const DeviceInfo& device) {
+  if (Result<void> usable = check_device(device); !usable) return usable.error();
+  const Result<MixedProblem> checked = check_problem(plan.problem);
+  if (!checked) return checked.error();
+  Plan filled = plan_of(*checked, plan.config);
+  filled.estimate_us = plan.estimate_us;
+  if (is_empty(*checked)) return filled;
+  NarrowConfig expected = config_for(*checked);
+  const NarrowConfig& c = plan.config;
+  expected.token_blocks = c.token_blocks;
+  expected.row_blocks = c.row_blocks;
+  expected.warps = c.warps;
+  expected.stages = c.stages;
+  expected.parts = c.parts;
+  expected.ctas = c.ctas;
+  const char* rule = validate(c);
+  if (rule == nullptr && !(c == expected)) rule = "formats and epilogue must be those of the problem";
+  if (rule == nullptr) rule = why_not(*checked, c);
+  if (rule != nullptr)
+    return Error{ErrorCode::invalid_config,
+                 std::string(rule) + ", in the plan " + to_string(c) + "; plan again"};
+  return filled;
+}
+
+Plan plan_of(const MixedProblem& checked, const NarrowConfig& config) {
+  return {.problem = checked,
+          .config = config,
+          .smem_bytes = sluice::smem_bytes(config),
+          .weight_bytes = blob_bytes(checked.weights, checked.n, checked.k),
+          .stored_bits = stored_bits(checked.weights, checked.n, checked.k)};
+}
+
+}  // namespace sluice::mixed

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Is this a mixed problem that a kernel can address at all, and does a configuration fit it? Everything is
+// refused here with the value, the rule and the remedy. Called by mixed_planner.cc, and by mixed.cc for plans
+// made by hand.
+#pragma once
+
+#include <sluice/mixed.h>
+
+namespace sluice::mixed {
+
+/// Rows and k are rounded up to 128 in an int.
+inline constexpr i64 kMaxExtent = (i64{1} << 31) - 129;
+inline constexpr i64 kMaxPitch = (i64{1} << 26) - 8;
+
+/// Nothing to launch.
+constexpr bool is_empty(const MixedProblem& problem) {
+  return problem.m == 0 || problem.n == 0;
+}
+
+/// The problem with its leading dimensions filled in.
+/// Errors: invalid_size, invalid_type, invalid_stride, misaligned, invalid_config (the weight format).
+Result<MixedProblem> check_problem(const MixedProblem& problem);
+
+/// What the problem says of its kernel; tile and ring are the planner's choice. Without k there is nothing to
+/// read of the weights, so the format is one that has no row part (its scales would lie in front of an
+/// empty blob).
+NarrowConfig config_for(const MixedProblem& problem);
+
+/// nullptr, or the rule that the (valid) config breaks for this problem's weights.
+const char* why_not(const MixedProblem& problem, const NarrowConfig& config);
+
+/// Errors: those of check_problem; invalid_config.
+Result<Plan> check_plan(const Plan& plan, const DeviceInfo& device);
+
+/// The plan of a checked problem and a config that fits it, without its estimate.
+Plan plan_of(const MixedProblem& checked, const NarrowConfig& config);
+
+}  // namespace sluice::mixed

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// See mixed_cost_model.h. Bytes are in units of their own, times in microseconds.
+#include <sluice/host/planner/mixed_cost_model.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace sluice::mixed {
+namespace {
+
+constexpr double kSchedulers = 4;  // of an SM, an instruction a clock each
+
+/// CTAs that run at once if an SM holds one: clusters do not fill every GPC.
+double usable_sms(const DeviceInfo& device, int parts) {
+  switch (parts) {
+    case 1: return device.sm_count;
+    case 2: return 2.0 * device.max_clusters_of_2;
+    case 4: return 4.0 * device.max_clusters_of_4;
+    default: return 8.0 * device.max_clusters_of_8;
+  }
+}
+
+/// Words of codes that a lane expands for a fragment: twice the words, or twice the passes, twice the work.
+int words_of(const NarrowConfig& c) {
+  const int words = code_bits(c.weights.type) / 4;
+  return c.weights.type == WeightType::int8 && c.x == DType::bf16 ? 2 * words : words;
+}
+
+}  // namespace
+
+double estimate_us(const MixedProblem& problem, const NarrowConfig& config, const DeviceInfo& device,
+                   const MixedCosts& costs) {
+  const NarrowConfig& c = config;
+  const double k_tiles = static_cast<double>(packed_k_tiles(problem.k));
+  const double row_ctas = static_cast<double>(ceil_div(problem.n, i64{tile_rows(c)}));
+  const double token_ctas = static_cast<double>(ceil_div(problem.m, i64{tile_tokens(c)}));
+  const double ctas = row_ctas * token_ctas * c.parts;
+  const double of_busiest = std::ceil(ctas / std::max(1.0, usable_sms(device, c.parts)));  // SM, one by one
+  const double resident = std::min<double>(c.ctas, of_busiest);
+  const double tiles = k_tiles / c.parts, rounds = std::ceil(std::ceil(tiles) / c.warps);
+
+  const double token_bytes = stage_token_bytes(c), weight_bytes = stage_bytes(c) - token_bytes;
+  const double in_flight = resident * c.warps * (c.stages - 1) * (weight_bytes + token_bytes);
+  const double rate = std::min(costs.sm_bytes_per_us, in_flight / costs.latency_us);
+  const double sm_us = of_busiest * tiles * (weight_bytes + token_bytes / 2) / rate;
+  const double hbm_us = row_ctas * k_tiles * weight_bytes / device.hbm_bytes_per_us;
+  const double l2_us = ctas * tiles * (weight_bytes + token_bytes) / device.l2_bytes_per_us;
+
+  const double clocks =
+      costs.tile_clocks + costs.token_block_clocks * c.token_blocks +
+      c.row_blocks * (costs.block_clocks * words_of(c) + costs.product_clocks * c.token_blocks);
+  const double busy = std::min(1.0, resident * c.warps / costs.busy_warps);
+  // Warps take whole k-tiles: where the last round is not full, half of the gap shows.
+  const double turns = std::max(tiles, (tiles + rounds * c.warps) / 2);
+  const double issue_us = of_busiest * turns * clocks / (kSchedulers * busy * costs.clocks_per_us);
+
+  double sum = 0;
+  for (const double us : {sm_us, hbm_us, l2_us, issue_us}) sum += std::pow(us, costs.sharpness);
+  const double reduce_us = costs.reduce_us * tile_rows(c) * tile_tokens(c) / 128.0 * of_busiest / resident;
+  return costs.fixed_us + std::pow(sum, 1 / costs.sharpness) + reduce_us +
+         (c.parts > 1 ? costs.part_us * c.parts : 0.0);
+}
+
+int estimate_registers(const NarrowConfig& c) {
+  const int strip_blocks = min(c.row_blocks, 4);
+  const int sums = 4 * c.row_blocks * c.token_blocks, group_sums = 4 * strip_blocks * c.token_blocks;
+  int registers = 53 + 26 * c.token_blocks + sums + group_sums;
+  if (c.row_blocks > 4) registers += 20 + 10 * c.token_blocks;  // the second strip's codes come early
+  if (c.weights.group == 32) registers += 5 * c.token_blocks * strip_blocks;
+  if (c.weights.zero == ScaleZero::per_group) registers += c.row_blocks;
+  return registers;
+}
+
+}  // namespace sluice::mixed

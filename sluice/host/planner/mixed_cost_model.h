@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long a configuration of the narrow kernel will take with cold L2: a fixed part, the slowest of four
+// things that overlap (HBM, L2, what an SM can take, instructions), and the sums that meet at the end.
+// It is there to rank configurations of one problem. Called by mixed_planner.cc.
+#pragma once
+
+#include <sluice/mixed.h>
+
+namespace sluice::mixed {
+
+/// Fitted to 38 measurements (H200, 2026-11-21: uint4, group 64, fp16, 1 to 32 tokens, cold L2); most are met
+/// within 6 %, the worst is 25 % off. Rates of HBM and L2 are the device's.
+struct MixedCosts {
+  double fixed_us = 1.81;           // launch, first bytes, last stores
+  double sm_bytes_per_us = 52.8e3;  // that one SM takes; half of the tokens' bytes count: they are in L2
+  double latency_us = 1.0;          // from a copy to its bytes: what is in flight over it is a rate too
+  double clocks_per_us = 1755;      // of an SM
+  double tile_clocks = 70;          // issue slots of one k-tile in a warp: ring, addresses, scales
+  double token_block_clocks = 35;   // for each 8 tokens: loads, sums of tokens
+  double block_clocks = 8;          // for each 16 rows and word of codes
+  double product_clocks = 9.8;      // for each 16 rows x 8 tokens
+  double busy_warps = 14.4;         // fewer do not fill the issue slots
+  double reduce_us = 0.127;         // for each four sums of a warp that a thread adds up at the end
+  double part_us = 0.166;           // for each CTA of a cluster
+  double sharpness = 5.7;           // times are joined as an l^p norm
+};
+
+/// In microseconds, of a checked problem that is not empty.
+double estimate_us(const MixedProblem& problem, const NarrowConfig& config, const DeviceInfo& device,
+                   const MixedCosts& costs = {});
+
+/// Registers that a thread takes if it may (ptxas 13.0, 32 configs compiled, within 10 of all): with a
+/// smaller share of the SM it spills, or nearly. tests/unit/mixed_units_test.cc compiles what the planner
+/// picks.
+int estimate_registers(const NarrowConfig& config);
+
+}  // namespace sluice::mixed

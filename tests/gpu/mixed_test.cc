@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mixed products on the GPU: random formats, ragged sizes, tiles and epilogues, integer data for which no bit
+// may be wrong, between guards and with poisoned padding; the same bits twice; graphs; misuse.
+// SLUICE_MIXED_CASES says how many random problems (the bar is 10,000), SLUICE_MIXED_SEED where they begin.
+#include <sluice/mixed.h>
+
+#include <algorithm>
+#include <vector>
+
+#include <sluice/host/device_impl.h>
+#include <sluice/host/driver/events.h>
+#include <sluice/host/mixed_check.h>
+#include <sluice/host/pack_units.h>
+#include <sluice/host/planner/mixed_checks.h>
+#include <sluice/pack.h>
+
+#include "dice.h"
+#include "gpu.h"
+#include "tests/unit/packed_formats.h"
+
+namespace sluice::testing {
+namespace {
+
+using mixed::DataKind;
+using mixed::DeviceData;
+
+constexpr int kConfigsOfFormat = 2;
+constexpr int kTokenBlocks[] = {1, 1, 2, 4}, kRowBlocks[] = {2, 4, 4, 8}, kWarps[] = {1, 3, 4, 8, 12, 16};
+constexpr int kStages[] = {2, 2, 3, 4, 5}, kParts[] = {1, 1, 2, 4, 8}, kCtas[] = {1, 1, 2};
+constexpr DType kOutputs[] = {DType::fp16, DType::bf16, DType::fp32};
+constexpr Activation kActivations[] = {Activation::none, Activation::none, Activation::relu, Activation::gelu,
+                                       Activation::silu};
+
+/// A random valid config of the format. Registers are not looked at: kernels that spill must be right too.
+NarrowConfig random_config(const WeightFormat& format, Dice& dice) {
+  for (;;) {
+    const NarrowConfig c{.weights = format,
+                         .x = dice.one_in(2) ? DType::bf16 : DType::fp16,
+                         .d = dice.any_of(kOutputs),
+                         .bias = dice.one_in(2) ? Bias::column : Bias::none,
+                         .bias_type = NarrowConfig{}.bias_type,
+                         .activation = dice.any_of(kActivations),
+                         .token_blocks = dice.any_of(kTokenBlocks),
+                         .row_blocks = dice.any_of(kRowBlocks),
+                         .warps = dice.any_of(kWarps),
+                         .stages = dice.any_of(kStages),
+                         .parts = dice.any_of(kParts),
+                         .ctas = dice.any_of(kCtas)};
+    if (validate(c) == nullptr) return c;
+  }
+}
+
+MixedProblem problem_of(const NarrowConfig& c, i64 m, i64 n, i64 k) {
+  return {.m = m,
+          .n = n,
+          .k = k,
+          .x = c.x,
+          .d = c.d,
+          .weights = c.weights,
+          .bias = c.bias,
+          .bias_type = c.bias_type,
+          .activation = c.activation,
+          .ld_x = (k + 7) / 8 * 8};
+}
+
+/// Kernels, packers and the reference, compiled in parallel once and kept loaded for all tests.
+struct Pool {
+  std::vector<NarrowConfig> configs;
+  std::vector<mixed::Kernel> kernels;
+  std::vector<Packer> packers;
+  std::shared_ptr<const Module> reference;
+
+  static Result<Pool> create(const Device& device) {
+    Pool pool;
+    Dice dice(11);
+    std::vector<std::string> units;
+    std::vector<WeightFormat> formats;
+    for (const WeightFormat& format : test::all_formats()) {
+      if (format.order != FragmentOrder::half) continue;
+      formats.push_back(format);
+      for (int i = 0; i < kConfigsOfFormat; ++i) pool.configs.push_back(random_config(format, dice));
+      for (const PackStep step : {PackStep::pack, PackStep::unpack})
+        units.push_back(pack_unit_text({step, format, CodeStorage::byte}));
+    }
+    for (const auto& cubin : device.impl().cache.get_all(units, device.options().jobs, {}))
+      if (!cubin) return cubin.error();
+    for (const WeightFormat& format : formats) {
+      Result<Packer> packer = Packer::create(device, format, CodeStorage::byte);
+      if (!packer) return packer.error();
+      pool.packers.push_back(*std::move(packer));
+    }
+    std::vector<mixed::Plan> plans;
+    for (const NarrowConfig& config : pool.configs)
+      plans.push_back({.problem = problem_of(config, 8, 128, 128), .config = config});
+    for (Result<mixed::Kernel>& kernel : mixed::prepare(device, plans)) {
+      if (!kernel) return kernel.error();
+      pool.kernels.push_back(*std::move(kernel));
+    }
+    Result<std::shared_ptr<const Module>> reference =
+        device.impl().load_unit(mixed::reference_unit_text(), 0);
+    if (!reference) return reference.error();
+    pool.reference = *std::move(reference);
+    return pool;
+  }
+};
+
+const Result<Pool>& pool_of(const Device& device) {
+  static const Result<Pool> pool = Pool::create(device);
+  return pool;
+}
+
+struct Case {
+  MixedProblem problem;
+  NarrowConfig config;
+  DataKind kind;
+  int shift;
+};
+
+Case random_case(const std::vector<NarrowConfig>& configs, u64 seed) {
+  Dice dice(seed);
+  const NarrowConfig c = dice.any_of(configs);
+  const bool large = dice.one_in(8);
+  const i64 m = dice.one_in(8) ? dice.between(33, 100) : dice.between(1, 33);
+  i64 n = dice.between(1, large ? 1500 : 300);
+  if (dice.one_in(4)) n = n / 64 * 64 + 64;
+  if (c.row_blocks == 8 && strip_count(n) % 2 != 0) n += 64;  // strips in pairs
+  i64 k = dice.between(1, large ? 3000 : 700);
+  if (dice.one_in(4)) k = k / 128 * 128 + 128;
+  if (dice.one_in(4)) k = k / 8 * 8 + 8;
+  Case made{.problem = problem_of(c, m, n, k),
+            .config = c,
+            .kind = dice.one_in(4) ? DataKind::real : DataKind::exact,
+            .shift = dice.one_in(2) ? 0 : dice.between(1, 5)};
+  if (dice.one_in(2)) made.problem.ld_x += 8 * dice.between(0, 5);
+  if (dice.one_in(2)) made.problem.ld_d = n + dice.between(0, 9);
+  return made;
+}
+
+class mixed_products : public GpuTest {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (!IsSkipped()) {
+      ASSERT_TRUE(ok(pool_of(device())));
+    }
+  }
+  const Pool& pool() { return *pool_of(device()); }
+
+  Result<DeviceData> made(const MixedProblem& problem, DataKind kind, u64 seed, int shift = 0) {
+    Result<mixed::HostData> host = mixed::random_data(problem, kind, seed);
+    if (!host) return host.error();
+    return DeviceData::create(device(), *std::move(host), 1, shift);
+  }
+  void expect_right(const Case& c, u64 seed) {
+    SCOPED_TRACE(to_string(c.config) + "\n" + to_string(c.problem));
+    const auto data = made(c.problem, c.kind, seed, c.shift);
+    ASSERT_TRUE(ok(data));
+    const auto kernel = mixed::prepare(device(), mixed::Plan{.problem = c.problem, .config = c.config});
+    ASSERT_TRUE(ok(kernel));
+    ASSERT_TRUE(ok(mixed::launch(*kernel, data->args(), nullptr)));
+    const auto found = data->check();
+    ASSERT_TRUE(ok(found));
+    EXPECT_TRUE(found->passed()) << describe(*found);
+    const auto first = data->read_d();
+    ASSERT_TRUE(ok(data->poison(nullptr)));
+    ASSERT_TRUE(ok(mixed::launch(*kernel, data->args(), nullptr)));
+    const auto second = data->read_d();
+    ASSERT_TRUE(ok(first) && ok(second));
+    EXPECT_TRUE(*first == *second) << "other bits in the second run";
+  }
+};
+
+TEST_F(mixed_products, of_random_problems_are_right_to_the_bit) {
+  const i64 cases = setting("SLUICE_MIXED_CASES", 600), begin = setting("SLUICE_MIXED_SEED", 1);
+  for (i64 i = 0; i < cases && !HasFailure(); ++i) {
+    SCOPED_TRACE("SLUICE_MIXED_CASES=1 SLUICE_MIXED_SEED=" + std::to_string(begin + i));
+    expect_right(random_case(pool().configs, static_cast<u64>(begin + i)), static_cast<u64>(begin + i));
+  }
+}
+
+TEST_F(mixed_products, of_every_kernel_at_the_edges) {
+  for (const NarrowConfig& c : pool().configs) {
+    const i64 two_strips = c.row_blocks == 8 ? 128 : 1;
+    for (const auto& [m, n, k] : {std::array<i64, 3>{1, 1, 1}, {tile_tokens(c) + 1, 65, 129}, {7, 128, 1024}})
+      expect_right({problem_of(c, m, std::max(n, two_strips), k), c, DataKind::exact, 0}, 5);
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(mixed_products, of_the_planners_choice_are_right) {
+  for (const auto& [m, n, k] : {std::array<i64, 3>{16, 3584, 8192},
+                                {1, 4096, 4096},
+                                {32, 1280, 8192},
+                                {5, 8192, 1024},
+                                {100, 320, 1000}})
+    for (const WeightFormat& format :
+         {WeightFormat{.group = 64},
+          WeightFormat{.group = 128, .scale = DType::bf16, .zero = ScaleZero::per_group},
+          WeightFormat{.type = WeightType::int8, .group = 0},
+          WeightFormat{.type = WeightType::e4m3, .group = 32}}) {
+      const MixedProblem problem{.m = m, .n = n, .k = k, .weights = format};
+      const auto data = made(problem, DataKind::real, 3);
+      ASSERT_TRUE(ok(data));
+      ASSERT_TRUE(ok(mixed::run(device(), problem, data->args(), nullptr)));
+      const auto found = data->check();
+      ASSERT_TRUE(ok(found));
+      EXPECT_TRUE(found->passed()) << to_string(problem) << ": " << describe(*found);
+    }
+}
+
+TEST_F(mixed_products, without_k_are_the_bias) {
+  for (const int group : {0, 64}) {
+    MixedProblem problem{.m = 9, .n = 200, .k = 0, .weights = {.group = group, .zero = ScaleZero::per_group}};
+    problem.bias = Bias::column;
+    problem.activation = Activation::relu;
+    const auto data = made(problem, DataKind::exact, 4);
+    ASSERT_TRUE(ok(data));
+    mixed::Args args = data->args();
+    args.x = args.weights = nullptr;
+    ASSERT_TRUE(ok(mixed::run(device(), problem, args, nullptr)));
+    const auto found = data->check();
+    ASSERT_TRUE(ok(found));
+    EXPECT_TRUE(found->passed()) << describe(*found);
+  }
+}
+
+TEST_F(mixed_products, go_into_graphs) {
+  const MixedProblem problem{.m = 16, .n = 1024, .k = 2048, .weights = {.group = 64}};
+  const auto stream = StreamHandle::create(device());
+  const auto data = made(problem, DataKind::exact, 6);
+  ASSERT_TRUE(ok(stream) && ok(data));
+  const auto cold = Graph::capture(device(), stream->get(), [&] {
+    return mixed::run(device(), {.m = 16, .n = 1088, .k = 2048}, data->args(), stream->get());
+  });
+  ASSERT_FALSE(cold.ok());
+  EXPECT_EQ(cold.error().code, ErrorCode::not_prepared);
+  ASSERT_TRUE(ok(mixed::run(device(), problem, data->args(), stream->get())));
+  const auto graph = Graph::capture(
+      device(), stream->get(), [&] { return mixed::run(device(), problem, data->args(), stream->get()); });
+  ASSERT_TRUE(ok(graph));
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(ok(data->poison(stream->get())));
+    ASSERT_TRUE(ok(graph->launch(stream->get())));
+    const auto found = data->check();
+    ASSERT_TRUE(ok(found));
+    ASSERT_TRUE(found->passed()) << "replay " << i << ": " << describe(*found);
+  }
+}
+
+TEST_F(mixed_products, misuse_launches_nothing) {
+  MixedProblem problem{.m = 4, .n = 128, .k = 256, .weights = {.group = 64}};
+  problem.bias = Bias::column;
+  const auto data = made(problem, DataKind::exact, 8);
+  ASSERT_TRUE(ok(data));
+  const mixed::Args good = data->args();
+  const auto moved = [](const void* pointer, i64 bytes) { return static_cast<const u8*>(pointer) + bytes; };
+  const auto refused = [&](ErrorCode code, auto&& spoil) {
+    mixed::Args bad = good;
+    spoil(bad);
+    const Result<void> result = mixed::run(device(), problem, bad, nullptr);
+    ASSERT_FALSE(result.ok());
+    EXPECT_EQ(result.error().code, code) << result.error().message;
+  };
+  std::vector<u8> host(4096);
+  refused(ErrorCode::invalid_pointer, [](mixed::Args& a) { a.x = nullptr; });
+  refused(ErrorCode::invalid_pointer, [](mixed::Args& a) { a.weights = nullptr; });
+  refused(ErrorCode::invalid_pointer, [](mixed::Args& a) { a.bias = nullptr; });
+  refused(ErrorCode::invalid_pointer, [&](mixed::Args& a) {
+    a.x = reinterpret_cast<const void*>((reinterpret_cast<u64>(host.data()) + 127) / 128 * 128);
+  });
+  refused(ErrorCode::misaligned, [&](mixed::Args& a) { a.x = moved(a.x, 2); });
+  refused(ErrorCode::misaligned, [&](mixed::Args& a) { a.weights = moved(a.weights, 16); });
+  refused(ErrorCode::misaligned, [&](mixed::Args& a) { a.d = static_cast<u8*>(a.d) + 1; });
+  refused(ErrorCode::aliasing, [](mixed::Args& a) { a.d = const_cast<void*>(a.x); });
+  refused(ErrorCode::aliasing, [](mixed::Args& a) { a.d = const_cast<void*>(a.weights); });
+  const auto d = data->read_d();
+  ASSERT_TRUE(ok(d));
+  EXPECT_TRUE(std::all_of(d->begin(), d->end(), [](u8 byte) { return byte == 0xFF; }));
+}
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// The judge of mixed products accepts one rounding of the truth and nothing else; and data that are called
+// exact are. To see it fail: let allowed() have slack for exact data too, or scan() begin a byte late.
+#include <sluice/host/mixed_data.h>
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include <sluice/host/jit/compiler.h>
+#include <sluice/host/mixed_check.h>
+#include <sluice/reference/packed_weights.h>
+
+#include "packed_formats.h"
+
+namespace sluice {
+namespace {
+
+using mixed::DataKind;
+
+/// A D with what the data say, through the packed blob, in a buffer of poison.
+std::vector<u8> reference_d(const mixed::HostData& data, int shift) {
+  const MixedProblem& p = data.problem;
+  const auto blob = pack_weights(p.weights, {p.n, p.k, data.codes.data(), data.scales.data(),
+                                             data.zeros.empty() ? nullptr : data.zeros.data()});
+  EXPECT_TRUE(blob.ok());
+  const auto w = dequantise_weights({p.weights, p.n, p.k, blob->data()});
+  EXPECT_TRUE(w.ok());
+  std::vector<u8> buffer(static_cast<size_t>(mixed::d_buffer_bytes(p, shift)), 0xFF);
+  const auto number = [](DType type, const std::vector<u8>& bytes, i64 index) {
+    u32 bits = 0;
+    std::memcpy(&bits, bytes.data() + index * bytes_of(type), static_cast<size_t>(bytes_of(type)));
+    return verify::decode(type, bits);
+  };
+  for (i64 m = 0; m < p.m; ++m)
+    for (i64 n = 0; n < p.n; ++n) {
+      double sum = p.bias == Bias::none ? 0.0 : number(p.bias_type, data.bias, n);
+      for (i64 k = 0; k < p.k; ++k)
+        sum += number(p.x, data.x, m * p.ld_x + k) * (*w)[static_cast<size_t>(n * p.k + k)];
+      if (p.activation == Activation::relu && sum < 0) sum = 0;
+      const u32 bits = verify::encode(p.d, sum);
+      std::memcpy(buffer.data() + mixed::d_begin(p, shift) + (m * p.ld_d + n) * bytes_of(p.d), &bits,
+                  static_cast<size_t>(bytes_of(p.d)));
+    }
+  return buffer;
+}
+
+std::vector<MixedProblem> problems() {
+  std::vector<MixedProblem> all;
+  for (const WeightFormat& format : test::all_formats()) {
+    if (format.order != FragmentOrder::half) continue;
+    const int i = static_cast<int>(all.size());
+    all.push_back({.m = 3 + i % 3,
+                   .n = 70,
+                   .k = 130 + 8 * (i % 5),
+                   .x = i % 2 == 0 ? DType::bf16 : DType::fp16,
+                   .d = i % 3 == 0   ? DType::fp32
+                        : i % 3 == 1 ? DType::fp16
+                                     : DType::bf16,
+                   .weights = format,
+                   .bias = i % 4 == 0 ? Bias::column : Bias::none,
+                   .activation = i % 5 == 0 ? Activation::relu : Activation::none,
+                   .ld_x = 176,
+                   .ld_d = 70 + i % 2});
+  }
+  return all;
+}
+
+TEST(mixed_data, the_packed_reference_is_right_in_every_format) {
+  ASSERT_GE(problems().size(), 24u);
+  for (const DataKind kind : {DataKind::exact, DataKind::real})
+    for (const MixedProblem& p : problems()) {
+      const Result<mixed::HostData> data = mixed::random_data(p, kind, 7);
+      ASSERT_TRUE(data.ok()) << data.error().message;
+      const Comparison found = mixed::judge(*data, mixed::reference_sums(*data), reference_d(*data, 1), 1);
+      EXPECT_TRUE(found.passed()) << to_string(p) << describe(found);
+      EXPECT_EQ(found.checked, p.m * p.n);
+    }
+}
+
+TEST(mixed_data, one_bit_is_found) {
+  MixedProblem p = problems()[1];
+  p.d = DType::fp32;
+  p.activation = Activation::none;
+  const Result<mixed::HostData> data = mixed::random_data(p, DataKind::exact, 3);
+  ASSERT_TRUE(data.ok());
+  const std::vector<MixedSum> sums = mixed::reference_sums(*data);
+  const auto judged = [&](auto&& spoil) {
+    std::vector<u8> d = reference_d(*data, 0);
+    spoil(d, static_cast<size_t>(mixed::d_begin(data->problem, 0)));
+    return mixed::judge(*data, sums, d, 0);
+  };
+  EXPECT_TRUE(judged([](auto&, size_t) {}).passed());
+  EXPECT_EQ(judged([](auto& d, size_t begin) { d[begin + 4] ^= 1; }).wrong, 1)
+      << "the last bit of one output";
+  EXPECT_EQ(judged([](auto& d, size_t begin) { std::memset(&d[begin], 0xFF, 4); }).unwritten, 1);
+  EXPECT_EQ(judged([](auto& d, size_t begin) { d[begin - 1] = 0; }).damaged_chunks, 1) << "in front of D";
+  EXPECT_EQ(judged([](auto& d, size_t) { d.back() = 0; }).damaged_chunks, 1) << "behind D";
+  const i64 row = p.n * 4;  // ld_d = n + 1
+  if (data->problem.ld_d > p.n) {
+    EXPECT_EQ(judged([&](auto& d, size_t begin) { d[begin + static_cast<size_t>(row)] = 0; }).damaged_chunks,
+              1);
+  }
+}
+
+TEST(mixed_data, the_reference_kernel_compiles) {
+  const auto compiler = Compiler::load("");
+  ASSERT_TRUE(compiler) << compiler.error().message;
+  const auto cubin = (*compiler)->compile(mixed::reference_unit_text());
+  ASSERT_TRUE(cubin) << cubin.error().message;
+  EXPECT_EQ(cubin->report.spill_bytes, 0);
+  EXPECT_EQ(cubin->report.log, "");
+}
+
+}  // namespace
+}  // namespace sluice

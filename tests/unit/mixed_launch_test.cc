@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// prepare, launch and run of mixed products on the fake driver: what is enqueued, what is refused before it,
+// and that a launch allocates nothing. To see it fail: swap grid_x and grid_y; drop a check_alignment.
+#include <sluice/mixed.h>
+
+#include <sluice/host/mixed.h>
+
+#include "allocation_counter.h"
+#include "launch_fixture.h"
+
+namespace sluice {
+namespace {
+
+MixedProblem small() {
+  return {.m = 4, .n = 192, .k = 256, .weights = {.group = 64}};
+}
+
+class MixedLaunch : public LaunchTest {
+ protected:
+  mixed::Kernel made(const MixedProblem& problem, const mixed::Overrides& overrides = {}) {
+    const Result<mixed::Plan> plan = mixed::plan(problem, device().info(), overrides);
+    EXPECT_TRUE(plan.ok()) << (plan.ok() ? "" : plan.error().message);
+    const Result<mixed::Kernel> kernel = mixed::prepare(device(), *plan);
+    EXPECT_TRUE(kernel.ok()) << (kernel.ok() ? "" : kernel.error().message);
+    return *kernel;
+  }
+  mixed::Args args_of(const MixedProblem& p) {
+    return {.x = driver.memory(p.m * (p.ld_x + p.k) * 2 + 256),
+            .weights = driver.memory(blob_bytes(p.weights, p.n, p.k) + 256),
+            .d = driver.memory(p.m * (p.ld_d + p.n) * 4 + 256),
+            .bias = driver.memory(p.n * 4 + 256)};
+  }
+};
+
+TEST_F(MixedLaunch, is_one_kernel_that_allocates_nothing) {
+  const mixed::Kernel kernel = made(small(), {.row_blocks = 2, .warps = 4, .stages = 2, .parts = 2});
+  const mixed::Args args = args_of(small());
+  const long before = allocations_of_this_thread();
+  const bool ok = mixed::launch(kernel, args, nullptr).ok();
+  EXPECT_EQ(allocations_of_this_thread(), before);
+  EXPECT_TRUE(ok);
+  ASSERT_EQ(driver.launches(), 1);
+  const LaunchRecord& launch = driver.launch(0);
+  EXPECT_EQ(launch.grid_x, 12u) << "6 tiles of 32 rows in 2 parts";
+  EXPECT_EQ(launch.grid_y, 1u);
+  EXPECT_EQ(launch.block_x, 128u);
+  EXPECT_EQ(launch.cluster_x, 2u);
+  EXPECT_EQ(launch.smem_bytes, static_cast<u32>(smem_bytes(kernel.plan().config)));
+  const NarrowParams& p = launch.narrow;
+  EXPECT_EQ(p.x, args.x);
+  EXPECT_EQ(p.weights, args.weights);
+  EXPECT_EQ(p.d, args.d);
+  EXPECT_EQ(p.m, 4);
+  EXPECT_EQ(p.n, 192);
+  EXPECT_EQ(p.k, 256);
+  EXPECT_EQ(p.k_tiles, 2);
+  EXPECT_EQ(p.ld_x, 256);
+  EXPECT_EQ(p.ld_d, 192);
+  EXPECT_EQ(p.strip_bytes, strip_bytes(small().weights, 256));
+  EXPECT_TRUE(p.vectors);
+}
+
+TEST_F(MixedLaunch, vectors_only_where_every_row_of_d_allows_them) {
+  const auto vectors = [&](MixedProblem problem, i64 shift) {
+    mixed::Args args = args_of(problem);
+    args.d = shifted(args.d, shift);
+    const int before = driver.launches();
+    EXPECT_TRUE(mixed::launch(made(problem), args, nullptr).ok());
+    return driver.launch(before).narrow.vectors;
+  };
+  EXPECT_TRUE(vectors(small(), 8));
+  EXPECT_FALSE(vectors(small(), 2)) << "D is not on 8 bytes";
+  MixedProblem p = small();
+  p.ld_d = 193;
+  EXPECT_FALSE(vectors(p, 0)) << "the second row is not";
+  p.m = 1;
+  EXPECT_TRUE(vectors(p, 0)) << "there is no second row";
+  p = small();
+  p.n = 190;
+  p.ld_d = 192;
+  EXPECT_FALSE(vectors(p, 0)) << "the last four would stick out";
+  p = small();
+  p.d = DType::fp32;
+  EXPECT_FALSE(vectors(p, 8)) << "four floats are 16 bytes";
+}
+
+TEST_F(MixedLaunch, more_tokens_than_a_grid_holds_are_several_launches) {
+  MixedProblem p{.m = 3 * 65535 * 32, .n = 8, .k = 8, .weights = {.group = 0}};
+  p.m -= 5;
+  const mixed::Kernel kernel = made(p, {.token_blocks = 4});
+  const mixed::Args args{
+      .x = driver.memory(p.m * 16), .weights = driver.memory(1 << 16), .d = driver.memory(p.m * 16)};
+  launched(mixed::launch(kernel, args, nullptr), 3);
+  i64 tokens = 0;
+  for (int i = 0; i < 3; ++i) {
+    const LaunchRecord& launch = driver.launch(i);
+    EXPECT_EQ(launch.narrow.x, shifted(const_cast<void*>(args.x), tokens * 16));
+    EXPECT_EQ(launch.narrow.d, shifted(args.d, tokens * 16));
+    EXPECT_EQ(static_cast<int>(launch.grid_y), ceil_div(launch.narrow.m, 32));
+    tokens += launch.narrow.m;
+  }
+  EXPECT_EQ(tokens, p.m);
+}
+
+TEST_F(MixedLaunch, nothing_is_nothing_to_do_and_no_k_needs_no_inputs) {
+  launched(mixed::launch(made({.m = 0, .n = 64, .k = 64}), {}, nullptr), 0);
+  launched(mixed::launch(made({.m = 4, .n = 0, .k = 64}), {}, nullptr), 0);
+  MixedProblem no_k{.m = 4, .n = 64, .k = 0, .weights = {.group = 0, .zero = ScaleZero::per_group}};
+  const mixed::Kernel kernel = made(no_k);
+  EXPECT_NE(kernel.plan().config.weights.group, 0) << "row scales would lie in front of the empty blob";
+  launched(mixed::launch(kernel, {.d = args_of(no_k).d}, nullptr), 1);
+  EXPECT_EQ(driver.launch(0).narrow.k_tiles, 0);
+}
+
+TEST_F(MixedLaunch, one_token_may_have_any_pitch) {
+  MixedProblem p{.m = 1, .n = 64, .k = 100, .weights = {.group = 32}};
+  launched(mixed::launch(made(p), args_of(p), nullptr), 1);
+  EXPECT_EQ(driver.launch(0).narrow.ld_x % 8, 0) << "what the kernel steps by stays on 16 bytes";
+}
+
+TEST_F(MixedLaunch, refuses_with_value_rule_and_remedy) {
+  MixedProblem p = small();
+  p.bias = Bias::column;
+  p.bias_type = DType::fp32;
+  const mixed::Kernel kernel = made(p);
+  const mixed::Args good = args_of(p);
+  const auto expect = [&](ErrorCode code, const char* mention, auto&& spoil) {
+    mixed::Args bad = good;
+    spoil(bad);
+    refused(mixed::launch(kernel, bad, nullptr), code, mention);
+  };
+  expect(ErrorCode::invalid_pointer, "X is null", [](mixed::Args& a) { a.x = nullptr; });
+  expect(ErrorCode::invalid_pointer, "weights is null", [](mixed::Args& a) { a.weights = nullptr; });
+  expect(ErrorCode::invalid_pointer, "D is null", [](mixed::Args& a) { a.d = nullptr; });
+  expect(ErrorCode::invalid_pointer, "without a bias", [](mixed::Args& a) { a.bias = nullptr; });
+  expect(ErrorCode::misaligned, "16 bytes", [](mixed::Args& a) { a.x = shifted(a.x, 8); });
+  expect(ErrorCode::misaligned, "128 bytes", [](mixed::Args& a) { a.weights = shifted(a.weights, 64); });
+  expect(ErrorCode::misaligned, "D = ", [](mixed::Args& a) { a.d = shifted(a.d, 1); });
+  expect(ErrorCode::misaligned, "bias = ", [](mixed::Args& a) { a.bias = shifted(a.bias, 2); });
+  expect(ErrorCode::aliasing, "overlaps X", [](mixed::Args& a) { a.d = const_cast<void*>(a.x); });
+  expect(ErrorCode::aliasing, "overlaps weights",
+         [](mixed::Args& a) { a.d = shifted(const_cast<void*>(a.weights), 1024); });
+  expect(ErrorCode::aliasing, "overlaps bias", [](mixed::Args& a) { a.d = const_cast<void*>(a.bias); });
+  expect(ErrorCode::invalid_pointer, "host memory",
+         [&](mixed::Args& a) { a.x = driver.memory(1 << 16, 0, CU_MEMORYTYPE_HOST); });
+  expect(ErrorCode::wrong_device, "device 1", [&](mixed::Args& a) { a.d = driver.memory(1 << 16, 1); });
+  refused(mixed::launch(kernel, good, driver.foreign_stream()), ErrorCode::wrong_device, "stream");
+}
+
+TEST_F(MixedLaunch, a_plan_made_by_hand_is_checked) {
+  const Result<mixed::Plan> plan = mixed::plan(small(), device().info());
+  ASSERT_TRUE(plan.ok());
+  const auto expect = [&](const char* mention, auto&& spoil) {
+    mixed::Plan bad = *plan;
+    spoil(bad);
+    const Result<mixed::Kernel> kernel = mixed::prepare(device(), bad);
+    ASSERT_FALSE(kernel.ok()) << mention;
+    EXPECT_NE(kernel.error().message.find(mention), std::string::npos) << kernel.error().message;
+  };
+  expect("warps", [](mixed::Plan& p) { p.config.warps = 17; });
+  expect("odd number",
+         [](mixed::Plan& p) { p.config.row_blocks = 8, p.config.warps = 4, p.config.stages = 2; });
+  expect("formats", [](mixed::Plan& p) { p.config.weights.group = 32; });
+  expect("formats", [](mixed::Plan& p) { p.config.activation = Activation::relu; });
+  expect("ld_x", [](mixed::Plan& p) { p.problem.ld_x = 255; });
+  mixed::Plan bare = *plan;
+  bare.smem_bytes = 0;  // follows from the config
+  const Result<mixed::Kernel> kernel = mixed::prepare(device(), bare);
+  ASSERT_TRUE(kernel.ok());
+  EXPECT_EQ(kernel->plan().smem_bytes, smem_bytes(plan->config));
+}
+
+TEST_F(MixedLaunch, run_keeps_its_kernel_and_refuses_to_prepare_in_a_capture) {
+  const mixed::Args args = args_of(small());
+  CUstream stream = nullptr;
+  const ContextScope scope(*device().impl().primary);
+  ASSERT_TRUE(scope.entered().ok());
+  ASSERT_EQ(device().impl().api->cuStreamCreate(&stream, 0), CUDA_SUCCESS);
+  ASSERT_EQ(device().impl().api->cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  const Result<void> cold = mixed::run(device(), small(), args, stream);
+  ASSERT_FALSE(cold.ok());
+  EXPECT_EQ(cold.error().code, ErrorCode::not_prepared);
+  CUgraph graph = nullptr;
+  ASSERT_EQ(device().impl().api->cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+  EXPECT_TRUE(mixed::run(device(), small(), args, stream).ok());
+  EXPECT_EQ(driver.launches(), 1);
+  const int modules = driver.alive().modules;
+  ASSERT_EQ(device().impl().api->cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  EXPECT_TRUE(mixed::run(device(), small(), args, stream).ok());
+  EXPECT_TRUE(driver.launch(1).captured);
+  EXPECT_EQ(driver.alive().modules, modules);
+  CUgraph second = nullptr;
+  EXPECT_EQ(device().impl().api->cuStreamEndCapture(stream, &second), CUDA_SUCCESS);
+  for (CUgraph g : {graph, second})
+    if (g != nullptr) device().impl().api->cuGraphDestroy(g);
+  device().impl().api->cuStreamDestroy(stream);
+}
+
+}  // namespace
+}  // namespace sluice
