@@ -19,6 +19,13 @@ SLUICE_DEVICE u64 evict_first_policy() {
   return policy;
 }
 
+// No preference, as a value.
+SLUICE_DEVICE u64 evict_normal_policy() {
+  u64 policy;
+  asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
 SLUICE_DEVICE void copy_16_bytes(u32 to, const void* from, u64 policy) {
   asm volatile("cp.async.cg.shared::cta.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
                "l"(policy)

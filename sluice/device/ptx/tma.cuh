@@ -38,6 +38,16 @@ SLUICE_DEVICE void tma_load_multicast(u32 destination, const TensorMap& map, Tma
       : "memory");
 }
 
+// cp.async.bulk.shared::cluster.global: a flat run of bytes, a multiple of 16 on both sides; completes on
+// `barrier` with them. `policy`: createpolicy's.
+SLUICE_DEVICE void bulk_load(u32 destination, const void* source, u32 bytes, u32 barrier, u64 policy) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], "
+      "%4;" ::"r"(destination),
+      "l"(source), "r"(bytes), "r"(barrier), "l"(policy)
+      : "memory");
+}
+
 // cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group
 SLUICE_DEVICE void tma_store(const TensorMap& map, TmaBox box, u32 source) {
   asm volatile(
@@ -66,6 +76,12 @@ SLUICE_DEVICE void bulk_commit_group() {
 template <int kPending>
 SLUICE_DEVICE void bulk_wait_group_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
+}
+
+// cp.async.bulk.wait_group: they have been written too
+template <int kPending>
+SLUICE_DEVICE void bulk_wait_group() {
+  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
 // fence.proxy.async.shared::cta: this thread's writes to shared memory are seen by the copy engine after the

@@ -28,6 +28,13 @@ SLUICE_DEVICE void pin_registers(float (&values)[kCount]) {
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(values[i])::"memory");
 }
 
+/// The same of A's registers.
+template <int kCount>
+SLUICE_DEVICE void pin_registers(u32 (&values)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+r"(values[i]));
+}
+
 /// Matrix descriptor with 128-byte swizzle (PTX ISA "matrix descriptor"): 14-bit fields in units of 16 bytes.
 ///   bits 0-13 start, 16-29 leading offset, 32-45 stride offset, 62-63 layout (1 = 128-byte swizzle).
 /// K-major:  stride = from one group of 8 rows to the next; leading offset unused.
@@ -44,5 +51,11 @@ SLUICE_DEVICE u64 smem_descriptor(u32 address, u32 leading_bytes, u32 stride_byt
 /// kTransA, kTransB: 1 for MN-major operands (16-bit types).
 template <DType kA, DType kB, int kN>
 struct Wgmma;
+
+/// The same with A in registers, 16-bit types, K-major B. Thread t holds A's rows 16(t/32) + (t%32)/4 and + 8:
+/// a[0], a[1] columns 2(t%4) and the next; a[2], a[3] the same + 8; even registers the upper row. None of
+/// them may be written before wait_group has retired the instruction.
+template <DType kType, int kN>
+struct WgmmaRs;
 
 }  // namespace sluice::ptx

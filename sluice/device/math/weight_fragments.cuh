@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// From packed words to A registers that hold weights, not only codes: first (code - zero) * 2^-kExponent,
+// exactly, by one fused multiply-add a register on what CodeFragments expands; then times the group's scale,
+// rounded once. fp16 has few exponents, so the scale is lifted by 2^kLift, which the sums give back:
+// scales of 2^-20 to 2^7 keep their weights' bits (docs/mixed.md has the bounds). Used by kernels/wide.cuh.
+#pragma once
+
+#include <sluice/device/element.cuh>
+#include <sluice/device/math/code_fragments.cuh>
+#include <sluice/device/ptx/half_pair.cuh>
+
+namespace sluice {
+
+SLUICE_HD constexpr float exact_power(int exponent) {
+  float value = 1.0f;
+  for (int i = exponent; i < 0; ++i) value *= 0.5f;
+  for (int i = 0; i < exponent; ++i) value *= 2.0f;
+  return value;
+}
+
+/// kWords of a lane make a fragment. kImplied: the addends that stand for the format's implied zero.
+/// difference: `zero` are addends for rows g and g + 8, made by addend().
+template <WeightType kType, DType kX, ScaleZero kZero>
+struct WeightFragments;
+
+template <ScaleZero kZero>
+struct WeightFragments<WeightType::uint4, DType::fp16, kZero> {
+  static constexpr int kWords = 1, kExponent = 6, kLift = 2;
+  static constexpr u32 kImplied = 0xB000B000u;  // -8 * 2^-6
+
+  static SLUICE_DEVICE float addend(float zero) { return zero * -0x1p-6f; }
+  static SLUICE_DEVICE void difference(const u32* words, const u32 (&zero)[2], u32 (&a)[4]) {
+    constexpr u32 kFrom21 = 0x78007800u, kFrom17 = 0x68006800u;  // 2^15, 2^11
+    CodeFragments<WeightType::uint4, DType::fp16>::expand<0>(words, a);
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      a[j] = ptx::multiply_add_pair<DType::fp16>(a[j], j % 2 == 0 ? kFrom21 : kFrom17, zero[j % 2]);
+  }
+};
+
+template <ScaleZero kZero>
+struct WeightFragments<WeightType::uint4, DType::bf16, kZero> {
+  static constexpr int kWords = 1, kExponent = 0, kLift = 0;
+  static constexpr u32 kImplied = 0xC1C0C1C0u;  // -(16 + 8)
+
+  static SLUICE_DEVICE float addend(float zero) { return -16.0f - zero; }
+  static SLUICE_DEVICE void difference(const u32* words, const u32 (&zero)[2], u32 (&a)[4]) {
+    constexpr u32 kOne = 0x3F803F80u;
+    CodeFragments<WeightType::uint4, DType::bf16>::expand<0>(words, a);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) a[j] = ptx::multiply_add_pair<DType::bf16>(a[j], kOne, zero[j % 2]);
+  }
+};
+
+template <ScaleZero kZero>
+struct WeightFragments<WeightType::int8, DType::fp16, kZero> {
+  static constexpr int kWords = 2, kExponent = 6, kLift = 0;
+  static constexpr u32 kImplied = 0xC000C000u;  // -128 * 2^-6
+
+  static SLUICE_DEVICE float addend(float zero) { return zero * -0x1p-6f; }
+  static SLUICE_DEVICE void difference(const u32* words, const u32 (&zero)[2], u32 (&a)[4]) {
+    constexpr u32 kFrom21 = 0x78007800u;  // 2^15
+    CodeFragments<WeightType::int8, DType::fp16>::expand<0>(words, a);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) a[j] = ptx::multiply_add_pair<DType::fp16>(a[j], kFrom21, zero[j % 2]);
+  }
+};
+
+// Sixteens and ones come apart, 256 + 16 h and 16 + l. Every step is a whole number of at most 8 bits, times a
+// power of two; a stored zero is one of 8 bits too, so it is a step of its own.
+template <ScaleZero kZero>
+struct WeightFragments<WeightType::int8, DType::bf16, kZero> {
+  static constexpr int kWords = 2, kExponent = 0, kLift = 0;
+  static constexpr u32 kImplied = 0xC3C8C3C8u;  // -(272 + 128)
+
+  static SLUICE_DEVICE float addend(float zero) { return -zero; }
+  static SLUICE_DEVICE void difference(const u32* words, const u32 (&zero)[2], u32 (&a)[4]) {
+    using Codes = CodeFragments<WeightType::int8, DType::bf16>;
+    constexpr u32 kOne = 0x3F803F80u, kOffset = 0xC388C388u;  // -272
+    u32 ones[4];
+    Codes::template expand<0>(words, ones);
+    Codes::template expand<1>(words, a);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      a[j] = ptx::multiply_add_pair<DType::bf16>(a[j], kOne,
+                                                 kZero == ScaleZero::per_group ? kOffset : zero[j % 2]);
+      a[j] = ptx::multiply_add_pair<DType::bf16>(ones[j], kOne, a[j]);
+      if constexpr (kZero == ScaleZero::per_group)
+        a[j] = ptx::multiply_add_pair<DType::bf16>(a[j], kOne, zero[j % 2]);
+    }
+  }
+};
+
+template <DType kX>
+struct SignedFragments {
+  static constexpr int kWords = 2, kLift = 0;
+  static constexpr int kExponent = CodeFragments<WeightType::e4m3, kX>::kUpperExponent;
+  static constexpr u32 kImplied = 0;
+
+  static SLUICE_DEVICE float addend(float) { return 0.0f; }
+  static SLUICE_DEVICE void difference(const u32* words, const u32 (&)[2], u32 (&a)[4]) {
+    CodeFragments<WeightType::e4m3, kX>::template expand<0>(words, a);
+  }
+};
+template <ScaleZero kZero>
+struct WeightFragments<WeightType::e4m3, DType::fp16, kZero> : SignedFragments<DType::fp16> {};
+template <ScaleZero kZero>
+struct WeightFragments<WeightType::e4m3, DType::bf16, kZero> : SignedFragments<DType::bf16> {};
+
+}  // namespace sluice

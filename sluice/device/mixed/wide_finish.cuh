@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a warpgroup's sums to D: the two halves of k meet, then scales of whole rows, bias, activation. A
+// thread's sums are of two outputs (rows g and g + 8 of its warp's block), so it reads two scales and two
+// biases for a tile. 16-bit D leaves through shared memory, 32 tokens at a time, by the copy engine where D
+// allows it; fp32 goes from registers.
+#pragma once
+
+#include <sluice/device/epilogue/activation.cuh>
+#include <sluice/device/mixed/wide_products.cuh>
+#include <sluice/device/ptx/cluster_memory.cuh>
+#include <sluice/device/ptx/tma.cuh>
+
+namespace sluice::mixed {
+
+template <WideConfig kConfig>
+class WideFinish {
+  using S = WideShape<kConfig>;
+  using Products = WideProducts<kConfig>;
+  static constexpr int kOwn = S::kOwnTokens / 2;  // sums of a thread that it stores
+  static constexpr int kRowBytes = kStripRows * 2;
+
+ public:
+  SLUICE_DEVICE WideFinish(const WideParams& params, const WidePlace<kConfig>& at)
+      : params_(params), at_(at) {}
+
+  SLUICE_DEVICE void run(const WideTile& tile, const float (&sums)[S::kTokens / 2]) {
+    const WideTile own{tile.token + at_.k_rank * S::kOwnTokens, tile.row + Products::group() * kStripRows};
+    if constexpr (kConfig.cluster_k == 1) {
+      store(own, sums);
+    } else {
+      float whole[kOwn];
+      exchange(sums, whole);
+      store(own, whole);
+    }
+  }
+  /// What was sent has left shared memory, and is in D.
+  SLUICE_DEVICE void end() const {
+    if (Products::thread() == 0) ptx::bulk_wait_group<0>();
+  }
+
+ private:
+  // ---- the halves of k ----
+  SLUICE_DEVICE void exchange(const float (&sums)[S::kTokens / 2], float (&whole)[kOwn]) const {
+    const u32 box = at_.smem + exchange_offset(kConfig) + (Products::group() * 128 + Products::thread()) * 16;
+    ptx::cluster_wait_acquire();  // the peer has begun: its memory may be written
+    const u32 to = ptx::map_to_cta(box, static_cast<u32>(at_.k_rank ^ 1));
+    if (at_.k_rank == 0)
+      send<1>(to, sums, whole);
+    else
+      send<0>(to, sums, whole);
+    ptx::cluster_arrive_release();
+    ptx::cluster_wait_acquire();
+#pragma unroll
+    for (int i = 0; i < kOwn; i += 4) {
+      const ptx::Float4 v = ptx::load_shared_v4(box + i / 4 * kWideGroups * 128 * 16);
+      whole[i] += v.x;
+      whole[i + 1] += v.y;
+      whole[i + 2] += v.z;
+      whole[i + 3] += v.w;
+    }
+  }
+  template <int kTheirs>
+  static SLUICE_DEVICE void send(u32 to, const float (&sums)[S::kTokens / 2], float (&whole)[kOwn]) {
+#pragma unroll
+    for (int i = 0; i < kOwn; i += 4) {
+      const float* v = sums + kTheirs * kOwn + i;
+      ptx::store_cluster(to + i / 4 * kWideGroups * 128 * 16, {v[0], v[1], v[2], v[3]});
+    }
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) whole[i] = sums[(1 - kTheirs) * kOwn + i];
+  }
+
+  // ---- values of D ----
+  struct RowOperands {
+    float factor, bias;
+  };
+  SLUICE_DEVICE RowOperands row_operands(int row) const {
+    RowOperands of{exact_power(-S::Weights::kLift), 0.0f};
+    if (row >= params_.n) return of;
+    if constexpr (S::kGroup == 0) {
+      const u8* scales = static_cast<const u8*>(params_.weights) +
+                         (row / kStripRows + 1) * params_.strip_bytes - row_scale_bytes(kConfig.weights) -
+                         row_zero_bytes(kConfig.weights);
+      of.factor = exact_power(S::Weights::kExponent) *
+                  load_element<kConfig.weights.scale>(scales, scale_slot(row % kStripRows, 0));
+    }
+    if constexpr (kConfig.bias == Bias::column) of.bias = load_element<kConfig.bias_type>(params_.bias, row);
+    return of;
+  }
+  static SLUICE_DEVICE float finished(float sum, const RowOperands& row) {
+    return activate<kConfig.activation>(sum * row.factor + row.bias);
+  }
+
+  template <int kCount>
+  SLUICE_DEVICE void store(const WideTile& own, const float (&sums)[kCount]) {
+    if (own.row >= params_.n) return;  // of a whole warpgroup: n ends with the strip before
+    const int row = own.row + Products::block() * kBlockRows + Products::lane() / 4;
+    const RowOperands upper = row_operands(row), lower = row_operands(row + 8);
+    float values[kCount];  // not in place: ptxas would wait for every product of the loop before
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) values[i] = finished(sums[i], i % 4 < 2 ? upper : lower);
+    if constexpr (is_16bit(kConfig.d)) {
+#pragma unroll
+      for (int t = 0; t < S::kOwnTokens; t += store_tokens(kConfig))
+        store_through_buffer({own.token + t, own.row}, values + t / 2);
+    } else {
+      store_directly(own.token + Products::lane() % 4 * 2, row, values);
+    }
+  }
+
+  SLUICE_DEVICE void store_through_buffer(const WideTile& at, const float* values) {
+    constexpr int kBuffer = store_buffer_bytes(kConfig), kTokens = store_tokens(kConfig);
+    const u32 buffer = at_.smem + store_offset(kConfig) +
+                       (Products::group() * kWideStoreBuffers + turn_) * kBuffer;
+    turn_ ^= 1;
+    if (Products::thread() == 0) ptx::bulk_wait_group_read<kWideStoreBuffers - 1>();
+    meet();
+    const int matrix = Products::lane() / 8;  // upper and lower rows of 8 tokens, then of the next 8
+#pragma unroll
+    for (int j = 0; j < kTokens / 8; j += 2) {
+      const int token = 8 * (j + matrix / 2) + Products::lane() % 8;
+      const float* v = values + 4 * j;
+      ptx::stmatrix_x4_trans(piece(buffer, token, 2 * Products::block() + matrix % 2),
+                             pack_16bit<kConfig.d>(v[0], v[1]), pack_16bit<kConfig.d>(v[2], v[3]),
+                             pack_16bit<kConfig.d>(v[4], v[5]), pack_16bit<kConfig.d>(v[6], v[7]));
+    }
+    ptx::fence_proxy_async();
+    meet();
+    if (!params_.stores_boxes) return copy_out(at, buffer);
+    if (Products::thread() == 0 && at.token < params_.m) {
+      ptx::tma_store(params_.map_d, {at.row, at.token, 0}, buffer);
+      ptx::bulk_commit_group();
+    }
+  }
+  /// A D whose rows the copy engine may not write: element by element, which is slower and as right.
+  SLUICE_DEVICE void copy_out(const WideTile& at, u32 buffer) const {
+    const int lane = Products::lane(), row = at.row + 2 * lane;
+    const int tokens = min(store_tokens(kConfig), params_.m - at.token);
+#pragma unroll 1
+    for (int t = Products::block(); t < tokens; t += 4) {
+      const u32 two = ptx::load_shared_u32(piece(buffer, t, lane / 4) + lane % 4 * 4);
+      u16* d = static_cast<u16*>(params_.d) + (at.token + t) * params_.ld_d + row;
+      if (row < params_.n) d[0] = static_cast<u16>(two);
+      if (row + 1 < params_.n) d[1] = static_cast<u16>(two >> 16);
+    }
+  }
+  /// Eight outputs of a token, where TMA's swizzle has them.
+  static SLUICE_DEVICE u32 piece(u32 buffer, int token, int index) {
+    return buffer + token * kRowBytes + ((index ^ token % 8) << 4);
+  }
+  static SLUICE_DEVICE void meet() { ptx::named_barrier_sync(1 + Products::group(), 128); }
+
+  template <int kCount>
+  SLUICE_DEVICE void store_directly(int first_token, int row, const float (&values)[kCount]) const {
+    float* d = static_cast<float*>(params_.d) + first_token * params_.ld_d + row;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const int token = i / 4 * 8 + i % 2, down = i % 4 < 2 ? 0 : 8;
+      if (first_token + token < params_.m && row + down < params_.n) d[token * params_.ld_d + down] = values[i];
+    }
+  }
+
+  const WideParams& params_;
+  const WidePlace<kConfig>& at_;
+  int turn_ = 0;
+};
+
+}  // namespace sluice::mixed

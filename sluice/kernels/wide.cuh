@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Many tokens times packed weights: D[m][n] = act(X W^T + bias), W = scale * (code - zero). Weights are made
+// fragments in registers, by the warps that multiply, and are WGMMA's A; tokens are its B.
+//
+// clang-format off
+// Roles (384 threads; kWideThreads)
+//   warpgroup 0, thread 0    tokens   fills stages of 64 k with TMA
+//   warpgroup 0, thread 32   weights  fills stages of 128 k (two strips' tiles as they lie) with flat copies
+//   warpgroups 1, 2          math     a strip of 64 outputs each: weights to registers, WGMMA, epilogue, store
+//
+// Barriers           who arrives                                    who waits
+//   x_full[stage]    token thread (expect), TMA (the bytes, of      both math groups
+//                    both CTAs of a cluster along n)
+//   x_empty[stage]   each math warp, at both CTAs that it has       token thread
+//                    tokens from, when its products have ended
+//   w_full[stage]    weight thread (expect), the bytes              both math groups
+//   w_empty[stage]   each math warp, when it has read its strip     weight thread
+//   cluster along k  all, when they have begun; then math threads,  math threads: before they send sums, and
+//                    when they have sent                            before they read what was sent
+//   cluster along n  all, at the start and at the end               all: no CTA leaves while its peer may signal it
+// clang-format on
+// All start in phase 0; a first wait on an empty barrier uses the parity of the phase before, which counts as
+// complete. Every role walks the same tiles and k-tiles, so positions in the rings need no communication.
+//
+// A CTA of a cluster along k leaves when its peer's sums have come; its own went before: nobody writes to it
+// any more. Where its load warpgroup has left already, the cluster's barriers count those threads as there.
+// Launched by host/mixed.cc, with as many tiles as there are in the grid (cluster along k) or as many CTAs as
+// fit; no CTA waits for one outside of its cluster.
+#pragma once
+
+#include <sluice/device/mixed/wide_finish.cuh>
+#include <sluice/device/mixed/wide_loads.cuh>
+
+namespace sluice::mixed {
+
+template <WideConfig kConfig>
+SLUICE_DEVICE void run_wide(const WideParams& params) {
+  static_assert(validate(kConfig) == nullptr);
+  extern __shared__ __align__(1024) u8 smem[];
+  const WidePlace<kConfig> at(params, ptx::shared_address(smem));
+  const int role = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);  // uniform, and known to be
+
+  if (threadIdx.x == 0) TokenLoader<kConfig>::start(params, at);
+  if (threadIdx.x == 32) WeightLoader<kConfig>::start(params, at);
+  __syncwarp();
+  if constexpr (kConfig.cluster_n > 1)
+    ptx::cluster_sync_relaxed();
+  else
+    __syncthreads();
+  if constexpr (kConfig.cluster_k > 1) ptx::cluster_arrive_relaxed();
+
+  if (role == 0) {
+    ptx::setmaxnreg_dec<kWideLoadRegisters>();
+    if (threadIdx.x == 0) TokenLoader<kConfig>::run(params, at);
+    if (threadIdx.x == 32) WeightLoader<kConfig>::run(params, at);
+    __syncwarp();
+  } else {
+    ptx::setmaxnreg_inc<kWideMathRegisters>();
+    WideProducts<kConfig> products(at);
+    WideFinish<kConfig> finish(params, at);
+    for (int unit = at.first_unit; unit < at.units(params); unit += at.unit_step) {
+      const WideTile tile = at.tile(params, unit);
+      typename WideProducts<kConfig>::Sums sums;
+      products.run(params, tile, sums);
+      finish.run(tile, sums);
+    }
+    finish.end();
+    __syncwarp();
+  }
+  if constexpr (kConfig.cluster_n > 1) ptx::cluster_sync_relaxed();
+}
+
+}  // namespace sluice::mixed

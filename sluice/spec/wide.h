@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mixed input for many tokens: the configuration of kernels/wide.cuh, what follows from it, and its launch
+// parameters. The problem is spec/mixed.h's. A CTA multiplies two strips (128 outputs) by `tokens` tokens:
+// weights are WGMMA's A and come from registers, tokens its B and come from shared memory.
+#pragma once
+
+#include <sluice/spec/mixed.h>
+#include <sluice/spec/params.h>
+
+namespace sluice {
+
+/// One cubin.
+struct WideConfig {
+  WeightFormat weights{};
+  DType x = DType::fp16;
+  DType d = DType::fp16;
+  Bias bias = Bias::none;
+  DType bias_type = DType::fp16;
+  Activation activation = Activation::none;
+  int tokens = 128;   // of a tile: 32, 64, 128 or 256
+  int cluster_n = 1;  // CTAs with the same tokens, which each copies a part of, for both: 1 or 2
+  int cluster_k = 1;  // CTAs with the same tile, which share k: 1 or 2
+  int x_stages = 8;   // of 64 k
+  int w_stages = 4;   // of 128 k
+
+  constexpr bool operator==(const WideConfig&) const = default;
+};
+
+inline constexpr int kWideGroups = 2;  // math warpgroups, a strip each
+inline constexpr int kWideRows = kWideGroups * kStripRows;
+inline constexpr int kWideThreads = 128 * (kWideGroups + 1);
+inline constexpr int kWideLoadRegisters = 40;
+inline constexpr int kWideMathRegisters = 232;
+inline constexpr int kWideStageK = 64;       // of tokens: a row of 128 bytes
+inline constexpr int kWideStoreTokens = 32;  // that leave through one of a warpgroup's two store buffers
+inline constexpr int kWideStoreBuffers = 2;
+static_assert(128 * (kWideLoadRegisters + kWideGroups * kWideMathRegisters) <= 1 << 16);
+
+SLUICE_HD constexpr int cluster_size(const WideConfig& c) {
+  return c.cluster_n * c.cluster_k;
+}
+/// Tokens of a tile whose sums a CTA finishes and stores.
+SLUICE_HD constexpr int own_tokens(const WideConfig& c) {
+  return c.tokens / c.cluster_k;
+}
+SLUICE_HD constexpr int store_tokens(const WideConfig& c) {
+  return min(own_tokens(c), kWideStoreTokens);
+}
+/// Where k is shared a CTA has one tile and the grid all of them; else a CTA takes tile after tile.
+SLUICE_HD constexpr bool takes_one_tile(const WideConfig& c) {
+  return c.cluster_k > 1;
+}
+/// Both rings turn at once and begin with the tile: stages are known at compile time.
+SLUICE_HD constexpr bool has_fixed_ring(const WideConfig& c) {
+  return takes_one_tile(c) && c.x_stages == 2 * c.w_stages;
+}
+
+// Shared memory: [token ring | store buffers | weight ring | sums from the peer | barriers].
+SLUICE_HD constexpr int x_stage_bytes(const WideConfig& c) {
+  return c.tokens * kWideStageK * 2;
+}
+SLUICE_HD constexpr int w_stage_bytes(const WideConfig& c) {
+  return kWideGroups * tile_bytes(c.weights);
+}
+SLUICE_HD constexpr int store_buffer_bytes(const WideConfig&) {
+  return kWideStoreTokens * kStripRows * 2;
+}
+SLUICE_HD constexpr int store_offset(const WideConfig& c) {
+  return c.x_stages * x_stage_bytes(c);
+}
+/// fp32 goes to D from registers.
+SLUICE_HD constexpr int store_bytes(const WideConfig& c) {
+  return is_16bit(c.d) ? kWideGroups * kWideStoreBuffers * store_buffer_bytes(c) : 0;
+}
+SLUICE_HD constexpr int w_ring_offset(const WideConfig& c) {
+  return store_offset(c) + store_bytes(c);
+}
+/// Nothing else ever lies here: the peer sends while this CTA may still multiply.
+SLUICE_HD constexpr int exchange_offset(const WideConfig& c) {
+  return w_ring_offset(c) + c.w_stages * w_stage_bytes(c);
+}
+SLUICE_HD constexpr int exchange_bytes(const WideConfig& c) {
+  return c.cluster_k > 1 ? kWideRows * own_tokens(c) * 4 : 0;
+}
+SLUICE_HD constexpr int barrier_offset(const WideConfig& c) {
+  return exchange_offset(c) + exchange_bytes(c);
+}
+/// Full and empty ones of both rings, 8 bytes each.
+SLUICE_HD constexpr i64 smem_bytes(const WideConfig& c) {
+  return barrier_offset(c) + 8 * 2 * (c.x_stages + c.w_stages);
+}
+
+/// nullptr, or the rule that the config breaks, in words.
+SLUICE_HD constexpr const char* validate(const WideConfig& c) {
+  if (validate(c.weights) != nullptr) return validate(c.weights);
+  if (c.weights.order != FragmentOrder::half) return "16-bit tokens take weights in the order half";
+  if (!is_16bit(c.x)) return "tokens must be fp16 or bf16";
+  if (!is_16bit(c.d) && c.d != DType::fp32) return "D must be fp16, bf16 or fp32";
+  if (c.bias != Bias::none && is_fp8(c.bias_type)) return "bias must be bf16, fp16 or fp32";
+  if (c.tokens != 32 && c.tokens != 64 && c.tokens != 128 && c.tokens != 256)
+    return "tokens must be 32, 64, 128 or 256";
+  if (c.cluster_n != 1 && c.cluster_n != 2) return "cluster_n must be 1 or 2";
+  if (c.cluster_k != 1 && c.cluster_k != 2) return "cluster_k must be 1 or 2";
+  if (cluster_size(c) > 2) return "cluster_n and cluster_k must not both be 2: four CTAs seldom find room";
+  if (c.x_stages < 2 || c.x_stages > 16) return "x_stages must be in 2..16";
+  if (c.w_stages < 1 || c.w_stages > 16) return "w_stages must be in 1..16";
+  if (smem_bytes(c) > kSmemOfCta) return "the rings need more than 227 KB of shared memory";
+  return nullptr;
+}
+
+/// What a launch gives the kernel.
+struct WideParams {
+  TensorMap map_x;
+  TensorMap map_d;  // unused unless `stores_boxes`
+  const void* weights;
+  void* d;
+  const void* bias;
+  i64 strip_bytes;
+  i64 ld_d;
+  int m, n;
+  int k_tiles, strips;
+  int token_tiles, row_tiles;  // a row tile is cluster_n CTAs' rows
+  int band;                    // token tiles that are walked along rows together
+  u32 x_bytes;                 // of a token stage: fewer where a tile has fewer tokens
+  bool stores_boxes;           // D allows the copy engine's stores
+};
+
+}  // namespace sluice
