@@ -74,6 +74,9 @@ class WideFinish {
   struct RowOperands {
     float factor, bias;
   };
+  struct Operands {
+    RowOperands upper, lower;
+  };
   SLUICE_DEVICE RowOperands row_operands(int row) const {
     RowOperands of{exact_power(-S::Weights::kLift), 0.0f};
     if (row >= params_.n) return of;
@@ -95,20 +98,17 @@ class WideFinish {
   SLUICE_DEVICE void store(const WideTile& own, const float (&sums)[kCount]) {
     if (own.row >= params_.n) return;  // of a whole warpgroup: n ends with the strip before
     const int row = own.row + Products::block() * kBlockRows + Products::lane() / 4;
-    const RowOperands upper = row_operands(row), lower = row_operands(row + 8);
-    float values[kCount];  // not in place: ptxas would wait for every product of the loop before
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) values[i] = finished(sums[i], i % 4 < 2 ? upper : lower);
+    const Operands of{row_operands(row), row_operands(row + 8)};
     if constexpr (is_16bit(kConfig.d)) {
 #pragma unroll
       for (int t = 0; t < S::kOwnTokens; t += store_tokens(kConfig))
-        store_through_buffer({own.token + t, own.row}, values + t / 2);
+        store_through_buffer({own.token + t, own.row}, sums + t / 2, of);
     } else {
-      store_directly(own.token + Products::lane() % 4 * 2, row, values);
+      store_directly(own.token + Products::lane() % 4 * 2, row, sums, of);
     }
   }
 
-  SLUICE_DEVICE void store_through_buffer(const WideTile& at, const float* values) {
+  SLUICE_DEVICE void store_through_buffer(const WideTile& at, const float* sums, const Operands& of) {
     constexpr int kBuffer = store_buffer_bytes(kConfig), kTokens = store_tokens(kConfig);
     const u32 buffer = at_.smem + store_offset(kConfig) +
                        (Products::group() * kWideStoreBuffers + turn_) * kBuffer;
@@ -119,10 +119,15 @@ class WideFinish {
 #pragma unroll
     for (int j = 0; j < kTokens / 8; j += 2) {
       const int token = 8 * (j + matrix / 2) + Products::lane() % 8;
-      const float* v = values + 4 * j;
-      ptx::stmatrix_x4_trans(piece(buffer, token, 2 * Products::block() + matrix % 2),
-                             pack_16bit<kConfig.d>(v[0], v[1]), pack_16bit<kConfig.d>(v[2], v[3]),
-                             pack_16bit<kConfig.d>(v[4], v[5]), pack_16bit<kConfig.d>(v[6], v[7]));
+      u32 pairs[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float* pair = sums + 4 * j + 2 * i;
+        const RowOperands& row = i % 2 == 0 ? of.upper : of.lower;
+        pairs[i] = pack_16bit<kConfig.d>(finished(pair[0], row), finished(pair[1], row));
+      }
+      ptx::stmatrix_x4_trans(piece(buffer, token, 2 * Products::block() + matrix % 2), pairs[0], pairs[1],
+                             pairs[2], pairs[3]);
     }
     ptx::fence_proxy_async();
     meet();
@@ -151,12 +156,14 @@ class WideFinish {
   static SLUICE_DEVICE void meet() { ptx::named_barrier_sync(1 + Products::group(), 128); }
 
   template <int kCount>
-  SLUICE_DEVICE void store_directly(int first_token, int row, const float (&values)[kCount]) const {
+  SLUICE_DEVICE void store_directly(int first_token, int row, const float (&sums)[kCount],
+                                    const Operands& of) const {
     float* d = static_cast<float*>(params_.d) + first_token * params_.ld_d + row;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       const int token = i / 4 * 8 + i % 2, down = i % 4 < 2 ? 0 : 8;
-      if (first_token + token < params_.m && row + down < params_.n) d[token * params_.ld_d + down] = values[i];
+      if (first_token + token < params_.m && row + down < params_.n) 
+        d[token * params_.ld_d + down] = finished(sums[i], down == 0 ? of.upper : of.lower);
     }
   }
 
