@@ -11,31 +11,40 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include <sluice/gemm.h>
 #include <sluice/spec/mixed.h>
+#include <sluice/spec/wide.h>
 
 namespace sluice {
 
+/// Which kernel, and how: few tokens (kernels/narrow.cuh) or many (kernels/wide.cuh).
+using MixedConfig = std::variant<NarrowConfig, WideConfig>;
+
 /// The text of a JIT unit, a log line and a test: a C++ designated initialiser with every field.
 std::string to_string(const NarrowConfig& config);
+std::string to_string(const WideConfig& config);
+std::string to_string(const MixedConfig& config);
 std::string to_string(const MixedProblem& problem);
 
 namespace mixed {
 
 struct Plan {
   MixedProblem problem;  // leading dimensions filled in
-  NarrowConfig config;
+  MixedConfig config;
   i64 smem_bytes = 0;      // dynamic shared memory of a CTA
   i64 weight_bytes = 0;    // of the blob, scales and padding too
   double stored_bits = 0;  // of the blob for each weight
   double estimate_us = 0;  // of the model, cold L2
 };
 
-/// Fields that are set overrule the planner; the rest its model still chooses.
+/// Fields that are set overrule the planner; the rest its model still chooses. A field of one kernel asks for
+/// that kernel.
 struct Overrides {
   std::optional<int> token_blocks, row_blocks, warps, stages, parts, ctas;  // as in NarrowConfig
+  std::optional<int> tokens, cluster_n, cluster_k, x_stages, w_stages;      // as in WideConfig
 
   bool operator==(const Overrides&) const = default;
 };
@@ -83,11 +92,11 @@ Result<Kernel> prepare(const Device& device, const Plan& plan);
 std::vector<Result<Kernel>> prepare(const Device& device, std::span<const Plan> plans,
                                     const gemm::Progress& progress = {});
 
-/// Checks the arguments and enqueues one kernel (one for every two million tokens). No allocation, no
-/// synchronisation, no workspace; may be captured into a graph, which then needs the Kernel for as long as it
-/// lives, as work in flight does. The same bits on every run. m = 0 or n = 0 succeed without a launch; with
-/// k = 0 D is act(bias), and x and weights are not read.
-/// Errors (nothing is launched): invalid_pointer, misaligned, aliasing, wrong_device, driver.
+/// Checks the arguments and enqueues one kernel (the narrow one: for every 500,000 tokens or more). No
+/// allocation, no synchronisation, no workspace; may be captured into a graph, which then needs the Kernel
+/// for as long as it lives, as work in flight does. The same bits on every run. m = 0 or n = 0 succeed
+/// without a launch; with k = 0 D is act(bias), and x and weights are not read. Errors (nothing is launched):
+/// invalid_pointer, misaligned, aliasing, wrong_device, driver.
 Result<void> launch(const Kernel& kernel, const Args& args, Stream stream);
 
 /// plan + prepare (kept by the device for the next call with an equal problem) + launch.
@@ -95,8 +104,10 @@ Result<void> launch(const Kernel& kernel, const Args& args, Stream stream);
 /// capture.
 Result<void> run(const Device& device, const MixedProblem& problem, const Args& args, Stream stream);
 
-/// For people: one line, e.g. "narrow 16x64 w8 s3 c2 uint4 g64".
+/// For people: one line, e.g. "narrow 16x64 w8 s3 p2 b1 fp16*uint4>fp16 g64 fp16".
 std::string short_name(const NarrowConfig& config);
+std::string short_name(const WideConfig& config);
+std::string short_name(const MixedConfig& config);
 /// The problem and plan as a few aligned lines; what `sluice plan --weights` prints.
 std::string describe(const Plan& plan);
 

@@ -3,8 +3,6 @@
 // takes time, so that launch is a few checks and one short driver call.
 #include <sluice/host/mixed.h>
 
-#include <algorithm>
-
 #include <sluice/host/capture.h>
 #include <sluice/host/planner/mixed_checks.h>
 
@@ -20,18 +18,6 @@ std::size_t ProblemHash::operator()(const MixedProblem& p) const {
 namespace mixed {
 namespace {
 
-constexpr int kVector = 4;  // elements of D in a store
-
-i64 tokens_of_a_launch(const NarrowConfig& config) {
-  return kMaxGridY * tile_tokens(config);
-}
-
-/// May four elements of D go in one store, wherever they begin?
-bool allows_vectors(const MixedProblem& p, const void* d) {
-  return p.n % kVector == 0 && (p.m == 1 || p.ld_d % kVector == 0) &&
-         reinterpret_cast<u64>(d) % static_cast<u64>(kVector * bytes_of(p.d)) == 0;
-}
-
 Kernel empty_kernel(const Device& device, const Plan& plan) {
   auto impl = std::make_shared<Kernel::Impl>();
   impl->plan = plan;
@@ -41,9 +27,7 @@ Kernel empty_kernel(const Device& device, const Plan& plan) {
 
 Result<Kernel> make_kernel(const Device& device, const Plan& plan, const std::string& unit,
                            const Cubin& cubin) {
-  const MixedProblem& p = plan.problem;
-  const NarrowConfig& c = plan.config;
-  Result<ArgRules> rules = argument_rules(p);
+  Result<ArgRules> rules = argument_rules(plan.problem);
   if (!rules) return rules.error();
   Result<std::shared_ptr<const Module>> module =
       device.impl().load_cubin(unit, cubin, static_cast<int>(plan.smem_bytes));
@@ -54,16 +38,12 @@ Result<Kernel> make_kernel(const Device& device, const Plan& plan, const std::st
   impl->module = *std::move(module);
   impl->built_by = cubin.report.compiler;
   impl->rules = *rules;
-  impl->shape = {.grid_x = static_cast<u32>(ceil_div(p.n, i64{tile_rows(c)}) * c.parts),
-                 .block_x = static_cast<u32>(threads_of(c)),
-                 .cluster_x = static_cast<u32>(c.parts),
-                 .smem_bytes = static_cast<u32>(plan.smem_bytes)};
-  impl->params = {.strip_bytes = strip_bytes(p.weights, p.k),
-                  .ld_x = p.m == 1 ? 0 : p.ld_x,  // one token: its pitch need not be one of 16 bytes
-                  .ld_d = p.ld_d,
-                  .n = static_cast<int>(p.n),
-                  .k = static_cast<int>(p.k),
-                  .k_tiles = static_cast<int>(packed_k_tiles(p.k))};
+  const ContextScope scope(*impl->primary);  // encoding a tensor map needs a current context
+  if (Result<void> entered = scope.entered(); !entered) return entered.error();
+  if (Result<void> filled =
+          std::visit([&](const auto& config) { return fill(device, config, *impl); }, plan.config);
+      !filled)
+    return filled.error();
   return Kernel(std::move(impl));
 }
 
@@ -137,27 +117,8 @@ Result<void> launch(const Kernel& kernel, const Args& args, Stream stream) {
   if (Result<void> entered = scope.entered(); !entered) return entered;
   if (Result<void> memory = check_memory(*impl.primary, impl.rules, args); !memory) return memory;
 
-  const MixedProblem& p = impl.plan.problem;
-  NarrowParams params = impl.params;
-  params.weights = args.weights;
-  params.bias = args.bias;
-  params.vectors = allows_vectors(p, args.d);
-  const i64 step = tokens_of_a_launch(impl.plan.config);
-  for (i64 first = 0; first < p.m; first += step) {
-    const i64 tokens = std::min(step, p.m - first);
-    params.m = static_cast<int>(tokens);
-    // As numbers: with k = 0 there is no X, and its pointer may be null.
-    params.x = reinterpret_cast<const void*>(reinterpret_cast<u64>(args.x) +
-                                             static_cast<u64>(first * params.ld_x * bytes_of(p.x)));
-    params.d = static_cast<u8*>(args.d) + first * params.ld_d * bytes_of(p.d);
-    LaunchShape shape = impl.shape;
-    shape.grid_y = static_cast<u32>(ceil_div(tokens, i64{tile_tokens(impl.plan.config)}));
-    if (Result<void> launched =
-            launch_kernel(impl.primary->api(), impl.module->function(), shape, &params, stream);
-        !launched)
-      return launched;
-  }
-  return {};
+  return std::visit([&](const auto& config) { return enqueue(impl, config, args, stream); },
+                    impl.plan.config);
 }
 
 Result<void> run(const Device& device, const MixedProblem& problem, const Args& args, Stream stream) {

@@ -32,8 +32,16 @@ struct Kernel::Impl {
   std::shared_ptr<const Module> module;  // null: D is empty and nothing is ever launched
   std::string built_by;
   ArgRules rules;
-  LaunchShape shape;      // of a launch with all tokens that a grid holds
-  NarrowParams params{};  // but for pointers, m and `vectors`
+  LaunchShape shape;      // narrow: of a launch with all tokens that a grid holds
+  NarrowParams narrow{};  // but for pointers, m and `vectors`
+  WideParams wide{};  // but for pointers, also those in maps, and `stores_boxes`; of the other kind neither
 };
+
+/// The parts of prepare and launch that are of one kind: fill shape and parameters of `impl`, whose plan is
+/// set (errors: those of encode_tensor_map; the context is current); enqueue, the arguments are checked.
+Result<void> fill(const Device& device, const NarrowConfig& config, Kernel::Impl& impl);
+Result<void> fill(const Device& device, const WideConfig& config, Kernel::Impl& impl);
+Result<void> enqueue(const Kernel::Impl& impl, const NarrowConfig& config, const Args& args, Stream stream);
+Result<void> enqueue(const Kernel::Impl& impl, const WideConfig& config, const Args& args, Stream stream);
 
 }  // namespace sluice::mixed

@@ -148,10 +148,10 @@ Result<std::string> DeviceData::changed_inputs() const {
   return std::string();
 }
 
-Result<Comparison> DeviceData::check(int copy) const {
+Result<Comparison> DeviceData::check(int copy, WeightRounding rounding) const {
   const Result<std::vector<u8>> d = read_d(copy);
   if (!d) return d.error();
-  Comparison found = judge(data_, sums_, *d, shift_);
+  Comparison found = judge(data_, sums_, *d, shift_, rounding);
   const Result<std::string> changed = changed_inputs();
   if (!changed) return changed.error();
   if (!changed->empty()) ++found.damaged_chunks;

@@ -117,14 +117,22 @@ struct Expected {
   bool exact;  // the data are such that it must be met
 };
 
-Expected expected(const HostData& data, const MixedSum& sum, i64 column) {
+/// Of each weight's magnitude: scale, zero and weight are rounded once each, and e4m3's smallest ones lose
+/// what fp16 has no bits for.
+double weight_error(DType x, WeightRounding rounding) {
+  if (rounding == WeightRounding::none) return 0.0;
+  return 5 * (x == DType::fp16 ? 0x1p-11 : 0x1p-8);
+}
+
+Expected expected(const HostData& data, const MixedSum& sum, i64 column, WeightRounding rounding) {
   const MixedProblem& p = data.problem;
   const double bias = p.bias == Bias::none ? 0.0 : load(p.bias_type, data.bias.data(), column);
   const double x = sum.value + bias;
   const double k = static_cast<double>(p.k);
   // The tensor core's steps of 16; a scale and a sum for every group; 16 warps and 8 parts; the end.
   double bound =
-      (1.3 * (k + 16) * 0x1p-25 + (k / 32 + 40) * 0x1p-24) * sum.magnitude + 0x1p-23 * std::fabs(x);
+      (1.3 * (k + 16) * 0x1p-25 + (k / 32 + 40) * 0x1p-24 + weight_error(p.x, rounding)) * sum.magnitude +
+      0x1p-23 * std::fabs(x);
   const double value = activated(p.activation, x);
   const bool smooth = p.activation == Activation::gelu || p.activation == Activation::silu;
   if (smooth) bound = kSteepest * bound + kActivationSlack * (std::fabs(x) + std::fabs(value));
@@ -226,8 +234,12 @@ i64 d_buffer_bytes(const MixedProblem& p, int shift) {
   return d_begin(p, shift) + elements * bytes_of(p.d) + kGuardBytes;
 }
 
+WeightRounding rounding_of(const MixedConfig& config) {
+  return std::holds_alternative<WideConfig>(config) ? WeightRounding::to_tokens : WeightRounding::none;
+}
+
 Comparison judge(const HostData& data, std::span<const MixedSum> sums, std::span<const u8> d_buffer,
-                 int shift) {
+                 int shift, WeightRounding rounding) {
   const MixedProblem& p = data.problem;
   const i64 begin = d_begin(p, shift);
   const u8* d = d_buffer.data() + begin;
@@ -235,7 +247,7 @@ Comparison judge(const HostData& data, std::span<const MixedSum> sums, std::span
   for (i64 row = 0; row < p.m; ++row)
     for (i64 column = 0; column < p.n; ++column) {
       const MixedSum& sum = sums[static_cast<size_t>(row * p.n + column)];
-      const Expected e = expected(data, sum, column);
+      const Expected e = expected(data, sum, column, rounding);
       const double got = load(p.d, d, row * p.ld_d + column);
       const bool smooth = p.activation == Activation::gelu || p.activation == Activation::silu;
       const bool exact = data.kind == DataKind::exact && !smooth;

@@ -35,9 +35,14 @@ std::vector<MixedSum> reference_sums(const HostData& data);
 i64 d_begin(const MixedProblem& problem, int shift);
 i64 d_buffer_bytes(const MixedProblem& problem, int shift);
 
-/// One rounding of act(sum + bias), or all that the stated bound (docs/mixed.md) allows: for exact data with
-/// activation none or relu every other bit is wrong. Everything outside of D's elements must be poison.
+/// What becomes of a weight before it is multiplied. none: nothing, sums are scaled (the narrow kernel).
+/// to_tokens: it is rounded to the tokens' type, and so are its scale and zero (the wide kernel).
+enum class WeightRounding { none, to_tokens };
+WeightRounding rounding_of(const MixedConfig& config);
+
+/// One rounding of act(sum + bias), or all that the stated bound (docs/numerics.md) allows: for exact data
+/// with activation none or relu every other bit is wrong. Everything outside of D's elements must be poison.
 Comparison judge(const HostData& data, std::span<const MixedSum> sums, std::span<const u8> d_buffer,
-                 int shift);
+                 int shift, WeightRounding rounding = WeightRounding::none);
 
 }  // namespace sluice::mixed

@@ -34,6 +34,20 @@ std::string to_string(const NarrowConfig& config) {
          ", .ctas = " + number(ctas) + "}";
 }
 
+std::string to_string(const WideConfig& config) {
+  const auto& [weights, x, d, bias, bias_type, activation, tokens, cluster_n, cluster_k, x_stages, w_stages] =
+      config;
+  return "sluice::WideConfig{.weights = " + to_string(weights) + ", .x = " + type_text(x) +
+         ", .d = " + type_text(d) + epilogue_text(bias, bias_type, activation) +
+         ", .tokens = " + number(tokens) + ", .cluster_n = " + number(cluster_n) +
+         ", .cluster_k = " + number(cluster_k) + ", .x_stages = " + number(x_stages) +
+         ", .w_stages = " + number(w_stages) + "}";
+}
+
+std::string to_string(const MixedConfig& config) {
+  return std::visit([](const auto& c) { return to_string(c); }, config);
+}
+
 std::string to_string(const MixedProblem& problem) {
   const auto& [m, n, k, x, d, weights, bias, bias_type, activation, ld_x, ld_d] = problem;
   return "sluice::MixedProblem{.m = " + number(m) + ", .n = " + number(n) + ", .k = " + number(k) +
@@ -53,13 +67,32 @@ std::string unit_text(const NarrowConfig& config) {
          "  sluice::mixed::run_narrow<kConfig>(params);\n}\n";
 }
 
-namespace mixed {
+std::string unit_text(const WideConfig& config) {
+  return "#include <sluice/kernels/wide.cuh>\n"
+         "#include <sluice/device/ptx/generated/wgmma_rs_n" +
+         number(config.tokens) +
+         ".cuh>\n"
+         "inline constexpr sluice::WideConfig kConfig = " +
+         to_string(config) +
+         ";\n"
+         "extern \"C\" __global__ void __launch_bounds__(sluice::kWideThreads, 1)\n" +
+         kEntryName +
+         "(const __grid_constant__ sluice::WideParams params) {\n"
+         "  sluice::mixed::run_wide<kConfig>(params);\n}\n";
+}
 
-std::string short_name(const NarrowConfig& c) {
+std::string unit_text(const MixedConfig& config) {
+  return std::visit([](const auto& c) { return unit_text(c); }, config);
+}
+
+namespace mixed {
+namespace {
+
+/// What the names of both kinds end with.
+template <class Config>
+std::string formats_text(const Config& c) {
   const WeightFormat& w = c.weights;
-  std::string out = "narrow " + number(tile_tokens(c)) + "x" + number(tile_rows(c)) + " w" + number(c.warps) +
-                    " s" + number(c.stages) + " p" + number(c.parts) + " b" + number(c.ctas) + " " +
-                    name_of(c.x) + "*" + name_of(w.type) + ">" + name_of(c.d) + " g" +
+  std::string out = std::string(" ") + name_of(c.x) + "*" + name_of(w.type) + ">" + name_of(c.d) + " g" +
                     (w.group == 0 ? std::string("k") : number(w.group)) + " " + name_of(w.scale);
   if (w.zero != ScaleZero::none) out += " zeros";
   if (c.bias != Bias::none) out += std::string(" bias:") + name_of(c.bias_type);
@@ -67,9 +100,40 @@ std::string short_name(const NarrowConfig& c) {
   return out;
 }
 
+std::string tiles_text(const MixedProblem& p, int rows, int tokens) {
+  return number(ceil_div(p.n, i64{rows})) + " x " + number(ceil_div(p.m, i64{tokens})) + " tiles of " +
+         number(rows) + " outputs x " + number(tokens) + " tokens, ";
+}
+std::string work_text(const MixedProblem& p, const NarrowConfig& c) {
+  return tiles_text(p, tile_rows(c), tile_tokens(c)) + "k in " + number(c.parts) +
+         (c.parts == 1 ? " part, " : " parts, ") + number(c.ctas) +
+         (c.ctas == 1 ? " CTA an SM" : " CTAs an SM");
+}
+std::string work_text(const MixedProblem& p, const WideConfig& c) {
+  const char* cluster = c.cluster_k > 1   ? "two CTAs share k"
+                        : c.cluster_n > 1 ? "two CTAs share tokens"
+                                          : "no clusters";
+  return tiles_text(p, kWideRows, c.tokens) + cluster;
+}
+
+}  // namespace
+
+std::string short_name(const NarrowConfig& c) {
+  return "narrow " + number(tile_tokens(c)) + "x" + number(tile_rows(c)) + " w" + number(c.warps) + " s" +
+         number(c.stages) + " p" + number(c.parts) + " b" + number(c.ctas) + formats_text(c);
+}
+
+std::string short_name(const WideConfig& c) {
+  return "wide " + number(c.tokens) + "x" + number(kWideRows) + " x" + number(c.x_stages) + " w" +
+         number(c.w_stages) + " cn" + number(c.cluster_n) + " ck" + number(c.cluster_k) + formats_text(c);
+}
+
+std::string short_name(const MixedConfig& config) {
+  return std::visit([](const auto& c) { return short_name(c); }, config);
+}
+
 std::string describe(const Plan& plan) {
   const MixedProblem& p = plan.problem;
-  const NarrowConfig& c = plan.config;
   const WeightFormat& w = p.weights;
   char bits[32], us[32];
   std::snprintf(bits, sizeof bits, "%.3f", plan.stored_bits);
@@ -79,7 +143,6 @@ std::string describe(const Plan& plan) {
     std::snprintf(start, sizeof start, "%-11s", key);
     return start + value + "\n";
   };
-  const i64 row_tiles = ceil_div(p.n, i64{tile_rows(c)}), token_tiles = ceil_div(p.m, i64{tile_tokens(c)});
   return line("problem", "m " + number(p.m) + " n " + number(p.n) + " k " + number(p.k)) +
          line("matrices", std::string("X ") + name_of(p.x) + " ld " + number(p.ld_x) + ", D " + name_of(p.d) +
                               " ld " + number(p.ld_d)) +
@@ -87,11 +150,8 @@ std::string describe(const Plan& plan) {
                              (w.group == 0 ? "one scale a row" : "groups of " + number(w.group)) + ", " +
                              name_of(w.scale) + " scales" + (w.zero == ScaleZero::none ? "" : " and zeros") +
                              ": " + number(plan.weight_bytes) + " bytes, " + bits + " bits a weight") +
-         line("kernel", short_name(c)) +
-         line("work", number(row_tiles) + " x " + number(token_tiles) + " tiles of " + number(tile_rows(c)) +
-                          " outputs x " + number(tile_tokens(c)) + " tokens, k in " + number(c.parts) +
-                          (c.parts == 1 ? " part, " : " parts, ") + number(c.ctas) +
-                          (c.ctas == 1 ? " CTA an SM" : " CTAs an SM")) +
+         line("kernel", short_name(plan.config)) +
+         line("work", std::visit([&](const auto& c) { return work_text(p, c); }, plan.config)) +
          line("memory", number(plan.smem_bytes) + " bytes of shared memory a CTA, no workspace") +
          line("estimate", std::string(us) + " us");
 }

@@ -11,6 +11,8 @@
 namespace sluice {
 
 std::string unit_text(const NarrowConfig& config);
+std::string unit_text(const WideConfig& config);
+std::string unit_text(const MixedConfig& config);
 
 namespace mixed {
 

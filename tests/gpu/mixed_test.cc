@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mixed products on the GPU: random formats, ragged sizes, tiles and epilogues, integer data for which no bit
 // may be wrong, between guards and with poisoned padding; the same bits twice; graphs; misuse.
-// SLUICE_MIXED_CASES says how many random problems (the bar is 10,000), SLUICE_MIXED_SEED where they begin.
+// SLUICE_MIXED_CASES says how many random problems (the bar is 10,000), SLUICE_MIXED_SEED where they begin;
+// SLUICE_MIXED_KERNELS whose: 1 the narrow kernel's, 2 the wide one's, 3 (unless told) both.
 #include <sluice/mixed.h>
 
 #include <algorithm>
@@ -31,6 +32,28 @@ constexpr DType kOutputs[] = {DType::fp16, DType::bf16, DType::fp32};
 constexpr Activation kActivations[] = {Activation::none, Activation::none, Activation::relu, Activation::gelu,
                                        Activation::silu};
 
+constexpr int kTokens[] = {32, 64, 128, 256}, kXStages[] = {2, 3, 4, 5, 8}, kWStages[] = {1, 2, 3, 4};
+
+/// A random valid config of the format, with one of all shapes of cluster and ring.
+WideConfig random_wide_config(const WeightFormat& format, Dice& dice) {
+  for (;;) {
+    WideConfig c{.weights = format,
+                 .x = dice.one_in(2) ? DType::bf16 : DType::fp16,
+                 .d = dice.any_of(kOutputs),
+                 .bias = dice.one_in(2) ? Bias::column : Bias::none,
+                 .bias_type = WideConfig{}.bias_type,
+                 .activation = dice.any_of(kActivations),
+                 .tokens = dice.any_of(kTokens),
+                 .x_stages = dice.any_of(kXStages),
+                 .w_stages = dice.any_of(kWStages)};
+    const int cluster = dice.below(4);
+    if (cluster == 1) c.cluster_n = 2;
+    if (cluster >= 2) c.cluster_k = 2;
+    if (cluster == 2) c.x_stages = 2 * c.w_stages;  // a fixed ring
+    if (validate(c) == nullptr) return c;
+  }
+}
+
 /// A random valid config of the format. Registers are not looked at: kernels that spill must be right too.
 NarrowConfig random_config(const WeightFormat& format, Dice& dice) {
   for (;;) {
@@ -50,22 +73,36 @@ NarrowConfig random_config(const WeightFormat& format, Dice& dice) {
   }
 }
 
-MixedProblem problem_of(const NarrowConfig& c, i64 m, i64 n, i64 k) {
-  return {.m = m,
-          .n = n,
-          .k = k,
-          .x = c.x,
-          .d = c.d,
-          .weights = c.weights,
-          .bias = c.bias,
-          .bias_type = c.bias_type,
-          .activation = c.activation,
-          .ld_x = (k + 7) / 8 * 8};
+MixedProblem problem_of(const MixedConfig& config, i64 m, i64 n, i64 k) {
+  const auto of = [&](const auto& c) -> MixedProblem {
+    return {.m = m,
+            .n = n,
+            .k = k,
+            .x = c.x,
+            .d = c.d,
+            .weights = c.weights,
+            .bias = c.bias,
+            .bias_type = c.bias_type,
+            .activation = c.activation,
+            .ld_x = (k + 7) / 8 * 8};
+  };
+  return std::visit(of, config);
+}
+
+/// What a tile has, and what n and k must have at least for the config.
+struct Extents {
+  int tokens, rows, least_n, least_k;
+};
+Extents extents_of(const MixedConfig& config) {
+  if (const auto* c = std::get_if<WideConfig>(&config))
+    return {c->tokens, kWideRows * c->cluster_n, 1, c->cluster_k > 1 ? kPackedTileK + 1 : 1};
+  const auto& c = std::get<NarrowConfig>(config);
+  return {tile_tokens(c), tile_rows(c), c.row_blocks == 8 ? 2 * kStripRows : 1, 1};
 }
 
 /// Kernels, packers and the reference, compiled in parallel once and kept loaded for all tests.
 struct Pool {
-  std::vector<NarrowConfig> configs;
+  std::vector<MixedConfig> configs;
   std::vector<mixed::Kernel> kernels;
   std::vector<Packer> packers;
   std::shared_ptr<const Module> reference;
@@ -73,12 +110,18 @@ struct Pool {
   static Result<Pool> create(const Device& device) {
     Pool pool;
     Dice dice(11);
+    const i64 kernels = setting("SLUICE_MIXED_KERNELS", 3);
     std::vector<std::string> units;
     std::vector<WeightFormat> formats;
     for (const WeightFormat& format : test::all_formats()) {
       if (format.order != FragmentOrder::half) continue;
       formats.push_back(format);
-      for (int i = 0; i < kConfigsOfFormat; ++i) pool.configs.push_back(random_config(format, dice));
+      for (int i = 0; i < kConfigsOfFormat; ++i) {
+        const NarrowConfig narrow = random_config(format, dice);
+        const WideConfig wide = random_wide_config(format, dice);
+        if (kernels & 1) pool.configs.push_back(narrow);
+        if (kernels & 2) pool.configs.push_back(wide);
+      }
       for (const PackStep step : {PackStep::pack, PackStep::unpack})
         units.push_back(pack_unit_text({step, format, CodeStorage::byte}));
     }
@@ -90,8 +133,8 @@ struct Pool {
       pool.packers.push_back(*std::move(packer));
     }
     std::vector<mixed::Plan> plans;
-    for (const NarrowConfig& config : pool.configs)
-      plans.push_back({.problem = problem_of(config, 8, 128, 128), .config = config});
+    for (const MixedConfig& config : pool.configs)
+      plans.push_back({.problem = problem_of(config, 8, 128, 256), .config = config});
     for (Result<mixed::Kernel>& kernel : mixed::prepare(device, plans)) {
       if (!kernel) return kernel.error();
       pool.kernels.push_back(*std::move(kernel));
@@ -111,22 +154,25 @@ const Result<Pool>& pool_of(const Device& device) {
 
 struct Case {
   MixedProblem problem;
-  NarrowConfig config;
+  MixedConfig config;
   DataKind kind;
   int shift;
 };
 
-Case random_case(const std::vector<NarrowConfig>& configs, u64 seed) {
+Case random_case(const std::vector<MixedConfig>& configs, u64 seed) {
   Dice dice(seed);
-  const NarrowConfig c = dice.any_of(configs);
+  const MixedConfig c = dice.any_of(configs);
+  const Extents extents = extents_of(c);
   const bool large = dice.one_in(8);
-  const i64 m = dice.one_in(8) ? dice.between(33, 100) : dice.between(1, 33);
+  const i64 m = dice.one_in(8) ? dice.between(33, 100) : dice.between(1, extents.tokens + 1);
   i64 n = dice.between(1, large ? 1500 : 300);
   if (dice.one_in(4)) n = n / 64 * 64 + 64;
-  if (c.row_blocks == 8 && strip_count(n) % 2 != 0) n += 64;  // strips in pairs
+  if (dice.one_in(4)) n = n / 8 * 8 + 8;
+  if (extents.least_n > 1 && strip_count(n) % 2 != 0) n += 64;  // strips in pairs
   i64 k = dice.between(1, large ? 3000 : 700);
   if (dice.one_in(4)) k = k / 128 * 128 + 128;
   if (dice.one_in(4)) k = k / 8 * 8 + 8;
+  k = std::max<i64>(k, extents.least_k);
   Case made{.problem = problem_of(c, m, n, k),
             .config = c,
             .kind = dice.one_in(4) ? DataKind::real : DataKind::exact,
@@ -158,7 +204,7 @@ class mixed_products : public GpuTest {
     const auto kernel = mixed::prepare(device(), mixed::Plan{.problem = c.problem, .config = c.config});
     ASSERT_TRUE(ok(kernel));
     ASSERT_TRUE(ok(mixed::launch(*kernel, data->args(), nullptr)));
-    const auto found = data->check();
+    const auto found = data->check(0, mixed::rounding_of(c.config));
     ASSERT_TRUE(ok(found));
     EXPECT_TRUE(found->passed()) << describe(*found);
     const auto first = data->read_d();
@@ -179,10 +225,13 @@ TEST_F(mixed_products, of_random_problems_are_right_to_the_bit) {
 }
 
 TEST_F(mixed_products, of_every_kernel_at_the_edges) {
-  for (const NarrowConfig& c : pool().configs) {
-    const i64 two_strips = c.row_blocks == 8 ? 128 : 1;
-    for (const auto& [m, n, k] : {std::array<i64, 3>{1, 1, 1}, {tile_tokens(c) + 1, 65, 129}, {7, 128, 1024}})
-      expect_right({problem_of(c, m, std::max(n, two_strips), k), c, DataKind::exact, 0}, 5);
+  for (const MixedConfig& c : pool().configs) {
+    const Extents e = extents_of(c);
+    for (const auto& [m, n, k] :
+         {std::array<i64, 3>{1, 1, 1}, {e.tokens + 1, 65, 129}, {7, 128, 1024}, {2 * e.tokens, 320, 640}})
+      expect_right(
+          {problem_of(c, m, std::max<i64>(n, e.least_n), std::max<i64>(k, e.least_k)), c, DataKind::exact, 0},
+          5);
     if (HasFailure()) return;
   }
 }
@@ -192,7 +241,9 @@ TEST_F(mixed_products, of_the_planners_choice_are_right) {
                                 {1, 4096, 4096},
                                 {32, 1280, 8192},
                                 {5, 8192, 1024},
-                                {100, 320, 1000}})
+                                {100, 320, 1000},
+                                {64, 8192, 1024},
+                                {300, 4096, 2048}})
     for (const WeightFormat& format :
          {WeightFormat{.group = 64},
           WeightFormat{.group = 128, .scale = DType::bf16, .zero = ScaleZero::per_group},

@@ -94,7 +94,12 @@ bool apply(const std::string& key, const std::string& value, Request& r) {
                                                             {"warps", &r.mixed.warps},
                                                             {"ring", &r.mixed.stages},
                                                             {"parts", &r.mixed.parts},
-                                                            {"ctas", &r.mixed.ctas}};
+                                                            {"ctas", &r.mixed.ctas},
+                                                            {"tokens", &r.mixed.tokens},
+                                                            {"cluster_n", &r.mixed.cluster_n},
+                                                            {"cluster_k", &r.mixed.cluster_k},
+                                                            {"x_stages", &r.mixed.x_stages},
+                                                            {"w_stages", &r.mixed.w_stages}};
   if (key == "weights") return named(value, 3, r.weights.emplace().type);
   if (r.weights && key == "weight_group") return number(value, r.weights->group);
   if (r.weights && key == "weight_scale") return named(value, kDTypeCount, r.weights->scale);

@@ -12,6 +12,7 @@
 #include <sluice/host/driver/api.h>
 #include <sluice/spec/mixed.h>
 #include <sluice/spec/params.h>
+#include <sluice/spec/wide.h>
 
 namespace sluice {
 
@@ -21,7 +22,8 @@ struct LaunchRecord {
   bool captured = false;
   bool dependent = false;  // may start before the launch before it ends
   GemmParams params;       // of a dense product
-  NarrowParams narrow;     // of a mixed one
+  NarrowParams narrow;     // of a mixed one for few tokens
+  WideParams wide;         // for many
 };
 
 /// What the fake writes into a tensor map's 128 bytes instead of the hardware's encoding.

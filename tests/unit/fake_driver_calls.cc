@@ -68,6 +68,7 @@ ParamsKind params_of(const void* image) {
   const char* text = static_cast<const char*>(image);
   if (std::strncmp(text, kFakeImage, std::strlen(kFakeImage)) != 0) return ParamsKind::other;
   if (std::strstr(text, "NarrowParams") != nullptr) return ParamsKind::narrow;
+  if (std::strstr(text, "WideParams") != nullptr) return ParamsKind::wide;
   return std::strstr(text, "GemmParams") != nullptr ? ParamsKind::gemm : ParamsKind::other;
 }
 
@@ -104,9 +105,11 @@ CUresult launch_ex(const CUlaunchConfig* config, CUfunction function, void** par
               stream != nullptr && stream->capturing,
               dependent,
               {},
+              {},
               {}};
     if (module.params == ParamsKind::gemm) std::memcpy(&record.params, params[0], sizeof record.params);
     if (module.params == ParamsKind::narrow) std::memcpy(&record.narrow, params[0], sizeof record.narrow);
+    if (module.params == ParamsKind::wide) std::memcpy(&record.wide, params[0], sizeof record.wide);
   }
   ++state->launches;
   return CUDA_SUCCESS;

@@ -66,8 +66,8 @@ struct WeightFragments<WeightType::int8, DType::fp16, kZero> {
   }
 };
 
-// Sixteens and ones come apart, 256 + 16 h and 16 + l. Every step is a whole number of at most 8 bits, times a
-// power of two; a stored zero is one of 8 bits too, so it is a step of its own.
+// Sixteens and ones come apart, 256 + 16 h and 16 + l. Every step is a whole number of at most 8 bits, times
+// a power of two; a stored zero is one of 8 bits too, so it is a step of its own.
 template <ScaleZero kZero>
 struct WeightFragments<WeightType::int8, DType::bf16, kZero> {
   static constexpr int kWords = 2, kExponent = 0, kLift = 0;

@@ -110,8 +110,8 @@ class WideFinish {
 
   SLUICE_DEVICE void store_through_buffer(const WideTile& at, const float* sums, const Operands& of) {
     constexpr int kBuffer = store_buffer_bytes(kConfig), kTokens = store_tokens(kConfig);
-    const u32 buffer = at_.smem + store_offset(kConfig) +
-                       (Products::group() * kWideStoreBuffers + turn_) * kBuffer;
+    const u32 buffer =
+        at_.smem + store_offset(kConfig) + (Products::group() * kWideStoreBuffers + turn_) * kBuffer;
     turn_ ^= 1;
     if (Products::thread() == 0) ptx::bulk_wait_group_read<kWideStoreBuffers - 1>();
     meet();
@@ -153,7 +153,9 @@ class WideFinish {
   static SLUICE_DEVICE u32 piece(u32 buffer, int token, int index) {
     return buffer + token * kRowBytes + ((index ^ token % 8) << 4);
   }
-  static SLUICE_DEVICE void meet() { ptx::named_barrier_sync(1 + Products::group(), 128); }
+  static SLUICE_DEVICE void meet() {
+    ptx::named_barrier_sync(1 + Products::group(), 128);
+  }
 
   template <int kCount>
   SLUICE_DEVICE void store_directly(int first_token, int row, const float (&sums)[kCount],
@@ -162,7 +164,7 @@ class WideFinish {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       const int token = i / 4 * 8 + i % 2, down = i % 4 < 2 ? 0 : 8;
-      if (first_token + token < params_.m && row + down < params_.n) 
+      if (first_token + token < params_.m && row + down < params_.n)
         d[token * params_.ld_d + down] = finished(sums[i], down == 0 ? of.upper : of.lower);
     }
   }

@@ -31,8 +31,8 @@ template <WideConfig kConfig>
 struct WidePlace {
   using S = WideShape<kConfig>;
   u32 smem;
-  int n_rank, k_rank;  // in the cluster
-  int first_tile, end_tile;  // of 128 k, this CTA's
+  int n_rank, k_rank;         // in the cluster
+  int first_tile, end_tile;   // of 128 k, this CTA's
   int first_unit, unit_step;  // a unit is a cluster's tile
 
   SLUICE_DEVICE WidePlace(const WideParams& params, u32 base) : smem(base) {
@@ -49,16 +49,15 @@ struct WidePlace {
   /// Units go in bands of token tiles, so that those who work at one time share weights and tokens in L2.
   SLUICE_DEVICE WideTile tile(const WideParams& params, int unit) const {
     const int band = unit / (params.band * params.row_tiles), first = band * params.band;
-    const int height = min(params.band, params.token_tiles - first), in_band = unit - first * params.row_tiles;
+    const int height = min(params.band, params.token_tiles - first),
+              in_band = unit - first * params.row_tiles;
     return {(first + in_band % height) * S::kTokens,
             (in_band / height * kConfig.cluster_n + n_rank) * kWideRows};
   }
   static SLUICE_DEVICE int units(const WideParams& params) { return params.token_tiles * params.row_tiles; }
 
   SLUICE_DEVICE u32 x_stage(int stage) const { return smem + stage * S::kXBytes; }
-  SLUICE_DEVICE u32 w_stage(int stage) const {
-    return smem + w_ring_offset(kConfig) + stage * S::kWBytes;
-  }
+  SLUICE_DEVICE u32 w_stage(int stage) const { return smem + w_ring_offset(kConfig) + stage * S::kWBytes; }
   SLUICE_DEVICE u32 x_full(int stage) const { return barrier(stage); }
   SLUICE_DEVICE u32 x_empty(int stage) const { return barrier(S::kXStages + stage); }
   SLUICE_DEVICE u32 w_full(int stage) const { return barrier(2 * S::kXStages + stage); }

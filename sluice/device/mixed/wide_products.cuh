@@ -57,7 +57,8 @@ class WideProducts {
       second.advance(S::kXStages);
       next.advance(S::kWStages);
       multiply_k_tile({x_.stage, second.stage, before, w_.stage, next.stage, x_.phase, second.phase,
-                       next.phase, i == 0, i + 1 == count}, sums);
+                       next.phase, i == 0, i + 1 == count},
+                      sums);
       before = second.stage;
       x_ = second;
       x_.advance(S::kXStages);
@@ -75,9 +76,10 @@ class WideProducts {
       for (int u = 0; u < S::kWStages; ++u) {
         const int i = begin + u;
         if (i < count)
-          multiply_k_tile({2 * u, 2 * u + 1, (2 * u + S::kXStages - 1) % S::kXStages, u,
-                           (u + 1) % S::kWStages, phase, phase, u + 1 == S::kWStages ? phase ^ 1 : phase,
-                           i == 0, i + 1 == count}, sums);
+          multiply_k_tile(
+              {2 * u, 2 * u + 1, (2 * u + S::kXStages - 1) % S::kXStages, u, (u + 1) % S::kWStages, phase,
+               phase, u + 1 == S::kWStages ? phase ^ 1 : phase, i == 0, i + 1 == count},
+              sums);
       }
       phase ^= 1;
     }
@@ -122,7 +124,9 @@ class WideProducts {
     for (int q = 0; q < 4; ++q) ptx::pin_registers(a_[kHalf][q]);
   }
 
-  SLUICE_DEVICE u32 strip_of(int stage) const { return at_.w_stage(stage) + group() * S::kTileBytes; }
+  SLUICE_DEVICE u32 strip_of(int stage) const {
+    return at_.w_stage(stage) + group() * S::kTileBytes;
+  }
   SLUICE_DEVICE void release_w(int stage) const {
     __syncwarp();
     if (lane() == 0) ptx::mbarrier_arrive(at_.w_empty(stage));
@@ -131,7 +135,8 @@ class WideProducts {
     if constexpr (kConfig.cluster_n == 1) {
       if (lane() == 0) ptx::mbarrier_arrive(at_.x_empty(stage));
     } else {
-      if (lane() < kConfig.cluster_n) ptx::mbarrier_arrive_cluster(at_.x_empty(stage), static_cast<u32>(lane()));
+      if (lane() < kConfig.cluster_n)
+        ptx::mbarrier_arrive_cluster(at_.x_empty(stage), static_cast<u32>(lane()));
     }
   }
 

@@ -24,11 +24,10 @@ class HalfTile {
   SLUICE_DEVICE void begin(const WideParams& params, int strip, int block, int lane) {
     zero_[0] = zero_[1] = Weights::kImplied;
     if constexpr (S::kGroup == 0 && S::kStoredZeros) {
-      const u8* zeros = static_cast<const u8*>(params.weights) + (strip + 1) * params.strip_bytes -
-                        row_zero_bytes(kFormat);
+      const u8* zeros =
+          static_cast<const u8*>(params.weights) + (strip + 1) * params.strip_bytes - row_zero_bytes(kFormat);
       const int slot = scale_slot(block * kBlockRows + lane / 4, 0);
-      set_zeros(
-          {load_element<kFormat.scale>(zeros, slot), load_element<kFormat.scale>(zeros, slot + 1)});
+      set_zeros({load_element<kFormat.scale>(zeros, slot), load_element<kFormat.scale>(zeros, slot + 1)});
     }
   }
 
@@ -52,7 +51,8 @@ class HalfTile {
     }
   }
 
-  /// Product q's registers. What writes them is pinned: it stays between the products that it was put between.
+  /// Product q's registers. What writes them is pinned: it stays between the products that it was put
+  /// between.
   SLUICE_DEVICE void convert(int q, u32 (&a)[4]) {
     if (kGroups > 0 && q % (4 / max(kGroups, 1)) == 0) open_group(q * kGroups / 4);
     Weights::difference(words_ + q * Weights::kWords, zero_, a);
@@ -81,8 +81,9 @@ class HalfTile {
     constexpr int kPower = Weights::kExponent + Weights::kLift;
     if constexpr (kFormat.scale == kConfig.x) {
       constexpr u32 kFactor = static_cast<u32>(15 + kPower) << 10;  // a fp16
-      const u32 pair = kPower == 0 ? scales_[group][0]
-                                   : ptx::multiply_pair<kConfig.x>(scales_[group][0], kFactor << 16 | kFactor);
+      const u32 pair = kPower == 0
+                           ? scales_[group][0]
+                           : ptx::multiply_pair<kConfig.x>(scales_[group][0], kFactor << 16 | kFactor);
       scale_[0] = ptx::repeat_low(pair);
       scale_[1] = ptx::repeat_high(pair);
     } else {

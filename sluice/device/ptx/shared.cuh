@@ -20,9 +20,10 @@ SLUICE_DEVICE void stmatrix_x2(u32 row_address, u32 v0, u32 v1) {
 }
 // stmatrix.x4.trans: thread t holds column t/4, rows 2(t%4), +1
 SLUICE_DEVICE void stmatrix_x4_trans(u32 row_address, u32 v0, u32 v1, u32 v2, u32 v3) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(row_address),
-               "r"(v0), "r"(v1), "r"(v2), "r"(v3)
-               : "memory");
+  asm volatile(
+      "stmatrix.sync.aligned.m8n8.x4.trans.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(row_address),
+      "r"(v0), "r"(v1), "r"(v2), "r"(v3)
+      : "memory");
 }
 SLUICE_DEVICE void store_shared_u16(u32 address, u16 value) {
   asm volatile("st.shared::cta.u16 [%0], %1;" ::"r"(address), "h"(value) : "memory");

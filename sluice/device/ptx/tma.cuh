@@ -42,7 +42,8 @@ SLUICE_DEVICE void tma_load_multicast(u32 destination, const TensorMap& map, Tma
 // `barrier` with them. `policy`: createpolicy's.
 SLUICE_DEVICE void bulk_load(u32 destination, const void* source, u32 bytes, u32 barrier, u64 policy) {
   asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], "
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, "
+      "[%3], "
       "%4;" ::"r"(destination),
       "l"(source), "r"(bytes), "r"(barrier), "l"(policy)
       : "memory");

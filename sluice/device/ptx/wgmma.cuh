@@ -52,8 +52,8 @@ SLUICE_DEVICE u64 smem_descriptor(u32 address, u32 leading_bytes, u32 stride_byt
 template <DType kA, DType kB, int kN>
 struct Wgmma;
 
-/// The same with A in registers, 16-bit types, K-major B. Thread t holds A's rows 16(t/32) + (t%32)/4 and + 8:
-/// a[0], a[1] columns 2(t%4) and the next; a[2], a[3] the same + 8; even registers the upper row. None of
+/// The same with A in registers, 16-bit types, K-major B. Thread t holds A's rows 16(t/32) + (t%32)/4 and +
+/// 8: a[0], a[1] columns 2(t%4) and the next; a[2], a[3] the same + 8; even registers the upper row. None of
 /// them may be written before wait_group has retired the instruction.
 template <DType kType, int kN>
 struct WgmmaRs;

@@ -8,6 +8,7 @@
 namespace sluice::mixed {
 namespace {
 
+constexpr i64 kMaxTiles = (i64{1} << 31) - 1;
 constexpr int kTokenUnit = 8;  // of 16-bit elements: a lane copies 16 bytes at a time
 
 std::string number(i64 value) {
@@ -88,6 +89,34 @@ Result<void> check_pitches(const MixedProblem& p) {
   return {};
 }
 
+/// `config` with all that the problem says of it.
+NarrowConfig made_for(const MixedProblem& problem, const NarrowConfig& config) {
+  NarrowConfig expected = config_for(problem);
+  expected.token_blocks = config.token_blocks;
+  expected.row_blocks = config.row_blocks;
+  expected.warps = config.warps;
+  expected.stages = config.stages;
+  expected.parts = config.parts;
+  expected.ctas = config.ctas;
+  return expected;
+}
+WideConfig made_for(const MixedProblem& problem, const WideConfig& config) {
+  WideConfig expected = wide_config_for(problem);
+  expected.tokens = config.tokens;
+  expected.cluster_n = config.cluster_n;
+  expected.cluster_k = config.cluster_k;
+  expected.x_stages = config.x_stages;
+  expected.w_stages = config.w_stages;
+  return expected;
+}
+
+template <class Config>
+const char* broken_rule(const MixedProblem& problem, const Config& config) {
+  if (const char* rule = validate(config)) return rule;
+  if (!(config == made_for(problem, config))) return "formats and epilogue must be those of the problem";
+  return why_not(problem, config);
+}
+
 }  // namespace
 
 Result<MixedProblem> check_problem(const MixedProblem& problem) {
@@ -110,10 +139,29 @@ NarrowConfig config_for(const MixedProblem& problem) {
           .activation = problem.activation};
 }
 
+WideConfig wide_config_for(const MixedProblem& problem) {
+  const NarrowConfig c = config_for(problem);
+  return {.weights = c.weights,
+          .x = c.x,
+          .d = c.d,
+          .bias = c.bias,
+          .bias_type = c.bias_type,
+          .activation = c.activation};
+}
+
 const char* why_not(const MixedProblem& problem, const NarrowConfig& config) {
   const i64 strips = ceil_div(problem.n, i64{tile_rows(config)}) * tile_strips(config);
   if (config.row_blocks > 4 && strips > strip_count(problem.n))
     return "row_blocks = 8 reads strips in pairs, and n has an odd number of them";
+  return nullptr;
+}
+
+const char* why_not(const MixedProblem& problem, const WideConfig& config) {
+  if (packed_k_tiles(problem.k) < config.cluster_k)
+    return "the wide kernel needs 128 of k for each CTA that shares it, or part of that";
+  const i64 tiles = ceil_div(problem.m, i64{config.tokens}) *
+                    ceil_div(problem.n, i64{kWideRows * config.cluster_n}) * cluster_size(config);
+  if (tiles > kMaxTiles) return "the wide kernel counts tiles in an int";
   return nullptr;
 }
 
@@ -124,27 +172,17 @@ Result<Plan> check_plan(const Plan& plan, const DeviceInfo& device) {
   Plan filled = plan_of(*checked, plan.config);
   filled.estimate_us = plan.estimate_us;
   if (is_empty(*checked)) return filled;
-  NarrowConfig expected = config_for(*checked);
-  const NarrowConfig& c = plan.config;
-  expected.token_blocks = c.token_blocks;
-  expected.row_blocks = c.row_blocks;
-  expected.warps = c.warps;
-  expected.stages = c.stages;
-  expected.parts = c.parts;
-  expected.ctas = c.ctas;
-  const char* rule = validate(c);
-  if (rule == nullptr && !(c == expected)) rule = "formats and epilogue must be those of the problem";
-  if (rule == nullptr) rule = why_not(*checked, c);
+  const char* rule = std::visit([&](const auto& c) { return broken_rule(*checked, c); }, plan.config);
   if (rule != nullptr)
     return Error{ErrorCode::invalid_config,
-                 std::string(rule) + ", in the plan " + to_string(c) + "; plan again"};
+                 std::string(rule) + ", in the plan " + to_string(plan.config) + "; plan again"};
   return filled;
 }
 
-Plan plan_of(const MixedProblem& checked, const NarrowConfig& config) {
+Plan plan_of(const MixedProblem& checked, const MixedConfig& config) {
   return {.problem = checked,
           .config = config,
-          .smem_bytes = sluice::smem_bytes(config),
+          .smem_bytes = std::visit([](const auto& c) { return sluice::smem_bytes(c); }, config),
           .weight_bytes = blob_bytes(checked.weights, checked.n, checked.k),
           .stored_bits = stored_bits(checked.weights, checked.n, checked.k)};
 }

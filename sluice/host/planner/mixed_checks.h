@@ -25,14 +25,17 @@ Result<MixedProblem> check_problem(const MixedProblem& problem);
 /// read of the weights, so the format is one that has no row part (its scales would lie in front of an
 /// empty blob).
 NarrowConfig config_for(const MixedProblem& problem);
+/// The same of the kernel for many tokens, which there is only where there is k.
+WideConfig wide_config_for(const MixedProblem& problem);
 
-/// nullptr, or the rule that the (valid) config breaks for this problem's weights.
+/// nullptr, or the rule that the (valid) config breaks for this problem.
 const char* why_not(const MixedProblem& problem, const NarrowConfig& config);
+const char* why_not(const MixedProblem& problem, const WideConfig& config);
 
 /// Errors: those of check_problem; invalid_config.
 Result<Plan> check_plan(const Plan& plan, const DeviceInfo& device);
 
 /// The plan of a checked problem and a config that fits it, without its estimate.
-Plan plan_of(const MixedProblem& checked, const NarrowConfig& config);
+Plan plan_of(const MixedProblem& checked, const MixedConfig& config);
 
 }  // namespace sluice::mixed

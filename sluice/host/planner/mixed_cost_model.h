@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a configuration of the narrow kernel will take with cold L2: a fixed part, the slowest of four
-// things that overlap (HBM, L2, what an SM can take, instructions), and the sums that meet at the end.
-// It is there to rank configurations of one problem. Called by mixed_planner.cc.
+// How long a configuration of a mixed kernel will take with cold L2. Narrow: a fixed part, the slowest of
+// four things that overlap (HBM, L2, what an SM can take, instructions), and the sums that meet at the end.
+// Wide: a fixed part, and for each tile the slower of products and instructions, and its stores. It is there
+// to rank configurations of one problem. Called by mixed_planner.cc.
 #pragma once
 
 #include <sluice/mixed.h>
@@ -25,9 +26,27 @@ struct MixedCosts {
   double sharpness = 5.7;           // times are joined as an l^p norm
 };
 
+/// Of the wide kernel: read off 11 products of 8192 x 8192 and 28672 x 4096 with 32 to 4096 tokens (H200,
+/// 2026-11-21: uint4, group 64, bf16, cold L2), which it meets within 8 %. The two warpgroups' products and
+/// instructions share issue slots, so that a step of 16 k takes longer than either.
+struct WideCosts {
+  double fixed_us = 5.0;           // launch, first bytes, last stores
+  double clocks_per_us = 1755;     // of an SM
+  double product_clocks = 1.1;     // for each token, of a step of 16 k
+  double issue_clocks = 0.7;       // the same where instructions are what a step waits for, and beside it:
+  double expand_clocks = 72;       // to make weights of 4-bit codes
+  double expand_wide_clocks = 96;  // of 8-bit codes
+  double zero_clocks = 6;          // with stored zeros
+  double tile_us = 2.5;            // stores of 256 tokens, which nothing hides
+  double exchange_us = 0.5;        // where two CTAs share k
+  double shared_tokens = 0.99;     // two CTAs that share tokens: of the time
+};
+
 /// In microseconds, of a checked problem that is not empty.
 double estimate_us(const MixedProblem& problem, const NarrowConfig& config, const DeviceInfo& device,
                    const MixedCosts& costs = {});
+double estimate_us(const MixedProblem& problem, const WideConfig& config, const DeviceInfo& device,
+                   const WideCosts& costs = {});
 
 /// Registers that a thread takes if it may (ptxas 13.0, 32 configs compiled, within 10 of all): with a
 /// smaller share of the SM it spills, or nearly. tests/unit/mixed_units_test.cc compiles what the planner

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a mixed problem to a plan: checks, all configurations of the narrow kernel that fit, and the best of
-// them by the model. Pure: the same arguments give the same plan everywhere. tests/plans/mixed holds choices
-// as text.
+// From a mixed problem to a plan: checks, all configurations of both kernels that fit, and the best of them
+// by the model. Pure: the same arguments give the same plan everywhere. tests/plans/mixed holds choices as
+// text.
 #include <algorithm>
 
 #include <sluice/host/planner/mixed_checks.h>
@@ -16,6 +16,16 @@ constexpr int kWarps[] = {8, 4, 12, 16};
 constexpr int kStages[] = {3, 4, 2, 5, 6};
 constexpr int kParts[] = {1, 2, 4, 8};
 constexpr int kCtas[] = {1, 2, 3};
+constexpr i64 kNarrowTokens = 16;  // and fewer are the narrow kernel's, unless the caller asks
+
+constexpr int kTokens[] = {32, 64, 128, 256};
+constexpr int kClusters[] = {1, 2};
+/// Rings that have won, the best first; the first that fits is taken. More bytes in flight do not help; with
+/// two CTAs along k the ring is faster if it turns with the weights' (spec/wide.h, has_fixed_ring).
+struct Rings {
+  int x, w;
+};
+constexpr Rings kRings[] = {{8, 4}, {6, 3}, {6, 2}, {5, 4}, {5, 2}, {4, 2}, {3, 2}, {3, 1}};
 
 /// The smallest tile that holds all tokens (more than 32 are several tiles), and its half: two of those may
 /// be faster than one that is short of registers.
@@ -43,6 +53,15 @@ const char* why_not_wanted(const MixedProblem& p, const NarrowConfig& c, const D
   return nullptr;
 }
 
+/// Few tokens are the narrow kernel's; and where k is shared all tiles should run at once, for such a CTA has
+/// one, whose stores nothing hides.
+const char* why_not_wanted(const MixedProblem& p, const WideConfig& c, const DeviceInfo& device) {
+  if (p.m <= kNarrowTokens) return "so few tokens are the narrow kernel's";
+  const i64 tiles = ceil_div(p.m, i64{c.tokens}) * ceil_div(p.n, i64{kWideRows});
+  if (takes_one_tile(c) && tiles > device.max_clusters_of_2) return "there are more tiles than clusters";
+  return nullptr;
+}
+
 /// `values`, or the one that the caller asks for.
 template <std::size_t kCount>
 std::vector<int> axis(const int (&values)[kCount], const std::optional<int>& asked) {
@@ -50,8 +69,8 @@ std::vector<int> axis(const int (&values)[kCount], const std::optional<int>& ask
   return {std::begin(values), std::end(values)};
 }
 
-/// Everything to try, in the order that settles ties.
-std::vector<NarrowConfig> space(const MixedProblem& p, const Overrides& o) {
+/// Everything to try of the narrow kernel, in the order that settles ties.
+std::vector<NarrowConfig> narrow_space(const MixedProblem& p, const Overrides& o) {
   std::vector<NarrowConfig> configs;
   NarrowConfig c = config_for(p);
   const std::vector<int> token_blocks =
@@ -73,29 +92,67 @@ std::vector<NarrowConfig> space(const MixedProblem& p, const Overrides& o) {
   return configs;
 }
 
-/// Best first. `rule`: what a config broke; better one of this problem's than one of all.
-std::vector<Plan> usable_plans(const MixedProblem& p, const DeviceInfo& device, const Overrides& overrides,
-                               const char*& rule) {
+/// The same of the wide kernel. Rings that the caller does not ask for are the first of kRings that fit.
+std::vector<WideConfig> wide_space(const MixedProblem& p, const Overrides& o) {
+  std::vector<WideConfig> configs;
+  WideConfig c = wide_config_for(p);
+  for (const int tokens : axis(kTokens, o.tokens)) {
+    if (!o.tokens && tokens > 32 && tokens / 2 >= p.m) continue;  // more than half of it would be empty
+    for (const int n : axis(kClusters, o.cluster_n))
+      for (const int k : axis(kClusters, o.cluster_k)) {
+        if (n * k > 2 && !(o.cluster_n && o.cluster_k)) continue;
+        c.tokens = tokens;
+        c.cluster_n = n;
+        c.cluster_k = k;
+        for (const auto& [x, w] : kRings) {
+          c.x_stages = o.x_stages.value_or(x);
+          c.w_stages = o.w_stages.value_or(w);
+          if (validate(c) == nullptr) break;
+        }
+        configs.push_back(c);
+      }
+  }
+  return configs;
+}
+
+bool asks_for_narrow(const Overrides& o) {
+  return o.token_blocks || o.row_blocks || o.warps || o.stages || o.parts || o.ctas;
+}
+bool asks_for_wide(const Overrides& o) {
+  return o.tokens || o.cluster_n || o.cluster_k || o.x_stages || o.w_stages;
+}
+
+struct Found {
   std::vector<Plan> wanted, possible;
+  const char* rule = "";  // that a config broke; better one of this problem's than one of all
   bool of_problem = false;
-  for (const NarrowConfig& c : space(p, overrides)) {
+};
+
+template <class Config>
+void consider(const MixedProblem& p, const DeviceInfo& device, const std::vector<Config>& configs,
+              Found& found) {
+  for (const Config& c : configs) {
     if (const char* broken = validate(c)) {
-      if (!of_problem) rule = broken;
+      if (!found.of_problem) found.rule = broken;
       continue;
     }
     if (const char* broken = why_not(p, c)) {
-      rule = broken;
-      of_problem = true;
+      found.rule = broken;
+      found.of_problem = true;
       continue;
     }
     Plan plan = plan_of(p, c);
     plan.estimate_us = is_empty(p) ? 0.0 : estimate_us(p, c, device);
-    (why_not_wanted(p, c, device) == nullptr ? wanted : possible).push_back(plan);
+    (why_not_wanted(p, c, device) == nullptr ? found.wanted : found.possible).push_back(plan);
   }
-  std::vector<Plan>& plans = wanted.empty() ? possible : wanted;
+}
+
+/// Best first; what the planner wants if there is any.
+std::vector<Plan> sorted(Found& found) {
+  std::vector<Plan>& plans = found.wanted.empty() ? found.possible : found.wanted;
   std::stable_sort(plans.begin(), plans.end(),
                    [](const Plan& x, const Plan& y) { return x.estimate_us < y.estimate_us; });
-  return plans;
+  return std::move(plans);
 }
 
 std::string text(const Overrides& o) {
@@ -108,7 +165,12 @@ std::string text(const Overrides& o) {
                 {"warps", o.warps},
                 {"stages", o.stages},
                 {"parts", o.parts},
-                {"ctas", o.ctas}};
+                {"ctas", o.ctas},
+                {"tokens", o.tokens},
+                {"cluster_n", o.cluster_n},
+                {"cluster_k", o.cluster_k},
+                {"x_stages", o.x_stages},
+                {"w_stages", o.w_stages}};
   for (const auto& [name, value] : fields)
     if (value) out += (out.empty() ? "" : ", ") + std::string(name) + " = " + std::to_string(*value);
   return out.empty() ? "no overrides" : out;
@@ -121,11 +183,18 @@ Result<std::vector<Plan>> candidates(const MixedProblem& problem, const DeviceIn
   if (Result<void> usable = check_device(device); !usable) return usable.error();
   const Result<MixedProblem> checked = check_problem(problem);
   if (!checked) return checked.error();
-  const char* rule = "";
-  std::vector<Plan> plans = usable_plans(*checked, device, overrides, rule);
-  if (plans.empty())
+  if (asks_for_narrow(overrides) && asks_for_wide(overrides))
     return Error{ErrorCode::invalid_config,
-                 text(overrides) + ": no configuration is left, because " + rule + "; give fewer overrides"};
+                 text(overrides) +
+                     ": token_blocks, row_blocks, warps, stages, parts and ctas are of the narrow "
+                     "kernel, the others of the wide one; ask for one of them"};
+  Found found;
+  if (!asks_for_wide(overrides)) consider(*checked, device, narrow_space(*checked, overrides), found);
+  if (!asks_for_narrow(overrides)) consider(*checked, device, wide_space(*checked, overrides), found);
+  std::vector<Plan> plans = sorted(found);
+  if (plans.empty())
+    return Error{ErrorCode::invalid_config, text(overrides) + ": no configuration is left, because " +
+                                                found.rule + "; give fewer overrides"};
   return plans;
 }
 

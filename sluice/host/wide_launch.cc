@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// The launch of the kernel for many tokens: tensor maps of X and of D, whose addresses a launch fills in, and
+// a grid of as many clusters as fit, or as there are tiles.
+#include <algorithm>
+#include <cstddef>
+
+#include <sluice/host/driver/error.h>
+#include <sluice/host/driver/tensor_map.h>
+#include <sluice/host/mixed.h>
+
+namespace sluice::mixed {
+namespace {
+
+static_assert(offsetof(WideParams, map_x) % alignof(CUtensorMap) == 0);
+static_assert(offsetof(WideParams, map_d) % alignof(CUtensorMap) == 0);
+
+constexpr int kBand = 8;         // token tiles that are walked along rows together: 2048 tokens stay in L2
+constexpr int kStoreUnit = 16;   // bytes: the copy engine writes no less (docs/findings/tma-store-tail.md)
+constexpr int kSwizzleRows = 8;  // after which the swizzle repeats
+constexpr i64 kMapPitch = i64{1} << 39;
+
+/// Do D's rows allow the copy engine's stores? Its address is a launch's.
+bool rows_allow_boxes(const MixedProblem& p) {
+  if (!is_16bit(p.d) || p.n * bytes_of(p.d) % kStoreUnit != 0) return false;
+  return p.m == 1 || (p.ld_d * bytes_of(p.d) % kStoreUnit == 0 && p.ld_d < kMapPitch);
+}
+
+/// Tokens that a CTA copies at a time: rows that only fill a tile cost more than ones that are there.
+int box_tokens(const MixedProblem& p, const WideConfig& c) {
+  if (c.cluster_n == 1 && p.m < c.tokens) return round_up(static_cast<int>(p.m), kSwizzleRows);
+  return c.tokens / c.cluster_n;
+}
+
+}  // namespace
+
+Result<void> fill(const Device& device, const WideConfig& c, Kernel::Impl& impl) {
+  const MixedProblem& p = impl.plan.problem;
+  const DeviceInfo& info = device.info();
+  const int cluster = cluster_size(c);
+  WideParams& params = impl.wide;
+  params.strip_bytes = strip_bytes(p.weights, p.k);
+  params.ld_d = p.ld_d;
+  params.m = static_cast<int>(p.m);
+  params.n = static_cast<int>(p.n);
+  params.k_tiles = static_cast<int>(packed_k_tiles(p.k));
+  params.strips = static_cast<int>(strip_count(p.n));
+  params.token_tiles = static_cast<int>(ceil_div(p.m, i64{c.tokens}));
+  params.row_tiles = static_cast<int>(ceil_div(p.n, i64{kWideRows * c.cluster_n}));
+  params.band = std::min(kBand, params.token_tiles);
+  params.x_bytes = static_cast<u32>(box_tokens(p, c) * c.cluster_n * kWideStageK * bytes_of(p.x));
+  const int tiles = params.token_tiles * params.row_tiles;
+  const int resident = cluster > 1 ? info.max_clusters_of_2 : info.sm_count;
+  impl.shape = {.grid_x = static_cast<u32>((takes_one_tile(c) ? tiles : std::min(tiles, resident)) * cluster),
+                .block_x = kWideThreads,
+                .cluster_x = static_cast<u32>(cluster),
+                .smem_bytes = static_cast<u32>(impl.plan.smem_bytes)};
+  const DriverApi& api = *device.impl().api;
+  const TensorMapShape x{.type = p.x,
+                         .inner = p.k,
+                         .outer = p.m,
+                         .ld = p.ld_x,
+                         .box_inner = kWideStageK,
+                         .box_outer = box_tokens(p, c)};
+  if (Result<void> encoded = encode_tensor_map(api, "X", x, params.map_x); !encoded) return encoded;
+  if (!rows_allow_boxes(p)) return {};
+  const TensorMapShape d{.type = p.d,
+                         .inner = p.n,
+                         .outer = p.m,
+                         .ld = p.ld_d,
+                         .box_inner = kStripRows,
+                         .box_outer = store_tokens(c)};
+  return encode_tensor_map(api, "D", d, params.map_d);
+}
+
+Result<void> enqueue(const Kernel::Impl& impl, const WideConfig&, const Args& args, Stream stream) {
+  alignas(CUtensorMap) WideParams params = impl.wide;
+  params.weights = args.weights;
+  params.d = args.d;
+  params.bias = args.bias;
+  params.stores_boxes =
+      rows_allow_boxes(impl.plan.problem) && reinterpret_cast<u64>(args.d) % kStoreUnit == 0;
+  const DriverApi& api = impl.primary->api();
+  CUresult code = replace_address(api, params.map_x, args.x);
+  if (code == CUDA_SUCCESS && params.stores_boxes) code = replace_address(api, params.map_d, args.d);
+  if (code != CUDA_SUCCESS)
+    return driver_error(api, code, "cuTensorMapReplaceAddress", "X " + hex(args.x) + ", D " + hex(args.d));
+  return launch_kernel(api, impl.module->function(), impl.shape, &params, stream);
+}
+
+}  // namespace sluice::mixed
