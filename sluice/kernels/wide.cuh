@@ -30,6 +30,7 @@
 
 #include <sluice/device/mixed/wide_finish.cuh>
 #include <sluice/device/mixed/wide_loads.cuh>
+#include <sluice/device/mixed/wide_products.cuh>
 
 namespace sluice::mixed {
 
@@ -38,7 +39,6 @@ SLUICE_DEVICE void run_wide(const WideParams& params) {
   static_assert(validate(kConfig) == nullptr);
   extern __shared__ __align__(1024) u8 smem[];
   const WidePlace<kConfig> at(params, ptx::shared_address(smem));
-  const int role = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);  // uniform, and known to be
 
   if (threadIdx.x == 0) TokenLoader<kConfig>::start(params, at);
   if (threadIdx.x == 32) WeightLoader<kConfig>::start(params, at);
@@ -49,7 +49,7 @@ SLUICE_DEVICE void run_wide(const WideParams& params) {
     __syncthreads();
   if constexpr (kConfig.cluster_k > 1) ptx::cluster_arrive_relaxed();
 
-  if (role == 0) {
+  if (at.role == 0) {
     ptx::setmaxnreg_dec<kWideLoadRegisters>();
     if (threadIdx.x == 0) TokenLoader<kConfig>::run(params, at);
     if (threadIdx.x == 32) WeightLoader<kConfig>::run(params, at);

@@ -11,6 +11,10 @@
 namespace sluice {
 namespace {
 
+NarrowConfig narrow_of(const mixed::Plan& plan) {
+  return std::get<NarrowConfig>(plan.config);
+}
+
 MixedProblem small() {
   return {.m = 4, .n = 192, .k = 256, .weights = {.group = 64}};
 }
@@ -45,7 +49,7 @@ TEST_F(MixedLaunch, is_one_kernel_that_allocates_nothing) {
   EXPECT_EQ(launch.grid_y, 1u);
   EXPECT_EQ(launch.block_x, 128u);
   EXPECT_EQ(launch.cluster_x, 2u);
-  EXPECT_EQ(launch.smem_bytes, static_cast<u32>(smem_bytes(kernel.plan().config)));
+  EXPECT_EQ(launch.smem_bytes, static_cast<u32>(smem_bytes(narrow_of(kernel.plan()))));
   const NarrowParams& p = launch.narrow;
   EXPECT_EQ(p.x, args.x);
   EXPECT_EQ(p.weights, args.weights);
@@ -107,7 +111,7 @@ TEST_F(MixedLaunch, nothing_is_nothing_to_do_and_no_k_needs_no_inputs) {
   launched(mixed::launch(made({.m = 4, .n = 0, .k = 64}), {}, nullptr), 0);
   MixedProblem no_k{.m = 4, .n = 64, .k = 0, .weights = {.group = 0, .zero = ScaleZero::per_group}};
   const mixed::Kernel kernel = made(no_k);
-  EXPECT_NE(kernel.plan().config.weights.group, 0) << "row scales would lie in front of the empty blob";
+  EXPECT_NE(narrow_of(kernel.plan()).weights.group, 0) << "row scales would lie in front of the empty blob";
   launched(mixed::launch(kernel, {.d = args_of(no_k).d}, nullptr), 1);
   EXPECT_EQ(driver.launch(0).narrow.k_tiles, 0);
 }
@@ -157,17 +161,32 @@ TEST_F(MixedLaunch, a_plan_made_by_hand_is_checked) {
     ASSERT_FALSE(kernel.ok()) << mention;
     EXPECT_NE(kernel.error().message.find(mention), std::string::npos) << kernel.error().message;
   };
-  expect("warps", [](mixed::Plan& p) { p.config.warps = 17; });
+  const auto narrow = [](mixed::Plan& p) -> NarrowConfig& { return std::get<NarrowConfig>(p.config); };
+  expect("warps", [&](mixed::Plan& p) { narrow(p).warps = 17; });
   expect("odd number",
-         [](mixed::Plan& p) { p.config.row_blocks = 8, p.config.warps = 4, p.config.stages = 2; });
-  expect("formats", [](mixed::Plan& p) { p.config.weights.group = 32; });
-  expect("formats", [](mixed::Plan& p) { p.config.activation = Activation::relu; });
+         [&](mixed::Plan& p) { narrow(p).row_blocks = 8, narrow(p).warps = 4, narrow(p).stages = 2; });
+  expect("formats", [&](mixed::Plan& p) { narrow(p).weights.group = 32; });
+  expect("formats", [&](mixed::Plan& p) { narrow(p).activation = Activation::relu; });
+  const WideConfig wide{.weights = small().weights};
+  expect("tokens must be",
+         [&](mixed::Plan& p) { p.config = WideConfig{.weights = small().weights, .tokens = 48}; });
+  expect("formats", [](mixed::Plan& p) { p.config = WideConfig{}; });
+  expect("128 of k", [&](mixed::Plan& p) {
+    p.problem.k = p.problem.ld_x = 128;
+    WideConfig c = wide;
+    c.cluster_k = 2;
+    p.config = c;
+  });
+  expect("128 of k", [&](mixed::Plan& p) {
+    p.problem.k = p.problem.ld_x = 0;
+    p.config = WideConfig{};
+  });
   expect("ld_x", [](mixed::Plan& p) { p.problem.ld_x = 255; });
   mixed::Plan bare = *plan;
   bare.smem_bytes = 0;  // follows from the config
   const Result<mixed::Kernel> kernel = mixed::prepare(device(), bare);
   ASSERT_TRUE(kernel.ok());
-  EXPECT_EQ(kernel->plan().smem_bytes, smem_bytes(plan->config));
+  EXPECT_EQ(kernel->plan().smem_bytes, smem_bytes(narrow_of(*plan)));
 }
 
 TEST_F(MixedLaunch, run_keeps_its_kernel_and_refuses_to_prepare_in_a_capture) {
@@ -194,6 +213,88 @@ TEST_F(MixedLaunch, run_keeps_its_kernel_and_refuses_to_prepare_in_a_capture) {
   for (CUgraph g : {graph, second})
     if (g != nullptr) device().impl().api->cuGraphDestroy(g);
   device().impl().api->cuStreamDestroy(stream);
+}
+
+TEST_F(MixedLaunch, of_many_tokens_is_one_kernel_that_allocates_nothing) {
+  const MixedProblem p{.m = 300, .n = 1000, .k = 520, .weights = {.group = 64}};
+  const mixed::Kernel kernel = made(p, {.tokens = 128, .cluster_n = 2, .cluster_k = 1});
+  const mixed::Args args = args_of(p);
+  const long before = allocations_of_this_thread();
+  const bool ok = mixed::launch(kernel, args, nullptr).ok();
+  EXPECT_EQ(allocations_of_this_thread(), before);
+  EXPECT_TRUE(ok);
+  ASSERT_EQ(driver.launches(), 1);
+  const LaunchRecord& launch = driver.launch(0);
+  EXPECT_EQ(launch.grid_x, 24u) << "3 tiles of tokens, 4 of 2 x 128 rows";
+  EXPECT_EQ(launch.block_x, static_cast<u32>(kWideThreads));
+  EXPECT_EQ(launch.cluster_x, 2u);
+  const WideConfig c = std::get<WideConfig>(kernel.plan().config);
+  EXPECT_EQ(launch.smem_bytes, static_cast<u32>(smem_bytes(c)));
+  const WideParams& w = launch.wide;
+  EXPECT_EQ(w.weights, args.weights);
+  EXPECT_EQ(w.d, args.d);
+  EXPECT_EQ(w.m, 300);
+  EXPECT_EQ(w.n, 1000);
+  EXPECT_EQ(w.k_tiles, 5);
+  EXPECT_EQ(w.strips, 16);
+  EXPECT_EQ(w.token_tiles, 3);
+  EXPECT_EQ(w.row_tiles, 4);
+  EXPECT_EQ(w.band, 3);
+  EXPECT_EQ(w.strip_bytes, strip_bytes(p.weights, p.k));
+  EXPECT_EQ(w.x_bytes, 128u * 128u);
+  EXPECT_TRUE(w.stores_boxes);
+  const DecodedMap x = decode(w.map_x), d = decode(w.map_d);
+  EXPECT_EQ(x.address, reinterpret_cast<u64>(args.x));
+  EXPECT_EQ(x.inner, 520u) << "what is behind k is zeros";
+  EXPECT_EQ(x.outer, 300u);
+  EXPECT_EQ(x.row_stride, 1040u);
+  EXPECT_EQ(x.box_inner, 64);
+  EXPECT_EQ(x.box_outer, 64) << "each CTA copies half of the tokens";
+  EXPECT_EQ(d.address, reinterpret_cast<u64>(args.d));
+  EXPECT_EQ(d.inner, 1000u);
+  EXPECT_EQ(d.box_inner, 64);
+  EXPECT_EQ(d.box_outer, 32);
+}
+
+TEST_F(MixedLaunch, of_many_tokens_stores_boxes_only_where_no_byte_beside_d_is_written) {
+  const auto boxes = [&](MixedProblem problem, i64 shift) {
+    mixed::Args args = args_of(problem);
+    args.d = shifted(args.d, shift);
+    const int before = driver.launches();
+    EXPECT_TRUE(mixed::launch(made(problem, {.tokens = 32}), args, nullptr).ok());
+    return driver.launch(before).wide.stores_boxes;
+  };
+  const MixedProblem p{.m = 40, .n = 200, .k = 256, .weights = {.group = 64}};
+  EXPECT_TRUE(boxes(p, 0));
+  EXPECT_FALSE(boxes(p, 8)) << "D is not on 16 bytes";
+  MixedProblem other = p;
+  other.ld_d = 204;
+  EXPECT_FALSE(boxes(other, 0)) << "the second row is not";
+  other.m = 1;
+  EXPECT_TRUE(boxes(other, 0)) << "there is no second row";
+  other = p;
+  other.n = 196;
+  other.ld_d = 200;
+  EXPECT_FALSE(boxes(other, 0)) << "the last 16 bytes of a row are not all its own";
+  other = p;
+  other.d = DType::fp32;
+  EXPECT_FALSE(boxes(other, 0)) << "fp32 goes from registers";
+}
+
+TEST_F(MixedLaunch, of_many_tokens_has_as_many_ctas_as_fit_or_as_tiles) {
+  const auto launched_with = [&](MixedProblem problem, const mixed::Overrides& overrides) {
+    const int before = driver.launches();
+    EXPECT_TRUE(mixed::launch(made(problem, overrides), args_of(problem), nullptr).ok());
+    return driver.launch(before);
+  };
+  const MixedProblem large{.m = 512, .n = 12800, .k = 256, .weights = {.group = 64}};
+  EXPECT_EQ(launched_with(large, {.tokens = 256, .cluster_n = 1, .cluster_k = 1}).grid_x, 132u);
+  EXPECT_EQ(launched_with(large, {.tokens = 256, .cluster_k = 2}).grid_x, 400u) << "200 tiles of two CTAs";
+  const LaunchRecord few = launched_with({.m = 20, .n = 100, .k = 256}, {.tokens = 32, .cluster_k = 2});
+  EXPECT_EQ(few.grid_x, 2u);
+  EXPECT_EQ(few.wide.strips, 2);
+  EXPECT_EQ(few.wide.x_bytes, 24u * 128u) << "only the tokens that are there, in eights";
+  EXPECT_EQ(decode(few.wide.map_x).box_outer, 24);
 }
 
 }  // namespace

@@ -5,9 +5,11 @@
 // allows it; fp32 goes from registers.
 #pragma once
 
+#include <sluice/spec/packed_codes.h>
 #include <sluice/device/epilogue/activation.cuh>
-#include <sluice/device/mixed/wide_products.cuh>
+#include <sluice/device/mixed/wide_place.cuh>
 #include <sluice/device/ptx/cluster_memory.cuh>
+#include <sluice/device/ptx/shared.cuh>
 #include <sluice/device/ptx/tma.cuh>
 
 namespace sluice::mixed {
@@ -15,7 +17,6 @@ namespace sluice::mixed {
 template <WideConfig kConfig>
 class WideFinish {
   using S = WideShape<kConfig>;
-  using Products = WideProducts<kConfig>;
   static constexpr int kOwn = S::kOwnTokens / 2;  // sums of a thread that it stores
   static constexpr int kRowBytes = kStripRows * 2;
 
@@ -24,7 +25,7 @@ class WideFinish {
       : params_(params), at_(at) {}
 
   SLUICE_DEVICE void run(const WideTile& tile, const float (&sums)[S::kTokens / 2]) {
-    const WideTile own{tile.token + at_.k_rank * S::kOwnTokens, tile.row + Products::group() * kStripRows};
+    const WideTile own{tile.token + at_.k_rank * S::kOwnTokens, tile.row + at_.group() * kStripRows};
     if constexpr (kConfig.cluster_k == 1) {
       store(own, sums);
     } else {
@@ -35,13 +36,13 @@ class WideFinish {
   }
   /// What was sent has left shared memory, and is in D.
   SLUICE_DEVICE void end() const {
-    if (Products::thread() == 0) ptx::bulk_wait_group<0>();
+    if (at_.thread() == 0) ptx::bulk_wait_group<0>();
   }
 
  private:
   // ---- the halves of k ----
   SLUICE_DEVICE void exchange(const float (&sums)[S::kTokens / 2], float (&whole)[kOwn]) const {
-    const u32 box = at_.smem + exchange_offset(kConfig) + (Products::group() * 128 + Products::thread()) * 16;
+    const u32 box = at_.smem + exchange_offset(kConfig) + (at_.group() * 128 + at_.thread()) * 16;
     ptx::cluster_wait_acquire();  // the peer has begun: its memory may be written
     const u32 to = ptx::map_to_cta(box, static_cast<u32>(at_.k_rank ^ 1));
     if (at_.k_rank == 0)
@@ -97,28 +98,27 @@ class WideFinish {
   template <int kCount>
   SLUICE_DEVICE void store(const WideTile& own, const float (&sums)[kCount]) {
     if (own.row >= params_.n) return;  // of a whole warpgroup: n ends with the strip before
-    const int row = own.row + Products::block() * kBlockRows + Products::lane() / 4;
+    const int row = own.row + at_.block() * kBlockRows + at_.lane() / 4;
     const Operands of{row_operands(row), row_operands(row + 8)};
     if constexpr (is_16bit(kConfig.d)) {
 #pragma unroll
       for (int t = 0; t < S::kOwnTokens; t += store_tokens(kConfig))
         store_through_buffer({own.token + t, own.row}, sums + t / 2, of);
     } else {
-      store_directly(own.token + Products::lane() % 4 * 2, row, sums, of);
+      store_directly(own.token + at_.lane() % 4 * 2, row, sums, of);
     }
   }
 
   SLUICE_DEVICE void store_through_buffer(const WideTile& at, const float* sums, const Operands& of) {
     constexpr int kBuffer = store_buffer_bytes(kConfig), kTokens = store_tokens(kConfig);
-    const u32 buffer =
-        at_.smem + store_offset(kConfig) + (Products::group() * kWideStoreBuffers + turn_) * kBuffer;
+    const u32 buffer = at_.smem + store_offset(kConfig) + (at_.group() * kWideStoreBuffers + turn_) * kBuffer;
     turn_ ^= 1;
-    if (Products::thread() == 0) ptx::bulk_wait_group_read<kWideStoreBuffers - 1>();
+    if (at_.thread() == 0) ptx::bulk_wait_group_read<kWideStoreBuffers - 1>();
     meet();
-    const int matrix = Products::lane() / 8;  // upper and lower rows of 8 tokens, then of the next 8
+    const int matrix = at_.lane() / 8;  // upper and lower rows of 8 tokens, then of the next 8
 #pragma unroll
     for (int j = 0; j < kTokens / 8; j += 2) {
-      const int token = 8 * (j + matrix / 2) + Products::lane() % 8;
+      const int token = 8 * (j + matrix / 2) + at_.lane() % 8;
       u32 pairs[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -126,23 +126,23 @@ class WideFinish {
         const RowOperands& row = i % 2 == 0 ? of.upper : of.lower;
         pairs[i] = pack_16bit<kConfig.d>(finished(pair[0], row), finished(pair[1], row));
       }
-      ptx::stmatrix_x4_trans(piece(buffer, token, 2 * Products::block() + matrix % 2), pairs[0], pairs[1],
-                             pairs[2], pairs[3]);
+      ptx::stmatrix_x4_trans(piece(buffer, token, 2 * at_.block() + matrix % 2), pairs[0], pairs[1], pairs[2],
+                             pairs[3]);
     }
     ptx::fence_proxy_async();
     meet();
     if (!params_.stores_boxes) return copy_out(at, buffer);
-    if (Products::thread() == 0 && at.token < params_.m) {
+    if (at_.thread() == 0 && at.token < params_.m) {
       ptx::tma_store(params_.map_d, {at.row, at.token, 0}, buffer);
       ptx::bulk_commit_group();
     }
   }
   /// A D whose rows the copy engine may not write: element by element, which is slower and as right.
   SLUICE_DEVICE void copy_out(const WideTile& at, u32 buffer) const {
-    const int lane = Products::lane(), row = at.row + 2 * lane;
+    const int lane = at_.lane(), row = at.row + 2 * lane;
     const int tokens = min(store_tokens(kConfig), params_.m - at.token);
 #pragma unroll 1
-    for (int t = Products::block(); t < tokens; t += 4) {
+    for (int t = at_.block(); t < tokens; t += 4) {
       const u32 two = ptx::load_shared_u32(piece(buffer, t, lane / 4) + lane % 4 * 4);
       u16* d = static_cast<u16*>(params_.d) + (at.token + t) * params_.ld_d + row;
       if (row < params_.n) d[0] = static_cast<u16>(two);
@@ -153,8 +153,8 @@ class WideFinish {
   static SLUICE_DEVICE u32 piece(u32 buffer, int token, int index) {
     return buffer + token * kRowBytes + ((index ^ token % 8) << 4);
   }
-  static SLUICE_DEVICE void meet() {
-    ptx::named_barrier_sync(1 + Products::group(), 128);
+  SLUICE_DEVICE void meet() const {
+    ptx::named_barrier_sync(1 + at_.group(), 128);
   }
 
   template <int kCount>

@@ -27,6 +27,7 @@ class TokenLoader {
 
   SLUICE_DEVICE static void run(const WideParams& params, const WidePlace<kConfig>& at) {
     RingPosition ring;
+    const u64 policy = ptx::evict_last_policy();
     for (int unit = at.first_unit; unit < at.units(params); unit += at.unit_step) {
       const int token = at.tile(params, unit).token + at.n_rank * kSlice;
 #pragma unroll 1
@@ -36,9 +37,10 @@ class TokenLoader {
         const u32 to = at.x_stage(ring.stage) + at.n_rank * kSlice * 128;
         const ptx::TmaBox box{i * kWideStageK, token, 0};
         if constexpr (kConfig.cluster_n > 1)
-          ptx::tma_load_multicast(to, params.map_x, box, at.x_full(ring.stage), (1 << kConfig.cluster_n) - 1);
+          ptx::tma_load_multicast(to, params.map_x, box, at.x_full(ring.stage), (1 << kConfig.cluster_n) - 1,
+                                  policy);
         else
-          ptx::tma_load(to, params.map_x, box, at.x_full(ring.stage));
+          ptx::tma_load(to, params.map_x, box, at.x_full(ring.stage), policy);
         ring.advance(S::kXStages);
       }
     }

@@ -31,6 +31,7 @@ template <WideConfig kConfig>
 struct WidePlace {
   using S = WideShape<kConfig>;
   u32 smem;
+  int role;                   // warpgroup: 0 loads, the others multiply; uniform, and known to be
   int n_rank, k_rank;         // in the cluster
   int first_tile, end_tile;   // of 128 k, this CTA's
   int first_unit, unit_step;  // a unit is a cluster's tile
@@ -38,6 +39,7 @@ struct WidePlace {
   SLUICE_DEVICE WidePlace(const WideParams& params, u32 base) : smem(base) {
     constexpr int kCluster = cluster_size(kConfig);
     const int cta = static_cast<int>(blockIdx.x), rank = kCluster > 1 ? cta % kCluster : 0;
+    role = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
     n_rank = rank % kConfig.cluster_n;
     k_rank = rank / kConfig.cluster_n;
     first_tile = kConfig.cluster_k > 1 ? k_rank * params.k_tiles / kConfig.cluster_k : 0;
@@ -54,6 +56,12 @@ struct WidePlace {
     return {(first + in_band % height) * S::kTokens,
             (in_band / height * kConfig.cluster_n + n_rank) * kWideRows};
   }
+  /// The math warpgroup's strip in the CTA's rows, and a thread's place in it.
+  SLUICE_DEVICE int group() const { return role - 1; }
+  static SLUICE_DEVICE int thread() { return static_cast<int>(threadIdx.x) % 128; }
+  static SLUICE_DEVICE int block() { return thread() / 32; }
+  static SLUICE_DEVICE int lane() { return thread() % 32; }
+
   static SLUICE_DEVICE int units(const WideParams& params) { return params.token_tiles * params.row_tiles; }
 
   SLUICE_DEVICE u32 x_stage(int stage) const { return smem + stage * S::kXBytes; }

@@ -21,10 +21,10 @@ class WideProducts {
   /// One tile of D, of one k-tile at least. On return nothing is in flight and all stages are handed back.
   /// `sums`: of this tile alone. If they had a value before, ptxas would wait after every product.
   SLUICE_DEVICE void run(const WideParams& params, const WideTile& tile, Sums& sums) {
-    const int strip = min(tile.row / kStripRows + group(), params.strips - 1);
-    weights_.begin(params, strip, block(), lane());
+    const int strip = min(tile.row / kStripRows + at_.group(), params.strips - 1);
+    weights_.begin(params, strip, at_.block(), at_.lane());
     ptx::mbarrier_wait_parity(at_.w_full(w_.stage), w_.phase);
-    weights_.template load<0>(strip_of(w_.stage), block(), lane());
+    weights_.template load<0>(strip_of(w_.stage), at_.block(), at_.lane());
     convert<0>();
     const int count = at_.end_tile - at_.first_tile;
     if constexpr (has_fixed_ring(kConfig))
@@ -35,11 +35,6 @@ class WideProducts {
     pin<1>();
     ptx::pin_registers(sums);
   }
-
-  static SLUICE_DEVICE int group() { return __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0) - 1; }
-  static SLUICE_DEVICE int thread() { return static_cast<int>(threadIdx.x) % 128; }
-  static SLUICE_DEVICE int block() { return thread() / 32; }
-  static SLUICE_DEVICE int lane() { return thread() % 32; }
 
  private:
   /// Stages of one k-tile: two of tokens, the one of tokens before them, its weights and the next ones.
@@ -85,20 +80,22 @@ class WideProducts {
     }
   }
 
+  /// Words are read behind the products that they hide behind: ptxas would else expand them before it issues
+  /// those.
   SLUICE_DEVICE void multiply_k_tile(const Step& s, Sums& sums) {
-    weights_.template load<1>(strip_of(s.w), block(), lane());
-    release_w(s.w);
     ptx::mbarrier_wait_parity(at_.x_full(s.x), s.x_phase);
     issue<0>(s.x, s.first, sums);
+    weights_.template load<1>(strip_of(s.w), at_.block(), at_.lane());
+    release_w(s.w);
     ptx::wgmma_wait_group<1>();
     convert<1>();
     if (!s.first) release_x(s.x_before);
-    if (!s.last) {
-      ptx::mbarrier_wait_parity(at_.w_full(s.w_next), s.w_next_phase);
-      weights_.template load<0>(strip_of(s.w_next), block(), lane());
-    }
     ptx::mbarrier_wait_parity(at_.x_full(s.x_second), s.x_second_phase);
     issue<1>(s.x_second, false, sums);
+    if (!s.last) {
+      ptx::mbarrier_wait_parity(at_.w_full(s.w_next), s.w_next_phase);
+      weights_.template load<0>(strip_of(s.w_next), at_.block(), at_.lane());
+    }
     ptx::wgmma_wait_group<1>();
     convert<0>();  // behind the last k-tile of nothing, for nothing
     release_x(s.x);
@@ -125,18 +122,18 @@ class WideProducts {
   }
 
   SLUICE_DEVICE u32 strip_of(int stage) const {
-    return at_.w_stage(stage) + group() * S::kTileBytes;
+    return at_.w_stage(stage) + at_.group() * S::kTileBytes;
   }
   SLUICE_DEVICE void release_w(int stage) const {
     __syncwarp();
-    if (lane() == 0) ptx::mbarrier_arrive(at_.w_empty(stage));
+    if (at_.lane() == 0) ptx::mbarrier_arrive(at_.w_empty(stage));
   }
   SLUICE_DEVICE void release_x(int stage) const {
     if constexpr (kConfig.cluster_n == 1) {
-      if (lane() == 0) ptx::mbarrier_arrive(at_.x_empty(stage));
+      if (at_.lane() == 0) ptx::mbarrier_arrive(at_.x_empty(stage));
     } else {
-      if (lane() < kConfig.cluster_n)
-        ptx::mbarrier_arrive_cluster(at_.x_empty(stage), static_cast<u32>(lane()));
+      if (at_.lane() < kConfig.cluster_n)
+        ptx::mbarrier_arrive_cluster(at_.x_empty(stage), static_cast<u32>(at_.lane()));
     }
   }
 

@@ -19,6 +19,12 @@ SLUICE_DEVICE u64 evict_first_policy() {
   return policy;
 }
 
+// What all CTAs read again is the last to go.
+SLUICE_DEVICE u64 evict_last_policy() {
+  u64 policy;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
 // No preference, as a value.
 SLUICE_DEVICE u64 evict_normal_policy() {
   u64 policy;

@@ -38,6 +38,23 @@ SLUICE_DEVICE void tma_load_multicast(u32 destination, const TensorMap& map, Tma
       : "memory");
 }
 
+// both with .L2::cache_hint; `policy`: createpolicy's
+SLUICE_DEVICE void tma_load(u32 destination, const TensorMap& map, TmaBox box, u32 barrier, u64 policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
+      "[%1, {%3, %4, %5}], [%2], %6;" ::"r"(destination),
+      "l"(&map), "r"(barrier), "r"(box.inner), "r"(box.outer), "r"(box.batch), "l"(policy)
+      : "memory");
+}
+SLUICE_DEVICE void tma_load_multicast(u32 destination, const TensorMap& map, TmaBox box, u32 barrier,
+                                      u16 cta_mask, u64 policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster"
+      ".L2::cache_hint [%0], [%1, {%3, %4, %5}], [%2], %6, %7;" ::"r"(destination),
+      "l"(&map), "r"(barrier), "r"(box.inner), "r"(box.outer), "r"(box.batch), "h"(cta_mask), "l"(policy)
+      : "memory");
+}
+
 // cp.async.bulk.shared::cluster.global: a flat run of bytes, a multiple of 16 on both sides; completes on
 // `barrier` with them. `policy`: createpolicy's.
 SLUICE_DEVICE void bulk_load(u32 destination, const void* source, u32 bytes, u32 barrier, u64 policy) {

@@ -70,15 +70,15 @@ double estimate_us(const MixedProblem& problem, const WideConfig& c, const Devic
       std::ceil(token_tiles * row_tiles / std::max(1.0, clusters));  // of the busiest, in turn
   const double k_tiles = static_cast<double>(ceil_div(packed_k_tiles(problem.k), i64{c.cluster_k}));
 
-  const bool wide_codes = code_bits(c.weights.type) == 8;
-  const double expand = (wide_codes ? costs.expand_wide_clocks : costs.expand_clocks) +
+  const double expand = (code_bits(c.weights.type) == 8 ? costs.expand_byte_clocks : costs.expand_clocks) +
                         (c.weights.zero == ScaleZero::per_group ? costs.zero_clocks : 0.0);
   const double step = std::max(costs.product_clocks * c.tokens, costs.issue_clocks * c.tokens + expand);
-  const double step_us = step / costs.clocks_per_us * (c.cluster_n > 1 ? costs.shared_tokens : 1.0);
-  const double tile_us = k_tiles * (kPackedTileK / 16) * step_us + costs.tile_us * own_tokens(c) / 256 +
+  const double stored = own_tokens(c) / 256.0;
+  const double tile_us = k_tiles * (kPackedTileK / 16) * step / costs.clocks_per_us + costs.tile_us * stored +
                          (c.cluster_k > 1 ? costs.exchange_us : 0.0);
   const double weight_bytes = static_cast<double>(blob_bytes(problem.weights, problem.n, problem.k));
-  return costs.fixed_us + std::max(tiles * tile_us, weight_bytes / device.hbm_bytes_per_us);
+  return costs.fixed_us + std::max(tiles * tile_us, weight_bytes / device.hbm_bytes_per_us) +
+         costs.last_tile_us * stored;
 }
 
 int estimate_registers(const NarrowConfig& c) {

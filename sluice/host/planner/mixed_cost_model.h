@@ -26,20 +26,20 @@ struct MixedCosts {
   double sharpness = 5.7;           // times are joined as an l^p norm
 };
 
-/// Of the wide kernel: read off 11 products of 8192 x 8192 and 28672 x 4096 with 32 to 4096 tokens (H200,
-/// 2026-11-21: uint4, group 64, bf16, cold L2), which it meets within 8 %. The two warpgroups' products and
-/// instructions share issue slots, so that a step of 16 k takes longer than either.
+/// Of the wide kernel: read off 60 products of 17 to 1024 tokens (H200, 2026-11-21: uint4, group 64, bf16,
+/// cold L2), of which it meets most within 6 %. The two warpgroups' products and instructions share issue
+/// slots, so that a step of 16 k takes longer than either.
 struct WideCosts {
-  double fixed_us = 5.0;           // launch, first bytes, last stores
-  double clocks_per_us = 1755;     // of an SM
-  double product_clocks = 1.1;     // for each token, of a step of 16 k
-  double issue_clocks = 0.7;       // the same where instructions are what a step waits for, and beside it:
-  double expand_clocks = 72;       // to make weights of 4-bit codes
-  double expand_wide_clocks = 96;  // of 8-bit codes
-  double zero_clocks = 6;          // with stored zeros
-  double tile_us = 2.5;            // stores of 256 tokens, which nothing hides
-  double exchange_us = 0.5;        // where two CTAs share k
-  double shared_tokens = 0.99;     // two CTAs that share tokens: of the time
+  double fixed_us = 3.0;            // launch, first bytes
+  double clocks_per_us = 1755;      // of an SM
+  double product_clocks = 1.0;      // for each token, of a step of 16 k
+  double issue_clocks = 0.46;       // the same where instructions are what a step waits for, and beside it:
+  double expand_clocks = 86;        // to make weights of 4-bit codes
+  double expand_byte_clocks = 110;  // of 8-bit codes
+  double zero_clocks = 6;           // with stored zeros
+  double tile_us = 2.8;             // stores of 256 tokens, which nothing hides
+  double last_tile_us = 2.6;        // and of the last ones, until they have arrived
+  double exchange_us = 0.5;         // where two CTAs share k
 };
 
 /// In microseconds, of a checked problem that is not empty.
