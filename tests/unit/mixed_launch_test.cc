@@ -171,13 +171,13 @@ TEST_F(MixedLaunch, a_plan_made_by_hand_is_checked) {
   expect("tokens must be",
          [&](mixed::Plan& p) { p.config = WideConfig{.weights = small().weights, .tokens = 48}; });
   expect("formats", [](mixed::Plan& p) { p.config = WideConfig{}; });
-  expect("128 of k", [&](mixed::Plan& p) {
+  expect("more than 128", [&](mixed::Plan& p) {
     p.problem.k = p.problem.ld_x = 128;
     WideConfig c = wide;
     c.cluster_k = 2;
     p.config = c;
   });
-  expect("128 of k", [&](mixed::Plan& p) {
+  expect("more than 128", [&](mixed::Plan& p) {
     p.problem.k = p.problem.ld_x = 0;
     p.config = WideConfig{};
   });

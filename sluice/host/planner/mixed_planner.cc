@@ -100,7 +100,7 @@ std::vector<WideConfig> wide_space(const MixedProblem& p, const Overrides& o) {
     if (!o.tokens && tokens > 32 && tokens / 2 >= p.m) continue;  // more than half of it would be empty
     for (const int n : axis(kClusters, o.cluster_n))
       for (const int k : axis(kClusters, o.cluster_k)) {
-        if (n * k > 2 && !(o.cluster_n && o.cluster_k)) continue;
+        if (n == 2 && k == 2 && !(o.cluster_n && o.cluster_k)) continue;  // four CTAs
         c.tokens = tokens;
         c.cluster_n = n;
         c.cluster_k = k;
