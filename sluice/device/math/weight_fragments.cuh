@@ -2,7 +2,8 @@
 // From packed words to A registers that hold weights, not only codes: first (code - zero) * 2^-kExponent,
 // exactly, by one fused multiply-add a register on what CodeFragments expands; then times the group's scale,
 // rounded once. fp16 has few exponents, so the scale is lifted by 2^kLift, which the sums give back:
-// scales of 2^-20 to 2^7 keep their weights' bits (docs/numerics.md has the bounds). Used by kernels/wide.cuh.
+// scales of 2^-20 to 2^7 keep their weights' bits (docs/numerics.md has the bounds). Used by
+// kernels/wide.cuh.
 #pragma once
 
 #include <sluice/device/element.cuh>

@@ -27,7 +27,7 @@ struct MixedCosts {
 };
 
 /// Of the wide kernel: read off 60 products of 17 to 1024 tokens (H200, 2026-11-21: uint4, group 64, bf16,
-/// cold L2), of which it meets most within 6 %. The two warpgroups' products and instructions share issue
+/// cold L2), of which it meets most within 10 %. The two warpgroups' products and instructions share issue
 /// slots, so that a step of 16 k takes longer than either.
 struct WideCosts {
   double fixed_us = 3.0;            // launch, first bytes
