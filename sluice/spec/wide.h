@@ -50,9 +50,10 @@ SLUICE_HD constexpr int store_tokens(const WideConfig& c) {
 SLUICE_HD constexpr bool takes_one_tile(const WideConfig& c) {
   return c.cluster_k > 1;
 }
-/// Both rings turn at once and begin with the tile: stages are known at compile time.
+/// Both rings turn at once and begin with the tile, so that stages are known at compile time. With 256 tokens
+/// instructions are not what a step waits for, and the unrolled loop may spill.
 SLUICE_HD constexpr bool has_fixed_ring(const WideConfig& c) {
-  return takes_one_tile(c) && c.x_stages == 2 * c.w_stages;
+  return takes_one_tile(c) && c.x_stages == 2 * c.w_stages && c.tokens <= 128;
 }
 
 // Shared memory: [token ring | store buffers | weight ring | sums from the peer | barriers].
