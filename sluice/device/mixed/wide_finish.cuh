@@ -45,10 +45,17 @@ class WideFinish {
     const u32 box = at_.smem + exchange_offset(kConfig) + (at_.group() * 128 + at_.thread()) * 16;
     ptx::cluster_wait_acquire();  // the peer has begun: its memory may be written
     const u32 to = ptx::map_to_cta(box, static_cast<u32>(at_.k_rank ^ 1));
-    if (at_.k_rank == 0)
-      send<1>(to, sums, whole);
-    else
-      send<0>(to, sums, whole);
+    const bool first = at_.k_rank == 0;
+#pragma unroll
+    for (int i = 0; i < kOwn; i += 4) {
+      float theirs[4];
+#pragma unroll
+      for (int j = i; j < i + 4; ++j) {
+        theirs[j - i] = first ? sums[kOwn + j] : sums[j];
+        whole[j] = first ? sums[j] : sums[kOwn + j];
+      }
+      ptx::store_cluster(to + i / 4 * kWideGroups * 128 * 16, {theirs[0], theirs[1], theirs[2], theirs[3]});
+    }
     ptx::cluster_arrive_release();
     ptx::cluster_wait_acquire();
 #pragma unroll
@@ -59,16 +66,6 @@ class WideFinish {
       whole[i + 2] += v.z;
       whole[i + 3] += v.w;
     }
-  }
-  template <int kTheirs>
-  static SLUICE_DEVICE void send(u32 to, const float (&sums)[S::kTokens / 2], float (&whole)[kOwn]) {
-#pragma unroll
-    for (int i = 0; i < kOwn; i += 4) {
-      const float* v = sums + kTheirs * kOwn + i;
-      ptx::store_cluster(to + i / 4 * kWideGroups * 128 * 16, {v[0], v[1], v[2], v[3]});
-    }
-#pragma unroll
-    for (int i = 0; i < kOwn; ++i) whole[i] = sums[(1 - kTheirs) * kOwn + i];
   }
 
   // ---- values of D ----

@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Finds, in SASS text, a register of WGMMA's A that is written before the wait that retires the product.
+
+    cuobjdump -sass kernel.cubin | tools/check_wgmma_registers.py     (or nvdisasm, or files as arguments)
+    tools/check_wgmma_registers.py --self-test                        (a committed loop, as it is and with planted bugs)
+
+The tensor core reads A's registers while the warp goes on, and ptxas knows that only as well as it does; kernels/wide.cuh
+writes them again in the next pass. Along every path through a function each register of an A has an age: in how many
+newer groups products have been committed since (HGMMA with gsb0 ends a group). WARPGROUP.DEPBAR.LE gsb0, N retires all
+but the newest N groups. A write to a register that is not retired is a hazard. Exit status 1: there is one, or no product
+was found to check.
+"""
+import pathlib
+import re
+import sys
+
+SAMPLE = pathlib.Path(__file__).resolve().parent.parent / "tests/sass/wide_loop.sass"
+OLDEST = 8  # groups; older ones are kept at this age
+
+INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,})\*/\s+([^;/]+);")
+LABEL = re.compile(r"^\s*(\.L_[\w.]+):")
+FUNCTION = re.compile(r"Function : (\S+)|^\s*\.text\.(\S+):")
+NO_RESULT = re.compile(r"^(ST|RED|BAR|BRA|EXIT|NOP|SYNCS|WARPGROUP|UTMA|UBLKCP|MEMBAR|FENCE|CCTL|B[A-Z]*SY|WARPSYNC|UCGABAR|DEPBAR|"
+                       r"USETMAXREG|PREFETCH|ERRBAR|CGAERRBAR)")
+
+
+class Instruction:
+    def __init__(self, address, text):
+        self.address, self.text = address, " ".join(text.split())
+        words = re.sub(r"^@!?U?P\w+ ", "", self.text)
+        self.conditional = words != self.text
+        self.name, _, rest = words.partition(" ")
+        self.operands = [operand.strip() for operand in rest.split(",")]
+
+    def register(self, index):
+        found = re.match(r"R(\d+)\b", self.operands[index]) if index < len(self.operands) else None
+        return int(found[1]) if found else None
+
+    def product(self):
+        """Registers of A, or none."""
+        first = self.register(1) if self.name.startswith("HGMMA") else None
+        return [] if first is None else list(range(first, first + 4))
+
+    def written(self):
+        first = self.register(0)
+        if first is None and re.match(r"U?P", self.operands[0]):  # a predicate is first
+            first = self.register(1) if self.name.startswith(("SHFL", "LOP3", "IADD3")) else None
+        if first is None or NO_RESULT.match(self.name):
+            return []
+        if self.name.startswith("HGMMA"):
+            count = int(re.search(r"64x(\d+)x", self.name)[1]) // 2
+        else:
+            count = 4 if ".128" in self.name else 2 if re.search(r"\.64\b|\.WIDE", self.name) else 1
+        return list(range(first, first + count))
+
+
+def functions_of(text):
+    """[(name, instructions, {label: index})]"""
+    functions = [("?", [], {})]
+    for line in text.splitlines():
+        if found := FUNCTION.search(line):
+            functions.append((found[1] or found[2], [], {}))
+        name, instructions, labels = functions[-1]
+        if found := LABEL.match(line):
+            labels[found[1]] = len(instructions)
+        for address, words in INSTRUCTION.findall(line):
+            labels[int(address, 16)] = len(instructions)
+            instructions.append(Instruction(int(address, 16), words))
+    return [function for function in functions if function[1]]
+
+
+def target_of(instruction, labels):
+    for operand in instruction.operands:
+        if found := re.search(r"\(?(\.L_[\w.]+)\)?|\b(0x[0-9a-f]+)$", operand):
+            return labels.get(found[1] if found[1] else int(found[2], 16))
+    return None
+
+
+def followers(index, instructions, labels):
+    instruction = instructions[index]
+    after = [index + 1] if index + 1 < len(instructions) else []
+    if instruction.name.startswith("EXIT"):
+        return after if instruction.conditional else []
+    if instruction.name.startswith(("BRA", "BSSY")):
+        target = target_of(instruction, labels)
+        if instruction.name.startswith("BSSY"):
+            return after
+        always = not instruction.conditional and not re.match(r"U?!?U?P\d", instruction.operands[0])
+        return ([] if always else after) + ([] if target is None else [target])
+    return after
+
+
+def step(instruction, ages):
+    """Hazards of the instruction, and the ages behind it."""
+    wrong = [register for register in instruction.written() if register in ages]
+    ages = dict(ages)
+    for register in instruction.product():
+        ages[register] = 0
+    if "gsb0" in instruction.operands[-1] and instruction.name.startswith("HGMMA"):
+        ages = {register: min(age + 1, OLDEST) for register, age in ages.items()}
+    if instruction.name.startswith("WARPGROUP.DEPBAR"):
+        left = int(instruction.operands[-1], 0)
+        ages = {register: age for register, age in ages.items() if age <= left}
+    return wrong, ages
+
+
+def hazards_of(instructions, labels):
+    states, found = {0: {}}, {}
+    waiting = [0]
+    while waiting:
+        index = waiting.pop()
+        wrong, ages = step(instructions[index], states[index])
+        if wrong:
+            found[index] = wrong
+        for follower in followers(index, instructions, labels):
+            known = states.get(follower)
+            # Where paths meet the younger age holds.
+            merged = dict(ages) if known is None else known | {
+                register: min(age, known.get(register, OLDEST)) for register, age in ages.items()}
+            if merged != known:
+                states[follower] = merged
+                waiting.append(follower)
+    return found
+
+
+def check(text):
+    """(products with A in registers, messages)"""
+    products, messages = 0, []
+    for name, instructions, labels in functions_of(text):
+        products += sum(1 for instruction in instructions if instruction.product())
+        for index, registers in sorted(hazards_of(instructions, labels).items()):
+            instruction = instructions[index]
+            messages.append(f"{name} at {instruction.address:#06x}: {instruction.text}: writes R{registers[0]}, "
+                            "which a product that no wait has retired may still read")
+    return products, messages
+
+
+def self_test():
+    loop = SAMPLE.read_text()
+    products, messages = check(loop)
+    assert products == 8 and not messages, (products, messages)
+    waits = re.findall(r".*WARPGROUP\.DEPBAR.*\n", loop)
+    assert len(waits) == 2, waits
+    for wait in waits:  # one group too many may be in flight
+        _, messages = check(loop.replace(wait, wait.replace("gsb0, 0x1", "gsb0, 0x2")))
+        assert messages, f"a wait that is too short is not found: {wait}"
+    # Only along the loop's back edge: without it a straight scan from the top sees nothing.
+    start = INSTRUCTION.search(loop)[1]
+    straight = re.sub(rf".*\bBRA 0x{start} ;.*\n", "", loop)
+    first = waits[0]
+    assert straight != loop and not check(straight.replace(first, ""))[1], "the sample does not loop"
+    assert check(loop.replace(first, ""))[1], "a hazard of the pass before is not found"
+    first_product = re.search(r".*HGMMA\S* R\d+, R(\d+),.*\n", loop)
+    planted = first_product[0] + f"        /*fff0*/  HMUL2 R{first_product[1]}, R1, R2 ;\n"
+    assert check(loop.replace(first_product[0], planted))[1], "a write behind a product is not found"
+    print(f"wgmma registers: ok ({products} products)")
+
+
+def main():
+    if sys.argv[1:] == ["--self-test"]:
+        return self_test()
+    texts = [pathlib.Path(name).read_text() for name in sys.argv[1:]] or [sys.stdin.read()]
+    checked = [check(text) for text in texts]
+    products = sum(count for count, _ in checked)
+    for _, messages in checked:
+        print("\n".join(messages), end="\n" if messages else "")
+    print(f"{products} products with A in registers")
+    if products == 0 or any(messages for _, messages in checked):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
