@@ -158,11 +158,17 @@ class WideFinish {
   SLUICE_DEVICE void store_directly(int first_token, int row, const float (&sums)[kCount],
                                     const Operands& of) const {
     float* d = static_cast<float*>(params_.d) + first_token * params_.ld_d + row;
+    int left = params_.m - first_token;  // tokens, from d's on
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const int token = i / 4 * 8 + i % 2, down = i % 4 < 2 ? 0 : 8;
-      if (first_token + token < params_.m && row + down < params_.n)
-        d[token * params_.ld_d + down] = finished(sums[i], down == 0 ? of.upper : of.lower);
+    for (int i = 0; i < kCount; i += 4) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int down = j < 2 ? 0 : 8;
+        if (j % 2 < left && row + down < params_.n)
+          d[j % 2 * params_.ld_d + down] = finished(sums[i + j], j < 2 ? of.upper : of.lower);
+      }
+      d += 8 * params_.ld_d;
+      left -= 8;
     }
   }
 
