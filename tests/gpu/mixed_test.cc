@@ -250,10 +250,12 @@ TEST_F(mixed_products, of_the_planners_choice_are_right) {
           WeightFormat{.type = WeightType::int8, .group = 0},
           WeightFormat{.type = WeightType::e4m3, .group = 32}}) {
       const MixedProblem problem{.m = m, .n = n, .k = k, .weights = format};
+      const auto plan = mixed::plan(problem, device().info());
+      ASSERT_TRUE(ok(plan));
       const auto data = made(problem, DataKind::real, 3);
       ASSERT_TRUE(ok(data));
       ASSERT_TRUE(ok(mixed::run(device(), problem, data->args(), nullptr)));
-      const auto found = data->check();
+      const auto found = data->check(0, mixed::rounding_of(plan->config));
       ASSERT_TRUE(ok(found));
       EXPECT_TRUE(found->passed()) << to_string(problem) << ": " << describe(*found);
     }
