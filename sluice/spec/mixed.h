@@ -88,12 +88,15 @@ SLUICE_HD constexpr int reduction_stride(const NarrowConfig& c) {
 SLUICE_HD constexpr int reduction_bytes(const NarrowConfig& c) {
   return c.warps * tile_tokens(c) * reduction_stride(c) * 4;
 }
-/// Sums from the cluster's CTAs arrive behind this CTA's own.
+/// Where the sums of the cluster's other CTAs arrive: behind all else, for they come while rings are in use.
+SLUICE_HD constexpr int incoming_offset(const NarrowConfig& c) {
+  return max(c.warps * c.stages * stage_bytes(c), reduction_bytes(c));
+}
 SLUICE_HD constexpr int incoming_bytes(const NarrowConfig& c) {
   return c.parts > 1 ? tile_rows(c) * tile_tokens(c) * 4 : 0;
 }
 SLUICE_HD constexpr i64 smem_bytes(const NarrowConfig& c) {
-  return max(c.warps * c.stages * stage_bytes(c), reduction_bytes(c) + incoming_bytes(c));
+  return incoming_offset(c) + incoming_bytes(c);
 }
 
 /// nullptr, or the rule that the config breaks, in words.

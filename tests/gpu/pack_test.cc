@@ -23,7 +23,7 @@ constexpr int kGuard = 64;
 constexpr u8 kPoison = 0xcd;
 constexpr int kUnits[] = {1, 1, 2, 16, 32, 128};  // that k is a multiple of
 constexpr i64 kShifts[] = {0, 0, 0, 1, 8, 16};    // of the codes, from 16 bytes
-constexpr double kLeastGigabytes = 1500;          // a second, read and written
+constexpr double kLeastGigabytes = 1200;          // a second, read and written
 
 /// Device memory of `bytes`, `shift` past a guard, poison all around.
 class Region {

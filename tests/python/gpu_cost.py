@@ -21,18 +21,22 @@ BAR_US = 6.0
 CALLS, BATCHES = 64, 300
 
 
-def host_us(call) -> dict:
-    for _ in range(100):
-        call()
-    torch.cuda.synchronize()
-    samples = []
-    for _ in range(BATCHES):
-        start = time.perf_counter()
-        for _ in range(CALLS):
+def host_us(calls: dict) -> dict:
+    """Of each of `calls`, in turn: a slow spell of the machine falls on all of them."""
+    for call in calls.values():
+        for _ in range(100):
             call()
-        samples.append((time.perf_counter() - start) / CALLS * 1e6)
-        torch.cuda.synchronize()
-    return {"median": round(statistics.median(samples), 3), "least": round(min(samples), 3)}
+    torch.cuda.synchronize()
+    samples: dict = {name: [] for name in calls}
+    for _ in range(BATCHES):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            for _ in range(CALLS):
+                call()
+            samples[name].append((time.perf_counter() - start) / CALLS * 1e6)
+            torch.cuda.synchronize()
+    return {name: {"median": round(statistics.median(found), 3), "least": round(min(found), 3)}
+            for name, found in samples.items()}
 
 
 def gpu_us(call, repeats: int = 20) -> float:
@@ -62,20 +66,19 @@ def costs() -> dict:
     out = torch.empty(64, 512, device="cuda", dtype=bf16)
     q, s = torch.empty(64, 512, device="cuda", dtype=e4m3), torch.empty(64, 4, device="cuda")
     z = y.t()
-    return {
-        "nothing": host_us(lambda: None),
-        "sluice scaled_mm(out=)": host_us(lambda: st.scaled_mm(a, w, one, one, out=out)),
-        "torch._scaled_mm(out=)": host_us(lambda: torch._scaled_mm(a, w, one, one, out_dtype=bf16, out=out)),
-        "sluice scaled_mm": host_us(lambda: st.scaled_mm(a, w, one, one, out_dtype=bf16)),
-        "torch._scaled_mm": host_us(lambda: torch._scaled_mm(a, w, one, one, out_dtype=bf16)),
-        "sluice mm(out=)": host_us(lambda: st.mm(x, z, out=out)),
-        "torch.mm(out=)": host_us(lambda: torch.mm(x, z, out=out)),
-        "sluice linear": host_us(lambda: st.linear(x, y)),
-        "torch linear": host_us(lambda: torch.nn.functional.linear(x, y)),
-        "sluice quantize(out=, scales=)": host_us(lambda: st.quantize(x, "1x128", out=q, scales=s)),
-        "sluice op through the dispatcher": host_us(
-            lambda: torch.ops.sluice.scaled_mm_out(a, w, one, one, None, out, False)),
-    }
+    return host_us({
+        "nothing": lambda: None,
+        "sluice scaled_mm(out=)": lambda: st.scaled_mm(a, w, one, one, out=out),
+        "torch._scaled_mm(out=)": lambda: torch._scaled_mm(a, w, one, one, out_dtype=bf16, out=out),
+        "sluice scaled_mm": lambda: st.scaled_mm(a, w, one, one, out_dtype=bf16),
+        "torch._scaled_mm": lambda: torch._scaled_mm(a, w, one, one, out_dtype=bf16),
+        "sluice mm(out=)": lambda: st.mm(x, z, out=out),
+        "torch.mm(out=)": lambda: torch.mm(x, z, out=out),
+        "sluice linear": lambda: st.linear(x, y),
+        "torch linear": lambda: torch.nn.functional.linear(x, y),
+        "sluice quantize(out=, scales=)": lambda: st.quantize(x, "1x128", out=q, scales=s),
+        "sluice op through the dispatcher": lambda: torch.ops.sluice.scaled_mm_out(a, w, one, one, None, out, False),
+    })
 
 
 def quantizer_rates() -> dict:

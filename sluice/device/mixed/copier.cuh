@@ -1,29 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 // Brings a warp's k-tiles into its ring, one after the other: codes as they lie, all scales and zeros of the
-// strips, tokens by rows of 64 k with their 16-byte pieces swizzled. Tokens outside of X become zeros.
+// strips, tokens by rows of 64 k with their 16-byte pieces swizzled. k past the end become
+// zeros and are not read; so do tokens past the end in tiles of 8, of which a lone token would read eight
+// times its bytes. Wider tiles are more than half full, and copy the last token instead: two instructions
+// less for each of its rows, and what comes of them is not stored.
 #pragma once
 
 #include <sluice/device/mixed/place.cuh>
-#include <sluice/device/ptx/copy_async.cuh>
+#include <sluice/device/ptx/async_copy.cuh>
 
 namespace sluice::mixed {
 
 template <NarrowConfig kConfig>
 class Copier {
   using S = Shape<kConfig>;
+  static constexpr bool kFills = S::kTokenBlocks == 1;
 
  public:
   SLUICE_DEVICE Copier(const NarrowParams& params, const Place& at)
-      : strip_bytes_(params.strip_bytes), two_rows_(4 * params.ld_x), policy_(ptx::evict_first_policy()) {
+      : strip_bytes_(params.strip_bytes), policy_(ptx::evict_first_policy()) {
     const int half_strip = S::kStripBlocks == 4 ? 0 : at.first_row % kStripRows / kBlockRows * kWarpCopy;
     const u8* tile = static_cast<const u8*>(params.weights) + at.first_row / kStripRows * params.strip_bytes +
                      static_cast<i64>(at.first_tile) * S::kTileBytes + at.lane * kLaneBytes;
     scales_ = tile + S::kTileCodes;
     codes_ = tile + half_strip;
-    const int token = at.first_token + at.lane / 16, k = at.first_tile * kPackedTileK + at.lane % 16 * 8;
-    x_ = static_cast<const u8*>(params.x) + 2 * (token * params.ld_x + k);
-    tokens_left_ = params.m - token;
+    const int k = at.first_tile * kPackedTileK + at.lane % 16 * 8;
+    x_ = static_cast<const u8*>(params.x) + 2 * (at.first_token * params.ld_x + k);
     k_left_ = params.k - k;
+    tokens_left_ = params.m - at.first_token - at.lane / 16;
+    const int last = params.m - 1 - at.first_token;
+#pragma unroll
+    for (int i = 0; i < S::kTokens / 2; ++i)
+      token_offsets_[i] = static_cast<u32>(min(2 * i + at.lane / 16, kFills ? S::kTokens : last)) *
+                          static_cast<u32>(2 * params.ld_x);
   }
 
   /// The next tile, to `stage`.
@@ -57,13 +66,11 @@ class Copier {
   SLUICE_DEVICE void copy_tokens(u32 stage, int lane) const {
     const int odd = lane / 16, half = lane / 8 % 2, piece = lane % 8;
     const u32 bytes = static_cast<u32>(2 * min(kLaneBytes / 2, max(0, k_left_)));
-    const u8* from = x_;
 #pragma unroll
     for (int i = 0; i < S::kTokens / 2; ++i) {
       const int row = 2 * i + odd;
       ptx::copy_16_bytes(stage + half * (S::kTokenBytes / 2) + row * 128 + (piece ^ row % 8) * kLaneBytes,
-                         from, 2 * i < tokens_left_ ? bytes : 0u);
-      from += two_rows_;
+                         x_ + token_offsets_[i], !kFills || 2 * i < tokens_left_ ? bytes : 0u);
     }
   }
 
@@ -71,9 +78,9 @@ class Copier {
   const u8* scales_;
   const u8* x_;
   i64 strip_bytes_;
-  i64 two_rows_;     // bytes from a token to the second next
-  int tokens_left_;  // from this lane's first on
-  int k_left_;       // from this lane's first k of the next tile on
+  u32 token_offsets_[S::kTokens / 2];  // bytes from the first token to this lane's
+  int tokens_left_;                    // from this lane's first on
+  int k_left_;                         // from this lane's first k of the next tile on
   u64 policy_;
 };
 

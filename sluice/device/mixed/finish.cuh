@@ -46,7 +46,7 @@ class Finish {
     return smem_ + 4 * ((warp * S::kTokens + token) * kStride + row);
   }
   SLUICE_DEVICE u32 incoming(int part, int index) const {
-    return smem_ + reduction_bytes(kConfig) + 16 * (part * (kQuads / kConfig.parts) + index);
+    return smem_ + incoming_offset(kConfig) + 16 * (part * (kQuads / kConfig.parts) + index);
   }
 
   SLUICE_DEVICE void write(const TileSums<kConfig>& warp) const {

@@ -25,8 +25,9 @@ struct Shape {
   static constexpr int kGroup = kConfig.weights.group;
   static constexpr int kScaleSize = bytes_of(kConfig.weights.scale);
   static constexpr bool kStoredZeros = kConfig.weights.zero == ScaleZero::per_group;
-  // Sums are scaled every 32 or 64 of k: after two or four instructions.
-  static constexpr int kSteps = kGroup == 32 ? 2 : 4;
+  // Sums are scaled after so many instructions: every 32, 64 or, if the registers suffice, 128 of k.
+  static constexpr int kSteps = kGroup == 32 ? 2 : kGroup == 64 || kBlocks * kTokenBlocks > 8 ? 4 : 8;
+  static constexpr int kSpan = max(kSteps, 4);  // instructions whose tokens are held at a time
   using Codes = CodeFragments<kConfig.weights.type, kConfig.x>;
 };
 

@@ -63,47 +63,54 @@ class TileSums {
 
   SLUICE_DEVICE void add_tile(u32 stage, const Place& at) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      u32 b[S::kTokenBlocks][8];
-      load_tokens(stage + half * (S::kTokenBytes / 2), at.lane, b);
-      float tokens[4 / S::kSteps][S::kTokenBlocks][2];
+    for (int span = 0; span < 8; span += S::kSpan) {
+      Tokens b;
+      load_tokens(stage, span, at.lane, b);
+      float tokens[S::kSpan / S::kSteps][S::kTokenBlocks][2];
       if constexpr (kCorrects) {
 #pragma unroll
-        for (int i = 0; i < 4 / S::kSteps; ++i) sum_tokens(b, i * S::kSteps, tokens[i]);
+        for (int i = 0; i < S::kSpan / S::kSteps; ++i) sum_tokens(b, i * S::kSteps, at.lane, tokens[i]);
       }
 #pragma unroll
       for (int s = 0; s < S::kStrips; ++s) {
-        u32 words[S::kStripBlocks][4 * Codes::kWords];
-        load_codes(stage + S::kTokenBytes + s * S::kCodeBytes + half * (S::kCodeBytes / 2), at.lane, words);
+        const u32 codes = stage + S::kTokenBytes + s * S::kCodeBytes;
         const u32 scales = stage + S::kTokenBytes + S::kStrips * S::kCodeBytes + s * S::kScaleBytes;
+        Words words;
+        Partial t;
 #pragma unroll
-        for (int i = 0; i < 4 / S::kSteps; ++i) {
-          const int group = S::kGroup == 0 ? 0 : (64 * half + 16 * S::kSteps * i) / max(S::kGroup, 1);
-          add_group(words, b, tokens[i], {s, i * S::kSteps, scales + row_pair_offset<kConfig>(at, 0, group)});
+        for (int q = 0; q < S::kSpan; ++q) {
+          const int group = S::kGroup == 0 ? 0 : 16 * (span + q) / max(S::kGroup, 1);
+          const Group of{s, scales + row_pair_offset<kConfig>(at, 0, group)};
+          if (q % 4 == 0) load_codes(codes + (span + q) / 4 * (S::kCodeBytes / 2), at.lane, words);
+          if (q % S::kSteps == 0) start(t, tokens[q / S::kSteps], of);
+          multiply(t, words, q % 4, b, q);
+          if ((q + 1) % S::kSteps == 0) close(t, of);
         }
       }
     }
   }
 
  private:
+  using Tokens = u32[S::kTokenBlocks][2 * S::kSpan];           // B fragments, two registers an instruction
+  using Words = u32[S::kStripBlocks][4 * Codes::kWords];       // of 64 k
+  using Partial = float[S::kStripBlocks][S::kTokenBlocks][4];  // a group's sums
   struct Group {
     int strip;
-    int first;   // of its instructions
     u32 scales;  // of this lane's rows of block 0
   };
 
-  SLUICE_DEVICE static void load_tokens(u32 half, int lane, u32 (&b)[S::kTokenBlocks][8]) {
+  SLUICE_DEVICE static void load_tokens(u32 stage, int span, int lane, Tokens& b) {
 #pragma unroll
     for (int j = 0; j < S::kTokenBlocks; ++j)
 #pragma unroll
-      for (int q = 0; q < 8; q += 4) {
-        const int row = 8 * j + lane % 8, piece = q + lane / 8;
+      for (int q = 0; q < 2 * S::kSpan; q += 4) {
+        const u32 half = stage + (2 * span + q) / 8 * (S::kTokenBytes / 2);
+        const int row = 8 * j + lane % 8, piece = q % 8 + lane / 8;
         ptx::load_matrices(half + row * 128 + (piece ^ row % 8) * kLaneBytes, b[j][q], b[j][q + 1],
                            b[j][q + 2], b[j][q + 3]);
       }
   }
-  SLUICE_DEVICE static void load_codes(u32 codes, int lane,
-                                       u32 (&words)[S::kStripBlocks][4 * Codes::kWords]) {
+  SLUICE_DEVICE static void load_codes(u32 codes, int lane, Words& words) {
 #pragma unroll
     for (int block = 0; block < S::kStripBlocks; ++block)
 #pragma unroll
@@ -120,18 +127,34 @@ class TileSums {
     return row_pair<kConfig.weights.scale>(first, second);
   }
 
-  /// Of two tokens a lane, over the k of one group: two chains of products with ones.
-  SLUICE_DEVICE static void sum_tokens(const u32 (&b)[S::kTokenBlocks][8], int first, float (*sum)[2]) {
+  /// Tokens 2c and 2c + 1 of each block, summed over the k of one group: products with ones, in two chains.
+  SLUICE_DEVICE static void sum_tokens(const Tokens& b, int first, int lane,
+                                       float (&sum)[S::kTokenBlocks][2]) {
     constexpr u32 kOne = kConfig.x == DType::bf16 ? 0x3F803F80u : 0x3C003C00u;
-    const u32 ones[4] = {kOne, kOne, kOne, kOne};
 #pragma unroll
-    for (int j = 0; j < S::kTokenBlocks; ++j) {
+    for (int j = 0; j < S::kTokenBlocks; j += 2) {
       float chains[2][4] = {};
+      if constexpr (S::kTokenBlocks == 1) {
+        const u32 ones[4] = {kOne, kOne, kOne, kOne};
 #pragma unroll
-      for (int q = first; q < first + S::kSteps; ++q)
-        ptx::mma_m16n8k16<kConfig.x>(chains[q % 2], ones, b[j][2 * q], b[j][2 * q + 1], chains[q % 2]);
-      sum[j][0] = chains[0][0] + chains[1][0];
-      sum[j][1] = chains[0][1] + chains[1][1];
+        for (int q = first; q < first + S::kSteps; ++q)
+          ptx::mma_m16n8k16<kConfig.x>(chains[q % 2], ones, b[j][2 * q], b[j][2 * q + 1], chains[q % 2]);
+        sum[j][0] = chains[0][0] + chains[1][0];
+        sum[j][1] = chains[0][1] + chains[1][1];
+      } else {
+        // As rows of A two blocks take one product; the sums of rows g and g + 8 then go to their columns.
+#pragma unroll
+        for (int q = first; q < first + S::kSteps; ++q) {
+          const u32 rows[4] = {b[j][2 * q], b[j + 1][2 * q], b[j][2 * q + 1], b[j + 1][2 * q + 1]};
+          ptx::mma_m16n8k16<kConfig.x>(chains[q % 2], rows, kOne, kOne, chains[q % 2]);
+        }
+        const float upper = chains[0][0] + chains[1][0], lower = chains[0][2] + chains[1][2];
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          sum[j][e] = __shfl_sync(0xFFFFFFFFu, upper, 4 * (lane % 4 * 2 + e));
+          sum[j + 1][e] = __shfl_sync(0xFFFFFFFFu, lower, 4 * (lane % 4 * 2 + e));
+        }
+      }
     }
   }
 
@@ -142,29 +165,36 @@ class TileSums {
                             : load_pair(group.scales + S::kZeros + block * kBlockRows * S::kScaleSize);
     return {-(zero.upper + Codes::kOffset) * kUpper, -(zero.lower + Codes::kOffset) * kLower};
   }
-
-  SLUICE_DEVICE void add_group(const u32 (&words)[S::kStripBlocks][4 * Codes::kWords],
-                               const u32 (&b)[S::kTokenBlocks][8], const float (*tokens)[2],
-                               const Group& group) {
-    float t[S::kStripBlocks][S::kTokenBlocks][4] = {};
-    if constexpr (kCorrects) {
+  SLUICE_DEVICE void start(Partial& t, const float (&tokens)[S::kTokenBlocks][2], const Group& group) const {
 #pragma unroll
-      for (int block = 0; block < S::kStripBlocks; ++block) {
-        const RowPair start = start_of(group, block);
+    for (int block = 0; block < S::kStripBlocks; ++block) {
+      const RowPair first = kCorrects ? start_of(group, block) : RowPair{0.0f, 0.0f};
 #pragma unroll
-        for (int j = 0; j < S::kTokenBlocks; ++j)
+      for (int j = 0; j < S::kTokenBlocks; ++j)
 #pragma unroll
-          for (int e = 0; e < 4; ++e) t[block][j][e] = (e < 2 ? start.upper : start.lower) * tokens[j][e % 2];
-      }
+        for (int e = 0; e < 4; ++e)
+          t[block][j][e] = kCorrects ? (e < 2 ? first.upper : first.lower) * tokens[j][e % 2] : 0.0f;
     }
-    // Blocks inside: the products of one sum are far enough apart not to wait for each other.
+  }
+  /// One instruction's k of all blocks: products of one sum are far enough apart not to wait for each other.
+  SLUICE_DEVICE static void multiply(Partial& t, const Words& words, int fragment, const Tokens& b, int q) {
 #pragma unroll
-    for (int q = group.first; q < group.first + S::kSteps; ++q)
+    for (int block = 0; block < S::kStripBlocks; ++block) {
+      multiply_block<0>(t[block], words[block] + fragment * Codes::kWords, b, q);
+      if constexpr (Codes::kPasses == 2)
+        multiply_block<1>(t[block], words[block] + fragment * Codes::kWords, b, q);
+    }
+  }
+  template <int kPass>
+  SLUICE_DEVICE static void multiply_block(float (&t)[S::kTokenBlocks][4], const u32* words, const Tokens& b,
+                                           int q) {
+    u32 a[4];
+    Codes::template expand<kPass>(words, a);
 #pragma unroll
-      for (int block = 0; block < S::kStripBlocks; ++block) {
-        add_product<0>(words[block] + q * Codes::kWords, b, q, t[block]);
-        if constexpr (Codes::kPasses == 2) add_product<1>(words[block] + q * Codes::kWords, b, q, t[block]);
-      }
+    for (int j = 0; j < S::kTokenBlocks; ++j)
+      ptx::mma_m16n8k16<kConfig.x>(t[j], a, b[j][2 * q], b[j][2 * q + 1], t[j]);
+  }
+  SLUICE_DEVICE void close(const Partial& t, const Group& group) {
 #pragma unroll
     for (int block = 0; block < S::kStripBlocks; ++block) {
       RowPair scale{1.0f, 1.0f};
@@ -175,15 +205,6 @@ class TileSums {
         for (int e = 0; e < 4; ++e)
           sums[4 * group.strip + block][j][e] += (e < 2 ? scale.upper : scale.lower) * t[block][j][e];
     }
-  }
-  template <int kPass>
-  SLUICE_DEVICE static void add_product(const u32* words, const u32 (&b)[S::kTokenBlocks][8], int q,
-                                        float (&t)[S::kTokenBlocks][4]) {
-    u32 a[4];
-    Codes::template expand<kPass>(words, a);
-#pragma unroll
-    for (int j = 0; j < S::kTokenBlocks; ++j)
-      ptx::mma_m16n8k16<kConfig.x>(t[j], a, b[j][2 * q], b[j][2 * q + 1], t[j]);
   }
 
   RowPair row_zeros_[S::kBlocks];

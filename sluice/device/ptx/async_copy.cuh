@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cp.async: words from global to shared memory that need no register while they are on their way. Of one
-// thread; others see them after its wait and a barrier. PTX ISA "cp.async", "cp.async.wait_all".
+// cp.async: from global to shared memory without a register on the way. Of one thread; others see what came
+// after its wait and a barrier. PTX ISA "cp.async", "cp.async.commit_group", "cp.async.wait_group".
 #pragma once
 
 #include <sluice/spec/base.h>
@@ -11,6 +11,33 @@ namespace sluice::ptx {
 SLUICE_DEVICE void copy_async(u32 to, const float* from, bool inside) {
   asm volatile("cp.async.ca.shared::cta.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(inside ? 4 : 0)
                : "memory");
+}
+// An L2 policy: lines that nobody will read again are the first to go.
+SLUICE_DEVICE u64 evict_first_policy() {
+  u64 policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
+SLUICE_DEVICE void copy_16_bytes(u32 to, const void* from, u64 policy) {
+  asm volatile("cp.async.cg.shared::cta.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+               "l"(policy)
+               : "memory");
+}
+// `bytes` of 0..16 are read, the rest of the 16 become zeros.
+SLUICE_DEVICE void copy_16_bytes(u32 to, const void* from, u32 bytes) {
+  asm volatile("cp.async.cg.shared::cta.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
+               : "memory");
+}
+
+// What this thread copied since the last call becomes one group; an empty group is one too.
+SLUICE_DEVICE void commit_copies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+// Until at most kPending of this thread's newest groups are still on the way.
+template <int kPending>
+SLUICE_DEVICE void wait_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 /// Until all of this thread's copies have come.
 SLUICE_DEVICE void copy_async_wait_all() {

@@ -81,6 +81,10 @@ Result<void> check_pitches(const MixedProblem& p) {
                  "ld_x = " + number(p.ld_x) +
                      " must be a multiple of 8: tokens are copied 16 bytes at a time; pad ld_x to " +
                      number(ceil_div(p.ld_x, i64{kTokenUnit}) * kTokenUnit)};
+  if (p.m > 1 && p.ld_x > kMaxPitch)
+    return Error{ErrorCode::invalid_stride,
+                 "ld_x = " + number(p.ld_x) + " must be at most " + number(kMaxPitch) +
+                     " (2^26 - 8: tokens of a tile are found by 32-bit offsets); copy X closer together"};
   return {};
 }
 
