@@ -76,22 +76,9 @@ Result<bool> run_on_gpu(const bench::Lab& lab, const ProblemRequest& request, Wa
   return right;
 }
 
-/// The plan, or the model's best with roles to simulate: plain has none.
-Result<Plan> plan_with_roles(const ProblemRequest& request, const RecordBook& records) {
-  Result<Plan> plan = gemm::plan(request.problem, DeviceInfo{}, request.overrides, records);
-  if (!plan || plan->config.schedule != Schedule::plain) return plan;
-  const Result<std::vector<Plan>> all = gemm::candidates(request.problem, DeviceInfo{}, request.overrides);
-  if (!all) return all.error();
-  for (const Plan& other : *all)
-    if (other.config.schedule != Schedule::plain) return other;
-  return Error{
-      ErrorCode::invalid_config,
-      "schedule = plain runs on a GPU only: it has no roles for the host twin; leave --schedule out"};
-}
-
 Result<bool> run_on_host(const ProblemRequest& request, const RunFlags& flags, const RecordBook& records) {
   if (Result<void> small = check_host_size(request.problem); !small) return small.error();
-  const Result<Plan> plan = plan_with_roles(request, records);
+  const Result<Plan> plan = plan_with_roles(request.problem, request.overrides, records);
   if (!plan) return plan.error();
   fmt::print("{}", describe(*plan));
   if (!flags.no_compile) {

@@ -180,7 +180,10 @@ Result<Kernel> make_kernel(const Device& device, const Plan& plan, const Units& 
   impl->built_by = (*units.cubins[0])->report.compiler;
   impl->rules = *rules;
   const u32 cluster = static_cast<u32>(cluster_size(plan.config));
-  impl->shape = {.grid_x = static_cast<u32>(plan.split.clusters) * cluster,
+  const bool plain = plan.config.schedule == Schedule::plain;
+  const TileGrid& grid = impl->params.grid;
+  impl->shape = {.grid_x = static_cast<u32>(plain ? grid.columns : plan.split.clusters) * cluster,
+                 .grid_y = static_cast<u32>(plain ? grid.rows * grid.batch : 1),
                  .block_x = static_cast<u32>(threads_of(plan.config)),
                  .cluster_x = cluster,
                  .smem_bytes = static_cast<u32>(smem)};

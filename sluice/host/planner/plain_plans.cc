@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include <sluice/host/driver/launch.h>
 #include <sluice/host/planner/cluster_grid.h>
 #include <sluice/kernels/registry.h>
 #include <sluice/spec/validate.h>
@@ -109,7 +110,8 @@ Plan plain_plan(const Problem& p, const DeviceInfo& device, const KernelConfig& 
 
 std::vector<Plan> plain_plans(const Problem& p, const DeviceInfo& device, const PlanOverrides& o) {
   std::vector<Plan> plans;
-  if (why_not_plain(p, o) != nullptr || (p.m > kMaxPlainRows && !o.schedule)) return plans;
+  const bool nothing = p.m == 0 || p.n == 0 || p.batch == 0;
+  if (nothing || why_not_plain(p, o) != nullptr || (p.m > kMaxPlainRows && !o.schedule)) return plans;
   for (const PlainBase& base : kPlainSpace) {
     if (base.tile_n != o.tile_n.value_or(base.tile_n) || base.warps != o.warps.value_or(base.warps)) continue;
     for (const int parts : {1, 2, 4, 8}) {
@@ -119,7 +121,8 @@ std::vector<Plan> plain_plans(const Problem& p, const DeviceInfo& device, const 
       const double ctas = grid_tiles(p, c) * parts;
       const bool crowded =
           parts > 1 && ctas > device.sm_count * static_cast<double>(plain_ctas(c)) && !o.cluster;
-      if (validate(c) != nullptr || crowded || ctas > 2e9) continue;
+      const bool too_tall = grid_rows(p, c) * p.batch > kMaxGridY;
+      if (validate(c) != nullptr || crowded || ctas > 2e9 || too_tall) continue;
       Plan plan = plain_plan(p, device, c);
       if (std::none_of(plans.begin(), plans.end(), [&](const Plan& x) { return x.config == plan.config; }))
         plans.push_back(std::move(plan));
