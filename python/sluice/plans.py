@@ -200,11 +200,12 @@ def prepare(what: Union[Preparable, Iterable[Preparable]], *, device: int = 0) -
     """
     items = _items(what)
     handle = default_device(device)
-    for kind, struct, ready in ((Problem, ProblemStruct, lib.sluice_make_ready),
-                                (MixedProblem, MixedProblemStruct, lib.sluice_mixed_make_ready)):
-        structs = [item.struct() for item in items if isinstance(item, kind)]
-        if structs:
-            ready(handle, (struct * len(structs))(*structs), len(structs))
+    problems = [item.struct() for item in items if isinstance(item, Problem)]
+    if problems:
+        lib.sluice_make_ready(handle, (ProblemStruct * len(problems))(*problems), len(problems))
+    mixed = [item.struct() for item in items if isinstance(item, MixedProblem)]
+    if mixed:
+        lib.sluice_mixed_make_ready(handle, (MixedProblemStruct * len(mixed))(*mixed), len(mixed))
     for item in items:
         if isinstance(item, Plan):
             lib.sluice_use_plan(handle, item._handle)

@@ -195,7 +195,8 @@ def bad_calls():
     yield "4 bits as 8", lambda: sluice.pack_int8(quantized), sluice.InvalidArgument, "call pack_int4"
     yield "e4m3 of numpy", lambda: sluice.pack_e4m3(scales), sluice.InvalidType, "torch tensor"
     yield "a blob of another length", lambda: dataclasses.replace(packed, n=65), sluice.InvalidSize, "65 x 128 weights"
-    yield "a blob of another type", lambda: dataclasses.replace(packed, blob=packed.blob.view(np.int8)), sluice.InvalidType, "uint8"
+    yield "a blob of another type", lambda: dataclasses.replace(packed, blob=packed.blob.view(np.int8)), \
+        sluice.InvalidType, "uint8"
     yield "a permutation of another length", lambda: dataclasses.replace(packed, permutation=np.arange(64)), \
         sluice.InvalidSize, "(128,)"
     yield "a slice in a strip", lambda: packed.slice_rows(0, 32), sluice.InvalidSize, "multiples of 64"

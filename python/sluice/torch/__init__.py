@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """sluice in PyTorch: products (``mm``, ``linear``, ``scaled_mm``, ``mixed_mm``), quantisers, packed weights, ``nn.Linear`` and
-``nn.Linear4bit``, and DeepGEMM's signatures in ``sluice.torch.deep_gemm``. Everything runs on the current stream, after its first call without synchronising, and may be
+``nn.Linear4bit``, and DeepGEMM's signatures in ``sluice.torch.deep_gemm``.
+Everything runs on the current stream, after its first call without synchronising, and may be
 captured."""
 try:
     import torch as _torch

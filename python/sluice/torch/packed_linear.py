@@ -2,7 +2,7 @@
 """``Linear4bit``, ``Linear8bit`` and ``LinearPacked``: the place of ``torch.nn.Linear`` for weights of few bits. Forward only."""
 from __future__ import annotations
 
-from typing import Any, Optional, Union
+from typing import Any, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -30,11 +30,11 @@ class LinearPacked(torch.nn.Module):
     permutation: Optional[Tensor]
     bias: Optional[torch.nn.Parameter]
     DEFAULT = WeightFormat()
-    TYPES = ("uint4", "int8", "e4m3")
+    TYPES: Tuple[str, ...] = ("uint4", "int8", "e4m3")
 
-    def __init__(self, in_features: int, out_features: int, bias: bool = True, *, format: Optional[WeightFormat] = None,  # noqa: A002
-                 act_order: bool = False, device: Union[str, int, torch.device, None] = None,
-                 dtype: Optional[torch.dtype] = None) -> None:
+    def __init__(self, in_features: int, out_features: int, bias: bool = True, *,
+                 format: Optional[WeightFormat] = None, act_order: bool = False,  # noqa: A002
+                 device: Union[str, int, torch.device, None] = None, dtype: Optional[torch.dtype] = None) -> None:
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
         self.format = format = self.DEFAULT if format is None else format
