@@ -3,6 +3,7 @@
 packed where they are: by a kernel on a GPU, on the CPU in host memory. Neither module is imported."""
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 from typing import Any, NamedTuple, Optional, Tuple, Union
 
@@ -88,7 +89,7 @@ class PackedWeights:
         codes = library.empty((self.n, self.k), "uint8")
         scales = library.empty(shape, self.format.scale)
         zeros = library.empty(shape, self.format.scale) if self.format.zeros else None
-        _binding.unpack_codes(codes, scales, zeros, self.blob, self.format_number)
+        _binding.unpack_codes(codes, scales, zeros, _readable("blob", self.blob), self.format_number)
         return Unpacked(codes, scales, zeros)
 
     def quantized(self) -> QuantizedWeights:
@@ -127,6 +128,19 @@ class PackedWeights:
                                    permutation=None if self.permutation is None else self.permutation.to(device))
 
 
+def _readable(name: str, array: Array) -> Array:
+    """An array that is read only, as one that may be handed over. numpy lends no read-only ones, which files often give; so its
+    memory is lent as it is, and nothing writes there."""
+    flags = getattr(array, "flags", None)
+    if flags is None or flags.writeable:
+        return array
+    if not flags.c_contiguous:
+        raise errors.InvalidStride(f"{name} is read-only and has shape {tuple(array.shape)} and gaps: pass "
+                                   f"numpy.ascontiguousarray({name}) (nothing is copied silently)")
+    memory = (ctypes.c_char * max(array.nbytes, 1)).from_address(array.ctypes.data)
+    return type(array)(array.shape, array.dtype, memory)
+
+
 def _check_slice(what: str, start: int, stop: int, size: int, unit: int) -> None:
     if not 0 <= integer("start", start) < integer("stop", stop) <= size:
         raise errors.InvalidSize(f"{what} {start} to {stop} must lie in 0 to {size} and hold at least one")
@@ -152,7 +166,8 @@ def pack(codes: Array, scales: Array, zeros: Optional[Array] = None, *, type: st
     made = WeightFormat(type, group, type_of(scales), zeros is not None, order)
     n, k = (int(extent) for extent in codes.shape)
     blob = library.empty((made.numbers(n, k).blob_bytes,), "uint8")
-    _binding.pack_codes(codes, scales, zeros, blob, made.number)
+    _binding.pack_codes(_readable("codes", codes), _readable("scales", scales),
+                        None if zeros is None else _readable("zeros", zeros), blob, made.number)
     return PackedWeights(blob, n, k, made, permutation)
 
 

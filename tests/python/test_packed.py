@@ -134,6 +134,19 @@ def test_a_part_of_rows_is_a_view():
     assert np.shares_memory(part.blob, packed.blob)
 
 
+def test_read_only_arrays_are_read():
+    """As numpy gives them of a file's bytes. It lends none itself."""
+    codes, scales, zeros = random_arrays("uint4", 64, "fp16", True, 70, 200)
+    expected = sluice.pack(codes, scales, zeros, group=64)
+    fixed = [np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape) for array in (codes, scales, zeros)]
+    packed = sluice.pack(*fixed, group=64)
+    assert (packed.blob == expected.blob).all()
+    packed.blob.flags.writeable = False
+    assert (packed.unpack().codes == codes).all() and (packed.unpack().zeros == zeros).all()
+    with pytest.raises(sluice.InvalidStride, match="ascontiguousarray"):
+        sluice.pack(fixed[0].T, scales, group=64)
+
+
 def test_formats_as_numbers():
     for kind, group, scale, zeros, order, _, _ in FORMATS:
         made = sluice.WeightFormat(kind, group, scale, zeros, order)
