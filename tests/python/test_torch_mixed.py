@@ -10,6 +10,7 @@ pytest.importorskip("tvm_ffi")
 import sluice  # noqa: E402
 import sluice.torch as st  # noqa: E402
 import sluice.weights as sw  # noqa: E402
+import weight_layouts  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
 BF16, FP16 = torch.bfloat16, torch.float16
@@ -121,6 +122,38 @@ def test_the_permutation_is_of_the_tokens_columns(on_host):
     expected = x.double() @ layer.T
     assert torch.equal(st.mixed_mm(x, packed, out_dtype=torch.float32), expected.float())
     assert torch.equal(st.nn.Linear4bit.from_quantized(quantized)(x), expected.half())
+
+
+def checkpoint_layers():
+    """Name, the layer as a writer of its format has it, and the QuantizedWeights read back."""
+    def ints(values):
+        return torch.tensor(values, dtype=torch.int32)
+
+    def half(values):
+        return torch.tensor(values, dtype=FP16)
+
+    for name, bits, act_order in (("gptq", 4, False), ("gptq in act-order", 4, True), ("gptq of 8 bits", 8, False)):
+        layer = weight_layouts.Layer(64, 128, 32, bits)
+        layer = layer.in_act_order() if act_order else layer
+        qweight, qzeros, scales = weight_layouts.gptq(layer)
+        yield name, layer, sw.from_gptq(ints(qweight), ints(qzeros), half(scales), ints(layer.g_idx), bits=bits, group=32)
+    layer = weight_layouts.Layer(64, 128, 64)
+    qweight, qzeros, scales = weight_layouts.awq(layer)
+    yield "awq", layer, sw.from_awq(ints(qweight), ints(qzeros), half(scales), group=64)
+    layer = weight_layouts.Layer(64, 128, 32, zero=8)
+    packed, scales, shape, _ = weight_layouts.compressed_tensors(layer)
+    yield "compressed-tensors", layer, sw.from_compressed_tensors(ints(packed), half(scales), torch.tensor(shape), group=32)
+
+
+@pytest.mark.parametrize("index", range(5))
+def test_layers_of_checkpoints_are_multiplied(on_host, index):
+    name, layer, quantized = list(checkpoint_layers())[index]
+    made = st.nn.LinearPacked.from_quantized(quantized, torch.arange(64).half())
+    assert (made.permutation is not None) == ("act-order" in name) and made.format.zeros == (name != "compressed-tensors")
+    x = torch.randint(-4, 5, (6, 128)).half()
+    matrix = torch.tensor(layer.matrix(), dtype=torch.float64)
+    assert torch.equal(st.mixed_mm(x, made.packed, made.bias, out_dtype=torch.float32),
+                       (x.double() @ matrix.T + made.bias.double()).float())
 
 
 @pytest.mark.parametrize("act_order", [False, True])
