@@ -38,6 +38,8 @@ SLUICE_HD constexpr const char* validate_plain(const KernelConfig& c) {
   if (c.tile.n != 16 && c.tile.n != 32 && c.tile.n != 64 && c.tile.n != 128)
     return "plain needs tile.n of 16, 32, 64 or 128";
   if (c.tile.m * c.tile.n > 64 * 64) return "plain has registers for at most 64 x 64 sums";
+  if (c.tile.n == 128 && c.tile.m > 16)
+    return "plain has registers for 128 rows of B with up to 16 of A: fp8 needs some to become fp16";
   if (c.tile.k != k_block(c.a)) return "tile.k must be one 128-byte row: 64 for 16-bit inputs, 128 for fp8";
   if (c.warps != 4 && c.warps != 8 && c.warps != 16) return "plain needs 4, 8 or 16 warps";
   if (c.stages < 2 || c.stages > 16) return "stages must be in 2..16";
