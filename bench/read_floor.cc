@@ -55,23 +55,20 @@ bool is_mostly_weights(const Problem& p) {
   return b >= 4 * (a + d);
 }
 
-Result<Contender> read_floor_contender(const Lab& lab, std::span<const ProblemData> copies,
-                                       const std::string& name) {
+Result<Contender> read_floor_contender(const Lab& lab, const Weights& weights, const std::string& name) {
   const Device device = lab.device;
   const auto module = device.impl().load_unit(kUnit, 0);
   if (!module) return module.error();
-  const Problem& p = copies.front().problem();
-  const i64 bytes = p.n * p.k * p.batch * bytes_of(p.b.type);
-  return Contender{
-      .name = name,
-      .detail = "reads B",
-      .launch = [device, module = *module, copies, bytes](int copy, Stream stream) -> Result<void> {
-        const ContextScope scope(*device.impl().primary);
-        if (Result<void> entered = scope.entered(); !entered) return entered;
-        const ReadParams params{copies[static_cast<size_t>(copy)].args().b, bytes / kVectorBytes, nullptr};
-        return launch_kernel(*device.impl().api, module->function(),
-                             {.grid_x = kBlocks, .block_x = kThreadsOfBlock}, &params, stream);
-      }};
+  return Contender{.name = name,
+                   .detail = "reads the weights",
+                   .launch = [device, module = *module, weights](int copy, Stream stream) -> Result<void> {
+                     const ContextScope scope(*device.impl().primary);
+                     if (Result<void> entered = scope.entered(); !entered) return entered;
+                     const ReadParams params{weights.copies[static_cast<size_t>(copy)],
+                                             weights.bytes / kVectorBytes, nullptr};
+                     return launch_kernel(*device.impl().api, module->function(),
+                                          {.grid_x = kBlocks, .block_x = kThreadsOfBlock}, &params, stream);
+                   }};
 }
 
 }  // namespace sluice::bench

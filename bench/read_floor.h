@@ -3,7 +3,7 @@
 // loads. Timed beside the others in the same run; no result depends on what it reads.
 #pragma once
 
-#include <span>
+#include <vector>
 
 #include <sluice/host/verify.h>
 
@@ -15,8 +15,13 @@ namespace sluice::bench {
 /// Is B at least four times as large as A and D together?
 bool is_mostly_weights(const Problem& problem);
 
-/// Reads B of the copy. Errors: toolchain, driver.
-Result<Contender> read_floor_contender(const Lab& lab, std::span<const ProblemData> copies,
-                                       const std::string& name);
+/// What is read: the same number of bytes at each address.
+struct Weights {
+  std::vector<const void*> copies;
+  i64 bytes = 0;
+};
+
+/// Reads the weights of the copy. Errors: toolchain, driver.
+Result<Contender> read_floor_contender(const Lab& lab, const Weights& weights, const std::string& name);
 
 }  // namespace sluice::bench

@@ -29,19 +29,24 @@ const ContenderRecord* find(const ShapeRecord& shape, const std::string& name) {
 
 /// A kernel whose result is wrong, or that nobody looked at, has no speed.
 double verified_median(const ShapeRecord& shape, const std::string& contender) {
+  if (contender == kBestFp8) {
+    const double peer = verified_median(shape, kFp8PeerBest), ours = verified_median(shape, kSluiceFp8);
+    return peer > 0 && ours > 0 ? std::min(peer, ours) : std::max(peer, ours);
+  }
   const ContenderRecord* found = find(shape, contender);
   return found != nullptr && found->verified ? median_of(shape, contender) : 0;
 }
 
-Json rates_json(const RunRecord& run, const Problem& problem, double us) {
+Json rates_json(const RunRecord& run, const ShapeRecord& shape, const ContenderRecord& c) {
+  const double us = c.us.median;
   if (us <= 0) return nullptr;
-  const double tflops = flops_of(problem) / us * 1e-6, peak = peak_tflops(run, problem);
+  const double tflops = flops_of(shape.problem) / us * 1e-6, peak = peak_tflops(run, shape.problem);
   return {{"tflops", rounded(tflops)},
-          {"gbps", rounded(bytes_of_traffic(problem) / us * 1e-3)},
+          {"gbps", rounded((c.bytes > 0 ? c.bytes : shape_bytes(shape)) / us * 1e-3)},
           {"peak_share", peak > 0 ? Json(rounded(tflops / peak)) : Json(nullptr)}};
 }
 
-Json contender_json(const RunRecord& run, const Problem& problem, const ContenderRecord& c) {
+Json contender_json(const RunRecord& run, const ShapeRecord& shape, const ContenderRecord& c) {
   Json json{{"name", c.name}, {"detail", c.detail}};
   if (!c.error.empty()) {
     json["error"] = c.error;
@@ -50,7 +55,7 @@ Json contender_json(const RunRecord& run, const Problem& problem, const Contende
   Json rounds = Json::array();
   for (const double us : c.rounds) rounds.push_back(rounded(us));
   json["us"] = {{"median", rounded(c.us.median)}, {"p10", rounded(c.us.p10)}, {"p90", rounded(c.us.p90)}};
-  json["rates"] = rates_json(run, problem, c.us.median);
+  json["rates"] = rates_json(run, shape, c);
   json["launches"] = c.launches;
   json["rounds"] = std::move(rounds);
   if (c.host_us > 0) json["host_us"] = rounded(c.host_us);
@@ -97,6 +102,28 @@ Json problem_json(const Problem& p) {
   return json;
 }
 
+Json mixed_json(const ShapeRecord& shape) {
+  const MixedProblem& p = *shape.mixed;
+  return {{"m", p.m},
+          {"n", p.n},
+          {"k", p.k},
+          {"x", name_of(p.x)},
+          {"d", name_of(p.d)},
+          {"weights", name_of(p.weights.type)},
+          {"group", p.weights.group},
+          {"weight_scale", name_of(p.weights.scale)},
+          {"zero", name_of(p.weights.zero)},
+          {"weight_bytes", shape.weight_bytes},
+          {"bias", p.bias != Bias::none},
+          {"activation", name_of(p.activation)}};
+}
+
+/// Who is compared with ours.
+std::vector<const char*> peers_of(bool mixed) {
+  if (mixed) return {kBestFp8, kHalfPeerBest, kReadFloor};
+  return {kPeerBest, kPeerFirst};
+}
+
 Json telemetry_json(const TelemetrySummary& t) {
   if (t.samples == 0) return nullptr;
   return {{"samples", t.samples},
@@ -108,7 +135,7 @@ Json telemetry_json(const TelemetrySummary& t) {
 Json ratios_json(const ShapeRecord& shape) {
   Json json = Json::object();
   for (const char* ours : {kSluice, kSluiceTuned})
-    for (const char* peer : {kPeerBest, kPeerFirst})
+    for (const char* peer : peers_of(shape.mixed.has_value()))
       if (const double value = ratio(shape, ours, peer); value > 0)
         json[fmt::format("{} / {}", peer, ours)] = rounded(value);
   return json;
@@ -116,13 +143,12 @@ Json ratios_json(const ShapeRecord& shape) {
 
 Json shape_json(const RunRecord& run, const ShapeRecord& shape) {
   Json contenders = Json::array(), candidates = Json::array();
-  for (const ContenderRecord& c : shape.contenders)
-    contenders.push_back(contender_json(run, shape.problem, c));
+  for (const ContenderRecord& c : shape.contenders) contenders.push_back(contender_json(run, shape, c));
   for (const CandidateRecord& c : shape.candidates) candidates.push_back(candidate_json(c));
-  Json json{{"name", problem_text(shape.problem)},
-            {"problem", problem_json(shape.problem)},
+  Json json{{"name", shape_name(shape)},
+            {"problem", shape.mixed ? mixed_json(shape) : problem_json(shape.problem)},
             {"flops", flops_of(shape.problem)},
-            {"bytes", bytes_of_traffic(shape.problem)}};
+            {"bytes", shape_bytes(shape)}};
   if (!shape.error.empty()) json["error"] = shape.error;
   json["chosen_by"] = name_of(shape.source);
   json["copies"] = shape.copies;
@@ -139,8 +165,11 @@ Json shape_json(const RunRecord& run, const ShapeRecord& shape) {
 
 Json summary_json(const RunRecord& run) {
   Json json = Json::object();
+  const bool has_mixed =
+      std::any_of(run.shapes.begin(), run.shapes.end(), [](const auto& s) { return s.mixed.has_value(); });
   for (const char* ours : {kSluice, kSluiceTuned}) {
-    for (const char* peer : {kPeerBest, kPeerFirst}) {
+    for (const char* peer : {kPeerBest, kPeerFirst, kBestFp8, kHalfPeerBest, kReadFloor}) {
+      if (peer == kReadFloor && !has_mixed) continue;
       const RatioSummary s = summarise_ratio(run, ours, peer);
       if (s.count == 0) continue;
       json[fmt::format("{} / {}", peer, ours)] = {
@@ -155,6 +184,22 @@ Json summary_json(const RunRecord& run) {
 double median_of(const ShapeRecord& shape, const std::string& contender) {
   const ContenderRecord* found = find(shape, contender);
   return found != nullptr && found->error.empty() ? found->us.median : 0;
+}
+
+std::string shape_name(const ShapeRecord& shape) {
+  if (!shape.mixed) return problem_text(shape.problem);
+  const MixedProblem& p = *shape.mixed;
+  return fmt::format("{}x{}x{} {} * {} g{}{}{} > {}", p.m, p.n, p.k, name_of(p.x), name_of(p.weights.type),
+                     p.weights.group == 0 ? "k" : std::to_string(p.weights.group),
+                     p.weights.scale == DType::fp16 ? "" : std::string(" ") + name_of(p.weights.scale),
+                     p.weights.zero == ScaleZero::none ? "" : " zeros", name_of(p.d));
+}
+
+double shape_bytes(const ShapeRecord& shape) {
+  if (!shape.mixed) return bytes_of_traffic(shape.problem);
+  const MixedProblem& p = *shape.mixed;
+  return shape.weight_bytes + static_cast<double>(p.m) * static_cast<double>(p.k * bytes_of(p.x)) +
+         static_cast<double>(p.m) * static_cast<double>(p.n * bytes_of(p.d));
 }
 
 double ratio(const ShapeRecord& shape, const std::string& ours, const std::string& peer) {

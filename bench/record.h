@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <sluice/mixed.h>
 #include <sluice/plan.h>
 
 #include "bench/statistics.h"
@@ -19,6 +20,7 @@ struct ContenderRecord {
   std::vector<double> rounds;  // microseconds, in order
   int launches = 0;            // in one replay
   double host_us = 0;          // CPU time of a launch call; 0: not measured
+  double bytes = 0;            // that must move once; 0: the shape's
   bool verified = false;
   std::string verdict;  // what the check said
   std::string error;    // not empty: no timing
@@ -34,7 +36,9 @@ struct CandidateRecord {
 };
 
 struct ShapeRecord {
-  Problem problem;
+  Problem problem;                        // of a mixed product: the dense one of its size and token type
+  std::optional<MixedProblem> mixed;      // what ours computes, if it is one
+  double weight_bytes = 0;                // of the packed weights of a mixed product
   PlanSource source = PlanSource::model;  // who chose the plan of kSluice
   int copies = 0;                         // sets of operands rotated over
   double compile_s = 0;                   // wall time of preparing all kernels
@@ -67,10 +71,19 @@ inline constexpr const char* kSluiceTuned = "sluice tuned";
 inline constexpr const char* kPeerFirst = "cuBLASLt first";
 inline constexpr const char* kPeerBest = "cuBLASLt best";
 inline constexpr const char* kReadFloor = "read floor";
+// Of mixed products: their peers are dense ones.
+inline constexpr const char* kSluiceFp8 = "sluice FP8";
+inline constexpr const char* kFp8PeerBest = "cuBLASLt FP8";
+inline constexpr const char* kHalfPeerBest = "cuBLASLt 16";
+inline constexpr const char* kBestFp8 = "best FP8";  // not a contender: the faster of the two
 
 /// The contender's median, or 0 if it is missing or failed.
 double median_of(const ShapeRecord& shape, const std::string& contender);
-/// Time of `peer` over time of `ours`: above 1, ours is faster. 0 if either is missing or not verified.
+/// What a table and a JSON call it; bytes that must move once.
+std::string shape_name(const ShapeRecord& shape);
+double shape_bytes(const ShapeRecord& shape);
+/// Time of `peer` (a contender, or kBestFp8) over time of `ours`: above 1, ours is faster. 0 if either is
+/// missing or not verified.
 double ratio(const ShapeRecord& shape, const std::string& ours, const std::string& peer);
 /// Sustained peak rate of the inputs' type.
 double peak_tflops(const RunRecord& run, const Problem& problem);

@@ -10,31 +10,16 @@
 #include <numeric>
 
 #include "bench/cublaslt_problem.h"
-#include "bench/measure.h"
+#include "bench/race.h"
 #include "bench/read_floor.h"
 #include "bench/sluice_contender.h"
 
 namespace sluice::bench {
 namespace {
 
-constexpr double kScreenReplayUs = 800;
-constexpr Rounds kScreenRounds{.count = 3, .rest_ms = 1};
-constexpr size_t kFinalists = 2;
-
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-/// A contender on its way to a record.
-struct Entrant {
-  Contender contender;
-  ContenderRecord record;
-};
-
-Entrant entrant_of(Contender contender) {
-  ContenderRecord record{.name = contender.name, .detail = contender.detail};
-  return {std::move(contender), std::move(record)};
 }
 
 /// State of one shape.
@@ -59,55 +44,6 @@ void verify_entrant(Shape& shape, Entrant& entrant) {
   const bool has_elements = p.m > 0 && p.n > 0 && p.batch > 0;
   entrant.record.verified = found->passed() && (found->checked > 0 || !has_elements);
   entrant.record.verdict = describe(*found);
-}
-
-struct Timing {
-  double replay_us;
-  Rounds rounds;
-  std::vector<Sample>* samples = nullptr;
-};
-
-/// Times entrants in turn; those that cannot be captured get an error and drop out.
-void time_entrants(Shape& shape, const std::vector<Entrant*>& entrants, const Timing& timing) {
-  std::vector<Replay> replays;
-  std::vector<Entrant*> running;
-  for (Entrant* entrant : entrants) {
-    if (!entrant->record.error.empty()) continue;
-    const Result<int> launches =
-        launches_for(shape.lab, entrant->contender, shape.copy_count(), timing.replay_us);
-    Result<Replay> replay = launches
-                                ? capture_replay(shape.lab, entrant->contender, shape.copy_count(), *launches)
-                                : Result<Replay>(launches.error());
-    if (!replay) {
-      entrant->record.error = replay.error().message;
-      continue;
-    }
-    entrant->record.launches = replay->launches;
-    replays.push_back(std::move(*replay));
-    running.push_back(entrant);
-  }
-  const auto times = time_in_turn(shape.lab, replays, timing.rounds, timing.samples);
-  for (size_t i = 0; i < running.size(); ++i) {
-    if (!times) {
-      running[i]->record.error = times.error().message;
-      continue;
-    }
-    running[i]->record.rounds = (*times)[i];
-    running[i]->record.us = spread_of((*times)[i]);
-  }
-}
-
-/// Screens and keeps the kFinalists fastest, fastest first.
-std::vector<Entrant*> best_of(Shape& shape, std::vector<Entrant>& entrants) {
-  std::vector<Entrant*> all;
-  for (Entrant& entrant : entrants) all.push_back(&entrant);
-  time_entrants(shape, all, {.replay_us = kScreenReplayUs, .rounds = kScreenRounds});
-  std::erase_if(all, [](const Entrant* e) { return !e->record.error.empty() || e->record.us.median <= 0; });
-  std::stable_sort(all.begin(), all.end(), [](const Entrant* a, const Entrant* b) {
-    return a->record.us.median < b->record.us.median;
-  });
-  if (all.size() > kFinalists) all.resize(kFinalists);
-  return all;
 }
 
 /// The planner's pick first, then its other candidates up to method.tune of all.
@@ -178,15 +114,11 @@ void add_finalist(Shape& shape, const Entrant& from, const char* name, std::vect
   if (finals.back().record.verdict.empty()) verify_entrant(shape, finals.back());
 }
 
-/// Of the finalists of one name only the fastest stays.
-void keep_fastest(std::vector<ContenderRecord>& records, const std::string& name) {
-  const ContenderRecord* best = nullptr;
-  for (const ContenderRecord& r : records)
-    if (r.name == name && r.error.empty() && (best == nullptr || r.us.median < best->us.median)) best = &r;
-  if (best == nullptr) return;
-  const ContenderRecord kept = *best;
-  std::erase_if(records, [&](const ContenderRecord& r) { return r.name == name; });
-  records.push_back(kept);
+Weights weights_of(std::span<const ProblemData> copies) {
+  const Problem& p = copies.front().problem();
+  Weights weights{.bytes = p.n * p.k * p.batch * bytes_of(p.b.type)};
+  for (const ProblemData& copy : copies) weights.copies.push_back(copy.args().b);
+  return weights;
 }
 
 void race(Shape& shape, const std::vector<Plan>& plans) {
@@ -195,18 +127,19 @@ void race(Shape& shape, const std::vector<Plan>& plans) {
   std::vector<Entrant> finals{ours[0], peers[0]};
   if (ours.size() > 1) {
     shape.phase(fmt::format("screening {} candidates", ours.size()));
-    const std::vector<Entrant*> best = best_of(shape, ours);
+    const std::vector<Entrant*> best = best_of(shape.lab, ours, shape.copy_count());
     for (size_t i = 0; i < ours.size(); ++i)
       shape.record.candidates.push_back(candidate_record(plans[i], ours[i].record));
     for (const Entrant* entrant : best) add_finalist(shape, *entrant, kSluiceTuned, finals);
   }
   if (peers[0].contender.launch) {
     shape.phase(fmt::format("screening {} cuBLASLt algorithms", peers.size()));
-    for (const Entrant* entrant : best_of(shape, peers)) add_finalist(shape, *entrant, kPeerBest, finals);
+    for (const Entrant* entrant : best_of(shape.lab, peers, shape.copy_count()))
+      add_finalist(shape, *entrant, kPeerBest, finals);
   }
 
   if (is_mostly_weights(shape.record.problem)) {
-    Result<Contender> floor = read_floor_contender(shape.lab, shape.copies, kReadFloor);
+    Result<Contender> floor = read_floor_contender(shape.lab, weights_of(shape.copies), kReadFloor);
     finals.push_back(entrant_of(floor ? *floor : Contender{.name = kReadFloor}));
     finals.back().record.verified = true;  // it has no result
     if (!floor) finals.back().record.error = floor.error().message;
@@ -216,8 +149,9 @@ void race(Shape& shape, const std::vector<Plan>& plans) {
   std::vector<Entrant*> racers;
   for (Entrant& entrant : finals) racers.push_back(&entrant);
   const Method& method = shape.lab.method;
-  time_entrants(shape, racers,
-                {.replay_us = method.replay_us,
+  time_entrants(shape.lab, racers,
+                {.copies = shape.copy_count(),
+                 .replay_us = method.replay_us,
                  .rounds = {.count = method.rounds, .rest_ms = method.rest_ms},
                  .samples = &shape.samples});
   for (size_t i = 0; i < std::min<size_t>(finals.size(), 2); ++i)

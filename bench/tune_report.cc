@@ -48,6 +48,8 @@ TuningRecord record_of(const TuneResult& result, const TuneOrigin& origin) {
                      .clusters = split.clusters,
                      .streamed = split.streamed,
                      .combine = split.streamed > 0 ? c.combine : Combine::last_arriver,
+                     .warps = c.warps,
+                     .stages = c.schedule == Schedule::plain ? c.stages : 0,
                      .measured_us = result.best_us()},
           .estimate_us = best.plan.estimate.total_us,
           .model_us = result.pick_us(),

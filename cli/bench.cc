@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -11,6 +12,8 @@
 #include "bench/shapes.h"
 #include "cli/bench_table.h"
 #include "cli/command_line.h"
+#include "cli/mixed_flags.h"
+#include "cli/mixed_table.h"
 #include "cli/requests.h"
 #include "cli/target.h"
 #include "cli/terminal.h"
@@ -22,12 +25,41 @@ namespace {
 
 struct BenchFlags {
   RequestFlags requests;
+  MixedFlags mixed;
   std::string only, json, commit, cublaslt, fill = "normal";
   std::string device = "0";
   bool warm = false;
   int hang_s = 90;
   bench::Method method;
 };
+
+/// One shape to measure: dense or mixed.
+struct Item {
+  std::string name;
+  std::function<bench::ShapeRecord(const bench::Lab&, const bench::Phase&)> measure;
+};
+
+bool has_mixed(const BenchFlags& flags) {
+  return is_mixed(flags.mixed) || flags.requests.set == bench::kMixedSet;
+}
+
+Result<std::vector<bench::MixedCase>> mixed_cases_of(const BenchFlags& flags) {
+  if (flags.requests.set == bench::kMixedSet) {
+    for (const auto* options :
+         {&flags.requests.problem_options, &flags.requests.override_options, &flags.mixed.options})
+      if (const std::string given = first_given(*options); !given.empty())
+        return Error{
+            ErrorCode::invalid_argument,
+            fmt::format("{} has no effect with --set mixed: the set says what its problems are", given)};
+    return bench::mixed_set();
+  }
+  if (!flags.requests.set.empty() || !flags.requests.file.empty())
+    return Error{ErrorCode::invalid_argument,
+                 "--weights is of one problem: give --shape, or --set mixed in place of both"};
+  const Result<bench::MixedCase> item = mixed_case_of(flags.requests, flags.mixed);
+  if (!item) return item.error();
+  return std::vector<bench::MixedCase>{*item};
+}
 
 Result<std::vector<bench::Case>> cases_of(const BenchFlags& flags) {
   RequestFlags chosen = flags.requests;
@@ -37,13 +69,33 @@ Result<std::vector<bench::Case>> cases_of(const BenchFlags& flags) {
   std::vector<bench::Case> cases;
   for (const ProblemRequest& r : *requests)
     cases.push_back({.problem = r.problem, .overrides = r.overrides, .alpha = r.alpha, .beta = r.beta});
-  std::erase_if(cases, [&](const bench::Case& item) {
-    return bench::problem_text(item.problem).find(flags.only) == std::string::npos;
-  });
-  if (cases.empty())
+  return cases;
+}
+
+Result<std::vector<Item>> items_of(const BenchFlags& flags) {
+  std::vector<Item> items;
+  if (has_mixed(flags)) {
+    const Result<std::vector<bench::MixedCase>> cases = mixed_cases_of(flags);
+    if (!cases) return cases.error();
+    for (const bench::MixedCase& item : *cases)
+      items.push_back({bench::shape_name({.mixed = item.problem}),
+                       [item](const bench::Lab& lab, const bench::Phase& phase) {
+                         return bench::measure_mixed(lab, item, phase);
+                       }});
+  } else {
+    const Result<std::vector<bench::Case>> cases = cases_of(flags);
+    if (!cases) return cases.error();
+    for (const bench::Case& item : *cases)
+      items.push_back(
+          {bench::problem_text(item.problem), [item](const bench::Lab& lab, const bench::Phase& phase) {
+             return bench::measure_shape(lab, item, phase);
+           }});
+  }
+  std::erase_if(items, [&](const Item& item) { return item.name.find(flags.only) == std::string::npos; });
+  if (items.empty())
     return Error{ErrorCode::invalid_argument,
                  fmt::format("no problem of the set has \"{}\" in its name", flags.only)};
-  return cases;
+  return items;
 }
 
 void print_run(const bench::RunRecord& run, const bench::Lab& lab) {
@@ -58,14 +110,16 @@ void print_run(const bench::RunRecord& run, const bench::Lab& lab) {
 
 void print_shape(const bench::RunRecord& run, const bench::ShapeRecord& shape, bool tuned) {
   const Colour colour = bench::all_verified(shape) ? Colour::plain : Colour::red;
-  const std::string line = shape_line(run, shape, tuned);
+  const std::string line = shape.mixed ? mixed_line(shape, tuned) : shape_line(run, shape, tuned);
   fmt::print("{}", colour == Colour::plain ? line : paint(stdout, colour, line));
   fmt::print("{}", paint(stdout, Colour::dim, shape_troubles(shape)));
   std::fflush(stdout);
 }
 
 Result<int> run_bench(const BenchFlags& flags) {
-  const Result<std::vector<bench::Case>> cases = cases_of(flags);
+  if (flags.requests.set != bench::kMixedSet)
+    if (Result<void> good = check_dense(flags.mixed); !good) return good.error();
+  const Result<std::vector<Item>> cases = items_of(flags);
   if (!cases) return cases.error();
   const Result<Target> target = find_target(flags.device, options_from_environment());
   if (!target) return target.error();
@@ -85,14 +139,13 @@ Result<int> run_bench(const BenchFlags& flags) {
   run.commit = flags.commit.empty() ? built_commit() : flags.commit;
   print_run(run, *lab);
   const bool tuned = method.tune > 1;
-  fmt::print("{}", paint(stdout, Colour::bold, shape_header(tuned)));
+  fmt::print("{}", paint(stdout, Colour::bold, has_mixed(flags) ? mixed_header(tuned) : shape_header(tuned)));
 
   Watchdog watchdog(flags.hang_s);
   Progress bar("bench");
   std::optional<Error> lost;
-  for (const bench::Case& item : *cases) {
-    const std::string name = bench::problem_text(item.problem);
-    run.shapes.push_back(bench::measure_shape(*lab, item, [&](const std::string& what) {
+  for (const auto& [name, measure] : *cases) {
+    run.shapes.push_back(measure(*lab, [&, name = name](const std::string& what) {
       bar.update(static_cast<int>(run.shapes.size()), static_cast<int>(cases->size()),
                  fmt::format("{}: {}", name, what));
       watchdog.step(fmt::format("{}: {}", name, what));
@@ -108,8 +161,8 @@ Result<int> run_bench(const BenchFlags& flags) {
   }
   double seconds = 0;
   for (const bench::ShapeRecord& shape : run.shapes) seconds += shape.wall_s;
-  fmt::print("\n{}{} of {} problems in {:.0f} s\n", summary_text(run), run.shapes.size(), cases->size(),
-             seconds);
+  fmt::print("\n{}{}{} of {} problems in {:.0f} s\n", summary_text(run), mixed_bars(run, tuned),
+             run.shapes.size(), cases->size(), seconds);
   if (lost)
     return Error{lost->code, fmt::format("the GPU is lost to this process after {} of {} shapes: {}",
                                          run.shapes.size(), cases->size(), lost->message)};
@@ -123,8 +176,11 @@ Verb add_bench_verb(CLI::App& app) {
   auto flags = std::make_shared<BenchFlags>();
   BenchFlags& f = *flags;
   CLI::App* verb = app.add_subcommand(
-      "bench", "Time sluice beside cuBLASLt, verified, in one run (the smoke set unless told)");
+      "bench",
+      "Time sluice beside cuBLASLt, verified, in one run (the smoke set unless told; --set mixed for packed "
+      "weights beside FP8)");
   add_many_requests_flags(*verb, f.requests);
+  add_mixed_flags(*verb, f.mixed);
   verb->add_option("--only", f.only, "Of those, the ones with this text in their name, like e4m3 or 1024x");
   verb->add_option("--json", f.json, "Write the results here, after every shape");
   verb->add_option("--tune", f.method.tune, "Time so many of the planner's candidates too");

@@ -76,7 +76,7 @@ std::string shape_line(const RunRecord& run, const ShapeRecord& shape, bool tune
   const ContenderRecord* ours = find(shape, kSluice);
   const double us = bench::median_of(shape, kSluice), rate = tflops(shape, us);
   const double peak = bench::peak_tflops(run, shape.problem);
-  std::vector<std::string> cells = {bench::problem_text(shape.problem),
+  std::vector<std::string> cells = {bench::shape_name(shape),
                                     ours != nullptr ? short_detail(ours->detail) : "-",
                                     number(us, 2),
                                     number(rate, 1),
@@ -115,7 +115,8 @@ std::string shape_troubles(const ShapeRecord& shape) {
 std::string summary_text(const RunRecord& run) {
   std::string text;
   for (const char* ours : {kSluice, kSluiceTuned})
-    for (const char* peer : {kPeerBest, kPeerFirst}) append_ratio_line(run, ours, peer, text);
+    for (const char* peer : {kPeerBest, kPeerFirst, bench::kBestFp8, bench::kHalfPeerBest})
+      append_ratio_line(run, ours, peer, text);
   return text;
 }
 
@@ -134,10 +135,11 @@ std::string contender_table(const RunRecord& run, const ShapeRecord& shape) {
   const double peak = bench::peak_tflops(run, shape.problem);
   for (const ContenderRecord& c : shape.contenders) {
     const double us = c.error.empty() ? c.us.median : 0, rate = tflops(shape, us);
-    text += table.row({c.name, number(us, 2), number(c.us.p10, 2), number(c.us.p90, 2), number(rate, 1),
-                       us > 0 ? number(bench::bytes_of_traffic(shape.problem) / us * 1e-3, 0) : "-",
-                       peak > 0 && rate > 0 ? fmt::format("{:.0f}%", 100 * rate / peak) : "-",
-                       number(c.host_us, 2), c.verified ? "yes" : "NO", c.detail});
+    text +=
+        table.row({c.name, number(us, 2), number(c.us.p10, 2), number(c.us.p90, 2), number(rate, 1),
+                   us > 0 ? number((c.bytes > 0 ? c.bytes : bench::shape_bytes(shape)) / us * 1e-3, 0) : "-",
+                   peak > 0 && rate > 0 ? fmt::format("{:.0f}%", 100 * rate / peak) : "-",
+                   number(c.host_us, 2), c.verified ? "yes" : "NO", c.detail});
   }
   return text;
 }

@@ -22,6 +22,11 @@ struct HostComparison {
 };
 std::string describe(const HostComparison& found);
 
+/// gemm::plan for the host twin: where the plan is of Schedule::plain, which has no roles to simulate, the
+/// model's best that has some.
+Result<Plan> plan_with_roles(const Problem& problem, const PlanOverrides& overrides,
+                             const RecordBook& records);
+
 /// Operands of one problem, D filled with NaN, or with numbers if the product is added to it. Strides are
 /// those of `problem` (filled in).
 class HostProblem {

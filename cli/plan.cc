@@ -6,7 +6,7 @@
 
 #include <sluice/host/jit/source.h>
 
-#include "cli/problem_flags.h"
+#include "cli/mixed_run.h"
 #include "cli/table.h"
 #include "cli/target.h"
 #include "cli/verb.h"
@@ -15,7 +15,8 @@ namespace sluice::cli {
 namespace {
 
 struct PlanFlags {
-  ProblemFlags problem;
+  RequestFlags request;
+  MixedFlags mixed;
   std::string device = "auto";
   bool all = false;
   bool unit = false;
@@ -46,8 +47,21 @@ Result<int> print_all(const ProblemRequest& request, const DeviceInfo& info) {
   return kExitOk;
 }
 
+Result<int> run_mixed_plan(const PlanFlags& flags) {
+  const Result<bench::MixedCase> item = mixed_case_of(flags.request, flags.mixed);
+  if (!item) return item.error();
+  const Result<Target> target = find_target(flags.device, options_from_environment());
+  if (!target) return target.error();
+  const Result<void> printed =
+      print_mixed_plan(*item, target->info(), {.all = flags.all, .unit = flags.unit});
+  if (!printed) return printed.error();
+  return kExitOk;
+}
+
 Result<int> run_plan(const PlanFlags& flags) {
-  const Result<ProblemRequest> request = request_of(flags.problem);
+  if (Result<void> good = check_dense(flags.mixed); !good) return good.error();
+  if (is_mixed(flags.mixed)) return run_mixed_plan(flags);
+  const Result<ProblemRequest> request = request_of(flags.request.problem);
   if (!request) return request.error();
   const Result<Target> target = find_target(flags.device, options_from_environment());
   if (!target) return target.error();
@@ -66,8 +80,8 @@ Result<int> run_plan(const PlanFlags& flags) {
 Verb add_plan_verb(CLI::App& app) {
   auto flags = std::make_shared<PlanFlags>();
   CLI::App* verb = app.add_subcommand("plan", "Show what would run for a problem, and the estimate");
-  add_problem_flags(*verb, flags->problem);
-  add_override_flags(*verb, flags->problem);
+  add_request_flags(*verb, flags->request);
+  add_mixed_flags(*verb, flags->mixed);
   verb->add_option("--device", flags->device, "Plan for: auto, host (an H200), or the number of a GPU")
       ->capture_default_str();
   verb->add_flag("--all", flags->all, "Every candidate, best estimate first");

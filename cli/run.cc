@@ -14,9 +14,10 @@
 #include "bench/shapes.h"
 #include "cli/bench_table.h"
 #include "cli/host_problem.h"
+#include "cli/mixed_run.h"
 #include "cli/requests.h"
+#include "cli/run_report.h"
 #include "cli/target.h"
-#include "cli/terminal.h"
 #include "cli/verb.h"
 #include "cli/watchdog.h"
 
@@ -25,21 +26,13 @@ namespace {
 
 struct RunFlags {
   RequestFlags requests;
+  MixedFlags mixed;
   std::string device = "auto", cublaslt;
   u64 seed = 1;
   bool no_compile = false;
   bool warm = false;
   int hang_s = 90;
 };
-
-void print_row(const char* key, const std::string& value) {
-  fmt::print("{} {}\n", paint(stdout, Colour::bold, fmt::format("{:<10}", key)), value);
-}
-
-void print_verdict(bool right, const std::string& text) {
-  print_row("verified",
-            paint(stdout, right ? Colour::green : Colour::red, (right ? "yes: " : "NO: ") + text));
-}
 
 /// Two minutes of twin and reference on one core (512^3: 15 s); 8192^3 would take most of a day.
 constexpr double kMaxHostProducts = 1e9;
@@ -53,28 +46,14 @@ Result<void> check_host_size(const Problem& p) {
                            bench::shape_text(p), products, kMaxHostProducts)};
 }
 
-/// Gets the cubin and says where it came from. The same cache and unit as gemm::prepare.
-Result<void> compile(const KernelCache& cache, const std::string& unit) {
-  const int compiles = cache.stats().compiles;
-  const auto start = std::chrono::steady_clock::now();
-  const auto cubin = cache.get(unit);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (!cubin) return cubin.error();
-  const BuildReport& report = (*cubin)->report;
-  const bool fresh = cache.stats().compiles > compiles;
-  print_row("kernel", fmt::format("{} in {:.3f} s for sm_90a by {}: {} registers, {} bytes spilled, {} KB",
-                                  fresh ? "compiled" : "cached, read", seconds, report.compiler,
-                                  report.registers, report.spill_bytes, (*cubin)->image.size() / 1024));
-  return {};
-}
-
 Result<bool> run_on_gpu(const bench::Lab& lab, const ProblemRequest& request, Watchdog& watchdog) {
   const Device& device = lab.device;
   const Result<Plan> plan = gemm::plan(request.problem, device.info(), request.overrides, device.records());
   if (!plan) return plan.error();
   fmt::print("{}", describe(*plan));
   for (const std::string& unit : unit_texts(plan->config, stamping_of(device.options())))
-    if (Result<void> compiled = compile(device.impl().cache, unit); !compiled) return compiled.error();
+    if (Result<void> compiled = compile_and_print(device.impl().cache, unit); !compiled)
+      return compiled.error();
 
   bench::RunRecord run = bench::describe_run(lab);
   const std::string name = bench::problem_text(request.problem);
@@ -99,13 +78,13 @@ Result<bool> run_on_gpu(const bench::Lab& lab, const ProblemRequest& request, Wa
 
 Result<bool> run_on_host(const ProblemRequest& request, const RunFlags& flags, const RecordBook& records) {
   if (Result<void> small = check_host_size(request.problem); !small) return small.error();
-  const Result<Plan> plan = gemm::plan(request.problem, DeviceInfo{}, request.overrides, records);
+  const Result<Plan> plan = plan_with_roles(request.problem, request.overrides, records);
   if (!plan) return plan.error();
   fmt::print("{}", describe(*plan));
   if (!flags.no_compile) {
     const KernelCache cache(options_from_environment());
     for (const std::string& unit : unit_texts(plan->config))
-      if (Result<void> compiled = compile(cache, unit); !compiled) return compiled.error();
+      if (Result<void> compiled = compile_and_print(cache, unit); !compiled) return compiled.error();
   }
   HostProblem problem(plan->problem, request.alpha, request.beta, flags.seed);
   const auto start = std::chrono::steady_clock::now();
@@ -138,9 +117,31 @@ Result<std::vector<ProblemRequest>> problems_of(RequestFlags flags, bool on_gpu)
   return requests;
 }
 
+Result<int> run_mixed(const RunFlags& flags, const Target& target) {
+  const Result<bench::MixedCase> item = mixed_case_of(flags.requests, flags.mixed);
+  if (!item) return item.error();
+  const MixedRun run{.item = *item, .seed = flags.seed, .compiles = !flags.no_compile};
+  Result<bool> right = false;
+  if (target.device) {
+    const bench::Method method{.cold = !flags.warm, .seed = flags.seed};
+    const Result<bench::Lab> lab = bench::open_lab(*target.device, method, flags.cublaslt);
+    if (!lab) return lab.error();
+    Watchdog watchdog(flags.hang_s);
+    right = run_mixed_on_gpu(*lab, run, watchdog);
+  } else {
+    if (!target.why_host.empty())
+      print_row("device", fmt::format("the CPU, because there is no usable GPU: {}", target.why_host));
+    right = run_mixed_on_host(run);
+  }
+  if (!right) return right.error();
+  return *right ? kExitOk : kExitNo;
+}
+
 Result<int> run_run(const RunFlags& flags) {
+  if (Result<void> good = check_dense(flags.mixed); !good) return good.error();
   const Result<Target> target = find_target(flags.device, options_from_environment());
   if (!target) return target.error();
+  if (is_mixed(flags.mixed)) return run_mixed(flags, *target);
   const Result<std::vector<ProblemRequest>> requests =
       problems_of(flags.requests, target->device.has_value());
   if (!requests) return requests.error();
@@ -175,6 +176,7 @@ Verb add_run_verb(CLI::App& app) {
   auto flags = std::make_shared<RunFlags>();
   CLI::App* verb = app.add_subcommand("run", "Plan, compile, run and verify a problem; time it on a GPU");
   add_request_flags(*verb, flags->requests);
+  add_mixed_flags(*verb, flags->mixed);
   verb->add_option("--device", flags->device, "auto, host (the host twin), or the number of a GPU")
       ->capture_default_str();
   verb->add_option("--seed", flags->seed, "Of the data, and of the twin's interleaving")

@@ -48,11 +48,12 @@ struct Tally {
 };
 
 /// Planned problems; what the planner refuses is tallied with its reason, for a person to judge.
-std::vector<Plan> plan_all(const VerifyFlags& flags, const DeviceInfo& info, i64 largest, Tally& tally) {
+template <class Planner>
+std::vector<Plan> plan_all(const VerifyFlags& flags, i64 largest, Tally& tally, const Planner& planner) {
   std::vector<Plan> plans;
   for (int i = 0; i < flags.problems; ++i) {
     const RandomSpec spec{.seed = flags.seed, .largest = largest, .exact = i % 2 == 0};
-    const Result<Plan> plan = gemm::plan(random_problem(spec, i), info);
+    const Result<Plan> plan = planner(random_problem(spec, i));
     if (plan)
       plans.push_back(*plan);
     else
@@ -74,7 +75,8 @@ Result<void> verify_on_gpu(const VerifyFlags& flags, const Device& device, Tally
   const Result<Workspace> workspace = Workspace::create(device);
   if (!workspace) return workspace.error();
   const i64 largest = flags.largest > 0 ? flags.largest : kLargestOnGpu;
-  const std::vector<Plan> plans = plan_all(flags, device.info(), largest, tally);
+  const std::vector<Plan> plans =
+      plan_all(flags, largest, tally, [&](const Problem& p) { return gemm::plan(p, device.info()); });
   Progress compiling("compile");
   const auto kernels =
       gemm::prepare(device, plans, [&](int done, int total) { compiling.update(done, total); });
@@ -110,7 +112,8 @@ Result<void> verify_on_gpu(const VerifyFlags& flags, const Device& device, Tally
 
 Result<void> verify_on_host(const VerifyFlags& flags, Tally& tally) {
   const i64 largest = flags.largest > 0 ? flags.largest : kLargestOnHost;
-  const std::vector<Plan> plans = plan_all(flags, DeviceInfo{}, largest, tally);
+  const std::vector<Plan> plans = plan_all(
+      flags, largest, tally, [](const Problem& p) { return plan_with_roles(p, {}, shipped_records()); });
   Progress bar("verify");
   for (size_t i = 0; i < plans.size(); ++i) {
     const Plan& plan = plans[i];

@@ -19,7 +19,7 @@ ROOMS = {
     "kernels": {"spec", "device", "kernels", "registry"},
     "registry": {"spec", "registry"},
     "public": {"public", "spec", "std", "stdint.h"},  # stdint.h: c_api.h is C
-    "c_api": {"c_api", "host", "public", "spec", "std", "posix", "stdint.h"},
+    "c_api": {"c_api", "host", "reference", "public", "spec", "std", "posix", "stdint.h"},
     "host": {"host", "public", "spec", "registry", "std", "posix", "vendor", "cuda"},
     "reference": {"reference", "public", "spec", "std"},
     "twin": {"twin", "public", "spec", "kernels", "sluice/device/pipeline.cuh", "reference", "std", "posix", "vendor"},

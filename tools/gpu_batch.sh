@@ -5,6 +5,7 @@
 #   fuzz    random exact problems             real     real data, special values, large products
 #   split  products split along k, a million times on one workspace
 #   rest    misuse, graphs, threads, repeats  cost     host cost of a launch
+#   mixed  packed weights x 16-bit tokens: random exact problems (SLUICE_MIXED_CASES)
 #   sanitize  compute-sanitizer               bench    sluice beside cuBLASLt
 #   peers  Triton and torch on the decode sweep, only if named: it needs both, and five minutes
 # Usage: tools/gpu_batch.sh [section ...]   (all others without arguments)
@@ -22,7 +23,7 @@ if [[ -z ${SLUICE_CACHE_DIR:-} ]]; then
 fi
 mkdir -p "$SLUICE_CACHE_DIR" && chmod 700 "$SLUICE_CACHE_DIR"
 sections=("$@")
-[[ $# -gt 0 ]] || sections=(doctor smoke fuzz real rest split cost sanitize bench)
+[[ $# -gt 0 ]] || sections=(doctor smoke fuzz real rest split mixed cost sanitize bench)
 failed=0
 summary=()
 
@@ -81,6 +82,7 @@ for name in "${sections[@]}"; do
     real) section real 180 "$tests" --gtest_filter='real_data.*:special_values.*' ;;
     rest) section rest 180 "$tests" --gtest_filter='misuse.*:graphs.*:threads.*:repeatability.*:quantize.*:pack.*' ;;
     split) section split 240 "$tests" --gtest_filter='split.*:added.*' ;;
+    mixed) section mixed 180 "$tests" --gtest_filter='mixed_products.*' ;;
     cost) section cost 60 "$tests" --gtest_filter='host_cost.*' ;;
     sanitize) section sanitize 540 tools/gpu_sanitize.sh "$build" "$logs" ;;
     bench)

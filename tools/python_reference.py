@@ -13,13 +13,13 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/python-reference.md"
 # Module as it is imported, and the files whose public names it shows.
 MODULES = [
-    ("sluice", ["problems.py", "plans.py", "errors.py"]),
+    ("sluice", ["problems.py", "formats.py", "plans.py", "packed.py", "errors.py"]),
     ("sluice.weights", ["weights/canonical.py", "weights/checkpoints.py", "weights/quantizer.py"]),
-    ("sluice.torch", ["torch/functional.py", "torch/quantize.py"]),
-    ("sluice.torch.nn", ["torch/nn.py"]),
+    ("sluice.torch", ["torch/functional.py", "torch/mixed.py", "torch/quantize.py"]),
+    ("sluice.torch.nn", ["torch/nn.py", "torch/packed_linear.py"]),
     ("sluice.torch.deep_gemm", ["torch/deep_gemm.py"]),
 ]
-HIDDEN = {"number_of", "LinearFunction"}
+HIDDEN = {"number_of", "size_of", "mixed_product", "LinearFunction"}
 
 
 def signature(node: ast.FunctionDef, prefix: str, is_method: bool) -> str:

@@ -14,6 +14,7 @@ import sys
 
 from report_data import (BEST, EVEN, FIRST, FLOOR, OURS, TUNED, contender, geometric_mean, groups_of, kernel, load_runs, median,
                          number, percent, ratio, set_of, shape_name, table)
+from report_mixed import mixed_section
 from report_sections import block_section, folded, promoted_section, unseen_section
 from report_torch import python_section, triton_section
 
@@ -169,7 +170,7 @@ def pictures(titles: dict[str, str], images: list[str]) -> str:
     return "".join(f"![{title}](img/{name}.svg)\n\n" for name, title in titles.items() if f"{name}.svg" in images)
 
 
-def page(runs: list[dict], images: list[str], under_torch: tuple[str, ...] = ()) -> str:
+def page(runs: list[dict], images: list[str], more: tuple[str, ...] = ()) -> str:
     text = "# Performance\n\nMade by `make report` from `bench/results/`; edit tools/report.py, not this page.\n\n"
     if not runs:
         return text + "No bench record has been kept yet: see below.\n\n" + METHOD + "\n" + RERUN
@@ -184,7 +185,7 @@ def page(runs: list[dict], images: list[str], under_torch: tuple[str, ...] = ())
                      | {f"speedup-{name}": f"Speed-up over cuBLASLt's best, {name}" for name in names}
                      | {f"peak-{name}": f"Share of the sustained peak, {name}" for name in names}, images)
     sections = [make(runs) for make in (promoted_section, block_section, unseen_section)]
-    return "\n".join([text + METHOD, *filter(None, (*sections, *under_torch)), *map(run_section, runs), RERUN])
+    return "\n".join([text + METHOD, *filter(None, (*sections, *more)), *map(run_section, runs), RERUN])
 
 
 RERUN = """## To repeat it
@@ -198,6 +199,7 @@ for S in engine tokens decode sweep long_k promoted block; do
 done
 build/release/sluice bench --shapes bench/shapes/unseen.txt --tune 40 --rounds 7 --json bench/results/h200/unseen.json \\
   --commit $(git rev-parse --short HEAD)
+build/release/sluice bench --set mixed --json bench/results/h200/packed/mixed.json --commit $(git rev-parse --short HEAD)
 tools/triton_sweep.py --json bench/results/h200/peers/triton_sweep.json
 make python && OUT=bench/results/h200/python SECTIONS="cost block" tools/python_gpu_test.sh build/release/wheels
 make report
@@ -219,8 +221,8 @@ def write_report(results: pathlib.Path, docs: pathlib.Path, kinds: tuple[str, ..
         else:
             report_plots.draw(runs, image_folder, kinds)
     images = sorted(path.name for path in image_folder.glob("*.svg"))
-    under_torch = (python_section(results), triton_section(results, runs))
-    (docs / "performance.md").write_text(page(runs, images, under_torch))
+    more = (mixed_section(results), python_section(results), triton_section(results, runs))
+    (docs / "performance.md").write_text(page(runs, images, more))
     print(f"report: {len(runs)} records, {sum(len(r['shapes']) for r in runs)} shapes")
     return 0
 

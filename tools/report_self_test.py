@@ -7,7 +7,8 @@ import json
 import pathlib
 import tempfile
 
-from report_data import BEST, FIRST, OURS, SCHEMA, TUNED, load_runs
+from report_data import BEST, FIRST, FLOOR, OURS, SCHEMA, TUNED, load_runs
+from report_mixed import OUR_FP8, PEER_16, PEER_FP8, mixed_section
 from report_sections import block_section, promoted_section, unseen_section
 
 
@@ -95,6 +96,24 @@ def check_unseen() -> None:
     assert unseen_section([]) == unseen_section([named("unseen", [shape_of(1, "bf16", [timed(OURS, 1.0)])])]) == ""
 
 
+def check_mixed() -> None:
+    def packed(ours: float, right: bool = True) -> dict:
+        return {"name": "16x64x64 fp16 * uint4 g64 > fp16", "problem": {"weights": "uint4"},
+                "contenders": [timed(OURS, ours, verified=right), timed(FLOOR, 4.0), timed(PEER_FP8, 12.0), timed(OUR_FP8, 10.0),
+                               timed(PEER_16, 20.0)]}
+
+    with tempfile.TemporaryDirectory() as name:
+        results = pathlib.Path(name)
+        assert mixed_section(results) == ""
+        (results / "packed").mkdir()
+        (results / "packed" / "mixed.json").write_text(json.dumps(made_up_run([packed(5.0), packed(1.0, right=False)])))
+        text = mixed_section(results)
+        assert "| 5.00 | 4.00 | 1.25 | 10.00 | 2.00 | 20.00 | 4.00 |" in text, "the faster FP8 product counts"
+        assert "geometric mean 2.000 x FP8's speed over 1 of 2 shapes" in text, text
+        assert "| - | 4.00 | - | 10.00 | - |" in text, "a wrong kernel must not have a time"
+        assert load_runs(results) == [], "it is no record of dense products"
+
+
 def check_page(write_report) -> list[str]:
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -146,6 +165,7 @@ def run(write_report) -> int:
     check_promoted()
     check_block()
     check_unseen()
+    check_mixed()
     plots = check_page(write_report)
     print(f"report: self-test passed, plots: {', '.join(plots) or 'none (no matplotlib)'}")
     return 0

@@ -17,7 +17,7 @@ extern "C" {
 
 #define SLUICE_API __attribute__((visibility("default")))
 /* Grows when a struct or a function below changes; sluice_c_abi() is that of the library that was loaded. */
-#define SLUICE_C_ABI 2
+#define SLUICE_C_ABI 3
 
 typedef enum {
   SLUICE_OK = 0,
@@ -40,6 +40,7 @@ typedef enum {
 } sluice_status;
 
 typedef enum { SLUICE_BF16, SLUICE_FP16, SLUICE_FP32, SLUICE_E4M3, SLUICE_E5M2 } sluice_dtype;
+#define SLUICE_BYTE 32 /* of a sluice_array that holds codes or a blob: uint8, which no product takes */
 typedef enum { SLUICE_FAST, SLUICE_PROMOTED } sluice_accumulate;
 typedef enum { SLUICE_SET, SLUICE_ADD } sluice_update; /* D = ..., D += the product */
 typedef enum { SLUICE_NO_ACTIVATION, SLUICE_RELU, SLUICE_GELU, SLUICE_SILU } sluice_activation;
@@ -144,7 +145,8 @@ SLUICE_API const char* sluice_plan_source(const sluice_plan* plan); /* "model" o
 SLUICE_API int64_t sluice_plan_workspace_bytes(const sluice_plan* plan);
 SLUICE_API double sluice_plan_estimate_us(const sluice_plan* plan);
 
-/* Compiles the plans' kernels into the cache folder; no GPU, and nothing is loaded. */
+/* Compiles the plans' kernels into the cache folder; no GPU, and nothing is loaded. Takes plans of
+ * sluice_mixed_plan_create too. */
 typedef struct {
   int32_t compiled, already_there, failed;
 } sluice_compiled;
@@ -204,6 +206,7 @@ SLUICE_API sluice_status sluice_make_ready(sluice_device* device, const sluice_p
 /* sluice_run takes this plan for its problem from now on, e.g. one with choices of the caller's. The kernel
  * it used before is kept, for graphs that were captured with it. */
 SLUICE_API sluice_status sluice_use_plan(sluice_device* device, const sluice_plan* plan);
+
 /* ---- quantisers: include/sluice/quantize.h has their rules ---- */
 typedef enum {
   SLUICE_PER_TENSOR,
@@ -224,6 +227,95 @@ SLUICE_API sluice_status sluice_compile_quantizers(int32_t input, const sluice_o
 /* Compiles and loads them. */
 SLUICE_API sluice_status sluice_make_quantizers_ready(sluice_device* device, int32_t input);
 
+/* ---- packed weights of few bits: docs/packing.md has the blob, byte by byte ---- */
+typedef enum { SLUICE_UINT4, SLUICE_INT8, SLUICE_E4M3_WEIGHT } sluice_weight_type;
+typedef enum { SLUICE_ORDER_HALF, SLUICE_ORDER_BYTE } sluice_fragment_order; /* of 16-bit, of 8-bit tokens */
+/* W[row][k] = scale[row][k / group] * (code[row][k] - zero[row][k / group]). */
+typedef struct {
+  int32_t type;  /* sluice_weight_type: codes are 0..15; value + 128; the bits of an e4m3 */
+  int32_t group; /* 32, 64, 128; 0: all of k */
+  int32_t scale; /* of scales and zeros: SLUICE_FP16, SLUICE_BF16, SLUICE_FP32 */
+  int32_t zeros; /* 0 or 1; without them the zero is 8, 128, or (e4m3) 0 */
+  int32_t order; /* sluice_fragment_order */
+} sluice_weight_format;
+
+/* Where the parts of a blob of n x k are, in bytes: strips of 64 rows, in each tiles of 128 k, then the
+ * scales and zeros of its rows if one is for all of k. */
+typedef struct {
+  int64_t groups;        /* scales of a row */
+  int64_t strips, tiles; /* tiles of a strip */
+  int64_t strip_bytes, tile_bytes, row_part_bytes, blob_bytes;
+  int64_t tile_scales_offset, tile_zeros_offset; /* from the tile's first byte */
+  double stored_bits;                            /* of the blob for each weight, scales and padding too */
+} sluice_packed_numbers;
+SLUICE_API sluice_status sluice_packed_numbers_of(const sluice_weight_format* format, int64_t n, int64_t k,
+                                                  sluice_packed_numbers* numbers);
+
+/* All row-major without gaps, and in one memory. */
+typedef struct {
+  sluice_weight_format format;
+  const sluice_array* codes;  /* n x k of SLUICE_BYTE, a code each; of e4m3 weights SLUICE_E4M3 too */
+  const sluice_array* scales; /* n x groups */
+  const sluice_array* zeros;  /* the same; NULL if the format has none */
+  const sluice_array* blob;   /* blob_bytes of SLUICE_BYTE */
+} sluice_packing;
+/* On a GPU: one kernel, prepared at the first call of its format. Of a uint4 in a byte only the lower half is
+ * looked at. Unpacking is the exact inverse: it writes codes, scales and zeros. */
+SLUICE_API sluice_status sluice_pack(sluice_device* device, const sluice_packing* what, sluice_stream stream);
+SLUICE_API sluice_status sluice_unpack(sluice_device* device, const sluice_packing* what,
+                                       sluice_stream stream);
+/* The same bytes for arrays in host memory, without a GPU, and slower. A uint4 past 15 is an error. */
+SLUICE_API sluice_status sluice_pack_on_host(const sluice_packing* what);
+SLUICE_API sluice_status sluice_unpack_on_host(const sluice_packing* what);
+/* Compiles both kernels of a format into the cache folder; no GPU. */
+SLUICE_API sluice_status sluice_compile_packer(const sluice_weight_format* format,
+                                               const sluice_options* options, sluice_compiled* done);
+/* Compiles and loads them. */
+SLUICE_API sluice_status sluice_make_packer_ready(sluice_device* device, const sluice_weight_format* format);
+
+/* ---- mixed products: 16-bit tokens times packed weights (include/sluice/mixed.h) ---- */
+/* D = act(X W^T + bias): X is m x k, D m x n. Strides 0: packed. */
+typedef struct {
+  int64_t m, n, k;
+  int32_t x, d;
+  sluice_weight_format weights;
+  int32_t bias, bias_type; /* bias: 0 or 1 */
+  int32_t activation;
+  int64_t x_ld, d_ld;
+} sluice_mixed_problem;
+
+/* What overrules the planner; -1 leaves it the choice. */
+typedef struct {
+  int32_t token_blocks, row_blocks, warps, stages, parts, ctas;
+} sluice_mixed_choices;
+#define SLUICE_NO_MIXED_CHOICES \
+  { -1, -1, -1, -1, -1, -1 }
+
+/* A plan like others, for what takes one, but sluice_prepare. Needs no GPU; device NULL: for an H200. */
+SLUICE_API sluice_status sluice_mixed_plan_create(const sluice_device* device,
+                                                  const sluice_mixed_problem* problem,
+                                                  const sluice_mixed_choices* choices, sluice_plan** plan);
+
+typedef struct {
+  sluice_weight_format format;
+  int64_t n, k;             /* of the weights, which their blob does not tell */
+  const sluice_array* x;    /* m x k */
+  const sluice_array* blob; /* on 128 bytes */
+  const sluice_array* d;    /* m x n */
+  const sluice_array* bias; /* n, or NULL */
+  int32_t activation;
+  const char* const* names; /* four, for messages, in the order of the arrays; NULL: those of the fields */
+} sluice_mixed_product;
+SLUICE_API sluice_status sluice_mixed_problem_of(const sluice_mixed_product* product,
+                                                 sluice_mixed_problem* problem);
+/* As sluice_run: looks the kernel up, prepares it at the first call, launches; allocates nothing after that,
+ * needs no workspace, may be captured once it is prepared (else not_prepared). The same bits on every run. */
+SLUICE_API sluice_status sluice_mixed_run(sluice_device* device, const sluice_mixed_product* product,
+                                          sluice_stream stream);
+/* Prepares what sluice_mixed_run needs, in parallel, and launches nothing. */
+SLUICE_API sluice_status sluice_mixed_make_ready(sluice_device* device, const sluice_mixed_problem* problems,
+                                                 int32_t count);
+
 /* ---- what is lent and held ---- */
 /* Of the workspaces lent on this device: waits for the device, and fails on the first that is not clean. */
 SLUICE_API sluice_status sluice_verify_workspaces(sluice_device* device);
@@ -231,7 +323,7 @@ SLUICE_API sluice_status sluice_verify_workspaces(sluice_device* device);
 SLUICE_API sluice_status sluice_reset_workspaces(sluice_device* device);
 
 typedef struct {
-  int64_t kernels;         /* problems that sluice_run has a kernel for */
+  int64_t kernels;         /* problems that sluice_run and sluice_mixed_run have a kernel for */
   int64_t workspaces;      /* lent, one a stream and one for the graphs captured in it */
   int64_t workspace_bytes; /* of device memory, those in store too */
 } sluice_holdings;

@@ -50,9 +50,9 @@ struct Overrides {
 };
 
 /// Checks the problem and picks a configuration. Pure: the same arguments give the same plan everywhere.
-/// m, n and k may be 0, and at most 2^31 - 129; ld_x and ld_d are in elements, ld_x a multiple of 8.
-/// Errors: invalid_size, invalid_type, invalid_stride, misaligned (ld_x), invalid_config (the weight format,
-/// overrides), unsupported_arch.
+/// m, n and k may be 0, and at most 2^31 - 129; ld_x and ld_d are in elements, ld_x a multiple of 8 and at
+/// most 2^26 - 8 (with one token: anything). Errors: invalid_size, invalid_type, invalid_stride, misaligned
+/// (ld_x), invalid_config (the weight format, overrides), unsupported_arch.
 Result<Plan> plan(const MixedProblem& problem, const DeviceInfo& device, const Overrides& overrides = {});
 
 /// All plans the planner would consider, best estimate first; what a tuner measures.

@@ -12,16 +12,19 @@ from ._library import lib as _lib
 from .errors import (Aliasing, DriverError, Error, InternalError, InvalidArgument, InvalidConfig, InvalidPointer,
                      InvalidSize, InvalidStride, InvalidType, Misaligned, NotPrepared, StorageError, ToolchainError,
                      UnsupportedArch, WorkspaceError, WrongDevice)
-from .plans import (Compiled, Holdings, Plan, Workspace, compile, explain, holdings, plan, prepare,  # noqa: A004
-                    prepare_quantizers, reset_workspaces, verify_workspaces)
+from .formats import MixedProblem, PackedNumbers, WeightFormat
+from .packed import PackedWeights, Unpacked, pack, pack_e4m3, pack_int4, pack_int8, pack_quantized
+from .plans import (Compiled, Holdings, Plan, Workspace, compile, explain, holdings, mixed_plan, plan,  # noqa: A004
+                    prepare, prepare_packer, prepare_quantizers, reset_workspaces, verify_workspaces)
 from .problems import Problem, problem_of
 
 __version__: str = _lib.sluice_version().decode()
 
 __all__ = [
     "Aliasing", "Compiled", "DriverError", "Error", "Holdings", "InternalError", "InvalidArgument", "InvalidConfig",
-    "InvalidPointer", "InvalidSize", "InvalidStride", "InvalidType", "Misaligned", "NotPrepared", "Plan", "Problem",
-    "StorageError", "ToolchainError", "UnsupportedArch", "Workspace", "WorkspaceError", "WrongDevice", "compile",
-    "explain", "holdings", "plan", "prepare", "prepare_quantizers", "problem_of", "reset_workspaces", "verify_workspaces",
-    "weights",
+    "InvalidPointer", "InvalidSize", "InvalidStride", "InvalidType", "Misaligned", "MixedProblem", "NotPrepared",
+    "PackedNumbers", "PackedWeights", "Plan", "Problem", "StorageError", "ToolchainError", "UnsupportedArch",
+    "Unpacked", "WeightFormat", "Workspace", "WorkspaceError", "WrongDevice", "compile", "explain", "holdings",
+    "mixed_plan", "pack", "pack_e4m3", "pack_int4", "pack_int8", "pack_quantized", "plan", "prepare",
+    "prepare_packer", "prepare_quantizers", "problem_of", "reset_workspaces", "verify_workspaces", "weights",
 ]

@@ -8,8 +8,12 @@ errors as the classes of ``sluice.errors``. Imported when the first array comes,
     quantize(input, output, scales, granularity, scale_given)
     add_mm(a, b, total, any_order, workspace)
     problem_of_arrays(a, b, c, out, bias, scale_a, scale_b, activation, use_fast_accum, update, any_order, address)
+    mixed_mm(x, blob, bias, out, format, n, k, activation)
+    pack_codes(codes, scales, zeros, blob, format)
+    unpack_codes(codes, scales, zeros, blob, format)
 
-All arguments by position; tensors may be None where they may be left out; ``workspace`` is a handle's address or None.
+All arguments by position; tensors may be None where they may be left out; ``workspace`` is a handle's address or None, and
+``format`` the number of a WeightFormat.
 """
 from __future__ import annotations
 
@@ -44,3 +48,6 @@ linear = _function("linear")
 add_mm = _function("add_mm")
 problem_of_arrays = _function("problem_of_arrays")
 quantize = _function("quantize")
+mixed_mm = _function("mixed_mm")
+pack_codes = _module["pack_codes"]  # these give the lock away: on the host they take a while
+unpack_codes = _module["unpack_codes"]

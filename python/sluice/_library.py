@@ -11,7 +11,7 @@ from ctypes import POINTER, c_char_p, c_double, c_int32, c_int64, c_void_p
 
 from . import errors
 
-C_ABI = 2
+C_ABI = 3
 HERE = pathlib.Path(__file__).resolve().parent
 
 
@@ -49,6 +49,32 @@ class HoldingsStruct(ctypes.Structure):
     _fields_ = [("kernels", c_int64), ("workspaces", c_int64), ("workspace_bytes", c_int64)]
 
 
+class WeightFormatStruct(ctypes.Structure):
+    _fields_ = [(name, c_int32) for name in ("type", "group", "scale", "zeros", "order")]
+
+
+class PackedNumbersStruct(ctypes.Structure):
+    _fields_ = [
+        *((name, c_int64) for name in ("groups", "strips", "tiles", "strip_bytes", "tile_bytes", "row_part_bytes",
+                                       "blob_bytes", "tile_scales_offset", "tile_zeros_offset")),
+        ("stored_bits", c_double),
+    ]
+
+
+class MixedProblemStruct(ctypes.Structure):
+    _fields_ = [
+        *((name, c_int64) for name in ("m", "n", "k")),
+        *((name, c_int32) for name in ("x", "d")),
+        ("weights", WeightFormatStruct),
+        *((name, c_int32) for name in ("bias", "bias_type", "activation")),
+        *((name, c_int64) for name in ("x_ld", "d_ld")),
+    ]
+
+
+class MixedChoicesStruct(ctypes.Structure):
+    _fields_ = [(name, c_int32) for name in ("token_blocks", "row_blocks", "warps", "stages", "parts", "ctas")]
+
+
 # name: (result, arguments); "status" results are checked.
 _FUNCTIONS = {
     "sluice_c_abi": (c_int32, []),
@@ -77,6 +103,12 @@ _FUNCTIONS = {
     "sluice_workspace_reset": ("status", [c_void_p, c_void_p]),
     "sluice_verify_workspaces": ("status", [c_void_p]),
     "sluice_reset_workspaces": ("status", [c_void_p]),
+    "sluice_packed_numbers_of": ("status", [POINTER(WeightFormatStruct), c_int64, c_int64, POINTER(PackedNumbersStruct)]),
+    "sluice_compile_packer": ("status", [POINTER(WeightFormatStruct), POINTER(OptionsStruct), POINTER(CompiledStruct)]),
+    "sluice_make_packer_ready": ("status", [c_void_p, POINTER(WeightFormatStruct)]),
+    "sluice_mixed_plan_create": ("status", [c_void_p, POINTER(MixedProblemStruct), POINTER(MixedChoicesStruct),
+                                            POINTER(c_void_p)]),
+    "sluice_mixed_make_ready": ("status", [c_void_p, POINTER(MixedProblemStruct), c_int32]),
     "sluice_device_holdings": ("status", [c_void_p, POINTER(HoldingsStruct)]),
 }
 

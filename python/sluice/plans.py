@@ -7,14 +7,16 @@ import os
 from typing import Iterable, NamedTuple, Optional, Sequence, Union
 
 from . import errors
-from ._library import ChoicesStruct, CompiledStruct, HoldingsStruct, OptionsStruct, ProblemStruct, default_device, lib
+from ._library import (ChoicesStruct, CompiledStruct, HoldingsStruct, MixedChoicesStruct, MixedProblemStruct, OptionsStruct,
+                       ProblemStruct, default_device, lib)
+from .formats import MixedProblem, WeightFormat
 from .problems import DTYPES, Problem, number_of
 
 
 class Plan:
-    """Everything decided about one problem: made by ``plan()``, immutable."""
+    """Everything decided about one problem: made by ``plan()`` or ``mixed_plan()``, immutable."""
 
-    def __init__(self, handle: ctypes.c_void_p, problem: Problem) -> None:
+    def __init__(self, handle: ctypes.c_void_p, problem: Union[Problem, MixedProblem]) -> None:
         self._handle = handle
         self.problem = problem
 
@@ -108,9 +110,41 @@ def plan(problem: Optional[Problem] = None, *, device: Optional[int] = None, sch
     return Plan(handle, problem)
 
 
-def explain(problem: Union[Problem, Plan, None] = None, **arguments: object) -> str:
-    """The plan's text; arguments as ``plan()``."""
-    return problem.text if isinstance(problem, Plan) else plan(problem, **arguments).text  # type: ignore[arg-type]
+def mixed_plan(problem: Optional[MixedProblem] = None, *, device: Optional[int] = None, token_blocks: Optional[int] = None,
+               row_blocks: Optional[int] = None, warps: Optional[int] = None, stages: Optional[int] = None,
+               parts: Optional[int] = None, ctas: Optional[int] = None, **fields: object) -> Plan:
+    """The same for 16-bit tokens times packed weights. Needs no GPU: without ``device`` it is an H200's plan.
+
+    >>> print(sluice.mixed_plan(m=16, n=4096, k=4096, weights=sluice.WeightFormat("uint4", group=64)))
+
+    ``fields`` are those of ``MixedProblem``; the other arguments overrule the planner.
+    """
+    if problem is None:
+        try:
+            problem = MixedProblem(**fields)  # type: ignore[arg-type]
+        except TypeError as error:
+            raise errors.InvalidArgument(f"mixed_plan: {error}; see sluice.MixedProblem for the fields") from None
+    elif fields:
+        raise errors.InvalidArgument(f"mixed_plan: give a MixedProblem or its fields ({', '.join(fields)}), not both")
+    given = {"token_blocks": token_blocks, "row_blocks": row_blocks, "warps": warps, "stages": stages, "parts": parts,
+             "ctas": ctas}
+    choices = MixedChoicesStruct(**{key: -1 if value is None else int(value) for key, value in given.items()})
+    handle = ctypes.c_void_p()
+    lib.sluice_mixed_plan_create(default_device(device) if device is not None else None, ctypes.byref(problem.struct()),
+                                 ctypes.byref(choices), ctypes.byref(handle))
+    return Plan(handle, problem)
+
+
+def explain(problem: Union[Problem, MixedProblem, Plan, None] = None, **arguments: object) -> str:
+    """The plan's text; arguments as ``plan()``, or as ``mixed_plan()`` for a ``MixedProblem``."""
+    if isinstance(problem, Plan):
+        return problem.text
+    make = mixed_plan if isinstance(problem, MixedProblem) else plan
+    return make(problem, **arguments).text  # type: ignore[arg-type]
+
+
+# What compile and prepare take, alone or many of them.
+Preparable = Union[Problem, MixedProblem, Plan]
 
 
 class Compiled(NamedTuple):
@@ -121,20 +155,26 @@ class Compiled(NamedTuple):
     failed: int
 
 
-def _plans(what: Union[Problem, Plan, Iterable[Union[Problem, Plan]]]) -> list[Plan]:
-    items = [what] if isinstance(what, (Problem, Plan)) else list(what)
-    return [item if isinstance(item, Plan) else plan(item) for item in items]
+def _items(what: Union[Preparable, Iterable[Preparable]]) -> list[Preparable]:
+    return [what] if isinstance(what, (Problem, MixedProblem, Plan)) else list(what)
 
 
-def compile(what: Union[Problem, Plan, Iterable[Union[Problem, Plan]]] = (), *,  # noqa: A001 (the tool's verb)
-            quantizers: Iterable[object] = (), cache_dir: Union[str, os.PathLike, None] = None,
+def _plan_of(item: Preparable) -> Plan:
+    if isinstance(item, Plan):
+        return item
+    return mixed_plan(item) if isinstance(item, MixedProblem) else plan(item)
+
+
+def compile(what: Union[Preparable, Iterable[Preparable]] = (), *,  # noqa: A001 (the tool's verb)
+            quantizers: Iterable[object] = (), packers: Iterable[WeightFormat] = (), cache_dir: Union[str, os.PathLike, None] = None,
             nvrtc: Union[str, os.PathLike, None] = None, jobs: Optional[int] = None) -> Compiled:
     """Fills a kernel cache ahead of time, for machines that shall not compile; needs no GPU.
 
-    ``quantizers``: input types ("bf16", ...) whose quantisers are compiled too. Raises ``ToolchainError`` if any kernel
+    ``quantizers``: input types ("bf16", ...) whose quantisers are compiled too; ``packers``: formats
+    of weights that are packed on a GPU. Raises ``ToolchainError`` if any kernel
     could not be compiled, ``StorageError`` if the cache cannot be written.
     """
-    plans = _plans(what)
+    plans = [_plan_of(item) for item in _items(what)]
     handles = (ctypes.c_void_p * len(plans))(*[item._handle for item in plans])
     options = OptionsStruct(
         cache_dir=None if cache_dir is None else os.fsencode(cache_dir),
@@ -146,20 +186,26 @@ def compile(what: Union[Problem, Plan, Iterable[Union[Problem, Plan]]] = (), *, 
     for dtype in quantizers:
         lib.sluice_compile_quantizers(number_of("quantizers", dtype, DTYPES), ctypes.byref(options), ctypes.byref(done))
         counts = [count + more for count, more in zip(counts, (done.compiled, done.already_there, done.failed))]
+    for weights in packers:
+        lib.sluice_compile_packer(ctypes.byref(weights.struct()), ctypes.byref(options), ctypes.byref(done))
+        counts = [count + more for count, more in zip(counts, (done.compiled, done.already_there, done.failed))]
     return Compiled(*counts)
 
 
-def prepare(what: Union[Problem, Plan, Iterable[Union[Problem, Plan]]], *, device: int = 0) -> None:
+def prepare(what: Union[Preparable, Iterable[Preparable]], *, device: int = 0) -> None:
     """Makes everything ready on a GPU that calls with such problems need: kernels, compiled in parallel, and where
     sums are split a workspace for a stream that will capture. A ``Plan`` is used as it is from now on, with its choices.
 
     Call it before a CUDA graph is captured, and before the first request is served.
     """
-    items = [what] if isinstance(what, (Problem, Plan)) else list(what)
+    items = _items(what)
     handle = default_device(device)
-    problems = [item for item in items if isinstance(item, Problem)]
-    structs = (ProblemStruct * len(problems))(*[item.struct() for item in problems])
-    lib.sluice_make_ready(handle, structs, len(problems))
+    problems = [item.struct() for item in items if isinstance(item, Problem)]
+    if problems:
+        lib.sluice_make_ready(handle, (ProblemStruct * len(problems))(*problems), len(problems))
+    mixed = [item.struct() for item in items if isinstance(item, MixedProblem)]
+    if mixed:
+        lib.sluice_mixed_make_ready(handle, (MixedProblemStruct * len(mixed))(*mixed), len(mixed))
     for item in items:
         if isinstance(item, Plan):
             lib.sluice_use_plan(handle, item._handle)
@@ -169,6 +215,11 @@ def prepare_quantizers(dtype: object = "bf16", *, device: int = 0) -> None:
     """Compiles and loads the quantisers of an input type, and keeps a workspace in store for a stream that will capture
     one by tensor. Call it before a CUDA graph is captured."""
     lib.sluice_make_quantizers_ready(default_device(device), number_of("dtype", dtype, DTYPES))
+
+
+def prepare_packer(weights: WeightFormat, *, device: int = 0) -> None:
+    """Compiles and loads the kernels that pack and unpack weights of a format, for a stream that will capture them."""
+    lib.sluice_make_packer_ready(default_device(device), ctypes.byref(weights.struct()))
 
 
 class Workspace:

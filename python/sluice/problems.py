@@ -28,7 +28,8 @@ ALIASES = {
 def number_of(what: str, value: object, names: tuple[str, ...]) -> int:
     """The index of a name. Raises ``InvalidArgument`` that lists the right ones."""
     text = str(value).rsplit(".", maxsplit=1)[-1] if value is not None else "none"  # torch.bfloat16, numpy's too
-    text = ALIASES.get(text, text)
+    if text not in names:  # first: a name of ours is no other's alias ("half" is an order too)
+        text = ALIASES.get(text, text)
     if text not in names:
         raise errors.InvalidArgument(f"{what} = {value!r} must be one of {', '.join(names)}")
     return names.index(text)
@@ -41,7 +42,8 @@ def _any_order(deterministic: object) -> int:
     return int(not deterministic)
 
 
-def _size(what: str, value: object) -> int:
+def size_of(what: str, value: object) -> int:
+    """``value`` if it is a whole number of 64 bits. Raises ``InvalidType`` or ``InvalidSize`` if not."""
     try:
         size = value.__index__()  # type: ignore[attr-defined]
     except AttributeError:
@@ -94,7 +96,7 @@ class Problem:
         """As the C interface has it. Raises ``InvalidArgument`` for a name that is none."""
         a = number_of("a", self.a, DTYPES)
         d_default = "bf16" if DTYPES[a] in ("e4m3", "e5m2") else DTYPES[a]
-        sizes = {name: _size(name, getattr(self, name)) for name, kind in ProblemStruct._fields_
+        sizes = {name: size_of(name, getattr(self, name)) for name, kind in ProblemStruct._fields_
                  if kind is ctypes.c_int64}
         return ProblemStruct(
             **sizes,

@@ -89,7 +89,12 @@ sluice_status sluice_prepare(const sluice_device* device, const sluice_plan* pla
   return guarded([&] {
     if (device == nullptr || plan == nullptr || kernel == nullptr)
       return fail(null_argument(device == nullptr ? "device" : plan == nullptr ? "plan" : "kernel"));
-    const Result<gemm::Kernel> prepared = gemm::prepare(device->session.device(), plan->plan);
+    const Plan* const product = std::get_if<Plan>(&plan->plan);
+    if (product == nullptr)
+      return fail({ErrorCode::invalid_argument,
+                   "the plan is of a mixed product, whose kernel is not handed out: pass the plan to "
+                   "sluice_use_plan, and call sluice_mixed_run"});
+    const Result<gemm::Kernel> prepared = gemm::prepare(device->session.device(), *product);
     if (!prepared) return fail(prepared.error());
     *kernel = new sluice_kernel{*prepared};
     return SLUICE_OK;
@@ -185,7 +190,9 @@ sluice_status sluice_use_plan(sluice_device* device, const sluice_plan* plan) {
   return guarded([&] {
     if (device == nullptr || plan == nullptr)
       return fail(null_argument(device == nullptr ? "device" : "plan"));
-    return status_of(device->session.use(plan->plan));
+    if (const auto* const mixed = std::get_if<mixed::Plan>(&plan->plan))
+      return status_of(device->packed.use(*mixed));
+    return status_of(device->session.use(std::get<Plan>(plan->plan)));
   });
 }
 
@@ -232,7 +239,7 @@ sluice_status sluice_device_holdings(sluice_device* device, sluice_holdings* hol
     if (device == nullptr || holdings == nullptr)
       return fail(null_argument(device == nullptr ? "device" : "holdings"));
     const Session::Holdings found = device->session.holdings();
-    *holdings = {found.kernels, found.workspaces, found.workspace_bytes};
+    *holdings = {found.kernels + device->packed.kernels(), found.workspaces, found.workspace_bytes};
     return SLUICE_OK;
   });
 }

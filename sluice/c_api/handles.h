@@ -3,17 +3,20 @@
 #pragma once
 
 #include <string>
+#include <variant>
 #include <vector>
 
+#include <sluice/c_api/packed_session.h>
 #include <sluice/c_api/session.h>
 
 struct sluice_device {
   sluice::c_api::Session session;
   std::string name;
+  sluice::c_api::PackedSession packed{session.device()};
 };
 
 struct sluice_plan {
-  sluice::Plan plan;
+  std::variant<sluice::Plan, sluice::mixed::Plan> plan;
   std::string text, config;
   std::vector<std::string> units;  // none: there is nothing to launch
 };

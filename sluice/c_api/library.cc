@@ -4,9 +4,12 @@
 #include <sluice/c_api/choices.h>
 #include <sluice/c_api/error.h>
 #include <sluice/c_api/handles.h>
+#include <sluice/c_api/packed.h>
 
 #include <sluice/host/gemm.h>
 #include <sluice/host/jit/cache.h>
+#include <sluice/host/mixed_units.h>
+#include <sluice/host/pack_units.h>
 #include <sluice/host/quantize_units.h>
 
 using namespace sluice;
@@ -23,6 +26,11 @@ Result<Options> compile_options(const sluice_options* given) {
     return Error{ErrorCode::invalid_argument, "the cache is read-only, and compile writes to " +
                                                   options.cache_dir + ": let it be written"};
   return options;
+}
+
+std::vector<std::string> units_of(const sluice_plan& plan, const Options& options) {
+  if (const auto* const mixed = std::get_if<mixed::Plan>(&plan.plan)) return mixed::units_of(*mixed);
+  return gemm::units_of(std::get<Plan>(plan.plan), stamping_of(options));
 }
 
 /// Into the cache folder, in parallel.
@@ -130,16 +138,21 @@ const char* sluice_plan_unit(const sluice_plan* plan, int32_t index) {
 }
 
 const char* sluice_plan_source(const sluice_plan* plan) {
-  return plan != nullptr ? name_of(plan->plan.source) : nullptr;
+  if (plan == nullptr) return nullptr;
+  const Plan* const product = std::get_if<Plan>(&plan->plan);
+  return name_of(product != nullptr ? product->source : PlanSource::model);
 }
 
 int64_t sluice_plan_workspace_bytes(const sluice_plan* plan) {
-  return plan != nullptr ? plan->plan.workspace_bytes : 0;
+  const Plan* const product = plan != nullptr ? std::get_if<Plan>(&plan->plan) : nullptr;
+  return product != nullptr ? product->workspace_bytes : 0;
 }
 
 double sluice_plan_estimate_us(const sluice_plan* plan) {
   if (plan == nullptr) return 0;
-  return plan->plan.source == PlanSource::record ? plan->plan.measured_us : plan->plan.estimate.total_us;
+  if (const auto* const mixed = std::get_if<mixed::Plan>(&plan->plan)) return mixed->estimate_us;
+  const Plan& product = std::get<Plan>(plan->plan);
+  return product.source == PlanSource::record ? product.measured_us : product.estimate.total_us;
 }
 
 sluice_status sluice_compile(const sluice_plan* const* plans, int32_t count, const sluice_options* given,
@@ -154,8 +167,7 @@ sluice_status sluice_compile(const sluice_plan* const* plans, int32_t count, con
     if (!options) return fail(options.error());
     std::vector<std::string> units;
     for (int32_t i = 0; i < count; ++i)
-      for (std::string& unit : gemm::units_of(plans[i]->plan, stamping_of(*options)))
-        units.push_back(std::move(unit));
+      for (std::string& unit : units_of(*plans[i], *options)) units.push_back(std::move(unit));
     return compile_units(units, *options, done);
   });
 }
@@ -172,6 +184,22 @@ sluice_status sluice_compile_quantizers(int32_t input, const sluice_options* giv
       for (const QuantizeStep step : quantize_steps(granularity))
         for (const bool vectors : {true, false})
           units.push_back(quantize_unit_text({step, static_cast<DType>(input), vectors}));
+    return compile_units(units, *options, done);
+  });
+}
+
+sluice_status sluice_compile_packer(const sluice_weight_format* given_format, const sluice_options* given,
+                                    sluice_compiled* done) {
+  return guarded([&] {
+    if (done != nullptr) *done = {};
+    if (given_format == nullptr) return fail(null_argument("format"));
+    const Result<WeightFormat> format = format_of(*given_format);
+    if (!format) return fail(format.error());
+    const Result<Options> options = compile_options(given);
+    if (!options) return fail(options.error());
+    std::vector<std::string> units;
+    for (const PackStep step : {PackStep::pack, PackStep::unpack})
+      units.push_back(pack_unit_text({step, *format, CodeStorage::byte}));
     return compile_units(units, *options, done);
   });
 }

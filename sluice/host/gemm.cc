@@ -44,6 +44,12 @@ Result<void> fill_params(const DriverApi& api, const Plan& plan, GemmParams& par
   params.raster = plan.split.raster;
   params.raster_group = plan.split.group;
   params.deal = deal_of(params.grid, plan.split);
+  params.a_ld = p.a.ld;
+  params.a_batch_stride = p.a.batch_stride;
+  params.b_ld = p.b.ld;
+  params.b_batch_stride = p.b.batch_stride;
+  params.k = static_cast<int>(p.k);
+  if (c.schedule == Schedule::plain) return {};
   struct Map {
     const char* name;
     TensorMap& target;
@@ -94,9 +100,12 @@ u32 leavers_of(const Kernel::Impl& kernel) {
   return kernel.shape.grid_x * kMathGroups + (kernel.sum_module != nullptr ? kernel.sum_shape.grid_x : 0);
 }
 
-/// Puts the addresses of A, B and D into the maps of `params`.
+/// Puts the addresses of A, B and D into `params` and its maps.
 Result<void> set_addresses(const DriverApi& api, GemmParams& params, const Kernel::Impl& kernel,
                            const Args& args) {
+  params.a = args.a;
+  params.b = args.b;
+  if (kernel.plan.config.schedule == Schedule::plain) return {};
   CUresult code = CUDA_SUCCESS;
   if (params.grid.k_tiles != 0) {
     code = replace_address(api, params.map_a, args.a);
@@ -171,8 +180,11 @@ Result<Kernel> make_kernel(const Device& device, const Plan& plan, const Units& 
   impl->built_by = (*units.cubins[0])->report.compiler;
   impl->rules = *rules;
   const u32 cluster = static_cast<u32>(cluster_size(plan.config));
-  impl->shape = {.grid_x = static_cast<u32>(plan.split.clusters) * cluster,
-                 .block_x = kThreads,
+  const bool plain = plan.config.schedule == Schedule::plain;
+  const TileGrid& grid = impl->params.grid;
+  impl->shape = {.grid_x = static_cast<u32>(plain ? grid.columns : plan.split.clusters) * cluster,
+                 .grid_y = static_cast<u32>(plain ? grid.rows * grid.batch : 1),
+                 .block_x = static_cast<u32>(threads_of(plan.config)),
                  .cluster_x = cluster,
                  .smem_bytes = static_cast<u32>(smem)};
   if (units.texts.size() > 1 && impl->params.deal.tiles > 0) {

@@ -74,6 +74,7 @@ Error aliasing_error(const ArgRules& rules, const Args& args, int operand, int o
 KernelConfig as_promised(const KernelConfig& c, const Problem& p) {
   KernelConfig promised = config_for(p, {c.schedule, c.tile.m, c.tile.n}, c.cluster, c.store);
   promised.stages = c.stages;
+  promised.warps = c.warps;
   promised.combine = c.combine;
   promised.epilogue = c.epilogue;
   return promised;
@@ -206,6 +207,10 @@ Result<void> check_plan(const Plan& plan, const DeviceInfo& device) {
                  "m = " + std::to_string(p.m) + ", n = " + std::to_string(p.n) +
                      ", batch = " + std::to_string(p.batch) +
                      ": the number of tiles must stay below 2^31; split the problem"};
+  if (c.schedule == Schedule::plain &&
+      (plan.split.streamed != 0 || plan.split.clusters != rows * columns * p.batch))
+    return invalid("plain launches a cluster for each tile: split.clusters must be " +
+                   std::to_string(rows * columns * p.batch) + " and split.streamed 0");
   if (const std::string wrong = stream_problem(p, c, plan.split); !wrong.empty()) return invalid(wrong);
   return {};
 }

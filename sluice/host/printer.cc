@@ -177,23 +177,25 @@ const char* name_of(PlanSource source) {
 }
 
 std::string to_string(const KernelConfig& config) {
-  const auto& [schedule, tile, stages, cluster, a, b, d, a_major, b_major, promotes, store, combine,
-               epilogue] = config;
-  return "sluice::KernelConfig" + Initialiser()
-                                      .field("schedule", schedule)
-                                      .field("tile", tile)
-                                      .field("stages", stages)
-                                      .field("cluster", cluster)
-                                      .field("a", a)
-                                      .field("b", b)
-                                      .field("d", d)
-                                      .field("a_major", a_major)
-                                      .field("b_major", b_major)
-                                      .field("promotes", promotes)
-                                      .field("store", store)
-                                      .field("combine", combine)
-                                      .field("epilogue", epilogue)
-                                      .braced();
+  const auto& [schedule, tile, stages, cluster, a, b, d, a_major, b_major, promotes, store, combine, epilogue,
+               warps] = config;
+  Initialiser text;
+  text.field("schedule", schedule)
+      .field("tile", tile)
+      .field("stages", stages)
+      .field("cluster", cluster)
+      .field("a", a)
+      .field("b", b)
+      .field("d", d)
+      .field("a_major", a_major)
+      .field("b_major", b_major)
+      .field("promotes", promotes)
+      .field("store", store)
+      .field("combine", combine)
+      .field("epilogue", epilogue);
+  if (warps != 0)
+    text.field("warps", warps);  // not printed of schedules that have none: their units stay the same
+  return "sluice::KernelConfig" + text.braced();
 }
 
 std::string to_string(const Problem& problem) {
@@ -224,11 +226,11 @@ std::string to_string(const WorkSplit& split) {
 }
 
 std::string short_name(const KernelConfig& c) {
-  std::string out = std::string(name_of(c.schedule)) + " " + std::to_string(c.tile.m) + "x" +
-                    std::to_string(c.tile.n) + "x" + std::to_string(c.tile.k) + " s" +
-                    std::to_string(c.stages) + " c" + std::to_string(c.cluster.m) + "x" +
-                    std::to_string(c.cluster.n) + (c.cluster.k > 1 ? "x" + std::to_string(c.cluster.k) : "") +
-                    " " + short_types(c.a, c.b, c.d);
+  std::string out =
+      std::string(name_of(c.schedule)) + " " + std::to_string(c.tile.m) + "x" + std::to_string(c.tile.n) +
+      "x" + std::to_string(c.tile.k) + (c.warps != 0 ? " w" + std::to_string(c.warps) : "") + " s" +
+      std::to_string(c.stages) + " c" + std::to_string(c.cluster.m) + "x" + std::to_string(c.cluster.n) +
+      (c.cluster.k > 1 ? "x" + std::to_string(c.cluster.k) : "") + " " + short_types(c.a, c.b, c.d);
   if (c.a_major != Major::k) out += " a:mn";
   if (c.b_major != Major::k) out += " b:mn";
   if (c.promotes) out += " promoted";

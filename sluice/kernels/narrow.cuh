@@ -29,7 +29,7 @@ SLUICE_DEVICE void run_narrow(const NarrowParams& params) {
   constexpr int kStages = kConfig.stages;
   extern __shared__ __align__(128) u8 smem[];
   const u32 base = ptx::shared_address(smem);
-  if constexpr (kConfig.parts > 1) ptx::cluster_arrive_relaxed();
+  WarpSums<warp_tile(kConfig)>::announce();
   const Place at = place_of<kConfig>(params, base);
 
   Copier<kConfig> copier(params, at);
@@ -52,7 +52,7 @@ SLUICE_DEVICE void run_narrow(const NarrowParams& params) {
     stage += S::kStageBytes;
     if (stage == end) stage = at.ring;
   }
-  Finish<kConfig>(params, at, base).run(sums);
+  Finish<kConfig>(params, at).run(sums, base);
 }
 
 }  // namespace sluice::mixed

@@ -38,6 +38,21 @@ inline constexpr BaseConfig kGemmSpace[] = {
 };
 inline constexpr int kGemmSpaceSize = sizeof(kGemmSpace) / sizeof(kGemmSpace[0]);
 
+/// Of Schedule::plain; its tile.m is the least of 8, 16, 32 and 64 that holds A's rows.
+struct PlainBase {
+  int tile_n = 64;
+  int warps = 8;
+  int stages = 3;
+
+  constexpr bool operator==(const PlainBase&) const = default;
+};
+
+/// Rings from 100 to 200 KB an SM, for one CTA on it or two. Half a wave of tall tiles or a whole one of low
+/// ones: which is better differs with the tokens (docs/findings/plain-loads.md).
+inline constexpr PlainBase kPlainSpace[] = {{16, 8, 8},  {16, 8, 5},  {32, 8, 4}, {32, 8, 3},  {32, 8, 2},
+                                            {32, 16, 3}, {32, 16, 2}, {32, 4, 4}, {64, 8, 3},  {64, 8, 2},
+                                            {64, 4, 4},  {64, 4, 3},  {64, 4, 2}, {128, 4, 3}, {128, 4, 2}};
+
 /// Fours leave SMs idle (docs/findings/clusters-of-four.md) and pay only where L2 limits a single wave;
 /// larger ones leave more and are not tried.
 inline constexpr ClusterShape kClusterSpace[] = {{1, 1}, {2, 1},    {1, 2},    {4, 1},
@@ -67,17 +82,18 @@ SLUICE_HD constexpr Epilogue canonical(Epilogue e) {
 /// The kernel configuration that runs `p` on this tile. It may still be impossible: ask validate().
 SLUICE_HD constexpr KernelConfig config_for(const Problem& p, BaseConfig base, ClusterShape cluster,
                                             StorePath store) {
-  KernelConfig c{.schedule = base.schedule,
-                 .tile = {base.tile_m, base.tile_n, k_block(p.a.type)},
-                 .cluster = cluster,
-                 .a = p.a.type,
-                 .b = p.b.type,
-                 .d = p.d.type,
-                 .a_major = p.a.major,
-                 .b_major = p.b.major,
-                 .promotes = is_promoted(p),
-                 .store = store,
-                 .epilogue = canonical(p.epilogue)};
+  KernelConfig c{
+      .schedule = base.schedule,
+      .tile = {base.tile_m, base.tile_n, k_block(p.a.type)},
+      .cluster = cluster,
+      .a = p.a.type,
+      .b = p.b.type,
+      .d = p.d.type,
+      .a_major = p.a.major,
+      .b_major = p.b.major,
+      .promotes = is_promoted(p) && base.schedule != Schedule::plain,  // whose sums are all in fp32
+      .store = store,
+      .epilogue = canonical(p.epilogue)};
   c.stages = max_stages(c);
   return c;
 }

@@ -9,8 +9,10 @@
 namespace sluice {
 
 /// ping_pong: two math warpgroups on two tiles, turn about. cooperative: both on one tile, half of its rows
-/// each.
-enum class Schedule : u8 { ping_pong, cooperative };
+/// each. plain: no roles, no TMA; warps that load and multiply k-tiles of their own, for few rows of A
+/// (spec/plain.h, kernels/plain.cuh). What this file and smem_layout.h say of math groups is of the first
+/// two.
+enum class Schedule : u8 { ping_pong, cooperative, plain };
 /// How the sums of clusters that share a tile come together (spec/work_split.h). none: no tile is shared.
 /// last_arriver: all write theirs to global memory, and the last one adds them up. separate: all write
 /// theirs, and a kernel of its own, on all SMs, adds them up (kernels/sum_parts.cuh). add (Update::add only):
@@ -51,6 +53,7 @@ struct KernelConfig {
   StorePath store = StorePath::tma;
   Combine combine = Combine::none;
   Epilogue epilogue{};
+  int warps = 0;  // of Schedule::plain
 
   constexpr bool operator==(const KernelConfig&) const = default;
 };
@@ -68,6 +71,10 @@ inline constexpr int kLaunchRegisters = 168;  // per thread of a 384-thread CTA:
 
 SLUICE_HD constexpr int cluster_size(const KernelConfig& c) {
   return c.cluster.m * c.cluster.n * c.cluster.k;
+}
+/// Of a CTA.
+SLUICE_HD constexpr int threads_of(const KernelConfig& c) {
+  return c.schedule == Schedule::plain ? 32 * c.warps : kThreads;
 }
 /// Do loads go to several CTAs?
 SLUICE_HD constexpr bool multicasts(const KernelConfig& c) {
@@ -132,7 +139,12 @@ SLUICE_HD constexpr int math_registers(const KernelConfig& c) {
 }
 
 SLUICE_HD constexpr const char* name_of(Schedule schedule) {
-  return schedule == Schedule::ping_pong ? "ping_pong" : "cooperative";
+  switch (schedule) {
+    case Schedule::ping_pong: return "ping_pong";
+    case Schedule::cooperative: return "cooperative";
+    case Schedule::plain: return "plain";
+  }
+  return "?";
 }
 SLUICE_HD constexpr const char* name_of(Combine combine) {
   switch (combine) {

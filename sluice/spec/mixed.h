@@ -7,6 +7,7 @@
 
 #include <sluice/spec/epilogue.h>
 #include <sluice/spec/packing.h>
+#include <sluice/spec/warp_sums.h>
 
 namespace sluice {
 
@@ -49,9 +50,7 @@ struct NarrowConfig {
 
 inline constexpr int kBlockRows = 16;
 inline constexpr int kTokenBlock = 8;
-inline constexpr i64 kSmemOfSm = 233472;     // 228 KB, of which a CTA takes 1 KB more than it asks for
-inline constexpr i64 kSmemOfCta = 232448;    // 227 KB
-inline constexpr int kReductionPadding = 4;  // floats behind a token's rows: no two lanes on one bank
+inline constexpr i64 kSmemOfCta = 232448;  // 227 KB
 
 SLUICE_HD constexpr int tile_rows(const NarrowConfig& c) {
   return kBlockRows * c.row_blocks;
@@ -81,22 +80,15 @@ SLUICE_HD constexpr int strip_scale_bytes(const NarrowConfig& c) {
 SLUICE_HD constexpr int stage_bytes(const NarrowConfig& c) {
   return stage_token_bytes(c) + stage_code_bytes(c) + tile_strips(c) * strip_scale_bytes(c);
 }
-/// Floats from one token's sums to the next in the reduction.
-SLUICE_HD constexpr int reduction_stride(const NarrowConfig& c) {
-  return tile_rows(c) + kReductionPadding;
+SLUICE_HD constexpr WarpTile warp_tile(const NarrowConfig& c) {
+  return {.rows = tile_rows(c), .columns = tile_tokens(c), .warps = c.warps, .parts = c.parts};
 }
-SLUICE_HD constexpr int reduction_bytes(const NarrowConfig& c) {
-  return c.warps * tile_tokens(c) * reduction_stride(c) * 4;
-}
-/// Where the sums of the cluster's other CTAs arrive: behind all else, for they come while rings are in use.
+/// Where sums from the cluster arrive: behind the rings and the CTA's own sums, which lie over the rings.
 SLUICE_HD constexpr int incoming_offset(const NarrowConfig& c) {
-  return max(c.warps * c.stages * stage_bytes(c), reduction_bytes(c));
-}
-SLUICE_HD constexpr int incoming_bytes(const NarrowConfig& c) {
-  return c.parts > 1 ? tile_rows(c) * tile_tokens(c) * 4 : 0;
+  return max(c.warps * c.stages * stage_bytes(c), warp_sums_bytes(warp_tile(c)));
 }
 SLUICE_HD constexpr i64 smem_bytes(const NarrowConfig& c) {
-  return incoming_offset(c) + incoming_bytes(c);
+  return incoming_offset(c) + incoming_sums_bytes(warp_tile(c));
 }
 
 /// nullptr, or the rule that the config breaks, in words.

@@ -7,7 +7,7 @@
 // swizzling).
 #pragma once
 
-#include <sluice/spec/config.h>
+#include <sluice/spec/plain.h>
 
 namespace sluice {
 
@@ -152,6 +152,7 @@ SLUICE_HD constexpr int sums_empty_arrivals(const KernelConfig& c) {
 }
 
 SLUICE_HD constexpr int smem_bytes(const KernelConfig& c) {
+  if (c.schedule == Schedule::plain) return plain_smem_bytes(c);
   return barrier_offset(c) + 8 * barrier_count(c);
 }
 

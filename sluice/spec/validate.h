@@ -7,6 +7,18 @@
 
 namespace sluice {
 
+/// Of epilogues and D, whatever the schedule.
+SLUICE_HD constexpr const char* validate_epilogue(const KernelConfig& c) {
+  if (c.epilogue.bias != Bias::none && (is_fp8(c.epilogue.bias_type)))
+    return "bias must be bf16, fp16 or fp32";
+  if (c.epilogue.residual && is_fp8(c.epilogue.c_type)) return "C must be bf16, fp16 or fp32";
+  if (adds(c.epilogue) && c.d != DType::fp32) return "Update::add needs an fp32 D";
+  if (adds(c.epilogue) &&
+      (c.epilogue.bias != Bias::none || c.epilogue.residual || c.epilogue.activation != Activation::none))
+    return "Update::add takes no bias, residual or activation: it is D += the scaled product";
+  return nullptr;
+}
+
 /// nullptr if the config can be compiled and run; else the rule that it breaks, in words.
 SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
   const bool ping_pong = c.schedule == Schedule::ping_pong;
@@ -17,6 +29,9 @@ SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
   if (is_fp8(c.a) && (c.a_major != Major::k || c.b_major != Major::k))
     return "fp8 operands must be K-major: WGMMA has no transposed form for them";
   if (c.tile.k != k_block(c.a)) return "tile.k must be one 128-byte row: 64 for 16-bit inputs, 128 for fp8";
+  if (const char* rule = validate_epilogue(c); rule != nullptr) return rule;
+  if (c.schedule == Schedule::plain) return validate_plain(c);
+  if (c.warps != 0) return "warps is for plain: the others have 12";
   if (ping_pong && c.tile.m != 64 && c.tile.m != 128) return "ping_pong needs tile.m of 64 or 128";
   if (!ping_pong && c.tile.m != 128 && c.tile.m != 256) return "cooperative needs tile.m of 128 or 256";
   if (c.tile.n < 8 || c.tile.n > 256 || c.tile.n % 8 != 0) return "tile.n must be a multiple of 8 in 8..256";
@@ -52,13 +67,6 @@ SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
     return "more than 144 sums a thread leave no room to add up the slots of a split: narrow tile.n";
   if (accumulator_registers(c) > 192 && !is_light(c.epilogue))
     return "more than 192 accumulator registers leave no room for an epilogue with operands: narrow tile.n";
-  if (c.epilogue.bias != Bias::none && (is_fp8(c.epilogue.bias_type)))
-    return "bias must be bf16, fp16 or fp32";
-  if (c.epilogue.residual && is_fp8(c.epilogue.c_type)) return "C must be bf16, fp16 or fp32";
-  if (adds(c.epilogue) && c.d != DType::fp32) return "Update::add needs an fp32 D";
-  if (adds(c.epilogue) &&
-      (c.epilogue.bias != Bias::none || c.epilogue.residual || c.epilogue.activation != Activation::none))
-    return "Update::add takes no bias, residual or activation: it is D += the scaled product";
   if (smem_bytes(c) > kMaxSmemBytes) return "stages and buffers need more than 227 KB of shared memory";
   return nullptr;
 }

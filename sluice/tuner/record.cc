@@ -42,7 +42,7 @@ constexpr int kCount<Adding> = 3;
 template <>
 constexpr int kCount<Bias> = 2;
 template <>
-constexpr int kCount<Schedule> = 2;
+constexpr int kCount<Schedule> = 3;
 template <>
 constexpr int kCount<Raster> = 2;
 template <>
@@ -57,6 +57,9 @@ class Writer {
   template <class Int>
   void number(const char* name, const Int& value, Range) {
     json_[name] = value;
+  }
+  void number_or(const char* name, int usual, const int& value, Range range) {
+    if (value != usual) number(name, value, range);
   }
   template <class Enum>
   void choice(const char* name, const Enum& value) {
@@ -120,6 +123,10 @@ class Reader {
       names += (i == 0 ? "" : ", ") + std::string(candidate);
     }
     refuse(name, "must be one of: " + names);
+  }
+  void number_or(const char* name, int usual, int& value, Range range) {
+    value = usual;
+    if (json_.contains(name)) number(name, value, range);
   }
   /// A field that is written only if it is not the usual value.
   template <class Enum>
@@ -227,6 +234,8 @@ void fields(Visitor& v, Record& r, int& version) {
   v.number("clusters", choice.clusters, {1, 65536});
   v.number("streamed", choice.streamed, {0, kMaxInt});
   v.choice_or("combine", Combine::last_arriver, choice.combine);
+  v.number_or("warps", 0, choice.warps, {0, 64});
+  v.number_or("stages", 0, choice.stages, {0, 64});
   v.time("us", choice.measured_us, false);
   v.time("model_us", r.model_us, true);
   v.time("estimate_us", r.estimate_us, true);

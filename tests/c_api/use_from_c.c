@@ -108,6 +108,44 @@ static void arrays_become_problems(void) {
   EXPECT(sluice_problem_of(&product, &problem) == SLUICE_INVALID_ARGUMENT && mentions("d is missing"));
 }
 
+static void weights_are_packed_and_planned_without_a_gpu(void) {
+  const sluice_weight_format format = {SLUICE_INT8, 0, SLUICE_FP32, 0, SLUICE_ORDER_HALF};
+  const int64_t n_k[] = {2, 8}, n_1[] = {2, 1};
+  uint8_t codes[16], again[16] = {0}, bytes[8192 + 256];
+  float scales[2] = {0.5f, 2.0f}, scales_again[2] = {0};
+  sluice_packed_numbers numbers;
+  sluice_mixed_problem problem;
+  sluice_plan* plan = NULL;
+  int64_t size = 0;
+  int i;
+  for (i = 0; i < 16; ++i) codes[i] = (uint8_t)(100 + i);
+  EXPECT(sluice_packed_numbers_of(&format, 2, 8, &numbers) == SLUICE_OK);
+  EXPECT(numbers.blob_bytes == sizeof bytes && numbers.groups == 1 && numbers.row_part_bytes == 256);
+  size = numbers.blob_bytes;
+  {
+    sluice_array c = {codes, SLUICE_BYTE, 2, SLUICE_ON_CPU, 0, n_k, NULL};
+    sluice_array s = {scales, SLUICE_FP32, 2, SLUICE_ON_CPU, 0, n_1, NULL};
+    sluice_array b = {bytes, SLUICE_BYTE, 1, SLUICE_ON_CPU, 0, &size, NULL};
+    sluice_packing what;
+    memset(&what, 0, sizeof what);
+    what.format = format, what.codes = &c, what.scales = &s, what.blob = &b;
+    EXPECT(sluice_pack_on_host(&what) == SLUICE_OK);
+    c.data = again, s.data = scales_again;
+    EXPECT(sluice_unpack_on_host(&what) == SLUICE_OK);
+    EXPECT(memcmp(codes, again, sizeof codes) == 0 && scales_again[1] == 2.0f);
+    size -= 1;
+    EXPECT(sluice_pack_on_host(&what) == SLUICE_INVALID_SIZE && mentions("blob has shape (8447,)"));
+  }
+  memset(&problem, 0, sizeof problem);
+  problem.m = 16, problem.n = 4096, problem.k = 4096, problem.weights = format;
+  problem.x = SLUICE_FP16, problem.d = SLUICE_FP32;
+  EXPECT(sluice_mixed_plan_create(NULL, &problem, NULL, &plan) == SLUICE_OK);
+  EXPECT(strstr(sluice_plan_text(plan), "int8") != NULL && sluice_plan_unit_count(plan) == 1);
+  sluice_plan_free(plan);
+  problem.weights.group = 48;
+  EXPECT(sluice_mixed_plan_create(NULL, &problem, NULL, &plan) == SLUICE_INVALID_CONFIG && mentions("32, 64, 128"));
+}
+
 static void a_machine_without_a_gpu_says_so(void) {
   sluice_device* device = NULL;
   const sluice_status status = sluice_device_open(0, NULL, &device);
@@ -152,6 +190,7 @@ int main(void) {
   bad_calls_say_what_and_why();
   null_handles_and_counts_are_refused();
   arrays_become_problems();
+  weights_are_packed_and_planned_without_a_gpu();
   a_machine_without_a_gpu_says_so();
   nothing_is_compiled_into_a_read_only_cache();
   printf("%d failures\n", failures);

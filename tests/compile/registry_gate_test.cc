@@ -56,5 +56,41 @@ TEST(registry_gate, every_config_is_as_it_promises) {
              (*compiler)->version(), cache.stats().compiles, seconds[seconds.size() / 2]);
 }
 
+/// Every ring of the plain space at every number of tokens, a heavy and a light epilogue in turn.
+std::vector<KernelConfig> plain_configs() {
+  std::vector<KernelConfig> configs;
+  for (const PlainBase& base : kPlainSpace)
+    for (const int tokens : {8, 16, 32, 64})
+      for (const DType type : {DType::e4m3, DType::bf16}) {
+        Problem p{.a = {.type = type}, .b = {.type = type}};
+        if (configs.size() % 2 == 0)
+          p.epilogue = {.scale_a = ScaleMode::vector, .scale_b = ScaleMode::vector, .bias = Bias::column};
+        KernelConfig c = config_for(p, {Schedule::plain, tokens, base.tile_n},
+                                    {1, 1, 1 << configs.size() % 4}, StorePath::direct);
+        c.warps = base.warps;
+        c.stages = base.stages;
+        if (validate(c) == nullptr) configs.push_back(c);
+      }
+  return configs;
+}
+
+TEST(registry_gate, plain_configs_fit_as_often_on_an_sm_as_they_say) {
+  Options options;
+  if (std::getenv("SLUICE_GATE_FORCE") == nullptr) options.cache_dir = SLUICE_BINARY_DIR "/gate-cache";
+  const KernelCache cache(options);
+  const std::vector<KernelConfig> configs = plain_configs();
+  ASSERT_GT(configs.size(), 60u);
+  std::vector<std::string> units;
+  for (const KernelConfig& config : configs) units.push_back(unit_text(config));
+  const auto cubins = cache.get_all(units, /*jobs=*/0, {});
+  for (size_t i = 0; i < configs.size(); ++i) {
+    ASSERT_TRUE(cubins[i]) << cubins[i].error().message;
+    const BuildReport& report = (*cubins[i])->report;
+    EXPECT_EQ(report.spill_bytes + report.stack_bytes, 0) << short_name(configs[i]);
+    const int registers = round_up(report.registers, 8) * threads_of(configs[i]) * plain_ctas(configs[i]);
+    EXPECT_LE(registers, 65536) << short_name(configs[i]);
+  }
+}
+
 }  // namespace
 }  // namespace sluice::test

@@ -10,7 +10,7 @@
 namespace sluice::testing {
 namespace {
 
-constexpr int kRandomConfigs = 160;
+constexpr int kRandomConfigs = 160, kPlainConfigs = 120;
 constexpr ClusterShape kClusters[] = {{1, 1}, {1, 1}, {2, 1},    {1, 2},    {2, 2},
                                       {4, 1}, {1, 4}, {1, 1, 2}, {1, 1, 4}, {1, 1, 8}};
 constexpr DType kInputs[] = {DType::bf16, DType::fp16, DType::e4m3, DType::e5m2};
@@ -57,6 +57,25 @@ KernelConfig random_config(Dice& dice, std::initializer_list<Activation> activat
   return c;
 }
 
+/// Schedule::plain of any tile, ring and split; may be impossible too.
+KernelConfig random_plain_config(Dice& dice, std::initializer_list<Activation> activations) {
+  constexpr int kTokens[] = {8, 16, 32, 64}, kRows[] = {16, 32, 64, 128}, kWarps[] = {4, 8, 16},
+                kParts[] = {1, 1, 2, 4, 8};
+  KernelConfig c = random_config(dice, activations);
+  c.schedule = Schedule::plain;
+  c.tile.m = dice.any_of(kTokens);
+  c.tile.n = dice.any_of(kRows);
+  c.cluster = {1, 1, dice.any_of(kParts)};
+  c.a_major = c.b_major = Major::k;
+  c.promotes = false;
+  c.store = StorePath::direct;
+  c.combine = Combine::none;
+  if (is_block_scaled(c.epilogue)) c.epilogue = random_epilogue(dice, activations);
+  c.warps = dice.any_of(kWarps);
+  c.stages = dice.between(2, 5);
+  return c;
+}
+
 void add(std::vector<KernelConfig>& pool, const KernelConfig& c) {
   if (validate(c) == nullptr && std::find(pool.begin(), pool.end(), c) == pool.end()) pool.push_back(c);
 }
@@ -67,6 +86,12 @@ void add_random(std::vector<KernelConfig>& pool, u64 seed, size_t count,
   while (pool.size() < count) add(pool, random_config(dice, activations));
 }
 
+void add_random_plain(std::vector<KernelConfig>& pool, u64 seed, size_t count,
+                      std::initializer_list<Activation> activations) {
+  Dice dice(seed);
+  while (pool.size() < count) add(pool, random_plain_config(dice, activations));
+}
+
 }  // namespace
 
 std::vector<KernelConfig> exact_pool() {
@@ -75,12 +100,14 @@ std::vector<KernelConfig> exact_pool() {
   for (const KernelConfig& c : kRegistered)
     if (c.epilogue.activation == Activation::none || c.epilogue.activation == Activation::relu) add(pool, c);
   add_random(pool, 1, pool.size() + kRandomConfigs, {Activation::none, Activation::none, Activation::relu});
+  add_random_plain(pool, 3, pool.size() + kPlainConfigs, {Activation::none, Activation::relu});
   return pool;
 }
 
 std::vector<KernelConfig> real_pool() {
   std::vector<KernelConfig> pool;
   add_random(pool, 2, 64, {Activation::none, Activation::relu, Activation::gelu, Activation::silu});
+  add_random_plain(pool, 4, 80, {Activation::none, Activation::relu, Activation::gelu, Activation::silu});
   return pool;
 }
 

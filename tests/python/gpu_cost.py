@@ -66,6 +66,7 @@ def costs() -> dict:
     out = torch.empty(64, 512, device="cuda", dtype=bf16)
     q, s = torch.empty(64, 512, device="cuda", dtype=e4m3), torch.empty(64, 4, device="cuda")
     z = y.t()
+    packed = st.pack_int4(y)
     return host_us({
         "nothing": lambda: None,
         "sluice scaled_mm(out=)": lambda: st.scaled_mm(a, w, one, one, out=out),
@@ -77,6 +78,7 @@ def costs() -> dict:
         "sluice linear": lambda: st.linear(x, y),
         "torch linear": lambda: torch.nn.functional.linear(x, y),
         "sluice quantize(out=, scales=)": lambda: st.quantize(x, "1x128", out=q, scales=s),
+        "sluice mixed_mm(out=)": lambda: st.mixed_mm(x, packed, out=out),
         "sluice op through the dispatcher": lambda: torch.ops.sluice.scaled_mm_out(a, w, one, one, None, out, False),
     })
 

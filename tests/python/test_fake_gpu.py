@@ -18,7 +18,7 @@ if not hasattr(lib, "sluice_fake_memory"):
     pytest.skip("SLUICE_LIBRARY is not tests/libsluice_c_fake.so of a build", allow_module_level=True)
 
 lib.sluice_fake_memory.restype, lib.sluice_fake_memory.argtypes = ctypes.c_void_p, [ctypes.c_longlong, ctypes.c_int]
-CODES = {"bf16": (4, 16), "fp32": (2, 32), "e4m3": (10, 8)}
+CODES = {"uint8": (1, 8), "bf16": (4, 16), "fp16": (2, 16), "fp32": (2, 32), "e4m3": (10, 8)}
 
 
 class Managed(ctypes.Structure):
@@ -246,3 +246,115 @@ def test_refusals_name_the_argument_and_launch_nothing():
             assert launches_of(call) == 0
         assert mention in str(caught.value)
     assert launches_of(lambda: mm(a, b, out)) == 1
+
+
+FORMAT = sluice.WeightFormat("uint4", 64, "fp16", zeros=True)
+
+
+def a_blob(n, k, weights=FORMAT):
+    return on_gpu("uint8", (weights.numbers(n, k).blob_bytes,))
+
+
+def mixed_mm(x, blob, out, n, k, *, bias=None, activation=0, weights=FORMAT):
+    _binding.mixed_mm(x, blob, bias, out, weights.number, n, k, activation)
+
+
+def test_a_mixed_product_is_prepared_once_and_launched_each_time():
+    x, blob, out = on_gpu("bf16", (2, 8, 256)), a_blob(192, 256), on_gpu("fp32", (2, 8, 192))
+    before = sluice.holdings().kernels
+    assert launches_of(lambda: mixed_mm(x, blob, out, 192, 256, bias=on_gpu("fp16", (192,)), activation=2)) == 1
+    assert sluice.holdings().kernels == before + 1
+    assert launches_of(lambda: [mixed_mm(x, blob, out, 192, 256, bias=on_gpu("fp16", (192,)), activation=2)
+                                for _ in range(5)]) == 5
+    sluice.prepare(sluice.MixedProblem(16, 192, 256, FORMAT, "bf16", "fp32", "fp16", "gelu"))
+    assert sluice.holdings().kernels == before + 1, "the same problem, however it is spelled"
+    sluice.prepare([sluice.MixedProblem(m, 192, 256, FORMAT) for m in (1, 4)] + [sluice.Problem(24, 40, 56)])
+    assert sluice.holdings().kernels == before + 4
+
+
+def test_another_plan_takes_the_place_of_the_planners():
+    x, blob, out = on_gpu("bf16", (7, 512)), a_blob(128, 512), on_gpu("bf16", (7, 512))
+    plan = sluice.mixed_plan(m=7, n=128, k=512, weights=FORMAT, warps=4, stages=3, parts=4, row_blocks=2)
+    sluice.prepare(plan)
+    before = sluice.holdings().kernels
+    assert launches_of(lambda: mixed_mm(x, blob, on_gpu("bf16", (7, 128)), 128, 512)) == 1
+    sluice.prepare(plan)
+    assert sluice.holdings().kernels == before
+    with pytest.raises(sluice.InvalidSize, match="out has shape"):
+        mixed_mm(x, blob, out, 128, 512)
+
+
+def test_one_token_may_lie_anywhere_and_wide_rows_keep_their_pitch():
+    blob = a_blob(128, 256)
+    assert launches_of(lambda: mixed_mm(on_gpu("bf16", (1, 256), (99, 1)), blob, on_gpu("bf16", (1, 128)), 128, 256)) == 1
+    assert launches_of(lambda: mixed_mm(on_gpu("bf16", (4, 256), (264, 1)), blob, on_gpu("bf16", (4, 128), (131, 1)),
+                                        128, 256)) == 1
+
+
+def test_weights_are_packed_and_unpacked_by_one_kernel():
+    for kind, scale, zeros in (("uint4", "fp16", True), ("int8", "fp32", False), ("e4m3", "bf16", False)):
+        weights = sluice.WeightFormat(kind, 64, scale, zeros)
+        codes, scales = on_gpu("e4m3" if kind == "e4m3" else "uint8", (100, 256)), on_gpu(scale, (100, 4))
+        zero_values, blob = on_gpu(scale, (100, 4)) if zeros else None, a_blob(100, 256, weights)
+        sluice.prepare_packer(weights)
+        assert launches_of(lambda: _binding.pack_codes(codes, scales, zero_values, blob, weights.number)) == 1
+        assert launches_of(lambda: _binding.unpack_codes(codes, scales, zero_values, blob, weights.number)) == 1
+    empty, no_scales, nothing = on_gpu("uint8", (0, 256)), on_gpu("fp16", (0, 4)), on_gpu("uint8", (0,))
+    assert launches_of(lambda: _binding.pack_codes(empty, no_scales, no_scales, nothing, FORMAT.number)) == 0
+
+
+def test_empty_mixed_products():
+    assert launches_of(lambda: mixed_mm(on_gpu("bf16", (0, 256)), a_blob(128, 256), on_gpu("bf16", (0, 128)), 128, 256)) == 0
+    assert launches_of(lambda: mixed_mm(on_gpu("bf16", (4, 0), (1, 1)), on_gpu("uint8", (0,)), on_gpu("bf16", (4, 128)), 128,
+                                        0)) == 1, "the sum over nothing is written"
+
+
+def test_what_a_mixed_product_refuses():
+    x, blob, out = on_gpu("bf16", (4, 256)), a_blob(128, 256), on_gpu("bf16", (4, 128))
+    whole = lib.sluice_fake_memory(1 << 20, 0)
+
+    def at(dtype, shape, offset):
+        return tvm_ffi.from_dlpack(OnGpu(dtype, shape, data=whole + offset))
+
+    size = FORMAT.numbers(128, 256).blob_bytes
+    cases = [
+        (lambda: mixed_mm(on_gpu("bf16", (4, 250)), blob, out, 128, 256), sluice.InvalidSize, "x has shape (4, 250)"),
+        (lambda: mixed_mm(on_gpu("bf16", (8, 256), (0, 1)), blob, on_gpu("bf16", (8, 128)), 128, 256), sluice.InvalidStride,
+         "x has shape (8, 256)"),
+        (lambda: mixed_mm(on_gpu("fp32", (4, 256)), blob, out, 128, 256), sluice.InvalidType, "x is fp32"),
+        (lambda: mixed_mm(on_gpu("bf16", (4, 256), (257, 1)), blob, out, 128, 256), sluice.Misaligned, "ld_x = 257"),
+        (lambda: mixed_mm(x, on_gpu("uint8", (size - 1,)), out, 128, 256), sluice.InvalidSize, "packed.blob has shape"),
+        (lambda: mixed_mm(x, on_gpu("fp32", (size,)), out, 128, 256), sluice.InvalidType, "packed.blob is fp32"),
+        (lambda: mixed_mm(x, at("uint8", (size,), 64), out, 128, 256), sluice.Misaligned, "weights are packed.blob"),
+        (lambda: mixed_mm(at("bf16", (4, 256), 8), blob, out, 128, 256), sluice.Misaligned, "X is x"),
+        (lambda: mixed_mm(at("bf16", (4, 256), 0), blob, at("bf16", (4, 128), 1024), 128, 256), sluice.Aliasing, "D is out"),
+        (lambda: mixed_mm(x, blob, out, 128, 256, bias=on_gpu("bf16", (64,))), sluice.InvalidSize, "bias has shape (64,)"),
+        (lambda: mixed_mm(x, blob, out, 128, 256, activation=9), sluice.InvalidArgument, "activation = 9"),
+        (lambda: mixed_mm(x, blob, out, 128, 256, weights=sluice.WeightFormat("uint4", 64, zeros=True, order="byte")),
+         sluice.InvalidConfig, "order half"),
+        (lambda: mixed_mm(None, blob, out, 128, 256), sluice.InvalidArgument, "x is missing"),
+        (lambda: _binding.mixed_mm(x, blob, None, out, FORMAT.number, 128.0, 256, 0), sluice.InvalidArgument, "n = 128"),
+    ]
+    for call, kind, mention in cases:
+        with pytest.raises(kind) as caught:
+            assert launches_of(call) == 0
+        assert mention in str(caught.value)
+
+
+def test_what_packing_on_a_gpu_refuses():
+    codes, scales, zeros, blob = on_gpu("uint8", (100, 256)), on_gpu("fp16", (100, 4)), on_gpu("fp16", (100, 4)), a_blob(100, 256)
+    cases = [
+        (lambda: _binding.pack_codes(codes, scales, None, blob, FORMAT.number), sluice.InvalidArgument, "zeros is missing"),
+        (lambda: _binding.pack_codes(codes, on_gpu("fp16", (100, 5)), zeros, blob, FORMAT.number), sluice.InvalidSize,
+         "(100, 5) and must have (100, 4)"),
+        (lambda: _binding.pack_codes(on_gpu("uint8", (100, 256), (1, 100)), scales, zeros, blob, FORMAT.number),
+         sluice.InvalidStride, "codes.contiguous()"),
+        (lambda: _binding.pack_codes(codes, scales, zeros, blob, FORMAT.number | 3), sluice.InvalidArgument, "type = 3"),
+    ]
+    for call, kind, mention in cases:
+        with pytest.raises(kind) as caught:
+            assert launches_of(call) == 0
+        assert mention in str(caught.value)
+    np = pytest.importorskip("numpy")
+    with pytest.raises(sluice.WrongDevice, match="scales is in host memory and codes in cuda:0"):
+        _binding.pack_codes(codes, np.zeros((100, 4), np.float16), zeros, blob, FORMAT.number)

@@ -9,12 +9,15 @@ import subprocess
 import pytest
 
 import sluice
-from sluice import _library, errors, problems
+from sluice import _library, errors, formats, problems
 
-C_TYPES = {"int64_t": ctypes.c_int64, "int32_t": ctypes.c_int32, "const char*": ctypes.c_char_p, "const char *": ctypes.c_char_p}
+C_TYPES = {"int64_t": ctypes.c_int64, "int32_t": ctypes.c_int32, "const char*": ctypes.c_char_p, "const char *": ctypes.c_char_p,
+           "double": ctypes.c_double, "sluice_weight_format": _library.WeightFormatStruct}
 MIRRORS = {"sluice_problem": _library.ProblemStruct, "sluice_choices": _library.ChoicesStruct,
            "sluice_options": _library.OptionsStruct, "sluice_compiled": _library.CompiledStruct,
-           "sluice_holdings": _library.HoldingsStruct}
+           "sluice_holdings": _library.HoldingsStruct, "sluice_weight_format": _library.WeightFormatStruct,
+           "sluice_packed_numbers": _library.PackedNumbersStruct, "sluice_mixed_problem": _library.MixedProblemStruct,
+           "sluice_mixed_choices": _library.MixedChoicesStruct}
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +46,9 @@ def test_names_are_in_the_order_of_the_header(header):
     assert [n.strip() for n in re.search(r"\{ (SLUICE_BF16.*?) \} sluice_dtype", header)[1].split(",")] == \
         ["SLUICE_" + name.upper() for name in problems.DTYPES]
     assert re.search(r"SLUICE_NO_ACTIVATION, SLUICE_RELU, SLUICE_GELU, SLUICE_SILU", header)
+    assert [n.strip() for n in re.search(r"\{ (SLUICE_UINT4.*?) \} sluice_weight_type", header)[1].split(",")] == \
+        ["SLUICE_UINT4", "SLUICE_INT8", "SLUICE_E4M3_WEIGHT"] and formats.WEIGHT_TYPES == ("uint4", "int8", "e4m3")
+    assert re.search(r"SLUICE_ORDER_HALF, SLUICE_ORDER_BYTE", header) and formats.ORDERS == ("half", "byte")
     assert problems.ACTIVATIONS == ("none", "relu", "gelu", "silu")
 
 
@@ -78,12 +84,14 @@ SAME(offsetof(ours::Tensor, shape), offsetof(DLTensor, shape));
 SAME(offsetof(ours::Tensor, strides), offsetof(DLTensor, strides));
 SAME(offsetof(ours::Tensor, byte_offset), offsetof(DLTensor, byte_offset));
 SAME(sizeof(ours::DataType), sizeof(DLDataType));
+SAME(ours::kUnsigned, kDLUInt);
 SAME(ours::kFloat, kDLFloat);
 SAME(ours::kBfloat, kDLBfloat);
 SAME(ours::kFloat8E4m3fn, kDLFloat8_e4m3fn);
 SAME(ours::kFloat8E5m2, kDLFloat8_e5m2);
 SAME(int(ours::kCpu), int(kDLCPU));
 SAME(int(ours::kCuda), int(kDLCUDA));
+SAME(int(ours::kCudaHost), int(kDLCUDAHost));
 SAME(int(ours::kCudaManaged), int(kDLCUDAManaged));
 SAME(sizeof(ours::Any), sizeof(TVMFFIAny));
 SAME(offsetof(ours::Any, v_int64), offsetof(TVMFFIAny, v_int64));

@@ -56,7 +56,7 @@ class CApiPlans : public LaunchTest {
     const Result<Device> device = open_fake_device(options);
     ASSERT_TRUE(device.ok());
     device->impl().cache = KernelCache(options, compiler.seam());
-    ASSERT_TRUE(gemm::prepare(*device, plan->plan).ok());
+    ASSERT_TRUE(gemm::prepare(*device, std::get<Plan>(plan->plan)).ok());
     EXPECT_EQ(*compiler.calls, units);
     std::filesystem::create_directory(nowhere);
     const sluice_options given{cache.c_str(), nowhere.c_str(), nullptr, 0, 1};

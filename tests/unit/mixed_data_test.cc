@@ -9,8 +9,8 @@
 
 #include <sluice/host/jit/compiler.h>
 #include <sluice/host/mixed_check.h>
-#include <sluice/reference/packed_weights.h>
 
+#include "cli/mixed_host.h"
 #include "packed_formats.h"
 
 namespace sluice {
@@ -18,31 +18,10 @@ namespace {
 
 using mixed::DataKind;
 
-/// A D with what the data say, through the packed blob, in a buffer of poison.
 std::vector<u8> reference_d(const mixed::HostData& data, int shift) {
-  const MixedProblem& p = data.problem;
-  const auto blob = pack_weights(p.weights, {p.n, p.k, data.codes.data(), data.scales.data(),
-                                             data.zeros.empty() ? nullptr : data.zeros.data()});
-  EXPECT_TRUE(blob.ok());
-  const auto w = dequantise_weights({p.weights, p.n, p.k, blob->data()});
-  EXPECT_TRUE(w.ok());
-  std::vector<u8> buffer(static_cast<size_t>(mixed::d_buffer_bytes(p, shift)), 0xFF);
-  const auto number = [](DType type, const std::vector<u8>& bytes, i64 index) {
-    u32 bits = 0;
-    std::memcpy(&bits, bytes.data() + index * bytes_of(type), static_cast<size_t>(bytes_of(type)));
-    return verify::decode(type, bits);
-  };
-  for (i64 m = 0; m < p.m; ++m)
-    for (i64 n = 0; n < p.n; ++n) {
-      double sum = p.bias == Bias::none ? 0.0 : number(p.bias_type, data.bias, n);
-      for (i64 k = 0; k < p.k; ++k)
-        sum += number(p.x, data.x, m * p.ld_x + k) * (*w)[static_cast<size_t>(n * p.k + k)];
-      if (p.activation == Activation::relu && sum < 0) sum = 0;
-      const u32 bits = verify::encode(p.d, sum);
-      std::memcpy(buffer.data() + mixed::d_begin(p, shift) + (m * p.ld_d + n) * bytes_of(p.d), &bits,
-                  static_cast<size_t>(bytes_of(p.d)));
-    }
-  return buffer;
+  const Result<std::vector<u8>> d = cli::reference_d(data, shift);
+  EXPECT_TRUE(d.ok());
+  return *d;
 }
 
 std::vector<MixedProblem> problems() {

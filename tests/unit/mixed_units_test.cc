@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The mixed kernels that the planner picks compile for Hopper without a spilled register: a few problems of
-// each format. Seen to fail: with estimate_registers() at 0, where 32 tokens x 64 rows are chosen.
+// each format. Seen to fail: with estimate_registers() at 0, where 12 and 16 warps are chosen.
 #include <sluice/host/mixed_units.h>
 
 #include <gtest/gtest.h>

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice in PyTorch: products (``mm``, ``linear``, ``scaled_mm``), quantisers, ``nn.Linear``, and DeepGEMM's signatures
-in ``sluice.torch.deep_gemm``. Everything runs on the current stream, after its first call without synchronising, and may be
+"""sluice in PyTorch: products (``mm``, ``linear``, ``scaled_mm``, ``mixed_mm``), quantisers, packed weights, ``nn.Linear`` and
+``nn.Linear4bit``, and DeepGEMM's signatures in ``sluice.torch.deep_gemm``.
+Everything runs on the current stream, after its first call without synchronising, and may be
 captured."""
 try:
     import torch as _torch
@@ -10,8 +11,11 @@ if not hasattr(_torch.Tensor, "__dlpack_c_exchange_api__"):
     raise ImportError("sluice.torch needs PyTorch 2.10 or newer, whose tensors can be handed over in C; this is "
                       + _torch.__version__)
 
+from ..packed import PackedWeights, pack, pack_e4m3, pack_int4, pack_int8, pack_quantized
 from . import deep_gemm, nn
 from .functional import linear, mm, scaled_mm
+from .mixed import mixed_mm
 from .quantize import quantize, quantize_reference, quantize_static
 
-__all__ = ["deep_gemm", "linear", "mm", "nn", "quantize", "quantize_reference", "quantize_static", "scaled_mm"]
+__all__ = ["PackedWeights", "deep_gemm", "linear", "mixed_mm", "mm", "nn", "pack", "pack_e4m3", "pack_int4", "pack_int8",
+           "pack_quantized", "quantize", "quantize_reference", "quantize_static", "scaled_mm"]

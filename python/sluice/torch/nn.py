@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``Linear`` in 16 bits (with a backward) and in FP8 (forward only), in the place of ``torch.nn.Linear``."""
+"""``Linear`` in 16 bits (with a backward) and in FP8 (forward only), in the place of ``torch.nn.Linear``; ``Linear4bit``,
+``Linear8bit`` and ``LinearPacked`` (packed_linear.py) for packed weights; and ``convert_``, which puts them into a model."""
 from __future__ import annotations
 
 from typing import Callable, Optional, Union
@@ -11,7 +12,10 @@ from ..errors import InvalidArgument
 from ._library import scales_shape
 from .autograd import needs_grad
 from .functional import linear, scaled_mm
+from .packed_linear import PACKED_RECIPES, Linear4bit, Linear8bit, LinearPacked
 from .quantize import quantize, quantize_reference
+
+__all__ = ["Linear", "Linear4bit", "Linear8bit", "LinearPacked", "can_convert", "convert_"]
 
 # Recipe: what shares a scale in the weight and in the input.
 RECIPES = {"tensor": ("tensor", "tensor"), "row": ("row", "row"), "block": ("128x128", "1x128")}
@@ -19,7 +23,8 @@ RECIPES = {"tensor": ("tensor", "tensor"), "row": ("row", "row"), "block": ("128
 
 def _check_recipe(recipe: Optional[str]) -> None:
     if recipe is not None and recipe not in RECIPES:
-        raise InvalidArgument(f"recipe = {recipe!r} must be None (16 bits) or one of {', '.join(RECIPES)}")
+        raise InvalidArgument(f"recipe = {recipe!r} must be None (16 bits) or one of {', '.join(RECIPES)}; "
+                              f"convert_ takes {', '.join(PACKED_RECIPES)} too")
 
 
 class Linear(torch.nn.Module):
@@ -117,28 +122,52 @@ class Linear(torch.nn.Module):
 def can_convert(module: torch.nn.Module, recipe: Optional[str] = "block") -> bool:
     """A plain linear whose sizes the copy engine can address, of a type that the recipe takes: bf16 and fp16, and fp32
     where the input is quantised."""
-    return (type(module) is torch.nn.Linear and module.in_features % 16 == 0 and module.out_features % 16 == 0
+    if type(module) is not torch.nn.Linear:
+        return False
+    if recipe in PACKED_RECIPES:
+        return module.in_features % 8 == 0 and module.weight.dtype in (torch.bfloat16, torch.float16)
+    return (module.in_features % 16 == 0 and module.out_features % 16 == 0
             and (module.weight.dtype in (torch.bfloat16, torch.float16)
                  or (recipe is not None and module.weight.dtype is torch.float32)))
 
 
 def convert_(model: torch.nn.Module, filter_fn: Optional[Callable[[torch.nn.Module, str], bool]] = None, *,
-             recipe: Optional[str] = "block", use_fast_accum: bool = True,
-             fuse_quantizer: bool = False, deterministic: bool = True) -> torch.nn.Module:
+             recipe: Optional[str] = "block", use_fast_accum: bool = True, fuse_quantizer: bool = False,
+             deterministic: bool = True, group: Optional[int] = None) -> torch.nn.Module:
     """Replaces every ``torch.nn.Linear`` of a model that can be taken, and for which ``filter_fn(module, name)`` is true,
-    in place. Returns the model. A linear that is used in several places stays one."""
-    _check_recipe(recipe)
+    in place. Returns the model. A linear that is used in several places stays one.
+
+    ``recipe``: None and the FP8 ones of ``Linear``, or "int4" and "int8": weights rounded and packed, with a scale for each
+    ``group`` (128) of k, input in 16 bits.
+    """
+    if recipe in PACKED_RECIPES:
+        if not (use_fast_accum and deterministic) or fuse_quantizer:
+            raise InvalidArgument(f"use_fast_accum, fuse_quantizer and deterministic mean nothing for recipe = {recipe!r}, "
+                                  "whose input is not quantised: leave them out")
+        kind = PACKED_RECIPES[recipe]
+
+        def convert(child: torch.nn.Linear) -> torch.nn.Module:
+            return kind.from_linear(child, 128 if group is None else group)
+    else:
+        _check_recipe(recipe)
+        if group is not None:
+            raise InvalidArgument(f"group = {group} is for the recipes {', '.join(PACKED_RECIPES)}: leave it out")
+
+        def convert(child: torch.nn.Linear) -> torch.nn.Module:
+            return Linear.from_linear(child, recipe, use_fast_accum=use_fast_accum, fuse_quantizer=fuse_quantizer,
+                                      deterministic=deterministic)
     if type(model) is torch.nn.Linear:
+        made_by = f"{PACKED_RECIPES[recipe].__name__}.from_linear(model)" if recipe in PACKED_RECIPES \
+            else "Linear.from_linear(model, recipe)"
         raise InvalidArgument("convert_ replaces the linears inside of a model, and this model is one itself: "
-                              "use model = Linear.from_linear(model, recipe)")
-    made: dict[torch.nn.Module, Linear] = {}
+                              f"use model = {made_by}")
+    made: dict[torch.nn.Module, torch.nn.Module] = {}
     for name, module in list(model.named_modules()):
         for child_name, child in list(module._modules.items()):  # named_children() leaves out those seen before
             full_name = f"{name}.{child_name}" if name else child_name
             if child is None or not can_convert(child, recipe) or not (filter_fn is None or filter_fn(child, full_name)):
                 continue
             if child not in made:
-                made[child] = Linear.from_linear(child, recipe, use_fast_accum=use_fast_accum,
-                                                 fuse_quantizer=fuse_quantizer, deterministic=deterministic)
+                made[child] = convert(child)
             setattr(module, child_name, made[child])
     return model

@@ -12,7 +12,7 @@ from ..errors import InvalidArgument, InvalidSize, InvalidType, WrongDevice
 from ..problems import ALIASES
 
 Array = Any  # numpy.ndarray or torch.Tensor
-_LONG_NAMES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
+_LONG_NAMES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64", "e4m3": "float8_e4m3fn"}
 
 
 def type_of(array: Array) -> str:

@@ -20,6 +20,9 @@ struct FragmentPairs {
 struct Position {
   int row, column, batch;
 };
+struct TensorScales {
+  float a = 1.0f, b = 1.0f;
+};
 struct RowScales {
   float upper, lower;
 };
@@ -39,11 +42,21 @@ struct ElementWise {
   /// Math threads only, and before their first tile: a load thread that waited for scales from memory would
   /// start 0.7 us late (docs/findings/decode.md). With alpha = 0 no scale is read: it may be anything,
   /// infinity too.
-  SLUICE_DEVICE void read_tensor_scales() {
+  SLUICE_DEVICE void read_tensor_scales() { set_tensor_scales(load_tensor_scales()); }
+  /// The same in two steps: nobody waits for memory before the second.
+  SLUICE_DEVICE TensorScales load_tensor_scales() const {
+    TensorScales scales;
+    if (params.alpha == 0.0f) return scales;
+    if constexpr (kEpilogue.scale_a == ScaleMode::tensor)
+      scales.a = load_element<DType::fp32>(params.scale_a, 0);
+    if constexpr (kEpilogue.scale_b == ScaleMode::tensor)
+      scales.b = load_element<DType::fp32>(params.scale_b, 0);
+    return scales;
+  }
+  SLUICE_DEVICE void set_tensor_scales(const TensorScales& scales) {
     tensor_scale = params.alpha;
-    if (params.alpha == 0.0f) return;
-    if constexpr (kEpilogue.scale_a == ScaleMode::tensor) tensor_scale *= *params.scale_a;
-    if constexpr (kEpilogue.scale_b == ScaleMode::tensor) tensor_scale *= *params.scale_b;
+    if constexpr (kEpilogue.scale_a == ScaleMode::tensor) tensor_scale *= scales.a;
+    if constexpr (kEpilogue.scale_b == ScaleMode::tensor) tensor_scale *= scales.b;
   }
 
   // In gemm.cuh scale vectors come from shared memory (scale_vectors.cuh); sum_parts.cuh, which has few sums

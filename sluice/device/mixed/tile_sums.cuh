@@ -6,6 +6,7 @@
 // (finish.cuh).
 #pragma once
 
+#include <sluice/device/epilogue/warp_sums.cuh>
 #include <sluice/device/mixed/place.cuh>
 #include <sluice/device/ptx/mma.cuh>
 #include <sluice/device/ptx/shared.cuh>
@@ -18,10 +19,6 @@ SLUICE_HD constexpr float power_of_two(int exponent) {
   for (int i = 0; i < exponent; ++i) value *= 2.0f;
   return value;
 }
-
-struct RowPair {
-  float upper, lower;  // of rows g and g + 8 of a block
-};
 
 template <DType kType>
 SLUICE_DEVICE RowPair row_pair(u32 first, u32 second) {

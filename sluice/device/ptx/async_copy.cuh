@@ -43,6 +43,12 @@ SLUICE_DEVICE void copy_16_bytes(u32 to, const void* from, u32 bytes) {
                : "memory");
 }
 
+SLUICE_DEVICE void copy_16_bytes(u32 to, const void* from, u32 bytes, u64 policy) {
+  asm volatile("cp.async.cg.shared::cta.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(to), "l"(from),
+               "r"(bytes), "l"(policy)
+               : "memory");
+}
+
 // What this thread copied since the last call becomes one group; an empty group is one too.
 SLUICE_DEVICE void commit_copies() {
   asm volatile("cp.async.commit_group;" ::: "memory");

@@ -6,7 +6,21 @@
 
 namespace sluice {
 
+namespace {
+
+std::string plain_unit_text(const KernelConfig& config) {
+  std::string text = "#include <sluice/kernels/plain.cuh>\n";
+  text += "inline constexpr sluice::KernelConfig kConfig = " + to_string(config) + ";\n";
+  text += "extern \"C\" __global__ void\n";
+  text += "__launch_bounds__(sluice::threads_of(kConfig), sluice::plain_ctas(kConfig))\n";
+  text += std::string(kEntryName) + "(const __grid_constant__ sluice::GemmParams params) {\n";
+  return text + "  sluice::run_plain<kConfig>(params);\n}\n";
+}
+
+}  // namespace
+
 std::string unit_text(const KernelConfig& config, Stamping stamping) {
+  if (config.schedule == Schedule::plain) return plain_unit_text(config);
   std::string text;
   // Only the WGMMA of one width is read: all thirty-two would cost more time than the kernel itself.
   text += "#include <sluice/device/ptx/generated/wgmma_n" + std::to_string(unit_columns(config)) + ".cuh>\n";

@@ -7,6 +7,7 @@
 
 #include <sluice/host/planner/cluster_grid.h>
 #include <sluice/host/planner/cost_model.h>
+#include <sluice/host/planner/plain_plans.h>
 #include <sluice/host/planner/problem_checks.h>
 #include <sluice/host/planner/streams.h>
 #include <sluice/host/planner/traffic.h>
@@ -189,6 +190,20 @@ std::vector<Plan> best_splits(const Problem& p, KernelConfig c, const DeviceInfo
   return plans;
 }
 
+std::vector<Plan> ranked(std::vector<Plan> plans) {
+  std::stable_sort(plans.begin(), plans.end(),
+                   [](const Plan& x, const Plan& y) { return x.estimate.total_us < y.estimate.total_us; });
+  return plans;
+}
+
+std::string why_no_plain_plan(const Problem& p, const PlanOverrides& o) {
+  if (const char* rule = why_not_plain(p, o); rule != nullptr)
+    return std::string("schedule = plain: ") + rule;
+  return "schedule = plain: no configuration has this tile, cluster and warps within 227 KB of shared "
+         "memory: "
+         "tiles are 8, 16, 32 or 64 x 16, 32, 64 or 128, warps 4, 8 or 16; give fewer overrides";
+}
+
 /// The overrides ask for a split that stream_splits() did not return.
 std::string why_no_split(const Problem& p, KernelConfig c, WorkSplit split, const PlanOverrides& o) {
   const i64 tiles = grid_rows(p, c) * grid_columns(p, c) * p.batch;
@@ -208,9 +223,15 @@ std::string why_no_split(const Problem& p, KernelConfig c, WorkSplit split, cons
 Result<std::vector<Plan>> rank_candidates(const Problem& p, const DeviceInfo& device,
                                           const PlanOverrides& o) {
   if (Result<void> overrides = check_overrides(p, o); !overrides) return overrides.error();
+  std::vector<Plan> plans = plain_plans(p, device, o);
+  if (o.schedule == Schedule::plain || o.warps) {
+    if (plans.empty()) return bad_override(why_no_plain_plan(p, o));
+    return ranked(std::move(plans));
+  }
   Search found;
   Axes axes = axes_of(o);
   search(p, axes, device, o, found);
+  if (!found.found() && !plans.empty()) return ranked(std::move(plans));
   if (!found.found()) {
     axes.bases = unlisted_bases(o);
     search(p, axes, device, o, found);
@@ -221,7 +242,6 @@ Result<std::vector<Plan>> rank_candidates(const Problem& p, const DeviceInfo& de
                                               " x " + std::to_string(p.n) +
                                               " has more than 2^30 tiles: split the problem"};
 
-  std::vector<Plan> plans;
   Search refused;
   for (const KernelConfig& config : found.configs) {
     const WorkSplit whole = choose_split(p, config, device, o);
@@ -236,9 +256,7 @@ Result<std::vector<Plan>> rank_candidates(const Problem& p, const DeviceInfo& de
       plans.insert(plans.end(), split.begin(), split.end());
   }
   if (plans.empty()) return bad_override("the overrides leave no kernel: " + refused.reasons);
-  std::stable_sort(plans.begin(), plans.end(),
-                   [](const Plan& x, const Plan& y) { return x.estimate.total_us < y.estimate.total_us; });
-  return plans;
+  return ranked(std::move(plans));
 }
 
 }  // namespace sluice

@@ -14,6 +14,10 @@ namespace {
 /// Does the registry still list it? A tile that was taken out of the space is no longer compiled by CI, so an
 /// old record shall not bring it back.
 bool is_listed(const TunedChoice& choice) {
+  if (choice.schedule == Schedule::plain) {
+    const PlainBase base{choice.tile_n, choice.warps, choice.stages};
+    return std::find(std::begin(kPlainSpace), std::end(kPlainSpace), base) != std::end(kPlainSpace);
+  }
   const BaseConfig base{choice.schedule, choice.tile_m, choice.tile_n};
   return std::find(std::begin(kGemmSpace), std::end(kGemmSpace), base) != std::end(kGemmSpace) &&
          std::find(std::begin(kClusterSpace), std::end(kClusterSpace), choice.cluster) !=
@@ -26,15 +30,20 @@ std::optional<Plan> recorded_plan(const Problem& checked, const DeviceInfo& devi
                                   const RecordBook& records) {
   const std::optional<TunedChoice> choice = records.find(checked, device);
   if (!choice || !is_listed(*choice)) return std::nullopt;
-  const PlanOverrides as_measured{.schedule = choice->schedule,
-                                  .tile_m = choice->tile_m,
-                                  .tile_n = choice->tile_n,
-                                  .cluster = choice->cluster,
-                                  .raster = choice->raster,
-                                  .raster_group = choice->raster_group,
-                                  .clusters = choice->clusters,
-                                  .streamed = choice->streamed,
-                                  .combine = choice->combine};
+  PlanOverrides as_measured{.schedule = choice->schedule,
+                            .tile_m = choice->tile_m,
+                            .tile_n = choice->tile_n,
+                            .cluster = choice->cluster};
+  if (choice->schedule == Schedule::plain) {
+    as_measured.stages = choice->stages;
+    as_measured.warps = choice->warps;
+  } else {
+    as_measured.raster = choice->raster;
+    as_measured.raster_group = choice->raster_group;
+    as_measured.clusters = choice->clusters;
+    as_measured.streamed = choice->streamed;
+    as_measured.combine = choice->combine;
+  }
   const Result<std::vector<Plan>> plans = rank_candidates(checked, device, as_measured);
   if (!plans) return std::nullopt;
   Plan plan = plans->front();

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finalists are the planner's pick, the fastest of its candidates (--tune) and the fastest two of cuBLASLt's
+// algorithms for each type.
+#include "bench/mixed_session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include <sluice/host/mixed_check.h>
+
+#include "bench/cublaslt_problem.h"
+#include "bench/race.h"
+#include "bench/read_floor.h"
+#include "bench/shapes.h"
+#include "bench/sluice_contender.h"
+
+namespace sluice::bench {
+namespace {
+
+constexpr int kMaxCopies = 64, kL2Multiple = 3;
+
+/// A dense product of the same size, its operands, and who computes it.
+struct Dense {
+  Problem problem;
+  std::vector<ProblemData> copies;
+  int count() const { return static_cast<int>(copies.size()); }
+};
+
+/// State of one shape. Operands live here until all have been timed.
+struct Session {
+  const Lab& lab;
+  const Phase& phase;
+  ShapeRecord record;
+  std::optional<mixed::DeviceData> data;
+  Dense fp8, half;
+  std::vector<Entrant> finals;
+  std::vector<Sample> samples;
+};
+
+int copies_of(const Lab& lab, i64 weight_bytes) {
+  if (!lab.method.cold) return 1;
+  const i64 wanted = ceil_div(kL2Multiple * lab.device.info().l2_bytes, std::max<i64>(weight_bytes, 1));
+  return static_cast<int>(std::clamp<i64>(wanted, 2, kMaxCopies));
+}
+
+Entrant failed(const char* name, const std::string& why) {
+  Entrant entrant = entrant_of({.name = name});
+  entrant.record.error = why;
+  return entrant;
+}
+
+void verify_mixed(const Session& session, Entrant& entrant) {
+  const Stream stream = session.lab.stream.get();
+  Result<void> done = session.data->poison(stream);
+  if (done) done = entrant.contender.launch(0, stream);
+  const Result<Comparison> found = done ? session.data->check() : Result<Comparison>(done.error());
+  if (!found) {
+    entrant.record.error = found.error().message;
+    return;
+  }
+  entrant.record.verified = found->passed();
+  entrant.record.verdict = describe(*found);
+}
+
+void verify_dense(const Session& session, Dense& dense, Entrant& entrant) {
+  const Result<Comparison> found = verify(session.lab, entrant.contender, dense.copies[0]);
+  if (!found) {
+    entrant.record.error = found.error().message;
+    return;
+  }
+  entrant.record.verified = found->passed() && found->checked > 0;
+  entrant.record.verdict = describe(*found);
+}
+
+std::vector<mixed::Plan> plans_for(const Lab& lab, const MixedCase& item, const mixed::Plan& pick) {
+  std::vector<mixed::Plan> plans{pick};
+  if (lab.method.tune <= 1) return plans;
+  const auto all = mixed::candidates(item.problem, lab.device.info(), item.overrides);
+  if (!all) return plans;
+  for (const mixed::Plan& plan : *all) {
+    if (static_cast<int>(plans.size()) >= lab.method.tune) break;
+    if (!(plan.config == pick.config)) plans.push_back(plan);
+  }
+  return plans;
+}
+
+/// Our kernels: entrants[0] is the pick.
+std::vector<Entrant> our_entrants(Session& session, const std::vector<mixed::Plan>& plans) {
+  session.phase(fmt::format("compiling {}", plans.size()));
+  const auto start = std::chrono::steady_clock::now();
+  const std::vector<Result<mixed::Kernel>> kernels = mixed::prepare(session.lab.device, plans);
+  session.record.compile_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  std::vector<Entrant> entrants;
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    const char* name = i == 0 ? kSluice : kSluiceTuned;
+    if (!kernels[i]) {
+      entrants.push_back(failed(name, kernels[i].error().message));
+      continue;
+    }
+    const mixed::DeviceData* data = &*session.data;
+    entrants.push_back(entrant_of({.name = name,
+                                   .detail = mixed::short_name(plans[i].config),
+                                   .launch = [kernel = *kernels[i], data](int copy, Stream stream) {
+                                     return mixed::launch(kernel, data->args(copy), stream);
+                                   }}));
+    entrants.back().copies = data->copies();
+    session.phase(fmt::format("verifying {}", entrants.back().contender.detail));
+    verify_mixed(session, entrants.back());
+  }
+  return entrants;
+}
+
+void enter_ours(Session& session, const std::vector<mixed::Plan>& plans) {
+  std::vector<Entrant> ours = our_entrants(session, plans);
+  session.finals.push_back(ours[0]);
+  if (ours.size() == 1) return;
+  session.phase(fmt::format("screening {} candidates", ours.size()));
+  const std::vector<Entrant*> best = best_of(session.lab, ours, session.data->copies());
+  for (size_t i = 0; i < ours.size(); ++i)
+    session.record.candidates.push_back({.name = mixed::short_name(plans[i].config),
+                                         .config = to_string(plans[i].config),
+                                         .split = "",
+                                         .estimate = {.total_us = plans[i].estimate_us},
+                                         .us = ours[i].record.us.median,
+                                         .verified = ours[i].record.verified,
+                                         .error = ours[i].record.error});
+  for (const Entrant* entrant : best) {
+    session.finals.push_back(*entrant);
+    session.finals.back().contender.name = session.finals.back().record.name = kSluiceTuned;
+  }
+}
+
+/// cuBLASLt's fastest algorithms for a dense product, under one name.
+void enter_peer(Session& session, Dense& dense, const char* name) {
+  session.phase(fmt::format("screening {}", name));
+  const auto peer = CublasLtProblem::create(session.lab, dense.copies);
+  if (!peer) {
+    session.finals.push_back(failed(name, peer.error().message));
+    return;
+  }
+  std::vector<Entrant> entrants;
+  for (int i = 0; i < (*peer)->algorithms(); ++i)
+    entrants.push_back(entrant_of(cublaslt_contender(*peer, i, name)));
+  session.record.peer_algorithms += (*peer)->algorithms();
+  for (const Entrant* entrant : best_of(session.lab, entrants, dense.count())) {
+    session.finals.push_back(*entrant);
+    session.finals.back().copies = dense.count();
+    session.finals.back().record.bytes = bytes_of_traffic(dense.problem);
+    verify_dense(session, dense, session.finals.back());
+  }
+}
+
+void enter_our_fp8(Session& session) {
+  session.phase("preparing our FP8 product");
+  const Device& device = session.lab.device;
+  const Result<Plan> plan = gemm::plan(session.fp8.problem, device.info(), {}, device.records());
+  const Result<gemm::Kernel> kernel =
+      plan ? gemm::prepare(device, *plan) : Result<gemm::Kernel>(plan.error());
+  if (!kernel) {
+    session.finals.push_back(failed(kSluiceFp8, kernel.error().message));
+    return;
+  }
+  session.finals.push_back(
+      entrant_of(sluice_contender(session.lab, *kernel, session.fp8.copies, kSluiceFp8)));
+  session.finals.back().copies = session.fp8.count();
+  session.finals.back().record.bytes = bytes_of_traffic(session.fp8.problem);
+  verify_dense(session, session.fp8, session.finals.back());
+}
+
+void enter_floor(Session& session) {
+  Weights weights{.bytes = static_cast<i64>(session.record.weight_bytes)};
+  for (int i = 0; i < session.data->copies(); ++i) weights.copies.push_back(session.data->args(i).weights);
+  const Result<Contender> floor = read_floor_contender(session.lab, weights, kReadFloor);
+  session.finals.push_back(floor ? entrant_of(*floor) : failed(kReadFloor, floor.error().message));
+  session.finals.back().record.verified = true;  // it has no result
+  session.finals.back().record.bytes = session.record.weight_bytes;
+  session.finals.back().copies = session.data->copies();
+}
+
+void time_all(Session& session) {
+  session.phase("timing in turn");
+  std::vector<Entrant*> racers;
+  for (Entrant& entrant : session.finals) racers.push_back(&entrant);
+  const Method& method = session.lab.method;
+  time_entrants(session.lab, racers,
+                {.copies = session.data->copies(),
+                 .replay_us = method.replay_us,
+                 .rounds = {.count = method.rounds, .rest_ms = method.rest_ms},
+                 .samples = &session.samples});
+  if (session.finals[0].record.error.empty())
+    if (const Result<double> cost = host_cost_us(session.lab, session.finals[0].contender); cost)
+      session.finals[0].record.host_us = *cost;
+  for (const Entrant& entrant : session.finals) session.record.contenders.push_back(entrant.record);
+  for (const char* name : {kSluiceTuned, kFp8PeerBest, kHalfPeerBest})
+    keep_fastest(session.record.contenders, name);
+}
+
+/// Operands of all: ours, and those of the dense products.
+Result<void> fill(Session& session, const MixedProblem& p) {
+  session.phase("filling operands");
+  Result<mixed::HostData> host = mixed::random_data(p, mixed::DataKind::real, session.lab.method.seed);
+  if (!host) return host.error();
+  const i64 bytes = blob_bytes(p.weights, p.n, p.k);
+  Result<mixed::DeviceData> data =
+      mixed::DeviceData::create(session.lab.device, *std::move(host), copies_of(session.lab, bytes));
+  if (!data) return data.error();
+  session.data = *std::move(data);
+  session.record.copies = session.data->copies();
+  session.fp8.problem = with_strides(plain_problem(p.m, p.n, p.k, DType::e4m3));
+  session.half.problem = with_strides(plain_problem(p.m, p.n, p.k, p.x));
+  for (Dense* dense : {&session.fp8, &session.half}) {
+    Result<std::vector<ProblemData>> copies = make_copies(session.lab, dense->problem, {});
+    if (!copies) return copies.error();
+    dense->copies = *std::move(copies);
+  }
+  return {};
+}
+
+}  // namespace
+
+ShapeRecord measure_mixed(const Lab& lab, const MixedCase& item, const Phase& phase) {
+  const auto start = std::chrono::steady_clock::now();
+  Session session{.lab = lab, .phase = phase};
+  ShapeRecord& record = session.record;
+  const auto finish = [&](const std::string& error) {
+    record.error = error;
+    record.telemetry = summarise(session.samples);
+    record.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return record;
+  };
+  record.problem = plain_problem(item.problem.m, item.problem.n, item.problem.k, item.problem.x);
+  record.mixed = item.problem;
+  const Result<mixed::Plan> pick = mixed::plan(item.problem, lab.device.info(), item.overrides);
+  if (!pick) return finish(fmt::format("{}: {}", name_of(pick.error().code), pick.error().message));
+  record.mixed = pick->problem;
+  record.weight_bytes = static_cast<double>(pick->weight_bytes);
+  if (pick->weight_bytes == 0 || pick->problem.m == 0) return finish("an empty product has nothing to time");
+  if (Result<void> filled = fill(session, pick->problem); !filled)
+    return finish(fmt::format("{}: {}", name_of(filled.error().code), filled.error().message));
+  enter_ours(session, plans_for(lab, item, *pick));
+  enter_floor(session);
+  enter_peer(session, session.fp8, kFp8PeerBest);
+  enter_our_fp8(session);
+  enter_peer(session, session.half, kHalfPeerBest);
+  time_all(session);
+  return finish("");
+}
+
+std::vector<MixedCase> mixed_set() {
+  constexpr struct {
+    i64 n, k;
+  } kLayers[] = {{4096, 4096},  {8192, 8192}, {28672, 4096}, {4096, 14336},
+                 {8192, 28672}, {7168, 8192}, {1280, 8192},  {8192, 1024}};
+  std::vector<MixedCase> cases{{.problem = {.m = 16, .n = 3584, .k = 8192, .weights = {.group = 64}}}};
+  for (const int group : {64, 128})
+    for (const i64 m : {1, 4, 16, 32})
+      for (const auto& [n, k] : kLayers)
+        cases.push_back({.problem = {.m = m, .n = n, .k = k, .weights = {.group = group}}});
+  return cases;
+}
+
+}  // namespace sluice::bench

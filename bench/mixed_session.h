@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// A mixed product beside what it competes with, in one run, each verified: a plain read of its blob, the FP8
+// products of the same size (cuBLASLt's best algorithm, our own with its records), and cuBLASLt's 16-bit one.
+// All rotate over copies of their own weights, so that L2 holds none. Used by `sluice run` and `bench`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <sluice/mixed.h>
+
+#include "bench/session.h"
+
+namespace sluice::bench {
+
+struct MixedCase {
+  MixedProblem problem;
+  mixed::Overrides overrides;
+};
+
+/// `phase` is told what is being done. Whatever fails is written into the record and the rest goes on.
+ShapeRecord measure_mixed(const Lab& lab, const MixedCase& item, const Phase& phase);
+
+/// The problems that the bars of mixed input are about: few tokens, eight layers, groups of 64 and 128; and
+/// 16 x 3584 x 8192, the case that CUTLASS issue #1549 is about, first.
+std::vector<MixedCase> mixed_set();
+inline constexpr const char* kMixedSet = "mixed";
+
+}  // namespace sluice::bench

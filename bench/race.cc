@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/race.h"
+
+#include <algorithm>
+
+namespace sluice::bench {
+namespace {
+
+constexpr double kScreenReplayUs = 800;
+constexpr Rounds kScreenRounds{.count = 3, .rest_ms = 1};
+constexpr size_t kFinalists = 2;
+
+}  // namespace
+
+Entrant entrant_of(Contender contender) {
+  ContenderRecord record{.name = contender.name, .detail = contender.detail};
+  return {std::move(contender), std::move(record)};
+}
+
+void time_entrants(const Lab& lab, const std::vector<Entrant*>& entrants, const Timing& timing) {
+  std::vector<Replay> replays;
+  std::vector<Entrant*> running;
+  for (Entrant* entrant : entrants) {
+    if (!entrant->record.error.empty()) continue;
+    const int copies = entrant->copies > 0 ? entrant->copies : timing.copies;
+    const Result<int> launches = launches_for(lab, entrant->contender, copies, timing.replay_us);
+    Result<Replay> replay = launches ? capture_replay(lab, entrant->contender, copies, *launches)
+                                     : Result<Replay>(launches.error());
+    if (!replay) {
+      entrant->record.error = replay.error().message;
+      continue;
+    }
+    entrant->record.launches = replay->launches;
+    replays.push_back(std::move(*replay));
+    running.push_back(entrant);
+  }
+  const auto times = time_in_turn(lab, replays, timing.rounds, timing.samples);
+  for (size_t i = 0; i < running.size(); ++i) {
+    if (!times) {
+      running[i]->record.error = times.error().message;
+      continue;
+    }
+    running[i]->record.rounds = (*times)[i];
+    running[i]->record.us = spread_of((*times)[i]);
+  }
+}
+
+std::vector<Entrant*> best_of(const Lab& lab, std::vector<Entrant>& entrants, int copies) {
+  std::vector<Entrant*> all;
+  for (Entrant& entrant : entrants) all.push_back(&entrant);
+  time_entrants(lab, all, {.copies = copies, .replay_us = kScreenReplayUs, .rounds = kScreenRounds});
+  std::erase_if(all, [](const Entrant* e) { return !e->record.error.empty() || e->record.us.median <= 0; });
+  std::stable_sort(all.begin(), all.end(), [](const Entrant* a, const Entrant* b) {
+    return a->record.us.median < b->record.us.median;
+  });
+  if (all.size() > kFinalists) all.resize(kFinalists);
+  return all;
+}
+
+void keep_fastest(std::vector<ContenderRecord>& records, const std::string& name) {
+  const ContenderRecord* best = nullptr;
+  for (const ContenderRecord& r : records)
+    if (r.name == name && r.error.empty() && (best == nullptr || r.us.median < best->us.median)) best = &r;
+  if (best == nullptr) return;
+  const ContenderRecord kept = *best;
+  std::erase_if(records, [&](const ContenderRecord& r) { return r.name == name; });
+  records.push_back(kept);
+}
+
+}  // namespace sluice::bench

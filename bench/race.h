@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Contenders on their way to records: timed in turn, screened down to the fastest. Used by session.cc and
+// mixed_session.cc.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bench/contender.h"
+#include "bench/lab.h"
+#include "bench/measure.h"
+#include "bench/record.h"
+
+namespace sluice::bench {
+
+struct Entrant {
+  Contender contender;
+  ContenderRecord record;
+  int copies = 0;  // sets of operands that it rotates over; 0: those of Timing
+};
+
+Entrant entrant_of(Contender contender);
+
+struct Timing {
+  int copies = 1;
+  double replay_us;
+  Rounds rounds;
+  std::vector<Sample>* samples = nullptr;
+};
+
+/// Times entrants in turn; those that cannot be captured get an error and drop out.
+void time_entrants(const Lab& lab, const std::vector<Entrant*>& entrants, const Timing& timing);
+
+/// Screens and keeps the two fastest, fastest first.
+std::vector<Entrant*> best_of(const Lab& lab, std::vector<Entrant>& entrants, int copies);
+
+/// Of the finalists of one name only the fastest stays.
+void keep_fastest(std::vector<ContenderRecord>& records, const std::string& name);
+
+}  // namespace sluice::bench

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/mixed_flags.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+
+#include "cli/parse.h"
+
+namespace sluice::cli {
+namespace {
+
+/// Of the flags of dense products, those that mean the same here.
+constexpr std::array kShared = {"--shape", "--m",         "--n",          "--k",    "--dtype", "--d",
+                                "--bias",  "--bias-type", "--activation", "--ld-a", "--ld-d",  "--stages"};
+
+Result<void> only_shared(const std::vector<const CLI::Option*>& options) {
+  for (const CLI::Option* option : options)
+    if (option->count() > 0 && std::find(kShared.begin(), kShared.end(), option->get_name()) == kShared.end())
+      return Error{
+          ErrorCode::invalid_argument,
+          fmt::format("{} has no effect with --weights: a mixed product has no such choice; leave it out",
+                      option->get_name())};
+  return {};
+}
+
+Result<WeightFormat> format_of(const MixedFlags& flags) {
+  const Result<DType> scale = parse_dtype(flags.weight_scale);
+  if (!scale) return scale.error();
+  const Result<ScaleZero> zero = parse_scale_zero(flags.zero);
+  if (!zero) return zero.error();
+  WeightFormat format{.group = flags.group, .scale = *scale, .zero = *zero};
+  if (flags.weights == "int4" && *zero != ScaleZero::none)
+    return Error{ErrorCode::invalid_argument,
+                 "--weights int4 are signed and --zero is per_group: zeros are for uint4; say --zero none"};
+  if (flags.weights == "int4" || flags.weights == "uint4") return format;
+  for (const WeightType type : {WeightType::int8, WeightType::e4m3})
+    if (flags.weights == name_of(type)) {
+      format.type = type;
+      return format;
+    }
+  return Error{ErrorCode::invalid_argument,
+               fmt::format("--weights \"{}\" is not one of: int4, uint4, int8, e4m3", flags.weights)};
+}
+
+}  // namespace
+
+void add_mixed_flags(CLI::App& app, MixedFlags& f) {
+  const char* group = "Mixed input";
+  f.options = {
+      app.add_option("--weights", f.weights, "B is packed: int4 (zero 8), uint4, int8, e4m3")->group(group),
+      app.add_option("--group", f.group, "k that share a scale: 32, 64, 128; 0: all")
+          ->group(group)
+          ->capture_default_str(),
+      app.add_option("--weight-scale", f.weight_scale, "Type of scales and zeros: fp16, bf16, fp32")
+          ->group(group)
+          ->capture_default_str(),
+      app.add_option("--zero", f.zero, "none or per_group")->group(group)->capture_default_str(),
+      app.add_option("--token-blocks", f.token_blocks, "Tokens of a tile / 8: 1, 2, 4")->group(group),
+      app.add_option("--row-blocks", f.row_blocks, "Outputs of a tile / 16: 2, 4, 8")->group(group),
+      app.add_option("--warps", f.warps, "Of a CTA")->group(group),
+      app.add_option("--parts", f.parts, "CTAs of a cluster, which share k: 1, 2, 4, 8")->group(group),
+      app.add_option("--ctas", f.ctas, "That share an SM")->group(group)};
+}
+
+bool is_mixed(const MixedFlags& flags) {
+  return !flags.weights.empty();
+}
+
+Result<void> check_dense(const MixedFlags& flags) {
+  const std::string given = first_given(flags.options);
+  if (is_mixed(flags) || given.empty()) return {};
+  return Error{ErrorCode::invalid_argument,
+               fmt::format("{} has no effect without --weights: say which weights are packed", given)};
+}
+
+Result<bench::MixedCase> mixed_case_of(const RequestFlags& request, const MixedFlags& flags) {
+  for (const auto* options : {&request.problem_options, &request.override_options})
+    if (Result<void> alone = only_shared(*options); !alone) return alone.error();
+  const Result<WeightFormat> format = format_of(flags);
+  if (!format) return format.error();
+  ProblemFlags dense = request.problem;
+  if (dense.dtype.empty()) dense.dtype = "fp16";
+  const Result<Problem> p = problem_of(dense);
+  if (!p) return p.error();
+  return bench::MixedCase{.problem = {.m = p->m,
+                                      .n = p->n,
+                                      .k = p->k,
+                                      .x = p->a.type,
+                                      .d = p->d.type,
+                                      .weights = *format,
+                                      .bias = p->epilogue.bias,
+                                      .bias_type = p->epilogue.bias == Bias::none ? MixedProblem{}.bias_type
+                                                                                  : p->epilogue.bias_type,
+                                      .activation = p->epilogue.activation,
+                                      .ld_x = p->a.ld,
+                                      .ld_d = p->d.ld},
+                          .overrides = {.token_blocks = flags.token_blocks,
+                                        .row_blocks = flags.row_blocks,
+                                        .warps = flags.warps,
+                                        .stages = request.problem.stages,
+                                        .parts = flags.parts,
+                                        .ctas = flags.ctas}};
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/mixed_host.h"
+
+#include <cmath>
+#include <cstring>
+
+#include <sluice/reference/element.h>
+#include <sluice/reference/packed_weights.h>
+
+namespace sluice::cli {
+namespace {
+
+double activated(Activation activation, double x) {
+  switch (activation) {
+    case Activation::none: return x;
+    case Activation::relu: return x > 0 ? x : 0;
+    case Activation::gelu: return 0.5 * x * (1 + std::erf(x * std::sqrt(0.5)));
+    case Activation::silu: return x / (1 + std::exp(-x));
+  }
+  return x;
+}
+
+}  // namespace
+
+Result<std::vector<u8>> reference_d(const mixed::HostData& data, int shift) {
+  const MixedProblem& p = data.problem;
+  const auto blob = pack_weights(p.weights, {p.n, p.k, data.codes.data(), data.scales.data(),
+                                             data.zeros.empty() ? nullptr : data.zeros.data()});
+  if (!blob) return blob.error();
+  const auto w = dequantise_weights({p.weights, p.n, p.k, blob->data()});
+  if (!w) return w.error();
+  std::vector<u8> buffer(static_cast<size_t>(mixed::d_buffer_bytes(p, shift)), 0xFF);
+  u8* d = buffer.data() + mixed::d_begin(p, shift);
+  for (i64 m = 0; m < p.m; ++m)
+    for (i64 n = 0; n < p.n; ++n) {
+      double sum = p.bias == Bias::none ? 0.0 : load_element(p.bias_type, data.bias.data(), n);
+      for (i64 k = 0; k < p.k; ++k)
+        sum += load_element(p.x, data.x.data(), m * p.ld_x + k) * (*w)[static_cast<size_t>(n * p.k + k)];
+      store_element(p.d, d, m * p.ld_d + n, activated(p.activation, sum));
+    }
+  return buffer;
+}
+
+}  // namespace sluice::cli

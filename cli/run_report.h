@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The lines that `sluice run` prints about any problem.
+#pragma once
+
+#include <string>
+
+#include <sluice/host/jit/cache.h>
+
+namespace sluice::cli {
+
+void print_row(const char* key, const std::string& value);
+void print_verdict(bool right, const std::string& text);
+/// Gets the cubin and says where it came from. The same cache and unit as prepare().
+Result<void> compile_and_print(const KernelCache& cache, const std::string& unit);
+
+}  // namespace sluice::cli

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What packed weights are, and what a product with them is: formats, sizes, types. No GPU, no torch."""
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+from typing import Optional
+
+from . import errors
+from ._library import MixedProblemStruct, PackedNumbersStruct, WeightFormatStruct, lib
+from .problems import ACTIVATIONS, DTYPES, number_of, size_of
+
+WEIGHT_TYPES = ("uint4", "int8", "e4m3")
+ORDERS = ("half", "byte")
+CODE_BITS = {"uint4": 4, "int8": 8, "e4m3": 8}
+
+
+@dataclasses.dataclass(frozen=True)
+class WeightFormat:
+    """How weights are packed: ``W = scale * (code - zero)``, a scale for each ``group`` (32, 64, 128; 0 is all of k).
+
+    ``type``: "uint4" (codes 0 to 15), "int8" (value + 128) or "e4m3". ``scale``: the type of scales and zeros, fp16, bf16 or
+    fp32. ``zeros``: is there one for each scale? Without, it is 8, 128 or 0. ``order``: "half" for 16-bit tokens, "byte" for
+    8-bit ones, which no product takes yet.
+    """
+
+    type: str = "uint4"
+    group: int = 128
+    scale: str = "fp16"
+    zeros: bool = False
+    order: str = "half"
+
+    def struct(self) -> WeightFormatStruct:
+        """As the C interface has it. Raises ``InvalidArgument`` for a name that is none."""
+        if not isinstance(self.zeros, bool):
+            raise errors.InvalidArgument(f"zeros = {self.zeros!r} must be True or False")
+        group = size_of("group", self.group)
+        if not 0 <= group < 2**15:
+            raise errors.InvalidConfig(f"group = {group}: group must be 32, 64, 128, or 0 for one scale a row")
+        return WeightFormatStruct(type=number_of("type", self.type, WEIGHT_TYPES), group=group,
+                                  scale=number_of("scale", self.scale, DTYPES), zeros=int(self.zeros),
+                                  order=number_of("order", self.order, ORDERS))
+
+    @property
+    def number(self) -> int:
+        """All of it in one number, as the compiled functions and state dicts have it."""
+        s = self.struct()
+        return s.type | s.scale << 4 | s.zeros << 8 | s.order << 9 | s.group << 16
+
+    @classmethod
+    def from_number(cls, number: int) -> "WeightFormat":
+        try:
+            made = cls(WEIGHT_TYPES[number & 15], number >> 16, DTYPES[number >> 4 & 15], bool(number >> 8 & 1),
+                       ORDERS[number >> 9 & 1])
+        except IndexError:
+            made = None
+        if made is None or made.number != number:
+            raise errors.InvalidArgument(f"{number} is no weight format of this version: it was written by another one, or is "
+                                         "something else")
+        return made
+
+    def numbers(self, n: int, k: int) -> "PackedNumbers":
+        """Where the parts of a blob of n x k weights are. Raises ``InvalidConfig`` if the format breaks a rule."""
+        found = PackedNumbersStruct()
+        lib.sluice_packed_numbers_of(ctypes.byref(self.struct()), size_of("n", n), size_of("k", k), ctypes.byref(found))
+        return PackedNumbers(**{name: getattr(found, name) for name, _ in PackedNumbersStruct._fields_})
+
+
+@dataclasses.dataclass(frozen=True)
+class PackedNumbers:
+    """Bytes of a blob (docs/packing.md): ``strips`` of 64 rows, in each ``tiles`` of 128 k, then the row part if ``group`` is
+    0. ``groups``: scales of a row. ``stored_bits``: of the blob for each weight, scales and padding too."""
+
+    groups: int
+    strips: int
+    tiles: int
+    strip_bytes: int
+    tile_bytes: int
+    row_part_bytes: int
+    blob_bytes: int
+    tile_scales_offset: int
+    tile_zeros_offset: int
+    stored_bits: float
+
+
+@dataclasses.dataclass(frozen=True)
+class MixedProblem:
+    """``D = act(X W^T + bias)``: X m x k in 16 bits, W n x k packed, D m x n.
+
+    Types are names. ``d`` left out is X's type. Strides (``x_ld``, ``d_ld``, in elements) are 0 where rows are packed.
+    ``bias`` is the type of a bias, None without.
+    """
+
+    m: int
+    n: int
+    k: int
+    weights: WeightFormat = WeightFormat()
+    x: str = "bf16"
+    d: Optional[str] = None
+    bias: Optional[str] = None
+    activation: str = "none"
+    x_ld: int = 0
+    d_ld: int = 0
+
+    def struct(self) -> MixedProblemStruct:
+        """As the C interface has it. Raises ``InvalidArgument`` for a name that is none."""
+        if not isinstance(self.weights, WeightFormat):
+            raise errors.InvalidArgument(f"weights = {self.weights!r} must be a sluice.WeightFormat, as packed.format is")
+        x = number_of("x", self.x, DTYPES)
+        return MixedProblemStruct(
+            m=size_of("m", self.m), n=size_of("n", self.n), k=size_of("k", self.k), x=x,
+            d=number_of("d", self.d, DTYPES) if self.d is not None else x, weights=self.weights.struct(),
+            bias=int(self.bias is not None),
+            bias_type=number_of("bias", self.bias, DTYPES) if self.bias is not None else 0,
+            activation=number_of("activation", self.activation, ACTIVATIONS), x_ld=size_of("x_ld", self.x_ld),
+            d_ld=size_of("d_ld", self.d_ld))

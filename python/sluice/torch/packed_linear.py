@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``Linear4bit``, ``Linear8bit`` and ``LinearPacked``: the place of ``torch.nn.Linear`` for weights of few bits. Forward only."""
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple, Union
+
+import torch
+from torch import Tensor
+
+from ..errors import InvalidArgument
+from ..formats import WeightFormat
+from ..packed import PackedWeights, pack_int4, pack_int8, pack_quantized
+from ..weights import QuantizedWeights
+from .autograd import needs_grad, refuse_grad
+from .mixed import mixed_product
+
+_HEAD = 3  # numbers in weight_format: the format's, n, k
+
+
+class LinearPacked(torch.nn.Module):
+    """``input[..., permutation] @ W.t() + bias`` of packed weights; input bf16 or fp16, output its type.
+
+    Its state: ``weight_packed`` (the blob), ``weight_format`` (three numbers that say what the blob is; checked when a state
+    is loaded), ``permutation`` if there is one, and ``bias``. ``.to()`` moves them, and changes the type of the bias alone.
+    A module to load a state into is made with the same sizes, ``format``, ``bias`` and ``act_order``.
+    """
+
+    weight_packed: Tensor
+    weight_format: Tensor
+    permutation: Optional[Tensor]
+    bias: Optional[torch.nn.Parameter]
+    DEFAULT = WeightFormat()
+    TYPES: Tuple[str, ...] = ("uint4", "int8", "e4m3")
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True, *,
+                 format: Optional[WeightFormat] = None, act_order: bool = False,  # noqa: A002
+                 device: Union[str, int, torch.device, None] = None, dtype: Optional[torch.dtype] = None) -> None:
+        super().__init__()
+        self.in_features, self.out_features = in_features, out_features
+        self.format = format = self.DEFAULT if format is None else format
+        if format.type not in self.TYPES:
+            raise InvalidArgument(f"{type(self).__name__} takes weights of {', '.join(self.TYPES)}, not {format.type}: use "
+                                  "LinearPacked")
+        nbytes = format.numbers(out_features, in_features).blob_bytes
+        self._number = format.number
+        self.register_buffer("weight_packed", torch.zeros(nbytes, device=device, dtype=torch.uint8))
+        self.register_buffer("weight_format", torch.tensor([self._number, out_features, in_features], dtype=torch.int64,
+                                                           device=device))
+        self.register_buffer("permutation", torch.arange(in_features, device=device) if act_order else None)
+        self.bias = None
+        if bias:
+            self.bias = torch.nn.Parameter(torch.zeros(out_features, device=device, dtype=dtype or torch.bfloat16),
+                                           requires_grad=False)
+
+    @classmethod
+    def from_packed(cls, packed: PackedWeights, bias: Optional[Tensor] = None) -> "LinearPacked":
+        """Of weights that are packed already, and kept as they are; ``bias`` bf16, fp16 or fp32."""
+        made = cls(packed.k, packed.n, bias=False, format=packed.format, device="meta")
+        if bias is not None and tuple(bias.shape) != (packed.n,):
+            raise InvalidArgument(f"bias has shape {tuple(bias.shape)} and must have ({packed.n},), a value for each output")
+        made.weight_packed = packed.blob
+        made.weight_format = torch.tensor([made._number, packed.n, packed.k], dtype=torch.int64, device=packed.blob.device)
+        made.permutation = packed.permutation
+        if bias is not None:
+            made.bias = torch.nn.Parameter(bias.detach(), requires_grad=False)
+        return made
+
+    @classmethod
+    def from_quantized(cls, weights: QuantizedWeights, bias: Optional[Tensor] = None) -> "LinearPacked":
+        """Of GPTQ, AWQ, compressed-tensors or ``quantize_groups`` weights (``sluice.weights``), on torch tensors. They are
+        packed where they are, on a GPU by a kernel."""
+        if not isinstance(weights.codes, Tensor):
+            raise InvalidArgument(f"codes are {type(weights.codes).__name__} and must be torch tensors: import the checkpoint "
+                                  "from tensors")
+        return cls.from_packed(pack_quantized(weights), bias)
+
+    @classmethod
+    def from_linear(cls, module: torch.nn.Linear, group: int = 128, *, symmetric: bool = True,
+                    scale_type: Optional[str] = None) -> "LinearPacked":
+        """Of a ``torch.nn.Linear``, its weight rounded to the nearest code, of 4 bits (8 by ``Linear8bit``) with scales of
+        the weight's type unless ``scale_type`` says another. The bias is its very own tensor."""
+        pack = pack_int8 if cls.DEFAULT.type == "int8" else pack_int4
+        with torch.no_grad():
+            packed = pack(module.weight.detach(), group, symmetric=symmetric, scale_type=scale_type)
+            return cls.from_packed(packed, module.bias).train(module.training)
+
+    @property
+    def packed(self) -> PackedWeights:
+        """Its weights; no copy."""
+        return PackedWeights(self.weight_packed, self.out_features, self.in_features, self.format, self.permutation)
+
+    def forward(self, input: Tensor) -> Tensor:
+        if needs_grad(input, None, self.bias, None):
+            refuse_grad(type(self).__name__)
+        if self.permutation is not None:
+            input = input.index_select(-1, self.permutation)
+        return mixed_product(input, self.weight_packed, self.bias, None, None, input.dtype, self._number, self.out_features,
+                             self.in_features)
+
+    def _load_from_state_dict(self, state_dict: dict, prefix: str, local_metadata: dict, strict: bool, missing_keys: list,
+                              unexpected_keys: list, error_msgs: list) -> None:
+        """torch compares shapes; here the format is compared too, for blobs of two formats may be of one length."""
+        head = state_dict.get(prefix + "weight_format")
+        if head is not None and not head.is_meta:
+            wanted = [self._number, self.out_features, self.in_features]
+            got = [int(value) for value in head.reshape(-1)]
+            if got != wanted:
+                error_msgs.append(f"{prefix}weight_format: the state is of {_head_text(got)}, and this module of "
+                                  f"{_head_text(wanted)}; make the module with that format")
+                return
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+
+    def extra_repr(self) -> str:
+        return (f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}, "
+                f"format={self.format}, act_order={self.permutation is not None}")
+
+
+class Linear4bit(LinearPacked):
+    """``LinearPacked`` of 4-bit weights alone."""
+
+    TYPES = ("uint4",)
+
+
+class Linear8bit(LinearPacked):
+    """``LinearPacked`` of 8-bit integers alone."""
+
+    DEFAULT = WeightFormat("int8")
+    TYPES = ("int8",)
+
+
+def _head_text(head: list) -> str:
+    if len(head) != _HEAD:
+        return f"{len(head)} numbers"
+    try:
+        kind: Any = WeightFormat.from_number(head[0])
+    except InvalidArgument:
+        kind = f"format {head[0]}, which this version does not know"
+    return f"{head[1]} x {head[2]} weights as {kind}"
+
+
+PACKED_RECIPES = {"int4": Linear4bit, "int8": Linear8bit}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a sluice_device holds for packed weights: the kernels of mixed products, by problem, and the packers,
+// by format. Nothing of it is given back before the end, since graphs may point there.
+#pragma once
+
+#include <mutex>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <sluice/c_api/packed.h>
+#include <sluice/host/device_impl.h>
+
+namespace sluice::c_api {
+
+class PackedSession {
+ public:
+  explicit PackedSession(Device device) : device_(std::move(device)) {}
+
+  /// Error not_prepared: the stream captures and the kernel is not there.
+  Result<void> run(const MixedProblem& problem, const mixed::Args& args, Stream stream);
+  Result<void> make_ready(std::span<const MixedProblem> problems);
+  /// run() uses this plan for its problem from now on, whatever was chosen before.
+  Result<void> use(const mixed::Plan& plan);
+
+  /// Of arrays on this device. Error not_prepared: the stream captures and the packer is not there.
+  Result<void> pack(const PackCall& call, Stream stream);
+  Result<void> unpack(const PackCall& call, Stream stream);
+  Result<void> make_packer_ready(const WeightFormat& format);
+
+  i64 kernels();  // problems that run() has one for
+
+ private:
+  std::optional<mixed::Kernel> find(const MixedProblem& problem);
+  Result<mixed::Kernel> kernel_for(const MixedProblem& problem, Stream stream);
+  std::optional<Packer> find_packer(const WeightFormat& format);
+  Result<Packer> packer_for(const WeightFormat& format, Stream stream);
+  Packer keep(const WeightFormat& format, const Packer& packer);
+
+  Device device_;
+  std::mutex mutex_;  // never held where the driver is waited for
+  std::unordered_map<MixedProblem, mixed::Kernel, ProblemHash> kernels_;
+  std::vector<mixed::Kernel> retired_;  // replaced by use(); a graph may have been captured with them
+  std::vector<std::pair<WeightFormat, Packer>> packers_;  // few
+};
+
+}  // namespace sluice::c_api

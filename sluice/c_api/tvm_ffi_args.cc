@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// See tvm_ffi_args.h.
+#include <sluice/c_api/tvm_ffi_args.h>
+
+#include <dlfcn.h>
+
+namespace sluice::c_api {
+namespace {
+
+int dtype_of(ffi::DataType type) {
+  if (type.lanes != 1) return -1;
+  if (type.code == ffi::kBfloat && type.bits == 16) return SLUICE_BF16;
+  if (type.code == ffi::kFloat && type.bits == 16) return SLUICE_FP16;
+  if (type.code == ffi::kFloat && type.bits == 32) return SLUICE_FP32;
+  if (type.code == ffi::kFloat8E4m3fn && type.bits == 8) return SLUICE_E4M3;
+  if (type.code == ffi::kFloat8E5m2 && type.bits == 8) return SLUICE_E5M2;
+  if (type.code == ffi::kUnsigned && type.bits == 8) return SLUICE_BYTE;
+  return -1;
+}
+
+int32_t device_type_of(int32_t type) {
+  if (type == ffi::kCudaManaged) return SLUICE_ON_CUDA;
+  return type == ffi::kCudaHost ? SLUICE_ON_CPU : type;  // pinned
+}
+
+Error not_a_tensor(const char* name, int type_index) {
+  return {ErrorCode::invalid_argument,
+          std::string(name) + " is of tvm-ffi's type " + std::to_string(type_index) +
+              ": it must be a tensor that speaks DLPack" + ", or None where it may be left out"};
+}
+
+/// nullptr: None.
+Result<const ffi::Tensor*> tensor_of(const ffi::Any& any, const char* name) {
+  if (any.type_index == ffi::kNone) return static_cast<const ffi::Tensor*>(nullptr);
+  if (any.type_index == ffi::kTensorPointer) return static_cast<const ffi::Tensor*>(any.v_ptr);
+  if (any.type_index == ffi::kTensorObject)
+    return reinterpret_cast<const ffi::Tensor*>(static_cast<const char*>(any.v_ptr) +
+                                                ffi::kObjectHeaderBytes);
+  return not_a_tensor(name, any.type_index);
+}
+
+void describe(const ffi::Tensor& t, ArrayArg& arg) {
+  arg.present = true;
+  arg.array = {.data = static_cast<char*>(t.data) + t.byte_offset,
+               .dtype = dtype_of(t.dtype),
+               .ndim = t.ndim,
+               .device_type = device_type_of(t.device_type),
+               .device = t.device_id,
+               .shape = t.shape,
+               .strides = t.strides};
+}
+
+}  // namespace
+
+const Host& host() {
+  static const Host found{reinterpret_cast<ffi::SetRaised>(dlsym(RTLD_DEFAULT, ffi::kSetRaised)),
+                          reinterpret_cast<ffi::GetStream>(dlsym(RTLD_DEFAULT, ffi::kGetStream))};
+  return found;
+}
+
+int raise(sluice_status status) {
+  if (host().set_raised != nullptr)
+    host().set_raised((std::string("sluice.") + sluice_status_name(status)).c_str(), sluice_error_message());
+  return -1;
+}
+
+Result<void> read(const ffi::Any& any, const char* name, ArrayArg& arg) {
+  const Result<const ffi::Tensor*> tensor = tensor_of(any, name);
+  if (!tensor) return tensor.error();
+  if (*tensor != nullptr) describe(**tensor, arg);
+  return {};
+}
+
+Result<void> flatten(const char* name, ArrayArg& arg) {
+  if (!arg.present || arg.array.ndim == 2) return {};
+  const sluice_array& x = arg.array;
+  const int last = x.ndim - 1;
+  if (last < 0)
+    return Error{ErrorCode::invalid_size, std::string(name) + " has no dimension: it must have at least one"};
+  const int64_t column_stride = x.strides != nullptr ? x.strides[last] : 1, columns = x.shape[last];
+  int64_t rows = 1, row_stride = columns;
+  for (int i = 0; i < last; ++i) rows *= x.shape[i];
+  bool seen = rows == 0;  // an index that steps; where there is no row, none does, whatever its stride
+  int64_t inner_rows = 1;
+  for (int i = last - 1; i >= 0 && rows != 0; --i) {
+    if (x.shape[i] == 1) continue;
+    if (x.strides != nullptr && seen && x.strides[i] != row_stride * inner_rows)
+      return Error{ErrorCode::invalid_stride, std::string(name) +
+                                                  ": its leading dimensions cannot be seen as one; pass " +
+                                                  name + ".contiguous() (nothing is copied silently)"};
+    if (!seen && x.strides != nullptr) row_stride = x.strides[i];  // 0 where the index is expanded
+    seen = true;
+    inner_rows *= x.shape[i];
+  }
+  arg.shape[0] = rows;
+  arg.shape[1] = columns;
+  arg.strides[0] = row_stride;
+  arg.strides[1] = column_stride;
+  arg.array.ndim = 2;
+  arg.array.shape = arg.shape;
+  arg.array.strides = arg.strides;
+  return {};
+}
+
+sluice_stream stream_of(int device) {
+  return static_cast<sluice_stream>(host().get_stream(ffi::kCuda, device));
+}
+
+}  // namespace sluice::c_api

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the sums that warps have of one tile to whole ones: through shared memory, warp after warp, then
+// through that of the cluster's other CTAs, rank after rank: the same order and the same bits on every run.
+#pragma once
+
+#include <sluice/spec/warp_sums.h>
+#include <sluice/device/ptx/cluster_memory.cuh>
+#include <sluice/device/ptx/shared.cuh>
+#include <sluice/device/ptx/sync.cuh>
+
+namespace sluice {
+
+struct RowPair {
+  float upper, lower;  // of rows g and g + 8 of a block of 16
+};
+
+template <WarpTile kTile>
+class WarpSums {
+  static constexpr int kQuads = kTile.rows / 4 * kTile.columns;  // of four neighbouring rows of one column
+  static constexpr int kShare = kQuads / kTile.parts;
+  static constexpr int kStride = warp_sums_stride(kTile), kThreads = 32 * kTile.warps;
+
+ public:
+  /// `smem`: the CTA's own sums, over rings that are done with; `incoming`: where others send theirs.
+  SLUICE_DEVICE WarpSums(u32 smem, u32 incoming, int rank) : smem_(smem), incoming_(incoming), rank_(rank) {}
+
+  /// First thing in a kernel with parts: this CTA runs, so others may write to its memory later.
+  SLUICE_DEVICE static void announce() {
+    if constexpr (kTile.parts > 1) ptx::cluster_arrive_relaxed();
+  }
+
+  /// All threads. `sums` as mma lays them out, times `factors`; store(column, row, sums of four rows) is
+  /// called once for each four rows of the CTA's share.
+  template <class Store>
+  SLUICE_DEVICE void add_up(const float (&sums)[kTile.rows / 16][kTile.columns / 8][4],
+                            const RowPair& factors, const Store& store) const {
+    __syncthreads();
+    write(sums, factors);
+    __syncthreads();
+    const int thread = static_cast<int>(threadIdx.x);
+    if constexpr (kTile.parts == 1) {
+      for (int quad = thread; quad < kQuads; quad += kThreads) give(store, quad, sum_of_warps(quad));
+    } else {
+      ptx::cluster_wait_acquire();  // everyone has begun
+      for (int quad = thread; quad < kQuads; quad += kThreads)
+        ptx::store_cluster(ptx::map_to_cta(slot(rank_, quad % kShare), static_cast<u32>(quad / kShare)),
+                           sum_of_warps(quad));
+      ptx::cluster_arrive_release();
+      ptx::cluster_wait_acquire();
+      for (int i = thread; i < kShare; i += kThreads) give(store, rank_ * kShare + i, sum_of_parts(i));
+    }
+  }
+
+ private:
+  SLUICE_DEVICE u32 address(int warp, int column, int row) const {
+    return smem_ + 4 * ((warp * kTile.columns + column) * kStride + row);
+  }
+  SLUICE_DEVICE u32 slot(int part, int index) const { return incoming_ + 16 * (part * kShare + index); }
+  template <class Store>
+  SLUICE_DEVICE static void give(const Store& store, int quad, const ptx::Float4& sum) {
+    store(quad / (kTile.rows / 4), quad % (kTile.rows / 4) * 4, sum);
+  }
+
+  SLUICE_DEVICE void write(const float (&sums)[kTile.rows / 16][kTile.columns / 8][4],
+                           const RowPair& factors) const {
+    const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
+#pragma unroll
+    for (int block = 0; block < kTile.rows / 16; ++block)
+#pragma unroll
+      for (int j = 0; j < kTile.columns / 8; ++j) {
+        const u32 to = address(thread / 32, 8 * j + lane % 4 * 2, 16 * block + lane / 4);
+        ptx::store_shared(to, sums[block][j][0] * factors.upper);
+        ptx::store_shared(to + 4 * kStride, sums[block][j][1] * factors.upper);
+        ptx::store_shared(to + 4 * 8, sums[block][j][2] * factors.lower);
+        ptx::store_shared(to + 4 * (kStride + 8), sums[block][j][3] * factors.lower);
+      }
+  }
+  SLUICE_DEVICE static void add(ptx::Float4& sum, const ptx::Float4& other) {
+    sum.x += other.x;
+    sum.y += other.y;
+    sum.z += other.z;
+    sum.w += other.w;
+  }
+  SLUICE_DEVICE ptx::Float4 sum_of_warps(int quad) const {
+    const int column = quad / (kTile.rows / 4), row = quad % (kTile.rows / 4) * 4;
+    ptx::Float4 sum = ptx::load_shared_v4(address(0, column, row));
+#pragma unroll
+    for (int warp = 1; warp < kTile.warps; ++warp) add(sum, ptx::load_shared_v4(address(warp, column, row)));
+    return sum;
+  }
+  SLUICE_DEVICE ptx::Float4 sum_of_parts(int index) const {
+    ptx::Float4 sum = ptx::load_shared_v4(slot(0, index));
+#pragma unroll
+    for (int part = 1; part < kTile.parts; ++part) add(sum, ptx::load_shared_v4(slot(part, index)));
+    return sum;
+  }
+
+  u32 smem_, incoming_;
+  int rank_;
+};
+
+}  // namespace sluice

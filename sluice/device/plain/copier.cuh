@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Brings a warp's k-tiles into its ring: rows of 128 bytes of B, then of A, their 16-byte pieces swizzled by
+// the row. Rows and k outside of a matrix become zeros and are not read.
+#pragma once
+
+#include <sluice/spec/params.h>
+#include <sluice/spec/plain.h>
+#include <sluice/device/ptx/async_copy.cuh>
+
+namespace sluice::plain {
+
+inline constexpr int kPiece = 16;     // bytes a lane copies at once
+inline constexpr int kWarpRows4 = 4;  // rows that a warp copies at once, eight lanes each
+
+/// Where a warp is: its CTA's tile, its k-tiles (first_tile, + warps, ..), its ring.
+struct Place {
+  int lane, warp, rank;
+  int first_row, first_token, batch;  // of B, of A
+  int first_tile, count;
+  u32 ring;
+};
+
+template <KernelConfig kConfig>
+class Copier {
+  static constexpr int kElement = bytes_of(kConfig.a);
+
+ public:
+  SLUICE_DEVICE Copier(const GemmParams& params, const Place& at)
+      : four_rows_b_(4 * kElement * params.b_ld),
+        four_rows_a_(4 * kElement * params.a_ld),
+        policy_(ptx::evict_first_policy()) {
+    const int row = at.lane / 8, k = at.first_tile * kPlainRowBytes + at.lane % 8 * kPiece;  // k in bytes
+    b_ = static_cast<const u8*>(params.b) + k +
+         kElement * (at.batch * params.b_batch_stride + (at.first_row + row) * params.b_ld);
+    a_ = static_cast<const u8*>(params.a) + k +
+         kElement * (at.batch * params.a_batch_stride + (at.first_token + row) * params.a_ld);
+    rows_left_ = params.n - at.first_row - row;
+    tokens_left_ = params.m - at.first_token - row;
+    k_left_ = static_cast<i64>(params.k) * kElement - k;
+    const u32 even = row * kPlainRowBytes + (at.lane % 8 ^ row) * kPiece;
+    even_ = even;
+    odd_ = even ^ 4 * kPiece;  // rows 4 .. 7 of each 8: the other half of the pieces
+  }
+
+  /// The next tile, to `stage`.
+  SLUICE_DEVICE void copy(u32 stage) {
+    const u32 bytes = static_cast<u32>(k_left_ < kPiece ? (k_left_ < 0 ? 0 : k_left_) : kPiece);
+    const u8* from = b_;
+#pragma unroll
+    for (int i = 0; i < kConfig.tile.n / kWarpRows4; ++i) {
+      ptx::copy_16_bytes(stage + target(i), from, 4 * i < rows_left_ ? bytes : 0u, policy_);
+      from += four_rows_b_;
+    }
+    from = a_;
+#pragma unroll
+    for (int i = 0; i < kConfig.tile.m / kWarpRows4; ++i) {
+      ptx::copy_16_bytes(stage + kConfig.tile.n * kPlainRowBytes + target(i), from,
+                         4 * i < tokens_left_ ? bytes : 0u);
+      from += four_rows_a_;
+    }
+    b_ += kConfig.warps * kPlainRowBytes;
+    a_ += kConfig.warps * kPlainRowBytes;
+    k_left_ -= kConfig.warps * kPlainRowBytes;
+  }
+
+ private:
+  SLUICE_DEVICE u32 target(int i) const {
+    return (i % 2 == 0 ? even_ : odd_) + i * kWarpRows4 * kPlainRowBytes;
+  }
+
+  const u8* b_;  // this lane's 16 bytes of the next tile
+  const u8* a_;
+  i64 four_rows_b_, four_rows_a_;  // bytes
+  int rows_left_, tokens_left_;    // from this lane's first on
+  i64 k_left_;                     // bytes, from this lane's first of the next tile on
+  u32 even_, odd_;                 // this lane's place in rows 0 .. 3 and 4 .. 7 of each 8
+  u64 policy_;
+};
+
+}  // namespace sluice::plain

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a warp adds up of a tile, in fp32: fp16 and bf16 as they are; fp8 as fp16, which holds every e4m3 and
+// e5m2, because Hopper's mma.sync has no fp8 of its own. A byte pair of ldmatrix holds two k there, so lane
+// 4 g + c gets k 4c .. 4c + 3 of 16 where mma's 16-bit fragment has 2c, 2c + 1, 2c + 8, 2c + 9: the same for
+// A and B, and sums do not mind.
+#pragma once
+
+#include <sluice/device/plain/copier.cuh>
+#include <sluice/device/ptx/mma.cuh>
+
+namespace sluice::plain {
+
+/// Two pairs of fp8 as fp16.
+template <DType kType>
+SLUICE_DEVICE void expand_fp8(u32 four, u32& low, u32& high) {
+  if constexpr (kType == DType::e4m3)
+    asm("{\n.reg .b16 x, y;\nmov.b32 {x, y}, %2;\ncvt.rn.f16x2.e4m3x2 %0, x;\ncvt.rn.f16x2.e4m3x2 %1, y;\n}"
+        : "=r"(low), "=r"(high)
+        : "r"(four));
+  else
+    asm("{\n.reg .b16 x, y;\nmov.b32 {x, y}, %2;\ncvt.rn.f16x2.e5m2x2 %0, x;\ncvt.rn.f16x2.e5m2x2 %1, y;\n}"
+        : "=r"(low), "=r"(high)
+        : "r"(four));
+}
+
+template <KernelConfig kConfig>
+class TileSums {
+  static constexpr int kBlocks = kConfig.tile.n / 16, kTokenBlocks = kConfig.tile.m / 8;
+  static constexpr bool kFp8 = is_fp8(kConfig.a);
+
+ public:
+  float sums[kBlocks][kTokenBlocks][4] = {};
+
+  SLUICE_DEVICE void add_tile(u32 stage, int lane) {
+#pragma unroll
+    for (int step = 0; step < 4; step += 2) {  // 64 bytes of k
+      u32 tokens[kTokenBlocks][4];
+#pragma unroll
+      for (int j = 0; j < kTokenBlocks; ++j) {
+        const int row = 8 * j + lane % 8;
+        ptx::load_matrices(piece(stage + kConfig.tile.n * kPlainRowBytes, row, 2 * step + lane / 8),
+                           tokens[j][0], tokens[j][1], tokens[j][2], tokens[j][3]);
+      }
+#pragma unroll
+      for (int half = 0; half < 2; ++half) add_step(stage, lane, step + half, half, tokens);
+    }
+  }
+
+ private:
+  SLUICE_DEVICE static u32 piece(u32 rows, int row, int index) {
+    return rows + row * kPlainRowBytes + (index ^ row % 8) * kPiece;
+  }
+
+  /// 32 bytes of k: one instruction of 16-bit elements, two of fp8.
+  SLUICE_DEVICE void add_step(u32 stage, int lane, int step, int half, const u32 (&tokens)[kTokenBlocks][4]) {
+    u32 b[kTokenBlocks][kFp8 ? 4 : 2];
+#pragma unroll
+    for (int j = 0; j < kTokenBlocks; ++j) {
+      if constexpr (kFp8) {
+        expand_fp8<kConfig.a>(tokens[j][2 * half], b[j][0], b[j][1]);
+        expand_fp8<kConfig.a>(tokens[j][2 * half + 1], b[j][2], b[j][3]);
+      } else {
+        b[j][0] = tokens[j][2 * half];
+        b[j][1] = tokens[j][2 * half + 1];
+      }
+    }
+#pragma unroll
+    for (int block = 0; block < kBlocks; ++block) {
+      const int row = 16 * block + lane % 16;
+      u32 loaded[4];
+      ptx::load_matrices(piece(stage, row, 2 * step + lane / 16), loaded[0], loaded[1], loaded[2], loaded[3]);
+      if constexpr (kFp8) {
+        u32 first[4], second[4];
+        expand_fp8<kConfig.b>(loaded[0], first[0], first[2]);
+        expand_fp8<kConfig.b>(loaded[1], first[1], first[3]);
+        expand_fp8<kConfig.b>(loaded[2], second[0], second[2]);
+        expand_fp8<kConfig.b>(loaded[3], second[1], second[3]);
+#pragma unroll
+        for (int j = 0; j < kTokenBlocks; ++j) {
+          ptx::mma_m16n8k16<DType::fp16>(sums[block][j], first, b[j][0], b[j][1], sums[block][j]);
+          ptx::mma_m16n8k16<DType::fp16>(sums[block][j], second, b[j][2], b[j][3], sums[block][j]);
+        }
+      } else {
+#pragma unroll
+        for (int j = 0; j < kTokenBlocks; ++j)
+          ptx::mma_m16n8k16<kConfig.a>(sums[block][j], loaded, b[j][0], b[j][1], sums[block][j]);
+      }
+    }
+  }
+};
+
+}  // namespace sluice::plain

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans of Schedule::plain (kernels/plain.cuh): for few rows of A, beside those that candidates.cc makes.
+#pragma once
+
+#include <vector>
+
+#include <sluice/plan.h>
+
+namespace sluice {
+
+/// Few enough rows that one tile of A holds them all.
+inline constexpr i64 kMaxPlainRows = 64;
+
+/// nullptr, or why the overrides and the problem leave none, in words.
+const char* why_not_plain(const Problem& problem, const PlanOverrides& overrides);
+
+/// Not ranked; none where why_not_plain() says so, or where the problem has more rows and nobody asked for
+/// them. `problem` is checked and has its strides filled in.
+std::vector<Plan> plain_plans(const Problem& problem, const DeviceInfo& device,
+                              const PlanOverrides& overrides);
+
+/// One that `config` makes: as many clusters as there are tiles.
+Plan plain_plan(const Problem& problem, const DeviceInfo& device, const KernelConfig& config);
+
+/// Where the model thinks the time goes.
+Estimate plain_estimate(const Problem& problem, const DeviceInfo& device, const KernelConfig& config);
+
+}  // namespace sluice

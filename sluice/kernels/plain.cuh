@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Few rows of A (decoding: "tokens") by plain loads: D = epilogue(A B^T) with neither TMA nor barriers on the
+// way in. Why it is there: a kernel this small is over before a ring of TMA boxes has filled
+// (docs/findings/plain-loads.md).
+//
+// | warp        | does                                                                       |
+// | every one   | copies its own k-tiles into its own ring (cp.async), multiplies (mma.sync) |
+// | all, at end | add up the warps' sums, then those of the cluster (warp_sums.cuh), store D |
+//
+// | meeting point               | who           | what it orders | | wait_copies, __syncwarp     | a warp | a
+// stage's bytes before its reads, its reads before the     | |                             |               |
+// copies that replace them                                   | | __syncthreads, twice        | a CTA | last
+// reads of rings, sums, reads of the sums               | | cluster barrier, twice      | the CTAs of a | all
+// have begun; pushed sums before they are read           | |                             | cluster       | |
+#pragma once
+
+#include <sluice/device/epilogue/direct_store.cuh>
+#include <sluice/device/epilogue/warp_sums.cuh>
+#include <sluice/device/plain/tile_sums.cuh>
+
+namespace sluice {
+
+template <KernelConfig kConfig>
+SLUICE_DEVICE plain::Place plain_place(const GemmParams& params, u32 smem) {
+  constexpr int kParts = kConfig.cluster.k;
+  plain::Place p;
+  p.lane = static_cast<int>(threadIdx.x) % 32;
+  p.warp = static_cast<int>(threadIdx.x) / 32;
+  p.rank = static_cast<int>(blockIdx.x) % kParts;
+  p.first_row = static_cast<int>(blockIdx.x) / kParts * kConfig.tile.n;
+  // No division where there is one matrix: it would be 0.1 us of a kernel of 4.
+  const int y = static_cast<int>(blockIdx.y);
+  p.batch = params.grid.batch == 1 ? 0 : y / params.grid.rows;
+  p.first_token = (y - p.batch * params.grid.rows) * kConfig.tile.m;
+  p.first_tile = static_cast<int>(static_cast<i64>(p.rank) * params.grid.k_tiles / kParts) + p.warp;
+  const int end = static_cast<int>(static_cast<i64>(p.rank + 1) * params.grid.k_tiles / kParts);
+  p.count = max(0, (end - p.first_tile + kConfig.warps - 1) / kConfig.warps);
+  p.ring = smem + p.warp * kConfig.stages * plain_stage_bytes(kConfig);
+  return p;
+}
+
+template <KernelConfig kConfig>
+SLUICE_DEVICE void run_plain(const GemmParams& params) {
+  static_assert(validate_plain(kConfig) == nullptr);
+  constexpr int kStages = kConfig.stages, kStageBytes = plain_stage_bytes(kConfig);
+  using Sums = WarpSums<plain_tile(kConfig)>;
+  extern __shared__ __align__(1024) u8 smem[];
+  const u32 base = ptx::shared_address(smem);
+  Sums::announce();
+  const plain::Place at = plain_place<kConfig>(params, base);
+
+  plain::Copier<kConfig> copier(params, at);
+#pragma unroll
+  for (int i = 0; i < kStages - 1; ++i) {
+    if (i < at.count) copier.copy(at.ring + i * kStageBytes);
+    ptx::commit_copies();
+  }
+  plain::TileSums<kConfig> tile;
+  ElementWise<kConfig.epilogue> element(params);
+  const TensorScales scales =
+      element.load_tensor_scales();  // used after the last tile: they may take as long
+  u32 stage = at.ring, refill = at.ring + (kStages - 1) * kStageBytes;
+  const u32 end = at.ring + kStages * kStageBytes;
+#pragma unroll 1
+  for (int i = 0; i < at.count; ++i) {
+    ptx::wait_copies<kStages - 2>();
+    __syncwarp();
+    if (i + kStages - 1 < at.count) copier.copy(refill);
+    ptx::commit_copies();
+    tile.add_tile(stage, at.lane);
+    refill = stage;
+    stage += kStageBytes;
+    if (stage == end) stage = at.ring;
+  }
+
+  element.set_tensor_scales(scales);
+  const auto store = [&](int token, int row, const ptx::Float4& sum) {
+    const Position first{at.first_token + token, at.first_row + row, at.batch};
+    const Position second{first.row, first.column + 2, first.batch};
+    if (first.row >= params.m || first.column >= params.n) return;
+    const float scale = element.row_scale(first.row);
+    store_pair<kConfig.d, kConfig.epilogue.update>(
+        params, first, element.apply({sum.x, sum.y}, scale, element.columns(first.column), first));
+    store_pair<kConfig.d, kConfig.epilogue.update>(
+        params, second, element.apply({sum.z, sum.w}, scale, element.columns(second.column), second));
+  };
+  Sums(base, base + plain_incoming_offset(kConfig), at.rank).add_up(tile.sums, {1.0f, 1.0f}, store);
+}
+
+}  // namespace sluice

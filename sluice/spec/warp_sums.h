@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shared memory in which warps that share the k of one tile add up their sums, and then the CTAs of a cluster
+// (device/epilogue/warp_sums.cuh): fp32, [warp][column of the sums][row], rows padded so that no two lanes
+// meet on a bank.
+#pragma once
+
+#include <sluice/spec/base.h>
+
+namespace sluice {
+
+inline constexpr int kSmemOfSm = 228 * 1024;  // a CTA takes 1 KB more of it than it asks for
+
+/// Of the tensor core's A and B: weights are rows here, tokens columns.
+struct WarpTile {
+  int rows = 64;    // a multiple of 16
+  int columns = 8;  // a multiple of 8
+  int warps = 8;
+  int parts = 1;  // CTAs of the cluster
+
+  constexpr bool operator==(const WarpTile&) const = default;
+};
+
+SLUICE_HD constexpr int warp_sums_stride(const WarpTile& t) {
+  return t.rows + 4;
+}
+SLUICE_HD constexpr int warp_sums_bytes(const WarpTile& t) {
+  return t.warps * t.columns * warp_sums_stride(t) * 4;
+}
+/// What the cluster's CTAs send one of them: its share of the tile from each. Not where rings are: it comes
+/// while those are in use.
+SLUICE_HD constexpr int incoming_sums_bytes(const WarpTile& t) {
+  return t.parts > 1 ? t.rows * t.columns * 4 : 0;
+}
+
+}  // namespace sluice

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packed weights without a GPU: blobs byte by byte against a writer of docs/packing.md, back again, parts, plans, and what is
+raised. On numpy arrays, and on torch tensors where there are; on a GPU the kernel is held to the same bytes."""
+import dataclasses
+import random
+
+import pytest
+
+np = pytest.importorskip("numpy")
+pytest.importorskip("tvm_ffi")
+
+import packed_layout  # noqa: E402
+import sluice  # noqa: E402
+import sluice.weights as sw  # noqa: E402
+
+WIDTH = {"fp16": 2, "bf16": 2, "fp32": 4}
+# Shapes that are ragged in n, in k, in the last group, and whole.
+FORMATS = [("uint4", 32, "fp16", True, "half", 70, 200), ("uint4", 64, "fp16", False, "half", 64, 128),
+           ("uint4", 128, "fp32", True, "half", 130, 136), ("uint4", 0, "fp16", True, "half", 65, 300),
+           ("uint4", 0, "fp32", False, "half", 5, 8), ("uint4", 64, "fp32", True, "byte", 70, 200),
+           ("uint4", 0, "fp16", False, "byte", 64, 129), ("int8", 32, "fp16", False, "half", 70, 200),
+           ("int8", 128, "fp32", True, "half", 64, 250), ("int8", 0, "fp16", True, "half", 66, 40),
+           ("e4m3", 64, "fp16", False, "half", 70, 200), ("e4m3", 0, "fp32", False, "half", 64, 128)]
+
+
+def random_arrays(kind, group, scale, zeros, n, k):
+    rng = random.Random(f"{kind} {group} {scale} {n} {k}")
+    codes = np.array([[rng.randrange(16 if kind == "uint4" else 256) for _ in range(k)] for _ in range(n)], np.uint8)
+    shape, type_ = (n, -(-k // group) if group else 1), {"fp16": np.float16, "fp32": np.float32}[scale]
+    values = [np.array([[rng.uniform(-3, 3) for _ in range(shape[1])] for _ in range(n)], type_) for _ in range(2)]
+    return codes, values[0], values[1] if zeros else None
+
+
+def bytes_of(values):
+    return None if values is None else [[value.tobytes() for value in row] for row in values]
+
+
+def host(array):
+    return array if isinstance(array, np.ndarray) else array.cpu().numpy()
+
+
+@pytest.mark.parametrize("kind, group, scale, zeros, order, n, k", FORMATS)
+def test_blobs_are_the_pages_byte_for_byte_and_come_back(library, kind, group, scale, zeros, order, n, k):
+    codes, scales, zero_values = random_arrays(kind, group, scale, zeros, n, k)
+    packed = sluice.pack(library(codes), library(scales), None if zero_values is None else library(zero_values), type=kind,
+                         group=group, order=order)
+    expected = packed_layout.blob(kind, group, WIDTH[scale], order, codes, bytes_of(scales), bytes_of(zero_values))
+    assert host(packed.blob).tobytes() == expected
+    assert packed.format == sluice.WeightFormat(kind, group, scale, zeros, order) and packed.shape == (n, k)
+    assert packed.nbytes == len(expected) and packed.stored_bits == pytest.approx(8 * len(expected) / (n * k))
+    back = packed.unpack()
+    assert (host(back.codes) == codes).all() and host(back.scales).tobytes() == scales.tobytes()
+    assert back.zeros is None if zero_values is None else host(back.zeros).tobytes() == zero_values.tobytes()
+    if kind != "e4m3":
+        again = sluice.pack_quantized(packed.quantized(), order=order)
+        assert host(again.blob).tobytes() == expected and again.format == packed.format
+
+
+def test_the_writer_has_the_pages_worked_examples():
+    """docs/packing.md: what the writer above is held to itself."""
+    def word(kind, order, codes):
+        found = 0
+        for code, row, k in codes:
+            offset, bits = packed_layout.place(kind, order, code, row, k)
+            assert offset == 0
+            found |= bits
+        return found
+
+    half = [(1, 0, 0), (2, 0, 1), (3, 0, 8), (4, 0, 9), (5, 8, 0), (6, 8, 1), (7, 8, 8), (8, 8, 9)]
+    byte = [(0, 0, 0), (7, 0, 1), (8, 0, 2), (15, 0, 3), (1, 8, 0), (6, 8, 1), (9, 8, 2), (14, 8, 3)]
+    assert word("uint4", "half", half) == 0x23139A8C
+    assert word("uint4", "byte", byte) == 0x6E1091EF
+    assert word("int8", "half", [(0x81, 0, 0), (0x7F, 0, 1), (0x80, 8, 0), (0xFF, 8, 1)]) == 0xFBFC040F
+
+
+def test_bf16_scales_and_e4m3_codes_of_torch(source_root):
+    torch = pytest.importorskip("torch")
+    weight = torch.randn(100, 200).bfloat16()
+    packed = sluice.pack_e4m3(weight, 64)
+    codes, scales, zeros = packed.unpack()
+    assert packed.format == sluice.WeightFormat("e4m3", 64, "bf16") and zeros is None and scales.dtype == torch.bfloat16
+    values = codes.view(torch.float8_e4m3fn).double() * scales.double().repeat_interleave(64, 1)[:, :200]
+    top = scales.double().repeat_interleave(64, 1)[:, :200] * 448
+    assert ((values - weight.double()).abs() <= weight.double().abs() / 16 + top * 2.0**-18 + top * 2.0**-8).all()
+    assert values.abs().max() > 1, "not all zeros"
+    again = sluice.pack(codes.view(torch.float8_e4m3fn), scales, type="e4m3", group=64)
+    assert torch.equal(again.blob, packed.blob)
+
+
+@pytest.mark.parametrize("pack, bits", [(sluice.pack_int4, 4), (sluice.pack_int8, 8)])
+@pytest.mark.parametrize("group, symmetric", [(64, True), (0, False)])
+def test_float_weights_are_quantised_first(library, pack, bits, group, symmetric):
+    weight = library(np.random.default_rng(0).standard_normal((80, 136), np.float32))
+    packed = pack(weight, group, symmetric=symmetric, scale_type="fp16")
+    quantized = sw.quantize_groups(weight, group, symmetric=symmetric, scale_type="fp16", bits=bits)
+    back = packed.quantized()
+    assert (host(back.codes) == host(quantized.codes)).all() and (host(back.scales) == host(quantized.scales)).all()
+    assert (back.zeros is None) == symmetric and back.bits == bits and back.group == group
+    assert host(pack(quantized).blob).tobytes() == host(packed.blob).tobytes()
+
+
+def test_views_are_made_contiguous_and_one_large_group_is_all_of_k(library):
+    whole = sw.quantize_groups(library(np.random.default_rng(1).standard_normal((96, 512), np.float32)), 128, scale_type="fp16")
+    part = whole.columns(128, 384)
+    assert host(sluice.pack_int4(part).blob).tobytes() == host(sluice.pack_int4(whole).slice_k(128, 384).blob).tobytes()
+    large = sw.quantize_groups(library(np.ones((64, 96), np.float32)), 256, scale_type="fp16")
+    assert sluice.pack_int4(large).group == 0
+
+
+@pytest.mark.parametrize("group", [0, 64])
+def test_parts_of_a_blob_are_the_blobs_of_parts(library, group):
+    quantized = sw.quantize_groups(library(np.random.default_rng(2).standard_normal((200, 500), np.float32)), group,
+                                   symmetric=False, scale_type="fp16")
+    quantized = dataclasses.replace(quantized, permutation=library(np.random.default_rng(3).permutation(500)))
+    packed = sluice.pack_int4(quantized)
+    for start, stop in ((0, 64), (64, 200), (128, 192), (0, 200)):
+        part = packed.slice_rows(start, stop)
+        assert host(part.blob).tobytes() == host(sluice.pack_int4(quantized.rows(start, stop)).blob).tobytes()
+        assert part.shape == (stop - start, 500) and (host(part.permutation) == host(quantized.permutation)).all()
+    for start, stop in ((0, 128), (128, 500), (256, 384), (0, 500)):
+        part = packed.slice_k(start, stop)
+        if group:
+            expected = sluice.pack_int4(quantized.columns(start, stop))
+        else:
+            expected = sluice.pack(host(quantized.codes)[:, start:stop].copy(), host(quantized.scales), host(quantized.zeros),
+                                   group=0)
+        assert host(part.blob).tobytes() == host(expected.blob).tobytes() and part.shape == (200, stop - start)
+        assert (host(part.permutation) == host(quantized.permutation)[start:stop]).all()
+
+
+def test_a_part_of_rows_is_a_view():
+    packed = sluice.pack_int4(np.ones((192, 128), np.float32))
+    part = packed.slice_rows(64, 128)
+    assert np.shares_memory(part.blob, packed.blob)
+
+
+def test_read_only_arrays_are_read():
+    """As numpy gives them of a file's bytes. It lends none itself."""
+    codes, scales, zeros = random_arrays("uint4", 64, "fp16", True, 70, 200)
+    expected = sluice.pack(codes, scales, zeros, group=64)
+    fixed = [np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape) for array in (codes, scales, zeros)]
+    packed = sluice.pack(*fixed, group=64)
+    assert (packed.blob == expected.blob).all()
+    packed.blob.flags.writeable = False
+    assert (packed.unpack().codes == codes).all() and (packed.unpack().zeros == zeros).all()
+    with pytest.raises(sluice.InvalidStride, match="ascontiguousarray"):
+        sluice.pack(fixed[0].T, scales, group=64)
+
+
+def test_formats_as_numbers():
+    for kind, group, scale, zeros, order, _, _ in FORMATS:
+        made = sluice.WeightFormat(kind, group, scale, zeros, order)
+        assert sluice.WeightFormat.from_number(made.number) == made
+    for wrong in (3, 1 << 10, 15 << 4, -1, 1 << 40):
+        with pytest.raises(sluice.Error):
+            sluice.WeightFormat.from_number(wrong)
+    found = sluice.WeightFormat("uint4", 64, "fp16").numbers(200, 500)
+    assert (found.groups, found.strips, found.tiles) == (8, 4, 4)
+    assert (found.tile_bytes, found.tile_scales_offset, found.tile_zeros_offset) == (4352, 4096, 4352)
+    assert found.blob_bytes == 4 * found.strip_bytes == 4 * 4 * 4352 and found.row_part_bytes == 0
+
+
+def test_plans_of_packed_weights(cache):
+    packed = sluice.pack_int4(np.ones((4096, 512), np.float32), 64, scale_type="fp16")
+    plan = sluice.mixed_plan(packed.problem(16, "fp16", bias="fp32", activation="silu"))
+    assert "uint4" in plan.text and "k 512" in plan.text and plan.text == sluice.explain(plan.problem) == sluice.explain(plan)
+    assert plan.source == "model" and plan.workspace_bytes == 0 and plan.estimate_us > 0 and len(plan.units) == 1
+    assert "silu" in plan.config and "4096x512" in repr(plan)
+    chosen = sluice.mixed_plan(m=16, n=4096, k=512, weights=packed.format, warps=4, parts=2, stages=2)
+    assert ".warps = 4" in chosen.config and ".parts = 2" in chosen.config
+    assert sluice.mixed_plan(m=0, n=64, k=64).units == ()
+
+
+def test_kernels_and_packers_are_compiled_ahead(cache, has_nvrtc):
+    if not has_nvrtc:
+        pytest.skip("no NVRTC")
+    format = sluice.WeightFormat(group=64)  # noqa: A001
+    items = [sluice.MixedProblem(4, 256, 256, format), sluice.mixed_plan(m=4, n=256, k=256, weights=format)]
+    assert sluice.compile(items, packers=[format]) == (3, 0, 0), "equal kernels once, and two of the packer"
+    assert sluice.compile(items, packers=[format]) == (0, 3, 0)
+
+
+def codes_and_scales(n=64, k=128):
+    return np.zeros((n, k), np.uint8), np.ones((n, k // 128), np.float16)
+
+
+def bad_calls():
+    codes, scales = codes_and_scales()
+    packed = sluice.pack(codes, scales)
+    quantized = packed.quantized()
+    yield "a code past 15", lambda: sluice.pack(codes + 16, scales), sluice.InvalidArgument, "codes[0][0] = 16"
+    yield "signed codes", lambda: sluice.pack(codes.astype(np.int8), scales), sluice.InvalidType, "add 8"
+    yield "codes of one dimension", lambda: sluice.pack(codes[0], scales), sluice.InvalidSize, "n x k"
+    yield "gaps in codes", lambda: sluice.pack(np.zeros((64, 256), np.uint8)[:, ::2], scales), sluice.InvalidStride, \
+        "codes.contiguous()"
+    yield "shape of scales", lambda: sluice.pack(codes, scales[:10]), sluice.InvalidSize, "(10, 1) and must have (64, 1)"
+    yield "type of scales", lambda: sluice.pack(codes, scales.astype(np.float64)), sluice.InvalidType, "scales is fp64"
+    yield "shape of zeros", lambda: sluice.pack(codes, scales, scales[:10]), sluice.InvalidSize, "zeros has shape (10, 1)"
+    yield "type of zeros", lambda: sluice.pack(codes, scales, scales.astype(np.float32)), sluice.InvalidType, \
+        "zeros is fp32 and the format says fp16"
+    yield "zeros of e4m3", lambda: sluice.pack(codes, scales, scales, type="e4m3"), sluice.InvalidConfig, "e4m3 weights have no"
+    yield "a group without kernels", lambda: sluice.pack(codes, scales, group=48), sluice.InvalidConfig, "32, 64, 128"
+    yield "a large group", lambda: sluice.pack_int4(np.ones((8, 512), np.float32), 256), sluice.InvalidConfig, "group = 256"
+    yield "bytes for 8 bits", lambda: sluice.pack(codes, scales, type="int8", order="byte"), sluice.InvalidConfig, "16-bit tokens"
+    yield "a type that is none", lambda: sluice.pack(codes, scales, type="int3"), sluice.InvalidArgument, "uint4, int8, e4m3"
+    yield "lists", lambda: sluice.pack([[1]], scales), sluice.InvalidType, "codes is list"
+    yield "a group for quantised weights", lambda: sluice.pack_int4(quantized, 64), sluice.InvalidArgument, "leave group"
+    yield "4 bits as 8", lambda: sluice.pack_int8(quantized), sluice.InvalidArgument, "call pack_int4"
+    yield "e4m3 of numpy", lambda: sluice.pack_e4m3(scales), sluice.InvalidType, "torch tensor"
+    yield "a blob of another length", lambda: dataclasses.replace(packed, n=65), sluice.InvalidSize, "65 x 128 weights"
+    yield "a blob of another type", lambda: dataclasses.replace(packed, blob=packed.blob.view(np.int8)), \
+        sluice.InvalidType, "uint8"
+    yield "a permutation of another length", lambda: dataclasses.replace(packed, permutation=np.arange(64)), \
+        sluice.InvalidSize, "(128,)"
+    yield "a slice in a strip", lambda: packed.slice_rows(0, 32), sluice.InvalidSize, "multiples of 64"
+    yield "a slice in a tile", lambda: packed.slice_k(0, 64), sluice.InvalidSize, "multiples of 128"
+    yield "an empty slice", lambda: packed.slice_k(64, 64), sluice.InvalidSize, "at least one"
+    yield "e4m3 as integers", lambda: sluice.pack(codes, scales, type="e4m3").quantized(), sluice.InvalidType, "unpack()"
+    yield "another device", lambda: packed.to("cuda"), sluice.InvalidType, "ndarray"
+    yield "a plan of fp8 tokens", lambda: sluice.mixed_plan(packed.problem(4, "e4m3")), sluice.InvalidType, "X is e4m3"
+    yield "a plan of ragged tokens", lambda: sluice.mixed_plan(m=4, n=64, k=100), sluice.Misaligned, "multiple of 8"
+    yield "a plan of byte order", lambda: sluice.mixed_plan(m=4, n=64, k=128, weights=sluice.WeightFormat(order="byte")), \
+        sluice.InvalidConfig, "order half"
+    yield "weights that are no format", lambda: sluice.mixed_plan(m=4, n=64, k=128, weights="int4"), sluice.InvalidArgument, \
+        "packed.format"
+    yield "a field that is none", lambda: sluice.mixed_plan(m=4, n=64, k=128, a="fp16"), sluice.InvalidArgument, "MixedProblem"
+    yield "choices that do not fit", lambda: sluice.mixed_plan(m=4, n=64, k=128, stages=1), sluice.InvalidConfig, "stages"
+
+
+@pytest.mark.parametrize("call, kind, mention", [row[1:] for row in bad_calls()], ids=[row[0] for row in bad_calls()])
+def test_bad_calls_raise_what_fits_and_name_the_argument(call, kind, mention):
+    with pytest.raises(kind) as caught:
+        call()
+    assert mention in str(caught.value)

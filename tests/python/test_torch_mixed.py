@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""sluice.torch's packed weights without a GPU: fakes, tracing, modules and their states, and what is raised."""
+import dataclasses
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("tvm_ffi")
+
+import sluice  # noqa: E402
+import sluice.torch as st  # noqa: E402
+import sluice.weights as sw  # noqa: E402
+import weight_layouts  # noqa: E402
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+
+BF16, FP16 = torch.bfloat16, torch.float16
+
+
+def weights(n=192, k=256, group=64, dtype=BF16, **more):
+    torch.manual_seed(n + k)
+    return st.pack_int4(torch.randn(n, k).to(dtype), group, **more)
+
+
+def permuted(packed):
+    return dataclasses.replace(packed, permutation=torch.randperm(packed.k))
+
+
+def bf16(*shape):
+    return torch.zeros(*shape, dtype=BF16)
+
+
+BAD = [
+    ("host memory", lambda: st.mixed_mm(bf16(4, 256), weights()), sluice.WrongDevice, "x is in host memory"),
+    ("columns", lambda: st.mixed_mm(bf16(4, 128), weights()), sluice.InvalidSize, "m x 256"),
+    ("type of x", lambda: st.mixed_mm(torch.zeros(4, 256), weights()), sluice.InvalidType, "x.half() or .bfloat16()"),
+    ("x by columns", lambda: st.mixed_mm(bf16(256, 4).t(), weights()), sluice.InvalidStride, "pass .contiguous()"),
+    ("gaps in x", lambda: st.mixed_mm(bf16(4, 8, 256)[:, ::3], weights()), sluice.InvalidStride, "x.contiguous()"),
+    ("an expanded x", lambda: st.mixed_mm(bf16(1, 256).expand(4, 256), weights()), sluice.InvalidStride, "rows apart"),
+    ("shape of out", lambda: st.mixed_mm(bf16(4, 256), weights(), out=bf16(4, 100)), sluice.InvalidSize,
+     "out has shape (4, 100) and must have (4, 192)"),
+    ("type of out", lambda: st.mixed_mm(bf16(4, 256), weights(), out=torch.zeros(4, 192, dtype=torch.float64)),
+     sluice.InvalidType, "out is of another type"),
+    ("out by columns", lambda: st.mixed_mm(bf16(4, 256), weights(), out=bf16(192, 4).t()), sluice.InvalidStride,
+     "its own memory"),
+    ("out against out_dtype", lambda: st.mixed_mm(bf16(4, 256), weights(), out=bf16(4, 192), out_dtype=FP16),
+     sluice.InvalidArgument, "out_dtype"),
+    ("shape of a bias", lambda: st.mixed_mm(bf16(4, 256), weights(), bf16(7)), sluice.InvalidSize, "bias has shape (7,)"),
+    ("type of a bias", lambda: st.mixed_mm(bf16(4, 256), weights(), torch.zeros(192, dtype=torch.int32)), sluice.InvalidType,
+     "bias is of another type"),
+    ("gaps in a bias", lambda: st.mixed_mm(bf16(4, 256), weights(), bf16(384)[::2]), sluice.InvalidStride,
+     "bias.contiguous()"),
+    ("activation", lambda: st.mixed_mm(bf16(4, 256), weights(), activation="tanh"), sluice.InvalidArgument, "tanh"),
+    ("a gradient of x", lambda: st.mixed_mm(bf16(4, 256).requires_grad_(), weights()), sluice.InvalidArgument,
+     "mixed_mm has no backward"),
+    ("a gradient of a bias", lambda: st.mixed_mm(bf16(4, 256), weights(), bf16(192).requires_grad_()), sluice.InvalidArgument,
+     "no_grad"),
+    ("a gradient of a module's input", lambda: st.nn.Linear4bit.from_packed(weights())(bf16(4, 256).requires_grad_()),
+     sluice.InvalidArgument, "Linear4bit has no backward"),
+    ("8 bits in 4", lambda: st.nn.Linear4bit.from_packed(st.pack_int8(bf16(64, 128))), sluice.InvalidArgument,
+     "use LinearPacked"),
+    ("a bias of another size", lambda: st.nn.Linear4bit.from_packed(weights(), bf16(100)), sluice.InvalidArgument, "(192,)"),
+    ("numpy weights", lambda: st.nn.Linear4bit.from_quantized(sw.quantize_groups(bf16(64, 128).float().numpy())),
+     sluice.InvalidArgument, "torch tensors"),
+    ("options of other recipes", lambda: st.nn.convert_(torch.nn.Sequential(), recipe="int4", fuse_quantizer=True),
+     sluice.InvalidArgument, "mean nothing"),
+    ("a group for FP8", lambda: st.nn.convert_(torch.nn.Sequential(), recipe="block", group=64), sluice.InvalidArgument,
+     "int4, int8"),
+    ("a recipe that is none", lambda: st.nn.convert_(torch.nn.Sequential(), recipe="int3"), sluice.InvalidArgument, "int4"),
+    ("a model that is a linear", lambda: st.nn.convert_(torch.nn.Linear(16, 16), recipe="int4"), sluice.InvalidArgument,
+     "Linear4bit.from_linear(model)"),
+]
+
+
+@pytest.mark.parametrize("call, kind, mention", [row[1:] for row in BAD], ids=[row[0] for row in BAD])
+def test_bad_calls_raise_what_fits_and_name_the_argument(call, kind, mention):
+    with pytest.raises(kind) as caught:
+        call()
+    assert mention in str(caught.value)
+
+
+def test_fakes_have_the_shapes_and_types_of_the_real_ones():
+    packed = permuted(weights())
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        fake = dataclasses.replace(packed, blob=mode.from_tensor(packed.blob), permutation=mode.from_tensor(packed.permutation))
+        x = torch.zeros(4, 16, 256, dtype=BF16)
+        assert st.mixed_mm(x, fake).shape == (4, 16, 192) and st.mixed_mm(x, fake).dtype == BF16
+        assert st.mixed_mm(x, fake, activation="gelu", out_dtype=torch.float32).dtype == torch.float32
+        out = torch.zeros(16, 192, dtype=FP16)
+        assert st.mixed_mm(x[0], fake, out=out) is out
+        with pytest.raises(RuntimeError, match="256 columns"):
+            torch.ops.sluice.mixed_mm(x[..., :128], fake.blob, None, fake.format_number, 192, 256, "none", BF16)
+
+
+class OnHost:
+    """The binding's mixed_mm on the host: of what was packed, dequantised."""
+
+    def __init__(self):
+        self.called = 0
+
+    def mixed_mm(self, x, blob, bias, out, number, n, k, activation):
+        self.called += 1
+        packed = sluice.PackedWeights(blob, n, k, sluice.WeightFormat.from_number(number))
+        y = x.double() @ sw.dequantize(packed.quantized()).T + (0 if bias is None else bias.double())
+        out.copy_([lambda v: v, torch.relu, torch.nn.functional.gelu, torch.nn.functional.silu][activation](y))
+
+
+@pytest.fixture
+def on_host(monkeypatch):
+    fake = OnHost()
+    monkeypatch.setattr("sluice.torch.mixed._mixed_into", fake.mixed_mm)
+    monkeypatch.setattr("sluice.torch._library._binding", fake)
+    torch._dynamo.reset()
+    return fake
+
+
+def test_the_permutation_is_of_the_tokens_columns(on_host):
+    quantized = dataclasses.replace(sw.quantize_groups(torch.randn(64, 256), 32, symmetric=False),
+                                    permutation=torch.randperm(256))
+    packed = st.pack_int4(quantized)
+    x, layer = torch.randn(3, 5, 256).half(), torch.empty(64, 256, dtype=torch.float64)
+    layer[:, quantized.permutation] = sw.dequantize(quantized)
+    expected = x.double() @ layer.T
+    assert torch.equal(st.mixed_mm(x, packed, out_dtype=torch.float32), expected.float())
+    assert torch.equal(st.nn.Linear4bit.from_quantized(quantized)(x), expected.half())
+
+
+def checkpoint_layers():
+    """Name, the layer as a writer of its format has it, and the QuantizedWeights read back."""
+    def ints(values):
+        return torch.tensor(values, dtype=torch.int32)
+
+    def half(values):
+        return torch.tensor(values, dtype=FP16)
+
+    for name, bits, act_order in (("gptq", 4, False), ("gptq in act-order", 4, True), ("gptq of 8 bits", 8, False)):
+        layer = weight_layouts.Layer(64, 128, 32, bits)
+        layer = layer.in_act_order() if act_order else layer
+        qweight, qzeros, scales = weight_layouts.gptq(layer)
+        yield name, layer, sw.from_gptq(ints(qweight), ints(qzeros), half(scales), ints(layer.g_idx), bits=bits, group=32)
+    layer = weight_layouts.Layer(64, 128, 64)
+    qweight, qzeros, scales = weight_layouts.awq(layer)
+    yield "awq", layer, sw.from_awq(ints(qweight), ints(qzeros), half(scales), group=64)
+    layer = weight_layouts.Layer(64, 128, 32, zero=8)
+    packed, scales, shape, _ = weight_layouts.compressed_tensors(layer)
+    yield "compressed-tensors", layer, sw.from_compressed_tensors(ints(packed), half(scales), torch.tensor(shape), group=32)
+
+
+@pytest.mark.parametrize("index", range(5))
+def test_layers_of_checkpoints_are_multiplied(on_host, index):
+    name, layer, quantized = list(checkpoint_layers())[index]
+    made = st.nn.LinearPacked.from_quantized(quantized, torch.arange(64).half())
+    assert (made.permutation is not None) == ("act-order" in name) and made.format.zeros == (name != "compressed-tensors")
+    x = torch.randint(-4, 5, (6, 128)).half()
+    matrix = torch.tensor(layer.matrix(), dtype=torch.float64)
+    assert torch.equal(st.mixed_mm(x, made.packed, made.bias, out_dtype=torch.float32),
+                       (x.double() @ matrix.T + made.bias.double()).float())
+
+
+@pytest.mark.parametrize("act_order", [False, True])
+def test_a_model_is_traced_whole_with_dynamic_rows(on_host, act_order):
+    seen = []
+
+    def backend(graph, example):
+        seen.append(graph)
+        return graph.forward
+
+    packed = permuted(weights()) if act_order else weights()
+    model = torch.nn.Sequential(st.nn.Linear4bit.from_packed(packed, bf16(192)), torch.nn.ReLU())
+    compiled = torch.compile(model, backend=backend, fullgraph=True, dynamic=True)
+    with torch.no_grad():
+        for rows in (3, 5, 8):
+            x = torch.randn(rows, 256).to(BF16)
+            assert torch.equal(compiled(x), model(x))
+    assert len(seen) == 1, "rows must not recompile"
+    assert sum("sluice.mixed_mm" in str(node.target) for node in seen[0].graph.nodes) == 1
+
+
+@pytest.mark.parametrize("with_out", [False, True])
+def test_a_function_of_packed_weights_is_traced(on_host, with_out):
+    packed = permuted(weights())
+
+    def function(x, out):
+        return st.mixed_mm(x, packed, activation="relu", out=out if with_out else None)
+
+    compiled = torch.compile(function, backend="aot_eager", fullgraph=True, dynamic=True)
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for rows in (3, 5, 8):
+            x = torch.randn(rows, 256).to(BF16)
+            assert torch.equal(compiled(x, bf16(rows, 192)), function(x, bf16(rows, 192)))
+
+
+@pytest.mark.parametrize("format", [sluice.WeightFormat(group=64, scale="bf16"), sluice.WeightFormat("int8", 0, "fp32", True)])
+@pytest.mark.parametrize("act_order", [False, True])
+def test_a_state_goes_into_another_module(on_host, format, act_order):  # noqa: A002
+    pack = st.pack_int4 if format.type == "uint4" else st.pack_int8
+    packed = pack(torch.randn(100, 200), format.group, symmetric=not format.zeros, scale_type=format.scale)
+    packed = permuted(packed) if act_order else packed
+    layer = st.nn.LinearPacked.from_packed(packed, torch.randn(100).half())
+    other = st.nn.LinearPacked(200, 100, format=format, act_order=act_order, dtype=FP16)
+    assert set(layer.state_dict()) == {"weight_packed", "weight_format", "bias"} | ({"permutation"} if act_order else set())
+    other.load_state_dict(layer.state_dict())
+    x = torch.randn(4, 200).to(BF16)
+    assert torch.equal(other(x), layer(x)) and other(x).dtype == BF16
+    assert other.packed.permutation is None or torch.equal(other.packed.permutation, packed.permutation)
+    with torch.device("meta"):
+        assigned = st.nn.LinearPacked(200, 100, format=format, act_order=act_order)
+    assigned.load_state_dict(layer.state_dict(), assign=True)
+    assert torch.equal(assigned(x), layer(x))
+
+
+@pytest.mark.parametrize("made", [dict(format=sluice.WeightFormat(group=64, scale="fp16")), dict(act_order=True),
+                                  dict(format=sluice.WeightFormat(group=32, scale="bf16"))])
+def test_a_state_of_another_format_is_refused(made):
+    """fp16 scales take the bytes of bf16 ones: only their names tell the blobs apart."""
+    state = st.nn.Linear4bit.from_packed(weights(), bf16(192)).state_dict()
+    with pytest.raises(RuntimeError, match="permutation" if "act_order" in made else "weight_format: the state is of 192 x 256"):
+        st.nn.Linear4bit(256, 192, **{"format": sluice.WeightFormat(group=64, scale="bf16"), **made}).load_state_dict(state)
+
+
+def test_conversion_rounds_to_nearest_and_keeps_the_rest():
+    model = torch.nn.ModuleDict({"a": torch.nn.Linear(256, 100, dtype=BF16), "odd": torch.nn.Linear(100, 256, dtype=BF16),
+                                 "head": torch.nn.Linear(256, 512, bias=False, dtype=FP16),
+                                 "fp32": torch.nn.Linear(256, 512)}).eval()
+    before, bias = model["a"].weight.detach().clone(), model["a"].bias
+    st.nn.convert_(model, lambda module, name: name != "head", recipe="int4", group=64)
+    assert [type(layer).__name__ for layer in model.values()] == ["Linear4bit", "Linear", "Linear", "Linear"]
+    layer = model["a"]
+    assert layer.format == sluice.WeightFormat(group=64, scale="bf16") and not layer.training
+    assert layer.bias.data_ptr() == bias.data_ptr() and not layer.bias.requires_grad
+    assert torch.equal(sw.dequantize(layer.packed.quantized()), sw.dequantize(sw.quantize_groups(before, 64)))
+    st.nn.convert_(model, recipe="int8")
+    assert type(model["head"]) is st.nn.Linear8bit and model["head"].format == sluice.WeightFormat("int8", 128, "fp16")
+    assert type(model["a"]) is st.nn.Linear4bit
+
+
+def test_to_changes_the_type_of_the_bias_alone():
+    layer = st.nn.Linear4bit.from_packed(permuted(weights()), bf16(192))
+    blob = layer.weight_packed.clone()
+    layer.half().to(torch.float32).to(FP16)
+    assert torch.equal(layer.weight_packed, blob) and layer.permutation.dtype == torch.int64 and layer.bias.dtype == FP16
+    assert layer.to("meta").weight_packed.is_meta
+    assert "group=64" in repr(layer)
+
+
+def test_a_linear_in_two_places_stays_one():
+    shared = torch.nn.Linear(16, 16, dtype=BF16)
+    model = st.nn.convert_(torch.nn.Sequential(shared, torch.nn.Sequential(shared), shared), recipe="int4")
+    assert type(model[0]) is st.nn.Linear4bit and model[0] is model[2] is model[1][0]

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+// Packed weights through the C interface, on the fake driver: what a mixed product launches, prepares and
+// refuses, that the second call of a problem allocates nothing, packing on both sides, and that a plan is one
+// like others. To see it fail: make a std::string in mixed_of before the checks; leave ld_x out of key_of.
+#include <sluice/c_api.h>
+#include <sluice/c_api/handles.h>
+
+#include <cstring>
+#include <vector>
+
+#include "allocation_counter.h"
+#include "cache_fake.h"
+#include "launch_fixture.h"
+#include "packed_formats.h"
+
+namespace sluice {
+namespace {
+
+constexpr sluice_weight_format kFormat{SLUICE_UINT4, 64, SLUICE_FP16, 1, SLUICE_ORDER_HALF};
+constexpr int64_t kM = 4, kN = 192, kK = 256, kGroups = 4;
+
+struct TestArray {
+  std::vector<int64_t> shape, strides;
+  sluice_array array{};
+};
+
+class CApiPacked : public LaunchTest {
+ protected:
+  CApiPacked() : handle_(new sluice_device{c_api::Session(device()), "fake"}) {}
+  ~CApiPacked() override { sluice_device_close(handle_); }
+
+  static TestArray array_at(void* data, int32_t type, std::vector<int64_t> shape) {
+    TestArray x{std::move(shape), {}, {}};
+    x.array = {.data = data,
+               .dtype = type,
+               .ndim = static_cast<int32_t>(x.shape.size()),
+               .device_type = SLUICE_ON_CUDA,
+               .device = 0};
+    return x;
+  }
+  TestArray array(int32_t type, std::vector<int64_t> shape) {
+    i64 bytes = 4;
+    for (const int64_t extent : shape) bytes *= extent;
+    return array_at(driver.memory(bytes), type, std::move(shape));
+  }
+  static const sluice_array* at(TestArray& x) {
+    x.array.shape = x.shape.data();
+    x.array.strides = x.strides.empty() ? nullptr : x.strides.data();
+    return &x.array;
+  }
+  static int64_t blob_bytes_of(const sluice_weight_format& format) {
+    sluice_packed_numbers numbers{};
+    EXPECT_EQ(sluice_packed_numbers_of(&format, kN, kK, &numbers), SLUICE_OK) << sluice_error_message();
+    return numbers.blob_bytes;
+  }
+
+  sluice_mixed_product product() {
+    return {.format = kFormat,
+            .n = kN,
+            .k = kK,
+            .x = at(x_),
+            .blob = at(blob_),
+            .d = at(d_),
+            .bias = nullptr,
+            .activation = SLUICE_NO_ACTIVATION,
+            .names = nullptr};
+  }
+  sluice_packing packing() {
+    return {.format = kFormat,
+            .codes = at(codes_),
+            .scales = at(scales_),
+            .zeros = at(zeros_),
+            .blob = at(blob_)};
+  }
+
+  void expect_refused(sluice_status got, sluice_status wanted, const char* mention) {
+    EXPECT_EQ(got, wanted) << sluice_error_message();
+    EXPECT_NE(std::string(sluice_error_message()).find(mention), std::string::npos) << sluice_error_message();
+    EXPECT_EQ(driver.launches(), 0);
+  }
+  void refused(const sluice_mixed_product& p, sluice_status status, const char* mention) {
+    expect_refused(sluice_mixed_run(handle_, &p, nullptr), status, mention);
+  }
+  void refused(const sluice_packing& p, sluice_status status, const char* mention) {
+    expect_refused(sluice_pack(handle_, &p, nullptr), status, mention);
+    expect_refused(sluice_unpack(handle_, &p, nullptr), status, mention);
+  }
+  int64_t kernels_held() {
+    sluice_holdings holdings{};
+    EXPECT_EQ(sluice_device_holdings(handle_, &holdings), SLUICE_OK) << sluice_error_message();
+    return holdings.kernels;
+  }
+
+  sluice_device* handle_;
+  TestArray x_ = array(SLUICE_BF16, {kM, kK}), d_ = array(SLUICE_FP32, {kM, kN});
+  TestArray codes_ = array(SLUICE_BYTE, {kN, kK});
+  TestArray scales_ = array(SLUICE_FP16, {kN, kGroups}), zeros_ = array(SLUICE_FP16, {kN, kGroups});
+  TestArray blob_ = array(SLUICE_BYTE, {blob_bytes_of(kFormat)});
+};
+
+TEST_F(CApiPacked, a_product_is_prepared_once_and_then_only_launched) {
+  TestArray bias = array(SLUICE_BF16, {kN});
+  sluice_mixed_product p = product();
+  p.bias = at(bias), p.activation = SLUICE_SILU;
+  const sluice_status first = sluice_mixed_run(handle_, &p, nullptr);
+  ASSERT_EQ(first, SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(driver.launches(), 1);
+  const long before = allocations_of_this_thread();
+  const bool ok = sluice_mixed_run(handle_, &p, nullptr) == SLUICE_OK;
+  EXPECT_EQ(allocations_of_this_thread(), before);
+  EXPECT_TRUE(ok);
+  const NarrowParams& params = driver.launch(1).narrow;
+  EXPECT_EQ(params.x, x_.array.data);
+  EXPECT_EQ(params.weights, blob_.array.data);
+  EXPECT_EQ(params.d, d_.array.data);
+  EXPECT_EQ(params.bias, bias.array.data);
+  EXPECT_EQ(params.m, kM);
+  EXPECT_EQ(params.n, kN);
+  EXPECT_EQ(params.k, kK);
+  EXPECT_EQ(kernels_held(), 1);
+}
+
+TEST_F(CApiPacked, finds_what_was_prepared_in_another_spelling) {
+  sluice_mixed_problem problem{};
+  problem.m = kM, problem.n = kN, problem.k = kK, problem.x = SLUICE_BF16, problem.d = SLUICE_FP32;
+  problem.weights = kFormat, problem.bias_type = SLUICE_BF16;  // of a bias that is not there
+  EXPECT_EQ(sluice_mixed_make_ready(handle_, &problem, -1), SLUICE_INVALID_ARGUMENT);
+  ASSERT_EQ(sluice_mixed_make_ready(handle_, &problem, 1), SLUICE_OK) << sluice_error_message();
+  const sluice_mixed_product p = product();  // its arrays say their pitches
+  EXPECT_EQ(sluice_mixed_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(kernels_held(), 1);
+  problem.m = 1, problem.x_ld = 1000;  // which no second row steps by
+  ASSERT_EQ(sluice_mixed_make_ready(handle_, &problem, 1), SLUICE_OK) << sluice_error_message();
+  x_.shape[0] = d_.shape[0] = 1;
+  EXPECT_EQ(sluice_mixed_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(kernels_held(), 2);
+}
+
+TEST_F(CApiPacked, a_plan_is_one_like_others) {
+  sluice_mixed_problem problem{};
+  sluice_plan* plan = nullptr;
+  sluice_kernel* kernel = nullptr;
+  const sluice_mixed_product p = product();
+  ASSERT_EQ(sluice_mixed_problem_of(&p, &problem), SLUICE_OK) << sluice_error_message();
+  sluice_mixed_choices choices = SLUICE_NO_MIXED_CHOICES;
+  choices.warps = 4, choices.parts = 2, choices.stages = 2, choices.row_blocks = 2;
+  ASSERT_EQ(sluice_mixed_plan_create(handle_, &problem, &choices, &plan), SLUICE_OK)
+      << sluice_error_message();
+  EXPECT_NE(std::strstr(sluice_plan_config(plan), ".parts = 2"), nullptr) << sluice_plan_config(plan);
+  EXPECT_NE(std::strstr(sluice_plan_text(plan), "uint4"), nullptr) << sluice_plan_text(plan);
+  EXPECT_EQ(sluice_plan_unit_count(plan), 1);
+  EXPECT_STREQ(sluice_plan_source(plan), "model");
+  EXPECT_EQ(sluice_plan_workspace_bytes(plan), 0);
+  EXPECT_GT(sluice_plan_estimate_us(plan), 0);
+  EXPECT_EQ(sluice_prepare(handle_, plan, &kernel), SLUICE_INVALID_ARGUMENT);
+  EXPECT_NE(std::strstr(sluice_error_message(), "sluice_use_plan"), nullptr) << sluice_error_message();
+  const int modules = driver.alive().modules;
+  ASSERT_EQ(sluice_use_plan(handle_, plan), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(sluice_mixed_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(driver.launch(0).cluster_x, 2u);
+  sluice_plan_free(plan);
+  choices.stages = 3;
+  ASSERT_EQ(sluice_mixed_plan_create(handle_, &problem, &choices, &plan), SLUICE_OK)
+      << sluice_error_message();
+  ASSERT_EQ(sluice_use_plan(handle_, plan), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(driver.alive().modules, modules + 2) << "a graph may hold the one that was replaced";
+  sluice_plan_free(plan);
+  EXPECT_EQ(kernels_held(), 1);
+}
+
+/// The cache folder is filled by a device; sluice_compile, without a compiler, finds everything there.
+TEST_F(CApiPacked, what_is_compiled_ahead_is_all_that_is_asked_for) {
+  const test::TemporaryFolder folder;
+  const std::string cache = folder / "kernels", nowhere = folder / "nowhere";
+  const test::FakeCompiler compiler;
+  Options options = options_from_environment();
+  options.cache_dir = cache;
+  const Result<Device> counted = open_fake_device(options);
+  ASSERT_TRUE(counted.ok());
+  counted->impl().cache = KernelCache(options, compiler.seam());
+  sluice_mixed_problem problem{};
+  problem.m = kM, problem.n = kN, problem.k = kK, problem.weights = kFormat;
+  problem.x = problem.d = SLUICE_FP16;
+  c_api::PackedSession session(*counted);
+  const MixedProblem checked = *c_api::problem_of(problem);
+  ASSERT_TRUE(session.make_ready({&checked, 1}).ok());
+  ASSERT_TRUE(session.make_packer_ready(checked.weights).ok());
+  EXPECT_EQ(*compiler.calls, 3);
+  std::filesystem::create_directory(nowhere);
+  const sluice_options given{cache.c_str(), nowhere.c_str(), nullptr, 0, 1};
+  sluice_compiled done{};
+  sluice_plan* plan = nullptr;
+  ASSERT_EQ(sluice_mixed_plan_create(nullptr, &problem, nullptr, &plan), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(sluice_compile(&plan, 1, &given, &done), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(done.already_there, 1);
+  EXPECT_EQ(sluice_compile_packer(&kFormat, &given, &done), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(done.already_there, 2);
+  EXPECT_EQ(done.compiled + done.failed, 0);
+  sluice_plan_free(plan);
+}
+
+TEST_F(CApiPacked, a_capture_finds_what_was_made_ready_and_nothing_else) {
+  const sluice_mixed_product p = product();
+  const sluice_packing packed = packing();
+  const DriverApi& api = *device().impl().api;
+  const auto stream = StreamHandle::create(device());
+  ASSERT_TRUE(stream.ok());
+  ASSERT_EQ(api.cuStreamBeginCapture(stream->get(), CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  expect_refused(sluice_mixed_run(handle_, &p, stream->get()), SLUICE_NOT_PREPARED, "prepare()");
+  expect_refused(sluice_pack(handle_, &packed, stream->get()), SLUICE_NOT_PREPARED, "prepare_packer()");
+  CUgraph nothing = nullptr, graph = nullptr;
+  api.cuStreamEndCapture(stream->get(), &nothing);
+  sluice_mixed_problem problem{};
+  ASSERT_EQ(sluice_mixed_problem_of(&p, &problem), SLUICE_OK);
+  ASSERT_EQ(sluice_mixed_make_ready(handle_, &problem, 1), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(sluice_make_packer_ready(handle_, &kFormat), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(api.cuStreamBeginCapture(stream->get(), CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  EXPECT_EQ(sluice_pack(handle_, &packed, stream->get()), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(sluice_mixed_run(handle_, &p, stream->get()), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(driver.launches(), 2);
+  EXPECT_TRUE(driver.launch(1).captured);
+  api.cuStreamEndCapture(stream->get(), &graph);
+  for (CUgraph made : {nothing, graph})
+    if (made != nullptr) api.cuGraphDestroy(made);
+}
+
+TEST_F(CApiPacked, what_a_product_refuses) {
+  refused(sluice_mixed_product{}, SLUICE_INVALID_ARGUMENT, "x is missing");
+  sluice_mixed_product p = product();
+  p.x = nullptr;
+  refused(p, SLUICE_INVALID_ARGUMENT, "x is missing");
+  p = product();
+  p.k = kK - 8;
+  refused(p, SLUICE_INVALID_SIZE, "x has shape (4, 256) and must have two dimensions, m x 248");
+  p = product();
+  p.n = -1;
+  refused(p, SLUICE_INVALID_SIZE, "n = -1");
+  p = product();
+  p.activation = 9;
+  refused(p, SLUICE_INVALID_ARGUMENT, "activation = 9");
+  p = product();
+  p.format.type = 3;
+  refused(p, SLUICE_INVALID_ARGUMENT, "type = 3 must be in 0..2");
+  p = product();
+  p.format.group = 128;
+  refused(p, SLUICE_INVALID_SIZE, "blob has shape");
+  const char* const names[] = {"tokens", "w", "result", "b"};
+  x_.strides = {kK + 1, 1};
+  p = product();
+  p.names = names;
+  refused(p, SLUICE_MISALIGNED, "[X is tokens, weights are w");
+  x_.strides = {1, kM};
+  p.x = at(x_);
+  refused(p, SLUICE_INVALID_STRIDE, "tokens has shape (4, 256) and strides (1, 4)");
+  x_.strides.clear();
+  x_.array.device = 1;
+  p = product();
+  refused(p, SLUICE_WRONG_DEVICE, "blob is in cuda:0 and x in cuda:1");
+  x_.array.device = blob_.array.device = d_.array.device = 1;
+  p = product();
+  refused(p, SLUICE_WRONG_DEVICE, "x is on cuda:1 and the call is for cuda:0");
+}
+
+TEST_F(CApiPacked, what_packing_refuses) {
+  sluice_packing p = packing();
+  p.codes = nullptr;
+  refused(p, SLUICE_INVALID_ARGUMENT, "codes is missing");
+  p = packing();
+  p.zeros = nullptr;
+  refused(p, SLUICE_INVALID_ARGUMENT, "zeros is missing");
+  p = packing();
+  p.format.zeros = 0;
+  refused(p, SLUICE_INVALID_ARGUMENT, "zeros are given");
+  p = packing();
+  p.format.scale = SLUICE_BF16;
+  refused(p, SLUICE_INVALID_TYPE, "scales is fp16 and the format says bf16");
+  p = packing();
+  p.format.type = SLUICE_E4M3_WEIGHT;
+  refused(p, SLUICE_INVALID_CONFIG, "no zeros");
+  codes_.strides = {1, kN};
+  p = packing();
+  refused(p, SLUICE_INVALID_STRIDE, "codes.contiguous()");
+  codes_.strides.clear();
+  scales_.array.device_type = SLUICE_ON_CPU;
+  p = packing();
+  refused(p, SLUICE_WRONG_DEVICE, "scales is in host memory and codes in cuda:0");
+  scales_.array.device_type = SLUICE_ON_CUDA;
+  p = packing();
+  expect_refused(sluice_pack_on_host(&p), SLUICE_WRONG_DEVICE, "call sluice_pack");
+}
+
+TEST_F(CApiPacked, on_the_host_it_is_the_definition) {
+  for (const WeightFormat& format : test::all_formats()) {
+    SCOPED_TRACE(test::text_of(format));
+    const test::RandomWeights weights(format, 70, 200, 1);
+    const WeightArrays given = weights.arrays();
+    const std::vector<u8> wanted = *pack_weights(format, given);
+    std::vector<u8> blob(wanted.size());
+    const int64_t groups = group_count(format, 200);
+    const auto host = [](const void* data, int32_t type, std::vector<int64_t> shape) {
+      TestArray x = array_at(const_cast<void*>(data), type, std::move(shape));
+      x.array.device_type = SLUICE_ON_CPU;
+      return x;
+    };
+    const auto scale = static_cast<int32_t>(format.scale);
+    TestArray codes = host(given.codes, SLUICE_BYTE, {70, 200}),
+              scales = host(given.scales, scale, {70, groups});
+    TestArray zeros = host(given.zeros, scale, {70, groups});
+    TestArray packed = host(blob.data(), SLUICE_BYTE, {static_cast<int64_t>(blob.size())});
+    sluice_packing what{c_api::values_of(format), at(codes), at(scales),
+                        given.zeros != nullptr ? at(zeros) : nullptr, at(packed)};
+    ASSERT_EQ(sluice_pack_on_host(&what), SLUICE_OK) << sluice_error_message();
+    EXPECT_EQ(blob, wanted);
+    const std::size_t scale_bytes = static_cast<std::size_t>(70 * groups * bytes_of(format.scale));
+    std::vector<u8> codes_again(70 * 200), scales_again(scale_bytes), zeros_again(scale_bytes);
+    codes.array.data = codes_again.data(), scales.array.data = scales_again.data();
+    zeros.array.data = zeros_again.data();
+    ASSERT_EQ(sluice_unpack_on_host(&what), SLUICE_OK) << sluice_error_message();
+    EXPECT_EQ(std::memcmp(codes_again.data(), given.codes, codes_again.size()), 0);
+    EXPECT_EQ(std::memcmp(scales_again.data(), given.scales, scale_bytes), 0);
+    if (given.zeros != nullptr) {
+      EXPECT_EQ(std::memcmp(zeros_again.data(), given.zeros, scale_bytes), 0);
+    }
+  }
+  EXPECT_EQ(driver.launches(), 0);
+}
+
+}  // namespace
+}  // namespace sluice

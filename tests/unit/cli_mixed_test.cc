@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// --weights on the command line: which problem it makes, what it refuses; and the records and bars of a mixed
+// bench. To see it fail: drop a name of kShared, or compare with the slower FP8 product.
+#include <gtest/gtest.h>
+
+#include <CLI/CLI.hpp>
+#include <cstring>
+
+#include "cli/bench_table.h"
+#include "cli/mixed_flags.h"
+#include "cli/mixed_table.h"
+
+namespace sluice::cli {
+namespace {
+
+Result<bench::MixedCase> parse(const std::string& line) {
+  CLI::App app;
+  RequestFlags request;
+  MixedFlags mixed;
+  add_request_flags(app, request);
+  add_mixed_flags(app, mixed);
+  app.parse(line);
+  if (Result<void> good = check_dense(mixed); !good) return good.error();
+  return mixed_case_of(request, mixed);
+}
+
+void refused(const std::string& line, const std::string& mention) {
+  const auto item = parse(line);
+  ASSERT_FALSE(item) << line;
+  EXPECT_EQ(item.error().code, ErrorCode::invalid_argument);
+  EXPECT_NE(item.error().message.find(mention), std::string::npos) << item.error().message;
+}
+
+TEST(cli_mixed, flags_make_a_problem) {
+  const auto item = parse(
+      "--shape 16x3584x8192 --weights uint4 --group 64 --weight-scale bf16 --zero per_group --dtype bf16 "
+      "--d fp32 --bias --activation silu --ld-a 8200 --ld-d 4000 --warps 4 --stages 3 --parts 2");
+  ASSERT_TRUE(item) << item.error().message;
+  const MixedProblem expected{.m = 16,
+                              .n = 3584,
+                              .k = 8192,
+                              .x = DType::bf16,
+                              .d = DType::fp32,
+                              .weights = {.group = 64, .scale = DType::bf16, .zero = ScaleZero::per_group},
+                              .bias = Bias::column,
+                              .bias_type = DType::fp32,
+                              .activation = Activation::silu,
+                              .ld_x = 8200,
+                              .ld_d = 4000};
+  EXPECT_EQ(item->problem, expected) << to_string(item->problem);
+  EXPECT_EQ(item->overrides, (mixed::Overrides{.warps = 4, .stages = 3, .parts = 2}));
+}
+
+TEST(cli_mixed, int4_is_symmetric_uint4_and_tokens_are_fp16) {
+  const auto item = parse("--shape 1x64x128 --weights int4");
+  ASSERT_TRUE(item) << item.error().message;
+  EXPECT_EQ(item->problem, (MixedProblem{.m = 1, .n = 64, .k = 128}));
+  EXPECT_EQ(parse("--shape 1x64x128 --weights e4m3")->problem.weights.type, WeightType::e4m3);
+}
+
+TEST(cli_mixed, refuses_what_has_no_effect) {
+  refused("--shape 1x64x128 --group 64", "without --weights");
+  refused("--shape 1x64x128 --weights int4 --zero per_group", "uint4");
+  refused("--shape 1x64x128 --weights int5", "int5");
+  for (const char* flag : {"--tile 64x64", "--scale-a tensor", "--batch 2", "--alpha 2", "--b-layout mn",
+                           "--residual", "--no-records", "--splits 2", "--a bf16"})
+    refused(std::string("--shape 1x64x128 --weights int4 ") + flag,
+            std::string(flag, std::strcspn(flag, " ")) + " has no effect");
+}
+
+bench::ContenderRecord timed(const char* name, double us) {
+  return {.name = name, .us = {.median = us, .p10 = us, .p90 = us}, .verified = true};
+}
+bench::ShapeRecord shape(const MixedProblem& p, double us, double fp8) {
+  return {
+      .problem = {.m = p.m, .n = p.n, .k = p.k},
+      .mixed = p,
+      .weight_bytes = 1e6,
+      .contenders = {timed(bench::kSluice, us), timed(bench::kReadFloor, 5), timed(bench::kFp8PeerBest, fp8),
+                     timed(bench::kSluiceFp8, fp8 + 1), timed(bench::kHalfPeerBest, 2 * fp8)}};
+}
+
+TEST(cli_mixed, bars_compare_with_the_faster_fp8_product) {
+  bench::RunRecord run;
+  run.shapes = {shape({.m = 16, .n = 3584, .k = 8192, .weights = {.group = 64}}, 5.5, 9.0),
+                shape({.m = 1, .n = 8192, .k = 8192, .weights = {.group = 64}}, 10, 18),
+                shape({.m = 1, .n = 1280, .k = 8192, .weights = {.group = 64}}, 10, 11)};
+  EXPECT_DOUBLE_EQ(bench::ratio(run.shapes[0], bench::kSluice, bench::kBestFp8), 9.0 / 5.5);
+  const std::string text = mixed_bars(run, false);
+  EXPECT_NE(text.find("met:     1: 16x3584x8192 g64 takes 0.611 of FP8's time"), std::string::npos) << text;
+  EXPECT_NE(text.find("met:     1: and 1.100 of a plain read"), std::string::npos) << text;
+  EXPECT_NE(text.find("NOT met: 2: all: geometric mean 1.407"), std::string::npos) << text;
+  EXPECT_NE(text.find("met:     2: weights of 64 M elements and more: geometric mean 1.800"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("met:     2: the two smallest layers: least 1.100 (bar 1.00)"), std::string::npos)
+      << text;
+  run.shapes[1].contenders[0].verified = false;
+  EXPECT_EQ(mixed_bars(run, false).find("64 M"), std::string::npos) << "a wrong kernel has no speed";
+  EXPECT_NE(mixed_line(run.shapes[1], true).find("NO"), std::string::npos);
+  EXPECT_EQ(mixed_bars({}, true), "");
+}
+
+TEST(cli_mixed, records_say_what_was_packed) {
+  bench::RunRecord run;
+  run.shapes = {shape({.m = 16, .n = 3584, .k = 8192, .weights = {.group = 64}}, 5.5, 9.0)};
+  const std::string json = bench::to_json(run);
+  for (const char* text : {"\"16x3584x8192 fp16 * uint4 g64 > fp16\"", "\"weight_bytes\": 1000000",
+                           "\"best FP8 / sluice\": 1.636", "\"read floor / sluice\": 0.909", "\"group\": 64"})
+    EXPECT_NE(json.find(text), std::string::npos) << text << "\n" << json;
+  EXPECT_NE(summary_text(run).find("best FP8"), std::string::npos);
+}
+
+TEST(cli_mixed, the_set_is_the_bars) {
+  const std::vector<bench::MixedCase> cases = bench::mixed_set();
+  EXPECT_EQ(cases.size(), 1u + 2 * 4 * 8);
+  for (const bench::MixedCase& item : cases) EXPECT_TRUE(mixed::plan(item.problem, DeviceInfo{}).ok());
+}
+
+}  // namespace
+}  // namespace sluice::cli

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans of Schedule::plain: when there are any, what of them is fixed, what refuses them, and that a record
+// brings one back.
+// How this can fail: with config_for's rule for promotion left out, promoted problems had none; with
+// recorded_plan passing a record's clusters on, the record's plan was the model's.
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+#include <sluice/records.h>
+#include <sluice/spec/validate.h>
+#include <sluice/tuner/record.h>
+#include <sluice/tuner/record_book.h>
+
+#include "tuner_fixture.h"
+
+namespace sluice {
+namespace {
+
+const DeviceInfo kH200{};
+
+Problem tokens(i64 m, DType type = DType::e4m3) {
+  return {.m = m, .n = 4096, .k = 4096, .a = {.type = type}, .b = {.type = type}};
+}
+
+std::vector<Plan> plain_ones(const Problem& p, const PlanOverrides& o = {}) {
+  const Result<std::vector<Plan>> all = gemm::candidates(p, kH200, o);
+  std::vector<Plan> plain;
+  if (all)
+    std::copy_if(all->begin(), all->end(), std::back_inserter(plain),
+                 [](const Plan& x) { return x.config.schedule == Schedule::plain; });
+  return plain;
+}
+
+TEST(planner_plain, is_for_up_to_64_rows_unless_asked_for) {
+  for (const i64 m : {1, 8, 9, 17, 33, 64}) EXPECT_FALSE(plain_ones(tokens(m)).empty()) << m;
+  EXPECT_TRUE(plain_ones(tokens(65)).empty());
+  EXPECT_FALSE(plain_ones(tokens(65), {.schedule = Schedule::plain}).empty());
+}
+
+TEST(planner_plain, plans_are_valid_and_launch_a_cluster_for_each_tile) {
+  for (const i64 m : {1, 16, 40})
+    for (const Plan& plan : plain_ones(tokens(m, DType::bf16))) {
+      EXPECT_EQ(validate(plan.config), nullptr) << short_name(plan.config);
+      EXPECT_GE(plan.config.tile.m, m);
+      EXPECT_EQ(plan.split.clusters, 4096 / plan.config.tile.n);
+      EXPECT_EQ(plan.workspace_bytes, 0);
+      EXPECT_GT(plan.estimate.total_us, 1);
+    }
+}
+
+TEST(planner_plain, sums_of_fp8_are_promoted_ones_already) {
+  Problem p = tokens(4);
+  p.accumulate = Accumulate::promoted;
+  const std::vector<Plan> plans = plain_ones(p);
+  ASSERT_FALSE(plans.empty());
+  EXPECT_FALSE(plans.front().config.promotes);
+}
+
+TEST(planner_plain, is_not_for_what_it_cannot_do) {
+  Problem blocks = tokens(4);
+  blocks.epilogue.scale_a = blocks.epilogue.scale_b = ScaleMode::block;
+  EXPECT_TRUE(plain_ones(blocks).empty());
+  Problem columns = tokens(8, DType::bf16);
+  columns.b.major = Major::mn;
+  EXPECT_TRUE(plain_ones(columns).empty());
+  EXPECT_TRUE(plain_ones(tokens(4), {.splits = 4}).empty());
+  EXPECT_TRUE(plain_ones(tokens(4), {.store = StorePath::tma}).empty());
+  EXPECT_TRUE(plain_ones(tokens(4), {.raster = Raster::along_n}).empty());
+}
+
+TEST(planner_plain, says_why_an_override_leaves_none) {
+  const auto message = [](const Problem& p, PlanOverrides o) {
+    o.schedule = Schedule::plain;
+    const Result<Plan> plan = gemm::plan(p, kH200, o);
+    EXPECT_FALSE(plan.ok());
+    return plan.ok() ? std::string() : plan.error().message;
+  };
+  Problem columns = tokens(8, DType::bf16);
+  columns.a.major = Major::mn;
+  EXPECT_NE(message(columns, {}).find("K-major"), std::string::npos);
+  EXPECT_NE(message(tokens(4), {.splits = 2}).find("inside a cluster"), std::string::npos);
+  EXPECT_NE(message(tokens(4), {.tile_n = 24}).find("16, 32, 64 or 128"), std::string::npos);
+  EXPECT_NE(message(tokens(4), {.cluster = ClusterShape{2, 1}}).find("along k only"), std::string::npos);
+}
+
+TEST(planner_plain, a_record_brings_one_back) {
+  const Problem p = tokens(4);
+  const std::vector<Plan> plans = plain_ones(p);
+  ASSERT_GT(plans.size(), 3u);
+  const Plan& wanted = plans[3];
+  TuningRecord record{.key = key_of(p, kH200),
+                      .choice = {.schedule = Schedule::plain,
+                                 .tile_m = wanted.config.tile.m,
+                                 .tile_n = wanted.config.tile.n,
+                                 .cluster = wanted.config.cluster,
+                                 .clusters = wanted.split.clusters,
+                                 .warps = wanted.config.warps,
+                                 .stages = wanted.config.stages,
+                                 .measured_us = 5.0}};
+  record.sluice = record.driver = record.method = "test";
+  record.date = "2026-11-21T10:00:00Z";
+  const std::string text = to_json(record);
+  EXPECT_NE(text.find("\"warps\":" + std::to_string(wanted.config.warps)), std::string::npos) << text;
+  const ParsedRecords parsed = parse_records(text, "here");
+  ASSERT_EQ(parsed.records.size(), 1u) << (parsed.troubles.empty() ? "" : parsed.troubles.front());
+  EXPECT_EQ(parsed.records.front().choice, record.choice);
+  const Result<Plan> plan = gemm::plan(p, kH200, {}, book_of(parsed.records));
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->source, PlanSource::record);
+  EXPECT_EQ(plan->config, wanted.config);
+}
+
+TEST(planner_plain, shares_of_smem_and_registers_hold_for_the_whole_space) {
+  for (const i64 m : {8, 16, 32, 64})
+    for (const Plan& plan : plain_ones(tokens(m))) {
+      EXPECT_LE(plain_ctas(plan.config) * (plan.smem_bytes + 1024), kSmemOfSm) << short_name(plan.config);
+      EXPECT_LE(plain_ctas(plan.config) * threads_of(plan.config) * 128, 65536) << short_name(plan.config);
+    }
+}
+
+}  // namespace
+}  // namespace sluice
