@@ -51,11 +51,11 @@ Entrant failed(const char* name, const std::string& why) {
   return entrant;
 }
 
-void verify_mixed(const Session& session, Entrant& entrant) {
+void verify_mixed(const Session& session, const mixed::MixedConfig& config, Entrant& entrant) {
   const Stream stream = session.lab.stream.get();
   Result<void> done = session.data->poison(stream);
   if (done) done = entrant.contender.launch(0, stream);
-  const Result<Comparison> found = done ? session.data->check() : Result<Comparison>(done.error());
+  const Result<Comparison> found = done ? session.data->check(0, mixed::rounding_of(config)) : Result<Comparison>(done.error());
   if (!found) {
     entrant.record.error = found.error().message;
     return;
@@ -107,7 +107,7 @@ std::vector<Entrant> our_entrants(Session& session, const std::vector<mixed::Pla
                                    }}));
     entrants.back().copies = data->copies();
     session.phase(fmt::format("verifying {}", entrants.back().contender.detail));
-    verify_mixed(session, entrants.back());
+    verify_mixed(session, plans[i].config, entrants.back());
   }
   return entrants;
 }
