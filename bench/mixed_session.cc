@@ -51,7 +51,7 @@ Entrant failed(const char* name, const std::string& why) {
   return entrant;
 }
 
-void verify_mixed(const Session& session, const mixed::MixedConfig& config, Entrant& entrant) {
+void verify_mixed(const Session& session, const MixedConfig& config, Entrant& entrant) {
   const Stream stream = session.lab.stream.get();
   Result<void> done = session.data->poison(stream);
   if (done) done = entrant.contender.launch(0, stream);
