@@ -55,7 +55,8 @@ void verify_mixed(const Session& session, const MixedConfig& config, Entrant& en
   const Stream stream = session.lab.stream.get();
   Result<void> done = session.data->poison(stream);
   if (done) done = entrant.contender.launch(0, stream);
-  const Result<Comparison> found = done ? session.data->check(0, mixed::rounding_of(config)) : Result<Comparison>(done.error());
+  const Result<Comparison> found =
+      done ? session.data->check(0, mixed::rounding_of(config)) : Result<Comparison>(done.error());
   if (!found) {
     entrant.record.error = found.error().message;
     return;

@@ -44,9 +44,9 @@ Result<void> fill_params(const DriverApi& api, const Plan& plan, GemmParams& par
   params.raster = plan.split.raster;
   params.raster_group = plan.split.group;
   params.deal = deal_of(params.grid, plan.split);
-  params.a_ld = p.a.ld;
+  params.a_ld = p.m > 1 ? p.a.ld : 0;  // of one row it may be anything; rows that are not there lie on it
   params.a_batch_stride = p.a.batch_stride;
-  params.b_ld = p.b.ld;
+  params.b_ld = p.n > 1 ? p.b.ld : 0;
   params.b_batch_stride = p.b.batch_stride;
   params.k = static_cast<int>(p.k);
   if (c.schedule == Schedule::plain) return {};

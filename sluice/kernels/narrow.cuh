@@ -14,7 +14,7 @@
 // | cluster: arrive, wait             | the same       | pushed sums before they are read                   |
 //
 // No CTA waits for one outside of its cluster, no memory is needed between launches, and sums are always
-// added in the same order. Launched by host/mixed.cc.
+// added in the same order. Launched by host/narrow_launch.cc.
 #pragma once
 
 #include <sluice/device/mixed/copier.cuh>

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Few rows of A (decoding: "tokens") by plain loads: D = epilogue(A B^T) with neither TMA nor barriers on the
-// way in. Why it is there: a kernel this small is over before a ring of TMA boxes has filled
-// (docs/findings/plain-loads.md).
+// clang-format off
+// Few rows of A (decoding: "tokens") by plain loads: D = epilogue(A B^T) with neither TMA nor barriers on the way in. Why it is
+// there: a kernel this small is over before a ring of TMA boxes has filled (docs/findings/plain-loads.md).
 //
 // | warp        | does                                                                       |
 // | every one   | copies its own k-tiles into its own ring (cp.async), multiplies (mma.sync) |
 // | all, at end | add up the warps' sums, then those of the cluster (warp_sums.cuh), store D |
 //
-// | meeting point               | who           | what it orders | | wait_copies, __syncwarp     | a warp | a
-// stage's bytes before its reads, its reads before the     | |                             |               |
-// copies that replace them                                   | | __syncthreads, twice        | a CTA | last
-// reads of rings, sums, reads of the sums               | | cluster barrier, twice      | the CTAs of a | all
-// have begun; pushed sums before they are read           | |                             | cluster       | |
+// | meeting point            | who                     | what it orders                                                          |
+// | wait_copies, __syncwarp  | a warp                  | a stage's bytes before its reads, its reads before what replaces them   |
+// | __syncthreads, twice     | a CTA                   | last reads of rings, sums, reads of the sums                            |
+// | cluster barrier, twice   | the CTAs of a cluster   | all have begun; pushed sums before they are read                        |
+// clang-format on
 #pragma once
 
 #include <sluice/device/epilogue/direct_store.cuh>

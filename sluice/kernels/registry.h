@@ -47,11 +47,11 @@ struct PlainBase {
   constexpr bool operator==(const PlainBase&) const = default;
 };
 
-/// Rings from 100 to 200 KB an SM, for one CTA on it or two. Half a wave of tall tiles or a whole one of low
+/// Rings from 70 to 220 KB an SM, for one CTA on it or two. Half a wave of tall tiles or a whole one of low
 /// ones: which is better differs with the tokens (docs/findings/plain-loads.md).
-inline constexpr PlainBase kPlainSpace[] = {{16, 8, 8},  {16, 8, 5},  {32, 8, 4}, {32, 8, 3},  {32, 8, 2},
-                                            {32, 16, 3}, {32, 16, 2}, {32, 4, 4}, {64, 8, 3},  {64, 8, 2},
-                                            {64, 4, 4},  {64, 4, 3},  {64, 4, 2}, {128, 4, 3}, {128, 4, 2}};
+inline constexpr PlainBase kPlainSpace[] = {{16, 8, 8},  {16, 8, 5}, {32, 8, 4},  {32, 8, 3}, {32, 8, 2},
+                                            {32, 16, 2}, {32, 4, 4}, {64, 8, 3},  {64, 8, 2}, {64, 4, 4},
+                                            {64, 4, 3},  {64, 4, 2}, {128, 4, 3}, {128, 4, 2}};
 
 /// Fours leave SMs idle (docs/findings/clusters-of-four.md) and pay only where L2 limits a single wave;
 /// larger ones leave more and are not tried.

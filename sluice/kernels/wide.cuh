@@ -24,8 +24,8 @@
 //
 // A CTA of a cluster along k leaves when its peer's sums have come; its own went before: nobody writes to it
 // any more. Where its load warpgroup has left already, the cluster's barriers count those threads as there.
-// Launched by host/mixed.cc, with as many tiles as there are in the grid (cluster along k) or as many CTAs as
-// fit; no CTA waits for one outside of its cluster.
+// Launched by host/wide_launch.cc, with as many tiles as there are in the grid (cluster along k) or as many
+// CTAs as fit; no CTA waits for one outside of its cluster.
 #pragma once
 
 #include <sluice/device/mixed/wide_finish.cuh>

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <sluice/kernels/registry.h>
 #include <sluice/records.h>
 #include <sluice/spec/validate.h>
 #include <sluice/tuner/record.h>
@@ -82,6 +83,32 @@ TEST(planner_plain, says_why_an_override_leaves_none) {
   EXPECT_NE(message(tokens(4), {.splits = 2}).find("inside a cluster"), std::string::npos);
   EXPECT_NE(message(tokens(4), {.tile_n = 24}).find("16, 32, 64 or 128"), std::string::npos);
   EXPECT_NE(message(tokens(4), {.cluster = ClusterShape{2, 1}}).find("along k only"), std::string::npos);
+}
+
+TEST(planner_plain, an_empty_problem_has_one_if_asked_for) {
+  const Problem empty = tokens(0);
+  EXPECT_TRUE(plain_ones(empty).empty());
+  EXPECT_TRUE(gemm::plan(empty, kH200, {.schedule = Schedule::plain}).ok());
+}
+
+TEST(planner_plain, rows_times_batch_must_fit_a_grid) {
+  Problem p = tokens(8);
+  p.batch = 65535;
+  EXPECT_FALSE(plain_ones(p).empty());
+  p.batch = 65536;
+  EXPECT_TRUE(plain_ones(p).empty());
+  const Result<Plan> plan = gemm::plan(p, kH200, {.schedule = Schedule::plain});
+  ASSERT_FALSE(plan.ok());
+  EXPECT_NE(plan.error().message.find("65535"), std::string::npos) << plan.error().message;
+}
+
+TEST(planner_plain, every_ring_of_the_space_is_possible) {
+  for (const PlainBase& base : kPlainSpace) {
+    KernelConfig c = config_for(tokens(8), {Schedule::plain, 8, base.tile_n}, {1, 1}, StorePath::direct);
+    c.warps = base.warps;
+    c.stages = base.stages;
+    EXPECT_EQ(validate(c), nullptr) << short_name(c);
+  }
 }
 
 TEST(planner_plain, a_record_brings_one_back) {

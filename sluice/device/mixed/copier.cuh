@@ -2,7 +2,7 @@
 // Brings a warp's k-tiles into its ring, one after the other: codes as they lie, all scales and zeros of the
 // strips, tokens by rows of 64 k with their 16-byte pieces swizzled. k past the end become
 // zeros and are not read; so do tokens past the end in tiles of 8, of which a lone token would read eight
-// times its bytes. Wider tiles are more than half full, and copy the last token instead: two instructions
+// times its bytes. Wider tiles are mostly full, and copy the last token instead: two instructions
 // less for each of its rows, and what comes of them is not stored.
 #pragma once
 

@@ -129,9 +129,9 @@ class WideFinish {
     ptx::fence_proxy_async();
     meet();
     if (!params_.stores_boxes) return copy_out(at, buffer);
-    if (at_.thread() == 0 && at.token < params_.m) {
-      ptx::tma_store(params_.map_d, {at.row, at.token, 0}, buffer);
-      ptx::bulk_commit_group();
+    if (at_.thread() == 0) {
+      if (at.token < params_.m) ptx::tma_store(params_.map_d, {at.row, at.token, 0}, buffer);
+      ptx::bulk_commit_group();  // of a box past the end too: the wait above counts groups, one for each turn
     }
   }
   /// A D whose rows the copy engine may not write: element by element, which is slower and as right.

@@ -9,8 +9,8 @@
 
 namespace sluice::plain {
 
-inline constexpr int kPiece = 16;     // bytes a lane copies at once
-inline constexpr int kWarpRows4 = 4;  // rows that a warp copies at once, eight lanes each
+inline constexpr int kPiece = 16;    // bytes a lane copies at once
+inline constexpr int kCopyRows = 4;  // that a warp copies at once, eight lanes each
 
 /// Where a warp is: its CTA's tile, its k-tiles (first_tile, + warps, ..), its ring.
 struct Place {
@@ -26,10 +26,11 @@ class Copier {
 
  public:
   SLUICE_DEVICE Copier(const GemmParams& params, const Place& at)
-      : four_rows_b_(4 * kElement * params.b_ld),
-        four_rows_a_(4 * kElement * params.a_ld),
+      : four_rows_b_(kCopyRows * kElement * params.b_ld),
+        four_rows_a_(kCopyRows * kElement * params.a_ld),
         policy_(ptx::evict_first_policy()) {
-    const int row = at.lane / 8, k = at.first_tile * kPlainRowBytes + at.lane % 8 * kPiece;  // k in bytes
+    const int row = at.lane / 8;
+    const i64 k = static_cast<i64>(at.first_tile) * kPlainRowBytes + at.lane % 8 * kPiece;  // in bytes
     b_ = static_cast<const u8*>(params.b) + k +
          kElement * (at.batch * params.b_batch_stride + (at.first_row + row) * params.b_ld);
     a_ = static_cast<const u8*>(params.a) + k +
@@ -47,13 +48,13 @@ class Copier {
     const u32 bytes = static_cast<u32>(k_left_ < kPiece ? (k_left_ < 0 ? 0 : k_left_) : kPiece);
     const u8* from = b_;
 #pragma unroll
-    for (int i = 0; i < kConfig.tile.n / kWarpRows4; ++i) {
+    for (int i = 0; i < kConfig.tile.n / kCopyRows; ++i) {
       ptx::copy_16_bytes(stage + target(i), from, 4 * i < rows_left_ ? bytes : 0u, policy_);
       from += four_rows_b_;
     }
     from = a_;
 #pragma unroll
-    for (int i = 0; i < kConfig.tile.m / kWarpRows4; ++i) {
+    for (int i = 0; i < kConfig.tile.m / kCopyRows; ++i) {
       ptx::copy_16_bytes(stage + kConfig.tile.n * kPlainRowBytes + target(i), from,
                          4 * i < tokens_left_ ? bytes : 0u);
       from += four_rows_a_;
@@ -65,7 +66,7 @@ class Copier {
 
  private:
   SLUICE_DEVICE u32 target(int i) const {
-    return (i % 2 == 0 ? even_ : odd_) + i * kWarpRows4 * kPlainRowBytes;
+    return (i % 2 == 0 ? even_ : odd_) + i * kCopyRows * kPlainRowBytes;
   }
 
   const u8* b_;  // this lane's 16 bytes of the next tile

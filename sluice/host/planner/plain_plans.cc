@@ -55,6 +55,11 @@ const char* why_not_plain(const Problem& p, const PlanOverrides& o) {
       o.combine.value_or(Combine::none) != Combine::none)
     return "plain splits k inside a cluster only, and launches a cluster for each tile";
   if (o.raster || o.raster_group) return "plain has no order of tiles to choose";
+  if (p.m > kMaxPlainRows && !o.schedule)
+    return "more than 64 rows of A: plain is for few, unless schedule = plain";
+  const i64 tokens = o.tile_m.value_or(tokens_of(p.m));
+  if (tokens > 0 && ceil_div(p.m, tokens) > kMaxGridY / std::max<i64>(p.batch, 1))
+    return "rows of A times batch make more than 65535 tiles: split the problem";
   return nullptr;
 }
 
@@ -92,7 +97,7 @@ Estimate plain_estimate(const Problem& p, const DeviceInfo& device, const Kernel
   const double last_wave = ctas / resident - static_cast<double>(static_cast<i64>(ctas / resident));
   e.overhead_us = kModel.launch_us + kModel.cluster_us[parts] +
                   kModel.reduce_us * warp_sums_bytes(plain_tile(c)) / 1024.0 +
-                  (ctas > resident ? kModel.tail_us * (1 - last_wave) : 0);
+                  (ctas > resident && last_wave > 0 ? kModel.tail_us * (1 - last_wave) : 0);
   e.total_us = e.overhead_us + std::max(hbm_us, math_us) +
                kModel.overlap * std::min(hbm_us, math_us) * (math_us > 0.5 * hbm_us ? 1 : 0) +
                kModel.tokens_share * l2_us;
@@ -110,8 +115,8 @@ Plan plain_plan(const Problem& p, const DeviceInfo& device, const KernelConfig& 
 
 std::vector<Plan> plain_plans(const Problem& p, const DeviceInfo& device, const PlanOverrides& o) {
   std::vector<Plan> plans;
-  const bool nothing = p.m == 0 || p.n == 0 || p.batch == 0;
-  if (nothing || why_not_plain(p, o) != nullptr || (p.m > kMaxPlainRows && !o.schedule)) return plans;
+  const bool nothing = p.m == 0 || p.n == 0 || p.batch == 0;  // any plan will do: the others', unless asked
+  if (why_not_plain(p, o) != nullptr || (nothing && o.schedule != Schedule::plain && !o.warps)) return plans;
   for (const PlainBase& base : kPlainSpace) {
     if (base.tile_n != o.tile_n.value_or(base.tile_n) || base.warps != o.warps.value_or(base.warps)) continue;
     for (const int parts : {1, 2, 4, 8}) {
@@ -121,8 +126,7 @@ std::vector<Plan> plain_plans(const Problem& p, const DeviceInfo& device, const 
       const double ctas = grid_tiles(p, c) * parts;
       const bool crowded =
           parts > 1 && ctas > device.sm_count * static_cast<double>(plain_ctas(c)) && !o.cluster;
-      const bool too_tall = grid_rows(p, c) * p.batch > kMaxGridY;
-      if (validate(c) != nullptr || crowded || ctas > 2e9 || too_tall) continue;
+      if (validate(c) != nullptr || crowded || ctas > 2e9) continue;
       Plan plan = plain_plan(p, device, c);
       if (std::none_of(plans.begin(), plans.end(), [&](const Plan& x) { return x.config == plan.config; }))
         plans.push_back(std::move(plan));
