@@ -227,8 +227,11 @@ TEST_F(mixed_products, of_random_problems_are_right_to_the_bit) {
 TEST_F(mixed_products, of_every_kernel_at_the_edges) {
   for (const MixedConfig& c : pool().configs) {
     const Extents e = extents_of(c);
-    for (const auto& [m, n, k] :
-         {std::array<i64, 3>{1, 1, 1}, {e.tokens + 1, 65, 129}, {7, 128, 1024}, {2 * e.tokens, 384, 640}})
+    for (const auto& [m, n, k] : {std::array<i64, 3>{1, 1, 1},
+                                  {e.tokens + 1, 65, 129},
+                                  {e.tokens + 1, 128, 640},
+                                  {7, 128, 1024},
+                                  {2 * e.tokens, 384, 640}})
       expect_right(
           {problem_of(c, m, std::max<i64>(n, e.least_n), std::max<i64>(k, e.least_k)), c, DataKind::exact, 0},
           5);

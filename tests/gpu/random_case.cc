@@ -145,6 +145,9 @@ Case random_case(const KernelConfig& config, const DeviceInfo& device, u64 seed,
   p.k = random_k(dice, config, limits.largest);
   p.batch = dice.one_in(5) ? dice.between(2, 4) : 1;
   pad_strides(dice, p, config.store == StorePath::tma);
+  const bool plain = config.schedule == Schedule::plain;  // of one row the pitch may be anything
+  if (plain && p.m == 1 && dice.one_in(2)) p.a.ld = p.k + dice.between(0, 3);
+  if (plain && p.n == 1 && dice.one_in(2)) p.b.ld = p.k + dice.between(0, 3);
   // Few clusters: many tiles each, so that the ring and the store buffers go round.
   Case made{.plan = plan_for(p, config, device, dice.one_in(2) ? dice.between(1, 5) : 0), .data = {}};
   made.plan.split.raster = dice.one_in(2) ? Raster::along_m : Raster::along_n;
