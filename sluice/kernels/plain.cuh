@@ -14,6 +14,7 @@
 // clang-format on
 #pragma once
 
+#include <sluice/spec/validate.h>
 #include <sluice/device/epilogue/direct_store.cuh>
 #include <sluice/device/epilogue/warp_sums.cuh>
 #include <sluice/device/plain/tile_sums.cuh>
@@ -41,7 +42,7 @@ SLUICE_DEVICE plain::Place plain_place(const GemmParams& params, u32 smem) {
 
 template <KernelConfig kConfig>
 SLUICE_DEVICE void run_plain(const GemmParams& params) {
-  static_assert(validate_plain(kConfig) == nullptr);
+  static_assert(validate(kConfig) == nullptr, "impossible config: spec/validate.h names the rule");
   constexpr int kStages = kConfig.stages, kStageBytes = plain_stage_bytes(kConfig);
   using Sums = WarpSums<plain_tile(kConfig)>;
   extern __shared__ __align__(1024) u8 smem[];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Configs that must not compile, one for each rule of spec/validate.h. The host names the rule; NVRTC,
-// reading the same function, names the same one; and the kernel refuses to compile, saying where the rules
-// are. Fails when a rule is added without a case here, or when the kernel loses its static_assert.
+// Configs that must not compile, one for each rule of spec/validate.h and spec/plain.h. The host names the
+// rule; NVRTC, reading the same function, names the same one; and the kernel refuses to compile, saying where
+// the rules are. Fails when a rule is added without a case here, or when the kernel loses its static_assert.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -23,6 +23,14 @@ struct Impossible {
 
 constexpr TileShape kFp8Tile{128, 128, 128};
 constexpr Epilogue kBlockScales{.scale_a = ScaleMode::block, .scale_b = ScaleMode::block};
+
+/// `c` as one of Schedule::plain.
+KernelConfig plain(KernelConfig c) {
+  c.schedule = Schedule::plain;
+  c.store = StorePath::direct;
+  if (c.warps == 0) c.warps = 8;
+  return c;
+}
 
 const std::vector<Impossible>& impossible_configs() {
   using enum DType;
@@ -70,6 +78,25 @@ const std::vector<Impossible>& impossible_configs() {
       {"Update::add takes no bias, residual or activation: it is D += the scaled product",
        {.d = fp32, .epilogue = {.residual = true, .update = Update::add}}},
       {"stages and buffers need more than 227 KB of shared memory", {.stages = 16}},
+      {"warps is for plain: the others have 12", {.warps = 8}},
+      {"plain needs K-major operands", plain({.tile = {8, 32, 64}, .b_major = Major::mn})},
+      {"plain needs tile.m of 8, 16, 32 or 64 rows of A", plain({.tile = {24, 32, 64}})},
+      {"plain needs tile.n of 16, 32, 64 or 128", plain({.tile = {8, 24, 64}})},
+      {"plain has registers for at most 64 x 64 sums", plain({.tile = {64, 128, 64}})},
+      {"plain has registers for 128 rows of B with up to 16 of A: fp8 needs some to become fp16",
+       plain({.tile = {32, 128, 64}})},
+      {"plain needs 4, 8 or 16 warps", plain({.tile = {8, 32, 64}, .warps = 6})},
+      {"plain has clusters along k only", plain({.tile = {8, 32, 64}, .cluster = {2, 1}})},
+      {"cluster.k must be 1, 2, 4 or 8", plain({.tile = {8, 32, 64}, .cluster = {1, 1, 3}})},
+      {"plain has no block scales",
+       plain({.tile = {8, 32, 128}, .a = e4m3, .b = e4m3, .epilogue = kBlockScales})},
+      {"plain keeps all sums in fp32: promotes says nothing there",
+       plain({.tile = {8, 32, 128}, .a = e4m3, .b = e4m3, .promotes = true})},
+      {"plain stores direct",
+       {.schedule = Schedule::plain, .tile = {8, 32, 64}, .store = StorePath::tma, .warps = 8}},
+      {"plain splits k inside a cluster only",
+       plain({.tile = {8, 32, 64}, .combine = Combine::last_arriver})},
+      {"the rings need more than 227 KB of shared memory", plain({.tile = {64, 64, 64}, .warps = 16})},
   };
   return kAll;
 }
@@ -79,11 +106,13 @@ const std::vector<Impossible>& impossible_configs() {
 const std::set<std::string> kShadowed = {"a multicast slice of A must be a multiple of 8 rows",
                                          "cluster.m must divide tile.n"};
 
-/// The texts that validate() can return, from its own source.
+/// The texts that validate() can return, from its own sources.
 std::set<std::string> rules_in_source() {
   std::set<std::string> rules;
   for (const EmbeddedFile& file : embedded_files()) {
-    if (std::string_view(file.path) != "sluice/spec/validate.h") continue;
+    if (std::string_view(file.path) != "sluice/spec/validate.h" &&
+        std::string_view(file.path) != "sluice/spec/plain.h")
+      continue;
     constexpr std::string_view kReturn = "return \"";
     for (size_t at = file.text.find(kReturn); at != std::string_view::npos;
          at = file.text.find(kReturn, at)) {
