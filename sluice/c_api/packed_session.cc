@@ -22,64 +22,38 @@ MixedProblem key_of(const MixedProblem& problem) {
 
 }  // namespace
 
-std::optional<mixed::Kernel> PackedSession::find(const MixedProblem& problem) {
-  const std::lock_guard lock(mutex_);
-  const auto found = kernels_.find(problem);
-  if (found == kernels_.end()) return {};
-  return found->second;
-}
-
-Result<mixed::Kernel> PackedSession::kernel_for(const MixedProblem& problem, Stream stream) {
-  if (std::optional<mixed::Kernel> kernel = find(problem)) return *std::move(kernel);
+Result<mixed::Kernel> PackedSession::prepare(const MixedProblem& problem, Stream stream) {
   const Result<mixed::Plan> plan = mixed::plan(problem, device_.info());
   if (!plan) return plan.error();
-  if (!mixed::is_empty(problem)) {
-    const Result<bool> capturing = is_capturing(device_, stream);
-    if (!capturing) return capturing.error();
-    if (*capturing)
-      return Error{ErrorCode::not_prepared,
-                   "the stream is capturing and no kernel is ready for " + to_string(problem) +
-                       ": call prepare() (sluice_mixed_make_ready) for it, or run it once, before the "
-                       "capture"};
-  }
-  Result<mixed::Kernel> kernel = mixed::prepare(device_, *plan);
-  if (!kernel) return kernel.error();
-  const std::lock_guard lock(mutex_);
-  return kernels_.emplace(problem, *std::move(kernel)).first->second;
+  if (!mixed::is_empty(problem))
+    if (Result<void> allowed = refuse_capture(
+            device_, stream,
+            "no kernel is ready for " + to_string(problem) +
+                ": call prepare() (sluice_mixed_make_ready) for it, or run it once, before the capture");
+        !allowed)
+      return allowed.error();
+  return mixed::prepare(device_, *plan);
 }
 
 Result<void> PackedSession::run(const MixedProblem& problem, const mixed::Args& args, Stream stream) {
-  const Result<mixed::Kernel> kernel = kernel_for(key_of(problem), stream);
+  const MixedProblem key = key_of(problem);
+  const Result<mixed::Kernel> kernel = kernels_.get(key, [&] { return prepare(key, stream); });
   if (!kernel) return kernel.error();
   return mixed::launch(*kernel, args, stream);
 }
 
 Result<void> PackedSession::make_ready(std::span<const MixedProblem> given) {
-  std::vector<MixedProblem> missing;
-  std::vector<mixed::Plan> plans;
-  for (const MixedProblem& spelled : given) {
-    const MixedProblem problem = key_of(spelled);
-    if (find(problem).has_value()) continue;
-    Result<mixed::Plan> plan = mixed::plan(problem, device_.info());
-    if (!plan) return plan.error();
-    missing.push_back(problem);
-    plans.push_back(*std::move(plan));
-  }
-  std::vector<Result<mixed::Kernel>> kernels = mixed::prepare(device_, plans);
-  const std::lock_guard lock(mutex_);
-  for (std::size_t i = 0; i < kernels.size(); ++i) {
-    if (!kernels[i]) return kernels[i].error();
-    kernels_.emplace(missing[i], *std::move(kernels[i]));
-  }
-  return {};
+  std::vector<MixedProblem> problems;
+  for (const MixedProblem& spelled : given) problems.push_back(key_of(spelled));
+  return kernels_.make_ready(
+      problems, [&](const MixedProblem& problem) { return mixed::plan(problem, device_.info()); },
+      [&](const std::vector<mixed::Plan>& plans) { return mixed::prepare(device_, plans); });
 }
 
 Result<void> PackedSession::use(const mixed::Plan& plan) {
   Result<mixed::Kernel> kernel = mixed::prepare(device_, plan);
   if (!kernel) return kernel.error();
-  const std::lock_guard lock(mutex_);
-  const auto [entry, is_new] = kernels_.emplace(key_of(plan.problem), *kernel);
-  if (!is_new) retired_.push_back(std::exchange(entry->second, *kernel));
+  kernels_.replace(key_of(plan.problem), *kernel);
   return {};
 }
 
@@ -100,13 +74,12 @@ Packer PackedSession::keep(const WeightFormat& format, const Packer& packer) {
 
 Result<Packer> PackedSession::packer_for(const WeightFormat& format, Stream stream) {
   if (std::optional<Packer> packer = find_packer(format)) return *std::move(packer);
-  const Result<bool> capturing = is_capturing(device_, stream);
-  if (!capturing) return capturing.error();
-  if (*capturing)
-    return Error{ErrorCode::not_prepared, "the stream is capturing and no packer is ready for " +
-                                              to_string(format) +
-                                              ": call prepare_packer() (sluice_make_packer_ready) for it, or "
-                                              "pack once, before the capture"};
+  if (Result<void> allowed = refuse_capture(
+          device_, stream,
+          "no packer is ready for " + to_string(format) +
+              ": call prepare_packer() (sluice_make_packer_ready) for it, or pack once, before the capture");
+      !allowed)
+    return allowed.error();
   const Result<Packer> made = Packer::create(device_, format);
   if (!made) return made.error();
   return keep(format, *made);
@@ -137,7 +110,6 @@ Result<void> PackedSession::make_packer_ready(const WeightFormat& format) {
 }
 
 i64 PackedSession::kernels() {
-  const std::lock_guard lock(mutex_);
   return static_cast<i64>(kernels_.size());
 }
 

@@ -6,7 +6,6 @@
 #include <mutex>
 #include <optional>
 #include <span>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -33,16 +32,14 @@ class PackedSession {
   i64 kernels();  // problems that run() has one for
 
  private:
-  std::optional<mixed::Kernel> find(const MixedProblem& problem);
-  Result<mixed::Kernel> kernel_for(const MixedProblem& problem, Stream stream);
+  Result<mixed::Kernel> prepare(const MixedProblem& problem, Stream stream);
   std::optional<Packer> find_packer(const WeightFormat& format);
   Result<Packer> packer_for(const WeightFormat& format, Stream stream);
   Packer keep(const WeightFormat& format, const Packer& packer);
 
   Device device_;
-  std::mutex mutex_;  // never held where the driver is waited for
-  std::unordered_map<MixedProblem, mixed::Kernel, ProblemHash> kernels_;
-  std::vector<mixed::Kernel> retired_;  // replaced by use(); a graph may have been captured with them
+  PreparedMixed kernels_;
+  std::mutex mutex_;  // of the packers; never held where the driver is waited for
   std::vector<std::pair<WeightFormat, Packer>> packers_;  // few
 };
 

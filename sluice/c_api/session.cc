@@ -2,6 +2,7 @@
 // The second and every later run of a problem: one look-up under a lock, then gemm::launch.
 #include <sluice/c_api/session.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -31,28 +32,15 @@ Problem key_of(const Problem& problem) {
 
 }  // namespace
 
-std::optional<gemm::Kernel> Session::find(const Problem& problem) {
-  const std::lock_guard lock(mutex_);
-  const auto found = kernels_.find(problem);
-  if (found == kernels_.end()) return {};
-  return found->second;
-}
-
-Result<gemm::Kernel> Session::kernel_for(const Problem& problem, Stream stream) {
-  if (std::optional<gemm::Kernel> kernel = find(problem)) return *std::move(kernel);
+Result<gemm::Kernel> Session::prepare(const Problem& problem, Stream stream) {
   const Result<Plan> plan = gemm::plan(problem, device_.info(), {}, device_.records());
   if (!plan) return plan.error();
-  if (!gemm::is_empty(problem)) {
-    const Result<bool> capturing = is_capturing(device_, stream);
-    if (!capturing) return capturing.error();
-    if (*capturing)
-      return Error{ErrorCode::not_prepared, "the stream is capturing and no kernel is ready for " +
-                                                to_string(problem) + ": " + kRemedy};
-  }
-  Result<gemm::Kernel> kernel = gemm::prepare(device_, *plan);
-  if (!kernel) return kernel.error();
-  const std::lock_guard lock(mutex_);
-  return kernels_.emplace(problem, *std::move(kernel)).first->second;
+  if (!gemm::is_empty(problem))
+    if (Result<void> allowed =
+            refuse_capture(device_, stream, "no kernel is ready for " + to_string(problem) + ": " + kRemedy);
+        !allowed)
+      return allowed.error();
+  return gemm::prepare(device_, *plan);
 }
 
 Result<WorkspaceView> Session::lend(Stream stream, i64 needed) {
@@ -62,7 +50,8 @@ Result<WorkspaceView> Session::lend(Stream stream, i64 needed) {
 }
 
 Result<void> Session::run(const Problem& problem, const gemm::Args& args, Stream stream) {
-  const Result<gemm::Kernel> kernel = kernel_for(key_of(problem), stream);
+  const Problem key = key_of(problem);
+  const Result<gemm::Kernel> kernel = kernels_.get(key, [&] { return prepare(key, stream); });
   if (!kernel) return kernel.error();
   const i64 needed = kernel->plan().workspace_bytes;
   if (needed == 0 || args.alpha == 0.0f || args.workspace.data != nullptr)
@@ -75,38 +64,23 @@ Result<void> Session::run(const Problem& problem, const gemm::Args& args, Stream
 }
 
 Result<void> Session::make_ready(std::span<const Problem> given) {
-  std::vector<Problem> problems, missing;
-  std::vector<Plan> plans;
-  for (const Problem& spelled : given) {
-    const Problem problem = problems.emplace_back(key_of(spelled));
-    if (find(problem).has_value()) continue;
-    Result<Plan> plan = gemm::plan(problem, device_.info(), {}, device_.records());
-    if (!plan) return plan.error();
-    missing.push_back(problem);
-    plans.push_back(*std::move(plan));
-  }
-  std::vector<Result<gemm::Kernel>> kernels = gemm::prepare(device_, plans);
-  bool splits = false;
-  {
-    const std::lock_guard lock(mutex_);
-    for (std::size_t i = 0; i < kernels.size(); ++i) {
-      if (!kernels[i]) return kernels[i].error();
-      kernels_.emplace(missing[i], *std::move(kernels[i]));
-    }
-    for (const Problem& problem : problems)
-      splits = splits || kernels_.at(problem).plan().workspace_bytes > 0;
-  }
+  std::vector<Problem> problems;
+  for (const Problem& spelled : given) problems.push_back(key_of(spelled));
+  const Result<void> ready = kernels_.make_ready(
+      problems,
+      [&](const Problem& problem) { return gemm::plan(problem, device_.info(), {}, device_.records()); },
+      [&](const std::vector<Plan>& plans) { return gemm::prepare(device_, plans); });
+  if (!ready) return ready;
+  const bool splits = std::any_of(problems.begin(), problems.end(), [&](const Problem& problem) {
+    return kernels_.find(problem)->plan().workspace_bytes > 0;
+  });
   return splits ? lender_.store(device_) : Result<void>();
 }
 
 Result<void> Session::use(const Plan& plan) {
   Result<gemm::Kernel> kernel = gemm::prepare(device_, plan);
   if (!kernel) return kernel.error();
-  {
-    const std::lock_guard lock(mutex_);
-    const auto [entry, is_new] = kernels_.emplace(key_of(plan.problem), *kernel);
-    if (!is_new) retired_.push_back(std::exchange(entry->second, *kernel));
-  }
+  kernels_.replace(key_of(plan.problem), *kernel);
   return kernel->plan().workspace_bytes > 0 ? lender_.store(device_) : Result<void>();
 }
 
@@ -116,14 +90,13 @@ Result<Quantizer> Session::quantizer_for(DType input, Granularity granularity, S
     const std::lock_guard lock(mutex_);
     if (slot.has_value()) return *slot;
   }
-  const Result<bool> capturing = is_capturing(device_, stream);
-  if (!capturing) return capturing.error();
-  if (*capturing)
-    return Error{ErrorCode::not_prepared,
-                 std::string("the stream is capturing and no quantiser of ") + name_of(input) + " by " +
-                     name_of(granularity) +
-                     " is ready: call prepare_quantizers() (sluice_make_quantizers_ready), "
-                     "or run it once, before the capture"};
+  if (Result<void> allowed = refuse_capture(
+          device_, stream,
+          std::string("no quantiser of ") + name_of(input) + " by " + name_of(granularity) +
+              " is ready: call prepare_quantizers() (sluice_make_quantizers_ready), or run it once, before "
+              "the capture");
+      !allowed)
+    return allowed.error();
   Result<Quantizer> made = Quantizer::create(device_, input, granularity);
   if (!made) return made.error();
   const std::lock_guard lock(mutex_);

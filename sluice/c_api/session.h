@@ -7,7 +7,6 @@
 #include <mutex>
 #include <optional>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include <sluice/gemm.h>
@@ -51,8 +50,7 @@ class Session {
   Holdings holdings();
 
  private:
-  std::optional<gemm::Kernel> find(const Problem& problem);
-  Result<gemm::Kernel> kernel_for(const Problem& problem, Stream stream);
+  Result<gemm::Kernel> prepare(const Problem& problem, Stream stream);
   Result<WorkspaceView> lend(Stream stream, i64 needed);
 
   Result<Quantizer> quantizer_for(DType input, Granularity granularity, Stream stream);
@@ -61,9 +59,8 @@ class Session {
   }
 
   Device device_;
-  std::mutex mutex_;  // never held where the driver is waited for
-  std::unordered_map<Problem, gemm::Kernel, ProblemHash> kernels_;  // by problem with its strides
-  std::vector<gemm::Kernel> retired_;  // replaced by use(); a graph may have been captured with them
+  PreparedGemms kernels_;  // by problem with its strides
+  std::mutex mutex_;       // of the quantisers; never held where the driver is waited for
   std::array<std::optional<Quantizer>, kDTypeCount * 4> quantizers_;
   WorkspaceLender lender_{WorkspaceLender::Spare::one};
 };

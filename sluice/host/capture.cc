@@ -25,4 +25,11 @@ Result<bool> is_capturing(const Device& device, Stream stream) {
   return status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+Result<void> refuse_capture(const Device& device, Stream stream, const std::string& missing) {
+  const Result<bool> capturing = is_capturing(device, stream);
+  if (!capturing) return capturing.error();
+  if (*capturing) return Error{ErrorCode::not_prepared, "the stream is capturing and " + missing};
+  return {};
+}
+
 }  // namespace sluice

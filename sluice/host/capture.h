@@ -3,6 +3,8 @@
 // a stream for its id. Called by gemm.cc and c_api/session.cc.
 #pragma once
 
+#include <string>
+
 #include <sluice/gemm.h>
 
 namespace sluice {
@@ -10,5 +12,8 @@ namespace sluice {
 /// A stream that may not be asked because of a capture (the legacy stream beside one) counts as capturing:
 /// compiling then would spoil the capture. Error driver: it cannot be asked for another reason.
 Result<bool> is_capturing(const Device& device, Stream stream);
+
+/// For what a capture forbids. Error not_prepared, "the stream is capturing and " + `missing`; or driver.
+Result<void> refuse_capture(const Device& device, Stream stream, const std::string& missing);
 
 }  // namespace sluice

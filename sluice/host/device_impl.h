@@ -3,7 +3,6 @@
 // All of it is constant after open(), or guarded by `mutex`. For the host room, the CLI, bench and tests.
 #pragma once
 
-#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -13,22 +12,10 @@
 #include <sluice/host/driver/context.h>
 #include <sluice/host/driver/module.h>
 #include <sluice/host/jit/cache.h>
+#include <sluice/host/prepared_kernels.h>
 #include <sluice/host/workspace_lender.h>
-#include <sluice/mixed.h>
 
 namespace sluice {
-
-/// Sizes and strides tell problems apart in practice; equality does the rest.
-inline u64 hash_of(std::initializer_list<i64> values) {
-  u64 hash = 0;
-  for (const i64 value : values) hash = (hash ^ static_cast<u64>(value)) * 0x9E3779B97F4A7C15u + (hash >> 29);
-  return hash;
-}
-
-struct ProblemHash {
-  std::size_t operator()(const Problem& problem) const;
-  std::size_t operator()(const MixedProblem& problem) const;
-};
 
 struct Device::Impl {
   Impl(std::shared_ptr<const PrimaryContext> context_owner, const DeviceInfo& device_info,
@@ -49,10 +36,10 @@ struct Device::Impl {
                                                    int dynamic_smem_bytes);
 
   std::mutex mutex;
-  std::unordered_map<std::string, std::weak_ptr<const Module>> modules;    // by unit and shared memory
-  std::unordered_map<Problem, gemm::Kernel, ProblemHash> prepared_by_run;  // of gemm::run
-  std::unordered_map<MixedProblem, mixed::Kernel, ProblemHash> prepared_by_mixed;  // of mixed::run
-  WorkspaceLender lender{WorkspaceLender::Spare::none};                            // of gemm::run
+  std::unordered_map<std::string, std::weak_ptr<const Module>> modules;  // by unit and shared memory
+  PreparedGemms prepared_by_run;                                         // of gemm::run
+  PreparedMixed prepared_by_mixed;                                       // of mixed::run
+  WorkspaceLender lender{WorkspaceLender::Spare::none};                  // of gemm::run
 };
 
 }  // namespace sluice

@@ -126,14 +126,12 @@ Result<void> set_addresses(const DriverApi& api, GemmParams& params, const Kerne
 Result<Kernel> prepare_for_run(const Device& device, const Problem& problem, Stream stream) {
   const Result<Plan> planned = plan(problem, device.info(), {}, device.records());
   if (!planned) return planned.error();
-  if (!is_empty(problem)) {
-    const Result<bool> capturing = is_capturing(device, stream);
-    if (!capturing) return capturing.error();
-    if (*capturing)
-      return Error{ErrorCode::not_prepared, "the stream is capturing and no kernel is loaded for " +
-                                                to_string(problem) +
-                                                ": run this problem once before the capture"};
-  }
+  if (!is_empty(problem))
+    if (Result<void> allowed = refuse_capture(
+            device, stream,
+            "no kernel is loaded for " + to_string(problem) + ": run this problem once before the capture");
+        !allowed)
+      return allowed.error();
   return prepare(device, *planned);
 }
 
@@ -275,20 +273,9 @@ Result<void> launch(const Kernel& kernel, const Args& args, Stream stream) {
 }
 
 Result<void> run(const Device& device, const Problem& problem, const Args& args, Stream stream) {
-  Device::Impl& impl = device.impl();
-  std::optional<Kernel> kernel;
-  {
-    const std::lock_guard lock(impl.mutex);
-    if (const auto found = impl.prepared_by_run.find(problem); found != impl.prepared_by_run.end())
-      kernel = found->second;
-  }
-  if (!kernel.has_value()) {
-    Result<Kernel> prepared = prepare_for_run(device, problem, stream);
-    if (!prepared) return prepared.error();
-    kernel = *prepared;
-    const std::lock_guard lock(impl.mutex);
-    impl.prepared_by_run.emplace(problem, *std::move(prepared));
-  }
+  const Result<Kernel> kernel =
+      device.impl().prepared_by_run.get(problem, [&] { return prepare_for_run(device, problem, stream); });
+  if (!kernel) return kernel.error();
   const Result<Args> complete = with_workspace(device, *kernel, args, stream);
   if (!complete) return complete.error();
   return launch(*kernel, *complete, stream);

@@ -12,6 +12,7 @@ std::size_t ProblemHash::operator()(const MixedProblem& p) const {
   const WeightFormat& w = p.weights;
   return hash_of({p.m, p.n, p.k, p.ld_x, p.ld_d, static_cast<i64>(p.x), static_cast<i64>(p.d),
                   static_cast<i64>(w.type), w.group, static_cast<i64>(w.scale), static_cast<i64>(w.zero),
+                  static_cast<i64>(w.order), static_cast<i64>(p.bias), static_cast<i64>(p.bias_type),
                   static_cast<i64>(p.activation)});
 }
 
@@ -50,14 +51,12 @@ Result<Kernel> make_kernel(const Device& device, const Plan& plan, const std::st
 Result<Kernel> prepare_for_run(const Device& device, const MixedProblem& problem, Stream stream) {
   const Result<Plan> planned = plan(problem, device.info());
   if (!planned) return planned.error();
-  if (!is_empty(problem)) {
-    const Result<bool> capturing = is_capturing(device, stream);
-    if (!capturing) return capturing.error();
-    if (*capturing)
-      return Error{ErrorCode::not_prepared, "the stream is capturing and no kernel is loaded for " +
-                                                to_string(problem) +
-                                                ": run this problem once before the capture"};
-  }
+  if (!is_empty(problem))
+    if (Result<void> allowed = refuse_capture(
+            device, stream,
+            "no kernel is loaded for " + to_string(problem) + ": run this problem once before the capture");
+        !allowed)
+      return allowed.error();
   return prepare(device, *planned);
 }
 
@@ -122,20 +121,9 @@ Result<void> launch(const Kernel& kernel, const Args& args, Stream stream) {
 }
 
 Result<void> run(const Device& device, const MixedProblem& problem, const Args& args, Stream stream) {
-  Device::Impl& impl = device.impl();
-  std::optional<Kernel> kernel;
-  {
-    const std::lock_guard lock(impl.mutex);
-    if (const auto found = impl.prepared_by_mixed.find(problem); found != impl.prepared_by_mixed.end())
-      kernel = found->second;
-  }
-  if (!kernel) {
-    Result<Kernel> prepared = prepare_for_run(device, problem, stream);
-    if (!prepared) return prepared.error();
-    kernel = *prepared;
-    const std::lock_guard lock(impl.mutex);
-    impl.prepared_by_mixed.emplace(problem, *std::move(prepared));
-  }
+  const Result<Kernel> kernel =
+      device.impl().prepared_by_mixed.get(problem, [&] { return prepare_for_run(device, problem, stream); });
+  if (!kernel) return kernel.error();
   return launch(*kernel, args, stream);
 }
 
