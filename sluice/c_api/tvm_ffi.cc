@@ -149,15 +149,17 @@ sluice_status add_mm(const ffi::Any* args) {
   return run(product, workspace);
 }
 
-/// (input, weight, bias, out, activation, workspace)
+/// (input, weight, bias, out, activation, workspace, c)
 sluice_status linear(const ffi::Any* args) {
   Arrays x;
   if (const sluice_status bad =
-          read_all(args, kLinearNames, {{x.a, 0, 0}, {x.b, 1, 1}, {x.bias, 2, 4}, {x.d, 3, 3}});
+          read_all(args, kLinearNames, {{x.a, 0, 0}, {x.b, 1, 1}, {x.bias, 2, 4}, {x.d, 3, 3}, {x.c, 6, 2}});
       bad != SLUICE_OK)
     return bad;
   for (const Result<void>& done : {flatten("input", x.a), flatten("out", x.d), transpose("weight", x.b)})
     if (!done) return fail(done.error());
+  if (x.c.present)
+    if (const Result<void> done = flatten("c", x.c); !done) return fail(done.error());
   Scalars scalars(args);
   sluice_product product = x.product(kLinearNames);
   product.accumulate = SLUICE_FAST;
@@ -228,7 +230,7 @@ extern "C" {
 
 SLUICE_PACKED(scaled_mm, 9)
 SLUICE_PACKED(mm, 10)
-SLUICE_PACKED(linear, 6)
+SLUICE_PACKED(linear, 7)
 SLUICE_PACKED(add_mm, 5)
 SLUICE_PACKED(problem_of_arrays, 12)
 SLUICE_PACKED(quantize, 5)

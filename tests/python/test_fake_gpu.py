@@ -87,11 +87,15 @@ def test_scaled_products(scales):
     a, b, out = on_gpu("e4m3", (64, 512)), weight("e4m3", 512, 256), on_gpu("bf16", (64, 256))
     sa, sb = on_gpu("fp32", scales[0]), on_gpu("fp32", scales[1])
     assert launches_of(lambda: _binding.scaled_mm(a, b, sa, sb, None, out, True, None, None)) == 1
+    assert launches_of(lambda: _binding.scaled_mm(a, b, sa, sb, None, out, True, None, on_gpu("fp32", (64, 256)))) == 1
+    assert launches_of(lambda: _binding.scaled_mm(a, b, sa, sb, None, out, True, None, out)) == 1, "c may be out itself"
+    with pytest.raises(sluice.InvalidSize, match="c has shape"):
+        _binding.scaled_mm(a, b, sa, sb, None, out, True, None, on_gpu("bf16", (256,)))
 
 
 def test_linear_of_three_dimensions_with_everything():
     x, w, out = on_gpu("bf16", (2, 32, 512)), on_gpu("bf16", (256, 512)), on_gpu("bf16", (2, 32, 256))
-    assert launches_of(lambda: _binding.linear(x, w, on_gpu("bf16", (256,)), out, 1, None)) == 1
+    assert launches_of(lambda: _binding.linear(x, w, on_gpu("bf16", (256,)), out, 1, None, on_gpu("bf16", (2, 32, 256)))) == 1
 
 
 def test_quantisers_are_one_kernel_or_two_for_a_tensor():
@@ -154,7 +158,7 @@ def test_linear_and_quantisers_of_what_is_empty(shape):
     steps = [math.prod(max(extent, 1) for extent in shape[i + 1:]) for i in range(3)]
     x, w = on_gpu("bf16", shape, steps), on_gpu("bf16", (512, shape[2]))
     out = on_gpu("bf16", (*shape[:2], 512))
-    assert launches_of(lambda: _binding.linear(x, w, None, out, 0, None)) == (1 if shape[2] == 0 else 0)
+    assert launches_of(lambda: _binding.linear(x, w, None, out, 0, None, None)) == (1 if shape[2] == 0 else 0)
     quantised, scales = on_gpu("e4m3", shape, steps), on_gpu("fp32", (*shape[:2], (shape[2] + 127) // 128))
     assert launches_of(lambda: _binding.quantize(x, quantised, scales, 2, False)) == 0
 
@@ -198,8 +202,8 @@ def test_expanded_arrays_are_refused_and_never_read_as_packed():
     flat, flat_fp8 = on_gpu("bf16", (8, 512), (0, 1)), on_gpu("e4m3", (8, 512))
     b, d = on_gpu("bf16", (3, 512, 256), (512 * 256, 1, 512)), on_gpu("bf16", (3, 64, 256))
     cases = [
-        (lambda: _binding.linear(x, w, None, out, 0, None), "input.contiguous()"),
-        (lambda: _binding.linear(on_gpu("bf16", (8, 1, 512)), w, None, on_gpu("bf16", (8, 1, 256), (0, 256, 1)), 0, None),
+        (lambda: _binding.linear(x, w, None, out, 0, None, None), "input.contiguous()"),
+        (lambda: _binding.linear(on_gpu("bf16", (8, 1, 512)), w, None, on_gpu("bf16", (8, 1, 256), (0, 256, 1)), 0, None, None),
          "out has shape (8, 256)"),
         (lambda: _binding.quantize(x, fp8, scales, 2, False), "input.contiguous()"),
         (lambda: _binding.quantize(flat, flat_fp8, on_gpu("fp32", (8, 4)), 2, False), "rows 0 elements apart"),

@@ -65,6 +65,8 @@ def test_linear_of_any_rank(shape):
     x, w, bias = whole(*shape), whole(512, 256, seed=1), whole(512, seed=2)
     exactly(st.linear(x, w, bias), torch.nn.functional.linear(x.double(), w.double(), bias.double()))
     exactly(st.linear(x, w, activation="relu"), torch.relu(x.double() @ w.double().t()))
+    c = whole(*shape[:-1], 512, seed=3)
+    exactly(st.linear(x, w, bias, c=c, activation="relu"), torch.relu(x.double() @ w.double().t() + c.double() + bias.double()))
 
 
 @pytest.mark.parametrize("activation", ["gelu", "silu"])
@@ -97,6 +99,12 @@ def test_scaled_mm(m, n, k, scales, fast):
     for out_dtype in (BF16, FP32):
         exactly(st.scaled_mm(a, w.t(), sa, given, out_dtype=out_dtype, use_fast_accum=fast), expected, out_dtype)
     exactly(st.scaled_mm(a, w.t(), sa, given, bias, out_dtype=BF16, use_fast_accum=fast), expected + bias.double())
+    for c in (whole(m, n, seed=4), whole(m, n, dtype=FP32, seed=5)):
+        exactly(st.scaled_mm(a, w.t(), sa, given, bias, c=c, out_dtype=BF16, use_fast_accum=fast),
+                expected + bias.double() + c.double())
+    into = whole(m, n, seed=6)
+    wanted = expected + into.double()
+    exactly(st.scaled_mm(a, w.t(), sa, given, c=into, out=into, use_fast_accum=fast), wanted)
 
 
 def test_scaled_mm_is_torchs_on_real_data():
@@ -174,21 +182,34 @@ def ops():
         (torch.ops.sluice.add_mm_, (whole(64, 512, dtype=FP32), a, w.t(), True)),
         (torch.ops.sluice.linear, (a, w, bias, "none")),
         (torch.ops.sluice.linear_out, (a, w, None, out, "none")),
+        (torch.ops.sluice.linear, (a, w, bias, "none", out)),
         (torch.ops.sluice.scaled_mm, (e, f, one, one, None, BF16, True)),
         (torch.ops.sluice.scaled_mm_out, (e, f, one, one, bias, out, False)),
+        (torch.ops.sluice.scaled_mm, (e, f, one, one, None, BF16, True, out)),
         (torch.ops.sluice.quantize, (a, "1x128")),
         (torch.ops.sluice.quantize, (a, "tensor")),
         (torch.ops.sluice.quantize_static, (a, one)),
     ]
 
 
-@pytest.mark.parametrize("index", range(10))
+@pytest.mark.parametrize("index", range(12))
 def test_opcheck(index):
     op, arguments = ops()[index]
     tests = ["test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"]
     if any(isinstance(x, torch.Tensor) and x.dtype == E4M3 for x in arguments):
         tests.remove("test_schema")  # torch 2.11 multiplies the inputs there, which it cannot do in float8
     torch.library.opcheck(op.default, arguments, test_utils=tests)
+
+
+@pytest.mark.parametrize("recipe", [None, "tensor", "row", "block"])
+def test_a_layer_adds_a_residual_in_its_product(recipe):
+    layer = st.nn.Linear.from_linear(torch.nn.Linear(256, 512, dtype=BF16, device="cuda"), recipe)
+    x, residual = real(2, 24, 256), real(2, 24, 512, seed=1)
+    with torch.no_grad():
+        apart, together = layer(x).double() + residual.double(), layer(x, residual).double()
+        compiled = torch.compile(layer, fullgraph=True)(x, residual).double()
+    assert ((together - apart).abs() <= 2.0**-8 * (apart.abs() + layer(x).double().abs())).all()
+    assert torch.equal(compiled, together)
 
 
 def test_compiled_with_dynamic_rows_and_no_recompile():

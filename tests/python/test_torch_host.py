@@ -43,6 +43,14 @@ BAD = [
      sluice.InvalidArgument, "workspace"),
     ("fp8 backward", lambda: st.scaled_mm(bf16(8, 16).to(E4M3), bf16(16, 16).to(E4M3).t(), torch.ones(()), torch.ones(()),
                                           bf16(16).requires_grad_()), sluice.InvalidArgument, "scaled_mm has no backward"),
+    ("fp8 backward of a residual", lambda: st.scaled_mm(bf16(8, 16).to(E4M3), bf16(16, 16).to(E4M3).t(), torch.ones(()),
+                                                        torch.ones(()), c=bf16(8, 16).requires_grad_()),
+     sluice.InvalidArgument, "scaled_mm has no backward"),
+    ("backward of a residual", lambda: st.linear(bf16(8, 16), bf16(16, 16), c=bf16(8, 16).requires_grad_()),
+     sluice.InvalidArgument, "without c"),
+    ("a residual's shape", lambda: st.linear(bf16(2, 8, 16), bf16(16, 16), c=bf16(2, 8, 8)), sluice.InvalidSize, "c has shape"),
+    ("an fp8 layer's residual", lambda: st.nn.Linear(16, 16, recipe="row")(bf16(8, 16), bf16(8, 16).requires_grad_()),
+     sluice.InvalidArgument, "no backward"),
     ("fp8 backward of a scale", lambda: st.scaled_mm(bf16(8, 16).to(E4M3), bf16(16, 16).to(E4M3).t(), torch.ones(()),
                                                      torch.ones((), requires_grad=True)), sluice.InvalidArgument, "no_grad"),
     ("quantiser's backward", lambda: st.quantize(bf16(8, 16).requires_grad_(), "row"), sluice.InvalidArgument,
@@ -78,6 +86,8 @@ def test_fakes_have_the_shapes_and_types_of_the_real_ones():
         assert st.mm(x[0], w.t(), out_dtype=torch.float32).dtype == torch.float32
         product = st.scaled_mm(x[0].to(E4M3), w.to(E4M3).t(), one, one, out_dtype=torch.bfloat16)
         assert product.shape == (16, 512) and product.dtype == torch.bfloat16 and product.is_cuda
+        assert st.scaled_mm(x[0].to(E4M3), w.to(E4M3).t(), one, one, c=product, out_dtype=torch.bfloat16).shape == (16, 512)
+        assert st.linear(x, w, c=torch.zeros(4, 16, 512, dtype=torch.bfloat16, device="cuda")).shape == (4, 16, 512)
         out = torch.zeros(16, 512, dtype=torch.bfloat16, device="cuda")
         assert st.mm(x[0], w.t(), out=out) is out
         quantized, scales = st.quantize(x, "1x128")
@@ -127,7 +137,7 @@ class OnHost:
     def __init__(self):
         self.called = []
 
-    def linear(self, x, w, bias, out, activation, workspace):
+    def linear(self, x, w, bias, out, activation, workspace, c):
         self.called.append("linear")
         out.copy_(torch.nn.functional.linear(x, w, bias))
 

@@ -61,44 +61,44 @@ _define("add_mm_(Tensor(total!) total, Tensor a, Tensor b, bool any_order) -> ()
 
 
 # ---- linear ----
-def _linear_out(input, weight, bias, out, activation) -> None:
-    _binding.linear(input, weight, bias, out, activation_number(activation), None)
+def _linear_out(input, weight, bias, out, activation, c=None) -> None:
+    _binding.linear(input, weight, bias, out, activation_number(activation), None, c)
 
 
-def _linear(input, weight, bias, activation) -> torch.Tensor:
+def _linear(input, weight, bias, activation, c=None) -> torch.Tensor:
     out = input.new_empty((*input.shape[:-1], weight.shape[0]))
-    _linear_out(input, weight, bias, out, activation)
+    _linear_out(input, weight, bias, out, activation, c)
     return out
 
 
-def _linear_fake(input, weight, bias, activation) -> torch.Tensor:
+def _linear_fake(input, weight, bias, activation, c=None) -> torch.Tensor:
     torch._check(input.shape[-1] == weight.shape[-1], lambda: "input and weight must agree in their last dimension")
     return input.new_empty((*input.shape[:-1], weight.shape[0]))
 
 
-_define("linear(Tensor input, Tensor weight, Tensor? bias, str activation) -> Tensor", _linear, _linear_fake)
-_define("linear_out(Tensor input, Tensor weight, Tensor? bias, Tensor(out!) out, str activation) -> ()", _linear_out,
-        lambda input, weight, bias, out, activation: None)
+_define("linear(Tensor input, Tensor weight, Tensor? bias, str activation, Tensor? c=None) -> Tensor", _linear, _linear_fake)
+_define("linear_out(Tensor input, Tensor weight, Tensor? bias, Tensor(out!) out, str activation, Tensor? c=None) -> ()",
+        _linear_out, lambda input, weight, bias, out, activation, c=None: None)
 
 
 # ---- scaled_mm ----
-def _scaled_mm_out(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum) -> None:
-    _binding.scaled_mm(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, None, None)
+def _scaled_mm_out(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, c=None) -> None:
+    _binding.scaled_mm(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, None, c)
 
 
-def _scaled_mm(mat_a, mat_b, scale_a, scale_b, bias, out_dtype, use_fast_accum) -> torch.Tensor:
+def _scaled_mm(mat_a, mat_b, scale_a, scale_b, bias, out_dtype, use_fast_accum, c=None) -> torch.Tensor:
     out = mat_a.new_empty((*mat_a.shape[:-1], mat_b.shape[-1]), dtype=out_dtype)
-    _scaled_mm_out(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum)
+    _scaled_mm_out(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, c)
     return out
 
 
 _define("scaled_mm(Tensor mat_a, Tensor mat_b, Tensor scale_a, Tensor scale_b, Tensor? bias, ScalarType out_dtype, "
-        "bool use_fast_accum) -> Tensor", _scaled_mm,
-        lambda mat_a, mat_b, scale_a, scale_b, bias, out_dtype, use_fast_accum:
+        "bool use_fast_accum, Tensor? c=None) -> Tensor", _scaled_mm,
+        lambda mat_a, mat_b, scale_a, scale_b, bias, out_dtype, use_fast_accum, c=None:
         mat_a.new_empty(_rows_columns(mat_a, mat_b), dtype=out_dtype))
 _define("scaled_mm_out(Tensor mat_a, Tensor mat_b, Tensor scale_a, Tensor scale_b, Tensor? bias, Tensor(out!) out, "
-        "bool use_fast_accum) -> ()", _scaled_mm_out,
-        lambda mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum: None)
+        "bool use_fast_accum, Tensor? c=None) -> ()", _scaled_mm_out,
+        lambda mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, c=None: None)
 
 
 # ---- mixed_mm ----

@@ -72,7 +72,7 @@ class LinearFunction(torch.autograd.Function):
         if _is_compiling():
             return torch.ops.sluice.linear(input, weight, bias, "none")
         out = input.new_empty((*input.shape[:-1], weight.shape[0]))
-        _binding.linear(input, weight, bias, out, 0, None)
+        _binding.linear(input, weight, bias, out, 0, None, None)
         return out
 
     @staticmethod

@@ -36,35 +36,37 @@ def _refuse_workspace(workspace: Optional[Workspace]) -> None:
 
 def scaled_mm(mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Tensor, bias: Optional[Tensor] = None,
               scale_result: Optional[Tensor] = None, out_dtype: Optional[torch.dtype] = None,
-              use_fast_accum: bool = False, *, out: Optional[Tensor] = None,
+              use_fast_accum: bool = False, *, c: Optional[Tensor] = None, out: Optional[Tensor] = None,
               workspace: Optional[Workspace] = None) -> Tensor:
     """``torch._scaled_mm``: the product of fp8 matrices and their scales, which are dequantising multipliers in fp32.
 
     ``mat_a`` is m x k row-major, ``mat_b`` k x n column-major (``weight.t()``). The shapes of the scales say how they
     apply: one value; ``(m, 1)`` and ``(1, n)``, one for each row and column; or blocks, ``scale_a`` ``(m, ceil(k/128))``
     row-major and ``scale_b`` ``(ceil(n/128), ceil(k/128))`` row-major or its ``.t()``. Without ``use_fast_accum`` sums
-    of 128 products are added up in fp32. ``out_dtype`` is that of ``mat_a`` if it is left out, as in torch. There is no
-    backward: an argument that wants a gradient raises.
+    of 128 products are added up in fp32. ``out_dtype`` is that of ``mat_a`` if it is left out, as in torch. ``c`` (m x n,
+    16 bits or fp32; it may be ``out`` itself) is added before the result is rounded: a residual. There is no backward: an
+    argument that wants a gradient raises.
     """
     if scale_result is not None:
         raise InvalidArgument("scale_result is not supported: multiply scale_a or scale_b by it")
     if _is_grad_enabled() and (
             mat_a.requires_grad or mat_b.requires_grad or (bias is not None and bias.requires_grad)
-            or getattr(scale_a, "requires_grad", False) or getattr(scale_b, "requires_grad", False)):
+            or (c is not None and c.requires_grad) or getattr(scale_a, "requires_grad", False)
+            or getattr(scale_b, "requires_grad", False)):
         refuse_grad("scaled_mm")
     if _is_compiling() or mat_a.__class__ not in _PLAIN:
         _refuse_workspace(workspace)
         if out is None:
             return torch.ops.sluice.scaled_mm(mat_a, mat_b, scale_a, scale_b, bias, out_dtype or mat_a.dtype,
-                                              use_fast_accum)
-        torch.ops.sluice.scaled_mm_out(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum)
+                                              use_fast_accum, c)
+        torch.ops.sluice.scaled_mm_out(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, c)
         return out
     if out is None:
         out = _empty((*mat_a.shape[:-1], mat_b.shape[-1]), dtype=out_dtype or mat_a.dtype, device=mat_a.device)
     elif out_dtype is not None and out.dtype is not out_dtype:
         raise InvalidArgument(f"out is {out.dtype} and out_dtype says {out_dtype}: give one of them")
     _scaled_mm_into(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum,
-                    None if workspace is None else workspace.address, None)
+                    None if workspace is None else workspace.address, c)
     return out
 
 
@@ -104,28 +106,31 @@ def mm(a: Tensor, b: Tensor, *, out: Optional[Tensor] = None, bias: Optional[Ten
     return out
 
 
-def linear(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *, activation: Optional[str] = None,
-           out: Optional[Tensor] = None, workspace: Optional[Workspace] = None, deterministic: bool = True) -> Tensor:
-    """``torch.nn.functional.linear`` with an activation in the same kernel: ``act(input @ weight.t() + bias)``.
+def linear(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *, c: Optional[Tensor] = None,
+           activation: Optional[str] = None, out: Optional[Tensor] = None, workspace: Optional[Workspace] = None,
+           deterministic: bool = True) -> Tensor:
+    """``torch.nn.functional.linear`` with an activation and a residual ``c`` (of the output's shape; it may be ``out``) in
+    the same kernel: ``act(input @ weight.t() + c + bias)``.
 
-    ``input`` may have any number of leading dimensions. Differentiable without ``activation``, ``out`` and ``workspace``.
+    ``input`` may have any number of leading dimensions. Differentiable without ``c``, ``activation``, ``out`` and
+    ``workspace``.
 
     ``deterministic=False`` lets the backward add the parts of a weight's gradient to ``weight.main_grad`` in any order,
     which may be faster and may change last bits from run to run (unless ``torch.use_deterministic_algorithms`` is on).
     """
-    if needs_grad(input, weight, bias, None):
-        if activation is not None or out is not None or workspace is not None:
-            raise InvalidArgument("linear is differentiable without activation, out and workspace; apply the activation "
-                                  "to its result, or use torch.no_grad()")
+    if needs_grad(input, weight, bias, c):
+        if c is not None or activation is not None or out is not None or workspace is not None:
+            raise InvalidArgument("linear is differentiable without c, activation, out and workspace; add c and apply the "
+                                  "activation to its result, or use torch.no_grad()")
         return LinearFunction.apply(input, weight, bias, deterministic)
     if _is_compiling() or input.__class__ not in _PLAIN:
         _refuse_workspace(workspace)
         if out is None:
-            return torch.ops.sluice.linear(input, weight, bias, activation or "none")
-        torch.ops.sluice.linear_out(input, weight, bias, out, activation or "none")
+            return torch.ops.sluice.linear(input, weight, bias, activation or "none", c)
+        torch.ops.sluice.linear_out(input, weight, bias, out, activation or "none", c)
         return out
     if out is None:
         out = _empty((*input.shape[:-1], weight.shape[0]), dtype=input.dtype, device=input.device)
     _linear_into(input, weight, bias, out, activation_number(activation),
-                 None if workspace is None else workspace.address)
+                 None if workspace is None else workspace.address, c)
     return out

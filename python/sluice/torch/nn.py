@@ -100,17 +100,19 @@ class Linear(torch.nn.Module):
 
         return super()._apply(keeping, recurse)
 
-    def forward(self, input: Tensor) -> Tensor:
+    def forward(self, input: Tensor, residual: Optional[Tensor] = None) -> Tensor:
+        """The layer's output, plus ``residual`` (of the output's shape) in the same kernel, rounded once."""
         if self.recipe is None:
-            return linear(input, self.weight, self.bias, deterministic=self.deterministic)
-        if needs_grad(input, None, None, None):
+            return linear(input, self.weight, self.bias, c=residual, deterministic=self.deterministic)
+        if needs_grad(input, residual, None, None):
             raise InvalidArgument("an FP8 Linear has no backward: run it under torch.no_grad(), or convert with "
                                   "recipe=None to train")
         by_compiler = self.fuse_quantizer and torch.compiler.is_compiling()
         quantizer = quantize_reference if by_compiler else quantize
         quantized, scale = quantizer(input.reshape(-1, self.in_features), RECIPES[self.recipe][1])
         weight_scale = self.weight_scale.t() if self.recipe == "row" else self.weight_scale
-        output = scaled_mm(quantized, self.weight.t(), scale, weight_scale, self.bias, out_dtype=input.dtype,
+        c = None if residual is None else residual.reshape(-1, self.out_features)
+        output = scaled_mm(quantized, self.weight.t(), scale, weight_scale, self.bias, c=c, out_dtype=input.dtype,
                            use_fast_accum=self.use_fast_accum)
         return output.view(*input.shape[:-1], self.out_features)
 
