@@ -6,7 +6,7 @@
 Both blocks have the same weights (one scale a row) and quantise each token; both are compiled by torch.compile and run as
 CUDA graphs of several layers, so that weights come from memory and not from the L2 cache. Their outputs are held
 against the block in bf16. Sluice's block is there in several ways: with the compiler's quantisers or its own, and with the
-residual added by the products, which pays where there are many tokens.
+residual added by the products.
 """
 import argparse
 import json

@@ -39,6 +39,23 @@ SLUICE_DEVICE u32 pack_16bit(float low, float high) {
   return packed;
 }
 
+struct Pair {
+  float x, y;
+};
+
+/// x is the one at the lower address.
+template <DType kType>
+SLUICE_DEVICE Pair unpack_16bit(u32 packed) {
+  static_assert(is_16bit(kType));
+  if constexpr (kType == DType::bf16)
+    return {__uint_as_float(packed << 16), __uint_as_float(packed & ~0xffffu)};
+  Pair pair;
+  asm("{\n.reg .b16 x, y;\nmov.b32 {x, y}, %2;\ncvt.f32.f16 %0, x;\ncvt.f32.f16 %1, y;\n}"
+      : "=f"(pair.x), "=f"(pair.y)
+      : "r"(packed));
+  return pair;
+}
+
 /// Two e4m3 elements, `low` at the lower address.
 SLUICE_DEVICE u16 pack_e4m3(float low, float high) {
   u16 packed;

@@ -8,6 +8,7 @@
 #include <sluice/device/epilogue/direct_store.cuh>
 #include <sluice/device/epilogue/fragment_store.cuh>
 #include <sluice/device/epilogue/partial_slot.cuh>
+#include <sluice/device/epilogue/residual.cuh>
 #include <sluice/device/epilogue/scale_vectors.cuh>
 #include <sluice/device/epilogue/sum_exchange.cuh>
 #include <sluice/device/load/tma_tile.cuh>
@@ -114,9 +115,12 @@ class Machine {
   }
 
   // ---- scale vectors, all threads of a math group ----
-  /// Begins to bring those of the tile's own part; all of the group have read those of the tile before.
+  /// Begins to bring those of the tile's own part; all of the group have read those of the tile before. C's
+  /// part is asked for into L2.
   SLUICE_DEVICE void stage_vectors(const Tile& own) {
     if constexpr (kStagesVectors) vectors().stage(params_, own.m_offset + group_row(), own.n_offset);
+    if constexpr (kResidual)
+      prefetch_residual<kConfig>(params_, own, own.m_offset + group_row(), group_thread());
   }
   /// For this thread's share. The group's next meeting, before its first store, is for all of them.
   SLUICE_DEVICE void wait_vectors() {
@@ -302,6 +306,7 @@ class Machine {
   using Exchange = SumExchange<kConfig>;
   static constexpr bool kBlockScaled = is_block_scaled(kConfig.epilogue);
   static constexpr bool kStagesVectors = has_scale_vectors(kConfig.epilogue);
+  static constexpr bool kResidual = kConfig.epilogue.residual;
   // Of the store loops: whole, or not at all (docs/findings/heavy-epilogues.md).
   static constexpr int kStoreUnroll = is_light(kConfig.epilogue) ? 2 * kConfig.tile.n : 1;
   // Not after an exchange (ptxas serialises some products then: C7515) nor with block scales (one spills).
@@ -427,21 +432,28 @@ class Machine {
     if constexpr (ScaleVectors<kConfig>::kColumns) pair.scale = vectors().columns(fragment_column(column));
     return pair;
   }
+  using Residuals = typename ResidualRows<kConfig.epilogue>::Pairs;
   struct GroupAt {  // a group of 8 columns of the fragment, in the tile
     int wave, column;
   };
   /// Neighbouring groups of the fragment, in D's meaning.
   template <int kGroups>
-  SLUICE_DEVICE void epilogue(FragmentPairs (&pairs)[kGroups], const Tile& tile, const GroupAt& at,
-                              const RowScales& scales, const ColumnPair* operands) const {
+  SLUICE_DEVICE void epilogue(FragmentPairs (&pairs)[kGroups], const GroupAt& at, const RowScales& scales,
+                              const ColumnPair* operands, const Residuals* residuals) const {
     float acc[kGroups * 4];
     sums_.template copy<kGroups * 4, kIndexesSums>(at.wave, at.column / 2, acc);
-    const int row = tile.m_offset + fragment_row(at.wave);
 #pragma unroll
     for (int i = 0; i < kGroups; ++i) {
-      const int column = tile.n_offset + fragment_column(at.column + i * 8);
-      pairs[i] = ops_.apply_to_fragment(&acc[4 * i], scales, operands[i], {row, column, tile.batch});
+      FragmentPairs c{};
+      if constexpr (kResidual) c = {residuals[i][0].value(), residuals[i][1].value()};
+      pairs[i] = ops_.apply_to_fragment(&acc[4 * i], scales, operands[i], c);
     }
+  }
+  /// This thread's rows of C, from its part of the group of 8 columns at `at` on.
+  SLUICE_DEVICE ResidualRows<kConfig.epilogue> residual_rows(const Tile& tile, const GroupAt& at,
+                                                             int span) const {
+    const int row = tile.m_offset + fragment_row(at.wave);
+    return {params_, {row, tile.n_offset + fragment_column(at.column), tile.batch}, span};
   }
   SLUICE_DEVICE void write_chunk_for_tma(int buffer, const Tile& tile, const GroupAt& at) {
     constexpr int kGroups = store_columns(kConfig) / 8;
@@ -451,12 +463,19 @@ class Machine {
     const RowScales scales = row_scales(at.wave);
     const auto write = [&](int first) {
       ColumnPair operands[kAhead];
+      Residuals residuals[kResidual ? kAhead : 1];
+      if constexpr (kResidual) {
+        const auto rows = residual_rows(tile, {at.wave, at.column + first * 8}, 8 * kAhead);
+#pragma unroll
+        for (int i = 0; i < kAhead; ++i) rows.read(i * 8, residuals[i]);
+      }
 #pragma unroll
       for (int i = 0; i < kAhead; ++i) operands[i] = columns(tile, at.column + (first + i) * 8);
 #pragma unroll
       for (int i = 0; i < kAhead; i += kStep) {
         FragmentPairs pairs[kStep];
-        epilogue<kStep>(pairs, tile, {at.wave, at.column + (first + i) * 8}, scales, &operands[i]);
+        epilogue<kStep>(pairs, {at.wave, at.column + (first + i) * 8}, scales, &operands[i],
+                        &residuals[kResidual ? i : 0]);
         store.write(first + i, pairs);
       }
     };
@@ -466,7 +485,9 @@ class Machine {
   SLUICE_DEVICE void store_group(const Tile& tile, const GroupAt& at, const RowScales& scales) const {
     FragmentPairs pairs[1];
     const ColumnPair operands = columns(tile, at.column);
-    epilogue<1>(pairs, tile, at, scales, &operands);
+    Residuals residuals;
+    if constexpr (kResidual) residual_rows(tile, at, 8).read(0, residuals);
+    epilogue<1>(pairs, at, scales, &operands, &residuals);
     const int row = tile.m_offset + fragment_row(at.wave);
     const int column = tile.n_offset + fragment_column(at.column);
     store_pair<kConfig.d, kConfig.epilogue.update>(params_, {row, column, tile.batch}, pairs[0].upper);

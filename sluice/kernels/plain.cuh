@@ -81,9 +81,11 @@ SLUICE_DEVICE void run_plain(const GemmParams& params) {
     if (first.row >= params.m || first.column >= params.n) return;
     const float scale = element.row_scale(first.row);
     store_pair<kConfig.d, kConfig.epilogue.update>(
-        params, first, element.apply({sum.x, sum.y}, scale, element.columns(first.column), first));
+        params, first,
+        element.apply({sum.x, sum.y}, scale, element.columns(first.column), element.residual(first)));
     store_pair<kConfig.d, kConfig.epilogue.update>(
-        params, second, element.apply({sum.z, sum.w}, scale, element.columns(second.column), second));
+        params, second,
+        element.apply({sum.z, sum.w}, scale, element.columns(second.column), element.residual(second)));
   };
   Sums(base, base + plain_incoming_offset(kConfig), at.rank).add_up(tile.sums, {1.0f, 1.0f}, store);
 }

@@ -61,10 +61,11 @@ struct PartSummer {
     const int row = tile.m_offset + first_row() + thread / 32 * 16 + thread % 32 / 4;
     const RowScales scales = ops.row_scales(row);
     const int column = tile.n_offset + at.column + thread % 4 * 2;
-    const FragmentPairs pairs =
-        ops.apply_to_fragment(sums.values[0], scales, ops.columns(column), {row, column, tile.batch});
-    store_pair<kConfig.d, kConfig.epilogue.update>(params, {row, column, tile.batch}, pairs.upper);
-    store_pair<kConfig.d, kConfig.epilogue.update>(params, {row + 8, column, tile.batch}, pairs.lower);
+    const Position upper{row, column, tile.batch}, lower{row + 8, column, tile.batch};
+    const FragmentPairs pairs = ops.apply_to_fragment(sums.values[0], scales, ops.columns(column),
+                                                      {ops.residual(upper), ops.residual(lower)});
+    store_pair<kConfig.d, kConfig.epilogue.update>(params, upper, pairs.upper);
+    store_pair<kConfig.d, kConfig.epilogue.update>(params, lower, pairs.lower);
   }
 };
 

@@ -53,11 +53,10 @@ SLUICE_HD constexpr bool has_scale_vectors(const Epilogue& e) {
   return e.scale_a == ScaleMode::vector || e.scale_b == ScaleMode::vector;
 }
 
-/// No operand that is read from global memory at the end of a tile, and few instructions an element. The
-/// store loops of light epilogues are unrolled; those of heavy ones are not
-/// (docs/findings/heavy-epilogues.md).
+/// Few registers and instructions an element: no bias, of C only what is 16 bits. The store loops of light
+/// epilogues are unrolled; those of heavy ones are not (docs/findings/heavy-epilogues.md).
 SLUICE_HD constexpr bool is_light(const Epilogue& e) {
-  return e.bias == Bias::none && !e.residual &&
+  return e.bias == Bias::none && !(e.residual && e.c_type == DType::fp32) &&
          (e.activation == Activation::none || e.activation == Activation::relu);
 }
 

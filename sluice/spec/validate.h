@@ -67,6 +67,8 @@ SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
     return "more than 144 sums a thread leave no room to add up the slots of a split: narrow tile.n";
   if (accumulator_registers(c) > 192 && !is_light(c.epilogue))
     return "more than 192 accumulator registers leave no room for an epilogue with operands: narrow tile.n";
+  if (accumulator_registers(c) > 176 && c.epilogue.residual)
+    return "more than 176 accumulator registers leave no room for a residual: narrow tile.n";
   if (smem_bytes(c) > kMaxSmemBytes) return "stages and buffers need more than 227 KB of shared memory";
   return nullptr;
 }

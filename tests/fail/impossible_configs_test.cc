@@ -70,6 +70,8 @@ const std::vector<Impossible>& impossible_configs() {
       {"the accumulators need more than 208 registers a thread and would spill", {.tile = {256, 216, 64}}},
       {"more than 192 accumulator registers leave no room for an epilogue with operands: narrow tile.n",
        {.tile = {256, 208, 64}, .stages = 3, .epilogue = {.bias = Bias::column}}},
+      {"more than 176 accumulator registers leave no room for a residual: narrow tile.n",
+       {.tile = {256, 184, 64}, .stages = 3, .epilogue = {.residual = true}}},
       {"bias must be bf16, fp16 or fp32", {.epilogue = {.bias = Bias::column, .bias_type = e4m3}}},
       {"C must be bf16, fp16 or fp32", {.epilogue = {.residual = true, .c_type = e5m2}}},
       {"Combine::add adds the parts of a tile to D: it needs Update::add",

@@ -67,6 +67,20 @@ def whole_weights(n, k, group=64, zeros=True, kind="uint4", scale=FP16, seed=0):
     return Weights(codes, powers(*shape, seed=seed).to(scale), zero_values, group, kind)
 
 
+def rounds_weights(x, weights, result):
+    """Does the planner take the kernel that makes weights of the tokens' type?"""
+    names = {BF16: "bf16", FP16: "fp16", FP32: "fp32"}
+    problem = dict(m=x.shape[0], n=result.shape[1], k=x.shape[1], weights=weights.packed.format)
+    return "wide" in sluice.mixed_plan(**problem, x=names[x.dtype], d=names[result.dtype]).text
+
+
+def weight_rounding(dtype, weights):
+    """How far a weight may be from scale * (code - zero), for whole zeros: the scale and the product are rounded once each;
+    fp16's small ones lose bits."""
+    unit, least = (2.0**-11, 2.0**-25) if dtype == FP16 else (2.0**-8, 0.0)
+    return 2.01 * unit * weights.matrix().abs() + least
+
+
 def within_bound(result, x, weights, bias=None, activation=None):
     """Is every element one rounding of a number in the bound around its value? sluice/host/mixed_data.cc has it too."""
     value = x.double() @ weights.matrix().T
@@ -75,6 +89,8 @@ def within_bound(result, x, weights, bias=None, activation=None):
         value = value + bias.double()
     k = x.shape[-1]
     bound = (1.3 * (k + 16) * 2.0**-25 + (k / 32 + 40) * 2.0**-24) * magnitude + 2.0**-23 * value.abs()
+    if weights.group and rounds_weights(x, weights, result):  # docs/numerics.md, "Packed weights": wide
+        bound = bound + x.double().abs() @ weight_rounding(x.dtype, weights).T
     if activation == "relu":
         value = value.relu()
     elif activation is not None:

@@ -9,9 +9,6 @@
 
 namespace sluice {
 
-struct Pair {
-  float x, y;
-};
 /// What a thread holds of 8 columns of sums, in D's meaning: a pair in one row and a pair 8 rows below.
 struct FragmentPairs {
   Pair upper, lower;
@@ -92,15 +89,25 @@ struct ElementWise {
   }
   SLUICE_DEVICE ColumnPair columns(int column) const { return {column_scales(column), column_bias(column)}; }
 
-  SLUICE_DEVICE Pair apply(Pair acc, float row_scale, const ColumnPair& operands, const Position& at) const {
-    Pair value{acc.x * (row_scale * operands.scale.x), acc.y * (row_scale * operands.scale.y)};
+  /// C, where there are few sums a thread; gemm.cuh reads it ahead (residual.cuh). Zeros outside of it.
+  SLUICE_DEVICE Pair residual(const Position& at) const {
+    Pair c{0.0f, 0.0f};
     if constexpr (kEpilogue.residual) {
       if (params.c != nullptr && at.row < params.m) {
         const i64 index = at.batch * params.c_batch_stride + at.row * params.c_ld + at.column;
-        if (at.column < params.n) value.x += params.beta * load_element<kEpilogue.c_type>(params.c, index);
-        if (at.column + 1 < params.n)
-          value.y += params.beta * load_element<kEpilogue.c_type>(params.c, index + 1);
+        if (at.column < params.n) c.x = load_element<kEpilogue.c_type>(params.c, index);
+        if (at.column + 1 < params.n) c.y = load_element<kEpilogue.c_type>(params.c, index + 1);
       }
+    }
+    return c;
+  }
+
+  /// `c`: of C; not looked at without a residual.
+  SLUICE_DEVICE Pair apply(Pair acc, float row_scale, const ColumnPair& operands, const Pair& c) const {
+    Pair value{acc.x * (row_scale * operands.scale.x), acc.y * (row_scale * operands.scale.y)};
+    if constexpr (kEpilogue.residual) {
+      value.x += params.beta * c.x;
+      value.y += params.beta * c.y;
     }
     if constexpr (kEpilogue.bias == Bias::column) {
       value.x += operands.bias.x;
@@ -108,11 +115,11 @@ struct ElementWise {
     }
     return {activate<kEpilogue.activation>(value.x), activate<kEpilogue.activation>(value.y)};
   }
-  /// `sums`: four of a thread, the upper pair first. `at`: of the upper one.
+  /// `sums`: four of a thread, the upper pair first.
   SLUICE_DEVICE FragmentPairs apply_to_fragment(const float* sums, const RowScales& scales,
-                                                const ColumnPair& operands, const Position& at) const {
-    return {apply({sums[0], sums[1]}, scales.upper, operands, at),
-            apply({sums[2], sums[3]}, scales.lower, operands, {at.row + 8, at.column, at.batch})};
+                                                const ColumnPair& operands, const FragmentPairs& c) const {
+    return {apply({sums[0], sums[1]}, scales.upper, operands, c.upper),
+            apply({sums[2], sums[3]}, scales.lower, operands, c.lower)};
   }
 };
 

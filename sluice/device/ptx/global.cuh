@@ -46,6 +46,19 @@ SLUICE_DEVICE void store_global(float* address, const Float4& v) {
                : "memory");
 }
 
+// One word, or two at a multiple of 8 bytes. `asm volatile` keeps the read where it is written.
+SLUICE_DEVICE void load_global_words(const void* address, u32 (&words)[1]) {
+  asm volatile("ld.global.b32 %0, [%1];" : "=r"(words[0]) : "l"(address));
+}
+SLUICE_DEVICE void load_global_words(const void* address, u32 (&words)[2]) {
+  asm volatile("ld.global.v2.b32 {%0, %1}, [%2];" : "=r"(words[0]), "=r"(words[1]) : "l"(address));
+}
+
+// The line of 128 bytes is asked for, and nobody waits.
+SLUICE_DEVICE void prefetch_to_l2(const void* address) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+}
+
 // ld.relaxed.gpu: from L2, where other SMs write; an L1 line may be old. Not ordered against other loads, so
 // that many are in flight.
 SLUICE_DEVICE Float4 load_global(const float* address) {

@@ -49,7 +49,7 @@ struct CostConstants {
   double epilogue_clocks_per_element = 2.798;
   double bias_clocks_per_element = 2;
   double scale_clocks_per_element = 1;  // for each vector: a product, or its way through shared memory
-  double residual_clocks_per_element = 8;
+  double residual_clocks_per_element = 3;
   double gelu_clocks_per_element = 36;
   double silu_clocks_per_element = 14;
   double fp32_output_weight = 1.5;
