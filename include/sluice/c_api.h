@@ -214,10 +214,13 @@ typedef enum {
   SLUICE_PER_ROW_BLOCK,
   SLUICE_PER_SQUARE_BLOCK
 } sluice_granularity;
+typedef enum { SLUICE_NO_GATE, SLUICE_SILU_GATE } sluice_gate;
+/* With a gate the input has twice the columns, gate and up side by side: silu(gate) * up is quantised. */
 typedef struct {
   const sluice_array *input, *output, *scales; /* rows x columns; the same of e4m3; fp32, packed */
   int32_t granularity;
   int32_t scale_given; /* 1: per tensor, with the scale that is there */
+  int32_t gate;
 } sluice_quantization;
 SLUICE_API sluice_status sluice_quantize(sluice_device* device, const sluice_quantization* what,
                                          sluice_stream stream);

@@ -13,7 +13,7 @@
 namespace sluice {
 
 struct QuantizeShape {
-  i64 rows = 0, columns = 0;
+  i64 rows = 0, columns = 0;        // of the output; with a gate the input has twice the columns
   i64 input_ld = 0, output_ld = 0;  // elements from one row to the next; 0: packed
 };
 
@@ -36,11 +36,13 @@ constexpr i64 scale_count(Granularity granularity, i64 rows, i64 columns) {
   return 0;
 }
 
-/// The loaded kernels of one input type and granularity. Cheap to copy; usable from any thread.
+/// The loaded kernels of one input type, granularity and gate. Cheap to copy; usable from any thread.
 class Quantizer {
  public:
-  /// Compiles or finds in the cache. `input`: bf16, fp16 or fp32. Errors: invalid_type, toolchain, driver.
-  static Result<Quantizer> create(const Device& device, DType input, Granularity granularity);
+  /// Compiles or finds in the cache. `input`: bf16, fp16 or fp32. `gate`: spec/quantize.h. Errors:
+  /// invalid_type, toolchain, driver.
+  static Result<Quantizer> create(const Device& device, DType input, Granularity granularity,
+                                  Gate gate = Gate::none);
 
   /// No allocation, no synchronisation. Empty matrices succeed; amax of none is 1e-4.
   /// Errors (nothing is launched): invalid_size, invalid_stride, invalid_pointer, misaligned, aliasing,
@@ -55,5 +57,6 @@ class Quantizer {
 };
 
 const char* name_of(Granularity granularity);
+const char* name_of(Gate gate);
 
 }  // namespace sluice

@@ -5,7 +5,7 @@ errors as the classes of ``sluice.errors``. Imported when the first array comes,
     scaled_mm(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, workspace, c)
     mm(a, b, out, bias, c, alpha, beta, activation, use_fast_accum, workspace)
     linear(input, weight, bias, out, activation, workspace, c)
-    quantize(input, output, scales, granularity, scale_given)
+    quantize(input, output, scales, granularity, scale_given, gate)
     add_mm(a, b, total, any_order, workspace)
     problem_of_arrays(a, b, c, out, bias, scale_a, scale_b, activation, use_fast_accum, update, any_order, address)
     mixed_mm(x, blob, bias, out, format, n, k, activation)

@@ -180,10 +180,11 @@ sluice_status sluice_compile_quantizers(int32_t input, const sluice_options* giv
     const Result<Options> options = compile_options(given);
     if (!options) return fail(options.error());
     std::vector<std::string> units;
-    for (const Granularity granularity : kGranularities)
-      for (const QuantizeStep step : quantize_steps(granularity))
-        for (const bool vectors : {true, false})
-          units.push_back(quantize_unit_text({step, static_cast<DType>(input), vectors}));
+    for (const Gate gate : kGates)
+      for (const Granularity granularity : kGranularities)
+        for (const QuantizeStep step : quantize_steps(granularity))
+          for (const bool vectors : {true, false})
+            units.push_back(quantize_unit_text({step, static_cast<DType>(input), vectors, gate}));
     return compile_units(units, *options, done);
   });
 }

@@ -9,6 +9,8 @@
 namespace sluice::c_api {
 namespace {
 
+static_assert(SLUICE_SILU_GATE == static_cast<int>(Gate::silu));
+
 /// The distance of rows; columns must lie side by side.
 Result<i64> pitch_of(const char* name, const sluice_array& x) {
   const i64 column_stride = x.strides != nullptr ? x.strides[1] : 1;
@@ -34,7 +36,7 @@ Result<void> check_scales(const sluice_quantization& what, i64 wanted) {
   if (count_of(x) != wanted || !is_packed(x))
     return Error{ErrorCode::invalid_size,
                  "scales have shape " + shape_text(x) + " and must hold " + std::to_string(wanted) +
-                     " values for input " + shape_text(*what.input) + " by " +
+                     " values for output " + shape_text(*what.output) + " by " +
                      name_of(static_cast<Granularity>(what.granularity)) + ", contiguous and row-major"};
   return {};
 }
@@ -58,11 +60,17 @@ Result<QuantizeCall> quantization_of(const sluice_quantization& what) {
   if (what.granularity < SLUICE_PER_TENSOR || what.granularity > SLUICE_PER_SQUARE_BLOCK)
     return Error{ErrorCode::invalid_argument,
                  "granularity = " + std::to_string(what.granularity) + " must be in 0..3"};
+  if (what.gate != SLUICE_NO_GATE && what.gate != SLUICE_SILU_GATE)
+    return Error{ErrorCode::invalid_argument, "gate = " + std::to_string(what.gate) + " must be 0 or 1"};
+  const Gate gate = static_cast<Gate>(what.gate);
   const sluice_array &in = *what.input, &out = *what.output;
-  if (in.ndim != 2 || out.ndim != 2 || out.shape[0] != in.shape[0] || out.shape[1] != in.shape[1])
-    return Error{ErrorCode::invalid_size, "output has shape " + shape_text(out) +
-                                              " and must have that of input, " + shape_text(in) +
-                                              ", two dimensions"};
+  if (in.ndim != 2 || out.ndim != 2 || out.shape[0] != in.shape[0] ||
+      (gate == Gate::none ? out.shape[1] != in.shape[1]
+                          : in.shape[1] % 2 != 0 || out.shape[1] != in.shape[1] / 2))
+    return Error{ErrorCode::invalid_size,
+                 "output has shape " + shape_text(out) + " and must have that of input, " + shape_text(in) +
+                     (gate == Gate::none ? "" : " with half the columns (gate and up side by side)") +
+                     ", two dimensions"};
   if (in.dtype != SLUICE_BF16 && in.dtype != SLUICE_FP16 && in.dtype != SLUICE_FP32)
     return Error{ErrorCode::invalid_type, "input must be bf16, fp16 or fp32; convert it"};
   if (out.dtype != SLUICE_E4M3) return Error{ErrorCode::invalid_type, "output must be e4m3 (float8_e4m3fn)"};
@@ -71,12 +79,14 @@ Result<QuantizeCall> quantization_of(const sluice_quantization& what) {
   if (!output_ld) return output_ld.error();
   QuantizeCall call{.input = static_cast<DType>(in.dtype),
                     .granularity = static_cast<Granularity>(what.granularity),
-                    .shape = {in.shape[0], in.shape[1], *input_ld, *output_ld},
+                    .gate = gate,
+                    .shape = {out.shape[0], out.shape[1], *input_ld, *output_ld},
                     .args = {.input = in.data,
                              .output = out.data,
                              .scales = static_cast<float*>(what.scales->data),
                              .scale_given = what.scale_given != 0}};
-  if (const Result<void> scales = check_scales(what, scale_count(call.granularity, in.shape[0], in.shape[1]));
+  if (const Result<void> scales =
+          check_scales(what, scale_count(call.granularity, out.shape[0], out.shape[1]));
       !scales)
     return scales.error();
   return call;

@@ -84,20 +84,21 @@ Result<void> Session::use(const Plan& plan) {
   return kernel->plan().workspace_bytes > 0 ? lender_.store(device_) : Result<void>();
 }
 
-Result<Quantizer> Session::quantizer_for(DType input, Granularity granularity, Stream stream) {
-  std::optional<Quantizer>& slot = quantizer_slot(input, granularity);
+Result<Quantizer> Session::quantizer_for(const QuantizeCall& call, Stream stream) {
+  std::optional<Quantizer>& slot = quantizer_slot(call.input, call.granularity, call.gate);
   {
     const std::lock_guard lock(mutex_);
     if (slot.has_value()) return *slot;
   }
   if (Result<void> allowed = refuse_capture(
           device_, stream,
-          std::string("no quantiser of ") + name_of(input) + " by " + name_of(granularity) +
+          std::string("no quantiser of ") + name_of(call.input) + " by " + name_of(call.granularity) +
+              (call.gate == Gate::none ? "" : " with a gate") +
               " is ready: call prepare_quantizers() (sluice_make_quantizers_ready), or run it once, before "
               "the capture");
       !allowed)
     return allowed.error();
-  Result<Quantizer> made = Quantizer::create(device_, input, granularity);
+  Result<Quantizer> made = Quantizer::create(device_, call.input, call.granularity, call.gate);
   if (!made) return made.error();
   const std::lock_guard lock(mutex_);
   if (!slot.has_value()) slot = *made;  // another thread's stays: work may be on its way with it
@@ -105,7 +106,7 @@ Result<Quantizer> Session::quantizer_for(DType input, Granularity granularity, S
 }
 
 Result<void> Session::quantize(const QuantizeCall& call, Stream stream) {
-  const Result<Quantizer> quantizer = quantizer_for(call.input, call.granularity, stream);
+  const Result<Quantizer> quantizer = quantizer_for(call, stream);
   if (!quantizer) return quantizer.error();
   if (call.granularity != Granularity::tensor || call.args.scale_given)
     return quantizer->launch(call.shape, call.args, stream);
@@ -117,13 +118,14 @@ Result<void> Session::quantize(const QuantizeCall& call, Stream stream) {
 }
 
 Result<void> Session::make_quantizers_ready(DType input) {
-  for (const Granularity granularity : kGranularities) {
-    Result<Quantizer> made = Quantizer::create(device_, input, granularity);
-    if (!made) return made.error();
-    const std::lock_guard lock(mutex_);
-    std::optional<Quantizer>& slot = quantizer_slot(input, granularity);
-    if (!slot.has_value()) slot = *std::move(made);
-  }
+  for (const Gate gate : kGates)
+    for (const Granularity granularity : kGranularities) {
+      Result<Quantizer> made = Quantizer::create(device_, input, granularity, gate);
+      if (!made) return made.error();
+      const std::lock_guard lock(mutex_);
+      std::optional<Quantizer>& slot = quantizer_slot(input, granularity, gate);
+      if (!slot.has_value()) slot = *std::move(made);
+    }
   return lender_.store(device_);
 }
 

@@ -19,6 +19,7 @@ namespace sluice::c_api {
 struct QuantizeCall {
   DType input = DType::bf16;
   Granularity granularity = Granularity::row_block;
+  Gate gate = Gate::none;
   QuantizeShape shape;
   QuantizeArgs args;
 };
@@ -53,15 +54,16 @@ class Session {
   Result<gemm::Kernel> prepare(const Problem& problem, Stream stream);
   Result<WorkspaceView> lend(Stream stream, i64 needed);
 
-  Result<Quantizer> quantizer_for(DType input, Granularity granularity, Stream stream);
-  std::optional<Quantizer>& quantizer_slot(DType input, Granularity granularity) {
-    return quantizers_[static_cast<int>(input) * 4 + static_cast<int>(granularity)];
+  Result<Quantizer> quantizer_for(const QuantizeCall& call, Stream stream);
+  std::optional<Quantizer>& quantizer_slot(DType input, Granularity granularity, Gate gate) {
+    return quantizers_[(static_cast<int>(input) * 4 + static_cast<int>(granularity)) * 2 +
+                       static_cast<int>(gate)];
   }
 
   Device device_;
   PreparedGemms kernels_;  // by problem with its strides
   std::mutex mutex_;       // of the quantisers; never held where the driver is waited for
-  std::array<std::optional<Quantizer>, kDTypeCount * 4> quantizers_;
+  std::array<std::optional<Quantizer>, kDTypeCount * 4 * 2> quantizers_;
   WorkspaceLender lender_{WorkspaceLender::Spare::one};
 };
 

@@ -194,7 +194,8 @@ sluice_status problem_of_arrays(const ffi::Any* args) {
   return sluice_problem_of(&product, reinterpret_cast<sluice_problem*>(address));
 }
 
-/// (input, output, scales, granularity, scale_given). Leading dimensions of input and output become one.
+/// (input, output, scales, granularity, scale_given, gate). Leading dimensions of input and output become
+/// one.
 sluice_status quantize(const ffi::Any* args) {
   ArrayArg input, output, scales;
   if (const sluice_status bad =
@@ -206,12 +207,14 @@ sluice_status quantize(const ffi::Any* args) {
   Scalars scalars(args);
   const int32_t granularity = scalars.enumerator(3, "granularity");
   const bool scale_given = scalars.flag(4, "scale_given");
+  const int32_t gate = scalars.enumerator(5, "gate");
   if (scalars.error()) return fail(*scalars.error());
   const sluice_quantization what{.input = input.get(),
                                  .output = output.get(),
                                  .scales = scales.get(),
                                  .granularity = granularity,
-                                 .scale_given = scale_given ? 1 : 0};
+                                 .scale_given = scale_given ? 1 : 0,
+                                 .gate = gate};
   if (const Result<QuantizeCall> checked = quantization_of(what); !checked) return fail(checked.error());
   if (input.array.device_type != SLUICE_ON_CUDA)
     return fail({ErrorCode::wrong_device,
@@ -233,7 +236,7 @@ SLUICE_PACKED(mm, 10)
 SLUICE_PACKED(linear, 7)
 SLUICE_PACKED(add_mm, 5)
 SLUICE_PACKED(problem_of_arrays, 12)
-SLUICE_PACKED(quantize, 5)
+SLUICE_PACKED(quantize, 6)
 
 /// 1 if what the others need of tvm-ffi was found in the process. Never fails: it could not say so.
 SLUICE_API int __tvm_ffi_host_is_complete(void*, const sluice::c_api::ffi::Any*, int32_t,

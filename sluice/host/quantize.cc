@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <string>
 
 #include <sluice/host/device_impl.h>
@@ -26,27 +27,30 @@ std::string number(i64 value) {
   return std::to_string(value);
 }
 
-Result<QuantizeShape> checked(const QuantizeShape& given) {
+Result<QuantizeShape> checked(const QuantizeShape& given, Gate gate) {
   QuantizeShape shape = given;
   if (shape.rows < 0 || shape.columns < 0)
     return Error{ErrorCode::invalid_size, "rows = " + number(shape.rows) + ", columns = " +
                                               number(shape.columns) + ": must not be negative"};
-  if (shape.input_ld == 0) shape.input_ld = shape.columns;
+  if (shape.columns > std::numeric_limits<i64>::max() / 2)
+    return Error{ErrorCode::invalid_size, "columns = " + number(shape.columns) + ": no matrix is so wide"};
+  const i64 in_columns = input_columns(gate, shape.columns);
+  if (shape.input_ld == 0) shape.input_ld = in_columns;
   if (shape.output_ld == 0) shape.output_ld = shape.columns;
   const struct {
     const char* name;
-    i64 ld;
-  } pitches[] = {{"input", shape.input_ld}, {"output", shape.output_ld}};
-  for (const auto& [name, ld] : pitches)
-    if (ld < shape.columns && shape.rows > 1)
+    i64 ld, columns;
+  } pitches[] = {{"input", shape.input_ld, in_columns}, {"output", shape.output_ld, shape.columns}};
+  for (const auto& [name, ld, columns] : pitches)
+    if (ld < columns && shape.rows > 1)
       return Error{ErrorCode::invalid_stride, std::string(name) + "_ld = " + number(ld) +
-                                                  " must be at least " + number(shape.columns) +
+                                                  " must be at least " + number(columns) +
                                                   ", the columns; 0 is packed"};
-  for (const auto& [name, ld] : pitches) {
+  for (const auto& [name, ld, columns] : pitches) {
     i64 bytes = 0;  // of the widest elements; check_pointers counts on it
     if (__builtin_mul_overflow(shape.rows, ld, &bytes) ||
         __builtin_mul_overflow(bytes, i64{bytes_of(DType::fp32)}, &bytes) ||
-        __builtin_add_overflow(bytes, shape.columns, &bytes))
+        __builtin_add_overflow(bytes, columns, &bytes))
       return Error{ErrorCode::invalid_stride, std::string(name) + "_ld = " + number(ld) + " times " +
                                                   number(shape.rows) +
                                                   " rows reaches past 2^63 bytes; make it smaller"};
@@ -61,11 +65,11 @@ Result<QuantizeShape> checked(const QuantizeShape& given) {
 }
 
 /// From the first byte to one past the last.
-i64 span(const QuantizeShape& shape, i64 ld, DType type) {
-  return ((shape.rows - 1) * ld + shape.columns) * bytes_of(type);
+i64 span(i64 rows, i64 columns, i64 ld, DType type) {
+  return ((rows - 1) * ld + columns) * bytes_of(type);
 }
 
-Result<void> check_pointers(const QuantizeShape& shape, const QuantizeArgs& args, DType input) {
+Result<void> check_pointers(const QuantizeShape& shape, const QuantizeArgs& args, DType input, Gate gate) {
   const struct {
     const char* name;
     const void* pointer;
@@ -81,8 +85,9 @@ Result<void> check_pointers(const QuantizeShape& shape, const QuantizeArgs& args
                                               " bytes, the size of its elements"};
   }
   const u64 in = reinterpret_cast<u64>(args.input), out = reinterpret_cast<u64>(args.output);
-  if (in < out + static_cast<u64>(span(shape, shape.output_ld, DType::e4m3)) &&
-      out < in + static_cast<u64>(span(shape, shape.input_ld, input)))
+  const i64 in_columns = input_columns(gate, shape.columns);
+  if (in < out + static_cast<u64>(span(shape.rows, shape.columns, shape.output_ld, DType::e4m3)) &&
+      out < in + static_cast<u64>(span(shape.rows, in_columns, shape.input_ld, input)))
     return Error{ErrorCode::aliasing, "output (" + hex(args.output) + ") overlaps input (" + hex(args.input) +
                                           "): give it its own memory"};
   return {};
@@ -116,6 +121,7 @@ struct Quantizer::Impl {
   Device device;
   DType input;
   Granularity granularity;
+  Gate gate;
   std::vector<Step> steps;
 
   Result<void> launch_step(const Step& step, bool vectors, const QuantizeShape& shape,
@@ -127,15 +133,15 @@ struct Quantizer::Impl {
   }
 };
 
-Result<Quantizer> Quantizer::create(const Device& device, DType input, Granularity granularity) {
+Result<Quantizer> Quantizer::create(const Device& device, DType input, Granularity granularity, Gate gate) {
   if (!is_16bit(input) && input != DType::fp32)
     return Error{ErrorCode::invalid_type,
                  std::string("input is ") + name_of(input) + ": it must be bf16, fp16 or fp32"};
-  auto impl = std::make_shared<Impl>(Impl{device, input, granularity, {}});
+  auto impl = std::make_shared<Impl>(Impl{device, input, granularity, gate, {}});
   for (const QuantizeStep kind : quantize_steps(granularity)) {
     Step step{kind, {}};
     for (const bool vectors : {true, false}) {
-      auto module = device.impl().load_unit(quantize_unit_text({kind, input, vectors}), 0);
+      auto module = device.impl().load_unit(quantize_unit_text({kind, input, vectors, gate}), 0);
       if (!module) return module.error();
       step.modules[vectors ? 0 : 1] = *std::move(module);
     }
@@ -145,7 +151,7 @@ Result<Quantizer> Quantizer::create(const Device& device, DType input, Granulari
 }
 
 Result<void> Quantizer::launch(const QuantizeShape& given, const QuantizeArgs& args, Stream stream) const {
-  const Result<QuantizeShape> shape = checked(given);
+  const Result<QuantizeShape> shape = checked(given, impl_->gate);
   if (!shape) return shape.error();
   const bool tensor = impl_->granularity == Granularity::tensor;
   if ((shape->rows == 0 || shape->columns == 0) && (!tensor || args.scale_given)) return {};
@@ -153,7 +159,8 @@ Result<void> Quantizer::launch(const QuantizeShape& given, const QuantizeArgs& a
     return Error{ErrorCode::invalid_argument,
                  std::string("scale_given is for one scale of a whole matrix, not for ") +
                      name_of(impl_->granularity)};
-  if (const Result<void> pointers = check_pointers(*shape, args, impl_->input); !pointers) return pointers;
+  if (const Result<void> pointers = check_pointers(*shape, args, impl_->input, impl_->gate); !pointers)
+    return pointers;
   if (tensor && !args.scale_given && (args.workspace.data == nullptr || args.workspace.bytes < kScratchBytes))
     return Error{ErrorCode::workspace,
                  "a scale of the whole matrix needs the counters of a workspace: pass one"};
@@ -177,6 +184,10 @@ Result<void> Quantizer::launch(const QuantizeShape& given, const QuantizeArgs& a
       return launched;
   }
   return {};
+}
+
+const char* name_of(Gate gate) {
+  return gate == Gate::none ? "none" : "silu";
 }
 
 const char* name_of(Granularity granularity) {

@@ -22,7 +22,8 @@ std::string quantize_unit_text(const QuantizeConfig& config) {
   return std::string("#include <sluice/kernels/quantize_entry.cuh>\n") +
          "inline constexpr sluice::QuantizeConfig kConfig{.step = sluice::QuantizeStep::" +
          name_of_step(config.step) + ", .input = sluice::DType::" + name_of(config.input) +
-         ", .vectors = " + (config.vectors ? "true" : "false") + "};\n" +
+         ", .vectors = " + (config.vectors ? "true" : "false") +
+         ", .gate = sluice::Gate::" + (config.gate == Gate::none ? "none" : "silu") + "};\n" +
          "extern \"C\" __global__ void __launch_bounds__(sluice::kQuantizeThreads, 2)\n"
          "sluice_entry(const __grid_constant__ sluice::QuantizeParams params) {\n"
          "  sluice::quantize::run<kConfig, sluice::quantize::DeviceArith>(params);\n}\n";

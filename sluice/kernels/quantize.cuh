@@ -68,15 +68,27 @@ struct Quantizer {
     const i64 column = chunk * kQuantizeChunk;
     if (row >= p.rows || column >= p.columns) return result;
     const i64 first = row * p.input_ld + column;
+    read(first, column, result);
+    if constexpr (kConfig.gate == Gate::silu) {
+      Chunk up{};
+      read(first + p.columns, column, up);
+#pragma unroll
+      for (int i = 0; i < kQuantizeChunk; ++i)
+        result.values[i] = Arith::silu(result.values[i]) * up.values[i];
+    }
+    return result;
+  }
+
+  /// The input's elements from `first` on, as many as there are of D's from `column` on.
+  SLUICE_DEVICE void read(i64 first, i64 column, Chunk& chunk) const {
     if constexpr (kConfig.vectors) {
-      Arith::template load_chunk<kConfig.input>(p.input, first, result.values);
+      Arith::template load_chunk<kConfig.input>(p.input, first, chunk.values);
     } else {
 #pragma unroll
       for (int i = 0; i < kQuantizeChunk; ++i)
         if (column + i < p.columns)
-          result.values[i] = Arith::template load_element<kConfig.input>(p.input, first + i);
+          chunk.values[i] = Arith::template load_element<kConfig.input>(p.input, first + i);
     }
-    return result;
   }
 
   SLUICE_DEVICE void store(i64 row, i64 chunk, const Chunk& values, float multiplier) const {
@@ -179,9 +191,9 @@ struct Quantizer {
     }
   }
 
-  /// Rows of up to kHeld * 2048 columns are read once.
+  /// Rows of up to kHeld * 2048 columns are read once; gated ones are the inner width of a model.
   SLUICE_DEVICE void rows(u32* shared) const {
-    constexpr int kHeld = 4;
+    constexpr int kHeld = kConfig.gate == Gate::none ? 4 : 7;
     for (i64 row = blockIdx.x; row < p.rows; row += gridDim.x) {
       Chunk held[kHeld];
       u32 bits = 0;

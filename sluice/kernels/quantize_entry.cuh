@@ -4,6 +4,7 @@
 #pragma once
 
 #include <sluice/device/element.cuh>
+#include <sluice/device/epilogue/activation.cuh>
 #include <sluice/kernels/quantize.cuh>
 
 namespace sluice::quantize {
@@ -45,6 +46,10 @@ struct DeviceArith {
 #pragma unroll
       for (int i = 0; i < 8; ++i) values[i] = half_of<kType>(words[i / 2], i % 2);
     }
+  }
+
+  SLUICE_DEVICE static float silu(float x) {
+    return activate<Activation::silu>(x);
   }
 
   SLUICE_DEVICE static u32 pack(float low, float high) {

@@ -11,6 +11,15 @@
 namespace sluice {
 namespace {
 
+/// What is quantised.
+float value_at(const QuantizeInput& input, i64 row, i64 column) {
+  const i64 index = row * input.ld + column;
+  const float value = static_cast<float>(load_element(input.type, input.data, index));
+  if (input.gate == Gate::none) return value;
+  return reference_silu(value) *
+         static_cast<float>(load_element(input.type, input.data, index + input.columns));
+}
+
 struct Group {
   i64 row_begin, row_end, column_begin, column_end;
 };
@@ -19,7 +28,7 @@ void quantize_group(const QuantizeInput& input, const Group& group, u8* output, 
   float amax = 0.0f;
   for (i64 row = group.row_begin; row < group.row_end; ++row)
     for (i64 column = group.column_begin; column < group.column_end; ++column) {
-      const float value = static_cast<float>(load_element(input.type, input.data, row * input.ld + column));
+      const float value = value_at(input, row, column);
       amax = std::isnan(value) || std::isnan(amax) ? std::numeric_limits<float>::quiet_NaN()
                                                    : std::max(amax, std::fabs(value));
     }
@@ -29,13 +38,17 @@ void quantize_group(const QuantizeInput& input, const Group& group, u8* output, 
   *scale = amax * (1.0f / 448.0f);
   for (i64 row = group.row_begin; row < group.row_end; ++row)
     for (i64 column = group.column_begin; column < group.column_end; ++column) {
-      const float value = static_cast<float>(load_element(input.type, input.data, row * input.ld + column));
+      const float value = value_at(input, row, column);
       const float scaled = value * multiplier;
       output[row * output_ld + column] = static_cast<u8>(encode_code(DType::e4m3, scaled));
     }
 }
 
 }  // namespace
+
+float reference_silu(float x) {
+  return x / (1.0f + std::exp(-x));
+}
 
 void reference_quantize(const QuantizeInput& input, Granularity granularity, u8* output, i64 output_ld,
                         float* scales) {

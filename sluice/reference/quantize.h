@@ -7,12 +7,16 @@
 
 namespace sluice {
 
-/// A row-major matrix in host memory; ld in elements.
+/// A row-major matrix in host memory; ld in elements, columns of the output.
 struct QuantizeInput {
   DType type = DType::bf16;
   const void* data = nullptr;
   i64 rows = 0, columns = 0, ld = 0;
+  Gate gate = Gate::none;
 };
+
+/// x / (1 + exp(-x)) in fp32.
+float reference_silu(float x);
 
 /// Writes rows x columns of e4m3 to `output` (output_ld bytes from row to row) and the scales, row-major and
 /// packed.

@@ -11,6 +11,12 @@ namespace sluice {
 /// product), or 128 rows of 128 columns (B of one).
 enum class Granularity : u8 { tensor, row, row_block, square_block };
 
+/// silu: rows of the input are twice as wide, gate and up side by side, and what is quantised is
+/// silu(gate) * up in fp32, with silu(x) = x / (1 + exp(-x)): what stands between the two products of a gated
+/// feed-forward.
+enum class Gate : u8 { none, silu };
+inline constexpr Gate kGates[] = {Gate::none, Gate::silu};
+
 /// One kernel each. tensor takes two: amax of all, then cast; cast alone if the scale is given.
 enum class QuantizeStep : u8 { amax, cast, row, row_block, square_block };
 
@@ -18,6 +24,7 @@ struct QuantizeConfig {
   QuantizeStep step = QuantizeStep::row_block;
   DType input = DType::bf16;  // or fp16, fp32
   bool vectors = true;        // eight elements at a time: bases, pitches and columns allow it
+  Gate gate = Gate::none;
 
   constexpr bool operator==(const QuantizeConfig&) const = default;
 };
@@ -28,13 +35,18 @@ inline constexpr float kE4m3Largest = 448.0f;
 inline constexpr i64 kMaxQuantizeUnits = i64{1} << 31;  // of eight elements: kernels count them in 32 bits
 inline constexpr float kSmallestAmax = 1e-4f;           // below, values are divided by this instead
 
+/// Of a row of the input, for `columns` of the output.
+SLUICE_HD constexpr i64 input_columns(Gate gate, i64 columns) {
+  return gate == Gate::none ? columns : 2 * columns;
+}
+
 struct QuantizeParams {
   const void* input;
   u8* output;     // e4m3
   float* scales;  // what multiplies the output to give the input again; row-major where there are several
   u32* scratch;   // amax: bits of the largest so far, and a count; zero before and after. Only the tensor's
                   // steps
-  i64 rows, columns, input_ld, output_ld;  // elements
+  i64 rows, columns, input_ld, output_ld;  // elements; columns of the output
   bool scale_given;                        // cast: read scales[0] instead of the scratch
 };
 

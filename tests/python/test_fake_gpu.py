@@ -100,9 +100,15 @@ def test_linear_of_three_dimensions_with_everything():
 
 def test_quantisers_are_one_kernel_or_two_for_a_tensor():
     x, q = on_gpu("bf16", (2, 32, 512)), on_gpu("e4m3", (2, 32, 512))
-    assert launches_of(lambda: _binding.quantize(x, q, on_gpu("fp32", (2, 32, 4)), 2, False)) == 1
-    assert launches_of(lambda: _binding.quantize(x, q, on_gpu("fp32", (1,)), 0, True)) == 1
-    assert launches_of(lambda: _binding.quantize(x, q, on_gpu("fp32", (1,)), 0, False)) == 2
+    assert launches_of(lambda: _binding.quantize(x, q, on_gpu("fp32", (2, 32, 4)), 2, False, 0)) == 1
+    assert launches_of(lambda: _binding.quantize(x, q, on_gpu("fp32", (1,)), 0, True, 0)) == 1
+    assert launches_of(lambda: _binding.quantize(x, q, on_gpu("fp32", (1,)), 0, False, 0)) == 2
+    gated = on_gpu("bf16", (2, 32, 1024))
+    assert launches_of(lambda: _binding.quantize(gated, q, on_gpu("fp32", (2, 32, 4)), 2, False, 1)) == 1
+    with pytest.raises(sluice.InvalidSize, match="half the columns"):
+        _binding.quantize(x, q, on_gpu("fp32", (2, 32, 4)), 2, False, 1)
+    with pytest.raises(sluice.InvalidArgument, match="gate = 2"):
+        _binding.quantize(gated, q, on_gpu("fp32", (2, 32, 4)), 2, False, 2)
     sluice.verify_workspaces()
 
 
@@ -160,7 +166,7 @@ def test_linear_and_quantisers_of_what_is_empty(shape):
     out = on_gpu("bf16", (*shape[:2], 512))
     assert launches_of(lambda: _binding.linear(x, w, None, out, 0, None, None)) == (1 if shape[2] == 0 else 0)
     quantised, scales = on_gpu("e4m3", shape, steps), on_gpu("fp32", (*shape[:2], (shape[2] + 127) // 128))
-    assert launches_of(lambda: _binding.quantize(x, quantised, scales, 2, False)) == 0
+    assert launches_of(lambda: _binding.quantize(x, quantised, scales, 2, False, 0)) == 0
 
 
 def test_the_graph_example_of_the_manual_prepares_what_it_captures(source_root):
@@ -176,7 +182,7 @@ def test_the_graph_example_of_the_manual_prepares_what_it_captures(source_root):
     class Ops:  # as sluice.torch calls them, on arrays of the fake GPU
         def quantize(x, granularity):
             q, s = on_gpu("e4m3", x.shape), on_gpu("fp32", (x.shape[0], 1))
-            _binding.quantize(x, q, s, sluice.problems.GRANULARITIES.index(granularity), False)
+            _binding.quantize(x, q, s, sluice.problems.GRANULARITIES.index(granularity), False, 0)
             return q, s
 
         def scaled_mm(a, b, scale_a, scale_b, out_dtype):
@@ -205,10 +211,10 @@ def test_expanded_arrays_are_refused_and_never_read_as_packed():
         (lambda: _binding.linear(x, w, None, out, 0, None, None), "input.contiguous()"),
         (lambda: _binding.linear(on_gpu("bf16", (8, 1, 512)), w, None, on_gpu("bf16", (8, 1, 256), (0, 256, 1)), 0, None, None),
          "out has shape (8, 256)"),
-        (lambda: _binding.quantize(x, fp8, scales, 2, False), "input.contiguous()"),
-        (lambda: _binding.quantize(flat, flat_fp8, on_gpu("fp32", (8, 4)), 2, False), "rows 0 elements apart"),
+        (lambda: _binding.quantize(x, fp8, scales, 2, False, 0), "input.contiguous()"),
+        (lambda: _binding.quantize(flat, flat_fp8, on_gpu("fp32", (8, 4)), 2, False, 0), "rows 0 elements apart"),
         (lambda: _binding.quantize(on_gpu("bf16", (8, 512)), on_gpu("e4m3", (8, 512), (256, 1)), on_gpu("fp32", (8, 4)), 2,
-                                   False), "output.contiguous()"),
+                                   False, 0), "output.contiguous()"),
         (lambda: mm(on_gpu("bf16", (3, 64, 512), (0, 512, 1)), b, d), "a.contiguous()"),
         (lambda: mm(on_gpu("bf16", (3, 64, 512)), on_gpu("bf16", (3, 512, 256), (0, 1, 512)), d), "b.contiguous()"),
         (lambda: mm(on_gpu("bf16", (3, 64, 512)), b, on_gpu("bf16", (3, 64, 256), (0, 256, 1))), "its own memory"),
@@ -232,7 +238,7 @@ def test_numbers_of_another_type_are_refused_by_name():
         with pytest.raises(sluice.InvalidArgument, match=f"^{next(iter(wrong))} "):
             assert launches_of(lambda: call(**wrong)) == 0
     with pytest.raises(sluice.InvalidArgument, match="^scale_given "):
-        _binding.quantize(a, on_gpu("e4m3", (64, 512)), on_gpu("fp32", (1,)), 0, None)
+        _binding.quantize(a, on_gpu("e4m3", (64, 512)), on_gpu("fp32", (1,)), 0, None, 0)
 
 
 def test_refusals_name_the_argument_and_launch_nothing():

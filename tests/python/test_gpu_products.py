@@ -188,11 +188,12 @@ def ops():
         (torch.ops.sluice.scaled_mm, (e, f, one, one, None, BF16, True, out)),
         (torch.ops.sluice.quantize, (a, "1x128")),
         (torch.ops.sluice.quantize, (a, "tensor")),
+        (torch.ops.sluice.silu_mul_quantize, (a, "row")),
         (torch.ops.sluice.quantize_static, (a, one)),
     ]
 
 
-@pytest.mark.parametrize("index", range(12))
+@pytest.mark.parametrize("index", range(13))
 def test_opcheck(index):
     op, arguments = ops()[index]
     tests = ["test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"]
@@ -210,6 +211,39 @@ def test_a_layer_adds_a_residual_in_its_product(recipe):
         compiled = torch.compile(layer, fullgraph=True)(x, residual).double()
     assert ((together - apart).abs() <= 2.0**-8 * (apart.abs() + layer(x).double().abs())).all()
     assert torch.equal(compiled, together)
+
+
+@pytest.mark.parametrize("granularity", ["tensor", "row", "1x128", "128x128"])
+@pytest.mark.parametrize("rows, columns", [(1, 64), (33, 1000), (64, 14336), (5, 20000)])
+def test_gated_quantisers(granularity, rows, columns):
+    gate_up = real(rows, 2 * columns)
+    gate, up = gate_up.double().chunk(2, -1)
+    value = torch.nn.functional.silu(gate) * up
+    quantized, scales = st.silu_mul_quantize(gate_up, granularity)
+    wanted = st.quantize_reference(value.float(), granularity)[1]
+    assert torch.allclose(scales, wanted, rtol=2.0**-20), "of the value that was not rounded to bf16 before"
+    if granularity == "128x128":
+        scale = spread(scales, rows, columns)
+    else:
+        scale = scales if scales.numel() in (1, rows) else scales.repeat_interleave(128, 1)[:, :columns]
+    error = (quantized.double() * scale.double() - value).abs()
+    assert (error <= value.abs() * (2.0**-4 + 2.0**-18) + scale.double() * 2.0**-10 * 1.001).all(), "half a step of e4m3"
+    exact = gate_up.clone()
+    exact[:, :columns] = (whole(rows, columns, seed=3) * 16 + 96).abs()  # silu(x) is x
+    wanted = st.quantize_reference(exact[:, :columns].float() * exact[:, columns:].float(), granularity)
+    for got, want in zip(st.silu_mul_quantize(exact, granularity), wanted):
+        assert torch.equal(got.float(), want.float())
+
+
+@pytest.mark.parametrize("recipe", ["tensor", "row", "block"])
+def test_a_gated_feed_forward(recipe):
+    layer = st.nn.Linear.from_linear(torch.nn.Linear(512, 256, dtype=BF16, device="cuda"), recipe)
+    gate_up, residual = real(2, 24, 1024), real(2, 24, 256, seed=1)
+    with torch.no_grad():
+        got = layer.of_quantized(*st.silu_mul_quantize(gate_up, layer.granularity), BF16, residual).double()
+        gate, up = gate_up.float().chunk(2, -1)
+        wanted = layer((torch.nn.functional.silu(gate) * up).to(BF16)).double() + residual.double()
+    assert (got - wanted).norm() <= 0.02 * wanted.norm()
 
 
 def test_compiled_with_dynamic_rows_and_no_recompile():

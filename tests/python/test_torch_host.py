@@ -55,6 +55,10 @@ BAD = [
                                                      torch.ones((), requires_grad=True)), sluice.InvalidArgument, "no_grad"),
     ("quantiser's backward", lambda: st.quantize(bf16(8, 16).requires_grad_(), "row"), sluice.InvalidArgument,
      "quantize has no backward"),
+    ("an odd number of gated columns", lambda: st.silu_mul_quantize(bf16(8, 15), "row"), sluice.InvalidSize, "15 columns"),
+    ("gated quantiser's backward", lambda: st.silu_mul_quantize(bf16(8, 16).requires_grad_(), "row"), sluice.InvalidArgument,
+     "silu_mul_quantize has no backward"),
+    ("a 16-bit layer's granularity", lambda: st.nn.Linear(8, 8).granularity, sluice.InvalidArgument, "recipe=None"),
     ("static quantiser's backward", lambda: st.quantize_static(bf16(8, 16).requires_grad_(), torch.ones(1)),
      sluice.InvalidArgument, "quantize_static has no backward"),
     ("deep_gemm's backward", lambda: st.deep_gemm.fp8_gemm_nt((bf16(8, 16), torch.ones(8, 1)), (bf16(8, 16), torch.ones(1, 1)),
@@ -92,6 +96,8 @@ def test_fakes_have_the_shapes_and_types_of_the_real_ones():
         assert st.mm(x[0], w.t(), out=out) is out
         quantized, scales = st.quantize(x, "1x128")
         assert quantized.dtype == E4M3 and quantized.shape == x.shape and scales.shape == (4, 16, 2)
+        quantized, scales = st.silu_mul_quantize(x, "row")
+        assert quantized.dtype == E4M3 and quantized.shape == (4, 16, 128) and scales.shape == (4, 16, 1)
 
 
 def test_a_model_is_traced_whole_with_dynamic_rows():

@@ -47,6 +47,7 @@ struct HostArith {
     EXPECT_EQ((reinterpret_cast<u64>(base) + static_cast<u64>(index) * bytes_of(kType)) % 16, 0u);
     for (int i = 0; i < 8; ++i) values[i] = load_element<kType>(base, index + i);
   }
+  static float silu(float x) { return reference_silu(x); }
   static u32 pack(float low, float high) {
     return encode_code(DType::e4m3, low) | encode_code(DType::e4m3, high) << 8;
   }
@@ -62,18 +63,19 @@ struct Case {
   i64 rows = 1, columns = 1, input_pad = 0, output_pad = 0;
   double magnitude = 1.0;
   bool specials = false;
+  Gate gate = Gate::none;
 };
 
 class Matrix8 {  // an input, and what the reference makes of it
  public:
   Matrix8(const Case& c, u64 seed)
-      : c_(c), ld_(c.columns + c.input_pad), output_ld_(c.columns + c.output_pad) {
+      : c_(c), ld_(input_columns(c.gate, c.columns) + c.input_pad), output_ld_(c.columns + c.output_pad) {
     input_ = std::make_unique<u8[]>(static_cast<std::size_t>(c.rows * ld_ * bytes_of(c.type) + 32));
     for (i64 row = 0; row < c.rows; ++row)
       for (i64 column = 0; column < ld_; ++column) {
         const u64 h = verify::hash(seed, static_cast<u64>(row * ld_ + column));
         double value = (static_cast<double>(h >> 11) * 0x1p-53 - 0.5) * c.magnitude;
-        if (column >= c.columns)
+        if (column >= input_columns(c.gate, c.columns))
           value = std::nan("");  // padding must not be looked at
         else if (c.specials && h % 97 == 0)
           value = h % 2 != 0 ? std::nan("") : INFINITY;
@@ -86,7 +88,7 @@ class Matrix8 {  // an input, and what the reference makes of it
   i64 ld() const { return ld_; }
   i64 output_ld() const { return output_ld_; }
   i64 output_bytes() const { return c_.rows * output_ld_; }
-  QuantizeInput reference_input() const { return {c_.type, input(), c_.rows, c_.columns, ld_}; }
+  QuantizeInput reference_input() const { return {c_.type, input(), c_.rows, c_.columns, ld_, c_.gate}; }
 
  private:
   Case c_;
@@ -94,23 +96,23 @@ class Matrix8 {  // an input, and what the reference makes of it
   std::unique_ptr<u8[]> input_;
 };
 
-template <DType kType, QuantizeStep kStep, bool kVectors>
+template <QuantizeConfig kConfig>
 void simulate(const QuantizeParams& params, unsigned blocks) {
-  simulated_grid::launch(blocks, [&] {
-    quantize::run<QuantizeConfig{kStep, kType, kVectors}, HostArith>(params);
-  });
+  simulated_grid::launch(blocks, [&] { quantize::run<kConfig, HostArith>(params); });
 }
 
-template <DType kType, bool kVectors>
+template <DType kType, bool kVectors, Gate kGate>
 void run_steps(Granularity granularity, const QuantizeParams& params, unsigned blocks) {
   switch (granularity) {
     case Granularity::tensor:
-      simulate<kType, QuantizeStep::amax, kVectors>(params, blocks);
-      return simulate<kType, QuantizeStep::cast, kVectors>(params, blocks);
-    case Granularity::row: return simulate<kType, QuantizeStep::row, kVectors>(params, blocks);
-    case Granularity::row_block: return simulate<kType, QuantizeStep::row_block, kVectors>(params, blocks);
+      simulate<QuantizeConfig{QuantizeStep::amax, kType, kVectors, kGate}>(params, blocks);
+      return simulate<QuantizeConfig{QuantizeStep::cast, kType, kVectors, kGate}>(params, blocks);
+    case Granularity::row:
+      return simulate<QuantizeConfig{QuantizeStep::row, kType, kVectors, kGate}>(params, blocks);
+    case Granularity::row_block:
+      return simulate<QuantizeConfig{QuantizeStep::row_block, kType, kVectors, kGate}>(params, blocks);
     case Granularity::square_block:
-      return simulate<kType, QuantizeStep::square_block, kVectors>(params, blocks);
+      return simulate<QuantizeConfig{QuantizeStep::square_block, kType, kVectors, kGate}>(params, blocks);
   }
 }
 
@@ -135,8 +137,12 @@ void expect_like_reference(Granularity granularity, Case c, bool vectors, unsign
                               .input_ld = matrix.ld(),
                               .output_ld = matrix.output_ld(),
                               .scale_given = false};
-  vectors ? run_steps<kType, true>(granularity, params, blocks)
-          : run_steps<kType, false>(granularity, params, blocks);
+  if (c.gate == Gate::silu)
+    vectors ? run_steps<kType, true, Gate::silu>(granularity, params, blocks)
+            : run_steps<kType, false, Gate::silu>(granularity, params, blocks);
+  else
+    vectors ? run_steps<kType, true, Gate::none>(granularity, params, blocks)
+            : run_steps<kType, false, Gate::none>(granularity, params, blocks);
   const std::string where = std::string(name_of(granularity)) + " " + name_of(kType) + " " +
                             std::to_string(c.rows) + "x" + std::to_string(c.columns) +
                             (vectors ? " vectors" : " elements");
@@ -175,6 +181,14 @@ TEST_P(quantize_kernels, keep_to_the_rules_at_the_ends_of_the_range) {
   expect_all_types(GetParam(), {.rows = 9, .columns = 640, .specials = true}, true, 2);
 }
 
+TEST_P(quantize_kernels, of_gated_inputs) {
+  expect_all_types(GetParam(),
+                   {.rows = 5, .columns = 264, .input_pad = 8, .magnitude = 8, .gate = Gate::silu}, true, 2);
+  expect_all_types(GetParam(),
+                   {.rows = 3, .columns = 131, .input_pad = 3, .magnitude = 8, .gate = Gate::silu}, false, 1);
+  expect_all_types(GetParam(), {.rows = 9, .columns = 640, .specials = true, .gate = Gate::silu}, true, 2);
+}
+
 INSTANTIATE_TEST_SUITE_P(all, quantize_kernels,
                          ::testing::Values(Granularity::tensor, Granularity::row, Granularity::row_block,
                                            Granularity::square_block),
@@ -182,6 +196,8 @@ INSTANTIATE_TEST_SUITE_P(all, quantize_kernels,
 
 TEST(quantize_kernels, rows_longer_than_a_block_holds) {
   expect_like_reference<DType::bf16>(Granularity::row, {.rows = 2, .columns = 9000}, true, 1);
+  expect_like_reference<DType::bf16>(Granularity::row, {.rows = 1, .columns = 15000, .gate = Gate::silu},
+                                     true, 1);
 }
 
 TEST(quantize_units, compile_for_hopper_without_spills_or_warnings) {
@@ -190,8 +206,9 @@ TEST(quantize_units, compile_for_hopper_without_spills_or_warnings) {
   for (const Granularity granularity : kGranularities)
     for (const QuantizeStep step : quantize_steps(granularity))
       for (const DType input : {DType::bf16, DType::fp16, DType::fp32})
-        for (const bool vectors : {true, false}) {
-          const std::string unit = quantize_unit_text({step, input, vectors});
+        for (const auto& [vectors, gate] :
+             {std::pair{true, Gate::none}, {false, Gate::none}, {true, Gate::silu}, {false, Gate::silu}}) {
+          const std::string unit = quantize_unit_text({step, input, vectors, gate});
           const auto cubin = (*compiler)->compile(unit);
           ASSERT_TRUE(cubin) << cubin.error().message;
           EXPECT_EQ(cubin->report.spill_bytes, 0) << unit << cubin->report.registers << " registers";

@@ -69,6 +69,13 @@ TEST_F(QuantizeLaunch, refuses_with_value_rule_and_remedy) {
   bad = args();
   bad.workspace = {};
   refused(made(Granularity::tensor).launch(shape, bad, nullptr), ErrorCode::workspace, "counters");
+  const Result<Quantizer> gated = Quantizer::create(device(), DType::bf16, Granularity::row, Gate::silu);
+  ASSERT_TRUE(gated.ok());
+  refused(gated->launch({.rows = 4, .columns = 8, .input_ld = 15}, args(), nullptr),
+          ErrorCode::invalid_stride, "16");
+  bad = args();
+  bad.output = shifted(const_cast<void*>(bad.input), 64 * 256 * 2);  // behind the gates, in the ups
+  refused(gated->launch(shape, bad, nullptr), ErrorCode::aliasing, "overlaps input");
   const Result<Quantizer> of_fp8 = Quantizer::create(device(), DType::e4m3, Granularity::row);
   EXPECT_FALSE(of_fp8.ok());
 }
@@ -86,7 +93,7 @@ TEST_F(QuantizeLaunch, through_c_names_what_is_wrong) {
       const_cast<void*>(memory.input), SLUICE_BF16, 2, SLUICE_ON_CUDA, 0, shape, nullptr};
   const sluice_array output{memory.output, SLUICE_E4M3, 2, SLUICE_ON_CUDA, 0, shape, nullptr};
   const sluice_array scales{memory.scales, SLUICE_FP32, 2, SLUICE_ON_CUDA, 0, scales_shape, nullptr};
-  sluice_quantization what{&input, &output, &scales, SLUICE_PER_ROW_BLOCK, 0};
+  sluice_quantization what{&input, &output, &scales, SLUICE_PER_ROW_BLOCK, 0, SLUICE_NO_GATE};
   EXPECT_EQ(sluice_quantize(handle, &what, nullptr), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(driver.launches(), 1);
   const sluice_array wrong{memory.scales, SLUICE_FP32, 2, SLUICE_ON_CUDA, 0, wrong_shape, nullptr};
@@ -94,12 +101,21 @@ TEST_F(QuantizeLaunch, through_c_names_what_is_wrong) {
   EXPECT_EQ(sluice_quantize(handle, &what, nullptr), SLUICE_INVALID_SIZE);
   EXPECT_NE(std::string(sluice_error_message()).find("128 values"), std::string::npos)
       << sluice_error_message();
-  what = {&input, &output, &scales, SLUICE_PER_TENSOR, 0};
+  what = {&input, &output, &scales, SLUICE_PER_ROW_BLOCK, 0, SLUICE_SILU_GATE};
+  EXPECT_EQ(sluice_quantize(handle, &what, nullptr), SLUICE_INVALID_SIZE) << "input has no up beside gate";
+  EXPECT_NE(std::string(sluice_error_message()).find("half the columns"), std::string::npos)
+      << sluice_error_message();
+  const int64_t wide_shape[] = {64, 512};
+  const sluice_array wide{input.data, SLUICE_BF16, 2, SLUICE_ON_CUDA, 0, wide_shape, nullptr};
+  what.input = &wide;
+  EXPECT_EQ(sluice_quantize(handle, &what, nullptr), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(driver.launches(), 2);
+  what = {&input, &output, &scales, SLUICE_PER_TENSOR, 0, SLUICE_NO_GATE};
   const int64_t one[] = {1};
   const sluice_array single{memory.scales, SLUICE_FP32, 1, SLUICE_ON_CUDA, 0, one, nullptr};
   what.scales = &single;
   EXPECT_EQ(sluice_quantize(handle, &what, nullptr), SLUICE_OK) << sluice_error_message();
-  EXPECT_EQ(driver.launches(), 3);
+  EXPECT_EQ(driver.launches(), 4);
   sluice_device_close(handle);
 }
 

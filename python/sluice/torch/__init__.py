@@ -15,7 +15,7 @@ from ..packed import PackedWeights, pack, pack_e4m3, pack_int4, pack_int8, pack_
 from . import deep_gemm, nn
 from .functional import linear, mm, scaled_mm
 from .mixed import mixed_mm
-from .quantize import quantize, quantize_reference, quantize_static
+from .quantize import quantize, quantize_reference, quantize_static, silu_mul_quantize
 
 __all__ = ["PackedWeights", "deep_gemm", "linear", "mixed_mm", "mm", "nn", "pack", "pack_e4m3", "pack_int4", "pack_int8",
-           "pack_quantized", "quantize", "quantize_reference", "quantize_static", "scaled_mm"]
+           "pack_quantized", "quantize", "quantize_reference", "quantize_static", "scaled_mm", "silu_mul_quantize"]

@@ -139,21 +139,40 @@ def scales_shape(shape, granularity: str) -> tuple:
     return ((shape[0] + 127) // 128, blocks)
 
 
+def _new_quantized(input, shape, granularity) -> tuple:
+    return (input.new_empty(shape, dtype=torch.float8_e4m3fn),
+            input.new_empty(scales_shape(shape, granularity), dtype=torch.float32))
+
+
 def _quantize(input, granularity) -> tuple:
-    output = input.new_empty(input.shape, dtype=torch.float8_e4m3fn)
-    scales = input.new_empty(scales_shape(input.shape, granularity), dtype=torch.float32)
-    _binding.quantize(input, output, scales, GRANULARITIES.index(granularity), False)
+    output, scales = _new_quantized(input, input.shape, granularity)
+    _binding.quantize(input, output, scales, GRANULARITIES.index(granularity), False, 0)
     return output, scales
 
 
 _define("quantize(Tensor input, str granularity) -> (Tensor, Tensor)", _quantize,
-        lambda input, granularity: (input.new_empty(input.shape, dtype=torch.float8_e4m3fn),
-                                    input.new_empty(scales_shape(input.shape, granularity), dtype=torch.float32)))
+        lambda input, granularity: _new_quantized(input, input.shape, granularity))
+
+
+def half_of_columns(shape) -> tuple:
+    if shape[-1] % 2 != 0:
+        raise InvalidSize(f"input has {shape[-1]} columns and must have an even number: gate and up side by side")
+    return (*shape[:-1], shape[-1] // 2)
+
+
+def _silu_mul_quantize(input, granularity) -> tuple:
+    output, scales = _new_quantized(input, half_of_columns(input.shape), granularity)
+    _binding.quantize(input, output, scales, GRANULARITIES.index(granularity), False, 1)
+    return output, scales
+
+
+_define("silu_mul_quantize(Tensor input, str granularity) -> (Tensor, Tensor)", _silu_mul_quantize,
+        lambda input, granularity: _new_quantized(input, half_of_columns(input.shape), granularity))
 
 
 def _quantize_static(input, scale) -> torch.Tensor:
     output = input.new_empty(input.shape, dtype=torch.float8_e4m3fn)
-    _binding.quantize(input, output, scale, 0, True)
+    _binding.quantize(input, output, scale, 0, True, 0)
     return output
 
 

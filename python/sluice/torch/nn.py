@@ -109,12 +109,27 @@ class Linear(torch.nn.Module):
                                   "recipe=None to train")
         by_compiler = self.fuse_quantizer and torch.compiler.is_compiling()
         quantizer = quantize_reference if by_compiler else quantize
-        quantized, scale = quantizer(input.reshape(-1, self.in_features), RECIPES[self.recipe][1])
+        quantized = quantizer(input.reshape(-1, self.in_features), self.granularity)
+        return self.of_quantized(*quantized, input.dtype, residual).view(*input.shape[:-1], self.out_features)
+
+    @property
+    def granularity(self) -> str:
+        """Of the quantised input; of an FP8 layer."""
+        if self.recipe is None:
+            raise InvalidArgument("a Linear with recipe=None does not quantise its input")
+        return RECIPES[self.recipe][1]
+
+    def of_quantized(self, quantized: Tensor, scale: Tensor, dtype: torch.dtype, residual: Optional[Tensor] = None) -> Tensor:
+        """The output, of type ``dtype``, for an input that was quantised by ``granularity`` already, as by
+        ``silu_mul_quantize(gate_up, layer.granularity)``."""
         weight_scale = self.weight_scale.t() if self.recipe == "row" else self.weight_scale
+        shape = quantized.shape[:-1]
+        if self.recipe != "tensor":
+            scale = scale.reshape(-1, scale.shape[-1])
         c = None if residual is None else residual.reshape(-1, self.out_features)
-        output = scaled_mm(quantized, self.weight.t(), scale, weight_scale, self.bias, c=c, out_dtype=input.dtype,
-                           use_fast_accum=self.use_fast_accum)
-        return output.view(*input.shape[:-1], self.out_features)
+        output = scaled_mm(quantized.reshape(-1, self.in_features), self.weight.t(), scale, weight_scale, self.bias, c=c,
+                           out_dtype=dtype, use_fast_accum=self.use_fast_accum)
+        return output.view(*shape, self.out_features)
 
     def extra_repr(self) -> str:
         return (f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}, "

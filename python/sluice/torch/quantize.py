@@ -15,7 +15,7 @@ from torch import Tensor
 from .. import _binding
 from ..errors import InvalidArgument
 from ..problems import GRANULARITIES
-from ._library import scales_shape
+from ._library import half_of_columns, scales_shape
 from .autograd import refuse_grad
 
 _is_compiling = torch.compiler.is_compiling
@@ -42,7 +42,30 @@ def quantize(input: Tensor, granularity: str = "1x128", *, out: Optional[Tensor]
         out = input.new_empty(input.shape, dtype=torch.float8_e4m3fn)
     if granularity not in GRANULARITIES:
         scales_shape(input.shape, granularity)  # raises
-    _binding.quantize(input, out, scales, GRANULARITIES.index(granularity), False)
+    _binding.quantize(input, out, scales, GRANULARITIES.index(granularity), False, 0)
+    return out, scales
+
+
+def silu_mul_quantize(input: Tensor, granularity: str = "1x128", *, out: Optional[Tensor] = None,
+                      scales: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
+    """``quantize(silu(gate) * up)`` in one kernel, for an input ``(..., 2 * k)`` of which ``gate`` is the first half of the
+    columns and ``up`` the second: what stands between the two products of a gated feed-forward. The value is not rounded
+    before it is quantised. Otherwise as ``quantize``.
+    """
+    if input.requires_grad and torch.is_grad_enabled():
+        refuse_grad("silu_mul_quantize")
+    if _is_compiling() or input.__class__ not in _PLAIN:
+        if out is not None or scales is not None:
+            raise InvalidArgument("out and scales cannot be given under torch.compile; the compiler plans memory")
+        return torch.ops.sluice.silu_mul_quantize(input, granularity)
+    shape = half_of_columns(input.shape)
+    if scales is None:
+        scales = input.new_empty(scales_shape(shape, granularity), dtype=torch.float32)
+    if out is None:
+        out = input.new_empty(shape, dtype=torch.float8_e4m3fn)
+    if granularity not in GRANULARITIES:
+        scales_shape(shape, granularity)  # raises
+    _binding.quantize(input, out, scales, GRANULARITIES.index(granularity), False, 1)
     return out, scales
 
 
@@ -57,7 +80,7 @@ def quantize_static(input: Tensor, scale: Tensor, *, out: Optional[Tensor] = Non
         return torch.ops.sluice.quantize_static(input, scale)
     if out is None:
         out = input.new_empty(input.shape, dtype=torch.float8_e4m3fn)
-    _binding.quantize(input, out, scale, 0, True)
+    _binding.quantize(input, out, scale, 0, True, 0)
     return out
 
 
