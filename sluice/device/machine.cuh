@@ -14,6 +14,7 @@
 #include <sluice/device/load/tma_tile.cuh>
 #include <sluice/device/math/block_scales.cuh>
 #include <sluice/device/math/wgmma_ss.cuh>
+#include <sluice/device/optional_member.cuh>
 #include <sluice/device/ptx/global.cuh>
 #include <sluice/device/ptx/mbarrier.cuh>
 #include <sluice/device/ptx/sync.cuh>
@@ -83,20 +84,19 @@ class Machine {
   SLUICE_DEVICE void wait_empty(int stage, u32 parity) { ptx::mbarrier_wait_parity(empty(stage), parity); }
   SLUICE_DEVICE void begin_loads(const Tile& tile) {
     tile_bytes_ = loaded_bytes_a(kConfig, params_.m, tile) + loaded_bytes_b(kConfig, params_.n, tile);
-    const u32 row_mask = row_peers() << load_rank() % kConfig.cluster.m;  // CTAs on the same tile of A
-    constexpr u32 kColumnPeers = (1u << kConfig.cluster.m) - 1;           // CTAs on the same tile of B
-    const u32 column_mask = kColumnPeers << load_rank() / kConfig.cluster.m * kConfig.cluster.m;
-    load_a_ = TileA::begin(params_.map_a, params_.map_a_tail, {slice_a(), static_cast<u16>(row_mask)},
-                           params_.m, tile.m_offset, tile.batch);
-    load_b_ = TileB::begin(params_.map_b, params_.map_b_tail, {slice_b(), static_cast<u16>(column_mask)},
-                           params_.n, tile.n_offset, tile.batch);
+    load_a_ = TileA::begin(params_.map_a, params_.map_a_tail, Slices::of_a(load_rank()), params_.m,
+                           tile.m_offset, tile.batch);
+    load_b_ = TileB::begin(params_.map_b, params_.map_b_tail, Slices::of_b(load_rank()), params_.n,
+                           tile.n_offset, tile.batch);
   }
   SLUICE_DEVICE void expect_stage(int stage) { ptx::mbarrier_arrive_expect_tx(full(stage), tile_bytes_); }
   SLUICE_DEVICE void load_a(int stage, int k_tile) {
-    TileA::load(load_a_, slice_a(), stage_a(stage), full(stage), k_tile * kConfig.tile.k);
+    TileA::load(load_a_, Slices::of_a(load_rank()).index, stage_a(stage), full(stage),
+                k_tile * kConfig.tile.k);
   }
   SLUICE_DEVICE void load_b(int stage, int k_tile) {
-    TileB::load(load_b_, slice_b(), stage_b(stage), full(stage), k_tile * kConfig.tile.k);
+    TileB::load(load_b_, Slices::of_b(load_rank()).index, stage_b(stage), full(stage),
+                k_tile * kConfig.tile.k);
   }
 
   // ---- block scales, all lanes of each of kScaleWarps warps ----
@@ -314,6 +314,7 @@ class Machine {
   static constexpr int kOperandsAhead = 8;  // groups of 8 columns: to wait for one read and not for eight
   using Sums = Accumulator<waves(kConfig), kConfig.tile.n>;
   using PartialSums = Accumulator<unit_waves(kConfig), unit_columns(kConfig)>;
+  using Slices = MulticastSlices<kConfig.cluster.m, kConfig.cluster.n>;
   using TileA = TmaTile<kConfig.a_major, kConfig.tile.m, kConfig.tile.k, kConfig.cluster.n>;
   using TileB = TmaTile<kConfig.b_major, kConfig.tile.n, kConfig.tile.k, kConfig.cluster.m>;
   /// The shuffle tells the compiler that it is the same in all lanes. All lanes must take part: so it is done
@@ -361,20 +362,6 @@ class Machine {
   SLUICE_DEVICE int load_rank() const {
     return multicasts(kConfig) ? cta_rank_ : 0;
   }
-  /// Which slice of A this CTA loads for its cluster row, and of B for its column.
-  SLUICE_DEVICE int slice_a() const {
-    return load_rank() / kConfig.cluster.m;
-  }
-  SLUICE_DEVICE int slice_b() const {
-    return load_rank() % kConfig.cluster.m;
-  }
-  /// Ranks of one cluster row, before the shift to that row: every cluster.m-th bit.
-  static SLUICE_DEVICE constexpr u32 row_peers() {
-    u32 mask = 0;
-    for (int column = 0; column < kConfig.cluster.n; ++column) mask |= 1u << column * kConfig.cluster.m;
-    return mask;
-  }
-
   /// Where the sums of a unit begin in those of the group.
   static SLUICE_DEVICE constexpr int unit_wave(int unit) {
     return waves(kConfig) == 1 ? 0 : unit;
@@ -494,16 +481,6 @@ class Machine {
     store_pair<kConfig.d, kConfig.epilogue.update>(params_, {row + 8, column, tile.batch}, pairs[0].lower);
   }
 
-  struct Nothing {};
-  template <bool kWanted, class T>
-  struct Optional {
-    using Type = T;
-  };
-  template <class T>
-  struct Optional<false, T> {
-    using Type = Nothing;
-  };
-
   const GemmParams& params_;
   u32 smem_;
   int cta_rank_;
@@ -512,10 +489,10 @@ class Machine {
   TileLoad load_a_, load_b_;
   ElementWise<kConfig.epilogue> ops_;
   Sums sums_;
-  typename Optional<kPromotes, PartialSums>::Type partial_;  // of one unit
-  typename Optional<kBlockScaled, ScaleReader<kConfig>>::Type scales_;
-  typename Optional<kBlockScaled, ScaleLoader<kConfig>>::Type scale_loader_;
-  typename Optional<kStamping == Stamping::on, Stamper>::Type stamper_;
+  Optional<kPromotes, PartialSums> partial_;  // of one unit
+  Optional<kBlockScaled, ScaleReader<kConfig>> scales_;
+  Optional<kBlockScaled, ScaleLoader<kConfig>> scale_loader_;
+  Optional<kStamping == Stamping::on, Stamper> stamper_;
 };
 
 }  // namespace sluice

@@ -20,6 +20,24 @@ struct MulticastSlice {
   u16 cta_mask;
 };
 
+/// Of a cluster's CTA `rank`: what it loads for its row (A) and for its column (B). Ranks go down the
+/// columns.
+template <int kRows, int kColumns>
+struct MulticastSlices {
+  static SLUICE_DEVICE MulticastSlice of_a(int rank) {
+    constexpr u32 kRow = [] {
+      u32 mask = 0;
+      for (int column = 0; column < kColumns; ++column) mask |= 1u << column * kRows;
+      return mask;
+    }();
+    return {rank / kRows, static_cast<u16>(kRow << rank % kRows)};
+  }
+  static SLUICE_DEVICE MulticastSlice of_b(int rank) {
+    constexpr u32 kColumn = (1u << kRows) - 1;
+    return {rank % kRows, static_cast<u16>(kColumn << rank / kRows * kRows)};
+  }
+};
+
 /// Of one tile: everything that does not change from k-tile to k-tile. The load thread is what a narrow tile
 /// waits for: a division for each k-tile costs such products 15 % (docs/findings/rows-outside.md).
 struct TileLoad {
