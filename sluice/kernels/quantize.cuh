@@ -191,9 +191,10 @@ struct Quantizer {
     }
   }
 
-  /// Rows of up to kHeld * 2048 columns are read once; gated ones are the inner width of a model.
+  /// Rows of up to kHeld * 2048 columns are read once; gated ones are the inner width of a model. (Element by
+  /// element more would spill.)
   SLUICE_DEVICE void rows(u32* shared) const {
-    constexpr int kHeld = kConfig.gate == Gate::none ? 4 : 7;
+    constexpr int kHeld = kConfig.gate == Gate::none ? 4 : kConfig.vectors ? 7 : 2;
     for (i64 row = blockIdx.x; row < p.rows; row += gridDim.x) {
       Chunk held[kHeld];
       u32 bits = 0;
