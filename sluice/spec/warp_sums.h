@@ -8,8 +8,6 @@
 
 namespace sluice {
 
-inline constexpr int kSmemOfSm = 228 * 1024;  // a CTA takes 1 KB more of it than it asks for
-
 /// Of the tensor core's A and B: weights are rows here, tokens columns.
 struct WarpTile {
   int rows = 64;    // a multiple of 16

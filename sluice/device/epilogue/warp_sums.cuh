@@ -4,15 +4,12 @@
 #pragma once
 
 #include <sluice/spec/warp_sums.h>
+#include <sluice/device/math/row_pair.cuh>
 #include <sluice/device/ptx/cluster_memory.cuh>
 #include <sluice/device/ptx/shared.cuh>
 #include <sluice/device/ptx/sync.cuh>
 
 namespace sluice {
-
-struct RowPair {
-  float upper, lower;  // of rows g and g + 8 of a block of 16
-};
 
 template <WarpTile kTile>
 class WarpSums {

@@ -6,31 +6,12 @@
 // (finish.cuh).
 #pragma once
 
-#include <sluice/device/epilogue/warp_sums.cuh>
+#include <sluice/device/math/row_pair.cuh>
 #include <sluice/device/mixed/place.cuh>
 #include <sluice/device/ptx/mma.cuh>
 #include <sluice/device/ptx/shared.cuh>
 
 namespace sluice::mixed {
-
-SLUICE_HD constexpr float power_of_two(int exponent) {
-  float value = 1.0f;
-  for (int i = exponent; i < 0; ++i) value *= 0.5f;
-  for (int i = 0; i < exponent; ++i) value *= 2.0f;
-  return value;
-}
-
-template <DType kType>
-SLUICE_DEVICE RowPair row_pair(u32 first, u32 second) {
-  if constexpr (kType == DType::fp32) return {__uint_as_float(first), __uint_as_float(second)};
-  if constexpr (kType == DType::bf16)
-    return {__uint_as_float(first << 16), __uint_as_float(first & 0xFFFF0000u)};
-  RowPair pair;
-  asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\ncvt.f32.f16 %0, low;\ncvt.f32.f16 %1, high;\n}"
-      : "=f"(pair.upper), "=f"(pair.lower)
-      : "r"(first));
-  return pair;
-}
 
 template <NarrowConfig kConfig>
 class TileSums {
@@ -38,8 +19,8 @@ class TileSums {
   using Codes = typename S::Codes;
   static constexpr bool kCorrects =
       S::kStoredZeros || implied_zero(kConfig.weights.type) + Codes::kOffset != 0;
-  static constexpr float kUpper = power_of_two(-Codes::kUpperExponent);
-  static constexpr float kLower = power_of_two(-Codes::kLowerExponent);
+  static constexpr float kUpper = exact_power(-Codes::kUpperExponent);
+  static constexpr float kLower = exact_power(-Codes::kLowerExponent);
 
  public:
   float sums[S::kBlocks][S::kTokenBlocks][4] = {};
