@@ -19,6 +19,7 @@
 
 #include <sluice/device/mixed/copier.cuh>
 #include <sluice/device/mixed/finish.cuh>
+#include <sluice/device/mixed/token_rows.cuh>
 #include <sluice/device/warp_ring.cuh>
 
 namespace sluice::mixed {
@@ -36,9 +37,15 @@ SLUICE_DEVICE void run_narrow(const NarrowParams& params) {
   const auto copy = [&](u32 stage) { copier.copy(stage, at.lane); };
   const WarpRing<kConfig.stages, S::kStageBytes> ring(at.ring, at.count);
   ring.fill(copy);
-  TileSums<kConfig> sums(params, at);
-  ring.run(copy, [&](u32 stage) { sums.add_tile(stage, at); });
-  Finish<kConfig>(params, at).run(sums, base);
+  if constexpr (kConfig.token_blocks == 1) {
+    TileSums<kConfig> sums(params, at);
+    ring.run(copy, [&](u32 stage) { sums.add_tile(stage, at); });
+    Finish<kConfig>(params, at).run(sums, base);
+  } else {
+    TokenRows<kConfig> sums(params, at);
+    ring.run(copy, [&](u32 stage) { sums.add_tile(stage); });
+    Finish<kConfig>(params, at).run(sums, base);
+  }
 }
 
 }  // namespace sluice::mixed
