@@ -81,7 +81,11 @@ SLUICE_HD constexpr int stage_bytes(const NarrowConfig& c) {
   return stage_token_bytes(c) + stage_code_bytes(c) + tile_strips(c) * strip_scale_bytes(c);
 }
 SLUICE_HD constexpr WarpTile warp_tile(const NarrowConfig& c) {
-  return {.rows = tile_rows(c), .columns = tile_tokens(c), .warps = c.warps, .parts = c.parts};
+  return {.rows = tile_rows(c),
+          .columns = tile_tokens(c),
+          .warps = c.warps,
+          .parts = c.parts,
+          .pad = c.token_blocks == 1 ? 4 : 8};
 }
 /// Where sums from the cluster arrive: behind the rings and the CTA's own sums, which lie over the rings.
 SLUICE_HD constexpr int incoming_offset(const NarrowConfig& c) {
