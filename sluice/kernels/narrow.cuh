@@ -19,6 +19,8 @@
 
 #include <sluice/device/mixed/copier.cuh>
 #include <sluice/device/mixed/finish.cuh>
+#include <sluice/device/mixed/token_rows.cuh>
+#include <sluice/device/warp_ring.cuh>
 
 namespace sluice::mixed {
 
@@ -26,33 +28,24 @@ template <NarrowConfig kConfig>
 SLUICE_DEVICE void run_narrow(const NarrowParams& params) {
   static_assert(validate(kConfig) == nullptr);
   using S = Shape<kConfig>;
-  constexpr int kStages = kConfig.stages;
   extern __shared__ __align__(128) u8 smem[];
   const u32 base = ptx::shared_address(smem);
   WarpSums<warp_tile(kConfig)>::announce();
   const Place at = place_of<kConfig>(params, base);
 
   Copier<kConfig> copier(params, at);
-#pragma unroll
-  for (int i = 0; i < kStages - 1; ++i) {
-    if (i < at.count) copier.copy(at.ring + i * S::kStageBytes, at.lane);
-    ptx::commit_copies();
+  const auto copy = [&](u32 stage) { copier.copy(stage, at.lane); };
+  const WarpRing<kConfig.stages, S::kStageBytes> ring(at.ring, at.count);
+  ring.fill(copy);
+  if constexpr (kConfig.token_blocks == 1) {
+    TileSums<kConfig> sums(params, at);
+    ring.run(copy, [&](u32 stage) { sums.add_tile(stage, at); });
+    Finish<kConfig>(params, at).run(sums, base);
+  } else {
+    TokenRows<kConfig> sums(params, at);
+    ring.run(copy, [&](u32 stage) { sums.add_tile(stage); });
+    Finish<kConfig>(params, at).run(sums, base);
   }
-  TileSums<kConfig> sums(params, at);
-  u32 stage = at.ring, refill = at.ring + (kStages - 1) * S::kStageBytes;
-  const u32 end = at.ring + kStages * S::kStageBytes;
-#pragma unroll 1
-  for (int i = 0; i < at.count; ++i) {
-    ptx::wait_copies<kStages - 2>();
-    __syncwarp();
-    if (i + kStages - 1 < at.count) copier.copy(refill, at.lane);
-    ptx::commit_copies();
-    sums.add_tile(stage, at);
-    refill = stage;
-    stage += S::kStageBytes;
-    if (stage == end) stage = at.ring;
-  }
-  Finish<kConfig>(params, at).run(sums, base);
 }
 
 }  // namespace sluice::mixed

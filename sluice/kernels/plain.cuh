@@ -18,6 +18,7 @@
 #include <sluice/device/epilogue/direct_store.cuh>
 #include <sluice/device/epilogue/warp_sums.cuh>
 #include <sluice/device/plain/tile_sums.cuh>
+#include <sluice/device/warp_ring.cuh>
 
 namespace sluice {
 
@@ -43,7 +44,6 @@ SLUICE_DEVICE plain::Place plain_place(const GemmParams& params, u32 smem) {
 template <KernelConfig kConfig>
 SLUICE_DEVICE void run_plain(const GemmParams& params) {
   static_assert(validate(kConfig) == nullptr, "impossible config: spec/validate.h names the rule");
-  constexpr int kStages = kConfig.stages, kStageBytes = plain_stage_bytes(kConfig);
   using Sums = WarpSums<plain_tile(kConfig)>;
   extern __shared__ __align__(1024) u8 smem[];
   const u32 base = ptx::shared_address(smem);
@@ -51,28 +51,14 @@ SLUICE_DEVICE void run_plain(const GemmParams& params) {
   const plain::Place at = plain_place<kConfig>(params, base);
 
   plain::Copier<kConfig> copier(params, at);
-#pragma unroll
-  for (int i = 0; i < kStages - 1; ++i) {
-    if (i < at.count) copier.copy(at.ring + i * kStageBytes);
-    ptx::commit_copies();
-  }
+  const auto copy = [&](u32 stage) { copier.copy(stage); };
+  const WarpRing<kConfig.stages, plain_stage_bytes(kConfig)> ring(at.ring, at.count);
+  ring.fill(copy);
   plain::TileSums<kConfig> tile;
   ElementWise<kConfig.epilogue> element(params);
   const TensorScales scales =
       element.load_tensor_scales();  // used after the last tile: they may take as long
-  u32 stage = at.ring, refill = at.ring + (kStages - 1) * kStageBytes;
-  const u32 end = at.ring + kStages * kStageBytes;
-#pragma unroll 1
-  for (int i = 0; i < at.count; ++i) {
-    ptx::wait_copies<kStages - 2>();
-    __syncwarp();
-    if (i + kStages - 1 < at.count) copier.copy(refill);
-    ptx::commit_copies();
-    tile.add_tile(stage, at.lane);
-    refill = stage;
-    stage += kStageBytes;
-    if (stage == end) stage = at.ring;
-  }
+  ring.run(copy, [&](u32 stage) { tile.add_tile(stage, at.lane); });
 
   element.set_tensor_scales(scales);
   const auto store = [&](int token, int row, const ptx::Float4& sum) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <sluice/spec/problem.h>
+#include <sluice/spec/smem_room.h>
 
 namespace sluice {
 
@@ -63,10 +64,8 @@ inline constexpr int kMathGroups = 2;
 inline constexpr int kMathWarps = 4;   // warps of one math warpgroup; each signals once when it frees a stage
 inline constexpr int kScaleWarps = 2;  // of the load warpgroup: they bring block scales
 inline constexpr int kThreads =
-    (1 + kMathGroups) * kWarpgroupThreads;  // warpgroup 0 loads, 1 and 2 do the math
-inline constexpr int kWaveRows = 64;        // rows of one WGMMA
-inline constexpr int kMaxSmemBytes =
-    227 * 1024;                               // per block on sm_90 (CUDA programming guide, table of limits)
+    (1 + kMathGroups) * kWarpgroupThreads;    // warpgroup 0 loads, 1 and 2 do the math
+inline constexpr int kWaveRows = 64;          // rows of one WGMMA
 inline constexpr int kLaunchRegisters = 168;  // per thread of a 384-thread CTA: 65,536 / 384, in steps of 8
 
 SLUICE_HD constexpr int cluster_size(const KernelConfig& c) {

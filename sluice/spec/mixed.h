@@ -7,6 +7,7 @@
 
 #include <sluice/spec/epilogue.h>
 #include <sluice/spec/packing.h>
+#include <sluice/spec/smem_room.h>
 #include <sluice/spec/warp_sums.h>
 
 namespace sluice {
@@ -50,7 +51,6 @@ struct NarrowConfig {
 
 inline constexpr int kBlockRows = 16;
 inline constexpr int kTokenBlock = 8;
-inline constexpr i64 kSmemOfCta = 232448;  // 227 KB
 
 SLUICE_HD constexpr int tile_rows(const NarrowConfig& c) {
   return kBlockRows * c.row_blocks;
@@ -81,7 +81,11 @@ SLUICE_HD constexpr int stage_bytes(const NarrowConfig& c) {
   return stage_token_bytes(c) + stage_code_bytes(c) + tile_strips(c) * strip_scale_bytes(c);
 }
 SLUICE_HD constexpr WarpTile warp_tile(const NarrowConfig& c) {
-  return {.rows = tile_rows(c), .columns = tile_tokens(c), .warps = c.warps, .parts = c.parts};
+  return {.rows = tile_rows(c),
+          .columns = tile_tokens(c),
+          .warps = c.warps,
+          .parts = c.parts,
+          .pad = c.token_blocks == 1 ? 4 : 8};
 }
 /// Where sums from the cluster arrive: behind the rings and the CTA's own sums, which lie over the rings.
 SLUICE_HD constexpr int incoming_offset(const NarrowConfig& c) {
@@ -108,7 +112,7 @@ SLUICE_HD constexpr const char* validate(const NarrowConfig& c) {
   if (c.stages < 2 || c.stages > 16) return "stages must be in 2..16";
   if (c.parts != 1 && c.parts != 2 && c.parts != 4 && c.parts != 8) return "parts must be 1, 2, 4 or 8";
   if (c.ctas < 1 || c.ctas * c.warps > 64) return "an SM holds 64 warps";
-  if (smem_bytes(c) > kSmemOfCta) return "the rings need more than 227 KB of shared memory";
+  if (smem_bytes(c) > kMaxSmemBytes) return "the rings need more than 227 KB of shared memory";
   if (c.ctas * (smem_bytes(c) + 1024) > kSmemOfSm) return "so many CTAs need more than 228 KB of an SM";
   return nullptr;
 }

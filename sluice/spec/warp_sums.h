@@ -8,20 +8,20 @@
 
 namespace sluice {
 
-inline constexpr int kSmemOfSm = 228 * 1024;  // a CTA takes 1 KB more of it than it asks for
-
 /// Of the tensor core's A and B: weights are rows here, tokens columns.
 struct WarpTile {
   int rows = 64;    // a multiple of 16
   int columns = 8;  // a multiple of 8
   int warps = 8;
   int parts = 1;  // CTAs of the cluster
+  int pad = 4;    // floats behind each column: no two lanes meet on a bank with 4 if the rows are those of A,
+                  // with 8 if they are the columns of B
 
   constexpr bool operator==(const WarpTile&) const = default;
 };
 
 SLUICE_HD constexpr int warp_sums_stride(const WarpTile& t) {
-  return t.rows + 4;
+  return t.rows + t.pad;
 }
 SLUICE_HD constexpr int warp_sums_bytes(const WarpTile& t) {
   return t.warps * t.columns * warp_sums_stride(t) * 4;

@@ -105,7 +105,7 @@ SLUICE_HD constexpr const char* validate(const WideConfig& c) {
   if (cluster_size(c) > 2) return "cluster_n and cluster_k must not both be 2: four CTAs seldom find room";
   if (c.x_stages < 2 || c.x_stages > 16) return "x_stages must be in 2..16";
   if (c.w_stages < 1 || c.w_stages > 16) return "w_stages must be in 1..16";
-  if (smem_bytes(c) > kSmemOfCta) return "the rings need more than 227 KB of shared memory";
+  if (smem_bytes(c) > kMaxSmemBytes) return "the rings need more than 227 KB of shared memory";
   return nullptr;
 }
 

@@ -4,15 +4,12 @@
 #pragma once
 
 #include <sluice/spec/warp_sums.h>
+#include <sluice/device/math/row_pair.cuh>
 #include <sluice/device/ptx/cluster_memory.cuh>
 #include <sluice/device/ptx/shared.cuh>
 #include <sluice/device/ptx/sync.cuh>
 
 namespace sluice {
-
-struct RowPair {
-  float upper, lower;  // of rows g and g + 8 of a block of 16
-};
 
 template <WarpTile kTile>
 class WarpSums {
@@ -29,11 +26,11 @@ class WarpSums {
     if constexpr (kTile.parts > 1) ptx::cluster_arrive_relaxed();
   }
 
-  /// All threads. `sums` as mma lays them out, times `factors`; store(column, row, sums of four rows) is
-  /// called once for each four rows of the CTA's share.
-  template <class Store>
-  SLUICE_DEVICE void add_up(const float (&sums)[kTile.rows / 16][kTile.columns / 8][4],
-                            const RowPair& factors, const Store& store) const {
+  /// All threads. `sums` as mma lays them out, times `factors`, with the tile's rows as those of A or as the
+  /// columns of B (write() has both); store(column, row, sums of four rows) is called once for each four rows
+  /// of the CTA's share.
+  template <class Sums, class Store>
+  SLUICE_DEVICE void add_up(const Sums& sums, const RowPair& factors, const Store& store) const {
     __syncthreads();
     write(sums, factors);
     __syncthreads();
@@ -73,6 +70,20 @@ class WarpSums {
         ptx::store_shared(to + 4 * kStride, sums[block][j][1] * factors.upper);
         ptx::store_shared(to + 4 * 8, sums[block][j][2] * factors.lower);
         ptx::store_shared(to + 4 * (kStride + 8), sums[block][j][3] * factors.lower);
+      }
+  }
+  /// Rows are columns of B: of each eight, a lane has rows 2c and 2c + 1 for columns g and g + 8.
+  SLUICE_DEVICE void write(const float (&sums)[kTile.rows / 8][max(1, kTile.columns / 16)][4],
+                           const RowPair& factors) const {
+    const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
+#pragma unroll
+    for (int eight = 0; eight < kTile.rows / 8; ++eight)
+#pragma unroll
+      for (int j = 0; j < kTile.columns / 16; ++j) {
+        const u32 to = address(thread / 32, 16 * j + lane / 4, 8 * eight + lane % 4 * 2);
+        const float factor = eight % 2 == 0 ? factors.upper : factors.lower;
+        ptx::store_shared_v2(to, sums[eight][j][0] * factor, sums[eight][j][1] * factor);
+        ptx::store_shared_v2(to + 4 * 8 * kStride, sums[eight][j][2] * factor, sums[eight][j][3] * factor);
       }
   }
   SLUICE_DEVICE static void add(ptx::Float4& sum, const ptx::Float4& other) {

@@ -18,6 +18,14 @@ SLUICE_DEVICE u32 rotate_word(u32 word, int bits) {
   return __funnelshift_r(word, word, bits);
 }
 
+/// Gives sums what an exponent took.
+SLUICE_HD constexpr float exact_power(int exponent) {
+  float value = 1.0f;
+  for (int i = exponent; i < 0; ++i) value *= 0.5f;
+  for (int i = 0; i < exponent; ++i) value *= 2.0f;
+  return value;
+}
+
 /// kWords of a lane make one 16 x 16 fragment. kPasses fragments add up to one (the same tokens with each).
 /// The exponents are those of rows g and g + 8 of a block.
 template <WeightType kType, DType kX>

@@ -12,13 +12,6 @@
 
 namespace sluice {
 
-SLUICE_HD constexpr float exact_power(int exponent) {
-  float value = 1.0f;
-  for (int i = exponent; i < 0; ++i) value *= 0.5f;
-  for (int i = 0; i < exponent; ++i) value *= 2.0f;
-  return value;
-}
-
 /// kWords of a lane make a fragment. kImplied: the addends that stand for the format's implied zero.
 /// difference: `zero` are addends for rows g and g + 8, made by addend().
 template <WeightType kType, DType kX, ScaleZero kZero>

@@ -24,15 +24,16 @@ class Copier {
                      static_cast<i64>(at.first_tile) * S::kTileBytes + at.lane * kLaneBytes;
     scales_ = tile + S::kTileCodes;
     codes_ = tile + half_strip;
-    const int k = at.first_tile * kPackedTileK + at.lane % 16 * 8;
+    const int row = at.lane / 8, k = at.first_tile * kPackedTileK + at.lane % 8 * 8;
     x_ = static_cast<const u8*>(params.x) + 2 * (at.first_token * params.ld_x + k);
     k_left_ = params.k - k;
-    tokens_left_ = params.m - at.first_token - at.lane / 16;
+    tokens_left_ = params.m - at.first_token - row;
     const int last = params.m - 1 - at.first_token;
 #pragma unroll
-    for (int i = 0; i < S::kTokens / 2; ++i)
-      token_offsets_[i] = static_cast<u32>(min(2 * i + at.lane / 16, kFills ? S::kTokens : last)) *
-                          static_cast<u32>(2 * params.ld_x);
+    for (int i = 0; i < S::kTokens / 4; ++i)
+      token_offsets_[i] =
+          static_cast<u32>(min(4 * i + row, kFills ? S::kTokens : last)) * static_cast<u32>(2 * params.ld_x);
+    even_ = row * 128 + (at.lane % 8 ^ row) * kLaneBytes;
   }
 
   /// The next tile, to `stage`.
@@ -43,7 +44,7 @@ class Copier {
       copy_codes(to + s * S::kCodeBytes, codes_ + s * strip_bytes_);
       copy_scales(to + S::kStrips * S::kCodeBytes + s * S::kScaleBytes, scales_ + s * strip_bytes_, lane);
     }
-    copy_tokens(stage, lane);
+    copy_tokens(stage);
     codes_ += kConfig.warps * S::kTileBytes;
     scales_ += kConfig.warps * S::kTileBytes;
     x_ += kConfig.warps * kPackedTileK * 2;
@@ -63,22 +64,41 @@ class Copier {
     for (int begin = 0; begin < S::kScaleBytes; begin += kWarpCopy)
       if (begin + lane * kLaneBytes < S::kScaleBytes) ptx::copy_16_bytes(to + begin, from + begin, policy_);
   }
-  SLUICE_DEVICE void copy_tokens(u32 stage, int lane) const {
-    const int odd = lane / 16, half = lane / 8 % 2, piece = lane % 8;
-    const u32 bytes = static_cast<u32>(2 * min(kLaneBytes / 2, max(0, k_left_)));
+  /// Four rows of half a tile's k at once. Only where k ends inside of 16 bytes are fewer copied.
+  SLUICE_DEVICE void copy_tokens(u32 stage) const {
+    const int left[2] = {k_left_, k_left_ - kPackedTileK / 2};  // of each half
+    if (is_part(left[0]) || is_part(left[1]))
+      copy_rows(stage, [&](u32 to, const u8* from, bool inside, int half) {
+        ptx::copy_16_bytes(to, from, inside ? static_cast<u32>(2 * min(kPiece, max(0, left[half]))) : 0u);
+      });
+    else
+      copy_rows(stage, [&](u32 to, const u8* from, bool inside, int half) {
+        ptx::copy_16_bytes_if(to, from, inside && left[half] > 0);
+      });
+  }
+  template <class Copy>
+  SLUICE_DEVICE void copy_rows(u32 stage, const Copy& copy_piece) const {
+    const u32 even = stage + even_, odd = even ^ 4 * kLaneBytes;  // rows 4 .. 7 of each 8: the other pieces
 #pragma unroll
-    for (int i = 0; i < S::kTokens / 2; ++i) {
-      const int row = 2 * i + odd;
-      ptx::copy_16_bytes(stage + half * (S::kTokenBytes / 2) + row * 128 + (piece ^ row % 8) * kLaneBytes,
-                         x_ + token_offsets_[i], !kFills || 2 * i < tokens_left_ ? bytes : 0u);
+    for (int i = 0; i < S::kTokens / 4; ++i) {
+      const u8* from = x_ + token_offsets_[i];
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        copy_piece((i % 2 == 0 ? even : odd) + half * (S::kTokenBytes / 2) + i * 4 * 128,
+                   from + half * kPackedTileK, !kFills || 4 * i < tokens_left_, half);
     }
+  }
+  static constexpr int kPiece = kLaneBytes / 2;  // elements of X
+  SLUICE_DEVICE static bool is_part(int k_left) {
+    return k_left > 0 && k_left < kPiece;
   }
 
   const u8* codes_;  // this lane's 16 bytes of each
   const u8* scales_;
   const u8* x_;
   i64 strip_bytes_;
-  u32 token_offsets_[S::kTokens / 2];  // bytes from the first token to this lane's
+  u32 token_offsets_[S::kTokens / 4];  // bytes from the first token to this lane's
+  u32 even_;                           // this lane's place in rows 0 .. 3 of each 8
   int tokens_left_;                    // from this lane's first on
   int k_left_;                         // from this lane's first k of the next tile on
   u64 policy_;

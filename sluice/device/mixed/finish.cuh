@@ -20,9 +20,10 @@ class Finish {
   SLUICE_DEVICE Finish(const NarrowParams& params, const Place& at) : params_(params), at_(at) {}
 
   /// All threads of the CTA.
-  SLUICE_DEVICE void run(const TileSums<kConfig>& warp, u32 smem) const {
+  template <class Sums>
+  SLUICE_DEVICE void run(const Sums& warp, u32 smem) const {
     const WarpSums<warp_tile(kConfig)> sums(smem, smem + incoming_offset(kConfig), at_.rank);
-    sums.add_up(warp.sums, {power_of_two(Codes::kUpperExponent), power_of_two(Codes::kLowerExponent)},
+    sums.add_up(warp.sums, {exact_power(Codes::kUpperExponent), exact_power(Codes::kLowerExponent)},
                 [this](int token, int row, const ptx::Float4& sum) { store(token, row, sum); });
   }
 

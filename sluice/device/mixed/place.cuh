@@ -56,11 +56,16 @@ SLUICE_DEVICE Place place_of(const NarrowParams& params, u32 smem) {
   return p;
 }
 
+/// The CTA's first row in its first strip: 0 or, of half strips, 32.
+template <NarrowConfig kConfig>
+SLUICE_DEVICE int row_of_strip(const Place& at) {
+  return Shape<kConfig>::kStripBlocks == 4 ? 0 : at.first_row % kStripRows;
+}
+
 /// Of a strip's scales (or zeros) in memory or in a stage: where a lane's two rows of a block are.
 template <NarrowConfig kConfig>
 SLUICE_DEVICE int row_pair_offset(const Place& at, int block, int group_in_tile) {
-  const int first = Shape<kConfig>::kStripBlocks == 4 ? 0 : at.first_row % kStripRows;
-  return (group_in_tile * kStripRows + first + block * kBlockRows + at.lane / 4 * 2) *
+  return (group_in_tile * kStripRows + row_of_strip<kConfig>(at) + block * kBlockRows + at.lane / 4 * 2) *
          Shape<kConfig>::kScaleSize;
 }
 

@@ -1,36 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a warp adds up: fp32 sums of its rows and tokens over its k-tiles.
-// The tensor core multiplies (code + offset) 2^-e. A group's own sum begins at -(zero + offset) 2^-e times
-// the sum of the tokens, which is a product with ones; so zeros and offsets leave no rounding behind for
-// integer tokens, and the group's sum times its scale is what is rounded. 2^e comes back at the end
-// (finish.cuh).
+// What a warp adds up for up to 8 tokens: fp32 sums of its rows and tokens over its k-tiles. Rows are those
+// of the tensor core's A, tokens the columns of its B. The tensor core multiplies (code + offset) 2^-e. A
+// group's own sum begins at -(zero + offset) 2^-e times the sum of the tokens, which is a product with ones;
+// so zeros and offsets leave no rounding behind for integer tokens, and the group's sum times its scale is
+// what is rounded. 2^e comes back at the end (finish.cuh).
 #pragma once
 
-#include <sluice/device/epilogue/warp_sums.cuh>
+#include <sluice/device/math/row_pair.cuh>
 #include <sluice/device/mixed/place.cuh>
 #include <sluice/device/ptx/mma.cuh>
 #include <sluice/device/ptx/shared.cuh>
 
 namespace sluice::mixed {
-
-SLUICE_HD constexpr float power_of_two(int exponent) {
-  float value = 1.0f;
-  for (int i = exponent; i < 0; ++i) value *= 0.5f;
-  for (int i = 0; i < exponent; ++i) value *= 2.0f;
-  return value;
-}
-
-template <DType kType>
-SLUICE_DEVICE RowPair row_pair(u32 first, u32 second) {
-  if constexpr (kType == DType::fp32) return {__uint_as_float(first), __uint_as_float(second)};
-  if constexpr (kType == DType::bf16)
-    return {__uint_as_float(first << 16), __uint_as_float(first & 0xFFFF0000u)};
-  RowPair pair;
-  asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\ncvt.f32.f16 %0, low;\ncvt.f32.f16 %1, high;\n}"
-      : "=f"(pair.upper), "=f"(pair.lower)
-      : "r"(first));
-  return pair;
-}
 
 template <NarrowConfig kConfig>
 class TileSums {
@@ -38,11 +19,11 @@ class TileSums {
   using Codes = typename S::Codes;
   static constexpr bool kCorrects =
       S::kStoredZeros || implied_zero(kConfig.weights.type) + Codes::kOffset != 0;
-  static constexpr float kUpper = power_of_two(-Codes::kUpperExponent);
-  static constexpr float kLower = power_of_two(-Codes::kLowerExponent);
+  static constexpr float kUpper = exact_power(-Codes::kUpperExponent);
+  static constexpr float kLower = exact_power(-Codes::kLowerExponent);
 
  public:
-  float sums[S::kBlocks][S::kTokenBlocks][4] = {};
+  float sums[S::kBlocks][1][4] = {};
 
   /// `params`: where the zeros of whole rows are, if there are any.
   SLUICE_DEVICE TileSums(const NarrowParams& params, const Place& at) {
@@ -63,10 +44,10 @@ class TileSums {
     for (int span = 0; span < 8; span += S::kSpan) {
       Tokens b;
       load_tokens(stage, span, at.lane, b);
-      float tokens[S::kSpan / S::kSteps][S::kTokenBlocks][2];
+      float tokens[S::kSpan / S::kSteps][2];
       if constexpr (kCorrects) {
 #pragma unroll
-        for (int i = 0; i < S::kSpan / S::kSteps; ++i) sum_tokens(b, i * S::kSteps, at.lane, tokens[i]);
+        for (int i = 0; i < S::kSpan / S::kSteps; ++i) sum_tokens(b, i * S::kSteps, tokens[i]);
       }
 #pragma unroll
       for (int s = 0; s < S::kStrips; ++s) {
@@ -88,24 +69,22 @@ class TileSums {
   }
 
  private:
-  using Tokens = u32[S::kTokenBlocks][2 * S::kSpan];           // B fragments, two registers an instruction
-  using Words = u32[S::kStripBlocks][4 * Codes::kWords];       // of 64 k
-  using Partial = float[S::kStripBlocks][S::kTokenBlocks][4];  // a group's sums
+  using Tokens = u32[2 * S::kSpan];                       // B fragments, two registers an instruction
+  using Words = u32[S::kStripBlocks][4 * Codes::kWords];  // of 64 k
+  using Partial = float[S::kStripBlocks][4];              // a group's sums
   struct Group {
     int strip;
     u32 scales;  // of this lane's rows of block 0
   };
 
   SLUICE_DEVICE static void load_tokens(u32 stage, int span, int lane, Tokens& b) {
+    const int row = lane % 8;
 #pragma unroll
-    for (int j = 0; j < S::kTokenBlocks; ++j)
-#pragma unroll
-      for (int q = 0; q < 2 * S::kSpan; q += 4) {
-        const u32 half = stage + (2 * span + q) / 8 * (S::kTokenBytes / 2);
-        const int row = 8 * j + lane % 8, piece = q % 8 + lane / 8;
-        ptx::load_matrices(half + row * 128 + (piece ^ row % 8) * kLaneBytes, b[j][q], b[j][q + 1],
-                           b[j][q + 2], b[j][q + 3]);
-      }
+    for (int q = 0; q < 2 * S::kSpan; q += 4) {
+      const u32 half = stage + (2 * span + q) / 8 * (S::kTokenBytes / 2);
+      ptx::load_matrices(half + row * 128 + (q % 8 + lane / 8 ^ row) * kLaneBytes, b[q], b[q + 1], b[q + 2],
+                         b[q + 3]);
+    }
   }
   SLUICE_DEVICE static void load_codes(u32 codes, int lane, Words& words) {
 #pragma unroll
@@ -124,35 +103,16 @@ class TileSums {
     return row_pair<kConfig.weights.scale>(first, second);
   }
 
-  /// Tokens 2c and 2c + 1 of each block, summed over the k of one group: products with ones, in two chains.
-  SLUICE_DEVICE static void sum_tokens(const Tokens& b, int first, int lane,
-                                       float (&sum)[S::kTokenBlocks][2]) {
+  /// Tokens 2c and 2c + 1, summed over the k of one group: products with ones, in two chains.
+  SLUICE_DEVICE static void sum_tokens(const Tokens& b, int first, float (&sum)[2]) {
     constexpr u32 kOne = kConfig.x == DType::bf16 ? 0x3F803F80u : 0x3C003C00u;
+    const u32 ones[4] = {kOne, kOne, kOne, kOne};
+    float chains[2][4] = {};
 #pragma unroll
-    for (int j = 0; j < S::kTokenBlocks; j += 2) {
-      float chains[2][4] = {};
-      if constexpr (S::kTokenBlocks == 1) {
-        const u32 ones[4] = {kOne, kOne, kOne, kOne};
-#pragma unroll
-        for (int q = first; q < first + S::kSteps; ++q)
-          ptx::mma_m16n8k16<kConfig.x>(chains[q % 2], ones, b[j][2 * q], b[j][2 * q + 1], chains[q % 2]);
-        sum[j][0] = chains[0][0] + chains[1][0];
-        sum[j][1] = chains[0][1] + chains[1][1];
-      } else {
-        // As rows of A two blocks take one product; the sums of rows g and g + 8 then go to their columns.
-#pragma unroll
-        for (int q = first; q < first + S::kSteps; ++q) {
-          const u32 rows[4] = {b[j][2 * q], b[j + 1][2 * q], b[j][2 * q + 1], b[j + 1][2 * q + 1]};
-          ptx::mma_m16n8k16<kConfig.x>(chains[q % 2], rows, kOne, kOne, chains[q % 2]);
-        }
-        const float upper = chains[0][0] + chains[1][0], lower = chains[0][2] + chains[1][2];
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          sum[j][e] = __shfl_sync(0xFFFFFFFFu, upper, 4 * (lane % 4 * 2 + e));
-          sum[j + 1][e] = __shfl_sync(0xFFFFFFFFu, lower, 4 * (lane % 4 * 2 + e));
-        }
-      }
-    }
+    for (int q = first; q < first + S::kSteps; ++q)
+      ptx::mma_m16n8k16<kConfig.x>(chains[q % 2], ones, b[2 * q], b[2 * q + 1], chains[q % 2]);
+    sum[0] = chains[0][0] + chains[1][0];
+    sum[1] = chains[0][1] + chains[1][1];
   }
 
   SLUICE_DEVICE RowPair start_of(const Group& group, int block) const {
@@ -162,15 +122,13 @@ class TileSums {
                             : load_pair(group.scales + S::kZeros + block * kBlockRows * S::kScaleSize);
     return {-(zero.upper + Codes::kOffset) * kUpper, -(zero.lower + Codes::kOffset) * kLower};
   }
-  SLUICE_DEVICE void start(Partial& t, const float (&tokens)[S::kTokenBlocks][2], const Group& group) const {
+  SLUICE_DEVICE void start(Partial& t, const float (&tokens)[2], const Group& group) const {
 #pragma unroll
     for (int block = 0; block < S::kStripBlocks; ++block) {
       const RowPair first = kCorrects ? start_of(group, block) : RowPair{0.0f, 0.0f};
 #pragma unroll
-      for (int j = 0; j < S::kTokenBlocks; ++j)
-#pragma unroll
-        for (int e = 0; e < 4; ++e)
-          t[block][j][e] = kCorrects ? (e < 2 ? first.upper : first.lower) * tokens[j][e % 2] : 0.0f;
+      for (int e = 0; e < 4; ++e)
+        t[block][e] = kCorrects ? (e < 2 ? first.upper : first.lower) * tokens[e % 2] : 0.0f;
     }
   }
   /// One instruction's k of all blocks: products of one sum are far enough apart not to wait for each other.
@@ -183,13 +141,10 @@ class TileSums {
     }
   }
   template <int kPass>
-  SLUICE_DEVICE static void multiply_block(float (&t)[S::kTokenBlocks][4], const u32* words, const Tokens& b,
-                                           int q) {
+  SLUICE_DEVICE static void multiply_block(float (&t)[4], const u32* words, const Tokens& b, int q) {
     u32 a[4];
     Codes::template expand<kPass>(words, a);
-#pragma unroll
-    for (int j = 0; j < S::kTokenBlocks; ++j)
-      ptx::mma_m16n8k16<kConfig.x>(t[j], a, b[j][2 * q], b[j][2 * q + 1], t[j]);
+    ptx::mma_m16n8k16<kConfig.x>(t, a, b[2 * q], b[2 * q + 1], t);
   }
   SLUICE_DEVICE void close(const Partial& t, const Group& group) {
 #pragma unroll
@@ -197,10 +152,8 @@ class TileSums {
       RowPair scale{1.0f, 1.0f};
       if constexpr (S::kGroup != 0) scale = load_pair(group.scales + block * kBlockRows * S::kScaleSize);
 #pragma unroll
-      for (int j = 0; j < S::kTokenBlocks; ++j)
-#pragma unroll
-        for (int e = 0; e < 4; ++e)
-          sums[4 * group.strip + block][j][e] += (e < 2 ? scale.upper : scale.lower) * t[block][j][e];
+      for (int e = 0; e < 4; ++e)
+        sums[4 * group.strip + block][0][e] += (e < 2 ? scale.upper : scale.lower) * t[block][e];
     }
   }
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include <sluice/spec/packed_codes.h>
-#include <sluice/device/mixed/tile_sums.cuh>
+#include <sluice/device/math/row_pair.cuh>
 #include <sluice/device/mixed/wide_place.cuh>
 #include <sluice/device/ptx/shared.cuh>
 #include <sluice/device/ptx/wgmma.cuh>

@@ -37,7 +37,15 @@ SLUICE_DEVICE void copy_16_bytes(u32 to, const void* from, u64 policy) {
                "l"(policy)
                : "memory");
 }
-// `bytes` of 0..16 are read, the rest of the 16 become zeros.
+// All 16 bytes, or zeros, for which `from` is not read.
+SLUICE_DEVICE void copy_16_bytes_if(u32 to, const void* from, bool inside) {
+  asm volatile(
+      "{\n.reg .pred outside;\nsetp.eq.u32 outside, %2, 0;\n"
+      "cp.async.cg.shared::cta.global [%0], [%1], 16, outside;\n}" ::"r"(to),
+      "l"(from), "r"(static_cast<u32>(inside))
+      : "memory");
+}
+// `bytes` of 0..16 are read, the rest of the 16 become zeros. Six instructions where `bytes` is not known.
 SLUICE_DEVICE void copy_16_bytes(u32 to, const void* from, u32 bytes) {
   asm volatile("cp.async.cg.shared::cta.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
                : "memory");

@@ -42,14 +42,15 @@ double estimate_us(const MixedProblem& problem, const NarrowConfig& config, cons
   const double token_bytes = stage_token_bytes(c), weight_bytes = stage_bytes(c) - token_bytes;
   const double in_flight = resident * c.warps * (c.stages - 1) * (weight_bytes + token_bytes);
   const double rate = std::min(costs.sm_bytes_per_us, in_flight / costs.latency_us);
-  const double sm_us = of_busiest * tiles * (weight_bytes + token_bytes / 2) / rate;
+  const double sm_us = of_busiest * tiles * (weight_bytes + costs.token_share * token_bytes) / rate;
   const double hbm_us = row_ctas * k_tiles * weight_bytes / device.hbm_bytes_per_us;
   const double l2_us = ctas * tiles * (weight_bytes + token_bytes) / device.l2_bytes_per_us;
 
+  const IssueCosts& issue = c.token_blocks == 1 ? costs.few : costs.more;
   const double clocks =
-      costs.tile_clocks + costs.token_block_clocks * c.token_blocks +
-      c.row_blocks * (costs.block_clocks * words_of(c) + costs.product_clocks * c.token_blocks);
-  const double busy = std::min(1.0, resident * c.warps / costs.busy_warps);
+      issue.tile_clocks + issue.token_block_clocks * c.token_blocks +
+      c.row_blocks * (issue.block_clocks * words_of(c) + issue.product_clocks * c.token_blocks);
+  const double busy = std::min(1.0, resident * c.warps / issue.busy_warps);
   // Warps take whole k-tiles: where the last round is not full, half of the gap shows.
   const double turns = std::max(tiles, (tiles + rounds * c.warps) / 2);
   const double issue_us = of_busiest * turns * clocks / (kSchedulers * busy * costs.clocks_per_us);
@@ -82,12 +83,16 @@ double estimate_us(const MixedProblem& problem, const WideConfig& c, const Devic
 }
 
 int estimate_registers(const NarrowConfig& c) {
-  const int strip_blocks = min(c.row_blocks, 4);
-  const int sums = 4 * c.row_blocks * c.token_blocks, group_sums = 4 * strip_blocks * c.token_blocks;
-  int registers = 53 + 26 * c.token_blocks + sums + group_sums;
-  if (c.row_blocks > 4) registers += 20 + 10 * c.token_blocks;  // the second strip's codes come early
-  if (c.weights.group == 32) registers += 5 * c.token_blocks * strip_blocks;
-  if (c.weights.zero == ScaleZero::per_group) registers += c.row_blocks;
+  const int sums = 4 * c.row_blocks * c.token_blocks;
+  const bool zeros = c.weights.zero == ScaleZero::per_group;
+  if (c.token_blocks > 1) {
+    const int row_zeros = zeros && c.weights.group == 0 ? 4 * c.row_blocks : 0;
+    return 84 + 2 * sums + (c.weights.group == 32 ? 20 : 0) + row_zeros;
+  }
+  int registers = 79 + sums + 4 * min(c.row_blocks, 4);
+  if (c.row_blocks > 4) registers += 30;  // the second strip's codes come early
+  if (c.weights.group == 32) registers += 5 * min(c.row_blocks, 4);
+  if (zeros) registers += c.row_blocks;
   return registers;
 }
 

@@ -12,7 +12,7 @@ namespace sluice::mixed {
 namespace {
 
 constexpr int kRowBlocks[] = {4, 2, 8};
-constexpr int kWarps[] = {8, 4, 12, 16};
+constexpr int kWarps[] = {4, 8, 12, 16};
 constexpr int kStages[] = {3, 4, 2, 5, 6};
 constexpr int kParts[] = {1, 2, 4, 8};
 constexpr int kCtas[] = {1, 2, 3};

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// A warp's own ring of stages in shared memory, filled by its cp.async: nobody else reads or writes it, so
+// there is no barrier. What a stage holds is the copier's and the reader's matter. Used by kernels/plain.cuh
+// and kernels/narrow.cuh.
+#pragma once
+
+#include <sluice/device/ptx/async_copy.cuh>
+
+namespace sluice {
+
+template <int kStages, int kStageBytes>
+class WarpRing {
+ public:
+  /// `count`: stages that are filled and read in all.
+  SLUICE_DEVICE WarpRing(u32 first, int count) : first_(first), count_(count) {}
+
+  /// All copies that the ring has room for but one; copy(stage) brings the next.
+  template <class Copy>
+  SLUICE_DEVICE void fill(const Copy& copy) const {
+#pragma unroll
+    for (int i = 0; i < kStages - 1; ++i) {
+      if (i < count_) copy(first_ + i * kStageBytes);
+      ptx::commit_copies();
+    }
+  }
+
+  /// Each stage in turn: read(stage), while the copies of those behind it are on their way.
+  template <class Copy, class Read>
+  SLUICE_DEVICE void run(const Copy& copy, const Read& read) const {
+    u32 stage = first_, refill = first_ + (kStages - 1) * kStageBytes;
+    const u32 end = first_ + kStages * kStageBytes;
+#pragma unroll 1
+    for (int i = 0; i < count_; ++i) {
+      ptx::wait_copies<kStages - 2>();
+      __syncwarp();  // all lanes' copies have come, and all have read what the next ones replace
+      if (i + kStages - 1 < count_) copy(refill);
+      ptx::commit_copies();
+      read(stage);
+      refill = stage;
+      stage += kStageBytes;
+      if (stage == end) stage = first_;
+    }
+  }
+
+ private:
+  u32 first_;
+  int count_;
+};
+
+}  // namespace sluice
