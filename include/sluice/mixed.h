@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of packed few-bit weights and 16-bit tokens: D[m][n] = act(sum_k X[m][k] W[n][k] + bias[n]).
+// Products of packed few-bit weights and tokens of 16 bits, or of e4m3 with scales:
+//   D[m][n] = act(scale_x[m] * sum_k X[m][k] W[n][k] + bias[n])
 //   auto device = sluice::Device::open(0, sluice::options_from_environment());
 //   auto plan   = sluice::mixed::plan(problem, device->info());
 //   auto kernel = sluice::mixed::prepare(*device, *plan);
@@ -50,9 +51,9 @@ struct Overrides {
 };
 
 /// Checks the problem and picks a configuration. Pure: the same arguments give the same plan everywhere.
-/// m, n and k may be 0, and at most 2^31 - 129; ld_x and ld_d are in elements, ld_x a multiple of 8 and at
-/// most 2^26 - 8 (with one token: anything). Errors: invalid_size, invalid_type, invalid_stride, misaligned
-/// (ld_x), invalid_config (the weight format, overrides), unsupported_arch.
+/// m, n and k may be 0, and at most 2^31 - 129; ld_x and ld_d are in elements, ld_x a multiple of 16 bytes
+/// and at most 2^26 - 8 (with one token: anything). Errors: invalid_size, invalid_type (scale_x too),
+/// invalid_stride, misaligned (ld_x), invalid_config (the weight format, overrides), unsupported_arch.
 Result<Plan> plan(const MixedProblem& problem, const DeviceInfo& device, const Overrides& overrides = {});
 
 /// All plans the planner would consider, best estimate first; what a tuner measures.
@@ -61,10 +62,11 @@ Result<std::vector<Plan>> candidates(const MixedProblem& problem, const DeviceIn
 
 /// The pointers of one launch, all to device memory.
 struct Args {
-  const void* x = nullptr;        // m rows of k, of MixedProblem::x, ld_x apart; on 16 bytes
-  const void* weights = nullptr;  // the blob, Plan::weight_bytes of it, on 128 bytes
-  void* d = nullptr;              // m rows of n, of MixedProblem::d, ld_d apart
-  const void* bias = nullptr;     // n of bias_type, if the problem has a bias
+  const void* x = nullptr;         // m rows of k, of MixedProblem::x, ld_x apart; on 16 bytes
+  const void* weights = nullptr;   // the blob, Plan::weight_bytes of it, on 128 bytes
+  void* d = nullptr;               // m rows of n, of MixedProblem::d, ld_d apart
+  const void* bias = nullptr;      // n of bias_type, if the problem has a bias
+  const float* scale_x = nullptr;  // 1 or m, as MixedProblem::scale_x says
 };
 
 /// A plan compiled and loaded on a device: immutable, shareable, launchable from any thread and into any

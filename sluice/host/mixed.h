@@ -15,7 +15,7 @@ namespace sluice::mixed {
 
 /// The argument checks of one plan, worked out as far as they can be without the arguments.
 struct ArgRules {
-  enum Operand { kX, kWeights, kBias, kD, kOperandCount };
+  enum Operand { kX, kWeights, kBias, kScaleX, kD, kOperandCount };
   std::array<OperandRule, kOperandCount> operands;
 };
 

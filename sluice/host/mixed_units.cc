@@ -49,9 +49,10 @@ std::string to_string(const MixedConfig& config) {
 }
 
 std::string to_string(const MixedProblem& problem) {
-  const auto& [m, n, k, x, d, weights, bias, bias_type, activation, ld_x, ld_d] = problem;
+  const auto& [m, n, k, x, scale_x, d, weights, bias, bias_type, activation, ld_x, ld_d] = problem;
   return "sluice::MixedProblem{.m = " + number(m) + ", .n = " + number(n) + ", .k = " + number(k) +
-         ", .x = " + type_text(x) + ", .d = " + type_text(d) + ", .weights = " + to_string(weights) +
+         ", .x = " + type_text(x) + ", .scale_x = sluice::ScaleMode::" + name_of(scale_x) +
+         ", .d = " + type_text(d) + ", .weights = " + to_string(weights) +
          epilogue_text(bias, bias_type, activation) + ", .ld_x = " + number(ld_x) +
          ", .ld_d = " + number(ld_d) + "}";
 }
@@ -104,6 +105,13 @@ std::string tiles_text(const MixedProblem& p, int rows, int tokens) {
   return number(ceil_div(p.n, i64{rows})) + " x " + number(ceil_div(p.m, i64{tokens})) + " tiles of " +
          number(rows) + " outputs x " + number(tokens) + " tokens, ";
 }
+const char* scales_text(ScaleMode scale_x) {
+  switch (scale_x) {
+    case ScaleMode::tensor: return " with a scale";
+    case ScaleMode::vector: return " with a scale for each token";
+    default: return "";
+  }
+}
 std::string work_text(const MixedProblem& p, const NarrowConfig& c) {
   return tiles_text(p, tile_rows(c), tile_tokens(c)) + "k in " + number(c.parts) +
          (c.parts == 1 ? " part, " : " parts, ") + number(c.ctas) +
@@ -144,8 +152,8 @@ std::string describe(const Plan& plan) {
     return start + value + "\n";
   };
   return line("problem", "m " + number(p.m) + " n " + number(p.n) + " k " + number(p.k)) +
-         line("matrices", std::string("X ") + name_of(p.x) + " ld " + number(p.ld_x) + ", D " + name_of(p.d) +
-                              " ld " + number(p.ld_d)) +
+         line("matrices", std::string("X ") + name_of(p.x) + " ld " + number(p.ld_x) +
+                              scales_text(p.scale_x) + ", D " + name_of(p.d) + " ld " + number(p.ld_d)) +
          line("weights", std::string(name_of(w.type)) + ", " +
                              (w.group == 0 ? "one scale a row" : "groups of " + number(w.group)) + ", " +
                              name_of(w.scale) + " scales" + (w.zero == ScaleZero::none ? "" : " and zeros") +

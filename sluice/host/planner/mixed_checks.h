@@ -22,8 +22,8 @@ constexpr bool is_empty(const MixedProblem& problem) {
 Result<MixedProblem> check_problem(const MixedProblem& problem);
 
 /// What the problem says of its kernel; tile and ring are the planner's choice. Without k there is nothing to
-/// read of the weights, so the format is one that has no row part (its scales would lie in front of an
-/// empty blob).
+/// read of weights and tokens, so the format is one that has no row part (its scales would lie in front of an
+/// empty blob), and tokens are said to be of 16 bits, which this kernel takes.
 NarrowConfig config_for(const MixedProblem& problem);
 /// The same of the kernel for many tokens, which there is only where there is k.
 WideConfig wide_config_for(const MixedProblem& problem);
