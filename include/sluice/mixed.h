@@ -16,17 +16,20 @@
 #include <vector>
 
 #include <sluice/gemm.h>
+#include <sluice/spec/byte.h>
 #include <sluice/spec/mixed.h>
 #include <sluice/spec/wide.h>
 
 namespace sluice {
 
-/// Which kernel, and how: few tokens (kernels/narrow.cuh) or many (kernels/wide.cuh).
-using MixedConfig = std::variant<NarrowConfig, WideConfig>;
+/// Which kernel, and how: few 16-bit tokens (kernels/narrow.cuh), many (kernels/wide.cuh), e4m3 tokens
+/// (kernels/byte.cuh).
+using MixedConfig = std::variant<NarrowConfig, WideConfig, ByteConfig>;
 
 /// The text of a JIT unit, a log line and a test: a C++ designated initialiser with every field.
 std::string to_string(const NarrowConfig& config);
 std::string to_string(const WideConfig& config);
+std::string to_string(const ByteConfig& config);
 std::string to_string(const MixedConfig& config);
 std::string to_string(const MixedProblem& problem);
 
@@ -41,11 +44,13 @@ struct Plan {
   double estimate_us = 0;  // of the model, cold L2
 };
 
-/// Fields that are set overrule the planner; the rest its model still chooses. A field of one kernel asks for
-/// that kernel.
+/// Fields that are set overrule the planner; the rest its model still chooses. With 16-bit tokens a field of
+/// one kernel asks for that kernel. e4m3 tokens have one kernel, and tokens, strips, k_groups, parts and
+/// stages are its fields.
 struct Overrides {
   std::optional<int> token_blocks, row_blocks, warps, stages, parts, ctas;  // as in NarrowConfig
   std::optional<int> tokens, cluster_n, cluster_k, x_stages, w_stages;      // as in WideConfig
+  std::optional<int> strips, k_groups;                                      // as in ByteConfig
 
   bool operator==(const Overrides&) const = default;
 };
@@ -109,6 +114,7 @@ Result<void> run(const Device& device, const MixedProblem& problem, const Args& 
 /// For people: one line, e.g. "narrow 16x64 w8 s3 p2 b1 fp16*uint4>fp16 g64 fp16".
 std::string short_name(const NarrowConfig& config);
 std::string short_name(const WideConfig& config);
+std::string short_name(const ByteConfig& config);
 std::string short_name(const MixedConfig& config);
 /// The problem and plan as a few aligned lines; what `sluice plan --weights` prints.
 std::string describe(const Plan& plan);

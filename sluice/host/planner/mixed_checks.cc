@@ -131,6 +131,15 @@ WideConfig made_for(const MixedProblem& problem, const WideConfig& config) {
   expected.w_stages = config.w_stages;
   return expected;
 }
+ByteConfig made_for(const MixedProblem& problem, const ByteConfig& config) {
+  ByteConfig expected = byte_config_for(problem);
+  expected.tokens = config.tokens;
+  expected.strips = config.strips;
+  expected.k_groups = config.k_groups;
+  expected.parts = config.parts;
+  expected.stages = config.stages;
+  return expected;
+}
 
 template <class Config>
 const char* broken_rule(const MixedProblem& problem, const Config& config) {
@@ -154,7 +163,7 @@ Result<MixedProblem> check_problem(const MixedProblem& problem) {
 
 NarrowConfig config_for(const MixedProblem& problem) {
   return {.weights = problem.k == 0 ? WeightFormat{} : problem.weights,
-          .x = problem.k == 0 && problem.x == DType::e4m3 ? DType::fp16 : problem.x,
+          .x = problem.x,
           .d = problem.d,
           .bias = problem.bias,
           .bias_type = problem.bias == Bias::none ? NarrowConfig{}.bias_type : problem.bias_type,
@@ -166,6 +175,17 @@ WideConfig wide_config_for(const MixedProblem& problem) {
   return {.weights = c.weights,
           .x = c.x,
           .d = c.d,
+          .bias = c.bias,
+          .bias_type = c.bias_type,
+          .activation = c.activation};
+}
+
+ByteConfig byte_config_for(const MixedProblem& problem) {
+  const NarrowConfig c = config_for(problem);
+  return {.weights = problem.k == 0 ? ByteConfig{}.weights : problem.weights,
+          .x = c.x,
+          .d = c.d,
+          .scale_x = problem.scale_x,
           .bias = c.bias,
           .bias_type = c.bias_type,
           .activation = c.activation};
@@ -184,6 +204,12 @@ const char* why_not(const MixedProblem& problem, const WideConfig& config) {
   const i64 tiles = ceil_div(problem.m, i64{config.tokens}) *
                     ceil_div(problem.n, i64{kWideRows * config.cluster_n}) * cluster_size(config);
   if (tiles > kMaxTiles) return "the wide kernel counts tiles in an int";
+  return nullptr;
+}
+
+const char* why_not(const MixedProblem& problem, const ByteConfig& config) {
+  const i64 ctas = ceil_div(problem.m, i64{config.tokens}) * ceil_div(problem.n, i64{tile_rows(config)});
+  if (ctas * config.parts > kMaxTiles) return "the kernel for e4m3 tokens counts CTAs in an int";
   return nullptr;
 }
 

@@ -22,15 +22,18 @@ constexpr bool is_empty(const MixedProblem& problem) {
 Result<MixedProblem> check_problem(const MixedProblem& problem);
 
 /// What the problem says of its kernel; tile and ring are the planner's choice. Without k there is nothing to
-/// read of weights and tokens, so the format is one that has no row part (its scales would lie in front of an
-/// empty blob), and tokens are said to be of 16 bits, which this kernel takes.
+/// read of the weights, so the format is one that has no row part (its scales would lie in front of an
+/// empty blob).
 NarrowConfig config_for(const MixedProblem& problem);
 /// The same of the kernel for many tokens, which there is only where there is k.
 WideConfig wide_config_for(const MixedProblem& problem);
+/// The same of the kernel for e4m3 tokens.
+ByteConfig byte_config_for(const MixedProblem& problem);
 
 /// nullptr, or the rule that the (valid) config breaks for this problem.
 const char* why_not(const MixedProblem& problem, const NarrowConfig& config);
 const char* why_not(const MixedProblem& problem, const WideConfig& config);
+const char* why_not(const MixedProblem& problem, const ByteConfig& config);
 
 /// Errors: those of check_problem; invalid_config.
 Result<Plan> check_plan(const Plan& plan, const DeviceInfo& device);
