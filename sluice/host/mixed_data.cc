@@ -13,7 +13,6 @@ namespace {
 
 constexpr u8 kPoison = 0xFF;
 constexpr double kWholeLimit = 16777215.0;  // of sums, in units of the smallest part: fp32's 24 bits
-constexpr int kMostByteToken = 4;           // see largest_token
 constexpr double kActivationSlack = 0x1p-20, kSteepest = 1.13;  // as of verify_check.cuh
 
 double load(DType type, const void* base, i64 index) {
@@ -41,25 +40,23 @@ std::vector<u8> numbers(DType type, i64 count, const std::function<double(i64)>&
   return bytes;
 }
 
-/// Up to which sums are exact. Scales are 1/2, 1 or 2, and with e4m3 tokens codes are taken as half-integers:
-/// sums are multiples of 1/2 or 1/4, and a scale_x is 1/2 at least.
+/// Up to which sums are exact: scales are 1/2, 1 or 2, so that sums are multiples of 1/2, and with a scale_x
+/// of 1/4.
 double exact_limit(const MixedProblem& p) {
-  const double parts = p.x == DType::e4m3 ? 4 : 2;
-  return kWholeLimit / (scale_x_count(p) > 0 ? 2 * parts : parts);
+  return kWholeLimit / (scale_x_count(p) > 0 ? 4 : 2);
 }
 
-/// The largest whole token with which no sum of the problem can leave what is exact. An e4m3 one also keeps
-/// 128 products and their zeros within 2^13, which is all that the 8-bit tensor core adds up exactly
-/// (docs/numerics.md; half-integers): 128 * 15 * 4.
+/// The largest whole token with which no sum of the problem can leave what is exact. With e4m3 tokens 128
+/// products stay within 2^14 too, which is all that the 8-bit tensor core adds up exactly (docs/numerics.md):
+/// 128 * 8 * 8.
 int largest_token(const MixedProblem& p) {
   const double largest_code = p.weights.type == WeightType::uint4  ? 15
                               : p.weights.type == WeightType::int8 ? 255
                                                                    : 8;
-  const double offset = code_offset(p.weights.type, p.x);
-  const double of_scales = scale_x_count(p) > 0 ? 4 : 2;                                       // the largest
-  const double term = of_scales * (2 * largest_code + 2 * offset), half = exact_limit(p) / 2;  // other: bias
-  const double most = p.x == DType::e4m3 ? kMostByteToken : 8.0;
-  return static_cast<int>(std::clamp(half / (term * static_cast<double>(std::max<i64>(p.k, 1))), 1.0, most));
+  const double largest_operand = p.x == DType::e4m3 ? 8 : largest_code + code_offset(p.weights.type, p.x);
+  const double of_scales = scale_x_count(p) > 0 ? 4 : 2;                           // the largest
+  const double term = of_scales * 2 * largest_operand, half = exact_limit(p) / 2;  // the other for bias
+  return static_cast<int>(std::clamp(half / (term * static_cast<double>(std::max<i64>(p.k, 1))), 1.0, 8.0));
 }
 
 std::vector<u8> random_tokens(const MixedProblem& p, DataKind kind, const Random& random) {

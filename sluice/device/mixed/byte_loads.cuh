@@ -30,7 +30,8 @@ class ByteLoads {
   SLUICE_DEVICE static void fill_first(const ByteParams& params, const BytePlace<kConfig>& at) {
     const u64 hint = policy(params);
 #pragma unroll 1
-    for (int i = at.k_group(); i < early(at); i += S::kKGroups) load_strip(params, at, i, i, at.strip(), hint);
+    for (int i = at.k_group(); i < early(at); i += S::kKGroups)
+      load_strip(params, at, i, i, at.strip(), hint);
   }
 
   /// One thread of the load warp.
@@ -52,7 +53,9 @@ class ByteLoads {
   }
 
  private:
-  static SLUICE_DEVICE int early(const BytePlace<kConfig>& at) { return min(S::kStages, at.count); }
+  static SLUICE_DEVICE int early(const BytePlace<kConfig>& at) {
+    return min(S::kStages, at.count);
+  }
   /// Weights that one CTA reads are read once; else they stay in L2 for the next token tile.
   static SLUICE_DEVICE u64 policy(const ByteParams& params) {
     return params.token_tiles == 1 ? ptx::evict_first_policy() : ptx::evict_normal_policy();
@@ -77,8 +80,8 @@ class ByteLoads {
   SLUICE_DEVICE static void load_tokens(const ByteParams& params, const BytePlace<kConfig>& at, int stage,
                                         int i, u64 hint) {
     const int count = tiles(at, i), first = first_tile(at, i);
-    ptx::mbarrier_arrive_expect_tx(
-        at.full(stage), static_cast<u32>(count) * (S::kStrips * S::kTileBytes + params.x_bytes));
+    ptx::mbarrier_arrive_expect_tx(at.full(stage),
+                                   static_cast<u32>(count) * (S::kStrips * S::kTileBytes + params.x_bytes));
 #pragma unroll 1
     for (int t = 0; t < count; ++t)
       ptx::tma_load(at.x_stage(stage) + t * x_tile_bytes(kConfig), params.map_x,

@@ -89,8 +89,12 @@ class ByteProducts {
     }
   }
   // Terms are the groups, or (stored zeros) for each group its products and then its tokens' sums.
-  static constexpr SLUICE_DEVICE int group_of(int term) { return S::kStoredZeros ? term / 2 : term; }
-  static constexpr SLUICE_DEVICE bool sums_tokens(int term) { return S::kStoredZeros && term % 2 == 1; }
+  static constexpr SLUICE_DEVICE int group_of(int term) {
+    return S::kStoredZeros ? term / 2 : term;
+  }
+  static constexpr SLUICE_DEVICE bool sums_tokens(int term) {
+    return S::kStoredZeros && term % 2 == 1;
+  }
 
   template <int kTerm>
   SLUICE_DEVICE void convert(const u32 (&words)[2][4], u32 (&a)[4][4]) {

@@ -43,8 +43,8 @@ Result<void> check_partners(const MixedProblem& p) {
   if (p.weights.order != (bytes ? FragmentOrder::byte : FragmentOrder::half))
     return Error{ErrorCode::invalid_config,
                  "the weights are packed in the order " + order + " and X is " + x + ": " +
-                     (bytes ? "8-bit tokens need the order byte; pack them again with FragmentOrder::byte"
-                            : "16-bit tokens need the order half; pack them again with FragmentOrder::half")};
+                     (bytes ? "8-bit tokens need the order byte; pack them again in that order"
+                            : "16-bit tokens need the order half; pack them again in that order")};
   if (!bytes && p.scale_x != ScaleMode::none)
     return Error{ErrorCode::invalid_type,
                  std::string("scale_x is ") + name_of(p.scale_x) + " and X is " + x +
