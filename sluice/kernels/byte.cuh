@@ -35,20 +35,25 @@ SLUICE_DEVICE void run_byte(const ByteParams& params) {
   using S = ByteShape<kConfig>;
   extern __shared__ __align__(1024) u8 smem[];
   const BytePlace<kConfig> at(params, ptx::shared_address(smem));
-  const bool loads = at.group == S::kMathGroups;
 
-  if (loads && at.lane() == 0) ByteLoads<kConfig>::start(params, at);
+  if (at.loads_tokens() && at.lane() == 0) {
+    if (params.k_tiles > 0) ptx::prefetch_tensormap(params.map_x);
+    ByteLoads<kConfig>::start(at);
+  }
   __syncthreads();
-  if (loads) {
-    if (at.lane() == 0) ByteLoads<kConfig>::run(params, at);
-    __syncwarp();
-  } else {
-    if (at.thread() == 0) ByteLoads<kConfig>::fill_first(params, at);
-    __syncwarp();
+  if (at.multiplies()) {
     float sums[S::kTokens / 2] = {};
-    ByteProducts<kConfig>(at).run(params, sums);
+    ByteProducts<kConfig>(params, at).run(sums);
     ptx::named_barrier_sync(1, S::kMathThreads);
     ByteFinish<kConfig>(params, at).leave(sums);
+  } else {
+    if (at.lane() == 0) {
+      if (at.loads_tokens())
+        ByteLoads<kConfig>::run_tokens(params, at);
+      else
+        ByteLoads<kConfig>::run_weights(params, at);
+    }
+    __syncwarp();
   }
   if constexpr (kConfig.parts > 1) {
     ptx::cluster_arrive_release();
@@ -56,7 +61,7 @@ SLUICE_DEVICE void run_byte(const ByteParams& params) {
   } else {
     __syncthreads();
   }
-  if (!loads) ByteFinish<kConfig>(params, at).store_share();
+  if (at.multiplies()) ByteFinish<kConfig>(params, at).store_share();
   if constexpr (kConfig.parts > 1) {
     __syncwarp();
     ptx::cluster_sync_relaxed();

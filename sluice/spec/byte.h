@@ -25,7 +25,7 @@ struct ByteConfig {
   int strips = 4;    // of a CTA
   int k_groups = 1;  // warpgroups that share a strip
   int parts = 1;     // of k, one for each CTA of a cluster: 1..8
-  int stages = 4;    // a stage: k_groups tiles of tokens and of each strip
+  int stages = 8;    // a stage: 128 k of tokens and of each strip
 
   constexpr bool operator==(const ByteConfig&) const = default;
 };
@@ -36,28 +36,21 @@ inline constexpr int kBytePromotion = 128;  // k that the tensor core adds up at
 SLUICE_HD constexpr int math_groups(const ByteConfig& c) {
   return c.strips * c.k_groups;
 }
-/// Math warpgroups, then one warp that loads.
+/// Math warpgroups, then two warps that load.
 SLUICE_HD constexpr int threads_of(const ByteConfig& c) {
-  return 128 * math_groups(c) + 32;
+  return 128 * math_groups(c) + 64;
 }
 SLUICE_HD constexpr int tile_rows(const ByteConfig& c) {
   return kStripRows * c.strips;
 }
-/// k of a stage.
-SLUICE_HD constexpr int stage_k(const ByteConfig& c) {
-  return kPackedTileK * c.k_groups;
-}
 
 // Shared memory: [token ring | weight ring | barriers]. When all is multiplied the warpgroups' sums lie over
 // the rings: fp32, [k group][token][row], rows padded so that no two lanes meet on a bank.
-SLUICE_HD constexpr int x_tile_bytes(const ByteConfig& c) {
+SLUICE_HD constexpr int x_stage_bytes(const ByteConfig& c) {
   return c.tokens * kPackedTileK;
 }
-SLUICE_HD constexpr int x_stage_bytes(const ByteConfig& c) {
-  return c.k_groups * x_tile_bytes(c);
-}
 SLUICE_HD constexpr int w_stage_bytes(const ByteConfig& c) {
-  return c.strips * c.k_groups * tile_bytes(c.weights);
+  return c.strips * tile_bytes(c.weights);
 }
 SLUICE_HD constexpr int w_ring_offset(const ByteConfig& c) {
   return c.stages * x_stage_bytes(c);
@@ -91,7 +84,7 @@ SLUICE_HD constexpr const char* validate(const ByteConfig& c) {
   if (math_groups(c) > kByteMostGroups) return "a CTA has room for 4 math warpgroups";
   if (c.tokens == 128 && math_groups(c) > 2) return "the sums of 128 tokens leave registers for 2 warpgroups";
   if (c.parts < 1 || c.parts > 8) return "parts must be in 1..8";
-  if (c.stages < 2 || c.stages > 16) return "stages must be in 2..16";
+  if (c.stages < 2 || c.stages > 48) return "stages must be in 2..48";
   if (smem_bytes(c) > kSmemOfCta) return "the rings need more than 227 KB of shared memory";
   return nullptr;
 }

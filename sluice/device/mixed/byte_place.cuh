@@ -24,29 +24,28 @@ template <ByteConfig kConfig>
 struct BytePlace {
   using S = ByteShape<kConfig>;
   u32 smem;
-  int group;  // warpgroup; the last one is a warp, which loads
-  int rank;   // part of k
+  int warp;  // those of math warpgroups first; then the one that loads tokens, and the one that loads weights
+  int rank;  // part of k
   int first_token, first_strip;
-  int first_tile, end_tile;  // of 128 k, this CTA's
-  int count;                 // its stages
+  int first_tile, count;  // of 128 k, this CTA's
 
   SLUICE_DEVICE BytePlace(const ByteParams& params, u32 base) : smem(base) {
     const int cta = static_cast<int>(blockIdx.x), unit = cta / kConfig.parts;
-    group = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
+    warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
     rank = cta % kConfig.parts;
     first_token = unit % params.token_tiles * S::kTokens;
     first_strip = unit / params.token_tiles * S::kStrips;
-    first_tile = static_cast<int>(static_cast<i64>(rank) * params.k_tiles / kConfig.parts);
-    end_tile = static_cast<int>(static_cast<i64>(rank + 1) * params.k_tiles / kConfig.parts);
-    count = (end_tile - first_tile + S::kKGroups - 1) / S::kKGroups;
+    first_tile = part_begin(params, rank);
+    count = part_begin(params, rank + 1) - first_tile;
   }
-  static SLUICE_DEVICE int thread() { return static_cast<int>(threadIdx.x) % 128; }
-  static SLUICE_DEVICE int block() { return thread() / 32; }
-  static SLUICE_DEVICE int lane() { return thread() % 32; }
+  SLUICE_DEVICE bool multiplies() const { return warp < 4 * S::kMathGroups; }
+  SLUICE_DEVICE bool loads_tokens() const { return warp == 4 * S::kMathGroups; }
 
   // A math warpgroup's strip in the CTA, and its place among those that share the strip.
-  SLUICE_DEVICE int strip() const { return group / S::kKGroups; }
-  SLUICE_DEVICE int k_group() const { return group % S::kKGroups; }
+  SLUICE_DEVICE int strip() const { return warp / 4 / S::kKGroups; }
+  SLUICE_DEVICE int k_group() const { return warp / 4 % S::kKGroups; }
+  SLUICE_DEVICE int block() const { return warp % 4; }
+  static SLUICE_DEVICE int lane() { return static_cast<int>(threadIdx.x) % 32; }
   SLUICE_DEVICE int strip_in_blob(const ByteParams& params, int strip) const {
     return min(first_strip + strip, params.strips - 1);  // past the end the last one, which is not stored
   }
@@ -57,6 +56,11 @@ struct BytePlace {
   }
   SLUICE_DEVICE u32 full(int stage) const { return smem + barrier_offset(kConfig) + 8 * stage; }
   SLUICE_DEVICE u32 empty(int stage) const { return full(S::kStages + stage); }
+
+ private:
+  static SLUICE_DEVICE int part_begin(const ByteParams& params, int part) {
+    return static_cast<int>(static_cast<i64>(part) * params.k_tiles / kConfig.parts);
+  }
 };
 
 }  // namespace sluice::mixed
