@@ -90,7 +90,7 @@ double estimate_us(const MixedProblem& problem, const ByteConfig& c, const Devic
 
   const double token_bytes = c.tokens * kPackedTileK;
   const double weight_bytes = static_cast<double>(c.strips) * tile_bytes(c.weights);  // for each k-tile
-  const double in_flight = (c.stages - 1) * c.k_groups * (weight_bytes + token_bytes);
+  const double in_flight = std::max(1, c.stages - c.k_groups) * (weight_bytes + token_bytes);
   const double rate = std::min(costs.sm_bytes_per_us, in_flight / costs.latency_us);
   const double sm_us = of_busiest * tiles * (weight_bytes + token_bytes / 2) / rate;
   const double hbm_us = row_ctas * k_tiles * weight_bytes / device.hbm_bytes_per_us;

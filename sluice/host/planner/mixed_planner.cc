@@ -30,7 +30,7 @@ constexpr Rings kRings[] = {{8, 4}, {6, 3}, {6, 2}, {5, 4}, {5, 2}, {4, 2}, {3, 
 constexpr int kByteTokens[] = {8, 16, 32, 64, 128};
 constexpr int kStrips[] = {4, 2, 1};
 constexpr int kKGroups[] = {1, 2, 4};
-constexpr int kByteStages[] = {4, 3, 2, 6, 8};
+constexpr int kByteStages[] = {16, 12, 24, 8, 32, 6, 4, 3, 2};
 
 /// The smallest tile that holds all tokens (more than 32 are several tiles), and its half: two of those may
 /// be faster than one that is short of registers.
@@ -72,8 +72,7 @@ const char* why_not_wanted(const MixedProblem& p, const ByteConfig& c, const Dev
   const i64 k_tiles = std::max<i64>(packed_k_tiles(p.k), 1), tiles_of_cta = ceil_div(k_tiles, i64{c.parts});
   if (c.parts > k_tiles) return "parts must be at most the k-tiles";
   if (c.k_groups > tiles_of_cta) return "there are fewer k-tiles than warpgroups";
-  if (c.stages > 2 && i64{c.stages - 1} * c.k_groups >= tiles_of_cta + c.k_groups)
-    return "the ring is longer than a CTA's share of k";
+  if (c.stages > 2 && c.stages > tiles_of_cta) return "the ring is longer than a CTA's share of k";
   if (tile_rows(c) / 2 >= round_up(p.n, i64{kStripRows})) return "half of the strips would be empty";
   return nullptr;
 }
