@@ -3,15 +3,16 @@
 // made e4m3 in registers, by the warps that multiply, and are WGMMA's A; tokens are its B.
 //
 // clang-format off
-// Roles (128 threads for each math warpgroup, and 32)
-//   math warpgroups   each a strip of 64 outputs, and of the CTA's k every k_groups-th tile of 128
-//   load warp         one thread fills stages: tokens with TMA, strips' tiles as they lie with flat copies
+// Roles (128 threads for each math warpgroup, and 64)
+//   math warpgroups     each a strip of 64 outputs, and of the CTA's k every k_groups-th tile of 128
+//   two warps           a thread of each fills stages of 128 k: one tokens with TMA, one the strips' tiles as
+//                       they lie with flat copies
 //
 // Barriers           who arrives                                   who waits
-//   full[stage]      load thread (expect), the bytes               all math warps
-//   empty[stage]     each math warp, when its products have ended  load thread
-//   CTA, at start    all: barriers are there                       those who fill the first stages
-//   CTA, at end      math warps: the rings are done with           math warps: before sums are laid over them
+//   full[stage]      both load threads (expect), the bytes         the warps that share the k-tile
+//   empty[stage]     each of those, when its products have ended   both load threads
+//   kBegun           all: barriers are there                       all but the weights' warp, which made them
+//   kMultiplied      math warps: the rings are done with           math warps: before sums are laid over them
 //   cluster (CTA)    all: sums lie in shared memory                all: before others' sums are read
 //   cluster          all: sums have been read                      all: before a CTA leaves
 // clang-format on
@@ -29,30 +30,34 @@
 
 namespace sluice::mixed {
 
+inline constexpr int kBegun = 1, kMultiplied = 2;  // the CTA's named barriers
+
 template <ByteConfig kConfig>
 SLUICE_DEVICE void run_byte(const ByteParams& params) {
   static_assert(validate(kConfig) == nullptr);
   using S = ByteShape<kConfig>;
   extern __shared__ __align__(1024) u8 smem[];
   const BytePlace<kConfig> at(params, ptx::shared_address(smem));
+  ByteFinish<kConfig> finish(params, at);
 
-  if (at.loads_tokens() && at.lane() == 0) {
-    if (params.k_tiles > 0) ptx::prefetch_tensormap(params.map_x);
-    ByteLoads<kConfig>::start(at);
-  }
-  __syncthreads();
   if (at.multiplies()) {
+    finish.fetch_vectors();
+    ptx::named_barrier_sync(kBegun, threads_of(kConfig));
     float sums[S::kTokens / 2] = {};
     ByteProducts<kConfig>(params, at).run(sums);
-    ptx::named_barrier_sync(1, S::kMathThreads);
-    ByteFinish<kConfig>(params, at).leave(sums);
+    ptx::named_barrier_sync(kMultiplied, S::kMathThreads);
+    finish.leave(sums);
+  } else if (at.loads_tokens()) {
+    if (at.lane() == 0 && params.k_tiles > 0) ptx::prefetch_tensormap(params.map_x);
+    __syncwarp();
+    ptx::named_barrier_sync(kBegun, threads_of(kConfig));
+    if (at.lane() == 0) ByteLoads<kConfig>::run_tokens(params, at);
+    __syncwarp();
   } else {
-    if (at.lane() == 0) {
-      if (at.loads_tokens())
-        ByteLoads<kConfig>::run_tokens(params, at);
-      else
-        ByteLoads<kConfig>::run_weights(params, at);
-    }
+    if (at.lane() == 0) ByteLoads<kConfig>::start(at);
+    __syncwarp();
+    ptx::named_barrier_arrive(kBegun, threads_of(kConfig));  // weights are on their way before anyone is ready
+    if (at.lane() == 0) ByteLoads<kConfig>::run_weights(params, at);
     __syncwarp();
   }
   if constexpr (kConfig.parts > 1) {
@@ -61,7 +66,7 @@ SLUICE_DEVICE void run_byte(const ByteParams& params) {
   } else {
     __syncthreads();
   }
-  if (at.multiplies()) ByteFinish<kConfig>(params, at).store_share();
+  if (at.multiplies()) finish.store_share();
   if constexpr (kConfig.parts > 1) {
     __syncwarp();
     ptx::cluster_sync_relaxed();

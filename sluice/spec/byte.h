@@ -44,8 +44,8 @@ SLUICE_HD constexpr int tile_rows(const ByteConfig& c) {
   return kStripRows * c.strips;
 }
 
-// Shared memory: [token ring | weight ring | barriers]. When all is multiplied the warpgroups' sums lie over
-// the rings: fp32, [k group][token][row], rows padded so that no two lanes meet on a bank.
+// Shared memory: [token ring | weight ring | barriers | vectors]. When all is multiplied the warpgroups' sums
+// lie over the rings: fp32, [k group][token][row], rows padded so that no two lanes meet on a bank.
 SLUICE_HD constexpr int x_stage_bytes(const ByteConfig& c) {
   return c.tokens * kPackedTileK;
 }
@@ -65,8 +65,12 @@ SLUICE_HD constexpr int barrier_offset(const ByteConfig& c) {
   return max(w_ring_offset(c) + c.stages * w_stage_bytes(c), sums_bytes(c));
 }
 /// A full and an empty one for each stage, 8 bytes each.
-SLUICE_HD constexpr i64 smem_bytes(const ByteConfig& c) {
+SLUICE_HD constexpr int vector_offset(const ByteConfig& c) {
   return barrier_offset(c) + 8 * 2 * c.stages;
+}
+/// fp32: biases of rows, scales of rows, scales of tokens.
+SLUICE_HD constexpr i64 smem_bytes(const ByteConfig& c) {
+  return vector_offset(c) + 4 * (2 * tile_rows(c) + c.tokens);
 }
 
 /// nullptr, or the rule that the config breaks, in words.
@@ -80,11 +84,12 @@ SLUICE_HD constexpr const char* validate(const ByteConfig& c) {
   if (c.tokens != 8 && c.tokens != 16 && c.tokens != 32 && c.tokens != 64 && c.tokens != 128)
     return "tokens must be 8, 16, 32, 64 or 128";
   if (c.strips != 1 && c.strips != 2 && c.strips != 4) return "strips must be 1, 2 or 4";
-  if (c.k_groups != 1 && c.k_groups != 2 && c.k_groups != 4) return "k_groups must be 1, 2 or 4";
+  if (c.k_groups < 1 || c.k_groups > 4) return "k_groups must be in 1..4";
   if (math_groups(c) > kByteMostGroups) return "a CTA has room for 4 math warpgroups";
   if (c.tokens == 128 && math_groups(c) > 2) return "the sums of 128 tokens leave registers for 2 warpgroups";
   if (c.parts < 1 || c.parts > 8) return "parts must be in 1..8";
-  if (c.stages < 2 || c.stages > 48) return "stages must be in 2..48";
+  if (c.stages < 2 || c.stages > 32) return "stages must be in 2..32";
+  if (c.stages < c.k_groups) return "stages must be as many as k_groups: each has a tile at a time";
   if (smem_bytes(c) > kSmemOfCta) return "the rings need more than 227 KB of shared memory";
   return nullptr;
 }

@@ -18,15 +18,36 @@ namespace sluice::mixed {
 template <ByteConfig kConfig>
 class ByteFinish {
   using S = ByteShape<kConfig>;
-  static constexpr int kRowQuads = tile_rows(kConfig) / 4, kQuads = kRowQuads * S::kTokens;
+  static constexpr int kRows = tile_rows(kConfig), kRowQuads = kRows / 4, kQuads = kRowQuads * S::kTokens;
   static constexpr int kParts = kConfig.parts;
 
  public:
   SLUICE_DEVICE ByteFinish(const ByteParams& params, const BytePlace<kConfig>& at)
       : params_(params), at_(at) {}
 
+  /// Math threads, first thing: what the end needs of global memory, an element of each vector a thread.
+  SLUICE_DEVICE void fetch_vectors() {
+    const int thread = static_cast<int>(threadIdx.x), row = at_.first_strip * kStripRows + thread;
+    if (thread < kRows && row < params_.n) {
+      if constexpr (S::kGroup == 0) {
+        if (params_.k_tiles > 0) {
+          const u8* scales = static_cast<const u8*>(params_.weights) +
+                             (row / kStripRows + 1) * params_.strip_bytes - row_scale_bytes(kConfig.weights) -
+                             row_zero_bytes(kConfig.weights);
+          row_scale_ = load_element<kConfig.weights.scale>(scales, scale_slot(row % kStripRows, 0));
+        }
+      }
+      if constexpr (kConfig.bias == Bias::column) bias_ = load_element<kConfig.bias_type>(params_.bias, row);
+    }
+    if constexpr (kConfig.scale_x == ScaleMode::tensor) token_scale_ = load_element<DType::fp32>(params_.scale_x, 0);
+    if constexpr (kConfig.scale_x == ScaleMode::vector)
+      if (thread < S::kTokens && at_.first_token + thread < params_.m)
+        token_scale_ = load_element<DType::fp32>(params_.scale_x, at_.first_token + thread);
+  }
+
   /// Math threads, when nobody in the CTA reads or fills the rings any more.
   SLUICE_DEVICE void leave(const float (&sums)[S::kTokens / 2]) const {
+    leave_vectors();
     const int row = at_.strip() * kStripRows + at_.block() * kBlockRows + at_.lane() / 4;
     const int token = at_.k_group() * S::kTokens + at_.lane() % 4 * 2;
     const u32 to = address(token, row);
@@ -39,11 +60,11 @@ class ByteFinish {
   /// Math threads, when all of the cluster have left theirs.
   SLUICE_DEVICE void store_share() const {
     const int begin = at_.rank * kQuads / kParts, end = (at_.rank + 1) * kQuads / kParts;
-#pragma unroll 1
+#pragma unroll 2
     for (int quad = begin + static_cast<int>(threadIdx.x); quad < end; quad += S::kMathThreads) {
       const int token = quad / kRowQuads, row = quad % kRowQuads * 4;
       if (at_.first_token + token >= params_.m || at_.first_strip * kStripRows + row >= params_.n) continue;
-      store(at_.first_token + token, at_.first_strip * kStripRows + row, whole_sum(token, row));
+      store(token, row, whole_sum(token, row));
     }
   }
 
@@ -72,29 +93,32 @@ class ByteFinish {
     return sum;
   }
 
-  SLUICE_DEVICE float token_scale(int token) const {
-    constexpr float kUnit = power_of_two(kByteExponent);
-    if constexpr (kConfig.scale_x == ScaleMode::none) return kUnit;
-    return params_.scale_x[kConfig.scale_x == ScaleMode::vector ? token : 0] * kUnit;
-  }
-  SLUICE_DEVICE float finished(float sum, float scale, int row) const {
-    if (row >= params_.n) return 0.0f;
-    if constexpr (S::kGroup == 0) {
-      if (params_.k_tiles > 0) {
-        const u8* scales = static_cast<const u8*>(params_.weights) +
-                           (row / kStripRows + 1) * params_.strip_bytes - row_scale_bytes(kConfig.weights) -
-                           row_zero_bytes(kConfig.weights);
-        sum *= load_element<kConfig.weights.scale>(scales, scale_slot(row % kStripRows, 0));
-      }
+  SLUICE_DEVICE u32 vector(int index) const { return at_.smem + vector_offset(kConfig) + 4 * index; }
+  SLUICE_DEVICE void leave_vectors() const {
+    const int thread = static_cast<int>(threadIdx.x);
+    if (thread < kRows) {
+      if constexpr (kConfig.bias == Bias::column) ptx::store_shared(vector(thread), bias_);
+      if constexpr (S::kGroup == 0) ptx::store_shared(vector(kRows + thread), row_scale_);
     }
-    sum *= scale;
-    if constexpr (kConfig.bias == Bias::column) sum += load_element<kConfig.bias_type>(params_.bias, row);
+    if (thread < S::kTokens)
+      ptx::store_shared(vector(2 * kRows + thread), token_scale_ * power_of_two(kByteExponent));
+  }
+  /// `token`, `row`: in the tile.
+  SLUICE_DEVICE float finished(float sum, float token_scale, float row_scale, float bias) const {
+    if constexpr (S::kGroup == 0) sum *= row_scale;
+    sum *= token_scale;
+    if constexpr (kConfig.bias == Bias::column) sum += bias;
     return activate<kConfig.activation>(sum);
   }
-  SLUICE_DEVICE void store(int token, int row, const ptx::Float4& sum) const {
-    const float scale = token_scale(token);
-    const float values[4] = {finished(sum.x, scale, row), finished(sum.y, scale, row + 1),
-                             finished(sum.z, scale, row + 2), finished(sum.w, scale, row + 3)};
+  SLUICE_DEVICE void store(int token_in_tile, int row_in_tile, const ptx::Float4& sum) const {
+    const int token = at_.first_token + token_in_tile, row = at_.first_strip * kStripRows + row_in_tile;
+    ptx::Float4 bias{}, scale{};
+    if constexpr (kConfig.bias == Bias::column) bias = ptx::load_shared_v4(vector(row_in_tile));
+    if constexpr (S::kGroup == 0) scale = ptx::load_shared_v4(vector(kRows + row_in_tile));
+    const float token_scale = ptx::load_shared(vector(2 * kRows + token_in_tile));
+    const float values[4] = {
+        finished(sum.x, token_scale, scale.x, bias.x), finished(sum.y, token_scale, scale.y, bias.y),
+        finished(sum.z, token_scale, scale.z, bias.z), finished(sum.w, token_scale, scale.w, bias.w)};
     const i64 index = token * params_.ld_d + row;
     if (params_.vectors) {
       store_element_quad<kConfig.d>(params_.d, index, values);
@@ -107,6 +131,7 @@ class ByteFinish {
 
   const ByteParams& params_;
   const BytePlace<kConfig>& at_;
+  float bias_ = 0.0f, row_scale_ = 1.0f, token_scale_ = 1.0f;  // of row, and token, number threadIdx.x
 };
 
 }  // namespace sluice::mixed

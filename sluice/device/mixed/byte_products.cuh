@@ -32,7 +32,7 @@ class ByteProducts {
 
   /// All tiles of the warpgroup. On return nothing is in flight.
   SLUICE_DEVICE void run(Sums& sums) {
-    ring_.skip(at_.k_group(), S::kStages);
+    ring_.stage = at_.k_group();
     const int first = at_.k_group();
     if (first < at_.count) load();
     convert<0>();
@@ -41,7 +41,7 @@ class ByteProducts {
       Sums partial[kSets];  // of this tile alone: else ptxas would wait after every product
       const int stage = ring_.stage;
       const u64 tokens = ptx::smem_descriptor(at_.x_stage(stage), 16, 8 * 128);
-      ring_.skip(S::kKGroups, S::kStages);
+      advance();
       walk<0>(partial, sums, tokens, i + S::kKGroups < at_.count);
       if (at_.lane() == 0) ptx::mbarrier_arrive(at_.empty(stage));
     }
@@ -78,6 +78,13 @@ class ByteProducts {
   /// Are the group's products, or its tokens' sums, complete with the step?
   template <int kStep>
   static constexpr bool kEnds = (kStep + 1) % kGroupSteps == 0;
+  SLUICE_DEVICE void advance() {
+    ring_.stage += S::kKGroups;
+    if (ring_.stage >= S::kStages) {
+      ring_.stage -= S::kStages;
+      ring_.phase ^= 1;
+    }
+  }
   /// The tile at ring_.
   SLUICE_DEVICE void load() {
     ptx::mbarrier_wait_parity(at_.full(ring_.stage), ring_.phase);
