@@ -36,16 +36,22 @@ inline constexpr int kBytePromotion = 128;  // k that the tensor core adds up at
 SLUICE_HD constexpr int math_groups(const ByteConfig& c) {
   return c.strips * c.k_groups;
 }
-/// Math warpgroups, then two warps that load.
+/// Four math warpgroups get 96 registers a thread; with 64 tokens they need more, and have those of a whole
+/// warpgroup that loads (setmaxnreg).
+SLUICE_HD constexpr bool moves_registers(const ByteConfig& c) {
+  return c.tokens >= 64 && math_groups(c) == 4;
+}
+inline constexpr int kByteLoadRegisters = 32, kByteMathRegisters = 112;
+/// Math warpgroups, then two warps that load, and idle ones where registers are moved.
 SLUICE_HD constexpr int threads_of(const ByteConfig& c) {
-  return 128 * math_groups(c) + 64;
+  return 128 * math_groups(c) + (moves_registers(c) ? 128 : 64);
 }
 SLUICE_HD constexpr int tile_rows(const ByteConfig& c) {
   return kStripRows * c.strips;
 }
 
-// Shared memory: [token ring | weight ring | barriers]. When all is multiplied the warpgroups' sums lie over
-// the rings: fp32, [k group][token][row], rows padded so that no two lanes meet on a bank.
+// Shared memory: [token ring | weight ring | sums from the cluster | vectors | barriers]. When all is multiplied the warpgroups' sums
+// lie over the rings: fp32, [k group][token][row], rows padded so that no two lanes meet on a bank.
 SLUICE_HD constexpr int x_stage_bytes(const ByteConfig& c) {
   return c.tokens * kPackedTileK;
 }
@@ -61,8 +67,20 @@ SLUICE_HD constexpr int sums_stride(const ByteConfig& c) {
 SLUICE_HD constexpr int sums_bytes(const ByteConfig& c) {
   return c.k_groups * c.tokens * sums_stride(c) * 4;
 }
-SLUICE_HD constexpr int barrier_offset(const ByteConfig& c) {
+/// Nothing else ever lies there: it comes while this CTA may still multiply.
+SLUICE_HD constexpr int incoming_offset(const ByteConfig& c) {
   return max(w_ring_offset(c) + c.stages * w_stage_bytes(c), sums_bytes(c));
+}
+/// A slot for each other part, of four rows' sums at a time.
+SLUICE_HD constexpr int incoming_bytes(const ByteConfig& c) {
+  return (c.parts - 1) * 16 * ceil_div(tile_rows(c) / 4 * c.tokens, c.parts);
+}
+SLUICE_HD constexpr int vector_offset(const ByteConfig& c) {
+  return incoming_offset(c) + incoming_bytes(c);
+}
+/// fp32: biases of rows, scales of rows, scales of tokens.
+SLUICE_HD constexpr int barrier_offset(const ByteConfig& c) {
+  return vector_offset(c) + 4 * (2 * tile_rows(c) + c.tokens);
 }
 /// A full and an empty one for each stage, 8 bytes each.
 SLUICE_HD constexpr i64 smem_bytes(const ByteConfig& c) {
@@ -80,11 +98,12 @@ SLUICE_HD constexpr const char* validate(const ByteConfig& c) {
   if (c.tokens != 8 && c.tokens != 16 && c.tokens != 32 && c.tokens != 64 && c.tokens != 128)
     return "tokens must be 8, 16, 32, 64 or 128";
   if (c.strips != 1 && c.strips != 2 && c.strips != 4) return "strips must be 1, 2 or 4";
-  if (c.k_groups != 1 && c.k_groups != 2 && c.k_groups != 4) return "k_groups must be 1, 2 or 4";
+  if (c.k_groups < 1 || c.k_groups > 4) return "k_groups must be in 1..4";
   if (math_groups(c) > kByteMostGroups) return "a CTA has room for 4 math warpgroups";
   if (c.tokens == 128 && math_groups(c) > 2) return "the sums of 128 tokens leave registers for 2 warpgroups";
   if (c.parts < 1 || c.parts > 8) return "parts must be in 1..8";
-  if (c.stages < 2 || c.stages > 48) return "stages must be in 2..48";
+  if (c.stages < 2 || c.stages > 32) return "stages must be in 2..32";
+  if (c.stages < c.k_groups) return "stages must be as many as k_groups: each has a tile at a time";
   if (smem_bytes(c) > kSmemOfCta) return "the rings need more than 227 KB of shared memory";
   return nullptr;
 }

@@ -18,6 +18,7 @@ class ByteLoads {
  public:
   /// One thread.
   SLUICE_DEVICE static void start(const BytePlace<kConfig>& at) {
+#pragma unroll
     for (int i = 0; i < S::kStages; ++i) {
       ptx::mbarrier_init(at.full(i), 2);
       ptx::mbarrier_init(at.empty(i), 4 * S::kStrips);

@@ -24,7 +24,7 @@ template <ByteConfig kConfig>
 struct BytePlace {
   using S = ByteShape<kConfig>;
   u32 smem;
-  int warp;  // those of math warpgroups first; then the one that loads tokens, and the one that loads weights
+  int warp;  // those of math warpgroups first; then the one that loads tokens, then the one that loads weights
   int rank;  // part of k
   int first_token, first_strip;
   int first_tile, count;  // of 128 k, this CTA's
@@ -33,13 +33,16 @@ struct BytePlace {
     const int cta = static_cast<int>(blockIdx.x), unit = cta / kConfig.parts;
     warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
     rank = cta % kConfig.parts;
-    first_token = unit % params.token_tiles * S::kTokens;
-    first_strip = unit / params.token_tiles * S::kStrips;
+    // A division that most launches need not wait for.
+    const int row_tile = params.token_tiles == 1 ? unit : unit / params.token_tiles;
+    first_token = (unit - row_tile * params.token_tiles) * S::kTokens;
+    first_strip = row_tile * S::kStrips;
     first_tile = part_begin(params, rank);
     count = part_begin(params, rank + 1) - first_tile;
   }
   SLUICE_DEVICE bool multiplies() const { return warp < 4 * S::kMathGroups; }
   SLUICE_DEVICE bool loads_tokens() const { return warp == 4 * S::kMathGroups; }
+  SLUICE_DEVICE bool loads_weights() const { return warp == 4 * S::kMathGroups + 1; }
 
   // A math warpgroup's strip in the CTA, and its place among those that share the strip.
   SLUICE_DEVICE int strip() const { return warp / 4 / S::kKGroups; }

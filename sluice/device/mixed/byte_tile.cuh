@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a lane has of a tile: codes of two rows, and the scales and zeros of those. All are read at once, when
-// the tile is there; codes become e4m3 and scales floats when they are needed.
+// What a lane has of a tile: codes of two rows, and the scales and zeros of those, as they lie. Codes become
+// e4m3, and scales floats, when they are needed.
 #pragma once
 
 #include <sluice/spec/packed_codes.h>
@@ -31,16 +31,17 @@ class ByteTile {
     }
   }
 
-  SLUICE_DEVICE void load(int stage) {
-    const u32 tile = at_.w_stage(stage) + at_.strip() * S::kTileBytes;
+  SLUICE_DEVICE void load_codes(int stage) {
 #pragma unroll
     for (int chunk = 0; chunk < 2; ++chunk)
-      ptx::load_shared_v4(tile + (4 * chunk + at_.block()) * 32 * kLaneBytes + at_.lane() * kLaneBytes,
+      ptx::load_shared_v4(tile(stage) + (4 * chunk + at_.block()) * 32 * kLaneBytes + at_.lane() * kLaneBytes,
                           words_ + 4 * chunk);
+  }
+  SLUICE_DEVICE void load_scales(int stage) {
     if constexpr (S::kGroup != 0) {
 #pragma unroll
       for (int i = 0; i < kGroups; ++i) {
-        const u32 pair = tile + tile_scales_offset(kFormat) + (slot() + i * kStripRows) * S::kScaleSize;
+        const u32 pair = tile(stage) + tile_scales_offset(kFormat) + (slot() + i * kStripRows) * S::kScaleSize;
         load_pair(pair, scales_[i]);
         if constexpr (S::kStoredZeros) load_pair(pair + tile_scale_bytes(kFormat), zeros_[i]);
       }
@@ -70,6 +71,7 @@ class ByteTile {
   }
 
  private:
+  SLUICE_DEVICE u32 tile(int stage) const { return at_.w_stage(stage) + at_.strip() * S::kTileBytes; }
   SLUICE_DEVICE int slot() const { return scale_slot(at_.block() * kBlockRows + at_.lane() / 4, 0); }
   static SLUICE_DEVICE void load_pair(u32 address, u32 (&words)[kPairWords]) {
     if constexpr (kPairWords == 2)
