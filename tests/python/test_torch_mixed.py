@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """sluice.torch's packed weights without a GPU: fakes, tracing, modules and their states, and what is raised."""
 import dataclasses
+import sys
 
 import pytest
 
@@ -146,7 +147,7 @@ def on_host(monkeypatch):
     fake = OnHost()
     monkeypatch.setattr("sluice.torch.mixed._mixed_into", fake.mixed_mm)
     monkeypatch.setattr("sluice.torch._library._binding", fake)
-    monkeypatch.setattr("sluice.torch.quantize._binding", fake)
+    monkeypatch.setattr(sys.modules["sluice.torch.quantize"], "_binding", fake)  # the name is the function's too
     torch._dynamo.reset()
     return fake
 
