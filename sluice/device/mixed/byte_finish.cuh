@@ -8,7 +8,7 @@
 #include <sluice/device/element.cuh>
 #include <sluice/device/epilogue/activation.cuh>
 #include <sluice/device/math/byte_codes.cuh>
-#include <sluice/device/mixed/byte_steps.cuh>
+#include <sluice/device/mixed/byte_place.cuh>
 #include <sluice/device/mixed/tile_sums.cuh>
 #include <sluice/device/ptx/cluster_memory.cuh>
 #include <sluice/device/ptx/shared.cuh>
@@ -18,7 +18,6 @@ namespace sluice::mixed {
 template <ByteConfig kConfig>
 class ByteFinish {
   using S = ByteShape<kConfig>;
-  using Steps = ByteSteps<kConfig>;
   static constexpr int kRows = tile_rows(kConfig), kRowQuads = kRows / 4, kQuads = kRowQuads * S::kTokens;
   static constexpr int kParts = kConfig.parts;
 
@@ -47,16 +46,14 @@ class ByteFinish {
   }
 
   /// Math threads, when nobody in the CTA reads or fills the rings any more.
-  SLUICE_DEVICE void leave(const float (&sums)[Steps::kHalves][Steps::kWidth / 2]) const {
+  SLUICE_DEVICE void leave(const float (&sums)[S::kTokens / 2]) const {
     leave_vectors();
     const int row = at_.strip() * kStripRows + at_.block() * kBlockRows + at_.lane() / 4;
     const u32 to = address(at_.k_group(), at_.lane() % 4 * 2, row);
     constexpr int kToken = 4 * sums_stride(kConfig);
 #pragma unroll
-    for (int h = 0; h < Steps::kHalves; ++h)
-#pragma unroll
-      for (int i = 0; i < Steps::kWidth / 2; ++i)
-        ptx::store_shared(to + (h * Steps::kWidth + i / 4 * 8 + i % 2) * kToken + i % 4 / 2 * 32, sums[h][i]);
+    for (int i = 0; i < S::kTokens / 2; ++i)
+      ptx::store_shared(to + (i / 4 * 8 + i % 2) * kToken + i % 4 / 2 * 32, sums[i]);
   }
 
   /// Math threads, when those of the CTA have left theirs and all CTAs of the cluster have begun: every other

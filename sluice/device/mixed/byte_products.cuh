@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The main loop of a math warpgroup. Each step issues its products; while they run, the sums of the step
-// before are multiplied by their group's scales and added in fp32, and the next step's codes become e4m3
-// registers. The two sets of partial sums take turns, so that what is to run beside a product cannot be moved
-// behind it: the product after it waits for the registers.
+// The main loop of a math warpgroup. Each step issues its products; while they run, the next step's codes
+// become e4m3 registers and, if there are two sets of partial sums, those of the step before are multiplied
+// by their group's scales and added in fp32. The sets take turns, so ptxas cannot move that behind the next
+// products, which need the registers.
 #pragma once
 
 #include <sluice/device/mixed/byte_steps.cuh>
@@ -15,11 +15,11 @@ template <ByteConfig kConfig>
 class ByteProducts {
   using S = ByteShape<kConfig>;
   using Steps = ByteSteps<kConfig>;
-  using Instruction = ptx::WgmmaRs<DType::e4m3, Steps::kWidth>;
-  using Partial = float[Steps::kWidth / 2];
+  using Instruction = ptx::WgmmaRs<DType::e4m3, S::kTokens>;
+  static constexpr int kSets = Steps::kSets;
 
  public:
-  using Sums = float[Steps::kHalves][Steps::kWidth / 2];
+  using Sums = float[S::kTokens / 2];
 
   SLUICE_DEVICE ByteProducts(const ByteParams& params, const BytePlace<kConfig>& at)
       : at_(at), tile_(params, at) {}
@@ -46,26 +46,28 @@ class ByteProducts {
   /// kTiles in a row; the codes of the first are converted.
   template <int kTiles>
   SLUICE_DEVICE void multiply(Sums& sums) {
-    Partial partial[2];  // of this run alone: else ptxas would wait after every product
+    Sums partial[kSets];  // of this run alone: else ptxas would wait after every product
     step<0, kTiles * Steps::kTileSteps>(partial, sums);
   }
 
   template <int kStep, int kSteps>
-  SLUICE_DEVICE void step(Partial (&partial)[2], Sums& sums) {
+  SLUICE_DEVICE void step(Sums (&partial)[kSets], Sums& sums) {
     if constexpr (kStep < kSteps) {
       constexpr bool kFirst = kStep % Steps::kTileSteps == 0, kLast = kStep + 1 == kSteps;
       if constexpr (kFirst) open_tile();
-      issue<kStep>(partial[Steps::slot(kStep)]);
-      if constexpr (kStep > 0) {
-        ptx::wgmma_wait_group<1>();
+      if constexpr (kSets == 1 && kStep > 0 && Steps::begins(kStep)) {
+        ptx::wgmma_wait_group<0>();
         add<kStep - 1>(partial, sums);
       }
+      issue<kStep>(partial[Steps::set(kStep)]);
+      if constexpr (kStep > 0 && (kSets == 2 || !Steps::begins(kStep))) ptx::wgmma_wait_group<1>();
+      if constexpr (kStep > 0 && kSets == 2) add<kStep - 1>(partial, sums);
       if constexpr (kFirst) {
         if constexpr (kStep > 0) release(before_);
         tile_.load_scales(stage_);
       }
       if constexpr (Steps::is_last_codes(kStep)) load_next();
-      if constexpr (Steps::opens(kStep + 1)) convert<(kStep + 1) % Steps::kTileSteps>();
+      if constexpr (!Steps::is_ones(kStep + 1)) convert<(kStep + 1) % Steps::kTileSteps>();
       if constexpr (kLast) {
         ptx::wgmma_wait_group<0>();
         add<kStep>(partial, sums);
@@ -105,13 +107,13 @@ class ByteProducts {
       tile_.expand(q, a_[q]);
   }
   template <int kStep>
-  SLUICE_DEVICE void issue(Partial& partial) {
+  SLUICE_DEVICE void issue(Sums& partial) {
     constexpr u32 kOnes[4] = {kByteOnes, kByteOnes, kByteOnes, kByteOnes};
     ptx::wgmma_fence();
 #pragma unroll
     for (int i = 0; i < Steps::kProducts; ++i) {
       const int q = Steps::product(kStep) + i;
-      const u64 b = tokens_ + Steps::half(kStep) * (Steps::kWidth * 128 / 16) + 2 * q;
+      const u64 b = tokens_ + 2 * q;
       const bool more = i > 0 || !Steps::begins(kStep);
       if constexpr (Steps::is_ones(kStep))
         Instruction::mma(partial, kOnes, b, more);
@@ -121,14 +123,14 @@ class ByteProducts {
     ptx::wgmma_commit_group();
   }
   template <int kStep>
-  SLUICE_DEVICE void add(Partial (&partial)[2], Sums& sums) const {
+  SLUICE_DEVICE void add(Sums (&partial)[kSets], Sums& sums) const {
     if constexpr (Steps::ends(kStep)) {
-      Partial& from = partial[Steps::slot(kStep)];
+      Sums& from = partial[Steps::set(kStep)];
       ptx::pin_registers(from);
       const RowPair f = tile_.template factors<Steps::group(kStep), Steps::is_ones(kStep)>();
 #pragma unroll
-      for (int i = 0; i < Steps::kWidth / 2; ++i)
-        sums[Steps::half(kStep)][i] += (i % 4 < 2 ? f.upper : f.lower) * from[i];
+      for (int i = 0; i < S::kTokens / 2; ++i)
+        sums[i] += (i % 4 < 2 ? f.upper : f.lower) * from[i];
     }
   }
 
