@@ -13,8 +13,9 @@ namespace sluice::cli {
 namespace {
 
 /// Of the flags of dense products, those that mean the same here.
-constexpr std::array kShared = {"--shape", "--m",         "--n",          "--k",    "--dtype", "--d",
-                                "--bias",  "--bias-type", "--activation", "--ld-a", "--ld-d",  "--stages"};
+constexpr std::array kShared = {"--shape", "--m",       "--n",         "--k",          "--dtype",
+                                "--d",     "--bias",    "--bias-type", "--activation", "--ld-a",
+                                "--ld-d",  "--scale-a", "--stages"};
 
 Result<void> only_shared(const std::vector<const CLI::Option*>& options) {
   for (const CLI::Option* option : options)
@@ -79,16 +80,18 @@ Result<void> check_dense(const MixedFlags& flags) {
 Result<bench::MixedCase> mixed_case_of(const RequestFlags& request, const MixedFlags& flags) {
   for (const auto* options : {&request.problem_options, &request.override_options})
     if (Result<void> alone = only_shared(*options); !alone) return alone.error();
-  const Result<WeightFormat> format = format_of(flags);
+  Result<WeightFormat> format = format_of(flags);
   if (!format) return format.error();
   ProblemFlags dense = request.problem;
   if (dense.dtype.empty()) dense.dtype = "fp16";
   const Result<Problem> p = problem_of(dense);
   if (!p) return p.error();
+  if (p->a.type == DType::e4m3 && format->type == WeightType::uint4) format->order = FragmentOrder::byte;
   return bench::MixedCase{.problem = {.m = p->m,
                                       .n = p->n,
                                       .k = p->k,
                                       .x = p->a.type,
+                                      .scale_x = p->epilogue.scale_a,
                                       .d = p->d.type,
                                       .weights = *format,
                                       .bias = p->epilogue.bias,
