@@ -37,16 +37,16 @@ inline constexpr int kBegun = 1, kMultiplied = 2, kLeft = 3;  // the CTA's named
 template <ByteConfig kConfig>
 SLUICE_DEVICE void load(const ByteParams& params, const BytePlace<kConfig>& at) {
   const bool first = at.lane() == 0;
-  if (at.loads_weights()) {
+  if (at.loads_tokens()) {
+    if (first && params.k_tiles > 0) ptx::prefetch_tensormap(params.map_x);
+    __syncwarp();
+    ptx::named_barrier_sync(kBegun, threads_of(kConfig));
+    if (first) ByteLoads<kConfig>::run_tokens(params, at);
+  } else {
     if (first) ByteLoads<kConfig>::start(at);
     __syncwarp();
     ptx::named_barrier_arrive(kBegun, threads_of(kConfig));  // weights are on their way before anyone is ready
     if (first) ByteLoads<kConfig>::run_weights(params, at);
-  } else {
-    if (first && params.k_tiles > 0) ptx::prefetch_tensormap(params.map_x);
-    __syncwarp();
-    ptx::named_barrier_sync(kBegun, threads_of(kConfig));
-    if (first && at.loads_tokens()) ByteLoads<kConfig>::run_tokens(params, at);
   }
   __syncwarp();
 }
@@ -61,7 +61,6 @@ SLUICE_DEVICE void run_byte(const ByteParams& params) {
   ByteFinish<kConfig> finish(params, at);
 
   if (at.multiplies()) {
-    if constexpr (moves_registers(kConfig)) ptx::setmaxnreg_inc<kByteMathRegisters>();
     finish.fetch_vectors();
     ptx::named_barrier_sync(kBegun, threads_of(kConfig));
     typename ByteProducts<kConfig>::Sums sums = {};
@@ -70,7 +69,6 @@ SLUICE_DEVICE void run_byte(const ByteParams& params) {
     finish.leave(sums);
     ptx::named_barrier_sync(kLeft, S::kMathThreads);
   } else {
-    if constexpr (moves_registers(kConfig)) ptx::setmaxnreg_dec<kByteLoadRegisters>();
     load<kConfig>(params, at);
   }
   if constexpr (kConfig.parts > 1) {

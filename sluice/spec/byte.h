@@ -36,15 +36,9 @@ inline constexpr int kBytePromotion = 128;  // k that the tensor core adds up at
 SLUICE_HD constexpr int math_groups(const ByteConfig& c) {
   return c.strips * c.k_groups;
 }
-/// Four math warpgroups get 96 registers a thread; with 64 tokens they need more, and have those of a whole
-/// warpgroup that loads (setmaxnreg).
-SLUICE_HD constexpr bool moves_registers(const ByteConfig& c) {
-  return c.tokens >= 64 && math_groups(c) == 4;
-}
-inline constexpr int kByteLoadRegisters = 32, kByteMathRegisters = 112;
-/// Math warpgroups, then two warps that load, and idle ones where registers are moved.
+/// Math warpgroups, then two warps that load.
 SLUICE_HD constexpr int threads_of(const ByteConfig& c) {
-  return 128 * math_groups(c) + (moves_registers(c) ? 128 : 64);
+  return 128 * math_groups(c) + 64;
 }
 SLUICE_HD constexpr int tile_rows(const ByteConfig& c) {
   return kStripRows * c.strips;

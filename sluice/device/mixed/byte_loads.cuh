@@ -51,21 +51,13 @@ class ByteLoads {
   template <class Load>
   SLUICE_DEVICE static void walk(const BytePlace<kConfig>& at, u32 bytes, const Load& load) {
     RingPosition ring;
-    int tile = at.first_tile + first_of(at);
 #pragma unroll 1
     for (int i = 0; i < at.count; ++i) {
       if (i >= S::kStages) ptx::mbarrier_wait_parity(at.empty(ring.stage), ring.phase ^ 1);
       ptx::mbarrier_arrive_expect_tx(at.full(ring.stage), bytes);
-      load(ring.stage, tile);
+      load(ring.stage, at.first_tile + i);
       ring.advance(S::kStages);
-      if (++tile == at.first_tile + at.count) tile = at.first_tile;
     }
-  }
-  /// CTAs begin at different k and go round, so that not all ask for the same tokens at the same time, nor
-  /// for the same places of their strips. It depends on the CTA alone, and so does the order of its sums.
-  static SLUICE_DEVICE int first_of(const BytePlace<kConfig>& at) {
-    constexpr u32 kGolden = 0x9E3779B1u;  // 2^32 over the golden ratio: neighbours are far apart
-    return static_cast<int>(__umulhi(static_cast<u32>(at.first_strip / S::kStrips) * kGolden, static_cast<u32>(at.count)));
   }
 };
 

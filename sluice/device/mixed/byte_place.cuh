@@ -42,7 +42,6 @@ struct BytePlace {
   }
   SLUICE_DEVICE bool multiplies() const { return warp < 4 * S::kMathGroups; }
   SLUICE_DEVICE bool loads_tokens() const { return warp == 4 * S::kMathGroups; }
-  SLUICE_DEVICE bool loads_weights() const { return warp == 4 * S::kMathGroups + 1; }
 
   // A math warpgroup's strip in the CTA, and its place among those that share the strip.
   SLUICE_DEVICE int strip() const { return warp / 4 / S::kKGroups; }

@@ -17,7 +17,7 @@ struct ByteSteps {
   static constexpr int kGroupSteps = kKinds * kUnits, kTileSteps = kGroups * kGroupSteps;
   // With two sets of partial sums those of one step are added while the next one's products run. Registers
   // for more tokens are for one; other warpgroups' products run meanwhile.
-  static constexpr int kSets = S::kTokens <= 32 ? 2 : 1;
+  static constexpr int kSets = S::kTokens * kKinds <= 32 ? 2 : 1;
   // Tiles that are multiplied without a break, so that two sets can take turns.
   static constexpr int kRun = kSets == 1 ? 1 : max(1, 8 / kTileSteps);
 
