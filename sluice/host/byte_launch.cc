@@ -14,12 +14,12 @@ namespace {
 
 static_assert(offsetof(ByteParams, map_x) % alignof(CUtensorMap) == 0);
 
-constexpr int kSwizzleRows = 8;  // after which the swizzle repeats
-constexpr int kVector = 4;       // elements of D in a store
+constexpr int kVector = 4;  // elements of D in a store
 
-/// Tokens that are copied at a time: rows that only fill a tile cost more than ones that are there.
+/// Tokens that are copied at a time: rows that only fill a tile cost more than ones that are there. A box
+/// begins where the swizzle does, so it may have any number of rows.
 int box_tokens(const MixedProblem& p, const ByteConfig& c) {
-  return p.m < c.tokens ? round_up(static_cast<int>(p.m), kSwizzleRows) : c.tokens;
+  return static_cast<int>(std::min(p.m, i64{c.tokens}));
 }
 
 /// May four elements of D go in one store, wherever they begin?

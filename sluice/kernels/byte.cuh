@@ -45,7 +45,8 @@ SLUICE_DEVICE void load(const ByteParams& params, const BytePlace<kConfig>& at) 
   } else {
     if (first) ByteLoads<kConfig>::start(at);
     __syncwarp();
-    ptx::named_barrier_arrive(kBegun, threads_of(kConfig));  // weights are on their way before anyone is ready
+    ptx::named_barrier_arrive(kBegun,
+                              threads_of(kConfig));  // weights are on their way before anyone is ready
     if (first) ByteLoads<kConfig>::run_weights(params, at);
   }
   __syncwarp();

@@ -44,8 +44,9 @@ SLUICE_HD constexpr int tile_rows(const ByteConfig& c) {
   return kStripRows * c.strips;
 }
 
-// Shared memory: [token ring | weight ring | sums from the cluster | vectors | barriers]. When all is multiplied the warpgroups' sums
-// lie over the rings: fp32, [k group][token][row], rows padded so that no two lanes meet on a bank.
+// Shared memory: [token ring | weight ring | sums from the cluster | vectors | barriers]. When all is
+// multiplied the warpgroups' sums lie over the rings: fp32, [k group][token][row], rows padded so that no two
+// lanes meet on a bank.
 SLUICE_HD constexpr int x_stage_bytes(const ByteConfig& c) {
   return c.tokens * kPackedTileK;
 }
@@ -97,7 +98,7 @@ SLUICE_HD constexpr const char* validate(const ByteConfig& c) {
   if (c.tokens == 128 && math_groups(c) > 2) return "the sums of 128 tokens leave registers for 2 warpgroups";
   if (c.parts < 1 || c.parts > 8) return "parts must be in 1..8";
   if (c.stages < 2 || c.stages > 32) return "stages must be in 2..32";
-  if (c.stages < c.k_groups) return "stages must be as many as k_groups: each has a tile at a time";
+  if (c.stages <= c.k_groups) return "stages must be more than k_groups: each waits for a tile and holds one";
   if (smem_bytes(c) > kSmemOfCta) return "the rings need more than 227 KB of shared memory";
   return nullptr;
 }

@@ -65,7 +65,7 @@ TEST_F(MixedByteLaunch, is_one_kernel_that_allocates_nothing) {
   EXPECT_EQ(p.strips, 3);
   EXPECT_EQ(p.token_tiles, 1);
   EXPECT_EQ(p.strip_bytes, strip_bytes(small().weights, 520));
-  EXPECT_EQ(p.x_bytes, 24u * 128u) << "only the tokens that are there, in eights";
+  EXPECT_EQ(p.x_bytes, 20u * 128u) << "only the tokens that are there";
   EXPECT_TRUE(p.vectors);
   const DecodedMap x = decode(p.map_x);
   EXPECT_EQ(x.address, reinterpret_cast<u64>(args.x));
@@ -73,7 +73,7 @@ TEST_F(MixedByteLaunch, is_one_kernel_that_allocates_nothing) {
   EXPECT_EQ(x.outer, 20u);
   EXPECT_EQ(x.row_stride, 528u);
   EXPECT_EQ(x.box_inner, 128);
-  EXPECT_EQ(x.box_outer, 24);
+  EXPECT_EQ(x.box_outer, 20);
 }
 
 TEST_F(MixedByteLaunch, many_tokens_are_tiles_beside_one_another) {

@@ -39,7 +39,8 @@ class ByteFinish {
       }
       if constexpr (kConfig.bias == Bias::column) bias_ = load_element<kConfig.bias_type>(params_.bias, row);
     }
-    if constexpr (kConfig.scale_x == ScaleMode::tensor) token_scale_ = load_element<DType::fp32>(params_.scale_x, 0);
+    if constexpr (kConfig.scale_x == ScaleMode::tensor)
+      token_scale_ = load_element<DType::fp32>(params_.scale_x, 0);
     if constexpr (kConfig.scale_x == ScaleMode::vector)
       if (thread < S::kTokens && at_.first_token + thread < params_.m)
         token_scale_ = load_element<DType::fp32>(params_.scale_x, at_.first_token + thread);
@@ -64,7 +65,8 @@ class ByteFinish {
       const int to = (at_.rank + 1 + i) % kParts;
 #pragma unroll 2
       for (int quad = share_begin(to) + thread(); quad < share_begin(to + 1); quad += S::kMathThreads)
-        ptx::store_cluster(ptx::map_to_cta(incoming(at_.rank - (at_.rank > to), quad - share_begin(to)), static_cast<u32>(to)),
+        ptx::store_cluster(ptx::map_to_cta(incoming(at_.rank - (at_.rank > to), quad - share_begin(to)),
+                                           static_cast<u32>(to)),
                            own_sum(quad));
     }
   }
@@ -72,7 +74,8 @@ class ByteFinish {
   /// Math threads, when all that was sent has come.
   SLUICE_DEVICE void store_share() const {
 #pragma unroll 2
-    for (int quad = share_begin(at_.rank) + thread(); quad < share_begin(at_.rank + 1); quad += S::kMathThreads) {
+    for (int quad = share_begin(at_.rank) + thread(); quad < share_begin(at_.rank + 1);
+         quad += S::kMathThreads) {
       const int token = quad / kRowQuads, row = quad % kRowQuads * 4;
       if (at_.first_token + token >= params_.m || at_.first_strip * kStripRows + row >= params_.n) continue;
       store(token, row, whole_sum(quad));
@@ -80,8 +83,12 @@ class ByteFinish {
   }
 
  private:
-  static SLUICE_DEVICE int thread() { return static_cast<int>(threadIdx.x); }
-  static SLUICE_DEVICE int share_begin(int rank) { return rank * kQuads / kParts; }
+  static SLUICE_DEVICE int thread() {
+    return static_cast<int>(threadIdx.x);
+  }
+  static SLUICE_DEVICE int share_begin(int rank) {
+    return rank * kQuads / kParts;
+  }
   SLUICE_DEVICE u32 address(int k_group, int token, int row) const {
     return at_.smem + 4 * ((k_group * S::kTokens + token) * sums_stride(kConfig) + row);
   }
@@ -113,7 +120,9 @@ class ByteFinish {
     return sum;
   }
 
-  SLUICE_DEVICE u32 vector(int index) const { return at_.smem + vector_offset(kConfig) + 4 * index; }
+  SLUICE_DEVICE u32 vector(int index) const {
+    return at_.smem + vector_offset(kConfig) + 4 * index;
+  }
   SLUICE_DEVICE void leave_vectors() const {
     const int thread = this->thread();
     if (thread < kRows) {

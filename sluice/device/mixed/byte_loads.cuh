@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two threads that fill the ring of kernels/byte.cuh: one copies tokens by TMA, in boxes of 128 k, one the
-// strips' tiles as they lie, by flat copies. Two, because one that issued all copies would take as long as
-// the memory.
+// The two threads that fill the ring of kernels/byte.cuh: one copies tokens by TMA, in boxes of 128 k, one
+// the strips' tiles as they lie, by flat copies. Two, because one that issued all copies would take as long
+// as the memory.
 #pragma once
 
 #include <sluice/device/mixed/byte_place.cuh>
@@ -41,7 +41,8 @@ class ByteLoads {
 #pragma unroll
       for (int s = 0; s < S::kStrips; ++s)
         ptx::bulk_load(at.w_stage(stage) + s * S::kTileBytes,
-                       static_cast<const u8*>(params.weights) + at.strip_in_blob(params, s) * params.strip_bytes +
+                       static_cast<const u8*>(params.weights) +
+                           at.strip_in_blob(params, s) * params.strip_bytes +
                            static_cast<i64>(tile) * S::kTileBytes,
                        S::kTileBytes, at.full(stage), policy);
     });

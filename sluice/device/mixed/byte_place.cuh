@@ -24,7 +24,8 @@ template <ByteConfig kConfig>
 struct BytePlace {
   using S = ByteShape<kConfig>;
   u32 smem;
-  int warp;  // those of math warpgroups first; then the one that loads tokens, then the one that loads weights
+  int warp;  // those of math warpgroups first; then the one that loads tokens, then the one that loads
+             // weights
   int rank;  // part of k
   int first_token, first_strip;
   int first_tile, count;  // of 128 k, this CTA's

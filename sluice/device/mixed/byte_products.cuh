@@ -31,7 +31,7 @@ class ByteProducts {
     left_ = max(0, at_.count - at_.k_group() + kStride - 1) / kStride;
     if (left_ > 0) {
       wait();
-      tile_.load_codes(ring_.stage);
+      load_codes(ring_.stage);
     }
     convert<0>();
 #pragma unroll 1
@@ -64,6 +64,7 @@ class ByteProducts {
       if constexpr (kStep > 0 && kSets == 2) add<kStep - 1>(partial, sums);
       if constexpr (kFirst) {
         if constexpr (kStep > 0) release(before_);
+        if constexpr (kSets == 1) tile_.template load_codes<1>(stage_);
         tile_.load_scales(stage_);
       }
       if constexpr (Steps::is_last_codes(kStep)) load_next();
@@ -78,7 +79,9 @@ class ByteProducts {
   }
 
   // ---- the ring ----
-  SLUICE_DEVICE void wait() const { ptx::mbarrier_wait_parity(at_.full(ring_.stage), ring_.phase); }
+  SLUICE_DEVICE void wait() const {
+    ptx::mbarrier_wait_parity(at_.full(ring_.stage), ring_.phase);
+  }
   SLUICE_DEVICE void open_tile() {
     before_ = stage_;
     stage_ = ring_.stage;
@@ -93,7 +96,12 @@ class ByteProducts {
   SLUICE_DEVICE void load_next() {
     if (left_ == 0) return;
     wait();
-    tile_.load_codes(ring_.stage);
+    load_codes(ring_.stage);
+  }
+  /// Both chunks; where registers are short the second one is read when the tile has been begun.
+  SLUICE_DEVICE void load_codes(int stage) {
+    tile_.template load_codes<0>(stage);
+    if constexpr (kSets == 2) tile_.template load_codes<1>(stage);
   }
   SLUICE_DEVICE void release(int stage) const {
     if (at_.lane() == 0) ptx::mbarrier_arrive(at_.empty(stage));
@@ -129,16 +137,15 @@ class ByteProducts {
       ptx::pin_registers(from);
       const RowPair f = tile_.template factors<Steps::group(kStep), Steps::is_ones(kStep)>();
 #pragma unroll
-      for (int i = 0; i < S::kTokens / 2; ++i)
-        sums[i] += (i % 4 < 2 ? f.upper : f.lower) * from[i];
+      for (int i = 0; i < S::kTokens / 2; ++i) sums[i] += (i % 4 < 2 ? f.upper : f.lower) * from[i];
     }
   }
 
   const BytePlace<kConfig>& at_;
   ByteTile<kConfig> tile_;
-  RingPosition ring_;             // of the next tile
-  int left_ = 0;                  // tiles from there on
-  int stage_ = 0, before_ = 0;    // of the tile that is multiplied, and the one before
+  RingPosition ring_;           // of the next tile
+  int left_ = 0;                // tiles from there on
+  int stage_ = 0, before_ = 0;  // of the tile that is multiplied, and the one before
   u64 tokens_ = 0;
   u32 a_[4][4];
 };

@@ -26,22 +26,25 @@ class ByteTile {
     if constexpr (S::kGroup == 0 && S::kStoredZeros) {
       if (params.k_tiles == 0) return;
       const u8* zeros = static_cast<const u8*>(params.weights) +
-                        (at.strip_in_blob(params, at.strip()) + 1) * params.strip_bytes - row_zero_bytes(kFormat);
-      row_zeros_ = {load_element<kFormat.scale>(zeros, slot()), load_element<kFormat.scale>(zeros, slot() + 1)};
+                        (at.strip_in_blob(params, at.strip()) + 1) * params.strip_bytes -
+                        row_zero_bytes(kFormat);
+      row_zeros_ = {load_element<kFormat.scale>(zeros, slot()),
+                    load_element<kFormat.scale>(zeros, slot() + 1)};
     }
   }
 
+  /// A chunk is the codes of 64 k.
+  template <int kChunk>
   SLUICE_DEVICE void load_codes(int stage) {
-#pragma unroll
-    for (int chunk = 0; chunk < 2; ++chunk)
-      ptx::load_shared_v4(tile(stage) + (4 * chunk + at_.block()) * 32 * kLaneBytes + at_.lane() * kLaneBytes,
-                          words_ + 4 * chunk);
+    ptx::load_shared_v4(tile(stage) + (4 * kChunk + at_.block()) * 32 * kLaneBytes + at_.lane() * kLaneBytes,
+                        words_ + 4 * kChunk);
   }
   SLUICE_DEVICE void load_scales(int stage) {
     if constexpr (S::kGroup != 0) {
 #pragma unroll
       for (int i = 0; i < kGroups; ++i) {
-        const u32 pair = tile(stage) + tile_scales_offset(kFormat) + (slot() + i * kStripRows) * S::kScaleSize;
+        const u32 pair =
+            tile(stage) + tile_scales_offset(kFormat) + (slot() + i * kStripRows) * S::kScaleSize;
         load_pair(pair, scales_[i]);
         if constexpr (S::kStoredZeros) load_pair(pair + tile_scale_bytes(kFormat), zeros_[i]);
       }
@@ -71,8 +74,12 @@ class ByteTile {
   }
 
  private:
-  SLUICE_DEVICE u32 tile(int stage) const { return at_.w_stage(stage) + at_.strip() * S::kTileBytes; }
-  SLUICE_DEVICE int slot() const { return scale_slot(at_.block() * kBlockRows + at_.lane() / 4, 0); }
+  SLUICE_DEVICE u32 tile(int stage) const {
+    return at_.w_stage(stage) + at_.strip() * S::kTileBytes;
+  }
+  SLUICE_DEVICE int slot() const {
+    return scale_slot(at_.block() * kBlockRows + at_.lane() / 4, 0);
+  }
   static SLUICE_DEVICE void load_pair(u32 address, u32 (&words)[kPairWords]) {
     if constexpr (kPairWords == 2)
       ptx::load_shared_v2(address, words[0], words[1]);
