@@ -13,8 +13,9 @@ namespace sluice::cli {
 namespace {
 
 /// Of the flags of dense products, those that mean the same here.
-constexpr std::array kShared = {"--shape", "--m",         "--n",          "--k",    "--dtype", "--d",
-                                "--bias",  "--bias-type", "--activation", "--ld-a", "--ld-d",  "--stages"};
+constexpr std::array kShared = {"--shape", "--m",       "--n",         "--k",          "--dtype",
+                                "--d",     "--bias",    "--bias-type", "--activation", "--ld-a",
+                                "--ld-d",  "--scale-a", "--stages"};
 
 Result<void> only_shared(const std::vector<const CLI::Option*>& options) {
   for (const CLI::Option* option : options)
@@ -61,8 +62,14 @@ void add_mixed_flags(CLI::App& app, MixedFlags& f) {
       app.add_option("--token-blocks", f.token_blocks, "Tokens of a tile / 8: 1, 2, 4")->group(group),
       app.add_option("--row-blocks", f.row_blocks, "Outputs of a tile / 16: 2, 4, 8")->group(group),
       app.add_option("--warps", f.warps, "Of a CTA")->group(group),
-      app.add_option("--parts", f.parts, "CTAs of a cluster, which share k: 1, 2, 4, 8")->group(group),
-      app.add_option("--ctas", f.ctas, "That share an SM")->group(group)};
+      app.add_option("--parts", f.parts, "CTAs of a cluster, which share k: 1, 2, 4, 8 (e4m3 tokens: 1 to 8)")
+          ->group(group),
+      app.add_option("--ctas", f.ctas, "That share an SM")->group(group),
+      app.add_option("--tokens", f.tokens, "Of a tile: 32 to 256 (many 16-bit ones), 8 to 128 (e4m3)")
+          ->group(group),
+      app.add_option("--strips", f.strips, "Of 64 outputs in a CTA, with e4m3 tokens: 1, 2, 4")->group(group),
+      app.add_option("--k-groups", f.k_groups, "Warpgroups that share a strip, with e4m3 tokens: 1 to 4")
+          ->group(group)};
 }
 
 bool is_mixed(const MixedFlags& flags) {
@@ -79,16 +86,18 @@ Result<void> check_dense(const MixedFlags& flags) {
 Result<bench::MixedCase> mixed_case_of(const RequestFlags& request, const MixedFlags& flags) {
   for (const auto* options : {&request.problem_options, &request.override_options})
     if (Result<void> alone = only_shared(*options); !alone) return alone.error();
-  const Result<WeightFormat> format = format_of(flags);
+  Result<WeightFormat> format = format_of(flags);
   if (!format) return format.error();
   ProblemFlags dense = request.problem;
   if (dense.dtype.empty()) dense.dtype = "fp16";
   const Result<Problem> p = problem_of(dense);
   if (!p) return p.error();
+  if (p->a.type == DType::e4m3 && format->type == WeightType::uint4) format->order = FragmentOrder::byte;
   return bench::MixedCase{.problem = {.m = p->m,
                                       .n = p->n,
                                       .k = p->k,
                                       .x = p->a.type,
+                                      .scale_x = p->epilogue.scale_a,
                                       .d = p->d.type,
                                       .weights = *format,
                                       .bias = p->epilogue.bias,
@@ -102,7 +111,10 @@ Result<bench::MixedCase> mixed_case_of(const RequestFlags& request, const MixedF
                                         .warps = flags.warps,
                                         .stages = request.problem.stages,
                                         .parts = flags.parts,
-                                        .ctas = flags.ctas}};
+                                        .ctas = flags.ctas,
+                                        .tokens = flags.tokens,
+                                        .strips = flags.strips,
+                                        .k_groups = flags.k_groups}};
 }
 
 }  // namespace sluice::cli

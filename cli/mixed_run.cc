@@ -38,7 +38,7 @@ Result<void> print_mixed_plan(const bench::MixedCase& item, const DeviceInfo& in
     fmt::print("\n{}\n", unit);
   if (!output.all) return {};
   const Table table({{.title = "", .width = 3},
-                     {.title = "kernel", .width = 56, .align = Align::left},
+                     {.title = "kernel", .width = 64, .align = Align::left},
                      {.title = "us", .width = 8},
                      {.title = "smem", .width = 7}});
   fmt::print("\n{}", table.header());

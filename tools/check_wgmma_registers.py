@@ -6,8 +6,8 @@
     tools/check_wgmma_registers.py --self-test                        (a committed loop, as it is and with planted bugs)
 
 The tensor core reads A's registers while the warp goes on, and ptxas knows that only as well as it does; kernels/wide.cuh
-writes them again in the next pass. Along every path through a function each register of an A has an age: in how many
-newer groups products have been committed since (HGMMA with gsb0 ends a group). WARPGROUP.DEPBAR.LE gsb0, N retires all
+and byte.cuh write them again in the next pass. Along every path through a function each register of an A has an age: in how many
+newer groups products have been committed since (HGMMA or QGMMA with gsb0 ends a group). WARPGROUP.DEPBAR.LE gsb0, N retires all
 but the newest N groups. A write to a register that is not retired is a hazard. Exit status 1: there is one, or no product
 was found to check.
 """
@@ -18,6 +18,7 @@ import sys
 SAMPLE = pathlib.Path(__file__).resolve().parent.parent / "tests/sass/wide_loop.sass"
 OLDEST = 8  # groups; older ones are kept at this age
 
+PRODUCTS = ("HGMMA", "QGMMA")  # of 16-bit and of 8-bit operands
 INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,})\*/\s+([^;/]+);")
 LABEL = re.compile(r"^\s*(\.L_[\w.]+):")
 FUNCTION = re.compile(r"Function : (\S+)|^\s*\.text\.(\S+):")
@@ -39,7 +40,7 @@ class Instruction:
 
     def product(self):
         """Registers of A, or none."""
-        first = self.register(1) if self.name.startswith("HGMMA") else None
+        first = self.register(1) if self.name.startswith(PRODUCTS) else None
         return [] if first is None else list(range(first, first + 4))
 
     def written(self):
@@ -48,7 +49,7 @@ class Instruction:
             first = self.register(1) if self.name.startswith(("SHFL", "LOP3", "IADD3")) else None
         if first is None or NO_RESULT.match(self.name):
             return []
-        if self.name.startswith("HGMMA"):
+        if self.name.startswith(PRODUCTS):
             count = int(re.search(r"64x(\d+)x", self.name)[1]) // 2
         else:
             count = 4 if ".128" in self.name else 2 if re.search(r"\.64\b|\.WIDE", self.name) else 1
@@ -97,7 +98,7 @@ def step(instruction, ages):
     ages = dict(ages)
     for register in instruction.product():
         ages[register] = 0
-    if "gsb0" in instruction.operands[-1] and instruction.name.startswith("HGMMA"):
+    if "gsb0" in instruction.operands[-1] and instruction.name.startswith(PRODUCTS):
         ages = {register: min(age + 1, OLDEST) for register, age in ages.items()}
     if instruction.name.startswith("WARPGROUP.DEPBAR"):
         left = int(instruction.operands[-1], 0)

@@ -97,8 +97,8 @@ def check_unseen() -> None:
 
 
 def check_mixed() -> None:
-    def packed(ours: float, right: bool = True) -> dict:
-        return {"name": "16x64x64 fp16 * uint4 g64 > fp16", "problem": {"weights": "uint4"},
+    def packed(ours: float, right: bool = True, x: str = "fp16") -> dict:
+        return {"name": f"16x64x64 {x} * uint4 g64 > fp16", "problem": {"weights": "uint4", "x": x},
                 "contenders": [timed(OURS, ours, verified=right), timed(FLOOR, 4.0), timed(PEER_FP8, 12.0), timed(OUR_FP8, 10.0),
                                timed(PEER_16, 20.0)]}
 
@@ -112,6 +112,9 @@ def check_mixed() -> None:
         assert "geometric mean 2.000 x FP8's speed over 1 of 2 shapes" in text, text
         assert "| - | 4.00 | - | 10.00 | - |" in text, "a wrong kernel must not have a time"
         assert load_runs(results) == [], "it is no record of dense products"
+        (results / "packed" / "mixed.json").write_text(json.dumps(made_up_run([packed(5.0), packed(4.0, x="e4m3")])))
+        text = mixed_section(results)
+        assert "sluice, 16-bit tokens: geometric mean 2.000 x" in text and "sluice, e4m3 tokens: geometric mean 2.500 x" in text, text
 
 
 def check_page(write_report) -> list[str]:

@@ -142,6 +142,12 @@ static void weights_are_packed_and_planned_without_a_gpu(void) {
   EXPECT(sluice_mixed_plan_create(NULL, &problem, NULL, &plan) == SLUICE_OK);
   EXPECT(strstr(sluice_plan_text(plan), "int8") != NULL && sluice_plan_unit_count(plan) == 1);
   sluice_plan_free(plan);
+  problem.scale_x = SLUICE_SCALE_VECTOR;
+  EXPECT(sluice_mixed_plan_create(NULL, &problem, NULL, &plan) == SLUICE_INVALID_TYPE && mentions("only e4m3 tokens"));
+  problem.x = SLUICE_E4M3, problem.weights.type = SLUICE_UINT4, problem.weights.order = SLUICE_ORDER_BYTE;
+  EXPECT(sluice_mixed_plan_create(NULL, &problem, NULL, &plan) == SLUICE_OK);
+  EXPECT(strstr(sluice_plan_text(plan), "a scale for each token") != NULL);
+  sluice_plan_free(plan);
   problem.weights.group = 48;
   EXPECT(sluice_mixed_plan_create(NULL, &problem, NULL, &plan) == SLUICE_INVALID_CONFIG && mentions("32, 64, 128"));
 }

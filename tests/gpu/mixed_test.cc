@@ -2,7 +2,8 @@
 // Mixed products on the GPU: random formats, ragged sizes, tiles and epilogues, integer data for which no bit
 // may be wrong, between guards and with poisoned padding; the same bits twice; graphs; misuse.
 // SLUICE_MIXED_CASES says how many random problems (the bar is 10,000), SLUICE_MIXED_SEED where they begin;
-// SLUICE_MIXED_KERNELS whose: 1 the narrow kernel's, 2 the wide one's, 3 (unless told) both.
+// SLUICE_MIXED_KERNELS whose: 1 the narrow kernel's, 2 the wide one's, 4 that of e4m3 tokens; 7 (unless told)
+// all of them.
 #include <sluice/mixed.h>
 
 #include <algorithm>
@@ -54,6 +55,28 @@ WideConfig random_wide_config(const WeightFormat& format, Dice& dice) {
   }
 }
 
+constexpr int kByteTokens[] = {8, 16, 32, 64, 128}, kStrips[] = {1, 1, 2, 4}, kKGroups[] = {1, 2, 3, 4},
+              kByteParts[] = {1, 1, 2, 3, 8}, kByteStages[] = {2, 3, 4, 7, 16};
+constexpr ScaleMode kTokenScales[] = {ScaleMode::none, ScaleMode::tensor, ScaleMode::vector};
+
+/// The same for e4m3 tokens.
+ByteConfig random_byte_config(const WeightFormat& format, Dice& dice) {
+  for (;;) {
+    const ByteConfig c{.weights = format,
+                       .d = dice.any_of(kOutputs),
+                       .scale_x = dice.any_of(kTokenScales),
+                       .bias = dice.one_in(2) ? Bias::column : Bias::none,
+                       .bias_type = ByteConfig{}.bias_type,
+                       .activation = dice.any_of(kActivations),
+                       .tokens = dice.any_of(kByteTokens),
+                       .strips = dice.any_of(kStrips),
+                       .k_groups = dice.any_of(kKGroups),
+                       .parts = dice.any_of(kByteParts),
+                       .stages = dice.any_of(kByteStages)};
+    if (validate(c) == nullptr) return c;
+  }
+}
+
 /// A random valid config of the format. Registers are not looked at: kernels that spill must be right too.
 NarrowConfig random_config(const WeightFormat& format, Dice& dice) {
   for (;;) {
@@ -73,18 +96,26 @@ NarrowConfig random_config(const WeightFormat& format, Dice& dice) {
   }
 }
 
+/// Of 16 bytes: what a row of tokens begins at multiples of.
+i64 token_unit(DType x) {
+  return 16 / bytes_of(x);
+}
+
 MixedProblem problem_of(const MixedConfig& config, i64 m, i64 n, i64 k) {
   const auto of = [&](const auto& c) -> MixedProblem {
+    ScaleMode scale_x = ScaleMode::none;
+    if constexpr (requires { c.scale_x; }) scale_x = c.scale_x;
     return {.m = m,
             .n = n,
             .k = k,
             .x = c.x,
+            .scale_x = scale_x,
             .d = c.d,
             .weights = c.weights,
             .bias = c.bias,
             .bias_type = c.bias_type,
             .activation = c.activation,
-            .ld_x = (k + 7) / 8 * 8};
+            .ld_x = ceil_div(k, token_unit(c.x)) * token_unit(c.x)};
   };
   return std::visit(of, config);
 }
@@ -96,6 +127,7 @@ struct Extents {
 Extents extents_of(const MixedConfig& config) {
   if (const auto* c = std::get_if<WideConfig>(&config))
     return {c->tokens, kWideRows * c->cluster_n, 1, c->cluster_k > 1 ? kPackedTileK + 1 : 1};
+  if (const auto* c = std::get_if<ByteConfig>(&config)) return {c->tokens, tile_rows(*c), 1, 1};
   const auto& c = std::get<NarrowConfig>(config);
   return {tile_tokens(c), tile_rows(c), c.row_blocks == 8 ? 2 * kStripRows : 1, 1};
 }
@@ -110,13 +142,15 @@ struct Pool {
   static Result<Pool> create(const Device& device) {
     Pool pool;
     Dice dice(11);
-    const i64 kernels = setting("SLUICE_MIXED_KERNELS", 3);
+    const i64 kernels = setting("SLUICE_MIXED_KERNELS", 7);
     std::vector<std::string> units;
     std::vector<WeightFormat> formats;
     for (const WeightFormat& format : test::all_formats()) {
-      if (format.order != FragmentOrder::half) continue;
+      if (kernels == 4 && format.order == FragmentOrder::half) continue;
       formats.push_back(format);
-      for (int i = 0; i < kConfigsOfFormat; ++i) {
+      for (int i = 0; i < kConfigsOfFormat && format.order == FragmentOrder::byte; ++i)
+        if (kernels & 4) pool.configs.push_back(random_byte_config(format, dice));
+      for (int i = 0; i < kConfigsOfFormat && format.order == FragmentOrder::half; ++i) {
         const NarrowConfig narrow = random_config(format, dice);
         const WideConfig wide = random_wide_config(format, dice);
         if (kernels & 1) pool.configs.push_back(narrow);
@@ -177,7 +211,7 @@ Case random_case(const std::vector<MixedConfig>& configs, u64 seed) {
             .config = c,
             .kind = dice.one_in(4) ? DataKind::real : DataKind::exact,
             .shift = dice.one_in(2) ? 0 : dice.between(1, 5)};
-  if (dice.one_in(2)) made.problem.ld_x += 8 * dice.between(0, 5);
+  if (dice.one_in(2)) made.problem.ld_x += token_unit(made.problem.x) * dice.between(0, 5);
   if (dice.one_in(2)) made.problem.ld_d = n + dice.between(0, 9);
   return made;
 }
@@ -264,19 +298,77 @@ TEST_F(mixed_products, of_the_planners_choice_are_right) {
     }
 }
 
+TEST_F(mixed_products, of_e4m3_tokens_as_planned_are_right) {
+  for (const auto& [m, n, k] : {std::array<i64, 3>{1, 4096, 4096},
+                                {16, 8192, 1024},
+                                {33, 1280, 8192},
+                                {64, 8192, 1024},
+                                {100, 320, 1000},
+                                {300, 4096, 2048}})
+    for (const WeightFormat& format :
+         {WeightFormat{.group = 64, .order = FragmentOrder::byte},
+          WeightFormat{
+              .group = 32, .scale = DType::fp32, .zero = ScaleZero::per_group, .order = FragmentOrder::byte},
+          WeightFormat{.group = 0, .scale = DType::bf16, .order = FragmentOrder::byte}}) {
+      const MixedProblem problem{.m = m,
+                                 .n = n,
+                                 .k = k,
+                                 .x = DType::e4m3,
+                                 .scale_x = ScaleMode::vector,
+                                 .d = DType::bf16,
+                                 .weights = format,
+                                 .ld_x = ceil_div(k, i64{16}) * 16};
+      const auto data = made(problem, DataKind::real, 3);
+      ASSERT_TRUE(ok(data));
+      ASSERT_TRUE(ok(mixed::run(device(), problem, data->args(), nullptr)));
+      const auto found = data->check();
+      ASSERT_TRUE(ok(found));
+      EXPECT_TRUE(found->passed()) << to_string(problem) << ": " << describe(*found);
+    }
+}
+
+// What a tile has beyond the tokens that there are is whatever the ring had before: NaN must not leave it.
+TEST_F(mixed_products, of_e4m3_tokens_do_not_see_what_tiles_had_before) {
+  const WeightFormat format{.group = 64, .zero = ScaleZero::per_group, .order = FragmentOrder::byte};
+  const ByteConfig config{
+      .weights = format, .d = DType::fp32, .tokens = 32, .strips = 1, .k_groups = 2, .stages = 2};
+  Case full{
+      .problem = problem_of(config, 32, 64, 2048), .config = config, .kind = DataKind::exact, .shift = 0};
+  const auto kernel = mixed::prepare(device(), mixed::Plan{.problem = full.problem, .config = config});
+  const auto data = made(full.problem, DataKind::exact, 9);
+  ASSERT_TRUE(ok(kernel) && ok(data));
+  const auto nans = DeviceBuffer::allocate(device(), 32 * 2048);
+  ASSERT_TRUE(ok(nans));
+  ASSERT_TRUE(ok(nans->fill(0x7F, nullptr)));
+  mixed::Args poisoned = data->args();
+  poisoned.x = nans->data();
+  for (const i64 m : {1, 7, 9, 31}) {
+    for (int i = 0; i < 200; ++i) {  // every SM's shared memory
+      ASSERT_TRUE(ok(mixed::launch(*kernel, poisoned, nullptr)));
+    }
+    Case few = full;
+    few.problem.m = m;
+    expect_right(few, static_cast<u64>(m));
+  }
+}
+
 TEST_F(mixed_products, without_k_are_the_bias) {
   for (const int group : {0, 64}) {
-    MixedProblem problem{.m = 9, .n = 200, .k = 0, .weights = {.group = group, .zero = ScaleZero::per_group}};
-    problem.bias = Bias::column;
-    problem.activation = Activation::relu;
-    const auto data = made(problem, DataKind::exact, 4);
-    ASSERT_TRUE(ok(data));
-    mixed::Args args = data->args();
-    args.x = args.weights = nullptr;
-    ASSERT_TRUE(ok(mixed::run(device(), problem, args, nullptr)));
-    const auto found = data->check();
-    ASSERT_TRUE(ok(found));
-    EXPECT_TRUE(found->passed()) << describe(*found);
+    for (const DType x : {DType::fp16, DType::e4m3}) {
+      MixedProblem problem{
+          .m = 9, .n = 200, .k = 0, .x = x, .weights = {.group = group, .zero = ScaleZero::per_group}};
+      if (x == DType::e4m3) problem.weights.order = FragmentOrder::byte;
+      problem.bias = Bias::column;
+      problem.activation = Activation::relu;
+      const auto data = made(problem, DataKind::exact, 4);
+      ASSERT_TRUE(ok(data));
+      mixed::Args args = data->args();
+      args.x = args.weights = nullptr;
+      ASSERT_TRUE(ok(mixed::run(device(), problem, args, nullptr)));
+      const auto found = data->check();
+      ASSERT_TRUE(ok(found));
+      EXPECT_TRUE(found->passed()) << describe(*found);
+    }
   }
 }
 

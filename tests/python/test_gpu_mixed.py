@@ -12,7 +12,8 @@ torch = pytest.importorskip("torch")
 import sluice  # noqa: E402
 import sluice.torch as st  # noqa: E402
 import sluice.weights as sw  # noqa: E402
-from gpu_helpers import BF16, E4M3, FP16, FP32, exactly, needs_gpu, powers, real, whole  # noqa: E402
+from gpu_helpers import BF16, E4M3, FP16, FP32, exactly, needs_gpu, real, whole  # noqa: E402
+from gpu_packed import Weights, seeded, whole_weights  # noqa: E402
 
 pytestmark = needs_gpu
 
@@ -23,48 +24,6 @@ FORMATS = [sluice.WeightFormat(kind, group, scale, zeros)
 NAMES = ["-".join([f.type, str(f.group), f.scale, "zeros" if f.zeros else "plain"]) for f in FORMATS]
 LAYER = 4096
 STEEPEST, SLACK = 1.13, 2.0**-20  # of smooth activations, as of sluice/host/mixed_data.cc
-IMPLIED = {"uint4": 8, "int8": 128, "e4m3": 0}
-
-
-def seeded(seed):
-    return torch.Generator(device="cuda").manual_seed(seed)
-
-
-class Weights:
-    """n x k in a format, and the parts of their reference in fp64, made of the arrays and not of the blob."""
-
-    def __init__(self, codes, scales, zeros, group, kind):
-        k = codes.shape[1]
-
-        def spread(values):
-            return values.double().repeat_interleave(group or k, 1)[:, :k]
-
-        self.packed = st.pack(codes, scales, zeros, type=kind, group=group)
-        self.kind = kind
-        self.values = codes.view(E4M3).double() if kind == "e4m3" else codes.double()
-        self.scales = spread(scales)
-        self.zeros = IMPLIED[kind] if zeros is None else spread(zeros)
-
-    def matrix(self):
-        return self.scales * (self.values - self.zeros)
-
-    def magnitude(self, dtype):
-        """What the error bound counts (sluice/kernels/mixed_reference.h): bf16 tokens meet codes with an offset."""
-        offset = {"uint4": 16, "int8": 272, "e4m3": 0}[self.kind] if dtype == BF16 else 0
-        zeros = self.zeros if isinstance(self.zeros, torch.Tensor) else torch.tensor(float(self.zeros), device="cuda")
-        return self.scales.abs() * ((self.values + offset).abs() + (zeros + offset).abs())
-
-
-def whole_weights(n, k, group=64, zeros=True, kind="uint4", scale=FP16, seed=0):
-    """Codes of every value, whole zeros, scales that are powers of two: sums of few small tokens are exact."""
-    shape = (n, -(-k // group) if group else 1)
-    codes = torch.randint(0, 16 if kind == "uint4" else 256, (n, k), device="cuda", generator=seeded(seed), dtype=torch.uint8)
-    if kind == "e4m3":
-        codes = whole(n, k, dtype=E4M3, low=-8, high=8, seed=seed).view(torch.uint8)
-    zero_values = None
-    if zeros:
-        zero_values = torch.randint(0, 16, shape, device="cuda", generator=seeded(seed + 1)).to(scale)
-    return Weights(codes, powers(*shape, seed=seed).to(scale), zero_values, group, kind)
 
 
 def rounds_weights(x, weights, result):
@@ -237,9 +196,9 @@ def ops():
     packed, x = whole_weights(192, 256).packed, whole(2, 8, 256)
     arguments = (packed.format_number, 192, 256)
     bias, out = whole(192), torch.empty(2, 8, 192, device="cuda", dtype=FP16)
-    return [(torch.ops.sluice.mixed_mm, (x, packed.blob, None, *arguments, "none", BF16)),
-            (torch.ops.sluice.mixed_mm, (x, packed.blob, bias, *arguments, "gelu", FP32)),
-            (torch.ops.sluice.mixed_mm_out, (x, packed.blob, out, bias, *arguments, "relu"))]
+    return [(torch.ops.sluice.mixed_mm, (x, packed.blob, None, None, *arguments, "none", BF16)),
+            (torch.ops.sluice.mixed_mm, (x, packed.blob, bias, None, *arguments, "gelu", FP32)),
+            (torch.ops.sluice.mixed_mm_out, (x, packed.blob, out, bias, None, *arguments, "relu"))]
 
 
 @pytest.mark.parametrize("index", range(3))
@@ -382,7 +341,7 @@ def bad_calls():
         ("device of weights", lambda: st.mixed_mm(x, packed.to("cpu")), sluice.WrongDevice, "packed.blob is in host memory"),
         ("device of a bias", lambda: st.mixed_mm(x, packed, whole(192).cpu()), sluice.WrongDevice, "bias"),
         ("type of x", lambda: st.mixed_mm(x.float(), packed), sluice.InvalidType, "x.half()"),
-        ("fp8 tokens", lambda: st.mixed_mm(x.to(E4M3), packed), sluice.InvalidType, "x is e4m3"),
+        ("fp8 tokens", lambda: st.mixed_mm(x.to(E4M3), packed), sluice.InvalidConfig, "need the order byte"),
         ("x by columns", lambda: st.mixed_mm(whole(256, 4).t(), packed), sluice.InvalidStride, "pass .contiguous()"),
         ("expanded x", lambda: st.mixed_mm(whole(1, 256).expand(4, 256), packed), sluice.InvalidStride, "rows apart"),
         ("rows of 260", lambda: st.mixed_mm(whole(4, 260)[:, :256], packed), sluice.Misaligned, "multiple of 8"),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a mixed problem to a plan: checks, all configurations of both kernels that fit, and the best of them
-// by the model. Pure: the same arguments give the same plan everywhere. tests/plans/mixed holds choices as
+// From a mixed problem to a plan: checks, all configurations of the kernels that fit, and the best of them by
+// the model. Pure: the same arguments give the same plan everywhere. tests/plans/mixed holds choices as
 // text.
 #include <algorithm>
 
@@ -26,6 +26,12 @@ struct Rings {
   int x, w;
 };
 constexpr Rings kRings[] = {{8, 4}, {6, 3}, {6, 2}, {5, 4}, {5, 2}, {4, 2}, {3, 2}, {3, 1}};
+
+constexpr int kByteTokens[] = {8, 16, 32, 64, 128};
+constexpr int kStrips[] = {4, 2, 1};
+constexpr int kKGroups[] = {4, 2, 1, 3};
+constexpr int kByteParts[] = {1, 2, 4, 3, 5, 6, 8};
+constexpr int kMostByteStages = 32;
 
 /// The smallest tile that holds all tokens (more than 32 are several tiles), and its half: two of those may
 /// be faster than one that is short of registers.
@@ -59,6 +65,15 @@ const char* why_not_wanted(const MixedProblem& p, const WideConfig& c, const Dev
   if (p.m <= kNarrowTokens) return "so few tokens are the narrow kernel's";
   const i64 tiles = ceil_div(p.m, i64{c.tokens}) * ceil_div(p.n, i64{kWideRows});
   if (takes_one_tile(c) && tiles > device.max_clusters_of_2) return "there are more tiles than clusters";
+  return nullptr;
+}
+
+/// Parts of k and warpgroups that a CTA has work for, and strips that are there.
+const char* why_not_wanted(const MixedProblem& p, const ByteConfig& c, const DeviceInfo&) {
+  const i64 k_tiles = std::max<i64>(packed_k_tiles(p.k), 1), tiles_of_cta = ceil_div(k_tiles, i64{c.parts});
+  if (c.parts > k_tiles) return "parts must be at most the k-tiles";
+  if (c.k_groups > tiles_of_cta) return "there are fewer k-tiles than warpgroups";
+  if (tile_rows(c) / 2 >= round_up(p.n, i64{kStripRows})) return "half of the strips would be empty";
   return nullptr;
 }
 
@@ -115,11 +130,54 @@ std::vector<WideConfig> wide_space(const MixedProblem& p, const Overrides& o) {
   return configs;
 }
 
+/// The deepest ring that fits and that a CTA has work for: its copies are all on their way at once.
+int deepest_ring(const MixedProblem& p, ByteConfig c) {
+  const i64 tiles_of_cta = ceil_div(std::max<i64>(packed_k_tiles(p.k), 1), i64{std::max(c.parts, 1)});
+  c.stages = static_cast<int>(std::clamp<i64>(tiles_of_cta, std::max(2, c.k_groups), kMostByteStages));
+  while (c.stages > 2 && validate(c) != nullptr) --c.stages;
+  return c.stages;
+}
+
+/// The same of the kernel for e4m3 tokens.
+std::vector<ByteConfig> byte_space(const MixedProblem& p, const Overrides& o) {
+  std::vector<ByteConfig> configs;
+  ByteConfig c = byte_config_for(p);
+  for (const int tokens : axis(kByteTokens, o.tokens)) {
+    if (!o.tokens && tokens > kByteTokens[0] && tokens / 2 >= p.m) continue;  // more than half would be empty
+    if (!o.tokens && tokens < 64 && tokens < p.m) continue;  // expanding codes again costs more than it saves
+    for (const int strips : axis(kStrips, o.strips))
+      for (const int k_groups : axis(kKGroups, o.k_groups))
+        for (const int parts : axis(kByteParts, o.parts)) {
+          c.tokens = tokens;
+          c.strips = strips;
+          c.k_groups = k_groups;
+          c.parts = parts;
+          c.stages = o.stages.value_or(deepest_ring(p, c));
+          configs.push_back(c);
+        }
+  }
+  return configs;
+}
+
 bool asks_for_narrow(const Overrides& o) {
   return o.token_blocks || o.row_blocks || o.warps || o.stages || o.parts || o.ctas;
 }
 bool asks_for_wide(const Overrides& o) {
   return o.tokens || o.cluster_n || o.cluster_k || o.x_stages || o.w_stages;
+}
+/// nullptr, or why no kernel has all these fields.
+const char* why_not_together(const MixedProblem& p, const Overrides& o) {
+  if (p.x == DType::e4m3)
+    return o.token_blocks || o.row_blocks || o.warps || o.ctas || o.cluster_n || o.cluster_k || o.x_stages ||
+                   o.w_stages
+               ? "X is e4m3, whose kernel has tokens, strips, k_groups, parts and stages; leave out the "
+                 "others"
+               : nullptr;
+  if (o.strips || o.k_groups) return "strips and k_groups are of the kernel for e4m3 tokens; leave them out";
+  if (asks_for_narrow(o) && asks_for_wide(o))
+    return "token_blocks, row_blocks, warps, stages, parts and ctas are of the narrow kernel, the others of "
+           "the wide one; ask for one of them";
+  return nullptr;
 }
 
 struct Found {
@@ -170,7 +228,9 @@ std::string text(const Overrides& o) {
                 {"cluster_n", o.cluster_n},
                 {"cluster_k", o.cluster_k},
                 {"x_stages", o.x_stages},
-                {"w_stages", o.w_stages}};
+                {"w_stages", o.w_stages},
+                {"strips", o.strips},
+                {"k_groups", o.k_groups}};
   for (const auto& [name, value] : fields)
     if (value) out += (out.empty() ? "" : ", ") + std::string(name) + " = " + std::to_string(*value);
   return out.empty() ? "no overrides" : out;
@@ -183,14 +243,15 @@ Result<std::vector<Plan>> candidates(const MixedProblem& problem, const DeviceIn
   if (Result<void> usable = check_device(device); !usable) return usable.error();
   const Result<MixedProblem> checked = check_problem(problem);
   if (!checked) return checked.error();
-  if (asks_for_narrow(overrides) && asks_for_wide(overrides))
-    return Error{ErrorCode::invalid_config,
-                 text(overrides) +
-                     ": token_blocks, row_blocks, warps, stages, parts and ctas are of the narrow "
-                     "kernel, the others of the wide one; ask for one of them"};
+  if (const char* rule = why_not_together(*checked, overrides))
+    return Error{ErrorCode::invalid_config, text(overrides) + ": " + rule};
   Found found;
-  if (!asks_for_wide(overrides)) consider(*checked, device, narrow_space(*checked, overrides), found);
-  if (!asks_for_narrow(overrides)) consider(*checked, device, wide_space(*checked, overrides), found);
+  if (checked->x == DType::e4m3) {
+    consider(*checked, device, byte_space(*checked, overrides), found);
+  } else {
+    if (!asks_for_wide(overrides)) consider(*checked, device, narrow_space(*checked, overrides), found);
+    if (!asks_for_narrow(overrides)) consider(*checked, device, wide_space(*checked, overrides), found);
+  }
   std::vector<Plan> plans = sorted(found);
   if (plans.empty())
     return Error{ErrorCode::invalid_config, text(overrides) + ": no configuration is left, because " +

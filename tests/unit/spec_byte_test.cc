@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Configs of the kernel for e4m3 tokens: each rule has one that breaks it, and parts of shared memory lie
+// where copies, barriers and vector loads need them.
+#include <sluice/spec/byte.h>
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace sluice::test {
+namespace {
+
+struct Broken {
+  std::string rule;
+  ByteConfig config;
+};
+
+const std::vector<Broken>& broken_configs() {
+  static const std::vector<Broken> kAll = {
+      {"8-bit tokens take weights in the order byte", {.weights = {.order = FragmentOrder::half}}},
+      {"tokens must be e4m3", {.x = DType::e5m2}},
+      {"D must be fp16, bf16 or fp32", {.d = DType::e4m3}},
+      {"tokens have one scale each, or one for all, or none", {.scale_x = ScaleMode::block}},
+      {"bias must be bf16, fp16 or fp32", {.bias = Bias::column, .bias_type = DType::e4m3}},
+      {"tokens must be 8, 16, 32, 64 or 128", {.tokens = 24}},
+      {"strips must be 1, 2 or 4", {.strips = 3}},
+      {"k_groups must be in 1..4", {.strips = 1, .k_groups = 5}},
+      {"a CTA has room for 4 math warpgroups", {.strips = 4, .k_groups = 2}},
+      {"the sums of 128 tokens leave registers for 2 warpgroups", {.tokens = 128, .strips = 4}},
+      {"parts must be in 1..8", {.parts = 9}},
+      {"stages must be in 2..32", {.stages = 33}},
+      {"stages must be more than k_groups: each waits for a tile and holds one",
+       {.strips = 1, .k_groups = 4, .stages = 4}},
+      {"the rings need more than 227 KB of shared memory", {.tokens = 64, .stages = 12}},
+  };
+  return kAll;
+}
+
+TEST(byte_config, every_rule_has_a_config_that_breaks_it) {
+  for (const Broken& broken : broken_configs()) {
+    const char* found = validate(broken.config);
+    EXPECT_EQ(std::string(found == nullptr ? "no rule" : found), broken.rule);
+  }
+  EXPECT_EQ(validate(ByteConfig{}), nullptr);
+}
+
+TEST(byte_config, every_rule_is_listed_here) {
+  std::ifstream file(std::string(SLUICE_SOURCE_DIR) + "/sluice/spec/byte.h");
+  ASSERT_TRUE(file.good());
+  std::stringstream text;
+  text << file.rdbuf();
+  const std::string source = text.str();
+  const std::regex rule("return \"([^\"]+)\"");
+  std::set<std::string> in_source, listed;
+  for (std::sregex_iterator i(source.begin(), source.end(), rule), end; i != end; ++i)
+    in_source.insert((*i)[1]);
+  for (const Broken& broken : broken_configs()) listed.insert(broken.rule);
+  EXPECT_EQ(in_source, listed);
+}
+
+TEST(byte_config, parts_of_shared_memory_lie_where_they_must) {
+  int checked = 0;
+  for (const int group : {0, 32, 64, 128})
+    for (const DType scale : {DType::fp16, DType::fp32})
+      for (const ScaleZero zero : {ScaleZero::none, ScaleZero::per_group})
+        for (const int tokens : {8, 16, 32, 64, 128})
+          for (const int strips : {1, 2, 4})
+            for (const int k_groups : {1, 2, 3, 4})
+              for (const int parts : {1, 2, 3, 8})
+                for (const int stages : {2, 4, 5, 16}) {
+                  const ByteConfig c{
+                      .weights = {.group = group, .scale = scale, .zero = zero, .order = FragmentOrder::byte},
+                      .tokens = tokens,
+                      .strips = strips,
+                      .k_groups = k_groups,
+                      .parts = parts,
+                      .stages = stages};
+                  if (validate(c) != nullptr) continue;
+                  ++checked;
+                  ASSERT_EQ(x_stage_bytes(c) % 1024, 0) << "the swizzle repeats after 1 KB";
+                  ASSERT_EQ(w_ring_offset(c) % 128, 0);
+                  ASSERT_EQ(w_stage_bytes(c) % 128, 0);
+                  ASSERT_GE(incoming_offset(c), w_ring_offset(c) + stages * w_stage_bytes(c));
+                  ASSERT_GE(incoming_offset(c), sums_bytes(c))
+                      << "what others send is not overwritten by sums";
+                  ASSERT_EQ(incoming_offset(c) % 16, 0);
+                  ASSERT_EQ(vector_offset(c) % 16, 0);
+                  ASSERT_EQ(barrier_offset(c) % 8, 0);
+                  ASSERT_LE(smem_bytes(c), kSmemOfCta);
+                  // Shares of a tile, in quads of rows, as the kernel deals them out.
+                  const int quads = tile_rows(c) / 4 * tokens;
+                  for (int part = 0; part < parts; ++part) {
+                    const int share = (part + 1) * quads / parts - part * quads / parts;
+                    ASSERT_LE((parts - 1) * 16 * share, incoming_bytes(c) + (parts == 1 ? share * 16 : 0));
+                  }
+                }
+  EXPECT_GT(checked, 1000);
+}
+
+}  // namespace
+}  // namespace sluice::test
