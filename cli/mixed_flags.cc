@@ -62,8 +62,14 @@ void add_mixed_flags(CLI::App& app, MixedFlags& f) {
       app.add_option("--token-blocks", f.token_blocks, "Tokens of a tile / 8: 1, 2, 4")->group(group),
       app.add_option("--row-blocks", f.row_blocks, "Outputs of a tile / 16: 2, 4, 8")->group(group),
       app.add_option("--warps", f.warps, "Of a CTA")->group(group),
-      app.add_option("--parts", f.parts, "CTAs of a cluster, which share k: 1, 2, 4, 8")->group(group),
-      app.add_option("--ctas", f.ctas, "That share an SM")->group(group)};
+      app.add_option("--parts", f.parts, "CTAs of a cluster, which share k: 1, 2, 4, 8 (e4m3 tokens: 1 to 8)")
+          ->group(group),
+      app.add_option("--ctas", f.ctas, "That share an SM")->group(group),
+      app.add_option("--tokens", f.tokens, "Of a tile: 32 to 256 (many 16-bit ones), 8 to 128 (e4m3)")
+          ->group(group),
+      app.add_option("--strips", f.strips, "Of 64 outputs in a CTA, with e4m3 tokens: 1, 2, 4")->group(group),
+      app.add_option("--k-groups", f.k_groups, "Warpgroups that share a strip, with e4m3 tokens: 1 to 4")
+          ->group(group)};
 }
 
 bool is_mixed(const MixedFlags& flags) {
@@ -105,7 +111,10 @@ Result<bench::MixedCase> mixed_case_of(const RequestFlags& request, const MixedF
                                         .warps = flags.warps,
                                         .stages = request.problem.stages,
                                         .parts = flags.parts,
-                                        .ctas = flags.ctas}};
+                                        .ctas = flags.ctas,
+                                        .tokens = flags.tokens,
+                                        .strips = flags.strips,
+                                        .k_groups = flags.k_groups}};
 }
 
 }  // namespace sluice::cli

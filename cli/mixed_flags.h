@@ -15,7 +15,7 @@ namespace sluice::cli {
 struct MixedFlags {
   std::string weights, weight_scale = "fp16", zero = "none";
   int group = 128;
-  std::optional<int> token_blocks, row_blocks, warps, parts, ctas;
+  std::optional<int> token_blocks, row_blocks, warps, parts, ctas, tokens, strips, k_groups;
   std::vector<const CLI::Option*> options;  // all of them, to ask which were given
 };
 

@@ -60,8 +60,9 @@ TEST(cli_mixed, int4_is_symmetric_uint4_and_tokens_are_fp16) {
 }
 
 TEST(cli_mixed, e4m3_tokens_take_weights_in_the_order_byte) {
-  const auto item =
-      parse("--shape 16x64x128 --weights int4 --group 64 --dtype e4m3 --scale-a vector --stages 3");
+  const auto item = parse(
+      "--shape 16x64x128 --weights int4 --group 64 --dtype e4m3 --scale-a vector --stages 3 --strips 2 "
+      "--k-groups 1 --tokens 32");
   ASSERT_TRUE(item) << item.error().message;
   const MixedProblem expected{.m = 16,
                               .n = 64,
@@ -72,7 +73,7 @@ TEST(cli_mixed, e4m3_tokens_take_weights_in_the_order_byte) {
                               .weights = {.group = 64, .order = FragmentOrder::byte},
                               .bias_type = MixedProblem{}.bias_type};
   EXPECT_EQ(item->problem, expected) << to_string(item->problem);
-  EXPECT_EQ(item->overrides, (mixed::Overrides{.stages = 3}));
+  EXPECT_EQ(item->overrides, (mixed::Overrides{.stages = 3, .tokens = 32, .strips = 2, .k_groups = 1}));
   EXPECT_EQ(parse("--shape 16x64x128 --weights int8 --dtype e4m3")->problem.weights.order,
             FragmentOrder::half)
       << "the planner says that 8-bit weights go with 16-bit tokens";

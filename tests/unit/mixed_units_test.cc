@@ -78,6 +78,40 @@ TEST(mixed_units, for_many_tokens_compile_without_spills_or_serialised_products)
   EXPECT_GE(taken, 24);
 }
 
+// What the planner picks for every format and number of tokens; ptxas would say in the log what it
+// serialises.
+TEST(mixed_units, of_e4m3_tokens_compile_without_spills_or_serialised_products) {
+  const i64 tokens[] = {1, 16, 32, 64, 128, 300};
+  int taken = 0;
+  for (const WeightFormat& format : test::all_formats()) {
+    if (format.order != FragmentOrder::byte) continue;
+    MixedProblem p{.m = tokens[taken % 6],
+                   .n = taken % 4 == 0 ? 28672 : 4096,
+                   .k = 4096,
+                   .x = DType::e4m3,
+                   .scale_x = static_cast<ScaleMode>(taken % 3),
+                   .d = taken % 2 == 0 ? DType::bf16 : DType::fp32,
+                   .weights = format};
+    if (taken % 5 == 0) p.bias = Bias::column, p.activation = Activation::silu;
+    expect_to_compile(p);
+    ++taken;
+  }
+  EXPECT_GE(taken, 24);
+}
+
+TEST(mixed_units, of_the_bars_of_e4m3_tokens_compile_without_spills) {
+  for (const int group : {64, 128})
+    for (const i64 m : {1, 16, 32, 64, 128})
+      for (const auto& [n, k] : {std::pair<i64, i64>{8192, 8192}, {28672, 4096}, {1280, 8192}})
+        expect_to_compile({.m = m,
+                           .n = n,
+                           .k = k,
+                           .x = DType::e4m3,
+                           .scale_x = ScaleMode::vector,
+                           .d = DType::bf16,
+                           .weights = {.group = group, .order = FragmentOrder::byte}});
+}
+
 TEST(mixed_units, text_says_all_of_a_config) {
   NarrowConfig a, b;
   EXPECT_EQ(to_string(a), to_string(b));
@@ -91,6 +125,10 @@ TEST(mixed_units, text_says_all_of_a_config) {
   other.w_stages = wide.w_stages + 1;
   EXPECT_NE(unit_text(wide), unit_text(other));
   EXPECT_EQ(unit_text(MixedConfig(wide)), unit_text(wide));
+  ByteConfig byte, scaled;
+  EXPECT_EQ(unit_text(byte), unit_text(scaled));
+  scaled.scale_x = ScaleMode::vector;
+  EXPECT_NE(unit_text(byte), unit_text(scaled));
 }
 
 }  // namespace

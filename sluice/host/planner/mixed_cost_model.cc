@@ -14,8 +14,9 @@ constexpr double kSchedulers = 4;  // of an SM, an instruction a clock each
 double usable_sms(const DeviceInfo& device, int parts) {
   if (parts == 1) return device.sm_count;
   if (parts == 2) return 2.0 * device.max_clusters_of_2;
-  if (parts <= 4) return parts * 1.0 * device.max_clusters_of_4;
-  return parts * 1.0 * device.max_clusters_of_8;
+  const int size = parts <= 4 ? 4 : 8;  // what is known; smaller clusters leave as few SMs alone
+  const int sms = size * (size == 4 ? device.max_clusters_of_4 : device.max_clusters_of_8);
+  return static_cast<double>(sms / parts * parts);
 }
 
 /// Words of codes that a lane expands for a fragment: twice the words, or twice the passes, twice the work.

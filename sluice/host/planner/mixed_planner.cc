@@ -29,8 +29,9 @@ constexpr Rings kRings[] = {{8, 4}, {6, 3}, {6, 2}, {5, 4}, {5, 2}, {4, 2}, {3, 
 
 constexpr int kByteTokens[] = {8, 16, 32, 64, 128};
 constexpr int kStrips[] = {4, 2, 1};
-constexpr int kKGroups[] = {1, 2, 4};
-constexpr int kByteStages[] = {16, 12, 24, 8, 32, 6, 4, 3, 2};
+constexpr int kKGroups[] = {4, 2, 1, 3};
+constexpr int kByteParts[] = {1, 2, 4, 3, 5, 6, 8};
+constexpr int kMostByteStages = 32;
 
 /// The smallest tile that holds all tokens (more than 32 are several tiles), and its half: two of those may
 /// be faster than one that is short of registers.
@@ -67,12 +68,11 @@ const char* why_not_wanted(const MixedProblem& p, const WideConfig& c, const Dev
   return nullptr;
 }
 
-/// Parts of k and a ring that a CTA has work for; and no more tokens than the smallest tile that holds all.
+/// Parts of k and warpgroups that a CTA has work for, and strips that are there.
 const char* why_not_wanted(const MixedProblem& p, const ByteConfig& c, const DeviceInfo&) {
   const i64 k_tiles = std::max<i64>(packed_k_tiles(p.k), 1), tiles_of_cta = ceil_div(k_tiles, i64{c.parts});
   if (c.parts > k_tiles) return "parts must be at most the k-tiles";
   if (c.k_groups > tiles_of_cta) return "there are fewer k-tiles than warpgroups";
-  if (c.stages > 2 && c.stages > tiles_of_cta) return "the ring is longer than a CTA's share of k";
   if (tile_rows(c) / 2 >= round_up(p.n, i64{kStripRows})) return "half of the strips would be empty";
   return nullptr;
 }
@@ -130,6 +130,14 @@ std::vector<WideConfig> wide_space(const MixedProblem& p, const Overrides& o) {
   return configs;
 }
 
+/// The deepest ring that fits and that a CTA has work for: its copies are all on their way at once.
+int deepest_ring(const MixedProblem& p, ByteConfig c) {
+  const i64 tiles_of_cta = ceil_div(std::max<i64>(packed_k_tiles(p.k), 1), i64{std::max(c.parts, 1)});
+  c.stages = static_cast<int>(std::clamp<i64>(tiles_of_cta, std::max(2, c.k_groups), kMostByteStages));
+  while (c.stages > 2 && validate(c) != nullptr) --c.stages;
+  return c.stages;
+}
+
 /// The same of the kernel for e4m3 tokens.
 std::vector<ByteConfig> byte_space(const MixedProblem& p, const Overrides& o) {
   std::vector<ByteConfig> configs;
@@ -139,15 +147,14 @@ std::vector<ByteConfig> byte_space(const MixedProblem& p, const Overrides& o) {
     if (!o.tokens && tokens < 64 && tokens < p.m) continue;  // expanding codes again costs more than it saves
     for (const int strips : axis(kStrips, o.strips))
       for (const int k_groups : axis(kKGroups, o.k_groups))
-        for (const int parts : axis(kParts, o.parts))
-          for (const int stages : axis(kByteStages, o.stages)) {
-            c.tokens = tokens;
-            c.strips = strips;
-            c.k_groups = k_groups;
-            c.parts = parts;
-            c.stages = stages;
-            configs.push_back(c);
-          }
+        for (const int parts : axis(kByteParts, o.parts)) {
+          c.tokens = tokens;
+          c.strips = strips;
+          c.k_groups = k_groups;
+          c.parts = parts;
+          c.stages = o.stages.value_or(deepest_ring(p, c));
+          configs.push_back(c);
+        }
   }
   return configs;
 }
