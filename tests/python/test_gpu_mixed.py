@@ -3,7 +3,6 @@
 compiler, graphs, streams, modules, and misuse."""
 import dataclasses
 import itertools
-import threading
 
 import pytest
 
@@ -13,6 +12,7 @@ import sluice  # noqa: E402
 import sluice.torch as st  # noqa: E402
 import sluice.weights as sw  # noqa: E402
 from gpu_helpers import BF16, E4M3, FP16, FP32, exactly, needs_gpu, powers, real, whole  # noqa: E402
+from thread_helpers import in_threads  # noqa: E402
 
 pytestmark = needs_gpu
 
@@ -331,11 +331,7 @@ def test_threads():
         stream.synchronize()
 
     torch.cuda.synchronize()
-    threads = [threading.Thread(target=work, args=(100 * i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(work, (0, 100, 200, 300))
     assert not wrong
 
 

@@ -6,30 +6,22 @@
 
 #include "bench/shapes.h"
 #include "bench/tune_gpu.h"
-#include "fake_driver.h"
+#include "lab_fixture.h"
 
 namespace sluice::bench {
 namespace {
 
-class TuneGpu : public testing::Test {
+class TuneGpu : public LabFixture {
  protected:
-  void SetUp() override {
-    driver_.machine.memory_bytes = i64{4} << 30;
-    const Result<Device> device = open_fake_device();
-    ASSERT_TRUE(device) << device.error().message;
-    Result<Lab> lab = open_lab(*device, {.rest_ms = 0, .peer = false}, "");
-    ASSERT_TRUE(lab) << lab.error().message;
-    lab_ = std::make_unique<Lab>(std::move(*lab));
-  }
+  TuneGpu() : LabFixture({.peer = false}) {}
+
   TuneRun search() {
     GpuTuneMachine machine(*lab_);
     const std::vector<Problem> problems{problem_, problem_};
     return tune(machine, lab_->device.info(), problems, {.top = 3},
-                {.known = nullptr, .phase = [](const std::string&) {}, .finished = nullptr});
+                {.known = nullptr, .phase = kSilent, .finished = nullptr});
   }
 
-  FakeDriver driver_;
-  std::unique_ptr<Lab> lab_;
   const Problem problem_ = plain_problem(256, 256, 128, DType::bf16);
 };
 
