@@ -146,8 +146,7 @@ Result<int> run_verify(const VerifyFlags& flags, const RequestFlags& request, co
   for (const auto& [why, times] : tally.refused) fmt::print("refused {} times: {}\n", times, why);
   const bool right = tally.wrong == 0 && tally.right > 0;
   fmt::print(
-      "{} problems on {}: {}\n", flags.problems,
-      target->device ? target->device->info().name : host,
+      "{} problems on {}: {}\n", flags.problems, target->device ? target->device->info().name : host,
       paint(stdout, right ? Colour::green : Colour::red,
             fmt::format("{} right, {} wrong, {} refused", tally.right, tally.wrong, tally.refusals())));
   return right ? kExitOk : kExitNo;

@@ -46,7 +46,10 @@ Result<void> PackedSession::make_ready(std::span<const MixedProblem> given) {
   std::vector<MixedProblem> problems;
   for (const MixedProblem& spelled : given) problems.push_back(key_of(spelled));
   return kernels_.make_ready(
-      problems, [&](const MixedProblem& problem) { return mixed::plan(problem, device_.info(), {}, device_.records()); },
+      problems,
+      [&](const MixedProblem& problem) {
+        return mixed::plan(problem, device_.info(), {}, device_.records());
+      },
       [&](const std::vector<mixed::Plan>& plans) { return mixed::prepare(device_, plans); });
 }
 
