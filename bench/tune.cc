@@ -26,13 +26,13 @@ class Search {
 
   TuneResult run(const AnyProblem& problem, double share_s) {
     result_.problem = problem;
-    start_s_ = machine_.now_s();
+    const double begin_s = machine_.now_s();
     share_s_ = share_s;
     if (Result<void> done = measure(); !done) {
       result_.state = TuneState::failed;
       result_.message = done.error().message;
     }
-    result_.seconds = machine_.now_s() - start_s_;
+    result_.seconds = machine_.now_s() - begin_s;
     return std::move(result_);
   }
 
@@ -41,6 +41,7 @@ class Search {
     if (Result<void> planned = plan(); !planned) return planned;
     phase_("filling operands");
     if (Result<void> opened = machine_.open(result_.problem); !opened) return opened;
+    start_s_ = machine_.now_s();  // who needs new weights shall not get fewer candidates for it
     prepare(0, kPrepareShare);
     screen(racers());
     add_orders();

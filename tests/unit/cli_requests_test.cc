@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <fstream>
+#include <set>
 
 #include "bench/shapes.h"
 #include "cli/mixed_flags.h"
@@ -96,6 +97,19 @@ TEST_F(CliRequests, overrides_go_to_every_problem_of_the_mixed_set) {
   for (const AnyRequest& request : *list)
     EXPECT_EQ(std::get<bench::MixedCase>(request).overrides,
               (mixed::Overrides{.warps = 4, .ignore_records = true}));
+}
+
+TEST_F(CliRequests, the_list_that_mixed_records_are_made_from_holds_different_problems) {
+  const auto list = any_requests("--shapes " SLUICE_SOURCE_DIR "/bench/shapes/mixed.txt");
+  ASSERT_TRUE(list) << list.error().message;
+  EXPECT_EQ(list->size(), 1u + 9 * 8 * 2 * 2);
+  std::set<std::string> names;
+  for (const AnyRequest& request : *list) {
+    const bench::MixedCase& item = std::get<bench::MixedCase>(request);
+    EXPECT_EQ(item.overrides, mixed::Overrides{});
+    names.insert(bench::name_of(item.problem));
+  }
+  EXPECT_EQ(names.size(), list->size());
 }
 
 TEST_F(CliRequests, flags_of_the_other_kind_of_set_are_refused_by_name) {

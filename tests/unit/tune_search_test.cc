@@ -241,6 +241,13 @@ TEST_F(TuneSearch, the_budget_is_shared_and_hardly_overrun) {
   EXPECT_LT(machine_.now - start, settings_.budget_s + 0.6);
 }
 
+TEST_F(TuneSearch, filling_operands_takes_no_candidates) {
+  settings_.budget_s = 2;
+  const int usual = one(big_).count(TrialState::right);
+  machine_.costs.open = 1.9;
+  EXPECT_EQ(one(big_).count(TrialState::right), usual);
+}
+
 TEST_F(TuneSearch, without_time_a_problem_is_skipped_and_said_to_be) {
   settings_.budget_s = 0.5;
   const double start = machine_.now;
