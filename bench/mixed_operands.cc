@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include <sluice/host/planner/mixed_checks.h>
 
@@ -69,6 +70,7 @@ Result<void> MixedOperands::open(const MixedProblem& problem) {
     const auto row = source_->sums().begin() + token % kDistinctTokens * problem_.n;
     sums_.insert(sums_.end(), row, row + problem_.n);
   }
+  if (Result<void> opened = open_scales(); !opened) return opened;
   return open_sets();
 }
 
@@ -109,7 +111,31 @@ mixed::Args MixedOperands::args(int copy) const {
   return {.x = set.x.data(),
           .weights = shared.weights,
           .d = static_cast<u8*>(set.d.data()) + mixed::d_begin(problem_, 0),
-          .bias = shared.bias};
+          .bias = shared.bias,
+          .scale_x = static_cast<const float*>(scale_x_.data())};
+}
+
+/// Of these tokens, as the problem has them: none, one, or one for each.
+std::vector<u8> MixedOperands::scales_of(const std::vector<i64>& tokens) const {
+  const std::vector<u8>& all = source_->host().scale_x;
+  if (problem_.scale_x != ScaleMode::vector) return all;
+  std::vector<u8> scales;
+  for (const i64 token : tokens) {
+    const auto scale = all.begin() + token % kDistinctTokens * bytes_of(DType::fp32);
+    scales.insert(scales.end(), scale, scale + bytes_of(DType::fp32));
+  }
+  return scales;
+}
+
+Result<void> MixedOperands::open_scales() {
+  std::vector<i64> tokens(static_cast<size_t>(problem_.m));
+  std::iota(tokens.begin(), tokens.end(), i64{0});
+  const std::vector<u8> scales = scales_of(tokens);
+  const i64 bytes = static_cast<i64>(scales.size());
+  Result<DeviceBuffer> buffer = DeviceBuffer::allocate(lab_.device, bytes);
+  if (!buffer) return buffer.error();
+  scale_x_ = *std::move(buffer);
+  return bytes > 0 ? scale_x_.upload(scales.data(), bytes) : Result<void>();
 }
 
 std::vector<Result<Contender>> MixedOperands::prepare(std::span<const AnyPlan> plans) {
@@ -154,7 +180,10 @@ Result<std::string> MixedOperands::check(const Contender& contender, const AnyPl
   if (Result<void> done = lab_.stream.synchronize(); !done) return done.error();
   const Result<std::vector<u8>> d = read_sample();
   if (!d) return d.error();
-  mixed::HostData looked_at{.problem = problem_, .kind = mixed::DataKind::real, .bias = source_->host().bias};
+  mixed::HostData looked_at{.problem = problem_,
+                            .kind = mixed::DataKind::real,
+                            .bias = source_->host().bias,
+                            .scale_x = scales_of(tokens_)};
   looked_at.problem.m = static_cast<i64>(tokens_.size());
   looked_at.problem.ld_d = problem_.n;
   return verdict_on(

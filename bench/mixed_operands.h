@@ -38,12 +38,15 @@ class MixedOperands final : public TuneOperands {
   };
   Result<void> open_source();
   Result<void> open_sets();
+  Result<void> open_scales();
+  std::vector<u8> scales_of(const std::vector<i64>& tokens) const;
   Result<std::vector<u8>> read_sample() const;
 
   const Lab& lab_;
   MixedProblem problem_;  // leading dimensions filled in
   std::optional<mixed::DeviceData> source_;
   std::vector<Set> sets_;
+  DeviceBuffer scale_x_;
   std::vector<i64> tokens_;  // that are looked at
   std::vector<MixedSum> sums_;
 };

@@ -210,7 +210,7 @@ Result<void> fill(Session& session, const MixedProblem& p) {
   session.data = *std::move(data);
   session.record.copies = session.data->copies();
   session.fp8.problem = with_strides(plain_problem(p.m, p.n, p.k, DType::e4m3));
-  session.half.problem = with_strides(plain_problem(p.m, p.n, p.k, p.x));
+  session.half.problem = with_strides(plain_problem(p.m, p.n, p.k, is_16bit(p.x) ? p.x : DType::bf16));
   for (Dense* dense : {&session.fp8, &session.half}) {
     Result<std::vector<ProblemData>> copies = make_copies(session.lab, dense->problem, {});
     if (!copies) return copies.error();
@@ -258,9 +258,19 @@ std::vector<MixedCase> mixed_set() {
                  {8192, 28672}, {7168, 8192}, {1280, 8192},  {8192, 1024}};
   std::vector<MixedCase> cases{{.problem = {.m = 16, .n = 3584, .k = 8192, .weights = {.group = 64}}}};
   for (const int group : {64, 128})
-    for (const i64 m : {1, 4, 16, 32})
+    for (const i64 m : {1, 4, 16, 32, 64})
       for (const auto& [n, k] : kLayers)
         cases.push_back({.problem = {.m = m, .n = n, .k = k, .weights = {.group = group}}});
+  for (const int group : {64, 128})
+    for (const i64 m : {1, 4, 16, 32, 64, 128})
+      for (const auto& [n, k] : kLayers)
+        cases.push_back({.problem = {.m = m,
+                                     .n = n,
+                                     .k = k,
+                                     .x = DType::e4m3,
+                                     .scale_x = ScaleMode::vector,
+                                     .d = DType::bf16,
+                                     .weights = {.group = group, .order = FragmentOrder::byte}}});
   return cases;
 }
 

@@ -21,8 +21,9 @@ struct MixedCase {
 /// `phase` is told what is being done. Whatever fails is written into the record and the rest goes on.
 ShapeRecord measure_mixed(const Lab& lab, const MixedCase& item, const Phase& phase);
 
-/// The problems that the bars of mixed input are about: few tokens, eight layers, groups of 64 and 128; and
-/// 16 x 3584 x 8192, the case that CUTLASS issue #1549 is about, first.
+/// The problems that the bars of mixed input are about: eight layers, groups of 64 and 128, 1 to 64 fp16
+/// tokens, then 1 to 128 e4m3 ones with a scale each; and 16 x 3584 x 8192, the case that CUTLASS issue #1549
+/// is about, first.
 std::vector<MixedCase> mixed_set();
 inline constexpr const char* kMixedSet = "mixed";
 

@@ -108,6 +108,7 @@ Json mixed_json(const ShapeRecord& shape) {
           {"n", p.n},
           {"k", p.k},
           {"x", name_of(p.x)},
+          {"scale_x", name_of(p.scale_x)},
           {"d", name_of(p.d)},
           {"weights", name_of(p.weights.type)},
           {"group", p.weights.group},

@@ -12,6 +12,7 @@
 #include "bench/shapes.h"
 #include "cli/bench_table.h"
 #include "cli/command_line.h"
+#include "cli/mixed_bars.h"
 #include "cli/mixed_flags.h"
 #include "cli/mixed_table.h"
 #include "cli/requests.h"

@@ -13,9 +13,9 @@ namespace sluice::cli {
 namespace {
 
 /// Of the flags of dense products, those that mean the same here.
-constexpr std::array kShared = {"--shape", "--m",      "--n",         "--k",    "--dtype",
-                                "--d",     "--bias",   "--bias-type", "--ld-a", "--activation",
-                                "--ld-d",  "--stages", "--no-records"};
+constexpr std::array kShared = {"--shape", "--m",       "--n",         "--k",         "--dtype",
+                                "--d",     "--bias",    "--bias-type", "--ld-a",      "--activation",
+                                "--ld-d",  "--scale-a", "--stages",    "--no-records"};
 
 Result<void> only_shared(const std::vector<const CLI::Option*>& options) {
   for (const CLI::Option* option : options)
@@ -64,6 +64,7 @@ void add_format_flags(CLI::App& app, MixedFlags& f) {
 void add_mixed_flags(CLI::App& app, MixedFlags& f) {
   add_format_flags(app, f);
   const char* narrow = "Mixed input: ask for the narrow kernel (--stages too)";
+  const char* byte = "Mixed input: of the kernel for e4m3 tokens (--tokens-tile, --parts and --stages too)";
   const char* wide = "Mixed input: ask for the wide kernel";
   f.override_options = {
       app.add_option("--token-blocks", f.token_blocks, "Tokens of a tile / 8: 1, 2, 4")->group(narrow),
@@ -76,7 +77,9 @@ void add_mixed_flags(CLI::App& app, MixedFlags& f) {
       app.add_option("--cluster-k", f.cluster_k, "CTAs of a cluster, which share k: 1, 2")->group(wide),
       app.add_option("--x-stages", f.x_stages, "Slots of the tokens' ring, 64 k each: 2 to 16")->group(wide),
       app.add_option("--w-stages", f.w_stages, "Slots of the weights' ring, 128 k each: 1 to 16")
-          ->group(wide)};
+          ->group(wide),
+      app.add_option("--strips", f.strips, "64 outputs each, of a CTA: 1 to 4")->group(byte),
+      app.add_option("--k-groups", f.k_groups, "Warpgroups that share a strip")->group(byte)};
 }
 
 bool is_shared_flag(const std::string& name) {
@@ -107,22 +110,26 @@ mixed::Overrides mixed_overrides_of(const RequestFlags& request, const MixedFlag
           .cluster_k = flags.cluster_k,
           .x_stages = flags.x_stages,
           .w_stages = flags.w_stages,
+          .strips = flags.strips,
+          .k_groups = flags.k_groups,
           .ignore_records = request.problem.no_records};
 }
 
 Result<bench::MixedCase> mixed_case_of(const RequestFlags& request, const MixedFlags& flags) {
   for (const auto* options : {&request.problem_options, &request.override_options})
     if (Result<void> alone = only_shared(*options); !alone) return alone.error();
-  const Result<WeightFormat> format = format_of(flags);
+  Result<WeightFormat> format = format_of(flags);
   if (!format) return format.error();
   ProblemFlags dense = request.problem;
   if (dense.dtype.empty()) dense.dtype = "fp16";
   const Result<Problem> p = problem_of(dense);
   if (!p) return p.error();
+  if (p->a.type == DType::e4m3 && format->type == WeightType::uint4) format->order = FragmentOrder::byte;
   return bench::MixedCase{.problem = {.m = p->m,
                                       .n = p->n,
                                       .k = p->k,
                                       .x = p->a.type,
+                                      .scale_x = p->epilogue.scale_a,
                                       .d = p->d.type,
                                       .weights = *format,
                                       .bias = p->epilogue.bias,

@@ -33,10 +33,12 @@ Result<std::vector<u8>> reference_d(const mixed::HostData& data, int shift) {
   u8* d = buffer.data() + mixed::d_begin(p, shift);
   for (i64 m = 0; m < p.m; ++m)
     for (i64 n = 0; n < p.n; ++n) {
-      double sum = p.bias == Bias::none ? 0.0 : load_element(p.bias_type, data.bias.data(), n);
+      double sum = 0;
       for (i64 k = 0; k < p.k; ++k)
         sum += load_element(p.x, data.x.data(), m * p.ld_x + k) * (*w)[static_cast<size_t>(n * p.k + k)];
-      store_element(p.d, d, m * p.ld_d + n, activated(p.activation, sum));
+      const double bias = p.bias == Bias::none ? 0.0 : load_element(p.bias_type, data.bias.data(), n);
+      store_element(p.d, d, m * p.ld_d + n,
+                    activated(p.activation, mixed::scale_of_token(data, m) * sum + bias));
     }
   return buffer;
 }

@@ -46,7 +46,7 @@ Result<void> print_mixed_plan(const bench::MixedCase& item, const Target& target
   const Result<std::vector<mixed::Plan>> plans = mixed::candidates(item.problem, info, item.overrides);
   if (!plans) return plans.error();
   const Table table({{.title = "", .width = 3},
-                     {.title = "kernel", .width = 56, .align = Align::left},
+                     {.title = "kernel", .width = 64, .align = Align::left},
                      {.title = "us", .width = 8},
                      {.title = "smem", .width = 7}});
   fmt::print("\n{}", table.header());

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "bench/statistics.h"
 #include "cli/table.h"
 
 namespace sluice::cli {
@@ -19,9 +18,6 @@ using bench::kReadFloor;
 using bench::kSluice;
 using bench::kSluiceTuned;
 using bench::ShapeRecord;
-
-constexpr double kLargeWeights = 64 << 20;  // elements
-constexpr double kSmallWeights = 11 << 20;  // (1280, 8192) and (8192, 1024)
 
 std::string number(double value, int digits) {
   return value > 0 ? fmt::format("{:.{}f}", value, digits) : "-";
@@ -46,60 +42,15 @@ Table table_of(bool tuned) {
   return Table(std::move(columns));
 }
 
-/// The first words of a kernel's name: what differs between kernels of one problem.
+/// The first words of a kernel's name, before its types: what differs between kernels of one problem.
 std::string short_detail(const ShapeRecord& shape) {
-  for (const bench::ContenderRecord& c : shape.contenders)
-    if (c.name == kSluice)
-      return c.detail.substr(0, c.detail.find(" fp16*") < c.detail.find(" bf16*") ? c.detail.find(" fp16*")
-                                                                                  : c.detail.find(" bf16*"));
-  return "-";
-}
-
-double weights_of(const ShapeRecord& shape) {
-  return static_cast<double>(shape.mixed->n) * static_cast<double>(shape.mixed->k);
-}
-
-std::string verdict(bool met, const std::string& text) {
-  return fmt::format("  {} {}\n", met ? "met:    " : "NOT met:", text);
-}
-
-std::string bars_of(const bench::RunRecord& run, const char* ours) {
-  std::string text;
-  std::vector<double> all, large, others, smallest;
-  for (const ShapeRecord& shape : run.shapes) {
-    if (!shape.mixed) continue;
-    const double fp8 = bench::ratio(shape, ours, kBestFp8), floor = bench::ratio(shape, ours, kReadFloor);
-    const MixedProblem& p = *shape.mixed;
-    if (p.m == 16 && p.n == 3584 && p.k == 8192 && p.weights.group == 64) {
-      text += verdict(fp8 > 0 && inverse(fp8) <= 0.70,
-                      fmt::format("1: 16x3584x8192 g64 takes {:.3f} of FP8's time (bar 0.70)", inverse(fp8)));
-      text += verdict(floor > 0 && inverse(floor) <= 1.20,
-                      fmt::format("1: and {:.3f} of a plain read (bar 1.20)", inverse(floor)));
-      continue;
-    }
-    if (fp8 <= 0) continue;
-    all.push_back(fp8);
-    if (weights_of(shape) >= kLargeWeights) large.push_back(fp8);
-    (weights_of(shape) < kSmallWeights ? smallest : others).push_back(fp8);
+  for (const bench::ContenderRecord& c : shape.contenders) {
+    if (c.name != kSluice) continue;
+    size_t end = c.detail.size();
+    for (const char* types : {" fp16*", " bf16*", " e4m3*"}) end = std::min(end, c.detail.find(types));
+    return c.detail.substr(0, end);
   }
-  const auto mean = [&](const std::vector<double>& ratios, double bar, const char* what) {
-    if (ratios.empty()) return;
-    const double value = bench::geometric_mean(ratios);
-    text +=
-        verdict(value >= bar, fmt::format("2: {}: geometric mean {:.3f} x FP8's speed over {} shapes (bar "
-                                          "{:.2f})",
-                                          what, value, ratios.size(), bar));
-  };
-  const auto least = [&](const std::vector<double>& ratios, double bar, const char* what) {
-    if (ratios.empty()) return;
-    const double value = bench::least(ratios);
-    text += verdict(value >= bar, fmt::format("2: {}: least {:.3f} (bar {:.2f})", what, value, bar));
-  };
-  mean(all, 1.55, "all");
-  mean(large, 1.70, "weights of 64 M elements and more");
-  least(others, 1.20, "all but the two smallest layers");
-  least(smallest, 1.00, "the two smallest layers");
-  return text.empty() ? "" : fmt::format("bars, {}:\n{}", ours, text);
+  return "-";
 }
 
 }  // namespace
@@ -129,10 +80,6 @@ std::string mixed_line(const ShapeRecord& shape, bool tuned) {
   }
   cells.push_back(bench::all_verified(shape) ? "yes" : "NO");
   return table_of(tuned).row(cells);
-}
-
-std::string mixed_bars(const bench::RunRecord& run, bool tuned) {
-  return bars_of(run, kSluice) + (tuned ? bars_of(run, kSluiceTuned) : "");
 }
 
 }  // namespace sluice::cli

@@ -107,6 +107,11 @@ MixedProblem random_mixed_problem(const RandomSpec& spec, const FormatSpec& form
   p.k = random_size(dice, spec.largest);
   p.weights = random_format(dice, formats);
   p.x = dice.one_in(2) ? DType::fp16 : DType::bf16;
+  if (p.weights.type == WeightType::uint4 && dice.one_in(3)) {
+    p.x = DType::e4m3;
+    p.weights.order = FragmentOrder::byte;
+    p.scale_x = dice.any_of(std::array{ScaleMode::none, ScaleMode::tensor, ScaleMode::vector});
+  }
   p.d = dice.any_of(kVectorTypes);
   if (dice.one_in(2)) {
     p.bias = Bias::column;

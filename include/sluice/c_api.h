@@ -17,7 +17,7 @@ extern "C" {
 
 #define SLUICE_API __attribute__((visibility("default")))
 /* Grows when a struct or a function below changes; sluice_c_abi() is that of the library that was loaded. */
-#define SLUICE_C_ABI 3
+#define SLUICE_C_ABI 4
 
 typedef enum {
   SLUICE_OK = 0,
@@ -273,23 +273,27 @@ SLUICE_API sluice_status sluice_compile_packer(const sluice_weight_format* forma
 /* Compiles and loads them. */
 SLUICE_API sluice_status sluice_make_packer_ready(sluice_device* device, const sluice_weight_format* format);
 
-/* ---- mixed products: 16-bit tokens times packed weights (include/sluice/mixed.h) ---- */
-/* D = act(X W^T + bias): X is m x k, D m x n. Strides 0: packed. */
+/* ---- mixed products: 16-bit or e4m3 tokens times packed weights (include/sluice/mixed.h) ---- */
+/* D = act(scale_x X W^T + bias): X is m x k, D m x n. Strides 0: packed. */
 typedef struct {
   int64_t m, n, k;
   int32_t x, d;
-  sluice_weight_format weights;
-  int32_t bias, bias_type; /* bias: 0 or 1 */
+  int32_t scale_x; /* sluice_scale, of e4m3 tokens: none, one for all (tensor), or one a token (vector) */
+  sluice_weight_format weights; /* for e4m3 tokens SLUICE_UINT4 of SLUICE_ORDER_BYTE */
+  int32_t bias, bias_type;      /* bias: 0 or 1 */
   int32_t activation;
   int64_t x_ld, d_ld;
 } sluice_mixed_problem;
 
-/* What overrules the planner; -1 leaves it the choice. */
+/* What overrules the planner; -1 leaves it the choice. Fields as in mixed::Overrides. */
 typedef struct {
-  int32_t token_blocks, row_blocks, warps, stages, parts, ctas;
+  int32_t token_blocks, row_blocks, warps, stages, parts,
+      ctas;                                                 /* few tokens of 16 bits; stages, parts: e4m3 */
+  int32_t tokens, cluster_n, cluster_k, x_stages, w_stages; /* many tokens of 16 bits; tokens: e4m3 too */
+  int32_t strips, k_groups;                                 /* e4m3 tokens */
 } sluice_mixed_choices;
 #define SLUICE_NO_MIXED_CHOICES \
-  { -1, -1, -1, -1, -1, -1 }
+  { -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1 }
 
 /* A plan like others, for what takes one, but sluice_prepare. Needs no GPU; device NULL: for an H200. */
 SLUICE_API sluice_status sluice_mixed_plan_create(const sluice_device* device,
@@ -298,13 +302,14 @@ SLUICE_API sluice_status sluice_mixed_plan_create(const sluice_device* device,
 
 typedef struct {
   sluice_weight_format format;
-  int64_t n, k;             /* of the weights, which their blob does not tell */
-  const sluice_array* x;    /* m x k */
-  const sluice_array* blob; /* on 128 bytes */
-  const sluice_array* d;    /* m x n */
-  const sluice_array* bias; /* n, or NULL */
+  int64_t n, k;                /* of the weights, which their blob does not tell */
+  const sluice_array* x;       /* m x k */
+  const sluice_array* blob;    /* on 128 bytes */
+  const sluice_array* d;       /* m x n */
+  const sluice_array* bias;    /* n, or NULL */
+  const sluice_array* scale_x; /* fp32, of e4m3 tokens: one value, m or m x 1; or NULL, which is 1 */
   int32_t activation;
-  const char* const* names; /* four, for messages, in the order of the arrays; NULL: those of the fields */
+  const char* const* names; /* five, for messages, in the order of the arrays; NULL: those of the fields */
 } sluice_mixed_product;
 SLUICE_API sluice_status sluice_mixed_problem_of(const sluice_mixed_product* product,
                                                  sluice_mixed_problem* problem);

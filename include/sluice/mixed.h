@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of packed few-bit weights and 16-bit tokens: D[m][n] = act(sum_k X[m][k] W[n][k] + bias[n]).
+// Products of packed few-bit weights and tokens of 16 bits, or of e4m3 with scales:
+//   D[m][n] = act(scale_x[m] * sum_k X[m][k] W[n][k] + bias[n])
 //   auto device = sluice::Device::open(0, sluice::options_from_environment());
 //   auto plan   = sluice::mixed::plan(problem, device->info(), {}, device->records());
 //   auto kernel = sluice::mixed::prepare(*device, *plan);
@@ -15,17 +16,20 @@
 #include <vector>
 
 #include <sluice/gemm.h>
+#include <sluice/spec/byte.h>
 #include <sluice/spec/mixed.h>
 #include <sluice/spec/wide.h>
 
 namespace sluice {
 
-/// Which kernel, and how: few tokens (kernels/narrow.cuh) or many (kernels/wide.cuh).
-using MixedConfig = std::variant<NarrowConfig, WideConfig>;
+/// Which kernel, and how: few 16-bit tokens (kernels/narrow.cuh), many (kernels/wide.cuh), e4m3 tokens
+/// (kernels/byte.cuh).
+using MixedConfig = std::variant<NarrowConfig, WideConfig, ByteConfig>;
 
 /// The text of a JIT unit, a log line and a test: a C++ designated initialiser with every field.
 std::string to_string(const NarrowConfig& config);
 std::string to_string(const WideConfig& config);
+std::string to_string(const ByteConfig& config);
 std::string to_string(const MixedConfig& config);
 std::string to_string(const MixedProblem& problem);
 
@@ -51,11 +55,13 @@ struct TunedChoice {
   bool operator==(const TunedChoice&) const = default;
 };
 
-/// Fields that are set overrule the planner; the rest its model still chooses. A field of one kernel asks for
-/// that kernel. Records are not looked at once any of them is set.
+/// Fields that are set overrule the planner; the rest its model still chooses. With 16-bit tokens a field of
+/// one kernel asks for that kernel. e4m3 tokens have one kernel, and tokens, strips, k_groups, parts and
+/// stages are its fields. Records are not looked at once any of them is set.
 struct Overrides {
   std::optional<int> token_blocks, row_blocks, warps, stages, parts, ctas;  // as in NarrowConfig
   std::optional<int> tokens, cluster_n, cluster_k, x_stages, w_stages;      // as in WideConfig
+  std::optional<int> strips, k_groups;                                      // as in ByteConfig
   bool ignore_records = false;  // plan as if the problem had never been tuned
 
   bool operator==(const Overrides&) const = default;
@@ -63,9 +69,9 @@ struct Overrides {
 
 /// Checks the problem and picks a configuration: that of its record, if `records` has one that can still be
 /// used, else the model's best. Pure: the same arguments give the same plan everywhere.
-/// m, n and k may be 0, and at most 2^31 - 129; ld_x and ld_d are in elements, ld_x a multiple of 8 and at
-/// most 2^26 - 8 (with one token: anything). Errors: invalid_size, invalid_type, invalid_stride, misaligned
-/// (ld_x), invalid_config (the weight format, overrides), unsupported_arch.
+/// m, n and k may be 0, and at most 2^31 - 129; ld_x and ld_d are in elements, ld_x a multiple of 16 bytes
+/// and at most 2^26 - 8 (with one token: anything). Errors: invalid_size, invalid_type (scale_x too),
+/// invalid_stride, misaligned (ld_x), invalid_config (the weight format, overrides), unsupported_arch.
 Result<Plan> plan(const MixedProblem& problem, const DeviceInfo& device, const Overrides& overrides = {},
                   const RecordBook& records = shipped_records());
 
@@ -75,10 +81,11 @@ Result<std::vector<Plan>> candidates(const MixedProblem& problem, const DeviceIn
 
 /// The pointers of one launch, all to device memory.
 struct Args {
-  const void* x = nullptr;        // m rows of k, of MixedProblem::x, ld_x apart; on 16 bytes
-  const void* weights = nullptr;  // the blob, Plan::weight_bytes of it, on 128 bytes
-  void* d = nullptr;              // m rows of n, of MixedProblem::d, ld_d apart
-  const void* bias = nullptr;     // n of bias_type, if the problem has a bias
+  const void* x = nullptr;         // m rows of k, of MixedProblem::x, ld_x apart; on 16 bytes
+  const void* weights = nullptr;   // the blob, Plan::weight_bytes of it, on 128 bytes
+  void* d = nullptr;               // m rows of n, of MixedProblem::d, ld_d apart
+  const void* bias = nullptr;      // n of bias_type, if the problem has a bias
+  const float* scale_x = nullptr;  // 1 or m, as MixedProblem::scale_x says
 };
 
 /// A plan compiled and loaded on a device: immutable, shareable, launchable from any thread and into any
@@ -121,6 +128,7 @@ Result<void> run(const Device& device, const MixedProblem& problem, const Args& 
 /// For people: one line, e.g. "narrow 16x64 w8 s3 p2 b1 fp16*uint4>fp16 g64 fp16".
 std::string short_name(const NarrowConfig& config);
 std::string short_name(const WideConfig& config);
+std::string short_name(const ByteConfig& config);
 std::string short_name(const MixedConfig& config);
 /// The problem and plan as a few aligned lines; what `sluice plan --weights` prints.
 std::string describe(const Plan& plan);

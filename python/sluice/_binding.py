@@ -8,7 +8,7 @@ errors as the classes of ``sluice.errors``. Imported when the first array comes,
     quantize(input, output, scales, granularity, scale_given)
     add_mm(a, b, total, any_order, workspace)
     problem_of_arrays(a, b, c, out, bias, scale_a, scale_b, activation, use_fast_accum, update, any_order, address)
-    mixed_mm(x, blob, bias, out, format, n, k, activation)
+    mixed_mm(x, blob, bias, scale_x, out, format, n, k, activation)
     pack_codes(codes, scales, zeros, blob, format)
     unpack_codes(codes, scales, zeros, blob, format)
 

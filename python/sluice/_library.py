@@ -11,7 +11,7 @@ from ctypes import POINTER, c_char_p, c_double, c_int32, c_int64, c_void_p
 
 from . import errors
 
-C_ABI = 3
+C_ABI = 4
 HERE = pathlib.Path(__file__).resolve().parent
 
 
@@ -64,7 +64,7 @@ class PackedNumbersStruct(ctypes.Structure):
 class MixedProblemStruct(ctypes.Structure):
     _fields_ = [
         *((name, c_int64) for name in ("m", "n", "k")),
-        *((name, c_int32) for name in ("x", "d")),
+        *((name, c_int32) for name in ("x", "d", "scale_x")),
         ("weights", WeightFormatStruct),
         *((name, c_int32) for name in ("bias", "bias_type", "activation")),
         *((name, c_int64) for name in ("x_ld", "d_ld")),
@@ -72,7 +72,8 @@ class MixedProblemStruct(ctypes.Structure):
 
 
 class MixedChoicesStruct(ctypes.Structure):
-    _fields_ = [(name, c_int32) for name in ("token_blocks", "row_blocks", "warps", "stages", "parts", "ctas")]
+    _fields_ = [(name, c_int32) for name in ("token_blocks", "row_blocks", "warps", "stages", "parts", "ctas", "tokens",
+                                             "cluster_n", "cluster_k", "x_stages", "w_stages", "strips", "k_groups")]
 
 
 # name: (result, arguments); "status" results are checked.

@@ -8,7 +8,7 @@ from typing import Optional
 
 from . import errors
 from ._library import MixedProblemStruct, PackedNumbersStruct, WeightFormatStruct, lib
-from .problems import ACTIVATIONS, DTYPES, number_of, size_of
+from .problems import ACTIVATIONS, DTYPES, SCALES, number_of, size_of
 
 WEIGHT_TYPES = ("uint4", "int8", "e4m3")
 ORDERS = ("half", "byte")
@@ -21,7 +21,7 @@ class WeightFormat:
 
     ``type``: "uint4" (codes 0 to 15), "int8" (value + 128) or "e4m3". ``scale``: the type of scales and zeros, fp16, bf16 or
     fp32. ``zeros``: is there one for each scale? Without, it is 8, 128 or 0. ``order``: "half" for 16-bit tokens, "byte" for
-    8-bit ones, which no product takes yet.
+    e4m3 ones (uint4 only).
     """
 
     type: str = "uint4"
@@ -85,10 +85,11 @@ class PackedNumbers:
 
 @dataclasses.dataclass(frozen=True)
 class MixedProblem:
-    """``D = act(X W^T + bias)``: X m x k in 16 bits, W n x k packed, D m x n.
+    """``D = act(scale_x * X W^T + bias)``: X m x k in 16 bits or e4m3, W n x k packed, D m x n.
 
-    Types are names. ``d`` left out is X's type. Strides (``x_ld``, ``d_ld``, in elements) are 0 where rows are packed.
-    ``bias`` is the type of a bias, None without.
+    Types are names. ``d`` left out is X's type, or bf16 if that is e4m3. Strides (``x_ld``, ``d_ld``, in elements) are 0 where
+    rows are packed. ``bias`` is the type of a bias, None without. ``scale_x``, of e4m3 tokens: "none", "tensor" (one fp32) or
+    "vector" (one for each token).
     """
 
     m: int
@@ -101,16 +102,17 @@ class MixedProblem:
     activation: str = "none"
     x_ld: int = 0
     d_ld: int = 0
+    scale_x: str = "none"
 
     def struct(self) -> MixedProblemStruct:
         """As the C interface has it. Raises ``InvalidArgument`` for a name that is none."""
         if not isinstance(self.weights, WeightFormat):
             raise errors.InvalidArgument(f"weights = {self.weights!r} must be a sluice.WeightFormat, as packed.format is")
         x = number_of("x", self.x, DTYPES)
+        output = self.d if self.d is not None else "bf16" if self.x == "e4m3" else self.x
         return MixedProblemStruct(
-            m=size_of("m", self.m), n=size_of("n", self.n), k=size_of("k", self.k), x=x,
-            d=number_of("d", self.d, DTYPES) if self.d is not None else x, weights=self.weights.struct(),
-            bias=int(self.bias is not None),
+            m=size_of("m", self.m), n=size_of("n", self.n), k=size_of("k", self.k), x=x, d=number_of("d", output, DTYPES),
+            scale_x=number_of("scale_x", self.scale_x, SCALES), weights=self.weights.struct(), bias=int(self.bias is not None),
             bias_type=number_of("bias", self.bias, DTYPES) if self.bias is not None else 0,
             activation=number_of("activation", self.activation, ACTIVATIONS), x_ld=size_of("x_ld", self.x_ld),
             d_ld=size_of("d_ld", self.d_ld))

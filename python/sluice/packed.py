@@ -75,10 +75,13 @@ class PackedWeights:
         """Of the blob for each weight, scales and padding too."""
         return self.format.numbers(self.n, self.k).stored_bits
 
-    def problem(self, m: int, x: str = "bf16", *, d: Optional[str] = None, bias: Optional[str] = None,
-                activation: str = "none") -> MixedProblem:
-        """The problem of ``m`` tokens (in packed rows) times these weights, for ``mixed_plan`` and ``prepare``."""
-        return MixedProblem(m, self.n, self.k, self.format, x, d, bias, activation)
+    def problem(self, m: int, x: Optional[str] = None, *, d: Optional[str] = None, bias: Optional[str] = None,
+                activation: str = "none", scale_x: Optional[str] = None) -> MixedProblem:
+        """The problem of ``m`` tokens (in packed rows) times these weights, for ``mixed_plan`` and ``prepare``. ``x`` left out is
+        bf16, or in the order "byte" e4m3, then with a scale for each token unless ``scale_x`` says otherwise."""
+        x = x if x is not None else "e4m3" if self.format.order == "byte" else "bf16"
+        scale_x = scale_x if scale_x is not None else "vector" if x == "e4m3" else "none"
+        return MixedProblem(m, self.n, self.k, self.format, x, d, bias, activation, scale_x=scale_x)
 
     def unpack(self) -> Unpacked:
         """The arrays that were packed, bit for bit, where the blob is. Codes of e4m3 are the bytes of their bits."""
@@ -154,8 +157,8 @@ def pack(codes: Array, scales: Array, zeros: Optional[Array] = None, *, type: st
     """Of arrays as their owner has them: ``codes`` uint8, n x k (0 to 15; value + 128 of int8; the bits of e4m3, or
     float8_e4m3fn), ``scales`` and perhaps ``zeros`` n x groups, fp16, bf16 or fp32; all row-major without gaps.
 
-    Runs on the current stream for tensors on a GPU, where of a uint4 only the lower half is looked at; in host memory a code
-    past 15 raises.
+    ``order``: "half" for 16-bit tokens, "byte" for e4m3 ones (uint4 only). Runs on the current stream for tensors on a GPU, where
+    of a uint4 only the lower half is looked at; in host memory a code past 15 raises.
     """
     from . import _binding
 
@@ -186,7 +189,7 @@ def pack_quantized(weights: QuantizedWeights, *, order: str = "half") -> PackedW
 
 
 def _pack_bits(bits: int, name: str, weight: Union[Array, QuantizedWeights], group: Optional[int], symmetric: Optional[bool],
-               scale_type: Optional[str]) -> PackedWeights:
+               scale_type: Optional[str], order: str = "half") -> PackedWeights:
     if isinstance(weight, QuantizedWeights):
         if group is not None or symmetric is not None or scale_type is not None:
             raise errors.InvalidArgument(f"{name}: the weights are quantised; leave group, symmetric and scale_type out, or "
@@ -194,21 +197,22 @@ def _pack_bits(bits: int, name: str, weight: Union[Array, QuantizedWeights], gro
         if weight.bits != bits:
             raise errors.InvalidArgument(f"{name}: the weights have {weight.bits} bits; call "
                                          f"{'pack_int8' if bits == 4 else 'pack_int4'}")
-        return pack_quantized(weight)
-    return pack_quantized(quantize_groups(weight, 128 if group is None else group,
-                                          symmetric=True if symmetric is None else symmetric, scale_type=scale_type, bits=bits))
+        return pack_quantized(weight, order=order)
+    return pack_quantized(quantize_groups(weight, 128 if group is None else group, symmetric=True if symmetric is None else symmetric,
+                                          scale_type=scale_type, bits=bits), order=order)
 
 
 def pack_int4(weight: Union[Array, QuantizedWeights], group: Optional[int] = None, *, symmetric: Optional[bool] = None,
-              scale_type: Optional[str] = None) -> PackedWeights:
+              scale_type: Optional[str] = None, order: str = "half") -> PackedWeights:
     """Of a float weight, n x k, which is rounded first as ``sluice.weights.quantize_groups`` does (``group`` 128, symmetric and
-    its own type for scales, if they are left out), or of ``QuantizedWeights`` of 4 bits, whose group they have."""
-    return _pack_bits(4, "pack_int4", weight, group, symmetric, scale_type)
+    its own type for scales, if they are left out), or of ``QuantizedWeights`` of 4 bits, whose group they have. ``order``: "half"
+    for 16-bit tokens, "byte" for e4m3 ones."""
+    return _pack_bits(4, "pack_int4", weight, group, symmetric, scale_type, order)
 
 
 def pack_int8(weight: Union[Array, QuantizedWeights], group: Optional[int] = None, *, symmetric: Optional[bool] = None,
               scale_type: Optional[str] = None) -> PackedWeights:
-    """The same in 8 bits."""
+    """The same in 8 bits, for 16-bit tokens."""
     return _pack_bits(8, "pack_int8", weight, group, symmetric, scale_type)
 
 

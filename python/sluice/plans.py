@@ -112,12 +112,18 @@ def plan(problem: Optional[Problem] = None, *, device: Optional[int] = None, sch
 
 def mixed_plan(problem: Optional[MixedProblem] = None, *, device: Optional[int] = None, token_blocks: Optional[int] = None,
                row_blocks: Optional[int] = None, warps: Optional[int] = None, stages: Optional[int] = None,
-               parts: Optional[int] = None, ctas: Optional[int] = None, **fields: object) -> Plan:
-    """The same for 16-bit tokens times packed weights. Needs no GPU: without ``device`` it is an H200's plan.
+               parts: Optional[int] = None, ctas: Optional[int] = None, tokens: Optional[int] = None,
+               cluster_n: Optional[int] = None, cluster_k: Optional[int] = None, x_stages: Optional[int] = None,
+               w_stages: Optional[int] = None, strips: Optional[int] = None, k_groups: Optional[int] = None,
+               **fields: object) -> Plan:
+    """The same for tokens of 16 bits, or of e4m3, times packed weights. Needs no GPU: without ``device`` it is an H200's
+    plan.
 
     >>> print(sluice.mixed_plan(m=16, n=4096, k=4096, weights=sluice.WeightFormat("uint4", group=64)))
 
-    ``fields`` are those of ``MixedProblem``; the other arguments overrule the planner.
+    ``fields`` are those of ``MixedProblem``; the other arguments overrule the planner. With 16-bit tokens the first six are
+    of the kernel for few of them, the next five of that for many; e4m3 tokens have one kernel, and ``tokens``, ``strips``,
+    ``k_groups``, ``parts`` and ``stages``.
     """
     if problem is None:
         try:
@@ -127,7 +133,8 @@ def mixed_plan(problem: Optional[MixedProblem] = None, *, device: Optional[int] 
     elif fields:
         raise errors.InvalidArgument(f"mixed_plan: give a MixedProblem or its fields ({', '.join(fields)}), not both")
     given = {"token_blocks": token_blocks, "row_blocks": row_blocks, "warps": warps, "stages": stages, "parts": parts,
-             "ctas": ctas}
+             "ctas": ctas, "tokens": tokens, "cluster_n": cluster_n, "cluster_k": cluster_k, "x_stages": x_stages,
+             "w_stages": w_stages, "strips": strips, "k_groups": k_groups}
     choices = MixedChoicesStruct(**{key: -1 if value is None else int(value) for key, value in given.items()})
     handle = ctypes.c_void_p()
     lib.sluice_mixed_plan_create(default_device(device) if device is not None else None, ctypes.byref(problem.struct()),

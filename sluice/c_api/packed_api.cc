@@ -51,7 +51,14 @@ mixed::Overrides overrides_of(const sluice_mixed_choices* given) {
                  {given->warps, overrides.warps},
                  {given->stages, overrides.stages},
                  {given->parts, overrides.parts},
-                 {given->ctas, overrides.ctas}};
+                 {given->ctas, overrides.ctas},
+                 {given->tokens, overrides.tokens},
+                 {given->cluster_n, overrides.cluster_n},
+                 {given->cluster_k, overrides.cluster_k},
+                 {given->x_stages, overrides.x_stages},
+                 {given->w_stages, overrides.w_stages},
+                 {given->strips, overrides.strips},
+                 {given->k_groups, overrides.k_groups}};
   for (const auto& [value, target] : choices)
     if (value >= 0) target = value;
   return overrides;

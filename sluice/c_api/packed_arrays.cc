@@ -121,11 +121,11 @@ Result<void> check_pointer(const char* name, const void* data, std::size_t bytes
                std::string(name) + " is null: pass memory of " + std::to_string(bytes) + " bytes"};
 }
 
-enum Name { kNameX, kNameBlob, kNameD, kNameBias };
-constexpr const char* kFieldNames[] = {"x", "blob", "d", "bias"};
+enum Name { kNameX, kNameBlob, kNameD, kNameBias, kNameScaleX };
+constexpr const char* kFieldNames[] = {"x", "blob", "d", "bias", "scale_x"};
 
 Named named(const sluice_mixed_product& p, Name which) {
-  const sluice_array* const arrays[] = {p.x, p.blob, p.d, p.bias};
+  const sluice_array* const arrays[] = {p.x, p.blob, p.d, p.bias, p.scale_x};
   return {(p.names != nullptr ? p.names : kFieldNames)[which], arrays[which]};
 }
 
@@ -134,9 +134,9 @@ Result<void> check_tokens(const Named& x, i64 k) {
   if (x.array->ndim != 2 || x.array->shape[1] != k)
     return wrong_shape(x,
                        "two dimensions, m x " + std::to_string(k) + ": a column for each k of the weights");
-  if (x.array->dtype != SLUICE_FP16 && x.array->dtype != SLUICE_BF16)
+  if (x.array->dtype != SLUICE_FP16 && x.array->dtype != SLUICE_BF16 && x.array->dtype != SLUICE_E4M3)
     return Error{ErrorCode::invalid_type, std::string(x.name) + " is " + type_text(x.array->dtype) +
-                                              " and must be fp16 or bf16; pass " + x.name +
+                                              " and must be fp16, bf16 or e4m3; pass " + x.name +
                                               ".half() or .bfloat16()"};
   return {};
 }
@@ -161,6 +161,27 @@ Result<void> check_bias(const Named& bias, i64 n) {
     return Error{ErrorCode::invalid_type, std::string(bias.name) + " is " + type_text(x.dtype) +
                                               " and must be bf16, fp16 or fp32; convert it"};
   return check_no_gaps(bias);
+}
+
+/// One value, or one for each token. Of one token they are the same thing, and called the latter.
+Result<ScaleMode> scale_mode_of(const Named& scales, const Named& x) {
+  if (scales.array == nullptr) return ScaleMode::none;
+  if (Result<void> present = check_present(scales); !present) return present.error();
+  const sluice_array& s = *scales.array;
+  const i64 m = x.array->shape[0], count = count_of(s), column[] = {m, 1};
+  if (x.array->dtype != SLUICE_E4M3)
+    return Error{ErrorCode::invalid_argument, std::string(scales.name) + " is given and " + x.name + " is " +
+                                                  type_text(x.array->dtype) +
+                                                  ": only e4m3 tokens have scales; leave it out"};
+  const bool of_tokens = count == m && (s.ndim == 1 || (s.ndim > 1 && s.shape[s.ndim - 1] == 1));
+  if (count != 1 && !of_tokens)
+    return wrong_shape(scales, list(&m, 1) + " or " + list(column, 2) +
+                                   ", a scale for each token, or hold one value for all");
+  if (s.dtype != SLUICE_FP32)
+    return Error{ErrorCode::invalid_type,
+                 std::string(scales.name) + " is " + type_text(s.dtype) + " and must be fp32; convert it"};
+  if (Result<void> good = check_no_gaps(scales); !good) return good.error();
+  return of_tokens ? ScaleMode::vector : ScaleMode::tensor;
 }
 
 }  // namespace
@@ -234,7 +255,7 @@ Result<MixedCall> mixed_of(const sluice_mixed_product& p) {
     return Error{ErrorCode::invalid_argument,
                  "activation = " + std::to_string(p.activation) + " must be in 0..3"};
   const Named x = named(p, kNameX), blob = named(p, kNameBlob), d = named(p, kNameD),
-              bias = named(p, kNameBias);
+              bias = named(p, kNameBias), scale_x = named(p, kNameScaleX);
   if (Result<void> good = check_tokens(x, p.k); !good) return good.error();
   if (Result<void> good = check_blob(blob, *format, p.n, p.k); !good) return good.error();
   if (Result<void> good = check_output(d, p.x->shape[0], p.n); !good) return good.error();
@@ -244,25 +265,30 @@ Result<MixedCall> mixed_of(const sluice_mixed_product& p) {
   if (!d_ld) return d_ld.error();
   if (p.bias != nullptr)
     if (Result<void> good = check_bias(bias, p.n); !good) return good.error();
-  const Result<int> device = one_device({x, blob, d, bias});
+  const Result<ScaleMode> scaled = scale_mode_of(scale_x, x);
+  if (!scaled) return scaled.error();
+  const Result<int> device = one_device({x, blob, d, bias, scale_x});
   if (!device) return device.error();
-  return MixedCall{.problem = {.m = p.x->shape[0],
-                               .n = p.n,
-                               .k = p.k,
-                               .x = static_cast<DType>(p.x->dtype),
-                               .d = static_cast<DType>(p.d->dtype),
-                               .weights = *format,
-                               .bias = p.bias != nullptr ? Bias::column : Bias::none,
-                               .bias_type = p.bias != nullptr ? static_cast<DType>(p.bias->dtype)
-                                                              : MixedProblem{}.bias_type,
-                               .activation = static_cast<Activation>(p.activation),
-                               .ld_x = *x_ld,
-                               .ld_d = *d_ld},
-                   .args = {.x = p.x->data,
-                            .weights = p.blob->data,
-                            .d = p.d->data,
-                            .bias = p.bias != nullptr ? p.bias->data : nullptr},
-                   .device = *device};
+  return MixedCall{
+      .problem = {.m = p.x->shape[0],
+                  .n = p.n,
+                  .k = p.k,
+                  .x = static_cast<DType>(p.x->dtype),
+                  .scale_x = *scaled,
+                  .d = static_cast<DType>(p.d->dtype),
+                  .weights = *format,
+                  .bias = p.bias != nullptr ? Bias::column : Bias::none,
+                  .bias_type =
+                      p.bias != nullptr ? static_cast<DType>(p.bias->dtype) : MixedProblem{}.bias_type,
+                  .activation = static_cast<Activation>(p.activation),
+                  .ld_x = *x_ld,
+                  .ld_d = *d_ld},
+      .args = {.x = p.x->data,
+               .weights = p.blob->data,
+               .d = p.d->data,
+               .bias = p.bias != nullptr ? p.bias->data : nullptr,
+               .scale_x = p.scale_x != nullptr ? static_cast<const float*>(p.scale_x->data) : nullptr},
+      .device = *device};
 }
 
 Error not_on_device(const sluice_mixed_product& p, int ordinal) {

@@ -17,6 +17,7 @@ MixedProblem key_of(const MixedProblem& problem) {
   if (key.ld_x == 0 || key.m <= 1 || key.k == 0) key.ld_x = key.k;
   if (key.ld_d == 0 || key.m <= 1) key.ld_d = key.n;
   if (key.bias == Bias::none) key.bias_type = MixedProblem{}.bias_type;
+  if (key.m == 1 && key.scale_x == ScaleMode::tensor) key.scale_x = ScaleMode::vector;
   return key;
 }
 

@@ -71,6 +71,7 @@ Result<sluice_packed_numbers> numbers_of(const WeightFormat& f, i64 n, i64 k) {
 Result<MixedProblem> problem_of(const sluice_mixed_problem& v) {
   const Enumerator enumerators[] = {{"x", v.x, kDTypeCount},
                                     {"d", v.d, kDTypeCount},
+                                    {"scale_x", v.scale_x, SLUICE_SCALE_BLOCK + 1},
                                     {"bias", v.bias, 2},
                                     {"bias_type", v.bias_type, kDTypeCount},
                                     {"activation", v.activation, SLUICE_SILU + 1}};
@@ -81,6 +82,7 @@ Result<MixedProblem> problem_of(const sluice_mixed_problem& v) {
                       .n = v.n,
                       .k = v.k,
                       .x = static_cast<DType>(v.x),
+                      .scale_x = static_cast<ScaleMode>(v.scale_x),
                       .d = static_cast<DType>(v.d),
                       .weights = *format,
                       .bias = static_cast<Bias>(v.bias),
@@ -96,6 +98,7 @@ sluice_mixed_problem values_of(const MixedProblem& p) {
           .k = p.k,
           .x = static_cast<int32_t>(p.x),
           .d = static_cast<int32_t>(p.d),
+          .scale_x = static_cast<int32_t>(p.scale_x),
           .weights = values_of(p.weights),
           .bias = p.bias != Bias::none ? 1 : 0,
           .bias_type = static_cast<int32_t>(p.bias_type),

@@ -19,24 +19,25 @@ sluice_weight_format weight_format_of(int64_t number) {
           .order = static_cast<int32_t>(number >> 9 & 1)};
 }
 
-constexpr const char* kMixedNames[] = {"x", "packed.blob", "out", "bias"};
+constexpr const char* kMixedNames[] = {"x", "packed.blob", "out", "bias", "scale_x"};
 
-/// (x, blob, bias, out, format, n, k, activation). Leading dimensions of x and out become one.
+/// (x, blob, bias, scale_x, out, format, n, k, activation). Leading dimensions of x and out become one.
 sluice_status mixed_mm(const ffi::Any* args) {
-  ArrayArg x, blob, bias, out;
+  ArrayArg x, blob, bias, scale_x, out;
   for (const Result<void>& done :
        {read(args[0], "x", x), read(args[1], "packed.blob", blob), read(args[2], "bias", bias),
-        read(args[3], "out", out), flatten("x", x), flatten("out", out)})
+        read(args[3], "scale_x", scale_x), read(args[4], "out", out), flatten("x", x), flatten("out", out)})
     if (!done) return fail(done.error());
   Scalars scalars(args);
-  const sluice_mixed_product product{.format = weight_format_of(scalars.integer(4, "format")),
-                                     .n = scalars.integer(5, "n"),
-                                     .k = scalars.integer(6, "k"),
+  const sluice_mixed_product product{.format = weight_format_of(scalars.integer(5, "format")),
+                                     .n = scalars.integer(6, "n"),
+                                     .k = scalars.integer(7, "k"),
                                      .x = x.get(),
                                      .blob = blob.get(),
                                      .d = out.get(),
                                      .bias = bias.get(),
-                                     .activation = scalars.enumerator(7, "activation"),
+                                     .scale_x = scale_x.get(),
+                                     .activation = scalars.enumerator(8, "activation"),
                                      .names = kMixedNames};
   if (scalars.error()) return fail(*scalars.error());
   // Shapes are looked at first where there is no device to open, so that a bad call says so anywhere.
@@ -90,7 +91,7 @@ sluice_status unpack_codes(const ffi::Any* args) {
 // The names that tvm-ffi looks for.
 extern "C" {
 
-SLUICE_PACKED(mixed_mm, 8)
+SLUICE_PACKED(mixed_mm, 9)
 SLUICE_PACKED(pack_codes, 5)
 SLUICE_PACKED(unpack_codes, 5)
 

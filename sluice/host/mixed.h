@@ -15,7 +15,7 @@ namespace sluice::mixed {
 
 /// The argument checks of one plan, worked out as far as they can be without the arguments.
 struct ArgRules {
-  enum Operand { kX, kWeights, kBias, kD, kOperandCount };
+  enum Operand { kX, kWeights, kBias, kScaleX, kD, kOperandCount };
   std::array<OperandRule, kOperandCount> operands;
 };
 
@@ -34,14 +34,17 @@ struct Kernel::Impl {
   ArgRules rules;
   LaunchShape shape;      // narrow: of a launch with all tokens that a grid holds
   NarrowParams narrow{};  // but for pointers, m and `vectors`
-  WideParams wide{};  // but for pointers, also those in maps, and `stores_boxes`; of the other kind neither
+  WideParams wide{};      // but for pointers, also those in maps, and `stores_boxes`
+  ByteParams byte{};      // but for pointers, also that in the map, and `vectors`; of the other kinds none
 };
 
 /// The parts of prepare and launch that are of one kind: fill shape and parameters of `impl`, whose plan is
 /// set (errors: those of encode_tensor_map; the context is current); enqueue, the arguments are checked.
 Result<void> fill(const Device& device, const NarrowConfig& config, Kernel::Impl& impl);
 Result<void> fill(const Device& device, const WideConfig& config, Kernel::Impl& impl);
+Result<void> fill(const Device& device, const ByteConfig& config, Kernel::Impl& impl);
 Result<void> enqueue(const Kernel::Impl& impl, const NarrowConfig& config, const Args& args, Stream stream);
 Result<void> enqueue(const Kernel::Impl& impl, const WideConfig& config, const Args& args, Stream stream);
+Result<void> enqueue(const Kernel::Impl& impl, const ByteConfig& config, const Args& args, Stream stream);
 
 }  // namespace sluice::mixed

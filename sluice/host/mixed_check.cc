@@ -44,7 +44,8 @@ Result<DeviceData> DeviceData::create(const Device& device, HostData data, int c
   } arrays[] = {{host.codes, made.codes_},
                 {host.scales, made.scales_},
                 {host.zeros, made.zeros_},
-                {host.bias, made.bias_}};
+                {host.bias, made.bias_},
+                {host.scale_x, made.scale_x_}};
   for (const auto& [from, to] : arrays) {
     Result<DeviceBuffer> buffer = uploaded(device, from);
     if (!buffer) return buffer.error();
@@ -116,7 +117,8 @@ Args DeviceData::args(int copy) const {
   return {.x = c.x.data(),
           .weights = c.blob.data(),
           .d = static_cast<u8*>(c.d.data()) + d_begin(data_.problem, shift_),
-          .bias = bias_.data()};
+          .bias = bias_.data(),
+          .scale_x = static_cast<const float*>(scale_x_.data())};
 }
 
 Result<void> DeviceData::poison(Stream stream, int copy) const {
@@ -136,8 +138,10 @@ Result<std::string> DeviceData::changed_inputs() const {
     const char* name;
     const DeviceBuffer& buffer;
     const std::vector<u8>& bytes;
-  } inputs[] = {
-      {"X", copies_[0].x, data_.x}, {"the blob", copies_[0].blob, blob_}, {"bias", bias_, data_.bias}};
+  } inputs[] = {{"X", copies_[0].x, data_.x},
+                {"the blob", copies_[0].blob, blob_},
+                {"bias", bias_, data_.bias},
+                {"scale_x", scale_x_, data_.scale_x}};
   for (const auto& [name, buffer, bytes] : inputs) {
     if (bytes.empty()) continue;
     std::vector<u8> now(bytes.size());

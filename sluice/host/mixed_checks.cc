@@ -15,7 +15,17 @@ const void* pointer_of(const Args& args, int operand) {
     case ArgRules::kX: return args.x;
     case ArgRules::kWeights: return args.weights;
     case ArgRules::kBias: return args.bias;
+    case ArgRules::kScaleX: return args.scale_x;
     default: return args.d;
+  }
+}
+
+/// What else a caller can do who has no such operand.
+const char* way_without(int operand) {
+  switch (operand) {
+    case ArgRules::kBias: return ", or plan without a bias";
+    case ArgRules::kScaleX: return ", or plan with scale_x none";
+    default: return "";
   }
 }
 
@@ -42,6 +52,11 @@ Result<ArgRules> argument_rules(const MixedProblem& p) {
                            {.row_bytes = blob_bytes(p.weights, p.n, p.k)}};
   o[ArgRules::kBias] = {
       "bias", has_bias, bytes_of(p.bias_type), for_elements, {.row_bytes = p.n * bytes_of(p.bias_type)}};
+  o[ArgRules::kScaleX] = {"scale_x",
+                          has_k && scale_x_count(p) > 0,
+                          bytes_of(DType::fp32),
+                          for_elements,
+                          {.row_bytes = scale_x_count(p) * bytes_of(DType::fp32)}};
   o[ArgRules::kD] = {"D", true, bytes_of(p.d), for_elements, *d};
   return rules;
 }
@@ -54,7 +69,7 @@ Result<void> check_values(const ArgRules& rules, const Args& args) {
     if (pointer == nullptr)
       return Error{ErrorCode::invalid_pointer, std::string(rule.name) + " is null: pass device memory of " +
                                                    std::to_string(span_bytes(rule.memory)) + " bytes" +
-                                                   (i == ArgRules::kBias ? ", or plan without a bias" : "")};
+                                                   way_without(i)};
     if (Result<void> aligned = check_alignment(rule, pointer, "; move it to an aligned address"); !aligned)
       return aligned;
   }

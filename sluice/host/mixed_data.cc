@@ -12,7 +12,7 @@ namespace sluice::mixed {
 namespace {
 
 constexpr u8 kPoison = 0xFF;
-constexpr double kExactLimit = 16777215.0 / 2;  // scales are 1/2, 1 or 2: sums are multiples of 1/2
+constexpr double kWholeLimit = 16777215.0;  // of sums, in units of the smallest part: fp32's 24 bits
 constexpr double kActivationSlack = 0x1p-20, kSteepest = 1.13;  // as of verify_check.cuh
 
 double load(DType type, const void* base, i64 index) {
@@ -40,13 +40,22 @@ std::vector<u8> numbers(DType type, i64 count, const std::function<double(i64)>&
   return bytes;
 }
 
-/// The largest whole token with which no sum of the problem can leave what is exact.
+/// Up to which sums are exact: scales are 1/2, 1 or 2, so that sums are multiples of 1/2, and with a scale_x
+/// of 1/4.
+double exact_limit(const MixedProblem& p) {
+  return kWholeLimit / (scale_x_count(p) > 0 ? 4 : 2);
+}
+
+/// The largest whole token with which no sum of the problem can leave what is exact. With e4m3 tokens 128
+/// products stay within 2^14 too, which is all that the 8-bit tensor core adds up exactly (docs/numerics.md):
+/// 128 * 8 * 8.
 int largest_token(const MixedProblem& p) {
   const double largest_code = p.weights.type == WeightType::uint4  ? 15
                               : p.weights.type == WeightType::int8 ? 255
                                                                    : 8;
-  const double offset = code_offset(p.weights.type, p.x);
-  const double term = 2 * (2 * largest_code + 2 * offset), half = kExactLimit / 2;  // the other for bias
+  const double largest_operand = p.x == DType::e4m3 ? 8 : largest_code + code_offset(p.weights.type, p.x);
+  const double of_scales = scale_x_count(p) > 0 ? 4 : 2;                           // the largest
+  const double term = of_scales * 2 * largest_operand, half = exact_limit(p) / 2;  // the other for bias
   return static_cast<int>(std::clamp(half / (term * static_cast<double>(std::max<i64>(p.k, 1))), 1.0, 8.0));
 }
 
@@ -111,6 +120,10 @@ double activated(Activation activation, double x) {
   return x;
 }
 
+struct Place {
+  i64 row, column;
+};
+
 /// An output before its rounding to D, and how far a right kernel may be from it.
 struct Expected {
   double value, bound;
@@ -124,19 +137,29 @@ double weight_error(DType x, WeightRounding rounding) {
   return 5 * (x == DType::fp16 ? 0x1p-11 : 0x1p-8);
 }
 
-Expected expected(const HostData& data, const MixedSum& sum, i64 column, WeightRounding rounding) {
+/// Of the sum's magnitude: the tensor core's steps. Of 16 k with 16-bit tokens. Of 32 k with e4m3 ones, where
+/// 32 products, the sum before and the sum after are cut to 13 fraction bits, but only within a group, or
+/// 128 k: then fp32 takes over.
+double products_error(const MixedProblem& p) {
+  if (p.x != DType::e4m3) return 1.3 * static_cast<double>(p.k + 16) * 0x1p-25;
+  const int length = p.weights.group == 0 ? kPackedTileK : p.weights.group;
+  return length / 32 * 34 * 0x1p-13;
+}
+
+Expected expected(const HostData& data, const MixedSum& sum, Place place, WeightRounding rounding) {
   const MixedProblem& p = data.problem;
-  const double bias = p.bias == Bias::none ? 0.0 : load(p.bias_type, data.bias.data(), column);
-  const double x = sum.value + bias;
-  const double k = static_cast<double>(p.k);
-  // The tensor core's steps of 16; a scale and a sum for every group; 16 warps and 8 parts; the end.
-  double bound =
-      (1.3 * (k + 16) * 0x1p-25 + (k / 32 + 40) * 0x1p-24 + weight_error(p.x, rounding)) * sum.magnitude +
-      0x1p-23 * std::fabs(x);
+  const double bias = p.bias == Bias::none ? 0.0 : load(p.bias_type, data.bias.data(), place.column);
+  const double scale = scale_of_token(data, place.row), magnitude = std::fabs(scale) * sum.magnitude;
+  const double x = scale * sum.value + bias;
+  // The products; a scale and a sum for every group; 16 warps and 8 parts, scale_x; the end.
+  const double relative =
+      products_error(p) + (static_cast<double>(p.k) / 32 + 40) * 0x1p-24 + weight_error(p.x, rounding);
+  double bound = relative * magnitude + 0x1p-23 * std::fabs(x);
   const double value = activated(p.activation, x);
   const bool smooth = p.activation == Activation::gelu || p.activation == Activation::silu;
   if (smooth) bound = kSteepest * bound + kActivationSlack * (std::fabs(x) + std::fabs(value));
-  return {value, bound, sum.magnitude + std::fabs(bias) <= kExactLimit && !smooth};
+  const bool whole = std::max(sum.magnitude, magnitude + std::fabs(bias)) <= exact_limit(p);
+  return {value, bound, whole && !smooth};
 }
 
 bool allowed(DType type, double got, const Expected& e, bool exact) {
@@ -198,7 +221,15 @@ Result<HostData> random_data(const MixedProblem& problem, DataKind kind, u64 see
     data.bias = numbers(p.bias_type, p.n, [&, random = stream(4)](i64 i) {
       return kind == DataKind::exact ? verify::pick(random(i), 129) - 64.0 : random.unit(i) * 4 - 2;
     });
+  if (scale_x_count(p) > 0)
+    data.scale_x = numbers(DType::fp32, scale_x_count(p),
+                           [&, random = stream(5)](i64 i) { return random_scale(kind, random, i); });
   return data;
+}
+
+double scale_of_token(const HostData& data, i64 token) {
+  if (data.scale_x.empty()) return 1.0;
+  return load(DType::fp32, data.scale_x.data(), data.problem.scale_x == ScaleMode::vector ? token : 0);
 }
 
 std::vector<MixedSum> reference_sums(const HostData& data) {
@@ -248,7 +279,7 @@ Comparison judge(const HostData& data, std::span<const MixedSum> sums, std::span
   for (i64 row = 0; row < p.m; ++row)
     for (i64 column = 0; column < p.n; ++column) {
       const MixedSum& sum = sums[static_cast<size_t>(row * p.n + column)];
-      const Expected e = expected(data, sum, column, rounding);
+      const Expected e = expected(data, sum, {row, column}, rounding);
       const double got = load(p.d, d, row * p.ld_d + column);
       const bool smooth = p.activation == Activation::gelu || p.activation == Activation::silu;
       const bool exact = data.kind == DataKind::exact && !smooth;
@@ -257,8 +288,9 @@ Comparison judge(const HostData& data, std::span<const MixedSum> sums, std::span
       const double error = got - e.value;
       if (!allowed(p.d, got, e, exact && e.exact))  // NaN is never allowed, so poison is not either
         note_wrong(found, {0, row, column, e.value, got, exact ? 0.0 : e.bound}, std::isnan(got));
-      if (!std::isfinite(error) || sum.magnitude == 0) continue;
-      found.mean_error += error / sum.magnitude;
+      const double magnitude = std::fabs(scale_of_token(data, row)) * sum.magnitude;
+      if (!std::isfinite(error) || magnitude == 0) continue;
+      found.mean_error += error / magnitude;
       if (std::fabs(error) <= found.worst_ratio * e.bound) continue;
       const double rounding =
           std::fabs(verify::decode(p.d, verify::encode(p.d, e.value)) - e.value);  // D's own

@@ -12,8 +12,8 @@
 
 namespace sluice::mixed {
 
-/// exact: whole tokens, codes and zeros, scales that are powers of two: every result is one rounding of a
-/// number that fp32 holds. real: bell-shaped tokens, arbitrary scales and zeros.
+/// exact: whole tokens, codes and zeros, scales (scale_x too) that are powers of two: every result is one
+/// rounding of a number that fp32 holds. real: bell-shaped tokens, arbitrary scales and zeros.
 enum class DataKind { exact, real };
 
 struct HostData {
@@ -22,11 +22,14 @@ struct HostData {
   std::vector<u8> x;              // ld_x apart; what lies between rows is NaN
   std::vector<u8> codes;          // n x k, a byte each
   std::vector<u8> scales, zeros;  // n x groups, of weights.scale
-  std::vector<u8> bias;
+  std::vector<u8> bias, scale_x;  // scale_x of fp32
 };
 
 /// Equal arguments give equal bits. Errors: those of plan().
 Result<HostData> random_data(const MixedProblem& problem, DataKind kind, u64 seed);
+
+/// What the sums of a token are multiplied with.
+double scale_of_token(const HostData& data, i64 token);
 
 /// m x n, on the CPU.
 std::vector<MixedSum> reference_sums(const HostData& data);
@@ -35,8 +38,8 @@ std::vector<MixedSum> reference_sums(const HostData& data);
 i64 d_begin(const MixedProblem& problem, int shift);
 i64 d_buffer_bytes(const MixedProblem& problem, int shift);
 
-/// What becomes of a weight before it is multiplied. none: nothing, sums are scaled (the narrow kernel).
-/// to_tokens: it is rounded to the tokens' type, and so are its scale and zero (the wide kernel).
+/// What becomes of a weight before it is multiplied. none: nothing, sums are scaled (all but the wide
+/// kernel). to_tokens: it is rounded to the tokens' type, and so are its scale and zero (the wide kernel).
 enum class WeightRounding { none, to_tokens };
 WeightRounding rounding_of(const MixedConfig& config);
 

@@ -16,6 +16,9 @@ std::string type_text(DType type) {
 std::string number(i64 value) {
   return std::to_string(value);
 }
+std::string scale_text(ScaleMode mode) {
+  return std::string("sluice::ScaleMode::") + name_of(mode);
+}
 /// What problems and configs say of their epilogue.
 std::string epilogue_text(Bias bias, DType bias_type, Activation activation) {
   return std::string(", .bias = sluice::Bias::") + name_of(bias) + ", .bias_type = " + type_text(bias_type) +
@@ -44,16 +47,26 @@ std::string to_string(const WideConfig& config) {
          ", .w_stages = " + number(w_stages) + "}";
 }
 
+std::string to_string(const ByteConfig& config) {
+  const auto& [weights, x, d, scale_x, bias, bias_type, activation, tokens, strips, k_groups, parts, stages] =
+      config;
+  return "sluice::ByteConfig{.weights = " + to_string(weights) + ", .x = " + type_text(x) +
+         ", .d = " + type_text(d) + ", .scale_x = " + scale_text(scale_x) +
+         epilogue_text(bias, bias_type, activation) + ", .tokens = " + number(tokens) +
+         ", .strips = " + number(strips) + ", .k_groups = " + number(k_groups) +
+         ", .parts = " + number(parts) + ", .stages = " + number(stages) + "}";
+}
+
 std::string to_string(const MixedConfig& config) {
   return std::visit([](const auto& c) { return to_string(c); }, config);
 }
 
 std::string to_string(const MixedProblem& problem) {
-  const auto& [m, n, k, x, d, weights, bias, bias_type, activation, ld_x, ld_d] = problem;
+  const auto& [m, n, k, x, scale_x, d, weights, bias, bias_type, activation, ld_x, ld_d] = problem;
   return "sluice::MixedProblem{.m = " + number(m) + ", .n = " + number(n) + ", .k = " + number(k) +
-         ", .x = " + type_text(x) + ", .d = " + type_text(d) + ", .weights = " + to_string(weights) +
-         epilogue_text(bias, bias_type, activation) + ", .ld_x = " + number(ld_x) +
-         ", .ld_d = " + number(ld_d) + "}";
+         ", .x = " + type_text(x) + ", .scale_x = " + scale_text(scale_x) + ", .d = " + type_text(d) +
+         ", .weights = " + to_string(weights) + epilogue_text(bias, bias_type, activation) +
+         ", .ld_x = " + number(ld_x) + ", .ld_d = " + number(ld_d) + "}";
 }
 
 std::string unit_text(const NarrowConfig& config) {
@@ -81,6 +94,20 @@ std::string unit_text(const WideConfig& config) {
          "  sluice::mixed::run_wide<kConfig>(params);\n}\n";
 }
 
+std::string unit_text(const ByteConfig& config) {
+  return "#include <sluice/kernels/byte.cuh>\n"
+         "#include <sluice/device/ptx/generated/wgmma_rs_n" +
+         number(config.tokens) +
+         ".cuh>\n"
+         "inline constexpr sluice::ByteConfig kConfig = " +
+         to_string(config) +
+         ";\n"
+         "extern \"C\" __global__ void __launch_bounds__(sluice::threads_of(kConfig), 1)\n" +
+         kEntryName +
+         "(const __grid_constant__ sluice::ByteParams params) {\n"
+         "  sluice::mixed::run_byte<kConfig>(params);\n}\n";
+}
+
 std::string unit_text(const MixedConfig& config) {
   return std::visit([](const auto& c) { return unit_text(c); }, config);
 }
@@ -97,6 +124,8 @@ std::string formats_text(const Config& c) {
   if (w.zero != ScaleZero::none) out += " zeros";
   if (c.bias != Bias::none) out += std::string(" bias:") + name_of(c.bias_type);
   if (c.activation != Activation::none) out += std::string(" ") + name_of(c.activation);
+  if constexpr (requires { c.scale_x; })
+    if (c.scale_x != ScaleMode::none) out += std::string(" scale_x:") + name_of(c.scale_x);
   return out;
 }
 
@@ -113,6 +142,13 @@ std::string source_text(const Plan& plan) {
   if (plan.source == PlanSource::model) return "the model";
   return "a record, measured " + microseconds(plan.measured_us);
 }
+const char* scales_text(ScaleMode scale_x) {
+  switch (scale_x) {
+    case ScaleMode::tensor: return " with a scale";
+    case ScaleMode::vector: return " with a scale for each token";
+    default: return "";
+  }
+}
 std::string work_text(const MixedProblem& p, const NarrowConfig& c) {
   return tiles_text(p, tile_rows(c), tile_tokens(c)) + "k in " + number(c.parts) +
          (c.parts == 1 ? " part, " : " parts, ") + number(c.ctas) +
@@ -123,6 +159,11 @@ std::string work_text(const MixedProblem& p, const WideConfig& c) {
                         : c.cluster_n > 1 ? "two CTAs share tokens"
                                           : "no clusters";
   return tiles_text(p, kWideRows, c.tokens) + cluster;
+}
+std::string work_text(const MixedProblem& p, const ByteConfig& c) {
+  return tiles_text(p, tile_rows(c), c.tokens) + "k in " + number(c.parts) +
+         (c.parts == 1 ? " part, " : " parts, ") + number(c.k_groups) +
+         (c.k_groups == 1 ? " warpgroup a strip" : " warpgroups a strip");
 }
 
 }  // namespace
@@ -135,6 +176,11 @@ std::string short_name(const NarrowConfig& c) {
 std::string short_name(const WideConfig& c) {
   return "wide " + number(c.tokens) + "x" + number(kWideRows) + " x" + number(c.x_stages) + " w" +
          number(c.w_stages) + " cn" + number(c.cluster_n) + " ck" + number(c.cluster_k) + formats_text(c);
+}
+
+std::string short_name(const ByteConfig& c) {
+  return "byte " + number(c.tokens) + "x" + number(tile_rows(c)) + " g" + number(c.k_groups) + " s" +
+         number(c.stages) + " p" + number(c.parts) + formats_text(c);
 }
 
 std::string short_name(const MixedConfig& config) {
@@ -152,8 +198,8 @@ std::string describe(const Plan& plan) {
     return start + value + "\n";
   };
   return line("problem", "m " + number(p.m) + " n " + number(p.n) + " k " + number(p.k)) +
-         line("matrices", std::string("X ") + name_of(p.x) + " ld " + number(p.ld_x) + ", D " + name_of(p.d) +
-                              " ld " + number(p.ld_d)) +
+         line("matrices", std::string("X ") + name_of(p.x) + " ld " + number(p.ld_x) +
+                              scales_text(p.scale_x) + ", D " + name_of(p.d) + " ld " + number(p.ld_d)) +
          line("weights", std::string(name_of(w.type)) + ", " +
                              (w.group == 0 ? "one scale a row" : "groups of " + number(w.group)) + ", " +
                              name_of(w.scale) + " scales" + (w.zero == ScaleZero::none ? "" : " and zeros") +

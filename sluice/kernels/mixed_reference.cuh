@@ -10,9 +10,11 @@ namespace sluice::mixed {
 inline constexpr int kReferenceTokens = 4;
 
 SLUICE_DEVICE double load_number(DType type, const void* base, i64 element) {
-  const u32 bits =
-      bits_of(type) == 32 ? static_cast<const u32*>(base)[element] : static_cast<const u16*>(base)[element];
-  return verify::decode(type, bits);
+  switch (bits_of(type)) {
+    case 8: return verify::decode(type, static_cast<const u8*>(base)[element]);
+    case 16: return verify::decode(type, static_cast<const u16*>(base)[element]);
+    default: return verify::decode(type, static_cast<const u32*>(base)[element]);
+  }
 }
 
 SLUICE_DEVICE void sum_reference(const MixedReferenceParams& p) {

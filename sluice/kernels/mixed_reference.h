@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-/// Of one output: sum x w, and what bounds its error (mixed_term).
+/// Of one output: sum x w, without scale_x, and what bounds its error (Weight::magnitude).
 struct MixedSum {
   double value = 0, magnitude = 0;
 };
@@ -31,8 +31,9 @@ SLUICE_HD constexpr double code_value(WeightType type, u32 code) {
   return type == WeightType::e4m3 ? verify::decode(DType::e4m3, code) : static_cast<double>(code);
 }
 /// What the tensor core adds to every code (docs/mixed.md): it is taken away again as a sum of tokens, so it
-/// is no error, but it makes both sums larger.
+/// is no error, but it makes both sums larger (smaller with e4m3 tokens, whose weights it makes signed).
 SLUICE_HD constexpr double code_offset(WeightType type, DType x) {
+  if (x == DType::e4m3) return -8.0;
   if (x != DType::bf16 || type == WeightType::e4m3) return 0.0;
   return type == WeightType::uint4 ? 16.0 : 272.0;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mixed input: few-bit packed weights times 16-bit tokens. The problem, and the configuration of the kernel
-// for few tokens (kernels/narrow.cuh).
-//   D[m][n] = act(sum_k X[m][k] W[n][k] + bias[n]),  W = scale * (code - zero) (spec/packing.h)
+// Mixed input: few-bit packed weights times 16-bit tokens, or 4-bit ones times e4m3 tokens. The problem, and
+// the configuration of the kernel for few 16-bit tokens (kernels/narrow.cuh).
+//   D[m][n] = act(scale_x[m] * sum_k X[m][k] W[n][k] + bias[n]),  W = scale * (code - zero) (spec/packing.h)
 // The kernel's rows are W's: an output is a row of the tensor core's A, a token a column of its B.
 #pragma once
 
@@ -16,9 +16,10 @@ struct MixedProblem {
   i64 m = 0;  // tokens
   i64 n = 0;  // outputs
   i64 k = 0;
-  DType x = DType::fp16;  // fp16 or bf16
-  DType d = DType::fp16;  // fp16, bf16 or fp32
-  WeightFormat weights{};
+  DType x = DType::fp16;                // fp16, bf16 or e4m3
+  ScaleMode scale_x = ScaleMode::none;  // of e4m3 tokens: none, tensor (one fp32) or vector (one for each)
+  DType d = DType::fp16;                // fp16, bf16 or fp32
+  WeightFormat weights{};               // of the order half; with e4m3 tokens uint4 of the order byte
   Bias bias = Bias::none;
   DType bias_type = DType::fp16;
   Activation activation = Activation::none;
@@ -27,6 +28,15 @@ struct MixedProblem {
 
   constexpr bool operator==(const MixedProblem&) const = default;
 };
+
+/// How many fp32 values a caller's scale_x holds.
+SLUICE_HD constexpr i64 scale_x_count(const MixedProblem& p) {
+  switch (p.scale_x) {
+    case ScaleMode::tensor: return 1;
+    case ScaleMode::vector: return p.m;
+    default: return 0;
+  }
+}
 
 /// One cubin. A CTA multiplies 16 * row_blocks rows of W by 8 * token_blocks tokens; its warps take k-tiles
 /// in turn, each with a ring of its own, and their sums meet in shared memory; `parts` CTAs of a cluster

@@ -11,13 +11,14 @@ MixedRecipe recipe_of(const MixedProblem& problem) {
   if (p.ld_x == 0) p.ld_x = p.k;
   if (p.ld_d == 0) p.ld_d = p.n;
   // Of no cost are bias_type (its bytes are read once) and ld_x (rows are read in whole lines).
-  const auto& [m, n, k, x, d, weights, bias, bias_type, activation, ld_x, ld_d] = p;
+  const auto& [m, n, k, x, scale_x, d, weights, bias, bias_type, activation, ld_x, ld_d] = p;
   const auto& [type, group, scale, zero, order] = weights;
   return {.m = m,
           .n = n,
           .k = k,
           .x = x,
           .d = d,
+          .scale_x = scale_x == ScaleMode::vector ? ScaleMode::vector : ScaleMode::none,
           .weights = type,
           .group = group,
           .weight_scale = scale,
@@ -33,6 +34,7 @@ MixedProblem example_of(const MixedRecipe& r) {
                  .n = r.n,
                  .k = r.k,
                  .x = r.x,
+                 .scale_x = r.scale_x,
                  .d = r.d,
                  .weights = {.type = r.weights,
                              .group = r.group,
@@ -50,9 +52,9 @@ MixedProblem example_of(const MixedRecipe& r) {
 std::size_t hash_of(const MixedRecipe& r) {
   u64 hash = 0;
   for (const i64 value :
-       {r.m, r.n, r.k, static_cast<i64>(r.x), static_cast<i64>(r.d), static_cast<i64>(r.weights),
-        static_cast<i64>(r.group), static_cast<i64>(r.weight_scale), static_cast<i64>(r.zero),
-        static_cast<i64>(r.bias), static_cast<i64>(r.activation)})
+       {r.m, r.n, r.k, static_cast<i64>(r.x), static_cast<i64>(r.scale_x), static_cast<i64>(r.d),
+        static_cast<i64>(r.weights), static_cast<i64>(r.group), static_cast<i64>(r.weight_scale),
+        static_cast<i64>(r.zero), static_cast<i64>(r.bias), static_cast<i64>(r.activation)})
     hash = (hash ^ static_cast<u64>(value)) * 0x9E3779B97F4A7C15u + (hash >> 29);
   return hash;
 }

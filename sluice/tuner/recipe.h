@@ -48,6 +48,7 @@ struct Recipe {
 struct MixedRecipe {
   i64 m = 0, n = 0, k = 0;
   DType x = DType::fp16, d = DType::fp16;
+  ScaleMode scale_x = ScaleMode::none;  // vector, or none: one for all tokens costs nothing
   WeightType weights = WeightType::uint4;
   int group = 0;
   DType weight_scale = DType::fp16;

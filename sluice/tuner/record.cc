@@ -42,6 +42,7 @@ void recipe_fields(Visitor& v, Values& recipe) {
   v.number("n", recipe.n, kSize);
   v.number("k", recipe.k, kSize);
   v.choice("x", recipe.x);
+  v.choice_or("scale_x", ScaleMode::none, recipe.scale_x);
   v.choice("d", recipe.d);
   v.choice(kMixedField, recipe.weights);
   v.number("group", recipe.group, {0, kPackedTileK});

@@ -54,6 +54,8 @@ constexpr int kCount<Raster> = 2;
 template <>
 constexpr int kCount<Combine> = 4;
 template <>
+constexpr int kCount<ScaleMode> = 4;
+template <>
 constexpr int kCount<WeightType> = 3;
 template <>
 constexpr int kCount<ScaleZero> = 2;

@@ -99,11 +99,14 @@ bool apply(const std::string& key, const std::string& value, Request& r) {
                                                             {"cluster_n", &r.mixed.cluster_n},
                                                             {"cluster_k", &r.mixed.cluster_k},
                                                             {"x_stages", &r.mixed.x_stages},
-                                                            {"w_stages", &r.mixed.w_stages}};
+                                                            {"w_stages", &r.mixed.w_stages},
+                                                            {"strips", &r.mixed.strips},
+                                                            {"k_groups", &r.mixed.k_groups}};
   if (key == "weights") return named(value, 3, r.weights.emplace().type);
   if (r.weights && key == "weight_group") return number(value, r.weights->group);
   if (r.weights && key == "weight_scale") return named(value, kDTypeCount, r.weights->scale);
   if (r.weights && key == "zero") return named(value, 2, r.weights->zero);
+  if (r.weights && key == "weight_order") return named(value, 2, r.weights->order);
   if (const auto found = mixed.find(key); found != mixed.end()) return number(value, *found->second);
   if (const auto found = wide.find(key); found != wide.end()) return number(value, *found->second);
   if (const auto found = overrides.find(key); found != overrides.end()) return number(value, *found->second);
@@ -141,6 +144,7 @@ std::string mixed_outcome(const Request& r) {
                                                 .n = p.n,
                                                 .k = p.k,
                                                 .x = p.a.type,
+                                                .scale_x = p.epilogue.scale_a,
                                                 .d = p.d.type,
                                                 .weights = *r.weights,
                                                 .bias = p.epilogue.bias,

@@ -255,8 +255,8 @@ def a_blob(n, k, weights=FORMAT):
     return on_gpu("uint8", (weights.numbers(n, k).blob_bytes,))
 
 
-def mixed_mm(x, blob, out, n, k, *, bias=None, activation=0, weights=FORMAT):
-    _binding.mixed_mm(x, blob, bias, out, weights.number, n, k, activation)
+def mixed_mm(x, blob, out, n, k, *, bias=None, activation=0, weights=FORMAT, scale_x=None):
+    _binding.mixed_mm(x, blob, bias, scale_x, out, weights.number, n, k, activation)
 
 
 def test_a_mixed_product_is_prepared_once_and_launched_each_time():
@@ -303,6 +303,61 @@ def test_weights_are_packed_and_unpacked_by_one_kernel():
     assert launches_of(lambda: _binding.pack_codes(empty, no_scales, no_scales, nothing, FORMAT.number)) == 0
 
 
+BYTES = sluice.WeightFormat("uint4", 64, "bf16", order="byte")
+
+
+def test_e4m3_tokens_take_one_scale_or_one_each():
+    blob, x, out = a_blob(192, 256, BYTES), on_gpu("e4m3", (2, 8, 256)), on_gpu("bf16", (2, 8, 192))
+
+    def run(scale_x, x=x, out=out):
+        return launches_of(lambda: mixed_mm(x, blob, out, 192, 256, weights=BYTES, scale_x=scale_x))
+
+    before = sluice.holdings().kernels
+    assert run(None) == 1 and run(on_gpu("fp32", ())) == 1 and run(on_gpu("fp32", (1, 1))) == 1
+    assert sluice.holdings().kernels == before + 2, "none, and one for all"
+    for shape in ((16,), (16, 1), (2, 8, 1)):
+        assert run(on_gpu("fp32", shape)) == 1
+    sluice.prepare(sluice.MixedProblem(16, 192, 256, BYTES, "e4m3", scale_x="vector"))
+    assert sluice.holdings().kernels == before + 3
+    for scale_x in ("tensor", "vector"):  # of one token the same
+        sluice.prepare(sluice.MixedProblem(1, 192, 256, BYTES, "e4m3", scale_x=scale_x))
+    assert run(on_gpu("fp32", (1, 1)), on_gpu("e4m3", (1, 256)), on_gpu("bf16", (1, 192))) == 1
+    assert sluice.holdings().kernels == before + 4
+
+
+def test_what_a_product_of_e4m3_tokens_refuses():
+    blob, x, out = a_blob(128, 256, BYTES), on_gpu("e4m3", (4, 256)), on_gpu("bf16", (4, 128))
+    whole = lib.sluice_fake_memory(1 << 20, 0)
+
+    def run(scale_x=None, x=x, out=out, weights=BYTES, blob=blob):
+        return lambda: mixed_mm(x, blob, out, 128, 256, weights=weights, scale_x=scale_x)
+
+    def at(dtype, shape, offset):
+        return tvm_ffi.from_dlpack(OnGpu(dtype, shape, data=whole + offset))
+
+    eights = sluice.WeightFormat("int8", 64, "bf16")
+    cases = [
+        (run(on_gpu("fp32", (3,))), sluice.InvalidSize, "scale_x has shape (3,) and must have (4,) or (4, 1)"),
+        (run(on_gpu("fp32", (1, 4))), sluice.InvalidSize, "scale_x has shape (1, 4)"),
+        (run(on_gpu("bf16", (4, 1))), sluice.InvalidType, "scale_x is bf16 and must be fp32"),
+        (run(on_gpu("fp32", (4,), (2,))), sluice.InvalidStride, "scale_x.contiguous()"),
+        (run(on_gpu("fp32", (4,), device=1)), sluice.WrongDevice, "scale_x is in cuda:1"),
+        (run(at("fp32", (4,), 2)), sluice.Misaligned, "scale_x"),
+        (run(at("fp32", (4,), 64), out=at("bf16", (4, 128), 0)), sluice.Aliasing, "overlaps scale_x"),
+        (run(on_gpu("fp32", (4,)), x=on_gpu("bf16", (4, 256)), weights=FORMAT, blob=a_blob(128, 256)), sluice.InvalidArgument,
+         "scale_x is given and x is bf16: only e4m3 tokens have scales"),
+        (run(weights=FORMAT, blob=a_blob(128, 256)), sluice.InvalidConfig, "need the order byte"),
+        (run(weights=eights, blob=a_blob(128, 256, eights)), sluice.InvalidConfig, "its weights must be uint4"),
+        (run(x=on_gpu("e5m2", (4, 256))), sluice.InvalidType, "x is e5m2 and must be fp16, bf16 or e4m3"),
+        (run(x=on_gpu("e4m3", (4, 256), (264, 1))), sluice.Misaligned, "ld_x = 264 must be a multiple of 16"),
+        (run(out=on_gpu("e4m3", (4, 128))), sluice.InvalidType, "out is e4m3"),
+    ]
+    for call, kind, mention in cases:
+        with pytest.raises(kind) as caught:
+            assert launches_of(call) == 0
+        assert mention in str(caught.value)
+
+
 def test_empty_mixed_products():
     assert launches_of(lambda: mixed_mm(on_gpu("bf16", (0, 256)), a_blob(128, 256), on_gpu("bf16", (0, 128)), 128, 256)) == 0
     assert launches_of(lambda: mixed_mm(on_gpu("bf16", (4, 0), (1, 1)), on_gpu("uint8", (0,)), on_gpu("bf16", (4, 128)), 128,
@@ -333,7 +388,7 @@ def test_what_a_mixed_product_refuses():
         (lambda: mixed_mm(x, blob, out, 128, 256, weights=sluice.WeightFormat("uint4", 64, zeros=True, order="byte")),
          sluice.InvalidConfig, "order half"),
         (lambda: mixed_mm(None, blob, out, 128, 256), sluice.InvalidArgument, "x is missing"),
-        (lambda: _binding.mixed_mm(x, blob, None, out, FORMAT.number, 128.0, 256, 0), sluice.InvalidArgument, "n = 128"),
+        (lambda: _binding.mixed_mm(x, blob, None, None, out, FORMAT.number, 128.0, 256, 0), sluice.InvalidArgument, "n = 128"),
     ]
     for call, kind, mention in cases:
         with pytest.raises(kind) as caught:

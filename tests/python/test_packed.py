@@ -169,6 +169,21 @@ def test_plans_of_packed_weights(cache):
     chosen = sluice.mixed_plan(m=16, n=4096, k=512, weights=packed.format, warps=4, parts=2, stages=2)
     assert ".warps = 4" in chosen.config and ".parts = 2" in chosen.config
     assert sluice.mixed_plan(m=0, n=64, k=64).units == ()
+    wide = sluice.mixed_plan(m=300, n=4096, k=512, weights=packed.format, tokens=64, cluster_n=2, x_stages=4, w_stages=2)
+    assert ".tokens = 64, .cluster_n = 2" in wide.config and ".x_stages = 4, .w_stages = 2" in wide.config
+
+
+def test_plans_of_e4m3_tokens(cache):
+    packed = sluice.pack_int4(np.ones((4096, 512), np.float32), 64, scale_type="fp16", order="byte")
+    assert packed.format == sluice.WeightFormat(group=64, order="byte")
+    problem = packed.problem(16)
+    assert problem == sluice.MixedProblem(16, 4096, 512, packed.format, "e4m3", scale_x="vector")
+    text = sluice.mixed_plan(problem).text
+    assert "X e4m3 ld 512 with a scale for each token, D bf16" in text
+    assert "with a scale, D fp16" in sluice.mixed_plan(packed.problem(16, scale_x="tensor", d="fp16")).text
+    chosen = sluice.mixed_plan(problem, tokens=32, strips=1, k_groups=2, parts=2, stages=4)
+    assert ".tokens = 32, .strips = 1, .k_groups = 2, .parts = 2, .stages = 4" in chosen.config
+    assert packed.unpack().codes.shape == (4096, 512)
 
 
 def test_kernels_and_packers_are_compiled_ahead(cache, has_nvrtc):
@@ -217,7 +232,16 @@ def bad_calls():
     yield "an empty slice", lambda: packed.slice_k(64, 64), sluice.InvalidSize, "at least one"
     yield "e4m3 as integers", lambda: sluice.pack(codes, scales, type="e4m3").quantized(), sluice.InvalidType, "unpack()"
     yield "another device", lambda: packed.to("cuda"), sluice.InvalidType, "ndarray"
-    yield "a plan of fp8 tokens", lambda: sluice.mixed_plan(packed.problem(4, "e4m3")), sluice.InvalidType, "X is e4m3"
+    yield "e4m3 tokens and their weights' order", lambda: sluice.mixed_plan(packed.problem(4, "e4m3")), sluice.InvalidConfig, \
+        "X is e4m3: 8-bit tokens need the order byte"
+    yield "scales of 16-bit tokens", lambda: sluice.mixed_plan(packed.problem(4, "bf16", scale_x="vector")), \
+        sluice.InvalidType, "only e4m3 tokens have scales"
+    yield "a scale that is none", lambda: sluice.mixed_plan(packed.problem(4, scale_x="row")), sluice.InvalidArgument, "row"
+    yield "an order that is none", lambda: sluice.pack_int4(np.ones((8, 512), np.float32), order="e4m3"), \
+        sluice.InvalidArgument, "half, byte"
+    yield "a choice of another kernel", lambda: sluice.mixed_plan(packed.problem(4), strips=2), sluice.InvalidConfig, \
+        "of the kernel for e4m3 tokens"
+    yield "e5m2 tokens", lambda: sluice.mixed_plan(packed.problem(4, "e5m2")), sluice.InvalidType, "X is e5m2"
     yield "a plan of ragged tokens", lambda: sluice.mixed_plan(m=4, n=64, k=100), sluice.Misaligned, "multiple of 8"
     yield "a plan of byte order", lambda: sluice.mixed_plan(m=4, n=64, k=128, weights=sluice.WeightFormat(order="byte")), \
         sluice.InvalidConfig, "order half"

@@ -13,7 +13,7 @@ import sluice.weights as sw  # noqa: E402
 import weight_layouts  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
-BF16, FP16 = torch.bfloat16, torch.float16
+BF16, FP16, E4M3 = torch.bfloat16, torch.float16, torch.float8_e4m3fn
 
 
 def weights(n=192, k=256, group=64, dtype=BF16, **more):
@@ -27,6 +27,10 @@ def permuted(packed):
 
 def bf16(*shape):
     return torch.zeros(*shape, dtype=BF16)
+
+
+def e4m3(*shape):
+    return torch.zeros(*shape, dtype=E4M3)
 
 
 BAD = [
@@ -50,6 +54,25 @@ BAD = [
     ("gaps in a bias", lambda: st.mixed_mm(bf16(4, 256), weights(), bf16(384)[::2]), sluice.InvalidStride,
      "bias.contiguous()"),
     ("activation", lambda: st.mixed_mm(bf16(4, 256), weights(), activation="tanh"), sluice.InvalidArgument, "tanh"),
+    ("scales of 16-bit tokens", lambda: st.mixed_mm(bf16(4, 256), weights(), scale_x=torch.ones(4, 1)), sluice.InvalidArgument,
+     "scale_x is given and x is bf16"),
+    ("shape of scales", lambda: st.mixed_mm(e4m3(4, 256), weights(order="byte"), scale_x=torch.ones(3)), sluice.InvalidSize,
+     "scale_x has shape (3,) and must have (4,) or (4, 1)"),
+    ("type of scales", lambda: st.mixed_mm(e4m3(4, 256), weights(order="byte"), scale_x=bf16(4)), sluice.InvalidType,
+     "scale_x is bf16 and must be fp32"),
+    ("gaps in scales", lambda: st.mixed_mm(e4m3(4, 256), weights(order="byte"), scale_x=torch.ones(4, 2)[:, :1]),
+     sluice.InvalidStride, "scale_x.contiguous()"),
+    ("a gradient of scales", lambda: st.mixed_mm(e4m3(4, 256), weights(order="byte"), scale_x=torch.ones(4).requires_grad_()),
+     sluice.InvalidArgument, "mixed_mm has no backward"),
+    ("e4m3 output", lambda: st.mixed_mm(e4m3(4, 256), weights(order="byte"), out=e4m3(4, 192)), sluice.InvalidType,
+     "out is e4m3"),
+    ("e4m3 activations of 8 bits", lambda: st.nn.Linear8bit.from_linear(torch.nn.Linear(64, 64), activations="e4m3"),
+     sluice.InvalidArgument, "use Linear4bit"),
+    ("activations that are none", lambda: st.nn.Linear4bit(64, 64, activations="int8"), sluice.InvalidArgument, "'e4m3'"),
+    ("activations and a format", lambda: st.nn.Linear4bit(64, 64, format=sluice.WeightFormat(), activations="e4m3"),
+     sluice.InvalidArgument, "needs 'byte'"),
+    ("activations of another recipe", lambda: st.nn.convert_(torch.nn.Sequential(), recipe="int8", activations="e4m3"),
+     sluice.InvalidArgument, "for recipe = 'int4'"),
     ("a gradient of x", lambda: st.mixed_mm(bf16(4, 256).requires_grad_(), weights()), sluice.InvalidArgument,
      "mixed_mm has no backward"),
     ("a gradient of a bias", lambda: st.mixed_mm(bf16(4, 256), weights(), bf16(192).requires_grad_()), sluice.InvalidArgument,
@@ -88,7 +111,12 @@ def test_fakes_have_the_shapes_and_types_of_the_real_ones():
         out = torch.zeros(16, 192, dtype=FP16)
         assert st.mixed_mm(x[0], fake, out=out) is out
         with pytest.raises(RuntimeError, match="256 columns"):
-            torch.ops.sluice.mixed_mm(x[..., :128], fake.blob, None, fake.format_number, 192, 256, "none", BF16)
+            torch.ops.sluice.mixed_mm(x[..., :128], fake.blob, None, None, fake.format_number, 192, 256, "none", BF16)
+        scales, bytes_ = torch.ones(4, 16, 1), dataclasses.replace(fake, format=dataclasses.replace(fake.format, order="byte"))
+        assert st.mixed_mm(x.to(E4M3), bytes_, scale_x=scales).dtype == BF16
+        assert st.mixed_mm(x.to(E4M3), bytes_, scale_x=scales, out_dtype=FP16).shape == (4, 16, 192)
+        with pytest.raises(RuntimeError, match="only e4m3 tokens have scales"):
+            st.mixed_mm(x, fake, scale_x=scales)
 
 
 class OnHost:
@@ -97,11 +125,20 @@ class OnHost:
     def __init__(self):
         self.called = 0
 
-    def mixed_mm(self, x, blob, bias, out, number, n, k, activation):
+    def mixed_mm(self, x, blob, bias, scale_x, out, number, n, k, activation):
         self.called += 1
         packed = sluice.PackedWeights(blob, n, k, sluice.WeightFormat.from_number(number))
-        y = x.double() @ sw.dequantize(packed.quantized()).T + (0 if bias is None else bias.double())
+        assert (x.dtype is E4M3) == (packed.format.order == "byte")
+        y = x.double() @ sw.dequantize(packed.quantized()).T * (1 if scale_x is None else scale_x.double())
+        y = y + (0 if bias is None else bias.double())
         out.copy_([lambda v: v, torch.relu, torch.nn.functional.gelu, torch.nn.functional.silu][activation](y))
+
+
+    def quantize(self, input, output, scales, granularity, scale_given):  # noqa: A002
+        assert granularity == 1 and not scale_given
+        values, factors = st.quantize_reference(input, "row")
+        output.view(torch.uint8).copy_(values.view(torch.uint8))
+        scales.copy_(factors)
 
 
 @pytest.fixture
@@ -109,6 +146,7 @@ def on_host(monkeypatch):
     fake = OnHost()
     monkeypatch.setattr("sluice.torch.mixed._mixed_into", fake.mixed_mm)
     monkeypatch.setattr("sluice.torch._library._binding", fake)
+    monkeypatch.setattr("sluice.torch.quantize._binding", fake)
     torch._dynamo.reset()
     return fake
 
@@ -122,6 +160,24 @@ def test_the_permutation_is_of_the_tokens_columns(on_host):
     expected = x.double() @ layer.T
     assert torch.equal(st.mixed_mm(x, packed, out_dtype=torch.float32), expected.float())
     assert torch.equal(st.nn.Linear4bit.from_quantized(quantized)(x), expected.half())
+
+
+@pytest.mark.parametrize("act_order", [False, True])
+def test_a_module_of_e4m3_activations_quantises_its_input(on_host, act_order):
+    torch.manual_seed(2)
+    quantized = sw.quantize_groups(torch.randn(64, 256), 32, symmetric=False)
+    permutation = torch.randperm(256) if act_order else None
+    layer = st.nn.Linear4bit.from_quantized(dataclasses.replace(quantized, permutation=permutation), torch.randn(64),
+                                            activations="e4m3")
+    assert layer.activations == "e4m3" and layer.format.order == "byte" and "activations=e4m3" in repr(layer)
+    for dtype in (BF16, FP16, torch.float32):
+        x = torch.randn(3, 5, 256).to(dtype)
+        tokens, scales = st.quantize_reference(x if permutation is None else x[..., permutation], "row")
+        expected = tokens.double() @ sw.dequantize(quantized).T * scales.double() + layer.bias.double()
+        assert torch.equal(layer(x), expected.to(dtype)) and layer(x).dtype == dtype
+        own = st.quantize_reference(x, "row")
+        with torch.no_grad():
+            assert torch.equal(st.mixed_mm(own[0], layer.packed, layer.bias, scale_x=own[1], out_dtype=dtype), layer(x))
 
 
 def checkpoint_layers():
@@ -175,6 +231,15 @@ def test_a_model_is_traced_whole_with_dynamic_rows(on_host, act_order):
     assert sum("sluice.mixed_mm" in str(node.target) for node in seen[0].graph.nodes) == 1
 
 
+def test_a_model_of_e4m3_activations_is_traced_whole_with_dynamic_rows(on_host):
+    model = torch.nn.Sequential(st.nn.Linear4bit.from_packed(permuted(weights(order="byte")), bf16(192)), torch.nn.ReLU())
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True, dynamic=True)
+    with torch.no_grad(), torch._dynamo.config.patch(error_on_recompile=True):
+        for rows in (3, 5, 8):
+            x = torch.randn(rows, 256).to(BF16)
+            assert torch.equal(compiled(x), model(x))
+
+
 @pytest.mark.parametrize("with_out", [False, True])
 def test_a_function_of_packed_weights_is_traced(on_host, with_out):
     packed = permuted(weights())
@@ -209,7 +274,8 @@ def test_a_state_goes_into_another_module(on_host, format, act_order):  # noqa: 
 
 
 @pytest.mark.parametrize("made", [dict(format=sluice.WeightFormat(group=64, scale="fp16")), dict(act_order=True),
-                                  dict(format=sluice.WeightFormat(group=32, scale="bf16"))])
+                                  dict(format=sluice.WeightFormat(group=32, scale="bf16")),
+                                  dict(format=sluice.WeightFormat(group=64, scale="bf16", order="byte"))])
 def test_a_state_of_another_format_is_refused(made):
     """fp16 scales take the bytes of bf16 ones: only their names tell the blobs apart."""
     state = st.nn.Linear4bit.from_packed(weights(), bf16(192)).state_dict()
@@ -231,6 +297,20 @@ def test_conversion_rounds_to_nearest_and_keeps_the_rest():
     st.nn.convert_(model, recipe="int8")
     assert type(model["head"]) is st.nn.Linear8bit and model["head"].format == sluice.WeightFormat("int8", 128, "fp16")
     assert type(model["a"]) is st.nn.Linear4bit
+
+
+def test_conversion_with_e4m3_activations():
+    model = torch.nn.ModuleDict({"a": torch.nn.Linear(256, 100, dtype=BF16), "fp32": torch.nn.Linear(256, 512),
+                                 "odd": torch.nn.Linear(104, 256, dtype=BF16)})
+    st.nn.convert_(model, recipe="int4", group=64, activations="e4m3")
+    assert [type(layer).__name__ for layer in model.values()] == ["Linear4bit", "Linear4bit", "Linear"]
+    assert model["a"].format == sluice.WeightFormat(group=64, scale="bf16", order="byte")
+    assert model["fp32"].activations == "e4m3"
+    state, other = model["a"].state_dict(), st.nn.Linear4bit(256, 100, activations="e4m3")
+    assert other.format == sluice.WeightFormat(order="byte")
+    with pytest.raises(RuntimeError, match="weight_format"):
+        other.load_state_dict(state)
+    st.nn.Linear4bit(256, 100, format=model["a"].format, activations="e4m3").load_state_dict(state)
 
 
 def test_to_changes_the_type_of_the_bias_alone():

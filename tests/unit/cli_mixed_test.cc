@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "cli/bench_table.h"
+#include "cli/mixed_bars.h"
 #include "cli/mixed_flags.h"
 #include "cli/mixed_table.h"
 
@@ -105,11 +106,30 @@ TEST(cli_mixed, an_override_that_breaks_a_rule_is_refused_with_value_and_rule) {
   EXPECT_NE(message("--tokens-tile 64 --parts 2").find("ask for one of them"), std::string::npos);
 }
 
+TEST(cli_mixed, e4m3_tokens_take_weights_in_the_order_byte) {
+  const auto item =
+      parse("--shape 16x64x128 --weights int4 --group 64 --dtype e4m3 --scale-a vector --stages 3");
+  ASSERT_TRUE(item) << item.error().message;
+  const MixedProblem expected{.m = 16,
+                              .n = 64,
+                              .k = 128,
+                              .x = DType::e4m3,
+                              .scale_x = ScaleMode::vector,
+                              .d = DType::bf16,
+                              .weights = {.group = 64, .order = FragmentOrder::byte},
+                              .bias_type = MixedProblem{}.bias_type};
+  EXPECT_EQ(item->problem, expected) << to_string(item->problem);
+  EXPECT_EQ(item->overrides, (mixed::Overrides{.stages = 3}));
+  EXPECT_EQ(parse("--shape 16x64x128 --weights int8 --dtype e4m3")->problem.weights.order,
+            FragmentOrder::half)
+      << "the planner says that 8-bit weights go with 16-bit tokens";
+}
+
 TEST(cli_mixed, refuses_what_has_no_effect) {
   refused("--shape 1x64x128 --group 64", "without --weights");
   refused("--shape 1x64x128 --weights int4 --zero per_group", "uint4");
   refused("--shape 1x64x128 --weights int5", "int5");
-  for (const char* flag : {"--tile 64x64", "--scale-a tensor", "--batch 2", "--alpha 2", "--b-layout mn",
+  for (const char* flag : {"--tile 64x64", "--scale-b tensor", "--batch 2", "--alpha 2", "--b-layout mn",
                            "--residual", "--splits 2", "--a bf16"})
     refused(std::string("--shape 1x64x128 --weights int4 ") + flag,
             std::string(flag, std::strcspn(flag, " ")) + " has no effect");
@@ -148,6 +168,34 @@ TEST(cli_mixed, bars_compare_with_the_faster_fp8_product) {
   EXPECT_EQ(mixed_bars({}, true), "");
 }
 
+TEST(cli_mixed, bars_are_of_each_type_of_tokens_and_of_the_faster) {
+  const MixedProblem half{.m = 16, .n = 8192, .k = 8192, .weights = {.group = 64}};
+  MixedProblem byte = half;
+  byte.x = DType::e4m3;
+  byte.weights.order = FragmentOrder::byte;
+  const auto with = [](MixedProblem p, i64 m) {
+    p.m = m;
+    return p;
+  };
+  bench::RunRecord run;
+  run.shapes = {shape(half, 10, 16),
+                shape(byte, 8, 16),
+                shape(with(half, 32), 10, 18),
+                shape(with(byte, 32), 12, 18),
+                shape(with(half, 64), 25, 12),
+                shape(with(byte, 64), 10, 14),
+                shape(with(byte, 128), 10, 10.5)};
+  const std::string text = mixed_bars(run, false);
+  for (const char* line :
+       {"met:     2: 16-bit tokens, all: geometric mean 1.697 x FP8's speed over 2 shapes, least 1.600 (bar",
+        "met:     2: e4m3 tokens, all: geometric mean 1.732",
+        "met:     2: the faster of both, all: geometric mean 1.897",
+        "NOT met: 3: 16-bit tokens, 64 tokens: least 0.960 x 16 bits' speed (bar 1.00)",
+        "met:     3: e4m3 tokens, 64 tokens: geometric mean 1.400",
+        "NOT met: 3: e4m3 tokens, 128 tokens: geometric mean 1.050"})
+    EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
+}
+
 TEST(cli_mixed, records_say_what_was_packed) {
   bench::RunRecord run;
   run.shapes = {shape({.m = 16, .n = 3584, .k = 8192, .weights = {.group = 64}}, 5.5, 9.0)};
@@ -160,7 +208,7 @@ TEST(cli_mixed, records_say_what_was_packed) {
 
 TEST(cli_mixed, the_set_is_the_bars) {
   const std::vector<bench::MixedCase> cases = bench::mixed_set();
-  EXPECT_EQ(cases.size(), 1u + 2 * 4 * 8);
+  EXPECT_EQ(cases.size(), 1u + 2 * 5 * 8 + 2 * 6 * 8);
   for (const bench::MixedCase& item : cases) EXPECT_TRUE(mixed::plan(item.problem, DeviceInfo{}).ok());
 }
 

@@ -61,7 +61,7 @@ TEST_F(CliTune, misuse_with_packed_weights_is_refused_with_the_reason) {
   expect_refused(packed + "--tokens-tile 64", "--tokens-tile has no effect here");
   expect_refused(packed + "--stages 3", "--stages has no effect here");
   expect_refused(packed + "--no-records", "--no-records has no effect here");
-  expect_refused(packed + "--scale-a tensor", "--scale-a has no effect with --weights");
+  expect_refused(packed + "--scale-a tensor", "scale_x is tensor and X is fp16");
   expect_refused(packed + "--device host", "tune measures GPUs");
   expect_refused("--weights int5 --shape 64x64x64",
                  "--weights \"int5\" is not one of: int4, uint4, int8, e4m3");

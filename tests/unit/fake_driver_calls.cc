@@ -69,6 +69,7 @@ ParamsKind params_of(const void* image) {
   if (std::strncmp(text, kFakeImage, std::strlen(kFakeImage)) != 0) return ParamsKind::other;
   if (std::strstr(text, "NarrowParams") != nullptr) return ParamsKind::narrow;
   if (std::strstr(text, "WideParams") != nullptr) return ParamsKind::wide;
+  if (std::strstr(text, "ByteParams") != nullptr) return ParamsKind::byte;
   return std::strstr(text, "GemmParams") != nullptr ? ParamsKind::gemm : ParamsKind::other;
 }
 
@@ -110,6 +111,7 @@ CUresult launch_ex(const CUlaunchConfig* config, CUfunction function, void** par
     if (module.params == ParamsKind::gemm) std::memcpy(&record.params, params[0], sizeof record.params);
     if (module.params == ParamsKind::narrow) std::memcpy(&record.narrow, params[0], sizeof record.narrow);
     if (module.params == ParamsKind::wide) std::memcpy(&record.wide, params[0], sizeof record.wide);
+    if (module.params == ParamsKind::byte) std::memcpy(&record.byte, params[0], sizeof record.byte);
   }
   ++state->launches;
   return CUDA_SUCCESS;

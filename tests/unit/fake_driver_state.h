@@ -21,7 +21,7 @@ struct FakeStream {
   int ordinal;
   bool capturing;
 };
-enum class ParamsKind { other, gemm, narrow, wide };  // what a unit's kernel takes
+enum class ParamsKind { other, gemm, narrow, wide, byte };  // what a unit's kernel takes
 struct FakeModule {
   int ordinal;
   ParamsKind params = ParamsKind::other;

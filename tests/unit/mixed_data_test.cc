@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 
 #include <sluice/host/jit/compiler.h>
@@ -27,12 +28,15 @@ std::vector<u8> reference_d(const mixed::HostData& data, int shift) {
 std::vector<MixedProblem> problems() {
   std::vector<MixedProblem> all;
   for (const WeightFormat& format : test::all_formats()) {
-    if (format.order != FragmentOrder::half) continue;
+    const bool byte = format.order == FragmentOrder::byte;
     const int i = static_cast<int>(all.size());
     all.push_back({.m = 3 + i % 3,
                    .n = 70,
                    .k = 130 + 8 * (i % 5),
-                   .x = i % 2 == 0 ? DType::bf16 : DType::fp16,
+                   .x = byte         ? DType::e4m3
+                        : i % 2 == 0 ? DType::bf16
+                                     : DType::fp16,
+                   .scale_x = byte ? static_cast<ScaleMode>(i / 2 % 3) : ScaleMode::none,
                    .d = i % 3 == 0   ? DType::fp32
                         : i % 3 == 1 ? DType::fp16
                                      : DType::bf16,
@@ -46,7 +50,7 @@ std::vector<MixedProblem> problems() {
 }
 
 TEST(mixed_data, the_packed_reference_is_right_in_every_format) {
-  ASSERT_GE(problems().size(), 24u);
+  ASSERT_GE(problems().size(), 48u);
   for (const DataKind kind : {DataKind::exact, DataKind::real})
     for (const MixedProblem& p : problems()) {
       const Result<mixed::HostData> data = mixed::random_data(p, kind, 7);
@@ -79,6 +83,38 @@ TEST(mixed_data, one_bit_is_found) {
   if (data->problem.ld_d > p.n) {
     EXPECT_EQ(judged([&](auto& d, size_t begin) { d[begin + static_cast<size_t>(row)] = 0; }).damaged_chunks,
               1);
+  }
+}
+
+// How it can fail: with scale_of_token() that takes the first scale for all, or a bound that forgets it.
+TEST(mixed_data, a_token_with_the_scale_of_another_is_found) {
+  for (const DataKind kind : {DataKind::exact, DataKind::real}) {
+    const Result<mixed::HostData> data =
+        mixed::random_data({.m = 16,
+                            .n = 70,
+                            .k = 256,
+                            .x = DType::e4m3,
+                            .scale_x = ScaleMode::vector,
+                            .d = DType::fp32,
+                            .weights = {.group = 64, .order = FragmentOrder::byte}},
+                           kind, 5);
+    ASSERT_TRUE(data.ok()) << data.error().message;
+    ASSERT_EQ(data->scale_x.size(), 16u * 4);
+    size_t far = 0;  // the token whose scale is least like that of token 1
+    const auto distance = [&](size_t token) {
+      return std::fabs(
+          mixed::scale_of_token(*data, static_cast<i64>(token)) / mixed::scale_of_token(*data, 1) - 1);
+    };
+    for (size_t token = 0; token < 16; ++token)
+      if (distance(token) > distance(far)) far = token;
+    mixed::HostData other = *data;
+    std::memcpy(&other.scale_x[4], &data->scale_x[far * 4], 4);
+    const std::vector<MixedSum> sums = mixed::reference_sums(*data);
+    EXPECT_TRUE(mixed::judge(*data, sums, reference_d(*data, 0), 0).passed());
+    const Comparison found = mixed::judge(*data, sums, reference_d(other, 0), 0);
+    EXPECT_FALSE(found.passed());
+    EXPECT_EQ(found.row_low, 1);
+    EXPECT_EQ(found.row_high, 1);
   }
 }
 

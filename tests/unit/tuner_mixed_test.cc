@@ -56,7 +56,7 @@ TEST(tuner_mixed, an_array_holds_both_kinds_and_is_the_same_for_any_order) {
 }
 
 TEST(tuner_mixed, what_is_missing_of_another_type_or_unknown_is_named) {
-  for (const MixedConfig& kernel : {MixedConfig(NarrowConfig{}), MixedConfig(kWide)}) {
+  for (const MixedConfig& kernel : mixed::all_kernels()) {
     const Json sample = Json::parse(to_json(sample_mixed_record(kernel)));
     for (const auto& [name, value] : sample.items()) {
       Json bent = sample;
@@ -72,7 +72,7 @@ TEST(tuner_mixed, what_is_missing_of_another_type_or_unknown_is_named) {
   }
   Json bent = Json::parse(to_json(sample_mixed_record()));
   bent["kernel"] = "broad";
-  EXPECT_TRUE(has(trouble_of(bent), "\"kernel\" = \"broad\" must be one of: narrow, wide"))
+  EXPECT_TRUE(has(trouble_of(bent), "\"kernel\" = \"broad\" must be one of: narrow, wide, byte"))
       << trouble_of(bent);
   bent["kernel"] = "wide";
   EXPECT_TRUE(has(trouble_of(bent), "\"tokens\" is missing"));
@@ -89,7 +89,7 @@ TEST(tuner_mixed, a_recipe_shares_what_costs_the_same_and_tells_apart_what_costs
   same.activation = Activation::relu;
   same.bias_type = DType::fp32;
   EXPECT_EQ(recipe_of(plain), recipe_of(same));
-  std::vector<MixedProblem> others(14, plain);
+  std::vector<MixedProblem> others(15, plain);
   others[0].m = 17;
   others[1].n += 8;
   others[2].k += 8;
@@ -104,6 +104,7 @@ TEST(tuner_mixed, a_recipe_shares_what_costs_the_same_and_tells_apart_what_costs
   others[11].activation = Activation::gelu;
   others[12].ld_d = 4097;  // the copy engine cannot write it
   others[13].weights.order = FragmentOrder::byte;
+  others[14].scale_x = ScaleMode::vector;
   for (std::size_t i = 0; i < others.size(); ++i) {
     EXPECT_NE(recipe_of(plain), recipe_of(others[i])) << i;
     for (std::size_t j = 0; j < i; ++j)

@@ -119,12 +119,14 @@ class Linear(torch.nn.Module):
                 f"recipe={self.recipe}")
 
 
-def can_convert(module: torch.nn.Module, recipe: Optional[str] = "block") -> bool:
+def can_convert(module: torch.nn.Module, recipe: Optional[str] = "block", activations: Optional[str] = None) -> bool:
     """A plain linear whose sizes the copy engine can address, of a type that the recipe takes: bf16 and fp16, and fp32
     where the input is quantised."""
     if type(module) is not torch.nn.Linear:
         return False
     if recipe in PACKED_RECIPES:
+        if activations is not None:
+            return module.in_features % 16 == 0 and module.weight.dtype in (torch.bfloat16, torch.float16, torch.float32)
         return module.in_features % 8 == 0 and module.weight.dtype in (torch.bfloat16, torch.float16)
     return (module.in_features % 16 == 0 and module.out_features % 16 == 0
             and (module.weight.dtype in (torch.bfloat16, torch.float16)
@@ -133,21 +135,24 @@ def can_convert(module: torch.nn.Module, recipe: Optional[str] = "block") -> boo
 
 def convert_(model: torch.nn.Module, filter_fn: Optional[Callable[[torch.nn.Module, str], bool]] = None, *,
              recipe: Optional[str] = "block", use_fast_accum: bool = True, fuse_quantizer: bool = False,
-             deterministic: bool = True, group: Optional[int] = None) -> torch.nn.Module:
+             deterministic: bool = True, group: Optional[int] = None,
+             activations: Optional[str] = None) -> torch.nn.Module:
     """Replaces every ``torch.nn.Linear`` of a model that can be taken, and for which ``filter_fn(module, name)`` is true,
     in place. Returns the model. A linear that is used in several places stays one.
 
     ``recipe``: None and the FP8 ones of ``Linear``, or "int4" and "int8": weights rounded and packed, with a scale for each
-    ``group`` (128) of k, input in 16 bits.
+    ``group`` (128) of k, input in 16 bits, or with ``activations="e4m3"`` ("int4" only) quantised to e4m3, a scale a token.
     """
+    if activations is not None and recipe != "int4":
+        raise InvalidArgument(f"activations = {activations!r} is for recipe = 'int4', not {recipe!r}: leave it out")
     if recipe in PACKED_RECIPES:
         if not (use_fast_accum and deterministic) or fuse_quantizer:
-            raise InvalidArgument(f"use_fast_accum, fuse_quantizer and deterministic mean nothing for recipe = {recipe!r}, "
-                                  "whose input is not quantised: leave them out")
+            raise InvalidArgument(f"use_fast_accum, fuse_quantizer and deterministic mean nothing for recipe = {recipe!r}: leave "
+                                  "them out")
         kind = PACKED_RECIPES[recipe]
 
         def convert(child: torch.nn.Linear) -> torch.nn.Module:
-            return kind.from_linear(child, 128 if group is None else group)
+            return kind.from_linear(child, 128 if group is None else group, activations=activations)
     else:
         _check_recipe(recipe)
         if group is not None:
@@ -165,7 +170,7 @@ def convert_(model: torch.nn.Module, filter_fn: Optional[Callable[[torch.nn.Modu
     for name, module in list(model.named_modules()):
         for child_name, child in list(module._modules.items()):  # named_children() leaves out those seen before
             full_name = f"{name}.{child_name}" if name else child_name
-            if child is None or not can_convert(child, recipe) or not (filter_fn is None or filter_fn(child, full_name)):
+            if child is None or not can_convert(child, recipe, activations) or not (filter_fn is None or filter_fn(child, full_name)):
                 continue
             if child not in made:
                 made[child] = convert(child)

@@ -2,6 +2,7 @@
 """``Linear4bit``, ``Linear8bit`` and ``LinearPacked``: the place of ``torch.nn.Linear`` for weights of few bits. Forward only."""
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Optional, Tuple, Union
 
 import torch
@@ -13,12 +14,16 @@ from ..packed import PackedWeights, pack_int4, pack_int8, pack_quantized
 from ..weights import QuantizedWeights
 from .autograd import needs_grad, refuse_grad
 from .mixed import mixed_product
+from .quantize import quantize
 
 _HEAD = 3  # numbers in weight_format: the format's, n, k
 
 
 class LinearPacked(torch.nn.Module):
     """``input[..., permutation] @ W.t() + bias`` of packed weights; input bf16 or fp16, output its type.
+
+    ``activations``: None, or "e4m3" (4-bit weights only): the input (fp32 too) is quantised in a fused kernel, a scale for each
+    token, and the product is one of e4m3 tokens. It is told by the format, whose order is "byte" then.
 
     Its state: ``weight_packed`` (the blob), ``weight_format`` (three numbers that say what the blob is; checked when a state
     is loaded), ``permutation`` if there is one, and ``bias``. ``.to()`` moves them, and changes the type of the bias alone.
@@ -34,10 +39,17 @@ class LinearPacked(torch.nn.Module):
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, *,
                  format: Optional[WeightFormat] = None, act_order: bool = False,  # noqa: A002
+                 activations: Optional[str] = None,
                  device: Union[str, int, torch.device, None] = None, dtype: Optional[torch.dtype] = None) -> None:
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
-        self.format = format = self.DEFAULT if format is None else format
+        order = _order_of(activations)
+        if format is None:
+            format = dataclasses.replace(self.DEFAULT, order=order)
+        elif activations is not None and format.order != order:
+            raise InvalidArgument(f"format has the order {format.order!r} and activations = {activations!r} needs 'byte': give a "
+                                  "format of that order")
+        self.format = format
         if format.type not in self.TYPES:
             raise InvalidArgument(f"{type(self).__name__} takes weights of {', '.join(self.TYPES)}, not {format.type}: use "
                                   "LinearPacked")
@@ -66,22 +78,28 @@ class LinearPacked(torch.nn.Module):
         return made
 
     @classmethod
-    def from_quantized(cls, weights: QuantizedWeights, bias: Optional[Tensor] = None) -> "LinearPacked":
+    def from_quantized(cls, weights: QuantizedWeights, bias: Optional[Tensor] = None, *,
+                       activations: Optional[str] = None) -> "LinearPacked":
         """Of GPTQ, AWQ, compressed-tensors or ``quantize_groups`` weights (``sluice.weights``), on torch tensors. They are
         packed where they are, on a GPU by a kernel."""
         if not isinstance(weights.codes, Tensor):
             raise InvalidArgument(f"codes are {type(weights.codes).__name__} and must be torch tensors: import the checkpoint "
                                   "from tensors")
-        return cls.from_packed(pack_quantized(weights), bias)
+        return cls.from_packed(pack_quantized(weights, order=_order_of(activations)), bias)
 
     @classmethod
     def from_linear(cls, module: torch.nn.Linear, group: int = 128, *, symmetric: bool = True,
-                    scale_type: Optional[str] = None) -> "LinearPacked":
+                    scale_type: Optional[str] = None, activations: Optional[str] = None) -> "LinearPacked":
         """Of a ``torch.nn.Linear``, its weight rounded to the nearest code, of 4 bits (8 by ``Linear8bit``) with scales of
         the weight's type unless ``scale_type`` says another. The bias is its very own tensor."""
+        order = {"order": _order_of(activations)}
+        if cls.DEFAULT.type == "int8":
+            if activations is not None:
+                raise InvalidArgument(f"activations = {activations!r} is for 4-bit weights: use Linear4bit, or leave it out")
+            order = {}
         pack = pack_int8 if cls.DEFAULT.type == "int8" else pack_int4
         with torch.no_grad():
-            packed = pack(module.weight.detach(), group, symmetric=symmetric, scale_type=scale_type)
+            packed = pack(module.weight.detach(), group, symmetric=symmetric, scale_type=scale_type, **order)
             return cls.from_packed(packed, module.bias).train(module.training)
 
     @property
@@ -89,13 +107,21 @@ class LinearPacked(torch.nn.Module):
         """Its weights; no copy."""
         return PackedWeights(self.weight_packed, self.out_features, self.in_features, self.format, self.permutation)
 
+    @property
+    def activations(self) -> Optional[str]:
+        """"e4m3" if the input is quantised, else None."""
+        return "e4m3" if self.format.order == "byte" else None
+
     def forward(self, input: Tensor) -> Tensor:
         if needs_grad(input, None, self.bias, None):
             refuse_grad(type(self).__name__)
         if self.permutation is not None:
             input = input.index_select(-1, self.permutation)
-        return mixed_product(input, self.weight_packed, self.bias, None, None, input.dtype, self._number, self.out_features,
-                             self.in_features)
+        tokens, scale_x = input, None
+        if self.format.order == "byte":
+            tokens, scale_x = quantize(input, "row")
+        return mixed_product(tokens, self.weight_packed, self.bias, scale_x, None, None, input.dtype, self._number,
+                             self.out_features, self.in_features)
 
     def _load_from_state_dict(self, state_dict: dict, prefix: str, local_metadata: dict, strict: bool, missing_keys: list,
                               unexpected_keys: list, error_msgs: list) -> None:
@@ -112,7 +138,7 @@ class LinearPacked(torch.nn.Module):
 
     def extra_repr(self) -> str:
         return (f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}, "
-                f"format={self.format}, act_order={self.permutation is not None}")
+                f"format={self.format}, act_order={self.permutation is not None}, activations={self.activations}")
 
 
 class Linear4bit(LinearPacked):
@@ -126,6 +152,13 @@ class Linear8bit(LinearPacked):
 
     DEFAULT = WeightFormat("int8")
     TYPES = ("int8",)
+
+
+def _order_of(activations: Optional[str]) -> str:
+    """Of weights that meet such an input."""
+    if activations not in (None, "e4m3"):
+        raise InvalidArgument(f"activations = {activations!r} must be None (16 bits, as they come) or 'e4m3'")
+    return "half" if activations is None else "byte"
 
 
 def _head_text(head: list) -> str:

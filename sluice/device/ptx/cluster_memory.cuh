@@ -29,6 +29,16 @@ SLUICE_DEVICE void store_cluster(u32 address, const Float4& v) {
                : "memory");
 }
 
+// Of any CTA of the cluster; `address`: mapped.
+SLUICE_DEVICE Float4 load_cluster_v4(u32 address) {
+  Float4 v;
+  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "r"(address)
+               : "memory");
+  return v;
+}
+
 SLUICE_DEVICE Float4 load_shared_v4(u32 address) {
   Float4 v;
   asm volatile("ld.shared::cta.v4.f32 {%0, %1, %2, %3}, [%4];"

@@ -10,8 +10,8 @@ namespace sluice::mixed {
 namespace {
 
 constexpr i64 kMaxTiles = (i64{1} << 31) - 1;
-constexpr int kTokenUnit = 8;   // of 16-bit elements: a lane copies 16 bytes at a time
-constexpr int kStoreUnit = 16;  // bytes: the copy engine writes no less (docs/findings/tma-store-tail.md)
+constexpr int kTokenBytes = 16;  // tokens are copied in pieces of it
+constexpr int kStoreUnit = 16;   // bytes: the copy engine writes no less (docs/findings/tma-store-tail.md)
 constexpr i64 kMapPitch = i64{1} << 39;
 
 std::string number(i64 value) {
@@ -35,21 +35,42 @@ Result<void> check_sizes(const MixedProblem& p) {
   return {};
 }
 
+/// The weights' order is of the tokens' type, and only e4m3 tokens have scales.
+Result<void> check_partners(const MixedProblem& p) {
+  const std::string x = name_of(p.x), order = name_of(p.weights.order);
+  const bool bytes = p.x == DType::e4m3;
+  if (bytes && p.weights.type != WeightType::uint4)
+    return Error{ErrorCode::invalid_config, std::string("the weights are ") + name_of(p.weights.type) +
+                                                " and X is e4m3: its weights must be uint4; quantise them "
+                                                "to 4 bits, or give 16-bit tokens"};
+  if (p.weights.order != (bytes ? FragmentOrder::byte : FragmentOrder::half))
+    return Error{ErrorCode::invalid_config,
+                 "the weights are packed in the order " + order + " and X is " + x + ": " +
+                     (bytes ? "8-bit tokens need the order byte; pack them again in that order"
+                            : "16-bit tokens need the order half; pack them again in that order")};
+  if (!bytes && p.scale_x != ScaleMode::none)
+    return Error{ErrorCode::invalid_type,
+                 std::string("scale_x is ") + name_of(p.scale_x) + " and X is " + x +
+                     ": only e4m3 tokens have scales; multiply them into the tokens, "
+                     "and say none"};
+  if (p.scale_x == ScaleMode::block)
+    return Error{ErrorCode::invalid_type,
+                 "scale_x is block: it must be none, tensor or vector; quantise tokens by row"};
+  return {};
+}
+
 Result<void> check_types(const MixedProblem& p) {
   const auto refuse = [](const std::string& message) { return Error{ErrorCode::invalid_type, message}; };
-  if (!is_16bit(p.x))
-    return refuse(std::string("X is ") + name_of(p.x) + ": tokens must be fp16 or bf16; convert them");
+  const std::string x = name_of(p.x);
+  if (!is_16bit(p.x) && p.x != DType::e4m3)
+    return refuse("X is " + x + ": tokens must be fp16, bf16 or e4m3; convert them");
   if (!is_16bit(p.d) && p.d != DType::fp32)
     return refuse(std::string("D is ") + name_of(p.d) + ": it must be fp16, bf16 or fp32");
   if (p.bias != Bias::none && !is_16bit(p.bias_type) && p.bias_type != DType::fp32)
     return refuse(std::string("bias is ") + name_of(p.bias_type) + ": it must be bf16, fp16 or fp32");
   if (const char* rule = validate(p.weights))
     return Error{ErrorCode::invalid_config, to_string(p.weights) + ": " + rule};
-  if (p.weights.order != FragmentOrder::half)
-    return Error{ErrorCode::invalid_config,
-                 "the weights are packed in the order byte and X is " + std::string(name_of(p.x)) +
-                     ": 16-bit tokens need the order half; pack them again with FragmentOrder::half"};
-  return {};
+  return check_partners(p);
 }
 
 struct Pitch {
@@ -80,11 +101,12 @@ Result<void> check_pitches(const MixedProblem& p) {
   if (Result<void> d = check_pitch({"D", "ld_d", "n", p.ld_d, p.n, p.m, p.d}); !d) return d;
   if (p.k == 0) return {};
   if (Result<void> x = check_pitch({"X", "ld_x", "k", p.ld_x, p.k, p.m, p.x}); !x) return x;
-  if (p.m > 1 && p.ld_x % kTokenUnit != 0)
-    return Error{ErrorCode::misaligned,
-                 "ld_x = " + number(p.ld_x) +
-                     " must be a multiple of 8: tokens are copied 16 bytes at a time; pad ld_x to " +
-                     number(ceil_div(p.ld_x, i64{kTokenUnit}) * kTokenUnit)};
+  const i64 unit = kTokenBytes / bytes_of(p.x);
+  if (p.m > 1 && p.ld_x % unit != 0)
+    return Error{ErrorCode::misaligned, "ld_x = " + number(p.ld_x) + " must be a multiple of " +
+                                            number(unit) +
+                                            ": tokens are copied 16 bytes at a time; pad ld_x to " +
+                                            number(ceil_div(p.ld_x, unit) * unit)};
   if (p.m > 1 && p.ld_x > kMaxPitch)
     return Error{ErrorCode::invalid_stride,
                  "ld_x = " + number(p.ld_x) + " must be at most " + number(kMaxPitch) +
@@ -98,6 +120,9 @@ NarrowConfig formats_for(const MixedProblem& problem, const NarrowConfig&) {
 }
 WideConfig formats_for(const MixedProblem& problem, const WideConfig&) {
   return wide_config_for(problem);
+}
+ByteConfig formats_for(const MixedProblem& problem, const ByteConfig&) {
+  return byte_config_for(problem);
 }
 
 template <class Config>
@@ -140,6 +165,17 @@ WideConfig wide_config_for(const MixedProblem& problem) {
           .activation = c.activation};
 }
 
+ByteConfig byte_config_for(const MixedProblem& problem) {
+  const NarrowConfig c = config_for(problem);
+  return {.weights = problem.k == 0 ? ByteConfig{}.weights : problem.weights,
+          .x = c.x,
+          .d = c.d,
+          .scale_x = problem.scale_x,
+          .bias = c.bias,
+          .bias_type = c.bias_type,
+          .activation = c.activation};
+}
+
 MixedConfig made_for(const MixedProblem& problem, const MixedConfig& config) {
   return std::visit([&](const auto& c) { return MixedConfig(with_choices(formats_for(problem, c), c)); },
                     config);
@@ -163,6 +199,12 @@ const char* why_not(const MixedProblem& problem, const WideConfig& config) {
   const i64 tiles = ceil_div(problem.m, i64{config.tokens}) *
                     ceil_div(problem.n, i64{kWideRows * config.cluster_n}) * cluster_size(config);
   if (tiles > kMaxTiles) return "the wide kernel counts tiles in an int";
+  return nullptr;
+}
+
+const char* why_not(const MixedProblem& problem, const ByteConfig& config) {
+  const i64 ctas = ceil_div(problem.m, i64{config.tokens}) * ceil_div(problem.n, i64{tile_rows(config)});
+  if (ctas * config.parts > kMaxTiles) return "the kernel for e4m3 tokens counts CTAs in an int";
   return nullptr;
 }
 

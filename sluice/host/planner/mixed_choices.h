@@ -44,6 +44,18 @@ constexpr const char* kernel_of(const WideConfig&) {
   return "wide";
 }
 
+template <Is<ByteConfig> Config, class Visit>
+void for_each_choice(Config& c, const Visit& visit) {
+  visit("tokens", c.tokens);
+  visit("strips", c.strips);
+  visit("k_groups", c.k_groups);
+  visit("parts", c.parts);
+  visit("stages", c.stages);
+}
+constexpr const char* kernel_of(const ByteConfig&) {
+  return "byte";
+}
+
 /// `config` with the choices of `chosen`; formats and epilogue stay its own.
 template <class Config>
 Config with_choices(Config config, const Config& chosen) {

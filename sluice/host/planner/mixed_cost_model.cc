@@ -12,12 +12,10 @@ constexpr double kSchedulers = 4;  // of an SM, an instruction a clock each
 
 /// CTAs that run at once if an SM holds one: clusters do not fill every GPC.
 double usable_sms(const DeviceInfo& device, int parts) {
-  switch (parts) {
-    case 1: return device.sm_count;
-    case 2: return 2.0 * device.max_clusters_of_2;
-    case 4: return 4.0 * device.max_clusters_of_4;
-    default: return 8.0 * device.max_clusters_of_8;
-  }
+  if (parts == 1) return device.sm_count;
+  if (parts == 2) return 2.0 * device.max_clusters_of_2;
+  if (parts <= 4) return parts * 1.0 * device.max_clusters_of_4;
+  return parts * 1.0 * device.max_clusters_of_8;
 }
 
 /// Words of codes that a lane expands for a fragment: twice the words, or twice the passes, twice the work.
@@ -79,6 +77,38 @@ double estimate_us(const MixedProblem& problem, const WideConfig& c, const Devic
   const double weight_bytes = static_cast<double>(blob_bytes(problem.weights, problem.n, problem.k));
   return costs.fixed_us + std::max(tiles * tile_us, weight_bytes / device.hbm_bytes_per_us) +
          costs.last_tile_us * stored;
+}
+
+double estimate_us(const MixedProblem& problem, const ByteConfig& c, const DeviceInfo& device,
+                   const ByteCosts& costs) {
+  const double k_tiles = static_cast<double>(packed_k_tiles(problem.k));
+  const double row_ctas = static_cast<double>(ceil_div(problem.n, i64{tile_rows(c)}));
+  const double token_ctas = static_cast<double>(ceil_div(problem.m, i64{c.tokens}));
+  const double ctas = row_ctas * token_ctas * c.parts;
+  const double of_busiest = std::ceil(ctas / std::max(1.0, usable_sms(device, c.parts)));  // SM, one by one
+  const double tiles = std::ceil(k_tiles / c.parts);                                       // of a strip
+
+  const double token_bytes = c.tokens * kPackedTileK;
+  const double weight_bytes = static_cast<double>(c.strips) * tile_bytes(c.weights);  // for each k-tile
+  const double in_flight = std::max(1, c.stages - c.k_groups) * (weight_bytes + token_bytes);
+  const double rate = std::min(costs.sm_bytes_per_us, in_flight / costs.latency_us);
+  const double sm_us = of_busiest * tiles * (weight_bytes + token_bytes / 2) / rate;
+  const double hbm_us = row_ctas * k_tiles * weight_bytes / device.hbm_bytes_per_us;
+  const double l2_us = ctas * tiles * (weight_bytes + token_bytes) / device.l2_bytes_per_us;
+
+  const double groups = std::max(1, tile_groups(c.weights));
+  const double clocks = costs.tile_clocks + groups * (costs.group_clocks + costs.token_clocks * c.tokens);
+  const double busy = std::min(1.0, math_groups(c) / costs.busy_groups);
+  const double turns = std::ceil(tiles / c.k_groups) * c.k_groups;  // all warpgroups wait for the last
+  const double issue_us = of_busiest * turns * c.strips * clocks / (busy * costs.clocks_per_us);
+  const double tensor_us = of_busiest * tiles * c.strips * costs.product_clocks *
+                           std::max<double>(c.tokens, costs.least_product_tokens) / costs.clocks_per_us;
+
+  double sum = 0;
+  for (const double us : {sm_us, hbm_us, l2_us, issue_us, tensor_us}) sum += std::pow(us, costs.sharpness);
+  return costs.fixed_us + std::pow(sum, 1 / costs.sharpness) + costs.wave_us * (of_busiest - 1) +
+         costs.reduce_us * c.tokens * math_groups(c) * c.parts +
+         (c.parts > 1 ? costs.part_us * c.parts : 0.0);
 }
 
 int estimate_registers(const NarrowConfig& c) {

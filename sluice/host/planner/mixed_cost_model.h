@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long a configuration of a mixed kernel will take with cold L2. Narrow: a fixed part, the slowest of
 // four things that overlap (HBM, L2, what an SM can take, instructions), and the sums that meet at the end.
-// Wide: a fixed part, and for each tile the slower of products and instructions, and its stores. It is there
-// to rank configurations of one problem. Called by mixed_planner.cc.
+// Wide: a fixed part, and for each tile the slower of products and instructions, and its stores. Byte: as
+// narrow, and the tensor cores. It is there to rank configurations of one problem. Called by
+// mixed_planner.cc.
 #pragma once
 
 #include <sluice/mixed.h>
@@ -42,11 +43,31 @@ struct WideCosts {
   double exchange_us = 0.5;         // where two CTAs share k
 };
 
+/// Of the kernel for e4m3 tokens: reckoned from its instructions, not fitted yet. A tile is 64 rows x 128 k.
+struct ByteCosts {
+  double fixed_us = 2.0;            // launch, first bytes, last stores
+  double sm_bytes_per_us = 52.8e3;  // as of narrow; half of the tokens' bytes count
+  double latency_us = 1.0;          // from a copy to its bytes
+  double clocks_per_us = 1755;      // of an SM
+  double tile_clocks = 130;         // issue slots of a tile in a warp: barriers, codes, products
+  double group_clocks = 25;         // for each scale of a row in the tile
+  double token_clocks = 0.75;       // for each of them and token: a sum is scaled and added, the zero too
+  double product_clocks = 2.0;      // of a tile in the tensor cores, for each token; 16 at least
+  double least_product_tokens = 16;
+  double busy_groups = 3;     // fewer warpgroups do not fill the issue slots
+  double wave_us = 0.8;       // where CTAs come one after the other
+  double reduce_us = 0.0006;  // for each token of a warpgroup's sums that are put into shared memory
+  double part_us = 0.2;       // for each CTA of a cluster
+  double sharpness = 5;
+};
+
 /// In microseconds, of a checked problem that is not empty.
 double estimate_us(const MixedProblem& problem, const NarrowConfig& config, const DeviceInfo& device,
                    const MixedCosts& costs = {});
 double estimate_us(const MixedProblem& problem, const WideConfig& config, const DeviceInfo& device,
                    const WideCosts& costs = {});
+double estimate_us(const MixedProblem& problem, const ByteConfig& config, const DeviceInfo& device,
+                   const ByteCosts& costs = {});
 
 /// Registers that a thread takes if it may (ptxas 13.0, 32 configs compiled, within 10 of all): with a
 /// smaller share of the SM it spills, or nearly. tests/unit/mixed_units_test.cc compiles what the planner

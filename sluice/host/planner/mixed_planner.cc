@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a mixed problem to a plan: checks, then its record if there is one, else all configurations of both
+// From a mixed problem to a plan: checks, then its record if there is one, else all configurations of the
 // kernels that fit, and the best of them by the model. Pure: the same arguments give the same plan
 // everywhere. tests/plans/mixed holds choices as text.
 #include <algorithm>
@@ -27,6 +27,11 @@ struct Rings {
   int x, w;
 };
 constexpr Rings kRings[] = {{8, 4}, {6, 3}, {6, 2}, {5, 4}, {5, 2}, {4, 2}, {3, 2}, {3, 1}};
+
+constexpr int kByteTokens[] = {8, 16, 32, 64, 128};
+constexpr int kStrips[] = {4, 2, 1};
+constexpr int kKGroups[] = {1, 2, 4};
+constexpr int kByteStages[] = {16, 12, 24, 8, 32, 6, 4, 3, 2};
 
 /// The smallest tile that holds all tokens (more than 32 are several tiles), and its half: two of those may
 /// be faster than one that is short of registers.
@@ -60,6 +65,16 @@ const char* why_not_wanted(const MixedProblem& p, const WideConfig& c, const Dev
   if (p.m <= kNarrowTokens) return "so few tokens are the narrow kernel's";
   const i64 tiles = ceil_div(p.m, i64{c.tokens}) * ceil_div(p.n, i64{kWideRows});
   if (takes_one_tile(c) && tiles > device.max_clusters_of_2) return "there are more tiles than clusters";
+  return nullptr;
+}
+
+/// Parts of k and a ring that a CTA has work for; and no more tokens than the smallest tile that holds all.
+const char* why_not_wanted(const MixedProblem& p, const ByteConfig& c, const DeviceInfo&) {
+  const i64 k_tiles = std::max<i64>(packed_k_tiles(p.k), 1), tiles_of_cta = ceil_div(k_tiles, i64{c.parts});
+  if (c.parts > k_tiles) return "parts must be at most the k-tiles";
+  if (c.k_groups > tiles_of_cta) return "there are fewer k-tiles than warpgroups";
+  if (c.stages > 2 && c.stages > tiles_of_cta) return "the ring is longer than a CTA's share of k";
+  if (tile_rows(c) / 2 >= round_up(p.n, i64{kStripRows})) return "half of the strips would be empty";
   return nullptr;
 }
 
@@ -116,11 +131,47 @@ std::vector<WideConfig> wide_space(const MixedProblem& p, const Overrides& o) {
   return configs;
 }
 
+/// The same of the kernel for e4m3 tokens.
+std::vector<ByteConfig> byte_space(const MixedProblem& p, const Overrides& o) {
+  std::vector<ByteConfig> configs;
+  ByteConfig c = byte_config_for(p);
+  for (const int tokens : axis(kByteTokens, o.tokens)) {
+    if (!o.tokens && tokens > kByteTokens[0] && tokens / 2 >= p.m) continue;  // more than half would be empty
+    if (!o.tokens && tokens < 64 && tokens < p.m) continue;  // expanding codes again costs more than it saves
+    for (const int strips : axis(kStrips, o.strips))
+      for (const int k_groups : axis(kKGroups, o.k_groups))
+        for (const int parts : axis(kParts, o.parts))
+          for (const int stages : axis(kByteStages, o.stages)) {
+            c.tokens = tokens;
+            c.strips = strips;
+            c.k_groups = k_groups;
+            c.parts = parts;
+            c.stages = stages;
+            configs.push_back(c);
+          }
+  }
+  return configs;
+}
+
 bool asks_for_narrow(const Overrides& o) {
   return o.token_blocks || o.row_blocks || o.warps || o.stages || o.parts || o.ctas;
 }
 bool asks_for_wide(const Overrides& o) {
   return o.tokens || o.cluster_n || o.cluster_k || o.x_stages || o.w_stages;
+}
+/// nullptr, or why no kernel has all these fields.
+const char* why_not_together(const MixedProblem& p, const Overrides& o) {
+  if (p.x == DType::e4m3)
+    return o.token_blocks || o.row_blocks || o.warps || o.ctas || o.cluster_n || o.cluster_k || o.x_stages ||
+                   o.w_stages
+               ? "X is e4m3, whose kernel has tokens, strips, k_groups, parts and stages; leave out the "
+                 "others"
+               : nullptr;
+  if (o.strips || o.k_groups) return "strips and k_groups are of the kernel for e4m3 tokens; leave them out";
+  if (asks_for_narrow(o) && asks_for_wide(o))
+    return "token_blocks, row_blocks, warps, stages, parts and ctas are of the narrow kernel, the others of "
+           "the wide one; ask for one of them";
+  return nullptr;
 }
 
 struct Found {
@@ -156,9 +207,13 @@ std::vector<Plan> sorted(Found& found) {
   return std::move(plans);
 }
 
-/// All of both kernels that the overrides leave, for a checked problem.
+/// All of the kernels that the overrides leave, for a checked problem.
 Found consider_all(const MixedProblem& p, const DeviceInfo& device, const Overrides& overrides) {
   Found found;
+  if (p.x == DType::e4m3) {
+    consider(p, device, byte_space(p, overrides), found);
+    return found;
+  }
   if (!asks_for_wide(overrides)) consider(p, device, narrow_space(p, overrides), found);
   if (!asks_for_narrow(overrides)) consider(p, device, wide_space(p, overrides), found);
   return found;
@@ -198,7 +253,9 @@ std::string text(const Overrides& o) {
                 {"cluster_n", o.cluster_n},
                 {"cluster_k", o.cluster_k},
                 {"x_stages", o.x_stages},
-                {"w_stages", o.w_stages}};
+                {"w_stages", o.w_stages},
+                {"strips", o.strips},
+                {"k_groups", o.k_groups}};
   for (const auto& [name, value] : fields)
     if (value) out += (out.empty() ? "" : ", ") + std::string(name) + " = " + std::to_string(*value);
   return out.empty() ? "no overrides" : out;
@@ -211,11 +268,8 @@ Result<std::vector<Plan>> candidates(const MixedProblem& problem, const DeviceIn
   if (Result<void> usable = check_device(device); !usable) return usable.error();
   const Result<MixedProblem> checked = check_problem(problem);
   if (!checked) return checked.error();
-  if (asks_for_narrow(overrides) && asks_for_wide(overrides))
-    return Error{ErrorCode::invalid_config,
-                 text(overrides) +
-                     ": token_blocks, row_blocks, warps, stages, parts and ctas are of the narrow "
-                     "kernel, the others of the wide one; ask for one of them"};
+  if (const char* rule = why_not_together(*checked, overrides))
+    return Error{ErrorCode::invalid_config, text(overrides) + ": " + rule};
   Found found = consider_all(*checked, device, overrides);
   std::vector<Plan> plans = sorted(found);
   if (plans.empty())

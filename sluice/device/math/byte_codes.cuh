@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// From words of the order `byte` (docs/packing.md) to registers of four e4m3: (code - 8) * 2^-8, exactly. A
+// word has sign and magnitude of code - 7.5; half a step less is one step of magnitude more where the sign
+// is set, and none is carried out of a byte. So weights without stored zeros need no correction at all.
+#pragma once
+
+#include <sluice/spec/base.h>
+
+namespace sluice {
+
+inline constexpr int kByteZero = 8;      // what is taken from every code
+inline constexpr int kByteExponent = 8;  // operands are 2^-8 of the codes
+inline constexpr u32 kByteOnes = 0x38383838u;
+
+/// The words of one fragment: registers 0 and 1 come from the first, 2 and 3 from the second.
+SLUICE_DEVICE void expand_bytes(const u32* words, u32 (&a)[4]) {
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const u32 word = words[i];
+    a[2 * i] = (word & 0x8E8E8E8Eu) + ((word & 0x80808080u) >> 6);
+    a[2 * i + 1] = (word >> 3 & 0x0E0E0E0Eu) + (word & 0x01010101u) * 0x82u;
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The launch of the kernel for e4m3 tokens: a tensor map of X, whose address a launch fills in, and a CTA for
+// each part of each tile; the tiles of one row of strips lie beside one another, so that L2 has their
+// weights.
+#include <algorithm>
+#include <cstddef>
+
+#include <sluice/host/driver/error.h>
+#include <sluice/host/driver/tensor_map.h>
+#include <sluice/host/mixed.h>
+
+namespace sluice::mixed {
+namespace {
+
+static_assert(offsetof(ByteParams, map_x) % alignof(CUtensorMap) == 0);
+
+constexpr int kSwizzleRows = 8;  // after which the swizzle repeats
+constexpr int kVector = 4;       // elements of D in a store
+
+/// Tokens that are copied at a time: rows that only fill a tile cost more than ones that are there.
+int box_tokens(const MixedProblem& p, const ByteConfig& c) {
+  return p.m < c.tokens ? round_up(static_cast<int>(p.m), kSwizzleRows) : c.tokens;
+}
+
+/// May four elements of D go in one store, wherever they begin?
+bool allows_vectors(const MixedProblem& p, const void* d) {
+  return p.n % kVector == 0 && (p.m == 1 || p.ld_d % kVector == 0) &&
+         reinterpret_cast<u64>(d) % static_cast<u64>(kVector * bytes_of(p.d)) == 0;
+}
+
+}  // namespace
+
+Result<void> fill(const Device& device, const ByteConfig& c, Kernel::Impl& impl) {
+  const MixedProblem& p = impl.plan.problem;
+  ByteParams& params = impl.byte;
+  params.strip_bytes = strip_bytes(p.weights, p.k);
+  params.ld_d = p.ld_d;
+  params.m = static_cast<int>(p.m);
+  params.n = static_cast<int>(p.n);
+  params.k_tiles = static_cast<int>(packed_k_tiles(p.k));
+  params.strips = static_cast<int>(strip_count(p.n));
+  params.token_tiles = static_cast<int>(ceil_div(p.m, i64{c.tokens}));
+  params.x_bytes = static_cast<u32>(box_tokens(p, c) * kPackedTileK);
+  const i64 tiles = params.token_tiles * ceil_div(p.n, i64{tile_rows(c)});
+  impl.shape = {.grid_x = static_cast<u32>(tiles * c.parts),
+                .block_x = static_cast<u32>(threads_of(c)),
+                .cluster_x = static_cast<u32>(c.parts),
+                .smem_bytes = static_cast<u32>(impl.plan.smem_bytes)};
+  if (p.k == 0) return {};
+  const TensorMapShape x{.type = p.x,
+                         .inner = p.k,
+                         .outer = p.m,
+                         .ld = p.ld_x,
+                         .box_inner = kPackedTileK,
+                         .box_outer = box_tokens(p, c)};
+  return encode_tensor_map(*device.impl().api, "X", x, params.map_x);
+}
+
+Result<void> enqueue(const Kernel::Impl& impl, const ByteConfig&, const Args& args, Stream stream) {
+  alignas(CUtensorMap) ByteParams params = impl.byte;
+  params.weights = args.weights;
+  params.d = args.d;
+  params.bias = args.bias;
+  params.scale_x = args.scale_x;
+  params.vectors = allows_vectors(impl.plan.problem, args.d);
+  const DriverApi& api = impl.primary->api();
+  if (params.k_tiles > 0)
+    if (const CUresult code = replace_address(api, params.map_x, args.x); code != CUDA_SUCCESS)
+      return driver_error(api, code, "cuTensorMapReplaceAddress", "X " + hex(args.x));
+  return launch_kernel(api, impl.module->function(), impl.shape, &params, stream);
+}
+
+}  // namespace sluice::mixed

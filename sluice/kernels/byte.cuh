@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// e4m3 tokens times packed weights: D[m][n] = act(scale_x X W^T + bias), W = scale * (code - zero). Codes are
+// made e4m3 in registers, by the warps that multiply, and are WGMMA's A; tokens are its B.
+//
+// clang-format off
+// Roles (128 threads for each math warpgroup, and 64)
+//   math warpgroups     each a strip of 64 outputs, and of the CTA's k every k_groups-th tile of 128
+//   two warps           a thread of each fills stages of 128 k: one tokens with TMA, one the strips' tiles as
+//                       they lie with flat copies
+//
+// Barriers           who arrives                                   who waits
+//   full[stage]      both load threads (expect), the bytes         the warps that share the k-tile
+//   empty[stage]     each of those, when its products have ended   both load threads
+//   kBegun           all: barriers are there                       all but the weights' warp, which made them
+//   kMultiplied      math warps: the rings are done with           math warps: before sums are laid over them
+//   kLeft            math warps: their sums lie there              math warps: before they are added up
+//   cluster          all, when they have begun; then all, when     all: before sums are sent, and before those
+//                    they have sent sums                           that came are read
+// clang-format on
+// All start in phase 0; a first wait on an empty barrier uses the parity of the phase before, which counts as
+// complete. Every role walks the same stages. Every copy is waited for by math warps: when they have met at
+// the end no byte is on its way into the rings.
+//
+// No CTA waits for one outside of its cluster, no memory is needed between launches, and sums are always
+// added in the same order. Launched by host/byte_launch.cc.
+#pragma once
+
+#include <sluice/device/mixed/byte_finish.cuh>
+#include <sluice/device/mixed/byte_loads.cuh>
+#include <sluice/device/mixed/byte_products.cuh>
+
+namespace sluice::mixed {
+
+inline constexpr int kBegun = 1, kMultiplied = 2, kLeft = 3;  // the CTA's named barriers
+
+/// A warp that does not multiply.
+template <ByteConfig kConfig>
+SLUICE_DEVICE void load(const ByteParams& params, const BytePlace<kConfig>& at) {
+  const bool first = at.lane() == 0;
+  if (at.loads_weights()) {
+    if (first) ByteLoads<kConfig>::start(at);
+    __syncwarp();
+    ptx::named_barrier_arrive(kBegun,
+                              threads_of(kConfig));  // weights are on their way before anyone is ready
+    if (first) ByteLoads<kConfig>::run_weights(params, at);
+  } else {
+    if (first && params.k_tiles > 0) ptx::prefetch_tensormap(params.map_x);
+    __syncwarp();
+    ptx::named_barrier_sync(kBegun, threads_of(kConfig));
+    if (first && at.loads_tokens()) ByteLoads<kConfig>::run_tokens(params, at);
+  }
+  __syncwarp();
+}
+
+template <ByteConfig kConfig>
+SLUICE_DEVICE void run_byte(const ByteParams& params) {
+  static_assert(validate(kConfig) == nullptr);
+  using S = ByteShape<kConfig>;
+  extern __shared__ __align__(1024) u8 smem[];
+  if constexpr (kConfig.parts > 1) ptx::cluster_arrive_relaxed();
+  const BytePlace<kConfig> at(params, ptx::shared_address(smem));
+  ByteFinish<kConfig> finish(params, at);
+
+  if (at.multiplies()) {
+    if constexpr (moves_registers(kConfig)) ptx::setmaxnreg_inc<kByteMathRegisters>();
+    finish.fetch_vectors();
+    ptx::named_barrier_sync(kBegun, threads_of(kConfig));
+    typename ByteProducts<kConfig>::Sums sums = {};
+    ByteProducts<kConfig>(params, at).run(sums);
+    ptx::named_barrier_sync(kMultiplied, S::kMathThreads);
+    finish.leave(sums);
+    ptx::named_barrier_sync(kLeft, S::kMathThreads);
+  } else {
+    if constexpr (moves_registers(kConfig)) ptx::setmaxnreg_dec<kByteLoadRegisters>();
+    load<kConfig>(params, at);
+  }
+  if constexpr (kConfig.parts > 1) {
+    ptx::cluster_wait_acquire();
+    if (at.multiplies()) finish.send();
+    __syncwarp();
+    ptx::cluster_arrive_release();
+    ptx::cluster_wait_acquire();
+  }
+  if (at.multiplies()) finish.store_share();
+}
+
+}  // namespace sluice::mixed

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mixed input with e4m3 tokens: the configuration of kernels/byte.cuh, what follows from it, and its launch
+// parameters. The problem is spec/mixed.h's:
+//   D[m][n] = act(scale_x[m] * sum_k X[m][k] W[n][k] + bias[n]),  W = scale * (code - zero)
+// Codes become e4m3 in registers and are WGMMA's A; tokens are its B and come from shared memory. Products of
+// at most 128 k are added up by the tensor core, everything else in fp32 registers.
+#pragma once
+
+#include <sluice/spec/mixed.h>
+#include <sluice/spec/params.h>
+
+namespace sluice {
+
+/// One cubin. A CTA has strips * k_groups math warpgroups: one takes one strip (64 outputs), and of the CTA's
+/// k every k_groups-th tile of 128. `parts` CTAs of a cluster share k.
+struct ByteConfig {
+  WeightFormat weights{.order = FragmentOrder::byte};
+  DType x = DType::e4m3;
+  DType d = DType::fp16;
+  ScaleMode scale_x = ScaleMode::none;  // none, tensor (one for all tokens) or vector (one a token)
+  Bias bias = Bias::none;
+  DType bias_type = DType::fp16;
+  Activation activation = Activation::none;
+  int tokens = 16;   // of a tile: 8, 16, 32, 64 or 128
+  int strips = 4;    // of a CTA
+  int k_groups = 1;  // warpgroups that share a strip
+  int parts = 1;     // of k, one for each CTA of a cluster: 1..8
+  int stages = 8;    // a stage: 128 k of tokens and of each strip
+
+  constexpr bool operator==(const ByteConfig&) const = default;
+};
+
+inline constexpr int kByteMostGroups = 4;
+inline constexpr int kBytePromotion = 128;  // k that the tensor core adds up at most
+
+SLUICE_HD constexpr int math_groups(const ByteConfig& c) {
+  return c.strips * c.k_groups;
+}
+/// Four math warpgroups get 96 registers a thread; with 64 tokens they need more, and have those of a whole
+/// warpgroup that loads (setmaxnreg).
+SLUICE_HD constexpr bool moves_registers(const ByteConfig& c) {
+  return c.tokens >= 64 && math_groups(c) == 4;
+}
+inline constexpr int kByteLoadRegisters = 32, kByteMathRegisters = 112;
+/// Math warpgroups, then two warps that load, and idle ones where registers are moved.
+SLUICE_HD constexpr int threads_of(const ByteConfig& c) {
+  return 128 * math_groups(c) + (moves_registers(c) ? 128 : 64);
+}
+SLUICE_HD constexpr int tile_rows(const ByteConfig& c) {
+  return kStripRows * c.strips;
+}
+
+// Shared memory: [token ring | weight ring | sums from the cluster | vectors | barriers]. When all is
+// multiplied the warpgroups' sums lie over the rings: fp32, [k group][token][row], rows padded so that no two
+// lanes meet on a bank.
+SLUICE_HD constexpr int x_stage_bytes(const ByteConfig& c) {
+  return c.tokens * kPackedTileK;
+}
+SLUICE_HD constexpr int w_stage_bytes(const ByteConfig& c) {
+  return c.strips * tile_bytes(c.weights);
+}
+SLUICE_HD constexpr int w_ring_offset(const ByteConfig& c) {
+  return c.stages * x_stage_bytes(c);
+}
+SLUICE_HD constexpr int sums_stride(const ByteConfig& c) {
+  return tile_rows(c) + 4;
+}
+SLUICE_HD constexpr int sums_bytes(const ByteConfig& c) {
+  return c.k_groups * c.tokens * sums_stride(c) * 4;
+}
+/// Nothing else ever lies there: it comes while this CTA may still multiply.
+SLUICE_HD constexpr int incoming_offset(const ByteConfig& c) {
+  return max(w_ring_offset(c) + c.stages * w_stage_bytes(c), sums_bytes(c));
+}
+/// A slot for each other part, of four rows' sums at a time.
+SLUICE_HD constexpr int incoming_bytes(const ByteConfig& c) {
+  return (c.parts - 1) * 16 * ceil_div(tile_rows(c) / 4 * c.tokens, c.parts);
+}
+SLUICE_HD constexpr int vector_offset(const ByteConfig& c) {
+  return incoming_offset(c) + incoming_bytes(c);
+}
+/// fp32: biases of rows, scales of rows, scales of tokens.
+SLUICE_HD constexpr int barrier_offset(const ByteConfig& c) {
+  return vector_offset(c) + 4 * (2 * tile_rows(c) + c.tokens);
+}
+/// A full and an empty one for each stage, 8 bytes each.
+SLUICE_HD constexpr i64 smem_bytes(const ByteConfig& c) {
+  return barrier_offset(c) + 8 * 2 * c.stages;
+}
+
+/// nullptr, or the rule that the config breaks, in words.
+SLUICE_HD constexpr const char* validate(const ByteConfig& c) {
+  if (validate(c.weights) != nullptr) return validate(c.weights);
+  if (c.weights.order != FragmentOrder::byte) return "8-bit tokens take weights in the order byte";
+  if (c.x != DType::e4m3) return "tokens must be e4m3";
+  if (!is_16bit(c.d) && c.d != DType::fp32) return "D must be fp16, bf16 or fp32";
+  if (c.scale_x == ScaleMode::block) return "tokens have one scale each, or one for all, or none";
+  if (c.bias != Bias::none && is_fp8(c.bias_type)) return "bias must be bf16, fp16 or fp32";
+  if (c.tokens != 8 && c.tokens != 16 && c.tokens != 32 && c.tokens != 64 && c.tokens != 128)
+    return "tokens must be 8, 16, 32, 64 or 128";
+  if (c.strips != 1 && c.strips != 2 && c.strips != 4) return "strips must be 1, 2 or 4";
+  if (c.k_groups < 1 || c.k_groups > 4) return "k_groups must be in 1..4";
+  if (math_groups(c) > kByteMostGroups) return "a CTA has room for 4 math warpgroups";
+  if (c.tokens == 128 && math_groups(c) > 2) return "the sums of 128 tokens leave registers for 2 warpgroups";
+  if (c.parts < 1 || c.parts > 8) return "parts must be in 1..8";
+  if (c.stages < 2 || c.stages > 32) return "stages must be in 2..32";
+  if (c.stages < c.k_groups) return "stages must be as many as k_groups: each has a tile at a time";
+  if (smem_bytes(c) > kSmemOfCta) return "the rings need more than 227 KB of shared memory";
+  return nullptr;
+}
+
+/// What a launch gives the kernel. k = 0: no map, no weights.
+struct ByteParams {
+  TensorMap map_x;  // boxes of 128 k
+  const void* weights;
+  void* d;
+  const void* bias;
+  const float* scale_x;
+  i64 strip_bytes;
+  i64 ld_d;
+  int m, n;
+  int k_tiles, strips;
+  int token_tiles;
+  u32 x_bytes;   // of a box: fewer than a whole tile's where there are fewer tokens
+  bool vectors;  // rows of D begin at multiples of 4 elements and n is one: four go in one store
+};
+
+}  // namespace sluice

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of e4m3 tokens on the fake driver: what is enqueued, scales of tokens among the arguments, and
+// what is refused. To see it fail: swap scale_x and bias in enqueue; leave kScaleX out of check_values.
+#include <sluice/mixed.h>
+
+#include <sluice/host/mixed.h>
+
+#include "allocation_counter.h"
+#include "launch_fixture.h"
+
+namespace sluice {
+namespace {
+
+MixedProblem small() {
+  return {.m = 20,
+          .n = 192,
+          .k = 520,
+          .x = DType::e4m3,
+          .scale_x = ScaleMode::vector,
+          .d = DType::bf16,
+          .weights = {.group = 64, .order = FragmentOrder::byte},
+          .ld_x = 528};
+}
+
+class MixedByteLaunch : public LaunchTest {
+ protected:
+  mixed::Kernel made(const MixedProblem& problem, const mixed::Overrides& overrides = {}) {
+    const Result<mixed::Plan> plan = mixed::plan(problem, device().info(), overrides);
+    EXPECT_TRUE(plan.ok()) << (plan.ok() ? "" : plan.error().message);
+    const Result<mixed::Kernel> kernel = mixed::prepare(device(), *plan);
+    EXPECT_TRUE(kernel.ok()) << (kernel.ok() ? "" : kernel.error().message);
+    return *kernel;
+  }
+  mixed::Args args_of(const MixedProblem& p) {
+    return {.x = driver.memory(p.m * (p.ld_x + p.k) + 256),
+            .weights = driver.memory(blob_bytes(p.weights, p.n, p.k) + 256),
+            .d = driver.memory(p.m * (p.ld_d + p.n) * 4 + 256),
+            .bias = driver.memory(p.n * 4 + 256),
+            .scale_x = static_cast<const float*>(driver.memory(p.m * 4 + 256))};
+  }
+};
+
+TEST_F(MixedByteLaunch, is_one_kernel_that_allocates_nothing) {
+  const mixed::Kernel kernel =
+      made(small(), {.stages = 4, .parts = 2, .tokens = 32, .strips = 2, .k_groups = 1});
+  const mixed::Args args = args_of(small());
+  const long before = allocations_of_this_thread();
+  const bool ok = mixed::launch(kernel, args, nullptr).ok();
+  EXPECT_EQ(allocations_of_this_thread(), before);
+  EXPECT_TRUE(ok);
+  ASSERT_EQ(driver.launches(), 1);
+  const LaunchRecord& launch = driver.launch(0);
+  const ByteConfig c = std::get<ByteConfig>(kernel.plan().config);
+  EXPECT_EQ(launch.grid_x, 4u) << "2 tiles of 128 outputs in 2 parts";
+  EXPECT_EQ(launch.block_x, static_cast<u32>(threads_of(c)));
+  EXPECT_EQ(launch.cluster_x, 2u);
+  EXPECT_EQ(launch.smem_bytes, static_cast<u32>(smem_bytes(c)));
+  const ByteParams& p = launch.byte;
+  EXPECT_EQ(p.weights, args.weights);
+  EXPECT_EQ(p.d, args.d);
+  EXPECT_EQ(p.scale_x, args.scale_x);
+  EXPECT_EQ(p.m, 20);
+  EXPECT_EQ(p.n, 192);
+  EXPECT_EQ(p.k_tiles, 5);
+  EXPECT_EQ(p.strips, 3);
+  EXPECT_EQ(p.token_tiles, 1);
+  EXPECT_EQ(p.strip_bytes, strip_bytes(small().weights, 520));
+  EXPECT_EQ(p.x_bytes, 24u * 128u) << "only the tokens that are there, in eights";
+  EXPECT_TRUE(p.vectors);
+  const DecodedMap x = decode(p.map_x);
+  EXPECT_EQ(x.address, reinterpret_cast<u64>(args.x));
+  EXPECT_EQ(x.inner, 520u) << "what is behind k is zeros";
+  EXPECT_EQ(x.outer, 20u);
+  EXPECT_EQ(x.row_stride, 528u);
+  EXPECT_EQ(x.box_inner, 128);
+  EXPECT_EQ(x.box_outer, 24);
+}
+
+TEST_F(MixedByteLaunch, many_tokens_are_tiles_beside_one_another) {
+  MixedProblem p = small();
+  p.m = 300;
+  ASSERT_TRUE(mixed::launch(made(p, {.tokens = 128, .strips = 1}), args_of(p), nullptr).ok());
+  EXPECT_EQ(driver.launch(0).byte.token_tiles, 3);
+  EXPECT_EQ(driver.launch(0).grid_x % 9, 0u) << "3 of them on 3 strips, in parts";
+  EXPECT_EQ(driver.launch(0).byte.x_bytes, 128u * 128u);
+}
+
+TEST_F(MixedByteLaunch, no_k_needs_no_inputs) {
+  MixedProblem p = small();
+  p.k = p.ld_x = 0;
+  p.weights.group = 0;
+  ASSERT_TRUE(mixed::launch(made(p), {.d = args_of(p).d}, nullptr).ok());
+  EXPECT_EQ(driver.launch(0).byte.k_tiles, 0);
+  const Result<void> nothing = mixed::launch(
+      made({.m = 0, .n = 64, .k = 64, .x = DType::e4m3, .weights = {.order = FragmentOrder::byte}}), {},
+      nullptr);
+  EXPECT_TRUE(nothing.ok());
+  EXPECT_EQ(driver.launches(), 1);
+}
+
+TEST_F(MixedByteLaunch, one_token_may_have_any_pitch) {
+  MixedProblem p = small();
+  p.m = 1;
+  p.ld_x = 521;
+  EXPECT_TRUE(mixed::launch(made(p), args_of(p), nullptr).ok());
+  EXPECT_EQ(driver.launches(), 1);
+}
+
+TEST_F(MixedByteLaunch, refuses_with_value_rule_and_remedy) {
+  const mixed::Kernel kernel = made(small());
+  const mixed::Args good = args_of(small());
+  const auto expect = [&](ErrorCode code, const char* mention, auto&& spoil) {
+    mixed::Args bad = good;
+    spoil(bad);
+    refused(mixed::launch(kernel, bad, nullptr), code, mention);
+  };
+  expect(ErrorCode::invalid_pointer,
+         "scale_x is null: pass device memory of 80 bytes, or plan with scale_x none",
+         [](mixed::Args& a) { a.scale_x = nullptr; });
+  expect(ErrorCode::misaligned, "scale_x = ", [](mixed::Args& a) {
+    a.scale_x = reinterpret_cast<const float*>(reinterpret_cast<u64>(a.scale_x) + 2);
+  });
+  expect(ErrorCode::aliasing, "overlaps scale_x",
+         [](mixed::Args& a) { a.d = const_cast<float*>(a.scale_x); });
+  expect(ErrorCode::invalid_pointer, "scale_x", [&](mixed::Args& a) {
+    a.scale_x = static_cast<const float*>(driver.memory(1 << 16, 0, CU_MEMORYTYPE_HOST));
+  });
+  expect(ErrorCode::wrong_device, "device 1",
+         [&](mixed::Args& a) { a.scale_x = static_cast<const float*>(driver.memory(1 << 16, 1)); });
+  expect(ErrorCode::misaligned, "16 bytes", [](mixed::Args& a) { a.x = shifted(a.x, 8); });
+  MixedProblem none = small();
+  none.scale_x = ScaleMode::none;
+  mixed::Args bare = args_of(none);
+  bare.scale_x = nullptr;
+  EXPECT_TRUE(mixed::launch(made(none), bare, nullptr).ok()) << "what the problem has not is not looked at";
+}
+
+TEST_F(MixedByteLaunch, a_plan_made_by_hand_is_checked) {
+  const Result<mixed::Plan> plan = mixed::plan(small(), device().info());
+  ASSERT_TRUE(plan.ok());
+  const auto expect = [&](const char* mention, auto&& spoil) {
+    mixed::Plan bad = *plan;
+    spoil(bad);
+    const Result<mixed::Kernel> kernel = mixed::prepare(device(), bad);
+    ASSERT_FALSE(kernel.ok()) << mention;
+    EXPECT_NE(kernel.error().message.find(mention), std::string::npos) << kernel.error().message;
+  };
+  const auto byte = [](mixed::Plan& p) -> ByteConfig& { return std::get<ByteConfig>(p.config); };
+  expect("strips", [&](mixed::Plan& p) { byte(p).strips = 3; });
+  expect("formats", [&](mixed::Plan& p) { byte(p).scale_x = ScaleMode::tensor; });
+  expect("formats", [&](mixed::Plan& p) { byte(p).weights.group = 128; });
+  expect("order half", [](mixed::Plan& p) { p.config = NarrowConfig{.weights = p.problem.weights}; });
+  expect("formats", [](mixed::Plan& p) { p.config = WideConfig{}; });
+  expect("ld_x = 524 must be a multiple of 16", [](mixed::Plan& p) { p.problem.ld_x = 524; });
+}
+
+}  // namespace
+}  // namespace sluice
