@@ -52,12 +52,14 @@ std::vector<std::string> texts_of(const mixed::Plan& plan, Stamping) {
   return mixed::units_of(plan);
 }
 
-/// What verifies a result, and what packs weights before there is one.
+/// What verifies a result, and what packs weights before there is one. The first two are of every bench and
+/// tuning run (bench/lab.h).
 std::vector<std::string> helpers_of(const ProblemRequest&) {
   return {verify_unit_text(VerifyUnit::fill), verify_unit_text(VerifyUnit::check)};
 }
 std::vector<std::string> helpers_of(const bench::MixedCase& r) {
-  std::vector<std::string> units{mixed::reference_unit_text()};
+  std::vector<std::string> units{verify_unit_text(VerifyUnit::fill), verify_unit_text(VerifyUnit::check),
+                                 mixed::reference_unit_text()};
   for (const CodeStorage codes : {CodeStorage::byte, CodeStorage::nibble})
     if (const PackConfig config{.format = r.problem.weights, .codes = codes};
         codes == CodeStorage::byte || code_bits(config.format.type) == 4)
