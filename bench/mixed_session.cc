@@ -233,9 +233,11 @@ ShapeRecord measure_mixed(const Lab& lab, const MixedCase& item, const Phase& ph
   };
   record.problem = plain_problem(item.problem.m, item.problem.n, item.problem.k, item.problem.x);
   record.mixed = item.problem;
-  const Result<mixed::Plan> pick = mixed::plan(item.problem, lab.device.info(), item.overrides);
+  const Result<mixed::Plan> pick =
+      mixed::plan(item.problem, lab.device.info(), item.overrides, lab.device.records());
   if (!pick) return finish(fmt::format("{}: {}", name_of(pick.error().code), pick.error().message));
   record.mixed = pick->problem;
+  record.source = pick->source;
   record.weight_bytes = static_cast<double>(pick->weight_bytes);
   if (pick->weight_bytes == 0 || pick->problem.m == 0) return finish("an empty product has nothing to time");
   if (Result<void> filled = fill(session, pick->problem); !filled)

@@ -190,10 +190,13 @@ double median_of(const ShapeRecord& shape, const std::string& contender) {
 std::string shape_name(const ShapeRecord& shape) {
   if (!shape.mixed) return problem_text(shape.problem);
   const MixedProblem& p = *shape.mixed;
-  return fmt::format("{}x{}x{} {} * {} g{}{}{} > {}", p.m, p.n, p.k, name_of(p.x), name_of(p.weights.type),
-                     p.weights.group == 0 ? "k" : std::to_string(p.weights.group),
+  const std::string bias = p.bias == Bias::none ? "" : " bias";
+  const std::string activation =
+      p.activation == Activation::none ? "" : std::string(" ") + name_of(p.activation);
+  return fmt::format("{}x{}x{} {} * {} g{}{}{} > {}{}{}", p.m, p.n, p.k, name_of(p.x),
+                     name_of(p.weights.type), p.weights.group == 0 ? "k" : std::to_string(p.weights.group),
                      p.weights.scale == DType::fp16 ? "" : std::string(" ") + name_of(p.weights.scale),
-                     p.weights.zero == ScaleZero::none ? "" : " zeros", name_of(p.d));
+                     p.weights.zero == ScaleZero::none ? "" : " zeros", name_of(p.d), bias, activation);
 }
 
 double shape_bytes(const ShapeRecord& shape) {

@@ -24,15 +24,15 @@ class Search {
   Search(TuneMachine& machine, const DeviceInfo& device, const TuneSettings& settings, const Phase& phase)
       : machine_(machine), device_(device), settings_(settings), phase_(phase) {}
 
-  TuneResult run(const Problem& problem, double share_s) {
+  TuneResult run(const AnyProblem& problem, double share_s) {
     result_.problem = problem;
-    start_s_ = machine_.now_s();
+    const double begin_s = machine_.now_s();
     share_s_ = share_s;
     if (Result<void> done = measure(); !done) {
       result_.state = TuneState::failed;
       result_.message = done.error().message;
     }
-    result_.seconds = machine_.now_s() - start_s_;
+    result_.seconds = machine_.now_s() - begin_s;
     return std::move(result_);
   }
 
@@ -41,6 +41,7 @@ class Search {
     if (Result<void> planned = plan(); !planned) return planned;
     phase_("filling operands");
     if (Result<void> opened = machine_.open(result_.problem); !opened) return opened;
+    start_s_ = machine_.now_s();  // who needs new weights shall not get fewer candidates for it
     prepare(0, kPrepareShare);
     screen(racers());
     add_orders();
@@ -55,12 +56,12 @@ class Search {
   }
 
   Result<void> plan() {
-    Result<std::vector<Plan>> plans = gemm::candidates(result_.problem, device_);
+    Result<std::vector<AnyPlan>> plans = candidates_of(result_.problem, device_);
     if (!plans) return plans.error();
-    result_.problem = plans->front().problem;
+    result_.problem = problem_of(plans->front());
     const size_t top = static_cast<size_t>(std::max(settings_.top, 1));
     if (plans->size() > top) plans->resize(top);
-    for (Plan& candidate : *plans) result_.trials.push_back({.plan = std::move(candidate)});
+    for (AnyPlan& candidate : *plans) result_.trials.push_back({.plan = std::move(candidate)});
     return {};
   }
 
@@ -82,7 +83,7 @@ class Search {
   }
 
   void compile(size_t begin, size_t end) {
-    std::vector<Plan> plans;
+    std::vector<AnyPlan> plans;
     for (size_t i = begin; i < end; ++i) plans.push_back(result_.trials[i].plan);
     const std::vector<Result<int>> kernels = machine_.prepare(plans);
     for (size_t i = begin; i < end; ++i) {
@@ -96,7 +97,7 @@ class Search {
 
   void check(Trial& trial) {
     if (trial.kernel < 0) return;
-    phase_("verifying " + short_name(trial.plan.config));
+    phase_("verifying " + short_name(trial.plan));
     const Result<std::string> wrong = machine_.check(trial.kernel);
     if (!wrong) return fail(trial, wrong.error().message);
     trial.state = wrong->empty() ? TrialState::right : TrialState::wrong;
@@ -156,7 +157,7 @@ class Search {
     return all;
   }
 
-  /// The leaders' other orders of tiles, screened beside them.
+  /// The leaders' other orders of tiles, screened beside them. Mixed kernels have one order.
   void add_orders() {
     if (used(kScreenShare)) return;
     std::vector<Plan> orders;
@@ -164,7 +165,8 @@ class Search {
     for (const Trial* leader : ranking()) {
       if (field.size() == kLeaders) break;
       field.push_back(static_cast<size_t>(leader - result_.trials.data()));
-      for (Plan& other : other_orders(leader->plan, device_)) orders.push_back(std::move(other));
+      if (const Plan* dense = std::get_if<Plan>(&leader->plan))
+        for (Plan& other : other_orders(*dense, device_)) orders.push_back(std::move(other));
     }
     const size_t first = result_.trials.size();
     for (Plan& other : orders) result_.trials.push_back({.plan = std::move(other)});
@@ -267,12 +269,12 @@ std::vector<Plan> other_orders(const Plan& plan, const DeviceInfo& device) {
   return orders;
 }
 
-TuneRun tune(TuneMachine& machine, const DeviceInfo& device, std::span<const Problem> problems,
+TuneRun tune(TuneMachine& machine, const DeviceInfo& device, std::span<const AnyProblem> problems,
              const TuneSettings& settings, const TuneHooks& hooks) {
   TuneRun run;
   const double deadline_s = machine.now_s() + settings.budget_s;
   size_t left = 0;  // problems that still want a share
-  for (const Problem& problem : problems) {
+  for (const AnyProblem& problem : problems) {
     const bool known = hooks.known && hooks.known(problem);
     left += known ? 0 : 1;
     run.results.push_back({.problem = problem, .state = known ? TuneState::known : TuneState::no_time});

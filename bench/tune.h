@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tuner's search: for each problem the model ranks, the machine measures its best in turn, halving the
-// field until a few are left, and those are timed with care. All of it within a budget of time that is shared
-// evenly. Pure but for the TuneMachine, so that search and budget are tested with a clock and timings made up
-// (tests/unit/tune_search_test.cc); the GPU's machine is tune_gpu.h. Called by `sluice tune`.
+// The tuner's search: for each problem, dense or of packed weights, the model ranks, the machine measures its
+// best in turn, halving the field until a few are left, and those are timed with care. All of it within a
+// budget of time that is shared evenly. Pure but for the TuneMachine, so that search and budget are tested
+// with a clock and timings made up (tests/unit/tune_search_test.cc); the GPU's machine is tune_gpu.h. Called
+// by `sluice tune`.
 #pragma once
 
 #include <functional>
@@ -11,8 +12,7 @@
 #include <string>
 #include <vector>
 
-#include <sluice/plan.h>
-
+#include "bench/product.h"
 #include "bench/session.h"
 
 namespace sluice::bench {
@@ -27,11 +27,11 @@ class TuneMachine {
 
   virtual double now_s() = 0;  // of a clock that never goes back
   /// Makes the operands of a problem; kernels and operands of the one before are gone.
-  virtual Result<void> open(const Problem& problem) = 0;
+  virtual Result<void> open(const AnyProblem& problem) = 0;
   /// Kernels that are compiled at once.
   virtual int width() = 0;
   /// Compiles and loads; the i-th answer belongs to the i-th plan.
-  virtual std::vector<Result<int>> prepare(std::span<const Plan> plans) = 0;
+  virtual std::vector<Result<int>> prepare(std::span<const AnyPlan> plans) = 0;
   /// Runs the kernel once and looks at the result: "" if it is right, else what is wrong. An Error: it did
   /// not run, or could not be looked at.
   virtual Result<std::string> check(int kernel) = 0;
@@ -57,7 +57,7 @@ enum class TrialState {
 
 /// One candidate and what became of it. `pick` and `best` of a TuneResult are indices of these.
 struct Trial {
-  Plan plan;
+  AnyPlan plan;
   TrialState state = TrialState::untried;
   std::string message;           // if wrong or failed
   int kernel = -1;               // the machine's number
@@ -75,7 +75,7 @@ enum class TuneState {
 };
 
 struct TuneResult {
-  Problem problem;
+  AnyProblem problem;
   TuneState state = TuneState::failed;
   std::string message;        // if failed
   std::vector<Trial> trials;  // the model's pick first, then as ranked, then orders of the leaders
@@ -91,7 +91,7 @@ struct TuneResult {
 
 /// What the caller of the search is asked and told.
 struct TuneHooks {
-  std::function<bool(const Problem&)> known;                // leave it out?
+  std::function<bool(const AnyProblem&)> known;             // leave it out?
   Phase phase;                                              // what is being done
   std::function<Result<void>(const TuneResult&)> finished;  // an Error ends the run
 };
@@ -103,7 +103,7 @@ struct TuneRun {
 
 /// Every problem in its order. Never starts one after the budget is used up; one that was started gets at
 /// least kLeastTrials candidates and kLeastRounds rounds.
-TuneRun tune(TuneMachine& machine, const DeviceInfo& device, std::span<const Problem> problems,
+TuneRun tune(TuneMachine& machine, const DeviceInfo& device, std::span<const AnyProblem> problems,
              const TuneSettings& settings, const TuneHooks& hooks);
 
 inline constexpr int kLeastTrials = 4;

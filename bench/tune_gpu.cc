@@ -15,14 +15,15 @@ constexpr double kScreenRestMs = 1;
 
 }  // namespace
 
-double GpuTuneMachine::now_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+Result<std::string> verdict_on(const Result<Comparison>& found, bool is_empty) {
+  if (!found) return found.error();
+  if (!found->passed()) return describe(*found);
+  if (found->checked == 0 && !is_empty)
+    return Error{ErrorCode::internal, "the verifier looked at no element"};
+  return std::string();
 }
 
-Result<void> GpuTuneMachine::open(const Problem& problem) {
-  entries_.clear();
-  copies_.clear();
-  samples_.clear();
+Result<void> DenseOperands::open(const Problem& problem) {
   // beta = 0 would not read C, and a residual is tuned for its bytes.
   const Scalars scalars{.alpha = 1.0f, .beta = problem.epilogue.residual ? 1.0f : 0.0f};
   Result<std::vector<ProblemData>> copies = make_copies(lab_, problem, scalars);
@@ -31,33 +32,63 @@ Result<void> GpuTuneMachine::open(const Problem& problem) {
   return {};
 }
 
+std::vector<Result<Contender>> DenseOperands::prepare(std::span<const AnyPlan> plans) {
+  std::vector<Plan> own;
+  for (const AnyPlan& plan : plans) own.push_back(std::get<Plan>(plan));
+  std::vector<Result<Contender>> contenders;
+  for (const Result<gemm::Kernel>& kernel : gemm::prepare(lab_.device, own)) {
+    if (kernel)
+      contenders.push_back(sluice_contender(lab_, *kernel, copies_, kSluice));
+    else
+      contenders.push_back(kernel.error());
+  }
+  return contenders;
+}
+
+Result<std::string> DenseOperands::check(const Contender& contender, const AnyPlan&) {
+  const Problem& p = copies_[0].problem();
+  return verdict_on(verify(lab_, contender, copies_[0]), p.m * p.n * p.batch == 0);
+}
+
+double GpuTuneMachine::now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+Result<void> GpuTuneMachine::open(const AnyProblem& problem) {
+  entries_.clear();
+  dense_.close();
+  mixed_.close();
+  samples_.clear();
+  if (const auto* mixed = std::get_if<MixedProblem>(&problem)) {
+    open_ = &mixed_;
+    return mixed_.open(*mixed);
+  }
+  open_ = &dense_;
+  return dense_.open(std::get<Problem>(problem));
+}
+
 int GpuTuneMachine::width() {
   const int jobs = lab_.device.options().jobs;
   return jobs > 0 ? jobs : static_cast<int>(std::thread::hardware_concurrency());
 }
 
-std::vector<Result<int>> GpuTuneMachine::prepare(std::span<const Plan> plans) {
+std::vector<Result<int>> GpuTuneMachine::prepare(std::span<const AnyPlan> plans) {
   std::vector<Result<int>> numbers;
-  for (const Result<gemm::Kernel>& kernel : gemm::prepare(lab_.device, plans)) {
-    if (!kernel) {
-      numbers.push_back(kernel.error());
+  std::vector<Result<Contender>> contenders = open_->prepare(plans);
+  for (size_t i = 0; i < plans.size(); ++i) {
+    if (!contenders[i]) {
+      numbers.push_back(contenders[i].error());
       continue;
     }
     numbers.push_back(static_cast<int>(entries_.size()));
-    entries_.push_back({.contender = sluice_contender(lab_, *kernel, copies_, kSluice)});
+    entries_.push_back({.plan = plans[i], .contender = *std::move(contenders[i])});
   }
   return numbers;
 }
 
 Result<std::string> GpuTuneMachine::check(int kernel) {
-  Entry& entry = entries_[static_cast<size_t>(kernel)];
-  const Result<Comparison> found = verify(lab_, entry.contender, copies_[0]);
-  if (!found) return found.error();
-  if (!found->passed()) return describe(*found);
-  const Problem& p = copies_[0].problem();
-  if (found->checked == 0 && p.m * p.n * p.batch > 0)
-    return Error{ErrorCode::internal, "the verifier looked at no element"};
-  return std::string();
+  const Entry& entry = entries_[static_cast<size_t>(kernel)];
+  return open_->check(entry.contender, entry.plan);
 }
 
 Result<const Replay*> GpuTuneMachine::replay_of(Entry& entry, Effort effort) {

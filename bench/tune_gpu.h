@@ -1,41 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tuner's machine: a GPU through bench's Lab. Kernels are verified by the lab's verifier and timed as
+// The tuner's machine: a GPU through bench's Lab. Kernels are verified on the operands they are timed on, as
 // replays of captured graphs on cold operands, as every figure of sluice is.
 #pragma once
 
 #include <deque>
 
 #include "bench/measure.h"
+#include "bench/mixed_operands.h"
 #include "bench/tune.h"
 
 namespace sluice::bench {
 
+class DenseOperands final : public TuneOperands {
+ public:
+  explicit DenseOperands(const Lab& lab) : lab_(lab) {}
+
+  Result<void> open(const Problem& problem);
+  void close() { copies_.clear(); }
+
+  int copies() const override { return static_cast<int>(copies_.size()); }
+  std::vector<Result<Contender>> prepare(std::span<const AnyPlan> plans) override;
+  Result<std::string> check(const Contender& contender, const AnyPlan& plan) override;
+
+ private:
+  const Lab& lab_;
+  std::vector<ProblemData> copies_;
+};
+
 class GpuTuneMachine final : public TuneMachine {
  public:
   /// `lab` outlives it.
-  explicit GpuTuneMachine(const Lab& lab) : lab_(lab) {}
+  explicit GpuTuneMachine(const Lab& lab) : lab_(lab), dense_(lab), mixed_(lab) {}
 
   double now_s() override;
-  Result<void> open(const Problem& problem) override;
+  Result<void> open(const AnyProblem& problem) override;
   int width() override;
-  std::vector<Result<int>> prepare(std::span<const Plan> plans) override;
+  std::vector<Result<int>> prepare(std::span<const AnyPlan> plans) override;
   Result<std::string> check(int kernel) override;
   Result<double> time(int kernel, Effort effort) override;
   Result<void> alive() override;
 
   /// Clocks and power since the last open.
   TelemetrySummary telemetry() const { return summarise(samples_); }
-  int copies() const { return static_cast<int>(copies_.size()); }
+  int copies() const { return open_->copies(); }
 
  private:
   struct Entry {
+    AnyPlan plan;
     Contender contender;
-    std::optional<Replay> screen, careful;  // captured when first timed
+    std::optional<Replay> screen = {}, careful = {};  // captured when first timed
   };
   Result<const Replay*> replay_of(Entry& entry, Effort effort);
 
   const Lab& lab_;
-  std::vector<ProblemData> copies_;
+  DenseOperands dense_;
+  MixedOperands mixed_;
+  TuneOperands* open_ = &dense_;  // those of the problem
   std::deque<Entry> entries_;
   std::vector<Sample> samples_;
 };

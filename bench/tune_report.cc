@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include <sluice/host/planner/mixed_choices.h>
+
 #include "bench/shapes.h"
 
 namespace sluice::bench {
@@ -18,13 +20,54 @@ std::string trouble_of(const Trial& trial) {
 
 ContenderRecord contender_of(const Trial& trial, const char* name) {
   return {.name = name,
-          .detail = short_name(trial.plan.config),
+          .detail = short_name(trial.plan),
           .us = spread_of(trial.timed),
           .rounds = trial.timed,
           .verified = trial.state == TrialState::right,
           .error = trial.state == TrialState::failed ? trial.message
                    : trial.timed.empty()             ? "not timed"
                                                      : ""};
+}
+
+TunedChoice choice_of(const Plan& plan, double us) {
+  const KernelConfig& c = plan.config;
+  const WorkSplit& split = plan.split;
+  return {.schedule = c.schedule,
+          .tile_m = c.tile.m,
+          .tile_n = c.tile.n,
+          .cluster = c.cluster,
+          .raster = split.raster,
+          .raster_group = split.group,
+          .clusters = split.clusters,
+          .streamed = split.streamed,
+          .combine = split.streamed > 0 ? c.combine : Combine::last_arriver,
+          .warps = c.warps,
+          .stages = c.schedule == Schedule::plain ? c.stages : 0,
+          .measured_us = us};
+}
+
+mixed::TunedChoice choice_of(const mixed::Plan& plan, double us) {
+  return {.config = mixed::choices_of(plan.config), .measured_us = us};
+}
+
+/// What a mixed plan is to those who read estimates in parts.
+Estimate estimate_of(const AnyPlan& plan) {
+  const Plan* dense = std::get_if<Plan>(&plan);
+  return dense != nullptr ? dense->estimate : Estimate{.total_us = estimate_us(plan)};
+}
+
+std::string split_text(const AnyPlan& plan) {
+  const Plan* dense = std::get_if<Plan>(&plan);
+  return dense != nullptr ? to_string(dense->split) : "";
+}
+
+/// The shape without what was measured.
+ShapeRecord empty_shape(const AnyProblem& problem) {
+  const auto* mixed = std::get_if<MixedProblem>(&problem);
+  if (mixed == nullptr) return {.problem = std::get<Problem>(problem)};
+  return {.problem = plain_problem(mixed->m, mixed->n, mixed->k, mixed->x),
+          .mixed = *mixed,
+          .weight_bytes = static_cast<double>(blob_bytes(mixed->weights, mixed->n, mixed->k))};
 }
 
 }  // namespace
@@ -36,22 +79,11 @@ std::string method_text(const Method& method) {
 
 TuningRecord record_of(const TuneResult& result, const TuneOrigin& origin) {
   const Trial& best = result.trials[static_cast<size_t>(result.best)];
-  const KernelConfig& c = best.plan.config;
-  const WorkSplit& split = best.plan.split;
-  return {.key = key_of(result.problem, origin.device),
-          .choice = {.schedule = c.schedule,
-                     .tile_m = c.tile.m,
-                     .tile_n = c.tile.n,
-                     .cluster = c.cluster,
-                     .raster = split.raster,
-                     .raster_group = split.group,
-                     .clusters = split.clusters,
-                     .streamed = split.streamed,
-                     .combine = split.streamed > 0 ? c.combine : Combine::last_arriver,
-                     .warps = c.warps,
-                     .stages = c.schedule == Schedule::plain ? c.stages : 0,
-                     .measured_us = result.best_us()},
-          .estimate_us = best.plan.estimate.total_us,
+  const DeviceInfo& device = origin.device;
+  return {.key = std::visit([&](const auto& problem) { return key_of(problem, device); }, result.problem),
+          .choice = std::visit([&](const auto& plan) { return AnyChoice(choice_of(plan, result.best_us())); },
+                               best.plan),
+          .estimate_us = estimate_us(best.plan),
           .model_us = result.pick_us(),
           .sluice = library_version(),
           .driver = origin.driver.empty() ? "unknown" : origin.driver,
@@ -61,7 +93,9 @@ TuningRecord record_of(const TuneResult& result, const TuneOrigin& origin) {
 }
 
 ShapeRecord shape_record_of(const TuneResult& result) {
-  ShapeRecord shape{.problem = result.problem, .wall_s = result.seconds, .error = result.message};
+  ShapeRecord shape = empty_shape(result.problem);
+  shape.wall_s = result.seconds;
+  shape.error = result.message;
   if (result.state == TuneState::no_time) shape.error = "no time was left";
   if (result.state == TuneState::known) shape.error = "has a record already";
   if (result.trials.empty()) return shape;
@@ -70,10 +104,10 @@ ShapeRecord shape_record_of(const TuneResult& result) {
     shape.contenders.push_back(contender_of(result.trials[static_cast<size_t>(result.best)], kSluiceTuned));
   for (const Trial& trial : result.trials) {
     if (trial.state == TrialState::untried) continue;
-    shape.candidates.push_back({.name = short_name(trial.plan.config),
-                                .config = to_string(trial.plan.config),
-                                .split = to_string(trial.plan.split),
-                                .estimate = trial.plan.estimate,
+    shape.candidates.push_back({.name = short_name(trial.plan),
+                                .config = config_text(trial.plan),
+                                .split = split_text(trial.plan),
+                                .estimate = estimate_of(trial.plan),
                                 .us = spread_of(trial.screened).median,
                                 .verified = trial.state == TrialState::right,
                                 .error = trouble_of(trial)});
@@ -96,7 +130,7 @@ TuneSummary summarise(const std::vector<TuneResult>& results) {
     s.within_noise += result.gain() < 1 + kTuneNoise;
     if (result.gain() > s.worst_gain) {
       s.worst_gain = result.gain();
-      s.worst = problem_text(result.problem);
+      s.worst = name_of(result.problem);
     }
   }
   if (!gains.empty()) s.mean_gain = geometric_mean(gains);

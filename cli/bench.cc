@@ -37,61 +37,36 @@ struct BenchFlags {
 /// One shape to measure: dense or mixed.
 struct Item {
   std::string name;
+  bool mixed;
   std::function<bench::ShapeRecord(const bench::Lab&, const bench::Phase&)> measure;
 };
 
-bool has_mixed(const BenchFlags& flags) {
-  return is_mixed(flags.mixed) || flags.requests.set == bench::kMixedSet;
+Item item_of(const ProblemRequest& r) {
+  const bench::Case item{.problem = r.problem, .overrides = r.overrides, .alpha = r.alpha, .beta = r.beta};
+  return {.name = bench::problem_text(r.problem),
+          .mixed = false,
+          .measure = [item](const bench::Lab& lab, const bench::Phase& phase) {
+            return bench::measure_shape(lab, item, phase);
+          }};
 }
 
-Result<std::vector<bench::MixedCase>> mixed_cases_of(const BenchFlags& flags) {
-  if (flags.requests.set == bench::kMixedSet) {
-    for (const auto* options :
-         {&flags.requests.problem_options, &flags.requests.override_options, &flags.mixed.options})
-      if (const std::string given = first_given(*options); !given.empty())
-        return Error{
-            ErrorCode::invalid_argument,
-            fmt::format("{} has no effect with --set mixed: the set says what its problems are", given)};
-    return bench::mixed_set();
-  }
-  if (!flags.requests.set.empty() || !flags.requests.file.empty())
-    return Error{ErrorCode::invalid_argument,
-                 "--weights is of one problem: give --shape, or --set mixed in place of both"};
-  const Result<bench::MixedCase> item = mixed_case_of(flags.requests, flags.mixed);
-  if (!item) return item.error();
-  return std::vector<bench::MixedCase>{*item};
-}
-
-Result<std::vector<bench::Case>> cases_of(const BenchFlags& flags) {
-  RequestFlags chosen = flags.requests;
-  if (chosen.file.empty() && chosen.set.empty() && !has_shape(chosen.problem)) chosen.set = "smoke";
-  const Result<std::vector<ProblemRequest>> requests = requests_of(chosen);
-  if (!requests) return requests.error();
-  std::vector<bench::Case> cases;
-  for (const ProblemRequest& r : *requests)
-    cases.push_back({.problem = r.problem, .overrides = r.overrides, .alpha = r.alpha, .beta = r.beta});
-  return cases;
+Item item_of(const bench::MixedCase& item) {
+  return {.name = bench::name_of(item.problem),
+          .mixed = true,
+          .measure = [item](const bench::Lab& lab, const bench::Phase& phase) {
+            return bench::measure_mixed(lab, item, phase);
+          }};
 }
 
 Result<std::vector<Item>> items_of(const BenchFlags& flags) {
+  RequestFlags chosen = flags.requests;
+  if (chosen.file.empty() && chosen.set.empty() && !has_shape(chosen.problem) && !is_mixed(flags.mixed))
+    chosen.set = "smoke";
+  const Result<std::vector<AnyRequest>> requests = requests_of(chosen, flags.mixed);
+  if (!requests) return requests.error();
   std::vector<Item> items;
-  if (has_mixed(flags)) {
-    const Result<std::vector<bench::MixedCase>> cases = mixed_cases_of(flags);
-    if (!cases) return cases.error();
-    for (const bench::MixedCase& item : *cases)
-      items.push_back({bench::shape_name({.mixed = item.problem}),
-                       [item](const bench::Lab& lab, const bench::Phase& phase) {
-                         return bench::measure_mixed(lab, item, phase);
-                       }});
-  } else {
-    const Result<std::vector<bench::Case>> cases = cases_of(flags);
-    if (!cases) return cases.error();
-    for (const bench::Case& item : *cases)
-      items.push_back(
-          {bench::problem_text(item.problem), [item](const bench::Lab& lab, const bench::Phase& phase) {
-             return bench::measure_shape(lab, item, phase);
-           }});
-  }
+  for (const AnyRequest& request : *requests)
+    items.push_back(std::visit([](const auto& r) { return item_of(r); }, request));
   std::erase_if(items, [&](const Item& item) { return item.name.find(flags.only) == std::string::npos; });
   if (items.empty())
     return Error{ErrorCode::invalid_argument,
@@ -118,8 +93,6 @@ void print_shape(const bench::RunRecord& run, const bench::ShapeRecord& shape, b
 }
 
 Result<int> run_bench(const BenchFlags& flags) {
-  if (flags.requests.set != bench::kMixedSet)
-    if (Result<void> good = check_dense(flags.mixed); !good) return good.error();
   const Result<std::vector<Item>> cases = items_of(flags);
   if (!cases) return cases.error();
   const Result<Target> target = find_target(flags.device, options_from_environment());
@@ -140,12 +113,17 @@ Result<int> run_bench(const BenchFlags& flags) {
   run.commit = flags.commit.empty() ? built_commit() : flags.commit;
   print_run(run, *lab);
   const bool tuned = method.tune > 1;
-  fmt::print("{}", paint(stdout, Colour::bold, has_mixed(flags) ? mixed_header(tuned) : shape_header(tuned)));
+  const auto print_header = [&](bool mixed) {
+    fmt::print("{}", paint(stdout, Colour::bold, mixed ? mixed_header(tuned) : shape_header(tuned)));
+  };
 
   Watchdog watchdog(flags.hang_s);
   Progress bar("bench");
   std::optional<Error> lost;
-  for (const auto& [name, measure] : *cases) {
+  std::optional<bool> header;  // of mixed products?
+  for (const auto& [name, mixed, measure] : *cases) {
+    if (header != mixed) print_header(mixed);
+    header = mixed;
     run.shapes.push_back(measure(*lab, [&, name = name](const std::string& what) {
       bar.update(static_cast<int>(run.shapes.size()), static_cast<int>(cases->size()),
                  fmt::format("{}: {}", name, what));

@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // `sluice compile`: fills a kernel cache ahead of time, for machines that shall not compile (no NVRTC, or a
-// read-only cache in an image): the kernels of the problems, and those that verify results. Needs no GPU:
+// read-only cache in an image): the kernels of the problems, those that verify results, and those that pack
+// weights. Needs no GPU:
 // cubins are for sm_90a whatever the machine. Plans depend on the GPU, though: --device says which.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <set>
 
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/jit/source.h>
+#include <sluice/host/mixed_check.h>
+#include <sluice/host/mixed_units.h>
+#include <sluice/host/pack_units.h>
 #include <sluice/host/verify_units.h>
 
-#include "bench/shapes.h"
-#include "cli/requests.h"
+#include "cli/mixed_flags.h"
 #include "cli/target.h"
 #include "cli/terminal.h"
 #include "cli/verb.h"
@@ -23,37 +27,79 @@ namespace {
 
 struct CompileFlags {
   RequestFlags requests;
+  MixedFlags mixed;
   std::string device = "auto", cache_dir, nvrtc;
   int jobs = 0;
   int top = 1;
 };
 
-/// What the planner picks, then its candidates up to `top`.
-Result<std::vector<Plan>> plans_of(const ProblemRequest& request, const Target& target, int top) {
-  Result<Plan> pick = gemm::plan(request.problem, target.info(), request.overrides, target.records);
+Result<Plan> plan_of(const ProblemRequest& r, const Target& target) {
+  return gemm::plan(r.problem, target.info(), r.overrides, target.records);
+}
+Result<mixed::Plan> plan_of(const bench::MixedCase& r, const Target& target) {
+  return mixed::plan(r.problem, target.info(), r.overrides, target.records);
+}
+Result<std::vector<Plan>> candidates_of(const ProblemRequest& r, const Target& target) {
+  return gemm::candidates(r.problem, target.info(), r.overrides);
+}
+Result<std::vector<mixed::Plan>> candidates_of(const bench::MixedCase& r, const Target& target) {
+  return mixed::candidates(r.problem, target.info(), r.overrides);
+}
+std::vector<std::string> texts_of(const Plan& plan, Stamping stamping) {
+  return unit_texts(plan.config, stamping);
+}
+std::vector<std::string> texts_of(const mixed::Plan& plan, Stamping) {
+  return mixed::units_of(plan);
+}
+
+/// What verifies a result, and what packs weights before there is one. The first two are of every bench and
+/// tuning run (bench/lab.h).
+std::vector<std::string> helpers_of(const ProblemRequest&) {
+  return {verify_unit_text(VerifyUnit::fill), verify_unit_text(VerifyUnit::check)};
+}
+std::vector<std::string> helpers_of(const bench::MixedCase& r) {
+  std::vector<std::string> units{verify_unit_text(VerifyUnit::fill), verify_unit_text(VerifyUnit::check),
+                                 mixed::reference_unit_text()};
+  for (const CodeStorage codes : {CodeStorage::byte, CodeStorage::nibble})
+    if (const PackConfig config{.format = r.problem.weights, .codes = codes};
+        codes == CodeStorage::byte || code_bits(config.format.type) == 4)
+      units.push_back(pack_unit_text(config));
+  return units;
+}
+
+/// Those of what the planner picks, then of its candidates up to `top`.
+template <class Request>
+Result<std::vector<std::string>> units_of(const Request& request, const Target& target,
+                                          const CompileFlags& flags, Stamping stamping) {
+  const auto pick = plan_of(request, target);
   if (!pick) return pick.error();
-  std::vector<Plan> plans{*std::move(pick)};
-  if (top <= 1) return plans;
-  const Result<std::vector<Plan>> more = gemm::candidates(request.problem, target.info(), request.overrides);
-  if (!more) return more.error();
-  plans.insert(plans.end(), more->begin(),
-               more->begin() + std::min<std::ptrdiff_t>(top, static_cast<std::ptrdiff_t>(more->size())));
-  return plans;
+  std::vector plans{*pick};
+  if (flags.top > 1) {
+    const auto more = candidates_of(request, target);
+    if (!more) return more.error();
+    plans.insert(
+        plans.end(), more->begin(),
+        more->begin() + std::min<std::ptrdiff_t>(flags.top, static_cast<std::ptrdiff_t>(more->size())));
+  }
+  std::vector<std::string> units = helpers_of(request);
+  for (const auto& plan : plans)
+    for (std::string& unit : texts_of(plan, stamping)) units.push_back(std::move(unit));
+  return units;
 }
 
 /// Different ones: those that verify, and those of the best `top` plans of every problem.
-Result<std::vector<std::string>> units_of(const std::vector<ProblemRequest>& requests, const Target& target,
-                                          int top, Stamping stamping) {
-  std::vector<std::string> units = {verify_unit_text(VerifyUnit::fill), verify_unit_text(VerifyUnit::check)};
-  for (const ProblemRequest& request : requests) {
-    const Result<std::vector<Plan>> plans = plans_of(request, target, top);
-    if (!plans)
-      return Error{plans.error().code,
-                   fmt::format("{}: {}", bench::problem_text(request.problem), plans.error().message)};
-    for (const Plan& plan : *plans) {
-      for (std::string& unit : unit_texts(plan.config, stamping))
-        if (std::find(units.begin(), units.end(), unit) == units.end()) units.push_back(std::move(unit));
-    }
+Result<std::vector<std::string>> units_of(const std::vector<AnyRequest>& requests, const Target& target,
+                                          const CompileFlags& flags, Stamping stamping) {
+  std::vector<std::string> units;
+  std::set<std::string> seen;
+  for (const AnyRequest& request : requests) {
+    Result<std::vector<std::string>> more =
+        std::visit([&](const auto& r) { return units_of(r, target, flags, stamping); }, request);
+    if (!more)
+      return Error{more.error().code,
+                   fmt::format("{}: {}", bench::name_of(problem_of(request)), more.error().message)};
+    for (std::string& unit : *more)
+      if (seen.insert(unit).second) units.push_back(std::move(unit));
   }
   return units;
 }
@@ -73,12 +119,11 @@ Result<Options> options_of(const CompileFlags& flags) {
 Result<int> run_compile(const CompileFlags& flags) {
   const Result<Options> options = options_of(flags);
   if (!options) return options.error();
-  const Result<std::vector<ProblemRequest>> requests = requests_of(flags.requests);
+  const Result<std::vector<AnyRequest>> requests = requests_of(flags.requests, flags.mixed);
   if (!requests) return requests.error();
   const Result<Target> target = find_target(flags.device, *options);
   if (!target) return target.error();
-  const Result<std::vector<std::string>> units =
-      units_of(*requests, *target, flags.top, stamping_of(*options));
+  const Result<std::vector<std::string>> units = units_of(*requests, *target, flags, stamping_of(*options));
   if (!units) return units.error();
   const KernelCache cache(*options);
   if (!cache.disk_problem().empty())
@@ -114,6 +159,7 @@ Verb add_compile_verb(CLI::App& app) {
   auto flags = std::make_shared<CompileFlags>();
   CLI::App* verb = app.add_subcommand("compile", "Fill a kernel cache ahead of time; needs no GPU");
   add_many_requests_flags(*verb, flags->requests);
+  add_mixed_flags(*verb, flags->mixed);
   verb->add_option("--device", flags->device,
                    "Plan for: auto (the GPU that is here, else as host), host (an H200 with 132 SMs), or the "
                    "number of a GPU")

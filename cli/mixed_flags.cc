@@ -13,19 +13,21 @@ namespace sluice::cli {
 namespace {
 
 /// Of the flags of dense products, those that mean the same here.
-constexpr std::array kShared = {"--shape", "--m",       "--n",         "--k",          "--dtype",
-                                "--d",     "--bias",    "--bias-type", "--activation", "--ld-a",
-                                "--ld-d",  "--scale-a", "--stages"};
+constexpr std::array kShared = {"--shape", "--m",       "--n",         "--k",         "--dtype",
+                                "--d",     "--bias",    "--bias-type", "--ld-a",      "--activation",
+                                "--ld-d",  "--scale-a", "--stages",    "--no-records"};
 
 Result<void> only_shared(const std::vector<const CLI::Option*>& options) {
   for (const CLI::Option* option : options)
-    if (option->count() > 0 && std::find(kShared.begin(), kShared.end(), option->get_name()) == kShared.end())
+    if (option->count() > 0 && !is_shared_flag(option->get_name()))
       return Error{
           ErrorCode::invalid_argument,
           fmt::format("{} has no effect with --weights: a mixed product has no such choice; leave it out",
                       option->get_name())};
   return {};
 }
+
+}  // namespace
 
 Result<WeightFormat> format_of(const MixedFlags& flags) {
   const Result<DType> scale = parse_dtype(flags.weight_scale);
@@ -46,11 +48,9 @@ Result<WeightFormat> format_of(const MixedFlags& flags) {
                fmt::format("--weights \"{}\" is not one of: int4, uint4, int8, e4m3", flags.weights)};
 }
 
-}  // namespace
-
-void add_mixed_flags(CLI::App& app, MixedFlags& f) {
+void add_format_flags(CLI::App& app, MixedFlags& f) {
   const char* group = "Mixed input";
-  f.options = {
+  f.format_options = {
       app.add_option("--weights", f.weights, "B is packed: int4 (zero 8), uint4, int8, e4m3")->group(group),
       app.add_option("--group", f.group, "k that share a scale: 32, 64, 128; 0: all")
           ->group(group)
@@ -58,18 +58,34 @@ void add_mixed_flags(CLI::App& app, MixedFlags& f) {
       app.add_option("--weight-scale", f.weight_scale, "Type of scales and zeros: fp16, bf16, fp32")
           ->group(group)
           ->capture_default_str(),
-      app.add_option("--zero", f.zero, "none or per_group")->group(group)->capture_default_str(),
-      app.add_option("--token-blocks", f.token_blocks, "Tokens of a tile / 8: 1, 2, 4")->group(group),
-      app.add_option("--row-blocks", f.row_blocks, "Outputs of a tile / 16: 2, 4, 8")->group(group),
-      app.add_option("--warps", f.warps, "Of a CTA")->group(group),
+      app.add_option("--zero", f.zero, "none or per_group")->group(group)->capture_default_str()};
+}
+
+void add_mixed_flags(CLI::App& app, MixedFlags& f) {
+  add_format_flags(app, f);
+  const char* narrow = "Mixed input: ask for the narrow kernel (--stages too)";
+  const char* byte = "Mixed input: of the kernel for e4m3 tokens (--tokens-tile, --parts and --stages too)";
+  const char* wide = "Mixed input: ask for the wide kernel";
+  f.override_options = {
+      app.add_option("--token-blocks", f.token_blocks, "Tokens of a tile / 8: 1, 2, 4")->group(narrow),
+      app.add_option("--row-blocks", f.row_blocks, "Outputs of a tile / 16: 2, 4, 8")->group(narrow),
+      app.add_option("--warps", f.warps, "Of a CTA: 1 to 16")->group(narrow),
       app.add_option("--parts", f.parts, "CTAs of a cluster, which share k: 1, 2, 4, 8 (e4m3 tokens: 1 to 8)")
-          ->group(group),
-      app.add_option("--ctas", f.ctas, "That share an SM")->group(group),
-      app.add_option("--tokens", f.tokens, "Of a tile: 32 to 256 (many 16-bit ones), 8 to 128 (e4m3)")
-          ->group(group),
-      app.add_option("--strips", f.strips, "Of 64 outputs in a CTA, with e4m3 tokens: 1, 2, 4")->group(group),
-      app.add_option("--k-groups", f.k_groups, "Warpgroups that share a strip, with e4m3 tokens: 1 to 4")
-          ->group(group)};
+          ->group(narrow),
+      app.add_option("--ctas", f.ctas, "That share an SM")->group(narrow),
+      app.add_option("--tokens-tile", f.tokens_tile, "Tokens of a tile: 32, 64, 128, 256 (e4m3: 8 to 128)")
+          ->group(wide),
+      app.add_option("--cluster-n", f.cluster_n, "CTAs of a cluster, which share tokens: 1, 2")->group(wide),
+      app.add_option("--cluster-k", f.cluster_k, "CTAs of a cluster, which share k: 1, 2")->group(wide),
+      app.add_option("--x-stages", f.x_stages, "Slots of the tokens' ring, 64 k each: 2 to 16")->group(wide),
+      app.add_option("--w-stages", f.w_stages, "Slots of the weights' ring, 128 k each: 1 to 16")
+          ->group(wide),
+      app.add_option("--strips", f.strips, "64 outputs each, of a CTA: 1 to 4")->group(byte),
+      app.add_option("--k-groups", f.k_groups, "Warpgroups that share a strip")->group(byte)};
+}
+
+bool is_shared_flag(const std::string& name) {
+  return std::find(kShared.begin(), kShared.end(), name) != kShared.end();
 }
 
 bool is_mixed(const MixedFlags& flags) {
@@ -77,10 +93,28 @@ bool is_mixed(const MixedFlags& flags) {
 }
 
 Result<void> check_dense(const MixedFlags& flags) {
-  const std::string given = first_given(flags.options);
+  std::string given = first_given(flags.format_options);
+  if (given.empty()) given = first_given(flags.override_options);
   if (is_mixed(flags) || given.empty()) return {};
   return Error{ErrorCode::invalid_argument,
                fmt::format("{} has no effect without --weights: say which weights are packed", given)};
+}
+
+mixed::Overrides mixed_overrides_of(const RequestFlags& request, const MixedFlags& flags) {
+  return {.token_blocks = flags.token_blocks,
+          .row_blocks = flags.row_blocks,
+          .warps = flags.warps,
+          .stages = request.problem.stages,
+          .parts = flags.parts,
+          .ctas = flags.ctas,
+          .tokens = flags.tokens_tile,
+          .cluster_n = flags.cluster_n,
+          .cluster_k = flags.cluster_k,
+          .x_stages = flags.x_stages,
+          .w_stages = flags.w_stages,
+          .strips = flags.strips,
+          .k_groups = flags.k_groups,
+          .ignore_records = request.problem.no_records};
 }
 
 Result<bench::MixedCase> mixed_case_of(const RequestFlags& request, const MixedFlags& flags) {
@@ -106,15 +140,7 @@ Result<bench::MixedCase> mixed_case_of(const RequestFlags& request, const MixedF
                                       .activation = p->epilogue.activation,
                                       .ld_x = p->a.ld,
                                       .ld_d = p->d.ld},
-                          .overrides = {.token_blocks = flags.token_blocks,
-                                        .row_blocks = flags.row_blocks,
-                                        .warps = flags.warps,
-                                        .stages = request.problem.stages,
-                                        .parts = flags.parts,
-                                        .ctas = flags.ctas,
-                                        .tokens = flags.tokens,
-                                        .strips = flags.strips,
-                                        .k_groups = flags.k_groups}};
+                          .overrides = mixed_overrides_of(request, flags)};
 }
 
 }  // namespace sluice::cli

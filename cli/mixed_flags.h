@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // --weights and what goes with it: the flags that make a problem a mixed one. Sizes, token type (--dtype), D,
 // bias and activation are the usual flags; those that a mixed product has no use for are an error, never
-// dropped. Called by plan, run and bench.
+// dropped. Called by every verb that takes problems, and for the lines of a problem file.
 #pragma once
 
 #include <optional>
@@ -15,17 +15,26 @@ namespace sluice::cli {
 struct MixedFlags {
   std::string weights, weight_scale = "fp16", zero = "none";
   int group = 128;
-  std::optional<int> token_blocks, row_blocks, warps, parts, ctas, tokens, strips, k_groups;
-  std::vector<const CLI::Option*> options;  // all of them, to ask which were given
+  std::optional<int> token_blocks, row_blocks, warps, parts, ctas;           // of the narrow kernel
+  std::optional<int> tokens_tile, cluster_n, cluster_k, x_stages, w_stages;  // of the wide one
+  std::optional<int> strips, k_groups;                                       // of the one for e4m3 tokens
+  std::vector<const CLI::Option*> format_options, override_options;  // to ask which of them were given
 };
 
+/// --weights and its format.
+void add_format_flags(CLI::App& app, MixedFlags& flags);
+/// Those, and what overrules the planner; --stages and --no-records are the dense ones.
 void add_mixed_flags(CLI::App& app, MixedFlags& flags);
 
 bool is_mixed(const MixedFlags& flags);
+/// Does a flag of dense products, like "--stages", mean the same with --weights?
+bool is_shared_flag(const std::string& name);
 
 /// Without --weights: error if another of the mixed flags was given. With it: the problem and overrides, or
 /// what is wrong with the flags.
 Result<void> check_dense(const MixedFlags& flags);
+Result<WeightFormat> format_of(const MixedFlags& flags);
+mixed::Overrides mixed_overrides_of(const RequestFlags& request, const MixedFlags& flags);
 Result<bench::MixedCase> mixed_case_of(const RequestFlags& request, const MixedFlags& flags);
 
 }  // namespace sluice::cli

@@ -17,26 +17,34 @@ namespace {
 constexpr double kMaxHostProducts = 1e9;  // some seconds of one core
 
 Result<bool> verified_on_host(const mixed::Plan& plan, mixed::DataKind kind, u64 seed) {
-  const Result<mixed::HostData> data = mixed::random_data(plan.problem, kind, seed);
-  if (!data) return data.error();
-  const Result<std::vector<u8>> d = reference_d(*data, 0);
-  if (!d) return d.error();
-  const Comparison found = mixed::judge(*data, mixed::reference_sums(*data), *d, 0);
-  print_verdict(found.passed(),
+  const Result<Comparison> found = compare_on_host(plan.problem, kind, seed);
+  if (!found) return found.error();
+  print_verdict(found->passed(),
                 fmt::format("{} data, through the packed blob: {}",
-                            kind == mixed::DataKind::exact ? "whole" : "real", describe(found)));
-  return found.passed();
+                            kind == mixed::DataKind::exact ? "whole" : "real", describe(*found)));
+  return found->passed();
 }
 
 }  // namespace
 
-Result<void> print_mixed_plan(const bench::MixedCase& item, const DeviceInfo& info, MixedPlanOutput output) {
-  const Result<std::vector<mixed::Plan>> plans = mixed::candidates(item.problem, info, item.overrides);
-  if (!plans) return plans.error();
-  fmt::print("{}", mixed::describe(plans->front()));
-  for (const std::string& unit : output.unit ? mixed::units_of(plans->front()) : std::vector<std::string>{})
+Result<Comparison> compare_on_host(const MixedProblem& problem, mixed::DataKind kind, u64 seed) {
+  const Result<mixed::HostData> data = mixed::random_data(problem, kind, seed);
+  if (!data) return data.error();
+  const Result<std::vector<u8>> d = reference_d(*data, 0);
+  if (!d) return d.error();
+  return mixed::judge(*data, mixed::reference_sums(*data), *d, 0);
+}
+
+Result<void> print_mixed_plan(const bench::MixedCase& item, const Target& target, MixedPlanOutput output) {
+  const DeviceInfo info = target.info();
+  const Result<mixed::Plan> pick = mixed::plan(item.problem, info, item.overrides, target.records);
+  if (!pick) return pick.error();
+  fmt::print("{}", mixed::describe(*pick));
+  for (const std::string& unit : output.unit ? mixed::units_of(*pick) : std::vector<std::string>{})
     fmt::print("\n{}\n", unit);
   if (!output.all) return {};
+  const Result<std::vector<mixed::Plan>> plans = mixed::candidates(item.problem, info, item.overrides);
+  if (!plans) return plans.error();
   const Table table({{.title = "", .width = 3},
                      {.title = "kernel", .width = 64, .align = Align::left},
                      {.title = "us", .width = 8},
@@ -51,7 +59,8 @@ Result<void> print_mixed_plan(const bench::MixedCase& item, const DeviceInfo& in
 
 Result<bool> run_mixed_on_gpu(const bench::Lab& lab, const MixedRun& request, Watchdog& watchdog) {
   const Device& device = lab.device;
-  const Result<mixed::Plan> plan = mixed::plan(request.item.problem, device.info(), request.item.overrides);
+  const Result<mixed::Plan> plan =
+      mixed::plan(request.item.problem, device.info(), request.item.overrides, device.records());
   if (!plan) return plan.error();
   print_row("device", device.info().name);
   if (!lab.cublaslt) print_row("peer", lab.without_peer);
@@ -74,9 +83,9 @@ Result<bool> run_mixed_on_gpu(const bench::Lab& lab, const MixedRun& request, Wa
   return right;
 }
 
-Result<bool> run_mixed_on_host(const MixedRun& request) {
+Result<bool> run_mixed_on_host(const MixedRun& request, const RecordBook& records) {
   const MixedProblem& p = request.item.problem;
-  const Result<mixed::Plan> plan = mixed::plan(p, DeviceInfo{}, request.item.overrides);
+  const Result<mixed::Plan> plan = mixed::plan(p, DeviceInfo{}, request.item.overrides, records);
   if (!plan) return plan.error();
   const double products = static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
   if (products > kMaxHostProducts)

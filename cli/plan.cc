@@ -52,8 +52,7 @@ Result<int> run_mixed_plan(const PlanFlags& flags) {
   if (!item) return item.error();
   const Result<Target> target = find_target(flags.device, options_from_environment());
   if (!target) return target.error();
-  const Result<void> printed =
-      print_mixed_plan(*item, target->info(), {.all = flags.all, .unit = flags.unit});
+  const Result<void> printed = print_mixed_plan(*item, *target, {.all = flags.all, .unit = flags.unit});
   if (!printed) return printed.error();
   return kExitOk;
 }

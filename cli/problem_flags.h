@@ -61,10 +61,4 @@ struct ProblemRequest {
 };
 Result<ProblemRequest> request_of(const ProblemFlags& flags);
 
-/// A list of problems: JSON (an array of objects whose keys are flag names) if the first character is '[',
-/// else one problem a line in flags ("4096x4096x4096 --dtype e4m3 --bias"), # to the end of line ignored.
-Result<std::vector<ProblemRequest>> parse_problem_list(const std::string& text);
-/// The same from a file. Error io: it cannot be read, or holds no problem.
-Result<std::vector<ProblemRequest>> read_problem_file(const std::string& path);
-
 }  // namespace sluice::cli

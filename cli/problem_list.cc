@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Problem files: every entry, line or JSON object, becomes the words of a command line and goes through the
-// flags of problem_flags.cc, so that there is one grammar. Called by `sluice compile` and `sluice bench`.
+// flags of a command line, so that there is one grammar. Called by requests.cc.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -10,18 +10,19 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "cli/problem_flags.h"
+#include "cli/mixed_flags.h"
 
 namespace sluice::cli {
 namespace {
 
 using Words = std::vector<std::string>;
 
-Result<ProblemRequest> parse_entry(Words words, const std::string& where) {
-  ProblemFlags flags;
+Result<AnyRequest> parse_entry(Words words, const std::string& where) {
+  RequestFlags flags;
+  MixedFlags mixed;
   CLI::App app;
-  add_problem_flags(app, flags);
-  add_override_flags(app, flags);
+  add_request_flags(app, flags);
+  add_mixed_flags(app, mixed);
   if (!words.empty() && words.front().front() != '-') words.insert(words.begin(), "--shape");
   std::reverse(words.begin(), words.end());  // CLI11 takes them last first
   try {
@@ -29,13 +30,13 @@ Result<ProblemRequest> parse_entry(Words words, const std::string& where) {
   } catch (const CLI::Error& error) {
     return Error{ErrorCode::invalid_argument, fmt::format("{}: {}", where, error.what())};
   }
-  Result<ProblemRequest> request = request_of(flags);
-  if (!request) return Error{request.error().code, fmt::format("{}: {}", where, request.error().message)};
-  return request;
+  const Result<std::vector<AnyRequest>> one = requests_of(flags, mixed);
+  if (!one) return Error{one.error().code, fmt::format("{}: {}", where, one.error().message)};
+  return one->front();
 }
 
-Result<std::vector<ProblemRequest>> parse_lines(const std::string& text) {
-  std::vector<ProblemRequest> requests;
+Result<std::vector<AnyRequest>> parse_lines(const std::string& text) {
+  std::vector<AnyRequest> requests;
   std::istringstream lines(text);
   std::string line;
   for (int number = 1; std::getline(lines, line); ++number) {
@@ -43,18 +44,18 @@ Result<std::vector<ProblemRequest>> parse_lines(const std::string& text) {
     std::istringstream stream(line);
     Words words{std::istream_iterator<std::string>(stream), {}};
     if (words.empty()) continue;
-    Result<ProblemRequest> request = parse_entry(std::move(words), fmt::format("line {}", number));
+    Result<AnyRequest> request = parse_entry(std::move(words), fmt::format("line {}", number));
     if (!request) return request.error();
     requests.push_back(*request);
   }
   return requests;
 }
 
-Result<std::vector<ProblemRequest>> parse_json(const std::string& text) {
+Result<std::vector<AnyRequest>> parse_json(const std::string& text) {
   const nlohmann::json list = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!list.is_array())
     return Error{ErrorCode::invalid_argument, "the problem file is not a JSON array of objects"};
-  std::vector<ProblemRequest> requests;
+  std::vector<AnyRequest> requests;
   for (size_t i = 0; i < list.size(); ++i) {
     const std::string where = fmt::format("entry {}", i);
     if (!list[i].is_object())
@@ -65,7 +66,7 @@ Result<std::vector<ProblemRequest>> parse_json(const std::string& text) {
       words.push_back("--" + key);
       if (!value.is_boolean()) words.push_back(value.is_string() ? value.get<std::string>() : value.dump());
     }
-    Result<ProblemRequest> request = parse_entry(std::move(words), where);
+    Result<AnyRequest> request = parse_entry(std::move(words), where);
     if (!request) return request.error();
     requests.push_back(*request);
   }
@@ -74,17 +75,17 @@ Result<std::vector<ProblemRequest>> parse_json(const std::string& text) {
 
 }  // namespace
 
-Result<std::vector<ProblemRequest>> parse_problem_list(const std::string& text) {
+Result<std::vector<AnyRequest>> parse_problem_list(const std::string& text) {
   const size_t first = text.find_first_not_of(" \t\r\n");
   return first != std::string::npos && text[first] == '[' ? parse_json(text) : parse_lines(text);
 }
 
-Result<std::vector<ProblemRequest>> read_problem_file(const std::string& path) {
+Result<std::vector<AnyRequest>> read_problem_file(const std::string& path) {
   std::ifstream file(path);
   std::stringstream text;
   text << file.rdbuf();
   if (!file) return Error{ErrorCode::io, fmt::format("{} cannot be read", path)};
-  Result<std::vector<ProblemRequest>> requests = parse_problem_list(text.str());
+  Result<std::vector<AnyRequest>> requests = parse_problem_list(text.str());
   if (!requests) return Error{requests.error().code, fmt::format("{}: {}", path, requests.error().message)};
   if (requests->empty()) return Error{ErrorCode::io, fmt::format("{} holds no problem", path)};
   return requests;

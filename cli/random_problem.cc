@@ -36,10 +36,31 @@ i64 padded_ld(Dice& dice, i64 inner, DType type) {
   return ceil_div(std::max<i64>(inner, 1), step) * step + (dice.one_in(4) ? step : 0);
 }
 
+Dice dice_of(const RandomSpec& spec, int index) {
+  return {std::mt19937_64(spec.seed * 0x9e3779b97f4a7c15ull + static_cast<u64>(index))};
+}
+
+constexpr std::array<DType, 3> kVectorTypes = {DType::bf16, DType::fp16, DType::fp32};
+constexpr std::array<Activation, 4> kActivations = {Activation::none, Activation::relu, Activation::gelu,
+                                                    Activation::silu};
+
+Activation random_activation(Dice& dice, const RandomSpec& spec) {
+  return kActivations[static_cast<size_t>(dice.below(spec.exact ? 2 : 4))];
+}
+
+WeightFormat random_format(Dice& dice, const FormatSpec& formats) {
+  WeightFormat f = formats.fixed;
+  if (formats.any_group) f.group = dice.any_of(std::array{0, 32, 64, 128});
+  if (formats.any_scale) f.scale = dice.any_of(kVectorTypes);
+  if (formats.any_zero && dice.one_in(2)) f.zero = ScaleZero::per_group;
+  if (validate(f) != nullptr) f.zero = ScaleZero::none;  // e4m3 has none
+  return f;
+}
+
 }  // namespace
 
 Problem random_problem(const RandomSpec& spec, int index) {
-  Dice dice{std::mt19937_64(spec.seed * 0x9e3779b97f4a7c15ull + static_cast<u64>(index))};
+  Dice dice = dice_of(spec, index);
   Problem p;
   p.m = random_size(dice, spec.largest);
   p.n = random_size(dice, spec.largest);
@@ -56,7 +77,6 @@ Problem random_problem(const RandomSpec& spec, int index) {
   if (fp8 && dice.one_in(2)) p.accumulate = Accumulate::promoted;
 
   constexpr std::array<ScaleMode, 3> kScales = {ScaleMode::none, ScaleMode::tensor, ScaleMode::vector};
-  constexpr std::array<DType, 3> kVectorTypes = {DType::bf16, DType::fp16, DType::fp32};
   Epilogue& e = p.epilogue;
   e.scale_a = dice.any_of(kScales);
   e.scale_b = dice.any_of(kScales);
@@ -65,9 +85,7 @@ Problem random_problem(const RandomSpec& spec, int index) {
   e.bias_type = dice.any_of(kVectorTypes);
   e.residual = dice.one_in(3);
   e.c_type = dice.any_of(kVectorTypes);
-  const std::array<Activation, 4> activations = {Activation::none, Activation::relu, Activation::gelu,
-                                                 Activation::silu};
-  e.activation = activations[static_cast<size_t>(dice.below(spec.exact ? 2 : 4))];
+  e.activation = random_activation(dice, spec);
   if (p.d.type == DType::fp32 && dice.one_in(3)) {  // gradients
     e = {.scale_a = e.scale_a, .scale_b = e.scale_b, .update = Update::add};
     p.deterministic = dice.one_in(2);
@@ -78,6 +96,30 @@ Problem random_problem(const RandomSpec& spec, int index) {
   p.d.ld = dice.one_in(4) ? std::max<i64>(p.n, 1) : padded_ld(dice, p.n, p.d.type);  // else TMA stores it
   p.c.type = e.c_type;
   p.c.ld = std::max<i64>(p.n, 1);
+  return p;
+}
+
+MixedProblem random_mixed_problem(const RandomSpec& spec, const FormatSpec& formats, int index) {
+  Dice dice = dice_of(spec, index);
+  MixedProblem p;
+  p.m = random_size(dice, spec.largest);
+  p.n = random_size(dice, spec.largest);
+  p.k = random_size(dice, spec.largest);
+  p.weights = random_format(dice, formats);
+  p.x = dice.one_in(2) ? DType::fp16 : DType::bf16;
+  if (p.weights.type == WeightType::uint4 && dice.one_in(3)) {
+    p.x = DType::e4m3;
+    p.weights.order = FragmentOrder::byte;
+    p.scale_x = dice.any_of(std::array{ScaleMode::none, ScaleMode::tensor, ScaleMode::vector});
+  }
+  p.d = dice.any_of(kVectorTypes);
+  if (dice.one_in(2)) {
+    p.bias = Bias::column;
+    p.bias_type = dice.any_of(kVectorTypes);
+  }
+  p.activation = random_activation(dice, spec);
+  p.ld_x = padded_ld(dice, p.k, p.x);
+  p.ld_d = dice.one_in(2) ? padded_ld(dice, p.n, p.d) : p.n + dice.below(4);
   return p;
 }
 

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include "bench/shapes.h"
+#include "cli/mixed_flags.h"
 
 namespace sluice::cli {
 namespace {
@@ -28,27 +29,51 @@ Result<void> exclude(const std::string& source, const std::vector<const CLI::Opt
   return Error{ErrorCode::invalid_argument, fmt::format("{} has no effect with {}: {}", given, source, rule)};
 }
 
-Result<std::vector<ProblemRequest>> requests_of_file(const RequestFlags& flags) {
+Result<std::vector<AnyRequest>> requests_of_file(const RequestFlags& flags, const MixedFlags& mixed) {
   const std::string source = "--shapes " + flags.file;
   const char* rule = "write it on the problem's line in the file";
   if (!flags.set.empty())
     return Error{ErrorCode::invalid_argument,
                  fmt::format("--set {} and {}: give one of them", flags.set, source)};
-  for (const auto* options : {&flags.problem_options, &flags.override_options})
+  for (const auto* options :
+       {&flags.problem_options, &flags.override_options, &mixed.format_options, &mixed.override_options})
     if (Result<void> alone = exclude(source, *options, rule); !alone) return alone.error();
   return read_problem_file(flags.file);
 }
 
-Result<std::vector<ProblemRequest>> requests_of_set(const RequestFlags& flags) {
-  const char* rule = "the set says what its problems are; give --shape for one problem, or leave it out";
-  if (Result<void> alone = exclude("--set " + flags.set, flags.problem_options, rule); !alone)
+constexpr const char* kSetsProblems =
+    "the set says what its problems are; give --shape for one problem, or leave it out";
+
+Result<std::vector<AnyRequest>> requests_of_mixed_set(const RequestFlags& flags, const MixedFlags& mixed) {
+  std::vector<const CLI::Option*> dense = flags.override_options;  // all but those that both kinds have
+  std::erase_if(dense, [](const CLI::Option* option) { return is_shared_flag(option->get_name()); });
+  if (Result<void> alone = exclude("--set mixed", dense, "a mixed product has no such choice; leave it out");
+      !alone)
+    return alone.error();
+  std::vector<AnyRequest> requests;
+  for (bench::MixedCase& item : bench::mixed_set()) {
+    item.overrides = mixed_overrides_of(flags, mixed);
+    requests.push_back(std::move(item));
+  }
+  return requests;
+}
+
+Result<std::vector<AnyRequest>> requests_of_set(const RequestFlags& flags, const MixedFlags& mixed) {
+  const std::string source = "--set " + flags.set;
+  for (const auto* options : {&flags.problem_options, &mixed.format_options})
+    if (Result<void> alone = exclude(source, *options, kSetsProblems); !alone) return alone.error();
+  if (flags.set == bench::kMixedSet) return requests_of_mixed_set(flags, mixed);
+  if (Result<void> alone =
+          exclude(source, mixed.override_options, "its weights are not packed; leave it out");
+      !alone)
     return alone.error();
   const Result<std::vector<Problem>> problems = bench::problem_set(flags.set);
-  if (!problems) return problems.error();
+  if (!problems) return Error{problems.error().code, problems.error().message + ", " + bench::kMixedSet};
   const Result<PlanOverrides> overrides = overrides_of(flags.problem);
   if (!overrides) return overrides.error();
-  std::vector<ProblemRequest> requests;
-  for (const Problem& problem : *problems) requests.push_back({.problem = problem, .overrides = *overrides});
+  std::vector<AnyRequest> requests;
+  for (const Problem& problem : *problems)
+    requests.push_back(ProblemRequest{.problem = problem, .overrides = *overrides});
   return requests;
 }
 
@@ -61,7 +86,8 @@ void add_request_flags(CLI::App& app, RequestFlags& flags) {
 
 void add_many_requests_flags(CLI::App& app, RequestFlags& flags) {
   app.add_option("--set", flags.set,
-                 fmt::format("A named set of problems: {}", fmt::join(bench::set_names(), ", ")));
+                 fmt::format("A named set of problems: {}, {} (packed weights)",
+                             fmt::join(bench::set_names(), ", "), bench::kMixedSet));
   app.add_option("--shapes", flags.file, "File of problems: lines of flags, or a JSON array");
   add_request_flags(app, flags);
 }
@@ -72,12 +98,22 @@ std::string first_given(const std::vector<const CLI::Option*>& options) {
   return "";
 }
 
-Result<std::vector<ProblemRequest>> requests_of(const RequestFlags& flags) {
-  if (!flags.file.empty()) return requests_of_file(flags);
-  if (!flags.set.empty()) return requests_of_set(flags);
+bench::AnyProblem problem_of(const AnyRequest& request) {
+  return std::visit([](const auto& r) { return bench::AnyProblem(r.problem); }, request);
+}
+
+Result<std::vector<AnyRequest>> requests_of(const RequestFlags& flags, const MixedFlags& mixed) {
+  if (!flags.file.empty()) return requests_of_file(flags, mixed);
+  if (!flags.set.empty()) return requests_of_set(flags, mixed);
+  if (is_mixed(mixed)) {
+    const Result<bench::MixedCase> item = mixed_case_of(flags, mixed);
+    if (!item) return item.error();
+    return std::vector<AnyRequest>{*item};
+  }
+  if (Result<void> good = check_dense(mixed); !good) return good.error();
   const Result<ProblemRequest> one = request_of(flags.problem);
   if (!one) return one.error();
-  return std::vector<ProblemRequest>{*one};
+  return std::vector<AnyRequest>{*one};
 }
 
 }  // namespace sluice::cli

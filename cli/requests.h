@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// From flags to the problems that a verb works on: one problem, a named set, or a file of problems. A flag
-// that would have no effect beside another is an error, never dropped. Called by run, compile and bench.
+// From flags to the problems that a verb works on: one problem, a named set, or a file of problems, dense or
+// of packed weights. A flag that would have no effect beside another is an error, never dropped. Called by
+// run, compile, bench and tune.
 #pragma once
 
 #include <string>
+#include <variant>
 #include <vector>
 
+#include "bench/mixed_session.h"
+#include "bench/product.h"
 #include "cli/problem_flags.h"
 
 namespace CLI {
@@ -14,6 +18,8 @@ class Option;
 }  // namespace CLI
 
 namespace sluice::cli {
+
+struct MixedFlags;  // cli/mixed_flags.h
 
 struct RequestFlags {
   ProblemFlags problem;
@@ -29,8 +35,19 @@ void add_many_requests_flags(CLI::App& app, RequestFlags& flags);
 /// The first of these flags that was given; "" if none was.
 std::string first_given(const std::vector<const CLI::Option*>& options);
 
+/// A problem of either kind with the overrides that came with it.
+using AnyRequest = std::variant<ProblemRequest, bench::MixedCase>;
+bench::AnyProblem problem_of(const AnyRequest& request);
+
 /// The file's problems as they stand there; or the set's, each with the overrides; or the one problem.
 /// Errors: invalid_argument (two of them at once, no such set, a bad flag), io (the file).
-Result<std::vector<ProblemRequest>> requests_of(const RequestFlags& flags);
+Result<std::vector<AnyRequest>> requests_of(const RequestFlags& flags, const MixedFlags& mixed);
+
+/// A list of problems: JSON (an array of objects whose keys are flag names) if the first character is '[',
+/// else one problem a line in flags ("4096x4096x4096 --dtype e4m3 --bias", "16x3584x8192 --weights int4"),
+/// # to the end of line ignored.
+Result<std::vector<AnyRequest>> parse_problem_list(const std::string& text);
+/// The same from a file. Error io: it cannot be read, or holds no problem.
+Result<std::vector<AnyRequest>> read_problem_file(const std::string& path);
 
 }  // namespace sluice::cli

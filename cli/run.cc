@@ -109,11 +109,13 @@ Result<std::vector<ProblemRequest>> problems_of(RequestFlags flags, bool on_gpu)
     flags.problem.bias = true;
     flags.problem.activation = "gelu";
   }
-  Result<std::vector<ProblemRequest>> requests = requests_of(flags);
-  if (!requests || !demo || !on_gpu) return requests;
-  ProblemRequest fp8 = requests->front();
+  const Result<ProblemRequest> one = request_of(flags.problem);
+  if (!one) return one.error();
+  std::vector<ProblemRequest> requests{*one};
+  if (!demo || !on_gpu) return requests;
+  ProblemRequest fp8 = *one;
   fp8.problem = bench::plain_problem(fp8.problem.m, fp8.problem.n, fp8.problem.k, DType::e4m3);
-  requests->push_back(fp8);
+  requests.push_back(fp8);
   return requests;
 }
 
@@ -131,7 +133,7 @@ Result<int> run_mixed(const RunFlags& flags, const Target& target) {
   } else {
     if (!target.why_host.empty())
       print_row("device", fmt::format("the CPU, because there is no usable GPU: {}", target.why_host));
-    right = run_mixed_on_host(run);
+    right = run_mixed_on_host(run, target.records);
   }
   if (!right) return right.error();
   return *right ? kExitOk : kExitNo;

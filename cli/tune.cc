@@ -9,10 +9,10 @@
 
 #include <sluice/tuner/record_store.h>
 
-#include "bench/shapes.h"
 #include "bench/tune_gpu.h"
 #include "bench/tune_report.h"
 #include "cli/command_line.h"
+#include "cli/mixed_flags.h"
 #include "cli/requests.h"
 #include "cli/target.h"
 #include "cli/terminal.h"
@@ -28,6 +28,7 @@ using bench::TuneState;
 
 struct TuneFlags {
   RequestFlags requests;
+  MixedFlags mixed;
   std::string only, json, commit, records, out;
   std::string device = "0";
   bool again = false;
@@ -40,44 +41,80 @@ Error bad_argument(std::string message) {
   return {ErrorCode::invalid_argument, std::move(message)};
 }
 
-Result<std::vector<Problem>> listed_problems(const TuneFlags& flags) {
+bool has_overrides(const AnyRequest& request) {
+  if (const auto* dense = std::get_if<ProblemRequest>(&request))
+    return !(dense->overrides == PlanOverrides{});
+  return !(std::get<bench::MixedCase>(request).overrides == mixed::Overrides{});
+}
+
+Result<std::vector<bench::AnyProblem>> listed_problems(const TuneFlags& flags) {
   const RequestFlags& given = flags.requests;
-  if (const std::string flag = first_given(given.override_options); !flag.empty())
-    return bad_argument(flag + " has no effect here: tune chooses the configuration itself; leave it out");
+  for (const auto* options : {&given.override_options, &flags.mixed.override_options})
+    if (const std::string flag = first_given(*options); !flag.empty())
+      return bad_argument(flag + " has no effect here: tune chooses the configuration itself; leave it out");
   if (given.problem.alpha != 1.0f || given.problem.beta)
     return bad_argument("--alpha and --beta have no effect here: a record holds for all; leave them out");
   if (given.set.empty() && given.file.empty() && !has_shape(given.problem))
     return bad_argument("nothing to tune: name problems with --set or --shapes, or one with --shape");
-  const Result<std::vector<ProblemRequest>> requests = requests_of(given);
+  const Result<std::vector<AnyRequest>> requests = requests_of(given, flags.mixed);
   if (!requests) return requests.error();
-  std::vector<Problem> problems;
-  for (const ProblemRequest& request : *requests) {
-    if (!(request.overrides == PlanOverrides{}))
+  std::vector<bench::AnyProblem> problems;
+  for (const AnyRequest& request : *requests) {
+    if (has_overrides(request))
       return bad_argument(
           fmt::format("{}: tune chooses schedule, tile and order itself; leave their flags "
                       "out of the file",
-                      bench::problem_text(request.problem)));
-    problems.push_back(request.problem);
+                      bench::name_of(problem_of(request))));
+    problems.push_back(problem_of(request));
   }
   return problems;
 }
 
+bool is_empty(const Problem& p) {
+  return p.m == 0 || p.n == 0 || p.k == 0 || p.batch == 0;
+}
+bool is_empty(const MixedProblem& p) {
+  return p.m == 0 || p.n == 0 || p.k == 0;
+}
+
+/// As the planner has it, so that its recipe can be taken.
+Result<Problem> checked(const Problem& problem) {
+  const Result<Plan> plan = gemm::plan(problem, DeviceInfo{});
+  if (!plan) return plan.error();
+  return plan->problem;
+}
+Result<MixedProblem> checked(const MixedProblem& problem) {
+  const Result<mixed::Plan> plan = mixed::plan(problem, DeviceInfo{});
+  if (!plan) return plan.error();
+  return plan->problem;
+}
+
+/// The key of a problem that can be tuned.
+Result<TuningKey> key_of_tunable(const bench::AnyProblem& any) {
+  return std::visit(
+      [&](const auto& problem) -> Result<TuningKey> {
+        const auto good = checked(problem);
+        if (!good)
+          return Error{good.error().code, fmt::format("{}: {}", bench::name_of(any), good.error().message)};
+        if (is_empty(problem))
+          return bad_argument(fmt::format("{}: a product without elements has nothing to tune; leave it out",
+                                          bench::name_of(any)));
+        return key_of(*good, DeviceInfo{});
+      },
+      any);
+}
+
 /// In the order they were listed, one of each recipe: equal ones would share a record.
-Result<std::vector<Problem>> problems_of(const TuneFlags& flags) {
-  Result<std::vector<Problem>> listed = listed_problems(flags);
+Result<std::vector<bench::AnyProblem>> problems_of(const TuneFlags& flags) {
+  Result<std::vector<bench::AnyProblem>> listed = listed_problems(flags);
   if (!listed) return listed;
-  std::vector<Problem> problems;
+  std::vector<bench::AnyProblem> problems;
   std::set<TuningKey> seen;
-  for (const Problem& problem : *listed) {
-    if (bench::problem_text(problem).find(flags.only) == std::string::npos) continue;
-    const Result<Plan> plan = gemm::plan(problem, DeviceInfo{});  // so that its recipe can be taken
-    if (!plan)
-      return Error{plan.error().code,
-                   fmt::format("{}: {}", bench::problem_text(problem), plan.error().message)};
-    if (problem.m == 0 || problem.n == 0 || problem.k == 0 || problem.batch == 0)
-      return bad_argument(fmt::format("{}: a product without elements has nothing to tune; leave it out",
-                                      bench::problem_text(problem)));
-    if (seen.insert(key_of(plan->problem, DeviceInfo{})).second) problems.push_back(problem);
+  for (const bench::AnyProblem& problem : *listed) {
+    if (bench::name_of(problem).find(flags.only) == std::string::npos) continue;
+    Result<TuningKey> key = key_of_tunable(problem);
+    if (!key) return key.error();
+    if (seen.insert(*std::move(key)).second) problems.push_back(problem);
   }
   if (problems.empty())
     return bad_argument(fmt::format("no problem of the list has \"{}\" in its name", flags.only));
@@ -130,7 +167,7 @@ class Session {
     run_.tune = flags.settings.top;
   }
 
-  Result<int> run(const std::vector<Problem>& problems, const std::string& where) {
+  Result<int> run(const std::vector<bench::AnyProblem>& problems, const std::string& where) {
     const DeviceInfo& info = lab_.device.info();
     fmt::print("{}, driver {}; {} problems in {:.0f} s; {}\n\n", info.name, driver(), problems.size(),
                flags_.settings.budget_s, bench::method_text(lab_.method));
@@ -141,10 +178,10 @@ class Session {
     Clock clock(machine_.now_s(), flags_.settings.budget_s);
     int done = 0;
     const bench::TuneHooks hooks{
-        .known = [&](const Problem& problem) { return is_known(problem); },
+        .known = [&](const bench::AnyProblem& problem) { return is_known(problem); },
         .phase =
             [&](const std::string& what) {
-              const std::string name = bench::problem_text(problems[static_cast<size_t>(done)]);
+              const std::string name = bench::name_of(problems[static_cast<size_t>(done)]);
               watchdog.step(fmt::format("{}: {}", name, what));
               bar.update(done, total,
                          fmt::format("{}, {}: {}", clock.left(machine_.now_s(), total - done), name, what));
@@ -172,9 +209,11 @@ class Session {
   std::string driver() const { return run_.driver.empty() ? "unknown" : run_.driver; }
 
   /// A record made by this version under this driver.
-  bool is_known(const Problem& problem) const {
+  bool is_known(const bench::AnyProblem& any) const {
     if (flags_.again) return false;
-    const TuningRecord* record = store_.find(key_of(problem, lab_.device.info()));
+    const DeviceInfo& info = lab_.device.info();
+    const TuningRecord* record =
+        store_.find(std::visit([&](const auto& problem) { return key_of(problem, info); }, any));
     return record != nullptr && record->sluice == library_version() && record->driver == driver();
   }
 
@@ -204,7 +243,7 @@ class Session {
 Result<int> run_tune(const TuneFlags& flags) {
   if (!(flags.settings.budget_s > 0))
     return bad_argument(fmt::format("--budget-s {} must be above 0", flags.settings.budget_s));
-  const Result<std::vector<Problem>> problems = problems_of(flags);
+  const Result<std::vector<bench::AnyProblem>> problems = problems_of(flags);
   if (!problems) return problems.error();
   const Options options = options_from_environment();
   Result<RecordStore> store = store_of(flags, options);
@@ -230,6 +269,7 @@ Verb add_tune_verb(CLI::App& app) {
   TuneFlags& f = *flags;
   CLI::App* verb = app.add_subcommand("tune", "Find the fastest configurations and keep them as records");
   add_many_requests_flags(*verb, f.requests);
+  add_mixed_flags(*verb, f.mixed);
   verb->add_option("--only", f.only, "Of those, the ones with this text in their name, like e4m3 or 1024x");
   verb->add_option("--budget-s", f.settings.budget_s, "Seconds for all problems together")
       ->capture_default_str();

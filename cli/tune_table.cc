@@ -17,7 +17,7 @@ using bench::TuneResult;
 using bench::TuneState;
 
 const Table& table() {
-  static const Table columns({{.title = "problem", .width = 30, .align = Align::left},
+  static const Table columns({{.title = "problem", .width = 36, .align = Align::left},
                               {.title = "model us", .width = 9},
                               {.title = "best us", .width = 9},
                               {.title = "gain", .width = 6},
@@ -41,6 +41,14 @@ std::string choice_text(const Plan& plan) {
   return text;
 }
 
+/// "narrow 16x64 w8 s3 p2 b1": the formats are the problem's.
+std::string choice_text(const bench::AnyPlan& plan) {
+  if (const Plan* dense = std::get_if<Plan>(&plan)) return choice_text(*dense);
+  const mixed::Plan& mixed = std::get<mixed::Plan>(plan);
+  const std::string name = mixed::short_name(mixed.config);
+  return name.substr(0, name.find(std::string(" ") + name_of(mixed.problem.x) + "*"));
+}
+
 std::string what_became(const TuneResult& result) {
   switch (result.state) {
     case TuneState::tuned: return choice_text(result.trials[static_cast<size_t>(result.best)].plan);
@@ -59,8 +67,7 @@ std::string tune_header() {
 
 std::string tune_line(const TuneResult& result) {
   const int tried = result.count(TrialState::right);
-  return table().row({bench::problem_text(result.problem), us_text(result.pick_us()),
-                      us_text(result.best_us()),
+  return table().row({bench::name_of(result.problem), us_text(result.pick_us()), us_text(result.best_us()),
                       result.pick_us() > 0 && result.best >= 0 ? fmt::format("{:.3f}", result.gain()) : "-",
                       tried > 0 ? std::to_string(tried) : "-", what_became(result)});
 }

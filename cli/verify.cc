@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // `sluice verify`: is this build right on this machine? Random problems, every element checked: on a GPU bit
 // for bit against fp64 with whole numbers, and within the bounds with reals; without one on the host twin.
+// Packed weights are mixed_verify.cc's.
 #include <fmt/format.h>
 
-#include <map>
 #include <memory>
 
 #include <sluice/host/driver/events.h>
@@ -11,6 +11,7 @@
 
 #include "bench/shapes.h"
 #include "cli/host_problem.h"
+#include "cli/mixed_verify.h"
 #include "cli/random_problem.h"
 #include "cli/target.h"
 #include "cli/terminal.h"
@@ -20,32 +21,8 @@
 namespace sluice::cli {
 namespace {
 
-struct VerifyFlags {
-  std::string device = "auto";
-  int problems = 100;
-  u64 seed = 1;
-  i64 largest = 0;  // 0: 1024 on a GPU, 160 on the host
-  int hang_s = 60;
-};
-
 constexpr i64 kLargestOnGpu = 1024, kLargestOnHost = 160;
 constexpr int kShownFailures = 5;
-
-/// What has happened so far, by reason.
-struct Tally {
-  int right = 0, wrong = 0;
-  std::map<std::string, int> refused;  // by message: rules are few, values differ
-
-  void fail(const std::string& problem, const std::string& why) {
-    if (wrong++ < kShownFailures)
-      fmt::print("{}: {}\n  {}\n", paint(stdout, Colour::red, "wrong"), problem, why);
-  }
-  int refusals() const {
-    int count = 0;
-    for (const auto& [why, times] : refused) count += times;
-    return count;
-  }
-};
 
 /// Planned problems; what the planner refuses is tallied with its reason, for a person to judge.
 template <class Planner>
@@ -132,20 +109,44 @@ Result<void> verify_on_host(const VerifyFlags& flags, Tally& tally) {
   return {};
 }
 
-Result<int> run_verify(const VerifyFlags& flags) {
+/// Without --weights none of its flags has an effect.
+Result<void> check_verify(const RequestFlags& request, const MixedFlags& mixed) {
+  if (Result<void> good = check_dense(mixed); !good) return good.error();
+  const std::string given = first_given(request.override_options);
+  if (is_mixed(mixed) || given.empty()) return {};
+  return Error{ErrorCode::invalid_argument,
+               fmt::format("{} has no effect without --weights: dense plans are the planner's", given)};
+}
+
+Result<void> verify_dense(const VerifyFlags& flags, const Target& target, Tally& tally) {
+  if (target.device) return verify_on_gpu(flags, *target.device, tally);
+  return verify_on_host(flags, tally);
+}
+
+Result<void> verify_mixed(const VerifyFlags& flags, const MixedVerify& mixed, const Target& target,
+                          Tally& tally) {
+  if (target.device) return verify_mixed_on_gpu(flags, mixed, *target.device, tally);
+  return verify_mixed_on_host(flags, mixed, target.records, tally);
+}
+
+Result<int> run_verify(const VerifyFlags& flags, const RequestFlags& request, const MixedFlags& mixed) {
+  if (Result<void> good = check_verify(request, mixed); !good) return good.error();
+  const Result<MixedVerify> packed =
+      is_mixed(mixed) ? mixed_verify_of(request, mixed) : Result<MixedVerify>(MixedVerify{});
+  if (!packed) return packed.error();
   const Result<Target> target = find_target(flags.device, options_from_environment());
   if (!target) return target.error();
+  const char* host = is_mixed(mixed) ? "the CPU, through the packed blob" : "the host twin";
   if (!target->why_host.empty())
-    fmt::print("on the host twin, because there is no usable GPU: {}\n", target->why_host);
+    fmt::print("on {}, because there is no usable GPU: {}\n", host, target->why_host);
   Tally tally;
   const Result<void> done =
-      target->device ? verify_on_gpu(flags, *target->device, tally) : verify_on_host(flags, tally);
+      is_mixed(mixed) ? verify_mixed(flags, *packed, *target, tally) : verify_dense(flags, *target, tally);
   if (!done) return done.error();
   for (const auto& [why, times] : tally.refused) fmt::print("refused {} times: {}\n", times, why);
   const bool right = tally.wrong == 0 && tally.right > 0;
   fmt::print(
-      "{} problems on {}: {}\n", flags.problems,
-      target->device ? target->device->info().name : "the host twin",
+      "{} problems on {}: {}\n", flags.problems, target->device ? target->device->info().name : host,
       paint(stdout, right ? Colour::green : Colour::red,
             fmt::format("{} right, {} wrong, {} refused", tally.right, tally.wrong, tally.refusals())));
   return right ? kExitOk : kExitNo;
@@ -153,9 +154,23 @@ Result<int> run_verify(const VerifyFlags& flags) {
 
 }  // namespace
 
+void Tally::fail(const std::string& problem, const std::string& why) {
+  if (wrong++ < kShownFailures)
+    fmt::print("{}: {}\n  {}\n", paint(stdout, Colour::red, "wrong"), problem, why);
+}
+
+int Tally::refusals() const {
+  int count = 0;
+  for (const auto& [why, times] : refused) count += times;
+  return count;
+}
+
 Verb add_verify_verb(CLI::App& app) {
   auto flags = std::make_shared<VerifyFlags>();
-  CLI::App* verb = app.add_subcommand("verify", "Check random problems against fp64");
+  auto request = std::make_shared<RequestFlags>();
+  auto mixed = std::make_shared<MixedFlags>();
+  CLI::App* verb = app.add_subcommand(
+      "verify", "Check random problems against fp64; with --weights, products of packed weights");
   verb->add_option("--problems", flags->problems, "How many")->capture_default_str();
   verb->add_option("--seed", flags->seed, "Of problems and data")->capture_default_str();
   verb->add_option("--largest", flags->largest, "Bound of m, n and k; 0: 1024 on a GPU, 160 on the host");
@@ -163,7 +178,10 @@ Verb add_verify_verb(CLI::App& app) {
       ->capture_default_str();
   verb->add_option("--hang-s", flags->hang_s, "Give up when a problem takes longer; 0: never")
       ->capture_default_str();
-  return {verb, [flags] { return run_verify(*flags); }};
+  add_mixed_flags(*verb, *mixed);
+  request->override_options = {verb->add_option("--stages", request->problem.stages,
+                                                "With --weights: k-tiles of a warp's ring, narrow")};
+  return {verb, [=] { return run_verify(*flags, *request, *mixed); }};
 }
 
 }  // namespace sluice::cli

@@ -2,7 +2,7 @@
 // Products of packed few-bit weights and tokens of 16 bits, or of e4m3 with scales:
 //   D[m][n] = act(scale_x[m] * sum_k X[m][k] W[n][k] + bias[n])
 //   auto device = sluice::Device::open(0, sluice::options_from_environment());
-//   auto plan   = sluice::mixed::plan(problem, device->info());
+//   auto plan   = sluice::mixed::plan(problem, device->info(), {}, device->records());
 //   auto kernel = sluice::mixed::prepare(*device, *plan);
 //   auto done   = sluice::mixed::launch(*kernel, {.x = x, .weights = blob, .d = d}, stream);
 // The blob comes from sluice::Packer (sluice/pack.h). docs/mixed.md has formats, limits and error bounds.
@@ -42,26 +42,40 @@ struct Plan {
   i64 weight_bytes = 0;    // of the blob, scales and padding too
   double stored_bits = 0;  // of the blob for each weight
   double estimate_us = 0;  // of the model, cold L2
+  PlanSource source = PlanSource::model;
+  double measured_us = 0;  // what the record says of this choice; 0 without one
+};
+
+/// What a tuning record fixes of a plan (sluice/records.h): of the config only what the planner chooses. Its
+/// formats and epilogue follow from the problem.
+struct TunedChoice {
+  MixedConfig config;
+  double measured_us = 0;  // of one launch, when the record was made
+
+  bool operator==(const TunedChoice&) const = default;
 };
 
 /// Fields that are set overrule the planner; the rest its model still chooses. With 16-bit tokens a field of
 /// one kernel asks for that kernel. e4m3 tokens have one kernel, and tokens, strips, k_groups, parts and
-/// stages are its fields.
+/// stages are its fields. Records are not looked at once any of them is set.
 struct Overrides {
   std::optional<int> token_blocks, row_blocks, warps, stages, parts, ctas;  // as in NarrowConfig
   std::optional<int> tokens, cluster_n, cluster_k, x_stages, w_stages;      // as in WideConfig
   std::optional<int> strips, k_groups;                                      // as in ByteConfig
+  bool ignore_records = false;  // plan as if the problem had never been tuned
 
   bool operator==(const Overrides&) const = default;
 };
 
-/// Checks the problem and picks a configuration. Pure: the same arguments give the same plan everywhere.
+/// Checks the problem and picks a configuration: that of its record, if `records` has one that can still be
+/// used, else the model's best. Pure: the same arguments give the same plan everywhere.
 /// m, n and k may be 0, and at most 2^31 - 129; ld_x and ld_d are in elements, ld_x a multiple of 16 bytes
 /// and at most 2^26 - 8 (with one token: anything). Errors: invalid_size, invalid_type (scale_x too),
 /// invalid_stride, misaligned (ld_x), invalid_config (the weight format, overrides), unsupported_arch.
-Result<Plan> plan(const MixedProblem& problem, const DeviceInfo& device, const Overrides& overrides = {});
+Result<Plan> plan(const MixedProblem& problem, const DeviceInfo& device, const Overrides& overrides = {},
+                  const RecordBook& records = shipped_records());
 
-/// All plans the planner would consider, best estimate first; what a tuner measures.
+/// All plans the planner's model would consider, best estimate first; what a tuner measures.
 Result<std::vector<Plan>> candidates(const MixedProblem& problem, const DeviceInfo& device,
                                      const Overrides& overrides = {});
 
@@ -106,9 +120,9 @@ std::vector<Result<Kernel>> prepare(const Device& device, std::span<const Plan> 
 /// invalid_pointer, misaligned, aliasing, wrong_device, driver.
 Result<void> launch(const Kernel& kernel, const Args& args, Stream stream);
 
-/// plan + prepare (kept by the device for the next call with an equal problem) + launch.
-/// Error not_prepared: the stream is capturing and this problem's kernel is not loaded: call it once before
-/// capture.
+/// plan (with the device's records) + prepare (kept by the device for the next call with an equal problem) +
+/// launch. Error not_prepared: the stream is capturing and this problem's kernel is not loaded: call it once
+/// before capture.
 Result<void> run(const Device& device, const MixedProblem& problem, const Args& args, Stream stream);
 
 /// For people: one line, e.g. "narrow 16x64 w8 s3 p2 b1 fp16*uint4>fp16 g64 fp16".

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was measured before: a book of tuning records, one a problem and GPU. gemm::plan looks a problem up in
-// one before it asks its model; `sluice tune` writes them (docs/tuning.md). A book is read once and never
-// changes, so plans stay a function of what goes in.
+// What was measured before: a book of tuning records, one a problem and GPU. gemm::plan and mixed::plan
+// look a problem up in one before they ask their model; `sluice tune` writes them (docs/tuning.md). A book is
+// read once and never changes, so plans stay a function of what goes in.
 //   auto plan = sluice::gemm::plan(problem, device->info(), {}, device->records());
 #pragma once
 
@@ -15,8 +15,13 @@
 
 namespace sluice {
 
+struct MixedProblem;  // sluice/mixed.h
+namespace mixed {
+struct TunedChoice;
+}
+
 /// What a record fixes of a plan; the rest follows from the problem.
-struct TunedChoice {
+struct TunedChoice {  // of a dense product
   Schedule schedule = Schedule::cooperative;
   int tile_m = 128, tile_n = 128;
   ClusterShape cluster{};
@@ -39,6 +44,8 @@ class RecordBook {
   /// Nothing if this problem was never tuned on such a GPU. What two problems must share is in
   /// sluice/tuner/recipe.h; `problem` is one that gemm::plan accepts.
   std::optional<TunedChoice> find(const Problem& problem, const DeviceInfo& device) const;
+  /// The same of products of packed weights; `problem` is one that mixed::plan accepts.
+  std::optional<mixed::TunedChoice> find(const MixedProblem& problem, const DeviceInfo& device) const;
   int size() const;
   /// Files and records that were passed over: a line each, with the rule they broke and the remedy.
   const std::vector<std::string>& troubles() const;

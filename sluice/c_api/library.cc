@@ -139,8 +139,7 @@ const char* sluice_plan_unit(const sluice_plan* plan, int32_t index) {
 
 const char* sluice_plan_source(const sluice_plan* plan) {
   if (plan == nullptr) return nullptr;
-  const Plan* const product = std::get_if<Plan>(&plan->plan);
-  return name_of(product != nullptr ? product->source : PlanSource::model);
+  return name_of(std::visit([](const auto& product) { return product.source; }, plan->plan));
 }
 
 int64_t sluice_plan_workspace_bytes(const sluice_plan* plan) {
@@ -150,7 +149,8 @@ int64_t sluice_plan_workspace_bytes(const sluice_plan* plan) {
 
 double sluice_plan_estimate_us(const sluice_plan* plan) {
   if (plan == nullptr) return 0;
-  if (const auto* const mixed = std::get_if<mixed::Plan>(&plan->plan)) return mixed->estimate_us;
+  if (const auto* const mixed = std::get_if<mixed::Plan>(&plan->plan))
+    return mixed->source == PlanSource::record ? mixed->measured_us : mixed->estimate_us;
   const Plan& product = std::get<Plan>(plan->plan);
   return product.source == PlanSource::record ? product.measured_us : product.estimate.total_us;
 }

@@ -116,8 +116,9 @@ sluice_status sluice_mixed_plan_create(const sluice_device* device, const sluice
     const Result<MixedProblem> checked = problem_of(*problem);
     if (!checked) return fail(checked.error());
     const DeviceInfo h200;
+    const RecordBook& records = device != nullptr ? device->session.device().records() : shipped_records();
     const Result<mixed::Plan> made = mixed::plan(
-        *checked, device != nullptr ? device->session.device().info() : h200, overrides_of(choices));
+        *checked, device != nullptr ? device->session.device().info() : h200, overrides_of(choices), records);
     if (!made) return fail(made.error());
     *plan = new sluice_plan{*made, mixed::describe(*made), to_string(made->config), mixed::units_of(*made)};
     return SLUICE_OK;

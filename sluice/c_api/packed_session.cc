@@ -24,7 +24,7 @@ MixedProblem key_of(const MixedProblem& problem) {
 }  // namespace
 
 Result<mixed::Kernel> PackedSession::prepare(const MixedProblem& problem, Stream stream) {
-  const Result<mixed::Plan> plan = mixed::plan(problem, device_.info());
+  const Result<mixed::Plan> plan = mixed::plan(problem, device_.info(), {}, device_.records());
   if (!plan) return plan.error();
   if (!mixed::is_empty(problem))
     if (Result<void> allowed = refuse_capture(
@@ -47,7 +47,10 @@ Result<void> PackedSession::make_ready(std::span<const MixedProblem> given) {
   std::vector<MixedProblem> problems;
   for (const MixedProblem& spelled : given) problems.push_back(key_of(spelled));
   return kernels_.make_ready(
-      problems, [&](const MixedProblem& problem) { return mixed::plan(problem, device_.info()); },
+      problems,
+      [&](const MixedProblem& problem) {
+        return mixed::plan(problem, device_.info(), {}, device_.records());
+      },
       [&](const std::vector<mixed::Plan>& plans) { return mixed::prepare(device_, plans); });
 }
 

@@ -49,7 +49,7 @@ Result<Kernel> make_kernel(const Device& device, const Plan& plan, const std::st
 }
 
 Result<Kernel> prepare_for_run(const Device& device, const MixedProblem& problem, Stream stream) {
-  const Result<Plan> planned = plan(problem, device.info());
+  const Result<Plan> planned = plan(problem, device.info(), {}, device.records());
   if (!planned) return planned.error();
   if (!is_empty(problem))
     if (Result<void> allowed = refuse_capture(

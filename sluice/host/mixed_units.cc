@@ -133,6 +133,15 @@ std::string tiles_text(const MixedProblem& p, int rows, int tokens) {
   return number(ceil_div(p.n, i64{rows})) + " x " + number(ceil_div(p.m, i64{tokens})) + " tiles of " +
          number(rows) + " outputs x " + number(tokens) + " tokens, ";
 }
+std::string microseconds(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f us", value);
+  return text;
+}
+std::string source_text(const Plan& plan) {
+  if (plan.source == PlanSource::model) return "the model";
+  return "a record, measured " + microseconds(plan.measured_us);
+}
 const char* scales_text(ScaleMode scale_x) {
   switch (scale_x) {
     case ScaleMode::tensor: return " with a scale";
@@ -181,9 +190,8 @@ std::string short_name(const MixedConfig& config) {
 std::string describe(const Plan& plan) {
   const MixedProblem& p = plan.problem;
   const WeightFormat& w = p.weights;
-  char bits[32], us[32];
+  char bits[32];
   std::snprintf(bits, sizeof bits, "%.3f", plan.stored_bits);
-  std::snprintf(us, sizeof us, "%.2f", plan.estimate_us);
   const auto line = [](const char* key, const std::string& value) {
     char start[16];
     std::snprintf(start, sizeof start, "%-11s", key);
@@ -199,7 +207,7 @@ std::string describe(const Plan& plan) {
          line("kernel", short_name(plan.config)) +
          line("work", std::visit([&](const auto& c) { return work_text(p, c); }, plan.config)) +
          line("memory", number(plan.smem_bytes) + " bytes of shared memory a CTA, no workspace") +
-         line("estimate", std::string(us) + " us");
+         line("estimate", microseconds(plan.estimate_us)) + line("chosen by", source_text(plan));
 }
 
 std::vector<std::string> units_of(const Plan& plan) {

@@ -7,6 +7,7 @@
 #include <sluice/host/driver/error.h>
 #include <sluice/host/driver/tensor_map.h>
 #include <sluice/host/mixed.h>
+#include <sluice/host/planner/mixed_checks.h>
 
 namespace sluice::mixed {
 namespace {
@@ -17,13 +18,6 @@ static_assert(offsetof(WideParams, map_d) % alignof(CUtensorMap) == 0);
 constexpr int kBand = 8;         // token tiles that are walked along rows together: 2048 tokens stay in L2
 constexpr int kStoreUnit = 16;   // bytes: the copy engine writes no less (docs/findings/tma-store-tail.md)
 constexpr int kSwizzleRows = 8;  // after which the swizzle repeats
-constexpr i64 kMapPitch = i64{1} << 39;
-
-/// Do D's rows allow the copy engine's stores? Its address is a launch's.
-bool rows_allow_boxes(const MixedProblem& p) {
-  if (!is_16bit(p.d) || p.n * bytes_of(p.d) % kStoreUnit != 0) return false;
-  return p.m == 1 || (p.ld_d * bytes_of(p.d) % kStoreUnit == 0 && p.ld_d < kMapPitch);
-}
 
 /// Tokens that a CTA copies at a time: rows that only fill a tile cost more than ones that are there.
 int box_tokens(const MixedProblem& p, const WideConfig& c) {

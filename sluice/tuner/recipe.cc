@@ -19,6 +19,18 @@ bool is_vector(ScaleMode mode) {
   return false;
 }
 
+Adding adding_of(const Problem& p) {
+  if (!adds(p.epilogue)) return Adding::none;
+  return adds_in_any_order(p) ? Adding::any_order : Adding::ordered;
+}
+
+Sums sums_of(const Problem& p) {
+  if (is_block_scaled(p.epilogue)) return Sums::block;
+  return is_promoted(p) ? Sums::promoted : Sums::fast;
+}
+
+}  // namespace
+
 ActivationCost cost_of(Activation activation) {
   switch (activation) {
     case Activation::none:
@@ -37,18 +49,6 @@ Activation activation_of(ActivationCost cost) {
   }
   return Activation::none;
 }
-
-Adding adding_of(const Problem& p) {
-  if (!adds(p.epilogue)) return Adding::none;
-  return adds_in_any_order(p) ? Adding::any_order : Adding::ordered;
-}
-
-Sums sums_of(const Problem& p) {
-  if (is_block_scaled(p.epilogue)) return Sums::block;
-  return is_promoted(p) ? Sums::promoted : Sums::fast;
-}
-
-}  // namespace
 
 Recipe recipe_of(const Problem& problem) {
   const Problem p = with_strides(problem);

@@ -17,6 +17,7 @@
 #include <cstddef>
 
 #include <sluice/spec/config.h>
+#include <sluice/spec/mixed.h>
 
 namespace sluice {
 
@@ -43,11 +44,35 @@ struct Recipe {
   constexpr auto operator<=>(const Recipe&) const = default;
 };
 
-/// `problem` is one that gemm::plan accepts.
+/// The same of a product of packed weights (mixed_recipe.cc). Formats decide bytes and instructions.
+struct MixedRecipe {
+  i64 m = 0, n = 0, k = 0;
+  DType x = DType::fp16, d = DType::fp16;
+  ScaleMode scale_x = ScaleMode::none;  // vector, or none: one for all tokens costs nothing
+  WeightType weights = WeightType::uint4;
+  int group = 0;
+  DType weight_scale = DType::fp16;
+  ScaleZero zero = ScaleZero::none;
+  FragmentOrder order = FragmentOrder::half;
+  StorePath store = StorePath::tma;  // where the kernel can: are D's rows for the copy engine?
+  Bias bias = Bias::none;
+  ActivationCost activation = ActivationCost::cheap;
+
+  constexpr auto operator<=>(const MixedRecipe&) const = default;
+};
+
+/// `problem` is one that gemm::plan, or mixed::plan, accepts.
 Recipe recipe_of(const Problem& problem);
+MixedRecipe recipe_of(const MixedProblem& problem);
 /// A problem that has this recipe: packed, per-tensor scales left out; for tests.
 Problem example_of(const Recipe& recipe);
+MixedProblem example_of(const MixedRecipe& recipe);
 std::size_t hash_of(const Recipe& recipe);
+std::size_t hash_of(const MixedRecipe& recipe);
+
+ActivationCost cost_of(Activation activation);
+/// One that costs so much.
+Activation activation_of(ActivationCost cost);
 
 constexpr const char* name_of(Sums sums) {
   return sums == Sums::fast ? "fast" : sums == Sums::promoted ? "promoted" : "block";

@@ -1,216 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // The JSON form of a record, both ways, from one list of its fields: `fields` visits each with its name and
-// bounds, a Writer puts it down, a Reader takes it up and keeps the first rule that is broken.
-// nlohmann/json is included here only; nothing of it throws as it is used.
+// bounds, a Writer or a Reader (record_json.h) does the rest. A record of packed weights is one that has the
+// field "weights".
 #include <sluice/tuner/record.h>
 
-#include <algorithm>
-#include <cctype>
-#include <cmath>
-#include <nlohmann/json.hpp>
+#include <sluice/tuner/record_json.h>
 
 namespace sluice {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using namespace record_json;
+using mixed::Is;
 
-constexpr i64 kMaxInt = (i64{1} << 31) - 1;
-constexpr double kMaxUs = 1e9;         // a quarter of an hour
-constexpr std::size_t kMaxText = 200;  // names and versions are shorter
-constexpr int kMaxDepth = 8;           // an array of objects is 2
-constexpr const char* kRemedy = "; remove the record or tune the problem again";
+constexpr const char* kMixedField = "weights";  // that no dense record has
+constexpr Range kSize{1, kMaxInt};
 
-struct Range {
-  i64 low, high;
-};
-
-/// Enumerators by name: as many as name_of() knows, counted from 0.
-template <class T>
-constexpr int kCount = 0;
-template <>
-constexpr int kCount<DType> = kDTypeCount;
-template <>
-constexpr int kCount<Major> = 2;
-template <>
-constexpr int kCount<Sums> = 3;
-template <>
-constexpr int kCount<StorePath> = 2;
-template <>
-constexpr int kCount<ActivationCost> = 3;
-template <>
-constexpr int kCount<Adding> = 3;
-template <>
-constexpr int kCount<Bias> = 2;
-template <>
-constexpr int kCount<Schedule> = 3;
-template <>
-constexpr int kCount<Raster> = 2;
-template <>
-constexpr int kCount<Combine> = 4;
-
-double rounded(double value) {
-  return std::round(value * 1000) / 1000;
-}
-
-class Writer {
- public:
-  template <class Int>
-  void number(const char* name, const Int& value, Range) {
-    json_[name] = value;
-  }
-  void number_or(const char* name, int usual, const int& value, Range range) {
-    if (value != usual) number(name, value, range);
-  }
-  template <class Enum>
-  void choice(const char* name, const Enum& value) {
-    json_[name] = name_of(value);
-  }
-  template <class Enum>
-  void choice_or(const char* name, Enum usual, const Enum& value) {
-    if (value != usual) choice(name, value);
-  }
-  void flag(const char* name, const bool& value) { json_[name] = value; }
-  void text(const char* name, const std::string& value) { json_[name] = value; }
-  void date(const char* name, const std::string& value) { json_[name] = value; }
-  void time(const char* name, const double& value, bool) { json_[name] = rounded(value); }
-  std::string line() const { return json_.dump(-1, ' ', false, Json::error_handler_t::replace); }
-
- private:
-  Json json_ = Json::object();
-};
-
-bool is_date(const std::string& text) {
-  constexpr std::string_view kForm = "0000-00-00T00:00:00Z";
-  return text.size() == kForm.size() &&
-         std::equal(text.begin(), text.end(), kForm.begin(), [](char c, char form) {
-           return form == '0' ? std::isdigit(static_cast<unsigned char>(c)) != 0 : c == form;
-         });
-}
-
-bool is_plain(const std::string& text) {
-  return !text.empty() && text.size() <= kMaxText && std::all_of(text.begin(), text.end(), [](char c) {
-    return std::isprint(static_cast<unsigned char>(c)) != 0;
-  });
-}
-
-class Reader {
- public:
-  explicit Reader(const Json& json) : json_(json) {}
-
-  template <class Int>
-  void number(const char* name, Int& value, Range range) {
-    const Json* found = field(name);
-    if (found == nullptr) return;
-    const bool fits = found->is_number_integer() &&
-                      (!found->is_number_unsigned() || found->template get<u64>() <= u64{kMaxInt}) &&
-                      found->template get<i64>() >= range.low && found->template get<i64>() <= range.high;
-    if (!fits)
-      return refuse(
-          name, "must be a whole number in " + std::to_string(range.low) + ".." + std::to_string(range.high));
-    value = static_cast<Int>(found->template get<i64>());
-  }
-  template <class Enum>
-  void choice(const char* name, Enum& value) {
-    const Json* found = field(name);
-    if (found == nullptr) return;
-    std::string names;
-    for (int i = 0; i < kCount<Enum>; ++i) {
-      const char* candidate = name_of(static_cast<Enum>(i));
-      if (found->is_string() && found->template get_ref<const std::string&>() == candidate) {
-        value = static_cast<Enum>(i);
-        return;
-      }
-      names += (i == 0 ? "" : ", ") + std::string(candidate);
-    }
-    refuse(name, "must be one of: " + names);
-  }
-  void number_or(const char* name, int usual, int& value, Range range) {
-    value = usual;
-    if (json_.contains(name)) number(name, value, range);
-  }
-  /// A field that is written only if it is not the usual value.
-  template <class Enum>
-  void choice_or(const char* name, Enum usual, Enum& value) {
-    value = usual;
-    if (json_.contains(name)) choice(name, value);
-  }
-  void flag(const char* name, bool& value) {
-    const Json* found = field(name);
-    if (found == nullptr) return;
-    if (!found->is_boolean()) return refuse(name, "must be true or false");
-    value = found->get<bool>();
-  }
-  void text(const char* name, std::string& value) {
-    const Json* found = field(name);
-    if (found == nullptr) return;
-    if (!found->is_string() || !is_plain(found->get_ref<const std::string&>()))
-      return refuse(name, "must be 1 to " + std::to_string(kMaxText) + " printable characters");
-    value = found->get<std::string>();
-  }
-  void date(const char* name, std::string& value) {
-    const Json* found = field(name);
-    if (found == nullptr) return;
-    if (!found->is_string() || !is_date(found->get_ref<const std::string&>()))
-      return refuse(name, "must be a time of UTC like 2026-11-21T10:00:00Z");
-    value = found->get<std::string>();
-  }
-  void time(const char* name, double& value, bool may_be_zero) {
-    const Json* found = field(name);
-    if (found == nullptr) return;
-    const double us = found->is_number() ? found->get<double>() : -1;
-    if (!(us <= kMaxUs && (us > 0 || (may_be_zero && us == 0))))
-      return refuse(name,
-                    std::string("must be microseconds, ") + (may_be_zero ? "0" : "above 0") + " to 1e9");
-    value = us;
-  }
-
-  /// After all fields: what is left over is a field that this version does not know.
-  std::string verdict() {
-    if (!broken_.empty() || json_.size() == seen_.size()) return broken_;
-    for (const auto& [name, value] : json_.items())
-      if (std::find(seen_.begin(), seen_.end(), name) == seen_.end())
-        return '"' + name.substr(0, kMaxText) + "\" is no field of version " +
-               std::to_string(kRecordVersion) + kRemedy;
-    return broken_;
-  }
-
- private:
-  const Json* field(const char* name) {
-    if (!broken_.empty()) return nullptr;
-    const auto found = json_.find(name);
-    if (found == json_.end()) {
-      broken_ = std::string("\"") + name + "\" is missing" + kRemedy;
-      return nullptr;
-    }
-    seen_.push_back(name);
-    value_ = &*found;
-    return value_;
-  }
-  void refuse(const char* name, const std::string& rule) {
-    std::string value = value_->dump(-1, ' ', true, Json::error_handler_t::replace);
-    if (value.size() > kMaxText) value = value.substr(0, kMaxText) + "...";
-    broken_ = std::string("\"") + name + "\" = " + value + " " + rule + kRemedy;
-  }
-
-  const Json& json_;
-  const Json* value_ = nullptr;
-  std::vector<std::string> seen_;
-  std::string broken_;
-};
-
-/// Every field in the order of the file. `Record` is const for a Writer.
-template <class Visitor, class Record>
-void fields(Visitor& v, Record& r, int& version) {
-  auto& recipe = r.key.recipe;
-  auto& choice = r.choice;
-  const Range size{1, kMaxInt}, tile{1, 1024}, cluster{1, 16};
-  v.number("version", version, {kRecordVersion, kRecordVersion});
-  v.text("gpu", r.key.gpu);
-  v.number("sm_count", r.key.sm_count, {1, 4096});
-  v.number("m", recipe.m, size);
-  v.number("n", recipe.n, size);
-  v.number("k", recipe.k, size);
-  v.number("batch", recipe.batch, size);
+// Values are const for a Writer. One function for each kind of recipe and of choice.
+template <class Visitor, Is<Recipe> Values>
+void recipe_fields(Visitor& v, Values& recipe) {
+  v.number("m", recipe.m, kSize);
+  v.number("n", recipe.n, kSize);
+  v.number("k", recipe.k, kSize);
+  v.number("batch", recipe.batch, kSize);
   v.choice("a", recipe.a);
   v.choice("b", recipe.b);
   v.choice("d", recipe.d);
@@ -223,6 +34,29 @@ void fields(Visitor& v, Record& r, int& version) {
   v.number("residual_bytes", recipe.residual_bytes, {0, 4});
   v.choice_or("bias", Bias::none, recipe.bias);
   v.choice_or("adding", Adding::none, recipe.adding);
+}
+
+template <class Visitor, Is<MixedRecipe> Values>
+void recipe_fields(Visitor& v, Values& recipe) {
+  v.number("m", recipe.m, kSize);
+  v.number("n", recipe.n, kSize);
+  v.number("k", recipe.k, kSize);
+  v.choice("x", recipe.x);
+  v.choice_or("scale_x", ScaleMode::none, recipe.scale_x);
+  v.choice("d", recipe.d);
+  v.choice(kMixedField, recipe.weights);
+  v.number("group", recipe.group, {0, kPackedTileK});
+  v.choice("weight_scale", recipe.weight_scale);
+  v.choice("zero", recipe.zero);
+  v.choice_or("order", FragmentOrder::half, recipe.order);
+  v.choice("store", recipe.store);
+  v.choice("activation", recipe.activation);
+  v.choice_or("bias", Bias::none, recipe.bias);
+}
+
+template <class Visitor, Is<TunedChoice> Values>
+void choice_fields(Visitor& v, Values& choice) {
+  const Range tile{1, 1024}, cluster{1, 16};
   v.choice("schedule", choice.schedule);
   v.number("tile_m", choice.tile_m, tile);
   v.number("tile_n", choice.tile_n, tile);
@@ -230,13 +64,35 @@ void fields(Visitor& v, Record& r, int& version) {
   v.number("cluster_n", choice.cluster.n, cluster);
   v.number("cluster_k", choice.cluster.k, cluster);
   v.choice("raster", choice.raster);
-  v.number("raster_group", choice.raster_group, size);
+  v.number("raster_group", choice.raster_group, kSize);
   v.number("clusters", choice.clusters, {1, 65536});
   v.number("streamed", choice.streamed, {0, kMaxInt});
   v.choice_or("combine", Combine::last_arriver, choice.combine);
   v.number_or("warps", 0, choice.warps, {0, 64});
   v.number_or("stages", 0, choice.stages, {0, 64});
-  v.time("us", choice.measured_us, false);
+}
+
+/// Names and order of a kernel's fields are for_each_choice's; their rules are the planner's.
+template <class Visitor, Is<mixed::TunedChoice> Values>
+void choice_fields(Visitor& v, Values& choice) {
+  v.kernel("kernel", choice.config);
+  const auto number = [&](const char* name, auto& value) { v.number(name, value, {0, 1024}); };
+  std::visit([&](auto& config) { mixed::for_each_choice(config, number); }, choice.config);
+}
+
+/// Every field in the order of the file.
+template <class Visitor, class Record>
+void fields(Visitor& v, Record& r, int& version) {
+  v.number("version", version, {kRecordVersion, kRecordVersion});
+  v.text("gpu", r.key.gpu);
+  v.number("sm_count", r.key.sm_count, {1, 4096});
+  std::visit([&](auto& recipe) { recipe_fields(v, recipe); }, r.key.recipe);
+  std::visit(
+      [&](auto& choice) {
+        choice_fields(v, choice);
+        v.time("us", choice.measured_us, false);
+      },
+      r.choice);
   v.time("model_us", r.model_us, true);
   v.time("estimate_us", r.estimate_us, true);
   v.text("sluice", r.sluice);
@@ -264,6 +120,10 @@ bool is_deep(std::string_view text) {
 std::string read(const Json& json, TuningRecord& record) {
   if (!json.is_object()) return std::string("must be a JSON object") + kRemedy;
   int version = 0;
+  if (json.contains(kMixedField)) {
+    record.key.recipe = MixedRecipe{};
+    record.choice = mixed::TunedChoice{};
+  }
   Reader reader(json);
   fields(reader, record, version);
   return reader.verdict();
@@ -273,6 +133,14 @@ std::string read(const Json& json, TuningRecord& record) {
 
 TuningKey key_of(const Problem& problem, const DeviceInfo& device) {
   return {.gpu = device.name, .sm_count = device.sm_count, .recipe = recipe_of(problem)};
+}
+
+TuningKey key_of(const MixedProblem& problem, const DeviceInfo& device) {
+  return {.gpu = device.name, .sm_count = device.sm_count, .recipe = recipe_of(problem)};
+}
+
+double measured_us(const TuningRecord& record) {
+  return std::visit([](const auto& choice) { return choice.measured_us; }, record.choice);
 }
 
 std::string to_json(const TuningRecord& record) {

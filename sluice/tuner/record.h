@@ -7,8 +7,10 @@
 #include <compare>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
+#include <sluice/mixed.h>
 #include <sluice/records.h>
 #include <sluice/tuner/recipe.h>
 
@@ -16,18 +18,22 @@ namespace sluice {
 
 inline constexpr int kRecordVersion = 2;
 
+/// A dense product, or one of packed weights. A record's recipe and its choice are of one kind.
+using AnyRecipe = std::variant<Recipe, MixedRecipe>;
+using AnyChoice = std::variant<TunedChoice, mixed::TunedChoice>;
+
 /// Equal keys have one record in a book. The driver is no part: it changes times, hardly ever the order.
 struct TuningKey {
   std::string gpu;   // the name that the driver gives
   int sm_count = 0;  // the same name may be sold with fewer
-  Recipe recipe;
+  AnyRecipe recipe;
 
   auto operator<=>(const TuningKey&) const = default;
 };
 
 struct TuningRecord {
   TuningKey key;
-  TunedChoice choice;          // with the measured time
+  AnyChoice choice;            // with the measured time
   double estimate_us = 0;      // what the model said of this choice then
   double model_us = 0;         // measured time of the model's own pick in the same run
   std::string sluice, driver;  // versions
@@ -39,6 +45,8 @@ struct TuningRecord {
 
 /// The key under which `problem` is looked up on `device`.
 TuningKey key_of(const Problem& problem, const DeviceInfo& device);
+TuningKey key_of(const MixedProblem& problem, const DeviceInfo& device);
+double measured_us(const TuningRecord& record);
 /// "0.1.0": what a record's `sluice` field is.
 std::string library_version();
 

@@ -18,19 +18,32 @@ void add_layer(std::span<const TuningRecord> records, RecordBook::Impl& book) {
   for (const auto& [key, record] : newest) book.choices[key] = record->choice;
 }
 
+template <class Choice, class AnyProblem>
+std::optional<Choice> look_up(const RecordBook::Impl& book, const AnyProblem& problem,
+                              const DeviceInfo& device) {
+  if (book.choices.empty()) return std::nullopt;
+  const auto found = book.choices.find(key_of(problem, device));
+  if (found == book.choices.end()) return std::nullopt;
+  const Choice* choice = std::get_if<Choice>(&found->second);
+  return choice != nullptr ? std::optional<Choice>(*choice) : std::nullopt;
+}
+
 }  // namespace
 
 std::size_t TuningKeyHash::operator()(const TuningKey& key) const {
-  return hash_of(key.recipe) ^ std::hash<std::string>()(key.gpu);
+  return std::visit([](const auto& recipe) { return hash_of(recipe); }, key.recipe) ^
+         std::hash<std::string>()(key.gpu);
 }
 
 RecordBook::RecordBook() : impl_(std::make_shared<const Impl>()) {}
 
 std::optional<TunedChoice> RecordBook::find(const Problem& problem, const DeviceInfo& device) const {
-  if (impl_->choices.empty()) return std::nullopt;
-  const auto found = impl_->choices.find(key_of(problem, device));
-  if (found == impl_->choices.end()) return std::nullopt;
-  return found->second;
+  return look_up<TunedChoice>(impl(), problem, device);
+}
+
+std::optional<mixed::TunedChoice> RecordBook::find(const MixedProblem& problem,
+                                                   const DeviceInfo& device) const {
+  return look_up<mixed::TunedChoice>(impl(), problem, device);
 }
 
 int RecordBook::size() const {

@@ -15,7 +15,7 @@ struct TuningKeyHash {
 };
 
 struct RecordBook::Impl {
-  std::unordered_map<TuningKey, TunedChoice, TuningKeyHash> choices;
+  std::unordered_map<TuningKey, AnyChoice, TuningKeyHash> choices;  // of the kind of their key's recipe
   std::vector<std::string> troubles;
 };
 

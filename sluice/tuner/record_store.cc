@@ -27,9 +27,22 @@ Error io_error(const std::string& path, const std::string& why) {
           "the tuning records cannot be written to '" + path + "': " + why + "; name a folder of your own"};
 }
 
+template <class AnyKind>
+std::string shape_text(const AnyKind& r) {
+  return std::to_string(r.m) + "x" + std::to_string(r.n) + "x" + std::to_string(r.k);
+}
+
 /// The key's part of the record's text: everything but choice and history.
 std::string key_text(const TuningKey& key) {
   return to_json(TuningRecord{.key = key});
+}
+
+/// What is multiplied, and what comes out.
+std::string name_start(const Recipe& r) {
+  return shape_text(r) + "-" + name_of(r.a) + "-" + name_of(r.d);
+}
+std::string name_start(const MixedRecipe& r) {
+  return shape_text(r) + "-" + name_of(r.x) + "-" + name_of(r.weights) + "-" + name_of(r.d);
 }
 
 void read_folder(const CacheDirectory& folder, const std::string& path, ParsedRecords& all) {
@@ -73,9 +86,8 @@ ParsedRecords read_records_folder(const std::string& path) {
 }
 
 std::string file_name_of(const TuningKey& key) {
-  const Recipe& r = key.recipe;
-  return std::to_string(r.m) + "x" + std::to_string(r.n) + "x" + std::to_string(r.k) + "-" + name_of(r.a) +
-         "-" + name_of(r.d) + "-" + hex(digest(key_text(key))).substr(0, 16) + kSuffix;
+  const std::string start = std::visit([](const auto& recipe) { return name_start(recipe); }, key.recipe);
+  return start + "-" + hex(digest(key_text(key))).substr(0, 16) + kSuffix;
 }
 
 Result<RecordStore> RecordStore::open_folder(const std::string& path) {

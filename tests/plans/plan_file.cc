@@ -152,7 +152,7 @@ std::string mixed_outcome(const Request& r) {
                                                 .activation = p.epilogue.activation,
                                                 .ld_x = p.a.ld,
                                                 .ld_d = p.d.ld},
-                                               r.device, r.mixed);
+                                               r.device, r.mixed, RecordBook());
   return plan ? mixed::short_name(plan->config) : refusal(plan.error());
 }
 

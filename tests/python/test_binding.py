@@ -2,7 +2,6 @@
 """Arrays through tvm-ffi, in host memory: what they say of a problem, and what is raised of bad ones."""
 import subprocess
 import sys
-import threading
 
 import pytest
 
@@ -11,6 +10,7 @@ pytest.importorskip("tvm_ffi")
 
 import sluice  # noqa: E402
 from sluice import _binding  # noqa: E402
+from thread_helpers import in_threads  # noqa: E402
 
 
 def arrays(m=64, n=512, k=256):
@@ -109,11 +109,7 @@ def test_messages_belong_to_their_thread():
                 if f"({rows}, 512)" not in str(error):
                     wrong.append(str(error))
 
-    threads = [threading.Thread(target=work, args=(rows,)) for rows in (10, 20, 30, 40)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(work, (10, 20, 30, 40))
     assert not wrong
 
 

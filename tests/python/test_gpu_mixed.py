@@ -3,7 +3,6 @@
 compiler, graphs, streams, modules, and misuse."""
 import dataclasses
 import itertools
-import threading
 
 import pytest
 
@@ -14,6 +13,7 @@ import sluice.torch as st  # noqa: E402
 import sluice.weights as sw  # noqa: E402
 from gpu_helpers import BF16, E4M3, FP16, FP32, exactly, needs_gpu, real, whole  # noqa: E402
 from gpu_packed import Weights, seeded, whole_weights  # noqa: E402
+from thread_helpers import in_threads  # noqa: E402
 
 pytestmark = needs_gpu
 
@@ -306,11 +306,7 @@ def test_threads():
         stream.synchronize()
 
     torch.cuda.synchronize()
-    threads = [threading.Thread(target=work, args=(100 * i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(work, (0, 100, 200, 300))
     assert not wrong
 
 

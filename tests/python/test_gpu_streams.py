@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """Streams, graphs, threads, allocations: what a call may and may not do to its surroundings."""
-import threading
 
 import pytest
 
@@ -9,6 +8,7 @@ torch = pytest.importorskip("torch")
 import sluice  # noqa: E402
 import sluice.torch as st  # noqa: E402
 from gpu_helpers import BF16, E4M3, exactly, needs_gpu, real, whole  # noqa: E402
+from thread_helpers import in_threads  # noqa: E402
 
 pytestmark = needs_gpu
 
@@ -111,11 +111,7 @@ def test_threads():
                     wrong.append((seed, i))
         stream.synchronize()
 
-    threads = [threading.Thread(target=work, args=(100 * i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(work, (0, 100, 200, 300))
     assert not wrong
 
 

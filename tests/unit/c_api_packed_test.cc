@@ -8,10 +8,13 @@
 #include <cstring>
 #include <vector>
 
+#include <sluice/tuner/record_store.h>
 #include "allocation_counter.h"
+
 #include "cache_fake.h"
 #include "launch_fixture.h"
 #include "packed_formats.h"
+#include "tuner_fixture.h"
 
 namespace sluice {
 namespace {
@@ -166,6 +169,32 @@ TEST_F(CApiPacked, a_plan_is_one_like_others) {
   EXPECT_EQ(driver.alive().modules, modules + 2) << "a graph may hold the one that was replaced";
   sluice_plan_free(plan);
   EXPECT_EQ(kernels_held(), 1);
+}
+
+/// What was measured decides, and says so; what runs is that too.
+TEST_F(CApiPacked, a_record_of_the_problem_is_planned_and_run) {
+  const test::TemporaryFolder folder;
+  Options options = options_from_environment();
+  options.records_dir = folder / "records";
+  TuningRecord record = sample_mixed_record();
+  record.key = key_of(tuned_mixed_problem(), device().info());
+  ASSERT_TRUE(RecordStore::open_folder(options.records_dir)->save(record));
+  const Result<Device> opened = open_fake_device(options);
+  ASSERT_TRUE(opened.ok());
+  sluice_device* handle = new sluice_device{c_api::Session(*opened), "fake"};
+  const sluice_mixed_problem problem = c_api::values_of(tuned_mixed_problem());
+  sluice_plan* plan = nullptr;
+  ASSERT_EQ(sluice_mixed_plan_create(handle, &problem, nullptr, &plan), SLUICE_OK) << sluice_error_message();
+  EXPECT_STREQ(sluice_plan_source(plan), "record");
+  EXPECT_EQ(sluice_plan_estimate_us(plan), 7.125);
+  sluice_plan_free(plan);
+  TestArray x = array(SLUICE_FP16, {16, 4096}), d = array(SLUICE_FP16, {16, 4096});
+  TestArray blob = array(SLUICE_BYTE, {blob_bytes(tuned_mixed_problem().weights, 4096, 4096)});
+  sluice_mixed_product p = product();
+  p.format = problem.weights, p.n = p.k = 4096, p.x = at(x), p.d = at(d), p.blob = at(blob);
+  ASSERT_EQ(sluice_mixed_run(handle, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(driver.launch(0).block_x, 128u) << "the record's four warps";
+  sluice_device_close(handle);
 }
 
 /// The cache folder is filled by a device; sluice_compile, without a compiler, finds everything there.

@@ -9,26 +9,15 @@
 #include "bench/measure.h"
 #include "bench/session.h"
 #include "bench/shapes.h"
-#include "fake_driver.h"
+#include "lab_fixture.h"
 
 namespace sluice::bench {
 namespace {
 
-const Phase kSilent = [](const std::string&) {};
-
-class BenchSession : public testing::Test {
+class BenchSession : public LabFixture {
  protected:
-  void SetUp() override {
-    driver_.machine.memory_bytes = i64{4} << 30;
-    const Result<Device> device = open_fake_device();
-    ASSERT_TRUE(device) << device.error().message;
-    Result<Lab> lab = open_lab(*device, {.rounds = 3, .rest_ms = 0}, "/no/such/libcublasLt.so");
-    ASSERT_TRUE(lab) << lab.error().message;
-    lab_ = std::make_unique<Lab>(std::move(*lab));
-  }
+  BenchSession() : LabFixture({.rounds = 3}) {}
 
-  FakeDriver driver_;
-  std::unique_ptr<Lab> lab_;
   const Case case_{.problem = plain_problem(256, 256, 128, DType::bf16)};
 };
 

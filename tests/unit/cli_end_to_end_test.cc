@@ -78,6 +78,17 @@ TEST_F(CliEndToEnd, compile_fills_a_cache_and_finds_it_full) {
   EXPECT_TRUE(second.has("0 compiled, 4 already there, 0 failed")) << second.text;
 }
 
+TEST_F(CliEndToEnd, compile_takes_packed_weights_and_what_packs_them) {
+  const std::string command = "compile --weights int4 --shape 4x64x128 --cache-dir " + path("packed");
+  const Outcome first = sluice(command);
+  EXPECT_EQ(first.code, 0) << first.text;
+  EXPECT_TRUE(first.has("6 compiled, 0 already there, 0 failed"))
+      << first.text << "the product, its sums, two packers, and the verifier's two";
+  EXPECT_TRUE(sluice(command + " --no-records").has("0 compiled, 6 already there")) << "the same kernel";
+  EXPECT_TRUE(sluice(command + " --token-blocks 2 --row-blocks 2").has("1 compiled, 5 already there"));
+  EXPECT_TRUE(sluice(command + " --tile 64x64").has("--tile has no effect with --weights"));
+}
+
 TEST_F(CliEndToEnd, compile_refuses_a_cache_that_it_may_not_write) {
   const Outcome outcome = sluice("compile --shape 64x64x64", "SLUICE_CACHE_READ_ONLY=1");
   EXPECT_EQ(outcome.code, 2) << outcome.text;

@@ -6,16 +6,20 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/parse.h"
-#include "cli/problem_flags.h"
+#include "cli/requests.h"
 
 namespace sluice::cli {
 namespace {
 
 Result<ProblemRequest> parse(const std::string& line) {
-  const Result<std::vector<ProblemRequest>> list = parse_problem_list(line);
+  const Result<std::vector<AnyRequest>> list = parse_problem_list(line);
   if (!list) return list.error();
   EXPECT_EQ(list->size(), 1u);
-  return list->at(0);
+  return std::get<ProblemRequest>(list->at(0));
+}
+
+const ProblemRequest& dense(const std::vector<AnyRequest>& list, size_t index) {
+  return std::get<ProblemRequest>(list.at(index));
 }
 
 TEST(cli_flags, shape_and_dtype_make_a_problem) {
@@ -134,8 +138,8 @@ TEST(cli_flags, problem_files_are_lines_with_comments) {
   const auto list = parse_problem_list("# two\n\n16x16x16 --bias # first\n--m 1 --n 2 --k 3\n");
   ASSERT_TRUE(list);
   ASSERT_EQ(list->size(), 2u);
-  EXPECT_EQ(list->at(0).problem.epilogue.bias, Bias::column);
-  EXPECT_EQ(list->at(1).problem.k, 3);
+  EXPECT_EQ(dense(*list, 0).problem.epilogue.bias, Bias::column);
+  EXPECT_EQ(dense(*list, 1).problem.k, 3);
 }
 
 TEST(cli_flags, problem_files_may_be_json_with_flag_names) {
@@ -143,10 +147,28 @@ TEST(cli_flags, problem_files_may_be_json_with_flag_names) {
       R"( [{"m": 16, "n": 32, "k": 64, "dtype": "e4m3", "bias": true, "residual": false, "tile": "128x64"}])");
   ASSERT_TRUE(list) << list.error().message;
   ASSERT_EQ(list->size(), 1u);
-  EXPECT_EQ(list->at(0).problem.n, 32);
-  EXPECT_EQ(list->at(0).problem.epilogue.bias, Bias::column);
-  EXPECT_FALSE(list->at(0).problem.epilogue.residual);
-  EXPECT_EQ(list->at(0).overrides.tile_n, 64);
+  EXPECT_EQ(dense(*list, 0).problem.n, 32);
+  EXPECT_EQ(dense(*list, 0).problem.epilogue.bias, Bias::column);
+  EXPECT_FALSE(dense(*list, 0).problem.epilogue.residual);
+  EXPECT_EQ(dense(*list, 0).overrides.tile_n, 64);
+}
+
+TEST(cli_flags, problem_files_may_hold_packed_weights_beside_dense_ones) {
+  for (const char* text :
+       {"16x64x128 --weights int4 --group 64 --warps 4\n16x16x16\n",
+        R"([{"shape": "16x64x128", "weights": "int4", "group": 64, "warps": 4}, {"shape": "16x16x16"}])"}) {
+    const auto list = parse_problem_list(text);
+    ASSERT_TRUE(list) << list.error().message;
+    ASSERT_EQ(list->size(), 2u);
+    const auto& packed = std::get<bench::MixedCase>(list->at(0));
+    EXPECT_EQ(packed.problem, (MixedProblem{.m = 16, .n = 64, .k = 128, .weights = {.group = 64}}));
+    EXPECT_EQ(packed.overrides, mixed::Overrides{.warps = 4});
+    EXPECT_EQ(dense(*list, 1).problem.m, 16);
+  }
+  const auto bad = parse_problem_list("16x16x16\n16x64x128 --weights int4 --tile 64x64\n");
+  ASSERT_FALSE(bad);
+  EXPECT_NE(bad.error().message.find("line 2: --tile has no effect with --weights"), std::string::npos);
+  EXPECT_FALSE(parse_problem_list("16x64x128 --group 64\n")) << "no --weights";
 }
 
 TEST(cli_flags, an_error_in_a_file_says_where) {

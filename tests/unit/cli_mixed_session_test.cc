@@ -8,23 +8,15 @@
 #include <algorithm>
 
 #include "bench/mixed_session.h"
-#include "fake_driver.h"
+#include "lab_fixture.h"
 
 namespace sluice::bench {
 namespace {
 
-const Phase kSilent = [](const std::string&) {};
-
-class MixedSession : public testing::Test {
+class MixedSession : public LabFixture {
  protected:
-  void SetUp() override {
-    driver_.machine.memory_bytes = i64{4} << 30;
-    const Result<Device> device = open_fake_device();
-    ASSERT_TRUE(device) << device.error().message;
-    Result<Lab> lab = open_lab(*device, {.rounds = 3, .rest_ms = 0}, "/no/such/libcublasLt.so");
-    ASSERT_TRUE(lab) << lab.error().message;
-    lab_ = std::make_unique<Lab>(std::move(*lab));
-  }
+  MixedSession() : LabFixture({.rounds = 3}) {}
+
   const ContenderRecord& contender(const ShapeRecord& shape, const char* name) {
     for (const ContenderRecord& c : shape.contenders)
       if (c.name == name) return c;
@@ -32,8 +24,6 @@ class MixedSession : public testing::Test {
     return shape.contenders.front();
   }
 
-  FakeDriver driver_;
-  std::unique_ptr<Lab> lab_;
   const MixedCase case_{.problem = {.m = 16, .n = 256, .k = 256, .weights = {.group = 64}}};
 };
 

@@ -59,10 +59,57 @@ TEST(cli_mixed, int4_is_symmetric_uint4_and_tokens_are_fp16) {
   EXPECT_EQ(parse("--shape 1x64x128 --weights e4m3")->problem.weights.type, WeightType::e4m3);
 }
 
+TEST(cli_mixed, every_choice_of_both_kernels_has_a_flag) {
+  const auto narrow = parse(
+      "--shape 1x64x128 --weights int4 --token-blocks 1 --row-blocks 2 --warps 3 --stages 4 --parts 8 --ctas "
+      "2");
+  ASSERT_TRUE(narrow) << narrow.error().message;
+  EXPECT_EQ(
+      narrow->overrides,
+      (mixed::Overrides{.token_blocks = 1, .row_blocks = 2, .warps = 3, .stages = 4, .parts = 8, .ctas = 2}));
+  const auto wide = parse(
+      "--shape 99x64x128 --weights int4 --tokens-tile 64 --cluster-n 2 --cluster-k 1 --x-stages 7 --w-stages "
+      "3 --no-records");
+  ASSERT_TRUE(wide) << wide.error().message;
+  EXPECT_EQ(wide->overrides, (mixed::Overrides{.tokens = 64,
+                                               .cluster_n = 2,
+                                               .cluster_k = 1,
+                                               .x_stages = 7,
+                                               .w_stages = 3,
+                                               .ignore_records = true}));
+  const Result<mixed::Plan> plan = mixed::plan(wide->problem, DeviceInfo{}, wide->overrides);
+  ASSERT_TRUE(plan) << plan.error().message;
+  const WideConfig& config = std::get<WideConfig>(plan->config);
+  EXPECT_EQ(config.x_stages, 7);
+  EXPECT_EQ(config.cluster_n, 2);
+}
+
+TEST(cli_mixed, an_override_that_breaks_a_rule_is_refused_with_value_and_rule) {
+  const auto message = [](const std::string& flags) {
+    const auto item = parse("--shape 64x256x512 --weights int4 " + flags);
+    EXPECT_TRUE(item) << flags;
+    const Result<mixed::Plan> plan = mixed::plan(item->problem, DeviceInfo{}, item->overrides);
+    EXPECT_FALSE(plan) << flags;
+    return plan ? "" : plan.error().message;
+  };
+  const auto expect = [&](const std::string& flags, const char* value, const char* rule) {
+    const std::string text = message(flags);
+    EXPECT_NE(text.find(value), std::string::npos) << text;
+    EXPECT_NE(text.find(rule), std::string::npos) << text;
+    EXPECT_NE(text.find("; give fewer overrides"), std::string::npos) << text;
+  };
+  expect("--tokens-tile 48", "tokens = 48", "must be 32, 64, 128 or 256");
+  expect("--cluster-n 3", "cluster_n = 3", "must be 1 or 2");
+  expect("--cluster-n 2 --cluster-k 2", "cluster_n = 2, cluster_k = 2", "must not both be 2");
+  expect("--x-stages 1", "x_stages = 1", "must be in 2..16");
+  expect("--w-stages 17", "w_stages = 17", "must be in 1..16");
+  EXPECT_NE(message("--tokens-tile 64 --parts 2").find("ask for one of them"), std::string::npos);
+}
+
 TEST(cli_mixed, e4m3_tokens_take_weights_in_the_order_byte) {
   const auto item = parse(
       "--shape 16x64x128 --weights int4 --group 64 --dtype e4m3 --scale-a vector --stages 3 --strips 2 "
-      "--k-groups 1 --tokens 32");
+      "--k-groups 1 --tokens-tile 32");
   ASSERT_TRUE(item) << item.error().message;
   const MixedProblem expected{.m = 16,
                               .n = 64,
@@ -84,7 +131,7 @@ TEST(cli_mixed, refuses_what_has_no_effect) {
   refused("--shape 1x64x128 --weights int4 --zero per_group", "uint4");
   refused("--shape 1x64x128 --weights int5", "int5");
   for (const char* flag : {"--tile 64x64", "--scale-b tensor", "--batch 2", "--alpha 2", "--b-layout mn",
-                           "--residual", "--no-records", "--splits 2", "--a bf16"})
+                           "--residual", "--splits 2", "--a bf16"})
     refused(std::string("--shape 1x64x128 --weights int4 ") + flag,
             std::string(flag, std::strcspn(flag, " ")) + " has no effect");
 }

@@ -7,20 +7,33 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <fstream>
+#include <set>
 
 #include "bench/shapes.h"
+#include "cli/mixed_flags.h"
 #include "cli/requests.h"
 
 namespace sluice::cli {
 namespace {
 
 /// The requests of a command line, parsed as compile and bench do.
-Result<std::vector<ProblemRequest>> requests(const std::string& line) {
+Result<std::vector<AnyRequest>> any_requests(const std::string& line) {
   CLI::App app;
   RequestFlags flags;
+  MixedFlags mixed;
   add_many_requests_flags(app, flags);
+  add_mixed_flags(app, mixed);
   app.parse(line);
-  return requests_of(flags);
+  return requests_of(flags, mixed);
+}
+
+/// The same of dense products.
+Result<std::vector<ProblemRequest>> requests(const std::string& line) {
+  const Result<std::vector<AnyRequest>> any = any_requests(line);
+  if (!any) return any.error();
+  std::vector<ProblemRequest> dense;
+  for (const AnyRequest& request : *any) dense.push_back(std::get<ProblemRequest>(request));
+  return dense;
 }
 
 class CliRequests : public testing::Test {
@@ -75,6 +88,40 @@ TEST_F(CliRequests, a_flag_that_would_have_no_effect_is_refused_by_name) {
   refused("--set smoke --shape 64x64x64", "--shape has no effect with --set smoke");
   refused("--set smoke --bias", "--bias has no effect with --set smoke");
   refused("--set smok", "no problem set \"smok\"");
+}
+
+TEST_F(CliRequests, overrides_go_to_every_problem_of_the_mixed_set) {
+  const auto list = any_requests("--set mixed --warps 4 --no-records");
+  ASSERT_TRUE(list) << list.error().message;
+  ASSERT_EQ(list->size(), bench::mixed_set().size());
+  for (const AnyRequest& request : *list)
+    EXPECT_EQ(std::get<bench::MixedCase>(request).overrides,
+              (mixed::Overrides{.warps = 4, .ignore_records = true}));
+}
+
+TEST_F(CliRequests, the_list_that_mixed_records_are_made_from_holds_different_problems) {
+  const auto list = any_requests("--shapes " SLUICE_SOURCE_DIR "/bench/shapes/mixed.txt");
+  ASSERT_TRUE(list) << list.error().message;
+  EXPECT_EQ(list->size(), 1u + 9 * 8 * 2 * 2);
+  std::set<std::string> names;
+  for (const AnyRequest& request : *list) {
+    const bench::MixedCase& item = std::get<bench::MixedCase>(request);
+    EXPECT_EQ(item.overrides, mixed::Overrides{});
+    names.insert(bench::name_of(item.problem));
+  }
+  EXPECT_EQ(names.size(), list->size());
+}
+
+TEST_F(CliRequests, flags_of_the_other_kind_of_set_are_refused_by_name) {
+  refused("--set mixed --weights int4", "--weights has no effect with --set mixed");
+  refused("--set mixed --shape 1x1x1", "--shape has no effect with --set mixed");
+  refused("--set mixed --tile 64x64", "--tile has no effect with --set mixed");
+  refused("--set smoke --group 64", "--group has no effect with --set smoke");
+  refused("--set smoke --tokens-tile 64", "--tokens-tile has no effect with --set smoke");
+  refused("--shapes " + path_ + " --w-stages 4", "--w-stages has no effect with --shapes");
+  refused("--shapes " + path_ + " --weights int4", "--weights has no effect with --shapes");
+  refused("--shape 1x64x64 --x-stages 4", "--x-stages has no effect without --weights");
+  EXPECT_NE(any_requests("--set smok").error().message.find(", mixed"), std::string::npos);
 }
 
 }  // namespace

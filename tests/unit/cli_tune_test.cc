@@ -55,6 +55,56 @@ TEST_F(CliTune, misuse_is_refused_with_the_reason) {
   expect_refused("--shapes /no/such/file", "/no/such/file cannot be read");
 }
 
+TEST_F(CliTune, misuse_with_packed_weights_is_refused_with_the_reason) {
+  const std::string packed = "--weights int4 --shape 64x64x64 ";
+  expect_refused(packed + "--warps 4", "--warps has no effect here: tune chooses the configuration itself");
+  expect_refused(packed + "--tokens-tile 64", "--tokens-tile has no effect here");
+  expect_refused(packed + "--stages 3", "--stages has no effect here");
+  expect_refused(packed + "--no-records", "--no-records has no effect here");
+  expect_refused(packed + "--scale-a tensor", "scale_x is tensor and X is fp16");
+  expect_refused(packed + "--device host", "tune measures GPUs");
+  expect_refused("--weights int5 --shape 64x64x64",
+                 "--weights \"int5\" is not one of: int4, uint4, int8, e4m3");
+  expect_refused("--weights int4 --group 48 --shape 64x64x64", "group");
+  expect_refused("--weights int4 --shape 64x64x0", "nothing to tune");
+  expect_refused("--weights int4 --shape 4x64x100 --ld-a 100", "ld_x = 100 must be a multiple of 8");
+  expect_refused("--weights int4", "nothing to tune: name problems");
+  expect_refused("--group 64 --shape 64x64x64", "--group has no effect without --weights");
+  expect_refused("--set mixed --only q8_0", "no problem of the list has \"q8_0\" in its name");
+  expect_refused("--set mixed --group 64", "--group has no effect with --set mixed");
+  std::ofstream(folder_ + "/packed.txt") << "64x64x64\n64x64x64 --weights int4 --w-stages 4\n";
+  expect_refused("--shapes '" + folder_ + "/packed.txt'", "64x64x64 fp16 * uint4 g128 > fp16: tune chooses");
+}
+
+TEST_F(CliTune, records_of_packed_weights_reach_the_verbs_that_plan) {
+  const std::string shape = "plan --device host --weights int4 --group 64 --shape 16x4096x4096";
+  EXPECT_TRUE(sluice(shape + " --no-records").has("chosen by  the model"));
+  ASSERT_TRUE(RecordStore::open_folder(folder_ + "/records")->save(sample_mixed_record()));
+  const Outcome with = sluice(shape);
+  EXPECT_TRUE(with.has("chosen by  a record, measured 7.12")) << with.text;
+  EXPECT_TRUE(with.has("narrow 16x32 w4 s5 p1 b1")) << with.text;
+  EXPECT_TRUE(sluice(shape + " --no-records").has("chosen by  the model"));
+  EXPECT_TRUE(sluice(shape + " --warps 8").has("chosen by  the model"));
+}
+
+TEST_F(CliTune, verify_takes_packed_weights) {
+  const Outcome good = sluice("verify --device host --weights uint4 --problems 12 --largest 64");
+  EXPECT_EQ(good.code, 0) << good.text;
+  EXPECT_TRUE(good.has("12 problems on the CPU, through the packed blob: 12 right, 0 wrong, 0 refused"))
+      << good.text;
+  const auto refused = [&](const std::string& flags, const std::string& reason) {
+    const Outcome outcome = sluice("verify --device host " + flags);
+    EXPECT_EQ(outcome.code, 2) << flags;
+    EXPECT_TRUE(outcome.has(reason)) << flags << ": " << outcome.text;
+  };
+  refused("--tokens-tile 64", "--tokens-tile has no effect without --weights");
+  refused("--stages 3", "--stages has no effect without --weights");
+  refused("--weights int4 --group 48", "group");
+  refused("--weights e4m3 --zero per_group", "e4m3 weights have no zeros");
+  EXPECT_EQ(sluice("verify --device host --weights int4 --problems 3 --warps 4 --cluster-n 2").code, 1)
+      << "all refused is not right";
+}
+
 TEST_F(CliTune, a_problem_file_with_overrides_is_refused) {
   std::ofstream(folder_ + "/problems.txt") << "64x64x64 --tile 128x128\n";
   expect_refused("--shapes '" + folder_ + "/problems.txt'", "tune chooses schedule, tile and order itself");

@@ -110,10 +110,10 @@ TEST(planner_add, a_record_is_for_problems_added_alike) {
   any.epilogue.update = ordered.epilogue.update = Update::add;
   any.deterministic = false;
   TuningRecord record = sample_record(any);
-  record.choice.cluster = {1, 1};
-  record.choice.streamed = 16 * 43;
-  record.choice.clusters = 100;
-  record.choice.combine = Combine::add;
+  dense_choice(record).cluster = {1, 1};
+  dense_choice(record).streamed = 16 * 43;
+  dense_choice(record).clusters = 100;
+  dense_choice(record).combine = Combine::add;
   const RecordBook book = book_of(std::vector{record});
   const Result<Plan> found = gemm::plan(any, kH200, {}, book);
   ASSERT_TRUE(found) << found.error().message;

@@ -117,14 +117,14 @@ TEST(planner_plain, a_record_brings_one_back) {
   ASSERT_GT(plans.size(), 3u);
   const Plan& wanted = plans[3];
   TuningRecord record{.key = key_of(p, kH200),
-                      .choice = {.schedule = Schedule::plain,
-                                 .tile_m = wanted.config.tile.m,
-                                 .tile_n = wanted.config.tile.n,
-                                 .cluster = wanted.config.cluster,
-                                 .clusters = wanted.split.clusters,
-                                 .warps = wanted.config.warps,
-                                 .stages = wanted.config.stages,
-                                 .measured_us = 5.0}};
+                      .choice = TunedChoice{.schedule = Schedule::plain,
+                                            .tile_m = wanted.config.tile.m,
+                                            .tile_n = wanted.config.tile.n,
+                                            .cluster = wanted.config.cluster,
+                                            .clusters = wanted.split.clusters,
+                                            .warps = wanted.config.warps,
+                                            .stages = wanted.config.stages,
+                                            .measured_us = 5.0}};
   record.sluice = record.driver = record.method = "test";
   record.date = "2026-11-21T10:00:00Z";
   const std::string text = to_json(record);

@@ -4,32 +4,28 @@
 // without entries_.clear() in open, a graph of the first problem outlived its operands.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstring>
+#include <functional>
+
 #include "bench/shapes.h"
 #include "bench/tune_gpu.h"
-#include "fake_driver.h"
+#include "lab_fixture.h"
 
 namespace sluice::bench {
 namespace {
 
-class TuneGpu : public testing::Test {
+class TuneGpu : public LabFixture {
  protected:
-  void SetUp() override {
-    driver_.machine.memory_bytes = i64{4} << 30;
-    const Result<Device> device = open_fake_device();
-    ASSERT_TRUE(device) << device.error().message;
-    Result<Lab> lab = open_lab(*device, {.rest_ms = 0, .peer = false}, "");
-    ASSERT_TRUE(lab) << lab.error().message;
-    lab_ = std::make_unique<Lab>(std::move(*lab));
-  }
+  TuneGpu() : LabFixture({.peer = false}) {}
+
   TuneRun search() {
     GpuTuneMachine machine(*lab_);
-    const std::vector<Problem> problems{problem_, problem_};
+    const std::vector<AnyProblem> problems{problem_, problem_};
     return tune(machine, lab_->device.info(), problems, {.top = 3},
-                {.known = nullptr, .phase = [](const std::string&) {}, .finished = nullptr});
+                {.known = nullptr, .phase = kSilent, .finished = nullptr});
   }
 
-  FakeDriver driver_;
-  std::unique_ptr<Lab> lab_;
   const Problem problem_ = plain_problem(256, 256, 128, DType::bf16);
 };
 
@@ -39,7 +35,7 @@ TEST_F(TuneGpu, kernels_are_timed_cold_and_everything_is_given_back) {
   {
     GpuTuneMachine machine(*lab_);
     ASSERT_TRUE(machine.open(problem_));
-    ASSERT_TRUE(machine.prepare(std::vector{plan})[0]);
+    ASSERT_TRUE(machine.prepare(std::vector<AnyPlan>{plan})[0]);
     before = driver_.alive();
   }
   {
@@ -47,7 +43,7 @@ TEST_F(TuneGpu, kernels_are_timed_cold_and_everything_is_given_back) {
     for (int turn = 0; turn < 2; ++turn) {
       ASSERT_TRUE(machine.open(problem_));
       EXPECT_GT(machine.copies(), 1);
-      const std::vector<Result<int>> kernels = machine.prepare(std::vector{plan, plan});
+      const std::vector<Result<int>> kernels = machine.prepare(std::vector<AnyPlan>{plan, plan});
       ASSERT_TRUE(kernels.at(0) && kernels.at(1));
       EXPECT_EQ(*kernels[0], 0) << "those of the problem before are gone";
       EXPECT_EQ(*kernels[1], 1);
@@ -68,7 +64,7 @@ TEST_F(TuneGpu, what_nobody_checked_is_not_right) {
   GpuTuneMachine machine(*lab_);
   ASSERT_TRUE(machine.open(problem_));
   const Plan plan = *gemm::plan(problem_, lab_->device.info(), {}, RecordBook());
-  const Result<std::string> checked = machine.check(*machine.prepare(std::vector{plan})[0]);
+  const Result<std::string> checked = machine.check(*machine.prepare(std::vector<AnyPlan>{plan})[0]);
   ASSERT_FALSE(checked);
   EXPECT_NE(checked.error().message.find("looked at no element"), std::string::npos);
   const TuneRun run = search();
@@ -92,6 +88,116 @@ TEST_F(TuneGpu, a_lost_gpu_ends_the_run) {
   const TuneRun run = search();
   EXPECT_TRUE(run.ended);
   EXPECT_EQ(run.results.at(1).state, TuneState::no_time);
+}
+
+/// The same for packed weights: what the driver never computed is wrong, and says so.
+class TuneGpuMixed : public TuneGpu {
+ protected:
+  static std::vector<AnyPlan> plans_of(const MixedProblem& problem) {
+    std::vector<AnyPlan> plans = *candidates_of(problem, DeviceInfo{});
+    plans.resize(2);
+    return plans;
+  }
+  const MixedProblem few_{.m = 16, .n = 256, .k = 256, .weights = {.group = 64}};
+};
+
+TEST_F(TuneGpuMixed, kernels_are_timed_cold_and_the_tokens_are_given_back) {
+  GpuTuneMachine machine(*lab_);
+  Alive first;
+  MixedProblem many = few_;
+  many.m = 300;
+  for (const MixedProblem& problem : {few_, many, few_}) {
+    ASSERT_TRUE(machine.open(problem));
+    EXPECT_GT(machine.copies(), 1);
+    const std::vector<Result<int>> kernels = machine.prepare(plans_of(problem));
+    ASSERT_TRUE(kernels.at(0) && kernels.at(1)) << kernels[0].error().message;
+    EXPECT_EQ(*kernels[1], 1) << "those of the problem before are gone";
+    for (const Effort effort : {Effort::screen, Effort::careful}) {
+      const Result<double> us = machine.time(*kernels[1], effort);
+      ASSERT_TRUE(us) << us.error().message;
+      EXPECT_GT(*us, 0);
+    }
+    if (problem == few_ && first.allocations == 0) first = driver_.alive();
+  }
+  Alive again = driver_.alive();
+  again.modules = first.modules;
+  EXPECT_EQ(again, first) << "weights are made once, tokens freed";
+  ASSERT_TRUE(machine.open(problem_)) << "a dense problem after mixed ones";
+  EXPECT_TRUE(machine.prepare(std::vector<AnyPlan>{*gemm::plan(problem_, DeviceInfo{})})[0]);
+}
+
+TEST_F(TuneGpuMixed, a_kernel_that_writes_nothing_is_wrong) {
+  GpuTuneMachine machine(*lab_);
+  for (const i64 m : {i64{1}, i64{16}, i64{300}}) {
+    MixedProblem problem = few_;
+    problem.m = m;
+    ASSERT_TRUE(machine.open(problem));
+    const Result<std::string> checked = machine.check(*machine.prepare(plans_of(problem))[0]);
+    ASSERT_TRUE(checked) << checked.error().message;
+    const std::string all = std::to_string(std::min(m, kCheckedElements / problem.n) * problem.n);
+    EXPECT_NE(checked->find(all + " elements checked, " + all + " wrong"), std::string::npos) << *checked;
+  }
+}
+
+/// The kernel's work done by hand, so that what is right passes and every kind of wrong does not.
+TEST_F(TuneGpuMixed, what_is_right_passes_and_a_tile_taken_for_another_does_not) {
+  MixedOperands operands(*lab_);
+  MixedProblem problem = few_;
+  problem.m = 600;
+  problem.bias = Bias::column;
+  problem.ld_d = 264;
+  ASSERT_TRUE(operands.open(problem));
+  const mixed::HostData host = *mixed::random_data(
+      {.m = kDistinctTokens, .n = 256, .k = 256, .weights = {.group = 64}, .bias = Bias::column},
+      mixed::DataKind::real, lab_->method.seed);
+  // The fake's reference kernel computes nothing, so sums are 0 and D is the bias alone.
+  const mixed::Args args = operands.args(0);
+  const auto row = [&](i64 token) { return static_cast<u16*>(args.d) + token * 264; };
+  const auto write = [&](i64 token) { std::memcpy(row(token), host.bias.data(), host.bias.size()); };
+  const auto verdict = [&](const std::function<void()>& work) {
+    const Contender contender{.name = "by hand", .launch = [&](int, Stream) {
+                                for (i64 token = 0; token < 600; ++token) write(token);
+                                work();
+                                return Result<void>{};
+                              }};
+    return *operands.check(contender, plans_of(problem)[0]);
+  };
+  EXPECT_EQ(verdict([] {}), "");
+  EXPECT_NE(verdict([&] { row(599)[255] ^= 0x100; }), "") << "the last element";
+  EXPECT_NE(verdict([&] { std::memset(row(0), 0xFF, 2); }), "") << "one that was never written";
+  EXPECT_NE(verdict([&] { row(599)[256] = 0; }), "") << "past the end";
+  EXPECT_EQ(std::memcmp(args.x, static_cast<const u16*>(args.x) + kDistinctTokens * 256, 512), 0)
+      << "tokens come again";
+  EXPECT_NE(std::memcmp(args.x, static_cast<const u16*>(args.x) + 256 * 256, 512), 0)
+      << "but not at the distance of tiles";
+}
+
+TEST_F(TuneGpuMixed, any_single_failing_call_is_survived) {
+  const auto search_mixed = [&] {
+    GpuTuneMachine machine(*lab_);
+    return tune(machine, lab_->device.info(), std::vector<AnyProblem>{few_, problem_}, {.top = 2},
+                {.known = nullptr, .phase = kSilent, .finished = nullptr});
+  };
+  search_mixed();
+  driver_.fail_nothing();
+  search_mixed();
+  const int calls = driver_.calls();
+  for (int index = 0; index < calls; index += 1 + calls / 60) {
+    driver_.fail_call(index, CUDA_ERROR_UNKNOWN);
+    for (const TuneResult& result : search_mixed().results) EXPECT_NE(result.state, TuneState::tuned);
+  }
+}
+
+TEST(tune_tokens, that_are_looked_at_are_spread_from_first_to_last) {
+  EXPECT_EQ(checked_tokens(5, 100), (std::vector<i64>{0, 1, 2, 3, 4}));
+  for (const i64 m : {40, 128, 4096}) {
+    const std::vector<i64> tokens = checked_tokens(m, 4096);
+    EXPECT_EQ(tokens.size(), 8u);
+    EXPECT_EQ(tokens.front(), 0);
+    EXPECT_EQ(tokens.back(), m - 1);
+    EXPECT_TRUE(std::is_sorted(tokens.begin(), tokens.end()));
+  }
+  EXPECT_EQ(checked_tokens(4096, 1 << 20).size(), static_cast<size_t>(kLeastTokens));
 }
 
 }  // namespace

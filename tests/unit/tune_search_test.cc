@@ -26,7 +26,7 @@ struct Costs {
 class FakeMachine : public TuneMachine {
  public:
   double now_s() override { return now; }
-  Result<void> open(const Problem& problem) override {
+  Result<void> open(const AnyProblem& problem) override {
     now += costs.open;
     plans_.clear();
     opened.push_back(problem);
@@ -34,12 +34,12 @@ class FakeMachine : public TuneMachine {
     return {};
   }
   int width() override { return 4; }
-  std::vector<Result<int>> prepare(std::span<const Plan> plans) override {
+  std::vector<Result<int>> prepare(std::span<const AnyPlan> plans) override {
     now += costs.compile;
     std::vector<Result<int>> kernels;
-    for (const Plan& plan : plans) {
+    for (const AnyPlan& plan : plans) {
       plans_.push_back(plan);
-      if (compiles && !compiles(plan))
+      if (compiles && !compiles(std::get<Plan>(plan)))
         kernels.push_back(Error{ErrorCode::toolchain, "ptxas said no"});
       else
         kernels.push_back(static_cast<int>(plans_.size()) - 1);
@@ -55,6 +55,8 @@ class FakeMachine : public TuneMachine {
     now += effort == Effort::screen ? costs.screen : costs.careful;
     (effort == Effort::screen ? screens : carefuls) += 1;
     if (runs && !runs(plan(kernel), effort)) return Error{ErrorCode::driver, "launch failed"};
+    const AnyPlan& any = plans_.at(static_cast<size_t>(kernel));
+    if (const auto* mixed = std::get_if<mixed::Plan>(&any)) return mixed_us(*mixed);
     return us(plan(kernel));
   }
   Result<void> alive() override {
@@ -68,20 +70,23 @@ class FakeMachine : public TuneMachine {
   bool fail_open = false;
   int lost_after = 0;
   int checks = 0, screens = 0, carefuls = 0;
-  std::vector<Problem> opened;
+  std::vector<AnyProblem> opened;
   std::function<double(const Plan&)> us = [](const Plan& plan) { return plan.estimate.total_us; };
+  std::function<double(const mixed::Plan&)> mixed_us = [](const mixed::Plan& plan) {
+    return plan.estimate_us;
+  };
   std::function<bool(const Plan&)> compiles, is_right;
   std::function<bool(const Plan&, Effort)> runs;
 
  private:
-  const Plan& plan(int kernel) const { return plans_.at(static_cast<size_t>(kernel)); }
-  std::vector<Plan> plans_;
+  const Plan& plan(int kernel) const { return std::get<Plan>(plans_.at(static_cast<size_t>(kernel))); }
+  std::vector<AnyPlan> plans_;
 };
 
 class TuneSearch : public testing::Test {
  protected:
-  TuneResult one(const Problem& problem) { return many({problem}).results.at(0); }
-  TuneRun many(const std::vector<Problem>& problems) {
+  TuneResult one(const AnyProblem& problem) { return many({problem}).results.at(0); }
+  TuneRun many(const std::vector<AnyProblem>& problems) {
     return tune(machine_, DeviceInfo{}, problems, settings_,
                 {.known = known_,
                  .phase = [](const std::string&) {},
@@ -94,14 +99,21 @@ class TuneSearch : public testing::Test {
 
   FakeMachine machine_;
   TuneSettings settings_{.budget_s = 1000};
-  std::function<bool(const Problem&)> known_;
+  std::function<bool(const AnyProblem&)> known_;
   std::function<Result<void>()> finish_;
   std::vector<TuneResult> finished_;
   const Problem big_ = plain_problem(8192, 8192, 4096, DType::bf16);
 };
 
-std::vector<Problem> several(int count) {
-  std::vector<Problem> problems;
+const Plan& dense(const Trial& trial) {
+  return std::get<Plan>(trial.plan);
+}
+i64 tokens_of(const AnyProblem& problem) {
+  return std::get<Problem>(problem).m;
+}
+
+std::vector<AnyProblem> several(int count) {
+  std::vector<AnyProblem> problems;
   for (int i = 1; i <= count; ++i) problems.push_back(plain_problem(1024 * i, 4096, 4096, DType::bf16));
   return problems;
 }
@@ -110,7 +122,7 @@ TEST_F(TuneSearch, where_the_model_is_right_its_pick_wins) {
   const TuneResult result = one(big_);
   ASSERT_EQ(result.state, TuneState::tuned) << result.message;
   EXPECT_EQ(result.gain(), 1);
-  EXPECT_EQ(result.pick_us(), result.trials[0].plan.estimate.total_us);
+  EXPECT_EQ(result.pick_us(), dense(result.trials[0]).estimate.total_us);
   EXPECT_EQ(result.trials[0].timed.size(), 9u);
 }
 
@@ -120,7 +132,7 @@ TEST_F(TuneSearch, the_fastest_of_all_candidates_is_found) {
   machine_.us = [&](const Plan& plan) { return plan.config == hidden.config ? 10.0 : 20.0; };
   const TuneResult result = one(big_);
   ASSERT_EQ(result.state, TuneState::tuned);
-  EXPECT_EQ(result.trials[static_cast<size_t>(result.best)].plan.config, hidden.config);
+  EXPECT_EQ(dense(result.trials[static_cast<size_t>(result.best)]).config, hidden.config);
   EXPECT_EQ(result.best_us(), 10);
   EXPECT_EQ(result.pick_us(), 20) << "the model's pick is timed in the same turn";
   EXPECT_EQ(result.gain(), 2);
@@ -136,7 +148,7 @@ TEST_F(TuneSearch, the_order_of_tiles_is_searched_for_the_leaders) {
   machine_.us = [&](const Plan& plan) { return hidden(plan) ? 9.9 : plan.estimate.total_us; };
   const TuneResult result = one(big_);
   ASSERT_GE(result.best, settings_.top) << "one of those that were added";
-  const Plan& best = result.trials[static_cast<size_t>(result.best)].plan;
+  const Plan& best = dense(result.trials[static_cast<size_t>(result.best)]);
   EXPECT_TRUE(hidden(best)) << describe(best);
   EXPECT_EQ(validate(best.config), nullptr);
 }
@@ -159,7 +171,7 @@ TEST_F(TuneSearch, a_candidate_that_fails_is_told_and_the_rest_goes_on) {
   EXPECT_EQ(result.trials[0].message, "ptxas said no");
   EXPECT_EQ(result.pick_us(), 0);
   EXPECT_EQ(result.gain(), 1) << "there is nothing to compare with";
-  EXPECT_EQ(result.trials[static_cast<size_t>(result.best)].plan.config.schedule, Schedule::cooperative);
+  EXPECT_EQ(dense(result.trials[static_cast<size_t>(result.best)]).config.schedule, Schedule::cooperative);
   EXPECT_GT(result.count(TrialState::failed), 1);
 }
 
@@ -229,6 +241,13 @@ TEST_F(TuneSearch, the_budget_is_shared_and_hardly_overrun) {
   EXPECT_LT(machine_.now - start, settings_.budget_s + 0.6);
 }
 
+TEST_F(TuneSearch, filling_operands_takes_no_candidates) {
+  settings_.budget_s = 2;
+  const int usual = one(big_).count(TrialState::right);
+  machine_.costs.open = 1.9;
+  EXPECT_EQ(one(big_).count(TrialState::right), usual);
+}
+
 TEST_F(TuneSearch, without_time_a_problem_is_skipped_and_said_to_be) {
   settings_.budget_s = 0.5;
   const double start = machine_.now;
@@ -245,10 +264,10 @@ TEST_F(TuneSearch, without_time_a_problem_is_skipped_and_said_to_be) {
 
 TEST_F(TuneSearch, known_problems_take_no_share) {
   settings_.budget_s = 2;
-  known_ = [](const Problem& problem) { return problem.m != 3072; };
+  known_ = [](const AnyProblem& problem) { return tokens_of(problem) != 3072; };
   const TuneRun run = many(several(5));
   for (const TuneResult& result : run.results)
-    EXPECT_EQ(result.state, result.problem.m == 3072 ? TuneState::tuned : TuneState::known);
+    EXPECT_EQ(result.state, tokens_of(result.problem) == 3072 ? TuneState::tuned : TuneState::known);
   EXPECT_EQ(machine_.opened.size(), 1u);
   EXPECT_GT(run.results[2].seconds, 1) << "it has the whole budget to itself";
 }
@@ -274,7 +293,7 @@ TEST_F(TuneSearch, is_deterministic) {
   const TuneResult first = one(big_), second = one(big_);
   ASSERT_EQ(first.trials.size(), second.trials.size());
   for (size_t i = 0; i < first.trials.size(); ++i)
-    EXPECT_EQ(describe(first.trials[i].plan), describe(second.trials[i].plan));
+    EXPECT_EQ(describe(dense(first.trials[i])), describe(dense(second.trials[i])));
 }
 
 TEST(tune_orders, are_other_walks_of_the_same_kernel) {
@@ -302,11 +321,51 @@ TEST_F(TuneSearch, its_record_gives_the_best_plan_again) {
   ASSERT_TRUE(parsed.troubles.empty()) << parsed.troubles.front();
   EXPECT_EQ(parsed.records.at(0).model_us, std::round(result.pick_us() * 1000) / 1000);
   const Plan again = *gemm::plan(big_, DeviceInfo{}, {}, book_of(parsed.records));
-  const Plan& best = result.trials[static_cast<size_t>(result.best)].plan;
+  const Plan& best = dense(result.trials[static_cast<size_t>(result.best)]);
   EXPECT_EQ(again.source, PlanSource::record);
   EXPECT_EQ(again.config, best.config);
   EXPECT_EQ(again.split, best.split);
   EXPECT_EQ(again.measured_us, 9.9);
+}
+
+TEST_F(TuneSearch, packed_weights_are_searched_and_kept_alike) {
+  for (const i64 m : {16, 512}) {  // one for each kernel
+    const MixedProblem problem{.m = m, .n = 8192, .k = 8192, .weights = {.group = 64}};
+    const Result<std::vector<mixed::Plan>> plans = mixed::candidates(problem, DeviceInfo{});
+    ASSERT_TRUE(plans);
+    const mixed::Plan& hidden = plans->at(5);
+    machine_.mixed_us = [&](const mixed::Plan& plan) { return plan.config == hidden.config ? 10.0 : 20.0; };
+    const TuneResult result = one(problem);
+    ASSERT_EQ(result.state, TuneState::tuned) << result.message;
+    EXPECT_EQ(result.gain(), 2);
+    EXPECT_EQ(result.trials.size(), std::min<size_t>(24, plans->size())) << "there are no other orders";
+    const TuningRecord record =
+        record_of(result, {.driver = "580", .date = "2026-11-21T10:00:00Z", .method = "cold"});
+    const ParsedRecords parsed = parse_records(to_json(record), "x");
+    ASSERT_TRUE(parsed.troubles.empty()) << parsed.troubles.front();
+    EXPECT_EQ(parsed.records.at(0).key, record.key);
+    EXPECT_EQ(parsed.records.at(0).choice, record.choice);
+    const mixed::Plan again = *mixed::plan(problem, DeviceInfo{}, {}, book_of(parsed.records));
+    EXPECT_EQ(again.source, PlanSource::record);
+    EXPECT_EQ(again.config, hidden.config);
+    EXPECT_EQ(again.measured_us, 10);
+    const std::string line = cli::tune_line(result), kernel = mixed::short_name(hidden.config);
+    EXPECT_NE(line.find("8192x8192 fp16 * uint4 g64 > fp16"), std::string::npos) << line;
+    EXPECT_NE(line.find(kernel.substr(0, kernel.find(" fp16*"))), std::string::npos) << line;
+    EXPECT_EQ(line.find("fp16*uint4"), std::string::npos) << "formats are the problem's";
+    const ShapeRecord shape = shape_record_of(result);
+    EXPECT_EQ(shape.mixed, hidden.problem);
+    EXPECT_EQ(shape.candidates.size(), result.trials.size());
+    EXPECT_EQ(median_of(shape, kSluiceTuned), 10);
+  }
+}
+
+TEST_F(TuneSearch, a_list_may_hold_both_kinds) {
+  const MixedProblem packed{.m = 4, .n = 4096, .k = 4096};
+  const TuneRun run = many({packed, big_, packed});
+  for (const TuneResult& result : run.results) EXPECT_EQ(result.state, TuneState::tuned) << result.message;
+  EXPECT_TRUE(std::holds_alternative<mixed::Plan>(run.results[0].trials[0].plan));
+  EXPECT_TRUE(std::holds_alternative<Plan>(run.results[1].trials[0].plan));
 }
 
 TEST_F(TuneSearch, its_bench_record_has_every_candidate_that_was_tried) {
@@ -315,7 +374,7 @@ TEST_F(TuneSearch, its_bench_record_has_every_candidate_that_was_tried) {
   const TuneResult result = one(big_);
   const ShapeRecord shape = shape_record_of(result);
   EXPECT_EQ(shape.candidates.size(), result.trials.size());
-  EXPECT_EQ(shape.candidates[0].config, to_string(result.trials[0].plan.config));
+  EXPECT_EQ(shape.candidates[0].config, to_string(dense(result.trials[0]).config));
   EXPECT_GT(shape.candidates[0].us, 0);
   EXPECT_FALSE(shape.candidates[1].verified);
   EXPECT_EQ(median_of(shape, kSluice), result.pick_us());
@@ -330,14 +389,14 @@ TEST_F(TuneSearch, its_bench_record_has_every_candidate_that_was_tried) {
   ASSERT_TRUE(fit) << fit.error().message;
   ASSERT_EQ(fit->size(), 1u);
   EXPECT_EQ(fit->at(0).timings.size(), shape.candidates.size() - 1) << "all but the wrong one";
-  EXPECT_EQ(fit->at(0).timings[0].config, result.trials[0].plan.config);
+  EXPECT_EQ(fit->at(0).timings[0].config, dense(result.trials[0]).config);
 }
 
 TEST_F(TuneSearch, its_lines_say_what_became_of_each_problem) {
   const std::vector<Plan> plans = *gemm::candidates(big_, DeviceInfo{});
   machine_.us = [&](const Plan& plan) { return plan.config == plans[1].config ? 10.0 : 12.5; };
   machine_.is_right = [&](const Plan& plan) { return !(plan.config == plans[2].config); };
-  known_ = [&](const Problem& problem) { return problem.m == 2048; };
+  known_ = [&](const AnyProblem& problem) { return tokens_of(problem) == 2048; };
   const TuneRun run = many({big_, several(2)[1]});
   const auto expect_in = [](const std::string& text, const std::string& part) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\nin:\n" << text;

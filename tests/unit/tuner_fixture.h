@@ -11,23 +11,43 @@ inline Problem tuned_problem() {
   return p;
 }
 
+inline MixedProblem tuned_mixed_problem() {
+  return {.m = 16, .n = 4096, .k = 4096, .weights = {.group = 64}};
+}
+
 /// Not what the model picks, so that a plan shows who chose.
 inline TuningRecord sample_record(const Problem& problem = tuned_problem()) {
   return {.key = key_of(problem, DeviceInfo{}),
-          .choice = {.schedule = Schedule::ping_pong,
-                     .tile_m = 64,
-                     .tile_n = 96,
-                     .cluster = {1, 2},
-                     .raster = Raster::along_n,
-                     .raster_group = 3,
-                     .clusters = 40,
-                     .measured_us = 48.125},
+          .choice = TunedChoice{.schedule = Schedule::ping_pong,
+                                .tile_m = 64,
+                                .tile_n = 96,
+                                .cluster = {1, 2},
+                                .raster = Raster::along_n,
+                                .raster_group = 3,
+                                .clusters = 40,
+                                .measured_us = 48.125},
           .estimate_us = 50.5,
           .model_us = 49.25,
           .sluice = "0.1.0",
           .driver = "580.159.04",
           .date = "2026-11-21T10:00:00Z",
           .method = "cold, 9 rounds"};
+}
+
+/// The same for packed weights.
+inline TuningRecord sample_mixed_record(const MixedConfig& config = NarrowConfig{
+                                            .token_blocks = 2, .row_blocks = 2, .warps = 4, .stages = 5}) {
+  TuningRecord record = sample_record();
+  record.key = key_of(tuned_mixed_problem(), DeviceInfo{});
+  record.choice = mixed::TunedChoice{.config = config, .measured_us = 7.125};
+  return record;
+}
+
+inline TunedChoice& dense_choice(TuningRecord& record) {
+  return std::get<TunedChoice>(record.choice);
+}
+inline Recipe& dense_recipe(TuningRecord& record) {
+  return std::get<Recipe>(record.key.recipe);
 }
 
 }  // namespace sluice

@@ -28,7 +28,7 @@ RecordBook book_with(const TunedChoice& choice) {
 
 TEST(tuner_plan, the_record_decides_and_the_plan_says_so) {
   const Plan plan = planned(book_of(std::vector{sample_record()}));
-  const TunedChoice choice = sample_record().choice;
+  const TunedChoice choice = std::get<TunedChoice>(sample_record().choice);
   EXPECT_EQ(plan.source, PlanSource::record);
   EXPECT_EQ(plan.measured_us, choice.measured_us);
   EXPECT_EQ(plan.config.schedule, choice.schedule);
@@ -64,7 +64,7 @@ TEST(tuner_plan, any_override_comes_before_records) {
 
 TEST(tuner_plan, what_breaks_a_rule_leaves_the_choice_to_the_model) {
   const std::string model = describe(planned(RecordBook()));
-  const TunedChoice good = sample_record().choice;
+  const TunedChoice good = std::get<TunedChoice>(sample_record().choice);
   std::vector<TunedChoice> bad(8, good);
   bad[0].tile_n = 72;       // possible, but not in the space
   bad[1].tile_m = 192;      // impossible and unlisted
@@ -94,18 +94,29 @@ TEST(tuner_plan, candidates_are_the_models) {
   for (const Plan& plan : *plans) ASSERT_EQ(plan.source, PlanSource::model);
 }
 
+Result<Plan> planned_for(const Problem& problem, const DeviceInfo& device) {
+  return gemm::plan(problem, device);
+}
+Result<mixed::Plan> planned_for(const MixedProblem& problem, const DeviceInfo& device) {
+  return mixed::plan(problem, device);
+}
+
 TEST(tuner_plan, every_shipped_record_is_read_found_and_used) {
   EXPECT_TRUE(embedded_records().troubles.empty()) << embedded_records().troubles.front();
   EXPECT_EQ(static_cast<std::size_t>(shipped_records().size()), embedded_records().records.size())
       << "two shipped records have one key";
   for (const TuningRecord& record : embedded_records().records) {
     const DeviceInfo device{.name = record.key.gpu, .sm_count = record.key.sm_count};
-    const Problem problem = example_of(record.key.recipe);
-    ASSERT_EQ(recipe_of(problem), record.key.recipe) << to_json(record);
-    const Result<Plan> plan = gemm::plan(problem, device);
-    ASSERT_TRUE(plan) << to_json(record) << ": " << plan.error().message;
-    EXPECT_EQ(plan->source, PlanSource::record) << to_json(record);
-    EXPECT_EQ(plan->measured_us, record.choice.measured_us);
+    std::visit(
+        [&](const auto& recipe) {
+          const auto problem = example_of(recipe);
+          ASSERT_EQ(recipe_of(problem), recipe) << to_json(record);
+          const auto plan = planned_for(problem, device);
+          ASSERT_TRUE(plan) << to_json(record) << ": " << plan.error().message;
+          EXPECT_EQ(plan->source, PlanSource::record) << to_json(record);
+          EXPECT_EQ(plan->measured_us, measured_us(record));
+        },
+        record.key.recipe);
   }
 }
 

@@ -82,7 +82,7 @@ TEST(tuner_record, says_how_a_product_is_added_to_d_and_nothing_where_it_is_not)
   TuningRecord record = sample_record();
   EXPECT_FALSE(sample_json().contains("adding")) << "records from before it could be are still read";
   for (const Adding adding : {Adding::ordered, Adding::any_order}) {
-    record.key.recipe.adding = adding;
+    dense_recipe(record).adding = adding;
     EXPECT_EQ(Json::parse(to_json(record))["adding"], name_of(adding));
     EXPECT_EQ(parse_records(to_json(record), "FILE").records, std::vector{record});
   }
@@ -95,7 +95,7 @@ TEST(tuner_record, says_how_a_product_is_added_to_d_and_nothing_where_it_is_not)
 TEST(tuner_record, says_that_there_is_a_bias_and_nothing_where_there_is_none) {
   TuningRecord record = sample_record();
   EXPECT_FALSE(sample_json().contains("bias"));
-  record.key.recipe.bias = Bias::column;
+  dense_recipe(record).bias = Bias::column;
   EXPECT_EQ(Json::parse(to_json(record))["bias"], "column");
   EXPECT_EQ(parse_records(to_json(record), "FILE").records, std::vector{record});
 }

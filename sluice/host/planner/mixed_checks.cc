@@ -3,6 +3,7 @@
 #include <sluice/host/planner/mixed_checks.h>
 
 #include <sluice/host/pack_units.h>
+#include <sluice/host/planner/mixed_choices.h>
 #include <sluice/host/planner/problem_checks.h>
 
 namespace sluice::mixed {
@@ -10,6 +11,8 @@ namespace {
 
 constexpr i64 kMaxTiles = (i64{1} << 31) - 1;
 constexpr int kTokenBytes = 16;  // tokens are copied in pieces of it
+constexpr int kStoreUnit = 16;   // bytes: the copy engine writes no less (docs/findings/tma-store-tail.md)
+constexpr i64 kMapPitch = i64{1} << 39;
 
 std::string number(i64 value) {
   return std::to_string(value);
@@ -111,40 +114,22 @@ Result<void> check_pitches(const MixedProblem& p) {
   return {};
 }
 
-/// `config` with all that the problem says of it.
-NarrowConfig made_for(const MixedProblem& problem, const NarrowConfig& config) {
-  NarrowConfig expected = config_for(problem);
-  expected.token_blocks = config.token_blocks;
-  expected.row_blocks = config.row_blocks;
-  expected.warps = config.warps;
-  expected.stages = config.stages;
-  expected.parts = config.parts;
-  expected.ctas = config.ctas;
-  return expected;
+/// Formats and epilogue of a kernel's config: one overload for each.
+NarrowConfig formats_for(const MixedProblem& problem, const NarrowConfig&) {
+  return config_for(problem);
 }
-WideConfig made_for(const MixedProblem& problem, const WideConfig& config) {
-  WideConfig expected = wide_config_for(problem);
-  expected.tokens = config.tokens;
-  expected.cluster_n = config.cluster_n;
-  expected.cluster_k = config.cluster_k;
-  expected.x_stages = config.x_stages;
-  expected.w_stages = config.w_stages;
-  return expected;
+WideConfig formats_for(const MixedProblem& problem, const WideConfig&) {
+  return wide_config_for(problem);
 }
-ByteConfig made_for(const MixedProblem& problem, const ByteConfig& config) {
-  ByteConfig expected = byte_config_for(problem);
-  expected.tokens = config.tokens;
-  expected.strips = config.strips;
-  expected.k_groups = config.k_groups;
-  expected.parts = config.parts;
-  expected.stages = config.stages;
-  return expected;
+ByteConfig formats_for(const MixedProblem& problem, const ByteConfig&) {
+  return byte_config_for(problem);
 }
 
 template <class Config>
 const char* broken_rule(const MixedProblem& problem, const Config& config) {
   if (const char* rule = validate(config)) return rule;
-  if (!(config == made_for(problem, config))) return "formats and epilogue must be those of the problem";
+  if (!(config == with_choices(formats_for(problem, config), config)))
+    return "formats and epilogue must be those of the problem";
   return why_not(problem, config);
 }
 
@@ -191,6 +176,16 @@ ByteConfig byte_config_for(const MixedProblem& problem) {
           .activation = c.activation};
 }
 
+MixedConfig made_for(const MixedProblem& problem, const MixedConfig& config) {
+  return std::visit([&](const auto& c) { return MixedConfig(with_choices(formats_for(problem, c), c)); },
+                    config);
+}
+
+bool rows_allow_boxes(const MixedProblem& p) {
+  if (!is_16bit(p.d) || p.n * bytes_of(p.d) % kStoreUnit != 0) return false;
+  return p.m == 1 || (p.ld_d * bytes_of(p.d) % kStoreUnit == 0 && p.ld_d < kMapPitch);
+}
+
 const char* why_not(const MixedProblem& problem, const NarrowConfig& config) {
   const i64 strips = ceil_div(problem.n, i64{tile_rows(config)}) * tile_strips(config);
   if (config.row_blocks > 4 && strips > strip_count(problem.n))
@@ -219,6 +214,8 @@ Result<Plan> check_plan(const Plan& plan, const DeviceInfo& device) {
   if (!checked) return checked.error();
   Plan filled = plan_of(*checked, plan.config);
   filled.estimate_us = plan.estimate_us;
+  filled.source = plan.source;
+  filled.measured_us = plan.measured_us;
   if (is_empty(*checked)) return filled;
   const char* rule = std::visit([&](const auto& c) { return broken_rule(*checked, c); }, plan.config);
   if (rule != nullptr)

@@ -30,6 +30,12 @@ WideConfig wide_config_for(const MixedProblem& problem);
 /// The same of the kernel for e4m3 tokens.
 ByteConfig byte_config_for(const MixedProblem& problem);
 
+/// The config with all that the problem says of it; choices stay what they are.
+MixedConfig made_for(const MixedProblem& problem, const MixedConfig& config);
+
+/// Do D's rows allow the copy engine's stores? Its address is a launch's.
+bool rows_allow_boxes(const MixedProblem& checked);
+
 /// nullptr, or the rule that the (valid) config breaks for this problem.
 const char* why_not(const MixedProblem& problem, const NarrowConfig& config);
 const char* why_not(const MixedProblem& problem, const WideConfig& config);

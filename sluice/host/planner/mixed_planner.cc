@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a mixed problem to a plan: checks, all configurations of the kernels that fit, and the best of them by
-// the model. Pure: the same arguments give the same plan everywhere. tests/plans/mixed holds choices as
-// text.
+// From a mixed problem to a plan: checks, then its record if there is one, else all configurations of the
+// kernels that fit, and the best of them by the model. Pure: the same arguments give the same plan
+// everywhere. tests/plans/mixed holds choices as text.
 #include <algorithm>
 
 #include <sluice/host/planner/mixed_checks.h>
 #include <sluice/host/planner/mixed_cost_model.h>
 #include <sluice/host/planner/problem_checks.h>
+#include <sluice/records.h>
 
 namespace sluice::mixed {
 namespace {
@@ -213,6 +214,37 @@ std::vector<Plan> sorted(Found& found) {
   return std::move(plans);
 }
 
+/// All of the kernels that the overrides leave, for a checked problem.
+Found consider_all(const MixedProblem& p, const DeviceInfo& device, const Overrides& overrides) {
+  Found found;
+  if (p.x == DType::e4m3) {
+    consider(p, device, byte_space(p, overrides), found);
+    return found;
+  }
+  if (!asks_for_wide(overrides)) consider(p, device, narrow_space(p, overrides), found);
+  if (!asks_for_narrow(overrides)) consider(p, device, wide_space(p, overrides), found);
+  return found;
+}
+
+/// The plan of a record. Nothing if the planner would not consider its config: it breaks a rule, or is of
+/// another version or damaged by hand. Then the model decides.
+std::optional<Plan> recorded_plan(const MixedProblem& checked, const DeviceInfo& device,
+                                  const RecordBook& records) {
+  if (is_empty(checked)) return std::nullopt;
+  const std::optional<TunedChoice> choice = records.find(checked, device);
+  if (!choice) return std::nullopt;
+  const MixedConfig config = made_for(checked, choice->config);
+  const Found found = consider_all(checked, device, {});
+  for (const std::vector<Plan>* plans : {&found.wanted, &found.possible})
+    for (Plan plan : *plans) {
+      if (!(plan.config == config)) continue;
+      plan.source = PlanSource::record;
+      plan.measured_us = choice->measured_us;
+      return plan;
+    }
+  return std::nullopt;
+}
+
 std::string text(const Overrides& o) {
   std::string out;
   const struct {
@@ -245,13 +277,7 @@ Result<std::vector<Plan>> candidates(const MixedProblem& problem, const DeviceIn
   if (!checked) return checked.error();
   if (const char* rule = why_not_together(*checked, overrides))
     return Error{ErrorCode::invalid_config, text(overrides) + ": " + rule};
-  Found found;
-  if (checked->x == DType::e4m3) {
-    consider(*checked, device, byte_space(*checked, overrides), found);
-  } else {
-    if (!asks_for_wide(overrides)) consider(*checked, device, narrow_space(*checked, overrides), found);
-    if (!asks_for_narrow(overrides)) consider(*checked, device, wide_space(*checked, overrides), found);
-  }
+  Found found = consider_all(*checked, device, overrides);
   std::vector<Plan> plans = sorted(found);
   if (plans.empty())
     return Error{ErrorCode::invalid_config, text(overrides) + ": no configuration is left, because " +
@@ -259,7 +285,12 @@ Result<std::vector<Plan>> candidates(const MixedProblem& problem, const DeviceIn
   return plans;
 }
 
-Result<Plan> plan(const MixedProblem& problem, const DeviceInfo& device, const Overrides& overrides) {
+Result<Plan> plan(const MixedProblem& problem, const DeviceInfo& device, const Overrides& overrides,
+                  const RecordBook& records) {
+  if (overrides == Overrides{} && check_device(device))
+    if (const Result<MixedProblem> checked = check_problem(problem))
+      if (std::optional<Plan> recorded = recorded_plan(*checked, device, records))
+        return *std::move(recorded);
   Result<std::vector<Plan>> plans = candidates(problem, device, overrides);
   if (!plans) return plans.error();
   return std::move(plans->front());

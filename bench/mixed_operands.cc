@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// source_ holds what is shared: the blobs, one for each set there may be, and tokens with their sums on the
+// host. A set is a blob of source_ with an X and a D of its own.
+#include "bench/mixed_operands.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include <sluice/host/planner/mixed_checks.h>
+
+#include "bench/record.h"
+
+namespace sluice::bench {
+namespace {
+
+constexpr int kMaxCopies = 64, kL2Multiple = 3;
+constexpr u8 kPoison = 0xFF;
+
+/// Sets that L2 cannot hold, of so many bytes each.
+int sets_for(const Lab& lab, i64 set_bytes, int most) {
+  if (!lab.method.cold) return 1;
+  const i64 wanted = ceil_div(kL2Multiple * lab.device.info().l2_bytes, std::max<i64>(set_bytes, 1));
+  return static_cast<int>(std::clamp<i64>(wanted, 2, std::max(most, 2)));
+}
+
+/// What problems of any number of tokens share.
+MixedProblem source_of(MixedProblem p) {
+  p.m = kDistinctTokens;
+  p.d = MixedProblem{}.d;
+  p.activation = Activation::none;
+  p.ld_x = p.k;
+  p.ld_d = p.n;
+  return p;
+}
+
+i64 x_bytes(const MixedProblem& p) {
+  return ((p.m - 1) * p.ld_x + p.k) * bytes_of(p.x);
+}
+
+/// m rows, from those of `source` in turn; what lies between rows is NaN.
+std::vector<u8> tokens_for(const MixedProblem& p, const mixed::HostData& source) {
+  std::vector<u8> x(static_cast<size_t>(x_bytes(p)), kPoison);
+  const size_t row_bytes = static_cast<size_t>(p.k * bytes_of(p.x));
+  const size_t pitch = static_cast<size_t>(p.ld_x * bytes_of(p.x));
+  for (i64 row = 0; row < p.m; ++row)
+    std::memcpy(x.data() + static_cast<size_t>(row) * pitch,
+                source.x.data() + static_cast<size_t>(row % kDistinctTokens) * row_bytes, row_bytes);
+  return x;
+}
+
+}  // namespace
+
+std::vector<i64> checked_tokens(i64 m, i64 n) {
+  const i64 count = std::min(m, std::max(kCheckedElements / std::max<i64>(n, 1), kLeastTokens));
+  std::vector<i64> tokens;
+  for (i64 i = 0; i < count; ++i) tokens.push_back(count == m ? i : i * (m - 1) / (count - 1));
+  return tokens;
+}
+
+Result<void> MixedOperands::open(const MixedProblem& problem) {
+  close();
+  const Result<MixedProblem> checked = mixed::check_problem(problem);
+  if (!checked) return checked.error();
+  problem_ = *checked;
+  if (Result<void> opened = open_source(); !opened) return opened;
+  tokens_ = checked_tokens(problem_.m, problem_.n);
+  sums_.clear();
+  for (const i64 token : tokens_) {
+    const auto row = source_->sums().begin() + token % kDistinctTokens * problem_.n;
+    sums_.insert(sums_.end(), row, row + problem_.n);
+  }
+  if (Result<void> opened = open_scales(); !opened) return opened;
+  return open_sets();
+}
+
+Result<void> MixedOperands::open_source() {
+  const MixedProblem wanted = source_of(problem_);
+  if (source_ && source_->problem() == wanted) return {};
+  source_.reset();
+  Result<mixed::HostData> host = mixed::random_data(wanted, mixed::DataKind::real, lab_.method.seed);
+  if (!host) return host.error();
+  const i64 blob = blob_bytes(wanted.weights, wanted.n, wanted.k);
+  Result<mixed::DeviceData> made =
+      mixed::DeviceData::create(lab_.device, *std::move(host), sets_for(lab_, blob, kMaxCopies));
+  if (!made) return made.error();
+  source_ = *std::move(made);
+  return {};
+}
+
+Result<void> MixedOperands::open_sets() {
+  const i64 blob = blob_bytes(problem_.weights, problem_.n, problem_.k);
+  const i64 d_bytes = mixed::d_buffer_bytes(problem_, 0);
+  const std::vector<u8> x = tokens_for(problem_, source_->host());
+  const i64 bytes = static_cast<i64>(x.size());
+  for (int i = sets_for(lab_, blob + bytes + d_bytes, source_->copies()); i > 0; --i) {
+    Result<DeviceBuffer> tokens = DeviceBuffer::allocate(lab_.device, bytes);
+    if (!tokens) return tokens.error();
+    Result<DeviceBuffer> d = DeviceBuffer::allocate(lab_.device, d_bytes);
+    if (!d) return d.error();
+    if (Result<void> done = tokens->upload(x.data(), bytes); !done) return done;
+    if (Result<void> done = d->fill(kPoison, lab_.stream.get()); !done) return done;
+    sets_.push_back({*std::move(tokens), *std::move(d)});
+  }
+  return lab_.stream.synchronize();
+}
+
+mixed::Args MixedOperands::args(int copy) const {
+  const Set& set = sets_[static_cast<size_t>(copy)];
+  const mixed::Args shared = source_->args(copy);
+  return {.x = set.x.data(),
+          .weights = shared.weights,
+          .d = static_cast<u8*>(set.d.data()) + mixed::d_begin(problem_, 0),
+          .bias = shared.bias,
+          .scale_x = static_cast<const float*>(scale_x_.data())};
+}
+
+/// Of these tokens, as the problem has them: none, one, or one for each.
+std::vector<u8> MixedOperands::scales_of(const std::vector<i64>& tokens) const {
+  const std::vector<u8>& all = source_->host().scale_x;
+  if (problem_.scale_x != ScaleMode::vector) return all;
+  std::vector<u8> scales;
+  for (const i64 token : tokens) {
+    const auto scale = all.begin() + token % kDistinctTokens * bytes_of(DType::fp32);
+    scales.insert(scales.end(), scale, scale + bytes_of(DType::fp32));
+  }
+  return scales;
+}
+
+Result<void> MixedOperands::open_scales() {
+  std::vector<i64> tokens(static_cast<size_t>(problem_.m));
+  std::iota(tokens.begin(), tokens.end(), i64{0});
+  const std::vector<u8> scales = scales_of(tokens);
+  const i64 bytes = static_cast<i64>(scales.size());
+  Result<DeviceBuffer> buffer = DeviceBuffer::allocate(lab_.device, bytes);
+  if (!buffer) return buffer.error();
+  scale_x_ = *std::move(buffer);
+  return bytes > 0 ? scale_x_.upload(scales.data(), bytes) : Result<void>();
+}
+
+std::vector<Result<Contender>> MixedOperands::prepare(std::span<const AnyPlan> plans) {
+  std::vector<mixed::Plan> own;
+  for (const AnyPlan& plan : plans) own.push_back(std::get<mixed::Plan>(plan));
+  std::vector<Result<Contender>> contenders;
+  for (const Result<mixed::Kernel>& kernel : mixed::prepare(lab_.device, own)) {
+    if (!kernel) {
+      contenders.push_back(kernel.error());
+      continue;
+    }
+    contenders.push_back(Contender{.name = kSluice,
+                                   .detail = mixed::short_name(kernel->plan().config),
+                                   .launch = [this, kernel = *kernel](int copy, Stream stream) {
+                                     return mixed::launch(kernel, args(copy), stream);
+                                   }});
+  }
+  return contenders;
+}
+
+/// The tokens that are looked at, as rows next to one another between D's own guards.
+Result<std::vector<u8>> MixedOperands::read_sample() const {
+  const DeviceBuffer& d = sets_[0].d;
+  const i64 row_bytes = problem_.n * bytes_of(problem_.d), begin = mixed::d_begin(problem_, 0);
+  const i64 rows = static_cast<i64>(tokens_.size());
+  std::vector<u8> bytes(static_cast<size_t>(begin + rows * row_bytes + kGuardBytes), kPoison);
+  const auto read = [&](i64 to, i64 count, i64 from) { return d.download(bytes.data() + to, count, from); };
+  Result<void> done = read(0, begin, 0);
+  if (done) done = read(begin + rows * row_bytes, kGuardBytes, d.bytes() - kGuardBytes);
+  for (i64 i = 0; i < rows && done; ++i) {
+    const i64 token = tokens_[static_cast<size_t>(i)];
+    done = read(begin + i * row_bytes, row_bytes, begin + token * problem_.ld_d * bytes_of(problem_.d));
+  }
+  if (!done) return done.error();
+  return bytes;
+}
+
+Result<std::string> MixedOperands::check(const Contender& contender, const AnyPlan& plan) {
+  const Stream stream = lab_.stream.get();
+  if (Result<void> done = sets_[0].d.fill(kPoison, stream); !done) return done.error();
+  if (Result<void> done = contender.launch(0, stream); !done) return done.error();
+  if (Result<void> done = lab_.stream.synchronize(); !done) return done.error();
+  const Result<std::vector<u8>> d = read_sample();
+  if (!d) return d.error();
+  mixed::HostData looked_at{.problem = problem_,
+                            .kind = mixed::DataKind::real,
+                            .bias = source_->host().bias,
+                            .scale_x = scales_of(tokens_)};
+  looked_at.problem.m = static_cast<i64>(tokens_.size());
+  looked_at.problem.ld_d = problem_.n;
+  return verdict_on(
+      mixed::judge(looked_at, sums_, *d, 0, mixed::rounding_of(std::get<mixed::Plan>(plan).config)), false);
+}
+
+}  // namespace sluice::bench

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/product.h"
+
+#include "bench/record.h"
+#include "bench/shapes.h"
+
+namespace sluice::bench {
+namespace {
+
+template <class Plans>
+Result<std::vector<AnyPlan>> any_of(Result<Plans> plans) {
+  if (!plans) return plans.error();
+  return std::vector<AnyPlan>(std::make_move_iterator(plans->begin()), std::make_move_iterator(plans->end()));
+}
+
+}  // namespace
+
+std::string name_of(const AnyProblem& problem) {
+  if (const auto* mixed = std::get_if<MixedProblem>(&problem)) return shape_name({.mixed = *mixed});
+  return problem_text(std::get<Problem>(problem));
+}
+
+Result<std::vector<AnyPlan>> candidates_of(const AnyProblem& problem, const DeviceInfo& device) {
+  if (const auto* mixed = std::get_if<MixedProblem>(&problem))
+    return any_of(mixed::candidates(*mixed, device));
+  return any_of(gemm::candidates(std::get<Problem>(problem), device));
+}
+
+AnyProblem problem_of(const AnyPlan& plan) {
+  return std::visit([](const auto& p) { return AnyProblem(p.problem); }, plan);
+}
+
+std::string short_name(const AnyPlan& plan) {
+  if (const auto* mixed = std::get_if<mixed::Plan>(&plan)) return mixed::short_name(mixed->config);
+  return sluice::short_name(std::get<Plan>(plan).config);
+}
+
+std::string config_text(const AnyPlan& plan) {
+  return std::visit([](const auto& p) { return to_string(p.config); }, plan);
+}
+
+double estimate_us(const AnyPlan& plan) {
+  if (const auto* mixed = std::get_if<mixed::Plan>(&plan)) return mixed->estimate_us;
+  return std::get<Plan>(plan).estimate.total_us;
+}
+
+}  // namespace sluice::bench

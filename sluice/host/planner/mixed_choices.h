@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the planner chooses of each mixed kernel's configuration, by name. A kernel has one function here: all
+// that tuning records, and the merging of a choice with what the problem says, need to know of it. Names are
+// those of mixed::Overrides. The order is that of the fields in a record.
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <sluice/mixed.h>
+
+namespace sluice::mixed {
+
+/// `Config` is `Kind`, const or not.
+template <class Config, class Kind>
+concept Is = std::is_same_v<std::remove_const_t<Config>, Kind>;
+
+/// visit(name, value) for every choice.
+template <Is<NarrowConfig> Config, class Visit>
+void for_each_choice(Config& c, const Visit& visit) {
+  visit("token_blocks", c.token_blocks);
+  visit("row_blocks", c.row_blocks);
+  visit("warps", c.warps);
+  visit("stages", c.stages);
+  visit("parts", c.parts);
+  visit("ctas", c.ctas);
+}
+constexpr const char* kernel_of(const NarrowConfig&) {
+  return "narrow";
+}
+
+template <Is<WideConfig> Config, class Visit>
+void for_each_choice(Config& c, const Visit& visit) {
+  visit("tokens", c.tokens);
+  visit("cluster_n", c.cluster_n);
+  visit("cluster_k", c.cluster_k);
+  visit("x_stages", c.x_stages);
+  visit("w_stages", c.w_stages);
+}
+constexpr const char* kernel_of(const WideConfig&) {
+  return "wide";
+}
+
+template <Is<ByteConfig> Config, class Visit>
+void for_each_choice(Config& c, const Visit& visit) {
+  visit("tokens", c.tokens);
+  visit("strips", c.strips);
+  visit("k_groups", c.k_groups);
+  visit("parts", c.parts);
+  visit("stages", c.stages);
+}
+constexpr const char* kernel_of(const ByteConfig&) {
+  return "byte";
+}
+
+/// `config` with the choices of `chosen`; formats and epilogue stay its own.
+template <class Config>
+Config with_choices(Config config, const Config& chosen) {
+  std::vector<int> values;
+  for_each_choice(chosen, [&](const char*, int value) { values.push_back(value); });
+  size_t next = 0;
+  for_each_choice(config, [&](const char*, int& value) { value = values[next++]; });
+  return config;
+}
+
+/// The choices alone: every format as in a new config.
+inline MixedConfig choices_of(const MixedConfig& config) {
+  return std::visit(
+      []<class Config>(const Config& chosen) { return MixedConfig(with_choices(Config{}, chosen)); }, config);
+}
+
+/// All kernels, a default config each.
+template <std::size_t... kIndex>
+std::vector<MixedConfig> all_kernels(std::index_sequence<kIndex...>) {
+  return {MixedConfig(std::in_place_index<kIndex>)...};
+}
+inline std::vector<MixedConfig> all_kernels() {
+  return all_kernels(std::make_index_sequence<std::variant_size_v<MixedConfig>>());
+}
+
+inline const char* kernel_of(const MixedConfig& config) {
+  return std::visit([](const auto& c) { return kernel_of(c); }, config);
+}
+
+}  // namespace sluice::mixed

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// A bench lab on the fake driver: what bench/ measures with, where kernels compute nothing and any two events
+// are 0.25 ms apart. For tests of what becomes of a measurement, and of whatever fails in one.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "bench/lab.h"
+#include "bench/session.h"
+#include "fake_driver.h"
+
+namespace sluice::bench {
+
+/// Nobody is told what is being done.
+inline const Phase kSilent = [](const std::string&) {};
+inline constexpr const char* kNoCublasLt = "/no/such/libcublasLt.so";
+
+class LabFixture : public testing::Test {
+ protected:
+  explicit LabFixture(Method method) : method_(method) { method_.rest_ms = 0; }
+
+  void SetUp() override {
+    driver_.machine.memory_bytes = i64{4} << 30;
+    const Result<Device> device = open_fake_device();
+    ASSERT_TRUE(device) << device.error().message;
+    Result<Lab> lab = open_lab(*device, method_, kNoCublasLt);
+    ASSERT_TRUE(lab) << lab.error().message;
+    lab_ = std::make_unique<Lab>(std::move(*lab));
+  }
+
+  FakeDriver driver_;
+  std::unique_ptr<Lab> lab_;
+
+ private:
+  Method method_;
+};
+
+}  // namespace sluice::bench
