@@ -21,9 +21,8 @@ class TokenRows {
   static constexpr int kAtOnce = 2 / kBlocks16;          // blocks of weights: chains enough, registers too
   // With 32 tokens ptxas would else read those of both halves of a tile at once, and run out of registers.
   static constexpr int kSpansAtOnce = kBlocks16 == 1 ? 8 / S::kSpan : 1;
-  static constexpr bool kCorrects =
-      S::kStoredZeros || implied_zero(kConfig.weights.type) + Codes::kOffset != 0;
   static constexpr float kZero = implied_zero(kConfig.weights.type) + Codes::kOffset;
+  static constexpr bool kCorrects = S::kStoredZeros || kZero != 0.0f;
   static constexpr float kUpper = exact_power(-Codes::kUpperExponent);
   static constexpr float kLower = exact_power(-Codes::kLowerExponent);
 
@@ -39,12 +38,10 @@ class TokenRows {
     if constexpr (S::kGroup == 0 && S::kStoredZeros) {
 #pragma unroll
       for (int block = 0; block < S::kBlocks; ++block) {
-        const u8* zeros =
-            static_cast<const u8*>(params.weights) +
-            (at.first_row / kStripRows + block / 4 + 1) * params.strip_bytes -
-            row_zero_bytes(kConfig.weights) +
-            (row_of_strip<kConfig>(at) + block % 4 * kBlockRows + at.lane % 4 * 4) * S::kScaleSize;
-        const u32* words = reinterpret_cast<const u32*>(zeros);
+        const int row = row_of_strip<kConfig>(at) + block % 4 * kBlockRows + at.lane % 4 * 4;
+        const u32* words = reinterpret_cast<const u32*>(
+            static_cast<const u8*>(params.weights) - row_zero_bytes(kConfig.weights) +
+            (at.first_row / kStripRows + block / 4 + 1) * params.strip_bytes + row * S::kScaleSize);
         row_zeros_[block] = S::kScaleSize == 4 ? pairs_of(words[0], words[1], words[2], words[3])
                                                : pairs_of(words[0], 0, words[1], 0);
       }
@@ -106,8 +103,8 @@ class TokenRows {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const float sum = chains[0][e / 2 * 2] + chains[1][e / 2 * 2];
-        starts[0][i][e] = S::kStoredZeros ? sum : sum * -(kZero * kUpper);
-        starts[1][i][e] = S::kStoredZeros ? sum : sum * -(kZero * kLower);
+        starts[0][i][e] = sum * (S::kStoredZeros ? 1.0f : -kZero * kUpper);
+        starts[1][i][e] = sum * (S::kStoredZeros ? 1.0f : -kZero * kLower);
       }
     }
   }
