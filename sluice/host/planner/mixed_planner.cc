@@ -73,7 +73,10 @@ const char* why_not_wanted(const MixedProblem& p, const ByteConfig& c, const Dev
   const i64 k_tiles = std::max<i64>(packed_k_tiles(p.k), 1), tiles_of_cta = ceil_div(k_tiles, i64{c.parts});
   if (c.parts > k_tiles) return "parts must be at most the k-tiles";
   if (c.parts > 1 && tiles_of_cta < kLeastTiles) return "parts of k are too short";
-  const int room = c.tokens == 128 ? kByteMostGroups / 2 : kByteMostGroups;
+  // Two sets of sums of 32 tokens, with whole k in a group, spill where four warpgroups share the registers.
+  const bool few_registers = c.tokens == 128 || (c.tokens == 32 && c.weights.group == 0);
+  const int room = few_registers ? kByteMostGroups / 2 : kByteMostGroups;
+  if (math_groups(c) > room) return "so many warpgroups leave too few registers";
   if (2 * math_groups(c) <= room && tiles_of_cta >= kLeastTiles * c.k_groups)
     return "there is work for more warpgroups, which hide one another's waits";
   if (c.k_groups > tiles_of_cta) return "there are fewer k-tiles than warpgroups";
