@@ -120,6 +120,9 @@ TEST(cli_mixed, e4m3_tokens_take_weights_in_the_order_byte) {
                               .bias_type = MixedProblem{}.bias_type};
   EXPECT_EQ(item->problem, expected) << to_string(item->problem);
   EXPECT_EQ(item->overrides, (mixed::Overrides{.stages = 3}));
+  EXPECT_EQ(parse("--shape 16x64x128 --weights int4 --dtype e4m3 --strips 2 --k-groups 1 --tokens-tile 16")
+                ->overrides,
+            (mixed::Overrides{.tokens = 16, .strips = 2, .k_groups = 1}));
   EXPECT_EQ(parse("--shape 16x64x128 --weights int8 --dtype e4m3")->problem.weights.order,
             FragmentOrder::half)
       << "the planner says that 8-bit weights go with 16-bit tokens";
