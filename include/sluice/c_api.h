@@ -294,9 +294,10 @@ typedef struct {
       ctas;                                                 /* few tokens of 16 bits; stages, parts: e4m3 */
   int32_t tokens, cluster_n, cluster_k, x_stages, w_stages; /* many tokens of 16 bits; tokens: e4m3 too */
   int32_t strips, k_groups;                                 /* e4m3 tokens */
+  int32_t ignore_records; /* 1: plan as if the problem had never been tuned */
 } sluice_mixed_choices;
 #define SLUICE_NO_MIXED_CHOICES \
-  { -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1 }
+  { -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1 }
 
 /* A plan like others, for what takes one, but sluice_prepare. Needs no GPU; device NULL: for an H200. */
 SLUICE_API sluice_status sluice_mixed_plan_create(const sluice_device* device,

@@ -115,7 +115,7 @@ def mixed_plan(problem: Optional[MixedProblem] = None, *, device: Optional[int] 
                parts: Optional[int] = None, ctas: Optional[int] = None, tokens: Optional[int] = None,
                cluster_n: Optional[int] = None, cluster_k: Optional[int] = None, x_stages: Optional[int] = None,
                w_stages: Optional[int] = None, strips: Optional[int] = None, k_groups: Optional[int] = None,
-               **fields: object) -> Plan:
+               ignore_records: bool = False, **fields: object) -> Plan:
     """The same for tokens of 16 bits, or of e4m3, times packed weights. Needs no GPU: without ``device`` it is an H200's
     plan.
 
@@ -123,7 +123,8 @@ def mixed_plan(problem: Optional[MixedProblem] = None, *, device: Optional[int] 
 
     ``fields`` are those of ``MixedProblem``; the other arguments overrule the planner. With 16-bit tokens the first six are
     of the kernel for few of them, the next five of that for many; e4m3 tokens have one kernel, and ``tokens``, ``strips``,
-    ``k_groups``, ``parts`` and ``stages``.
+    ``k_groups``, ``parts`` and ``stages``. A tuning record of the problem decides where none is given, but with
+    ``ignore_records``.
     """
     if problem is None:
         try:
@@ -134,7 +135,7 @@ def mixed_plan(problem: Optional[MixedProblem] = None, *, device: Optional[int] 
         raise errors.InvalidArgument(f"mixed_plan: give a MixedProblem or its fields ({', '.join(fields)}), not both")
     given = {"token_blocks": token_blocks, "row_blocks": row_blocks, "warps": warps, "stages": stages, "parts": parts,
              "ctas": ctas, "tokens": tokens, "cluster_n": cluster_n, "cluster_k": cluster_k, "x_stages": x_stages,
-             "w_stages": w_stages, "strips": strips, "k_groups": k_groups}
+             "w_stages": w_stages, "strips": strips, "k_groups": k_groups, "ignore_records": ignore_records}
     choices = MixedChoicesStruct(**{key: -1 if value is None else int(value) for key, value in given.items()})
     handle = ctypes.c_void_p()
     lib.sluice_mixed_plan_create(default_device(device) if device is not None else None, ctypes.byref(problem.struct()),

@@ -61,6 +61,7 @@ mixed::Overrides overrides_of(const sluice_mixed_choices* given) {
                  {given->k_groups, overrides.k_groups}};
   for (const auto& [value, target] : choices)
     if (value >= 0) target = value;
+  overrides.ignore_records = given->ignore_records > 0;
   return overrides;
 }
 

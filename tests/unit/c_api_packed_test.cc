@@ -188,6 +188,11 @@ TEST_F(CApiPacked, a_record_of_the_problem_is_planned_and_run) {
   EXPECT_STREQ(sluice_plan_source(plan), "record");
   EXPECT_EQ(sluice_plan_estimate_us(plan), 7.125);
   sluice_plan_free(plan);
+  sluice_mixed_choices choices = SLUICE_NO_MIXED_CHOICES;
+  choices.ignore_records = 1;
+  ASSERT_EQ(sluice_mixed_plan_create(handle, &problem, &choices, &plan), SLUICE_OK) << sluice_error_message();
+  EXPECT_STREQ(sluice_plan_source(plan), "model");
+  sluice_plan_free(plan);
   TestArray x = array(SLUICE_FP16, {16, 4096}), d = array(SLUICE_FP16, {16, 4096});
   TestArray blob = array(SLUICE_BYTE, {blob_bytes(tuned_mixed_problem().weights, 4096, 4096)});
   sluice_mixed_product p = product();

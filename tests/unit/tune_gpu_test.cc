@@ -172,6 +172,28 @@ TEST_F(TuneGpuMixed, what_is_right_passes_and_a_tile_taken_for_another_does_not)
       << "but not at the distance of tiles";
 }
 
+TEST_F(TuneGpuMixed, tokens_that_come_again_bring_their_scales) {
+  MixedOperands operands(*lab_);
+  MixedProblem problem = few_;
+  problem.m = 300;
+  problem.x = DType::e4m3;
+  problem.weights.order = FragmentOrder::byte;
+  for (const ScaleMode mode : {ScaleMode::none, ScaleMode::tensor, ScaleMode::vector}) {
+    problem.scale_x = mode;
+    ASSERT_TRUE(operands.open(problem));
+    const float* scales = operands.args(0).scale_x;
+    ASSERT_EQ(scales == nullptr, mode == ScaleMode::none);
+    if (mode != ScaleMode::vector) continue;
+    for (i64 token = kDistinctTokens; token < problem.m; ++token)
+      EXPECT_EQ(scales[token], scales[token - kDistinctTokens]);
+    EXPECT_NE(scales[0], scales[256]);
+    const Result<std::string> checked = operands.check(
+        {.name = "nothing", .launch = [](int, Stream) { return Result<void>(); }}, plans_of(problem)[0]);
+    ASSERT_TRUE(checked) << checked.error().message;
+    EXPECT_NE(checked->find("of them never written"), std::string::npos) << *checked;
+  }
+}
+
 TEST_F(TuneGpuMixed, any_single_failing_call_is_survived) {
   const auto search_mixed = [&] {
     GpuTuneMachine machine(*lab_);
