@@ -15,6 +15,13 @@
 namespace sluice {
 namespace {
 
+/// Four warpgroups have 96 registers a thread. With 32 e4m3 tokens and more a few words are put aside, which
+/// was measured to be faster than fewer warpgroups (docs/findings/few-bit-weights.md).
+int spared_bytes(const MixedConfig& config) {
+  const auto* c = std::get_if<ByteConfig>(&config);
+  return c != nullptr && c->tokens >= 32 && math_groups(*c) == kByteMostGroups ? 40 : 0;
+}
+
 void expect_to_compile(const MixedProblem& problem, const mixed::Overrides& overrides = {}) {
   static std::set<std::string> seen;
   const auto compiler = Compiler::load("");
@@ -25,9 +32,9 @@ void expect_to_compile(const MixedProblem& problem, const mixed::Overrides& over
     if (!seen.insert(unit).second) continue;
     const auto cubin = (*compiler)->compile(unit);
     ASSERT_TRUE(cubin) << cubin.error().message;
-    EXPECT_EQ(cubin->report.spill_bytes, 0)
+    EXPECT_LE(cubin->report.spill_bytes, spared_bytes(plan->config))
         << mixed::short_name(plan->config) << ": " << cubin->report.registers << " registers";
-    EXPECT_EQ(cubin->report.stack_bytes, 0) << unit;
+    EXPECT_LE(cubin->report.stack_bytes, spared_bytes(plan->config)) << unit;
     EXPECT_EQ(cubin->report.log, "") << unit;
   }
 }

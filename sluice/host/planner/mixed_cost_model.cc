@@ -93,23 +93,22 @@ double estimate_us(const MixedProblem& problem, const ByteConfig& c, const Devic
   const double weight_bytes = static_cast<double>(c.strips) * tile_bytes(c.weights);  // for each k-tile
   const double in_flight = std::max(1, c.stages - c.k_groups) * (weight_bytes + token_bytes);
   const double rate = std::min(costs.sm_bytes_per_us, in_flight / costs.latency_us);
-  const double sm_us = of_busiest * tiles * (weight_bytes + token_bytes / 2) / rate;
+  const double sm_us = of_busiest * tiles * (weight_bytes + token_bytes * costs.token_share) / rate;
   const double hbm_us = row_ctas * k_tiles * weight_bytes / device.hbm_bytes_per_us;
   const double l2_us = ctas * tiles * (weight_bytes + token_bytes) / device.l2_bytes_per_us;
 
   const double groups = std::max(1, tile_groups(c.weights));
-  const double clocks = costs.tile_clocks + groups * (costs.group_clocks + costs.token_clocks * c.tokens);
-  const double busy = std::min(1.0, math_groups(c) / costs.busy_groups);
+  const double clocks = costs.tile_clocks +
+                        costs.product_clocks * std::max<double>(c.tokens, costs.least_product_tokens) +
+                        groups * costs.token_clocks * c.tokens;
+  const double busy = std::pow(math_groups(c) / static_cast<double>(kByteMostGroups), costs.busy_exponent);
   const double turns = std::ceil(tiles / c.k_groups) * c.k_groups;  // all warpgroups wait for the last
   const double issue_us = of_busiest * turns * c.strips * clocks / (busy * costs.clocks_per_us);
-  const double tensor_us = of_busiest * tiles * c.strips * costs.product_clocks *
-                           std::max<double>(c.tokens, costs.least_product_tokens) / costs.clocks_per_us;
 
   double sum = 0;
-  for (const double us : {sm_us, hbm_us, l2_us, issue_us, tensor_us}) sum += std::pow(us, costs.sharpness);
+  for (const double us : {sm_us, hbm_us, l2_us, issue_us}) sum += std::pow(us, costs.sharpness);
   return costs.fixed_us + std::pow(sum, 1 / costs.sharpness) + costs.wave_us * (of_busiest - 1) +
-         costs.reduce_us * c.tokens * math_groups(c) * c.parts +
-         (c.parts > 1 ? costs.part_us * c.parts : 0.0);
+         costs.reduce_us * c.tokens * math_groups(c) + (c.parts > 1 ? costs.part_us * c.parts : 0.0);
 }
 
 int estimate_registers(const NarrowConfig& c) {

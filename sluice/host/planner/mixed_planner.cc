@@ -29,9 +29,9 @@ constexpr Rings kRings[] = {{8, 4}, {6, 3}, {6, 2}, {5, 4}, {5, 2}, {4, 2}, {3, 
 
 constexpr int kByteTokens[] = {8, 16, 32, 64, 128};
 constexpr int kStrips[] = {4, 2, 1};
-constexpr int kKGroups[] = {4, 2, 1, 3};
-constexpr int kByteParts[] = {1, 2, 4, 3, 5, 6, 8};
+constexpr int kKGroups[] = {4, 2, 1};
 constexpr int kMostByteStages = 32;
+constexpr i64 kLeastTiles = 8;  // of k, for two warpgroups or a part of a cluster: fewer were slower
 
 /// The smallest tile that holds all tokens (more than 32 are several tiles), and its half: two of those may
 /// be faster than one that is short of registers.
@@ -72,6 +72,13 @@ const char* why_not_wanted(const MixedProblem& p, const WideConfig& c, const Dev
 const char* why_not_wanted(const MixedProblem& p, const ByteConfig& c, const DeviceInfo&) {
   const i64 k_tiles = std::max<i64>(packed_k_tiles(p.k), 1), tiles_of_cta = ceil_div(k_tiles, i64{c.parts});
   if (c.parts > k_tiles) return "parts must be at most the k-tiles";
+  if (c.parts > 1 && tiles_of_cta < kLeastTiles) return "parts of k are too short";
+  // Two sets of sums of 32 tokens, with whole k in a group, spill where four warpgroups share the registers.
+  const bool few_registers = c.tokens == 128 || (c.tokens == 32 && c.weights.group == 0);
+  const int room = few_registers ? kByteMostGroups / 2 : kByteMostGroups;
+  if (math_groups(c) > room) return "so many warpgroups leave too few registers";
+  if (2 * math_groups(c) <= room && tiles_of_cta >= kLeastTiles * c.k_groups)
+    return "there is work for more warpgroups, which hide one another's waits";
   if (c.k_groups > tiles_of_cta) return "there are fewer k-tiles than warpgroups";
   if (tile_rows(c) / 2 >= round_up(p.n, i64{kStripRows})) return "half of the strips would be empty";
   return nullptr;
@@ -147,7 +154,7 @@ std::vector<ByteConfig> byte_space(const MixedProblem& p, const Overrides& o) {
     if (!o.tokens && tokens < 64 && tokens < p.m) continue;  // expanding codes again costs more than it saves
     for (const int strips : axis(kStrips, o.strips))
       for (const int k_groups : axis(kKGroups, o.k_groups))
-        for (const int parts : axis(kByteParts, o.parts)) {
+        for (const int parts : axis(kParts, o.parts)) {
           c.tokens = tokens;
           c.strips = strips;
           c.k_groups = k_groups;
