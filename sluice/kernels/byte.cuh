@@ -62,8 +62,8 @@ SLUICE_DEVICE void run_byte(const ByteParams& params) {
   ByteFinish<kConfig> finish(params, at);
 
   if (at.multiplies()) {
-    finish.fetch_vectors();
     ptx::named_barrier_sync(kBegun, threads_of(kConfig));
+    finish.fetch_vectors();  // while the first tiles are on their way
     typename ByteProducts<kConfig>::Sums sums = {};
     ByteProducts<kConfig>(params, at).run(sums);
     ptx::named_barrier_sync(kMultiplied, S::kMathThreads);

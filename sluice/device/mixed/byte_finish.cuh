@@ -25,8 +25,10 @@ class ByteFinish {
   SLUICE_DEVICE ByteFinish(const ByteParams& params, const BytePlace<kConfig>& at)
       : params_(params), at_(at) {}
 
-  /// Math threads, first thing: what the end needs of global memory, an element of each vector a thread.
-  SLUICE_DEVICE void fetch_vectors() {
+  /// Math threads, before they multiply: what the end needs of global memory goes to shared memory, an
+  /// element of each vector a thread.
+  SLUICE_DEVICE void fetch_vectors() const {
+    float bias = 0.0f, row_scale = 1.0f, token_scale = 1.0f;
     const int thread = this->thread(), row = at_.first_strip * kStripRows + thread;
     if (thread < kRows && row < params_.n) {
       if constexpr (S::kGroup == 0) {
@@ -34,21 +36,26 @@ class ByteFinish {
           const u8* scales = static_cast<const u8*>(params_.weights) +
                              (row / kStripRows + 1) * params_.strip_bytes - row_scale_bytes(kConfig.weights) -
                              row_zero_bytes(kConfig.weights);
-          row_scale_ = load_element<kConfig.weights.scale>(scales, scale_slot(row % kStripRows, 0));
+          row_scale = load_element<kConfig.weights.scale>(scales, scale_slot(row % kStripRows, 0));
         }
       }
-      if constexpr (kConfig.bias == Bias::column) bias_ = load_element<kConfig.bias_type>(params_.bias, row);
+      if constexpr (kConfig.bias == Bias::column) bias = load_element<kConfig.bias_type>(params_.bias, row);
     }
     if constexpr (kConfig.scale_x == ScaleMode::tensor)
-      token_scale_ = load_element<DType::fp32>(params_.scale_x, 0);
+      token_scale = load_element<DType::fp32>(params_.scale_x, 0);
     if constexpr (kConfig.scale_x == ScaleMode::vector)
       if (thread < S::kTokens && at_.first_token + thread < params_.m)
-        token_scale_ = load_element<DType::fp32>(params_.scale_x, at_.first_token + thread);
+        token_scale = load_element<DType::fp32>(params_.scale_x, at_.first_token + thread);
+    if (thread < kRows) {
+      if constexpr (kConfig.bias == Bias::column) ptx::store_shared(vector(thread), bias);
+      if constexpr (S::kGroup == 0) ptx::store_shared(vector(kRows + thread), row_scale);
+    }
+    if (thread < S::kTokens)
+      ptx::store_shared(vector(2 * kRows + thread), token_scale * power_of_two(kByteExponent));
   }
 
   /// Math threads, when nobody in the CTA reads or fills the rings any more.
   SLUICE_DEVICE void leave(const float (&sums)[S::kTokens / 2]) const {
-    leave_vectors();
     const int row = at_.strip() * kStripRows + at_.block() * kBlockRows + at_.lane() / 4;
     const u32 to = address(at_.k_group(), at_.lane() % 4 * 2, row);
     constexpr int kToken = 4 * sums_stride(kConfig);
@@ -123,15 +130,6 @@ class ByteFinish {
   SLUICE_DEVICE u32 vector(int index) const {
     return at_.smem + vector_offset(kConfig) + 4 * index;
   }
-  SLUICE_DEVICE void leave_vectors() const {
-    const int thread = this->thread();
-    if (thread < kRows) {
-      if constexpr (kConfig.bias == Bias::column) ptx::store_shared(vector(thread), bias_);
-      if constexpr (S::kGroup == 0) ptx::store_shared(vector(kRows + thread), row_scale_);
-    }
-    if (thread < S::kTokens)
-      ptx::store_shared(vector(2 * kRows + thread), token_scale_ * power_of_two(kByteExponent));
-  }
   /// `token`, `row`: in the tile.
   SLUICE_DEVICE float finished(float sum, float token_scale, float row_scale, float bias) const {
     if constexpr (S::kGroup == 0) sum *= row_scale;
@@ -160,7 +158,6 @@ class ByteFinish {
 
   const ByteParams& params_;
   const BytePlace<kConfig>& at_;
-  float bias_ = 0.0f, row_scale_ = 1.0f, token_scale_ = 1.0f;  // of row, and token, number threadIdx.x
 };
 
 }  // namespace sluice::mixed
