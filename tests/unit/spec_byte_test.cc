@@ -91,7 +91,7 @@ TEST(byte_config, parts_of_shared_memory_lie_where_they_must) {
                   ASSERT_EQ(incoming_offset(c) % 16, 0);
                   ASSERT_EQ(vector_offset(c) % 16, 0);
                   ASSERT_EQ(barrier_offset(c) % 8, 0);
-                  ASSERT_LE(smem_bytes(c), kSmemOfCta);
+                  ASSERT_LE(smem_bytes(c), kMaxSmemBytes);
                   // Shares of a tile, in quads of rows, as the kernel deals them out.
                   const int quads = tile_rows(c) / 4 * tokens;
                   for (int part = 0; part < parts; ++part) {

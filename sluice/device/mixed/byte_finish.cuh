@@ -8,8 +8,9 @@
 #include <sluice/device/element.cuh>
 #include <sluice/device/epilogue/activation.cuh>
 #include <sluice/device/math/byte_codes.cuh>
+#include <sluice/device/math/code_fragments.cuh>
+#include <sluice/device/math/row_pair.cuh>
 #include <sluice/device/mixed/byte_place.cuh>
-#include <sluice/device/mixed/tile_sums.cuh>
 #include <sluice/device/ptx/cluster_memory.cuh>
 #include <sluice/device/ptx/shared.cuh>
 
@@ -51,7 +52,7 @@ class ByteFinish {
       if constexpr (S::kGroup == 0) ptx::store_shared(vector(kRows + thread), row_scale);
     }
     if (thread < S::kTokens)
-      ptx::store_shared(vector(2 * kRows + thread), token_scale * power_of_two(kByteExponent));
+      ptx::store_shared(vector(2 * kRows + thread), token_scale * exact_power(kByteExponent));
   }
 
   /// Math threads, when nobody in the CTA reads or fills the rings any more.

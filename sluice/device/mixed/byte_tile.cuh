@@ -6,8 +6,9 @@
 #include <sluice/spec/packed_codes.h>
 #include <sluice/device/element.cuh>
 #include <sluice/device/math/byte_codes.cuh>
+#include <sluice/device/math/code_fragments.cuh>
+#include <sluice/device/math/row_pair.cuh>
 #include <sluice/device/mixed/byte_place.cuh>
-#include <sluice/device/mixed/tile_sums.cuh>
 #include <sluice/device/ptx/shared.cuh>
 #include <sluice/device/ptx/wgmma.cuh>
 
@@ -65,7 +66,7 @@ class ByteTile {
     RowPair f{1.0f, 1.0f};
     if constexpr (S::kGroup != 0) f = floats(scales_[kGroup]);
     if constexpr (kOnes) {
-      constexpr float kUnit = power_of_two(-kByteExponent);
+      constexpr float kUnit = exact_power(-kByteExponent);
       const RowPair zero = S::kGroup != 0 ? floats(zeros_[kGroup]) : row_zeros_;
       f.upper *= (kByteZero - zero.upper) * kUnit;
       f.lower *= (kByteZero - zero.lower) * kUnit;
