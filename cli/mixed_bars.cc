@@ -15,7 +15,6 @@ namespace sluice::cli {
 namespace {
 
 using bench::kBestFp8;
-using bench::kHalfPeerBest;
 using bench::kReadFloor;
 using bench::ShapeRecord;
 
@@ -26,7 +25,7 @@ constexpr i64 kFewTokens = 32;
 /// Of one product, whatever its tokens' type.
 struct Ratio {
   i64 tokens = 0;
-  double weights = 0, fp8 = 0, half = 0;
+  double weights = 0, fp8 = 0;
 };
 
 std::string verdict(bool met, const std::string& text) {
@@ -71,15 +70,6 @@ class Bars {
     text_ += verdict(value >= bar,
                      fmt::format("{}: {}{}: least {:.3f} (bar {:.2f})", number, family_, what, value, bar));
   }
-  void half_least(double bar, const char* number, const char* what, i64 tokens) {
-    std::vector<double> ratios;
-    for (const Ratio& r : all_)
-      if (r.tokens == tokens && r.half > 0) ratios.push_back(r.half);
-    if (ratios.empty()) return;
-    const double value = bench::least(ratios);
-    text_ += verdict(value >= bar, fmt::format("{}: {}{}: least {:.3f} x 16 bits' speed (bar {:.2f})", number,
-                                               family_, what, value, bar));
-  }
   void few_tokens() {
     const auto few = [](const Ratio& r) { return r.tokens <= kFewTokens; };
     mean(1.55, "2", "all", few);
@@ -122,8 +112,7 @@ std::string bars_of(const bench::RunRecord& run, const char* ours) {
     }
     const Ratio ratio{.tokens = p.m,
                       .weights = static_cast<double>(p.n) * static_cast<double>(p.k),
-                      .fp8 = bench::ratio(shape, ours, kBestFp8),
-                      .half = bench::ratio(shape, ours, kHalfPeerBest)};
+                      .fp8 = bench::ratio(shape, ours, kBestFp8)};
     (p.x == DType::e4m3 ? byte : half).push_back(ratio);
     Ratio& best = faster.emplace(std::tuple{p.m, p.n, p.k, p.weights.group}, ratio).first->second;
     if (ratio.fp8 > best.fp8) best = ratio;
@@ -132,7 +121,7 @@ std::string bars_of(const bench::RunRecord& run, const char* ours) {
   Bars of_half(byte.empty() ? "" : "16-bit tokens, ", half), of_byte("e4m3 tokens, ", byte),
       of_either("the faster of both, ", either);
   of_half.few_tokens();
-  of_half.half_least(1.00, "3", "64 tokens", 64);
+  of_half.least(1.00, "3", "64 tokens", [](const Ratio& r) { return r.tokens == 64; });
   of_byte.few_tokens();
   of_byte.many_tokens();
   if (!half.empty() && !byte.empty()) of_either.few_tokens();

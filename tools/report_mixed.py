@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The section of docs/performance.md about packed weights: `sluice bench --set mixed`, kept in
-bench/results/h200/packed/mixed.json, apart from the records whose peers compute the same thing. Left out if it is missing.
+"""The section of docs/performance.md about packed weights: `sluice bench --set mixed`, whole or in parts (`--only`), kept in
+bench/results/h200/packed/mixed*.json, apart from the records whose peers compute the same thing. Left out if there is none.
 """
 import json
 import pathlib
@@ -34,16 +34,18 @@ def families(shapes: list[dict]) -> dict[str, list[dict]]:
 
 
 def mixed_section(results: pathlib.Path) -> str:
-    path = results / "packed" / "mixed.json"
-    if not path.exists():
+    all_shapes = []
+    for path in sorted((results / "packed").glob("mixed*.json")):
+        run = json.loads(path.read_text())
+        if run.get("schema") != SCHEMA:
+            raise SystemExit(f"{path}: schema is {run.get('schema')!r}, not {SCHEMA!r}")
+        all_shapes += run["shapes"]
+    if not all_shapes:
         return ""
-    run = json.loads(path.read_text())
-    if run.get("schema") != SCHEMA:
-        raise SystemExit(f"{path}: schema is {run.get('schema')!r}, not {SCHEMA!r}")
     text = ("## Packed weights, few tokens\n\nBeside the faster of cuBLASLt's best FP8 algorithm and our own FP8, cuBLASLt's best in 16 bits, "
             "and a plain read of the packed bytes, all in turn, cold and verified (mixed.md):\n\n")
     for ours in (OURS, TUNED):
-        for tokens, shapes in families(run["shapes"]).items():
+        for tokens, shapes in families(all_shapes).items():
             ratios = [r for s in shapes if (r := divided(best_fp8(s), median(s, ours)))]
             if not ratios:
                 continue

@@ -160,7 +160,8 @@ def test_opcheck(index):
     arguments, out = (packed.format_number, 192, 256), torch.empty(2, 8, 192, device="cuda", dtype=FP16)
     op, values = [(torch.ops.sluice.mixed_mm, (x, packed.blob, whole(192), powers(2, 8, 1), *arguments, "gelu", FP32)),
                   (torch.ops.sluice.mixed_mm_out, (x, packed.blob, out, None, powers(16), *arguments, "none"))][index]
-    torch.library.opcheck(op.default, values, test_utils=["test_schema", "test_autograd_registration", "test_faketensor",
+    # Without test_schema: torch 2.11 multiplies the inputs there, which it cannot do in float8.
+    torch.library.opcheck(op.default, values, test_utils=["test_autograd_registration", "test_faketensor",
                                                           "test_aot_dispatch_dynamic"])
 
 
