@@ -14,18 +14,10 @@ namespace {
 
 static_assert(offsetof(ByteParams, map_x) % alignof(CUtensorMap) == 0);
 
-constexpr int kVector = 4;  // elements of D in a store
-
 /// Tokens that are copied at a time: rows that only fill a tile cost more than ones that are there. A box
 /// begins where the swizzle does, so it may have any number of rows.
 int box_tokens(const MixedProblem& p, const ByteConfig& c) {
   return static_cast<int>(std::min(p.m, i64{c.tokens}));
-}
-
-/// May four elements of D go in one store, wherever they begin?
-bool allows_vectors(const MixedProblem& p, const void* d) {
-  return p.n % kVector == 0 && (p.m == 1 || p.ld_d % kVector == 0) &&
-         reinterpret_cast<u64>(d) % static_cast<u64>(kVector * bytes_of(p.d)) == 0;
 }
 
 }  // namespace

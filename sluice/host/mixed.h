@@ -38,6 +38,13 @@ struct Kernel::Impl {
   ByteParams byte{};      // but for pointers, also that in the map, and `vectors`; of the other kinds none
 };
 
+/// May four elements of D go in one store, wherever they begin?
+inline bool allows_vectors(const MixedProblem& p, const void* d) {
+  constexpr int kVector = 4;
+  return p.n % kVector == 0 && (p.m == 1 || p.ld_d % kVector == 0) &&
+         reinterpret_cast<u64>(d) % static_cast<u64>(kVector * bytes_of(p.d)) == 0;
+}
+
 /// The parts of prepare and launch that are of one kind: fill shape and parameters of `impl`, whose plan is
 /// set (errors: those of encode_tensor_map; the context is current); enqueue, the arguments are checked.
 Result<void> fill(const Device& device, const NarrowConfig& config, Kernel::Impl& impl);

@@ -5,17 +5,6 @@
 #include <sluice/host/mixed.h>
 
 namespace sluice::mixed {
-namespace {
-
-constexpr int kVector = 4;  // elements of D in a store
-
-/// May four elements of D go in one store, wherever they begin?
-bool allows_vectors(const MixedProblem& p, const void* d) {
-  return p.n % kVector == 0 && (p.m == 1 || p.ld_d % kVector == 0) &&
-         reinterpret_cast<u64>(d) % static_cast<u64>(kVector * bytes_of(p.d)) == 0;
-}
-
-}  // namespace
 
 Result<void> fill(const Device&, const NarrowConfig& c, Kernel::Impl& impl) {
   const MixedProblem& p = impl.plan.problem;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels that were prepared for problems, and stay: what run() of gemm.h and mixed.h, and of the C
-// interface's sessions, look up. Any thread may call all of it; nothing of it waits for the driver.
+// interface's sessions, look up. Any thread may call all of it; nobody waits for the driver or the compiler
+// with the lock held.
 #pragma once
 
 #include <initializer_list>

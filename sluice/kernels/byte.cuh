@@ -18,7 +18,8 @@
 //                    they have sent sums                           that came are read
 // clang-format on
 // All start in phase 0; a first wait on an empty barrier uses the parity of the phase before, which counts as
-// complete. Every role walks the same stages. Every copy is waited for by math warps: when they have met at
+// complete. Loaders walk all stages, a math warpgroup
+// every k_groups-th. Every copy is waited for by math warps: when they have met at
 // the end no byte is on its way into the rings.
 //
 // No CTA waits for one outside of its cluster, no memory is needed between launches, and sums are always

@@ -2,7 +2,8 @@
 // To e4m3 with fp32 scales, as the usual quantisers have it: amax = max(|x|, 1e-4) over what shares a scale,
 // scale = amax * (1 / 448), and an element is its value times (1 / amax) * 448, rounded to nearest even. Both
 // are what torch makes of `amax / 448.0` and `448.0 / amax` on a GPU, so that bits are those of quantisers
-// written in torch. NaN makes its scale and all that share it NaN. Each element is read once where a thread
+// written in torch. (silu(gate) * up is made with the GPU's fast exponential and division first: those bits
+// are not torch's.) NaN makes its scale and all that share it NaN. Each element is read once where a thread
 // can hold its part, and no kernel waits for another's.
 //
 // Grids of any size do all the work. `Arith` is what a step is on the GPU (quantize_entry.cuh) or in a test

@@ -31,7 +31,6 @@ struct ByteConfig {
 };
 
 inline constexpr int kByteMostGroups = 4;
-inline constexpr int kBytePromotion = 128;  // k that the tensor core adds up at most
 
 SLUICE_HD constexpr int math_groups(const ByteConfig& c) {
   return c.strips * c.k_groups;

@@ -2,7 +2,8 @@
 // Mixed input: few-bit packed weights times 16-bit tokens, or 4-bit ones times e4m3 tokens. The problem, and
 // the configuration of the kernel for few 16-bit tokens (kernels/narrow.cuh).
 //   D[m][n] = act(scale_x[m] * sum_k X[m][k] W[n][k] + bias[n]),  W = scale * (code - zero) (spec/packing.h)
-// The kernel's rows are W's: an output is a row of the tensor core's A, a token a column of its B.
+// A tile's rows are W's; an output is a row of the tensor core's A and a token a column of its B, but for 16
+// and 32 tokens in narrow.cuh, which are the rows of A (device/mixed/token_rows.cuh).
 #pragma once
 
 #include <sluice/spec/epilogue.h>

@@ -360,10 +360,12 @@ TEST_F(mixed_products, without_k_are_the_bias) {
       if (x == DType::e4m3) problem.weights.order = FragmentOrder::byte;
       problem.bias = Bias::column;
       problem.activation = Activation::relu;
+      if (x == DType::e4m3) problem.scale_x = ScaleMode::vector;
       const auto data = made(problem, DataKind::exact, 4);
       ASSERT_TRUE(ok(data));
       mixed::Args args = data->args();
       args.x = args.weights = nullptr;
+      args.scale_x = nullptr;
       ASSERT_TRUE(ok(mixed::run(device(), problem, args, nullptr)));
       const auto found = data->check();
       ASSERT_TRUE(ok(found));

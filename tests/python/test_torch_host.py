@@ -58,6 +58,8 @@ BAD = [
     ("an odd number of gated columns", lambda: st.silu_mul_quantize(bf16(8, 15), "row"), sluice.InvalidSize, "15 columns"),
     ("gated quantiser's backward", lambda: st.silu_mul_quantize(bf16(8, 16).requires_grad_(), "row"), sluice.InvalidArgument,
      "silu_mul_quantize has no backward"),
+    ("quantised input of a 16-bit layer", lambda: st.nn.Linear(8, 8).of_quantized(bf16(8, 8).to(E4M3), torch.ones(1), torch.float32),
+     sluice.InvalidArgument, "recipe=None"),
     ("a 16-bit layer's granularity", lambda: st.nn.Linear(8, 8).granularity, sluice.InvalidArgument, "recipe=None"),
     ("static quantiser's backward", lambda: st.quantize_static(bf16(8, 16).requires_grad_(), torch.ones(1)),
      sluice.InvalidArgument, "quantize_static has no backward"),

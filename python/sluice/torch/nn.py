@@ -122,9 +122,10 @@ class Linear(torch.nn.Module):
     def of_quantized(self, quantized: Tensor, scale: Tensor, dtype: torch.dtype, residual: Optional[Tensor] = None) -> Tensor:
         """The output, of type ``dtype``, for an input that was quantised by ``granularity`` already, as by
         ``silu_mul_quantize(gate_up, layer.granularity)``."""
+        per_tensor = self.granularity == "tensor"  # raises where there is no recipe
         weight_scale = self.weight_scale.t() if self.recipe == "row" else self.weight_scale
         shape = quantized.shape[:-1]
-        if self.recipe != "tensor":
+        if not per_tensor:
             scale = scale.reshape(-1, scale.shape[-1])
         c = None if residual is None else residual.reshape(-1, self.out_features)
         output = scaled_mm(quantized.reshape(-1, self.in_features), self.weight.t(), scale, weight_scale, self.bias, c=c,

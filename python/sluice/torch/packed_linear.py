@@ -92,14 +92,14 @@ class LinearPacked(torch.nn.Module):
                     scale_type: Optional[str] = None, activations: Optional[str] = None) -> "LinearPacked":
         """Of a ``torch.nn.Linear``, its weight rounded to the nearest code, of 4 bits (8 by ``Linear8bit``) with scales of
         the weight's type unless ``scale_type`` says another. The bias is its very own tensor."""
-        order = {"order": _order_of(activations)}
-        if cls.DEFAULT.type == "int8":
-            if activations is not None:
-                raise InvalidArgument(f"activations = {activations!r} is for 4-bit weights: use Linear4bit, or leave it out")
-            order = {}
-        pack = pack_int8 if cls.DEFAULT.type == "int8" else pack_int4
+        weight, how = module.weight.detach(), {"symmetric": symmetric, "scale_type": scale_type}
         with torch.no_grad():
-            packed = pack(module.weight.detach(), group, symmetric=symmetric, scale_type=scale_type, **order)
+            if cls.DEFAULT.type != "int8":
+                packed = pack_int4(weight, group, order=_order_of(activations), **how)
+            elif activations is None:
+                packed = pack_int8(weight, group, **how)
+            else:
+                raise InvalidArgument(f"activations = {activations!r} is for 4-bit weights: use Linear4bit, or leave it out")
             return cls.from_packed(packed, module.bias).train(module.training)
 
     @property

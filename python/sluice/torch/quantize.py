@@ -20,6 +20,7 @@ from .autograd import refuse_grad
 
 _is_compiling = torch.compiler.is_compiling
 _PLAIN = frozenset((Tensor, torch.nn.Parameter))
+_NO_GATE, _SILU_GATE = 0, 1  # sluice_gate of c_api.h
 
 
 def quantize(input: Tensor, granularity: str = "1x128", *, out: Optional[Tensor] = None,
@@ -30,20 +31,7 @@ def quantize(input: Tensor, granularity: str = "1x128", *, out: Optional[Tensor]
     ``(..., ceil(k/128))``; "128x128", of a matrix, ``(ceil(n/128), ceil(k/128))``. ``out`` and ``scales`` may be given.
     There is no backward: an input that wants a gradient raises.
     """
-    if input.requires_grad and torch.is_grad_enabled():
-        refuse_grad("quantize")
-    if _is_compiling() or input.__class__ not in _PLAIN:
-        if out is not None or scales is not None:
-            raise InvalidArgument("out and scales cannot be given under torch.compile; the compiler plans memory")
-        return torch.ops.sluice.quantize(input, granularity)
-    if scales is None:
-        scales = input.new_empty(scales_shape(input.shape, granularity), dtype=torch.float32)
-    if out is None:
-        out = input.new_empty(input.shape, dtype=torch.float8_e4m3fn)
-    if granularity not in GRANULARITIES:
-        scales_shape(input.shape, granularity)  # raises
-    _binding.quantize(input, out, scales, GRANULARITIES.index(granularity), False, 0)
-    return out, scales
+    return _quantized("quantize", input, input.shape, granularity, _NO_GATE, out, scales)
 
 
 def silu_mul_quantize(input: Tensor, granularity: str = "1x128", *, out: Optional[Tensor] = None,
@@ -52,20 +40,24 @@ def silu_mul_quantize(input: Tensor, granularity: str = "1x128", *, out: Optiona
     columns and ``up`` the second: what stands between the two products of a gated feed-forward. The value is not rounded
     before it is quantised. Otherwise as ``quantize``.
     """
+    return _quantized("silu_mul_quantize", input, half_of_columns(input.shape), granularity, _SILU_GATE, out, scales)
+
+
+def _quantized(name: str, input: Tensor, shape: tuple, granularity: str, gate: int, out: Optional[Tensor],
+               scales: Optional[Tensor]) -> Tuple[Tensor, Tensor]:
     if input.requires_grad and torch.is_grad_enabled():
-        refuse_grad("silu_mul_quantize")
+        refuse_grad(name)
     if _is_compiling() or input.__class__ not in _PLAIN:
         if out is not None or scales is not None:
             raise InvalidArgument("out and scales cannot be given under torch.compile; the compiler plans memory")
-        return torch.ops.sluice.silu_mul_quantize(input, granularity)
-    shape = half_of_columns(input.shape)
+        return getattr(torch.ops.sluice, name)(input, granularity)
     if scales is None:
         scales = input.new_empty(scales_shape(shape, granularity), dtype=torch.float32)
     if out is None:
         out = input.new_empty(shape, dtype=torch.float8_e4m3fn)
     if granularity not in GRANULARITIES:
         scales_shape(shape, granularity)  # raises
-    _binding.quantize(input, out, scales, GRANULARITIES.index(granularity), False, 1)
+    _binding.quantize(input, out, scales, GRANULARITIES.index(granularity), False, gate)
     return out, scales
 
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From packed words to the tensor core's A registers by masks and rotates alone (docs/packing.md): what it
+// From packed words to the tensor core's registers by masks and rotates alone (docs/packing.md): what it
 // multiplies is (code + kOffset) * 2^-exponent of the row, exactly. Integers are fp16 subnormals or the
 // fraction of a bf16; offset, zero and exponent are taken out of the sums (kernels/narrow.cuh).
 #pragma once

@@ -9,7 +9,6 @@
 #include <sluice/device/epilogue/activation.cuh>
 #include <sluice/device/math/byte_codes.cuh>
 #include <sluice/device/math/code_fragments.cuh>
-#include <sluice/device/math/row_pair.cuh>
 #include <sluice/device/mixed/byte_place.cuh>
 #include <sluice/device/ptx/cluster_memory.cuh>
 #include <sluice/device/ptx/shared.cuh>

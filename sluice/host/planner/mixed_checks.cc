@@ -170,7 +170,7 @@ ByteConfig byte_config_for(const MixedProblem& problem) {
   return {.weights = problem.k == 0 ? ByteConfig{}.weights : problem.weights,
           .x = c.x,
           .d = c.d,
-          .scale_x = problem.scale_x,
+          .scale_x = problem.k == 0 ? ScaleMode::none : problem.scale_x,  // of nothing: may be null
           .bias = c.bias,
           .bias_type = c.bias_type,
           .activation = c.activation};

@@ -141,7 +141,7 @@ std::vector<WideConfig> wide_space(const MixedProblem& p, const Overrides& o) {
 /// The deepest ring that fits and that a CTA has work for: its copies are all on their way at once.
 int deepest_ring(const MixedProblem& p, ByteConfig c) {
   const i64 tiles_of_cta = ceil_div(std::max<i64>(packed_k_tiles(p.k), 1), i64{std::max(c.parts, 1)});
-  c.stages = static_cast<int>(std::clamp<i64>(tiles_of_cta, c.k_groups + 1, kMostByteStages));
+  c.stages = static_cast<int>(std::min<i64>(kMostByteStages, std::max(tiles_of_cta, i64{c.k_groups} + 1)));
   while (c.stages > 2 && validate(c) != nullptr) --c.stages;
   return c.stages;
 }
