@@ -108,7 +108,7 @@ def test_quantisers_are_compiled_ahead_too(cache, has_nvrtc):
     if not has_nvrtc:
         pytest.skip("no NVRTC")
     assert sluice.compile(quantizers=["bf16"]) == (20, 0, 0)  # with a gate and without
-    assert sluice.compile(quantizers=["torch.bfloat16"]) == (0, 10, 0)
+    assert sluice.compile(quantizers=["torch.bfloat16"]) == (0, 20, 0)
     with pytest.raises(sluice.InvalidType):
         sluice.compile(quantizers=["e4m3"])
 
