@@ -4,12 +4,12 @@
 // send it lies beside the rings, because it comes while those are in use.
 #pragma once
 
-#include <sluice/spec/packed_codes.h>
 #include <sluice/device/element.cuh>
 #include <sluice/device/epilogue/activation.cuh>
 #include <sluice/device/math/byte_codes.cuh>
 #include <sluice/device/math/code_fragments.cuh>
 #include <sluice/device/mixed/byte_place.cuh>
+#include <sluice/device/mixed/outputs.cuh>
 #include <sluice/device/ptx/cluster_memory.cuh>
 #include <sluice/device/ptx/shared.cuh>
 
@@ -28,17 +28,11 @@ class ByteFinish {
   /// Math threads, before they multiply: what the end needs of global memory goes to shared memory, an
   /// element of each vector a thread.
   SLUICE_DEVICE void fetch_vectors() const {
-    float bias = 0.0f, row_scale = 1.0f, token_scale = 1.0f;
+    float bias = 0.0f, scale = 1.0f, token_scale = 1.0f;
     const int thread = this->thread(), row = at_.first_strip * kStripRows + thread;
     if (thread < kRows && row < params_.n) {
-      if constexpr (S::kGroup == 0) {
-        if (params_.k_tiles > 0) {
-          const u8* scales = static_cast<const u8*>(params_.weights) +
-                             (row / kStripRows + 1) * params_.strip_bytes - row_scale_bytes(kConfig.weights) -
-                             row_zero_bytes(kConfig.weights);
-          row_scale = load_element<kConfig.weights.scale>(scales, scale_slot(row % kStripRows, 0));
-        }
-      }
+      if constexpr (S::kGroup == 0)
+        if (params_.k_tiles > 0) scale = row_scale<kConfig.weights>(params_, row);
       if constexpr (kConfig.bias == Bias::column) bias = load_element<kConfig.bias_type>(params_.bias, row);
     }
     if constexpr (kConfig.scale_x == ScaleMode::tensor)
@@ -48,7 +42,7 @@ class ByteFinish {
         token_scale = load_element<DType::fp32>(params_.scale_x, at_.first_token + thread);
     if (thread < kRows) {
       if constexpr (kConfig.bias == Bias::column) ptx::store_shared(vector(thread), bias);
-      if constexpr (S::kGroup == 0) ptx::store_shared(vector(kRows + thread), row_scale);
+      if constexpr (S::kGroup == 0) ptx::store_shared(vector(kRows + thread), scale);
     }
     if (thread < S::kTokens)
       ptx::store_shared(vector(2 * kRows + thread), token_scale * exact_power(kByteExponent));
@@ -146,14 +140,7 @@ class ByteFinish {
     const float values[4] = {
         finished(sum.x, token_scale, scale.x, bias.x), finished(sum.y, token_scale, scale.y, bias.y),
         finished(sum.z, token_scale, scale.z, bias.z), finished(sum.w, token_scale, scale.w, bias.w)};
-    const i64 index = token * params_.ld_d + row;
-    if (params_.vectors) {
-      store_element_quad<kConfig.d>(params_.d, index, values);
-    } else {
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        if (row + i < params_.n) store_element<kConfig.d>(params_.d, index + i, values[i]);
-    }
+    store_outputs<kConfig.d>(params_, token, row, values);
   }
 
   const ByteParams& params_;

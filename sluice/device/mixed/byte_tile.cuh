@@ -9,6 +9,7 @@
 #include <sluice/device/math/code_fragments.cuh>
 #include <sluice/device/math/row_pair.cuh>
 #include <sluice/device/mixed/byte_place.cuh>
+#include <sluice/device/mixed/outputs.cuh>
 #include <sluice/device/ptx/shared.cuh>
 #include <sluice/device/ptx/wgmma.cuh>
 
@@ -26,9 +27,7 @@ class ByteTile {
   SLUICE_DEVICE ByteTile(const ByteParams& params, const BytePlace<kConfig>& at) : at_(at) {
     if constexpr (S::kGroup == 0 && S::kStoredZeros) {
       if (params.k_tiles == 0) return;
-      const u8* zeros = static_cast<const u8*>(params.weights) +
-                        (at.strip_in_blob(params, at.strip()) + 1) * params.strip_bytes -
-                        row_zero_bytes(kFormat);
+      const u8* zeros = strip_zeros<kFormat>(params, at.strip_in_blob(params, at.strip()));
       row_zeros_ = {load_element<kFormat.scale>(zeros, slot()),
                     load_element<kFormat.scale>(zeros, slot() + 1)};
     }

@@ -3,10 +3,10 @@
 // that the codes had, scales of whole rows, bias, activation.
 #pragma once
 
-#include <sluice/spec/packed_codes.h>
 #include <sluice/device/element.cuh>
 #include <sluice/device/epilogue/activation.cuh>
 #include <sluice/device/epilogue/warp_sums.cuh>
+#include <sluice/device/mixed/outputs.cuh>
 #include <sluice/device/mixed/tile_sums.cuh>
 
 namespace sluice::mixed {
@@ -30,12 +30,7 @@ class Finish {
  private:
   SLUICE_DEVICE float finished(float sum, int row) const {
     if (row >= params_.n) return 0.0f;
-    if constexpr (S::kGroup == 0) {
-      const u8* scales = static_cast<const u8*>(params_.weights) +
-                         (row / kStripRows + 1) * params_.strip_bytes - row_scale_bytes(kConfig.weights) -
-                         row_zero_bytes(kConfig.weights);
-      sum *= load_element<kConfig.weights.scale>(scales, scale_slot(row % kStripRows, 0));
-    }
+    if constexpr (S::kGroup == 0) sum *= row_scale<kConfig.weights>(params_, row);
     if constexpr (kConfig.bias == Bias::column) sum += load_element<kConfig.bias_type>(params_.bias, row);
     return activate<kConfig.activation>(sum);
   }
@@ -44,14 +39,7 @@ class Finish {
     if (token >= params_.m || row >= params_.n) return;
     const float values[4] = {finished(sum.x, row), finished(sum.y, row + 1), finished(sum.z, row + 2),
                              finished(sum.w, row + 3)};
-    const i64 index = token * params_.ld_d + row;
-    if (params_.vectors) {
-      store_element_quad<kConfig.d>(params_.d, index, values);
-    } else {
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        if (row + i < params_.n) store_element<kConfig.d>(params_.d, index + i, values[i]);
-    }
+    store_outputs<kConfig.d>(params_, token, row, values);
   }
 
   const NarrowParams& params_;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <sluice/device/math/row_pair.cuh>
+#include <sluice/device/mixed/outputs.cuh>
 #include <sluice/device/mixed/place.cuh>
 #include <sluice/device/ptx/mma.cuh>
 #include <sluice/device/ptx/shared.cuh>
@@ -30,9 +31,8 @@ class TileSums {
     if constexpr (S::kGroup == 0 && S::kStoredZeros) {
 #pragma unroll
       for (int block = 0; block < S::kBlocks; ++block) {
-        const u8* zeros = static_cast<const u8*>(params.weights) +
-                          (at.first_row / kStripRows + block / 4 + 1) * params.strip_bytes -
-                          row_zero_bytes(kConfig.weights) + row_pair_offset<kConfig>(at, block % 4, 0);
+        const u8* zeros = strip_zeros<kConfig.weights>(params, at.first_row / kStripRows + block / 4) +
+                          row_pair_offset<kConfig>(at, block % 4, 0);
         const u32* words = reinterpret_cast<const u32*>(zeros);
         row_zeros_[block] = row_pair<kConfig.weights.scale>(words[0], S::kScaleSize == 4 ? words[1] : 0);
       }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <sluice/device/math/row_pair.cuh>
+#include <sluice/device/mixed/outputs.cuh>
 #include <sluice/device/mixed/place.cuh>
 #include <sluice/device/ptx/mma.cuh>
 #include <sluice/device/ptx/shared.cuh>
@@ -40,8 +41,8 @@ class TokenRows {
       for (int block = 0; block < S::kBlocks; ++block) {
         const int row = row_of_strip<kConfig>(at) + block % 4 * kBlockRows + at.lane % 4 * 4;
         const u32* words = reinterpret_cast<const u32*>(
-            static_cast<const u8*>(params.weights) - row_zero_bytes(kConfig.weights) +
-            (at.first_row / kStripRows + block / 4 + 1) * params.strip_bytes + row * S::kScaleSize);
+            strip_zeros<kConfig.weights>(params, at.first_row / kStripRows + block / 4) +
+            row * S::kScaleSize);
         row_zeros_[block] = S::kScaleSize == 4 ? pairs_of(words[0], words[1], words[2], words[3])
                                                : pairs_of(words[0], 0, words[1], 0);
       }

@@ -5,8 +5,8 @@
 // allows it; fp32 goes from registers.
 #pragma once
 
-#include <sluice/spec/packed_codes.h>
 #include <sluice/device/epilogue/activation.cuh>
+#include <sluice/device/mixed/outputs.cuh>
 #include <sluice/device/mixed/wide_place.cuh>
 #include <sluice/device/ptx/cluster_memory.cuh>
 #include <sluice/device/ptx/shared.cuh>
@@ -78,13 +78,8 @@ class WideFinish {
   SLUICE_DEVICE RowOperands row_operands(int row) const {
     RowOperands of{exact_power(-S::Weights::kLift), 0.0f};
     if (row >= params_.n) return of;
-    if constexpr (S::kGroup == 0) {
-      const u8* scales = static_cast<const u8*>(params_.weights) +
-                         (row / kStripRows + 1) * params_.strip_bytes - row_scale_bytes(kConfig.weights) -
-                         row_zero_bytes(kConfig.weights);
-      of.factor = exact_power(S::Weights::kExponent) *
-                  load_element<kConfig.weights.scale>(scales, scale_slot(row % kStripRows, 0));
-    }
+    if constexpr (S::kGroup == 0)
+      of.factor = exact_power(S::Weights::kExponent) * row_scale<kConfig.weights>(params_, row);
     if constexpr (kConfig.bias == Bias::column) of.bias = load_element<kConfig.bias_type>(params_.bias, row);
     return of;
   }

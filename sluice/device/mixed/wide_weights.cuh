@@ -5,6 +5,7 @@
 
 #include <sluice/spec/packed_codes.h>
 #include <sluice/device/math/row_pair.cuh>
+#include <sluice/device/mixed/outputs.cuh>
 #include <sluice/device/mixed/wide_place.cuh>
 #include <sluice/device/ptx/shared.cuh>
 #include <sluice/device/ptx/wgmma.cuh>
@@ -24,8 +25,7 @@ class HalfTile {
   SLUICE_DEVICE void begin(const WideParams& params, int strip, int block, int lane) {
     zero_[0] = zero_[1] = Weights::kImplied;
     if constexpr (S::kGroup == 0 && S::kStoredZeros) {
-      const u8* zeros =
-          static_cast<const u8*>(params.weights) + (strip + 1) * params.strip_bytes - row_zero_bytes(kFormat);
+      const u8* zeros = strip_zeros<kFormat>(params, strip);
       const int slot = scale_slot(block * kBlockRows + lane / 4, 0);
       set_zeros({load_element<kFormat.scale>(zeros, slot), load_element<kFormat.scale>(zeros, slot + 1)});
     }
