@@ -182,9 +182,8 @@ sluice_status sluice_compile_quantizers(int32_t input, const sluice_options* giv
     std::vector<std::string> units;
     for (const Gate gate : kGates)
       for (const Granularity granularity : kGranularities)
-        for (const QuantizeStep step : quantize_steps(granularity))
-          for (const bool vectors : {true, false})
-            units.push_back(quantize_unit_text({step, static_cast<DType>(input), vectors, gate}));
+        for (std::string& unit : quantize_units(static_cast<DType>(input), granularity, gate))
+          units.push_back(std::move(unit));
     return compile_units(units, *options, done);
   });
 }

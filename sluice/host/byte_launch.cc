@@ -25,13 +25,7 @@ int box_tokens(const MixedProblem& p, const ByteConfig& c) {
 Result<void> fill(const Device& device, const ByteConfig& c, Kernel::Impl& impl) {
   const MixedProblem& p = impl.plan.problem;
   ByteParams& params = impl.byte;
-  params.strip_bytes = strip_bytes(p.weights, p.k);
-  params.ld_d = p.ld_d;
-  params.m = static_cast<int>(p.m);
-  params.n = static_cast<int>(p.n);
-  params.k_tiles = static_cast<int>(packed_k_tiles(p.k));
-  params.strips = static_cast<int>(strip_count(p.n));
-  params.token_tiles = static_cast<int>(ceil_div(p.m, i64{c.tokens}));
+  set_sizes(params, p, c.tokens);
   params.x_bytes = static_cast<u32>(box_tokens(p, c) * kPackedTileK);
   const i64 tiles = params.token_tiles * ceil_div(p.n, i64{tile_rows(c)});
   impl.shape = {.grid_x = static_cast<u32>(tiles * c.parts),

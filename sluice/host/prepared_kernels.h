@@ -4,7 +4,6 @@
 // with the lock held.
 #pragma once
 
-#include <initializer_list>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -14,16 +13,10 @@
 #include <vector>
 
 #include <sluice/gemm.h>
+#include <sluice/host/hash.h>
 #include <sluice/mixed.h>
 
 namespace sluice {
-
-/// Sizes and strides tell problems apart in practice; equality does the rest.
-inline u64 hash_of(std::initializer_list<i64> values) {
-  u64 hash = 0;
-  for (const i64 value : values) hash = (hash ^ static_cast<u64>(value)) * 0x9E3779B97F4A7C15u + (hash >> 29);
-  return hash;
-}
 
 struct ProblemHash {
   std::size_t operator()(const Problem& problem) const;

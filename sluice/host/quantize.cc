@@ -138,12 +138,17 @@ Result<Quantizer> Quantizer::create(const Device& device, DType input, Granulari
     return Error{ErrorCode::invalid_type,
                  std::string("input is ") + name_of(input) + ": it must be bf16, fp16 or fp32"};
   auto impl = std::make_shared<Impl>(Impl{device, input, granularity, gate, {}});
+  const std::vector<std::string> units = quantize_units(input, granularity, gate);
+  const auto cubins = device.impl().cache.get_all(units, device.options().jobs, {});
+  size_t next = 0;
   for (const QuantizeStep kind : quantize_steps(granularity)) {
     Step step{kind, {}};
-    for (const bool vectors : {true, false}) {
-      auto module = device.impl().load_unit(quantize_unit_text({kind, input, vectors, gate}), 0);
+    for (std::shared_ptr<const Module>& loaded : step.modules) {
+      const size_t unit = next++;
+      if (!cubins[unit]) return cubins[unit].error();
+      auto module = device.impl().load_cubin(units[unit], **cubins[unit], 0);
       if (!module) return module.error();
-      step.modules[vectors ? 0 : 1] = *std::move(module);
+      loaded = *std::move(module);
     }
     impl->steps.push_back(std::move(step));
   }

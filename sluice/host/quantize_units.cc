@@ -39,4 +39,12 @@ std::vector<QuantizeStep> quantize_steps(Granularity granularity) {
   return {};
 }
 
+std::vector<std::string> quantize_units(DType input, Granularity granularity, Gate gate) {
+  std::vector<std::string> units;
+  for (const QuantizeStep step : quantize_steps(granularity))
+    for (const bool vectors : {true, false})
+      units.push_back(quantize_unit_text({step, input, vectors, gate}));
+  return units;
+}
+
 }  // namespace sluice

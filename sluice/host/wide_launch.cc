@@ -32,13 +32,7 @@ Result<void> fill(const Device& device, const WideConfig& c, Kernel::Impl& impl)
   const DeviceInfo& info = device.info();
   const int cluster = cluster_size(c);
   WideParams& params = impl.wide;
-  params.strip_bytes = strip_bytes(p.weights, p.k);
-  params.ld_d = p.ld_d;
-  params.m = static_cast<int>(p.m);
-  params.n = static_cast<int>(p.n);
-  params.k_tiles = static_cast<int>(packed_k_tiles(p.k));
-  params.strips = static_cast<int>(strip_count(p.n));
-  params.token_tiles = static_cast<int>(ceil_div(p.m, i64{c.tokens}));
+  set_sizes(params, p, c.tokens);
   params.row_tiles = static_cast<int>(ceil_div(p.n, i64{kWideRows * c.cluster_n}));
   params.band = std::min(kBand, params.token_tiles);
   params.x_bytes = static_cast<u32>(box_tokens(p, c) * c.cluster_n * kWideStageK * bytes_of(p.x));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recipes of mixed products. What a problem gains is a compile error here until somebody has said what it
 // costs.
+#include <sluice/host/hash.h>
 #include <sluice/host/planner/mixed_checks.h>
 #include <sluice/tuner/recipe.h>
 
@@ -50,13 +51,9 @@ MixedProblem example_of(const MixedRecipe& r) {
 }
 
 std::size_t hash_of(const MixedRecipe& r) {
-  u64 hash = 0;
-  for (const i64 value :
-       {r.m, r.n, r.k, static_cast<i64>(r.x), static_cast<i64>(r.scale_x), static_cast<i64>(r.d),
-        static_cast<i64>(r.weights), static_cast<i64>(r.group), static_cast<i64>(r.weight_scale),
-        static_cast<i64>(r.zero), static_cast<i64>(r.bias), static_cast<i64>(r.activation)})
-    hash = (hash ^ static_cast<u64>(value)) * 0x9E3779B97F4A7C15u + (hash >> 29);
-  return hash;
+  return hash_of({r.m, r.n, r.k, static_cast<i64>(r.x), static_cast<i64>(r.scale_x), static_cast<i64>(r.d),
+                  static_cast<i64>(r.weights), static_cast<i64>(r.group), static_cast<i64>(r.weight_scale),
+                  static_cast<i64>(r.zero), static_cast<i64>(r.bias), static_cast<i64>(r.activation)});
 }
 
 }  // namespace sluice

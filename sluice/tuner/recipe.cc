@@ -3,6 +3,7 @@
 // it costs.
 #include <sluice/tuner/recipe.h>
 
+#include <sluice/host/hash.h>
 #include <sluice/host/planner/problem_checks.h>
 
 namespace sluice {
@@ -91,13 +92,9 @@ Problem example_of(const Recipe& r) {
 }
 
 std::size_t hash_of(const Recipe& r) {
-  u64 hash = 0;
-  for (const i64 value :
-       {r.m, r.n, r.k, r.batch, static_cast<i64>(r.a), static_cast<i64>(r.d), static_cast<i64>(r.sums),
-        static_cast<i64>(r.activation), static_cast<i64>(r.vectors), static_cast<i64>(r.bias),
-        i64{r.residual_bytes}, static_cast<i64>(r.adding)})
-    hash = (hash ^ static_cast<u64>(value)) * 0x9E3779B97F4A7C15u + (hash >> 29);
-  return hash;
+  return hash_of({r.m, r.n, r.k, r.batch, static_cast<i64>(r.a), static_cast<i64>(r.d),
+                  static_cast<i64>(r.sums), static_cast<i64>(r.activation), static_cast<i64>(r.vectors),
+                  static_cast<i64>(r.bias), i64{r.residual_bytes}, static_cast<i64>(r.adding)});
 }
 
 }  // namespace sluice

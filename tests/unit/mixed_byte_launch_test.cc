@@ -6,7 +6,7 @@
 #include <sluice/host/mixed.h>
 
 #include "allocation_counter.h"
-#include "launch_fixture.h"
+#include "mixed_launch_fixture.h"
 
 namespace sluice {
 namespace {
@@ -22,23 +22,7 @@ MixedProblem small() {
           .ld_x = 528};
 }
 
-class MixedByteLaunch : public LaunchTest {
- protected:
-  mixed::Kernel made(const MixedProblem& problem, const mixed::Overrides& overrides = {}) {
-    const Result<mixed::Plan> plan = mixed::plan(problem, device().info(), overrides);
-    EXPECT_TRUE(plan.ok()) << (plan.ok() ? "" : plan.error().message);
-    const Result<mixed::Kernel> kernel = mixed::prepare(device(), *plan);
-    EXPECT_TRUE(kernel.ok()) << (kernel.ok() ? "" : kernel.error().message);
-    return *kernel;
-  }
-  mixed::Args args_of(const MixedProblem& p) {
-    return {.x = driver.memory(p.m * (p.ld_x + p.k) + 256),
-            .weights = driver.memory(blob_bytes(p.weights, p.n, p.k) + 256),
-            .d = driver.memory(p.m * (p.ld_d + p.n) * 4 + 256),
-            .bias = driver.memory(p.n * 4 + 256),
-            .scale_x = static_cast<const float*>(driver.memory(p.m * 4 + 256))};
-  }
-};
+class MixedByteLaunch : public MixedLaunchTest {};
 
 TEST_F(MixedByteLaunch, is_one_kernel_that_allocates_nothing) {
   const mixed::Kernel kernel =
@@ -136,14 +120,8 @@ TEST_F(MixedByteLaunch, refuses_with_value_rule_and_remedy) {
 }
 
 TEST_F(MixedByteLaunch, a_plan_made_by_hand_is_checked) {
-  const Result<mixed::Plan> plan = mixed::plan(small(), device().info());
-  ASSERT_TRUE(plan.ok());
-  const auto expect = [&](const char* mention, auto&& spoil) {
-    mixed::Plan bad = *plan;
-    spoil(bad);
-    const Result<mixed::Kernel> kernel = mixed::prepare(device(), bad);
-    ASSERT_FALSE(kernel.ok()) << mention;
-    EXPECT_NE(kernel.error().message.find(mention), std::string::npos) << kernel.error().message;
+  const auto expect = [&](const char* mention, const auto& spoil) {
+    expect_refused_plan(small(), mention, spoil);
   };
   const auto byte = [](mixed::Plan& p) -> ByteConfig& { return std::get<ByteConfig>(p.config); };
   expect("strips", [&](mixed::Plan& p) { byte(p).strips = 3; });

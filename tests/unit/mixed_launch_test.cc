@@ -6,7 +6,7 @@
 #include <sluice/host/mixed.h>
 
 #include "allocation_counter.h"
-#include "launch_fixture.h"
+#include "mixed_launch_fixture.h"
 
 namespace sluice {
 namespace {
@@ -19,22 +19,7 @@ MixedProblem small() {
   return {.m = 4, .n = 192, .k = 256, .weights = {.group = 64}};
 }
 
-class MixedLaunch : public LaunchTest {
- protected:
-  mixed::Kernel made(const MixedProblem& problem, const mixed::Overrides& overrides = {}) {
-    const Result<mixed::Plan> plan = mixed::plan(problem, device().info(), overrides);
-    EXPECT_TRUE(plan.ok()) << (plan.ok() ? "" : plan.error().message);
-    const Result<mixed::Kernel> kernel = mixed::prepare(device(), *plan);
-    EXPECT_TRUE(kernel.ok()) << (kernel.ok() ? "" : kernel.error().message);
-    return *kernel;
-  }
-  mixed::Args args_of(const MixedProblem& p) {
-    return {.x = driver.memory(p.m * (p.ld_x + p.k) * 2 + 256),
-            .weights = driver.memory(blob_bytes(p.weights, p.n, p.k) + 256),
-            .d = driver.memory(p.m * (p.ld_d + p.n) * 4 + 256),
-            .bias = driver.memory(p.n * 4 + 256)};
-  }
-};
+class MixedLaunch : public MixedLaunchTest {};
 
 TEST_F(MixedLaunch, is_one_kernel_that_allocates_nothing) {
   const mixed::Kernel kernel = made(small(), {.row_blocks = 2, .warps = 4, .stages = 2, .parts = 2});
@@ -152,14 +137,8 @@ TEST_F(MixedLaunch, refuses_with_value_rule_and_remedy) {
 }
 
 TEST_F(MixedLaunch, a_plan_made_by_hand_is_checked) {
-  const Result<mixed::Plan> plan = mixed::plan(small(), device().info());
-  ASSERT_TRUE(plan.ok());
-  const auto expect = [&](const char* mention, auto&& spoil) {
-    mixed::Plan bad = *plan;
-    spoil(bad);
-    const Result<mixed::Kernel> kernel = mixed::prepare(device(), bad);
-    ASSERT_FALSE(kernel.ok()) << mention;
-    EXPECT_NE(kernel.error().message.find(mention), std::string::npos) << kernel.error().message;
+  const auto expect = [&](const char* mention, const auto& spoil) {
+    expect_refused_plan(small(), mention, spoil);
   };
   const auto narrow = [](mixed::Plan& p) -> NarrowConfig& { return std::get<NarrowConfig>(p.config); };
   expect("warps", [&](mixed::Plan& p) { narrow(p).warps = 17; });
@@ -182,6 +161,8 @@ TEST_F(MixedLaunch, a_plan_made_by_hand_is_checked) {
     p.config = WideConfig{};
   });
   expect("ld_x", [](mixed::Plan& p) { p.problem.ld_x = 255; });
+  const Result<mixed::Plan> plan = mixed::plan(small(), device().info());
+  ASSERT_TRUE(plan.ok());
   mixed::Plan bare = *plan;
   bare.smem_bytes = 0;  // follows from the config
   const Result<mixed::Kernel> kernel = mixed::prepare(device(), bare);

@@ -204,11 +204,9 @@ TEST(quantize_units, compile_for_hopper_without_spills_or_warnings) {
   const auto compiler = Compiler::load("");
   ASSERT_TRUE(compiler) << compiler.error().message;
   for (const Granularity granularity : kGranularities)
-    for (const QuantizeStep step : quantize_steps(granularity))
-      for (const DType input : {DType::bf16, DType::fp16, DType::fp32})
-        for (const auto& [vectors, gate] :
-             {std::pair{true, Gate::none}, {false, Gate::none}, {true, Gate::silu}, {false, Gate::silu}}) {
-          const std::string unit = quantize_unit_text({step, input, vectors, gate});
+    for (const DType input : {DType::bf16, DType::fp16, DType::fp32})
+      for (const Gate gate : kGates)
+        for (const std::string& unit : quantize_units(input, granularity, gate)) {
           const auto cubin = (*compiler)->compile(unit);
           ASSERT_TRUE(cubin) << cubin.error().message;
           EXPECT_EQ(cubin->report.spill_bytes, 0) << unit << cubin->report.registers << " registers";

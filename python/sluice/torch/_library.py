@@ -14,6 +14,9 @@ from ..problems import ACTIVATIONS, GRANULARITIES, number_of
 # Layouts decide whether a kernel can take an operand, so a compiler must leave them as they are.
 _TAGS = (getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order),)
 _library = torch.library.Library("sluice", "FRAGMENT")
+# Tensors that calls take straight to the binding. Others (fake ones, wrapper subclasses) have no memory of their own and
+# need the dispatcher.
+PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 
 
 def activation_number(name: Optional[str]) -> int:

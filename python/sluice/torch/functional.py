@@ -16,7 +16,7 @@ from torch import Tensor
 from .. import _binding
 from ..errors import InvalidArgument
 from ..plans import Workspace
-from ._library import activation_number
+from ._library import PLAIN, activation_number
 from .autograd import LinearFunction, needs_grad, refuse_grad
 
 _is_compiling = torch.compiler.is_compiling
@@ -25,8 +25,6 @@ _empty = torch.empty
 _scaled_mm_into = _binding.scaled_mm
 _mm_into = _binding.mm
 _linear_into = _binding.linear
-# Others (fake tensors, wrapper subclasses) have no memory of their own and need the dispatcher.
-_PLAIN = frozenset((Tensor, torch.nn.Parameter))
 
 
 def _refuse_workspace(workspace: Optional[Workspace]) -> None:
@@ -54,7 +52,7 @@ def scaled_mm(mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Tensor, bi
             or (c is not None and c.requires_grad) or getattr(scale_a, "requires_grad", False)
             or getattr(scale_b, "requires_grad", False)):
         refuse_grad("scaled_mm")
-    if _is_compiling() or mat_a.__class__ not in _PLAIN:
+    if _is_compiling() or mat_a.__class__ not in PLAIN:
         _refuse_workspace(workspace)
         if out is None:
             return torch.ops.sluice.scaled_mm(mat_a, mat_b, scale_a, scale_b, bias, out_dtype or mat_a.dtype,
@@ -82,7 +80,7 @@ def mm(a: Tensor, b: Tensor, *, out: Optional[Tensor] = None, bias: Optional[Ten
     """
     if beta is None:
         beta = 0.0 if c is None else 1.0
-    plain = a.__class__ in _PLAIN and not _is_compiling()
+    plain = a.__class__ in PLAIN and not _is_compiling()
     if needs_grad(a, b, bias, c):
         if (out is not None or c is not None or activation is not None or alpha != 1.0 or a.dim() != 2 or b.dim() != 2
                 or out_dtype not in (None, a.dtype) or workspace is not None):
@@ -123,7 +121,7 @@ def linear(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *, c: O
             raise InvalidArgument("linear is differentiable without c, activation, out and workspace; add c and apply the "
                                   "activation to its result, or use torch.no_grad()")
         return LinearFunction.apply(input, weight, bias, deterministic)
-    if _is_compiling() or input.__class__ not in _PLAIN:
+    if _is_compiling() or input.__class__ not in PLAIN:
         _refuse_workspace(workspace)
         if out is None:
             return torch.ops.sluice.linear(input, weight, bias, activation or "none", c)

@@ -11,15 +11,13 @@ from torch import Tensor
 from .. import _binding
 from ..errors import InvalidArgument
 from ..packed import PackedWeights
-from ._library import activation_number
+from ._library import PLAIN, activation_number
 from .autograd import refuse_grad
 
 _is_compiling = torch.compiler.is_compiling
 _is_grad_enabled = torch.is_grad_enabled
 _empty = torch.empty
 _mixed_into = _binding.mixed_mm
-# Others (fake tensors, wrapper subclasses) have no memory of their own and need the dispatcher.
-_PLAIN = frozenset((Tensor, torch.nn.Parameter))
 
 
 def mixed_mm(x: Tensor, packed: PackedWeights, bias: Optional[Tensor] = None, *, scale_x: Optional[Tensor] = None,
@@ -56,7 +54,7 @@ def permuted(x: Tensor, permutation: Tensor) -> Tensor:
 def mixed_product(x: Tensor, blob: Tensor, bias: Optional[Tensor], scale_x: Optional[Tensor], activation: Optional[str],
                   out: Optional[Tensor], out_dtype: torch.dtype, number: int, n: int, k: int) -> Tensor:
     """The same with the parts of the weights, for modules that keep them apart."""
-    if _is_compiling() or x.__class__ not in _PLAIN:
+    if _is_compiling() or x.__class__ not in PLAIN:
         if out is None:
             return torch.ops.sluice.mixed_mm(x, blob, bias, scale_x, number, n, k, activation or "none", out_dtype)
         torch.ops.sluice.mixed_mm_out(x, blob, out, bias, scale_x, number, n, k, activation or "none")

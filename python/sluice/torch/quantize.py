@@ -15,11 +15,10 @@ from torch import Tensor
 from .. import _binding
 from ..errors import InvalidArgument
 from ..problems import GRANULARITIES
-from ._library import half_of_columns, scales_shape
+from ._library import PLAIN, half_of_columns, scales_shape
 from .autograd import refuse_grad
 
 _is_compiling = torch.compiler.is_compiling
-_PLAIN = frozenset((Tensor, torch.nn.Parameter))
 _NO_GATE, _SILU_GATE = 0, 1  # sluice_gate of c_api.h
 
 
@@ -47,7 +46,7 @@ def _quantized(name: str, input: Tensor, shape: tuple, granularity: str, gate: i
                scales: Optional[Tensor]) -> Tuple[Tensor, Tensor]:
     if input.requires_grad and torch.is_grad_enabled():
         refuse_grad(name)
-    if _is_compiling() or input.__class__ not in _PLAIN:
+    if _is_compiling() or input.__class__ not in PLAIN:
         if out is not None or scales is not None:
             raise InvalidArgument("out and scales cannot be given under torch.compile; the compiler plans memory")
         return getattr(torch.ops.sluice, name)(input, granularity)
@@ -66,7 +65,7 @@ def quantize_static(input: Tensor, scale: Tensor, *, out: Optional[Tensor] = Non
     There is no backward: an input that wants a gradient raises."""
     if (input.requires_grad or getattr(scale, "requires_grad", False)) and torch.is_grad_enabled():
         refuse_grad("quantize_static")
-    if _is_compiling() or input.__class__ not in _PLAIN:
+    if _is_compiling() or input.__class__ not in PLAIN:
         if out is not None:
             raise InvalidArgument("out cannot be given under torch.compile; the compiler plans memory")
         return torch.ops.sluice.quantize_static(input, scale)

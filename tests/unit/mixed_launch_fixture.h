@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mixed products on the fake driver, for each of their kernels: a prepared kernel, memory for a problem, and
+// plans made by hand that prepare must refuse.
+#pragma once
+
+#include <sluice/mixed.h>
+
+#include "launch_fixture.h"
+
+namespace sluice {
+
+class MixedLaunchTest : public LaunchTest {
+ protected:
+  mixed::Kernel made(const MixedProblem& problem, const mixed::Overrides& overrides = {}) {
+    const Result<mixed::Plan> plan = mixed::plan(problem, device().info(), overrides);
+    EXPECT_TRUE(plan.ok()) << (plan.ok() ? "" : plan.error().message);
+    const Result<mixed::Kernel> kernel = mixed::prepare(device(), *plan);
+    EXPECT_TRUE(kernel.ok()) << (kernel.ok() ? "" : kernel.error().message);
+    return *kernel;
+  }
+  mixed::Args args_of(const MixedProblem& p) {
+    mixed::Args args{.x = driver.memory(p.m * (p.ld_x + p.k) * 2 + 256),
+                     .weights = driver.memory(blob_bytes(p.weights, p.n, p.k) + 256),
+                     .d = driver.memory(p.m * (p.ld_d + p.n) * 4 + 256),
+                     .bias = driver.memory(p.n * 4 + 256)};
+    if (p.scale_x != ScaleMode::none) args.scale_x = static_cast<const float*>(driver.memory(p.m * 4 + 256));
+    return args;
+  }
+  /// The problem's plan, spoilt: refused with `mention` in the message.
+  template <class Spoil>
+  void expect_refused_plan(const MixedProblem& problem, const char* mention, const Spoil& spoil) {
+    Result<mixed::Plan> plan = mixed::plan(problem, device().info());
+    ASSERT_TRUE(plan.ok());
+    spoil(*plan);
+    const Result<mixed::Kernel> kernel = mixed::prepare(device(), *plan);
+    ASSERT_FALSE(kernel.ok()) << mention;
+    EXPECT_NE(kernel.error().message.find(mention), std::string::npos) << kernel.error().message;
+  }
+};
+
+}  // namespace sluice
