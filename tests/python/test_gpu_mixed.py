@@ -48,7 +48,7 @@ def within_bound(result, x, weights, bias=None, activation=None):
         value = value + bias.double()
     k = x.shape[-1]
     bound = (1.3 * (k + 16) * 2.0**-25 + (k / 32 + 40) * 2.0**-24) * magnitude + 2.0**-23 * value.abs()
-    if weights.group and rounds_weights(x, weights, result):  # docs/numerics.md, "Packed weights": wide
+    if weights.packed.group and rounds_weights(x, weights, result):  # docs/numerics.md, "Packed weights": wide
         bound = bound + x.double().abs() @ weight_rounding(x.dtype, weights).T
     if activation == "relu":
         value = value.relu()
