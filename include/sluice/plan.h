@@ -76,6 +76,7 @@ struct PlanOverrides {
   std::optional<Combine> combine;  // how shared tiles come together; splits nothing by itself
   std::optional<i64> workspace_limit;  // bytes a plan may ask for; kWorkspaceLimit without it
   bool ignore_records = false;         // plan as if the problem had never been tuned
+  Overlap overlap{};  // put into the plan whoever chose it; in a chain of launches (sluice/chain.h)
 
   bool operator==(const PlanOverrides&) const = default;
 };

@@ -184,7 +184,8 @@ Result<Kernel> make_kernel(const Device& device, const Plan& plan, const Units& 
                  .grid_y = static_cast<u32>(plain ? grid.rows * grid.batch : 1),
                  .block_x = static_cast<u32>(threads_of(plan.config)),
                  .cluster_x = cluster,
-                 .smem_bytes = static_cast<u32>(smem)};
+                 .smem_bytes = static_cast<u32>(smem),
+                 .dependent = plan.config.overlap.wait != Wait::none};
   if (units.texts.size() > 1 && impl->params.deal.tiles > 0) {
     module = device.impl().load_cubin(units.texts[1], **units.cubins[1], 0);
     if (!module) return module.error();
@@ -263,6 +264,8 @@ Result<void> launch(const Kernel& kernel, const Args& args, Stream stream) {
   params.bias = args.bias;
   params.alpha = args.alpha;
   params.beta = args.beta;
+  params.warm_first = args.warm_first;
+  params.warm_next = args.warm_next;
   const DriverApi& api = impl.primary->api();
   if (Result<void> addresses = set_addresses(api, params, impl, args); !addresses) return addresses;
   std::unique_lock turn(workspace_turn(), std::defer_lock);

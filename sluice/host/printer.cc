@@ -48,6 +48,12 @@ std::string text(Combine value) {
 std::string text(Raster value) {
   return qualified("Raster", value);
 }
+std::string text(Wait value) {
+  return qualified("Wait", value);
+}
+std::string text(Trigger value) {
+  return qualified("Trigger", value);
+}
 std::string text(bool value) {
   return value ? "true" : "false";
 }
@@ -76,6 +82,7 @@ class Initialiser {
   static std::string text(const TileShape& value);
   static std::string text(const ClusterShape& value);
   static std::string text(const Epilogue& value);
+  static std::string text(const Overlap& value);
   static std::string text(const Matrix& value);
   template <class Plain>
   static std::string text(const Plain& value) {
@@ -93,6 +100,11 @@ std::string Initialiser::text(const TileShape& value) {
 std::string Initialiser::text(const ClusterShape& value) {
   const auto& [m, n, k] = value;
   return Initialiser().field("m", m).field("n", n).field("k", k).braced();
+}
+
+std::string Initialiser::text(const Overlap& value) {
+  const auto& [wait, trigger] = value;
+  return Initialiser().field("wait", wait).field("trigger", trigger).braced();
 }
 
 std::string Initialiser::text(const Epilogue& value) {
@@ -178,7 +190,7 @@ const char* name_of(PlanSource source) {
 
 std::string to_string(const KernelConfig& config) {
   const auto& [schedule, tile, stages, cluster, a, b, d, a_major, b_major, promotes, store, combine, epilogue,
-               warps] = config;
+               warps, overlap] = config;
   Initialiser text;
   text.field("schedule", schedule)
       .field("tile", tile)
@@ -195,6 +207,7 @@ std::string to_string(const KernelConfig& config) {
       .field("epilogue", epilogue);
   if (warps != 0)
     text.field("warps", warps);  // not printed of schedules that have none: their units stay the same
+  if (overlap != Overlap{}) text.field("overlap", overlap);
   return "sluice::KernelConfig" + text.braced();
 }
 
@@ -236,6 +249,8 @@ std::string short_name(const KernelConfig& c) {
   if (c.promotes) out += " promoted";
   if (c.store != StorePath::tma) out += std::string(" ") + name_of(c.store);
   if (c.combine != Combine::none) out += std::string(" ") + name_of(c.combine);
+  if (c.overlap.wait != Wait::none) out += std::string(" wait:") + name_of(c.overlap.wait);
+  if (c.overlap.trigger != Trigger::never) out += std::string(" trigger:") + name_of(c.overlap.trigger);
   return out + short_epilogue(c.epilogue);
 }
 

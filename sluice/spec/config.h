@@ -4,6 +4,7 @@
 // called by the host at run time and by the kernel at compile time.
 #pragma once
 
+#include <sluice/spec/overlap.h>
 #include <sluice/spec/problem.h>
 #include <sluice/spec/smem_room.h>
 
@@ -55,6 +56,7 @@ struct KernelConfig {
   Combine combine = Combine::none;
   Epilogue epilogue{};
   int warps = 0;  // of Schedule::plain
+  Overlap overlap{};
 
   constexpr bool operator==(const KernelConfig&) const = default;
 };

@@ -41,6 +41,9 @@ struct GemmParams {
   i64 a_ld, a_batch_stride;
   i64 b_ld, b_batch_stride;
   int k;
+  // Overlap::wait other than none or not, both may be nothing: brought to L2 before the wait, and after the
+  // last load.
+  WarmRange warm_first, warm_next;
 };
 
 }  // namespace sluice

@@ -3,6 +3,7 @@
 // host/quantize.cc writes them; kernels/quantize.cuh does the work.
 #pragma once
 
+#include <sluice/spec/overlap.h>
 #include <sluice/spec/problem.h>
 
 namespace sluice {
@@ -25,6 +26,7 @@ struct QuantizeConfig {
   DType input = DType::bf16;  // or fp16, fp32
   bool vectors = true;        // eight elements at a time: bases, pitches and columns allow it
   Gate gate = Gate::none;
+  Overlap overlap{};  // it has no weights: weights_first waits first
 
   constexpr bool operator==(const QuantizeConfig&) const = default;
 };
@@ -48,6 +50,7 @@ struct QuantizeParams {
                   // steps
   i64 rows, columns, input_ld, output_ld;  // elements; columns of the output
   bool scale_given;                        // cast: read scales[0] instead of the scratch
+  WarmRange warm_next;                     // brought to L2 before the wait
 };
 
 }  // namespace sluice

@@ -52,18 +52,9 @@ std::optional<Plan> recorded_plan(const Problem& checked, const DeviceInfo& devi
   return plan;
 }
 
-}  // namespace
-
-Result<std::vector<Plan>> candidates(const Problem& problem, const DeviceInfo& device,
-                                     const PlanOverrides& overrides) {
-  if (Result<void> usable = check_device(device); !usable) return usable.error();
-  Result<Problem> checked = check_problem(problem);
-  if (!checked) return checked.error();
-  return rank_candidates(*checked, device, overrides);
-}
-
-Result<Plan> plan(const Problem& problem, const DeviceInfo& device, const PlanOverrides& overrides,
-                  const RecordBook& records) {
+/// Of the problem alone.
+Result<Plan> choose(const Problem& problem, const DeviceInfo& device, const PlanOverrides& overrides,
+                    const RecordBook& records) {
   if (Result<void> usable = check_device(device); !usable) return usable.error();
   const Result<Problem> checked = check_problem(problem);
   if (!checked) return checked.error();
@@ -75,6 +66,25 @@ Result<Plan> plan(const Problem& problem, const DeviceInfo& device, const PlanOv
   Result<std::vector<Plan>> ranked = rank_candidates(*checked, device, overrides);
   if (!ranked) return ranked.error();
   return ranked->front();  // rank_candidates returns at least one
+}
+
+}  // namespace
+
+Result<std::vector<Plan>> candidates(const Problem& problem, const DeviceInfo& device,
+                                     const PlanOverrides& overrides) {
+  if (Result<void> usable = check_device(device); !usable) return usable.error();
+  Result<Problem> checked = check_problem(problem);
+  if (!checked) return checked.error();
+  return rank_candidates(*checked, device, overrides);
+}
+
+Result<Plan> plan(const Problem& problem, const DeviceInfo& device, const PlanOverrides& given,
+                  const RecordBook& records) {
+  PlanOverrides overrides = given;
+  overrides.overlap = {};  // says nothing about which plan is best alone
+  Result<Plan> chosen = choose(problem, device, overrides, records);
+  if (chosen) chosen->config.overlap = given.overlap;
+  return chosen;
 }
 
 }  // namespace sluice::gemm

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Root-mean-square norm of rows, with what stands around it in a model: the residual is added before, the
+// result is quantised after, in one kernel.
+//   sum[r][i]    = input[r][i] + residual[r][i]                     (rounded to the input's type; input
+//   itself without
+//                                                                     a residual)
+//   normed[r][i] = sum[r][i] * (1 / sqrt(mean_i(sum[r][i]^2) + epsilon)) * gamma[i], in fp32
+//   output       = normed rounded to the input's type, or to e4m3 as sluice/quantize.h has it, of the fp32
+//   values
+#pragma once
+
+#include <optional>
+
+#include <sluice/gemm.h>
+#include <sluice/spec/quantize.h>
+
+namespace sluice {
+
+struct NormShape {
+  i64 rows = 0, columns = 0;
+  i64 input_ld = 0, residual_ld = 0, sum_ld = 0,
+      output_ld = 0;  // elements from one row to the next; 0: packed
+};
+
+struct NormArgs {
+  const void* input = nullptr;     // rows x columns
+  const void* residual = nullptr;  // the same type; nullptr: none
+  void* sum = nullptr;          // where the sum goes, may be `residual` or `input` itself; nullptr: nowhere
+  const void* gamma = nullptr;  // columns values of the input's type; no launch before writes them
+  void* output = nullptr;
+  float* scales = nullptr;  // e4m3: scale_count() values, written; with Granularity::tensor read (1 value)
+  float epsilon = 1e-5f;
+  WarmRange warm_next{};  // weights of the next launch, brought into L2 before the wait
+};
+
+/// What a norm's kernel is compiled for. `quantize`: not set, the output has the input's type; tensor (with a
+/// given scale), row or row_block: it is e4m3.
+struct NormOptions {
+  DType input = DType::bf16;  // or fp16
+  std::optional<Granularity> quantize;
+  Overlap overlap{};  // it has no weights: weights_first waits first
+};
+
+/// The loaded kernels of one NormOptions. Cheap to copy; usable from any thread.
+class Norm {
+ public:
+  /// Compiles or finds in the cache. Errors: invalid_type, invalid_argument (square_block), toolchain,
+  /// driver.
+  static Result<Norm> create(const Device& device, const NormOptions& options);
+
+  /// One kernel. No allocation, no synchronisation; capturable. Empty matrices succeed. Errors (nothing is
+  /// launched): invalid_size, invalid_stride, invalid_pointer, misaligned, aliasing, driver.
+  Result<void> launch(const NormShape& shape, const NormArgs& args, Stream stream) const;
+
+  struct Impl;
+  explicit Norm(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+
+}  // namespace sluice

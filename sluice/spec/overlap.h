@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a launch overlaps the ones before and behind it in its stream (programmatic dependent launch). A value
+// in each kernel's configuration, because wait and trigger are instructions of the kernel. The contract:
+// - every CTA waits before it writes anything or leaves, and each thread that reads what an earlier launch
+//   wrote is ordered behind a wait; before it only what no launch writes is read: weights, their scales,
+//   bias;
+// - the launch before that one counts as unfinished too until the wait returns;
+// - the host asks for a dependent launch only of a kernel whose code has the wait.
+#pragma once
+
+#include <sluice/spec/base.h>
+
+namespace sluice {
+
+/// none: no wait; the launch begins when all before it have ended. first: it may begin earlier, and waits
+/// before it loads anything. weights_first: it fills its ring with weights before it waits.
+enum class Wait : u8 { none, first, weights_first };
+/// When CTAs of a dependent launch may begin, where there is room: never before this launch has ended; as
+/// soon as all of its own have begun; or once each has issued its last load.
+enum class Trigger : u8 { never, at_start, after_loads };
+
+struct Overlap {
+  Wait wait = Wait::none;
+  Trigger trigger = Trigger::never;
+
+  constexpr bool operator==(const Overlap&) const = default;
+};
+
+/// Memory to bring into L2 for whoever reads it next: a hint, split evenly among the CTAs; weights, which no
+/// launch writes. Any address, any length; 0 bytes is nothing.
+struct WarmRange {
+  const void* data = nullptr;
+  i64 bytes = 0;
+};
+
+SLUICE_HD constexpr const char* name_of(Wait wait) {
+  switch (wait) {
+    case Wait::none: return "none";
+    case Wait::first: return "first";
+    case Wait::weights_first: return "weights_first";
+  }
+  return "?";
+}
+SLUICE_HD constexpr const char* name_of(Trigger trigger) {
+  switch (trigger) {
+    case Trigger::never: return "never";
+    case Trigger::at_start: return "at_start";
+    case Trigger::after_loads: return "after_loads";
+  }
+  return "?";
+}
+
+}  // namespace sluice
