@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chains enqueued and captured on the fake driver: order, attributes, ranges, edges, and what is refused. How
-// this can fail: with `.programmatic = programmatic() + sums` without `sums`, the graph of a split product was
-// refused; without the comparison in chain_graph.cc, lost_edges_are_an_error.
+// this can fail: with `.programmatic = programmatic() + sums` without `sums`, the graph of a split product
+// was refused; without the comparison in chain_graph.cc, lost_edges_are_an_error.
 #include "allocation_counter.h"
 #include "chain_fixture.h"
 
@@ -18,7 +18,8 @@ class ChainLaunches : public ChainTest {
   /// A product whose parts a second kernel adds up.
   ChainStep separate_step() {
     Problem p{.m = 128, .n = 128, .k = 32768};
-    ProductStep step{.problem = p, .overrides = {.splits = 16, .combine = Combine::separate}, .args = args_for(p)};
+    ProductStep step{
+        .problem = p, .overrides = {.splits = 16, .combine = Combine::separate}, .args = args_for(p)};
     return {.work = step, .name = "split"};
   }
 };

@@ -42,7 +42,8 @@ TEST_F(ChainPlans, a_step_may_say_its_own_but_not_against_its_place) {
   refused_plan(steps, ErrorCode::invalid_argument, "step 0 (link0): the first launch of a chain never waits");
   steps = links(3);
   steps[2].overlap = Overlap{Wait::first, Trigger::at_start};
-  refused_plan(steps, ErrorCode::invalid_argument, "step 2 (link2): the last launch of a chain never triggers");
+  refused_plan(steps, ErrorCode::invalid_argument,
+               "step 2 (link2): the last launch of a chain never triggers");
 }
 
 TEST_F(ChainPlans, what_launches_nothing_is_no_place) {
