@@ -44,7 +44,8 @@ class Machine {
   /// warp that has initialised them need not wait for the others.
   SLUICE_DEVICE void start() {
     if (threadIdx.x == 0) {  // one thread: lanes that each initialise one take 0.65 us longer
-      if constexpr (kConfig.combine == Combine::separate) ptx::launch_dependents();
+      if constexpr (kConfig.combine == Combine::separate || kConfig.overlap.trigger == Trigger::at_start)
+        ptx::launch_dependents();
       ptx::prefetch_tensormap(params_.map_a);
       ptx::prefetch_tensormap(params_.map_b);
       if constexpr (kConfig.store == StorePath::tma) ptx::prefetch_tensormap(params_.map_d);
@@ -76,8 +77,17 @@ class Machine {
   SLUICE_DEVICE bool is_scale_warp() const { return kBlockScaled && threadIdx.x / 32 - 1 < kScaleWarps; }
   SLUICE_DEVICE void enter_math_role() {
     ptx::setmaxnreg_inc<math_registers(kConfig)>();
-    ops_.read_tensor_scales();
   }
+  SLUICE_DEVICE void read_tensor_scales() { ops_.read_tensor_scales(); }
+
+  // ---- launches before and behind ----
+  /// Until those before have ended and what they wrote is seen.
+  SLUICE_DEVICE void wait_prerequisites() {
+    if constexpr (kConfig.overlap.wait != Wait::none) ptx::wait_for_prerequisites();
+  }
+  /// This CTA's word that the next may begin.
+  SLUICE_DEVICE void launch_dependents() { ptx::launch_dependents(); }
+
   SLUICE_DEVICE int math_group() const { return warpgroup_ - 1; }
 
   // ---- load ----
