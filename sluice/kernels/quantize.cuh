@@ -11,16 +11,22 @@
 //
 // | step         | one unit of work                 | of a         |
 // | amax, cast   | 8 elements                       | thread       |
-// | row          | a row                            | block        |
+// | row          | a row                            | block, or    |
+// |              |                                  | team of them |
 // | row_block    | 128 columns of a row             | half a warp  |
 // | square_block | 128 rows of 128 columns          | block        |
+//
+// In a chain of dependent launches (spec/overlap.h): trigger, warm what comes next, wait; then all else. What
+// was launched before may have written anything that is read here.
 #pragma once
 
 #include <sluice/spec/quantize.h>
+#include <sluice/spec/row_team.h>
 
 namespace sluice::quantize {
 
 inline constexpr int kWarps = kQuantizeThreads / 32;
+inline constexpr int kTeamSlots = kWarps * kMaxRowTeam;
 inline constexpr int kHalfWarps = kQuantizeThreads / 16;  // 16 chunks are the 128 columns of a block
 
 /// Eight neighbouring values of a row; zeros past its end.
@@ -136,6 +142,22 @@ struct Quantizer {
     return largest;
   }
 
+  /// Of the team; one barrier. `slots` hold a word for each of its warps, and are not those of the last call.
+  SLUICE_DEVICE static u32 largest_of_team(const typename Arith::Team& team, u32 bits, u32* slots) {
+    team.put(slots + team.rank * kWarps + threadIdx.x / 32, Arith::largest_of_warp(bits));
+    team.meet();
+    bits = 0;
+    for (u32 slot = threadIdx.x % 32; slot < team.ctas * kWarps; slot += 32)
+      bits = slots[slot] > bits ? slots[slot] : bits;
+    return Arith::largest_of_warp(bits);
+  }
+
+  /// By each thread, when it has begun to load the last of what it loads.
+  SLUICE_DEVICE static void loaded(bool last) {
+    if constexpr (kConfig.overlap.trigger == Trigger::after_loads)
+      if (last) Arith::launch_dependents();
+  }
+
   /// Of what the block holds; one thread divides for all. Ends with a barrier, so that `shared` may be used
   /// again.
   SLUICE_DEVICE float multiplier_of_block(u32 bits, u32* shared, float* scale_target) const {
@@ -159,6 +181,7 @@ struct Quantizer {
     u32 bits = 0;
     for (u32 unit = blockIdx.x * kQuantizeThreads + threadIdx.x; unit < units; unit += 2 * step) {
       const Chunk first = load_unit(unit, units), second = load_unit(unit + step, units);
+      loaded(units - unit <= 2 * step);
       const u32 larger = magnitude(first) > magnitude(second) ? magnitude(first) : magnitude(second);
       bits = larger > bits ? larger : bits;
     }
@@ -187,34 +210,41 @@ struct Quantizer {
     const u32 units = static_cast<u32>(p.rows) * chunks(), step = gridDim.x * kQuantizeThreads;
     for (u32 unit = blockIdx.x * kQuantizeThreads + threadIdx.x; unit < units; unit += 2 * step) {
       const Chunk first = load_unit(unit, units), second = load_unit(unit + step, units);
+      loaded(units - unit <= 2 * step);
       store_unit(unit, units, first, multiplier);
       store_unit(unit + step, units, second, multiplier);
     }
   }
 
-  /// Rows of up to kHeld * 2048 columns are read once; gated ones are the inner width of a model. (Element by
-  /// element more would spill.)
+  /// Rows of up to kHeld * 2048 columns for each CTA of the team are read once; gated ones are the inner
+  /// width of a model. (Element by element more would spill.) A maximum is the same whoever takes part in it.
   SLUICE_DEVICE void rows(u32* shared) const {
     constexpr int kHeld = kConfig.gate == Gate::none ? 4 : kConfig.vectors ? 7 : 2;
-    for (i64 row = blockIdx.x; row < p.rows; row += gridDim.x) {
+    const typename Arith::Team team;
+    const u32 threads = team.ctas * kQuantizeThreads, me = team.rank * kQuantizeThreads + threadIdx.x;
+    const u32 step = gridDim.x / team.ctas;
+    u32 turn = 0;
+    team.begin();
+    for (i64 row = blockIdx.x / team.ctas; row < p.rows; row += step) {
       Chunk held[kHeld];
       u32 bits = 0;
 #pragma unroll
-      for (int i = 0; i < kHeld; ++i)
-        held[i] = load(row, static_cast<i64>(i) * kQuantizeThreads + threadIdx.x);
+      for (int i = 0; i < kHeld; ++i) held[i] = load(row, i64{threads} * i + me);
+      loaded(row + step >= p.rows);
 #pragma unroll
       for (int i = 0; i < kHeld; ++i) bits = magnitude(held[i]) > bits ? magnitude(held[i]) : bits;
-      constexpr i64 kRest = static_cast<i64>(kHeld) * kQuantizeThreads;
-      for (i64 chunk = kRest + threadIdx.x; chunk < chunks(); chunk += kQuantizeThreads) {
+      const i64 rest = i64{threads} * kHeld + me;
+      for (i64 chunk = rest; chunk < chunks(); chunk += threads) {
         const u32 more = magnitude(load(row, chunk));
         bits = more > bits ? more : bits;
       }
-      const float multiplier = multiplier_of_block(bits, shared, p.scales + row);
+      const Scale scale = scale_of(largest_of_team(team, bits, shared + turn * kTeamSlots));
+      turn ^= 1;
+      if (me == 0) p.scales[row] = scale.scale;
 #pragma unroll
-      for (int i = 0; i < kHeld; ++i)
-        store(row, static_cast<i64>(i) * kQuantizeThreads + threadIdx.x, held[i], multiplier);
-      for (i64 chunk = kRest + threadIdx.x; chunk < chunks(); chunk += kQuantizeThreads)
-        store(row, chunk, load(row, chunk), multiplier);
+      for (int i = 0; i < kHeld; ++i) store(row, i64{threads} * i + me, held[i], scale.multiplier);
+      for (i64 chunk = rest; chunk < chunks(); chunk += threads)
+        store(row, chunk, load(row, chunk), scale.multiplier);
     }
   }
 
@@ -234,6 +264,7 @@ struct Quantizer {
         columns[i] = unit % blocks;
         chunks[i] = load(rows[i], columns[i] * 16 + lane);
       }
+      loaded(units - base <= gridDim.x * (kHalfWarps * kTogether));
 #pragma unroll
       for (int i = 0; i < kTogether; ++i) {
         const Scale scale = scale_of(largest_of_lanes(magnitude(chunks[i]), 16));
@@ -255,6 +286,7 @@ struct Quantizer {
       u32 bits = 0;
 #pragma unroll
       for (int i = 0; i < kRows; ++i) held[i] = load(row + i * kHalfWarps, chunk);
+      loaded(units - unit <= gridDim.x);
 #pragma unroll
       for (int i = 0; i < kRows; ++i) bits = magnitude(held[i]) > bits ? magnitude(held[i]) : bits;
       const float multiplier = multiplier_of_block(bits, shared, p.scales + unit);
@@ -266,7 +298,10 @@ struct Quantizer {
 
 template <QuantizeConfig kConfig, class Arith>
 SLUICE_DEVICE void run(const QuantizeParams& params) {
-  __shared__ u32 shared[kWarps];
+  if constexpr (kConfig.overlap.trigger == Trigger::at_start) Arith::launch_dependents();
+  __shared__ u32 shared[2 * kTeamSlots];
+  if (threadIdx.x == 0) Arith::warm(params.warm_next, blockIdx.x, gridDim.x);
+  if constexpr (kConfig.overlap.wait != Wait::none) Arith::wait_for_prerequisites();
   const Quantizer<kConfig, Arith> quantizer{params};
   if constexpr (kConfig.step == QuantizeStep::amax) quantizer.amax(shared);
   if constexpr (kConfig.step == QuantizeStep::cast) quantizer.cast(shared);

@@ -5,11 +5,18 @@
 
 #include <sluice/device/element.cuh>
 #include <sluice/device/epilogue/activation.cuh>
+#include <sluice/device/row_team.cuh>
+#include <sluice/device/warm.cuh>
 #include <sluice/kernels/quantize.cuh>
 
 namespace sluice::quantize {
 
+/// A kernel that waits reads what an earlier launch writes: not by the read-only path, whose loads the
+/// compiler may move up over the wait.
+template <Wait kWait>
 struct DeviceArith {
+  using Team = RowTeam;
+
   template <DType kType>
   SLUICE_DEVICE static float load_element(const void* base, i64 index) {
     return sluice::load_element<kType>(base, index);
@@ -17,9 +24,14 @@ struct DeviceArith {
 
   SLUICE_DEVICE static uint4 load_16_bytes(const void* address) {
     uint4 words;
-    asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-        : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
-        : "l"(address));
+    if constexpr (kWait == Wait::none)
+      asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+          : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+          : "l"(address));
+    else
+      asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+                   : "l"(address));
     return words;
   }
 
@@ -58,6 +70,20 @@ struct DeviceArith {
 
   SLUICE_DEVICE static void store_words(u8* target, const u32* words) {
     *reinterpret_cast<uint2*>(target) = uint2{words[0], words[1]};
+  }
+
+  SLUICE_DEVICE static u32 largest_of_warp(u32 bits) {
+    return __reduce_max_sync(~0u, bits);
+  }
+
+  SLUICE_DEVICE static void launch_dependents() {
+    ptx::launch_dependents();
+  }
+  SLUICE_DEVICE static void wait_for_prerequisites() {
+    ptx::wait_for_prerequisites();
+  }
+  SLUICE_DEVICE static void warm(const WarmRange& range, u32 cta, u32 ctas) {
+    sluice::warm(range, cta, ctas);
   }
 
   /// Written by the kernel before, so not through the read-only path.

@@ -29,6 +29,10 @@ SLUICE_DEVICE void store_cluster(u32 address, const Float4& v) {
                : "memory");
 }
 
+SLUICE_DEVICE void store_cluster(u32 address, u32 word) {
+  asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(address), "r"(word) : "memory");
+}
+
 SLUICE_DEVICE Float4 load_shared_v4(u32 address) {
   Float4 v;
   asm volatile("ld.shared::cta.v4.f32 {%0, %1, %2, %3}, [%4];"
