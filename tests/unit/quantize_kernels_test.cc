@@ -39,25 +39,46 @@ namespace sluice {
 namespace {
 
 /// The one CTA of a simulated block. (More of them: tests/gpu.)
+template <u32 kSlots>
 struct HostTeam {
+  struct Shared {
+    u32 slots[2][kSlots];
+  };
   u32 ctas = 1, rank = 0;
+  explicit HostTeam(Shared& memory) : shared(memory) {}
   void begin() const {}
-  void put(u32* slot, u32 value) const {
-    if (threadIdx.x % 32 == 0) *slot = value;
+  void put(u32 slot, u32 value) {
+    if (threadIdx.x % 32 == 0) shared.slots[turn % 2][slot] = value;
   }
-  void meet() const { __syncthreads(); }
+  const u32* meet(u32) {
+    __syncthreads();
+    return shared.slots[turn++ % 2];
+  }
+  Shared& shared;
+  u32 turn = 0;
 };
 
 struct HostArith {
-  using Team = HostTeam;
+  template <u32 kSlots>
+  using Team = HostTeam<kSlots>;
+  template <DType>
+  struct Raw {
+    const void* base = nullptr;
+    i64 index = 0;
+  };
   template <DType kType>
   static float load_element(const void* base, i64 index) {
     return static_cast<float>(sluice::load_element(kType, base, index));
   }
   template <DType kType>
-  static void load_chunk(const void* base, i64 index, float* values) {
+  static Raw<kType> load_raw(const void* base, i64 index, bool inside) {
     EXPECT_EQ((reinterpret_cast<u64>(base) + static_cast<u64>(index) * bytes_of(kType)) % 16, 0u);
-    for (int i = 0; i < 8; ++i) values[i] = load_element<kType>(base, index + i);
+    return {inside ? base : nullptr, index};
+  }
+  template <DType kType>
+  static void unpack(const Raw<kType>& raw, float* values) {
+    for (int i = 0; i < 8; ++i)
+      values[i] = raw.base == nullptr ? 0.0f : load_element<kType>(raw.base, raw.index + i);
   }
   static float silu(float x) { return reference_silu(x); }
   static u32 pack(float low, float high) {

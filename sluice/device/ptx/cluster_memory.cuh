@@ -29,8 +29,12 @@ SLUICE_DEVICE void store_cluster(u32 address, const Float4& v) {
                : "memory");
 }
 
-SLUICE_DEVICE void store_cluster(u32 address, u32 word) {
-  asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(address), "r"(word) : "memory");
+// st.async: one word, and 4 bytes counted on `barrier`
+SLUICE_DEVICE void store_async(u32 address, u32 word, u32 barrier) {
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];" ::"r"(address),
+      "r"(word), "r"(barrier)
+      : "memory");
 }
 
 SLUICE_DEVICE Float4 load_shared_v4(u32 address) {
