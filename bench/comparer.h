@@ -5,6 +5,8 @@
 
 #include <memory>
 
+#include <sluice/host/driver/module.h>
+
 #include "bench/lab.h"
 
 namespace sluice::bench {

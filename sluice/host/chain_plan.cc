@@ -127,6 +127,14 @@ class Planner {
     if (known == products_.end()) {
       Result<Plan> made = gemm::plan(step.problem, device_, overrides, records_);
       if (!made) return made.error();
+      if (made->config.combine == Combine::separate) {
+        if (planned.step.overlap && planned.overlap != Overlap{})
+          return refused(
+              "its parts are added up by a second kernel, which overlaps with nobody: leave "
+              "ChainStep::overlap "
+              "out, or ask for another combine");
+        made->config.overlap = {};
+      }
       if (const Result<void> small = shrink(*made, options_); !small) return small;
       products_.push_back({step.problem, overrides});
       chain_.products.push_back(*std::move(made));
@@ -135,6 +143,7 @@ class Planner {
       planned.plan = static_cast<int>(known - products_.begin());
     }
     const Plan& plan = chain_.products[static_cast<size_t>(planned.plan)];
+    planned.overlap = plan.config.overlap;
     planned.estimate_us = plan.measured_us > 0 ? plan.measured_us : plan.estimate.total_us;
     if (planned.launched) chain_.workspace_bytes = std::max(chain_.workspace_bytes, plan.workspace_bytes);
     return {};

@@ -93,7 +93,9 @@ TEST_F(ChainLaunches, a_graph_counts_the_second_kernel_of_a_split) {
   const Result<ChainGraph> graph = ChainGraph::capture(chain, s.get(), workspace);
   ASSERT_TRUE(graph.ok()) << graph.error().message;
   EXPECT_EQ(graph->kernels(), 4);
-  EXPECT_EQ(graph->programmatic_edges(), 3);
+  EXPECT_EQ(graph->programmatic_edges(), 2) << "to the second link, and to the kernel that adds up";
+  steps[2].overlap = Overlap{Wait::first, Trigger::never};
+  refused_plan(steps, ErrorCode::invalid_argument, "step 2 (split): its parts are added up");
 }
 
 TEST_F(ChainLaunches, lost_edges_are_an_error) {
