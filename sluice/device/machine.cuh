@@ -75,9 +75,7 @@ class Machine {
   SLUICE_DEVICE void enter_load_role() { ptx::setmaxnreg_dec<load_registers(kConfig)>(); }
   SLUICE_DEVICE bool is_load_thread() const { return threadIdx.x == 0; }
   SLUICE_DEVICE bool is_scale_warp() const { return kBlockScaled && threadIdx.x / 32 - 1 < kScaleWarps; }
-  SLUICE_DEVICE void enter_math_role() {
-    ptx::setmaxnreg_inc<math_registers(kConfig)>();
-  }
+  SLUICE_DEVICE void enter_math_role() { ptx::setmaxnreg_inc<math_registers(kConfig)>(); }
   SLUICE_DEVICE void read_tensor_scales() { ops_.read_tensor_scales(); }
 
   // ---- launches before and behind ----

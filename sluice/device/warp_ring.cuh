@@ -24,8 +24,8 @@ class WarpRing {
     }
   }
 
-  /// The same in two steps: early(stage, i) for each, `between`, then late(stage) for each; what is late completes
-  /// behind all that is early.
+  /// The same in two steps: early(stage, i) for each, `between`, then late(stage) for each; what is late
+  /// completes behind all that is early.
   template <class Early, class Between, class Late>
   SLUICE_DEVICE void fill_in_two(const Early& early, const Between& between, const Late& late) const {
 #pragma unroll

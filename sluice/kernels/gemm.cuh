@@ -42,8 +42,8 @@ namespace sluice {
 
 inline constexpr u32 kFreshBarrier = 1;  // flips the parity: the first pass over the ring need not wait
 
-/// B's part of the first stages, of the CTA's first tile: the stages are empty, and weights may be read before
-/// the launches that this one depends on have ended. How many.
+/// B's part of the first stages, of the CTA's first tile: the stages are empty, and weights may be read
+/// before the launches that this one depends on have ended. How many.
 template <class Machine>
 SLUICE_DEVICE int load_weights_early(Machine& machine) {
   const TileCursor tiles(machine);

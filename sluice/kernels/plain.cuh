@@ -68,10 +68,12 @@ SLUICE_DEVICE void run_plain(const GemmParams& params) {
   ElementWise<kConfig.epilogue> element(params);
   const TensorScales scales =
       element.load_tensor_scales();  // used after the last tile: they may take as long
-  ring.run(copy, [&](u32 stage) { tile.add_tile(stage, at.lane); }, [&] {
-    if constexpr (kConfig.overlap.trigger == Trigger::after_loads)
-      if (at.warp == 0) ptx::launch_dependents();
-  });
+  ring.run(
+      copy, [&](u32 stage) { tile.add_tile(stage, at.lane); },
+      [&] {
+        if constexpr (kConfig.overlap.trigger == Trigger::after_loads)
+          if (at.warp == 0) ptx::launch_dependents();
+      });
 
   element.set_tensor_scales(scales);
   const auto store = [&](int token, int row, const ptx::Float4& sum) {

@@ -5,8 +5,8 @@
 namespace sluice::twin {
 namespace {
 
-/// Reads what an earlier launch may still write, or writes what it may still read. What B's loads, the barriers
-/// and shared memory do is nobody else's matter.
+/// Reads what an earlier launch may still write, or writes what it may still read. What B's loads, the
+/// barriers and shared memory do is nobody else's matter.
 bool concerns_others(const Step& step) {
   switch (step.kind) {
     case StepKind::load_a:
@@ -40,9 +40,10 @@ std::optional<Failure> check_waits(const ClusterProgram& program) {
     }
     // The last to leave a CTA are its math groups, whatever the load role did.
     if (!waited && agent_at(scenario, i).role == Role::math)
-      return Failure{FailureKind::no_wait, agent_name(scenario, i) +
-                                               " never waits: its CTA, and with it the launch, may end before an "
-                                               "earlier one has"};
+      return Failure{FailureKind::no_wait,
+                     agent_name(scenario, i) +
+                         " never waits: its CTA, and with it the launch, may end before an "
+                         "earlier one has"};
   }
   return std::nullopt;
 }

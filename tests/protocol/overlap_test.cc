@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dependent launches (spec/overlap.h): weights that are loaded before the wait break nothing in the ring, and what the
-// contract forbids before the wait is seen. To see it fail: load A before the wait in kernels/gemm.cuh, or leave out the
-// math role's wait.
+// Dependent launches (spec/overlap.h): weights that are loaded before the wait break nothing in the ring, and
+// what the contract forbids before the wait is seen. To see it fail: load A before the wait in
+// kernels/gemm.cuh, or leave out the math role's wait.
 #include "catching.h"
 
 namespace sluice::twin {
@@ -71,7 +71,8 @@ TEST(overlap, planted_bugs_fall) {
   expect_both_catch<NeverWaits>(FailureKind::before_the_wait, {.k_tiles = 1, .overlap = kWeightsFirst});
   expect_both_catch<OnlyLoadWaits>(FailureKind::before_the_wait, {.k_tiles = 1, .overlap = kWeightsFirst});
   expect_both_catch<LoadsAEarly>(FailureKind::before_the_wait, {.k_tiles = 1, .overlap = kWeightsFirst});
-  expect_all_catches<IdleCtasLeave>(FailureKind::no_wait, {.k_tiles = 1, .rows = 1, .clusters = 2, .overlap = kWeightsFirst});
+  expect_all_catches<IdleCtasLeave>(FailureKind::no_wait,
+                                    {.k_tiles = 1, .rows = 1, .clusters = 2, .overlap = kWeightsFirst});
 }
 
 }  // namespace
