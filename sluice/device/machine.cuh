@@ -18,6 +18,7 @@
 #include <sluice/device/ptx/global.cuh>
 #include <sluice/device/ptx/mbarrier.cuh>
 #include <sluice/device/ptx/sync.cuh>
+#include <sluice/device/warm.cuh>
 #include <sluice/device/workspace_stamp.cuh>
 
 namespace sluice {
@@ -85,6 +86,13 @@ class Machine {
   }
   /// This CTA's word that the next may begin.
   SLUICE_DEVICE void launch_dependents() { ptx::launch_dependents(); }
+  /// This CTA's part of weights that this launch, or the next, will read: to L2.
+  SLUICE_DEVICE void warm_first() {
+    if constexpr (kConfig.overlap.wait != Wait::none) warm(params_.warm_first, blockIdx.x, gridDim.x);
+  }
+  SLUICE_DEVICE void warm_next() {
+    if constexpr (kConfig.overlap != Overlap{}) warm(params_.warm_next, blockIdx.x, gridDim.x);
+  }
 
   SLUICE_DEVICE int math_group() const { return warpgroup_ - 1; }
 

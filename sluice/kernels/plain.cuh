@@ -21,6 +21,7 @@
 #include <sluice/device/epilogue/warp_sums.cuh>
 #include <sluice/device/plain/tile_sums.cuh>
 #include <sluice/device/ptx/sync.cuh>
+#include <sluice/device/warm.cuh>
 #include <sluice/device/warp_ring.cuh>
 
 namespace sluice {
@@ -44,6 +45,11 @@ SLUICE_DEVICE plain::Place plain_place(const GemmParams& params, u32 smem) {
   return p;
 }
 
+/// This CTA's part of what a later launch, or this one, will read.
+SLUICE_DEVICE void warm_part(const WarmRange& range) {
+  if (threadIdx.x == 0) warm(range, blockIdx.y * gridDim.x + blockIdx.x, gridDim.x * gridDim.y);
+}
+
 template <KernelConfig kConfig>
 SLUICE_DEVICE void run_plain(const GemmParams& params) {
   static_assert(validate(kConfig) == nullptr, "impossible config: spec/validate.h names the rule");
@@ -58,8 +64,12 @@ SLUICE_DEVICE void run_plain(const GemmParams& params) {
   const auto copy = [&](u32 stage) { copier.copy(stage); };
   const WarpRing<kConfig.stages, plain_stage_bytes(kConfig)> ring(at.ring, at.count);
   if constexpr (kConfig.overlap.wait == Wait::weights_first) {
-    ring.fill_in_two([&](u32 stage, int ahead) { copier.copy_weights(stage, ahead); },
-                     [] { ptx::wait_for_prerequisites(); }, [&](u32 stage) { copier.copy_tokens(stage); });
+    const auto wait = [&] {
+      warm_part(params.warm_first);
+      ptx::wait_for_prerequisites();
+    };
+    ring.fill_in_two([&](u32 stage, int ahead) { copier.copy_weights(stage, ahead); }, wait,
+                     [&](u32 stage) { copier.copy_tokens(stage); });
   } else {
     if constexpr (kConfig.overlap.wait == Wait::first) ptx::wait_for_prerequisites();
     ring.fill(copy);
@@ -68,12 +78,13 @@ SLUICE_DEVICE void run_plain(const GemmParams& params) {
   ElementWise<kConfig.epilogue> element(params);
   const TensorScales scales =
       element.load_tensor_scales();  // used after the last tile: they may take as long
+  const auto loads_issued = [&] {
+    if (kConfig.overlap == Overlap{} || at.warp != 0) return;
+    if constexpr (kConfig.overlap.trigger == Trigger::after_loads) ptx::launch_dependents();
+    warm_part(params.warm_next);
+  };
   ring.run(
-      copy, [&](u32 stage) { tile.add_tile(stage, at.lane); },
-      [&] {
-        if constexpr (kConfig.overlap.trigger == Trigger::after_loads)
-          if (at.warp == 0) ptx::launch_dependents();
-      });
+      copy, [&](u32 stage) { tile.add_tile(stage, at.lane); }, loads_issued);
 
   element.set_tensor_scales(scales);
   const auto store = [&](int token, int row, const ptx::Float4& sum) {
