@@ -78,7 +78,9 @@ TEST_F(ChainPlans, prefetches_the_tail_of_its_own_weights_where_it_waits) {
 
 TEST_F(ChainPlans, weights_that_a_step_in_front_writes_are_refused_where_they_are_read_early) {
   std::vector<ChainStep> steps = links(3);
-  product(steps[2]).args.b = product(steps[0]).args.d;
+  void* shared = driver.memory(kWidth * kWidth);
+  product(steps[0]).args.d = shared;
+  product(steps[2]).args.b = shared;
   refused_plan(steps, ErrorCode::aliasing, "step 2 (link2): B (");
   planned(steps, {.overlap = ChainOverlap::off});
   planned(steps, {.overlap = ChainOverlap::wait_first});
