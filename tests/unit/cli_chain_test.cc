@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `sluice chain` without a GPU: what its flags become, what it says, and a whole session on the fake driver,
-// where nothing is computed and everything is therefore equal. How this can fail: with `arms.back()` in place
-// of `arms[0]` in measure's expect; with the ladder's error left out.
+// where nothing is computed and everything is therefore equal. How this can fail: with `* spec.passes` left
+// out of time_arms; with the ladder's refusal left out.
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>

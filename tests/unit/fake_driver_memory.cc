@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fake driver's memory, streams, events and graphs.
+#include <algorithm>
 #include <cstdlib>
 
 #include "fake_driver_state.h"
@@ -89,17 +90,15 @@ CUresult set_capturing(const char* name, CUstream stream, bool capturing) {
   return call.code;
 }
 
-/// As the driver does it: their number without places for them, else all that there are.
+/// As the driver does it: as many as there is room for, and how many those are.
 CUresult edges_of(CUgraph graph, CUgraphNode* from, CUgraphNode* to, CUgraphEdgeData* data,
                   std::size_t* count) {
   const Call call("cuGraphGetEdges");
   if (call.code != CUDA_SUCCESS) return call.code;
   const std::vector<bool>& kernels = reinterpret_cast<const FakeGraph*>(graph)->programmatic;
   const std::size_t edges = kernels.empty() ? 0 : kernels.size() - 1;
-  const bool asks = from != nullptr;
-  *count = edges;
-  if (!asks) return CUDA_SUCCESS;
-  for (std::size_t i = 0; i < edges; ++i) {
+  *count = std::min(*count, edges);
+  for (std::size_t i = 0; i < *count; ++i) {
     const bool programmatic = kernels[i + 1] && !state->full_edges;
     if (programmatic && data == nullptr) return CUDA_ERROR_LOSSY_QUERY;
     from[i] = reinterpret_cast<CUgraphNode>(i + 1);
