@@ -224,7 +224,15 @@ Result<void> measure(const Lab& lab, const ChainCase& item, const Phase& phase, 
   if (Result<void> done = prepare_arm(work, off, arms[0]); !done) return done;
   if (Result<void> done = expect(work, arms[0], 0, work.expected); !done) return done;
   if (Result<void> done = compare_arm(work, arms[0]); !done) return done;
-  for (const ArmSpec& spec : item.arms) {
+  for (ArmSpec spec : item.arms) {
+    if (spec.tune_s > 0) {
+      const Result<ChainTuning> tuning = tune_chain(lab, *data, work.workspace, spec.tune_s, phase);
+      if (!tuning) return tuning.error();
+      spec.choices = tuning->choices;
+      spec.options = {.overlap = ChainOverlap::off};  // the choices say it all
+      phase(fmt::format("tuned: {:.2f} us a layer, {:.2f} before, {} of {} changes kept", tuning->tuned_us,
+                        tuning->start_us, tuning->kept, tuning->tried));
+    }
     phase(fmt::format("preparing {}", spec.name));
     Arm& arm = arms.emplace_back();
     arm.record.name = spec.name;
@@ -272,7 +280,9 @@ bool ArmRecord::right() const {
 }
 
 std::vector<ChainStep> steps_of(const LayerSpec& spec, const LayerMemory& memory, const ArmSpec& arm) {
-  return steps_of(spec, memory, arm.prefetch_ratio);
+  std::vector<ChainStep> steps = steps_of(spec, memory, arm.prefetch_ratio);
+  put_choices(arm.choices, steps);
+  return steps;
 }
 
 Result<std::vector<std::string>> units_of(const ChainCase& item, const DeviceInfo& device,
