@@ -76,7 +76,8 @@ Result<void> run_once(const Work& work, const Arm& arm, int input) {
 }
 
 Result<void> prepare_arm(const Work& work, const ArmSpec& spec, Arm& arm) {
-  const std::vector<ChainStep> steps = steps_of(work.data.spec(), work.data.memory(), spec);
+  std::vector<ChainStep> steps = steps_of(work.data.spec(), work.data.memory(), spec.prefetch_ratio);
+  put_choices(spec.choices, steps);
   Result<Chain> chain = Chain::prepare(work.lab.device, steps, spec.options);
   if (!chain) return chain.error();
   arm.record.detail = detail_of(chain->plan());
@@ -279,10 +280,11 @@ bool ArmRecord::right() const {
   return name == kChainPeer || differing == 0;
 }
 
-std::vector<ChainStep> steps_of(const LayerSpec& spec, const LayerMemory& memory, const ArmSpec& arm) {
-  std::vector<ChainStep> steps = steps_of(spec, memory, arm.prefetch_ratio);
+Result<ChainPlan> plan_arm(const LayerSpec& spec, const ArmSpec& arm, const DeviceInfo& device,
+                           const RecordBook& records) {
+  std::vector<ChainStep> steps = steps_of(spec, imagined_memory(spec), arm.prefetch_ratio);
   put_choices(arm.choices, steps);
-  return steps;
+  return plan_chain(steps, device, arm.options, records);
 }
 
 Result<std::vector<std::string>> units_of(const ChainCase& item, const DeviceInfo& device,
@@ -295,7 +297,7 @@ Result<std::vector<std::string>> units_of(const ChainCase& item, const DeviceInf
   std::vector<ArmSpec> arms = item.arms;
   arms.push_back({.name = kChainOff, .options = {.overlap = ChainOverlap::off}});
   for (const ArmSpec& arm : arms) {
-    const Result<ChainPlan> plan = plan_chain(steps_of(item.spec, {}, arm), device, arm.options, records);
+    const Result<ChainPlan> plan = plan_arm(item.spec, arm, device, records);
     if (!plan)
       return Error{plan.error().code,
                    fmt::format("{}, {}: {}", name_of(item.spec), arm.name, plan.error().message)};

@@ -56,8 +56,9 @@ struct ChainCase {
   i64 replays = 0;  // of the last arm, with changing inputs
 };
 
-/// The steps of an arm's chain; with a null memory for plans alone.
-std::vector<ChainStep> steps_of(const LayerSpec& spec, const LayerMemory& memory, const ArmSpec& arm);
+/// An arm's chain without a GPU: planned with imagined memory.
+Result<ChainPlan> plan_arm(const LayerSpec& spec, const ArmSpec& arm, const DeviceInfo& device,
+                           const RecordBook& records);
 /// All arms' JIT units, and those of what fills and compares.
 Result<std::vector<std::string>> units_of(const ChainCase& item, const DeviceInfo& device,
                                           const RecordBook& records, Stamping stamping);

@@ -106,11 +106,10 @@ class Layers {
     ChainStep made{.name = kProductNames[which]};
     if (spec_.weights == LayerWeights::int4) {
       MixedStep step{.problem = mixed_problem_of(spec_, product), .args = {.x = from, .d = at(to)}};
-      if (!memory_.blobs.empty()) step.args.weights = memory_.blobs[layer][which];
+      step.args.weights = memory_.blobs[layer][which];
       made.work = step;
     } else {
-      ProductStep step{.problem = problem_of(spec_, product)};
-      if (!memory_.products.empty()) step.args = memory_.products[layer][which];
+      ProductStep step{.problem = problem_of(spec_, product), .args = memory_.products[layer][which]};
       step.args.a = from;
       step.args.d = at(to);
       made.work = step;
@@ -179,6 +178,27 @@ std::array<i64, Activations::kCount> activation_bytes(const LayerSpec& spec) {
 
 i64 input_bytes(const LayerSpec& spec) {
   return spec.tokens * spec.model.width * bytes_of(output_type(spec));
+}
+
+LayerMemory imagined_memory(const LayerSpec& spec) {
+  u64 next = 1 << 20;
+  const auto take = [&](i64 bytes) {
+    void* address = reinterpret_cast<void*>(next);
+    next += static_cast<u64>(round_up(bytes, i64{1024}));
+    return address;
+  };
+  LayerMemory memory{.input = take(input_bytes(spec))};
+  const auto bytes = activation_bytes(spec);
+  for (size_t i = 0; i < bytes.size(); ++i)
+    if (bytes[i] > 0) memory.activations.data[i] = take(bytes[i]);
+  memory.gamma = take(spec.model.width * bytes_of(DType::bf16));
+  memory.one = static_cast<const float*>(take(sizeof(float)));
+  memory.products.resize(static_cast<size_t>(spec.layers));
+  memory.blobs.resize(static_cast<size_t>(spec.layers));
+  for (size_t layer = 0; layer < memory.products.size(); ++layer)
+    for (size_t which = 0; which < kLayerProducts; ++which)
+      memory.blobs[layer][which] = memory.products[layer][which].b = take(weight_bytes(spec));
+  return memory;
 }
 
 std::vector<ChainStep> steps_of(const LayerSpec& spec, const LayerMemory& memory, double prefetch_ratio) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Transformer layers as chains: the four products of a layer and what stands between them, for the sizes of
-// known models. Attention is left out: o reads the head of qkv's output. Pure; memory is given, or null where
-// only plans are wanted. Used by chain_data.cc and `sluice chain`.
+// known models. Attention is left out: o reads the head of qkv's output. Pure; memory is given, or imagined
+// where only plans are wanted. Used by chain_data.cc and `sluice chain`.
 #pragma once
 
 #include <array>
@@ -64,7 +64,10 @@ struct LayerMemory {
   std::vector<std::array<const void*, kLayerProducts>> blobs;
 };
 
-/// layers * passes layers. A null LayerMemory has null pointers in every step. `prefetch_ratio`: of CUTLASS
+/// Addresses that are nobody's memory, each with room for what it stands for: for plans, which read none.
+LayerMemory imagined_memory(const LayerSpec& spec);
+
+/// layers * passes layers. `prefetch_ratio`: of CUTLASS
 /// example 63, for every product.
 std::vector<ChainStep> steps_of(const LayerSpec& spec, const LayerMemory& memory, double prefetch_ratio = 0);
 

@@ -37,8 +37,7 @@ Result<int> explain_cases(const std::vector<bench::ChainCase>& cases, const Targ
     item.spec.layers = std::min(item.spec.layers, 2);
     item.spec.passes = 1;
     for (const bench::ArmSpec& arm : item.arms) {
-      const Result<ChainPlan> plan =
-          plan_chain(steps_of(item.spec, {}, arm), target.info(), arm.options, target.records);
+      const Result<ChainPlan> plan = plan_arm(item.spec, arm, target.info(), target.records);
       if (!plan) return plan.error();
       fmt::print("{}, {}, {} layers\n{}\n", name_of(item.spec), arm.name, item.spec.layers, explain(*plan));
     }

@@ -22,8 +22,8 @@
 namespace sluice {
 
 /// A product. B, scale_b and bias are its weights: they are read before the launches in front have ended.
-/// One whose plan adds up its parts by a second kernel (Combine::separate) begins when all before it have
-/// ended. PlanOverrides::overlap and Args::workspace, warm_first and warm_next are the chain's to set.
+/// No plan has Combine::separate unless the overrides ask for it; it begins when all before it have ended
+/// then. PlanOverrides::overlap and Args::workspace, warm_first and warm_next are the chain's to set.
 struct ProductStep {
   Problem problem;
   PlanOverrides overrides;

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sluice/host/chain_companions.h>
 
+#include <sluice/host/norm_units.h>
 #include <sluice/host/quantize_units.h>
 
 namespace sluice {
+namespace {
 
-// Until norms have a kernel.
-Result<Norm> Norm::create(const Device&, const NormOptions&) {
-  return Error{ErrorCode::invalid_argument, "norms have no kernel in this build yet: leave the step out"};
+/// square_block, which Norm::create refuses, has no unit.
+NormStore store_of(const NormOptions& options) {
+  if (options.quantize == Granularity::tensor) return NormStore::tensor;
+  if (options.quantize == Granularity::row) return NormStore::row;
+  if (options.quantize == Granularity::row_block) return NormStore::row_block;
+  return NormStore::plain;
 }
-Result<void> Norm::launch(const NormShape&, const NormArgs&, Stream) const {
-  return Error{ErrorCode::invalid_argument, "norms have no kernel in this build yet: leave the step out"};
-}
+
+}  // namespace
 
 Result<Norm> load_norm(const Device& device, const NormOptions& options) {
   return Norm::create(device, options);
@@ -23,6 +27,9 @@ Result<Quantizer> load_quantizer(const Device& device, const ChainPlan::Quantize
 
 std::vector<std::string> companion_units(const ChainPlan& plan) {
   std::vector<std::string> units;
+  for (const NormOptions& options : plan.norms)
+    for (std::string& unit : norm_units(options.input, store_of(options), options.overlap))
+      units.push_back(std::move(unit));
   for (const ChainPlan::QuantizerPlan& q : plan.quantizers)
     for (std::string& unit : quantize_units(q.input, q.granularity, q.gate, q.overlap))
       units.push_back(std::move(unit));

@@ -125,16 +125,8 @@ class Planner {
       return k.problem == step.problem && k.overrides == overrides;
     });
     if (known == products_.end()) {
-      Result<Plan> made = gemm::plan(step.problem, device_, overrides, records_);
+      Result<Plan> made = plan_product(step.problem, overrides, planned);
       if (!made) return made.error();
-      if (made->config.combine == Combine::separate) {
-        if (planned.step.overlap && planned.overlap != Overlap{})
-          return refused(
-              "its parts are added up by a second kernel, which overlaps with nobody: leave "
-              "ChainStep::overlap "
-              "out, or ask for another combine");
-        made->config.overlap = {};
-      }
       if (const Result<void> small = shrink(*made, options_); !small) return small;
       products_.push_back({step.problem, overrides});
       chain_.products.push_back(*std::move(made));
@@ -147,6 +139,22 @@ class Planner {
     planned.estimate_us = plan.measured_us > 0 ? plan.measured_us : plan.estimate.total_us;
     if (planned.launched) chain_.workspace_bytes = std::max(chain_.workspace_bytes, plan.workspace_bytes);
     return {};
+  }
+  /// Equal kernels and sums whatever the overlap, so that bits do not depend on it: the second kernel of
+  /// Combine::separate overlaps with nobody, so no step gets it unasked, with the overlap off neither.
+  Result<Plan> plan_product(const Problem& problem, PlanOverrides overrides,
+                            const PlannedStep& planned) const {
+    if (overrides.combine == Combine::separate) {
+      if (planned.step.overlap && planned.overlap != Overlap{})
+        return refused(
+            "its parts are added up by a second kernel, which overlaps with nobody: leave ChainStep::overlap "
+            "out, or ask for another combine");
+      overrides.overlap = {};
+    }
+    Result<Plan> made = gemm::plan(problem, device_, overrides, records_);
+    if (!made || overrides.combine || made->config.combine != Combine::separate) return made;
+    overrides.combine = Combine::last_arriver;
+    return gemm::plan(problem, device_, overrides, records_);
   }
   Result<void> add(const MixedStep& step, PlannedStep& planned) {
     const auto known = std::find_if(mixed_.begin(), mixed_.end(), [&](const KnownMixed& k) {

@@ -13,31 +13,6 @@
 namespace sluice::bench {
 namespace {
 
-/// Addresses that are nobody's memory: planning reads none.
-LayerMemory made_up(const LayerSpec& spec) {
-  u64 next = 1 << 20;
-  const auto take = [&](i64 bytes) {
-    void* address = reinterpret_cast<void*>(next);
-    next += static_cast<u64>(round_up(bytes, i64{1024}));
-    return address;
-  };
-  LayerMemory memory;
-  memory.input = take(input_bytes(spec));
-  const auto bytes = activation_bytes(spec);
-  for (size_t i = 0; i < bytes.size(); ++i)
-    if (bytes[i] > 0) memory.activations.data[i] = take(bytes[i]);
-  memory.gamma = take(spec.model.width * 2);
-  memory.one = static_cast<const float*>(take(4));
-  memory.products.resize(static_cast<size_t>(spec.layers));
-  memory.blobs.resize(static_cast<size_t>(spec.layers));
-  for (size_t layer = 0; layer < memory.products.size(); ++layer)
-    for (size_t i = 0; i < kLayerProducts; ++i) {
-      memory.products[layer][i].b = take(weight_bytes(spec));
-      memory.blobs[layer][i] = take(weight_bytes(spec));
-    }
-  return memory;
-}
-
 const void* input_of(const ChainStep& step) {
   if (const auto* s = std::get_if<ProductStep>(&step.work)) return s->args.a;
   if (const auto* s = std::get_if<MixedStep>(&step.work)) return s->args.x;
@@ -54,7 +29,7 @@ TEST(chain_layers, every_step_reads_what_the_one_before_it_wrote) {
   for (const LayerWeights weights : kAllWeights)
     for (const LayerParts parts : {LayerParts::all, LayerParts::projections}) {
       const LayerSpec spec = spec_of(weights, parts);
-      const LayerMemory memory = made_up(spec);
+      const LayerMemory memory = imagined_memory(spec);
       const std::vector<ChainStep> steps = steps_of(spec, memory);
       EXPECT_EQ(input_of(steps[0]), memory.input);
       for (size_t i = 1; i < steps.size(); ++i)
@@ -67,7 +42,7 @@ TEST(chain_layers, nothing_is_read_or_written_outside_of_its_buffer) {
   for (const LayerWeights weights : kAllWeights)
     for (const LayerParts parts : {LayerParts::all, LayerParts::projections}) {
       const LayerSpec spec = spec_of(weights, parts);
-      const LayerMemory memory = made_up(spec);
+      const LayerMemory memory = imagined_memory(spec);
       const auto bytes = activation_bytes(spec);
       for (const ChainStep& step : steps_of(spec, memory))
         for (const StepRange& range : written_by(step)) {
@@ -83,7 +58,7 @@ TEST(chain_layers, each_layer_has_its_own_weights_and_passes_use_them_again) {
   const LayerSpec spec = spec_of(LayerWeights::e4m3, LayerParts::all);
   std::set<const void*> weights;
   int products = 0;
-  for (const ChainStep& step : steps_of(spec, made_up(spec)))
+  for (const ChainStep& step : steps_of(spec, imagined_memory(spec)))
     if (const auto* s = std::get_if<ProductStep>(&step.work)) {
       weights.insert(s->args.b);
       ++products;
@@ -108,7 +83,8 @@ TEST(chain_layers, plan_as_chains) {
       for (const LayerParts parts : {LayerParts::all, LayerParts::projections}) {
         LayerSpec spec = spec_of(weights, parts);
         spec.model = model;
-        const auto plan = plan_chain(steps_of(spec, made_up(spec)), DeviceInfo{}, {.warm_bytes = 1 << 20});
+        const auto plan =
+            plan_chain(steps_of(spec, imagined_memory(spec)), DeviceInfo{}, {.warm_bytes = 1 << 20});
         ASSERT_TRUE(plan.ok()) << name_of(spec) << ": " << plan.error().message;
         EXPECT_LE(plan->products.size(), 3 * kLayerProducts);
       }
@@ -116,9 +92,9 @@ TEST(chain_layers, plan_as_chains) {
 
 TEST(chain_layers, ratios_become_bytes_of_every_product) {
   const LayerSpec spec = spec_of(LayerWeights::e4m3, LayerParts::projections);
-  const std::vector<ChainStep> steps = steps_of(spec, made_up(spec), 0.5);
+  const std::vector<ChainStep> steps = steps_of(spec, imagined_memory(spec), 0.5);
   EXPECT_EQ(steps[0].prefetch_bytes, 4096 * 6144 / 4);
-  EXPECT_FALSE(steps_of(spec, made_up(spec))[0].prefetch_bytes.has_value());
+  EXPECT_FALSE(steps_of(spec, imagined_memory(spec))[0].prefetch_bytes.has_value());
 }
 
 TEST(chain_layers, names) {

@@ -78,7 +78,9 @@ TEST_F(ChainPlans, prefetches_the_tail_of_its_own_weights_where_it_waits) {
 
 TEST_F(ChainPlans, weights_that_a_step_in_front_writes_are_refused_where_they_are_read_early) {
   std::vector<ChainStep> steps = links(3);
-  product(steps[2]).args.b = product(steps[0]).args.d;
+  void* shared = driver.memory(kWidth * kWidth);
+  product(steps[0]).args.d = shared;
+  product(steps[2]).args.b = shared;
   refused_plan(steps, ErrorCode::aliasing, "step 2 (link2): B (");
   planned(steps, {.overlap = ChainOverlap::off});
   planned(steps, {.overlap = ChainOverlap::wait_first});
@@ -112,6 +114,23 @@ TEST_F(ChainPlans, a_small_footprint_takes_stages_and_says_when_it_cannot) {
   EXPECT_LE(small.products[1].smem_bytes, limit);
   EXPECT_EQ(small.products[1].config.stages, stages - 1);
   refused_plan(steps, ErrorCode::invalid_config, "smem_limit = 1000", {.smem_limit = 1000});
+}
+
+TEST_F(ChainPlans, sums_in_one_order_whatever_the_overlap) {
+  // Planned alone, its parts are added up by a second kernel; a chain has them in one.
+  Problem p{.m = 128, .n = 128, .k = 131072};
+  const auto alone = gemm::plan(p, device().info(), {.ignore_records = true});
+  ASSERT_TRUE(alone.ok());
+  ASSERT_EQ(alone->config.combine, Combine::separate) << "choose another problem for this test";
+  std::vector<ChainStep> steps = links(1);
+  steps.push_back(
+      {.work = ProductStep{.problem = p, .overrides = {.ignore_records = true}, .args = args_for(p)}});
+  for (const ChainOverlap overlap : {ChainOverlap::off, ChainOverlap::weights_first}) {
+    ChainPlan plan = planned(steps, {.overlap = overlap});
+    KernelConfig config = plan.products[1].config;
+    EXPECT_EQ(config.combine, Combine::last_arriver) << name_of(overlap);
+    EXPECT_EQ(plan.steps[1].overlap.wait != Wait::none, overlap != ChainOverlap::off);
+  }
 }
 
 TEST_F(ChainPlans, refuses_what_the_chain_sets_itself) {
