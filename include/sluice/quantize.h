@@ -40,14 +40,15 @@ constexpr i64 scale_count(Granularity granularity, i64 rows, i64 columns) {
 /// The loaded kernels of one input type, granularity and gate. Cheap to copy; usable from any thread.
 class Quantizer {
  public:
-  /// Compiles or finds in the cache. `input`: bf16, fp16 or fp32. `gate`: spec/quantize.h. Errors:
-  /// invalid_type, toolchain, driver.
+  /// Compiles or finds in the cache. `input`: bf16, fp16 or fp32. `gate`: spec/quantize.h. With an
+  /// `overlap`, a quantiser of Granularity::tensor takes given scales alone. Errors: invalid_type, toolchain,
+  /// driver.
   static Result<Quantizer> create(const Device& device, DType input, Granularity granularity,
-                                  Gate gate = Gate::none);
+                                  Gate gate = Gate::none, Overlap overlap = {});
 
   /// No allocation, no synchronisation. Empty matrices succeed; amax of none is 1e-4.
-  /// Errors (nothing is launched): invalid_size, invalid_stride, invalid_pointer, misaligned, aliasing,
-  /// workspace, driver.
+  /// Errors (nothing is launched): invalid_size, invalid_stride, invalid_argument, invalid_pointer,
+  /// misaligned, aliasing, workspace, driver.
   Result<void> launch(const QuantizeShape& shape, const QuantizeArgs& args, Stream stream) const;
 
   struct Impl;

@@ -18,6 +18,7 @@
 #include <sluice/device/ptx/global.cuh>
 #include <sluice/device/ptx/mbarrier.cuh>
 #include <sluice/device/ptx/sync.cuh>
+#include <sluice/device/warm.cuh>
 #include <sluice/device/workspace_stamp.cuh>
 
 namespace sluice {
@@ -44,7 +45,8 @@ class Machine {
   /// warp that has initialised them need not wait for the others.
   SLUICE_DEVICE void start() {
     if (threadIdx.x == 0) {  // one thread: lanes that each initialise one take 0.65 us longer
-      if constexpr (kConfig.combine == Combine::separate) ptx::launch_dependents();
+      if constexpr (kConfig.combine == Combine::separate || kConfig.overlap.trigger == Trigger::at_start)
+        ptx::launch_dependents();
       ptx::prefetch_tensormap(params_.map_a);
       ptx::prefetch_tensormap(params_.map_b);
       if constexpr (kConfig.store == StorePath::tma) ptx::prefetch_tensormap(params_.map_d);
@@ -74,10 +76,24 @@ class Machine {
   SLUICE_DEVICE void enter_load_role() { ptx::setmaxnreg_dec<load_registers(kConfig)>(); }
   SLUICE_DEVICE bool is_load_thread() const { return threadIdx.x == 0; }
   SLUICE_DEVICE bool is_scale_warp() const { return kBlockScaled && threadIdx.x / 32 - 1 < kScaleWarps; }
-  SLUICE_DEVICE void enter_math_role() {
-    ptx::setmaxnreg_inc<math_registers(kConfig)>();
-    ops_.read_tensor_scales();
+  SLUICE_DEVICE void enter_math_role() { ptx::setmaxnreg_inc<math_registers(kConfig)>(); }
+  SLUICE_DEVICE void read_tensor_scales() { ops_.read_tensor_scales(); }
+
+  // ---- launches before and behind ----
+  /// Until those before have ended and what they wrote is seen.
+  SLUICE_DEVICE void wait_prerequisites() {
+    if constexpr (kConfig.overlap.wait != Wait::none) ptx::wait_for_prerequisites();
   }
+  /// This CTA's word that the next may begin.
+  SLUICE_DEVICE void launch_dependents() { ptx::launch_dependents(); }
+  /// This CTA's part of weights that this launch, or the next, will read: to L2.
+  SLUICE_DEVICE void warm_first() {
+    if constexpr (kConfig.overlap.wait != Wait::none) warm(params_.warm_first, blockIdx.x, gridDim.x);
+  }
+  SLUICE_DEVICE void warm_next() {
+    if constexpr (kConfig.overlap != Overlap{}) warm(params_.warm_next, blockIdx.x, gridDim.x);
+  }
+
   SLUICE_DEVICE int math_group() const { return warpgroup_ - 1; }
 
   // ---- load ----

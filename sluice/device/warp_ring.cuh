@@ -24,9 +24,25 @@ class WarpRing {
     }
   }
 
+  /// The same in two steps: early(stage, i) for each, `between`, then late(stage) for each; what is late
+  /// completes behind all that is early.
+  template <class Early, class Between, class Late>
+  SLUICE_DEVICE void fill_in_two(const Early& early, const Between& between, const Late& late) const {
+#pragma unroll
+    for (int i = 0; i < kStages - 1; ++i)
+      if (i < count_) early(first_ + i * kStageBytes, i);
+    between();
+    fill(late);
+  }
+
   /// Each stage in turn: read(stage), while the copies of those behind it are on their way.
   template <class Copy, class Read>
   SLUICE_DEVICE void run(const Copy& copy, const Read& read) const {
+    run(copy, read, [] {});
+  }
+  /// all_issued() once, when the last copy is on its way; of a ring without copies never.
+  template <class Copy, class Read, class Issued>
+  SLUICE_DEVICE void run(const Copy& copy, const Read& read, const Issued& all_issued) const {
     u32 stage = first_, refill = first_ + (kStages - 1) * kStageBytes;
     const u32 end = first_ + kStages * kStageBytes;
 #pragma unroll 1
@@ -35,6 +51,7 @@ class WarpRing {
       __syncwarp();  // all lanes' copies have come, and all have read what the next ones replace
       if (i + kStages - 1 < count_) copy(refill);
       ptx::commit_copies();
+      if (i == max(0, count_ - kStages)) all_issued();
       read(stage);
       refill = stage;
       stage += kStageBytes;

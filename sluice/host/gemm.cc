@@ -186,10 +186,13 @@ Result<Kernel> make_kernel(const Device& device, const Plan& plan, const Units& 
                  .cluster_x = cluster,
                  .smem_bytes = static_cast<u32>(smem),
                  .dependent = plan.config.overlap.wait != Wait::none};
+  if (impl->shape.dependent)
+    if (Result<void> waits = impl->module->check_waits(); !waits) return waits.error();
   if (units.texts.size() > 1 && impl->params.deal.tiles > 0) {
     module = device.impl().load_cubin(units.texts[1], **units.cubins[1], 0);
     if (!module) return module.error();
     impl->sum_module = *std::move(module);
+    if (Result<void> waits = impl->sum_module->check_waits(); !waits) return waits.error();
     impl->sum_shape = {.grid_x = static_cast<u32>(sum_blocks(plan.config, impl->params.deal.tiles)),
                        .block_x = kSumThreads,
                        .dependent = true};

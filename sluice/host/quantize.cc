@@ -11,6 +11,8 @@
 #include <sluice/host/driver/error.h>
 #include <sluice/host/driver/launch.h>
 #include <sluice/host/quantize_units.h>
+#include <sluice/spec/row_team.h>
+#include <sluice/spec/warm_split.h>
 
 namespace sluice {
 namespace {
@@ -122,23 +124,35 @@ struct Quantizer::Impl {
   DType input;
   Granularity granularity;
   Gate gate;
+  Overlap overlap;
   std::vector<Step> steps;
 
   Result<void> launch_step(const Step& step, bool vectors, const QuantizeShape& shape,
                            const QuantizeParams& params, Stream stream) const {
-    const i64 most = static_cast<i64>(device.info().sm_count) * kBlocksPerSm;
-    const u32 grid = static_cast<u32>(std::clamp<i64>(useful_blocks(step.kind, shape), 1, most));
+    const i64 sms = device.info().sm_count;
+    const u32 team =
+        step.kind == QuantizeStep::row
+            ? row_team(shape.rows, ceil_div(shape.columns, i64{kQuantizeChunk}), kQuantizeThreads, sms)
+            : 1;
+    const i64 warmers = std::min(ceil_div(params.warm_next.bytes, kWarmCtaBytes), sms);
+    const i64 wanted = std::max(ceil_div(warmers, i64{team}), useful_blocks(step.kind, shape));
+    const u32 teams = static_cast<u32>(std::clamp<i64>(wanted, 1, sms * kBlocksPerSm / team));
     return launch_kernel(*device.impl().api, step.modules[vectors ? 0 : 1]->function(),
-                         {.grid_x = grid, .block_x = kQuantizeThreads}, &params, stream);
+                         {.grid_x = teams * team,
+                          .block_x = kQuantizeThreads,
+                          .cluster_x = team,
+                          .dependent = overlap.wait != Wait::none},
+                         &params, stream);
   }
 };
 
-Result<Quantizer> Quantizer::create(const Device& device, DType input, Granularity granularity, Gate gate) {
+Result<Quantizer> Quantizer::create(const Device& device, DType input, Granularity granularity, Gate gate,
+                                    Overlap overlap) {
   if (!is_16bit(input) && input != DType::fp32)
     return Error{ErrorCode::invalid_type,
                  std::string("input is ") + name_of(input) + ": it must be bf16, fp16 or fp32"};
-  auto impl = std::make_shared<Impl>(Impl{device, input, granularity, gate, {}});
-  const std::vector<std::string> units = quantize_units(input, granularity, gate);
+  auto impl = std::make_shared<Impl>(Impl{device, input, granularity, gate, overlap, {}});
+  const std::vector<std::string> units = quantize_units(input, granularity, gate, overlap);
   const auto cubins = device.impl().cache.get_all(units, device.options().jobs, {});
   size_t next = 0;
   for (const QuantizeStep kind : quantize_steps(granularity)) {
@@ -164,6 +178,13 @@ Result<void> Quantizer::launch(const QuantizeShape& given, const QuantizeArgs& a
     return Error{ErrorCode::invalid_argument,
                  std::string("scale_given is for one scale of a whole matrix, not for ") +
                      name_of(impl_->granularity)};
+  if (tensor && !args.scale_given && impl_->overlap != Overlap{})
+    return Error{ErrorCode::invalid_argument,
+                 "a scale of the whole matrix that is not given takes two kernels, which do not overlap "
+                 "others: give the scale, or create the quantiser without an overlap"};
+  if (args.warm_next.bytes < 0)
+    return Error{ErrorCode::invalid_argument, "warm_next.bytes = " + number(args.warm_next.bytes) +
+                                                  ": must not be negative; 0 is nothing"};
   if (const Result<void> pointers = check_pointers(*shape, args, impl_->input, impl_->gate); !pointers)
     return pointers;
   if (tensor && !args.scale_given && (args.workspace.data == nullptr || args.workspace.bytes < kScratchBytes))
@@ -180,7 +201,8 @@ Result<void> Quantizer::launch(const QuantizeShape& given, const QuantizeArgs& a
                               .columns = shape->columns,
                               .input_ld = shape->input_ld,
                               .output_ld = shape->output_ld,
-                              .scale_given = args.scale_given};
+                              .scale_given = args.scale_given,
+                              .warm_next = args.warm_next};
   std::unique_lock turn(workspace_turn(), std::defer_lock);
   if (tensor && !args.scale_given) turn.lock();  // the second step reads what the first leaves
   for (const Step& step : impl_->steps) {

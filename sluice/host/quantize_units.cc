@@ -2,6 +2,8 @@
 // Units are text with nothing of a caller in it.
 #include <sluice/host/quantize_units.h>
 
+#include <sluice/host/overlap_text.h>
+
 namespace sluice {
 namespace {
 
@@ -23,10 +25,12 @@ std::string quantize_unit_text(const QuantizeConfig& config) {
          "inline constexpr sluice::QuantizeConfig kConfig{.step = sluice::QuantizeStep::" +
          name_of_step(config.step) + ", .input = sluice::DType::" + name_of(config.input) +
          ", .vectors = " + (config.vectors ? "true" : "false") +
-         ", .gate = sluice::Gate::" + (config.gate == Gate::none ? "none" : "silu") + "};\n" +
+         ", .gate = sluice::Gate::" + (config.gate == Gate::none ? "none" : "silu") +
+         overlap_field(config.overlap) + "};\n" +
          "extern \"C\" __global__ void __launch_bounds__(sluice::kQuantizeThreads, 2)\n"
          "sluice_entry(const __grid_constant__ sluice::QuantizeParams params) {\n"
-         "  sluice::quantize::run<kConfig, sluice::quantize::DeviceArith>(params);\n}\n";
+         "  sluice::quantize::run<kConfig, "
+         "sluice::quantize::DeviceArith<kConfig.overlap.wait>>(params);\n}\n";
 }
 
 std::vector<QuantizeStep> quantize_steps(Granularity granularity) {
@@ -39,11 +43,11 @@ std::vector<QuantizeStep> quantize_steps(Granularity granularity) {
   return {};
 }
 
-std::vector<std::string> quantize_units(DType input, Granularity granularity, Gate gate) {
+std::vector<std::string> quantize_units(DType input, Granularity granularity, Gate gate, Overlap overlap) {
   std::vector<std::string> units;
   for (const QuantizeStep step : quantize_steps(granularity))
     for (const bool vectors : {true, false})
-      units.push_back(quantize_unit_text({step, input, vectors, gate}));
+      units.push_back(quantize_unit_text({step, input, vectors, gate, overlap}));
   return units;
 }
 

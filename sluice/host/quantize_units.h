@@ -18,6 +18,7 @@ std::string quantize_unit_text(const QuantizeConfig& config);
 std::vector<QuantizeStep> quantize_steps(Granularity granularity);
 
 /// The units of a quantiser: of each step the one with vectors, then the one without.
-std::vector<std::string> quantize_units(DType input, Granularity granularity, Gate gate);
+std::vector<std::string> quantize_units(DType input, Granularity granularity, Gate gate,
+                                        Overlap overlap = {});
 
 }  // namespace sluice

@@ -42,9 +42,29 @@ namespace sluice {
 
 inline constexpr u32 kFreshBarrier = 1;  // flips the parity: the first pass over the ring need not wait
 
+/// B's part of the first stages, of the CTA's first tile: the stages are empty, and weights may be read
+/// before the launches that this one depends on have ended. How many.
+template <class Machine>
+SLUICE_DEVICE int load_weights_early(Machine& machine) {
+  const TileCursor tiles(machine);
+  if (!tiles.valid()) return 0;
+  const Tile tile = tiles.tile();
+  machine.begin_loads(tile);
+  const int count = min(machine.config().stages, tile.k_tiles);
+  for (int stage = 0; stage < count; ++stage) {
+    machine.expect_stage(stage);
+    machine.load_b(stage, tile.first_k_tile + stage);
+  }
+  return count;
+}
+
 template <class Machine>
 SLUICE_DEVICE void load_role(Machine& machine) {
   const int stages = machine.config().stages;
+  int early = 0;  // stages that have their part of B
+  if (machine.config().overlap.wait == Wait::weights_first) early = load_weights_early(machine);
+  machine.warm_first();
+  machine.wait_prerequisites();
   RingPosition ring;
   for (TileCursor tiles(machine); tiles.valid(); tiles.advance()) {
     const Tile tile = tiles.tile();
@@ -52,12 +72,16 @@ SLUICE_DEVICE void load_role(Machine& machine) {
     const int end = tile.first_k_tile + tile.k_tiles;
     for (int k_tile = tile.first_k_tile; k_tile < end; ++k_tile) {
       machine.wait_empty(ring.stage, ring.phase ^ kFreshBarrier);
-      machine.expect_stage(ring.stage);
+      const bool has_b = early > 0;
+      if (!has_b) machine.expect_stage(ring.stage);
       machine.load_a(ring.stage, k_tile);
-      machine.load_b(ring.stage, k_tile);
+      if (!has_b) machine.load_b(ring.stage, k_tile);
+      if (has_b) --early;
       ring.advance(stages);
     }
   }
+  if (machine.config().overlap.trigger == Trigger::after_loads) machine.launch_dependents();
+  machine.warm_next();
   for (int stage = 0; stage < stages; ++stage) {
     machine.wait_empty(ring.stage, ring.phase ^ kFreshBarrier);
     ring.advance(stages);
@@ -68,6 +92,7 @@ SLUICE_DEVICE void load_role(Machine& machine) {
 /// what hides the products' way from HBM hides theirs.
 template <class Machine>
 SLUICE_DEVICE void scale_role(Machine& machine) {
+  machine.wait_prerequisites();
   RingPosition ring;
   for (TileCursor tiles(machine); tiles.valid(); tiles.advance()) {
     const Tile tile = tiles.tile();
@@ -242,6 +267,8 @@ SLUICE_DEVICE void run_roles(Machine& machine) {
       scale_role(machine);
   } else {
     machine.enter_math_role();
+    machine.wait_prerequisites();
+    machine.read_tensor_scales();
     math_role(machine);
   }
 }

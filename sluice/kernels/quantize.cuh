@@ -11,16 +11,22 @@
 //
 // | step         | one unit of work                 | of a         |
 // | amax, cast   | 8 elements                       | thread       |
-// | row          | a row                            | block        |
+// | row          | a row                            | block, or    |
+// |              |                                  | team of them |
 // | row_block    | 128 columns of a row             | half a warp  |
 // | square_block | 128 rows of 128 columns          | block        |
+//
+// In a chain of dependent launches (spec/overlap.h): trigger, warm what comes next, wait; then all else. What
+// was launched before may have written anything that is read here.
 #pragma once
 
 #include <sluice/spec/quantize.h>
+#include <sluice/spec/row_team.h>
 
 namespace sluice::quantize {
 
 inline constexpr int kWarps = kQuantizeThreads / 32;
+inline constexpr int kTeamSlots = kWarps * kMaxRowTeam;
 inline constexpr int kHalfWarps = kQuantizeThreads / 16;  // 16 chunks are the 128 columns of a block
 
 /// Eight neighbouring values of a row; zeros past its end.
@@ -51,45 +57,80 @@ SLUICE_DEVICE Scale scale_of(u32 amax_bits) {
 
 template <QuantizeConfig kConfig, class Arith>
 struct Quantizer {
+  using Team = typename Arith::template Team<kTeamSlots>;
+
   const QuantizeParams& p;
 
   SLUICE_DEVICE u32 chunks() const { return static_cast<u32>(ceil_div(p.columns, i64{kQuantizeChunk})); }
 
-  /// Of the matrix's chunks, row by row; zeros past the last.
-  SLUICE_DEVICE Chunk load_unit(u32 unit, u32 units) const {
-    return unit < units ? load(unit / chunks(), unit % chunks()) : Chunk{};
-  }
-  SLUICE_DEVICE void store_unit(u32 unit, u32 units, const Chunk& values, float multiplier) const {
-    if (unit < units) store(unit / chunks(), unit % chunks(), values, multiplier);
-  }
+  /// What a chunk's loads bring. In vectors nothing waits for them before `values_of`, so that those of many
+  /// chunks are on their way at once.
+  struct Fetched {
+    typename Arith::template Raw<kConfig.input> input, up;  // `up` with a gate
+    Chunk elements;                                         // one by one: what `values_of` gives
+    bool inside;
+  };
 
   /// Columns from 8 * chunk; past the matrix nothing is read.
-  SLUICE_DEVICE Chunk load(i64 row, i64 chunk) const {
-    Chunk result{};
-    const i64 column = chunk * kQuantizeChunk;
-    if (row >= p.rows || column >= p.columns) return result;
-    const i64 first = row * p.input_ld + column;
-    read(first, column, result);
-    if constexpr (kConfig.gate == Gate::silu) {
-      Chunk up{};
-      read(first + p.columns, column, up);
-#pragma unroll
-      for (int i = 0; i < kQuantizeChunk; ++i)
-        result.values[i] = Arith::silu(result.values[i]) * up.values[i];
+  SLUICE_DEVICE Fetched fetch(i64 row, i64 chunk) const {
+    Fetched result{};
+    const i64 column = chunk * kQuantizeChunk, first = row * p.input_ld + column;
+    result.inside = row < p.rows && column < p.columns;
+    if constexpr (kConfig.vectors) {
+      result.input = Arith::template load_raw<kConfig.input>(p.input, first, result.inside);
+      if constexpr (kConfig.gate == Gate::silu)
+        result.up = Arith::template load_raw<kConfig.input>(p.input, first + p.columns, result.inside);
+    } else if (result.inside) {
+      read(first, column, result.elements);
+      if constexpr (kConfig.gate == Gate::silu) {
+        Chunk up{};
+        read(first + p.columns, column, up);
+        gate(result.elements, up);
+      }
     }
     return result;
   }
 
   /// The input's elements from `first` on, as many as there are of D's from `column` on.
   SLUICE_DEVICE void read(i64 first, i64 column, Chunk& chunk) const {
-    if constexpr (kConfig.vectors) {
-      Arith::template load_chunk<kConfig.input>(p.input, first, chunk.values);
-    } else {
 #pragma unroll
-      for (int i = 0; i < kQuantizeChunk; ++i)
-        if (column + i < p.columns)
-          chunk.values[i] = Arith::template load_element<kConfig.input>(p.input, first + i);
+    for (int i = 0; i < kQuantizeChunk; ++i)
+      if (column + i < p.columns)
+        chunk.values[i] = Arith::template load_element<kConfig.input>(p.input, first + i);
+  }
+
+  /// What is quantised; zeros past the matrix.
+  SLUICE_DEVICE static Chunk values_of(const Fetched& fetched) {
+    if constexpr (!kConfig.vectors) {
+      return fetched.elements;
+    } else {
+      if (!fetched.inside) return {};
+      Chunk result{};
+      Arith::template unpack<kConfig.input>(fetched.input, result.values);
+      if constexpr (kConfig.gate == Gate::silu) {
+        Chunk up{};
+        Arith::template unpack<kConfig.input>(fetched.up, up.values);
+        gate(result, up);
+      }
+      return result;
     }
+  }
+
+  SLUICE_DEVICE static void gate(Chunk& values, const Chunk& up) {
+#pragma unroll
+    for (int i = 0; i < kQuantizeChunk; ++i) values.values[i] = Arith::silu(values.values[i]) * up.values[i];
+  }
+
+  SLUICE_DEVICE Chunk load(i64 row, i64 chunk) const {
+    return values_of(fetch(row, chunk));
+  }
+
+  /// Of the matrix's chunks, row by row.
+  SLUICE_DEVICE Fetched fetch_unit(u32 unit, u32 units) const {
+    return fetch(unit < units ? unit / chunks() : p.rows, unit % chunks());
+  }
+  SLUICE_DEVICE void store_unit(u32 unit, u32 units, const Chunk& values, float multiplier) const {
+    if (unit < units) store(unit / chunks(), unit % chunks(), values, multiplier);
   }
 
   SLUICE_DEVICE void store(i64 row, i64 chunk, const Chunk& values, float multiplier) const {
@@ -136,6 +177,23 @@ struct Quantizer {
     return largest;
   }
 
+  /// Of the team; one meeting.
+  SLUICE_DEVICE static u32 largest_of_team(Team& team, u32 bits) {
+    const u32 words = team.ctas * kWarps;
+    team.put(team.rank * kWarps + threadIdx.x / 32, Arith::largest_of_warp(bits));
+    const u32* slots = team.meet(words);
+    bits = 0;
+    for (u32 slot = threadIdx.x % 32; slot < words; slot += 32)
+      bits = slots[slot] > bits ? slots[slot] : bits;
+    return Arith::largest_of_warp(bits);
+  }
+
+  /// By each thread, when it has begun to load the last of what it loads.
+  SLUICE_DEVICE static void loaded(bool last) {
+    if constexpr (kConfig.overlap.trigger == Trigger::after_loads)
+      if (last) Arith::launch_dependents();
+  }
+
   /// Of what the block holds; one thread divides for all. Ends with a barrier, so that `shared` may be used
   /// again.
   SLUICE_DEVICE float multiplier_of_block(u32 bits, u32* shared, float* scale_target) const {
@@ -158,7 +216,9 @@ struct Quantizer {
     const u32 units = static_cast<u32>(p.rows) * chunks(), step = gridDim.x * kQuantizeThreads;
     u32 bits = 0;
     for (u32 unit = blockIdx.x * kQuantizeThreads + threadIdx.x; unit < units; unit += 2 * step) {
-      const Chunk first = load_unit(unit, units), second = load_unit(unit + step, units);
+      const Fetched one = fetch_unit(unit, units), other = fetch_unit(unit + step, units);
+      loaded(units - unit <= 2 * step);
+      const Chunk first = values_of(one), second = values_of(other);
       const u32 larger = magnitude(first) > magnitude(second) ? magnitude(first) : magnitude(second);
       bits = larger > bits ? larger : bits;
     }
@@ -186,35 +246,44 @@ struct Quantizer {
     const float multiplier = __builtin_bit_cast(float, shared[0]);
     const u32 units = static_cast<u32>(p.rows) * chunks(), step = gridDim.x * kQuantizeThreads;
     for (u32 unit = blockIdx.x * kQuantizeThreads + threadIdx.x; unit < units; unit += 2 * step) {
-      const Chunk first = load_unit(unit, units), second = load_unit(unit + step, units);
+      const Fetched one = fetch_unit(unit, units), other = fetch_unit(unit + step, units);
+      loaded(units - unit <= 2 * step);
+      const Chunk first = values_of(one), second = values_of(other);
       store_unit(unit, units, first, multiplier);
       store_unit(unit + step, units, second, multiplier);
     }
   }
 
-  /// Rows of up to kHeld * 2048 columns are read once; gated ones are the inner width of a model. (Element by
-  /// element more would spill.)
-  SLUICE_DEVICE void rows(u32* shared) const {
-    constexpr int kHeld = kConfig.gate == Gate::none ? 4 : kConfig.vectors ? 7 : 2;
-    for (i64 row = blockIdx.x; row < p.rows; row += gridDim.x) {
+  /// Rows of up to kHeld * 2048 columns for each CTA of the team are read once; gated ones are the inner
+  /// width of a model. (Element by element more would spill.) A maximum is the same whoever takes part in it.
+  SLUICE_DEVICE void rows(Team& team) const {
+    constexpr bool kWide = kConfig.input == DType::fp32;
+    constexpr int kHeld = kConfig.gate == Gate::none ? 4 : !kConfig.vectors ? 2 : kWide ? 4 : 7;
+    const u32 threads = team.ctas * kQuantizeThreads, me = team.rank * kQuantizeThreads + threadIdx.x;
+    const u32 step = gridDim.x / team.ctas;
+    team.begin();
+    for (i64 row = blockIdx.x / team.ctas; row < p.rows; row += step) {
+      Fetched fetched[kHeld];
       Chunk held[kHeld];
       u32 bits = 0;
 #pragma unroll
-      for (int i = 0; i < kHeld; ++i)
-        held[i] = load(row, static_cast<i64>(i) * kQuantizeThreads + threadIdx.x);
+      for (int i = 0; i < kHeld; ++i) fetched[i] = fetch(row, i64{threads} * i + me);
+      loaded(row + step >= p.rows);
+#pragma unroll
+      for (int i = 0; i < kHeld; ++i) held[i] = values_of(fetched[i]);
 #pragma unroll
       for (int i = 0; i < kHeld; ++i) bits = magnitude(held[i]) > bits ? magnitude(held[i]) : bits;
-      constexpr i64 kRest = static_cast<i64>(kHeld) * kQuantizeThreads;
-      for (i64 chunk = kRest + threadIdx.x; chunk < chunks(); chunk += kQuantizeThreads) {
+      const i64 rest = i64{threads} * kHeld + me;
+      for (i64 chunk = rest; chunk < chunks(); chunk += threads) {
         const u32 more = magnitude(load(row, chunk));
         bits = more > bits ? more : bits;
       }
-      const float multiplier = multiplier_of_block(bits, shared, p.scales + row);
+      const Scale scale = scale_of(largest_of_team(team, bits));
+      if (me == 0) p.scales[row] = scale.scale;
 #pragma unroll
-      for (int i = 0; i < kHeld; ++i)
-        store(row, static_cast<i64>(i) * kQuantizeThreads + threadIdx.x, held[i], multiplier);
-      for (i64 chunk = kRest + threadIdx.x; chunk < chunks(); chunk += kQuantizeThreads)
-        store(row, chunk, load(row, chunk), multiplier);
+      for (int i = 0; i < kHeld; ++i) store(row, i64{threads} * i + me, held[i], scale.multiplier);
+      for (i64 chunk = rest; chunk < chunks(); chunk += threads)
+        store(row, chunk, load(row, chunk), scale.multiplier);
     }
   }
 
@@ -225,21 +294,23 @@ struct Quantizer {
     const u32 lane = threadIdx.x % 16, half = threadIdx.x / 16;
     for (u32 base = blockIdx.x * (kHalfWarps * kTogether); base < units;
          base += gridDim.x * (kHalfWarps * kTogether)) {
-      Chunk chunks[kTogether];
+      Fetched fetched[kTogether];
       u32 rows[kTogether], columns[kTogether];
 #pragma unroll
       for (int i = 0; i < kTogether; ++i) {
         const u32 unit = base + i * kHalfWarps + half;
         rows[i] = unit < units ? unit / blocks : static_cast<u32>(p.rows);
         columns[i] = unit % blocks;
-        chunks[i] = load(rows[i], columns[i] * 16 + lane);
+        fetched[i] = fetch(rows[i], columns[i] * 16 + lane);
       }
+      loaded(units - base <= gridDim.x * (kHalfWarps * kTogether));
 #pragma unroll
       for (int i = 0; i < kTogether; ++i) {
-        const Scale scale = scale_of(largest_of_lanes(magnitude(chunks[i]), 16));
+        const Chunk values = values_of(fetched[i]);
+        const Scale scale = scale_of(largest_of_lanes(magnitude(values), 16));
         if (lane == 0 && rows[i] < p.rows)
           p.scales[static_cast<i64>(rows[i]) * blocks + columns[i]] = scale.scale;
-        store(rows[i], columns[i] * 16 + lane, chunks[i], scale.multiplier);
+        store(rows[i], columns[i] * 16 + lane, values, scale.multiplier);
       }
     }
   }
@@ -251,10 +322,14 @@ struct Quantizer {
     for (u32 unit = blockIdx.x; unit < units; unit += gridDim.x) {
       const i64 row = static_cast<i64>(unit / columns) * kScaleBlock + threadIdx.x / 16;
       const i64 chunk = static_cast<i64>(unit % columns) * 16 + threadIdx.x % 16;
+      Fetched fetched[kRows];
       Chunk held[kRows];
       u32 bits = 0;
 #pragma unroll
-      for (int i = 0; i < kRows; ++i) held[i] = load(row + i * kHalfWarps, chunk);
+      for (int i = 0; i < kRows; ++i) fetched[i] = fetch(row + i * kHalfWarps, chunk);
+      loaded(units - unit <= gridDim.x);
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) held[i] = values_of(fetched[i]);
 #pragma unroll
       for (int i = 0; i < kRows; ++i) bits = magnitude(held[i]) > bits ? magnitude(held[i]) : bits;
       const float multiplier = multiplier_of_block(bits, shared, p.scales + unit);
@@ -264,15 +339,31 @@ struct Quantizer {
   }
 };
 
+/// What stands before everything that depends on an earlier launch.
+template <QuantizeConfig kConfig, class Arith>
+SLUICE_DEVICE void start(const QuantizeParams& params) {
+  if (threadIdx.x == 0) Arith::warm(params.warm_next, blockIdx.x, gridDim.x);
+  if constexpr (kConfig.overlap.wait != Wait::none) Arith::wait_for_prerequisites();
+}
+
 template <QuantizeConfig kConfig, class Arith>
 SLUICE_DEVICE void run(const QuantizeParams& params) {
-  __shared__ u32 shared[kWarps];
+  if constexpr (kConfig.overlap.trigger == Trigger::at_start) Arith::launch_dependents();
   const Quantizer<kConfig, Arith> quantizer{params};
-  if constexpr (kConfig.step == QuantizeStep::amax) quantizer.amax(shared);
-  if constexpr (kConfig.step == QuantizeStep::cast) quantizer.cast(shared);
-  if constexpr (kConfig.step == QuantizeStep::row) quantizer.rows(shared);
-  if constexpr (kConfig.step == QuantizeStep::row_block) quantizer.row_blocks();
-  if constexpr (kConfig.step == QuantizeStep::square_block) quantizer.square_blocks(shared);
+  if constexpr (kConfig.step == QuantizeStep::row) {
+    using Team = typename Quantizer<kConfig, Arith>::Team;
+    __shared__ typename Team::Shared exchange;
+    Team team(exchange);
+    start<kConfig, Arith>(params);
+    quantizer.rows(team);
+  } else {
+    __shared__ u32 shared[kWarps];
+    start<kConfig, Arith>(params);
+    if constexpr (kConfig.step == QuantizeStep::amax) quantizer.amax(shared);
+    if constexpr (kConfig.step == QuantizeStep::cast) quantizer.cast(shared);
+    if constexpr (kConfig.step == QuantizeStep::row_block) quantizer.row_blocks();
+    if constexpr (kConfig.step == QuantizeStep::square_block) quantizer.square_blocks(shared);
+  }
 }
 
 }  // namespace sluice::quantize

@@ -5,21 +5,43 @@
 
 #include <sluice/device/element.cuh>
 #include <sluice/device/epilogue/activation.cuh>
+#include <sluice/device/row_team.cuh>
+#include <sluice/device/warm.cuh>
 #include <sluice/kernels/quantize.cuh>
 
 namespace sluice::quantize {
 
+/// A kernel that waits reads what an earlier launch writes: not by the read-only path, whose loads the
+/// compiler may move up over the wait.
+template <Wait kWait>
 struct DeviceArith {
+  template <u32 kSlots>
+  using Team = RowTeam<kSlots>;
+  /// A chunk as it lies in memory.
+  template <DType kType>
+  struct Raw {
+    uint4 words[kType == DType::fp32 ? 2 : 1];
+  };
+
   template <DType kType>
   SLUICE_DEVICE static float load_element(const void* base, i64 index) {
     return sluice::load_element<kType>(base, index);
   }
 
-  SLUICE_DEVICE static uint4 load_16_bytes(const void* address) {
-    uint4 words;
-    asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-        : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
-        : "l"(address));
+  /// Zeros where not `inside`, without a branch, which would hold up the loads behind it.
+  SLUICE_DEVICE static uint4 load_16_bytes(const void* address, bool inside) {
+    uint4 words{0, 0, 0, 0};
+    if constexpr (kWait == Wait::none)
+      asm("{\n.reg .pred inside;\nsetp.ne.u32 inside, %5, 0;\n"
+          "@inside ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
+          : "+r"(words.x), "+r"(words.y), "+r"(words.z), "+r"(words.w)
+          : "l"(address), "r"(static_cast<u32>(inside)));
+    else
+      asm volatile(
+          "{\n.reg .pred inside;\nsetp.ne.u32 inside, %5, 0;\n"
+          "@inside ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
+          : "+r"(words.x), "+r"(words.y), "+r"(words.z), "+r"(words.w)
+          : "l"(address), "r"(static_cast<u32>(inside)));
     return words;
   }
 
@@ -33,16 +55,23 @@ struct DeviceArith {
   }
 
   template <DType kType>
-  SLUICE_DEVICE static void load_chunk(const void* base, i64 index, float* values) {
+  SLUICE_DEVICE static Raw<kType> load_raw(const void* base, i64 index, bool inside) {
     const u8* address = static_cast<const u8*>(base) + index * bytes_of(kType);
+    Raw<kType> raw;
+    raw.words[0] = load_16_bytes(address, inside);
+    if constexpr (kType == DType::fp32) raw.words[1] = load_16_bytes(address + 16, inside);
+    return raw;
+  }
+
+  template <DType kType>
+  SLUICE_DEVICE static void unpack(const Raw<kType>& raw, float* values) {
     if constexpr (kType == DType::fp32) {
-      const uint4 low = load_16_bytes(address), high = load_16_bytes(address + 16);
+      const uint4 &low = raw.words[0], &high = raw.words[1];
       const u32 words[] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
 #pragma unroll
       for (int i = 0; i < 8; ++i) values[i] = __uint_as_float(words[i]);
     } else {
-      const uint4 loaded = load_16_bytes(address);
-      const u32 words[] = {loaded.x, loaded.y, loaded.z, loaded.w};
+      const u32 words[] = {raw.words[0].x, raw.words[0].y, raw.words[0].z, raw.words[0].w};
 #pragma unroll
       for (int i = 0; i < 8; ++i) values[i] = half_of<kType>(words[i / 2], i % 2);
     }
@@ -58,6 +87,20 @@ struct DeviceArith {
 
   SLUICE_DEVICE static void store_words(u8* target, const u32* words) {
     *reinterpret_cast<uint2*>(target) = uint2{words[0], words[1]};
+  }
+
+  SLUICE_DEVICE static u32 largest_of_warp(u32 bits) {
+    return __reduce_max_sync(~0u, bits);
+  }
+
+  SLUICE_DEVICE static void launch_dependents() {
+    ptx::launch_dependents();
+  }
+  SLUICE_DEVICE static void wait_for_prerequisites() {
+    ptx::wait_for_prerequisites();
+  }
+  SLUICE_DEVICE static void warm(const WarmRange& range, u32 cta, u32 ctas) {
+    sluice::warm(range, cta, ctas);
   }
 
   /// Written by the kernel before, so not through the read-only path.

@@ -34,6 +34,8 @@ enum class FailureKind : u8 {
   counter_left,              // a counter is not zero when a launch ends
   workspace_overlap,         // a slot or counter of two parts, or outside of the workspace
   workspace_unstamped,       // used by a group that has not entered it, or has left
+  before_the_wait,           // depends on, or writes over, what an earlier launch may still use
+  no_wait,                   // a CTA may leave before the launches before it have ended
   endless_role,              // a role that records steps without end
 };
 const char* name_of(FailureKind kind);

@@ -18,20 +18,17 @@ KTileKey key_of(const Step& s) {
 using Passes = std::map<KTileKey, int>;  // k-tile -> the pass over the ring that a CTA loads it in
 
 /// Of the role that loads, or of the one that brings block scales.
-Passes annotate_loads(const Scenario& scenario, StepList& steps) {
+Passes annotate_loads(StepList& steps) {
   Passes passes;
-  std::vector<int> loads_into(scenario.config.stages, 0), published_into(scenario.config.stages, 0);
-  int sequence = 0;
+  // Of each kind by itself: B's part of a stage may come long before A's.
+  std::map<std::pair<StepKind, int>, int> done;  // kind, stage -> so far
+  std::map<StepKind, int> sequence;
   for (Step& step : steps) {
-    if (step.kind == StepKind::load_a || step.kind == StepKind::write_scales) {
-      ++sequence;
-      ++loads_into[step.stage];
-    }
-    if (step.kind == StepKind::arrive_full) step.pass = published_into[step.stage]++;
+    if (step.kind == StepKind::arrive_full) step.pass = done[{step.kind, step.stage}]++;
     if (step.kind != StepKind::load_a && step.kind != StepKind::load_b && step.kind != StepKind::write_scales)
       continue;
-    step.sequence = sequence;
-    step.pass = loads_into[step.stage] - 1;
+    step.sequence = ++sequence[step.kind];
+    step.pass = done[{step.kind, step.stage}]++;
     passes[key_of(step)] = step.pass;
   }
   return passes;
@@ -224,13 +221,14 @@ std::string agent_name(const Scenario& scenario, int index) {
 
 std::optional<Failure> annotate(ClusterProgram& program) {
   const Scenario& scenario = program.scenario;
+  if (auto failure = check_waits(program)) return failure;
   Passes passes;
   for (int i = 0; i < scenario.agents(); ++i) {
     StepList& steps = program.agents[i];
     const std::string name = agent_name(scenario, i);
     const Role role = agent_at(scenario, i).role;
-    if (role == Role::load) passes = annotate_loads(scenario, steps);
-    if (role == Role::scales) (void)annotate_loads(scenario, steps);
+    if (role == Role::load) passes = annotate_loads(steps);
+    if (role == Role::scales) (void)annotate_loads(steps);
     if (role != Role::math) continue;
     if (auto failure = SumRules(scenario, agent_at(scenario, i), name, steps).run()) return failure;
     if (auto failure = annotate_signals(scenario, name, passes, steps)) return failure;

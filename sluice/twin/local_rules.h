@@ -14,6 +14,10 @@ namespace sluice::twin {
 /// Fills in Step::tile and k_tile of products, `pass` and `sequence`. Fails on the first broken rule.
 std::optional<Failure> annotate(ClusterProgram& program);
 
+/// Where the launch may begin before earlier ones have ended (wait_rules.cc): every role waits before it
+/// reads what they write or writes what they read, and every CTA before it leaves.
+std::optional<Failure> check_waits(const ClusterProgram& program);
+
 /// Over all clusters (coverage.cc): every 64 rows x store_columns of every tile are stored by exactly one
 /// cluster, or by each peer of it that may be the last; every k-tile of every tile is multiplied once; peers'
 /// slots and counters are their own.

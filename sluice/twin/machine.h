@@ -33,6 +33,13 @@ class Machine {
   bool is_scale_warp() const { return agent_.role == Role::scales; }
   void enter_load_role() {}
   void enter_math_role() {}
+  void wait_prerequisites() {
+    if (config().overlap.wait != Wait::none) record({.kind = StepKind::wait_prerequisites});
+  }
+  void launch_dependents() { record({.kind = StepKind::launch_dependents}); }
+  void warm_first() {}  // a hint
+  void warm_next() {}
+  void read_tensor_scales() { record({.kind = StepKind::read_tensor_scales}); }
   int math_group() const { return agent_.group; }
 
   void wait_empty(int stage, u32 parity) {

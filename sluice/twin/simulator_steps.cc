@@ -31,6 +31,9 @@ bool is_local(const Step& step) {
     case StepKind::send_sums:
     case StepKind::write_partial:  // seen by other clusters: CombineModel
     case StepKind::sum_partials:
+    case StepKind::wait_prerequisites:  // what comes before it is local_rules.h's matter
+    case StepKind::launch_dependents:
+    case StepKind::read_tensor_scales:
     case StepKind::reset_counter: return true;
     case StepKind::receive_sums: return step.count == 0;
     default: return false;

@@ -52,6 +52,10 @@ enum class StepKind : u8 {
   // The owner stamp of a workspace:
   enter_workspace,  // this group, before its first access
   leave_workspace,  // and after its last one
+  // Other launches (spec/overlap.h):
+  wait_prerequisites,  // until those before have ended
+  launch_dependents,   // the next may begin
+  read_tensor_scales,  // into registers
 };
 const char* name_of(StepKind kind);
 

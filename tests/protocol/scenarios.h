@@ -32,6 +32,7 @@ struct Shape {
   Stamping stamping = Stamping::off;
   Update update = Update::set;
   Combine combine = Combine::last_arriver;  // of shared tiles
+  Overlap overlap{};
 };
 
 inline Scenario make(const Shape& s) {
@@ -52,7 +53,8 @@ inline Scenario make(const Shape& s) {
                       .promotes = fp8,
                       .store = s.store,
                       .combine = s.streamed > 0 ? s.combine : Combine::none,
-                      .epilogue = {.scale_a = scales, .scale_b = scales, .update = s.update}};
+                      .epilogue = {.scale_a = scales, .scale_b = scales, .update = s.update},
+                      .overlap = s.overlap};
   // The last row and column of tiles stick out of D, as they mostly do.
   const int m = s.rows * s.cluster.m * config.tile.m - s.short_rows,
             n = s.columns * s.cluster.n * config.tile.n - 1;

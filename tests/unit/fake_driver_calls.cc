@@ -63,9 +63,14 @@ CUresult replace(CUtensorMap* map, void* address) {
   return CUDA_SUCCESS;
 }
 
-/// The images of open_fake_device() are the units' texts.
+/// The images of open_fake_device() end with the units' texts.
 ParamsKind params_of(const void* image) {
   const char* text = static_cast<const char*>(image);
+  if (std::memcmp(text,
+                  "\x7f"
+                  "ELF",
+                  4) == 0)
+    text += kFakeElfBytes;
   if (std::strncmp(text, kFakeImage, std::strlen(kFakeImage)) != 0) return ParamsKind::other;
   if (std::strstr(text, "NarrowParams") != nullptr) return ParamsKind::narrow;
   if (std::strstr(text, "WideParams") != nullptr) return ParamsKind::wide;

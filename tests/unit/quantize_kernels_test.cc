@@ -5,6 +5,7 @@
 // check of columns.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -37,15 +38,47 @@ inline void __threadfence() {}
 namespace sluice {
 namespace {
 
+/// The one CTA of a simulated block. (More of them: tests/gpu.)
+template <u32 kSlots>
+struct HostTeam {
+  struct Shared {
+    u32 slots[2][kSlots];
+  };
+  u32 ctas = 1, rank = 0;
+  explicit HostTeam(Shared& memory) : shared(memory) {}
+  void begin() const {}
+  void put(u32 slot, u32 value) {
+    if (threadIdx.x % 32 == 0) shared.slots[turn % 2][slot] = value;
+  }
+  const u32* meet(u32) {
+    __syncthreads();
+    return shared.slots[turn++ % 2];
+  }
+  Shared& shared;
+  u32 turn = 0;
+};
+
 struct HostArith {
+  template <u32 kSlots>
+  using Team = HostTeam<kSlots>;
+  template <DType>
+  struct Raw {
+    const void* base = nullptr;
+    i64 index = 0;
+  };
   template <DType kType>
   static float load_element(const void* base, i64 index) {
     return static_cast<float>(sluice::load_element(kType, base, index));
   }
   template <DType kType>
-  static void load_chunk(const void* base, i64 index, float* values) {
+  static Raw<kType> load_raw(const void* base, i64 index, bool inside) {
     EXPECT_EQ((reinterpret_cast<u64>(base) + static_cast<u64>(index) * bytes_of(kType)) % 16, 0u);
-    for (int i = 0; i < 8; ++i) values[i] = load_element<kType>(base, index + i);
+    return {inside ? base : nullptr, index};
+  }
+  template <DType kType>
+  static void unpack(const Raw<kType>& raw, float* values) {
+    for (int i = 0; i < 8; ++i)
+      values[i] = raw.base == nullptr ? 0.0f : load_element<kType>(raw.base, raw.index + i);
   }
   static float silu(float x) { return reference_silu(x); }
   static u32 pack(float low, float high) {
@@ -56,6 +89,12 @@ struct HostArith {
     std::memcpy(target, words, 8);
   }
   static u32 read(const u32* address) { return *address; }
+  static u32 largest_of_warp(u32 bits) {
+    for (int distance = 16; distance > 0; distance /= 2)
+      bits = std::max(bits, static_cast<u32>(__shfl_xor_sync(~0u, bits, distance)));
+    return bits;
+  }
+  static void warm(const WarmRange& range, u32, u32) { EXPECT_EQ(range.bytes, 0); }
 };
 
 struct Case {
@@ -136,7 +175,8 @@ void expect_like_reference(Granularity granularity, Case c, bool vectors, unsign
                               .columns = c.columns,
                               .input_ld = matrix.ld(),
                               .output_ld = matrix.output_ld(),
-                              .scale_given = false};
+                              .scale_given = false,
+                              .warm_next = {}};
   if (c.gate == Gate::silu)
     vectors ? run_steps<kType, true, Gate::silu>(granularity, params, blocks)
             : run_steps<kType, false, Gate::silu>(granularity, params, blocks);
@@ -200,20 +240,37 @@ TEST(quantize_kernels, rows_longer_than_a_block_holds) {
                                      true, 1);
 }
 
+void expect_to_compile(const Compiler& compiler, const std::string& unit) {
+  const auto cubin = compiler.compile(unit);
+  ASSERT_TRUE(cubin) << cubin.error().message;
+  EXPECT_EQ(cubin->report.spill_bytes, 0) << unit << cubin->report.registers << " registers";
+  EXPECT_EQ(cubin->report.stack_bytes, 0) << unit;
+  EXPECT_EQ(cubin->report.log, "") << unit;
+  EXPECT_LE(cubin->report.registers, 128) << unit;
+}
+
 TEST(quantize_units, compile_for_hopper_without_spills_or_warnings) {
   const auto compiler = Compiler::load("");
   ASSERT_TRUE(compiler) << compiler.error().message;
   for (const Granularity granularity : kGranularities)
     for (const DType input : {DType::bf16, DType::fp16, DType::fp32})
       for (const Gate gate : kGates)
-        for (const std::string& unit : quantize_units(input, granularity, gate)) {
-          const auto cubin = (*compiler)->compile(unit);
-          ASSERT_TRUE(cubin) << cubin.error().message;
-          EXPECT_EQ(cubin->report.spill_bytes, 0) << unit << cubin->report.registers << " registers";
-          EXPECT_EQ(cubin->report.stack_bytes, 0) << unit;
-          EXPECT_EQ(cubin->report.log, "") << unit;
-          EXPECT_LE(cubin->report.registers, 128) << unit;
-        }
+        for (const std::string& unit : quantize_units(input, granularity, gate))
+          expect_to_compile(**compiler, unit);
+}
+
+TEST(quantize_units, of_chains_compile_and_plain_ones_do_not_name_an_overlap) {
+  const auto compiler = Compiler::load("");
+  ASSERT_TRUE(compiler) << compiler.error().message;
+  for (const Granularity granularity : kGranularities)
+    for (const Trigger trigger : {Trigger::at_start, Trigger::after_loads})
+      for (const std::string& unit :
+           quantize_units(DType::bf16, granularity, Gate::silu, {Wait::first, trigger})) {
+        EXPECT_NE(unit.find(".wait = sluice::Wait::first"), std::string::npos) << unit;
+        expect_to_compile(**compiler, unit);
+      }
+  for (const std::string& unit : quantize_units(DType::bf16, Granularity::row, Gate::none))
+    EXPECT_EQ(unit.find(".overlap = "), std::string::npos) << unit;
 }
 
 }  // namespace

@@ -80,6 +80,48 @@ TEST_F(QuantizeLaunch, refuses_with_value_rule_and_remedy) {
   EXPECT_FALSE(of_fp8.ok());
 }
 
+TEST_F(QuantizeLaunch, of_a_chain_are_dependent_and_spread_few_rows_over_clusters) {
+  const auto create = [&](Granularity granularity, Gate gate, Overlap overlap) {
+    const auto made = Quantizer::create(device(), DType::bf16, granularity, gate, overlap);
+    EXPECT_TRUE(made.ok());
+    return *made;
+  };
+  const Overlap chain{Wait::first, Trigger::at_start};
+  const QuantizeShape one{.rows = 1, .columns = 14336}, many{.rows = 600, .columns = 64};
+  QuantizeArgs given = args();
+  launched(create(Granularity::row, Gate::silu, chain).launch(one, given, nullptr), 1);
+  EXPECT_TRUE(driver.launch(0).dependent);
+  EXPECT_EQ(driver.launch(0).cluster_x, 8u);
+  EXPECT_EQ(driver.launch(0).grid_x, 8u);
+  launched(create(Granularity::row, Gate::silu, {.trigger = Trigger::at_start}).launch(one, given, nullptr),
+           2);
+  EXPECT_FALSE(driver.launch(1).dependent) << "its code has no wait";
+  launched(create(Granularity::row, Gate::none, chain).launch(many, given, nullptr), 3);
+  EXPECT_EQ(driver.launch(2).cluster_x, 1u);
+  EXPECT_EQ(driver.launch(2).grid_x, 600u);
+  given.warm_next = {driver.memory(1 << 20), 1 << 20};
+  launched(
+      create(Granularity::row_block, Gate::none, chain).launch({.rows = 1, .columns = 128}, given, nullptr),
+      4);
+  EXPECT_EQ(driver.launch(3).grid_x, 16u) << "64 KB to warm for each";
+  given = args();
+  given.scale_given = true;
+  launched(create(Granularity::tensor, Gate::none, chain).launch(many, given, nullptr), 5);
+  EXPECT_TRUE(driver.launch(4).dependent);
+}
+
+TEST_F(QuantizeLaunch, of_a_chain_are_one_kernel_or_refused) {
+  const auto made = Quantizer::create(device(), DType::bf16, Granularity::tensor, Gate::none,
+                                      {Wait::first, Trigger::at_start});
+  ASSERT_TRUE(made.ok());
+  const QuantizeShape shape{.rows = 64, .columns = 256};
+  refused(made->launch(shape, args(), nullptr), ErrorCode::invalid_argument, "give the scale");
+  QuantizeArgs bad = args();
+  bad.scale_given = true;
+  bad.warm_next = {bad.input, -1};
+  refused(made->launch(shape, bad, nullptr), ErrorCode::invalid_argument, "warm_next.bytes = -1");
+}
+
 TEST_F(QuantizeLaunch, nothing_is_nothing_to_do) {
   launched(made(Granularity::row).launch({.rows = 0, .columns = 256}, {}, nullptr), 0);
   launched(made(Granularity::row_block).launch({.rows = 4, .columns = 0}, {}, nullptr), 0);

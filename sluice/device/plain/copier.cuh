@@ -45,14 +45,24 @@ class Copier {
 
   /// The next tile, to `stage`.
   SLUICE_DEVICE void copy(u32 stage) {
-    const u32 bytes = static_cast<u32>(k_left_ < kPiece ? (k_left_ < 0 ? 0 : k_left_) : kPiece);
-    const u8* from = b_;
+    copy_weights(stage, 0);
+    copy_tokens(stage);
+  }
+  /// B's part of the tile that is `ahead` tiles behind the next one.
+  SLUICE_DEVICE void copy_weights(u32 stage, int ahead) const {
+    const int step = ahead * kConfig.warps * kPlainRowBytes;
+    const u32 bytes = piece_bytes(k_left_ - step);
+    const u8* from = b_ + step;
 #pragma unroll
     for (int i = 0; i < kConfig.tile.n / kCopyRows; ++i) {
       ptx::copy_16_bytes(stage + target(i), from, 4 * i < rows_left_ ? bytes : 0u, policy_);
       from += four_rows_b_;
     }
-    from = a_;
+  }
+  /// A's part of the next tile, which is the last of it.
+  SLUICE_DEVICE void copy_tokens(u32 stage) {
+    const u32 bytes = piece_bytes(k_left_);
+    const u8* from = a_;
 #pragma unroll
     for (int i = 0; i < kConfig.tile.m / kCopyRows; ++i) {
       ptx::copy_16_bytes(stage + kConfig.tile.n * kPlainRowBytes + target(i), from,
@@ -65,6 +75,9 @@ class Copier {
   }
 
  private:
+  SLUICE_DEVICE static u32 piece_bytes(i64 k_left) {
+    return static_cast<u32>(k_left < kPiece ? (k_left < 0 ? 0 : k_left) : kPiece);
+  }
   SLUICE_DEVICE u32 target(int i) const {
     return (i % 2 == 0 ? even_ : odd_) + i * kCopyRows * kPlainRowBytes;
   }

@@ -29,6 +29,14 @@ SLUICE_DEVICE void store_cluster(u32 address, const Float4& v) {
                : "memory");
 }
 
+// st.async: one word, and 4 bytes counted on `barrier`
+SLUICE_DEVICE void store_async(u32 address, u32 word, u32 barrier) {
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];" ::"r"(address),
+      "r"(word), "r"(barrier)
+      : "memory");
+}
+
 SLUICE_DEVICE Float4 load_shared_v4(u32 address) {
   Float4 v;
   asm volatile("ld.shared::cta.v4.f32 {%0, %1, %2, %3}, [%4];"

@@ -60,6 +60,12 @@ SLUICE_DEVICE void wait_for_prerequisites() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
+// 1 without a cluster
+SLUICE_DEVICE u32 cluster_cta_count() {
+  u32 count;
+  asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(count));
+  return count;
+}
 SLUICE_DEVICE u32 cluster_cta_rank() {
   u32 rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));

@@ -4,6 +4,7 @@
 
 #include <sluice/host/driver/context.h>
 #include <sluice/host/driver/error.h>
+#include <sluice/host/jit/code_scan.h>
 #include <sluice/host/jit/compiler.h>
 #include <sluice/host/jit/source.h>
 
@@ -35,7 +36,16 @@ Result<std::shared_ptr<const Module>> Module::load(const DriverApi& api, const C
                         "dynamic shared memory of " + std::to_string(dynamic_smem_bytes) + " bytes");
   code = api.cuFuncGetAttribute(&module->registers_, CU_FUNC_ATTRIBUTE_NUM_REGS, module->function_);
   if (code != CUDA_SUCCESS) return driver_error(api, code, "cuFuncGetAttribute", "registers");
+  module->waits_ = holds(cubin.image, Opcode::wait_prerequisites);
   return std::shared_ptr<const Module>(std::move(module));
+}
+
+Result<void> Module::check_waits() const {
+  if (waits_) return {};
+  return Error{ErrorCode::internal,
+               "the compiled kernel has no wait for the launches before it: it cannot be launched as a "
+               "dependent; plan "
+               "it with Wait::none, and report this"};
 }
 
 Module::~Module() {

@@ -23,6 +23,9 @@ class Module {
 
   CUfunction function() const { return function_; }
   int registers() const { return registers_; }  // per thread at launch, as the driver reports it
+  /// Error internal: its code has no griddepcontrol.wait, so that a launch of it must not begin before those
+  /// before it have ended (LaunchShape::dependent).
+  Result<void> check_waits() const;
 
  private:
   Module(const DriverApi& api, CUcontext context) : api_(api), context_(context) {}
@@ -32,6 +35,7 @@ class Module {
   CUmodule module_ = nullptr;
   CUfunction function_ = nullptr;
   int registers_ = 0;
+  bool waits_ = false;
 };
 
 }  // namespace sluice

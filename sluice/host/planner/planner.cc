@@ -83,7 +83,15 @@ Result<Plan> plan(const Problem& problem, const DeviceInfo& device, const PlanOv
   PlanOverrides overrides = given;
   overrides.overlap = {};  // says nothing about which plan is best alone
   Result<Plan> chosen = choose(problem, device, overrides, records);
-  if (chosen) chosen->config.overlap = given.overlap;
+  if (!chosen || given.overlap == Overlap{}) return chosen;
+  if (chosen->config.combine == Combine::separate && !given.combine) {  // two kernels: spec/validate.h
+    overrides.combine = Combine::last_arriver;
+    chosen = choose(problem, device, overrides, records);
+    if (!chosen) return chosen;
+  }
+  chosen->config.overlap = given.overlap;
+  if (const char* rule = validate(chosen->config); rule != nullptr)
+    return Error{ErrorCode::invalid_config, rule};
   return chosen;
 }
 

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CTAs of a cluster that share a row, or one CTA alone: each warp puts its part of a reduction where all
+// of them find it, and after one meeting every thread reads all parts. Two sets of slots are taken in turn:
+// who puts into a set again has been through the meeting between, where every warp had read this set and put
+// into the other; so in every turn each warp puts something. Between CTAs words go by st.async, which count
+// themselves: a cluster's barrier that releases costs a fence of the whole GPU's memory.
+// Used by kernels/quantize.cuh (rows) and kernels/norm.cuh.
+#pragma once
+
+#include <sluice/device/ptx/cluster_memory.cuh>
+#include <sluice/device/ptx/mbarrier.cuh>
+#include <sluice/device/ptx/sync.cuh>
+
+namespace sluice {
+
+template <u32 kSlots>
+class RowTeam {
+ public:
+  struct Shared {
+    u32 slots[2][kSlots];
+    u64 full[2];  // the words of a set have come; of teams of more than one
+  };
+  const u32 ctas, rank;
+
+  /// By every thread, first thing.
+  SLUICE_DEVICE explicit RowTeam(Shared& shared)
+      : ctas(ptx::cluster_cta_count()), rank(ptx::cluster_cta_rank()), shared_(shared) {
+    if (ctas == 1) return;
+    if (threadIdx.x == 0) {
+      ptx::mbarrier_init(barrier(0), 1);
+      ptx::mbarrier_init(barrier(1), 1);
+      ptx::fence_mbarrier_init();
+    }
+    __syncwarp();
+    ptx::cluster_arrive_relaxed();
+  }
+
+  /// By every thread, before the first `put`: a CTA that has not begun has no shared memory to write to.
+  SLUICE_DEVICE void begin() const {
+    if (ctas > 1) ptx::cluster_wait_acquire();
+  }
+
+  /// By a whole warp, of whose lanes each has the value.
+  SLUICE_DEVICE void put(u32 slot, u32 value) {
+    const u32 lane = threadIdx.x % 32;
+    u32* target = shared_.slots[turn_ % 2] + slot;
+    if (ctas == 1) {
+      if (lane == 0) *target = value;
+    } else if (lane < ctas) {
+      ptx::store_async(ptx::map_to_cta(ptx::shared_address(target), lane), value,
+                       ptx::map_to_cta(barrier(turn_ % 2), lane));
+    }
+  }
+
+  /// By every thread, once all of this turn's `words` are put or will be: where they are.
+  SLUICE_DEVICE const u32* meet(u32 words) {
+    const u32 set = turn_ % 2;
+    if (ctas == 1) {
+      __syncthreads();
+    } else {
+      if (threadIdx.x == 0) ptx::mbarrier_arrive_expect_tx(barrier(set), words * 4);
+      ptx::mbarrier_wait_parity(barrier(set), turn_ / 2 % 2);
+    }
+    ++turn_;
+    return shared_.slots[set];
+  }
+
+ private:
+  SLUICE_DEVICE u32 barrier(u32 set) const { return ptx::shared_address(&shared_.full[set]); }
+
+  Shared& shared_;
+  u32 turn_ = 0;
+};
+
+}  // namespace sluice

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The contract of a dependent launch (spec/overlap.h), of each role's list. See local_rules.h.
+#include <sluice/twin/local_rules.h>
+
+namespace sluice::twin {
+namespace {
+
+/// Reads what an earlier launch may still write, or writes what it may still read. What B's loads, the
+/// barriers and shared memory do is nobody else's matter.
+bool concerns_others(const Step& step) {
+  switch (step.kind) {
+    case StepKind::load_a:
+    case StepKind::write_scales:
+    case StepKind::stage_vectors:
+    case StepKind::read_tensor_scales:
+    case StepKind::issue_store:
+    case StepKind::store_direct:
+    case StepKind::write_partial:
+    case StepKind::elect:
+    case StepKind::sum_partials:
+    case StepKind::enter_workspace:
+    case StepKind::leave_workspace: return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+std::optional<Failure> check_waits(const ClusterProgram& program) {
+  const Scenario& scenario = program.scenario;
+  if (scenario.config.overlap.wait == Wait::none) return std::nullopt;
+  for (int i = 0; i < scenario.agents(); ++i) {
+    bool waited = false;
+    for (const Step& step : program.agents[i]) {
+      waited = waited || step.kind == StepKind::wait_prerequisites;
+      if (!waited && concerns_others(step))
+        return Failure{FailureKind::before_the_wait,
+                       agent_name(scenario, i) + ": " + to_string(step) +
+                           " comes before wait_prerequisites: an earlier launch may not have ended"};
+    }
+    // The last to leave a CTA are its math groups, whatever the load role did.
+    if (!waited && agent_at(scenario, i).role == Role::math)
+      return Failure{FailureKind::no_wait,
+                     agent_name(scenario, i) +
+                         " never waits: its CTA, and with it the launch, may end before an "
+                         "earlier one has"};
+  }
+  return std::nullopt;
+}
+
+}  // namespace sluice::twin

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dependent launches (spec/overlap.h): weights that are loaded before the wait break nothing in the ring, and
+// what the contract forbids before the wait is seen. To see it fail: load A before the wait in
+// kernels/gemm.cuh, or leave out the math role's wait.
+#include "catching.h"
+
+namespace sluice::twin {
+namespace {
+
+constexpr Overlap kFirst{.wait = Wait::first, .trigger = Trigger::at_start};
+constexpr Overlap kWeightsFirst{.wait = Wait::weights_first, .trigger = Trigger::after_loads};
+
+void explore_completely(Shape shape) {
+  for (const Overlap overlap : {kFirst, kWeightsFirst}) {
+    shape.overlap = overlap;
+    const Exploration found = explore_all(record_gemm(make(shape)), {.max_states = 2'000'000});
+    expect_clean(found, shape);
+    EXPECT_TRUE(found.complete) << text_of(shape) << ": more than " << found.states << " states";
+  }
+}
+
+TEST(overlap, every_relation_of_k_tiles_and_stages) {
+  for (const Schedule schedule : {Schedule::ping_pong, Schedule::cooperative})
+    for (const int stages : {2, 3})
+      for (const int k_tiles : {0, 1, stages - 1, stages, stages + 1, 2 * stages + 1})
+        for (const int rows : {1, 3})
+          explore_completely({.schedule = schedule, .stages = stages, .k_tiles = k_tiles, .rows = rows});
+}
+
+TEST(overlap, clusters_scales_splits_and_idle_ctas) {
+  for (const Schedule schedule : {Schedule::ping_pong, Schedule::cooperative}) {
+    explore_completely({.schedule = schedule, .k_tiles = 2, .rows = 1, .cluster = {2, 1}});
+    explore_completely({.schedule = schedule, .k_tiles = 2, .rows = 1, .cluster = {1, 2}});
+    explore_completely({.schedule = schedule, .k_tiles = 2, .rows = 1, .cluster = {1, 1, 2}});
+    explore_completely({.schedule = schedule, .k_tiles = 3, .rows = 2, .block_scales = true});
+    explore_completely({.schedule = schedule, .k_tiles = 2, .rows = 2, .scale_vectors = true});
+    explore_completely({.schedule = schedule, .k_tiles = 4, .rows = 1, .clusters = 2, .streamed = 1});
+    explore_completely({.schedule = schedule, .k_tiles = 2, .rows = 1, .clusters = 2});  // one has no tile
+  }
+}
+
+// ---- planted bugs ----
+struct NeverWaits : Machine {
+  using Machine::Machine;
+  void wait_prerequisites() {}
+};
+struct OnlyLoadWaits : Machine {
+  using Machine::Machine;
+  void wait_prerequisites() {
+    if (is_load_role()) Machine::wait_prerequisites();
+  }
+};
+/// A's part comes with B's, as in the rest of the ring.
+struct LoadsAEarly : Machine {
+  using Machine::Machine;
+  void load_b(int stage, int k_tile) {
+    Machine::load_b(stage, k_tile);
+    Machine::load_a(stage, k_tile);
+  }
+};
+/// Cluster 1 has no tile: nothing of it comes before the wait that it leaves out, but it leaves early.
+struct IdleCtasLeave : Machine {
+  using Machine::Machine;
+  void wait_prerequisites() {
+    if (is_load_role() || cluster_index() == 0) Machine::wait_prerequisites();
+  }
+  void read_tensor_scales() {}
+};
+
+TEST(overlap, planted_bugs_fall) {
+  expect_both_catch<NeverWaits>(FailureKind::before_the_wait, {.k_tiles = 1, .overlap = kWeightsFirst});
+  expect_both_catch<OnlyLoadWaits>(FailureKind::before_the_wait, {.k_tiles = 1, .overlap = kWeightsFirst});
+  expect_both_catch<LoadsAEarly>(FailureKind::before_the_wait, {.k_tiles = 1, .overlap = kWeightsFirst});
+  expect_all_catches<IdleCtasLeave>(FailureKind::no_wait,
+                                    {.k_tiles = 1, .rows = 1, .clusters = 2, .overlap = kWeightsFirst});
+}
+
+}  // namespace
+}  // namespace sluice::twin
