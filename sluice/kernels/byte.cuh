@@ -19,8 +19,10 @@
 // clang-format on
 // All start in phase 0; a first wait on an empty barrier uses the parity of the phase before, which counts as
 // complete. Loaders walk all stages, a math warpgroup
-// every k_groups-th. Every copy is waited for by math warps: when they have met at
-// the end no byte is on its way into the rings.
+// every k_groups-th, always the same ones: parities tell a phase from the next one only, and bytes of an
+// earlier tile may come later, so nobody may wait for a stage of whose last phase others alone have seen the
+// end. Every copy is waited for by math warps: when they have met at the end no byte is on its way into the
+// rings.
 //
 // No CTA waits for one outside of its cluster, no memory is needed between launches, and sums are always
 // added in the same order. Launched by host/byte_launch.cc.

@@ -98,6 +98,8 @@ SLUICE_HD constexpr const char* validate(const ByteConfig& c) {
   if (c.parts < 1 || c.parts > 8) return "parts must be in 1..8";
   if (c.stages < 2 || c.stages > 32) return "stages must be in 2..32";
   if (c.stages <= c.k_groups) return "stages must be more than k_groups: each waits for a tile and holds one";
+  if (c.stages % c.k_groups != 0)
+    return "stages must be a multiple of k_groups: who waits for a stage must have seen all its phases";
   if (smem_bytes(c) > kMaxSmemBytes) return "the rings need more than 227 KB of shared memory";
   return nullptr;
 }
