@@ -26,6 +26,7 @@ struct ByteConfig {
   int k_groups = 1;  // warpgroups that share a strip
   int parts = 1;     // of k, one for each CTA of a cluster: 1..8
   int stages = 8;    // a stage: 128 k of tokens and of each strip
+  Overlap overlap{};
 
   constexpr bool operator==(const ByteConfig&) const = default;
 };
@@ -118,6 +119,7 @@ struct ByteParams {
   int token_tiles;
   u32 x_bytes;   // of a box: fewer than a whole tile's where there are fewer tokens
   bool vectors;  // rows of D begin at multiples of 4 elements and n is one: four go in one store
+  WarmRange warm_first, warm_next;  // as in NarrowParams
 };
 
 }  // namespace sluice

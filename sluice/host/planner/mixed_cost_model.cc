@@ -113,8 +113,7 @@ double estimate_us(const MixedProblem& problem, const ByteConfig& c, const Devic
   const double l2_us = ctas * tiles * (weight_bytes + token_bytes) / device.l2_bytes_per_us;
 
   const double groups = std::max(1, tile_groups(c.weights));
-  const double clocks =
-      costs.tile_clocks + (costs.product_clocks + groups * costs.token_clocks) * c.tokens;
+  const double clocks = costs.tile_clocks + (costs.product_clocks + groups * costs.token_clocks) * c.tokens;
   const double busy = std::pow(math_groups(c) / static_cast<double>(kByteMostGroups), costs.busy_exponent);
   const double turns = std::ceil(tiles / c.k_groups) * c.k_groups;  // all warpgroups wait for the last
   const double issue_us = of_busiest * turns * c.strips * clocks / (busy * costs.clocks_per_us);

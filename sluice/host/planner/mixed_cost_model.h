@@ -39,8 +39,8 @@ struct MixedCosts {
   double sharpness = 14.2;   // times are joined as an l^p norm
 };
 
-/// Of the wide kernel. The two warpgroups' products and instructions share issue slots, so that a step of 16 k
-/// takes longer than either. (product_clocks is of 60 products of 17 to 1024 tokens: H200, 2026-11-21.)
+/// Of the wide kernel. The two warpgroups' products and instructions share issue slots, so that a step of 16
+/// k takes longer than either. (product_clocks is of 60 products of 17 to 1024 tokens: H200, 2026-11-21.)
 struct WideCosts {
   double fixed_us = 2.51;           // launch, first bytes
   double clocks_per_us = 1755;      // of an SM
@@ -65,12 +65,12 @@ struct ByteCosts {
   double tile_clocks = 136;         // of a tile: codes, barriers
   double product_clocks = 1.89;     // for each token
   double token_clocks = 0.60;       // for each token and scale of a row in the tile
-  double busy_exponent = 0.2;     // of the warpgroups, as a share of four
-  double wave_us = 1.62;          // for each wave of CTAs after the first
-  double cluster_wave_us = 2.66;  // the same of clusters
-  double reduce_us = 0.0004;      // for each token of a warpgroup's sums that are put into shared memory
-  double part_us = 0.105;       // for each CTA of a cluster
-  double exchange_us = 0.005;   // where there is one: for each token of a strip, whose sums CTAs exchange
+  double busy_exponent = 0.2;       // of the warpgroups, as a share of four
+  double wave_us = 1.62;            // for each wave of CTAs after the first
+  double cluster_wave_us = 2.66;    // the same of clusters
+  double reduce_us = 0.0004;        // for each token of a warpgroup's sums that are put into shared memory
+  double part_us = 0.105;           // for each CTA of a cluster
+  double exchange_us = 0.005;       // where there is one: for each token of a strip, whose sums CTAs exchange
   double sharpness = 12;
 };
 

@@ -278,6 +278,18 @@ std::string text(const Overrides& o) {
   return out.empty() ? "no overrides" : out;
 }
 
+/// Of the problem alone.
+Result<Plan> choose(const MixedProblem& problem, const DeviceInfo& device, const Overrides& overrides,
+                    const RecordBook& records) {
+  if (overrides == Overrides{} && check_device(device))
+    if (const Result<MixedProblem> checked = check_problem(problem))
+      if (std::optional<Plan> recorded = recorded_plan(*checked, device, records))
+        return *std::move(recorded);
+  Result<std::vector<Plan>> plans = candidates(problem, device, overrides);
+  if (!plans) return plans.error();
+  return std::move(plans->front());
+}
+
 }  // namespace
 
 Result<std::vector<Plan>> candidates(const MixedProblem& problem, const DeviceInfo& device,
@@ -295,15 +307,13 @@ Result<std::vector<Plan>> candidates(const MixedProblem& problem, const DeviceIn
   return plans;
 }
 
-Result<Plan> plan(const MixedProblem& problem, const DeviceInfo& device, const Overrides& overrides,
+Result<Plan> plan(const MixedProblem& problem, const DeviceInfo& device, const Overrides& given,
                   const RecordBook& records) {
-  if (overrides == Overrides{} && check_device(device))
-    if (const Result<MixedProblem> checked = check_problem(problem))
-      if (std::optional<Plan> recorded = recorded_plan(*checked, device, records))
-        return *std::move(recorded);
-  Result<std::vector<Plan>> plans = candidates(problem, device, overrides);
-  if (!plans) return plans.error();
-  return std::move(plans->front());
+  Overrides overrides = given;
+  overrides.overlap = {};  // says nothing about which plan is best alone
+  Result<Plan> chosen = choose(problem, device, overrides, records);
+  if (chosen) std::visit([&](auto& config) { config.overlap = given.overlap; }, chosen->config);
+  return chosen;
 }
 
 }  // namespace sluice::mixed
