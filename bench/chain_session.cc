@@ -76,7 +76,8 @@ Result<void> run_once(const Work& work, const Arm& arm, int input) {
 }
 
 Result<void> prepare_arm(const Work& work, const ArmSpec& spec, Arm& arm) {
-  const std::vector<ChainStep> steps = steps_of(work.data.spec(), work.data.memory(), spec.prefetch_ratio);
+  std::vector<ChainStep> steps = steps_of(work.data.spec(), work.data.memory(), spec.prefetch_ratio);
+  put_choices(spec.choices, steps);
   Result<Chain> chain = Chain::prepare(work.lab.device, steps, spec.options);
   if (!chain) return chain.error();
   arm.record.detail = detail_of(chain->plan());
@@ -224,7 +225,15 @@ Result<void> measure(const Lab& lab, const ChainCase& item, const Phase& phase, 
   if (Result<void> done = prepare_arm(work, off, arms[0]); !done) return done;
   if (Result<void> done = expect(work, arms[0], 0, work.expected); !done) return done;
   if (Result<void> done = compare_arm(work, arms[0]); !done) return done;
-  for (const ArmSpec& spec : item.arms) {
+  for (ArmSpec spec : item.arms) {
+    if (spec.tune_s > 0) {
+      const Result<ChainTuning> tuning = tune_chain(lab, *data, work.workspace, spec.tune_s, phase);
+      if (!tuning) return tuning.error();
+      spec.choices = tuning->choices;
+      spec.options = {.overlap = ChainOverlap::off};  // the choices say it all
+      phase(fmt::format("tuned: {:.2f} us a layer, {:.2f} before, {} of {} changes kept", tuning->tuned_us,
+                        tuning->start_us, tuning->kept, tuning->tried));
+    }
     phase(fmt::format("preparing {}", spec.name));
     Arm& arm = arms.emplace_back();
     arm.record.name = spec.name;
@@ -273,7 +282,8 @@ bool ArmRecord::right() const {
 
 Result<ChainPlan> plan_arm(const LayerSpec& spec, const ArmSpec& arm, const DeviceInfo& device,
                            const RecordBook& records) {
-  const std::vector<ChainStep> steps = steps_of(spec, imagined_memory(spec), arm.prefetch_ratio);
+  std::vector<ChainStep> steps = steps_of(spec, imagined_memory(spec), arm.prefetch_ratio);
+  put_choices(arm.choices, steps);
   return plan_chain(steps, device, arm.options, records);
 }
 

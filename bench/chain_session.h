@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/chain_data.h"
+#include "bench/chain_tune.h"
 #include "bench/comparer.h"
 #include "bench/session.h"
 
@@ -18,6 +19,8 @@ struct ArmSpec {
   std::string name;
   ChainOptions options;
   double prefetch_ratio = 0;  // CUTLASS example 63's
+  double tune_s = 0;          // not 0: what the tuner finds in so many seconds, whatever `options` says
+  std::vector<StepChoice> choices{};
 };
 
 struct ArmRecord {

@@ -121,6 +121,8 @@ void add_chain_flags(CLI::App& app, ChainFlags& f) {
                      "CUTLASS example 63's: half of this share of a product's weights; below 0 none"));
   app.add_flag("--ladder", f.ladder, "off, wait_first, weights_first, half footprint, hand-off")
       ->group(group);
+  app.add_option("--tune", f.tune_s, "An arm more: what the tuner finds in so many seconds")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--against", f.against, "Time a peer too: cublaslt");
   app.add_option("--replays", f.replays, "Replay so often with changing inputs, all compared with off")
       ->capture_default_str()
@@ -153,6 +155,9 @@ Result<std::vector<bench::ChainCase>> cases_of(const ChainFlags& f) {
          .arms = arms_of(f, *options),
          .against_peer = !f.against.empty(),
          .replays = f.replays});
+  if (f.tune_s > 0)
+    for (bench::ChainCase& item : cases)
+      item.arms.push_back({.name = "tuned", .options = {}, .tune_s = f.tune_s});
   return cases;
 }
 

@@ -24,6 +24,7 @@ struct ChainFlags {
   double overlap_ratio = 0, prefetch_ratio = 0;
   std::vector<int> stages;
   i64 replays = 0;
+  double tune_s = 0;
   std::vector<const CLI::Option*> arm_options;        // that --ladder replaces
   const CLI::Option* overlap_ratio_option = nullptr;  // to ask whether it was given
   const CLI::Option* trigger_option = nullptr;

@@ -63,6 +63,7 @@ struct Overrides {
   std::optional<int> tokens, cluster_n, cluster_k, x_stages, w_stages;      // as in WideConfig
   std::optional<int> strips, k_groups;                                      // as in ByteConfig
   bool ignore_records = false;  // plan as if the problem had never been tuned
+  Overlap overlap{};            // put into the plan whoever chose it; in a chain of launches
 
   bool operator==(const Overrides&) const = default;
 };
@@ -86,6 +87,9 @@ struct Args {
   void* d = nullptr;               // m rows of n, of MixedProblem::d, ld_d apart
   const void* bias = nullptr;      // n of bias_type, if the problem has a bias
   const float* scale_x = nullptr;  // 1 or m, as MixedProblem::scale_x says
+  // Of plans with an overlap: what this launch brings into L2 before it waits for the one before it (its own
+  // weights), and after its last load (the next one's).
+  WarmRange warm_first{}, warm_next{};
 };
 
 /// A plan compiled and loaded on a device: immutable, shareable, launchable from any thread and into any

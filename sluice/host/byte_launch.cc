@@ -31,7 +31,8 @@ Result<void> fill(const Device& device, const ByteConfig& c, Kernel::Impl& impl)
   impl.shape = {.grid_x = static_cast<u32>(tiles * c.parts),
                 .block_x = static_cast<u32>(threads_of(c)),
                 .cluster_x = static_cast<u32>(c.parts),
-                .smem_bytes = static_cast<u32>(impl.plan.smem_bytes)};
+                .smem_bytes = static_cast<u32>(impl.plan.smem_bytes),
+                .dependent = c.overlap.wait != Wait::none};
   if (p.k == 0) return {};
   const TensorMapShape x{.type = p.x,
                          .inner = p.k,
@@ -47,6 +48,8 @@ Result<void> enqueue(const Kernel::Impl& impl, const ByteConfig&, const Args& ar
   params.weights = args.weights;
   params.d = args.d;
   params.bias = args.bias;
+  params.warm_first = args.warm_first;
+  params.warm_next = args.warm_next;
   params.scale_x = args.scale_x;
   params.vectors = allows_vectors(impl.plan.problem, args.d);
   const DriverApi& api = impl.primary->api();

@@ -45,6 +45,8 @@ Result<Kernel> make_kernel(const Device& device, const Plan& plan, const std::st
           std::visit([&](const auto& config) { return fill(device, config, *impl); }, plan.config);
       !filled)
     return filled.error();
+  if (impl->shape.dependent)
+    if (Result<void> waits = impl->module->check_waits(); !waits) return waits.error();
   return Kernel(std::move(impl));
 }
 

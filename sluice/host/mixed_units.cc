@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include <sluice/host/jit/source.h>
+#include <sluice/host/overlap_text.h>
 #include <sluice/host/pack_units.h>
 
 namespace sluice {
@@ -29,32 +30,32 @@ std::string epilogue_text(Bias bias, DType bias_type, Activation activation) {
 
 std::string to_string(const NarrowConfig& config) {
   const auto& [weights, x, d, bias, bias_type, activation, token_blocks, row_blocks, warps, stages, parts,
-               ctas] = config;  // a field that is added and not printed does not compile
+               ctas, overlap] = config;  // a field that is added and not printed does not compile
   return "sluice::NarrowConfig{.weights = " + to_string(weights) + ", .x = " + type_text(x) +
          ", .d = " + type_text(d) + epilogue_text(bias, bias_type, activation) +
          ", .token_blocks = " + number(token_blocks) + ", .row_blocks = " + number(row_blocks) +
          ", .warps = " + number(warps) + ", .stages = " + number(stages) + ", .parts = " + number(parts) +
-         ", .ctas = " + number(ctas) + "}";
+         ", .ctas = " + number(ctas) + overlap_field(overlap) + "}";
 }
 
 std::string to_string(const WideConfig& config) {
-  const auto& [weights, x, d, bias, bias_type, activation, tokens, cluster_n, cluster_k, x_stages, w_stages] =
-      config;
+  const auto& [weights, x, d, bias, bias_type, activation, tokens, cluster_n, cluster_k, x_stages, w_stages,
+               overlap] = config;
   return "sluice::WideConfig{.weights = " + to_string(weights) + ", .x = " + type_text(x) +
          ", .d = " + type_text(d) + epilogue_text(bias, bias_type, activation) +
          ", .tokens = " + number(tokens) + ", .cluster_n = " + number(cluster_n) +
          ", .cluster_k = " + number(cluster_k) + ", .x_stages = " + number(x_stages) +
-         ", .w_stages = " + number(w_stages) + "}";
+         ", .w_stages = " + number(w_stages) + overlap_field(overlap) + "}";
 }
 
 std::string to_string(const ByteConfig& config) {
-  const auto& [weights, x, d, scale_x, bias, bias_type, activation, tokens, strips, k_groups, parts, stages] =
-      config;
+  const auto& [weights, x, d, scale_x, bias, bias_type, activation, tokens, strips, k_groups, parts, stages,
+               overlap] = config;
   return "sluice::ByteConfig{.weights = " + to_string(weights) + ", .x = " + type_text(x) +
          ", .d = " + type_text(d) + ", .scale_x = " + scale_text(scale_x) +
          epilogue_text(bias, bias_type, activation) + ", .tokens = " + number(tokens) +
          ", .strips = " + number(strips) + ", .k_groups = " + number(k_groups) +
-         ", .parts = " + number(parts) + ", .stages = " + number(stages) + "}";
+         ", .parts = " + number(parts) + ", .stages = " + number(stages) + overlap_field(overlap) + "}";
 }
 
 std::string to_string(const MixedConfig& config) {
@@ -126,6 +127,8 @@ std::string formats_text(const Config& c) {
   if (c.activation != Activation::none) out += std::string(" ") + name_of(c.activation);
   if constexpr (requires { c.scale_x; })
     if (c.scale_x != ScaleMode::none) out += std::string(" scale_x:") + name_of(c.scale_x);
+  if (c.overlap.wait != Wait::none) out += std::string(" wait:") + name_of(c.overlap.wait);
+  if (c.overlap.trigger != Trigger::never) out += std::string(" trigger:") + name_of(c.overlap.trigger);
   return out;
 }
 

@@ -11,7 +11,8 @@ Result<void> fill(const Device&, const NarrowConfig& c, Kernel::Impl& impl) {
   impl.shape = {.grid_x = static_cast<u32>(ceil_div(p.n, i64{tile_rows(c)}) * c.parts),
                 .block_x = static_cast<u32>(threads_of(c)),
                 .cluster_x = static_cast<u32>(c.parts),
-                .smem_bytes = static_cast<u32>(impl.plan.smem_bytes)};
+                .smem_bytes = static_cast<u32>(impl.plan.smem_bytes),
+                .dependent = c.overlap.wait != Wait::none};
   impl.narrow = {.strip_bytes = strip_bytes(p.weights, p.k),
                  .ld_x = p.m == 1 ? 0 : p.ld_x,  // one token: its pitch need not be one of 16 bytes
                  .ld_d = p.ld_d,
@@ -26,6 +27,8 @@ Result<void> enqueue(const Kernel::Impl& impl, const NarrowConfig& c, const Args
   NarrowParams params = impl.narrow;
   params.weights = args.weights;
   params.bias = args.bias;
+  params.warm_first = args.warm_first;
+  params.warm_next = args.warm_next;
   params.vectors = allows_vectors(p, args.d);
   const i64 step = kMaxGridY * tile_tokens(c);
   for (i64 first = 0; first < p.m; first += step) {

@@ -41,7 +41,8 @@ Result<void> fill(const Device& device, const WideConfig& c, Kernel::Impl& impl)
   impl.shape = {.grid_x = static_cast<u32>((takes_one_tile(c) ? tiles : std::min(tiles, resident)) * cluster),
                 .block_x = kWideThreads,
                 .cluster_x = static_cast<u32>(cluster),
-                .smem_bytes = static_cast<u32>(impl.plan.smem_bytes)};
+                .smem_bytes = static_cast<u32>(impl.plan.smem_bytes),
+                .dependent = c.overlap.wait != Wait::none};
   const DriverApi& api = *device.impl().api;
   const TensorMapShape x{.type = p.x,
                          .inner = p.k,
@@ -65,6 +66,8 @@ Result<void> enqueue(const Kernel::Impl& impl, const WideConfig&, const Args& ar
   params.weights = args.weights;
   params.d = args.d;
   params.bias = args.bias;
+  params.warm_first = args.warm_first;
+  params.warm_next = args.warm_next;
   params.stores_boxes =
       rows_allow_boxes(impl.plan.problem) && reinterpret_cast<u64>(args.d) % kStoreUnit == 0;
   const DriverApi& api = impl.primary->api();

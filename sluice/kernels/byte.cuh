@@ -16,16 +16,21 @@
 //   kLeft            math warps: their sums lie there              math warps: before they are added up
 //   cluster          all, when they have begun; then all, when     all: before sums are sent, and before those
 //                    they have sent sums                           that came are read
+// If config.overlap waits for the launches before this one, the thread that loads tokens does before it begins,
+// and math threads before they read scales of tokens, and with that before they write D. Weights need not wait.
 // clang-format on
 // All start in phase 0; a first wait on an empty barrier uses the parity of the phase before, which counts as
 // complete. Loaders walk all stages, a math warpgroup
-// every k_groups-th. Every copy is waited for by math warps: when they have met at
-// the end no byte is on its way into the rings.
+// every k_groups-th, always the same ones: parities tell a phase from the next one only, and bytes of an
+// earlier tile may come later, so nobody may wait for a stage of whose last phase others alone have seen the
+// end. Every copy is waited for by math warps: when they have met at the end no byte is on its way into the
+// rings.
 //
 // No CTA waits for one outside of its cluster, no memory is needed between launches, and sums are always
 // added in the same order. Launched by host/byte_launch.cc.
 #pragma once
 
+#include <sluice/device/dependent_launch.cuh>
 #include <sluice/device/mixed/byte_finish.cuh>
 #include <sluice/device/mixed/byte_loads.cuh>
 #include <sluice/device/mixed/byte_products.cuh>
@@ -37,17 +42,25 @@ inline constexpr int kBegun = 1, kMultiplied = 2, kLeft = 3;  // the CTA's named
 /// A warp that does not multiply.
 template <ByteConfig kConfig>
 SLUICE_DEVICE void load(const ByteParams& params, const BytePlace<kConfig>& at) {
+  using Launch = DependentLaunch<kConfig.overlap>;
   const bool first = at.lane() == 0;
   if (at.loads_tokens()) {
     if (first && params.k_tiles > 0) ptx::prefetch_tensormap(params.map_x);
     __syncwarp();
     ptx::named_barrier_sync(kBegun, threads_of(kConfig));
-    if (first) ByteLoads<kConfig>::run_tokens(params, at);
+    if (first) Launch::before_wait(params);
+    Launch::wait();
+    if (first) {
+      ByteLoads<kConfig>::run_tokens(params, at);
+      Launch::loaded();
+      Launch::warm_next(params);
+    }
   } else {
     if (first) ByteLoads<kConfig>::start(at);
     __syncwarp();
     ptx::named_barrier_arrive(kBegun,
                               threads_of(kConfig));  // weights are on their way before anyone is ready
+    Launch::wait_for_weights();
     if (first) ByteLoads<kConfig>::run_weights(params, at);
   }
   __syncwarp();
@@ -57,14 +70,16 @@ template <ByteConfig kConfig>
 SLUICE_DEVICE void run_byte(const ByteParams& params) {
   static_assert(validate(kConfig) == nullptr);
   using S = ByteShape<kConfig>;
+  using Launch = DependentLaunch<kConfig.overlap>;
   extern __shared__ __align__(1024) u8 smem[];
+  Launch::begin();
   if constexpr (kConfig.parts > 1) ptx::cluster_arrive_relaxed();
   const BytePlace<kConfig> at(params, ptx::shared_address(smem));
   ByteFinish<kConfig> finish(params, at);
 
   if (at.multiplies()) {
     ptx::named_barrier_sync(kBegun, threads_of(kConfig));
-    finish.fetch_vectors();  // while the first tiles are on their way
+    finish.fetch_vectors([] { Launch::wait(); });  // while the first tiles are on their way
     typename ByteProducts<kConfig>::Sums sums = {};
     ByteProducts<kConfig>(params, at).run(sums);
     ptx::named_barrier_sync(kMultiplied, S::kMathThreads);

@@ -12,11 +12,15 @@
 // | cluster: arrive first thing, wait | its CTAs       | a CTA has begun before others write to its memory  |
 // | before the first push             |                |                                                    |
 // | cluster: arrive, wait             | the same       | pushed sums before they are read                   |
+// | griddepcontrol.wait, if           | every thread   | launches before this one, and what they wrote,     |
+// | config.overlap waits              |                | before X is read and D written; weights and bias   |
+// |                                   |                | may be read earlier                                |
 //
 // No CTA waits for one outside of its cluster, no memory is needed between launches, and sums are always
 // added in the same order. Launched by host/narrow_launch.cc.
 #pragma once
 
+#include <sluice/device/dependent_launch.cuh>
 #include <sluice/device/mixed/copier.cuh>
 #include <sluice/device/mixed/finish.cuh>
 #include <sluice/device/mixed/token_rows.cuh>
@@ -28,7 +32,9 @@ template <NarrowConfig kConfig>
 SLUICE_DEVICE void run_narrow(const NarrowParams& params) {
   static_assert(validate(kConfig) == nullptr);
   using S = Shape<kConfig>;
+  using Launch = DependentLaunch<kConfig.overlap>;
   extern __shared__ __align__(128) u8 smem[];
+  Launch::begin();
   const u32 base = ptx::shared_address(smem);
   WarpSums<warp_tile(kConfig)>::announce();
   const Place at = place_of<kConfig>(params, base);
@@ -36,14 +42,34 @@ SLUICE_DEVICE void run_narrow(const NarrowParams& params) {
   Copier<kConfig> copier(params, at);
   const auto copy = [&](u32 stage) { copier.copy(stage, at.lane); };
   const WarpRing<kConfig.stages, S::kStageBytes> ring(at.ring, at.count);
-  ring.fill(copy);
+  const auto wait = [&] {
+    if (threadIdx.x == 0) Launch::before_wait(params);
+    Launch::wait();
+  };
+  if constexpr (Launch::kWeightsFirst) {
+    ring.fill_in_two([&](u32 stage, int ahead) { copier.copy_weights(stage, at.lane, ahead); }, wait,
+                     [&](u32 stage) { copier.copy_tokens(stage); });
+  } else {
+    wait();
+    ring.fill(copy);
+  }
+  const auto issued = [&] {  // warps take tiles in turn: where this one is, the others are too
+    if (threadIdx.x == 0) Launch::loaded();
+  };
+  const auto warm_next = [&] {
+    if (threadIdx.x == 0) Launch::warm_next(params);
+  };
   if constexpr (kConfig.token_blocks == 1) {
     TileSums<kConfig> sums(params, at);
-    ring.run(copy, [&](u32 stage) { sums.add_tile(stage, at); });
+    ring.run(
+        copy, [&](u32 stage) { sums.add_tile(stage, at); }, issued);
+    warm_next();
     Finish<kConfig>(params, at).run(sums, base);
   } else {
     TokenRows<kConfig> sums(params, at);
-    ring.run(copy, [&](u32 stage) { sums.add_tile(stage); });
+    ring.run(
+        copy, [&](u32 stage) { sums.add_tile(stage); }, issued);
+    warm_next();
     Finish<kConfig>(params, at).run(sums, base);
   }
 }

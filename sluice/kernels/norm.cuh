@@ -122,21 +122,34 @@ struct Norm {
     return added(fetch(p.input, row * p.input_ld, column), fetch_residual(row, column));
   }
 
-  /// By a whole warp: the squares of its segment.
-  SLUICE_DEVICE void put_squares(u32 segment, const Chunk& chunk) const {
-    float sum = 0.0f;
+  /// By a whole warp: the squares of segments of its own, a chunk of which is this thread's. The first is put
+  /// even where it is past the row's end, as 0: each warp puts something.
+  template <int kChunks>
+  SLUICE_DEVICE void put_squares(u32 first, const Words (&chunks)[kChunks]) const {
+    float sums[kChunks];
 #pragma unroll
-    for (const float value : chunk.values) sum = Arith::multiply_add(value, value, sum);
-    team.put(segment, __builtin_bit_cast(u32, Arith::sum_of_warp(sum)));
+    for (int i = 0; i < kChunks; ++i) {
+      const Chunk chunk = unpack(chunks[i]);
+      sums[i] = 0.0f;
+#pragma unroll
+      for (const float value : chunk.values) sums[i] = Arith::multiply_add(value, value, sums[i]);
+    }
+    Arith::sum_of_warp(sums);
+#pragma unroll
+    for (int i = 0; i < kChunks; ++i) {
+      const u32 segment = first + static_cast<u32>(i) * warps;
+      if (i == 0 || segment < segments()) team.put(segment, __builtin_bit_cast(u32, sums[i]));
+    }
   }
   /// 1 / sqrt(mean of squares + epsilon), once all segments are put, `words` of them. Slots past the row's
   /// end hold 0.
   SLUICE_DEVICE float meet_squares(u32 words) const {
     const u32* slots = team.meet(words);
-    float sum = 0.0f;
+    float sum[1] = {};
 #pragma unroll 1
-    for (u32 slot = lane; slot < words; slot += 32) sum += __builtin_bit_cast(float, slots[slot]);
-    return Arith::inverse_root(Arith::multiply_add(Arith::sum_of_warp(sum), p.inverse_columns, p.epsilon));
+    for (u32 slot = lane; slot < words; slot += 32) sum[0] += __builtin_bit_cast(float, slots[slot]);
+    Arith::sum_of_warp(sum);
+    return Arith::inverse_root(Arith::multiply_add(sum[0], p.inverse_columns, p.epsilon));
   }
   SLUICE_DEVICE u32 meet_largest(u32 bits) const {
     team.put(warp, Arith::largest_of_warp(bits));
@@ -147,7 +160,8 @@ struct Norm {
     return Arith::largest_of_warp(bits);
   }
 
-  SLUICE_DEVICE static Chunk normed(const Words& sum, float inverse, const Words& gamma) {
+  SLUICE_DEVICE static Chunk normed(const Words& sum, float inverse, Words gamma) {
+    Arith::keep(gamma);
     const Chunk factors = unpack(gamma);
     Chunk result = unpack(sum);
 #pragma unroll
@@ -190,25 +204,25 @@ struct Norm {
     for (int i = 0; i < kNormHeld; ++i) residual[i] = fetch_residual(row, column(held_segment(i)));
     loaded(last);
 #pragma unroll
-    for (int i = 0; i < kNormHeld; ++i) {
-      held[i] = added(held[i], residual[i]);
-      put_squares(held_segment(i), unpack(held[i]));
-      store_sum(row, column(held_segment(i)), held[i]);
-    }
+    for (int i = 0; i < kNormHeld; ++i) held[i] = added(held[i], residual[i]);
+    put_squares(warp, held);
+#pragma unroll
+    for (int i = 0; i < kNormHeld; ++i) store_sum(row, column(held_segment(i)), held[i]);
     const u32 rest = held_segment(kNormHeld), end = segments();
 #pragma unroll 1
     for (u32 segment = rest; segment < end; segment += warps) {
       const i64 at = column(segment);
-      const Words sum = added(fetch(p.input, row * p.input_ld, at), fetch_residual(row, at));
-      put_squares(segment, unpack(sum));
-      store_sum(row, at, sum);
+      const Words sum[] = {added(fetch(p.input, row * p.input_ld, at), fetch_residual(row, at))};
+      put_squares(segment, sum);
+      store_sum(row, at, sum[0]);
     }
-    const float inverse = meet_squares(end > kNormHeld * warps ? end : kNormHeld * warps);
+    const float inverse = meet_squares(end > warps ? end : warps);
 
     if constexpr (kConfig.store == NormStore::row) {
       u32 bits = 0;
 #pragma unroll
       for (int i = 0; i < kNormHeld; ++i) {
+        if (held_segment(i) >= end) continue;
         const u32 mine = magnitude(normed(held[i], inverse, gamma[i]));
         bits = mine > bits ? mine : bits;
       }
@@ -223,7 +237,8 @@ struct Norm {
     }
 #pragma unroll
     for (int i = 0; i < kNormHeld; ++i)
-      store_output(row, held_segment(i), normed(held[i], inverse, gamma[i]), multiplier);
+      if (held_segment(i) < end)
+        store_output(row, held_segment(i), normed(held[i], inverse, gamma[i]), multiplier);
 #pragma unroll 1
     for (u32 segment = rest; segment < end; segment += warps)
       store_output(row, segment, normed_again(row, column(segment), inverse), multiplier);
@@ -237,9 +252,8 @@ struct Norm {
     team.begin();
     float multiplier = 1.0f;
     if constexpr (kConfig.store == NormStore::tensor) multiplier = 1.0f / Arith::load_float(p.scales);
-    const u32 step = gridDim.x / team.ctas;
-    for (i64 at = blockIdx.x / team.ctas; at < p.rows; at += step)
-      row(at, at + step >= p.rows, gamma, multiplier);
+    for (i64 at = team.index; at < p.rows; at += team.teams)
+      row(at, at + team.teams >= p.rows, gamma, multiplier);
   }
 };
 

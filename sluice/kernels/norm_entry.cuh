@@ -25,15 +25,22 @@ struct DeviceArith {
         : "l"(address), "r"(static_cast<u32>(inside)));
     return w;
   }
-  /// Of what no launch writes. `volatile` keeps it before the wait.
+  /// Of what no launch writes, before the wait. Not ld.global.nc either: ptxas moves that down behind the
+  /// wait.
   SLUICE_DEVICE static Words load_constant_words(const void* address, bool inside) {
     Words w{};
     asm volatile(
         "{\n.reg .pred inside;\nsetp.ne.u32 inside, %5, 0;\n"
-        "@inside ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
+        "@inside ld.global.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
         : "+r"(w.words[0]), "+r"(w.words[1]), "+r"(w.words[2]), "+r"(w.words[3])
-        : "l"(address), "r"(static_cast<u32>(inside)));
+        : "l"(address), "r"(static_cast<u32>(inside))
+        : "memory");
     return w;
+  }
+  /// As they are, here: what follows from them is not worked out earlier. The compiler would unpack gamma
+  /// before the rows, which takes twice the registers and waits for it before a row is asked for.
+  SLUICE_DEVICE static void keep(Words& w) {
+    asm volatile("" : "+r"(w.words[0]), "+r"(w.words[1]), "+r"(w.words[2]), "+r"(w.words[3]));
   }
   SLUICE_DEVICE static u16 load_bits(const u16* address) {
     u16 bits;
@@ -68,10 +75,13 @@ struct DeviceArith {
   /// Rounded once, whatever the compiler would make of a product and a sum.
   SLUICE_DEVICE static float multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
   SLUICE_DEVICE static float inverse_root(float x) { return __frsqrt_rn(x); }
-  SLUICE_DEVICE static float sum_of_warp(float value) {
+  /// Several at a time, which wait for each other's lanes together.
+  template <int kValues>
+  SLUICE_DEVICE static void sum_of_warp(float (&values)[kValues]) {
 #pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(~0u, value, distance);
-    return value;
+    for (int distance = 16; distance > 0; distance /= 2)
+#pragma unroll
+      for (float& value : values) value += __shfl_xor_sync(~0u, value, distance);
   }
   SLUICE_DEVICE static u32 largest_of_warp(u32 bits) {
     return __reduce_max_sync(~0u, bits);

@@ -217,15 +217,14 @@ struct Quantizer {
     constexpr bool kWide = kConfig.input == DType::fp32;
     constexpr int kHeld = kConfig.gate == Gate::none ? 4 : !kConfig.vectors ? 2 : kWide ? 4 : 7;
     const u32 threads = team.ctas * kQuantizeThreads, me = team.rank * kQuantizeThreads + threadIdx.x;
-    const u32 step = gridDim.x / team.ctas;
     team.begin();
-    for (i64 row = blockIdx.x / team.ctas; row < p.rows; row += step) {
+    for (i64 row = team.index; row < p.rows; row += team.teams) {
       Fetched fetched[kHeld];
       Chunk held[kHeld];
       u32 bits = 0;
 #pragma unroll
       for (int i = 0; i < kHeld; ++i) fetched[i] = fetch(row, i64{threads} * i + me);
-      loaded(row + step >= p.rows);
+      loaded(row + team.teams >= p.rows);
 #pragma unroll
       for (int i = 0; i < kHeld; ++i) held[i] = values_of(fetched[i]);
 #pragma unroll

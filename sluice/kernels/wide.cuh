@@ -22,12 +22,16 @@
 // All start in phase 0; a first wait on an empty barrier uses the parity of the phase before, which counts as
 // complete. Every role walks the same tiles and k-tiles, so positions in the rings need no communication.
 //
+// If config.overlap waits for the launches before this one, the token thread does before its first copy, and
+// math threads before their first tile, and with that before they write D. Weights need not wait.
+//
 // A CTA of a cluster along k leaves when its peer's sums have come; its own went before: nobody writes to it
 // any more. Where its load warpgroup has left already, the cluster's barriers count those threads as there.
 // Launched by host/wide_launch.cc, with as many tiles as there are in the grid (cluster along k) or as many
 // CTAs as fit; no CTA waits for one outside of its cluster.
 #pragma once
 
+#include <sluice/device/dependent_launch.cuh>
 #include <sluice/device/mixed/wide_finish.cuh>
 #include <sluice/device/mixed/wide_loads.cuh>
 #include <sluice/device/mixed/wide_products.cuh>
@@ -37,10 +41,16 @@ namespace sluice::mixed {
 template <WideConfig kConfig>
 SLUICE_DEVICE void run_wide(const WideParams& params) {
   static_assert(validate(kConfig) == nullptr);
+  using Launch = DependentLaunch<kConfig.overlap>;
   extern __shared__ __align__(1024) u8 smem[];
+  Launch::begin();
   const WidePlace<kConfig> at(params, ptx::shared_address(smem));
 
-  if (threadIdx.x == 0) TokenLoader<kConfig>::start(params, at);
+  if (threadIdx.x == 0) {
+    TokenLoader<kConfig>::start(params, at);
+    Launch::before_wait(params);
+  }
+  Launch::wait_for_weights();
   if (threadIdx.x == 32) WeightLoader<kConfig>::start(params, at);
   __syncwarp();
   if constexpr (kConfig.cluster_n > 1)
@@ -51,11 +61,17 @@ SLUICE_DEVICE void run_wide(const WideParams& params) {
 
   if (at.role == 0) {
     ptx::setmaxnreg_dec<kWideLoadRegisters>();
-    if (threadIdx.x == 0) TokenLoader<kConfig>::run(params, at);
+    if (threadIdx.x == 0) {
+      Launch::wait();
+      TokenLoader<kConfig>::run(params, at);
+      Launch::loaded();
+      Launch::warm_next(params);
+    }
     if (threadIdx.x == 32) WeightLoader<kConfig>::run(params, at);
     __syncwarp();
   } else {
     ptx::setmaxnreg_inc<kWideMathRegisters>();
+    Launch::wait();
     WideProducts<kConfig> products(at);
     WideFinish<kConfig> finish(params, at);
     for (int unit = at.first_unit; unit < at.units(params); unit += at.unit_step) {

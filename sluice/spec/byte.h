@@ -26,6 +26,7 @@ struct ByteConfig {
   int k_groups = 1;  // warpgroups that share a strip
   int parts = 1;     // of k, one for each CTA of a cluster: 1..8
   int stages = 8;    // a stage: 128 k of tokens and of each strip
+  Overlap overlap{};
 
   constexpr bool operator==(const ByteConfig&) const = default;
 };
@@ -98,6 +99,8 @@ SLUICE_HD constexpr const char* validate(const ByteConfig& c) {
   if (c.parts < 1 || c.parts > 8) return "parts must be in 1..8";
   if (c.stages < 2 || c.stages > 32) return "stages must be in 2..32";
   if (c.stages <= c.k_groups) return "stages must be more than k_groups: each waits for a tile and holds one";
+  if (c.stages % c.k_groups != 0)
+    return "stages must be a multiple of k_groups: who waits for a stage must have seen all its phases";
   if (smem_bytes(c) > kMaxSmemBytes) return "the rings need more than 227 KB of shared memory";
   return nullptr;
 }
@@ -116,6 +119,7 @@ struct ByteParams {
   int token_tiles;
   u32 x_bytes;   // of a box: fewer than a whole tile's where there are fewer tokens
   bool vectors;  // rows of D begin at multiples of 4 elements and n is one: four go in one store
+  WarmRange warm_first, warm_next;  // as in NarrowParams
 };
 
 }  // namespace sluice

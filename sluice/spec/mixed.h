@@ -7,6 +7,7 @@
 #pragma once
 
 #include <sluice/spec/epilogue.h>
+#include <sluice/spec/overlap.h>
 #include <sluice/spec/packing.h>
 #include <sluice/spec/smem_room.h>
 #include <sluice/spec/warp_sums.h>
@@ -56,6 +57,7 @@ struct NarrowConfig {
   int stages = 4;  // k-tiles of a warp's ring
   int parts = 1;   // of k, one for each CTA of a cluster: 1, 2, 4 or 8
   int ctas = 1;    // that share an SM
+  Overlap overlap{};
 
   constexpr bool operator==(const NarrowConfig&) const = default;
 };
@@ -139,6 +141,7 @@ struct NarrowParams {
   int m, n, k;
   int k_tiles;
   bool vectors;  // rows of D begin at multiples of 4 elements and n is one: four go in one store
+  WarmRange warm_first, warm_next;  // of launches that overlap others: before the wait, after the last load
 };
 
 }  // namespace sluice

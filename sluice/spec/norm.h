@@ -29,7 +29,7 @@ inline constexpr int kMaxNormThreads = 1024;
 inline constexpr int kMaxElementNormThreads = 512;  // without vectors a thread needs more than 64 registers
 inline constexpr u32 kNormSlots = 1024;             // for one sum of each segment
 inline constexpr i64 kMaxNormColumns = i64{kNormSlots} * kNormSegment;
-static_assert(kNormHeld * kMaxNormThreads / 32 * kMaxRowTeam <= kNormSlots, "each warp has its slots");
+static_assert(kMaxNormThreads / 32 * kMaxRowTeam <= kNormSlots, "each warp has a slot");
 
 struct NormLayout {
   u32 team = 1;      // CTAs that share a row

@@ -22,6 +22,7 @@ struct WideConfig {
   int cluster_k = 1;  // CTAs with the same tile, which share k: 1 or 2
   int x_stages = 8;   // of 64 k
   int w_stages = 4;   // of 128 k
+  Overlap overlap{};
 
   constexpr bool operator==(const WideConfig&) const = default;
 };
@@ -120,10 +121,11 @@ struct WideParams {
   i64 ld_d;
   int m, n;
   int k_tiles, strips;
-  int token_tiles, row_tiles;  // a row tile is cluster_n CTAs' rows
-  int band;                    // token tiles that are walked along rows together
-  u32 x_bytes;                 // of a token stage: fewer where a tile has fewer tokens
-  bool stores_boxes;           // D allows the copy engine's stores
+  int token_tiles, row_tiles;       // a row tile is cluster_n CTAs' rows
+  int band;                         // token tiles that are walked along rows together
+  u32 x_bytes;                      // of a token stage: fewer where a tile has fewer tokens
+  bool stores_boxes;                // D allows the copy engine's stores
+  WarmRange warm_first, warm_next;  // as in NarrowParams
 };
 
 }  // namespace sluice

@@ -56,7 +56,7 @@ WideConfig random_wide_config(const WeightFormat& format, Dice& dice) {
 }
 
 constexpr int kByteTokens[] = {8, 16, 32, 64, 128}, kStrips[] = {1, 1, 2, 4}, kKGroups[] = {1, 2, 3, 4},
-              kByteParts[] = {1, 1, 2, 3, 8}, kByteStages[] = {2, 3, 4, 7, 16};
+              kByteParts[] = {1, 1, 2, 3, 8}, kByteStages[] = {2, 3, 4, 6, 7, 9, 12, 16};
 constexpr ScaleMode kTokenScales[] = {ScaleMode::none, ScaleMode::tensor, ScaleMode::vector};
 
 /// The same for e4m3 tokens.
@@ -331,7 +331,7 @@ TEST_F(mixed_products, of_e4m3_tokens_as_planned_are_right) {
 TEST_F(mixed_products, of_e4m3_tokens_do_not_see_what_tiles_had_before) {
   const WeightFormat format{.group = 64, .zero = ScaleZero::per_group, .order = FragmentOrder::byte};
   const ByteConfig config{
-      .weights = format, .d = DType::fp32, .tokens = 32, .strips = 1, .k_groups = 2, .stages = 3};
+      .weights = format, .d = DType::fp32, .tokens = 32, .strips = 1, .k_groups = 2, .stages = 4};
   Case full{
       .problem = problem_of(config, 32, 64, 2048), .config = config, .kind = DataKind::exact, .shift = 0};
   const auto kernel = mixed::prepare(device(), mixed::Plan{.problem = full.problem, .config = config});

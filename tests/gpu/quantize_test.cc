@@ -94,6 +94,8 @@ TEST_F(quantize, gives_the_bits_of_the_reference) {
                                                       {64, 7168, 64, 0},
                                                       {129, 1000, 3, 1},
                                                       {3, 20000, 0, 0},
+                                                      {2, 14336, 0, 0},
+                                                      {40, 14336, 0, 0},
                                                       {1000, 136, 8, 0},
                                                       {4097, 384, 0, 8}})
         for (const Gate gate : kGates)

@@ -29,7 +29,7 @@ struct HostTeam {
   struct Shared {
     u32 slots[2][kSlots];
   };
-  u32 ctas = 1, rank = 0;
+  u32 ctas = 1, rank = 0, index = blockIdx.x, teams = gridDim.x;
   explicit HostTeam(Shared& memory) : shared(memory) {}
   void begin() const {}
   void put(u32 slot, u32 value) {
@@ -58,6 +58,7 @@ struct HostArith {
   static norm::Words load_constant_words(const void* address, bool inside) {
     return load_words(address, inside);
   }
+  static void keep(norm::Words&) {}
   static u16 load_bits(const u16* address) { return *address; }
   static float load_float(const float* address) { return *address; }
   template <DType kType>
@@ -82,10 +83,11 @@ struct HostArith {
   }
   static float multiply_add(float a, float b, float c) { return std::fmaf(a, b, c); }
   static float inverse_root(float x) { return static_cast<float>(1.0 / std::sqrt(static_cast<double>(x))); }
-  static float sum_of_warp(float value) {
-    for (int distance = 16; distance > 0; distance /= 2)
-      value += static_cast<float>(__shfl_xor_sync(~0u, value, distance));
-    return value;
+  template <int kValues>
+  static void sum_of_warp(float (&values)[kValues]) {
+    for (float& value : values)
+      for (int distance = 16; distance > 0; distance /= 2)
+        value += static_cast<float>(__shfl_xor_sync(~0u, value, distance));
   }
   static u32 largest_of_warp(u32 bits) {
     for (int distance = 16; distance > 0; distance /= 2)

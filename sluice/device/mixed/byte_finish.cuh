@@ -26,8 +26,9 @@ class ByteFinish {
       : params_(params), at_(at) {}
 
   /// Math threads, before they multiply: what the end needs of global memory goes to shared memory, an
-  /// element of each vector a thread.
-  SLUICE_DEVICE void fetch_vectors() const {
+  /// element of each vector a thread. `wait`: for launches that write the tokens and their scales.
+  template <class Wait>
+  SLUICE_DEVICE void fetch_vectors(const Wait& wait) const {
     float bias = 0.0f, scale = 1.0f, token_scale = 1.0f;
     const int thread = this->thread(), row = at_.first_strip * kStripRows + thread;
     if (thread < kRows && row < params_.n) {
@@ -35,6 +36,7 @@ class ByteFinish {
         if (params_.k_tiles > 0) scale = row_scale<kConfig.weights>(params_, row);
       if constexpr (kConfig.bias == Bias::column) bias = load_element<kConfig.bias_type>(params_.bias, row);
     }
+    wait();
     if constexpr (kConfig.scale_x == ScaleMode::tensor)
       token_scale = load_element<DType::fp32>(params_.scale_x, 0);
     if constexpr (kConfig.scale_x == ScaleMode::vector)

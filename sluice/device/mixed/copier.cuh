@@ -38,13 +38,23 @@ class Copier {
 
   /// The next tile, to `stage`.
   SLUICE_DEVICE void copy(u32 stage, int lane) {
+    copy_weights(stage, lane, 0);
+    copy_tokens(stage);
+  }
+  /// The weights of the tile that is `ahead` tiles behind the next one.
+  SLUICE_DEVICE void copy_weights(u32 stage, int lane, int ahead) const {
     const u32 to = stage + S::kTokenBytes + lane * kLaneBytes;
+    const int skipped = ahead * kConfig.warps * S::kTileBytes;
 #pragma unroll
     for (int s = 0; s < S::kStrips; ++s) {
-      copy_codes(to + s * S::kCodeBytes, codes_ + s * strip_bytes_);
-      copy_scales(to + S::kStrips * S::kCodeBytes + s * S::kScaleBytes, scales_ + s * strip_bytes_, lane);
+      copy_codes(to + s * S::kCodeBytes, codes_ + s * strip_bytes_ + skipped);
+      copy_scales(to + S::kStrips * S::kCodeBytes + s * S::kScaleBytes, scales_ + s * strip_bytes_ + skipped,
+                  lane);
     }
-    copy_tokens(stage);
+  }
+  /// The tokens of the next tile, which are the last of it.
+  SLUICE_DEVICE void copy_tokens(u32 stage) {
+    copy_token_pieces(stage);
     codes_ += kConfig.warps * S::kTileBytes;
     scales_ += kConfig.warps * S::kTileBytes;
     x_ += kConfig.warps * kPackedTileK * 2;
@@ -65,7 +75,7 @@ class Copier {
       if (begin + lane * kLaneBytes < S::kScaleBytes) ptx::copy_16_bytes(to + begin, from + begin, policy_);
   }
   /// Four rows of half a tile's k at once. Only where k ends inside of 16 bytes are fewer copied.
-  SLUICE_DEVICE void copy_tokens(u32 stage) const {
+  SLUICE_DEVICE void copy_token_pieces(u32 stage) const {
     const int left[2] = {k_left_, k_left_ - kPackedTileK / 2};  // of each half
     if (is_part(left[0]) || is_part(left[1]))
       copy_rows(stage, [&](u32 to, const u8* from, bool inside, int half) {

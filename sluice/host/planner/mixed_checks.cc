@@ -128,8 +128,9 @@ ByteConfig formats_for(const MixedProblem& problem, const ByteConfig&) {
 template <class Config>
 const char* broken_rule(const MixedProblem& problem, const Config& config) {
   if (const char* rule = validate(config)) return rule;
-  if (!(config == with_choices(formats_for(problem, config), config)))
-    return "formats and epilogue must be those of the problem";
+  Config expected = with_choices(formats_for(problem, config), config);
+  expected.overlap = config.overlap;  // says nothing about the problem
+  if (!(config == expected)) return "formats and epilogue must be those of the problem";
   return why_not(problem, config);
 }
 

@@ -19,6 +19,19 @@ double usable_sms(const DeviceInfo& device, int parts) {
   return static_cast<double>(sms / parts * parts);
 }
 
+/// CTAs that share an SM: registers and shared memory may have room for more than the kernel promises. What
+/// else an SM has comes one wave after the other.
+double room_for(const NarrowConfig& c) {
+  const int by_smem = static_cast<int>(kSmemOfSm / (smem_bytes(c) + 1024));
+  const int by_registers = (1 << 16) / (threads_of(c) * round_up(estimate_registers(c), 8));
+  return max(c.ctas, min(by_smem, by_registers));
+}
+/// Only few tokens and warpgroups leave registers for a second one.
+double room_for(const ByteConfig& c) {
+  if (math_groups(c) > 2 || c.tokens > 16) return 1;
+  return max(1, min(2, static_cast<int>(kSmemOfSm / (smem_bytes(c) + 1024))));
+}
+
 /// Words of codes that a lane expands for a fragment: twice the words, or twice the passes, twice the work.
 int words_of(const NarrowConfig& c) {
   const int words = code_bits(c.weights.type) / 4;
@@ -35,7 +48,7 @@ double estimate_us(const MixedProblem& problem, const NarrowConfig& config, cons
   const double token_ctas = static_cast<double>(ceil_div(problem.m, i64{tile_tokens(c)}));
   const double ctas = row_ctas * token_ctas * c.parts;
   const double of_busiest = std::ceil(ctas / std::max(1.0, usable_sms(device, c.parts)));  // SM, one by one
-  const double resident = std::min<double>(c.ctas, of_busiest);
+  const double resident = std::min(room_for(c), of_busiest), waves = std::ceil(of_busiest / room_for(c));
   const double tiles = k_tiles / c.parts, rounds = std::ceil(std::ceil(tiles) / c.warps);
 
   const double token_bytes = stage_token_bytes(c), weight_bytes = stage_bytes(c) - token_bytes;
@@ -48,7 +61,8 @@ double estimate_us(const MixedProblem& problem, const NarrowConfig& config, cons
   const IssueCosts& issue = c.token_blocks == 1 ? costs.few : costs.more;
   const double clocks =
       issue.tile_clocks + issue.token_block_clocks * c.token_blocks +
-      c.row_blocks * (issue.block_clocks * words_of(c) + issue.product_clocks * c.token_blocks);
+      c.row_blocks * (issue.block_clocks * words_of(c) * (c.x == DType::bf16 ? costs.bf16_work : 1.0) +
+                      issue.product_clocks * c.token_blocks);
   const double busy = std::min(1.0, resident * c.warps / issue.busy_warps);
   // Warps take whole k-tiles: where the last round is not full, half of the gap shows.
   const double turns = std::max(tiles, (tiles + rounds * c.warps) / 2);
@@ -57,8 +71,8 @@ double estimate_us(const MixedProblem& problem, const NarrowConfig& config, cons
   double sum = 0;
   for (const double us : {sm_us, hbm_us, l2_us, issue_us}) sum += std::pow(us, costs.sharpness);
   const double reduce_us = costs.reduce_us * tile_rows(c) * tile_tokens(c) / 128.0 * of_busiest / resident;
-  return costs.fixed_us + std::pow(sum, 1 / costs.sharpness) + reduce_us +
-         (c.parts > 1 ? costs.part_us * c.parts : 0.0);
+  return costs.fixed_us + std::pow(sum, 1 / costs.sharpness) + reduce_us + costs.wave_us * (waves - 1) +
+         (c.parts > 1 ? costs.part_us * c.parts * waves : 0.0);
 }
 
 double estimate_us(const MixedProblem& problem, const WideConfig& c, const DeviceInfo& device,
@@ -75,7 +89,7 @@ double estimate_us(const MixedProblem& problem, const WideConfig& c, const Devic
   const double step = std::max(costs.product_clocks * c.tokens, costs.issue_clocks * c.tokens + expand);
   const double stored = own_tokens(c) / 256.0;
   const double tile_us = k_tiles * (kPackedTileK / 16) * step / costs.clocks_per_us + costs.tile_us * stored +
-                         (c.cluster_k > 1 ? costs.exchange_us : 0.0);
+                         (c.cluster_k > 1 ? costs.exchange_us * c.tokens / 64.0 : 0.0);
   const double weight_bytes = static_cast<double>(blob_bytes(problem.weights, problem.n, problem.k));
   return costs.fixed_us + std::max(tiles * tile_us, weight_bytes / device.hbm_bytes_per_us) +
          costs.last_tile_us * stored;
@@ -99,17 +113,19 @@ double estimate_us(const MixedProblem& problem, const ByteConfig& c, const Devic
   const double l2_us = ctas * tiles * (weight_bytes + token_bytes) / device.l2_bytes_per_us;
 
   const double groups = std::max(1, tile_groups(c.weights));
-  const double clocks = costs.tile_clocks +
-                        costs.product_clocks * std::max<double>(c.tokens, costs.least_product_tokens) +
-                        groups * costs.token_clocks * c.tokens;
+  const double clocks = costs.tile_clocks + (costs.product_clocks + groups * costs.token_clocks) * c.tokens;
   const double busy = std::pow(math_groups(c) / static_cast<double>(kByteMostGroups), costs.busy_exponent);
   const double turns = std::ceil(tiles / c.k_groups) * c.k_groups;  // all warpgroups wait for the last
   const double issue_us = of_busiest * turns * c.strips * clocks / (busy * costs.clocks_per_us);
 
   double sum = 0;
   for (const double us : {sm_us, hbm_us, l2_us, issue_us}) sum += std::pow(us, costs.sharpness);
-  return costs.fixed_us + std::pow(sum, 1 / costs.sharpness) + costs.wave_us * (of_busiest - 1) +
-         costs.reduce_us * c.tokens * math_groups(c) + (c.parts > 1 ? costs.part_us * c.parts : 0.0);
+  const double waves = std::ceil(of_busiest / room_for(c));
+  const double begin_us = (c.parts > 1 ? costs.cluster_wave_us : costs.wave_us) * (waves - 1);
+  const double parts_us =
+      c.parts > 1 ? costs.part_us * c.parts + costs.exchange_us * c.tokens * c.strips : 0.0;
+  return costs.fixed_us + std::pow(sum, 1 / costs.sharpness) + begin_us + parts_us +
+         costs.reduce_us * c.tokens * math_groups(c);
 }
 
 int estimate_registers(const NarrowConfig& c) {

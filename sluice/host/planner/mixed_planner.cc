@@ -138,11 +138,14 @@ std::vector<WideConfig> wide_space(const MixedProblem& p, const Overrides& o) {
   return configs;
 }
 
-/// The deepest ring that fits and that a CTA has work for: its copies are all on their way at once.
+/// The deepest ring that fits and that a CTA has work for: its copies are all on their way at once. Each
+/// warpgroup has stages of its own, two at least.
 int deepest_ring(const MixedProblem& p, ByteConfig c) {
   const i64 tiles_of_cta = ceil_div(std::max<i64>(packed_k_tiles(p.k), 1), i64{std::max(c.parts, 1)});
-  c.stages = static_cast<int>(std::min<i64>(kMostByteStages, std::max(tiles_of_cta, i64{c.k_groups} + 1)));
-  while (c.stages > 2 && validate(c) != nullptr) --c.stages;
+  const int groups = std::max(c.k_groups, 1);
+  const i64 turns = std::max(ceil_div(tiles_of_cta, i64{groups}), i64{2});
+  c.stages = static_cast<int>(std::min<i64>(kMostByteStages / groups, turns)) * groups;
+  while (c.stages > 2 * groups && validate(c) != nullptr) c.stages -= groups;
   return c.stages;
 }
 
@@ -275,6 +278,18 @@ std::string text(const Overrides& o) {
   return out.empty() ? "no overrides" : out;
 }
 
+/// Of the problem alone.
+Result<Plan> choose(const MixedProblem& problem, const DeviceInfo& device, const Overrides& overrides,
+                    const RecordBook& records) {
+  if (overrides == Overrides{} && check_device(device))
+    if (const Result<MixedProblem> checked = check_problem(problem))
+      if (std::optional<Plan> recorded = recorded_plan(*checked, device, records))
+        return *std::move(recorded);
+  Result<std::vector<Plan>> plans = candidates(problem, device, overrides);
+  if (!plans) return plans.error();
+  return std::move(plans->front());
+}
+
 }  // namespace
 
 Result<std::vector<Plan>> candidates(const MixedProblem& problem, const DeviceInfo& device,
@@ -292,15 +307,13 @@ Result<std::vector<Plan>> candidates(const MixedProblem& problem, const DeviceIn
   return plans;
 }
 
-Result<Plan> plan(const MixedProblem& problem, const DeviceInfo& device, const Overrides& overrides,
+Result<Plan> plan(const MixedProblem& problem, const DeviceInfo& device, const Overrides& given,
                   const RecordBook& records) {
-  if (overrides == Overrides{} && check_device(device))
-    if (const Result<MixedProblem> checked = check_problem(problem))
-      if (std::optional<Plan> recorded = recorded_plan(*checked, device, records))
-        return *std::move(recorded);
-  Result<std::vector<Plan>> plans = candidates(problem, device, overrides);
-  if (!plans) return plans.error();
-  return std::move(plans->front());
+  Overrides overrides = given;
+  overrides.overlap = {};  // says nothing about which plan is best alone
+  Result<Plan> chosen = choose(problem, device, overrides, records);
+  if (chosen) std::visit([&](auto& config) { config.overlap = given.overlap; }, chosen->config);
+  return chosen;
 }
 
 }  // namespace sluice::mixed

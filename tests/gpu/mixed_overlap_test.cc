@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of packed weights in chains of dependent launches: a long product writes their tokens over NaN and
+// lets them begin at once; they, and another one behind them, must have the bits of launches in turn. To see
+// it fail: take the wait out of kernels/narrow.cuh, byte.cuh or wide.cuh (and Module::check_waits).
+#include <sluice/host/driver/events.h>
+#include <sluice/host/mixed_check.h>
+#include <sluice/mixed.h>
+
+#include "gpu.h"
+
+namespace sluice::testing {
+namespace {
+
+constexpr i64 kOutputs = 1280, kDepth = 4096, kLongDepth = 65536;
+constexpr int kRuns = 25;
+
+MixedProblem problem_of(DType x, i64 m) {
+  MixedProblem problem{.m = m, .n = kOutputs, .k = kDepth, .x = x, .weights = {.group = 64}};
+  if (x == DType::e4m3) problem.weights.order = FragmentOrder::byte;
+  return problem;
+}
+
+class mixed_overlap : public GpuTest {
+ protected:
+  /// The product that writes tokens: ones, after a long sum.
+  struct Producer {
+    gemm::Kernel kernel;
+    DeviceBuffer a, b;
+    std::optional<Workspace> workspace;
+    gemm::Args args(void* d) const {
+      gemm::Args args{.a = a.data(), .b = b.data(), .d = d, .alpha = 1.0f / kLongDepth};
+      if (workspace) args.workspace = workspace->view();
+      return args;
+    }
+  };
+
+  Result<Producer> producer(const MixedProblem& consumer) {
+    Problem problem{.m = consumer.m, .n = kDepth, .k = kLongDepth};
+    problem.a.type = problem.b.type = DType::e4m3;
+    problem.d.type = consumer.x;
+    const Result<Plan> plan =
+        gemm::plan(problem, device().info(), {.overlap = {.trigger = Trigger::at_start}});
+    if (!plan) return plan.error();
+    const Result<gemm::Kernel> kernel = gemm::prepare(device(), *plan);
+    if (!kernel) return kernel.error();
+    Producer made{.kernel = *kernel, .a = {}, .b = {}, .workspace = {}};
+    constexpr u8 kOne = 0x38;
+    for (auto [buffer, bytes] :
+         {std::pair(&made.a, problem.m * problem.k), {&made.b, problem.n * problem.k}}) {
+      Result<DeviceBuffer> memory = DeviceBuffer::allocate(device(), bytes);
+      if (!memory) return memory.error();
+      if (Result<void> filled = memory->fill(kOne, nullptr); !filled) return filled.error();
+      *buffer = *std::move(memory);
+    }
+    if (plan->workspace_bytes > 0) {
+      Result<Workspace> workspace = Workspace::create(device(), plan->workspace_bytes);
+      if (!workspace) return workspace.error();
+      made.workspace = *std::move(workspace);
+    }
+    return made;
+  }
+
+  void expect_same_bits(const MixedProblem& problem, const mixed::Overrides& choices) {
+    Result<mixed::HostData> host = mixed::random_data(problem, mixed::DataKind::real, 7);
+    ASSERT_TRUE(ok(host));
+    const auto data = mixed::DeviceData::create(device(), *std::move(host), 2);
+    const auto from = producer(problem);
+    const auto x = DeviceBuffer::allocate(device(), problem.m * problem.k * bytes_of(problem.x));
+    const auto stream = StreamHandle::create(device());
+    ASSERT_TRUE(ok(data) && ok(from) && ok(x) && ok(stream));
+    const auto run = [&](const Overlap& overlap) {
+      mixed::Overrides overrides = choices;
+      overrides.overlap = overlap;
+      const Result<mixed::Plan> plan = mixed::plan(problem, device().info(), overrides);
+      EXPECT_TRUE(ok(plan));
+      const Result<mixed::Kernel> kernel = mixed::prepare(device(), *plan);
+      EXPECT_TRUE(ok(kernel));
+      std::array<std::vector<u8>, 2> d;
+      for (const int copy : {0, 1}) EXPECT_TRUE(ok(data->poison(stream->get(), copy)));
+      EXPECT_TRUE(ok(x->fill(0xFF, stream->get())));
+      EXPECT_TRUE(ok(gemm::launch(from->kernel, from->args(x->data()), stream->get())));
+      for (const int copy : {0, 1}) {
+        mixed::Args args = data->args(copy);
+        args.x = x->data();
+        args.warm_first = args.warm_next = {args.weights, plan->weight_bytes};
+        EXPECT_TRUE(ok(mixed::launch(*kernel, args, stream->get())));
+      }
+      for (const int copy : {0, 1}) {
+        Result<std::vector<u8>> read = data->read_d(copy);
+        EXPECT_TRUE(ok(read));
+        if (read) d[static_cast<size_t>(copy)] = *std::move(read);
+      }
+      return d;
+    };
+    const auto in_turn = run({});
+    EXPECT_EQ(in_turn[0], in_turn[1]);
+    for (const Overlap overlap :
+         {Overlap{Wait::first, Trigger::at_start}, Overlap{Wait::weights_first, Trigger::at_start},
+          Overlap{Wait::weights_first, Trigger::after_loads}})
+      for (int i = 0; i < kRuns && !HasFailure(); ++i) {
+        const auto early = run(overlap);
+        EXPECT_TRUE(early[0] == in_turn[0] && early[1] == in_turn[1])
+            << name_of(overlap.wait) << " " << name_of(overlap.trigger) << ", run " << i;
+      }
+  }
+};
+
+TEST_F(mixed_overlap, of_the_narrow_kernel_gives_the_bits_of_launches_in_turn) {
+  expect_same_bits(problem_of(DType::fp16, 3), {.token_blocks = 1});
+  expect_same_bits(problem_of(DType::fp16, 16), {.token_blocks = 2, .parts = 2});
+}
+
+TEST_F(mixed_overlap, of_the_wide_kernel_gives_the_bits_of_launches_in_turn) {
+  expect_same_bits(problem_of(DType::bf16, 64), {.tokens = 64, .cluster_n = 1, .cluster_k = 2});
+  expect_same_bits(problem_of(DType::bf16, 64), {.tokens = 32, .cluster_n = 2, .cluster_k = 1});
+}
+
+TEST_F(mixed_overlap, of_the_kernel_for_e4m3_tokens_gives_the_bits_of_launches_in_turn) {
+  expect_same_bits(problem_of(DType::e4m3, 16), {.parts = 2});
+  expect_same_bits(problem_of(DType::e4m3, 64), {.parts = 1, .tokens = 64});
+}
+
+// With stages not a multiple of the warpgroups one could wait for a stage whose last bytes another had yet to
+// see: with 17 or 18 stages and 4 warpgroups a launch in some ten thousand never ended. Many CTAs, many
+// waves.
+TEST_F(mixed_overlap, stages_of_warpgroups_are_their_own) {
+  MixedProblem problem{.m = 96,
+                       .n = 10240,
+                       .k = 8192,
+                       .x = DType::e4m3,
+                       .weights = {.group = 64, .order = FragmentOrder::byte}};
+  for (const int parts : {1, 2}) {
+    const Result<mixed::Plan> plan =
+        mixed::plan(problem, device().info(), {.parts = parts, .tokens = 64, .strips = 1, .k_groups = 4});
+    ASSERT_TRUE(ok(plan));
+    Result<mixed::HostData> host = mixed::random_data(problem, mixed::DataKind::real, 5);
+    ASSERT_TRUE(ok(host));
+    const auto data = mixed::DeviceData::create(device(), *std::move(host), 4);
+    const auto kernel = mixed::prepare(device(), *plan);
+    ASSERT_TRUE(ok(data) && ok(kernel));
+    ASSERT_TRUE(ok(mixed::launch(*kernel, data->args(0), nullptr)));
+    const auto first = data->read_d(0);
+    const i64 launches = setting("SLUICE_MIXED_STRESS", 4000);
+    for (i64 i = 0; i < launches; ++i)
+      ASSERT_TRUE(ok(mixed::launch(*kernel, data->args(static_cast<int>(i % 4)), nullptr)));
+    for (int copy = 0; copy < 4; ++copy) {
+      const auto last = data->read_d(copy);
+      ASSERT_TRUE(ok(first) && ok(last));
+      EXPECT_TRUE(*first == *last) << "copy " << copy << ", parts " << parts;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::testing
