@@ -4,17 +4,14 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <optional>
 
 #include <sluice/host/chain.h>
 #include <sluice/host/jit/source.h>
 #include <sluice/host/pack_units.h>
 #include <sluice/host/verify_units.h>
-#include <sluice/reference/element.h>
 
+#include "bench/chain_arms.h"
 #include "bench/chain_peer.h"
 #include "bench/measure.h"
 
@@ -22,162 +19,6 @@ namespace sluice::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr i64 kReplaysAtOnce = 500;  // between two looks at the counter
-constexpr double kFarPeer = 0.5;     // of RMS: another computation, not another rounding
-
-struct Arm {
-  std::optional<Chain> chain;  // ours
-  std::function<Result<void>(Stream)> replay;
-  ArmRecord record;
-};
-
-/// What one case works with.
-struct Work {
-  const Lab& lab;
-  const Phase& phase;
-  const ChainData& data;
-  const Comparer& comparer;
-  DeviceBuffer expected;  // activations of the overlap off, for one input
-  Workspace workspace;
-
-  Stream stream() const { return lab.stream.get(); }
-};
-
-std::string first_layer_text(const ChainPlan& plan, const LayerSpec& spec) {
-  ChainPlan layer = plan;
-  const size_t steps = plan.steps.size() / static_cast<size_t>(spec.layers * spec.passes);
-  const size_t begin = plan.steps.size() > 2 * steps ? steps : 0;  // the second: it has both neighbours
-  layer.steps.assign(plan.steps.begin() + static_cast<std::ptrdiff_t>(begin),
-                     plan.steps.begin() + static_cast<std::ptrdiff_t>(begin + steps));
-  return explain(layer);
-}
-
-/// The products' kernels: "qkv ping_pong ...; o ...".
-std::string detail_of(const ChainPlan& plan) {
-  std::string text;
-  size_t seen = 0;
-  for (size_t i = plan.steps.size() > 16 ? 8 : 0; i < plan.steps.size() && seen < kLayerProducts; ++i) {
-    const PlannedStep& s = plan.steps[i];
-    const auto at = static_cast<size_t>(s.plan);
-    std::string name;
-    if (std::holds_alternative<ProductStep>(s.step.work)) name = short_name(plan.products[at].config);
-    if (std::holds_alternative<MixedStep>(s.step.work)) name = mixed::short_name(plan.mixed[at].config);
-    if (name.empty()) continue;
-    text += fmt::format("{}{} {}", seen++ == 0 ? "" : "; ", s.step.name, name);
-  }
-  return text;
-}
-
-/// Poisons, sets the input, replays. Does not wait.
-Result<void> run_once(const Work& work, const Arm& arm, int input) {
-  if (Result<void> done = work.data.poison(work.stream()); !done) return done;
-  if (Result<void> done = work.data.set_input(input, work.stream()); !done) return done;
-  return arm.replay(work.stream());
-}
-
-Result<void> prepare_arm(const Work& work, const ArmSpec& spec, Arm& arm) {
-  std::vector<ChainStep> steps = steps_of(work.data.spec(), work.data.memory(), spec.prefetch_ratio);
-  put_choices(spec.choices, steps);
-  Result<Chain> chain = Chain::prepare(work.lab.device, steps, spec.options);
-  if (!chain) return chain.error();
-  arm.record.detail = detail_of(chain->plan());
-  arm.record.text = first_layer_text(chain->plan(), work.data.spec());
-  Result<ChainGraph> graph = ChainGraph::capture(*chain, work.stream(), work.workspace.view());
-  if (!graph) return graph.error();
-  arm.record.kernels = graph->kernels();
-  arm.record.programmatic_edges = graph->programmatic_edges();
-  arm.replay = [graph = *graph](Stream stream) { return graph.replay(stream); };
-  arm.chain = *std::move(chain);
-  return {};
-}
-
-/// What the overlap off leaves for `input` becomes `expected`.
-Result<void> expect(const Work& work, const Arm& off, int input, const DeviceBuffer& expected) {
-  if (Result<void> done = run_once(work, off, input); !done) return done;
-  if (Result<void> done = copy_block(work.lab.device, expected, work.data.activations(), work.stream());
-      !done)
-    return done;
-  return work.lab.stream.synchronize();
-}
-
-Result<void> compare_arm(const Work& work, Arm& arm) {
-  for (int i = 0; i < 3; ++i) {  // a race need not show at once
-    if (Result<void> done = run_once(work, arm, 0); !done) return done;
-    if (Result<void> done = work.comparer.enqueue(work.data.activations(), work.expected, work.stream());
-        !done)
-      return done;
-  }
-  const Result<i64> differing = work.comparer.take(work.stream());
-  if (!differing) return differing.error();
-  arm.record.differing = *differing;
-  return {};
-}
-
-Result<std::vector<double>> result_of(const Work& work, const DeviceBuffer& block) {
-  const DType type = problem_of(work.data.spec(), LayerProduct::down).d.type;
-  const i64 size = bytes_of(type), count = work.data.result_bytes() / size;
-  std::vector<u8> bytes(static_cast<size_t>(work.data.result_bytes()));
-  if (Result<void> done = block.download(bytes.data(), work.data.result_bytes(), work.data.result_offset());
-      !done)
-    return done.error();
-  std::vector<double> values;
-  for (i64 i = 0; i < count; ++i) {
-    u32 code = bytes[static_cast<size_t>(i * size)];
-    if (size == 2) code |= u32{bytes[static_cast<size_t>(i * size + 1)]} << 8;
-    values.push_back(decode_code(type, code));
-  }
-  return values;
-}
-
-/// cuBLASLt rounds in another order, so that bits may differ, but not by much.
-Result<void> judge_peer(const Work& work, Arm& arm) {
-  const Result<std::vector<double>> ours = result_of(work, work.expected);
-  if (!ours) return ours.error();
-  if (Result<void> done = run_once(work, arm, 0); !done) return done;
-  if (Result<void> done = work.lab.stream.synchronize(); !done) return done;
-  const Result<std::vector<double>> theirs = result_of(work, work.data.activations());
-  if (!theirs) return theirs.error();
-  double difference = 0, size = 0;
-  for (size_t i = 0; i < ours->size(); ++i) {
-    difference += ((*ours)[i] - (*theirs)[i]) * ((*ours)[i] - (*theirs)[i]);
-    size += (*ours)[i] * (*ours)[i];
-  }
-  arm.record.distance = size > 0 ? std::sqrt(difference / size) : 1;
-  if (!(arm.record.distance <= kFarPeer))
-    return Error{ErrorCode::internal,
-                 fmt::format("its last outputs differ from ours by {:.2f} of their RMS: one of us is wrong",
-                             arm.record.distance)};
-  return {};
-}
-
-/// Many replays with changing inputs, each compared with the overlap off.
-Result<void> replay_arm(const Work& work, const Arm& off, Arm& arm, i64 replays) {
-  std::vector<DeviceBuffer> expected;
-  for (int input = 0; input < ChainData::kInputs; ++input) {
-    Result<DeviceBuffer> block = DeviceBuffer::allocate(work.lab.device, work.data.activations().bytes());
-    if (!block) return block.error();
-    expected.push_back(*std::move(block));
-    if (Result<void> done = expect(work, off, input, expected.back()); !done) return done;
-  }
-  arm.record.differing = std::max<i64>(arm.record.differing, 0);
-  for (i64 i = 0; i < replays; ++i) {
-    const int input = static_cast<int>(i % ChainData::kInputs);
-    if (Result<void> done = work.data.set_input(input, work.stream()); !done) return done;
-    if (Result<void> done = arm.replay(work.stream()); !done) return done;
-    if (Result<void> done = work.comparer.enqueue(work.data.activations(),
-                                                  expected[static_cast<size_t>(input)], work.stream());
-        !done)
-      return done;
-    arm.record.replays = i + 1;
-    if ((i + 1) % kReplaysAtOnce != 0 && i + 1 != replays) continue;
-    const Result<i64> differing = work.comparer.take(work.stream());
-    if (!differing) return differing.error();
-    arm.record.differing += *differing;
-    work.phase(fmt::format("replay {} of {}", i + 1, replays));
-    if (*differing > 0) break;
-  }
-  return {};
-}
 
 void keep_error(Arm& arm, const Result<void>& done) {
   if (!done) arm.record.error = fmt::format("{}: {}", name_of(done.error().code), done.error().message);
@@ -208,6 +49,47 @@ void time_arms(const Work& work, std::vector<Arm>& arms, ChainRecord& record) {
   record.telemetry = summarise(samples);
 }
 
+/// An arm with the peer's products; whatever fails is the arm's error.
+Arm peer_arm(const Work& work, const Arm& off) {
+  work.phase("timing cuBLASLt's algorithms");
+  Arm arm;
+  arm.record.name = kChainPeer;
+  Result<ChainPeer> made = ChainPeer::create(work.lab, work.data);
+  if (!made) {
+    keep_error(arm, made.error());
+    return arm;
+  }
+  arm.record.detail = made->detail();
+  Result<Graph> graph = Graph::capture(work.lab.device, work.stream(),
+                                       [&] { return made->enqueue(*off.chain, work.stream()); });
+  if (!graph) {
+    keep_error(arm, graph.error());
+    return arm;
+  }
+  const auto kept = std::make_shared<const std::pair<ChainPeer, Graph>>(*std::move(made), *std::move(graph));
+  arm.replay = [kept](Stream stream) { return kept->second.launch(stream); };
+  keep_error(arm, judge_peer(work, off, arm));
+  return arm;
+}
+
+/// Captured and compared; what the tuner finds becomes the spec's choices first.
+Result<void> make_arm(const Work& work, ArmSpec spec, const Arm& off, Arm& arm) {
+  arm.record.name = spec.name;
+  if (spec.tune_s > 0) {
+    const Result<ChainTuning> tuning =
+        tune_chain(work.lab, work.data, work.workspace, spec.tune_s, work.phase);
+    if (!tuning) return tuning.error();
+    spec.choices = tuning->choices;
+    spec.options = {.overlap = ChainOverlap::off};  // the choices say it all
+    work.phase(fmt::format("tuned: {:.2f} us a layer, {:.2f} before, {} of {} changes kept", tuning->tuned_us,
+                           tuning->start_us, tuning->kept, tuning->tried));
+  }
+  work.phase(fmt::format("preparing {}", spec.name));
+  if (Result<void> done = prepare_arm(work, spec, arm); !done) return done;
+  if (Result<void> done = set_reference(work, spec, off, arm); !done) return done;
+  return compare_arm(work, arm);
+}
+
 Result<void> measure(const Lab& lab, const ChainCase& item, const Phase& phase, ChainRecord& record) {
   phase("filling weights");
   const Result<ChainData> data = ChainData::create(lab, item.spec);
@@ -216,56 +98,22 @@ Result<void> measure(const Lab& lab, const ChainCase& item, const Phase& phase, 
   if (!comparer) return comparer.error();
   Result<DeviceBuffer> expected = DeviceBuffer::allocate(lab.device, data->activations().bytes());
   if (!expected) return expected.error();
-  Work work{lab, phase, *data, *comparer, *std::move(expected), lab.workspace};
+  const Work work{lab, phase, *data, *comparer, *std::move(expected), lab.workspace};
 
   std::vector<Arm> arms(1);
-  arms[0].record.name = kChainOff;
   phase("preparing off");
   const ArmSpec off{.name = kChainOff, .options = {.overlap = ChainOverlap::off}};
   if (Result<void> done = prepare_arm(work, off, arms[0]); !done) return done;
-  if (Result<void> done = expect(work, arms[0], 0, work.expected); !done) return done;
+  arms[0].reference = arms[0].replay;
   if (Result<void> done = compare_arm(work, arms[0]); !done) return done;
-  for (ArmSpec spec : item.arms) {
-    if (spec.tune_s > 0) {
-      const Result<ChainTuning> tuning = tune_chain(lab, *data, work.workspace, spec.tune_s, phase);
-      if (!tuning) return tuning.error();
-      spec.choices = tuning->choices;
-      spec.options = {.overlap = ChainOverlap::off};  // the choices say it all
-      phase(fmt::format("tuned: {:.2f} us a layer, {:.2f} before, {} of {} changes kept", tuning->tuned_us,
-                        tuning->start_us, tuning->kept, tuning->tried));
-    }
-    phase(fmt::format("preparing {}", spec.name));
-    Arm& arm = arms.emplace_back();
-    arm.record.name = spec.name;
-    Result<void> done = prepare_arm(work, spec, arm);
-    if (done) done = compare_arm(work, arm);
-    keep_error(arm, done);
+  for (const ArmSpec& spec : item.arms) {
+    Arm arm;
+    keep_error(arm, make_arm(work, spec, arms[0], arm));
+    arms.push_back(std::move(arm));
   }
   if (item.replays > 0 && arms.back().record.right())
-    keep_error(arms.back(), replay_arm(work, arms[0], arms.back(), item.replays));
-
-  std::optional<ChainPeer> peer;
-  if (item.against_peer) {
-    phase("timing cuBLASLt's algorithms");
-    Arm& arm = arms.emplace_back();
-    arm.record.name = kChainPeer;
-    Result<ChainPeer> made = ChainPeer::create(lab, *data);
-    if (made) {
-      peer = *std::move(made);
-      arm.record.detail = peer->detail();
-      Result<Graph> graph = Graph::capture(lab.device, lab.stream.get(),
-                                           [&] { return peer->enqueue(*arms[0].chain, lab.stream.get()); });
-      if (graph) {
-        const auto owned = std::make_shared<const Graph>(*std::move(graph));
-        arm.replay = [owned](Stream stream) { return owned->launch(stream); };
-        keep_error(arm, judge_peer(work, arm));
-      } else {
-        keep_error(arm, graph.error());
-      }
-    } else {
-      keep_error(arm, made.error());
-    }
-  }
+    keep_error(arms.back(), replay_arm(work, arms.back(), item.replays));
+  if (item.against_peer) arms.push_back(peer_arm(work, arms[0]));
   phase("timing in turn");
   if (Result<void> done = data->set_input(0, lab.stream.get()); !done) return done;
   time_arms(work, arms, record);

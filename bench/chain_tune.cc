@@ -187,7 +187,6 @@ void put_choices(std::span<const StepChoice> choices, std::vector<ChainStep>& st
   for (size_t i = 0; i < steps.size(); ++i) {
     const StepChoice& choice = choices[i % choices.size()];
     if (auto* product = std::get_if<ProductStep>(&steps[i].work)) product->overrides = choice.overrides;
-    if (std::holds_alternative<MixedStep>(steps[i].work)) continue;
     steps[i].overlap = choice.overlap;
     steps[i].warm_bytes = choice.warm_bytes;
   }

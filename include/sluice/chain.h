@@ -29,7 +29,8 @@ struct ProductStep {
   PlanOverrides overrides;
   gemm::Args args;
 };
-/// A product with packed weights. Its kernels have no wait yet: it begins when all before it have ended.
+/// A product with packed weights. Overrides::overlap and Args::warm_first and warm_next are the chain's to
+/// set.
 struct MixedStep {
   MixedProblem problem;
   mixed::Overrides overrides;
@@ -69,7 +70,7 @@ struct ChainOptions {
                        // loading; at most 0.4 of L2
   i64 prefetch_bytes = 0;  // a product brings so much of its own weights into L2 before it waits; bounded too
   i64 smem_limit = 0;      // of a product's CTA, by fewer stages, so that two kernels share an SM; 0: none
-  int most_stages = 0;     // of a product; 0: as planned
+  int most_stages = 0;     // of a product; 0: as planned. Both are of dense products alone
 };
 /// What lets two CTAs share an SM.
 inline constexpr i64 kHalfFootprint = 113 << 10;

@@ -27,6 +27,12 @@ Kernels load(const Device& device, const ChainPlan& plan, const gemm::Progress& 
   return loaded;
 }
 
+/// The kernel for few tokens takes several launches where there are more than a grid holds.
+int mixed_launches(const mixed::Plan& plan) {
+  const auto* narrow = std::get_if<NarrowConfig>(&plan.config);
+  return narrow == nullptr ? 1 : static_cast<int>(ceil_div(plan.problem.m, kMaxGridY * tile_tokens(*narrow)));
+}
+
 /// Binds a step to its kernel.
 struct Binder {
   const PlannedStep& planned;
@@ -57,9 +63,15 @@ struct Binder {
   Result<ChainLaunch> operator()(const MixedStep& step) const {
     const Result<mixed::Kernel>& kernel = kernels.mixed[index()];
     if (!kernel) return kernel.error();
-    return ChainLaunch{.launch = [kernel = *kernel, args = step.args](const WorkspaceView&, Stream stream) {
-      return mixed::launch(kernel, args, stream);
-    }};
+    mixed::Args args = step.args;
+    args.warm_first = planned.prefetch;
+    args.warm_next = planned.warm_next;
+    const int launches = mixed_launches(kernel->plan());
+    return ChainLaunch{
+        .launch = [kernel = *kernel, args](const WorkspaceView&,
+                                           Stream stream) { return mixed::launch(kernel, args, stream); },
+        .kernels = launches,
+        .programmatic = launches * programmatic()};
   }
   Result<ChainLaunch> operator()(const NormStep& step) const {
     const Result<Norm>& norm = kernels.norms[index()];

@@ -30,6 +30,11 @@ Result<void> check_step(const ChainStep& step) {
       return refused(
           "Args::warm_first and warm_next are the chain's to set: say warm_bytes and prefetch_bytes");
   }
+  if (const auto* s = std::get_if<MixedStep>(&step.work))
+    if (s->overrides.overlap != Overlap{} || s->args.warm_first.bytes != 0 || s->args.warm_next.bytes != 0)
+      return refused(
+          "mixed::Overrides::overlap and Args::warm_first and warm_next are the chain's to set: say "
+          "ChainStep::overlap, warm_bytes and prefetch_bytes");
   if (const auto* s = std::get_if<NormStep>(&step.work))
     if (s->options.overlap != Overlap{} || s->args.warm_next.bytes != 0)
       return refused(
@@ -47,21 +52,14 @@ Result<void> check_step(const ChainStep& step) {
   return {};
 }
 
-bool has_overlap(const ChainStep& step) {
-  return !std::holds_alternative<MixedStep>(step.work);
-}
-
 /// `first`, `last`: of the steps that launch anything.
 Result<Overlap> overlap_at(const ChainStep& step, const ChainOptions& options, bool first, bool last) {
   Overlap made{};
-  if (options.overlap != ChainOverlap::off && has_overlap(step)) {
+  if (options.overlap != ChainOverlap::off) {
     made.wait = options.overlap == ChainOverlap::wait_first ? Wait::first : Wait::weights_first;
     made.trigger = options.trigger;
   }
   if (step.overlap) {
-    if (!has_overlap(step) && *step.overlap != Overlap{})
-      return refused(
-          "a product with packed weights has no wait and no trigger: leave ChainStep::overlap out");
     if (first && step.overlap->wait != Wait::none)
       return refused(
           "the first launch of a chain never waits, because it has nothing of the chain to wait for: wait "
@@ -157,13 +155,15 @@ class Planner {
     return gemm::plan(problem, device_, overrides, records_);
   }
   Result<void> add(const MixedStep& step, PlannedStep& planned) {
+    mixed::Overrides overrides = step.overrides;
+    overrides.overlap = planned.overlap;
     const auto known = std::find_if(mixed_.begin(), mixed_.end(), [&](const KnownMixed& k) {
-      return k.problem == step.problem && k.overrides == step.overrides;
+      return k.problem == step.problem && k.overrides == overrides;
     });
     if (known == mixed_.end()) {
-      Result<mixed::Plan> made = mixed::plan(step.problem, device_, step.overrides, records_);
+      Result<mixed::Plan> made = mixed::plan(step.problem, device_, overrides, records_);
       if (!made) return made.error();
-      mixed_.push_back({step.problem, step.overrides});
+      mixed_.push_back({step.problem, overrides});
       chain_.mixed.push_back(*std::move(made));
       planned.plan = static_cast<int>(chain_.mixed.size()) - 1;
     } else {
@@ -220,12 +220,12 @@ void set_ranges(std::vector<PlannedStep>& steps, const ChainOptions& options, co
     if (!s.launched) continue;
     const StepRange weights = main_weights(s.step);
     const u8* begin = static_cast<const u8*>(weights.data);
-    if (before != nullptr && has_overlap(before->step)) {
+    if (before != nullptr) {
       const i64 bytes = std::min({before->step.warm_bytes.value_or(options.warm_bytes), weights.bytes, most});
       if (bytes > 0) before->warm_next = {begin, bytes};
     }
     const i64 own = std::min({s.step.prefetch_bytes.value_or(options.prefetch_bytes), weights.bytes, most});
-    if (own > 0 && std::holds_alternative<ProductStep>(s.step.work) && s.overlap.wait != Wait::none)
+    if (own > 0 && s.overlap.wait != Wait::none)
       s.prefetch = {begin == nullptr ? nullptr : begin + weights.bytes - own, own};
     before = &s;
   }

@@ -31,7 +31,13 @@ std::string kernel_of(const ChainPlan& plan, const PlannedStep& s) {
     return std::to_string(p.m) + "x" + std::to_string(p.n) + "x" + std::to_string(p.k) + " " +
            short_name(config);
   }
-  if (std::holds_alternative<MixedStep>(s.step.work)) return mixed::short_name(plan.mixed[at].config);
+  if (const auto* packed = std::get_if<MixedStep>(&s.step.work)) {
+    MixedConfig config = plan.mixed[at].config;
+    std::visit([](auto& c) { c.overlap = {}; }, config);
+    const MixedProblem& p = packed->problem;
+    return std::to_string(p.m) + "x" + std::to_string(p.n) + "x" + std::to_string(p.k) + " " +
+           mixed::short_name(config);
+  }
   if (const auto* norm = std::get_if<NormStep>(&s.step.work)) {
     const bool adds = norm->args.residual != nullptr;
     return std::string(adds ? "add + norm " : "norm ") + std::to_string(norm->shape.rows) + "x" +

@@ -136,7 +136,7 @@ TEST_F(ChainLaunches, a_launch_that_fails_is_the_error_of_enqueue) {
   EXPECT_EQ(done.error().code, ErrorCode::invalid_pointer);
 }
 
-TEST_F(ChainLaunches, packed_weights_begin_when_all_before_have_ended) {
+TEST_F(ChainLaunches, packed_weights_overlap_too) {
   MixedProblem p{.m = 4, .n = 256, .k = 256};
   const mixed::Args args{.x = driver.memory(4 * 256 * 2),
                          .weights = driver.memory(blob_bytes(p.weights, p.n, p.k)),
@@ -145,14 +145,32 @@ TEST_F(ChainLaunches, packed_weights_begin_when_all_before_have_ended) {
   steps.push_back({.work = MixedStep{.problem = p, .args = args}, .name = "packed"});
   const std::vector<ChainStep> more = links(1);
   steps.insert(steps.end(), more.begin(), more.end());
-  const Chain chain = made(steps);
+  const Chain chain = made(steps, {.warm_bytes = 4096, .prefetch_bytes = 512});
   ASSERT_TRUE(chain.enqueue(nullptr).ok());
   ASSERT_EQ(driver.launches(), 3);
-  EXPECT_FALSE(driver.launch(1).dependent);
-  EXPECT_TRUE(driver.launch(2).dependent);
-  EXPECT_EQ(chain.programmatic_edges(), 1);
-  steps[1].overlap = Overlap{Wait::first, Trigger::never};
-  refused_plan(steps, ErrorCode::invalid_argument, "packed weights has no wait");
+  EXPECT_TRUE(driver.launch(1).dependent);
+  EXPECT_EQ(driver.launch(0).params.warm_next.data, args.weights);
+  EXPECT_EQ(driver.launch(1).narrow.warm_first.bytes, 512);
+  EXPECT_EQ(driver.launch(1).narrow.warm_next.data, product(steps[2]).args.b);
+  EXPECT_EQ(chain.programmatic_edges(), 2);
+  std::get<MixedStep>(steps[1].work).overrides.overlap = {Wait::first, Trigger::never};
+  refused_plan(steps, ErrorCode::invalid_argument, "step 1 (packed): mixed::Overrides::overlap");
+}
+
+TEST_F(ChainLaunches, counts_the_launches_of_very_many_tokens) {
+  MixedProblem p{.m = 1'200'000, .n = 64, .k = 128};
+  mixed::Overrides narrow{.token_blocks = 1};
+  MixedStep step{.problem = p, .overrides = narrow};
+  step.args = {.x = driver.memory(p.m * p.k * 2),
+               .weights = driver.memory(blob_bytes(p.weights, p.n, p.k)),
+               .d = driver.memory(p.m * p.n * 2)};
+  std::vector<ChainStep> steps = links(1);
+  steps.push_back({.work = step, .name = "many"});
+  const Chain chain = made(steps);
+  ASSERT_TRUE(chain.enqueue(nullptr).ok());
+  EXPECT_EQ(driver.launches(), 1 + 3);
+  EXPECT_EQ(chain.kernels(), driver.launches());
+  EXPECT_EQ(chain.programmatic_edges(), 3);
 }
 
 }  // namespace

@@ -148,9 +148,7 @@ TEST_F(ChainSession, measures_every_kind_and_gives_everything_back) {
       EXPECT_EQ(arm.kernels, record.arms[0].kernels);
       EXPECT_EQ(record.arms[0].programmatic_edges, 0);
       EXPECT_DOUBLE_EQ(arm.us.median, 250.0 / 4) << "the fake's clock: 0.25 ms, four layers";
-      if (weights != bench::LayerWeights::int4) {
-        EXPECT_EQ(arm.programmatic_edges, arm.kernels - 1);
-      }
+      EXPECT_EQ(arm.programmatic_edges, arm.kernels - 1);
     }
 }
 
