@@ -33,7 +33,7 @@ class ChainData {
 
   /// In stream order.
   Result<void> set_input(int which, Stream stream) const;
-  Result<void> poison(Stream stream) const { return activations_.fill(0xFF, stream); }
+  Result<void> poison(Stream stream) const { return activations_.fill(poison_of(spec_), stream); }
 
  private:
   explicit ChainData(const LayerSpec& spec) : spec_(spec) {}

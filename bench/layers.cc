@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <cstdio>
 #include <iterator>
 
 #include <sluice/host/chain.h>
@@ -34,6 +35,7 @@ struct Sizes {
 };
 Sizes sizes_of(const LayerSpec& spec, LayerProduct product) {
   const Model& m = spec.model;
+  if (m.n > 0) return {m.n, m.width, m.width};
   const bool own = has_quantisers(spec);  // buffers of quantisers; else the head of what is wider
   switch (product) {
     case LayerProduct::qkv: return {m.qkv, m.width, m.width};
@@ -133,6 +135,7 @@ Problem problem_of(const LayerSpec& spec, LayerProduct product) {
   p.a = {.type = token_type(spec), .ld = sizes.lda};
   p.b.type = token_type(spec);
   p.d.type = output_type(spec);
+  p.d.ld = spec.model.n > 0 ? spec.model.width : 0;
   if (is_fp8_weights(spec)) p.epilogue.scale_a = p.epilogue.scale_b = ScaleMode::tensor;
   return p;
 }
@@ -145,7 +148,8 @@ MixedProblem mixed_problem_of(const LayerSpec& spec, LayerProduct product) {
           .x = DType::bf16,
           .d = DType::bf16,
           .weights = {.type = WeightType::uint4, .group = 128, .scale = DType::bf16},
-          .ld_x = sizes.lda};
+          .ld_x = sizes.lda,
+          .ld_d = spec.model.n > 0 ? spec.model.width : 0};
 }
 
 i64 weight_bytes(const LayerSpec& spec) {
@@ -164,6 +168,11 @@ std::array<i64, Activations::kCount> activation_bytes(const LayerSpec& spec) {
   const i64 token = bytes_of(token_type(spec)), output = bytes_of(output_type(spec));
   const bool all = has_companions(spec), quantised = has_quantisers(spec);
   std::array<i64, Activations::kCount> bytes{};
+  if (m.n > 0) {
+    for (const auto buffer : {Activations::kQkv, Activations::kO, Activations::kGateUp, Activations::kDown})
+      bytes[buffer] = spec.tokens * m.width * output;
+    return bytes;
+  }
   bytes[Activations::kHidden] = all ? m.width * output : 0;
   bytes[Activations::kNormed] = all ? m.width * token : 0;
   bytes[Activations::kQkv] = m.qkv * output;
@@ -178,6 +187,11 @@ std::array<i64, Activations::kCount> activation_bytes(const LayerSpec& spec) {
 
 i64 input_bytes(const LayerSpec& spec) {
   return spec.tokens * spec.model.width * bytes_of(output_type(spec));
+}
+
+u8 poison_of(const LayerSpec& spec) {
+  constexpr u8 kOneOfE4m3 = 0x38;
+  return spec.model.n > 0 && spec.model.n < spec.model.width ? kOneOfE4m3 : 0xFF;
 }
 
 LayerMemory imagined_memory(const LayerSpec& spec) {
@@ -213,7 +227,15 @@ Result<Model> parse_model(const std::string& name) {
     if (name == model.name) return model;
     names += fmt::format("{}{}", names.empty() ? "" : ", ", model.name);
   }
-  return Error{ErrorCode::invalid_argument, fmt::format("--model \"{}\" is not one of: {}", name, names)};
+  i64 n = 0, k = 0;
+  char rest = 0;
+  if (std::sscanf(name.c_str(), "%lldx%lld%c", &n, &k, &rest) == 2 && n > 0 && k >= n)
+    return Model{.name = "product", .width = k, .qkv = n, .attention = k, .inner = k, .n = n};
+  return Error{
+      ErrorCode::invalid_argument,
+      fmt::format("--model \"{}\" is not one of: {}; nor n x k of equal products, like 1280x8192, with "
+                  "n at most k",
+                  name, names)};
 }
 
 Result<LayerWeights> parse_layer_weights(const std::string& name) {
@@ -233,8 +255,11 @@ const char* name_of(LayerWeights weights) {
 }
 
 std::string name_of(const LayerSpec& spec) {
-  return fmt::format("{} {}, {} token{}{}", spec.model.name, name_of(spec.weights), spec.tokens,
-                     spec.tokens == 1 ? "" : "s", has_companions(spec) ? "" : ", projections");
+  const std::string model =
+      spec.model.n > 0 ? fmt::format("4 x {}x{}", spec.model.n, spec.model.width) : spec.model.name;
+  const bool says_parts = !has_companions(spec) && spec.model.n == 0;
+  return fmt::format("{} {}, {} token{}{}", model, name_of(spec.weights), spec.tokens,
+                     spec.tokens == 1 ? "" : "s", says_parts ? ", projections" : "");
 }
 
 }  // namespace sluice::bench

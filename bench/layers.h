@@ -15,6 +15,9 @@ namespace sluice::bench {
 struct Model {
   const char* name;
   i64 width, qkv, attention, inner;  // attention: what o reads; inner: what down reads, half of gate_up
+  /// Not 0: no model, but four equal products of n x k, each of which reads k columns whose first n the one
+  /// before it wrote; width is k. Projections alone.
+  i64 n = 0;
 };
 /// 70B: one of eight tensor-parallel shards.
 inline constexpr Model kModels[] = {{"llama3-8b", 4096, 6144, 4096, 14336},
@@ -53,6 +56,9 @@ struct Activations {
 };
 std::array<i64, Activations::kCount> activation_bytes(const LayerSpec& spec);
 i64 input_bytes(const LayerSpec& spec);
+/// What activations are filled with before a comparison: NaN; or, where products read columns that none
+/// writes, something that is a number in every type.
+u8 poison_of(const LayerSpec& spec);
 
 struct LayerMemory {
   const void* input = nullptr;  // tokens x width
@@ -71,6 +77,7 @@ LayerMemory imagined_memory(const LayerSpec& spec);
 /// example 63, for every product.
 std::vector<ChainStep> steps_of(const LayerSpec& spec, const LayerMemory& memory, double prefetch_ratio = 0);
 
+/// A name of kModels, or "1280x8192": n x k of four equal products, n at most k.
 Result<Model> parse_model(const std::string& name);
 Result<LayerWeights> parse_layer_weights(const std::string& name);
 const char* name_of(LayerWeights weights);

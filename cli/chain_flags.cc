@@ -83,7 +83,10 @@ std::vector<ArmSpec> arms_of(const ChainFlags& f, const ChainOptions& options) {
 }  // namespace
 
 void add_chain_flags(CLI::App& app, ChainFlags& f) {
-  app.add_option("--model", f.model, "llama3-8b, llama3-70b-tp8 (one of eight shards), qwen3-8b")
+  app.add_option(
+         "--model", f.model,
+         "llama3-8b, llama3-70b-tp8 (one of eight shards), qwen3-8b; or 1280x8192, n x k of four equal "
+         "products a layer")
       ->capture_default_str();
   app.add_option("--tokens", f.tokens, "Numbers of tokens, 1,4,16,64")
       ->delimiter(',')
@@ -145,16 +148,16 @@ Result<std::vector<bench::ChainCase>> cases_of(const ChainFlags& f) {
   if (!options) return options.error();
   std::vector<bench::ChainCase> cases;
   for (const i64 tokens : f.tokens)
-    cases.push_back(
-        {.spec = {.model = *model,
-                  .weights = *weights,
-                  .parts = f.projections ? bench::LayerParts::projections : bench::LayerParts::all,
-                  .tokens = tokens,
-                  .layers = f.layers,
-                  .passes = f.passes},
-         .arms = arms_of(f, *options),
-         .against_peer = !f.against.empty(),
-         .replays = f.replays});
+    cases.push_back({.spec = {.model = *model,
+                              .weights = *weights,
+                              .parts = f.projections || model->n > 0 ? bench::LayerParts::projections
+                                                                     : bench::LayerParts::all,
+                              .tokens = tokens,
+                              .layers = f.layers,
+                              .passes = f.passes},
+                     .arms = arms_of(f, *options),
+                     .against_peer = !f.against.empty(),
+                     .replays = f.replays});
   if (f.tune_s > 0)
     for (bench::ChainCase& item : cases)
       item.arms.push_back({.name = "tuned", .options = {}, .tune_s = f.tune_s});

@@ -119,6 +119,35 @@ TEST(chain_layers, ratios_become_bytes_of_every_product) {
   EXPECT_FALSE(steps_of(spec, imagined_memory(spec))[0].prefetch_bytes.has_value());
 }
 
+TEST(chain_layers, equal_products_read_what_the_one_before_wrote_and_more) {
+  LayerSpec spec = spec_of(LayerWeights::e4m3, LayerParts::projections);
+  const Result<Model> model = parse_model("1280x8192");
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  spec.model = *model;
+  EXPECT_EQ(weight_bytes(spec), 4 * 1280 * 8192);
+  EXPECT_EQ(name_of(spec), "4 x 1280x8192 e4m3, 4 tokens");
+  EXPECT_NE(poison_of(spec), 0xFF) << "columns that nobody writes are read";
+  const LayerMemory memory = imagined_memory(spec);
+  const std::vector<ChainStep> steps = steps_of(spec, memory);
+  EXPECT_EQ(steps.size(), 16u);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const auto& s = std::get<ProductStep>(steps[i].work);
+    EXPECT_EQ(s.problem.n, 1280);
+    EXPECT_EQ(s.problem.k, 8192);
+    EXPECT_EQ(s.problem.a.ld, 8192);
+    EXPECT_EQ(s.problem.d.ld, 8192);
+    if (i > 0) {
+      EXPECT_EQ(s.args.a, std::get<ProductStep>(steps[i - 1].work).args.d);
+    }
+  }
+  EXPECT_TRUE(plan_chain(steps, DeviceInfo{}).ok());
+  const Result<Model> square = parse_model("8192x8192");
+  ASSERT_TRUE(square.ok());
+  EXPECT_EQ(poison_of({.model = *square, .parts = LayerParts::projections}), 0xFF);
+  for (const char* wrong : {"8192x1280", "0x8", "8x", "8x8x8"})
+    EXPECT_FALSE(parse_model(wrong).ok()) << wrong;
+}
+
 TEST(chain_layers, names) {
   EXPECT_TRUE(parse_model("qwen3-8b").ok());
   EXPECT_NE(parse_model("gpt").error().message.find("llama3-70b-tp8"), std::string::npos);
