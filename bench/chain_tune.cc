@@ -14,11 +14,13 @@ namespace sluice::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr int kConfigs = 8;         // of each product: the planner's first
+constexpr int kConfigs = 16;        // of each product: the planner's first
 constexpr int kRounds = 5;          // of incumbent and candidate in turn
 constexpr int kPasses = 2;          // over all steps
 constexpr double kGain = 0.004;     // what a change must gain at least
 constexpr double kHopeless = 1.03;  // after the first round
+constexpr Wait kWaits[] = {Wait::none, Wait::first, Wait::weights_first};
+constexpr Trigger kTriggers[] = {Trigger::never, Trigger::at_start, Trigger::after_loads};
 constexpr i64 kWarmBytes[] = {0, 2 << 20, 4 << 20, 8 << 20, 16 << 20};
 
 /// The plan again, whatever the planner would choose.
@@ -58,7 +60,7 @@ class Tuner {
     const std::vector<ChainStep> all = steps_of(data_.spec(), data_.memory());
     const size_t layers = static_cast<size_t>(data_.spec().layers * data_.spec().passes);
     layer_.assign(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(all.size() / layers));
-    if (Result<void> done = prepare_kernels(); !done) return done.error();
+    if (Result<void> done = find_configs(); !done) return done.error();
 
     // From the better of two ends: all of it off, all of it on.
     tuning_.choices.assign(layer_.size(), {});
@@ -80,42 +82,36 @@ class Tuner {
  private:
   bool late() const { return Clock::now() >= end_; }
 
-  /// All that any change may ask for, compiled side by side.
-  Result<void> prepare_kernels() {
-    std::vector<Plan> wanted;
+  /// What each product may run on: the plan it has alone, then the model's first.
+  Result<void> find_configs() {
     for (const ChainStep& step : layer_) {
       configs_.emplace_back();
       const auto* product = std::get_if<ProductStep>(&step.work);
       if (product == nullptr) continue;
       Result<std::vector<Plan>> ranked = gemm::candidates(product->problem, lab_.device.info());
       if (!ranked) return ranked.error();
-      for (const Plan& plan : *ranked) {
-        if (configs_.back().size() == kConfigs) break;
-        if (plan.config.combine == Combine::separate) continue;
-        configs_.back().push_back(overrides_of(plan));
-        for (const Overlap& overlap : overlaps()) {
-          wanted.push_back(plan);
-          wanted.back().config.overlap = overlap;
-        }
-      }
-      Result<Plan> planned = gemm::plan(product->problem, lab_.device.info(), {}, lab_.device.records());
-      if (!planned) return planned.error();
-      for (const Overlap& overlap : overlaps()) {
-        wanted.push_back(*planned);
-        wanted.back().config.overlap = overlap;
-      }
+      for (const Plan& plan : *ranked)
+        if (configs_.back().size() < kConfigs && plan.config.combine != Combine::separate)
+          configs_.back().push_back(overrides_of(plan));
     }
-    phase_(fmt::format("compiling {} kernels", wanted.size()));
-    kernels_ = gemm::prepare(lab_.device, wanted);  // kept loaded: a chain that wants one finds it
     return {};
   }
 
-  static std::vector<Overlap> overlaps() {
-    std::vector<Overlap> all;
-    for (const Wait wait : {Wait::none, Wait::first, Wait::weights_first})
-      for (const Trigger trigger : {Trigger::never, Trigger::at_start, Trigger::after_loads})
-        all.push_back({wait, trigger});
-    return all;
+  /// Compiled side by side and kept loaded: a chain that wants one finds it.
+  void prepare_kernels(size_t step, std::span<const PlanOverrides> configs,
+                       std::span<const Overlap> overlaps) {
+    const auto* product = std::get_if<ProductStep>(&layer_[step].work);
+    if (product == nullptr) return;
+    std::vector<Plan> wanted;
+    for (PlanOverrides config : configs)
+      for (const Overlap& overlap : overlaps) {
+        config.overlap = overlap;
+        const Result<Plan> plan =
+            gemm::plan(product->problem, lab_.device.info(), config, lab_.device.records());
+        if (plan) wanted.push_back(*plan);
+      }
+    for (Result<gemm::Kernel>& kernel : gemm::prepare(lab_.device, wanted))
+      kernels_.push_back(std::move(kernel));
   }
 
   Result<Replay> replay_of(const std::vector<StepChoice>& choices) const {
@@ -134,6 +130,7 @@ class Tuner {
     if (late()) return;
     std::vector<StepChoice> changed = tuning_.choices;
     change(changed);
+    if (changed == tuning_.choices) return;
     const Result<Replay> candidate = replay_of(changed);
     if (!candidate) return;
     const Replay both[] = {best_, *candidate};
@@ -156,15 +153,31 @@ class Tuner {
   void visit(size_t step, int pass) {
     phase_(fmt::format("tuning {}, pass {}: {:.2f} us a layer, {} of {} changes kept", layer_[step].name,
                        pass + 1, best_us_, tuning_.kept, tuning_.tried));
+    prepare_kernels(step, configs_[step], std::span(&tuning_.choices[step].overlap, 1));
     for (const PlanOverrides& config : configs_[step])
       try_change([&](std::vector<StepChoice>& choices) { choices[step].overrides = config; });
-    const StepChoice now = tuning_.choices[step];
-    for (const Overlap& overlap : overlaps())
-      if (overlap != now.overlap)
-        try_change([&](std::vector<StepChoice>& choices) { choices[step].overlap = overlap; });
+    visit_boundary(step);
     for (const i64 bytes : kWarmBytes)
       if (bytes != tuning_.choices[step].warm_bytes)
         try_change([&](std::vector<StepChoice>& choices) { choices[step].warm_bytes = bytes; });
+  }
+
+  /// Between a step and the one before it: a trigger without a wait is nothing, and the other way round
+  /// little.
+  void visit_boundary(size_t step) {
+    const size_t before = (step + layer_.size() - 1) % layer_.size();
+    std::vector<Overlap> here, there;
+    for (const Wait wait : kWaits) here.push_back({wait, tuning_.choices[step].overlap.trigger});
+    for (const Trigger trigger : kTriggers) there.push_back({tuning_.choices[before].overlap.wait, trigger});
+    prepare_kernels(step, std::span(&tuning_.choices[step].overrides, 1), here);
+    prepare_kernels(before, std::span(&tuning_.choices[before].overrides, 1), there);
+    for (const Wait wait : kWaits)
+      for (const Trigger trigger : kTriggers)
+        if ((wait == Wait::none) == (trigger == Trigger::never))
+          try_change([&](std::vector<StepChoice>& choices) {
+            choices[step].overlap.wait = wait;
+            choices[before].overlap.trigger = trigger;
+          });
   }
 
   const Lab& lab_;

@@ -14,6 +14,8 @@ struct StepChoice {
   PlanOverrides overrides;  // of a product
   Overlap overlap{};
   i64 warm_bytes = 0;
+
+  bool operator==(const StepChoice&) const = default;
 };
 
 /// `choices` put into all layers of a chain; its ends wait and trigger as they must.
