@@ -80,7 +80,7 @@ for name in "${sections[@]}"; do
       grep -qE 'HANG|driver:' "$logs/fuzz.log" && [[ $code != 0 ]] && find_culprit
       ;;
     real) section real 180 "$tests" --gtest_filter='real_data.*:special_values.*' ;;
-    rest) section rest 180 "$tests" --gtest_filter='misuse.*:graphs.*:threads.*:repeatability.*:quantize.*:pack.*' ;;
+    rest) section rest 180 "$tests" --gtest_filter='misuse.*:graphs.*:threads.*:repeatability.*:*quantize.*:norms.*:overlap_contract.*:pack.*' ;;
     split) section split 240 "$tests" --gtest_filter='split.*:added.*' ;;
     mixed) section mixed 180 "$tests" --gtest_filter='mixed_products.*' ;;
     cost) section cost 60 "$tests" --gtest_filter='host_cost.*' ;;
