@@ -4,7 +4,8 @@
 #   doctor  what is on this machine           smoke    one product of each class of kernel, first of all
 #   fuzz    random exact problems             real     real data, special values, large products
 #   split  products split along k, a million times on one workspace
-#   rest    misuse, graphs, threads, repeats  cost     host cost of a launch
+#   rest    misuse, graphs, threads, repeats, norms, quantisers, the contract of dependent launches
+#   cost    host cost of a launch
 #   mixed  packed weights x 16-bit tokens: random exact problems (SLUICE_MIXED_CASES)
 #   sanitize  compute-sanitizer               bench    sluice beside cuBLASLt
 #   peers  Triton and torch on the decode sweep, only if named: it needs both, and five minutes
