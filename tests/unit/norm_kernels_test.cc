@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The norm kernels on simulated threads over host memory, against the reference: every store, with and
 // without vectors, residual and sum, ragged rows, pitches, NaN and infinities, rows longer than threads hold.
-// And their units compile. Seen to fail: with segments summed from `warp` + 1 on; with sum_again reading the
-// input where the sum had been written over it; with scale_of left out of row_block.
+// And their units compile. Seen to fail: with the first of 32 segments left out of the sum; with sum_again
+// reading the input where the sum had been written over it; with a scale's multiplier left out.
 #include <sluice/host/jit/compiler.h>
 #include <sluice/host/norm_units.h>
 #include <sluice/kernels/verify_arith.h>
