@@ -243,23 +243,25 @@ struct Quantizer {
     }
   }
 
-  /// Loads of several units are on their way at once, which hides the way from HBM.
+  /// Loads of several units are on their way at once, which hides the way from HBM; where units are few,
+  /// those
+  /// of a block's half warps are spread over more blocks first.
   SLUICE_DEVICE void row_blocks() const {
     constexpr int kTogether = 4;
     const u32 blocks = static_cast<u32>(scale_blocks(p.columns)), units = static_cast<u32>(p.rows) * blocks;
     const u32 lane = threadIdx.x % 16, half = threadIdx.x / 16;
-    for (u32 base = blockIdx.x * (kHalfWarps * kTogether); base < units;
-         base += gridDim.x * (kHalfWarps * kTogether)) {
+    const u32 step = gridDim.x * kHalfWarps;
+    for (u32 base = blockIdx.x * kHalfWarps; base < units; base += step * kTogether) {
       Fetched fetched[kTogether];
       u32 rows[kTogether], columns[kTogether];
 #pragma unroll
       for (int i = 0; i < kTogether; ++i) {
-        const u32 unit = base + i * kHalfWarps + half;
+        const u32 unit = base + static_cast<u32>(i) * step + half;
         rows[i] = unit < units ? unit / blocks : static_cast<u32>(p.rows);
         columns[i] = unit % blocks;
         fetched[i] = fetch(rows[i], columns[i] * 16 + lane);
       }
-      loaded(units - base <= gridDim.x * (kHalfWarps * kTogether));
+      loaded(units - base <= step * kTogether);
 #pragma unroll
       for (int i = 0; i < kTogether; ++i) {
         const Chunk values = values_of(fetched[i]);

@@ -25,6 +25,7 @@ struct NormConfig {
 inline constexpr int kNormChunk = 8;                  // neighbouring columns of a thread
 inline constexpr int kNormHeld = 2;                   // chunks of a row that a thread reads once
 inline constexpr int kNormSegment = 32 * kNormChunk;  // columns of a warp, whose squares are summed first
+inline constexpr int kNormCtaChunks = 128;            // of a row, for a CTA of a team
 inline constexpr int kMaxNormThreads = 1024;
 inline constexpr int kMaxElementNormThreads = 512;  // without vectors a thread needs more than 64 registers
 inline constexpr u32 kNormSlots = 1024;             // for one sum of each segment
@@ -40,12 +41,13 @@ SLUICE_HD constexpr int max_norm_threads(const NormConfig& config) {
   return config.vectors ? kMaxNormThreads : kMaxElementNormThreads;
 }
 
-/// Few rows: a chunk for each thread, so that all loads of a row are on their way at once. Many: two, and one
-/// CTA a row.
+/// Few rows: a chunk for each thread and CTAs of 128, so that all loads of a row are on their way at once,
+/// from several SMs; with teams on half of the SMs a chain's launches do not get into each other's way. Many
+/// rows: two chunks, and one CTA a row. (H200, docs/findings/companions.md.)
 SLUICE_HD constexpr NormLayout norm_layout(i64 rows, i64 columns, i64 max_threads, i64 sms) {
   const i64 chunks = ceil_div(columns, i64{kNormChunk});
-  const u32 team = row_team(rows, chunks, max_threads, sms);
-  const i64 held = rows <= sms ? 1 : kNormHeld;
+  const u32 team = row_team(rows, chunks, kNormCtaChunks, sms / 2);
+  const i64 held = chunks > kNormCtaChunks * team ? kNormHeld : 1;
   const i64 wanted = ceil_div(ceil_div(chunks, team * held), i64{32}) * 32;
   const i64 threads = wanted < 32 ? 32 : wanted;
   return {team, static_cast<u32>(threads < max_threads ? threads : max_threads)};

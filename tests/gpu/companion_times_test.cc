@@ -168,7 +168,7 @@ TEST_F(companion_times, of_gated_quantisers) {
                     gated_time(QuantizeStep::row, rows, columns, team, ctas, false, 64),
                     gated_time(QuantizeStep::row, rows, columns, team, ctas, true, 64));
       }
-      const u32 ctas = static_cast<u32>(ceil_div(rows * (columns / 128), i64{64}));
+      const u32 ctas = static_cast<u32>(std::min<i64>(ceil_div(rows * (columns / 128), i64{16}), 132));
       std::printf("  row_block %.2f/%.2f\n",
                   gated_time(QuantizeStep::row_block, rows, columns, 1, ctas, false, 64),
                   gated_time(QuantizeStep::row_block, rows, columns, 1, ctas, true, 64));
