@@ -111,8 +111,8 @@ Result<void> measure(const Lab& lab, const ChainCase& item, const Phase& phase, 
     keep_error(arm, make_arm(work, spec, arms[0], arm));
     arms.push_back(std::move(arm));
   }
-  if (item.replays > 0 && arms.back().record.right())
-    keep_error(arms.back(), replay_arm(work, arms.back(), item.replays));
+  for (size_t i = 1; i < arms.size() && item.replays > 0; ++i)
+    if (arms[i].record.right()) keep_error(arms[i], replay_arm(work, arms[i], item.replays));
   if (item.against_peer) arms.push_back(peer_arm(work, arms[0]));
   phase("timing in turn");
   if (Result<void> done = data->set_input(0, lab.stream.get()); !done) return done;

@@ -53,7 +53,7 @@ struct ChainCase {
   LayerSpec spec;
   std::vector<ArmSpec> arms;  // besides kChainOff
   bool against_peer = false;
-  i64 replays = 0;  // of the last arm, with changing inputs
+  i64 replays = 0;  // of each of these arms, with changing inputs
 };
 
 /// An arm's chain without a GPU: planned with imagined memory.

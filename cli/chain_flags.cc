@@ -127,7 +127,8 @@ void add_chain_flags(CLI::App& app, ChainFlags& f) {
   app.add_option("--tune", f.tune_s, "An arm more: what the tuner finds in so many seconds")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--against", f.against, "Time a peer too: cublaslt");
-  app.add_option("--replays", f.replays, "Replay so often with changing inputs, all compared with off")
+  app.add_option("--replays", f.replays,
+                 "Replay every arm so often with changing inputs, all compared with off")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
 }
