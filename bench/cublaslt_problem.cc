@@ -220,8 +220,11 @@ std::string CublasLtProblem::algorithm_text(int algorithm) const {
 }
 
 Result<void> CublasLtProblem::launch(int algorithm, int copy, Stream stream) const {
+  return launch(algorithm, copy, copies_[static_cast<size_t>(copy)].args(), stream);
+}
+
+Result<void> CublasLtProblem::launch(int algorithm, int copy, const gemm::Args& args, Stream stream) const {
   const CublasLtApi& api = lab_.cublaslt->api();
-  const gemm::Args& args = copies_[static_cast<size_t>(copy)].args();
   const Epilogue& e = copies_[0].problem().epilogue;
   const bool same_type = copies_[0].problem().d.type != DType::e4m3;
   const void* c = e.residual ? args.c : same_type ? args.d : nullptr;

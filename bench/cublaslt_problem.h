@@ -27,6 +27,8 @@ class CublasLtProblem {
   /// "algo 66 tile 5 stages 36 split 1"
   std::string algorithm_text(int algorithm) const;
   Result<void> launch(int algorithm, int copy, Stream stream) const;
+  /// The same with other A, C and D: scales and bias stay those of the copy.
+  Result<void> launch(int algorithm, int copy, const gemm::Args& args, Stream stream) const;
   /// What its epilogue does otherwise than ours; "" if nothing.
   const std::string& caveat() const { return caveat_; }
 

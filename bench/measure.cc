@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <thread>
 
 #include "bench/statistics.h"
@@ -35,8 +36,8 @@ Result<double> elapsed_us(const Lab& lab) {
 
 Result<double> time_replay(const Lab& lab, const Replay& replay, std::vector<Sample>* samples) {
   // The untimed replay wakes the clocks and keeps the queue full while the timed one is submitted.
-  if (Result<void> done = replay.graph.launch(lab.stream.get()); !done) return done.error();
-  const Result<void> enqueued = enqueue_timed(lab, [&] { return replay.graph.launch(lab.stream.get()); });
+  if (Result<void> done = replay.launch(lab.stream.get()); !done) return done.error();
+  const Result<void> enqueued = enqueue_timed(lab, [&] { return replay.launch(lab.stream.get()); });
   if (!enqueued) return enqueued.error();
   if (Sample sample; samples != nullptr && lab.telemetry.sample(sample)) samples->push_back(sample);
   const Result<double> elapsed = elapsed_us(lab);
@@ -62,7 +63,8 @@ Result<Replay> capture_replay(const Lab& lab, const Contender& contender, int co
   Result<Graph> graph = Graph::capture(lab.device, lab.stream.get(),
                                        [&] { return launch_many(lab, contender, copies, launches); });
   if (!graph) return graph.error();
-  return Replay{.graph = std::move(*graph), .launches = launches};
+  const auto owned = std::make_shared<const Graph>(std::move(*graph));
+  return Replay{.launch = [owned](Stream stream) { return owned->launch(stream); }, .launches = launches};
 }
 
 Result<std::vector<std::vector<double>>> time_in_turn(const Lab& lab, std::span<const Replay> replays,

@@ -4,6 +4,7 @@
 // queue. Times are GPU times between two events.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -13,7 +14,7 @@
 namespace sluice::bench {
 
 struct Replay {
-  Graph graph;
+  std::function<Result<void>(Stream)> launch;  // of a graph
   int launches = 1;
 };
 

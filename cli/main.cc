@@ -26,9 +26,9 @@ int main(int argc, char** argv) {
       "sluice");
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
-  const Verb verbs[] = {add_run_verb(app),    add_plan_verb(app), add_compile_verb(app),
-                        add_bench_verb(app),  add_tune_verb(app), add_verify_verb(app),
-                        add_doctor_verb(app), add_fit_verb(app),  add_pack_verb(app)};
+  const Verb verbs[] = {add_run_verb(app),   add_plan_verb(app), add_compile_verb(app), add_bench_verb(app),
+                        add_chain_verb(app), add_tune_verb(app), add_verify_verb(app),  add_doctor_verb(app),
+                        add_fit_verb(app),   add_pack_verb(app)};
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {

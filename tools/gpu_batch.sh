@@ -4,7 +4,8 @@
 #   doctor  what is on this machine           smoke    one product of each class of kernel, first of all
 #   fuzz    random exact problems             real     real data, special values, large products
 #   split  products split along k, a million times on one workspace
-#   rest    misuse, graphs, threads, repeats  cost     host cost of a launch
+#   rest    misuse, graphs, threads, repeats, norms, quantisers, the contract of dependent launches
+#   cost    host cost of a launch
 #   mixed  packed weights x 16-bit tokens: random exact problems (SLUICE_MIXED_CASES)
 #   sanitize  compute-sanitizer               bench    sluice beside cuBLASLt
 #   peers  Triton and torch on the decode sweep, only if named: it needs both, and five minutes
@@ -80,7 +81,7 @@ for name in "${sections[@]}"; do
       grep -qE 'HANG|driver:' "$logs/fuzz.log" && [[ $code != 0 ]] && find_culprit
       ;;
     real) section real 180 "$tests" --gtest_filter='real_data.*:special_values.*' ;;
-    rest) section rest 180 "$tests" --gtest_filter='misuse.*:graphs.*:threads.*:repeatability.*:quantize.*:pack.*' ;;
+    rest) section rest 180 "$tests" --gtest_filter='misuse.*:graphs.*:threads.*:repeatability.*:*quantize.*:norms.*:overlap_contract.*:pack.*' ;;
     split) section split 240 "$tests" --gtest_filter='split.*:added.*' ;;
     mixed) section mixed 180 "$tests" --gtest_filter='mixed_products.*' ;;
     cost) section cost 60 "$tests" --gtest_filter='host_cost.*' ;;

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Root-mean-square norm of rows, with what stands around it in a model: the residual is added before, the
 // result is quantised after, in one kernel.
-//   sum[r][i]    = input[r][i] + residual[r][i]                     (rounded to the input's type; input
-//   itself without
-//                                                                     a residual)
+//   sum[r][i]    = input[r][i] + residual[r][i], rounded to the input's type; without a residual the input
 //   normed[r][i] = sum[r][i] * (1 / sqrt(mean_i(sum[r][i]^2) + epsilon)) * gamma[i], in fp32
-//   output       = normed rounded to the input's type, or to e4m3 as sluice/quantize.h has it, of the fp32
-//   values
+//   output       = normed rounded to the input's type, or to e4m3 as sluice/quantize.h has it
+// A row's bits depend on nothing but the row (docs/numerics.md).
 #pragma once
 
 #include <optional>
@@ -17,7 +15,7 @@
 namespace sluice {
 
 struct NormShape {
-  i64 rows = 0, columns = 0;
+  i64 rows = 0, columns = 0;  // at most 262144 columns
   i64 input_ld = 0, residual_ld = 0, sum_ld = 0,
       output_ld = 0;  // elements from one row to the next; 0: packed
 };
@@ -49,7 +47,8 @@ class Norm {
   static Result<Norm> create(const Device& device, const NormOptions& options);
 
   /// One kernel. No allocation, no synchronisation; capturable. Empty matrices succeed. Errors (nothing is
-  /// launched): invalid_size, invalid_stride, invalid_pointer, misaligned, aliasing, driver.
+  /// launched): invalid_size, invalid_stride, invalid_argument, invalid_pointer, misaligned, aliasing,
+  /// driver.
   Result<void> launch(const NormShape& shape, const NormArgs& args, Stream stream) const;
 
   struct Impl;

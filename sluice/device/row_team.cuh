@@ -20,11 +20,16 @@ class RowTeam {
     u32 slots[2][kSlots];
     u64 full[2];  // the words of a set have come; of teams of more than one
   };
-  const u32 ctas, rank;
+  const u32 ctas, rank;    // of the team
+  const u32 index, teams;  // of the grid
 
   /// By every thread, first thing.
   SLUICE_DEVICE explicit RowTeam(Shared& shared)
-      : ctas(ptx::cluster_cta_count()), rank(ptx::cluster_cta_rank()), shared_(shared) {
+      : ctas(ptx::cluster_cta_count()),
+        rank(ptx::cluster_cta_rank()),
+        index(ptx::cluster_index()),
+        teams(ptx::cluster_count()),
+        shared_(shared) {
     if (ctas == 1) return;
     if (threadIdx.x == 0) {
       ptx::mbarrier_init(barrier(0), 1);

@@ -12,6 +12,7 @@ namespace sluice {
 /// a thread that others wait for, where the part is large.
 SLUICE_DEVICE void warm(const WarmRange& range, u32 cta, u32 ctas) {
   const WarmRun run = warm_run(reinterpret_cast<i64>(range.data), range.bytes, cta, ctas);
+#pragma unroll 1
   for (i64 at = run.begin; at < run.end; at += kWarmPieceBytes) {
     const i64 left = run.end - at;
     ptx::prefetch_bulk_to_l2(reinterpret_cast<const void*>(at),

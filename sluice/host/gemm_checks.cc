@@ -77,6 +77,7 @@ KernelConfig as_promised(const KernelConfig& c, const Problem& p) {
   promised.stages = c.stages;
   promised.warps = c.warps;
   promised.combine = c.combine;
+  promised.overlap = c.overlap;
   promised.epilogue = c.epilogue;
   return promised;
 }

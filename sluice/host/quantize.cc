@@ -105,13 +105,16 @@ bool allows_vectors(const QuantizeShape& shape, const QuantizeArgs& args, DType 
 }
 
 /// Blocks that the step can use; more than fit at once wait their turn.
-i64 useful_blocks(QuantizeStep step, const QuantizeShape& shape) {
+i64 useful_blocks(QuantizeStep step, const QuantizeShape& shape, i64 sms) {
   const i64 chunks = shape.rows * ceil_div(shape.columns, i64{kQuantizeChunk});
   switch (step) {
     case QuantizeStep::amax:
     case QuantizeStep::cast: return ceil_div(chunks, i64{2 * kQuantizeThreads});
     case QuantizeStep::row: return shape.rows;
-    case QuantizeStep::row_block: return ceil_div(shape.rows * scale_blocks(shape.columns), i64{64});
+    case QuantizeStep::row_block: {
+      const i64 spread = ceil_div(shape.rows * scale_blocks(shape.columns), i64{kQuantizeThreads / 16});
+      return std::max(std::min(spread, sms), ceil_div(spread, i64{4}));
+    }
     case QuantizeStep::square_block: return scale_blocks(shape.rows) * scale_blocks(shape.columns);
   }
   return 1;
@@ -135,7 +138,7 @@ struct Quantizer::Impl {
             ? row_team(shape.rows, ceil_div(shape.columns, i64{kQuantizeChunk}), kQuantizeThreads, sms)
             : 1;
     const i64 warmers = std::min(ceil_div(params.warm_next.bytes, kWarmCtaBytes), sms);
-    const i64 wanted = std::max(ceil_div(warmers, i64{team}), useful_blocks(step.kind, shape));
+    const i64 wanted = std::max(ceil_div(warmers, i64{team}), useful_blocks(step.kind, shape, sms));
     const u32 teams = static_cast<u32>(std::clamp<i64>(wanted, 1, sms * kBlocksPerSm / team));
     return launch_kernel(*device.impl().api, step.modules[vectors ? 0 : 1]->function(),
                          {.grid_x = teams * team,

@@ -20,40 +20,14 @@
 // was launched before may have written anything that is read here.
 #pragma once
 
-#include <sluice/spec/quantize.h>
 #include <sluice/spec/row_team.h>
+#include <sluice/kernels/e4m3_scale.cuh>
 
 namespace sluice::quantize {
 
 inline constexpr int kWarps = kQuantizeThreads / 32;
 inline constexpr int kTeamSlots = kWarps * kMaxRowTeam;
 inline constexpr int kHalfWarps = kQuantizeThreads / 16;  // 16 chunks are the 128 columns of a block
-
-/// Eight neighbouring values of a row; zeros past its end.
-struct Chunk {
-  float values[kQuantizeChunk];
-};
-
-/// Bits of |x| compare as |x| does, with NaN above all.
-SLUICE_DEVICE u32 magnitude(const Chunk& chunk) {
-  u32 largest = 0;
-#pragma unroll
-  for (const float value : chunk.values) {
-    const u32 bits = __builtin_bit_cast(u32, value) & 0x7fffffffu;
-    largest = bits > largest ? bits : largest;
-  }
-  return largest;
-}
-
-struct Scale {
-  float multiplier;  // of the input
-  float scale;       // of the output
-};
-SLUICE_DEVICE Scale scale_of(u32 amax_bits) {
-  const u32 smallest = __builtin_bit_cast(u32, kSmallestAmax);
-  const float amax = __builtin_bit_cast(float, amax_bits > smallest ? amax_bits : smallest);
-  return {1.0f / amax * kE4m3Largest, amax * (1.0f / kE4m3Largest)};
-}
 
 template <QuantizeConfig kConfig, class Arith>
 struct Quantizer {
@@ -137,13 +111,7 @@ struct Quantizer {
     const i64 column = chunk * kQuantizeChunk;
     if (row >= p.rows || column >= p.columns) return;
     u32 words[2];
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const u32 low = Arith::pack(values.values[4 * i] * multiplier, values.values[4 * i + 1] * multiplier);
-      const u32 high =
-          Arith::pack(values.values[4 * i + 2] * multiplier, values.values[4 * i + 3] * multiplier);
-      words[i] = low | high << 16;
-    }
+    to_e4m3<Arith>(values, multiplier, words);
     u8* target = p.output + row * p.output_ld + column;
     if constexpr (kConfig.vectors) {
       Arith::store_words(target, words);
@@ -152,17 +120,6 @@ struct Quantizer {
       for (int i = 0; i < kQuantizeChunk; ++i)
         if (column + i < p.columns) target[i] = static_cast<u8>(words[i / 4] >> (i % 4 * 8));
     }
-  }
-
-  /// Of `lanes` neighbours, a power of two; all of the warp take part.
-  SLUICE_DEVICE static u32 largest_of_lanes(u32 bits, int lanes) {
-#pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2) {
-      if (distance >= lanes) continue;
-      const u32 other = static_cast<u32>(__shfl_xor_sync(~0u, bits, distance));
-      bits = other > bits ? other : bits;
-    }
-    return bits;
   }
 
   /// Of the block; `shared` holds a word for each warp. Ends with a barrier, so that it may be used again.
@@ -260,15 +217,14 @@ struct Quantizer {
     constexpr bool kWide = kConfig.input == DType::fp32;
     constexpr int kHeld = kConfig.gate == Gate::none ? 4 : !kConfig.vectors ? 2 : kWide ? 4 : 7;
     const u32 threads = team.ctas * kQuantizeThreads, me = team.rank * kQuantizeThreads + threadIdx.x;
-    const u32 step = gridDim.x / team.ctas;
     team.begin();
-    for (i64 row = blockIdx.x / team.ctas; row < p.rows; row += step) {
+    for (i64 row = team.index; row < p.rows; row += team.teams) {
       Fetched fetched[kHeld];
       Chunk held[kHeld];
       u32 bits = 0;
 #pragma unroll
       for (int i = 0; i < kHeld; ++i) fetched[i] = fetch(row, i64{threads} * i + me);
-      loaded(row + step >= p.rows);
+      loaded(row + team.teams >= p.rows);
 #pragma unroll
       for (int i = 0; i < kHeld; ++i) held[i] = values_of(fetched[i]);
 #pragma unroll
@@ -287,23 +243,25 @@ struct Quantizer {
     }
   }
 
-  /// Loads of several units are on their way at once, which hides the way from HBM.
+  /// Loads of several units are on their way at once, which hides the way from HBM; where units are few,
+  /// those
+  /// of a block's half warps are spread over more blocks first.
   SLUICE_DEVICE void row_blocks() const {
     constexpr int kTogether = 4;
     const u32 blocks = static_cast<u32>(scale_blocks(p.columns)), units = static_cast<u32>(p.rows) * blocks;
     const u32 lane = threadIdx.x % 16, half = threadIdx.x / 16;
-    for (u32 base = blockIdx.x * (kHalfWarps * kTogether); base < units;
-         base += gridDim.x * (kHalfWarps * kTogether)) {
+    const u32 step = gridDim.x * kHalfWarps;
+    for (u32 base = blockIdx.x * kHalfWarps; base < units; base += step * kTogether) {
       Fetched fetched[kTogether];
       u32 rows[kTogether], columns[kTogether];
 #pragma unroll
       for (int i = 0; i < kTogether; ++i) {
-        const u32 unit = base + i * kHalfWarps + half;
+        const u32 unit = base + static_cast<u32>(i) * step + half;
         rows[i] = unit < units ? unit / blocks : static_cast<u32>(p.rows);
         columns[i] = unit % blocks;
         fetched[i] = fetch(rows[i], columns[i] * 16 + lane);
       }
-      loaded(units - base <= gridDim.x * (kHalfWarps * kTogether));
+      loaded(units - base <= step * kTogether);
 #pragma unroll
       for (int i = 0; i < kTogether; ++i) {
         const Chunk values = values_of(fetched[i]);

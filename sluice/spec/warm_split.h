@@ -23,10 +23,10 @@ SLUICE_HD constexpr WarmRun warm_run(i64 address, i64 bytes, u32 cta, u32 ctas) 
   if (bytes <= 0) return {};
   const i64 begin = address / kWarmUnit * kWarmUnit;
   const i64 end = (address + bytes + kWarmUnit - 1) / kWarmUnit * kWarmUnit;
-  const i64 first = begin / kWarmLine, lines = ceil_div(end, kWarmLine) - first;
-  // Not lines * cta / ctas: the product may leave 64 bits.
-  const i64 share = lines / ctas, more = lines % ctas;
-  const i64 from = first + share * cta + (cta < more ? cta : more);
+  const i64 first = begin / kWarmLine;
+  const u32 lines = static_cast<u32>(ceil_div(end, kWarmLine) - first);  // of less than 512 GB
+  const u32 share = lines / ctas, more = lines % ctas;
+  const i64 from = first + i64{share} * cta + (cta < more ? cta : more);
   const i64 to = from + share + (cta < more ? 1 : 0);
   const i64 low = from * kWarmLine, high = to * kWarmLine;
   if (from == to) return {};

@@ -66,6 +66,10 @@ void* FakeDriver::memory(i64 bytes, int ordinal, unsigned kind) {
   return reinterpret_cast<void*>(fake::add_block(bytes, {bytes, ordinal, kind}));
 }
 
+void FakeDriver::make_edges_full() {
+  state->full_edges = true;
+}
+
 CUstream FakeDriver::foreign_stream() {
   return reinterpret_cast<CUstream>(&state->foreign);
 }

@@ -71,6 +71,8 @@ class FakeDriver {
   void make_current(int ordinal);
   /// Memory that the driver knows, or (kind 0) does not. Aligned to 256. Freed with the FakeDriver.
   void* memory(i64 bytes, int ordinal = 0, unsigned kind = CU_MEMORYTYPE_DEVICE);
+  /// Graphs tell of no programmatic edge, as if something had come between the launches.
+  void make_edges_full();
   /// A stream of another device; do not destroy it.
   CUstream foreign_stream();
 

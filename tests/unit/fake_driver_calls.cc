@@ -119,6 +119,7 @@ CUresult launch_ex(const CUlaunchConfig* config, CUfunction function, void** par
     if (module.params == ParamsKind::byte) std::memcpy(&record.byte, params[0], sizeof record.byte);
   }
   ++state->launches;
+  if (stream != nullptr && stream->capturing) stream->captured.programmatic.push_back(dependent);
   return CUDA_SUCCESS;
 }
 

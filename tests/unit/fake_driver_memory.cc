@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fake driver's memory, streams, events and graphs.
+#include <algorithm>
 #include <cstdlib>
 
 #include "fake_driver_state.h"
 
 namespace sluice::fake {
 namespace {
+
+constexpr std::size_t kMostCaptured = 4096;  // kernels of a graph
 
 CUresult pointer_attributes(unsigned count, CUpointer_attribute* which, void** values, CUdeviceptr pointer) {
   const Call call("cuPointerGetAttributes");
@@ -80,7 +83,32 @@ CUresult set_capturing(const char* name, CUstream stream, bool capturing) {
   if (capturing && call.code != CUDA_SUCCESS) return call.code;
   state->capturing += static_cast<int>(capturing) - static_cast<int>(fake.capturing);
   fake.capturing = capturing;
+  if (capturing) {
+    fake.captured.programmatic.clear();
+    fake.captured.programmatic.reserve(kMostCaptured);  // a launch allocates nothing
+  }
   return call.code;
+}
+
+/// As the driver does it: as many as there is room for, and how many those are.
+CUresult edges_of(CUgraph graph, CUgraphNode* from, CUgraphNode* to, CUgraphEdgeData* data,
+                  std::size_t* count) {
+  const Call call("cuGraphGetEdges");
+  if (call.code != CUDA_SUCCESS) return call.code;
+  const std::vector<bool>& kernels = reinterpret_cast<const FakeGraph*>(graph)->programmatic;
+  const std::size_t edges = kernels.empty() ? 0 : kernels.size() - 1;
+  *count = std::min(*count, edges);
+  for (std::size_t i = 0; i < *count; ++i) {
+    const bool programmatic = kernels[i + 1] && !state->full_edges;
+    if (programmatic && data == nullptr) return CUDA_ERROR_LOSSY_QUERY;
+    from[i] = reinterpret_cast<CUgraphNode>(i + 1);
+    to[i] = reinterpret_cast<CUgraphNode>(i + 2);
+    if (data == nullptr) continue;
+    data[i] = {};
+    data[i].type = static_cast<unsigned char>(programmatic ? CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
+                                                           : CU_GRAPH_DEPENDENCY_TYPE_DEFAULT);
+  }
+  return CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -104,6 +132,10 @@ void fill_memory(DriverApi& api) {
   };
   api.cuMemcpyDtoH = [](void* target, CUdeviceptr source, std::size_t bytes) {
     return copy("cuMemcpyDtoH", target, reinterpret_cast<const void*>(source), bytes);
+  };
+  api.cuMemcpyDtoDAsync = [](CUdeviceptr target, CUdeviceptr source, std::size_t bytes, CUstream) {
+    return copy("cuMemcpyDtoDAsync", reinterpret_cast<void*>(target), reinterpret_cast<const void*>(source),
+                bytes);
   };
   api.cuMemcpyDtoHAsync = [](void* target, CUdeviceptr source, std::size_t bytes, CUstream) {
     return copy("cuMemcpyDtoHAsync", target, reinterpret_cast<const void*>(source), bytes);
@@ -148,7 +180,7 @@ void fill_streams(DriverApi& api) {
     *graph = nullptr;
     const CUresult code = set_capturing("cuStreamEndCapture", stream, false);
     if (code != CUDA_SUCCESS) return code;
-    *graph = reinterpret_cast<CUgraph>(new int(0));
+    *graph = reinterpret_cast<CUgraph>(new FakeGraph(reinterpret_cast<FakeStream*>(stream)->captured));
     ++state->alive.graphs;
     return CUDA_SUCCESS;
   };
@@ -157,7 +189,17 @@ void fill_streams(DriverApi& api) {
   };
   api.cuGraphUpload = [](CUgraphExec, CUstream) { return Call("cuGraphUpload").code; };
   api.cuGraphLaunch = [](CUgraphExec, CUstream) { return Call("cuGraphLaunch").code; };
-  api.cuGraphDestroy = [](CUgraph graph) { return take(Call("cuGraphDestroy"), graph, state->alive.graphs); };
+  api.cuGraphDestroy = [](CUgraph graph) {
+    const Call call("cuGraphDestroy");
+    delete reinterpret_cast<FakeGraph*>(graph);
+    --state->alive.graphs;
+    return call.code;
+  };
+  api.cuGraphGetNodes = [](CUgraph graph, CUgraphNode*, std::size_t* count) {
+    return *count = reinterpret_cast<const FakeGraph*>(graph)->programmatic.size(),
+           Call("cuGraphGetNodes").code;
+  };
+  api.cuGraphGetEdges = edges_of;
   api.cuGraphExecDestroy = [](CUgraphExec executable) {
     return take(Call("cuGraphExecDestroy"), executable, state->alive.executables);
   };

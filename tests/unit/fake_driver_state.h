@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <vector>
 
 #include "fake_driver.h"
 
@@ -17,9 +18,14 @@ struct Block {
   int ordinal;
   unsigned kind;
 };
+/// What was captured, or a graph of it: a row of kernels, each with the edge from the one before it.
+struct FakeGraph {
+  std::vector<bool> programmatic;  // of kernel i: was it launched so that it may begin early?
+};
 struct FakeStream {
   int ordinal;
   bool capturing;
+  FakeGraph captured{};
 };
 enum class ParamsKind { other, gemm, narrow, wide, byte };  // what a unit's kernel takes
 struct FakeModule {
@@ -47,6 +53,7 @@ struct State {
   std::map<u64, Block> blocks;
   std::set<FakeStream*> streams;
   FakeStream foreign{1, false};
+  bool full_edges = false;  // FakeDriver::make_edges_full
 };
 inline State* state = nullptr;
 inline std::array<int, kMaxDevices> context_tags;

@@ -44,7 +44,7 @@ struct HostTeam {
   struct Shared {
     u32 slots[2][kSlots];
   };
-  u32 ctas = 1, rank = 0;
+  u32 ctas = 1, rank = 0, index = blockIdx.x, teams = gridDim.x;
   explicit HostTeam(Shared& memory) : shared(memory) {}
   void begin() const {}
   void put(u32 slot, u32 value) {

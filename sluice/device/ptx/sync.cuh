@@ -66,6 +66,17 @@ SLUICE_DEVICE u32 cluster_cta_count() {
   asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(count));
   return count;
 }
+// Of the CTA's cluster among the grid's, and how many there are; those of CTAs without a cluster.
+SLUICE_DEVICE u32 cluster_index() {
+  u32 index;
+  asm("mov.u32 %0, %%clusterid.x;" : "=r"(index));
+  return index;
+}
+SLUICE_DEVICE u32 cluster_count() {
+  u32 count;
+  asm("mov.u32 %0, %%nclusterid.x;" : "=r"(count));
+  return count;
+}
 SLUICE_DEVICE u32 cluster_cta_rank() {
   u32 rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));

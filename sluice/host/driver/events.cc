@@ -67,7 +67,8 @@ Result<double> Event::microseconds_since(const Event& start) const {
 }
 
 Result<Graph> Graph::capture(const Device& device, Stream stream,
-                             const std::function<Result<void>()>& enqueue) {
+                             const std::function<Result<void>()>& enqueue,
+                             const std::function<Result<void>(CUgraph)>& inspect) {
   const std::shared_ptr<const PrimaryContext>& primary = device.impl().primary;
   const DriverApi& api = primary->api();
   const ContextScope scope(*primary);
@@ -81,6 +82,9 @@ Result<Graph> Graph::capture(const Device& device, Stream stream,
   const std::unique_ptr<CUgraph_st, HandleDeleter<&DriverApi::cuGraphDestroy>> graph(captured, {primary});
   if (!enqueued) return enqueued.error();
   if (code != CUDA_SUCCESS) return driver_error(api, code, "cuStreamEndCapture");
+
+  if (inspect)
+    if (const Result<void> accepted = inspect(graph.get()); !accepted) return accepted.error();
 
   CUgraphExec executable = nullptr;
   code = api.cuGraphInstantiate(&executable, graph.get(), 0);

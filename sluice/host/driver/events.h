@@ -46,9 +46,11 @@ class Event {
 class Graph {
  public:
   /// Captures (thread-local mode), instantiates and uploads. `stream` must not be the legacy default one.
-  /// Errors: that of `enqueue`, else driver. The stream is out of capture again in every case.
+  /// `inspect` sees what was captured before it is instantiated, and may refuse it.
+  /// Errors: that of `enqueue` or `inspect`, else driver. The stream is out of capture again in every case.
   static Result<Graph> capture(const Device& device, Stream stream,
-                               const std::function<Result<void>()>& enqueue);
+                               const std::function<Result<void>()>& enqueue,
+                               const std::function<Result<void>(CUgraph)>& inspect = {});
   Result<void> launch(Stream stream) const;
 
  private:

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arms are compared by all activations that they leave, poisoned before.
+#include "bench/chain_arms.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include <sluice/reference/element.h>
+
+namespace sluice::bench {
+namespace {
+
+constexpr i64 kReplaysAtOnce = 500;  // between two looks at the counter
+constexpr int kComparedReplays = 3;  // a race need not show at once
+constexpr double kFarPeer = 0.5;     // of RMS: another computation, not another rounding
+
+std::string first_layer_text(const ChainPlan& plan, const LayerSpec& spec) {
+  ChainPlan layer = plan;
+  const size_t steps = plan.steps.size() / static_cast<size_t>(spec.layers * spec.passes);
+  const size_t begin = plan.steps.size() > 2 * steps ? steps : 0;  // the second: it has both neighbours
+  layer.steps.assign(plan.steps.begin() + static_cast<std::ptrdiff_t>(begin),
+                     plan.steps.begin() + static_cast<std::ptrdiff_t>(begin + steps));
+  return explain(layer);
+}
+
+/// The products' kernels: "qkv ping_pong ...; o ...".
+std::string detail_of(const ChainPlan& plan) {
+  std::string text;
+  size_t seen = 0;
+  for (size_t i = plan.steps.size() > 16 ? 8 : 0; i < plan.steps.size() && seen < kLayerProducts; ++i) {
+    const PlannedStep& s = plan.steps[i];
+    const auto at = static_cast<size_t>(s.plan);
+    std::string name;
+    if (std::holds_alternative<ProductStep>(s.step.work)) name = short_name(plan.products[at].config);
+    if (std::holds_alternative<MixedStep>(s.step.work)) name = mixed::short_name(plan.mixed[at].config);
+    if (name.empty()) continue;
+    text += fmt::format("{}{} {}", seen++ == 0 ? "" : "; ", s.step.name, name);
+  }
+  return text;
+}
+
+/// Poisons, sets the input, replays. Does not wait.
+Result<void> run_once(const Work& work, const ReplayCall& replay, int input) {
+  if (Result<void> done = work.data.poison(work.stream()); !done) return done;
+  if (Result<void> done = work.data.set_input(input, work.stream()); !done) return done;
+  return replay(work.stream());
+}
+
+/// What `replay` leaves for `input` becomes `expected`.
+Result<void> expect(const Work& work, const ReplayCall& replay, int input, const DeviceBuffer& expected) {
+  if (Result<void> done = run_once(work, replay, input); !done) return done;
+  if (Result<void> done = copy_block(work.lab.device, expected, work.data.activations(), work.stream());
+      !done)
+    return done;
+  return work.lab.stream.synchronize();
+}
+
+Result<std::vector<double>> result_of(const Work& work, const DeviceBuffer& block) {
+  const DType type = problem_of(work.data.spec(), LayerProduct::down).d.type;
+  const i64 size = bytes_of(type), count = work.data.result_bytes() / size;
+  std::vector<u8> bytes(static_cast<size_t>(work.data.result_bytes()));
+  if (Result<void> done = block.download(bytes.data(), work.data.result_bytes(), work.data.result_offset());
+      !done)
+    return done.error();
+  std::vector<double> values;
+  for (i64 i = 0; i < count; ++i) {
+    u32 code = bytes[static_cast<size_t>(i * size)];
+    if (size == 2) code |= u32{bytes[static_cast<size_t>(i * size + 1)]} << 8;
+    values.push_back(decode_code(type, code));
+  }
+  return values;
+}
+
+}  // namespace
+
+Result<void> prepare_arm(const Work& work, const ArmSpec& spec, Arm& arm) {
+  arm.record.name = spec.name;
+  std::vector<ChainStep> steps = steps_of(work.data.spec(), work.data.memory(), spec.prefetch_ratio);
+  put_choices(spec.choices, steps);
+  Result<Chain> chain = Chain::prepare(work.lab.device, steps, spec.options);
+  if (!chain) return chain.error();
+  arm.record.detail = detail_of(chain->plan());
+  arm.record.text = first_layer_text(chain->plan(), work.data.spec());
+  Result<ChainGraph> graph = ChainGraph::capture(*chain, work.stream(), work.workspace.view());
+  if (!graph) return graph.error();
+  arm.record.kernels = graph->kernels();
+  arm.record.programmatic_edges = graph->programmatic_edges();
+  arm.replay = [graph = *graph](Stream stream) { return graph.replay(stream); };
+  arm.chain = *std::move(chain);
+  return {};
+}
+
+Result<void> set_reference(const Work& work, const ArmSpec& spec, const Arm& off, Arm& arm) {
+  arm.reference = off.replay;
+  if (spec.choices.empty()) return {};
+  ArmSpec alone{.name = spec.name, .options = {.overlap = ChainOverlap::off}, .choices = spec.choices};
+  for (StepChoice& choice : alone.choices) choice = {.overrides = choice.overrides};
+  Arm same;
+  if (Result<void> done = prepare_arm(work, alone, same); !done) return done;
+  arm.reference = same.replay;
+  return {};
+}
+
+Result<void> compare_arm(const Work& work, Arm& arm) {
+  if (Result<void> done = expect(work, arm.reference, 0, work.expected); !done) return done;
+  for (int i = 0; i < kComparedReplays; ++i) {
+    if (Result<void> done = run_once(work, arm.replay, 0); !done) return done;
+    if (Result<void> done = work.comparer.enqueue(work.data.activations(), work.expected, work.stream());
+        !done)
+      return done;
+  }
+  const Result<i64> differing = work.comparer.take(work.stream());
+  if (!differing) return differing.error();
+  arm.record.differing = *differing;
+  return {};
+}
+
+Result<void> judge_peer(const Work& work, const Arm& off, Arm& arm) {
+  if (Result<void> done = expect(work, off.replay, 0, work.expected); !done) return done;
+  const Result<std::vector<double>> ours = result_of(work, work.expected);
+  if (!ours) return ours.error();
+  if (Result<void> done = run_once(work, arm.replay, 0); !done) return done;
+  if (Result<void> done = work.lab.stream.synchronize(); !done) return done;
+  const Result<std::vector<double>> theirs = result_of(work, work.data.activations());
+  if (!theirs) return theirs.error();
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < ours->size(); ++i) {
+    difference += ((*ours)[i] - (*theirs)[i]) * ((*ours)[i] - (*theirs)[i]);
+    size += (*ours)[i] * (*ours)[i];
+  }
+  arm.record.distance = size > 0 ? std::sqrt(difference / size) : 1;
+  if (!(arm.record.distance <= kFarPeer))
+    return Error{ErrorCode::internal,
+                 fmt::format("its last outputs differ from ours by {:.2f} of their RMS: one of us is wrong",
+                             arm.record.distance)};
+  return {};
+}
+
+Result<void> replay_arm(const Work& work, Arm& arm, i64 replays) {
+  std::vector<DeviceBuffer> expected;
+  for (int input = 0; input < ChainData::kInputs; ++input) {
+    Result<DeviceBuffer> block = DeviceBuffer::allocate(work.lab.device, work.data.activations().bytes());
+    if (!block) return block.error();
+    expected.push_back(*std::move(block));
+    if (Result<void> done = expect(work, arm.reference, input, expected.back()); !done) return done;
+  }
+  arm.record.differing = std::max<i64>(arm.record.differing, 0);
+  for (i64 i = 0; i < replays; ++i) {
+    const int input = static_cast<int>(i % ChainData::kInputs);
+    if (Result<void> done = work.data.set_input(input, work.stream()); !done) return done;
+    if (Result<void> done = arm.replay(work.stream()); !done) return done;
+    if (Result<void> done = work.comparer.enqueue(work.data.activations(),
+                                                  expected[static_cast<size_t>(input)], work.stream());
+        !done)
+      return done;
+    arm.record.replays = i + 1;
+    if ((i + 1) % kReplaysAtOnce != 0 && i + 1 != replays) continue;
+    const Result<i64> differing = work.comparer.take(work.stream());
+    if (!differing) return differing.error();
+    arm.record.differing += *differing;
+    work.phase(fmt::format("replay {} of {}", i + 1, replays));
+    if (*differing > 0) break;
+  }
+  return {};
+}
+
+}  // namespace sluice::bench

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arms of a chain's measurement: captured, and held to the bits of the same kernels with the overlap off.
+// Part of chain_session.h.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "bench/chain_session.h"
+
+namespace sluice::bench {
+
+using ReplayCall = std::function<Result<void>(Stream)>;
+
+struct Arm {
+  std::optional<Chain> chain;  // ours
+  ReplayCall replay;
+  ReplayCall reference;  // the same kernels with the overlap off
+  ArmRecord record;
+};
+
+/// What one case works with.
+struct Work {
+  const Lab& lab;
+  const Phase& phase;
+  const ChainData& data;
+  const Comparer& comparer;
+  DeviceBuffer expected;  // activations of a reference, for one input
+  Workspace workspace;
+
+  Stream stream() const { return lab.stream.get(); }
+};
+
+Result<void> prepare_arm(const Work& work, const ArmSpec& spec, Arm& arm);
+/// The off arm; or, of an arm that chooses kernels, which may add up in another order, those with the overlap
+/// off.
+Result<void> set_reference(const Work& work, const ArmSpec& spec, const Arm& off, Arm& arm);
+/// Replays over poison and counts what differs from the reference.
+Result<void> compare_arm(const Work& work, Arm& arm);
+/// Many replays with changing inputs, each compared with the reference.
+Result<void> replay_arm(const Work& work, Arm& arm, i64 replays);
+/// cuBLASLt rounds in another order, so that bits may differ from `off`, but not by much.
+Result<void> judge_peer(const Work& work, const Arm& off, Arm& arm);
+
+}  // namespace sluice::bench

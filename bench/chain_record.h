@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chain records as JSON, with the machine, versions and method that `sluice bench` writes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bench/chain_session.h"
+
+namespace sluice::bench {
+
+inline constexpr double kPeakBytesPerUs = 4.6e6;  // what shares are of: 4.6 TB/s
+
+/// Of kPeakBytesPerUs, by weight bytes alone; 0 without a time.
+double share_of_peak(const ChainRecord& record, double us);
+
+/// Indented, ended by a newline; schema "sluice-chain-1". `run`: its shapes are not looked at.
+std::string to_json(const RunRecord& run, const std::vector<ChainRecord>& chains);
+/// To a temporary name beside `path` and renamed. Error io.
+Result<void> write_json(const RunRecord& run, const std::vector<ChainRecord>& chains,
+                        const std::string& path);
+
+}  // namespace sluice::bench

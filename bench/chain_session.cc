@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// All arms share weights and activations; they run one after the other in one stream.
+#include "bench/chain_session.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include <sluice/host/chain.h>
+#include <sluice/host/jit/source.h>
+#include <sluice/host/pack_units.h>
+#include <sluice/host/verify_units.h>
+
+#include "bench/chain_arms.h"
+#include "bench/chain_peer.h"
+#include "bench/measure.h"
+
+namespace sluice::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+void keep_error(Arm& arm, const Result<void>& done) {
+  if (!done) arm.record.error = fmt::format("{}: {}", name_of(done.error().code), done.error().message);
+}
+
+/// Arms that cannot run, or compute something else, are not timed.
+void time_arms(const Work& work, std::vector<Arm>& arms, ChainRecord& record) {
+  std::vector<Replay> replays;
+  std::vector<Arm*> running;
+  const LayerSpec& spec = work.data.spec();
+  for (Arm& arm : arms) {
+    if (!arm.record.right()) continue;
+    replays.push_back({.launch = arm.replay, .launches = spec.layers * spec.passes});
+    running.push_back(&arm);
+  }
+  const Method& method = work.lab.method;
+  std::vector<Sample> samples;
+  const auto times =
+      time_in_turn(work.lab, replays, {.count = method.rounds, .rest_ms = method.rest_ms}, &samples);
+  for (size_t i = 0; i < running.size(); ++i) {
+    if (!times) {
+      running[i]->record.error = times.error().message;
+      continue;
+    }
+    running[i]->record.rounds = (*times)[i];
+    running[i]->record.us = spread_of((*times)[i]);
+  }
+  record.telemetry = summarise(samples);
+}
+
+/// An arm with the peer's products; whatever fails is the arm's error.
+Arm peer_arm(const Work& work, const Arm& off) {
+  work.phase("timing cuBLASLt's algorithms");
+  Arm arm;
+  arm.record.name = kChainPeer;
+  Result<ChainPeer> made = ChainPeer::create(work.lab, work.data);
+  if (!made) {
+    keep_error(arm, made.error());
+    return arm;
+  }
+  arm.record.detail = made->detail();
+  Result<Graph> graph = Graph::capture(work.lab.device, work.stream(),
+                                       [&] { return made->enqueue(*off.chain, work.stream()); });
+  if (!graph) {
+    keep_error(arm, graph.error());
+    return arm;
+  }
+  const auto kept = std::make_shared<const std::pair<ChainPeer, Graph>>(*std::move(made), *std::move(graph));
+  arm.replay = [kept](Stream stream) { return kept->second.launch(stream); };
+  keep_error(arm, judge_peer(work, off, arm));
+  return arm;
+}
+
+/// Captured and compared; what the tuner finds becomes the spec's choices first.
+Result<void> make_arm(const Work& work, ArmSpec spec, const Arm& off, Arm& arm) {
+  arm.record.name = spec.name;
+  if (spec.tune_s > 0) {
+    const Result<ChainTuning> tuning =
+        tune_chain(work.lab, work.data, work.workspace, spec.tune_s, work.phase);
+    if (!tuning) return tuning.error();
+    spec.choices = tuning->choices;
+    spec.options = {.overlap = ChainOverlap::off};  // the choices say it all
+    work.phase(fmt::format("tuned: {:.2f} us a layer, {:.2f} before, {} of {} changes kept", tuning->tuned_us,
+                           tuning->start_us, tuning->kept, tuning->tried));
+  }
+  work.phase(fmt::format("preparing {}", spec.name));
+  if (Result<void> done = prepare_arm(work, spec, arm); !done) return done;
+  if (Result<void> done = set_reference(work, spec, off, arm); !done) return done;
+  return compare_arm(work, arm);
+}
+
+Result<void> measure(const Lab& lab, const ChainCase& item, const Phase& phase, ChainRecord& record) {
+  phase("filling weights");
+  const Result<ChainData> data = ChainData::create(lab, item.spec);
+  if (!data) return data.error();
+  const Result<Comparer> comparer = Comparer::create(lab);
+  if (!comparer) return comparer.error();
+  Result<DeviceBuffer> expected = DeviceBuffer::allocate(lab.device, data->activations().bytes());
+  if (!expected) return expected.error();
+  const Work work{lab, phase, *data, *comparer, *std::move(expected), lab.workspace};
+
+  std::vector<Arm> arms(1);
+  phase("preparing off");
+  const ArmSpec off{.name = kChainOff, .options = {.overlap = ChainOverlap::off}};
+  if (Result<void> done = prepare_arm(work, off, arms[0]); !done) return done;
+  arms[0].reference = arms[0].replay;
+  if (Result<void> done = compare_arm(work, arms[0]); !done) return done;
+  for (const ArmSpec& spec : item.arms) {
+    Arm arm;
+    keep_error(arm, make_arm(work, spec, arms[0], arm));
+    arms.push_back(std::move(arm));
+  }
+  if (item.replays > 0 && arms.back().record.right())
+    keep_error(arms.back(), replay_arm(work, arms.back(), item.replays));
+  if (item.against_peer) arms.push_back(peer_arm(work, arms[0]));
+  phase("timing in turn");
+  if (Result<void> done = data->set_input(0, lab.stream.get()); !done) return done;
+  time_arms(work, arms, record);
+  for (Arm& arm : arms) record.arms.push_back(std::move(arm.record));
+  return {};
+}
+
+}  // namespace
+
+bool ArmRecord::right() const {
+  if (!error.empty()) return false;
+  return name == kChainPeer || differing == 0;
+}
+
+Result<ChainPlan> plan_arm(const LayerSpec& spec, const ArmSpec& arm, const DeviceInfo& device,
+                           const RecordBook& records) {
+  std::vector<ChainStep> steps = steps_of(spec, imagined_memory(spec), arm.prefetch_ratio);
+  put_choices(arm.choices, steps);
+  return plan_chain(steps, device, arm.options, records);
+}
+
+Result<std::vector<std::string>> units_of(const ChainCase& item, const DeviceInfo& device,
+                                          const RecordBook& records, Stamping stamping) {
+  std::vector<std::string> units{verify_unit_text(VerifyUnit::fill), verify_unit_text(VerifyUnit::check),
+                                 Comparer::unit_text()};
+  if (item.spec.weights == LayerWeights::int4)
+    units.push_back(pack_unit_text(
+        {.format = mixed_problem_of(item.spec, LayerProduct::qkv).weights, .codes = CodeStorage::nibble}));
+  std::vector<ArmSpec> arms = item.arms;
+  arms.push_back({.name = kChainOff, .options = {.overlap = ChainOverlap::off}});
+  for (const ArmSpec& arm : arms) {
+    const Result<ChainPlan> plan = plan_arm(item.spec, arm, device, records);
+    if (!plan)
+      return Error{plan.error().code,
+                   fmt::format("{}, {}: {}", name_of(item.spec), arm.name, plan.error().message)};
+    for (std::string& unit : units_of(*plan, stamping)) units.push_back(std::move(unit));
+  }
+  return units;
+}
+
+ChainRecord measure_chain(const Lab& lab, const ChainCase& item, const Phase& phase) {
+  const Clock::time_point start = Clock::now();
+  ChainRecord record{.spec = item.spec, .layer_weight_bytes = weight_bytes(item.spec)};
+  if (const Result<void> done = measure(lab, item, phase, record); !done)
+    record.error = fmt::format("{}: {}", name_of(done.error().code), done.error().message);
+  record.wall_s = std::chrono::duration<double>(Clock::now() - start).count();
+  return record;
+}
+
+double median_of(const ChainRecord& record, const std::string& arm) {
+  for (const ArmRecord& a : record.arms)
+    if (a.name == arm && a.right()) return a.us.median;
+  return 0;
+}
+
+}  // namespace sluice::bench

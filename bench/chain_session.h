@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chains of layers timed beside each other: arms (ways to overlap, and the peer) are prepared, held to the
+// bits of the overlap off, then timed in turn. Whatever fails is written into the record and the rest goes
+// on. Used by `sluice chain`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bench/chain_data.h"
+#include "bench/chain_tune.h"
+#include "bench/comparer.h"
+#include "bench/session.h"
+
+namespace sluice::bench {
+
+/// One way to run the chain.
+struct ArmSpec {
+  std::string name;
+  ChainOptions options;
+  double prefetch_ratio = 0;  // CUTLASS example 63's
+  double tune_s = 0;          // not 0: what the tuner finds in so many seconds, whatever `options` says
+  std::vector<StepChoice> choices{};
+};
+
+struct ArmRecord {
+  std::string name, detail;
+  Spread us;                   // of one layer
+  std::vector<double> rounds;  // microseconds a layer, in order
+  int kernels = 0, programmatic_edges = 0;
+  i64 differing = -1;   // pieces of 16 bytes that are not those of the overlap off; -1: not compared
+  double distance = 0;  // of the peer: RMS of the difference of the last outputs over their RMS
+  i64 replays = 0;      // with changing inputs, all equal to the overlap off
+  std::string text;     // explain() of its first layer
+  std::string error;    // not empty: no timing
+
+  /// Did it run, and compute what it should?
+  bool right() const;
+};
+
+struct ChainRecord {
+  LayerSpec spec;
+  i64 layer_weight_bytes = 0;
+  std::vector<ArmRecord> arms;  // the first has the overlap off
+  TelemetrySummary telemetry;
+  double wall_s = 0;
+  std::string error;  // not empty: nothing could be timed
+};
+inline constexpr const char* kChainPeer = "cuBLASLt";
+inline constexpr const char* kChainOff = "off";
+
+struct ChainCase {
+  LayerSpec spec;
+  std::vector<ArmSpec> arms;  // besides kChainOff
+  bool against_peer = false;
+  i64 replays = 0;  // of the last arm, with changing inputs
+};
+
+/// An arm's chain without a GPU: planned with imagined memory.
+Result<ChainPlan> plan_arm(const LayerSpec& spec, const ArmSpec& arm, const DeviceInfo& device,
+                           const RecordBook& records);
+/// All arms' JIT units, and those of what fills and compares.
+Result<std::vector<std::string>> units_of(const ChainCase& item, const DeviceInfo& device,
+                                          const RecordBook& records, Stamping stamping);
+
+ChainRecord measure_chain(const Lab& lab, const ChainCase& item, const Phase& phase);
+
+/// Median of the arm, 0 if it is missing or wrong.
+double median_of(const ChainRecord& record, const std::string& arm);
+
+}  // namespace sluice::bench

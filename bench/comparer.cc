@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bit by bit, on the GPU, in the stream of what is compared: a million replays need no copy to the host.
+#include "bench/comparer.h"
+
+#include <sluice/host/device_impl.h>
+#include <sluice/host/driver/error.h>
+#include <sluice/host/driver/launch.h>
+
+namespace sluice::bench {
+namespace {
+
+struct CompareParams {
+  const void* a;
+  const void* b;
+  i64 vectors;
+  unsigned long long* differing;
+};
+constexpr u32 kBlocks = 132, kThreadsOfBlock = 512;
+
+constexpr const char* kUnit = R"(struct Vector { unsigned x, y, z, w; };
+struct CompareParams { const Vector* a; const Vector* b; long long vectors; unsigned long long* differing; };
+extern "C" __global__ void __launch_bounds__(512) sluice_entry(const __grid_constant__ CompareParams params) {
+  unsigned long long differing = 0;
+  const long long step = (long long)gridDim.x * 512;
+  for (long long i = blockIdx.x * 512ll + threadIdx.x; i < params.vectors; i += step) {
+    const Vector a = params.a[i], b = params.b[i];
+    differing += ((a.x ^ b.x) | (a.y ^ b.y) | (a.z ^ b.z) | (a.w ^ b.w)) != 0;
+  }
+  if (differing != 0) atomicAdd(params.differing, differing);
+}
+)";
+
+}  // namespace
+
+const char* Comparer::unit_text() {
+  return kUnit;
+}
+
+Result<Comparer> Comparer::create(const Lab& lab) {
+  auto module = lab.device.impl().load_unit(kUnit, 0);
+  if (!module) return module.error();
+  Result<DeviceBuffer> counter = DeviceBuffer::allocate(lab.device, sizeof(unsigned long long));
+  if (!counter) return counter.error();
+  const u64 zero = 0;
+  if (Result<void> done = counter->upload(&zero, sizeof zero); !done) return done.error();
+  return Comparer(lab.device, *std::move(module), *std::move(counter));
+}
+
+Result<void> Comparer::enqueue(const DeviceBuffer& a, const DeviceBuffer& b, Stream stream) const {
+  if (a.bytes() != b.bytes() || a.bytes() % 16 != 0)
+    return Error{ErrorCode::internal, "blocks to compare differ in size, or are no multiple of 16 bytes"};
+  const ContextScope scope(*device_.impl().primary);
+  if (Result<void> entered = scope.entered(); !entered) return entered;
+  const CompareParams params{a.data(), b.data(), a.bytes() / 16,
+                             static_cast<unsigned long long*>(counter_.data())};
+  return launch_kernel(*device_.impl().api, module_->function(),
+                       {.grid_x = kBlocks, .block_x = kThreadsOfBlock}, &params, stream);
+}
+
+Result<i64> Comparer::take(Stream stream) const {
+  u64 count = 0;
+  if (Result<void> done = counter_.download_async(&count, sizeof count, stream); !done) return done.error();
+  if (Result<void> done = counter_.fill(0, stream); !done) return done.error();
+  const ContextScope scope(*device_.impl().primary);
+  if (Result<void> entered = scope.entered(); !entered) return entered.error();
+  const DriverApi& api = *device_.impl().api;
+  if (const CUresult code = api.cuStreamSynchronize(stream); code != CUDA_SUCCESS)
+    return driver_error(api, code, "cuStreamSynchronize", "after a comparison");
+  return static_cast<i64>(count);
+}
+
+Result<void> copy_block(const Device& device, const DeviceBuffer& to, const DeviceBuffer& from,
+                        Stream stream) {
+  const ContextScope scope(*device.impl().primary);
+  if (Result<void> entered = scope.entered(); !entered) return entered;
+  const DriverApi& api = *device.impl().api;
+  const CUresult code =
+      api.cuMemcpyDtoDAsync(to.address(), from.address(), static_cast<size_t>(from.bytes()), stream);
+  if (code != CUDA_SUCCESS) return driver_error(api, code, "cuMemcpyDtoDAsync", "a block");
+  return {};
+}
+
+}  // namespace sluice::bench

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/layers.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+#include <iterator>
+
+#include <sluice/host/chain.h>
+
+namespace sluice::bench {
+namespace {
+
+bool is_fp8_weights(const LayerSpec& spec) {
+  return spec.weights == LayerWeights::e4m3;
+}
+bool has_companions(const LayerSpec& spec) {
+  return spec.parts == LayerParts::all;
+}
+/// Only e4m3 tokens are made by quantisers.
+bool has_quantisers(const LayerSpec& spec) {
+  return has_companions(spec) && is_fp8_weights(spec);
+}
+DType token_type(const LayerSpec& spec) {
+  return is_fp8_weights(spec) ? DType::e4m3 : DType::bf16;
+}
+/// Of products: without companions the next one reads it.
+DType output_type(const LayerSpec& spec) {
+  return has_companions(spec) ? DType::bf16 : token_type(spec);
+}
+
+struct Sizes {
+  i64 n, k, lda;
+};
+Sizes sizes_of(const LayerSpec& spec, LayerProduct product) {
+  const Model& m = spec.model;
+  if (m.n > 0) return {m.n, m.width, m.width};
+  const bool own = has_quantisers(spec);  // buffers of quantisers; else the head of what is wider
+  switch (product) {
+    case LayerProduct::qkv: return {m.qkv, m.width, m.width};
+    case LayerProduct::o: return {m.width, m.attention, own ? m.attention : m.qkv};
+    case LayerProduct::gate_up: return {2 * m.inner, m.width, m.width};
+    case LayerProduct::down: return {m.width, m.inner, own ? m.inner : 2 * m.inner};
+  }
+  return {};
+}
+
+/// Puts the steps of one layer after another.
+class Layers {
+ public:
+  Layers(const LayerSpec& spec, const LayerMemory& memory, double prefetch_ratio)
+      : spec_(spec), memory_(memory), prefetch_ratio_(prefetch_ratio) {}
+
+  void add_layer(int index) {
+    const void* from = index == 0 ? memory_.input : at(Activations::kDown);
+    if (has_companions(spec_)) from = add_norm("norm1", from, index == 0);
+    add_product(index, LayerProduct::qkv, from, Activations::kQkv);
+    from = at(Activations::kQkv);
+    if (has_quantisers(spec_)) from = add_quantiser("attention", Gate::none, from, Activations::kAttention);
+    add_product(index, LayerProduct::o, from, Activations::kO);
+    from = at(Activations::kO);
+    if (has_companions(spec_)) from = add_norm("norm2", from, false);
+    add_product(index, LayerProduct::gate_up, from, Activations::kGateUp);
+    from = at(Activations::kGateUp);
+    if (has_quantisers(spec_)) from = add_quantiser("silu", Gate::silu, from, Activations::kGated);
+    add_product(index, LayerProduct::down, from, Activations::kDown);
+  }
+  std::vector<ChainStep> take() { return std::move(steps_); }
+
+ private:
+  void* at(Activations::Buffer buffer) const { return memory_.activations.data[buffer]; }
+
+  /// The first begins the residual stream, so that every replay finds it as the one before did.
+  const void* add_norm(const char* name, const void* from, bool first) {
+    NormStep step{.options = {.input = DType::bf16},
+                  .shape = {.rows = spec_.tokens, .columns = spec_.model.width},
+                  .args = {.input = from,
+                           .residual = first ? nullptr : at(Activations::kHidden),
+                           .sum = at(Activations::kHidden),
+                           .gamma = memory_.gamma,
+                           .output = at(Activations::kNormed)}};
+    if (is_fp8_weights(spec_)) {
+      step.options.quantize = Granularity::tensor;
+      step.args.scales = const_cast<float*>(memory_.one);  // read, not written: it is given
+    }
+    steps_.push_back({.work = step, .name = name});
+    return at(Activations::kNormed);
+  }
+
+  const void* add_quantiser(const char* name, Gate gate, const void* from, Activations::Buffer to) {
+    const Model& m = spec_.model;
+    const bool gated = gate == Gate::silu;
+    steps_.push_back({.work = QuantizerStep{.gate = gate,
+                                            .shape = {.rows = spec_.tokens,
+                                                      .columns = gated ? m.inner : m.attention,
+                                                      .input_ld = gated ? 2 * m.inner : m.qkv},
+                                            .args = {.input = from,
+                                                     .output = at(to),
+                                                     .scales = const_cast<float*>(memory_.one),
+                                                     .scale_given = true}},
+                      .name = name});
+    return at(to);
+  }
+
+  void add_product(int index, LayerProduct product, const void* from, Activations::Buffer to) {
+    const auto layer = static_cast<size_t>(index % spec_.layers), which = static_cast<size_t>(product);
+    ChainStep made{.name = kProductNames[which]};
+    if (spec_.weights == LayerWeights::int4) {
+      MixedStep step{.problem = mixed_problem_of(spec_, product), .args = {.x = from, .d = at(to)}};
+      step.args.weights = memory_.blobs[layer][which];
+      made.work = step;
+    } else {
+      ProductStep step{.problem = problem_of(spec_, product), .args = memory_.products[layer][which]};
+      step.args.a = from;
+      step.args.d = at(to);
+      made.work = step;
+    }
+    if (prefetch_ratio_ > 0)
+      made.prefetch_bytes = bytes_of_prefetch_ratio(prefetch_ratio_, main_weights(made).bytes);
+    steps_.push_back(std::move(made));
+  }
+
+  const LayerSpec& spec_;
+  const LayerMemory& memory_;
+  double prefetch_ratio_;
+  std::vector<ChainStep> steps_;
+};
+
+}  // namespace
+
+Problem problem_of(const LayerSpec& spec, LayerProduct product) {
+  const Sizes sizes = sizes_of(spec, product);
+  Problem p{.m = spec.tokens, .n = sizes.n, .k = sizes.k};
+  p.a = {.type = token_type(spec), .ld = sizes.lda};
+  p.b.type = token_type(spec);
+  p.d.type = output_type(spec);
+  p.d.ld = spec.model.n > 0 ? spec.model.width : 0;
+  if (is_fp8_weights(spec)) p.epilogue.scale_a = p.epilogue.scale_b = ScaleMode::tensor;
+  return p;
+}
+
+MixedProblem mixed_problem_of(const LayerSpec& spec, LayerProduct product) {
+  const Sizes sizes = sizes_of(spec, product);
+  return {.m = spec.tokens,
+          .n = sizes.n,
+          .k = sizes.k,
+          .x = DType::bf16,
+          .d = DType::bf16,
+          .weights = {.type = WeightType::uint4, .group = 128, .scale = DType::bf16},
+          .ld_x = sizes.lda,
+          .ld_d = spec.model.n > 0 ? spec.model.width : 0};
+}
+
+i64 weight_bytes(const LayerSpec& spec) {
+  i64 bytes = 0;
+  for (size_t i = 0; i < kLayerProducts; ++i) {
+    const Sizes sizes = sizes_of(spec, static_cast<LayerProduct>(i));
+    bytes += spec.weights == LayerWeights::int4
+                 ? blob_bytes(mixed_problem_of(spec, static_cast<LayerProduct>(i)).weights, sizes.n, sizes.k)
+                 : sizes.n * sizes.k * bytes_of(token_type(spec));
+  }
+  return bytes;
+}
+
+std::array<i64, Activations::kCount> activation_bytes(const LayerSpec& spec) {
+  const Model& m = spec.model;
+  const i64 token = bytes_of(token_type(spec)), output = bytes_of(output_type(spec));
+  const bool all = has_companions(spec), quantised = has_quantisers(spec);
+  std::array<i64, Activations::kCount> bytes{};
+  if (m.n > 0) {
+    for (const auto buffer : {Activations::kQkv, Activations::kO, Activations::kGateUp, Activations::kDown})
+      bytes[buffer] = spec.tokens * m.width * output;
+    return bytes;
+  }
+  bytes[Activations::kHidden] = all ? m.width * output : 0;
+  bytes[Activations::kNormed] = all ? m.width * token : 0;
+  bytes[Activations::kQkv] = m.qkv * output;
+  bytes[Activations::kAttention] = quantised ? m.attention * token : 0;
+  bytes[Activations::kO] = m.width * output;
+  bytes[Activations::kGateUp] = 2 * m.inner * output;
+  bytes[Activations::kGated] = quantised ? m.inner * token : 0;
+  bytes[Activations::kDown] = m.width * output;
+  for (i64& each : bytes) each *= spec.tokens;
+  return bytes;
+}
+
+i64 input_bytes(const LayerSpec& spec) {
+  return spec.tokens * spec.model.width * bytes_of(output_type(spec));
+}
+
+u8 poison_of(const LayerSpec& spec) {
+  constexpr u8 kOneOfE4m3 = 0x38;
+  return spec.model.n > 0 && spec.model.n < spec.model.width ? kOneOfE4m3 : 0xFF;
+}
+
+LayerMemory imagined_memory(const LayerSpec& spec) {
+  u64 next = 1 << 20;
+  const auto take = [&](i64 bytes) {
+    void* address = reinterpret_cast<void*>(next);
+    next += static_cast<u64>(round_up(bytes, i64{1024}));
+    return address;
+  };
+  LayerMemory memory{.input = take(input_bytes(spec))};
+  const auto bytes = activation_bytes(spec);
+  for (size_t i = 0; i < bytes.size(); ++i)
+    if (bytes[i] > 0) memory.activations.data[i] = take(bytes[i]);
+  memory.gamma = take(spec.model.width * bytes_of(DType::bf16));
+  memory.one = static_cast<const float*>(take(sizeof(float)));
+  memory.products.resize(static_cast<size_t>(spec.layers));
+  memory.blobs.resize(static_cast<size_t>(spec.layers));
+  for (size_t layer = 0; layer < memory.products.size(); ++layer)
+    for (size_t which = 0; which < kLayerProducts; ++which)
+      memory.blobs[layer][which] = memory.products[layer][which].b = take(weight_bytes(spec));
+  return memory;
+}
+
+std::vector<ChainStep> steps_of(const LayerSpec& spec, const LayerMemory& memory, double prefetch_ratio) {
+  Layers layers(spec, memory, prefetch_ratio);
+  for (int i = 0; i < spec.layers * spec.passes; ++i) layers.add_layer(i);
+  return layers.take();
+}
+
+Result<Model> parse_model(const std::string& name) {
+  std::string names;
+  for (const Model& model : kModels) {
+    if (name == model.name) return model;
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", model.name);
+  }
+  i64 n = 0, k = 0;
+  char rest = 0;
+  if (std::sscanf(name.c_str(), "%lldx%lld%c", &n, &k, &rest) == 2 && n > 0 && k >= n)
+    return Model{.name = "product", .width = k, .qkv = n, .attention = k, .inner = k, .n = n};
+  return Error{
+      ErrorCode::invalid_argument,
+      fmt::format("--model \"{}\" is not one of: {}; nor n x k of equal products, like 1280x8192, with "
+                  "n at most k",
+                  name, names)};
+}
+
+Result<LayerWeights> parse_layer_weights(const std::string& name) {
+  for (const LayerWeights weights : {LayerWeights::e4m3, LayerWeights::bf16, LayerWeights::int4})
+    if (name == name_of(weights)) return weights;
+  return Error{ErrorCode::invalid_argument,
+               fmt::format("--weights \"{}\" is not one of: e4m3, bf16, int4", name)};
+}
+
+const char* name_of(LayerWeights weights) {
+  switch (weights) {
+    case LayerWeights::e4m3: return "e4m3";
+    case LayerWeights::bf16: return "bf16";
+    case LayerWeights::int4: return "int4";
+  }
+  return "?";
+}
+
+std::string name_of(const LayerSpec& spec) {
+  const std::string model =
+      spec.model.n > 0 ? fmt::format("4 x {}x{}", spec.model.n, spec.model.width) : spec.model.name;
+  const bool says_parts = !has_companions(spec) && spec.model.n == 0;
+  return fmt::format("{} {}, {} token{}{}", model, name_of(spec.weights), spec.tokens,
+                     spec.tokens == 1 ? "" : "s", says_parts ? ", projections" : "");
+}
+
+}  // namespace sluice::bench

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Transformer layers as chains: the four products of a layer and what stands between them, for the sizes of
+// known models. Attention is left out: o reads the head of qkv's output. Pure; memory is given, or imagined
+// where only plans are wanted. Used by chain_data.cc and `sluice chain`.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include <sluice/chain.h>
+
+namespace sluice::bench {
+
+struct Model {
+  const char* name;
+  i64 width, qkv, attention, inner;  // attention: what o reads; inner: what down reads, half of gate_up
+  /// Not 0: no model, but four equal products of n x k, each of which reads k columns whose first n the one
+  /// before it wrote; width is k. Projections alone.
+  i64 n = 0;
+};
+/// 70B: one of eight tensor-parallel shards.
+inline constexpr Model kModels[] = {{"llama3-8b", 4096, 6144, 4096, 14336},
+                                    {"llama3-70b-tp8", 8192, 1280, 1024, 3584},
+                                    {"qwen3-8b", 4096, 6144, 4096, 12288}};
+
+/// e4m3: tokens too, with one given scale. int4: groups of 128, bf16 tokens.
+enum class LayerWeights : u8 { e4m3, bf16, int4 };
+/// projections: the four products alone, each reading what the one before it wrote.
+enum class LayerParts : u8 { all, projections };
+
+struct LayerSpec {
+  Model model = kModels[0];
+  LayerWeights weights = LayerWeights::e4m3;
+  LayerParts parts = LayerParts::all;
+  i64 tokens = 1;
+  int layers = 8;  // with weights of their own
+  int passes = 4;  // through them, in one chain
+};
+
+enum class LayerProduct : u8 { qkv, o, gate_up, down };
+inline constexpr size_t kLayerProducts = 4;
+inline constexpr const char* kProductNames[] = {"qkv", "o", "gate_up", "down"};
+
+/// Of D and A, with A's leading dimension, types and scales: what the layer's product is.
+Problem problem_of(const LayerSpec& spec, LayerProduct product);
+MixedProblem mixed_problem_of(const LayerSpec& spec, LayerProduct product);
+/// Of one layer's four products.
+i64 weight_bytes(const LayerSpec& spec);
+
+/// Activations, each `tokens` rows; layers use the same ones in turn. Their bytes are 0 where the spec has
+/// none.
+struct Activations {
+  enum Buffer { kHidden, kNormed, kQkv, kAttention, kO, kGateUp, kGated, kDown, kCount };
+  std::array<void*, kCount> data{};
+};
+std::array<i64, Activations::kCount> activation_bytes(const LayerSpec& spec);
+i64 input_bytes(const LayerSpec& spec);
+/// What activations are filled with before a comparison: NaN; or, where products read columns that none
+/// writes, something that is a number in every type.
+u8 poison_of(const LayerSpec& spec);
+
+struct LayerMemory {
+  const void* input = nullptr;  // tokens x width
+  Activations activations;
+  const void* gamma = nullptr;
+  const float* one = nullptr;  // the given scale
+  /// Of each layer and product: B, scales and alpha; or the blob.
+  std::vector<std::array<gemm::Args, kLayerProducts>> products;
+  std::vector<std::array<const void*, kLayerProducts>> blobs;
+};
+
+/// Addresses that are nobody's memory, each with room for what it stands for: for plans, which read none.
+LayerMemory imagined_memory(const LayerSpec& spec);
+
+/// layers * passes layers. `prefetch_ratio`: of CUTLASS
+/// example 63, for every product.
+std::vector<ChainStep> steps_of(const LayerSpec& spec, const LayerMemory& memory, double prefetch_ratio = 0);
+
+/// A name of kModels, or "1280x8192": n x k of four equal products, n at most k.
+Result<Model> parse_model(const std::string& name);
+Result<LayerWeights> parse_layer_weights(const std::string& name);
+const char* name_of(LayerWeights weights);
+/// "llama3-8b e4m3 16 tokens", "... projections"
+std::string name_of(const LayerSpec& spec);
+
+}  // namespace sluice::bench

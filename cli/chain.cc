@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// `sluice chain`: layers of a model as one CUDA graph, with the overlaps asked for beside none and beside
+// cuBLASLt; or their kernels compiled ahead, or their plan as text, without a GPU. The measuring is in
+// bench/.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include <sluice/host/jit/cache.h>
+#include <sluice/host/jit/source.h>
+
+#include "bench/chain_record.h"
+#include "cli/chain_flags.h"
+#include "cli/chain_table.h"
+#include "cli/command_line.h"
+#include "cli/target.h"
+#include "cli/terminal.h"
+#include "cli/verb.h"
+#include "cli/watchdog.h"
+
+namespace sluice::cli {
+namespace {
+
+struct ChainVerbFlags {
+  ChainFlags chain;
+  std::string json, commit, cublaslt, device = "auto";
+  bool compile_only = false, explain = false;
+  int hang_s = 120;
+  bench::Method method;
+};
+
+/// What each arm's first layers would be, planned for `target`.
+Result<int> explain_cases(const std::vector<bench::ChainCase>& cases, const Target& target) {
+  for (bench::ChainCase item : cases) {
+    item.spec.layers = std::min(item.spec.layers, 2);
+    item.spec.passes = 1;
+    for (const bench::ArmSpec& arm : item.arms) {
+      const Result<ChainPlan> plan = plan_arm(item.spec, arm, target.info(), target.records);
+      if (!plan) return plan.error();
+      fmt::print("{}, {}, {} layers\n{}\n", name_of(item.spec), arm.name, item.spec.layers, explain(*plan));
+    }
+  }
+  return kExitOk;
+}
+
+Result<int> compile_cases(const std::vector<bench::ChainCase>& cases, const Target& target,
+                          const Options& options) {
+  std::vector<std::string> units;
+  for (const bench::ChainCase& item : cases) {
+    Result<std::vector<std::string>> more =
+        units_of(item, target.info(), target.records, stamping_of(options));
+    if (!more) return more.error();
+    units.insert(units.end(), more->begin(), more->end());
+  }
+  const KernelCache cache(options);
+  if (!cache.disk_problem().empty())
+    return Error{ErrorCode::io, fmt::format("nothing can be kept: {}", cache.disk_problem())};
+  Progress bar("compile");
+  const auto results =
+      cache.get_all(units, options.jobs, [&bar](int done, int total) { bar.update(done, total); });
+  bar.clear();
+  for (const auto& result : results)
+    if (!result) return result.error();
+  const CacheStats stats = cache.stats();
+  fmt::print("{} chains for {}: {} compiled, {} already there; cache {}\n", cases.size(), target.info().name,
+             stats.compiles, stats.disk_hits, options.cache_dir);
+  if (stats.write_failures > 0)
+    return Error{ErrorCode::io, fmt::format("{} kernels were compiled but could not be kept in {}",
+                                            stats.write_failures, options.cache_dir)};
+  return kExitOk;
+}
+
+bool all_right(const std::vector<bench::ChainRecord>& chains) {
+  return std::all_of(chains.begin(), chains.end(), [](const bench::ChainRecord& record) {
+    return record.error.empty() &&
+           std::all_of(record.arms.begin(), record.arms.end(), [](const auto& arm) { return arm.right(); });
+  });
+}
+
+Result<int> time_cases(const std::vector<bench::ChainCase>& cases, const Device& device,
+                       const ChainVerbFlags& flags) {
+  bench::Method method = flags.method;
+  method.peer = !flags.chain.against.empty();
+  const Result<bench::Lab> lab = bench::open_lab(device, method, flags.cublaslt);
+  if (!lab) return lab.error();
+  bench::RunRecord run = bench::describe_run(*lab);
+  run.command = command_line();
+  run.commit = flags.commit.empty() ? built_commit() : flags.commit;
+  fmt::print(
+      "{}, driver {}; {}; cuBLASLt {}\n{} layers of distinct weights, {} times in a graph; {} rounds\n\n",
+      run.gpu, run.driver.empty() ? "unknown" : run.driver, run.nvrtc,
+      lab->cublaslt ? run.cublaslt : "not loaded", flags.chain.layers, flags.chain.passes, run.rounds);
+  fmt::print("{}", paint(stdout, Colour::bold, chain_header()));
+
+  Watchdog watchdog(flags.hang_s);
+  Progress bar("chain");
+  std::vector<bench::ChainRecord> chains;
+  for (const bench::ChainCase& item : cases) {
+    chains.push_back(measure_chain(*lab, item, [&](const std::string& what) {
+      const std::string step = fmt::format("{}: {}", name_of(item.spec), what);
+      bar.update(static_cast<int>(chains.size()), static_cast<int>(cases.size()), step);
+      watchdog.step(step);
+    }));
+    bar.clear();
+    const std::string lines = chain_lines(chains.back());
+    fmt::print("{}", all_right({chains.back()}) ? lines : paint(stdout, Colour::red, lines));
+    std::fflush(stdout);
+    if (!flags.json.empty())
+      if (Result<void> written = write_json(run, chains, flags.json); !written) return written.error();
+    if (const Result<void> alive = bench::still_alive(*lab); !alive)
+      return Error{alive.error().code,
+                   fmt::format("the GPU is lost to this process after {} of {} chains: {}", chains.size(),
+                               cases.size(), alive.error().message)};
+  }
+  if (flags.explain)
+    for (const bench::ChainRecord& record : chains)
+      for (const bench::ArmRecord& arm : record.arms)
+        fmt::print("\n{}, {}\n{}", name_of(record.spec), arm.name,
+                   arm.text.empty() ? arm.detail + "\n" : arm.text);
+  return all_right(chains) ? kExitOk : kExitNo;
+}
+
+Result<int> run_chain(const ChainVerbFlags& flags) {
+  const Result<std::vector<bench::ChainCase>> cases = cases_of(flags.chain);
+  if (!cases) return cases.error();
+  const Options options = options_from_environment();
+  const Result<Target> target = find_target(flags.device, options);
+  if (!target) return target.error();
+  if (flags.compile_only) return compile_cases(*cases, *target, options);
+  if (!target->device) {
+    if (flags.explain) return explain_cases(*cases, *target);
+    return Error{ErrorCode::invalid_argument,
+                 "chain measures GPUs: without one there are --explain and --compile-only"};
+  }
+  return time_cases(*cases, *target->device, flags);
+}
+
+}  // namespace
+
+Verb add_chain_verb(CLI::App& app) {
+  auto flags = std::make_shared<ChainVerbFlags>();
+  ChainVerbFlags& f = *flags;
+  CLI::App* verb = app.add_subcommand(
+      "chain", "Time layers of a model as a chain of dependent launches, beside no overlap and cuBLASLt");
+  add_chain_flags(*verb, f.chain);
+  verb->add_flag("--explain", f.explain, "Print every step's kernel, overlap, bytes and estimate");
+  verb->add_flag("--compile-only", f.compile_only, "Fill the kernel cache; needs no GPU with --device host");
+  verb->add_option("--json", f.json, "Write the results here, after every chain");
+  verb->add_option("--rounds", f.method.rounds, "Timed replays of every arm")->capture_default_str();
+  verb->add_option("--rest-ms", f.method.rest_ms, "Rest before each")->capture_default_str();
+  verb->add_option("--heuristics", f.method.heuristics, "cuBLASLt algorithms to ask for")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 256));
+  verb->add_option("--seed", f.method.seed, "Of the data")->capture_default_str();
+  verb->add_option("--cublaslt", f.cublaslt, "The libcublasLt to load");
+  verb->add_option("--commit", f.commit, "Written into the JSON (else the one of the build)");
+  verb->add_option("--hang-s", f.hang_s, "Give up when a step takes longer; 0: never")->capture_default_str();
+  verb->add_option("--device", f.device, "auto, host, or the number of a GPU")->capture_default_str();
+  return {verb, [flags] { return run_chain(*flags); }};
+}
+
+}  // namespace sluice::cli

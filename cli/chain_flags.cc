@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/chain_flags.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/requests.h"
+
+namespace sluice::cli {
+namespace {
+
+using bench::ArmSpec;
+
+constexpr i64 kLadderWarm = 8 << 20;  // of the hand-off's rung
+
+template <class T>
+Result<T> parse_name(const char* flag, const std::string& text, std::initializer_list<T> all) {
+  std::string names;
+  for (const T value : all) {
+    if (text == name_of(value)) return value;
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(value));
+  }
+  return Error{ErrorCode::invalid_argument, fmt::format("{} \"{}\" is not one of: {}", flag, text, names)};
+}
+
+Result<ChainOptions> options_of(const ChainFlags& f) {
+  const Result<ChainOverlap> overlap = parse_name(
+      "--overlap", f.overlap, {ChainOverlap::off, ChainOverlap::wait_first, ChainOverlap::weights_first});
+  if (!overlap) return overlap.error();
+  const Result<Trigger> trigger =
+      parse_name("--trigger", f.trigger, {Trigger::never, Trigger::at_start, Trigger::after_loads});
+  if (!trigger) return trigger.error();
+  ChainOptions options{.overlap = *overlap,
+                       .trigger = *trigger,
+                       .warm_bytes = f.warm,
+                       .prefetch_bytes = f.prefetch,
+                       .smem_limit = f.half ? kHalfFootprint : 0};
+  if (f.overlap_ratio_option != nullptr && f.overlap_ratio_option->count() > 0) {
+    if (f.trigger_option->count() > 0)
+      return Error{ErrorCode::invalid_argument,
+                   "--overlap-ratio says when to trigger, as --trigger does: leave one out"};
+    options.trigger = trigger_of_overlap_ratio(f.overlap_ratio);
+    // Example 63 launches without the attribute then.
+    if (f.overlap_ratio < 0) options.overlap = ChainOverlap::off;
+  }
+  return options;
+}
+
+/// One change at a time.
+std::vector<ArmSpec> ladder(bool packed) {
+  const ChainOptions first{.overlap = ChainOverlap::weights_first};
+  ChainOptions half = first, warm = first;
+  half.smem_limit = kHalfFootprint;
+  warm.warm_bytes = kLadderWarm;
+  std::vector<ArmSpec> arms{{.name = "wait_first", .options = {.overlap = ChainOverlap::wait_first}},
+                            {.name = "weights_first", .options = first}};
+  if (!packed) arms.push_back({.name = "half footprint", .options = half});
+  arms.push_back({.name = "hand-off 8 MB", .options = warm});
+  return arms;
+}
+
+std::vector<ArmSpec> arms_of(const ChainFlags& f, const ChainOptions& options) {
+  if (f.ladder) return ladder(f.weights == "int4");
+  std::string name = name_of(options.overlap);
+  if (options.overlap != ChainOverlap::off) name += fmt::format(", {}", name_of(options.trigger));
+  if (f.half) name += ", half";
+  if (f.prefetch_ratio > 0) name += fmt::format(", prefetch ratio {:g}", f.prefetch_ratio);
+  if (f.prefetch > 0) name += fmt::format(", prefetch {} KB", f.prefetch >> 10);
+  if (f.warm > 0) name += fmt::format(", warm {} KB", f.warm >> 10);
+  std::vector<ArmSpec> arms;
+  for (const int stages : f.stages) {
+    ChainOptions fewer = options;
+    fewer.most_stages = stages;
+    arms.push_back({.name = fmt::format("{}, {} stages", name, stages),
+                    .options = fewer,
+                    .prefetch_ratio = f.prefetch_ratio});
+  }
+  if (arms.empty()) arms.push_back({.name = name, .options = options, .prefetch_ratio = f.prefetch_ratio});
+  return arms;
+}
+
+}  // namespace
+
+void add_chain_flags(CLI::App& app, ChainFlags& f) {
+  app.add_option(
+         "--model", f.model,
+         "llama3-8b, llama3-70b-tp8 (one of eight shards), qwen3-8b; or 1280x8192, n x k of four equal "
+         "products a layer")
+      ->capture_default_str();
+  app.add_option("--tokens", f.tokens, "Numbers of tokens, 1,4,16,64")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->check(CLI::Range(1, 65536));
+  app.add_option("--weights", f.weights, "e4m3 (tokens too), bf16, int4 (groups of 128, bf16 tokens)")
+      ->capture_default_str();
+  app.add_option("--layers", f.layers, "Layers with weights of their own")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 256));
+  app.add_option("--passes", f.passes, "Times through them in one graph")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 64));
+  app.add_flag("--projections", f.projections, "The four products alone, each reading the one before it");
+  const char* group = "Overlap";
+  const auto arm = [&](CLI::Option* option) {
+    f.arm_options.push_back(option->group(group));
+    return option;
+  };
+  arm(app.add_option("--overlap", f.overlap, "off, wait_first or weights_first")->capture_default_str());
+  f.trigger_option =
+      arm(app.add_option("--trigger", f.trigger, "never, at_start or after_loads")->capture_default_str());
+  arm(app.add_option("--warm", f.warm, "Bytes of the next step's weights that a step brings into L2")
+          ->capture_default_str()
+          ->check(CLI::NonNegativeNumber));
+  arm(app.add_option("--prefetch", f.prefetch, "Bytes of its own weights, before it waits")
+          ->capture_default_str()
+          ->check(CLI::NonNegativeNumber));
+  arm(app.add_flag("--half", f.half, "At most 113 KB of shared memory a CTA, so that two share an SM"));
+  arm(app.add_option("--stages", f.stages, "At most so many stages; an arm for each number")->delimiter(','));
+  f.overlap_ratio_option =
+      arm(app.add_option("--overlap-ratio", f.overlap_ratio,
+                         "CUTLASS example 63's: below 0 off; below 0.5 at_start; else after_loads"));
+  arm(app.add_option("--prefetch-ratio", f.prefetch_ratio,
+                     "CUTLASS example 63's: half of this share of a product's weights; below 0 none"));
+  app.add_flag("--ladder", f.ladder, "off, wait_first, weights_first, half footprint, hand-off")
+      ->group(group);
+  app.add_option("--tune", f.tune_s, "An arm more: what the tuner finds in so many seconds")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--against", f.against, "Time a peer too: cublaslt");
+  app.add_option("--replays", f.replays, "Replay so often with changing inputs, all compared with off")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+}
+
+Result<std::vector<bench::ChainCase>> cases_of(const ChainFlags& f) {
+  const Result<bench::Model> model = bench::parse_model(f.model);
+  if (!model) return model.error();
+  const Result<bench::LayerWeights> weights = bench::parse_layer_weights(f.weights);
+  if (!weights) return weights.error();
+  if (!f.against.empty() && f.against != "cublaslt")
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("--against \"{}\" is not one of: cublaslt", f.against)};
+  if (const std::string given = first_given(f.arm_options); f.ladder && !given.empty())
+    return Error{
+        ErrorCode::invalid_argument,
+        fmt::format("{} has no effect beside --ladder, which has its own arms: leave one out", given)};
+  const Result<ChainOptions> options = options_of(f);
+  if (!options) return options.error();
+  std::vector<bench::ChainCase> cases;
+  for (const i64 tokens : f.tokens)
+    cases.push_back({.spec = {.model = *model,
+                              .weights = *weights,
+                              .parts = f.projections || model->n > 0 ? bench::LayerParts::projections
+                                                                     : bench::LayerParts::all,
+                              .tokens = tokens,
+                              .layers = f.layers,
+                              .passes = f.passes},
+                     .arms = arms_of(f, *options),
+                     .against_peer = !f.against.empty(),
+                     .replays = f.replays});
+  if (f.tune_s > 0)
+    for (bench::ChainCase& item : cases)
+      item.arms.push_back({.name = "tuned", .options = {}, .tune_s = f.tune_s});
+  return cases;
+}
+
+}  // namespace sluice::cli

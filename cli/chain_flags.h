@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the flags of `sluice chain` to cases: a LayerSpec for each number of tokens, and the arms. No GPU.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bench/chain_session.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace sluice::cli {
+
+struct ChainFlags {
+  std::string model = "llama3-8b", weights = "e4m3", against;
+  std::vector<i64> tokens{1, 4, 16, 64};
+  int layers = 8, passes = 4;
+  bool projections = false, ladder = false, half = false;
+  std::string overlap = "weights_first", trigger = "at_start";
+  i64 warm = 0, prefetch = 0;
+  double overlap_ratio = 0, prefetch_ratio = 0;
+  std::vector<int> stages;
+  i64 replays = 0;
+  double tune_s = 0;
+  std::vector<const CLI::Option*> arm_options;        // that --ladder replaces
+  const CLI::Option* overlap_ratio_option = nullptr;  // to ask whether it was given
+  const CLI::Option* trigger_option = nullptr;
+};
+
+void add_chain_flags(CLI::App& app, ChainFlags& flags);
+
+/// One case for each number of tokens. Errors: invalid_argument (a name that is none, a flag without effect
+/// beside another).
+Result<std::vector<bench::ChainCase>> cases_of(const ChainFlags& flags);
+
+}  // namespace sluice::cli

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// A chain: launches that depend on each other in stream order, a layer of a model or many, planned as a whole
+// so that each begins before the one before it has ended.
+//   auto chain = sluice::Chain::prepare(*device, steps, {});
+//   auto done  = chain->enqueue(stream, workspace->view());
+//   auto graph = sluice::ChainGraph::capture(*chain, stream, workspace->view());   // graph->replay(stream)
+// Results have the same bits as with the overlap off. docs/chains.md has the contract: who may read and write
+// what, and when.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <sluice/mixed.h>
+#include <sluice/norm.h>
+#include <sluice/quantize.h>
+
+namespace sluice {
+
+/// A product. B, scale_b and bias are its weights: they are read before the launches in front have ended.
+/// No plan has Combine::separate unless the overrides ask for it; it begins when all before it have ended
+/// then. PlanOverrides::overlap and Args::workspace, warm_first and warm_next are the chain's to set.
+struct ProductStep {
+  Problem problem;
+  PlanOverrides overrides;
+  gemm::Args args;
+};
+/// A product with packed weights. Overrides::overlap and Args::warm_first and warm_next are the chain's to
+/// set.
+struct MixedStep {
+  MixedProblem problem;
+  mixed::Overrides overrides;
+  mixed::Args args;
+};
+/// NormOptions::overlap and NormArgs::warm_next are the chain's to set. gamma is its weights.
+struct NormStep {
+  NormOptions options;
+  NormShape shape;
+  NormArgs args;
+};
+/// One kernel: Granularity::tensor only with scale_given. QuantizeArgs::warm_next is the chain's to set.
+struct QuantizerStep {
+  DType input = DType::bf16;
+  Granularity granularity = Granularity::tensor;
+  Gate gate = Gate::none;
+  QuantizeShape shape;
+  QuantizeArgs args;
+};
+
+struct ChainStep {
+  std::variant<ProductStep, MixedStep, NormStep, QuantizerStep> work;
+  std::string name{};                // in explain() and in messages: "qkv"
+  std::optional<Overlap> overlap{};  // instead of what ChainOptions make of it
+  std::optional<i64> warm_bytes{};   // instead of ChainOptions::warm_bytes
+  std::optional<i64> prefetch_bytes{};
+};
+
+/// off: every launch begins when the one before it has ended. wait_first: it may begin earlier and waits
+/// before it loads anything. weights_first: it fills its ring with weights before it waits.
+enum class ChainOverlap : u8 { off, wait_first, weights_first };
+
+struct ChainOptions {
+  ChainOverlap overlap = ChainOverlap::weights_first;
+  Trigger trigger = Trigger::at_start;  // of every step but the last; nothing with the overlap off
+  i64 warm_bytes = 0;  // hand-off: a step brings so much of the next step's weights into L2 when it is done
+                       // loading; at most 0.4 of L2
+  i64 prefetch_bytes = 0;  // a product brings so much of its own weights into L2 before it waits; bounded too
+  i64 smem_limit = 0;      // of a product's CTA, by fewer stages, so that two kernels share an SM; 0: none
+  int most_stages = 0;     // of a product; 0: as planned. Both are of dense products alone
+};
+/// What lets two CTAs share an SM.
+inline constexpr i64 kHalfFootprint = 113 << 10;
+
+/// A step with everything decided about it.
+struct PlannedStep {
+  ChainStep step;
+  int plan = -1;         // index among ChainPlan's plans of its kind
+  bool launched = true;  // false: nothing is there to do
+  Overlap overlap{};
+  WarmRange prefetch{}, warm_next{};
+  i64 weight_bytes = 0;
+  double estimate_us = 0;  // alone, cold L2
+};
+
+/// Different plans once each, whatever number of steps share one.
+struct ChainPlan {
+  std::vector<PlannedStep> steps;
+  std::vector<Plan> products;
+  std::vector<mixed::Plan> mixed;
+  std::vector<NormOptions> norms;
+  struct QuantizerPlan {
+    DType input;
+    Granularity granularity;
+    Gate gate;
+    Overlap overlap;
+  };
+  std::vector<QuantizerPlan> quantizers;
+  i64 workspace_bytes = 0;  // what enqueue must be given; 0: nothing
+};
+
+/// Decides about every step. The first that launches anything never waits, the last never triggers. Pure.
+/// Errors: those of gemm::plan and mixed::plan with the step's name in front; invalid_argument (what is the
+/// chain's to set was set, an overlap that a step's place forbids, two kernels in one quantiser);
+/// invalid_config (smem_limit or most_stages cannot be kept); aliasing (a step that reads weights early has
+/// weights that a step before it writes).
+Result<ChainPlan> plan_chain(std::span<const ChainStep> steps, const DeviceInfo& device,
+                             const ChainOptions& options = {}, const RecordBook& records = shipped_records());
+
+/// For people: one line a step (kernel, overlap, bytes, estimate), then the sum.
+std::string explain(const ChainPlan& plan);
+
+/// A planned chain with its kernels loaded. Cheap to copy; may be enqueued from any thread.
+class Chain {
+ public:
+  /// Compiles or finds in the cache, and loads. Errors: those of gemm::prepare and its like.
+  static Result<Chain> prepare(const Device& device, const ChainPlan& plan,
+                               const gemm::Progress& progress = {});
+  /// plan_chain with the device's records, then the same.
+  static Result<Chain> prepare(const Device& device, std::span<const ChainStep> steps,
+                               const ChainOptions& options = {}, const gemm::Progress& progress = {});
+
+  /// All launches in order. No allocation, no synchronisation; may be captured. `workspace`: at least
+  /// workspace_bytes(), of this stream alone. Errors: workspace (too small; nothing is launched), else the
+  /// first that a launch reports: those before it stay enqueued.
+  Result<void> enqueue(Stream stream, const WorkspaceView& workspace = {}) const;
+
+  const ChainPlan& plan() const;
+  i64 workspace_bytes() const { return plan().workspace_bytes; }
+  int kernels() const;             // that enqueue launches
+  int programmatic_edges() const;  // how many of them may begin before the one before has ended
+
+  struct Impl;
+  explicit Chain(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+  const Impl& impl() const { return *impl_; }
+
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+
+/// A chain as one CUDA graph. Keeps the chain; its workspace and all memory of its steps must live as long.
+class ChainGraph {
+ public:
+  /// Captures, counts kernels and programmatic edges, instantiates and uploads. `stream` must not be the
+  /// legacy default one. Errors: those of enqueue; driver; internal (the graph has other edges than the
+  /// chain: something else was captured between its launches, or the driver lost the attribute).
+  static Result<ChainGraph> capture(const Chain& chain, Stream stream, const WorkspaceView& workspace = {});
+
+  Result<void> replay(Stream stream) const;
+  int kernels() const;
+  int programmatic_edges() const;  // kernel to kernel, as the driver tells them
+
+  struct Impl;
+  explicit ChainGraph(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+
+constexpr const char* name_of(ChainOverlap overlap) {
+  switch (overlap) {
+    case ChainOverlap::off: return "off";
+    case ChainOverlap::wait_first: return "wait_first";
+    case ChainOverlap::weights_first: return "weights_first";
+  }
+  return "?";
+}
+
+/// CUTLASS example 63's `overlap_ratio`, the share of k-tiles after which it triggers: below 0 it never
+/// does; else the nearest place that there is here.
+constexpr Trigger trigger_of_overlap_ratio(double ratio) {
+  if (ratio < 0) return Trigger::never;
+  return ratio < 0.5 ? Trigger::at_start : Trigger::after_loads;
+}
+/// Its `prefetch_ratio`, a share of every second k-tile of the weights, in bytes; below 0 ("best effort") it
+/// prefetches nothing.
+constexpr i64 bytes_of_prefetch_ratio(double ratio, i64 weight_bytes) {
+  return ratio <= 0 ? 0 : static_cast<i64>(0.5 * (ratio < 1 ? ratio : 1) * static_cast<double>(weight_bytes));
+}
+
+}  // namespace sluice

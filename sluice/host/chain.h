@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of chains share: what a step reads early and what it writes, the units of a plan, and the
+// launches of a prepared chain. Called by chain*.cc and by `sluice chain --compile-only`.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <sluice/chain.h>
+#include <sluice/host/gemm.h>
+
+namespace sluice {
+
+/// Memory of a step, from its first byte to one past the last; gaps between rows count as its own.
+struct StepRange {
+  const char* name = "";
+  const void* data = nullptr;
+  i64 bytes = 0;
+};
+
+/// What the step may read before the launches in front have ended.
+std::vector<StepRange> weights_of(const ChainStep& step);
+std::vector<StepRange> written_by(const ChainStep& step);
+/// The range that hand-off and prefetch bring into L2; no bytes without one.
+StepRange main_weights(const ChainStep& step);
+/// Does it launch anything at all?
+bool is_launched(const ChainStep& step);
+/// Bytes that it must move, weights and all.
+i64 step_bytes(const ChainStep& step);
+
+/// "step 3 (gate_up)"
+std::string step_name(const ChainStep& step, size_t index);
+
+/// Error aliasing: a step that reads its weights early has weights that a step before it writes.
+Result<void> check_weights_unwritten(const std::vector<PlannedStep>& steps);
+
+/// All JIT units that preparing the plan takes, some more than once.
+std::vector<std::string> units_of(const ChainPlan& plan, Stamping stamping);
+
+struct ChainLaunch {
+  std::function<Result<void>(const WorkspaceView& workspace, Stream stream)> launch;
+  int kernels = 1;
+  int programmatic = 0;  // of them
+};
+
+struct Chain::Impl {
+  Device device;
+  ChainPlan plan;
+  std::vector<ChainLaunch> launches;
+};
+
+}  // namespace sluice

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// From steps to a ChainPlan: the overlap of every place, then the plan of every different step once.
+#include <algorithm>
+
+#include <sluice/host/chain.h>
+#include <sluice/spec/smem_layout.h>
+#include <sluice/spec/validate.h>
+
+namespace sluice {
+namespace {
+
+constexpr double kCompanionFixedUs = 2.0;  // of a kernel that moves next to nothing, alone
+constexpr double kMostOfL2 = 0.4;          // more bytes put out what others are about to read
+
+Error named(const ChainStep& step, size_t index, const Error& error) {
+  return {error.code, step_name(step, index) + ": " + error.message};
+}
+Error refused(const std::string& message) {
+  return {ErrorCode::invalid_argument, message};
+}
+
+/// What the chain decides must not have been decided before.
+Result<void> check_step(const ChainStep& step) {
+  if (const auto* s = std::get_if<ProductStep>(&step.work)) {
+    if (s->overrides.overlap != Overlap{})
+      return refused("PlanOverrides::overlap is the chain's to set: say it in ChainStep::overlap");
+    if (s->args.workspace.data != nullptr)
+      return refused("Args::workspace is the chain's to set: give it to enqueue");
+    if (s->args.warm_first.bytes != 0 || s->args.warm_next.bytes != 0)
+      return refused(
+          "Args::warm_first and warm_next are the chain's to set: say warm_bytes and prefetch_bytes");
+  }
+  if (const auto* s = std::get_if<MixedStep>(&step.work))
+    if (s->overrides.overlap != Overlap{} || s->args.warm_first.bytes != 0 || s->args.warm_next.bytes != 0)
+      return refused(
+          "mixed::Overrides::overlap and Args::warm_first and warm_next are the chain's to set: say "
+          "ChainStep::overlap, warm_bytes and prefetch_bytes");
+  if (const auto* s = std::get_if<NormStep>(&step.work))
+    if (s->options.overlap != Overlap{} || s->args.warm_next.bytes != 0)
+      return refused(
+          "NormOptions::overlap and NormArgs::warm_next are the chain's to set: say ChainStep::overlap and "
+          "warm_bytes");
+  if (const auto* s = std::get_if<QuantizerStep>(&step.work)) {
+    if (s->args.warm_next.bytes != 0)
+      return refused("QuantizeArgs::warm_next is the chain's to set: say warm_bytes");
+    if (s->granularity == Granularity::tensor && !s->args.scale_given)
+      return refused(
+          "a scale of the whole matrix takes two kernels: give the scale (scale_given), or quantise rows");
+  }
+  if (step.warm_bytes.value_or(0) < 0 || step.prefetch_bytes.value_or(0) < 0)
+    return refused("warm_bytes and prefetch_bytes must not be negative; 0 is none");
+  return {};
+}
+
+/// `first`, `last`: of the steps that launch anything.
+Result<Overlap> overlap_at(const ChainStep& step, const ChainOptions& options, bool first, bool last) {
+  Overlap made{};
+  if (options.overlap != ChainOverlap::off) {
+    made.wait = options.overlap == ChainOverlap::wait_first ? Wait::first : Wait::weights_first;
+    made.trigger = options.trigger;
+  }
+  if (step.overlap) {
+    if (first && step.overlap->wait != Wait::none)
+      return refused(
+          "the first launch of a chain never waits, because it has nothing of the chain to wait for: wait "
+          "must be none");
+    if (last && step.overlap->trigger != Trigger::never)
+      return refused(
+          "the last launch of a chain never triggers, because nobody knows what follows: trigger must be "
+          "never");
+    made = *step.overlap;
+  }
+  if (first) made.wait = Wait::none;
+  if (last) made.trigger = Trigger::never;
+  return made;
+}
+
+/// Fewer stages until the CTA is small enough.
+Result<void> shrink(Plan& plan, const ChainOptions& options) {
+  KernelConfig& c = plan.config;
+  const KernelConfig before = c;
+  if (options.most_stages > 0) c.stages = std::min(c.stages, options.most_stages);
+  if (options.smem_limit > 0)
+    while (smem_bytes(c) > options.smem_limit && c.stages > 1) --c.stages;
+  if (c.stages == before.stages) return {};
+  if (const char* rule = validate(c); rule != nullptr || c.stages < 2)
+    return Error{ErrorCode::invalid_config,
+                 short_name(before) + " cannot have " + std::to_string(c.stages) +
+                     " stages, which smem_limit = " + std::to_string(options.smem_limit) +
+                     " and most_stages = " + std::to_string(options.most_stages) + " ask for" +
+                     (rule != nullptr ? std::string(" (") + rule + ")" : "") +
+                     ": choose a smaller tile in the step's overrides, or a larger limit"};
+  plan.smem_bytes = smem_bytes(c);
+  plan.measured_us = 0;  // that was another kernel's
+  return {};
+}
+
+/// The index of `made`'s equal in `plans`, which is added if it is new.
+template <class T, class Same>
+int index_of(std::vector<T>& plans, const T& made, const Same& same) {
+  const auto found = std::find_if(plans.begin(), plans.end(), same);
+  if (found != plans.end()) return static_cast<int>(found - plans.begin());
+  plans.push_back(made);
+  return static_cast<int>(plans.size()) - 1;
+}
+
+/// Plans steps one after the other and remembers what it has planned: a chain of 32 layers has four products.
+class Planner {
+ public:
+  Planner(const DeviceInfo& device, const ChainOptions& options, const RecordBook& records)
+      : device_(device), options_(options), records_(records) {}
+
+  Result<void> plan(PlannedStep& planned) {
+    return std::visit([&](const auto& work) { return add(work, planned); }, planned.step.work);
+  }
+  ChainPlan take() { return std::move(chain_); }
+
+ private:
+  Result<void> add(const ProductStep& step, PlannedStep& planned) {
+    PlanOverrides overrides = step.overrides;
+    overrides.overlap = planned.overlap;
+    const auto known = std::find_if(products_.begin(), products_.end(), [&](const KnownProduct& k) {
+      return k.problem == step.problem && k.overrides == overrides;
+    });
+    if (known == products_.end()) {
+      Result<Plan> made = plan_product(step.problem, overrides, planned);
+      if (!made) return made.error();
+      if (const Result<void> small = shrink(*made, options_); !small) return small;
+      products_.push_back({step.problem, overrides});
+      chain_.products.push_back(*std::move(made));
+      planned.plan = static_cast<int>(chain_.products.size()) - 1;
+    } else {
+      planned.plan = static_cast<int>(known - products_.begin());
+    }
+    const Plan& plan = chain_.products[static_cast<size_t>(planned.plan)];
+    planned.overlap = plan.config.overlap;
+    planned.estimate_us = plan.measured_us > 0 ? plan.measured_us : plan.estimate.total_us;
+    if (planned.launched) chain_.workspace_bytes = std::max(chain_.workspace_bytes, plan.workspace_bytes);
+    return {};
+  }
+  /// Equal kernels and sums whatever the overlap, so that bits do not depend on it: the second kernel of
+  /// Combine::separate overlaps with nobody, so no step gets it unasked, with the overlap off neither.
+  Result<Plan> plan_product(const Problem& problem, PlanOverrides overrides,
+                            const PlannedStep& planned) const {
+    if (overrides.combine == Combine::separate) {
+      if (planned.step.overlap && planned.overlap != Overlap{})
+        return refused(
+            "its parts are added up by a second kernel, which overlaps with nobody: leave ChainStep::overlap "
+            "out, or ask for another combine");
+      overrides.overlap = {};
+    }
+    Result<Plan> made = gemm::plan(problem, device_, overrides, records_);
+    if (!made || overrides.combine || made->config.combine != Combine::separate) return made;
+    overrides.combine = Combine::last_arriver;
+    return gemm::plan(problem, device_, overrides, records_);
+  }
+  Result<void> add(const MixedStep& step, PlannedStep& planned) {
+    mixed::Overrides overrides = step.overrides;
+    overrides.overlap = planned.overlap;
+    const auto known = std::find_if(mixed_.begin(), mixed_.end(), [&](const KnownMixed& k) {
+      return k.problem == step.problem && k.overrides == overrides;
+    });
+    if (known == mixed_.end()) {
+      Result<mixed::Plan> made = mixed::plan(step.problem, device_, overrides, records_);
+      if (!made) return made.error();
+      mixed_.push_back({step.problem, overrides});
+      chain_.mixed.push_back(*std::move(made));
+      planned.plan = static_cast<int>(chain_.mixed.size()) - 1;
+    } else {
+      planned.plan = static_cast<int>(known - mixed_.begin());
+    }
+    const mixed::Plan& plan = chain_.mixed[static_cast<size_t>(planned.plan)];
+    planned.estimate_us = plan.measured_us > 0 ? plan.measured_us : plan.estimate_us;
+    return {};
+  }
+  Result<void> add(const NormStep& step, PlannedStep& planned) {
+    NormOptions made = step.options;
+    made.overlap = planned.overlap;
+    planned.plan = index_of(chain_.norms, made, [&](const NormOptions& o) {
+      return o.input == made.input && o.quantize == made.quantize && o.overlap == made.overlap;
+    });
+    planned.estimate_us = companion_us(planned);
+    return {};
+  }
+  Result<void> add(const QuantizerStep& step, PlannedStep& planned) {
+    const ChainPlan::QuantizerPlan made{step.input, step.granularity, step.gate, planned.overlap};
+    planned.plan = index_of(chain_.quantizers, made, [&](const ChainPlan::QuantizerPlan& q) {
+      return q.input == made.input && q.granularity == made.granularity && q.gate == made.gate &&
+             q.overlap == made.overlap;
+    });
+    planned.estimate_us = companion_us(planned);
+    return {};
+  }
+  double companion_us(const PlannedStep& planned) const {
+    return kCompanionFixedUs + static_cast<double>(step_bytes(planned.step)) / device_.hbm_bytes_per_us;
+  }
+
+  struct KnownProduct {
+    Problem problem;
+    PlanOverrides overrides;
+  };
+  struct KnownMixed {
+    MixedProblem problem;
+    mixed::Overrides overrides;
+  };
+  const DeviceInfo& device_;
+  const ChainOptions& options_;
+  const RecordBook& records_;
+  std::vector<KnownProduct> products_;
+  std::vector<KnownMixed> mixed_;
+  ChainPlan chain_;
+};
+
+/// Which bytes each step brings into L2: the head of the next one's weights, the tail of its own (the head
+/// is on its way to shared memory).
+void set_ranges(std::vector<PlannedStep>& steps, const ChainOptions& options, const DeviceInfo& device) {
+  const i64 most = static_cast<i64>(kMostOfL2 * static_cast<double>(device.l2_bytes));
+  PlannedStep* before = nullptr;
+  for (PlannedStep& s : steps) {
+    if (!s.launched) continue;
+    const StepRange weights = main_weights(s.step);
+    const u8* begin = static_cast<const u8*>(weights.data);
+    if (before != nullptr) {
+      const i64 bytes = std::min({before->step.warm_bytes.value_or(options.warm_bytes), weights.bytes, most});
+      if (bytes > 0) before->warm_next = {begin, bytes};
+    }
+    const i64 own = std::min({s.step.prefetch_bytes.value_or(options.prefetch_bytes), weights.bytes, most});
+    if (own > 0 && s.overlap.wait != Wait::none)
+      s.prefetch = {begin == nullptr ? nullptr : begin + weights.bytes - own, own};
+    before = &s;
+  }
+}
+
+}  // namespace
+
+Result<ChainPlan> plan_chain(std::span<const ChainStep> steps, const DeviceInfo& device,
+                             const ChainOptions& options, const RecordBook& records) {
+  if (options.warm_bytes < 0 || options.prefetch_bytes < 0 || options.smem_limit < 0 ||
+      options.most_stages < 0)
+    return refused("warm_bytes, prefetch_bytes, smem_limit and most_stages must not be negative; 0 is none");
+  std::vector<PlannedStep> planned;
+  size_t first = steps.size(), last = 0;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (const Result<void> ok = check_step(steps[i]); !ok) return named(steps[i], i, ok.error());
+    planned.push_back(
+        {.step = steps[i], .launched = is_launched(steps[i]), .weight_bytes = main_weights(steps[i]).bytes});
+    if (!planned.back().launched) continue;
+    first = std::min(first, i);
+    last = i;
+  }
+  Planner planner(device, options, records);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const Result<Overlap> overlap = overlap_at(steps[i], options, i == first, i == last);
+    if (!overlap) return named(steps[i], i, overlap.error());
+    if (planned[i].launched) planned[i].overlap = *overlap;
+    if (const Result<void> ok = planner.plan(planned[i]); !ok) return named(steps[i], i, ok.error());
+  }
+  set_ranges(planned, options, device);
+  if (const Result<void> ok = check_weights_unwritten(planned); !ok) return ok.error();
+  ChainPlan chain = planner.take();
+  chain.steps = std::move(planned);
+  return chain;
+}
+
+}  // namespace sluice

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loads and launches the norm kernels. The arithmetic is theirs (kernels/norm.cuh).
+#include <sluice/norm.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include <sluice/host/device_impl.h>
+#include <sluice/host/driver/error.h>
+#include <sluice/host/driver/launch.h>
+#include <sluice/host/norm_units.h>
+#include <sluice/host/operand_checks.h>
+
+#include <sluice/spec/warm_split.h>
+
+namespace sluice {
+namespace {
+
+constexpr i64 kThreadsPerSm = 1024;  // of 64 registers
+constexpr i64 kMaxRows = i64{1} << 31;
+
+std::string number(i64 value) {
+  return std::to_string(value);
+}
+
+enum Operand { kInput, kResidual, kSum, kGamma, kOutput, kScales, kOperandCount };
+
+/// One argument: where it is and what it reaches over.
+struct Placement {
+  const char* name = "";
+  const void* pointer = nullptr;
+  bool required = true;
+  int element_bytes = 1;
+  i64 ld = 0;
+  Footprint memory;
+};
+using Placements = std::array<Placement, kOperandCount>;
+
+Result<NormShape> checked(const NormShape& given) {
+  NormShape shape = given;
+  if (shape.rows < 0 || shape.columns < 0)
+    return Error{ErrorCode::invalid_size, "rows = " + number(shape.rows) + ", columns = " +
+                                              number(shape.columns) + ": must not be negative"};
+  if (shape.columns > kMaxNormColumns)
+    return Error{ErrorCode::invalid_size, "columns = " + number(shape.columns) + ": must be at most " +
+                                              number(kMaxNormColumns) + ", what a row's sums have room for"};
+  if (shape.rows >= kMaxRows)
+    return Error{ErrorCode::invalid_size,
+                 "rows = " + number(shape.rows) + ": must be fewer than 2^31; split the matrix"};
+  const struct {
+    const char* name;
+    i64& ld;
+  } pitches[] = {{"input", shape.input_ld},
+                 {"residual", shape.residual_ld},
+                 {"sum", shape.sum_ld},
+                 {"output", shape.output_ld}};
+  for (const auto& [name, ld] : pitches) {
+    if (ld == 0) ld = shape.columns;
+    if (ld < shape.columns && shape.rows > 1)
+      return Error{ErrorCode::invalid_stride, std::string(name) + "_ld = " + number(ld) +
+                                                  " must be at least " + number(shape.columns) +
+                                                  ", the columns; 0 is packed"};
+  }
+  return shape;
+}
+
+Result<Placements> placements(const NormShape& s, const NormArgs& args, NormStore store, DType input) {
+  const int in = bytes_of(input);
+  const int out = store == NormStore::plain ? in : bytes_of(DType::e4m3);
+  const i64 scales = store == NormStore::tensor      ? 1
+                     : store == NormStore::row_block ? s.rows * scale_blocks(s.columns)
+                                                     : s.rows;
+  Placements result{{{"input", args.input, true, in, s.input_ld, {}},
+                     {"residual", args.residual, false, in, s.residual_ld, {}},
+                     {"sum", args.sum, false, in, s.sum_ld, {}},
+                     {"gamma", args.gamma, true, in, 0, {.row_bytes = s.columns * in}},
+                     {"output", args.output, true, out, s.output_ld, {}},
+                     {"scales", args.scales, store != NormStore::plain, 4, 0, {.row_bytes = scales * 4}}}};
+  for (const Operand matrix : {kInput, kResidual, kSum, kOutput}) {
+    Placement& x = result[matrix];
+    const DType type = x.element_bytes == in ? input : DType::e4m3;
+    const Result<Footprint> memory =
+        footprint_of(x.name, type, {.inner = s.columns, .outer = s.rows, .ld = x.ld});
+    if (!memory) return memory.error();
+    x.memory = *memory;
+  }
+  return result;
+}
+
+Result<void> check_pointers(const Placements& operands, NormStore store) {
+  for (const Placement& x : operands) {
+    if (x.pointer == nullptr && x.required)
+      return Error{ErrorCode::invalid_pointer, std::string(x.name) + " is null: pass device memory"};
+    if (reinterpret_cast<u64>(x.pointer) % static_cast<u64>(x.element_bytes) != 0)
+      return Error{ErrorCode::misaligned, std::string(x.name) + " = " + hex(x.pointer) +
+                                              ": must be a multiple of " + number(x.element_bytes) +
+                                              " bytes, the size of its elements"};
+  }
+  const auto shares = [&](Operand x, Operand y) {
+    const Placement &a = operands[x], &b = operands[y];
+    return a.pointer != nullptr && b.pointer != nullptr &&
+           overlap({reinterpret_cast<u64>(a.pointer), a.memory},
+                   {reinterpret_cast<u64>(b.pointer), b.memory});
+  };
+  // Each element of the sum is written by the thread that has read it, so it may stand in its place.
+  const auto in_place = [&](Operand x) {
+    return operands[kSum].pointer == operands[x].pointer && operands[kSum].ld == operands[x].ld;
+  };
+  const auto error = [&](Operand x, Operand y) {
+    return Error{ErrorCode::aliasing, std::string(operands[x].name) + " (" + hex(operands[x].pointer) +
+                                          ") overlaps " + operands[y].name + " (" + hex(operands[y].pointer) +
+                                          "): give it its own memory"};
+  };
+  for (const Operand read : {kInput, kResidual})
+    if (shares(kSum, read) && !in_place(read)) return error(kSum, read);
+  if (shares(kSum, kGamma)) return error(kSum, kGamma);
+  for (const Operand other : {kInput, kResidual, kSum, kGamma})
+    if (shares(kOutput, other)) return error(kOutput, other);
+  if (store == NormStore::plain) return {};
+  for (const Operand other : {kInput, kResidual, kSum, kGamma, kOutput})
+    if (shares(kScales, other)) return error(kScales, other);
+  return {};
+}
+
+/// May eight elements move at a time, wherever they begin?
+bool allows_vectors(const NormShape& shape, const Placements& operands) {
+  if (shape.columns % kNormChunk != 0) return false;
+  for (const Operand x : {kInput, kResidual, kSum, kGamma, kOutput}) {
+    const u64 vector = static_cast<u64>(operands[x].element_bytes) * kNormChunk;
+    if (reinterpret_cast<u64>(operands[x].pointer) % vector != 0) return false;
+    if (operands[x].pointer != nullptr && shape.rows > 1 && operands[x].ld % kNormChunk != 0) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+struct Norm::Impl {
+  Device device;
+  DType input;
+  NormStore store;
+  Overlap overlap;
+  std::array<std::shared_ptr<const Module>, 2> modules;  // with vectors, without
+};
+
+Result<Norm> Norm::create(const Device& device, const NormOptions& options) {
+  if (!is_16bit(options.input))
+    return Error{ErrorCode::invalid_type,
+                 std::string("input is ") + name_of(options.input) + ": it must be bf16 or fp16"};
+  NormStore store = NormStore::plain;
+  if (options.quantize) {
+    switch (*options.quantize) {
+      case Granularity::tensor: store = NormStore::tensor; break;
+      case Granularity::row: store = NormStore::row; break;
+      case Granularity::row_block: store = NormStore::row_block; break;
+      case Granularity::square_block:
+        return Error{ErrorCode::invalid_argument,
+                     "quantize is square_block: a norm has one row at a time; take tensor, row or row_block"};
+    }
+  }
+  auto impl = std::make_shared<Impl>(Impl{device, options.input, store, options.overlap, {}});
+  const std::vector<std::string> units = norm_units(options.input, store, options.overlap);
+  const auto cubins = device.impl().cache.get_all(units, device.options().jobs, {});
+  for (size_t i = 0; i < units.size(); ++i) {
+    if (!cubins[i]) return cubins[i].error();
+    auto module = device.impl().load_cubin(units[i], **cubins[i], 0);
+    if (!module) return module.error();
+    impl->modules[i] = *std::move(module);
+  }
+  return Norm(std::move(impl));
+}
+
+Result<void> Norm::launch(const NormShape& given, const NormArgs& args, Stream stream) const {
+  const Result<NormShape> shape = checked(given);
+  if (!shape) return shape.error();
+  if (shape->rows == 0 || shape->columns == 0) return {};
+  if (!(args.epsilon >= 0.0f))
+    return Error{ErrorCode::invalid_argument,
+                 "epsilon = " + std::to_string(args.epsilon) + ": must be 0 or more; 1e-5 is usual"};
+  if (args.warm_next.bytes < 0)
+    return Error{ErrorCode::invalid_argument, "warm_next.bytes = " + number(args.warm_next.bytes) +
+                                                  ": must not be negative; 0 is nothing"};
+  const Result<Placements> operands = placements(*shape, args, impl_->store, impl_->input);
+  if (!operands) return operands.error();
+  if (const Result<void> pointers = check_pointers(*operands, impl_->store); !pointers) return pointers;
+  const ContextScope scope(*impl_->device.impl().primary);
+  if (const Result<void> entered = scope.entered(); !entered) return entered;
+  const bool vectors = allows_vectors(*shape, *operands);
+  const NormParams params{.input = args.input,
+                          .residual = args.residual,
+                          .sum = args.sum,
+                          .gamma = args.gamma,
+                          .output = args.output,
+                          .scales = args.scales,
+                          .rows = shape->rows,
+                          .columns = shape->columns,
+                          .input_ld = shape->input_ld,
+                          .residual_ld = shape->residual_ld,
+                          .sum_ld = shape->sum_ld,
+                          .output_ld = shape->output_ld,
+                          .epsilon = args.epsilon,
+                          .inverse_columns = 1.0f / static_cast<float>(shape->columns),
+                          .warm_next = args.warm_next};
+  const i64 sms = impl_->device.info().sm_count;
+  const int most = vectors ? kMaxNormThreads : kMaxElementNormThreads;
+  const NormLayout layout = norm_layout(shape->rows, shape->columns, most, sms);
+  const i64 warmers = std::min(ceil_div(args.warm_next.bytes, kWarmCtaBytes), sms);
+  const i64 at_once = std::max<i64>(sms * (kThreadsPerSm / layout.threads) / layout.team, 1);
+  const i64 teams = std::clamp<i64>(std::max(ceil_div(warmers, i64{layout.team}), shape->rows), 1, at_once);
+  return launch_kernel(*impl_->device.impl().api, impl_->modules[vectors ? 0 : 1]->function(),
+                       {.grid_x = static_cast<u32>(teams) * layout.team,
+                        .block_x = layout.threads,
+                        .cluster_x = layout.team,
+                        .dependent = impl_->overlap.wait != Wait::none},
+                       &params, stream);
+}
+
+}  // namespace sluice

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Units are text with nothing of a caller in it.
+#include <sluice/host/norm_units.h>
+
+#include <sluice/host/overlap_text.h>
+
+namespace sluice {
+
+const char* name_of(NormStore store) {
+  switch (store) {
+    case NormStore::plain: return "plain";
+    case NormStore::tensor: return "tensor";
+    case NormStore::row: return "row";
+    case NormStore::row_block: return "row_block";
+  }
+  return "?";
+}
+
+std::string norm_unit_text(const NormConfig& config) {
+  const auto& [input, vectors, store, overlap] =
+      config;  // a field that is added and not printed does not compile
+  return std::string("#include <sluice/kernels/norm_entry.cuh>\n") +
+         "inline constexpr sluice::NormConfig kConfig{.input = sluice::DType::" + name_of(input) +
+         ", .vectors = " + (vectors ? "true" : "false") + ", .store = sluice::NormStore::" + name_of(store) +
+         overlap_field(overlap) + "};\n" +
+         "extern \"C\" __global__ void __launch_bounds__(sluice::max_norm_threads(kConfig), 1)\n"
+         "sluice_entry(const __grid_constant__ sluice::NormParams params) {\n"
+         "  sluice::norm::run<kConfig, sluice::norm::DeviceArith>(params);\n}\n";
+}
+
+std::vector<std::string> norm_units(DType input, NormStore store, Overlap overlap) {
+  std::vector<std::string> units;
+  for (const bool vectors : {true, false}) units.push_back(norm_unit_text({input, vectors, store, overlap}));
+  return units;
+}
+
+}  // namespace sluice

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// The JIT units of norms. Called by norm.cc; tests compile all of them without a GPU.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <sluice/spec/norm.h>
+
+namespace sluice {
+
+const char* name_of(NormStore store);
+
+std::string norm_unit_text(const NormConfig& config);
+
+/// Of a norm: the unit with vectors, then the one without.
+std::vector<std::string> norm_units(DType input, NormStore store, Overlap overlap = {});
+
+}  // namespace sluice

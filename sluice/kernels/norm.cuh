@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+// Root-mean-square norm of rows, with the residual before it and the quantiser behind it: what stands between
+// the products of a layer. A row is spread over the warps of a CTA, or of a team of them (RowTeam); each
+// thread has a chunk of 8 columns or two, whose loads are all issued before the first is used.
+//
+// The sum of squares has one order, whoever does it: a chunk's by multiply-adds, those of the 32 chunks of a
+// segment (256 columns) pairwise, those of segments 0, 32, 64, ... one after the other, the 32 results
+// pairwise. So the bits of a row depend on nothing but the row.
+//
+// Meetings of a row: one for the sum of squares, one more for the amax of a row. In a chain of dependent
+// launches (spec/overlap.h): trigger, warm what comes next, load gamma, wait; then all else. `Arith` is what
+// a step is on the GPU (norm_entry.cuh) or in a test (tests/unit/norm_kernels_test.cc).
+#pragma once
+
+#include <sluice/spec/norm.h>
+#include <sluice/kernels/e4m3_scale.cuh>
+
+namespace sluice::norm {
+
+using quantize::Chunk;
+
+/// A chunk of 16-bit elements as it lies in memory.
+struct Words {
+  u32 words[kNormChunk / 2];
+};
+
+template <NormConfig kConfig, class Arith>
+struct Norm {
+  using Team = typename Arith::template Team<kNormSlots>;
+
+  const NormParams& p;
+  Team& team;
+  const u32 warps;  // of the team
+  const u32 warp;   // among them
+  const u32 lane;
+
+  SLUICE_DEVICE Norm(const NormParams& params, Team& shared_by)
+      : p(params),
+        team(shared_by),
+        warps(shared_by.ctas * (blockDim.x / 32)),
+        warp(shared_by.rank * (blockDim.x / 32) + threadIdx.x / 32),
+        lane(threadIdx.x % 32) {}
+
+  SLUICE_DEVICE u32 segments() const { return static_cast<u32>(ceil_div(p.columns, i64{kNormSegment})); }
+  SLUICE_DEVICE u32 held_segment(int i) const { return static_cast<u32>(i) * warps + warp; }
+  SLUICE_DEVICE i64 column(u32 segment) const { return i64{segment} * kNormSegment + lane * kNormChunk; }
+
+  /// Columns of a row that begins at element `first`; zeros past its end.
+  SLUICE_DEVICE Words fetch(const void* base, i64 first, i64 column) const {
+    const u16* from = static_cast<const u16*>(base) + first + column;
+    if constexpr (kConfig.vectors) {
+      return Arith::load_words(from, column < p.columns);
+    } else {
+      Words result{};
+#pragma unroll
+      for (int i = 0; i < kNormChunk; ++i)
+        if (column + i < p.columns) result.words[i / 2] |= u32{Arith::load_bits(from + i)} << (i % 2 * 16);
+      return result;
+    }
+  }
+  /// Immutable, so that it may be read before the wait.
+  SLUICE_DEVICE Words fetch_gamma(i64 column) const {
+    if constexpr (kConfig.vectors)
+      return Arith::load_constant_words(static_cast<const u16*>(p.gamma) + column, column < p.columns);
+    else
+      return fetch(p.gamma, 0, column);
+  }
+
+  /// kWords * 4 bytes, of which each column has kWords / 2.
+  template <int kWords>
+  SLUICE_DEVICE void store(u8* target, i64 column, const u32 (&words)[kWords]) const {
+    if constexpr (kConfig.vectors) {
+      if (column < p.columns) Arith::store(target, words);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kNormChunk; ++i) {
+        if (column + i >= p.columns) continue;
+        if constexpr (kWords == 4)
+          reinterpret_cast<u16*>(target)[i] = static_cast<u16>(words[i / 2] >> (i % 2 * 16));
+        else
+          target[i] = static_cast<u8>(words[i / 4] >> (i % 4 * 8));
+      }
+    }
+  }
+
+  SLUICE_DEVICE static Words pack(const Chunk& chunk) {
+    Words result;
+#pragma unroll
+    for (int i = 0; i < kNormChunk / 2; ++i)
+      result.words[i] =
+          Arith::template pack_16bit<kConfig.input>(chunk.values[2 * i], chunk.values[2 * i + 1]);
+    return result;
+  }
+  SLUICE_DEVICE static Chunk unpack(const Words& words) {
+    Chunk result;
+#pragma unroll
+    for (int i = 0; i < kNormChunk / 2; ++i)
+      Arith::template unpack_16bit<kConfig.input>(words.words[i], result.values[2 * i],
+                                                  result.values[2 * i + 1]);
+    return result;
+  }
+
+  /// What is normed, in the input's type: the input, and the residual if there is one.
+  SLUICE_DEVICE Words added(const Words& input, const Words& residual) const {
+    if (p.residual == nullptr) return input;
+    Chunk sum = unpack(input);
+    const Chunk more = unpack(residual);
+#pragma unroll
+    for (int i = 0; i < kNormChunk; ++i) sum.values[i] += more.values[i];
+    return pack(sum);
+  }
+  SLUICE_DEVICE Words fetch_residual(i64 row, i64 column) const {
+    return p.residual == nullptr ? Words{} : fetch(p.residual, row * p.residual_ld, column);
+  }
+  SLUICE_DEVICE void store_sum(i64 row, i64 column, const Words& sum) const {
+    if (p.sum == nullptr) return;
+    store(static_cast<u8*>(p.sum) + (row * p.sum_ld + column) * 2, column, sum.words);
+  }
+  /// The sum once more. Where it was written it is read: it may stand where the input or the residual was.
+  SLUICE_DEVICE Words sum_again(i64 row, i64 column) const {
+    if (p.sum != nullptr) return fetch(p.sum, row * p.sum_ld, column);
+    return added(fetch(p.input, row * p.input_ld, column), fetch_residual(row, column));
+  }
+
+  /// By a whole warp: the squares of segments of its own, a chunk of which is this thread's. The first is put
+  /// even where it is past the row's end, as 0: each warp puts something.
+  template <int kChunks>
+  SLUICE_DEVICE void put_squares(u32 first, const Words (&chunks)[kChunks]) const {
+    float sums[kChunks];
+#pragma unroll
+    for (int i = 0; i < kChunks; ++i) {
+      const Chunk chunk = unpack(chunks[i]);
+      sums[i] = 0.0f;
+#pragma unroll
+      for (const float value : chunk.values) sums[i] = Arith::multiply_add(value, value, sums[i]);
+    }
+    Arith::sum_of_warp(sums);
+#pragma unroll
+    for (int i = 0; i < kChunks; ++i) {
+      const u32 segment = first + static_cast<u32>(i) * warps;
+      if (i == 0 || segment < segments()) team.put(segment, __builtin_bit_cast(u32, sums[i]));
+    }
+  }
+  /// 1 / sqrt(mean of squares + epsilon), once all segments are put, `words` of them. Slots past the row's
+  /// end hold 0.
+  SLUICE_DEVICE float meet_squares(u32 words) const {
+    const u32* slots = team.meet(words);
+    float sum[1] = {};
+#pragma unroll 1
+    for (u32 slot = lane; slot < words; slot += 32) sum[0] += __builtin_bit_cast(float, slots[slot]);
+    Arith::sum_of_warp(sum);
+    return Arith::inverse_root(Arith::multiply_add(sum[0], p.inverse_columns, p.epsilon));
+  }
+  SLUICE_DEVICE u32 meet_largest(u32 bits) const {
+    team.put(warp, Arith::largest_of_warp(bits));
+    const u32* slots = team.meet(warps);
+    bits = 0;
+#pragma unroll 1
+    for (u32 slot = lane; slot < warps; slot += 32) bits = slots[slot] > bits ? slots[slot] : bits;
+    return Arith::largest_of_warp(bits);
+  }
+
+  SLUICE_DEVICE static Chunk normed(const Words& sum, float inverse, Words gamma) {
+    Arith::keep(gamma);
+    const Chunk factors = unpack(gamma);
+    Chunk result = unpack(sum);
+#pragma unroll
+    for (int i = 0; i < kNormChunk; ++i) result.values[i] = result.values[i] * inverse * factors.values[i];
+    return result;
+  }
+  SLUICE_DEVICE Chunk normed_again(i64 row, i64 column, float inverse) const {
+    return normed(sum_again(row, column), inverse, fetch_gamma(column));
+  }
+
+  /// By a whole warp. `multiplier`: of e4m3, where the row or the matrix has one.
+  SLUICE_DEVICE void store_output(i64 row, u32 segment, const Chunk& chunk, float multiplier) const {
+    const i64 at = column(segment), index = row * p.output_ld + at;
+    if constexpr (kConfig.store == NormStore::plain) {
+      store(static_cast<u8*>(p.output) + index * 2, at, pack(chunk).words);
+    } else {
+      if constexpr (kConfig.store == NormStore::row_block) {
+        const quantize::Scale scale = quantize::scale_of(quantize::largest_of_lanes(magnitude(chunk), 16));
+        multiplier = scale.multiplier;
+        if (lane % 16 == 0 && at < p.columns)
+          p.scales[row * scale_blocks(p.columns) + at / kScaleBlock] = scale.scale;
+      }
+      u32 words[2];
+      quantize::to_e4m3<Arith>(chunk, multiplier, words);
+      store(static_cast<u8*>(p.output) + index, at, words);
+    }
+  }
+
+  /// By each thread, when it has begun to load the last of what it loads.
+  SLUICE_DEVICE static void loaded(bool last) {
+    if constexpr (kConfig.overlap.trigger == Trigger::after_loads)
+      if (last) Arith::launch_dependents();
+  }
+
+  SLUICE_DEVICE void row(i64 row, bool last, const Words (&gamma)[kNormHeld], float multiplier) const {
+    Words held[kNormHeld], residual[kNormHeld];  // held: the input, then the sum
+#pragma unroll
+    for (int i = 0; i < kNormHeld; ++i) held[i] = fetch(p.input, row * p.input_ld, column(held_segment(i)));
+#pragma unroll
+    for (int i = 0; i < kNormHeld; ++i) residual[i] = fetch_residual(row, column(held_segment(i)));
+    loaded(last);
+#pragma unroll
+    for (int i = 0; i < kNormHeld; ++i) held[i] = added(held[i], residual[i]);
+    put_squares(warp, held);
+#pragma unroll
+    for (int i = 0; i < kNormHeld; ++i) store_sum(row, column(held_segment(i)), held[i]);
+    const u32 rest = held_segment(kNormHeld), end = segments();
+#pragma unroll 1
+    for (u32 segment = rest; segment < end; segment += warps) {
+      const i64 at = column(segment);
+      const Words sum[] = {added(fetch(p.input, row * p.input_ld, at), fetch_residual(row, at))};
+      put_squares(segment, sum);
+      store_sum(row, at, sum[0]);
+    }
+    const float inverse = meet_squares(end > warps ? end : warps);
+
+    if constexpr (kConfig.store == NormStore::row) {
+      u32 bits = 0;
+#pragma unroll
+      for (int i = 0; i < kNormHeld; ++i) {
+        if (held_segment(i) >= end) continue;
+        const u32 mine = magnitude(normed(held[i], inverse, gamma[i]));
+        bits = mine > bits ? mine : bits;
+      }
+#pragma unroll 1
+      for (u32 segment = rest; segment < end; segment += warps) {
+        const u32 more = magnitude(normed_again(row, column(segment), inverse));
+        bits = more > bits ? more : bits;
+      }
+      const quantize::Scale scale = quantize::scale_of(meet_largest(bits));
+      if (warp == 0 && lane == 0) p.scales[row] = scale.scale;
+      multiplier = scale.multiplier;
+    }
+#pragma unroll
+    for (int i = 0; i < kNormHeld; ++i)
+      if (held_segment(i) < end)
+        store_output(row, held_segment(i), normed(held[i], inverse, gamma[i]), multiplier);
+#pragma unroll 1
+    for (u32 segment = rest; segment < end; segment += warps)
+      store_output(row, segment, normed_again(row, column(segment), inverse), multiplier);
+  }
+
+  SLUICE_DEVICE void rows() const {
+    Words gamma[kNormHeld];
+#pragma unroll
+    for (int i = 0; i < kNormHeld; ++i) gamma[i] = fetch_gamma(column(held_segment(i)));
+    if constexpr (kConfig.overlap.wait != Wait::none) Arith::wait_for_prerequisites();
+    team.begin();
+    float multiplier = 1.0f;
+    if constexpr (kConfig.store == NormStore::tensor) multiplier = 1.0f / Arith::load_float(p.scales);
+    for (i64 at = team.index; at < p.rows; at += team.teams)
+      row(at, at + team.teams >= p.rows, gamma, multiplier);
+  }
+};
+
+template <NormConfig kConfig, class Arith>
+SLUICE_DEVICE void run(const NormParams& params) {
+  if constexpr (kConfig.overlap.trigger == Trigger::at_start) Arith::launch_dependents();
+  using Kernel = Norm<kConfig, Arith>;
+  __shared__ typename Kernel::Team::Shared exchange;
+  typename Kernel::Team team(exchange);
+  if (threadIdx.x == 0) Arith::warm(params.warm_next, blockIdx.x, gridDim.x);
+  Kernel(params, team).rows();
+}
+
+}  // namespace sluice::norm

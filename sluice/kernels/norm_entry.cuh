@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// The norm kernels on the GPU: sixteen-byte loads that are read once, and the conversions of
+// device/element.cuh. Launched by host/norm.cc.
+#pragma once
+
+#include <sluice/device/element.cuh>
+#include <sluice/device/row_team.cuh>
+#include <sluice/device/warm.cuh>
+#include <sluice/kernels/norm.cuh>
+
+namespace sluice::norm {
+
+struct DeviceArith {
+  template <u32 kSlots>
+  using Team = RowTeam<kSlots>;
+
+  /// Zeros where not `inside`, without a branch, which would hold up the loads behind it. Not by the
+  /// read-only path: what an earlier launch writes must be read behind the wait.
+  SLUICE_DEVICE static Words load_words(const void* address, bool inside) {
+    Words w{};
+    asm volatile(
+        "{\n.reg .pred inside;\nsetp.ne.u32 inside, %5, 0;\n"
+        "@inside ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
+        : "+r"(w.words[0]), "+r"(w.words[1]), "+r"(w.words[2]), "+r"(w.words[3])
+        : "l"(address), "r"(static_cast<u32>(inside)));
+    return w;
+  }
+  /// Of what no launch writes, before the wait. Not ld.global.nc either: ptxas moves that down behind the
+  /// wait.
+  SLUICE_DEVICE static Words load_constant_words(const void* address, bool inside) {
+    Words w{};
+    asm volatile(
+        "{\n.reg .pred inside;\nsetp.ne.u32 inside, %5, 0;\n"
+        "@inside ld.global.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
+        : "+r"(w.words[0]), "+r"(w.words[1]), "+r"(w.words[2]), "+r"(w.words[3])
+        : "l"(address), "r"(static_cast<u32>(inside))
+        : "memory");
+    return w;
+  }
+  /// As they are, here: what follows from them is not worked out earlier. The compiler would unpack gamma
+  /// before the rows, which takes twice the registers and waits for it before a row is asked for.
+  SLUICE_DEVICE static void keep(Words& w) {
+    asm volatile("" : "+r"(w.words[0]), "+r"(w.words[1]), "+r"(w.words[2]), "+r"(w.words[3]));
+  }
+  SLUICE_DEVICE static u16 load_bits(const u16* address) {
+    u16 bits;
+    asm volatile("ld.global.u16 %0, [%1];" : "=h"(bits) : "l"(address));
+    return bits;
+  }
+  SLUICE_DEVICE static float load_float(const float* address) {
+    float value;
+    asm volatile("ld.global.f32 %0, [%1];" : "=f"(value) : "l"(address));
+    return value;
+  }
+
+  template <DType kType>
+  SLUICE_DEVICE static u32 pack_16bit(float low, float high) {
+    return sluice::pack_16bit<kType>(low, high);
+  }
+  template <DType kType>
+  SLUICE_DEVICE static void unpack_16bit(u32 packed, float& low, float& high) {
+    const Pair pair = sluice::unpack_16bit<kType>(packed);
+    low = pair.x;
+    high = pair.y;
+  }
+  SLUICE_DEVICE static u32 pack(float low, float high) { return pack_e4m3(low, high); }
+
+  SLUICE_DEVICE static void store(u8* target, const u32 (&words)[4]) {
+    *reinterpret_cast<uint4*>(target) = uint4{words[0], words[1], words[2], words[3]};
+  }
+  SLUICE_DEVICE static void store(u8* target, const u32 (&words)[2]) {
+    *reinterpret_cast<uint2*>(target) = uint2{words[0], words[1]};
+  }
+
+  /// Rounded once, whatever the compiler would make of a product and a sum.
+  SLUICE_DEVICE static float multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+  SLUICE_DEVICE static float inverse_root(float x) { return __frsqrt_rn(x); }
+  /// Several at a time, which wait for each other's lanes together.
+  template <int kValues>
+  SLUICE_DEVICE static void sum_of_warp(float (&values)[kValues]) {
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2)
+#pragma unroll
+      for (float& value : values) value += __shfl_xor_sync(~0u, value, distance);
+  }
+  SLUICE_DEVICE static u32 largest_of_warp(u32 bits) {
+    return __reduce_max_sync(~0u, bits);
+  }
+
+  SLUICE_DEVICE static void launch_dependents() {
+    ptx::launch_dependents();
+  }
+  SLUICE_DEVICE static void wait_for_prerequisites() {
+    ptx::wait_for_prerequisites();
+  }
+  SLUICE_DEVICE static void warm(const WarmRange& range, u32 cta, u32 ctas) {
+    sluice::warm(range, cta, ctas);
+  }
+};
+
+}  // namespace sluice::norm

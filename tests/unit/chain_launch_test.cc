@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chains enqueued and captured on the fake driver: order, attributes, ranges, edges, and what is refused. How
+// this can fail: with `.programmatic = programmatic() + sums` without `sums`, the graph of a split product
+// was refused; without the comparison in chain_graph.cc, lost_edges_are_an_error.
+#include "allocation_counter.h"
+#include "chain_fixture.h"
+
+namespace sluice {
+namespace {
+
+class ChainLaunches : public ChainTest {
+ protected:
+  StreamHandle stream() {
+    Result<StreamHandle> made = StreamHandle::create(device());
+    EXPECT_TRUE(made.ok());
+    return *std::move(made);
+  }
+  /// A product whose parts a second kernel adds up.
+  ChainStep separate_step() {
+    Problem p{.m = 128, .n = 128, .k = 32768};
+    ProductStep step{
+        .problem = p, .overrides = {.splits = 16, .combine = Combine::separate}, .args = args_for(p)};
+    return {.work = step, .name = "split"};
+  }
+};
+
+TEST_F(ChainLaunches, enqueues_in_order_with_the_attribute_from_the_second_on) {
+  std::vector<ChainStep> steps = links(4);
+  const Chain chain = made(steps, {.warm_bytes = 4096, .prefetch_bytes = 512});
+  EXPECT_EQ(chain.kernels(), 4);
+  EXPECT_EQ(chain.programmatic_edges(), 3);
+  EXPECT_EQ(chain.workspace_bytes(), 0);
+  ASSERT_TRUE(chain.enqueue(nullptr).ok());
+  ASSERT_EQ(driver.launches(), 4);
+  for (int i = 0; i < 4; ++i) {
+    const LaunchRecord& record = driver.launch(i);
+    EXPECT_EQ(record.dependent, i > 0) << i;
+    EXPECT_EQ(record.params.d, product(steps[static_cast<size_t>(i)]).args.d) << i;
+    EXPECT_EQ(record.params.warm_next.bytes, i < 3 ? 4096 : 0) << i;
+    EXPECT_EQ(record.params.warm_first.bytes, i > 0 ? 512 : 0) << i;
+  }
+  EXPECT_EQ(driver.alive().pushed, 0);
+}
+
+TEST_F(ChainLaunches, off_is_off) {
+  const Chain chain = made(links(3), {.overlap = ChainOverlap::off});
+  ASSERT_TRUE(chain.enqueue(nullptr).ok());
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(driver.launch(i).dependent) << i;
+  EXPECT_EQ(chain.programmatic_edges(), 0);
+}
+
+TEST_F(ChainLaunches, allocates_nothing) {
+  const Chain chain = made(links(3));
+  ASSERT_TRUE(chain.enqueue(nullptr).ok());
+  const long before = allocations_of_this_thread();
+  const bool ok = chain.enqueue(nullptr).ok();
+  EXPECT_EQ(allocations_of_this_thread(), before);
+  EXPECT_TRUE(ok);
+}
+
+TEST_F(ChainLaunches, one_workspace_for_all_and_refused_before_the_first_launch) {
+  std::vector<ChainStep> steps = links(1);
+  steps.push_back(separate_step());
+  const Chain chain = made(steps);
+  ASSERT_GT(chain.workspace_bytes(), 0);
+  refused(chain.enqueue(nullptr), ErrorCode::workspace, "the chain needs");
+  const WorkspaceView small{driver.memory(256), 256};
+  refused(chain.enqueue(nullptr, small), ErrorCode::workspace, "got 256");
+  const WorkspaceView enough{driver.memory(chain.workspace_bytes()), chain.workspace_bytes()};
+  ASSERT_TRUE(chain.enqueue(nullptr, enough).ok());
+  EXPECT_EQ(driver.launches(), 3) << "the split product takes two";
+  EXPECT_EQ(driver.launch(1).params.counters, enough.data);
+}
+
+TEST_F(ChainLaunches, a_graph_has_the_edges_of_the_chain) {
+  const StreamHandle s = stream();
+  const Chain chain = made(links(5));
+  const Result<ChainGraph> graph = ChainGraph::capture(chain, s.get());
+  ASSERT_TRUE(graph.ok()) << graph.error().message;
+  EXPECT_EQ(graph->kernels(), 5);
+  EXPECT_EQ(graph->programmatic_edges(), 4);
+  EXPECT_TRUE(driver.launch(0).captured);
+  ASSERT_TRUE(graph->replay(s.get()).ok());
+  EXPECT_EQ(driver.launches(), 5) << "a replay launches the graph";
+}
+
+TEST_F(ChainLaunches, a_graph_counts_the_second_kernel_of_a_split) {
+  const StreamHandle s = stream();
+  std::vector<ChainStep> steps = links(2);
+  steps.push_back(separate_step());
+  const Chain chain = made(steps);
+  const WorkspaceView workspace{driver.memory(chain.workspace_bytes()), chain.workspace_bytes()};
+  const Result<ChainGraph> graph = ChainGraph::capture(chain, s.get(), workspace);
+  ASSERT_TRUE(graph.ok()) << graph.error().message;
+  EXPECT_EQ(graph->kernels(), 4);
+  EXPECT_EQ(graph->programmatic_edges(), 2) << "to the second link, and to the kernel that adds up";
+  steps[2].overlap = Overlap{Wait::first, Trigger::never};
+  refused_plan(steps, ErrorCode::invalid_argument, "step 2 (split): its parts are added up");
+}
+
+TEST_F(ChainLaunches, lost_edges_are_an_error) {
+  const StreamHandle s = stream();
+  const Chain chain = made(links(3)), off = made(links(3), {.overlap = ChainOverlap::off});
+  driver.make_edges_full();
+  const Alive before = driver.alive();
+  const Result<ChainGraph> graph = ChainGraph::capture(chain, s.get());
+  ASSERT_FALSE(graph.ok());
+  EXPECT_EQ(graph.error().code, ErrorCode::internal);
+  EXPECT_NE(graph.error().message.find("0 programmatic edges, the chain 3 launches and 2"), std::string::npos)
+      << graph.error().message;
+  EXPECT_EQ(driver.alive(), before) << "nothing stays behind";
+  EXPECT_TRUE(ChainGraph::capture(off, s.get()).ok()) << "it wants none";
+}
+
+TEST_F(ChainLaunches, any_failing_call_of_a_capture_is_an_error_and_leaves_nothing) {
+  const StreamHandle s = stream();
+  const Chain chain = made(links(2));
+  const Alive before = driver.alive();
+  for (const char* call : {"cuStreamBeginCapture", "cuLaunchKernelEx", "cuStreamEndCapture",
+                           "cuGraphGetNodes", "cuGraphGetEdges", "cuGraphInstantiate", "cuGraphUpload"}) {
+    driver.fail_function(call, CUDA_ERROR_UNKNOWN);
+    const Result<ChainGraph> graph = ChainGraph::capture(chain, s.get());
+    ASSERT_FALSE(graph.ok()) << call;
+    EXPECT_NE(graph.error().message.find(call), std::string::npos) << graph.error().message;
+    EXPECT_EQ(driver.alive(), before) << call;
+  }
+  driver.fail_nothing();
+  EXPECT_TRUE(ChainGraph::capture(chain, s.get()).ok()) << "the stream is out of capture again";
+}
+
+TEST_F(ChainLaunches, a_launch_that_fails_is_the_error_of_enqueue) {
+  std::vector<ChainStep> steps = links(2);
+  product(steps[1]).args.d = nullptr;
+  const Result<void> done = made(steps).enqueue(nullptr);
+  ASSERT_FALSE(done.ok());
+  EXPECT_EQ(done.error().code, ErrorCode::invalid_pointer);
+}
+
+TEST_F(ChainLaunches, packed_weights_overlap_too) {
+  MixedProblem p{.m = 4, .n = 256, .k = 256};
+  const mixed::Args args{.x = driver.memory(4 * 256 * 2),
+                         .weights = driver.memory(blob_bytes(p.weights, p.n, p.k)),
+                         .d = driver.memory(4 * 256 * 2)};
+  std::vector<ChainStep> steps = links(1);
+  steps.push_back({.work = MixedStep{.problem = p, .args = args}, .name = "packed"});
+  const std::vector<ChainStep> more = links(1);
+  steps.insert(steps.end(), more.begin(), more.end());
+  const Chain chain = made(steps, {.warm_bytes = 4096, .prefetch_bytes = 512});
+  ASSERT_TRUE(chain.enqueue(nullptr).ok());
+  ASSERT_EQ(driver.launches(), 3);
+  EXPECT_TRUE(driver.launch(1).dependent);
+  EXPECT_EQ(driver.launch(0).params.warm_next.data, args.weights);
+  EXPECT_EQ(driver.launch(1).narrow.warm_first.bytes, 512);
+  EXPECT_EQ(driver.launch(1).narrow.warm_next.data, product(steps[2]).args.b);
+  EXPECT_EQ(chain.programmatic_edges(), 2);
+  std::get<MixedStep>(steps[1].work).overrides.overlap = {Wait::first, Trigger::never};
+  refused_plan(steps, ErrorCode::invalid_argument, "step 1 (packed): mixed::Overrides::overlap");
+}
+
+TEST_F(ChainLaunches, counts_the_launches_of_very_many_tokens) {
+  MixedProblem p{.m = 1'200'000, .n = 64, .k = 128};
+  mixed::Overrides narrow{.token_blocks = 1};
+  MixedStep step{.problem = p, .overrides = narrow};
+  step.args = {.x = driver.memory(p.m * p.k * 2),
+               .weights = driver.memory(blob_bytes(p.weights, p.n, p.k)),
+               .d = driver.memory(p.m * p.n * 2)};
+  std::vector<ChainStep> steps = links(1);
+  steps.push_back({.work = step, .name = "many"});
+  const Chain chain = made(steps);
+  ASSERT_TRUE(chain.enqueue(nullptr).ok());
+  EXPECT_EQ(driver.launches(), 1 + 3);
+  EXPECT_EQ(chain.kernels(), driver.launches());
+  EXPECT_EQ(chain.programmatic_edges(), 3);
+}
+
+}  // namespace
+}  // namespace sluice

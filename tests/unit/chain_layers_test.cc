@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layers as chains: every step reads what the one before it wrote, and the sizes are the models'. How this
+// can fail: with `own` always true in sizes_of (o would read qkv's output as if it were narrower), and with
+// down's output in kO.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include <sluice/host/chain.h>
+
+#include "bench/layers.h"
+
+namespace sluice::bench {
+namespace {
+
+const void* input_of(const ChainStep& step) {
+  if (const auto* s = std::get_if<ProductStep>(&step.work)) return s->args.a;
+  if (const auto* s = std::get_if<MixedStep>(&step.work)) return s->args.x;
+  if (const auto* s = std::get_if<NormStep>(&step.work)) return s->args.input;
+  return std::get<QuantizerStep>(step.work).args.input;
+}
+
+LayerSpec spec_of(LayerWeights weights, LayerParts parts) {
+  return {.weights = weights, .parts = parts, .tokens = 4, .layers = 2, .passes = 2};
+}
+constexpr LayerWeights kAllWeights[] = {LayerWeights::e4m3, LayerWeights::bf16, LayerWeights::int4};
+
+TEST(chain_layers, every_step_reads_what_the_one_before_it_wrote) {
+  for (const LayerWeights weights : kAllWeights)
+    for (const LayerParts parts : {LayerParts::all, LayerParts::projections}) {
+      const LayerSpec spec = spec_of(weights, parts);
+      const LayerMemory memory = imagined_memory(spec);
+      const std::vector<ChainStep> steps = steps_of(spec, memory);
+      EXPECT_EQ(input_of(steps[0]), memory.input);
+      for (size_t i = 1; i < steps.size(); ++i)
+        EXPECT_EQ(input_of(steps[i]), written_by(steps[i - 1])[0].data)
+            << name_of(spec) << ": " << step_name(steps[i], i);
+    }
+}
+
+TEST(chain_layers, nothing_is_read_or_written_outside_of_its_buffer) {
+  for (const LayerWeights weights : kAllWeights)
+    for (const LayerParts parts : {LayerParts::all, LayerParts::projections}) {
+      const LayerSpec spec = spec_of(weights, parts);
+      const LayerMemory memory = imagined_memory(spec);
+      const auto bytes = activation_bytes(spec);
+      for (const ChainStep& step : steps_of(spec, memory))
+        for (const StepRange& range : written_by(step)) {
+          bool found = false;
+          for (size_t i = 0; i < bytes.size(); ++i)
+            found = found || (range.data == memory.activations.data[i] && range.bytes == bytes[i]);
+          EXPECT_TRUE(found) << name_of(spec) << ": " << step.name << " " << range.name << " " << range.bytes;
+        }
+    }
+}
+
+TEST(chain_layers, rows_are_as_far_apart_as_in_the_buffer_that_is_read) {
+  for (const LayerWeights weights : kAllWeights)
+    for (const LayerParts parts : {LayerParts::all, LayerParts::projections}) {
+      const LayerSpec spec = spec_of(weights, parts);
+      const LayerMemory memory = imagined_memory(spec);
+      const auto bytes = activation_bytes(spec);
+      for (const ChainStep& step : steps_of(spec, memory)) {
+        i64 pitch = 0;  // bytes
+        if (const auto* s = std::get_if<ProductStep>(&step.work))
+          pitch = s->problem.a.ld * bytes_of(s->problem.a.type);
+        if (const auto* s = std::get_if<MixedStep>(&step.work))
+          pitch = s->problem.ld_x * bytes_of(s->problem.x);
+        if (const auto* s = std::get_if<QuantizerStep>(&step.work))
+          pitch = s->shape.input_ld * bytes_of(s->input);
+        for (size_t i = 0; i < bytes.size(); ++i)
+          if (pitch != 0 && input_of(step) == memory.activations.data[i]) {
+            EXPECT_EQ(pitch * spec.tokens, bytes[i]) << name_of(spec) << ": " << step.name;
+          }
+      }
+    }
+}
+
+TEST(chain_layers, each_layer_has_its_own_weights_and_passes_use_them_again) {
+  const LayerSpec spec = spec_of(LayerWeights::e4m3, LayerParts::all);
+  std::set<const void*> weights;
+  int products = 0;
+  for (const ChainStep& step : steps_of(spec, imagined_memory(spec)))
+    if (const auto* s = std::get_if<ProductStep>(&step.work)) {
+      weights.insert(s->args.b);
+      ++products;
+    }
+  EXPECT_EQ(products, 4 * 2 * 2);
+  EXPECT_EQ(weights.size(), 4u * 2);
+}
+
+TEST(chain_layers, bytes_are_the_models) {
+  // In millions of weights: research/prefetch-pdl.md, section 2.
+  EXPECT_EQ(weight_bytes({.model = kModels[0]}) / 100'000, 2181);
+  EXPECT_EQ(weight_bytes({.model = kModels[1]}) / 100'000, 1069);
+  EXPECT_EQ(weight_bytes({.model = kModels[2]}) / 100'000, 1929);
+  EXPECT_EQ(weight_bytes({.model = kModels[0], .weights = LayerWeights::bf16}) / 200'000, 2181);
+  EXPECT_EQ(weight_bytes({.model = kModels[0], .weights = LayerWeights::int4}),
+            weight_bytes({.model = kModels[0]}) * 4125 / 8000);
+}
+
+TEST(chain_layers, plan_as_chains) {
+  for (const Model& model : kModels)
+    for (const LayerWeights weights : kAllWeights)
+      for (const LayerParts parts : {LayerParts::all, LayerParts::projections}) {
+        LayerSpec spec = spec_of(weights, parts);
+        spec.model = model;
+        const auto plan =
+            plan_chain(steps_of(spec, imagined_memory(spec)), DeviceInfo{}, {.warm_bytes = 1 << 20});
+        ASSERT_TRUE(plan.ok()) << name_of(spec) << ": " << plan.error().message;
+        EXPECT_LE(plan->products.size(), 3 * kLayerProducts);
+      }
+}
+
+TEST(chain_layers, ratios_become_bytes_of_every_product) {
+  const LayerSpec spec = spec_of(LayerWeights::e4m3, LayerParts::projections);
+  const std::vector<ChainStep> steps = steps_of(spec, imagined_memory(spec), 0.5);
+  EXPECT_EQ(steps[0].prefetch_bytes, 4096 * 6144 / 4);
+  EXPECT_FALSE(steps_of(spec, imagined_memory(spec))[0].prefetch_bytes.has_value());
+}
+
+TEST(chain_layers, equal_products_read_what_the_one_before_wrote_and_more) {
+  LayerSpec spec = spec_of(LayerWeights::e4m3, LayerParts::projections);
+  const Result<Model> model = parse_model("1280x8192");
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  spec.model = *model;
+  EXPECT_EQ(weight_bytes(spec), 4 * 1280 * 8192);
+  EXPECT_EQ(name_of(spec), "4 x 1280x8192 e4m3, 4 tokens");
+  EXPECT_NE(poison_of(spec), 0xFF) << "columns that nobody writes are read";
+  const LayerMemory memory = imagined_memory(spec);
+  const std::vector<ChainStep> steps = steps_of(spec, memory);
+  EXPECT_EQ(steps.size(), 16u);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const auto& s = std::get<ProductStep>(steps[i].work);
+    EXPECT_EQ(s.problem.n, 1280);
+    EXPECT_EQ(s.problem.k, 8192);
+    EXPECT_EQ(s.problem.a.ld, 8192);
+    EXPECT_EQ(s.problem.d.ld, 8192);
+    if (i > 0) {
+      EXPECT_EQ(s.args.a, std::get<ProductStep>(steps[i - 1].work).args.d);
+    }
+  }
+  EXPECT_TRUE(plan_chain(steps, DeviceInfo{}).ok());
+  const Result<Model> square = parse_model("8192x8192");
+  ASSERT_TRUE(square.ok());
+  EXPECT_EQ(poison_of({.model = *square, .parts = LayerParts::projections}), 0xFF);
+  for (const char* wrong : {"8192x1280", "0x8", "8x", "8x8x8"})
+    EXPECT_FALSE(parse_model(wrong).ok()) << wrong;
+}
+
+TEST(chain_layers, names) {
+  EXPECT_TRUE(parse_model("qwen3-8b").ok());
+  EXPECT_NE(parse_model("gpt").error().message.find("llama3-70b-tp8"), std::string::npos);
+  EXPECT_NE(parse_layer_weights("fp4").error().message.find("int4"), std::string::npos);
+  EXPECT_EQ(name_of(LayerSpec{.parts = LayerParts::projections}), "llama3-8b e4m3, 1 token, projections");
+}
+
+}  // namespace
+}  // namespace sluice::bench

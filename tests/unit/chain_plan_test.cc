@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// What plan_chain makes of every place, and what it refuses. How this can fail: with the `if (first)` of
+// overlap_at left out, the_first_never_waits was red; with `begin < r.end` of Ranges::touches turned, the
+// test of weights that a step writes.
+#include <sluice/host/chain.h>
+
+#include "chain_fixture.h"
+
+namespace sluice {
+namespace {
+
+class ChainPlans : public ChainTest {};
+
+TEST_F(ChainPlans, the_first_never_waits_and_the_last_never_triggers) {
+  const ChainPlan plan = planned(links(4));
+  ASSERT_EQ(plan.steps.size(), 4u);
+  EXPECT_EQ(plan.steps[0].overlap, (Overlap{Wait::none, Trigger::at_start}));
+  EXPECT_EQ(plan.steps[1].overlap, (Overlap{Wait::weights_first, Trigger::at_start}));
+  EXPECT_EQ(plan.steps[2].overlap, (Overlap{Wait::weights_first, Trigger::at_start}));
+  EXPECT_EQ(plan.steps[3].overlap, (Overlap{Wait::weights_first, Trigger::never}));
+  for (const PlannedStep& s : plan.steps)
+    EXPECT_EQ(plan.products[static_cast<size_t>(s.plan)].config.overlap, s.overlap);
+  EXPECT_EQ(plan.products.size(), 3u) << "equal steps in equal places share a plan";
+}
+
+TEST_F(ChainPlans, options_reach_every_step) {
+  for (const PlannedStep& s : planned(links(3), {.overlap = ChainOverlap::off}).steps)
+    EXPECT_EQ(s.overlap, Overlap{});
+  const ChainPlan waits =
+      planned(links(3), {.overlap = ChainOverlap::wait_first, .trigger = Trigger::after_loads});
+  EXPECT_EQ(waits.steps[1].overlap, (Overlap{Wait::first, Trigger::after_loads}));
+  const ChainPlan one = planned(links(1));
+  EXPECT_EQ(one.steps[0].overlap, Overlap{});
+}
+
+TEST_F(ChainPlans, a_step_may_say_its_own_but_not_against_its_place) {
+  std::vector<ChainStep> steps = links(3);
+  steps[1].overlap = Overlap{Wait::none, Trigger::after_loads};
+  EXPECT_EQ(planned(steps).steps[1].overlap, *steps[1].overlap);
+  steps = links(3);
+  steps[0].overlap = Overlap{Wait::first, Trigger::never};
+  refused_plan(steps, ErrorCode::invalid_argument, "step 0 (link0): the first launch of a chain never waits");
+  steps = links(3);
+  steps[2].overlap = Overlap{Wait::first, Trigger::at_start};
+  refused_plan(steps, ErrorCode::invalid_argument,
+               "step 2 (link2): the last launch of a chain never triggers");
+}
+
+TEST_F(ChainPlans, what_launches_nothing_is_no_place) {
+  std::vector<ChainStep> steps = links(4);
+  product(steps[0]).problem.m = 0;
+  product(steps[3]).problem.n = 0;
+  const ChainPlan plan = planned(steps);
+  EXPECT_FALSE(plan.steps[0].launched);
+  EXPECT_EQ(plan.steps[1].overlap.wait, Wait::none) << "it is the first that launches";
+  EXPECT_EQ(plan.steps[2].overlap.trigger, Trigger::never) << "it is the last that launches";
+  EXPECT_EQ(made(steps).kernels(), 2);
+}
+
+TEST_F(ChainPlans, hands_over_the_head_of_the_next_weights_and_no_more_than_there_are) {
+  std::vector<ChainStep> steps = links(3);
+  steps[1].warm_bytes = 1 << 30;
+  const ChainPlan plan = planned(steps, {.warm_bytes = 4096});
+  EXPECT_EQ(plan.steps[0].warm_next.data, product(steps[1]).args.b);
+  EXPECT_EQ(plan.steps[0].warm_next.bytes, 4096);
+  EXPECT_EQ(plan.steps[1].warm_next.bytes, kWidth * kWidth);
+  EXPECT_EQ(plan.steps[2].warm_next.bytes, 0) << "nothing comes behind the last";
+  EXPECT_EQ(planned(links(2)).steps[0].warm_next.bytes, 0);
+}
+
+TEST_F(ChainPlans, prefetches_the_tail_of_its_own_weights_where_it_waits) {
+  std::vector<ChainStep> steps = links(2);
+  const ChainPlan plan = planned(steps, {.prefetch_bytes = 1024});
+  EXPECT_EQ(plan.steps[0].prefetch.bytes, 0) << "it does not wait";
+  EXPECT_EQ(plan.steps[1].prefetch.bytes, 1024);
+  EXPECT_EQ(plan.steps[1].prefetch.data, shifted(product(steps[1]).args.b, kWidth * kWidth - 1024));
+}
+
+TEST_F(ChainPlans, weights_that_a_step_in_front_writes_are_refused_where_they_are_read_early) {
+  std::vector<ChainStep> steps = links(3);
+  void* shared = driver.memory(kWidth * kWidth);
+  product(steps[0]).args.d = shared;
+  product(steps[2]).args.b = shared;
+  refused_plan(steps, ErrorCode::aliasing, "step 2 (link2): B (");
+  planned(steps, {.overlap = ChainOverlap::off});
+  planned(steps, {.overlap = ChainOverlap::wait_first});
+  steps[2].overlap = Overlap{Wait::first, Trigger::never};
+  planned(steps);
+  steps[2].overlap.reset();
+  steps[1].overlap = Overlap{Wait::none, Trigger::at_start};  // step 0 has ended when step 2 begins
+  planned(steps);
+  steps = links(3);  // later writes are no matter
+  product(steps[2]).args.d = const_cast<void*>(product(steps[0]).args.b);
+  planned(steps);
+}
+
+TEST_F(ChainPlans, activations_may_be_used_again) {
+  std::vector<ChainStep> steps = links(4);
+  product(steps[2]).args.d = product(steps[0]).args.d;  // which step 1 reads
+  product(steps[3]).args.a = product(steps[2]).args.d;
+  planned(steps);
+}
+
+TEST_F(ChainPlans, a_small_footprint_takes_stages_and_says_when_it_cannot) {
+  std::vector<ChainStep> steps = links(2);
+  const ChainPlan whole = planned(steps);
+  const int stages = whole.products[1].config.stages;
+  ASSERT_GT(stages, 2);
+  const ChainPlan fewer = planned(steps, {.most_stages = 2});
+  EXPECT_EQ(fewer.products[1].config.stages, 2);
+  EXPECT_LT(fewer.products[1].smem_bytes, whole.products[1].smem_bytes);
+  const i64 limit = whole.products[1].smem_bytes - 1;
+  const ChainPlan small = planned(steps, {.smem_limit = limit});
+  EXPECT_LE(small.products[1].smem_bytes, limit);
+  EXPECT_EQ(small.products[1].config.stages, stages - 1);
+  refused_plan(steps, ErrorCode::invalid_config, "smem_limit = 1000", {.smem_limit = 1000});
+}
+
+TEST_F(ChainPlans, sums_in_one_order_whatever_the_overlap) {
+  // Planned alone, its parts are added up by a second kernel; a chain has them in one.
+  Problem p{.m = 128, .n = 128, .k = 131072};
+  const auto alone = gemm::plan(p, device().info(), {.ignore_records = true});
+  ASSERT_TRUE(alone.ok());
+  ASSERT_EQ(alone->config.combine, Combine::separate) << "choose another problem for this test";
+  std::vector<ChainStep> steps = links(1);
+  steps.push_back(
+      {.work = ProductStep{.problem = p, .overrides = {.ignore_records = true}, .args = args_for(p)}});
+  for (const ChainOverlap overlap : {ChainOverlap::off, ChainOverlap::weights_first}) {
+    ChainPlan plan = planned(steps, {.overlap = overlap});
+    KernelConfig config = plan.products[1].config;
+    EXPECT_EQ(config.combine, Combine::last_arriver) << name_of(overlap);
+    EXPECT_EQ(plan.steps[1].overlap.wait != Wait::none, overlap != ChainOverlap::off);
+  }
+}
+
+TEST_F(ChainPlans, refuses_what_the_chain_sets_itself) {
+  std::vector<ChainStep> steps = links(2);
+  product(steps[1]).overrides.overlap = {Wait::first, Trigger::never};
+  refused_plan(steps, ErrorCode::invalid_argument, "step 1 (link1): PlanOverrides::overlap");
+  steps = links(2);
+  product(steps[0]).args.warm_next = {product(steps[1]).args.b, 16};
+  refused_plan(steps, ErrorCode::invalid_argument, "warm_bytes");
+  steps = links(2);
+  product(steps[0]).args.workspace = {product(steps[1]).args.d, 16};
+  refused_plan(steps, ErrorCode::invalid_argument, "enqueue");
+  refused_plan(links(2), ErrorCode::invalid_argument, "negative", {.warm_bytes = -1});
+  steps = links(1);
+  steps.push_back({.work = QuantizerStep{.granularity = Granularity::tensor, .shape = {4, 8}}});
+  refused_plan(steps, ErrorCode::invalid_argument, "scale_given");
+}
+
+TEST_F(ChainPlans, errors_of_a_plan_have_the_steps_name) {
+  std::vector<ChainStep> steps = links(2);
+  product(steps[1]).problem.k = 100;
+  refused_plan(steps, ErrorCode::misaligned, "step 1 (link1): k = 100");
+}
+
+TEST_F(ChainPlans, text_has_a_line_a_step) {
+  const std::string text = explain(planned(links(2), {.warm_bytes = 4096}));
+  EXPECT_NE(text.find("link0  16x256x256"), std::string::npos) << text;
+  EXPECT_NE(text.find("wait none, trigger at_start, warm 0.00 MB"), std::string::npos) << text;
+  EXPECT_NE(text.find("wait weights_first, trigger never"), std::string::npos) << text;
+  EXPECT_NE(text.find("all 2 steps"), std::string::npos) << text;
+}
+
+TEST(chain_ratios, are_translated) {
+  EXPECT_EQ(trigger_of_overlap_ratio(-1), Trigger::never);
+  EXPECT_EQ(trigger_of_overlap_ratio(0), Trigger::at_start);
+  EXPECT_EQ(trigger_of_overlap_ratio(0.4), Trigger::at_start);
+  EXPECT_EQ(trigger_of_overlap_ratio(0.8), Trigger::after_loads);
+  EXPECT_EQ(bytes_of_prefetch_ratio(-1, 1000), 0);
+  EXPECT_EQ(bytes_of_prefetch_ratio(0.5, 1000), 250);
+  EXPECT_EQ(bytes_of_prefetch_ratio(7, 1000), 500);
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// `sluice chain` without a GPU: what its flags become, what it says, and a whole session on the fake driver,
+// where nothing is computed and everything is therefore equal. How this can fail: with `* spec.passes` left
+// out of time_arms; with the ladder's refusal left out.
+#include <gtest/gtest.h>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "cli/chain_flags.h"
+#include "cli/chain_table.h"
+#include "lab_fixture.h"
+#include "run_tool.h"
+
+namespace sluice::cli {
+namespace {
+
+Result<std::vector<bench::ChainCase>> parsed(const std::string& arguments) {
+  CLI::App app;
+  ChainFlags flags;
+  add_chain_flags(app, flags);
+  app.parse(arguments);
+  return cases_of(flags);
+}
+std::string refusal(const std::string& arguments) {
+  const auto cases = parsed(arguments);
+  return cases.ok() ? "" : cases.error().message;
+}
+
+TEST(cli_chain, a_case_for_each_number_of_tokens) {
+  const auto cases = parsed("--model qwen3-8b --tokens 1,16 --weights bf16 --projections --layers 3");
+  ASSERT_TRUE(cases.ok()) << cases.error().message;
+  ASSERT_EQ(cases->size(), 2u);
+  const bench::LayerSpec& spec = (*cases)[1].spec;
+  EXPECT_EQ(name_of(spec), "qwen3-8b bf16, 16 tokens, projections");
+  EXPECT_EQ(spec.layers, 3);
+  ASSERT_EQ((*cases)[1].arms.size(), 1u);
+  EXPECT_EQ((*cases)[1].arms[0].name, "weights_first, at_start");
+}
+
+TEST(cli_chain, arms) {
+  const auto staged = parsed("--stages 2,4 --half --warm 65536 --trigger after_loads --tokens 1");
+  ASSERT_TRUE(staged.ok()) << staged.error().message;
+  const std::vector<bench::ArmSpec>& arms = (*staged)[0].arms;
+  ASSERT_EQ(arms.size(), 2u);
+  EXPECT_EQ(arms[1].name, "weights_first, after_loads, half, warm 64 KB, 4 stages");
+  EXPECT_EQ(arms[1].options.most_stages, 4);
+  EXPECT_EQ(arms[1].options.smem_limit, kHalfFootprint);
+  EXPECT_EQ(arms[1].options.warm_bytes, 65536);
+  EXPECT_EQ(arms[1].options.trigger, Trigger::after_loads);
+  const auto ladder = parsed("--ladder --tokens 1");
+  ASSERT_TRUE(ladder.ok());
+  std::string names;
+  for (const bench::ArmSpec& arm : (*ladder)[0].arms) names += arm.name + ";";
+  EXPECT_EQ(names, "wait_first;weights_first;half footprint;hand-off 8 MB;");
+}
+
+TEST(cli_chain, ratios_of_example_63) {
+  const auto later = parsed("--overlap-ratio 0.8 --prefetch-ratio 0.7 --tokens 1");
+  ASSERT_TRUE(later.ok()) << later.error().message;
+  EXPECT_EQ((*later)[0].arms[0].options.trigger, Trigger::after_loads);
+  EXPECT_DOUBLE_EQ((*later)[0].arms[0].prefetch_ratio, 0.7);
+  const auto never = parsed("--overlap-ratio=-1 --tokens 1");
+  ASSERT_TRUE(never.ok());
+  EXPECT_EQ((*never)[0].arms[0].options.overlap, ChainOverlap::off);
+}
+
+TEST(cli_chain, refusals_list_what_there_is) {
+  EXPECT_NE(refusal("--model gpt").find("llama3-8b"), std::string::npos);
+  EXPECT_NE(refusal("--weights fp4").find("int4"), std::string::npos);
+  EXPECT_NE(refusal("--overlap on").find("off, wait_first, weights_first"), std::string::npos);
+  EXPECT_NE(refusal("--trigger late").find("never, at_start, after_loads"), std::string::npos);
+  EXPECT_NE(refusal("--against torch").find("cublaslt"), std::string::npos);
+  EXPECT_NE(refusal("--ladder --half").find("--half has no effect beside --ladder"), std::string::npos);
+  EXPECT_NE(refusal("--overlap-ratio 0.5 --trigger never").find("leave one out"), std::string::npos);
+}
+
+bench::ChainRecord record() {
+  bench::ChainRecord made{.layer_weight_bytes = 230'000'000};
+  made.arms = {{.name = bench::kChainOff, .us = {60, 59, 61}, .kernels = 4, .differing = 0},
+               {.name = "weights_first, at_start",
+                .us = {50, 49, 51},
+                .programmatic_edges = 3,
+                .differing = 0,
+                .replays = 7},
+               {.name = "broken", .differing = 5},
+               {.name = "failed", .error = "toolchain: no"},
+               {.name = bench::kChainPeer, .us = {75, 74, 76}, .distance = 0.0125}};
+  return made;
+}
+
+TEST(cli_chain, table) {
+  const std::string text = chain_header() + chain_lines(record());
+  EXPECT_NE(text.find("us a layer"), std::string::npos) << text;
+  EXPECT_NE(text.find("50.00"), std::string::npos) << text;
+  EXPECT_NE(text.find("100.0 %"), std::string::npos) << "230 MB in 50 us are 4.6 TB/s\n" << text;
+  EXPECT_NE(text.find("1.200"), std::string::npos) << "off over it\n" << text;
+  EXPECT_NE(text.find("1.500"), std::string::npos) << "cuBLASLt over it\n" << text;
+  EXPECT_NE(text.find("yes, 7"), std::string::npos) << text;
+  EXPECT_NE(text.find("not timed: 5 pieces"), std::string::npos) << text;
+  EXPECT_NE(text.find("toolchain: no"), std::string::npos) << text;
+}
+
+TEST(cli_chain, json) {
+  const auto json = nlohmann::json::parse(bench::to_json(bench::RunRecord{.gpu = "H200"}, {record()}));
+  EXPECT_EQ(json["schema"], "sluice-chain-1");
+  EXPECT_EQ(json["machine"]["gpu"], "H200");
+  EXPECT_FALSE(json.contains("shapes"));
+  const auto& arms = json["chains"][0]["arms"];
+  EXPECT_EQ(arms[1]["us_a_layer"]["median"], 50.0);
+  EXPECT_EQ(arms[1]["ratios"]["cuBLASLt"], 1.5);
+  EXPECT_EQ(arms[2]["differing"], 5);
+  EXPECT_FALSE(arms[2].contains("us_a_layer"));
+  EXPECT_EQ(arms[3]["error"], "toolchain: no");
+}
+
+class ChainSession : public bench::LabFixture {
+ protected:
+  ChainSession() : LabFixture({.rounds = 3}) {}
+
+  static bench::ChainCase small_case(bench::LayerWeights weights, bench::LayerParts parts) {
+    return {.spec = {.model = {"small", 256, 384, 256, 512},
+                     .weights = weights,
+                     .parts = parts,
+                     .tokens = 4,
+                     .layers = 2,
+                     .passes = 2},
+            .arms = {{.name = "weights_first", .options = {.warm_bytes = 4096}, .prefetch_ratio = 0.5}},
+            .replays = 9};
+  }
+};
+
+TEST_F(ChainSession, measures_every_kind_and_gives_everything_back) {
+  for (const bench::LayerWeights weights :
+       {bench::LayerWeights::e4m3, bench::LayerWeights::bf16, bench::LayerWeights::int4})
+    for (const bench::LayerParts parts : {bench::LayerParts::all, bench::LayerParts::projections}) {
+      const bench::ChainCase item = small_case(weights, parts);
+      const Alive before = driver_.alive();
+      const bench::ChainRecord record = measure_chain(*lab_, item, bench::kSilent);
+      Alive after = driver_.alive();
+      after.modules = before.modules;  // kernels may stay loaded
+      EXPECT_EQ(after, before) << name_of(item.spec);
+      EXPECT_EQ(record.error, "") << name_of(item.spec);
+      ASSERT_EQ(record.arms.size(), 2u) << name_of(item.spec);
+      const bench::ArmRecord& arm = record.arms[1];
+      EXPECT_TRUE(arm.right()) << arm.error;
+      EXPECT_EQ(arm.replays, 9);
+      EXPECT_EQ(arm.kernels, record.arms[0].kernels);
+      EXPECT_EQ(record.arms[0].programmatic_edges, 0);
+      EXPECT_DOUBLE_EQ(arm.us.median, 250.0 / 4) << "the fake's clock: 0.25 ms, four layers";
+      EXPECT_EQ(arm.programmatic_edges, arm.kernels - 1);
+    }
+}
+
+TEST_F(ChainSession, lost_edges_and_a_missing_peer_are_errors_of_their_arm) {
+  driver_.make_edges_full();
+  bench::ChainCase item = small_case(bench::LayerWeights::e4m3, bench::LayerParts::projections);
+  item.against_peer = true;
+  const bench::ChainRecord record = measure_chain(*lab_, item, bench::kSilent);
+  EXPECT_EQ(record.error, "");
+  ASSERT_EQ(record.arms.size(), 3u);
+  EXPECT_TRUE(record.arms[0].right());
+  EXPECT_NE(record.arms[1].error.find("programmatic edges"), std::string::npos) << record.arms[1].error;
+  EXPECT_NE(record.arms[2].error.find("no/such/libcublasLt"), std::string::npos) << record.arms[2].error;
+}
+
+TEST(cli_chain, the_tool_explains_and_refuses_without_a_gpu) {
+  const Outcome plan = run_tool("SLUICE_RECORDS_DIR=",
+                                "chain --device host --projections --tokens 16 --explain --warm 1048576");
+  EXPECT_EQ(plan.code, 0) << plan.text;
+  EXPECT_TRUE(plan.has("gate_up  16x28672x4096")) << plan.text;
+  EXPECT_TRUE(plan.has("wait weights_first, trigger at_start, warm 1.05 MB")) << plan.text;
+  EXPECT_TRUE(plan.has("all 8 steps")) << plan.text;
+  const Outcome refused = run_tool("SLUICE_RECORDS_DIR=", "chain --device host");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_TRUE(refused.has("--explain and --compile-only")) << refused.text;
+}
+
+}  // namespace
+}  // namespace sluice::cli
