@@ -121,8 +121,7 @@ TEST_F(mixed_overlap, of_the_kernel_for_e4m3_tokens_gives_the_bits_of_launches_i
 }
 
 // With stages not a multiple of the warpgroups one could wait for a stage whose last bytes another had yet to
-// see: with 17 or 18 stages and 4 warpgroups a launch in some ten thousand never ended. Many CTAs, many
-// waves.
+// see, and this very product hung once, with 17 or 18 stages and 4 warpgroups. Many CTAs in many waves.
 TEST_F(mixed_overlap, stages_of_warpgroups_are_their_own) {
   MixedProblem problem{.m = 96,
                        .n = 10240,

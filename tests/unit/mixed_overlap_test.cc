@@ -28,6 +28,7 @@ MixedProblem problem_of(size_t kernel) {
 mixed::Overrides overrides_of(size_t kernel, const Overlap& overlap) {
   mixed::Overrides overrides{.overlap = overlap};
   if (kernel == 0) overrides.warps = 4;
+  if (kernel == 1) overrides.cluster_k = 2;
   return overrides;
 }
 

@@ -71,8 +71,9 @@ double estimate_us(const MixedProblem& problem, const NarrowConfig& config, cons
   double sum = 0;
   for (const double us : {sm_us, hbm_us, l2_us, issue_us}) sum += std::pow(us, costs.sharpness);
   const double reduce_us = costs.reduce_us * tile_rows(c) * tile_tokens(c) / 128.0 * of_busiest / resident;
-  return costs.fixed_us + std::pow(sum, 1 / costs.sharpness) + reduce_us + costs.wave_us * (waves - 1) +
-         (c.parts > 1 ? costs.part_us * c.parts * waves : 0.0);
+  const double begin_us = (c.parts > 1 ? costs.cluster_wave_us : costs.wave_us) * (waves - 1);
+  return costs.fixed_us + std::pow(sum, 1 / costs.sharpness) + reduce_us + begin_us +
+         (c.parts > 1 ? costs.part_us * c.parts : 0.0);
 }
 
 double estimate_us(const MixedProblem& problem, const WideConfig& c, const DeviceInfo& device,

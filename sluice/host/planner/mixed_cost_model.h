@@ -23,53 +23,54 @@ struct IssueCosts {
 /// the rest, with WideCosts, to those of the tuner (bench/shapes/mixed_grid.txt but for every fifth problem):
 /// docs/findings/few-bit-weights.md ("Tuned") says how well. Rates of HBM and L2 are the device's.
 struct MixedCosts {
-  double fixed_us = 1.96;           // launch, first bytes, last stores
+  double fixed_us = 1.98;           // launch, first bytes, last stores
   double sm_bytes_per_us = 40.3e3;  // that one SM takes
-  double token_share = 0.178;       // of the tokens' bytes that count there: they are in L2
-  double latency_us = 1.36;         // from a copy to its bytes: what is in flight over it is a rate too
+  double token_share = 0.138;       // of the tokens' bytes that count there: they are in L2
+  double latency_us = 1.38;         // from a copy to its bytes: what is in flight over it is a rate too
   double clocks_per_us = 1755;      // of an SM
   /// Tiles of 8 tokens (device/mixed/tile_sums.cuh).
   IssueCosts few{70, 35, 8, 9.8, 8};
   /// Of 16 and 32 (token_rows.cuh): one warp a scheduler nearly fills its slots.
-  IssueCosts more{64.2, 18.3, 44.6, 75.6, 4.72};
-  double bf16_work = 1.59;   // to expand codes for bf16 tokens, in that for fp16
-  double reduce_us = 0.123;  // for each four sums of a warp that a thread adds up at the end
-  double wave_us = 0.76;     // for each wave of CTAs after the first
-  double part_us = 0.255;    // for each CTA of a cluster, each wave
-  double sharpness = 14.2;   // times are joined as an l^p norm
+  IssueCosts more{67.6, 22.8, 39.9, 77.4, 4.78};
+  double bf16_work = 1.29;       // to expand codes for bf16 tokens, in that for fp16
+  double reduce_us = 0.132;      // for each four sums of a warp that a thread adds up at the end
+  double wave_us = 0.754;        // for each wave of CTAs after the first
+  double cluster_wave_us = 2.0;  // the same of clusters
+  double part_us = 0.373;        // for each CTA of a cluster
+  double sharpness = 14.2;       // times are joined as an l^p norm
 };
 
 /// Of the wide kernel. The two warpgroups' products and instructions share issue slots, so that a step of 16
 /// k takes longer than either. (product_clocks is of 60 products of 17 to 1024 tokens: H200, 2026-11-21.)
 struct WideCosts {
-  double fixed_us = 2.51;           // launch, first bytes
+  double fixed_us = 2.72;           // launch, first bytes
   double clocks_per_us = 1755;      // of an SM
   double product_clocks = 1.0;      // for each token, of a step of 16 k
   double issue_clocks = 0.456;      // the same where instructions are what a step waits for, and beside it:
   double expand_clocks = 85;        // to make weights of 4-bit codes
   double expand_byte_clocks = 110;  // of 8-bit codes
   double zero_clocks = 6;           // with stored zeros
-  double tile_us = 2.64;            // stores of 256 tokens, which nothing hides
-  double last_tile_us = 2.13;       // and of the last ones, until they have arrived
-  double exchange_us = 1.06;        // where two CTAs share k: for 64 tokens
+  double tile_us = 2.52;            // stores of 256 tokens, which nothing hides
+  double last_tile_us = 1.85;       // and of the last ones, until they have arrived
+  double exchange_us = 0.986;       // where two CTAs share k: for 64 tokens
 };
 
 /// Of the kernel for e4m3 tokens, fitted with the others. A tile is 64 rows x 128 k. Rates of HBM and L2 are
 /// the device's.
 struct ByteCosts {
-  double fixed_us = 2.87;           // launch, first bytes, last stores
-  double sm_bytes_per_us = 39.4e3;  // that one SM takes
-  double token_share = 0.28;        // of the tokens' bytes that counts there: they are in L2
-  double latency_us = 0.43;         // from a copy to its bytes: what is in flight over it is a rate too
+  double fixed_us = 2.83;           // launch, first bytes, last stores
+  double sm_bytes_per_us = 39.0e3;  // that one SM takes
+  double token_share = 0.272;       // of the tokens' bytes that counts there: they are in L2
+  double latency_us = 0.327;        // from a copy to its bytes: what is in flight over it is a rate too
   double clocks_per_us = 1755;      // of an SM
-  double tile_clocks = 136;         // of a tile: codes, barriers
-  double product_clocks = 1.89;     // for each token
-  double token_clocks = 0.60;       // for each token and scale of a row in the tile
-  double busy_exponent = 0.2;       // of the warpgroups, as a share of four
+  double tile_clocks = 137;         // of a tile: codes, barriers
+  double product_clocks = 1.88;     // for each token
+  double token_clocks = 0.678;      // for each token and scale of a row in the tile
+  double busy_exponent = 0.187;     // of the warpgroups, as a share of four
   double wave_us = 1.62;            // for each wave of CTAs after the first
-  double cluster_wave_us = 2.66;    // the same of clusters
-  double reduce_us = 0.0004;        // for each token of a warpgroup's sums that are put into shared memory
-  double part_us = 0.105;           // for each CTA of a cluster
+  double cluster_wave_us = 2.69;    // the same of clusters
+  double reduce_us = 0.00034;       // for each token of a warpgroup's sums that are put into shared memory
+  double part_us = 0.108;           // for each CTA of a cluster
   double exchange_us = 0.005;       // where there is one: for each token of a strip, whose sums CTAs exchange
   double sharpness = 12;
 };
