@@ -167,6 +167,8 @@ Result<Norm> Norm::create(const Device& device, const NormOptions& options) {
     auto module = device.impl().load_cubin(units[i], **cubins[i], 0);
     if (!module) return module.error();
     impl->modules[i] = *std::move(module);
+    if (options.overlap.wait == Wait::none) continue;
+    if (const Result<void> waits = impl->modules[i]->check_waits(); !waits) return waits.error();
   }
   return Norm(std::move(impl));
 }

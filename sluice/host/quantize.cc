@@ -166,6 +166,8 @@ Result<Quantizer> Quantizer::create(const Device& device, DType input, Granulari
       auto module = device.impl().load_cubin(units[unit], **cubins[unit], 0);
       if (!module) return module.error();
       loaded = *std::move(module);
+      if (overlap.wait == Wait::none) continue;
+      if (const Result<void> waits = loaded->check_waits(); !waits) return waits.error();
     }
     impl->steps.push_back(std::move(step));
   }

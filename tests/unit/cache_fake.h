@@ -17,6 +17,8 @@
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/jit/cache_key.h>
 
+#include "fake_image.h"
+
 namespace sluice::test {
 
 class TemporaryFolder {
@@ -40,7 +42,7 @@ class TemporaryFolder {
 };
 
 inline Cubin fake_cubin(const std::string& unit, const std::string& version = "fake 1.0") {
-  std::string image = "cubin of " + unit;
+  std::string image = fake::fake_image(unit);
   while (image.size() < 30000) image += image;  // as large as a real one
   return {.image = image,
           .report = {.registers = 168,

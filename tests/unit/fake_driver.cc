@@ -3,10 +3,8 @@
 #include "fake_driver.h"
 
 #include <cstdlib>
-#include <cstring>
 
 #include <sluice/host/device_impl.h>
-#include <sluice/host/jit/code_scan.h>
 
 #include "fake_driver_state.h"
 
@@ -115,23 +113,6 @@ DecodedMap decode(const TensorMap& map) {
           .oob_fill = byte(3),
           .interleave = byte(4),
           .rank = byte(5)};
-}
-
-std::string fake::fake_image(const std::string& unit) {
-  std::string elf(kFakeElfBytes, '\0');
-  const auto put = [&](size_t at, u64 value, size_t bytes) { std::memcpy(elf.data() + at, &value, bytes); };
-  put(0, 0x464c457f, 4);  // "\x7f" "ELF"
-  put(0x28, 64, 8);       // where the table of sections is, a section's size, how many
-  put(0x3a, 64, 2);
-  put(0x3c, 1, 2);
-  put(64 + 0x08, 4, 8);  // executable; its place and size
-  put(64 + 0x18, 128, 8);
-  put(64 + 0x20, 16, 8);
-  bool waits = unit.find("sum_parts") != std::string::npos;
-  for (const char* text : {"Wait::first", "Wait::weights_first"})
-    waits = waits || unit.find(text) != std::string::npos;
-  if (waits) put(128, static_cast<u64>(Opcode::wait_prerequisites), 8);
-  return elf + kFakeImage + unit;
 }
 
 Result<Device> open_fake_device(const Options& options) {

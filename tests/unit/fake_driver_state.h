@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fake_driver.h"
+#include "fake_image.h"
 
 namespace sluice::fake {
 
@@ -33,11 +34,6 @@ struct FakeModule {
   ParamsKind params = ParamsKind::other;
   int max_smem = 48 * 1024;
 };
-inline constexpr const char* kFakeImage = "cubin of ";
-/// An ELF file as sluice/host/jit/code_scan.h reads it: a header, one section, and one instruction in it;
-/// behind it kFakeImage and the unit. It waits if the unit's text says that it does.
-inline constexpr size_t kFakeElfBytes = 64 + 64 + 16;
-std::string fake_image(const std::string& unit);
 inline constexpr u64 kMagic = 0x736c75696365;
 inline constexpr int kMaxDevices = 4;
 

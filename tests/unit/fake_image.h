@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// What stands in for a compiled kernel where the driver or the compiler is a fake.
+#pragma once
+
+#include <cstring>
+#include <string>
+
+#include <sluice/host/jit/code_scan.h>
+
+namespace sluice::fake {
+
+inline constexpr const char* kFakeImage = "cubin of ";
+/// What stands before it: an ELF file as sluice/host/jit/code_scan.h reads it, a header, one section, and one
+/// instruction in it.
+inline constexpr size_t kFakeElfBytes = 64 + 64 + 16;
+
+/// It waits for earlier launches if the unit's text says that it does.
+inline std::string fake_image(const std::string& unit) {
+  std::string elf(kFakeElfBytes, '\0');
+  const auto put = [&](size_t at, u64 value, size_t bytes) { std::memcpy(elf.data() + at, &value, bytes); };
+  put(0, 0x464c457f, 4);  // "\x7f" "ELF"
+  put(0x28, 64, 8);       // where the table of sections is, a section's size, how many
+  put(0x3a, 64, 2);
+  put(0x3c, 1, 2);
+  put(64 + 0x08, 4, 8);  // executable; its place and size
+  put(64 + 0x18, 128, 8);
+  put(64 + 0x20, 16, 8);
+  bool waits = unit.find("sum_parts") != std::string::npos;
+  for (const char* text : {"Wait::first", "Wait::weights_first"})
+    waits = waits || unit.find(text) != std::string::npos;
+  if (waits) put(128, static_cast<u64>(Opcode::wait_prerequisites), 8);
+  return elf + kFakeImage + unit;
+}
+
+}  // namespace sluice::fake
