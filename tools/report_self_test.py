@@ -7,6 +7,7 @@ import json
 import pathlib
 import tempfile
 
+from report_chains import chains_section
 from report_data import BEST, FIRST, FLOOR, OURS, SCHEMA, TUNED, load_runs
 from report_mixed import OUR_FP8, PEER_16, PEER_FP8, mixed_section
 from report_sections import block_section, promoted_section, unseen_section
@@ -117,6 +118,24 @@ def check_mixed() -> None:
         assert "sluice, 16-bit tokens: geometric mean 2.000 x" in text and "sluice, e4m3 tokens: geometric mean 2.500 x" in text, text
 
 
+def check_chains() -> None:
+    def arm(name: str, us: float, **more) -> dict:
+        return {"name": name, "us_a_layer": {"median": us, "p10": us, "p90": us}, "share": 0.5} | more
+
+    arms = [arm("off", 40.0, differing=0), arm("tuned", 20.0, differing=0), arm("wrong", 10.0, differing=3),
+            {"name": "broken", "error": "driver: no"}, arm("cuBLASLt", 50.0, distance=0.1)]
+    with tempfile.TemporaryDirectory() as name:
+        results = pathlib.Path(name)
+        assert chains_section(results) == ""
+        (results / "chains").mkdir()
+        run = {"schema": "sluice-chain-1", "peak_tbps": 4.6, "chains": [{"name": "a layer", "arms": arms}]}
+        (results / "chains" / "a.json").write_text(json.dumps(run))
+        text = chains_section(results)
+        assert "| a layer | off | 40.00 | 50.0 % | 1.000 | 1.250 |" in text, text
+        assert "| tuned | 20.00 | 50.0 % | 2.000 | 2.500 |" in text, text
+        assert "wrong" not in text and "broken" not in text, "what has other bits must not have a time"
+
+
 def check_page(write_report) -> list[str]:
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -169,6 +188,7 @@ def run(write_report) -> int:
     check_block()
     check_unseen()
     check_mixed()
+    check_chains()
     plots = check_page(write_report)
     print(f"report: self-test passed, plots: {', '.join(plots) or 'none (no matplotlib)'}")
     return 0

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps by which a kernel of packed weights overlaps the launches before and behind it (spec/overlap.h
-// has the contract). All of them are nothing for the default Overlap. Used by kernels/narrow.cuh, byte.cuh
-// and wide.cuh.
+// The steps by which a product's kernel overlaps the launches before and behind it (spec/overlap.h has the
+// contract). All of them are nothing for the default Overlap.
 #pragma once
 
 #include <sluice/device/ptx/sync.cuh>

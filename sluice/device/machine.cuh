@@ -5,6 +5,7 @@
 
 #include <sluice/spec/params.h>
 #include <sluice/spec/validate.h>
+#include <sluice/device/dependent_launch.cuh>
 #include <sluice/device/epilogue/direct_store.cuh>
 #include <sluice/device/epilogue/fragment_store.cuh>
 #include <sluice/device/epilogue/partial_slot.cuh>
@@ -18,7 +19,6 @@
 #include <sluice/device/ptx/global.cuh>
 #include <sluice/device/ptx/mbarrier.cuh>
 #include <sluice/device/ptx/sync.cuh>
-#include <sluice/device/warm.cuh>
 #include <sluice/device/workspace_stamp.cuh>
 
 namespace sluice {
@@ -45,8 +45,8 @@ class Machine {
   /// warp that has initialised them need not wait for the others.
   SLUICE_DEVICE void start() {
     if (threadIdx.x == 0) {  // one thread: lanes that each initialise one take 0.65 us longer
-      if constexpr (kConfig.combine == Combine::separate || kConfig.overlap.trigger == Trigger::at_start)
-        ptx::launch_dependents();
+      if constexpr (kConfig.combine == Combine::separate) ptx::launch_dependents();
+      Launch::begin();
       ptx::prefetch_tensormap(params_.map_a);
       ptx::prefetch_tensormap(params_.map_b);
       if constexpr (kConfig.store == StorePath::tma) ptx::prefetch_tensormap(params_.map_d);
@@ -80,19 +80,10 @@ class Machine {
   SLUICE_DEVICE void read_tensor_scales() { ops_.read_tensor_scales(); }
 
   // ---- launches before and behind ----
-  /// Until those before have ended and what they wrote is seen.
-  SLUICE_DEVICE void wait_prerequisites() {
-    if constexpr (kConfig.overlap.wait != Wait::none) ptx::wait_for_prerequisites();
-  }
-  /// This CTA's word that the next may begin.
-  SLUICE_DEVICE void launch_dependents() { ptx::launch_dependents(); }
-  /// This CTA's part of weights that this launch, or the next, will read: to L2.
-  SLUICE_DEVICE void warm_first() {
-    if constexpr (kConfig.overlap.wait != Wait::none) warm(params_.warm_first, blockIdx.x, gridDim.x);
-  }
-  SLUICE_DEVICE void warm_next() {
-    if constexpr (kConfig.overlap != Overlap{}) warm(params_.warm_next, blockIdx.x, gridDim.x);
-  }
+  SLUICE_DEVICE void wait_prerequisites() { Launch::wait(); }
+  SLUICE_DEVICE void launch_dependents() { Launch::loaded(); }
+  SLUICE_DEVICE void warm_first() { Launch::before_wait(params_); }
+  SLUICE_DEVICE void warm_next() { Launch::warm_next(params_); }
 
   SLUICE_DEVICE int math_group() const { return warpgroup_ - 1; }
 
@@ -314,6 +305,7 @@ class Machine {
  private:
   static constexpr int kStartBarrier = 0;  // named barriers; the math groups have 1 and 2
   static constexpr bool kClustered = cluster_size(kConfig) > 1;
+  using Launch = DependentLaunch<kConfig.overlap>;
   static constexpr bool kPromotes = kConfig.promotes;
   static constexpr bool kCombines = uses_workspace(kConfig);
   static constexpr bool kSplitsInCluster = kConfig.cluster.k > 1;

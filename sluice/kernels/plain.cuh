@@ -17,11 +17,10 @@
 #pragma once
 
 #include <sluice/spec/validate.h>
+#include <sluice/device/dependent_launch.cuh>
 #include <sluice/device/epilogue/direct_store.cuh>
 #include <sluice/device/epilogue/warp_sums.cuh>
 #include <sluice/device/plain/tile_sums.cuh>
-#include <sluice/device/ptx/sync.cuh>
-#include <sluice/device/warm.cuh>
 #include <sluice/device/warp_ring.cuh>
 
 namespace sluice {
@@ -45,33 +44,29 @@ SLUICE_DEVICE plain::Place plain_place(const GemmParams& params, u32 smem) {
   return p;
 }
 
-/// This CTA's part of what a later launch, or this one, will read.
-SLUICE_DEVICE void warm_part(const WarmRange& range) {
-  if (threadIdx.x == 0) warm(range, blockIdx.y * gridDim.x + blockIdx.x, gridDim.x * gridDim.y);
-}
-
 template <KernelConfig kConfig>
 SLUICE_DEVICE void run_plain(const GemmParams& params) {
   static_assert(validate(kConfig) == nullptr, "impossible config: spec/validate.h names the rule");
   using Sums = WarpSums<plain_tile(kConfig)>;
+  using Launch = DependentLaunch<kConfig.overlap>;
   extern __shared__ __align__(1024) u8 smem[];
   const u32 base = ptx::shared_address(smem);
-  if constexpr (kConfig.overlap.trigger == Trigger::at_start) ptx::launch_dependents();
+  Launch::begin();
   Sums::announce();
   const plain::Place at = plain_place<kConfig>(params, base);
 
   plain::Copier<kConfig> copier(params, at);
   const auto copy = [&](u32 stage) { copier.copy(stage); };
   const WarpRing<kConfig.stages, plain_stage_bytes(kConfig)> ring(at.ring, at.count);
-  if constexpr (kConfig.overlap.wait == Wait::weights_first) {
+  if constexpr (Launch::kWeightsFirst) {
     const auto wait = [&] {
-      warm_part(params.warm_first);
-      ptx::wait_for_prerequisites();
+      if (threadIdx.x == 0) Launch::before_wait(params);
+      Launch::wait();
     };
     ring.fill_in_two([&](u32 stage, int ahead) { copier.copy_weights(stage, ahead); }, wait,
                      [&](u32 stage) { copier.copy_tokens(stage); });
   } else {
-    if constexpr (kConfig.overlap.wait == Wait::first) ptx::wait_for_prerequisites();
+    Launch::wait();
     ring.fill(copy);
   }
   plain::TileSums<kConfig> tile;
@@ -79,9 +74,9 @@ SLUICE_DEVICE void run_plain(const GemmParams& params) {
   const TensorScales scales =
       element.load_tensor_scales();  // used after the last tile: they may take as long
   const auto loads_issued = [&] {
-    if (kConfig.overlap == Overlap{} || at.warp != 0) return;
-    if constexpr (kConfig.overlap.trigger == Trigger::after_loads) ptx::launch_dependents();
-    warm_part(params.warm_next);
+    if (kConfig.overlap == Overlap{} || threadIdx.x != 0) return;
+    Launch::loaded();
+    Launch::warm_next(params);
   };
   ring.run(
       copy, [&](u32 stage) { tile.add_tile(stage, at.lane); }, loads_issued);
