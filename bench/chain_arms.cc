@@ -16,27 +16,29 @@ constexpr i64 kReplaysAtOnce = 500;  // between two looks at the counter
 constexpr int kComparedReplays = 3;  // a race need not show at once
 constexpr double kFarPeer = 0.5;     // of RMS: another computation, not another rounding
 
-std::string first_layer_text(const ChainPlan& plan, const LayerSpec& spec) {
-  ChainPlan layer = plan;
+/// The steps of one layer: the second, if there is one behind it too, since it has both neighbours.
+std::span<const PlannedStep> one_layer(const ChainPlan& plan, const LayerSpec& spec) {
   const size_t steps = plan.steps.size() / static_cast<size_t>(spec.layers * spec.passes);
-  const size_t begin = plan.steps.size() > 2 * steps ? steps : 0;  // the second: it has both neighbours
-  layer.steps.assign(plan.steps.begin() + static_cast<std::ptrdiff_t>(begin),
-                     plan.steps.begin() + static_cast<std::ptrdiff_t>(begin + steps));
+  return std::span(plan.steps).subspan(plan.steps.size() > 2 * steps ? steps : 0, steps);
+}
+
+std::string one_layer_text(const ChainPlan& plan, const LayerSpec& spec) {
+  ChainPlan layer = plan;
+  const std::span<const PlannedStep> steps = one_layer(plan, spec);
+  layer.steps.assign(steps.begin(), steps.end());
   return explain(layer);
 }
 
 /// The products' kernels: "qkv ping_pong ...; o ...".
-std::string detail_of(const ChainPlan& plan) {
+std::string detail_of(const ChainPlan& plan, const LayerSpec& spec) {
   std::string text;
-  size_t seen = 0;
-  for (size_t i = plan.steps.size() > 16 ? 8 : 0; i < plan.steps.size() && seen < kLayerProducts; ++i) {
-    const PlannedStep& s = plan.steps[i];
+  for (const PlannedStep& s : one_layer(plan, spec)) {
     const auto at = static_cast<size_t>(s.plan);
     std::string name;
     if (std::holds_alternative<ProductStep>(s.step.work)) name = short_name(plan.products[at].config);
     if (std::holds_alternative<MixedStep>(s.step.work)) name = mixed::short_name(plan.mixed[at].config);
     if (name.empty()) continue;
-    text += fmt::format("{}{} {}", seen++ == 0 ? "" : "; ", s.step.name, name);
+    text += fmt::format("{}{} {}", text.empty() ? "" : "; ", s.step.name, name);
   }
   return text;
 }
@@ -81,8 +83,8 @@ Result<void> prepare_arm(const Work& work, const ArmSpec& spec, Arm& arm) {
   put_choices(spec.choices, steps);
   Result<Chain> chain = Chain::prepare(work.lab.device, steps, spec.options);
   if (!chain) return chain.error();
-  arm.record.detail = detail_of(chain->plan());
-  arm.record.text = first_layer_text(chain->plan(), work.data.spec());
+  arm.record.detail = detail_of(chain->plan(), work.data.spec());
+  arm.record.text = one_layer_text(chain->plan(), work.data.spec());
   Result<ChainGraph> graph = ChainGraph::capture(*chain, work.stream(), work.workspace.view());
   if (!graph) return graph.error();
   arm.record.kernels = graph->kernels();

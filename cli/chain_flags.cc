@@ -31,6 +31,9 @@ Result<ChainOptions> options_of(const ChainFlags& f) {
   const Result<Trigger> trigger =
       parse_name("--trigger", f.trigger, {Trigger::never, Trigger::at_start, Trigger::after_loads});
   if (!trigger) return trigger.error();
+  if (f.prefetch > 0 && f.prefetch_ratio > 0)
+    return Error{ErrorCode::invalid_argument,
+                 "--prefetch-ratio says how many bytes, as --prefetch does: leave one out"};
   ChainOptions options{.overlap = *overlap,
                        .trigger = *trigger,
                        .warm_bytes = f.warm,

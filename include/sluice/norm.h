@@ -36,7 +36,7 @@ struct NormArgs {
 struct NormOptions {
   DType input = DType::bf16;  // or fp16
   std::optional<Granularity> quantize;
-  Overlap overlap{};  // it has no weights: weights_first waits first
+  Overlap overlap{};  // gamma is read before the wait, with first and weights_first alike
 };
 
 /// The loaded kernels of one NormOptions. Cheap to copy; usable from any thread.

@@ -12,7 +12,7 @@ template <Overlap kOverlap>
 struct DependentLaunch {
   static constexpr bool kWeightsFirst = kOverlap.wait == Wait::weights_first;
 
-  /// First thing, by all threads.
+  /// First thing, by one thread of the CTA or by all.
   static SLUICE_DEVICE void begin() {
     if constexpr (kOverlap.trigger == Trigger::at_start) ptx::launch_dependents();
   }

@@ -51,14 +51,15 @@ Result<void> check_weights_unwritten(const std::vector<PlannedStep>& steps) {
     const PlannedStep& s = steps[i];
     if (!s.launched) continue;
     if (s.overlap.wait == Wait::none) written = {};
-    if (s.overlap.wait == Wait::weights_first)
+    if (s.overlap.wait != Wait::none)  // first too: some kernels read bias, gamma or scales of weights early
       for (const StepRange& range : weights_of(s.step))
         if (written.touches(range))
-          return Error{ErrorCode::aliasing,
-                       step_name(s.step, i) + ": " + range.name + " (" + hex(range.data) + " + " +
-                           std::to_string(range.bytes) +
-                           " bytes) is written by a step before it, and weights_first reads it before that "
-                           "step has ended: give this step the overlap wait = first, or other memory"};
+          return Error{
+              ErrorCode::aliasing,
+              step_name(s.step, i) + ": " + range.name + " (" + hex(range.data) + " + " +
+                  std::to_string(range.bytes) +
+                  " bytes) is written by a step before it, and may be read before that step has ended: "
+                  "give this step the overlap wait = none, or other memory"};
     for (const StepRange& range : written_by(s.step)) written.add(range);
   }
   return {};

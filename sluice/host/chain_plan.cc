@@ -117,13 +117,17 @@ class Planner {
 
  private:
   Result<void> add(const ProductStep& step, PlannedStep& planned) {
+    if (step.overrides.combine == Combine::separate && planned.step.overlap && planned.overlap != Overlap{})
+      return refused(
+          "its parts are added up by a second kernel, which overlaps with nobody: leave ChainStep::overlap "
+          "out, or ask for another combine");
     PlanOverrides overrides = step.overrides;
     overrides.overlap = planned.overlap;
     const auto known = std::find_if(products_.begin(), products_.end(), [&](const KnownProduct& k) {
       return k.problem == step.problem && k.overrides == overrides;
     });
     if (known == products_.end()) {
-      Result<Plan> made = plan_product(step.problem, overrides, planned);
+      Result<Plan> made = plan_product(step.problem, overrides);
       if (!made) return made.error();
       if (const Result<void> small = shrink(*made, options_); !small) return small;
       products_.push_back({step.problem, overrides});
@@ -140,15 +144,8 @@ class Planner {
   }
   /// Equal kernels and sums whatever the overlap, so that bits do not depend on it: the second kernel of
   /// Combine::separate overlaps with nobody, so no step gets it unasked, with the overlap off neither.
-  Result<Plan> plan_product(const Problem& problem, PlanOverrides overrides,
-                            const PlannedStep& planned) const {
-    if (overrides.combine == Combine::separate) {
-      if (planned.step.overlap && planned.overlap != Overlap{})
-        return refused(
-            "its parts are added up by a second kernel, which overlaps with nobody: leave ChainStep::overlap "
-            "out, or ask for another combine");
-      overrides.overlap = {};
-    }
+  Result<Plan> plan_product(const Problem& problem, PlanOverrides overrides) const {
+    if (overrides.combine == Combine::separate) overrides.overlap = {};
     Result<Plan> made = gemm::plan(problem, device_, overrides, records_);
     if (!made || overrides.combine || made->config.combine != Combine::separate) return made;
     overrides.combine = Combine::last_arriver;
@@ -220,7 +217,7 @@ void set_ranges(std::vector<PlannedStep>& steps, const ChainOptions& options, co
     if (!s.launched) continue;
     const StepRange weights = main_weights(s.step);
     const u8* begin = static_cast<const u8*>(weights.data);
-    if (before != nullptr) {
+    if (before != nullptr && before->overlap != Overlap{}) {
       const i64 bytes = std::min({before->step.warm_bytes.value_or(options.warm_bytes), weights.bytes, most});
       if (bytes > 0) before->warm_next = {begin, bytes};
     }

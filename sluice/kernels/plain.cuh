@@ -58,15 +58,15 @@ SLUICE_DEVICE void run_plain(const GemmParams& params) {
   plain::Copier<kConfig> copier(params, at);
   const auto copy = [&](u32 stage) { copier.copy(stage); };
   const WarpRing<kConfig.stages, plain_stage_bytes(kConfig)> ring(at.ring, at.count);
+  const auto wait = [&] {
+    if (threadIdx.x == 0) Launch::before_wait(params);
+    Launch::wait();
+  };
   if constexpr (Launch::kWeightsFirst) {
-    const auto wait = [&] {
-      if (threadIdx.x == 0) Launch::before_wait(params);
-      Launch::wait();
-    };
     ring.fill_in_two([&](u32 stage, int ahead) { copier.copy_weights(stage, ahead); }, wait,
                      [&](u32 stage) { copier.copy_tokens(stage); });
   } else {
-    Launch::wait();
+    wait();
     ring.fill(copy);
   }
   plain::TileSums<kConfig> tile;

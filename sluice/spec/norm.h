@@ -17,7 +17,7 @@ struct NormConfig {
   DType input = DType::bf16;  // or fp16
   bool vectors = true;        // eight elements at a time: bases, pitches and columns allow it
   NormStore store = NormStore::plain;
-  Overlap overlap{};  // it has no weights: weights_first waits first
+  Overlap overlap{};  // gamma is read before the wait, with first and weights_first alike
 
   constexpr bool operator==(const NormConfig&) const = default;
 };

@@ -13,7 +13,8 @@
 namespace sluice {
 
 /// none: no wait; the launch begins when all before it have ended. first: it may begin earlier, and waits
-/// before it loads anything. weights_first: it fills its ring with weights before it waits.
+/// before its ring loads anything. weights_first: it fills its ring with weights before it waits. With both,
+/// what no launch writes (bias, gamma, scales of weights) may be read before the wait.
 enum class Wait : u8 { none, first, weights_first };
 /// When CTAs of a dependent launch may begin, where there is room: never before this launch has ended; as
 /// soon as all of its own have begun; or once each has issued its last load.

@@ -59,7 +59,7 @@ class Machine {
   }
 
   void begin_scales(const Tile& tile) { load_tile_ = tile; }
-  void fetch_scales(int) {}  // into registers: nobody else sees it
+  void fetch_scales(int) { record({.kind = StepKind::fetch_scales}); }
   void write_scales(int stage, int k_tile) {
     record({.kind = StepKind::write_scales, .stage = stage, .tile = load_tile_, .k_tile = k_tile});
   }

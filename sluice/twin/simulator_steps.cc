@@ -34,6 +34,7 @@ bool is_local(const Step& step) {
     case StepKind::wait_prerequisites:  // what comes before it is local_rules.h's matter
     case StepKind::launch_dependents:
     case StepKind::read_tensor_scales:
+    case StepKind::fetch_scales:
     case StepKind::reset_counter: return true;
     case StepKind::receive_sums: return step.count == 0;
     default: return false;

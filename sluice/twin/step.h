@@ -56,6 +56,7 @@ enum class StepKind : u8 {
   wait_prerequisites,  // until those before have ended
   launch_dependents,   // the next may begin
   read_tensor_scales,  // into registers
+  fetch_scales,        // into registers: block scales
 };
 const char* name_of(StepKind kind);
 

@@ -2,6 +2,8 @@
 // Dependent launches (spec/overlap.h): weights that are loaded before the wait break nothing in the ring, and
 // what the contract forbids before the wait is seen. To see it fail: load A before the wait in
 // kernels/gemm.cuh, or leave out the math role's wait.
+#include <sluice/twin/local_rules.h>
+
 #include "catching.h"
 
 namespace sluice::twin {
@@ -58,6 +60,14 @@ struct LoadsAEarly : Machine {
     Machine::load_a(stage, k_tile);
   }
 };
+/// The warps that bring block scales begin before the wait.
+struct FetchesScalesEarly : Machine {
+  using Machine::Machine;
+  void wait_prerequisites() {
+    if (is_scale_warp()) fetch_scales(0);
+    Machine::wait_prerequisites();
+  }
+};
 /// Cluster 1 has no tile: nothing of it comes before the wait that it leaves out, but it leaves early.
 struct IdleCtasLeave : Machine {
   using Machine::Machine;
@@ -71,6 +81,14 @@ TEST(overlap, planted_bugs_fall) {
   expect_both_catch<NeverWaits>(FailureKind::before_the_wait, {.k_tiles = 1, .overlap = kWeightsFirst});
   expect_both_catch<OnlyLoadWaits>(FailureKind::before_the_wait, {.k_tiles = 1, .overlap = kWeightsFirst});
   expect_both_catch<LoadsAEarly>(FailureKind::before_the_wait, {.k_tiles = 1, .overlap = kWeightsFirst});
+  expect_both_catch<FetchesScalesEarly>(FailureKind::before_the_wait,
+                                        {.k_tiles = 1, .block_scales = true, .overlap = kWeightsFirst});
+  // Weights that are to wait too are loaded as if they were not.
+  ClusterProgram program = record_gemm(make({.k_tiles = 1, .overlap = kWeightsFirst})).front();
+  program.scenario.config.overlap.wait = Wait::first;
+  const std::optional<Failure> failure = check_waits(program);
+  ASSERT_TRUE(failure.has_value());
+  EXPECT_EQ(failure->kind, FailureKind::before_the_wait);
   expect_all_catches<IdleCtasLeave>(FailureKind::no_wait,
                                     {.k_tiles = 1, .rows = 1, .clusters = 2, .overlap = kWeightsFirst});
 }

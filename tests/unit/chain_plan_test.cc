@@ -83,8 +83,10 @@ TEST_F(ChainPlans, weights_that_a_step_in_front_writes_are_refused_where_they_ar
   product(steps[2]).args.b = shared;
   refused_plan(steps, ErrorCode::aliasing, "step 2 (link2): B (");
   planned(steps, {.overlap = ChainOverlap::off});
-  planned(steps, {.overlap = ChainOverlap::wait_first});
+  refused_plan(steps, ErrorCode::aliasing, "step 2 (link2): B (", {.overlap = ChainOverlap::wait_first});
   steps[2].overlap = Overlap{Wait::first, Trigger::never};
+  refused_plan(steps, ErrorCode::aliasing, "wait = none");
+  steps[2].overlap = Overlap{};
   planned(steps);
   steps[2].overlap.reset();
   steps[1].overlap = Overlap{Wait::none, Trigger::at_start};  // step 0 has ended when step 2 begins
