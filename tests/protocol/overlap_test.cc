@@ -84,7 +84,7 @@ TEST(overlap, planted_bugs_fall) {
   expect_both_catch<FetchesScalesEarly>(FailureKind::before_the_wait,
                                         {.k_tiles = 1, .block_scales = true, .overlap = kWeightsFirst});
   // Weights that are to wait too are loaded as if they were not.
-  ClusterProgram program = record_gemm(make({.k_tiles = 1, .overlap = kWeightsFirst})).front();
+  ClusterProgram program = record_gemm(make({.k_tiles = 1, .overlap = kWeightsFirst})).clusters.front();
   program.scenario.config.overlap.wait = Wait::first;
   const std::optional<Failure> failure = check_waits(program);
   ASSERT_TRUE(failure.has_value());
