@@ -33,9 +33,7 @@ SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
   if (c.schedule == Schedule::plain) return validate_plain(c);
   if (c.warps != 0) return "warps is for plain: the others have 12";
   if (c.overlap != Overlap{} && c.combine == Combine::separate)
-    return "the second kernel of Combine::separate depends on the first one: overlap with other launches "
-           "needs "
-           "another combine";
+    return "Combine::separate has a second kernel, so it cannot overlap with other launches";
   if (ping_pong && c.tile.m != 64 && c.tile.m != 128) return "ping_pong needs tile.m of 64 or 128";
   if (!ping_pong && c.tile.m != 128 && c.tile.m != 256) return "cooperative needs tile.m of 128 or 256";
   if (c.tile.n < 8 || c.tile.n > 256 || c.tile.n % 8 != 0) return "tile.n must be a multiple of 8 in 8..256";

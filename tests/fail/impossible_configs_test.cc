@@ -76,6 +76,8 @@ const std::vector<Impossible>& impossible_configs() {
       {"C must be bf16, fp16 or fp32", {.epilogue = {.residual = true, .c_type = e5m2}}},
       {"Combine::add adds the parts of a tile to D: it needs Update::add",
        {.d = fp32, .combine = Combine::add}},
+      {"Combine::separate has a second kernel, so it cannot overlap with other launches",
+       {.combine = Combine::separate, .overlap = {.wait = Wait::first}}},
       {"Update::add needs an fp32 D", {.epilogue = {.update = Update::add}}},
       {"Update::add takes no bias, residual or activation: it is D += the scaled product",
        {.d = fp32, .epilogue = {.residual = true, .update = Update::add}}},
