@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/chain_record.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
-#include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 namespace sluice::bench {
@@ -86,14 +82,7 @@ std::string to_json(const RunRecord& run, const std::vector<ChainRecord>& chains
 
 Result<void> write_json(const RunRecord& run, const std::vector<ChainRecord>& chains,
                         const std::string& path) {
-  const std::string partial = path + ".partial";
-  std::ofstream file(partial, std::ios::binary | std::ios::trunc);
-  file << to_json(run, chains);
-  file.close();
-  if (!file || std::rename(partial.c_str(), path.c_str()) != 0)
-    return Error{ErrorCode::io,
-                 fmt::format("{} could not be written: does its folder exist, is there space?", path)};
-  return {};
+  return write_whole(to_json(run, chains), path);
 }
 
 }  // namespace sluice::bench

@@ -101,5 +101,7 @@ RatioSummary summarise_ratio(const RunRecord& run, const std::string& ours, cons
 std::string to_json(const RunRecord& run);
 /// To a temporary name beside `path` and renamed, so that a reader never sees half. Error io.
 Result<void> write_json(const RunRecord& run, const std::string& path);
+/// `path` has all of `text`, or what it had before. Error io.
+Result<void> write_whole(const std::string& text, const std::string& path);
 
 }  // namespace sluice::bench

@@ -21,9 +21,9 @@ struct Kernels {
 Kernels load(const Device& device, const ChainPlan& plan, const gemm::Progress& progress) {
   Kernels loaded{
       gemm::prepare(device, plan.products, progress), mixed::prepare(device, plan.mixed, progress), {}, {}};
-  for (const NormOptions& options : plan.norms) loaded.norms.push_back(load_norm(device, options));
+  for (const NormOptions& options : plan.norms) loaded.norms.push_back(Norm::create(device, options));
   for (const ChainPlan::QuantizerPlan& q : plan.quantizers)
-    loaded.quantizers.push_back(load_quantizer(device, q));
+    loaded.quantizers.push_back(Quantizer::create(device, q.input, q.granularity, q.gate, q.overlap));
   return loaded;
 }
 

@@ -148,19 +148,12 @@ Result<Norm> Norm::create(const Device& device, const NormOptions& options) {
   if (!is_16bit(options.input))
     return Error{ErrorCode::invalid_type,
                  std::string("input is ") + name_of(options.input) + ": it must be bf16 or fp16"};
-  NormStore store = NormStore::plain;
-  if (options.quantize) {
-    switch (*options.quantize) {
-      case Granularity::tensor: store = NormStore::tensor; break;
-      case Granularity::row: store = NormStore::row; break;
-      case Granularity::row_block: store = NormStore::row_block; break;
-      case Granularity::square_block:
-        return Error{ErrorCode::invalid_argument,
-                     "quantize is square_block: a norm has one row at a time; take tensor, row or row_block"};
-    }
-  }
+  if (options.quantize == Granularity::square_block)
+    return Error{ErrorCode::invalid_argument,
+                 "quantize is square_block: a norm has one row at a time; take tensor, row or row_block"};
+  const NormStore store = norm_store_of(options);
   auto impl = std::make_shared<Impl>(Impl{device, options.input, store, options.overlap, {}});
-  const std::vector<std::string> units = norm_units(options.input, store, options.overlap);
+  const std::vector<std::string> units = norm_units(options);
   const auto cubins = device.impl().cache.get_all(units, device.options().jobs, {});
   for (size_t i = 0; i < units.size(); ++i) {
     if (!cubins[i]) return cubins[i].error();

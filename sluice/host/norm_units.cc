@@ -16,6 +16,13 @@ const char* name_of(NormStore store) {
   return "?";
 }
 
+NormStore norm_store_of(const NormOptions& options) {
+  if (options.quantize == Granularity::tensor) return NormStore::tensor;
+  if (options.quantize == Granularity::row) return NormStore::row;
+  if (options.quantize == Granularity::row_block) return NormStore::row_block;
+  return NormStore::plain;
+}
+
 std::string norm_unit_text(const NormConfig& config) {
   const auto& [input, vectors, store, overlap] =
       config;  // a field that is added and not printed does not compile
@@ -32,6 +39,10 @@ std::vector<std::string> norm_units(DType input, NormStore store, Overlap overla
   std::vector<std::string> units;
   for (const bool vectors : {true, false}) units.push_back(norm_unit_text({input, vectors, store, overlap}));
   return units;
+}
+
+std::vector<std::string> norm_units(const NormOptions& options) {
+  return norm_units(options.input, norm_store_of(options), options.overlap);
 }
 
 }  // namespace sluice

@@ -5,15 +5,19 @@
 #include <string>
 #include <vector>
 
+#include <sluice/norm.h>
 #include <sluice/spec/norm.h>
 
 namespace sluice {
 
 const char* name_of(NormStore store);
+/// Of Granularity::square_block, which Norm::create refuses, plain.
+NormStore norm_store_of(const NormOptions& options);
 
 std::string norm_unit_text(const NormConfig& config);
 
 /// Of a norm: the unit with vectors, then the one without.
 std::vector<std::string> norm_units(DType input, NormStore store, Overlap overlap = {});
+std::vector<std::string> norm_units(const NormOptions& options);
 
 }  // namespace sluice
