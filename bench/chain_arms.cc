@@ -98,7 +98,7 @@ Result<void> set_reference(const Work& work, const ArmSpec& spec, const Arm& off
   arm.reference = off.replay;
   if (spec.choices.empty()) return {};
   ArmSpec alone{.name = spec.name, .options = {.overlap = ChainOverlap::off}, .choices = spec.choices};
-  for (StepChoice& choice : alone.choices) choice = {.overrides = choice.overrides};
+  for (StepChoice& choice : alone.choices) choice = {.overrides = choice.overrides, .mixed = choice.mixed};
   Arm same;
   if (Result<void> done = prepare_arm(work, alone, same); !done) return done;
   arm.reference = same.replay;

@@ -44,6 +44,48 @@ PlanOverrides overrides_of(const Plan& plan) {
   return o;
 }
 
+mixed::Overrides overrides_of(const NarrowConfig& c) {
+  return {.token_blocks = c.token_blocks,
+          .row_blocks = c.row_blocks,
+          .warps = c.warps,
+          .stages = c.stages,
+          .parts = c.parts,
+          .ctas = c.ctas};
+}
+mixed::Overrides overrides_of(const WideConfig& c) {
+  return {.tokens = c.tokens,
+          .cluster_n = c.cluster_n,
+          .cluster_k = c.cluster_k,
+          .x_stages = c.x_stages,
+          .w_stages = c.w_stages};
+}
+mixed::Overrides overrides_of(const ByteConfig& c) {
+  return {
+      .stages = c.stages, .parts = c.parts, .tokens = c.tokens, .strips = c.strips, .k_groups = c.k_groups};
+}
+
+/// Which kernel a step runs on, whatever kind of product it is.
+struct KernelChoice {
+  PlanOverrides dense;
+  mixed::Overrides mixed;
+};
+KernelChoice choice_of(const Plan& plan) {
+  return {.dense = overrides_of(plan)};
+}
+KernelChoice choice_of(const mixed::Plan& plan) {
+  return {.mixed = std::visit([](const auto& config) { return overrides_of(config); }, plan.config)};
+}
+KernelChoice choice_of(const StepChoice& choice) {
+  return {choice.overrides, choice.mixed};
+}
+
+bool is_for_chains(const Plan& plan) {
+  return plan.config.combine != Combine::separate;
+}
+bool is_for_chains(const mixed::Plan&) {
+  return true;
+}
+
 using Change = std::function<void(std::vector<StepChoice>&)>;
 
 class Tuner {
@@ -89,32 +131,45 @@ class Tuner {
   Result<void> find_configs() {
     for (const ChainStep& step : layer_) {
       configs_.emplace_back();
-      const auto* product = std::get_if<ProductStep>(&step.work);
-      if (product == nullptr) continue;
-      Result<std::vector<Plan>> ranked = gemm::candidates(product->problem, lab_.device.info());
-      if (!ranked) return ranked.error();
-      for (const Plan& plan : *ranked)
-        if (configs_.back().size() < kConfigs && plan.config.combine != Combine::separate)
-          configs_.back().push_back(overrides_of(plan));
+      Result<void> done{};
+      if (const auto* product = std::get_if<ProductStep>(&step.work))
+        done = add_configs(gemm::candidates(product->problem, lab_.device.info()));
+      if (const auto* product = std::get_if<MixedStep>(&step.work))
+        done = add_configs(mixed::candidates(product->problem, lab_.device.info()));
+      if (!done) return done;
     }
+    return {};
+  }
+  template <class AnyPlan>
+  Result<void> add_configs(const Result<std::vector<AnyPlan>>& ranked) {
+    if (!ranked) return ranked.error();
+    for (const AnyPlan& plan : *ranked)
+      if (configs_.back().size() < kConfigs && is_for_chains(plan))
+        configs_.back().push_back(choice_of(plan));
     return {};
   }
 
   /// Compiled side by side and kept loaded: a chain that wants one finds it.
-  void prepare_kernels(size_t step, std::span<const PlanOverrides> configs,
+  void prepare_kernels(size_t step, std::span<const KernelChoice> configs,
                        std::span<const Overlap> overlaps) {
-    const auto* product = std::get_if<ProductStep>(&layer_[step].work);
-    if (product == nullptr) return;
-    std::vector<Plan> wanted;
-    for (PlanOverrides config : configs)
+    const DeviceInfo& info = lab_.device.info();
+    const RecordBook& records = lab_.device.records();
+    std::vector<Plan> dense;
+    std::vector<mixed::Plan> packed;
+    for (KernelChoice config : configs)
       for (const Overlap& overlap : overlaps) {
-        config.overlap = overlap;
-        const Result<Plan> plan =
-            gemm::plan(product->problem, lab_.device.info(), config, lab_.device.records());
-        if (plan) wanted.push_back(*plan);
+        config.dense.overlap = config.mixed.overlap = overlap;
+        if (const auto* product = std::get_if<ProductStep>(&layer_[step].work))
+          if (const auto plan = gemm::plan(product->problem, info, config.dense, records))
+            dense.push_back(*plan);
+        if (const auto* product = std::get_if<MixedStep>(&layer_[step].work))
+          if (const auto plan = mixed::plan(product->problem, info, config.mixed, records))
+            packed.push_back(*plan);
       }
-    for (Result<gemm::Kernel>& kernel : gemm::prepare(lab_.device, wanted))
+    for (Result<gemm::Kernel>& kernel : gemm::prepare(lab_.device, dense))
       kernels_.push_back(std::move(kernel));
+    for (Result<mixed::Kernel>& kernel : mixed::prepare(lab_.device, packed))
+      mixed_kernels_.push_back(std::move(kernel));
   }
 
   Result<Replay> replay_of(const std::vector<StepChoice>& choices) const {
@@ -159,8 +214,11 @@ class Tuner {
     phase_(fmt::format("tuning {}, pass {}: {:.2f} us a layer, {} of {} changes kept", layer_[step].name,
                        pass + 1, best_us_, tuning_.kept, tuning_.tried));
     prepare_kernels(step, configs_[step], std::span(&tuning_.choices[step].overlap, 1));
-    for (const PlanOverrides& config : configs_[step])
-      try_change([&](std::vector<StepChoice>& choices) { choices[step].overrides = config; });
+    for (const KernelChoice& config : configs_[step])
+      try_change([&](std::vector<StepChoice>& choices) {
+        choices[step].overrides = config.dense;
+        choices[step].mixed = config.mixed;
+      });
     visit_boundary(step);
     for (const i64 bytes : kWarmBytes)
       if (bytes != tuning_.choices[step].warm_bytes)
@@ -174,8 +232,9 @@ class Tuner {
     std::vector<Overlap> here, there;
     for (const Wait wait : kWaits) here.push_back({wait, tuning_.choices[step].overlap.trigger});
     for (const Trigger trigger : kTriggers) there.push_back({tuning_.choices[before].overlap.wait, trigger});
-    prepare_kernels(step, std::span(&tuning_.choices[step].overrides, 1), here);
-    prepare_kernels(before, std::span(&tuning_.choices[before].overrides, 1), there);
+    const KernelChoice kernel = choice_of(tuning_.choices[step]), other = choice_of(tuning_.choices[before]);
+    prepare_kernels(step, std::span(&kernel, 1), here);
+    prepare_kernels(before, std::span(&other, 1), there);
     for (const Wait wait : kWaits)
       for (const Trigger trigger : kTriggers)
         if ((wait == Wait::none) == (trigger == Trigger::never))
@@ -191,8 +250,9 @@ class Tuner {
   const Phase& phase_;
   Clock::time_point end_;
   std::vector<ChainStep> layer_;
-  std::vector<std::vector<PlanOverrides>> configs_;  // of each step
+  std::vector<std::vector<KernelChoice>> configs_;  // of each step
   std::vector<Result<gemm::Kernel>> kernels_;
+  std::vector<Result<mixed::Kernel>> mixed_kernels_;
   ChainTuning tuning_;
   Replay best_;
   double best_us_ = 0;
@@ -205,6 +265,7 @@ void put_choices(std::span<const StepChoice> choices, std::vector<ChainStep>& st
   for (size_t i = 0; i < steps.size(); ++i) {
     const StepChoice& choice = choices[i % choices.size()];
     if (auto* product = std::get_if<ProductStep>(&steps[i].work)) product->overrides = choice.overrides;
+    if (auto* product = std::get_if<MixedStep>(&steps[i].work)) product->overrides = choice.mixed;
     steps[i].overlap = choice.overlap;
     steps[i].warm_bytes = choice.warm_bytes;
   }

@@ -11,7 +11,8 @@ namespace sluice::bench {
 
 /// What a tuned chain does at each step of a layer, in order.
 struct StepChoice {
-  PlanOverrides overrides;  // of a product
+  PlanOverrides overrides;   // of a product
+  mixed::Overrides mixed{};  // of one with packed weights
   Overlap overlap{};
   i64 warm_bytes = 0;
 
