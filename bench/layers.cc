@@ -18,6 +18,9 @@ bool is_fp8_weights(const LayerSpec& spec) {
 bool has_companions(const LayerSpec& spec) {
   return spec.parts == LayerParts::all;
 }
+bool has_gated_product(const LayerSpec& spec) {
+  return spec.fused && has_companions(spec) && spec.weights == LayerWeights::int4;
+}
 /// Attention's e4m3 tokens are made by a quantiser of their own.
 bool has_quantisers(const LayerSpec& spec) {
   return has_companions(spec) && is_fp8_weights(spec);
@@ -62,9 +65,11 @@ class Layers {
     add_product(index, LayerProduct::o, from, Activations::kO);
     from = at(Activations::kO);
     if (has_companions(spec_)) from = add_norm("norm2", from, false);
-    add_product(index, LayerProduct::gate_up, from, Activations::kGateUp);
-    from = at(Activations::kGateUp);
-    if (has_companions(spec_)) from = add_quantiser("silu", Gate::silu, from, Activations::kGated);
+    const auto to = has_gated_product(spec_) ? Activations::kGated : Activations::kGateUp;
+    add_product(index, LayerProduct::gate_up, from, to);
+    from = at(to);
+    if (has_companions(spec_) && !has_gated_product(spec_))
+      from = add_quantiser("silu", Gate::silu, from, Activations::kGated);
     add_product(index, LayerProduct::down, from, Activations::kDown);
   }
   std::vector<ChainStep> take() { return std::move(steps_); }
@@ -147,12 +152,15 @@ Problem problem_of(const LayerSpec& spec, LayerProduct product) {
 
 MixedProblem mixed_problem_of(const LayerSpec& spec, LayerProduct product) {
   const Sizes sizes = sizes_of(spec, product);
+  const bool gated = has_gated_product(spec) && product == LayerProduct::gate_up;
   return {.m = spec.tokens,
           .n = sizes.n,
           .k = sizes.k,
           .x = DType::bf16,
           .d = DType::bf16,
           .weights = {.type = WeightType::uint4, .group = 128, .scale = DType::bf16},
+          .activation = gated ? Activation::silu : Activation::none,
+          .gated = gated,
           .ld_x = sizes.lda,
           .ld_d = spec.model.n > 0 ? spec.model.width : 0};
 }
@@ -183,7 +191,7 @@ std::array<i64, Activations::kCount> activation_bytes(const LayerSpec& spec) {
   bytes[Activations::kQkv] = m.qkv * output;
   bytes[Activations::kAttention] = quantised ? m.attention * token : 0;
   bytes[Activations::kO] = m.width * output;
-  bytes[Activations::kGateUp] = 2 * m.inner * output;
+  bytes[Activations::kGateUp] = has_gated_product(spec) ? 0 : 2 * m.inner * output;
   bytes[Activations::kGated] = all ? m.inner * token : 0;
   bytes[Activations::kDown] = m.width * output;
   for (i64& each : bytes) each *= spec.tokens;
@@ -263,8 +271,9 @@ std::string name_of(const LayerSpec& spec) {
   const std::string model =
       spec.model.n > 0 ? fmt::format("4 x {}x{}", spec.model.n, spec.model.width) : spec.model.name;
   const bool says_parts = !has_companions(spec) && spec.model.n == 0;
-  return fmt::format("{} {}, {} token{}{}", model, name_of(spec.weights), spec.tokens,
-                     spec.tokens == 1 ? "" : "s", says_parts ? ", projections" : "");
+  return fmt::format("{} {}, {} token{}{}{}", model, name_of(spec.weights), spec.tokens,
+                     spec.tokens == 1 ? "" : "s", says_parts ? ", projections" : "",
+                     has_gated_product(spec) ? ", fused" : "");
 }
 
 }  // namespace sluice::bench

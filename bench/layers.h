@@ -34,8 +34,9 @@ struct LayerSpec {
   LayerWeights weights = LayerWeights::e4m3;
   LayerParts parts = LayerParts::all;
   i64 tokens = 1;
-  int layers = 8;  // with weights of their own
-  int passes = 4;  // through them, in one chain
+  int layers = 8;      // with weights of their own
+  int passes = 4;      // through them, in one chain
+  bool fused = false;  // gate_up makes silu(gate) * up itself: int4 weights, with companions
 };
 
 enum class LayerProduct : u8 { qkv, o, gate_up, down };

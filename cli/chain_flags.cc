@@ -104,6 +104,7 @@ void add_chain_flags(CLI::App& app, ChainFlags& f) {
       ->capture_default_str()
       ->check(CLI::Range(1, 64));
   app.add_flag("--projections", f.projections, "The four products alone, each reading the one before it");
+  app.add_flag("--fused", f.fused, "gate_up makes silu(gate) * up itself (int4 weights)");
   const char* group = "Overlap";
   const auto arm = [&](CLI::Option* option) {
     f.arm_options.push_back(option->group(group));
@@ -148,6 +149,10 @@ Result<std::vector<bench::ChainCase>> cases_of(const ChainFlags& f) {
     return Error{
         ErrorCode::invalid_argument,
         fmt::format("{} has no effect beside --ladder, which has its own arms: leave one out", given)};
+  if (f.fused && (*weights != bench::LayerWeights::int4 || f.projections || model->n > 0))
+    return Error{ErrorCode::invalid_argument,
+                 "--fused is of layers with companions and int4 weights: leave it out, or say --weights "
+                 "int4 without --projections"};
   const Result<ChainOptions> options = options_of(f);
   if (!options) return options.error();
   std::vector<bench::ChainCase> cases;
@@ -158,7 +163,8 @@ Result<std::vector<bench::ChainCase>> cases_of(const ChainFlags& f) {
                                                                      : bench::LayerParts::all,
                               .tokens = tokens,
                               .layers = f.layers,
-                              .passes = f.passes},
+                              .passes = f.passes,
+                              .fused = f.fused},
                      .arms = arms_of(f, *options),
                      .against_peer = !f.against.empty(),
                      .replays = f.replays});

@@ -16,7 +16,7 @@ Result<void> fill(const Device&, const NarrowConfig& c, Kernel::Impl& impl) {
   impl.narrow = {.strip_bytes = strip_bytes(p.weights, p.k),
                  .ld_x = p.m == 1 ? 0 : p.ld_x,  // one token: its pitch need not be one of 16 bytes
                  .ld_d = p.ld_d,
-                 .n = static_cast<int>(p.n),
+                 .n = static_cast<int>(d_columns(p)),
                  .k = static_cast<int>(p.k),
                  .k_tiles = static_cast<int>(packed_k_tiles(p.k))};
   return {};
