@@ -9,6 +9,7 @@ namespace sluice::mixed {
 Result<void> fill(const Device&, const NarrowConfig& c, Kernel::Impl& impl) {
   const MixedProblem& p = impl.plan.problem;
   impl.shape = {.grid_x = static_cast<u32>(ceil_div(p.n, i64{tile_rows(c)}) * c.parts),
+                .grid_y = static_cast<u32>(std::min(kMaxGridY, ceil_div(p.m, i64{tile_tokens(c)}))),
                 .block_x = static_cast<u32>(threads_of(c)),
                 .cluster_x = static_cast<u32>(c.parts),
                 .smem_bytes = static_cast<u32>(impl.plan.smem_bytes),

@@ -49,6 +49,27 @@ TEST_F(MixedLaunch, is_one_kernel_that_allocates_nothing) {
   EXPECT_TRUE(p.vectors);
 }
 
+TEST_F(MixedLaunch, of_a_chain_has_an_sm_to_itself_where_there_are_enough) {
+  const Overlap overlap{Wait::weights_first, Trigger::at_start};
+  const auto smem_of = [&](i64 n, const Overlap& of, int parts) {
+    const MixedProblem p{.m = 4, .n = n, .k = 2048, .weights = {.group = 64}};
+    const mixed::Kernel kernel =
+        made(p, {.row_blocks = 4, .warps = 4, .stages = 2, .parts = parts, .overlap = of});
+    const int before = driver.launches();
+    EXPECT_TRUE(mixed::launch(kernel, args_of(p), nullptr).ok());
+    EXPECT_LT(2 * (kernel.plan().smem_bytes + 1024), kSmemOfSm) << "two would fit";
+    const u32 asked = driver.launch(before).smem_bytes;
+    EXPECT_GE(asked, kernel.plan().smem_bytes);
+    return i64{asked};
+  };
+  const auto alone = [](i64 smem) { return 2 * (smem + 1024) > kSmemOfSm; };
+  EXPECT_TRUE(alone(smem_of(64 * 132, overlap, 1)));
+  EXPECT_FALSE(alone(smem_of(64 * 133, overlap, 1))) << "one more CTA than SMs";
+  EXPECT_TRUE(alone(smem_of(64 * 64, overlap, 2)));
+  EXPECT_FALSE(alone(smem_of(64 * 32, overlap, 4))) << "clusters of four may not find so many SMs";
+  EXPECT_FALSE(alone(smem_of(64 * 132, {}, 1))) << "it begins when the launch before has ended";
+}
+
 TEST_F(MixedLaunch, vectors_only_where_every_row_of_d_allows_them) {
   const auto vectors = [&](MixedProblem problem, i64 shift) {
     mixed::Args args = args_of(problem);
