@@ -82,7 +82,7 @@ TEST(mixed_data, of_gated_products_is_right_and_halves_that_change_places_are_fo
       EXPECT_EQ(found.checked, 3 * 128);
       EXPECT_EQ(found.inexact_inputs, 0);
       std::vector<u8> d_bytes = reference_d(*data, 0);
-      d_bytes[static_cast<size_t>(mixed::d_begin(data->problem, 0))] ^= 64;
+      d_bytes[static_cast<size_t>(mixed::d_begin(data->problem, 0) + bytes_of(d) - 1)] ^= 64;  // the exponent
       EXPECT_EQ(mixed::judge(*data, sums, d_bytes, 0).wrong, 1);
       mixed::HostData swapped = *data;
       std::swap_ranges(swapped.codes.begin(), swapped.codes.begin() + 128 * p.k,
