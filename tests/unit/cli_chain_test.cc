@@ -38,6 +38,15 @@ TEST(cli_chain, a_case_for_each_number_of_tokens) {
   EXPECT_EQ((*cases)[1].arms[0].name, "weights_first, at_start");
 }
 
+TEST(cli_chain, fused_is_of_int4_layers_with_companions) {
+  const auto cases = parsed("--weights int4 --fused --tokens 1");
+  ASSERT_TRUE(cases.ok()) << cases.error().message;
+  EXPECT_TRUE((*cases)[0].spec.fused);
+  for (const char* wrong :
+       {"--fused", "--fused --weights int4 --projections", "--fused --weights int4 --model 256x512"})
+    EXPECT_NE(refusal(wrong).find("leave it out"), std::string::npos) << wrong;
+}
+
 TEST(cli_chain, arms) {
   const auto staged = parsed("--stages 2,4 --half --warm 65536 --trigger after_loads --tokens 1");
   ASSERT_TRUE(staged.ok()) << staged.error().message;
@@ -150,6 +159,18 @@ TEST_F(ChainSession, measures_every_kind_and_gives_everything_back) {
       EXPECT_DOUBLE_EQ(arm.us.median, 250.0 / 4) << "the fake's clock: 0.25 ms, four layers";
       EXPECT_EQ(arm.programmatic_edges, arm.kernels - 1);
     }
+}
+
+TEST_F(ChainSession, measures_fused_layers_which_have_a_kernel_less) {
+  bench::ChainCase item = small_case(bench::LayerWeights::int4, bench::LayerParts::all);
+  const bench::ChainRecord plain = measure_chain(*lab_, item, bench::kSilent);
+  item.spec.fused = true;
+  const bench::ChainRecord fused = measure_chain(*lab_, item, bench::kSilent);
+  ASSERT_EQ(fused.error, "");
+  ASSERT_EQ(fused.arms.size(), 2u);
+  EXPECT_TRUE(fused.arms[1].right()) << fused.arms[1].error;
+  EXPECT_EQ(fused.arms[1].kernels, plain.arms[1].kernels - 4) << "one in each layer";
+  EXPECT_EQ(fused.layer_weight_bytes, plain.layer_weight_bytes);
 }
 
 TEST_F(ChainSession, lost_edges_and_a_missing_peer_are_errors_of_their_arm) {

@@ -33,6 +33,20 @@ TEST_F(LaunchParams, shape_follows_config_and_split) {
     }
 }
 
+TEST_F(LaunchParams, of_a_chain_a_plain_kernel_has_its_sm_to_itself) {
+  Problem p{.m = 4, .n = 2048, .k = 1024};
+  for (const Wait wait : {Wait::none, Wait::first, Wait::weights_first}) {
+    const gemm::Kernel kernel = prepared(
+        p, {.schedule = Schedule::plain, .stages = 2, .warps = 4, .overlap = {wait, Trigger::never}});
+    const int before = driver.launches();
+    launched(gemm::launch(kernel, args_for(p), nullptr), before + 1);
+    const i64 used = kernel.plan().smem_bytes, asked = driver.launch(before).smem_bytes;
+    ASSERT_LE(driver.launch(before).grid_x, 132u);
+    EXPECT_LT(2 * (used + 1024), kSmemOfSm) << "two would fit";
+    EXPECT_EQ(2 * (asked + 1024) > kSmemOfSm, wait != Wait::none) << name_of(wait);
+  }
+}
+
 TEST_F(LaunchParams, every_argument_arrives) {
   Problem p = full_problem();
   p.batch = 2;
