@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include <sluice/host/chain.h>
 #include <sluice/reference/element.h>
 
 namespace sluice::bench {
@@ -94,14 +95,20 @@ Result<void> prepare_arm(const Work& work, const ArmSpec& spec, Arm& arm) {
   return {};
 }
 
-Result<void> set_reference(const Work& work, const ArmSpec& spec, const Arm& off, Arm& arm) {
-  arm.reference = off.replay;
-  if (spec.choices.empty()) return {};
-  ArmSpec alone{.name = spec.name, .options = {.overlap = ChainOverlap::off}, .choices = spec.choices};
-  for (StepChoice& choice : alone.choices) choice = {.overrides = choice.overrides};
-  Arm same;
-  if (Result<void> done = prepare_arm(work, alone, same); !done) return done;
-  arm.reference = same.replay;
+Result<void> set_reference(const Work& work, Arm& arm) {
+  std::vector<ChainStep> steps;
+  for (const PlannedStep& planned : arm.chain->plan().steps) {
+    TunedStep choice = choice_of(arm.chain->plan(), planned);
+    choice.overlap = {};
+    choice.warm_bytes = 0;
+    steps.push_back(planned.step);
+    put_choice(choice, steps.back());
+  }
+  const Result<Chain> chain = Chain::prepare(work.lab.device, steps, {.overlap = ChainOverlap::off});
+  if (!chain) return chain.error();
+  const Result<ChainGraph> graph = ChainGraph::capture(*chain, work.stream(), work.workspace.view());
+  if (!graph) return graph.error();
+  arm.reference = [graph = *graph](Stream stream) { return graph.replay(stream); };
   return {};
 }
 

@@ -16,6 +16,7 @@ struct Arm {
   std::optional<Chain> chain;  // ours
   ReplayCall replay;
   ReplayCall reference;  // the same kernels with the overlap off
+  std::optional<ChainTuning> tuning;
   ArmRecord record;
 };
 
@@ -32,9 +33,8 @@ struct Work {
 };
 
 Result<void> prepare_arm(const Work& work, const ArmSpec& spec, Arm& arm);
-/// The off arm; or, of an arm that chooses kernels, which may add up in another order, those with the overlap
-/// off.
-Result<void> set_reference(const Work& work, const ArmSpec& spec, const Arm& off, Arm& arm);
+/// The same kernels, which may add up in another order than those of the off arm, with the overlap off.
+Result<void> set_reference(const Work& work, Arm& arm);
 /// Replays over poison and counts what differs from the reference.
 Result<void> compare_arm(const Work& work, Arm& arm);
 /// Many replays with changing inputs, each compared with the reference.

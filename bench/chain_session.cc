@@ -73,12 +73,13 @@ Arm peer_arm(const Work& work, const Arm& off) {
 }
 
 /// Captured and compared; what the tuner finds becomes the spec's choices first.
-Result<void> make_arm(const Work& work, ArmSpec spec, const Arm& off, Arm& arm) {
+Result<void> make_arm(const Work& work, ArmSpec spec, Arm& arm) {
   arm.record.name = spec.name;
   if (spec.tune_s > 0) {
     const Result<ChainTuning> tuning =
         tune_chain(work.lab, work.data, work.workspace, spec.tune_s, work.phase);
     if (!tuning) return tuning.error();
+    arm.tuning = *tuning;
     spec.choices = tuning->choices;
     spec.options = {.overlap = ChainOverlap::off};  // the choices say it all
     work.phase(fmt::format("tuned: {:.2f} us a layer, {:.2f} before, {} of {} changes kept", tuning->tuned_us,
@@ -86,7 +87,7 @@ Result<void> make_arm(const Work& work, ArmSpec spec, const Arm& off, Arm& arm) 
   }
   work.phase(fmt::format("preparing {}", spec.name));
   if (Result<void> done = prepare_arm(work, spec, arm); !done) return done;
-  if (Result<void> done = set_reference(work, spec, off, arm); !done) return done;
+  if (Result<void> done = set_reference(work, arm); !done) return done;
   return compare_arm(work, arm);
 }
 
@@ -108,7 +109,7 @@ Result<void> measure(const Lab& lab, const ChainCase& item, const Phase& phase, 
   if (Result<void> done = compare_arm(work, arms[0]); !done) return done;
   for (const ArmSpec& spec : item.arms) {
     Arm arm;
-    keep_error(arm, make_arm(work, spec, arms[0], arm));
+    keep_error(arm, make_arm(work, spec, arm));
     arms.push_back(std::move(arm));
   }
   for (size_t i = 1; i < arms.size() && item.replays > 0; ++i)
@@ -117,6 +118,10 @@ Result<void> measure(const Lab& lab, const ChainCase& item, const Phase& phase, 
   phase("timing in turn");
   if (Result<void> done = data->set_input(0, lab.stream.get()); !done) return done;
   time_arms(work, arms, record);
+  const double off_us = arms[0].record.us.median;
+  for (const Arm& arm : arms)
+    if (arm.tuning && arm.record.us.median > 0 && off_us > 0)
+      record.tuned = tuned_chain(lab, *arm.tuning, name_of(item.spec), {arm.record.us.median, off_us});
   for (Arm& arm : arms) record.arms.push_back(std::move(arm.record));
   return {};
 }

@@ -4,8 +4,11 @@
 // on. Used by `sluice chain`.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
+
+#include <sluice/tuner/tuned_chain.h>
 
 #include "bench/chain_data.h"
 #include "bench/chain_tune.h"
@@ -20,7 +23,7 @@ struct ArmSpec {
   ChainOptions options;
   double prefetch_ratio = 0;  // CUTLASS example 63's
   double tune_s = 0;          // not 0: what the tuner finds in so many seconds, whatever `options` says
-  std::vector<StepChoice> choices{};
+  std::vector<TunedStep> choices{};
 };
 
 struct ArmRecord {
@@ -41,7 +44,8 @@ struct ArmRecord {
 struct ChainRecord {
   LayerSpec spec;
   i64 layer_weight_bytes = 0;
-  std::vector<ArmRecord> arms;  // the first has the overlap off
+  std::vector<ArmRecord> arms;      // the first has the overlap off
+  std::optional<TunedChain> tuned;  // what the tuner found, with the times of this measurement
   TelemetrySummary telemetry;
   double wall_s = 0;
   std::string error;  // not empty: nothing could be timed

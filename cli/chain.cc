@@ -10,6 +10,7 @@
 
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/jit/source.h>
+#include <sluice/tuner/record_store.h>
 
 #include "bench/chain_record.h"
 #include "cli/chain_flags.h"
@@ -25,7 +26,7 @@ namespace {
 
 struct ChainVerbFlags {
   ChainFlags chain;
-  std::string json, commit, cublaslt, device = "auto";
+  std::string json, commit, cublaslt, records, out, device = "auto";
   bool compile_only = false, explain = false;
   int hang_s = 120;
   bench::Method method;
@@ -79,10 +80,25 @@ bool all_right(const std::vector<bench::ChainRecord>& chains) {
   });
 }
 
+/// Where --tune keeps what it finds.
+Result<std::optional<RecordStore>> store_of(const ChainVerbFlags& flags, const Options& options) {
+  if (flags.chain.tune_s <= 0) {
+    if (!flags.out.empty() || !flags.records.empty())
+      return Error{ErrorCode::invalid_argument, "--out and --records say where --tune keeps: give that too"};
+    return std::optional<RecordStore>();
+  }
+  Result<RecordStore> store = open_store(flags.out, flags.records, options);
+  if (!store) return store.error();
+  return std::optional<RecordStore>(*std::move(store));
+}
+
 Result<int> time_cases(const std::vector<bench::ChainCase>& cases, const Device& device,
                        const ChainVerbFlags& flags) {
   bench::Method method = flags.method;
   method.peer = !flags.chain.against.empty();
+  Result<std::optional<RecordStore>> kept = store_of(flags, device.options());
+  if (!kept) return kept.error();
+  std::optional<RecordStore>& store = *kept;
   const Result<bench::Lab> lab = bench::open_lab(device, method, flags.cublaslt);
   if (!lab) return lab.error();
   bench::RunRecord run = bench::describe_run(*lab);
@@ -107,6 +123,8 @@ Result<int> time_cases(const std::vector<bench::ChainCase>& cases, const Device&
     const std::string lines = chain_lines(chains.back());
     fmt::print("{}", all_right({chains.back()}) ? lines : paint(stdout, Colour::red, lines));
     std::fflush(stdout);
+    if (store && chains.back().tuned)
+      if (Result<void> saved = store->save(*chains.back().tuned); !saved) return saved.error();
     if (!flags.json.empty())
       if (Result<void> written = write_json(run, chains, flags.json); !written) return written.error();
     if (const Result<void> alive = bench::still_alive(*lab); !alive)
@@ -148,6 +166,8 @@ Verb add_chain_verb(CLI::App& app) {
   verb->add_flag("--explain", f.explain, "Print every step's kernel, overlap, bytes and estimate");
   verb->add_flag("--compile-only", f.compile_only, "Fill the kernel cache; needs no GPU with --device host");
   verb->add_option("--json", f.json, "Write the results here, after every chain");
+  verb->add_option("--out", f.out, "Keep what --tune finds in this file of records");
+  verb->add_option("--records", f.records, "Keep it in this folder (else the user's, SLUICE_RECORDS_DIR)");
   verb->add_option("--rounds", f.method.rounds, "Timed replays of every arm")->capture_default_str();
   verb->add_option("--rest-ms", f.method.rest_ms, "Rest before each")->capture_default_str();
   verb->add_option("--heuristics", f.method.heuristics, "cuBLASLt algorithms to ask for")

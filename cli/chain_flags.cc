@@ -26,7 +26,8 @@ Result<T> parse_name(const char* flag, const std::string& text, std::initializer
 
 Result<ChainOptions> options_of(const ChainFlags& f) {
   const Result<ChainOverlap> overlap = parse_name(
-      "--overlap", f.overlap, {ChainOverlap::off, ChainOverlap::wait_first, ChainOverlap::weights_first});
+      "--overlap", f.overlap,
+      {ChainOverlap::off, ChainOverlap::wait_first, ChainOverlap::weights_first, ChainOverlap::tuned});
   if (!overlap) return overlap.error();
   const Result<Trigger> trigger =
       parse_name("--trigger", f.trigger, {Trigger::never, Trigger::at_start, Trigger::after_loads});
@@ -109,7 +110,9 @@ void add_chain_flags(CLI::App& app, ChainFlags& f) {
     f.arm_options.push_back(option->group(group));
     return option;
   };
-  arm(app.add_option("--overlap", f.overlap, "off, wait_first or weights_first")->capture_default_str());
+  arm(app.add_option("--overlap", f.overlap,
+                     "off, wait_first, weights_first, or tuned: as records say, weights_first without")
+          ->capture_default_str());
   f.trigger_option =
       arm(app.add_option("--trigger", f.trigger, "never, at_start or after_loads")->capture_default_str());
   arm(app.add_option("--warm", f.warm, "Bytes of the next step's weights that a step brings into L2")

@@ -19,7 +19,7 @@ struct ChainFlags {
   std::vector<i64> tokens{1, 4, 16, 64};
   int layers = 8, passes = 4;
   bool projections = false, ladder = false, half = false;
-  std::string overlap = "weights_first", trigger = "at_start";
+  std::string overlap = "tuned", trigger = "at_start";
   i64 warm = 0, prefetch = 0;
   double overlap_ratio = 0, prefetch_ratio = 0;
   std::vector<int> stages;
