@@ -18,7 +18,7 @@ bool is_fp8_weights(const LayerSpec& spec) {
 bool has_companions(const LayerSpec& spec) {
   return spec.parts == LayerParts::all;
 }
-/// Only e4m3 tokens are made by quantisers.
+/// Attention's e4m3 tokens are made by a quantiser of their own.
 bool has_quantisers(const LayerSpec& spec) {
   return has_companions(spec) && is_fp8_weights(spec);
 }
@@ -36,12 +36,13 @@ struct Sizes {
 Sizes sizes_of(const LayerSpec& spec, LayerProduct product) {
   const Model& m = spec.model;
   if (m.n > 0) return {m.n, m.width, m.width};
-  const bool own = has_quantisers(spec);  // buffers of quantisers; else the head of what is wider
+  // Buffers of quantisers, and of what is gated; else the head of what is wider.
+  const bool own = has_quantisers(spec), gated = has_companions(spec);
   switch (product) {
     case LayerProduct::qkv: return {m.qkv, m.width, m.width};
     case LayerProduct::o: return {m.width, m.attention, own ? m.attention : m.qkv};
     case LayerProduct::gate_up: return {2 * m.inner, m.width, m.width};
-    case LayerProduct::down: return {m.width, m.inner, own ? m.inner : 2 * m.inner};
+    case LayerProduct::down: return {m.width, m.inner, gated ? m.inner : 2 * m.inner};
   }
   return {};
 }
@@ -63,7 +64,7 @@ class Layers {
     if (has_companions(spec_)) from = add_norm("norm2", from, false);
     add_product(index, LayerProduct::gate_up, from, Activations::kGateUp);
     from = at(Activations::kGateUp);
-    if (has_quantisers(spec_)) from = add_quantiser("silu", Gate::silu, from, Activations::kGated);
+    if (has_companions(spec_)) from = add_quantiser("silu", Gate::silu, from, Activations::kGated);
     add_product(index, LayerProduct::down, from, Activations::kDown);
   }
   std::vector<ChainStep> take() { return std::move(steps_); }
@@ -91,15 +92,19 @@ class Layers {
   const void* add_quantiser(const char* name, Gate gate, const void* from, Activations::Buffer to) {
     const Model& m = spec_.model;
     const bool gated = gate == Gate::silu;
-    steps_.push_back({.work = QuantizerStep{.gate = gate,
-                                            .shape = {.rows = spec_.tokens,
-                                                      .columns = gated ? m.inner : m.attention,
-                                                      .input_ld = gated ? 2 * m.inner : m.qkv},
-                                            .args = {.input = from,
-                                                     .output = at(to),
-                                                     .scales = const_cast<float*>(memory_.one),
-                                                     .scale_given = true}},
-                      .name = name});
+    QuantizerStep step{
+        .gate = gate,
+        .shape = {.rows = spec_.tokens,
+                  .columns = gated ? m.inner : m.attention,
+                  .input_ld = gated ? 2 * m.inner : m.qkv},
+        .args = {
+            .input = from, .output = at(to), .scales = const_cast<float*>(memory_.one), .scale_given = true}};
+    if (!is_fp8_weights(spec_)) {
+      step.granularity.reset();
+      step.args.scales = nullptr;
+      step.args.scale_given = false;
+    }
+    steps_.push_back({.work = step, .name = name});
     return at(to);
   }
 
@@ -179,7 +184,7 @@ std::array<i64, Activations::kCount> activation_bytes(const LayerSpec& spec) {
   bytes[Activations::kAttention] = quantised ? m.attention * token : 0;
   bytes[Activations::kO] = m.width * output;
   bytes[Activations::kGateUp] = 2 * m.inner * output;
-  bytes[Activations::kGated] = quantised ? m.inner * token : 0;
+  bytes[Activations::kGated] = all ? m.inner * token : 0;
   bytes[Activations::kDown] = m.width * output;
   for (i64& each : bytes) each *= spec.tokens;
   return bytes;

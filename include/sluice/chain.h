@@ -43,10 +43,11 @@ struct NormStep {
   NormShape shape;
   NormArgs args;
 };
-/// One kernel: Granularity::tensor only with scale_given. QuantizeArgs::warm_next is the chain's to set.
+/// One kernel: Granularity::tensor only with scale_given; no granularity: silu(gate) * up alone.
+/// QuantizeArgs::warm_next is the chain's to set.
 struct QuantizerStep {
   DType input = DType::bf16;
-  Granularity granularity = Granularity::tensor;
+  std::optional<Granularity> granularity = Granularity::tensor;
   Gate gate = Gate::none;
   QuantizeShape shape;
   QuantizeArgs args;
@@ -106,7 +107,7 @@ struct ChainPlan {
   std::vector<NormOptions> norms;
   struct QuantizerPlan {
     DType input;
-    Granularity granularity;
+    std::optional<Granularity> granularity;
     Gate gate;
     Overlap overlap;
   };

@@ -5,7 +5,11 @@
 //   rounded to fp32
 // as torch computes `amax / 448.0` and `448.0 / amax` on a GPU;
 // amax over what shares a scale; rounding to nearest even; NaN spreads over what shares its scale.
+// Without a granularity nothing is quantised: silu(gate) * up is rounded to the input's type, and there are
+// no scales.
 #pragma once
+
+#include <optional>
 
 #include <sluice/gemm.h>
 #include <sluice/spec/quantize.h>
@@ -19,8 +23,8 @@ struct QuantizeShape {
 
 struct QuantizeArgs {
   const void* input = nullptr;
-  void* output = nullptr;     // rows x columns of e4m3
-  float* scales = nullptr;    // scale_count() values
+  void* output = nullptr;     // rows x columns of e4m3; without a granularity of the input's type
+  float* scales = nullptr;    // scale_count() values; without a granularity not looked at
   bool scale_given = false;   // Granularity::tensor: *scales is read instead of written, and one kernel does
   WorkspaceView workspace{};  // for Granularity::tensor without a given scale: its counters
   WarmRange warm_next{};      // weights of the next launch, brought into L2 before the wait
@@ -40,10 +44,11 @@ constexpr i64 scale_count(Granularity granularity, i64 rows, i64 columns) {
 /// The loaded kernels of one input type, granularity and gate. Cheap to copy; usable from any thread.
 class Quantizer {
  public:
-  /// Compiles or finds in the cache. `input`: bf16, fp16 or fp32. `gate`: spec/quantize.h. With an
-  /// `overlap`, a quantiser of Granularity::tensor takes given scales alone. Errors: invalid_type, toolchain,
-  /// driver.
-  static Result<Quantizer> create(const Device& device, DType input, Granularity granularity,
+  /// Compiles or finds in the cache. `input`: bf16, fp16 or fp32, without a granularity not fp32. `gate`:
+  /// spec/quantize.h; without a granularity silu. With an `overlap`, a quantiser of Granularity::tensor takes
+  /// given scales alone. Errors: invalid_type, invalid_argument (neither granularity nor gate: a copy),
+  /// toolchain, driver.
+  static Result<Quantizer> create(const Device& device, DType input, std::optional<Granularity> granularity,
                                   Gate gate = Gate::none, Overlap overlap = {});
 
   /// No allocation, no synchronisation. Empty matrices succeed; amax of none is 1e-4.

@@ -75,11 +75,11 @@ struct Written {
   }
   std::vector<StepRange> operator()(const QuantizerStep& s) const {
     const QuantizeShape& h = s.shape;
-    std::vector<StepRange> found{
-        {"output", s.args.output, row_bytes(h.rows, h.columns, h.output_ld, DType::e4m3)}};
-    if (!s.args.scale_given)
+    const DType type = s.granularity ? DType::e4m3 : s.input;
+    std::vector<StepRange> found{{"output", s.args.output, row_bytes(h.rows, h.columns, h.output_ld, type)}};
+    if (s.granularity && !s.args.scale_given)
       found.push_back(
-          {"scales", s.args.scales, scale_count(s.granularity, h.rows, h.columns) * i64{sizeof(float)}});
+          {"scales", s.args.scales, scale_count(*s.granularity, h.rows, h.columns) * i64{sizeof(float)}});
     return found;
   }
 };

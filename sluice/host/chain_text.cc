@@ -45,9 +45,11 @@ std::string kernel_of(const ChainPlan& plan, const PlannedStep& s) {
            (norm->options.quantize ? std::string(" > e4m3 by ") + name_of(*norm->options.quantize) : "");
   }
   const auto& quantizer = std::get<QuantizerStep>(s.step.work);
-  return std::string(quantizer.gate == Gate::silu ? "silu * up, " : "") + "quantise " +
-         std::to_string(quantizer.shape.rows) + "x" + std::to_string(quantizer.shape.columns) + " by " +
-         name_of(quantizer.granularity);
+  const std::string shape =
+      std::to_string(quantizer.shape.rows) + "x" + std::to_string(quantizer.shape.columns);
+  if (!quantizer.granularity) return "silu * up " + shape;
+  return std::string(quantizer.gate == Gate::silu ? "silu * up, " : "") + "quantise " + shape + " by " +
+         name_of(*quantizer.granularity);
 }
 
 std::string overlap_of(const PlannedStep& s) {

@@ -71,14 +71,23 @@ i64 span(i64 rows, i64 columns, i64 ld, DType type) {
   return ((rows - 1) * ld + columns) * bytes_of(type);
 }
 
-Result<void> check_pointers(const QuantizeShape& shape, const QuantizeArgs& args, DType input, Gate gate) {
+/// What goes in and comes out.
+struct Types {
+  DType input, output;
+  bool has_scales;
+};
+
+Result<void> check_pointers(const QuantizeShape& shape, const QuantizeArgs& args, Types types, Gate gate) {
   const struct {
     const char* name;
     const void* pointer;
     int alignment;
-  } pointers[] = {
-      {"input", args.input, bytes_of(input)}, {"output", args.output, 1}, {"scales", args.scales, 4}};
-  for (const auto& [name, pointer, alignment] : pointers) {
+    bool looked_at = true;
+  } pointers[] = {{"input", args.input, bytes_of(types.input)},
+                  {"output", args.output, bytes_of(types.output)},
+                  {"scales", args.scales, 4, types.has_scales}};
+  for (const auto& [name, pointer, alignment, looked_at] : pointers) {
+    if (!looked_at) continue;
     if (pointer == nullptr)
       return Error{ErrorCode::invalid_pointer, std::string(name) + " is null: pass device memory"};
     if (reinterpret_cast<u64>(pointer) % static_cast<u64>(alignment) != 0)
@@ -88,20 +97,22 @@ Result<void> check_pointers(const QuantizeShape& shape, const QuantizeArgs& args
   }
   const u64 in = reinterpret_cast<u64>(args.input), out = reinterpret_cast<u64>(args.output);
   const i64 in_columns = input_columns(gate, shape.columns);
-  if (in < out + static_cast<u64>(span(shape.rows, shape.columns, shape.output_ld, DType::e4m3)) &&
-      out < in + static_cast<u64>(span(shape.rows, in_columns, shape.input_ld, input)))
+  if (in < out + static_cast<u64>(span(shape.rows, shape.columns, shape.output_ld, types.output)) &&
+      out < in + static_cast<u64>(span(shape.rows, in_columns, shape.input_ld, types.input)))
     return Error{ErrorCode::aliasing, "output (" + hex(args.output) + ") overlaps input (" + hex(args.input) +
                                           "): give it its own memory"};
   return {};
 }
 
 /// May eight elements move at a time, wherever they begin?
-bool allows_vectors(const QuantizeShape& shape, const QuantizeArgs& args, DType input) {
+bool allows_vectors(const QuantizeShape& shape, const QuantizeArgs& args, Types types) {
   const auto multiple = [](i64 value, i64 unit) { return value % unit == 0; };
   const bool one_row = shape.rows <= 1;
+  const u64 stored = kQuantizeChunk * static_cast<u64>(bytes_of(types.output));  // at once
   return multiple(shape.columns, kQuantizeChunk) && reinterpret_cast<u64>(args.input) % 16 == 0 &&
-         (one_row || multiple(shape.input_ld * bytes_of(input), 16)) &&
-         reinterpret_cast<u64>(args.output) % 8 == 0 && (one_row || multiple(shape.output_ld, 8));
+         (one_row || multiple(shape.input_ld * bytes_of(types.input), 16)) &&
+         reinterpret_cast<u64>(args.output) % stored == 0 &&
+         (one_row || multiple(shape.output_ld, kQuantizeChunk));
 }
 
 /// Blocks that the step can use; more than fit at once wait their turn.
@@ -116,6 +127,10 @@ i64 useful_blocks(QuantizeStep step, const QuantizeShape& shape, i64 sms) {
       return std::max(std::min(spread, sms), ceil_div(spread, i64{4}));
     }
     case QuantizeStep::square_block: return scale_blocks(shape.rows) * scale_blocks(shape.columns);
+    case QuantizeStep::plain: {  // a chunk for each thread, two where all SMs have some
+      const i64 spread = ceil_div(chunks, i64{kQuantizeThreads});
+      return std::max(std::min(spread, sms), ceil_div(spread, i64{2}));
+    }
   }
   return 1;
 }
@@ -125,7 +140,7 @@ i64 useful_blocks(QuantizeStep step, const QuantizeShape& shape, i64 sms) {
 struct Quantizer::Impl {
   Device device;
   DType input;
-  Granularity granularity;
+  std::optional<Granularity> granularity;
   Gate gate;
   Overlap overlap;
   std::vector<Step> steps;
@@ -149,11 +164,19 @@ struct Quantizer::Impl {
   }
 };
 
-Result<Quantizer> Quantizer::create(const Device& device, DType input, Granularity granularity, Gate gate,
-                                    Overlap overlap) {
+Result<Quantizer> Quantizer::create(const Device& device, DType input, std::optional<Granularity> granularity,
+                                    Gate gate, Overlap overlap) {
   if (!is_16bit(input) && input != DType::fp32)
     return Error{ErrorCode::invalid_type,
                  std::string("input is ") + name_of(input) + ": it must be bf16, fp16 or fp32"};
+  if (!granularity && !is_16bit(input))
+    return Error{ErrorCode::invalid_type, std::string("input is ") + name_of(input) +
+                                              " and there is no granularity: what is not quantised must be "
+                                              "bf16 or fp16"};
+  if (!granularity && gate == Gate::none)
+    return Error{
+        ErrorCode::invalid_argument,
+        "there is neither a granularity nor a gate, so the output would be a copy: give one of them"};
   auto impl = std::make_shared<Impl>(Impl{device, input, granularity, gate, overlap, {}});
   const std::vector<std::string> units = quantize_units(input, granularity, gate, overlap);
   const auto cubins = device.impl().cache.get_all(units, device.options().jobs, {});
@@ -182,7 +205,7 @@ Result<void> Quantizer::launch(const QuantizeShape& given, const QuantizeArgs& a
   if (args.scale_given && !tensor)
     return Error{ErrorCode::invalid_argument,
                  std::string("scale_given is for one scale of a whole matrix, not for ") +
-                     name_of(impl_->granularity)};
+                     (impl_->granularity ? name_of(*impl_->granularity) : "what is not quantised")};
   if (tensor && !args.scale_given && impl_->overlap != Overlap{})
     return Error{ErrorCode::invalid_argument,
                  "a scale of the whole matrix that is not given takes two kernels, which do not overlap "
@@ -190,14 +213,16 @@ Result<void> Quantizer::launch(const QuantizeShape& given, const QuantizeArgs& a
   if (args.warm_next.bytes < 0)
     return Error{ErrorCode::invalid_argument, "warm_next.bytes = " + number(args.warm_next.bytes) +
                                                   ": must not be negative; 0 is nothing"};
-  if (const Result<void> pointers = check_pointers(*shape, args, impl_->input, impl_->gate); !pointers)
+  const bool quantised = impl_->granularity.has_value();
+  const Types types{impl_->input, quantised ? DType::e4m3 : impl_->input, quantised};
+  if (const Result<void> pointers = check_pointers(*shape, args, types, impl_->gate); !pointers)
     return pointers;
   if (tensor && !args.scale_given && (args.workspace.data == nullptr || args.workspace.bytes < kScratchBytes))
     return Error{ErrorCode::workspace,
                  "a scale of the whole matrix needs the counters of a workspace: pass one"};
   const ContextScope scope(*impl_->device.impl().primary);
   if (const Result<void> entered = scope.entered(); !entered) return entered;
-  const bool vectors = allows_vectors(*shape, args, impl_->input);
+  const bool vectors = allows_vectors(*shape, args, types);
   const QuantizeParams params{.input = args.input,
                               .output = static_cast<u8*>(args.output),
                               .scales = args.scales,

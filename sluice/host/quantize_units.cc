@@ -14,6 +14,7 @@ const char* name_of_step(QuantizeStep step) {
     case QuantizeStep::row: return "row";
     case QuantizeStep::row_block: return "row_block";
     case QuantizeStep::square_block: return "square_block";
+    case QuantizeStep::plain: return "plain";
   }
   return "?";
 }
@@ -33,8 +34,9 @@ std::string quantize_unit_text(const QuantizeConfig& config) {
          "sluice::quantize::DeviceArith<kConfig.overlap.wait>>(params);\n}\n";
 }
 
-std::vector<QuantizeStep> quantize_steps(Granularity granularity) {
-  switch (granularity) {
+std::vector<QuantizeStep> quantize_steps(std::optional<Granularity> granularity) {
+  if (!granularity) return {QuantizeStep::plain};
+  switch (*granularity) {
     case Granularity::tensor: return {QuantizeStep::amax, QuantizeStep::cast};
     case Granularity::row: return {QuantizeStep::row};
     case Granularity::row_block: return {QuantizeStep::row_block};
@@ -43,7 +45,8 @@ std::vector<QuantizeStep> quantize_steps(Granularity granularity) {
   return {};
 }
 
-std::vector<std::string> quantize_units(DType input, Granularity granularity, Gate gate, Overlap overlap) {
+std::vector<std::string> quantize_units(DType input, std::optional<Granularity> granularity, Gate gate,
+                                        Overlap overlap) {
   std::vector<std::string> units;
   for (const QuantizeStep step : quantize_steps(granularity))
     for (const bool vectors : {true, false})

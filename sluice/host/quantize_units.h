@@ -2,6 +2,7 @@
 // The JIT units of quantisers. Called by quantize.cc; tests compile all of them without a GPU.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,10 +16,10 @@ inline constexpr Granularity kGranularities[] = {Granularity::tensor, Granularit
 std::string quantize_unit_text(const QuantizeConfig& config);
 
 /// What a granularity launches, in order.
-std::vector<QuantizeStep> quantize_steps(Granularity granularity);
+std::vector<QuantizeStep> quantize_steps(std::optional<Granularity> granularity);
 
 /// The units of a quantiser: of each step the one with vectors, then the one without.
-std::vector<std::string> quantize_units(DType input, Granularity granularity, Gate gate,
+std::vector<std::string> quantize_units(DType input, std::optional<Granularity> granularity, Gate gate,
                                         Overlap overlap = {});
 
 }  // namespace sluice

@@ -3,8 +3,9 @@
 // scale = amax * (1 / 448), and an element is its value times (1 / amax) * 448, rounded to nearest even. Both
 // are what torch makes of `amax / 448.0` and `448.0 / amax` on a GPU, so that bits are those of quantisers
 // written in torch. (silu(gate) * up is made with the GPU's fast exponential and division first: those bits
-// are not torch's.) NaN makes its scale and all that share it NaN. Each element is read once where a thread
-// can hold its part, and no kernel waits for another's.
+// are not torch's. The step plain stops there, and rounds to the input's type.) NaN makes its scale and all
+// that share it NaN. Each element is read once where a thread can hold its part, and no kernel waits for
+// another's.
 //
 // Grids of any size do all the work. `Arith` is what a step is on the GPU (quantize_entry.cuh) or in a test
 // (tests/unit/quantize_test.cc).
@@ -15,6 +16,7 @@
 // |              |                                  | team of them |
 // | row_block    | 128 columns of a row             | half a warp  |
 // | square_block | 128 rows of 128 columns          | block        |
+// | plain        | 8 elements                       | thread       |
 //
 // In a chain of dependent launches (spec/overlap.h): trigger, warm what comes next, wait; then all else. What
 // was launched before may have written anything that is read here.
@@ -122,6 +124,26 @@ struct Quantizer {
     }
   }
 
+  /// Rounded to the input's type.
+  SLUICE_DEVICE void store_plain(i64 row, i64 chunk, const Chunk& chunk_of) const {
+    const i64 column = chunk * kQuantizeChunk;
+    if (row >= p.rows || column >= p.columns) return;
+    u32 words[kQuantizeChunk / 2];
+#pragma unroll
+    for (int i = 0; i < kQuantizeChunk / 2; ++i)
+      words[i] =
+          Arith::template pack_16bit<kConfig.input>(chunk_of.values[2 * i], chunk_of.values[2 * i + 1]);
+    u8* target = p.output + 2 * (row * p.output_ld + column);
+    if constexpr (kConfig.vectors) {
+      Arith::store(target, words);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kQuantizeChunk; ++i)
+        if (column + i < p.columns)
+          reinterpret_cast<u16*>(target)[i] = static_cast<u16>(words[i / 2] >> (i % 2 * 16));
+    }
+  }
+
   /// Of the block; `shared` holds a word for each warp. Ends with a barrier, so that it may be used again.
   SLUICE_DEVICE static u32 largest_of_block(u32 bits, u32* shared) {
     bits = largest_of_lanes(bits, 32);
@@ -208,6 +230,17 @@ struct Quantizer {
       const Chunk first = values_of(one), second = values_of(other);
       store_unit(unit, units, first, multiplier);
       store_unit(unit + step, units, second, multiplier);
+    }
+  }
+
+  SLUICE_DEVICE void plain() const {
+    const u32 units = static_cast<u32>(p.rows) * chunks(), step = gridDim.x * kQuantizeThreads;
+    for (u32 unit = blockIdx.x * kQuantizeThreads + threadIdx.x; unit < units; unit += 2 * step) {
+      const u32 next = unit + step;
+      const Fetched one = fetch_unit(unit, units), other = fetch_unit(next, units);
+      loaded(units - unit <= 2 * step);
+      store_plain(unit / chunks(), unit % chunks(), values_of(one));
+      if (next < units) store_plain(next / chunks(), next % chunks(), values_of(other));
     }
   }
 
@@ -321,6 +354,7 @@ SLUICE_DEVICE void run(const QuantizeParams& params) {
     if constexpr (kConfig.step == QuantizeStep::cast) quantizer.cast(shared);
     if constexpr (kConfig.step == QuantizeStep::row_block) quantizer.row_blocks();
     if constexpr (kConfig.step == QuantizeStep::square_block) quantizer.square_blocks(shared);
+    if constexpr (kConfig.step == QuantizeStep::plain) quantizer.plain();
   }
 }
 

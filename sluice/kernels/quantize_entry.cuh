@@ -85,8 +85,16 @@ struct DeviceArith {
     return pack_e4m3(low, high);
   }
 
+  template <DType kType>
+  SLUICE_DEVICE static u32 pack_16bit(float low, float high) {
+    return sluice::pack_16bit<kType>(low, high);
+  }
+
   SLUICE_DEVICE static void store_words(u8* target, const u32* words) {
     *reinterpret_cast<uint2*>(target) = uint2{words[0], words[1]};
+  }
+  SLUICE_DEVICE static void store(u8* target, const u32 (&words)[4]) {
+    *reinterpret_cast<uint4*>(target) = uint4{words[0], words[1], words[2], words[3]};
   }
 
   SLUICE_DEVICE static u32 largest_of_warp(u32 bits) {

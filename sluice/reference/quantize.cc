@@ -63,4 +63,10 @@ void reference_quantize(const QuantizeInput& input, Granularity granularity, u8*
           output, output_ld, scales++);
 }
 
+void reference_gated(const QuantizeInput& input, void* output, i64 output_ld) {
+  for (i64 row = 0; row < input.rows; ++row)
+    for (i64 column = 0; column < input.columns; ++column)
+      store_element(input.type, output, row * output_ld + column, value_at(input, row, column));
+}
+
 }  // namespace sluice

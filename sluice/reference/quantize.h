@@ -23,4 +23,7 @@ float reference_silu(float x);
 void reference_quantize(const QuantizeInput& input, Granularity granularity, u8* output, i64 output_ld,
                         float* scales);
 
+/// silu(gate) * up, rounded to the input's type; output_ld elements from row to row.
+void reference_gated(const QuantizeInput& input, void* output, i64 output_ld);
+
 }  // namespace sluice

@@ -18,8 +18,9 @@ enum class Granularity : u8 { tensor, row, row_block, square_block };
 enum class Gate : u8 { none, silu };
 inline constexpr Gate kGates[] = {Gate::none, Gate::silu};
 
-/// One kernel each. tensor takes two: amax of all, then cast; cast alone if the scale is given.
-enum class QuantizeStep : u8 { amax, cast, row, row_block, square_block };
+/// One kernel each. tensor takes two: amax of all, then cast; cast alone if the scale is given. plain has no
+/// scale: its output has the input's type, bf16 or fp16.
+enum class QuantizeStep : u8 { amax, cast, row, row_block, square_block, plain };
 
 struct QuantizeConfig {
   QuantizeStep step = QuantizeStep::row_block;
@@ -44,7 +45,7 @@ SLUICE_HD constexpr i64 input_columns(Gate gate, i64 columns) {
 
 struct QuantizeParams {
   const void* input;
-  u8* output;     // e4m3
+  u8* output;     // e4m3; plain: the input's type
   float* scales;  // what multiplies the output to give the input again; row-major where there are several
   u32* scratch;   // amax: bits of the largest so far, and a count; zero before and after. Only the tensor's
                   // steps

@@ -91,6 +91,7 @@ void recipe_fields(Visitor& v, Values& recipe) {
   v.number("rows", recipe.rows, kSize);
   v.number("columns", recipe.columns, kSize);
   v.choice("input", recipe.input);
+  v.choice_or("output", DType::e4m3, recipe.output);
   v.choice("granularity", recipe.granularity);
   v.choice("gate", recipe.gate);
 }

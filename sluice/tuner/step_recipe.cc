@@ -19,7 +19,8 @@ struct ToRecipe {
     return QuantizerRecipe{.rows = s.shape.rows,
                            .columns = s.shape.columns,
                            .input = s.input,
-                           .granularity = s.granularity,
+                           .output = s.granularity ? DType::e4m3 : s.input,
+                           .granularity = s.granularity.value_or(Granularity::tensor),
                            .gate = s.gate};
   }
 };

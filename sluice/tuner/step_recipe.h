@@ -23,6 +23,7 @@ struct NormRecipe {
 struct QuantizerRecipe {
   i64 rows = 0, columns = 0;
   DType input = DType::bf16;
+  DType output = DType::e4m3;  // or as the input, without scales
   Granularity granularity = Granularity::tensor;
   Gate gate = Gate::none;
 

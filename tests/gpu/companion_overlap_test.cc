@@ -93,10 +93,12 @@ TEST_F(overlap_contract, kept_by_norms) {
 TEST_F(overlap_contract, kept_by_quantisers) {
   for (const auto& [rows, columns] : kShapes) {
     make(rows, columns, 2 * columns);
-    for (const Granularity granularity :
-         {Granularity::tensor, Granularity::row, Granularity::row_block, Granularity::square_block})
+    for (const std::optional<Granularity> granularity :
+         {std::optional<Granularity>{}, std::optional(Granularity::tensor), std::optional(Granularity::row),
+          std::optional(Granularity::row_block), std::optional(Granularity::square_block)})
       for (const Gate gate : kGates)
         for (const Trigger trigger : kTriggers) {
+          if (!granularity && gate == Gate::none) continue;
           const auto chained_of = [&, rows = rows, columns = columns](Overlap overlap) -> Chained {
             const auto quantizer = Quantizer::create(device(), DType::bf16, granularity, gate, overlap);
             EXPECT_TRUE(ok(quantizer));
@@ -108,13 +110,13 @@ TEST_F(overlap_contract, kept_by_quantisers) {
             const QuantizeShape shape{.rows = rows, .columns = columns};
             Chained result{
                 [=](Stream stream) { return quantizer->launch(shape, args, stream); }, &input_, {&output_}};
-            if (granularity != Granularity::tensor) result.outputs.push_back(&scales_);
+            if (granularity && *granularity != Granularity::tensor) result.outputs.push_back(&scales_);
             return result;
           };
           expect_kept(chained_of({}), chained_of({Wait::first, trigger}),
-                      std::string("quantiser ") + name_of(granularity) + " gate " + name_of(gate) + " " +
-                          std::to_string(rows) + "x" + std::to_string(columns) + " trigger " +
-                          name_of(trigger));
+                      std::string("quantiser ") + (granularity ? name_of(*granularity) : "plain") + " gate " +
+                          name_of(gate) + " " + std::to_string(rows) + "x" + std::to_string(columns) +
+                          " trigger " + name_of(trigger));
         }
   }
 }

@@ -102,6 +102,60 @@ TEST_P(quantize, gives_the_bits_of_the_reference) {
   EXPECT_TRUE(ok(workspace->verify())) << "the tensor's steps leave their counters as they found them";
 }
 
+class gated : public GpuTest {};
+
+/// Gates of which silu has no rounding: 0, or so large that it is the gate itself.
+TEST_F(gated, values_have_the_bits_of_the_reference) {
+  struct Shape {
+    i64 rows, columns, pad;
+    int shift;
+  };
+  for (const DType type : {DType::bf16, DType::fp16})
+    for (const auto& [rows, columns, pad, shift] : {Shape{1, 8, 0, 0},
+                                                    {1, 1, 0, 0},
+                                                    {1, 14336, 0, 0},
+                                                    {16, 14336, 0, 0},
+                                                    {257, 4096, 64, 0},
+                                                    {129, 1000, 3, 1},
+                                                    {1000, 136, 8, 4},
+                                                    {4097, 384, 0, 8}}) {
+      const i64 ld = 2 * columns + pad, elements = rows * ld + shift;
+      const auto at = [ld = ld](i64 row, i64 column) { return row * ld + column; };
+      std::vector<u8> input(static_cast<std::size_t>(2 * elements));
+      for (i64 i = 0; i < elements; ++i) {
+        const u64 h = verify::hash(static_cast<u64>(rows + columns), static_cast<u64>(i));
+        const bool is_gate = i >= shift && (i - shift) % ld < columns;
+        const double value = is_gate ? (h % 5 == 0 ? 0.0 : static_cast<double>(64 + h % 64))
+                                     : static_cast<double>(h >> 11) * 0x1p-53 - 0.5;
+        store_element(type, input.data(), i, h % 4093 == 1 ? std::nan("") : value);
+      }
+      std::vector<u8> wanted(static_cast<std::size_t>(2 * rows * ld), 0xcd), got(wanted.size());
+      reference_gated({type, input.data() + 2 * shift, rows, columns, ld, Gate::silu}, wanted.data(), ld);
+      const auto in = DeviceBuffer::allocate(device(), static_cast<i64>(input.size()));
+      const auto out = DeviceBuffer::allocate(device(), static_cast<i64>(got.size()));
+      ASSERT_TRUE(ok(in) && ok(out));
+      ASSERT_TRUE(ok(in->upload(input.data(), in->bytes())));
+      ASSERT_TRUE(ok(out->fill(0xcd, nullptr)));
+      const auto made = Quantizer::create(device(), type, {}, Gate::silu);
+      ASSERT_TRUE(ok(made));
+      ASSERT_TRUE(ok(made->launch({rows, columns, ld, ld},
+                                  {.input = static_cast<u8*>(in->data()) + 2 * shift, .output = out->data()},
+                                  nullptr)));
+      ASSERT_TRUE(ok(synchronize(device())));
+      ASSERT_TRUE(ok(out->download(got.data(), out->bytes())));
+      i64 wrong = 0;
+      for (i64 row = 0; row < rows; ++row)
+        for (i64 column = 0; column < ld; ++column) {
+          const i64 i = at(row, column);
+          const double a = load_element(type, got.data(), i), b = load_element(type, wanted.data(), i);
+          const bool same = std::memcmp(got.data() + 2 * i, wanted.data() + 2 * i, 2) == 0;
+          wrong += same || (column < columns && std::isnan(a) && std::isnan(b)) ? 0 : 1;
+        }
+      EXPECT_EQ(wrong, 0) << name_of(type) << " " << rows << "x" << columns << " ld " << ld << " shift "
+                          << shift;
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(all, quantize, ::testing::ValuesIn(kGranularities),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 

@@ -8,6 +8,7 @@
 
 #include <sluice/host/chain.h>
 
+#include "bench/chain_tune.h"
 #include "bench/layers.h"
 
 namespace sluice::bench {
@@ -89,6 +90,20 @@ TEST(chain_layers, each_layer_has_its_own_weights_and_passes_use_them_again) {
   EXPECT_EQ(weights.size(), 4u * 2);
 }
 
+TEST(chain_layers, down_reads_what_is_gated_whatever_the_weights) {
+  for (const LayerWeights weights : kAllWeights) {
+    const LayerSpec spec = spec_of(weights, LayerParts::all);
+    const std::vector<ChainStep> steps = steps_of(spec, imagined_memory(spec));
+    const size_t layer = steps.size() / 4;
+    EXPECT_EQ(steps[layer - 1].name, "down");
+    const auto* silu = std::get_if<QuantizerStep>(&steps[layer - 2].work);
+    ASSERT_NE(silu, nullptr) << name_of(spec);
+    EXPECT_EQ(silu->gate, Gate::silu);
+    EXPECT_EQ(silu->shape.columns, spec.model.inner);
+    EXPECT_EQ(silu->granularity.has_value(), weights == LayerWeights::e4m3);
+  }
+}
+
 TEST(chain_layers, bytes_are_the_models) {
   // In millions of weights: research/prefetch-pdl.md, section 2.
   EXPECT_EQ(weight_bytes({.model = kModels[0]}) / 100'000, 2181);
@@ -146,6 +161,18 @@ TEST(chain_layers, equal_products_read_what_the_one_before_wrote_and_more) {
   EXPECT_EQ(poison_of({.model = *square, .parts = LayerParts::projections}), 0xFF);
   for (const char* wrong : {"8192x1280", "0x8", "8x", "8x8x8"})
     EXPECT_FALSE(parse_model(wrong).ok()) << wrong;
+}
+
+TEST(chain_layers, a_tuners_choices_reach_packed_products_of_every_layer) {
+  const LayerSpec spec = spec_of(LayerWeights::int4, LayerParts::all);
+  std::vector<ChainStep> steps = steps_of(spec, imagined_memory(spec));
+  std::vector<StepChoice> choices(steps.size() / 4);
+  for (size_t i = 0; i < choices.size(); ++i) choices[i].mixed.warps = static_cast<int>(i) + 1;
+  put_choices(choices, steps);
+  for (size_t i = 0; i < steps.size(); ++i)
+    if (const auto* s = std::get_if<MixedStep>(&steps[i].work)) {
+      EXPECT_EQ(s->overrides.warps, static_cast<int>(i % choices.size()) + 1) << steps[i].name;
+    }
 }
 
 TEST(chain_layers, names) {

@@ -84,6 +84,14 @@ struct HostArith {
   static u32 pack(float low, float high) {
     return encode_code(DType::e4m3, low) | encode_code(DType::e4m3, high) << 8;
   }
+  template <DType kType>
+  static u32 pack_16bit(float low, float high) {
+    return encode_code(kType, low) | static_cast<u32>(encode_code(kType, high)) << 16;
+  }
+  static void store(u8* target, const u32 (&words)[4]) {
+    EXPECT_EQ(reinterpret_cast<u64>(target) % 16, 0u);
+    std::memcpy(target, words, 16);
+  }
   static void store_words(u8* target, const u32* words) {
     EXPECT_EQ(reinterpret_cast<u64>(target) % 8, 0u);
     std::memcpy(target, words, 8);
@@ -240,6 +248,45 @@ TEST(quantize_kernels, rows_longer_than_a_block_holds) {
                                      true, 1);
 }
 
+/// silu(gate) * up alone.
+template <DType kType, bool kVectors>
+void expect_plain_like_reference(Case c, unsigned blocks) {
+  c.type = kType;
+  c.gate = Gate::silu;
+  const Matrix8 matrix(c, static_cast<u64>(c.rows * 1000 + c.columns));
+  const auto elements = static_cast<std::size_t>(matrix.output_bytes());
+  std::vector<u16> wanted(elements, 0xcdcd);
+  std::vector<u64> got_words(elements / 4 + 4, 0xcdcdcdcdcdcdcdcdu);
+  u16* got = reinterpret_cast<u16*>(got_words.data());
+  if (reinterpret_cast<u64>(got) % 16 != 0) got += 4;
+  reference_gated(matrix.reference_input(), wanted.data(), matrix.output_ld());
+  const QuantizeParams params{.input = matrix.input(),
+                              .output = reinterpret_cast<u8*>(got),
+                              .scales = nullptr,
+                              .scratch = nullptr,
+                              .rows = c.rows,
+                              .columns = c.columns,
+                              .input_ld = matrix.ld(),
+                              .output_ld = matrix.output_ld(),
+                              .scale_given = false,
+                              .warm_next = {}};
+  simulate<QuantizeConfig{QuantizeStep::plain, kType, kVectors, Gate::silu}>(params, blocks);
+  EXPECT_EQ(std::memcmp(got, wanted.data(), 2 * elements), 0)
+      << name_of(kType) << " " << c.rows << "x" << c.columns << (kVectors ? " vectors" : " elements");
+}
+
+TEST(quantize_kernels, without_a_granularity_give_the_gated_values_themselves) {
+  const Case packed{.rows = 5, .columns = 264, .magnitude = 8};
+  const Case pitched{.rows = 9, .columns = 640, .input_pad = 8, .output_pad = 16, .magnitude = 8};
+  for (const unsigned blocks : {1u, 3u}) {
+    expect_plain_like_reference<DType::bf16, true>(packed, blocks);
+    expect_plain_like_reference<DType::fp16, true>(pitched, blocks);
+    expect_plain_like_reference<DType::bf16, false>(pitched, blocks);
+    expect_plain_like_reference<DType::fp16, false>(
+        {.rows = 3, .columns = 131, .input_pad = 3, .output_pad = 1, .magnitude = 1e4}, blocks);
+  }
+}
+
 void expect_to_compile(const Compiler& compiler, const std::string& unit) {
   const auto cubin = compiler.compile(unit);
   ASSERT_TRUE(cubin) << cubin.error().message;
@@ -257,6 +304,10 @@ TEST(quantize_units, compile_for_hopper_without_spills_or_warnings) {
       for (const Gate gate : kGates)
         for (const std::string& unit : quantize_units(input, granularity, gate))
           expect_to_compile(**compiler, unit);
+  for (const DType input : {DType::bf16, DType::fp16})
+    for (const Overlap overlap : {Overlap{}, Overlap{Wait::first, Trigger::after_loads}})
+      for (const std::string& unit : quantize_units(input, {}, Gate::silu, overlap))
+        expect_to_compile(**compiler, unit);
 }
 
 TEST(quantize_units, of_chains_compile_and_plain_ones_do_not_name_an_overlap) {

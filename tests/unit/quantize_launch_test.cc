@@ -80,6 +80,33 @@ TEST_F(QuantizeLaunch, refuses_with_value_rule_and_remedy) {
   EXPECT_FALSE(of_fp8.ok());
 }
 
+TEST_F(QuantizeLaunch, without_a_granularity_needs_no_scales_and_a_gate) {
+  const Overlap chain{Wait::first, Trigger::at_start};
+  const auto made = Quantizer::create(device(), DType::bf16, {}, Gate::silu, chain);
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  QuantizeArgs given = args();
+  given.scales = nullptr;
+  QuantizeArgs bad = given;
+  bad.output = shifted(bad.output, 1);
+  refused(made->launch({.rows = 4, .columns = 64}, bad, nullptr), ErrorCode::misaligned, "output");
+  bad = given;  // the second half of its bytes: past what e4m3 would take
+  bad.output = shifted(const_cast<void*>(bad.input), -(4 * 64 * 2 - 2));
+  refused(made->launch({.rows = 4, .columns = 64}, bad, nullptr), ErrorCode::aliasing, "overlaps input");
+  bad = given;
+  bad.scale_given = true;
+  refused(made->launch({.rows = 4, .columns = 64}, bad, nullptr), ErrorCode::invalid_argument,
+          "not quantised");
+  launched(made->launch({.rows = 16, .columns = 14336}, given, nullptr), 1);
+  EXPECT_TRUE(driver.launch(0).dependent);
+  EXPECT_EQ(driver.launch(0).grid_x, 112u) << "a chunk for each thread";
+  const auto wide = Quantizer::create(device(), DType::fp32, {}, Gate::silu);
+  ASSERT_FALSE(wide.ok());
+  EXPECT_EQ(wide.error().code, ErrorCode::invalid_type);
+  const auto copy = Quantizer::create(device(), DType::bf16, {}, Gate::none);
+  ASSERT_FALSE(copy.ok());
+  EXPECT_NE(copy.error().message.find("copy"), std::string::npos) << copy.error().message;
+}
+
 TEST_F(QuantizeLaunch, of_a_chain_are_dependent_and_spread_few_rows_over_clusters) {
   const auto create = [&](Granularity granularity, Gate gate, Overlap overlap) {
     const auto made = Quantizer::create(device(), DType::bf16, granularity, gate, overlap);
