@@ -166,8 +166,9 @@ TEST(chain_layers, equal_products_read_what_the_one_before_wrote_and_more) {
 TEST(chain_layers, a_tuners_choices_reach_packed_products_of_every_layer) {
   const LayerSpec spec = spec_of(LayerWeights::int4, LayerParts::all);
   std::vector<ChainStep> steps = steps_of(spec, imagined_memory(spec));
-  std::vector<StepChoice> choices(steps.size() / 4);
-  for (size_t i = 0; i < choices.size(); ++i) choices[i].mixed.warps = static_cast<int>(i) + 1;
+  std::vector<TunedStep> choices(steps.size() / 4);
+  for (size_t i = 0; i < choices.size(); ++i)
+    choices[i].kernel = mixed::TunedChoice{.config = NarrowConfig{.warps = static_cast<int>(i) + 1}};
   put_choices(choices, steps);
   for (size_t i = 0; i < steps.size(); ++i)
     if (const auto* s = std::get_if<MixedStep>(&steps[i].work)) {
