@@ -16,7 +16,7 @@ namespace sluice {
 std::size_t ProblemHash::operator()(const Problem& p) const {
   return hash_of({p.m, p.n, p.k, p.batch, p.a.ld, p.b.ld, p.d.ld, static_cast<i64>(p.a.type),
                   static_cast<i64>(p.d.type), static_cast<i64>(p.epilogue.activation),
-                  static_cast<i64>(p.epilogue.update)});
+                  static_cast<i64>(p.epilogue.update), static_cast<i64>(p.epilogue.gated)});
 }
 
 namespace gemm {
@@ -264,6 +264,7 @@ Result<void> launch(const Kernel& kernel, const Args& args, Stream stream) {
   params.d = args.d;
   params.scale_a = args.scale_a;
   params.scale_b = args.scale_b;
+  params.scale_d = args.scale_d;
   params.bias = args.bias;
   params.alpha = args.alpha;
   params.beta = args.beta;

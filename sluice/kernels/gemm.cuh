@@ -208,13 +208,13 @@ SLUICE_DEVICE void store_tile(Machine& machine, const Tile& tile, int& buffer) {
 #pragma unroll
     for (int wave = 0; wave < waves(machine.config()); ++wave)
 #pragma unroll
-      for (int column = 0; column < own_columns(machine.config()); column += columns)
+      for (int column = 0; column < own_outputs(machine.config()); column += columns)
         store_chunk(machine, tile, wave, column, buffer);
   } else {
 #pragma unroll 1
     for (int wave = 0; wave < waves(machine.config()); ++wave)
 #pragma unroll 1
-      for (int column = 0; column < own_columns(machine.config()); column += columns)
+      for (int column = 0; column < own_outputs(machine.config()); column += columns)
         store_chunk(machine, tile, wave, column, buffer);
   }
 }

@@ -83,14 +83,22 @@ SLUICE_DEVICE void run_plain(const GemmParams& params) {
 
   element.set_tensor_scales(scales);
   const auto store = [&](int token, int row, const ptx::Float4& sum) {
+    if constexpr (kConfig.epilogue.gated) {  // rows of a pair of the gate, then of "up": plain/copier.cuh
+      const Position at_d{at.first_token + token, (at.first_row + row) / 2, at.batch};
+      if (at_d.row >= params.m || at_d.column >= params.n / 2) return;
+      const ColumnPair operands[] = {element.columns(at_d.column), element.columns(params.n / 2 + at_d.column)};
+      return store_pair<kConfig.d, kConfig.epilogue>(
+          params, at_d,
+          element.apply_gated({sum.x, sum.y}, {sum.z, sum.w}, element.row_scale(at_d.row), operands));
+    }
     const Position first{at.first_token + token, at.first_row + row, at.batch};
     const Position second{first.row, first.column + 2, first.batch};
     if (first.row >= params.m || first.column >= params.n) return;
     const float scale = element.row_scale(first.row);
-    store_pair<kConfig.d, kConfig.epilogue.update>(
+    store_pair<kConfig.d, kConfig.epilogue>(
         params, first,
         element.apply({sum.x, sum.y}, scale, element.columns(first.column), element.residual(first)));
-    store_pair<kConfig.d, kConfig.epilogue.update>(
+    store_pair<kConfig.d, kConfig.epilogue>(
         params, second,
         element.apply({sum.z, sum.w}, scale, element.columns(second.column), element.residual(second)));
   };
