@@ -12,6 +12,7 @@
 #include <sluice/host/verify_units.h>
 
 #include "bench/chain_arms.h"
+#include "bench/chain_clock.h"
 #include "bench/chain_peer.h"
 #include "bench/measure.h"
 
@@ -47,6 +48,20 @@ void time_arms(const Work& work, std::vector<Arm>& arms, ChainRecord& record) {
     running[i]->record.us = spread_of((*times)[i]);
   }
   record.telemetry = summarise(samples);
+}
+
+/// An arm that gives no timeline keeps its timing.
+void clock_arms(const Work& work, std::vector<Arm>& arms) {
+  const Result<Device> device = open_timeline_device(work.lab);
+  for (Arm& arm : arms) {
+    if (!arm.chain || !arm.record.right()) continue;
+    work.phase(fmt::format("the timeline of {}", arm.record.name));
+    Result<Timeline> made = device ? clock_arm(work, *device, arm) : Result<Timeline>(device.error());
+    if (made)
+      arm.record.timeline = *std::move(made);
+    else
+      arm.record.timeline_error = made.error().message;
+  }
 }
 
 /// An arm with the peer's products; whatever fails is the arm's error.
@@ -122,6 +137,7 @@ Result<void> measure(const Lab& lab, const ChainCase& item, const Phase& phase, 
   for (const Arm& arm : arms)
     if (arm.tuning && arm.record.us.median > 0 && off_us > 0)
       record.tuned = tuned_chain(lab, *arm.tuning, name_of(item.spec), {arm.record.us.median, off_us});
+  if (item.timeline) clock_arms(work, arms);
   for (Arm& arm : arms) record.arms.push_back(std::move(arm.record));
   return {};
 }
@@ -140,13 +156,18 @@ Result<ChainPlan> plan_arm(const LayerSpec& spec, const ArmSpec& arm, const Devi
   return plan_chain(steps, device, arm.options, records);
 }
 
-Result<std::vector<std::string>> units_of(const ChainCase& item, const DeviceInfo& device,
-                                          const RecordBook& records, Stamping stamping) {
+std::vector<std::string> data_units_of(const ChainCase& item) {
   std::vector<std::string> units{verify_unit_text(VerifyUnit::fill), verify_unit_text(VerifyUnit::check),
                                  Comparer::unit_text()};
   if (item.spec.weights == LayerWeights::int4)
     units.push_back(pack_unit_text(
         {.format = mixed_problem_of(item.spec, LayerProduct::qkv).weights, .codes = CodeStorage::nibble}));
+  return units;
+}
+
+Result<std::vector<std::string>> units_of(const ChainCase& item, const DeviceInfo& device,
+                                          const RecordBook& records, Stamping stamping) {
+  std::vector<std::string> units;
   std::vector<ArmSpec> arms = item.arms;
   arms.push_back({.name = kChainOff, .options = {.overlap = ChainOverlap::off}});
   for (const ArmSpec& arm : arms) {

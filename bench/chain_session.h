@@ -11,6 +11,7 @@
 #include <sluice/tuner/tuned_chain.h>
 
 #include "bench/chain_data.h"
+#include "bench/chain_timeline.h"
 #include "bench/chain_tune.h"
 #include "bench/comparer.h"
 #include "bench/session.h"
@@ -36,6 +37,8 @@ struct ArmRecord {
   i64 replays = 0;      // with changing inputs, all equal to the overlap off
   std::string text;     // explain() of its first layer
   std::string error;    // not empty: no timing
+  std::optional<Timeline> timeline{};
+  std::string timeline_error{};  // not empty: none could be made
 
   /// Did it run, and compute what it should?
   bool right() const;
@@ -57,13 +60,16 @@ struct ChainCase {
   LayerSpec spec;
   std::vector<ArmSpec> arms;  // besides kChainOff
   bool against_peer = false;
-  i64 replays = 0;  // of each of these arms, with changing inputs
+  i64 replays = 0;        // of each of these arms, with changing inputs
+  bool timeline = false;  // of each of our arms, by other kernels, when all are timed
 };
 
 /// An arm's chain without a GPU: planned with imagined memory.
 Result<ChainPlan> plan_arm(const LayerSpec& spec, const ArmSpec& arm, const DeviceInfo& device,
                            const RecordBook& records);
-/// All arms' JIT units, and those of what fills and compares.
+/// The JIT units of what fills and compares.
+std::vector<std::string> data_units_of(const ChainCase& item);
+/// All arms' JIT units.
 Result<std::vector<std::string>> units_of(const ChainCase& item, const DeviceInfo& device,
                                           const RecordBook& records, Stamping stamping);
 

@@ -18,16 +18,27 @@ bool is_fp8_weights(const LayerSpec& spec) {
 bool has_companions(const LayerSpec& spec) {
   return spec.parts == LayerParts::all;
 }
+bool is_fused(const LayerSpec& spec) {
+  return has_companions(spec) && spec.fusion != Fusion::none;
+}
+bool adds_residuals(const LayerSpec& spec) {
+  return has_companions(spec) && spec.fusion == Fusion::residual;
+}
 /// Attention's e4m3 tokens are made by a quantiser of their own.
 bool has_quantisers(const LayerSpec& spec) {
-  return has_companions(spec) && is_fp8_weights(spec);
+  return has_companions(spec) && is_fp8_weights(spec) && !is_fused(spec);
 }
 DType token_type(const LayerSpec& spec) {
   return is_fp8_weights(spec) ? DType::e4m3 : DType::bf16;
 }
-/// Of products: without companions the next one reads it.
-DType output_type(const LayerSpec& spec) {
+/// Of the residual stream, and of what goes to companions.
+DType stream_type(const LayerSpec& spec) {
   return has_companions(spec) ? DType::bf16 : token_type(spec);
+}
+/// What the next product reads has its type.
+DType output_type(const LayerSpec& spec, LayerProduct product) {
+  const bool to_product = product == LayerProduct::qkv || product == LayerProduct::gate_up;
+  return is_fused(spec) && to_product ? token_type(spec) : stream_type(spec);
 }
 
 struct Sizes {
@@ -55,16 +66,19 @@ class Layers {
 
   void add_layer(int index) {
     const void* from = index == 0 ? memory_.input : at(Activations::kDown);
+    stream_ = from;
     if (has_companions(spec_)) from = add_norm("norm1", from, index == 0);
     add_product(index, LayerProduct::qkv, from, Activations::kQkv);
     from = at(Activations::kQkv);
     if (has_quantisers(spec_)) from = add_quantiser("attention", Gate::none, from, Activations::kAttention);
     add_product(index, LayerProduct::o, from, Activations::kO);
-    from = at(Activations::kO);
+    stream_ = from = at(Activations::kO);
     if (has_companions(spec_)) from = add_norm("norm2", from, false);
-    add_product(index, LayerProduct::gate_up, from, Activations::kGateUp);
-    from = at(Activations::kGateUp);
-    if (has_companions(spec_)) from = add_quantiser("silu", Gate::silu, from, Activations::kGated);
+    const auto gate_up = is_fused(spec_) ? Activations::kGated : Activations::kGateUp;
+    add_product(index, LayerProduct::gate_up, from, gate_up);
+    from = at(gate_up);
+    if (has_companions(spec_) && !is_fused(spec_))
+      from = add_quantiser("silu", Gate::silu, from, Activations::kGated);
     add_product(index, LayerProduct::down, from, Activations::kDown);
   }
   std::vector<ChainStep> take() { return std::move(steps_); }
@@ -77,8 +91,8 @@ class Layers {
     NormStep step{.options = {.input = DType::bf16},
                   .shape = {.rows = spec_.tokens, .columns = spec_.model.width},
                   .args = {.input = from,
-                           .residual = first ? nullptr : at(Activations::kHidden),
-                           .sum = at(Activations::kHidden),
+                           .residual = first || adds_residuals(spec_) ? nullptr : at(Activations::kHidden),
+                           .sum = adds_residuals(spec_) ? nullptr : at(Activations::kHidden),
                            .gamma = memory_.gamma,
                            .output = at(Activations::kNormed)}};
     if (is_fp8_weights(spec_)) {
@@ -119,6 +133,11 @@ class Layers {
       ProductStep step{.problem = problem_of(spec_, product), .args = memory_.products[layer][which]};
       step.args.a = from;
       step.args.d = at(to);
+      if (step.problem.epilogue.residual) {
+        step.args.c = stream_;
+        step.args.beta = 1.0f;
+      }
+      if (step.problem.epilogue.scale_d != ScaleMode::none) step.args.scale_d = memory_.one;
       made.work = step;
     }
     if (prefetch_ratio_ > 0)
@@ -129,6 +148,7 @@ class Layers {
   const LayerSpec& spec_;
   const LayerMemory& memory_;
   double prefetch_ratio_;
+  const void* stream_ = nullptr;  // the residual stream, where products add to it
   std::vector<ChainStep> steps_;
 };
 
@@ -139,9 +159,15 @@ Problem problem_of(const LayerSpec& spec, LayerProduct product) {
   Problem p{.m = spec.tokens, .n = sizes.n, .k = sizes.k};
   p.a = {.type = token_type(spec), .ld = sizes.lda};
   p.b.type = token_type(spec);
-  p.d.type = output_type(spec);
+  p.d.type = output_type(spec, product);
   p.d.ld = spec.model.n > 0 ? spec.model.width : 0;
   if (is_fp8_weights(spec)) p.epilogue.scale_a = p.epilogue.scale_b = ScaleMode::tensor;
+  if (is_fused(spec) && is_fp8(p.d.type)) p.epilogue.scale_d = ScaleMode::tensor;
+  if (is_fused(spec) && product == LayerProduct::gate_up) {
+    p.epilogue.gated = true;
+    p.epilogue.activation = Activation::silu;
+  }
+  p.epilogue.residual = adds_residuals(spec) && (product == LayerProduct::o || product == LayerProduct::down);
   return p;
 }
 
@@ -170,8 +196,9 @@ i64 weight_bytes(const LayerSpec& spec) {
 
 std::array<i64, Activations::kCount> activation_bytes(const LayerSpec& spec) {
   const Model& m = spec.model;
-  const i64 token = bytes_of(token_type(spec)), output = bytes_of(output_type(spec));
-  const bool all = has_companions(spec), quantised = has_quantisers(spec);
+  const i64 token = bytes_of(token_type(spec)), output = bytes_of(stream_type(spec));
+  // Whatever is fused: arms share them.
+  const bool all = has_companions(spec), quantised = all && is_fp8_weights(spec);
   std::array<i64, Activations::kCount> bytes{};
   if (m.n > 0) {
     for (const auto buffer : {Activations::kQkv, Activations::kO, Activations::kGateUp, Activations::kDown})
@@ -191,7 +218,7 @@ std::array<i64, Activations::kCount> activation_bytes(const LayerSpec& spec) {
 }
 
 i64 input_bytes(const LayerSpec& spec) {
-  return spec.tokens * spec.model.width * bytes_of(output_type(spec));
+  return spec.tokens * spec.model.width * bytes_of(stream_type(spec));
 }
 
 u8 poison_of(const LayerSpec& spec) {
@@ -250,6 +277,22 @@ Result<LayerWeights> parse_layer_weights(const std::string& name) {
                fmt::format("--weights \"{}\" is not one of: e4m3, bf16, int4", name)};
 }
 
+Result<Fusion> parse_fusion(const std::string& name) {
+  for (const Fusion fusion : {Fusion::none, Fusion::gated, Fusion::residual})
+    if (name == name_of(fusion)) return fusion;
+  return Error{ErrorCode::invalid_argument,
+               fmt::format("--fuse \"{}\" is not one of: none, gated, residual", name)};
+}
+
+const char* name_of(Fusion fusion) {
+  switch (fusion) {
+    case Fusion::none: return "none";
+    case Fusion::gated: return "gated";
+    case Fusion::residual: return "residual";
+  }
+  return "?";
+}
+
 const char* name_of(LayerWeights weights) {
   switch (weights) {
     case LayerWeights::e4m3: return "e4m3";
@@ -263,8 +306,9 @@ std::string name_of(const LayerSpec& spec) {
   const std::string model =
       spec.model.n > 0 ? fmt::format("4 x {}x{}", spec.model.n, spec.model.width) : spec.model.name;
   const bool says_parts = !has_companions(spec) && spec.model.n == 0;
-  return fmt::format("{} {}, {} token{}{}", model, name_of(spec.weights), spec.tokens,
-                     spec.tokens == 1 ? "" : "s", says_parts ? ", projections" : "");
+  return fmt::format("{} {}, {} token{}{}{}", model, name_of(spec.weights), spec.tokens,
+                     spec.tokens == 1 ? "" : "s", says_parts ? ", projections" : "",
+                     is_fused(spec) ? fmt::format(", fused: {}", name_of(spec.fusion)) : "");
 }
 
 }  // namespace sluice::bench

@@ -19,6 +19,7 @@
 #include <sluice/device/ptx/global.cuh>
 #include <sluice/device/ptx/mbarrier.cuh>
 #include <sluice/device/ptx/sync.cuh>
+#include <sluice/device/timeline.cuh>
 #include <sluice/device/workspace_stamp.cuh>
 
 namespace sluice {
@@ -45,6 +46,7 @@ class Machine {
   /// warp that has initialised them need not wait for the others.
   SLUICE_DEVICE void start() {
     if (threadIdx.x == 0) {  // one thread: lanes that each initialise one take 0.65 us longer
+      timeline_.mark(Moment::start);
       if constexpr (kConfig.combine == Combine::separate) ptx::launch_dependents();
       Launch::begin();
       ptx::prefetch_tensormap(params_.map_a);
@@ -86,6 +88,18 @@ class Machine {
   SLUICE_DEVICE void warm_next() { Launch::warm_next(params_); }
 
   SLUICE_DEVICE int math_group() const { return warpgroup_ - 1; }
+
+  // ---- when (spec/timeline.h): the load thread, and one thread of each math group ----
+  SLUICE_DEVICE void mark(Moment moment) { timeline_.mark(moment); }
+  /// Of the first math group alone.
+  SLUICE_DEVICE void mark_stage(int k_tiles) {
+    if (math_group() == 0) timeline_.mark_stage(min(kConfig.stages, k_tiles));
+  }
+  SLUICE_DEVICE void claim_marks() { timeline_.claim(group_thread() == 0, warpgroup_); }
+  SLUICE_DEVICE void write_marks() {
+    if (is_load_role()) timeline_.claim(true);  // while the math groups end: it has nothing else to do
+    timeline_.write();
+  }
 
   // ---- load ----
   SLUICE_DEVICE void wait_empty(int stage, u32 parity) { ptx::mbarrier_wait_parity(empty(stage), parity); }
@@ -518,6 +532,7 @@ class Machine {
   Optional<kBlockScaled, ScaleReader<kConfig>> scales_;
   Optional<kBlockScaled, ScaleLoader<kConfig>> scale_loader_;
   Optional<kStamping == Stamping::on, Stamper> stamper_;
+  TimelineMarks timeline_;
 };
 
 }  // namespace sluice

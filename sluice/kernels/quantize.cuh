@@ -23,6 +23,7 @@
 #pragma once
 
 #include <sluice/spec/row_team.h>
+#include <sluice/device/timeline.cuh>
 #include <sluice/kernels/e4m3_scale.cuh>
 
 namespace sluice::quantize {
@@ -332,30 +333,36 @@ struct Quantizer {
 
 /// What stands before everything that depends on an earlier launch.
 template <QuantizeConfig kConfig, class Arith>
-SLUICE_DEVICE void start(const QuantizeParams& params) {
+SLUICE_DEVICE void start(const QuantizeParams& params, TimelineMarks& timeline) {
   if (threadIdx.x == 0) Arith::warm(params.warm_next, blockIdx.x, gridDim.x);
   if constexpr (kConfig.overlap.wait != Wait::none) Arith::wait_for_prerequisites();
+  timeline.mark(Moment::wait_returned);
+  timeline.claim(threadIdx.x == 0);
 }
 
 template <QuantizeConfig kConfig, class Arith>
 SLUICE_DEVICE void run(const QuantizeParams& params) {
+  TimelineMarks timeline;
+  timeline.mark(Moment::start);
   if constexpr (kConfig.overlap.trigger == Trigger::at_start) Arith::launch_dependents();
   const Quantizer<kConfig, Arith> quantizer{params};
   if constexpr (kConfig.step == QuantizeStep::row) {
     using Team = typename Quantizer<kConfig, Arith>::Team;
     __shared__ typename Team::Shared exchange;
     Team team(exchange);
-    start<kConfig, Arith>(params);
+    start<kConfig, Arith>(params, timeline);
     quantizer.rows(team);
   } else {
     __shared__ u32 shared[kWarps];
-    start<kConfig, Arith>(params);
+    start<kConfig, Arith>(params, timeline);
     if constexpr (kConfig.step == QuantizeStep::amax) quantizer.amax(shared);
     if constexpr (kConfig.step == QuantizeStep::cast) quantizer.cast(shared);
     if constexpr (kConfig.step == QuantizeStep::row_block) quantizer.row_blocks();
     if constexpr (kConfig.step == QuantizeStep::square_block) quantizer.square_blocks(shared);
     if constexpr (kConfig.step == QuantizeStep::plain) quantizer.plain();
   }
+  timeline.mark(Moment::exit);
+  timeline.write();
 }
 
 }  // namespace sluice::quantize
