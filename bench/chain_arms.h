@@ -17,6 +17,7 @@ struct Arm {
   ReplayCall replay;
   ReplayCall reference;  // the same kernels with the overlap off
   std::optional<ChainTuning> tuning;
+  bool adds_residuals = false;  // what the last product leaves is the residual stream
   ArmRecord record;
 };
 
@@ -39,7 +40,8 @@ Result<void> set_reference(const Work& work, Arm& arm);
 Result<void> compare_arm(const Work& work, Arm& arm);
 /// Many replays with changing inputs, each compared with the reference.
 Result<void> replay_arm(const Work& work, Arm& arm, i64 replays);
-/// cuBLASLt rounds in another order, so that bits may differ from `off`, but not by much.
-Result<void> judge_peer(const Work& work, const Arm& off, Arm& arm);
+/// The peer, other kernels and fused ones round in another order, or less often, so that bits may differ from
+/// `off`, but not by much.
+Result<void> judge_distance(const Work& work, const Arm& off, Arm& arm);
 
 }  // namespace sluice::bench

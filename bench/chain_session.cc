@@ -83,16 +83,16 @@ Arm peer_arm(const Work& work, const Arm& off) {
   }
   const auto kept = std::make_shared<const std::pair<ChainPeer, Graph>>(*std::move(made), *std::move(graph));
   arm.replay = [kept](Stream stream) { return kept->second.launch(stream); };
-  keep_error(arm, judge_peer(work, off, arm));
+  keep_error(arm, judge_distance(work, off, arm));
   return arm;
 }
 
 /// Captured and compared; what the tuner finds becomes the spec's choices first.
-Result<void> make_arm(const Work& work, ArmSpec spec, Arm& arm) {
+Result<void> make_arm(const Work& work, ArmSpec spec, const Arm& off, Arm& arm) {
   arm.record.name = spec.name;
   if (spec.tune_s > 0) {
     const Result<ChainTuning> tuning =
-        tune_chain(work.lab, work.data, work.workspace, spec.tune_s, work.phase);
+        tune_chain(work.lab, work.data, {spec.fusion, spec.tune_s}, work.workspace, work.phase);
     if (!tuning) return tuning.error();
     arm.tuning = *tuning;
     spec.choices = tuning->choices;
@@ -103,7 +103,8 @@ Result<void> make_arm(const Work& work, ArmSpec spec, Arm& arm) {
   work.phase(fmt::format("preparing {}", spec.name));
   if (Result<void> done = prepare_arm(work, spec, arm); !done) return done;
   if (Result<void> done = set_reference(work, arm); !done) return done;
-  return compare_arm(work, arm);
+  if (Result<void> done = compare_arm(work, arm); !done) return done;
+  return judge_distance(work, off, arm);
 }
 
 Result<void> measure(const Lab& lab, const ChainCase& item, const Phase& phase, ChainRecord& record) {
@@ -124,7 +125,7 @@ Result<void> measure(const Lab& lab, const ChainCase& item, const Phase& phase, 
   if (Result<void> done = compare_arm(work, arms[0]); !done) return done;
   for (const ArmSpec& spec : item.arms) {
     Arm arm;
-    keep_error(arm, make_arm(work, spec, arm));
+    keep_error(arm, make_arm(work, spec, arms[0], arm));
     arms.push_back(std::move(arm));
   }
   for (size_t i = 1; i < arms.size() && item.replays > 0; ++i)
@@ -136,7 +137,7 @@ Result<void> measure(const Lab& lab, const ChainCase& item, const Phase& phase, 
   const double off_us = arms[0].record.us.median;
   for (const Arm& arm : arms)
     if (arm.tuning && arm.record.us.median > 0 && off_us > 0)
-      record.tuned = tuned_chain(lab, *arm.tuning, name_of(item.spec), {arm.record.us.median, off_us});
+      record.tuned = tuned_chain(lab, *arm.tuning, {arm.record.us.median, off_us});
   if (item.timeline) clock_arms(work, arms);
   for (Arm& arm : arms) record.arms.push_back(std::move(arm.record));
   return {};
@@ -151,7 +152,7 @@ bool ArmRecord::right() const {
 
 Result<ChainPlan> plan_arm(const LayerSpec& spec, const ArmSpec& arm, const DeviceInfo& device,
                            const RecordBook& records) {
-  std::vector<ChainStep> steps = steps_of(spec, imagined_memory(spec), arm.prefetch_ratio);
+  std::vector<ChainStep> steps = steps_of(fused(spec, arm.fusion), imagined_memory(spec), arm.prefetch_ratio);
   put_choices(arm.choices, steps);
   return plan_chain(steps, device, arm.options, records);
 }

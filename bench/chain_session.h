@@ -22,6 +22,7 @@ namespace sluice::bench {
 struct ArmSpec {
   std::string name;
   ChainOptions options;
+  Fusion fusion = Fusion::none;
   double prefetch_ratio = 0;  // CUTLASS example 63's
   double tune_s = 0;          // not 0: what the tuner finds in so many seconds, whatever `options` says
   std::vector<TunedStep> choices{};
@@ -32,11 +33,13 @@ struct ArmRecord {
   Spread us;                   // of one layer
   std::vector<double> rounds;  // microseconds a layer, in order
   int kernels = 0, programmatic_edges = 0;
-  i64 differing = -1;   // pieces of 16 bytes that are not those of the overlap off; -1: not compared
-  double distance = 0;  // of the peer: RMS of the difference of the last outputs over their RMS
-  i64 replays = 0;      // with changing inputs, all equal to the overlap off
-  std::string text;     // explain() of its first layer
-  std::string error;    // not empty: no timing
+  i64 differing = -1;  // pieces of 16 bytes that are not those of the overlap off; -1: not compared
+  // Of the peer, and of arms with other kernels than off: RMS of the difference of what the residual stream
+  // ends with over its RMS.
+  double distance = 0;
+  i64 replays = 0;    // with changing inputs, all equal to the overlap off
+  std::string text;   // explain() of its first layer
+  std::string error;  // not empty: no timing
   std::optional<Timeline> timeline{};
   std::string timeline_error{};  // not empty: none could be made
 

@@ -32,13 +32,14 @@ using Change = std::function<void(std::vector<TunedStep>&)>;
 
 class Tuner {
  public:
-  Tuner(const Lab& lab, const ChainData& data, const Workspace& workspace, double budget_s,
+  Tuner(const Lab& lab, const ChainData& data, const TuneRequest& request, const Workspace& workspace,
         const Phase& phase)
       : lab_(lab),
         data_(data),
+        spec_(fused(data.spec(), request.fusion)),
         workspace_(workspace),
         phase_(phase),
-        end_(Clock::now() + std::chrono::milliseconds(static_cast<i64>(budget_s * 1e3))) {}
+        end_(Clock::now() + std::chrono::milliseconds(static_cast<i64>(request.budget_s * 1e3))) {}
 
   Result<ChainTuning> run() {
     if (Result<void> done = begin_with_kernels_alone(); !done) return done.error();
@@ -46,6 +47,7 @@ class Tuner {
 
     // From the better of two ends: all of it off, all of it on.
     tuning_.alone = tuning_.choices;
+    tuning_.name = name_of(spec_);
     Result<Replay> best = replay_of(tuning_.choices);
     if (!best) return best.error();
     best_ = *best;
@@ -69,8 +71,8 @@ class Tuner {
 
   /// The layer in the middle, which has neighbours on both sides, and what its products run on alone.
   Result<void> begin_with_kernels_alone() {
-    const std::vector<ChainStep> all = steps_of(data_.spec(), data_.memory());
-    const size_t count = all.size() / static_cast<size_t>(data_.spec().layers * data_.spec().passes);
+    const std::vector<ChainStep> all = steps_of(spec_, data_.memory());
+    const size_t count = all.size() / static_cast<size_t>(spec_.layers * spec_.passes);
     const size_t first = all.size() > count ? count : 0;
     const Result<ChainPlan> plan =
         plan_chain(all, lab_.device.info(), {.overlap = ChainOverlap::off}, lab_.device.records());
@@ -129,14 +131,14 @@ class Tuner {
   }
 
   Result<Replay> replay_of(const std::vector<TunedStep>& choices) const {
-    std::vector<ChainStep> steps = steps_of(data_.spec(), data_.memory());
+    std::vector<ChainStep> steps = steps_of(spec_, data_.memory());
     put_choices(choices, steps);
     const Result<Chain> chain = Chain::prepare(lab_.device, steps, {.overlap = ChainOverlap::off});
     if (!chain) return chain.error();
     const Result<ChainGraph> graph = ChainGraph::capture(*chain, lab_.stream.get(), workspace_.view());
     if (!graph) return graph.error();
     return Replay{.launch = [graph = *graph](Stream stream) { return graph.replay(stream); },
-                  .launches = data_.spec().layers * data_.spec().passes};
+                  .launches = spec_.layers * spec_.passes};
   }
 
   /// Times the incumbent and the changed chain in turn; the change stays if its median is less by kGain and
@@ -198,6 +200,7 @@ class Tuner {
 
   const Lab& lab_;
   const ChainData& data_;
+  LayerSpec spec_;
   const Workspace& workspace_;
   const Phase& phase_;
   Clock::time_point end_;
@@ -220,8 +223,7 @@ void put_choices(std::span<const TunedStep> choices, std::vector<ChainStep>& ste
   if (steps.back().overlap) steps.back().overlap->trigger = Trigger::never;
 }
 
-TunedChain tuned_chain(const Lab& lab, const ChainTuning& tuning, const std::string& name,
-                       const Times& times) {
+TunedChain tuned_chain(const Lab& lab, const ChainTuning& tuning, const Times& times) {
   const bool gains = times.tuned_us < times.off_us;
   const std::string driver = lab.telemetry.driver_version();
   return {.gpu = lab.device.info().name,
@@ -229,15 +231,15 @@ TunedChain tuned_chain(const Lab& lab, const ChainTuning& tuning, const std::str
           .steps = tuned_steps(tuning.layer, gains ? tuning.choices : tuning.alone),
           .us = gains ? times.tuned_us : times.off_us,
           .off_us = times.off_us,
-          .name = name,
+          .name = tuning.name,
           .sluice = library_version(),
           .driver = driver.empty() ? "unknown" : driver,
           .date = utc_now()};
 }
 
-Result<ChainTuning> tune_chain(const Lab& lab, const ChainData& data, const Workspace& workspace,
-                               double budget_s, const Phase& phase) {
-  return Tuner(lab, data, workspace, budget_s, phase).run();
+Result<ChainTuning> tune_chain(const Lab& lab, const ChainData& data, const TuneRequest& request,
+                               const Workspace& workspace, const Phase& phase) {
+  return Tuner(lab, data, request, workspace, phase).run();
 }
 
 }  // namespace sluice::bench

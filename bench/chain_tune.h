@@ -20,20 +20,24 @@ struct ChainTuning {
   std::vector<ChainStep> layer;           // that they are of
   double start_us = 0, tuned_us = 0;      // of a layer
   int tried = 0, kept = 0;
+  std::string name;  // of the chain
 };
 
 /// Microseconds a layer, timed in turn.
 struct Times {
   double tuned_us = 0, off_us = 0;
 };
+struct TuneRequest {
+  Fusion fusion = Fusion::none;
+  double budget_s = 0;  // at most
+};
 
-/// At most `budget_s` seconds. Of two states that are as good, the one with less overlap stays. Errors: those
+/// Of two states that are as good, the one with less overlap stays. Errors: those
 /// of preparing and capturing the first chain; a change that fails later is left out.
-Result<ChainTuning> tune_chain(const Lab& lab, const ChainData& data, const Workspace& workspace,
-                               double budget_s, const Phase& phase);
+Result<ChainTuning> tune_chain(const Lab& lab, const ChainData& data, const TuneRequest& request,
+                               const Workspace& workspace, const Phase& phase);
 
 /// What is worth keeping: the choices, or `alone` if they were no faster than the overlap off.
-TunedChain tuned_chain(const Lab& lab, const ChainTuning& tuning, const std::string& name,
-                       const Times& times);
+TunedChain tuned_chain(const Lab& lab, const ChainTuning& tuning, const Times& times);
 
 }  // namespace sluice::bench

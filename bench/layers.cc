@@ -302,6 +302,11 @@ const char* name_of(LayerWeights weights) {
   return "?";
 }
 
+LayerSpec fused(LayerSpec spec, Fusion fusion) {
+  spec.fusion = fusion;
+  return spec;
+}
+
 std::string name_of(const LayerSpec& spec) {
   const std::string model =
       spec.model.n > 0 ? fmt::format("4 x {}x{}", spec.model.n, spec.model.width) : spec.model.name;

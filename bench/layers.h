@@ -87,6 +87,7 @@ Result<LayerWeights> parse_layer_weights(const std::string& name);
 Result<Fusion> parse_fusion(const std::string& name);
 const char* name_of(Fusion fusion);
 const char* name_of(LayerWeights weights);
+LayerSpec fused(LayerSpec spec, Fusion fusion);
 /// "llama3-8b e4m3 16 tokens", "... projections"
 std::string name_of(const LayerSpec& spec);
 

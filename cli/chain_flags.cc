@@ -105,6 +105,10 @@ void add_chain_flags(CLI::App& app, ChainFlags& f) {
       ->capture_default_str()
       ->check(CLI::Range(1, 64));
   app.add_flag("--projections", f.projections, "The four products alone, each reading the one before it");
+  app.add_option("--fuse", f.fuse,
+                 "What products do in place of companions: none; gated (SwiGLU and quantising); residual "
+                 "(adding the residual stream, besides)")
+      ->capture_default_str();
   const char* group = "Overlap";
   const auto arm = [&](CLI::Option* option) {
     f.arm_options.push_back(option->group(group));
@@ -153,6 +157,12 @@ Result<std::vector<bench::ChainCase>> cases_of(const ChainFlags& f) {
         fmt::format("{} has no effect beside --ladder, which has its own arms: leave one out", given)};
   const Result<ChainOptions> options = options_of(f);
   if (!options) return options.error();
+  const Result<bench::Fusion> fusion = bench::parse_fusion(f.fuse);
+  if (!fusion) return fusion.error();
+  if (*fusion != bench::Fusion::none &&
+      (f.projections || model->n > 0 || *weights == bench::LayerWeights::int4))
+    return Error{ErrorCode::invalid_argument,
+                 "--fuse is for layers with companions and dense weights: there is nothing to fuse"};
   std::vector<bench::ChainCase> cases;
   for (const i64 tokens : f.tokens)
     cases.push_back({.spec = {.model = *model,
@@ -167,7 +177,13 @@ Result<std::vector<bench::ChainCase>> cases_of(const ChainFlags& f) {
                      .replays = f.replays});
   if (f.tune_s > 0)
     for (bench::ChainCase& item : cases)
-      item.arms.push_back({.name = "tuned", .options = {}, .tune_s = f.tune_s});
+      item.arms.push_back({.name = "tuning", .options = {}, .tune_s = f.tune_s});
+  for (bench::ChainCase& item : cases)
+    for (ArmSpec& arm : item.arms)
+      if (*fusion != bench::Fusion::none) {
+        arm.fusion = *fusion;
+        arm.name += fmt::format(", fused: {}", name_of(*fusion));
+      }
   return cases;
 }
 

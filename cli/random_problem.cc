@@ -99,7 +99,8 @@ Problem random_problem(const RandomSpec& spec, int index) {
 
   p.a.ld = padded_ld(dice, inner_extent(p.a, p.m, p.k), p.a.type);
   p.b.ld = padded_ld(dice, inner_extent(p.b, p.n, p.k), p.b.type);
-  p.d.ld = dice.one_in(4) ? std::max<i64>(d_columns(p), 1) : padded_ld(dice, d_columns(p), p.d.type);  // else TMA stores it
+  p.d.ld = dice.one_in(4) ? std::max<i64>(d_columns(p), 1)
+                          : padded_ld(dice, d_columns(p), p.d.type);  // else TMA stores it
   p.c.type = e.c_type;
   p.c.ld = std::max<i64>(p.n, 1);
   return p;
