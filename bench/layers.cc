@@ -173,12 +173,15 @@ Problem problem_of(const LayerSpec& spec, LayerProduct product) {
 
 MixedProblem mixed_problem_of(const LayerSpec& spec, LayerProduct product) {
   const Sizes sizes = sizes_of(spec, product);
+  const bool gated = is_fused(spec) && product == LayerProduct::gate_up;
   return {.m = spec.tokens,
           .n = sizes.n,
           .k = sizes.k,
           .x = DType::bf16,
           .d = DType::bf16,
           .weights = {.type = WeightType::uint4, .group = 128, .scale = DType::bf16},
+          .activation = gated ? Activation::silu : Activation::none,
+          .gated = gated,
           .ld_x = sizes.lda,
           .ld_d = spec.model.n > 0 ? spec.model.width : 0};
 }

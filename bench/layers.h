@@ -28,8 +28,8 @@ inline constexpr Model kModels[] = {{"llama3-8b", 4096, 6144, 4096, 14336},
 enum class LayerWeights : u8 { e4m3, bf16, int4 };
 /// projections: the four products alone, each reading what the one before it wrote.
 enum class LayerParts : u8 { all, projections };
-/// What products do in place of companions (layers with all parts; not int4). gated: gate_up is gated and
-/// e4m3 tokens leave the products that make them. residual: o and down add the residual stream besides.
+/// What products do in place of companions (layers with all parts). gated: gate_up is gated and e4m3 tokens
+/// leave the products that make them. residual: o and down add the residual stream besides (not int4).
 enum class Fusion : u8 { none, gated, residual };
 
 struct LayerSpec {

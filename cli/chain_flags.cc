@@ -159,10 +159,12 @@ Result<std::vector<bench::ChainCase>> cases_of(const ChainFlags& f) {
   if (!options) return options.error();
   const Result<bench::Fusion> fusion = bench::parse_fusion(f.fuse);
   if (!fusion) return fusion.error();
-  if (*fusion != bench::Fusion::none &&
-      (f.projections || model->n > 0 || *weights == bench::LayerWeights::int4))
+  if (*fusion != bench::Fusion::none && (f.projections || model->n > 0))
     return Error{ErrorCode::invalid_argument,
-                 "--fuse is for layers with companions and dense weights: there is nothing to fuse"};
+                 "--fuse is for layers with companions: between products alone there is nothing to fuse"};
+  if (*fusion == bench::Fusion::residual && *weights == bench::LayerWeights::int4)
+    return Error{ErrorCode::invalid_argument,
+                 "--fuse residual is for dense weights: products of packed ones add no residual; say gated"};
   std::vector<bench::ChainCase> cases;
   for (const i64 tokens : f.tokens)
     cases.push_back({.spec = {.model = *model,

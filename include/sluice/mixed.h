@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of packed few-bit weights and tokens of 16 bits, or of e4m3 with scales:
 //   D[m][n] = act(scale_x[m] * sum_k X[m][k] W[n][k] + bias[n])
+// or, gated, act of W's first n / 2 rows' outputs times those of its last n / 2 (spec/mixed.h).
 //   auto device = sluice::Device::open(0, sluice::options_from_environment());
 //   auto plan   = sluice::mixed::plan(problem, device->info(), {}, device->records());
 //   auto kernel = sluice::mixed::prepare(*device, *plan);
@@ -71,7 +72,8 @@ struct Overrides {
 /// Checks the problem and picks a configuration: that of its record, if `records` has one that can still be
 /// used, else the model's best. Pure: the same arguments give the same plan everywhere.
 /// m, n and k may be 0, and at most 2^31 - 129; ld_x and ld_d are in elements, ld_x a multiple of 16 bytes
-/// and at most 2^26 - 8 (with one token: anything). Errors: invalid_size, invalid_type (scale_x too),
+/// and at most 2^26 - 8 (with one token: anything). Gated: at most 64 tokens of 16 bits, and n a multiple of
+/// 128. Errors: invalid_size, invalid_type (scale_x too),
 /// invalid_stride, misaligned (ld_x), invalid_config (the weight format, overrides), unsupported_arch.
 Result<Plan> plan(const MixedProblem& problem, const DeviceInfo& device, const Overrides& overrides = {},
                   const RecordBook& records = shipped_records());
@@ -84,7 +86,7 @@ Result<std::vector<Plan>> candidates(const MixedProblem& problem, const DeviceIn
 struct Args {
   const void* x = nullptr;         // m rows of k, of MixedProblem::x, ld_x apart; on 16 bytes
   const void* weights = nullptr;   // the blob, Plan::weight_bytes of it, on 128 bytes
-  void* d = nullptr;               // m rows of n, of MixedProblem::d, ld_d apart
+  void* d = nullptr;               // m rows of n (gated: n / 2), of MixedProblem::d, ld_d apart
   const void* bias = nullptr;      // n of bias_type, if the problem has a bias
   const float* scale_x = nullptr;  // 1 or m, as MixedProblem::scale_x says
   // Of plans with an overlap: what this launch brings into L2 before it waits for the one before it (its own

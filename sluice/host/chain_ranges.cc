@@ -60,7 +60,7 @@ struct Written {
   }
   std::vector<StepRange> operator()(const MixedStep& s) const {
     const MixedProblem& p = s.problem;
-    return {{"D", s.args.d, row_bytes(p.m, p.n, p.ld_d, p.d)}};
+    return {{"D", s.args.d, row_bytes(p.m, d_columns(p), p.ld_d, p.d)}};
   }
   std::vector<StepRange> operator()(const NormStep& s) const {
     const NormShape& h = s.shape;

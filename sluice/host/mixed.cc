@@ -5,6 +5,7 @@
 
 #include <sluice/host/capture.h>
 #include <sluice/host/planner/mixed_checks.h>
+#include <sluice/host/spread.h>
 
 namespace sluice {
 
@@ -13,7 +14,7 @@ std::size_t ProblemHash::operator()(const MixedProblem& p) const {
   return hash_of({p.m, p.n, p.k, p.ld_x, p.ld_d, static_cast<i64>(p.x), static_cast<i64>(p.d),
                   static_cast<i64>(p.scale_x), static_cast<i64>(w.type), w.group, static_cast<i64>(w.scale),
                   static_cast<i64>(w.zero), static_cast<i64>(w.order), static_cast<i64>(p.bias),
-                  static_cast<i64>(p.bias_type), static_cast<i64>(p.activation)});
+                  static_cast<i64>(p.bias_type), static_cast<i64>(p.activation), p.gated});
 }
 
 namespace mixed {
@@ -30,13 +31,9 @@ Result<Kernel> make_kernel(const Device& device, const Plan& plan, const std::st
                            const Cubin& cubin) {
   Result<ArgRules> rules = argument_rules(plan.problem);
   if (!rules) return rules.error();
-  Result<std::shared_ptr<const Module>> module =
-      device.impl().load_cubin(unit, cubin, static_cast<int>(plan.smem_bytes));
-  if (!module) return module.error();
   auto impl = std::make_shared<Kernel::Impl>();
   impl->plan = plan;
   impl->primary = device.impl().primary;
-  impl->module = *std::move(module);
   impl->built_by = cubin.report.compiler;
   impl->rules = *rules;
   const ContextScope scope(*impl->primary);  // encoding a tensor map needs a current context
@@ -45,7 +42,16 @@ Result<Kernel> make_kernel(const Device& device, const Plan& plan, const std::st
           std::visit([&](const auto& config) { return fill(device, config, *impl); }, plan.config);
       !filled)
     return filled.error();
-  if (impl->shape.dependent)
+  LaunchShape& shape = impl->shape;
+  if (shape.dependent)
+    shape.smem_bytes = static_cast<u32>(spread_smem_bytes(
+        plan.smem_bytes, {i64{shape.grid_x} * shape.grid_y, static_cast<int>(shape.cluster_x)},
+        device.info()));
+  Result<std::shared_ptr<const Module>> module =
+      device.impl().load_cubin(unit, cubin, static_cast<int>(shape.smem_bytes));
+  if (!module) return module.error();
+  impl->module = *std::move(module);
+  if (shape.dependent)
     if (Result<void> waits = impl->module->check_waits(); !waits) return waits.error();
   return Kernel(std::move(impl));
 }

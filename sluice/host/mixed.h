@@ -53,7 +53,7 @@ void set_sizes(Params& params, const MixedProblem& p, int tokens) {
 /// May four elements of D go in one store, wherever they begin?
 inline bool allows_vectors(const MixedProblem& p, const void* d) {
   constexpr int kVector = 4;
-  return p.n % kVector == 0 && (p.m == 1 || p.ld_d % kVector == 0) &&
+  return d_columns(p) % kVector == 0 && (p.m == 1 || p.ld_d % kVector == 0) &&
          reinterpret_cast<u64>(d) % static_cast<u64>(kVector * bytes_of(p.d)) == 0;
 }
 

@@ -40,7 +40,7 @@ Result<ArgRules> argument_rules(const MixedProblem& p) {
   const bool has_k = p.k > 0, has_bias = p.bias != Bias::none;
   const Result<Footprint> x = footprint_of("X", p.x, {.inner = p.k, .outer = p.m, .ld = p.ld_x});
   if (!x) return x.error();
-  const Result<Footprint> d = footprint_of("D", p.d, {.inner = p.n, .outer = p.m, .ld = p.ld_d});
+  const Result<Footprint> d = footprint_of("D", p.d, {.inner = d_columns(p), .outer = p.m, .ld = p.ld_d});
   if (!d) return d.error();
   ArgRules rules;
   auto& o = rules.operands;

@@ -124,9 +124,9 @@ struct Place {
   i64 row, column;
 };
 
-/// An output before its rounding to D, and how far a right kernel may be from it.
+/// An output before its rounding to D, how far a right kernel may be from it, and what that is a share of.
 struct Expected {
-  double value, bound;
+  double value, bound, magnitude;
   bool exact;  // the data are such that it must be met
 };
 
@@ -146,7 +146,8 @@ double products_error(const MixedProblem& p) {
   return length / 32 * 34 * 0x1p-13;
 }
 
-Expected expected(const HostData& data, const MixedSum& sum, Place place, WeightRounding rounding) {
+/// What the activation is given.
+Expected expected_sum(const HostData& data, const MixedSum& sum, Place place, WeightRounding rounding) {
   const MixedProblem& p = data.problem;
   const double bias = p.bias == Bias::none ? 0.0 : load(p.bias_type, data.bias.data(), place.column);
   const double scale = scale_of_token(data, place.row), magnitude = std::fabs(scale) * sum.magnitude;
@@ -154,12 +155,35 @@ Expected expected(const HostData& data, const MixedSum& sum, Place place, Weight
   // The products; a scale and a sum for every group; 16 warps and 8 parts, scale_x; the end.
   const double relative =
       products_error(p) + (static_cast<double>(p.k) / 32 + 40) * 0x1p-24 + weight_error(p.x, rounding);
-  double bound = relative * magnitude + 0x1p-23 * std::fabs(x);
-  const double value = activated(p.activation, x);
-  const bool smooth = p.activation == Activation::gelu || p.activation == Activation::silu;
-  if (smooth) bound = kSteepest * bound + kActivationSlack * (std::fabs(x) + std::fabs(value));
   const bool whole = std::max(sum.magnitude, magnitude + std::fabs(bias)) <= exact_limit(p);
-  return {value, bound, whole && !smooth};
+  return {x, relative * magnitude + 0x1p-23 * std::fabs(x), magnitude, whole};
+}
+
+bool is_smooth(Activation activation) {
+  return activation == Activation::gelu || activation == Activation::silu;
+}
+
+Expected expected(const HostData& data, std::span<const MixedSum> sums, Place place,
+                  WeightRounding rounding) {
+  const MixedProblem& p = data.problem;
+  const auto sum_at = [&](i64 column) {
+    const MixedSum& sum = sums[static_cast<size_t>(place.row * p.n + column)];
+    return expected_sum(data, sum, {place.row, column}, rounding);
+  };
+  Expected e = sum_at(place.column);
+  const double x = e.value;
+  e.value = activated(p.activation, x);
+  if (is_smooth(p.activation)) {
+    e.bound = kSteepest * e.bound + kActivationSlack * (std::fabs(x) + std::fabs(e.value));
+    e.exact = false;
+  }
+  if (!p.gated) return e;
+  const Expected up = sum_at(p.n / 2 + place.column);
+  // Two numbers of 24 bits: their product is exact here, and rounded to fp32 before it is to D.
+  const double product = static_cast<double>(static_cast<float>(e.value * up.value));
+  const double bound = e.bound * std::fabs(up.value) + (std::fabs(e.value) + e.bound) * up.bound;
+  return {product, bound + 0x1p-23 * std::fabs(product),
+          e.magnitude * std::fabs(up.value) + std::fabs(e.value) * up.magnitude, e.exact && up.exact};
 }
 
 bool allowed(DType type, double got, const Expected& e, bool exact) {
@@ -185,7 +209,7 @@ void note_wrong(Comparison& found, const LoggedElement& element, bool unwritten)
 
 /// Sixteen-byte pieces outside of D's elements that are poison no more.
 void find_damage(const MixedProblem& p, std::span<const u8> buffer, i64 begin, Comparison& found) {
-  const i64 row_bytes = p.n * bytes_of(p.d), pitch = p.ld_d * bytes_of(p.d);
+  const i64 row_bytes = d_columns(p) * bytes_of(p.d), pitch = p.ld_d * bytes_of(p.d);
   i64 last_piece = -1;
   const auto scan = [&](i64 from, i64 to) {
     for (i64 i = from; i < to; ++i)
@@ -262,7 +286,7 @@ i64 d_begin(const MixedProblem& problem, int shift) {
 }
 
 i64 d_buffer_bytes(const MixedProblem& p, int shift) {
-  const i64 elements = p.m == 0 ? 0 : (p.m - 1) * p.ld_d + p.n;
+  const i64 elements = p.m == 0 ? 0 : (p.m - 1) * p.ld_d + d_columns(p);
   return d_begin(p, shift) + elements * bytes_of(p.d) + kGuardBytes;
 }
 
@@ -277,20 +301,17 @@ Comparison judge(const HostData& data, std::span<const MixedSum> sums, std::span
   const u8* d = d_buffer.data() + begin;
   Comparison found;
   for (i64 row = 0; row < p.m; ++row)
-    for (i64 column = 0; column < p.n; ++column) {
-      const MixedSum& sum = sums[static_cast<size_t>(row * p.n + column)];
-      const Expected e = expected(data, sum, {row, column}, rounding);
+    for (i64 column = 0; column < d_columns(p); ++column) {
+      const Expected e = expected(data, sums, {row, column}, rounding);
       const double got = load(p.d, d, row * p.ld_d + column);
-      const bool smooth = p.activation == Activation::gelu || p.activation == Activation::silu;
-      const bool exact = data.kind == DataKind::exact && !smooth;
+      const bool exact = data.kind == DataKind::exact && !is_smooth(p.activation);
       ++found.checked;
       if (exact && !e.exact) ++found.inexact_inputs;
       const double error = got - e.value;
       if (!allowed(p.d, got, e, exact && e.exact))  // NaN is never allowed, so poison is not either
         note_wrong(found, {0, row, column, e.value, got, exact ? 0.0 : e.bound}, std::isnan(got));
-      const double magnitude = std::fabs(scale_of_token(data, row)) * sum.magnitude;
-      if (!std::isfinite(error) || magnitude == 0) continue;
-      found.mean_error += error / magnitude;
+      if (!std::isfinite(error) || e.magnitude == 0) continue;
+      found.mean_error += error / e.magnitude;
       if (std::fabs(error) <= found.worst_ratio * e.bound) continue;
       const double rounding =
           std::fabs(verify::decode(p.d, verify::encode(p.d, e.value)) - e.value);  // D's own

@@ -26,13 +26,18 @@ std::string epilogue_text(Bias bias, DType bias_type, Activation activation) {
          ", .activation = sluice::Activation::" + name_of(activation);
 }
 
+/// Left out where it is not, so that those texts are what they always were.
+std::string gated_text(bool gated) {
+  return gated ? ", .gated = true" : "";
+}
+
 }  // namespace
 
 std::string to_string(const NarrowConfig& config) {
-  const auto& [weights, x, d, bias, bias_type, activation, token_blocks, row_blocks, warps, stages, parts,
-               ctas, overlap] = config;  // a field that is added and not printed does not compile
+  const auto& [weights, x, d, bias, bias_type, activation, gated, token_blocks, row_blocks, warps, stages,
+               parts, ctas, overlap] = config;  // a field that is added and not printed does not compile
   return "sluice::NarrowConfig{.weights = " + to_string(weights) + ", .x = " + type_text(x) +
-         ", .d = " + type_text(d) + epilogue_text(bias, bias_type, activation) +
+         ", .d = " + type_text(d) + epilogue_text(bias, bias_type, activation) + gated_text(gated) +
          ", .token_blocks = " + number(token_blocks) + ", .row_blocks = " + number(row_blocks) +
          ", .warps = " + number(warps) + ", .stages = " + number(stages) + ", .parts = " + number(parts) +
          ", .ctas = " + number(ctas) + overlap_field(overlap) + "}";
@@ -63,11 +68,11 @@ std::string to_string(const MixedConfig& config) {
 }
 
 std::string to_string(const MixedProblem& problem) {
-  const auto& [m, n, k, x, scale_x, d, weights, bias, bias_type, activation, ld_x, ld_d] = problem;
+  const auto& [m, n, k, x, scale_x, d, weights, bias, bias_type, activation, gated, ld_x, ld_d] = problem;
   return "sluice::MixedProblem{.m = " + number(m) + ", .n = " + number(n) + ", .k = " + number(k) +
          ", .x = " + type_text(x) + ", .scale_x = " + scale_text(scale_x) + ", .d = " + type_text(d) +
          ", .weights = " + to_string(weights) + epilogue_text(bias, bias_type, activation) +
-         ", .ld_x = " + number(ld_x) + ", .ld_d = " + number(ld_d) + "}";
+         gated_text(gated) + ", .ld_x = " + number(ld_x) + ", .ld_d = " + number(ld_d) + "}";
 }
 
 std::string unit_text(const NarrowConfig& config) {
@@ -125,6 +130,8 @@ std::string formats_text(const Config& c) {
   if (w.zero != ScaleZero::none) out += " zeros";
   if (c.bias != Bias::none) out += std::string(" bias:") + name_of(c.bias_type);
   if (c.activation != Activation::none) out += std::string(" ") + name_of(c.activation);
+  if constexpr (requires { c.gated; })
+    if (c.gated) out += " gated";
   if constexpr (requires { c.scale_x; })
     if (c.scale_x != ScaleMode::none) out += std::string(" scale_x:") + name_of(c.scale_x);
   if (c.overlap.wait != Wait::none) out += std::string(" wait:") + name_of(c.overlap.wait);

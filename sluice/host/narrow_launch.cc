@@ -9,6 +9,7 @@ namespace sluice::mixed {
 Result<void> fill(const Device&, const NarrowConfig& c, Kernel::Impl& impl) {
   const MixedProblem& p = impl.plan.problem;
   impl.shape = {.grid_x = static_cast<u32>(ceil_div(p.n, i64{tile_rows(c)}) * c.parts),
+                .grid_y = static_cast<u32>(std::min(kMaxGridY, ceil_div(p.m, i64{tile_tokens(c)}))),
                 .block_x = static_cast<u32>(threads_of(c)),
                 .cluster_x = static_cast<u32>(c.parts),
                 .smem_bytes = static_cast<u32>(impl.plan.smem_bytes),
@@ -16,7 +17,7 @@ Result<void> fill(const Device&, const NarrowConfig& c, Kernel::Impl& impl) {
   impl.narrow = {.strip_bytes = strip_bytes(p.weights, p.k),
                  .ld_x = p.m == 1 ? 0 : p.ld_x,  // one token: its pitch need not be one of 16 bytes
                  .ld_d = p.ld_d,
-                 .n = static_cast<int>(p.n),
+                 .n = static_cast<int>(d_columns(p)),
                  .k = static_cast<int>(p.k),
                  .k_tiles = static_cast<int>(packed_k_tiles(p.k))};
   return {};

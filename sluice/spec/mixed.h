@@ -2,6 +2,8 @@
 // Mixed input: few-bit packed weights times 16-bit tokens, or 4-bit ones times e4m3 tokens. The problem, and
 // the configuration of the kernel for few 16-bit tokens (kernels/narrow.cuh).
 //   D[m][n] = act(scale_x[m] * sum_k X[m][k] W[n][k] + bias[n]),  W = scale * (code - zero) (spec/packing.h)
+// Gated, with y[m][n] what act is given there, D[m][j] = act(y[m][j]) * y[m][n / 2 + j], j < n / 2: W's first
+// half of rows makes the gate, its last half "up", as models concatenate them.
 // A tile's rows are W's; an output is a row of the tensor core's A and a token a column of its B, but for 16
 // and 32 tokens in narrow.cuh, which are the rows of A (device/mixed/token_rows.cuh).
 #pragma once
@@ -17,7 +19,7 @@ namespace sluice {
 /// Sizes in elements. X and D are row-major; 0 as a leading dimension is packed.
 struct MixedProblem {
   i64 m = 0;  // tokens
-  i64 n = 0;  // outputs
+  i64 n = 0;  // outputs: rows of W
   i64 k = 0;
   DType x = DType::fp16;                // fp16, bf16 or e4m3
   ScaleMode scale_x = ScaleMode::none;  // of e4m3 tokens: none, tensor (one fp32) or vector (one for each)
@@ -26,11 +28,16 @@ struct MixedProblem {
   Bias bias = Bias::none;
   DType bias_type = DType::fp16;
   Activation activation = Activation::none;
+  bool gated = false;  // D is m x n / 2; few tokens of 16 bits
   i64 ld_x = 0;
   i64 ld_d = 0;
 
   constexpr bool operator==(const MixedProblem&) const = default;
 };
+
+SLUICE_HD constexpr i64 d_columns(const MixedProblem& p) {
+  return p.gated ? p.n / 2 : p.n;
+}
 
 /// How many fp32 values a caller's scale_x holds.
 SLUICE_HD constexpr i64 scale_x_count(const MixedProblem& p) {
@@ -43,7 +50,8 @@ SLUICE_HD constexpr i64 scale_x_count(const MixedProblem& p) {
 
 /// One cubin. A CTA multiplies 16 * row_blocks rows of W by 8 * token_blocks tokens; its warps take k-tiles
 /// in turn, each with a ring of its own, and their sums meet in shared memory; `parts` CTAs of a cluster
-/// share k.
+/// share k. Gated, half of the rows are the gate's, of one strip, and half are up's, of the strip that many
+/// further on in W: the blob is one as any other.
 struct NarrowConfig {
   WeightFormat weights{};
   DType x = DType::fp16;
@@ -51,6 +59,7 @@ struct NarrowConfig {
   Bias bias = Bias::none;
   DType bias_type = DType::fp16;
   Activation activation = Activation::none;
+  bool gated = false;
   int token_blocks = 1;  // 1, 2 or 4
   int row_blocks = 4;    // 2 (half a strip), 4 or 8
   int warps = 8;
@@ -73,7 +82,15 @@ SLUICE_HD constexpr int tile_tokens(const NarrowConfig& c) {
 }
 /// Strips that a CTA's rows touch; half a strip is one.
 SLUICE_HD constexpr int tile_strips(const NarrowConfig& c) {
-  return ceil_div(c.row_blocks, 4);
+  return c.gated ? 2 : ceil_div(c.row_blocks, 4);
+}
+/// Of each of them, how many blocks.
+SLUICE_HD constexpr int strip_blocks(const NarrowConfig& c) {
+  return c.row_blocks / tile_strips(c);
+}
+/// Columns of D that a CTA makes.
+SLUICE_HD constexpr int tile_columns(const NarrowConfig& c) {
+  return c.gated ? tile_rows(c) / 2 : tile_rows(c);
 }
 SLUICE_HD constexpr int threads_of(const NarrowConfig& c) {
   return 32 * c.warps;
@@ -119,6 +136,8 @@ SLUICE_HD constexpr const char* validate(const NarrowConfig& c) {
     return "token_blocks must be 1, 2 or 4: 8, 16 or 32 tokens";
   if (c.row_blocks != 2 && c.row_blocks != 4 && c.row_blocks != 8)
     return "row_blocks must be 2, 4 or 8: half a strip, one or two";
+  if (c.gated && c.row_blocks == 2)
+    return "gated, row_blocks must be 4 or 8: pairs of blocks of the gate, and as many of up";
   if (c.token_blocks * c.row_blocks > 16)
     return "more than 16 blocks of 16 rows x 8 tokens do not fit in registers";
   if (c.warps < 1 || c.warps > 16) return "warps must be in 1..16";
@@ -138,7 +157,7 @@ struct NarrowParams {
   const void* bias;
   i64 strip_bytes;
   i64 ld_x, ld_d;
-  int m, n, k;
+  int m, n, k;  // n: columns of D
   int k_tiles;
   bool vectors;  // rows of D begin at multiples of 4 elements and n is one: four go in one store
   WarmRange warm_first, warm_next;  // of launches that overlap others: before the wait, after the last load

@@ -110,6 +110,16 @@ TEST_F(mixed_overlap, of_the_narrow_kernel_gives_the_bits_of_launches_in_turn) {
   expect_same_bits(problem_of(DType::fp16, 16), {.token_blocks = 2, .parts = 2});
 }
 
+TEST_F(mixed_overlap, of_gated_products_gives_the_bits_of_launches_in_turn) {
+  for (const i64 m : {1, 16}) {
+    MixedProblem problem = problem_of(DType::fp16, m);
+    problem.activation = Activation::silu;
+    problem.gated = true;
+    expect_same_bits(problem, {.row_blocks = 4, .parts = 2});
+    expect_same_bits(problem, {.row_blocks = 8});
+  }
+}
+
 TEST_F(mixed_overlap, of_the_wide_kernel_gives_the_bits_of_launches_in_turn) {
   expect_same_bits(problem_of(DType::bf16, 64), {.tokens = 64, .cluster_n = 1, .cluster_k = 2});
   expect_same_bits(problem_of(DType::bf16, 64), {.tokens = 32, .cluster_n = 2, .cluster_k = 1});

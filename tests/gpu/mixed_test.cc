@@ -86,6 +86,7 @@ NarrowConfig random_config(const WeightFormat& format, Dice& dice) {
                          .bias = dice.one_in(2) ? Bias::column : Bias::none,
                          .bias_type = NarrowConfig{}.bias_type,
                          .activation = dice.any_of(kActivations),
+                         .gated = dice.one_in(3),
                          .token_blocks = dice.any_of(kTokenBlocks),
                          .row_blocks = dice.any_of(kRowBlocks),
                          .warps = dice.any_of(kWarps),
@@ -105,6 +106,10 @@ MixedProblem problem_of(const MixedConfig& config, i64 m, i64 n, i64 k) {
   const auto of = [&](const auto& c) -> MixedProblem {
     ScaleMode scale_x = ScaleMode::none;
     if constexpr (requires { c.scale_x; }) scale_x = c.scale_x;
+    bool gated = false;
+    if constexpr (requires { c.gated; }) gated = c.gated;
+    if (gated) n = round_up(n, i64{2 * kStripRows});
+    if (gated) m = std::min(m, mixed::kMaxGatedTokens);
     return {.m = m,
             .n = n,
             .k = k,
@@ -115,6 +120,7 @@ MixedProblem problem_of(const MixedConfig& config, i64 m, i64 n, i64 k) {
             .bias = c.bias,
             .bias_type = c.bias_type,
             .activation = c.activation,
+            .gated = gated,
             .ld_x = ceil_div(k, token_unit(c.x)) * token_unit(c.x)};
   };
   return std::visit(of, config);
@@ -212,7 +218,7 @@ Case random_case(const std::vector<MixedConfig>& configs, u64 seed) {
             .kind = dice.one_in(4) ? DataKind::real : DataKind::exact,
             .shift = dice.one_in(2) ? 0 : dice.between(1, 5)};
   if (dice.one_in(2)) made.problem.ld_x += token_unit(made.problem.x) * dice.between(0, 5);
-  if (dice.one_in(2)) made.problem.ld_d = n + dice.between(0, 9);
+  if (dice.one_in(2)) made.problem.ld_d = d_columns(made.problem) + dice.between(0, 9);
   return made;
 }
 
@@ -287,6 +293,32 @@ TEST_F(mixed_products, of_the_planners_choice_are_right) {
           WeightFormat{.type = WeightType::int8, .group = 0},
           WeightFormat{.type = WeightType::e4m3, .group = 32}}) {
       const MixedProblem problem{.m = m, .n = n, .k = k, .weights = format};
+      const auto plan = mixed::plan(problem, device().info());
+      ASSERT_TRUE(ok(plan));
+      const auto data = made(problem, DataKind::real, 3);
+      ASSERT_TRUE(ok(data));
+      ASSERT_TRUE(ok(mixed::run(device(), problem, data->args(), nullptr)));
+      const auto found = data->check(0, mixed::rounding_of(plan->config));
+      ASSERT_TRUE(ok(found));
+      EXPECT_TRUE(found->passed()) << to_string(problem) << ": " << describe(*found);
+    }
+}
+
+TEST_F(mixed_products, that_are_gated_as_planned_are_right) {
+  for (const auto& [m, n, k] : {std::array<i64, 3>{1, 28672, 4096},
+                                {16, 7168, 8192},
+                                {4, 256, 136},
+                                {33, 7168, 1024},
+                                {64, 24576, 1024}})
+    for (const DType x : {DType::bf16, DType::fp16}) {
+      const MixedProblem problem{.m = m,
+                                 .n = n,
+                                 .k = k,
+                                 .x = x,
+                                 .d = x,
+                                 .weights = {.group = 128, .scale = x},
+                                 .activation = Activation::silu,
+                                 .gated = true};
       const auto plan = mixed::plan(problem, device().info());
       ASSERT_TRUE(ok(plan));
       const auto data = made(problem, DataKind::real, 3);

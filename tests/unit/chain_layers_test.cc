@@ -104,6 +104,23 @@ TEST(chain_layers, down_reads_what_is_gated_whatever_the_weights) {
   }
 }
 
+TEST(chain_layers, fused_have_no_kernel_between_gate_up_and_down) {
+  LayerSpec spec = spec_of(LayerWeights::int4, LayerParts::all);
+  spec.fusion = Fusion::gated;
+  const LayerMemory memory = imagined_memory(spec);
+  EXPECT_EQ(memory.activations.data[Activations::kGateUp], nullptr);
+  const std::vector<ChainStep> steps = steps_of(spec, memory);
+  ASSERT_EQ(steps.size(), 4u * 6);
+  const auto& gate_up = std::get<MixedStep>(steps[4].work);
+  EXPECT_TRUE(gate_up.problem.gated);
+  EXPECT_EQ(gate_up.problem.activation, Activation::silu);
+  EXPECT_EQ(written_by(steps[4])[0].bytes, activation_bytes(spec)[Activations::kGated]);
+  EXPECT_EQ(std::get<MixedStep>(steps[5].work).args.x, gate_up.args.d);
+  const auto plan = plan_chain(steps, DeviceInfo{});
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  EXPECT_EQ(name_of(spec), "llama3-8b int4, 4 tokens, fused");
+}
+
 TEST(chain_layers, bytes_are_the_models) {
   // In millions of weights: research/prefetch-pdl.md, section 2.
   EXPECT_EQ(weight_bytes({.model = kModels[0]}) / 100'000, 2181);

@@ -61,6 +61,38 @@ TEST(mixed_data, the_packed_reference_is_right_in_every_format) {
     }
 }
 
+TEST(mixed_data, of_gated_products_is_right_and_halves_that_change_places_are_found) {
+  for (const Activation activation : {Activation::none, Activation::relu, Activation::silu})
+    for (const DType d : {DType::bf16, DType::fp32}) {
+      const MixedProblem p{.m = 3,
+                           .n = 256,
+                           .k = 136,
+                           .d = d,
+                           .weights = {.group = 64},
+                           .bias = Bias::column,
+                           .activation = activation,
+                           .gated = true};
+      const auto kind = activation == Activation::silu ? DataKind::real : DataKind::exact;
+      const Result<mixed::HostData> data = mixed::random_data(p, kind, 3);
+      ASSERT_TRUE(data.ok()) << data.error().message;
+      EXPECT_EQ(data->problem.ld_d, 128);
+      const std::vector<MixedSum> sums = mixed::reference_sums(*data);
+      const Comparison found = mixed::judge(*data, sums, reference_d(*data, 1), 1);
+      EXPECT_TRUE(found.passed()) << describe(found);
+      EXPECT_EQ(found.checked, 3 * 128);
+      EXPECT_EQ(found.inexact_inputs, 0);
+      std::vector<u8> d_bytes = reference_d(*data, 0);
+      d_bytes[static_cast<size_t>(mixed::d_begin(data->problem, 0))] ^= 64;
+      EXPECT_EQ(mixed::judge(*data, sums, d_bytes, 0).wrong, 1);
+      mixed::HostData swapped = *data;
+      std::swap_ranges(swapped.codes.begin(), swapped.codes.begin() + 128 * p.k,
+                       swapped.codes.begin() + 128 * p.k);
+      if (activation != Activation::none) {
+        EXPECT_FALSE(mixed::judge(*data, sums, reference_d(swapped, 0), 0).passed());
+      }
+    }
+}
+
 TEST(mixed_data, one_bit_is_found) {
   MixedProblem p = problems()[1];
   p.d = DType::fp32;

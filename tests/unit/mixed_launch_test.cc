@@ -49,6 +49,27 @@ TEST_F(MixedLaunch, is_one_kernel_that_allocates_nothing) {
   EXPECT_TRUE(p.vectors);
 }
 
+TEST_F(MixedLaunch, of_a_chain_has_an_sm_to_itself_where_there_are_enough) {
+  const Overlap overlap{Wait::weights_first, Trigger::at_start};
+  const auto smem_of = [&](i64 n, const Overlap& of, int parts) {
+    const MixedProblem p{.m = 4, .n = n, .k = 2048, .weights = {.group = 64}};
+    const mixed::Kernel kernel =
+        made(p, {.row_blocks = 4, .warps = 4, .stages = 2, .parts = parts, .overlap = of});
+    const int before = driver.launches();
+    EXPECT_TRUE(mixed::launch(kernel, args_of(p), nullptr).ok());
+    EXPECT_LT(2 * (kernel.plan().smem_bytes + 1024), kSmemOfSm) << "two would fit";
+    const u32 asked = driver.launch(before).smem_bytes;
+    EXPECT_GE(asked, kernel.plan().smem_bytes);
+    return i64{asked};
+  };
+  const auto alone = [](i64 smem) { return 2 * (smem + 1024) > kSmemOfSm; };
+  EXPECT_TRUE(alone(smem_of(64 * 132, overlap, 1)));
+  EXPECT_FALSE(alone(smem_of(64 * 133, overlap, 1))) << "one more CTA than SMs";
+  EXPECT_TRUE(alone(smem_of(64 * 64, overlap, 2)));
+  EXPECT_FALSE(alone(smem_of(64 * 32, overlap, 4))) << "clusters of four may not find so many SMs";
+  EXPECT_FALSE(alone(smem_of(64 * 132, {}, 1))) << "it begins when the launch before has ended";
+}
+
 TEST_F(MixedLaunch, vectors_only_where_every_row_of_d_allows_them) {
   const auto vectors = [&](MixedProblem problem, i64 shift) {
     mixed::Args args = args_of(problem);
@@ -105,6 +126,41 @@ TEST_F(MixedLaunch, one_token_may_have_any_pitch) {
   MixedProblem p{.m = 1, .n = 64, .k = 100, .weights = {.group = 32}};
   launched(mixed::launch(made(p), args_of(p), nullptr), 1);
   EXPECT_EQ(driver.launch(0).narrow.ld_x % 8, 0) << "what the kernel steps by stays on 16 bytes";
+}
+
+TEST_F(MixedLaunch, gated_has_half_the_columns) {
+  MixedProblem p{.m = 4, .n = 384, .k = 256, .weights = {.group = 64}, .gated = true};
+  const mixed::Kernel kernel = made(p, {.row_blocks = 4});
+  EXPECT_EQ(kernel.plan().problem.ld_d, 192);
+  launched(mixed::launch(kernel, args_of(p), nullptr), 1);
+  EXPECT_EQ(driver.launch(0).grid_x, 6u) << "tiles of 32 rows of each half";
+  EXPECT_EQ(driver.launch(0).narrow.n, 192);
+  launched(mixed::launch(made(p, {.row_blocks = 8}), args_of(p), nullptr), 2);
+  EXPECT_EQ(driver.launch(1).grid_x, 3u);
+  const auto refused_problem = [&](ErrorCode code, const char* mention, auto&& spoil,
+                                   const mixed::Overrides& overrides = {}) {
+    MixedProblem bad = p;
+    spoil(bad);
+    const Result<mixed::Plan> plan = mixed::plan(bad, device().info(), overrides);
+    ASSERT_FALSE(plan.ok()) << mention;
+    EXPECT_EQ(plan.error().code, code);
+    EXPECT_NE(plan.error().message.find(mention), std::string::npos) << plan.error().message;
+  };
+  refused_problem(ErrorCode::invalid_size, "n = 320 must be a multiple of 128",
+                  [](MixedProblem& bad) { bad.n = 320; });
+  refused_problem(ErrorCode::invalid_size, "m = 65 must be at most 64",
+                  [](MixedProblem& bad) { bad.m = 65; });
+  refused_problem(ErrorCode::invalid_type, "tokens of 16 bits", [](MixedProblem& bad) {
+    bad.x = DType::e4m3;
+    bad.weights.order = FragmentOrder::byte;
+  });
+  refused_problem(ErrorCode::invalid_stride, "n / 2 = 192", [](MixedProblem& bad) { bad.ld_d = 191; });
+  refused_problem(ErrorCode::invalid_config, "pairs of blocks of the gate", [](MixedProblem&) {},
+                  {.row_blocks = 2});
+  refused_problem(ErrorCode::invalid_config, "the narrow kernel's", [](MixedProblem& bad) { bad.m = 64; },
+                  {.tokens = 64});
+  expect_refused_plan(p, "must be those of the problem",
+                      [](mixed::Plan& plan) { std::get<NarrowConfig>(plan.config).gated = false; });
 }
 
 TEST_F(MixedLaunch, refuses_with_value_rule_and_remedy) {

@@ -58,6 +58,28 @@ TEST(mixed_units, of_every_format_compile_without_spills) {
   EXPECT_GE(taken, 24);
 }
 
+TEST(mixed_units, gated_compile_without_spills) {
+  int taken = 0;
+  for (const WeightFormat& format : test::all_formats()) {
+    if (format.order != FragmentOrder::half) continue;
+    const i64 tokens[] = {1, 16, 32, 64};
+    MixedProblem p{.m = tokens[taken % 4],
+                   .n = 7168,
+                   .k = 4096,
+                   .x = taken % 3 == 0 ? DType::fp16 : DType::bf16,
+                   .d = DType::bf16,
+                   .weights = format,
+                   .activation = Activation::silu,
+                   .gated = true};
+    if (taken++ % 3 == 0) expect_to_compile(p);
+  }
+  EXPECT_GE(taken, 24);
+  NarrowConfig plain, gated;
+  gated.gated = true;
+  EXPECT_EQ(unit_text(plain).find("gated"), std::string::npos) << "its cubins are those of before";
+  EXPECT_NE(unit_text(plain), unit_text(gated));
+}
+
 // What ptxas says of products that it serialises would be in the log.
 TEST(mixed_units, for_many_tokens_compile_without_spills_or_serialised_products) {
   int taken = 0;

@@ -19,8 +19,8 @@ class QuantizeLaunch : public LaunchTest {
     return *quantizer;
   }
   QuantizeArgs args() {
-    return {.input = driver.memory(1 << 16),
-            .output = driver.memory(1 << 16),
+    return {.input = driver.memory(1 << 20),
+            .output = driver.memory(1 << 20),
             .scales = static_cast<float*>(driver.memory(1 << 12)),
             .workspace = {driver.memory(1 << 10), 1 << 10}};
   }

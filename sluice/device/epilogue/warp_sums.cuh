@@ -31,24 +31,46 @@ class WarpSums {
   /// of the CTA's share.
   template <class Sums, class Store>
   SLUICE_DEVICE void add_up(const Sums& sums, const RowPair& factors, const Store& store) const {
-    __syncthreads();
-    write(sums, factors);
-    __syncthreads();
+    gather(sums, factors);
     const int thread = static_cast<int>(threadIdx.x);
-    if constexpr (kTile.parts == 1) {
+    if constexpr (kTile.parts == 1)
       for (int quad = thread; quad < kQuads; quad += kThreads) give(store, quad, sum_of_warps(quad));
-    } else {
-      ptx::cluster_wait_acquire();  // everyone has begun
-      for (int quad = thread; quad < kQuads; quad += kThreads)
-        ptx::store_cluster(ptx::map_to_cta(slot(rank_, quad % kShare), static_cast<u32>(quad / kShare)),
-                           sum_of_warps(quad));
-      ptx::cluster_arrive_release();
-      ptx::cluster_wait_acquire();
+    else
       for (int i = thread; i < kShare; i += kThreads) give(store, rank_ * kShare + i, sum_of_parts(i));
+  }
+
+  /// The same of a tile whose rows belong together by twos, those of its first half with those of its second:
+  /// store(column, row, sums of four rows, sums of the four half a tile further on).
+  template <class Sums, class Store>
+  SLUICE_DEVICE void add_up_halves(const Sums& sums, const RowPair& factors, const Store& store) const {
+    static_assert(kTile.columns % kTile.parts == 0, "a CTA's share is whole columns");
+    constexpr int kPairs = kTile.rows / 8;  // of fours, in a column
+    gather(sums, factors);
+    const auto sum = [this](int index) {
+      return kTile.parts == 1 ? sum_of_warps(index) : sum_of_parts(index);
+    };
+    for (int i = static_cast<int>(threadIdx.x); i < kShare / 2; i += kThreads) {
+      const int column = i / kPairs, first = column * 2 * kPairs + i % kPairs;
+      store(rank_ * (kTile.columns / kTile.parts) + column, i % kPairs * 4, sum(first), sum(first + kPairs));
     }
   }
 
  private:
+  /// The CTA's sums are in its shared memory; with parts, its share of the whole ones has come.
+  template <class Sums>
+  SLUICE_DEVICE void gather(const Sums& sums, const RowPair& factors) const {
+    __syncthreads();
+    write(sums, factors);
+    __syncthreads();
+    if constexpr (kTile.parts > 1) {
+      ptx::cluster_wait_acquire();  // everyone has begun
+      for (int quad = static_cast<int>(threadIdx.x); quad < kQuads; quad += kThreads)
+        ptx::store_cluster(ptx::map_to_cta(slot(rank_, quad % kShare), static_cast<u32>(quad / kShare)),
+                           sum_of_warps(quad));
+      ptx::cluster_arrive_release();
+      ptx::cluster_wait_acquire();
+    }
+  }
   SLUICE_DEVICE u32 address(int warp, int column, int row) const {
     return smem_ + 4 * ((warp * kTile.columns + column) * kStride + row);
   }

@@ -18,7 +18,7 @@ class Copier {
 
  public:
   SLUICE_DEVICE Copier(const NarrowParams& params, const Place& at)
-      : strip_bytes_(params.strip_bytes), policy_(ptx::evict_first_policy()) {
+      : strip_pitch_(strip_step<kConfig>(params) * params.strip_bytes), policy_(ptx::evict_first_policy()) {
     const int half_strip = S::kStripBlocks == 4 ? 0 : at.first_row % kStripRows / kBlockRows * kWarpCopy;
     const u8* tile = static_cast<const u8*>(params.weights) + at.first_row / kStripRows * params.strip_bytes +
                      static_cast<i64>(at.first_tile) * S::kTileBytes + at.lane * kLaneBytes;
@@ -47,8 +47,8 @@ class Copier {
     const int skipped = ahead * kConfig.warps * S::kTileBytes;
 #pragma unroll
     for (int s = 0; s < S::kStrips; ++s) {
-      copy_codes(to + s * S::kCodeBytes, codes_ + s * strip_bytes_ + skipped);
-      copy_scales(to + S::kStrips * S::kCodeBytes + s * S::kScaleBytes, scales_ + s * strip_bytes_ + skipped,
+      copy_codes(to + s * S::kCodeBytes, codes_ + s * strip_pitch_ + skipped);
+      copy_scales(to + S::kStrips * S::kCodeBytes + s * S::kScaleBytes, scales_ + s * strip_pitch_ + skipped,
                   lane);
     }
   }
@@ -106,7 +106,7 @@ class Copier {
   const u8* codes_;  // this lane's 16 bytes of each
   const u8* scales_;
   const u8* x_;
-  i64 strip_bytes_;
+  i64 strip_pitch_;                    // from a strip of the CTA to the next
   u32 token_offsets_[S::kTokens / 4];  // bytes from the first token to this lane's
   u32 even_;                           // this lane's place in rows 0 .. 3 of each 8
   int tokens_left_;                    // from this lane's first on

@@ -14,7 +14,7 @@ struct Shape {
   static constexpr int kTokens = tile_tokens(kConfig), kTokenBlocks = kConfig.token_blocks;
   static constexpr int kRows = tile_rows(kConfig), kBlocks = kConfig.row_blocks;
   static constexpr int kStrips = tile_strips(kConfig);
-  static constexpr int kStripBlocks = min(kBlocks, 4);  // of each strip, how many are this CTA's
+  static constexpr int kStripBlocks = strip_blocks(kConfig);  // of each strip, how many are this CTA's
   static constexpr int kTileBytes = tile_bytes(kConfig.weights);
   static constexpr int kTileCodes = tile_code_bytes(kConfig.weights);
   static constexpr int kStageBytes = stage_bytes(kConfig);
@@ -31,7 +31,8 @@ struct Shape {
   using Codes = CodeFragments<kConfig.weights.type, kConfig.x>;
 };
 
-/// Where a warp is: its CTA's rows and tokens, its k-tiles (first_tile, + warps, ..), its ring.
+/// Where a warp is: its CTA's rows (gated: the gate's) and tokens, its k-tiles (first_tile, + warps, ..), its
+/// ring.
 struct Place {
   int lane, warp, rank;
   int first_row, first_token;
@@ -47,13 +48,19 @@ SLUICE_DEVICE Place place_of(const NarrowParams& params, u32 smem) {
   p.lane = static_cast<int>(threadIdx.x) % 32;
   p.warp = static_cast<int>(threadIdx.x) / 32;
   p.rank = static_cast<int>(blockIdx.x) % kParts;
-  p.first_row = static_cast<int>(blockIdx.x) / kParts * S::kRows;
+  p.first_row = static_cast<int>(blockIdx.x) / kParts * tile_columns(kConfig);
   p.first_token = static_cast<int>(blockIdx.y) * S::kTokens;
   p.first_tile = p.rank * params.k_tiles / kParts + p.warp;
   const int end = (p.rank + 1) * params.k_tiles / kParts;
   p.count = max(0, (end - p.first_tile + kConfig.warps - 1) / kConfig.warps);
   p.ring = smem + p.warp * kConfig.stages * S::kStageBytes;
   return p;
+}
+
+/// From one strip of the CTA to the next.
+template <NarrowConfig kConfig>
+SLUICE_DEVICE int strip_step(const NarrowParams& params) {
+  return kConfig.gated ? params.n / kStripRows : 1;
 }
 
 /// The CTA's first row in its first strip: 0 or, of half strips, 32.

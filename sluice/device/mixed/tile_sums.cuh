@@ -31,8 +31,9 @@ class TileSums {
     if constexpr (S::kGroup == 0 && S::kStoredZeros) {
 #pragma unroll
       for (int block = 0; block < S::kBlocks; ++block) {
-        const u8* zeros = strip_zeros<kConfig.weights>(params, at.first_row / kStripRows + block / 4) +
-                          row_pair_offset<kConfig>(at, block % 4, 0);
+        const int strip = at.first_row / kStripRows + block / S::kStripBlocks * strip_step<kConfig>(params);
+        const u8* zeros = strip_zeros<kConfig.weights>(params, strip) +
+                          row_pair_offset<kConfig>(at, block % S::kStripBlocks, 0);
         const u32* words = reinterpret_cast<const u32*>(zeros);
         row_zeros_[block] = row_pair<kConfig.weights.scale>(words[0], S::kScaleSize == 4 ? words[1] : 0);
       }
@@ -118,7 +119,7 @@ class TileSums {
   SLUICE_DEVICE RowPair start_of(const Group& group, int block) const {
     RowPair zero{implied_zero(kConfig.weights.type), implied_zero(kConfig.weights.type)};
     if constexpr (S::kStoredZeros)
-      zero = S::kGroup == 0 ? row_zeros_[4 * group.strip + block]
+      zero = S::kGroup == 0 ? row_zeros_[S::kStripBlocks * group.strip + block]
                             : load_pair(group.scales + S::kZeros + block * kBlockRows * S::kScaleSize);
     return {-(zero.upper + Codes::kOffset) * kUpper, -(zero.lower + Codes::kOffset) * kLower};
   }
@@ -153,7 +154,8 @@ class TileSums {
       if constexpr (S::kGroup != 0) scale = load_pair(group.scales + block * kBlockRows * S::kScaleSize);
 #pragma unroll
       for (int e = 0; e < 4; ++e)
-        sums[4 * group.strip + block][0][e] += (e < 2 ? scale.upper : scale.lower) * t[block][e];
+        sums[S::kStripBlocks * group.strip + block][0][e] +=
+            (e < 2 ? scale.upper : scale.lower) * t[block][e];
     }
   }
 

@@ -39,10 +39,10 @@ class TokenRows {
     if constexpr (S::kGroup == 0 && S::kStoredZeros) {
 #pragma unroll
       for (int block = 0; block < S::kBlocks; ++block) {
-        const int row = row_of_strip<kConfig>(at) + block % 4 * kBlockRows + at.lane % 4 * 4;
-        const u32* words = reinterpret_cast<const u32*>(
-            strip_zeros<kConfig.weights>(params, at.first_row / kStripRows + block / 4) +
-            row * S::kScaleSize);
+        const int row = row_of_strip<kConfig>(at) + block % S::kStripBlocks * kBlockRows + at.lane % 4 * 4;
+        const int strip = at.first_row / kStripRows + block / S::kStripBlocks * strip_step<kConfig>(params);
+        const u32* words =
+            reinterpret_cast<const u32*>(strip_zeros<kConfig.weights>(params, strip) + row * S::kScaleSize);
         row_zeros_[block] = S::kScaleSize == 4 ? pairs_of(words[0], words[1], words[2], words[3])
                                                : pairs_of(words[0], 0, words[1], 0);
       }
@@ -111,7 +111,7 @@ class TokenRows {
   }
 
   SLUICE_DEVICE void add_blocks(const Addresses& at, int block, const Tokens& a, const Starts* starts) {
-    const int strip = block / 4, first = block % 4;
+    const int strip = block / S::kStripBlocks, first = block % S::kStripBlocks;
     Words words;
     Partial t;
 #pragma unroll

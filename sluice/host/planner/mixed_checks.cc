@@ -59,6 +59,25 @@ Result<void> check_partners(const MixedProblem& p) {
   return {};
 }
 
+/// Gated products are the narrow kernel's, whose CTAs take whole strips of both halves.
+Result<void> check_gated(const MixedProblem& p) {
+  const char* remedy =
+      "leave out gated, and let a Quantizer with Gate::silu (sluice/quantize.h) do it behind the product";
+  if (!is_16bit(p.x))
+    return Error{ErrorCode::invalid_type,
+                 std::string("X is ") + name_of(p.x) + ": gated products take tokens of 16 bits; " + remedy};
+  if (p.m > kMaxGatedTokens)
+    return Error{ErrorCode::invalid_size, "m = " + number(p.m) + " must be at most " +
+                                              number(kMaxGatedTokens) + " if the product is gated; " +
+                                              remedy};
+  if (p.n % (2 * kStripRows) != 0)
+    return Error{ErrorCode::invalid_size,
+                 "n = " + number(p.n) +
+                     " must be a multiple of 128 if the product is gated, so that both halves are whole "
+                     "strips of 64 rows; pad gate and up"};
+  return {};
+}
+
 Result<void> check_types(const MixedProblem& p) {
   const auto refuse = [](const std::string& message) { return Error{ErrorCode::invalid_type, message}; };
   const std::string x = name_of(p.x);
@@ -98,7 +117,9 @@ Result<void> check_pitch(const Pitch& x) {
 }
 
 Result<void> check_pitches(const MixedProblem& p) {
-  if (Result<void> d = check_pitch({"D", "ld_d", "n", p.ld_d, p.n, p.m, p.d}); !d) return d;
+  if (Result<void> d = check_pitch({"D", "ld_d", p.gated ? "n / 2" : "n", p.ld_d, d_columns(p), p.m, p.d});
+      !d)
+    return d;
   if (p.k == 0) return {};
   if (Result<void> x = check_pitch({"X", "ld_x", "k", p.ld_x, p.k, p.m, p.x}); !x) return x;
   const i64 unit = kTokenBytes / bytes_of(p.x);
@@ -140,8 +161,10 @@ Result<MixedProblem> check_problem(const MixedProblem& problem) {
   MixedProblem p = problem;
   if (Result<void> sizes = check_sizes(p); !sizes) return sizes.error();
   if (Result<void> types = check_types(p); !types) return types.error();
+  if (p.gated)
+    if (Result<void> gated = check_gated(p); !gated) return gated.error();
   if (p.ld_x == 0 || p.k == 0) p.ld_x = p.k;
-  if (p.ld_d == 0) p.ld_d = p.n;
+  if (p.ld_d == 0) p.ld_d = d_columns(p);
   if (Result<void> pitches = check_pitches(p); !pitches) return pitches.error();
   if (p.bias == Bias::none) p.bias_type = MixedProblem{}.bias_type;  // equal work is an equal problem
   return p;
@@ -153,7 +176,8 @@ NarrowConfig config_for(const MixedProblem& problem) {
           .d = problem.d,
           .bias = problem.bias,
           .bias_type = problem.bias == Bias::none ? NarrowConfig{}.bias_type : problem.bias_type,
-          .activation = problem.activation};
+          .activation = problem.activation,
+          .gated = problem.gated};
 }
 
 WideConfig wide_config_for(const MixedProblem& problem) {
@@ -183,7 +207,7 @@ MixedConfig made_for(const MixedProblem& problem, const MixedConfig& config) {
 }
 
 bool rows_allow_boxes(const MixedProblem& p) {
-  if (!is_16bit(p.d) || p.n * bytes_of(p.d) % kStoreUnit != 0) return false;
+  if (!is_16bit(p.d) || d_columns(p) * bytes_of(p.d) % kStoreUnit != 0) return false;
   return p.m == 1 || (p.ld_d * bytes_of(p.d) % kStoreUnit == 0 && p.ld_d < kMapPitch);
 }
 
@@ -195,6 +219,7 @@ const char* why_not(const MixedProblem& problem, const NarrowConfig& config) {
 }
 
 const char* why_not(const MixedProblem& problem, const WideConfig& config) {
+  if (problem.gated) return "gated products are the narrow kernel's";
   if (packed_k_tiles(problem.k) < config.cluster_k)
     return "k must be more than 0 for the wide kernel, and more than 128 with cluster_k = 2";
   const i64 tiles = ceil_div(problem.m, i64{config.tokens}) *
