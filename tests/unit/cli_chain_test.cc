@@ -22,6 +22,11 @@ Result<std::vector<bench::ChainCase>> parsed(const std::string& arguments) {
   app.parse(arguments);
   return cases_of(flags);
 }
+std::string arm_names(const bench::ChainCase& item) {
+  std::string names;
+  for (const bench::ArmSpec& arm : item.arms) names += arm.name + ";";
+  return names;
+}
 std::string refusal(const std::string& arguments) {
   const auto cases = parsed(arguments);
   return cases.ok() ? "" : cases.error().message;
@@ -34,8 +39,7 @@ TEST(cli_chain, a_case_for_each_number_of_tokens) {
   const bench::LayerSpec& spec = (*cases)[1].spec;
   EXPECT_EQ(name_of(spec), "qwen3-8b bf16, 16 tokens, projections");
   EXPECT_EQ(spec.layers, 3);
-  ASSERT_EQ((*cases)[1].arms.size(), 1u);
-  EXPECT_EQ((*cases)[1].arms[0].name, "weights_first, at_start");
+  EXPECT_EQ(arm_names((*cases)[1]), "weights_first;tuned;");
 }
 
 TEST(cli_chain, arms) {
@@ -50,9 +54,23 @@ TEST(cli_chain, arms) {
   EXPECT_EQ(arms[1].options.trigger, Trigger::after_loads);
   const auto ladder = parsed("--ladder --tokens 1");
   ASSERT_TRUE(ladder.ok());
-  std::string names;
-  for (const bench::ArmSpec& arm : (*ladder)[0].arms) names += arm.name + ";";
-  EXPECT_EQ(names, "wait_first;weights_first;half footprint;hand-off 8 MB;");
+  EXPECT_EQ(arm_names((*ladder)[0]),
+            "wait_first;weights_first;half footprint;weights_first, fused: gated;hand-off 8 MB, fused: "
+            "gated;tuned, fused: gated;");
+  const auto alone = parsed("--ladder --tokens 1 --projections");
+  ASSERT_TRUE(alone.ok());
+  EXPECT_EQ(arm_names((*alone)[0]), "wait_first;weights_first;half footprint;hand-off 8 MB;tuned;");
+}
+
+TEST(cli_chain, arms_for_each_fusion_with_an_off_of_their_own) {
+  const auto cases = parsed("--fuse none,residual --tune 3 --tokens 1");
+  ASSERT_TRUE(cases.ok()) << cases.error().message;
+  EXPECT_EQ(arm_names((*cases)[0]),
+            "weights_first;tuned;tuning;off, fused: residual;weights_first, fused: residual;tuned, fused: "
+            "residual;tuning, fused: residual;");
+  EXPECT_EQ((*cases)[0].arms[3].fusion, bench::Fusion::residual);
+  EXPECT_EQ((*cases)[0].arms[3].options.overlap, ChainOverlap::off);
+  EXPECT_EQ((*cases)[0].arms[6].tune_s, 3);
 }
 
 TEST(cli_chain, ratios_of_example_63) {
@@ -72,6 +90,10 @@ TEST(cli_chain, refusals_list_what_there_is) {
   EXPECT_NE(refusal("--trigger late").find("never, at_start, after_loads"), std::string::npos);
   EXPECT_NE(refusal("--against torch").find("cublaslt"), std::string::npos);
   EXPECT_NE(refusal("--ladder --half").find("--half has no effect beside --ladder"), std::string::npos);
+  EXPECT_NE(refusal("--ladder --fuse gated").find("--fuse has no effect beside --ladder"), std::string::npos);
+  EXPECT_NE(refusal("--fuse all").find("none, gated, residual"), std::string::npos);
+  EXPECT_NE(refusal("--fuse gated --projections").find("nothing to fuse"), std::string::npos);
+  EXPECT_NE(refusal("--fuse residual --weights int4").find("say gated"), std::string::npos);
   EXPECT_NE(refusal("--overlap-ratio 0.5 --trigger never").find("leave one out"), std::string::npos);
 }
 
