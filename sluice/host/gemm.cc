@@ -9,6 +9,7 @@
 #include <sluice/host/capture.h>
 #include <sluice/host/driver/error.h>
 #include <sluice/host/driver/gemm_maps.h>
+#include <sluice/host/spread.h>
 #include <sluice/spec/part_sums.h>
 
 namespace sluice {
@@ -168,7 +169,17 @@ Result<Kernel> make_kernel(const Device& device, const Plan& plan, const Units& 
   auto impl = std::make_shared<Kernel::Impl>();
   if (const Result<void> filled = fill_params(*device.impl().api, plan, impl->params); !filled)
     return filled.error();
-  const int smem = smem_bytes(plan.config);
+  const u32 cluster = static_cast<u32>(cluster_size(plan.config));
+  const bool plain = plan.config.schedule == Schedule::plain;
+  const TileGrid& grid = impl->params.grid;
+  impl->shape = {.grid_x = static_cast<u32>(plain ? grid.columns : plan.split.clusters) * cluster,
+                 .grid_y = static_cast<u32>(plain ? grid.rows * grid.batch : 1),
+                 .block_x = static_cast<u32>(threads_of(plan.config)),
+                 .cluster_x = cluster,
+                 .dependent = plan.config.overlap.wait != Wait::none};
+  const int smem = spread_smem_bytes(smem_bytes(plan.config), i64{impl->shape.grid_x} * impl->shape.grid_y,
+                                     cluster_size(plan.config), impl->shape.dependent, device.info());
+  impl->shape.smem_bytes = static_cast<u32>(smem);
   Result<std::shared_ptr<const Module>> module =
       device.impl().load_cubin(units.texts[0], **units.cubins[0], smem);
   if (!module) return module.error();
@@ -177,15 +188,6 @@ Result<Kernel> make_kernel(const Device& device, const Plan& plan, const Units& 
   impl->module = *std::move(module);
   impl->built_by = (*units.cubins[0])->report.compiler;
   impl->rules = *rules;
-  const u32 cluster = static_cast<u32>(cluster_size(plan.config));
-  const bool plain = plan.config.schedule == Schedule::plain;
-  const TileGrid& grid = impl->params.grid;
-  impl->shape = {.grid_x = static_cast<u32>(plain ? grid.columns : plan.split.clusters) * cluster,
-                 .grid_y = static_cast<u32>(plain ? grid.rows * grid.batch : 1),
-                 .block_x = static_cast<u32>(threads_of(plan.config)),
-                 .cluster_x = cluster,
-                 .smem_bytes = static_cast<u32>(smem),
-                 .dependent = plan.config.overlap.wait != Wait::none};
   if (impl->shape.dependent)
     if (Result<void> waits = impl->module->check_waits(); !waits) return waits.error();
   if (units.texts.size() > 1 && impl->params.deal.tiles > 0) {

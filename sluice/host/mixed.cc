@@ -3,8 +3,11 @@
 // takes time, so that launch is a few checks and one short driver call.
 #include <sluice/host/mixed.h>
 
+#include <algorithm>
+
 #include <sluice/host/capture.h>
 #include <sluice/host/planner/mixed_checks.h>
+#include <sluice/host/spread.h>
 
 namespace sluice {
 
@@ -31,7 +34,7 @@ Result<Kernel> make_kernel(const Device& device, const Plan& plan, const std::st
   Result<ArgRules> rules = argument_rules(plan.problem);
   if (!rules) return rules.error();
   Result<std::shared_ptr<const Module>> module =
-      device.impl().load_cubin(unit, cubin, static_cast<int>(plan.smem_bytes));
+      device.impl().load_cubin(unit, cubin, std::max(static_cast<int>(plan.smem_bytes), kAloneOnSm));
   if (!module) return module.error();
   auto impl = std::make_shared<Kernel::Impl>();
   impl->plan = plan;

@@ -3,16 +3,19 @@
 #include <algorithm>
 
 #include <sluice/host/mixed.h>
+#include <sluice/host/spread.h>
 
 namespace sluice::mixed {
 
-Result<void> fill(const Device&, const NarrowConfig& c, Kernel::Impl& impl) {
+Result<void> fill(const Device& device, const NarrowConfig& c, Kernel::Impl& impl) {
   const MixedProblem& p = impl.plan.problem;
   impl.shape = {.grid_x = static_cast<u32>(ceil_div(p.n, i64{tile_rows(c)}) * c.parts),
                 .block_x = static_cast<u32>(threads_of(c)),
                 .cluster_x = static_cast<u32>(c.parts),
-                .smem_bytes = static_cast<u32>(impl.plan.smem_bytes),
                 .dependent = c.overlap.wait != Wait::none};
+  const i64 ctas = impl.shape.grid_x * ceil_div(p.m, i64{tile_tokens(c)});
+  impl.shape.smem_bytes = static_cast<u32>(spread_smem_bytes(static_cast<int>(impl.plan.smem_bytes), ctas,
+                                                             c.parts, impl.shape.dependent, device.info()));
   impl.narrow = {.strip_bytes = strip_bytes(p.weights, p.k),
                  .ld_x = p.m == 1 ? 0 : p.ld_x,  // one token: its pitch need not be one of 16 bytes
                  .ld_d = p.ld_d,
