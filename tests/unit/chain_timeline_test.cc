@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From what kernels write down to a layer's times, and that kernels write only if asked. How this can fail: with
-// visits taken for launches where grids differ in size; with a layer's begin taken from its first start.
+// From what kernels write down to a layer's times, and that kernels write only if asked. How this can fail:
+// with visits taken for launches where grids differ in size; with a layer's begin taken from its first start.
 #include <gtest/gtest.h>
 
 #include <sluice/host/jit/cache.h>
@@ -130,7 +130,8 @@ TEST(spread, ctas_of_one_dependent_wave_do_not_double_up) {
   EXPECT_LE(kAloneOnSm + 1024 + (112 << 10) + 1024, 228 << 10) << "no other kernel's CTA would fit beside it";
   EXPECT_EQ(spread_smem_bytes(80 << 10, 128, 1, false, device), 80 << 10) << "alone it finds the GPU empty";
   EXPECT_EQ(spread_smem_bytes(80 << 10, 192, 1, true, device), 80 << 10) << "more than one for an SM";
-  EXPECT_EQ(spread_smem_bytes(80 << 10, 124, 4, true, device), 80 << 10) << "31 clusters of 4 have no room at once";
+  EXPECT_EQ(spread_smem_bytes(80 << 10, 124, 4, true, device), 80 << 10)
+      << "31 clusters of 4 have no room at once";
   EXPECT_EQ(spread_smem_bytes(200 << 10, 132, 1, true, device), 200 << 10);
 }
 
