@@ -2,6 +2,7 @@
 #include "bench/chain_timeline.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <optional>
 
@@ -10,7 +11,7 @@
 namespace sluice::bench {
 namespace {
 
-constexpr size_t kCtaWords = kMoments, kLaunchWords = kCtaWords * kTimelineCtas;
+constexpr size_t kCtaWords = kMoments, kVisitWords = kCtaWords * kTimelineCtas;
 constexpr size_t kStart = static_cast<size_t>(Moment::start), kSm = static_cast<size_t>(Moment::sm);
 
 /// The clock's low half wraps every four seconds: what is `since` a time lies less than two away from it.
@@ -21,15 +22,15 @@ i64 nanoseconds_since(u32 since, u32 time) {
 template <class Use>
 void each_cta(std::span<const std::vector<u32>> modules, const Use& use) {
   for (const std::vector<u32>& words : modules)
-    for (size_t launch = 0; launch * kLaunchWords < words.size(); ++launch)
-      for (size_t cta = 0; cta < kTimelineCtas; ++cta) {
-        const u32* at = &words[launch * kLaunchWords + cta * kCtaWords];
-        if (at[kStart] != 0) use(at, launch);
+    for (size_t cta = 0; cta < kTimelineCtas; ++cta)
+      for (size_t visit = 0; visit * kVisitWords < words.size(); ++visit) {
+        const u32* at = &words[visit * kVisitWords + cta * kCtaWords];
+        if (at[kStart] != 0) use(at, cta);
       }
 }
 
 CtaTimes times_of(const u32* words, u32 zero) {
-  CtaTimes times{.sm = static_cast<int>(words[kSm]) - 1};
+  CtaTimes times{.sm = static_cast<int>(words[kSm] & 0xFFFF) - 1};
   for (size_t i = 0; i < kTimes; ++i)
     times.at[i] = words[i] == 0 ? kNever : nanoseconds_since(zero, words[i]);
   return times;
@@ -81,11 +82,17 @@ std::vector<LaunchTimes> launches_of(std::span<const std::vector<u32>> modules) 
   });
   std::vector<LaunchTimes> launches;
   for (const std::vector<u32>& words : modules) {
-    std::vector<LaunchTimes> own(words.size() / kLaunchWords);
-    each_cta(std::span(&words, 1),
-             [&](const u32* at, size_t launch) { own[launch].ctas.push_back(times_of(at, *zero)); });
-    for (LaunchTimes& launch : own)
-      if (!launch.ctas.empty()) launches.push_back(std::move(launch));
+    std::map<u32, std::vector<LaunchTimes>> by_grid;  // CTAs of the grid -> its launches
+    std::map<std::pair<u32, size_t>, size_t> visits;  // of a CTA of such a grid
+    each_cta(std::span(&words, 1), [&](const u32* at, size_t cta) {
+      const u32 grid = at[kSm] >> 16;
+      const size_t visit = visits[{grid, cta}]++;
+      std::vector<LaunchTimes>& own = by_grid[grid];
+      if (own.size() <= visit) own.resize(visit + 1);
+      own[visit].ctas.push_back(times_of(at, *zero));
+    });
+    for (auto& [grid, own] : by_grid)
+      for (LaunchTimes& launch : own) launches.push_back(std::move(launch));
   }
   std::sort(launches.begin(), launches.end(),
             [](const auto& a, const auto& b) { return a.first_start() < b.first_start(); });

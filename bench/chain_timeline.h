@@ -33,7 +33,7 @@ struct LaunchTimes {
   i64 last_exit() const;
 };
 
-/// All launches that one or more modules wrote down (u32 [launch][CTA][moment] each) in the order in which
+/// All launches that one or more modules wrote down (u32 [visit][CTA][moment] each) in the order in which
 /// they began, which is the chain's: a launch begins when all CTAs of the one before it have, at the
 /// earliest. Nanoseconds since the first began.
 std::vector<LaunchTimes> launches_of(std::span<const std::vector<u32>> modules);

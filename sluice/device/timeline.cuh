@@ -7,10 +7,10 @@
 #include <sluice/spec/timeline.h>
 
 #ifdef SLUICE_TIMELINE
-extern "C" __device__ sluice::u32 sluice_timeline[sluice::kTimelineLaunches][sluice::kTimelineCtas]
+extern "C" __device__ sluice::u32 sluice_timeline[sluice::kTimelineVisits][sluice::kTimelineCtas]
                                                  [sluice::kMoments];
 extern "C" __device__ sluice::u32 sluice_timeline_counts[sluice::kTimelineRoles][sluice::kTimelineCtas];
-sluice::u32 __device__ sluice_timeline[sluice::kTimelineLaunches][sluice::kTimelineCtas][sluice::kMoments];
+sluice::u32 __device__ sluice_timeline[sluice::kTimelineVisits][sluice::kTimelineCtas][sluice::kMoments];
 sluice::u32 __device__ sluice_timeline_counts[sluice::kTimelineRoles][sluice::kTimelineCtas];
 
 namespace sluice {
@@ -24,22 +24,22 @@ class TimelineMarks {
     if (stages_ == 1) mark(Moment::first_math);
     if (stages_ == first_filled) mark(Moment::ring_read);
   }
-  /// Finds out which launch this is, by thread `mine` alone: an atomic's way to L2 and back, for which
-  /// nothing waits until write(). Where the thread has nothing better to do.
+  /// Finds out which visit of this CTA this is, by thread `mine` alone: an atomic's way to L2 and back, for
+  /// which nothing waits until write(). Where the thread has nothing better to do.
   SLUICE_DEVICE void claim(bool mine, int role = 0) {
-    if (mine && cta() < kTimelineCtas) launch_ = atomicAdd(&sluice_timeline_counts[role][cta()], 1u);
+    if (mine && cta() < kTimelineCtas) visit_ = atomicAdd(&sluice_timeline_counts[role][cta()], 1u);
   }
   /// What this thread has marked. Of several threads' exits the last counts.
   SLUICE_DEVICE void write() const {
-    if (launch_ >= kTimelineLaunches) return;
-    u32* to = sluice_timeline[launch_][cta()];
+    if (visit_ >= kTimelineVisits) return;
+    u32* to = sluice_timeline[visit_][cta()];
 #pragma unroll
     for (int i = 0; i < kMoments - 2; ++i)
       if (times_[i] != 0) to[i] = times_[i];
     if (times_[kExit] != 0) atomicMax(to + kExit, times_[kExit]);
     u32 sm;
     asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
-    to[static_cast<int>(Moment::sm)] = sm + 1;
+    to[static_cast<int>(Moment::sm)] = timeline_place(sm, gridDim.x * gridDim.y);
   }
 
  private:
@@ -54,7 +54,7 @@ class TimelineMarks {
   }
 
   u32 times_[kMoments - 1] = {};
-  u32 launch_ = ~0u;
+  u32 visit_ = ~0u;
   int stages_ = 0;
 };
 

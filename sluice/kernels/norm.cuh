@@ -199,13 +199,17 @@ struct Norm {
       if (last) Arith::launch_dependents();
   }
 
-  SLUICE_DEVICE void row(i64 row, bool last, const Words (&gamma)[kNormHeld], float multiplier) const {
+  SLUICE_DEVICE void row(i64 row, bool last, const Words (&gamma)[kNormHeld]) const {
+    float multiplier = 1.0f;
     Words held[kNormHeld], residual[kNormHeld];  // held: the input, then the sum
 #pragma unroll
     for (int i = 0; i < kNormHeld; ++i) held[i] = fetch(p.input, row * p.input_ld, column(held_segment(i)));
 #pragma unroll
     for (int i = 0; i < kNormHeld; ++i) residual[i] = fetch_residual(row, column(held_segment(i)));
     loaded(last);
+    if (row < team.teams) timeline.claim(threadIdx.x == 0);
+    // Behind the row's loads: dividing by it waits for it, and the row would be asked for only then.
+    if constexpr (kConfig.store == NormStore::tensor) multiplier = 1.0f / Arith::load_float(p.scales);
 #pragma unroll
     for (int i = 0; i < kNormHeld; ++i) held[i] = added(held[i], residual[i]);
     put_squares(warp, held);
@@ -252,14 +256,10 @@ struct Norm {
     Words gamma[kNormHeld];
 #pragma unroll
     for (int i = 0; i < kNormHeld; ++i) gamma[i] = fetch_gamma(column(held_segment(i)));
+    team.begin();
     if constexpr (kConfig.overlap.wait != Wait::none) Arith::wait_for_prerequisites();
     timeline.mark(Moment::wait_returned);
-    timeline.claim(threadIdx.x == 0);
-    team.begin();
-    float multiplier = 1.0f;
-    if constexpr (kConfig.store == NormStore::tensor) multiplier = 1.0f / Arith::load_float(p.scales);
-    for (i64 at = team.index; at < p.rows; at += team.teams)
-      row(at, at + team.teams >= p.rows, gamma, multiplier);
+    for (i64 at = team.index; at < p.rows; at += team.teams) row(at, at + team.teams >= p.rows, gamma);
   }
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kernel writes down when its unit begins with `#define SLUICE_TIMELINE 1`: for each of its launches
-// and CTAs the GPU's nanosecond clock (low 32 bits) at a few moments. For pictures of chains
-// (bench/chain_timeline.h); all other kernels have nothing of it. Read by device/timeline.cuh and by the
-// bench.
+// What a kernel writes down when its unit begins with `#define SLUICE_TIMELINE 1`: for each of its CTAs and
+// each launch ("visit") of theirs the GPU's nanosecond clock (low 32 bits) at a few moments. For pictures of
+// chains (bench/chain_timeline.h); all other kernels have nothing of it. Read by device/timeline.cuh and by
+// the bench.
 #pragma once
 
 #include <sluice/spec/base.h>
@@ -18,15 +18,20 @@ enum class Moment : u8 {
   ring_read,      // so has the last of those that were issued first
   last_load,      // is issued
   exit,           // the last store is issued
-  sm,             // no time: the SM's number + 1
+  sm,             // no time: timeline_place()
 };
 inline constexpr int kMoments = 8;
 
+/// Launches of one kernel may have grids of different sizes: then visit j of a CTA is not launch j.
+SLUICE_HD constexpr u32 timeline_place(u32 sm, u32 ctas_of_grid) {
+  return (sm + 1) | ctas_of_grid << 16;
+}
+
 /// Threads of a CTA that count its launches, each for itself.
 inline constexpr int kTimelineRoles = 3;
-inline constexpr int kTimelineLaunches = 128, kTimelineCtas = 1024;  // those behind are not written down
+inline constexpr int kTimelineVisits = 128, kTimelineCtas = 1024;  // those behind are not written down
 
-inline constexpr const char* kTimelineName = "sluice_timeline";               // u32 [launch][CTA][moment]
+inline constexpr const char* kTimelineName = "sluice_timeline";               // u32 [visit][CTA][moment]
 inline constexpr const char* kTimelineCountsName = "sluice_timeline_counts";  // u32 [role][CTA]
 
 SLUICE_HD constexpr const char* name_of(Moment moment) {

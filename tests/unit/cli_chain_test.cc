@@ -174,6 +174,19 @@ TEST_F(ChainSession, measures_every_kind_and_gives_everything_back) {
     }
 }
 
+TEST_F(ChainSession, without_a_timeline_there_are_times_still) {
+  bench::ChainCase item = small_case(bench::LayerWeights::e4m3, bench::LayerParts::projections);
+  item.timeline = true;  // the fake driver's kernels tell nothing
+  const bench::ChainRecord record = measure_chain(*lab_, item, bench::kSilent);
+  ASSERT_EQ(record.arms.size(), 2u);
+  for (const bench::ArmRecord& arm : record.arms) {
+    EXPECT_TRUE(arm.right()) << arm.error;
+    EXPECT_GT(arm.us.median, 0);
+    EXPECT_FALSE(arm.timeline.has_value());
+    EXPECT_NE(arm.timeline_error, "");
+  }
+}
+
 TEST_F(ChainSession, lost_edges_and_a_missing_peer_are_errors_of_their_arm) {
   driver_.make_edges_full();
   bench::ChainCase item = small_case(bench::LayerWeights::e4m3, bench::LayerParts::projections);
