@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include <sluice/host/chain.h>
 #include <sluice/reference/element.h>
 
 namespace sluice::bench {
@@ -59,27 +60,36 @@ Result<void> expect(const Work& work, const ReplayCall& replay, int input, const
   return work.lab.stream.synchronize();
 }
 
-Result<std::vector<double>> result_of(const Work& work, const DeviceBuffer& block) {
+Result<std::vector<double>> values_of(const Work& work, const DeviceBuffer& block,
+                                      Activations::Buffer buffer) {
   const DType type = problem_of(work.data.spec(), LayerProduct::down).d.type;
-  const i64 size = bytes_of(type), count = work.data.result_bytes() / size;
-  std::vector<u8> bytes(static_cast<size_t>(work.data.result_bytes()));
-  if (Result<void> done = block.download(bytes.data(), work.data.result_bytes(), work.data.result_offset());
-      !done)
+  const i64 size = bytes_of(type), bytes = activation_bytes(work.data.spec())[buffer];
+  std::vector<u8> codes(static_cast<size_t>(bytes));
+  if (Result<void> done = block.download(codes.data(), bytes, work.data.offset_of(buffer)); !done)
     return done.error();
   std::vector<double> values;
-  for (i64 i = 0; i < count; ++i) {
-    u32 code = bytes[static_cast<size_t>(i * size)];
-    if (size == 2) code |= u32{bytes[static_cast<size_t>(i * size + 1)]} << 8;
-    values.push_back(decode_code(type, code));
-  }
+  for (size_t i = 0; i < codes.size(); i += static_cast<size_t>(size))
+    values.push_back(decode_code(type, size == 2 ? u32{codes[i]} | u32{codes[i + 1]} << 8 : codes[i]));
   return values;
+}
+
+/// What the residual stream ends with; of projections, which have none, the last product.
+Result<std::vector<double>> result_of(const Work& work, const DeviceBuffer& block, const Arm& arm) {
+  Result<std::vector<double>> last = values_of(work, block, Activations::kDown);
+  if (!last || arm.adds_residuals || work.data.spec().parts != LayerParts::all) return last;
+  const Result<std::vector<double>> hidden = values_of(work, block, Activations::kHidden);
+  if (!hidden) return hidden;
+  for (size_t i = 0; i < last->size(); ++i) (*last)[i] += (*hidden)[i];
+  return last;
 }
 
 }  // namespace
 
 Result<void> prepare_arm(const Work& work, const ArmSpec& spec, Arm& arm) {
   arm.record.name = spec.name;
-  std::vector<ChainStep> steps = steps_of(work.data.spec(), work.data.memory(), spec.prefetch_ratio);
+  std::vector<ChainStep> steps =
+      steps_of(fused(work.data.spec(), spec.fusion), work.data.memory(), spec.prefetch_ratio);
+  arm.adds_residuals = spec.fusion == Fusion::residual;
   put_choices(spec.choices, steps);
   Result<Chain> chain = Chain::prepare(work.lab.device, steps, spec.options);
   if (!chain) return chain.error();
@@ -94,14 +104,20 @@ Result<void> prepare_arm(const Work& work, const ArmSpec& spec, Arm& arm) {
   return {};
 }
 
-Result<void> set_reference(const Work& work, const ArmSpec& spec, const Arm& off, Arm& arm) {
-  arm.reference = off.replay;
-  if (spec.choices.empty()) return {};
-  ArmSpec alone{.name = spec.name, .options = {.overlap = ChainOverlap::off}, .choices = spec.choices};
-  for (StepChoice& choice : alone.choices) choice = {.overrides = choice.overrides, .mixed = choice.mixed};
-  Arm same;
-  if (Result<void> done = prepare_arm(work, alone, same); !done) return done;
-  arm.reference = same.replay;
+Result<void> set_reference(const Work& work, Arm& arm) {
+  std::vector<ChainStep> steps;
+  for (const PlannedStep& planned : arm.chain->plan().steps) {
+    TunedStep choice = choice_of(arm.chain->plan(), planned);
+    choice.overlap = {};
+    choice.warm_bytes = 0;
+    steps.push_back(planned.step);
+    put_choice(choice, steps.back());
+  }
+  const Result<Chain> chain = Chain::prepare(work.lab.device, steps, {.overlap = ChainOverlap::off});
+  if (!chain) return chain.error();
+  const Result<ChainGraph> graph = ChainGraph::capture(*chain, work.stream(), work.workspace.view());
+  if (!graph) return graph.error();
+  arm.reference = [graph = *graph](Stream stream) { return graph.replay(stream); };
   return {};
 }
 
@@ -119,13 +135,13 @@ Result<void> compare_arm(const Work& work, Arm& arm) {
   return {};
 }
 
-Result<void> judge_peer(const Work& work, const Arm& off, Arm& arm) {
+Result<void> judge_distance(const Work& work, const Arm& off, Arm& arm) {
   if (Result<void> done = expect(work, off.replay, 0, work.expected); !done) return done;
-  const Result<std::vector<double>> ours = result_of(work, work.expected);
+  const Result<std::vector<double>> ours = result_of(work, work.expected, off);
   if (!ours) return ours.error();
   if (Result<void> done = run_once(work, arm.replay, 0); !done) return done;
   if (Result<void> done = work.lab.stream.synchronize(); !done) return done;
-  const Result<std::vector<double>> theirs = result_of(work, work.data.activations());
+  const Result<std::vector<double>> theirs = result_of(work, work.data.activations(), arm);
   if (!theirs) return theirs.error();
   double difference = 0, size = 0;
   for (size_t i = 0; i < ours->size(); ++i) {
@@ -134,9 +150,10 @@ Result<void> judge_peer(const Work& work, const Arm& off, Arm& arm) {
   }
   arm.record.distance = size > 0 ? std::sqrt(difference / size) : 1;
   if (!(arm.record.distance <= kFarPeer))
-    return Error{ErrorCode::internal,
-                 fmt::format("its last outputs differ from ours by {:.2f} of their RMS: one of us is wrong",
-                             arm.record.distance)};
+    return Error{
+        ErrorCode::internal,
+        fmt::format("its last outputs differ from those of off by {:.2f} of their RMS: one of them is wrong",
+                    arm.record.distance)};
   return {};
 }
 

@@ -16,6 +16,8 @@ struct Arm {
   std::optional<Chain> chain;  // ours
   ReplayCall replay;
   ReplayCall reference;  // the same kernels with the overlap off
+  std::optional<ChainTuning> tuning;
+  bool adds_residuals = false;  // what the last product leaves is the residual stream
   ArmRecord record;
 };
 
@@ -32,14 +34,14 @@ struct Work {
 };
 
 Result<void> prepare_arm(const Work& work, const ArmSpec& spec, Arm& arm);
-/// The off arm; or, of an arm that chooses kernels, which may add up in another order, those with the overlap
-/// off.
-Result<void> set_reference(const Work& work, const ArmSpec& spec, const Arm& off, Arm& arm);
+/// The same kernels, which may add up in another order than those of the off arm, with the overlap off.
+Result<void> set_reference(const Work& work, Arm& arm);
 /// Replays over poison and counts what differs from the reference.
 Result<void> compare_arm(const Work& work, Arm& arm);
 /// Many replays with changing inputs, each compared with the reference.
 Result<void> replay_arm(const Work& work, Arm& arm, i64 replays);
-/// cuBLASLt rounds in another order, so that bits may differ from `off`, but not by much.
-Result<void> judge_peer(const Work& work, const Arm& off, Arm& arm);
+/// The peer, other kernels and fused ones round in another order, or less often, so that bits may differ from
+/// `off`, but not by much.
+Result<void> judge_distance(const Work& work, const Arm& off, Arm& arm);
 
 }  // namespace sluice::bench

@@ -76,17 +76,15 @@ Result<void> ChainData::make_inputs(const Lab& lab) {
 Result<void> ChainData::make_activations(const Lab& lab) {
   const auto bytes = activation_bytes(spec_);
   i64 total = 0;
-  std::array<i64, Activations::kCount> begins{};
   for (size_t i = 0; i < bytes.size(); ++i) {
-    begins[i] = total;
+    offsets_[i] = total;
     total += round_up(bytes[i], kAlign);
   }
   Result<DeviceBuffer> block = DeviceBuffer::allocate(lab.device, total);
   if (!block) return block.error();
   activations_ = *std::move(block);
   for (size_t i = 0; i < bytes.size(); ++i)
-    if (bytes[i] > 0) memory_.activations.data[i] = static_cast<u8*>(activations_.data()) + begins[i];
-  result_offset_ = begins[Activations::kDown];
+    if (bytes[i] > 0) memory_.activations.data[i] = static_cast<u8*>(activations_.data()) + offsets_[i];
   return {};
 }
 

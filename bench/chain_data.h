@@ -27,9 +27,8 @@ class ChainData {
     return products_[static_cast<size_t>(product)];
   }
   const DeviceBuffer& activations() const { return activations_; }
-  /// What the chain ends with: offset and bytes in activations().
-  i64 result_offset() const { return result_offset_; }
-  i64 result_bytes() const { return activation_bytes(spec_)[Activations::kDown]; }
+  /// In activations().
+  i64 offset_of(Activations::Buffer buffer) const { return offsets_[buffer]; }
 
   /// In stream order.
   Result<void> set_input(int which, Stream stream) const;
@@ -49,7 +48,7 @@ class ChainData {
   std::vector<DeviceBuffer> blobs_;
   std::vector<ProblemData> inputs_;  // one: all inputs, then gamma, as rows of A
   DeviceBuffer input_, activations_;
-  i64 result_offset_ = 0;
+  std::array<i64, Activations::kCount> offsets_{};
 };
 
 }  // namespace sluice::bench

@@ -16,9 +16,8 @@ double rounded(double value) {
 Json arm_json(const ChainRecord& record, const ArmRecord& arm) {
   Json json{{"name", arm.name}, {"detail", arm.detail}};
   if (!arm.error.empty()) json["error"] = arm.error;
-  if (arm.name == kChainPeer) {
-    json["distance"] = arm.distance;
-  } else {
+  json["distance"] = arm.distance;
+  if (arm.name != kChainPeer) {
     json["kernels"] = arm.kernels;
     json["programmatic_edges"] = arm.programmatic_edges;
     json["differing"] = arm.differing;

@@ -12,6 +12,7 @@
 #include <sluice/host/verify_units.h>
 
 #include "bench/chain_arms.h"
+#include "bench/chain_clock.h"
 #include "bench/chain_peer.h"
 #include "bench/measure.h"
 
@@ -49,6 +50,20 @@ void time_arms(const Work& work, std::vector<Arm>& arms, ChainRecord& record) {
   record.telemetry = summarise(samples);
 }
 
+/// An arm that gives no timeline keeps its timing.
+void clock_arms(const Work& work, std::vector<Arm>& arms) {
+  const Result<Device> device = open_timeline_device(work.lab);
+  for (Arm& arm : arms) {
+    if (!arm.chain || !arm.record.right()) continue;
+    work.phase(fmt::format("the timeline of {}", arm.record.name));
+    Result<Timeline> made = device ? clock_arm(work, *device, arm) : Result<Timeline>(device.error());
+    if (made)
+      arm.record.timeline = *std::move(made);
+    else
+      arm.record.timeline_error = made.error().message;
+  }
+}
+
 /// An arm with the peer's products; whatever fails is the arm's error.
 Arm peer_arm(const Work& work, const Arm& off) {
   work.phase("timing cuBLASLt's algorithms");
@@ -68,7 +83,7 @@ Arm peer_arm(const Work& work, const Arm& off) {
   }
   const auto kept = std::make_shared<const std::pair<ChainPeer, Graph>>(*std::move(made), *std::move(graph));
   arm.replay = [kept](Stream stream) { return kept->second.launch(stream); };
-  keep_error(arm, judge_peer(work, off, arm));
+  keep_error(arm, judge_distance(work, off, arm));
   return arm;
 }
 
@@ -77,8 +92,9 @@ Result<void> make_arm(const Work& work, ArmSpec spec, const Arm& off, Arm& arm) 
   arm.record.name = spec.name;
   if (spec.tune_s > 0) {
     const Result<ChainTuning> tuning =
-        tune_chain(work.lab, work.data, work.workspace, spec.tune_s, work.phase);
+        tune_chain(work.lab, work.data, {spec.fusion, spec.tune_s}, work.workspace, work.phase);
     if (!tuning) return tuning.error();
+    arm.tuning = *tuning;
     spec.choices = tuning->choices;
     spec.options = {.overlap = ChainOverlap::off};  // the choices say it all
     work.phase(fmt::format("tuned: {:.2f} us a layer, {:.2f} before, {} of {} changes kept", tuning->tuned_us,
@@ -86,8 +102,10 @@ Result<void> make_arm(const Work& work, ArmSpec spec, const Arm& off, Arm& arm) 
   }
   work.phase(fmt::format("preparing {}", spec.name));
   if (Result<void> done = prepare_arm(work, spec, arm); !done) return done;
-  if (Result<void> done = set_reference(work, spec, off, arm); !done) return done;
-  return compare_arm(work, arm);
+  if (Result<void> done = set_reference(work, arm); !done) return done;
+  if (Result<void> done = compare_arm(work, arm); !done) return done;
+  if (arm.record.detail == off.record.detail) return {};  // the same kernels: the reference was off
+  return judge_distance(work, off, arm);
 }
 
 Result<void> measure(const Lab& lab, const ChainCase& item, const Phase& phase, ChainRecord& record) {
@@ -117,6 +135,11 @@ Result<void> measure(const Lab& lab, const ChainCase& item, const Phase& phase, 
   phase("timing in turn");
   if (Result<void> done = data->set_input(0, lab.stream.get()); !done) return done;
   time_arms(work, arms, record);
+  const double off_us = arms[0].record.us.median;
+  for (const Arm& arm : arms)
+    if (arm.tuning && arm.record.us.median > 0 && off_us > 0)
+      record.tuned = tuned_chain(lab, *arm.tuning, {arm.record.us.median, off_us});
+  if (item.timeline) clock_arms(work, arms);
   for (Arm& arm : arms) record.arms.push_back(std::move(arm.record));
   return {};
 }
@@ -130,18 +153,23 @@ bool ArmRecord::right() const {
 
 Result<ChainPlan> plan_arm(const LayerSpec& spec, const ArmSpec& arm, const DeviceInfo& device,
                            const RecordBook& records) {
-  std::vector<ChainStep> steps = steps_of(spec, imagined_memory(spec), arm.prefetch_ratio);
+  std::vector<ChainStep> steps = steps_of(fused(spec, arm.fusion), imagined_memory(spec), arm.prefetch_ratio);
   put_choices(arm.choices, steps);
   return plan_chain(steps, device, arm.options, records);
 }
 
-Result<std::vector<std::string>> units_of(const ChainCase& item, const DeviceInfo& device,
-                                          const RecordBook& records, Stamping stamping) {
+std::vector<std::string> data_units_of(const ChainCase& item) {
   std::vector<std::string> units{verify_unit_text(VerifyUnit::fill), verify_unit_text(VerifyUnit::check),
                                  Comparer::unit_text()};
   if (item.spec.weights == LayerWeights::int4)
     units.push_back(pack_unit_text(
         {.format = mixed_problem_of(item.spec, LayerProduct::qkv).weights, .codes = CodeStorage::nibble}));
+  return units;
+}
+
+Result<std::vector<std::string>> units_of(const ChainCase& item, const DeviceInfo& device,
+                                          const RecordBook& records, Stamping stamping) {
+  std::vector<std::string> units;
   std::vector<ArmSpec> arms = item.arms;
   arms.push_back({.name = kChainOff, .options = {.overlap = ChainOverlap::off}});
   for (const ArmSpec& arm : arms) {

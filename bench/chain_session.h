@@ -4,10 +4,14 @@
 // on. Used by `sluice chain`.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include <sluice/tuner/tuned_chain.h>
+
 #include "bench/chain_data.h"
+#include "bench/chain_timeline.h"
 #include "bench/chain_tune.h"
 #include "bench/comparer.h"
 #include "bench/session.h"
@@ -18,9 +22,10 @@ namespace sluice::bench {
 struct ArmSpec {
   std::string name;
   ChainOptions options;
+  Fusion fusion = Fusion::none;
   double prefetch_ratio = 0;  // CUTLASS example 63's
   double tune_s = 0;          // not 0: what the tuner finds in so many seconds, whatever `options` says
-  std::vector<StepChoice> choices{};
+  std::vector<TunedStep> choices{};
 };
 
 struct ArmRecord {
@@ -28,11 +33,15 @@ struct ArmRecord {
   Spread us;                   // of one layer
   std::vector<double> rounds;  // microseconds a layer, in order
   int kernels = 0, programmatic_edges = 0;
-  i64 differing = -1;   // pieces of 16 bytes that are not those of the overlap off; -1: not compared
-  double distance = 0;  // of the peer: RMS of the difference of the last outputs over their RMS
-  i64 replays = 0;      // with changing inputs, all equal to the overlap off
-  std::string text;     // explain() of its first layer
-  std::string error;    // not empty: no timing
+  i64 differing = -1;  // pieces of 16 bytes that are not those of the overlap off; -1: not compared
+  // Of the peer, and of arms with other kernels than off: RMS of the difference of what the residual stream
+  // ends with over its RMS.
+  double distance = 0;
+  i64 replays = 0;    // with changing inputs, all equal to the overlap off
+  std::string text;   // explain() of its first layer
+  std::string error;  // not empty: no timing
+  std::optional<Timeline> timeline{};
+  std::string timeline_error{};  // not empty: none could be made
 
   /// Did it run, and compute what it should?
   bool right() const;
@@ -41,7 +50,8 @@ struct ArmRecord {
 struct ChainRecord {
   LayerSpec spec;
   i64 layer_weight_bytes = 0;
-  std::vector<ArmRecord> arms;  // the first has the overlap off
+  std::vector<ArmRecord> arms;      // the first has the overlap off
+  std::optional<TunedChain> tuned;  // what the tuner found, with the times of this measurement
   TelemetrySummary telemetry;
   double wall_s = 0;
   std::string error;  // not empty: nothing could be timed
@@ -53,13 +63,16 @@ struct ChainCase {
   LayerSpec spec;
   std::vector<ArmSpec> arms;  // besides kChainOff
   bool against_peer = false;
-  i64 replays = 0;  // of each of these arms, with changing inputs
+  i64 replays = 0;        // of each of these arms, with changing inputs
+  bool timeline = false;  // of each of our arms, by other kernels, when all are timed
 };
 
 /// An arm's chain without a GPU: planned with imagined memory.
 Result<ChainPlan> plan_arm(const LayerSpec& spec, const ArmSpec& arm, const DeviceInfo& device,
                            const RecordBook& records);
-/// All arms' JIT units, and those of what fills and compares.
+/// The JIT units of what fills and compares.
+std::vector<std::string> data_units_of(const ChainCase& item);
+/// All arms' JIT units.
 Result<std::vector<std::string>> units_of(const ChainCase& item, const DeviceInfo& device,
                                           const RecordBook& records, Stamping stamping);
 

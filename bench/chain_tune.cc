@@ -8,13 +8,17 @@
 #include <chrono>
 #include <functional>
 
+#include <sluice/host/chain.h>
+#include <sluice/host/planner/tuned_choice.h>
+#include <sluice/tuner/record.h>
+
 #include "bench/measure.h"
 
 namespace sluice::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr int kConfigs = 16;        // of each product: the planner's first
+constexpr size_t kKernels = 16;     // of each product: the planner's first
 constexpr int kRounds = 5;          // of incumbent and candidate in turn
 constexpr int kPasses = 2;          // over all steps
 constexpr double kGain = 0.004;     // what a change must gain at least
@@ -23,101 +27,39 @@ constexpr Wait kWaits[] = {Wait::none, Wait::first, Wait::weights_first};
 constexpr Trigger kTriggers[] = {Trigger::never, Trigger::at_start, Trigger::after_loads};
 constexpr i64 kWarmBytes[] = {0, 2 << 20, 4 << 20, 8 << 20, 16 << 20};
 
-/// The plan again, whatever the planner would choose.
-PlanOverrides overrides_of(const Plan& plan) {
-  const KernelConfig& c = plan.config;
-  PlanOverrides o{.schedule = c.schedule,
-                  .tile_m = c.tile.m,
-                  .tile_n = c.tile.n,
-                  .stages = c.stages,
-                  .cluster = c.cluster};
-  if (c.schedule == Schedule::plain) {
-    o.warps = c.warps;
-    return o;
-  }
-  o.store = c.store;
-  o.raster = plan.split.raster;
-  o.raster_group = plan.split.group;
-  o.clusters = plan.split.clusters;
-  o.streamed = plan.split.streamed;
-  o.combine = c.combine;
-  return o;
-}
-
-mixed::Overrides overrides_of(const NarrowConfig& c) {
-  return {.token_blocks = c.token_blocks,
-          .row_blocks = c.row_blocks,
-          .warps = c.warps,
-          .stages = c.stages,
-          .parts = c.parts,
-          .ctas = c.ctas};
-}
-mixed::Overrides overrides_of(const WideConfig& c) {
-  return {.tokens = c.tokens,
-          .cluster_n = c.cluster_n,
-          .cluster_k = c.cluster_k,
-          .x_stages = c.x_stages,
-          .w_stages = c.w_stages};
-}
-mixed::Overrides overrides_of(const ByteConfig& c) {
-  return {
-      .stages = c.stages, .parts = c.parts, .tokens = c.tokens, .strips = c.strips, .k_groups = c.k_groups};
-}
-
-/// Which kernel a step runs on, whatever kind of product it is.
-struct KernelChoice {
-  PlanOverrides dense;
-  mixed::Overrides mixed;
-};
-KernelChoice choice_of(const Plan& plan) {
-  return {.dense = overrides_of(plan)};
-}
-KernelChoice choice_of(const mixed::Plan& plan) {
-  return {.mixed = std::visit([](const auto& config) { return overrides_of(config); }, plan.config)};
-}
-KernelChoice choice_of(const StepChoice& choice) {
-  return {choice.overrides, choice.mixed};
-}
-
-bool is_for_chains(const Plan& plan) {
-  return plan.config.combine != Combine::separate;
-}
-bool is_for_chains(const mixed::Plan&) {
-  return true;
-}
-
-using Change = std::function<void(std::vector<StepChoice>&)>;
+using Choice = decltype(TunedStep::kernel);
+using Change = std::function<void(std::vector<TunedStep>&)>;
 
 class Tuner {
  public:
-  Tuner(const Lab& lab, const ChainData& data, const Workspace& workspace, double budget_s,
+  Tuner(const Lab& lab, const ChainData& data, const TuneRequest& request, const Workspace& workspace,
         const Phase& phase)
       : lab_(lab),
         data_(data),
+        spec_(fused(data.spec(), request.fusion)),
         workspace_(workspace),
         phase_(phase),
-        end_(Clock::now() + std::chrono::milliseconds(static_cast<i64>(budget_s * 1e3))) {}
+        end_(Clock::now() + std::chrono::milliseconds(static_cast<i64>(request.budget_s * 1e3))) {}
 
   Result<ChainTuning> run() {
-    const std::vector<ChainStep> all = steps_of(data_.spec(), data_.memory());
-    const size_t layers = static_cast<size_t>(data_.spec().layers * data_.spec().passes);
-    layer_.assign(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(all.size() / layers));
-    if (Result<void> done = find_configs(); !done) return done.error();
+    if (Result<void> done = begin_with_kernels_alone(); !done) return done.error();
+    if (Result<void> done = find_kernels(); !done) return done.error();
 
     // From the better of two ends: all of it off, all of it on.
-    tuning_.choices.assign(layer_.size(), {});
+    tuning_.alone = tuning_.choices;
+    tuning_.name = name_of(spec_);
     Result<Replay> best = replay_of(tuning_.choices);
     if (!best) return best.error();
     best_ = *best;
     const auto alone = time_in_turn(lab_, std::span(&best_, 1), {.count = kRounds, .rest_ms = 0}, nullptr);
     if (!alone) return alone.error();
     tuning_.start_us = best_us_ = spread_of(alone->front()).median;
-    try_change([&](std::vector<StepChoice>& choices) {
-      for (StepChoice& choice : choices) choice.overlap = {Wait::weights_first, Trigger::at_start};
+    try_change([&](std::vector<TunedStep>& choices) {
+      for (TunedStep& choice : choices) choice.overlap = {Wait::weights_first, Trigger::at_start};
     });
     for (int pass = 0; pass < kPasses; ++pass) {
       const int kept = tuning_.kept;
-      for (size_t step = 0; step < layer_.size(); ++step) visit(step, pass);
+      for (size_t step = 0; step < tuning_.layer.size(); ++step) visit(step, pass);
       if (kept == tuning_.kept) break;
     }
     tuning_.tuned_us = best_us_;
@@ -127,67 +69,83 @@ class Tuner {
  private:
   bool late() const { return Clock::now() >= end_; }
 
-  /// What each product may run on: the plan it has alone, then the model's first.
-  Result<void> find_configs() {
-    for (const ChainStep& step : layer_) {
-      configs_.emplace_back();
-      Result<void> done{};
-      if (const auto* product = std::get_if<ProductStep>(&step.work))
-        done = add_configs(gemm::candidates(product->problem, lab_.device.info()));
-      if (const auto* product = std::get_if<MixedStep>(&step.work))
-        done = add_configs(mixed::candidates(product->problem, lab_.device.info()));
-      if (!done) return done;
+  /// The layer in the middle, which has neighbours on both sides, and what its products run on alone.
+  Result<void> begin_with_kernels_alone() {
+    const std::vector<ChainStep> all = steps_of(spec_, data_.memory());
+    const size_t count = all.size() / static_cast<size_t>(spec_.layers * spec_.passes);
+    const size_t first = all.size() > count ? count : 0;
+    const Result<ChainPlan> plan =
+        plan_chain(all, lab_.device.info(), {.overlap = ChainOverlap::off}, lab_.device.records());
+    if (!plan) return plan.error();
+    for (size_t i = first; i < first + count; ++i) {
+      tuning_.layer.push_back(all[i]);
+      tuning_.choices.push_back(choice_of(*plan, plan->steps[i]));
     }
     return {};
   }
-  template <class AnyPlan>
-  Result<void> add_configs(const Result<std::vector<AnyPlan>>& ranked) {
-    if (!ranked) return ranked.error();
-    for (const AnyPlan& plan : *ranked)
-      if (configs_.back().size() < kConfigs && is_for_chains(plan))
-        configs_.back().push_back(choice_of(plan));
+
+  /// What each product may run on: the model's first.
+  Result<void> find_kernels() {
+    for (const ChainStep& step : tuning_.layer) {
+      choices_.emplace_back();
+      if (const auto* product = std::get_if<ProductStep>(&step.work)) {
+        const Result<std::vector<Plan>> ranked = gemm::candidates(product->problem, lab_.device.info());
+        if (!ranked) return ranked.error();
+        for (const Plan& plan : *ranked)
+          if (choices_.back().size() < kKernels && plan.config.combine != Combine::separate)
+            choices_.back().push_back(sluice::choice_of(plan));
+      }
+      if (const auto* packed = std::get_if<MixedStep>(&step.work)) {
+        const Result<std::vector<mixed::Plan>> ranked =
+            mixed::candidates(packed->problem, lab_.device.info());
+        if (!ranked) return ranked.error();
+        for (size_t i = 0; i < std::min(kKernels, ranked->size()); ++i)
+          choices_.back().push_back(mixed::choice_of((*ranked)[i]));
+      }
+    }
     return {};
   }
 
   /// Compiled side by side and kept loaded: a chain that wants one finds it.
-  void prepare_kernels(size_t step, std::span<const KernelChoice> configs,
-                       std::span<const Overlap> overlaps) {
-    const DeviceInfo& info = lab_.device.info();
-    const RecordBook& records = lab_.device.records();
-    std::vector<Plan> dense;
+  void prepare_kernels(size_t step, std::span<const Choice> choices, std::span<const Overlap> overlaps) {
+    std::vector<Plan> products;
     std::vector<mixed::Plan> packed;
-    for (KernelChoice config : configs)
+    for (const Choice& choice : choices)
       for (const Overlap& overlap : overlaps) {
-        config.dense.overlap = config.mixed.overlap = overlap;
-        if (const auto* product = std::get_if<ProductStep>(&layer_[step].work))
-          if (const auto plan = gemm::plan(product->problem, info, config.dense, records))
-            dense.push_back(*plan);
-        if (const auto* product = std::get_if<MixedStep>(&layer_[step].work))
-          if (const auto plan = mixed::plan(product->problem, info, config.mixed, records))
-            packed.push_back(*plan);
+        ChainStep changed = tuning_.layer[step];
+        if (!put_choice({.kernel = choice}, changed)) continue;
+        const DeviceInfo& device = lab_.device.info();
+        if (auto* s = std::get_if<ProductStep>(&changed.work)) {
+          s->overrides.overlap = overlap;
+          if (const auto plan = gemm::plan(s->problem, device, s->overrides)) products.push_back(*plan);
+        }
+        if (auto* s = std::get_if<MixedStep>(&changed.work)) {
+          s->overrides.overlap = overlap;
+          if (const auto plan = mixed::plan(s->problem, device, s->overrides)) packed.push_back(*plan);
+        }
       }
-    for (Result<gemm::Kernel>& kernel : gemm::prepare(lab_.device, dense))
+    for (Result<gemm::Kernel>& kernel : gemm::prepare(lab_.device, products))
       kernels_.push_back(std::move(kernel));
     for (Result<mixed::Kernel>& kernel : mixed::prepare(lab_.device, packed))
-      mixed_kernels_.push_back(std::move(kernel));
+      packed_kernels_.push_back(std::move(kernel));
   }
 
-  Result<Replay> replay_of(const std::vector<StepChoice>& choices) const {
-    std::vector<ChainStep> steps = steps_of(data_.spec(), data_.memory());
+  Result<Replay> replay_of(const std::vector<TunedStep>& choices) const {
+    std::vector<ChainStep> steps = steps_of(spec_, data_.memory());
     put_choices(choices, steps);
     const Result<Chain> chain = Chain::prepare(lab_.device, steps, {.overlap = ChainOverlap::off});
     if (!chain) return chain.error();
     const Result<ChainGraph> graph = ChainGraph::capture(*chain, lab_.stream.get(), workspace_.view());
     if (!graph) return graph.error();
     return Replay{.launch = [graph = *graph](Stream stream) { return graph.replay(stream); },
-                  .launches = data_.spec().layers * data_.spec().passes};
+                  .launches = spec_.layers * spec_.passes};
   }
 
   /// Times the incumbent and the changed chain in turn; the change stays if its median is less by kGain and
   /// its slow rounds (p90) are faster than the incumbent's median.
   void try_change(const Change& change) {
     if (late()) return;
-    std::vector<StepChoice> changed = tuning_.choices;
+    std::vector<TunedStep> changed = tuning_.choices;
     change(changed);
     if (changed == tuning_.choices) return;
     phase_(fmt::format("tuning: {:.2f} us a layer, {} of {} changes kept", best_us_, tuning_.kept,
@@ -211,34 +169,30 @@ class Tuner {
   }
 
   void visit(size_t step, int pass) {
-    phase_(fmt::format("tuning {}, pass {}: {:.2f} us a layer, {} of {} changes kept", layer_[step].name,
-                       pass + 1, best_us_, tuning_.kept, tuning_.tried));
-    prepare_kernels(step, configs_[step], std::span(&tuning_.choices[step].overlap, 1));
-    for (const KernelChoice& config : configs_[step])
-      try_change([&](std::vector<StepChoice>& choices) {
-        choices[step].overrides = config.dense;
-        choices[step].mixed = config.mixed;
-      });
+    phase_(fmt::format("tuning {}, pass {}: {:.2f} us a layer, {} of {} changes kept",
+                       tuning_.layer[step].name, pass + 1, best_us_, tuning_.kept, tuning_.tried));
+    prepare_kernels(step, choices_[step], std::span(&tuning_.choices[step].overlap, 1));
+    for (const Choice& choice : choices_[step])
+      try_change([&](std::vector<TunedStep>& choices) { choices[step].kernel = choice; });
     visit_boundary(step);
     for (const i64 bytes : kWarmBytes)
       if (bytes != tuning_.choices[step].warm_bytes)
-        try_change([&](std::vector<StepChoice>& choices) { choices[step].warm_bytes = bytes; });
+        try_change([&](std::vector<TunedStep>& choices) { choices[step].warm_bytes = bytes; });
   }
 
   /// Between a step and the one before it: a trigger without a wait is nothing, and the other way round
   /// little.
   void visit_boundary(size_t step) {
-    const size_t before = (step + layer_.size() - 1) % layer_.size();
+    const size_t before = (step + tuning_.layer.size() - 1) % tuning_.layer.size();
     std::vector<Overlap> here, there;
     for (const Wait wait : kWaits) here.push_back({wait, tuning_.choices[step].overlap.trigger});
     for (const Trigger trigger : kTriggers) there.push_back({tuning_.choices[before].overlap.wait, trigger});
-    const KernelChoice kernel = choice_of(tuning_.choices[step]), other = choice_of(tuning_.choices[before]);
-    prepare_kernels(step, std::span(&kernel, 1), here);
-    prepare_kernels(before, std::span(&other, 1), there);
+    prepare_kernels(step, std::span(&tuning_.choices[step].kernel, 1), here);
+    prepare_kernels(before, std::span(&tuning_.choices[before].kernel, 1), there);
     for (const Wait wait : kWaits)
       for (const Trigger trigger : kTriggers)
         if ((wait == Wait::none) == (trigger == Trigger::never))
-          try_change([&](std::vector<StepChoice>& choices) {
+          try_change([&](std::vector<TunedStep>& choices) {
             choices[step].overlap.wait = wait;
             choices[before].overlap.trigger = trigger;
           });
@@ -246,13 +200,13 @@ class Tuner {
 
   const Lab& lab_;
   const ChainData& data_;
+  LayerSpec spec_;
   const Workspace& workspace_;
   const Phase& phase_;
   Clock::time_point end_;
-  std::vector<ChainStep> layer_;
-  std::vector<std::vector<KernelChoice>> configs_;  // of each step
+  std::vector<std::vector<Choice>> choices_;  // of each step
   std::vector<Result<gemm::Kernel>> kernels_;
-  std::vector<Result<mixed::Kernel>> mixed_kernels_;
+  std::vector<Result<mixed::Kernel>> packed_kernels_;
   ChainTuning tuning_;
   Replay best_;
   double best_us_ = 0;
@@ -260,22 +214,32 @@ class Tuner {
 
 }  // namespace
 
-void put_choices(std::span<const StepChoice> choices, std::vector<ChainStep>& steps) {
+void put_choices(std::span<const TunedStep> choices, std::vector<ChainStep>& steps) {
   if (choices.empty()) return;
   for (size_t i = 0; i < steps.size(); ++i) {
-    const StepChoice& choice = choices[i % choices.size()];
-    if (auto* product = std::get_if<ProductStep>(&steps[i].work)) product->overrides = choice.overrides;
-    if (auto* product = std::get_if<MixedStep>(&steps[i].work)) product->overrides = choice.mixed;
-    steps[i].overlap = choice.overlap;
-    steps[i].warm_bytes = choice.warm_bytes;
+    put_choice(choices[i % choices.size()], steps[i]);
   }
   if (steps.front().overlap) steps.front().overlap->wait = Wait::none;
   if (steps.back().overlap) steps.back().overlap->trigger = Trigger::never;
 }
 
-Result<ChainTuning> tune_chain(const Lab& lab, const ChainData& data, const Workspace& workspace,
-                               double budget_s, const Phase& phase) {
-  return Tuner(lab, data, workspace, budget_s, phase).run();
+TunedChain tuned_chain(const Lab& lab, const ChainTuning& tuning, const Times& times) {
+  const bool gains = times.tuned_us < times.off_us;
+  const std::string driver = lab.telemetry.driver_version();
+  return {.gpu = lab.device.info().name,
+          .sm_count = lab.device.info().sm_count,
+          .steps = tuned_steps(tuning.layer, gains ? tuning.choices : tuning.alone),
+          .us = gains ? times.tuned_us : times.off_us,
+          .off_us = times.off_us,
+          .name = tuning.name,
+          .sluice = library_version(),
+          .driver = driver.empty() ? "unknown" : driver,
+          .date = utc_now()};
+}
+
+Result<ChainTuning> tune_chain(const Lab& lab, const ChainData& data, const TuneRequest& request,
+                               const Workspace& workspace, const Phase& phase) {
+  return Tuner(lab, data, request, workspace, phase).run();
 }
 
 }  // namespace sluice::bench

@@ -4,33 +4,40 @@
 // chain of layers with distinct weights, and keeps what gains more than the noise. Used by chain_session.cc.
 #pragma once
 
+#include <sluice/tuner/tuned_chain.h>
+
 #include "bench/chain_data.h"
 #include "bench/session.h"
 
 namespace sluice::bench {
 
-/// What a tuned chain does at each step of a layer, in order.
-struct StepChoice {
-  PlanOverrides overrides;   // of a product
-  mixed::Overrides mixed{};  // of one with packed weights
-  Overlap overlap{};
-  i64 warm_bytes = 0;
-
-  bool operator==(const StepChoice&) const = default;
-};
-
-/// `choices` put into all layers of a chain; its ends wait and trigger as they must.
-void put_choices(std::span<const StepChoice> choices, std::vector<ChainStep>& steps);
+/// `choices`, of each step of a layer in order, put into all layers of a chain; its ends wait and trigger as
+/// they must.
+void put_choices(std::span<const TunedStep> choices, std::vector<ChainStep>& steps);
 
 struct ChainTuning {
-  std::vector<StepChoice> choices;
-  double start_us = 0, tuned_us = 0;  // of a layer
+  std::vector<TunedStep> choices, alone;  // alone: not overlapped, kernels that are best alone
+  std::vector<ChainStep> layer;           // that they are of
+  double start_us = 0, tuned_us = 0;      // of a layer
   int tried = 0, kept = 0;
+  std::string name;  // of the chain
 };
 
-/// At most `budget_s` seconds. Of two states that are as good, the one with less overlap stays. Errors: those
+/// Microseconds a layer, timed in turn.
+struct Times {
+  double tuned_us = 0, off_us = 0;
+};
+struct TuneRequest {
+  Fusion fusion = Fusion::none;
+  double budget_s = 0;  // at most
+};
+
+/// Of two states that are as good, the one with less overlap stays. Errors: those
 /// of preparing and capturing the first chain; a change that fails later is left out.
-Result<ChainTuning> tune_chain(const Lab& lab, const ChainData& data, const Workspace& workspace,
-                               double budget_s, const Phase& phase);
+Result<ChainTuning> tune_chain(const Lab& lab, const ChainData& data, const TuneRequest& request,
+                               const Workspace& workspace, const Phase& phase);
+
+/// What is worth keeping: the choices, or `alone` if they were no faster than the overlap off.
+TunedChain tuned_chain(const Lab& lab, const ChainTuning& tuning, const Times& times);
 
 }  // namespace sluice::bench

@@ -25,6 +25,8 @@ cudaDataType_t cuda_type(DType type) {
 const char* missing_counterpart(const Problem& p) {
   const Epilogue& e = p.epilogue;
   if (p.a.type == DType::e5m2 && p.b.type == DType::e5m2) return "cuBLASLt has no e5m2 x e5m2 product";
+  if (e.gated) return "cuBLASLt has no gated epilogue";
+  if (e.scale_d != ScaleMode::none) return "cuBLASLt multiplies by a scale of D and does not divide by it";
   if (e.activation == Activation::silu) return "cuBLASLt has no SiLU epilogue";
   if (!is_fp8(p.a.type) && (e.scale_a != ScaleMode::none || e.scale_b != ScaleMode::none))
     return "cuBLASLt takes scale pointers for fp8 inputs only";

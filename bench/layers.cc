@@ -18,19 +18,27 @@ bool is_fp8_weights(const LayerSpec& spec) {
 bool has_companions(const LayerSpec& spec) {
   return spec.parts == LayerParts::all;
 }
-bool has_gated_product(const LayerSpec& spec) {
-  return spec.fused && has_companions(spec) && spec.weights == LayerWeights::int4;
+bool is_fused(const LayerSpec& spec) {
+  return has_companions(spec) && spec.fusion != Fusion::none;
+}
+bool adds_residuals(const LayerSpec& spec) {
+  return has_companions(spec) && spec.fusion == Fusion::residual;
 }
 /// Attention's e4m3 tokens are made by a quantiser of their own.
 bool has_quantisers(const LayerSpec& spec) {
-  return has_companions(spec) && is_fp8_weights(spec);
+  return has_companions(spec) && is_fp8_weights(spec) && !is_fused(spec);
 }
 DType token_type(const LayerSpec& spec) {
   return is_fp8_weights(spec) ? DType::e4m3 : DType::bf16;
 }
-/// Of products: without companions the next one reads it.
-DType output_type(const LayerSpec& spec) {
+/// Of the residual stream, and of what goes to companions.
+DType stream_type(const LayerSpec& spec) {
   return has_companions(spec) ? DType::bf16 : token_type(spec);
+}
+/// What the next product reads has its type.
+DType output_type(const LayerSpec& spec, LayerProduct product) {
+  const bool to_product = product == LayerProduct::qkv || product == LayerProduct::gate_up;
+  return is_fused(spec) && to_product ? token_type(spec) : stream_type(spec);
 }
 
 struct Sizes {
@@ -58,17 +66,18 @@ class Layers {
 
   void add_layer(int index) {
     const void* from = index == 0 ? memory_.input : at(Activations::kDown);
+    stream_ = from;
     if (has_companions(spec_)) from = add_norm("norm1", from, index == 0);
     add_product(index, LayerProduct::qkv, from, Activations::kQkv);
     from = at(Activations::kQkv);
     if (has_quantisers(spec_)) from = add_quantiser("attention", Gate::none, from, Activations::kAttention);
     add_product(index, LayerProduct::o, from, Activations::kO);
-    from = at(Activations::kO);
+    stream_ = from = at(Activations::kO);
     if (has_companions(spec_)) from = add_norm("norm2", from, false);
-    const auto to = has_gated_product(spec_) ? Activations::kGated : Activations::kGateUp;
-    add_product(index, LayerProduct::gate_up, from, to);
-    from = at(to);
-    if (has_companions(spec_) && !has_gated_product(spec_))
+    const auto gate_up = is_fused(spec_) ? Activations::kGated : Activations::kGateUp;
+    add_product(index, LayerProduct::gate_up, from, gate_up);
+    from = at(gate_up);
+    if (has_companions(spec_) && !is_fused(spec_))
       from = add_quantiser("silu", Gate::silu, from, Activations::kGated);
     add_product(index, LayerProduct::down, from, Activations::kDown);
   }
@@ -82,8 +91,8 @@ class Layers {
     NormStep step{.options = {.input = DType::bf16},
                   .shape = {.rows = spec_.tokens, .columns = spec_.model.width},
                   .args = {.input = from,
-                           .residual = first ? nullptr : at(Activations::kHidden),
-                           .sum = at(Activations::kHidden),
+                           .residual = first || adds_residuals(spec_) ? nullptr : at(Activations::kHidden),
+                           .sum = adds_residuals(spec_) ? nullptr : at(Activations::kHidden),
                            .gamma = memory_.gamma,
                            .output = at(Activations::kNormed)}};
     if (is_fp8_weights(spec_)) {
@@ -124,6 +133,11 @@ class Layers {
       ProductStep step{.problem = problem_of(spec_, product), .args = memory_.products[layer][which]};
       step.args.a = from;
       step.args.d = at(to);
+      if (step.problem.epilogue.residual) {
+        step.args.c = stream_;
+        step.args.beta = 1.0f;
+      }
+      if (step.problem.epilogue.scale_d != ScaleMode::none) step.args.scale_d = memory_.one;
       made.work = step;
     }
     if (prefetch_ratio_ > 0)
@@ -134,6 +148,7 @@ class Layers {
   const LayerSpec& spec_;
   const LayerMemory& memory_;
   double prefetch_ratio_;
+  const void* stream_ = nullptr;  // the residual stream, where products add to it
   std::vector<ChainStep> steps_;
 };
 
@@ -144,15 +159,21 @@ Problem problem_of(const LayerSpec& spec, LayerProduct product) {
   Problem p{.m = spec.tokens, .n = sizes.n, .k = sizes.k};
   p.a = {.type = token_type(spec), .ld = sizes.lda};
   p.b.type = token_type(spec);
-  p.d.type = output_type(spec);
+  p.d.type = output_type(spec, product);
   p.d.ld = spec.model.n > 0 ? spec.model.width : 0;
   if (is_fp8_weights(spec)) p.epilogue.scale_a = p.epilogue.scale_b = ScaleMode::tensor;
+  if (is_fused(spec) && is_fp8(p.d.type)) p.epilogue.scale_d = ScaleMode::tensor;
+  if (is_fused(spec) && product == LayerProduct::gate_up) {
+    p.epilogue.gated = true;
+    p.epilogue.activation = Activation::silu;
+  }
+  p.epilogue.residual = adds_residuals(spec) && (product == LayerProduct::o || product == LayerProduct::down);
   return p;
 }
 
 MixedProblem mixed_problem_of(const LayerSpec& spec, LayerProduct product) {
   const Sizes sizes = sizes_of(spec, product);
-  const bool gated = has_gated_product(spec) && product == LayerProduct::gate_up;
+  const bool gated = is_fused(spec) && product == LayerProduct::gate_up;
   return {.m = spec.tokens,
           .n = sizes.n,
           .k = sizes.k,
@@ -178,8 +199,9 @@ i64 weight_bytes(const LayerSpec& spec) {
 
 std::array<i64, Activations::kCount> activation_bytes(const LayerSpec& spec) {
   const Model& m = spec.model;
-  const i64 token = bytes_of(token_type(spec)), output = bytes_of(output_type(spec));
-  const bool all = has_companions(spec), quantised = has_quantisers(spec);
+  const i64 token = bytes_of(token_type(spec)), output = bytes_of(stream_type(spec));
+  // Whatever is fused: arms share them.
+  const bool all = has_companions(spec), quantised = all && is_fp8_weights(spec);
   std::array<i64, Activations::kCount> bytes{};
   if (m.n > 0) {
     for (const auto buffer : {Activations::kQkv, Activations::kO, Activations::kGateUp, Activations::kDown})
@@ -191,7 +213,7 @@ std::array<i64, Activations::kCount> activation_bytes(const LayerSpec& spec) {
   bytes[Activations::kQkv] = m.qkv * output;
   bytes[Activations::kAttention] = quantised ? m.attention * token : 0;
   bytes[Activations::kO] = m.width * output;
-  bytes[Activations::kGateUp] = has_gated_product(spec) ? 0 : 2 * m.inner * output;
+  bytes[Activations::kGateUp] = 2 * m.inner * output;
   bytes[Activations::kGated] = all ? m.inner * token : 0;
   bytes[Activations::kDown] = m.width * output;
   for (i64& each : bytes) each *= spec.tokens;
@@ -199,7 +221,7 @@ std::array<i64, Activations::kCount> activation_bytes(const LayerSpec& spec) {
 }
 
 i64 input_bytes(const LayerSpec& spec) {
-  return spec.tokens * spec.model.width * bytes_of(output_type(spec));
+  return spec.tokens * spec.model.width * bytes_of(stream_type(spec));
 }
 
 u8 poison_of(const LayerSpec& spec) {
@@ -258,6 +280,22 @@ Result<LayerWeights> parse_layer_weights(const std::string& name) {
                fmt::format("--weights \"{}\" is not one of: e4m3, bf16, int4", name)};
 }
 
+Result<Fusion> parse_fusion(const std::string& name) {
+  for (const Fusion fusion : {Fusion::none, Fusion::gated, Fusion::residual})
+    if (name == name_of(fusion)) return fusion;
+  return Error{ErrorCode::invalid_argument,
+               fmt::format("--fuse \"{}\" is not one of: none, gated, residual", name)};
+}
+
+const char* name_of(Fusion fusion) {
+  switch (fusion) {
+    case Fusion::none: return "none";
+    case Fusion::gated: return "gated";
+    case Fusion::residual: return "residual";
+  }
+  return "?";
+}
+
 const char* name_of(LayerWeights weights) {
   switch (weights) {
     case LayerWeights::e4m3: return "e4m3";
@@ -267,13 +305,18 @@ const char* name_of(LayerWeights weights) {
   return "?";
 }
 
+LayerSpec fused(LayerSpec spec, Fusion fusion) {
+  spec.fusion = fusion;
+  return spec;
+}
+
 std::string name_of(const LayerSpec& spec) {
   const std::string model =
       spec.model.n > 0 ? fmt::format("4 x {}x{}", spec.model.n, spec.model.width) : spec.model.name;
   const bool says_parts = !has_companions(spec) && spec.model.n == 0;
   return fmt::format("{} {}, {} token{}{}{}", model, name_of(spec.weights), spec.tokens,
                      spec.tokens == 1 ? "" : "s", says_parts ? ", projections" : "",
-                     has_gated_product(spec) ? ", fused" : "");
+                     is_fused(spec) ? fmt::format(", fused: {}", name_of(spec.fusion)) : "");
 }
 
 }  // namespace sluice::bench

@@ -28,15 +28,18 @@ inline constexpr Model kModels[] = {{"llama3-8b", 4096, 6144, 4096, 14336},
 enum class LayerWeights : u8 { e4m3, bf16, int4 };
 /// projections: the four products alone, each reading what the one before it wrote.
 enum class LayerParts : u8 { all, projections };
+/// What products do in place of companions (layers with all parts). gated: gate_up is gated and e4m3 tokens
+/// leave the products that make them. residual: o and down add the residual stream besides (not int4).
+enum class Fusion : u8 { none, gated, residual };
 
 struct LayerSpec {
   Model model = kModels[0];
   LayerWeights weights = LayerWeights::e4m3;
   LayerParts parts = LayerParts::all;
+  Fusion fusion = Fusion::none;
   i64 tokens = 1;
-  int layers = 8;      // with weights of their own
-  int passes = 4;      // through them, in one chain
-  bool fused = false;  // gate_up makes silu(gate) * up itself: int4 weights, with companions
+  int layers = 8;  // with weights of their own
+  int passes = 4;  // through them, in one chain
 };
 
 enum class LayerProduct : u8 { qkv, o, gate_up, down };
@@ -81,7 +84,10 @@ std::vector<ChainStep> steps_of(const LayerSpec& spec, const LayerMemory& memory
 /// A name of kModels, or "1280x8192": n x k of four equal products, n at most k.
 Result<Model> parse_model(const std::string& name);
 Result<LayerWeights> parse_layer_weights(const std::string& name);
+Result<Fusion> parse_fusion(const std::string& name);
+const char* name_of(Fusion fusion);
 const char* name_of(LayerWeights weights);
+LayerSpec fused(LayerSpec spec, Fusion fusion);
 /// "llama3-8b e4m3 16 tokens", "... projections"
 std::string name_of(const LayerSpec& spec);
 

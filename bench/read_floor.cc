@@ -51,7 +51,7 @@ extern "C" __global__ void __launch_bounds__(512) sluice_entry(const __grid_cons
 bool is_mostly_weights(const Problem& p) {
   const double b = static_cast<double>(p.n) * static_cast<double>(p.k) * bytes_of(p.b.type);
   const double a = static_cast<double>(p.m) * static_cast<double>(p.k) * bytes_of(p.a.type);
-  const double d = static_cast<double>(p.m) * static_cast<double>(p.n) * bytes_of(p.d.type);
+  const double d = static_cast<double>(p.m) * static_cast<double>(d_columns(p)) * bytes_of(p.d.type);
   return b >= 4 * (a + d);
 }
 

@@ -98,6 +98,8 @@ Json problem_json(const Problem& p) {
             {"activation", name_of(p.epilogue.activation)},
             {"residual", p.epilogue.residual}};
   if (adds(p.epilogue)) json["update"] = name_of(p.epilogue.update);
+  if (p.epilogue.gated) json["gated"] = true;
+  if (p.epilogue.scale_d != ScaleMode::none) json["scale_d"] = name_of(p.epilogue.scale_d);
   if (!p.deterministic) json["deterministic"] = false;
   return json;
 }

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include <sluice/host/planner/mixed_choices.h>
+#include <sluice/host/planner/tuned_choice.h>
 
 #include "bench/shapes.h"
 
@@ -27,27 +27,6 @@ ContenderRecord contender_of(const Trial& trial, const char* name) {
           .error = trial.state == TrialState::failed ? trial.message
                    : trial.timed.empty()             ? "not timed"
                                                      : ""};
-}
-
-TunedChoice choice_of(const Plan& plan, double us) {
-  const KernelConfig& c = plan.config;
-  const WorkSplit& split = plan.split;
-  return {.schedule = c.schedule,
-          .tile_m = c.tile.m,
-          .tile_n = c.tile.n,
-          .cluster = c.cluster,
-          .raster = split.raster,
-          .raster_group = split.group,
-          .clusters = split.clusters,
-          .streamed = split.streamed,
-          .combine = split.streamed > 0 ? c.combine : Combine::last_arriver,
-          .warps = c.warps,
-          .stages = c.schedule == Schedule::plain ? c.stages : 0,
-          .measured_us = us};
-}
-
-mixed::TunedChoice choice_of(const mixed::Plan& plan, double us) {
-  return {.config = mixed::choices_of(plan.config), .measured_us = us};
 }
 
 /// What a mixed plan is to those who read estimates in parts.

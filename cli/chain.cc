@@ -10,8 +10,11 @@
 
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/jit/source.h>
+#include <sluice/tuner/record_store.h>
 
+#include "bench/chain_clock.h"
 #include "bench/chain_record.h"
+#include "bench/timeline_record.h"
 #include "cli/chain_flags.h"
 #include "cli/chain_table.h"
 #include "cli/command_line.h"
@@ -25,7 +28,7 @@ namespace {
 
 struct ChainVerbFlags {
   ChainFlags chain;
-  std::string json, commit, cublaslt, device = "auto";
+  std::string json, timeline, commit, cublaslt, records, out, device = "auto";
   bool compile_only = false, explain = false;
   int hang_s = 120;
   bench::Method method;
@@ -45,30 +48,40 @@ Result<int> explain_cases(const std::vector<bench::ChainCase>& cases, const Targ
   return kExitOk;
 }
 
+/// The first that was not compiled, if any. `what` is shown.
+Result<CacheStats> fill_cache(const KernelCache& cache, const std::vector<std::string>& units, int jobs,
+                              const char* what) {
+  if (!cache.disk_problem().empty())
+    return Error{ErrorCode::io, fmt::format("nothing can be kept: {}", cache.disk_problem())};
+  Progress bar(what);
+  const auto results = cache.get_all(units, jobs, [&bar](int done, int total) { bar.update(done, total); });
+  bar.clear();
+  for (const auto& result : results)
+    if (!result) return result.error();
+  return cache.stats();
+}
+
 Result<int> compile_cases(const std::vector<bench::ChainCase>& cases, const Target& target,
                           const Options& options) {
-  std::vector<std::string> units;
+  std::vector<std::string> units, timed_units;
   for (const bench::ChainCase& item : cases) {
     Result<std::vector<std::string>> more =
         units_of(item, target.info(), target.records, stamping_of(options));
     if (!more) return more.error();
     units.insert(units.end(), more->begin(), more->end());
+    if (item.timeline) timed_units.insert(timed_units.end(), more->begin(), more->end());
+    for (std::string& unit : data_units_of(item)) units.push_back(std::move(unit));
   }
-  const KernelCache cache(options);
-  if (!cache.disk_problem().empty())
-    return Error{ErrorCode::io, fmt::format("nothing can be kept: {}", cache.disk_problem())};
-  Progress bar("compile");
-  const auto results =
-      cache.get_all(units, options.jobs, [&bar](int done, int total) { bar.update(done, total); });
-  bar.clear();
-  for (const auto& result : results)
-    if (!result) return result.error();
-  const CacheStats stats = cache.stats();
+  const Result<CacheStats> plain = fill_cache(KernelCache(options), units, options.jobs, "compile");
+  if (!plain) return plain.error();
+  const Result<CacheStats> timed = fill_cache(KernelCache(options, bench::timeline_compiler(options)),
+                                              timed_units, options.jobs, "compile for timelines");
+  if (!timed) return timed.error();
   fmt::print("{} chains for {}: {} compiled, {} already there; cache {}\n", cases.size(), target.info().name,
-             stats.compiles, stats.disk_hits, options.cache_dir);
-  if (stats.write_failures > 0)
-    return Error{ErrorCode::io, fmt::format("{} kernels were compiled but could not be kept in {}",
-                                            stats.write_failures, options.cache_dir)};
+             plain->compiles + timed->compiles, plain->disk_hits + timed->disk_hits, options.cache_dir);
+  if (const int lost = plain->write_failures + timed->write_failures; lost > 0)
+    return Error{ErrorCode::io, fmt::format("{} kernels were compiled but could not be kept in {}", lost,
+                                            options.cache_dir)};
   return kExitOk;
 }
 
@@ -79,10 +92,25 @@ bool all_right(const std::vector<bench::ChainRecord>& chains) {
   });
 }
 
+/// Where --tune keeps what it finds.
+Result<std::optional<RecordStore>> store_of(const ChainVerbFlags& flags, const Options& options) {
+  if (flags.chain.tune_s <= 0) {
+    if (!flags.out.empty() || !flags.records.empty())
+      return Error{ErrorCode::invalid_argument, "--out and --records say where --tune keeps: give that too"};
+    return std::optional<RecordStore>();
+  }
+  Result<RecordStore> store = open_store(flags.out, flags.records, options);
+  if (!store) return store.error();
+  return std::optional<RecordStore>(*std::move(store));
+}
+
 Result<int> time_cases(const std::vector<bench::ChainCase>& cases, const Device& device,
                        const ChainVerbFlags& flags) {
   bench::Method method = flags.method;
   method.peer = !flags.chain.against.empty();
+  Result<std::optional<RecordStore>> kept = store_of(flags, device.options());
+  if (!kept) return kept.error();
+  std::optional<RecordStore>& store = *kept;
   const Result<bench::Lab> lab = bench::open_lab(device, method, flags.cublaslt);
   if (!lab) return lab.error();
   bench::RunRecord run = bench::describe_run(*lab);
@@ -106,9 +134,16 @@ Result<int> time_cases(const std::vector<bench::ChainCase>& cases, const Device&
     bar.clear();
     const std::string lines = chain_lines(chains.back());
     fmt::print("{}", all_right({chains.back()}) ? lines : paint(stdout, Colour::red, lines));
+    for (const bench::ArmRecord& arm : chains.back().arms)
+      if (!arm.timeline_error.empty()) fmt::print("{}: no timeline: {}\n", arm.name, arm.timeline_error);
     std::fflush(stdout);
+    if (store && chains.back().tuned)
+      if (Result<void> saved = store->save(*chains.back().tuned); !saved) return saved.error();
     if (!flags.json.empty())
       if (Result<void> written = write_json(run, chains, flags.json); !written) return written.error();
+    if (!flags.timeline.empty())
+      if (Result<void> written = bench::write_whole(timelines_json(run, chains), flags.timeline); !written)
+        return written.error();
     if (const Result<void> alive = bench::still_alive(*lab); !alive)
       return Error{alive.error().code,
                    fmt::format("the GPU is lost to this process after {} of {} chains: {}", chains.size(),
@@ -123,8 +158,9 @@ Result<int> time_cases(const std::vector<bench::ChainCase>& cases, const Device&
 }
 
 Result<int> run_chain(const ChainVerbFlags& flags) {
-  const Result<std::vector<bench::ChainCase>> cases = cases_of(flags.chain);
+  Result<std::vector<bench::ChainCase>> cases = cases_of(flags.chain);
   if (!cases) return cases.error();
+  for (bench::ChainCase& item : *cases) item.timeline = !flags.timeline.empty();
   const Options options = options_from_environment();
   const Result<Target> target = find_target(flags.device, options);
   if (!target) return target.error();
@@ -148,6 +184,11 @@ Verb add_chain_verb(CLI::App& app) {
   verb->add_flag("--explain", f.explain, "Print every step's kernel, overlap, bytes and estimate");
   verb->add_flag("--compile-only", f.compile_only, "Fill the kernel cache; needs no GPU with --device host");
   verb->add_option("--json", f.json, "Write the results here, after every chain");
+  verb->add_option("--out", f.out, "Keep what --tune finds in this file of records");
+  verb->add_option("--records", f.records, "Keep it in this folder (else the user's, SLUICE_RECORDS_DIR)");
+  verb->add_option(
+      "--timeline", f.timeline,
+      "Write here when each CTA of one layer did what, by kernels that note it; each arm has its own");
   verb->add_option("--rounds", f.method.rounds, "Timed replays of every arm")->capture_default_str();
   verb->add_option("--rest-ms", f.method.rest_ms, "Rest before each")->capture_default_str();
   verb->add_option("--heuristics", f.method.heuristics, "cuBLASLt algorithms to ask for")

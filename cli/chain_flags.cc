@@ -26,7 +26,8 @@ Result<T> parse_name(const char* flag, const std::string& text, std::initializer
 
 Result<ChainOptions> options_of(const ChainFlags& f) {
   const Result<ChainOverlap> overlap = parse_name(
-      "--overlap", f.overlap, {ChainOverlap::off, ChainOverlap::wait_first, ChainOverlap::weights_first});
+      "--overlap", f.overlap,
+      {ChainOverlap::off, ChainOverlap::wait_first, ChainOverlap::weights_first, ChainOverlap::tuned});
   if (!overlap) return overlap.error();
   const Result<Trigger> trigger =
       parse_name("--trigger", f.trigger, {Trigger::never, Trigger::at_start, Trigger::after_loads});
@@ -50,21 +51,34 @@ Result<ChainOptions> options_of(const ChainFlags& f) {
   return options;
 }
 
+std::string fused_name(std::string name, bench::Fusion fusion) {
+  if (fusion != bench::Fusion::none) name += fmt::format(", fused: {}", name_of(fusion));
+  return name;
+}
+
 /// One change at a time.
-std::vector<ArmSpec> ladder(bool packed) {
+std::vector<ArmSpec> ladder(const bench::LayerSpec& spec) {
   const ChainOptions first{.overlap = ChainOverlap::weights_first};
   ChainOptions half = first, warm = first;
   half.smem_limit = kHalfFootprint;
   warm.warm_bytes = kLadderWarm;
   std::vector<ArmSpec> arms{{.name = "wait_first", .options = {.overlap = ChainOverlap::wait_first}},
                             {.name = "weights_first", .options = first}};
-  if (!packed) arms.push_back({.name = "half footprint", .options = half});
-  arms.push_back({.name = "hand-off 8 MB", .options = warm});
+  if (spec.weights != bench::LayerWeights::int4) arms.push_back({.name = "half footprint", .options = half});
+  const bool fuses = spec.parts == bench::LayerParts::all;
+  const bench::Fusion fusion = fuses ? bench::Fusion::gated : bench::Fusion::none;
+  if (fuses)
+    arms.push_back({.name = fused_name("weights_first", fusion), .options = first, .fusion = fusion});
+  arms.push_back({.name = fused_name("hand-off 8 MB", fusion), .options = warm, .fusion = fusion});
+  arms.push_back({.name = fused_name("tuned", fusion), .fusion = fusion});
   return arms;
 }
 
-std::vector<ArmSpec> arms_of(const ChainFlags& f, const ChainOptions& options) {
-  if (f.ladder) return ladder(f.weights == "int4");
+/// What the flags say; without any, what a caller who says nothing gets, beside what needs no tuning.
+std::vector<ArmSpec> overlapping(const ChainFlags& f, const ChainOptions& options) {
+  if (first_given(f.arm_options).empty())
+    return {{.name = "weights_first", .options = {.overlap = ChainOverlap::weights_first}},
+            {.name = "tuned", .options = {}}};
   std::string name = name_of(options.overlap);
   if (options.overlap != ChainOverlap::off) name += fmt::format(", {}", name_of(options.trigger));
   if (f.half) name += ", half";
@@ -81,6 +95,41 @@ std::vector<ArmSpec> arms_of(const ChainFlags& f, const ChainOptions& options) {
   }
   if (arms.empty()) arms.push_back({.name = name, .options = options, .prefetch_ratio = f.prefetch_ratio});
   return arms;
+}
+
+/// All of them for each fusion; one with fused products has its own "off" beside it.
+std::vector<ArmSpec> arms_of(const ChainFlags& f, const ChainOptions& options,
+                             const std::vector<bench::Fusion>& fusions) {
+  std::vector<ArmSpec> arms;
+  for (const bench::Fusion fusion : fusions) {
+    std::vector<ArmSpec> some = overlapping(f, options);
+    if (fusion != bench::Fusion::none)
+      some.insert(some.begin(), {.name = bench::kChainOff, .options = {.overlap = ChainOverlap::off}});
+    if (f.tune_s > 0) some.push_back({.name = "tuning", .options = {}, .tune_s = f.tune_s});
+    for (ArmSpec& arm : some) {
+      arm.fusion = fusion;
+      arm.name = fused_name(arm.name, fusion);
+      arms.push_back(std::move(arm));
+    }
+  }
+  return arms;
+}
+
+Result<std::vector<bench::Fusion>> fusions_of(const ChainFlags& f, const bench::LayerSpec& spec) {
+  std::vector<bench::Fusion> fusions;
+  for (const std::string& name : f.fuse) {
+    const Result<bench::Fusion> fusion = bench::parse_fusion(name);
+    if (!fusion) return fusion.error();
+    if (*fusion != bench::Fusion::none && spec.parts != bench::LayerParts::all)
+      return Error{ErrorCode::invalid_argument,
+                   "--fuse is for layers with companions: between products alone there is nothing to fuse"};
+    if (*fusion == bench::Fusion::residual && spec.weights == bench::LayerWeights::int4)
+      return Error{
+          ErrorCode::invalid_argument,
+          "--fuse residual is for dense weights: products of packed ones add no residual; say gated"};
+    fusions.push_back(*fusion);
+  }
+  return fusions;
 }
 
 }  // namespace
@@ -104,13 +153,19 @@ void add_chain_flags(CLI::App& app, ChainFlags& f) {
       ->capture_default_str()
       ->check(CLI::Range(1, 64));
   app.add_flag("--projections", f.projections, "The four products alone, each reading the one before it");
-  app.add_flag("--fused", f.fused, "gate_up makes silu(gate) * up itself (int4 weights)");
+  f.fuse_option = app.add_option("--fuse", f.fuse,
+                                 "What products do in place of companions, arms for each: none; gated "
+                                 "(SwiGLU and quantising); residual (adding the residual stream, besides)")
+                      ->delimiter(',')
+                      ->capture_default_str();
   const char* group = "Overlap";
   const auto arm = [&](CLI::Option* option) {
     f.arm_options.push_back(option->group(group));
     return option;
   };
-  arm(app.add_option("--overlap", f.overlap, "off, wait_first or weights_first")->capture_default_str());
+  arm(app.add_option("--overlap", f.overlap,
+                     "off, wait_first, weights_first, or tuned: as records say, weights_first without")
+          ->capture_default_str());
   f.trigger_option =
       arm(app.add_option("--trigger", f.trigger, "never, at_start or after_loads")->capture_default_str());
   arm(app.add_option("--warm", f.warm, "Bytes of the next step's weights that a step brings into L2")
@@ -126,10 +181,11 @@ void add_chain_flags(CLI::App& app, ChainFlags& f) {
                          "CUTLASS example 63's: below 0 off; below 0.5 at_start; else after_loads"));
   arm(app.add_option("--prefetch-ratio", f.prefetch_ratio,
                      "CUTLASS example 63's: half of this share of a product's weights; below 0 none"));
-  app.add_flag("--ladder", f.ladder, "off, wait_first, weights_first, half footprint, hand-off")
+  app.add_flag("--ladder", f.ladder,
+               "off, wait_first, weights_first, half footprint, fused, fused with hand-off, tuned")
       ->group(group);
-  app.add_option("--tune", f.tune_s, "An arm more: what the tuner finds in so many seconds")
-      ->check(CLI::NonNegativeNumber);
+  f.tune_option = app.add_option("--tune", f.tune_s, "An arm more: what the tuner finds in so many seconds")
+                      ->check(CLI::NonNegativeNumber);
   app.add_option("--against", f.against, "Time a peer too: cublaslt");
   app.add_option("--replays", f.replays,
                  "Replay every arm so often with changing inputs, all compared with off")
@@ -149,28 +205,29 @@ Result<std::vector<bench::ChainCase>> cases_of(const ChainFlags& f) {
     return Error{
         ErrorCode::invalid_argument,
         fmt::format("{} has no effect beside --ladder, which has its own arms: leave one out", given)};
-  if (f.fused && (*weights != bench::LayerWeights::int4 || f.projections || model->n > 0))
-    return Error{ErrorCode::invalid_argument,
-                 "--fused is of layers with companions and int4 weights: leave it out, or say --weights "
-                 "int4 without --projections"};
+  for (const CLI::Option* option : {f.fuse_option, f.tune_option})
+    if (f.ladder && option != nullptr && option->count() > 0)
+      return Error{ErrorCode::invalid_argument,
+                   fmt::format("{} has no effect beside --ladder, which has its own arms: leave one out",
+                               option->get_name())};
   const Result<ChainOptions> options = options_of(f);
   if (!options) return options.error();
+  const bool alone = f.projections || model->n > 0;
+  bench::LayerSpec spec{.model = *model,
+                        .weights = *weights,
+                        .parts = alone ? bench::LayerParts::projections : bench::LayerParts::all,
+                        .layers = f.layers,
+                        .passes = f.passes};
+  const Result<std::vector<bench::Fusion>> fusions = fusions_of(f, spec);
+  if (!fusions) return fusions.error();
   std::vector<bench::ChainCase> cases;
-  for (const i64 tokens : f.tokens)
-    cases.push_back({.spec = {.model = *model,
-                              .weights = *weights,
-                              .parts = f.projections || model->n > 0 ? bench::LayerParts::projections
-                                                                     : bench::LayerParts::all,
-                              .tokens = tokens,
-                              .layers = f.layers,
-                              .passes = f.passes,
-                              .fused = f.fused},
-                     .arms = arms_of(f, *options),
+  for (const i64 tokens : f.tokens) {
+    spec.tokens = tokens;
+    cases.push_back({.spec = spec,
+                     .arms = f.ladder ? ladder(spec) : arms_of(f, *options, *fusions),
                      .against_peer = !f.against.empty(),
                      .replays = f.replays});
-  if (f.tune_s > 0)
-    for (bench::ChainCase& item : cases)
-      item.arms.push_back({.name = "tuned", .options = {}, .tune_s = f.tune_s});
+  }
   return cases;
 }
 

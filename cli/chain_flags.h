@@ -18,16 +18,19 @@ struct ChainFlags {
   std::string model = "llama3-8b", weights = "e4m3", against;
   std::vector<i64> tokens{1, 4, 16, 64};
   int layers = 8, passes = 4;
-  bool projections = false, fused = false, ladder = false, half = false;
+  bool projections = false, ladder = false, half = false;
   std::string overlap = "weights_first", trigger = "at_start";
   i64 warm = 0, prefetch = 0;
   double overlap_ratio = 0, prefetch_ratio = 0;
   std::vector<int> stages;
+  std::vector<std::string> fuse{"none"};
   i64 replays = 0;
   double tune_s = 0;
   std::vector<const CLI::Option*> arm_options;        // that --ladder replaces
   const CLI::Option* overlap_ratio_option = nullptr;  // to ask whether it was given
   const CLI::Option* trigger_option = nullptr;
+  const CLI::Option* fuse_option = nullptr;
+  const CLI::Option* tune_option = nullptr;
 };
 
 void add_chain_flags(CLI::App& app, ChainFlags& flags);

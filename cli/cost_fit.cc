@@ -46,6 +46,8 @@ Result<Problem> problem_of(const Json& j) {
   p.epilogue.bias = j.at("bias").get<bool>() ? Bias::column : Bias::none;
   p.epilogue.residual = j.at("residual").get<bool>();
   p.epilogue.update = j.value("update", "set") == "add" ? Update::add : Update::set;
+  p.epilogue.gated = j.value("gated", false);
+  p.epilogue.scale_d = j.value("scale_d", "none") == "tensor" ? ScaleMode::tensor : ScaleMode::none;
   p.deterministic = j.value("deterministic", true);
   if (error) return *error;
   return with_strides(p);

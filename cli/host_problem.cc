@@ -71,6 +71,7 @@ HostProblem::HostProblem(const Problem& problem, float alpha, float beta, u64 se
   if (p.epilogue.bias != Bias::none) bias_ = random_elements(p.epilogue.bias_type, p.n, random);
   scale_a_ = random_scales(scale_a_count(p), random);
   scale_b_ = random_scales(scale_b_count(p), random);
+  scale_d_ = random_scales(p.epilogue.scale_d == ScaleMode::none ? 0 : 1, random);
   const i64 d_count = elements_of(p.m, p.d.ld, p.batch, p.d.batch_stride);
   d_.assign(static_cast<size_t>(d_count * bytes_of(p.d.type)), 0xff);  // NaN in every type
   if (adds(p.epilogue)) d_ = random_elements(p.d.type, d_count, random);
@@ -84,43 +85,57 @@ Result<twin::TwinReport> HostProblem::run(const Plan& plan, u64 schedule_seed) {
                                   .d = d_.data(),
                                   .scale_a = scale_a_.data(),
                                   .scale_b = scale_b_.data(),
+                                  .scale_d = scale_d_.data(),
                                   .bias = bias_.data()};
   return twin::run_on_host(plan, buffers, alpha_, beta_, schedule_seed);
 }
 
-double HostProblem::error_bound(i64 batch, i64 row, i64 column, double expected) const {
+HostProblem::Bounded HostProblem::product_bound(const ElementIndex& at) const {
   const Problem& p = problem_;
   const bool blocks = is_block_scaled(p.epilogue);
   double magnitude = 0;  // sum |a b|, with block scales
   for (i64 k = 0; k < p.k; ++k) {
     const double block_scale =
         !blocks ? 1.0
-                : scale_at(ScaleMode::block, scale_a_, block_scale_a_index(p, batch, row, k)) *
-                      scale_at(ScaleMode::block, scale_b_, block_scale_b_index(p, batch, column, k));
-    magnitude += std::abs(load_element(p.a.type, a_.data(), a_index(p, batch, row, k)) *
-                          load_element(p.b.type, b_.data(), b_index(p, batch, column, k)) * block_scale);
+                : scale_at(ScaleMode::block, scale_a_, block_scale_a_index(p, at.batch, at.row, k)) *
+                      scale_at(ScaleMode::block, scale_b_, block_scale_b_index(p, at.batch, at.column, k));
+    magnitude +=
+        std::abs(load_element(p.a.type, a_.data(), a_index(p, at.batch, at.row, k)) *
+                 load_element(p.b.type, b_.data(), b_index(p, at.batch, at.column, k)) * block_scale);
   }
   double scale = std::abs(alpha_);
   if (!blocks)
-    scale *= std::abs(scale_at(p.epilogue.scale_a, scale_a_, row) *
-                      scale_at(p.epilogue.scale_b, scale_b_, column));
+    scale *= std::abs(scale_at(p.epilogue.scale_a, scale_a_, at.row) *
+                      scale_at(p.epilogue.scale_b, scale_b_, at.column));
   double others = 0;
   if (p.epilogue.bias != Bias::none)
-    others += std::abs(load_element(p.epilogue.bias_type, bias_.data(), column));
+    others += std::abs(load_element(p.epilogue.bias_type, bias_.data(), at.column));
   if (p.epilogue.residual && beta_ != 0)
-    others += std::abs(beta_ * load_element(p.epilogue.c_type, c_.data(), c_index(p, {batch, row, column})));
+    others += std::abs(beta_ * load_element(p.epilogue.c_type, c_.data(), c_index(p, at)));
   if (adds(p.epilogue))  // in at most so many parts
-    others += std::abs(load_element(p.d.type, old_d_.data(), d_index(p, {batch, row, column}))) *
+    others += std::abs(load_element(p.d.type, old_d_.data(), d_index(p, at))) *
               static_cast<double>(p.deterministic ? 1 : p.k);
   const double in_sum = kSumSlack * static_cast<double>(p.k) * kFp32Half * magnitude * scale;
   const double in_epilogue = kEpilogueRoundings * kFp32Half * (magnitude * scale + others);
+  return {magnitude * scale + others, in_sum + in_epilogue};
+}
+
+double HostProblem::error_bound(const ElementIndex& at, double expected) const {
+  const Problem& p = problem_;
+  Bounded value = product_bound(at);
+  value.error *= kLargestSlope;
+  if (p.epilogue.gated) {
+    const Bounded up = product_bound({at.batch, at.row, at.column + p.n / 2});
+    value.error = value.error * (up.most + up.error) + value.most * up.error;
+  }
+  if (p.epilogue.scale_d != ScaleMode::none) value.error /= static_cast<double>(scale_d_[0]);
   const FloatFormat d = format_of(p.d.type);
   const int smallest_exponent = 2 - (1 << (d.exponent_bits - 1));
   const double unit =
       std::ldexp(1.0, std::max(expected == 0 ? smallest_exponent : std::ilogb(expected), smallest_exponent) -
                           d.fraction_bits);
   // A whole unit, not half: an error before the rounding may move it to the other side.
-  return kLargestSlope * (in_sum + in_epilogue) + unit;
+  return value.error + unit;
 }
 
 HostComparison HostProblem::compare() const {
@@ -132,17 +147,18 @@ HostComparison HostProblem::compare() const {
                             .d = before.data(),
                             .scale_a = scale_a_.data(),
                             .scale_b = scale_b_.data(),
+                            .scale_d = scale_d_.data(),
                             .bias = bias_.data()};
   HostComparison found;
   for (i64 batch = 0; batch < p.batch; ++batch) {
     for (i64 row = 0; row < p.m; ++row) {
-      for (i64 column = 0; column < p.n; ++column) {
+      for (i64 column = 0; column < d_columns(p); ++column) {
         const ElementIndex at{batch, row, column};
         const double exact = reference_element(p, buffers, {.alpha = alpha_, .beta = beta_}, at);
         // e4m3 saturates: compare with what the type can hold.
         const double expected = decode_code(p.d.type, encode_code(p.d.type, exact));
         const double got = load_element(p.d.type, d_.data(), d_index(p, at));
-        const double ratio = std::abs(got - expected) / error_bound(batch, row, column, expected);
+        const double ratio = std::abs(got - expected) / error_bound(at, expected);
         ++found.checked;
         if (ratio <= 1.0) {  // false for NaN
           found.worst_ratio = std::max(found.worst_ratio, ratio);

@@ -41,12 +41,17 @@ class HostProblem {
   void set_d(i64 index, double value);
 
  private:
-  double error_bound(i64 batch, i64 row, i64 column, double expected) const;
+  /// The most that one element of the product may be before the activation, and its error.
+  struct Bounded {
+    double most, error;
+  };
+  Bounded product_bound(const ElementIndex& at) const;
+  double error_bound(const ElementIndex& at, double expected) const;
 
   Problem problem_;
   float alpha_, beta_;
   std::vector<u8> a_, b_, c_, d_, old_d_, bias_;
-  std::vector<float> scale_a_, scale_b_;
+  std::vector<float> scale_a_, scale_b_, scale_d_;
 };
 
 }  // namespace sluice::cli

@@ -32,7 +32,7 @@ void add_problem_flags(CLI::App& app, ProblemFlags& f) {
   const char* sizes = "Problem";
   app.add_option("--shape", f.shape, "MxNxK, short for --m --n --k")->group(sizes);
   app.add_option("--m,-m", f.m, "Rows of A and D")->group(sizes);
-  app.add_option("--n,-n", f.n, "Columns of D")->group(sizes);
+  app.add_option("--n,-n", f.n, "Columns of the product: rows of B")->group(sizes);
   app.add_option("--k,-k", f.k, "Length of the sums")->group(sizes);
   app.add_option("--batch", f.batch, "Number of products")->group(sizes)->capture_default_str();
   app.add_option("--dtype", f.dtype, "Type of A and B: bf16, fp16, e4m3, e5m2")->group(sizes);
@@ -56,6 +56,10 @@ void add_problem_flags(CLI::App& app, ProblemFlags& f) {
   app.add_option("--bias-type", f.bias_type, "bf16, fp16, fp32")->group(epilogue);
   app.add_option("--activation", f.activation, "none, relu, gelu, silu")->group(epilogue);
   app.add_flag("--residual", f.residual, "Add beta * C")->group(epilogue);
+  app.add_flag("--gated", f.gated, "D (m x n / 2) = activation(first half of the columns) * second half")
+      ->group(epilogue);
+  app.add_option("--scale-d", f.scale_d, "none, tensor: an e4m3 D is divided by one given scale")
+      ->group(epilogue);
   app.add_option("--update", f.update, "set: D = the result; add: D += it (fp32 D), to accumulate gradients")
       ->group(epilogue);
   app.add_flag(
@@ -129,6 +133,8 @@ Result<Problem> problem_of(const ProblemFlags& f) {
   if (!f.bias_type.empty()) take(parse_dtype(f.bias_type), p.epilogue.bias_type, error);
   take(parse_activation(f.activation), p.epilogue.activation, error);
   p.epilogue.residual = f.residual;
+  p.epilogue.gated = f.gated;
+  take(parse_scale_mode(f.scale_d), p.epilogue.scale_d, error);
   p.epilogue.c_type = default_vector_type(p.d.type);
   if (!f.c_type.empty()) take(parse_dtype(f.c_type), p.epilogue.c_type, error);
   p.c.type = p.epilogue.c_type;

@@ -27,6 +27,8 @@ struct ProblemFlags {
   std::string bias_type, c_type;
   std::string activation = "none";
   bool residual = false;
+  bool gated = false;
+  std::string scale_d = "none";
   std::string update = "set";
   bool any_order = false;
   std::string accumulate = "fast";

@@ -121,16 +121,6 @@ Result<std::vector<bench::AnyProblem>> problems_of(const TuneFlags& flags) {
   return problems;
 }
 
-Result<RecordStore> store_of(const TuneFlags& flags, const Options& options) {
-  if (!flags.out.empty() && !flags.records.empty())
-    return bad_argument("--records is a folder and --out a file of records: give one of them");
-  if (!flags.out.empty()) return RecordStore::open_file(flags.out);
-  const std::string folder = flags.records.empty() ? options.records_dir : flags.records;
-  if (folder.empty())
-    return bad_argument("there is no folder for records: set SLUICE_RECORDS_DIR or give --records or --out");
-  return RecordStore::open_folder(folder);
-}
-
 void print_result(const TuneResult& result) {
   const std::string line = tune_line(result);
   const bool bad = result.state == TuneState::failed || result.count(bench::TrialState::wrong) > 0;
@@ -246,7 +236,7 @@ Result<int> run_tune(const TuneFlags& flags) {
   const Result<std::vector<bench::AnyProblem>> problems = problems_of(flags);
   if (!problems) return problems.error();
   const Options options = options_from_environment();
-  Result<RecordStore> store = store_of(flags, options);
+  Result<RecordStore> store = open_store(flags.out, flags.records, options);
   if (!store) return store.error();
   const Result<Target> target = find_target(flags.device, options);
   if (!target) return target.error();

@@ -14,6 +14,7 @@ import sys
 
 from report_data import (BEST, EVEN, FIRST, FLOOR, OURS, TUNED, contender, geometric_mean, groups_of, kernel, load_runs, median,
                          number, percent, ratio, set_of, shape_name, table)
+import report_timelines
 from report_chains import chains_section
 from report_mixed import mixed_section
 from report_sections import block_section, folded, promoted_section, unseen_section
@@ -221,8 +222,12 @@ def write_report(results: pathlib.Path, docs: pathlib.Path, kinds: tuple[str, ..
             print(f"report: no plots, {missing.name} is not installed (tools/report.sh brings it)", file=sys.stderr)
         else:
             report_plots.draw(runs, image_folder, kinds)
+    try:
+        report_timelines.draw(results, image_folder, kinds)
+    except ImportError as missing:
+        print(f"report: no timelines, {missing.name} is not installed", file=sys.stderr)
     images = sorted(path.name for path in image_folder.glob("*.svg"))
-    more = (mixed_section(results), chains_section(results), python_section(results), triton_section(results, runs))
+    more = (mixed_section(results), chains_section(results), report_timelines.timelines_section(results, images), python_section(results), triton_section(results, runs))
     (docs / "performance.md").write_text(page(runs, images, more))
     print(f"report: {len(runs)} records, {sum(len(r['shapes']) for r in runs)} shapes")
     return 0

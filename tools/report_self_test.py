@@ -7,6 +7,7 @@ import json
 import pathlib
 import tempfile
 
+import report_timelines
 from report_chains import chains_section
 from report_data import BEST, FIRST, FLOOR, OURS, SCHEMA, TUNED, load_runs
 from report_mixed import OUR_FP8, PEER_16, PEER_FP8, mixed_section
@@ -136,6 +137,27 @@ def check_chains() -> None:
         assert "wrong" not in text and "broken" not in text, "what has other bits must not have a time"
 
 
+def check_timelines() -> None:
+    def step(name: str, took: float) -> dict:
+        return {"name": name, "weight_bytes": 4_600_000, "took_us": took, "since": {"wait_returned": [0.5, 0.6, 0.7]},
+                "ctas": [[0, -100, None, 600, None, None, None, 2000], [0, 0, None, 600, 1100, None, None, 2100]]}
+
+    moments = ["start", "loads_issued", "wait_returned", "first_math", "ring_read", "last_load", "exit"]
+    run = {"schema": "sluice-timeline-1", "peak_tbps": 4.6,
+           "timelines": [{"chain": "a layer", "arm": "off", "us_a_layer": 3.5, "moments": moments, "steps": [step("qkv", 2.1), step("norm", 1.5)]}]}
+    with tempfile.TemporaryDirectory() as name:
+        results = pathlib.Path(name)
+        assert report_timelines.timelines_section(results, []) == ""
+        (results / "timelines").mkdir()
+        (results / "timelines" / "a.json").write_text(json.dumps(run))
+        text = report_timelines.timelines_section(results, ["timeline-a.svg"])
+        assert "| off | 3.5 | 2.1 | 1.5 |" in text and "| weights at 4.6 TB/s | 2.0 | 1.0 | 1.0 |" in text, text
+        assert "| off | 0.6 / - | 0.6 / - |" in text and "(img/timeline-a.svg)" in text, text
+        assert "(img/" not in report_timelines.timelines_section(results, [])
+    lanes = report_timelines.lanes_of(run["timelines"][0]["steps"][:1], 1, 7)
+    assert [lane for _, _, lane in lanes[0]] == [0, 1], "two CTAs at once on one SM"
+
+
 def check_page(write_report) -> list[str]:
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -189,6 +211,7 @@ def run(write_report) -> int:
     check_unseen()
     check_mixed()
     check_chains()
+    check_timelines()
     plots = check_page(write_report)
     print(f"report: self-test passed, plots: {', '.join(plots) or 'none (no matplotlib)'}")
     return 0

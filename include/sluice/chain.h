@@ -18,6 +18,7 @@
 #include <sluice/mixed.h>
 #include <sluice/norm.h>
 #include <sluice/quantize.h>
+#include <sluice/records.h>
 
 namespace sluice {
 
@@ -60,12 +61,22 @@ struct ChainStep {
   std::optional<i64> prefetch_bytes{};
 };
 
+/// What a record says of a step that was tuned between the neighbours it has (docs/chains.md).
+struct TunedStep {
+  std::variant<std::monostate, TunedChoice, mixed::TunedChoice> kernel;  // of a product
+  Overlap overlap{};
+  i64 warm_bytes = 0;
+
+  bool operator==(const TunedStep&) const = default;
+};
+
 /// off: every launch begins when the one before it has ended. wait_first: it may begin earlier and waits
-/// before it loads anything. weights_first: it fills its ring with weights before it waits.
-enum class ChainOverlap : u8 { off, wait_first, weights_first };
+/// before it loads anything. weights_first: it fills its ring with weights before it waits. tuned: what a
+/// record says of the step between its neighbours, kernel and all; weights_first where there is none.
+enum class ChainOverlap : u8 { off, wait_first, weights_first, tuned };
 
 struct ChainOptions {
-  ChainOverlap overlap = ChainOverlap::weights_first;
+  ChainOverlap overlap = ChainOverlap::tuned;
   Trigger trigger = Trigger::at_start;  // of every step but the last; nothing with the overlap off
   i64 warm_bytes = 0;  // hand-off: a step brings so much of the next step's weights into L2 when it is done
                        // loading; at most 0.4 of L2
@@ -81,6 +92,7 @@ struct PlannedStep {
   ChainStep step;
   int plan = -1;         // index among ChainPlan's plans of its kind
   bool launched = true;  // false: nothing is there to do
+  bool tuned = false;    // kernel and overlap are a record's
   Overlap overlap{};
   WarmRange prefetch{}, warm_next{};
   i64 weight_bytes = 0;
@@ -166,6 +178,7 @@ constexpr const char* name_of(ChainOverlap overlap) {
     case ChainOverlap::off: return "off";
     case ChainOverlap::wait_first: return "wait_first";
     case ChainOverlap::weights_first: return "weights_first";
+    case ChainOverlap::tuned: return "tuned";
   }
   return "?";
 }

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@
 
 namespace sluice {
 
+struct ChainStep;  // sluice/chain.h
+struct TunedStep;
 struct MixedProblem;  // sluice/mixed.h
 namespace mixed {
 struct TunedChoice;
@@ -46,7 +49,12 @@ class RecordBook {
   std::optional<TunedChoice> find(const Problem& problem, const DeviceInfo& device) const;
   /// The same of products of packed weights; `problem` is one that mixed::plan accepts.
   std::optional<mixed::TunedChoice> find(const MixedProblem& problem, const DeviceInfo& device) const;
-  int size() const;
+  /// Of each step of a chain what was chosen where it stood between the same two neighbours; nothing if it
+  /// never did, or if it has none. An end of the chain is like any neighbour. `steps` are ones that
+  /// plan_chain accepts.
+  std::vector<std::optional<TunedStep>> find(std::span<const ChainStep> steps,
+                                             const DeviceInfo& device) const;
+  int size() const;  // tuned chains count as one
   /// Files and records that were passed over: a line each, with the rule they broke and the remedy.
   const std::vector<std::string>& troubles() const;
 

@@ -19,6 +19,7 @@
 #include <sluice/device/ptx/global.cuh>
 #include <sluice/device/ptx/mbarrier.cuh>
 #include <sluice/device/ptx/sync.cuh>
+#include <sluice/device/timeline.cuh>
 #include <sluice/device/workspace_stamp.cuh>
 
 namespace sluice {
@@ -45,6 +46,7 @@ class Machine {
   /// warp that has initialised them need not wait for the others.
   SLUICE_DEVICE void start() {
     if (threadIdx.x == 0) {  // one thread: lanes that each initialise one take 0.65 us longer
+      timeline_.mark(Moment::start);
       if constexpr (kConfig.combine == Combine::separate) ptx::launch_dependents();
       Launch::begin();
       ptx::prefetch_tensormap(params_.map_a);
@@ -86,6 +88,18 @@ class Machine {
   SLUICE_DEVICE void warm_next() { Launch::warm_next(params_); }
 
   SLUICE_DEVICE int math_group() const { return warpgroup_ - 1; }
+
+  // ---- when (spec/timeline.h): the load thread, and one thread of each math group ----
+  SLUICE_DEVICE void mark(Moment moment) { timeline_.mark(moment); }
+  /// Of the first math group alone.
+  SLUICE_DEVICE void mark_stage(int k_tiles) {
+    if (math_group() == 0) timeline_.mark_stage(min(kConfig.stages, k_tiles));
+  }
+  SLUICE_DEVICE void claim_marks() { timeline_.claim(group_thread() == 0, warpgroup_); }
+  SLUICE_DEVICE void write_marks() {
+    if (is_load_role()) timeline_.claim(true);  // while the math groups end: it has nothing else to do
+    timeline_.write();
+  }
 
   // ---- load ----
   SLUICE_DEVICE void wait_empty(int stage, u32 parity) { ptx::mbarrier_wait_parity(empty(stage), parity); }
@@ -278,7 +292,8 @@ class Machine {
   }
   SLUICE_DEVICE void issue_store(int buffer, const Tile& tile, int wave, int column) {
     if (group_thread() != 0) return;
-    const ptx::TmaBox box{tile.n_offset + column, tile.m_offset + group_row() + wave * kWaveRows, tile.batch};
+    const ptx::TmaBox box{first_output(tile) + column, tile.m_offset + group_row() + wave * kWaveRows,
+                          tile.batch};
     if constexpr (adds(kConfig.epilogue))
       ptx::tma_add(params_.map_d, box, store_buffer(buffer));
     else
@@ -296,7 +311,7 @@ class Machine {
       if (live <= wave * kWaveRows) continue;  // a break would keep the loop rolled
       const RowScales scales = row_scales(wave);
 #pragma unroll kStoreUnroll
-      for (int column = 0; column < own_columns(kConfig); column += 8)
+      for (int column = 0; column < own_outputs(kConfig); column += 8)
         store_group(tile, {wave, column}, scales);
     }
     if constexpr (kStagesVectors) group_sync();  // all have read theirs
@@ -315,6 +330,8 @@ class Machine {
   static constexpr bool kBlockScaled = is_block_scaled(kConfig.epilogue);
   static constexpr bool kStagesVectors = has_scale_vectors(kConfig.epilogue);
   static constexpr bool kResidual = kConfig.epilogue.residual;
+  static constexpr bool kGated = kConfig.epilogue.gated;
+  static constexpr int kSides = kGated ? 2 : 1;  // columns of the product that a column of D is made of
   // Of the store loops: whole, or not at all (docs/findings/heavy-epilogues.md).
   static constexpr int kStoreUnroll = is_light(kConfig.epilogue) ? 2 * kConfig.tile.n : 1;
   // Not after an exchange (ptxas serialises some products then: C7515) nor with block scales (one spills).
@@ -324,7 +341,7 @@ class Machine {
   using PartialSums = Accumulator<unit_waves(kConfig), unit_columns(kConfig)>;
   using Slices = MulticastSlices<kConfig.cluster.m, kConfig.cluster.n>;
   using TileA = TmaTile<kConfig.a_major, kConfig.tile.m, kConfig.tile.k, kConfig.cluster.n>;
-  using TileB = TmaTile<kConfig.b_major, kConfig.tile.n, kConfig.tile.k, kConfig.cluster.m>;
+  using TileB = TmaTile<kConfig.b_major, kConfig.tile.n, kConfig.tile.k, kConfig.cluster.m, kGated>;
   /// The shuffle tells the compiler that it is the same in all lanes. All lanes must take part: so it is done
   /// once, in the constructor, and never in a branch that one lane takes.
   static SLUICE_DEVICE int warpgroup() {
@@ -421,27 +438,41 @@ class Machine {
     }
     return {ops_.tensor_scale, ops_.tensor_scale};
   }
-  /// This thread's operands in the group of 8 columns that begins at `column` of the tile.
-  SLUICE_DEVICE ColumnPair columns(const Tile& tile, int column) const {
-    ColumnPair pair{.bias = ops_.column_bias(tile.n_offset + fragment_column(column))};
-    if constexpr (ScaleVectors<kConfig>::kColumns) pair.scale = vectors().columns(fragment_column(column));
-    return pair;
+  /// The first column of D that this tile is stored to.
+  SLUICE_DEVICE static int first_output(const Tile& tile) {
+    return outputs_of(kConfig.epilogue, tile.n_offset);
+  }
+  /// This thread's operands in the group of 8 columns of D that begins at `column` of those of the tile: of
+  /// each side.
+  SLUICE_DEVICE void read_columns(const Tile& tile, int column, ColumnPair* operands) const {
+#pragma unroll
+    for (int side = 0; side < kSides; ++side) {
+      const int of_side = side == 0 ? 0 : params_.n / 2;
+      ColumnPair pair{.bias = ops_.column_bias(first_output(tile) + fragment_column(column) + of_side)};
+      if constexpr (ScaleVectors<kConfig>::kColumns)
+        pair.scale = vectors().columns(fragment_column(column) + side * own_outputs(kConfig));
+      operands[side] = pair;
+    }
   }
   using Residuals = typename ResidualRows<kConfig.epilogue>::Pairs;
-  struct GroupAt {  // a group of 8 columns of the fragment, in the tile
+  struct GroupAt {  // a group of 8 columns of D, in the tile
     int wave, column;
   };
-  /// Neighbouring groups of the fragment, in D's meaning.
+  /// Neighbouring groups of the fragment, in D's meaning; of gated products two make one.
   template <int kGroups>
   SLUICE_DEVICE void epilogue(FragmentPairs (&pairs)[kGroups], const GroupAt& at, const RowScales& scales,
                               const ColumnPair* operands, const Residuals* residuals) const {
-    float acc[kGroups * 4];
-    sums_.template copy<kGroups * 4, kIndexesSums>(at.wave, at.column / 2, acc);
+    constexpr int kSums = 4 * kSides;
+    float acc[kGroups * kSums];
+    sums_.template copy<kGroups * kSums, kIndexesSums>(at.wave, at.column / 2 * kSides, acc);
 #pragma unroll
     for (int i = 0; i < kGroups; ++i) {
       FragmentPairs c{};
       if constexpr (kResidual) c = {residuals[i][0].value(), residuals[i][1].value()};
-      pairs[i] = ops_.apply_to_fragment(&acc[4 * i], scales, operands[i], c);
+      if constexpr (kGated)
+        pairs[i] = ops_.apply_gated_to_fragment(&acc[kSums * i], scales, &operands[kSides * i]);
+      else
+        pairs[i] = ops_.apply_to_fragment(&acc[kSums * i], scales, operands[i], c);
     }
   }
   /// This thread's rows of C, from its part of the group of 8 columns at `at` on.
@@ -457,7 +488,7 @@ class Machine {
     const FragmentStore<kConfig.d, store_row_bytes(kConfig)> store{store_buffer(buffer), group_thread()};
     const RowScales scales = row_scales(at.wave);
     const auto write = [&](int first) {
-      ColumnPair operands[kAhead];
+      ColumnPair operands[kAhead * kSides];
       Residuals residuals[kResidual ? kAhead : 1];
       if constexpr (kResidual) {
         const auto rows = residual_rows(tile, {at.wave, at.column + first * 8}, 8 * kAhead);
@@ -465,11 +496,11 @@ class Machine {
         for (int i = 0; i < kAhead; ++i) rows.read(i * 8, residuals[i]);
       }
 #pragma unroll
-      for (int i = 0; i < kAhead; ++i) operands[i] = columns(tile, at.column + (first + i) * 8);
+      for (int i = 0; i < kAhead; ++i) read_columns(tile, at.column + (first + i) * 8, &operands[kSides * i]);
 #pragma unroll
       for (int i = 0; i < kAhead; i += kStep) {
         FragmentPairs pairs[kStep];
-        epilogue<kStep>(pairs, {at.wave, at.column + (first + i) * 8}, scales, &operands[i],
+        epilogue<kStep>(pairs, {at.wave, at.column + (first + i) * 8}, scales, &operands[kSides * i],
                         &residuals[kResidual ? i : 0]);
         store.write(first + i, pairs);
       }
@@ -479,14 +510,15 @@ class Machine {
   }
   SLUICE_DEVICE void store_group(const Tile& tile, const GroupAt& at, const RowScales& scales) const {
     FragmentPairs pairs[1];
-    const ColumnPair operands = columns(tile, at.column);
+    ColumnPair operands[kSides];
+    read_columns(tile, at.column, operands);
     Residuals residuals;
     if constexpr (kResidual) residual_rows(tile, at, 8).read(0, residuals);
-    epilogue<1>(pairs, at, scales, &operands, &residuals);
+    epilogue<1>(pairs, at, scales, operands, &residuals);
     const int row = tile.m_offset + fragment_row(at.wave);
-    const int column = tile.n_offset + fragment_column(at.column);
-    store_pair<kConfig.d, kConfig.epilogue.update>(params_, {row, column, tile.batch}, pairs[0].upper);
-    store_pair<kConfig.d, kConfig.epilogue.update>(params_, {row + 8, column, tile.batch}, pairs[0].lower);
+    const int column = first_output(tile) + fragment_column(at.column);
+    store_pair<kConfig.d, kConfig.epilogue>(params_, {row, column, tile.batch}, pairs[0].upper);
+    store_pair<kConfig.d, kConfig.epilogue>(params_, {row + 8, column, tile.batch}, pairs[0].lower);
   }
 
   const GemmParams& params_;
@@ -501,6 +533,7 @@ class Machine {
   Optional<kBlockScaled, ScaleReader<kConfig>> scales_;
   Optional<kBlockScaled, ScaleLoader<kConfig>> scale_loader_;
   Optional<kStamping == Stamping::on, Stamper> stamper_;
+  TimelineMarks timeline_;
 };
 
 }  // namespace sluice

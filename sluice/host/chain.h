@@ -29,6 +29,12 @@ bool is_launched(const ChainStep& step);
 /// Bytes that it must move, weights and all.
 i64 step_bytes(const ChainStep& step);
 
+/// Makes the step what a record, or a tuner, says of it; false, and nothing done: it is a choice of another
+/// kind of step.
+bool put_choice(const TunedStep& choice, ChainStep& step);
+/// What was decided about a step, whoever decided it.
+TunedStep choice_of(const ChainPlan& plan, const PlannedStep& planned);
+
 /// "step 3 (gate_up)"
 std::string step_name(const ChainStep& step, size_t index);
 

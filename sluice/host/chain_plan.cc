@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <sluice/host/chain.h>
+#include <sluice/host/planner/tuned_choice.h>
 #include <sluice/spec/smem_layout.h>
 #include <sluice/spec/validate.h>
 
@@ -52,19 +53,30 @@ Result<void> check_step(const ChainStep& step) {
   return {};
 }
 
+/// A step that says anything of it itself is left alone.
+bool take_record(const std::optional<TunedStep>& record, ChainStep& step) {
+  if (!record || step.overlap || step.warm_bytes || step.prefetch_bytes) return false;
+  if (const auto* s = std::get_if<ProductStep>(&step.work))
+    if (s->overrides != PlanOverrides{}) return false;
+  if (const auto* s = std::get_if<MixedStep>(&step.work))
+    if (s->overrides != mixed::Overrides{}) return false;
+  return put_choice(*record, step);
+}
+
 /// `first`, `last`: of the steps that launch anything.
-Result<Overlap> overlap_at(const ChainStep& step, const ChainOptions& options, bool first, bool last) {
+Result<Overlap> overlap_at(const PlannedStep& planned, const ChainOptions& options, bool first, bool last) {
+  const ChainStep& step = planned.step;
   Overlap made{};
   if (options.overlap != ChainOverlap::off) {
     made.wait = options.overlap == ChainOverlap::wait_first ? Wait::first : Wait::weights_first;
     made.trigger = options.trigger;
   }
   if (step.overlap) {
-    if (first && step.overlap->wait != Wait::none)
+    if (first && !planned.tuned && step.overlap->wait != Wait::none)
       return refused(
           "the first launch of a chain never waits, because it has nothing of the chain to wait for: wait "
           "must be none");
-    if (last && step.overlap->trigger != Trigger::never)
+    if (last && !planned.tuned && step.overlap->trigger != Trigger::never)
       return refused(
           "the last launch of a chain never triggers, because nobody knows what follows: trigger must be "
           "never");
@@ -128,6 +140,7 @@ class Planner {
     });
     if (known == products_.end()) {
       Result<Plan> made = plan_product(step.problem, overrides);
+      if (!made && planned.tuned) made = plan_product(step.problem, {.overlap = planned.overlap});
       if (!made) return made.error();
       if (const Result<void> small = shrink(*made, options_); !small) return small;
       products_.push_back({step.problem, overrides});
@@ -159,6 +172,8 @@ class Planner {
     });
     if (known == mixed_.end()) {
       Result<mixed::Plan> made = mixed::plan(step.problem, device_, overrides, records_);
+      if (!made && planned.tuned)
+        made = mixed::plan(step.problem, device_, {.overlap = planned.overlap}, records_);
       if (!made) return made.error();
       mixed_.push_back({step.problem, overrides});
       chain_.mixed.push_back(*std::move(made));
@@ -230,24 +245,51 @@ void set_ranges(std::vector<PlannedStep>& steps, const ChainOptions& options, co
 
 }  // namespace
 
+bool put_choice(const TunedStep& choice, ChainStep& step) {
+  if (auto* s = std::get_if<ProductStep>(&step.work)) {
+    const auto* kernel = std::get_if<TunedChoice>(&choice.kernel);
+    if (kernel == nullptr) return false;
+    s->overrides = overrides_of(*kernel);
+  }
+  if (auto* s = std::get_if<MixedStep>(&step.work)) {
+    const auto* kernel = std::get_if<mixed::TunedChoice>(&choice.kernel);
+    if (kernel == nullptr) return false;
+    s->overrides = mixed::overrides_of(*kernel);
+  }
+  step.overlap = choice.overlap;
+  step.warm_bytes = choice.warm_bytes;
+  return true;
+}
+
+TunedStep choice_of(const ChainPlan& plan, const PlannedStep& planned) {
+  TunedStep choice{.overlap = planned.overlap, .warm_bytes = planned.warm_next.bytes};
+  const auto at = static_cast<size_t>(planned.plan);
+  if (std::holds_alternative<ProductStep>(planned.step.work)) choice.kernel = choice_of(plan.products[at]);
+  if (std::holds_alternative<MixedStep>(planned.step.work)) choice.kernel = mixed::choice_of(plan.mixed[at]);
+  return choice;
+}
+
 Result<ChainPlan> plan_chain(std::span<const ChainStep> steps, const DeviceInfo& device,
                              const ChainOptions& options, const RecordBook& records) {
   if (options.warm_bytes < 0 || options.prefetch_bytes < 0 || options.smem_limit < 0 ||
       options.most_stages < 0)
     return refused("warm_bytes, prefetch_bytes, smem_limit and most_stages must not be negative; 0 is none");
   std::vector<PlannedStep> planned;
+  std::vector<std::optional<TunedStep>> tuned(steps.size());
+  if (options.overlap == ChainOverlap::tuned) tuned = records.find(steps, device);
   size_t first = steps.size(), last = 0;
   for (size_t i = 0; i < steps.size(); ++i) {
     if (const Result<void> ok = check_step(steps[i]); !ok) return named(steps[i], i, ok.error());
     planned.push_back(
         {.step = steps[i], .launched = is_launched(steps[i]), .weight_bytes = main_weights(steps[i]).bytes});
+    planned.back().tuned = take_record(tuned[i], planned.back().step);
     if (!planned.back().launched) continue;
     first = std::min(first, i);
     last = i;
   }
   Planner planner(device, options, records);
   for (size_t i = 0; i < steps.size(); ++i) {
-    const Result<Overlap> overlap = overlap_at(steps[i], options, i == first, i == last);
+    const Result<Overlap> overlap = overlap_at(planned[i], options, i == first, i == last);
     if (!overlap) return named(steps[i], i, overlap.error());
     if (planned[i].launched) planned[i].overlap = *overlap;
     if (const Result<void> ok = planner.plan(planned[i]); !ok) return named(steps[i], i, ok.error());

@@ -56,7 +56,7 @@ struct Weights {
 struct Written {
   std::vector<StepRange> operator()(const ProductStep& s) const {
     const Problem p = with_strides(s.problem);
-    return {{"D", s.args.d, matrix_bytes(p.d, p.m, p.n, p.batch)}};
+    return {{"D", s.args.d, matrix_bytes(p.d, p.m, d_columns(p), p.batch)}};
   }
   std::vector<StepRange> operator()(const MixedStep& s) const {
     const MixedProblem& p = s.problem;

@@ -56,6 +56,7 @@ std::string overlap_of(const PlannedStep& s) {
   std::string text =
       std::string("wait ") + name_of(s.overlap.wait) + ", trigger " + name_of(s.overlap.trigger);
   if (s.prefetch.bytes > 0) text += ", prefetch " + megabytes(s.prefetch.bytes);
+  if (s.tuned) text += ", tuned";
   if (s.warm_next.bytes > 0) text += ", warm " + megabytes(s.warm_next.bytes);
   return text;
 }

@@ -17,7 +17,7 @@ namespace sluice {
 std::size_t ProblemHash::operator()(const Problem& p) const {
   return hash_of({p.m, p.n, p.k, p.batch, p.a.ld, p.b.ld, p.d.ld, static_cast<i64>(p.a.type),
                   static_cast<i64>(p.d.type), static_cast<i64>(p.epilogue.activation),
-                  static_cast<i64>(p.epilogue.update)});
+                  static_cast<i64>(p.epilogue.update), static_cast<i64>(p.epilogue.gated)});
 }
 
 namespace gemm {
@@ -172,25 +172,21 @@ Result<Kernel> make_kernel(const Device& device, const Plan& plan, const Units& 
   const u32 cluster = static_cast<u32>(cluster_size(plan.config));
   const bool plain = plan.config.schedule == Schedule::plain;
   const TileGrid& grid = impl->params.grid;
-  int smem = smem_bytes(plan.config);
-  if (plain && plan.config.overlap.wait != Wait::none)  // others have their SM to themselves
-    smem = static_cast<int>(spread_smem_bytes(
-        smem, {i64{grid.columns} * cluster * grid.rows * grid.batch, static_cast<int>(cluster)},
-        device.info()));
+  impl->shape = {.grid_x = static_cast<u32>(plain ? grid.columns : plan.split.clusters) * cluster,
+                 .grid_y = static_cast<u32>(plain ? grid.rows * grid.batch : 1),
+                 .block_x = static_cast<u32>(threads_of(plan.config)),
+                 .cluster_x = cluster,
+                 .dependent = plan.config.overlap.wait != Wait::none};
+  const u32 smem = spread_smem_bytes(smem_bytes(plan.config), impl->shape, device.info());
+  impl->shape.smem_bytes = smem;
   Result<std::shared_ptr<const Module>> module =
-      device.impl().load_cubin(units.texts[0], **units.cubins[0], smem);
+      device.impl().load_cubin(units.texts[0], **units.cubins[0], static_cast<int>(smem));
   if (!module) return module.error();
   impl->plan = plan;
   impl->primary = device.impl().primary;
   impl->module = *std::move(module);
   impl->built_by = (*units.cubins[0])->report.compiler;
   impl->rules = *rules;
-  impl->shape = {.grid_x = static_cast<u32>(plain ? grid.columns : plan.split.clusters) * cluster,
-                 .grid_y = static_cast<u32>(plain ? grid.rows * grid.batch : 1),
-                 .block_x = static_cast<u32>(threads_of(plan.config)),
-                 .cluster_x = cluster,
-                 .smem_bytes = static_cast<u32>(smem),
-                 .dependent = plan.config.overlap.wait != Wait::none};
   if (impl->shape.dependent)
     if (Result<void> waits = impl->module->check_waits(); !waits) return waits.error();
   if (units.texts.size() > 1 && impl->params.deal.tiles > 0) {
@@ -269,6 +265,7 @@ Result<void> launch(const Kernel& kernel, const Args& args, Stream stream) {
   params.d = args.d;
   params.scale_a = args.scale_a;
   params.scale_b = args.scale_b;
+  params.scale_d = args.scale_d;
   params.bias = args.bias;
   params.alpha = args.alpha;
   params.beta = args.beta;

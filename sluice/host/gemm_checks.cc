@@ -32,6 +32,7 @@ const void* pointer_of(const Args& args, int operand) {
     case kD: return args.d;
     case kScaleA: return args.scale_a;
     case kScaleB: return args.scale_b;
+    case kScaleD: return args.scale_d;
     case kWorkspace: return args.workspace.data;
     default: return args.bias;
   }
@@ -103,6 +104,8 @@ Result<ArgRules> argument_rules(const Plan& plan) {
                 flat(scale_a_count(p), DType::fp32)};
   o[kScaleB] = {"scale_b", scale_b_count(p) > 0, bytes_of(DType::fp32), for_elements,
                 flat(scale_b_count(p), DType::fp32)};
+  o[kScaleD] = {"scale_d", epilogue.scale_d != ScaleMode::none, bytes_of(DType::fp32), for_elements,
+                flat(1, DType::fp32)};
   o[kWorkspace] = {"the workspace",
                    workspace_bytes(plan.config, plan.split) > 0,
                    kWorkspaceAlign,
@@ -122,7 +125,7 @@ Result<ArgRules> argument_rules(const Plan& plan) {
   } matrices[] = {{kA, p.a.type, a},
                   {kB, p.b.type, b},
                   {kC, epilogue.c_type, {p.n, p.m, p.c.ld, p.batch, p.c.batch_stride}},
-                  {kD, p.d.type, {p.n, p.m, p.d.ld, p.batch, p.d.batch_stride}}};
+                  {kD, p.d.type, {d_columns(p), p.m, p.d.ld, p.batch, p.d.batch_stride}}};
   for (const auto& matrix : matrices) {
     if (!o[matrix.operand].used) continue;
     const Result<Footprint> memory = footprint_of(o[matrix.operand].name, matrix.type, matrix.extents);

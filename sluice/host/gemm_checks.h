@@ -10,7 +10,7 @@
 
 namespace sluice::gemm {
 
-enum Operand { kA, kB, kC, kD, kScaleA, kScaleB, kBias, kWorkspace, kOperandCount };
+enum Operand { kA, kB, kC, kD, kScaleA, kScaleB, kScaleD, kBias, kWorkspace, kOperandCount };
 
 /// The argument checks of one plan, worked out as far as they can be without the arguments.
 struct ArgRules {

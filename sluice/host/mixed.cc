@@ -3,6 +3,8 @@
 // takes time, so that launch is a few checks and one short driver call.
 #include <sluice/host/mixed.h>
 
+#include <algorithm>
+
 #include <sluice/host/capture.h>
 #include <sluice/host/planner/mixed_checks.h>
 #include <sluice/host/spread.h>
@@ -43,10 +45,7 @@ Result<Kernel> make_kernel(const Device& device, const Plan& plan, const std::st
       !filled)
     return filled.error();
   LaunchShape& shape = impl->shape;
-  if (shape.dependent)
-    shape.smem_bytes = static_cast<u32>(spread_smem_bytes(
-        plan.smem_bytes, {i64{shape.grid_x} * shape.grid_y, static_cast<int>(shape.cluster_x)},
-        device.info()));
+  shape.smem_bytes = spread_smem_bytes(plan.smem_bytes, shape, device.info());
   Result<std::shared_ptr<const Module>> module =
       device.impl().load_cubin(unit, cubin, static_cast<int>(shape.smem_bytes));
   if (!module) return module.error();

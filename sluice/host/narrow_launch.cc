@@ -12,7 +12,6 @@ Result<void> fill(const Device&, const NarrowConfig& c, Kernel::Impl& impl) {
                 .grid_y = static_cast<u32>(std::min(kMaxGridY, ceil_div(p.m, i64{tile_tokens(c)}))),
                 .block_x = static_cast<u32>(threads_of(c)),
                 .cluster_x = static_cast<u32>(c.parts),
-                .smem_bytes = static_cast<u32>(impl.plan.smem_bytes),
                 .dependent = c.overlap.wait != Wait::none};
   impl.narrow = {.strip_bytes = strip_bytes(p.weights, p.k),
                  .ld_x = p.m == 1 ? 0 : p.ld_x,  // one token: its pitch need not be one of 16 bytes

@@ -11,6 +11,7 @@
 #include <sluice/host/driver/launch.h>
 #include <sluice/host/norm_units.h>
 #include <sluice/host/operand_checks.h>
+#include <sluice/host/spread.h>
 
 #include <sluice/spec/warm_split.h>
 
@@ -157,7 +158,8 @@ Result<Norm> Norm::create(const Device& device, const NormOptions& options) {
   const auto cubins = device.impl().cache.get_all(units, device.options().jobs, {});
   for (size_t i = 0; i < units.size(); ++i) {
     if (!cubins[i]) return cubins[i].error();
-    auto module = device.impl().load_cubin(units[i], **cubins[i], 0);
+    const int smem = options.overlap.wait != Wait::none ? kAloneOnSm : 0;
+    auto module = device.impl().load_cubin(units[i], **cubins[i], smem);
     if (!module) return module.error();
     impl->modules[i] = *std::move(module);
     if (options.overlap.wait == Wait::none) continue;
@@ -203,12 +205,13 @@ Result<void> Norm::launch(const NormShape& given, const NormArgs& args, Stream s
   const i64 warmers = std::min(ceil_div(args.warm_next.bytes, kWarmCtaBytes), sms);
   const i64 at_once = std::max<i64>(sms * (kThreadsPerSm / layout.threads) / layout.team, 1);
   const i64 teams = std::clamp<i64>(std::max(ceil_div(warmers, i64{layout.team}), shape->rows), 1, at_once);
-  return launch_kernel(*impl_->device.impl().api, impl_->modules[vectors ? 0 : 1]->function(),
-                       {.grid_x = static_cast<u32>(teams) * layout.team,
-                        .block_x = layout.threads,
-                        .cluster_x = layout.team,
-                        .dependent = impl_->overlap.wait != Wait::none},
-                       &params, stream);
+  LaunchShape grid{.grid_x = static_cast<u32>(teams) * layout.team,
+                   .block_x = layout.threads,
+                   .cluster_x = layout.team,
+                   .dependent = impl_->overlap.wait != Wait::none};
+  grid.smem_bytes = spread_smem_bytes(0, grid, impl_->device.info());
+  return launch_kernel(*impl_->device.impl().api, impl_->modules[vectors ? 0 : 1]->function(), grid, &params,
+                       stream);
 }
 
 }  // namespace sluice

@@ -108,17 +108,20 @@ std::string Initialiser::text(const Overlap& value) {
 }
 
 std::string Initialiser::text(const Epilogue& value) {
-  const auto& [scale_a, scale_b, bias, bias_type, activation, residual, c_type, update] = value;
-  return Initialiser()
-      .field("scale_a", scale_a)
+  const auto& [scale_a, scale_b, bias, bias_type, activation, residual, c_type, update, gated, scale_d] =
+      value;
+  Initialiser text;
+  text.field("scale_a", scale_a)
       .field("scale_b", scale_b)
       .field("bias", bias)
       .field("bias_type", bias_type)
       .field("activation", activation)
       .field("residual", residual)
       .field("c_type", c_type)
-      .field("update", update)
-      .braced();
+      .field("update", update);
+  if (gated) text.field("gated", gated);  // not printed of others: their units stay the same
+  if (scale_d != ScaleMode::none) text.field("scale_d", scale_d);
+  return text.braced();
 }
 
 std::string Initialiser::text(const Matrix& value) {
@@ -148,6 +151,8 @@ std::string short_epilogue(const Epilogue& e) {
   if (e.residual) out += std::string(" residual:") + name_of(e.c_type);
   if (e.activation != Activation::none) out += std::string(" ") + name_of(e.activation);
   if (adds(e)) out += " update:add";
+  if (e.gated) out += " gated";
+  if (e.scale_d != ScaleMode::none) out += std::string(" scale_d:") + name_of(e.scale_d);
   return out;
 }
 

@@ -11,6 +11,7 @@
 #include <sluice/host/driver/error.h>
 #include <sluice/host/driver/launch.h>
 #include <sluice/host/quantize_units.h>
+#include <sluice/host/spread.h>
 #include <sluice/spec/row_team.h>
 #include <sluice/spec/warm_split.h>
 
@@ -120,7 +121,10 @@ i64 useful_blocks(QuantizeStep step, const QuantizeShape& shape, i64 sms) {
   const i64 chunks = shape.rows * ceil_div(shape.columns, i64{kQuantizeChunk});
   switch (step) {
     case QuantizeStep::amax:
-    case QuantizeStep::cast: return ceil_div(chunks, i64{2 * kQuantizeThreads});
+    case QuantizeStep::cast: {
+      const i64 spread = ceil_div(chunks, i64{kQuantizeThreads});
+      return std::max(std::min(spread, sms), ceil_div(spread, i64{2}));
+    }
     case QuantizeStep::row: return shape.rows;
     case QuantizeStep::row_block: {
       const i64 spread = ceil_div(shape.rows * scale_blocks(shape.columns), i64{kQuantizeThreads / 16});
@@ -155,12 +159,13 @@ struct Quantizer::Impl {
     const i64 warmers = std::min(ceil_div(params.warm_next.bytes, kWarmCtaBytes), sms);
     const i64 wanted = std::max(ceil_div(warmers, i64{team}), useful_blocks(step.kind, shape, sms));
     const u32 teams = static_cast<u32>(std::clamp<i64>(wanted, 1, sms * kBlocksPerSm / team));
-    return launch_kernel(*device.impl().api, step.modules[vectors ? 0 : 1]->function(),
-                         {.grid_x = teams * team,
-                          .block_x = kQuantizeThreads,
-                          .cluster_x = team,
-                          .dependent = overlap.wait != Wait::none},
-                         &params, stream);
+    LaunchShape grid{.grid_x = teams * team,
+                     .block_x = kQuantizeThreads,
+                     .cluster_x = team,
+                     .dependent = overlap.wait != Wait::none};
+    grid.smem_bytes = spread_smem_bytes(0, grid, device.info());
+    return launch_kernel(*device.impl().api, step.modules[vectors ? 0 : 1]->function(), grid, &params,
+                         stream);
   }
 };
 
@@ -186,7 +191,8 @@ Result<Quantizer> Quantizer::create(const Device& device, DType input, std::opti
     for (std::shared_ptr<const Module>& loaded : step.modules) {
       const size_t unit = next++;
       if (!cubins[unit]) return cubins[unit].error();
-      auto module = device.impl().load_cubin(units[unit], **cubins[unit], 0);
+      const int smem = overlap.wait != Wait::none ? kAloneOnSm : 0;
+      auto module = device.impl().load_cubin(units[unit], **cubins[unit], smem);
       if (!module) return module.error();
       loaded = *std::move(module);
       if (overlap.wait == Wait::none) continue;

@@ -1,30 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared memory that makes CTAs spread. The CTAs of a launch that begins early go where the launch before has
-// left room: two or three on each of the first SMs, and none on the others, so that half of the GPU would do
-// the work (H200, a layer of Llama-3-8B, e4m3, one token: 61.6 us, spread 54.9; docs/findings/chains.md).
-// Asking for more shared memory than is used leaves room for one on each. Called where kernels are prepared.
+// How much dynamic shared memory a launch asks for, so that its CTAs spread over the SMs. A launch that
+// begins while the one before it leaves puts each CTA where there is room at that moment: two on the first
+// free SMs and none on those that are free half a microsecond later. Where two fit on an SM and one on each
+// is enough for all, that costs a quarter of the time (docs/findings/chain-timelines.md); so then two do not
+// fit. A fuller grid keeps what it uses: it is spread already. Called where kernels are made.
 #pragma once
 
 #include <algorithm>
 
+#include <sluice/host/driver/launch.h>
 #include <sluice/plan.h>
 #include <sluice/spec/smem_room.h>
 
 namespace sluice {
 
-/// A grid of `ctas`, in clusters.
-struct SpreadGrid {
-  i64 ctas = 0;
-  int cluster = 1;
-};
+/// The least with which no second CTA of the kind fits: each takes 1 KB more than it asks for. Beside a CTA
+/// of another kernel with up to 112 KB it still fits.
+inline constexpr int kAloneOnSm = kSmemOfSm / 2 - 1024 + 128;
 
-/// Of a CTA that uses `smem` bytes: if every one can have an SM to itself, so much that no two fit on one. A
-/// fuller grid keeps what it uses: it is spread already, and might no longer fit beside the launch before.
-constexpr i64 spread_smem_bytes(i64 smem, const SpreadGrid& grid, const DeviceInfo& device) {
-  constexpr i64 kReserved = 1024;  // of each CTA, beside what it asks for
-  constexpr i64 kAlone = kSmemOfSm / 2 - kReserved + 128;
-  const i64 sms = grid.cluster == 1 ? device.sm_count : grid.cluster == 2 ? 2 * device.max_clusters_of_2 : 0;
-  return grid.ctas <= sms ? std::max(smem, kAlone) : smem;
+/// `smem`: what the kernel uses. Of `shape`, smem_bytes is not looked at.
+inline u32 spread_smem_bytes(i64 smem, const LaunchShape& shape, const DeviceInfo& device) {
+  const int cluster = static_cast<int>(shape.cluster_x);
+  const i64 clusters = cluster == 1   ? device.sm_count
+                       : cluster == 2 ? device.max_clusters_of_2
+                       : cluster <= 4 ? device.max_clusters_of_4
+                                      : device.max_clusters_of_8;
+  const bool one_wave = i64{shape.grid_x} * shape.grid_y <= clusters * cluster;
+  return static_cast<u32>(shape.dependent && one_wave ? std::max<i64>(smem, kAloneOnSm) : smem);
 }
 
 }  // namespace sluice

@@ -100,6 +100,7 @@ Result<ProblemData> Verifier::make_data(const Problem& problem, const DataSpec& 
                 .d = const_cast<void*>(as<void>(r[kRegionD])),
                 .scale_a = e.scale_a != ScaleMode::none ? as<float>(r[5]) : nullptr,
                 .scale_b = e.scale_b != ScaleMode::none ? as<float>(r[6]) : nullptr,
+                .scale_d = e.scale_d != ScaleMode::none ? as<float>(r[7]) : nullptr,
                 .bias = e.bias != Bias::none ? as<void>(r[4]) : nullptr,
                 .alpha = spec.alpha,
                 .beta = spec.beta};
@@ -127,7 +128,7 @@ Result<void> Verifier::enqueue_check(const ProblemData& data, const CheckSpec& s
     return proved;
   const Problem& p = data.problem();
   const gemm::Args& args = data.args();
-  const i64 rows = ceil_div(p.m, i64{kCheckTile}), columns = ceil_div(p.n, i64{kCheckTile});
+  const i64 rows = ceil_div(p.m, i64{kCheckTile}), columns = ceil_div(d_columns(p), i64{kCheckTile});
   const i64 blocks = rows * columns * p.batch;
   if (blocks == 0) return {};
   const double products = static_cast<double>(blocks) * kCheckTile * kCheckTile * static_cast<double>(p.k);
@@ -140,6 +141,7 @@ Result<void> Verifier::enqueue_check(const ProblemData& data, const CheckSpec& s
                            .d = args.d,
                            .scale_a = args.scale_a,
                            .scale_b = args.scale_b,
+                           .scale_d = args.scale_d,
                            .bias = args.bias,
                            .alpha = args.alpha,
                            .beta = args.beta,

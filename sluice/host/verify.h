@@ -24,7 +24,7 @@ class DeviceBuffer;
 struct DataSpec {
   u64 seed = 1;
   FillSpec a{}, b{}, c{}, bias{};
-  FillSpec scale_a{.kind = Fill::powers}, scale_b{.kind = Fill::powers};
+  FillSpec scale_a{.kind = Fill::powers}, scale_b{.kind = Fill::powers}, scale_d{.kind = Fill::powers};
   FillSpec d{.kind = Fill::normal};  // what D holds before a product is added to it; else D is poison
   float alpha = 1.0f, beta = 0.0f;
   int element_shift = 0;  // C, bias and scales start so many elements past 16-byte alignment

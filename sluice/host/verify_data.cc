@@ -67,10 +67,12 @@ Result<DataLayout> lay_out(const Problem& given, const DataSpec& spec) {
       {"A", p.a, inner_extent(p.a, p.m, p.k), outer_extent(p.a, p.m, p.k), p.batch, spec.a, 0},
       {"B", p.b, inner_extent(p.b, p.n, p.k), outer_extent(p.b, p.n, p.k), p.batch, spec.b, 0},
       {"C", c, p.n, c_rows, p.batch, spec.c, spec.element_shift},
-      {"D", p.d, p.n, p.m, p.batch, adds(e) ? spec.d : FillSpec{.kind = Fill::poison}, spec.d_shift},
+      {"D", p.d, d_columns(p), p.m, p.batch, adds(e) ? spec.d : FillSpec{.kind = Fill::poison}, spec.d_shift},
       vector_operand("bias", e.bias_type, bias_count, spec.bias, spec.element_shift),
       vector_operand("scale_a", DType::fp32, scale_a_count(p), spec.scale_a, spec.element_shift),
-      vector_operand("scale_b", DType::fp32, scale_b_count(p), spec.scale_b, spec.element_shift)};
+      vector_operand("scale_b", DType::fp32, scale_b_count(p), spec.scale_b, spec.element_shift),
+      vector_operand("scale_d", DType::fp32, e.scale_d == ScaleMode::none ? 0 : 1, spec.scale_d,
+                     spec.element_shift)};
   DataLayout layout{};
   for (int i = 0; i < kRegionCount; ++i) {
     Result<Region> region = region_of(operands[i], seed_of(spec, i));
@@ -115,10 +117,11 @@ DataSpec exact_data(const Problem& problem, u64 seed) {
   const bool plain = !scaled && !e.residual && e.bias == Bias::none && !adds(e);
   // alpha and each scale shift the product by one bit against C and bias, either way: 2^19 leaves fp32 five
   // bits.
-  const double fp32_limit = plain ? 16777215.0 : 524288.0;
-  const double sum_limit = is_fp8(problem.a.type) && !promoted ? 16384.0 : fp32_limit;
+  // Of a gated product the two factors: 2^11 where all are whole, and 2^8 beside a bias of up to 8.
+  const double fp32_limit = e.gated ? (plain ? 2048.0 : 256.0) : plain ? 16777215.0 : 524288.0;
+  const double sum_limit = is_fp8(problem.a.type) && !promoted && fp32_limit > 16384.0 ? 16384.0 : fp32_limit;
   // A typical sum of random signs is sqrt(k) * magnitude^2 / 2: keep most of them inside e4m3's 448.
-  const double typical_limit = problem.d.type == DType::e4m3 ? 400.0 : fp32_limit;
+  const double typical_limit = problem.d.type == DType::e4m3 ? (e.gated ? 40.0 : 400.0) : fp32_limit;
   const i64 k = std::max<i64>(problem.k, 1), block = promoted ? std::min<i64>(k, 128) : k;
   int magnitude = 1;
   const int cap = std::min({largest_integer(problem.a.type), largest_integer(problem.b.type), 64});
@@ -137,9 +140,9 @@ DataSpec exact_data(const Problem& problem, u64 seed) {
                 .a = {.magnitude = magnitude, .density = varied ? std::min(density, 64) : density},
                 .b = {.magnitude = magnitude, .density = 256},
                 .c = {.magnitude = std::min(largest_integer(e.c_type), 200)},
-                .bias = {.magnitude = std::min(largest_integer(e.bias_type), 200)},
+                .bias = {.magnitude = e.gated ? 8 : std::min(largest_integer(e.bias_type), 200)},
                 .d = {.magnitude = 200}};
-  spec.scale_a.magnitude = spec.scale_b.magnitude = 1;
+  spec.scale_a.magnitude = spec.scale_b.magnitude = spec.scale_d.magnitude = 1;
   spec.alpha = (r & 1 ? -1.0f : 1.0f) * power(r & 0xffffff00, scaled ? 0 : -1, 1);
   const int beta_choice = static_cast<int>(r >> 1 & 3);
   spec.beta =
@@ -157,7 +160,8 @@ DataSpec real_data(const Problem& problem, u64 seed) {
                 .c = {.kind = Fill::normal},
                 .bias = {.kind = Fill::normal},
                 .scale_a = {.kind = Fill::uniform},
-                .scale_b = {.kind = Fill::uniform}};
+                .scale_b = {.kind = Fill::uniform},
+                .scale_d = {.kind = Fill::positive}};
   spec.alpha = 0.1f + 0.01f * static_cast<float>(verify::pick(r >> 32, 200));
   spec.beta = problem.epilogue.residual && (r & 6) != 0 ? -0.7f : 0.0f;
   if (spec.beta == 0.0f) spec.c.kind = Fill::poison;
@@ -171,7 +175,8 @@ DataSpec positive_data(const Problem&, u64 seed) {
           .c = {.kind = Fill::poison},
           .bias = {.kind = Fill::integers},
           .scale_a = {.kind = Fill::ones},
-          .scale_b = {.kind = Fill::ones}};
+          .scale_b = {.kind = Fill::ones},
+          .scale_d = {.kind = Fill::ones}};
 }
 
 }  // namespace sluice

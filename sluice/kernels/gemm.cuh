@@ -36,6 +36,7 @@
 // peers send to it. In a cluster along k its math groups wait besides until all have read what it sent.
 #pragma once
 
+#include <sluice/spec/timeline.h>
 #include <sluice/device/pipeline.cuh>
 
 namespace sluice {
@@ -63,8 +64,10 @@ SLUICE_DEVICE void load_role(Machine& machine) {
   const int stages = machine.config().stages;
   int early = 0;  // stages that have their part of B
   if (machine.config().overlap.wait == Wait::weights_first) early = load_weights_early(machine);
+  if (early > 0) machine.mark(Moment::loads_issued);
   machine.warm_first();
   machine.wait_prerequisites();
+  machine.mark(Moment::wait_returned);
   RingPosition ring;
   for (TileCursor tiles(machine); tiles.valid(); tiles.advance()) {
     const Tile tile = tiles.tile();
@@ -80,12 +83,14 @@ SLUICE_DEVICE void load_role(Machine& machine) {
       ring.advance(stages);
     }
   }
+  machine.mark(Moment::last_load);
   if (machine.config().overlap.trigger == Trigger::after_loads) machine.launch_dependents();
   machine.warm_next();
   for (int stage = 0; stage < stages; ++stage) {
     machine.wait_empty(ring.stage, ring.phase ^ kFreshBarrier);
     ring.advance(stages);
   }
+  machine.write_marks();
 }
 
 /// Block scales come beside the stage that they belong to. They are fetched before the stage is free, so that
@@ -116,6 +121,7 @@ SLUICE_DEVICE void multiply_tile(Machine& machine, RingPosition& ring, int k_til
   const int stages = machine.config().stages;
   for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
     machine.wait_full(ring.stage, ring.phase);
+    machine.mark_stage(k_tiles);
     machine.issue_mma(0, ring.stage, /*fresh=*/k_tile == 0);
     if (k_tile != 0) {
       machine.wait_mma_but_newest();
@@ -134,6 +140,7 @@ SLUICE_DEVICE void multiply_tile_promoted(Machine& machine, RingPosition& ring, 
   const int last_unit = units(machine.config()) - 1;
   for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
     machine.wait_full(ring.stage, ring.phase);
+    machine.mark_stage(k_tiles);
     machine.read_scales(ring.stage);
 #pragma unroll
     for (int unit = 0; unit <= last_unit; ++unit) {
@@ -208,13 +215,13 @@ SLUICE_DEVICE void store_tile(Machine& machine, const Tile& tile, int& buffer) {
 #pragma unroll
     for (int wave = 0; wave < waves(machine.config()); ++wave)
 #pragma unroll
-      for (int column = 0; column < own_columns(machine.config()); column += columns)
+      for (int column = 0; column < own_outputs(machine.config()); column += columns)
         store_chunk(machine, tile, wave, column, buffer);
   } else {
 #pragma unroll 1
     for (int wave = 0; wave < waves(machine.config()); ++wave)
 #pragma unroll 1
-      for (int column = 0; column < own_columns(machine.config()); column += columns)
+      for (int column = 0; column < own_outputs(machine.config()); column += columns)
         store_chunk(machine, tile, wave, column, buffer);
   }
 }
@@ -227,6 +234,7 @@ SLUICE_DEVICE void math_role(Machine& machine) {
   RingPosition ring;
   u32 exchange_phase = 0;
   int buffer = 0;
+  machine.claim_marks();
   if (uses_workspace(machine.config())) machine.enter_workspace();
   for (TileCursor tiles(machine); tiles.valid(); tiles.advance()) {
     const Tile tile = tiles.tile();
@@ -255,6 +263,8 @@ SLUICE_DEVICE void math_role(Machine& machine) {
   machine.finish_stores();
   if (uses_workspace(machine.config())) machine.leave_workspace();
   if (machine.config().cluster.k > 1) machine.wait_sums_empty(exchange_phase ^ kFreshBarrier);
+  machine.mark(Moment::exit);
+  machine.write_marks();
 }
 
 template <class Machine>

@@ -24,6 +24,7 @@
 #include <sluice/device/mixed/copier.cuh>
 #include <sluice/device/mixed/finish.cuh>
 #include <sluice/device/mixed/token_rows.cuh>
+#include <sluice/device/timeline.cuh>
 #include <sluice/device/warp_ring.cuh>
 
 namespace sluice::mixed {
@@ -34,6 +35,8 @@ SLUICE_DEVICE void run_narrow(const NarrowParams& params) {
   using S = Shape<kConfig>;
   using Launch = DependentLaunch<kConfig.overlap>;
   extern __shared__ __align__(128) u8 smem[];
+  TimelineMarks timeline;
+  timeline.mark(Moment::start);
   Launch::begin();
   const u32 base = ptx::shared_address(smem);
   WarpSums<warp_tile(kConfig)>::announce();
@@ -45,33 +48,54 @@ SLUICE_DEVICE void run_narrow(const NarrowParams& params) {
   const auto wait = [&] {
     if (threadIdx.x == 0) Launch::before_wait(params);
     Launch::wait();
+    timeline.mark(Moment::wait_returned);
   };
   if constexpr (Launch::kWeightsFirst) {
-    ring.fill_in_two([&](u32 stage, int ahead) { copier.copy_weights(stage, at.lane, ahead); }, wait,
-                     [&](u32 stage) { copier.copy_tokens(stage); });
+    const auto claim_and_wait = [&] {
+      timeline.mark(Moment::loads_issued);
+      timeline.claim(threadIdx.x == 0);
+      wait();
+    };
+    ring.fill_in_two([&](u32 stage, int ahead) { copier.copy_weights(stage, at.lane, ahead); },
+                     claim_and_wait, [&](u32 stage) { copier.copy_tokens(stage); });
   } else {
     wait();
     ring.fill(copy);
+    timeline.claim(threadIdx.x == 0);
   }
   const auto issued = [&] {  // warps take tiles in turn: where this one is, the others are too
+    timeline.mark(Moment::last_load);
     if (threadIdx.x == 0) Launch::loaded();
   };
   const auto warm_next = [&] {
     if (threadIdx.x == 0) Launch::warm_next(params);
   };
+  const int first_filled = min(kConfig.stages - 1, at.count);
   if constexpr (kConfig.token_blocks == 1) {
     TileSums<kConfig> sums(params, at);
     ring.run(
-        copy, [&](u32 stage) { sums.add_tile(stage, at); }, issued);
+        copy,
+        [&](u32 stage) {
+          timeline.mark_stage(first_filled);
+          sums.add_tile(stage, at);
+        },
+        issued);
     warm_next();
     Finish<kConfig>(params, at).run(sums, base);
   } else {
     TokenRows<kConfig> sums(params, at);
     ring.run(
-        copy, [&](u32 stage) { sums.add_tile(stage); }, issued);
+        copy,
+        [&](u32 stage) {
+          timeline.mark_stage(first_filled);
+          sums.add_tile(stage);
+        },
+        issued);
     warm_next();
     Finish<kConfig>(params, at).run(sums, base);
   }
+  timeline.mark(Moment::exit);
+  timeline.write();
 }
 
 }  // namespace sluice::mixed

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <sluice/spec/norm.h>
+#include <sluice/device/timeline.cuh>
 #include <sluice/kernels/e4m3_scale.cuh>
 
 namespace sluice::norm {
@@ -33,13 +34,15 @@ struct Norm {
   const u32 warps;  // of the team
   const u32 warp;   // among them
   const u32 lane;
+  TimelineMarks& timeline;
 
-  SLUICE_DEVICE Norm(const NormParams& params, Team& shared_by)
+  SLUICE_DEVICE Norm(const NormParams& params, Team& shared_by, TimelineMarks& marks)
       : p(params),
         team(shared_by),
         warps(shared_by.ctas * (blockDim.x / 32)),
         warp(shared_by.rank * (blockDim.x / 32) + threadIdx.x / 32),
-        lane(threadIdx.x % 32) {}
+        lane(threadIdx.x % 32),
+        timeline(marks) {}
 
   SLUICE_DEVICE u32 segments() const { return static_cast<u32>(ceil_div(p.columns, i64{kNormSegment})); }
   SLUICE_DEVICE u32 held_segment(int i) const { return static_cast<u32>(i) * warps + warp; }
@@ -196,13 +199,17 @@ struct Norm {
       if (last) Arith::launch_dependents();
   }
 
-  SLUICE_DEVICE void row(i64 row, bool last, const Words (&gamma)[kNormHeld], float multiplier) const {
+  SLUICE_DEVICE void row(i64 row, bool last, const Words (&gamma)[kNormHeld]) const {
+    float multiplier = 1.0f;
     Words held[kNormHeld], residual[kNormHeld];  // held: the input, then the sum
 #pragma unroll
     for (int i = 0; i < kNormHeld; ++i) held[i] = fetch(p.input, row * p.input_ld, column(held_segment(i)));
 #pragma unroll
     for (int i = 0; i < kNormHeld; ++i) residual[i] = fetch_residual(row, column(held_segment(i)));
     loaded(last);
+    if (row < team.teams) timeline.claim(threadIdx.x == 0);
+    // Behind the row's loads: dividing by it waits for it, and the row would be asked for only then.
+    if constexpr (kConfig.store == NormStore::tensor) multiplier = 1.0f / Arith::load_float(p.scales);
 #pragma unroll
     for (int i = 0; i < kNormHeld; ++i) held[i] = added(held[i], residual[i]);
     put_squares(warp, held);
@@ -217,6 +224,7 @@ struct Norm {
       store_sum(row, at, sum[0]);
     }
     const float inverse = meet_squares(end > warps ? end : warps);
+    timeline.mark_stage(0);
 
     if constexpr (kConfig.store == NormStore::row) {
       u32 bits = 0;
@@ -248,23 +256,25 @@ struct Norm {
     Words gamma[kNormHeld];
 #pragma unroll
     for (int i = 0; i < kNormHeld; ++i) gamma[i] = fetch_gamma(column(held_segment(i)));
-    if constexpr (kConfig.overlap.wait != Wait::none) Arith::wait_for_prerequisites();
     team.begin();
-    float multiplier = 1.0f;
-    if constexpr (kConfig.store == NormStore::tensor) multiplier = 1.0f / Arith::load_float(p.scales);
-    for (i64 at = team.index; at < p.rows; at += team.teams)
-      row(at, at + team.teams >= p.rows, gamma, multiplier);
+    if constexpr (kConfig.overlap.wait != Wait::none) Arith::wait_for_prerequisites();
+    timeline.mark(Moment::wait_returned);
+    for (i64 at = team.index; at < p.rows; at += team.teams) row(at, at + team.teams >= p.rows, gamma);
   }
 };
 
 template <NormConfig kConfig, class Arith>
 SLUICE_DEVICE void run(const NormParams& params) {
+  TimelineMarks timeline;
+  timeline.mark(Moment::start);
   if constexpr (kConfig.overlap.trigger == Trigger::at_start) Arith::launch_dependents();
   using Kernel = Norm<kConfig, Arith>;
   __shared__ typename Kernel::Team::Shared exchange;
   typename Kernel::Team team(exchange);
   if (threadIdx.x == 0) Arith::warm(params.warm_next, blockIdx.x, gridDim.x);
-  Kernel(params, team).rows();
+  Kernel(params, team, timeline).rows();
+  timeline.mark(Moment::exit);
+  timeline.write();
 }
 
 }  // namespace sluice::norm

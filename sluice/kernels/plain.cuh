@@ -21,6 +21,7 @@
 #include <sluice/device/epilogue/direct_store.cuh>
 #include <sluice/device/epilogue/warp_sums.cuh>
 #include <sluice/device/plain/tile_sums.cuh>
+#include <sluice/device/timeline.cuh>
 #include <sluice/device/warp_ring.cuh>
 
 namespace sluice {
@@ -51,6 +52,8 @@ SLUICE_DEVICE void run_plain(const GemmParams& params) {
   using Launch = DependentLaunch<kConfig.overlap>;
   extern __shared__ __align__(1024) u8 smem[];
   const u32 base = ptx::shared_address(smem);
+  TimelineMarks timeline;
+  timeline.mark(Moment::start);
   Launch::begin();
   Sums::announce();
   const plain::Place at = plain_place<kConfig>(params, base);
@@ -61,40 +64,64 @@ SLUICE_DEVICE void run_plain(const GemmParams& params) {
   const auto wait = [&] {
     if (threadIdx.x == 0) Launch::before_wait(params);
     Launch::wait();
+    timeline.mark(Moment::wait_returned);
   };
   if constexpr (Launch::kWeightsFirst) {
-    ring.fill_in_two([&](u32 stage, int ahead) { copier.copy_weights(stage, ahead); }, wait,
+    const auto claim_and_wait = [&] {
+      timeline.mark(Moment::loads_issued);
+      timeline.claim(threadIdx.x == 0);
+      wait();
+    };
+    ring.fill_in_two([&](u32 stage, int ahead) { copier.copy_weights(stage, ahead); }, claim_and_wait,
                      [&](u32 stage) { copier.copy_tokens(stage); });
   } else {
     wait();
     ring.fill(copy);
+    timeline.claim(threadIdx.x == 0);
   }
   plain::TileSums<kConfig> tile;
   ElementWise<kConfig.epilogue> element(params);
   const TensorScales scales =
       element.load_tensor_scales();  // used after the last tile: they may take as long
   const auto loads_issued = [&] {
+    timeline.mark(Moment::last_load);
     if (kConfig.overlap == Overlap{} || threadIdx.x != 0) return;
     Launch::loaded();
     Launch::warm_next(params);
   };
   ring.run(
-      copy, [&](u32 stage) { tile.add_tile(stage, at.lane); }, loads_issued);
+      copy,
+      [&](u32 stage) {
+        timeline.mark_stage(min(kConfig.stages - 1, at.count));
+        tile.add_tile(stage, at.lane);
+      },
+      loads_issued);
 
   element.set_tensor_scales(scales);
   const auto store = [&](int token, int row, const ptx::Float4& sum) {
+    if constexpr (kConfig.epilogue.gated) {  // rows of a pair of the gate, then of "up": plain/copier.cuh
+      const Position at_d{at.first_token + token, (at.first_row + row) / 2, at.batch};
+      if (at_d.row >= params.m || at_d.column >= params.n / 2) return;
+      const ColumnPair operands[] = {element.columns(at_d.column),
+                                     element.columns(params.n / 2 + at_d.column)};
+      return store_pair<kConfig.d, kConfig.epilogue>(
+          params, at_d,
+          element.apply_gated({sum.x, sum.y}, {sum.z, sum.w}, element.row_scale(at_d.row), operands));
+    }
     const Position first{at.first_token + token, at.first_row + row, at.batch};
     const Position second{first.row, first.column + 2, first.batch};
     if (first.row >= params.m || first.column >= params.n) return;
     const float scale = element.row_scale(first.row);
-    store_pair<kConfig.d, kConfig.epilogue.update>(
+    store_pair<kConfig.d, kConfig.epilogue>(
         params, first,
         element.apply({sum.x, sum.y}, scale, element.columns(first.column), element.residual(first)));
-    store_pair<kConfig.d, kConfig.epilogue.update>(
+    store_pair<kConfig.d, kConfig.epilogue>(
         params, second,
         element.apply({sum.z, sum.w}, scale, element.columns(second.column), element.residual(second)));
   };
   Sums(base, base + plain_incoming_offset(kConfig), at.rank).add_up(tile.sums, {1.0f, 1.0f}, store);
+  timeline.mark(Moment::exit);
+  timeline.write();
 }
 
 }  // namespace sluice

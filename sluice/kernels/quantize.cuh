@@ -23,6 +23,7 @@
 #pragma once
 
 #include <sluice/spec/row_team.h>
+#include <sluice/device/timeline.cuh>
 #include <sluice/kernels/e4m3_scale.cuh>
 
 namespace sluice::quantize {
@@ -36,6 +37,7 @@ struct Quantizer {
   using Team = typename Arith::template Team<kTeamSlots>;
 
   const QuantizeParams& p;
+  TimelineMarks& timeline;
 
   SLUICE_DEVICE u32 chunks() const { return static_cast<u32>(ceil_div(p.columns, i64{kQuantizeChunk})); }
 
@@ -101,12 +103,15 @@ struct Quantizer {
     return values_of(fetch(row, chunk));
   }
 
-  /// Of the matrix's chunks, row by row.
-  SLUICE_DEVICE Fetched fetch_unit(u32 unit, u32 units) const {
-    return fetch(unit < units ? unit / chunks() : p.rows, unit % chunks());
+  /// One of the matrix's chunks, which are counted row by row; behind the last: in no row.
+  struct Unit {
+    u32 row, chunk;
+  };
+  SLUICE_DEVICE Unit unit_at(u32 index, u32 units) const {
+    return {index < units ? index / chunks() : static_cast<u32>(p.rows), index % chunks()};
   }
-  SLUICE_DEVICE void store_unit(u32 unit, u32 units, const Chunk& values, float multiplier) const {
-    if (unit < units) store(unit / chunks(), unit % chunks(), values, multiplier);
+  SLUICE_DEVICE Fetched fetch(const Unit& unit) const {
+    return fetch(unit.row, unit.chunk);
   }
 
   SLUICE_DEVICE void store(i64 row, i64 chunk, const Chunk& values, float multiplier) const {
@@ -195,7 +200,7 @@ struct Quantizer {
     const u32 units = static_cast<u32>(p.rows) * chunks(), step = gridDim.x * kQuantizeThreads;
     u32 bits = 0;
     for (u32 unit = blockIdx.x * kQuantizeThreads + threadIdx.x; unit < units; unit += 2 * step) {
-      const Fetched one = fetch_unit(unit, units), other = fetch_unit(unit + step, units);
+      const Fetched one = fetch(unit_at(unit, units)), other = fetch(unit_at(unit + step, units));
       loaded(units - unit <= 2 * step);
       const Chunk first = values_of(one), second = values_of(other);
       const u32 larger = magnitude(first) > magnitude(second) ? magnitude(first) : magnitude(second);
@@ -207,7 +212,7 @@ struct Quantizer {
 
   /// Every block reads the amax before it counts itself; the last one to count leaves the scratch as it was
   /// found.
-  SLUICE_DEVICE void cast(u32* shared) const {
+  SLUICE_DEVICE float multiplier_of_matrix(u32* shared) const {
     if (threadIdx.x == 0) {
       if (p.scale_given) {
         shared[0] = __builtin_bit_cast(u32, 1.0f / p.scales[0]);
@@ -222,14 +227,31 @@ struct Quantizer {
       }
     }
     __syncthreads();
-    const float multiplier = __builtin_bit_cast(float, shared[0]);
+    return __builtin_bit_cast(float, shared[0]);
+  }
+
+  /// Of few rows all that there is to wait for are the first elements and the scale: so both are asked for at
+  /// once, and what can be divided before the wait is (docs/findings/chain-timelines.md). start(): the wait.
+  template <class Start>
+  SLUICE_DEVICE void cast(u32* shared, const Start& start) const {
     const u32 units = static_cast<u32>(p.rows) * chunks(), step = gridDim.x * kQuantizeThreads;
-    for (u32 unit = blockIdx.x * kQuantizeThreads + threadIdx.x; unit < units; unit += 2 * step) {
-      const Fetched one = fetch_unit(unit, units), other = fetch_unit(unit + step, units);
-      loaded(units - unit <= 2 * step);
-      const Chunk first = values_of(one), second = values_of(other);
-      store_unit(unit, units, first, multiplier);
-      store_unit(unit + step, units, second, multiplier);
+    u32 index = blockIdx.x * kQuantizeThreads + threadIdx.x;
+    Unit first = unit_at(index, units), second = unit_at(index + step, units);
+    start();
+    Fetched one = fetch(first), other = fetch(second);
+    timeline.claim(threadIdx.x == 0);
+    loaded(index < units && units - index <= 2 * step);
+    const float multiplier = multiplier_of_matrix(shared);
+    while (index < units) {
+      const Chunk values = values_of(one), more = values_of(other);
+      store(first.row, first.chunk, values, multiplier);
+      store(second.row, second.chunk, more, multiplier);
+      index += 2 * step;
+      first = unit_at(index, units);
+      second = unit_at(index + step, units);
+      one = fetch(first);
+      other = fetch(second);
+      loaded(index < units && units - index <= 2 * step);
     }
   }
 
@@ -332,30 +354,40 @@ struct Quantizer {
 
 /// What stands before everything that depends on an earlier launch.
 template <QuantizeConfig kConfig, class Arith>
-SLUICE_DEVICE void start(const QuantizeParams& params) {
+SLUICE_DEVICE void start(const QuantizeParams& params, TimelineMarks& timeline) {
   if (threadIdx.x == 0) Arith::warm(params.warm_next, blockIdx.x, gridDim.x);
   if constexpr (kConfig.overlap.wait != Wait::none) Arith::wait_for_prerequisites();
+  timeline.mark(Moment::wait_returned);
 }
 
 template <QuantizeConfig kConfig, class Arith>
 SLUICE_DEVICE void run(const QuantizeParams& params) {
+  TimelineMarks timeline;
+  timeline.mark(Moment::start);
   if constexpr (kConfig.overlap.trigger == Trigger::at_start) Arith::launch_dependents();
-  const Quantizer<kConfig, Arith> quantizer{params};
+  const Quantizer<kConfig, Arith> quantizer{params, timeline};
   if constexpr (kConfig.step == QuantizeStep::row) {
     using Team = typename Quantizer<kConfig, Arith>::Team;
     __shared__ typename Team::Shared exchange;
     Team team(exchange);
-    start<kConfig, Arith>(params);
+    timeline.claim(threadIdx.x == 0);
+    start<kConfig, Arith>(params, timeline);
     quantizer.rows(team);
   } else {
     __shared__ u32 shared[kWarps];
-    start<kConfig, Arith>(params);
+    if constexpr (kConfig.step == QuantizeStep::cast) {
+      quantizer.cast(shared, [&] { start<kConfig, Arith>(params, timeline); });
+    } else {
+      timeline.claim(threadIdx.x == 0);
+      start<kConfig, Arith>(params, timeline);
+    }
     if constexpr (kConfig.step == QuantizeStep::amax) quantizer.amax(shared);
-    if constexpr (kConfig.step == QuantizeStep::cast) quantizer.cast(shared);
     if constexpr (kConfig.step == QuantizeStep::row_block) quantizer.row_blocks();
     if constexpr (kConfig.step == QuantizeStep::square_block) quantizer.square_blocks(shared);
     if constexpr (kConfig.step == QuantizeStep::plain) quantizer.plain();
   }
+  timeline.mark(Moment::exit);
+  timeline.write();
 }
 
 }  // namespace sluice::quantize

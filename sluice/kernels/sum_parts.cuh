@@ -64,8 +64,8 @@ struct PartSummer {
     const Position upper{row, column, tile.batch}, lower{row + 8, column, tile.batch};
     const FragmentPairs pairs = ops.apply_to_fragment(sums.values[0], scales, ops.columns(column),
                                                       {ops.residual(upper), ops.residual(lower)});
-    store_pair<kConfig.d, kConfig.epilogue.update>(params, upper, pairs.upper);
-    store_pair<kConfig.d, kConfig.epilogue.update>(params, lower, pairs.lower);
+    store_pair<kConfig.d, kConfig.epilogue>(params, upper, pairs.upper);
+    store_pair<kConfig.d, kConfig.epilogue>(params, lower, pairs.lower);
   }
 };
 

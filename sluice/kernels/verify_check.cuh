@@ -79,7 +79,7 @@ struct Findings {
 SLUICE_DEVICE u32 old_bits(const CheckParams& p, i64 batch, i64 row, i64 column) {
   const DType type = p.problem.d.type;
   if (p.old_d.kind == Fill::poison) return poison_of(type);
-  const i64 index = (batch * p.problem.m + row) * p.problem.n + column;
+  const i64 index = (batch * p.problem.m + row) * d_columns(p.problem) + column;
   return encode(type, fill_value(p.old_d, p.old_d_seed, static_cast<u64>(index)));
 }
 
@@ -93,7 +93,9 @@ SLUICE_DEVICE bool fits_fp32(double x) {
   return !is_finite(x) || static_cast<double>(static_cast<float>(x)) == x;
 }
 
-SLUICE_DEVICE Expected epilogue(const CheckParams& p, const Sum& sum, i64 batch, i64 row, i64 column) {
+/// Before the activation. `column`: of the product.
+SLUICE_DEVICE Expected before_activation(const CheckParams& p, const Sum& sum, i64 batch, i64 row,
+                                         i64 column) {
   const Epilogue& e = p.problem.epilogue;
   double scale = p.alpha;
   if (!is_block_scaled(e) && e.scale_a != ScaleMode::none && scale != 0.0)
@@ -124,9 +126,30 @@ SLUICE_DEVICE Expected epilogue(const CheckParams& p, const Sum& sum, i64 batch,
   out.bound =
       fabs(scale) * k_error + kEpilogueRoundings * power_of_two(-24) * (terms + fabs(scale) * k_error);
   if (adds(e)) out.bound += additions_bound(p.problem, fabs(residual) + fabs(scale) * sum.magnitude);
+  out.value = x;
+  return out;
+}
+
+/// `sums`: of a gated product two, the gate's first.
+SLUICE_DEVICE Expected epilogue(const CheckParams& p, const Sum* sums, i64 batch, i64 row, i64 column) {
+  const Epilogue& e = p.problem.epilogue;
+  Expected out = before_activation(p, sums[0], batch, row, column);
+  const double x = out.value;
   out.value = activated(e.activation, x);
   if (e.activation == Activation::gelu || e.activation == Activation::silu)
     out.bound = kSteepestGelu * out.bound + kActivationSlack * (fabs(x) + fabs(out.value));
+  if (e.gated) {
+    const Expected up = before_activation(p, sums[1], batch, row, column + p.problem.n / 2);
+    out.bound = out.bound * (fabs(up.value) + up.bound) + fabs(out.value) * up.bound;
+    out.value *= up.value;
+    out.bound += power_of_two(-24) * fabs(out.value);
+    out.exact = out.exact && up.exact && fits_fp32(out.value);
+  }
+  if (e.scale_d != ScaleMode::none) {  // times 1 / scale, each rounded
+    out.value /= *p.scale_d;
+    out.bound = out.bound / fabs(*p.scale_d) + 3 * power_of_two(-24) * fabs(out.value);
+    out.exact = out.exact && fits_fp32(out.value);
+  }
   return out;
 }
 
@@ -155,8 +178,8 @@ SLUICE_DEVICE void report_wrong(CheckLog* log, const LoggedElement& element, boo
 }
 
 /// Not inlined: four copies would be most of the compile time of the unit.
-__device__ __noinline__ void judge_element(const CheckParams& p, Sum sum, i64 batch, i64 row, i64 column,
-                                           Findings& findings) {
+__device__ __noinline__ void judge_element(const CheckParams& p, const Sum* sums, i64 batch, i64 row,
+                                           i64 column, Findings& findings) {
   const DType type = p.problem.d.type;
   const u32 got = load_bits(type, p.d, batch * p.problem.d.batch_stride + row * p.problem.d.ld + column);
   const u32 untouched = old_bits(p, batch, row, column);
@@ -165,7 +188,7 @@ __device__ __noinline__ void judge_element(const CheckParams& p, Sum sum, i64 ba
     if (!unwritten) report_wrong(p.log, {batch, row, column, 0.0, decode(type, got), 0.0}, false);
     return;
   }
-  const Expected expected = epilogue(p, sum, batch, row, column);
+  const Expected expected = epilogue(p, sums, batch, row, column);
   const bool exact = p.judge == Judge::exact;
   if (exact && !expected.exact) atomicAdd(&p.log->inexact_inputs, u64{1});
   const bool may_stay = adds(p.problem.epilogue);  // a product may be 0
@@ -177,7 +200,8 @@ __device__ __noinline__ void judge_element(const CheckParams& p, Sum sum, i64 ba
                  {batch, row, column, decode(type, encode(type, expected.value)), value, expected.bound},
                  unwritten);
   if (!is_finite(error) || !is_finite(expected.value)) return;
-  if (sum.magnitude > 0.0) findings.error_sum += error / sum.magnitude;
+  const bool biased = sums[0].magnitude > 0.0 && !p.problem.epilogue.gated;
+  if (biased) findings.error_sum += error / sums[0].magnitude;
   const double rounding = fabs(decode(type, encode(type, expected.value)) - expected.value);
   const double ratio = fabs(error) / (expected.bound + rounding + power_of_two(-149));
   if (is_finite(ratio) && ratio > findings.worst_ratio) findings.worst_ratio = ratio;
@@ -190,14 +214,14 @@ SLUICE_DEVICE double block_scale(const CheckParams& p, i64 batch, i64 row, i64 c
          p.scale_b[block_scale_b_index(p.problem, batch, column, k)];
 }
 
-SLUICE_DEVICE void check_block(const CheckParams& p, KBlock& shared, i64 batch, i64 row_begin,
-                               i64 column_begin, Findings& findings) {
+/// The block's products with the rows of B from `column_begin` on.
+SLUICE_DEVICE void sum_block(const CheckParams& p, KBlock& shared, i64 batch, i64 row_begin, i64 column_begin,
+                             Sum (&sums)[2][2]) {
   const Problem& problem = p.problem;
   const int row_in = threadIdx.x / kSide, column_in = threadIdx.x % kSide;
   const u8* a = static_cast<const u8*>(p.a) + batch * problem.a.batch_stride * bytes_of(problem.a.type);
   const u8* b = static_cast<const u8*>(p.b) + batch * problem.b.batch_stride * bytes_of(problem.b.type);
   const i64 k = p.judge == Judge::unwritten || p.alpha == 0.0f ? 0 : problem.k;
-  Sum sums[2][2];
   for (i64 k_begin = 0; k_begin < k; k_begin += kCheckTile) {
     __syncthreads();
     load_operand(shared.a, problem.a, a, row_begin, problem.m, k_begin, k);
@@ -222,12 +246,29 @@ SLUICE_DEVICE void check_block(const CheckParams& p, KBlock& shared, i64 batch, 
         sums[r][c].end_block(block_scale(p, batch, row_begin + row_in + r * kSide,
                                          column_begin + column_in + c * kSide, k_begin));
   }
+}
+
+SLUICE_DEVICE void check_block(const CheckParams& p, KBlock& shared, i64 batch, i64 row_begin,
+                               i64 column_begin, Findings& findings) {
+  const Problem& problem = p.problem;
+  const int row_in = threadIdx.x / kSide, column_in = threadIdx.x % kSide;
+  Sum sums[2][2][2];  // the last index: gate and up
+#pragma unroll 1
+  for (int side = 0; side < (problem.epilogue.gated ? 2 : 1); ++side) {
+    Sum of_side[2][2];
+    sum_block(p, shared, batch, row_begin, column_begin + side * (problem.n / 2), of_side);
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+#pragma unroll
+      for (int c = 0; c < 2; ++c) sums[r][c][side] = of_side[r][c];
+  }
 #pragma unroll
   for (int r = 0; r < 2; ++r)
 #pragma unroll
     for (int c = 0; c < 2; ++c) {
       const i64 row = row_begin + row_in + r * kSide, column = column_begin + column_in + c * kSide;
-      if (row < problem.m && column < problem.n) judge_element(p, sums[r][c], batch, row, column, findings);
+      if (row < problem.m && column < d_columns(problem))
+        judge_element(p, sums[r][c], batch, row, column, findings);
     }
 }
 
@@ -261,7 +302,7 @@ SLUICE_DEVICE void check_output(const CheckParams& p) {
     if (!is_selected(p, block, block_row, block_column)) continue;
     const i64 row = block_row * kCheckTile, column = block_column * kCheckTile;
     check_block(p, shared, batch, row, column, findings);
-    const i64 rows = p.problem.m - row, columns = p.problem.n - column;
+    const i64 rows = p.problem.m - row, columns = d_columns(p.problem) - column;
     checked += static_cast<u64>((rows < kCheckTile ? rows : kCheckTile) *
                                 (columns < kCheckTile ? columns : kCheckTile));
   }

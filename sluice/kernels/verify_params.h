@@ -43,7 +43,7 @@ struct Region {
   DType type = DType::bf16;
 };
 
-inline constexpr int kRegionCount = 7;  // a, b, c, d, bias, scale_a, scale_b
+inline constexpr int kRegionCount = 8;  // a, b, c, d, bias, scale_a, scale_b, scale_d
 inline constexpr int kRegionD = 3;
 
 struct CheckLog;
@@ -72,6 +72,7 @@ struct CheckParams {
   const void* d;
   const float* scale_a;
   const float* scale_b;
+  const float* scale_d;
   const void* bias;
   float alpha, beta;
   FillSpec old_d;  // with Update::add: what D was filled with before the launch, and from which seed

@@ -38,7 +38,10 @@ double activate(Activation activation, double x) {
   return x;
 }
 
-double reference_element(const Problem& p, const HostBuffers& buffers, Scalars scalars,
+namespace {
+
+/// Before the activation. `at`: in the product.
+double before_activation(const Problem& p, const HostBuffers& buffers, Scalars scalars,
                          const ElementIndex& at) {
   double value = 0.0;
   if (scalars.alpha != 0.0f) {
@@ -54,7 +57,17 @@ double reference_element(const Problem& p, const HostBuffers& buffers, Scalars s
     value += scalars.beta * load_element(p.epilogue.c_type, buffers.c, c_index(p, at));
   if (adds(p.epilogue)) value += load_element(p.d.type, buffers.d, d_index(p, at));
   if (p.epilogue.bias == Bias::column) value += load_element(p.epilogue.bias_type, buffers.bias, at.column);
-  return activate(p.epilogue.activation, value);
+  return value;
+}
+
+}  // namespace
+
+double reference_element(const Problem& p, const HostBuffers& buffers, Scalars scalars,
+                         const ElementIndex& at) {
+  double value = activate(p.epilogue.activation, before_activation(p, buffers, scalars, at));
+  if (p.epilogue.gated)
+    value *= before_activation(p, buffers, scalars, {at.batch, at.row, at.column + p.n / 2});
+  return p.epilogue.scale_d == ScaleMode::none ? value : value / static_cast<double>(*buffers.scale_d);
 }
 
 void reference_gemm(const Problem& problem, const HostBuffers& buffers, float alpha, float beta) {
@@ -62,7 +75,7 @@ void reference_gemm(const Problem& problem, const HostBuffers& buffers, float al
   if (leaves_d(p, alpha)) return;
   for (i64 batch = 0; batch < p.batch; ++batch)
     for (i64 row = 0; row < p.m; ++row)
-      for (i64 column = 0; column < p.n; ++column) {
+      for (i64 column = 0; column < d_columns(p); ++column) {
         const ElementIndex at{.batch = batch, .row = row, .column = column};
         store_element(p.d.type, buffers.d, d_index(p, at),
                       reference_element(p, buffers, {.alpha = alpha, .beta = beta}, at));

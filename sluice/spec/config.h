@@ -86,6 +86,14 @@ SLUICE_HD constexpr bool multicasts(const KernelConfig& c) {
 SLUICE_HD constexpr int own_columns(const KernelConfig& c) {
   return c.tile.n / c.cluster.k;
 }
+/// Columns of D that it stores.
+SLUICE_HD constexpr int own_outputs(const KernelConfig& c) {
+  return outputs_of(c.epilogue, own_columns(c));
+}
+/// Rows of B that are never parted in a tile.
+SLUICE_HD constexpr int row_group(const KernelConfig& c) {
+  return c.epilogue.gated ? kGatedGroup : 8;
+}
 /// Rows of the CTA tile that one math warpgroup works on.
 SLUICE_HD constexpr int group_rows(const KernelConfig& c) {
   return c.schedule == Schedule::ping_pong ? c.tile.m : c.tile.m / kMathGroups;

@@ -14,21 +14,22 @@ namespace sluice {
 
 inline constexpr int kLoadRows = 8;  // the swizzle repeats after so many: a box is a multiple
 
-/// Rows of the shorter box for a K-major matrix of `extent` rows in slices of `rows`.
-SLUICE_HD constexpr int tail_rows(int extent, int rows) {
+/// Rows of the shorter box for a K-major matrix of `extent` rows in slices of `rows`. `unit`: that are never
+/// parted (row_group).
+SLUICE_HD constexpr int tail_rows(int extent, int rows, int unit = kLoadRows) {
   const int rest = extent % rows;
-  return rest == 0 ? kLoadRows : ceil_div(rest, kLoadRows) * kLoadRows;
+  return rest == 0 ? unit : ceil_div(rest, unit) * unit;
 }
 /// Rows that the slice from `first` is loaded with.
-SLUICE_HD constexpr int slice_rows(int extent, int first, int rows) {
-  return first + rows <= extent ? rows : tail_rows(extent, rows);
+SLUICE_HD constexpr int slice_rows(int extent, int first, int rows, int unit = kLoadRows) {
+  return first + rows <= extent ? rows : tail_rows(extent, rows, unit);
 }
 
 /// Rows that all `slices` of a tile from `first` are loaded with.
-SLUICE_HD constexpr int tile_rows_loaded(int extent, int first, int rows, int slices) {
+SLUICE_HD constexpr int tile_rows_loaded(int extent, int first, int rows, int slices, int unit = kLoadRows) {
   const int slice = rows / slices;
   const int whole = extent <= first ? 0 : min((extent - first) / slice, slices);
-  return whole * slice + (slices - whole) * tail_rows(extent, slice);
+  return whole * slice + (slices - whole) * tail_rows(extent, slice, unit);
 }
 /// Bytes that come into a stage for one k-tile of `tile`, from all CTAs together. MN-major operands are
 /// loaded whole: their rows are the inner index.
@@ -38,7 +39,8 @@ SLUICE_HD constexpr int loaded_bytes_a(const KernelConfig& c, int m, const Tile&
 }
 SLUICE_HD constexpr int loaded_bytes_b(const KernelConfig& c, int n, const Tile& tile) {
   const bool k_major = c.b_major == Major::k;
-  return kSwizzleRowBytes * (k_major ? tile_rows_loaded(n, tile.n_offset, c.tile.n, c.cluster.m) : c.tile.n);
+  if (!k_major) return kSwizzleRowBytes * c.tile.n;
+  return kSwizzleRowBytes * tile_rows_loaded(n, tile.n_offset, c.tile.n, c.cluster.m, row_group(c));
 }
 
 }  // namespace sluice

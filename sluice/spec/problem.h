@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A problem: everything a caller says about one product, and nothing about how it is done.
 //   D[m,n] = act(alpha * scale_a * scale_b * sum_k A[m,k] B[k,n] + beta * C[m,n] + bias[n]), for each of
-//   `batch`, or D += the product (epilogue.update)
+//   `batch`, or D += the product (epilogue.update); n is the rows of B, of which a gated D (epilogue.gated)
+//   has half as columns
 // Sizes and strides are part of it (they are in the tensor maps); pointers, alpha and beta are not (Args).
 #pragma once
 
@@ -108,6 +109,11 @@ SLUICE_HD constexpr i64 batch_stride_of(const Matrix& x, i64 inner, i64 outer) {
   return x.batch_stride != 0 ? x.batch_stride : ld_of(x, inner) * outer;
 }
 
+/// Columns of D.
+SLUICE_HD constexpr i64 d_columns(const Problem& p) {
+  return outputs_of(p.epilogue, p.n);
+}
+
 /// The problem with every "0 = packed" stride filled in. Planning and launching work on this form.
 SLUICE_HD constexpr Problem with_strides(Problem p) {
   const i64 a_inner = inner_extent(p.a, p.m, p.k), a_outer = outer_extent(p.a, p.m, p.k);
@@ -118,8 +124,8 @@ SLUICE_HD constexpr Problem with_strides(Problem p) {
   p.b.ld = ld_of(p.b, b_inner);
   p.c.batch_stride = batch_stride_of(p.c, p.n, p.m);
   p.c.ld = ld_of(p.c, p.n);
-  p.d.batch_stride = batch_stride_of(p.d, p.n, p.m);
-  p.d.ld = ld_of(p.d, p.n);
+  p.d.batch_stride = batch_stride_of(p.d, d_columns(p), p.m);
+  p.d.ld = ld_of(p.d, d_columns(p));
   return p;
 }
 

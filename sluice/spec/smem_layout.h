@@ -28,7 +28,7 @@ SLUICE_HD constexpr int stage_bytes(const KernelConfig& c) {
 
 /// Columns of D in one store buffer: the widest of 128, 64, 32, 16 bytes that divides the tile's row.
 SLUICE_HD constexpr int store_columns(const KernelConfig& c) {
-  const int row_bytes = own_columns(c) * bytes_of(c.d);
+  const int row_bytes = own_outputs(c) * bytes_of(c.d);
   for (int bytes = kSwizzleRowBytes; bytes > 16; bytes /= 2)
     if (row_bytes % bytes == 0) return bytes / bytes_of(c.d);
   return 16 / bytes_of(c.d);

@@ -16,6 +16,21 @@ SLUICE_HD constexpr const char* validate_epilogue(const KernelConfig& c) {
   if (adds(c.epilogue) &&
       (c.epilogue.bias != Bias::none || c.epilogue.residual || c.epilogue.activation != Activation::none))
     return "Update::add takes no bias, residual or activation: it is D += the scaled product";
+  if (c.epilogue.scale_d != ScaleMode::none && c.epilogue.scale_d != ScaleMode::tensor)
+    return "scale_d must be none or tensor: one for all of D";
+  if (c.epilogue.scale_d != ScaleMode::none && c.d != DType::e4m3) return "scale_d is for an e4m3 D";
+  return nullptr;
+}
+
+/// Of gated products.
+SLUICE_HD constexpr const char* validate_gated(const KernelConfig& c) {
+  if (!c.epilogue.gated) return nullptr;
+  if (c.epilogue.residual || adds(c.epilogue)) return "a gated product takes no residual and no Update::add";
+  if (is_block_scaled(c.epilogue)) return "a gated product takes no block scales";
+  if (c.b_major != Major::k)
+    return "a gated product needs a K-major B: a tile takes rows from both of its halves";
+  if (c.combine == Combine::separate)
+    return "a gated product has no Combine::separate: the second kernel's CTAs do not hold both halves";
   return nullptr;
 }
 
@@ -30,6 +45,7 @@ SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
     return "fp8 operands must be K-major: WGMMA has no transposed form for them";
   if (c.tile.k != k_block(c.a)) return "tile.k must be one 128-byte row: 64 for 16-bit inputs, 128 for fp8";
   if (const char* rule = validate_epilogue(c); rule != nullptr) return rule;
+  if (const char* rule = validate_gated(c); rule != nullptr) return rule;
   if (c.schedule == Schedule::plain) return validate_plain(c);
   if (c.warps != 0) return "warps is for plain: the others have 12";
   if (c.overlap != Overlap{} && c.combine == Combine::separate)
@@ -45,7 +61,10 @@ SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
     return "cluster.m, cluster.n and cluster.k must be powers of two";
   if (c.cluster.k > 1 && multicasts(c)) return "a cluster along k must be 1 along m and n";
   if (c.tile.n % (8 * c.cluster.k) != 0) return "each CTA of a cluster along k needs 8 of the tile's columns";
-  if (bytes_of(c.d) * own_columns(c) % 16 != 0 && c.store == StorePath::tma)
+  if (c.epilogue.gated && (own_columns(c) % kGatedGroup != 0 || c.tile.n % (kGatedGroup * c.cluster.m) != 0))
+    return "a gated product needs 16 of the tile's columns, or a multiple, for each CTA that loads or stores "
+           "some";
+  if (bytes_of(c.d) * own_outputs(c) % 16 != 0 && c.store == StorePath::tma)
     return "a TMA store needs rows of a multiple of 16 bytes: widen tile.n or store direct";
   if (c.cluster.n > 1 && c.tile.m / c.cluster.n % 8 != 0)
     return "a multicast slice of A must be a multiple of 8 rows";

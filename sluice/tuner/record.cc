@@ -1,84 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JSON form of a record, both ways, from one list of its fields: `fields` visits each with its name and
-// bounds, a Writer or a Reader (record_json.h) does the rest. A record of packed weights is one that has the
-// field "weights".
+// The JSON form of a record, both ways, from one list of its fields (record_fields.h has a product's), each
+// visited with its name and bounds by a Writer or a Reader (record_json.h). A record of packed weights is one
+// that has the field "weights".
 #include <sluice/tuner/record.h>
 
-#include <sluice/tuner/record_json.h>
+#include <sluice/tuner/record_fields.h>
 
 namespace sluice {
 namespace {
 
 using namespace record_json;
-using mixed::Is;
-
-constexpr const char* kMixedField = "weights";  // that no dense record has
-constexpr Range kSize{1, kMaxInt};
-
-// Values are const for a Writer. One function for each kind of recipe and of choice.
-template <class Visitor, Is<Recipe> Values>
-void recipe_fields(Visitor& v, Values& recipe) {
-  v.number("m", recipe.m, kSize);
-  v.number("n", recipe.n, kSize);
-  v.number("k", recipe.k, kSize);
-  v.number("batch", recipe.batch, kSize);
-  v.choice("a", recipe.a);
-  v.choice("b", recipe.b);
-  v.choice("d", recipe.d);
-  v.choice("a_layout", recipe.a_major);
-  v.choice("b_layout", recipe.b_major);
-  v.choice("sums", recipe.sums);
-  v.choice("store", recipe.store);
-  v.flag("vectors", recipe.vectors);
-  v.choice("activation", recipe.activation);
-  v.number("residual_bytes", recipe.residual_bytes, {0, 4});
-  v.choice_or("bias", Bias::none, recipe.bias);
-  v.choice_or("adding", Adding::none, recipe.adding);
-}
-
-template <class Visitor, Is<MixedRecipe> Values>
-void recipe_fields(Visitor& v, Values& recipe) {
-  v.number("m", recipe.m, kSize);
-  v.number("n", recipe.n, kSize);
-  v.number("k", recipe.k, kSize);
-  v.choice("x", recipe.x);
-  v.choice_or("scale_x", ScaleMode::none, recipe.scale_x);
-  v.choice("d", recipe.d);
-  v.choice(kMixedField, recipe.weights);
-  v.number("group", recipe.group, {0, kPackedTileK});
-  v.choice("weight_scale", recipe.weight_scale);
-  v.choice("zero", recipe.zero);
-  v.choice_or("order", FragmentOrder::half, recipe.order);
-  v.choice("store", recipe.store);
-  v.choice("activation", recipe.activation);
-  v.choice_or("bias", Bias::none, recipe.bias);
-}
-
-template <class Visitor, Is<TunedChoice> Values>
-void choice_fields(Visitor& v, Values& choice) {
-  const Range tile{1, 1024}, cluster{1, 16};
-  v.choice("schedule", choice.schedule);
-  v.number("tile_m", choice.tile_m, tile);
-  v.number("tile_n", choice.tile_n, tile);
-  v.number("cluster_m", choice.cluster.m, cluster);
-  v.number("cluster_n", choice.cluster.n, cluster);
-  v.number("cluster_k", choice.cluster.k, cluster);
-  v.choice("raster", choice.raster);
-  v.number("raster_group", choice.raster_group, kSize);
-  v.number("clusters", choice.clusters, {1, 65536});
-  v.number("streamed", choice.streamed, {0, kMaxInt});
-  v.choice_or("combine", Combine::last_arriver, choice.combine);
-  v.number_or("warps", 0, choice.warps, {0, 64});
-  v.number_or("stages", 0, choice.stages, {0, 64});
-}
-
-/// Names and order of a kernel's fields are for_each_choice's; their rules are the planner's.
-template <class Visitor, Is<mixed::TunedChoice> Values>
-void choice_fields(Visitor& v, Values& choice) {
-  v.kernel("kernel", choice.config);
-  const auto number = [&](const char* name, auto& value) { v.number(name, value, {0, 1024}); };
-  std::visit([&](auto& config) { mixed::for_each_choice(config, number); }, choice.config);
-}
 
 /// Every field in the order of the file.
 template <class Visitor, class Record>
@@ -126,7 +57,7 @@ std::string read(const Json& json, TuningRecord& record) {
   }
   Reader reader(json);
   fields(reader, record, version);
-  return reader.verdict();
+  return reader.verdict(kRecordVersion);
 }
 
 }  // namespace
@@ -150,12 +81,16 @@ std::string to_json(const TuningRecord& record) {
   return writer.line();
 }
 
-std::string to_json(std::vector<TuningRecord> records) {
+std::string to_json(std::vector<TuningRecord> records, std::vector<TunedChain> chains) {
   std::stable_sort(records.begin(), records.end(),
                    [](const TuningRecord& x, const TuningRecord& y) { return x.key < y.key; });
-  std::string text = "[";
-  for (std::size_t i = 0; i < records.size(); ++i) text += (i == 0 ? "\n" : ",\n") + to_json(records[i]);
-  return text + "\n]\n";
+  std::stable_sort(chains.begin(), chains.end(),
+                   [](const TunedChain& x, const TunedChain& y) { return x.name < y.name; });
+  std::string text;
+  const auto add = [&](const auto& record) { text += (text.empty() ? "[\n" : ",\n") + to_json(record); };
+  for (const TuningRecord& record : records) add(record);
+  for (const TunedChain& chain : chains) add(chain);
+  return (text.empty() ? "[" : text) + "\n]\n";
 }
 
 ParsedRecords parse_records(std::string_view text, const std::string& where) {
@@ -168,11 +103,15 @@ ParsedRecords parse_records(std::string_view text, const std::string& where) {
   }
   const auto add = [&](const Json& item, const std::string& place) {
     TuningRecord record;
-    const std::string broken = read(item, record);
-    if (broken.empty())
-      parsed.records.push_back(std::move(record));
-    else
+    TunedChain chain;
+    const bool is_chain = item.is_object() && item.contains(kTunedChainSteps);
+    const std::string broken = is_chain ? read_tuned_chain(item, chain) : read(item, record);
+    if (!broken.empty())
       parsed.troubles.push_back(place + ": " + broken);
+    else if (is_chain)
+      parsed.chains.push_back(std::move(chain));
+    else
+      parsed.records.push_back(std::move(record));
   };
   if (!json.is_array()) add(json, where);
   for (std::size_t i = 0; json.is_array() && i < json.size(); ++i)

@@ -12,7 +12,7 @@
 
 #include <sluice/mixed.h>
 #include <sluice/records.h>
-#include <sluice/tuner/recipe.h>
+#include <sluice/tuner/tuned_chain.h>
 
 namespace sluice {
 
@@ -52,12 +52,14 @@ std::string library_version();
 
 /// One line, fields in a fixed order.
 std::string to_json(const TuningRecord& record);
-/// An array, one record a line, sorted by key: equal records give equal bytes.
-std::string to_json(std::vector<TuningRecord> records);
+/// An array, one record a line, sorted by key, tuned chains behind them by name: equal records give equal
+/// bytes.
+std::string to_json(std::vector<TuningRecord> records, std::vector<TunedChain> chains = {});
 
 /// What a text holds, and a line for each record that was refused.
 struct ParsedRecords {
   std::vector<TuningRecord> records;
+  std::vector<TunedChain> chains;
   std::vector<std::string> troubles;
 };
 /// One record or an array of them. `where` is named in the troubles: "FILE: record 3: \"tile_m\" = -1 must be

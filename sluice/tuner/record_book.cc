@@ -2,6 +2,9 @@
 // Books, and the shipped one. An empty book shares nothing and looks nothing up.
 #include <sluice/tuner/record_book.h>
 
+#include <algorithm>
+
+#include <sluice/host/chain.h>
 #include <sluice/tuner/record_store.h>
 
 namespace sluice {
@@ -16,6 +19,27 @@ void add_layer(std::span<const TuningRecord> records, RecordBook::Impl& book) {
     if (kept == nullptr || kept->date <= record.date) kept = &record;
   }
   for (const auto& [key, record] : newest) book.choices[key] = record->choice;
+}
+
+void add_layer(std::vector<TunedChain> chains, RecordBook::Impl& book) {
+  std::stable_sort(chains.begin(), chains.end(),
+                   [](const TunedChain& x, const TunedChain& y) { return x.date > y.date; });
+  book.chains.insert(book.chains.begin(), chains.begin(), chains.end());
+}
+
+/// What the chain has at the place of `here`; nullptr: it has no such place. Its last step stands before its
+/// first, too.
+const TunedStep* at_place(const TunedChain& chain, const StepRecipe* before, const StepRecipe& here,
+                          const StepRecipe* behind) {
+  const std::size_t count = chain.steps.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const StepRecipe& left = chain.steps[(i + count - 1) % count].recipe;
+    const StepRecipe& right = chain.steps[(i + 1) % count].recipe;
+    if (chain.steps[i].recipe == here && (before == nullptr || *before == left) &&
+        (behind == nullptr || *behind == right))
+      return &chain.steps[i].choice;
+  }
+  return nullptr;
 }
 
 template <class Choice, class AnyProblem>
@@ -46,21 +70,52 @@ std::optional<mixed::TunedChoice> RecordBook::find(const MixedProblem& problem,
   return look_up<mixed::TunedChoice>(impl(), problem, device);
 }
 
+std::vector<std::optional<TunedStep>> RecordBook::find(std::span<const ChainStep> steps,
+                                                       const DeviceInfo& device) const {
+  std::vector<std::optional<TunedStep>> found(steps.size());
+  if (impl().chains.empty()) return found;
+  std::vector<std::size_t> launched;
+  std::vector<StepRecipe> recipes;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    if (!is_launched(steps[i])) continue;
+    launched.push_back(i);
+    recipes.push_back(recipe_of(steps[i]));
+  }
+  for (std::size_t i = 0; i < recipes.size() && recipes.size() > 1; ++i) {
+    const StepRecipe* before = i > 0 ? &recipes[i - 1] : nullptr;
+    const StepRecipe* behind = i + 1 < recipes.size() ? &recipes[i + 1] : nullptr;
+    for (const TunedChain& chain : impl().chains) {
+      if (chain.gpu != device.name || chain.sm_count != device.sm_count) continue;
+      const TunedStep* choice = at_place(chain, before, recipes[i], behind);
+      if (choice == nullptr) continue;
+      found[launched[i]] = *choice;
+      break;
+    }
+  }
+  return found;
+}
+
 int RecordBook::size() const {
-  return static_cast<int>(impl_->choices.size());
+  return static_cast<int>(impl_->choices.size() + impl_->chains.size());
 }
 
 const std::vector<std::string>& RecordBook::troubles() const {
   return impl_->troubles;
 }
 
-RecordBook book_of(std::span<const TuningRecord> shipped, std::span<const TuningRecord> own,
-                   std::vector<std::string> troubles) {
+RecordBook book_of(const ParsedRecords& shipped, const ParsedRecords& own) {
   auto book = std::make_shared<RecordBook::Impl>();
-  add_layer(shipped, *book);
-  add_layer(own, *book);
-  book->troubles = std::move(troubles);
+  for (const ParsedRecords* layer : {&shipped, &own}) {
+    add_layer(layer->records, *book);
+    add_layer(layer->chains, *book);
+    book->troubles.insert(book->troubles.end(), layer->troubles.begin(), layer->troubles.end());
+  }
   return RecordBook(std::move(book));
+}
+
+RecordBook book_of(std::span<const TuningRecord> shipped, std::span<const TuningRecord> own) {
+  return book_of(ParsedRecords{.records = {shipped.begin(), shipped.end()}},
+                 ParsedRecords{.records = {own.begin(), own.end()}});
 }
 
 const ParsedRecords& embedded_records() {
@@ -69,6 +124,7 @@ const ParsedRecords& embedded_records() {
     for (const EmbeddedRecords& file : embedded_record_files()) {
       ParsedRecords one = parse_records(file.text, file.file);
       for (TuningRecord& record : one.records) sum.records.push_back(std::move(record));
+      for (TunedChain& chain : one.chains) sum.chains.push_back(std::move(chain));
       for (std::string& trouble : one.troubles) sum.troubles.push_back(std::move(trouble));
     }
     return sum;
@@ -77,16 +133,14 @@ const ParsedRecords& embedded_records() {
 }
 
 const RecordBook& shipped_records() {
-  static const RecordBook book = book_of(embedded_records().records, {}, embedded_records().troubles);
+  static const RecordBook book = book_of(embedded_records());
   return book;
 }
 
 RecordBook open_records(const Options& options) {
   const ParsedRecords own = read_records_folder(options.records_dir);
-  if (own.records.empty() && own.troubles.empty()) return shipped_records();
-  std::vector<std::string> troubles = embedded_records().troubles;
-  troubles.insert(troubles.end(), own.troubles.begin(), own.troubles.end());
-  return book_of(embedded_records().records, own.records, std::move(troubles));
+  if (own.records.empty() && own.chains.empty() && own.troubles.empty()) return shipped_records();
+  return book_of(embedded_records(), own);
 }
 
 std::string library_version() {

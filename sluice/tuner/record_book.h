@@ -16,12 +16,14 @@ struct TuningKeyHash {
 
 struct RecordBook::Impl {
   std::unordered_map<TuningKey, AnyChoice, TuningKeyHash> choices;  // of the kind of their key's recipe
+  std::vector<TunedChain> chains;                                   // the first that fits wins
   std::vector<std::string> troubles;
 };
 
-/// `shipped` below, `own` above; both in any order.
-RecordBook book_of(std::span<const TuningRecord> shipped, std::span<const TuningRecord> own = {},
-                   std::vector<std::string> troubles = {});
+/// `shipped` below, `own` above; both in any order. Troubles of both are the book's.
+RecordBook book_of(const ParsedRecords& shipped, const ParsedRecords& own = {});
+/// The same of products alone.
+RecordBook book_of(std::span<const TuningRecord> shipped, std::span<const TuningRecord> own = {});
 
 /// The records of sluice/tuner/records, embedded at build time (tools/embed_records.py).
 const ParsedRecords& embedded_records();

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <sluice/host/norm_units.h>
 #include <sluice/host/planner/mixed_choices.h>
 #include <sluice/tuner/record.h>
 
@@ -61,6 +62,16 @@ template <>
 constexpr int kCount<ScaleZero> = 2;
 template <>
 constexpr int kCount<FragmentOrder> = 2;
+template <>
+constexpr int kCount<NormStore> = 4;
+template <>
+constexpr int kCount<Granularity> = 4;
+template <>
+constexpr int kCount<Gate> = 2;
+template <>
+constexpr int kCount<Wait> = 3;
+template <>
+constexpr int kCount<Trigger> = 3;
 
 inline double rounded(double value) {
   return std::round(value * 1000) / 1000;
@@ -88,6 +99,8 @@ class Writer {
   void text(const char* name, const std::string& value) { json_[name] = value; }
   void date(const char* name, const std::string& value) { json_[name] = value; }
   void time(const char* name, const double& value, bool) { json_[name] = rounded(value); }
+  void list(const char* name, Json values) { json_[name] = std::move(values); }
+  Json take() { return std::move(json_); }
   std::string line() const { return json_.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
  private:
@@ -194,13 +207,21 @@ class Reader {
     value = us;
   }
 
+  /// nullptr: it is missing, or no list, or empty.
+  const Json* list(const char* name) {
+    const Json* found = field(name);
+    if (found == nullptr || (found->is_array() && !found->empty())) return found;
+    refuse(name, "must be an array of at least one");
+    return nullptr;
+  }
+
   /// After all fields: what is left over is a field that this version does not know.
-  std::string verdict() {
+  std::string verdict(int version) {
     if (!broken_.empty() || json_.size() == seen_.size()) return broken_;
     for (const auto& [name, value] : json_.items())
       if (std::find(seen_.begin(), seen_.end(), name) == seen_.end())
-        return '"' + name.substr(0, kMaxText) + "\" is no field of version " +
-               std::to_string(kRecordVersion) + kRemedy;
+        return '"' + name.substr(0, kMaxText) + "\" is no field of version " + std::to_string(version) +
+               kRemedy;
     return broken_;
   }
 

@@ -57,6 +57,7 @@ void read_folder(const CacheDirectory& folder, const std::string& path, ParsedRe
     }
     ParsedRecords one = parse_records(file.bytes, where);
     std::move(one.records.begin(), one.records.end(), std::back_inserter(all.records));
+    std::move(one.chains.begin(), one.chains.end(), std::back_inserter(all.chains));
     std::move(one.troubles.begin(), one.troubles.end(), std::back_inserter(all.troubles));
   }
 }
@@ -90,6 +91,19 @@ std::string file_name_of(const TuningKey& key) {
   return start + "-" + hex(digest(key_text(key))).substr(0, 16) + kSuffix;
 }
 
+std::string file_name_of(const TunedChain& chain) {
+  TunedChain key{.gpu = chain.gpu, .sm_count = chain.sm_count};
+  for (const TunedChain::Step& step : chain.steps) {
+    key.steps.push_back({.recipe = step.recipe});
+    // A default choice of the step's kind, which to_json has fields for.
+    if (std::holds_alternative<Recipe>(step.recipe)) key.steps.back().choice.kernel = TunedChoice{};
+    if (std::holds_alternative<MixedRecipe>(step.recipe))
+      key.steps.back().choice.kernel = mixed::TunedChoice{};
+  }
+  return "chain-" + std::to_string(chain.steps.size()) + "-" + hex(digest(to_json(key))).substr(0, 16) +
+         kSuffix;
+}
+
 Result<RecordStore> RecordStore::open_folder(const std::string& path) {
   Result<CacheDirectory> folder = CacheDirectory::open(path, CacheDirectory::Access::read_write, kSubject);
   if (!folder) return folder.error();
@@ -99,6 +113,7 @@ Result<RecordStore> RecordStore::open_folder(const std::string& path) {
   RecordStore store;
   store.folder_ = std::move(*folder);
   store.records_ = std::move(all.records);
+  store.chains_ = std::move(all.chains);
   store.troubles_ = std::move(all.troubles);
   return store;
 }
@@ -115,6 +130,7 @@ Result<RecordStore> RecordStore::open_file(const std::string& path) {
     ParsedRecords all = parse_records(text.str(), path);
     if (!all.troubles.empty()) return Error{ErrorCode::invalid_argument, all.troubles.front()};
     store.records_ = std::move(all.records);
+    store.chains_ = std::move(all.chains);
   }
   // What would keep it from being written shall show now, and not after a minute of measuring.
   const std::string parent = std::filesystem::path(path).parent_path().string();
@@ -128,14 +144,35 @@ const TuningRecord* RecordStore::find(const TuningKey& key) const {
   return found != records_.end() ? &*found : nullptr;
 }
 
+Result<RecordStore> open_store(const std::string& out, const std::string& records, const Options& options) {
+  const auto refused = [](const char* why) { return Error{ErrorCode::invalid_argument, why}; };
+  if (!out.empty() && !records.empty())
+    return refused("--records is a folder and --out a file of records: give one of them");
+  if (!out.empty()) return RecordStore::open_file(out);
+  const std::string& folder = records.empty() ? options.records_dir : records;
+  if (folder.empty())
+    return refused("there is no folder for records: set SLUICE_RECORDS_DIR or give --records or --out");
+  return RecordStore::open_folder(folder);
+}
+
 Result<void> RecordStore::save(const TuningRecord& record) {
   std::erase_if(records_, [&](const TuningRecord& old) { return old.key == record.key; });
   records_.push_back(record);
-  if (!folder_) return write_file(file_, to_json(records_));
-  const std::string name = file_name_of(record.key);
+  return write(file_name_of(record.key), to_json(record));
+}
+
+Result<void> RecordStore::save(const TunedChain& chain) {
+  std::erase_if(chains_, [&](const TunedChain& old) { return same_key(old, chain); });
+  chains_.push_back(chain);
+  return write(file_name_of(chain), to_json(chain));
+}
+
+/// The whole file; of a folder, the one that has `line`.
+Result<void> RecordStore::write(const std::string& name, const std::string& line) {
+  if (!folder_) return write_file(file_, to_json(records_, chains_));
   const std::optional<CacheDirectory::Lock> lock = folder_->lock(name, kLockTimeout);
   if (!lock) return io_error(name, "another process holds its lock, or the folder takes none");
-  return folder_->write(name, to_json(record) + "\n", *lock);
+  return folder_->write(name, line + "\n", *lock);
 }
 
 }  // namespace sluice

@@ -17,6 +17,8 @@ ParsedRecords read_records_folder(const std::string& path);
 
 /// "4096x4096x4096-bf16-bf16-<digest of the key>.json".
 std::string file_name_of(const TuningKey& key);
+/// "chain-8-<digest of GPU and steps>.json"
+std::string file_name_of(const TunedChain& chain);
 
 class RecordStore {
  public:
@@ -27,19 +29,28 @@ class RecordStore {
   static Result<RecordStore> open_file(const std::string& path);
 
   const std::vector<TuningRecord>& records() const { return records_; }
+  const std::vector<TunedChain>& chains() const { return chains_; }
   const std::vector<std::string>& troubles() const { return troubles_; }
   /// nullptr if there is none.
   const TuningRecord* find(const TuningKey& key) const;
   /// In place of the one with an equal key, if there is one. Error io.
   Result<void> save(const TuningRecord& record);
+  /// In place of the one of the same steps.
+  Result<void> save(const TunedChain& chain);
 
  private:
   RecordStore() = default;
+  Result<void> write(const std::string& name, const std::string& line);
 
   std::string file_;  // one of the two
   std::optional<CacheDirectory> folder_;
   std::vector<TuningRecord> records_;
+  std::vector<TunedChain> chains_;
   std::vector<std::string> troubles_;
 };
+
+/// What a tool's flags ask for: --out's file, --records' folder, or the user's. Errors: invalid_argument
+/// (both, or none of the three), those of opening.
+Result<RecordStore> open_store(const std::string& out, const std::string& records, const Options& options);
 
 }  // namespace sluice

@@ -51,18 +51,18 @@ std::map<Chunk, Stored> stored_chunks(std::span<const ClusterProgram> clusters) 
   each_step(clusters, [&](const ClusterProgram&, const Agent& agent, const Step& step) {
     const auto add = [&](int wave, int column) {
       Stored& chunk = stored[{step.tile.m_offset + group_row(config, agent) + wave * kWaveRows,
-                              step.tile.n_offset + column, step.tile.batch}];
+                              outputs_of(config.epilogue, step.tile.n_offset) + column, step.tile.batch}];
       const bool is_part = config.combine == Combine::add && step.tile.sharing.peers > 1;
       ++(is_part ? chunk.added : step.guarded ? chunk.by_last : chunk.always);
       if (is_part) chunk.parts.insert(step.tile.sharing.rank);
       if (is_part || step.guarded) chunk.peers = step.tile.sharing.peers;
     };
-    const int columns = config.store == StorePath::direct ? own_columns(config) : store_columns(config);
+    const int columns = config.store == StorePath::direct ? own_outputs(config) : store_columns(config);
     // What is left to the next kernel it stores once (sum_parts of numbers_combine.cc goes by its blocks).
     const bool is_left = step.kind == StepKind::write_partial && config.combine == Combine::separate;
     if (is_left && step.tile.sharing.rank == 0)
       for (int wave = 0; wave < waves(config); ++wave)
-        for (int column = 0; column < own_columns(config); column += columns) add(wave, column);
+        for (int column = 0; column < own_outputs(config); column += columns) add(wave, column);
     if (step.kind == StepKind::issue_store) add(step.wave, step.column);
     if (step.kind == StepKind::store_direct)
       for (int wave = 0; wave < waves(config); ++wave) add(wave, 0);
@@ -86,11 +86,11 @@ std::optional<Failure> check_updates(std::span<const ClusterProgram> clusters) {
 std::optional<Failure> check_stores(std::span<const ClusterProgram> clusters) {
   const Scenario& scenario = clusters.front().scenario;
   const KernelConfig& config = scenario.config;
-  const int columns = config.store == StorePath::direct ? own_columns(config) : store_columns(config);
+  const int columns = config.store == StorePath::direct ? own_outputs(config) : store_columns(config);
   std::map<Chunk, Stored> stored = stored_chunks(clusters);
   const TileGrid grid = scenario.grid();
   const int all_rows = grid.rows * config.cluster.m * config.tile.m;
-  const int all_columns = grid.columns * config.cluster.n * config.tile.n;
+  const int all_columns = outputs_of(config.epilogue, grid.columns * config.cluster.n * config.tile.n);
   for (int batch = 0; batch < grid.batch; ++batch)
     for (int row = 0; row < all_rows; row += kWaveRows)
       for (int column = 0; column < all_columns; column += columns) {

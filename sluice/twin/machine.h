@@ -39,6 +39,10 @@ class Machine {
   void launch_dependents() { record({.kind = StepKind::launch_dependents}); }
   void warm_first() {}  // a hint
   void warm_next() {}
+  void mark(Moment) {}  // nobody's business but a clock's
+  void mark_stage(int) {}
+  void claim_marks() {}
+  void write_marks() {}
   void read_tensor_scales() { record({.kind = StepKind::read_tensor_scales}); }
   int math_group() const { return agent_.group; }
 

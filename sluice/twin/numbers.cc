@@ -61,6 +61,17 @@ void Numbers::on_step(int agent_index, const Step& step) {
   }
 }
 
+namespace {
+/// Which row of B is the `row`-th in the order of tiles.
+i64 row_of_b(const Problem& p, i64 row) {
+  return p.epilogue.gated ? gated_row(row, p.n) : row;
+}
+/// Where in a tile's sums the one is that column `column` of its part of D is made of, or begins with.
+int first_sum(const KernelConfig& c, int column) {
+  return c.epilogue.gated ? column / kGatedRows * kGatedGroup + column % kGatedRows : column;
+}
+}  // namespace
+
 void Numbers::on_load(int cta, int slice, const Step& load) {
   ++loads_;
   const Problem& p = work_.problem;
@@ -83,15 +94,15 @@ void Numbers::on_load(int cta, int slice, const Step& load) {
     k_end = k_begin + c.tile.k / slices;
   }
   if (matrix.major == Major::k)
-    row_end = row_begin +
-              slice_rows(static_cast<int>(rows), static_cast<int>(first_row) + row_begin, tile_rows / slices);
+    row_end = row_begin + slice_rows(static_cast<int>(rows), static_cast<int>(first_row) + row_begin,
+                                     tile_rows / slices, is_a ? kLoadRows : row_group(c));
   Stage& s = stage(cta, load.stage);
   for (int row = row_begin; row < row_end; ++row)
     for (int k = k_begin; k < k_end; ++k) {
       const bool inside = first_row + row < rows && first_k + k < p.k;  // TMA fills with zeros outside
       const i64 at = !inside ? 0
                      : is_a  ? a_index(p, load.tile.batch, first_row + row, first_k + k)
-                             : b_index(p, load.tile.batch, first_row + row, first_k + k);
+                             : b_index(p, load.tile.batch, row_of_b(p, first_row + row), first_k + k);
       const float value = inside ? static_cast<float>(load_element(matrix.type, data, at)) : 0.0f;
       (is_a ? s.a[row * c.tile.k + k] : s.b[k * c.tile.n + row]) = value;
     }
@@ -162,7 +173,7 @@ void Numbers::multiply(const Agent& agent, const Step& product) {
     }
 }
 
-double Numbers::epilogue(double sum, const ElementIndex& at) const {
+double Numbers::before_activation(double sum, const ElementIndex& at) const {
   const Problem& p = work_.problem;
   const Epilogue& e = p.epilogue;
   const auto scale = [](ScaleMode mode, const float* values, i64 index) {
@@ -176,7 +187,15 @@ double Numbers::epilogue(double sum, const ElementIndex& at) const {
   if (e.residual && work_.scalars.beta != 0.0f)
     value += work_.scalars.beta * load_element(e.c_type, work_.buffers.c, c_index(p, at));
   if (e.bias == Bias::column) value += load_element(e.bias_type, work_.buffers.bias, at.column);
-  return activate(e.activation, value);
+  return value;
+}
+
+double Numbers::epilogue(const float* sums, const ElementIndex& at) const {
+  const Epilogue& e = work_.problem.epilogue;
+  double value = activate(e.activation, before_activation(sums[0], at));
+  if (e.gated)
+    value *= before_activation(sums[kGatedRows], {at.batch, at.row, at.column + work_.problem.n / 2});
+  return e.scale_d == ScaleMode::none ? value : value / static_cast<double>(*work_.buffers.scale_d);
 }
 
 void Numbers::write_chunk(const Agent& agent, const Step& chunk) {
@@ -187,9 +206,9 @@ void Numbers::write_chunk(const Agent& agent, const Step& chunk) {
     const int row = chunk.wave * kWaveRows + i;
     for (int j = 0; j < columns; ++j) {
       const ElementIndex at{chunk.tile.batch, chunk.tile.m_offset + group_row(agent) + row,
-                            chunk.tile.n_offset + chunk.column + j};
-      if (at.row >= work_.problem.m || at.column >= work_.problem.n) continue;  // TMA clips it
-      const double value = epilogue(group.sums[row * c.tile.n + chunk.column + j], at);
+                            outputs_of(c.epilogue, chunk.tile.n_offset) + chunk.column + j};
+      if (at.row >= work_.problem.m || at.column >= d_columns(work_.problem)) continue;  // TMA clips it
+      const double value = epilogue(&group.sums[row * c.tile.n + first_sum(c, chunk.column + j)], at);
       store_element(c.d, group.buffers[chunk.stage].bytes.data(), i * columns + j, value);
     }
   }
@@ -203,8 +222,8 @@ void Numbers::on_store_read(int cta, int group_index, int which) {
   const StoreBuffer& buffer = group_of(agent).buffers[which];
   const Step& chunk = buffer.issued;
   const i64 first_row = chunk.tile.m_offset + group_row(agent) + chunk.wave * kWaveRows;
-  const i64 first_column = chunk.tile.n_offset + chunk.column;
-  const i64 columns = std::min<i64>(store_columns(c), p.n - first_column), size = bytes_of(c.d);
+  const i64 first_column = outputs_of(c.epilogue, chunk.tile.n_offset) + chunk.column;
+  const i64 columns = std::min<i64>(store_columns(c), d_columns(p) - first_column), size = bytes_of(c.d);
   for (i64 i = 0; i < kWaveRows && first_row + i < p.m && columns > 0; ++i) {
     const u8* from = buffer.bytes.data() + i * store_row_bytes(c);
     const i64 to = d_index(p, {chunk.tile.batch, first_row + i, first_column});
@@ -230,10 +249,11 @@ void Numbers::store_direct(const Agent& agent, const Step& step) {
   stores_ += waves(c);
   const std::vector<float>& sums = group_of(agent).sums;
   for (int row = 0; row < group_rows(c); ++row)
-    for (int column = 0; column < own_columns(c); ++column) {
-      const ElementIndex at{tile.batch, tile.m_offset + group_row(agent) + row, tile.n_offset + column};
-      if (at.row >= p.m || at.column >= p.n) continue;
-      const double value = epilogue(sums[row * c.tile.n + column], at);
+    for (int column = 0; column < own_outputs(c); ++column) {
+      const ElementIndex at{tile.batch, tile.m_offset + group_row(agent) + row,
+                            outputs_of(c.epilogue, tile.n_offset) + column};
+      if (at.row >= p.m || at.column >= d_columns(p)) continue;
+      const double value = epilogue(&sums[row * c.tile.n + first_sum(c, column)], at);
       if (step.adds)
         add_to_d(d_index(p, at), static_cast<float>(value));
       else

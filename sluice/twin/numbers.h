@@ -78,7 +78,9 @@ class Numbers final : public Observer {
   void promote(const Agent& agent, int unit);
   void retire(const Agent& agent, size_t left);
   void multiply(const Agent& agent, const Step& product);
-  double epilogue(double sum, const ElementIndex& at) const;
+  double before_activation(double sum, const ElementIndex& at) const;
+  /// `sums`: where the element's is; of a gated one its "up" is kGatedRows behind it.
+  double epilogue(const float* sums, const ElementIndex& at) const;
   void write_chunk(const Agent& agent, const Step& chunk);
   void store_direct(const Agent& agent, const Step& step);
   void add_to_d(i64 index, float value);

@@ -80,7 +80,7 @@ void Numbers::sum_parts() {
         sum += share;
       }
       const i64 index = d_index(work_.problem, element);
-      const double value = epilogue(sum, element);
+      const double value = epilogue(&sum, element);
       if (adds(c.epilogue))
         add_to_d(index, static_cast<float>(value));
       else

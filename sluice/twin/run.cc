@@ -28,6 +28,8 @@ Result<void> check_buffers(const Work& work) {
     return missing("scale_a", "the epilogue scales rows");
   if (multiplies && e.scale_b != ScaleMode::none && work.buffers.scale_b == nullptr)
     return missing("scale_b", "the epilogue scales columns");
+  if (e.scale_d != ScaleMode::none && work.buffers.scale_d == nullptr)
+    return missing("scale_d", "the epilogue divides by it");
   if (e.bias != Bias::none && work.buffers.bias == nullptr) return missing("bias", "the epilogue adds it");
   return {};
 }

@@ -106,10 +106,8 @@ TEST(chain_layers, down_reads_what_is_gated_whatever_the_weights) {
 
 TEST(chain_layers, fused_have_no_kernel_between_gate_up_and_down) {
   LayerSpec spec = spec_of(LayerWeights::int4, LayerParts::all);
-  spec.fused = true;
-  const LayerMemory memory = imagined_memory(spec);
-  EXPECT_EQ(memory.activations.data[Activations::kGateUp], nullptr);
-  const std::vector<ChainStep> steps = steps_of(spec, memory);
+  spec.fusion = Fusion::gated;
+  const std::vector<ChainStep> steps = steps_of(spec, imagined_memory(spec));
   ASSERT_EQ(steps.size(), 4u * 6);
   const auto& gate_up = std::get<MixedStep>(steps[4].work);
   EXPECT_TRUE(gate_up.problem.gated);
@@ -118,7 +116,43 @@ TEST(chain_layers, fused_have_no_kernel_between_gate_up_and_down) {
   EXPECT_EQ(std::get<MixedStep>(steps[5].work).args.x, gate_up.args.d);
   const auto plan = plan_chain(steps, DeviceInfo{});
   ASSERT_TRUE(plan.ok()) << plan.error().message;
-  EXPECT_EQ(name_of(spec), "llama3-8b int4, 4 tokens, fused");
+  EXPECT_EQ(name_of(spec), "llama3-8b int4, 4 tokens, fused: gated");
+}
+
+TEST(chain_layers, fused_dense_products_make_what_the_next_one_reads) {
+  for (const Fusion fusion : {Fusion::gated, Fusion::residual}) {
+    const LayerSpec spec = fused(spec_of(LayerWeights::e4m3, LayerParts::all), fusion);
+    const LayerMemory memory = imagined_memory(spec);
+    const std::vector<ChainStep> steps = steps_of(spec, memory);
+    ASSERT_EQ(steps.size(), 4u * 6);
+    const void* stream = memory.input;
+    for (size_t i = 0; i < steps.size(); i += 6) {
+      const auto product = [&](size_t at) { return std::get<ProductStep>(steps[i + at].work); };
+      const auto norm = [&](size_t at) { return std::get<NormStep>(steps[i + at].work); };
+      const ProductStep qkv = product(1), o = product(2), gate_up = product(4), down = product(5);
+      EXPECT_EQ(qkv.problem.d.type, DType::e4m3);
+      EXPECT_EQ(qkv.args.scale_d, memory.one);
+      EXPECT_EQ(o.args.a, qkv.args.d);
+      EXPECT_TRUE(gate_up.problem.epilogue.gated);
+      EXPECT_EQ(gate_up.args.scale_d, memory.one);
+      EXPECT_EQ(d_columns(gate_up.problem), down.problem.k);
+      EXPECT_EQ(down.args.a, gate_up.args.d);
+      const bool adds = fusion == Fusion::residual;
+      EXPECT_EQ(o.problem.epilogue.residual, adds);
+      EXPECT_EQ(norm(0).args.sum != nullptr, !adds);
+      EXPECT_EQ(norm(3).args.residual != nullptr, !adds);
+      if (!adds) continue;
+      EXPECT_EQ(norm(0).args.input, stream);
+      EXPECT_EQ(o.args.c, stream);
+      EXPECT_EQ(norm(3).args.input, o.args.d);
+      EXPECT_EQ(down.args.c, o.args.d);
+      EXPECT_EQ(down.args.beta, 1.0f);
+      stream = down.args.d;
+    }
+    const auto plan = plan_chain(steps, DeviceInfo{});
+    EXPECT_TRUE(plan.ok()) << plan.error().message;
+  }
+  EXPECT_NE(parse_fusion("all").error().message.find("none, gated, residual"), std::string::npos);
 }
 
 TEST(chain_layers, bytes_are_the_models) {
@@ -183,8 +217,9 @@ TEST(chain_layers, equal_products_read_what_the_one_before_wrote_and_more) {
 TEST(chain_layers, a_tuners_choices_reach_packed_products_of_every_layer) {
   const LayerSpec spec = spec_of(LayerWeights::int4, LayerParts::all);
   std::vector<ChainStep> steps = steps_of(spec, imagined_memory(spec));
-  std::vector<StepChoice> choices(steps.size() / 4);
-  for (size_t i = 0; i < choices.size(); ++i) choices[i].mixed.warps = static_cast<int>(i) + 1;
+  std::vector<TunedStep> choices(steps.size() / 4);
+  for (size_t i = 0; i < choices.size(); ++i)
+    choices[i].kernel = mixed::TunedChoice{.config = NarrowConfig{.warps = static_cast<int>(i) + 1}};
   put_choices(choices, steps);
   for (size_t i = 0; i < steps.size(); ++i)
     if (const auto* s = std::get_if<MixedStep>(&steps[i].work)) {

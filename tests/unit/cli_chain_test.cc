@@ -22,6 +22,11 @@ Result<std::vector<bench::ChainCase>> parsed(const std::string& arguments) {
   app.parse(arguments);
   return cases_of(flags);
 }
+std::string arm_names(const bench::ChainCase& item) {
+  std::string names;
+  for (const bench::ArmSpec& arm : item.arms) names += arm.name + ";";
+  return names;
+}
 std::string refusal(const std::string& arguments) {
   const auto cases = parsed(arguments);
   return cases.ok() ? "" : cases.error().message;
@@ -34,17 +39,7 @@ TEST(cli_chain, a_case_for_each_number_of_tokens) {
   const bench::LayerSpec& spec = (*cases)[1].spec;
   EXPECT_EQ(name_of(spec), "qwen3-8b bf16, 16 tokens, projections");
   EXPECT_EQ(spec.layers, 3);
-  ASSERT_EQ((*cases)[1].arms.size(), 1u);
-  EXPECT_EQ((*cases)[1].arms[0].name, "weights_first, at_start");
-}
-
-TEST(cli_chain, fused_is_of_int4_layers_with_companions) {
-  const auto cases = parsed("--weights int4 --fused --tokens 1");
-  ASSERT_TRUE(cases.ok()) << cases.error().message;
-  EXPECT_TRUE((*cases)[0].spec.fused);
-  for (const char* wrong :
-       {"--fused", "--fused --weights int4 --projections", "--fused --weights int4 --model 256x512"})
-    EXPECT_NE(refusal(wrong).find("leave it out"), std::string::npos) << wrong;
+  EXPECT_EQ(arm_names((*cases)[1]), "weights_first;tuned;");
 }
 
 TEST(cli_chain, arms) {
@@ -59,9 +54,23 @@ TEST(cli_chain, arms) {
   EXPECT_EQ(arms[1].options.trigger, Trigger::after_loads);
   const auto ladder = parsed("--ladder --tokens 1");
   ASSERT_TRUE(ladder.ok());
-  std::string names;
-  for (const bench::ArmSpec& arm : (*ladder)[0].arms) names += arm.name + ";";
-  EXPECT_EQ(names, "wait_first;weights_first;half footprint;hand-off 8 MB;");
+  EXPECT_EQ(arm_names((*ladder)[0]),
+            "wait_first;weights_first;half footprint;weights_first, fused: gated;hand-off 8 MB, fused: "
+            "gated;tuned, fused: gated;");
+  const auto alone = parsed("--ladder --tokens 1 --projections");
+  ASSERT_TRUE(alone.ok());
+  EXPECT_EQ(arm_names((*alone)[0]), "wait_first;weights_first;half footprint;hand-off 8 MB;tuned;");
+}
+
+TEST(cli_chain, arms_for_each_fusion_with_an_off_of_their_own) {
+  const auto cases = parsed("--fuse none,residual --tune 3 --tokens 1");
+  ASSERT_TRUE(cases.ok()) << cases.error().message;
+  EXPECT_EQ(arm_names((*cases)[0]),
+            "weights_first;tuned;tuning;off, fused: residual;weights_first, fused: residual;tuned, fused: "
+            "residual;tuning, fused: residual;");
+  EXPECT_EQ((*cases)[0].arms[3].fusion, bench::Fusion::residual);
+  EXPECT_EQ((*cases)[0].arms[3].options.overlap, ChainOverlap::off);
+  EXPECT_EQ((*cases)[0].arms[6].tune_s, 3);
 }
 
 TEST(cli_chain, ratios_of_example_63) {
@@ -81,6 +90,10 @@ TEST(cli_chain, refusals_list_what_there_is) {
   EXPECT_NE(refusal("--trigger late").find("never, at_start, after_loads"), std::string::npos);
   EXPECT_NE(refusal("--against torch").find("cublaslt"), std::string::npos);
   EXPECT_NE(refusal("--ladder --half").find("--half has no effect beside --ladder"), std::string::npos);
+  EXPECT_NE(refusal("--ladder --fuse gated").find("--fuse has no effect beside --ladder"), std::string::npos);
+  EXPECT_NE(refusal("--fuse all").find("none, gated, residual"), std::string::npos);
+  EXPECT_NE(refusal("--fuse gated --projections").find("nothing to fuse"), std::string::npos);
+  EXPECT_NE(refusal("--fuse residual --weights int4").find("say gated"), std::string::npos);
   EXPECT_NE(refusal("--overlap-ratio 0.5 --trigger never").find("leave one out"), std::string::npos);
 }
 
@@ -161,16 +174,17 @@ TEST_F(ChainSession, measures_every_kind_and_gives_everything_back) {
     }
 }
 
-TEST_F(ChainSession, measures_fused_layers_which_have_a_kernel_less) {
-  bench::ChainCase item = small_case(bench::LayerWeights::int4, bench::LayerParts::all);
-  const bench::ChainRecord plain = measure_chain(*lab_, item, bench::kSilent);
-  item.spec.fused = true;
-  const bench::ChainRecord fused = measure_chain(*lab_, item, bench::kSilent);
-  ASSERT_EQ(fused.error, "");
-  ASSERT_EQ(fused.arms.size(), 2u);
-  EXPECT_TRUE(fused.arms[1].right()) << fused.arms[1].error;
-  EXPECT_EQ(fused.arms[1].kernels, plain.arms[1].kernels - 4) << "one in each layer";
-  EXPECT_EQ(fused.layer_weight_bytes, plain.layer_weight_bytes);
+TEST_F(ChainSession, without_a_timeline_there_are_times_still) {
+  bench::ChainCase item = small_case(bench::LayerWeights::e4m3, bench::LayerParts::projections);
+  item.timeline = true;  // the fake driver's kernels tell nothing
+  const bench::ChainRecord record = measure_chain(*lab_, item, bench::kSilent);
+  ASSERT_EQ(record.arms.size(), 2u);
+  for (const bench::ArmRecord& arm : record.arms) {
+    EXPECT_TRUE(arm.right()) << arm.error;
+    EXPECT_GT(arm.us.median, 0);
+    EXPECT_FALSE(arm.timeline.has_value());
+    EXPECT_NE(arm.timeline_error, "");
+  }
 }
 
 TEST_F(ChainSession, lost_edges_and_a_missing_peer_are_errors_of_their_arm) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // From an accumulator to a value of D: act(scale * acc + beta * C + bias), two neighbouring columns at a
-// time. Reads only operands inside D; outside it the value is never stored.
+// time, or of two accumulators the product of both (Epilogue::gated). Columns are those of the product there:
+// "up" of column j of D is column n / 2 + j. Reads only operands inside D; outside it the value is never
+// stored.
 #pragma once
 
 #include <sluice/spec/params.h>
@@ -18,7 +20,7 @@ struct Position {
   int row, column, batch;
 };
 struct TensorScales {
-  float a = 1.0f, b = 1.0f;
+  float a = 1.0f, b = 1.0f, d = 1.0f;
 };
 struct RowScales {
   float upper, lower;
@@ -33,6 +35,7 @@ template <Epilogue kEpilogue>
 struct ElementWise {
   const GemmParams& params;
   float tensor_scale;  // alpha and the per-tensor scales
+  float multiplier;    // of D, with scale_d
 
   SLUICE_DEVICE explicit ElementWise(const GemmParams& p) : params(p) {}
 
@@ -43,6 +46,8 @@ struct ElementWise {
   /// The same in two steps: nobody waits for memory before the second.
   SLUICE_DEVICE TensorScales load_tensor_scales() const {
     TensorScales scales;
+    if constexpr (kEpilogue.scale_d != ScaleMode::none)
+      scales.d = load_element<DType::fp32>(params.scale_d, 0);
     if (params.alpha == 0.0f) return scales;
     if constexpr (kEpilogue.scale_a == ScaleMode::tensor)
       scales.a = load_element<DType::fp32>(params.scale_a, 0);
@@ -54,6 +59,7 @@ struct ElementWise {
     tensor_scale = params.alpha;
     if constexpr (kEpilogue.scale_a == ScaleMode::tensor) tensor_scale *= scales.a;
     if constexpr (kEpilogue.scale_b == ScaleMode::tensor) tensor_scale *= scales.b;
+    if constexpr (kEpilogue.scale_d != ScaleMode::none) multiplier = 1.0f / scales.d;
   }
 
   // In gemm.cuh scale vectors come from shared memory (scale_vectors.cuh); sum_parts.cuh, which has few sums
@@ -102,8 +108,8 @@ struct ElementWise {
     return c;
   }
 
-  /// `c`: of C; not looked at without a residual.
-  SLUICE_DEVICE Pair apply(Pair acc, float row_scale, const ColumnPair& operands, const Pair& c) const {
+  /// Before the activation. `c`: of C; not looked at without a residual.
+  SLUICE_DEVICE Pair scaled(Pair acc, float row_scale, const ColumnPair& operands, const Pair& c) const {
     Pair value{acc.x * (row_scale * operands.scale.x), acc.y * (row_scale * operands.scale.y)};
     if constexpr (kEpilogue.residual) {
       value.x += params.beta * c.x;
@@ -113,13 +119,38 @@ struct ElementWise {
       value.x += operands.bias.x;
       value.y += operands.bias.y;
     }
+    return value;
+  }
+  SLUICE_DEVICE static Pair activated(const Pair& value) {
     return {activate<kEpilogue.activation>(value.x), activate<kEpilogue.activation>(value.y)};
+  }
+  /// By the given scale: what the quantiser does (kernels/quantize.cuh), so that it differs only by what it
+  /// read.
+  SLUICE_DEVICE Pair divided(const Pair& value) const {
+    if constexpr (kEpilogue.scale_d == ScaleMode::none) return value;
+    return {value.x * multiplier, value.y * multiplier};
+  }
+  SLUICE_DEVICE Pair apply(Pair acc, float row_scale, const ColumnPair& operands, const Pair& c) const {
+    return divided(activated(scaled(acc, row_scale, operands, c)));
+  }
+  /// Sums of the same two elements of D: operands[0] is the gate's.
+  SLUICE_DEVICE Pair apply_gated(const Pair& gate, const Pair& up, float row_scale,
+                                 const ColumnPair* operands) const {
+    const Pair left = activated(scaled(gate, row_scale, operands[0], {}));
+    const Pair right = scaled(up, row_scale, operands[1], {});
+    return divided({left.x * right.x, left.y * right.y});
   }
   /// `sums`: four of a thread, the upper pair first.
   SLUICE_DEVICE FragmentPairs apply_to_fragment(const float* sums, const RowScales& scales,
                                                 const ColumnPair& operands, const FragmentPairs& c) const {
     return {apply({sums[0], sums[1]}, scales.upper, operands, c.upper),
             apply({sums[2], sums[3]}, scales.lower, operands, c.lower)};
+  }
+  /// `sums`: eight, first those of the gate.
+  SLUICE_DEVICE FragmentPairs apply_gated_to_fragment(const float* sums, const RowScales& scales,
+                                                      const ColumnPair* operands) const {
+    return {apply_gated({sums[0], sums[1]}, {sums[4], sums[5]}, scales.upper, operands),
+            apply_gated({sums[2], sums[3]}, {sums[6], sums[7]}, scales.lower, operands)};
   }
 };
 

@@ -2,7 +2,8 @@
 // A scale for each row of A and for each column of B, for one math group's part of a tile: copied into shared
 // memory while the products run, read from there by the epilogue. Read from global memory where they are
 // needed, each would cost the way from L2 (docs/findings/heavy-epilogues.md).
-// Buffer of a group: [rows of the group] [columns that it stores], fp32, of what is a vector.
+// Buffer of a group: [rows of the group] [columns that it stores], fp32, of what is a vector; of gated
+// products the columns of the gate, then those of "up".
 #pragma once
 
 #include <sluice/spec/params.h>
@@ -21,13 +22,19 @@ struct ScaleVectors {
   u32 buffer;
   int thread;  // in the warpgroup
 
-  /// Begins the copies; `row`, `column`: of D, the group's first ones. Past the edges, and with alpha = 0,
-  /// come zeros.
+  /// Begins the copies; `row`, `column`: of the product, the group's first ones. Past the edges, and with
+  /// alpha = 0, come zeros.
   SLUICE_DEVICE void stage(const GemmParams& params, int row, int column) const {
     const bool wanted = params.alpha != 0.0f;
     if constexpr (kRows) copy<group_rows(kConfig)>(buffer, params.scale_a, row, wanted ? params.m : 0);
-    if constexpr (kColumns)
+    if constexpr (kColumns && kConfig.epilogue.gated) {
+      constexpr int kOutputs = own_outputs(kConfig);
+      const int half = params.n / 2;
+      copy<kOutputs>(columns_buffer(), params.scale_b, column / 2, wanted ? half : 0);
+      copy<kOutputs>(columns_buffer() + 4 * kOutputs, params.scale_b + half, column / 2, wanted ? half : 0);
+    } else if constexpr (kColumns) {
       copy<own_columns(kConfig)>(columns_buffer(), params.scale_b, column, wanted ? params.n : 0);
+    }
   }
   /// `row`: in the group. Its scale and that of the row 8 below.
   SLUICE_DEVICE RowScales rows(int row) const {

@@ -5,6 +5,8 @@
 //   K-major:  one row for each m (or n), 128 bytes of k.     A slice is a run of rows.
 //   MN-major: blocks of 64 m (or n); in a block one row for each k.  A slice is a run of k rows in every
 //   block.
+//   Gated B:  K-major, its rows in the order of gated_row(): the tensor map's dimensions are k, 8 rows, the
+//   two halves of B, groups of both, batch (host/driver/gemm_maps.h).
 #pragma once
 
 #include <sluice/spec/loaded_rows.h>
@@ -46,7 +48,7 @@ struct TileLoad {
   u16 cta_mask;
 };
 
-template <Major kMajor, int kRows, int kDepth, int kSlices>
+template <Major kMajor, int kRows, int kDepth, int kSlices, bool kGated = false>
 struct TmaTile {
   static constexpr int kSliceRows = kRows / kSlices;    // K-major
   static constexpr int kSliceDepth = kDepth / kSlices;  // MN-major
@@ -74,8 +76,12 @@ struct TmaTile {
 
  private:
   static SLUICE_DEVICE void issue(const TileLoad& tile, u32 destination, u32 barrier, int inner, int outer) {
-    const ptx::TmaBox box{inner, outer, tile.batch};
-    if constexpr (kSlices == 1)
+    const ptx::TmaBox box{inner, kGated ? outer / kGatedGroup : outer, tile.batch};
+    if constexpr (kGated && kSlices == 1)
+      ptx::tma_load_gated(destination, *tile.map, box, barrier);
+    else if constexpr (kGated)
+      ptx::tma_load_gated_multicast(destination, *tile.map, box, barrier, tile.cta_mask);
+    else if constexpr (kSlices == 1)
       ptx::tma_load(destination, *tile.map, box, barrier);
     else
       ptx::tma_load_multicast(destination, *tile.map, box, barrier, tile.cta_mask);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Brings a warp's k-tiles into its ring: rows of 128 bytes of B, then of A, their 16-byte pieces swizzled by
-// the row. Rows and k outside of a matrix become zeros and are not read.
+// the row. Rows and k outside of a matrix become zeros and are not read. Of gated products each four rows are
+// a pair of the gate's and the same pair of "up": so whoever has four neighbouring sums has both halves of
+// two elements of D, at no cost here (n is a multiple of 16: all four are inside of B or none).
 #pragma once
 
 #include <sluice/spec/params.h>
@@ -26,13 +28,13 @@ class Copier {
 
  public:
   SLUICE_DEVICE Copier(const GemmParams& params, const Place& at)
-      : four_rows_b_(kCopyRows * kElement * params.b_ld),
+      : four_rows_b_(outputs_of(kConfig.epilogue, kCopyRows) * kElement * params.b_ld),
         four_rows_a_(kCopyRows * kElement * params.a_ld),
         policy_(ptx::evict_first_policy()) {
     const int row = at.lane / 8;
     const i64 k = static_cast<i64>(at.first_tile) * kPlainRowBytes + at.lane % 8 * kPiece;  // in bytes
     b_ = static_cast<const u8*>(params.b) + k +
-         kElement * (at.batch * params.b_batch_stride + (at.first_row + row) * params.b_ld);
+         kElement * (at.batch * params.b_batch_stride + first_row_of_b(params, at, row) * params.b_ld);
     a_ = static_cast<const u8*>(params.a) + k +
          kElement * (at.batch * params.a_batch_stride + (at.first_token + row) * params.a_ld);
     rows_left_ = params.n - at.first_row - row;
@@ -75,6 +77,11 @@ class Copier {
   }
 
  private:
+  /// Of the lanes that have the `row`-th of four.
+  SLUICE_DEVICE static i64 first_row_of_b(const GemmParams& params, const Place& at, int row) {
+    if constexpr (kConfig.epilogue.gated) return at.first_row / 2 + row % 2 + i64{row / 2} * (params.n / 2);
+    return at.first_row + row;
+  }
   SLUICE_DEVICE static u32 piece_bytes(i64 k_left) {
     return static_cast<u32>(k_left < kPiece ? (k_left < 0 ? 0 : k_left) : kPiece);
   }

@@ -38,6 +38,23 @@ SLUICE_DEVICE void tma_load_multicast(u32 destination, const TensorMap& map, Tma
       : "memory");
 }
 
+// the same two of a 5-dimensional map, whose second and third coordinates are 0: box.outer is the fourth
+SLUICE_DEVICE void tma_load_gated(u32 destination, const TensorMap& map, TmaBox box, u32 barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %6, "
+      "%6, %4, %5}], [%2];" ::"r"(destination),
+      "l"(&map), "r"(barrier), "r"(box.inner), "r"(box.outer), "r"(box.batch), "r"(0)
+      : "memory");
+}
+SLUICE_DEVICE void tma_load_gated_multicast(u32 destination, const TensorMap& map, TmaBox box, u32 barrier,
+                                            u16 cta_mask) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], [%1, {%3, %7, %7, %4, %5}], [%2], %6;" ::"r"(destination),
+      "l"(&map), "r"(barrier), "r"(box.inner), "r"(box.outer), "r"(box.batch), "h"(cta_mask), "r"(0)
+      : "memory");
+}
+
 // both with .L2::cache_hint; `policy`: createpolicy's
 SLUICE_DEVICE void tma_load(u32 destination, const TensorMap& map, TmaBox box, u32 barrier, u64 policy) {
   asm volatile(

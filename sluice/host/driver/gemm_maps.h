@@ -6,7 +6,9 @@
 //   B  Major::k        {k, n, batch}     {tile.k, tile.n / cluster.m}         128
 //   B  Major::mn       {n, k, batch}     {64, tile.k / cluster.m}             128
 //   a K-major tail     the same          {tile.k, rows of the last slice}     128
-//   D  (tma)           {n, m, batch}     {store_columns, 64}                  store_row_bytes
+//   D  (tma)           {d_columns, m, batch}  {store_columns, 64}             store_row_bytes
+//   B of gated products  {k, 8, 2, n / 16, batch}: 8 rows of the first half of B, the same 8 of the second,
+//   and so on
 // A box is one CTA's slice: the CTAs of a cluster row share a tile of A, those of a column a tile of B.
 #pragma once
 
@@ -40,7 +42,8 @@ constexpr TensorMapShape b_map_shape(const KernelConfig& c, const Problem& p) {
           .batch_stride = p.b.batch_stride,
           .box_inner = k_major ? c.tile.k : kMnBoxElements,
           .box_outer = (k_major ? c.tile.n : c.tile.k) / c.cluster.m,
-          .swizzle_bytes = kSwizzleRowBytes};
+          .swizzle_bytes = kSwizzleRowBytes,
+          .gated = c.epilogue.gated};
 }
 
 /// Does a slice of a K-major operand stick out of the matrix, so that the shorter boxes of spec/loaded_rows.h
@@ -58,13 +61,13 @@ constexpr TensorMapShape a_tail_shape(const KernelConfig& c, const Problem& p) {
 }
 constexpr TensorMapShape b_tail_shape(const KernelConfig& c, const Problem& p) {
   TensorMapShape shape = b_map_shape(c, p);
-  shape.box_outer = tail_rows(static_cast<int>(p.n), shape.box_outer);
+  shape.box_outer = tail_rows(static_cast<int>(p.n), shape.box_outer, row_group(c));
   return shape;
 }
 
 constexpr TensorMapShape d_map_shape(const KernelConfig& c, const Problem& p) {
   return {.type = c.d,
-          .inner = p.n,
+          .inner = d_columns(p),
           .outer = p.m,
           .batch = p.batch,
           .ld = p.d.ld,

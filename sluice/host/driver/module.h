@@ -6,10 +6,17 @@
 #include <memory>
 
 #include <sluice/host/driver/api.h>
+#include <sluice/spec/base.h>
 
 namespace sluice {
 
 struct Cubin;
+
+/// A variable of a module; it lives as long.
+struct ModuleGlobal {
+  CUdeviceptr address = 0;
+  i64 bytes = 0;
+};
 
 class Module {
  public:
@@ -26,6 +33,8 @@ class Module {
   /// Error internal: its code has no griddepcontrol.wait, so that a launch of it must not begin before those
   /// before it have ended (LaunchShape::dependent).
   Result<void> check_waits() const;
+  /// 0 bytes: it has none of this name. Error driver.
+  Result<ModuleGlobal> global(const char* name) const;
 
  private:
   Module(const DriverApi& api, CUcontext context) : api_(api), context_(context) {}

@@ -77,10 +77,36 @@ Result<void> check_shape(const char* name, const TensorMapShape& s) {
     return Error{ErrorCode::internal, std::string(name) + ": TMA cannot move a box of " +
                                           std::to_string(s.box_inner) + " x " + std::to_string(s.box_outer) +
                                           " with a swizzle of " + std::to_string(s.swizzle_bytes)};
+  if (s.gated && (s.outer % kGatedGroup != 0 || s.box_outer % kGatedGroup != 0))
+    return Error{ErrorCode::internal, std::string(name) + ": boxes of " + std::to_string(s.box_outer) +
+                                          " of " + std::to_string(s.outer) +
+                                          " rows: gated ones are multiples of 16"};
   if (s.outer > 1)
     if (Result<void> row = check_stride(name, "ld", s.ld, s.type); !row) return row;
   if (s.batch > 1) return check_stride(name, "batch_stride", s.batch_stride, s.type);
   return {};
+}
+
+/// As the driver has them, innermost first; strides in bytes, from the second index on.
+struct Dimensions {
+  cuuint32_t rank;
+  cuuint64_t extents[5], strides[4];
+  cuuint32_t box[5];
+};
+Dimensions dimensions_of(const TensorMapShape& s, i64 row_stride, i64 batch_stride) {
+  const auto size = [](i64 value) { return static_cast<cuuint64_t>(value); };
+  const auto part = [](int value) { return static_cast<cuuint32_t>(value); };
+  if (!s.gated)
+    return {3,
+            {size(s.inner), size(s.outer), size(s.batch)},
+            {size(row_stride), size(batch_stride)},
+            {part(s.box_inner), part(s.box_outer), 1}};
+  const i64 groups = s.outer / kGatedGroup;
+  return {
+      5,
+      {size(s.inner), kGatedRows, 2, size(groups), size(s.batch)},
+      {size(row_stride), size(s.outer / 2 * row_stride), size(kGatedRows * row_stride), size(batch_stride)},
+      {part(s.box_inner), kGatedRows, 2, part(s.box_outer / kGatedGroup), 1}};
 }
 
 }  // namespace
@@ -93,17 +119,14 @@ Result<void> encode_tensor_map(const DriverApi& api, const char* name, const Ten
   const i64 row_stride = s.outer > 1 ? s.ld * bytes : ceil_div(s.inner * bytes, kStrideUnit) * kStrideUnit;
   const bool fits = row_stride <= kMaxStride / s.outer;
   const i64 batch_stride = s.batch > 1 ? s.batch_stride * bytes : fits ? row_stride * s.outer : kMaxStride;
-  const cuuint64_t extents[] = {static_cast<cuuint64_t>(s.inner), static_cast<cuuint64_t>(s.outer),
-                                static_cast<cuuint64_t>(s.batch)};
-  const cuuint64_t strides[] = {static_cast<cuuint64_t>(row_stride), static_cast<cuuint64_t>(batch_stride)};
-  const cuuint32_t box[] = {static_cast<cuuint32_t>(s.box_inner), static_cast<cuuint32_t>(s.box_outer), 1};
-  const cuuint32_t steps[] = {1, 1, 1};
+  const Dimensions d = dimensions_of(s, row_stride, batch_stride);
+  constexpr cuuint32_t kSteps[] = {1, 1, 1, 1, 1};
 
   CUtensorMap encoded{};
   const CUresult code = api.cuTensorMapEncodeTiled(
-      &encoded, data_type(s.type), 3, reinterpret_cast<void*>(kPlaceholderAddress), extents, strides, box,
-      steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle(s.swizzle_bytes), CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      &encoded, data_type(s.type), d.rank, reinterpret_cast<void*>(kPlaceholderAddress), d.extents, d.strides,
+      d.box, kSteps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle(s.swizzle_bytes),
+      CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (code != CUDA_SUCCESS)
     return driver_error(api, code, "cuTensorMapEncodeTiled",
                         std::string(name) + ", " + std::to_string(s.inner) + " x " + std::to_string(s.outer) +

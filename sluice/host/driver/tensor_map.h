@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensor maps: how TMA is told where a batch of matrices lies and how a box of it is laid into shared memory.
 // Encoded once, in prepare, with a placeholder for the address; a launch replaces the address in its own copy
-// of the params. Always three dimensions {inner, outer, batch}, no interleave, zeros out of bounds.
+// of the params. Three dimensions {inner, outer, batch}, or five, with rows in the order of gated_row(); no
+// interleave, zeros out of bounds.
 #pragma once
 
 #include <sluice/host/driver/api.h>
@@ -20,6 +21,7 @@ struct TensorMapShape {
   int box_inner = 0;
   int box_outer = 0;
   int swizzle_bytes = 128;  // 128, 64 or 32; 16: not swizzled
+  bool gated = false;       // outer and box_outer are multiples of kGatedGroup
 
   constexpr bool operator==(const TensorMapShape&) const = default;
 };

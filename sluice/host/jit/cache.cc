@@ -48,7 +48,7 @@ struct KernelCache::State {
 
   void open_directory();
   std::string compiler_version();
-  SharedResult produce(const std::string& unit);
+  SharedResult produce(const std::string& bare_unit);
   SharedResult compile(const std::string& unit);
   Lookup read(const std::string& source, const std::string& compiler_text);
   Shared read_any(const std::string& source);
@@ -116,7 +116,8 @@ SharedResult KernelCache::State::compile_and_keep(const std::string& unit, const
   return made;
 }
 
-SharedResult KernelCache::State::produce(const std::string& unit) {
+SharedResult KernelCache::State::produce(const std::string& bare_unit) {
+  const std::string unit = compiler.prologue + bare_unit;
   if (!directory) return compile(unit);
   const std::string source = source_key(unit);
   const std::string by = compiler_version();

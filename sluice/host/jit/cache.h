@@ -20,6 +20,7 @@ struct CompilerSeam {
   /// Part of the key, e.g. "NVRTC 13.0"; empty: there is no compiler on this machine.
   std::function<std::string()> version;
   std::function<Result<Cubin>(const std::string& unit)> compile;
+  std::string prologue{};  // put in front of every unit, also in the key
 };
 /// NVRTC from `nvrtc_path` (locate_nvrtc), loaded at the first compile.
 CompilerSeam nvrtc_compiler(const std::string& nvrtc_path);

@@ -103,15 +103,16 @@ double Model::math_clocks() const {
 /// Clocks of one group to store its part of a tile, with the other group doing something else.
 double Model::epilogue_clocks() const {
   const double elements = sum_registers(c_) / c_.cluster.k;  // of a thread
-  const double chunks = waves(c_) * own_columns(c_) / store_columns(c_);
+  const double chunks = waves(c_) * own_outputs(c_) / store_columns(c_);
   const Epilogue& e = c_.epilogue;
   double each = cost_.epilogue_clocks_per_element;
   if (e.scale_a == ScaleMode::vector) each += cost_.scale_clocks_per_element;
   if (e.scale_b == ScaleMode::vector) each += cost_.scale_clocks_per_element;
   if (e.bias != Bias::none) each += cost_.bias_clocks_per_element;
   if (e.residual) each += cost_.residual_clocks_per_element;
-  if (e.activation == Activation::gelu) each += cost_.gelu_clocks_per_element;
-  if (e.activation == Activation::silu) each += cost_.silu_clocks_per_element;
+  const double activated = e.gated ? 0.5 : 1;
+  if (e.activation == Activation::gelu) each += activated * cost_.gelu_clocks_per_element;
+  if (e.activation == Activation::silu) each += activated * cost_.silu_clocks_per_element;
   double weight = 1;
   if (c_.d == DType::fp32) weight *= cost_.fp32_output_weight;
   if (c_.store == StorePath::direct) weight *= cost_.direct_store_weight;

@@ -5,6 +5,7 @@
 
 #include <sluice/host/planner/candidates.h>
 #include <sluice/host/planner/problem_checks.h>
+#include <sluice/host/planner/tuned_choice.h>
 #include <sluice/kernels/registry.h>
 #include <sluice/records.h>
 
@@ -30,21 +31,7 @@ std::optional<Plan> recorded_plan(const Problem& checked, const DeviceInfo& devi
                                   const RecordBook& records) {
   const std::optional<TunedChoice> choice = records.find(checked, device);
   if (!choice || !is_listed(*choice)) return std::nullopt;
-  PlanOverrides as_measured{.schedule = choice->schedule,
-                            .tile_m = choice->tile_m,
-                            .tile_n = choice->tile_n,
-                            .cluster = choice->cluster};
-  if (choice->schedule == Schedule::plain) {
-    as_measured.stages = choice->stages;
-    as_measured.warps = choice->warps;
-  } else {
-    as_measured.raster = choice->raster;
-    as_measured.raster_group = choice->raster_group;
-    as_measured.clusters = choice->clusters;
-    as_measured.streamed = choice->streamed;
-    as_measured.combine = choice->combine;
-  }
-  const Result<std::vector<Plan>> plans = rank_candidates(checked, device, as_measured);
+  const Result<std::vector<Plan>> plans = rank_candidates(checked, device, overrides_of(*choice));
   if (!plans) return std::nullopt;
   Plan plan = plans->front();
   plan.source = PlanSource::record;

@@ -54,6 +54,27 @@ Error bad_type(const std::string& message) {
   return Error{ErrorCode::invalid_type, message};
 }
 
+Result<void> check_gated(const Problem& p) {
+  if (!p.epilogue.gated) return {};
+  if (p.n % kGatedGroup != 0)
+    return Error{ErrorCode::invalid_size,
+                 "n = " + number(p.n) + " of a gated product must be a multiple of " + number(kGatedGroup) +
+                     ": it is the rows of B, gate and up; pad both halves"};
+  if (p.epilogue.residual || adds(p.epilogue))
+    return bad_type(
+        "the product is gated and D takes a residual or an update: it must be overwritten; add in a kernel "
+        "of its "
+        "own");
+  if (is_block_scaled(p.epilogue))
+    return bad_type(
+        "the product is gated and has block scales: it must have scales for a tensor or vectors; leave the "
+        "gate to "
+        "the quantiser");
+  if (p.b.major != Major::k)
+    return bad_type("the product is gated and B is mn-major: it must be k-major; store B as n rows of k");
+  return {};
+}
+
 Result<void> check_types(const Problem& p) {
   const std::string a = name_of(p.a.type), b = name_of(p.b.type), d = name_of(p.d.type);
   if (!is_input(p.a.type) || !is_input(p.b.type))
@@ -92,6 +113,13 @@ Result<void> check_types(const Problem& p) {
           "update is add and there is a bias or activation: it must be D += the scaled product; use "
           "residual C with beta for more");
   }
+  if (p.epilogue.scale_d != ScaleMode::none && p.epilogue.scale_d != ScaleMode::tensor)
+    return bad_type(std::string("scale_d is ") + name_of(p.epilogue.scale_d) +
+                    ": it must be none or tensor, one for all of D; quantise D by a kernel of its own");
+  if (p.epilogue.scale_d != ScaleMode::none && p.d.type != DType::e4m3)
+    return bad_type("D is " + d +
+                    " and there is a scale_d: it must be e4m3; leave out the scale, or store e4m3");
+  if (Result<void> gated = check_gated(p); !gated) return gated;
   if (!gemm_supports(p)) return bad_type("no kernel takes " + a + " x " + b + " -> " + d);
   return {};
 }
@@ -216,10 +244,10 @@ Result<Problem> check_problem(const Problem& problem) {
        .by_tma = false},
       {.name = "D",
        .ld_name = "ldd",
-       .inner_name = "n",
+       .inner_name = p.epilogue.gated ? "n / 2" : "n",
        .matrix = p.d,
        .type = p.d.type,
-       .inner = p.n,
+       .inner = d_columns(p),
        .outer = p.m,
        .batch = p.batch,
        .by_tma = false},
@@ -231,7 +259,7 @@ Result<Problem> check_problem(const Problem& problem) {
 }
 
 const char* why_not_tma_store(const Problem& p) {
-  const i64 bytes = bytes_of(p.d.type), row = p.n * bytes, ld = p.d.ld * bytes,
+  const i64 bytes = bytes_of(p.d.type), row = d_columns(p) * bytes, ld = p.d.ld * bytes,
             batch_stride = p.d.batch_stride * bytes;
   // Stores are not cut at the element: docs/findings/tma-store-tail.md.
   if (row % kTmaStrideUnit != 0)

@@ -54,6 +54,7 @@ class Splits {
 
 std::vector<Combine> combines_of_parts(const Problem& p) {
   if (adds_in_any_order(p)) return {Combine::add};
+  if (p.epilogue.gated) return {Combine::last_arriver};  // spec/validate.h
   return {Combine::last_arriver, Combine::separate};
 }
 

@@ -44,7 +44,7 @@ Traffic traffic_of(const Problem& p, const KernelConfig& c, const WorkSplit& spl
   if (rows * columns * batch == 0) return traffic;
   const double a = bytes_of_matrix(p.m, p.k, p.a.type), b = bytes_of_matrix(p.n, p.k, p.b.type);
   // What is added to comes from HBM first.
-  const double d = bytes_of_matrix(p.m, p.n, p.d.type) * (adds(p.epilogue) ? 2 : 1);
+  const double d = bytes_of_matrix(p.m, d_columns(p), p.d.type) * (adds(p.epilogue) ? 2 : 1);
   const double residual = p.epilogue.residual ? bytes_of_matrix(p.m, p.n, p.epilogue.c_type) : 0.0;
 
   const bool along_m = split.raster == Raster::along_m;

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sluice/host/planner/tuned_choice.h>
+
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include <sluice/host/planner/mixed_choices.h>
+
+namespace sluice {
+
+TunedChoice choice_of(const Plan& plan, double measured_us) {
+  const KernelConfig& c = plan.config;
+  const WorkSplit& split = plan.split;
+  return {.schedule = c.schedule,
+          .tile_m = c.tile.m,
+          .tile_n = c.tile.n,
+          .cluster = c.cluster,
+          .raster = split.raster,
+          .raster_group = split.group,
+          .clusters = split.clusters,
+          .streamed = split.streamed,
+          .combine = split.streamed > 0 ? c.combine : Combine::last_arriver,
+          .warps = c.warps,
+          .stages = c.schedule == Schedule::plain ? c.stages : 0,
+          .measured_us = measured_us};
+}
+
+PlanOverrides overrides_of(const TunedChoice& choice) {
+  PlanOverrides o{.schedule = choice.schedule,
+                  .tile_m = choice.tile_m,
+                  .tile_n = choice.tile_n,
+                  .cluster = choice.cluster};
+  if (choice.schedule == Schedule::plain) {
+    o.stages = choice.stages;
+    o.warps = choice.warps;
+  } else {
+    o.raster = choice.raster;
+    o.raster_group = choice.raster_group;
+    o.clusters = choice.clusters;
+    o.streamed = choice.streamed;
+    o.combine = choice.combine;
+  }
+  return o;
+}
+
+namespace mixed {
+namespace {
+
+/// The fields of Overrides that name a kernel's choices.
+constexpr std::array<std::pair<std::string_view, std::optional<int> Overrides::*>, 13> kFields{
+    {{"token_blocks", &Overrides::token_blocks},
+     {"row_blocks", &Overrides::row_blocks},
+     {"warps", &Overrides::warps},
+     {"stages", &Overrides::stages},
+     {"parts", &Overrides::parts},
+     {"ctas", &Overrides::ctas},
+     {"tokens", &Overrides::tokens},
+     {"cluster_n", &Overrides::cluster_n},
+     {"cluster_k", &Overrides::cluster_k},
+     {"x_stages", &Overrides::x_stages},
+     {"w_stages", &Overrides::w_stages},
+     {"strips", &Overrides::strips},
+     {"k_groups", &Overrides::k_groups}}};
+
+}  // namespace
+
+TunedChoice choice_of(const Plan& plan, double measured_us) {
+  return {.config = choices_of(plan.config), .measured_us = measured_us};
+}
+
+Overrides overrides_of(const TunedChoice& choice) {
+  Overrides o;
+  std::visit(
+      [&](const auto& config) {
+        for_each_choice(config, [&](std::string_view name, int value) {
+          for (const auto& [field, member] : kFields)
+            if (field == name) o.*member = value;
+        });
+      },
+      choice.config);
+  return o;
+}
+
+}  // namespace mixed
+}  // namespace sluice

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Between a plan, what a record keeps of it, and what makes the planner plan it again.
+#pragma once
+
+#include <sluice/mixed.h>
+#include <sluice/records.h>
+
+namespace sluice {
+
+TunedChoice choice_of(const Plan& plan, double measured_us = 0);
+PlanOverrides overrides_of(const TunedChoice& choice);
+
+namespace mixed {
+TunedChoice choice_of(const Plan& plan, double measured_us = 0);
+Overrides overrides_of(const TunedChoice& choice);
+}  // namespace mixed
+
+}  // namespace sluice

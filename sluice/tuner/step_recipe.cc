@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sluice/tuner/step_recipe.h>
+
+#include <sluice/host/norm_units.h>
+
+namespace sluice {
+namespace {
+
+struct ToRecipe {
+  StepRecipe operator()(const ProductStep& s) const { return recipe_of(with_strides(s.problem)); }
+  StepRecipe operator()(const MixedStep& s) const { return recipe_of(s.problem); }
+  StepRecipe operator()(const NormStep& s) const {
+    return NormRecipe{.rows = s.shape.rows,
+                      .columns = s.shape.columns,
+                      .input = s.options.input,
+                      .store = norm_store_of(s.options)};
+  }
+  StepRecipe operator()(const QuantizerStep& s) const {
+    return QuantizerRecipe{.rows = s.shape.rows,
+                           .columns = s.shape.columns,
+                           .input = s.input,
+                           .output = s.granularity ? DType::e4m3 : s.input,
+                           .granularity = s.granularity.value_or(Granularity::tensor),
+                           .gate = s.gate};
+  }
+};
+
+}  // namespace
+
+StepRecipe recipe_of(const ChainStep& step) {
+  return std::visit(ToRecipe{}, step.work);
+}
+
+}  // namespace sluice

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What of a chain's step decides how it is best run between its neighbours: of products their recipes
+// (recipe.h), of companions what they move. Steps are looked up in tuned chains by it.
+#pragma once
+
+#include <compare>
+#include <variant>
+
+#include <sluice/chain.h>
+#include <sluice/spec/norm.h>
+#include <sluice/tuner/recipe.h>
+
+namespace sluice {
+
+struct NormRecipe {
+  i64 rows = 0, columns = 0;
+  DType input = DType::bf16;
+  NormStore store = NormStore::plain;  // a residual costs nothing that a choice depends on
+
+  constexpr auto operator<=>(const NormRecipe&) const = default;
+};
+
+struct QuantizerRecipe {
+  i64 rows = 0, columns = 0;
+  DType input = DType::bf16;
+  DType output = DType::e4m3;  // or as the input, without scales
+  Granularity granularity = Granularity::tensor;
+  Gate gate = Gate::none;
+
+  constexpr auto operator<=>(const QuantizerRecipe&) const = default;
+};
+
+using StepRecipe = std::variant<Recipe, MixedRecipe, NormRecipe, QuantizerRecipe>;
+
+/// `step` is one that plan_chain accepts.
+StepRecipe recipe_of(const ChainStep& step);
+
+}  // namespace sluice

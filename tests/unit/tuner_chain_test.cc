@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tuned chains: their JSON form, what is refused, where a book finds a step, and what plan_chain makes of it.
+// How this can fail: with neighbours left out of at_place, a step in another chain took the choice; with
+// take_record after the overlap was decided, it changed nothing.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include <sluice/host/chain.h>
+#include <sluice/host/planner/tuned_choice.h>
+#include <sluice/tuner/record_book.h>
+#include <sluice/tuner/record_store.h>
+
+#include "bench/layers.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using bench::LayerSpec;
+using bench::LayerWeights;
+
+std::vector<ChainStep> layers(LayerWeights weights, i64 tokens = 16) {
+  const LayerSpec spec{.weights = weights, .tokens = tokens, .layers = 3, .passes = 1};
+  return steps_of(spec, imagined_memory(spec));
+}
+
+ChainPlan planned(const std::vector<ChainStep>& steps, const RecordBook& book,
+                  ChainOverlap overlap = ChainOverlap::tuned) {
+  const Result<ChainPlan> plan = plan_chain(steps, DeviceInfo{}, {.overlap = overlap}, book);
+  EXPECT_TRUE(plan) << plan.error().message;
+  return plan ? *plan : ChainPlan{};
+}
+
+/// What the second layer does with the overlap off, bent so that a plan shows who chose.
+TunedChain sample_chain(LayerWeights weights = LayerWeights::e4m3) {
+  const std::vector<ChainStep> steps = layers(weights);
+  const ChainPlan off = planned(steps, RecordBook(), ChainOverlap::off);
+  const size_t count = steps.size() / 3;
+  std::vector<TunedStep> choices;
+  for (size_t i = count; i < 2 * count; ++i) {
+    choices.push_back(choice_of(off, off.steps[i]));
+    choices.back().overlap = {i % 2 == 0 ? Wait::first : Wait::weights_first, Trigger::after_loads};
+    choices.back().warm_bytes = static_cast<i64>(i % 2) << 20;
+    const auto ranked = [&](const auto& step) {
+      if constexpr (requires { gemm::candidates(step.problem, DeviceInfo{}); })
+        choices.back().kernel = choice_of((*gemm::candidates(step.problem, DeviceInfo{}))[3]);
+      if constexpr (requires { mixed::candidates(step.problem, DeviceInfo{}); })
+        choices.back().kernel = mixed::choice_of((*mixed::candidates(step.problem, DeviceInfo{}))[3]);
+    };
+    std::visit(ranked, steps[i].work);
+  }
+  return {.gpu = DeviceInfo{}.name,
+          .sm_count = DeviceInfo{}.sm_count,
+          .steps = tuned_steps(std::span(steps).subspan(count, count), choices),
+          .us = 60.5,
+          .off_us = 70.25,
+          .name = "llama3-8b e4m3, 16 tokens",
+          .sluice = "0.1.0",
+          .driver = "580.159.04",
+          .date = "2026-11-22T10:00:00Z"};
+}
+
+RecordBook book_with(const TunedChain& chain) {
+  return book_of(ParsedRecords{.chains = {chain}});
+}
+
+TEST(tuner_chain, goes_through_json_and_back) {
+  for (const LayerWeights weights : {LayerWeights::e4m3, LayerWeights::bf16, LayerWeights::int4}) {
+    const TunedChain chain = sample_chain(weights);
+    const ParsedRecords parsed = parse_records(to_json({}, {chain}), "FILE");
+    EXPECT_EQ(parsed.troubles, std::vector<std::string>{});
+    EXPECT_EQ(parsed.chains, std::vector{chain});
+  }
+}
+
+TEST(tuner_chain, every_missing_or_bent_field_is_named) {
+  const Json sample = Json::parse(to_json(sample_chain()));
+  const auto trouble = [](const Json& bent) {
+    const ParsedRecords parsed = parse_records(bent.dump(), "FILE");
+    EXPECT_TRUE(parsed.chains.empty());
+    return parsed.troubles.empty() ? "" : parsed.troubles.front();
+  };
+  for (const auto& [name, value] : sample.items()) {
+    Json bent = sample;
+    bent.erase(name);
+    if (name != kTunedChainSteps)
+      EXPECT_NE(trouble(bent).find('"' + name + "\" is missing"), std::string::npos);
+    bent[name] = nullptr;
+    EXPECT_NE(trouble(bent).find('"' + name + "\" = null must be"), std::string::npos) << trouble(bent);
+  }
+  for (size_t i = 0; i < sample["steps"].size(); ++i)
+    for (const auto& [name, value] : sample["steps"][i].items()) {
+      Json bent = sample;
+      bent["steps"][i][name] = -1;
+      const std::string place = "FILE: step " + std::to_string(i) + ": \"" + name + "\"";
+      EXPECT_EQ(trouble(bent).substr(0, place.size()), place);
+    }
+  Json more = sample;
+  more["steps"][0]["luck"] = 1;
+  EXPECT_NE(trouble(more).find("\"luck\" is no field of version 1"), std::string::npos) << trouble(more);
+}
+
+TEST(tuner_chain, a_plan_takes_each_step_from_it_and_the_ends_as_they_must) {
+  for (const LayerWeights weights : {LayerWeights::e4m3, LayerWeights::int4}) {
+    const TunedChain chain = sample_chain(weights);
+    const ChainPlan plan = planned(layers(weights), book_with(chain));
+    const size_t count = chain.steps.size();
+    for (size_t i = 0; i < plan.steps.size(); ++i) {
+      TunedStep wanted = chain.steps[i % count].choice;
+      if (i == 0) wanted.overlap.wait = Wait::none;
+      if (i + 1 == plan.steps.size()) wanted.overlap.trigger = Trigger::never;
+      const PlannedStep& step = plan.steps[i];
+      EXPECT_TRUE(step.tuned) << i;
+      EXPECT_EQ(step.overlap, wanted.overlap) << i;
+      EXPECT_EQ(choice_of(plan, step).kernel, wanted.kernel) << i;
+    }
+    EXPECT_NE(explain(plan).find(", tuned"), std::string::npos);
+  }
+}
+
+TEST(tuner_chain, counts_for_nothing_elsewhere) {
+  const RecordBook book = book_with(sample_chain());
+  const auto tuned = [&](const std::vector<ChainStep>& steps, ChainOverlap overlap) {
+    const ChainPlan plan = planned(steps, book, overlap);
+    return std::count_if(plan.steps.begin(), plan.steps.end(), [](const auto& s) { return s.tuned; });
+  };
+  const std::vector<ChainStep> all = layers(LayerWeights::e4m3);
+  EXPECT_EQ(tuned(all, ChainOverlap::weights_first), 0);
+  EXPECT_EQ(tuned(all, ChainOverlap::off), 0);
+  EXPECT_EQ(tuned(layers(LayerWeights::e4m3, 17), ChainOverlap::tuned), 0) << "other sizes";
+  EXPECT_EQ(tuned({all[1]}, ChainOverlap::tuned), 0) << "no neighbour at all";
+  std::vector<ChainStep> without_norm(all.begin(), all.begin() + 8);
+  without_norm.erase(without_norm.begin() + 4);
+  EXPECT_EQ(tuned(without_norm, ChainOverlap::tuned), 5) << "o and gate_up have other neighbours";
+  TunedChain elsewhere = sample_chain();
+  elsewhere.gpu = "NVIDIA H100 PCIe";
+  EXPECT_EQ(planned(all, book_with(elsewhere)).steps[1].tuned, false);
+}
+
+TEST(tuner_chain, a_step_that_says_anything_itself_is_left_alone) {
+  std::vector<ChainStep> steps = layers(LayerWeights::e4m3);
+  steps[9].overlap = Overlap{Wait::weights_first, Trigger::at_start};
+  steps[11].warm_bytes = 0;
+  std::get<ProductStep>(steps[13].work).overrides.stages = 3;
+  const ChainPlan plan = planned(steps, book_with(sample_chain()));
+  for (const size_t i : {9, 11, 13}) EXPECT_FALSE(plan.steps[i].tuned) << i;
+  EXPECT_EQ(plan.steps[9].overlap.trigger, Trigger::at_start);
+  EXPECT_TRUE(plan.steps[10].tuned);
+}
+
+TEST(tuner_chain, a_kernel_that_the_planner_refuses_is_not_taken) {
+  TunedChain chain = sample_chain();
+  std::get<TunedChoice>(chain.steps[1].choice.kernel).tile_n = 1000;
+  const std::vector<ChainStep> steps = layers(LayerWeights::e4m3);
+  const ChainPlan alone = planned(steps, RecordBook()), plan = planned(steps, book_with(chain));
+  EXPECT_EQ(choice_of(plan, plan.steps[1]).kernel, choice_of(alone, alone.steps[1]).kernel);
+}
+
+TEST(tuner_chain, of_two_the_newer_wins_and_the_users_over_both) {
+  TunedChain old = sample_chain(), own = sample_chain(), fresh = sample_chain();
+  old.date = "2026-01-01T00:00:00Z";
+  own.date = "2025-01-01T00:00:00Z";
+  old.steps[1].choice.overlap.trigger = Trigger::never;
+  own.steps[1].choice.overlap.trigger = Trigger::at_start;
+  const std::vector<ChainStep> steps = layers(LayerWeights::e4m3);
+  const auto trigger = [&](const RecordBook& book) {
+    return (*book.find(steps, DeviceInfo{})[1]).overlap.trigger;
+  };
+  EXPECT_EQ(trigger(book_of(ParsedRecords{.chains = {fresh, old}})), Trigger::after_loads);
+  EXPECT_EQ(trigger(book_of(ParsedRecords{.chains = {old, fresh}})), Trigger::after_loads);
+  EXPECT_EQ(trigger(book_of({.chains = {fresh, old}}, {.chains = {own}})), Trigger::at_start);
+}
+
+TEST(tuner_chain, stores_keep_one_of_the_same_steps) {
+  const std::string folder = testing::TempDir() + "sluice_tuned_chains_" + std::to_string(getpid());
+  std::filesystem::remove_all(folder);
+  TunedChain again = sample_chain();
+  again.us = 50;
+  for (const bool in_file : {false, true}) {
+    std::filesystem::create_directories(folder);
+    std::filesystem::permissions(folder, std::filesystem::perms::owner_all);
+    const std::string place = in_file ? folder + "/file.json" : folder + "/own";
+    Result<RecordStore> store = in_file ? RecordStore::open_file(place) : RecordStore::open_folder(place);
+    ASSERT_TRUE(store) << store.error().message;
+    ASSERT_TRUE(store->save(sample_chain()));
+    ASSERT_TRUE(store->save(sample_chain(LayerWeights::int4)));
+    ASSERT_TRUE(store->save(again));
+    const Result<RecordStore> read =
+        in_file ? RecordStore::open_file(place) : RecordStore::open_folder(place);
+    ASSERT_TRUE(read) << read.error().message;
+    ASSERT_EQ(read->chains().size(), 2u);
+    EXPECT_EQ(read->troubles(), std::vector<std::string>{});
+    EXPECT_EQ(std::count(read->chains().begin(), read->chains().end(), again), 1);
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TEST(tuned_choice, every_candidate_is_planned_again_from_its_choice) {
+  for (const i64 m : {1, 16, 64, 300})
+    for (const Plan& plan : *gemm::candidates({.m = m, .n = 4096, .k = 8192}, DeviceInfo{})) {
+      const TunedChoice choice = choice_of(plan);
+      const Result<Plan> again = gemm::plan(plan.problem, DeviceInfo{}, overrides_of(choice), RecordBook());
+      ASSERT_TRUE(again) << short_name(plan.config) << ": " << again.error().message;
+      EXPECT_EQ(choice_of(*again), choice);
+      EXPECT_EQ(to_string(again->config), to_string(plan.config));
+    }
+  for (const i64 m : {1, 16, 200})
+    for (const mixed::Plan& plan : *mixed::candidates({.m = m, .n = 4096, .k = 8192}, DeviceInfo{})) {
+      const Result<mixed::Plan> again =
+          mixed::plan(plan.problem, DeviceInfo{}, mixed::overrides_of(mixed::choice_of(plan)), RecordBook());
+      ASSERT_TRUE(again) << again.error().message;
+      EXPECT_EQ(mixed::choice_of(*again), mixed::choice_of(plan));
+    }
+}
+
+}  // namespace
+}  // namespace sluice
