@@ -16,7 +16,10 @@
 namespace sluice::bench {
 
 inline constexpr const char* kTimelinePrologue = "#define SLUICE_TIMELINE 1\n";
-inline constexpr int kTimes = kMoments - 1;  // all but the SM
+// The variables of a kernel's module; not in spec/timeline.h, where every kernel would carry their names.
+inline constexpr const char* kTimelineName = "sluice_timeline";               // u32 [visit][CTA][moment]
+inline constexpr const char* kTimelineCountsName = "sluice_timeline_counts";  // u32 [role][CTA]
+inline constexpr int kTimes = kMoments - 1;                                   // all but the SM
 inline constexpr i64 kNever = std::numeric_limits<i64>::min();
 
 /// Nanoseconds, by Moment; kNever: it did not come.

@@ -31,9 +31,6 @@ SLUICE_HD constexpr u32 timeline_place(u32 sm, u32 ctas_of_grid) {
 inline constexpr int kTimelineRoles = 3;
 inline constexpr int kTimelineVisits = 128, kTimelineCtas = 1024;  // those behind are not written down
 
-inline constexpr const char* kTimelineName = "sluice_timeline";               // u32 [visit][CTA][moment]
-inline constexpr const char* kTimelineCountsName = "sluice_timeline_counts";  // u32 [role][CTA]
-
 SLUICE_HD constexpr const char* name_of(Moment moment) {
   switch (moment) {
     case Moment::start: return "start";
