@@ -99,8 +99,9 @@ HostProblem::Bounded HostProblem::product_bound(const ElementIndex& at) const {
         !blocks ? 1.0
                 : scale_at(ScaleMode::block, scale_a_, block_scale_a_index(p, at.batch, at.row, k)) *
                       scale_at(ScaleMode::block, scale_b_, block_scale_b_index(p, at.batch, at.column, k));
-    magnitude += std::abs(load_element(p.a.type, a_.data(), a_index(p, at.batch, at.row, k)) *
-                          load_element(p.b.type, b_.data(), b_index(p, at.batch, at.column, k)) * block_scale);
+    magnitude +=
+        std::abs(load_element(p.a.type, a_.data(), a_index(p, at.batch, at.row, k)) *
+                 load_element(p.b.type, b_.data(), b_index(p, at.batch, at.column, k)) * block_scale);
   }
   double scale = std::abs(alpha_);
   if (!blocks)

@@ -88,8 +88,8 @@ struct Args {
   void* d = nullptr;        // read too if the epilogue's update is add
   const float* scale_a = nullptr;
   const float* scale_b = nullptr;
-  const float* scale_d = nullptr;  // one value; read behind a dependent launch's wait, so that a launch before
-                                   // this one may write it
+  const float* scale_d = nullptr;  // one value; read behind a dependent launch's wait, so that a launch
+                                   // before this one may write it
   const void* bias = nullptr;
   float alpha = 1.0f;  // 0: A and B are not read
   float beta = 0.0f;

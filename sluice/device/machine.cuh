@@ -278,7 +278,8 @@ class Machine {
   }
   SLUICE_DEVICE void issue_store(int buffer, const Tile& tile, int wave, int column) {
     if (group_thread() != 0) return;
-    const ptx::TmaBox box{first_output(tile) + column, tile.m_offset + group_row() + wave * kWaveRows, tile.batch};
+    const ptx::TmaBox box{first_output(tile) + column, tile.m_offset + group_row() + wave * kWaveRows,
+                          tile.batch};
     if constexpr (adds(kConfig.epilogue))
       ptx::tma_add(params_.map_d, box, store_buffer(buffer));
     else
@@ -427,7 +428,8 @@ class Machine {
   SLUICE_DEVICE static int first_output(const Tile& tile) {
     return outputs_of(kConfig.epilogue, tile.n_offset);
   }
-  /// This thread's operands in the group of 8 columns of D that begins at `column` of those of the tile: of each side.
+  /// This thread's operands in the group of 8 columns of D that begins at `column` of those of the tile: of
+  /// each side.
   SLUICE_DEVICE void read_columns(const Tile& tile, int column, ColumnPair* operands) const {
 #pragma unroll
     for (int side = 0; side < kSides; ++side) {
@@ -480,8 +482,7 @@ class Machine {
         for (int i = 0; i < kAhead; ++i) rows.read(i * 8, residuals[i]);
       }
 #pragma unroll
-      for (int i = 0; i < kAhead; ++i)
-        read_columns(tile, at.column + (first + i) * 8, &operands[kSides * i]);
+      for (int i = 0; i < kAhead; ++i) read_columns(tile, at.column + (first + i) * 8, &operands[kSides * i]);
 #pragma unroll
       for (int i = 0; i < kAhead; i += kStep) {
         FragmentPairs pairs[kStep];

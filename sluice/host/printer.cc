@@ -108,7 +108,8 @@ std::string Initialiser::text(const Overlap& value) {
 }
 
 std::string Initialiser::text(const Epilogue& value) {
-  const auto& [scale_a, scale_b, bias, bias_type, activation, residual, c_type, update, gated, scale_d] = value;
+  const auto& [scale_a, scale_b, bias, bias_type, activation, residual, c_type, update, gated, scale_d] =
+      value;
   Initialiser text;
   text.field("scale_a", scale_a)
       .field("scale_b", scale_b)

@@ -119,8 +119,7 @@ DataSpec exact_data(const Problem& problem, u64 seed) {
   // bits.
   // Of a gated product the two factors: 2^11 where all are whole, and 2^8 beside a bias of up to 8.
   const double fp32_limit = e.gated ? (plain ? 2048.0 : 256.0) : plain ? 16777215.0 : 524288.0;
-  const double sum_limit =
-      is_fp8(problem.a.type) && !promoted && fp32_limit > 16384.0 ? 16384.0 : fp32_limit;
+  const double sum_limit = is_fp8(problem.a.type) && !promoted && fp32_limit > 16384.0 ? 16384.0 : fp32_limit;
   // A typical sum of random signs is sqrt(k) * magnitude^2 / 2: keep most of them inside e4m3's 448.
   const double typical_limit = problem.d.type == DType::e4m3 ? (e.gated ? 40.0 : 400.0) : fp32_limit;
   const i64 k = std::max<i64>(problem.k, 1), block = promoted ? std::min<i64>(k, 128) : k;

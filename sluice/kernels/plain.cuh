@@ -86,7 +86,8 @@ SLUICE_DEVICE void run_plain(const GemmParams& params) {
     if constexpr (kConfig.epilogue.gated) {  // rows of a pair of the gate, then of "up": plain/copier.cuh
       const Position at_d{at.first_token + token, (at.first_row + row) / 2, at.batch};
       if (at_d.row >= params.m || at_d.column >= params.n / 2) return;
-      const ColumnPair operands[] = {element.columns(at_d.column), element.columns(params.n / 2 + at_d.column)};
+      const ColumnPair operands[] = {element.columns(at_d.column),
+                                     element.columns(params.n / 2 + at_d.column)};
       return store_pair<kConfig.d, kConfig.epilogue>(
           params, at_d,
           element.apply_gated({sum.x, sum.y}, {sum.z, sum.w}, element.row_scale(at_d.row), operands));

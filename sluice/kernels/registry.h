@@ -193,7 +193,8 @@ constexpr ConfigList registered_configs() {
   // Gated, in each store path, in pairs, along k, in parts; and a scale of D without a gate.
   const auto add_gated = [&](const BaseConfig& base) {
     Problem fused = problem(e4m3, e4m3, e4m3, Accumulate::fast);
-    fused.epilogue = {.scale_a = ScaleMode::tensor, .scale_b = ScaleMode::tensor, .scale_d = ScaleMode::tensor};
+    fused.epilogue = {
+        .scale_a = ScaleMode::tensor, .scale_b = ScaleMode::tensor, .scale_d = ScaleMode::tensor};
     list.add(config_for(fused, base, ClusterShape{1, 1}, StorePath::tma));
     fused.epilogue.gated = true;
     fused.epilogue.activation = Activation::silu;

@@ -2,12 +2,11 @@
 // The product by its definition: one double sum for each element of D, no blocking, no reordering.
 //   D[m,n] = act(alpha * scale_a * scale_b * sum_k A[m,k] B[k,n] + beta * C[m,n] + bias[n])
 // or, with Update::add, D += alpha * scale_a * scale_b * sum_k A[m,k] B[k,n];
-// or, gated, D[m,j] = act(that of column j, without act) * (the same of column n / 2 + j); all but the second over
-// scale_d;
-// with block scales inside the sum: sum_k scale_a[m, k / 128] scale_b[n / 128, k / 128] A[m,k] B[k,n].
-// Invariant: reads exactly what the contract says is read (C only if beta != 0, A and B only if
-// alpha != 0, D only if it is added to, no padding) and writes only elements of D. Called by tests and by the
-// host twin.
+// or, gated, D[m,j] = act(that of column j, without act) * (the same of column n / 2 + j); all but the second
+// over scale_d; with block scales inside the sum: sum_k scale_a[m, k / 128] scale_b[n / 128, k / 128] A[m,k]
+// B[k,n]. Invariant: reads exactly what the contract says is read (C only if beta != 0, A and B only if alpha
+// != 0, D only if it is added to, no padding) and writes only elements of D. Called by tests and by the host
+// twin.
 #pragma once
 
 #include <sluice/spec/problem.h>

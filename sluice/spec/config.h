@@ -147,11 +147,12 @@ SLUICE_HD constexpr int math_registers(const KernelConfig& c) {
   return accumulator_registers(c) > 176 && !is_block_scaled(c.epilogue) ? 240 : 232;
 }
 
-/// Are the loops over what a tile stores unrolled? Those of light epilogues, and of SwiGLU on the tiles of few
-/// rows, where nothing hides the last one's and code and registers are few.
+/// Are the loops over what a tile stores unrolled? Those of light epilogues, and of SwiGLU on the tiles of
+/// few rows, where nothing hides the last one's and code and registers are few.
 SLUICE_HD constexpr bool unrolls_stores(const KernelConfig& c) {
   const Epilogue& e = c.epilogue;
-  const bool small = e.gated && e.activation == Activation::silu && e.bias == Bias::none && sum_registers(c) <= 64;
+  const bool small =
+      e.gated && e.activation == Activation::silu && e.bias == Bias::none && sum_registers(c) <= 64;
   return is_light(e) || small;
 }
 

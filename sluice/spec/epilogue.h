@@ -4,7 +4,8 @@
 // or, to accumulate gradients,
 //   D += alpha * scale_a * scale_b * acc
 // or, gated (SwiGLU and the like), of two columns of the product that lie half of its width apart,
-//   D[m][j] = act(alpha * scale_a * scale_b * acc[m][j] + bias) * (the same of acc[m][n / 2 + j], without act)
+//   D[m][j] = act(alpha * scale_a * scale_b * acc[m][j] + bias) * (the same of acc[m][n / 2 + j], without
+//   act)
 // and divided by scale_d, if there is one, before it is rounded.
 // and, for block scales, what happens to the sums of every 128 of k before they are added up:
 //   acc = sum over blocks of scale_a[m][block] * scale_b[n / 128][block] * (sum of the block)
@@ -38,11 +39,11 @@ struct Epilogue {
   bool residual = false;       // C takes part, scaled by beta; beta = 0 does not read it
   DType c_type = DType::bf16;  // bf16, fp16 or fp32; read only with residual
   Update update = Update::set;
-  /// B's first n / 2 rows make the gate, its last n / 2 what it multiplies ("up"), one behind the other as models
-  /// have them: D is m x n / 2. n a multiple of 16; no residual, no update, no block scales.
+  /// B's first n / 2 rows make the gate, its last n / 2 what it multiplies ("up"), one behind the other as
+  /// models have them: D is m x n / 2. n a multiple of 16; no residual, no update, no block scales.
   bool gated = false;
-  /// none, or tensor: one fp32 in device memory, and D is the result / it, as a quantiser with a given scale has
-  /// it (kernels/quantize.cuh: times 1 / scale). For an e4m3 D.
+  /// none, or tensor: one fp32 in device memory, and D is the result / it, as a quantiser with a given scale
+  /// has it (kernels/quantize.cuh: times 1 / scale). For an e4m3 D.
   ScaleMode scale_d = ScaleMode::none;
 
   constexpr bool operator==(const Epilogue&) const = default;
@@ -62,8 +63,8 @@ SLUICE_HD constexpr bool has_scale_vectors(const Epilogue& e) {
   return e.scale_a == ScaleMode::vector || e.scale_b == ScaleMode::vector;
 }
 
-/// Rows of B that follow each other in a tile of gated products: so many of the gate, then as many of "up". In
-/// WGMMA's fragments both halves of one element of D are in one thread then; kernels/plain.cuh has pairs.
+/// Rows of B that follow each other in a tile of gated products: so many of the gate, then as many of "up".
+/// In WGMMA's fragments both halves of one element of D are in one thread then; kernels/plain.cuh has pairs.
 inline constexpr int kGatedRows = 8;
 /// A tile, and what is shared out of it, is whole groups of both.
 inline constexpr int kGatedGroup = 2 * kGatedRows;

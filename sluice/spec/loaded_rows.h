@@ -14,8 +14,8 @@ namespace sluice {
 
 inline constexpr int kLoadRows = 8;  // the swizzle repeats after so many: a box is a multiple
 
-/// Rows of the shorter box for a K-major matrix of `extent` rows in slices of `rows`. `unit`: that are never parted
-/// (row_group).
+/// Rows of the shorter box for a K-major matrix of `extent` rows in slices of `rows`. `unit`: that are never
+/// parted (row_group).
 SLUICE_HD constexpr int tail_rows(int extent, int rows, int unit = kLoadRows) {
   const int rest = extent % rows;
   return rest == 0 ? unit : ceil_div(rest, unit) * unit;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A problem: everything a caller says about one product, and nothing about how it is done.
 //   D[m,n] = act(alpha * scale_a * scale_b * sum_k A[m,k] B[k,n] + beta * C[m,n] + bias[n]), for each of
-//   `batch`, or D += the product (epilogue.update); n is the rows of B, of which a gated D (epilogue.gated) has
-//   half as columns
+//   `batch`, or D += the product (epilogue.update); n is the rows of B, of which a gated D (epilogue.gated)
+//   has half as columns
 // Sizes and strides are part of it (they are in the tensor maps); pointers, alpha and beta are not (Args).
 #pragma once
 

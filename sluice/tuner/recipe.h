@@ -5,7 +5,8 @@
 //        kept (registers, extra adds); whether D leaves through TMA (its strides); what the epilogue costs.
 //        Whether it is added to D, and whether in any order, too.
 //        Whether it is gated: half of the outputs, and tiles of whole groups of 16 columns.
-//   out: a scale of D (one load and one multiplication); strides (rows are read in whole 128-byte lines whatever their distance); scales per tensor (two
+//   out: a scale of D (one load and one multiplication); strides (rows are read in whole 128-byte lines
+//   whatever their distance); scales per tensor (two
 //        scalar loads a thread), relu (one instruction) and the types of bias and C beyond their width.
 // A vector of scales takes shared memory and a multiplication for each sum; a bias, a residual, gelu or silu
 // takes an epilogue out of the light ones (spec/epilogue.h is_light), which also rules some tiles out, and a

@@ -94,9 +94,8 @@ void Numbers::on_load(int cta, int slice, const Step& load) {
     k_end = k_begin + c.tile.k / slices;
   }
   if (matrix.major == Major::k)
-    row_end = row_begin +
-              slice_rows(static_cast<int>(rows), static_cast<int>(first_row) + row_begin, tile_rows / slices,
-                         is_a ? kLoadRows : row_group(c));
+    row_end = row_begin + slice_rows(static_cast<int>(rows), static_cast<int>(first_row) + row_begin,
+                                     tile_rows / slices, is_a ? kLoadRows : row_group(c));
   Stage& s = stage(cta, load.stage);
   for (int row = row_begin; row < row_end; ++row)
     for (int k = k_begin; k < k_end; ++k) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gated products and scales of D on the GPU: every schedule, store, split and type, at the numbers of tokens that
-// models have, exact to the bit; SwiGLU within its bound; and a scale of D against the quantiser that it replaces.
-// Verifier poisons D and guards all else. To see it fail: give plain/copier.cuh rows in groups of eight, or leave out
-// the second half in ScaleVectors::stage.
+// Gated products and scales of D on the GPU: every schedule, store, split and type, at the numbers of tokens
+// that models have, exact to the bit; SwiGLU within its bound; and a scale of D against the quantiser that it
+// replaces. Verifier poisons D and guards all else. To see it fail: give plain/copier.cuh rows in groups of
+// eight, or leave out the second half in ScaleVectors::stage.
 #include <sluice/quantize.h>
 
 #include <algorithm>
@@ -53,16 +53,19 @@ class gated : public GpuTest {
       ASSERT_TRUE(ok(gemm::launch(*kernel, args, nullptr))) << short_name(plan.config);
       const auto found = verifier->check(*data, {.judge = judge}, nullptr);
       ASSERT_TRUE(ok(found));
-      EXPECT_TRUE(found->passed()) << short_name(plan.config) << ": " << describe(*found) << "\n" << to_string(p);
+      EXPECT_TRUE(found->passed()) << short_name(plan.config) << ": " << describe(*found) << "\n"
+                                   << to_string(p);
       EXPECT_TRUE(ok(workspace->verify()));
     }
     std::printf("             %zu products\n", kernels.size());
   }
 };
 
-/// One of each kind of kernel for each number of tokens: n / 2 is no multiple of half a tile, of some not even of 16.
+/// One of each kind of kernel for each number of tokens: n / 2 is no multiple of half a tile, of some not
+/// even of 16.
 std::vector<Fused> exact_products() {
-  const Schedule ping_pong = Schedule::ping_pong, cooperative = Schedule::cooperative, plain = Schedule::plain;
+  const Schedule ping_pong = Schedule::ping_pong, cooperative = Schedule::cooperative,
+                 plain = Schedule::plain;
   const PlanOverrides kernels[] = {
       {.schedule = plain},
       {.schedule = plain, .tile_n = 16},
@@ -90,7 +93,8 @@ std::vector<Fused> exact_products() {
       const DType inputs[] = {DType::e4m3, DType::bf16, DType::fp16};
       const DType outputs[] = {DType::e4m3, DType::bf16, DType::fp32};
       const i64 widths[] = {1056, 992, 2464};
-      Problem p = product(m, widths[turn % 3], turn % 2 == 0 ? 1024 : 1104, inputs[turn / 3 % 3], outputs[turn % 3]);
+      Problem p =
+          product(m, widths[turn % 3], turn % 2 == 0 ? 1024 : 1104, inputs[turn / 3 % 3], outputs[turn % 3]);
       p.epilogue.gated = true;
       p.epilogue.activation = turn % 2 == 0 ? Activation::none : Activation::relu;
       if (turn % 4 < 2) p.epilogue.bias = Bias::column;
@@ -107,7 +111,9 @@ std::vector<Fused> exact_products() {
   return all;
 }
 
-TEST_F(gated, products_are_exact_on_every_kernel) { expect_right(exact_products(), Judge::exact); }
+TEST_F(gated, products_are_exact_on_every_kernel) {
+  expect_right(exact_products(), Judge::exact);
+}
 
 TEST_F(gated, activations_are_within_their_bounds) {
   std::vector<Fused> all;
@@ -115,7 +121,10 @@ TEST_F(gated, activations_are_within_their_bounds) {
     for (const Activation activation : {Activation::silu, Activation::gelu, Activation::none})
       for (const DType d : {DType::e4m3, DType::bf16}) {
         Problem p = product(m, 1120, 2048, m == 16 ? DType::bf16 : DType::e4m3, d);
-        p.epilogue = {.scale_a = ScaleMode::tensor, .scale_b = ScaleMode::vector, .activation = activation, .gated = true};
+        p.epilogue = {.scale_a = ScaleMode::tensor,
+                      .scale_b = ScaleMode::vector,
+                      .activation = activation,
+                      .gated = true};
         if (d == DType::e4m3) p.epilogue.scale_d = ScaleMode::tensor;
         if (m == 64) p.accumulate = Accumulate::promoted;
         all.push_back({p, {}});
@@ -123,8 +132,8 @@ TEST_F(gated, activations_are_within_their_bounds) {
   expect_right(all, Judge::bounded);
 }
 
-/// The sums are whole numbers that bf16 holds, so that the quantiser reads what the epilogue has; the scale is no
-/// power of two.
+/// The sums are whole numbers that bf16 holds, so that the quantiser reads what the epilogue has; the scale
+/// is no power of two.
 TEST_F(gated, a_scale_of_d_is_what_the_quantiser_does_with_it) {
   const i64 n = 1040;
   for (const Schedule schedule : {Schedule::plain, Schedule::ping_pong, Schedule::cooperative}) {
@@ -137,12 +146,14 @@ TEST_F(gated, a_scale_of_d_is_what_the_quantiser_does_with_it) {
     ASSERT_TRUE(ok(verifier));
     const DataSpec spec{.a = {.magnitude = 1}, .b = {.magnitude = 2}};
     const auto data = verifier->make_data(wide, spec, nullptr);
-    const auto fused = DeviceBuffer::allocate(device(), m * n), apart = DeviceBuffer::allocate(device(), m * n);
+    const auto fused = DeviceBuffer::allocate(device(), m * n),
+               apart = DeviceBuffer::allocate(device(), m * n);
     const auto scale = DeviceBuffer::allocate(device(), 4);
     const auto quantizer = Quantizer::create(device(), DType::bf16, Granularity::tensor);
     ASSERT_TRUE(ok(data) && ok(fused) && ok(apart) && ok(scale) && ok(quantizer));
     const float factor = 0.37f;
-    ASSERT_TRUE(ok(scale->upload(&factor, 4)) && ok(fused->fill(0xff, nullptr)) && ok(apart->fill(0xff, nullptr)));
+    ASSERT_TRUE(ok(scale->upload(&factor, 4)) && ok(fused->fill(0xff, nullptr)) &&
+                ok(apart->fill(0xff, nullptr)));
     const auto run = [&](const Problem& p, void* d) -> Result<void> {
       const auto plan = gemm::plan(p, device().info(), {.schedule = schedule});
       if (!plan) return plan.error();

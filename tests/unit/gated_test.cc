@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gated products and scales of D on the host: the order of B's rows, the reference by hand, what a launch checks
-// and hands over, whose tuning records serve. Kernels: tests/gpu/gated_test.cc.
-// To see it fail: let D keep n columns in d_map_shape, or swap the strides of halves and groups in tensor_map.cc.
+// Gated products and scales of D on the host: the order of B's rows, the reference by hand, what a launch
+// checks and hands over, whose tuning records serve. Kernels: tests/gpu/gated_test.cc. To see it fail: let D
+// keep n columns in d_map_shape, or swap the strides of halves and groups in tensor_map.cc.
 #include <sluice/reference/gemm.h>
 
 #include <cmath>
@@ -76,7 +76,8 @@ TEST(gated, reference_multiplies_the_activated_half_by_the_other) {
     scale[static_cast<size_t>(i)] = i % 2 == 0 ? 1.0f : 0.5f;
     bias[static_cast<size_t>(i)] = static_cast<float>(i);
   }
-  const HostBuffers buffers{.a = a.data(), .b = b.data(), .d = d.data(), .scale_b = scale.data(), .bias = bias.data()};
+  const HostBuffers buffers{
+      .a = a.data(), .b = b.data(), .d = d.data(), .scale_b = scale.data(), .bias = bias.data()};
   reference_gemm(p, buffers, 3.0f, 0.0f);
   // Gate 5: 3 * 2 * 1 * 0.5 + 5 = 8; up 13: 3 * 2 * 9 * 0.5 + 13 = 40.
   EXPECT_EQ(d[5], 320.0f);
@@ -92,7 +93,8 @@ TEST(gated, reference_multiplies_the_activated_half_by_the_other) {
   scaled.d = codes.data();
   scaled.scale_d = &half;
   const Problem filled = with_strides(p);
-  EXPECT_NEAR(reference_element(filled, scaled, {.alpha = 3.0f}, {.column = 5}), 2 * 320.0 / (1 + std::exp(-8.0)), 1e-9);
+  EXPECT_NEAR(reference_element(filled, scaled, {.alpha = 3.0f}, {.column = 5}),
+              2 * 320.0 / (1 + std::exp(-8.0)), 1e-9);
   reference_gemm(p, scaled, 3.0f, 0.0f);
   EXPECT_EQ(load_element(DType::e4m3, codes.data(), 5), 448.0) << "saturates";
 }
@@ -154,7 +156,8 @@ TEST_F(GatedLaunch, halves_too_far_apart_for_tma_are_named) {
   ASSERT_TRUE(plan.ok());
   const Result<gemm::Kernel> kernel = gemm::prepare(device(), *plan);
   ASSERT_FALSE(kernel.ok());
-  EXPECT_NE(kernel.error().message.find("its halves are 256 rows"), std::string::npos) << kernel.error().message;
+  EXPECT_NE(kernel.error().message.find("its halves are 256 rows"), std::string::npos)
+      << kernel.error().message;
 }
 
 TuningRecord record_of(const Problem& p, int tile_n) {
@@ -188,7 +191,8 @@ TEST(gated_records, those_of_the_same_loads_stand_in) {
   EXPECT_EQ(borrowed.source, PlanSource::record);
   EXPECT_EQ(borrowed.config.tile.n, 96);
   EXPECT_TRUE(borrowed.config.epilogue.gated);
-  EXPECT_EQ(planned(p, {record_of(product, 96), record_of(p, 64)}).config.tile.n, 64) << "its own comes first";
+  EXPECT_EQ(planned(p, {record_of(product, 96), record_of(p, 64)}).config.tile.n, 64)
+      << "its own comes first";
   EXPECT_EQ(planned(product, {record_of(p, 64)}).source, PlanSource::model) << "and is nobody else's";
   EXPECT_EQ(planned(p, {record_of(product, 24)}).source, PlanSource::model) << "no tile of whole groups";
 }

@@ -15,7 +15,8 @@ SLUICE_DEVICE void store_pair(const GemmParams& params, const Position& at, cons
   if (at.row >= params.m) return;
   const i64 index = at.batch * params.d_batch_stride + at.row * params.d_ld + at.column;
   const u64 address = reinterpret_cast<u64>(params.d) + index * bytes_of(kD);
-  const bool aligned_pair = at.column + 1 < outputs_of(kEpilogue, params.n) && address % (2 * bytes_of(kD)) == 0;
+  const bool aligned_pair =
+      at.column + 1 < outputs_of(kEpilogue, params.n) && address % (2 * bytes_of(kD)) == 0;
   if constexpr (adds(kEpilogue)) {
     float* d = static_cast<float*>(params.d) + index;
     if (aligned_pair) return ptx::add_global(d, value.x, value.y);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // From an accumulator to a value of D: act(scale * acc + beta * C + bias), two neighbouring columns at a
 // time, or of two accumulators the product of both (Epilogue::gated). Columns are those of the product there:
-// "up" of column j of D is column n / 2 + j. Reads only operands inside D; outside it the value is never stored.
+// "up" of column j of D is column n / 2 + j. Reads only operands inside D; outside it the value is never
+// stored.
 #pragma once
 
 #include <sluice/spec/params.h>
@@ -123,7 +124,8 @@ struct ElementWise {
   SLUICE_DEVICE static Pair activated(const Pair& value) {
     return {activate<kEpilogue.activation>(value.x), activate<kEpilogue.activation>(value.y)};
   }
-  /// By the given scale: what the quantiser does (kernels/quantize.cuh), so that it differs only by what it read.
+  /// By the given scale: what the quantiser does (kernels/quantize.cuh), so that it differs only by what it
+  /// read.
   SLUICE_DEVICE Pair divided(const Pair& value) const {
     if constexpr (kEpilogue.scale_d == ScaleMode::none) return value;
     return {value.x * multiplier, value.y * multiplier};

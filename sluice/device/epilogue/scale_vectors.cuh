@@ -2,8 +2,8 @@
 // A scale for each row of A and for each column of B, for one math group's part of a tile: copied into shared
 // memory while the products run, read from there by the epilogue. Read from global memory where they are
 // needed, each would cost the way from L2 (docs/findings/heavy-epilogues.md).
-// Buffer of a group: [rows of the group] [columns that it stores], fp32, of what is a vector; of gated products the
-// columns of the gate, then those of "up".
+// Buffer of a group: [rows of the group] [columns that it stores], fp32, of what is a vector; of gated
+// products the columns of the gate, then those of "up".
 #pragma once
 
 #include <sluice/spec/params.h>
@@ -22,8 +22,8 @@ struct ScaleVectors {
   u32 buffer;
   int thread;  // in the warpgroup
 
-  /// Begins the copies; `row`, `column`: of the product, the group's first ones. Past the edges, and with alpha = 0,
-  /// come zeros.
+  /// Begins the copies; `row`, `column`: of the product, the group's first ones. Past the edges, and with
+  /// alpha = 0, come zeros.
   SLUICE_DEVICE void stage(const GemmParams& params, int row, int column) const {
     const bool wanted = params.alpha != 0.0f;
     if constexpr (kRows) copy<group_rows(kConfig)>(buffer, params.scale_a, row, wanted ? params.m : 0);

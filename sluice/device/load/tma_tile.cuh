@@ -5,8 +5,8 @@
 //   K-major:  one row for each m (or n), 128 bytes of k.     A slice is a run of rows.
 //   MN-major: blocks of 64 m (or n); in a block one row for each k.  A slice is a run of k rows in every
 //   block.
-//   Gated B:  K-major, its rows in the order of gated_row(): the tensor map's dimensions are k, 8 rows, the two
-//   halves of B, groups of both, batch (host/driver/gemm_maps.h).
+//   Gated B:  K-major, its rows in the order of gated_row(): the tensor map's dimensions are k, 8 rows, the
+//   two halves of B, groups of both, batch (host/driver/gemm_maps.h).
 #pragma once
 
 #include <sluice/spec/loaded_rows.h>

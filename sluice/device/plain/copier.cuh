@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Brings a warp's k-tiles into its ring: rows of 128 bytes of B, then of A, their 16-byte pieces swizzled by
-// the row. Rows and k outside of a matrix become zeros and are not read. Of gated products each four rows are a
-// pair of the gate's and the same pair of "up": so whoever has four neighbouring sums has both halves of two
-// elements of D, at no cost here (n is a multiple of 16: all four are inside of B or none).
+// the row. Rows and k outside of a matrix become zeros and are not read. Of gated products each four rows are
+// a pair of the gate's and the same pair of "up": so whoever has four neighbouring sums has both halves of
+// two elements of D, at no cost here (n is a multiple of 16: all four are inside of B or none).
 #pragma once
 
 #include <sluice/spec/params.h>

@@ -7,7 +7,8 @@
 //   B  Major::mn       {n, k, batch}     {64, tile.k / cluster.m}             128
 //   a K-major tail     the same          {tile.k, rows of the last slice}     128
 //   D  (tma)           {d_columns, m, batch}  {store_columns, 64}             store_row_bytes
-//   B of gated products  {k, 8, 2, n / 16, batch}: 8 rows of the first half of B, the same 8 of the second, and so on
+//   B of gated products  {k, 8, 2, n / 16, batch}: 8 rows of the first half of B, the same 8 of the second,
+//   and so on
 // A box is one CTA's slice: the CTAs of a cluster row share a tile of A, those of a column a tile of B.
 #pragma once
 

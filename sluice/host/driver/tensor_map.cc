@@ -79,13 +79,13 @@ Result<void> check_shape(const char* name, const TensorMapShape& s) {
                                           std::to_string(s.box_inner) + " x " + std::to_string(s.box_outer) +
                                           " with a swizzle of " + std::to_string(s.swizzle_bytes)};
   if (s.gated && (s.outer % kGatedGroup != 0 || s.box_outer % kGatedGroup != 0))
-    return Error{ErrorCode::internal,
-                 std::string(name) + ": boxes of " + std::to_string(s.box_outer) + " of " +
-                     std::to_string(s.outer) + " rows: gated ones are multiples of 16"};
+    return Error{ErrorCode::internal, std::string(name) + ": boxes of " + std::to_string(s.box_outer) +
+                                          " of " + std::to_string(s.outer) +
+                                          " rows: gated ones are multiples of 16"};
   if (s.gated && s.outer / 2 > kMaxStride / bytes_of(s.type) / std::max<i64>(s.ld, 1))
-    return Error{ErrorCode::invalid_stride, std::string(name) + ": its halves are " + std::to_string(s.outer / 2) +
-                                                " rows of " + std::to_string(s.ld) +
-                                                " elements apart: must be less than 2^40 bytes for TMA"};
+    return Error{ErrorCode::invalid_stride,
+                 std::string(name) + ": its halves are " + std::to_string(s.outer / 2) + " rows of " +
+                     std::to_string(s.ld) + " elements apart: must be less than 2^40 bytes for TMA"};
   if (s.outer > 1)
     if (Result<void> row = check_stride(name, "ld", s.ld, s.type); !row) return row;
   if (s.batch > 1) return check_stride(name, "batch_stride", s.batch_stride, s.type);
@@ -107,10 +107,11 @@ Dimensions dimensions_of(const TensorMapShape& s, i64 row_stride, i64 batch_stri
             {size(row_stride), size(batch_stride)},
             {part(s.box_inner), part(s.box_outer), 1}};
   const i64 groups = s.outer / kGatedGroup;
-  return {5,
-          {size(s.inner), kGatedRows, 2, size(groups), size(s.batch)},
-          {size(row_stride), size(s.outer / 2 * row_stride), size(kGatedRows * row_stride), size(batch_stride)},
-          {part(s.box_inner), kGatedRows, 2, part(s.box_outer / kGatedGroup), 1}};
+  return {
+      5,
+      {size(s.inner), kGatedRows, 2, size(groups), size(s.batch)},
+      {size(row_stride), size(s.outer / 2 * row_stride), size(kGatedRows * row_stride), size(batch_stride)},
+      {part(s.box_inner), kGatedRows, 2, part(s.box_outer / kGatedGroup), 1}};
 }
 
 }  // namespace
@@ -129,8 +130,8 @@ Result<void> encode_tensor_map(const DriverApi& api, const char* name, const Ten
   CUtensorMap encoded{};
   const CUresult code = api.cuTensorMapEncodeTiled(
       &encoded, data_type(s.type), d.rank, reinterpret_cast<void*>(kPlaceholderAddress), d.extents, d.strides,
-      d.box, kSteps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle(s.swizzle_bytes), CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      d.box, kSteps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle(s.swizzle_bytes),
+      CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (code != CUDA_SUCCESS)
     return driver_error(api, code, "cuTensorMapEncodeTiled",
                         std::string(name) + ", " + std::to_string(s.inner) + " x " + std::to_string(s.outer) +

@@ -77,8 +77,8 @@ bool splits_more_than_a_wave(const Problem& p, const KernelConfig& c, const Devi
   return c.cluster.k > 1 && grid_tiles(p, c) > max_clusters(c, device);
 }
 
-/// Half of a gated tile's columns may be too few for a TMA store where all of them were enough: widths that are good
-/// for the loads stay, stored direct.
+/// Half of a gated tile's columns may be too few for a TMA store where all of them were enough: widths that
+/// are good for the loads stay, stored direct.
 StorePath store_of(const KernelConfig& c) {
   const bool fits = !c.epilogue.gated || own_outputs(c) * bytes_of(c.d) % kTmaStrideUnit == 0;
   return fits ? c.store : StorePath::direct;

@@ -25,9 +25,9 @@ bool is_listed(const TunedChoice& choice) {
              std::end(kClusterSpace);
 }
 
-/// The product whose records may stand in for those of `p`, which has none: without gate, activation and scale of D,
-/// and of 16-bit D. Few rows of A take the time of their loads, which are the same, whatever is stored; with many
-/// the epilogue is hidden or small. Only for what was never tuned itself before gates came.
+/// The product whose records may stand in for those of `p`, which has none: without gate, activation and
+/// scale of D, and of 16-bit D. Few rows of A take the time of their loads, which are the same, whatever is
+/// stored; with many the epilogue is hidden or small. Only for what was never tuned itself before gates came.
 std::optional<Problem> same_loads(const Problem& p) {
   if (!p.epilogue.gated && p.epilogue.scale_d == ScaleMode::none) return std::nullopt;
   Problem other = p;

@@ -57,16 +57,18 @@ Error bad_type(const std::string& message) {
 Result<void> check_gated(const Problem& p) {
   if (!p.epilogue.gated) return {};
   if (p.n % kGatedGroup != 0)
-    return Error{ErrorCode::invalid_size, "n = " + number(p.n) + " of a gated product must be a multiple of " +
-                                              number(kGatedGroup) +
-                                              ": it is the rows of B, gate and up; pad both halves"};
+    return Error{ErrorCode::invalid_size,
+                 "n = " + number(p.n) + " of a gated product must be a multiple of " + number(kGatedGroup) +
+                     ": it is the rows of B, gate and up; pad both halves"};
   if (p.epilogue.residual || adds(p.epilogue))
     return bad_type(
-        "the product is gated and D takes a residual or an update: it must be overwritten; add in a kernel of its "
+        "the product is gated and D takes a residual or an update: it must be overwritten; add in a kernel "
+        "of its "
         "own");
   if (is_block_scaled(p.epilogue))
     return bad_type(
-        "the product is gated and has block scales: it must have scales for a tensor or vectors; leave the gate to "
+        "the product is gated and has block scales: it must have scales for a tensor or vectors; leave the "
+        "gate to "
         "the quantiser");
   if (p.b.major != Major::k)
     return bad_type("the product is gated and B is mn-major: it must be k-major; store B as n rows of k");
@@ -115,7 +117,8 @@ Result<void> check_types(const Problem& p) {
     return bad_type(std::string("scale_d is ") + name_of(p.epilogue.scale_d) +
                     ": it must be none or tensor, one for all of D; quantise D by a kernel of its own");
   if (p.epilogue.scale_d != ScaleMode::none && p.d.type != DType::e4m3)
-    return bad_type("D is " + d + " and there is a scale_d: it must be e4m3; leave out the scale, or store e4m3");
+    return bad_type("D is " + d +
+                    " and there is a scale_d: it must be e4m3; leave out the scale, or store e4m3");
   if (Result<void> gated = check_gated(p); !gated) return gated;
   if (!gemm_supports(p)) return bad_type("no kernel takes " + a + " x " + b + " -> " + d);
   return {};
