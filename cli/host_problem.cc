@@ -85,8 +85,8 @@ Result<twin::TwinReport> HostProblem::run(const Plan& plan, u64 schedule_seed) {
                                   .d = d_.data(),
                                   .scale_a = scale_a_.data(),
                                   .scale_b = scale_b_.data(),
-                                  .scale_d = scale_d_.data(),
-                                  .bias = bias_.data()};
+                                  .bias = bias_.data(),
+                                  .scale_d = scale_d_.data()};
   return twin::run_on_host(plan, buffers, alpha_, beta_, schedule_seed);
 }
 
@@ -147,8 +147,8 @@ HostComparison HostProblem::compare() const {
                             .d = before.data(),
                             .scale_a = scale_a_.data(),
                             .scale_b = scale_b_.data(),
-                            .scale_d = scale_d_.data(),
-                            .bias = bias_.data()};
+                            .bias = bias_.data(),
+                            .scale_d = scale_d_.data()};
   HostComparison found;
   for (i64 batch = 0; batch < p.batch; ++batch) {
     for (i64 row = 0; row < p.m; ++row) {

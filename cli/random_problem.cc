@@ -87,10 +87,11 @@ Problem random_problem(const RandomSpec& spec, int index) {
   e.c_type = dice.any_of(kVectorTypes);
   e.activation = random_activation(dice, spec);
   if (p.d.type == DType::e4m3 && dice.one_in(2)) e.scale_d = ScaleMode::tensor;
-  if (p.b.major == Major::k && e.scale_a != ScaleMode::block && dice.one_in(4)) {
+  const bool may_be_gated = p.n >= kGatedGroup && p.b.major == Major::k && e.scale_a != ScaleMode::block;
+  if (may_be_gated && dice.one_in(4)) {
     e.gated = true;
     e.residual = false;
-    p.n = ceil_div(p.n, i64{kGatedGroup}) * kGatedGroup;
+    p.n -= p.n % kGatedGroup;
   }
   if (!e.gated && p.d.type == DType::fp32 && dice.one_in(3)) {  // gradients
     e = {.scale_a = e.scale_a, .scale_b = e.scale_b, .update = Update::add};

@@ -333,9 +333,9 @@ class Machine {
   static constexpr bool kGated = kConfig.epilogue.gated;
   static constexpr int kSides = kGated ? 2 : 1;  // columns of the product that a column of D is made of
   // Of the store loops: whole, or not at all (docs/findings/heavy-epilogues.md).
-  static constexpr int kStoreUnroll = is_light(kConfig.epilogue) ? 2 * kConfig.tile.n : 1;
+  static constexpr int kStoreUnroll = unrolls_stores(kConfig) ? 2 * kConfig.tile.n : 1;
   // Not after an exchange (ptxas serialises some products then: C7515) nor with block scales (one spills).
-  static constexpr bool kIndexesSums = is_light(kConfig.epilogue) && !kSplitsInCluster && !kBlockScaled;
+  static constexpr bool kIndexesSums = unrolls_stores(kConfig) && !kSplitsInCluster && !kBlockScaled;
   static constexpr int kOperandsAhead = 8;  // groups of 8 columns: to wait for one read and not for eight
   using Sums = Accumulator<waves(kConfig), kConfig.tile.n>;
   using PartialSums = Accumulator<unit_waves(kConfig), unit_columns(kConfig)>;
@@ -484,7 +484,7 @@ class Machine {
   SLUICE_DEVICE void write_chunk_for_tma(int buffer, const Tile& tile, const GroupAt& at) {
     constexpr int kGroups = store_columns(kConfig) / 8;
     constexpr int kStep = kGroups % 2 == 0 ? 2 : 1;
-    constexpr int kAhead = is_light(kConfig.epilogue) ? min(kGroups, kOperandsAhead) : kStep;
+    constexpr int kAhead = unrolls_stores(kConfig) ? min(kGroups, kOperandsAhead) : kStep;
     const FragmentStore<kConfig.d, store_row_bytes(kConfig)> store{store_buffer(buffer), group_thread()};
     const RowScales scales = row_scales(at.wave);
     const auto write = [&](int first) {

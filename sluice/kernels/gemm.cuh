@@ -211,7 +211,7 @@ SLUICE_DEVICE void store_tile(Machine& machine, const Tile& tile, int& buffer) {
   machine.wait_vectors();
   if (machine.config().store == StorePath::direct) return machine.store_direct(tile);
   const int columns = store_columns(machine.config());
-  if (is_light(machine.config().epilogue)) {
+  if (unrolls_stores(machine.config())) {
 #pragma unroll
     for (int wave = 0; wave < waves(machine.config()); ++wave)
 #pragma unroll

@@ -21,8 +21,8 @@ struct HostBuffers {
   void* d = nullptr;
   const float* scale_a = nullptr;
   const float* scale_b = nullptr;
-  const float* scale_d = nullptr;
   const void* bias = nullptr;
+  const float* scale_d = nullptr;
 };
 
 struct Scalars {

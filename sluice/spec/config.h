@@ -147,6 +147,15 @@ SLUICE_HD constexpr int math_registers(const KernelConfig& c) {
   return accumulator_registers(c) > 176 && !is_block_scaled(c.epilogue) ? 240 : 232;
 }
 
+/// Are the loops over what a tile stores unrolled? Those of light epilogues, and of SwiGLU on the tiles of
+/// few rows, where nothing hides the last one's and code and registers are few.
+SLUICE_HD constexpr bool unrolls_stores(const KernelConfig& c) {
+  const Epilogue& e = c.epilogue;
+  const bool small =
+      e.gated && e.activation == Activation::silu && e.bias == Bias::none && sum_registers(c) <= 64;
+  return is_light(e) || small;
+}
+
 SLUICE_HD constexpr const char* name_of(Schedule schedule) {
   switch (schedule) {
     case Schedule::ping_pong: return "ping_pong";

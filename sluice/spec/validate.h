@@ -30,7 +30,7 @@ SLUICE_HD constexpr const char* validate_gated(const KernelConfig& c) {
   if (c.b_major != Major::k)
     return "a gated product needs a K-major B: a tile takes rows from both of its halves";
   if (c.combine == Combine::separate)
-    return "a gated product has no Combine::separate: the second kernel's CTAs do not hold both halves";
+    return "a gated product has no Combine::separate: its CTAs do not hold both halves";
   return nullptr;
 }
 
@@ -62,8 +62,7 @@ SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
   if (c.cluster.k > 1 && multicasts(c)) return "a cluster along k must be 1 along m and n";
   if (c.tile.n % (8 * c.cluster.k) != 0) return "each CTA of a cluster along k needs 8 of the tile's columns";
   if (c.epilogue.gated && (own_columns(c) % kGatedGroup != 0 || c.tile.n % (kGatedGroup * c.cluster.m) != 0))
-    return "a gated product needs 16 of the tile's columns, or a multiple, for each CTA that loads or stores "
-           "some";
+    return "a gated product needs whole groups of 16 columns for each CTA of a tile";
   if (bytes_of(c.d) * own_outputs(c) % 16 != 0 && c.store == StorePath::tma)
     return "a TMA store needs rows of a multiple of 16 bytes: widen tile.n or store direct";
   if (c.cluster.n > 1 && c.tile.m / c.cluster.n % 8 != 0)

@@ -69,7 +69,8 @@ Recipe recipe_of(const Problem& problem) {
           .bias = e.bias,
           .activation = cost_of(e.activation),
           .residual_bytes = e.residual ? bytes_of(e.c_type) : 0,
-          .adding = adding_of(p)};
+          .adding = adding_of(p),
+          .gated = e.gated};
 }
 
 Problem example_of(const Recipe& r) {
@@ -84,6 +85,7 @@ Problem example_of(const Recipe& r) {
   p.epilogue.update = r.adding == Adding::none ? Update::set : Update::add;
   p.deterministic = r.adding != Adding::any_order;
   p.epilogue.activation = activation_of(r.activation);
+  p.epilogue.gated = r.gated;
   p.epilogue.residual = r.residual_bytes != 0;
   p.epilogue.c_type = r.residual_bytes == bytes_of(DType::fp32) ? DType::fp32 : DType::bf16;
   // A row of D that is no multiple of 16 bytes apart from the next is one that TMA cannot write.
@@ -94,7 +96,8 @@ Problem example_of(const Recipe& r) {
 std::size_t hash_of(const Recipe& r) {
   return hash_of({r.m, r.n, r.k, r.batch, static_cast<i64>(r.a), static_cast<i64>(r.d),
                   static_cast<i64>(r.sums), static_cast<i64>(r.activation), static_cast<i64>(r.vectors),
-                  static_cast<i64>(r.bias), i64{r.residual_bytes}, static_cast<i64>(r.adding)});
+                  static_cast<i64>(r.bias), i64{r.residual_bytes}, static_cast<i64>(r.adding),
+                  static_cast<i64>(r.gated)});
 }
 
 }  // namespace sluice

@@ -4,13 +4,15 @@
 //   in:  sizes and batch; the types of A, B and D and the layouts (bytes moved, WGMMA rate); how sums are
 //        kept (registers, extra adds); whether D leaves through TMA (its strides); what the epilogue costs.
 //        Whether it is added to D, and whether in any order, too.
-//   out: strides (rows are read in whole 128-byte lines whatever their distance); scales per tensor (two
+//        Whether it is gated: half of the outputs, and tiles of whole groups of 16 columns.
+//   out: a scale of D (one load and one multiplication); strides (rows are read in whole 128-byte lines
+//   whatever their distance); scales per tensor (two
 //        scalar loads a thread), relu (one instruction) and the types of bias and C beyond their width.
 // A vector of scales takes shared memory and a multiplication for each sum; a bias, a residual, gelu or silu
 // takes an epilogue out of the light ones (spec/epilogue.h is_light), which also rules some tiles out, and a
 // residual adds bytes of HBM. Each may move the best tile. Adding a field that every record must have makes
-// old ones unreadable: raise kRecordVersion (record.h). `bias` and `adding` are left out of records where
-// they are none, so they did not.
+// old ones unreadable: raise kRecordVersion (record.h). `bias`, `adding` and `gated` are left out of records
+// where they are none, so they did not.
 #pragma once
 
 #include <compare>
@@ -40,6 +42,7 @@ struct Recipe {
   ActivationCost activation = ActivationCost::cheap;
   int residual_bytes = 0;  // of an element of C; 0: none
   Adding adding = Adding::none;
+  bool gated = false;
 
   constexpr auto operator<=>(const Recipe&) const = default;
 };

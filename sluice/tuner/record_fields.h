@@ -32,6 +32,7 @@ void recipe_fields(Visitor& v, Values& recipe) {
   v.number("residual_bytes", recipe.residual_bytes, {0, 4});
   v.choice_or("bias", Bias::none, recipe.bias);
   v.choice_or("adding", Adding::none, recipe.adding);
+  v.flag_if("gated", recipe.gated);
 }
 
 template <class Visitor, Is<MixedRecipe> Values>

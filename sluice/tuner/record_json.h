@@ -96,6 +96,9 @@ class Writer {
   }
   void kernel(const char* name, const MixedConfig& config) { json_[name] = mixed::kernel_of(config); }
   void flag(const char* name, const bool& value) { json_[name] = value; }
+  void flag_if(const char* name, const bool& value) {
+    if (value) flag(name, value);
+  }
   void text(const char* name, const std::string& value) { json_[name] = value; }
   void date(const char* name, const std::string& value) { json_[name] = value; }
   void time(const char* name, const double& value, bool) { json_[name] = rounded(value); }
@@ -182,6 +185,11 @@ class Reader {
     if (found == nullptr) return;
     if (!found->is_boolean()) return refuse(name, "must be true or false");
     value = found->get<bool>();
+  }
+  /// A field that is written only if it is true.
+  void flag_if(const char* name, bool& value) {
+    value = false;
+    if (json_.contains(name)) flag(name, value);
   }
   void text(const char* name, std::string& value) {
     const Json* found = field(name);

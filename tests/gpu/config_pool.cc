@@ -35,6 +35,15 @@ void make_adding(Dice& dice, KernelConfig& c) {
   if (c.combine != Combine::none && dice.one_in(2)) c.combine = Combine::add;
 }
 
+/// A gate in front of D, and a scale of it, where they may be.
+void make_fused(Dice& dice, KernelConfig& c) {
+  if (c.d == DType::e4m3 && dice.one_in(2)) c.epilogue.scale_d = ScaleMode::tensor;
+  if (c.b_major != Major::k || is_block_scaled(c.epilogue) || !dice.one_in(4)) return;
+  c.epilogue.gated = true;
+  c.epilogue.residual = false;
+  c.epilogue = canonical(c.epilogue);
+}
+
 /// May be impossible: the caller asks validate().
 KernelConfig random_config(Dice& dice, std::initializer_list<Activation> activations) {
   const BaseConfig base = dice.any_of(kGemmSpace);
@@ -50,6 +59,7 @@ KernelConfig random_config(Dice& dice, std::initializer_list<Activation> activat
   c.store = dice.one_in(4) ? StorePath::direct : StorePath::tma;
   c.epilogue = random_epilogue(dice, activations);
   if (c.promotes && dice.one_in(2)) c.epilogue.scale_a = c.epilogue.scale_b = ScaleMode::block;
+  make_fused(dice, c);
   if (dice.one_in(2)) c.combine = dice.one_in(3) ? Combine::separate : Combine::last_arriver;
   if (c.d == DType::fp32 && dice.one_in(2)) make_adding(dice, c);
   const int most = max_stages(c);
@@ -71,6 +81,7 @@ KernelConfig random_plain_config(Dice& dice, std::initializer_list<Activation> a
   c.store = StorePath::direct;
   c.combine = Combine::none;
   if (is_block_scaled(c.epilogue)) c.epilogue = random_epilogue(dice, activations);
+  make_fused(dice, c);
   c.warps = dice.any_of(kWarps);
   c.stages = dice.between(2, 5);
   return c;

@@ -23,6 +23,14 @@ Problem of(i64 m, i64 n, i64 k, DType type, bool residual = false) {
   return p;
 }
 
+/// SwiGLU with a scale of D.
+Problem gated(Problem p) {
+  p.epilogue.gated = true;
+  p.epilogue.activation = Activation::silu;
+  if (is_fp8(p.a.type)) p.d.type = DType::e4m3, p.epilogue.scale_d = ScaleMode::tensor;
+  return p;
+}
+
 class gemm_overlap : public GpuTest {
  protected:
   Result<DeviceBuffer> filled(i64 bytes, u8 value) {
@@ -55,6 +63,7 @@ class gemm_overlap : public GpuTest {
                           .d = d->data(),
                           .scale_a = static_cast<const float*>(one->data()),
                           .scale_b = static_cast<const float*>(one->data()),
+                          .scale_d = static_cast<const float*>(one->data()),
                           .beta = p.epilogue.residual ? 1.0f : 0.0f,
                           .workspace = workspace->view(),
                           .warm_first = {b->data(), b->bytes()},
@@ -92,6 +101,10 @@ TEST_F(gemm_overlap, keeps_the_contract_with_every_schedule_cluster_and_split) {
       {of(512, 1024, 512, DType::bf16), {.schedule = cooperative, .cluster = ClusterShape{2, 1}}},
       {of(128, 256, 65536, DType::bf16),
        {.schedule = cooperative, .splits = 16, .combine = Combine::last_arriver}},
+      {gated(of(16, 28672, 4096, DType::e4m3)), {.schedule = plain}},
+      {gated(of(16, 28672, 4096, DType::e4m3)), {.schedule = ping_pong}},
+      {gated(of(64, 28672, 1024, DType::e4m3)), {.schedule = ping_pong, .cluster = ClusterShape{1, 4}}},
+      {gated(of(512, 1024, 512, DType::bf16)), {.schedule = cooperative, .cluster = ClusterShape{2, 1}}},
   };
   for (const Shape& shape : shapes)
     for (const Wait wait : {Wait::first, Wait::weights_first})

@@ -49,7 +49,8 @@ i64 random_ld(Dice& dice, i64 inner, DType type) {
 void pad_strides(Dice& dice, Problem& p, bool tma_store) {
   p.a.ld = random_ld(dice, inner_extent(p.a, p.m, p.k), p.a.type);
   p.b.ld = random_ld(dice, inner_extent(p.b, p.n, p.k), p.b.type);
-  p.d.ld = tma_store ? random_ld(dice, p.n, p.d.type) : std::max<i64>(p.n, 1) + dice.below(5);
+  p.d.ld =
+      tma_store ? random_ld(dice, d_columns(p), p.d.type) : std::max<i64>(d_columns(p), 1) + dice.below(5);
   p.c.ld = std::max<i64>(p.n, 1) + (dice.one_in(2) ? 0 : dice.below(9));
   if (dice.one_in(2)) return;
   const auto apart = [&](const Matrix& x, i64 outer) { return x.ld * std::max<i64>(outer, 1); };
@@ -62,6 +63,11 @@ void pad_strides(Dice& dice, Problem& p, bool tma_store) {
 /// TMA stores whole units of 16 bytes, so it is for rows of D that end on one
 /// (docs/findings/tma-store-tail.md).
 i64 storable_n(const KernelConfig& c, i64 n) {
+  if (c.epilogue.gated) {  // halves of whole groups too
+    const i64 unit =
+        c.store == StorePath::tma ? 2 * std::max(kTmaBytes / bytes_of(c.d), kGatedRows) : kGatedGroup;
+    return ceil_div(n, unit) * unit;
+  }
   return c.store == StorePath::tma && n > 0 ? tma_round_up(n, c.d) : n;
 }
 
@@ -132,7 +138,7 @@ Problem problem_for(const KernelConfig& config, i64 m, i64 n, i64 k) {
   p.k = k;
   p.a.ld = tma_round_up(inner_extent(p.a, m, k), p.a.type);
   p.b.ld = tma_round_up(inner_extent(p.b, p.n, k), p.b.type);
-  p.d.ld = tma_round_up(p.n, p.d.type);
+  p.d.ld = tma_round_up(d_columns(p), p.d.type);
   p.c.ld = std::max<i64>(p.n, 1);
   return p;
 }

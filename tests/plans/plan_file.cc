@@ -115,6 +115,8 @@ bool apply(const std::string& key, const std::string& value, Request& r) {
   if (key == "b") return named(value, 2, p.b.major);
   if (key == "scale_a") return named(value, 4, p.epilogue.scale_a);
   if (key == "scale_b") return named(value, 4, p.epilogue.scale_b);
+  if (key == "scale_d") return named(value, 4, p.epilogue.scale_d);
+  if (key == "gated") return p.epilogue.gated = value == "yes", value == "yes" || value == "no";
   if (key == "act") return named(value, 4, p.epilogue.activation);
   if (key == "accumulate") return named(value, 2, p.accumulate);
   if (key == "update") return named(value, 2, p.epilogue.update);

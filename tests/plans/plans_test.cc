@@ -77,7 +77,8 @@ TEST(plans, a_wrong_expectation_is_found) {
 TEST(plans, a_line_says_the_whole_request) {
   const Result<Request> r = parse_request(
       "8x16x32 e4m3*e5m2>fp16 batch=3 lda=48 d_batch=999 scale_a=vector scale_b=tensor bias=fp32 act=silu "
-      "residual=fp16 update=add order=any accumulate=promoted schedule=cooperative tile_m=128 cluster=2x1 "
+      "residual=fp16 update=add order=any gated=yes scale_d=tensor accumulate=promoted schedule=cooperative "
+      "tile_m=128 cluster=2x1 "
       "store=direct "
       "raster=along_n group=4 clusters=5 sm_count=20");
   ASSERT_TRUE(r.ok()) << r.error().message;
@@ -95,7 +96,9 @@ TEST(plans, a_line_says_the_whole_request) {
                                       .activation = Activation::silu,
                                       .residual = true,
                                       .c_type = DType::fp16,
-                                      .update = Update::add},
+                                      .update = Update::add,
+                                      .gated = true,
+                                      .scale_d = ScaleMode::tensor},
                          .accumulate = Accumulate::promoted,
                          .deterministic = false};
   EXPECT_EQ(r->problem, expected);

@@ -15,10 +15,11 @@ namespace sluice::twin {
 struct Operands {
   Problem problem;
   std::vector<u8> a, b, c, d, expected, bias;
-  std::vector<float> scale_a, scale_b;
+  std::vector<float> scale_a, scale_b, scale_d{4.0f};
 
   HostBuffers buffers(std::vector<u8>& out) {
-    return {a.data(), b.data(), c.data(), out.data(), scale_a.data(), scale_b.data(), bias.data()};
+    return {a.data(),       b.data(),       c.data(),    out.data(),
+            scale_a.data(), scale_b.data(), bias.data(), scale_d.data()};
   }
 };
 

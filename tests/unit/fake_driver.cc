@@ -112,7 +112,13 @@ DecodedMap decode(const TensorMap& map) {
           .l2_promotion = byte(2),
           .oob_fill = byte(3),
           .interleave = byte(4),
-          .rank = byte(5)};
+          .rank = byte(5),
+          .fourth = w[9],
+          .fifth = w[10],
+          .third_stride = w[11],
+          .fourth_stride = w[12],
+          .box_fourth = static_cast<int>(w[13] & 0xFFFF),
+          .box_fifth = static_cast<int>(w[13] >> 32)};
 }
 
 Result<Device> open_fake_device(const Options& options) {

@@ -32,6 +32,10 @@ struct LaunchRecord {
 struct DecodedMap {
   u64 address, inner, outer, batch, row_stride, batch_stride;
   int box_inner, box_outer, box_batch, type, swizzle, l2_promotion, oob_fill, interleave, rank;
+  // Of five dimensions: inner, outer and batch above are the first three of them, and the strides those of
+  // outer and batch.
+  u64 fourth = 0, fifth = 0, third_stride = 0, fourth_stride = 0;
+  int box_fourth = 0, box_fifth = 0;
 };
 DecodedMap decode(const TensorMap& map);
 

@@ -29,12 +29,12 @@ CUresult encode(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, voi
                     : type == CU_TENSOR_MAP_DATA_TYPE_FLOAT32 ? 4
                                                               : 2;
   const u64 span = swizzle == CU_TENSOR_MAP_SWIZZLE_NONE ? 16 : 16u << swizzle;
-  bool legal = reinterpret_cast<u64>(map) % 64 == 0 && rank == 3 &&
+  bool legal = reinterpret_cast<u64>(map) % 64 == 0 && (rank == 3 || rank == 5) &&
                reinterpret_cast<u64>(address) % 16 == 0 && address != nullptr && box[0] * bytes % 16 == 0 &&
                box[0] * bytes <= span;
-  for (int i = 0; i < 3; ++i)
+  for (u32 i = 0; i < rank; ++i)
     legal = legal && dims[i] >= 1 && dims[i] <= u64{1} << 32 && box[i] >= 1 && box[i] <= 256 && steps[i] == 1;
-  for (int i = 0; i < 2; ++i)
+  for (u32 i = 0; i + 1 < rank; ++i)
     legal = legal && strides[i] > 0 && strides[i] % 16 == 0 && strides[i] < u64{1} << 40;
   if (!legal) return CUDA_ERROR_INVALID_VALUE;
   const u64 words[] = {reinterpret_cast<u64>(address),
@@ -47,7 +47,12 @@ CUresult encode(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, voi
                        static_cast<u64>(type) | static_cast<u64>(swizzle) << 8 | static_cast<u64>(l2) << 16 |
                            static_cast<u64>(fill) << 24 | static_cast<u64>(interleave) << 32 |
                            u64{rank} << 40,
-                       kMagic};
+                       kMagic,
+                       rank == 5 ? dims[3] : 0,
+                       rank == 5 ? dims[4] : 0,
+                       rank == 5 ? strides[2] : 0,
+                       rank == 5 ? strides[3] : 0,
+                       rank == 5 ? box[3] | u64{box[4]} << 32 : 0};
   std::memcpy(map, words, sizeof words);
   return CUDA_SUCCESS;
 }

@@ -59,6 +59,7 @@ class LaunchTest : public ::testing::Test {
             .d = matrix(p.d, p.m, p.d.type),
             .scale_a = static_cast<const float*>(driver.memory(p.m * 4 + 4, ordinal)),
             .scale_b = static_cast<const float*>(driver.memory(p.n * 4 + 4, ordinal)),
+            .scale_d = static_cast<const float*>(driver.memory(4, ordinal)),
             .bias = driver.memory(p.n * 4 + 4, ordinal),
             .alpha = 1.0f,
             .beta = 1.0f};

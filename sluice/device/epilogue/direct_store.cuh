@@ -13,20 +13,20 @@ namespace sluice {
 template <DType kD, Epilogue kEpilogue>
 SLUICE_DEVICE void store_pair(const GemmParams& params, const Position& at, const Pair& value) {
   if (at.row >= params.m) return;
-  const int columns = outputs_of(kEpilogue, params.n);
   const i64 index = at.batch * params.d_batch_stride + at.row * params.d_ld + at.column;
   const u64 address = reinterpret_cast<u64>(params.d) + index * bytes_of(kD);
-  const bool aligned_pair = at.column + 1 < columns && address % (2 * bytes_of(kD)) == 0;
+  const bool aligned_pair =
+      at.column + 1 < outputs_of(kEpilogue, params.n) && address % (2 * bytes_of(kD)) == 0;
   if constexpr (adds(kEpilogue)) {
     float* d = static_cast<float*>(params.d) + index;
     if (aligned_pair) return ptx::add_global(d, value.x, value.y);
-    if (at.column < columns) ptx::add_global(d, value.x);
-    if (at.column + 1 < columns) ptx::add_global(d + 1, value.y);
+    if (at.column < outputs_of(kEpilogue, params.n)) ptx::add_global(d, value.x);
+    if (at.column + 1 < outputs_of(kEpilogue, params.n)) ptx::add_global(d + 1, value.y);
     return;
   }
   if (aligned_pair) return store_element_pair<kD>(params.d, index, value.x, value.y);
-  if (at.column < columns) store_element<kD>(params.d, index, value.x);
-  if (at.column + 1 < columns) store_element<kD>(params.d, index + 1, value.y);
+  if (at.column < outputs_of(kEpilogue, params.n)) store_element<kD>(params.d, index, value.x);
+  if (at.column + 1 < outputs_of(kEpilogue, params.n)) store_element<kD>(params.d, index + 1, value.y);
 }
 
 }  // namespace sluice

@@ -3,6 +3,7 @@
 // value".
 #include <sluice/host/driver/tensor_map.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include <sluice/host/driver/error.h>
@@ -81,6 +82,10 @@ Result<void> check_shape(const char* name, const TensorMapShape& s) {
     return Error{ErrorCode::internal, std::string(name) + ": boxes of " + std::to_string(s.box_outer) +
                                           " of " + std::to_string(s.outer) +
                                           " rows: gated ones are multiples of 16"};
+  if (s.gated && s.outer / 2 > kMaxStride / bytes_of(s.type) / std::max<i64>(s.ld, 1))
+    return Error{ErrorCode::invalid_stride,
+                 std::string(name) + ": its halves are " + std::to_string(s.outer / 2) + " rows of " +
+                     std::to_string(s.ld) + " elements apart: must be less than 2^40 bytes for TMA"};
   if (s.outer > 1)
     if (Result<void> row = check_stride(name, "ld", s.ld, s.type); !row) return row;
   if (s.batch > 1) return check_stride(name, "batch_stride", s.batch_stride, s.type);

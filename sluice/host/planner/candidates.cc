@@ -77,12 +77,21 @@ bool splits_more_than_a_wave(const Problem& p, const KernelConfig& c, const Devi
   return c.cluster.k > 1 && grid_tiles(p, c) > max_clusters(c, device);
 }
 
+/// Half of a gated tile's columns may be too few for a TMA store where all of them were enough: widths that
+/// are good for the loads stay, stored direct.
+StorePath store_of(const KernelConfig& c) {
+  const bool fits = !c.epilogue.gated || own_outputs(c) * bytes_of(c.d) % kTmaStrideUnit == 0;
+  return fits ? c.store : StorePath::direct;
+}
+
 void search(const Problem& p, const Axes& axes, const DeviceInfo& device, const PlanOverrides& o,
             Search& result) {
   const StorePath possible = why_not_tma_store(p) == nullptr ? StorePath::tma : StorePath::direct;
   for (const BaseConfig& base : axes.bases)
     for (const ClusterShape& cluster : axes.clusters) {
       KernelConfig config = config_for(p, base, cluster, o.store.value_or(possible));
+      if (!o.store && store_of(config) != config.store)
+        config = config_for(p, base, cluster, StorePath::direct);
       if (o.stages) config.stages = *o.stages;
       if (const char* rule = validate(config); rule != nullptr) {
         result.refuse(config, rule);

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gated products and scales of D on the GPU: every schedule, store, split and type, at the numbers of tokens
+// that models have, exact to the bit; SwiGLU within its bound; and a scale of D against the quantiser that it
+// replaces. Verifier poisons D and guards all else. To see it fail: give plain/copier.cuh rows in groups of
+// eight, or leave out the second half in ScaleVectors::stage.
+#include <sluice/quantize.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <vector>
+
+#include <sluice/host/driver/memory.h>
+#include <sluice/host/verify.h>
+
+#include "gpu.h"
+
+namespace sluice::testing {
+namespace {
+
+struct Fused {
+  Problem problem;
+  PlanOverrides overrides;
+};
+
+Problem product(i64 m, i64 n, i64 k, DType inputs, DType d) {
+  return {.m = m, .n = n, .k = k, .a = {.type = inputs}, .b = {.type = inputs}, .d = {.type = d}};
+}
+
+class gated : public GpuTest {
+ protected:
+  void expect_right(const std::vector<Fused>& all, Judge judge) {
+    const auto verifier = Verifier::create(device());
+    ASSERT_TRUE(ok(verifier));
+    std::vector<Plan> plans;
+    for (const Fused& one : all) {
+      const Result<Plan> plan = gemm::plan(one.problem, device().info(), one.overrides);
+      ASSERT_TRUE(ok(plan)) << to_string(one.problem);
+      plans.push_back(*plan);
+    }
+    const std::vector<Result<gemm::Kernel>> kernels = gemm::prepare(device(), plans);
+    u64 seed = 1;
+    for (const Result<gemm::Kernel>& kernel : kernels) {
+      ASSERT_TRUE(ok(kernel));
+      const Plan& plan = kernel->plan();
+      const Problem& p = plan.problem;
+      ++seed;
+      const DataSpec spec = judge == Judge::exact ? exact_data(p, seed) : real_data(p, seed);
+      const auto data = verifier->make_data(p, spec, nullptr);
+      const auto workspace = Workspace::create(device(), plan.workspace_bytes);
+      ASSERT_TRUE(ok(data) && ok(workspace));
+      gemm::Args args = data->args();
+      args.workspace = workspace->view();
+      ASSERT_TRUE(ok(gemm::launch(*kernel, args, nullptr))) << short_name(plan.config);
+      const auto found = verifier->check(*data, {.judge = judge}, nullptr);
+      ASSERT_TRUE(ok(found));
+      EXPECT_TRUE(found->passed()) << short_name(plan.config) << ": " << describe(*found) << "\n"
+                                   << to_string(p);
+      EXPECT_TRUE(ok(workspace->verify()));
+    }
+    std::printf("             %zu products\n", kernels.size());
+  }
+};
+
+/// One of each kind of kernel for each number of tokens: n / 2 is no multiple of half a tile, of some not
+/// even of 16.
+std::vector<Fused> exact_products() {
+  const Schedule ping_pong = Schedule::ping_pong, cooperative = Schedule::cooperative,
+                 plain = Schedule::plain;
+  const PlanOverrides kernels[] = {
+      {.schedule = plain},
+      {.schedule = plain, .tile_n = 16},
+      {.schedule = plain, .tile_n = 32, .cluster = ClusterShape{1, 1, 4}},
+      {.schedule = ping_pong, .tile_m = 64, .tile_n = 32},
+      {.schedule = ping_pong, .tile_m = 64, .tile_n = 112, .store = StorePath::direct},
+      {.schedule = ping_pong, .tile_m = 64, .tile_n = 128, .cluster = ClusterShape{1, 2}},
+      {.schedule = ping_pong, .tile_m = 64, .tile_n = 64, .cluster = ClusterShape{2, 1}},
+      {.schedule = ping_pong, .tile_m = 64, .tile_n = 64, .cluster = ClusterShape{1, 1, 2}},
+      {.schedule = ping_pong, .tile_m = 64, .tile_n = 96, .splits = 3, .combine = Combine::last_arriver},
+      {.schedule = cooperative,
+       .tile_m = 128,
+       .tile_n = 160,
+       .clusters = 5,
+       .streamed = 2,
+       .combine = Combine::last_arriver},
+      {.schedule = cooperative, .tile_m = 256, .tile_n = 192},
+  };
+  std::vector<Fused> all;
+  int turn = 0;
+  for (const i64 m : {1, 4, 16, 33, 64, 200})
+    for (const PlanOverrides& kernel : kernels) {
+      if (kernel.schedule == plain && m > 64) continue;
+      ++turn;
+      const DType inputs[] = {DType::e4m3, DType::bf16, DType::fp16};
+      const DType outputs[] = {DType::e4m3, DType::bf16, DType::fp32};
+      const i64 widths[] = {1056, 992, 2464};
+      Problem p =
+          product(m, widths[turn % 3], turn % 2 == 0 ? 1024 : 1104, inputs[turn / 3 % 3], outputs[turn % 3]);
+      p.epilogue.gated = true;
+      p.epilogue.activation = turn % 2 == 0 ? Activation::none : Activation::relu;
+      if (turn % 4 < 2) p.epilogue.bias = Bias::column;
+      if (turn % 5 < 2) p.epilogue.scale_b = ScaleMode::vector, p.epilogue.scale_a = ScaleMode::vector;
+      if (turn % 5 == 2) p.epilogue.scale_b = p.epilogue.scale_a = ScaleMode::tensor;
+      if (p.d.type == DType::e4m3) p.epilogue.scale_d = ScaleMode::tensor;
+      if (p.d.type == DType::e4m3 && turn % 4 != 0) p.n += 16;  // rows that TMA cannot store
+      if (turn % 7 == 0) p.batch = 2;
+      PlanOverrides overrides = kernel;
+      if (p.batch > 1 && overrides.streamed) overrides.streamed = 1;
+      if (overrides.tile_n == 16 && m > 16) overrides.tile_n = 64;  // no room for rings of both
+      all.push_back({p, overrides});
+    }
+  return all;
+}
+
+TEST_F(gated, products_are_exact_on_every_kernel) {
+  expect_right(exact_products(), Judge::exact);
+}
+
+TEST_F(gated, activations_are_within_their_bounds) {
+  std::vector<Fused> all;
+  for (const i64 m : {1, 16, 64, 300})
+    for (const Activation activation : {Activation::silu, Activation::gelu, Activation::none})
+      for (const DType d : {DType::e4m3, DType::bf16}) {
+        Problem p = product(m, 1120, 2048, m == 16 ? DType::bf16 : DType::e4m3, d);
+        p.epilogue = {.scale_a = ScaleMode::tensor,
+                      .scale_b = ScaleMode::vector,
+                      .activation = activation,
+                      .gated = true};
+        if (d == DType::e4m3) p.epilogue.scale_d = ScaleMode::tensor;
+        if (m == 64) p.accumulate = Accumulate::promoted;
+        all.push_back({p, {}});
+      }
+  expect_right(all, Judge::bounded);
+}
+
+/// The sums are whole numbers that bf16 holds, so that the quantiser reads what the epilogue has; the scale
+/// is no power of two.
+TEST_F(gated, a_scale_of_d_is_what_the_quantiser_does_with_it) {
+  const i64 n = 1040;
+  for (const Schedule schedule : {Schedule::plain, Schedule::ping_pong, Schedule::cooperative}) {
+    const i64 m = schedule == Schedule::plain ? 16 : 130;
+    const Problem wide = product(m, n, 64, DType::e4m3, DType::bf16);
+    Problem narrow = wide;
+    narrow.d.type = DType::e4m3;
+    narrow.epilogue.scale_d = ScaleMode::tensor;
+    const auto verifier = Verifier::create(device());
+    ASSERT_TRUE(ok(verifier));
+    const DataSpec spec{.a = {.magnitude = 1}, .b = {.magnitude = 2}};
+    const auto data = verifier->make_data(wide, spec, nullptr);
+    const auto fused = DeviceBuffer::allocate(device(), m * n),
+               apart = DeviceBuffer::allocate(device(), m * n);
+    const auto scale = DeviceBuffer::allocate(device(), 4);
+    const auto quantizer = Quantizer::create(device(), DType::bf16, Granularity::tensor);
+    ASSERT_TRUE(ok(data) && ok(fused) && ok(apart) && ok(scale) && ok(quantizer));
+    const float factor = 0.37f;
+    ASSERT_TRUE(ok(scale->upload(&factor, 4)) && ok(fused->fill(0xff, nullptr)) &&
+                ok(apart->fill(0xff, nullptr)));
+    const auto run = [&](const Problem& p, void* d) -> Result<void> {
+      const auto plan = gemm::plan(p, device().info(), {.schedule = schedule});
+      if (!plan) return plan.error();
+      const auto kernel = gemm::prepare(device(), *plan);
+      if (!kernel) return kernel.error();
+      gemm::Args args = data->args();
+      args.d = d;
+      args.scale_d = static_cast<const float*>(scale->data());
+      const auto workspace = Workspace::create(device(), plan->workspace_bytes);
+      if (!workspace) return workspace.error();
+      args.workspace = workspace->view();
+      if (const auto done = gemm::launch(*kernel, args, nullptr); !done) return done;
+      return synchronize(device());
+    };
+    ASSERT_TRUE(ok(run(wide, data->args().d)) && ok(run(narrow, fused->data())));
+    ASSERT_TRUE(ok(quantizer->launch({m, n},
+                                     {.input = data->args().d,
+                                      .output = apart->data(),
+                                      .scales = static_cast<float*>(scale->data()),
+                                      .scale_given = true},
+                                     nullptr)));
+    ASSERT_TRUE(ok(synchronize(device())));
+    std::vector<u8> x(static_cast<size_t>(m * n)), y(x.size());
+    ASSERT_TRUE(ok(fused->download(x.data(), m * n)) && ok(apart->download(y.data(), m * n)));
+    EXPECT_EQ(x, y) << name_of(schedule);
+    EXPECT_NE(std::count(x.begin(), x.end(), x[0]), m * n) << "all the same shows nothing";
+  }
+}
+
+}  // namespace
+}  // namespace sluice::testing
