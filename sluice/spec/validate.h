@@ -89,6 +89,9 @@ SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
     return "more than 192 accumulator registers leave no room for an epilogue with operands: narrow tile.n";
   if (accumulator_registers(c) > 176 && c.epilogue.residual)
     return "more than 176 accumulator registers leave no room for a residual: narrow tile.n";
+  if (accumulator_registers(c) > 176 && c.epilogue.gated &&
+      (c.epilogue.bias != Bias::none || c.epilogue.activation == Activation::gelu))
+    return "more than 176 accumulator registers leave no room for a gate with gelu or a bias: narrow tile.n";
   if (smem_bytes(c) > kMaxSmemBytes) return "stages and buffers need more than 227 KB of shared memory";
   return nullptr;
 }

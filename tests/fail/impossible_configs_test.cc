@@ -98,6 +98,8 @@ const std::vector<Impossible>& impossible_configs() {
        {.combine = Combine::separate, .epilogue = {.gated = true}}},
       {"a gated product needs whole groups of 16 columns for each CTA of a tile",
        {.tile = {128, 24, 64}, .epilogue = {.gated = true}}},
+      {"more than 176 accumulator registers leave no room for a gate with gelu or a bias: narrow tile.n",
+       {.tile = {256, 192, 64}, .stages = 3, .epilogue = {.bias = Bias::column, .gated = true}}},
       {"stages and buffers need more than 227 KB of shared memory", {.stages = 16}},
       {"warps is for plain: the others have 12", {.warps = 8}},
       {"plain needs K-major operands", plain({.tile = {8, 32, 64}, .b_major = Major::mn})},
