@@ -12,9 +12,9 @@
 namespace sluice::bench {
 namespace {
 
-constexpr i64 kReplaysAtOnce = 500;  // between two looks at the counter
-constexpr int kComparedReplays = 3;  // a race need not show at once
-constexpr double kFarPeer = 0.5;     // of RMS: another computation, not another rounding
+constexpr i64 kReplaysAtOnce = 1000;  // between two looks at the counter
+constexpr int kComparedReplays = 3;   // a race need not show at once
+constexpr double kFarPeer = 0.5;      // of RMS: another computation, not another rounding
 
 /// The steps of one layer: the second, if there is one behind it too, since it has both neighbours.
 std::span<const PlannedStep> one_layer(const ChainPlan& plan, const LayerSpec& spec) {
@@ -81,6 +81,7 @@ Result<void> prepare_arm(const Work& work, const ArmSpec& spec, Arm& arm) {
   arm.record.name = spec.name;
   std::vector<ChainStep> steps = steps_of(work.data.spec(), work.data.memory(), spec.prefetch_ratio);
   put_choices(spec.choices, steps);
+  add_windows(spec.window, &work.idler, steps);
   Result<Chain> chain = Chain::prepare(work.lab.device, steps, spec.options);
   if (!chain) return chain.error();
   arm.record.detail = detail_of(chain->plan(), work.data.spec());

@@ -163,8 +163,8 @@ class Tuner {
       try_change([&](std::vector<StepChoice>& choices) { choices[step].overrides = config; });
     visit_boundary(step);
     for (const i64 bytes : kWarmBytes)
-      if (bytes != tuning_.choices[step].warm_bytes)
-        try_change([&](std::vector<StepChoice>& choices) { choices[step].warm_bytes = bytes; });
+      if (bytes != tuning_.choices[step].hand_off_bytes)
+        try_change([&](std::vector<StepChoice>& choices) { choices[step].hand_off_bytes = bytes; });
   }
 
   /// Between a step and the one before it: a trigger without a wait is nothing, and the other way round
@@ -206,7 +206,7 @@ void put_choices(std::span<const StepChoice> choices, std::vector<ChainStep>& st
     const StepChoice& choice = choices[i % choices.size()];
     if (auto* product = std::get_if<ProductStep>(&steps[i].work)) product->overrides = choice.overrides;
     steps[i].overlap = choice.overlap;
-    steps[i].warm_bytes = choice.warm_bytes;
+    steps[i].hand_off_bytes = choice.hand_off_bytes;
   }
   if (steps.front().overlap) steps.front().overlap->wait = Wait::none;
   if (steps.back().overlap) steps.back().overlap->trigger = Trigger::never;

@@ -13,7 +13,7 @@ namespace sluice::bench {
 struct StepChoice {
   PlanOverrides overrides;  // of a product
   Overlap overlap{};
-  i64 warm_bytes = 0;
+  i64 hand_off_bytes = 0;
 
   bool operator==(const StepChoice&) const = default;
 };

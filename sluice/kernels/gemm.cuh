@@ -63,7 +63,7 @@ SLUICE_DEVICE void load_role(Machine& machine) {
   const int stages = machine.config().stages;
   int early = 0;  // stages that have their part of B
   if (machine.config().overlap.wait == Wait::weights_first) early = load_weights_early(machine);
-  machine.warm_first();
+  machine.prefetch();
   machine.wait_prerequisites();
   RingPosition ring;
   for (TileCursor tiles(machine); tiles.valid(); tiles.advance()) {
@@ -81,7 +81,7 @@ SLUICE_DEVICE void load_role(Machine& machine) {
     }
   }
   if (machine.config().overlap.trigger == Trigger::after_loads) machine.launch_dependents();
-  machine.warm_next();
+  machine.hand_off();
   for (int stage = 0; stage < stages; ++stage) {
     machine.wait_empty(ring.stage, ring.phase ^ kFreshBarrier);
     ring.advance(stages);

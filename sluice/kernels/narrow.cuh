@@ -43,7 +43,7 @@ SLUICE_DEVICE void run_narrow(const NarrowParams& params) {
   const auto copy = [&](u32 stage) { copier.copy(stage, at.lane); };
   const WarpRing<kConfig.stages, S::kStageBytes> ring(at.ring, at.count);
   const auto wait = [&] {
-    if (threadIdx.x == 0) Launch::before_wait(params);
+    if (threadIdx.x == 0) Launch::prefetch(params);
     Launch::wait();
   };
   if constexpr (Launch::kWeightsFirst) {
@@ -56,20 +56,20 @@ SLUICE_DEVICE void run_narrow(const NarrowParams& params) {
   const auto issued = [&] {  // warps take tiles in turn: where this one is, the others are too
     if (threadIdx.x == 0) Launch::loaded();
   };
-  const auto warm_next = [&] {
-    if (threadIdx.x == 0) Launch::warm_next(params);
+  const auto hand_off = [&] {
+    if (threadIdx.x == 0) Launch::hand_off(params);
   };
   if constexpr (kConfig.token_blocks == 1) {
     TileSums<kConfig> sums(params, at);
     ring.run(
         copy, [&](u32 stage) { sums.add_tile(stage, at); }, issued);
-    warm_next();
+    hand_off();
     Finish<kConfig>(params, at).run(sums, base);
   } else {
     TokenRows<kConfig> sums(params, at);
     ring.run(
         copy, [&](u32 stage) { sums.add_tile(stage); }, issued);
-    warm_next();
+    hand_off();
     Finish<kConfig>(params, at).run(sums, base);
   }
 }

@@ -59,7 +59,7 @@ SLUICE_DEVICE void run_plain(const GemmParams& params) {
   const auto copy = [&](u32 stage) { copier.copy(stage); };
   const WarpRing<kConfig.stages, plain_stage_bytes(kConfig)> ring(at.ring, at.count);
   const auto wait = [&] {
-    if (threadIdx.x == 0) Launch::before_wait(params);
+    if (threadIdx.x == 0) Launch::prefetch(params);
     Launch::wait();
   };
   if constexpr (Launch::kWeightsFirst) {
@@ -76,7 +76,7 @@ SLUICE_DEVICE void run_plain(const GemmParams& params) {
   const auto loads_issued = [&] {
     if (kConfig.overlap == Overlap{} || threadIdx.x != 0) return;
     Launch::loaded();
-    Launch::warm_next(params);
+    Launch::hand_off(params);
   };
   ring.run(
       copy, [&](u32 stage) { tile.add_tile(stage, at.lane); }, loads_issued);

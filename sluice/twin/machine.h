@@ -37,8 +37,8 @@ class Machine {
     if (config().overlap.wait != Wait::none) record({.kind = StepKind::wait_prerequisites});
   }
   void launch_dependents() { record({.kind = StepKind::launch_dependents}); }
-  void warm_first() {}  // a hint
-  void warm_next() {}
+  void prefetch() {}  // a hint
+  void hand_off() {}
   void read_tensor_scales() { record({.kind = StepKind::read_tensor_scales}); }
   int math_group() const { return agent_.group; }
 

@@ -176,7 +176,7 @@ void expect_like_reference(Granularity granularity, Case c, bool vectors, unsign
                               .input_ld = matrix.ld(),
                               .output_ld = matrix.output_ld(),
                               .scale_given = false,
-                              .warm_next = {}};
+                              .hand_off = {}};
   if (c.gate == Gate::silu)
     vectors ? run_steps<kType, true, Gate::silu>(granularity, params, blocks)
             : run_steps<kType, false, Gate::silu>(granularity, params, blocks);
