@@ -13,9 +13,9 @@
 namespace sluice::bench {
 namespace {
 
-constexpr i64 kReplaysAtOnce = 500;  // between two looks at the counter
-constexpr int kComparedReplays = 3;  // a race need not show at once
-constexpr double kFarPeer = 0.5;     // of RMS: another computation, not another rounding
+constexpr i64 kReplaysAtOnce = 1000;  // between two looks at the counter
+constexpr int kComparedReplays = 3;   // a race need not show at once
+constexpr double kFarPeer = 0.5;      // of RMS: another computation, not another rounding
 
 /// The steps of one layer: the second, if there is one behind it too, since it has both neighbours.
 std::span<const PlannedStep> one_layer(const ChainPlan& plan, const LayerSpec& spec) {
@@ -91,6 +91,7 @@ Result<void> prepare_arm(const Work& work, const ArmSpec& spec, Arm& arm) {
       steps_of(fused(work.data.spec(), spec.fusion), work.data.memory(), spec.prefetch_ratio);
   arm.adds_residuals = spec.fusion == Fusion::residual;
   put_choices(spec.choices, steps);
+  add_windows(spec.window, &work.idler, steps);
   Result<Chain> chain = Chain::prepare(work.lab.device, steps, spec.options);
   if (!chain) return chain.error();
   arm.record.detail = detail_of(chain->plan(), work.data.spec());
@@ -109,7 +110,7 @@ Result<void> set_reference(const Work& work, Arm& arm) {
   for (const PlannedStep& planned : arm.chain->plan().steps) {
     TunedStep choice = choice_of(arm.chain->plan(), planned);
     choice.overlap = {};
-    choice.warm_bytes = 0;
+    choice.hand_off_bytes = 0;
     steps.push_back(planned.step);
     put_choice(choice, steps.back());
   }

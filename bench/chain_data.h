@@ -15,7 +15,7 @@ namespace sluice::bench {
 
 class ChainData {
  public:
-  static constexpr int kInputs = 8;
+  static constexpr int kInputs = 61;  // prime: a replay repeats none of what came shortly before it
 
   /// Errors: driver (memory), toolchain.
   static Result<ChainData> create(const Lab& lab, const LayerSpec& spec);

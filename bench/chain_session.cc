@@ -114,9 +114,11 @@ Result<void> measure(const Lab& lab, const ChainCase& item, const Phase& phase, 
   if (!data) return data.error();
   const Result<Comparer> comparer = Comparer::create(lab);
   if (!comparer) return comparer.error();
+  const Result<Idler> idler = Idler::create(lab);
+  if (!idler) return idler.error();
   Result<DeviceBuffer> expected = DeviceBuffer::allocate(lab.device, data->activations().bytes());
   if (!expected) return expected.error();
-  const Work work{lab, phase, *data, *comparer, *std::move(expected), lab.workspace};
+  const Work work{lab, phase, *data, *comparer, *idler, *std::move(expected), lab.workspace};
 
   std::vector<Arm> arms(1);
   phase("preparing off");
@@ -126,6 +128,11 @@ Result<void> measure(const Lab& lab, const ChainCase& item, const Phase& phase, 
   if (Result<void> done = compare_arm(work, arms[0]); !done) return done;
   for (const ArmSpec& spec : item.arms) {
     Arm arm;
+    arm.record.in_window = spec.window.us > 0;
+    if (spec.name == kChainWindow) {
+      record.window = spec.window;
+      record.allowed_us = allowed_us(spec.window, item.spec, lab.device.info().l2_bytes);
+    }
     keep_error(arm, make_arm(work, spec, arms[0], arm));
     arms.push_back(std::move(arm));
   }
@@ -155,12 +162,13 @@ Result<ChainPlan> plan_arm(const LayerSpec& spec, const ArmSpec& arm, const Devi
                            const RecordBook& records) {
   std::vector<ChainStep> steps = steps_of(fused(spec, arm.fusion), imagined_memory(spec), arm.prefetch_ratio);
   put_choices(arm.choices, steps);
+  add_windows(arm.window, nullptr, steps);
   return plan_chain(steps, device, arm.options, records);
 }
 
 std::vector<std::string> data_units_of(const ChainCase& item) {
   std::vector<std::string> units{verify_unit_text(VerifyUnit::fill), verify_unit_text(VerifyUnit::check),
-                                 Comparer::unit_text()};
+                                 Comparer::unit_text(), Idler::unit_text()};
   if (item.spec.weights == LayerWeights::int4)
     units.push_back(pack_unit_text(
         {.format = mixed_problem_of(item.spec, LayerProduct::qkv).weights, .codes = CodeStorage::nibble}));
@@ -189,6 +197,12 @@ ChainRecord measure_chain(const Lab& lab, const ChainCase& item, const Phase& ph
     record.error = fmt::format("{}: {}", name_of(done.error().code), done.error().message);
   record.wall_s = std::chrono::duration<double>(Clock::now() - start).count();
   return record;
+}
+
+std::optional<double> hidden_us(const ChainRecord& record, const ArmRecord& arm) {
+  const double with = median_of(record, kChainWindow), us = median_of(record, arm.name);
+  if (!arm.in_window || arm.name == kChainWindow || with <= 0 || us <= 0) return {};
+  return with - us;
 }
 
 double median_of(const ChainRecord& record, const std::string& arm) {

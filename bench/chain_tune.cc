@@ -176,8 +176,8 @@ class Tuner {
       try_change([&](std::vector<TunedStep>& choices) { choices[step].kernel = choice; });
     visit_boundary(step);
     for (const i64 bytes : kWarmBytes)
-      if (bytes != tuning_.choices[step].warm_bytes)
-        try_change([&](std::vector<TunedStep>& choices) { choices[step].warm_bytes = bytes; });
+      if (bytes != tuning_.choices[step].hand_off_bytes)
+        try_change([&](std::vector<TunedStep>& choices) { choices[step].hand_off_bytes = bytes; });
   }
 
   /// Between a step and the one before it: a trigger without a wait is nothing, and the other way round

@@ -12,7 +12,7 @@ namespace {
 
 using bench::ArmSpec;
 
-constexpr i64 kLadderWarm = 8 << 20;  // of the hand-off's rung
+constexpr i64 kLadderHandOff = 8 << 20;
 
 template <class T>
 Result<T> parse_name(const char* flag, const std::string& text, std::initializer_list<T> all) {
@@ -37,7 +37,7 @@ Result<ChainOptions> options_of(const ChainFlags& f) {
                  "--prefetch-ratio says how many bytes, as --prefetch does: leave one out"};
   ChainOptions options{.overlap = *overlap,
                        .trigger = *trigger,
-                       .warm_bytes = f.warm,
+                       .hand_off_bytes = f.hand_off,
                        .prefetch_bytes = f.prefetch,
                        .smem_limit = f.half ? kHalfFootprint : 0};
   if (f.overlap_ratio_option != nullptr && f.overlap_ratio_option->count() > 0) {
@@ -59,9 +59,9 @@ std::string fused_name(std::string name, bench::Fusion fusion) {
 /// One change at a time.
 std::vector<ArmSpec> ladder(const bench::LayerSpec& spec) {
   const ChainOptions first{.overlap = ChainOverlap::weights_first};
-  ChainOptions half = first, warm = first;
+  ChainOptions half = first, hand_off = first;
   half.smem_limit = kHalfFootprint;
-  warm.warm_bytes = kLadderWarm;
+  hand_off.hand_off_bytes = kLadderHandOff;
   std::vector<ArmSpec> arms{{.name = "wait_first", .options = {.overlap = ChainOverlap::wait_first}},
                             {.name = "weights_first", .options = first}};
   if (spec.weights != bench::LayerWeights::int4) arms.push_back({.name = "half footprint", .options = half});
@@ -69,8 +69,33 @@ std::vector<ArmSpec> ladder(const bench::LayerSpec& spec) {
   const bench::Fusion fusion = fuses ? bench::Fusion::gated : bench::Fusion::none;
   if (fuses)
     arms.push_back({.name = fused_name("weights_first", fusion), .options = first, .fusion = fusion});
-  arms.push_back({.name = fused_name("hand-off 8 MB", fusion), .options = warm, .fusion = fusion});
+  arms.push_back({.name = fused_name("hand-off 8 MB", fusion), .options = hand_off, .fusion = fusion});
   arms.push_back({.name = fused_name("tuned", fusion), .fusion = fusion});
+  return arms;
+}
+
+/// An idle window, alone and with what may hide in it: a hand-off by the step before it, or, where it lets
+/// the product behind it begin, that one's rings and prefetch.
+std::vector<ArmSpec> window_arms(const ChainFlags& f, const ChainOptions& options) {
+  std::vector<ArmSpec> arms{{.name = "no window", .options = options}};
+  bench::WindowSpec window = f.window;
+  arms.push_back({.name = bench::kChainWindow, .options = options, .window = window});
+  for (const i64 bytes : f.window_bytes) {
+    window.hand_off_bytes = bytes;
+    arms.push_back({.name = fmt::format("hand-off {:g} MB", static_cast<double>(bytes) / (1 << 20)),
+                    .options = options,
+                    .window = window});
+  }
+  window.hand_off_bytes = 0;
+  window.overlapped = true;
+  arms.push_back({.name = "overlapped", .options = options, .window = window});
+  for (const i64 bytes : f.window_bytes) {
+    window.prefetch_bytes = bytes;
+    arms.push_back(
+        {.name = fmt::format("overlapped, prefetch {:g} MB", static_cast<double>(bytes) / (1 << 20)),
+         .options = options,
+         .window = window});
+  }
   return arms;
 }
 
@@ -84,7 +109,7 @@ std::vector<ArmSpec> overlapping(const ChainFlags& f, const ChainOptions& option
   if (f.half) name += ", half";
   if (f.prefetch_ratio > 0) name += fmt::format(", prefetch ratio {:g}", f.prefetch_ratio);
   if (f.prefetch > 0) name += fmt::format(", prefetch {} KB", f.prefetch >> 10);
-  if (f.warm > 0) name += fmt::format(", warm {} KB", f.warm >> 10);
+  if (f.hand_off > 0) name += fmt::format(", hand-off {} KB", f.hand_off >> 10);
   std::vector<ArmSpec> arms;
   for (const int stages : f.stages) {
     ChainOptions fewer = options;
@@ -168,7 +193,7 @@ void add_chain_flags(CLI::App& app, ChainFlags& f) {
           ->capture_default_str());
   f.trigger_option =
       arm(app.add_option("--trigger", f.trigger, "never, at_start or after_loads")->capture_default_str());
-  arm(app.add_option("--warm", f.warm, "Bytes of the next step's weights that a step brings into L2")
+  arm(app.add_option("--hand-off", f.hand_off, "Bytes of the next step's weights that a step brings into L2")
           ->capture_default_str()
           ->check(CLI::NonNegativeNumber));
   arm(app.add_option("--prefetch", f.prefetch, "Bytes of its own weights, before it waits")
@@ -184,6 +209,20 @@ void add_chain_flags(CLI::App& app, ChainFlags& f) {
   app.add_flag("--ladder", f.ladder,
                "off, wait_first, weights_first, half footprint, fused, fused with hand-off, tuned")
       ->group(group);
+  app.add_option("--window", f.window.us, "Microseconds of an idle window; arms with it and without")
+      ->group(group)
+      ->check(CLI::Range(0.1, 1e4));
+  app.add_option("--window-before", f.window.before, "The product behind it: qkv, o, gate_up, down, or all")
+      ->group(group)
+      ->capture_default_str()
+      ->check(CLI::IsMember({"qkv", "o", "gate_up", "down", "all"}));
+  app.add_option("--window-ctas", f.window.ctas, "CTAs that idle in it")
+      ->group(group)
+      ->capture_default_str()
+      ->check(CLI::Range(1, 132));
+  app.add_option("--window-bytes", f.window_bytes, "What is brought into L2 in it; two arms for each number")
+      ->group(group)
+      ->delimiter(',');
   f.tune_option = app.add_option("--tune", f.tune_s, "An arm more: what the tuner finds in so many seconds")
                       ->check(CLI::NonNegativeNumber);
   app.add_option("--against", f.against, "Time a peer too: cublaslt");
@@ -210,6 +249,8 @@ Result<std::vector<bench::ChainCase>> cases_of(const ChainFlags& f) {
       return Error{ErrorCode::invalid_argument,
                    fmt::format("{} has no effect beside --ladder, which has its own arms: leave one out",
                                option->get_name())};
+  if (f.ladder && f.window.us > 0)
+    return Error{ErrorCode::invalid_argument, "--window and --ladder have arms of their own: leave one out"};
   const Result<ChainOptions> options = options_of(f);
   if (!options) return options.error();
   const bool alone = f.projections || model->n > 0;
@@ -224,7 +265,9 @@ Result<std::vector<bench::ChainCase>> cases_of(const ChainFlags& f) {
   for (const i64 tokens : f.tokens) {
     spec.tokens = tokens;
     cases.push_back({.spec = spec,
-                     .arms = f.ladder ? ladder(spec) : arms_of(f, *options, *fusions),
+                     .arms = f.window.us > 0 ? window_arms(f, *options)
+                             : f.ladder      ? ladder(spec)
+                                             : arms_of(f, *options, *fusions),
                      .against_peer = !f.against.empty(),
                      .replays = f.replays});
   }

@@ -20,12 +20,14 @@ struct ChainFlags {
   int layers = 8, passes = 4;
   bool projections = false, ladder = false, half = false;
   std::string overlap = "weights_first", trigger = "at_start";
-  i64 warm = 0, prefetch = 0;
+  i64 hand_off = 0, prefetch = 0;
   double overlap_ratio = 0, prefetch_ratio = 0;
   std::vector<int> stages;
   std::vector<std::string> fuse{"none"};
   i64 replays = 0;
   double tune_s = 0;
+  bench::WindowSpec window;
+  std::vector<i64> window_bytes{4 << 20, 8 << 20, 12 << 20, 16 << 20, 20 << 20};
   std::vector<const CLI::Option*> arm_options;        // that --ladder replaces
   const CLI::Option* overlap_ratio_option = nullptr;  // to ask whether it was given
   const CLI::Option* trigger_option = nullptr;

@@ -10,7 +10,7 @@ namespace {
 
 const Table& table() {
   static const Table made({{"chain", 34, Align::left},
-                           {"arm", 24, Align::left},
+                           {"arm", 28, Align::left},
                            {"us a layer", 10},
                            {"p10..p90", 15},
                            {"of 4.6 TB/s", 11},
@@ -30,6 +30,16 @@ std::string same_bits(const bench::ArmRecord& arm) {
   if (arm.differing > 0) return "NO";
   if (arm.differing < 0) return "?";
   return arm.replays > 0 ? fmt::format("yes, {}", arm.replays) : "yes";
+}
+
+std::string window_lines(const bench::ChainRecord& record) {
+  std::string text;
+  for (const bench::ArmRecord& arm : record.arms)
+    if (const std::optional<double> hidden = hidden_us(record, arm))
+      text += fmt::format("  window of {:g} us before {}: {} hides {:.2f} of {:.2f} us, {:.0f} %\n",
+                          record.window.us, record.window.before, arm.name, *hidden, record.allowed_us,
+                          100 * *hidden / record.allowed_us);
+  return text;
 }
 
 }  // namespace
@@ -57,7 +67,7 @@ std::string chain_lines(const bench::ChainRecord& record) {
          fmt::format("{:.1f} %", 100 * share_of_peak(record, us)), ratio_text(off, us), ratio_text(peer, us),
          arm.name == bench::kChainPeer ? "" : std::to_string(arm.programmatic_edges), same_bits(arm)});
   }
-  return text;
+  return text + window_lines(record);
 }
 
 }  // namespace sluice::cli

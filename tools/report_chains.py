@@ -4,6 +4,7 @@
 """
 import json
 import pathlib
+import re
 
 from report_data import number, table
 
@@ -27,18 +28,47 @@ def chain_rows(chain: dict) -> list[list[str]]:
     return rows
 
 
+def window_rows(chain: dict) -> list[list[str]]:
+    """An idle window and what was hidden in it, of each way with the bytes that hide most; empty without one."""
+    window = chain.get("window")
+    if not window:
+        return []
+    best: dict[str, dict] = {}
+    for arm in chain["arms"]:
+        way = re.sub(r" [\d.]+ MB", "", arm["name"])
+        if right(arm) and way != OFF and arm.get("hidden_us", 0) >= best.get(way, {}).get("hidden_us", -1e9):
+            best[way] = arm
+    rows = []
+    for arm in best.values():
+        hidden = [number(arm["hidden_us"], 2), f"{100 * arm['hidden_share']:.0f} %"] if "hidden_us" in arm else ["", ""]
+        place = "every product" if window["before"] == "all" else window["before"]
+        rows.append([chain["name"] if not rows else "",
+                     f"{window['us']:g} us before {place}" if not rows else "",
+                     number(window["allowed_us"], 2) if not rows else "",
+                     arm["name"], number(arm["us_a_layer"]["median"], 2), *hidden])
+    return rows
+
+
 def chains_section(results: pathlib.Path) -> str:
-    rows, peak = [], 0.0
+    rows, windows, peak = [], [], 0.0
     for path in sorted((results / "chains").glob("*.json")):
         run = json.loads(path.read_text())
         if run.get("schema") != SCHEMA:
             raise SystemExit(f"{path}: schema is {run.get('schema')!r}, not {SCHEMA!r}")
         peak = run["peak_tbps"]
         for chain in run["chains"]:
-            rows += chain_rows(chain)
-    if not rows:
-        return ""
-    header = ["layer", "how", "us a layer", f"of {peak} TB/s", "x off", f"x {PEER}"]
-    return ("## Chains of dependent launches\n\nLayers with weights of their own in one CUDA graph (chains.md): products, norms and quantisers, without attention; \"projections\" are "
-            f"the four products alone. {PEER} has its best algorithms, the same companions, and a graph too. Every arm has the bits of its own kernels with the overlap "
-            "off. \"tuned\" is what `--tune` found in the same run.\n\n" + table(header, rows) + "\n\n")
+            if "window" in chain:
+                windows += window_rows(chain)
+            else:
+                rows += chain_rows(chain)
+    text = ""
+    if rows:
+        header = ["layer", "how", "us a layer", f"of {peak} TB/s", "x off", f"x {PEER}"]
+        text += ("## Chains of dependent launches\n\nLayers with weights of their own in one CUDA graph (chains.md): products, norms and quantisers, without attention; \"projections\" are "
+                 f"the four products alone. {PEER} has its best algorithms, the same companions, and a graph too. Every arm has the bits of its own kernels with the overlap "
+                 "off. \"tuned\" is what `--tune` found in the same run.\n\n" + table(header, rows) + "\n\n")
+    if windows:
+        header = ["layer", "window", "allowed us", "how", "us a layer", "hidden us", "of allowed"]
+        text += ("### Idle windows\n\nA kernel that idles on one SM stands in for attention or an all-reduce (`sluice chain --window`, findings/chains.md). Allowed is the window, "
+                 "or the time in which 4.5 TB/s bring what fits into 0.4 of L2; hidden is the time of \"window\" less that of the arm, of each way with the bytes that hide most.\n\n" + table(header, windows) + "\n\n")
+    return text

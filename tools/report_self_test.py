@@ -135,6 +135,14 @@ def check_chains() -> None:
         assert "| a layer | off | 40.00 | 50.0 % | 1.000 | 1.250 |" in text, text
         assert "| tuned | 20.00 | 50.0 % | 2.000 | 2.500 |" in text, text
         assert "wrong" not in text and "broken" not in text, "what has other bits must not have a time"
+        assert "Idle windows" not in text, "there was none"
+        arms = [arm("off", 40.0, differing=0), arm("window", 47.0, differing=0), arm("prefetch", 44.0, differing=0, hidden_us=3.0, hidden_share=0.6)]
+        run["chains"].append({"name": "another", "arms": arms, "window": {"us": 7, "ctas": 1, "before": "o", "allowed_us": 5.0}})
+        (results / "chains" / "a.json").write_text(json.dumps(run))
+        text = chains_section(results)
+        assert "| another | 7 us before o | 5.00 | window | 47.00 |  |  |" in text, text
+        assert "prefetch | 44.00 | 3.00 | 60 % |" in text, text
+        assert "| another | off" not in text, "its overlap off has no window"
 
 
 def check_timelines() -> None:

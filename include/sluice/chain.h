@@ -8,6 +8,7 @@
 // what, and when.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,27 +25,27 @@ namespace sluice {
 
 /// A product. B, scale_b and bias are its weights: they are read before the launches in front have ended.
 /// No plan has Combine::separate unless the overrides ask for it; it begins when all before it have ended
-/// then. PlanOverrides::overlap and Args::workspace, warm_first and warm_next are the chain's to set.
+/// then. PlanOverrides::overlap and Args::workspace, prefetch and hand_off are the chain's to set.
 struct ProductStep {
   Problem problem;
   PlanOverrides overrides;
   gemm::Args args;
 };
-/// A product with packed weights. Overrides::overlap and Args::warm_first and warm_next are the chain's to
+/// A product with packed weights. Overrides::overlap and Args::prefetch and hand_off are the chain's to
 /// set.
 struct MixedStep {
   MixedProblem problem;
   mixed::Overrides overrides;
   mixed::Args args;
 };
-/// NormOptions::overlap and NormArgs::warm_next are the chain's to set. gamma is its weights.
+/// NormOptions::overlap and NormArgs::hand_off are the chain's to set. gamma is its weights.
 struct NormStep {
   NormOptions options;
   NormShape shape;
   NormArgs args;
 };
 /// One kernel: Granularity::tensor only with scale_given; no granularity: silu(gate) * up alone.
-/// QuantizeArgs::warm_next is the chain's to set.
+/// QuantizeArgs::hand_off is the chain's to set.
 struct QuantizerStep {
   DType input = DType::bf16;
   std::optional<Granularity> granularity = Granularity::tensor;
@@ -53,11 +54,30 @@ struct QuantizerStep {
   QuantizeArgs args;
 };
 
+/// Launches of somebody else in between: attention, a rotation, an all-reduce. It begins when all before it
+/// have ended, and what is behind it when it has ended, unless it is `overlapped`.
+struct ForeignStep {
+  /// Enqueues into the stream it is given and nowhere else; called for every enqueue, by any thread.
+  std::function<Result<void>(Stream)> enqueue;
+  int nodes = 1;               // that it adds to a graph; 0: the step is left out
+  int programmatic_edges = 0;  // of them, to each other
+  /// Its last node is a kernel, and the next launch may begin beside it: from where all of its CTAs have
+  /// triggered (griddepcontrol.launch_dependents), or else ended. So what comes behind may read its weights
+  /// early.
+  bool overlapped = false;
+  struct Range {
+    const void* data = nullptr;
+    i64 bytes = 0;
+  };
+  std::vector<Range> reads{};   // for explain() alone: who writes them waits in any case
+  std::vector<Range> writes{};  // empty: not known, so it may be anything; {{}}: nothing
+};
+
 struct ChainStep {
-  std::variant<ProductStep, MixedStep, NormStep, QuantizerStep> work;
-  std::string name{};                // in explain() and in messages: "qkv"
-  std::optional<Overlap> overlap{};  // instead of what ChainOptions make of it
-  std::optional<i64> warm_bytes{};   // instead of ChainOptions::warm_bytes
+  std::variant<ProductStep, MixedStep, NormStep, QuantizerStep, ForeignStep> work;
+  std::string name{};                   // in explain() and in messages: "qkv"
+  std::optional<Overlap> overlap{};     // instead of what ChainOptions make of it
+  std::optional<i64> hand_off_bytes{};  // instead of ChainOptions::hand_off_bytes
   std::optional<i64> prefetch_bytes{};
 };
 
@@ -65,7 +85,7 @@ struct ChainStep {
 struct TunedStep {
   std::variant<std::monostate, TunedChoice, mixed::TunedChoice> kernel;  // of a product
   Overlap overlap{};
-  i64 warm_bytes = 0;
+  i64 hand_off_bytes = 0;
 
   bool operator==(const TunedStep&) const = default;
 };
@@ -78,8 +98,10 @@ enum class ChainOverlap : u8 { off, wait_first, weights_first, tuned };
 struct ChainOptions {
   ChainOverlap overlap = ChainOverlap::tuned;
   Trigger trigger = Trigger::at_start;  // of every step but the last; nothing with the overlap off
-  i64 warm_bytes = 0;  // hand-off: a step brings so much of the next step's weights into L2 when it is done
-                       // loading; at most 0.4 of L2
+  /// A step brings so much of the next step's weights into L2 when it is done loading; at most 0.4 of L2. In
+  /// front of a foreign step it brings those of the next step of ours that has any; it ends only when they
+  /// are there.
+  i64 hand_off_bytes = 0;
   i64 prefetch_bytes = 0;  // a product brings so much of its own weights into L2 before it waits; bounded too
   i64 smem_limit = 0;      // of a product's CTA, by fewer stages, so that two kernels share an SM; 0: none
   int most_stages = 0;     // of a product; 0: as planned. Both are of dense products alone
@@ -94,7 +116,7 @@ struct PlannedStep {
   bool launched = true;  // false: nothing is there to do
   bool tuned = false;    // kernel and overlap are a record's
   Overlap overlap{};
-  WarmRange prefetch{}, warm_next{};
+  WarmRange prefetch{}, hand_off{};  // of its own weights, of the next ones; evenly spread over their rows
   i64 weight_bytes = 0;
   double estimate_us = 0;  // alone, cold L2
 };
@@ -115,11 +137,12 @@ struct ChainPlan {
   i64 workspace_bytes = 0;  // what enqueue must be given; 0: nothing
 };
 
-/// Decides about every step. The first that launches anything never waits, the last never triggers. Pure.
-/// Errors: those of gemm::plan and mixed::plan with the step's name in front; invalid_argument (what is the
-/// chain's to set was set, an overlap that a step's place forbids, two kernels in one quantiser);
-/// invalid_config (smem_limit or most_stages cannot be kept); aliasing (a step that reads weights early has
-/// weights that a step before it writes).
+/// Decides about every step. The first that launches anything never waits, nor does who comes behind a
+/// foreign step that does not let go; the last never triggers. Pure. Errors: those of gemm::plan and
+/// mixed::plan with the step's name in front; invalid_argument (what is the chain's to set was set, an
+/// overlap that a step's place forbids, two kernels in one quantiser); invalid_config (smem_limit or
+/// most_stages cannot be kept); aliasing (a step that reads weights early has weights that a step before it
+/// writes).
 Result<ChainPlan> plan_chain(std::span<const ChainStep> steps, const DeviceInfo& device,
                              const ChainOptions& options = {}, const RecordBook& records = shipped_records());
 
@@ -143,7 +166,7 @@ class Chain {
 
   const ChainPlan& plan() const;
   i64 workspace_bytes() const { return plan().workspace_bytes; }
-  int kernels() const;             // that enqueue launches
+  int kernels() const;             // that enqueue launches; of foreign steps, the nodes
   int programmatic_edges() const;  // how many of them may begin before the one before has ended
 
   struct Impl;

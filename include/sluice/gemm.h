@@ -95,8 +95,8 @@ struct Args {
   float beta = 0.0f;
   WorkspaceView workspace{};  // if the plan asks for one (Plan::workspace_bytes)
   WarmRange
-      warm_first{};  // what this launch brings into L2 before it waits for the one before it: its own weights
-  WarmRange warm_next{};  // and after its last load: the weights of the next one
+      prefetch{};  // what this launch brings into L2 before it waits for the one before it: its own weights
+  WarmRange hand_off{};  // and after its last load: the weights of the next one
 };
 
 /// A plan compiled and loaded on a device: immutable, shareable, launchable from any thread and into any

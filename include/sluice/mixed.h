@@ -91,7 +91,7 @@ struct Args {
   const float* scale_x = nullptr;  // 1 or m, as MixedProblem::scale_x says
   // Of plans with an overlap: what this launch brings into L2 before it waits for the one before it (its own
   // weights), and after its last load (the next one's).
-  WarmRange warm_first{}, warm_next{};
+  WarmRange prefetch{}, hand_off{};
 };
 
 /// A plan compiled and loaded on a device: immutable, shareable, launchable from any thread and into any

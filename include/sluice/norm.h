@@ -28,7 +28,7 @@ struct NormArgs {
   void* output = nullptr;
   float* scales = nullptr;  // e4m3: scale_count() values, written; with Granularity::tensor read (1 value)
   float epsilon = 1e-5f;
-  WarmRange warm_next{};  // weights of the next launch, brought into L2 before the wait
+  WarmRange hand_off{};  // weights of the next launch, brought into L2 before the wait
 };
 
 /// What a norm's kernel is compiled for. `quantize`: not set, the output has the input's type; tensor (with a

@@ -27,7 +27,7 @@ struct QuantizeArgs {
   float* scales = nullptr;    // scale_count() values; without a granularity not looked at
   bool scale_given = false;   // Granularity::tensor: *scales is read instead of written, and one kernel does
   WorkspaceView workspace{};  // for Granularity::tensor without a given scale: its counters
-  WarmRange warm_next{};      // weights of the next launch, brought into L2 before the wait
+  WarmRange hand_off{};       // weights of the next launch, brought into L2 before the wait
 };
 
 /// How many scales: row-major, [rows][columns / 128] or [rows / 128][columns / 128] for blocks, rounded up.

@@ -18,8 +18,8 @@ struct DependentLaunch {
   }
   /// By one thread, before it waits.
   template <class Params>
-  static SLUICE_DEVICE void before_wait(const Params& params) {
-    if constexpr (kOverlap != Overlap{}) warm_part(params.warm_first);
+  static SLUICE_DEVICE void prefetch(const Params& params) {
+    if constexpr (kOverlap != Overlap{}) warm_part(params.prefetch);
   }
   /// Before tokens and their scales are read and before D is written, by every thread that does.
   static SLUICE_DEVICE void wait() {
@@ -35,8 +35,8 @@ struct DependentLaunch {
   }
   /// By one thread, then or soon after. Not in a loop that is short of registers: it takes ten.
   template <class Params>
-  static SLUICE_DEVICE void warm_next(const Params& params) {
-    if constexpr (kOverlap != Overlap{}) warm_part(params.warm_next);
+  static SLUICE_DEVICE void hand_off(const Params& params) {
+    if constexpr (kOverlap != Overlap{}) warm_part(params.hand_off);
   }
 
  private:

@@ -84,8 +84,8 @@ class Machine {
   // ---- launches before and behind ----
   SLUICE_DEVICE void wait_prerequisites() { Launch::wait(); }
   SLUICE_DEVICE void launch_dependents() { Launch::loaded(); }
-  SLUICE_DEVICE void warm_first() { Launch::before_wait(params_); }
-  SLUICE_DEVICE void warm_next() { Launch::warm_next(params_); }
+  SLUICE_DEVICE void prefetch() { Launch::prefetch(params_); }
+  SLUICE_DEVICE void hand_off() { Launch::hand_off(params_); }
 
   SLUICE_DEVICE int math_group() const { return warpgroup_ - 1; }
 

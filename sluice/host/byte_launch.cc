@@ -48,8 +48,8 @@ Result<void> enqueue(const Kernel::Impl& impl, const ByteConfig&, const Args& ar
   params.weights = args.weights;
   params.d = args.d;
   params.bias = args.bias;
-  params.warm_first = args.warm_first;
-  params.warm_next = args.warm_next;
+  params.prefetch = args.prefetch;
+  params.hand_off = args.hand_off;
   params.scale_x = args.scale_x;
   params.vectors = allows_vectors(impl.plan.problem, args.d);
   const DriverApi& api = impl.primary->api();

@@ -45,8 +45,8 @@ struct Binder {
     const Result<gemm::Kernel>& kernel = kernels.products[index()];
     if (!kernel) return kernel.error();
     gemm::Args args = step.args;
-    args.warm_first = planned.prefetch;
-    args.warm_next = planned.warm_next;
+    args.prefetch = planned.prefetch;
+    args.hand_off = planned.hand_off;
     const bool needs_workspace = kernel->plan().workspace_bytes > 0;
     // The second kernel of a split, which adds up, always waits for the first itself.
     const int sums = kernel->impl().sum_module != nullptr && args.alpha != 0.0f ? 1 : 0;
@@ -64,8 +64,8 @@ struct Binder {
     const Result<mixed::Kernel>& kernel = kernels.mixed[index()];
     if (!kernel) return kernel.error();
     mixed::Args args = step.args;
-    args.warm_first = planned.prefetch;
-    args.warm_next = planned.warm_next;
+    args.prefetch = planned.prefetch;
+    args.hand_off = planned.hand_off;
     const int launches = mixed_launches(kernel->plan());
     return ChainLaunch{
         .launch = [kernel = *kernel, args](const WorkspaceView&,
@@ -77,7 +77,7 @@ struct Binder {
     const Result<Norm>& norm = kernels.norms[index()];
     if (!norm) return norm.error();
     NormArgs args = step.args;
-    args.warm_next = planned.warm_next;
+    args.hand_off = planned.hand_off;
     return ChainLaunch{
         .launch = [norm = *norm, shape = step.shape, args](
                       const WorkspaceView&, Stream stream) { return norm.launch(shape, args, stream); },
@@ -87,11 +87,17 @@ struct Binder {
     const Result<Quantizer>& quantizer = kernels.quantizers[index()];
     if (!quantizer) return quantizer.error();
     QuantizeArgs args = step.args;
-    args.warm_next = planned.warm_next;
+    args.hand_off = planned.hand_off;
     return ChainLaunch{
         .launch = [quantizer = *quantizer, shape = step.shape, args](
                       const WorkspaceView&, Stream stream) { return quantizer.launch(shape, args, stream); },
         .programmatic = programmatic()};
+  }
+  Result<ChainLaunch> operator()(const ForeignStep& step) const {
+    return ChainLaunch{
+        .launch = [enqueue = step.enqueue](const WorkspaceView&, Stream stream) { return enqueue(stream); },
+        .kernels = step.nodes,
+        .programmatic = step.programmatic_edges};
   }
 };
 

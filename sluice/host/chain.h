@@ -12,6 +12,12 @@
 
 namespace sluice {
 
+/// The head of a row of B that is left out: `bytes` in each of `parts` equal parts of it.
+struct SkippedK {
+  i64 bytes = 0;
+  int parts = 1;
+};
+
 /// Memory of a step, from its first byte to one past the last; gaps between rows count as its own.
 struct StepRange {
   const char* name = "";
@@ -22,8 +28,17 @@ struct StepRange {
 /// What the step may read before the launches in front have ended.
 std::vector<StepRange> weights_of(const ChainStep& step);
 std::vector<StepRange> written_by(const ChainStep& step);
-/// The range that hand-off and prefetch bring into L2; no bytes without one.
+/// B as rows that lie apart: of n, or of k where it is MN-major. Of a batch with gaps, the first matrix.
+struct RowsOfB {
+  const void* data = nullptr;
+  i64 rows = 0, bytes = 0, stride = 0;
+};
+RowsOfB rows_of_b(const ProductStep& step);
+/// The range that hand-off and prefetch are of; no bytes without one.
 StepRange main_weights(const ChainStep& step);
+/// `bytes` of it at most, evenly spread, so that every CTA that reads it finds the same share in L2. `skip`:
+/// of each row's k, what is on its way to shared memory anyway; rows of packed weights have no such head.
+WarmRange share_of_weights(const ChainStep& step, i64 bytes, const SkippedK& skip = {});
 /// Does it launch anything at all?
 bool is_launched(const ChainStep& step);
 /// Bytes that it must move, weights and all.
@@ -37,6 +52,12 @@ TunedStep choice_of(const ChainPlan& plan, const PlannedStep& planned);
 
 /// "step 3 (gate_up)"
 std::string step_name(const ChainStep& step, size_t index);
+
+/// Is what it writes not known?
+bool writes_anything(const ChainStep& step);
+
+/// What each step brings into L2, and when.
+void set_warm_ranges(ChainPlan& plan, const ChainOptions& options, const DeviceInfo& device);
 
 /// Error aliasing: a step that reads its weights early has weights that a step before it writes.
 Result<void> check_weights_unwritten(const std::vector<PlannedStep>& steps);

@@ -46,11 +46,17 @@ std::string step_name(const ChainStep& step, size_t index) {
 }
 
 Result<void> check_weights_unwritten(const std::vector<PlannedStep>& steps) {
-  Ranges written;  // since the last launch that began when all before it had ended
+  Ranges written;        // since the last launch that began when all before it had ended
+  std::string anything;  // by whom
   for (size_t i = 0; i < steps.size(); ++i) {
     const PlannedStep& s = steps[i];
     if (!s.launched) continue;
-    if (s.overlap.wait == Wait::none) written = {};
+    if (s.overlap.wait == Wait::none) written = {}, anything.clear();
+    if (s.overlap.wait != Wait::none && !anything.empty() && !weights_of(s.step).empty())
+      return Error{ErrorCode::aliasing,
+                   step_name(s.step, i) + ": its weights may be read before " + anything +
+                       " has ended, which does not say what it writes: name it in ForeignStep::writes, or "
+                       "give this step the overlap wait = none"};
     if (s.overlap.wait != Wait::none)  // first too: some kernels read bias, gamma or scales of weights early
       for (const StepRange& range : weights_of(s.step))
         if (written.touches(range))
@@ -61,6 +67,7 @@ Result<void> check_weights_unwritten(const std::vector<PlannedStep>& steps) {
                   " bytes) is written by a step before it, and may be read before that step has ended: "
                   "give this step the overlap wait = none, or other memory"};
     for (const StepRange& range : written_by(s.step)) written.add(range);
+    if (writes_anything(s.step)) anything = step_name(s.step, i);
   }
   return {};
 }

@@ -25,7 +25,8 @@ Result<ChainGraph> ChainGraph::capture(const Chain& chain, Stream stream, const 
                  "the captured graph has " + std::to_string(found.nodes) + " nodes and " +
                      std::to_string(found.programmatic) + " programmatic edges, the chain " +
                      std::to_string(kernels) + " launches and " + std::to_string(wanted) +
-                     ": capture into a stream that nothing else is enqueued into; if it was, set "
+                     ": capture into a stream that nothing else is enqueued into, and say in "
+                     "ForeignStep::nodes and programmatic_edges what foreign steps add; if so it was, set "
                      "ChainOptions::overlap = off and report the driver's version"};
   };
   Result<Graph> graph = Graph::capture(

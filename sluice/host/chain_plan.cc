@@ -11,7 +11,6 @@ namespace sluice {
 namespace {
 
 constexpr double kCompanionFixedUs = 2.0;  // of a kernel that moves next to nothing, alone
-constexpr double kMostOfL2 = 0.4;          // more bytes put out what others are about to read
 
 Error named(const ChainStep& step, size_t index, const Error& error) {
   return {error.code, step_name(step, index) + ": " + error.message};
@@ -27,35 +26,47 @@ Result<void> check_step(const ChainStep& step) {
       return refused("PlanOverrides::overlap is the chain's to set: say it in ChainStep::overlap");
     if (s->args.workspace.data != nullptr)
       return refused("Args::workspace is the chain's to set: give it to enqueue");
-    if (s->args.warm_first.bytes != 0 || s->args.warm_next.bytes != 0)
+    if (s->args.prefetch.bytes != 0 || s->args.hand_off.bytes != 0)
       return refused(
-          "Args::warm_first and warm_next are the chain's to set: say warm_bytes and prefetch_bytes");
+          "Args::prefetch and hand_off are the chain's to set: say hand_off_bytes and prefetch_bytes");
   }
   if (const auto* s = std::get_if<MixedStep>(&step.work))
-    if (s->overrides.overlap != Overlap{} || s->args.warm_first.bytes != 0 || s->args.warm_next.bytes != 0)
+    if (s->overrides.overlap != Overlap{} || s->args.prefetch.bytes != 0 || s->args.hand_off.bytes != 0)
       return refused(
-          "mixed::Overrides::overlap and Args::warm_first and warm_next are the chain's to set: say "
-          "ChainStep::overlap, warm_bytes and prefetch_bytes");
+          "mixed::Overrides::overlap and Args::prefetch and hand_off are the chain's to set: say "
+          "ChainStep::overlap, hand_off_bytes and prefetch_bytes");
   if (const auto* s = std::get_if<NormStep>(&step.work))
-    if (s->options.overlap != Overlap{} || s->args.warm_next.bytes != 0)
+    if (s->options.overlap != Overlap{} || s->args.hand_off.bytes != 0)
       return refused(
-          "NormOptions::overlap and NormArgs::warm_next are the chain's to set: say ChainStep::overlap and "
-          "warm_bytes");
+          "NormOptions::overlap and NormArgs::hand_off are the chain's to set: say ChainStep::overlap and "
+          "hand_off_bytes");
+  if (const auto* s = std::get_if<ForeignStep>(&step.work)) {
+    if (!s->enqueue) return refused("ForeignStep::enqueue is empty: it must enqueue the step's launches");
+    if (s->nodes < 0 || s->programmatic_edges < 0 || s->programmatic_edges > std::max(s->nodes - 1, 0))
+      return refused("nodes = " + std::to_string(s->nodes) +
+                     " and programmatic_edges = " + std::to_string(s->programmatic_edges) +
+                     ": there are at least 0 nodes, and fewer edges between them");
+    if (step.overlap || step.hand_off_bytes || step.prefetch_bytes)
+      return refused(
+          "a foreign step has no overlap, hand_off_bytes and prefetch_bytes: say ForeignStep::overlapped, "
+          "and "
+          "hand_off_bytes of the step before it");
+  }
   if (const auto* s = std::get_if<QuantizerStep>(&step.work)) {
-    if (s->args.warm_next.bytes != 0)
-      return refused("QuantizeArgs::warm_next is the chain's to set: say warm_bytes");
+    if (s->args.hand_off.bytes != 0)
+      return refused("QuantizeArgs::hand_off is the chain's to set: say hand_off_bytes");
     if (s->granularity == Granularity::tensor && !s->args.scale_given)
       return refused(
           "a scale of the whole matrix takes two kernels: give the scale (scale_given), or quantise rows");
   }
-  if (step.warm_bytes.value_or(0) < 0 || step.prefetch_bytes.value_or(0) < 0)
-    return refused("warm_bytes and prefetch_bytes must not be negative; 0 is none");
+  if (step.hand_off_bytes.value_or(0) < 0 || step.prefetch_bytes.value_or(0) < 0)
+    return refused("hand_off_bytes and prefetch_bytes must not be negative; 0 is none");
   return {};
 }
 
 /// A step that says anything of it itself is left alone.
 bool take_record(const std::optional<TunedStep>& record, ChainStep& step) {
-  if (!record || step.overlap || step.warm_bytes || step.prefetch_bytes) return false;
+  if (!record || step.overlap || step.hand_off_bytes || step.prefetch_bytes) return false;
   if (const auto* s = std::get_if<ProductStep>(&step.work))
     if (s->overrides != PlanOverrides{}) return false;
   if (const auto* s = std::get_if<MixedStep>(&step.work))
@@ -63,9 +74,18 @@ bool take_record(const std::optional<TunedStep>& record, ChainStep& step) {
   return put_choice(*record, step);
 }
 
-/// `first`, `last`: of the steps that launch anything.
-Result<Overlap> overlap_at(const PlannedStep& planned, const ChainOptions& options, bool first, bool last) {
+/// Among the steps that launch anything.
+struct Place {
+  bool first = false, last = false;
+  bool behind_foreign = false;  // directly, and not overlapped
+};
+
+/// What a record says is bent to the place; a caller who says what the place forbids is told so.
+Result<Overlap> overlap_at(const PlannedStep& planned, const ChainOptions& options, const Place& place) {
   const ChainStep& step = planned.step;
+  if (const auto* foreign = std::get_if<ForeignStep>(&step.work))
+    return Overlap{Wait::none, foreign->overlapped ? Trigger::at_start : Trigger::never};
+  const auto& [first, last, behind_foreign] = place;
   Overlap made{};
   if (options.overlap != ChainOverlap::off) {
     made.wait = options.overlap == ChainOverlap::wait_first ? Wait::first : Wait::weights_first;
@@ -76,13 +96,17 @@ Result<Overlap> overlap_at(const PlannedStep& planned, const ChainOptions& optio
       return refused(
           "the first launch of a chain never waits, because it has nothing of the chain to wait for: wait "
           "must be none");
+    if (behind_foreign && !planned.tuned && step.overlap->wait != Wait::none)
+      return refused(
+          "the step before it is a foreign one that is not overlapped: wait must be none, or set "
+          "ForeignStep::overlapped");
     if (last && !planned.tuned && step.overlap->trigger != Trigger::never)
       return refused(
           "the last launch of a chain never triggers, because nobody knows what follows: trigger must be "
           "never");
     made = *step.overlap;
   }
-  if (first) made.wait = Wait::none;
+  if (first || behind_foreign) made.wait = Wait::none;
   if (last) made.trigger = Trigger::never;
   return made;
 }
@@ -203,6 +227,7 @@ class Planner {
     planned.estimate_us = companion_us(planned);
     return {};
   }
+  Result<void> add(const ForeignStep&, PlannedStep&) { return {}; }
   double companion_us(const PlannedStep& planned) const {
     return kCompanionFixedUs + static_cast<double>(step_bytes(planned.step)) / device_.hbm_bytes_per_us;
   }
@@ -223,26 +248,6 @@ class Planner {
   ChainPlan chain_;
 };
 
-/// Which bytes each step brings into L2: the head of the next one's weights, the tail of its own (the head
-/// is on its way to shared memory).
-void set_ranges(std::vector<PlannedStep>& steps, const ChainOptions& options, const DeviceInfo& device) {
-  const i64 most = static_cast<i64>(kMostOfL2 * static_cast<double>(device.l2_bytes));
-  PlannedStep* before = nullptr;
-  for (PlannedStep& s : steps) {
-    if (!s.launched) continue;
-    const StepRange weights = main_weights(s.step);
-    const u8* begin = static_cast<const u8*>(weights.data);
-    if (before != nullptr && before->overlap != Overlap{}) {
-      const i64 bytes = std::min({before->step.warm_bytes.value_or(options.warm_bytes), weights.bytes, most});
-      if (bytes > 0) before->warm_next = {begin, bytes};
-    }
-    const i64 own = std::min({s.step.prefetch_bytes.value_or(options.prefetch_bytes), weights.bytes, most});
-    if (own > 0 && s.overlap.wait != Wait::none)
-      s.prefetch = {begin == nullptr ? nullptr : begin + weights.bytes - own, own};
-    before = &s;
-  }
-}
-
 }  // namespace
 
 bool put_choice(const TunedStep& choice, ChainStep& step) {
@@ -257,12 +262,12 @@ bool put_choice(const TunedStep& choice, ChainStep& step) {
     s->overrides = mixed::overrides_of(*kernel);
   }
   step.overlap = choice.overlap;
-  step.warm_bytes = choice.warm_bytes;
+  step.hand_off_bytes = choice.hand_off_bytes;
   return true;
 }
 
 TunedStep choice_of(const ChainPlan& plan, const PlannedStep& planned) {
-  TunedStep choice{.overlap = planned.overlap, .warm_bytes = planned.warm_next.bytes};
+  TunedStep choice{.overlap = planned.overlap, .hand_off_bytes = total_bytes(planned.hand_off)};
   const auto at = static_cast<size_t>(planned.plan);
   if (std::holds_alternative<ProductStep>(planned.step.work)) choice.kernel = choice_of(plan.products[at]);
   if (std::holds_alternative<MixedStep>(planned.step.work)) choice.kernel = mixed::choice_of(plan.mixed[at]);
@@ -271,9 +276,10 @@ TunedStep choice_of(const ChainPlan& plan, const PlannedStep& planned) {
 
 Result<ChainPlan> plan_chain(std::span<const ChainStep> steps, const DeviceInfo& device,
                              const ChainOptions& options, const RecordBook& records) {
-  if (options.warm_bytes < 0 || options.prefetch_bytes < 0 || options.smem_limit < 0 ||
+  if (options.hand_off_bytes < 0 || options.prefetch_bytes < 0 || options.smem_limit < 0 ||
       options.most_stages < 0)
-    return refused("warm_bytes, prefetch_bytes, smem_limit and most_stages must not be negative; 0 is none");
+    return refused(
+        "hand_off_bytes, prefetch_bytes, smem_limit and most_stages must not be negative; 0 is none");
   std::vector<PlannedStep> planned;
   std::vector<std::optional<TunedStep>> tuned(steps.size());
   if (options.overlap == ChainOverlap::tuned) tuned = records.find(steps, device);
@@ -288,16 +294,23 @@ Result<ChainPlan> plan_chain(std::span<const ChainStep> steps, const DeviceInfo&
     last = i;
   }
   Planner planner(device, options, records);
+  Place place;
   for (size_t i = 0; i < steps.size(); ++i) {
-    const Result<Overlap> overlap = overlap_at(planned[i], options, i == first, i == last);
+    place.first = i == first;
+    place.last = i == last;
+    const Result<Overlap> overlap = overlap_at(planned[i], options, place);
     if (!overlap) return named(steps[i], i, overlap.error());
-    if (planned[i].launched) planned[i].overlap = *overlap;
+    if (planned[i].launched) {
+      planned[i].overlap = *overlap;
+      const auto* foreign = std::get_if<ForeignStep>(&steps[i].work);
+      place.behind_foreign = foreign != nullptr && !foreign->overlapped;
+    }
     if (const Result<void> ok = planner.plan(planned[i]); !ok) return named(steps[i], i, ok.error());
   }
-  set_ranges(planned, options, device);
   if (const Result<void> ok = check_weights_unwritten(planned); !ok) return ok.error();
   ChainPlan chain = planner.take();
   chain.steps = std::move(planned);
+  set_warm_ranges(chain, options, device);
   return chain;
 }
 

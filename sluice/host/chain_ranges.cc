@@ -51,6 +51,7 @@ struct Weights {
     return {{"gamma", s.args.gamma, s.shape.columns * bytes_of(s.options.input)}};
   }
   std::vector<StepRange> operator()(const QuantizerStep&) const { return {}; }
+  std::vector<StepRange> operator()(const ForeignStep&) const { return {}; }
 };
 
 struct Written {
@@ -82,6 +83,12 @@ struct Written {
           {"scales", s.args.scales, scale_count(*s.granularity, h.rows, h.columns) * i64{sizeof(float)}});
     return found;
   }
+  std::vector<StepRange> operator()(const ForeignStep& s) const {
+    std::vector<StepRange> found;
+    for (const ForeignStep::Range& range : s.writes)
+      found.push_back({"what it writes", range.data, range.bytes});
+    return found;
+  }
 };
 
 /// Of what is neither weights nor written.
@@ -99,6 +106,11 @@ struct ReadBytes {
   i64 operator()(const QuantizerStep& s) const {
     return s.shape.rows * input_columns(s.gate, s.shape.columns) * bytes_of(s.input);
   }
+  i64 operator()(const ForeignStep& s) const {
+    i64 bytes = 0;
+    for (const ForeignStep::Range& range : s.reads) bytes += range.bytes;
+    return bytes;
+  }
 };
 
 }  // namespace
@@ -111,10 +123,23 @@ std::vector<StepRange> written_by(const ChainStep& step) {
   return std::visit(Written{}, step.work);
 }
 
+RowsOfB rows_of_b(const ProductStep& step) {
+  const Problem p = with_strides(step.problem);
+  const i64 outer = outer_extent(p.b, p.n, p.k), inner = inner_extent(p.b, p.n, p.k);
+  const i64 size = bytes_of(p.b.type), stride = p.b.ld * size;
+  const bool gaps = p.batch > 1 && p.b.batch_stride != outer * p.b.ld;
+  return {step.args.b, gaps ? outer : p.batch * outer, inner * size, stride};
+}
+
 StepRange main_weights(const ChainStep& step) {
   if (const auto* product = std::get_if<ProductStep>(&step.work)) return b_of(*product);
   if (const auto* mixed = std::get_if<MixedStep>(&step.work)) return blob_of(*mixed);
   return {};
+}
+
+bool writes_anything(const ChainStep& step) {
+  const auto* foreign = std::get_if<ForeignStep>(&step.work);
+  return foreign != nullptr && foreign->writes.empty();
 }
 
 bool is_launched(const ChainStep& step) {
@@ -122,6 +147,7 @@ bool is_launched(const ChainStep& step) {
     return !gemm::is_empty(s->problem) && !leaves_d(s->problem, s->args.alpha);
   if (const auto* s = std::get_if<MixedStep>(&step.work)) return !mixed::is_empty(s->problem);
   if (const auto* s = std::get_if<NormStep>(&step.work)) return s->shape.rows > 0 && s->shape.columns > 0;
+  if (const auto* s = std::get_if<ForeignStep>(&step.work)) return s->nodes > 0;
   const QuantizeShape& shape = std::get<QuantizerStep>(step.work).shape;
   return shape.rows > 0 && shape.columns > 0;
 }

@@ -44,6 +44,8 @@ std::string kernel_of(const ChainPlan& plan, const PlannedStep& s) {
            std::to_string(norm->shape.columns) +
            (norm->options.quantize ? std::string(" > e4m3 by ") + name_of(*norm->options.quantize) : "");
   }
+  if (const auto* foreign = std::get_if<ForeignStep>(&s.step.work))
+    return std::to_string(foreign->nodes) + " foreign" + (foreign->overlapped ? ", overlapped" : "");
   const auto& quantizer = std::get<QuantizerStep>(s.step.work);
   const std::string shape =
       std::to_string(quantizer.shape.rows) + "x" + std::to_string(quantizer.shape.columns);
@@ -55,9 +57,9 @@ std::string kernel_of(const ChainPlan& plan, const PlannedStep& s) {
 std::string overlap_of(const PlannedStep& s) {
   std::string text =
       std::string("wait ") + name_of(s.overlap.wait) + ", trigger " + name_of(s.overlap.trigger);
-  if (s.prefetch.bytes > 0) text += ", prefetch " + megabytes(s.prefetch.bytes);
   if (s.tuned) text += ", tuned";
-  if (s.warm_next.bytes > 0) text += ", warm " + megabytes(s.warm_next.bytes);
+  if (const i64 bytes = total_bytes(s.prefetch); bytes > 0) text += ", prefetch " + megabytes(bytes);
+  if (const i64 bytes = total_bytes(s.hand_off); bytes > 0) text += ", hand-off " + megabytes(bytes);
   return text;
 }
 

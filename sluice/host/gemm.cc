@@ -269,8 +269,8 @@ Result<void> launch(const Kernel& kernel, const Args& args, Stream stream) {
   params.bias = args.bias;
   params.alpha = args.alpha;
   params.beta = args.beta;
-  params.warm_first = args.warm_first;
-  params.warm_next = args.warm_next;
+  params.prefetch = args.prefetch;
+  params.hand_off = args.hand_off;
   const DriverApi& api = impl.primary->api();
   if (Result<void> addresses = set_addresses(api, params, impl, args); !addresses) return addresses;
   std::unique_lock turn(workspace_turn(), std::defer_lock);

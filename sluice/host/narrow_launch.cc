@@ -27,8 +27,8 @@ Result<void> enqueue(const Kernel::Impl& impl, const NarrowConfig& c, const Args
   NarrowParams params = impl.narrow;
   params.weights = args.weights;
   params.bias = args.bias;
-  params.warm_first = args.warm_first;
-  params.warm_next = args.warm_next;
+  params.prefetch = args.prefetch;
+  params.hand_off = args.hand_off;
   params.vectors = allows_vectors(p, args.d);
   const i64 step = kMaxGridY * tile_tokens(c);
   for (i64 first = 0; first < p.m; first += step) {

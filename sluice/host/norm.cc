@@ -175,9 +175,9 @@ Result<void> Norm::launch(const NormShape& given, const NormArgs& args, Stream s
   if (!(args.epsilon >= 0.0f))
     return Error{ErrorCode::invalid_argument,
                  "epsilon = " + std::to_string(args.epsilon) + ": must be 0 or more; 1e-5 is usual"};
-  if (args.warm_next.bytes < 0)
-    return Error{ErrorCode::invalid_argument, "warm_next.bytes = " + number(args.warm_next.bytes) +
-                                                  ": must not be negative; 0 is nothing"};
+  if (args.hand_off.bytes < 0)
+    return Error{ErrorCode::invalid_argument,
+                 "hand_off.bytes = " + number(args.hand_off.bytes) + ": must not be negative; 0 is nothing"};
   const Result<Placements> operands = placements(*shape, args, impl_->store, impl_->input);
   if (!operands) return operands.error();
   if (const Result<void> pointers = check_pointers(*operands, impl_->store); !pointers) return pointers;
@@ -198,11 +198,11 @@ Result<void> Norm::launch(const NormShape& given, const NormArgs& args, Stream s
                           .output_ld = shape->output_ld,
                           .epsilon = args.epsilon,
                           .inverse_columns = 1.0f / static_cast<float>(shape->columns),
-                          .warm_next = args.warm_next};
+                          .hand_off = args.hand_off};
   const i64 sms = impl_->device.info().sm_count;
   const int most = vectors ? kMaxNormThreads : kMaxElementNormThreads;
   const NormLayout layout = norm_layout(shape->rows, shape->columns, most, sms);
-  const i64 warmers = std::min(ceil_div(args.warm_next.bytes, kWarmCtaBytes), sms);
+  const i64 warmers = std::min(ceil_div(total_bytes(args.hand_off), kWarmCtaBytes), sms);
   const i64 at_once = std::max<i64>(sms * (kThreadsPerSm / layout.threads) / layout.team, 1);
   const i64 teams = std::clamp<i64>(std::max(ceil_div(warmers, i64{layout.team}), shape->rows), 1, at_once);
   LaunchShape grid{.grid_x = static_cast<u32>(teams) * layout.team,

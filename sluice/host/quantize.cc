@@ -156,7 +156,7 @@ struct Quantizer::Impl {
         step.kind == QuantizeStep::row
             ? row_team(shape.rows, ceil_div(shape.columns, i64{kQuantizeChunk}), kQuantizeThreads, sms)
             : 1;
-    const i64 warmers = std::min(ceil_div(params.warm_next.bytes, kWarmCtaBytes), sms);
+    const i64 warmers = std::min(ceil_div(total_bytes(params.hand_off), kWarmCtaBytes), sms);
     const i64 wanted = std::max(ceil_div(warmers, i64{team}), useful_blocks(step.kind, shape, sms));
     const u32 teams = static_cast<u32>(std::clamp<i64>(wanted, 1, sms * kBlocksPerSm / team));
     LaunchShape grid{.grid_x = teams * team,
@@ -216,9 +216,9 @@ Result<void> Quantizer::launch(const QuantizeShape& given, const QuantizeArgs& a
     return Error{ErrorCode::invalid_argument,
                  "a scale of the whole matrix that is not given takes two kernels, which do not overlap "
                  "others: give the scale, or create the quantiser without an overlap"};
-  if (args.warm_next.bytes < 0)
-    return Error{ErrorCode::invalid_argument, "warm_next.bytes = " + number(args.warm_next.bytes) +
-                                                  ": must not be negative; 0 is nothing"};
+  if (args.hand_off.bytes < 0)
+    return Error{ErrorCode::invalid_argument,
+                 "hand_off.bytes = " + number(args.hand_off.bytes) + ": must not be negative; 0 is nothing"};
   const bool quantised = impl_->granularity.has_value();
   const Types types{impl_->input, quantised ? DType::e4m3 : impl_->input, quantised};
   if (const Result<void> pointers = check_pointers(*shape, args, types, impl_->gate); !pointers)
@@ -238,7 +238,7 @@ Result<void> Quantizer::launch(const QuantizeShape& given, const QuantizeArgs& a
                               .input_ld = shape->input_ld,
                               .output_ld = shape->output_ld,
                               .scale_given = args.scale_given,
-                              .warm_next = args.warm_next};
+                              .hand_off = args.hand_off};
   std::unique_lock turn(workspace_turn(), std::defer_lock);
   if (tensor && !args.scale_given) turn.lock();  // the second step reads what the first leaves
   for (const Step& step : impl_->steps) {

@@ -66,8 +66,8 @@ Result<void> enqueue(const Kernel::Impl& impl, const WideConfig&, const Args& ar
   params.weights = args.weights;
   params.d = args.d;
   params.bias = args.bias;
-  params.warm_first = args.warm_first;
-  params.warm_next = args.warm_next;
+  params.prefetch = args.prefetch;
+  params.hand_off = args.hand_off;
   params.stores_boxes =
       rows_allow_boxes(impl.plan.problem) && reinterpret_cast<u64>(args.d) % kStoreUnit == 0;
   const DriverApi& api = impl.primary->api();

@@ -48,12 +48,12 @@ SLUICE_DEVICE void load(const ByteParams& params, const BytePlace<kConfig>& at) 
     if (first && params.k_tiles > 0) ptx::prefetch_tensormap(params.map_x);
     __syncwarp();
     ptx::named_barrier_sync(kBegun, threads_of(kConfig));
-    if (first) Launch::before_wait(params);
+    if (first) Launch::prefetch(params);
     Launch::wait();
     if (first) {
       ByteLoads<kConfig>::run_tokens(params, at);
       Launch::loaded();
-      Launch::warm_next(params);
+      Launch::hand_off(params);
     }
   } else {
     if (first) ByteLoads<kConfig>::start(at);

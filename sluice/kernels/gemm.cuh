@@ -65,7 +65,7 @@ SLUICE_DEVICE void load_role(Machine& machine) {
   int early = 0;  // stages that have their part of B
   if (machine.config().overlap.wait == Wait::weights_first) early = load_weights_early(machine);
   if (early > 0) machine.mark(Moment::loads_issued);
-  machine.warm_first();
+  machine.prefetch();
   machine.wait_prerequisites();
   machine.mark(Moment::wait_returned);
   RingPosition ring;
@@ -85,7 +85,7 @@ SLUICE_DEVICE void load_role(Machine& machine) {
   }
   machine.mark(Moment::last_load);
   if (machine.config().overlap.trigger == Trigger::after_loads) machine.launch_dependents();
-  machine.warm_next();
+  machine.hand_off();
   for (int stage = 0; stage < stages; ++stage) {
     machine.wait_empty(ring.stage, ring.phase ^ kFreshBarrier);
     ring.advance(stages);

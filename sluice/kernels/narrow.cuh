@@ -46,7 +46,7 @@ SLUICE_DEVICE void run_narrow(const NarrowParams& params) {
   const auto copy = [&](u32 stage) { copier.copy(stage, at.lane); };
   const WarpRing<kConfig.stages, S::kStageBytes> ring(at.ring, at.count);
   const auto wait = [&] {
-    if (threadIdx.x == 0) Launch::before_wait(params);
+    if (threadIdx.x == 0) Launch::prefetch(params);
     Launch::wait();
     timeline.mark(Moment::wait_returned);
   };
@@ -67,8 +67,8 @@ SLUICE_DEVICE void run_narrow(const NarrowParams& params) {
     timeline.mark(Moment::last_load);
     if (threadIdx.x == 0) Launch::loaded();
   };
-  const auto warm_next = [&] {
-    if (threadIdx.x == 0) Launch::warm_next(params);
+  const auto hand_off = [&] {
+    if (threadIdx.x == 0) Launch::hand_off(params);
   };
   const int first_filled = min(kConfig.stages - 1, at.count);
   if constexpr (kConfig.token_blocks == 1) {
@@ -80,7 +80,7 @@ SLUICE_DEVICE void run_narrow(const NarrowParams& params) {
           sums.add_tile(stage, at);
         },
         issued);
-    warm_next();
+    hand_off();
     Finish<kConfig>(params, at).run(sums, base);
   } else {
     TokenRows<kConfig> sums(params, at);
@@ -91,7 +91,7 @@ SLUICE_DEVICE void run_narrow(const NarrowParams& params) {
           sums.add_tile(stage);
         },
         issued);
-    warm_next();
+    hand_off();
     Finish<kConfig>(params, at).run(sums, base);
   }
   timeline.mark(Moment::exit);

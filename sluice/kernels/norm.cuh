@@ -271,7 +271,7 @@ SLUICE_DEVICE void run(const NormParams& params) {
   using Kernel = Norm<kConfig, Arith>;
   __shared__ typename Kernel::Team::Shared exchange;
   typename Kernel::Team team(exchange);
-  if (threadIdx.x == 0) Arith::warm(params.warm_next, blockIdx.x, gridDim.x);
+  if (threadIdx.x == 0) Arith::warm(params.hand_off, blockIdx.x, gridDim.x);
   Kernel(params, team, timeline).rows();
   timeline.mark(Moment::exit);
   timeline.write();

@@ -62,7 +62,7 @@ SLUICE_DEVICE void run_plain(const GemmParams& params) {
   const auto copy = [&](u32 stage) { copier.copy(stage); };
   const WarpRing<kConfig.stages, plain_stage_bytes(kConfig)> ring(at.ring, at.count);
   const auto wait = [&] {
-    if (threadIdx.x == 0) Launch::before_wait(params);
+    if (threadIdx.x == 0) Launch::prefetch(params);
     Launch::wait();
     timeline.mark(Moment::wait_returned);
   };
@@ -87,7 +87,7 @@ SLUICE_DEVICE void run_plain(const GemmParams& params) {
     timeline.mark(Moment::last_load);
     if (kConfig.overlap == Overlap{} || threadIdx.x != 0) return;
     Launch::loaded();
-    Launch::warm_next(params);
+    Launch::hand_off(params);
   };
   ring.run(
       copy,

@@ -355,7 +355,7 @@ struct Quantizer {
 /// What stands before everything that depends on an earlier launch.
 template <QuantizeConfig kConfig, class Arith>
 SLUICE_DEVICE void start(const QuantizeParams& params, TimelineMarks& timeline) {
-  if (threadIdx.x == 0) Arith::warm(params.warm_next, blockIdx.x, gridDim.x);
+  if (threadIdx.x == 0) Arith::warm(params.hand_off, blockIdx.x, gridDim.x);
   if constexpr (kConfig.overlap.wait != Wait::none) Arith::wait_for_prerequisites();
   timeline.mark(Moment::wait_returned);
 }

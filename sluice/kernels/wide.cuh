@@ -48,7 +48,7 @@ SLUICE_DEVICE void run_wide(const WideParams& params) {
 
   if (threadIdx.x == 0) {
     TokenLoader<kConfig>::start(params, at);
-    Launch::before_wait(params);
+    Launch::prefetch(params);
   }
   Launch::wait_for_weights();
   if (threadIdx.x == 32) WeightLoader<kConfig>::start(params, at);
@@ -65,7 +65,7 @@ SLUICE_DEVICE void run_wide(const WideParams& params) {
       Launch::wait();
       TokenLoader<kConfig>::run(params, at);
       Launch::loaded();
-      Launch::warm_next(params);
+      Launch::hand_off(params);
     }
     if (threadIdx.x == 32) WeightLoader<kConfig>::run(params, at);
     __syncwarp();

@@ -119,7 +119,7 @@ struct ByteParams {
   int token_tiles;
   u32 x_bytes;   // of a box: fewer than a whole tile's where there are fewer tokens
   bool vectors;  // rows of D begin at multiples of 4 elements and n is one: four go in one store
-  WarmRange warm_first, warm_next;  // as in NarrowParams
+  WarmRange prefetch, hand_off;  // as in NarrowParams
 };
 
 }  // namespace sluice

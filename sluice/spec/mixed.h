@@ -160,7 +160,7 @@ struct NarrowParams {
   int m, n, k;  // n: columns of D
   int k_tiles;
   bool vectors;  // rows of D begin at multiples of 4 elements and n is one: four go in one store
-  WarmRange warm_first, warm_next;  // of launches that overlap others: before the wait, after the last load
+  WarmRange prefetch, hand_off;  // of launches that overlap others: before the wait, after the last load
 };
 
 }  // namespace sluice

@@ -62,7 +62,7 @@ struct NormParams {
   float* scales;
   i64 rows, columns, input_ld, residual_ld, sum_ld, output_ld;  // elements
   float epsilon, inverse_columns;
-  WarmRange warm_next;  // brought to L2 before the wait
+  WarmRange hand_off;  // brought to L2 before the wait
 };
 
 }  // namespace sluice

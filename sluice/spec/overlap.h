@@ -27,12 +27,33 @@ struct Overlap {
   constexpr bool operator==(const Overlap&) const = default;
 };
 
-/// Memory to bring into L2 for whoever reads it next: a hint, split evenly among the CTAs; weights, which no
-/// launch writes. Any address, any length; 0 bytes is nothing.
+/// Memory to bring into L2 for whoever reads it next: a hint, shared out among the CTAs; weights, which no
+/// launch writes. `chunks` pieces of memory of `bytes` each, spread over what lies `stride` apart: the i-th
+/// begins (i * step >> 32) strides behind `data`. Any address, any length; 0 bytes or chunks is nothing.
 struct WarmRange {
   const void* data = nullptr;
   i64 bytes = 0;
+  i64 stride = 0;
+  u32 chunks = 1;
+  u32 ctas = ~0u;           // who brings it: the first of a launch; those of a second wave would come late
+  u64 step = u64{1} << 32;  // fixed point, at least 1
 };
+
+SLUICE_HD constexpr i64 total_bytes(const WarmRange& range) {
+  return range.bytes * range.chunks;
+}
+
+/// `chunks` of `rows` rows, `stride` bytes apart, as evenly as can be: of any run of rows the same share.
+SLUICE_HD constexpr WarmRange spread_rows(const void* data, i64 bytes, i64 stride, i64 rows, i64 chunks) {
+  if (chunks <= 0 || rows <= 0 || bytes <= 0) return {};
+  if (chunks > rows) chunks = rows;
+  if (chunks == rows && stride == bytes) return {data, bytes * rows};
+  return {.data = data,
+          .bytes = bytes,
+          .stride = stride,
+          .chunks = static_cast<u32>(chunks),
+          .step = (static_cast<u64>(rows) << 32) / static_cast<u64>(chunks)};
+}
 
 SLUICE_HD constexpr const char* name_of(Wait wait) {
   switch (wait) {

@@ -43,7 +43,7 @@ struct GemmParams {
   int k;
   // Overlap::wait other than none or not, both may be nothing: brought to L2 before the wait, and after the
   // last load.
-  WarmRange warm_first, warm_next;
+  WarmRange prefetch, hand_off;
   const float* scale_d;  // one value; what comes last moves nothing in kernels that do not read it
 };
 

@@ -51,7 +51,7 @@ struct QuantizeParams {
                   // steps
   i64 rows, columns, input_ld, output_ld;  // elements; columns of the output
   bool scale_given;                        // cast: read scales[0] instead of the scratch
-  WarmRange warm_next;                     // brought to L2 before the wait
+  WarmRange hand_off;                      // brought to L2 before the wait
 };
 
 }  // namespace sluice

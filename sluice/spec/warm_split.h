@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a WarmRange is shared out: each CTA asks L2 for one run of whole lines, in pieces. Together they are
-// the aligned units of 16 bytes in which the range has a byte, each of them once, and none besides: a unit
-// with one mapped byte is mapped. device/warm.cuh issues it, tests/unit/spec_warm_split_test.cc counts it.
+// How a WarmRange is shared out: the CTAs of a launch take its pieces in turn. The pieces of a chunk are the
+// aligned units of 16 bytes in which it has a byte, each once, and none besides: a unit with one mapped byte
+// is mapped. device/warm.cuh issues them, tests/unit/spec_warm_split_test.cc counts them.
 #pragma once
 
 #include <sluice/spec/overlap.h>
@@ -9,28 +9,32 @@
 namespace sluice {
 
 inline constexpr i64 kWarmUnit = 16;           // what cp.async.bulk.prefetch counts in
-inline constexpr i64 kWarmLine = 128;          // of L2; two CTAs never ask for one line
-inline constexpr i64 kWarmPieceBytes = 8192;   // of one instruction
+inline constexpr i64 kWarmLine = 128;          // of L2; no two pieces of a chunk share one
+inline constexpr i64 kWarmPieceBytes = 4096;   // of one instruction; 2 to 64 KB are as fast
 inline constexpr i64 kWarmCtaBytes = 1 << 16;  // of one CTA, where the host can choose how many there are
 
 /// Addresses, multiples of kWarmUnit; nothing where they are equal.
-struct WarmRun {
+struct WarmPiece {
   i64 begin = 0, end = 0;
 };
 
-/// What CTA `cta` of `ctas` brings of `bytes` from `address` on; in the order of addresses.
-SLUICE_HD constexpr WarmRun warm_run(i64 address, i64 bytes, u32 cta, u32 ctas) {
-  if (bytes <= 0) return {};
-  const i64 begin = address / kWarmUnit * kWarmUnit;
-  const i64 end = (address + bytes + kWarmUnit - 1) / kWarmUnit * kWarmUnit;
-  const i64 first = begin / kWarmLine;
-  const u32 lines = static_cast<u32>(ceil_div(end, kWarmLine) - first);  // of less than 512 GB
-  const u32 share = lines / ctas, more = lines % ctas;
-  const i64 from = first + i64{share} * cta + (cta < more ? cta : more);
-  const i64 to = from + share + (cta < more ? 1 : 0);
-  const i64 low = from * kWarmLine, high = to * kWarmLine;
-  if (from == to) return {};
-  return {low < begin ? begin : low, high > end ? end : high};
+/// Of each chunk. Where chunks begin at different places of their lines, the last piece of some is nothing.
+SLUICE_HD inline u32 warm_pieces_of_chunk(const WarmRange& range) {
+  if (range.bytes <= 0) return 0;
+  const i64 ahead =
+      range.stride % kWarmLine == 0 ? reinterpret_cast<i64>(range.data) & (kWarmLine - 1) : kWarmLine - 1;
+  return static_cast<u32>((ahead + range.bytes + kWarmPieceBytes - 1) / kWarmPieceBytes);
+}
+
+/// Piece `piece` of chunk `chunk`.
+SLUICE_HD inline WarmPiece warm_piece(const WarmRange& range, u32 chunk, u32 piece) {
+  const i64 row = static_cast<i64>(chunk * range.step >> 32);
+  const i64 address = reinterpret_cast<i64>(range.data) + row * range.stride;
+  const i64 first = address & -kWarmUnit, last = (address + range.bytes + kWarmUnit - 1) & -kWarmUnit;
+  const i64 begin = (address & -kWarmLine) + piece * kWarmPieceBytes;
+  const i64 end = begin + kWarmPieceBytes;
+  if (begin >= last) return {};
+  return {begin < first ? first : begin, end > last ? last : end};
 }
 
 }  // namespace sluice

@@ -121,11 +121,11 @@ struct WideParams {
   i64 ld_d;
   int m, n;
   int k_tiles, strips;
-  int token_tiles, row_tiles;       // a row tile is cluster_n CTAs' rows
-  int band;                         // token tiles that are walked along rows together
-  u32 x_bytes;                      // of a token stage: fewer where a tile has fewer tokens
-  bool stores_boxes;                // D allows the copy engine's stores
-  WarmRange warm_first, warm_next;  // as in NarrowParams
+  int token_tiles, row_tiles;    // a row tile is cluster_n CTAs' rows
+  int band;                      // token tiles that are walked along rows together
+  u32 x_bytes;                   // of a token stage: fewer where a tile has fewer tokens
+  bool stores_boxes;             // D allows the copy engine's stores
+  WarmRange prefetch, hand_off;  // as in NarrowParams
 };
 
 }  // namespace sluice

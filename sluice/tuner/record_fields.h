@@ -97,6 +97,11 @@ void recipe_fields(Visitor& v, Values& recipe) {
   v.choice("gate", recipe.gate);
 }
 
+template <class Visitor, Is<ForeignRecipe> Values>
+void recipe_fields(Visitor& v, Values& recipe) {
+  v.flag("overlapped", recipe.overlapped);
+}
+
 /// What is wrong with it; empty: `chain` holds it (tuned_chain.cc).
 std::string read_tuned_chain(const Json& json, TunedChain& chain);
 

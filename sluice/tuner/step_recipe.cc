@@ -23,6 +23,7 @@ struct ToRecipe {
                            .granularity = s.granularity.value_or(Granularity::tensor),
                            .gate = s.gate};
   }
+  StepRecipe operator()(const ForeignStep& s) const { return ForeignRecipe{.overlapped = s.overlapped}; }
 };
 
 }  // namespace

@@ -30,7 +30,14 @@ struct QuantizerRecipe {
   constexpr auto operator<=>(const QuantizerRecipe&) const = default;
 };
 
-using StepRecipe = std::variant<Recipe, MixedRecipe, NormRecipe, QuantizerRecipe>;
+/// One is like any other: what it does, nobody knows.
+struct ForeignRecipe {
+  bool overlapped = false;
+
+  constexpr auto operator<=>(const ForeignRecipe&) const = default;
+};
+
+using StepRecipe = std::variant<Recipe, MixedRecipe, NormRecipe, QuantizerRecipe, ForeignRecipe>;
 
 /// `step` is one that plan_chain accepts.
 StepRecipe recipe_of(const ChainStep& step);

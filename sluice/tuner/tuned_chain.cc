@@ -23,7 +23,8 @@ const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all{{"product", Recipe{}, TunedChoice{}},
                                      {"packed product", MixedRecipe{}, mixed::TunedChoice{}},
                                      {"norm", NormRecipe{}, {}},
-                                     {"quantiser", QuantizerRecipe{}, {}}};
+                                     {"quantiser", QuantizerRecipe{}, {}},
+                                     {"foreign", ForeignRecipe{}, {}}};
   return all;
 }
 
@@ -42,7 +43,7 @@ void step_fields(Visitor& v, Step& step) {
   kernel_fields(v, step.choice.kernel);
   v.choice("wait", step.choice.overlap.wait);
   v.choice("trigger", step.choice.overlap.trigger);
-  v.number("warm_bytes", step.choice.warm_bytes, {0, kMaxInt});
+  v.number("hand_off_bytes", step.choice.hand_off_bytes, {0, kMaxInt});
 }
 
 /// Every field in the order of the file, but for the steps.

@@ -37,8 +37,8 @@ class Machine {
     if (config().overlap.wait != Wait::none) record({.kind = StepKind::wait_prerequisites});
   }
   void launch_dependents() { record({.kind = StepKind::launch_dependents}); }
-  void warm_first() {}  // a hint
-  void warm_next() {}
+  void prefetch() {}  // a hint
+  void hand_off() {}
   void mark(Moment) {}  // nobody's business but a clock's
   void mark_stage(int) {}
   void claim_marks() {}

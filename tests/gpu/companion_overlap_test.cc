@@ -76,7 +76,7 @@ TEST_F(overlap_contract, kept_by_norms) {
                               .gamma = gamma_.data(),
                               .output = output_.data(),
                               .scales = static_cast<float*>(scales_.data()),
-                              .warm_next = {next_.data(), next_.bytes()}};
+                              .hand_off = {next_.data(), next_.bytes()}};
           const NormShape shape{.rows = rows, .columns = columns};
           Chained result{
               [=](Stream stream) { return norm->launch(shape, args, stream); }, &input_, {&sum_, &output_}};
@@ -106,7 +106,7 @@ TEST_F(overlap_contract, kept_by_quantisers) {
                                     .output = output_.data(),
                                     .scales = static_cast<float*>(scales_.data()),
                                     .scale_given = granularity == Granularity::tensor,
-                                    .warm_next = {next_.data(), next_.bytes()}};
+                                    .hand_off = {next_.data(), next_.bytes()}};
             const QuantizeShape shape{.rows = rows, .columns = columns};
             Chained result{
                 [=](Stream stream) { return quantizer->launch(shape, args, stream); }, &input_, {&output_}};
@@ -139,7 +139,7 @@ TEST_F(overlap_contract, broken_by_a_norm_that_does_not_wait_is_seen) {
                           .output_ld = 4096,
                           .epsilon = 1e-5f,
                           .inverse_columns = 1.0f / 4096,
-                          .warm_next = {}};
+                          .hand_off = {}};
   const auto launch_as = [&](bool dependent) -> Chained {
     return {[&, dependent](Stream stream) -> Result<void> {
               const ContextScope scope(*device().impl().primary);

@@ -98,7 +98,7 @@ class companion_times : public GpuTest {
                         .output_ld = columns,
                         .epsilon = 1e-5f,
                         .inverse_columns = 1.0f / static_cast<float>(columns),
-                        .warm_next = {static_cast<u8*>(memory_[6].data()) + i % 4 * warm, warm}};
+                        .hand_off = {static_cast<u8*>(memory_[6].data()) + i % 4 * warm, warm}};
     };
     return time_of([&](int i) {
       return enqueue(**module, static_cast<u32>(rows) * layout.team, layout, chained, params_of(i));
@@ -119,7 +119,7 @@ class companion_times : public GpuTest {
                                 .input_ld = 2 * columns,
                                 .output_ld = columns,
                                 .scale_given = false,
-                                .warm_next = {}};
+                                .hand_off = {}};
     return time_of(
         [&](int) {
           return enqueue(**module, ctas, {team, kQuantizeThreads}, chained, params);

@@ -66,8 +66,8 @@ class gemm_overlap : public GpuTest {
                           .scale_d = static_cast<const float*>(one->data()),
                           .beta = p.epilogue.residual ? 1.0f : 0.0f,
                           .workspace = workspace->view(),
-                          .warm_first = {b->data(), b->bytes()},
-                          .warm_next = {b->data(), b->bytes()}};
+                          .prefetch = {b->data(), b->bytes()},
+                          .hand_off = {b->data(), b->bytes()}};
     const auto launching = [&](const gemm::Kernel& kernel) {
       return Chained{.launch = [&args, kernel](Stream stream) { return gemm::launch(kernel, args, stream); },
                      .input = &*a,

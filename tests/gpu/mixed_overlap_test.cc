@@ -82,7 +82,7 @@ class mixed_overlap : public GpuTest {
       for (const int copy : {0, 1}) {
         mixed::Args args = data->args(copy);
         args.x = x->data();
-        args.warm_first = args.warm_next = {args.weights, plan->weight_bytes};
+        args.prefetch = args.hand_off = {args.weights, plan->weight_bytes};
         EXPECT_TRUE(ok(mixed::launch(*kernel, args, stream->get())));
       }
       for (const int copy : {0, 1}) {

@@ -26,7 +26,8 @@ class ChainLaunches : public ChainTest {
 
 TEST_F(ChainLaunches, enqueues_in_order_with_the_attribute_from_the_second_on) {
   std::vector<ChainStep> steps = links(4);
-  const Chain chain = made(steps, {.warm_bytes = 4096, .prefetch_bytes = 512});
+  const Chain chain =
+      made(steps, {.overlap = ChainOverlap::wait_first, .hand_off_bytes = 4096, .prefetch_bytes = 512});
   EXPECT_EQ(chain.kernels(), 4);
   EXPECT_EQ(chain.programmatic_edges(), 3);
   EXPECT_EQ(chain.workspace_bytes(), 0);
@@ -36,8 +37,8 @@ TEST_F(ChainLaunches, enqueues_in_order_with_the_attribute_from_the_second_on) {
     const LaunchRecord& record = driver.launch(i);
     EXPECT_EQ(record.dependent, i > 0) << i;
     EXPECT_EQ(record.params.d, product(steps[static_cast<size_t>(i)]).args.d) << i;
-    EXPECT_EQ(record.params.warm_next.bytes, i < 3 ? 4096 : 0) << i;
-    EXPECT_EQ(record.params.warm_first.bytes, i > 0 ? 512 : 0) << i;
+    EXPECT_EQ(total_bytes(record.params.hand_off), i < 3 ? 4096 : 0) << i;
+    EXPECT_EQ(total_bytes(record.params.prefetch), i > 0 ? 512 : 0) << i;
   }
   EXPECT_EQ(driver.alive().pushed, 0);
 }
@@ -145,13 +146,13 @@ TEST_F(ChainLaunches, packed_weights_overlap_too) {
   steps.push_back({.work = MixedStep{.problem = p, .args = args}, .name = "packed"});
   const std::vector<ChainStep> more = links(1);
   steps.insert(steps.end(), more.begin(), more.end());
-  const Chain chain = made(steps, {.warm_bytes = 4096, .prefetch_bytes = 512});
+  const Chain chain = made(steps, {.hand_off_bytes = 4096, .prefetch_bytes = 512});
   ASSERT_TRUE(chain.enqueue(nullptr).ok());
   ASSERT_EQ(driver.launches(), 3);
   EXPECT_TRUE(driver.launch(1).dependent);
-  EXPECT_EQ(driver.launch(0).params.warm_next.data, args.weights);
-  EXPECT_EQ(driver.launch(1).narrow.warm_first.bytes, 512);
-  EXPECT_EQ(driver.launch(1).narrow.warm_next.data, product(steps[2]).args.b);
+  EXPECT_EQ(driver.launch(0).params.hand_off.data, args.weights);
+  EXPECT_EQ(driver.launch(1).narrow.prefetch.bytes, 512);
+  EXPECT_EQ(driver.launch(1).narrow.hand_off.data, product(steps[2]).args.b);
   EXPECT_EQ(chain.programmatic_edges(), 2);
   std::get<MixedStep>(steps[1].work).overrides.overlap = {Wait::first, Trigger::never};
   refused_plan(steps, ErrorCode::invalid_argument, "step 1 (packed): mixed::Overrides::overlap");

@@ -172,7 +172,7 @@ TEST(chain_layers, plan_as_chains) {
         LayerSpec spec = spec_of(weights, parts);
         spec.model = model;
         const auto plan =
-            plan_chain(steps_of(spec, imagined_memory(spec)), DeviceInfo{}, {.warm_bytes = 1 << 20});
+            plan_chain(steps_of(spec, imagined_memory(spec)), DeviceInfo{}, {.hand_off_bytes = 1 << 20});
         ASSERT_TRUE(plan.ok()) << name_of(spec) << ": " << plan.error().message;
         EXPECT_LE(plan->products.size(), 3 * kLayerProducts);
       }

@@ -57,23 +57,77 @@ TEST_F(ChainPlans, what_launches_nothing_is_no_place) {
   EXPECT_EQ(made(steps).kernels(), 2);
 }
 
-TEST_F(ChainPlans, hands_over_the_head_of_the_next_weights_and_no_more_than_there_are) {
+TEST_F(ChainPlans, hands_over_rows_of_the_next_weights_evenly_spread_and_no_more_than_there_are) {
   std::vector<ChainStep> steps = links(3);
-  steps[1].warm_bytes = 1 << 30;
-  const ChainPlan plan = planned(steps, {.warm_bytes = 4096});
-  EXPECT_EQ(plan.steps[0].warm_next.data, product(steps[1]).args.b);
-  EXPECT_EQ(plan.steps[0].warm_next.bytes, 4096);
-  EXPECT_EQ(plan.steps[1].warm_next.bytes, kWidth * kWidth);
-  EXPECT_EQ(plan.steps[2].warm_next.bytes, 0) << "nothing comes behind the last";
-  EXPECT_EQ(planned(links(2)).steps[0].warm_next.bytes, 0);
+  steps[1].hand_off_bytes = 1 << 30;
+  const ChainPlan plan = planned(steps, {.hand_off_bytes = 4096});
+  const WarmRange share = plan.steps[0].hand_off;
+  EXPECT_EQ(share.data, product(steps[1]).args.b);
+  EXPECT_EQ(total_bytes(share), 4096);
+  EXPECT_EQ(share.bytes, kWidth) << "a row";
+  EXPECT_EQ(share.step >> 32, 16u) << "every sixteenth";
+  EXPECT_EQ(plan.steps[1].hand_off.bytes, kWidth * kWidth) << "all of them: one chunk";
+  EXPECT_EQ(plan.steps[1].hand_off.chunks, 1u);
+  EXPECT_EQ(plan.steps[2].hand_off.bytes, 0) << "nothing comes behind the last";
+  EXPECT_EQ(planned(links(2)).steps[0].hand_off.bytes, 0);
 }
 
-TEST_F(ChainPlans, prefetches_the_tail_of_its_own_weights_where_it_waits) {
+TEST_F(ChainPlans, a_row_that_does_not_fit_is_handed_over_in_part) {
+  const ChainPlan plan = planned(links(2), {.hand_off_bytes = 100});
+  EXPECT_EQ(plan.steps[0].hand_off.bytes, 100);
+  EXPECT_EQ(plan.steps[0].hand_off.chunks, 1u);
+}
+
+TEST_F(ChainPlans, prefetches_its_own_weights_where_it_waits_but_what_its_rings_hold) {
   std::vector<ChainStep> steps = links(2);
-  const ChainPlan plan = planned(steps, {.prefetch_bytes = 1024});
-  EXPECT_EQ(plan.steps[0].prefetch.bytes, 0) << "it does not wait";
-  EXPECT_EQ(plan.steps[1].prefetch.bytes, 1024);
-  EXPECT_EQ(plan.steps[1].prefetch.data, shifted(product(steps[1]).args.b, kWidth * kWidth - 1024));
+  const ChainPlan first = planned(steps, {.overlap = ChainOverlap::wait_first, .prefetch_bytes = 1024});
+  EXPECT_EQ(first.steps[0].prefetch.bytes, 0) << "it does not wait";
+  EXPECT_EQ(total_bytes(first.steps[1].prefetch), 1024);
+  EXPECT_EQ(first.steps[1].prefetch.data, product(steps[1]).args.b);
+  EXPECT_EQ(planned(steps, {.prefetch_bytes = 1024}).steps[1].prefetch.bytes, 0)
+      << "256 of k are in its stages already";
+
+  std::vector<ChainStep> longer = steps;
+  Problem& p = product(longer[1]).problem;
+  p.n = 64;
+  p.k = 131072;
+  p.d.type = DType::bf16;
+  product(longer[1]).args = args_for(p);
+  const ChainPlan plan = planned(longer, {.prefetch_bytes = 1 << 20});
+  const KernelConfig& c = plan.products[static_cast<size_t>(plan.steps[1].plan)].config;
+  const i64 head = 128 * c.stages * (c.schedule == Schedule::plain ? c.warps : 1);
+  const WarmRange tails = plan.steps[1].prefetch;
+  ASSERT_LT(head, p.k / c.cluster.k);
+  EXPECT_EQ(tails.data, shifted(product(longer[1]).args.b, head));
+  EXPECT_EQ(tails.bytes, p.k / c.cluster.k - head);
+  EXPECT_EQ(tails.stride, p.k / c.cluster.k);
+  EXPECT_EQ(tails.ctas, 132u) << "one on each SM, all there before any waits";
+  EXPECT_LE(total_bytes(tails), 1 << 20);
+  EXPECT_GT(total_bytes(tails), (1 << 20) - p.k);
+}
+
+TEST_F(ChainPlans, shares_of_weights_of_every_layout) {
+  Problem p{.m = 64, .n = 512, .k = 256};
+  p.b = {.major = Major::mn, .ld = 520};
+  std::vector<ChainStep> steps = links(2);
+  steps[1] = {.work = ProductStep{.problem = p, .args = args_for(p)}};
+  WarmRange share = share_of_weights(steps[1], 64 * 1024);
+  EXPECT_EQ(share.bytes, 1024) << "n";
+  EXPECT_EQ(share.stride, 1040);
+  EXPECT_EQ(share.chunks, 64u) << "of 256 rows of k";
+  p.b = {.batch_stride = 512 * 256};
+  p.batch = 3;
+  steps[1].work = ProductStep{.problem = p, .args = args_for(p)};
+  EXPECT_EQ(total_bytes(share_of_weights(steps[1], 1 << 30)), 3 * 512 * 256 * 2);
+  p.b.batch_stride += 64;
+  steps[1].work = ProductStep{.problem = p, .args = args_for(p)};
+  EXPECT_EQ(total_bytes(share_of_weights(steps[1], 1 << 30)), 512 * 256 * 2) << "gaps: the first matrix";
+  const MixedProblem packed{.m = 4, .n = 4096, .k = 4096};
+  steps[1].work = MixedStep{.problem = packed, .args = {.weights = steps.data()}};
+  share = share_of_weights(steps[1], 1 << 20);
+  EXPECT_EQ(share.bytes, 2048);
+  EXPECT_EQ(share.chunks, 512u);
+  EXPECT_EQ(share_of_weights(links(1)[0], 0).bytes, 0);
 }
 
 TEST_F(ChainPlans, weights_that_a_step_in_front_writes_are_refused_where_they_are_read_early) {
@@ -140,12 +194,12 @@ TEST_F(ChainPlans, refuses_what_the_chain_sets_itself) {
   product(steps[1]).overrides.overlap = {Wait::first, Trigger::never};
   refused_plan(steps, ErrorCode::invalid_argument, "step 1 (link1): PlanOverrides::overlap");
   steps = links(2);
-  product(steps[0]).args.warm_next = {product(steps[1]).args.b, 16};
-  refused_plan(steps, ErrorCode::invalid_argument, "warm_bytes");
+  product(steps[0]).args.hand_off = {product(steps[1]).args.b, 16};
+  refused_plan(steps, ErrorCode::invalid_argument, "hand_off_bytes");
   steps = links(2);
   product(steps[0]).args.workspace = {product(steps[1]).args.d, 16};
   refused_plan(steps, ErrorCode::invalid_argument, "enqueue");
-  refused_plan(links(2), ErrorCode::invalid_argument, "negative", {.warm_bytes = -1});
+  refused_plan(links(2), ErrorCode::invalid_argument, "negative", {.hand_off_bytes = -1});
   steps = links(1);
   steps.push_back({.work = QuantizerStep{.granularity = Granularity::tensor, .shape = {4, 8}}});
   refused_plan(steps, ErrorCode::invalid_argument, "scale_given");
@@ -158,9 +212,9 @@ TEST_F(ChainPlans, errors_of_a_plan_have_the_steps_name) {
 }
 
 TEST_F(ChainPlans, text_has_a_line_a_step) {
-  const std::string text = explain(planned(links(2), {.warm_bytes = 4096}));
+  const std::string text = explain(planned(links(2), {.hand_off_bytes = 4096}));
   EXPECT_NE(text.find("link0  16x256x256"), std::string::npos) << text;
-  EXPECT_NE(text.find("wait none, trigger at_start, warm 0.00 MB"), std::string::npos) << text;
+  EXPECT_NE(text.find("wait none, trigger at_start, hand-off 0.00 MB"), std::string::npos) << text;
   EXPECT_NE(text.find("wait weights_first, trigger never"), std::string::npos) << text;
   EXPECT_NE(text.find("all 2 steps"), std::string::npos) << text;
 }

@@ -43,14 +43,14 @@ TEST(cli_chain, a_case_for_each_number_of_tokens) {
 }
 
 TEST(cli_chain, arms) {
-  const auto staged = parsed("--stages 2,4 --half --warm 65536 --trigger after_loads --tokens 1");
+  const auto staged = parsed("--stages 2,4 --half --hand-off 65536 --trigger after_loads --tokens 1");
   ASSERT_TRUE(staged.ok()) << staged.error().message;
   const std::vector<bench::ArmSpec>& arms = (*staged)[0].arms;
   ASSERT_EQ(arms.size(), 2u);
-  EXPECT_EQ(arms[1].name, "weights_first, after_loads, half, warm 64 KB, 4 stages");
+  EXPECT_EQ(arms[1].name, "weights_first, after_loads, half, hand-off 64 KB, 4 stages");
   EXPECT_EQ(arms[1].options.most_stages, 4);
   EXPECT_EQ(arms[1].options.smem_limit, kHalfFootprint);
-  EXPECT_EQ(arms[1].options.warm_bytes, 65536);
+  EXPECT_EQ(arms[1].options.hand_off_bytes, 65536);
   EXPECT_EQ(arms[1].options.trigger, Trigger::after_loads);
   const auto ladder = parsed("--ladder --tokens 1");
   ASSERT_TRUE(ladder.ok());
@@ -81,6 +81,35 @@ TEST(cli_chain, ratios_of_example_63) {
   const auto never = parsed("--overlap-ratio=-1 --tokens 1");
   ASSERT_TRUE(never.ok());
   EXPECT_EQ((*never)[0].arms[0].options.overlap, ChainOverlap::off);
+}
+
+TEST(cli_chain, a_window_has_arms_of_its_own) {
+  const auto cases = parsed("--window 7 --window-before o --window-bytes 1048576,2097152 --tokens 1");
+  ASSERT_TRUE(cases.ok()) << cases.error().message;
+  const std::vector<bench::ArmSpec>& arms = (*cases)[0].arms;
+  ASSERT_EQ(arms.size(), 7u);
+  EXPECT_EQ(arms[0].name, "no window");
+  EXPECT_EQ(arms[0].window.us, 0);
+  EXPECT_EQ(arms[1].name, bench::kChainWindow);
+  EXPECT_EQ(arms[1].window.us, 7);
+  EXPECT_EQ(arms[1].window.before, "o");
+  EXPECT_EQ(arms[3].name, "hand-off 2 MB");
+  EXPECT_EQ(arms[3].window.hand_off_bytes, 2 << 20);
+  EXPECT_EQ(arms[4].name, "overlapped");
+  EXPECT_EQ(arms[4].window.hand_off_bytes, 0);
+  EXPECT_EQ(arms[6].window.prefetch_bytes, 2 << 20);
+  EXPECT_TRUE(arms[6].window.overlapped);
+  EXPECT_NE(refusal("--window 3 --ladder").find("leave one out"), std::string::npos);
+}
+
+TEST(cli_chain, what_a_window_allows) {
+  const bench::LayerSpec spec;  // llama3-8b, e4m3
+  const i64 l2 = 50 << 20;
+  EXPECT_DOUBLE_EQ(allowed_us({.us = 3, .before = "gate_up"}, spec, l2), 3);
+  EXPECT_NEAR(allowed_us({.us = 10, .before = "gate_up"}, spec, l2), 0.4 * (50 << 20) / 4.5e6, 1e-9);
+  EXPECT_NEAR(allowed_us({.us = 10, .before = "o"}, spec, l2), 4096.0 * 4096 / 4.5e6, 1e-9);
+  EXPECT_DOUBLE_EQ(allowed_us({.us = 1, .before = "all"}, spec, l2), 4);
+  EXPECT_DOUBLE_EQ(allowed_us({}, spec, l2), 0);
 }
 
 TEST(cli_chain, refusals_list_what_there_is) {
@@ -136,6 +165,21 @@ TEST(cli_chain, json) {
   EXPECT_EQ(arms[3]["error"], "toolchain: no");
 }
 
+TEST(cli_chain, what_a_window_hides) {
+  bench::ChainRecord made = record();
+  made.arms.push_back({.name = bench::kChainWindow, .us = {57, 56, 58}, .differing = 0, .in_window = true});
+  made.arms.push_back({.name = "hand-off 8 MB", .us = {55, 54, 56}, .differing = 0, .in_window = true});
+  made.window = {.us = 7};
+  made.allowed_us = 4;
+  EXPECT_NE(chain_lines(made).find("hand-off 8 MB hides 2.00 of 4.00 us, 50 %"), std::string::npos)
+      << chain_lines(made);
+  EXPECT_EQ(chain_lines(record()).find("hides"), std::string::npos);
+  const auto json = nlohmann::json::parse(bench::to_json(bench::RunRecord{}, {made}));
+  EXPECT_EQ(json["chains"][0]["window"]["before"], "gate_up");
+  EXPECT_EQ(json["chains"][0]["arms"][6]["hidden_share"], 0.5);
+  EXPECT_FALSE(json["chains"][0]["arms"][1].contains("hidden_us"));
+}
+
 class ChainSession : public bench::LabFixture {
  protected:
   ChainSession() : LabFixture({.rounds = 3}) {}
@@ -147,7 +191,7 @@ class ChainSession : public bench::LabFixture {
                      .tokens = 4,
                      .layers = 2,
                      .passes = 2},
-            .arms = {{.name = "weights_first", .options = {.warm_bytes = 4096}, .prefetch_ratio = 0.5}},
+            .arms = {{.name = "weights_first", .options = {.hand_off_bytes = 4096}, .prefetch_ratio = 0.5}},
             .replays = 9};
   }
 };
@@ -187,6 +231,31 @@ TEST_F(ChainSession, without_a_timeline_there_are_times_still) {
   }
 }
 
+TEST_F(ChainSession, windows_stand_in_every_layer) {
+  for (const auto& [before, windows] : {std::pair("down", 1), std::pair("all", 4)}) {
+    bench::ChainCase item = small_case(bench::LayerWeights::e4m3, bench::LayerParts::all);
+    const bench::WindowSpec window{.us = 5, .before = before};
+    bench::WindowSpec across = window, early = window;
+    across.hand_off_bytes = 4096;
+    early.overlapped = true;
+    item.arms = {{.name = "none"},
+                 {.name = bench::kChainWindow, .window = window},
+                 {.name = "across", .window = across},
+                 {.name = "early", .window = early}};
+    const bench::ChainRecord record = measure_chain(*lab_, item, bench::kSilent);
+    EXPECT_EQ(record.error, "");
+    ASSERT_EQ(record.arms.size(), 5u);
+    const int layers = 4, all = layers * windows, none = record.arms[1].kernels;
+    for (const bench::ArmRecord& arm : record.arms) EXPECT_TRUE(arm.right()) << arm.error;
+    EXPECT_EQ(record.arms[2].kernels, none + all);
+    EXPECT_EQ(record.arms[3].kernels, none + all);
+    EXPECT_EQ(record.arms[2].programmatic_edges, none - 1 - all);
+    EXPECT_EQ(record.arms[4].programmatic_edges, none - 1);
+    EXPECT_NE(record.arms[3].text.find("1 foreign"), std::string::npos) << record.arms[3].text;
+    EXPECT_EQ(hidden_us(record, record.arms[3]), 0.0) << "the fake's clock";
+  }
+}
+
 TEST_F(ChainSession, lost_edges_and_a_missing_peer_are_errors_of_their_arm) {
   driver_.make_edges_full();
   bench::ChainCase item = small_case(bench::LayerWeights::e4m3, bench::LayerParts::projections);
@@ -201,10 +270,10 @@ TEST_F(ChainSession, lost_edges_and_a_missing_peer_are_errors_of_their_arm) {
 
 TEST(cli_chain, the_tool_explains_and_refuses_without_a_gpu) {
   const Outcome plan = run_tool("SLUICE_RECORDS_DIR=",
-                                "chain --device host --projections --tokens 16 --explain --warm 1048576");
+                                "chain --device host --projections --tokens 16 --explain --hand-off 1048576");
   EXPECT_EQ(plan.code, 0) << plan.text;
   EXPECT_TRUE(plan.has("gate_up  16x28672x4096")) << plan.text;
-  EXPECT_TRUE(plan.has("wait weights_first, trigger at_start, warm 1.05 MB")) << plan.text;
+  EXPECT_TRUE(plan.has("wait weights_first, trigger at_start, hand-off 1.05 MB")) << plan.text;
   EXPECT_TRUE(plan.has("all 8 steps")) << plan.text;
   const Outcome refused = run_tool("SLUICE_RECORDS_DIR=", "chain --device host");
   EXPECT_EQ(refused.code, 2);

@@ -85,11 +85,11 @@ TEST_F(OverlapLaunch, asks_for_a_dependent_launch_only_if_the_plan_waits) {
     const Result<gemm::Kernel> kernel = gemm::prepare(device(), *plan);
     ASSERT_TRUE(kernel.ok()) << kernel.error().message;
     gemm::Args args = args_for(small_problem());
-    args.warm_first = {args.b, 4096};
-    args.warm_next = {args.b, 1 << 20};
+    args.prefetch = {args.b, 4096};
+    args.hand_off = {args.b, 1 << 20};
     launched(gemm::launch(*kernel, args, nullptr), ++launches);
     EXPECT_EQ(driver.launch(launches - 1).dependent, wait != Wait::none) << name_of(wait);
-    EXPECT_EQ(driver.launch(launches - 1).params.warm_next.bytes, 1 << 20);
+    EXPECT_EQ(driver.launch(launches - 1).params.hand_off.bytes, 1 << 20);
   }
 }
 

@@ -101,16 +101,16 @@ TEST_F(MixedOverlapLaunch, asks_for_a_dependent_launch_only_if_the_plan_waits) {
     for (const Wait wait : {Wait::none, Wait::first, Wait::weights_first}) {
       const MixedProblem problem = problem_of(kernel);
       mixed::Args args = args_of(problem);
-      args.warm_first = {args.weights, 4096};
-      args.warm_next = {args.weights, 1 << 20};
+      args.prefetch = {args.weights, 4096};
+      args.hand_off = {args.weights, 1 << 20};
       const Result<void> done =
           mixed::launch(made(problem, overrides_of(kernel, {.wait = wait})), args, nullptr);
       ASSERT_TRUE(done.ok()) << done.error().message;
       ASSERT_EQ(driver.launches(), ++launches);
       const LaunchRecord& launch = driver.launch(launches - 1);
       EXPECT_EQ(launch.dependent, wait != Wait::none) << kernel << " " << name_of(wait);
-      const WarmRange first[] = {launch.narrow.warm_first, launch.wide.warm_first, launch.byte.warm_first};
-      const WarmRange next[] = {launch.narrow.warm_next, launch.wide.warm_next, launch.byte.warm_next};
+      const WarmRange first[] = {launch.narrow.prefetch, launch.wide.prefetch, launch.byte.prefetch};
+      const WarmRange next[] = {launch.narrow.hand_off, launch.wide.hand_off, launch.byte.hand_off};
       EXPECT_EQ(first[kernel].data, args.weights);
       EXPECT_EQ(first[kernel].bytes, 4096);
       EXPECT_EQ(next[kernel].bytes, 1 << 20);

@@ -49,7 +49,7 @@ TEST_F(NormLaunch, of_a_chain_is_dependent_where_its_code_waits) {
   EXPECT_TRUE(driver.launch(0).dependent);
   launched(made({.overlap = {.trigger = Trigger::at_start}}).launch(kShape, given, nullptr), 2);
   EXPECT_FALSE(driver.launch(1).dependent);
-  given.warm_next = {driver.memory(1 << 23), 1 << 23};
+  given.hand_off = {driver.memory(1 << 23), 1 << 23};
   launched(made({.overlap = {Wait::first, Trigger::at_start}}).launch(kShape, given, nullptr), 3);
   EXPECT_EQ(driver.launch(2).grid_x, 128u) << "64 KB to warm for each";
 }
@@ -91,7 +91,7 @@ TEST_F(NormLaunch, refuses_with_value_rule_and_remedy) {
   const auto argument = ErrorCode::invalid_argument;
   expect(argument, "epsilon", [](NormArgs& a, NormShape&) { a.epsilon = -1.0f; });
   expect(argument, "epsilon", [](NormArgs& a, NormShape&) { a.epsilon = __builtin_nanf(""); });
-  expect(argument, "warm_next.bytes = -5", [](NormArgs& a, NormShape&) { a.warm_next.bytes = -5; });
+  expect(argument, "hand_off.bytes = -5", [](NormArgs& a, NormShape&) { a.hand_off.bytes = -5; });
   const Result<Norm> square = Norm::create(device(), {.quantize = Granularity::square_block});
   ASSERT_FALSE(square.ok());
   EXPECT_EQ(square.error().code, argument);

@@ -184,7 +184,7 @@ void expect_like_reference(Granularity granularity, Case c, bool vectors, unsign
                               .input_ld = matrix.ld(),
                               .output_ld = matrix.output_ld(),
                               .scale_given = false,
-                              .warm_next = {}};
+                              .hand_off = {}};
   if (c.gate == Gate::silu)
     vectors ? run_steps<kType, true, Gate::silu>(granularity, params, blocks)
             : run_steps<kType, false, Gate::silu>(granularity, params, blocks);
@@ -269,7 +269,7 @@ void expect_plain_like_reference(Case c, unsigned blocks) {
                               .input_ld = matrix.ld(),
                               .output_ld = matrix.output_ld(),
                               .scale_given = false,
-                              .warm_next = {}};
+                              .hand_off = {}};
   simulate<QuantizeConfig{QuantizeStep::plain, kType, kVectors, Gate::silu}>(params, blocks);
   EXPECT_EQ(std::memcmp(got, wanted.data(), 2 * elements), 0)
       << name_of(kType) << " " << c.rows << "x" << c.columns << (kVectors ? " vectors" : " elements");

@@ -114,7 +114,7 @@ TEST_F(QuantizeLaunch, of_a_chain_are_dependent_and_spread_few_rows_over_cluster
     return *made;
   };
   const Overlap chain{Wait::first, Trigger::at_start};
-  const QuantizeShape one{.rows = 1, .columns = 14336}, many{.rows = 600, .columns = 64};
+  const QuantizeShape one{.rows = 1, .columns = 14336}, many{.rows = 500, .columns = 64};
   QuantizeArgs given = args();
   launched(create(Granularity::row, Gate::silu, chain).launch(one, given, nullptr), 1);
   EXPECT_TRUE(driver.launch(0).dependent);
@@ -125,8 +125,8 @@ TEST_F(QuantizeLaunch, of_a_chain_are_dependent_and_spread_few_rows_over_cluster
   EXPECT_FALSE(driver.launch(1).dependent) << "its code has no wait";
   launched(create(Granularity::row, Gate::none, chain).launch(many, given, nullptr), 3);
   EXPECT_EQ(driver.launch(2).cluster_x, 1u);
-  EXPECT_EQ(driver.launch(2).grid_x, 600u);
-  given.warm_next = {driver.memory(1 << 20), 1 << 20};
+  EXPECT_EQ(driver.launch(2).grid_x, 500u);
+  given.hand_off = {driver.memory(1 << 20), 1 << 20};
   launched(
       create(Granularity::row_block, Gate::none, chain).launch({.rows = 1, .columns = 128}, given, nullptr),
       4);
@@ -145,8 +145,8 @@ TEST_F(QuantizeLaunch, of_a_chain_are_one_kernel_or_refused) {
   refused(made->launch(shape, args(), nullptr), ErrorCode::invalid_argument, "give the scale");
   QuantizeArgs bad = args();
   bad.scale_given = true;
-  bad.warm_next = {bad.input, -1};
-  refused(made->launch(shape, bad, nullptr), ErrorCode::invalid_argument, "warm_next.bytes = -1");
+  bad.hand_off = {bad.input, -1};
+  refused(made->launch(shape, bad, nullptr), ErrorCode::invalid_argument, "hand_off.bytes = -1");
 }
 
 TEST_F(QuantizeLaunch, nothing_is_nothing_to_do) {

@@ -43,7 +43,7 @@ TunedChain sample_chain(LayerWeights weights = LayerWeights::e4m3) {
   for (size_t i = count; i < 2 * count; ++i) {
     choices.push_back(choice_of(off, off.steps[i]));
     choices.back().overlap = {i % 2 == 0 ? Wait::first : Wait::weights_first, Trigger::after_loads};
-    choices.back().warm_bytes = static_cast<i64>(i % 2) << 20;
+    choices.back().hand_off_bytes = static_cast<i64>(i % 2) << 20;
     const auto ranked = [&](const auto& step) {
       if constexpr (requires { gemm::candidates(step.problem, DeviceInfo{}); })
         choices.back().kernel = choice_of((*gemm::candidates(step.problem, DeviceInfo{}))[3]);
@@ -143,7 +143,7 @@ TEST(tuner_chain, counts_for_nothing_elsewhere) {
 TEST(tuner_chain, a_step_that_says_anything_itself_is_left_alone) {
   std::vector<ChainStep> steps = layers(LayerWeights::e4m3);
   steps[9].overlap = Overlap{Wait::weights_first, Trigger::at_start};
-  steps[11].warm_bytes = 0;
+  steps[11].hand_off_bytes = 0;
   std::get<ProductStep>(steps[13].work).overrides.stages = 3;
   const ChainPlan plan = planned(steps, book_with(sample_chain()));
   for (const size_t i : {9, 11, 13}) EXPECT_FALSE(plan.steps[i].tuned) << i;

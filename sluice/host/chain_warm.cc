@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each step brings into L2: a share of weights, the same of every run of their rows. A product takes as
+// long as its slowest CTA, so the head of B, all of it for some CTAs and none for the others, would buy
+// nothing (docs/findings/chains.md).
+#include <algorithm>
+
+#include <sluice/host/chain.h>
+#include <sluice/spec/plain.h>
+#include <sluice/spec/smem_layout.h>
+
+namespace sluice {
+namespace {
+
+constexpr double kMostOfL2 = 0.4;  // more bytes put out what others are about to read
+constexpr i64 kBlobSlice = 2048;   // of packed weights: whoever reads a run of them reads many
+
+/// What the rings of a launch that loads weights before it waits hold of each row of B.
+SkippedK ring_of(const PlannedStep& s, const ChainPlan& plan) {
+  if (!std::holds_alternative<ProductStep>(s.step.work) || s.overlap.wait != Wait::weights_first) return {};
+  const KernelConfig& c = plan.products[static_cast<size_t>(s.plan)].config;
+  const int rings = c.schedule == Schedule::plain ? c.warps : 1;
+  return {i64{c.stages} * rings * kSwizzleRowBytes, c.cluster.k};
+}
+
+WarmRange share_of_b(const ProductStep& step, i64 bytes, const SkippedK& skip) {
+  const RowsOfB b = rows_of_b(step);
+  // The parts of a row are equal only roughly, and rows of them only where nothing lies between two rows.
+  const i64 parts = b.stride == b.bytes && b.bytes % skip.parts == 0 ? skip.parts : 1;
+  const i64 whole = b.bytes / parts, head = step.problem.b.major == Major::k ? skip.bytes : 0;
+  if (head >= whole) return {};
+  const i64 part = whole - head;
+  if (bytes < part) return {static_cast<const u8*>(b.data) + head, bytes};
+  return spread_rows(static_cast<const u8*>(b.data) + head, part, b.stride / parts, b.rows * parts,
+                     bytes / part);
+}
+
+}  // namespace
+
+WarmRange share_of_weights(const ChainStep& step, i64 bytes, const SkippedK& skip) {
+  const StepRange weights = main_weights(step);
+  bytes = std::min(bytes, weights.bytes);
+  if (bytes <= 0) return {};
+  if (const auto* product = std::get_if<ProductStep>(&step.work)) return share_of_b(*product, bytes, skip);
+  if (bytes == weights.bytes || bytes < kBlobSlice) return {weights.data, bytes};
+  return spread_rows(weights.data, kBlobSlice, kBlobSlice, weights.bytes / kBlobSlice, bytes / kBlobSlice);
+}
+
+void set_warm_ranges(ChainPlan& plan, const ChainOptions& options, const DeviceInfo& device) {
+  const i64 most = static_cast<i64>(kMostOfL2 * static_cast<double>(device.l2_bytes));
+  const auto given = [&](const PlannedStep& s) {
+    return std::min(s.step.hand_off_bytes.value_or(options.hand_off_bytes), most);
+  };
+  PlannedStep* before = nullptr;  // directly
+  PlannedStep* across = nullptr;  // in front of foreign steps, which none with weights has followed yet
+  for (PlannedStep& s : plan.steps) {
+    if (!s.launched) continue;
+    if (std::holds_alternative<ForeignStep>(s.step.work)) {
+      if (before != nullptr) across = before;
+      before = nullptr;
+      continue;
+    }
+    if (main_weights(s.step).bytes > 0) {
+      PlannedStep* giver = across != nullptr && given(*across) > 0 ? across : before;
+      if (giver != nullptr && giver->overlap != Overlap{})
+        giver->hand_off = share_of_weights(s.step, given(*giver));
+      across = nullptr;
+      const i64 own = std::min(s.step.prefetch_bytes.value_or(options.prefetch_bytes), most);
+      if (s.overlap.wait != Wait::none) s.prefetch = share_of_weights(s.step, own, ring_of(s, plan));
+      s.prefetch.ctas = static_cast<u32>(device.sm_count);  // the first on each SM
+    }
+    before = &s;
+  }
+}
+
+}  // namespace sluice
