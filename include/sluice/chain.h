@@ -98,9 +98,9 @@ enum class ChainOverlap : u8 { off, wait_first, weights_first, tuned };
 struct ChainOptions {
   ChainOverlap overlap = ChainOverlap::tuned;
   Trigger trigger = Trigger::at_start;  // of every step but the last; nothing with the overlap off
-  /// A step brings so much of the next step's weights into L2 when it is done loading; at most 0.4 of L2. In
-  /// front of a foreign step it brings those of the next step of ours that has any; it ends only when they
-  /// are there.
+  /// A step brings so much of the weights that come next into L2 when it is done loading; at most 0.4 of L2,
+  /// and none that the rings of their launch hold before it waits: where they hold all, those of the step
+  /// behind it, up to four launches ahead, foreign ones between or not. It ends only when they are there.
   i64 hand_off_bytes = 0;
   i64 prefetch_bytes = 0;  // a product brings so much of its own weights into L2 before it waits; bounded too
   i64 smem_limit = 0;      // of a product's CTA, by fewer stages, so that two kernels share an SM; 0: none

@@ -12,6 +12,7 @@ namespace sluice {
 namespace {
 
 constexpr double kMostOfL2 = 0.4;  // more bytes put out what others are about to read
+constexpr size_t kFarthest = 4;    // launches ahead: what is farther is put out again
 constexpr i64 kBlobSlice = 2048;   // of packed weights: whoever reads a run of them reads many
 
 /// What the rings of a launch that loads weights before it waits hold of each row of B.
@@ -47,28 +48,23 @@ WarmRange share_of_weights(const ChainStep& step, i64 bytes, const SkippedK& ski
 
 void set_warm_ranges(ChainPlan& plan, const ChainOptions& options, const DeviceInfo& device) {
   const i64 most = static_cast<i64>(kMostOfL2 * static_cast<double>(device.l2_bytes));
-  const auto given = [&](const PlannedStep& s) {
-    return std::min(s.step.hand_off_bytes.value_or(options.hand_off_bytes), most);
-  };
-  PlannedStep* before = nullptr;  // directly
-  PlannedStep* across = nullptr;  // in front of foreign steps, which none with weights has followed yet
-  for (PlannedStep& s : plan.steps) {
-    if (!s.launched) continue;
-    if (std::holds_alternative<ForeignStep>(s.step.work)) {
-      if (before != nullptr) across = before;
-      before = nullptr;
-      continue;
+  std::vector<PlannedStep*> launched;
+  for (PlannedStep& s : plan.steps)
+    if (s.launched) launched.push_back(&s);
+  std::vector<bool> served(launched.size());  // by a step in front: its share is there already
+  for (size_t i = 0; i < launched.size(); ++i) {
+    PlannedStep& s = *launched[i];
+    if (std::holds_alternative<ForeignStep>(s.step.work)) continue;
+    const i64 own = std::min(s.step.prefetch_bytes.value_or(options.prefetch_bytes), most);
+    if (s.overlap.wait != Wait::none) s.prefetch = share_of_weights(s.step, own, ring_of(s, plan));
+    s.prefetch.ctas = static_cast<u32>(device.sm_count);  // the first on each SM
+    if (s.overlap == Overlap{}) continue;
+    const i64 given = std::min(s.step.hand_off_bytes.value_or(options.hand_off_bytes), most);
+    const size_t end = std::min(launched.size(), i + 1 + kFarthest);
+    for (size_t to = i + 1; to < end && !served[to] && total_bytes(s.hand_off) == 0; ++to) {
+      s.hand_off = share_of_weights(launched[to]->step, given, ring_of(*launched[to], plan));
+      served[to] = total_bytes(s.hand_off) > 0;
     }
-    if (main_weights(s.step).bytes > 0) {
-      PlannedStep* giver = across != nullptr && given(*across) > 0 ? across : before;
-      if (giver != nullptr && giver->overlap != Overlap{})
-        giver->hand_off = share_of_weights(s.step, given(*giver));
-      across = nullptr;
-      const i64 own = std::min(s.step.prefetch_bytes.value_or(options.prefetch_bytes), most);
-      if (s.overlap.wait != Wait::none) s.prefetch = share_of_weights(s.step, own, ring_of(s, plan));
-      s.prefetch.ctas = static_cast<u32>(device.sm_count);  // the first on each SM
-    }
-    before = &s;
   }
 }
 
