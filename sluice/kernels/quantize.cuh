@@ -257,12 +257,12 @@ struct Quantizer {
 
   SLUICE_DEVICE void plain() const {
     const u32 units = static_cast<u32>(p.rows) * chunks(), step = gridDim.x * kQuantizeThreads;
-    for (u32 unit = blockIdx.x * kQuantizeThreads + threadIdx.x; unit < units; unit += 2 * step) {
-      const u32 next = unit + step;
-      const Fetched one = fetch_unit(unit, units), other = fetch_unit(next, units);
-      loaded(units - unit <= 2 * step);
-      store_plain(unit / chunks(), unit % chunks(), values_of(one));
-      if (next < units) store_plain(next / chunks(), next % chunks(), values_of(other));
+    for (u32 index = blockIdx.x * kQuantizeThreads + threadIdx.x; index < units; index += 2 * step) {
+      const Unit first = unit_at(index, units), second = unit_at(index + step, units);
+      const Fetched one = fetch(first), other = fetch(second);
+      loaded(units - index <= 2 * step);
+      store_plain(first.row, first.chunk, values_of(one));
+      store_plain(second.row, second.chunk, values_of(other));
     }
   }
 
