@@ -110,7 +110,7 @@ Result<void> set_reference(const Work& work, Arm& arm) {
   for (const PlannedStep& planned : arm.chain->plan().steps) {
     TunedStep choice = choice_of(arm.chain->plan(), planned);
     choice.overlap = {};
-    choice.hand_off_bytes = 0;
+    choice.hand_off_bytes = choice.prefetch_bytes = 0;
     steps.push_back(planned.step);
     put_choice(choice, steps.back());
   }

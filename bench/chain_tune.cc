@@ -27,6 +27,8 @@ constexpr Wait kWaits[] = {Wait::none, Wait::first, Wait::weights_first};
 constexpr Trigger kTriggers[] = {Trigger::never, Trigger::at_start, Trigger::after_loads};
 constexpr i64 kWarmBytes[] = {0, 2 << 20, 4 << 20, 8 << 20, 16 << 20};
 
+constexpr i64 kPrefetchBytes[] = {0, 2 << 20, 6 << 20};
+
 using Choice = decltype(TunedStep::kernel);
 using Change = std::function<void(std::vector<TunedStep>&)>;
 
@@ -178,6 +180,9 @@ class Tuner {
     for (const i64 bytes : kWarmBytes)
       if (bytes != tuning_.choices[step].hand_off_bytes)
         try_change([&](std::vector<TunedStep>& choices) { choices[step].hand_off_bytes = bytes; });
+    for (const i64 bytes : kPrefetchBytes)
+      if (!choices_[step].empty() && bytes != tuning_.choices[step].prefetch_bytes)
+        try_change([&](std::vector<TunedStep>& choices) { choices[step].prefetch_bytes = bytes; });
   }
 
   /// Between a step and the one before it: a trigger without a wait is nothing, and the other way round

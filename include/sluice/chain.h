@@ -85,7 +85,7 @@ struct ChainStep {
 struct TunedStep {
   std::variant<std::monostate, TunedChoice, mixed::TunedChoice> kernel;  // of a product
   Overlap overlap{};
-  i64 hand_off_bytes = 0;
+  i64 hand_off_bytes = 0, prefetch_bytes = 0;
 
   bool operator==(const TunedStep&) const = default;
 };

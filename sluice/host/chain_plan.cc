@@ -263,11 +263,14 @@ bool put_choice(const TunedStep& choice, ChainStep& step) {
   }
   step.overlap = choice.overlap;
   step.hand_off_bytes = choice.hand_off_bytes;
+  step.prefetch_bytes = choice.prefetch_bytes;
   return true;
 }
 
 TunedStep choice_of(const ChainPlan& plan, const PlannedStep& planned) {
-  TunedStep choice{.overlap = planned.overlap, .hand_off_bytes = total_bytes(planned.hand_off)};
+  TunedStep choice{.overlap = planned.overlap,
+                   .hand_off_bytes = planned.step.hand_off_bytes.value_or(0),
+                   .prefetch_bytes = planned.step.prefetch_bytes.value_or(0)};
   const auto at = static_cast<size_t>(planned.plan);
   if (std::holds_alternative<ProductStep>(planned.step.work)) choice.kernel = choice_of(plan.products[at]);
   if (std::holds_alternative<MixedStep>(planned.step.work)) choice.kernel = mixed::choice_of(plan.mixed[at]);

@@ -44,6 +44,7 @@ void step_fields(Visitor& v, Step& step) {
   v.choice("wait", step.choice.overlap.wait);
   v.choice("trigger", step.choice.overlap.trigger);
   v.number("hand_off_bytes", step.choice.hand_off_bytes, {0, kMaxInt});
+  v.number("prefetch_bytes", step.choice.prefetch_bytes, {0, kMaxInt});
 }
 
 /// Every field in the order of the file, but for the steps.

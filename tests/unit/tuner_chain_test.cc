@@ -44,6 +44,7 @@ TunedChain sample_chain(LayerWeights weights = LayerWeights::e4m3) {
     choices.push_back(choice_of(off, off.steps[i]));
     choices.back().overlap = {i % 2 == 0 ? Wait::first : Wait::weights_first, Trigger::after_loads};
     choices.back().hand_off_bytes = static_cast<i64>(i % 2) << 20;
+    choices.back().prefetch_bytes = static_cast<i64>(i % 3) << 20;
     const auto ranked = [&](const auto& step) {
       if constexpr (requires { gemm::candidates(step.problem, DeviceInfo{}); })
         choices.back().kernel = choice_of((*gemm::candidates(step.problem, DeviceInfo{}))[3]);
