@@ -18,7 +18,7 @@ namespace sluice::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr size_t kKernels = 16;     // of each product: the planner's first
+constexpr size_t kKernels = 12;     // of each product: the planner's first, and as many that are plain
 constexpr int kRounds = 5;          // of incumbent and candidate in turn
 constexpr int kPasses = 2;          // over all steps
 constexpr double kGain = 0.004;     // what a change must gain at least
@@ -86,16 +86,21 @@ class Tuner {
     return {};
   }
 
-  /// What each product may run on: the model's first.
+  /// What each product may run on: the model's first with and without roles, which it ranks alone, where
+  /// those that need an SM to themselves seem better than they are here.
   Result<void> find_kernels() {
     for (const ChainStep& step : tuning_.layer) {
       choices_.emplace_back();
       if (const auto* product = std::get_if<ProductStep>(&step.work)) {
         const Result<std::vector<Plan>> ranked = gemm::candidates(product->problem, lab_.device.info());
         if (!ranked) return ranked.error();
-        for (const Plan& plan : *ranked)
-          if (choices_.back().size() < kKernels && plan.config.combine != Combine::separate)
-            choices_.back().push_back(sluice::choice_of(plan));
+        size_t plain = 0, others = 0;
+        for (const Plan& plan : *ranked) {
+          size_t& taken = plan.config.schedule == Schedule::plain ? plain : others;
+          if (plan.config.combine == Combine::separate || taken == kKernels) continue;
+          ++taken;
+          choices_.back().push_back(sluice::choice_of(plan));
+        }
       }
       if (const auto* packed = std::get_if<MixedStep>(&step.work)) {
         const Result<std::vector<mixed::Plan>> ranked =

@@ -251,6 +251,7 @@ class Planner {
 }  // namespace
 
 bool put_choice(const TunedStep& choice, ChainStep& step) {
+  if (std::holds_alternative<ForeignStep>(step.work)) return false;
   if (auto* s = std::get_if<ProductStep>(&step.work)) {
     const auto* kernel = std::get_if<TunedChoice>(&choice.kernel);
     if (kernel == nullptr) return false;

@@ -34,9 +34,12 @@ class gated : public GpuTest {
     std::vector<Plan> plans;
     for (const Fused& one : all) {
       const Result<Plan> plan = gemm::plan(one.problem, device().info(), one.overrides);
+      if (!plan && plan.error().message.find("no room for a gate with gelu or a bias") != std::string::npos)
+        continue;
       ASSERT_TRUE(ok(plan)) << to_string(one.problem);
       plans.push_back(*plan);
     }
+    ASSERT_GT(4 * plans.size(), 3 * all.size()) << "few tiles have no room for a gate beside a bias";
     const std::vector<Result<gemm::Kernel>> kernels = gemm::prepare(device(), plans);
     u64 seed = 1;
     for (const Result<gemm::Kernel>& kernel : kernels) {

@@ -102,10 +102,10 @@ TEST_P(quantize, gives_the_bits_of_the_reference) {
   EXPECT_TRUE(ok(workspace->verify())) << "the tensor's steps leave their counters as they found them";
 }
 
-class gated : public GpuTest {};
+class silu_times_up : public GpuTest {};
 
 /// Gates of which silu has no rounding: 0, or so large that it is the gate itself.
-TEST_F(gated, values_have_the_bits_of_the_reference) {
+TEST_F(silu_times_up, values_have_the_bits_of_the_reference) {
   struct Shape {
     i64 rows, columns, pad;
     int shift;

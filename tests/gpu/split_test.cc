@@ -407,7 +407,7 @@ TEST_F(split, launches_in_flight_on_one_workspace_are_reported) {
   EXPECT_EQ(verified.error().code, ErrorCode::workspace);
   EXPECT_NE(verified.error().message.find("in flight on the workspace at one time"), std::string::npos)
       << verified.error().message;
-  ASSERT_TRUE(ok(one->reset(nullptr)));
+  ASSERT_TRUE(ok(one->reset(nullptr)) && ok(synchronize(device())));  // those streams wait for no other
   launch_both(*one, *two);
   EXPECT_TRUE(ok(one->verify())) << "after reset()";
 }

@@ -91,7 +91,10 @@ TEST_F(ForeignSteps, that_fail_are_the_error_of_enqueue_and_of_capture) {
 
 TEST_F(ForeignSteps, the_hand_off_passes_over_them_and_what_has_no_weights) {
   std::vector<ChainStep> steps = steps_around();
-  ChainPlan plan = planned(steps, {.hand_off_bytes = 4096});
+  const auto planned_with = [&](i64 bytes) {  // rings hold nothing by then
+    return planned(steps, {.overlap = ChainOverlap::wait_first, .hand_off_bytes = bytes});
+  };
+  ChainPlan plan = planned_with(4096);
   EXPECT_EQ(plan.steps[0].hand_off.data, product(steps[2]).args.b);
   EXPECT_EQ(total_bytes(plan.steps[0].hand_off), 4096);
   EXPECT_EQ(plan.steps[1].hand_off.bytes, 0);
@@ -106,13 +109,13 @@ TEST_F(ForeignSteps, the_hand_off_passes_over_them_and_what_has_no_weights) {
   steps.insert(steps.begin() + 2, {.work = between, .name = "quantise"});
   steps.insert(steps.begin() + 2, second);
   steps[0].hand_off_bytes = 4096;
-  plan = planned(steps, {.hand_off_bytes = 512});
+  plan = planned_with(512);
   EXPECT_EQ(total_bytes(plan.steps[0].hand_off), 4096);
   EXPECT_EQ(plan.steps[0].hand_off.data, product(steps[4]).args.b);
   EXPECT_EQ(plan.steps[3].hand_off.bytes, 0) << "they are there already";
   EXPECT_EQ(total_bytes(plan.steps[4].hand_off), 512);
   steps[0].hand_off_bytes = 0;
-  plan = planned(steps, {.hand_off_bytes = 512});
+  plan = planned_with(512);
   EXPECT_EQ(plan.steps[0].hand_off.bytes, 0);
   EXPECT_EQ(total_bytes(plan.steps[3].hand_off), 512);
 }

@@ -146,7 +146,8 @@ TEST_F(ChainLaunches, packed_weights_overlap_too) {
   steps.push_back({.work = MixedStep{.problem = p, .args = args}, .name = "packed"});
   const std::vector<ChainStep> more = links(1);
   steps.insert(steps.end(), more.begin(), more.end());
-  const Chain chain = made(steps, {.hand_off_bytes = 4096, .prefetch_bytes = 512});
+  const Chain chain =
+      made(steps, {.overlap = ChainOverlap::wait_first, .hand_off_bytes = 4096, .prefetch_bytes = 512});
   ASSERT_TRUE(chain.enqueue(nullptr).ok());
   ASSERT_EQ(driver.launches(), 3);
   EXPECT_TRUE(driver.launch(1).dependent);

@@ -60,7 +60,7 @@ TEST_F(ChainPlans, what_launches_nothing_is_no_place) {
 TEST_F(ChainPlans, hands_over_rows_of_the_next_weights_evenly_spread_and_no_more_than_there_are) {
   std::vector<ChainStep> steps = links(3);
   steps[1].hand_off_bytes = 1 << 30;
-  const ChainPlan plan = planned(steps, {.hand_off_bytes = 4096});
+  const ChainPlan plan = planned(steps, {.overlap = ChainOverlap::wait_first, .hand_off_bytes = 4096});
   const WarmRange share = plan.steps[0].hand_off;
   EXPECT_EQ(share.data, product(steps[1]).args.b);
   EXPECT_EQ(total_bytes(share), 4096);
@@ -72,8 +72,25 @@ TEST_F(ChainPlans, hands_over_rows_of_the_next_weights_evenly_spread_and_no_more
   EXPECT_EQ(planned(links(2)).steps[0].hand_off.bytes, 0);
 }
 
+TEST_F(ChainPlans, hands_over_nothing_that_rings_hold_but_what_comes_behind_it) {
+  std::vector<ChainStep> steps = links(3);
+  ProductStep& large = product(steps[2]);
+  large.problem.n = 4096;
+  large.problem.k = 16384;
+  large.args.a = driver.memory(kRows * 16384);
+  large.args.b = driver.memory(i64{4096} * 16384);
+  large.args.d = driver.memory(kRows * 4096);
+  const ChainPlan plan = planned(steps, {.overlap = ChainOverlap::weights_first, .hand_off_bytes = 1 << 20});
+  const auto* b = static_cast<const u8*>(large.args.b);
+  const auto* from = static_cast<const u8*>(plan.steps[0].hand_off.data);
+  EXPECT_GT(from, b) << "the head of a row is in the rings of its own launch";
+  EXPECT_LT(from, b + 16384);
+  EXPECT_GT(total_bytes(plan.steps[0].hand_off), (1 << 20) - 16384);
+  EXPECT_EQ(total_bytes(plan.steps[1].hand_off), 0) << "they are there already";
+}
+
 TEST_F(ChainPlans, a_row_that_does_not_fit_is_handed_over_in_part) {
-  const ChainPlan plan = planned(links(2), {.hand_off_bytes = 100});
+  const ChainPlan plan = planned(links(2), {.overlap = ChainOverlap::wait_first, .hand_off_bytes = 100});
   EXPECT_EQ(plan.steps[0].hand_off.bytes, 100);
   EXPECT_EQ(plan.steps[0].hand_off.chunks, 1u);
 }
@@ -212,10 +229,11 @@ TEST_F(ChainPlans, errors_of_a_plan_have_the_steps_name) {
 }
 
 TEST_F(ChainPlans, text_has_a_line_a_step) {
-  const std::string text = explain(planned(links(2), {.hand_off_bytes = 4096}));
+  const std::string text =
+      explain(planned(links(2), {.overlap = ChainOverlap::wait_first, .hand_off_bytes = 4096}));
   EXPECT_NE(text.find("link0  16x256x256"), std::string::npos) << text;
   EXPECT_NE(text.find("wait none, trigger at_start, hand-off 0.00 MB"), std::string::npos) << text;
-  EXPECT_NE(text.find("wait weights_first, trigger never"), std::string::npos) << text;
+  EXPECT_NE(text.find("wait first, trigger never"), std::string::npos) << text;
   EXPECT_NE(text.find("all 2 steps"), std::string::npos) << text;
 }
 
