@@ -23,6 +23,7 @@ Json arm_json(const ChainRecord& record, const ArmRecord& arm) {
     json["differing"] = arm.differing;
   }
   if (arm.replays > 0) json["replays"] = arm.replays;
+  if (arm.tried > 0) json["tuning"] = {{"tried", arm.tried}, {"kept", arm.kept}};
   if (arm.us.median <= 0) return json;
   Json rounds = Json::array();
   for (const double us : arm.rounds) rounds.push_back(rounded(us));

@@ -95,6 +95,8 @@ Result<void> make_arm(const Work& work, ArmSpec spec, const Arm& off, Arm& arm) 
         tune_chain(work.lab, work.data, {spec.fusion, spec.tune_s}, work.workspace, work.phase);
     if (!tuning) return tuning.error();
     arm.tuning = *tuning;
+    arm.record.tried = tuning->tried;
+    arm.record.kept = tuning->kept;
     spec.choices = tuning->choices;
     spec.options = {.overlap = ChainOverlap::off};  // the choices say it all
     work.phase(fmt::format("tuned: {:.2f} us a layer, {:.2f} before, {} of {} changes kept", tuning->tuned_us,

@@ -35,7 +35,8 @@ struct ArmRecord {
   Spread us;                   // of one layer
   std::vector<double> rounds;  // microseconds a layer, in order
   int kernels = 0, programmatic_edges = 0;
-  i64 differing = -1;  // pieces of 16 bytes that are not those of the overlap off; -1: not compared
+  int tried = 0, kept = 0;  // changes, by the tuner
+  i64 differing = -1;       // pieces of 16 bytes that are not those of the overlap off; -1: not compared
   // Of the peer, and of arms with other kernels than off: RMS of the difference of what the residual stream
   // ends with over its RMS.
   double distance = 0;

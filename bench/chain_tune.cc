@@ -21,6 +21,7 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kKernels = 12;     // of each product: the planner's first, and as many that are plain
 constexpr int kRounds = 5;          // of incumbent and candidate in turn
 constexpr int kPasses = 2;          // over all steps
+constexpr int kGraphPasses = 2;     // through the layers in a graph: short ones leave time for more changes
 constexpr double kGain = 0.004;     // what a change must gain at least
 constexpr double kHopeless = 1.03;  // after the first round
 constexpr Wait kWaits[] = {Wait::none, Wait::first, Wait::weights_first};
@@ -41,7 +42,9 @@ class Tuner {
         spec_(fused(data.spec(), request.fusion)),
         workspace_(workspace),
         phase_(phase),
-        end_(Clock::now() + std::chrono::milliseconds(static_cast<i64>(request.budget_s * 1e3))) {}
+        end_(Clock::now() + std::chrono::milliseconds(static_cast<i64>(request.budget_s * 1e3))) {
+    spec_.passes = std::min(spec_.passes, kGraphPasses);
+  }
 
   Result<ChainTuning> run() {
     if (Result<void> done = begin_with_kernels_alone(); !done) return done.error();
