@@ -26,7 +26,7 @@ constexpr double kGain = 0.004;     // what a change must gain at least
 constexpr double kHopeless = 1.03;  // after the first round
 constexpr Wait kWaits[] = {Wait::none, Wait::first, Wait::weights_first};
 constexpr Trigger kTriggers[] = {Trigger::never, Trigger::at_start, Trigger::after_loads};
-constexpr i64 kWarmBytes[] = {0, 2 << 20, 4 << 20, 8 << 20, 16 << 20};
+constexpr i64 kHandOffBytes[] = {0, 2 << 20, 4 << 20, 8 << 20, 16 << 20};
 
 constexpr i64 kPrefetchBytes[] = {0, 2 << 20, 6 << 20};
 
@@ -74,6 +74,18 @@ class Tuner {
  private:
   bool late() const { return Clock::now() >= end_; }
 
+  /// Steps after which all come again: fewer than a layer's where it is one product four times. Equal places
+  /// must have equal choices, or a record could not tell them apart.
+  static size_t period(std::span<const ChainStep> layer) {
+    for (size_t steps = 1; steps < layer.size(); ++steps) {
+      bool again = layer.size() % steps == 0;
+      for (size_t i = steps; again && i < layer.size(); ++i)
+        again = recipe_of(layer[i]) == recipe_of(layer[i - steps]);
+      if (again) return steps;
+    }
+    return layer.size();
+  }
+
   /// The layer in the middle, which has neighbours on both sides, and what its products run on alone.
   Result<void> begin_with_kernels_alone() {
     const std::vector<ChainStep> all = steps_of(spec_, data_.memory());
@@ -82,7 +94,8 @@ class Tuner {
     const Result<ChainPlan> plan =
         plan_chain(all, lab_.device.info(), {.overlap = ChainOverlap::off}, lab_.device.records());
     if (!plan) return plan.error();
-    for (size_t i = first; i < first + count; ++i) {
+    const size_t end = first + period(std::span(all).subspan(first, count));
+    for (size_t i = first; i < end; ++i) {
       tuning_.layer.push_back(all[i]);
       tuning_.choices.push_back(choice_of(*plan, plan->steps[i]));
     }
@@ -185,7 +198,7 @@ class Tuner {
     for (const Choice& choice : choices_[step])
       try_change([&](std::vector<TunedStep>& choices) { choices[step].kernel = choice; });
     visit_boundary(step);
-    for (const i64 bytes : kWarmBytes)
+    for (const i64 bytes : kHandOffBytes)
       if (bytes != tuning_.choices[step].hand_off_bytes)
         try_change([&](std::vector<TunedStep>& choices) { choices[step].hand_off_bytes = bytes; });
     for (const i64 bytes : kPrefetchBytes)

@@ -97,6 +97,7 @@ enum class ChainOverlap : u8 { off, wait_first, weights_first, tuned };
 
 struct ChainOptions {
   ChainOverlap overlap = ChainOverlap::tuned;
+  // These three are of steps that no record speaks of.
   Trigger trigger = Trigger::at_start;  // of every step but the last; nothing with the overlap off
   /// A step brings so much of the weights that come next into L2 when it is done loading; at most 0.4 of L2,
   /// and none that the rings of their launch hold before it waits: where they hold all, those of the step

@@ -47,6 +47,9 @@ i64 step_bytes(const ChainStep& step);
 /// Makes the step what a record, or a tuner, says of it; false, and nothing done: it is a choice of another
 /// kind of step.
 bool put_choice(const TunedStep& choice, ChainStep& step);
+/// Every step that has a record, may have its kernel, and says nothing itself. One entry a step.
+void take_records(const std::vector<std::optional<TunedStep>>& records, const DeviceInfo& device,
+                  std::vector<PlannedStep>& steps);
 /// What was decided about a step, whoever decided it.
 TunedStep choice_of(const ChainPlan& plan, const PlannedStep& planned);
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include <sluice/host/chain.h>
-#include <sluice/host/planner/tuned_choice.h>
 #include <sluice/spec/smem_layout.h>
 #include <sluice/spec/validate.h>
 
@@ -62,16 +61,6 @@ Result<void> check_step(const ChainStep& step) {
   if (step.hand_off_bytes.value_or(0) < 0 || step.prefetch_bytes.value_or(0) < 0)
     return refused("hand_off_bytes and prefetch_bytes must not be negative; 0 is none");
   return {};
-}
-
-/// A step that says anything of it itself is left alone.
-bool take_record(const std::optional<TunedStep>& record, ChainStep& step) {
-  if (!record || step.overlap || step.hand_off_bytes || step.prefetch_bytes) return false;
-  if (const auto* s = std::get_if<ProductStep>(&step.work))
-    if (s->overrides != PlanOverrides{}) return false;
-  if (const auto* s = std::get_if<MixedStep>(&step.work))
-    if (s->overrides != mixed::Overrides{}) return false;
-  return put_choice(*record, step);
 }
 
 /// Among the steps that launch anything.
@@ -164,7 +153,6 @@ class Planner {
     });
     if (known == products_.end()) {
       Result<Plan> made = plan_product(step.problem, overrides);
-      if (!made && planned.tuned) made = plan_product(step.problem, {.overlap = planned.overlap});
       if (!made) return made.error();
       if (const Result<void> small = shrink(*made, options_); !small) return small;
       products_.push_back({step.problem, overrides});
@@ -196,8 +184,6 @@ class Planner {
     });
     if (known == mixed_.end()) {
       Result<mixed::Plan> made = mixed::plan(step.problem, device_, overrides, records_);
-      if (!made && planned.tuned)
-        made = mixed::plan(step.problem, device_, {.overlap = planned.overlap}, records_);
       if (!made) return made.error();
       mixed_.push_back({step.problem, overrides});
       chain_.mixed.push_back(*std::move(made));
@@ -250,34 +236,6 @@ class Planner {
 
 }  // namespace
 
-bool put_choice(const TunedStep& choice, ChainStep& step) {
-  if (std::holds_alternative<ForeignStep>(step.work)) return false;
-  if (auto* s = std::get_if<ProductStep>(&step.work)) {
-    const auto* kernel = std::get_if<TunedChoice>(&choice.kernel);
-    if (kernel == nullptr) return false;
-    s->overrides = overrides_of(*kernel);
-  }
-  if (auto* s = std::get_if<MixedStep>(&step.work)) {
-    const auto* kernel = std::get_if<mixed::TunedChoice>(&choice.kernel);
-    if (kernel == nullptr) return false;
-    s->overrides = mixed::overrides_of(*kernel);
-  }
-  step.overlap = choice.overlap;
-  step.hand_off_bytes = choice.hand_off_bytes;
-  step.prefetch_bytes = choice.prefetch_bytes;
-  return true;
-}
-
-TunedStep choice_of(const ChainPlan& plan, const PlannedStep& planned) {
-  TunedStep choice{.overlap = planned.overlap,
-                   .hand_off_bytes = planned.step.hand_off_bytes.value_or(0),
-                   .prefetch_bytes = planned.step.prefetch_bytes.value_or(0)};
-  const auto at = static_cast<size_t>(planned.plan);
-  if (std::holds_alternative<ProductStep>(planned.step.work)) choice.kernel = choice_of(plan.products[at]);
-  if (std::holds_alternative<MixedStep>(planned.step.work)) choice.kernel = mixed::choice_of(plan.mixed[at]);
-  return choice;
-}
-
 Result<ChainPlan> plan_chain(std::span<const ChainStep> steps, const DeviceInfo& device,
                              const ChainOptions& options, const RecordBook& records) {
   if (options.hand_off_bytes < 0 || options.prefetch_bytes < 0 || options.smem_limit < 0 ||
@@ -285,18 +243,18 @@ Result<ChainPlan> plan_chain(std::span<const ChainStep> steps, const DeviceInfo&
     return refused(
         "hand_off_bytes, prefetch_bytes, smem_limit and most_stages must not be negative; 0 is none");
   std::vector<PlannedStep> planned;
-  std::vector<std::optional<TunedStep>> tuned(steps.size());
-  if (options.overlap == ChainOverlap::tuned) tuned = records.find(steps, device);
   size_t first = steps.size(), last = 0;
   for (size_t i = 0; i < steps.size(); ++i) {
     if (const Result<void> ok = check_step(steps[i]); !ok) return named(steps[i], i, ok.error());
     planned.push_back(
         {.step = steps[i], .launched = is_launched(steps[i]), .weight_bytes = main_weights(steps[i]).bytes});
-    planned.back().tuned = take_record(tuned[i], planned.back().step);
     if (!planned.back().launched) continue;
     first = std::min(first, i);
     last = i;
   }
+  // Footprints are asked for of kernels that are best alone.
+  if (options.overlap == ChainOverlap::tuned && options.smem_limit == 0 && options.most_stages == 0)
+    take_records(records.find(steps, device), device, planned);
   Planner planner(device, options, records);
   Place place;
   for (size_t i = 0; i < steps.size(); ++i) {

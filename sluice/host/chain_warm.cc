@@ -15,12 +15,22 @@ constexpr double kMostOfL2 = 0.4;  // more bytes put out what others are about t
 constexpr size_t kFarthest = 4;    // launches ahead: what is farther is put out again
 constexpr i64 kBlobSlice = 2048;   // of packed weights: whoever reads a run of them reads many
 
-/// What the rings of a launch that loads weights before it waits hold of each row of B.
-SkippedK ring_of(const PlannedStep& s, const ChainPlan& plan) {
+/// What the rings of a launch that loads weights before it waits hold of each row of B. Nothing that counts
+/// where CTAs of a second wave, or second tiles of a CTA, find theirs empty.
+SkippedK ring_of(const PlannedStep& s, const ChainPlan& plan, i64 sms) {
   if (!std::holds_alternative<ProductStep>(s.step.work) || s.overlap.wait != Wait::weights_first) return {};
-  const KernelConfig& c = plan.products[static_cast<size_t>(s.plan)].config;
-  const int rings = c.schedule == Schedule::plain ? c.warps : 1;
-  return {i64{c.stages} * rings * kSwizzleRowBytes, c.cluster.k};
+  const Plan& product = plan.products[static_cast<size_t>(s.plan)];
+  const KernelConfig& c = product.config;
+  const Problem& p = product.problem;
+  const TileGrid grid = tile_grid(c, static_cast<int>(p.m), static_cast<int>(p.n), static_cast<int>(p.k),
+                                  static_cast<int>(p.batch));
+  const i64 tiles = i64{grid.rows} * grid.columns * grid.batch;
+  if (c.schedule == Schedule::plain) {
+    if (tiles * c.cluster.k > sms * plain_ctas(c)) return {};
+    return {i64{plain_early_stages(c)} * c.warps * kPlainRowBytes, c.cluster.k};
+  }
+  if (tiles > product.split.clusters || product.split.streamed > 0) return {};
+  return {i64{c.stages} * kSwizzleRowBytes, c.cluster.k};
 }
 
 WarmRange share_of_b(const ProductStep& step, i64 bytes, const SkippedK& skip) {
@@ -56,13 +66,14 @@ void set_warm_ranges(ChainPlan& plan, const ChainOptions& options, const DeviceI
     PlannedStep& s = *launched[i];
     if (std::holds_alternative<ForeignStep>(s.step.work)) continue;
     const i64 own = std::min(s.step.prefetch_bytes.value_or(options.prefetch_bytes), most);
-    if (s.overlap.wait != Wait::none) s.prefetch = share_of_weights(s.step, own, ring_of(s, plan));
-    s.prefetch.ctas = static_cast<u32>(device.sm_count);  // the first on each SM
+    if (s.overlap.wait != Wait::none && !served[i])
+      s.prefetch = share_of_weights(s.step, own, ring_of(s, plan, device.sm_count));
+    s.prefetch.ctas = static_cast<u32>(device.sm_count);  // so many are there at once, in any launch
     if (s.overlap == Overlap{}) continue;
     const i64 given = std::min(s.step.hand_off_bytes.value_or(options.hand_off_bytes), most);
     const size_t end = std::min(launched.size(), i + 1 + kFarthest);
     for (size_t to = i + 1; to < end && !served[to] && total_bytes(s.hand_off) == 0; ++to) {
-      s.hand_off = share_of_weights(launched[to]->step, given, ring_of(*launched[to], plan));
+      s.hand_off = share_of_weights(launched[to]->step, given, ring_of(*launched[to], plan, device.sm_count));
       served[to] = total_bytes(s.hand_off) > 0;
     }
   }

@@ -18,6 +18,10 @@ SLUICE_HD constexpr WarpTile plain_tile(const KernelConfig& c) {
 SLUICE_HD constexpr int plain_stage_bytes(const KernelConfig& c) {
   return (c.tile.n + c.tile.m) * kPlainRowBytes;
 }
+/// That a warp fills before it waits or multiplies: the last one is free for the next copy.
+SLUICE_HD constexpr int plain_early_stages(const KernelConfig& c) {
+  return c.stages - 1;
+}
 /// Where sums from the cluster arrive: behind the rings and the CTA's own sums, which lie over the rings.
 SLUICE_HD constexpr int plain_incoming_offset(const KernelConfig& c) {
   return max(c.warps * c.stages * plain_stage_bytes(c), warp_sums_bytes(plain_tile(c)));

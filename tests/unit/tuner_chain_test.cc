@@ -153,12 +153,55 @@ TEST(tuner_chain, a_step_that_says_anything_itself_is_left_alone) {
   EXPECT_TRUE(plan.steps[10].tuned);
 }
 
-TEST(tuner_chain, a_kernel_that_the_planner_refuses_is_not_taken) {
-  TunedChain chain = sample_chain();
-  std::get<TunedChoice>(chain.steps[1].choice.kernel).tile_n = 1000;
+TEST(tuner_chain, a_kernel_that_the_planner_would_not_consider_is_not_taken) {
   const std::vector<ChainStep> steps = layers(LayerWeights::e4m3);
-  const ChainPlan alone = planned(steps, RecordBook()), plan = planned(steps, book_with(chain));
-  EXPECT_EQ(choice_of(plan, plan.steps[1]).kernel, choice_of(alone, alone.steps[1]).kernel);
+  const auto tuned_with = [&](const TunedChoice& kernel) {
+    TunedChain chain = sample_chain();
+    chain.steps[1].choice.kernel = kernel;
+    const ChainPlan plan = planned(steps, book_with(chain));
+    EXPECT_TRUE(plan.steps[2].tuned) << "its neighbours are";
+    return plan.steps[1].tuned;
+  };
+  const TunedChoice good = std::get<TunedChoice>(sample_chain().steps[1].choice.kernel);
+  EXPECT_TRUE(tuned_with(good));
+  TunedChoice impossible = good, unlisted = good, separate = good;
+  impossible.tile_n = 1000;
+  unlisted = {.schedule = Schedule::plain, .tile_m = 16, .tile_n = 32, .warps = 4, .stages = 9};
+  ASSERT_TRUE(gemm::plan(std::get<ProductStep>(steps[1].work).problem, DeviceInfo{}, overrides_of(unlisted)));
+  separate.combine = Combine::separate;
+  for (const TunedChoice& bad : {impossible, unlisted, separate}) EXPECT_FALSE(tuned_with(bad));
+
+  TunedChain packed = sample_chain(LayerWeights::int4);
+  std::get<NarrowConfig>(std::get<mixed::TunedChoice>(packed.steps[1].choice.kernel).config).warps = 5;
+  EXPECT_FALSE(planned(layers(LayerWeights::int4), book_with(packed)).steps[1].tuned);
+}
+
+TEST(tuner_chain, a_footprint_is_of_kernels_that_are_best_alone) {
+  for (const ChainOptions& options :
+       {ChainOptions{.smem_limit = kHalfFootprint}, ChainOptions{.most_stages = 2}}) {
+    const auto plan =
+        plan_chain(layers(LayerWeights::e4m3), DeviceInfo{}, options, book_with(sample_chain()));
+    ASSERT_TRUE(plan) << plan.error().message;
+    for (const PlannedStep& step : plan->steps) EXPECT_FALSE(step.tuned);
+  }
+}
+
+TEST(tuner_chain, foreign_steps_are_neighbours_like_any_other) {
+  std::vector<ChainStep> steps = layers(LayerWeights::e4m3);
+  const ForeignStep attention{.enqueue = [](Stream) { return Result<void>(); }, .writes = {{}}};
+  const size_t count = steps.size() / 3;
+  for (size_t layer = 3; layer-- > 0;)
+    steps.insert(steps.begin() + static_cast<std::ptrdiff_t>(layer * count + 2), {.work = attention});
+  const ChainPlan off = planned(steps, RecordBook(), ChainOverlap::off);
+  TunedChain chain = sample_chain();
+  std::vector<TunedStep> choices;
+  const auto layer = std::span(steps).subspan(count + 1, count + 1);
+  for (size_t i = count + 1; i < 2 * (count + 1); ++i) choices.push_back(choice_of(off, off.steps[i]));
+  chain.steps = tuned_steps(layer, choices);
+  EXPECT_EQ(parse_records(to_json({}, {chain}), "FILE").chains, std::vector{chain});
+  const ChainPlan plan = planned(steps, book_with(chain));
+  for (const PlannedStep& step : plan.steps)
+    EXPECT_NE(step.tuned, std::holds_alternative<ForeignStep>(step.step.work)) << step.step.name;
 }
 
 TEST(tuner_chain, of_two_the_newer_wins_and_the_users_over_both) {

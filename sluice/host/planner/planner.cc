@@ -13,19 +13,6 @@
 namespace sluice::gemm {
 namespace {
 
-/// Does the registry still list it? A tile that was taken out of the space is no longer compiled by CI, so an
-/// old record shall not bring it back.
-bool is_listed(const TunedChoice& choice) {
-  if (choice.schedule == Schedule::plain) {
-    const PlainBase base{choice.tile_n, choice.warps, choice.stages};
-    return std::find(std::begin(kPlainSpace), std::end(kPlainSpace), base) != std::end(kPlainSpace);
-  }
-  const BaseConfig base{choice.schedule, choice.tile_m, choice.tile_n};
-  return std::find(std::begin(kGemmSpace), std::end(kGemmSpace), base) != std::end(kGemmSpace) &&
-         std::find(std::begin(kClusterSpace), std::end(kClusterSpace), choice.cluster) !=
-             std::end(kClusterSpace);
-}
-
 /// The product whose records may stand in for those of `p`, which has none: without gate, activation and
 /// scale of D, and of 16-bit D. Few rows of A take the time of their loads, which are the same, whatever is
 /// stored; with many the epilogue is hidden or small. Only for what was never tuned itself before gates came.

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sluice/host/planner/tuned_choice.h>
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
 #include <sluice/host/planner/mixed_choices.h>
+#include <sluice/kernels/registry.h>
 
 namespace sluice {
 
@@ -42,6 +45,17 @@ PlanOverrides overrides_of(const TunedChoice& choice) {
     o.combine = choice.combine;
   }
   return o;
+}
+
+bool is_listed(const TunedChoice& choice) {
+  if (choice.schedule == Schedule::plain) {
+    const PlainBase base{choice.tile_n, choice.warps, choice.stages};
+    return std::find(std::begin(kPlainSpace), std::end(kPlainSpace), base) != std::end(kPlainSpace);
+  }
+  const BaseConfig base{choice.schedule, choice.tile_m, choice.tile_n};
+  return std::find(std::begin(kGemmSpace), std::end(kGemmSpace), base) != std::end(kGemmSpace) &&
+         std::find(std::begin(kClusterSpace), std::end(kClusterSpace), choice.cluster) !=
+             std::end(kClusterSpace);
 }
 
 namespace mixed {
