@@ -18,7 +18,8 @@ namespace sluice::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr size_t kKernels = 12;     // of each product: the planner's first, and as many that are plain
+constexpr size_t kKernels = 16;     // of each product: the planner's first
+constexpr size_t kOfAKind = 8;      // at least, with roles and plain ones
 constexpr int kRounds = 5;          // of incumbent and candidate in turn
 constexpr int kPasses = 2;          // over all steps
 constexpr int kGraphPasses = 2;     // through the layers in a graph: short ones leave time for more changes
@@ -50,7 +51,7 @@ class Tuner {
     if (Result<void> done = begin_with_kernels_alone(); !done) return done.error();
     if (Result<void> done = find_kernels(); !done) return done.error();
 
-    // From the better of two ends: all of it off, all of it on.
+    // From the best of three: all of it off, all of it on, what a record says already.
     tuning_.alone = tuning_.choices;
     tuning_.name = name_of(spec_);
     Result<Replay> best = replay_of(tuning_.choices);
@@ -62,6 +63,7 @@ class Tuner {
     try_change([&](std::vector<TunedStep>& choices) {
       for (TunedStep& choice : choices) choice.overlap = {Wait::weights_first, Trigger::at_start};
     });
+    try_change([&](std::vector<TunedStep>& choices) { choices = recorded_; });
     for (int pass = 0; pass < kPasses; ++pass) {
       const int kept = tuning_.kept;
       for (size_t step = 0; step < tuning_.layer.size(); ++step) visit(step, pass);
@@ -94,10 +96,13 @@ class Tuner {
     const Result<ChainPlan> plan =
         plan_chain(all, lab_.device.info(), {.overlap = ChainOverlap::off}, lab_.device.records());
     if (!plan) return plan.error();
+    const Result<ChainPlan> known = plan_chain(all, lab_.device.info(), {}, lab_.device.records());
+    if (!known) return known.error();
     const size_t end = first + period(std::span(all).subspan(first, count));
     for (size_t i = first; i < end; ++i) {
       tuning_.layer.push_back(all[i]);
       tuning_.choices.push_back(choice_of(*plan, plan->steps[i]));
+      recorded_.push_back(choice_of(*known, known->steps[i]));
     }
     return {};
   }
@@ -112,9 +117,10 @@ class Tuner {
         if (!ranked) return ranked.error();
         size_t plain = 0, others = 0;
         for (const Plan& plan : *ranked) {
-          size_t& taken = plan.config.schedule == Schedule::plain ? plain : others;
-          if (plan.config.combine == Combine::separate || taken == kKernels) continue;
-          ++taken;
+          if (plan.config.combine == Combine::separate) continue;
+          size_t& of_its_kind = plan.config.schedule == Schedule::plain ? plain : others;
+          if (choices_.back().size() >= kKernels && of_its_kind >= kOfAKind) continue;
+          ++of_its_kind;
           choices_.back().push_back(sluice::choice_of(plan));
         }
       }
@@ -231,6 +237,7 @@ class Tuner {
   const Phase& phase_;
   Clock::time_point end_;
   std::vector<std::vector<Choice>> choices_;  // of each step
+  std::vector<TunedStep> recorded_;
   std::vector<Result<gemm::Kernel>> kernels_;
   std::vector<Result<mixed::Kernel>> packed_kernels_;
   ChainTuning tuning_;

@@ -38,8 +38,12 @@ TEST_F(ChainLaunches, enqueues_in_order_with_the_attribute_from_the_second_on) {
     EXPECT_EQ(record.dependent, i > 0) << i;
     EXPECT_EQ(record.params.d, product(steps[static_cast<size_t>(i)]).args.d) << i;
     EXPECT_EQ(total_bytes(record.params.hand_off), i < 3 ? 4096 : 0) << i;
-    EXPECT_EQ(total_bytes(record.params.prefetch), i > 0 ? 512 : 0) << i;
+    EXPECT_EQ(total_bytes(record.params.prefetch), 0) << i << ": the step in front brings some";
   }
+  const Chain own = made(steps, {.overlap = ChainOverlap::wait_first, .prefetch_bytes = 512});
+  ASSERT_TRUE(own.enqueue(nullptr).ok());
+  for (int i = 0; i < 4; ++i)
+    EXPECT_EQ(total_bytes(driver.launch(4 + i).params.prefetch), i > 0 ? 512 : 0) << i;
   EXPECT_EQ(driver.alive().pushed, 0);
 }
 
@@ -152,8 +156,10 @@ TEST_F(ChainLaunches, packed_weights_overlap_too) {
   ASSERT_EQ(driver.launches(), 3);
   EXPECT_TRUE(driver.launch(1).dependent);
   EXPECT_EQ(driver.launch(0).params.hand_off.data, args.weights);
-  EXPECT_EQ(driver.launch(1).narrow.prefetch.bytes, 512);
   EXPECT_EQ(driver.launch(1).narrow.hand_off.data, product(steps[2]).args.b);
+  const Chain own = made(steps, {.overlap = ChainOverlap::wait_first, .prefetch_bytes = 512});
+  ASSERT_TRUE(own.enqueue(nullptr).ok());
+  EXPECT_EQ(driver.launch(4).narrow.prefetch.bytes, 512);
   EXPECT_EQ(chain.programmatic_edges(), 2);
   std::get<MixedStep>(steps[1].work).overrides.overlap = {Wait::first, Trigger::never};
   refused_plan(steps, ErrorCode::invalid_argument, "step 1 (packed): mixed::Overrides::overlap");

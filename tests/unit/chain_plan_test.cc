@@ -110,6 +110,7 @@ TEST_F(ChainPlans, prefetches_its_own_weights_where_it_waits_but_what_its_rings_
   p.k = 131072;
   p.d.type = DType::bf16;
   product(longer[1]).args = args_for(p);
+  product(longer[1]).overrides.schedule = Schedule::plain;
   const ChainPlan plan = planned(longer, {.prefetch_bytes = 1 << 20});
   const KernelConfig& c = plan.products[static_cast<size_t>(plan.steps[1].plan)].config;
   ASSERT_EQ(c.schedule, Schedule::plain);

@@ -36,8 +36,12 @@ TEST_F(LaunchParams, shape_follows_config_and_split) {
 TEST_F(LaunchParams, of_a_chain_a_plain_kernel_has_its_sm_to_itself) {
   Problem p{.m = 4, .n = 1024, .k = 1024};
   for (const Wait wait : {Wait::none, Wait::first, Wait::weights_first}) {
-    const gemm::Kernel kernel = prepared(
-        p, {.schedule = Schedule::plain, .stages = 2, .warps = 4, .overlap = {wait, Trigger::never}});
+    const gemm::Kernel kernel = prepared(p, {.schedule = Schedule::plain,
+                                             .tile_n = 16,
+                                             .stages = 2,
+                                             .warps = 4,
+                                             .cluster = ClusterShape{},
+                                             .overlap = {wait, Trigger::never}});
     const int before = driver.launches();
     launched(gemm::launch(kernel, args_for(p), nullptr), before + 1);
     const i64 used = kernel.plan().smem_bytes, asked = driver.launch(before).smem_bytes;

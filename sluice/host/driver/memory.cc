@@ -65,7 +65,9 @@ Result<void> DeviceBuffer::upload(const void* source, i64 bytes, i64 offset) con
   if (!in_range(bytes, offset, bytes_)) return out_of_range("upload", bytes, offset, bytes_);
   if (bytes == 0) return {};
   return in_context(*primary_, "cuMemcpyHtoD", bytes, [&](const DriverApi& api) {
-    return api.cuMemcpyHtoD(address_ + offset, source, static_cast<std::size_t>(bytes));
+    const CUresult copied = api.cuMemcpyHtoD(address_ + offset, source, static_cast<std::size_t>(bytes));
+    // From pageable memory it may return before the last bytes have arrived, and other streams do not wait.
+    return copied == CUDA_SUCCESS ? api.cuStreamSynchronize(nullptr) : copied;
   });
 }
 
