@@ -50,7 +50,8 @@ class RecordBook {
   /// The same of products of packed weights; `problem` is one that mixed::plan accepts.
   std::optional<mixed::TunedChoice> find(const MixedProblem& problem, const DeviceInfo& device) const;
   /// Of each step of a chain what was chosen where it stood between the same two neighbours; nothing if it
-  /// never did, or if it has none. An end of the chain is like any neighbour. `steps` are ones that
+  /// never did, or if it has none. Of several records the one that knows most of the steps is asked first. An
+  /// end of the chain is like any neighbour. `steps` are ones that
   /// plan_chain accepts.
   std::vector<std::optional<TunedStep>> find(std::span<const ChainStep> steps,
                                              const DeviceInfo& device) const;

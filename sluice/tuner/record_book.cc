@@ -81,17 +81,28 @@ std::vector<std::optional<TunedStep>> RecordBook::find(std::span<const ChainStep
     launched.push_back(i);
     recipes.push_back(recipe_of(steps[i]));
   }
-  for (std::size_t i = 0; i < recipes.size() && recipes.size() > 1; ++i) {
-    const StepRecipe* before = i > 0 ? &recipes[i - 1] : nullptr;
-    const StepRecipe* behind = i + 1 < recipes.size() ? &recipes[i + 1] : nullptr;
-    for (const TunedChain& chain : impl().chains) {
-      if (chain.gpu != device.name || chain.sm_count != device.sm_count) continue;
-      const TunedStep* choice = at_place(chain, before, recipes[i], behind);
-      if (choice == nullptr) continue;
-      found[launched[i]] = *choice;
-      break;
-    }
+  if (recipes.size() < 2) return found;
+  // Models share steps: the record that knows most of them is of this very chain.
+  struct Match {
+    std::vector<const TunedStep*> choices;
+    std::ptrdiff_t count = 0;
+  };
+  std::vector<Match> matches;
+  for (const TunedChain& chain : impl().chains) {
+    if (chain.gpu != device.name || chain.sm_count != device.sm_count) continue;
+    Match match;
+    for (std::size_t i = 0; i < recipes.size(); ++i)
+      match.choices.push_back(at_place(chain, i > 0 ? &recipes[i - 1] : nullptr, recipes[i],
+                                       i + 1 < recipes.size() ? &recipes[i + 1] : nullptr));
+    match.count = std::count_if(match.choices.begin(), match.choices.end(),
+                                [](const TunedStep* choice) { return choice != nullptr; });
+    matches.push_back(std::move(match));
   }
+  std::stable_sort(matches.begin(), matches.end(),
+                   [](const Match& x, const Match& y) { return x.count > y.count; });
+  for (const Match& match : matches)
+    for (std::size_t i = 0; i < recipes.size(); ++i)
+      if (match.choices[i] != nullptr && !found[launched[i]]) found[launched[i]] = *match.choices[i];
   return found;
 }
 

@@ -16,7 +16,7 @@ struct TuningKeyHash {
 
 struct RecordBook::Impl {
   std::unordered_map<TuningKey, AnyChoice, TuningKeyHash> choices;  // of the kind of their key's recipe
-  std::vector<TunedChain> chains;                                   // the first that fits wins
+  std::vector<TunedChain> chains;  // of those that fit as many steps the first wins
   std::vector<std::string> troubles;
 };
 

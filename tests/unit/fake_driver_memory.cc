@@ -157,7 +157,7 @@ void fill_streams(DriverApi& api) {
   };
   api.cuStreamSynchronize = [](CUstream stream) {
     const Call call("cuStreamSynchronize");
-    const bool capturing = reinterpret_cast<FakeStream*>(stream)->capturing;
+    const bool capturing = stream != nullptr && reinterpret_cast<FakeStream*>(stream)->capturing;
     return capturing ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : call.code;
   };
   api.cuStreamIsCapturing = [](CUstream stream, CUstreamCaptureStatus* status) {

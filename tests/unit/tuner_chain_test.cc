@@ -219,6 +219,35 @@ TEST(tuner_chain, of_two_the_newer_wins_and_the_users_over_both) {
   EXPECT_EQ(trigger(book_of({.chains = {fresh, old}}, {.chains = {own}})), Trigger::at_start);
 }
 
+TEST(tuner_chain, the_record_that_knows_most_of_a_chain_is_asked_first) {
+  TunedChain other = sample_chain();  // newer, and of a model that shares all but the last two steps
+  other.date = "2027-01-01T00:00:00Z";
+  std::get<Recipe>(other.steps[5].recipe).n = 24576;
+  std::get<Recipe>(other.steps[7].recipe).k = 12288;
+  for (TunedChain::Step& step : other.steps) step.choice.overlap.trigger = Trigger::at_start;
+  const std::vector<ChainStep> steps = layers(LayerWeights::e4m3);
+  for (const auto& choice :
+       book_of(ParsedRecords{.chains = {sample_chain(), other}}).find(steps, DeviceInfo{}))
+    EXPECT_EQ(choice->overlap.trigger, Trigger::after_loads);
+}
+
+TEST(tuner_chain, every_shipped_one_is_read_found_and_used) {
+  ASSERT_EQ(shipped_records().troubles(), std::vector<std::string>{});
+  ASSERT_GT(embedded_records().chains.size(), 20u);
+  for (const TunedChain& chain : embedded_records().chains) {
+    EXPECT_GT(chain.off_us, chain.us) << chain.name << ": else it must be off";
+    EXPECT_EQ(chain.gpu, DeviceInfo{}.name);
+  }
+  for (const i64 tokens : {1, 4, 16, 64})
+    for (const bench::Model& model : bench::kModels) {
+      LayerSpec spec{
+          .model = model, .fusion = bench::Fusion::gated, .tokens = tokens, .layers = 3, .passes = 1};
+      const ChainPlan plan = planned(steps_of(spec, imagined_memory(spec)), shipped_records());
+      for (const PlannedStep& step : plan.steps)
+        EXPECT_TRUE(step.tuned) << name_of(spec) << " " << step.step.name;
+    }
+}
+
 TEST(tuner_chain, stores_keep_one_of_the_same_steps) {
   const std::string folder = testing::TempDir() + "sluice_tuned_chains_" + std::to_string(getpid());
   std::filesystem::remove_all(folder);
