@@ -50,13 +50,16 @@ def window_rows(chain: dict) -> list[list[str]]:
 
 
 def chains_section(results: pathlib.Path) -> str:
-    rows, windows, peak = [], [], 0.0
+    rows, windows, replays, peak = [], [], [], 0.0
     for path in sorted((results / "chains").glob("*.json")):
         run = json.loads(path.read_text())
         if run.get("schema") != SCHEMA:
             raise SystemExit(f"{path}: schema is {run.get('schema')!r}, not {SCHEMA!r}")
         peak = run["peak_tbps"]
         for chain in run["chains"]:
+            replays += [f"{chain['name']}, {arm['name']}: {arm['replays']:,}" for arm in chain["arms"] if right(arm) and arm.get("replays")]
+            if chain["passes"] == 1 and any(arm.get("replays") for arm in chain["arms"]):
+                continue  # a short chain, for the replays alone
             if "window" in chain:
                 windows += window_rows(chain)
             else:
@@ -66,7 +69,9 @@ def chains_section(results: pathlib.Path) -> str:
         header = ["layer", "how", "us a layer", f"of {peak} TB/s", "x off", f"x {PEER}"]
         text += ("## Chains of dependent launches\n\nLayers with weights of their own in one CUDA graph (chains.md): products, norms and quantisers, without attention; \"projections\" are "
                  f"the four products alone. {PEER} has its best algorithms, the same companions, and a graph too. Every arm has the bits of its own kernels with the overlap "
-                 "off. \"tuned\" is what `--tune` found in the same run.\n\n" + table(header, rows) + "\n\n")
+                 "off. \"tuned\" is what the shipped records say (chains.md), weights_first where there is none; \"fused: gated\" has SwiGLU and the quantisers in the products, {PEER} never.\n\n" + table(header, rows) + "\n\n")
+    if replays:
+        text += "Replays with changing inputs, each with the bits of the same kernels with the overlap off (`--replays`): " + "; ".join(replays) + ".\n\n"
     if windows:
         header = ["layer", "window", "allowed us", "how", "us a layer", "hidden us", "of allowed"]
         text += ("### Idle windows\n\nA kernel that idles on one SM stands in for attention or an all-reduce (`sluice chain --window`, findings/chains.md). Allowed is the window, "

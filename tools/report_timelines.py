@@ -15,13 +15,17 @@ COMPANION = "#555555"
 
 
 def load_timelines(results: pathlib.Path) -> dict[str, dict]:
-    """By name of the file."""
+    """By name of the file, and the number of the chain where it has several."""
     runs = {}
     for path in sorted((results / "timelines").glob("*.json")):
         run = json.loads(path.read_text())
         if run.get("schema") != SCHEMA:
             raise SystemExit(f"{path}: schema is {run.get('schema')!r}, not {SCHEMA!r}")
-        runs[path.stem] = run
+        chains: dict[str, list[dict]] = {}
+        for timeline in run["timelines"]:
+            chains.setdefault(timeline["chain"], []).append(timeline)
+        for i, timelines in enumerate(chains.values(), 1):
+            runs[path.stem if len(chains) == 1 else f"{path.stem}-{i}"] = {**run, "timelines": timelines}
     return runs
 
 
@@ -34,14 +38,20 @@ def middle(step: dict, moment: str) -> str:
     return number(times[1], 1) if times else "-"
 
 
+def by_name(timeline: dict, names: list[str], text) -> list[str]:
+    """Fused arms have fewer steps."""
+    steps = {step["name"]: step for step in timeline["steps"]}
+    return [text(steps[name]) if name in steps else "" for name in names]
+
+
 def tables_of(run: dict) -> str:
     timelines = run["timelines"]
     steps = timelines[0]["steps"]
     names = [step["name"] for step in steps]
-    took = [[t["arm"], number(t["us_a_layer"], 1), *(number(s["took_us"], 1) for s in t["steps"])] for t in timelines]
+    took = [[t["arm"], number(t["us_a_layer"], 1), *by_name(t, names, lambda s: number(s["took_us"], 1))] for t in timelines]
     ideal = [s["weight_bytes"] / run["peak_tbps"] * 1e-6 for s in steps]
     took.append([f"weights at {run['peak_tbps']} TB/s", number(sum(ideal), 1), *(number(us, 1) for us in ideal)])
-    begun = [[t["arm"], *(f"{middle(s, 'wait_returned')} / {middle(s, 'first_math')}" for s in t["steps"])] for t in timelines]
+    begun = [[t["arm"], *by_name(t, names, lambda s: f"{middle(s, 'wait_returned')} / {middle(s, 'first_math')}")] for t in timelines]
     return ("From the last exit of the step before to its own, us (median of the inner layers):\n\n"
             + table(["arm", "us a layer", *names], took)
             + "\n\nFrom the last exit of the step before until the wait returned / the first stage had come, the middle CTA, us:\n\n"

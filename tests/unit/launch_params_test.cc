@@ -37,7 +37,6 @@ TEST_F(LaunchParams, of_a_chain_a_plain_kernel_has_its_sm_to_itself) {
   Problem p{.m = 4, .n = 1024, .k = 1024};
   for (const Wait wait : {Wait::none, Wait::first, Wait::weights_first}) {
     const gemm::Kernel kernel = prepared(p, {.schedule = Schedule::plain,
-                                             .tile_n = 16,
                                              .stages = 2,
                                              .warps = 4,
                                              .cluster = ClusterShape{},
