@@ -69,7 +69,7 @@ def chains_section(results: pathlib.Path) -> str:
         header = ["layer", "how", "us a layer", f"of {peak} TB/s", "x off", f"x {PEER}"]
         text += ("## Chains of dependent launches\n\nLayers with weights of their own in one CUDA graph (chains.md): products, norms and quantisers, without attention; \"projections\" are "
                  f"the four products alone. {PEER} has its best algorithms, the same companions, and a graph too. Every arm has the bits of its own kernels with the overlap "
-                 "off. \"tuned\" is what the shipped records say (chains.md), weights_first where there is none; \"fused: gated\" has SwiGLU and the quantisers in the products, {PEER} never.\n\n" + table(header, rows) + "\n\n")
+                 f"off. \"tuned\" is what the shipped records say (chains.md), weights_first where there is none; \"fused: gated\" has SwiGLU and the quantisers in the products, {PEER} never.\n\n" + table(header, rows) + "\n\n")
     if replays:
         text += "Replays with changing inputs, each with the bits of the same kernels with the overlap off (`--replays`): " + "; ".join(replays) + ".\n\n"
     if windows:
