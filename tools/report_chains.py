@@ -58,7 +58,7 @@ def chains_section(results: pathlib.Path) -> str:
         peak = run["peak_tbps"]
         for chain in run["chains"]:
             replays += [f"{chain['name']}, {arm['name']}: {arm['replays']:,}" for arm in chain["arms"] if right(arm) and arm.get("replays")]
-            if chain["passes"] == 1 and any(arm.get("replays") for arm in chain["arms"]):
+            if chain.get("passes") == 1 and any(arm.get("replays") for arm in chain["arms"]):
                 continue  # a short chain, for the replays alone
             if "window" in chain:
                 windows += window_rows(chain)

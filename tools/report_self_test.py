@@ -143,6 +143,10 @@ def check_chains() -> None:
         assert "| another | 7 us before o | 5.00 | window | 47.00 |  |  |" in text, text
         assert "prefetch | 44.00 | 3.00 | 60 % |" in text, text
         assert "| another | off" not in text, "its overlap off has no window"
+        run["chains"] = [{"name": "short", "passes": 1, "arms": [arm("off", 40.0, differing=0), arm("tuned", 20.0, differing=0, replays=100000)]}]
+        (results / "chains" / "a.json").write_text(json.dumps(run))
+        text = chains_section(results)
+        assert "short, tuned: 100,000" in text and "| short" not in text, text
 
 
 def check_timelines() -> None:
@@ -162,6 +166,11 @@ def check_timelines() -> None:
         assert "| off | 3.5 | 2.1 | 1.5 |" in text and "| weights at 4.6 TB/s | 2.0 | 1.0 | 1.0 |" in text, text
         assert "| off | 0.6 / - | 0.6 / - |" in text and "(img/timeline-a.svg)" in text, text
         assert "(img/" not in report_timelines.timelines_section(results, [])
+        run["timelines"].append({**run["timelines"][0], "arm": "fused", "steps": run["timelines"][0]["steps"][:1]})
+        run["timelines"].append({**run["timelines"][0], "chain": "another layer"})
+        (results / "timelines" / "a.json").write_text(json.dumps(run))
+        text = report_timelines.timelines_section(results, ["timeline-a-2.svg"])
+        assert "| fused | 3.5 | 2.1 |  |" in text and "### another layer\n\n![Timeline of another layer](img/timeline-a-2.svg)" in text, text
     lanes = report_timelines.lanes_of(run["timelines"][0]["steps"][:1], 1, 7)
     assert [lane for _, _, lane in lanes[0]] == [0, 1], "two CTAs at once on one SM"
 
