@@ -30,22 +30,11 @@ std::string one_layer_text(const ChainPlan& plan, const LayerSpec& spec) {
   return explain(layer);
 }
 
-/// The products' kernels, whatever their overlap: "qkv ping_pong ...; o ...".
+/// The products' kernels: "qkv ping_pong ...; o ...".
 std::string detail_of(const ChainPlan& plan, const LayerSpec& spec) {
   std::string text;
   for (const PlannedStep& s : one_layer(plan, spec)) {
-    const auto at = static_cast<size_t>(s.plan);
-    std::string name;
-    if (std::holds_alternative<ProductStep>(s.step.work)) {
-      KernelConfig config = plan.products[at].config;
-      config.overlap = {};
-      name = short_name(config);
-    }
-    if (std::holds_alternative<MixedStep>(s.step.work)) {
-      MixedConfig config = plan.mixed[at].config;
-      std::visit([](auto& c) { c.overlap = {}; }, config);
-      name = mixed::short_name(config);
-    }
+    const std::string name = product_kernel(plan, s);
     if (name.empty()) continue;
     text += fmt::format("{}{} {}", text.empty() ? "" : "; ", s.step.name, name);
   }

@@ -32,8 +32,8 @@ struct TuneRequest {
   double budget_s = 0;  // at most
 };
 
-/// Of two states that are as good, the one with less overlap stays. Errors: those
-/// of preparing and capturing the first chain; a change that fails later is left out.
+/// Of two states that are as good, the one with less overlap stays. Errors: those of preparing and capturing
+/// the first chain; a change that fails later is left out.
 Result<ChainTuning> tune_chain(const Lab& lab, const ChainData& data, const TuneRequest& request,
                                const Workspace& workspace, const Phase& phase);
 

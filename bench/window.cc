@@ -77,7 +77,7 @@ double allowed_us(const WindowSpec& window, const LayerSpec& spec, i64 l2_bytes)
   for (const ChainStep& step : steps_of(layer, imagined_memory(layer))) {
     if (!has_window(window, step)) continue;
     const double fits =
-        std::min(0.4 * static_cast<double>(l2_bytes), static_cast<double>(main_weights(step).bytes));
+        std::min(kMostOfL2 * static_cast<double>(l2_bytes), static_cast<double>(main_weights(step).bytes));
     allowed += std::min(window.us, fits / kWindowBytesPerUs);
   }
   return allowed;

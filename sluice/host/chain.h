@@ -18,6 +18,9 @@ struct SkippedK {
   int parts = 1;
 };
 
+/// Of what is brought into L2 early: more bytes put out what others are about to read.
+inline constexpr double kMostOfL2 = 0.4;
+
 /// Memory of a step, from its first byte to one past the last; gaps between rows count as its own.
 struct StepRange {
   const char* name = "";
@@ -53,6 +56,8 @@ void take_records(const std::vector<std::optional<TunedStep>>& records, const De
 /// What was decided about a step, whoever decided it.
 TunedStep choice_of(const ChainPlan& plan, const PlannedStep& planned);
 
+/// The short name of a product's kernel, whatever its overlap; empty for other steps.
+std::string product_kernel(const ChainPlan& plan, const PlannedStep& planned);
 /// "step 3 (gate_up)"
 std::string step_name(const ChainStep& step, size_t index);
 

@@ -21,23 +21,17 @@ std::string padded(std::string text, size_t width) {
   return text;
 }
 
+template <class AnyProblem>
+std::string shape_of(const AnyProblem& p) {
+  return std::to_string(p.m) + "x" + std::to_string(p.n) + "x" + std::to_string(p.k) + " ";
+}
+
 std::string kernel_of(const ChainPlan& plan, const PlannedStep& s) {
   if (!s.launched) return "nothing to do";
-  const auto at = static_cast<size_t>(s.plan);
-  if (const auto* product = std::get_if<ProductStep>(&s.step.work)) {
-    KernelConfig config = plan.products[at].config;
-    config.overlap = {};  // has a column of its own
-    const Problem& p = product->problem;
-    return std::to_string(p.m) + "x" + std::to_string(p.n) + "x" + std::to_string(p.k) + " " +
-           short_name(config);
-  }
-  if (const auto* packed = std::get_if<MixedStep>(&s.step.work)) {
-    MixedConfig config = plan.mixed[at].config;
-    std::visit([](auto& c) { c.overlap = {}; }, config);
-    const MixedProblem& p = packed->problem;
-    return std::to_string(p.m) + "x" + std::to_string(p.n) + "x" + std::to_string(p.k) + " " +
-           mixed::short_name(config);
-  }
+  if (const auto* product = std::get_if<ProductStep>(&s.step.work))
+    return shape_of(product->problem) + product_kernel(plan, s);
+  if (const auto* packed = std::get_if<MixedStep>(&s.step.work))
+    return shape_of(packed->problem) + product_kernel(plan, s);
   if (const auto* norm = std::get_if<NormStep>(&s.step.work)) {
     const bool adds = norm->args.residual != nullptr;
     return std::string(adds ? "add + norm " : "norm ") + std::to_string(norm->shape.rows) + "x" +
@@ -64,6 +58,19 @@ std::string overlap_of(const PlannedStep& s) {
 }
 
 }  // namespace
+
+std::string product_kernel(const ChainPlan& plan, const PlannedStep& s) {
+  const auto at = static_cast<size_t>(s.plan);
+  if (std::holds_alternative<ProductStep>(s.step.work)) {
+    KernelConfig config = plan.products[at].config;
+    config.overlap = {};
+    return short_name(config);
+  }
+  if (!std::holds_alternative<MixedStep>(s.step.work)) return "";
+  MixedConfig config = plan.mixed[at].config;
+  std::visit([](auto& c) { c.overlap = {}; }, config);
+  return mixed::short_name(config);
+}
 
 std::string explain(const ChainPlan& plan) {
   std::vector<std::string> names, kernels, overlaps;

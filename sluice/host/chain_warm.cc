@@ -11,9 +11,8 @@
 namespace sluice {
 namespace {
 
-constexpr double kMostOfL2 = 0.4;  // more bytes put out what others are about to read
-constexpr size_t kFarthest = 4;    // launches ahead: what is farther is put out again
-constexpr i64 kBlobSlice = 2048;   // of packed weights: whoever reads a run of them reads many
+constexpr size_t kFarthest = 4;   // launches ahead: what is farther is put out again
+constexpr i64 kBlobSlice = 2048;  // of packed weights: whoever reads a run of them reads many
 
 /// What the rings of a launch that loads weights before it waits hold of each row of B. Nothing that counts
 /// where CTAs of a second wave, or second tiles of a CTA, find theirs empty.

@@ -283,8 +283,14 @@ TEST(tuned_choice, every_candidate_is_planned_again_from_its_choice) {
       EXPECT_EQ(to_string(again->config), to_string(plan.config));
     }
   }
-  for (const i64 m : {1, 16, 200}) {
-    const auto candidates = mixed::candidates({.m = m, .n = 4096, .k = 8192}, DeviceInfo{});
+  std::vector<MixedProblem> packed;
+  for (const i64 m : {1, 16, 200}) packed.push_back({.m = m, .n = 4096, .k = 8192});
+  packed.push_back(
+      {.m = 16, .n = 4096, .k = 8192, .x = DType::e4m3, .scale_x = ScaleMode::tensor, .d = DType::bf16});
+  packed.back().weights.order = FragmentOrder::byte;
+  for (const MixedProblem& p : packed) {
+    const auto candidates = mixed::candidates(p, DeviceInfo{});
+    ASSERT_TRUE(candidates) << candidates.error().message;
     for (const mixed::Plan& plan : *candidates) {
       const Result<mixed::Plan> again =
           mixed::plan(plan.problem, DeviceInfo{}, mixed::overrides_of(mixed::choice_of(plan)), RecordBook());
