@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <map>
 
 #include <sluice/host/chain.h>
 #include <sluice/host/planner/tuned_choice.h>
@@ -19,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr size_t kKernels = 16;     // of each product: the planner's first
-constexpr size_t kOfAKind = 8;      // at least, with roles and plain ones
+constexpr size_t kOfAKind = 6;      // at least, with roles, of plain and of plain_wgmma
 constexpr int kRounds = 5;          // of incumbent and candidate in turn
 constexpr int kPasses = 2;          // over all steps
 constexpr int kGraphPasses = 2;     // through the layers in a graph: short ones leave time for more changes
@@ -107,18 +108,18 @@ class Tuner {
     return {};
   }
 
-  /// What each product may run on: the model's first with and without roles, which it ranks alone, where
-  /// those that need an SM to themselves seem better than they are here.
+  /// What each product may run on: the model's first of each kind, which it ranks alone, where those that
+  /// need an SM to themselves seem better than they are here.
   Result<void> find_kernels() {
     for (const ChainStep& step : tuning_.layer) {
       choices_.emplace_back();
       if (const auto* product = std::get_if<ProductStep>(&step.work)) {
         const Result<std::vector<Plan>> ranked = gemm::candidates(product->problem, lab_.device.info());
         if (!ranked) return ranked.error();
-        size_t plain = 0, others = 0;
+        std::map<Schedule, size_t> taken;
         for (const Plan& plan : *ranked) {
           if (plan.config.combine == Combine::separate) continue;
-          size_t& of_its_kind = plan.config.schedule == Schedule::plain ? plain : others;
+          size_t& of_its_kind = taken[is_plain(plan.config.schedule) ? plan.config.schedule : Schedule::ping_pong];
           if (choices_.back().size() >= kKernels && of_its_kind >= kOfAKind) continue;
           ++of_its_kind;
           choices_.back().push_back(sluice::choice_of(plan));
