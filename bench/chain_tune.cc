@@ -248,7 +248,9 @@ class Tuner {
   /// more. Long after the last gain is enough.
   void wander() {
     std::mt19937 dice(1);
-    const auto any = [&dice](size_t count) { return std::uniform_int_distribution<size_t>(0, count - 1)(dice); };
+    const auto any = [&dice](size_t count) {
+      return std::uniform_int_distribution<size_t>(0, count - 1)(dice);
+    };
     std::vector<size_t> products;
     for (size_t i = 0; i < choices_.size(); ++i)
       if (!choices_[i].empty()) products.push_back(i);

@@ -215,8 +215,7 @@ Result<void> check_plan(const Plan& plan, const DeviceInfo& device) {
   if (is_plain(c.schedule) && rows * p.batch > kMaxGridY)
     return invalid("plain launches a row of CTAs for each tile of A: " + std::to_string(rows * p.batch) +
                    " must be at most " + std::to_string(kMaxGridY));
-  if (is_plain(c.schedule) &&
-      (plan.split.streamed != 0 || plan.split.clusters != rows * columns * p.batch))
+  if (is_plain(c.schedule) && (plan.split.streamed != 0 || plan.split.clusters != rows * columns * p.batch))
     return invalid("plain launches a cluster for each tile: split.clusters must be " +
                    std::to_string(rows * columns * p.batch) + " and split.streamed 0");
   if (const std::string wrong = stream_problem(p, c, plan.split); !wrong.empty()) return invalid(wrong);

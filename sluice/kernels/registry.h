@@ -66,13 +66,15 @@ struct PlainWgmmaBase {
   constexpr bool operator==(const PlainWgmmaBase&) const = default;
 };
 inline constexpr PlainWgmmaBase kPlainWgmmaSpace[] = {
-    {16, 8, 1}, {16, 8, 2}, {32, 8, 1}, {32, 8, 2},  {32, 16, 1}, {32, 4, 3},  {48, 8, 1}, {48, 8, 2}, {64, 4, 3},
-    {64, 4, 2}, {64, 8, 1}, {64, 8, 2}, {64, 16, 1}, {80, 4, 3}, {80, 8, 2}, {96, 4, 2}, {96, 8, 2}, {112, 4, 2}, {112, 8, 2}, {128, 4, 2}, {128, 8, 1}, {128, 8, 2}};
+    {16, 8, 1}, {16, 8, 2},  {32, 8, 1},  {32, 8, 2},  {32, 16, 1}, {32, 4, 3}, {48, 8, 1}, {48, 8, 2},
+    {64, 4, 3}, {64, 4, 2},  {64, 8, 1},  {64, 8, 2},  {64, 16, 1}, {80, 4, 3}, {80, 8, 2}, {96, 4, 2},
+    {96, 8, 2}, {112, 4, 2}, {112, 8, 2}, {128, 4, 2}, {128, 8, 1}, {128, 8, 2}};
 
 /// The most stages with which `ctas` CTAs of `c` fit on an SM; below 2 there are too few.
 SLUICE_HD constexpr int plain_stages(KernelConfig c, int ctas) {
   c.stages = kMaxStages;
-  while (c.stages > 1 && (plain_smem_bytes(c) > kMaxSmemBytes || (plain_smem_bytes(c) + 1024) * ctas > kSmemOfSm))
+  while (c.stages > 1 &&
+         (plain_smem_bytes(c) > kMaxSmemBytes || (plain_smem_bytes(c) + 1024) * ctas > kSmemOfSm))
     --c.stages;
   return c.stages;
 }

@@ -11,8 +11,8 @@
 namespace sluice {
 
 /// ping_pong: two math warpgroups on two tiles, turn about. cooperative: both on one tile, half of its rows
-/// each. plain, plain_wgmma: no roles, no TMA; warps (mma.sync), or warpgroups (WGMMA), that load and multiply
-/// k-tiles of their own, for few rows of A (spec/plain.h, kernels/plain.cuh). What this file and
+/// each. plain, plain_wgmma: no roles, no TMA; warps (mma.sync), or warpgroups (WGMMA), that load and
+/// multiply k-tiles of their own, for few rows of A (spec/plain.h, kernels/plain.cuh). What this file and
 /// smem_layout.h say of math groups is of the first two.
 enum class Schedule : u8 { ping_pong, cooperative, plain, plain_wgmma };
 SLUICE_HD constexpr bool is_plain(Schedule schedule) {

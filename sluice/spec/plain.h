@@ -4,11 +4,11 @@
 // tile.m tokens x tile.n rows of B; its teams take 128-byte k-tiles in turn, each through a ring of its own.
 // A team is a warp (Schedule::plain: mma.sync) or a warpgroup (Schedule::plain_wgmma).
 //
-// A WGMMA has 64 rows. Where two or four tiles' rows fit into those, a stage holds as many k-tiles: their rows
-// of B below each other as WGMMA's rows, their tokens beside each other as its columns. What one k-tile's rows
-// make of another's tokens is not looked at; it costs nothing, for so narrow a product takes as long as its
-// rows do. Of other tiles the last WGMMA's rows reach past those of B, over whatever lies there, and are not
-// looked at either.
+// A WGMMA has 64 rows. Where two or four tiles' rows fit into those, a stage holds as many k-tiles: their
+// rows of B below each other as WGMMA's rows, their tokens beside each other as its columns. What one
+// k-tile's rows make of another's tokens is not looked at; it costs nothing, for so narrow a product takes as
+// long as its rows do. Of other tiles the last WGMMA's rows reach past those of B, over whatever lies there,
+// and are not looked at either.
 #pragma once
 
 #include <sluice/spec/config.h>

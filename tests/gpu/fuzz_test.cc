@@ -34,7 +34,8 @@ std::string wanted_schedule() {
 
 std::string replay_line(i64 index) {
   const std::string schedule = wanted_schedule();
-  return (schedule.empty() ? "" : "SLUICE_FUZZ_SCHEDULE=" + schedule + " ") + "SLUICE_FUZZ_FIRST=" + std::to_string(index) +
+  return (schedule.empty() ? "" : "SLUICE_FUZZ_SCHEDULE=" + schedule + " ") +
+         "SLUICE_FUZZ_FIRST=" + std::to_string(index) +
          " SLUICE_FUZZ_COUNT=1 sluice_gpu_tests --gtest_filter=fuzz.random_problems_are_exact";
 }
 
@@ -42,7 +43,9 @@ TEST_F(fuzz, random_problems_are_exact) {
   const i64 first = setting("SLUICE_FUZZ_FIRST", 0), count = setting("SLUICE_FUZZ_COUNT", kCases);
   std::vector<KernelConfig> all = exact_pool();
   if (const std::string schedule = wanted_schedule(); !schedule.empty())
-    all.erase(std::remove_if(all.begin(), all.end(), [&](const KernelConfig& c) { return name_of(c.schedule) != schedule; }), all.end());
+    all.erase(std::remove_if(all.begin(), all.end(),
+                             [&](const KernelConfig& c) { return name_of(c.schedule) != schedule; }),
+              all.end());
   ASSERT_FALSE(all.empty()) << "SLUICE_FUZZ_SCHEDULE=" << wanted_schedule() << " is no schedule";
   const auto config_of = [&](i64 index) { return static_cast<size_t>(index % static_cast<i64>(all.size())); };
   std::vector<KernelConfig> wanted = all;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of the plain schedules: when there are any, what of them is fixed, what refuses them, and that a record
-// brings one back.
-// How this can fail: with config_for's rule for promotion left out, promoted problems had none; with
-// recorded_plan passing a record's clusters on, the record's plan was the model's.
+// Plans of the plain schedules: when there are any, what of them is fixed, what refuses them, and that a
+// record brings one back. How this can fail: with config_for's rule for promotion left out, promoted problems
+// had none; with recorded_plan passing a record's clusters on, the record's plan was the model's.
 #include <algorithm>
 
 #include <gtest/gtest.h>

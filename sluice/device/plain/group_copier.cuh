@@ -49,7 +49,8 @@ class GroupCopier {
     if (left >= (kUnits - 1) * kPlainRowBytes + kPiece) {
 #pragma unroll
       for (int i = 0; i < kCopies; ++i)
-        ptx::copy_16_bytes_if(to + i * kRows * kPlainRowBytes, of_b(from, i), row_of(i) < rows_left_, policy_);
+        ptx::copy_16_bytes_if(to + i * kRows * kPlainRowBytes, of_b(from, i), row_of(i) < rows_left_,
+                              policy_);
     } else {
 #pragma unroll
       for (int i = 0; i < kCopies; ++i)
@@ -77,8 +78,12 @@ class GroupCopier {
   }
 
  private:
-  SLUICE_DEVICE static constexpr int row_of(int i) { return i * kRows % kConfig.tile.n; }
-  SLUICE_DEVICE static constexpr int unit_of(int i) { return i * kRows / kConfig.tile.n; }
+  SLUICE_DEVICE static constexpr int row_of(int i) {
+    return i * kRows % kConfig.tile.n;
+  }
+  SLUICE_DEVICE static constexpr int unit_of(int i) {
+    return i * kRows / kConfig.tile.n;
+  }
   SLUICE_DEVICE const u8* of_b(const u8* from, int i) const {
     return from + row_of(i) / kRows * rows_b_ + unit_of(i) * kPlainRowBytes;
   }
@@ -89,10 +94,10 @@ class GroupCopier {
 
   const u8* b_;  // this thread's 16 bytes of the next stage
   const u8* a_;
-  i64 rows_b_, rows_a_;            // bytes from its row to that of its next copy
-  int rows_left_, tokens_left_;    // from its first on
-  i64 k_left_;                     // bytes, from its first of the next stage on
-  int first_unit_;                 // of its tokens
+  i64 rows_b_, rows_a_;          // bytes from its row to that of its next copy
+  int rows_left_, tokens_left_;  // from its first on
+  i64 k_left_;                   // bytes, from its first of the next stage on
+  int first_unit_;               // of its tokens
   u32 target_;
   u64 policy_;
 };

@@ -211,7 +211,8 @@ std::string why_no_plain_plan(const Problem& p, const PlanOverrides& o) {
   if (o.schedule == Schedule::plain_wgmma && is_promoted(p))
     return asked + "it does not promote: take plain, whose sums are all in fp32, or accumulate = fast";
   return asked +
-         "no configuration has this tile, cluster and warps within 227 KB of shared memory: tiles are 8, 16, 32 "
+         "no configuration has this tile, cluster and warps within 227 KB of shared memory: tiles are 8, 16, "
+         "32 "
          "or 64 x 16, 32, 64 or 128 (plain_wgmma: a multiple of 16), warps 4, 8 or 16; give fewer overrides";
 }
 

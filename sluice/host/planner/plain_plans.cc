@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // See plain_plans.h. The model knows four things: the fixed time of a launch, bytes over the rate of HBM or
 // of the SMs that are at work, instructions, and what clusters and waves cost. Its constants are fitted to
-// 1,000 timed candidates of 64 products (docs/findings/plain-loads.md); the order of near ones is for the tuner.
+// 1,000 timed candidates of 64 products (docs/findings/plain-loads.md); the order of near ones is for the
+// tuner.
 #include <sluice/host/planner/plain_plans.h>
 
 #include <algorithm>
@@ -31,7 +32,8 @@ struct PlainModel {
   double reduce_us = 0.012;                   // for each KB of sums that warps add up
   double tail = 0.52;                         // of a wave's time, for the last one's part that is empty
   double wave_us = 0.1;                       // for each wave but the first
-  double beside_roles = 0.97;  // the model of the other schedules (cost_model.h) is 3 % low for few tokens: what counts is which is faster
+  double beside_roles = 0.97;  // the model of the other schedules (cost_model.h) is 3 % low for few tokens:
+                               // what counts is which is faster
 };
 constexpr PlainModel kModel;
 
@@ -50,7 +52,8 @@ std::vector<KernelConfig> listed_configs(const Problem& p, int tokens) {
       configs.back().warps = warps;
       return configs.back();
     };
-    for (const PlainBase& base : kPlainSpace) add(Schedule::plain, base.tile_n, base.warps).stages = base.stages;
+    for (const PlainBase& base : kPlainSpace)
+      add(Schedule::plain, base.tile_n, base.warps).stages = base.stages;
     for (const PlainWgmmaBase& base : kPlainWgmmaSpace) {
       KernelConfig& c = add(Schedule::plain_wgmma, base.tile_n, base.warps);
       c.stages = plain_stages(c, base.ctas);
@@ -75,7 +78,8 @@ double math_us(const Problem& p, const KernelConfig& c, double tiles_of_sm) {
     const double waves = plain_waves(c), columns = stage_columns(c);
     const double busy = 4 * waves * std::max(kModel.wgmma_clocks, columns / 2.0);
     const double alone = kModel.meet_clocks + busy + kModel.group_load_clocks * plain_stage_bytes(c) / 2048.0;
-    const double together = teams(c) * std::min<double>(plain_ctas(c), std::max(1.0, tiles_of_sm * c.cluster.k));
+    const double together =
+        teams(c) * std::min<double>(plain_ctas(c), std::max(1.0, tiles_of_sm * c.cluster.k));
     return tiles_of_sm * k_tiles / stage_k_tiles(c) * std::max(busy, alone / together) / kModel.clocks_per_us;
   }
   const double blocks = c.tile.n / 16.0, steps = is_fp8(c.a) ? 8 : 4;

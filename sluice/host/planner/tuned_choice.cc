@@ -53,9 +53,11 @@ bool is_listed(const TunedChoice& choice) {
                          .tile = {choice.tile_m, choice.tile_n, kPlainRowBytes},
                          .cluster = choice.cluster,
                          .warps = choice.warps};
-    return std::any_of(std::begin(kPlainWgmmaSpace), std::end(kPlainWgmmaSpace), [&](const PlainWgmmaBase& x) {
-      return x.tile_n == choice.tile_n && x.warps == choice.warps && plain_stages(c, x.ctas) == choice.stages;
-    });
+    return std::any_of(std::begin(kPlainWgmmaSpace), std::end(kPlainWgmmaSpace),
+                       [&](const PlainWgmmaBase& x) {
+                         return x.tile_n == choice.tile_n && x.warps == choice.warps &&
+                                plain_stages(c, x.ctas) == choice.stages;
+                       });
   }
   if (choice.schedule == Schedule::plain) {
     const PlainBase base{choice.tile_n, choice.warps, choice.stages};
