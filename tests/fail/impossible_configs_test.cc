@@ -108,7 +108,7 @@ const std::vector<Impossible>& impossible_configs() {
       {"more than 176 accumulator registers leave no room for a gate with gelu or a bias: narrow tile.n",
        {.tile = {256, 192, 64}, .stages = 3, .epilogue = {.bias = Bias::column, .gated = true}}},
       {"stages and buffers need more than 227 KB of shared memory", {.stages = 16}},
-      {"warps is for plain: the others have 12", {.warps = 8}},
+      {"warps is for plain schedules: the others have 12", {.warps = 8}},
       {"plain needs K-major operands", plain({.tile = {8, 32, 64}, .b_major = Major::mn})},
       {"plain needs tile.m of 8, 16, 32 or 64 rows of A", plain({.tile = {24, 32, 64}})},
       {"plain needs tile.n of 16, 32, 64 or 128", plain({.tile = {8, 24, 64}})},
