@@ -35,8 +35,8 @@ constexpr i64 kHandOffBytes[] = {0, 2 << 20, 4 << 20, 8 << 20, 16 << 20};
 
 constexpr i64 kPrefetchBytes[] = {0, 2 << 20, 6 << 20};
 
-/// Of dense kernels, as neighbours feel them. halves: beside one of these another CTA fits on the SM, which
-/// may fill its ring already.
+/// Of dense kernels, as neighbours feel them. halves: beside a CTA of one of these, one of another kernel
+/// fits on the SM and may fill its ring (but not two that are alone on theirs: host/spread.h).
 enum class Kind { roles, plain, halves, wholes };
 
 Kind kind_of(const Plan& plan) {
@@ -65,7 +65,7 @@ class Tuner {
     if (Result<void> done = begin_with_kernels_alone(); !done) return done.error();
     if (Result<void> done = find_kernels(); !done) return done.error();
 
-    // From the best of some: all of it off; on; what a record says already; that, of other kernels.
+    // From the best of some: off; on; on in halves; what a record says; that, with other kernels; in halves.
     tuning_.alone = tuning_.choices;
     tuning_.name = name_of(spec_);
     Result<Replay> best = replay_of(tuning_.choices);
@@ -77,7 +77,10 @@ class Tuner {
     try_change([&](std::vector<TunedStep>& choices) {
       for (TunedStep& choice : choices) choice.overlap = {Wait::weights_first, Trigger::at_start};
     });
-    try_change([&](std::vector<TunedStep>& choices) { put_halves(choices); });
+    try_change([&](std::vector<TunedStep>& choices) {
+      put_halves(choices);
+      for (TunedStep& choice : choices) choice.overlap = {Wait::weights_first, Trigger::at_start};
+    });
     try_change([&](std::vector<TunedStep>& choices) { choices = recorded_; });
     try_change([&](std::vector<TunedStep>& choices) {
       choices = recorded_;

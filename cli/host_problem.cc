@@ -56,7 +56,7 @@ Result<Plan> plan_with_roles(const Problem& problem, const PlanOverrides& overri
     if (!is_plain(other.config.schedule)) return other;
   return Error{
       ErrorCode::invalid_config,
-      "schedule = plain has no roles for the host twin to run: leave --schedule out, or run on a GPU"};
+      "plain schedules have no roles for the host twin to run: leave --schedule out, or run on a GPU"};
 }
 
 HostProblem::HostProblem(const Problem& problem, float alpha, float beta, u64 seed)

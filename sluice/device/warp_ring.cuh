@@ -43,10 +43,11 @@ class WarpRing {
   /// all_issued() once, when the last copy is on its way; of a ring without copies never.
   template <class Copy, class Read, class Issued>
   SLUICE_DEVICE void run(const Copy& copy, const Read& read, const Issued& all_issued) const {
-    run(copy, read, all_issued, [] { __syncwarp(); });
+    run<false>(copy, read, all_issued, [] { __syncwarp(); });
   }
-  /// meet(): all of the team's copies have come, and all have read what the next ones replace.
-  template <class Copy, class Read, class Issued, class Meet>
+  /// meet(): all of the team's copies have come, and all have read what the next ones replace. Reads that
+  /// only begin something come first, so that it runs while copies are issued.
+  template <bool kReadsFirst, class Copy, class Read, class Issued, class Meet>
   SLUICE_DEVICE void run(const Copy& copy, const Read& read, const Issued& all_issued,
                          const Meet& meet) const {
     u32 stage = first_, refill = first_ + (kStages - 1) * kStageBytes;
@@ -55,10 +56,11 @@ class WarpRing {
     for (int i = 0; i < count_; ++i) {
       ptx::wait_copies<kStages - 2>();
       meet();
+      if constexpr (kReadsFirst) read(stage);
       if (i + kStages - 1 < count_) copy(refill);
       ptx::commit_copies();
       if (i == max(0, count_ - kStages)) all_issued();
-      read(stage);
+      if constexpr (!kReadsFirst) read(stage);
       refill = stage;
       stage += kStageBytes;
       if (stage == end) stage = first_;

@@ -42,10 +42,10 @@ SLUICE_DEVICE plain::Place plain_place(const GemmParams& params, u32 smem) {
   const int y = static_cast<int>(blockIdx.y);
   p.batch = params.grid.batch == 1 ? 0 : y / params.grid.rows;
   p.first_token = (y - p.batch * params.grid.rows) * kConfig.tile.m;
-  const int units = ceil_div(params.grid.k_tiles, stage_k_tiles(kConfig));
-  p.first_tile = static_cast<int>(static_cast<i64>(p.rank) * units / kParts) + p.team;
-  const int end = static_cast<int>(static_cast<i64>(p.rank + 1) * units / kParts);
-  p.count = max(0, (end - p.first_tile + teams(kConfig) - 1) / teams(kConfig));
+  const int stages = ceil_div(params.grid.k_tiles, stage_k_tiles(kConfig));
+  p.first_stage = static_cast<int>(static_cast<i64>(p.rank) * stages / kParts) + p.team;
+  const int end = static_cast<int>(static_cast<i64>(p.rank + 1) * stages / kParts);
+  p.count = max(0, (end - p.first_stage + teams(kConfig) - 1) / teams(kConfig));
   p.ring = smem + p.team * kConfig.stages * plain_stage_bytes(kConfig);
   return p;
 }
@@ -55,11 +55,13 @@ template <KernelConfig kConfig, Schedule kSchedule = kConfig.schedule>
 struct PlainTeam {
   using Copier = plain::Copier<kConfig>;
   using Sums = plain::TileSums<kConfig>;
+  static constexpr bool kProductsFirst = false;  // before the copies that replace what was read last
 };
 template <KernelConfig kConfig>
 struct PlainTeam<kConfig, Schedule::plain_wgmma> {
   using Copier = plain::GroupCopier<kConfig>;
   using Sums = plain::GroupSums<kConfig>;
+  static constexpr bool kProductsFirst = true;
 };
 
 template <KernelConfig kConfig>
@@ -106,7 +108,7 @@ SLUICE_DEVICE void run_plain(const GemmParams& params) {
     Launch::loaded();
     Launch::hand_off(params);
   };
-  ring.run(
+  ring.template run<PlainTeam<kConfig>::kProductsFirst>(
       copy,
       [&](u32 stage) {
         timeline.mark_stage(min(kConfig.stages - 1, at.count));

@@ -70,8 +70,11 @@ inline constexpr PlainWgmmaBase kPlainWgmmaSpace[] = {
     {64, 4, 3}, {64, 4, 2},  {64, 8, 1},  {64, 8, 2},  {64, 16, 1}, {80, 4, 3}, {80, 8, 2}, {96, 4, 2},
     {96, 8, 2}, {112, 4, 2}, {112, 8, 2}, {128, 4, 2}, {128, 8, 1}, {128, 8, 2}};
 
-/// The most stages with which `ctas` CTAs of `c` fit on an SM; below 2 there are too few.
+/// The most stages with which `ctas` CTAs of `c` fit on an SM; below 2 there are too few, as of tiles that no
+/// plain kernel has.
 SLUICE_HD constexpr int plain_stages(KernelConfig c, int ctas) {
+  if (c.tile.m < 8 || c.tile.m > 64 || c.tile.n < 16 || c.tile.n > 256 || c.warps < 1 || c.warps > 16)
+    return 0;
   c.stages = kMaxStages;
   while (c.stages > 1 &&
          (plain_smem_bytes(c) > kMaxSmemBytes || (plain_smem_bytes(c) + 1024) * ctas > kSmemOfSm))

@@ -78,7 +78,8 @@ Result<TwinReport> run_on_host(const Plan& plan, const HostBuffers& buffers, flo
   if (const char* rule = validate(plan.config))
     return Error{ErrorCode::invalid_config, fmt::format("the plan's config cannot run: {}", rule)};
   if (is_plain(plan.config.schedule))
-    return Error{ErrorCode::invalid_config, "plain has no roles to simulate: plan with another schedule"};
+    return Error{ErrorCode::invalid_config,
+                 "plain schedules have no roles to simulate: plan with another schedule"};
   if (plan.split.clusters < 1 || plan.split.group < 1)
     return Error{ErrorCode::invalid_config, fmt::format("{} clusters in bands of {}: both must be at least 1",
                                                         plan.split.clusters, plan.split.group)};

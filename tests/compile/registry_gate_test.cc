@@ -59,16 +59,20 @@ TEST(registry_gate, every_config_is_as_it_promises) {
 /// Every ring of the plain spaces at every number of tokens, a heavy and a light epilogue in turn.
 std::vector<KernelConfig> plain_configs() {
   std::vector<KernelConfig> configs;
+  int turn = 0;
   const auto add = [&](Schedule schedule, int tile_n, int warps, const auto& stages_of) {
     for (const int tokens : {8, 16, 32, 64})
       for (const DType type : {DType::e4m3, DType::bf16}) {
         Problem p{.a = {.type = type}, .b = {.type = type}};
-        if (configs.size() % 2 == 0)
+        const int kind = turn / 4 % 3;  // of each kind all four splits come by
+        if (kind == 0)
           p.epilogue = {.scale_a = ScaleMode::vector, .scale_b = ScaleMode::vector, .bias = Bias::column};
-        KernelConfig c =
-            config_for(p, {schedule, tokens, tile_n}, {1, 1, 1 << configs.size() % 4}, StorePath::direct);
+        if (kind == 1) p.epilogue = {.activation = Activation::silu, .gated = true};
+        KernelConfig c = config_for(p, {schedule, tokens, tile_n}, {1, 1, 1 << turn % 4}, StorePath::direct);
         c.warps = warps;
         c.stages = stages_of(c);
+        if (kind != 2) c.overlap = {Wait::weights_first, Trigger::after_loads};
+        ++turn;
         if (validate(c) == nullptr) configs.push_back(c);
       }
   };

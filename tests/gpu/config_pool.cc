@@ -84,7 +84,8 @@ KernelConfig random_plain_config(Dice& dice, std::initializer_list<Activation> a
   make_fused(dice, c);
   if (c.schedule == Schedule::plain_wgmma && dice.one_in(2)) c.tile.n = 16 * dice.between(1, 16);
   c.warps = dice.any_of(kWarps);
-  c.stages = dice.between(2, 5);
+  c.stages =
+      dice.one_in(2) ? std::max(2, plain_stages(c, dice.between(1, kMaxPlainCtas))) : dice.between(2, 5);
   return c;
 }
 

@@ -153,7 +153,7 @@ Case random_case(const KernelConfig& config, const DeviceInfo& device, u64 seed,
   pad_strides(dice, p, config.store == StorePath::tma);
   // Of one row the pitch may be anything; of several matrices it is also what lies between them, which TMA
   // steps along.
-  const bool plain = config.schedule == Schedule::plain && p.batch == 1;
+  const bool plain = is_plain(config.schedule) && p.batch == 1;
   if (plain && p.m == 1 && dice.one_in(2)) p.a.ld = p.k + dice.between(0, 3);
   if (plain && p.n == 1 && dice.one_in(2)) p.b.ld = p.k + dice.between(0, 3);
   // Few clusters: many tiles each, so that the ring and the store buffers go round.

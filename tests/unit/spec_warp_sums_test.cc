@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The lanes of a warp that write sums to shared memory meet on no bank, in both layouts of
-// device/epilogue/warp_sums.cuh. Seen to fail: with one pad for both.
+// device/epilogue/warp_sums.cuh; what warpgroups hold and read. Seen to fail: with one pad for both, and without
+// plain_ring_bytes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -57,6 +58,45 @@ TEST(spec_warp_sums, of_plain_products_meet_on_no_bank) {
     c.warps = 4;
     EXPECT_EQ(meetings_of_rows(plain_tile(c)), 1) << n;
   }
+}
+
+/// Each row of the tile has a warp of every slice of k, and no warp's rows are another's.
+TEST(spec_warp_sums, of_warpgroups_hold_every_row_once_a_slice) {
+  for (int n = 16; n <= 256; n += 16)
+    for (const int warps : {4, 8, 16}) {
+      KernelConfig c{.schedule = Schedule::plain_wgmma, .tile = {8, n, 64}, .warps = warps};
+      const WarpTile tile = plain_tile(c);
+      ASSERT_EQ(tile.warps * tile.beside, warps) << n;
+      std::vector<int> holders(static_cast<size_t>(n) / 16);
+      for (int warp = 0; warp < warps; ++warp)
+        for (int block = 0; block < ceil_div(n / 16, tile.beside); ++block) {
+          const int rows = tile.beside * block + warp % tile.beside;
+          if (rows < n / 16) ++holders[static_cast<size_t>(rows)];
+        }
+      for (const int count : holders) EXPECT_EQ(count, tile.warps) << n << " rows, " << warps << " warps";
+    }
+}
+
+/// WGMMA's last rows may lie behind the tile's, never behind the CTA's memory; its swizzle needs 1024 bytes.
+TEST(spec_plain, warpgroups_read_inside_of_their_memory) {
+  int valid = 0;
+  for (const int m : {8, 16, 32, 64})
+    for (int n = 16; n <= 256; n += 16)
+      for (const int warps : {4, 8, 16})
+        for (int stages = 2; stages <= 16; ++stages) {
+          const KernelConfig c{.schedule = Schedule::plain_wgmma,
+                               .tile = {m, n, 64},
+                               .stages = stages,
+                               .store = StorePath::direct,
+                               .warps = warps};
+          if (validate(c) != nullptr) continue;
+          ++valid;
+          const int last = (warps / 4 * stages - 1) * plain_stage_bytes(c);
+          ASSERT_LE(last + ceil_div(n, 64) * 64 * 128, plain_smem_bytes(c)) << short_name(c);
+          ASSERT_EQ(plain_stage_bytes(c) % 1024, 0) << short_name(c);
+          ASSERT_GE(plain_incoming_offset(c), last + plain_stage_bytes(c)) << short_name(c);
+        }
+  EXPECT_GT(valid, 300);
 }
 
 }  // namespace

@@ -85,21 +85,23 @@ class WarpSums {
     const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
     const int warp = thread / 32 / kTile.beside, first = thread / 32 % kTile.beside;
 #pragma unroll
-    for (int block = 0; block < ceil_div(kTile.rows / 16, kTile.beside); ++block)
+    for (int block = 0; block < ceil_div(kTile.rows / 16, kTile.beside); ++block) {
+      const int row = 16 * (kTile.beside * block + first) + lane / 4;
+      if (kTile.rows / 16 % kTile.beside != 0 && row >= kTile.rows) break;  // past those of the tile
 #pragma unroll
       for (int j = 0; j < kTile.columns / 8; ++j) {
-        const int row = 16 * (kTile.beside * block + first) + lane / 4;
-        if (kTile.rows / 16 % kTile.beside != 0 && row >= kTile.rows) break;
         const u32 to = address(warp, 8 * j + lane % 4 * 2, row);
         ptx::store_shared(to, sums[block][j][0] * factors.upper);
         ptx::store_shared(to + 4 * kStride, sums[block][j][1] * factors.upper);
         ptx::store_shared(to + 4 * 8, sums[block][j][2] * factors.lower);
         ptx::store_shared(to + 4 * (kStride + 8), sums[block][j][3] * factors.lower);
       }
+    }
   }
   /// Rows are columns of B: of each eight, a lane has rows 2c and 2c + 1 for columns g and g + 8.
   SLUICE_DEVICE void write(const float (&sums)[kTile.rows / 8][max(1, kTile.columns / 16)][4],
                            const RowPair& factors) const {
+    static_assert(kTile.beside == 1);
     const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
 #pragma unroll
     for (int eight = 0; eight < kTile.rows / 8; ++eight)

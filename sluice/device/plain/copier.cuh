@@ -18,7 +18,7 @@ inline constexpr int kCopyRows = 4;  // that a warp copies at once, eight lanes 
 struct Place {
   int lane, team, rank;               // lane: of the team's threads
   int first_row, first_token, batch;  // of B, of A
-  int first_tile, count;              // first_tile, + teams, ..: in units of a stage's k-tiles
+  int first_stage, count;             // along k: first_stage, + teams, ..
   u32 ring;
 };
 
@@ -40,7 +40,7 @@ class Copier {
         four_rows_a_(kCopyRows * kElement * params.a_ld),
         policy_(ptx::evict_first_policy()) {
     const int row = at.lane / 8;
-    const i64 k = static_cast<i64>(at.first_tile) * kPlainRowBytes + at.lane % 8 * kPiece;  // in bytes
+    const i64 k = static_cast<i64>(at.first_stage) * kPlainRowBytes + at.lane % 8 * kPiece;  // in bytes
     b_ = static_cast<const u8*>(params.b) + k +
          kElement * (at.batch * params.b_batch_stride + row_of_b<kConfig>(params, at, row) * params.b_ld);
     a_ = static_cast<const u8*>(params.a) + k +

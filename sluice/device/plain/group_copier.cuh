@@ -21,7 +21,7 @@ class GroupCopier {
         rows_a_(kRows * kElement * params.a_ld),
         policy_(ptx::evict_first_policy()) {
     const int row = at.lane / 8;
-    const i64 k = static_cast<i64>(at.first_tile) * kUnits * kPlainRowBytes + at.lane % 8 * kPiece;  // bytes
+    const i64 k = static_cast<i64>(at.first_stage) * kUnits * kPlainRowBytes + at.lane % 8 * kPiece;  // bytes
     b_ = static_cast<const u8*>(params.b) + k +
          kElement * (at.batch * params.b_batch_stride + row_of_b<kConfig>(params, at, row) * params.b_ld);
     // Of tiles of eight tokens, two k-tiles are copied at once where there are two.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a warpgroup adds up of a tile by WGMMA, both operands from its stages (group_copier.cuh). One stage's
+// What a warpgroup adds up of a tile by WGMMA, both operands from its stages (group_copier.cuh). A stage's
 // products are in flight while the copies of a later one are issued.
 #pragma once
 
@@ -36,7 +36,7 @@ class GroupSums {
     ptx::named_barrier_sync(1 + team, kWarpgroupThreads);
   }
   SLUICE_DEVICE void add_tile(u32 stage, int) {
-    __syncwarp();
+    __syncwarp();  // thread 0 may have noted the time
     WgmmaSs<with_operands_swapped(kConfig)>::issue(
         products_, stage, stage + stage_k_tiles(kConfig) * kConfig.tile.n * kPlainRowBytes, /*fresh=*/false);
   }
@@ -46,11 +46,12 @@ class GroupSums {
     const int own = static_cast<int>(threadIdx.x) / 32 % 4 / plain_tile(kConfig).beside;
 #pragma unroll
     for (int unit = 0; unit < stage_k_tiles(kConfig); ++unit)
-      if (unit == own || stage_k_tiles(kConfig) == 1) take(unit);
+      if (unit == own) take(unit);
   }
 
  private:
   SLUICE_DEVICE void wait() {
+    __syncwarp();  // thread 0 may have asked for a prefetch, or let dependents begin
     ptx::wgmma_wait_group<0>();
     products_.pin();
   }

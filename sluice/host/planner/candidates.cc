@@ -213,7 +213,8 @@ std::string why_no_plain_plan(const Problem& p, const PlanOverrides& o) {
   return asked +
          "no configuration has this tile, cluster and warps within 227 KB of shared memory: tiles are 8, 16, "
          "32 "
-         "or 64 x 16, 32, 64 or 128 (plain_wgmma: a multiple of 16), warps 4, 8 or 16; give fewer overrides";
+         "or 64 x 16, 32, 64 or 128 (plain_wgmma: 16, 32, 48, 64, 80, 96, 112 or 128), warps 4, 8 or 16; "
+         "give fewer overrides";
 }
 
 /// The overrides ask for a split that stream_splits() did not return.

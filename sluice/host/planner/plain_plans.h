@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of Schedule::plain (kernels/plain.cuh): for few rows of A, beside those that candidates.cc makes.
+// Plans of the plain schedules (kernels/plain.cuh): for few rows of A, beside those that candidates.cc makes.
 #pragma once
 
 #include <vector>
