@@ -8,8 +8,10 @@
 #include <set>
 #include <vector>
 
+#include <sluice/plan.h>
 #include <sluice/spec/mixed.h>
 #include <sluice/spec/plain.h>
+#include <sluice/spec/validate.h>
 
 namespace sluice {
 namespace {
