@@ -24,7 +24,7 @@
 namespace sluice {
 
 /// Which kernel, and how: few 16-bit tokens (kernels/narrow.cuh), many (kernels/wide.cuh), e4m3 tokens
-/// (kernels/byte.cuh).
+/// (kernels/byte.cuh, kernels/byte_plain.cuh).
 using MixedConfig = std::variant<NarrowConfig, WideConfig, ByteConfig>;
 
 /// The text of a JIT unit, a log line and a test: a C++ designated initialiser with every field.
@@ -57,12 +57,12 @@ struct TunedChoice {
 };
 
 /// Fields that are set overrule the planner; the rest its model still chooses. With 16-bit tokens a field of
-/// one kernel asks for that kernel. e4m3 tokens have one kernel, and tokens, strips, k_groups, parts and
-/// stages are its fields. Records are not looked at once any of them is set.
+/// one kernel asks for that kernel. e4m3 tokens have tokens, strips, k_groups, parts, stages and held_tiles.
+/// Records are not looked at once any of them is set.
 struct Overrides {
   std::optional<int> token_blocks, row_blocks, warps, stages, parts, ctas;  // as in NarrowConfig
   std::optional<int> tokens, cluster_n, cluster_k, x_stages, w_stages;      // as in WideConfig
-  std::optional<int> strips, k_groups;                                      // as in ByteConfig
+  std::optional<int> strips, k_groups, held_tiles;                          // as in ByteConfig
   bool ignore_records = false;  // plan as if the problem had never been tuned
   Overlap overlap{};            // put into the plan whoever chose it; in a chain of launches
 
@@ -72,8 +72,8 @@ struct Overrides {
 /// Checks the problem and picks a configuration: that of its record, if `records` has one that can still be
 /// used, else the model's best. Pure: the same arguments give the same plan everywhere.
 /// m, n and k may be 0, and at most 2^31 - 129; ld_x and ld_d are in elements, ld_x a multiple of 16 bytes
-/// and at most 2^26 - 8 (with one token: anything). Gated: at most 64 tokens of 16 bits, and n a multiple of
-/// 128. Errors: invalid_size, invalid_type (scale_x too),
+/// and at most 2^26 - 8 (with one token: anything). Gated: at most 64 tokens if they have 16 bits, and n a
+/// multiple of 128. Errors: invalid_size, invalid_type (scale_x and scale_d too),
 /// invalid_stride, misaligned (ld_x), invalid_config (the weight format, overrides), unsupported_arch.
 Result<Plan> plan(const MixedProblem& problem, const DeviceInfo& device, const Overrides& overrides = {},
                   const RecordBook& records = shipped_records());
@@ -89,6 +89,7 @@ struct Args {
   void* d = nullptr;               // m rows of n (gated: n / 2), of MixedProblem::d, ld_d apart
   const void* bias = nullptr;      // n of bias_type, if the problem has a bias
   const float* scale_x = nullptr;  // 1 or m, as MixedProblem::scale_x says
+  const float* scale_d = nullptr;  // one value; read behind a dependent launch's wait
   // Of plans with an overlap: what this launch brings into L2 before it waits for the one before it (its own
   // weights), and after its last load (the next one's).
   WarmRange prefetch{}, hand_off{};

@@ -163,8 +163,8 @@ bool is_smooth(Activation activation) {
   return activation == Activation::gelu || activation == Activation::silu;
 }
 
-Expected expected(const HostData& data, std::span<const MixedSum> sums, Place place,
-                  WeightRounding rounding) {
+Expected before_scale_d(const HostData& data, std::span<const MixedSum> sums, Place place,
+                        WeightRounding rounding) {
   const MixedProblem& p = data.problem;
   const auto sum_at = [&](i64 column) {
     const MixedSum& sum = sums[static_cast<size_t>(place.row * p.n + column)];
@@ -184,6 +184,18 @@ Expected expected(const HostData& data, std::span<const MixedSum> sums, Place pl
   const double bound = e.bound * std::fabs(up.value) + (std::fabs(e.value) + e.bound) * up.bound;
   return {product, bound + 0x1p-23 * std::fabs(product),
           e.magnitude * std::fabs(up.value) + std::fabs(e.value) * up.magnitude, e.exact && up.exact};
+}
+
+/// Times 1 / scale_d, each rounded to fp32.
+Expected expected(const HostData& data, std::span<const MixedSum> sums, Place place,
+                  WeightRounding rounding) {
+  Expected e = before_scale_d(data, sums, place, rounding);
+  if (data.scale_d.empty()) return e;
+  const double scale = load(DType::fp32, data.scale_d.data(), 0);
+  e.value /= scale;
+  e.bound = e.bound / std::fabs(scale) + 3 * 0x1p-24 * std::fabs(e.value);
+  e.magnitude /= std::fabs(scale);
+  return e;
 }
 
 bool allowed(DType type, double got, const Expected& e, bool exact) {
@@ -248,6 +260,10 @@ Result<HostData> random_data(const MixedProblem& problem, DataKind kind, u64 see
   if (scale_x_count(p) > 0)
     data.scale_x = numbers(DType::fp32, scale_x_count(p),
                            [&, random = stream(5)](i64 i) { return random_scale(kind, random, i); });
+  if (p.scale_d != ScaleMode::none)
+    data.scale_d = numbers(DType::fp32, 1, [&, random = stream(6)](i64 i) {
+      return kind == DataKind::exact ? std::exp2(static_cast<double>(random(i) % 12)) : 0.5 + random.unit(i);
+    });
   return data;
 }
 

@@ -30,6 +30,9 @@ std::string epilogue_text(Bias bias, DType bias_type, Activation activation) {
 std::string gated_text(bool gated) {
   return gated ? ", .gated = true" : "";
 }
+std::string scale_d_text(ScaleMode scale_d) {
+  return scale_d == ScaleMode::none ? "" : ", .scale_d = " + scale_text(scale_d);
+}
 
 }  // namespace
 
@@ -54,13 +57,16 @@ std::string to_string(const WideConfig& config) {
 }
 
 std::string to_string(const ByteConfig& config) {
-  const auto& [weights, x, d, scale_x, bias, bias_type, activation, tokens, strips, k_groups, parts, stages,
-               overlap] = config;
+  const auto& [weights, x, d, scale_x, bias, bias_type, activation, gated, scale_d, tokens, strips, k_groups,
+               parts, stages, held_tiles, overlap] = config;
   return "sluice::ByteConfig{.weights = " + to_string(weights) + ", .x = " + type_text(x) +
          ", .d = " + type_text(d) + ", .scale_x = " + scale_text(scale_x) +
-         epilogue_text(bias, bias_type, activation) + ", .tokens = " + number(tokens) +
-         ", .strips = " + number(strips) + ", .k_groups = " + number(k_groups) +
-         ", .parts = " + number(parts) + ", .stages = " + number(stages) + overlap_field(overlap) + "}";
+         epilogue_text(bias, bias_type, activation) + gated_text(gated) + scale_d_text(scale_d) +
+         ", .tokens = " + number(tokens) + ", .strips = " + number(strips) +
+         ", .k_groups = " + number(k_groups) + ", .parts = " + number(parts) +
+         ", .stages = " + number(stages) +
+         (held_tiles == ByteConfig{}.held_tiles ? "" : ", .held_tiles = " + number(held_tiles)) +
+         overlap_field(overlap) + "}";
 }
 
 std::string to_string(const MixedConfig& config) {
@@ -68,11 +74,13 @@ std::string to_string(const MixedConfig& config) {
 }
 
 std::string to_string(const MixedProblem& problem) {
-  const auto& [m, n, k, x, scale_x, d, weights, bias, bias_type, activation, gated, ld_x, ld_d] = problem;
+  const auto& [m, n, k, x, scale_x, d, weights, bias, bias_type, activation, gated, scale_d, ld_x, ld_d] =
+      problem;
   return "sluice::MixedProblem{.m = " + number(m) + ", .n = " + number(n) + ", .k = " + number(k) +
          ", .x = " + type_text(x) + ", .scale_x = " + scale_text(scale_x) + ", .d = " + type_text(d) +
          ", .weights = " + to_string(weights) + epilogue_text(bias, bias_type, activation) +
-         gated_text(gated) + ", .ld_x = " + number(ld_x) + ", .ld_d = " + number(ld_d) + "}";
+         gated_text(gated) + scale_d_text(scale_d) + ", .ld_x = " + number(ld_x) +
+         ", .ld_d = " + number(ld_d) + "}";
 }
 
 std::string unit_text(const NarrowConfig& config) {
@@ -101,17 +109,20 @@ std::string unit_text(const WideConfig& config) {
 }
 
 std::string unit_text(const ByteConfig& config) {
-  return "#include <sluice/kernels/byte.cuh>\n"
+  const bool plain = is_plain(config);
+  return std::string("#include <sluice/kernels/") + (plain ? "byte_plain" : "byte") +
+         ".cuh>\n"
          "#include <sluice/device/ptx/generated/wgmma_rs_n" +
          number(config.tokens) +
          ".cuh>\n"
          "inline constexpr sluice::ByteConfig kConfig = " +
          to_string(config) +
          ";\n"
-         "extern \"C\" __global__ void __launch_bounds__(sluice::threads_of(kConfig), 1)\n" +
-         kEntryName +
+         "extern \"C\" __global__ void __launch_bounds__(sluice::threads_of(kConfig), " +
+         (plain ? "sluice::ctas_of_sm(kConfig)" : "1") + ")\n" + kEntryName +
          "(const __grid_constant__ sluice::ByteParams params) {\n"
-         "  sluice::mixed::run_byte<kConfig>(params);\n}\n";
+         "  sluice::mixed::run_" +
+         (plain ? "byte_plain" : "byte") + "<kConfig>(params);\n}\n";
 }
 
 std::string unit_text(const MixedConfig& config) {
@@ -134,6 +145,8 @@ std::string formats_text(const Config& c) {
     if (c.gated) out += " gated";
   if constexpr (requires { c.scale_x; })
     if (c.scale_x != ScaleMode::none) out += std::string(" scale_x:") + name_of(c.scale_x);
+  if constexpr (requires { c.scale_d; })
+    if (c.scale_d != ScaleMode::none) out += std::string(" scale_d:") + name_of(c.scale_d);
   if (c.overlap.wait != Wait::none) out += std::string(" wait:") + name_of(c.overlap.wait);
   if (c.overlap.trigger != Trigger::never) out += std::string(" trigger:") + name_of(c.overlap.trigger);
   return out;
@@ -173,7 +186,8 @@ std::string work_text(const MixedProblem& p, const WideConfig& c) {
 std::string work_text(const MixedProblem& p, const ByteConfig& c) {
   return tiles_text(p, tile_rows(c), c.tokens) + "k in " + number(c.parts) +
          (c.parts == 1 ? " part, " : " parts, ") + number(c.k_groups) +
-         (c.k_groups == 1 ? " warpgroup a strip" : " warpgroups a strip");
+         (c.k_groups == 1 ? " warpgroup a strip" : " warpgroups a strip") +
+         (is_plain(c) ? ", which load for themselves" : "");
 }
 
 }  // namespace
@@ -189,8 +203,8 @@ std::string short_name(const WideConfig& c) {
 }
 
 std::string short_name(const ByteConfig& c) {
-  return "byte " + number(c.tokens) + "x" + number(tile_rows(c)) + " g" + number(c.k_groups) + " s" +
-         number(c.stages) + " p" + number(c.parts) + formats_text(c);
+  return std::string(is_plain(c) ? "byte_plain " : "byte ") + number(c.tokens) + "x" + number(tile_rows(c)) +
+         " g" + number(c.k_groups) + " s" + number(c.stages) + " p" + number(c.parts) + formats_text(c);
 }
 
 std::string short_name(const MixedConfig& config) {

@@ -62,7 +62,7 @@ namespace mixed {
 namespace {
 
 /// The fields of Overrides that name a kernel's choices.
-constexpr std::array<std::pair<std::string_view, std::optional<int> Overrides::*>, 13> kFields{
+constexpr std::array<std::pair<std::string_view, std::optional<int> Overrides::*>, 14> kFields{
     {{"token_blocks", &Overrides::token_blocks},
      {"row_blocks", &Overrides::row_blocks},
      {"warps", &Overrides::warps},
@@ -75,7 +75,8 @@ constexpr std::array<std::pair<std::string_view, std::optional<int> Overrides::*
      {"x_stages", &Overrides::x_stages},
      {"w_stages", &Overrides::w_stages},
      {"strips", &Overrides::strips},
-     {"k_groups", &Overrides::k_groups}}};
+     {"k_groups", &Overrides::k_groups},
+     {"held_tiles", &Overrides::held_tiles}}};
 
 }  // namespace
 
