@@ -13,9 +13,9 @@ namespace sluice::cli {
 namespace {
 
 /// Of the flags of dense products, those that mean the same here.
-constexpr std::array kShared = {"--shape", "--m",       "--n",         "--k",         "--dtype",
-                                "--d",     "--bias",    "--bias-type", "--ld-a",      "--activation",
-                                "--ld-d",  "--scale-a", "--stages",    "--no-records"};
+constexpr std::array kShared = {"--shape", "--m",         "--n",      "--k",          "--dtype", "--d",
+                                "--bias",  "--bias-type", "--ld-a",   "--activation", "--ld-d",  "--scale-a",
+                                "--gated", "--scale-d",   "--stages", "--no-records"};
 
 Result<void> only_shared(const std::vector<const CLI::Option*>& options) {
   for (const CLI::Option* option : options)
@@ -81,7 +81,10 @@ void add_mixed_flags(CLI::App& app, MixedFlags& f) {
       app.add_option("--w-stages", f.w_stages, "Slots of the weights' ring, 128 k each: 1 to 16")
           ->group(wide),
       app.add_option("--strips", f.strips, "64 outputs each, of a CTA: 1 to 4")->group(byte),
-      app.add_option("--k-groups", f.k_groups, "Warpgroups that share a strip")->group(byte)};
+      app.add_option("--k-groups", f.k_groups, "Warpgroups that share a strip")->group(byte),
+      app.add_option("--held-tiles", f.held_tiles,
+                     "128 k of tokens that stay in shared memory; at least a CTA's")
+          ->group(byte)};
 }
 
 bool is_shared_flag(const std::string& name) {
@@ -114,6 +117,7 @@ mixed::Overrides mixed_overrides_of(const RequestFlags& request, const MixedFlag
           .w_stages = flags.w_stages,
           .strips = flags.strips,
           .k_groups = flags.k_groups,
+          .held_tiles = flags.held_tiles,
           .ignore_records = request.problem.no_records};
 }
 
@@ -138,6 +142,8 @@ Result<bench::MixedCase> mixed_case_of(const RequestFlags& request, const MixedF
                                       .bias_type = p->epilogue.bias == Bias::none ? MixedProblem{}.bias_type
                                                                                   : p->epilogue.bias_type,
                                       .activation = p->epilogue.activation,
+                                      .gated = p->epilogue.gated,
+                                      .scale_d = p->epilogue.scale_d,
                                       .ld_x = p->a.ld,
                                       .ld_d = p->d.ld},
                           .overrides = mixed_overrides_of(request, flags)};
