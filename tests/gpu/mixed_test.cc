@@ -57,22 +57,29 @@ WideConfig random_wide_config(const WeightFormat& format, Dice& dice) {
 
 constexpr int kByteTokens[] = {8, 16, 32, 64, 128}, kStrips[] = {1, 1, 2, 4}, kKGroups[] = {1, 2, 3, 4},
               kByteParts[] = {1, 1, 2, 3, 8}, kByteStages[] = {2, 3, 4, 6, 7, 9, 12, 16};
+constexpr DType kByteOutputs[] = {DType::fp16, DType::bf16, DType::fp32, DType::e4m3};
 constexpr ScaleMode kTokenScales[] = {ScaleMode::none, ScaleMode::tensor, ScaleMode::vector};
 
 /// The same for e4m3 tokens.
 ByteConfig random_byte_config(const WeightFormat& format, Dice& dice) {
+  const int held_tiles =
+      dice.one_in(2) ? 0 : dice.between(2, 40);  // first: far more configs without are valid
   for (;;) {
+    const DType d = dice.any_of(kByteOutputs);
     const ByteConfig c{.weights = format,
-                       .d = dice.any_of(kOutputs),
+                       .d = d,
                        .scale_x = dice.any_of(kTokenScales),
                        .bias = dice.one_in(2) ? Bias::column : Bias::none,
                        .bias_type = ByteConfig{}.bias_type,
                        .activation = dice.any_of(kActivations),
+                       .gated = dice.one_in(3),
+                       .scale_d = d == DType::e4m3 && !dice.one_in(3) ? ScaleMode::tensor : ScaleMode::none,
                        .tokens = dice.any_of(kByteTokens),
                        .strips = dice.any_of(kStrips),
                        .k_groups = dice.any_of(kKGroups),
                        .parts = dice.any_of(kByteParts),
-                       .stages = dice.any_of(kByteStages)};
+                       .stages = dice.any_of(kByteStages),
+                       .held_tiles = held_tiles};
     if (validate(c) == nullptr) return c;
   }
 }
@@ -109,7 +116,11 @@ MixedProblem problem_of(const MixedConfig& config, i64 m, i64 n, i64 k) {
     bool gated = false;
     if constexpr (requires { c.gated; }) gated = c.gated;
     if (gated) n = round_up(n, i64{2 * kStripRows});
-    if (gated) m = std::min(m, mixed::kMaxGatedTokens);
+    if (gated && is_16bit(c.x)) m = std::min(m, mixed::kMaxGatedTokens);
+    ScaleMode scale_d = ScaleMode::none;
+    if constexpr (requires { c.scale_d; }) scale_d = c.scale_d;
+    if constexpr (requires { c.held_tiles; })  // tokens that stay are all of a CTA's
+      if (is_plain(c)) k = std::min(k, i64{kPackedTileK} * c.held_tiles * c.parts);
     return {.m = m,
             .n = n,
             .k = k,
@@ -121,6 +132,7 @@ MixedProblem problem_of(const MixedConfig& config, i64 m, i64 n, i64 k) {
             .bias_type = c.bias_type,
             .activation = c.activation,
             .gated = gated,
+            .scale_d = scale_d,
             .ld_x = ceil_div(k, token_unit(c.x)) * token_unit(c.x)};
   };
   return std::visit(of, config);
@@ -359,28 +371,62 @@ TEST_F(mixed_products, of_e4m3_tokens_as_planned_are_right) {
     }
 }
 
+TEST_F(mixed_products, of_e4m3_tokens_that_are_gated_and_quantised_as_planned_are_right) {
+  for (const auto& [m, n, k] : {std::array<i64, 3>{1, 28672, 4096},
+                                {16, 7168, 8192},
+                                {4, 256, 144},
+                                {33, 7168, 1024},
+                                {100, 384, 2048}})
+    for (const bool plain : {false, true}) {
+      const MixedProblem problem{.m = m,
+                                 .n = n,
+                                 .k = k,
+                                 .x = DType::e4m3,
+                                 .scale_x = ScaleMode::tensor,
+                                 .d = DType::e4m3,
+                                 .weights = {.scale = DType::bf16, .order = FragmentOrder::byte},
+                                 .activation = Activation::silu,
+                                 .gated = true,
+                                 .scale_d = ScaleMode::tensor};
+      const auto plan = mixed::plan(problem, device().info(), {.held_tiles = plain ? 1 : 0});
+      ASSERT_TRUE(ok(plan));
+      const auto kernel = mixed::prepare(device(), *plan);
+      const auto data = made(problem, DataKind::real, 3);
+      ASSERT_TRUE(ok(kernel) && ok(data));
+      ASSERT_TRUE(ok(mixed::launch(*kernel, data->args(), nullptr)));
+      const auto found = data->check();
+      ASSERT_TRUE(ok(found));
+      EXPECT_TRUE(found->passed()) << to_string(plan->config) << ": " << describe(*found);
+    }
+}
+
 // What a tile has beyond the tokens that there are is whatever the ring had before: NaN must not leave it.
 TEST_F(mixed_products, of_e4m3_tokens_do_not_see_what_tiles_had_before) {
   const WeightFormat format{.group = 64, .zero = ScaleZero::per_group, .order = FragmentOrder::byte};
-  const ByteConfig config{
+  const ByteConfig ring{
       .weights = format, .d = DType::fp32, .tokens = 32, .strips = 1, .k_groups = 2, .stages = 4};
-  Case full{
-      .problem = problem_of(config, 32, 64, 2048), .config = config, .kind = DataKind::exact, .shift = 0};
-  const auto kernel = mixed::prepare(device(), mixed::Plan{.problem = full.problem, .config = config});
-  const auto data = made(full.problem, DataKind::exact, 9);
-  ASSERT_TRUE(ok(kernel) && ok(data));
-  const auto nans = DeviceBuffer::allocate(device(), 32 * 2048);
-  ASSERT_TRUE(ok(nans));
-  ASSERT_TRUE(ok(nans->fill(0x7F, nullptr)));
-  mixed::Args poisoned = data->args();
-  poisoned.x = nans->data();
-  for (const i64 m : {1, 7, 9, 31}) {
-    for (int i = 0; i < 200; ++i) {  // every SM's shared memory
-      ASSERT_TRUE(ok(mixed::launch(*kernel, poisoned, nullptr)));
+  ByteConfig stay = ring;
+  stay.stages = 6;
+  stay.held_tiles = 16;
+  for (const ByteConfig& config : {ring, stay}) {
+    Case full{
+        .problem = problem_of(config, 32, 64, 2048), .config = config, .kind = DataKind::exact, .shift = 0};
+    const auto kernel = mixed::prepare(device(), mixed::Plan{.problem = full.problem, .config = config});
+    const auto data = made(full.problem, DataKind::exact, 9);
+    ASSERT_TRUE(ok(kernel) && ok(data));
+    const auto nans = DeviceBuffer::allocate(device(), 32 * 2048);
+    ASSERT_TRUE(ok(nans));
+    ASSERT_TRUE(ok(nans->fill(0x7F, nullptr)));
+    mixed::Args poisoned = data->args();
+    poisoned.x = nans->data();
+    for (const i64 m : {1, 7, 9, 31}) {
+      for (int i = 0; i < 200; ++i) {  // every SM's shared memory
+        ASSERT_TRUE(ok(mixed::launch(*kernel, poisoned, nullptr)));
+      }
+      Case few = full;
+      few.problem.m = m;
+      expect_right(few, static_cast<u64>(m));
     }
-    Case few = full;
-    few.problem.m = m;
-    expect_right(few, static_cast<u64>(m));
   }
 }
 

@@ -24,12 +24,16 @@ const std::vector<Broken>& broken_configs() {
   static const std::vector<Broken> kAll = {
       {"8-bit tokens take weights in the order byte", {.weights = {.order = FragmentOrder::half}}},
       {"tokens must be e4m3", {.x = DType::e5m2}},
-      {"D must be fp16, bf16 or fp32", {.d = DType::e4m3}},
+      {"D must be fp16, bf16, fp32 or e4m3", {.d = DType::e5m2}},
+      {"scale_d must be none or tensor: one for all of D", {.d = DType::e4m3, .scale_d = ScaleMode::vector}},
+      {"scale_d is for an e4m3 D", {.scale_d = ScaleMode::tensor}},
       {"tokens have one scale each, or one for all, or none", {.scale_x = ScaleMode::block}},
       {"bias must be bf16, fp16 or fp32", {.bias = Bias::column, .bias_type = DType::e4m3}},
       {"tokens must be 8, 16, 32, 64 or 128", {.tokens = 24}},
       {"strips must be 1, 2 or 4", {.strips = 3}},
+      {"gated, strips must be 2 or 4: as many of the gate as of up", {.gated = true, .strips = 1}},
       {"k_groups must be in 1..4", {.strips = 1, .k_groups = 5}},
+      {"held_tiles must be in 0..128", {.held_tiles = 129}},
       {"a CTA has room for 4 math warpgroups", {.strips = 4, .k_groups = 2}},
       {"the sums of 128 tokens leave registers for 2 warpgroups", {.tokens = 128, .strips = 4}},
       {"parts must be in 1..8", {.parts = 9}},
@@ -38,6 +42,8 @@ const std::vector<Broken>& broken_configs() {
        {.strips = 1, .k_groups = 4, .stages = 4}},
       {"stages must be a multiple of k_groups: who waits for a stage must have seen all its phases",
        {.strips = 1, .k_groups = 4, .stages = 18}},
+      {"where tokens stay stages must be 3 * k_groups or more: one is read while one is filled again",
+       {.strips = 1, .k_groups = 2, .stages = 4, .held_tiles = 8}},
       {"the rings need more than 227 KB of shared memory", {.tokens = 64, .stages = 12}},
   };
   return kAll;
