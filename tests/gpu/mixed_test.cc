@@ -18,6 +18,7 @@
 
 #include "dice.h"
 #include "gpu.h"
+#include "random_mixed_config.h"
 #include "tests/unit/packed_formats.h"
 
 namespace sluice::testing {
@@ -27,83 +28,6 @@ using mixed::DataKind;
 using mixed::DeviceData;
 
 constexpr int kConfigsOfFormat = 2;
-constexpr int kTokenBlocks[] = {1, 1, 2, 4}, kRowBlocks[] = {2, 4, 4, 8}, kWarps[] = {1, 3, 4, 8, 12, 16};
-constexpr int kStages[] = {2, 2, 3, 4, 5}, kParts[] = {1, 1, 2, 4, 8}, kCtas[] = {1, 1, 2};
-constexpr DType kOutputs[] = {DType::fp16, DType::bf16, DType::fp32};
-constexpr Activation kActivations[] = {Activation::none, Activation::none, Activation::relu, Activation::gelu,
-                                       Activation::silu};
-
-constexpr int kTokens[] = {32, 64, 128, 256}, kXStages[] = {2, 3, 4, 5, 8}, kWStages[] = {1, 2, 3, 4};
-
-/// A random valid config of the format, with one of all shapes of cluster and ring.
-WideConfig random_wide_config(const WeightFormat& format, Dice& dice) {
-  for (;;) {
-    WideConfig c{.weights = format,
-                 .x = dice.one_in(2) ? DType::bf16 : DType::fp16,
-                 .d = dice.any_of(kOutputs),
-                 .bias = dice.one_in(2) ? Bias::column : Bias::none,
-                 .bias_type = WideConfig{}.bias_type,
-                 .activation = dice.any_of(kActivations),
-                 .tokens = dice.any_of(kTokens),
-                 .x_stages = dice.any_of(kXStages),
-                 .w_stages = dice.any_of(kWStages)};
-    const int cluster = dice.below(4);
-    if (cluster == 1) c.cluster_n = 2;
-    if (cluster >= 2) c.cluster_k = 2;
-    if (cluster == 2) c.x_stages = 2 * c.w_stages;  // a fixed ring
-    if (validate(c) == nullptr) return c;
-  }
-}
-
-constexpr int kByteTokens[] = {8, 16, 32, 64, 128}, kStrips[] = {1, 1, 2, 4}, kKGroups[] = {1, 2, 3, 4},
-              kByteParts[] = {1, 1, 2, 3, 8}, kByteStages[] = {2, 3, 4, 6, 7, 9, 12, 16};
-constexpr DType kByteOutputs[] = {DType::fp16, DType::bf16, DType::fp32, DType::e4m3};
-constexpr ScaleMode kTokenScales[] = {ScaleMode::none, ScaleMode::tensor, ScaleMode::vector};
-
-/// The same for e4m3 tokens.
-ByteConfig random_byte_config(const WeightFormat& format, Dice& dice) {
-  const int held_tiles =
-      dice.one_in(2) ? 0 : dice.between(2, 40);  // first: far more configs without are valid
-  for (;;) {
-    const DType d = dice.any_of(kByteOutputs);
-    const ByteConfig c{.weights = format,
-                       .d = d,
-                       .scale_x = dice.any_of(kTokenScales),
-                       .bias = dice.one_in(2) ? Bias::column : Bias::none,
-                       .bias_type = ByteConfig{}.bias_type,
-                       .activation = dice.any_of(kActivations),
-                       .gated = dice.one_in(3),
-                       .scale_d = d == DType::e4m3 && !dice.one_in(3) ? ScaleMode::tensor : ScaleMode::none,
-                       .tokens = dice.any_of(kByteTokens),
-                       .strips = dice.any_of(kStrips),
-                       .k_groups = dice.any_of(kKGroups),
-                       .parts = dice.any_of(kByteParts),
-                       .stages = dice.any_of(kByteStages),
-                       .held_tiles = held_tiles};
-    if (validate(c) == nullptr) return c;
-  }
-}
-
-/// A random valid config of the format. Registers are not looked at: kernels that spill must be right too.
-NarrowConfig random_config(const WeightFormat& format, Dice& dice) {
-  for (;;) {
-    const NarrowConfig c{.weights = format,
-                         .x = dice.one_in(2) ? DType::bf16 : DType::fp16,
-                         .d = dice.any_of(kOutputs),
-                         .bias = dice.one_in(2) ? Bias::column : Bias::none,
-                         .bias_type = NarrowConfig{}.bias_type,
-                         .activation = dice.any_of(kActivations),
-                         .gated = dice.one_in(3),
-                         .token_blocks = dice.any_of(kTokenBlocks),
-                         .row_blocks = dice.any_of(kRowBlocks),
-                         .warps = dice.any_of(kWarps),
-                         .stages = dice.any_of(kStages),
-                         .parts = dice.any_of(kParts),
-                         .ctas = dice.any_of(kCtas)};
-    if (validate(c) == nullptr) return c;
-  }
-}
-
 /// Of 16 bytes: what a row of tokens begins at multiples of.
 i64 token_unit(DType x) {
   return 16 / bytes_of(x);
