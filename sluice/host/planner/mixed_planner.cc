@@ -32,7 +32,6 @@ constexpr int kByteTokens[] = {8, 16, 32, 64, 128};
 constexpr int kStrips[] = {4, 2, 1};
 constexpr int kKGroups[] = {4, 2, 1};
 constexpr int kMostByteStages = 32;
-constexpr i64 kMostHeldTiles = 128;
 constexpr i64 kMostOwnStages = 6;  // a warp that fills more begins to read later, and wins nothing
 constexpr i64 kLeastTiles = 8;     // of k, for two warpgroups or a part of a cluster: fewer were slower
 
@@ -165,13 +164,12 @@ int deepest_ring(const MixedProblem& p, ByteConfig c, const DeviceInfo& device) 
   return c.stages;
 }
 
-/// None; or all of a CTA, where any number that fits may be kept.
-std::vector<int> held_tiles_of(const MixedProblem& p, int parts, const Overrides& o) {
+/// None, unless the caller asks for tokens that stay: then all of a CTA's at least. Nothing that was measured
+/// is faster with them (docs/findings/few-bit-weights.md).
+int held_tiles_of(const MixedProblem& p, int parts, const Overrides& o) {
+  if (o.held_tiles.value_or(0) <= 0) return o.held_tiles.value_or(0);
   const i64 all = ceil_div(std::max<i64>(packed_k_tiles(p.k), 1), i64{std::max(parts, 1)});
-  if (o.held_tiles)
-    return {*o.held_tiles == 0 ? 0 : std::max(*o.held_tiles, static_cast<int>(std::min<i64>(all, 1 << 20)))};
-  if (all > kMostHeldTiles) return {0};
-  return {0, static_cast<int>(all)};
+  return static_cast<int>(std::max<i64>(*o.held_tiles, std::min<i64>(all, kMaxExtent)));
 }
 
 /// The same of the kernels for e4m3 tokens.
@@ -183,16 +181,15 @@ std::vector<ByteConfig> byte_space(const MixedProblem& p, const Overrides& o, co
     if (!o.tokens && tokens < 64 && tokens < p.m) continue;  // expanding codes again costs more than it saves
     for (const int strips : axis(kStrips, o.strips))
       for (const int k_groups : axis(kKGroups, o.k_groups))
-        for (const int parts : axis(kParts, o.parts))
-          for (const int held_tiles : held_tiles_of(p, parts, o)) {
-            c.tokens = tokens;
-            c.strips = strips;
-            c.k_groups = k_groups;
-            c.parts = parts;
-            c.held_tiles = held_tiles;
-            c.stages = o.stages.value_or(deepest_ring(p, c, device));
-            configs.push_back(c);
-          }
+        for (const int parts : axis(kParts, o.parts)) {
+          c.tokens = tokens;
+          c.strips = strips;
+          c.k_groups = k_groups;
+          c.parts = parts;
+          c.held_tiles = held_tiles_of(p, parts, o);
+          c.stages = o.stages.value_or(deepest_ring(p, c, device));
+          configs.push_back(c);
+        }
   }
   return configs;
 }
