@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // clang-format off
 // Few e4m3 tokens times packed weights, without roles: what kernels/byte.cuh does, with weights copied by the warps that multiply them
-// and tokens that stay. Its loads are on their way sooner, and two of its CTAs may share an SM (docs/findings/few-bit-weights.md).
+// and tokens that stay. Two of its CTAs may share an SM; alone it is slower than byte.cuh yet (docs/findings/few-bit-weights.md).
 //
 // | warp        | does                                                                                              |
 // | every one   | copies its 16 rows of every k_groups-th tile of its strip into its own ring (cp.async), brings a  |

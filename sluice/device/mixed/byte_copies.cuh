@@ -42,8 +42,8 @@ class ByteCopies {
                        at.block() * (kGroupBytes / 4) + lane % max(kGroupPieces, 1) * kLaneBytes;
     to_scales_ = scales - at.block() * kWarpChunk - lane * kLaneBytes;
     policy_ = params.token_tiles == 1 ? ptx::evict_first_policy() : ptx::evict_normal_policy();
-    // A shuffle, so that ptxas sees no uniform register in it: of one it makes an LDGSTS (13.0) that an H200
-    // takes for an illegal instruction.
+    // A shuffle, so that ptxas sees no uniform register in it: of one it (13.0) makes an LDGSTS that stood in
+    // a build with an illegal instruction (docs/findings/few-bit-weights.md).
     to_ = __shfl_sync(
         ~0u, at.w_stage(group) + at.strip() * S::kTileBytes + at.block() * kWarpChunk + lane * kLaneBytes,
         lane);
