@@ -7,6 +7,9 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <map>
+#include <optional>
+#include <random>
 
 #include <sluice/host/chain.h>
 #include <sluice/host/planner/tuned_choice.h>
@@ -19,10 +22,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr size_t kKernels = 16;     // of each product: the planner's first
-constexpr size_t kOfAKind = 8;      // at least, with roles and plain ones
+constexpr size_t kOfAKind = 6;      // at least: enum Kind
 constexpr int kRounds = 5;          // of incumbent and candidate in turn
 constexpr int kPasses = 2;          // over all steps
 constexpr int kGraphPasses = 2;     // through the layers in a graph: short ones leave time for more changes
+constexpr int kWanderings = 300;    // without a gain
 constexpr double kGain = 0.004;     // what a change must gain at least
 constexpr double kHopeless = 1.03;  // after the first round
 constexpr Wait kWaits[] = {Wait::none, Wait::first, Wait::weights_first};
@@ -30,6 +34,16 @@ constexpr Trigger kTriggers[] = {Trigger::never, Trigger::at_start, Trigger::aft
 constexpr i64 kHandOffBytes[] = {0, 2 << 20, 4 << 20, 8 << 20, 16 << 20};
 
 constexpr i64 kPrefetchBytes[] = {0, 2 << 20, 6 << 20};
+
+/// Of dense kernels, as neighbours feel them. halves: beside one of these another CTA fits on the SM, which
+/// may fill its ring already.
+enum class Kind { roles, plain, halves, wholes };
+
+Kind kind_of(const Plan& plan) {
+  if (!is_plain(plan.config.schedule)) return Kind::roles;
+  if (plan.config.schedule == Schedule::plain) return Kind::plain;
+  return plan.smem_bytes <= kSmemOfSm / 2 - 1024 ? Kind::halves : Kind::wholes;
+}
 
 using Choice = decltype(TunedStep::kernel);
 using Change = std::function<void(std::vector<TunedStep>&)>;
@@ -51,7 +65,7 @@ class Tuner {
     if (Result<void> done = begin_with_kernels_alone(); !done) return done.error();
     if (Result<void> done = find_kernels(); !done) return done.error();
 
-    // From the best of three: all of it off, all of it on, what a record says already.
+    // From the best of some: all of it off; on; what a record says already; that, of other kernels.
     tuning_.alone = tuning_.choices;
     tuning_.name = name_of(spec_);
     Result<Replay> best = replay_of(tuning_.choices);
@@ -63,12 +77,22 @@ class Tuner {
     try_change([&](std::vector<TunedStep>& choices) {
       for (TunedStep& choice : choices) choice.overlap = {Wait::weights_first, Trigger::at_start};
     });
+    try_change([&](std::vector<TunedStep>& choices) { put_halves(choices); });
     try_change([&](std::vector<TunedStep>& choices) { choices = recorded_; });
+    try_change([&](std::vector<TunedStep>& choices) {
+      choices = recorded_;
+      for (size_t i = 0; i < choices.size(); ++i) choices[i].kernel = tuning_.alone[i].kernel;
+    });
+    try_change([&](std::vector<TunedStep>& choices) {
+      choices = recorded_;
+      put_halves(choices);
+    });
     for (int pass = 0; pass < kPasses; ++pass) {
       const int kept = tuning_.kept;
       for (size_t step = 0; step < tuning_.layer.size(); ++step) visit(step, pass);
       if (kept == tuning_.kept) break;
     }
+    wander();
     tuning_.tuned_us = best_us_;
     return tuning_;
   }
@@ -107,19 +131,22 @@ class Tuner {
     return {};
   }
 
-  /// What each product may run on: the model's first with and without roles, which it ranks alone, where
-  /// those that need an SM to themselves seem better than they are here.
+  /// What each product may run on: the model's first of each kind, which it ranks alone, where those that
+  /// need an SM to themselves seem better than they are here.
   Result<void> find_kernels() {
     for (const ChainStep& step : tuning_.layer) {
       choices_.emplace_back();
+      halves_.emplace_back();
       if (const auto* product = std::get_if<ProductStep>(&step.work)) {
         const Result<std::vector<Plan>> ranked = gemm::candidates(product->problem, lab_.device.info());
         if (!ranked) return ranked.error();
-        size_t plain = 0, others = 0;
+        std::map<Kind, size_t> taken;
         for (const Plan& plan : *ranked) {
           if (plan.config.combine == Combine::separate) continue;
-          size_t& of_its_kind = plan.config.schedule == Schedule::plain ? plain : others;
+          const Kind kind = kind_of(plan);
+          size_t& of_its_kind = taken[kind];
           if (choices_.back().size() >= kKernels && of_its_kind >= kOfAKind) continue;
+          if (kind == Kind::halves && of_its_kind == 0) halves_.back() = sluice::choice_of(plan);
           ++of_its_kind;
           choices_.back().push_back(sluice::choice_of(plan));
         }
@@ -133,6 +160,11 @@ class Tuner {
       }
     }
     return {};
+  }
+
+  void put_halves(std::vector<TunedStep>& choices) const {
+    for (size_t i = 0; i < choices.size(); ++i)
+      if (halves_[i]) choices[i].kernel = *halves_[i];
   }
 
   /// Compiled side by side and kept loaded: a chain that wants one finds it.
@@ -212,6 +244,33 @@ class Tuner {
         try_change([&](std::vector<TunedStep>& choices) { choices[step].prefetch_bytes = bytes; });
   }
 
+  /// What is left of the time: neighbours changed together at random, where descent by one step found nothing
+  /// more. Long after the last gain is enough.
+  void wander() {
+    std::mt19937 dice(1);
+    const auto any = [&dice](size_t count) {
+      return std::uniform_int_distribution<size_t>(0, count - 1)(dice);
+    };
+    std::vector<size_t> products;
+    for (size_t i = 0; i < choices_.size(); ++i)
+      if (!choices_[i].empty()) products.push_back(i);
+    if (products.empty()) return;
+    for (int since_gain = 0; since_gain < kWanderings && !late(); ++since_gain) {
+      const int kept = tuning_.kept;
+      const size_t at = any(products.size());
+      try_change([&](std::vector<TunedStep>& choices) {
+        for (const size_t step : {products[at], products[(at + 1) % products.size()]}) {
+          TunedStep& choice = choices[step];
+          if (any(3) != 0) choice.kernel = choices_[step][any(choices_[step].size())];
+          if (any(3) == 0) choice.overlap.trigger = any(2) == 0 ? Trigger::at_start : Trigger::after_loads;
+          if (any(4) == 0) choice.prefetch_bytes = kPrefetchBytes[any(std::size(kPrefetchBytes))];
+          if (any(4) == 0) choice.hand_off_bytes = kHandOffBytes[any(std::size(kHandOffBytes))];
+        }
+      });
+      if (tuning_.kept > kept) since_gain = 0;
+    }
+  }
+
   /// Between a step and the one before it: a trigger without a wait is nothing, and the other way round
   /// little.
   void visit_boundary(size_t step) {
@@ -237,6 +296,7 @@ class Tuner {
   const Phase& phase_;
   Clock::time_point end_;
   std::vector<std::vector<Choice>> choices_;  // of each step
+  std::vector<std::optional<Choice>> halves_;
   std::vector<TunedStep> recorded_;
   std::vector<Result<gemm::Kernel>> kernels_;
   std::vector<Result<mixed::Kernel>> packed_kernels_;

@@ -241,7 +241,7 @@ double TuneResult::gain() const {
 
 std::vector<Plan> other_orders(const Plan& plan, const DeviceInfo& device) {
   std::vector<Plan> orders;
-  if (plan.estimate.waves <= 1 || plan.config.schedule == Schedule::plain) return orders;
+  if (plan.estimate.waves <= 1 || is_plain(plan.config.schedule)) return orders;
   const KernelConfig& c = plan.config;
   const i64 rows = grid_rows(plan.problem, c), columns = grid_columns(plan.problem, c);
   const auto walk = [&](Raster raster, int group) {  // a band is at most all of them

@@ -49,11 +49,11 @@ double scale_at(ScaleMode mode, const std::vector<float>& scales, i64 index) {
 Result<Plan> plan_with_roles(const Problem& problem, const PlanOverrides& overrides,
                              const RecordBook& records) {
   Result<Plan> plan = gemm::plan(problem, DeviceInfo{}, overrides, records);
-  if (!plan || plan->config.schedule != Schedule::plain) return plan;
+  if (!plan || !is_plain(plan->config.schedule)) return plan;
   const Result<std::vector<Plan>> all = gemm::candidates(problem, DeviceInfo{}, overrides);
   if (!all) return all.error();
   for (const Plan& other : *all)
-    if (other.config.schedule != Schedule::plain) return other;
+    if (!is_plain(other.config.schedule)) return other;
   return Error{
       ErrorCode::invalid_config,
       "schedule = plain has no roles for the host twin to run: leave --schedule out, or run on a GPU"};

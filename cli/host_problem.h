@@ -22,7 +22,7 @@ struct HostComparison {
 };
 std::string describe(const HostComparison& found);
 
-/// gemm::plan for the host twin: where the plan is of Schedule::plain, which has no roles to simulate, the
+/// gemm::plan for the host twin: where the plan is of a plain schedule, which has no roles to simulate, the
 /// model's best that has some.
 Result<Plan> plan_with_roles(const Problem& problem, const PlanOverrides& overrides,
                              const RecordBook& records);

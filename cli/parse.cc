@@ -42,7 +42,8 @@ Result<Accumulate> parse_accumulate(const std::string& text) {
   return lookup(text, "accumulate", {Accumulate::fast, Accumulate::promoted});
 }
 Result<Schedule> parse_schedule(const std::string& text) {
-  return lookup(text, "schedule", {Schedule::ping_pong, Schedule::cooperative, Schedule::plain});
+  return lookup(text, "schedule",
+                {Schedule::ping_pong, Schedule::cooperative, Schedule::plain, Schedule::plain_wgmma});
 }
 Result<StorePath> parse_store_path(const std::string& text) {
   return lookup(text, "store", {StorePath::tma, StorePath::direct});

@@ -73,7 +73,8 @@ void add_problem_flags(CLI::App& app, ProblemFlags& f) {
 
 void add_override_flags(CLI::App& app, ProblemFlags& f) {
   const char* group = "Overrule the planner";
-  app.add_option("--schedule", f.schedule, "ping_pong, cooperative, or plain (few rows of A)")->group(group);
+  app.add_option("--schedule", f.schedule, "ping_pong, cooperative; plain or plain_wgmma (few rows of A)")
+      ->group(group);
   app.add_option("--tile", f.tile, "Rows x columns of a CTA's tile, like 128x256")->group(group);
   app.add_option("--stages", f.stages, "Slots of the shared-memory ring")->group(group);
   app.add_option("--cluster", f.cluster, "CTAs of a cluster along m x along n (x along k), like 2x1")

@@ -109,7 +109,7 @@ typedef struct {
 
 /* What overrules the planner; -1 (names: NULL) leaves it the choice. */
 typedef struct {
-  const char* schedule; /* "ping_pong", "cooperative" */
+  const char* schedule; /* "ping_pong", "cooperative"; few rows of A: "plain", "plain_wgmma" */
   const char* store;    /* "tma", "direct" */
   const char* raster;   /* "along_m", "along_n" */
   const char* combine;  /* of split sums: "last_arriver", "separate", "add" */

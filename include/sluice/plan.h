@@ -65,7 +65,7 @@ struct Plan {
 /// any field but workspace_limit is set.
 struct PlanOverrides {
   std::optional<Schedule> schedule;
-  std::optional<int> tile_m, tile_n, stages, warps;  // warps: of Schedule::plain
+  std::optional<int> tile_m, tile_n, stages, warps;  // warps: of plain schedules
   std::optional<ClusterShape> cluster;
   std::optional<StorePath> store;
   std::optional<Raster> raster;

@@ -33,7 +33,7 @@ struct TunedChoice {  // of a dense product
   int clusters = 1;                         // launched
   int streamed = 0;                         // cluster tiles dealt out by k-tile
   Combine combine = Combine::last_arriver;  // of those
-  int warps = 0, stages = 0;                // of Schedule::plain; 0 of the others
+  int warps = 0, stages = 0;                // of plain schedules; 0 of the others
   double measured_us = 0;                   // of one launch, when the record was made
 
   bool operator==(const TunedChoice&) const = default;

@@ -45,7 +45,8 @@ Result<PlanOverrides> overrides_of(const sluice_choices* c) {
   PlanOverrides overrides;
   if (c == nullptr) return overrides;
   for (const Result<void>& taken :
-       {take("schedule", c->schedule, {Schedule::ping_pong, Schedule::cooperative, Schedule::plain},
+       {take("schedule", c->schedule,
+             {Schedule::ping_pong, Schedule::cooperative, Schedule::plain, Schedule::plain_wgmma},
              overrides.schedule),
         take("store", c->store, {StorePath::tma, StorePath::direct}, overrides.store),
         take("raster", c->raster, {Raster::along_m, Raster::along_n}, overrides.raster),

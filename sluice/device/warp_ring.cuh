@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A warp's own ring of stages in shared memory, filled by its cp.async: nobody else reads or writes it, so
-// there is no barrier. What a stage holds is the copier's and the reader's matter. Used by kernels/plain.cuh
-// and kernels/narrow.cuh.
+// A team's own ring of stages in shared memory, filled by its cp.async: nobody else reads or writes it. The
+// team is a warp, which needs no barrier, or a warpgroup. What a stage holds is the copier's and the reader's
+// matter. Used by kernels/plain.cuh and kernels/narrow.cuh.
 #pragma once
 
 #include <sluice/device/ptx/async_copy.cuh>
@@ -43,12 +43,18 @@ class WarpRing {
   /// all_issued() once, when the last copy is on its way; of a ring without copies never.
   template <class Copy, class Read, class Issued>
   SLUICE_DEVICE void run(const Copy& copy, const Read& read, const Issued& all_issued) const {
+    run(copy, read, all_issued, [] { __syncwarp(); });
+  }
+  /// meet(): all of the team's copies have come, and all have read what the next ones replace.
+  template <class Copy, class Read, class Issued, class Meet>
+  SLUICE_DEVICE void run(const Copy& copy, const Read& read, const Issued& all_issued,
+                         const Meet& meet) const {
     u32 stage = first_, refill = first_ + (kStages - 1) * kStageBytes;
     const u32 end = first_ + kStages * kStageBytes;
 #pragma unroll 1
     for (int i = 0; i < count_; ++i) {
       ptx::wait_copies<kStages - 2>();
-      __syncwarp();  // all lanes' copies have come, and all have read what the next ones replace
+      meet();
       if (i + kStages - 1 < count_) copy(refill);
       ptx::commit_copies();
       if (i == max(0, count_ - kStages)) all_issued();

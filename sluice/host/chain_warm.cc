@@ -24,9 +24,9 @@ SkippedK ring_of(const PlannedStep& s, const ChainPlan& plan, i64 sms) {
   const TileGrid grid = tile_grid(c, static_cast<int>(p.m), static_cast<int>(p.n), static_cast<int>(p.k),
                                   static_cast<int>(p.batch));
   const i64 tiles = i64{grid.rows} * grid.columns * grid.batch;
-  if (c.schedule == Schedule::plain) {
+  if (is_plain(c.schedule)) {
     if (tiles * c.cluster.k > sms * plain_ctas(c)) return {};
-    return {i64{plain_early_stages(c)} * c.warps * kPlainRowBytes, c.cluster.k};
+    return {i64{plain_early_row_bytes(c)}, c.cluster.k};
   }
   if (tiles > product.split.clusters || product.split.streamed > 0) return {};
   return {i64{c.stages} * kSwizzleRowBytes, c.cluster.k};

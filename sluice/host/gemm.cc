@@ -50,7 +50,7 @@ Result<void> fill_params(const DriverApi& api, const Plan& plan, GemmParams& par
   params.b_ld = p.n > 1 ? p.b.ld : 0;
   params.b_batch_stride = p.b.batch_stride;
   params.k = static_cast<int>(p.k);
-  if (c.schedule == Schedule::plain) return {};
+  if (is_plain(c.schedule)) return {};
   struct Map {
     const char* name;
     TensorMap& target;
@@ -106,7 +106,7 @@ Result<void> set_addresses(const DriverApi& api, GemmParams& params, const Kerne
                            const Args& args) {
   params.a = args.a;
   params.b = args.b;
-  if (kernel.plan.config.schedule == Schedule::plain) return {};
+  if (is_plain(kernel.plan.config.schedule)) return {};
   CUresult code = CUDA_SUCCESS;
   if (params.grid.k_tiles != 0) {
     code = replace_address(api, params.map_a, args.a);
@@ -170,7 +170,7 @@ Result<Kernel> make_kernel(const Device& device, const Plan& plan, const Units& 
   if (const Result<void> filled = fill_params(*device.impl().api, plan, impl->params); !filled)
     return filled.error();
   const u32 cluster = static_cast<u32>(cluster_size(plan.config));
-  const bool plain = plan.config.schedule == Schedule::plain;
+  const bool plain = is_plain(plan.config.schedule);
   const TileGrid& grid = impl->params.grid;
   impl->shape = {.grid_x = static_cast<u32>(plain ? grid.columns : plan.split.clusters) * cluster,
                  .grid_y = static_cast<u32>(plain ? grid.rows * grid.batch : 1),

@@ -212,11 +212,10 @@ Result<void> check_plan(const Plan& plan, const DeviceInfo& device) {
                  "m = " + std::to_string(p.m) + ", n = " + std::to_string(p.n) +
                      ", batch = " + std::to_string(p.batch) +
                      ": the number of tiles must stay below 2^31; split the problem"};
-  if (c.schedule == Schedule::plain && rows * p.batch > kMaxGridY)
+  if (is_plain(c.schedule) && rows * p.batch > kMaxGridY)
     return invalid("plain launches a row of CTAs for each tile of A: " + std::to_string(rows * p.batch) +
                    " must be at most " + std::to_string(kMaxGridY));
-  if (c.schedule == Schedule::plain &&
-      (plan.split.streamed != 0 || plan.split.clusters != rows * columns * p.batch))
+  if (is_plain(c.schedule) && (plan.split.streamed != 0 || plan.split.clusters != rows * columns * p.batch))
     return invalid("plain launches a cluster for each tile: split.clusters must be " +
                    std::to_string(rows * columns * p.batch) + " and split.streamed 0");
   if (const std::string wrong = stream_problem(p, c, plan.split); !wrong.empty()) return invalid(wrong);

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // clang-format off
-// Few rows of A (decoding: "tokens") by plain loads: D = epilogue(A B^T) with neither TMA nor barriers on the way in. Why it is
+// Few rows of A (decoding: "tokens") by plain loads: D = epilogue(A B^T) with neither TMA nor roles. Why it is
 // there: a kernel this small is over before a ring of TMA boxes has filled (docs/findings/plain-loads.md).
+// Two schedules: teams are warps and multiply by mma.sync (plain), or warpgroups and multiply by WGMMA (plain_wgmma).
 //
 // | warp        | does                                                                       |
-// | every one   | copies its own k-tiles into its own ring (cp.async), multiplies (mma.sync) |
-// | all, at end | add up the warps' sums, then those of the cluster (warp_sums.cuh), store D |
+// | every one   | copies its team's k-tiles into the team's ring (cp.async), multiplies      |
+// | all, at end | add up the teams' sums, then those of the cluster (warp_sums.cuh), store D |
 //
 // | meeting point            | who                     | what it orders                                                          |
-// | wait_copies, __syncwarp  | a warp                  | a stage's bytes before its reads, its reads before what replaces them   |
+// | wait_copies, __syncwarp  | a warp (plain)          | a stage's bytes before its reads, its reads before what replaces them   |
+// | GroupSums::meet          | a group (plain_wgmma)   | the same                                                                |
 // | __syncthreads, twice     | a CTA                   | last reads of rings, sums, reads of the sums                            |
 // | cluster barrier, twice   | the CTAs of a cluster   | all have begun; pushed sums before they are read                        |
 // | griddepcontrol.wait      | every thread, if        | all launches before this one, and what they wrote, before A, scale_a, C |
@@ -20,6 +22,8 @@
 #include <sluice/device/dependent_launch.cuh>
 #include <sluice/device/epilogue/direct_store.cuh>
 #include <sluice/device/epilogue/warp_sums.cuh>
+#include <sluice/device/plain/group_copier.cuh>
+#include <sluice/device/plain/group_sums.cuh>
 #include <sluice/device/plain/tile_sums.cuh>
 #include <sluice/device/timeline.cuh>
 #include <sluice/device/warp_ring.cuh>
@@ -30,20 +34,33 @@ template <KernelConfig kConfig>
 SLUICE_DEVICE plain::Place plain_place(const GemmParams& params, u32 smem) {
   constexpr int kParts = kConfig.cluster.k;
   plain::Place p;
-  p.lane = static_cast<int>(threadIdx.x) % 32;
-  p.warp = static_cast<int>(threadIdx.x) / 32;
+  p.lane = static_cast<int>(threadIdx.x) % (32 * team_warps(kConfig));
+  p.team = static_cast<int>(threadIdx.x) / (32 * team_warps(kConfig));
   p.rank = static_cast<int>(blockIdx.x) % kParts;
   p.first_row = static_cast<int>(blockIdx.x) / kParts * kConfig.tile.n;
   // No division where there is one matrix: it would be 0.1 us of a kernel of 4.
   const int y = static_cast<int>(blockIdx.y);
   p.batch = params.grid.batch == 1 ? 0 : y / params.grid.rows;
   p.first_token = (y - p.batch * params.grid.rows) * kConfig.tile.m;
-  p.first_tile = static_cast<int>(static_cast<i64>(p.rank) * params.grid.k_tiles / kParts) + p.warp;
-  const int end = static_cast<int>(static_cast<i64>(p.rank + 1) * params.grid.k_tiles / kParts);
-  p.count = max(0, (end - p.first_tile + kConfig.warps - 1) / kConfig.warps);
-  p.ring = smem + p.warp * kConfig.stages * plain_stage_bytes(kConfig);
+  const int units = ceil_div(params.grid.k_tiles, stage_k_tiles(kConfig));
+  p.first_tile = static_cast<int>(static_cast<i64>(p.rank) * units / kParts) + p.team;
+  const int end = static_cast<int>(static_cast<i64>(p.rank + 1) * units / kParts);
+  p.count = max(0, (end - p.first_tile + teams(kConfig) - 1) / teams(kConfig));
+  p.ring = smem + p.team * kConfig.stages * plain_stage_bytes(kConfig);
   return p;
 }
+
+/// What a team copies and multiplies with.
+template <KernelConfig kConfig, Schedule kSchedule = kConfig.schedule>
+struct PlainTeam {
+  using Copier = plain::Copier<kConfig>;
+  using Sums = plain::TileSums<kConfig>;
+};
+template <KernelConfig kConfig>
+struct PlainTeam<kConfig, Schedule::plain_wgmma> {
+  using Copier = plain::GroupCopier<kConfig>;
+  using Sums = plain::GroupSums<kConfig>;
+};
 
 template <KernelConfig kConfig>
 SLUICE_DEVICE void run_plain(const GemmParams& params) {
@@ -58,7 +75,7 @@ SLUICE_DEVICE void run_plain(const GemmParams& params) {
   Sums::announce();
   const plain::Place at = plain_place<kConfig>(params, base);
 
-  plain::Copier<kConfig> copier(params, at);
+  typename PlainTeam<kConfig>::Copier copier(params, at);
   const auto copy = [&](u32 stage) { copier.copy(stage); };
   const WarpRing<kConfig.stages, plain_stage_bytes(kConfig)> ring(at.ring, at.count);
   const auto wait = [&] {
@@ -79,7 +96,7 @@ SLUICE_DEVICE void run_plain(const GemmParams& params) {
     ring.fill(copy);
     timeline.claim(threadIdx.x == 0);
   }
-  plain::TileSums<kConfig> tile;
+  typename PlainTeam<kConfig>::Sums tile;
   ElementWise<kConfig.epilogue> element(params);
   const TensorScales scales =
       element.load_tensor_scales();  // used after the last tile: they may take as long
@@ -95,7 +112,8 @@ SLUICE_DEVICE void run_plain(const GemmParams& params) {
         timeline.mark_stage(min(kConfig.stages - 1, at.count));
         tile.add_tile(stage, at.lane);
       },
-      loads_issued);
+      loads_issued, [&] { tile.meet(at.team); });
+  tile.finish();
 
   element.set_tensor_scales(scales);
   const auto store = [&](int token, int row, const ptx::Float4& sum) {

@@ -38,6 +38,10 @@ inline constexpr BaseConfig kGemmSpace[] = {
 };
 inline constexpr int kGemmSpaceSize = sizeof(kGemmSpace) / sizeof(kGemmSpace[0]);
 
+/// What a narrow tile needs to have 64 KB in flight an SM, which HBM's latency times its rate asks for
+/// (docs/findings/decode.md).
+inline constexpr int kMaxStages = 16;
+
 /// Of Schedule::plain; its tile.m is the least of 8, 16, 32 and 64 that holds A's rows.
 struct PlainBase {
   int tile_n = 64;
@@ -53,15 +57,33 @@ inline constexpr PlainBase kPlainSpace[] = {{16, 8, 8},  {16, 8, 5}, {32, 8, 4},
                                             {32, 16, 2}, {32, 4, 4}, {64, 8, 3},  {64, 8, 2}, {64, 4, 4},
                                             {64, 4, 3},  {64, 4, 2}, {128, 4, 3}, {128, 4, 2}};
 
+/// Of Schedule::plain_wgmma; its tile.m is as above, its stages as many as let `ctas` CTAs share an SM.
+struct PlainWgmmaBase {
+  int tile_n = 64;
+  int warps = 8;
+  int ctas = 1;
+
+  constexpr bool operator==(const PlainWgmmaBase&) const = default;
+};
+inline constexpr PlainWgmmaBase kPlainWgmmaSpace[] = {
+    {16, 8, 1}, {16, 8, 2},  {32, 8, 1},  {32, 8, 2},  {32, 16, 1}, {32, 4, 3}, {48, 8, 1}, {48, 8, 2},
+    {64, 4, 3}, {64, 4, 2},  {64, 8, 1},  {64, 8, 2},  {64, 16, 1}, {80, 4, 3}, {80, 8, 2}, {96, 4, 2},
+    {96, 8, 2}, {112, 4, 2}, {112, 8, 2}, {128, 4, 2}, {128, 8, 1}, {128, 8, 2}};
+
+/// The most stages with which `ctas` CTAs of `c` fit on an SM; below 2 there are too few.
+SLUICE_HD constexpr int plain_stages(KernelConfig c, int ctas) {
+  c.stages = kMaxStages;
+  while (c.stages > 1 &&
+         (plain_smem_bytes(c) > kMaxSmemBytes || (plain_smem_bytes(c) + 1024) * ctas > kSmemOfSm))
+    --c.stages;
+  return c.stages;
+}
+
 /// Fours leave SMs idle (docs/findings/clusters-of-four.md) and pay only where L2 limits a single wave;
 /// larger ones leave more and are not tried.
 inline constexpr ClusterShape kClusterSpace[] = {{1, 1}, {2, 1},    {1, 2},    {4, 1},
                                                  {1, 4}, {1, 1, 2}, {1, 1, 4}, {1, 1, 8}};
 inline constexpr int kClusterSpaceSize = sizeof(kClusterSpace) / sizeof(kClusterSpace[0]);
-
-/// What a narrow tile needs to have 64 KB in flight an SM, which HBM's latency times its rate asks for
-/// (docs/findings/decode.md).
-inline constexpr int kMaxStages = 16;
 
 /// The most stages, up to kMaxStages, that fit beside the store buffers; 0 if not even one does.
 SLUICE_HD constexpr int max_stages(KernelConfig c) {

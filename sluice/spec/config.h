@@ -11,10 +11,13 @@
 namespace sluice {
 
 /// ping_pong: two math warpgroups on two tiles, turn about. cooperative: both on one tile, half of its rows
-/// each. plain: no roles, no TMA; warps that load and multiply k-tiles of their own, for few rows of A
-/// (spec/plain.h, kernels/plain.cuh). What this file and smem_layout.h say of math groups is of the first
-/// two.
-enum class Schedule : u8 { ping_pong, cooperative, plain };
+/// each. plain, plain_wgmma: no roles, no TMA; warps (mma.sync), or warpgroups (WGMMA), that load and
+/// multiply k-tiles of their own, for few rows of A (spec/plain.h, kernels/plain.cuh). What this file and
+/// smem_layout.h say of math groups is of the first two.
+enum class Schedule : u8 { ping_pong, cooperative, plain, plain_wgmma };
+SLUICE_HD constexpr bool is_plain(Schedule schedule) {
+  return schedule == Schedule::plain || schedule == Schedule::plain_wgmma;
+}
 /// How the sums of clusters that share a tile come together (spec/work_split.h). none: no tile is shared.
 /// last_arriver: all write theirs to global memory, and the last one adds them up. separate: all write
 /// theirs, and a kernel of its own, on all SMs, adds them up (kernels/sum_parts.cuh). add (Update::add only):
@@ -55,7 +58,7 @@ struct KernelConfig {
   StorePath store = StorePath::tma;
   Combine combine = Combine::none;
   Epilogue epilogue{};
-  int warps = 0;  // of Schedule::plain
+  int warps = 0;  // of plain schedules
   Overlap overlap{};
 
   constexpr bool operator==(const KernelConfig&) const = default;
@@ -75,7 +78,7 @@ SLUICE_HD constexpr int cluster_size(const KernelConfig& c) {
 }
 /// Of a CTA.
 SLUICE_HD constexpr int threads_of(const KernelConfig& c) {
-  return c.schedule == Schedule::plain ? 32 * c.warps : kThreads;
+  return is_plain(c.schedule) ? 32 * c.warps : kThreads;
 }
 /// Do loads go to several CTAs?
 SLUICE_HD constexpr bool multicasts(const KernelConfig& c) {
@@ -161,6 +164,7 @@ SLUICE_HD constexpr const char* name_of(Schedule schedule) {
     case Schedule::ping_pong: return "ping_pong";
     case Schedule::cooperative: return "cooperative";
     case Schedule::plain: return "plain";
+    case Schedule::plain_wgmma: return "plain_wgmma";
   }
   return "?";
 }

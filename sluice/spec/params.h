@@ -35,7 +35,7 @@ struct GemmParams {
   u32* counters;      // of shared tiles: zero before and after
   float* partials;    // slots of partial sums; anything may be there before and after
   LaunchStamp stamp;  // for kernels that stamp the workspace
-  // For kernels that load without TMA (Schedule::plain); elements.
+  // For kernels that load without TMA (plain schedules); elements.
   const void* a;
   const void* b;
   i64 a_ld, a_batch_stride;

@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What follows from a config of Schedule::plain (kernels/plain.cuh): few rows of A ("tokens"), both operands
+// What follows from a config of a plain schedule (kernels/plain.cuh): few rows of A ("tokens"), both operands
 // K-major, no TMA. B's rows are the tensor core's rows there, A's its columns. A CTA has one tile of
-// tile.m tokens x tile.n rows of B; its warps take 128-byte k-tiles in turn, each through a ring of its own.
+// tile.m tokens x tile.n rows of B; its teams take 128-byte k-tiles in turn, each through a ring of its own.
+// A team is a warp (Schedule::plain: mma.sync) or a warpgroup (Schedule::plain_wgmma).
+//
+// A WGMMA has 64 rows. Where two or four tiles' rows fit into those, a stage holds as many k-tiles: their
+// rows of B below each other as WGMMA's rows, their tokens beside each other as its columns. What one
+// k-tile's rows make of another's tokens is not looked at; it costs nothing, for so narrow a product takes as
+// long as its rows do. Of other tiles the last WGMMA's rows reach past those of B, over whatever lies there,
+// and are not looked at either.
 #pragma once
 
 #include <sluice/spec/config.h>
@@ -12,19 +19,46 @@ namespace sluice {
 inline constexpr int kPlainRowBytes = 128;  // of k, in a stage
 inline constexpr int kMaxPlainCtas = 3;
 
+SLUICE_HD constexpr int team_warps(const KernelConfig& c) {
+  return c.schedule == Schedule::plain_wgmma ? 4 : 1;
+}
+SLUICE_HD constexpr int teams(const KernelConfig& c) {
+  return c.warps / team_warps(c);
+}
+SLUICE_HD constexpr int stage_k_tiles(const KernelConfig& c) {
+  return c.schedule == Schedule::plain_wgmma && c.tile.n <= kWaveRows / 2 ? kWaveRows / c.tile.n : 1;
+}
+/// WGMMAs of a stage for each step of k.
+SLUICE_HD constexpr int plain_waves(const KernelConfig& c) {
+  return ceil_div(c.tile.n, kWaveRows);
+}
+/// Columns of a plain_wgmma's products.
+SLUICE_HD constexpr int stage_columns(const KernelConfig& c) {
+  return stage_k_tiles(c) * c.tile.m;
+}
 SLUICE_HD constexpr WarpTile plain_tile(const KernelConfig& c) {
-  return {.rows = c.tile.n, .columns = c.tile.m, .warps = c.warps, .parts = c.cluster.k};
+  const int beside = team_warps(c) / stage_k_tiles(c);
+  return {.rows = c.tile.n,
+          .columns = c.tile.m,
+          .warps = c.warps / beside,
+          .beside = beside,
+          .parts = c.cluster.k};
 }
 SLUICE_HD constexpr int plain_stage_bytes(const KernelConfig& c) {
-  return (c.tile.n + c.tile.m) * kPlainRowBytes;
+  return stage_k_tiles(c) * (c.tile.n + c.tile.m) * kPlainRowBytes;
 }
-/// That a warp fills before it waits or multiplies: the last one is free for the next copy.
-SLUICE_HD constexpr int plain_early_stages(const KernelConfig& c) {
-  return c.stages - 1;
+/// Of each row of B in the rings of a CTA when it waits: the last stage of each is free for the next copy.
+SLUICE_HD constexpr int plain_early_row_bytes(const KernelConfig& c) {
+  return (c.stages - 1) * teams(c) * stage_k_tiles(c) * kPlainRowBytes;
+}
+/// The rings, and what the last WGMMA of the last stage reads past them.
+SLUICE_HD constexpr int plain_ring_bytes(const KernelConfig& c) {
+  const int read = c.schedule == Schedule::plain_wgmma ? kWaveRows * plain_waves(c) * kPlainRowBytes : 0;
+  return teams(c) * c.stages * plain_stage_bytes(c) + max(0, read - plain_stage_bytes(c));
 }
 /// Where sums from the cluster arrive: behind the rings and the CTA's own sums, which lie over the rings.
 SLUICE_HD constexpr int plain_incoming_offset(const KernelConfig& c) {
-  return max(c.warps * c.stages * plain_stage_bytes(c), warp_sums_bytes(plain_tile(c)));
+  return max(plain_ring_bytes(c), warp_sums_bytes(plain_tile(c)));
 }
 SLUICE_HD constexpr int plain_smem_bytes(const KernelConfig& c) {
   return plain_incoming_offset(c) + incoming_sums_bytes(plain_tile(c));
@@ -39,11 +73,18 @@ SLUICE_HD constexpr const char* validate_plain(const KernelConfig& c) {
   if (c.a_major != Major::k || c.b_major != Major::k) return "plain needs K-major operands";
   if (c.tile.m != 8 && c.tile.m != 16 && c.tile.m != 32 && c.tile.m != 64)
     return "plain needs tile.m of 8, 16, 32 or 64 rows of A";
-  if (c.tile.n != 16 && c.tile.n != 32 && c.tile.n != 64 && c.tile.n != 128)
-    return "plain needs tile.n of 16, 32, 64 or 128";
-  if (c.tile.m * c.tile.n > 64 * 64) return "plain has registers for at most 64 x 64 sums";
-  if (c.tile.n == 128 && c.tile.m > 16)
-    return "plain has registers for 128 rows of B with up to 16 of A: fp8 needs some to become fp16";
+  if (c.schedule == Schedule::plain) {
+    if (c.tile.n != 16 && c.tile.n != 32 && c.tile.n != 64 && c.tile.n != 128)
+      return "plain needs tile.n of 16, 32, 64 or 128";
+    if (c.tile.m * c.tile.n > 64 * 64) return "plain has registers for at most 64 x 64 sums";
+    if (c.tile.n == 128 && c.tile.m > 16)
+      return "plain has registers for 128 rows of B with up to 16 of A: fp8 needs some to become fp16";
+  } else {
+    if (c.tile.n < 16 || c.tile.n > 256 || c.tile.n % 16 != 0)
+      return "plain_wgmma needs tile.n to be a multiple of 16 in 16..256";
+    if (plain_waves(c) * stage_columns(c) > 128)
+      return "plain_wgmma has registers for 64 sums a thread: fewer rows of A or of B";
+  }
   if (c.tile.k != k_block(c.a)) return "tile.k must be one 128-byte row: 64 for 16-bit inputs, 128 for fp8";
   if (c.warps != 4 && c.warps != 8 && c.warps != 16) return "plain needs 4, 8 or 16 warps";
   if (c.stages < 2 || c.stages > 16) return "stages must be in 2..16";
@@ -51,7 +92,9 @@ SLUICE_HD constexpr const char* validate_plain(const KernelConfig& c) {
   if (c.cluster.k != 1 && c.cluster.k != 2 && c.cluster.k != 4 && c.cluster.k != 8)
     return "cluster.k must be 1, 2, 4 or 8";
   if (is_block_scaled(c.epilogue)) return "plain has no block scales";
-  if (c.promotes) return "plain keeps all sums in fp32: promotes says nothing there";
+  if (c.promotes && c.schedule == Schedule::plain)
+    return "plain keeps all sums in fp32: promotes says nothing there";
+  if (c.promotes) return "plain_wgmma does not promote: take Schedule::plain, whose sums are all in fp32";
   if (c.store != StorePath::direct) return "plain stores direct";
   if (c.combine != Combine::none) return "plain splits k inside a cluster only";
   if (plain_smem_bytes(c) > kMaxSmemBytes) return "the rings need more than 227 KB of shared memory";

@@ -152,7 +152,7 @@ SLUICE_HD constexpr int sums_empty_arrivals(const KernelConfig& c) {
 }
 
 SLUICE_HD constexpr int smem_bytes(const KernelConfig& c) {
-  if (c.schedule == Schedule::plain) return plain_smem_bytes(c);
+  if (is_plain(c.schedule)) return plain_smem_bytes(c);
   return barrier_offset(c) + 8 * barrier_count(c);
 }
 

@@ -46,8 +46,8 @@ SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
   if (c.tile.k != k_block(c.a)) return "tile.k must be one 128-byte row: 64 for 16-bit inputs, 128 for fp8";
   if (const char* rule = validate_epilogue(c); rule != nullptr) return rule;
   if (const char* rule = validate_gated(c); rule != nullptr) return rule;
-  if (c.schedule == Schedule::plain) return validate_plain(c);
-  if (c.warps != 0) return "warps is for plain: the others have 12";
+  if (is_plain(c.schedule)) return validate_plain(c);
+  if (c.warps != 0) return "warps is for plain schedules: the others have 12";
   if (c.overlap != Overlap{} && c.combine == Combine::separate)
     return "Combine::separate has a second kernel, so it cannot overlap with other launches";
   if (ping_pong && c.tile.m != 64 && c.tile.m != 128) return "ping_pong needs tile.m of 64 or 128";

@@ -12,10 +12,11 @@ namespace sluice {
 struct WarpTile {
   int rows = 64;    // a multiple of 16
   int columns = 8;  // a multiple of 8
-  int warps = 8;
-  int parts = 1;  // CTAs of the cluster
-  int pad = 4;    // floats behind each column: no two lanes meet on a bank with 4 if the rows are those of A,
-                  // with 8 if they are the columns of B
+  int warps = 8;    // that have sums of the same rows
+  int beside = 1;   // next to each of them, those with the next 16 rows (of a warpgroup), in turn
+  int parts = 1;    // CTAs of the cluster
+  int pad = 4;  // floats behind each column: no two lanes meet on a bank with 4 if the rows are those of A,
+                // with 8 if they are the columns of B
 
   constexpr bool operator==(const WarpTile&) const = default;
 };

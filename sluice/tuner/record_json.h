@@ -49,7 +49,7 @@ constexpr int kCount<Adding> = 3;
 template <>
 constexpr int kCount<Bias> = 2;
 template <>
-constexpr int kCount<Schedule> = 3;
+constexpr int kCount<Schedule> = 4;
 template <>
 constexpr int kCount<Raster> = 2;
 template <>

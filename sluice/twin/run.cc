@@ -77,7 +77,7 @@ Result<TwinReport> run_on_host(const Plan& plan, const HostBuffers& buffers, flo
                                u64 seed) {
   if (const char* rule = validate(plan.config))
     return Error{ErrorCode::invalid_config, fmt::format("the plan's config cannot run: {}", rule)};
-  if (plan.config.schedule == Schedule::plain)
+  if (is_plain(plan.config.schedule))
     return Error{ErrorCode::invalid_config, "plain has no roles to simulate: plan with another schedule"};
   if (plan.split.clusters < 1 || plan.split.group < 1)
     return Error{ErrorCode::invalid_config, fmt::format("{} clusters in bands of {}: both must be at least 1",

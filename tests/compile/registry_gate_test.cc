@@ -56,21 +56,27 @@ TEST(registry_gate, every_config_is_as_it_promises) {
              (*compiler)->version(), cache.stats().compiles, seconds[seconds.size() / 2]);
 }
 
-/// Every ring of the plain space at every number of tokens, a heavy and a light epilogue in turn.
+/// Every ring of the plain spaces at every number of tokens, a heavy and a light epilogue in turn.
 std::vector<KernelConfig> plain_configs() {
   std::vector<KernelConfig> configs;
-  for (const PlainBase& base : kPlainSpace)
+  const auto add = [&](Schedule schedule, int tile_n, int warps, const auto& stages_of) {
     for (const int tokens : {8, 16, 32, 64})
       for (const DType type : {DType::e4m3, DType::bf16}) {
         Problem p{.a = {.type = type}, .b = {.type = type}};
         if (configs.size() % 2 == 0)
           p.epilogue = {.scale_a = ScaleMode::vector, .scale_b = ScaleMode::vector, .bias = Bias::column};
-        KernelConfig c = config_for(p, {Schedule::plain, tokens, base.tile_n},
-                                    {1, 1, 1 << configs.size() % 4}, StorePath::direct);
-        c.warps = base.warps;
-        c.stages = base.stages;
+        KernelConfig c =
+            config_for(p, {schedule, tokens, tile_n}, {1, 1, 1 << configs.size() % 4}, StorePath::direct);
+        c.warps = warps;
+        c.stages = stages_of(c);
         if (validate(c) == nullptr) configs.push_back(c);
       }
+  };
+  for (const PlainBase& base : kPlainSpace)
+    add(Schedule::plain, base.tile_n, base.warps, [&](const KernelConfig&) { return base.stages; });
+  for (const PlainWgmmaBase& base : kPlainWgmmaSpace)
+    add(Schedule::plain_wgmma, base.tile_n, base.warps,
+        [&](const KernelConfig& c) { return plain_stages(c, base.ctas); });
   return configs;
 }
 
@@ -79,7 +85,7 @@ TEST(registry_gate, plain_configs_fit_as_often_on_an_sm_as_they_say) {
   if (std::getenv("SLUICE_GATE_FORCE") == nullptr) options.cache_dir = SLUICE_BINARY_DIR "/gate-cache";
   const KernelCache cache(options);
   const std::vector<KernelConfig> configs = plain_configs();
-  ASSERT_GT(configs.size(), 60u);
+  ASSERT_GT(configs.size(), 180u);
   std::vector<std::string> units;
   for (const KernelConfig& config : configs) units.push_back(unit_text(config));
   const auto cubins = cache.get_all(units, /*jobs=*/0, {});

@@ -32,6 +32,13 @@ KernelConfig plain(KernelConfig c) {
   return c;
 }
 
+/// The same of Schedule::plain_wgmma.
+KernelConfig plain_wgmma(KernelConfig c) {
+  c = plain(c);
+  c.schedule = Schedule::plain_wgmma;
+  return c;
+}
+
 const std::vector<Impossible>& impossible_configs() {
   using enum DType;
   static const std::vector<Impossible> kAll = {
@@ -108,6 +115,11 @@ const std::vector<Impossible>& impossible_configs() {
       {"plain has registers for at most 64 x 64 sums", plain({.tile = {64, 128, 64}})},
       {"plain has registers for 128 rows of B with up to 16 of A: fp8 needs some to become fp16",
        plain({.tile = {32, 128, 64}})},
+      {"plain_wgmma needs tile.n to be a multiple of 16 in 16..256", plain_wgmma({.tile = {8, 24, 64}})},
+      {"plain_wgmma has registers for 64 sums a thread: fewer rows of A or of B",
+       plain_wgmma({.tile = {64, 16, 64}, .stages = 2, .warps = 4})},
+      {"plain_wgmma does not promote: take Schedule::plain, whose sums are all in fp32",
+       plain_wgmma({.tile = {8, 32, 128}, .a = e4m3, .b = e4m3, .promotes = true})},
       {"plain needs 4, 8 or 16 warps", plain({.tile = {8, 32, 64}, .warps = 6})},
       {"plain has clusters along k only", plain({.tile = {8, 32, 64}, .cluster = {2, 1}})},
       {"cluster.k must be 1, 2, 4 or 8", plain({.tile = {8, 32, 64}, .cluster = {1, 1, 3}})},

@@ -10,7 +10,7 @@
 namespace sluice::testing {
 namespace {
 
-constexpr int kRandomConfigs = 160, kPlainConfigs = 120;
+constexpr int kRandomConfigs = 160, kPlainConfigs = 200;
 constexpr ClusterShape kClusters[] = {{1, 1}, {1, 1}, {2, 1},    {1, 2},    {2, 2},
                                       {4, 1}, {1, 4}, {1, 1, 2}, {1, 1, 4}, {1, 1, 8}};
 constexpr DType kInputs[] = {DType::bf16, DType::fp16, DType::e4m3, DType::e5m2};
@@ -67,12 +67,12 @@ KernelConfig random_config(Dice& dice, std::initializer_list<Activation> activat
   return c;
 }
 
-/// Schedule::plain of any tile, ring and split; may be impossible too.
+/// Plain schedules of any tile, ring and split; may be impossible too.
 KernelConfig random_plain_config(Dice& dice, std::initializer_list<Activation> activations) {
   constexpr int kTokens[] = {8, 16, 32, 64}, kRows[] = {16, 32, 64, 128}, kWarps[] = {4, 8, 16},
                 kParts[] = {1, 1, 2, 4, 8};
   KernelConfig c = random_config(dice, activations);
-  c.schedule = Schedule::plain;
+  c.schedule = dice.one_in(2) ? Schedule::plain : Schedule::plain_wgmma;
   c.tile.m = dice.any_of(kTokens);
   c.tile.n = dice.any_of(kRows);
   c.cluster = {1, 1, dice.any_of(kParts)};
@@ -82,6 +82,7 @@ KernelConfig random_plain_config(Dice& dice, std::initializer_list<Activation> a
   c.combine = Combine::none;
   if (is_block_scaled(c.epilogue)) c.epilogue = random_epilogue(dice, activations);
   make_fused(dice, c);
+  if (c.schedule == Schedule::plain_wgmma && dice.one_in(2)) c.tile.n = 16 * dice.between(1, 16);
   c.warps = dice.any_of(kWarps);
   c.stages = dice.between(2, 5);
   return c;

@@ -3,9 +3,14 @@
 // path and epilogue: not one wrong bit, not one byte changed outside D. A failure prints the line that runs
 // it alone.
 //   SLUICE_FUZZ_FIRST, SLUICE_FUZZ_COUNT   which cases (default 0, 20000)
+//   SLUICE_FUZZ_SCHEDULE                   only kernels of this schedule, like plain_wgmma (default: all)
 //   SLUICE_TEST_BATCH                      cases between waits (default 500; 1 finds the one that hangs)
 // Able to fail: verify_kernels_test shows on a CPU that the judge finds each kind of damage.
 #include <sluice/kernels/verify_arith.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
 
 #include "batch_runner.h"
 #include "config_pool.h"
@@ -21,14 +26,27 @@ constexpr int kShownFailures = 10;
 
 class fuzz : public GpuTest {};
 
+/// Empty: all.
+std::string wanted_schedule() {
+  const char* name = std::getenv("SLUICE_FUZZ_SCHEDULE");
+  return name == nullptr ? "" : name;
+}
+
 std::string replay_line(i64 index) {
-  return "SLUICE_FUZZ_FIRST=" + std::to_string(index) +
+  const std::string schedule = wanted_schedule();
+  return (schedule.empty() ? "" : "SLUICE_FUZZ_SCHEDULE=" + schedule + " ") +
+         "SLUICE_FUZZ_FIRST=" + std::to_string(index) +
          " SLUICE_FUZZ_COUNT=1 sluice_gpu_tests --gtest_filter=fuzz.random_problems_are_exact";
 }
 
 TEST_F(fuzz, random_problems_are_exact) {
   const i64 first = setting("SLUICE_FUZZ_FIRST", 0), count = setting("SLUICE_FUZZ_COUNT", kCases);
-  const std::vector<KernelConfig> all = exact_pool();
+  std::vector<KernelConfig> all = exact_pool();
+  if (const std::string schedule = wanted_schedule(); !schedule.empty())
+    all.erase(std::remove_if(all.begin(), all.end(),
+                             [&](const KernelConfig& c) { return name_of(c.schedule) != schedule; }),
+              all.end());
+  ASSERT_FALSE(all.empty()) << "SLUICE_FUZZ_SCHEDULE=" << wanted_schedule() << " is no schedule";
   const auto config_of = [&](i64 index) { return static_cast<size_t>(index % static_cast<i64>(all.size())); };
   std::vector<KernelConfig> wanted = all;
   if (count == 1) wanted = {all[config_of(first)]};  // a replay need not wait for the others

@@ -68,8 +68,12 @@ class gated : public GpuTest {
 /// even of 16.
 std::vector<Fused> exact_products() {
   const Schedule ping_pong = Schedule::ping_pong, cooperative = Schedule::cooperative,
-                 plain = Schedule::plain;
+                 plain = Schedule::plain, by_groups = Schedule::plain_wgmma;
   const PlanOverrides kernels[] = {
+      {.schedule = by_groups},
+      {.schedule = by_groups, .tile_n = 16},
+      {.schedule = by_groups, .tile_n = 32, .cluster = ClusterShape{1, 1, 4}},
+      {.schedule = by_groups, .tile_n = 128},
       {.schedule = plain},
       {.schedule = plain, .tile_n = 16},
       {.schedule = plain, .tile_n = 32, .cluster = ClusterShape{1, 1, 4}},
@@ -91,7 +95,7 @@ std::vector<Fused> exact_products() {
   int turn = 0;
   for (const i64 m : {1, 4, 16, 33, 64, 200})
     for (const PlanOverrides& kernel : kernels) {
-      if (kernel.schedule == plain && m > 64) continue;
+      if (is_plain(*kernel.schedule) && m > 64) continue;
       ++turn;
       const DType inputs[] = {DType::e4m3, DType::bf16, DType::fp16};
       const DType outputs[] = {DType::e4m3, DType::bf16, DType::fp32};
@@ -139,8 +143,9 @@ TEST_F(gated, activations_are_within_their_bounds) {
 /// is no power of two.
 TEST_F(gated, a_scale_of_d_is_what_the_quantiser_does_with_it) {
   const i64 n = 1040;
-  for (const Schedule schedule : {Schedule::plain, Schedule::ping_pong, Schedule::cooperative}) {
-    const i64 m = schedule == Schedule::plain ? 16 : 130;
+  for (const Schedule schedule :
+       {Schedule::plain, Schedule::plain_wgmma, Schedule::ping_pong, Schedule::cooperative}) {
+    const i64 m = is_plain(schedule) ? 16 : 130;
     const Problem wide = product(m, n, 64, DType::e4m3, DType::bf16);
     Problem narrow = wide;
     narrow.d.type = DType::e4m3;

@@ -88,12 +88,17 @@ class gemm_overlap : public GpuTest {
 
 TEST_F(gemm_overlap, keeps_the_contract_with_every_schedule_cluster_and_split) {
   const Schedule ping_pong = Schedule::ping_pong, cooperative = Schedule::cooperative,
-                 plain = Schedule::plain;
+                 plain = Schedule::plain, by_groups = Schedule::plain_wgmma;
   const Shape shapes[] = {
       {of(1, 6144, 4096, DType::e4m3), {.schedule = plain}},
       {of(16, 28672, 4096, DType::e4m3), {.schedule = plain}},  // more CTAs than there is room for
       {of(13, 1000, 8192, DType::bf16, true), {.schedule = plain}},
       {of(16, 512, 8192, DType::e4m3), {.schedule = plain, .cluster = ClusterShape{1, 1, 4}}},
+      {of(1, 6144, 4096, DType::e4m3), {.schedule = by_groups}},
+      {of(16, 28672, 4096, DType::e4m3), {.schedule = by_groups}},
+      {of(13, 1000, 8192, DType::bf16, true), {.schedule = by_groups, .tile_n = 32}},
+      {of(16, 512, 8192, DType::e4m3), {.schedule = by_groups, .cluster = ClusterShape{1, 1, 4}}},
+      {gated(of(16, 28672, 4096, DType::e4m3)), {.schedule = by_groups}},
       {of(64, 4096, 4096, DType::e4m3), {.schedule = ping_pong}},
       {of(64, 28672, 1024, DType::e4m3), {.schedule = ping_pong, .cluster = ClusterShape{1, 4}}},
       {of(64, 4096, 8192, DType::e4m3), {.schedule = ping_pong, .cluster = ClusterShape{1, 1, 2}}},

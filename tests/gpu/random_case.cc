@@ -120,7 +120,7 @@ Plan plan_for(const Problem& problem, const KernelConfig& config, const DeviceIn
                                   static_cast<int>(p.batch));
   const int most = std::max(1, std::min(cluster_tiles(grid), resident_clusters(config, device)));
   plan.split.clusters = clusters == 0 ? most : std::min(clusters, most);
-  if (config.schedule == Schedule::plain) plan.split.clusters = std::max(1, cluster_tiles(grid));
+  if (is_plain(config.schedule)) plan.split.clusters = std::max(1, cluster_tiles(grid));
   // A config that can combine shall: all tiles are streamed to a few more clusters than there are tiles.
   const int k_tiles = cluster_tiles(grid) * grid.k_tiles;
   if (config.combine != Combine::none && k_tiles > 1) {

@@ -99,7 +99,7 @@ TEST(chain_timeline, kernels_note_times_if_their_unit_asks) {
   };
   std::vector<std::string> units{norm_units(DType::bf16, NormStore::tensor)[0],
                                  quantize_units(DType::bf16, Granularity::row, Gate::none, {})[0]};
-  for (const Schedule schedule : {Schedule::plain, Schedule::ping_pong}) {
+  for (const Schedule schedule : {Schedule::plain, Schedule::plain_wgmma, Schedule::ping_pong}) {
     const Result<Plan> plan = gemm::plan({.m = 8, .n = 512, .k = 1024}, DeviceInfo{}, {.schedule = schedule});
     ASSERT_TRUE(plan.ok());
     units.push_back(unit_text(plan->config));

@@ -29,7 +29,8 @@ KernelConfig config_with(Schedule schedule, const Overlap& overlap) {
 }
 
 TEST(overlap, is_in_the_code_of_kernels_that_are_told_so_and_in_no_other) {
-  for (const Schedule schedule : {Schedule::plain, Schedule::ping_pong, Schedule::cooperative}) {
+  for (const Schedule schedule :
+       {Schedule::plain, Schedule::plain_wgmma, Schedule::ping_pong, Schedule::cooperative}) {
     const std::string with = cubin_of(config_with(schedule, kOverlap));
     EXPECT_TRUE(holds(with, Opcode::wait_prerequisites)) << name_of(schedule);
     EXPECT_TRUE(holds(with, Opcode::launch_dependents)) << name_of(schedule);

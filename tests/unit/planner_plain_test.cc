@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of Schedule::plain: when there are any, what of them is fixed, what refuses them, and that a record
-// brings one back.
-// How this can fail: with config_for's rule for promotion left out, promoted problems had none; with
-// recorded_plan passing a record's clusters on, the record's plan was the model's.
+// Plans of the plain schedules: when there are any, what of them is fixed, what refuses them, and that a
+// record brings one back. How this can fail: with config_for's rule for promotion left out, promoted problems
+// had none; with recorded_plan passing a record's clusters on, the record's plan was the model's.
 #include <algorithm>
 
 #include <gtest/gtest.h>
@@ -24,41 +23,53 @@ Problem tokens(i64 m, DType type = DType::e4m3) {
   return {.m = m, .n = 4096, .k = 4096, .a = {.type = type}, .b = {.type = type}};
 }
 
-std::vector<Plan> plain_ones(const Problem& p, const PlanOverrides& o = {}) {
-  const Result<std::vector<Plan>> all = gemm::candidates(p, kH200, o);
-  std::vector<Plan> plain;
-  if (all)
-    std::copy_if(all->begin(), all->end(), std::back_inserter(plain),
-                 [](const Plan& x) { return x.config.schedule == Schedule::plain; });
-  return plain;
-}
+/// Of either schedule.
+class planner_plain : public testing::TestWithParam<Schedule> {
+ protected:
+  std::vector<Plan> plain_ones(const Problem& p, const PlanOverrides& o = {}) const {
+    const Result<std::vector<Plan>> all = gemm::candidates(p, kH200, o);
+    std::vector<Plan> plain;
+    if (all)
+      std::copy_if(all->begin(), all->end(), std::back_inserter(plain),
+                   [](const Plan& x) { return x.config.schedule == GetParam(); });
+    return plain;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(schedules, planner_plain, testing::Values(Schedule::plain, Schedule::plain_wgmma),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
 
-TEST(planner_plain, is_for_up_to_64_rows_unless_asked_for) {
+TEST_P(planner_plain, is_for_up_to_64_rows_unless_asked_for) {
   for (const i64 m : {1, 8, 9, 17, 33, 64}) EXPECT_FALSE(plain_ones(tokens(m)).empty()) << m;
   EXPECT_TRUE(plain_ones(tokens(65)).empty());
-  EXPECT_FALSE(plain_ones(tokens(65), {.schedule = Schedule::plain}).empty());
+  EXPECT_FALSE(plain_ones(tokens(65), {.schedule = GetParam()}).empty());
 }
 
-TEST(planner_plain, plans_are_valid_and_launch_a_cluster_for_each_tile) {
+TEST_P(planner_plain, plans_are_valid_and_launch_a_cluster_for_each_tile) {
   for (const i64 m : {1, 16, 40})
     for (const Plan& plan : plain_ones(tokens(m, DType::bf16))) {
       EXPECT_EQ(validate(plan.config), nullptr) << short_name(plan.config);
       EXPECT_GE(plan.config.tile.m, m);
-      EXPECT_EQ(plan.split.clusters, 4096 / plan.config.tile.n);
+      EXPECT_EQ(plan.split.clusters, ceil_div(4096, plan.config.tile.n));
       EXPECT_EQ(plan.workspace_bytes, 0);
       EXPECT_GT(plan.estimate.total_us, 1);
     }
 }
 
-TEST(planner_plain, sums_of_fp8_are_promoted_ones_already) {
+/// mma.sync multiplies them as fp16 and adds in fp32; WGMMA's sums of fp8 have fewer bits.
+TEST_P(planner_plain, sums_of_fp8_are_promoted_ones_already_or_there_are_none) {
   Problem p = tokens(4);
   p.accumulate = Accumulate::promoted;
   const std::vector<Plan> plans = plain_ones(p);
-  ASSERT_FALSE(plans.empty());
-  EXPECT_FALSE(plans.front().config.promotes);
+  EXPECT_EQ(plans.empty(), GetParam() == Schedule::plain_wgmma);
+  for (const Plan& plan : plans) EXPECT_FALSE(plan.config.promotes);
+  const Result<Plan> asked = gemm::plan(p, kH200, {.schedule = GetParam()});
+  EXPECT_EQ(asked.ok(), GetParam() == Schedule::plain);
+  if (!asked) {
+    EXPECT_NE(asked.error().message.find("accumulate = fast"), std::string::npos) << asked.error().message;
+  }
 }
 
-TEST(planner_plain, is_not_for_what_it_cannot_do) {
+TEST_P(planner_plain, is_not_for_what_it_cannot_do) {
   Problem blocks = tokens(4);
   blocks.epilogue.scale_a = blocks.epilogue.scale_b = ScaleMode::block;
   EXPECT_TRUE(plain_ones(blocks).empty());
@@ -70,9 +81,9 @@ TEST(planner_plain, is_not_for_what_it_cannot_do) {
   EXPECT_TRUE(plain_ones(tokens(4), {.raster = Raster::along_n}).empty());
 }
 
-TEST(planner_plain, says_why_an_override_leaves_none) {
+TEST_P(planner_plain, says_why_an_override_leaves_none) {
   const auto message = [](const Problem& p, PlanOverrides o) {
-    o.schedule = Schedule::plain;
+    o.schedule = GetParam();
     const Result<Plan> plan = gemm::plan(p, kH200, o);
     EXPECT_FALSE(plan.ok());
     return plan.ok() ? std::string() : plan.error().message;
@@ -81,28 +92,28 @@ TEST(planner_plain, says_why_an_override_leaves_none) {
   columns.a.major = Major::mn;
   EXPECT_NE(message(columns, {}).find("K-major"), std::string::npos);
   EXPECT_NE(message(tokens(4), {.splits = 2}).find("inside a cluster"), std::string::npos);
-  EXPECT_NE(message(tokens(4), {.tile_n = 24}).find("16, 32, 64 or 128"), std::string::npos);
+  EXPECT_NE(message(tokens(4), {.tile_n = 24}).find("plain_wgmma: a multiple of 16"), std::string::npos);
   EXPECT_NE(message(tokens(4), {.cluster = ClusterShape{2, 1}}).find("along k only"), std::string::npos);
 }
 
-TEST(planner_plain, an_empty_problem_has_one_if_asked_for) {
+TEST_P(planner_plain, an_empty_problem_has_one_if_asked_for) {
   const Problem empty = tokens(0);
   EXPECT_TRUE(plain_ones(empty).empty());
-  EXPECT_TRUE(gemm::plan(empty, kH200, {.schedule = Schedule::plain}).ok());
+  EXPECT_TRUE(gemm::plan(empty, kH200, {.schedule = GetParam()}).ok());
 }
 
-TEST(planner_plain, rows_times_batch_must_fit_a_grid) {
+TEST_P(planner_plain, rows_times_batch_must_fit_a_grid) {
   Problem p = tokens(8);
   p.batch = 65535;
   EXPECT_FALSE(plain_ones(p).empty());
   p.batch = 65536;
   EXPECT_TRUE(plain_ones(p).empty());
-  const Result<Plan> plan = gemm::plan(p, kH200, {.schedule = Schedule::plain});
+  const Result<Plan> plan = gemm::plan(p, kH200, {.schedule = GetParam()});
   ASSERT_FALSE(plan.ok());
   EXPECT_NE(plan.error().message.find("65535"), std::string::npos) << plan.error().message;
 }
 
-TEST(planner_plain, every_ring_of_the_space_is_possible) {
+TEST(planner_plain_space, every_ring_is_possible) {
   for (const PlainBase& base : kPlainSpace) {
     KernelConfig c = config_for(tokens(8), {Schedule::plain, 8, base.tile_n}, {1, 1}, StorePath::direct);
     c.warps = base.warps;
@@ -111,13 +122,29 @@ TEST(planner_plain, every_ring_of_the_space_is_possible) {
   }
 }
 
-TEST(planner_plain, a_record_brings_one_back) {
+/// As many CTAs share an SM as the space says, at every number of tokens; and none has a ring of one stage.
+TEST(planner_plain_space, every_ring_of_warpgroups_fits_as_often_as_it_says) {
+  for (const PlainWgmmaBase& base : kPlainWgmmaSpace)
+    for (const int tokens_of_tile : {8, 16, 32}) {
+      KernelConfig c = config_for(tokens(8), {Schedule::plain_wgmma, tokens_of_tile, base.tile_n}, {1, 1},
+                                  StorePath::direct);
+      c.warps = base.warps;
+      c.stages = plain_stages(c, base.ctas);
+      EXPECT_EQ(validate(c), nullptr) << short_name(c);
+      EXPECT_GE(plain_ctas(c), base.ctas) << short_name(c);
+      ++c.stages;
+      EXPECT_TRUE(c.stages > kMaxStages || plain_smem_bytes(c) > kMaxSmemBytes || plain_ctas(c) < base.ctas)
+          << short_name(c);
+    }
+}
+
+TEST_P(planner_plain, a_record_brings_one_back) {
   const Problem p = tokens(4);
   const std::vector<Plan> plans = plain_ones(p);
   ASSERT_GT(plans.size(), 3u);
   const Plan& wanted = plans[3];
   TuningRecord record{.key = key_of(p, kH200),
-                      .choice = TunedChoice{.schedule = Schedule::plain,
+                      .choice = TunedChoice{.schedule = GetParam(),
                                             .tile_m = wanted.config.tile.m,
                                             .tile_n = wanted.config.tile.n,
                                             .cluster = wanted.config.cluster,
@@ -138,7 +165,7 @@ TEST(planner_plain, a_record_brings_one_back) {
   EXPECT_EQ(plan->config, wanted.config);
 }
 
-TEST(planner_plain, shares_of_smem_and_registers_hold_for_the_whole_space) {
+TEST_P(planner_plain, shares_of_smem_and_registers_hold_for_the_whole_space) {
   for (const i64 m : {8, 16, 32, 64})
     for (const Plan& plan : plain_ones(tokens(m))) {
       EXPECT_LE(plain_ctas(plan.config) * (plan.smem_bytes + 1024), kSmemOfSm) << short_name(plan.config);

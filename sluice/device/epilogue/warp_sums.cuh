@@ -15,7 +15,7 @@ template <WarpTile kTile>
 class WarpSums {
   static constexpr int kQuads = kTile.rows / 4 * kTile.columns;  // of four neighbouring rows of one column
   static constexpr int kShare = kQuads / kTile.parts;
-  static constexpr int kStride = warp_sums_stride(kTile), kThreads = 32 * kTile.warps;
+  static constexpr int kStride = warp_sums_stride(kTile), kThreads = 32 * kTile.warps * kTile.beside;
 
  public:
   /// `smem`: the CTA's own sums, over rings that are done with; `incoming`: where others send theirs.
@@ -80,14 +80,17 @@ class WarpSums {
     store(quad / (kTile.rows / 4), quad % (kTile.rows / 4) * 4, sum);
   }
 
-  SLUICE_DEVICE void write(const float (&sums)[kTile.rows / 16][kTile.columns / 8][4],
+  SLUICE_DEVICE void write(const float (&sums)[ceil_div(kTile.rows / 16, kTile.beside)][kTile.columns / 8][4],
                            const RowPair& factors) const {
     const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
+    const int warp = thread / 32 / kTile.beside, first = thread / 32 % kTile.beside;
 #pragma unroll
-    for (int block = 0; block < kTile.rows / 16; ++block)
+    for (int block = 0; block < ceil_div(kTile.rows / 16, kTile.beside); ++block)
 #pragma unroll
       for (int j = 0; j < kTile.columns / 8; ++j) {
-        const u32 to = address(thread / 32, 8 * j + lane % 4 * 2, 16 * block + lane / 4);
+        const int row = 16 * (kTile.beside * block + first) + lane / 4;
+        if (kTile.rows / 16 % kTile.beside != 0 && row >= kTile.rows) break;
+        const u32 to = address(warp, 8 * j + lane % 4 * 2, row);
         ptx::store_shared(to, sums[block][j][0] * factors.upper);
         ptx::store_shared(to + 4 * kStride, sums[block][j][1] * factors.upper);
         ptx::store_shared(to + 4 * 8, sums[block][j][2] * factors.lower);

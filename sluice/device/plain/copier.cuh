@@ -14,13 +14,21 @@ namespace sluice::plain {
 inline constexpr int kPiece = 16;    // bytes a lane copies at once
 inline constexpr int kCopyRows = 4;  // that a warp copies at once, eight lanes each
 
-/// Where a warp is: its CTA's tile, its k-tiles (first_tile, + warps, ..), its ring.
+/// Where a thread's team is (spec/plain.h): its CTA's tile, its stages, its ring.
 struct Place {
-  int lane, warp, rank;
+  int lane, team, rank;               // lane: of the team's threads
   int first_row, first_token, batch;  // of B, of A
-  int first_tile, count;
+  int first_tile, count;              // first_tile, + teams, ..: in units of a stage's k-tiles
   u32 ring;
 };
+
+/// The row of B that is a tile's `row`-th.
+template <KernelConfig kConfig>
+SLUICE_DEVICE i64 row_of_b(const GemmParams& params, const Place& at, int row) {
+  if constexpr (kConfig.epilogue.gated)
+    return at.first_row / 2 + row / 4 * 2 + row % 2 + i64{row / 2 % 2} * (params.n / 2);
+  return at.first_row + row;
+}
 
 template <KernelConfig kConfig>
 class Copier {
@@ -34,7 +42,7 @@ class Copier {
     const int row = at.lane / 8;
     const i64 k = static_cast<i64>(at.first_tile) * kPlainRowBytes + at.lane % 8 * kPiece;  // in bytes
     b_ = static_cast<const u8*>(params.b) + k +
-         kElement * (at.batch * params.b_batch_stride + first_row_of_b(params, at, row) * params.b_ld);
+         kElement * (at.batch * params.b_batch_stride + row_of_b<kConfig>(params, at, row) * params.b_ld);
     a_ = static_cast<const u8*>(params.a) + k +
          kElement * (at.batch * params.a_batch_stride + (at.first_token + row) * params.a_ld);
     rows_left_ = params.n - at.first_row - row;
@@ -77,11 +85,6 @@ class Copier {
   }
 
  private:
-  /// Of the lanes that have the `row`-th of four.
-  SLUICE_DEVICE static i64 first_row_of_b(const GemmParams& params, const Place& at, int row) {
-    if constexpr (kConfig.epilogue.gated) return at.first_row / 2 + row % 2 + i64{row / 2} * (params.n / 2);
-    return at.first_row + row;
-  }
   SLUICE_DEVICE static u32 piece_bytes(i64 k_left) {
     return static_cast<u32>(k_left < kPiece ? (k_left < 0 ? 0 : k_left) : kPiece);
   }

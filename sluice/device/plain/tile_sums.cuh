@@ -31,6 +31,10 @@ class TileSums {
  public:
   float sums[kBlocks][kTokenBlocks][4] = {};
 
+  // As GroupSums has them: a warp meets without a barrier, and its sums are there when they are made.
+  SLUICE_DEVICE static void meet(int) { __syncwarp(); }
+  SLUICE_DEVICE static void finish() {}
+
   SLUICE_DEVICE void add_tile(u32 stage, int lane) {
 #pragma unroll
     for (int step = 0; step < 4; step += 2) {  // 64 bytes of k

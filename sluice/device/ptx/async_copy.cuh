@@ -45,6 +45,13 @@ SLUICE_DEVICE void copy_16_bytes_if(u32 to, const void* from, bool inside) {
       "l"(from), "r"(static_cast<u32>(inside))
       : "memory");
 }
+SLUICE_DEVICE void copy_16_bytes_if(u32 to, const void* from, bool inside, u64 policy) {
+  asm volatile(
+      "{\n.reg .pred outside;\nsetp.eq.u32 outside, %2, 0;\n"
+      "cp.async.cg.shared::cta.global.L2::cache_hint [%0], [%1], 16, outside, %3;\n}" ::"r"(to),
+      "l"(from), "r"(static_cast<u32>(inside)), "l"(policy)
+      : "memory");
+}
 // `bytes` of 0..16 are read, the rest of the 16 become zeros. Six instructions where `bytes` is not known.
 SLUICE_DEVICE void copy_16_bytes(u32 to, const void* from, u32 bytes) {
   asm volatile("cp.async.cg.shared::cta.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)

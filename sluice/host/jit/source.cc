@@ -8,8 +8,15 @@ namespace sluice {
 
 namespace {
 
+/// Only the WGMMA of one width is read: all thirty-two would cost more time than the kernel itself.
+std::string wgmma_include(int columns) {
+  return "#include <sluice/device/ptx/generated/wgmma_n" + std::to_string(columns) + ".cuh>\n";
+}
+
 std::string plain_unit_text(const KernelConfig& config) {
-  std::string text = "#include <sluice/kernels/plain.cuh>\n";
+  std::string text;
+  if (config.schedule == Schedule::plain_wgmma) text = wgmma_include(stage_columns(config));
+  text += "#include <sluice/kernels/plain.cuh>\n";
   text += "inline constexpr sluice::KernelConfig kConfig = " + to_string(config) + ";\n";
   text += "extern \"C\" __global__ void\n";
   text += "__launch_bounds__(sluice::threads_of(kConfig), sluice::plain_ctas(kConfig))\n";
@@ -20,10 +27,8 @@ std::string plain_unit_text(const KernelConfig& config) {
 }  // namespace
 
 std::string unit_text(const KernelConfig& config, Stamping stamping) {
-  if (config.schedule == Schedule::plain) return plain_unit_text(config);
-  std::string text;
-  // Only the WGMMA of one width is read: all thirty-two would cost more time than the kernel itself.
-  text += "#include <sluice/device/ptx/generated/wgmma_n" + std::to_string(unit_columns(config)) + ".cuh>\n";
+  if (is_plain(config.schedule)) return plain_unit_text(config);
+  std::string text = wgmma_include(unit_columns(config));
   text += "#include <sluice/kernels/gemm_entry.cuh>\n";
   text += "inline constexpr sluice::KernelConfig kConfig = " + to_string(config) + ";\n";
   text += "extern \"C\" __global__ void __launch_bounds__(sluice::kThreads, 1)\n";

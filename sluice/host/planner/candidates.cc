@@ -206,11 +206,14 @@ std::vector<Plan> ranked(std::vector<Plan> plans) {
 }
 
 std::string why_no_plain_plan(const Problem& p, const PlanOverrides& o) {
-  if (const char* rule = why_not_plain(p, o); rule != nullptr)
-    return std::string("schedule = plain: ") + rule;
-  return "schedule = plain: no configuration has this tile, cluster and warps within 227 KB of shared "
-         "memory: "
-         "tiles are 8, 16, 32 or 64 x 16, 32, 64 or 128, warps 4, 8 or 16; give fewer overrides";
+  const std::string asked = std::string("schedule = ") + name_of(o.schedule.value_or(Schedule::plain)) + ": ";
+  if (const char* rule = why_not_plain(p, o); rule != nullptr) return asked + rule;
+  if (o.schedule == Schedule::plain_wgmma && is_promoted(p))
+    return asked + "it does not promote: take plain, whose sums are all in fp32, or accumulate = fast";
+  return asked +
+         "no configuration has this tile, cluster and warps within 227 KB of shared memory: tiles are 8, 16, "
+         "32 "
+         "or 64 x 16, 32, 64 or 128 (plain_wgmma: a multiple of 16), warps 4, 8 or 16; give fewer overrides";
 }
 
 /// The overrides ask for a split that stream_splits() did not return.
@@ -233,7 +236,7 @@ Result<std::vector<Plan>> rank_candidates(const Problem& p, const DeviceInfo& de
                                           const PlanOverrides& o) {
   if (Result<void> overrides = check_overrides(p, o); !overrides) return overrides.error();
   std::vector<Plan> plans = plain_plans(p, device, o);
-  if (o.schedule == Schedule::plain || o.warps) {
+  if ((o.schedule && is_plain(*o.schedule)) || o.warps) {
     if (plans.empty()) return bad_override(why_no_plain_plan(p, o));
     return ranked(std::move(plans));
   }

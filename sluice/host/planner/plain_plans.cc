@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // See plain_plans.h. The model knows four things: the fixed time of a launch, bytes over the rate of HBM or
-// of the SMs that are at work, instructions of a warp, and what a cluster costs. Its constants are from
-// docs/findings/plain-loads.md; the order of near ones is for the tuner.
+// of the SMs that are at work, instructions, and what clusters and waves cost. Its constants are fitted to
+// 1,000 timed candidates of 64 products (docs/findings/plain-loads.md); the order of near ones is for the
+// tuner.
 #include <sluice/host/planner/plain_plans.h>
 
 #include <algorithm>
@@ -15,18 +16,24 @@ namespace sluice {
 namespace {
 
 struct PlainModel {
-  double launch_us = 1.95;        // of a kernel that reads nothing, and its first and last bytes
-  double sm_bytes_per_us = 68e3;  // that one SM takes in
-  double latency_us = 1.15;       // of a load under load: bytes in flight over it is a rate
-  double tokens_share = 0.35;     // of the time of reading tokens again, which L2 overlaps with HBM
+  double launch_us = 2.37;        // of a kernel that reads nothing, and its first and last bytes
+  double sm_bytes_per_us = 66e3;  // that one SM takes in
+  double latency_us = 1.22;       // of a load under load: bytes in flight over it is a rate
+  double tokens_share = 0.18;     // of the time of reading tokens again, which L2 overlaps with HBM
   double product_clocks = 7.0;    // of one mma.sync, an SM sub-partition
   double fp8_expand_clocks = 18;  // for each 16 x 32 of B: to fp16
   double load_clocks = 2.2;       // for each row of 128 bytes: copies, addresses
+  double wgmma_clocks = 18;       // of one WGMMA with few columns, both operands in shared memory
+  double meet_clocks = 300;       // of a warpgroup's stage: copies seen, barrier, products' latency
+  double group_load_clocks = 7;   // for each 16 rows of 128 bytes that a warpgroup copies
   double clocks_per_us = 1770;    // with the tensor core in use
-  double overlap = 0.35;          // of the instructions' time that is not hidden behind memory
-  double cluster_us[4] = {0, 0.4, 0.5, 0.7};  // of 1, 2, 4, 8 CTAs
+  double overlap = 0.16;          // of the less of memory and instructions, which the other does not hide
+  double cluster_us[4] = {0, 0.7, 1.2, 1.6};  // of 1, 2, 4, 8 CTAs
   double reduce_us = 0.012;                   // for each KB of sums that warps add up
-  double tail_us = 0.25;                      // of a wave that is not full, at most
+  double tail = 0.52;                         // of a wave's time, for the last one's part that is empty
+  double wave_us = 0.1;                       // for each wave but the first
+  double beside_roles = 0.97;  // the model of the other schedules (cost_model.h) is 3 % low for few tokens:
+                               // what counts is which is faster
 };
 constexpr PlainModel kModel;
 
@@ -36,17 +43,56 @@ int tokens_of(i64 m) {
   return 64;
 }
 
-KernelConfig config_of(const Problem& p, const PlainBase& base, int tokens, int parts) {
-  KernelConfig c = config_for(p, {Schedule::plain, tokens, base.tile_n}, {1, 1, parts}, StorePath::direct);
-  c.warps = base.warps;
-  c.stages = base.stages;
-  return c;
+/// A tile of the space, `tokens` high, for every split of k.
+std::vector<KernelConfig> listed_configs(const Problem& p, int tokens) {
+  std::vector<KernelConfig> configs;
+  for (const int parts : {1, 2, 4, 8}) {
+    const auto add = [&](Schedule schedule, int tile_n, int warps) -> KernelConfig& {
+      configs.push_back(config_for(p, {schedule, tokens, tile_n}, {1, 1, parts}, StorePath::direct));
+      configs.back().warps = warps;
+      return configs.back();
+    };
+    for (const PlainBase& base : kPlainSpace)
+      add(Schedule::plain, base.tile_n, base.warps).stages = base.stages;
+    for (const PlainWgmmaBase& base : kPlainWgmmaSpace) {
+      KernelConfig& c = add(Schedule::plain_wgmma, base.tile_n, base.warps);
+      c.stages = plain_stages(c, base.ctas);
+    }
+  }
+  return configs;
+}
+
+/// CTAs that run at once: clusters leave SMs idle.
+double resident_ctas(const KernelConfig& c, const DeviceInfo& device) {
+  const int clusters = c.cluster.k == 1   ? device.sm_count
+                       : c.cluster.k == 2 ? device.max_clusters_of_2
+                       : c.cluster.k == 4 ? device.max_clusters_of_4
+                                          : device.max_clusters_of_8;
+  return static_cast<double>(clusters) * c.cluster.k * plain_ctas(c);
+}
+
+/// What the tensor core and the instructions beside it take of an SM, us.
+double math_us(const Problem& p, const KernelConfig& c, double tiles_of_sm) {
+  const double k_tiles = static_cast<double>(ceil_div(p.k, i64{c.tile.k}));
+  if (c.schedule == Schedule::plain_wgmma) {
+    const double waves = plain_waves(c), columns = stage_columns(c);
+    const double busy = 4 * waves * std::max(kModel.wgmma_clocks, columns / 2.0);
+    const double alone = kModel.meet_clocks + busy + kModel.group_load_clocks * plain_stage_bytes(c) / 2048.0;
+    const double together =
+        teams(c) * std::min<double>(plain_ctas(c), std::max(1.0, tiles_of_sm * c.cluster.k));
+    return tiles_of_sm * k_tiles / stage_k_tiles(c) * std::max(busy, alone / together) / kModel.clocks_per_us;
+  }
+  const double blocks = c.tile.n / 16.0, steps = is_fp8(c.a) ? 8 : 4;
+  const double clocks = blocks * steps * (c.tile.m / 8.0) * kModel.product_clocks +
+                        (is_fp8(c.a) ? blocks * 4 * kModel.fp8_expand_clocks : 0) +
+                        (c.tile.n + c.tile.m) * kModel.load_clocks;
+  return tiles_of_sm * k_tiles * clocks / 4 / kModel.clocks_per_us;
 }
 
 }  // namespace
 
 const char* why_not_plain(const Problem& p, const PlanOverrides& o) {
-  if (o.schedule && *o.schedule != Schedule::plain) return "another schedule is asked for";
+  if (o.schedule && !is_plain(*o.schedule)) return "another schedule is asked for";
   if (p.a.major != Major::k || p.b.major != Major::k) return "plain needs K-major operands";
   if (is_block_scaled(p.epilogue)) return "plain has no block scales";
   if (o.store == StorePath::tma) return "plain stores direct";
@@ -72,35 +118,29 @@ Estimate plain_estimate(const Problem& p, const DeviceInfo& device, const Kernel
       static_cast<double>(grid_columns(p, c)) * c.tile.n / static_cast<double>(std::max<i64>(p.n, 1));
   const double tokens = static_cast<double>(grid_columns(p, c)) * static_cast<double>(p.m) *
                         static_cast<double>(p.k) * bytes * static_cast<double>(p.batch);
-  const double resident = static_cast<double>(device.sm_count) * plain_ctas(c);
+  const double resident = resident_ctas(c, device);
   const double busy = std::min<double>(ctas, device.sm_count);
-  const double in_flight = static_cast<double>(c.warps) * (c.stages - 1) * c.tile.n * kPlainRowBytes *
+  const double in_flight = static_cast<double>(plain_early_row_bytes(c)) * c.tile.n *
                            std::min<double>(plain_ctas(c), std::max(1.0, ctas / device.sm_count));
   const double sm_rate = std::min(kModel.sm_bytes_per_us, in_flight / kModel.latency_us);
   const double hbm_us = weights * rows / std::min(device.hbm_bytes_per_us, busy * sm_rate);
   const double l2_us = tokens / device.l2_bytes_per_us;
 
-  const double k_tiles = static_cast<double>(ceil_div(p.k, i64{c.tile.k}));
-  const double blocks = c.tile.n / 16.0, steps = is_fp8(c.a) ? 8 : 4;
-  const double tile_clocks = blocks * steps * (c.tile.m / 8.0) * kModel.product_clocks +
-                             (is_fp8(c.a) ? blocks * 4 * kModel.fp8_expand_clocks : 0) +
-                             (c.tile.n + c.tile.m) * kModel.load_clocks;
-  const double sm_tiles = tiles * k_tiles / busy;
-  const double math_us = sm_tiles * tile_clocks / 4 / kModel.clocks_per_us;
+  const double math = math_us(p, c, tiles / busy);
 
   Estimate e;
   e.waves = static_cast<int>(std::min(1e9, (ctas + resident - 1) / resident));
-  e.tensor_us = math_us;
+  e.tensor_us = math;
   e.l2_us = l2_us;
   e.hbm_us = hbm_us;
   const int parts = c.cluster.k == 1 ? 0 : c.cluster.k == 2 ? 1 : c.cluster.k == 4 ? 2 : 3;
   const double last_wave = ctas / resident - static_cast<double>(static_cast<i64>(ctas / resident));
   e.overhead_us = kModel.launch_us + kModel.cluster_us[parts] +
                   kModel.reduce_us * warp_sums_bytes(plain_tile(c)) / 1024.0 +
-                  (ctas > resident && last_wave > 0 ? kModel.tail_us * (1 - last_wave) : 0);
-  e.total_us = e.overhead_us + std::max(hbm_us, math_us) +
-               kModel.overlap * std::min(hbm_us, math_us) * (math_us > 0.5 * hbm_us ? 1 : 0) +
-               kModel.tokens_share * l2_us;
+                  kModel.wave_us * (e.waves - 1) +
+                  (e.waves > 1 && last_wave > 0 ? kModel.tail * (1 - last_wave) * hbm_us / e.waves : 0);
+  e.total_us = kModel.beside_roles * (e.overhead_us + std::max(hbm_us, math) +
+                                      kModel.overlap * std::min(hbm_us, math) + kModel.tokens_share * l2_us);
   return e;
 }
 
@@ -116,21 +156,18 @@ Plan plain_plan(const Problem& p, const DeviceInfo& device, const KernelConfig& 
 std::vector<Plan> plain_plans(const Problem& p, const DeviceInfo& device, const PlanOverrides& o) {
   std::vector<Plan> plans;
   const bool nothing = p.m == 0 || p.n == 0 || p.batch == 0;  // any plan will do: the others', unless asked
-  if (why_not_plain(p, o) != nullptr || (nothing && o.schedule != Schedule::plain && !o.warps)) return plans;
-  for (const PlainBase& base : kPlainSpace) {
-    if (base.tile_n != o.tile_n.value_or(base.tile_n) || base.warps != o.warps.value_or(base.warps)) continue;
-    for (const int parts : {1, 2, 4, 8}) {
-      if (parts != (o.cluster ? o.cluster->k : parts)) continue;
-      KernelConfig c = config_of(p, base, o.tile_m.value_or(tokens_of(p.m)), parts);
-      if (o.stages) c.stages = *o.stages;
-      const double ctas = grid_tiles(p, c) * parts;
-      const bool crowded =
-          parts > 1 && ctas > device.sm_count * static_cast<double>(plain_ctas(c)) && !o.cluster;
-      if (validate(c) != nullptr || crowded || ctas > 2e9) continue;
-      Plan plan = plain_plan(p, device, c);
-      if (std::none_of(plans.begin(), plans.end(), [&](const Plan& x) { return x.config == plan.config; }))
-        plans.push_back(std::move(plan));
-    }
+  if (why_not_plain(p, o) != nullptr || (nothing && !o.schedule && !o.warps)) return plans;
+  for (KernelConfig c : listed_configs(p, o.tile_m.value_or(tokens_of(p.m)))) {
+    if (c.schedule != o.schedule.value_or(c.schedule) || c.tile.n != o.tile_n.value_or(c.tile.n) ||
+        c.warps != o.warps.value_or(c.warps) || c.cluster.k != (o.cluster ? o.cluster->k : c.cluster.k))
+      continue;
+    if (o.stages) c.stages = *o.stages;
+    const double ctas = grid_tiles(p, c) * c.cluster.k;
+    const bool crowded = c.cluster.k > 1 && ctas > resident_ctas(c, device) && !o.cluster;
+    if (validate(c) != nullptr || crowded || ctas > 2e9) continue;
+    Plan plan = plain_plan(p, device, c);
+    if (std::none_of(plans.begin(), plans.end(), [&](const Plan& x) { return x.config == plan.config; }))
+      plans.push_back(std::move(plan));
   }
   return plans;
 }

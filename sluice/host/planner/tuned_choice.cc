@@ -25,7 +25,7 @@ TunedChoice choice_of(const Plan& plan, double measured_us) {
           .streamed = split.streamed,
           .combine = split.streamed > 0 ? c.combine : Combine::last_arriver,
           .warps = c.warps,
-          .stages = c.schedule == Schedule::plain ? c.stages : 0,
+          .stages = is_plain(c.schedule) ? c.stages : 0,
           .measured_us = measured_us};
 }
 
@@ -34,7 +34,7 @@ PlanOverrides overrides_of(const TunedChoice& choice) {
                   .tile_m = choice.tile_m,
                   .tile_n = choice.tile_n,
                   .cluster = choice.cluster};
-  if (choice.schedule == Schedule::plain) {
+  if (is_plain(choice.schedule)) {
     o.stages = choice.stages;
     o.warps = choice.warps;
   } else {
@@ -48,6 +48,17 @@ PlanOverrides overrides_of(const TunedChoice& choice) {
 }
 
 bool is_listed(const TunedChoice& choice) {
+  if (choice.schedule == Schedule::plain_wgmma) {
+    const KernelConfig c{.schedule = choice.schedule,
+                         .tile = {choice.tile_m, choice.tile_n, kPlainRowBytes},
+                         .cluster = choice.cluster,
+                         .warps = choice.warps};
+    return std::any_of(std::begin(kPlainWgmmaSpace), std::end(kPlainWgmmaSpace),
+                       [&](const PlainWgmmaBase& x) {
+                         return x.tile_n == choice.tile_n && x.warps == choice.warps &&
+                                plain_stages(c, x.ctas) == choice.stages;
+                       });
+  }
   if (choice.schedule == Schedule::plain) {
     const PlainBase base{choice.tile_n, choice.warps, choice.stages};
     return std::find(std::begin(kPlainSpace), std::end(kPlainSpace), base) != std::end(kPlainSpace);

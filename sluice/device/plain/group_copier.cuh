@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Brings a warpgroup's stages into its ring, as WGMMA reads them: rows of 128 bytes with their 16-byte pieces
+// swizzled by the row, those of B (of each k-tile of the stage), then those of A. Rows and k outside of a
+// matrix become zeros and are not read. Gated tiles have their rows in copier.cuh's order.
+#pragma once
+
+#include <sluice/device/plain/copier.cuh>
+
+namespace sluice::plain {
+
+template <KernelConfig kConfig>
+class GroupCopier {
+  static constexpr int kElement = bytes_of(kConfig.a), kUnits = stage_k_tiles(kConfig);
+  static constexpr int kStep = teams(kConfig) * kUnits * kPlainRowBytes;  // from a stage to the team's next
+  static constexpr int kRows = 16;  // that the group copies at once, eight threads each
+
+ public:
+  /// `at.lane`: of the warpgroup's threads.
+  SLUICE_DEVICE GroupCopier(const GemmParams& params, const Place& at)
+      : rows_b_(outputs_of(kConfig.epilogue, kRows) * kElement * params.b_ld),
+        rows_a_(kRows * kElement * params.a_ld),
+        policy_(ptx::evict_first_policy()) {
+    const int row = at.lane / 8;
+    const i64 k = static_cast<i64>(at.first_tile) * kUnits * kPlainRowBytes + at.lane % 8 * kPiece;  // bytes
+    b_ = static_cast<const u8*>(params.b) + k +
+         kElement * (at.batch * params.b_batch_stride + row_of_b<kConfig>(params, at, row) * params.b_ld);
+    // Of tiles of eight tokens, two k-tiles are copied at once where there are two.
+    const int token = row % min(kRows, kConfig.tile.m), unit = row / min(kRows, kConfig.tile.m);
+    a_ = static_cast<const u8*>(params.a) + k + unit * kPlainRowBytes +
+         kElement * (at.batch * params.a_batch_stride + (at.first_token + token) * params.a_ld);
+    rows_left_ = params.n - at.first_row - row;
+    tokens_left_ = params.m - at.first_token - token;
+    k_left_ = static_cast<i64>(params.k) * kElement - k;
+    first_unit_ = unit;
+    target_ = row * kPlainRowBytes + (at.lane % 8 ^ row % 8) * kPiece;
+  }
+
+  /// The next stage, to `stage`.
+  SLUICE_DEVICE void copy(u32 stage) {
+    copy_weights(stage, 0);
+    copy_tokens(stage);
+  }
+  /// B's part of the stage that is `ahead` behind the next one.
+  SLUICE_DEVICE void copy_weights(u32 stage, int ahead) const {
+    constexpr int kCopies = kUnits * kConfig.tile.n / kRows;
+    const i64 left = k_left_ - ahead * kStep;
+    const u8* from = b_ + ahead * kStep;
+    const u32 to = stage + target_;
+    if (left >= (kUnits - 1) * kPlainRowBytes + kPiece) {
+#pragma unroll
+      for (int i = 0; i < kCopies; ++i)
+        ptx::copy_16_bytes_if(to + i * kRows * kPlainRowBytes, of_b(from, i), row_of(i) < rows_left_,
+                              policy_);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kCopies; ++i)
+        ptx::copy_16_bytes(to + i * kRows * kPlainRowBytes, of_b(from, i),
+                           row_of(i) < rows_left_ ? piece_bytes(left, unit_of(i)) : 0u, policy_);
+    }
+  }
+  /// A's part of the next stage, which is the last of it.
+  SLUICE_DEVICE void copy_tokens(u32 stage) {
+    constexpr int kAll = stage_columns(kConfig);
+    const u32 to = stage + kUnits * kConfig.tile.n * kPlainRowBytes + target_;
+    if (kAll >= kRows || first_unit_ < kUnits) {
+#pragma unroll
+      for (int i = 0; i < max(1, kAll / kRows); ++i) {
+        constexpr int kTokens = kConfig.tile.m;
+        const int token = i * kRows % kTokens, unit = i * kRows / kTokens;
+        ptx::copy_16_bytes(to + i * kRows * kPlainRowBytes,
+                           a_ + token / kRows * rows_a_ + unit * kPlainRowBytes,
+                           token < tokens_left_ ? piece_bytes(k_left_, unit + first_unit_) : 0u);
+      }
+    }
+    b_ += kStep;
+    a_ += kStep;
+    k_left_ -= kStep;
+  }
+
+ private:
+  SLUICE_DEVICE static constexpr int row_of(int i) {
+    return i * kRows % kConfig.tile.n;
+  }
+  SLUICE_DEVICE static constexpr int unit_of(int i) {
+    return i * kRows / kConfig.tile.n;
+  }
+  SLUICE_DEVICE const u8* of_b(const u8* from, int i) const {
+    return from + row_of(i) / kRows * rows_b_ + unit_of(i) * kPlainRowBytes;
+  }
+  SLUICE_DEVICE static u32 piece_bytes(i64 left, int unit) {
+    const i64 bytes = left - unit * kPlainRowBytes;
+    return static_cast<u32>(bytes < kPiece ? (bytes < 0 ? 0 : bytes) : kPiece);
+  }
+
+  const u8* b_;  // this thread's 16 bytes of the next stage
+  const u8* a_;
+  i64 rows_b_, rows_a_;          // bytes from its row to that of its next copy
+  int rows_left_, tokens_left_;  // from its first on
+  i64 k_left_;                   // bytes, from its first of the next stage on
+  int first_unit_;               // of its tokens
+  u32 target_;
+  u64 policy_;
+};
+
+}  // namespace sluice::plain

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a warpgroup adds up of a tile by WGMMA, both operands from its stages (group_copier.cuh). One stage's
+// products are in flight while the copies of a later one are issued.
+#pragma once
+
+#include <sluice/spec/plain.h>
+#include <sluice/device/math/wgmma_ss.cuh>
+#include <sluice/device/ptx/sync.cuh>
+#include <sluice/device/ptx/tma.cuh>
+
+namespace sluice::plain {
+
+/// Weights are WGMMA's A.
+SLUICE_HD constexpr KernelConfig with_operands_swapped(KernelConfig c) {
+  const DType a = c.a;
+  c.a = c.b;
+  c.b = a;
+  return c;
+}
+
+template <KernelConfig kConfig>
+class GroupSums {
+  static constexpr int kWaves = plain_waves(kConfig), kColumns = stage_columns(kConfig);
+  static constexpr int kTokenBlocks = kConfig.tile.m / 8;
+
+ public:
+  float sums[kWaves][kTokenBlocks][4];  // after finish()
+
+  SLUICE_DEVICE GroupSums() { products_.clear(); }
+
+  /// Before a stage is read: all threads' copies of it are there for WGMMA, and nobody reads the stage before
+  /// it any more. `team`: of the CTA's.
+  SLUICE_DEVICE void meet(int team) {
+    ptx::fence_proxy_async();
+    wait();
+    ptx::named_barrier_sync(1 + team, kWarpgroupThreads);
+  }
+  SLUICE_DEVICE void add_tile(u32 stage, int) {
+    __syncwarp();
+    WgmmaSs<with_operands_swapped(kConfig)>::issue(
+        products_, stage, stage + stage_k_tiles(kConfig) * kConfig.tile.n * kPlainRowBytes, /*fresh=*/false);
+  }
+  /// Takes what this warp's rows make of their own k-tile's tokens.
+  SLUICE_DEVICE void finish() {
+    wait();
+    const int own = static_cast<int>(threadIdx.x) / 32 % 4 / plain_tile(kConfig).beside;
+#pragma unroll
+    for (int unit = 0; unit < stage_k_tiles(kConfig); ++unit)
+      if (unit == own || stage_k_tiles(kConfig) == 1) take(unit);
+  }
+
+ private:
+  SLUICE_DEVICE void wait() {
+    ptx::wgmma_wait_group<0>();
+    products_.pin();
+  }
+  SLUICE_DEVICE void take(int unit) {
+#pragma unroll
+    for (int wave = 0; wave < kWaves; ++wave)
+#pragma unroll
+      for (int j = 0; j < kTokenBlocks; ++j)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          sums[wave][j][i] = products_.values[wave][4 * (unit * kTokenBlocks + j) + i];
+  }
+
+  Accumulator<kWaves, kColumns> products_;
+};
+
+}  // namespace sluice::plain
