@@ -81,10 +81,7 @@ void add_mixed_flags(CLI::App& app, MixedFlags& f) {
       app.add_option("--w-stages", f.w_stages, "Slots of the weights' ring, 128 k each: 1 to 16")
           ->group(wide),
       app.add_option("--strips", f.strips, "64 outputs each, of a CTA: 1 to 4")->group(byte),
-      app.add_option("--k-groups", f.k_groups, "Warpgroups that share a strip")->group(byte),
-      app.add_option("--held-tiles", f.held_tiles,
-                     "128 k of tokens that stay in shared memory; at least a CTA's")
-          ->group(byte)};
+      app.add_option("--k-groups", f.k_groups, "Warpgroups that share a strip")->group(byte)};
 }
 
 bool is_shared_flag(const std::string& name) {
@@ -117,7 +114,6 @@ mixed::Overrides mixed_overrides_of(const RequestFlags& request, const MixedFlag
           .w_stages = flags.w_stages,
           .strips = flags.strips,
           .k_groups = flags.k_groups,
-          .held_tiles = flags.held_tiles,
           .ignore_records = request.problem.no_records};
 }
 

@@ -24,7 +24,7 @@
 namespace sluice {
 
 /// Which kernel, and how: few 16-bit tokens (kernels/narrow.cuh), many (kernels/wide.cuh), e4m3 tokens
-/// (kernels/byte.cuh, kernels/byte_plain.cuh).
+/// (kernels/byte.cuh).
 using MixedConfig = std::variant<NarrowConfig, WideConfig, ByteConfig>;
 
 /// The text of a JIT unit, a log line and a test: a C++ designated initialiser with every field.
@@ -57,12 +57,12 @@ struct TunedChoice {
 };
 
 /// Fields that are set overrule the planner; the rest its model still chooses. With 16-bit tokens a field of
-/// one kernel asks for that kernel. e4m3 tokens have tokens, strips, k_groups, parts, stages and held_tiles.
-/// Records are not looked at once any of them is set.
+/// one kernel asks for that kernel. e4m3 tokens have one kernel, and tokens, strips, k_groups, parts and
+/// stages are its fields. Records are not looked at once any of them is set.
 struct Overrides {
   std::optional<int> token_blocks, row_blocks, warps, stages, parts, ctas;  // as in NarrowConfig
   std::optional<int> tokens, cluster_n, cluster_k, x_stages, w_stages;      // as in WideConfig
-  std::optional<int> strips, k_groups, held_tiles;                          // as in ByteConfig
+  std::optional<int> strips, k_groups;                                      // as in ByteConfig
   bool ignore_records = false;  // plan as if the problem had never been tuned
   Overlap overlap{};            // put into the plan whoever chose it; in a chain of launches
 

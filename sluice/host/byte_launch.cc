@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The launch of the kernels for e4m3 tokens: a tensor map of X, whose address a launch fills in, and a CTA
-// for each part of each tile; the tiles of one row of strips lie beside one another, so that L2 has their
+// The launch of the kernel for e4m3 tokens: a tensor map of X, whose address a launch fills in, and a CTA for
+// each part of each tile; the tiles of one row of strips lie beside one another, so that L2 has their
 // weights.
 #include <algorithm>
 #include <cstddef>

@@ -58,15 +58,13 @@ std::string to_string(const WideConfig& config) {
 
 std::string to_string(const ByteConfig& config) {
   const auto& [weights, x, d, scale_x, bias, bias_type, activation, gated, scale_d, tokens, strips, k_groups,
-               parts, stages, held_tiles, overlap] = config;
+               parts, stages, overlap] = config;
   return "sluice::ByteConfig{.weights = " + to_string(weights) + ", .x = " + type_text(x) +
          ", .d = " + type_text(d) + ", .scale_x = " + scale_text(scale_x) +
          epilogue_text(bias, bias_type, activation) + gated_text(gated) + scale_d_text(scale_d) +
          ", .tokens = " + number(tokens) + ", .strips = " + number(strips) +
          ", .k_groups = " + number(k_groups) + ", .parts = " + number(parts) +
-         ", .stages = " + number(stages) +
-         (held_tiles == ByteConfig{}.held_tiles ? "" : ", .held_tiles = " + number(held_tiles)) +
-         overlap_field(overlap) + "}";
+         ", .stages = " + number(stages) + overlap_field(overlap) + "}";
 }
 
 std::string to_string(const MixedConfig& config) {
@@ -109,20 +107,17 @@ std::string unit_text(const WideConfig& config) {
 }
 
 std::string unit_text(const ByteConfig& config) {
-  const bool plain = is_plain(config);
-  return std::string("#include <sluice/kernels/") + (plain ? "byte_plain" : "byte") +
-         ".cuh>\n"
+  return "#include <sluice/kernels/byte.cuh>\n"
          "#include <sluice/device/ptx/generated/wgmma_rs_n" +
          number(config.tokens) +
          ".cuh>\n"
          "inline constexpr sluice::ByteConfig kConfig = " +
          to_string(config) +
          ";\n"
-         "extern \"C\" __global__ void __launch_bounds__(sluice::threads_of(kConfig), " +
-         (plain ? "sluice::ctas_of_sm(kConfig)" : "1") + ")\n" + kEntryName +
+         "extern \"C\" __global__ void __launch_bounds__(sluice::threads_of(kConfig), 1)\n" +
+         kEntryName +
          "(const __grid_constant__ sluice::ByteParams params) {\n"
-         "  sluice::mixed::run_" +
-         (plain ? "byte_plain" : "byte") + "<kConfig>(params);\n}\n";
+         "  sluice::mixed::run_byte<kConfig>(params);\n}\n";
 }
 
 std::string unit_text(const MixedConfig& config) {
@@ -186,8 +181,7 @@ std::string work_text(const MixedProblem& p, const WideConfig& c) {
 std::string work_text(const MixedProblem& p, const ByteConfig& c) {
   return tiles_text(p, tile_rows(c), c.tokens) + "k in " + number(c.parts) +
          (c.parts == 1 ? " part, " : " parts, ") + number(c.k_groups) +
-         (c.k_groups == 1 ? " warpgroup a strip" : " warpgroups a strip") +
-         (is_plain(c) ? ", which load for themselves" : "");
+         (c.k_groups == 1 ? " warpgroup a strip" : " warpgroups a strip");
 }
 
 }  // namespace
@@ -203,8 +197,8 @@ std::string short_name(const WideConfig& c) {
 }
 
 std::string short_name(const ByteConfig& c) {
-  return std::string(is_plain(c) ? "byte_plain " : "byte ") + number(c.tokens) + "x" + number(tile_rows(c)) +
-         " g" + number(c.k_groups) + " s" + number(c.stages) + " p" + number(c.parts) + formats_text(c);
+  return "byte " + number(c.tokens) + "x" + number(tile_rows(c)) + " g" + number(c.k_groups) + " s" +
+         number(c.stages) + " p" + number(c.parts) + formats_text(c);
 }
 
 std::string short_name(const MixedConfig& config) {

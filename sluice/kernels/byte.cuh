@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // e4m3 tokens times packed weights: D[m][n] = act(scale_x X W^T + bias), W = scale * (code - zero). Codes are
-// made e4m3 in registers, by the warps that multiply, and are WGMMA's A; tokens are its B. Few tokens have
-// kernels/byte_plain.cuh.
+// made e4m3 in registers, by the warps that multiply, and are WGMMA's A; tokens are its B.
 //
 // clang-format off
 // Roles (128 threads for each math warpgroup, and 64)
@@ -35,7 +34,6 @@
 #include <sluice/device/mixed/byte_finish.cuh>
 #include <sluice/device/mixed/byte_loads.cuh>
 #include <sluice/device/mixed/byte_products.cuh>
-#include <sluice/device/mixed/byte_ring.cuh>
 
 namespace sluice::mixed {
 
@@ -70,7 +68,7 @@ SLUICE_DEVICE void load(const ByteParams& params, const BytePlace<kConfig>& at) 
 
 template <ByteConfig kConfig>
 SLUICE_DEVICE void run_byte(const ByteParams& params) {
-  static_assert(validate(kConfig) == nullptr && !is_plain(kConfig));
+  static_assert(validate(kConfig) == nullptr);
   using S = ByteShape<kConfig>;
   using Launch = DependentLaunch<kConfig.overlap>;
   extern __shared__ __align__(1024) u8 smem[];
@@ -81,12 +79,9 @@ SLUICE_DEVICE void run_byte(const ByteParams& params) {
 
   if (at.multiplies()) {
     ptx::named_barrier_sync(kBegun, threads_of(kConfig));
-    finish.fetch_vectors([] { Launch::wait(); });
-    finish.keep_vectors();  // while the first tiles are on their way
-    using Products = ByteProducts<kConfig, ByteRing<kConfig>>;
-    typename Products::Sums sums = {};
-    ByteRing<kConfig> ring(at);
-    Products(params, at, ring).run(sums);
+    finish.fetch_vectors([] { Launch::wait(); });  // while the first tiles are on their way
+    typename ByteProducts<kConfig>::Sums sums = {};
+    ByteProducts<kConfig>(params, at).run(sums);
     ptx::named_barrier_sync(kMultiplied, S::kMathThreads);
     finish.leave(sums);
     ptx::named_barrier_sync(kLeft, S::kMathThreads);

@@ -3,9 +3,7 @@
 // parameters. The problem is spec/mixed.h's:
 //   D[m][n] = act(scale_x[m] * sum_k X[m][k] W[n][k] + bias[n]),  W = scale * (code - zero)
 // Codes become e4m3 in registers and are WGMMA's A; tokens are its B and come from shared memory. Products of
-// at most 128 k are added up by the tensor core, everything else in fp32 registers. Two ways to load: two
-// warps fill a ring with tokens and weights (kernels/byte.cuh); or, for few tokens, all tokens of the CTA's k
-// stay in shared memory, and warps that multiply load their own weights (kernels/byte_plain.cuh).
+// at most 128 k are added up by the tensor core, everything else in fp32 registers.
 #pragma once
 
 #include <sluice/spec/mixed.h>
@@ -30,8 +28,7 @@ struct ByteConfig {
   int strips = 4;                       // of a CTA
   int k_groups = 1;                     // warpgroups that share a strip
   int parts = 1;                        // of k, one for each CTA of a cluster: 1..8
-  int stages = 8;                       // a stage: 128 k of each strip, and of tokens unless those stay
-  int held_tiles = 0;  // 128 k of tokens that stay, at least the CTA's; 0: they come with the weights
+  int stages = 8;                       // a stage: 128 k of tokens and of each strip
   Overlap overlap{};
 
   constexpr bool operator==(const ByteConfig&) const = default;
@@ -39,15 +36,12 @@ struct ByteConfig {
 
 inline constexpr int kByteMostGroups = 4;
 
-SLUICE_HD constexpr bool is_plain(const ByteConfig& c) {
-  return c.held_tiles > 0;
-}
 SLUICE_HD constexpr int math_groups(const ByteConfig& c) {
   return c.strips * c.k_groups;
 }
 /// Math warpgroups, then two warps that load.
 SLUICE_HD constexpr int threads_of(const ByteConfig& c) {
-  return 128 * math_groups(c) + (is_plain(c) ? 0 : 64);
+  return 128 * math_groups(c) + 64;
 }
 SLUICE_HD constexpr int tile_rows(const ByteConfig& c) {
   return kStripRows * c.strips;
@@ -56,14 +50,10 @@ SLUICE_HD constexpr int tile_rows(const ByteConfig& c) {
 SLUICE_HD constexpr int tile_columns(const ByteConfig& c) {
   return c.gated ? tile_rows(c) / 2 : tile_rows(c);
 }
-/// Stages of a warpgroup.
-SLUICE_HD constexpr int ring_stages(const ByteConfig& c) {
-  return c.stages / c.k_groups;
-}
 
-// Shared memory: [token ring, or all tokens | weight ring | sums from the cluster | vectors | barriers]. When
-// all is multiplied the warpgroups' sums lie over the rings: fp32, [k group][token][row], rows padded so that
-// no two lanes meet on a bank.
+// Shared memory: [token ring | weight ring | sums from the cluster | vectors | barriers]. When all is
+// multiplied the warpgroups' sums lie over the rings: fp32, [k group][token][row], rows padded so that no two
+// lanes meet on a bank.
 SLUICE_HD constexpr int x_stage_bytes(const ByteConfig& c) {
   return c.tokens * kPackedTileK;
 }
@@ -71,7 +61,7 @@ SLUICE_HD constexpr int w_stage_bytes(const ByteConfig& c) {
   return c.strips * tile_bytes(c.weights);
 }
 SLUICE_HD constexpr int w_ring_offset(const ByteConfig& c) {
-  return (is_plain(c) ? c.held_tiles : c.stages) * x_stage_bytes(c);
+  return c.stages * x_stage_bytes(c);
 }
 SLUICE_HD constexpr int sums_stride(const ByteConfig& c) {
   return tile_rows(c) + 4;
@@ -95,15 +85,9 @@ SLUICE_HD constexpr int vector_offset(const ByteConfig& c) {
 SLUICE_HD constexpr int barrier_offset(const ByteConfig& c) {
   return vector_offset(c) + 4 * (2 * tile_rows(c) + c.tokens);
 }
-/// A full and an empty one for each stage, or one for each tile of tokens that stay: 8 bytes each.
+/// A full and an empty one for each stage, 8 bytes each.
 SLUICE_HD constexpr i64 smem_bytes(const ByteConfig& c) {
-  return barrier_offset(c) + 8 * (is_plain(c) ? c.held_tiles : 2 * c.stages);
-}
-
-/// CTAs that shall share an SM: what shared memory has room for, as long as threads keep 128 registers.
-SLUICE_HD constexpr int ctas_of_sm(const ByteConfig& c) {
-  if (!is_plain(c)) return 1;
-  return max(1, min(512 / threads_of(c), static_cast<int>(kSmemOfSm / (smem_bytes(c) + 1024))));
+  return barrier_offset(c) + 8 * 2 * c.stages;
 }
 
 /// nullptr, or the rule that the config breaks, in words.
@@ -122,7 +106,6 @@ SLUICE_HD constexpr const char* validate(const ByteConfig& c) {
   if (c.strips != 1 && c.strips != 2 && c.strips != 4) return "strips must be 1, 2 or 4";
   if (c.gated && c.strips == 1) return "gated, strips must be 2 or 4: as many of the gate as of up";
   if (c.k_groups < 1 || c.k_groups > 4) return "k_groups must be in 1..4";
-  if (c.held_tiles < 0 || c.held_tiles > 128) return "held_tiles must be in 0..128";
   if (math_groups(c) > kByteMostGroups) return "a CTA has room for 4 math warpgroups";
   if (c.tokens == 128 && math_groups(c) > 2) return "the sums of 128 tokens leave registers for 2 warpgroups";
   if (c.parts < 1 || c.parts > 8) return "parts must be in 1..8";
@@ -130,8 +113,6 @@ SLUICE_HD constexpr const char* validate(const ByteConfig& c) {
   if (c.stages <= c.k_groups) return "stages must be more than k_groups: each waits for a tile and holds one";
   if (c.stages % c.k_groups != 0)
     return "stages must be a multiple of k_groups: who waits for a stage must have seen all its phases";
-  if (is_plain(c) && ring_stages(c) < 3)
-    return "where tokens stay stages must be 3 * k_groups or more: one is read while one is filled again";
   if (smem_bytes(c) > kMaxSmemBytes) return "the rings need more than 227 KB of shared memory";
   return nullptr;
 }

@@ -71,15 +71,11 @@ void choice_fields(Visitor& v, Values& choice) {
   v.number_or("stages", 0, choice.stages, {0, 64});
 }
 
-/// Names and order of a kernel's fields are for_each_choice's; their rules are the planner's. held_tiles is
-/// left out where it is 0: older records have none.
+/// Names and order of a kernel's fields are for_each_choice's; their rules are the planner's.
 template <class Visitor, Is<mixed::TunedChoice> Values>
 void choice_fields(Visitor& v, Values& choice) {
   v.kernel("kernel", choice.config);
-  const auto number = [&](std::string_view name, auto& value) {
-    if (name == "held_tiles") return v.number_or("held_tiles", ByteConfig{}.held_tiles, value, {0, 1024});
-    v.number(name.data(), value, {0, 1024});
-  };
+  const auto number = [&](const char* name, auto& value) { v.number(name, value, {0, 1024}); };
   std::visit([&](auto& config) { mixed::for_each_choice(config, number); }, choice.config);
 }
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of packed weights in chains of dependent launches: a long product writes their tokens over NaN and
 // lets them begin at once; they, and another one behind them, must have the bits of launches in turn. To see
-// it fail: take the wait out of kernels/narrow.cuh, byte.cuh, byte_plain.cuh or wide.cuh (and
-// Module::check_waits).
+// it fail: take the wait out of kernels/narrow.cuh, byte.cuh or wide.cuh (and Module::check_waits).
 #include <sluice/host/driver/events.h>
 #include <sluice/host/mixed_check.h>
 #include <sluice/mixed.h>
@@ -127,19 +126,14 @@ TEST_F(mixed_overlap, of_the_wide_kernel_gives_the_bits_of_launches_in_turn) {
 }
 
 TEST_F(mixed_overlap, of_the_kernel_for_e4m3_tokens_gives_the_bits_of_launches_in_turn) {
-  expect_same_bits(problem_of(DType::e4m3, 16), {.parts = 2, .held_tiles = 0});
-  expect_same_bits(problem_of(DType::e4m3, 64), {.parts = 1, .tokens = 64, .held_tiles = 0});
-}
-
-TEST_F(mixed_overlap, of_e4m3_tokens_by_plain_loads_gives_the_bits_of_launches_in_turn) {
-  expect_same_bits(problem_of(DType::e4m3, 1), {.parts = 2, .strips = 1, .k_groups = 4, .held_tiles = 1});
+  expect_same_bits(problem_of(DType::e4m3, 16), {.parts = 2});
+  expect_same_bits(problem_of(DType::e4m3, 64), {.parts = 1, .tokens = 64});
   MixedProblem gated = problem_of(DType::e4m3, 16);
   gated.activation = Activation::silu;
   gated.gated = true;
   gated.d = DType::e4m3;
   gated.scale_d = ScaleMode::tensor;
-  expect_same_bits(gated, {.parts = 1, .strips = 2, .k_groups = 2, .held_tiles = 1});
-  expect_same_bits(gated, {.parts = 2, .strips = 2, .k_groups = 2, .held_tiles = 0});
+  expect_same_bits(gated, {.parts = 2, .strips = 2, .k_groups = 2});
 }
 
 // With stages not a multiple of the warpgroups one could wait for a stage whose last bytes another had yet to

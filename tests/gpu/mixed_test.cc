@@ -43,8 +43,6 @@ MixedProblem problem_of(const MixedConfig& config, i64 m, i64 n, i64 k) {
     if (gated && is_16bit(c.x)) m = std::min(m, mixed::kMaxGatedTokens);
     ScaleMode scale_d = ScaleMode::none;
     if constexpr (requires { c.scale_d; }) scale_d = c.scale_d;
-    if constexpr (requires { c.held_tiles; })  // tokens that stay are all of a CTA's
-      if (is_plain(c)) k = std::min(k, i64{kPackedTileK} * c.held_tiles * c.parts);
     return {.m = m,
             .n = n,
             .k = k,
@@ -300,57 +298,48 @@ TEST_F(mixed_products, of_e4m3_tokens_that_are_gated_and_quantised_as_planned_ar
                                 {16, 7168, 8192},
                                 {4, 256, 144},
                                 {33, 7168, 1024},
-                                {100, 384, 2048}})
-    for (const bool plain : {false, true}) {
-      const MixedProblem problem{.m = m,
-                                 .n = n,
-                                 .k = k,
-                                 .x = DType::e4m3,
-                                 .scale_x = ScaleMode::tensor,
-                                 .d = DType::e4m3,
-                                 .weights = {.scale = DType::bf16, .order = FragmentOrder::byte},
-                                 .activation = Activation::silu,
-                                 .gated = true,
-                                 .scale_d = ScaleMode::tensor};
-      const auto plan = mixed::plan(problem, device().info(), {.held_tiles = plain ? 1 : 0});
-      ASSERT_TRUE(ok(plan));
-      const auto kernel = mixed::prepare(device(), *plan);
-      const auto data = made(problem, DataKind::real, 3);
-      ASSERT_TRUE(ok(kernel) && ok(data));
-      ASSERT_TRUE(ok(mixed::launch(*kernel, data->args(), nullptr)));
-      const auto found = data->check();
-      ASSERT_TRUE(ok(found));
-      EXPECT_TRUE(found->passed()) << to_string(plan->config) << ": " << describe(*found);
-    }
+                                {100, 384, 2048}}) {
+    const MixedProblem problem{.m = m,
+                               .n = n,
+                               .k = k,
+                               .x = DType::e4m3,
+                               .scale_x = ScaleMode::tensor,
+                               .d = DType::e4m3,
+                               .weights = {.scale = DType::bf16, .order = FragmentOrder::byte},
+                               .activation = Activation::silu,
+                               .gated = true,
+                               .scale_d = ScaleMode::tensor};
+    const auto data = made(problem, DataKind::real, 3);
+    ASSERT_TRUE(ok(data));
+    ASSERT_TRUE(ok(mixed::run(device(), problem, data->args(), nullptr)));
+    const auto found = data->check();
+    ASSERT_TRUE(ok(found));
+    EXPECT_TRUE(found->passed()) << to_string(problem) << ": " << describe(*found);
+  }
 }
 
 // What a tile has beyond the tokens that there are is whatever the ring had before: NaN must not leave it.
 TEST_F(mixed_products, of_e4m3_tokens_do_not_see_what_tiles_had_before) {
   const WeightFormat format{.group = 64, .zero = ScaleZero::per_group, .order = FragmentOrder::byte};
-  const ByteConfig ring{
+  const ByteConfig config{
       .weights = format, .d = DType::fp32, .tokens = 32, .strips = 1, .k_groups = 2, .stages = 4};
-  ByteConfig stay = ring;
-  stay.stages = 6;
-  stay.held_tiles = 16;
-  for (const ByteConfig& config : {ring, stay}) {
-    Case full{
-        .problem = problem_of(config, 32, 64, 2048), .config = config, .kind = DataKind::exact, .shift = 0};
-    const auto kernel = mixed::prepare(device(), mixed::Plan{.problem = full.problem, .config = config});
-    const auto data = made(full.problem, DataKind::exact, 9);
-    ASSERT_TRUE(ok(kernel) && ok(data));
-    const auto nans = DeviceBuffer::allocate(device(), 32 * 2048);
-    ASSERT_TRUE(ok(nans));
-    ASSERT_TRUE(ok(nans->fill(0x7F, nullptr)));
-    mixed::Args poisoned = data->args();
-    poisoned.x = nans->data();
-    for (const i64 m : {1, 7, 9, 31}) {
-      for (int i = 0; i < 200; ++i) {  // every SM's shared memory
-        ASSERT_TRUE(ok(mixed::launch(*kernel, poisoned, nullptr)));
-      }
-      Case few = full;
-      few.problem.m = m;
-      expect_right(few, static_cast<u64>(m));
+  Case full{
+      .problem = problem_of(config, 32, 64, 2048), .config = config, .kind = DataKind::exact, .shift = 0};
+  const auto kernel = mixed::prepare(device(), mixed::Plan{.problem = full.problem, .config = config});
+  const auto data = made(full.problem, DataKind::exact, 9);
+  ASSERT_TRUE(ok(kernel) && ok(data));
+  const auto nans = DeviceBuffer::allocate(device(), 32 * 2048);
+  ASSERT_TRUE(ok(nans));
+  ASSERT_TRUE(ok(nans->fill(0x7F, nullptr)));
+  mixed::Args poisoned = data->args();
+  poisoned.x = nans->data();
+  for (const i64 m : {1, 7, 9, 31}) {
+    for (int i = 0; i < 200; ++i) {  // every SM's shared memory
+      ASSERT_TRUE(ok(mixed::launch(*kernel, poisoned, nullptr)));
     }
+    Case few = full;
+    few.problem.m = m;
+    expect_right(few, static_cast<u64>(m));
   }
 }
 

@@ -45,8 +45,6 @@ inline constexpr ScaleMode kTokenScales[] = {ScaleMode::none, ScaleMode::tensor,
 
 /// The same for e4m3 tokens.
 inline ByteConfig random_byte_config(const WeightFormat& format, Dice& dice) {
-  const int held_tiles =
-      dice.one_in(2) ? 0 : dice.between(2, 40);  // first: far more configs without are valid
   for (;;) {
     const DType d = dice.any_of(kByteOutputs);
     const ByteConfig c{.weights = format,
@@ -61,8 +59,7 @@ inline ByteConfig random_byte_config(const WeightFormat& format, Dice& dice) {
                        .strips = dice.any_of(kStrips),
                        .k_groups = dice.any_of(kKGroups),
                        .parts = dice.any_of(kByteParts),
-                       .stages = dice.any_of(kByteStages),
-                       .held_tiles = held_tiles};
+                       .stages = dice.any_of(kByteStages)};
     if (validate(c) == nullptr) return c;
   }
 }

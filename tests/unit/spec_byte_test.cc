@@ -33,7 +33,6 @@ const std::vector<Broken>& broken_configs() {
       {"strips must be 1, 2 or 4", {.strips = 3}},
       {"gated, strips must be 2 or 4: as many of the gate as of up", {.gated = true, .strips = 1}},
       {"k_groups must be in 1..4", {.strips = 1, .k_groups = 5}},
-      {"held_tiles must be in 0..128", {.held_tiles = 129}},
       {"a CTA has room for 4 math warpgroups", {.strips = 4, .k_groups = 2}},
       {"the sums of 128 tokens leave registers for 2 warpgroups", {.tokens = 128, .strips = 4}},
       {"parts must be in 1..8", {.parts = 9}},
@@ -42,8 +41,6 @@ const std::vector<Broken>& broken_configs() {
        {.strips = 1, .k_groups = 4, .stages = 4}},
       {"stages must be a multiple of k_groups: who waits for a stage must have seen all its phases",
        {.strips = 1, .k_groups = 4, .stages = 18}},
-      {"where tokens stay stages must be 3 * k_groups or more: one is read while one is filled again",
-       {.strips = 1, .k_groups = 2, .stages = 4, .held_tiles = 8}},
       {"the rings need more than 227 KB of shared memory", {.tokens = 64, .stages = 12}},
   };
   return kAll;

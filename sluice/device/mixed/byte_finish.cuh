@@ -28,35 +28,33 @@ class ByteFinish {
   SLUICE_DEVICE ByteFinish(const ByteParams& params, const BytePlace<kConfig>& at)
       : params_(params), at_(at) {}
 
-  /// Math threads, before they multiply: what the end needs of global memory, an element of each vector a
-  /// thread. `wait`: for launches that write the tokens and their scales.
+  /// Math threads, before they multiply: what the end needs of global memory goes to shared memory, an
+  /// element of each vector a thread; scale_d stays with every thread. `wait`: for launches that write the
+  /// tokens and scales.
   template <class Wait>
   SLUICE_DEVICE void fetch_vectors(const Wait& wait) {
+    float bias = 0.0f, scale = 1.0f, token_scale = 1.0f;
     const int thread = this->thread(), column = at_.first_strip * kStripRows + column_of(thread);
     if (thread < kRows && column < params_.n) {
       const int row = kHalves == 1 || thread < kColumns ? column : params_.n + column;  // of W
       if constexpr (S::kGroup == 0)
-        if (params_.k_tiles > 0) scale_ = row_scale<kConfig.weights>(params_, row);
-      if constexpr (kConfig.bias == Bias::column) bias_ = load_element<kConfig.bias_type>(params_.bias, row);
+        if (params_.k_tiles > 0) scale = row_scale<kConfig.weights>(params_, row);
+      if constexpr (kConfig.bias == Bias::column) bias = load_element<kConfig.bias_type>(params_.bias, row);
     }
     wait();
     if constexpr (kConfig.scale_d != ScaleMode::none)
       scale_d_ = load_element<DType::fp32>(params_.scale_d, 0);
     if constexpr (kConfig.scale_x == ScaleMode::tensor)
-      token_scale_ = load_element<DType::fp32>(params_.scale_x, 0);
+      token_scale = load_element<DType::fp32>(params_.scale_x, 0);
     if constexpr (kConfig.scale_x == ScaleMode::vector)
       if (thread < S::kTokens && at_.first_token + thread < params_.m)
-        token_scale_ = load_element<DType::fp32>(params_.scale_x, at_.first_token + thread);
-  }
-  /// The same, when they have come, for all: to shared memory.
-  SLUICE_DEVICE void keep_vectors() const {
-    const int thread = this->thread();
+        token_scale = load_element<DType::fp32>(params_.scale_x, at_.first_token + thread);
     if (thread < kRows) {
-      if constexpr (kConfig.bias == Bias::column) ptx::store_shared(vector(thread), bias_);
-      if constexpr (S::kGroup == 0) ptx::store_shared(vector(kRows + thread), scale_);
+      if constexpr (kConfig.bias == Bias::column) ptx::store_shared(vector(thread), bias);
+      if constexpr (S::kGroup == 0) ptx::store_shared(vector(kRows + thread), scale);
     }
     if (thread < S::kTokens)
-      ptx::store_shared(vector(2 * kRows + thread), token_scale_ * exact_power(kByteExponent));
+      ptx::store_shared(vector(2 * kRows + thread), token_scale * exact_power(kByteExponent));
   }
 
   /// Math threads, when nobody in the CTA reads or fills the rings any more.
@@ -183,7 +181,7 @@ class ByteFinish {
 
   const ByteParams& params_;
   const BytePlace<kConfig>& at_;
-  float bias_ = 0.0f, scale_ = 1.0f, token_scale_ = 1.0f, scale_d_ = 1.0f;  // this thread's
+  float scale_d_ = 1.0f;
 };
 
 }  // namespace sluice::mixed

@@ -60,7 +60,6 @@ struct BytePlace {
     }
   }
 
-  /// Or, of tokens that stay, the CTA's k-tile.
   SLUICE_DEVICE u32 x_stage(int stage) const { return smem + stage * x_stage_bytes(kConfig); }
   SLUICE_DEVICE u32 w_stage(int stage) const {
     return smem + w_ring_offset(kConfig) + stage * w_stage_bytes(kConfig);

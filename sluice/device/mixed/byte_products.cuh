@@ -2,15 +2,16 @@
 // The main loop of a math warpgroup. Each step issues its products; while they run, the next step's codes
 // become e4m3 registers and, if there are two sets of partial sums, those of the step before are multiplied
 // by their group's scales and added in fp32. The sets take turns, so ptxas cannot move that behind the next
-// products, which need the registers. Ring: ByteRing, or ByteCopies where warps load for themselves.
+// products, which need the registers.
 #pragma once
 
 #include <sluice/device/mixed/byte_steps.cuh>
 #include <sluice/device/mixed/byte_tile.cuh>
+#include <sluice/device/pipeline.cuh>
 
 namespace sluice::mixed {
 
-template <ByteConfig kConfig, class Ring>
+template <ByteConfig kConfig>
 class ByteProducts {
   using S = ByteShape<kConfig>;
   using Steps = ByteSteps<kConfig>;
@@ -20,16 +21,17 @@ class ByteProducts {
  public:
   using Sums = float[S::kTokens / 2];
 
-  SLUICE_DEVICE ByteProducts(const ByteParams& params, const BytePlace<kConfig>& at, Ring& ring)
-      : at_(at), tile_(params, at), ring_(ring) {}
+  SLUICE_DEVICE ByteProducts(const ByteParams& params, const BytePlace<kConfig>& at)
+      : at_(at), tile_(params, at) {}
 
   /// All tiles of the warpgroup. On return nothing is in flight.
   SLUICE_DEVICE void run(Sums& sums) {
     constexpr int kStride = S::kKGroups;
+    ring_.stage = at_.k_group();
     left_ = max(0, at_.count - at_.k_group() + kStride - 1) / kStride;
     if (left_ > 0) {
-      ring_.wait_first();
-      load_codes(ring_.stage());
+      wait();
+      load_codes(ring_.stage);
     }
     convert<0>();
 #pragma unroll 1
@@ -61,7 +63,7 @@ class ByteProducts {
       if constexpr (kStep > 0 && (kSets == 2 || !Steps::begins(kStep))) ptx::wgmma_wait_group<1>();
       if constexpr (kStep > 0 && kSets == 2) add<kStep - 1>(partial, sums);
       if constexpr (kFirst) {
-        if constexpr (kStep > 0) ring_.release(before_);
+        if constexpr (kStep > 0) release(before_);
         if constexpr (kSets == 1) tile_.template load_codes<1>(stage_);
         tile_.load_scales(stage_);
       }
@@ -70,29 +72,39 @@ class ByteProducts {
       if constexpr (kLast) {
         ptx::wgmma_wait_group<0>();
         add<kStep>(partial, sums);
-        ring_.release(stage_);
+        release(stage_);
       }
       step<kStep + 1, kSteps>(partial, sums);
     }
   }
 
   // ---- the ring ----
+  SLUICE_DEVICE void wait() const {
+    ptx::mbarrier_wait_parity(at_.full(ring_.stage), ring_.phase);
+  }
   SLUICE_DEVICE void open_tile() {
     before_ = stage_;
-    stage_ = ring_.stage();
-    tokens_ = ptx::smem_descriptor(ring_.tokens(), 16, 8 * 128);
-    ring_.advance();
+    stage_ = ring_.stage;
+    tokens_ = ptx::smem_descriptor(at_.x_stage(stage_), 16, 8 * 128);
+    ring_.stage += S::kKGroups;
+    if (ring_.stage >= S::kStages) {
+      ring_.stage -= S::kStages;
+      ring_.phase ^= 1;
+    }
     --left_;
   }
   SLUICE_DEVICE void load_next() {
     if (left_ == 0) return;
-    ring_.wait();
-    load_codes(ring_.stage());
+    wait();
+    load_codes(ring_.stage);
   }
   /// Both chunks; where registers are short the second one is read when the tile has been begun.
   SLUICE_DEVICE void load_codes(int stage) {
     tile_.template load_codes<0>(stage);
     if constexpr (kSets == 2) tile_.template load_codes<1>(stage);
+  }
+  SLUICE_DEVICE void release(int stage) const {
+    if (at_.lane() == 0) ptx::mbarrier_arrive(at_.empty(stage));
   }
 
   // ---- a step ----
@@ -131,8 +143,8 @@ class ByteProducts {
 
   const BytePlace<kConfig>& at_;
   ByteTile<kConfig> tile_;
-  Ring& ring_;
-  int left_ = 0;                // tiles that are still to be opened
+  RingPosition ring_;           // of the next tile
+  int left_ = 0;                // tiles from there on
   int stage_ = 0, before_ = 0;  // of the tile that is multiplied, and the one before
   u64 tokens_ = 0;
   u32 a_[4][4];

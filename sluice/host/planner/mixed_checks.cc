@@ -240,8 +240,6 @@ const char* why_not(const MixedProblem& problem, const WideConfig& config) {
 const char* why_not(const MixedProblem& problem, const ByteConfig& config) {
   const i64 ctas =
       ceil_div(problem.m, i64{config.tokens}) * ceil_div(d_columns(problem), i64{tile_columns(config)});
-  if (is_plain(config) && ceil_div(packed_k_tiles(problem.k), i64{config.parts}) > config.held_tiles)
-    return "held_tiles must be the k-tiles of a CTA, or more";
   if (ctas * config.parts > kMaxTiles) return "the kernel for e4m3 tokens counts CTAs in an int";
   return nullptr;
 }

@@ -51,7 +51,6 @@ void for_each_choice(Config& c, const Visit& visit) {
   visit("k_groups", c.k_groups);
   visit("parts", c.parts);
   visit("stages", c.stages);
-  visit("held_tiles", c.held_tiles);
 }
 constexpr const char* kernel_of(const ByteConfig&) {
   return "byte";

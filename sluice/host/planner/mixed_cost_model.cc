@@ -26,9 +26,8 @@ double room_for(const NarrowConfig& c) {
   const int by_registers = (1 << 16) / (threads_of(c) * round_up(estimate_registers(c), 8));
   return max(c.ctas, min(by_smem, by_registers));
 }
-/// Only few tokens and warpgroups leave registers for a second one, unless there are no load warps.
+/// Only few tokens and warpgroups leave registers for a second one.
 double room_for(const ByteConfig& c) {
-  if (is_plain(c)) return ctas_of_sm(c);
   if (math_groups(c) > 2 || c.tokens > 16) return 1;
   return max(1, min(2, static_cast<int>(kSmemOfSm / (smem_bytes(c) + 1024))));
 }
@@ -104,12 +103,11 @@ double estimate_us(const MixedProblem& problem, const ByteConfig& c, const Devic
   const double token_ctas = static_cast<double>(ceil_div(problem.m, i64{c.tokens}));
   const double ctas = row_ctas * token_ctas * c.parts;
   const double of_busiest = std::ceil(ctas / std::max(1.0, usable_sms(device, c.parts)));  // SM, one by one
-  const double resident = is_plain(c) ? std::min(room_for(c), of_busiest) : 1;             // of them, at once
   const double tiles = std::ceil(k_tiles / c.parts);                                       // of a strip
 
   const double token_bytes = c.tokens * kPackedTileK;
   const double weight_bytes = static_cast<double>(c.strips) * tile_bytes(c.weights);  // for each k-tile
-  const double in_flight = resident * std::max(1, c.stages - c.k_groups) * (weight_bytes + token_bytes);
+  const double in_flight = std::max(1, c.stages - c.k_groups) * (weight_bytes + token_bytes);
   const double rate = std::min(costs.sm_bytes_per_us, in_flight / costs.latency_us);
   const double sm_us = of_busiest * tiles * (weight_bytes + token_bytes * costs.token_share) / rate;
   const double hbm_us = row_ctas * k_tiles * weight_bytes / device.hbm_bytes_per_us;
@@ -117,8 +115,7 @@ double estimate_us(const MixedProblem& problem, const ByteConfig& c, const Devic
 
   const double groups = std::max(1, tile_groups(c.weights));
   const double clocks = costs.tile_clocks + (costs.product_clocks + groups * costs.token_clocks) * c.tokens;
-  const double groups_of_sm = std::min(resident * math_groups(c), static_cast<double>(kByteMostGroups));
-  const double busy = std::pow(groups_of_sm / kByteMostGroups, costs.busy_exponent);
+  const double busy = std::pow(math_groups(c) / static_cast<double>(kByteMostGroups), costs.busy_exponent);
   const double turns = std::ceil(tiles / c.k_groups) * c.k_groups;  // all warpgroups wait for the last
   const double issue_us = of_busiest * turns * c.strips * clocks / (busy * costs.clocks_per_us);
 
@@ -128,8 +125,8 @@ double estimate_us(const MixedProblem& problem, const ByteConfig& c, const Devic
   const double begin_us = (c.parts > 1 ? costs.cluster_wave_us : costs.wave_us) * (waves - 1);
   const double parts_us =
       c.parts > 1 ? costs.part_us * c.parts + costs.exchange_us * c.tokens * c.strips : 0.0;
-  return (is_plain(c) ? costs.plain_fixed_us : costs.fixed_us) + std::pow(sum, 1 / costs.sharpness) +
-         begin_us + parts_us + costs.reduce_us * c.tokens * math_groups(c);
+  return costs.fixed_us + std::pow(sum, 1 / costs.sharpness) + begin_us + parts_us +
+         costs.reduce_us * c.tokens * math_groups(c);
 }
 
 int estimate_registers(const NarrowConfig& c) {

@@ -59,7 +59,6 @@ struct WideCosts {
 /// the device's.
 struct ByteCosts {
   double fixed_us = 2.83;           // launch, first bytes, last stores
-  double plain_fixed_us = 3.8;      // the same without load warps
   double sm_bytes_per_us = 39.0e3;  // that one SM takes
   double token_share = 0.272;       // of the tokens' bytes that counts there: they are in L2
   double latency_us = 0.327;        // from a copy to its bytes: what is in flight over it is a rate too

@@ -32,8 +32,7 @@ constexpr int kByteTokens[] = {8, 16, 32, 64, 128};
 constexpr int kStrips[] = {4, 2, 1};
 constexpr int kKGroups[] = {4, 2, 1};
 constexpr int kMostByteStages = 32;
-constexpr i64 kMostOwnStages = 6;  // a warp that fills more begins to read later, and wins nothing
-constexpr i64 kLeastTiles = 8;     // of k, for two warpgroups or a part of a cluster: fewer were slower
+constexpr i64 kLeastTiles = 8;  // of k, for two warpgroups or a part of a cluster: fewer were slower
 
 /// The smallest tile that holds all tokens (more than 32 are several tiles), and its half: two of those may
 /// be faster than one that is short of registers.
@@ -70,15 +69,8 @@ const char* why_not_wanted(const MixedProblem& p, const WideConfig& c, const Dev
   return nullptr;
 }
 
-/// CTAs on the busiest SM, as far as warpgroups with 128 registers a thread have room there.
-int ctas_that_meet(const MixedProblem& p, const ByteConfig& c, const DeviceInfo& device) {
-  if (!is_plain(c) || validate(c) != nullptr) return 1;
-  const i64 ctas = ceil_div(d_columns(p), i64{tile_columns(c)}) * ceil_div(p.m, i64{c.tokens}) * c.parts;
-  return static_cast<int>(std::clamp(ceil_div(ctas, i64{device.sm_count}), i64{1}, i64{512 / threads_of(c)}));
-}
-
 /// Parts of k and warpgroups that a CTA has work for, and strips that are there.
-const char* why_not_wanted(const MixedProblem& p, const ByteConfig& c, const DeviceInfo& device) {
+const char* why_not_wanted(const MixedProblem& p, const ByteConfig& c, const DeviceInfo&) {
   const i64 k_tiles = std::max<i64>(packed_k_tiles(p.k), 1), tiles_of_cta = ceil_div(k_tiles, i64{c.parts});
   if (c.parts > k_tiles) return "parts must be at most the k-tiles";
   if (c.parts > 1 && tiles_of_cta < kLeastTiles) return "parts of k are too short";
@@ -86,8 +78,7 @@ const char* why_not_wanted(const MixedProblem& p, const ByteConfig& c, const Dev
   const bool few_registers = c.tokens == 128 || (c.tokens == 32 && c.weights.group == 0);
   const int room = few_registers ? kByteMostGroups / 2 : kByteMostGroups;
   if (math_groups(c) > room) return "so many warpgroups leave too few registers";
-  const int meet = ctas_that_meet(p, c, device);  // small CTAs make one large one together
-  if (2 * math_groups(c) * meet <= room && tiles_of_cta >= kLeastTiles * c.k_groups)
+  if (2 * math_groups(c) <= room && tiles_of_cta >= kLeastTiles * c.k_groups)
     return "there is work for more warpgroups, which hide one another's waits";
   if (c.k_groups > tiles_of_cta) return "there are fewer k-tiles than warpgroups";
   if (tile_columns(c) / 2 >= round_up(d_columns(p), i64{kStripRows}))
@@ -149,31 +140,18 @@ std::vector<WideConfig> wide_space(const MixedProblem& p, const Overrides& o) {
 }
 
 /// The deepest ring that fits and that a CTA has work for: its copies are all on their way at once. Each
-/// warpgroup has stages of its own, two at least; one more where it fills them itself, for one is always
-/// empty.
-int deepest_ring(const MixedProblem& p, ByteConfig c, const DeviceInfo& device) {
+/// warpgroup has stages of its own, two at least.
+int deepest_ring(const MixedProblem& p, ByteConfig c) {
   const i64 tiles_of_cta = ceil_div(std::max<i64>(packed_k_tiles(p.k), 1), i64{std::max(c.parts, 1)});
-  const int groups = std::max(c.k_groups, 1), empty = is_plain(c) ? 1 : 0, least = 2 + empty;
-  const i64 turns = std::max(ceil_div(tiles_of_cta, i64{groups}), i64{2}) + empty;
-  c.stages = least * groups;
-  const int meet = ctas_that_meet(p, c, device);
-  const i64 most = is_plain(c) ? kMostOwnStages : kMostByteStages / groups;
-  c.stages = static_cast<int>(std::min(most, turns)) * groups;
-  const auto fits = [&] { return validate(c) == nullptr && meet * (smem_bytes(c) + 1024) <= kSmemOfSm; };
-  while (c.stages > least * groups && !fits()) c.stages -= groups;
+  const int groups = std::max(c.k_groups, 1);
+  const i64 turns = std::max(ceil_div(tiles_of_cta, i64{groups}), i64{2});
+  c.stages = static_cast<int>(std::min<i64>(kMostByteStages / groups, turns)) * groups;
+  while (c.stages > 2 * groups && validate(c) != nullptr) c.stages -= groups;
   return c.stages;
 }
 
-/// None, unless the caller asks for tokens that stay: then all of a CTA's at least. Nothing that was measured
-/// is faster with them (docs/findings/few-bit-weights.md).
-int held_tiles_of(const MixedProblem& p, int parts, const Overrides& o) {
-  if (o.held_tiles.value_or(0) <= 0) return o.held_tiles.value_or(0);
-  const i64 all = ceil_div(std::max<i64>(packed_k_tiles(p.k), 1), i64{std::max(parts, 1)});
-  return static_cast<int>(std::max<i64>(*o.held_tiles, std::min<i64>(all, kMaxExtent)));
-}
-
-/// The same of the kernels for e4m3 tokens.
-std::vector<ByteConfig> byte_space(const MixedProblem& p, const Overrides& o, const DeviceInfo& device) {
+/// The same of the kernel for e4m3 tokens.
+std::vector<ByteConfig> byte_space(const MixedProblem& p, const Overrides& o) {
   std::vector<ByteConfig> configs;
   ByteConfig c = byte_config_for(p);
   for (const int tokens : axis(kByteTokens, o.tokens)) {
@@ -186,8 +164,7 @@ std::vector<ByteConfig> byte_space(const MixedProblem& p, const Overrides& o, co
           c.strips = strips;
           c.k_groups = k_groups;
           c.parts = parts;
-          c.held_tiles = held_tiles_of(p, parts, o);
-          c.stages = o.stages.value_or(deepest_ring(p, c, device));
+          c.stages = o.stages.value_or(deepest_ring(p, c));
           configs.push_back(c);
         }
   }
@@ -205,12 +182,10 @@ const char* why_not_together(const MixedProblem& p, const Overrides& o) {
   if (p.x == DType::e4m3)
     return o.token_blocks || o.row_blocks || o.warps || o.ctas || o.cluster_n || o.cluster_k || o.x_stages ||
                    o.w_stages
-               ? "X is e4m3, whose kernels have tokens, strips, k_groups, parts, stages and held_tiles; "
-                 "leave "
-                 "out the others"
+               ? "X is e4m3, whose kernel has tokens, strips, k_groups, parts and stages; leave out the "
+                 "others"
                : nullptr;
-  if (o.strips || o.k_groups || o.held_tiles)
-    return "strips, k_groups and held_tiles are of the kernels for e4m3 tokens; leave them out";
+  if (o.strips || o.k_groups) return "strips and k_groups are of the kernel for e4m3 tokens; leave them out";
   if (asks_for_narrow(o) && asks_for_wide(o))
     return "token_blocks, row_blocks, warps, stages, parts and ctas are of the narrow kernel, the others of "
            "the wide one; ask for one of them";
@@ -254,7 +229,7 @@ std::vector<Plan> sorted(Found& found) {
 Found consider_all(const MixedProblem& p, const DeviceInfo& device, const Overrides& overrides) {
   Found found;
   if (p.x == DType::e4m3) {
-    consider(p, device, byte_space(p, overrides, device), found);
+    consider(p, device, byte_space(p, overrides), found);
     return found;
   }
   if (!asks_for_wide(overrides)) consider(p, device, narrow_space(p, overrides), found);
@@ -298,8 +273,7 @@ std::string text(const Overrides& o) {
                 {"x_stages", o.x_stages},
                 {"w_stages", o.w_stages},
                 {"strips", o.strips},
-                {"k_groups", o.k_groups},
-                {"held_tiles", o.held_tiles}};
+                {"k_groups", o.k_groups}};
   for (const auto& [name, value] : fields)
     if (value) out += (out.empty() ? "" : ", ") + std::string(name) + " = " + std::to_string(*value);
   return out.empty() ? "no overrides" : out;

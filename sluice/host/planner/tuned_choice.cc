@@ -73,7 +73,7 @@ namespace mixed {
 namespace {
 
 /// The fields of Overrides that name a kernel's choices.
-constexpr std::array<std::pair<std::string_view, std::optional<int> Overrides::*>, 14> kFields{
+constexpr std::array<std::pair<std::string_view, std::optional<int> Overrides::*>, 13> kFields{
     {{"token_blocks", &Overrides::token_blocks},
      {"row_blocks", &Overrides::row_blocks},
      {"warps", &Overrides::warps},
@@ -86,8 +86,7 @@ constexpr std::array<std::pair<std::string_view, std::optional<int> Overrides::*
      {"x_stages", &Overrides::x_stages},
      {"w_stages", &Overrides::w_stages},
      {"strips", &Overrides::strips},
-     {"k_groups", &Overrides::k_groups},
-     {"held_tiles", &Overrides::held_tiles}}};
+     {"k_groups", &Overrides::k_groups}}};
 
 }  // namespace
 
