@@ -99,6 +99,20 @@ double random_scale(DataKind kind, const Random& random, i64 i) {
   return sign * (0.5 + random.unit(i)) / 64;
 }
 
+/// Such that most of an e4m3 D is neither cut off at 448 nor too small for its bits: root mean square of the
+/// sums, as the functions above draw tokens and weights, and of their product if it is gated, over 8 to 128.
+double random_scale_d(const MixedProblem& p, DataKind kind, const Random& random) {
+  const bool exact = kind == DataKind::exact;
+  const double token = exact ? 0.6 * largest_token(p) : 1.0, code = 4.6, scale = exact ? 1.3 : 1.0 / 64;
+  const double products = std::sqrt(static_cast<double>(p.k)) * token * code * scale;
+  const double bias = p.bias == Bias::none ? 0.0 : exact ? 37.0 : 1.2;
+  const double sum = std::hypot(products * (scale_x_count(p) > 0 ? scale : 1.0), bias);
+  if (sum == 0.0) return 1.0;
+  const double output = p.gated ? sum * sum : sum;
+  if (!exact) return output / 16 * (0.5 + random.unit(0));
+  return std::exp2(std::round(std::log2(output)) - 3 - verify::pick(random(0), 4));
+}
+
 /// Both ends of the range, and what is between: whole numbers, or (real data) any.
 double random_zero(WeightType type, DataKind kind, const Random& random, i64 i) {
   const int largest = type == WeightType::uint4 ? 15 : 255;
@@ -261,9 +275,7 @@ Result<HostData> random_data(const MixedProblem& problem, DataKind kind, u64 see
     data.scale_x = numbers(DType::fp32, scale_x_count(p),
                            [&, random = stream(5)](i64 i) { return random_scale(kind, random, i); });
   if (p.scale_d != ScaleMode::none)
-    data.scale_d = numbers(DType::fp32, 1, [&, random = stream(6)](i64 i) {
-      return kind == DataKind::exact ? std::exp2(static_cast<double>(random(i) % 12)) : 0.5 + random.unit(i);
-    });
+    data.scale_d = numbers(DType::fp32, 1, [&](i64) { return random_scale_d(p, kind, stream(6)); });
   return data;
 }
 

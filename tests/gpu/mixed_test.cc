@@ -99,6 +99,8 @@ struct Pool {
       for (const PackStep step : {PackStep::pack, PackStep::unpack})
         units.push_back(pack_unit_text({step, format, CodeStorage::byte}));
     }
+    if (kernels & 4)
+      for (const ByteConfig& config : quantised_byte_configs()) pool.configs.push_back(config);
     for (const auto& cubin : device.impl().cache.get_all(units, device.options().jobs, {}))
       if (!cubin) return cubin.error();
     for (const WeightFormat& format : formats) {

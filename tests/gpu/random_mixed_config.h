@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random configurations of the mixed kernels, valid ones of all shapes. Used by mixed_test.cc.
+// Configurations of the mixed kernels: random valid ones of all shapes, and some that chance would leave out.
+// Used by mixed_test.cc.
 #pragma once
+
+#include <vector>
 
 #include <sluice/mixed.h>
 
@@ -62,6 +65,39 @@ inline ByteConfig random_byte_config(const WeightFormat& format, Dice& dice) {
                        .stages = dice.any_of(kByteStages)};
     if (validate(c) == nullptr) return c;
   }
+}
+
+/// Those for e4m3 tokens that make an e4m3 D, divided by a scale: every tile of tokens, all that strips,
+/// k_groups and parts can be together, gated where there are two strips or four.
+inline std::vector<ByteConfig> quantised_byte_configs() {
+  struct Tile {
+    int tokens, strips, k_groups, parts, stages;
+  };
+  constexpr Tile kTiles[] = {{8, 2, 1, 1, 4},  {8, 2, 2, 8, 6},   {8, 4, 1, 3, 6},   {16, 2, 2, 1, 8},
+                             {16, 4, 1, 2, 3}, {32, 2, 2, 3, 4},  {32, 4, 1, 1, 4},  {64, 2, 2, 2, 4},
+                             {64, 4, 1, 1, 2}, {128, 2, 1, 2, 3}, {8, 1, 4, 2, 8},   {16, 1, 3, 1, 6},
+                             {32, 1, 4, 1, 8}, {64, 1, 2, 3, 4},  {128, 1, 2, 1, 4}, {128, 1, 1, 8, 3}};
+  constexpr WeightFormat kFormats[] = {
+      {.scale = DType::bf16, .order = FragmentOrder::byte},
+      {.group = 32, .scale = DType::fp32, .zero = ScaleZero::per_group, .order = FragmentOrder::byte},
+      {.group = 0, .order = FragmentOrder::byte}};
+  std::vector<ByteConfig> configs;
+  for (const Tile& t : kTiles) {
+    const size_t i = configs.size();
+    configs.push_back({.weights = kFormats[i % 3],
+                       .d = DType::e4m3,
+                       .scale_x = i % 2 == 0 ? ScaleMode::tensor : ScaleMode::vector,
+                       .bias = i % 4 < 2 ? Bias::none : Bias::column,
+                       .activation = i % 5 < 3 ? Activation::relu : Activation::none,
+                       .gated = t.strips > 1,
+                       .scale_d = ScaleMode::tensor,
+                       .tokens = t.tokens,
+                       .strips = t.strips,
+                       .k_groups = t.k_groups,
+                       .parts = t.parts,
+                       .stages = t.stages});
+  }
+  return configs;
 }
 
 /// A random valid config of the format. Registers are not looked at: kernels that spill must be right too.
