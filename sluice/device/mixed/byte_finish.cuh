@@ -91,7 +91,7 @@ class ByteFinish {
          quad += S::kMathThreads) {
       const int token = quad / kRowQuads, row = quad % kRowQuads * 4;
       if (at_.first_token + token >= params_.m || at_.first_strip * kStripRows + row >= params_.n) continue;
-      store(token, row, quad);
+      store(token, row, quad, whole_sum(quad, 0));
     }
   }
 
@@ -145,28 +145,27 @@ class ByteFinish {
   struct Four {
     float values[4];
   };
-  /// Sums of four rows of the tile, what the activation is given.
-  SLUICE_DEVICE Four scaled(const ptx::Float4& sum, float token_scale, int row) const {
+  /// Sums of four rows of the tile, scaled, with their bias and activation.
+  template <Activation kActivation>
+  SLUICE_DEVICE Four finished(const ptx::Float4& sum, int token, int row) const {
     ptx::Float4 bias{}, scale{};
     if constexpr (kConfig.bias == Bias::column) bias = ptx::load_shared_v4(vector(row));
     if constexpr (S::kGroup == 0) scale = ptx::load_shared_v4(vector(kRows + row));
+    const float token_scale = ptx::load_shared(vector(2 * kRows + token));
     const auto one = [&](float value, float row_scale, float row_bias) {
       if constexpr (S::kGroup == 0) value *= row_scale;
       value *= token_scale;
       if constexpr (kConfig.bias == Bias::column) value += row_bias;
-      return value;
+      return activate<kActivation>(value);
     };
     return {{one(sum.x, scale.x, bias.x), one(sum.y, scale.y, bias.y), one(sum.z, scale.z, bias.z),
              one(sum.w, scale.w, bias.w)}};
   }
-  /// `token`, `row`: in the tile, and what `quad` is.
-  SLUICE_DEVICE void store(int token, int row, int quad) const {
-    const float token_scale = ptx::load_shared(vector(2 * kRows + token));
-    Four out = scaled(whole_sum(quad, 0), token_scale, row);
-#pragma unroll
-    for (float& value : out.values) value = activate<kConfig.activation>(value);
+  /// `token`, `row`: in the tile, and what `quad` is. `sum`: of the gate, if there is one.
+  SLUICE_DEVICE void store(int token, int row, int quad, const ptx::Float4& sum) const {
+    Four out = finished<kConfig.activation>(sum, token, row);
     if constexpr (kConfig.gated) {
-      const Four up = scaled(whole_sum(quad, 1), token_scale, kColumns + row);
+      const Four up = finished<Activation::none>(whole_sum(quad, 1), token, kColumns + row);
 #pragma unroll
       for (int i = 0; i < 4; ++i) out.values[i] *= up.values[i];
     }
