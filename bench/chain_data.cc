@@ -111,6 +111,12 @@ Result<void> ChainData::make_dense(const Lab& lab) {
 }
 
 Result<void> ChainData::make_packed(const Lab& lab) {
+  constexpr float kOne = 1.0f;
+  Result<DeviceBuffer> one = DeviceBuffer::allocate(lab.device, sizeof kOne);
+  if (!one) return one.error();
+  if (Result<void> done = one->upload(&kOne, sizeof kOne); !done) return done;
+  one_ = *std::move(one);
+  memory_.one = static_cast<const float*>(one_.data());
   memory_.blobs.resize(static_cast<size_t>(spec_.layers));
   for (size_t which = 0; which < kLayerProducts; ++which) {
     const MixedProblem p = mixed_problem_of(spec_, static_cast<LayerProduct>(which));

@@ -46,8 +46,8 @@ class ChainData {
   LayerMemory memory_;
   std::array<std::vector<ProblemData>, kLayerProducts> products_;
   std::vector<DeviceBuffer> blobs_;
-  std::vector<ProblemData> inputs_;  // one: all inputs, then gamma, as rows of A
-  DeviceBuffer input_, activations_;
+  std::vector<ProblemData> inputs_;         // one: all inputs, then gamma, as rows of A
+  DeviceBuffer input_, activations_, one_;  // one_: the given scale, of packed weights
   std::array<i64, Activations::kCount> offsets_{};
 };
 

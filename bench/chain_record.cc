@@ -49,6 +49,7 @@ Json chain_json(const ChainRecord& record) {
   Json json{{"name", name_of(s)},
             {"model", s.model.name},
             {"weights", name_of(s.weights)},
+            {"activations", name_of(token_type(s))},
             {"tokens", s.tokens},
             {"layers", s.layers},
             {"passes", s.passes},

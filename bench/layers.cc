@@ -12,8 +12,8 @@
 namespace sluice::bench {
 namespace {
 
-bool is_fp8_weights(const LayerSpec& spec) {
-  return spec.weights == LayerWeights::e4m3;
+bool has_fp8_tokens(const LayerSpec& spec) {
+  return is_fp8(token_type(spec));
 }
 bool has_companions(const LayerSpec& spec) {
   return spec.parts == LayerParts::all;
@@ -26,10 +26,7 @@ bool adds_residuals(const LayerSpec& spec) {
 }
 /// Attention's e4m3 tokens are made by a quantiser of their own.
 bool has_quantisers(const LayerSpec& spec) {
-  return has_companions(spec) && is_fp8_weights(spec) && !is_fused(spec);
-}
-DType token_type(const LayerSpec& spec) {
-  return is_fp8_weights(spec) ? DType::e4m3 : DType::bf16;
+  return has_companions(spec) && has_fp8_tokens(spec) && !is_fused(spec);
 }
 /// Of the residual stream, and of what goes to companions.
 DType stream_type(const LayerSpec& spec) {
@@ -95,7 +92,7 @@ class Layers {
                            .sum = adds_residuals(spec_) ? nullptr : at(Activations::kHidden),
                            .gamma = memory_.gamma,
                            .output = at(Activations::kNormed)}};
-    if (is_fp8_weights(spec_)) {
+    if (has_fp8_tokens(spec_)) {
       step.options.quantize = Granularity::tensor;
       step.args.scales = const_cast<float*>(memory_.one);  // read, not written: it is given
     }
@@ -113,7 +110,7 @@ class Layers {
                   .input_ld = gated ? 2 * m.inner : m.qkv},
         .args = {
             .input = from, .output = at(to), .scales = const_cast<float*>(memory_.one), .scale_given = true}};
-    if (!is_fp8_weights(spec_)) {
+    if (!has_fp8_tokens(spec_)) {
       step.granularity.reset();
       step.args.scales = nullptr;
       step.args.scale_given = false;
@@ -128,6 +125,8 @@ class Layers {
     if (spec_.weights == LayerWeights::int4) {
       MixedStep step{.problem = mixed_problem_of(spec_, product), .args = {.x = from, .d = at(to)}};
       step.args.weights = memory_.blobs[layer][which];
+      if (step.problem.scale_x != ScaleMode::none) step.args.scale_x = memory_.one;
+      if (step.problem.scale_d != ScaleMode::none) step.args.scale_d = memory_.one;
       made.work = step;
     } else {
       ProductStep step{.problem = problem_of(spec_, product), .args = memory_.products[layer][which]};
@@ -154,6 +153,15 @@ class Layers {
 
 }  // namespace
 
+DType token_type(const LayerSpec& spec) {
+  switch (spec.weights) {
+    case LayerWeights::e4m3: return DType::e4m3;
+    case LayerWeights::bf16: return DType::bf16;
+    case LayerWeights::int4: return spec.tokens_of_int4;
+  }
+  return DType::bf16;
+}
+
 Problem problem_of(const LayerSpec& spec, LayerProduct product) {
   const Sizes sizes = sizes_of(spec, product);
   Problem p{.m = spec.tokens, .n = sizes.n, .k = sizes.k};
@@ -161,7 +169,7 @@ Problem problem_of(const LayerSpec& spec, LayerProduct product) {
   p.b.type = token_type(spec);
   p.d.type = output_type(spec, product);
   p.d.ld = spec.model.n > 0 ? spec.model.width : 0;
-  if (is_fp8_weights(spec)) p.epilogue.scale_a = p.epilogue.scale_b = ScaleMode::tensor;
+  if (has_fp8_tokens(spec)) p.epilogue.scale_a = p.epilogue.scale_b = ScaleMode::tensor;
   if (is_fused(spec) && is_fp8(p.d.type)) p.epilogue.scale_d = ScaleMode::tensor;
   if (is_fused(spec) && product == LayerProduct::gate_up) {
     p.epilogue.gated = true;
@@ -173,15 +181,21 @@ Problem problem_of(const LayerSpec& spec, LayerProduct product) {
 
 MixedProblem mixed_problem_of(const LayerSpec& spec, LayerProduct product) {
   const Sizes sizes = sizes_of(spec, product);
-  const bool gated = is_fused(spec) && product == LayerProduct::gate_up;
+  const bool gated = is_fused(spec) && product == LayerProduct::gate_up, bytes = has_fp8_tokens(spec);
+  const DType d = output_type(spec, product);
   return {.m = spec.tokens,
           .n = sizes.n,
           .k = sizes.k,
-          .x = DType::bf16,
-          .d = DType::bf16,
-          .weights = {.type = WeightType::uint4, .group = 128, .scale = DType::bf16},
+          .x = token_type(spec),
+          .scale_x = bytes ? ScaleMode::tensor : ScaleMode::none,
+          .d = d,
+          .weights = {.type = WeightType::uint4,
+                      .group = 128,
+                      .scale = DType::bf16,
+                      .order = bytes ? FragmentOrder::byte : FragmentOrder::half},
           .activation = gated ? Activation::silu : Activation::none,
           .gated = gated,
+          .scale_d = is_fused(spec) && is_fp8(d) ? ScaleMode::tensor : ScaleMode::none,
           .ld_x = sizes.lda,
           .ld_d = spec.model.n > 0 ? spec.model.width : 0};
 }
@@ -201,7 +215,7 @@ std::array<i64, Activations::kCount> activation_bytes(const LayerSpec& spec) {
   const Model& m = spec.model;
   const i64 token = bytes_of(token_type(spec)), output = bytes_of(stream_type(spec));
   // Whatever is fused: arms share them.
-  const bool all = has_companions(spec), quantised = all && is_fp8_weights(spec);
+  const bool all = has_companions(spec), quantised = all && has_fp8_tokens(spec);
   std::array<i64, Activations::kCount> bytes{};
   if (m.n > 0) {
     for (const auto buffer : {Activations::kQkv, Activations::kO, Activations::kGateUp, Activations::kDown})
@@ -280,6 +294,19 @@ Result<LayerWeights> parse_layer_weights(const std::string& name) {
                fmt::format("--weights \"{}\" is not one of: e4m3, bf16, int4", name)};
 }
 
+Result<DType> parse_layer_tokens(const std::string& name, LayerWeights weights) {
+  if (name.empty()) return LayerSpec{}.tokens_of_int4;
+  if (weights != LayerWeights::int4)
+    return Error{
+        ErrorCode::invalid_argument,
+        fmt::format("--activations is for --weights int4: tokens of {} weights are {} too; leave it out",
+                    name_of(weights), name_of(weights))};
+  for (const DType type : {DType::bf16, DType::e4m3})
+    if (name == name_of(type)) return type;
+  return Error{ErrorCode::invalid_argument,
+               fmt::format("--activations \"{}\" is not one of: bf16, e4m3", name)};
+}
+
 Result<Fusion> parse_fusion(const std::string& name) {
   for (const Fusion fusion : {Fusion::none, Fusion::gated, Fusion::residual})
     if (name == name_of(fusion)) return fusion;
@@ -314,8 +341,9 @@ std::string name_of(const LayerSpec& spec) {
   const std::string model =
       spec.model.n > 0 ? fmt::format("4 x {}x{}", spec.model.n, spec.model.width) : spec.model.name;
   const bool says_parts = !has_companions(spec) && spec.model.n == 0;
-  return fmt::format("{} {}, {} token{}{}{}", model, name_of(spec.weights), spec.tokens,
-                     spec.tokens == 1 ? "" : "s", says_parts ? ", projections" : "",
+  const bool says_type = spec.weights == LayerWeights::int4 && has_fp8_tokens(spec);
+  return fmt::format("{} {}, {} {}token{}{}{}", model, name_of(spec.weights), spec.tokens,
+                     says_type ? "e4m3 " : "", spec.tokens == 1 ? "" : "s", says_parts ? ", projections" : "",
                      is_fused(spec) ? fmt::format(", fused: {}", name_of(spec.fusion)) : "");
 }
 

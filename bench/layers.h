@@ -24,7 +24,8 @@ inline constexpr Model kModels[] = {{"llama3-8b", 4096, 6144, 4096, 14336},
                                     {"llama3-70b-tp8", 8192, 1280, 1024, 3584},
                                     {"qwen3-8b", 4096, 6144, 4096, 12288}};
 
-/// e4m3: tokens too, with one given scale. int4: groups of 128, bf16 tokens.
+/// e4m3: tokens too, with one given scale. int4: groups of 128, with bf16 tokens or, with one given scale,
+/// e4m3.
 enum class LayerWeights : u8 { e4m3, bf16, int4 };
 /// projections: the four products alone, each reading what the one before it wrote.
 enum class LayerParts : u8 { all, projections };
@@ -38,13 +39,17 @@ struct LayerSpec {
   LayerParts parts = LayerParts::all;
   Fusion fusion = Fusion::none;
   i64 tokens = 1;
-  int layers = 8;  // with weights of their own
-  int passes = 4;  // through them, in one chain
+  int layers = 8;                      // with weights of their own
+  int passes = 4;                      // through them, in one chain
+  DType tokens_of_int4 = DType::bf16;  // or e4m3; of other weights they are the weights' type
 };
 
 enum class LayerProduct : u8 { qkv, o, gate_up, down };
 inline constexpr size_t kLayerProducts = 4;
 inline constexpr const char* kProductNames[] = {"qkv", "o", "gate_up", "down"};
+
+/// Of what products read.
+DType token_type(const LayerSpec& spec);
 
 /// Of D and A, with A's leading dimension, types and scales: what the layer's product is.
 Problem problem_of(const LayerSpec& spec, LayerProduct product);
@@ -84,6 +89,8 @@ std::vector<ChainStep> steps_of(const LayerSpec& spec, const LayerMemory& memory
 /// A name of kModels, or "1280x8192": n x k of four equal products, n at most k.
 Result<Model> parse_model(const std::string& name);
 Result<LayerWeights> parse_layer_weights(const std::string& name);
+/// "": as the weights have it. Errors: not bf16 or e4m3; given where weights say it themselves.
+Result<DType> parse_layer_tokens(const std::string& name, LayerWeights weights);
 Result<Fusion> parse_fusion(const std::string& name);
 const char* name_of(Fusion fusion);
 const char* name_of(LayerWeights weights);

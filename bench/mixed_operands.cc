@@ -16,6 +16,7 @@ namespace {
 
 constexpr int kMaxCopies = 64, kL2Multiple = 3;
 constexpr u8 kPoison = 0xFF;
+constexpr float kScaleD = 0.75f;
 
 /// Sets that L2 cannot hold, of so many bytes each.
 int sets_for(const Lab& lab, i64 set_bytes, int most) {
@@ -29,6 +30,8 @@ MixedProblem source_of(MixedProblem p) {
   p.m = kDistinctTokens;
   p.d = MixedProblem{}.d;
   p.activation = Activation::none;
+  p.gated = false;
+  p.scale_d = ScaleMode::none;
   p.ld_x = p.k;
   p.ld_d = p.n;
   return p;
@@ -108,11 +111,13 @@ Result<void> MixedOperands::open_sets() {
 mixed::Args MixedOperands::args(int copy) const {
   const Set& set = sets_[static_cast<size_t>(copy)];
   const mixed::Args shared = source_->args(copy);
-  return {.x = set.x.data(),
-          .weights = shared.weights,
-          .d = static_cast<u8*>(set.d.data()) + mixed::d_begin(problem_, 0),
-          .bias = shared.bias,
-          .scale_x = static_cast<const float*>(scale_x_.data())};
+  return {
+      .x = set.x.data(),
+      .weights = shared.weights,
+      .d = static_cast<u8*>(set.d.data()) + mixed::d_begin(problem_, 0),
+      .bias = shared.bias,
+      .scale_x = static_cast<const float*>(scale_x_.data()),
+      .scale_d = problem_.scale_d == ScaleMode::none ? nullptr : static_cast<const float*>(scale_d_.data())};
 }
 
 /// Of these tokens, as the problem has them: none, one, or one for each.
@@ -135,6 +140,10 @@ Result<void> MixedOperands::open_scales() {
   Result<DeviceBuffer> buffer = DeviceBuffer::allocate(lab_.device, bytes);
   if (!buffer) return buffer.error();
   scale_x_ = *std::move(buffer);
+  Result<DeviceBuffer> scale_d = DeviceBuffer::allocate(lab_.device, sizeof kScaleD);
+  if (!scale_d) return scale_d.error();
+  scale_d_ = *std::move(scale_d);
+  if (Result<void> done = scale_d_.upload(&kScaleD, sizeof kScaleD); !done) return done;
   return bytes > 0 ? scale_x_.upload(scales.data(), bytes) : Result<void>();
 }
 
@@ -159,7 +168,7 @@ std::vector<Result<Contender>> MixedOperands::prepare(std::span<const AnyPlan> p
 /// The tokens that are looked at, as rows next to one another between D's own guards.
 Result<std::vector<u8>> MixedOperands::read_sample() const {
   const DeviceBuffer& d = sets_[0].d;
-  const i64 row_bytes = problem_.n * bytes_of(problem_.d), begin = mixed::d_begin(problem_, 0);
+  const i64 row_bytes = d_columns(problem_) * bytes_of(problem_.d), begin = mixed::d_begin(problem_, 0);
   const i64 rows = static_cast<i64>(tokens_.size());
   std::vector<u8> bytes(static_cast<size_t>(begin + rows * row_bytes + kGuardBytes), kPoison);
   const auto read = [&](i64 to, i64 count, i64 from) { return d.download(bytes.data() + to, count, from); };
@@ -185,7 +194,11 @@ Result<std::string> MixedOperands::check(const Contender& contender, const AnyPl
                             .bias = source_->host().bias,
                             .scale_x = scales_of(tokens_)};
   looked_at.problem.m = static_cast<i64>(tokens_.size());
-  looked_at.problem.ld_d = problem_.n;
+  looked_at.problem.ld_d = d_columns(problem_);
+  if (problem_.scale_d != ScaleMode::none) {
+    looked_at.scale_d.resize(sizeof kScaleD);
+    std::memcpy(looked_at.scale_d.data(), &kScaleD, sizeof kScaleD);
+  }
   return verdict_on(
       mixed::judge(looked_at, sums_, *d, 0, mixed::rounding_of(std::get<mixed::Plan>(plan).config)), false);
 }

@@ -46,7 +46,7 @@ class MixedOperands final : public TuneOperands {
   MixedProblem problem_;  // leading dimensions filled in
   std::optional<mixed::DeviceData> source_;
   std::vector<Set> sets_;
-  DeviceBuffer scale_x_;
+  DeviceBuffer scale_x_, scale_d_;
   std::vector<i64> tokens_;  // that are looked at
   std::vector<MixedSum> sums_;
 };

@@ -169,8 +169,10 @@ void add_chain_flags(CLI::App& app, ChainFlags& f) {
       ->delimiter(',')
       ->capture_default_str()
       ->check(CLI::Range(1, 65536));
-  app.add_option("--weights", f.weights, "e4m3 (tokens too), bf16, int4 (groups of 128, bf16 tokens)")
+  app.add_option("--weights", f.weights, "e4m3 (tokens too), bf16 (the same), int4 (groups of 128)")
       ->capture_default_str();
+  app.add_option("--activations", f.activations,
+                 "Tokens of int4 weights: bf16 or, with one given scale, e4m3");
   app.add_option("--layers", f.layers, "Layers with weights of their own")
       ->capture_default_str()
       ->check(CLI::Range(1, 256));
@@ -237,6 +239,8 @@ Result<std::vector<bench::ChainCase>> cases_of(const ChainFlags& f) {
   if (!model) return model.error();
   const Result<bench::LayerWeights> weights = bench::parse_layer_weights(f.weights);
   if (!weights) return weights.error();
+  const Result<DType> tokens = bench::parse_layer_tokens(f.activations, *weights);
+  if (!tokens) return tokens.error();
   if (!f.against.empty() && f.against != "cublaslt")
     return Error{ErrorCode::invalid_argument,
                  fmt::format("--against \"{}\" is not one of: cublaslt", f.against)};
@@ -258,7 +262,8 @@ Result<std::vector<bench::ChainCase>> cases_of(const ChainFlags& f) {
                         .weights = *weights,
                         .parts = alone ? bench::LayerParts::projections : bench::LayerParts::all,
                         .layers = f.layers,
-                        .passes = f.passes};
+                        .passes = f.passes,
+                        .tokens_of_int4 = *tokens};
   const Result<std::vector<bench::Fusion>> fusions = fusions_of(f, spec);
   if (!fusions) return fusions.error();
   std::vector<bench::ChainCase> cases;

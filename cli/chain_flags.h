@@ -15,7 +15,7 @@ class Option;
 namespace sluice::cli {
 
 struct ChainFlags {
-  std::string model = "llama3-8b", weights = "e4m3", against;
+  std::string model = "llama3-8b", weights = "e4m3", activations, against;
   std::vector<i64> tokens{1, 4, 16, 64};
   int layers = 8, passes = 4;
   bool projections = false, ladder = false, half = false;

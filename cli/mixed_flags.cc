@@ -13,9 +13,9 @@ namespace sluice::cli {
 namespace {
 
 /// Of the flags of dense products, those that mean the same here.
-constexpr std::array kShared = {"--shape", "--m",       "--n",         "--k",         "--dtype",
-                                "--d",     "--bias",    "--bias-type", "--ld-a",      "--activation",
-                                "--ld-d",  "--scale-a", "--stages",    "--no-records"};
+constexpr std::array kShared = {"--shape", "--m",         "--n",      "--k",          "--dtype", "--d",
+                                "--bias",  "--bias-type", "--ld-a",   "--activation", "--ld-d",  "--scale-a",
+                                "--gated", "--scale-d",   "--stages", "--no-records"};
 
 Result<void> only_shared(const std::vector<const CLI::Option*>& options) {
   for (const CLI::Option* option : options)
@@ -138,6 +138,8 @@ Result<bench::MixedCase> mixed_case_of(const RequestFlags& request, const MixedF
                                       .bias_type = p->epilogue.bias == Bias::none ? MixedProblem{}.bias_type
                                                                                   : p->epilogue.bias_type,
                                       .activation = p->epilogue.activation,
+                                      .gated = p->epilogue.gated,
+                                      .scale_d = p->epilogue.scale_d,
                                       .ld_x = p->a.ld,
                                       .ld_d = p->d.ld},
                           .overrides = mixed_overrides_of(request, flags)};

@@ -42,6 +42,7 @@ Result<std::vector<u8>> reference_d(const mixed::HostData& data, int shift) {
     for (i64 n = 0; n < d_columns(p); ++n) {
       double value = activated(p.activation, product(m, n));
       if (p.gated) value = static_cast<float>(value * product(m, p.n / 2 + n));  // as the GPU rounds it
+      if (p.scale_d != ScaleMode::none) value /= load_element(DType::fp32, data.scale_d.data(), 0);
       store_element(p.d, d, m * p.ld_d + n, value);
     }
   return buffer;

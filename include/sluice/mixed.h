@@ -72,8 +72,8 @@ struct Overrides {
 /// Checks the problem and picks a configuration: that of its record, if `records` has one that can still be
 /// used, else the model's best. Pure: the same arguments give the same plan everywhere.
 /// m, n and k may be 0, and at most 2^31 - 129; ld_x and ld_d are in elements, ld_x a multiple of 16 bytes
-/// and at most 2^26 - 8 (with one token: anything). Gated: at most 64 tokens of 16 bits, and n a multiple of
-/// 128. Errors: invalid_size, invalid_type (scale_x too),
+/// and at most 2^26 - 8 (with one token: anything). Gated: at most 64 tokens if they have 16 bits, and n a
+/// multiple of 128. Errors: invalid_size, invalid_type (scale_x and scale_d too),
 /// invalid_stride, misaligned (ld_x), invalid_config (the weight format, overrides), unsupported_arch.
 Result<Plan> plan(const MixedProblem& problem, const DeviceInfo& device, const Overrides& overrides = {},
                   const RecordBook& records = shipped_records());
@@ -89,6 +89,7 @@ struct Args {
   void* d = nullptr;               // m rows of n (gated: n / 2), of MixedProblem::d, ld_d apart
   const void* bias = nullptr;      // n of bias_type, if the problem has a bias
   const float* scale_x = nullptr;  // 1 or m, as MixedProblem::scale_x says
+  const float* scale_d = nullptr;  // one value; read behind a dependent launch's wait
   // Of plans with an overlap: what this launch brings into L2 before it waits for the one before it (its own
   // weights), and after its last load (the next one's).
   WarmRange prefetch{}, hand_off{};

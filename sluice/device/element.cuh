@@ -78,12 +78,14 @@ SLUICE_DEVICE void store_element_pair(void* base, i64 index, float x, float y) {
   }
 }
 
-/// Writes four neighbouring elements of D (fp32 or 16-bit), the first at an address that is a multiple of
-/// all.
+/// Writes four neighbouring elements of D, the first at an address that is a multiple of all.
 template <DType kType>
 SLUICE_DEVICE void store_element_quad(void* base, i64 index, const float (&v)[4]) {
   if constexpr (kType == DType::fp32)
     *reinterpret_cast<float4*>(static_cast<float*>(base) + index) = float4{v[0], v[1], v[2], v[3]};
+  else if constexpr (kType == DType::e4m3)
+    *reinterpret_cast<u32*>(static_cast<u8*>(base) + index) =
+        static_cast<u32>(pack_e4m3(v[0], v[1])) | static_cast<u32>(pack_e4m3(v[2], v[3])) << 16;
   else
     *reinterpret_cast<uint2*>(static_cast<u16*>(base) + index) =
         uint2{pack_16bit<kType>(v[0], v[1]), pack_16bit<kType>(v[2], v[3])};

@@ -27,7 +27,7 @@ Result<void> fill(const Device& device, const ByteConfig& c, Kernel::Impl& impl)
   ByteParams& params = impl.byte;
   set_sizes(params, p, c.tokens);
   params.x_bytes = static_cast<u32>(box_tokens(p, c) * kPackedTileK);
-  const i64 tiles = params.token_tiles * ceil_div(p.n, i64{tile_rows(c)});
+  const i64 tiles = params.token_tiles * ceil_div(d_columns(p), i64{tile_columns(c)});
   impl.shape = {.grid_x = static_cast<u32>(tiles * c.parts),
                 .block_x = static_cast<u32>(threads_of(c)),
                 .cluster_x = static_cast<u32>(c.parts),
@@ -51,6 +51,7 @@ Result<void> enqueue(const Kernel::Impl& impl, const ByteConfig&, const Args& ar
   params.prefetch = args.prefetch;
   params.hand_off = args.hand_off;
   params.scale_x = args.scale_x;
+  params.scale_d = args.scale_d;
   params.vectors = allows_vectors(impl.plan.problem, args.d);
   const DriverApi& api = impl.primary->api();
   if (params.k_tiles > 0)

@@ -15,7 +15,7 @@ namespace sluice::mixed {
 
 /// The argument checks of one plan, worked out as far as they can be without the arguments.
 struct ArgRules {
-  enum Operand { kX, kWeights, kBias, kScaleX, kD, kOperandCount };
+  enum Operand { kX, kWeights, kBias, kScaleX, kScaleD, kD, kOperandCount };
   std::array<OperandRule, kOperandCount> operands;
 };
 
@@ -38,13 +38,13 @@ struct Kernel::Impl {
   ByteParams byte{};      // but for pointers, also that in the map, and `vectors`; of the other kinds none
 };
 
-/// What the kernels that copy tokens by TMA are told of a problem's sizes. `tokens`: of a tile.
+/// What wide and byte kernels are told of a problem's sizes. `tokens`: of a tile.
 template <class Params>
 void set_sizes(Params& params, const MixedProblem& p, int tokens) {
   params.strip_bytes = strip_bytes(p.weights, p.k);
   params.ld_d = p.ld_d;
   params.m = static_cast<int>(p.m);
-  params.n = static_cast<int>(p.n);
+  params.n = static_cast<int>(d_columns(p));
   params.k_tiles = static_cast<int>(packed_k_tiles(p.k));
   params.strips = static_cast<int>(strip_count(p.n));
   params.token_tiles = static_cast<int>(ceil_div(p.m, i64{tokens}));

@@ -41,11 +41,8 @@ Result<DeviceData> DeviceData::create(const Device& device, HostData data, int c
   const struct {
     const std::vector<u8>& from;
     DeviceBuffer& to;
-  } arrays[] = {{host.codes, made.codes_},
-                {host.scales, made.scales_},
-                {host.zeros, made.zeros_},
-                {host.bias, made.bias_},
-                {host.scale_x, made.scale_x_}};
+  } arrays[] = {{host.codes, made.codes_}, {host.scales, made.scales_},   {host.zeros, made.zeros_},
+                {host.bias, made.bias_},   {host.scale_x, made.scale_x_}, {host.scale_d, made.scale_d_}};
   for (const auto& [from, to] : arrays) {
     Result<DeviceBuffer> buffer = uploaded(device, from);
     if (!buffer) return buffer.error();
@@ -118,7 +115,8 @@ Args DeviceData::args(int copy) const {
           .weights = c.blob.data(),
           .d = static_cast<u8*>(c.d.data()) + d_begin(data_.problem, shift_),
           .bias = bias_.data(),
-          .scale_x = static_cast<const float*>(scale_x_.data())};
+          .scale_x = static_cast<const float*>(scale_x_.data()),
+          .scale_d = static_cast<const float*>(scale_d_.data())};
 }
 
 Result<void> DeviceData::poison(Stream stream, int copy) const {
@@ -141,7 +139,8 @@ Result<std::string> DeviceData::changed_inputs() const {
   } inputs[] = {{"X", copies_[0].x, data_.x},
                 {"the blob", copies_[0].blob, blob_},
                 {"bias", bias_, data_.bias},
-                {"scale_x", scale_x_, data_.scale_x}};
+                {"scale_x", scale_x_, data_.scale_x},
+                {"scale_d", scale_d_, data_.scale_d}};
   for (const auto& [name, buffer, bytes] : inputs) {
     if (bytes.empty()) continue;
     std::vector<u8> now(bytes.size());

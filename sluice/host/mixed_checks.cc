@@ -16,6 +16,7 @@ const void* pointer_of(const Args& args, int operand) {
     case ArgRules::kWeights: return args.weights;
     case ArgRules::kBias: return args.bias;
     case ArgRules::kScaleX: return args.scale_x;
+    case ArgRules::kScaleD: return args.scale_d;
     default: return args.d;
   }
 }
@@ -25,6 +26,7 @@ const char* way_without(int operand) {
   switch (operand) {
     case ArgRules::kBias: return ", or plan without a bias";
     case ArgRules::kScaleX: return ", or plan with scale_x none";
+    case ArgRules::kScaleD: return ", or plan with scale_d none";
     default: return "";
   }
 }
@@ -57,6 +59,11 @@ Result<ArgRules> argument_rules(const MixedProblem& p) {
                           bytes_of(DType::fp32),
                           for_elements,
                           {.row_bytes = scale_x_count(p) * bytes_of(DType::fp32)}};
+  o[ArgRules::kScaleD] = {"scale_d",
+                          p.scale_d != ScaleMode::none,
+                          bytes_of(DType::fp32),
+                          for_elements,
+                          {.row_bytes = bytes_of(DType::fp32)}};
   o[ArgRules::kD] = {"D", true, bytes_of(p.d), for_elements, *d};
   return rules;
 }

@@ -99,6 +99,20 @@ double random_scale(DataKind kind, const Random& random, i64 i) {
   return sign * (0.5 + random.unit(i)) / 64;
 }
 
+/// Such that most of an e4m3 D is neither cut off at 448 nor too small for its bits: root mean square of the
+/// sums, as the functions above draw tokens and weights, and of their product if it is gated, over 8 to 128.
+double random_scale_d(const MixedProblem& p, DataKind kind, const Random& random) {
+  const bool exact = kind == DataKind::exact;
+  const double token = exact ? 0.6 * largest_token(p) : 1.0, code = 4.6, scale = exact ? 1.3 : 1.0 / 64;
+  const double products = std::sqrt(static_cast<double>(p.k)) * token * code * scale;
+  const double bias = p.bias == Bias::none ? 0.0 : exact ? 37.0 : 1.2;
+  const double sum = std::hypot(products * (scale_x_count(p) > 0 ? scale : 1.0), bias);
+  if (sum == 0.0) return 1.0;
+  const double output = p.gated ? sum * sum : sum;
+  if (!exact) return output / 16 * (0.5 + random.unit(0));
+  return std::exp2(std::round(std::log2(output)) - 3 - verify::pick(random(0), 4));
+}
+
 /// Both ends of the range, and what is between: whole numbers, or (real data) any.
 double random_zero(WeightType type, DataKind kind, const Random& random, i64 i) {
   const int largest = type == WeightType::uint4 ? 15 : 255;
@@ -163,8 +177,8 @@ bool is_smooth(Activation activation) {
   return activation == Activation::gelu || activation == Activation::silu;
 }
 
-Expected expected(const HostData& data, std::span<const MixedSum> sums, Place place,
-                  WeightRounding rounding) {
+Expected before_scale_d(const HostData& data, std::span<const MixedSum> sums, Place place,
+                        WeightRounding rounding) {
   const MixedProblem& p = data.problem;
   const auto sum_at = [&](i64 column) {
     const MixedSum& sum = sums[static_cast<size_t>(place.row * p.n + column)];
@@ -184,6 +198,18 @@ Expected expected(const HostData& data, std::span<const MixedSum> sums, Place pl
   const double bound = e.bound * std::fabs(up.value) + (std::fabs(e.value) + e.bound) * up.bound;
   return {product, bound + 0x1p-23 * std::fabs(product),
           e.magnitude * std::fabs(up.value) + std::fabs(e.value) * up.magnitude, e.exact && up.exact};
+}
+
+/// Times 1 / scale_d, each rounded to fp32.
+Expected expected(const HostData& data, std::span<const MixedSum> sums, Place place,
+                  WeightRounding rounding) {
+  Expected e = before_scale_d(data, sums, place, rounding);
+  if (data.scale_d.empty()) return e;
+  const double scale = load(DType::fp32, data.scale_d.data(), 0);
+  e.value /= scale;
+  e.bound = e.bound / std::fabs(scale) + 3 * 0x1p-24 * std::fabs(e.value);
+  e.magnitude /= std::fabs(scale);
+  return e;
 }
 
 bool allowed(DType type, double got, const Expected& e, bool exact) {
@@ -248,6 +274,8 @@ Result<HostData> random_data(const MixedProblem& problem, DataKind kind, u64 see
   if (scale_x_count(p) > 0)
     data.scale_x = numbers(DType::fp32, scale_x_count(p),
                            [&, random = stream(5)](i64 i) { return random_scale(kind, random, i); });
+  if (p.scale_d != ScaleMode::none)
+    data.scale_d = numbers(DType::fp32, 1, [&](i64) { return random_scale_d(p, kind, stream(6)); });
   return data;
 }
 

@@ -19,10 +19,10 @@ enum class DataKind { exact, real };
 struct HostData {
   MixedProblem problem;  // leading dimensions filled in
   DataKind kind = DataKind::exact;
-  std::vector<u8> x;              // ld_x apart; what lies between rows is NaN
-  std::vector<u8> codes;          // n x k, a byte each
-  std::vector<u8> scales, zeros;  // n x groups, of weights.scale
-  std::vector<u8> bias, scale_x;  // scale_x of fp32
+  std::vector<u8> x;                       // ld_x apart; what lies between rows is NaN
+  std::vector<u8> codes;                   // n x k, a byte each
+  std::vector<u8> scales, zeros;           // n x groups, of weights.scale
+  std::vector<u8> bias, scale_x, scale_d;  // scales of fp32
 };
 
 /// Equal arguments give equal bits. Errors: those of plan().

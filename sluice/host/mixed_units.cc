@@ -30,6 +30,9 @@ std::string epilogue_text(Bias bias, DType bias_type, Activation activation) {
 std::string gated_text(bool gated) {
   return gated ? ", .gated = true" : "";
 }
+std::string scale_d_text(ScaleMode scale_d) {
+  return scale_d == ScaleMode::none ? "" : ", .scale_d = " + scale_text(scale_d);
+}
 
 }  // namespace
 
@@ -54,13 +57,14 @@ std::string to_string(const WideConfig& config) {
 }
 
 std::string to_string(const ByteConfig& config) {
-  const auto& [weights, x, d, scale_x, bias, bias_type, activation, tokens, strips, k_groups, parts, stages,
-               overlap] = config;
+  const auto& [weights, x, d, scale_x, bias, bias_type, activation, gated, scale_d, tokens, strips, k_groups,
+               parts, stages, overlap] = config;
   return "sluice::ByteConfig{.weights = " + to_string(weights) + ", .x = " + type_text(x) +
          ", .d = " + type_text(d) + ", .scale_x = " + scale_text(scale_x) +
-         epilogue_text(bias, bias_type, activation) + ", .tokens = " + number(tokens) +
-         ", .strips = " + number(strips) + ", .k_groups = " + number(k_groups) +
-         ", .parts = " + number(parts) + ", .stages = " + number(stages) + overlap_field(overlap) + "}";
+         epilogue_text(bias, bias_type, activation) + gated_text(gated) + scale_d_text(scale_d) +
+         ", .tokens = " + number(tokens) + ", .strips = " + number(strips) +
+         ", .k_groups = " + number(k_groups) + ", .parts = " + number(parts) +
+         ", .stages = " + number(stages) + overlap_field(overlap) + "}";
 }
 
 std::string to_string(const MixedConfig& config) {
@@ -68,11 +72,13 @@ std::string to_string(const MixedConfig& config) {
 }
 
 std::string to_string(const MixedProblem& problem) {
-  const auto& [m, n, k, x, scale_x, d, weights, bias, bias_type, activation, gated, ld_x, ld_d] = problem;
+  const auto& [m, n, k, x, scale_x, d, weights, bias, bias_type, activation, gated, scale_d, ld_x, ld_d] =
+      problem;
   return "sluice::MixedProblem{.m = " + number(m) + ", .n = " + number(n) + ", .k = " + number(k) +
          ", .x = " + type_text(x) + ", .scale_x = " + scale_text(scale_x) + ", .d = " + type_text(d) +
          ", .weights = " + to_string(weights) + epilogue_text(bias, bias_type, activation) +
-         gated_text(gated) + ", .ld_x = " + number(ld_x) + ", .ld_d = " + number(ld_d) + "}";
+         gated_text(gated) + scale_d_text(scale_d) + ", .ld_x = " + number(ld_x) +
+         ", .ld_d = " + number(ld_d) + "}";
 }
 
 std::string unit_text(const NarrowConfig& config) {
@@ -134,6 +140,8 @@ std::string formats_text(const Config& c) {
     if (c.gated) out += " gated";
   if constexpr (requires { c.scale_x; })
     if (c.scale_x != ScaleMode::none) out += std::string(" scale_x:") + name_of(c.scale_x);
+  if constexpr (requires { c.scale_d; })
+    if (c.scale_d != ScaleMode::none) out += std::string(" scale_d:") + name_of(c.scale_d);
   if (c.overlap.wait != Wait::none) out += std::string(" wait:") + name_of(c.overlap.wait);
   if (c.overlap.trigger != Trigger::never) out += std::string(" trigger:") + name_of(c.overlap.trigger);
   return out;

@@ -12,20 +12,23 @@
 namespace sluice {
 
 /// One cubin. A CTA has strips * k_groups math warpgroups: one takes one strip (64 outputs), and of the CTA's
-/// k every k_groups-th tile of 128. `parts` CTAs of a cluster share k.
+/// k every k_groups-th tile of 128. `parts` CTAs of a cluster share k. Gated, half of the strips are the
+/// gate's and half are up's, as many strips further on in W as D has.
 struct ByteConfig {
   WeightFormat weights{.order = FragmentOrder::byte};
   DType x = DType::e4m3;
-  DType d = DType::fp16;
+  DType d = DType::fp16;                // e4m3 too
   ScaleMode scale_x = ScaleMode::none;  // none, tensor (one for all tokens) or vector (one a token)
   Bias bias = Bias::none;
   DType bias_type = DType::fp16;
   Activation activation = Activation::none;
-  int tokens = 16;   // of a tile: 8, 16, 32, 64 or 128
-  int strips = 4;    // of a CTA
-  int k_groups = 1;  // warpgroups that share a strip
-  int parts = 1;     // of k, one for each CTA of a cluster: 1..8
-  int stages = 8;    // a stage: 128 k of tokens and of each strip
+  bool gated = false;
+  ScaleMode scale_d = ScaleMode::none;  // tensor: an e4m3 D is divided by one fp32
+  int tokens = 16;                      // of a tile: 8, 16, 32, 64 or 128
+  int strips = 4;                       // of a CTA
+  int k_groups = 1;                     // warpgroups that share a strip
+  int parts = 1;                        // of k, one for each CTA of a cluster: 1..8
+  int stages = 8;                       // a stage: 128 k of tokens and of each strip
   Overlap overlap{};
 
   constexpr bool operator==(const ByteConfig&) const = default;
@@ -42,6 +45,10 @@ SLUICE_HD constexpr int threads_of(const ByteConfig& c) {
 }
 SLUICE_HD constexpr int tile_rows(const ByteConfig& c) {
   return kStripRows * c.strips;
+}
+/// Columns of D that a CTA makes.
+SLUICE_HD constexpr int tile_columns(const ByteConfig& c) {
+  return c.gated ? tile_rows(c) / 2 : tile_rows(c);
 }
 
 // Shared memory: [token ring | weight ring | sums from the cluster | vectors | barriers]. When all is
@@ -66,9 +73,10 @@ SLUICE_HD constexpr int sums_bytes(const ByteConfig& c) {
 SLUICE_HD constexpr int incoming_offset(const ByteConfig& c) {
   return max(w_ring_offset(c) + c.stages * w_stage_bytes(c), sums_bytes(c));
 }
-/// A slot for each other part, of four rows' sums at a time.
+/// A slot for each other part, of four columns' sums at a time.
 SLUICE_HD constexpr int incoming_bytes(const ByteConfig& c) {
-  return (c.parts - 1) * 16 * ceil_div(tile_rows(c) / 4 * c.tokens, c.parts);
+  const int halves = tile_rows(c) / tile_columns(c);
+  return (c.parts - 1) * 16 * halves * ceil_div(tile_columns(c) / 4 * c.tokens, c.parts);
 }
 SLUICE_HD constexpr int vector_offset(const ByteConfig& c) {
   return incoming_offset(c) + incoming_bytes(c);
@@ -87,12 +95,16 @@ SLUICE_HD constexpr const char* validate(const ByteConfig& c) {
   if (validate(c.weights) != nullptr) return validate(c.weights);
   if (c.weights.order != FragmentOrder::byte) return "8-bit tokens take weights in the order byte";
   if (c.x != DType::e4m3) return "tokens must be e4m3";
-  if (!is_16bit(c.d) && c.d != DType::fp32) return "D must be fp16, bf16 or fp32";
+  if (!is_16bit(c.d) && c.d != DType::fp32 && c.d != DType::e4m3) return "D must be fp16, bf16, fp32 or e4m3";
+  if (c.scale_d != ScaleMode::none && c.scale_d != ScaleMode::tensor)
+    return "scale_d must be none or tensor: one for all of D";
+  if (c.scale_d != ScaleMode::none && c.d != DType::e4m3) return "scale_d is for an e4m3 D";
   if (c.scale_x == ScaleMode::block) return "tokens have one scale each, or one for all, or none";
   if (c.bias != Bias::none && is_fp8(c.bias_type)) return "bias must be bf16, fp16 or fp32";
   if (c.tokens != 8 && c.tokens != 16 && c.tokens != 32 && c.tokens != 64 && c.tokens != 128)
     return "tokens must be 8, 16, 32, 64 or 128";
   if (c.strips != 1 && c.strips != 2 && c.strips != 4) return "strips must be 1, 2 or 4";
+  if (c.gated && c.strips == 1) return "gated, strips must be 2 or 4: as many of the gate as of up";
   if (c.k_groups < 1 || c.k_groups > 4) return "k_groups must be in 1..4";
   if (math_groups(c) > kByteMostGroups) return "a CTA has room for 4 math warpgroups";
   if (c.tokens == 128 && math_groups(c) > 2) return "the sums of 128 tokens leave registers for 2 warpgroups";
@@ -114,12 +126,13 @@ struct ByteParams {
   const float* scale_x;
   i64 strip_bytes;
   i64 ld_d;
-  int m, n;
+  int m, n;  // n: columns of D
   int k_tiles, strips;
   int token_tiles;
   u32 x_bytes;   // of a box: fewer than a whole tile's where there are fewer tokens
   bool vectors;  // rows of D begin at multiples of 4 elements and n is one: four go in one store
   WarmRange prefetch, hand_off;  // as in NarrowParams
+  const float* scale_d;          // what comes last moves nothing in kernels that do not read it
 };
 
 }  // namespace sluice

@@ -3,9 +3,10 @@
 // the configuration of the kernel for few 16-bit tokens (kernels/narrow.cuh).
 //   D[m][n] = act(scale_x[m] * sum_k X[m][k] W[n][k] + bias[n]),  W = scale * (code - zero) (spec/packing.h)
 // Gated, with y[m][n] what act is given there, D[m][j] = act(y[m][j]) * y[m][n / 2 + j], j < n / 2: W's first
-// half of rows makes the gate, its last half "up", as models concatenate them.
-// A tile's rows are W's; an output is a row of the tensor core's A and a token a column of its B, but for 16
-// and 32 tokens in narrow.cuh, which are the rows of A (device/mixed/token_rows.cuh).
+// half of rows makes the gate, its last half "up", as models concatenate them. With scale_d D is divided by
+// it before it is rounded, as a quantiser with a given scale has it (spec/epilogue.h). A tile's rows are W's;
+// an output is a row of the tensor core's A and a token a column of its B, but for 16 and 32 tokens in
+// narrow.cuh, which are the rows of A (device/mixed/token_rows.cuh).
 #pragma once
 
 #include <sluice/spec/epilogue.h>
@@ -23,12 +24,13 @@ struct MixedProblem {
   i64 k = 0;
   DType x = DType::fp16;                // fp16, bf16 or e4m3
   ScaleMode scale_x = ScaleMode::none;  // of e4m3 tokens: none, tensor (one fp32) or vector (one for each)
-  DType d = DType::fp16;                // fp16, bf16 or fp32
+  DType d = DType::fp16;                // fp16, bf16 or fp32; of e4m3 tokens e4m3 too
   WeightFormat weights{};               // of the order half; with e4m3 tokens uint4 of the order byte
   Bias bias = Bias::none;
   DType bias_type = DType::fp16;
   Activation activation = Activation::none;
-  bool gated = false;  // D is m x n / 2; few tokens of 16 bits
+  bool gated = false;                   // D is m x n / 2; any e4m3 tokens, or few of 16 bits
+  ScaleMode scale_d = ScaleMode::none;  // of an e4m3 D: none, or tensor (one fp32)
   i64 ld_x = 0;
   i64 ld_d = 0;
 

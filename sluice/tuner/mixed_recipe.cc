@@ -10,10 +10,10 @@ namespace sluice {
 MixedRecipe recipe_of(const MixedProblem& problem) {
   MixedProblem p = problem;
   if (p.ld_x == 0) p.ld_x = p.k;
-  if (p.ld_d == 0) p.ld_d = p.n;
-  // Of no cost are bias_type (its bytes are read once), ld_x (rows are read in whole lines) and gated: the
-  // time is the weights', and the planner leaves out what a gated product cannot have.
-  const auto& [m, n, k, x, scale_x, d, weights, bias, bias_type, activation, gated, ld_x, ld_d] = p;
+  if (p.ld_d == 0) p.ld_d = d_columns(p);
+  // Of no cost are bias_type (its bytes are read once), ld_x (rows are read in whole lines), scale_d (one
+  // value) and gated: the time is the weights', and the planner leaves out what a gated product cannot have.
+  const auto& [m, n, k, x, scale_x, d, weights, bias, bias_type, activation, gated, scale_d, ld_x, ld_d] = p;
   const auto& [type, group, scale, zero, order] = weights;
   return {.m = m,
           .n = n,

@@ -128,6 +128,12 @@ TEST_F(mixed_overlap, of_the_wide_kernel_gives_the_bits_of_launches_in_turn) {
 TEST_F(mixed_overlap, of_the_kernel_for_e4m3_tokens_gives_the_bits_of_launches_in_turn) {
   expect_same_bits(problem_of(DType::e4m3, 16), {.parts = 2});
   expect_same_bits(problem_of(DType::e4m3, 64), {.parts = 1, .tokens = 64});
+  MixedProblem gated = problem_of(DType::e4m3, 16);
+  gated.activation = Activation::silu;
+  gated.gated = true;
+  gated.d = DType::e4m3;
+  gated.scale_d = ScaleMode::tensor;
+  expect_same_bits(gated, {.parts = 2, .strips = 2, .k_groups = 2});
 }
 
 // With stages not a multiple of the warpgroups one could wait for a stage whose last bytes another had yet to

@@ -18,6 +18,7 @@
 
 #include "dice.h"
 #include "gpu.h"
+#include "random_mixed_config.h"
 #include "tests/unit/packed_formats.h"
 
 namespace sluice::testing {
@@ -27,76 +28,6 @@ using mixed::DataKind;
 using mixed::DeviceData;
 
 constexpr int kConfigsOfFormat = 2;
-constexpr int kTokenBlocks[] = {1, 1, 2, 4}, kRowBlocks[] = {2, 4, 4, 8}, kWarps[] = {1, 3, 4, 8, 12, 16};
-constexpr int kStages[] = {2, 2, 3, 4, 5}, kParts[] = {1, 1, 2, 4, 8}, kCtas[] = {1, 1, 2};
-constexpr DType kOutputs[] = {DType::fp16, DType::bf16, DType::fp32};
-constexpr Activation kActivations[] = {Activation::none, Activation::none, Activation::relu, Activation::gelu,
-                                       Activation::silu};
-
-constexpr int kTokens[] = {32, 64, 128, 256}, kXStages[] = {2, 3, 4, 5, 8}, kWStages[] = {1, 2, 3, 4};
-
-/// A random valid config of the format, with one of all shapes of cluster and ring.
-WideConfig random_wide_config(const WeightFormat& format, Dice& dice) {
-  for (;;) {
-    WideConfig c{.weights = format,
-                 .x = dice.one_in(2) ? DType::bf16 : DType::fp16,
-                 .d = dice.any_of(kOutputs),
-                 .bias = dice.one_in(2) ? Bias::column : Bias::none,
-                 .bias_type = WideConfig{}.bias_type,
-                 .activation = dice.any_of(kActivations),
-                 .tokens = dice.any_of(kTokens),
-                 .x_stages = dice.any_of(kXStages),
-                 .w_stages = dice.any_of(kWStages)};
-    const int cluster = dice.below(4);
-    if (cluster == 1) c.cluster_n = 2;
-    if (cluster >= 2) c.cluster_k = 2;
-    if (cluster == 2) c.x_stages = 2 * c.w_stages;  // a fixed ring
-    if (validate(c) == nullptr) return c;
-  }
-}
-
-constexpr int kByteTokens[] = {8, 16, 32, 64, 128}, kStrips[] = {1, 1, 2, 4}, kKGroups[] = {1, 2, 3, 4},
-              kByteParts[] = {1, 1, 2, 3, 8}, kByteStages[] = {2, 3, 4, 6, 7, 9, 12, 16};
-constexpr ScaleMode kTokenScales[] = {ScaleMode::none, ScaleMode::tensor, ScaleMode::vector};
-
-/// The same for e4m3 tokens.
-ByteConfig random_byte_config(const WeightFormat& format, Dice& dice) {
-  for (;;) {
-    const ByteConfig c{.weights = format,
-                       .d = dice.any_of(kOutputs),
-                       .scale_x = dice.any_of(kTokenScales),
-                       .bias = dice.one_in(2) ? Bias::column : Bias::none,
-                       .bias_type = ByteConfig{}.bias_type,
-                       .activation = dice.any_of(kActivations),
-                       .tokens = dice.any_of(kByteTokens),
-                       .strips = dice.any_of(kStrips),
-                       .k_groups = dice.any_of(kKGroups),
-                       .parts = dice.any_of(kByteParts),
-                       .stages = dice.any_of(kByteStages)};
-    if (validate(c) == nullptr) return c;
-  }
-}
-
-/// A random valid config of the format. Registers are not looked at: kernels that spill must be right too.
-NarrowConfig random_config(const WeightFormat& format, Dice& dice) {
-  for (;;) {
-    const NarrowConfig c{.weights = format,
-                         .x = dice.one_in(2) ? DType::bf16 : DType::fp16,
-                         .d = dice.any_of(kOutputs),
-                         .bias = dice.one_in(2) ? Bias::column : Bias::none,
-                         .bias_type = NarrowConfig{}.bias_type,
-                         .activation = dice.any_of(kActivations),
-                         .gated = dice.one_in(3),
-                         .token_blocks = dice.any_of(kTokenBlocks),
-                         .row_blocks = dice.any_of(kRowBlocks),
-                         .warps = dice.any_of(kWarps),
-                         .stages = dice.any_of(kStages),
-                         .parts = dice.any_of(kParts),
-                         .ctas = dice.any_of(kCtas)};
-    if (validate(c) == nullptr) return c;
-  }
-}
-
 /// Of 16 bytes: what a row of tokens begins at multiples of.
 i64 token_unit(DType x) {
   return 16 / bytes_of(x);
@@ -109,7 +40,9 @@ MixedProblem problem_of(const MixedConfig& config, i64 m, i64 n, i64 k) {
     bool gated = false;
     if constexpr (requires { c.gated; }) gated = c.gated;
     if (gated) n = round_up(n, i64{2 * kStripRows});
-    if (gated) m = std::min(m, mixed::kMaxGatedTokens);
+    if (gated && is_16bit(c.x)) m = std::min(m, mixed::kMaxGatedTokens);
+    ScaleMode scale_d = ScaleMode::none;
+    if constexpr (requires { c.scale_d; }) scale_d = c.scale_d;
     return {.m = m,
             .n = n,
             .k = k,
@@ -121,6 +54,7 @@ MixedProblem problem_of(const MixedConfig& config, i64 m, i64 n, i64 k) {
             .bias_type = c.bias_type,
             .activation = c.activation,
             .gated = gated,
+            .scale_d = scale_d,
             .ld_x = ceil_div(k, token_unit(c.x)) * token_unit(c.x)};
   };
   return std::visit(of, config);
@@ -165,6 +99,8 @@ struct Pool {
       for (const PackStep step : {PackStep::pack, PackStep::unpack})
         units.push_back(pack_unit_text({step, format, CodeStorage::byte}));
     }
+    if (kernels & 4)
+      for (const ByteConfig& config : quantised_byte_configs()) pool.configs.push_back(config);
     for (const auto& cubin : device.impl().cache.get_all(units, device.options().jobs, {}))
       if (!cubin) return cubin.error();
     for (const WeightFormat& format : formats) {
@@ -357,6 +293,31 @@ TEST_F(mixed_products, of_e4m3_tokens_as_planned_are_right) {
       ASSERT_TRUE(ok(found));
       EXPECT_TRUE(found->passed()) << to_string(problem) << ": " << describe(*found);
     }
+}
+
+TEST_F(mixed_products, of_e4m3_tokens_that_are_gated_and_quantised_as_planned_are_right) {
+  for (const auto& [m, n, k] : {std::array<i64, 3>{1, 28672, 4096},
+                                {16, 7168, 8192},
+                                {4, 256, 144},
+                                {33, 7168, 1024},
+                                {100, 384, 2048}}) {
+    const MixedProblem problem{.m = m,
+                               .n = n,
+                               .k = k,
+                               .x = DType::e4m3,
+                               .scale_x = ScaleMode::tensor,
+                               .d = DType::e4m3,
+                               .weights = {.scale = DType::bf16, .order = FragmentOrder::byte},
+                               .activation = Activation::silu,
+                               .gated = true,
+                               .scale_d = ScaleMode::tensor};
+    const auto data = made(problem, DataKind::real, 3);
+    ASSERT_TRUE(ok(data));
+    ASSERT_TRUE(ok(mixed::run(device(), problem, data->args(), nullptr)));
+    const auto found = data->check();
+    ASSERT_TRUE(ok(found));
+    EXPECT_TRUE(found->passed()) << to_string(problem) << ": " << describe(*found);
+  }
 }
 
 // What a tile has beyond the tokens that there are is whatever the ring had before: NaN must not leave it.

@@ -119,6 +119,29 @@ TEST(chain_layers, fused_have_no_kernel_between_gate_up_and_down) {
   EXPECT_EQ(name_of(spec), "llama3-8b int4, 4 tokens, fused: gated");
 }
 
+TEST(chain_layers, int4_products_of_e4m3_tokens_make_what_the_next_one_reads) {
+  LayerSpec spec = spec_of(LayerWeights::int4, LayerParts::all);
+  spec.tokens_of_int4 = DType::e4m3;
+  EXPECT_EQ(name_of(spec), "llama3-8b int4, 4 e4m3 tokens");
+  for (const Fusion fusion : {Fusion::none, Fusion::gated}) {
+    spec.fusion = fusion;
+    const LayerMemory memory = imagined_memory(spec);
+    const std::vector<ChainStep> steps = steps_of(spec, memory);
+    ASSERT_EQ(steps.size(), fusion == Fusion::none ? 4u * 8 : 4u * 6);
+    for (const ChainStep& step : steps)
+      if (const auto* s = std::get_if<MixedStep>(&step.work)) {
+        EXPECT_EQ(s->problem.x, DType::e4m3);
+        EXPECT_EQ(s->problem.weights.order, FragmentOrder::byte);
+        EXPECT_EQ(s->args.scale_x, memory.one);
+        EXPECT_EQ(s->args.scale_d, s->problem.d == DType::e4m3 ? memory.one : nullptr);
+      }
+    const auto& qkv = std::get<MixedStep>(steps[1].work).problem;
+    EXPECT_EQ(qkv.d, fusion == Fusion::none ? DType::bf16 : DType::e4m3);
+    const auto plan = plan_chain(steps, DeviceInfo{});
+    ASSERT_TRUE(plan.ok()) << plan.error().message;
+  }
+}
+
 TEST(chain_layers, fused_dense_products_make_what_the_next_one_reads) {
   for (const Fusion fusion : {Fusion::gated, Fusion::residual}) {
     const LayerSpec spec = fused(spec_of(LayerWeights::e4m3, LayerParts::all), fusion);

@@ -60,6 +60,30 @@ TEST_F(MixedByteLaunch, is_one_kernel_that_allocates_nothing) {
   EXPECT_EQ(x.box_outer, 20);
 }
 
+TEST_F(MixedByteLaunch, gated_and_quantised_has_half_the_columns_and_a_scale) {
+  MixedProblem p = small();
+  p.n = 384;
+  p.gated = true;
+  p.d = DType::e4m3;
+  p.scale_d = ScaleMode::tensor;
+  const mixed::Kernel kernel = made(p, {.parts = 1, .tokens = 32, .strips = 2, .k_groups = 1});
+  EXPECT_EQ(kernel.plan().problem.ld_d, 192);
+  mixed::Args args = args_of(p);
+  const int before = driver.launches();
+  ASSERT_TRUE(mixed::launch(kernel, args, nullptr).ok());
+  const LaunchRecord& launch = driver.launch(before);
+  EXPECT_EQ(launch.grid_x, 3u) << "tiles of 64 columns";
+  EXPECT_EQ(launch.block_x, 2u * 128 + 64);
+  EXPECT_EQ(launch.byte.n, 192);
+  EXPECT_EQ(launch.byte.strips, 6);
+  EXPECT_EQ(launch.byte.scale_d, args.scale_d);
+  args.scale_d = nullptr;
+  const Result<void> without = mixed::launch(kernel, args, nullptr);
+  ASSERT_FALSE(without.ok());
+  EXPECT_NE(without.error().message.find("scale_d is null"), std::string::npos) << without.error().message;
+  EXPECT_EQ(driver.launches(), before + 1);
+}
+
 TEST_F(MixedByteLaunch, many_tokens_are_tiles_beside_one_another) {
   MixedProblem p = small();
   p.m = 300;

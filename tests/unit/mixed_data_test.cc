@@ -93,6 +93,37 @@ TEST(mixed_data, of_gated_products_is_right_and_halves_that_change_places_are_fo
     }
 }
 
+// Cut off at 448 all but signs would be equal, too small all would be zero.
+TEST(mixed_data, of_an_e4m3_d_have_a_scale_with_which_it_keeps_its_bits) {
+  for (const DataKind kind : {DataKind::exact, DataKind::real})
+    for (const bool gated : {false, true})
+      for (const i64 k : {16, 144, 2048})
+        for (const u64 seed : {1, 2, 3, 4}) {
+          const MixedProblem p{.m = 2,
+                               .n = 256,
+                               .k = k,
+                               .x = DType::e4m3,
+                               .scale_x = seed % 2 == 0 ? ScaleMode::tensor : ScaleMode::none,
+                               .d = DType::e4m3,
+                               .weights = {.group = 64, .order = FragmentOrder::byte},
+                               .bias = k == 144 ? Bias::column : Bias::none,
+                               .gated = gated,
+                               .scale_d = ScaleMode::tensor};
+          const Result<mixed::HostData> data = mixed::random_data(p, kind, seed);
+          ASSERT_TRUE(data.ok()) << data.error().message;
+          const std::vector<u8> d = reference_d(*data, 0);
+          const Comparison found = mixed::judge(*data, mixed::reference_sums(*data), d, 0);
+          EXPECT_TRUE(found.passed()) << to_string(p) << describe(found);
+          i64 kept = 0;
+          for (i64 i = 0; i < found.checked; ++i) {
+            const u8 bits = d[static_cast<size_t>(mixed::d_begin(data->problem, 0) + i)];
+            const double value = std::fabs(verify::decode(DType::e4m3, bits));
+            kept += value >= 0x1p-6 && value < 448 ? 1 : 0;
+          }
+          EXPECT_GE(static_cast<double>(kept), 0.85 * static_cast<double>(found.checked)) << to_string(p);
+        }
+}
+
 TEST(mixed_data, one_bit_is_found) {
   MixedProblem p = problems()[1];
   p.d = DType::fp32;

@@ -24,6 +24,7 @@ class MixedLaunchTest : public LaunchTest {
                      .d = driver.memory(p.m * (p.ld_d + p.n) * 4 + 256),
                      .bias = driver.memory(p.n * 4 + 256)};
     if (p.scale_x != ScaleMode::none) args.scale_x = static_cast<const float*>(driver.memory(p.m * 4 + 256));
+    if (p.scale_d != ScaleMode::none) args.scale_d = static_cast<const float*>(driver.memory(256));
     return args;
   }
   /// The problem's plan, spoilt: refused with `mention` in the message.

@@ -150,10 +150,10 @@ TEST_F(MixedLaunch, gated_has_half_the_columns) {
                   [](MixedProblem& bad) { bad.n = 320; });
   refused_problem(ErrorCode::invalid_size, "m = 65 must be at most 64",
                   [](MixedProblem& bad) { bad.m = 65; });
-  refused_problem(ErrorCode::invalid_type, "tokens of 16 bits", [](MixedProblem& bad) {
-    bad.x = DType::e4m3;
-    bad.weights.order = FragmentOrder::byte;
-  });
+  refused_problem(ErrorCode::invalid_type, "there is a scale_d: it must be e4m3",
+                  [](MixedProblem& bad) { bad.scale_d = ScaleMode::tensor; });
+  refused_problem(ErrorCode::invalid_type, "D is e4m3: it must be fp16, bf16 or fp32",
+                  [](MixedProblem& bad) { bad.d = DType::e4m3; });
   refused_problem(ErrorCode::invalid_stride, "n / 2 = 192", [](MixedProblem& bad) { bad.ld_d = 191; });
   refused_problem(ErrorCode::invalid_config, "pairs of blocks of the gate", [](MixedProblem&) {},
                   {.row_blocks = 2});

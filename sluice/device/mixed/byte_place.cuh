@@ -27,8 +27,8 @@ struct BytePlace {
   int warp;  // those of math warpgroups first; then the one that loads tokens, then the one that loads
              // weights
   int rank;  // part of k
-  int first_token, first_strip;
-  int first_tile, count;  // of 128 k, this CTA's
+  int first_token, first_strip;  // gated: of the gate
+  int first_tile, count;         // of 128 k, this CTA's
 
   SLUICE_DEVICE BytePlace(const ByteParams& params, u32 base) : smem(base) {
     const int cta = static_cast<int>(blockIdx.x), unit = cta / kConfig.parts;
@@ -37,7 +37,7 @@ struct BytePlace {
     // A division that most launches need not wait for.
     const int row_tile = params.token_tiles == 1 ? unit : unit / params.token_tiles;
     first_token = (unit - row_tile * params.token_tiles) * S::kTokens;
-    first_strip = row_tile * S::kStrips;
+    first_strip = row_tile * (tile_columns(kConfig) / kStripRows);
     first_tile = part_begin(params, rank);
     count = part_begin(params, rank + 1) - first_tile;
   }
@@ -50,7 +50,14 @@ struct BytePlace {
   SLUICE_DEVICE int block() const { return warp % 4; }
   static SLUICE_DEVICE int lane() { return static_cast<int>(threadIdx.x) % 32; }
   SLUICE_DEVICE int strip_in_blob(const ByteParams& params, int strip) const {
-    return min(first_strip + strip, params.strips - 1);  // past the end the last one, which is not stored
+    // Past the end the last one, which is not stored.
+    if constexpr (kConfig.gated) {
+      constexpr int kHalf = S::kStrips / 2;
+      const int strips = params.strips / 2, of_half = min(first_strip + strip % kHalf, strips - 1);
+      return strip < kHalf ? of_half : strips + of_half;
+    } else {
+      return min(first_strip + strip, params.strips - 1);
+    }
   }
 
   SLUICE_DEVICE u32 x_stage(int stage) const { return smem + stage * x_stage_bytes(kConfig); }

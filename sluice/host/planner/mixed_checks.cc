@@ -59,17 +59,14 @@ Result<void> check_partners(const MixedProblem& p) {
   return {};
 }
 
-/// Gated products are the narrow kernel's, whose CTAs take whole strips of both halves.
+/// CTAs take whole strips of both halves.
 Result<void> check_gated(const MixedProblem& p) {
   const char* remedy =
       "leave out gated, and let a Quantizer with Gate::silu (sluice/quantize.h) do it behind the product";
-  if (!is_16bit(p.x))
-    return Error{ErrorCode::invalid_type,
-                 std::string("X is ") + name_of(p.x) + ": gated products take tokens of 16 bits; " + remedy};
-  if (p.m > kMaxGatedTokens)
+  if (is_16bit(p.x) && p.m > kMaxGatedTokens)
     return Error{ErrorCode::invalid_size, "m = " + number(p.m) + " must be at most " +
-                                              number(kMaxGatedTokens) + " if the product is gated; " +
-                                              remedy};
+                                              number(kMaxGatedTokens) +
+                                              " if the product is gated and tokens have 16 bits; " + remedy};
   if (p.n % (2 * kStripRows) != 0)
     return Error{ErrorCode::invalid_size,
                  "n = " + number(p.n) +
@@ -83,8 +80,18 @@ Result<void> check_types(const MixedProblem& p) {
   const std::string x = name_of(p.x);
   if (!is_16bit(p.x) && p.x != DType::e4m3)
     return refuse("X is " + x + ": tokens must be fp16, bf16 or e4m3; convert them");
-  if (!is_16bit(p.d) && p.d != DType::fp32)
-    return refuse(std::string("D is ") + name_of(p.d) + ": it must be fp16, bf16 or fp32");
+  const bool may_be_e4m3 = p.x == DType::e4m3;
+  if (!is_16bit(p.d) && p.d != DType::fp32 && !(may_be_e4m3 && p.d == DType::e4m3))
+    return refuse(std::string("D is ") + name_of(p.d) + ": it must be fp16, bf16 or fp32" +
+                  (may_be_e4m3          ? ", or e4m3"
+                   : p.d == DType::e4m3 ? "; e4m3 takes e4m3 tokens"
+                                        : ""));
+  if (p.scale_d != ScaleMode::none && p.scale_d != ScaleMode::tensor)
+    return refuse(std::string("scale_d is ") + name_of(p.scale_d) +
+                  ": it must be none or tensor, one for all of D; quantise by row behind the product");
+  if (p.scale_d != ScaleMode::none && p.d != DType::e4m3)
+    return refuse(std::string("D is ") + name_of(p.d) +
+                  " and there is a scale_d: it must be e4m3; leave out the scale, or store e4m3");
   if (p.bias != Bias::none && !is_16bit(p.bias_type) && p.bias_type != DType::fp32)
     return refuse(std::string("bias is ") + name_of(p.bias_type) + ": it must be bf16, fp16 or fp32");
   if (const char* rule = validate(p.weights))
@@ -198,7 +205,9 @@ ByteConfig byte_config_for(const MixedProblem& problem) {
           .scale_x = problem.k == 0 ? ScaleMode::none : problem.scale_x,  // of nothing: may be null
           .bias = c.bias,
           .bias_type = c.bias_type,
-          .activation = c.activation};
+          .activation = c.activation,
+          .gated = c.gated,
+          .scale_d = problem.scale_d};
 }
 
 MixedConfig made_for(const MixedProblem& problem, const MixedConfig& config) {
@@ -229,7 +238,8 @@ const char* why_not(const MixedProblem& problem, const WideConfig& config) {
 }
 
 const char* why_not(const MixedProblem& problem, const ByteConfig& config) {
-  const i64 ctas = ceil_div(problem.m, i64{config.tokens}) * ceil_div(problem.n, i64{tile_rows(config)});
+  const i64 ctas =
+      ceil_div(problem.m, i64{config.tokens}) * ceil_div(d_columns(problem), i64{tile_columns(config)});
   if (ctas * config.parts > kMaxTiles) return "the kernel for e4m3 tokens counts CTAs in an int";
   return nullptr;
 }

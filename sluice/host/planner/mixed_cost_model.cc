@@ -99,7 +99,7 @@ double estimate_us(const MixedProblem& problem, const WideConfig& c, const Devic
 double estimate_us(const MixedProblem& problem, const ByteConfig& c, const DeviceInfo& device,
                    const ByteCosts& costs) {
   const double k_tiles = static_cast<double>(packed_k_tiles(problem.k));
-  const double row_ctas = static_cast<double>(ceil_div(problem.n, i64{tile_rows(c)}));
+  const double row_ctas = static_cast<double>(ceil_div(d_columns(problem), i64{tile_columns(c)}));
   const double token_ctas = static_cast<double>(ceil_div(problem.m, i64{c.tokens}));
   const double ctas = row_ctas * token_ctas * c.parts;
   const double of_busiest = std::ceil(ctas / std::max(1.0, usable_sms(device, c.parts)));  // SM, one by one

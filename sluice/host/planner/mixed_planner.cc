@@ -81,7 +81,8 @@ const char* why_not_wanted(const MixedProblem& p, const ByteConfig& c, const Dev
   if (2 * math_groups(c) <= room && tiles_of_cta >= kLeastTiles * c.k_groups)
     return "there is work for more warpgroups, which hide one another's waits";
   if (c.k_groups > tiles_of_cta) return "there are fewer k-tiles than warpgroups";
-  if (tile_rows(c) / 2 >= round_up(p.n, i64{kStripRows})) return "half of the strips would be empty";
+  if (tile_columns(c) / 2 >= round_up(d_columns(p), i64{kStripRows}))
+    return "half of the strips would be empty";
   return nullptr;
 }
 
