@@ -77,6 +77,8 @@ SLUICE_HD constexpr const char* validate_plain(const KernelConfig& c) {
     if (c.tile.n != 16 && c.tile.n != 32 && c.tile.n != 64 && c.tile.n != 128)
       return "plain needs tile.n of 16, 32, 64 or 128";
     if (c.tile.m * c.tile.n > 64 * 64) return "plain has registers for at most 64 x 64 sums";
+    if (is_fp8(c.a) && c.tile.m * c.tile.n > 64 * 32)
+      return "plain has registers for 64 x 32 sums of fp8, which needs some to become fp16";
     if (c.tile.n == 128 && c.tile.m > 16)
       return "plain has registers for 128 rows of B with up to 16 of A: fp8 needs some to become fp16";
   } else {

@@ -113,6 +113,8 @@ const std::vector<Impossible>& impossible_configs() {
       {"plain needs tile.m of 8, 16, 32 or 64 rows of A", plain({.tile = {24, 32, 64}})},
       {"plain needs tile.n of 16, 32, 64 or 128", plain({.tile = {8, 24, 64}})},
       {"plain has registers for at most 64 x 64 sums", plain({.tile = {64, 128, 64}})},
+      {"plain has registers for 64 x 32 sums of fp8, which needs some to become fp16",
+       plain({.tile = {64, 64, 128}, .stages = 2, .a = e4m3, .b = e4m3, .warps = 4})},
       {"plain has registers for 128 rows of B with up to 16 of A: fp8 needs some to become fp16",
        plain({.tile = {32, 128, 64}})},
       {"plain_wgmma needs tile.n to be a multiple of 16 in 16..256", plain_wgmma({.tile = {8, 24, 64}})},
