@@ -6,9 +6,9 @@
 //
 // A WGMMA has 64 rows. Where two or four tiles' rows fit into those, a stage holds as many k-tiles: their
 // rows of B below each other as WGMMA's rows, their tokens beside each other as its columns. What one
-// k-tile's rows make of another's tokens is not looked at; up to 36 columns it costs nothing, for a WGMMA takes
-// 18 clocks at least. Of other tiles the last WGMMA's rows reach past those of B, over whatever lies there, and
-// are not looked at either.
+// k-tile's rows make of another's tokens is not looked at; up to 36 columns it costs nothing, for a WGMMA
+// takes 18 clocks at least. Of other tiles the last WGMMA's rows reach past those of B, over whatever lies
+// there, and are not looked at either.
 #pragma once
 
 #include <sluice/spec/config.h>

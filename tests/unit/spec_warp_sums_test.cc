@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The lanes of a warp that write sums to shared memory meet on no bank, in both layouts of
-// device/epilogue/warp_sums.cuh; what warpgroups hold and read. Seen to fail: with one pad for both, and without
-// plain_ring_bytes.
+// device/epilogue/warp_sums.cuh; what warpgroups hold and read. Seen to fail: with one pad for both, and
+// without plain_ring_bytes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
