@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include <sluice/host/chain.h>
+#include <sluice/host/planner/cluster_grid.h>
 #include <sluice/spec/plain.h>
 #include <sluice/spec/smem_layout.h>
 
@@ -16,7 +17,7 @@ constexpr i64 kBlobSlice = 2048;  // of packed weights: whoever reads a run of t
 
 /// What the rings of a launch that loads weights before it waits hold of each row of B. Nothing that counts
 /// where CTAs of a second wave, or second tiles of a CTA, find theirs empty.
-SkippedK ring_of(const PlannedStep& s, const ChainPlan& plan, i64 sms) {
+SkippedK ring_of(const PlannedStep& s, const ChainPlan& plan, const DeviceInfo& device) {
   if (!std::holds_alternative<ProductStep>(s.step.work) || s.overlap.wait != Wait::weights_first) return {};
   const Plan& product = plan.products[static_cast<size_t>(s.plan)];
   const KernelConfig& c = product.config;
@@ -25,7 +26,7 @@ SkippedK ring_of(const PlannedStep& s, const ChainPlan& plan, i64 sms) {
                                   static_cast<int>(p.batch));
   const i64 tiles = i64{grid.rows} * grid.columns * grid.batch;
   if (is_plain(c.schedule)) {
-    if (tiles * c.cluster.k > sms * plain_ctas(c)) return {};
+    if (tiles > i64{clusters_at_once(c.cluster.k, device)} * plain_ctas(c)) return {};
     return {i64{plain_early_row_bytes(c)}, c.cluster.k};
   }
   if (tiles > product.split.clusters || product.split.streamed > 0) return {};
@@ -66,13 +67,13 @@ void set_warm_ranges(ChainPlan& plan, const ChainOptions& options, const DeviceI
     if (std::holds_alternative<ForeignStep>(s.step.work)) continue;
     const i64 own = std::min(s.step.prefetch_bytes.value_or(options.prefetch_bytes), most);
     if (s.overlap.wait != Wait::none && !served[i])
-      s.prefetch = share_of_weights(s.step, own, ring_of(s, plan, device.sm_count));
+      s.prefetch = share_of_weights(s.step, own, ring_of(s, plan, device));
     s.prefetch.ctas = static_cast<u32>(device.sm_count);  // so many are there at once, in any launch
     if (s.overlap == Overlap{}) continue;
     const i64 given = std::min(s.step.hand_off_bytes.value_or(options.hand_off_bytes), most);
     const size_t end = std::min(launched.size(), i + 1 + kFarthest);
     for (size_t to = i + 1; to < end && !served[to] && total_bytes(s.hand_off) == 0; ++to) {
-      s.hand_off = share_of_weights(launched[to]->step, given, ring_of(*launched[to], plan, device.sm_count));
+      s.hand_off = share_of_weights(launched[to]->step, given, ring_of(*launched[to], plan, device));
       served[to] = total_bytes(s.hand_off) > 0;
     }
   }

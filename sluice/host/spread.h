@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include <sluice/host/driver/launch.h>
+#include <sluice/host/planner/cluster_grid.h>
 #include <sluice/plan.h>
 #include <sluice/spec/smem_room.h>
 
@@ -21,10 +22,7 @@ inline constexpr int kAloneOnSm = kSmemOfSm / 2 - 1024 + 128;
 /// `smem`: what the kernel uses. Of `shape`, smem_bytes is not looked at.
 inline u32 spread_smem_bytes(i64 smem, const LaunchShape& shape, const DeviceInfo& device) {
   const int cluster = static_cast<int>(shape.cluster_x);
-  const i64 clusters = cluster == 1   ? device.sm_count
-                       : cluster == 2 ? device.max_clusters_of_2
-                       : cluster <= 4 ? device.max_clusters_of_4
-                                      : device.max_clusters_of_8;
+  const i64 clusters = clusters_at_once(cluster, device);
   const bool one_wave = i64{shape.grid_x} * shape.grid_y <= clusters * cluster;
   return static_cast<u32>(shape.dependent && one_wave ? std::max<i64>(smem, kAloneOnSm) : smem);
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many cluster tiles a problem has, for any sizes that a caller may ask for: spec/work_split.h counts
-// them in int, once it is known that they fit.
+// How many cluster tiles a problem has, for any sizes that a caller may ask for (spec/work_split.h counts
+// them in int, once it is known that they fit), and how many clusters a GPU has room for.
 #pragma once
 
+#include <sluice/plan.h>
 #include <sluice/spec/config.h>
 
 namespace sluice {
@@ -18,6 +19,15 @@ constexpr i64 grid_columns(const Problem& p, const KernelConfig& c) {
 constexpr double grid_tiles(const Problem& p, const KernelConfig& c) {
   return static_cast<double>(grid_rows(p, c)) * static_cast<double>(grid_columns(p, c)) *
          static_cast<double>(p.batch);
+}
+
+/// Of `ctas` CTAs each, resident at once with one CTA an SM: those of several do not fill every GPC, and of 3
+/// or 5 to 7 no more fit than of 4 or 8.
+constexpr int clusters_at_once(int ctas, const DeviceInfo& device) {
+  return ctas <= 1   ? device.sm_count
+         : ctas == 2 ? device.max_clusters_of_2
+         : ctas <= 4 ? device.max_clusters_of_4
+                     : device.max_clusters_of_8;
 }
 
 }  // namespace sluice

@@ -221,12 +221,7 @@ Estimate Model::estimate(const WorkSplit& split) const {
 }  // namespace
 
 int max_clusters(const KernelConfig& c, const DeviceInfo& device) {
-  switch (cluster_size(c)) {
-    case 1: return device.sm_count;
-    case 2: return device.max_clusters_of_2;
-    case 4: return device.max_clusters_of_4;
-    default: return device.max_clusters_of_8;
-  }
+  return clusters_at_once(cluster_size(c), device);
 }
 
 Estimate estimate(const Problem& p, const KernelConfig& c, const WorkSplit& split, const DeviceInfo& device,

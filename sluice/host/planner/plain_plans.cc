@@ -64,11 +64,7 @@ std::vector<KernelConfig> listed_configs(const Problem& p, int tokens) {
 
 /// CTAs that run at once: clusters leave SMs idle.
 double resident_ctas(const KernelConfig& c, const DeviceInfo& device) {
-  const int clusters = c.cluster.k == 1   ? device.sm_count
-                       : c.cluster.k == 2 ? device.max_clusters_of_2
-                       : c.cluster.k == 4 ? device.max_clusters_of_4
-                                          : device.max_clusters_of_8;
-  return static_cast<double>(clusters) * c.cluster.k * plain_ctas(c);
+  return static_cast<double>(clusters_at_once(c.cluster.k, device)) * c.cluster.k * plain_ctas(c);
 }
 
 /// What the tensor core and the instructions beside it take of an SM, us.
