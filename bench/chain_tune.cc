@@ -65,7 +65,6 @@ class Tuner {
     if (Result<void> done = begin_with_kernels_alone(); !done) return done.error();
     if (Result<void> done = find_kernels(); !done) return done.error();
 
-    // From the best of some: off; on; on in halves; what a record says; that, with other kernels; in halves.
     tuning_.alone = tuning_.choices;
     tuning_.name = name_of(spec_);
     Result<Replay> best = replay_of(tuning_.choices);
@@ -74,22 +73,7 @@ class Tuner {
     const auto alone = time_in_turn(lab_, std::span(&best_, 1), {.count = kRounds, .rest_ms = 0}, nullptr);
     if (!alone) return alone.error();
     tuning_.start_us = best_us_ = spread_of(alone->front()).median;
-    try_change([&](std::vector<TunedStep>& choices) {
-      for (TunedStep& choice : choices) choice.overlap = {Wait::weights_first, Trigger::at_start};
-    });
-    try_change([&](std::vector<TunedStep>& choices) {
-      put_halves(choices);
-      for (TunedStep& choice : choices) choice.overlap = {Wait::weights_first, Trigger::at_start};
-    });
-    try_change([&](std::vector<TunedStep>& choices) { choices = recorded_; });
-    try_change([&](std::vector<TunedStep>& choices) {
-      choices = recorded_;
-      for (size_t i = 0; i < choices.size(); ++i) choices[i].kernel = tuning_.alone[i].kernel;
-    });
-    try_change([&](std::vector<TunedStep>& choices) {
-      choices = recorded_;
-      put_halves(choices);
-    });
+    try_starts();
     for (int pass = 0; pass < kPasses; ++pass) {
       const int kept = tuning_.kept;
       for (size_t step = 0; step < tuning_.layer.size(); ++step) visit(step, pass);
@@ -163,6 +147,28 @@ class Tuner {
       }
     }
     return {};
+  }
+
+  /// In the place of all kernels alone and off: on; on in halves; what a record says; that, with the kernels
+  /// that are best alone; with halves.
+  void try_starts() {
+    const auto turn_on = [](std::vector<TunedStep>& choices) {
+      for (TunedStep& choice : choices) choice.overlap = {Wait::weights_first, Trigger::at_start};
+    };
+    try_change(turn_on);
+    try_change([&](std::vector<TunedStep>& choices) {
+      put_halves(choices);
+      turn_on(choices);
+    });
+    try_change([&](std::vector<TunedStep>& choices) { choices = recorded_; });
+    try_change([&](std::vector<TunedStep>& choices) {
+      choices = recorded_;
+      for (size_t i = 0; i < choices.size(); ++i) choices[i].kernel = tuning_.alone[i].kernel;
+    });
+    try_change([&](std::vector<TunedStep>& choices) {
+      choices = recorded_;
+      put_halves(choices);
+    });
   }
 
   void put_halves(std::vector<TunedStep>& choices) const {
