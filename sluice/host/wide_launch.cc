@@ -7,6 +7,7 @@
 #include <sluice/host/driver/error.h>
 #include <sluice/host/driver/tensor_map.h>
 #include <sluice/host/mixed.h>
+#include <sluice/host/planner/cluster_grid.h>
 #include <sluice/host/planner/mixed_checks.h>
 
 namespace sluice::mixed {
@@ -37,7 +38,7 @@ Result<void> fill(const Device& device, const WideConfig& c, Kernel::Impl& impl)
   params.band = std::min(kBand, params.token_tiles);
   params.x_bytes = static_cast<u32>(box_tokens(p, c) * c.cluster_n * kWideStageK * bytes_of(p.x));
   const int tiles = params.token_tiles * params.row_tiles;
-  const int resident = cluster > 1 ? info.max_clusters_of_2 : info.sm_count;
+  const int resident = clusters_at_once(cluster, info);
   impl.shape = {.grid_x = static_cast<u32>((takes_one_tile(c) ? tiles : std::min(tiles, resident)) * cluster),
                 .block_x = kWideThreads,
                 .cluster_x = static_cast<u32>(cluster),

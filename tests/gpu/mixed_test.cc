@@ -173,6 +173,15 @@ class mixed_products : public GpuTest {
     if (!host) return host.error();
     return DeviceData::create(device(), *std::move(host), 1, shift);
   }
+  /// Real data, on the kernel that mixed::run plans.
+  void expect_planned_right(const MixedProblem& problem) {
+    const auto data = made(problem, DataKind::real, 3);
+    ASSERT_TRUE(ok(data));
+    ASSERT_TRUE(ok(mixed::run(device(), problem, data->args(), nullptr)));
+    const auto found = data->check();
+    ASSERT_TRUE(ok(found));
+    EXPECT_TRUE(found->passed()) << to_string(problem) << ": " << describe(*found);
+  }
   void expect_right(const Case& c, u64 seed) {
     SCOPED_TRACE(to_string(c.config) + "\n" + to_string(c.problem));
     const auto data = made(c.problem, c.kind, seed, c.shift);
@@ -286,12 +295,7 @@ TEST_F(mixed_products, of_e4m3_tokens_as_planned_are_right) {
                                  .d = DType::bf16,
                                  .weights = format,
                                  .ld_x = ceil_div(k, i64{16}) * 16};
-      const auto data = made(problem, DataKind::real, 3);
-      ASSERT_TRUE(ok(data));
-      ASSERT_TRUE(ok(mixed::run(device(), problem, data->args(), nullptr)));
-      const auto found = data->check();
-      ASSERT_TRUE(ok(found));
-      EXPECT_TRUE(found->passed()) << to_string(problem) << ": " << describe(*found);
+      expect_planned_right(problem);
     }
 }
 
@@ -311,12 +315,7 @@ TEST_F(mixed_products, of_e4m3_tokens_that_are_gated_and_quantised_as_planned_ar
                                .activation = Activation::silu,
                                .gated = true,
                                .scale_d = ScaleMode::tensor};
-    const auto data = made(problem, DataKind::real, 3);
-    ASSERT_TRUE(ok(data));
-    ASSERT_TRUE(ok(mixed::run(device(), problem, data->args(), nullptr)));
-    const auto found = data->check();
-    ASSERT_TRUE(ok(found));
-    EXPECT_TRUE(found->passed()) << to_string(problem) << ": " << describe(*found);
+    expect_planned_right(problem);
   }
 }
 

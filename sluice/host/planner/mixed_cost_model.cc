@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <sluice/host/planner/cluster_grid.h>
+
 namespace sluice::mixed {
 namespace {
 
@@ -12,11 +14,8 @@ constexpr double kSchedulers = 4;  // of an SM, an instruction a clock each
 
 /// CTAs that run at once if an SM holds one: clusters do not fill every GPC.
 double usable_sms(const DeviceInfo& device, int parts) {
-  if (parts == 1) return device.sm_count;
-  if (parts == 2) return 2.0 * device.max_clusters_of_2;
-  const int size = parts <= 4 ? 4 : 8;  // what is known; smaller clusters leave as few SMs alone
-  const int sms = size * (size == 4 ? device.max_clusters_of_4 : device.max_clusters_of_8);
-  return static_cast<double>(sms / parts * parts);
+  const int size = parts <= 2 ? parts : parts <= 4 ? 4 : 8;  // known; smaller ones leave as few SMs alone
+  return static_cast<double>(size * clusters_at_once(size, device) / parts * parts);
 }
 
 /// CTAs that share an SM: registers and shared memory may have room for more than the kernel promises. What
@@ -80,7 +79,7 @@ double estimate_us(const MixedProblem& problem, const WideConfig& c, const Devic
                    const WideCosts& costs) {
   const double token_tiles = static_cast<double>(ceil_div(problem.m, i64{c.tokens}));
   const double row_tiles = static_cast<double>(ceil_div(problem.n, i64{kWideRows * c.cluster_n}));
-  const double clusters = cluster_size(c) > 1 ? device.max_clusters_of_2 : device.sm_count;
+  const double clusters = clusters_at_once(cluster_size(c), device);
   const double tiles =
       std::ceil(token_tiles * row_tiles / std::max(1.0, clusters));  // of the busiest, in turn
   const double k_tiles = static_cast<double>(ceil_div(packed_k_tiles(problem.k), i64{c.cluster_k}));
