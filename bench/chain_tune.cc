@@ -31,12 +31,13 @@ constexpr double kGain = 0.004;     // what a change must gain at least
 constexpr double kHopeless = 1.03;  // after the first round
 constexpr Wait kWaits[] = {Wait::none, Wait::first, Wait::weights_first};
 constexpr Trigger kTriggers[] = {Trigger::never, Trigger::at_start, Trigger::after_loads};
+constexpr Spacing kSpacings[] = {Spacing::memory, Spacing::registers, Spacing::none};
 constexpr i64 kHandOffBytes[] = {0, 2 << 20, 4 << 20, 8 << 20, 16 << 20};
-
 constexpr i64 kPrefetchBytes[] = {0, 2 << 20, 6 << 20};
 
 /// Of dense kernels, as neighbours feel them. halves: beside a CTA of one of these, one of another kernel
-/// fits on the SM and may fill its ring (but not two that are alone on theirs: host/spread.h).
+/// fits on the SM and may fill its ring (of two that are alone on theirs if they are by different means:
+/// host/spread.h).
 enum class Kind { roles, plain, halves, wholes };
 
 Kind kind_of(const Plan& plan) {
@@ -150,7 +151,7 @@ class Tuner {
   }
 
   /// In the place of all kernels alone and off: on; on in halves; what a record says; that, with the kernels
-  /// that are best alone; with halves.
+  /// that are best alone; with halves. Then the best of these with launches spaced by turns.
   void try_starts() {
     const auto turn_on = [](std::vector<TunedStep>& choices) {
       for (TunedStep& choice : choices) choice.overlap = {Wait::weights_first, Trigger::at_start};
@@ -169,6 +170,20 @@ class Tuner {
       choices = recorded_;
       put_halves(choices);
     });
+    for (const Spacing first : {Spacing::memory, Spacing::registers})
+      for (const Spacing of_companions : {Spacing::registers, Spacing::none})
+        try_change([&](std::vector<TunedStep>& choices) { space_by_turns(choices, first, of_companions); });
+    try_change([&](std::vector<TunedStep>& choices) {
+      for (TunedStep& choice : choices) choice.overlap.spacing = Spacing::registers;
+    });
+  }
+
+  void space_by_turns(std::vector<TunedStep>& choices, Spacing first, Spacing of_companions) const {
+    Spacing next = first;
+    for (size_t i = 0; i < choices.size(); ++i) {
+      choices[i].overlap.spacing = choices_[i].empty() ? of_companions : next;
+      if (!choices_[i].empty()) next = next == Spacing::memory ? Spacing::registers : Spacing::memory;
+    }
   }
 
   void put_halves(std::vector<TunedStep>& choices) const {
@@ -245,6 +260,7 @@ class Tuner {
     for (const Choice& choice : choices_[step])
       try_change([&](std::vector<TunedStep>& choices) { choices[step].kernel = choice; });
     visit_boundary(step);
+    visit_spacing(step);
     for (const i64 bytes : kHandOffBytes)
       if (bytes != tuning_.choices[step].hand_off_bytes)
         try_change([&](std::vector<TunedStep>& choices) { choices[step].hand_off_bytes = bytes; });
@@ -272,6 +288,7 @@ class Tuner {
           TunedStep& choice = choices[step];
           if (any(3) != 0) choice.kernel = choices_[step][any(choices_[step].size())];
           if (any(3) == 0) choice.overlap.trigger = any(2) == 0 ? Trigger::at_start : Trigger::after_loads;
+          if (any(4) == 0) choice.overlap.spacing = kSpacings[any(std::size(kSpacings))];
           if (any(4) == 0) choice.prefetch_bytes = kPrefetchBytes[any(std::size(kPrefetchBytes))];
           if (any(4) == 0) choice.hand_off_bytes = kHandOffBytes[any(std::size(kHandOffBytes))];
         }
@@ -285,8 +302,14 @@ class Tuner {
   void visit_boundary(size_t step) {
     const size_t before = (step + tuning_.layer.size() - 1) % tuning_.layer.size();
     std::vector<Overlap> here, there;
-    for (const Wait wait : kWaits) here.push_back({wait, tuning_.choices[step].overlap.trigger});
-    for (const Trigger trigger : kTriggers) there.push_back({tuning_.choices[before].overlap.wait, trigger});
+    for (const Wait wait : kWaits) {
+      here.push_back(tuning_.choices[step].overlap);
+      here.back().wait = wait;
+    }
+    for (const Trigger trigger : kTriggers) {
+      there.push_back(tuning_.choices[before].overlap);
+      there.back().trigger = trigger;
+    }
     prepare_kernels(step, std::span(&tuning_.choices[step].kernel, 1), here);
     prepare_kernels(before, std::span(&tuning_.choices[before].kernel, 1), there);
     for (const Wait wait : kWaits)
@@ -296,6 +319,14 @@ class Tuner {
             choices[step].overlap.wait = wait;
             choices[before].overlap.trigger = trigger;
           });
+  }
+
+  void visit_spacing(size_t step) {
+    std::vector<Overlap> overlaps(std::size(kSpacings), tuning_.choices[step].overlap);
+    for (size_t i = 0; i < overlaps.size(); ++i) overlaps[i].spacing = kSpacings[i];
+    prepare_kernels(step, std::span(&tuning_.choices[step].kernel, 1), overlaps);
+    for (const Spacing spacing : kSpacings)
+      try_change([&](std::vector<TunedStep>& choices) { choices[step].overlap.spacing = spacing; });
   }
 
   const Lab& lab_;

@@ -51,6 +51,7 @@ std::string kernel_of(const ChainPlan& plan, const PlannedStep& s) {
 std::string overlap_of(const PlannedStep& s) {
   std::string text =
       std::string("wait ") + name_of(s.overlap.wait) + ", trigger " + name_of(s.overlap.trigger);
+  if (s.overlap.spacing != Spacing::memory) text += std::string(", spacing ") + name_of(s.overlap.spacing);
   if (s.tuned) text += ", tuned";
   if (const i64 bytes = total_bytes(s.prefetch); bytes > 0) text += ", prefetch " + megabytes(bytes);
   if (const i64 bytes = total_bytes(s.hand_off); bytes > 0) text += ", hand-off " + megabytes(bytes);

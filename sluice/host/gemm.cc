@@ -176,12 +176,12 @@ Result<Kernel> make_kernel(const Device& device, const Plan& plan, const Units& 
                  .grid_y = static_cast<u32>(plain ? grid.rows * grid.batch : 1),
                  .block_x = static_cast<u32>(threads_of(plan.config)),
                  .cluster_x = cluster,
+                 .smem_bytes = static_cast<u32>(smem_bytes(plan.config)),
                  .dependent = plan.config.overlap.wait != Wait::none};
-  const u32 smem = spread_smem_bytes(smem_bytes(plan.config), impl->shape, device.info());
-  impl->shape.smem_bytes = smem;
-  Result<std::shared_ptr<const Module>> module =
-      device.impl().load_cubin(units.texts[0], **units.cubins[0], static_cast<int>(smem));
+  Result<std::shared_ptr<const Module>> module = device.impl().load_cubin(
+      units.texts[0], **units.cubins[0], most_smem_bytes(plan.config.overlap, smem_bytes(plan.config)));
   if (!module) return module.error();
+  spread_ctas(plan.config.overlap, (*module)->registers(), device.info(), impl->shape);
   impl->plan = plan;
   impl->primary = device.impl().primary;
   impl->module = *std::move(module);

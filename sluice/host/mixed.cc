@@ -46,10 +46,12 @@ Result<Kernel> make_kernel(const Device& device, const Plan& plan, const std::st
       !filled)
     return filled.error();
   LaunchShape& shape = impl->shape;
-  shape.smem_bytes = spread_smem_bytes(plan.smem_bytes, shape, device.info());
+  shape.smem_bytes = static_cast<u32>(plan.smem_bytes);
+  const Overlap overlap = std::visit([](const auto& config) { return config.overlap; }, plan.config);
   Result<std::shared_ptr<const Module>> module =
-      device.impl().load_cubin(unit, cubin, static_cast<int>(shape.smem_bytes));
+      device.impl().load_cubin(unit, cubin, most_smem_bytes(overlap, plan.smem_bytes));
   if (!module) return module.error();
+  spread_ctas(overlap, (*module)->registers(), device.info(), shape);
   impl->module = *std::move(module);
   if (shape.dependent)
     if (Result<void> waits = impl->module->check_waits(); !waits) return waits.error();

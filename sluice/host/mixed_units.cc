@@ -84,12 +84,12 @@ std::string to_string(const MixedProblem& problem) {
 std::string unit_text(const NarrowConfig& config) {
   return "#include <sluice/kernels/narrow.cuh>\n"
          "inline constexpr sluice::NarrowConfig kConfig = " +
-         to_string(config) +
-         ";\n"
-         "extern \"C\" __global__ void __launch_bounds__(sluice::threads_of(kConfig), kConfig.ctas)\n" +
-         kEntryName +
-         "(const __grid_constant__ sluice::NarrowParams params) {\n"
-         "  sluice::mixed::run_narrow<kConfig>(params);\n}\n";
+         to_string(config) + ";\n" +
+         entry_text({.params = "sluice::NarrowParams",
+                     .threads = "sluice::threads_of(kConfig)",
+                     .ctas = "kConfig.ctas",
+                     .call = "sluice::mixed::run_narrow<kConfig>(params)"},
+                    config.overlap.spacing);
 }
 
 std::string unit_text(const WideConfig& config) {
@@ -98,12 +98,11 @@ std::string unit_text(const WideConfig& config) {
          number(config.tokens) +
          ".cuh>\n"
          "inline constexpr sluice::WideConfig kConfig = " +
-         to_string(config) +
-         ";\n"
-         "extern \"C\" __global__ void __launch_bounds__(sluice::kWideThreads, 1)\n" +
-         kEntryName +
-         "(const __grid_constant__ sluice::WideParams params) {\n"
-         "  sluice::mixed::run_wide<kConfig>(params);\n}\n";
+         to_string(config) + ";\n" +
+         entry_text({.params = "sluice::WideParams",
+                     .threads = "sluice::kWideThreads",
+                     .ctas = "1",
+                     .call = "sluice::mixed::run_wide<kConfig>(params)"});
 }
 
 std::string unit_text(const ByteConfig& config) {
@@ -112,12 +111,12 @@ std::string unit_text(const ByteConfig& config) {
          number(config.tokens) +
          ".cuh>\n"
          "inline constexpr sluice::ByteConfig kConfig = " +
-         to_string(config) +
-         ";\n"
-         "extern \"C\" __global__ void __launch_bounds__(sluice::threads_of(kConfig), 1)\n" +
-         kEntryName +
-         "(const __grid_constant__ sluice::ByteParams params) {\n"
-         "  sluice::mixed::run_byte<kConfig>(params);\n}\n";
+         to_string(config) + ";\n" +
+         entry_text({.params = "sluice::ByteParams",
+                     .threads = "sluice::threads_of(kConfig)",
+                     .ctas = "1",
+                     .call = "sluice::mixed::run_byte<kConfig>(params)"},
+                    config.overlap.spacing);
 }
 
 std::string unit_text(const MixedConfig& config) {
@@ -142,9 +141,7 @@ std::string formats_text(const Config& c) {
     if (c.scale_x != ScaleMode::none) out += std::string(" scale_x:") + name_of(c.scale_x);
   if constexpr (requires { c.scale_d; })
     if (c.scale_d != ScaleMode::none) out += std::string(" scale_d:") + name_of(c.scale_d);
-  if (c.overlap.wait != Wait::none) out += std::string(" wait:") + name_of(c.overlap.wait);
-  if (c.overlap.trigger != Trigger::never) out += std::string(" trigger:") + name_of(c.overlap.trigger);
-  return out;
+  return out + overlap_words(c.overlap);
 }
 
 std::string tiles_text(const MixedProblem& p, int rows, int tokens) {

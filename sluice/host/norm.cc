@@ -158,7 +158,7 @@ Result<Norm> Norm::create(const Device& device, const NormOptions& options) {
   const auto cubins = device.impl().cache.get_all(units, device.options().jobs, {});
   for (size_t i = 0; i < units.size(); ++i) {
     if (!cubins[i]) return cubins[i].error();
-    const int smem = options.overlap.wait != Wait::none ? kAloneOnSm : 0;
+    const int smem = most_smem_bytes(options.overlap, 0);
     auto module = device.impl().load_cubin(units[i], **cubins[i], smem);
     if (!module) return module.error();
     impl->modules[i] = *std::move(module);
@@ -184,6 +184,9 @@ Result<void> Norm::launch(const NormShape& given, const NormArgs& args, Stream s
   const ContextScope scope(*impl_->device.impl().primary);
   if (const Result<void> entered = scope.entered(); !entered) return entered;
   const bool vectors = allows_vectors(*shape, *operands);
+  const i64 sms = impl_->device.info().sm_count;
+  const int most = vectors ? kMaxNormThreads : kMaxElementNormThreads;
+  const NormLayout layout = norm_layout(shape->rows, shape->columns, most, sms);
   const NormParams params{.input = args.input,
                           .residual = args.residual,
                           .sum = args.sum,
@@ -198,10 +201,8 @@ Result<void> Norm::launch(const NormShape& given, const NormArgs& args, Stream s
                           .output_ld = shape->output_ld,
                           .epsilon = args.epsilon,
                           .inverse_columns = 1.0f / static_cast<float>(shape->columns),
+                          .threads = layout.threads,
                           .hand_off = args.hand_off};
-  const i64 sms = impl_->device.info().sm_count;
-  const int most = vectors ? kMaxNormThreads : kMaxElementNormThreads;
-  const NormLayout layout = norm_layout(shape->rows, shape->columns, most, sms);
   const i64 warmers = std::min(ceil_div(total_bytes(args.hand_off), kWarmCtaBytes), sms);
   const i64 at_once = std::max<i64>(sms * (kThreadsPerSm / layout.threads) / layout.team, 1);
   const i64 teams = std::clamp<i64>(std::max(ceil_div(warmers, i64{layout.team}), shape->rows), 1, at_once);
@@ -209,9 +210,9 @@ Result<void> Norm::launch(const NormShape& given, const NormArgs& args, Stream s
                    .block_x = layout.threads,
                    .cluster_x = layout.team,
                    .dependent = impl_->overlap.wait != Wait::none};
-  grid.smem_bytes = spread_smem_bytes(0, grid, impl_->device.info());
-  return launch_kernel(*impl_->device.impl().api, impl_->modules[vectors ? 0 : 1]->function(), grid, &params,
-                       stream);
+  const Module& module = *impl_->modules[vectors ? 0 : 1];
+  spread_ctas(impl_->overlap, module.registers(), impl_->device.info(), grid);
+  return launch_kernel(*impl_->device.impl().api, module.function(), grid, &params, stream);
 }
 
 }  // namespace sluice

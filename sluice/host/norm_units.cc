@@ -2,6 +2,7 @@
 // Units are text with nothing of a caller in it.
 #include <sluice/host/norm_units.h>
 
+#include <sluice/host/jit/source.h>
 #include <sluice/host/overlap_text.h>
 
 namespace sluice {
@@ -30,9 +31,12 @@ std::string norm_unit_text(const NormConfig& config) {
          "inline constexpr sluice::NormConfig kConfig{.input = sluice::DType::" + name_of(input) +
          ", .vectors = " + (vectors ? "true" : "false") + ", .store = sluice::NormStore::" + name_of(store) +
          overlap_field(overlap) + "};\n" +
-         "extern \"C\" __global__ void __launch_bounds__(sluice::max_norm_threads(kConfig), 1)\n"
-         "sluice_entry(const __grid_constant__ sluice::NormParams params) {\n"
-         "  sluice::norm::run<kConfig, sluice::norm::DeviceArith>(params);\n}\n";
+         entry_text({.params = "sluice::NormParams",
+                     .threads = "sluice::max_norm_threads(kConfig)",
+                     .ctas = "1",
+                     .call = "sluice::norm::run<kConfig, sluice::norm::DeviceArith>(params)",
+                     .working = "params.threads"},
+                    overlap.spacing);
 }
 
 std::vector<std::string> norm_units(DType input, NormStore store, Overlap overlap) {

@@ -11,9 +11,21 @@ namespace sluice {
 
 inline std::string overlap_field(const Overlap& overlap) {
   if (overlap == Overlap{}) return {};
-  const auto& [wait, trigger] = overlap;  // a field that is added and not printed does not compile
+  const auto& [wait, trigger, spacing] = overlap;  // a field that is added and not printed does not compile
   return std::string(", .overlap = {.wait = sluice::Wait::") + name_of(wait) +
-         ", .trigger = sluice::Trigger::" + name_of(trigger) + "}";
+         ", .trigger = sluice::Trigger::" + name_of(trigger) +
+         (spacing == Spacing::memory ? ""
+                                     : std::string(", .spacing = sluice::Spacing::") + name_of(spacing)) +
+         "}";
+}
+
+/// What short names say of it.
+inline std::string overlap_words(const Overlap& overlap) {
+  std::string words;
+  if (overlap.wait != Wait::none) words += std::string(" wait:") + name_of(overlap.wait);
+  if (overlap.trigger != Trigger::never) words += std::string(" trigger:") + name_of(overlap.trigger);
+  if (overlap.spacing != Spacing::memory) words += std::string(" spacing:") + name_of(overlap.spacing);
+  return words;
 }
 
 }  // namespace sluice

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <string>
 
+#include <sluice/host/overlap_text.h>
 #include <sluice/plan.h>
 
 namespace sluice {
@@ -53,6 +54,9 @@ std::string text(Wait value) {
 }
 std::string text(Trigger value) {
   return qualified("Trigger", value);
+}
+std::string text(Spacing value) {
+  return qualified("Spacing", value);
 }
 std::string text(bool value) {
   return value ? "true" : "false";
@@ -103,8 +107,11 @@ std::string Initialiser::text(const ClusterShape& value) {
 }
 
 std::string Initialiser::text(const Overlap& value) {
-  const auto& [wait, trigger] = value;
-  return Initialiser().field("wait", wait).field("trigger", trigger).braced();
+  const auto& [wait, trigger, spacing] = value;
+  Initialiser text;
+  text.field("wait", wait).field("trigger", trigger);
+  if (spacing != Spacing::memory) text.field("spacing", spacing);
+  return text.braced();
 }
 
 std::string Initialiser::text(const Epilogue& value) {
@@ -254,9 +261,7 @@ std::string short_name(const KernelConfig& c) {
   if (c.promotes) out += " promoted";
   if (c.store != StorePath::tma) out += std::string(" ") + name_of(c.store);
   if (c.combine != Combine::none) out += std::string(" ") + name_of(c.combine);
-  if (c.overlap.wait != Wait::none) out += std::string(" wait:") + name_of(c.overlap.wait);
-  if (c.overlap.trigger != Trigger::never) out += std::string(" trigger:") + name_of(c.overlap.trigger);
-  return out + short_epilogue(c.epilogue);
+  return out + overlap_words(c.overlap) + short_epilogue(c.epilogue);
 }
 
 std::string describe(const Plan& plan) {

@@ -163,9 +163,9 @@ struct Quantizer::Impl {
                      .block_x = kQuantizeThreads,
                      .cluster_x = team,
                      .dependent = overlap.wait != Wait::none};
-    grid.smem_bytes = spread_smem_bytes(0, grid, device.info());
-    return launch_kernel(*device.impl().api, step.modules[vectors ? 0 : 1]->function(), grid, &params,
-                         stream);
+    const Module& module = *step.modules[vectors ? 0 : 1];
+    spread_ctas(overlap, module.registers(), device.info(), grid);
+    return launch_kernel(*device.impl().api, module.function(), grid, &params, stream);
   }
 };
 
@@ -191,7 +191,7 @@ Result<Quantizer> Quantizer::create(const Device& device, DType input, std::opti
     for (std::shared_ptr<const Module>& loaded : step.modules) {
       const size_t unit = next++;
       if (!cubins[unit]) return cubins[unit].error();
-      const int smem = overlap.wait != Wait::none ? kAloneOnSm : 0;
+      const int smem = most_smem_bytes(overlap, 0);
       auto module = device.impl().load_cubin(units[unit], **cubins[unit], smem);
       if (!module) return module.error();
       loaded = *std::move(module);

@@ -2,6 +2,7 @@
 // Units are text with nothing of a caller in it.
 #include <sluice/host/quantize_units.h>
 
+#include <sluice/host/jit/source.h>
 #include <sluice/host/overlap_text.h>
 
 namespace sluice {
@@ -28,10 +29,12 @@ std::string quantize_unit_text(const QuantizeConfig& config) {
          ", .vectors = " + (config.vectors ? "true" : "false") +
          ", .gate = sluice::Gate::" + (config.gate == Gate::none ? "none" : "silu") +
          overlap_field(config.overlap) + "};\n" +
-         "extern \"C\" __global__ void __launch_bounds__(sluice::kQuantizeThreads, 2)\n"
-         "sluice_entry(const __grid_constant__ sluice::QuantizeParams params) {\n"
-         "  sluice::quantize::run<kConfig, "
-         "sluice::quantize::DeviceArith<kConfig.overlap.wait>>(params);\n}\n";
+         entry_text({.params = "sluice::QuantizeParams",
+                     .threads = "sluice::kQuantizeThreads",
+                     .ctas = "2",
+                     .call = "sluice::quantize::run<kConfig, "
+                             "sluice::quantize::DeviceArith<kConfig.overlap.wait>>(params)"},
+                    config.overlap.spacing);
 }
 
 std::vector<QuantizeStep> quantize_steps(std::optional<Granularity> granularity) {

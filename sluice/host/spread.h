@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much dynamic shared memory a launch asks for, so that its CTAs spread over the SMs. A launch that
-// begins while the one before it leaves puts each CTA where there is room at that moment: two on the first
-// free SMs and none on those that are free half a microsecond later. Where two fit on an SM and one on each
-// is enough for all, that costs a quarter of the time (docs/findings/chain-timelines.md); so then two do not
-// fit. A fuller grid keeps what it uses: it is spread already. Called where kernels are made.
+// What a launch asks for so that its CTAs spread over the SMs. A launch that begins while the one before it
+// leaves puts each CTA where there is room at that moment: two on the first free SMs and none on those that
+// are free half a microsecond later. Where two fit on an SM and one on each is enough for all, that costs a
+// quarter of the time (docs/findings/chain-timelines.md); so then two do not fit. A fuller grid keeps what it
+// uses: it is spread already. Called where kernels are made.
+//
+// What keeps two CTAs of one launch apart keeps them apart from those of the next, too, if that asks for the
+// same. So there are two things to ask for (Spacing): more than half of an SM's shared memory, or more than
+// half of its registers, by way of warps that leave at once. One CTA of either kind fits beside one of the
+// other.
 #pragma once
 
 #include <algorithm>
@@ -11,6 +16,7 @@
 #include <sluice/host/driver/launch.h>
 #include <sluice/host/planner/cluster_grid.h>
 #include <sluice/plan.h>
+#include <sluice/spec/overlap.h>
 #include <sluice/spec/smem_room.h>
 
 namespace sluice {
@@ -19,12 +25,27 @@ namespace sluice {
 /// of another kernel with up to 112 KB it still fits.
 inline constexpr int kAloneOnSm = kSmemOfSm / 2 - 1024 + 128;
 
-/// `smem`: what the kernel uses. Of `shape`, smem_bytes is not looked at.
-inline u32 spread_smem_bytes(i64 smem, const LaunchShape& shape, const DeviceInfo& device) {
+/// Threads of the smallest CTA with more than half of an SM's registers, or as many as there may be;
+/// registers go to warps in units of 8 a thread.
+constexpr u32 alone_threads(int registers) {
+  const int of_warp = 32 * ceil_div(registers, 8) * 8;
+  return static_cast<u32>(std::min(32 * (kRegistersOfSm / 2 / of_warp + 1), 1024));
+}
+
+/// What a kernel that uses `smem` bytes may be launched with.
+inline int most_smem_bytes(const Overlap& overlap, i64 smem) {
+  const bool asks = overlap.wait != Wait::none && overlap.spacing == Spacing::memory;
+  return static_cast<int>(asks ? std::max<i64>(smem, kAloneOnSm) : smem);
+}
+
+/// `shape` says what the kernel uses, `registers` how many a thread has.
+inline void spread_ctas(const Overlap& overlap, int registers, const DeviceInfo& device, LaunchShape& shape) {
   const int cluster = static_cast<int>(shape.cluster_x);
-  const i64 clusters = clusters_at_once(cluster, device);
-  const bool one_wave = i64{shape.grid_x} * shape.grid_y <= clusters * cluster;
-  return static_cast<u32>(shape.dependent && one_wave ? std::max<i64>(smem, kAloneOnSm) : smem);
+  const i64 at_once = i64{clusters_at_once(cluster, device)} * cluster;
+  if (!shape.dependent || i64{shape.grid_x} * shape.grid_y > at_once) return;
+  if (overlap.spacing == Spacing::memory) shape.smem_bytes = std::max<u32>(shape.smem_bytes, kAloneOnSm);
+  if (overlap.spacing == Spacing::registers)
+    shape.block_x = std::max(shape.block_x, alone_threads(registers));
 }
 
 }  // namespace sluice

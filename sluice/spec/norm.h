@@ -62,6 +62,7 @@ struct NormParams {
   float* scales;
   i64 rows, columns, input_ld, residual_ld, sum_ld, output_ld;  // elements
   float epsilon, inverse_columns;
+  u32 threads;         // of a CTA, of those that work
   WarmRange hand_off;  // brought to L2 before the wait
 };
 

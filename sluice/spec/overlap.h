@@ -20,9 +20,22 @@ enum class Wait : u8 { none, first, weights_first };
 /// soon as all of its own have begun; or once each has issued its last load.
 enum class Trigger : u8 { never, at_start, after_loads };
 
+/// What keeps two CTAs of a dependent launch of one wave from one SM while others stand empty: shared memory,
+/// of which each takes more than half of an SM's; registers, by warps that leave at once; nothing. Two
+/// launches behind each other both fit on an SM only if they differ in it (host/spread.h).
+enum class Spacing : u8 { memory, registers, none };
+
+inline constexpr int kRegistersOfSm = 65536;
+
+/// What __launch_bounds__(threads, ctas) allows a thread, where a CTA may have more threads than that.
+SLUICE_HD constexpr int most_registers(int threads, int ctas) {
+  return min(255, kRegistersOfSm / (threads * ctas) / 8 * 8);
+}
+
 struct Overlap {
   Wait wait = Wait::none;
   Trigger trigger = Trigger::never;
+  Spacing spacing = Spacing::memory;
 
   constexpr bool operator==(const Overlap&) const = default;
 };
@@ -68,6 +81,14 @@ SLUICE_HD constexpr const char* name_of(Trigger trigger) {
     case Trigger::never: return "never";
     case Trigger::at_start: return "at_start";
     case Trigger::after_loads: return "after_loads";
+  }
+  return "?";
+}
+SLUICE_HD constexpr const char* name_of(Spacing spacing) {
+  switch (spacing) {
+    case Spacing::memory: return "memory";
+    case Spacing::registers: return "registers";
+    case Spacing::none: return "none";
   }
   return "?";
 }

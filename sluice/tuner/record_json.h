@@ -72,6 +72,8 @@ template <>
 constexpr int kCount<Wait> = 3;
 template <>
 constexpr int kCount<Trigger> = 3;
+template <>
+constexpr int kCount<Spacing> = 3;
 
 inline double rounded(double value) {
   return std::round(value * 1000) / 1000;

@@ -43,6 +43,7 @@ void step_fields(Visitor& v, Step& step) {
   kernel_fields(v, step.choice.kernel);
   v.choice("wait", step.choice.overlap.wait);
   v.choice("trigger", step.choice.overlap.trigger);
+  v.choice_or("spacing", Spacing::memory, step.choice.overlap.spacing);
   v.number("hand_off_bytes", step.choice.hand_off_bytes, {0, kMaxInt});
   v.number("prefetch_bytes", step.choice.prefetch_bytes, {0, kMaxInt});
 }

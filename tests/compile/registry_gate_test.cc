@@ -71,7 +71,8 @@ std::vector<KernelConfig> plain_configs() {
         KernelConfig c = config_for(p, {schedule, tokens, tile_n}, {1, 1, 1 << turn % 4}, StorePath::direct);
         c.warps = warps;
         c.stages = stages_of(c);
-        if (kind != 2) c.overlap = {Wait::weights_first, Trigger::after_loads};
+        if (kind == 0) c.overlap = {Wait::weights_first, Trigger::after_loads, Spacing::registers};
+        if (kind == 1) c.overlap = {Wait::weights_first, Trigger::after_loads};
         ++turn;
         if (validate(c) == nullptr) configs.push_back(c);
       }

@@ -17,6 +17,12 @@ namespace sluice::testing {
 namespace {
 
 constexpr Trigger kTriggers[] = {Trigger::never, Trigger::at_start, Trigger::after_loads};
+/// One of each, so that all come by.
+constexpr Spacing spacing_of(Trigger trigger) {
+  return trigger == Trigger::after_loads ? Spacing::registers
+         : trigger == Trigger::at_start  ? Spacing::memory
+                                         : Spacing::none;
+}
 constexpr std::pair<i64, i64> kShapes[] = {{1, 4096}, {4, 16384}, {64, 1000}, {300, 520}};
 
 class overlap_contract : public GpuTest {
@@ -84,7 +90,7 @@ TEST_F(overlap_contract, kept_by_norms) {
           return result;
         };
         expect_kept(
-            chained_of({}), chained_of({Wait::first, trigger}),
+            chained_of({}), chained_of({Wait::first, trigger, spacing_of(trigger)}),
             "norm " + std::to_string(rows) + "x" + std::to_string(columns) + " trigger " + name_of(trigger));
       }
   }
@@ -113,7 +119,7 @@ TEST_F(overlap_contract, kept_by_quantisers) {
             if (granularity && *granularity != Granularity::tensor) result.outputs.push_back(&scales_);
             return result;
           };
-          expect_kept(chained_of({}), chained_of({Wait::first, trigger}),
+          expect_kept(chained_of({}), chained_of({Wait::first, trigger, spacing_of(trigger)}),
                       std::string("quantiser ") + (granularity ? name_of(*granularity) : "plain") + " gate " +
                           name_of(gate) + " " + std::to_string(rows) + "x" + std::to_string(columns) +
                           " trigger " + name_of(trigger));
@@ -139,6 +145,7 @@ TEST_F(overlap_contract, broken_by_a_norm_that_does_not_wait_is_seen) {
                           .output_ld = 4096,
                           .epsilon = 1e-5f,
                           .inverse_columns = 1.0f / 4096,
+                          .threads = 512,
                           .hand_off = {}};
   const auto launch_as = [&](bool dependent) -> Chained {
     return {[&, dependent](Stream stream) -> Result<void> {

@@ -113,8 +113,9 @@ TEST_F(gemm_overlap, keeps_the_contract_with_every_schedule_cluster_and_split) {
   };
   for (const Shape& shape : shapes)
     for (const Wait wait : {Wait::first, Wait::weights_first})
-      for (const Trigger trigger : {Trigger::at_start, Trigger::after_loads})
-        expect_contract(shape, {.wait = wait, .trigger = trigger});
+      for (const Overlap& way : {Overlap{.trigger = Trigger::at_start},
+                                 Overlap{.trigger = Trigger::after_loads, .spacing = Spacing::registers}})
+        expect_contract(shape, {.wait = wait, .trigger = way.trigger, .spacing = way.spacing});
 }
 
 }  // namespace

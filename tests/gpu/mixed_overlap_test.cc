@@ -96,7 +96,7 @@ class mixed_overlap : public GpuTest {
     EXPECT_EQ(in_turn[0], in_turn[1]);
     for (const Overlap overlap :
          {Overlap{Wait::first, Trigger::at_start}, Overlap{Wait::weights_first, Trigger::at_start},
-          Overlap{Wait::weights_first, Trigger::after_loads}})
+          Overlap{Wait::weights_first, Trigger::after_loads, Spacing::registers}})
       for (int i = 0; i < kRuns && !HasFailure(); ++i) {
         const auto early = run(overlap);
         EXPECT_TRUE(early[0] == in_turn[0] && early[1] == in_turn[1])

@@ -8,7 +8,6 @@
 #include <sluice/host/jit/source.h>
 #include <sluice/host/norm_units.h>
 #include <sluice/host/quantize_units.h>
-#include <sluice/host/spread.h>
 
 #include "bench/chain_timeline.h"
 
@@ -121,19 +120,6 @@ TEST(chain_timeline, a_cache_with_a_prologue_compiles_other_units) {
   const KernelCache cache({}, seam);
   ASSERT_TRUE(cache.get("// a unit\n").ok());
   EXPECT_EQ(compiled, "#define SLUICE_TIMELINE 1\n// a unit\n");
-}
-
-TEST(spread, ctas_of_one_dependent_wave_do_not_double_up) {
-  const auto smem = [](i64 used, u32 ctas, u32 cluster, bool dependent) {
-    return spread_smem_bytes(used, {.grid_x = ctas, .cluster_x = cluster, .dependent = dependent}, {});
-  };
-  EXPECT_EQ(smem(80 << 10, 128, 1, true), u32{kAloneOnSm});
-  EXPECT_GT(2 * (kAloneOnSm + 1024), 228 << 10) << "two would fit";
-  EXPECT_LE(kAloneOnSm + 1024 + (112 << 10) + 1024, 228 << 10) << "no other kernel's CTA would fit beside it";
-  EXPECT_EQ(smem(80 << 10, 128, 1, false), 80u << 10) << "alone it finds the GPU empty";
-  EXPECT_EQ(smem(80 << 10, 192, 1, true), 80u << 10) << "more than one for an SM";
-  EXPECT_EQ(smem(80 << 10, 124, 4, true), 80u << 10) << "31 clusters of 4 have no room at once";
-  EXPECT_EQ(smem(200 << 10, 132, 1, true), 200u << 10);
 }
 
 }  // namespace

@@ -52,6 +52,11 @@ TEST_F(NormLaunch, of_a_chain_is_dependent_where_its_code_waits) {
   given.hand_off = {driver.memory(1 << 23), 1 << 23};
   launched(made({.overlap = {Wait::first, Trigger::at_start}}).launch(kShape, given, nullptr), 3);
   EXPECT_EQ(driver.launch(2).grid_x, 128u) << "64 KB to warm for each";
+  given.hand_off = {};
+  const Overlap by_registers{Wait::first, Trigger::at_start, Spacing::registers};
+  launched(made({.overlap = by_registers}).launch(kShape, given, nullptr), 4);
+  EXPECT_GT(driver.launch(3).block_x, driver.launch(0).block_x) << "so that two do not fit on an SM";
+  EXPECT_EQ(driver.launch(3).smem_bytes, 0u);
 }
 
 TEST_F(NormLaunch, refuses_with_value_rule_and_remedy) {

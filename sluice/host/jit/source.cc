@@ -18,13 +18,25 @@ std::string plain_unit_text(const KernelConfig& config) {
   if (config.schedule == Schedule::plain_wgmma) text = wgmma_include(stage_columns(config));
   text += "#include <sluice/kernels/plain.cuh>\n";
   text += "inline constexpr sluice::KernelConfig kConfig = " + to_string(config) + ";\n";
-  text += "extern \"C\" __global__ void\n";
-  text += "__launch_bounds__(sluice::threads_of(kConfig), sluice::plain_ctas(kConfig))\n";
-  text += std::string(kEntryName) + "(const __grid_constant__ sluice::GemmParams params) {\n";
-  return text + "  sluice::run_plain<kConfig>(params);\n}\n";
+  return text + entry_text({.params = "sluice::GemmParams",
+                            .threads = "sluice::threads_of(kConfig)",
+                            .ctas = "sluice::plain_ctas(kConfig)",
+                            .call = "sluice::run_plain<kConfig>(params)"},
+                           config.overlap.spacing);
 }
 
 }  // namespace
+
+std::string entry_text(const Entry& entry, Spacing spacing) {
+  const std::string bounds = entry.threads + ", " + entry.ctas + ")\n";
+  const bool leaves = spacing == Spacing::registers;
+  return "extern \"C\" __global__ void\n" +
+         (leaves ? "__maxnreg__(sluice::most_registers(" + bounds.substr(0, bounds.size() - 1) + ")\n"
+                 : "__launch_bounds__(" + bounds) +
+         kEntryName + "(const __grid_constant__ " + entry.params + " params) {\n" +
+         (leaves ? "  if (threadIdx.x >= " + entry.working + ") return;\n" : "") + "  " + entry.call +
+         ";\n}\n";
+}
 
 std::string unit_text(const KernelConfig& config, Stamping stamping) {
   if (is_plain(config.schedule)) return plain_unit_text(config);

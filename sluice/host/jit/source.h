@@ -28,6 +28,16 @@ std::span<const EmbeddedFile> embedded_files();
 inline Stamping stamping_of(const Options& options) {
   return options.stamp_workspaces ? Stamping::on : Stamping::off;
 }
+/// What the entry of a unit is made of: constant expressions that the unit knows.
+struct Entry {
+  std::string params;   // the type of what a launch gives it
+  std::string threads;  // of a CTA, at most
+  std::string ctas;     // that must find registers on an SM
+  std::string call;
+  std::string working = threads;  // what is above them leaves at once: Spacing::registers
+};
+/// Threads that a launch adds so that registers keep CTAs apart are no reason to give each of them fewer.
+std::string entry_text(const Entry& entry, Spacing spacing = Spacing::memory);
 /// The unit of a dense GEMM. A config that uses no workspace has nothing to stamp, and one unit only.
 std::string unit_text(const KernelConfig& config, Stamping stamping = Stamping::off);
 /// The unit that adds up the parts which a GEMM with Combine::separate leaves.

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// What launches of one wave ask for so that their CTAs spread over the SMs, and that two launches behind each
+// other can differ in it. To see it fail: leave the 1 KB that a CTA takes more than it asks for, or the units
+// in which registers go to warps, out of host/spread.h.
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include <sluice/host/jit/compiler.h>
+#include <sluice/host/jit/source.h>
+#include <sluice/host/norm_units.h>
+#include <sluice/host/quantize_units.h>
+#include <sluice/host/spread.h>
+
+#include "launch_fixture.h"
+
+namespace sluice {
+namespace {
+
+constexpr Overlap kByRegisters{Wait::weights_first, Trigger::at_start, Spacing::registers};
+
+LaunchShape spread(const Overlap& overlap, int registers, LaunchShape shape) {
+  shape.dependent = overlap.wait != Wait::none;
+  spread_ctas(overlap, registers, {}, shape);
+  return shape;
+}
+
+TEST(spread, ctas_of_one_dependent_wave_do_not_double_up) {
+  const auto smem = [](u32 used, u32 ctas, u32 cluster, Wait wait) {
+    return spread({wait}, 64, {.grid_x = ctas, .block_x = 256, .cluster_x = cluster, .smem_bytes = used})
+        .smem_bytes;
+  };
+  EXPECT_EQ(smem(80 << 10, 128, 1, Wait::first), u32{kAloneOnSm});
+  EXPECT_GT(2 * (kAloneOnSm + 1024), 228 << 10) << "two would fit";
+  EXPECT_LE(kAloneOnSm + 1024 + (112 << 10) + 1024, 228 << 10) << "no other kernel's CTA would fit beside it";
+  EXPECT_EQ(smem(80 << 10, 128, 1, Wait::none), 80u << 10) << "alone it finds the GPU empty";
+  EXPECT_EQ(smem(80 << 10, 192, 1, Wait::first), 80u << 10) << "more than one for an SM";
+  EXPECT_EQ(smem(80 << 10, 124, 4, Wait::first), 80u << 10) << "31 clusters of 4 have no room at once";
+  EXPECT_EQ(smem(200 << 10, 132, 1, Wait::first), 200u << 10);
+  EXPECT_EQ(most_smem_bytes({Wait::first}, 80 << 10), kAloneOnSm) << "the module must allow what is asked";
+  EXPECT_EQ(most_smem_bytes({}, 80 << 10), 80 << 10);
+}
+
+TEST(spread, by_registers_leaves_shared_memory_and_room_for_one_of_the_other_kind) {
+  const auto launch_of = [](int registers, u32 threads, u32 ctas = 128) {
+    return spread(kByRegisters, registers,
+                  {.grid_x = ctas, .block_x = threads, .cluster_x = 1, .smem_bytes = 80 << 10});
+  };
+  for (int registers = 33; registers <= 255; ++registers) {
+    const LaunchShape made = launch_of(registers, 128);
+    const int of_cta = static_cast<int>(made.block_x) * ceil_div(registers, 8) * 8;
+    EXPECT_GT(2 * of_cta, kRegistersOfSm) << registers << ": two would fit";
+    if (registers <= 168)
+      EXPECT_LE(of_cta + 256 * 104, kRegistersOfSm) << registers << ": no other kernel would fit beside it";
+    EXPECT_EQ(made.smem_bytes, 80u << 10);
+    EXPECT_EQ(made.block_x % 32, 0u);
+  }
+  EXPECT_EQ(launch_of(24, 128).block_x, 1024u) << "a CTA has no more";
+  EXPECT_EQ(launch_of(168, 384).block_x, 384u) << "two do not fit as it is";
+  EXPECT_EQ(launch_of(64, 256, 133).block_x, 256u) << "more than one for an SM";
+  EXPECT_EQ(most_smem_bytes(kByRegisters, 80 << 10), 80 << 10);
+  const LaunchShape none = spread({Wait::first, Trigger::at_start, Spacing::none}, 64,
+                                  {.grid_x = 64, .block_x = 128, .cluster_x = 1});
+  EXPECT_EQ(none.smem_bytes, 0u);
+  EXPECT_EQ(none.block_x, 128u);
+}
+
+/// Registers as the compiler reports them.
+int registers_of(const std::string& unit) {
+  const auto compiler = Compiler::load("");
+  EXPECT_TRUE(compiler.ok());
+  const Result<Cubin> cubin = (*compiler)->compile(unit);
+  EXPECT_TRUE(cubin.ok()) << (cubin.ok() ? "" : cubin.error().message);
+  EXPECT_EQ(cubin->report.spill_bytes, 0) << unit;
+  return cubin->report.registers;
+}
+
+TEST(spread, by_registers_takes_none_from_those_that_work) {
+  for (const Schedule schedule : {Schedule::plain, Schedule::plain_wgmma}) {
+    std::array<int, 2> registers{};
+    for (const Spacing spacing : {Spacing::memory, Spacing::registers}) {
+      const Overlap overlap{Wait::weights_first, Trigger::at_start, spacing};
+      const auto plan = gemm::plan({.m = 16, .n = 4096, .k = 4096}, DeviceInfo{},
+                                   {.schedule = schedule, .overlap = overlap});
+      ASSERT_TRUE(plan.ok());
+      registers[static_cast<size_t>(spacing)] = registers_of(unit_text(plan->config));
+    }
+    EXPECT_NEAR(registers[0], registers[1], 8) << name_of(schedule);
+  }
+  EXPECT_LE(registers_of(norm_units({.overlap = kByRegisters})[0]), most_registers(kMaxNormThreads, 1));
+  EXPECT_LE(registers_of(quantize_units(DType::bf16, Granularity::row, Gate::none, kByRegisters)[0]),
+            most_registers(kQuantizeThreads, 2));
+}
+
+using SpreadLaunch = LaunchTest;
+
+TEST_F(SpreadLaunch, by_registers_adds_threads_to_a_product) {
+  const auto launched_with = [&](Spacing spacing) {
+    const Result<Plan> plan = gemm::plan(
+        small_problem(), device().info(),
+        {.schedule = Schedule::plain, .tile_n = 16, .overlap = {Wait::first, Trigger::at_start, spacing}});
+    EXPECT_TRUE(plan.ok()) << plan.error().message;
+    const Result<gemm::Kernel> kernel = gemm::prepare(device(), *plan);
+    EXPECT_TRUE(kernel.ok()) << kernel.error().message;
+    const int before = driver.launches();
+    launched(gemm::launch(*kernel, args_for(small_problem()), nullptr), before + 1);
+    const LaunchRecord record = driver.launch(before);
+    EXPECT_EQ(record.block_x, spacing == Spacing::registers
+                                  ? std::max<u32>(static_cast<u32>(threads_of(plan->config)),
+                                                  alone_threads(kernel->registers()))
+                                  : static_cast<u32>(threads_of(plan->config)));
+    const int used = smem_bytes(plan->config);
+    EXPECT_EQ(record.smem_bytes,
+              static_cast<u32>(spacing == Spacing::memory ? std::max(used, kAloneOnSm) : used));
+  };
+  launched_with(Spacing::memory);
+  launched_with(Spacing::registers);
+  launched_with(Spacing::none);
+}
+
+}  // namespace
+}  // namespace sluice
