@@ -23,6 +23,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr size_t kKernels = 16;     // of each product: the planner's first
 constexpr size_t kOfAKind = 6;      // at least: enum Kind
+constexpr int kDeep = 60 << 10;     // bytes of codes in an SM's rings
 constexpr int kRounds = 5;          // of incumbent and candidate in turn
 constexpr int kPasses = 2;          // over all steps
 constexpr int kGraphPasses = 2;     // through the layers in a graph: short ones leave time for more changes
@@ -38,11 +39,19 @@ constexpr i64 kPrefetchBytes[] = {0, 2 << 20, 6 << 20};
 /// Of dense kernels, as neighbours feel them. halves: beside a CTA of one of these, one of another kernel
 /// fits on the SM and may fill its ring (of two that are alone on theirs if they are by different means:
 /// host/spread.h).
-enum class Kind { roles, plain, halves, wholes };
+enum class Kind { roles, plain, halves, wholes, deep };
 
 Kind kind_of(const Plan& plan) {
   if (!is_plain(plan.config.schedule)) return Kind::roles;
   if (plan.config.schedule == Schedule::plain) return Kind::plain;
+  return plan.smem_bytes <= kSmemOfSm / 2 - 1024 ? Kind::halves : Kind::wholes;
+}
+/// Of packed weights' kernels. deep: much of the weights is there when the launch before has ended.
+Kind kind_of(const mixed::Plan& plan) {
+  const auto* narrow = std::get_if<NarrowConfig>(&plan.config);
+  if (narrow != nullptr &&
+      narrow->ctas * narrow->warps * (narrow->stages - 1) * stage_code_bytes(*narrow) >= kDeep)
+    return Kind::deep;
   return plan.smem_bytes <= kSmemOfSm / 2 - 1024 ? Kind::halves : Kind::wholes;
 }
 
@@ -126,28 +135,32 @@ class Tuner {
       choices_.emplace_back();
       halves_.emplace_back();
       if (const auto* product = std::get_if<ProductStep>(&step.work)) {
-        const Result<std::vector<Plan>> ranked = gemm::candidates(product->problem, lab_.device.info());
+        Result<std::vector<Plan>> ranked = gemm::candidates(product->problem, lab_.device.info());
         if (!ranked) return ranked.error();
-        std::map<Kind, size_t> taken;
-        for (const Plan& plan : *ranked) {
-          if (plan.config.combine == Combine::separate) continue;
-          const Kind kind = kind_of(plan);
-          size_t& of_its_kind = taken[kind];
-          if (choices_.back().size() >= kKernels && of_its_kind >= kOfAKind) continue;
-          if (kind == Kind::halves && of_its_kind == 0) halves_.back() = sluice::choice_of(plan);
-          ++of_its_kind;
-          choices_.back().push_back(sluice::choice_of(plan));
-        }
+        std::erase_if(*ranked, [](const Plan& plan) { return plan.config.combine == Combine::separate; });
+        take_of_each_kind(*ranked);
       }
       if (const auto* packed = std::get_if<MixedStep>(&step.work)) {
         const Result<std::vector<mixed::Plan>> ranked =
             mixed::candidates(packed->problem, lab_.device.info());
         if (!ranked) return ranked.error();
-        for (size_t i = 0; i < std::min(kKernels, ranked->size()); ++i)
-          choices_.back().push_back(mixed::choice_of((*ranked)[i]));
+        take_of_each_kind(*ranked);
       }
     }
     return {};
+  }
+
+  template <class AnyPlan>
+  void take_of_each_kind(const std::vector<AnyPlan>& ranked) {
+    std::map<Kind, size_t> taken;
+    for (const AnyPlan& plan : ranked) {
+      const Kind kind = kind_of(plan);
+      size_t& of_its_kind = taken[kind];
+      if (choices_.back().size() >= kKernels && of_its_kind >= kOfAKind) continue;
+      if (kind == Kind::halves && of_its_kind == 0) halves_.back() = choice_of(plan);
+      ++of_its_kind;
+      choices_.back().push_back(choice_of(plan));
+    }
   }
 
   /// In the place of all kernels alone and off: on; on in halves; what a record says; that, with the kernels

@@ -37,10 +37,12 @@ std::string scale_d_text(ScaleMode scale_d) {
 }  // namespace
 
 std::string to_string(const NarrowConfig& config) {
-  const auto& [weights, x, d, bias, bias_type, activation, gated, token_blocks, row_blocks, warps, stages,
-               parts, ctas, overlap] = config;  // a field that is added and not printed does not compile
+  const auto& [weights, x, d, bias, bias_type, activation, gated, held_tokens, token_blocks, row_blocks,
+               warps, stages, parts, ctas, overlap] =
+      config;  // a field that is added and not printed does not compile
   return "sluice::NarrowConfig{.weights = " + to_string(weights) + ", .x = " + type_text(x) +
          ", .d = " + type_text(d) + epilogue_text(bias, bias_type, activation) + gated_text(gated) +
+         (held_tokens == 0 ? "" : ", .held_tokens = " + number(held_tokens)) +
          ", .token_blocks = " + number(token_blocks) + ", .row_blocks = " + number(row_blocks) +
          ", .warps = " + number(warps) + ", .stages = " + number(stages) + ", .parts = " + number(parts) +
          ", .ctas = " + number(ctas) + overlap_field(overlap) + "}";

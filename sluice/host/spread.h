@@ -25,11 +25,9 @@ namespace sluice {
 /// of another kernel with up to 112 KB it still fits.
 inline constexpr int kAloneOnSm = kSmemOfSm / 2 - 1024 + 128;
 
-/// Threads of the smallest CTA with more than half of an SM's registers, or as many as there may be;
-/// registers go to warps in units of 8 a thread.
+/// Threads of the smallest CTA of which an SM has no registers for two, or as many as there may be.
 constexpr u32 alone_threads(int registers) {
-  const int of_warp = 32 * ceil_div(registers, 8) * 8;
-  return static_cast<u32>(std::min(32 * (kRegistersOfSm / 2 / of_warp + 1), 1024));
+  return static_cast<u32>(std::min(32 * (warps_of_sm(registers) / 2 + 1), 1024));
 }
 
 /// What a kernel that uses `smem` bytes may be launched with.

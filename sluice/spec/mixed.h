@@ -62,6 +62,7 @@ struct NarrowConfig {
   DType bias_type = DType::fp16;
   Activation activation = Activation::none;
   bool gated = false;
+  int held_tokens = 0;  // of a tile of 8 that are in shared memory, 1 or 4, because there are no more; 0: all
   int token_blocks = 1;  // 1, 2 or 4
   int row_blocks = 4;    // 2 (half a strip), 4 or 8
   int warps = 8;
@@ -99,9 +100,13 @@ SLUICE_HD constexpr int threads_of(const NarrowConfig& c) {
 }
 
 // A stage: tokens (two halves of 64 k, rows of 128 bytes, 16-byte pieces swizzled by the row), then the codes
-// of the CTA's blocks and all scales and zeros of each strip.
+// of the CTA's blocks and all scales and zeros of each strip. A decoding token alone would lie there with
+// seven rows of zeros, as many bytes as half of its codes.
+SLUICE_HD constexpr int held_tokens(const NarrowConfig& c) {
+  return c.held_tokens == 0 ? tile_tokens(c) : c.held_tokens;
+}
 SLUICE_HD constexpr int stage_token_bytes(const NarrowConfig& c) {
-  return tile_tokens(c) * kPackedTileK * bytes_of(c.x);
+  return held_tokens(c) * kPackedTileK * bytes_of(c.x);
 }
 SLUICE_HD constexpr int stage_code_bytes(const NarrowConfig& c) {
   return c.row_blocks * tile_code_bytes(c.weights) / 4;
@@ -115,13 +120,18 @@ SLUICE_HD constexpr int stage_bytes(const NarrowConfig& c) {
 SLUICE_HD constexpr WarpTile warp_tile(const NarrowConfig& c) {
   return {.rows = tile_rows(c),
           .columns = tile_tokens(c),
+          .used = c.gated && c.parts > 1 ? tile_tokens(c) : held_tokens(c),
           .warps = c.warps,
           .parts = c.parts,
           .pad = c.token_blocks == 1 ? 4 : 8};
 }
+/// Behind the rings, 16 bytes of zeros for each warp: its tokens that are not there.
+SLUICE_HD constexpr int zeros_offset(const NarrowConfig& c) {
+  return c.warps * c.stages * stage_bytes(c);
+}
 /// Where sums from the cluster arrive: behind the rings and the CTA's own sums, which lie over the rings.
 SLUICE_HD constexpr int incoming_offset(const NarrowConfig& c) {
-  return max(c.warps * c.stages * stage_bytes(c), warp_sums_bytes(warp_tile(c)));
+  return max(zeros_offset(c) + (c.held_tokens == 0 ? 0 : 16 * c.warps), warp_sums_bytes(warp_tile(c)));
 }
 SLUICE_HD constexpr i64 smem_bytes(const NarrowConfig& c) {
   return incoming_offset(c) + incoming_sums_bytes(warp_tile(c));
@@ -140,6 +150,8 @@ SLUICE_HD constexpr const char* validate(const NarrowConfig& c) {
     return "row_blocks must be 2, 4 or 8: half a strip, one or two";
   if (c.gated && c.row_blocks == 2)
     return "gated, row_blocks must be 4 or 8: pairs of blocks of the gate, and as many of up";
+  if (c.held_tokens != 0 && (c.token_blocks != 1 || (c.held_tokens != 1 && c.held_tokens != 4)))
+    return "held_tokens must be 0, or 1 or 4 with token_blocks = 1";
   if (c.token_blocks * c.row_blocks > 16)
     return "more than 16 blocks of 16 rows x 8 tokens do not fit in registers";
   if (c.warps < 1 || c.warps > 16) return "warps must be in 1..16";

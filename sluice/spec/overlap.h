@@ -25,11 +25,17 @@ enum class Trigger : u8 { never, at_start, after_loads };
 /// launches behind each other both fit on an SM only if they differ in it (host/spread.h).
 enum class Spacing : u8 { memory, registers, none };
 
-inline constexpr int kRegistersOfSm = 65536;
+inline constexpr int kSchedulersOfSm = 4, kRegistersOfScheduler = 16384;
 
+/// Warps of so many registers a thread that an SM has room for: each scheduler has registers of its own, and
+/// a warp takes them in units of 8 a thread.
+SLUICE_HD constexpr int warps_of_sm(int registers) {
+  return kSchedulersOfSm * (kRegistersOfScheduler / (32 * round_up(registers, 8)));
+}
 /// What __launch_bounds__(threads, ctas) allows a thread, where a CTA may have more threads than that.
 SLUICE_HD constexpr int most_registers(int threads, int ctas) {
-  return min(255, kRegistersOfSm / (threads * ctas) / 8 * 8);
+  const int warps_of_scheduler = ctas * ceil_div(threads, 32 * kSchedulersOfSm);
+  return min(255, kRegistersOfScheduler / (32 * warps_of_scheduler) / 8 * 8);
 }
 
 struct Overlap {

@@ -41,6 +41,8 @@ MixedProblem problem_of(const MixedConfig& config, i64 m, i64 n, i64 k) {
     if constexpr (requires { c.gated; }) gated = c.gated;
     if (gated) n = round_up(n, i64{2 * kStripRows});
     if (gated && is_16bit(c.x)) m = std::min(m, mixed::kMaxGatedTokens);
+    if constexpr (requires { c.held_tokens; })
+      if (c.held_tokens != 0) m = std::min(m, i64{c.held_tokens});
     ScaleMode scale_d = ScaleMode::none;
     if constexpr (requires { c.scale_d; }) scale_d = c.scale_d;
     return {.m = m,

@@ -11,6 +11,7 @@
 
 namespace sluice::testing {
 
+inline constexpr int kHeldTokens[] = {0, 0, 1, 4};
 inline constexpr int kTokenBlocks[] = {1, 1, 2, 4}, kRowBlocks[] = {2, 4, 4, 8},
                      kWarps[] = {1, 3, 4, 8, 12, 16};
 inline constexpr int kStages[] = {2, 2, 3, 4, 5}, kParts[] = {1, 1, 2, 4, 8}, kCtas[] = {1, 1, 2};
@@ -103,19 +104,20 @@ inline std::vector<ByteConfig> quantised_byte_configs() {
 /// A random valid config of the format. Registers are not looked at: kernels that spill must be right too.
 inline NarrowConfig random_config(const WeightFormat& format, Dice& dice) {
   for (;;) {
-    const NarrowConfig c{.weights = format,
-                         .x = dice.one_in(2) ? DType::bf16 : DType::fp16,
-                         .d = dice.any_of(kOutputs),
-                         .bias = dice.one_in(2) ? Bias::column : Bias::none,
-                         .bias_type = NarrowConfig{}.bias_type,
-                         .activation = dice.any_of(kActivations),
-                         .gated = dice.one_in(3),
-                         .token_blocks = dice.any_of(kTokenBlocks),
-                         .row_blocks = dice.any_of(kRowBlocks),
-                         .warps = dice.any_of(kWarps),
-                         .stages = dice.any_of(kStages),
-                         .parts = dice.any_of(kParts),
-                         .ctas = dice.any_of(kCtas)};
+    NarrowConfig c{.weights = format,
+                   .x = dice.one_in(2) ? DType::bf16 : DType::fp16,
+                   .d = dice.any_of(kOutputs),
+                   .bias = dice.one_in(2) ? Bias::column : Bias::none,
+                   .bias_type = NarrowConfig{}.bias_type,
+                   .activation = dice.any_of(kActivations),
+                   .gated = dice.one_in(3),
+                   .token_blocks = dice.any_of(kTokenBlocks),
+                   .row_blocks = dice.any_of(kRowBlocks),
+                   .warps = dice.any_of(kWarps),
+                   .stages = dice.any_of(kStages),
+                   .parts = dice.any_of(kParts),
+                   .ctas = dice.any_of(kCtas)};
+    if (c.token_blocks == 1) c.held_tokens = dice.any_of(kHeldTokens);
     if (validate(c) == nullptr) return c;
   }
 }

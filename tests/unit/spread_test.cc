@@ -41,6 +41,15 @@ TEST(spread, ctas_of_one_dependent_wave_do_not_double_up) {
   EXPECT_EQ(most_smem_bytes({}, 80 << 10), 80 << 10);
 }
 
+TEST(spread, registers_are_the_schedulers) {
+  EXPECT_EQ(warps_of_sm(168), 12);
+  EXPECT_EQ(warps_of_sm(104), 16) << "one of 104 is 3,328, and a scheduler has 16,384";
+  EXPECT_EQ(warps_of_sm(97), 16);
+  EXPECT_EQ(most_registers(256, 2), 128);
+  EXPECT_EQ(most_registers(576, 1), 96) << "18 warps are five of one scheduler";
+  EXPECT_EQ(most_registers(128, 1), 255);
+}
+
 TEST(spread, by_registers_leaves_shared_memory_and_room_for_one_of_the_other_kind) {
   const auto launch_of = [](int registers, u32 threads, u32 ctas = 128) {
     return spread(kByRegisters, registers,
@@ -48,10 +57,10 @@ TEST(spread, by_registers_leaves_shared_memory_and_room_for_one_of_the_other_kin
   };
   for (int registers = 33; registers <= 255; ++registers) {
     const LaunchShape made = launch_of(registers, 128);
-    const int of_cta = static_cast<int>(made.block_x) * ceil_div(registers, 8) * 8;
-    EXPECT_GT(2 * of_cta, kRegistersOfSm) << registers << ": two would fit";
-    if (registers <= 168)
-      EXPECT_LE(of_cta + 256 * 104, kRegistersOfSm) << registers << ": no other kernel would fit beside it";
+    const int warps = static_cast<int>(made.block_x) / 32, room = warps_of_sm(registers);
+    EXPECT_GT(2 * warps, room) << registers << ": two would fit";
+    EXPECT_TRUE(registers > 96 || warps + 8 <= room)
+        << registers << ": 8 warps of another kernel would not fit beside it";
     EXPECT_EQ(made.smem_bytes, 80u << 10);
     EXPECT_EQ(made.block_x % 32, 0u);
   }
@@ -96,9 +105,9 @@ using SpreadLaunch = LaunchTest;
 
 TEST_F(SpreadLaunch, by_registers_adds_threads_to_a_product) {
   const auto launched_with = [&](Spacing spacing) {
-    const Result<Plan> plan = gemm::plan(
-        small_problem(), device().info(),
-        {.schedule = Schedule::plain, .tile_n = 16, .overlap = {Wait::first, Trigger::at_start, spacing}});
+    const Result<Plan> plan =
+        gemm::plan(small_problem(), device().info(),
+                   {.schedule = Schedule::plain, .overlap = {Wait::first, Trigger::at_start, spacing}});
     EXPECT_TRUE(plan.ok()) << plan.error().message;
     const Result<gemm::Kernel> kernel = gemm::prepare(device(), *plan);
     EXPECT_TRUE(kernel.ok()) << kernel.error().message;

@@ -13,7 +13,7 @@ namespace sluice {
 
 template <WarpTile kTile>
 class WarpSums {
-  static constexpr int kQuads = kTile.rows / 4 * kTile.columns;  // of four neighbouring rows of one column
+  static constexpr int kQuads = kTile.rows / 4 * kTile.used;  // of four neighbouring rows of one column
   static constexpr int kShare = kQuads / kTile.parts;
   static constexpr int kStride = warp_sums_stride(kTile), kThreads = 32 * kTile.warps * kTile.beside;
 
@@ -43,7 +43,7 @@ class WarpSums {
   /// store(column, row, sums of four rows, sums of the four half a tile further on).
   template <class Sums, class Store>
   SLUICE_DEVICE void add_up_halves(const Sums& sums, const RowPair& factors, const Store& store) const {
-    static_assert(kTile.columns % kTile.parts == 0, "a CTA's share is whole columns");
+    static_assert(kTile.used % kTile.parts == 0, "a CTA's share is whole columns");
     constexpr int kPairs = kTile.rows / 8;  // of fours, in a column
     gather(sums, factors);
     const auto sum = [this](int index) {
@@ -51,7 +51,7 @@ class WarpSums {
     };
     for (int i = static_cast<int>(threadIdx.x); i < kShare / 2; i += kThreads) {
       const int column = i / kPairs, first = column * 2 * kPairs + i % kPairs;
-      store(rank_ * (kTile.columns / kTile.parts) + column, i % kPairs * 4, sum(first), sum(first + kPairs));
+      store(rank_ * (kTile.used / kTile.parts) + column, i % kPairs * 4, sum(first), sum(first + kPairs));
     }
   }
 
@@ -72,7 +72,7 @@ class WarpSums {
     }
   }
   SLUICE_DEVICE u32 address(int warp, int column, int row) const {
-    return smem_ + 4 * ((warp * kTile.columns + column) * kStride + row);
+    return smem_ + 4 * ((warp * kTile.used + column) * kStride + row);
   }
   SLUICE_DEVICE u32 slot(int part, int index) const { return incoming_ + 16 * (part * kShare + index); }
   template <class Store>
@@ -90,10 +90,13 @@ class WarpSums {
       if (kTile.rows / 16 % kTile.beside != 0 && row >= kTile.rows) break;  // past those of the tile
 #pragma unroll
       for (int j = 0; j < kTile.columns / 8; ++j) {
-        const u32 to = address(warp, 8 * j + lane % 4 * 2, row);
+        const int column = 8 * j + lane % 4 * 2;
+        if (kTile.used < kTile.columns && column >= kTile.used) continue;
+        const u32 to = address(warp, column, row);
         ptx::store_shared(to, sums[block][j][0] * factors.upper);
-        ptx::store_shared(to + 4 * kStride, sums[block][j][1] * factors.upper);
         ptx::store_shared(to + 4 * 8, sums[block][j][2] * factors.lower);
+        if (kTile.used == 1) continue;
+        ptx::store_shared(to + 4 * kStride, sums[block][j][1] * factors.upper);
         ptx::store_shared(to + 4 * (kStride + 8), sums[block][j][3] * factors.lower);
       }
     }

@@ -14,7 +14,8 @@ namespace sluice::mixed {
 template <NarrowConfig kConfig>
 class Copier {
   using S = Shape<kConfig>;
-  static constexpr bool kFills = S::kTokenBlocks == 1;
+  static constexpr bool kFills = S::kTokenBlocks == 1, kAlone = S::kHeld == 1;
+  static constexpr int kQuads = max(1, S::kHeld / 4);  // of rows of tokens
 
  public:
   SLUICE_DEVICE Copier(const NarrowParams& params, const Place& at)
@@ -24,16 +25,17 @@ class Copier {
                      static_cast<i64>(at.first_tile) * S::kTileBytes + at.lane * kLaneBytes;
     scales_ = tile + S::kTileCodes;
     codes_ = tile + half_strip;
-    const int row = at.lane / 8, k = at.first_tile * kPackedTileK + at.lane % 8 * 8;
+    const int row = kAlone ? 0 : at.lane / 8;
+    const int k = at.first_tile * kPackedTileK + (kAlone ? at.lane % 16 : at.lane % 8) * 8;
     x_ = static_cast<const u8*>(params.x) + 2 * (at.first_token * params.ld_x + k);
     k_left_ = params.k - k;
     tokens_left_ = params.m - at.first_token - row;
     const int last = params.m - 1 - at.first_token;
 #pragma unroll
-    for (int i = 0; i < S::kTokens / 4; ++i)
+    for (int i = 0; i < kQuads; ++i)
       token_offsets_[i] =
           static_cast<u32>(min(4 * i + row, kFills ? S::kTokens : last)) * static_cast<u32>(2 * params.ld_x);
-    even_ = row * 128 + (at.lane % 8 ^ row) * kLaneBytes;
+    even_ = kAlone ? at.lane % 16 * kLaneBytes : row * 128 + (at.lane % 8 ^ row) * kLaneBytes;
   }
 
   /// The next tile, to `stage`.
@@ -74,8 +76,18 @@ class Copier {
     for (int begin = 0; begin < S::kScaleBytes; begin += kWarpCopy)
       if (begin + lane * kLaneBytes < S::kScaleBytes) ptx::copy_16_bytes(to + begin, from + begin, policy_);
   }
-  /// Four rows of half a tile's k at once. Only where k ends inside of 16 bytes are fewer copied.
+  /// Four rows of half a tile's k at once, or a lone one of all of it, by half of the lanes. Only where k
+  /// ends inside of 16 bytes are fewer copied.
   SLUICE_DEVICE void copy_token_pieces(u32 stage) const {
+    if constexpr (kAlone) {
+      if (threadIdx.x % 32 >= 16) return;
+      const u32 bytes = static_cast<u32>(2 * min(kPiece, max(0, k_left_)));
+      if (is_part(k_left_))
+        ptx::copy_16_bytes(stage + even_, x_, bytes);
+      else
+        ptx::copy_16_bytes_if(stage + even_, x_, k_left_ > 0);
+      return;
+    }
     const int left[2] = {k_left_, k_left_ - kPackedTileK / 2};  // of each half
     if (is_part(left[0]) || is_part(left[1]))
       copy_rows(stage, [&](u32 to, const u8* from, bool inside, int half) {
@@ -90,7 +102,7 @@ class Copier {
   SLUICE_DEVICE void copy_rows(u32 stage, const Copy& copy_piece) const {
     const u32 even = stage + even_, odd = even ^ 4 * kLaneBytes;  // rows 4 .. 7 of each 8: the other pieces
 #pragma unroll
-    for (int i = 0; i < S::kTokens / 4; ++i) {
+    for (int i = 0; i < kQuads; ++i) {
       const u8* from = x_ + token_offsets_[i];
 #pragma unroll
       for (int half = 0; half < 2; ++half)
@@ -106,11 +118,11 @@ class Copier {
   const u8* codes_;  // this lane's 16 bytes of each
   const u8* scales_;
   const u8* x_;
-  i64 strip_pitch_;                    // from a strip of the CTA to the next
-  u32 token_offsets_[S::kTokens / 4];  // bytes from the first token to this lane's
-  u32 even_;                           // this lane's place in rows 0 .. 3 of each 8
-  int tokens_left_;                    // from this lane's first on
-  int k_left_;                         // from this lane's first k of the next tile on
+  i64 strip_pitch_;            // from a strip of the CTA to the next
+  u32 token_offsets_[kQuads];  // bytes from the first token to this lane's
+  u32 even_;                   // this lane's place in rows 0 .. 3 of each 8
+  int tokens_left_;            // from this lane's first on
+  int k_left_;                 // from this lane's first k of the next tile on
   u64 policy_;
 };
 

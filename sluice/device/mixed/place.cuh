@@ -12,6 +12,7 @@ inline constexpr int kWarpCopy = 32 * kLaneBytes;  // what a warp moves at once
 template <NarrowConfig kConfig>
 struct Shape {
   static constexpr int kTokens = tile_tokens(kConfig), kTokenBlocks = kConfig.token_blocks;
+  static constexpr int kHeld = held_tokens(kConfig);
   static constexpr int kRows = tile_rows(kConfig), kBlocks = kConfig.row_blocks;
   static constexpr int kStrips = tile_strips(kConfig);
   static constexpr int kStripBlocks = strip_blocks(kConfig);  // of each strip, how many are this CTA's
@@ -37,7 +38,7 @@ struct Place {
   int lane, warp, rank;
   int first_row, first_token;
   int first_tile, count;
-  u32 ring;
+  u32 ring, zeros;
 };
 
 template <NarrowConfig kConfig>
@@ -54,6 +55,7 @@ SLUICE_DEVICE Place place_of(const NarrowParams& params, u32 smem) {
   const int end = (p.rank + 1) * params.k_tiles / kParts;
   p.count = max(0, (end - p.first_tile + kConfig.warps - 1) / kConfig.warps);
   p.ring = smem + p.warp * kConfig.stages * S::kStageBytes;
+  p.zeros = smem + zeros_offset(kConfig) + p.warp * kLaneBytes;
   return p;
 }
 

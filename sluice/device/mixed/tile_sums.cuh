@@ -28,6 +28,7 @@ class TileSums {
 
   /// `params`: where the zeros of whole rows are, if there are any.
   SLUICE_DEVICE TileSums(const NarrowParams& params, const Place& at) {
+    if (S::kHeld < S::kTokens && at.lane == 0) ptx::store_shared_zeros(at.zeros);
     if constexpr (S::kGroup == 0 && S::kStoredZeros) {
 #pragma unroll
       for (int block = 0; block < S::kBlocks; ++block) {
@@ -44,7 +45,7 @@ class TileSums {
 #pragma unroll
     for (int span = 0; span < 8; span += S::kSpan) {
       Tokens b;
-      load_tokens(stage, span, at.lane, b);
+      load_tokens(stage, span, at, b);
       float tokens[S::kSpan / S::kSteps][2];
       if constexpr (kCorrects) {
 #pragma unroll
@@ -78,13 +79,13 @@ class TileSums {
     u32 scales;  // of this lane's rows of block 0
   };
 
-  SLUICE_DEVICE static void load_tokens(u32 stage, int span, int lane, Tokens& b) {
-    const int row = lane % 8;
+  SLUICE_DEVICE static void load_tokens(u32 stage, int span, const Place& at, Tokens& b) {
+    const int row = at.lane % 8;
 #pragma unroll
     for (int q = 0; q < 2 * S::kSpan; q += 4) {
       const u32 half = stage + (2 * span + q) / 8 * (S::kTokenBytes / 2);
-      ptx::load_matrices(half + row * 128 + (q % 8 + lane / 8 ^ row) * kLaneBytes, b[q], b[q + 1], b[q + 2],
-                         b[q + 3]);
+      const u32 piece = half + row * 128 + (q % 8 + at.lane / 8 ^ row) * kLaneBytes;
+      ptx::load_matrices(row < S::kHeld ? piece : at.zeros, b[q], b[q + 1], b[q + 2], b[q + 3]);
     }
   }
   SLUICE_DEVICE static void load_codes(u32 codes, int lane, Words& words) {

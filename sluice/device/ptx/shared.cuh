@@ -35,6 +35,10 @@ SLUICE_DEVICE void store_shared_v2(u32 address, float x, float y) {
   asm volatile("st.shared::cta.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(x), "f"(y) : "memory");
 }
 
+SLUICE_DEVICE void store_shared_zeros(u32 address) {
+  asm volatile("st.shared::cta.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(address), "r"(0) : "memory");
+}
+
 // Volatile: it stays on its side of the barrier operations around it.
 SLUICE_DEVICE float load_shared(u32 address) {
   float value;

@@ -2,6 +2,8 @@
 // See mixed_checks.h. Each check may rely on those before it, so that no arithmetic here overflows.
 #include <sluice/host/planner/mixed_checks.h>
 
+#include <type_traits>
+
 #include <sluice/host/pack_units.h>
 #include <sluice/host/planner/mixed_choices.h>
 #include <sluice/host/planner/problem_checks.h>
@@ -143,8 +145,10 @@ Result<void> check_pitches(const MixedProblem& p) {
 }
 
 /// Formats and epilogue of a kernel's config: one overload for each.
-NarrowConfig formats_for(const MixedProblem& problem, const NarrowConfig&) {
-  return config_for(problem);
+NarrowConfig formats_for(const MixedProblem& problem, const NarrowConfig& chosen) {
+  NarrowConfig c = config_for(problem);
+  if (chosen.token_blocks > 1) c.held_tokens = 0;
+  return c;
 }
 WideConfig formats_for(const MixedProblem& problem, const WideConfig&) {
   return wide_config_for(problem);
@@ -158,6 +162,7 @@ const char* broken_rule(const MixedProblem& problem, const Config& config) {
   if (const char* rule = validate(config)) return rule;
   Config expected = with_choices(formats_for(problem, config), config);
   expected.overlap = config.overlap;  // says nothing about the problem
+  if constexpr (std::is_same_v<Config, NarrowConfig>) expected.held_tokens = config.held_tokens;
   if (!(config == expected)) return "formats and epilogue must be those of the problem";
   return why_not(problem, config);
 }
@@ -184,7 +189,10 @@ NarrowConfig config_for(const MixedProblem& problem) {
           .bias = problem.bias,
           .bias_type = problem.bias == Bias::none ? NarrowConfig{}.bias_type : problem.bias_type,
           .activation = problem.activation,
-          .gated = problem.gated};
+          .gated = problem.gated,
+          .held_tokens = problem.m == 1   ? 1
+                         : problem.m <= 4 ? 4
+                                          : 0};
 }
 
 WideConfig wide_config_for(const MixedProblem& problem) {
@@ -224,6 +232,8 @@ const char* why_not(const MixedProblem& problem, const NarrowConfig& config) {
   const i64 strips = ceil_div(problem.n, i64{tile_rows(config)}) * tile_strips(config);
   if (config.row_blocks > 4 && strips > strip_count(problem.n))
     return "row_blocks = 8 reads strips in pairs, and n has an odd number of them";
+  if (config.held_tokens != 0 && problem.m > config.held_tokens)
+    return "held_tokens are fewer than the problem has";
   return nullptr;
 }
 

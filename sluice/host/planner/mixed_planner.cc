@@ -32,6 +32,7 @@ constexpr int kByteTokens[] = {8, 16, 32, 64, 128};
 constexpr int kStrips[] = {4, 2, 1};
 constexpr int kKGroups[] = {4, 2, 1};
 constexpr int kMostByteStages = 32;
+constexpr i64 kHalfOfSm = kSmemOfSm / 2 - 1024;
 constexpr i64 kLeastTiles = 8;  // of k, for two warpgroups or a part of a cluster: fewer were slower
 
 /// The smallest tile that holds all tokens (more than 32 are several tiles), and its half: two of those may
@@ -78,7 +79,7 @@ const char* why_not_wanted(const MixedProblem& p, const ByteConfig& c, const Dev
   const bool few_registers = c.tokens == 128 || (c.tokens == 32 && c.weights.group == 0);
   const int room = few_registers ? kByteMostGroups / 2 : kByteMostGroups;
   if (math_groups(c) > room) return "so many warpgroups leave too few registers";
-  if (2 * math_groups(c) <= room && tiles_of_cta >= kLeastTiles * c.k_groups)
+  if (2 * math_groups(c) <= room && tiles_of_cta >= kLeastTiles * c.k_groups && smem_bytes(c) > kHalfOfSm)
     return "there is work for more warpgroups, which hide one another's waits";
   if (c.k_groups > tiles_of_cta) return "there are fewer k-tiles than warpgroups";
   if (tile_columns(c) / 2 >= round_up(d_columns(p), i64{kStripRows}))
@@ -106,6 +107,7 @@ std::vector<NarrowConfig> narrow_space(const MixedProblem& p, const Overrides& o
           for (const int parts : axis(kParts, o.parts))
             for (const int ctas : axis(kCtas, o.ctas)) {
               c.token_blocks = tokens;
+              if (tokens > 1) c.held_tokens = 0;
               c.row_blocks = row_blocks;
               c.warps = warps;
               c.stages = stages;
@@ -139,20 +141,19 @@ std::vector<WideConfig> wide_space(const MixedProblem& p, const Overrides& o) {
   return configs;
 }
 
-/// The deepest ring that fits and that a CTA has work for: its copies are all on their way at once. Each
-/// warpgroup has stages of its own, two at least.
-int deepest_ring(const MixedProblem& p, ByteConfig c) {
+/// The deepest ring that fits into `room` bytes and that a CTA has work for: its copies are all on their way
+/// at once. Each warpgroup has stages of its own, two at least.
+int deepest_ring(const MixedProblem& p, ByteConfig c, i64 room) {
   const i64 tiles_of_cta = ceil_div(std::max<i64>(packed_k_tiles(p.k), 1), i64{std::max(c.parts, 1)});
   const int groups = std::max(c.k_groups, 1);
   const i64 turns = std::max(ceil_div(tiles_of_cta, i64{groups}), i64{2});
   c.stages = static_cast<int>(std::min<i64>(kMostByteStages / groups, turns)) * groups;
-  while (c.stages > 2 * groups && validate(c) != nullptr) c.stages -= groups;
+  while (c.stages > 2 * groups && smem_bytes(c) > room) c.stages -= groups;
   return c.stages;
 }
 
-/// The same of the kernel for e4m3 tokens.
-std::vector<ByteConfig> byte_space(const MixedProblem& p, const Overrides& o) {
-  std::vector<ByteConfig> configs;
+/// The same of the kernel for e4m3 tokens, with the deepest rings for `room` bytes of shared memory.
+void add_bytes(const MixedProblem& p, const Overrides& o, i64 room, std::vector<ByteConfig>& configs) {
   ByteConfig c = byte_config_for(p);
   for (const int tokens : axis(kByteTokens, o.tokens)) {
     if (!o.tokens && tokens > kByteTokens[0] && tokens / 2 >= p.m) continue;  // more than half would be empty
@@ -164,10 +165,20 @@ std::vector<ByteConfig> byte_space(const MixedProblem& p, const Overrides& o) {
           c.strips = strips;
           c.k_groups = k_groups;
           c.parts = parts;
-          c.stages = o.stages.value_or(deepest_ring(p, c));
-          configs.push_back(c);
+          c.stages = o.stages.value_or(deepest_ring(p, c, room));
+          if (smem_bytes(c) <= room) configs.push_back(c);
         }
   }
+}
+
+/// Rings of half an SM last: alone they are no better, but in a chain the next launch's fit beside them.
+std::vector<ByteConfig> byte_space(const MixedProblem& p, const Overrides& o) {
+  std::vector<ByteConfig> configs, halves;
+  add_bytes(p, o, kMaxSmemBytes, configs);
+  if (o.stages) return configs;
+  add_bytes(p, o, kHalfOfSm, halves);
+  for (const ByteConfig& c : halves)
+    if (std::find(configs.begin(), configs.end(), c) == configs.end()) configs.push_back(c);
   return configs;
 }
 
