@@ -8,7 +8,6 @@
 #include <chrono>
 #include <functional>
 #include <map>
-#include <optional>
 #include <random>
 
 #include <sluice/host/chain.h>
@@ -133,7 +132,7 @@ class Tuner {
   Result<void> find_kernels() {
     for (const ChainStep& step : tuning_.layer) {
       choices_.emplace_back();
-      halves_.emplace_back();
+      firsts_.emplace_back();
       if (const auto* product = std::get_if<ProductStep>(&step.work)) {
         Result<std::vector<Plan>> ranked = gemm::candidates(product->problem, lab_.device.info());
         if (!ranked) return ranked.error();
@@ -157,32 +156,35 @@ class Tuner {
       const Kind kind = kind_of(plan);
       size_t& of_its_kind = taken[kind];
       if (choices_.back().size() >= kKernels && of_its_kind >= kOfAKind) continue;
-      if (kind == Kind::halves && of_its_kind == 0) halves_.back() = choice_of(plan);
+      if (of_its_kind == 0) firsts_.back()[kind] = choice_of(plan);
       ++of_its_kind;
       choices_.back().push_back(choice_of(plan));
     }
   }
 
-  /// In the place of all kernels alone and off: on; on in halves; what a record says; that, with the kernels
-  /// that are best alone; with halves. Then the best of these with launches spaced by turns.
+  /// In the place of all kernels alone and off: on; on in halves or deep rings; what a record says; that,
+  /// with the kernels that are best alone; with halves or deep rings. Then the best of these with launches
+  /// spaced by turns.
   void try_starts() {
     const auto turn_on = [](std::vector<TunedStep>& choices) {
       for (TunedStep& choice : choices) choice.overlap = {Wait::weights_first, Trigger::at_start};
     };
     try_change(turn_on);
-    try_change([&](std::vector<TunedStep>& choices) {
-      put_halves(choices);
-      turn_on(choices);
-    });
+    for (const Kind kind : {Kind::halves, Kind::deep})
+      try_change([&](std::vector<TunedStep>& choices) {
+        put_firsts(kind, choices);
+        turn_on(choices);
+      });
     try_change([&](std::vector<TunedStep>& choices) { choices = recorded_; });
     try_change([&](std::vector<TunedStep>& choices) {
       choices = recorded_;
       for (size_t i = 0; i < choices.size(); ++i) choices[i].kernel = tuning_.alone[i].kernel;
     });
-    try_change([&](std::vector<TunedStep>& choices) {
-      choices = recorded_;
-      put_halves(choices);
-    });
+    for (const Kind kind : {Kind::halves, Kind::deep})
+      try_change([&](std::vector<TunedStep>& choices) {
+        choices = recorded_;
+        put_firsts(kind, choices);
+      });
     for (const Spacing first : {Spacing::memory, Spacing::registers})
       for (const Spacing of_companions : {Spacing::registers, Spacing::none})
         try_change([&](std::vector<TunedStep>& choices) { space_by_turns(choices, first, of_companions); });
@@ -199,9 +201,10 @@ class Tuner {
     }
   }
 
-  void put_halves(std::vector<TunedStep>& choices) const {
+  void put_firsts(Kind kind, std::vector<TunedStep>& choices) const {
     for (size_t i = 0; i < choices.size(); ++i)
-      if (halves_[i]) choices[i].kernel = *halves_[i];
+      if (const auto first = firsts_[i].find(kind); first != firsts_[i].end())
+        choices[i].kernel = first->second;
   }
 
   /// Compiled side by side and kept loaded: a chain that wants one finds it.
@@ -348,8 +351,8 @@ class Tuner {
   const Workspace& workspace_;
   const Phase& phase_;
   Clock::time_point end_;
-  std::vector<std::vector<Choice>> choices_;  // of each step
-  std::vector<std::optional<Choice>> halves_;
+  std::vector<std::vector<Choice>> choices_;    // of each step
+  std::vector<std::map<Kind, Choice>> firsts_;  // the model's first of each kind
   std::vector<TunedStep> recorded_;
   std::vector<Result<gemm::Kernel>> kernels_;
   std::vector<Result<mixed::Kernel>> packed_kernels_;
