@@ -20,11 +20,11 @@ namespace sluice::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr size_t kKernels = 16;     // of each product: the planner's first
-constexpr size_t kOfAKind = 6;      // at least: enum Kind
-constexpr int kDeep = 60 << 10;     // bytes of codes in an SM's rings
-constexpr int kRounds = 5;          // of incumbent and candidate in turn
-constexpr int kPasses = 2;          // over all steps
+constexpr size_t kKernels = 16;           // of each product: the planner's first
+constexpr size_t kOfAKind = 6;            // at least: enum Kind
+constexpr int kDeepRingBytes = 60 << 10;  // of codes in an SM's rings, at least
+constexpr int kRounds = 5;                // of incumbent and candidate in turn
+constexpr int kPasses = 2;                // over all steps
 constexpr int kGraphPasses = 2;     // through the layers in a graph: short ones leave time for more changes
 constexpr int kWanderings = 300;    // without a gain
 constexpr double kGain = 0.004;     // what a change must gain at least
@@ -36,22 +36,22 @@ constexpr i64 kHandOffBytes[] = {0, 2 << 20, 4 << 20, 8 << 20, 16 << 20};
 constexpr i64 kPrefetchBytes[] = {0, 2 << 20, 6 << 20};
 
 /// Of dense kernels, as neighbours feel them. halves: beside a CTA of one of these, one of another kernel
-/// fits on the SM and may fill its ring (of two that are alone on theirs if they are by different means:
-/// host/spread.h).
+/// fits on the SM and may fill its ring; two that each keep an SM to themselves share one if their spacing
+/// differs (host/spread.h).
 enum class Kind { roles, plain, halves, wholes, deep };
 
 Kind kind_of(const Plan& plan) {
   if (!is_plain(plan.config.schedule)) return Kind::roles;
   if (plan.config.schedule == Schedule::plain) return Kind::plain;
-  return plan.smem_bytes <= kSmemOfSm / 2 - 1024 ? Kind::halves : Kind::wholes;
+  return plan.smem_bytes <= kBesideAlone ? Kind::halves : Kind::wholes;
 }
 /// Of packed weights' kernels. deep: much of the weights is there when the launch before has ended.
 Kind kind_of(const mixed::Plan& plan) {
   const auto* narrow = std::get_if<NarrowConfig>(&plan.config);
   if (narrow != nullptr &&
-      narrow->ctas * narrow->warps * (narrow->stages - 1) * stage_code_bytes(*narrow) >= kDeep)
+      narrow->ctas * narrow->warps * (narrow->stages - 1) * stage_code_bytes(*narrow) >= kDeepRingBytes)
     return Kind::deep;
-  return plan.smem_bytes <= kSmemOfSm / 2 - 1024 ? Kind::halves : Kind::wholes;
+  return plan.smem_bytes <= kBesideAlone ? Kind::halves : Kind::wholes;
 }
 
 using Choice = decltype(TunedStep::kernel);
@@ -163,42 +163,53 @@ class Tuner {
   }
 
   /// In the place of all kernels alone and off: on; on in halves or deep rings; what a record says; that,
-  /// with the kernels that are best alone; with halves or deep rings. Then the best of these with launches
-  /// spaced by turns.
+  /// with the kernels that are best alone; with halves or deep rings. Then the best of these, its launches
+  /// spaced by turns or all by registers.
   void try_starts() {
     const auto turn_on = [](std::vector<TunedStep>& choices) {
       for (TunedStep& choice : choices) choice.overlap = {Wait::weights_first, Trigger::at_start};
     };
     try_change(turn_on);
-    for (const Kind kind : {Kind::halves, Kind::deep})
-      try_change([&](std::vector<TunedStep>& choices) {
-        put_firsts(kind, choices);
-        turn_on(choices);
-      });
+    try_firsts([&](std::vector<TunedStep>& choices) { turn_on(choices); });
     try_change([&](std::vector<TunedStep>& choices) { choices = recorded_; });
     try_change([&](std::vector<TunedStep>& choices) {
       choices = recorded_;
       for (size_t i = 0; i < choices.size(); ++i) choices[i].kernel = tuning_.alone[i].kernel;
     });
-    for (const Kind kind : {Kind::halves, Kind::deep})
-      try_change([&](std::vector<TunedStep>& choices) {
-        choices = recorded_;
-        put_firsts(kind, choices);
-      });
+    try_firsts([&](std::vector<TunedStep>& choices) { choices = recorded_; });
     for (const Spacing first : {Spacing::memory, Spacing::registers})
       for (const Spacing of_companions : {Spacing::registers, Spacing::none})
         try_change([&](std::vector<TunedStep>& choices) { space_by_turns(choices, first, of_companions); });
     try_change([&](std::vector<TunedStep>& choices) {
-      for (TunedStep& choice : choices) choice.overlap.spacing = Spacing::registers;
+      for (TunedStep& choice : choices) put_spacing(Spacing::registers, choice);
     });
   }
 
+  /// The model's first kernel of a kind for every product that has some, after `change`.
+  void try_firsts(const Change& change) {
+    for (const Kind kind : {Kind::halves, Kind::deep}) {
+      const auto has = [&](const std::map<Kind, Choice>& firsts) { return firsts.contains(kind); };
+      if (std::none_of(firsts_.begin(), firsts_.end(), has)) continue;
+      try_change([&](std::vector<TunedStep>& choices) {
+        change(choices);
+        put_firsts(kind, choices);
+      });
+    }
+  }
+
+  /// Companions: norms and quantisers, which have no kernels to choose from.
   void space_by_turns(std::vector<TunedStep>& choices, Spacing first, Spacing of_companions) const {
     Spacing next = first;
     for (size_t i = 0; i < choices.size(); ++i) {
-      choices[i].overlap.spacing = choices_[i].empty() ? of_companions : next;
-      if (!choices_[i].empty()) next = next == Spacing::memory ? Spacing::registers : Spacing::memory;
+      const bool companion = choices_[i].empty();
+      put_spacing(companion ? of_companions : next, choices[i]);
+      if (!companion) next = next == Spacing::memory ? Spacing::registers : Spacing::memory;
     }
+  }
+
+  /// Nothing for a launch that does not begin early.
+  static void put_spacing(Spacing spacing, TunedStep& choice) {
+    if (choice.overlap.wait != Wait::none) choice.overlap.spacing = spacing;
   }
 
   void put_firsts(Kind kind, std::vector<TunedStep>& choices) const {
@@ -304,7 +315,7 @@ class Tuner {
           TunedStep& choice = choices[step];
           if (any(3) != 0) choice.kernel = choices_[step][any(choices_[step].size())];
           if (any(3) == 0) choice.overlap.trigger = any(2) == 0 ? Trigger::at_start : Trigger::after_loads;
-          if (any(4) == 0) choice.overlap.spacing = kSpacings[any(std::size(kSpacings))];
+          if (any(4) == 0) put_spacing(kSpacings[any(std::size(kSpacings))], choice);
           if (any(4) == 0) choice.prefetch_bytes = kPrefetchBytes[any(std::size(kPrefetchBytes))];
           if (any(4) == 0) choice.hand_off_bytes = kHandOffBytes[any(std::size(kHandOffBytes))];
         }
@@ -333,6 +344,7 @@ class Tuner {
         if ((wait == Wait::none) == (trigger == Trigger::never))
           try_change([&](std::vector<TunedStep>& choices) {
             choices[step].overlap.wait = wait;
+            if (wait == Wait::none) choices[step].overlap.spacing = Spacing::memory;
             choices[before].overlap.trigger = trigger;
           });
   }
@@ -342,7 +354,7 @@ class Tuner {
     for (size_t i = 0; i < overlaps.size(); ++i) overlaps[i].spacing = kSpacings[i];
     prepare_kernels(step, std::span(&tuning_.choices[step].kernel, 1), overlaps);
     for (const Spacing spacing : kSpacings)
-      try_change([&](std::vector<TunedStep>& choices) { choices[step].overlap.spacing = spacing; });
+      try_change([&](std::vector<TunedStep>& choices) { put_spacing(spacing, choices[step]); });
   }
 
   const Lab& lab_;

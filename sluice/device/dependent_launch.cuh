@@ -19,7 +19,7 @@ struct DependentLaunch {
   /// By one thread, before it waits.
   template <class Params>
   static SLUICE_DEVICE void prefetch(const Params& params) {
-    if constexpr (kOverlap != Overlap{}) warm_part(params.prefetch);
+    if constexpr (overlaps(kOverlap)) warm_part(params.prefetch);
   }
   /// Before tokens and their scales are read and before D is written, by every thread that does.
   static SLUICE_DEVICE void wait() {
@@ -36,7 +36,7 @@ struct DependentLaunch {
   /// By one thread, then or soon after. Not in a loop that is short of registers: it takes ten.
   template <class Params>
   static SLUICE_DEVICE void hand_off(const Params& params) {
-    if constexpr (kOverlap != Overlap{}) warm_part(params.hand_off);
+    if constexpr (overlaps(kOverlap)) warm_part(params.hand_off);
   }
 
  private:

@@ -142,7 +142,7 @@ class Planner {
 
  private:
   Result<void> add(const ProductStep& step, PlannedStep& planned) {
-    if (step.overrides.combine == Combine::separate && planned.step.overlap && planned.overlap != Overlap{})
+    if (step.overrides.combine == Combine::separate && planned.step.overlap && overlaps(planned.overlap))
       return refused(
           "its parts are added up by a second kernel, which overlaps with nobody: leave ChainStep::overlap "
           "out, or ask for another combine");

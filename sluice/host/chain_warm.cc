@@ -69,7 +69,7 @@ void set_warm_ranges(ChainPlan& plan, const ChainOptions& options, const DeviceI
     if (s.overlap.wait != Wait::none && !served[i])
       s.prefetch = share_of_weights(s.step, own, ring_of(s, plan, device));
     s.prefetch.ctas = static_cast<u32>(device.sm_count);  // so many are there at once, in any launch
-    if (s.overlap == Overlap{}) continue;
+    if (!overlaps(s.overlap)) continue;
     const i64 given = std::min(s.step.hand_off_bytes.value_or(options.hand_off_bytes), most);
     const size_t end = std::min(launched.size(), i + 1 + kFarthest);
     for (size_t to = i + 1; to < end && !served[to] && total_bytes(s.hand_off) == 0; ++to) {

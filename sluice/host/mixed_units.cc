@@ -186,7 +186,8 @@ std::string work_text(const MixedProblem& p, const ByteConfig& c) {
 }  // namespace
 
 std::string short_name(const NarrowConfig& c) {
-  return "narrow " + number(tile_tokens(c)) + "x" + number(tile_rows(c)) + " w" + number(c.warps) + " s" +
+  return "narrow " + number(tile_tokens(c)) + "x" + number(tile_rows(c)) +
+         (c.held_tokens == 0 ? "" : " h" + number(c.held_tokens)) + " w" + number(c.warps) + " s" +
          number(c.stages) + " p" + number(c.parts) + " b" + number(c.ctas) + formats_text(c);
 }
 

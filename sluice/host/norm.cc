@@ -201,7 +201,7 @@ Result<void> Norm::launch(const NormShape& given, const NormArgs& args, Stream s
                           .output_ld = shape->output_ld,
                           .epsilon = args.epsilon,
                           .inverse_columns = 1.0f / static_cast<float>(shape->columns),
-                          .threads = layout.threads,
+                          .working_threads = layout.threads,
                           .hand_off = args.hand_off};
   const i64 warmers = std::min(ceil_div(total_bytes(args.hand_off), kWarmCtaBytes), sms);
   const i64 at_once = std::max<i64>(sms * (kThreadsPerSm / layout.threads) / layout.team, 1);

@@ -35,7 +35,7 @@ std::string norm_unit_text(const NormConfig& config) {
                      .threads = "sluice::max_norm_threads(kConfig)",
                      .ctas = "1",
                      .call = "sluice::norm::run<kConfig, sluice::norm::DeviceArith>(params)",
-                     .working = "params.threads"},
+                     .working = "params.working_threads"},
                     overlap.spacing);
 }
 

@@ -212,7 +212,7 @@ Result<void> Quantizer::launch(const QuantizeShape& given, const QuantizeArgs& a
     return Error{ErrorCode::invalid_argument,
                  std::string("scale_given is for one scale of a whole matrix, not for ") +
                      (impl_->granularity ? name_of(*impl_->granularity) : "what is not quantised")};
-  if (tensor && !args.scale_given && impl_->overlap != Overlap{})
+  if (tensor && !args.scale_given && overlaps(impl_->overlap))
     return Error{ErrorCode::invalid_argument,
                  "a scale of the whole matrix that is not given takes two kernels, which do not overlap "
                  "others: give the scale, or create the quantiser without an overlap"};

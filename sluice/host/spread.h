@@ -8,7 +8,7 @@
 // What keeps two CTAs of one launch apart keeps them apart from those of the next, too, if that asks for the
 // same. So there are two things to ask for (Spacing): more than half of an SM's shared memory, or more than
 // half of its registers, by way of warps that leave at once. One CTA of either kind fits beside one of the
-// other.
+// other if its registers do: 8 warps of up to 96, say.
 #pragma once
 
 #include <algorithm>
@@ -16,19 +16,18 @@
 #include <sluice/host/driver/launch.h>
 #include <sluice/host/planner/cluster_grid.h>
 #include <sluice/plan.h>
-#include <sluice/spec/overlap.h>
+#include <sluice/spec/config.h>
 #include <sluice/spec/smem_room.h>
 
 namespace sluice {
-
-/// The least with which no second CTA of the kind fits: each takes 1 KB more than it asks for. Beside a CTA
-/// of another kernel with up to 112 KB it still fits.
-inline constexpr int kAloneOnSm = kSmemOfSm / 2 - 1024 + 128;
 
 /// Threads of the smallest CTA of which an SM has no registers for two, or as many as there may be.
 constexpr u32 alone_threads(int registers) {
   return static_cast<u32>(std::min(32 * (warps_of_sm(registers) / 2 + 1), 1024));
 }
+
+static_assert(alone_threads(kLaunchRegisters) <= kThreads,
+              "kernels with roles, and wide.cuh, are alone as they are: no warp of theirs leaves at once");
 
 /// What a kernel that uses `smem` bytes may be launched with.
 inline int most_smem_bytes(const Overlap& overlap, i64 smem) {

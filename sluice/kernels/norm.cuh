@@ -39,8 +39,8 @@ struct Norm {
   SLUICE_DEVICE Norm(const NormParams& params, Team& shared_by, TimelineMarks& marks)
       : p(params),
         team(shared_by),
-        warps(shared_by.ctas * (params.threads / 32)),
-        warp(shared_by.rank * (params.threads / 32) + threadIdx.x / 32),
+        warps(shared_by.ctas * (params.working_threads / 32)),
+        warp(shared_by.rank * (params.working_threads / 32) + threadIdx.x / 32),
         lane(threadIdx.x % 32),
         timeline(marks) {}
 

@@ -104,7 +104,7 @@ SLUICE_DEVICE void run_plain(const GemmParams& params) {
       element.load_tensor_scales();  // used after the last tile: they may take as long
   const auto loads_issued = [&] {
     timeline.mark(Moment::last_load);
-    if (kConfig.overlap == Overlap{} || threadIdx.x != 0) return;
+    if (!overlaps(kConfig.overlap) || threadIdx.x != 0) return;
     Launch::loaded();
     Launch::hand_off(params);
   };

@@ -62,7 +62,9 @@ struct NarrowConfig {
   DType bias_type = DType::fp16;
   Activation activation = Activation::none;
   bool gated = false;
-  int held_tokens = 0;  // of a tile of 8 that are in shared memory, 1 or 4, because there are no more; 0: all
+  // Of a tile of 8 tokens that are in shared memory, 1 or 4, because there are no more; 0: all. A decoding
+  // token alone would lie there with seven rows of zeros, as many bytes as half of its codes.
+  int held_tokens = 0;
   int token_blocks = 1;  // 1, 2 or 4
   int row_blocks = 4;    // 2 (half a strip), 4 or 8
   int warps = 8;
@@ -100,13 +102,12 @@ SLUICE_HD constexpr int threads_of(const NarrowConfig& c) {
 }
 
 // A stage: tokens (two halves of 64 k, rows of 128 bytes, 16-byte pieces swizzled by the row), then the codes
-// of the CTA's blocks and all scales and zeros of each strip. A decoding token alone would lie there with
-// seven rows of zeros, as many bytes as half of its codes.
-SLUICE_HD constexpr int held_tokens(const NarrowConfig& c) {
+// of the CTA's blocks and all scales and zeros of each strip.
+SLUICE_HD constexpr int stage_tokens(const NarrowConfig& c) {
   return c.held_tokens == 0 ? tile_tokens(c) : c.held_tokens;
 }
 SLUICE_HD constexpr int stage_token_bytes(const NarrowConfig& c) {
-  return held_tokens(c) * kPackedTileK * bytes_of(c.x);
+  return stage_tokens(c) * kPackedTileK * bytes_of(c.x);
 }
 SLUICE_HD constexpr int stage_code_bytes(const NarrowConfig& c) {
   return c.row_blocks * tile_code_bytes(c.weights) / 4;
@@ -120,7 +121,8 @@ SLUICE_HD constexpr int stage_bytes(const NarrowConfig& c) {
 SLUICE_HD constexpr WarpTile warp_tile(const NarrowConfig& c) {
   return {.rows = tile_rows(c),
           .columns = tile_tokens(c),
-          .used = c.gated && c.parts > 1 ? tile_tokens(c) : held_tokens(c),
+          // Gated, a CTA's share is whole columns.
+          .used = c.gated && c.parts > 1 ? tile_tokens(c) : stage_tokens(c),
           .warps = c.warps,
           .parts = c.parts,
           .pad = c.token_blocks == 1 ? 4 : 8};

@@ -62,8 +62,8 @@ struct NormParams {
   float* scales;
   i64 rows, columns, input_ld, residual_ld, sum_ld, output_ld;  // elements
   float epsilon, inverse_columns;
-  u32 threads;         // of a CTA, of those that work
-  WarmRange hand_off;  // brought to L2 before the wait
+  u32 working_threads;  // of a CTA; a launch may add warps that leave at once (Spacing::registers)
+  WarmRange hand_off;   // brought to L2 before the wait
 };
 
 }  // namespace sluice

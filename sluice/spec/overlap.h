@@ -32,7 +32,8 @@ inline constexpr int kSchedulersOfSm = 4, kRegistersOfScheduler = 16384;
 SLUICE_HD constexpr int warps_of_sm(int registers) {
   return kSchedulersOfSm * (kRegistersOfScheduler / (32 * round_up(registers, 8)));
 }
-/// What __launch_bounds__(threads, ctas) allows a thread, where a CTA may have more threads than that.
+/// What __launch_bounds__(threads, ctas) would allow a thread. For __maxnreg__: the launch has more threads
+/// than those that work.
 SLUICE_HD constexpr int most_registers(int threads, int ctas) {
   const int warps_of_scheduler = ctas * ceil_div(threads, 32 * kSchedulersOfSm);
   return min(255, kRegistersOfScheduler / (32 * warps_of_scheduler) / 8 * 8);
@@ -45,6 +46,11 @@ struct Overlap {
 
   constexpr bool operator==(const Overlap&) const = default;
 };
+
+/// Does a launch take part in any of it? Spacing alone is nothing.
+SLUICE_HD constexpr bool overlaps(const Overlap& o) {
+  return o.wait != Wait::none || o.trigger != Trigger::never;
+}
 
 /// Memory to bring into L2 for whoever reads it next: a hint, shared out among the CTAs; weights, which no
 /// launch writes. `chunks` pieces of memory of `bytes` each, spread over what lies `stride` apart: the i-th

@@ -40,7 +40,6 @@ SLUICE_HD constexpr WarpTile plain_tile(const KernelConfig& c) {
   const int beside = team_warps(c) / stage_k_tiles(c);
   return {.rows = c.tile.n,
           .columns = c.tile.m,
-          .used = c.tile.m,
           .warps = c.warps / beside,
           .beside = beside,
           .parts = c.cluster.k};

@@ -7,5 +7,11 @@ namespace sluice {
 
 inline constexpr int kMaxSmemBytes = 227 * 1024;  // of a CTA
 inline constexpr int kSmemOfSm = 228 * 1024;      // a CTA takes 1 KB more of it than it asks for
+inline constexpr int kSmemOfCta = 1024;           // that
+
+/// The least that a CTA asks for so that no second one of its kind fits on the SM, and the most with which
+/// another one fits beside it.
+inline constexpr int kAloneOnSm = kSmemOfSm / 2 - kSmemOfCta + 128;
+inline constexpr int kBesideAlone = kSmemOfSm - kAloneOnSm - 2 * kSmemOfCta;
 
 }  // namespace sluice

@@ -48,7 +48,7 @@ SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
   if (const char* rule = validate_gated(c); rule != nullptr) return rule;
   if (is_plain(c.schedule)) return validate_plain(c);
   if (c.warps != 0) return "warps is for plain schedules: the others have 12";
-  if (c.overlap != Overlap{} && c.combine == Combine::separate)
+  if (overlaps(c.overlap) && c.combine == Combine::separate)
     return "Combine::separate has a second kernel, so it cannot overlap with other launches";
   if (ping_pong && c.tile.m != 64 && c.tile.m != 128) return "ping_pong needs tile.m of 64 or 128";
   if (!ping_pong && c.tile.m != 128 && c.tile.m != 256) return "cooperative needs tile.m of 128 or 256";

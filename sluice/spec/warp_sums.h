@@ -12,7 +12,7 @@ namespace sluice {
 struct WarpTile {
   int rows = 64;    // a multiple of 16
   int columns = 8;  // a multiple of 8
-  int used = 8;     // of those, the first ones: the others are not added up
+  int used = 0;     // of those, the first ones: the others are not added up; 0: all
   int warps = 8;    // that have sums of the same rows
   int beside = 1;   // next to each of them, those with the next 16 rows (of a warpgroup), in turn
   int parts = 1;    // CTAs of the cluster
@@ -22,16 +22,19 @@ struct WarpTile {
   constexpr bool operator==(const WarpTile&) const = default;
 };
 
+SLUICE_HD constexpr int used_columns(const WarpTile& t) {
+  return t.used == 0 ? t.columns : t.used;
+}
 SLUICE_HD constexpr int warp_sums_stride(const WarpTile& t) {
   return t.rows + t.pad;
 }
 SLUICE_HD constexpr int warp_sums_bytes(const WarpTile& t) {
-  return t.warps * t.used * warp_sums_stride(t) * 4;
+  return t.warps * used_columns(t) * warp_sums_stride(t) * 4;
 }
 /// What the cluster's CTAs send one of them: its share of the tile from each. Not where rings are: it comes
 /// while those are in use.
 SLUICE_HD constexpr int incoming_sums_bytes(const WarpTile& t) {
-  return t.parts > 1 ? t.rows * t.used * 4 : 0;
+  return t.parts > 1 ? t.rows * used_columns(t) * 4 : 0;
 }
 
 }  // namespace sluice

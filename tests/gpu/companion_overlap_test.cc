@@ -145,7 +145,7 @@ TEST_F(overlap_contract, broken_by_a_norm_that_does_not_wait_is_seen) {
                           .output_ld = 4096,
                           .epsilon = 1e-5f,
                           .inverse_columns = 1.0f / 4096,
-                          .threads = 512,
+                          .working_threads = 512,
                           .hand_off = {}};
   const auto launch_as = [&](bool dependent) -> Chained {
     return {[&, dependent](Stream stream) -> Result<void> {

@@ -98,7 +98,7 @@ class companion_times : public GpuTest {
                         .output_ld = columns,
                         .epsilon = 1e-5f,
                         .inverse_columns = 1.0f / static_cast<float>(columns),
-                        .threads = layout.threads,
+                        .working_threads = layout.threads,
                         .hand_off = {static_cast<u8*>(memory_[6].data()) + i % 4 * warm, warm}};
     };
     return time_of([&](int i) {

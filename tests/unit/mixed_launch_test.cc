@@ -226,6 +226,57 @@ TEST_F(MixedLaunch, a_plan_made_by_hand_is_checked) {
   EXPECT_EQ(kernel->plan().smem_bytes, smem_bytes(narrow_of(*plan)));
 }
 
+TEST(mixed_planner, of_e4m3_tokens_names_the_rule_that_an_override_breaks) {
+  const MixedProblem problem{
+      .m = 16, .n = 512, .k = 2048, .x = DType::e4m3, .weights = {.order = FragmentOrder::byte}};
+  const auto rule = [&](const mixed::Overrides& overrides, const char* mention) {
+    const Result<mixed::Plan> plan = mixed::plan(problem, DeviceInfo{}, overrides);
+    ASSERT_FALSE(plan.ok());
+    EXPECT_NE(plan.error().message.find(mention), std::string::npos) << plan.error().message;
+  };
+  rule({.parts = 0}, "parts must be");
+  rule({.strips = 0}, "strips must be");
+  rule({.k_groups = 1000}, "k_groups must be");
+  rule({.stages = 1000}, "stages must be");
+}
+
+TEST(mixed_planner, lists_rings_of_half_an_sm_for_chains_behind_all_others) {
+  const MixedProblem problem{
+      .m = 16, .n = 4096, .k = 14336, .x = DType::e4m3, .weights = {.order = FragmentOrder::byte}};
+  const auto plans = mixed::candidates(problem, DeviceInfo{});
+  const auto chosen = mixed::plan(problem, DeviceInfo{});
+  ASSERT_TRUE(plans.ok() && chosen.ok());
+  EXPECT_TRUE(plans->front().config == chosen->config);
+  EXPECT_GT(plans->front().smem_bytes, kBesideAlone);
+  EXPECT_LE(plans->back().smem_bytes, kBesideAlone);
+  EXPECT_GT(plans->back().smem_bytes, kBesideAlone / 2);
+}
+
+TEST_F(MixedLaunch, holds_the_tokens_that_there_are) {
+  const auto held = [&](i64 m, std::optional<int> token_blocks = {}) {
+    const auto plan = mixed::plan({.m = m, .n = 512, .k = 2048, .weights = {.group = 64}}, DeviceInfo{},
+                                  {.token_blocks = token_blocks, .warps = 4});
+    EXPECT_TRUE(plan.ok()) << plan.error().message;
+    return std::get<NarrowConfig>(plan->config).held_tokens;
+  };
+  EXPECT_EQ(held(1), 1);
+  EXPECT_EQ(held(2), 4);
+  EXPECT_EQ(held(4), 4);
+  EXPECT_EQ(held(5), 0);
+  EXPECT_EQ(held(1, 2), 0) << "tiles of 16 hold all";
+  Result<mixed::Plan> few =
+      mixed::plan({.m = 1, .n = 512, .k = 2048, .weights = {.group = 64}}, DeviceInfo{}, {.warps = 4});
+  ASSERT_TRUE(few.ok());
+  EXPECT_NE(mixed::describe(*few).find(" h1 "), std::string::npos) << mixed::describe(*few);
+  few->problem.m = 2;
+  const Result<mixed::Kernel> kernel = mixed::prepare(device(), *few);
+  ASSERT_FALSE(kernel.ok());
+  EXPECT_NE(kernel.error().message.find("held_tokens must be at least m"), std::string::npos);
+  EXPECT_STREQ(validate(NarrowConfig{.held_tokens = 2}),
+               "held_tokens must be 0, or 1 or 4 with token_blocks = 1");
+  EXPECT_NE(validate(NarrowConfig{.held_tokens = 4, .token_blocks = 2}), nullptr);
+}
+
 TEST_F(MixedLaunch, run_keeps_its_kernel_and_refuses_to_prepare_in_a_capture) {
   const mixed::Args args = args_of(small());
   CUstream stream = nullptr;

@@ -169,7 +169,7 @@ void expect_like_reference(const Case& c, unsigned blocks) {
                           .output_ld = ld,
                           .epsilon = 1e-5f,
                           .inverse_columns = 1.0f / static_cast<float>(c.columns),
-                          .threads = simulated_grid::kThreads,
+                          .working_threads = simulated_grid::kThreads,
                           .hand_off = {}};
   constexpr NormConfig kConfig{.input = kType, .vectors = kVectors, .store = kStore};
   simulated_grid::launch(blocks, [&] { norm::run<kConfig, HostArith>(params); });

@@ -45,12 +45,30 @@ int meetings_of_row_pairs(const WarpTile& t) {
 
 TEST(spec_warp_sums, of_packed_weights_meet_on_no_bank) {
   for (const int row_blocks : {2, 4, 8}) {
-    EXPECT_EQ(meetings_of_rows(warp_tile(NarrowConfig{.token_blocks = 1, .row_blocks = row_blocks})), 1);
+    for (const int held : {0, 1, 4})
+      EXPECT_EQ(meetings_of_rows(warp_tile(
+                    NarrowConfig{.held_tokens = held, .token_blocks = 1, .row_blocks = row_blocks})),
+                1);
     for (const int token_blocks : {2, 4})
       EXPECT_EQ(meetings_of_row_pairs(
                     warp_tile(NarrowConfig{.token_blocks = token_blocks, .row_blocks = row_blocks})),
                 1);
   }
+}
+
+TEST(spec_warp_sums, zeros_of_absent_tokens_lie_behind_the_rings_and_before_what_comes) {
+  for (const int held : {1, 4})
+    for (const int parts : {1, 8})
+      for (const bool gated : {false, true}) {
+        const NarrowConfig c{.gated = gated, .held_tokens = held, .parts = parts};
+        ASSERT_EQ(validate(c), nullptr);
+        EXPECT_EQ(zeros_offset(c) % 16, 0) << "ldmatrix reads 16 bytes";
+        EXPECT_EQ(zeros_offset(c), c.warps * c.stages * stage_bytes(c));
+        EXPECT_GE(incoming_offset(c), zeros_offset(c) + 16 * c.warps);
+        EXPECT_EQ(stage_token_bytes(c), held * 256);
+        EXPECT_EQ(used_columns(warp_tile(c)), gated && parts > 1 ? 8 : held);
+      }
+  EXPECT_EQ(used_columns(warp_tile(NarrowConfig{.token_blocks = 2})), 16);
 }
 
 TEST(spec_warp_sums, of_plain_products_meet_on_no_bank) {

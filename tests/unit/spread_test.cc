@@ -8,6 +8,7 @@
 
 #include <sluice/host/jit/compiler.h>
 #include <sluice/host/jit/source.h>
+#include <sluice/host/mixed_units.h>
 #include <sluice/host/norm_units.h>
 #include <sluice/host/quantize_units.h>
 #include <sluice/host/spread.h>
@@ -23,6 +24,12 @@ LaunchShape spread(const Overlap& overlap, int registers, LaunchShape shape) {
   shape.dependent = overlap.wait != Wait::none;
   spread_ctas(overlap, registers, {}, shape);
   return shape;
+}
+
+TEST(spread, says_nothing_of_a_launch_that_does_not_overlap) {
+  EXPECT_FALSE(overlaps({.spacing = Spacing::registers}));
+  EXPECT_TRUE(overlaps({.wait = Wait::first}));
+  EXPECT_TRUE(overlaps({.trigger = Trigger::after_loads}));
 }
 
 TEST(spread, ctas_of_one_dependent_wave_do_not_double_up) {
@@ -68,6 +75,12 @@ TEST(spread, by_registers_leaves_shared_memory_and_room_for_one_of_the_other_kin
   EXPECT_EQ(launch_of(168, 384).block_x, 384u) << "two do not fit as it is";
   EXPECT_EQ(launch_of(64, 256, 133).block_x, 256u) << "more than one for an SM";
   EXPECT_EQ(most_smem_bytes(kByRegisters, 80 << 10), 80 << 10);
+  EXPECT_EQ(spread({.trigger = Trigger::at_start, .spacing = Spacing::registers}, 64,
+                   {.grid_x = 64, .block_x = 128, .cluster_x = 1})
+                .block_x,
+            128u)
+      << "alone it finds the GPU empty";
+  EXPECT_GT(spread(kByRegisters, 64, {.grid_x = 64, .block_x = 128, .cluster_x = 4}).block_x, 128u);
   const LaunchShape none = spread({Wait::first, Trigger::at_start, Spacing::none}, 64,
                                   {.grid_x = 64, .block_x = 128, .cluster_x = 1});
   EXPECT_EQ(none.smem_bytes, 0u);
@@ -95,6 +108,19 @@ TEST(spread, by_registers_takes_none_from_those_that_work) {
       registers[static_cast<size_t>(spacing)] = registers_of(unit_text(plan->config));
     }
     EXPECT_NEAR(registers[0], registers[1], 8) << name_of(schedule);
+  }
+  for (const bool bytes : {false, true}) {
+    MixedProblem p{.m = bytes ? 16 : 1, .n = 1280, .k = 8192, .weights = {.group = 128}};
+    if (bytes) p.x = DType::e4m3, p.weights.order = FragmentOrder::byte;
+    const auto plan = mixed::plan(p, DeviceInfo{}, {.overlap = kByRegisters});
+    ASSERT_TRUE(plan.ok()) << plan.error().message;
+    const int threads = std::visit(
+        [](const auto& c) {
+          if constexpr (requires { threads_of(c); }) return threads_of(c);
+          return 0;
+        },
+        plan->config);
+    EXPECT_LE(registers_of(unit_text(plan->config)), most_registers(threads, 1)) << "or no CTA would fit";
   }
   EXPECT_LE(registers_of(norm_units({.overlap = kByRegisters})[0]), most_registers(kMaxNormThreads, 1));
   EXPECT_LE(registers_of(quantize_units(DType::bf16, Granularity::row, Gate::none, kByRegisters)[0]),

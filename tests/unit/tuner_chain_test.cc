@@ -77,6 +77,22 @@ TEST(tuner_chain, goes_through_json_and_back) {
   }
 }
 
+TEST(tuner_chain, says_what_spaces_ctas_only_where_it_is_not_memory) {
+  TunedChain chain = sample_chain();
+  EXPECT_EQ(to_json({}, {chain}).find("spacing"), std::string::npos)
+      << "as records were before there was any";
+  chain.steps[1].choice.overlap.spacing = Spacing::registers;
+  chain.steps[2].choice.overlap.spacing = Spacing::none;
+  std::string text = to_json({}, {chain});
+  EXPECT_EQ(parse_records(text, "FILE").chains, std::vector{chain});
+  text.replace(text.find("\"registers\""), 11, "\"tape\"");
+  const ParsedRecords bent = parse_records(text, "FILE");
+  ASSERT_EQ(bent.troubles.size(), 1u);
+  EXPECT_NE(bent.troubles.front().find("\"spacing\" = \"tape\" must be one of: memory, registers, none"),
+            std::string::npos)
+      << bent.troubles.front();
+}
+
 TEST(tuner_chain, every_missing_or_bent_field_is_named) {
   const Json sample = Json::parse(to_json(sample_chain()));
   const auto trouble = [](const Json& bent) {

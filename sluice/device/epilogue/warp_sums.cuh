@@ -13,7 +13,8 @@ namespace sluice {
 
 template <WarpTile kTile>
 class WarpSums {
-  static constexpr int kQuads = kTile.rows / 4 * kTile.used;  // of four neighbouring rows of one column
+  static constexpr int kUsed = used_columns(kTile);
+  static constexpr int kQuads = kTile.rows / 4 * kUsed;  // of four neighbouring rows of one column
   static constexpr int kShare = kQuads / kTile.parts;
   static constexpr int kStride = warp_sums_stride(kTile), kThreads = 32 * kTile.warps * kTile.beside;
 
@@ -43,7 +44,7 @@ class WarpSums {
   /// store(column, row, sums of four rows, sums of the four half a tile further on).
   template <class Sums, class Store>
   SLUICE_DEVICE void add_up_halves(const Sums& sums, const RowPair& factors, const Store& store) const {
-    static_assert(kTile.used % kTile.parts == 0, "a CTA's share is whole columns");
+    static_assert(kUsed % kTile.parts == 0, "a CTA's share is whole columns");
     constexpr int kPairs = kTile.rows / 8;  // of fours, in a column
     gather(sums, factors);
     const auto sum = [this](int index) {
@@ -51,7 +52,7 @@ class WarpSums {
     };
     for (int i = static_cast<int>(threadIdx.x); i < kShare / 2; i += kThreads) {
       const int column = i / kPairs, first = column * 2 * kPairs + i % kPairs;
-      store(rank_ * (kTile.used / kTile.parts) + column, i % kPairs * 4, sum(first), sum(first + kPairs));
+      store(rank_ * (kUsed / kTile.parts) + column, i % kPairs * 4, sum(first), sum(first + kPairs));
     }
   }
 
@@ -72,7 +73,7 @@ class WarpSums {
     }
   }
   SLUICE_DEVICE u32 address(int warp, int column, int row) const {
-    return smem_ + 4 * ((warp * kTile.used + column) * kStride + row);
+    return smem_ + 4 * ((warp * kUsed + column) * kStride + row);
   }
   SLUICE_DEVICE u32 slot(int part, int index) const { return incoming_ + 16 * (part * kShare + index); }
   template <class Store>
@@ -82,6 +83,7 @@ class WarpSums {
 
   SLUICE_DEVICE void write(const float (&sums)[ceil_div(kTile.rows / 16, kTile.beside)][kTile.columns / 8][4],
                            const RowPair& factors) const {
+    static_assert(kUsed == 1 || kUsed % 2 == 0, "a lane has columns by twos");
     const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
     const int warp = thread / 32 / kTile.beside, first = thread / 32 % kTile.beside;
 #pragma unroll
@@ -91,11 +93,11 @@ class WarpSums {
 #pragma unroll
       for (int j = 0; j < kTile.columns / 8; ++j) {
         const int column = 8 * j + lane % 4 * 2;
-        if (kTile.used < kTile.columns && column >= kTile.used) continue;
+        if (kUsed < kTile.columns && column >= kUsed) continue;
         const u32 to = address(warp, column, row);
         ptx::store_shared(to, sums[block][j][0] * factors.upper);
         ptx::store_shared(to + 4 * 8, sums[block][j][2] * factors.lower);
-        if (kTile.used == 1) continue;
+        if (kUsed == 1) continue;
         ptx::store_shared(to + 4 * kStride, sums[block][j][1] * factors.upper);
         ptx::store_shared(to + 4 * (kStride + 8), sums[block][j][3] * factors.lower);
       }
@@ -104,7 +106,7 @@ class WarpSums {
   /// Rows are columns of B: of each eight, a lane has rows 2c and 2c + 1 for columns g and g + 8.
   SLUICE_DEVICE void write(const float (&sums)[kTile.rows / 8][max(1, kTile.columns / 16)][4],
                            const RowPair& factors) const {
-    static_assert(kTile.beside == 1);
+    static_assert(kTile.beside == 1 && kUsed == kTile.columns);
     const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
 #pragma unroll
     for (int eight = 0; eight < kTile.rows / 8; ++eight)

@@ -120,7 +120,7 @@ class Copier {
   const u8* x_;
   i64 strip_pitch_;            // from a strip of the CTA to the next
   u32 token_offsets_[kQuads];  // bytes from the first token to this lane's
-  u32 even_;                   // this lane's place in rows 0 .. 3 of each 8
+  u32 even_;                   // this lane's place in rows 0 .. 3 of each 8, or in the lone one
   int tokens_left_;            // from this lane's first on
   int k_left_;                 // from this lane's first k of the next tile on
   u64 policy_;

@@ -12,7 +12,7 @@ inline constexpr int kWarpCopy = 32 * kLaneBytes;  // what a warp moves at once
 template <NarrowConfig kConfig>
 struct Shape {
   static constexpr int kTokens = tile_tokens(kConfig), kTokenBlocks = kConfig.token_blocks;
-  static constexpr int kHeld = held_tokens(kConfig);
+  static constexpr int kHeld = stage_tokens(kConfig);
   static constexpr int kRows = tile_rows(kConfig), kBlocks = kConfig.row_blocks;
   static constexpr int kStrips = tile_strips(kConfig);
   static constexpr int kStripBlocks = strip_blocks(kConfig);  // of each strip, how many are this CTA's
@@ -33,7 +33,7 @@ struct Shape {
 };
 
 /// Where a warp is: its CTA's rows (gated: the gate's) and tokens, its k-tiles (first_tile, + warps, ..), its
-/// ring.
+/// ring, and the zeros of tokens that are not there.
 struct Place {
   int lane, warp, rank;
   int first_row, first_token;

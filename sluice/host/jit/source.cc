@@ -28,11 +28,11 @@ std::string plain_unit_text(const KernelConfig& config) {
 }  // namespace
 
 std::string entry_text(const Entry& entry, Spacing spacing) {
-  const std::string bounds = entry.threads + ", " + entry.ctas + ")\n";
+  const std::string bounds = "(" + entry.threads + ", " + entry.ctas + ")";
   const bool leaves = spacing == Spacing::registers;
   return "extern \"C\" __global__ void\n" +
-         (leaves ? "__maxnreg__(sluice::most_registers(" + bounds.substr(0, bounds.size() - 1) + ")\n"
-                 : "__launch_bounds__(" + bounds) +
+         (leaves ? "__maxnreg__(sluice::most_registers" + bounds + ")\n"
+                 : "__launch_bounds__" + bounds + "\n") +
          kEntryName + "(const __grid_constant__ " + entry.params + " params) {\n" +
          (leaves ? "  if (threadIdx.x >= " + entry.working + ") return;\n" : "") + "  " + entry.call +
          ";\n}\n";

@@ -147,7 +147,7 @@ Result<void> check_pitches(const MixedProblem& p) {
 /// Formats and epilogue of a kernel's config: one overload for each.
 NarrowConfig formats_for(const MixedProblem& problem, const NarrowConfig& chosen) {
   NarrowConfig c = config_for(problem);
-  if (chosen.token_blocks > 1) c.held_tokens = 0;
+  c.held_tokens = held_tokens_for(problem.m, chosen.token_blocks);
   return c;
 }
 WideConfig formats_for(const MixedProblem& problem, const WideConfig&) {
@@ -182,6 +182,11 @@ Result<MixedProblem> check_problem(const MixedProblem& problem) {
   return p;
 }
 
+int held_tokens_for(i64 m, int token_blocks) {
+  if (token_blocks > 1 || m > 4) return 0;
+  return m == 1 ? 1 : 4;
+}
+
 NarrowConfig config_for(const MixedProblem& problem) {
   return {.weights = problem.k == 0 ? WeightFormat{} : problem.weights,
           .x = problem.x,
@@ -189,10 +194,7 @@ NarrowConfig config_for(const MixedProblem& problem) {
           .bias = problem.bias,
           .bias_type = problem.bias == Bias::none ? NarrowConfig{}.bias_type : problem.bias_type,
           .activation = problem.activation,
-          .gated = problem.gated,
-          .held_tokens = problem.m == 1   ? 1
-                         : problem.m <= 4 ? 4
-                                          : 0};
+          .gated = problem.gated};
 }
 
 WideConfig wide_config_for(const MixedProblem& problem) {
@@ -233,7 +235,7 @@ const char* why_not(const MixedProblem& problem, const NarrowConfig& config) {
   if (config.row_blocks > 4 && strips > strip_count(problem.n))
     return "row_blocks = 8 reads strips in pairs, and n has an odd number of them";
   if (config.held_tokens != 0 && problem.m > config.held_tokens)
-    return "held_tokens are fewer than the problem has";
+    return "held_tokens must be at least m: 1 for one token, 4 for up to four, 0 for more";
   return nullptr;
 }
 

@@ -26,6 +26,8 @@ Result<MixedProblem> check_problem(const MixedProblem& problem);
 /// read of the weights, so the format is one that has no row part (its scales would lie in front of an
 /// empty blob).
 NarrowConfig config_for(const MixedProblem& problem);
+/// What NarrowConfig::held_tokens is for so many tokens in tiles of so many blocks.
+int held_tokens_for(i64 m, int token_blocks);
 /// The same of the kernel for many tokens, which there is only where there is k.
 WideConfig wide_config_for(const MixedProblem& problem);
 /// The same of the kernel for e4m3 tokens.

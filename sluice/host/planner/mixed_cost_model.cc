@@ -50,8 +50,8 @@ double estimate_us(const MixedProblem& problem, const NarrowConfig& config, cons
   const double resident = std::min(room_for(c), of_busiest), waves = std::ceil(of_busiest / room_for(c));
   const double tiles = k_tiles / c.parts, rounds = std::ceil(std::ceil(tiles) / c.warps);
 
-  // Of whole tiles, for one token too: with what is there of few the model liked tiles of half a strip, which
-  // are slower (1 x 8192 x 8192: 10.8 us, whole ones 10.5).
+  // Whole tiles also where fewer tokens are held: counting only those, the model preferred half strips, which
+  // are slower (1 x 8192 x 8192: 10.8 us for 10.5).
   const double token_bytes = tile_tokens(c) * kPackedTileK * bytes_of(c.x);
   const double weight_bytes = stage_bytes(c) - stage_token_bytes(c);
   const double in_flight = resident * c.warps * (c.stages - 1) * (weight_bytes + token_bytes);

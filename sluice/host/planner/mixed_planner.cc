@@ -32,7 +32,6 @@ constexpr int kByteTokens[] = {8, 16, 32, 64, 128};
 constexpr int kStrips[] = {4, 2, 1};
 constexpr int kKGroups[] = {4, 2, 1};
 constexpr int kMostByteStages = 32;
-constexpr i64 kHalfOfSm = kSmemOfSm / 2 - 1024;
 constexpr i64 kLeastTiles = 8;  // of k, for two warpgroups or a part of a cluster: fewer were slower
 
 /// The smallest tile that holds all tokens (more than 32 are several tiles), and its half: two of those may
@@ -43,14 +42,11 @@ std::vector<int> fitting_token_blocks(i64 m) {
   return {4, 2};
 }
 
-int share_of_registers(const NarrowConfig& c) {
-  return min(255, (1 << 16) / (threads_of(c) * c.ctas) / 8 * 8);
-}
-
 /// nullptr, or why the planner itself would not choose it: the CTAs that shall share an SM must be there, the
 /// ring no longer than a warp's work, registers enough, and parts of k not empty.
 const char* why_not_wanted(const MixedProblem& p, const NarrowConfig& c, const DeviceInfo& device) {
-  if (estimate_registers(c) > share_of_registers(c)) return "so many warps leave too few registers";
+  if (estimate_registers(c) > most_registers(threads_of(c), c.ctas))
+    return "so many warps leave too few registers";
   const i64 k_tiles = std::max<i64>(packed_k_tiles(p.k), 1);
   if (c.parts > k_tiles) return "parts must be at most the k-tiles";
   if (c.warps > 4 && c.warps * c.parts > k_tiles) return "there are fewer k-tiles than warps";
@@ -79,7 +75,7 @@ const char* why_not_wanted(const MixedProblem& p, const ByteConfig& c, const Dev
   const bool few_registers = c.tokens == 128 || (c.tokens == 32 && c.weights.group == 0);
   const int room = few_registers ? kByteMostGroups / 2 : kByteMostGroups;
   if (math_groups(c) > room) return "so many warpgroups leave too few registers";
-  if (2 * math_groups(c) <= room && tiles_of_cta >= kLeastTiles * c.k_groups && smem_bytes(c) > kHalfOfSm)
+  if (2 * math_groups(c) <= room && tiles_of_cta >= kLeastTiles * c.k_groups)
     return "there is work for more warpgroups, which hide one another's waits";
   if (c.k_groups > tiles_of_cta) return "there are fewer k-tiles than warpgroups";
   if (tile_columns(c) / 2 >= round_up(d_columns(p), i64{kStripRows}))
@@ -107,7 +103,7 @@ std::vector<NarrowConfig> narrow_space(const MixedProblem& p, const Overrides& o
           for (const int parts : axis(kParts, o.parts))
             for (const int ctas : axis(kCtas, o.ctas)) {
               c.token_blocks = tokens;
-              if (tokens > 1) c.held_tokens = 0;
+              c.held_tokens = held_tokens_for(p.m, tokens);
               c.row_blocks = row_blocks;
               c.warps = warps;
               c.stages = stages;
@@ -148,12 +144,13 @@ int deepest_ring(const MixedProblem& p, ByteConfig c, i64 room) {
   const int groups = std::max(c.k_groups, 1);
   const i64 turns = std::max(ceil_div(tiles_of_cta, i64{groups}), i64{2});
   c.stages = static_cast<int>(std::min<i64>(kMostByteStages / groups, turns)) * groups;
-  while (c.stages > 2 * groups && smem_bytes(c) > room) c.stages -= groups;
+  while (c.stages > 2 * groups && (validate(c) != nullptr || smem_bytes(c) > room)) c.stages -= groups;
   return c.stages;
 }
 
-/// The same of the kernel for e4m3 tokens, with the deepest rings for `room` bytes of shared memory.
-void add_bytes(const MixedProblem& p, const Overrides& o, i64 room, std::vector<ByteConfig>& configs) {
+/// The same of the kernel for e4m3 tokens, with rings for `room` bytes of shared memory.
+std::vector<ByteConfig> byte_space(const MixedProblem& p, const Overrides& o, i64 room = kMaxSmemBytes) {
+  std::vector<ByteConfig> configs;
   ByteConfig c = byte_config_for(p);
   for (const int tokens : axis(kByteTokens, o.tokens)) {
     if (!o.tokens && tokens > kByteTokens[0] && tokens / 2 >= p.m) continue;  // more than half would be empty
@@ -166,19 +163,9 @@ void add_bytes(const MixedProblem& p, const Overrides& o, i64 room, std::vector<
           c.k_groups = k_groups;
           c.parts = parts;
           c.stages = o.stages.value_or(deepest_ring(p, c, room));
-          if (smem_bytes(c) <= room) configs.push_back(c);
+          configs.push_back(c);
         }
   }
-}
-
-/// Rings of half an SM last: alone they are no better, but in a chain the next launch's fit beside them.
-std::vector<ByteConfig> byte_space(const MixedProblem& p, const Overrides& o) {
-  std::vector<ByteConfig> configs, halves;
-  add_bytes(p, o, kMaxSmemBytes, configs);
-  if (o.stages) return configs;
-  add_bytes(p, o, kHalfOfSm, halves);
-  for (const ByteConfig& c : halves)
-    if (std::find(configs.begin(), configs.end(), c) == configs.end()) configs.push_back(c);
   return configs;
 }
 
@@ -205,7 +192,8 @@ const char* why_not_together(const MixedProblem& p, const Overrides& o) {
 
 struct Found {
   std::vector<Plan> wanted, possible;
-  const char* rule = "";  // that a config broke; better one of this problem's than one of all
+  std::vector<Plan> for_chains;  // alone no better than those, but the next launch's rings fit beside them
+  const char* rule = "";         // that a config broke; better one of this problem's than one of all
   bool of_problem = false;
 };
 
@@ -228,12 +216,28 @@ void consider(const MixedProblem& p, const DeviceInfo& device, const std::vector
   }
 }
 
-/// Best first; what the planner wants if there is any.
+/// Best first; what the planner wants if there is any, then what is for chains.
 std::vector<Plan> sorted(Found& found) {
   std::vector<Plan>& plans = found.wanted.empty() ? found.possible : found.wanted;
-  std::stable_sort(plans.begin(), plans.end(),
-                   [](const Plan& x, const Plan& y) { return x.estimate_us < y.estimate_us; });
+  for (std::vector<Plan>* part : {&plans, &found.for_chains})
+    std::stable_sort(part->begin(), part->end(),
+                     [](const Plan& x, const Plan& y) { return x.estimate_us < y.estimate_us; });
+  for (const Plan& plan : found.for_chains) {
+    const auto same = [&](const Plan& other) { return other.config == plan.config; };
+    if (std::none_of(plans.begin(), plans.end(), same)) plans.push_back(plan);
+  }
   return std::move(plans);
+}
+
+/// e4m3 tokens' kernels whose rings leave half of an SM to those of the next launch.
+std::vector<Plan> byte_halves(const MixedProblem& p, const DeviceInfo& device, const Overrides& overrides) {
+  Found found;
+  if (!overrides.stages) consider(p, device, byte_space(p, overrides, kBesideAlone), found);
+  std::vector<Plan> halves;
+  for (const std::vector<Plan>* plans : {&found.wanted, &found.possible})
+    for (const Plan& plan : *plans)
+      if (plan.smem_bytes <= kBesideAlone) halves.push_back(plan);
+  return halves;
 }
 
 /// All of the kernels that the overrides leave, for a checked problem.
@@ -241,6 +245,8 @@ Found consider_all(const MixedProblem& p, const DeviceInfo& device, const Overri
   Found found;
   if (p.x == DType::e4m3) {
     consider(p, device, byte_space(p, overrides), found);
+    if (!found.wanted.empty() || !found.possible.empty())
+      found.for_chains = byte_halves(p, device, overrides);
     return found;
   }
   if (!asks_for_wide(overrides)) consider(p, device, narrow_space(p, overrides), found);
