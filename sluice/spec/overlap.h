@@ -30,7 +30,7 @@ inline constexpr int kSchedulersOfSm = 4, kRegistersOfScheduler = 16384;
 /// Warps of so many registers a thread that an SM has room for: each scheduler has registers of its own, and
 /// a warp takes them in units of 8 a thread.
 SLUICE_HD constexpr int warps_of_sm(int registers) {
-  return kSchedulersOfSm * (kRegistersOfScheduler / (32 * round_up(registers, 8)));
+  return kSchedulersOfSm * (kRegistersOfScheduler / (32 * round_up(max(registers, 1), 8)));
 }
 /// What __launch_bounds__(threads, ctas) would allow a thread. For __maxnreg__: the launch has more threads
 /// than those that work.

@@ -217,6 +217,13 @@ TEST_F(MixedLaunch, a_plan_made_by_hand_is_checked) {
     p.config = WideConfig{};
   });
   expect("ld_x", [](mixed::Plan& p) { p.problem.ld_x = 255; });
+  const auto byte = [](mixed::Plan& p, const ByteConfig& config) {
+    p.problem.x = DType::e4m3;
+    p.problem.weights.order = FragmentOrder::byte;
+    p.config = config;
+  };
+  expect("parts must be", [&](mixed::Plan& p) { byte(p, {.parts = 0}); });
+  expect("strips must be", [&](mixed::Plan& p) { byte(p, {.strips = 0}); });
   const Result<mixed::Plan> plan = mixed::plan(small(), device().info());
   ASSERT_TRUE(plan.ok());
   mixed::Plan bare = *plan;

@@ -260,15 +260,15 @@ Result<Plan> check_plan(const Plan& plan, const DeviceInfo& device) {
   if (Result<void> usable = check_device(device); !usable) return usable.error();
   const Result<MixedProblem> checked = check_problem(plan.problem);
   if (!checked) return checked.error();
+  const char* rule = std::visit([&](const auto& c) { return broken_rule(*checked, c); }, plan.config);
+  if (rule != nullptr && !is_empty(*checked))
+    return Error{ErrorCode::invalid_config,
+                 std::string(rule) + ", in the plan " + to_string(plan.config) + "; plan again"};
+  if (rule != nullptr) return Plan{.problem = *checked, .config = plan.config};  // nothing is launched
   Plan filled = plan_of(*checked, plan.config);
   filled.estimate_us = plan.estimate_us;
   filled.source = plan.source;
   filled.measured_us = plan.measured_us;
-  if (is_empty(*checked)) return filled;
-  const char* rule = std::visit([&](const auto& c) { return broken_rule(*checked, c); }, plan.config);
-  if (rule != nullptr)
-    return Error{ErrorCode::invalid_config,
-                 std::string(rule) + ", in the plan " + to_string(plan.config) + "; plan again"};
   return filled;
 }
 
