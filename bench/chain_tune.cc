@@ -207,9 +207,14 @@ class Tuner {
     }
   }
 
-  /// Nothing for a launch that does not begin early.
+  /// A launch that does not begin early has no spacing of its own.
   static void put_spacing(Spacing spacing, TunedStep& choice) {
     if (choice.overlap.wait != Wait::none) choice.overlap.spacing = spacing;
+  }
+  static Overlap with_wait(Overlap overlap, Wait wait) {
+    overlap.wait = wait;
+    if (wait == Wait::none) overlap.spacing = Spacing::memory;
+    return overlap;
   }
 
   void put_firsts(Kind kind, std::vector<TunedStep>& choices) const {
@@ -329,10 +334,7 @@ class Tuner {
   void visit_boundary(size_t step) {
     const size_t before = (step + tuning_.layer.size() - 1) % tuning_.layer.size();
     std::vector<Overlap> here, there;
-    for (const Wait wait : kWaits) {
-      here.push_back(tuning_.choices[step].overlap);
-      here.back().wait = wait;
-    }
+    for (const Wait wait : kWaits) here.push_back(with_wait(tuning_.choices[step].overlap, wait));
     for (const Trigger trigger : kTriggers) {
       there.push_back(tuning_.choices[before].overlap);
       there.back().trigger = trigger;
@@ -343,13 +345,13 @@ class Tuner {
       for (const Trigger trigger : kTriggers)
         if ((wait == Wait::none) == (trigger == Trigger::never))
           try_change([&](std::vector<TunedStep>& choices) {
-            choices[step].overlap.wait = wait;
-            if (wait == Wait::none) choices[step].overlap.spacing = Spacing::memory;
+            choices[step].overlap = with_wait(choices[step].overlap, wait);
             choices[before].overlap.trigger = trigger;
           });
   }
 
   void visit_spacing(size_t step) {
+    if (tuning_.choices[step].overlap.wait == Wait::none) return;
     std::vector<Overlap> overlaps(std::size(kSpacings), tuning_.choices[step].overlap);
     for (size_t i = 0; i < overlaps.size(); ++i) overlaps[i].spacing = kSpacings[i];
     prepare_kernels(step, std::span(&tuning_.choices[step].kernel, 1), overlaps);

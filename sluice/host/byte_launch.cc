@@ -31,7 +31,6 @@ Result<void> fill(const Device& device, const ByteConfig& c, Kernel::Impl& impl)
   impl.shape = {.grid_x = static_cast<u32>(tiles * c.parts),
                 .block_x = static_cast<u32>(threads_of(c)),
                 .cluster_x = static_cast<u32>(c.parts),
-                .smem_bytes = static_cast<u32>(impl.plan.smem_bytes),
                 .dependent = c.overlap.wait != Wait::none};
   if (p.k == 0) return {};
   const TensorMapShape x{.type = p.x,

@@ -179,7 +179,7 @@ Result<Kernel> make_kernel(const Device& device, const Plan& plan, const Units& 
                  .smem_bytes = static_cast<u32>(smem_bytes(plan.config)),
                  .dependent = plan.config.overlap.wait != Wait::none};
   Result<std::shared_ptr<const Module>> module = device.impl().load_cubin(
-      units.texts[0], **units.cubins[0], most_smem_bytes(plan.config.overlap, smem_bytes(plan.config)));
+      units.texts[0], **units.cubins[0], most_smem_bytes(plan.config.overlap, impl->shape.smem_bytes));
   if (!module) return module.error();
   spread_ctas(plan.config.overlap, (*module)->registers(), device.info(), impl->shape);
   impl->plan = plan;

@@ -9,14 +9,18 @@
 
 namespace sluice {
 
-inline std::string overlap_field(const Overlap& overlap) {
-  if (overlap == Overlap{}) return {};
+/// "{.wait = ..., .trigger = ...}": code that NVRTC reads.
+inline std::string overlap_text(const Overlap& overlap) {
   const auto& [wait, trigger, spacing] = overlap;  // a field that is added and not printed does not compile
-  return std::string(", .overlap = {.wait = sluice::Wait::") + name_of(wait) +
+  return std::string("{.wait = sluice::Wait::") + name_of(wait) +
          ", .trigger = sluice::Trigger::" + name_of(trigger) +
          (spacing == Spacing::memory ? ""
                                      : std::string(", .spacing = sluice::Spacing::") + name_of(spacing)) +
          "}";
+}
+
+inline std::string overlap_field(const Overlap& overlap) {
+  return overlap == Overlap{} ? std::string() : ", .overlap = " + overlap_text(overlap);
 }
 
 /// What short names say of it.

@@ -49,15 +49,6 @@ std::string text(Combine value) {
 std::string text(Raster value) {
   return qualified("Raster", value);
 }
-std::string text(Wait value) {
-  return qualified("Wait", value);
-}
-std::string text(Trigger value) {
-  return qualified("Trigger", value);
-}
-std::string text(Spacing value) {
-  return qualified("Spacing", value);
-}
 std::string text(bool value) {
   return value ? "true" : "false";
 }
@@ -107,11 +98,7 @@ std::string Initialiser::text(const ClusterShape& value) {
 }
 
 std::string Initialiser::text(const Overlap& value) {
-  const auto& [wait, trigger, spacing] = value;
-  Initialiser text;
-  text.field("wait", wait).field("trigger", trigger);
-  if (spacing != Spacing::memory) text.field("spacing", spacing);
-  return text.braced();
+  return overlap_text(value);
 }
 
 std::string Initialiser::text(const Epilogue& value) {

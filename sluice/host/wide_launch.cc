@@ -42,7 +42,6 @@ Result<void> fill(const Device& device, const WideConfig& c, Kernel::Impl& impl)
   impl.shape = {.grid_x = static_cast<u32>((takes_one_tile(c) ? tiles : std::min(tiles, resident)) * cluster),
                 .block_x = kWideThreads,
                 .cluster_x = static_cast<u32>(cluster),
-                .smem_bytes = static_cast<u32>(impl.plan.smem_bytes),
                 .dependent = c.overlap.wait != Wait::none};
   const DriverApi& api = *device.impl().api;
   const TensorMapShape x{.type = p.x,

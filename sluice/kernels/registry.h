@@ -77,7 +77,7 @@ SLUICE_HD constexpr int plain_stages(KernelConfig c, int ctas) {
     return 0;
   c.stages = kMaxStages;
   while (c.stages > 1 &&
-         (plain_smem_bytes(c) > kMaxSmemBytes || (plain_smem_bytes(c) + 1024) * ctas > kSmemOfSm))
+         (plain_smem_bytes(c) > kMaxSmemBytes || (plain_smem_bytes(c) + kSmemOfCta) * ctas > kSmemOfSm))
     --c.stages;
   return c.stages;
 }

@@ -161,7 +161,7 @@ SLUICE_HD constexpr const char* validate(const NarrowConfig& c) {
   if (c.parts != 1 && c.parts != 2 && c.parts != 4 && c.parts != 8) return "parts must be 1, 2, 4 or 8";
   if (c.ctas < 1 || c.ctas * c.warps > 64) return "an SM holds 64 warps";
   if (smem_bytes(c) > kMaxSmemBytes) return "the rings need more than 227 KB of shared memory";
-  if (c.ctas * (smem_bytes(c) + 1024) > kSmemOfSm) return "so many CTAs need more than 228 KB of an SM";
+  if (c.ctas * (smem_bytes(c) + kSmemOfCta) > kSmemOfSm) return "so many CTAs need more than 228 KB of an SM";
   return nullptr;
 }
 

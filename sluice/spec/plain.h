@@ -65,7 +65,8 @@ SLUICE_HD constexpr int plain_smem_bytes(const KernelConfig& c) {
 }
 /// CTAs that share an SM: what shared memory and registers (128 a thread at least) allow.
 SLUICE_HD constexpr int plain_ctas(const KernelConfig& c) {
-  return max(1, min(min(kSmemOfSm / (plain_smem_bytes(c) + 1024), 512 / (32 * c.warps)), kMaxPlainCtas));
+  return max(1,
+             min(min(kSmemOfSm / (plain_smem_bytes(c) + kSmemOfCta), 512 / (32 * c.warps)), kMaxPlainCtas));
 }
 
 /// nullptr, or the rule that a plain config breaks, in words.

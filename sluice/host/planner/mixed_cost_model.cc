@@ -21,14 +21,14 @@ double usable_sms(const DeviceInfo& device, int parts) {
 /// CTAs that share an SM: registers and shared memory may have room for more than the kernel promises. What
 /// else an SM has comes one wave after the other.
 double room_for(const NarrowConfig& c) {
-  const int by_smem = static_cast<int>(kSmemOfSm / (smem_bytes(c) + 1024));
+  const int by_smem = static_cast<int>(kSmemOfSm / (smem_bytes(c) + kSmemOfCta));
   const int by_registers = (1 << 16) / (threads_of(c) * round_up(estimate_registers(c), 8));
   return max(c.ctas, min(by_smem, by_registers));
 }
 /// Only few tokens and warpgroups leave registers for a second one.
 double room_for(const ByteConfig& c) {
   if (math_groups(c) > 2 || c.tokens > 16) return 1;
-  return max(1, min(2, static_cast<int>(kSmemOfSm / (smem_bytes(c) + 1024))));
+  return max(1, min(2, static_cast<int>(kSmemOfSm / (smem_bytes(c) + kSmemOfCta))));
 }
 
 /// Words of codes that a lane expands for a fragment: twice the words, or twice the passes, twice the work.

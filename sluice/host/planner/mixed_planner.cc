@@ -192,8 +192,7 @@ const char* why_not_together(const MixedProblem& p, const Overrides& o) {
 
 struct Found {
   std::vector<Plan> wanted, possible;
-  std::vector<Plan> for_chains;  // alone no better than those, but the next launch's rings fit beside them
-  const char* rule = "";         // that a config broke; better one of this problem's than one of all
+  const char* rule = "";  // that a config broke; better one of this problem's than one of all
   bool of_problem = false;
 };
 
@@ -216,28 +215,16 @@ void consider(const MixedProblem& p, const DeviceInfo& device, const std::vector
   }
 }
 
-/// Best first; what the planner wants if there is any, then what is for chains.
-std::vector<Plan> sorted(Found& found) {
-  std::vector<Plan>& plans = found.wanted.empty() ? found.possible : found.wanted;
-  for (std::vector<Plan>* part : {&plans, &found.for_chains})
-    std::stable_sort(part->begin(), part->end(),
-                     [](const Plan& x, const Plan& y) { return x.estimate_us < y.estimate_us; });
-  for (const Plan& plan : found.for_chains) {
-    const auto same = [&](const Plan& other) { return other.config == plan.config; };
-    if (std::none_of(plans.begin(), plans.end(), same)) plans.push_back(plan);
-  }
-  return std::move(plans);
+void sort_by_estimate(std::vector<Plan>& plans) {
+  std::stable_sort(plans.begin(), plans.end(),
+                   [](const Plan& x, const Plan& y) { return x.estimate_us < y.estimate_us; });
 }
 
-/// e4m3 tokens' kernels whose rings leave half of an SM to those of the next launch.
-std::vector<Plan> byte_halves(const MixedProblem& p, const DeviceInfo& device, const Overrides& overrides) {
-  Found found;
-  if (!overrides.stages) consider(p, device, byte_space(p, overrides, kBesideAlone), found);
-  std::vector<Plan> halves;
-  for (const std::vector<Plan>* plans : {&found.wanted, &found.possible})
-    for (const Plan& plan : *plans)
-      if (plan.smem_bytes <= kBesideAlone) halves.push_back(plan);
-  return halves;
+/// Best first; what the planner wants if there is any.
+std::vector<Plan> sorted(Found& found) {
+  std::vector<Plan>& plans = found.wanted.empty() ? found.possible : found.wanted;
+  sort_by_estimate(plans);
+  return std::move(plans);
 }
 
 /// All of the kernels that the overrides leave, for a checked problem.
@@ -245,13 +232,24 @@ Found consider_all(const MixedProblem& p, const DeviceInfo& device, const Overri
   Found found;
   if (p.x == DType::e4m3) {
     consider(p, device, byte_space(p, overrides), found);
-    if (!found.wanted.empty() || !found.possible.empty())
-      found.for_chains = byte_halves(p, device, overrides);
     return found;
   }
   if (!asks_for_wide(overrides)) consider(p, device, narrow_space(p, overrides), found);
   if (!asks_for_narrow(overrides)) consider(p, device, wide_space(p, overrides), found);
   return found;
+}
+
+/// e4m3 tokens' kernels whose rings leave half of an SM to those of the next launch, best first. Alone they
+/// are no better than others.
+std::vector<Plan> byte_halves(const MixedProblem& p, const DeviceInfo& device, const Overrides& overrides) {
+  if (p.x != DType::e4m3 || overrides.stages) return {};
+  Found found;
+  consider(p, device, byte_space(p, overrides, kBesideAlone), found);
+  std::vector<Plan> halves = std::move(found.wanted);
+  halves.insert(halves.end(), found.possible.begin(), found.possible.end());
+  std::erase_if(halves, [](const Plan& plan) { return plan.smem_bytes > kBesideAlone; });
+  sort_by_estimate(halves);
+  return halves;
 }
 
 /// The plan of a record. Nothing if the planner would not consider its config: it breaks a rule, or is of
@@ -296,22 +294,9 @@ std::string text(const Overrides& o) {
   return out.empty() ? "no overrides" : out;
 }
 
-/// Of the problem alone.
-Result<Plan> choose(const MixedProblem& problem, const DeviceInfo& device, const Overrides& overrides,
-                    const RecordBook& records) {
-  if (overrides == Overrides{} && check_device(device))
-    if (const Result<MixedProblem> checked = check_problem(problem))
-      if (std::optional<Plan> recorded = recorded_plan(*checked, device, records))
-        return *std::move(recorded);
-  Result<std::vector<Plan>> plans = candidates(problem, device, overrides);
-  if (!plans) return plans.error();
-  return std::move(plans->front());
-}
-
-}  // namespace
-
-Result<std::vector<Plan>> candidates(const MixedProblem& problem, const DeviceInfo& device,
-                                     const Overrides& overrides) {
+/// What the planner chooses from, best first.
+Result<std::vector<Plan>> ranked(const MixedProblem& problem, const DeviceInfo& device,
+                                 const Overrides& overrides) {
   if (Result<void> usable = check_device(device); !usable) return usable.error();
   const Result<MixedProblem> checked = check_problem(problem);
   if (!checked) return checked.error();
@@ -322,6 +307,31 @@ Result<std::vector<Plan>> candidates(const MixedProblem& problem, const DeviceIn
   if (plans.empty())
     return Error{ErrorCode::invalid_config, text(overrides) + ": no configuration is left, because " +
                                                 found.rule + "; give fewer overrides"};
+  return plans;
+}
+
+/// Of the problem alone.
+Result<Plan> choose(const MixedProblem& problem, const DeviceInfo& device, const Overrides& overrides,
+                    const RecordBook& records) {
+  if (overrides == Overrides{} && check_device(device))
+    if (const Result<MixedProblem> checked = check_problem(problem))
+      if (std::optional<Plan> recorded = recorded_plan(*checked, device, records))
+        return *std::move(recorded);
+  Result<std::vector<Plan>> plans = ranked(problem, device, overrides);
+  if (!plans) return plans.error();
+  return std::move(plans->front());
+}
+
+}  // namespace
+
+Result<std::vector<Plan>> candidates(const MixedProblem& problem, const DeviceInfo& device,
+                                     const Overrides& overrides) {
+  Result<std::vector<Plan>> plans = ranked(problem, device, overrides);
+  if (!plans) return plans;
+  for (const Plan& half : byte_halves(plans->front().problem, device, overrides)) {
+    const auto same = [&](const Plan& other) { return other.config == half.config; };
+    if (std::none_of(plans->begin(), plans->end(), same)) plans->push_back(half);
+  }
   return plans;
 }
 
