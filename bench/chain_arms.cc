@@ -86,7 +86,7 @@ Result<void> prepare_arm(const Work& work, const ArmSpec& spec, Arm& arm) {
   arm.record.name = spec.name;
   std::vector<ChainStep> steps =
       steps_of(fused(work.data.spec(), spec.fusion), work.data.memory(), spec.prefetch_ratio);
-  arm.adds_residuals = spec.fusion == Fusion::residual;
+  arm.adds_residuals = adds_residuals(fused(work.data.spec(), spec.fusion));
   put_choices(spec.choices, steps);
   add_windows(spec.window, &work.idler, steps);
   Result<Chain> chain = Chain::prepare(work.lab.device, steps, spec.options);

@@ -11,6 +11,7 @@
 #include <random>
 
 #include <sluice/host/chain.h>
+#include <sluice/host/planner/mixed_cost_model.h>
 #include <sluice/host/planner/tuned_choice.h>
 #include <sluice/tuner/record.h>
 
@@ -20,11 +21,12 @@ namespace sluice::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr size_t kKernels = 16;           // of each product: the planner's first
+constexpr size_t kKernels = 20;           // of each product: the planner's first
 constexpr size_t kOfAKind = 6;            // at least: enum Kind
-constexpr int kDeepRingBytes = 60 << 10;  // of codes in an SM's rings, at least
-constexpr int kRounds = 5;                // of incumbent and candidate in turn
-constexpr int kPasses = 2;                // over all steps
+constexpr int kDeepRingBytes = 60 << 10;  // of codes in a CTA's rings, at least
+constexpr int kHalfOfRegisters = 32 << 10;
+constexpr int kRounds = 5;          // of incumbent and candidate in turn
+constexpr int kPasses = 2;          // over all steps
 constexpr int kGraphPasses = 2;     // through the layers in a graph: short ones leave time for more changes
 constexpr int kWanderings = 300;    // without a gain
 constexpr double kGain = 0.004;     // what a change must gain at least
@@ -37,21 +39,39 @@ constexpr i64 kPrefetchBytes[] = {0, 2 << 20, 6 << 20};
 
 /// Of dense kernels, as neighbours feel them. halves: beside a CTA of one of these, one of another kernel
 /// fits on the SM and may fill its ring; two that each keep an SM to themselves share one if their spacing
-/// differs (host/spread.h).
-enum class Kind { roles, plain, halves, wholes, deep };
+/// differs (host/spread.h). Of packed weights' kernels, whose warps have many registers, halves leave half of
+/// those too. deep: much of the weights is there when the launch before has ended; deep_halves: and a
+/// neighbour fits.
+enum class Kind { roles, plain, halves, wholes, deep_halves, deep };
 
 Kind kind_of(const Plan& plan) {
   if (!is_plain(plan.config.schedule)) return Kind::roles;
   if (plan.config.schedule == Schedule::plain) return Kind::plain;
   return plan.smem_bytes <= kBesideAlone ? Kind::halves : Kind::wholes;
 }
-/// Of packed weights' kernels. deep: much of the weights is there when the launch before has ended.
 Kind kind_of(const mixed::Plan& plan) {
   const auto* narrow = std::get_if<NarrowConfig>(&plan.config);
-  if (narrow != nullptr &&
-      narrow->ctas * narrow->warps * (narrow->stages - 1) * stage_code_bytes(*narrow) >= kDeepRingBytes)
-    return Kind::deep;
-  return plan.smem_bytes <= kBesideAlone ? Kind::halves : Kind::wholes;
+  const auto* byte = std::get_if<ByteConfig>(&plan.config);
+  const bool few_registers =
+      narrow != nullptr ? threads_of(*narrow) * mixed::estimate_registers(*narrow) <= kHalfOfRegisters
+                        : byte == nullptr || math_groups(*byte) <= 2;
+  const bool half = plan.smem_bytes <= kBesideAlone && few_registers;
+  if (narrow != nullptr && narrow->warps * (narrow->stages - 1) * stage_code_bytes(*narrow) >= kDeepRingBytes)
+    return half ? Kind::deep_halves : Kind::deep;
+  return half ? Kind::halves : Kind::wholes;
+}
+
+/// Do they differ in nothing but in how many CTAs they promise an SM? Those are mostly one kernel twice.
+bool same_but_for_ctas(const mixed::Plan& x, const mixed::Plan& y) {
+  const auto* first = std::get_if<NarrowConfig>(&x.config);
+  const auto* second = std::get_if<NarrowConfig>(&y.config);
+  if (first == nullptr || second == nullptr) return false;
+  NarrowConfig other = *second;
+  other.ctas = first->ctas;
+  return *first == other;
+}
+bool same_but_for_ctas(const Plan&, const Plan&) {
+  return false;
 }
 
 using Choice = decltype(TunedStep::kernel);
@@ -152,7 +172,9 @@ class Tuner {
   template <class AnyPlan>
   void take_of_each_kind(const std::vector<AnyPlan>& ranked) {
     std::map<Kind, size_t> taken;
-    for (const AnyPlan& plan : ranked) {
+    for (size_t i = 0; i < ranked.size(); ++i) {
+      const AnyPlan& plan = ranked[i];
+      if (i > 0 && same_but_for_ctas(plan, ranked[i - 1])) continue;
       const Kind kind = kind_of(plan);
       size_t& of_its_kind = taken[kind];
       if (choices_.back().size() >= kKernels && of_its_kind >= kOfAKind) continue;
@@ -164,7 +186,7 @@ class Tuner {
 
   /// In the place of all kernels alone and off: on; on in halves or deep rings; what a record says; that,
   /// with the kernels that are best alone; with halves or deep rings. Then the best of these, its launches
-  /// spaced by turns or all by registers.
+  /// spaced by turns, all by registers or not at all, or all begun when loads are issued.
   void try_starts() {
     const auto turn_on = [](std::vector<TunedStep>& choices) {
       for (TunedStep& choice : choices) choice.overlap = {Wait::weights_first, Trigger::at_start};
@@ -180,14 +202,19 @@ class Tuner {
     for (const Spacing first : {Spacing::memory, Spacing::registers})
       for (const Spacing of_companions : {Spacing::registers, Spacing::none})
         try_change([&](std::vector<TunedStep>& choices) { space_by_turns(choices, first, of_companions); });
+    for (const Spacing spacing : {Spacing::registers, Spacing::none})
+      try_change([&](std::vector<TunedStep>& choices) {
+        for (TunedStep& choice : choices) put_spacing(spacing, choice);
+      });
     try_change([&](std::vector<TunedStep>& choices) {
-      for (TunedStep& choice : choices) put_spacing(Spacing::registers, choice);
+      for (TunedStep& choice : choices)
+        if (choice.overlap.trigger == Trigger::at_start) choice.overlap.trigger = Trigger::after_loads;
     });
   }
 
   /// The model's first kernel of a kind for every product that has some, after `change`.
   void try_firsts(const Change& change) {
-    for (const Kind kind : {Kind::halves, Kind::deep}) {
+    for (const Kind kind : {Kind::halves, Kind::deep_halves, Kind::deep}) {
       const auto has = [&](const std::map<Kind, Choice>& firsts) { return firsts.contains(kind); };
       if (std::none_of(firsts_.begin(), firsts_.end(), has)) continue;
       try_change([&](std::vector<TunedStep>& choices) {

@@ -21,8 +21,11 @@ bool has_companions(const LayerSpec& spec) {
 bool is_fused(const LayerSpec& spec) {
   return has_companions(spec) && spec.fusion != Fusion::none;
 }
-bool adds_residuals(const LayerSpec& spec) {
-  return has_companions(spec) && spec.fusion == Fusion::residual;
+bool has_norms(const LayerSpec& spec) {
+  return has_companions(spec) && spec.fusion != Fusion::norm;
+}
+bool reads_stream(LayerProduct product) {
+  return product == LayerProduct::qkv || product == LayerProduct::gate_up;
 }
 /// Attention's e4m3 tokens are made by a quantiser of their own.
 bool has_quantisers(const LayerSpec& spec) {
@@ -34,7 +37,7 @@ DType stream_type(const LayerSpec& spec) {
 }
 /// What the next product reads has its type.
 DType output_type(const LayerSpec& spec, LayerProduct product) {
-  const bool to_product = product == LayerProduct::qkv || product == LayerProduct::gate_up;
+  const bool to_product = reads_stream(product);
   return is_fused(spec) && to_product ? token_type(spec) : stream_type(spec);
 }
 
@@ -64,13 +67,13 @@ class Layers {
   void add_layer(int index) {
     const void* from = index == 0 ? memory_.input : at(Activations::kDown);
     stream_ = from;
-    if (has_companions(spec_)) from = add_norm("norm1", from, index == 0);
+    if (has_norms(spec_)) from = add_norm("norm1", from, index == 0);
     add_product(index, LayerProduct::qkv, from, Activations::kQkv);
     from = at(Activations::kQkv);
     if (has_quantisers(spec_)) from = add_quantiser("attention", Gate::none, from, Activations::kAttention);
     add_product(index, LayerProduct::o, from, Activations::kO);
     stream_ = from = at(Activations::kO);
-    if (has_companions(spec_)) from = add_norm("norm2", from, false);
+    if (has_norms(spec_)) from = add_norm("norm2", from, false);
     const auto gate_up = is_fused(spec_) ? Activations::kGated : Activations::kGateUp;
     add_product(index, LayerProduct::gate_up, from, gate_up);
     from = at(gate_up);
@@ -127,6 +130,8 @@ class Layers {
       step.args.weights = memory_.blobs[layer][which];
       if (step.problem.scale_x != ScaleMode::none) step.args.scale_x = memory_.one;
       if (step.problem.scale_d != ScaleMode::none) step.args.scale_d = memory_.one;
+      if (step.problem.norm_x) step.args.gamma = memory_.gamma;
+      if (step.problem.residual) step.args.c = stream_;
       made.work = step;
     } else {
       ProductStep step{.problem = problem_of(spec_, product), .args = memory_.products[layer][which]};
@@ -153,6 +158,23 @@ class Layers {
 
 }  // namespace
 
+bool adds_residuals(const LayerSpec& spec) {
+  return has_companions(spec) && (spec.fusion == Fusion::residual || spec.fusion == Fusion::norm);
+}
+
+const char* why_not_fused(const LayerSpec& spec, Fusion fusion) {
+  const bool packed = spec.weights == LayerWeights::int4, few_bits = packed && has_fp8_tokens(spec);
+  if (fusion == Fusion::none) return nullptr;
+  if (!has_companions(spec))
+    return "is for layers with companions: between products alone there is nothing to fuse";
+  if (fusion == Fusion::residual && few_bits)
+    return "is not for e4m3 tokens of packed weights, whose products add no residual; say gated";
+  if (fusion == Fusion::norm && (!packed || few_bits))
+    return "is for packed weights and bf16 tokens (--weights int4), whose products norm what they read; say "
+           "gated";
+  return nullptr;
+}
+
 DType token_type(const LayerSpec& spec) {
   switch (spec.weights) {
     case LayerWeights::e4m3: return DType::e4m3;
@@ -175,7 +197,7 @@ Problem problem_of(const LayerSpec& spec, LayerProduct product) {
     p.epilogue.gated = true;
     p.epilogue.activation = Activation::silu;
   }
-  p.epilogue.residual = adds_residuals(spec) && (product == LayerProduct::o || product == LayerProduct::down);
+  p.epilogue.residual = adds_residuals(spec) && !reads_stream(product);
   return p;
 }
 
@@ -196,6 +218,8 @@ MixedProblem mixed_problem_of(const LayerSpec& spec, LayerProduct product) {
           .activation = gated ? Activation::silu : Activation::none,
           .gated = gated,
           .scale_d = is_fused(spec) && is_fp8(d) ? ScaleMode::tensor : ScaleMode::none,
+          .norm_x = has_companions(spec) && spec.fusion == Fusion::norm && reads_stream(product),
+          .residual = adds_residuals(spec) && !reads_stream(product),
           .ld_x = sizes.lda,
           .ld_d = spec.model.n > 0 ? spec.model.width : 0};
 }
@@ -308,10 +332,10 @@ Result<DType> parse_layer_tokens(const std::string& name, LayerWeights weights) 
 }
 
 Result<Fusion> parse_fusion(const std::string& name) {
-  for (const Fusion fusion : {Fusion::none, Fusion::gated, Fusion::residual})
+  for (const Fusion fusion : {Fusion::none, Fusion::gated, Fusion::residual, Fusion::norm})
     if (name == name_of(fusion)) return fusion;
   return Error{ErrorCode::invalid_argument,
-               fmt::format("--fuse \"{}\" is not one of: none, gated, residual", name)};
+               fmt::format("--fuse \"{}\" is not one of: none, gated, residual, norm", name)};
 }
 
 const char* name_of(Fusion fusion) {
@@ -319,6 +343,7 @@ const char* name_of(Fusion fusion) {
     case Fusion::none: return "none";
     case Fusion::gated: return "gated";
     case Fusion::residual: return "residual";
+    case Fusion::norm: return "norm";
   }
   return "?";
 }

@@ -30,8 +30,10 @@ enum class LayerWeights : u8 { e4m3, bf16, int4 };
 /// projections: the four products alone, each reading what the one before it wrote.
 enum class LayerParts : u8 { all, projections };
 /// What products do in place of companions (layers with all parts). gated: gate_up is gated and e4m3 tokens
-/// leave the products that make them. residual: o and down add the residual stream besides (not int4).
-enum class Fusion : u8 { none, gated, residual };
+/// leave the products that make them. residual: o and down add the residual stream besides (not to e4m3
+/// tokens of int4 weights). norm: qkv and gate_up norm what they read, besides (int4 with up to 8 bf16
+/// tokens).
+enum class Fusion : u8 { none, gated, residual, norm };
 
 struct LayerSpec {
   Model model = kModels[0];
@@ -43,6 +45,12 @@ struct LayerSpec {
   int passes = 4;                      // through them, in one chain
   DType tokens_of_int4 = DType::bf16;  // or e4m3; of other weights they are the weights' type
 };
+
+/// What the last product leaves is the residual stream.
+bool adds_residuals(const LayerSpec& spec);
+/// nullptr, or why no layer of such weights and tokens has it, in words behind its name. Norms in products
+/// take up to 8 tokens (spec/mixed.h), whatever this says.
+const char* why_not_fused(const LayerSpec& spec, Fusion fusion);
 
 enum class LayerProduct : u8 { qkv, o, gate_up, down };
 inline constexpr size_t kLayerProducts = 4;

@@ -32,8 +32,10 @@ MixedProblem source_of(MixedProblem p) {
   p.activation = Activation::none;
   p.gated = false;
   p.scale_d = ScaleMode::none;
+  p.norm_x = p.residual = false;
   p.ld_x = p.k;
   p.ld_d = p.n;
+  p.ld_c = 0;
   return p;
 }
 
@@ -50,6 +52,16 @@ std::vector<u8> tokens_for(const MixedProblem& p, const mixed::HostData& source)
     std::memcpy(x.data() + static_cast<size_t>(row) * pitch,
                 source.x.data() + static_cast<size_t>(row % kDistinctTokens) * row_bytes, row_bytes);
   return x;
+}
+
+/// Those rows of C, one behind the other.
+std::vector<u8> rows_of(const std::vector<u8>& c, const MixedProblem& p, const std::vector<i64>& tokens) {
+  std::vector<u8> rows;
+  for (const i64 token : tokens) {
+    const auto row = c.begin() + token * p.ld_c * bytes_of(p.d);
+    rows.insert(rows.end(), row, row + p.n * bytes_of(p.d));
+  }
+  return rows;
 }
 
 }  // namespace
@@ -117,7 +129,9 @@ mixed::Args MixedOperands::args(int copy) const {
       .d = static_cast<u8*>(set.d.data()) + mixed::d_begin(problem_, 0),
       .bias = shared.bias,
       .scale_x = static_cast<const float*>(scale_x_.data()),
-      .scale_d = problem_.scale_d == ScaleMode::none ? nullptr : static_cast<const float*>(scale_d_.data())};
+      .scale_d = problem_.scale_d == ScaleMode::none ? nullptr : static_cast<const float*>(scale_d_.data()),
+      .gamma = gamma_.data(),
+      .c = c_.data()};
 }
 
 /// Of these tokens, as the problem has them: none, one, or one for each.
@@ -144,7 +158,29 @@ Result<void> MixedOperands::open_scales() {
   if (!scale_d) return scale_d.error();
   scale_d_ = *std::move(scale_d);
   if (Result<void> done = scale_d_.upload(&kScaleD, sizeof kScaleD); !done) return done;
+  if (Result<void> opened = open_norm_and_residual(); !opened) return opened;
   return bytes > 0 ? scale_x_.upload(scales.data(), bytes) : Result<void>();
+}
+
+/// gamma of ones: what is multiplied are the tokens whose sums the source has.
+Result<void> MixedOperands::open_norm_and_residual() {
+  constexpr u16 kOneOfBf16 = 0x3F80;
+  const std::vector<u16> ones(static_cast<size_t>(problem_.norm_x ? problem_.k : 0), kOneOfBf16);
+  residual_ = problem_.residual ? mixed::random_residual(problem_, mixed::DataKind::real, lab_.method.seed)
+                                : std::vector<u8>();
+  const struct {
+    const void* from;
+    size_t bytes;
+    DeviceBuffer& to;
+  } arrays[] = {{ones.data(), ones.size() * sizeof(u16), gamma_}, {residual_.data(), residual_.size(), c_}};
+  for (const auto& [from, bytes, to] : arrays) {
+    Result<DeviceBuffer> buffer = DeviceBuffer::allocate(lab_.device, static_cast<i64>(bytes));
+    if (!buffer) return buffer.error();
+    to = *std::move(buffer);
+    if (bytes == 0) continue;
+    if (Result<void> done = to.upload(from, static_cast<i64>(bytes)); !done) return done;
+  }
+  return {};
 }
 
 std::vector<Result<Contender>> MixedOperands::prepare(std::span<const AnyPlan> plans) {
@@ -195,6 +231,10 @@ Result<std::string> MixedOperands::check(const Contender& contender, const AnyPl
                             .scale_x = scales_of(tokens_)};
   looked_at.problem.m = static_cast<i64>(tokens_.size());
   looked_at.problem.ld_d = d_columns(problem_);
+  if (problem_.norm_x)  // of so few tokens all are looked at
+    looked_at.roots = mixed::roots_of(problem_, tokens_for(problem_, source_->host()), mixed::Args{}.epsilon);
+  if (problem_.residual)
+    looked_at.c = rows_of(residual_, problem_, tokens_), looked_at.problem.ld_c = problem_.n;
   if (problem_.scale_d != ScaleMode::none) {
     looked_at.scale_d.resize(sizeof kScaleD);
     std::memcpy(looked_at.scale_d.data(), &kScaleD, sizeof kScaleD);

@@ -39,6 +39,7 @@ class MixedOperands final : public TuneOperands {
   Result<void> open_source();
   Result<void> open_sets();
   Result<void> open_scales();
+  Result<void> open_norm_and_residual();
   std::vector<u8> scales_of(const std::vector<i64>& tokens) const;
   Result<std::vector<u8>> read_sample() const;
 
@@ -46,8 +47,9 @@ class MixedOperands final : public TuneOperands {
   MixedProblem problem_;  // leading dimensions filled in
   std::optional<mixed::DeviceData> source_;
   std::vector<Set> sets_;
-  DeviceBuffer scale_x_, scale_d_;
-  std::vector<i64> tokens_;  // that are looked at
+  DeviceBuffer scale_x_, scale_d_, gamma_, c_;
+  std::vector<u8> residual_;  // what is in c_
+  std::vector<i64> tokens_;   // that are looked at
   std::vector<MixedSum> sums_;
 };
 

@@ -145,15 +145,20 @@ Result<std::vector<bench::Fusion>> fusions_of(const ChainFlags& f, const bench::
   for (const std::string& name : f.fuse) {
     const Result<bench::Fusion> fusion = bench::parse_fusion(name);
     if (!fusion) return fusion.error();
-    if (*fusion != bench::Fusion::none && spec.parts != bench::LayerParts::all)
-      return Error{ErrorCode::invalid_argument,
-                   "--fuse is for layers with companions: between products alone there is nothing to fuse"};
-    if (*fusion == bench::Fusion::residual && spec.weights == bench::LayerWeights::int4)
-      return Error{
-          ErrorCode::invalid_argument,
-          "--fuse residual is for dense weights: products of packed ones add no residual; say gated"};
+    if (const char* reason = why_not_fused(spec, *fusion))
+      return Error{ErrorCode::invalid_argument, fmt::format("--fuse {} {}", name, reason)};
     fusions.push_back(*fusion);
   }
+  return fusions;
+}
+
+/// Norms in products take few tokens: where there are more, no arm has them.
+Result<std::vector<bench::Fusion>> fusions_for(i64 tokens, std::vector<bench::Fusion> fusions) {
+  if (tokens > kNormTokens) std::erase(fusions, bench::Fusion::norm);
+  if (fusions.empty())
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("--fuse norm is for at most {} tokens, not {}: name another one besides",
+                             kNormTokens, tokens)};
   return fusions;
 }
 
@@ -180,11 +185,13 @@ void add_chain_flags(CLI::App& app, ChainFlags& f) {
       ->capture_default_str()
       ->check(CLI::Range(1, 64));
   app.add_flag("--projections", f.projections, "The four products alone, each reading the one before it");
-  f.fuse_option = app.add_option("--fuse", f.fuse,
-                                 "What products do in place of companions, arms for each: none; gated "
-                                 "(SwiGLU and quantising); residual (adding the residual stream, besides)")
-                      ->delimiter(',')
-                      ->capture_default_str();
+  f.fuse_option =
+      app.add_option("--fuse", f.fuse,
+                     "What products do in place of companions, arms for each: none; gated "
+                     "(SwiGLU and quantising); residual (adding the residual stream, besides); norm (norms "
+                     "too: int4 weights, up to 8 bf16 tokens)")
+          ->delimiter(',')
+          ->capture_default_str();
   const char* group = "Overlap";
   const auto arm = [&](CLI::Option* option) {
     f.arm_options.push_back(option->group(group));
@@ -269,10 +276,12 @@ Result<std::vector<bench::ChainCase>> cases_of(const ChainFlags& f) {
   std::vector<bench::ChainCase> cases;
   for (const i64 tokens : f.tokens) {
     spec.tokens = tokens;
+    const Result<std::vector<bench::Fusion>> some = fusions_for(tokens, *fusions);
+    if (!some) return some.error();
     cases.push_back({.spec = spec,
                      .arms = f.window.us > 0 ? window_arms(f, *options)
                              : f.ladder      ? ladder(spec)
-                                             : arms_of(f, *options, *fusions),
+                                             : arms_of(f, *options, *some),
                      .against_peer = !f.against.empty(),
                      .replays = f.replays});
   }

@@ -13,9 +13,10 @@ namespace sluice::cli {
 namespace {
 
 /// Of the flags of dense products, those that mean the same here.
-constexpr std::array kShared = {"--shape", "--m",         "--n",      "--k",          "--dtype", "--d",
-                                "--bias",  "--bias-type", "--ld-a",   "--activation", "--ld-d",  "--scale-a",
-                                "--gated", "--scale-d",   "--stages", "--no-records"};
+constexpr std::array kShared = {"--shape",      "--m",        "--n",         "--k",       "--dtype",
+                                "--d",          "--bias",     "--bias-type", "--ld-a",    "--activation",
+                                "--ld-d",       "--scale-a",  "--gated",     "--scale-d", "--stages",
+                                "--no-records", "--residual", "--ld-c"};
 
 Result<void> only_shared(const std::vector<const CLI::Option*>& options) {
   for (const CLI::Option* option : options)
@@ -63,6 +64,10 @@ void add_format_flags(CLI::App& app, MixedFlags& f) {
 
 void add_mixed_flags(CLI::App& app, MixedFlags& f) {
   add_format_flags(app, f);
+  f.format_options.push_back(
+      app.add_flag("--norm-x", f.norm_x,
+                   "X is normed first: its rows over their root mean square, times gamma")
+          ->group("Mixed input"));
   const char* narrow = "Mixed input: ask for the narrow kernel (--stages too)";
   const char* byte = "Mixed input: of the kernel for e4m3 tokens (--tokens-tile, --parts and --stages too)";
   const char* wide = "Mixed input: ask for the wide kernel";
@@ -140,8 +145,11 @@ Result<bench::MixedCase> mixed_case_of(const RequestFlags& request, const MixedF
                                       .activation = p->epilogue.activation,
                                       .gated = p->epilogue.gated,
                                       .scale_d = p->epilogue.scale_d,
+                                      .norm_x = flags.norm_x,
+                                      .residual = p->epilogue.residual,
                                       .ld_x = p->a.ld,
-                                      .ld_d = p->d.ld},
+                                      .ld_d = p->d.ld,
+                                      .ld_c = p->epilogue.residual ? p->c.ld : 0},
                           .overrides = mixed_overrides_of(request, flags)};
 }
 

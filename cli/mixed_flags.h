@@ -15,6 +15,7 @@ namespace sluice::cli {
 struct MixedFlags {
   std::string weights, weight_scale = "fp16", zero = "none";
   int group = 128;
+  bool norm_x = false;
   std::optional<int> token_blocks, row_blocks, warps, parts, ctas;           // of the narrow kernel
   std::optional<int> tokens_tile, cluster_n, cluster_k, x_stages, w_stages;  // of the wide one
   std::optional<int> strips, k_groups;                                       // of the one for e4m3 tokens

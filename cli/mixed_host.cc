@@ -31,10 +31,11 @@ Result<std::vector<u8>> reference_d(const mixed::HostData& data, int shift) {
   if (!w) return w.error();
   std::vector<u8> buffer(static_cast<size_t>(mixed::d_buffer_bytes(p, shift)), 0xFF);
   u8* d = buffer.data() + mixed::d_begin(p, shift);
+  const std::vector<u8> x = mixed::multiplied_tokens(data);
   const auto product = [&](i64 m, i64 n) {
     double sum = 0;
     for (i64 k = 0; k < p.k; ++k)
-      sum += load_element(p.x, data.x.data(), m * p.ld_x + k) * (*w)[static_cast<size_t>(n * p.k + k)];
+      sum += load_element(p.x, x.data(), m * p.ld_x + k) * (*w)[static_cast<size_t>(n * p.k + k)];
     const double bias = p.bias == Bias::none ? 0.0 : load_element(p.bias_type, data.bias.data(), n);
     return mixed::scale_of_token(data, m) * sum + bias;
   };
@@ -42,6 +43,7 @@ Result<std::vector<u8>> reference_d(const mixed::HostData& data, int shift) {
     for (i64 n = 0; n < d_columns(p); ++n) {
       double value = activated(p.activation, product(m, n));
       if (p.gated) value = static_cast<float>(value * product(m, p.n / 2 + n));  // as the GPU rounds it
+      if (p.residual) value += load_element(p.d, data.c.data(), m * p.ld_c + n);
       if (p.scale_d != ScaleMode::none) value /= load_element(DType::fp32, data.scale_d.data(), 0);
       store_element(p.d, d, m * p.ld_d + n, value);
     }

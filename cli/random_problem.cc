@@ -7,6 +7,8 @@
 #include <array>
 #include <random>
 
+#include <sluice/host/planner/mixed_checks.h>
+
 namespace sluice::cli {
 namespace {
 
@@ -128,6 +130,9 @@ MixedProblem random_mixed_problem(const RandomSpec& spec, const FormatSpec& form
   p.activation = random_activation(dice, spec);
   p.ld_x = padded_ld(dice, p.k, p.x);
   p.ld_d = dice.one_in(2) ? padded_ld(dice, p.n, p.d) : p.n + dice.below(4);
+  p.norm_x = p.x == DType::bf16 && p.m <= kNormTokens && dice.one_in(2);
+  p.residual = is_16bit(p.x) && p.m <= mixed::kMaxResidualTokens && dice.one_in(3);
+  if (p.residual) p.ld_c = dice.one_in(2) ? p.ld_d : p.n + dice.below(4);
   return p;
 }
 

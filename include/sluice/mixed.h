@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of packed few-bit weights and tokens of 16 bits, or of e4m3 with scales:
-//   D[m][n] = act(scale_x[m] * sum_k X[m][k] W[n][k] + bias[n])
-// or, gated, act of W's first n / 2 rows' outputs times those of its last n / 2 (spec/mixed.h).
+//   D[m][n] = act(scale_x[m] * sum_k X[m][k] W[n][k] + bias[n]) + C[m][n]
+// where X may be what a norm makes of it (norm_x); or, gated, act of W's first n / 2 rows' outputs times
+// those of its last n / 2 (spec/mixed.h).
 //   auto device = sluice::Device::open(0, sluice::options_from_environment());
 //   auto plan   = sluice::mixed::plan(problem, device->info(), {}, device->records());
 //   auto kernel = sluice::mixed::prepare(*device, *plan);
@@ -73,8 +74,9 @@ struct Overrides {
 /// used, else the model's best. Pure: the same arguments give the same plan everywhere.
 /// m, n and k may be 0, and at most 2^31 - 129; ld_x and ld_d are in elements, ld_x a multiple of 16 bytes
 /// and at most 2^26 - 8 (with one token: anything). Gated: at most 64 tokens if they have 16 bits, and n a
-/// multiple of 128. Errors: invalid_size, invalid_type (scale_x and scale_d too),
-/// invalid_stride, misaligned (ld_x), invalid_config (the weight format, overrides), unsupported_arch.
+/// multiple of 128. norm_x: at most 8 bf16 tokens. residual: 16-bit tokens, at most 64, not gated. Errors:
+/// invalid_size, invalid_type (scale_x and scale_d too), invalid_stride, misaligned (ld_x), invalid_config
+/// (the weight format, overrides), unsupported_arch.
 Result<Plan> plan(const MixedProblem& problem, const DeviceInfo& device, const Overrides& overrides = {},
                   const RecordBook& records = shipped_records());
 
@@ -90,6 +92,9 @@ struct Args {
   const void* bias = nullptr;      // n of bias_type, if the problem has a bias
   const float* scale_x = nullptr;  // 1 or m, as MixedProblem::scale_x says
   const float* scale_d = nullptr;  // one value; read behind a dependent launch's wait
+  const void* gamma = nullptr;  // k bf16 values, with norm_x; on 16 bytes; weights, as to a dependent launch
+  float epsilon = 1e-5f;        // with norm_x: added to the mean of squares
+  const void* c = nullptr;      // m rows of n of D's type, ld_c apart, with a residual; may be d itself
   // Of plans with an overlap: what this launch brings into L2 before it waits for the one before it (its own
   // weights), and after its last load (the next one's).
   WarmRange prefetch{}, hand_off{};
@@ -123,8 +128,8 @@ std::vector<Result<Kernel>> prepare(const Device& device, std::span<const Plan> 
 /// Checks the arguments and enqueues one kernel (the narrow one: for every 500,000 tokens or more). No
 /// allocation, no synchronisation, no workspace; may be captured into a graph, which then needs the Kernel
 /// for as long as it lives, as work in flight does. The same bits on every run. m = 0 or n = 0 succeed
-/// without a launch; with k = 0 D is act(bias), and x and weights are not read. Errors (nothing is launched):
-/// invalid_pointer, misaligned, aliasing, wrong_device, driver.
+/// without a launch; with k = 0 D is act(bias) (+ C), and x and weights are not read. Errors (nothing is
+/// launched): invalid_pointer, invalid_argument (epsilon), misaligned, aliasing, wrong_device, driver.
 Result<void> launch(const Kernel& kernel, const Args& args, Stream stream);
 
 /// plan (with the device's records) + prepare (kept by the device for the next call with an equal problem) +

@@ -45,6 +45,7 @@ struct Weights {
     std::vector<StepRange> found{blob_of(s)};
     if (s.problem.bias != Bias::none)
       found.push_back({"bias", s.args.bias, s.problem.n * bytes_of(s.problem.bias_type)});
+    if (s.problem.norm_x) found.push_back({"gamma", s.args.gamma, s.problem.k * bytes_of(s.problem.x)});
     return found;
   }
   std::vector<StepRange> operator()(const NormStep& s) const {
@@ -98,7 +99,10 @@ struct ReadBytes {
     const i64 c = p.epilogue.residual ? p.m * p.n * bytes_of(p.epilogue.c_type) : 0;
     return p.batch * (p.m * p.k * bytes_of(p.a.type) + c);
   }
-  i64 operator()(const MixedStep& s) const { return s.problem.m * s.problem.k * bytes_of(s.problem.x); }
+  i64 operator()(const MixedStep& s) const {
+    const MixedProblem& p = s.problem;
+    return p.m * (p.k * bytes_of(p.x) + (p.residual ? p.n * bytes_of(p.d) : 0));
+  }
   i64 operator()(const NormStep& s) const {
     const i64 matrix = s.shape.rows * s.shape.columns * bytes_of(s.options.input);
     return s.args.residual != nullptr ? 2 * matrix : matrix;

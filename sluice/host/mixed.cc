@@ -13,11 +13,27 @@ namespace sluice {
 
 std::size_t ProblemHash::operator()(const MixedProblem& p) const {
   const WeightFormat& w = p.weights;
-  return hash_of({p.m, p.n, p.k, p.ld_x, p.ld_d, static_cast<i64>(p.x), static_cast<i64>(p.d),
-                  static_cast<i64>(p.scale_x), static_cast<i64>(w.type), w.group, static_cast<i64>(w.scale),
-                  static_cast<i64>(w.zero), static_cast<i64>(w.order), static_cast<i64>(p.bias),
-                  static_cast<i64>(p.bias_type), static_cast<i64>(p.activation), p.gated,
-                  static_cast<i64>(p.scale_d)});
+  return hash_of({p.m,
+                  p.n,
+                  p.k,
+                  p.ld_x,
+                  p.ld_d,
+                  static_cast<i64>(p.x),
+                  static_cast<i64>(p.d),
+                  static_cast<i64>(p.scale_x),
+                  static_cast<i64>(w.type),
+                  w.group,
+                  static_cast<i64>(w.scale),
+                  static_cast<i64>(w.zero),
+                  static_cast<i64>(w.order),
+                  static_cast<i64>(p.bias),
+                  static_cast<i64>(p.bias_type),
+                  static_cast<i64>(p.activation),
+                  p.gated,
+                  static_cast<i64>(p.scale_d),
+                  p.norm_x,
+                  p.residual,
+                  p.ld_c});
 }
 
 namespace mixed {

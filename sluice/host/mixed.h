@@ -15,8 +15,9 @@ namespace sluice::mixed {
 
 /// The argument checks of one plan, worked out as far as they can be without the arguments.
 struct ArgRules {
-  enum Operand { kX, kWeights, kBias, kScaleX, kScaleD, kD, kOperandCount };
+  enum Operand { kX, kWeights, kBias, kScaleX, kScaleD, kGamma, kC, kD, kOperandCount };
   std::array<OperandRule, kOperandCount> operands;
+  bool c_may_be_d = false;
 };
 
 /// For a problem with a D that is not empty. Error invalid_size: an operand of more than 2^63 bytes.
@@ -50,11 +51,14 @@ void set_sizes(Params& params, const MixedProblem& p, int tokens) {
   params.token_tiles = static_cast<int>(ceil_div(p.m, i64{tokens}));
 }
 
-/// May four elements of D go in one store, wherever they begin?
-inline bool allows_vectors(const MixedProblem& p, const void* d) {
+/// May four elements of D (or C) go in one access, wherever they begin?
+inline bool allows_vectors(const MixedProblem& p, const void* d, i64 ld) {
   constexpr int kVector = 4;
-  return d_columns(p) % kVector == 0 && (p.m == 1 || p.ld_d % kVector == 0) &&
+  return d_columns(p) % kVector == 0 && (p.m == 1 || ld % kVector == 0) &&
          reinterpret_cast<u64>(d) % static_cast<u64>(kVector * bytes_of(p.d)) == 0;
+}
+inline bool allows_vectors(const MixedProblem& p, const void* d) {
+  return allows_vectors(p, d, p.ld_d);
 }
 
 /// The parts of prepare and launch that are of one kind: fill shape and parameters of `impl`, whose plan is

@@ -41,8 +41,10 @@ Result<DeviceData> DeviceData::create(const Device& device, HostData data, int c
   const struct {
     const std::vector<u8>& from;
     DeviceBuffer& to;
-  } arrays[] = {{host.codes, made.codes_}, {host.scales, made.scales_},   {host.zeros, made.zeros_},
-                {host.bias, made.bias_},   {host.scale_x, made.scale_x_}, {host.scale_d, made.scale_d_}};
+  } arrays[] = {{host.codes, made.codes_},     {host.scales, made.scales_},
+                {host.zeros, made.zeros_},     {host.bias, made.bias_},
+                {host.scale_x, made.scale_x_}, {host.scale_d, made.scale_d_},
+                {host.gamma, made.gamma_},     {host.c, made.c_}};
   for (const auto& [from, to] : arrays) {
     Result<DeviceBuffer> buffer = uploaded(device, from);
     if (!buffer) return buffer.error();
@@ -81,6 +83,8 @@ Result<void> DeviceData::sum(const Device& device) {
   const i64 bytes = static_cast<i64>(sums_.size() * sizeof(MixedSum));
   const Result<DeviceBuffer> target = DeviceBuffer::allocate(device, bytes);
   if (!target) return target.error();
+  const Result<DeviceBuffer> tokens = uploaded(device, multiplied_tokens(data_));
+  if (!tokens) return tokens.error();
   const auto module = device.impl().load_unit(reference_unit_text(), 0);
   if (!module) return module.error();
   const MixedReferenceParams params{.weights = p.weights,
@@ -89,7 +93,7 @@ Result<void> DeviceData::sum(const Device& device) {
                                     .n = p.n,
                                     .k = p.k,
                                     .ld_x = p.ld_x,
-                                    .x = copies_[0].x.data(),
+                                    .x = tokens->data(),
                                     .codes = static_cast<const u8*>(codes_.data()),
                                     .scales = scales_.data(),
                                     .zeros = zeros_.data(),
@@ -116,7 +120,10 @@ Args DeviceData::args(int copy) const {
           .d = static_cast<u8*>(c.d.data()) + d_begin(data_.problem, shift_),
           .bias = bias_.data(),
           .scale_x = static_cast<const float*>(scale_x_.data()),
-          .scale_d = static_cast<const float*>(scale_d_.data())};
+          .scale_d = static_cast<const float*>(scale_d_.data()),
+          .gamma = gamma_.data(),
+          .epsilon = data_.epsilon,
+          .c = c_.data()};
 }
 
 Result<void> DeviceData::poison(Stream stream, int copy) const {
@@ -140,7 +147,9 @@ Result<std::string> DeviceData::changed_inputs() const {
                 {"the blob", copies_[0].blob, blob_},
                 {"bias", bias_, data_.bias},
                 {"scale_x", scale_x_, data_.scale_x},
-                {"scale_d", scale_d_, data_.scale_d}};
+                {"scale_d", scale_d_, data_.scale_d},
+                {"gamma", gamma_, data_.gamma},
+                {"C", c_, data_.c}};
   for (const auto& [name, buffer, bytes] : inputs) {
     if (bytes.empty()) continue;
     std::vector<u8> now(bytes.size());

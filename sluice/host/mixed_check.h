@@ -47,7 +47,7 @@ class DeviceData {
   std::vector<MixedSum> sums_;
   std::vector<Copy> copies_;
   std::vector<u8> blob_;  // as packed; empty if it is large: then it is not compared
-  DeviceBuffer codes_, scales_, zeros_, bias_, scale_x_, scale_d_;
+  DeviceBuffer codes_, scales_, zeros_, bias_, scale_x_, scale_d_, gamma_, c_;
   std::shared_ptr<const Device> device_;
 };
 

@@ -2,6 +2,7 @@
 // The checks of a mixed launch's arguments; what they have in common with other products is operand_checks.h.
 #include <sluice/host/mixed.h>
 
+#include <limits>
 #include <string>
 
 namespace sluice::mixed {
@@ -17,6 +18,8 @@ const void* pointer_of(const Args& args, int operand) {
     case ArgRules::kBias: return args.bias;
     case ArgRules::kScaleX: return args.scale_x;
     case ArgRules::kScaleD: return args.scale_d;
+    case ArgRules::kGamma: return args.gamma;
+    case ArgRules::kC: return args.c;
     default: return args.d;
   }
 }
@@ -27,6 +30,8 @@ const char* way_without(int operand) {
     case ArgRules::kBias: return ", or plan without a bias";
     case ArgRules::kScaleX: return ", or plan with scale_x none";
     case ArgRules::kScaleD: return ", or plan with scale_d none";
+    case ArgRules::kGamma: return ", or plan without norm_x";
+    case ArgRules::kC: return ", or plan without a residual";
     default: return "";
   }
 }
@@ -44,7 +49,9 @@ Result<ArgRules> argument_rules(const MixedProblem& p) {
   if (!x) return x.error();
   const Result<Footprint> d = footprint_of("D", p.d, {.inner = d_columns(p), .outer = p.m, .ld = p.ld_d});
   if (!d) return d.error();
-  ArgRules rules;
+  const Result<Footprint> c = footprint_of("C", p.d, {.inner = p.n, .outer = p.m, .ld = p.ld_c});
+  if (!c) return c.error();
+  ArgRules rules{.c_may_be_d = p.ld_c == p.ld_d};
   auto& o = rules.operands;
   o[ArgRules::kX] = {"X", has_k, kTokenAlignment, "tokens are copied 16 bytes at a time", *x};
   o[ArgRules::kWeights] = {"weights",
@@ -64,6 +71,12 @@ Result<ArgRules> argument_rules(const MixedProblem& p) {
                           bytes_of(DType::fp32),
                           for_elements,
                           {.row_bytes = bytes_of(DType::fp32)}};
+  o[ArgRules::kGamma] = {"gamma",
+                         has_k && p.norm_x,
+                         kTokenAlignment,
+                         "it is copied 16 bytes at a time",
+                         {.row_bytes = p.k * bytes_of(p.x)}};
+  o[ArgRules::kC] = {"C", p.residual, bytes_of(p.d), for_elements, *c};
   o[ArgRules::kD] = {"D", true, bytes_of(p.d), for_elements, *d};
   return rules;
 }
@@ -81,11 +94,20 @@ Result<void> check_values(const ArgRules& rules, const Args& args) {
       return aligned;
   }
   const Placed d = placed(rules, args, ArgRules::kD);
-  for (int i = 0; i < ArgRules::kD; ++i)
-    if (rules.operands[i].used && overlap(d, placed(rules, args, i)))
-      return Error{ErrorCode::aliasing, describe_range(rules.operands[ArgRules::kD], args.d) + " overlaps " +
-                                            describe_range(rules.operands[i], pointer_of(args, i)) +
-                                            ": it is read while D is written; give D its own memory"};
+  for (int i = 0; i < ArgRules::kD; ++i) {
+    if (!rules.operands[i].used || !overlap(d, placed(rules, args, i))) continue;
+    if (i == ArgRules::kC && rules.c_may_be_d && args.c == args.d) continue;
+    return Error{
+        ErrorCode::aliasing,
+        describe_range(rules.operands[ArgRules::kD], args.d) + " overlaps " +
+            describe_range(rules.operands[i], pointer_of(args, i)) +
+            (i == ArgRules::kC ? ": C may be D itself, with the same pitch, or must lie apart from it"
+                               : ": it is read while D is written; give D its own memory")};
+  }
+  if (!(args.epsilon >= 0.0f && args.epsilon <= std::numeric_limits<float>::max()))
+    return Error{ErrorCode::invalid_argument,
+                 "epsilon = " + std::to_string(args.epsilon) +
+                     " must be a number, 0 or more: it is added to a mean of squares"};
   return {};
 }
 

@@ -45,6 +45,10 @@ std::vector<u8> numbers(DType type, i64 count, const std::function<double(i64)>&
 double exact_limit(const MixedProblem& p) {
   return kWholeLimit / (scale_x_count(p) > 0 ? 4 : 2);
 }
+/// The same of what comes of them for a token that is normed: its root is 1, 1/2 or 1/4.
+double exact_limit(const HostData& data, i64 token) {
+  return exact_limit(data.problem) * (data.roots.empty() ? 1.0 : data.roots[static_cast<size_t>(token)]);
+}
 
 /// The largest whole token with which no sum of the problem can leave what is exact. With e4m3 tokens 128
 /// products stay within 2^14 too, which is all that the 8-bit tensor core adds up exactly (docs/numerics.md):
@@ -59,19 +63,37 @@ int largest_token(const MixedProblem& p) {
   return static_cast<int>(std::clamp(half / (term * static_cast<double>(std::max<i64>(p.k, 1))), 1.0, 8.0));
 }
 
+/// Of exact data that are normed all tokens of a row have one magnitude, a power of two, so that the root of
+/// their squares' mean is that; times gamma they are no larger than others.
+int root_of(int largest, i64 row) {
+  int root = 1 << row % 3;
+  while (root > 1 && 2 * root > largest) root /= 2;
+  return root;
+}
+
 std::vector<u8> random_tokens(const MixedProblem& p, DataKind kind, const Random& random) {
   std::vector<u8> x(static_cast<size_t>(p.m == 0 ? 0 : ((p.m - 1) * p.ld_x + p.k) * bytes_of(p.x)), kPoison);
   const int magnitude = largest_token(p);
   for (i64 row = 0; row < p.m; ++row)
     for (i64 k = 0; k < p.k; ++k) {
       const i64 index = row * p.k + k;
-      const double value =
-          kind == DataKind::exact
-              ? verify::pick(random(index), 2 * magnitude + 1) - magnitude
-              : verify::fill_value({.kind = Fill::normal}, random.seed, static_cast<u64>(index));
+      double value = verify::fill_value({.kind = Fill::normal}, random.seed, static_cast<u64>(index));
+      if (kind == DataKind::exact && p.norm_x)
+        value = root_of(magnitude, row) * (random(index) % 2 == 0 ? 1 : -1);
+      else if (kind == DataKind::exact)
+        value = verify::pick(random(index), 2 * magnitude + 1) - magnitude;
       store(p.x, x.data(), row * p.ld_x + k, value);
     }
   return x;
+}
+
+/// Whole powers of two with which tokens stay small enough; or any.
+std::vector<u8> random_gamma(const MixedProblem& p, DataKind kind, const Random& random) {
+  const bool twos = largest_token(p) > 1;
+  return numbers(p.x, p.k, [&](i64 i) {
+    if (kind == DataKind::real) return 0.25 + random.unit(i);
+    return (random(i) % 8 == 0 ? -1.0 : 1.0) * (twos && random(i) % 3 == 0 ? 2.0 : 1.0);
+  });
 }
 
 std::vector<u8> random_codes(const MixedProblem& p, DataKind kind, const Random& random) {
@@ -169,8 +191,10 @@ Expected expected_sum(const HostData& data, const MixedSum& sum, Place place, We
   // The products; a scale and a sum for every group; 16 warps and 8 parts, scale_x; the end.
   const double relative =
       products_error(p) + (static_cast<double>(p.k) / 32 + 40) * 0x1p-24 + weight_error(p.x, rounding);
-  const bool whole = std::max(sum.magnitude, magnitude + std::fabs(bias)) <= exact_limit(p);
-  return {x, relative * magnitude + 0x1p-23 * std::fabs(x), magnitude, whole};
+  const double root = p.norm_x ? (static_cast<double>(p.k) / 64 + 24) * 0x1p-24 : 0.0;  // of squares' sums
+  const bool whole =
+      sum.magnitude <= exact_limit(p) && magnitude + std::fabs(bias) <= exact_limit(data, place.row);
+  return {x, relative * magnitude + root * std::fabs(x) + 0x1p-23 * std::fabs(x), magnitude, whole};
 }
 
 bool is_smooth(Activation activation) {
@@ -190,6 +214,12 @@ Expected before_scale_d(const HostData& data, std::span<const MixedSum> sums, Pl
   if (is_smooth(p.activation)) {
     e.bound = kSteepest * e.bound + kActivationSlack * (std::fabs(x) + std::fabs(e.value));
     e.exact = false;
+  }
+  if (p.residual) {
+    const double c = load(p.d, data.c.data(), place.row * p.ld_c + place.column);
+    e.value += c;
+    e.bound += 0x1p-24 * std::fabs(e.value);
+    e.exact = e.exact && e.magnitude + std::fabs(c) <= exact_limit(data, place.row);
   }
   if (!p.gated) return e;
   const Expected up = sum_at(p.n / 2 + place.column);
@@ -276,10 +306,55 @@ Result<HostData> random_data(const MixedProblem& problem, DataKind kind, u64 see
                            [&, random = stream(5)](i64 i) { return random_scale(kind, random, i); });
   if (p.scale_d != ScaleMode::none)
     data.scale_d = numbers(DType::fp32, 1, [&](i64) { return random_scale_d(p, kind, stream(6)); });
+  if (p.norm_x) {
+    data.gamma = random_gamma(p, kind, stream(7));
+    data.epsilon = kind == DataKind::exact ? 0.0f : 0.125f;  // large: one that is left out shows
+    data.roots = roots_of(p, data.x, data.epsilon);
+  }
+  if (p.residual) data.c = random_residual(p, kind, stream(8).seed);
   return data;
 }
 
+std::vector<double> roots_of(const MixedProblem& p, std::span<const u8> x, float epsilon) {
+  std::vector<double> roots(static_cast<size_t>(p.m), 1.0);
+  for (i64 row = 0; row < p.m && p.k > 0; ++row) {
+    double squares = 0;
+    for (i64 k = 0; k < p.k; ++k) {
+      const double value = load(p.x, x.data(), row * p.ld_x + k);
+      squares += value * value;
+    }
+    roots[static_cast<size_t>(row)] =
+        1.0 / std::sqrt(squares / static_cast<double>(p.k) + static_cast<double>(epsilon));
+  }
+  return roots;
+}
+
+std::vector<u8> multiplied_tokens(const HostData& data) {
+  const MixedProblem& p = data.problem;
+  std::vector<u8> x = data.x;
+  if (!p.norm_x) return x;
+  for (i64 row = 0; row < p.m; ++row)
+    for (i64 k = 0; k < p.k; ++k)
+      store(p.x, x.data(), row * p.ld_x + k,
+            load(p.x, data.x.data(), row * p.ld_x + k) * load(p.x, data.gamma.data(), k));
+  return x;
+}
+
+std::vector<u8> random_residual(const MixedProblem& p, DataKind kind, u64 seed) {
+  const Random random{seed};
+  const i64 elements = p.m == 0 ? 0 : (p.m - 1) * p.ld_c + p.n;
+  std::vector<u8> c(static_cast<size_t>(elements * bytes_of(p.d)), kPoison);
+  for (i64 row = 0; row < p.m; ++row)
+    for (i64 column = 0; column < p.n; ++column) {
+      const i64 index = row * p.n + column;
+      store(p.d, c.data(), row * p.ld_c + column,
+            kind == DataKind::exact ? verify::pick(random(index), 129) - 64.0 : random.unit(index) * 8 - 4);
+    }
+  return c;
+}
+
 double scale_of_token(const HostData& data, i64 token) {
+  if (!data.roots.empty()) return data.roots[static_cast<size_t>(token)];
   if (data.scale_x.empty()) return 1.0;
   return load(DType::fp32, data.scale_x.data(), data.problem.scale_x == ScaleMode::vector ? token : 0);
 }
@@ -288,10 +363,11 @@ std::vector<MixedSum> reference_sums(const HostData& data) {
   const MixedProblem& p = data.problem;
   const i64 groups = group_count(p.weights, p.k);
   std::vector<MixedSum> sums(static_cast<size_t>(p.m * p.n));
+  const std::vector<u8> tokens = multiplied_tokens(data);
   std::vector<double> x(static_cast<size_t>(p.m * p.k));
   for (i64 row = 0; row < p.m; ++row)
     for (i64 k = 0; k < p.k; ++k)
-      x[static_cast<size_t>(row * p.k + k)] = load(p.x, data.x.data(), row * p.ld_x + k);
+      x[static_cast<size_t>(row * p.k + k)] = load(p.x, tokens.data(), row * p.ld_x + k);
   for (i64 n = 0; n < p.n; ++n)
     for (i64 k = 0; k < p.k; ++k) {
       const i64 group = n * groups + (p.weights.group == 0 ? 0 : k / p.weights.group);

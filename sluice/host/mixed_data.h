@@ -23,13 +23,22 @@ struct HostData {
   std::vector<u8> codes;                   // n x k, a byte each
   std::vector<u8> scales, zeros;           // n x groups, of weights.scale
   std::vector<u8> bias, scale_x, scale_d;  // scales of fp32
+  std::vector<u8> gamma, c;                // c: ld_c apart; what lies between rows is NaN
+  float epsilon = 0;
+  std::vector<double> roots;  // with norm_x, of each token: 1 / sqrt(mean of squares + epsilon)
 };
 
 /// Equal arguments give equal bits. Errors: those of plan().
 Result<HostData> random_data(const MixedProblem& problem, DataKind kind, u64 seed);
 
-/// What the sums of a token are multiplied with.
+/// What the sums of a token are multiplied with: its scale, or with norm_x its root.
 double scale_of_token(const HostData& data, i64 token);
+/// HostData::roots of tokens as they lie in memory.
+std::vector<double> roots_of(const MixedProblem& problem, std::span<const u8> x, float epsilon);
+/// What is multiplied: x, or with norm_x x times gamma, rounded.
+std::vector<u8> multiplied_tokens(const HostData& data);
+/// A C for the problem, of numbers that suit `kind`.
+std::vector<u8> random_residual(const MixedProblem& problem, DataKind kind, u64 seed);
 
 /// m x n, on the CPU.
 std::vector<MixedSum> reference_sums(const HostData& data);

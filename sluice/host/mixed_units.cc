@@ -30,6 +30,9 @@ std::string epilogue_text(Bias bias, DType bias_type, Activation activation) {
 std::string gated_text(bool gated) {
   return gated ? ", .gated = true" : "";
 }
+std::string tokens_text(bool norm_x, bool residual) {
+  return std::string(norm_x ? ", .norm_x = true" : "") + (residual ? ", .residual = true" : "");
+}
 std::string scale_d_text(ScaleMode scale_d) {
   return scale_d == ScaleMode::none ? "" : ", .scale_d = " + scale_text(scale_d);
 }
@@ -37,12 +40,12 @@ std::string scale_d_text(ScaleMode scale_d) {
 }  // namespace
 
 std::string to_string(const NarrowConfig& config) {
-  const auto& [weights, x, d, bias, bias_type, activation, gated, held_tokens, token_blocks, row_blocks,
-               warps, stages, parts, ctas, overlap] =
+  const auto& [weights, x, d, bias, bias_type, activation, gated, norm_x, residual, held_tokens, token_blocks,
+               row_blocks, warps, stages, parts, ctas, overlap] =
       config;  // a field that is added and not printed does not compile
   return "sluice::NarrowConfig{.weights = " + to_string(weights) + ", .x = " + type_text(x) +
          ", .d = " + type_text(d) + epilogue_text(bias, bias_type, activation) + gated_text(gated) +
-         (held_tokens == 0 ? "" : ", .held_tokens = " + number(held_tokens)) +
+         tokens_text(norm_x, residual) + (held_tokens == 0 ? "" : ", .held_tokens = " + number(held_tokens)) +
          ", .token_blocks = " + number(token_blocks) + ", .row_blocks = " + number(row_blocks) +
          ", .warps = " + number(warps) + ", .stages = " + number(stages) + ", .parts = " + number(parts) +
          ", .ctas = " + number(ctas) + overlap_field(overlap) + "}";
@@ -74,13 +77,14 @@ std::string to_string(const MixedConfig& config) {
 }
 
 std::string to_string(const MixedProblem& problem) {
-  const auto& [m, n, k, x, scale_x, d, weights, bias, bias_type, activation, gated, scale_d, ld_x, ld_d] =
-      problem;
+  const auto& [m, n, k, x, scale_x, d, weights, bias, bias_type, activation, gated, scale_d, norm_x, residual,
+               ld_x, ld_d, ld_c] = problem;
   return "sluice::MixedProblem{.m = " + number(m) + ", .n = " + number(n) + ", .k = " + number(k) +
          ", .x = " + type_text(x) + ", .scale_x = " + scale_text(scale_x) + ", .d = " + type_text(d) +
          ", .weights = " + to_string(weights) + epilogue_text(bias, bias_type, activation) +
-         gated_text(gated) + scale_d_text(scale_d) + ", .ld_x = " + number(ld_x) +
-         ", .ld_d = " + number(ld_d) + "}";
+         gated_text(gated) + scale_d_text(scale_d) + tokens_text(norm_x, residual) +
+         ", .ld_x = " + number(ld_x) + ", .ld_d = " + number(ld_d) +
+         (residual ? ", .ld_c = " + number(ld_c) : "") + "}";
 }
 
 std::string unit_text(const NarrowConfig& config) {
@@ -139,6 +143,10 @@ std::string formats_text(const Config& c) {
   if (c.activation != Activation::none) out += std::string(" ") + name_of(c.activation);
   if constexpr (requires { c.gated; })
     if (c.gated) out += " gated";
+  if constexpr (requires { c.norm_x; }) {
+    if (c.norm_x) out += " norm_x";
+    if (c.residual) out += " residual";
+  }
   if constexpr (requires { c.scale_x; })
     if (c.scale_x != ScaleMode::none) out += std::string(" scale_x:") + name_of(c.scale_x);
   if constexpr (requires { c.scale_d; })

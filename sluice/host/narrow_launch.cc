@@ -18,7 +18,8 @@ Result<void> fill(const Device&, const NarrowConfig& c, Kernel::Impl& impl) {
                  .ld_d = p.ld_d,
                  .n = static_cast<int>(d_columns(p)),
                  .k = static_cast<int>(p.k),
-                 .k_tiles = static_cast<int>(packed_k_tiles(p.k))};
+                 .k_tiles = static_cast<int>(packed_k_tiles(p.k)),
+                 .ld_c = p.ld_c};
   return {};
 }
 
@@ -29,7 +30,9 @@ Result<void> enqueue(const Kernel::Impl& impl, const NarrowConfig& c, const Args
   params.bias = args.bias;
   params.prefetch = args.prefetch;
   params.hand_off = args.hand_off;
-  params.vectors = allows_vectors(p, args.d);
+  params.vectors = allows_vectors(p, args.d) && (!p.residual || allows_vectors(p, args.c, p.ld_c));
+  params.gamma = args.gamma;
+  params.epsilon = args.epsilon;
   const i64 step = kMaxGridY * tile_tokens(c);
   for (i64 first = 0; first < p.m; first += step) {
     const i64 tokens = std::min(step, p.m - first);
@@ -38,6 +41,7 @@ Result<void> enqueue(const Kernel::Impl& impl, const NarrowConfig& c, const Args
     params.x = reinterpret_cast<const void*>(reinterpret_cast<u64>(args.x) +
                                              static_cast<u64>(first * params.ld_x * bytes_of(p.x)));
     params.d = static_cast<u8*>(args.d) + first * params.ld_d * bytes_of(p.d);
+    if (p.residual) params.c = static_cast<const u8*>(args.c) + first * params.ld_c * bytes_of(p.d);
     LaunchShape shape = impl.shape;
     shape.grid_y = static_cast<u32>(ceil_div(tokens, i64{tile_tokens(c)}));
     if (Result<void> launched =

@@ -3,7 +3,8 @@
 //
 // | warp        | does                                                                                     |
 // | every one   | copies its own k-tiles into its own ring, expands codes, multiplies (mma.sync), scales  |
-// | all, at end | add up the warps' sums through shared memory, then those of the cluster's CTAs          |
+// | all, at end | add up the warps' sums through shared memory, then those of the cluster's CTAs; with    |
+// |             | norm_x squares of tokens too, by whose root mean square the sums are divided            |
 //
 // | meeting point                     | who            | what it orders                                     |
 // | wait_copies, __syncwarp           | a warp         | a stage's bytes before its reads, its reads before |
@@ -73,15 +74,18 @@ SLUICE_DEVICE void run_narrow(const NarrowParams& params) {
   const int first_filled = min(kConfig.stages - 1, at.count);
   if constexpr (kConfig.token_blocks == 1) {
     TileSums<kConfig> sums(params, at);
+    TokenSquares<kConfig> squares(base);
     ring.run(
         copy,
         [&](u32 stage) {
           timeline.mark_stage(first_filled);
           sums.add_tile(stage, at);
+          if constexpr (kConfig.norm_x) squares.add_tile(stage, at.lane);
         },
         issued);
     hand_off();
-    Finish<kConfig>(params, at).run(sums, base);
+    if constexpr (kConfig.norm_x) squares.leave(at);
+    Finish<kConfig>(params, at, base).run(sums);
   } else {
     TokenRows<kConfig> sums(params, at);
     ring.run(
@@ -92,7 +96,7 @@ SLUICE_DEVICE void run_narrow(const NarrowParams& params) {
         },
         issued);
     hand_off();
-    Finish<kConfig>(params, at).run(sums, base);
+    Finish<kConfig>(params, at, base).run(sums);
   }
   timeline.mark(Moment::exit);
   timeline.write();

@@ -39,9 +39,15 @@ inline constexpr int kByteMostGroups = 4;
 SLUICE_HD constexpr int math_groups(const ByteConfig& c) {
   return c.strips * c.k_groups;
 }
-/// Math warpgroups, then two warps that load.
+/// Warps that load tokens, and as many that load weights. A thread takes 200 clocks and more to issue a copy,
+/// so several do; each has stages of its own, for who waits for a stage must have seen all its phases.
+SLUICE_HD constexpr int load_warps(const ByteConfig& c) {
+  const int most = c.tokens <= 16 ? 4 : c.tokens <= 32 ? 2 : 1;  // registers are left for
+  return most >= 4 && c.stages % 4 == 0 ? 4 : most >= 2 && c.stages % 2 == 0 ? 2 : 1;
+}
+/// Math warpgroups, then the warps that load.
 SLUICE_HD constexpr int threads_of(const ByteConfig& c) {
-  return 128 * math_groups(c) + 64;
+  return 128 * math_groups(c) + 64 * load_warps(c);
 }
 SLUICE_HD constexpr int tile_rows(const ByteConfig& c) {
   return kStripRows * c.strips;

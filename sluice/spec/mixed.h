@@ -4,9 +4,10 @@
 //   D[m][n] = act(scale_x[m] * sum_k X[m][k] W[n][k] + bias[n]),  W = scale * (code - zero) (spec/packing.h)
 // Gated, with y[m][n] what act is given there, D[m][j] = act(y[m][j]) * y[m][n / 2 + j], j < n / 2: W's first
 // half of rows makes the gate, its last half "up", as models concatenate them. With scale_d D is divided by
-// it before it is rounded, as a quantiser with a given scale has it (spec/epilogue.h). A tile's rows are W's;
-// an output is a row of the tensor core's A and a token a column of its B, but for 16 and 32 tokens in
-// narrow.cuh, which are the rows of A (device/mixed/token_rows.cuh).
+// it before it is rounded, as a quantiser with a given scale has it (spec/epilogue.h). With norm_x X stands
+// for its rows over their root mean square, times gamma (see there); a residual C is added to D last. A
+// tile's rows are W's; an output is a row of the tensor core's A and a token a column of its B, but for 16
+// and 32 tokens in narrow.cuh, which are the rows of A (device/mixed/token_rows.cuh).
 #pragma once
 
 #include <sluice/spec/epilogue.h>
@@ -31,8 +32,13 @@ struct MixedProblem {
   Activation activation = Activation::none;
   bool gated = false;                   // D is m x n / 2; any e4m3 tokens, or few of 16 bits
   ScaleMode scale_d = ScaleMode::none;  // of an e4m3 D: none, or tensor (one fp32)
+  /// Up to 8 bf16 tokens: what is multiplied is x gamma[k] (bf16), and a token's sums are divided by the root
+  /// of mean_k x^2 + epsilon: the norm in front of a layer's product, in it. gamma is k bf16 values.
+  bool norm_x = false;
+  bool residual = false;  // C, m x n of D's type, is added behind the activation; 16-bit tokens, not gated
   i64 ld_x = 0;
   i64 ld_d = 0;
+  i64 ld_c = 0;
 
   constexpr bool operator==(const MixedProblem&) const = default;
 };
@@ -62,6 +68,8 @@ struct NarrowConfig {
   DType bias_type = DType::fp16;
   Activation activation = Activation::none;
   bool gated = false;
+  bool norm_x = false;
+  bool residual = false;
   // Of a tile of 8 tokens that are in shared memory, 1 or 4, because there are no more; 0: all. A decoding
   // token alone would lie there with seven rows of zeros, as many bytes as half of its codes.
   int held_tokens = 0;
@@ -78,6 +86,7 @@ struct NarrowConfig {
 
 inline constexpr int kBlockRows = 16;
 inline constexpr int kTokenBlock = 8;
+inline constexpr int kNormTokens = kTokenBlock;  // that norm_x takes at most
 
 SLUICE_HD constexpr int tile_rows(const NarrowConfig& c) {
   return kBlockRows * c.row_blocks;
@@ -102,7 +111,7 @@ SLUICE_HD constexpr int threads_of(const NarrowConfig& c) {
 }
 
 // A stage: tokens (two halves of 64 k, rows of 128 bytes, 16-byte pieces swizzled by the row), then the codes
-// of the CTA's blocks and all scales and zeros of each strip.
+// of the CTA's blocks and all scales and zeros of each strip; with norm_x gamma of its k.
 SLUICE_HD constexpr int stage_tokens(const NarrowConfig& c) {
   return c.held_tokens == 0 ? tile_tokens(c) : c.held_tokens;
 }
@@ -115,8 +124,11 @@ SLUICE_HD constexpr int stage_code_bytes(const NarrowConfig& c) {
 SLUICE_HD constexpr int strip_scale_bytes(const NarrowConfig& c) {
   return tile_scale_bytes(c.weights) + tile_zero_bytes(c.weights);
 }
-SLUICE_HD constexpr int stage_bytes(const NarrowConfig& c) {
+SLUICE_HD constexpr int gamma_offset(const NarrowConfig& c) {
   return stage_token_bytes(c) + stage_code_bytes(c) + tile_strips(c) * strip_scale_bytes(c);
+}
+SLUICE_HD constexpr int stage_bytes(const NarrowConfig& c) {
+  return gamma_offset(c) + (c.norm_x ? kPackedTileK * bytes_of(c.x) : 0);
 }
 SLUICE_HD constexpr WarpTile warp_tile(const NarrowConfig& c) {
   return {.rows = tile_rows(c),
@@ -131,9 +143,18 @@ SLUICE_HD constexpr WarpTile warp_tile(const NarrowConfig& c) {
 SLUICE_HD constexpr int zeros_offset(const NarrowConfig& c) {
   return c.warps * c.stages * stage_bytes(c);
 }
-/// Where sums from the cluster arrive: behind the rings and the CTA's own sums, which lie over the rings.
-SLUICE_HD constexpr int incoming_offset(const NarrowConfig& c) {
+/// Sums of the squares of tokens, fp32, those of each warp and those that each CTA of the cluster sends:
+/// behind the rings and the CTA's own sums, which lie over the rings.
+SLUICE_HD constexpr int squares_offset(const NarrowConfig& c) {
   return max(zeros_offset(c) + (c.held_tokens == 0 ? 0 : 16 * c.warps), warp_sums_bytes(warp_tile(c)));
+}
+SLUICE_HD constexpr int squares_bytes(const NarrowConfig& c) {
+  if (!c.norm_x) return 0;
+  return 16 * ceil_div(stage_tokens(c), 4) * (c.warps + (c.parts > 1 ? c.parts : 0));
+}
+/// Where sums from the cluster arrive: nothing else ever lies there.
+SLUICE_HD constexpr int incoming_offset(const NarrowConfig& c) {
+  return squares_offset(c) + squares_bytes(c);
 }
 SLUICE_HD constexpr i64 smem_bytes(const NarrowConfig& c) {
   return incoming_offset(c) + incoming_sums_bytes(warp_tile(c));
@@ -150,6 +171,9 @@ SLUICE_HD constexpr const char* validate(const NarrowConfig& c) {
     return "token_blocks must be 1, 2 or 4: 8, 16 or 32 tokens";
   if (c.row_blocks != 2 && c.row_blocks != 4 && c.row_blocks != 8)
     return "row_blocks must be 2, 4 or 8: half a strip, one or two";
+  if (c.norm_x && (c.x != DType::bf16 || c.token_blocks != 1))
+    return "norm_x takes bf16 tokens in tiles of 8 (token_blocks = 1)";
+  if (c.residual && c.gated) return "a gated product adds no residual";
   if (c.gated && c.row_blocks == 2)
     return "gated, row_blocks must be 4 or 8: pairs of blocks of the gate, and as many of up";
   if (c.held_tokens != 0 && (c.token_blocks != 1 || (c.held_tokens != 1 && c.held_tokens != 4)))
@@ -175,8 +199,13 @@ struct NarrowParams {
   i64 ld_x, ld_d;
   int m, n, k;  // n: columns of D
   int k_tiles;
-  bool vectors;  // rows of D begin at multiples of 4 elements and n is one: four go in one store
+  bool vectors;  // rows of D (and C) begin at multiples of 4 elements and n is one: four go in one store
   WarmRange prefetch, hand_off;  // of launches that overlap others: before the wait, after the last load
+  // What comes last moves nothing in kernels that do not read it.
+  const void* gamma;
+  const void* c;
+  i64 ld_c;
+  float epsilon;
 };
 
 }  // namespace sluice

@@ -12,8 +12,10 @@ MixedRecipe recipe_of(const MixedProblem& problem) {
   if (p.ld_x == 0) p.ld_x = p.k;
   if (p.ld_d == 0) p.ld_d = d_columns(p);
   // Of no cost are bias_type (its bytes are read once), ld_x (rows are read in whole lines), scale_d (one
-  // value) and gated: the time is the weights', and the planner leaves out what a gated product cannot have.
-  const auto& [m, n, k, x, scale_x, d, weights, bias, bias_type, activation, gated, scale_d, ld_x, ld_d] = p;
+  // value), gated, norm_x and residual (and ld_c): the time is the weights', and the planner leaves out what
+  // such a product cannot have.
+  const auto& [m, n, k, x, scale_x, d, weights, bias, bias_type, activation, gated, scale_d, norm_x, residual,
+               ld_x, ld_d, ld_c] = p;
   const auto& [type, group, scale, zero, order] = weights;
   return {.m = m,
           .n = n,

@@ -82,6 +82,7 @@ class mixed_overlap : public GpuTest {
       for (const int copy : {0, 1}) {
         mixed::Args args = data->args(copy);
         args.x = x->data();
+        if (problem.residual) args.c = x->data();  // written by the launch before, too
         args.prefetch = args.hand_off = {args.weights, plan->weight_bytes};
         EXPECT_TRUE(ok(mixed::launch(*kernel, args, stream->get())));
       }
@@ -116,6 +117,22 @@ TEST_F(mixed_overlap, of_gated_products_gives_the_bits_of_launches_in_turn) {
     problem.activation = Activation::silu;
     problem.gated = true;
     expect_same_bits(problem, {.row_blocks = 4, .parts = 2});
+    expect_same_bits(problem, {.row_blocks = 8});
+  }
+}
+
+TEST_F(mixed_overlap, of_products_that_norm_and_add_gives_the_bits_of_launches_in_turn) {
+  for (const i64 m : {1, 5}) {
+    MixedProblem problem = problem_of(DType::bf16, m);
+    problem.d = DType::bf16;
+    problem.residual = true;
+    problem.ld_c = problem.k;
+    ASSERT_LE(problem.n, problem.k);
+    expect_same_bits(problem, {.token_blocks = 1});
+    problem.norm_x = true;
+    expect_same_bits(problem, {.token_blocks = 1, .parts = 2});
+    problem.residual = false;
+    problem.gated = true;
     expect_same_bits(problem, {.row_blocks = 8});
   }
 }

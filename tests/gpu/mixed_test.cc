@@ -43,6 +43,10 @@ MixedProblem problem_of(const MixedConfig& config, i64 m, i64 n, i64 k) {
     if (gated && is_16bit(c.x)) m = std::min(m, mixed::kMaxGatedTokens);
     if constexpr (requires { c.held_tokens; })
       if (c.held_tokens != 0) m = std::min(m, i64{c.held_tokens});
+    bool norm_x = false, residual = false;
+    if constexpr (requires { c.norm_x; }) norm_x = c.norm_x, residual = c.residual;
+    if (norm_x) m = std::min(m, i64{kNormTokens});
+    if (residual) m = std::min(m, mixed::kMaxResidualTokens);
     ScaleMode scale_d = ScaleMode::none;
     if constexpr (requires { c.scale_d; }) scale_d = c.scale_d;
     return {.m = m,
@@ -57,6 +61,8 @@ MixedProblem problem_of(const MixedConfig& config, i64 m, i64 n, i64 k) {
             .activation = c.activation,
             .gated = gated,
             .scale_d = scale_d,
+            .norm_x = norm_x,
+            .residual = residual,
             .ld_x = ceil_div(k, token_unit(c.x)) * token_unit(c.x)};
   };
   return std::visit(of, config);
@@ -157,6 +163,7 @@ Case random_case(const std::vector<MixedConfig>& configs, u64 seed) {
             .shift = dice.one_in(2) ? 0 : dice.between(1, 5)};
   if (dice.one_in(2)) made.problem.ld_x += token_unit(made.problem.x) * dice.between(0, 5);
   if (dice.one_in(2)) made.problem.ld_d = d_columns(made.problem) + dice.between(0, 9);
+  if (made.problem.residual && dice.one_in(2)) made.problem.ld_c = made.problem.n + dice.between(0, 9);
   return made;
 }
 
@@ -275,6 +282,60 @@ TEST_F(mixed_products, that_are_gated_as_planned_are_right) {
       ASSERT_TRUE(ok(found));
       EXPECT_TRUE(found->passed()) << to_string(problem) << ": " << describe(*found);
     }
+}
+
+// What a layer has: norms in front of qkv and gate_up, the residual stream behind o and down.
+TEST_F(mixed_products, that_norm_what_they_read_and_add_a_residual_as_planned_are_right) {
+  for (const i64 m : {1, 3, 8})
+    for (const auto& [n, k] : {std::array<i64, 2>{6144, 4096}, {1280, 8192}, {200, 328}})
+      for (const bool residual : {false, true}) {
+        expect_planned_right({.m = m,
+                              .n = n,
+                              .k = k,
+                              .x = DType::bf16,
+                              .d = DType::bf16,
+                              .weights = {.scale = DType::bf16},
+                              .norm_x = true,
+                              .residual = residual});
+      }
+  expect_planned_right({.m = 2,
+                        .n = 28672,
+                        .k = 4096,
+                        .x = DType::bf16,
+                        .d = DType::bf16,
+                        .weights = {.scale = DType::bf16},
+                        .activation = Activation::silu,
+                        .gated = true,
+                        .norm_x = true});
+  for (const i64 m : {16, 33})
+    expect_planned_right({.m = m, .n = 4096, .k = 1024, .weights = {.group = 64}, .residual = true});
+}
+
+// C may be D itself: every element is read by who writes it.
+TEST_F(mixed_products, add_to_d_where_it_lies) {
+  for (const int parts : {1, 4}) {
+    const MixedProblem problem{
+        .m = 5, .n = 320, .k = 1024, .x = DType::bf16, .d = DType::bf16, .residual = true};
+    const auto plan = mixed::plan(problem, device().info(), {.parts = parts});
+    const auto data = made(problem, DataKind::real, 4);
+    ASSERT_TRUE(ok(plan) && ok(data));
+    const auto kernel = mixed::prepare(device(), *plan);
+    ASSERT_TRUE(ok(kernel));
+    ASSERT_TRUE(ok(mixed::launch(*kernel, data->args(), nullptr)));
+    const auto apart = data->read_d();
+    ASSERT_TRUE(ok(apart));
+    const i64 bytes = problem.m * problem.n * 2;
+    const auto c = DeviceBuffer::allocate(device(), bytes);
+    ASSERT_TRUE(ok(c));
+    ASSERT_TRUE(ok(c->upload(data->host().c.data(), bytes)));
+    mixed::Args args = data->args();
+    args.c = args.d = c->data();
+    ASSERT_TRUE(ok(mixed::launch(*kernel, args, nullptr)));
+    std::vector<u8> in_place(static_cast<size_t>(bytes));
+    ASSERT_TRUE(ok(synchronize(device())));
+    ASSERT_TRUE(ok(c->download(in_place.data(), bytes)));
+    EXPECT_TRUE(std::equal(in_place.begin(), in_place.end(), apart->begin() + mixed::d_begin(problem, 0)));
+  }
 }
 
 TEST_F(mixed_products, of_e4m3_tokens_as_planned_are_right) {

@@ -118,6 +118,8 @@ inline NarrowConfig random_config(const WeightFormat& format, Dice& dice) {
                    .parts = dice.any_of(kParts),
                    .ctas = dice.any_of(kCtas)};
     if (c.token_blocks == 1) c.held_tokens = dice.any_of(kHeldTokens);
+    c.norm_x = c.x == DType::bf16 && c.token_blocks == 1 && dice.one_in(2);
+    c.residual = !c.gated && dice.one_in(3);
     if (validate(c) == nullptr) return c;
   }
 }

@@ -175,7 +175,48 @@ TEST(chain_layers, fused_dense_products_make_what_the_next_one_reads) {
     const auto plan = plan_chain(steps, DeviceInfo{});
     EXPECT_TRUE(plan.ok()) << plan.error().message;
   }
-  EXPECT_NE(parse_fusion("all").error().message.find("none, gated, residual"), std::string::npos);
+  EXPECT_NE(parse_fusion("all").error().message.find("none, gated, residual, norm"), std::string::npos);
+}
+
+TEST(chain_layers, with_norms_in_their_products_are_four_launches) {
+  const LayerSpec spec = fused(spec_of(LayerWeights::int4, LayerParts::all), Fusion::norm);
+  const LayerMemory memory = imagined_memory(spec);
+  const std::vector<ChainStep> steps = steps_of(spec, memory);
+  ASSERT_EQ(steps.size(), 4u * 4);
+  const void* stream = memory.input;
+  for (size_t i = 0; i < steps.size(); i += 4) {
+    const auto product = [&](size_t at) { return std::get<MixedStep>(steps[i + at].work); };
+    const MixedStep qkv = product(0), o = product(1), gate_up = product(2), down = product(3);
+    for (const MixedStep& reader : {qkv, gate_up}) {
+      EXPECT_TRUE(reader.problem.norm_x && !reader.problem.residual);
+      EXPECT_EQ(reader.args.gamma, memory.gamma);
+    }
+    for (const MixedStep& writer : {o, down}) EXPECT_TRUE(writer.problem.residual && !writer.problem.norm_x);
+    EXPECT_EQ(qkv.args.x, stream);
+    EXPECT_EQ(o.args.c, stream);
+    EXPECT_EQ(gate_up.args.x, o.args.d);
+    EXPECT_EQ(down.args.c, o.args.d);
+    stream = down.args.d;
+  }
+  const auto plan = plan_chain(steps, DeviceInfo{});
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  EXPECT_EQ(weights_of(steps[4]).back().data, memory.gamma) << "read before the wait";
+  std::vector<ChainStep> writes_gamma = steps;
+  std::get<MixedStep>(writes_gamma[5].work).args.gamma = std::get<MixedStep>(writes_gamma[4].work).args.d;
+  std::get<MixedStep>(writes_gamma[6].work).args.gamma = std::get<MixedStep>(writes_gamma[4].work).args.d;
+  const auto refused = plan_chain(writes_gamma, DeviceInfo{});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::aliasing);
+  EXPECT_NE(refused.error().message.find("gamma"), std::string::npos) << refused.error().message;
+
+  EXPECT_TRUE(adds_residuals(spec));
+  EXPECT_EQ(why_not_fused(spec, Fusion::norm), nullptr);
+  LayerSpec bytes = spec;
+  bytes.tokens_of_int4 = DType::e4m3;
+  EXPECT_NE(why_not_fused(bytes, Fusion::norm), nullptr);
+  EXPECT_NE(why_not_fused(bytes, Fusion::residual), nullptr);
+  EXPECT_NE(why_not_fused(spec_of(LayerWeights::e4m3, LayerParts::all), Fusion::norm), nullptr);
+  EXPECT_NE(why_not_fused(spec_of(LayerWeights::int4, LayerParts::projections), Fusion::gated), nullptr);
 }
 
 TEST(chain_layers, bytes_are_the_models) {

@@ -122,7 +122,11 @@ TEST(cli_chain, refusals_list_what_there_is) {
   EXPECT_NE(refusal("--ladder --fuse gated").find("--fuse has no effect beside --ladder"), std::string::npos);
   EXPECT_NE(refusal("--fuse all").find("none, gated, residual"), std::string::npos);
   EXPECT_NE(refusal("--fuse gated --projections").find("nothing to fuse"), std::string::npos);
-  EXPECT_NE(refusal("--fuse residual --weights int4").find("say gated"), std::string::npos);
+  EXPECT_NE(refusal("--fuse residual --weights int4 --activations e4m3").find("say gated"),
+            std::string::npos);
+  EXPECT_NE(refusal("--fuse norm").find("--weights int4"), std::string::npos);
+  EXPECT_NE(refusal("--fuse norm --weights int4 --tokens 16").find("at most 8 tokens, not 16"),
+            std::string::npos);
   EXPECT_NE(refusal("--overlap-ratio 0.5 --trigger never").find("leave one out"), std::string::npos);
 }
 

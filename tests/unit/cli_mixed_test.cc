@@ -52,6 +52,23 @@ TEST(cli_mixed, flags_make_a_problem) {
   EXPECT_EQ(item->overrides, (mixed::Overrides{.warps = 4, .stages = 3, .parts = 2}));
 }
 
+TEST(cli_mixed, norms_and_residuals_have_flags) {
+  const auto item =
+      parse("--shape 2x64x128 --weights int4 --dtype bf16 --norm-x --residual --ld-c 72 --ld-d 80");
+  ASSERT_TRUE(item) << item.error().message;
+  EXPECT_EQ(item->problem, (MixedProblem{.m = 2,
+                                         .n = 64,
+                                         .k = 128,
+                                         .x = DType::bf16,
+                                         .d = DType::bf16,
+                                         .norm_x = true,
+                                         .residual = true,
+                                         .ld_d = 80,
+                                         .ld_c = 72}))
+      << to_string(item->problem);
+  refused("--shape 2x64x128 --norm-x", "--norm-x has no effect without --weights");
+}
+
 TEST(cli_mixed, int4_is_symmetric_uint4_and_tokens_are_fp16) {
   const auto item = parse("--shape 1x64x128 --weights int4");
   ASSERT_TRUE(item) << item.error().message;
@@ -131,7 +148,7 @@ TEST(cli_mixed, refuses_what_has_no_effect) {
   refused("--shape 1x64x128 --weights int4 --zero per_group", "uint4");
   refused("--shape 1x64x128 --weights int5", "int5");
   for (const char* flag : {"--tile 64x64", "--scale-b tensor", "--batch 2", "--alpha 2", "--b-layout mn",
-                           "--residual", "--splits 2", "--a bf16"})
+                           "--splits 2", "--a bf16"})
     refused(std::string("--shape 1x64x128 --weights int4 ") + flag,
             std::string(flag, std::strcspn(flag, " ")) + " has no effect");
 }

@@ -93,6 +93,49 @@ TEST(mixed_data, of_gated_products_is_right_and_halves_that_change_places_are_fo
     }
 }
 
+TEST(mixed_data, of_normed_tokens_and_residuals_is_right_and_what_is_left_out_is_found) {
+  for (const DataKind kind : {DataKind::exact, DataKind::real})
+    for (const i64 m : {1, 3, 8})
+      for (const bool residual : {false, true}) {
+        const MixedProblem p{.m = m,
+                             .n = 70,
+                             .k = 300,
+                             .x = DType::bf16,
+                             .d = m == 3 ? DType::fp32 : DType::bf16,
+                             .weights = {.group = 64},
+                             .bias = residual ? Bias::none : Bias::column,
+                             .norm_x = true,
+                             .residual = residual,
+                             .ld_x = 304,
+                             .ld_c = residual ? 73 : 0};
+        const Result<mixed::HostData> data = mixed::random_data(p, kind, 11);
+        ASSERT_TRUE(data.ok()) << data.error().message;
+        const std::vector<MixedSum> sums = mixed::reference_sums(*data);
+        const Comparison found = mixed::judge(*data, sums, reference_d(*data, 1), 1);
+        EXPECT_TRUE(found.passed()) << describe(found);
+        EXPECT_EQ(found.inexact_inputs, 0);
+        const auto passes = [&](auto&& spoil) {
+          mixed::HostData other = *data;
+          spoil(other);
+          return mixed::judge(*data, sums, reference_d(other, 1), 1).passed();
+        };
+        EXPECT_FALSE(passes([](mixed::HostData& d) { d.gamma[1] ^= 0x80; })) << "the sign of one gamma";
+        const std::span<const u8> all_but_one_piece(data->x.data(), static_cast<size_t>(292 * 2));
+        MixedProblem shorter = data->problem;
+        shorter.m = 1, shorter.k = 292;
+        const double root = mixed::roots_of(shorter, all_but_one_piece, data->epsilon)[0] *
+                            std::sqrt(292.0 / 300.0);  // of 292 squares' sum over 300
+        if (kind == DataKind::exact) {
+          EXPECT_FALSE(passes([&](mixed::HostData& d) { d.roots[0] = root; })) << "squares of the last eight";
+          EXPECT_FALSE(passes([&](mixed::HostData& d) { d.roots.back() *= 2; }));
+        }
+        if (residual) {
+          EXPECT_FALSE(
+              passes([&](mixed::HostData& d) { d.c[static_cast<size_t>(bytes_of(p.d) - 1)] ^= 0x40; }));
+        }
+      }
+}
+
 // Cut off at 448 all but signs would be equal, too small all would be zero.
 TEST(mixed_data, of_an_e4m3_d_have_a_scale_with_which_it_keeps_its_bits) {
   for (const DataKind kind : {DataKind::exact, DataKind::real})

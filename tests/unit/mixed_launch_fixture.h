@@ -24,6 +24,8 @@ class MixedLaunchTest : public LaunchTest {
                      .d = driver.memory(p.m * (p.ld_d + p.n) * 4 + 256),
                      .bias = driver.memory(p.n * 4 + 256)};
     if (p.scale_x != ScaleMode::none) args.scale_x = static_cast<const float*>(driver.memory(p.m * 4 + 256));
+    if (p.norm_x) args.gamma = driver.memory(p.k * 2 + 256);
+    if (p.residual) args.c = driver.memory(p.m * (p.ld_c + p.n) * 4 + 256);
     if (p.scale_d != ScaleMode::none) args.scale_d = static_cast<const float*>(driver.memory(256));
     return args;
   }

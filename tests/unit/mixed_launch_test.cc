@@ -3,6 +3,8 @@
 // and that a launch allocates nothing. To see it fail: swap grid_x and grid_y; drop a check_alignment.
 #include <sluice/mixed.h>
 
+#include <limits>
+
 #include <sluice/host/mixed.h>
 
 #include "allocation_counter.h"
@@ -161,6 +163,83 @@ TEST_F(MixedLaunch, gated_has_half_the_columns) {
                   {.tokens = 64});
   expect_refused_plan(p, "must be those of the problem",
                       [](mixed::Plan& plan) { std::get<NarrowConfig>(plan.config).gated = false; });
+}
+
+TEST_F(MixedLaunch, norms_what_it_reads_and_adds_a_residual) {
+  MixedProblem p{.m = 4,
+                 .n = 384,
+                 .k = 256,
+                 .x = DType::bf16,
+                 .d = DType::bf16,
+                 .weights = {.group = 64},
+                 .norm_x = true,
+                 .residual = true,
+                 .ld_c = 385};
+  const mixed::Kernel kernel = made(p, {.parts = 2});
+  const NarrowConfig c = narrow_of(kernel.plan());
+  EXPECT_TRUE(c.norm_x && c.residual);
+  EXPECT_GE(incoming_offset(c), squares_offset(c) + 16 * (c.warps + 2)) << "slots of warps and CTAs";
+  mixed::Args good = args_of(p);
+  good.epsilon = 0.5f;
+  const auto expect = [&](ErrorCode code, const char* mention, auto&& spoil) {
+    mixed::Args bad = good;
+    spoil(bad);
+    refused(mixed::launch(kernel, bad, nullptr), code, mention);
+  };
+  expect(ErrorCode::invalid_pointer, "plan without norm_x", [](mixed::Args& a) { a.gamma = nullptr; });
+  expect(ErrorCode::invalid_pointer, "plan without a residual", [](mixed::Args& a) { a.c = nullptr; });
+  expect(ErrorCode::misaligned, "gamma = ", [](mixed::Args& a) { a.gamma = shifted(a.gamma, 8); });
+  expect(ErrorCode::misaligned, "C = ", [](mixed::Args& a) { a.c = shifted(a.c, 1); });
+  expect(ErrorCode::aliasing, "with the same pitch", [](mixed::Args& a) { a.c = a.d; });
+  for (const float epsilon : {-1.0f, std::numeric_limits<float>::quiet_NaN()})
+    expect(ErrorCode::invalid_argument, "epsilon = ", [&](mixed::Args& a) { a.epsilon = epsilon; });
+  MixedProblem same_pitch = p;
+  same_pitch.ld_c = 0;
+  mixed::Args in_place = good;
+  in_place.c = shifted(in_place.d, 16);
+  refused(mixed::launch(made(same_pitch), in_place, nullptr), ErrorCode::aliasing, "overlaps C");
+  launched(mixed::launch(kernel, good, nullptr), 1);
+  const NarrowParams& params = driver.launch(0).narrow;
+  EXPECT_EQ(params.gamma, good.gamma);
+  EXPECT_EQ(params.c, good.c);
+  EXPECT_EQ(params.ld_c, 385);
+  EXPECT_EQ(params.epsilon, 0.5f);
+  EXPECT_FALSE(params.vectors) << "the second row of C is not on 8 bytes";
+  in_place.c = in_place.d;
+  launched(mixed::launch(made(same_pitch), in_place, nullptr), 2);
+  EXPECT_TRUE(driver.launch(1).narrow.vectors);
+
+  const auto refused_problem = [&](ErrorCode code, const char* mention, auto&& spoil) {
+    MixedProblem bad = p;
+    spoil(bad);
+    const Result<mixed::Plan> plan = mixed::plan(bad, device().info());
+    ASSERT_FALSE(plan.ok()) << mention;
+    EXPECT_EQ(plan.error().code, code);
+    EXPECT_NE(plan.error().message.find(mention), std::string::npos) << plan.error().message;
+  };
+  refused_problem(ErrorCode::invalid_type, "X is fp16 and is to be normed",
+                  [](MixedProblem& bad) { bad.x = DType::fp16; });
+  refused_problem(ErrorCode::invalid_size, "m = 9 must be at most 8", [](MixedProblem& bad) { bad.m = 9; });
+  refused_problem(ErrorCode::invalid_type, "a gated product adds no residual",
+                  [](MixedProblem& bad) { bad.gated = true; });
+  refused_problem(ErrorCode::invalid_size, "m = 65 must be at most 64", [](MixedProblem& bad) {
+    bad.norm_x = false;
+    bad.m = 65;
+  });
+  refused_problem(ErrorCode::invalid_type, "there is a residual: it must be fp16 or bf16",
+                  [](MixedProblem& bad) {
+                    bad.norm_x = false;
+                    bad.x = DType::e4m3;
+                    bad.weights.order = FragmentOrder::byte;
+                  });
+  refused_problem(ErrorCode::invalid_stride, "ld_c = 383", [](MixedProblem& bad) { bad.ld_c = 383; });
+  EXPECT_NE(mixed::describe(kernel.plan()).find("norm_x residual"), std::string::npos);
+  EXPECT_STREQ(validate(NarrowConfig{.norm_x = true}),
+               "norm_x takes bf16 tokens in tiles of 8 (token_blocks = 1)");
+  EXPECT_STREQ(validate(NarrowConfig{.gated = true, .residual = true}), "a gated product adds no residual");
+  MixedProblem no_k = p;
+  no_k.k = 0;
+  EXPECT_FALSE(narrow_of(made(no_k).plan()).norm_x) << "nothing has no mean";
 }
 
 TEST_F(MixedLaunch, refuses_with_value_rule_and_remedy) {

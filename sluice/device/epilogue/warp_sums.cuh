@@ -16,6 +16,9 @@ class WarpSums {
   static constexpr int kUsed = used_columns(kTile);
   static constexpr int kQuads = kTile.rows / 4 * kUsed;  // of four neighbouring rows of one column
   static constexpr int kShare = kQuads / kTile.parts;
+  struct Nothing {
+    SLUICE_DEVICE void operator()() const {}
+  };
   static constexpr int kStride = warp_sums_stride(kTile), kThreads = 32 * kTile.warps * kTile.beside;
 
  public:
@@ -29,10 +32,12 @@ class WarpSums {
 
   /// All threads. `sums` as mma lays them out, times `factors`, with the tile's rows as those of A or as the
   /// columns of B (write() has both); store(column, row, sums of four rows) is called once for each four rows
-  /// of the CTA's share.
-  template <class Sums, class Store>
-  SLUICE_DEVICE void add_up(const Sums& sums, const RowPair& factors, const Store& store) const {
-    gather(sums, factors);
+  /// of the CTA's share. send(): with parts, by all threads, when what they left in shared memory before is
+  /// there and others' memory may be written to; what it sends is there when store is called.
+  template <class Sums, class Store, class Send = Nothing>
+  SLUICE_DEVICE void add_up(const Sums& sums, const RowPair& factors, const Store& store,
+                            const Send& send = {}) const {
+    gather(sums, factors, send);
     const int thread = static_cast<int>(threadIdx.x);
     if constexpr (kTile.parts == 1)
       for (int quad = thread; quad < kQuads; quad += kThreads) give(store, quad, sum_of_warps(quad));
@@ -40,13 +45,33 @@ class WarpSums {
       for (int i = thread; i < kShare; i += kThreads) give(store, rank_ * kShare + i, sum_of_parts(i));
   }
 
+  /// The same, and what ask(column, row) gives for each four rows goes to store() with their sums. Of a
+  /// thread's first four it is asked for before sums are added up, so that it is there when they are.
+  template <class Sums, class Ask, class Store, class Send = Nothing>
+  SLUICE_DEVICE void add_up_with(const Sums& sums, const RowPair& factors, const Ask& ask, const Store& store,
+                                 const Send& send = {}) const {
+    constexpr int kOwn = kTile.parts == 1 ? kQuads : kShare;
+    const int thread = static_cast<int>(threadIdx.x), begin = kTile.parts == 1 ? 0 : rank_ * kShare;
+    const auto column_of = [](int quad) { return quad / (kTile.rows / 4); };
+    const auto row_of = [](int quad) { return quad % (kTile.rows / 4) * 4; };
+    decltype(ask(0, 0)) first{};
+    if (thread < kOwn) first = ask(column_of(begin + thread), row_of(begin + thread));
+    gather(sums, factors, send);
+    for (int i = thread; i < kOwn; i += kThreads) {
+      const int column = column_of(begin + i), row = row_of(begin + i);
+      const ptx::Float4 sum = kTile.parts == 1 ? sum_of_warps(i) : sum_of_parts(i);
+      store(column, row, sum, i == thread ? first : ask(column, row));
+    }
+  }
+
   /// The same of a tile whose rows belong together by twos, those of its first half with those of its second:
   /// store(column, row, sums of four rows, sums of the four half a tile further on).
-  template <class Sums, class Store>
-  SLUICE_DEVICE void add_up_halves(const Sums& sums, const RowPair& factors, const Store& store) const {
+  template <class Sums, class Store, class Send = Nothing>
+  SLUICE_DEVICE void add_up_halves(const Sums& sums, const RowPair& factors, const Store& store,
+                                   const Send& send = {}) const {
     static_assert(kUsed % kTile.parts == 0, "a CTA's share is whole columns");
     constexpr int kPairs = kTile.rows / 8;  // of fours, in a column
-    gather(sums, factors);
+    gather(sums, factors, send);
     const auto sum = [this](int index) {
       return kTile.parts == 1 ? sum_of_warps(index) : sum_of_parts(index);
     };
@@ -58,13 +83,14 @@ class WarpSums {
 
  private:
   /// The CTA's sums are in its shared memory; with parts, its share of the whole ones has come.
-  template <class Sums>
-  SLUICE_DEVICE void gather(const Sums& sums, const RowPair& factors) const {
+  template <class Sums, class Send>
+  SLUICE_DEVICE void gather(const Sums& sums, const RowPair& factors, const Send& send) const {
     __syncthreads();
     write(sums, factors);
     __syncthreads();
     if constexpr (kTile.parts > 1) {
       ptx::cluster_wait_acquire();  // everyone has begun
+      send();
       for (int quad = static_cast<int>(threadIdx.x); quad < kQuads; quad += kThreads)
         ptx::store_cluster(ptx::map_to_cta(slot(rank_, quad % kShare), static_cast<u32>(quad / kShare)),
                            sum_of_warps(quad));

@@ -8,6 +8,7 @@
 #include <sluice/device/mixed/byte_steps.cuh>
 #include <sluice/device/mixed/byte_tile.cuh>
 #include <sluice/device/pipeline.cuh>
+#include <sluice/device/timeline.cuh>
 
 namespace sluice::mixed {
 
@@ -21,8 +22,8 @@ class ByteProducts {
  public:
   using Sums = float[S::kTokens / 2];
 
-  SLUICE_DEVICE ByteProducts(const ByteParams& params, const BytePlace<kConfig>& at)
-      : at_(at), tile_(params, at) {}
+  SLUICE_DEVICE ByteProducts(const ByteParams& params, const BytePlace<kConfig>& at, TimelineMarks& timeline)
+      : at_(at), timeline_(timeline), tile_(params, at) {}
 
   /// All tiles of the warpgroup. On return nothing is in flight.
   SLUICE_DEVICE void run(Sums& sums) {
@@ -81,6 +82,7 @@ class ByteProducts {
   // ---- the ring ----
   SLUICE_DEVICE void wait() const {
     ptx::mbarrier_wait_parity(at_.full(ring_.stage), ring_.phase);
+    timeline_.mark_stage(min(S::kStages, at_.count) / S::kKGroups);
   }
   SLUICE_DEVICE void open_tile() {
     before_ = stage_;
@@ -142,6 +144,7 @@ class ByteProducts {
   }
 
   const BytePlace<kConfig>& at_;
+  TimelineMarks& timeline_;
   ByteTile<kConfig> tile_;
   RingPosition ring_;           // of the next tile
   int left_ = 0;                // tiles from there on

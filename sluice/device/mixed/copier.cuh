@@ -3,7 +3,7 @@
 // strips, tokens by rows of 64 k with their 16-byte pieces swizzled. k past the end become
 // zeros and are not read; so do tokens past the end in tiles of 8, of which a lone token would read eight
 // times its bytes. Wider tiles are mostly full, and copy the last token instead: two instructions
-// less for each of its rows, and what comes of them is not stored.
+// less for each of its rows, and what comes of them is not stored. gamma of a norm comes with the weights.
 #pragma once
 
 #include <sluice/device/mixed/place.cuh>
@@ -29,6 +29,11 @@ class Copier {
     const int k = at.first_tile * kPackedTileK + (kAlone ? at.lane % 16 : at.lane % 8) * 8;
     x_ = static_cast<const u8*>(params.x) + 2 * (at.first_token * params.ld_x + k);
     k_left_ = params.k - k;
+    if constexpr (kConfig.norm_x) {
+      const int first = at.first_tile * kPackedTileK + at.lane % 16 * kPiece;
+      gamma_ = static_cast<const u8*>(params.gamma) + 2 * first;
+      gamma_left_ = params.k - first;
+    }
     tokens_left_ = params.m - at.first_token - row;
     const int last = params.m - 1 - at.first_token;
 #pragma unroll
@@ -53,10 +58,15 @@ class Copier {
       copy_scales(to + S::kStrips * S::kCodeBytes + s * S::kScaleBytes, scales_ + s * strip_pitch_ + skipped,
                   lane);
     }
+    if constexpr (kConfig.norm_x) copy_gamma(stage + S::kGamma, lane, ahead * kConfig.warps * kPackedTileK);
   }
   /// The tokens of the next tile, which are the last of it.
   SLUICE_DEVICE void copy_tokens(u32 stage) {
     copy_token_pieces(stage);
+    if constexpr (kConfig.norm_x) {
+      gamma_ += kConfig.warps * kPackedTileK * 2;
+      gamma_left_ -= kConfig.warps * kPackedTileK;
+    }
     codes_ += kConfig.warps * S::kTileBytes;
     scales_ += kConfig.warps * S::kTileBytes;
     x_ += kConfig.warps * kPackedTileK * 2;
@@ -75,6 +85,12 @@ class Copier {
 #pragma unroll
     for (int begin = 0; begin < S::kScaleBytes; begin += kWarpCopy)
       if (begin + lane * kLaneBytes < S::kScaleBytes) ptx::copy_16_bytes(to + begin, from + begin, policy_);
+  }
+  /// A tile's, in a row, by half of the lanes; zeros past its end.
+  SLUICE_DEVICE void copy_gamma(u32 to, int lane, int skipped) const {
+    if (lane < 16)
+      ptx::copy_16_bytes(to + lane * kLaneBytes, gamma_ + 2 * skipped,
+                         static_cast<u32>(2 * min(kPiece, max(0, gamma_left_ - skipped))));
   }
   /// Four rows of half a tile's k at once, or a lone one of all of it, by half of the lanes. Only where k
   /// ends inside of 16 bytes are fewer copied.
@@ -124,6 +140,8 @@ class Copier {
   int tokens_left_;            // from this lane's first on
   int k_left_;                 // from this lane's first k of the next tile on
   u64 policy_;
+  const u8* gamma_;  // this lane's piece of it
+  int gamma_left_;   // as k_left_
 };
 
 }  // namespace sluice::mixed

@@ -23,6 +23,7 @@ struct Shape {
   static constexpr int kCodeBytes = stage_code_bytes(kConfig) / kStrips;  // of one strip in a stage
   static constexpr int kScaleBytes = strip_scale_bytes(kConfig);          // the same; zeros too
   static constexpr int kZeros = tile_scale_bytes(kConfig.weights);        // from a tile's scales to its zeros
+  static constexpr int kGamma = gamma_offset(kConfig);                    // from a stage to its gamma
   static constexpr int kGroup = kConfig.weights.group;
   static constexpr int kScaleSize = bytes_of(kConfig.weights.scale);
   static constexpr bool kStoredZeros = kConfig.weights.zero == ScaleZero::per_group;

@@ -9,6 +9,7 @@
 #include <sluice/device/math/row_pair.cuh>
 #include <sluice/device/mixed/outputs.cuh>
 #include <sluice/device/mixed/place.cuh>
+#include <sluice/device/ptx/half_pair.cuh>
 #include <sluice/device/ptx/mma.cuh>
 #include <sluice/device/ptx/shared.cuh>
 
@@ -86,6 +87,17 @@ class TileSums {
       const u32 half = stage + (2 * span + q) / 8 * (S::kTokenBytes / 2);
       const u32 piece = half + row * 128 + (q % 8 + at.lane / 8 ^ row) * kLaneBytes;
       ptx::load_matrices(row < S::kHeld ? piece : at.zeros, b[q], b[q + 1], b[q + 2], b[q + 3]);
+    }
+    if constexpr (kConfig.norm_x) multiply_by_gamma(stage + S::kGamma + span * 2 * kLaneBytes, at.lane, b);
+  }
+  /// gamma lies in one row, which all tokens of a fragment have.
+  SLUICE_DEVICE static void multiply_by_gamma(u32 gamma, int lane, Tokens& b) {
+#pragma unroll
+    for (int q = 0; q < 2 * S::kSpan; q += 4) {
+      u32 factors[4];
+      ptx::load_matrices(gamma + (q + lane / 8) * kLaneBytes, factors[0], factors[1], factors[2], factors[3]);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) b[q + i] = ptx::multiply_pair<kConfig.x>(b[q + i], factors[i]);
     }
   }
   SLUICE_DEVICE static void load_codes(u32 codes, int lane, Words& words) {

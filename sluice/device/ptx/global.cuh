@@ -46,12 +46,18 @@ SLUICE_DEVICE void store_global(float* address, const Float4& v) {
                : "memory");
 }
 
-// One word, or two at a multiple of 8 bytes. `asm volatile` keeps the read where it is written.
+// One word, two at a multiple of 8 bytes, or four at one of 16. `asm volatile` keeps the read where it is
+// written.
 SLUICE_DEVICE void load_global_words(const void* address, u32 (&words)[1]) {
   asm volatile("ld.global.b32 %0, [%1];" : "=r"(words[0]) : "l"(address));
 }
 SLUICE_DEVICE void load_global_words(const void* address, u32 (&words)[2]) {
   asm volatile("ld.global.v2.b32 {%0, %1}, [%2];" : "=r"(words[0]), "=r"(words[1]) : "l"(address));
+}
+SLUICE_DEVICE void load_global_words(const void* address, u32 (&words)[4]) {
+  asm volatile("ld.global.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "l"(address));
 }
 
 // The line of 128 bytes is asked for, and nobody waits.

@@ -77,6 +77,35 @@ Result<void> check_gated(const MixedProblem& p) {
   return {};
 }
 
+/// One tile of tokens has all of them, and their squares.
+Result<void> check_norm(const MixedProblem& p) {
+  const char* remedy = "; leave out norm_x, and let a Norm (sluice/norm.h) do it in front of the product";
+  if (p.x != DType::bf16)
+    return Error{ErrorCode::invalid_type,
+                 std::string("X is ") + name_of(p.x) +
+                     " and is to be normed: it must be bf16, which has room for tokens "
+                     "times gamma" +
+                     remedy};
+  if (p.m > kNormTokens)
+    return Error{ErrorCode::invalid_size, "m = " + number(p.m) + " must be at most " + number(kNormTokens) +
+                                              " if tokens are to be normed" + remedy};
+  return {};
+}
+
+Result<void> check_residual(const MixedProblem& p) {
+  const char* remedy = "; leave out residual, and add C behind the product";
+  if (!is_16bit(p.x))
+    return Error{ErrorCode::invalid_type, std::string("X is ") + name_of(p.x) +
+                                              " and there is a residual: it must be fp16 or bf16" + remedy};
+  if (p.gated)
+    return Error{ErrorCode::invalid_type, std::string("a gated product adds no residual") + remedy};
+  if (p.m > kMaxResidualTokens)
+    return Error{ErrorCode::invalid_size, "m = " + number(p.m) + " must be at most " +
+                                              number(kMaxResidualTokens) + " if there is a residual" +
+                                              remedy};
+  return {};
+}
+
 Result<void> check_types(const MixedProblem& p) {
   const auto refuse = [](const std::string& message) { return Error{ErrorCode::invalid_type, message}; };
   const std::string x = name_of(p.x);
@@ -129,6 +158,8 @@ Result<void> check_pitches(const MixedProblem& p) {
   if (Result<void> d = check_pitch({"D", "ld_d", p.gated ? "n / 2" : "n", p.ld_d, d_columns(p), p.m, p.d});
       !d)
     return d;
+  if (p.residual)
+    if (Result<void> c = check_pitch({"C", "ld_c", "n", p.ld_c, p.n, p.m, p.d}); !c) return c;
   if (p.k == 0) return {};
   if (Result<void> x = check_pitch({"X", "ld_x", "k", p.ld_x, p.k, p.m, p.x}); !x) return x;
   const i64 unit = kTokenBytes / bytes_of(p.x);
@@ -175,8 +206,14 @@ Result<MixedProblem> check_problem(const MixedProblem& problem) {
   if (Result<void> types = check_types(p); !types) return types.error();
   if (p.gated)
     if (Result<void> gated = check_gated(p); !gated) return gated.error();
+  if (p.norm_x)
+    if (Result<void> norm = check_norm(p); !norm) return norm.error();
+  if (p.residual)
+    if (Result<void> residual = check_residual(p); !residual) return residual.error();
   if (p.ld_x == 0 || p.k == 0) p.ld_x = p.k;
   if (p.ld_d == 0) p.ld_d = d_columns(p);
+  if (p.ld_c == 0) p.ld_c = p.n;
+  if (!p.residual) p.ld_c = 0;
   if (Result<void> pitches = check_pitches(p); !pitches) return pitches.error();
   if (p.bias == Bias::none) p.bias_type = MixedProblem{}.bias_type;  // equal work is an equal problem
   return p;
@@ -194,7 +231,9 @@ NarrowConfig config_for(const MixedProblem& problem) {
           .bias = problem.bias,
           .bias_type = problem.bias == Bias::none ? NarrowConfig{}.bias_type : problem.bias_type,
           .activation = problem.activation,
-          .gated = problem.gated};
+          .gated = problem.gated,
+          .norm_x = problem.norm_x && problem.k > 0,  // nothing has no mean
+          .residual = problem.residual};
 }
 
 WideConfig wide_config_for(const MixedProblem& problem) {
@@ -241,6 +280,7 @@ const char* why_not(const MixedProblem& problem, const NarrowConfig& config) {
 
 const char* why_not(const MixedProblem& problem, const WideConfig& config) {
   if (problem.gated) return "gated products are the narrow kernel's";
+  if (problem.norm_x || problem.residual) return "norms and residuals are the narrow kernel's";
   if (packed_k_tiles(problem.k) < config.cluster_k)
     return "k must be more than 0 for the wide kernel, and more than 128 with cluster_k = 2";
   const i64 tiles = ceil_div(problem.m, i64{config.tokens}) *
