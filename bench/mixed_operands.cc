@@ -43,6 +43,12 @@ i64 x_bytes(const MixedProblem& p) {
   return ((p.m - 1) * p.ld_x + p.k) * bytes_of(p.x);
 }
 
+/// gamma is 1 or -1, and tokens have the sign besides: what is multiplied are the source's, whose sums are
+/// known.
+bool is_negative_gamma(i64 k) {
+  return (k * 2654435761 >> 7) % 3 == 0;
+}
+
 /// m rows, from those of `source` in turn; what lies between rows is NaN.
 std::vector<u8> tokens_for(const MixedProblem& p, const mixed::HostData& source) {
   std::vector<u8> x(static_cast<size_t>(x_bytes(p)), kPoison);
@@ -51,6 +57,10 @@ std::vector<u8> tokens_for(const MixedProblem& p, const mixed::HostData& source)
   for (i64 row = 0; row < p.m; ++row)
     std::memcpy(x.data() + static_cast<size_t>(row) * pitch,
                 source.x.data() + static_cast<size_t>(row % kDistinctTokens) * row_bytes, row_bytes);
+  constexpr u8 kSign = 0x80;
+  for (i64 row = 0; row < p.m && p.norm_x; ++row)
+    for (i64 k = 0; k < p.k; ++k)
+      if (is_negative_gamma(k)) x[static_cast<size_t>(row) * pitch + static_cast<size_t>(2 * k + 1)] ^= kSign;
   return x;
 }
 
@@ -162,17 +172,18 @@ Result<void> MixedOperands::open_scales() {
   return bytes > 0 ? scale_x_.upload(scales.data(), bytes) : Result<void>();
 }
 
-/// gamma of ones: what is multiplied are the tokens whose sums the source has.
 Result<void> MixedOperands::open_norm_and_residual() {
-  constexpr u16 kOneOfBf16 = 0x3F80;
-  const std::vector<u16> ones(static_cast<size_t>(problem_.norm_x ? problem_.k : 0), kOneOfBf16);
+  constexpr u16 kOne = 0x3F80, kMinusOne = 0xBF80;  // bf16
+  std::vector<u16> gamma(static_cast<size_t>(problem_.norm_x ? problem_.k : 0));
+  for (size_t k = 0; k < gamma.size(); ++k)
+    gamma[k] = is_negative_gamma(static_cast<i64>(k)) ? kMinusOne : kOne;
   residual_ = problem_.residual ? mixed::random_residual(problem_, mixed::DataKind::real, lab_.method.seed)
                                 : std::vector<u8>();
   const struct {
     const void* from;
     size_t bytes;
     DeviceBuffer& to;
-  } arrays[] = {{ones.data(), ones.size() * sizeof(u16), gamma_}, {residual_.data(), residual_.size(), c_}};
+  } arrays[] = {{gamma.data(), gamma.size() * sizeof(u16), gamma_}, {residual_.data(), residual_.size(), c_}};
   for (const auto& [from, bytes, to] : arrays) {
     Result<DeviceBuffer> buffer = DeviceBuffer::allocate(lab_.device, static_cast<i64>(bytes));
     if (!buffer) return buffer.error();
@@ -231,7 +242,8 @@ Result<std::string> MixedOperands::check(const Contender& contender, const AnyPl
                             .scale_x = scales_of(tokens_)};
   looked_at.problem.m = static_cast<i64>(tokens_.size());
   looked_at.problem.ld_d = d_columns(problem_);
-  if (problem_.norm_x)  // of so few tokens all are looked at
+  static_assert(kLeastTokens >= kNormTokens, "all tokens that are normed are looked at");
+  if (problem_.norm_x)
     looked_at.roots = mixed::roots_of(problem_, tokens_for(problem_, source_->host()), mixed::Args{}.epsilon);
   if (problem_.residual)
     looked_at.c = rows_of(residual_, problem_, tokens_), looked_at.problem.ld_c = problem_.n;

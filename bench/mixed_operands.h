@@ -56,7 +56,7 @@ class MixedOperands final : public TuneOperands {
 /// Tokens of m that a check looks at: all, or the first, the last and some between, so that they have not
 /// many more than kCheckedElements outputs (some 4 ms of a core, for each candidate).
 inline constexpr i64 kCheckedElements = i64{1} << 15;
-inline constexpr i64 kLeastTokens = 3;
+inline constexpr i64 kLeastTokens = 8;
 std::vector<i64> checked_tokens(i64 m, i64 n);
 
 }  // namespace sluice::bench

@@ -131,6 +131,8 @@ Result<bench::MixedCase> mixed_case_of(const RequestFlags& request, const MixedF
   if (dense.dtype.empty()) dense.dtype = "fp16";
   const Result<Problem> p = problem_of(dense);
   if (!p) return p.error();
+  if (dense.ld_c && !dense.residual)
+    return Error{ErrorCode::invalid_argument, "--ld-c has no effect without --residual: leave it out"};
   if (p->a.type == DType::e4m3 && format->type == WeightType::uint4) format->order = FragmentOrder::byte;
   return bench::MixedCase{.problem = {.m = p->m,
                                       .n = p->n,

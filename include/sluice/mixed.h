@@ -92,9 +92,11 @@ struct Args {
   const void* bias = nullptr;      // n of bias_type, if the problem has a bias
   const float* scale_x = nullptr;  // 1 or m, as MixedProblem::scale_x says
   const float* scale_d = nullptr;  // one value; read behind a dependent launch's wait
-  const void* gamma = nullptr;  // k bf16 values, with norm_x; on 16 bytes; weights, as to a dependent launch
-  float epsilon = 1e-5f;        // with norm_x: added to the mean of squares
-  const void* c = nullptr;      // m rows of n of D's type, ld_c apart, with a residual; may be d itself
+  // k bf16 values, with norm_x; on 16 bytes. Read before a dependent launch's wait, as weights are: no launch
+  // before may write it.
+  const void* gamma = nullptr;
+  float epsilon = 1e-5f;    // with norm_x: added to the mean of squares
+  const void* c = nullptr;  // m rows of n of D's type, ld_c apart, with a residual; may be d itself
   // Of plans with an overlap: what this launch brings into L2 before it waits for the one before it (its own
   // weights), and after its last load (the next one's).
   WarmRange prefetch{}, hand_off{};

@@ -21,7 +21,7 @@ struct DependentLaunch {
   static SLUICE_DEVICE void prefetch(const Params& params) {
     if constexpr (overlaps(kOverlap)) warm_part(params.prefetch);
   }
-  /// Before tokens and their scales are read and before D is written, by every thread that does.
+  /// Before tokens, their scales and C are read and before D is written, by every thread that does.
   static SLUICE_DEVICE void wait() {
     if constexpr (kOverlap.wait != Wait::none) ptx::wait_for_prerequisites();
   }

@@ -2,7 +2,7 @@
 // The checks of a mixed launch's arguments; what they have in common with other products is operand_checks.h.
 #include <sluice/host/mixed.h>
 
-#include <limits>
+#include <cstdio>
 #include <string>
 
 namespace sluice::mixed {
@@ -51,7 +51,7 @@ Result<ArgRules> argument_rules(const MixedProblem& p) {
   if (!d) return d.error();
   const Result<Footprint> c = footprint_of("C", p.d, {.inner = p.n, .outer = p.m, .ld = p.ld_c});
   if (!c) return c.error();
-  ArgRules rules{.c_may_be_d = p.ld_c == p.ld_d};
+  ArgRules rules{.c_may_be_d = p.m == 1 || p.ld_c == p.ld_d};
   auto& o = rules.operands;
   o[ArgRules::kX] = {"X", has_k, kTokenAlignment, "tokens are copied 16 bytes at a time", *x};
   o[ArgRules::kWeights] = {"weights",
@@ -104,10 +104,12 @@ Result<void> check_values(const ArgRules& rules, const Args& args) {
             (i == ArgRules::kC ? ": C may be D itself, with the same pitch, or must lie apart from it"
                                : ": it is read while D is written; give D its own memory")};
   }
-  if (!(args.epsilon >= 0.0f && args.epsilon <= std::numeric_limits<float>::max()))
+  if (rules.operands[ArgRules::kGamma].used && !(args.epsilon >= 0.0f)) {
+    char value[32];
+    std::snprintf(value, sizeof value, "%g", static_cast<double>(args.epsilon));
     return Error{ErrorCode::invalid_argument,
-                 "epsilon = " + std::to_string(args.epsilon) +
-                     " must be a number, 0 or more: it is added to a mean of squares"};
+                 std::string("epsilon = ") + value + ": must be 0 or more; 1e-5 is usual"};
+  }
   return {};
 }
 

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <numeric>
+#include <utility>
 
 #include <sluice/host/planner/mixed_checks.h>
 
@@ -63,27 +65,44 @@ int largest_token(const MixedProblem& p) {
   return static_cast<int>(std::clamp(half / (term * static_cast<double>(std::max<i64>(p.k, 1))), 1.0, 8.0));
 }
 
-/// Of exact data that are normed all tokens of a row have one magnitude, a power of two, so that the root of
-/// their squares' mean is that; times gamma they are no larger than others.
-int root_of(int largest, i64 row) {
-  int root = 1 << row % 3;
+/// A row of exact data that are normed: a quarter of its elements, wherever they are, have twice the
+/// magnitude of the root of their squares' mean, a power of two, and the others are 0; so each piece of a row
+/// has its own sum of squares. What is left over of a multiple of four has that magnitude. Times gamma none
+/// is much larger than others.
+std::vector<double> normed_row(i64 k, int largest, const Random& random) {
+  int root = 1 << random(0) % 3;
   while (root > 1 && 2 * root > largest) root /= 2;
-  return root;
+  const i64 whole = k / 4 * 4;
+  std::vector<i64> order(static_cast<size_t>(whole));
+  std::iota(order.begin(), order.end(), i64{0});
+  std::sort(order.begin(), order.end(),
+            [&](i64 x, i64 y) { return std::pair(random(x + 1), x) < std::pair(random(y + 1), y); });
+  std::vector<double> row(static_cast<size_t>(k), root);
+  for (size_t i = 0; i < order.size(); ++i)
+    row[static_cast<size_t>(order[i])] = i < order.size() / 4 ? 2.0 * root : 0.0;
+  for (i64 i = 0; i < k; ++i)
+    if (random(k + 1 + i) % 2 != 0) row[static_cast<size_t>(i)] *= -1;
+  return row;
 }
 
 std::vector<u8> random_tokens(const MixedProblem& p, DataKind kind, const Random& random) {
   std::vector<u8> x(static_cast<size_t>(p.m == 0 ? 0 : ((p.m - 1) * p.ld_x + p.k) * bytes_of(p.x)), kPoison);
   const int magnitude = largest_token(p);
-  for (i64 row = 0; row < p.m; ++row)
+  for (i64 row = 0; row < p.m; ++row) {
+    const std::vector<double> normed =
+        kind == DataKind::exact && p.norm_x
+            ? normed_row(p.k, magnitude, {verify::hash(random.seed, static_cast<u64>(row))})
+            : std::vector<double>();
     for (i64 k = 0; k < p.k; ++k) {
       const i64 index = row * p.k + k;
-      double value = verify::fill_value({.kind = Fill::normal}, random.seed, static_cast<u64>(index));
-      if (kind == DataKind::exact && p.norm_x)
-        value = root_of(magnitude, row) * (random(index) % 2 == 0 ? 1 : -1);
-      else if (kind == DataKind::exact)
-        value = verify::pick(random(index), 2 * magnitude + 1) - magnitude;
+      const double value =
+          !normed.empty() ? normed[static_cast<size_t>(k)]
+          : kind == DataKind::exact
+              ? verify::pick(random(index), 2 * magnitude + 1) - magnitude
+              : verify::fill_value({.kind = Fill::normal}, random.seed, static_cast<u64>(index));
       store(p.x, x.data(), row * p.ld_x + k, value);
     }
+  }
   return x;
 }
 
@@ -219,7 +238,8 @@ Expected before_scale_d(const HostData& data, std::span<const MixedSum> sums, Pl
     const double c = load(p.d, data.c.data(), place.row * p.ld_c + place.column);
     e.value += c;
     e.bound += 0x1p-24 * std::fabs(e.value);
-    e.exact = e.exact && e.magnitude + std::fabs(c) <= exact_limit(data, place.row);
+    const double bias = p.bias == Bias::none ? 0.0 : load(p.bias_type, data.bias.data(), place.column);
+    e.exact = e.exact && e.magnitude + std::fabs(bias) + std::fabs(c) <= exact_limit(data, place.row);
   }
   if (!p.gated) return e;
   const Expected up = sum_at(p.n / 2 + place.column);

@@ -30,7 +30,7 @@ std::string epilogue_text(Bias bias, DType bias_type, Activation activation) {
 std::string gated_text(bool gated) {
   return gated ? ", .gated = true" : "";
 }
-std::string tokens_text(bool norm_x, bool residual) {
+std::string norm_and_residual_text(bool norm_x, bool residual) {
   return std::string(norm_x ? ", .norm_x = true" : "") + (residual ? ", .residual = true" : "");
 }
 std::string scale_d_text(ScaleMode scale_d) {
@@ -45,7 +45,8 @@ std::string to_string(const NarrowConfig& config) {
       config;  // a field that is added and not printed does not compile
   return "sluice::NarrowConfig{.weights = " + to_string(weights) + ", .x = " + type_text(x) +
          ", .d = " + type_text(d) + epilogue_text(bias, bias_type, activation) + gated_text(gated) +
-         tokens_text(norm_x, residual) + (held_tokens == 0 ? "" : ", .held_tokens = " + number(held_tokens)) +
+         norm_and_residual_text(norm_x, residual) +
+         (held_tokens == 0 ? "" : ", .held_tokens = " + number(held_tokens)) +
          ", .token_blocks = " + number(token_blocks) + ", .row_blocks = " + number(row_blocks) +
          ", .warps = " + number(warps) + ", .stages = " + number(stages) + ", .parts = " + number(parts) +
          ", .ctas = " + number(ctas) + overlap_field(overlap) + "}";
@@ -82,7 +83,7 @@ std::string to_string(const MixedProblem& problem) {
   return "sluice::MixedProblem{.m = " + number(m) + ", .n = " + number(n) + ", .k = " + number(k) +
          ", .x = " + type_text(x) + ", .scale_x = " + scale_text(scale_x) + ", .d = " + type_text(d) +
          ", .weights = " + to_string(weights) + epilogue_text(bias, bias_type, activation) +
-         gated_text(gated) + scale_d_text(scale_d) + tokens_text(norm_x, residual) +
+         gated_text(gated) + scale_d_text(scale_d) + norm_and_residual_text(norm_x, residual) +
          ", .ld_x = " + number(ld_x) + ", .ld_d = " + number(ld_d) +
          (residual ? ", .ld_c = " + number(ld_c) : "") + "}";
 }

@@ -54,7 +54,8 @@ SLUICE_DEVICE void load(const ByteParams& params, const BytePlace<kConfig>& at, 
     timeline.mark(Moment::wait_returned);
     timeline.claim(first && one, kTokenRole);
     if (first) ByteLoads<kConfig>::run_tokens(params, at);
-    if (first && one) {
+    if (first &&
+        at.loader() == max(0, at.count - 1) % ByteShape<kConfig>::kLoadWarps) {  // whose load is the last
       Launch::loaded();
       Launch::hand_off(params);
     }

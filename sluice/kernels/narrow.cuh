@@ -14,8 +14,8 @@
 // | before the first push             |                |                                                    |
 // | cluster: arrive, wait             | the same       | pushed sums before they are read                   |
 // | griddepcontrol.wait, if           | every thread   | launches before this one, and what they wrote,     |
-// | config.overlap waits              |                | before X is read and D written; weights and bias   |
-// |                                   |                | may be read earlier                                |
+// | config.overlap waits              |                | before X and C are read and D written; weights,    |
+// |                                   |                | bias and gamma may be read earlier                 |
 //
 // No CTA waits for one outside of its cluster, no memory is needed between launches, and sums are always
 // added in the same order. Launched by host/narrow_launch.cc.
@@ -74,7 +74,7 @@ SLUICE_DEVICE void run_narrow(const NarrowParams& params) {
   const int first_filled = min(kConfig.stages - 1, at.count);
   if constexpr (kConfig.token_blocks == 1) {
     TileSums<kConfig> sums(params, at);
-    TokenSquares<kConfig> squares(base);
+    TokenSquares<kConfig> squares;
     ring.run(
         copy,
         [&](u32 stage) {
@@ -84,7 +84,7 @@ SLUICE_DEVICE void run_narrow(const NarrowParams& params) {
         },
         issued);
     hand_off();
-    if constexpr (kConfig.norm_x) squares.leave(at);
+    if constexpr (kConfig.norm_x) squares.leave(base, at);
     Finish<kConfig>(params, at, base).run(sums);
   } else {
     TokenRows<kConfig> sums(params, at);

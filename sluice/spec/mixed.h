@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mixed input: few-bit packed weights times 16-bit tokens, or 4-bit ones times e4m3 tokens. The problem, and
 // the configuration of the kernel for few 16-bit tokens (kernels/narrow.cuh).
-//   D[m][n] = act(scale_x[m] * sum_k X[m][k] W[n][k] + bias[n]),  W = scale * (code - zero) (spec/packing.h)
+//   D[m][n] = act(scale_x[m] * sum_k X[m][k] W[n][k] + bias[n]) + C[m][n],  W = scale * (code - zero)
+//   (spec/packing.h)
 // Gated, with y[m][n] what act is given there, D[m][j] = act(y[m][j]) * y[m][n / 2 + j], j < n / 2: W's first
 // half of rows makes the gate, its last half "up", as models concatenate them. With scale_d D is divided by
 // it before it is rounded, as a quantiser with a given scale has it (spec/epilogue.h). With norm_x X stands
@@ -32,8 +33,8 @@ struct MixedProblem {
   Activation activation = Activation::none;
   bool gated = false;                   // D is m x n / 2; any e4m3 tokens, or few of 16 bits
   ScaleMode scale_d = ScaleMode::none;  // of an e4m3 D: none, or tensor (one fp32)
-  /// Up to 8 bf16 tokens: what is multiplied is x gamma[k] (bf16), and a token's sums are divided by the root
-  /// of mean_k x^2 + epsilon: the norm in front of a layer's product, in it. gamma is k bf16 values.
+  /// RMSNorm of up to 8 bf16 tokens: what is multiplied is x gamma[k] (bf16), and a token's sums are divided
+  /// by the root of mean_k x^2 + epsilon. gamma is k bf16 values.
   bool norm_x = false;
   bool residual = false;  // C, m x n of D's type, is added behind the activation; 16-bit tokens, not gated
   i64 ld_x = 0;
@@ -148,9 +149,12 @@ SLUICE_HD constexpr int zeros_offset(const NarrowConfig& c) {
 SLUICE_HD constexpr int squares_offset(const NarrowConfig& c) {
   return max(zeros_offset(c) + (c.held_tokens == 0 ? 0 : 16 * c.warps), warp_sums_bytes(warp_tile(c)));
 }
+/// Of a warp, or of a CTA of the cluster.
+SLUICE_HD constexpr int squares_slot_bytes(const NarrowConfig& c) {
+  return 16 * ceil_div(stage_tokens(c), 4);
+}
 SLUICE_HD constexpr int squares_bytes(const NarrowConfig& c) {
-  if (!c.norm_x) return 0;
-  return 16 * ceil_div(stage_tokens(c), 4) * (c.warps + (c.parts > 1 ? c.parts : 0));
+  return c.norm_x ? squares_slot_bytes(c) * (c.warps + (c.parts > 1 ? c.parts : 0)) : 0;
 }
 /// Where sums from the cluster arrive: nothing else ever lies there.
 SLUICE_HD constexpr int incoming_offset(const NarrowConfig& c) {

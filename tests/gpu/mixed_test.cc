@@ -311,31 +311,49 @@ TEST_F(mixed_products, that_norm_what_they_read_and_add_a_residual_as_planned_ar
     expect_planned_right({.m = m, .n = 4096, .k = 1024, .weights = {.group = 64}, .residual = true});
 }
 
-// C may be D itself: every element is read by who writes it.
+// C may be D itself: every element is read by who writes it, four at a time or one.
 TEST_F(mixed_products, add_to_d_where_it_lies) {
-  for (const int parts : {1, 4}) {
-    const MixedProblem problem{
-        .m = 5, .n = 320, .k = 1024, .x = DType::bf16, .d = DType::bf16, .residual = true};
-    const auto plan = mixed::plan(problem, device().info(), {.parts = parts});
-    const auto data = made(problem, DataKind::real, 4);
-    ASSERT_TRUE(ok(plan) && ok(data));
-    const auto kernel = mixed::prepare(device(), *plan);
-    ASSERT_TRUE(ok(kernel));
-    ASSERT_TRUE(ok(mixed::launch(*kernel, data->args(), nullptr)));
-    const auto apart = data->read_d();
-    ASSERT_TRUE(ok(apart));
-    const i64 bytes = problem.m * problem.n * 2;
-    const auto c = DeviceBuffer::allocate(device(), bytes);
-    ASSERT_TRUE(ok(c));
-    ASSERT_TRUE(ok(c->upload(data->host().c.data(), bytes)));
-    mixed::Args args = data->args();
-    args.c = args.d = c->data();
-    ASSERT_TRUE(ok(mixed::launch(*kernel, args, nullptr)));
-    std::vector<u8> in_place(static_cast<size_t>(bytes));
-    ASSERT_TRUE(ok(synchronize(device())));
-    ASSERT_TRUE(ok(c->download(in_place.data(), bytes)));
-    EXPECT_TRUE(std::equal(in_place.begin(), in_place.end(), apart->begin() + mixed::d_begin(problem, 0)));
-  }
+  for (const int parts : {1, 4})
+    for (const i64 n : {320, 321})
+      for (const DType d : {DType::bf16, DType::fp32})
+        for (const i64 m : {1, 5, 16}) {
+          const MixedProblem problem{
+              .m = m, .n = n, .k = 1024, .x = DType::bf16, .d = d, .residual = true, .ld_d = n, .ld_c = n};
+          const auto plan = mixed::plan(problem, device().info(), {.parts = parts});
+          const auto data = made(problem, DataKind::real, 4);
+          ASSERT_TRUE(ok(plan) && ok(data));
+          const auto kernel = mixed::prepare(device(), *plan);
+          ASSERT_TRUE(ok(kernel));
+          ASSERT_TRUE(ok(mixed::launch(*kernel, data->args(), nullptr)));
+          const auto found = data->check();
+          ASSERT_TRUE(ok(found));
+          EXPECT_TRUE(found->passed()) << describe(*found);
+          const auto apart = data->read_d();
+          ASSERT_TRUE(ok(apart));
+          const i64 bytes = m * n * bytes_of(d);
+          const auto c = DeviceBuffer::allocate(device(), bytes);
+          ASSERT_TRUE(ok(c));
+          ASSERT_TRUE(ok(c->upload(data->host().c.data(), bytes)));
+          mixed::Args args = data->args();
+          args.c = args.d = c->data();
+          ASSERT_TRUE(ok(mixed::launch(*kernel, args, nullptr)));
+          std::vector<u8> in_place(static_cast<size_t>(bytes));
+          ASSERT_TRUE(ok(synchronize(device())));
+          ASSERT_TRUE(ok(c->download(in_place.data(), bytes)));
+          EXPECT_TRUE(
+              std::equal(in_place.begin(), in_place.end(), apart->begin() + mixed::d_begin(problem, 0)));
+        }
+}
+
+// Rings that several warps fill, some of which have nothing to load.
+TEST_F(mixed_products, of_e4m3_tokens_with_fewer_k_tiles_than_warps_that_load_are_right) {
+  const WeightFormat format{.scale = DType::bf16, .order = FragmentOrder::byte};
+  for (const int parts : {1, 2})
+    for (const i64 k : {128, 256, 384, 1920}) {
+      const ByteConfig config{.weights = format, .d = DType::fp32, .strips = 4, .parts = parts, .stages = 8};
+      ASSERT_EQ(load_warps(config), 4);
+      expect_right({problem_of(config, 16, 256, k), config, DataKind::exact, 0}, 6);
+    }
 }
 
 TEST_F(mixed_products, of_e4m3_tokens_as_planned_are_right) {

@@ -66,6 +66,7 @@ TEST(cli_mixed, norms_and_residuals_have_flags) {
                                          .ld_d = 80,
                                          .ld_c = 72}))
       << to_string(item->problem);
+  refused("--shape 2x64x128 --weights int4 --ld-c 72", "--ld-c has no effect without --residual");
   refused("--shape 2x64x128 --norm-x", "--norm-x has no effect without --weights");
 }
 

@@ -191,7 +191,8 @@ TEST_F(MixedLaunch, norms_what_it_reads_and_adds_a_residual) {
   expect(ErrorCode::misaligned, "gamma = ", [](mixed::Args& a) { a.gamma = shifted(a.gamma, 8); });
   expect(ErrorCode::misaligned, "C = ", [](mixed::Args& a) { a.c = shifted(a.c, 1); });
   expect(ErrorCode::aliasing, "with the same pitch", [](mixed::Args& a) { a.c = a.d; });
-  for (const float epsilon : {-1.0f, std::numeric_limits<float>::quiet_NaN()})
+  expect(ErrorCode::aliasing, "overlaps gamma", [](mixed::Args& a) { a.d = const_cast<void*>(a.gamma); });
+  for (const float epsilon : {-1.0f, -1e-7f, std::numeric_limits<float>::quiet_NaN()})
     expect(ErrorCode::invalid_argument, "epsilon = ", [&](mixed::Args& a) { a.epsilon = epsilon; });
   MixedProblem same_pitch = p;
   same_pitch.ld_c = 0;
@@ -232,6 +233,15 @@ TEST_F(MixedLaunch, norms_what_it_reads_and_adds_a_residual) {
                     bad.x = DType::e4m3;
                     bad.weights.order = FragmentOrder::byte;
                   });
+  refused_problem(ErrorCode::invalid_type, "X is e4m3 and is to be normed", [](MixedProblem& bad) {
+    bad.residual = false;
+    bad.x = DType::e4m3;
+    bad.weights.order = FragmentOrder::byte;
+  });
+  refused_problem(ErrorCode::invalid_stride, "ld_c = -1", [](MixedProblem& bad) { bad.ld_c = -1; });
+  const Result<mixed::Plan> sixteen = mixed::plan(p, device().info(), {.token_blocks = 2});
+  ASSERT_FALSE(sixteen.ok());
+  EXPECT_NE(sixteen.error().message.find("token_blocks = 1"), std::string::npos) << sixteen.error().message;
   refused_problem(ErrorCode::invalid_stride, "ld_c = 383", [](MixedProblem& bad) { bad.ld_c = 383; });
   EXPECT_NE(mixed::describe(kernel.plan()).find("norm_x residual"), std::string::npos);
   EXPECT_STREQ(validate(NarrowConfig{.norm_x = true}),
@@ -240,6 +250,12 @@ TEST_F(MixedLaunch, norms_what_it_reads_and_adds_a_residual) {
   MixedProblem no_k = p;
   no_k.k = 0;
   EXPECT_FALSE(narrow_of(made(no_k).plan()).norm_x) << "nothing has no mean";
+  launched(mixed::launch(made(no_k), {.d = good.d, .epsilon = -1.0f, .c = good.c}, nullptr), 3);
+  MixedProblem lone = p;
+  lone.m = 1;
+  lone.ld_d = 400;
+  in_place.c = in_place.d;
+  launched(mixed::launch(made(lone), in_place, nullptr), 4) /* one row has no pitch */;
 }
 
 TEST_F(MixedLaunch, refuses_with_value_rule_and_remedy) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The threads that fill the ring of kernels/byte.cuh, one of each warp that loads: some copy tokens by TMA,
-// in boxes of 128 k, as many the strips' tiles as they lie, by flat copies. A thread takes 200 clocks and
-// more to issue one, as long as the memory takes to bring it, so several take stages in turn, each always the
-// same ones.
+// in boxes of 128 k, as many the strips' tiles as they lie, by flat copies. They take stages in turn, each
+// always the same ones (spec/byte.h, load_warps).
 #pragma once
 
 #include <sluice/device/mixed/byte_place.cuh>

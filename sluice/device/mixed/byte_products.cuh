@@ -82,7 +82,7 @@ class ByteProducts {
   // ---- the ring ----
   SLUICE_DEVICE void wait() const {
     ptx::mbarrier_wait_parity(at_.full(ring_.stage), ring_.phase);
-    timeline_.mark_stage(min(S::kStages, at_.count) / S::kKGroups);
+    timeline_.mark_stage(ceil_div(min(S::kStages, at_.count), S::kKGroups));
   }
   SLUICE_DEVICE void open_tile() {
     before_ = stage_;

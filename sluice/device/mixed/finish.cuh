@@ -30,7 +30,7 @@ class Finish {
     const WarpSums<warp_tile(kConfig)> sums(smem_, smem_ + incoming_offset(kConfig), at_.rank);
     const RowPair factors{exact_power(Codes::kUpperExponent), exact_power(Codes::kLowerExponent)};
     const auto send = [this] {
-      if constexpr (kConfig.norm_x) TokenSquares<kConfig>(smem_).send(at_);
+      if constexpr (kConfig.norm_x) send_squares<kConfig>(smem_, at_);
     };
     if constexpr (kConfig.gated)
       sums.add_up_halves(
@@ -89,7 +89,7 @@ class Finish {
 
   /// What a token's sums are multiplied by.
   SLUICE_DEVICE float factor_of(int token_in_tile) const {
-    if constexpr (kConfig.norm_x) return TokenSquares<kConfig>(smem_).inverse_root(params_, token_in_tile);
+    if constexpr (kConfig.norm_x) return inverse_root<kConfig>(params_, smem_, token_in_tile);
     return 1.0f;
   }
   /// What the activation is given; `row`: of W.

@@ -212,8 +212,8 @@ Result<MixedProblem> check_problem(const MixedProblem& problem) {
     if (Result<void> residual = check_residual(p); !residual) return residual.error();
   if (p.ld_x == 0 || p.k == 0) p.ld_x = p.k;
   if (p.ld_d == 0) p.ld_d = d_columns(p);
-  if (p.ld_c == 0) p.ld_c = p.n;
-  if (!p.residual) p.ld_c = 0;
+  if (!p.residual || p.ld_c == 0) p.ld_c = p.residual ? p.n : 0;
+  if (p.k == 0) p.norm_x = false;  // nothing has no mean
   if (Result<void> pitches = check_pitches(p); !pitches) return pitches.error();
   if (p.bias == Bias::none) p.bias_type = MixedProblem{}.bias_type;  // equal work is an equal problem
   return p;
@@ -232,7 +232,7 @@ NarrowConfig config_for(const MixedProblem& problem) {
           .bias_type = problem.bias == Bias::none ? NarrowConfig{}.bias_type : problem.bias_type,
           .activation = problem.activation,
           .gated = problem.gated,
-          .norm_x = problem.norm_x && problem.k > 0,  // nothing has no mean
+          .norm_x = problem.norm_x,
           .residual = problem.residual};
 }
 

@@ -132,7 +132,7 @@ double estimate_us(const MixedProblem& problem, const ByteConfig& c, const Devic
 }
 
 int estimate_registers(const NarrowConfig& c) {
-  const int sums = 4 * c.row_blocks * c.token_blocks;
+  const int sums = 4 * c.row_blocks * c.token_blocks + (c.norm_x ? stage_tokens(c) : 0);
   const bool zeros = c.weights.zero == ScaleZero::per_group;
   if (c.token_blocks > 1) {
     const int row_zeros = zeros && c.weights.group == 0 ? 4 * c.row_blocks : 0;
