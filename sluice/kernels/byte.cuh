@@ -3,24 +3,24 @@
 // made e4m3 in registers, by the warps that multiply, and are WGMMA's A; tokens are its B.
 //
 // clang-format off
-// Roles (128 threads for each math warpgroup, and 64 to 256)
+// Roles (128 threads for each math warpgroup, and 64)
 //   math warpgroups     each a strip of 64 outputs, and of the CTA's k every k_groups-th tile of 128
-//   load_warps, twice   a thread of each fills stages of 128 k, every load_warps-th: some with tokens, by TMA, some
-//                       with the strips' tiles as they lie, by flat copies
+//   two warps           a thread of each fills stages of 128 k: one tokens with TMA, one the strips' tiles as
+//                       they lie with flat copies
 //
 // Barriers           who arrives                                   who waits
-//   full[stage]      both its load threads (expect), the bytes     the warps that share the k-tile
-//   empty[stage]     each of those, when its products have ended   both its load threads
-//   kBegun           all: barriers are there                       all but the warp that made them
+//   full[stage]      both load threads (expect), the bytes         the warps that share the k-tile
+//   empty[stage]     each of those, when its products have ended   both load threads
+//   kBegun           all: barriers are there                       all but the weights' warp, which made them
 //   kMultiplied      math warps: the rings are done with           math warps: before sums are laid over them
 //   kLeft            math warps: their sums lie there              math warps: before they are added up
 //   cluster          all, when they have begun; then all, when     all: before sums are sent, and before those
 //                    they have sent sums                           that came are read
-// If config.overlap waits for the launches before this one, threads that load tokens do before they begin,
+// If config.overlap waits for the launches before this one, the thread that loads tokens does before it begins,
 // and math threads before they read scales of tokens, and with that before they write D. Weights need not wait.
 // clang-format on
 // All start in phase 0; a first wait on an empty barrier uses the parity of the phase before, which counts as
-// complete. A load warp walks every load_warps-th stage, a math warpgroup
+// complete. Loaders walk all stages, a math warpgroup
 // every k_groups-th, always the same ones: parities tell a phase from the next one only, and bytes of an
 // earlier tile may come later, so nobody may wait for a stage of whose last phase others alone have seen the
 // end. Every copy is waited for by math warps: when they have met at the end no byte is on its way into the
@@ -44,32 +44,27 @@ inline constexpr int kMathRole = 0, kTokenRole = 1, kWeightRole = 2;  // who not
 template <ByteConfig kConfig>
 SLUICE_DEVICE void load(const ByteParams& params, const BytePlace<kConfig>& at, TimelineMarks& timeline) {
   using Launch = DependentLaunch<kConfig.overlap>;
-  const bool first = at.lane() == 0, one = at.loader() == 0;  // of the warp, of its kind
+  const bool first = at.lane() == 0;
   if (at.loads_tokens()) {
-    if (first && one && params.k_tiles > 0) ptx::prefetch_tensormap(params.map_x);
+    if (first && params.k_tiles > 0) ptx::prefetch_tensormap(params.map_x);
     __syncwarp();
     ptx::named_barrier_sync(kBegun, threads_of(kConfig));
-    if (first && one) Launch::prefetch(params);
+    if (first) Launch::prefetch(params);
     Launch::wait();
     timeline.mark(Moment::wait_returned);
-    timeline.claim(first && one, kTokenRole);
-    if (first) ByteLoads<kConfig>::run_tokens(params, at);
-    if (first &&
-        at.loader() == max(0, at.count - 1) % ByteShape<kConfig>::kLoadWarps) {  // whose load is the last
+    timeline.claim(first, kTokenRole);
+    if (first) {
+      ByteLoads<kConfig>::run_tokens(params, at);
       Launch::loaded();
       Launch::hand_off(params);
     }
   } else {
-    if (one) {
-      if (first) ByteLoads<kConfig>::start(at);
-      __syncwarp();
-      ptx::named_barrier_arrive(kBegun,
-                                threads_of(kConfig));  // weights are on their way before anyone is ready
-    } else {
-      ptx::named_barrier_sync(kBegun, threads_of(kConfig));
-    }
+    if (first) ByteLoads<kConfig>::start(at);
+    __syncwarp();
+    ptx::named_barrier_arrive(kBegun,
+                              threads_of(kConfig));  // weights are on their way before anyone is ready
     Launch::wait_for_weights();
-    timeline.claim(first && one, kWeightRole);
+    timeline.claim(first, kWeightRole);
     if (first) ByteLoads<kConfig>::run_weights(params, at, timeline);
   }
   __syncwarp();

@@ -39,17 +39,9 @@ inline constexpr int kByteMostGroups = 4;
 SLUICE_HD constexpr int math_groups(const ByteConfig& c) {
   return c.strips * c.k_groups;
 }
-/// Warps that load tokens, and as many that load weights. A thread takes 200 clocks and more to issue a copy,
-/// so several do; each has stages of its own, for who waits for a stage must have seen all its phases. What
-/// registers the CTA's threads share among them allows no more; two CTAs of two warpgroups fit on an SM.
-SLUICE_HD constexpr int load_warps(const ByteConfig& c) {
-  const bool light = c.tokens <= 16 && c.weights.zero == ScaleZero::none && c.weights.group >= 64;
-  const int most = light && math_groups(c) > 2 ? 4 : c.tokens <= 16 ? 2 : 1;
-  return most == 4 && c.stages % 4 == 0 ? 4 : most >= 2 && c.stages % 2 == 0 ? 2 : 1;
-}
-/// Math warpgroups, then the warps that load.
+/// Math warpgroups, then two warps that load.
 SLUICE_HD constexpr int threads_of(const ByteConfig& c) {
-  return 128 * math_groups(c) + 64 * load_warps(c);
+  return 128 * math_groups(c) + 64;
 }
 SLUICE_HD constexpr int tile_rows(const ByteConfig& c) {
   return kStripRows * c.strips;

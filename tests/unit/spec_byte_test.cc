@@ -46,26 +46,6 @@ const std::vector<Broken>& broken_configs() {
   return kAll;
 }
 
-TEST(spec_byte, loads_with_as_many_warps_as_registers_and_stages_allow) {
-  const auto warps = [](int tokens, int strips, int stages, ScaleZero zero = ScaleZero::none) {
-    return load_warps({.weights = {.zero = zero, .order = FragmentOrder::byte},
-                       .tokens = tokens,
-                       .strips = strips,
-                       .stages = stages});
-  };
-  EXPECT_EQ(warps(16, 4, 12), 4);
-  EXPECT_EQ(warps(8, 4, 32), 4);
-  EXPECT_EQ(warps(16, 4, 6), 2) << "each has stages of its own";
-  EXPECT_EQ(warps(16, 4, 9), 1);
-  EXPECT_EQ(warps(16, 2, 12), 2) << "two CTAs on an SM";
-  EXPECT_EQ(warps(16, 4, 12, ScaleZero::per_group), 2) << "registers";
-  EXPECT_EQ(warps(32, 4, 12), 1);
-  EXPECT_EQ(warps(64, 1, 12), 1);
-  for (int stages = 2; stages <= 32; ++stages) EXPECT_EQ(stages % warps(16, 4, stages), 0);
-  EXPECT_EQ(threads_of(ByteConfig{.weights = {.order = FragmentOrder::byte}, .stages = 12}),
-            4 * 128 + 8 * 32);
-}
-
 TEST(byte_config, every_rule_has_a_config_that_breaks_it) {
   for (const Broken& broken : broken_configs()) {
     const char* found = validate(broken.config);

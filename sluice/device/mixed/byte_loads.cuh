@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads that fill the ring of kernels/byte.cuh, one of each warp that loads: some copy tokens by TMA,
-// in boxes of 128 k, as many the strips' tiles as they lie, by flat copies. They take stages in turn, each
-// always the same ones (spec/byte.h, load_warps).
+// The two threads that fill the ring of kernels/byte.cuh: one copies tokens by TMA, in boxes of 128 k, one
+// the strips' tiles as they lie, by flat copies. Two, because one that issued all copies would take as long
+// as the memory.
 #pragma once
 
 #include <sluice/device/mixed/byte_place.cuh>
@@ -47,29 +47,21 @@ class ByteLoads {
                            at.strip_in_blob(params, s) * params.strip_bytes +
                            static_cast<i64>(tile) * S::kTileBytes,
                        S::kTileBytes, at.full(stage), policy);
-      const int i = tile - at.first_tile;  // this warp's last one of the first filling, and of all
-      if (i < min(S::kStages, at.count) && i + S::kLoadWarps >= min(S::kStages, at.count))
-        timeline.mark(Moment::loads_issued);
-      if (i + S::kLoadWarps >= at.count) timeline.mark(Moment::last_load);
+      if (tile - at.first_tile == min(S::kStages, at.count) - 1) timeline.mark(Moment::loads_issued);
+      if (tile - at.first_tile == at.count - 1) timeline.mark(Moment::last_load);
     });
   }
 
  private:
   template <class Load>
   SLUICE_DEVICE static void walk(const BytePlace<kConfig>& at, u32 bytes, const Load& load) {
-    static_assert(S::kStages % S::kLoadWarps == 0, "a stage is always the same warp's");
     RingPosition ring;
-    ring.stage = at.loader();
 #pragma unroll 1
-    for (int i = at.loader(); i < at.count; i += S::kLoadWarps) {
+    for (int i = 0; i < at.count; ++i) {
       if (i >= S::kStages) ptx::mbarrier_wait_parity(at.empty(ring.stage), ring.phase ^ 1);
       ptx::mbarrier_arrive_expect_tx(at.full(ring.stage), bytes);
       load(ring.stage, at.first_tile + i);
-      ring.stage += S::kLoadWarps;
-      if (ring.stage == S::kStages + at.loader()) {
-        ring.stage = at.loader();
-        ring.phase ^= 1;
-      }
+      ring.advance(S::kStages);
     }
   }
 };

@@ -12,7 +12,7 @@ namespace sluice::mixed {
 template <ByteConfig kConfig>
 struct ByteShape {
   static constexpr int kTokens = kConfig.tokens, kStrips = kConfig.strips, kKGroups = kConfig.k_groups;
-  static constexpr int kStages = kConfig.stages, kLoadWarps = load_warps(kConfig);
+  static constexpr int kStages = kConfig.stages;
   static constexpr int kMathGroups = math_groups(kConfig), kMathThreads = 128 * kMathGroups;
   static constexpr int kTileBytes = tile_bytes(kConfig.weights);
   static constexpr int kGroup = kConfig.weights.group;
@@ -24,7 +24,8 @@ template <ByteConfig kConfig>
 struct BytePlace {
   using S = ByteShape<kConfig>;
   u32 smem;
-  int warp;  // those of math warpgroups first; then those that load tokens, then those that load weights
+  int warp;  // those of math warpgroups first; then the one that loads tokens, then the one that loads
+             // weights
   int rank;  // part of k
   int first_token, first_strip;  // gated: of the gate
   int first_tile, count;         // of 128 k, this CTA's
@@ -41,9 +42,7 @@ struct BytePlace {
     count = part_begin(params, rank + 1) - first_tile;
   }
   SLUICE_DEVICE bool multiplies() const { return warp < 4 * S::kMathGroups; }
-  SLUICE_DEVICE bool loads_tokens() const { return warp < 4 * S::kMathGroups + S::kLoadWarps; }
-  /// Of a warp that loads, among those of its kind.
-  SLUICE_DEVICE int loader() const { return (warp - 4 * S::kMathGroups) % S::kLoadWarps; }
+  SLUICE_DEVICE bool loads_tokens() const { return warp == 4 * S::kMathGroups; }
 
   // A math warpgroup's strip in the CTA, and its place among those that share the strip.
   SLUICE_DEVICE int strip() const { return warp / 4 / S::kKGroups; }
