@@ -21,8 +21,11 @@ bool has_companions(const LayerSpec& spec) {
 bool is_fused(const LayerSpec& spec) {
   return has_companions(spec) && spec.fusion != Fusion::none;
 }
+bool norms_in_products(const LayerSpec& spec) {
+  return has_companions(spec) && spec.fusion == Fusion::norm;
+}
 bool has_norms(const LayerSpec& spec) {
-  return has_companions(spec) && spec.fusion != Fusion::norm;
+  return has_companions(spec) && !norms_in_products(spec);
 }
 bool reads_stream(LayerProduct product) {
   return product == LayerProduct::qkv || product == LayerProduct::gate_up;
@@ -37,8 +40,7 @@ DType stream_type(const LayerSpec& spec) {
 }
 /// What the next product reads has its type.
 DType output_type(const LayerSpec& spec, LayerProduct product) {
-  const bool to_product = reads_stream(product);
-  return is_fused(spec) && to_product ? token_type(spec) : stream_type(spec);
+  return is_fused(spec) && reads_stream(product) ? token_type(spec) : stream_type(spec);
 }
 
 struct Sizes {
@@ -159,7 +161,7 @@ class Layers {
 }  // namespace
 
 bool adds_residuals(const LayerSpec& spec) {
-  return has_companions(spec) && (spec.fusion == Fusion::residual || spec.fusion == Fusion::norm);
+  return norms_in_products(spec) || (has_companions(spec) && spec.fusion == Fusion::residual);
 }
 
 const char* why_not_fused(const LayerSpec& spec, Fusion fusion) {
@@ -218,7 +220,7 @@ MixedProblem mixed_problem_of(const LayerSpec& spec, LayerProduct product) {
           .activation = gated ? Activation::silu : Activation::none,
           .gated = gated,
           .scale_d = is_fused(spec) && is_fp8(d) ? ScaleMode::tensor : ScaleMode::none,
-          .norm_x = has_companions(spec) && spec.fusion == Fusion::norm && reads_stream(product),
+          .norm_x = norms_in_products(spec) && reads_stream(product),
           .residual = adds_residuals(spec) && !reads_stream(product),
           .ld_x = sizes.lda,
           .ld_d = spec.model.n > 0 ? spec.model.width : 0};

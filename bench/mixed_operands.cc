@@ -89,7 +89,7 @@ Result<void> MixedOperands::open(const MixedProblem& problem) {
   if (!checked) return checked.error();
   problem_ = *checked;
   if (Result<void> opened = open_source(); !opened) return opened;
-  tokens_ = checked_tokens(problem_.m, problem_.n);
+  tokens_ = checked_tokens(problem_.m, problem_.norm_x ? 1 : problem_.n);  // all of those that are normed
   sums_.clear();
   for (const i64 token : tokens_) {
     const auto row = source_->sums().begin() + token % kDistinctTokens * problem_.n;
@@ -177,13 +177,18 @@ Result<void> MixedOperands::open_norm_and_residual() {
   std::vector<u16> gamma(static_cast<size_t>(problem_.norm_x ? problem_.k : 0));
   for (size_t k = 0; k < gamma.size(); ++k)
     gamma[k] = is_negative_gamma(static_cast<i64>(k)) ? kMinusOne : kOne;
-  residual_ = problem_.residual ? mixed::random_residual(problem_, mixed::DataKind::real, lab_.method.seed)
+  const std::vector<u8> c = problem_.residual
+                                ? mixed::random_residual(problem_, mixed::DataKind::real, lab_.method.seed)
                                 : std::vector<u8>();
+  residual_ = problem_.residual ? rows_of(c, problem_, tokens_) : c;
+  roots_ = problem_.norm_x
+               ? mixed::roots_of(problem_, tokens_for(problem_, source_->host()), mixed::Args{}.epsilon)
+               : std::vector<double>();
   const struct {
     const void* from;
     size_t bytes;
     DeviceBuffer& to;
-  } arrays[] = {{gamma.data(), gamma.size() * sizeof(u16), gamma_}, {residual_.data(), residual_.size(), c_}};
+  } arrays[] = {{gamma.data(), gamma.size() * sizeof(u16), gamma_}, {c.data(), c.size(), c_}};
   for (const auto& [from, bytes, to] : arrays) {
     Result<DeviceBuffer> buffer = DeviceBuffer::allocate(lab_.device, static_cast<i64>(bytes));
     if (!buffer) return buffer.error();
@@ -239,14 +244,12 @@ Result<std::string> MixedOperands::check(const Contender& contender, const AnyPl
   mixed::HostData looked_at{.problem = problem_,
                             .kind = mixed::DataKind::real,
                             .bias = source_->host().bias,
-                            .scale_x = scales_of(tokens_)};
+                            .scale_x = scales_of(tokens_),
+                            .c = residual_,
+                            .roots = roots_};
   looked_at.problem.m = static_cast<i64>(tokens_.size());
   looked_at.problem.ld_d = d_columns(problem_);
-  static_assert(kLeastTokens >= kNormTokens, "all tokens that are normed are looked at");
-  if (problem_.norm_x)
-    looked_at.roots = mixed::roots_of(problem_, tokens_for(problem_, source_->host()), mixed::Args{}.epsilon);
-  if (problem_.residual)
-    looked_at.c = rows_of(residual_, problem_, tokens_), looked_at.problem.ld_c = problem_.n;
+  looked_at.problem.ld_c = problem_.residual ? problem_.n : 0;
   if (problem_.scale_d != ScaleMode::none) {
     looked_at.scale_d.resize(sizeof kScaleD);
     std::memcpy(looked_at.scale_d.data(), &kScaleD, sizeof kScaleD);

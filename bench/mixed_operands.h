@@ -48,15 +48,17 @@ class MixedOperands final : public TuneOperands {
   std::optional<mixed::DeviceData> source_;
   std::vector<Set> sets_;
   DeviceBuffer scale_x_, scale_d_, gamma_, c_;
-  std::vector<u8> residual_;  // what is in c_
-  std::vector<i64> tokens_;   // that are looked at
+  std::vector<i64> tokens_;  // that are looked at
+  // Of those:
   std::vector<MixedSum> sums_;
+  std::vector<u8> residual_;   // rows of C, one behind the other
+  std::vector<double> roots_;  // of a norm
 };
 
 /// Tokens of m that a check looks at: all, or the first, the last and some between, so that they have not
 /// many more than kCheckedElements outputs (some 4 ms of a core, for each candidate).
 inline constexpr i64 kCheckedElements = i64{1} << 15;
-inline constexpr i64 kLeastTokens = 8;
+inline constexpr i64 kLeastTokens = 3;
 std::vector<i64> checked_tokens(i64 m, i64 n);
 
 }  // namespace sluice::bench

@@ -83,8 +83,9 @@ Result<void> DeviceData::sum(const Device& device) {
   const i64 bytes = static_cast<i64>(sums_.size() * sizeof(MixedSum));
   const Result<DeviceBuffer> target = DeviceBuffer::allocate(device, bytes);
   if (!target) return target.error();
-  const Result<DeviceBuffer> tokens = uploaded(device, multiplied_tokens(data_));
-  if (!tokens) return tokens.error();
+  const Result<DeviceBuffer> normed =
+      uploaded(device, p.norm_x ? multiplied_tokens(data_) : std::vector<u8>());
+  if (!normed) return normed.error();
   const auto module = device.impl().load_unit(reference_unit_text(), 0);
   if (!module) return module.error();
   const MixedReferenceParams params{.weights = p.weights,
@@ -93,7 +94,7 @@ Result<void> DeviceData::sum(const Device& device) {
                                     .n = p.n,
                                     .k = p.k,
                                     .ld_x = p.ld_x,
-                                    .x = tokens->data(),
+                                    .x = p.norm_x ? normed->data() : copies_[0].x.data(),
                                     .codes = static_cast<const u8*>(codes_.data()),
                                     .scales = scales_.data(),
                                     .zeros = zeros_.data(),

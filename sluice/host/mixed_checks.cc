@@ -2,7 +2,6 @@
 // The checks of a mixed launch's arguments; what they have in common with other products is operand_checks.h.
 #include <sluice/host/mixed.h>
 
-#include <cstdio>
 #include <string>
 
 namespace sluice::mixed {
@@ -104,12 +103,7 @@ Result<void> check_values(const ArgRules& rules, const Args& args) {
             (i == ArgRules::kC ? ": C may be D itself, with the same pitch, or must lie apart from it"
                                : ": it is read while D is written; give D its own memory")};
   }
-  if (rules.operands[ArgRules::kGamma].used && !(args.epsilon >= 0.0f)) {
-    char value[32];
-    std::snprintf(value, sizeof value, "%g", static_cast<double>(args.epsilon));
-    return Error{ErrorCode::invalid_argument,
-                 std::string("epsilon = ") + value + ": must be 0 or more; 1e-5 is usual"};
-  }
+  if (rules.operands[ArgRules::kGamma].used) return check_epsilon(args.epsilon);
   return {};
 }
 

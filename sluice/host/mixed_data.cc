@@ -201,10 +201,15 @@ double products_error(const MixedProblem& p) {
   return length / 32 * 34 * 0x1p-13;
 }
 
+double bias_of(const HostData& data, i64 column) {
+  const MixedProblem& p = data.problem;
+  return p.bias == Bias::none ? 0.0 : load(p.bias_type, data.bias.data(), column);
+}
+
 /// What the activation is given.
 Expected expected_sum(const HostData& data, const MixedSum& sum, Place place, WeightRounding rounding) {
   const MixedProblem& p = data.problem;
-  const double bias = p.bias == Bias::none ? 0.0 : load(p.bias_type, data.bias.data(), place.column);
+  const double bias = bias_of(data, place.column);
   const double scale = scale_of_token(data, place.row), magnitude = std::fabs(scale) * sum.magnitude;
   const double x = scale * sum.value + bias;
   // The products; a scale and a sum for every group; 16 warps and 8 parts, scale_x; the end.
@@ -238,8 +243,8 @@ Expected before_scale_d(const HostData& data, std::span<const MixedSum> sums, Pl
     const double c = load(p.d, data.c.data(), place.row * p.ld_c + place.column);
     e.value += c;
     e.bound += 0x1p-24 * std::fabs(e.value);
-    const double bias = p.bias == Bias::none ? 0.0 : load(p.bias_type, data.bias.data(), place.column);
-    e.exact = e.exact && e.magnitude + std::fabs(bias) + std::fabs(c) <= exact_limit(data, place.row);
+    const double all = e.magnitude + std::fabs(bias_of(data, place.column)) + std::fabs(c);
+    e.exact = e.exact && all <= exact_limit(data, place.row);
   }
   if (!p.gated) return e;
   const Expected up = sum_at(p.n / 2 + place.column);

@@ -172,9 +172,7 @@ Result<void> Norm::launch(const NormShape& given, const NormArgs& args, Stream s
   const Result<NormShape> shape = checked(given);
   if (!shape) return shape.error();
   if (shape->rows == 0 || shape->columns == 0) return {};
-  if (!(args.epsilon >= 0.0f))
-    return Error{ErrorCode::invalid_argument,
-                 "epsilon = " + std::to_string(args.epsilon) + ": must be 0 or more; 1e-5 is usual"};
+  if (Result<void> epsilon = check_epsilon(args.epsilon); !epsilon) return epsilon.error();
   if (args.hand_off.bytes < 0)
     return Error{ErrorCode::invalid_argument,
                  "hand_off.bytes = " + number(args.hand_off.bytes) + ": must not be negative; 0 is nothing"};

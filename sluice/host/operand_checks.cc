@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sluice/host/operand_checks.h>
 
+#include <cstdio>
+
 #include <sluice/host/driver/error.h>
 
 namespace sluice {
@@ -45,6 +47,14 @@ Result<void> check_alignment(const OperandRule& rule, const void* pointer, const
   return Error{ErrorCode::misaligned, std::string(rule.name) + " = " + hex(pointer) +
                                           ": must be a multiple of " + std::to_string(rule.alignment) +
                                           " bytes because " + rule.because + remedy};
+}
+
+Result<void> check_epsilon(float epsilon) {
+  if (epsilon >= 0.0f) return {};
+  char value[32];
+  std::snprintf(value, sizeof value, "%g", static_cast<double>(epsilon));
+  return Error{ErrorCode::invalid_argument,
+               std::string("epsilon = ") + value + ": must be 0 or more; 1e-5 is usual"};
 }
 
 Result<void> check_owner(const PrimaryContext& primary, const char* name, const void* pointer) {

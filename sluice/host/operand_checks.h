@@ -50,6 +50,8 @@ struct OperandRule {
 
 /// Error misaligned. `remedy`: what the caller can do.
 Result<void> check_alignment(const OperandRule& rule, const void* pointer, const char* remedy);
+/// Error invalid_argument: a norm's epsilon that is not 0 or more.
+Result<void> check_epsilon(float epsilon);
 /// Asks the driver whose memory the pointer is, unless it has been seen before. Errors: invalid_pointer
 /// (host), wrong_device, driver.
 Result<void> check_owner(const PrimaryContext& primary, const char* name, const void* pointer);

@@ -29,6 +29,17 @@ class MixedLaunchTest : public LaunchTest {
     if (p.scale_d != ScaleMode::none) args.scale_d = static_cast<const float*>(driver.memory(256));
     return args;
   }
+  /// The problem, spoilt: refused when it is planned.
+  template <class Spoil>
+  void expect_refused_problem(const MixedProblem& problem, ErrorCode code, const char* mention,
+                              const Spoil& spoil, const mixed::Overrides& overrides = {}) {
+    MixedProblem bad = problem;
+    spoil(bad);
+    const Result<mixed::Plan> plan = mixed::plan(bad, device().info(), overrides);
+    ASSERT_FALSE(plan.ok()) << mention;
+    EXPECT_EQ(plan.error().code, code);
+    EXPECT_NE(plan.error().message.find(mention), std::string::npos) << plan.error().message;
+  }
   /// The problem's plan, spoilt: refused with `mention` in the message.
   template <class Spoil>
   void expect_refused_plan(const MixedProblem& problem, const char* mention, const Spoil& spoil) {

@@ -52,15 +52,12 @@ class WarpSums {
                                  const Send& send = {}) const {
     constexpr int kOwn = kTile.parts == 1 ? kQuads : kShare;
     const int thread = static_cast<int>(threadIdx.x), begin = kTile.parts == 1 ? 0 : rank_ * kShare;
-    const auto column_of = [](int quad) { return quad / (kTile.rows / 4); };
-    const auto row_of = [](int quad) { return quad % (kTile.rows / 4) * 4; };
     decltype(ask(0, 0)) first{};
     if (thread < kOwn) first = ask(column_of(begin + thread), row_of(begin + thread));
     gather(sums, factors, send);
     for (int i = thread; i < kOwn; i += kThreads) {
       const int column = column_of(begin + i), row = row_of(begin + i);
-      const ptx::Float4 sum = kTile.parts == 1 ? sum_of_warps(i) : sum_of_parts(i);
-      store(column, row, sum, i == thread ? first : ask(column, row));
+      store(column, row, own_sum(i), i == thread ? first : ask(column, row));
     }
   }
 
@@ -72,12 +69,9 @@ class WarpSums {
     static_assert(kUsed % kTile.parts == 0, "a CTA's share is whole columns");
     constexpr int kPairs = kTile.rows / 8;  // of fours, in a column
     gather(sums, factors, send);
-    const auto sum = [this](int index) {
-      return kTile.parts == 1 ? sum_of_warps(index) : sum_of_parts(index);
-    };
     for (int i = static_cast<int>(threadIdx.x); i < kShare / 2; i += kThreads) {
       const int column = i / kPairs, first = column * 2 * kPairs + i % kPairs;
-      store(rank_ * (kUsed / kTile.parts) + column, i % kPairs * 4, sum(first), sum(first + kPairs));
+      store(rank_ * (kUsed / kTile.parts) + column, i % kPairs * 4, own_sum(first), own_sum(first + kPairs));
     }
   }
 
@@ -104,7 +98,13 @@ class WarpSums {
   SLUICE_DEVICE u32 slot(int part, int index) const { return incoming_ + 16 * (part * kShare + index); }
   template <class Store>
   SLUICE_DEVICE static void give(const Store& store, int quad, const ptx::Float4& sum) {
-    store(quad / (kTile.rows / 4), quad % (kTile.rows / 4) * 4, sum);
+    store(column_of(quad), row_of(quad), sum);
+  }
+  SLUICE_DEVICE static int column_of(int quad) { return quad / (kTile.rows / 4); }
+  SLUICE_DEVICE static int row_of(int quad) { return quad % (kTile.rows / 4) * 4; }
+  /// The i-th of the CTA's share.
+  SLUICE_DEVICE ptx::Float4 own_sum(int i) const {
+    return kTile.parts == 1 ? sum_of_warps(i) : sum_of_parts(i);
   }
 
   SLUICE_DEVICE void write(const float (&sums)[ceil_div(kTile.rows / 16, kTile.beside)][kTile.columns / 8][4],
@@ -151,7 +151,7 @@ class WarpSums {
     sum.w += other.w;
   }
   SLUICE_DEVICE ptx::Float4 sum_of_warps(int quad) const {
-    const int column = quad / (kTile.rows / 4), row = quad % (kTile.rows / 4) * 4;
+    const int column = column_of(quad), row = row_of(quad);
     ptx::Float4 sum = ptx::load_shared_v4(address(0, column, row));
 #pragma unroll
     for (int warp = 1; warp < kTile.warps; ++warp) add(sum, ptx::load_shared_v4(address(warp, column, row)));

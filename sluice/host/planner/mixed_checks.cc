@@ -212,7 +212,8 @@ Result<MixedProblem> check_problem(const MixedProblem& problem) {
     if (Result<void> residual = check_residual(p); !residual) return residual.error();
   if (p.ld_x == 0 || p.k == 0) p.ld_x = p.k;
   if (p.ld_d == 0) p.ld_d = d_columns(p);
-  if (!p.residual || p.ld_c == 0) p.ld_c = p.residual ? p.n : 0;
+  if (!p.residual) p.ld_c = 0;  // equal work is an equal problem
+  if (p.residual && p.ld_c == 0) p.ld_c = p.n;
   if (p.k == 0) p.norm_x = false;  // nothing has no mean
   if (Result<void> pitches = check_pitches(p); !pitches) return pitches.error();
   if (p.bias == Bias::none) p.bias_type = MixedProblem{}.bias_type;  // equal work is an equal problem
