@@ -42,16 +42,18 @@ class Machine {
   SLUICE_DEVICE int cluster_index() const { return blockIdx.x / cluster_size(kConfig); }
   SLUICE_DEVICE int cluster_count() const { return gridDim.x / cluster_size(kConfig); }
 
-  /// Barriers initialised and seen by the whole cluster before anyone uses them. Alone in its cluster, the
-  /// warp that has initialised them need not wait for the others.
+  /// Beside each other: one thread asks for the tensor maps (and goes on to find its first tile), one of
+  /// another warp initialises the barriers; lanes that each initialise one take 0.65 us longer.
   SLUICE_DEVICE void start() {
-    if (threadIdx.x == 0) {  // one thread: lanes that each initialise one take 0.65 us longer
+    if (threadIdx.x == 0) {
       timeline_.mark(Moment::start);
       if constexpr (kConfig.combine == Combine::separate) ptx::launch_dependents();
       Launch::begin();
       ptx::prefetch_tensormap(params_.map_a);
       ptx::prefetch_tensormap(params_.map_b);
       if constexpr (kConfig.store == StorePath::tma) ptx::prefetch_tensormap(params_.map_d);
+    }
+    if (threadIdx.x == 32) {
       for (int stage = 0; stage < kConfig.stages; ++stage) {
         ptx::mbarrier_init(full(stage), full_arrivals(kConfig));
         ptx::mbarrier_init(empty(stage), empty_arrivals(kConfig));
@@ -65,12 +67,18 @@ class Machine {
       ptx::fence_mbarrier_init();
     }
     __syncwarp();
-    if constexpr (kClustered)
+  }
+  /// The barriers are initialised, and seen by the whole cluster, before anyone uses them. Alone in its
+  /// cluster, the loading warp waits for the one that has initialised them and for no other.
+  SLUICE_DEVICE void meet() {
+    if constexpr (kClustered) {
       ptx::cluster_sync_relaxed();
-    else if (threadIdx.x < 32)
-      ptx::named_barrier_arrive(kStartBarrier, kThreads);
-    else
-      ptx::named_barrier_sync(kStartBarrier, kThreads);
+    } else if (threadIdx.x < 32) {
+      ptx::named_barrier_sync(kLoadBarrier, 2 * 32);
+    } else {
+      if (threadIdx.x < 2 * 32) ptx::named_barrier_arrive(kLoadBarrier, 2 * 32);
+      ptx::named_barrier_sync(kStartBarrier, kThreads - 32);
+    }
   }
 
   // ---- roles ----
@@ -109,6 +117,7 @@ class Machine {
                            tile.m_offset, tile.batch);
     load_b_ = TileB::begin(params_.map_b, params_.map_b_tail, Slices::of_b(load_rank()), params_.n,
                            tile.n_offset, tile.batch);
+    pin(tile_bytes_, load_a_, load_b_);
   }
   SLUICE_DEVICE void expect_stage(int stage) { ptx::mbarrier_arrive_expect_tx(full(stage), tile_bytes_); }
   SLUICE_DEVICE void load_a(int stage, int k_tile) {
@@ -318,7 +327,7 @@ class Machine {
   }
 
  private:
-  static constexpr int kStartBarrier = 0;  // named barriers; the math groups have 1 and 2
+  static constexpr int kStartBarrier = 0, kLoadBarrier = 3;  // named barriers; the math groups have 1 and 2
   static constexpr bool kClustered = cluster_size(kConfig) > 1;
   using Launch = DependentLaunch<kConfig.overlap>;
   static constexpr bool kPromotes = kConfig.promotes;
@@ -383,6 +392,10 @@ class Machine {
     return smem_ + exchange_offset(kConfig, math_group());
   }
 
+  /// Computed here, not where it is used first.
+  static SLUICE_DEVICE void pin(int bytes, const TileLoad& a, const TileLoad& b) {
+    asm volatile("" ::"r"(bytes), "l"(a.map), "r"(a.row), "r"(a.batch), "l"(b.map), "r"(b.row));
+  }
   /// In a cluster along k every CTA loads for itself alone.
   SLUICE_DEVICE int load_rank() const {
     return multicasts(kConfig) ? cta_rank_ : 0;

@@ -43,37 +43,56 @@ namespace sluice {
 
 inline constexpr u32 kFreshBarrier = 1;  // flips the parity: the first pass over the ring need not wait
 
+/// The tile that is loaded now. The first one is found before the CTA meets, while its barriers are being
+/// initialised: from the start of a kernel to its first load that is 0.2 us.
+template <class Machine>
+struct LoadWalk {
+  Machine& machine;
+  TileCursor<Machine> tiles;
+  Tile tile;  // if `more`
+  bool more;
+
+  SLUICE_DEVICE explicit LoadWalk(Machine& m) : machine(m), tiles(m) { begin(); }
+  SLUICE_DEVICE void advance() {
+    tiles.advance();
+    begin();
+  }
+
+ private:
+  SLUICE_DEVICE void begin() {
+    more = tiles.valid();
+    if (!more) return;
+    tile = tiles.tile();
+    machine.begin_loads(tile);
+  }
+};
+
 /// B's part of the first stages, of the CTA's first tile: the stages are empty, and weights may be read
 /// before the launches that this one depends on have ended. How many.
 template <class Machine>
-SLUICE_DEVICE int load_weights_early(Machine& machine) {
-  const TileCursor tiles(machine);
-  if (!tiles.valid()) return 0;
-  const Tile tile = tiles.tile();
-  machine.begin_loads(tile);
-  const int count = min(machine.config().stages, tile.k_tiles);
+SLUICE_DEVICE int load_weights_early(Machine& machine, const LoadWalk<Machine>& walk) {
+  if (!walk.more) return 0;
+  const int count = min(machine.config().stages, walk.tile.k_tiles);
   for (int stage = 0; stage < count; ++stage) {
     machine.expect_stage(stage);
-    machine.load_b(stage, tile.first_k_tile + stage);
+    machine.load_b(stage, walk.tile.first_k_tile + stage);
   }
   return count;
 }
 
 template <class Machine>
-SLUICE_DEVICE void load_role(Machine& machine) {
+SLUICE_DEVICE void load_role(Machine& machine, LoadWalk<Machine>& walk) {
   const int stages = machine.config().stages;
   int early = 0;  // stages that have their part of B
-  if (machine.config().overlap.wait == Wait::weights_first) early = load_weights_early(machine);
+  if (machine.config().overlap.wait == Wait::weights_first) early = load_weights_early(machine, walk);
   if (early > 0) machine.mark(Moment::loads_issued);
   machine.prefetch();
   machine.wait_prerequisites();
   machine.mark(Moment::wait_returned);
   RingPosition ring;
-  for (TileCursor tiles(machine); tiles.valid(); tiles.advance()) {
-    const Tile tile = tiles.tile();
-    machine.begin_loads(tile);
-    const int end = tile.first_k_tile + tile.k_tiles;
-    for (int k_tile = tile.first_k_tile; k_tile < end; ++k_tile) {
+  for (; walk.more; walk.advance()) {
+    const int first = walk.tile.first_k_tile, end = first + walk.tile.k_tiles;
+    for (int k_tile = first; k_tile < end; ++k_tile) {
       machine.wait_empty(ring.stage, ring.phase ^ kFreshBarrier);
       const bool has_b = early > 0;
       if (!has_b) machine.expect_stage(ring.stage);
@@ -269,13 +288,17 @@ SLUICE_DEVICE void math_role(Machine& machine) {
 
 template <class Machine>
 SLUICE_DEVICE void run_roles(Machine& machine) {
+  machine.start();
   if (machine.is_load_role()) {
+    LoadWalk<Machine> walk(machine);
+    machine.meet();
     machine.enter_load_role();
     if (machine.is_load_thread())
-      load_role(machine);
+      load_role(machine, walk);
     else if (machine.is_scale_warp())
       scale_role(machine);
   } else {
+    machine.meet();
     machine.enter_math_role();
     machine.wait_prerequisites();
     machine.read_tensor_scales();

@@ -12,7 +12,6 @@ template <KernelConfig kConfig, Stamping kStamping = Stamping::off>
 SLUICE_DEVICE void run_gemm(const GemmParams& params) {
   extern __shared__ __align__(kSmemAlign) u8 dynamic_smem[];
   Machine<kConfig, kStamping> machine(params, ptx::shared_address(dynamic_smem));
-  machine.start();
   run_roles(machine);
 }
 

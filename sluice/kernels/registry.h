@@ -42,7 +42,7 @@ inline constexpr int kGemmSpaceSize = sizeof(kGemmSpace) / sizeof(kGemmSpace[0])
 /// (docs/findings/decode.md).
 inline constexpr int kMaxStages = 16;
 
-/// Of Schedule::plain; its tile.m is the least of 8, 16, 32 and 64 that holds A's rows.
+/// Of Schedule::plain; its tile.m is what plain_rows() says.
 struct PlainBase {
   int tile_n = 64;
   int warps = 8;
@@ -57,6 +57,19 @@ inline constexpr PlainBase kPlainSpace[] = {{16, 8, 8},  {16, 8, 5}, {32, 8, 4},
                                             {32, 16, 2}, {32, 4, 4}, {64, 8, 3},  {64, 8, 2}, {64, 4, 4},
                                             {64, 4, 3},  {64, 4, 2}, {128, 4, 3}, {128, 4, 2}};
 
+/// The least tile.m of a plain schedule that holds `m` rows of A; its tallest, if none does.
+SLUICE_HD constexpr int plain_rows(Schedule schedule, i64 m) {
+  constexpr int kByWarps[] = {8, 16, 32, 64}, kByGroups[] = {8, 16, 32, 48, 64, 96, 128};
+  if (schedule == Schedule::plain) {
+    for (const int rows : kByWarps)
+      if (m <= rows) return rows;
+    return 64;
+  }
+  for (const int rows : kByGroups)
+    if (m <= rows) return rows;
+  return 128;
+}
+
 /// Of Schedule::plain_wgmma; its tile.m is as above, its stages as many as let `ctas` CTAs share an SM.
 struct PlainWgmmaBase {
   int tile_n = 64;
@@ -66,15 +79,17 @@ struct PlainWgmmaBase {
   constexpr bool operator==(const PlainWgmmaBase&) const = default;
 };
 inline constexpr PlainWgmmaBase kPlainWgmmaSpace[] = {
-    {16, 8, 1}, {16, 8, 2},  {32, 8, 1},  {32, 8, 2},  {32, 16, 1}, {32, 4, 3}, {48, 8, 1}, {48, 8, 2},
-    {64, 4, 3}, {64, 4, 2},  {64, 8, 1},  {64, 8, 2},  {64, 16, 1}, {80, 4, 3}, {80, 8, 2}, {96, 4, 2},
-    {96, 8, 2}, {112, 4, 2}, {112, 8, 2}, {128, 4, 2}, {128, 8, 1}, {128, 8, 2}};
+    {16, 8, 1},  {16, 8, 2},  {32, 8, 1},  {32, 8, 2},  {32, 16, 1}, {32, 4, 3},  {48, 8, 1},
+    {48, 8, 2},  {64, 4, 3},  {64, 4, 2},  {64, 8, 1},  {64, 8, 2},  {64, 16, 1}, {80, 4, 3},
+    {80, 8, 2},  {96, 4, 2},  {96, 8, 2},  {112, 4, 2}, {112, 8, 2}, {128, 4, 1}, {128, 4, 2},
+    {128, 8, 1}, {128, 8, 2}, {224, 8, 1}, {256, 8, 1}};
 
 /// The most stages with which `ctas` CTAs of `c` fit on an SM; below 2 there are too few, as of tiles that no
-/// plain kernel has.
+/// plain kernel has, or whose sums leave registers for fewer CTAs.
 SLUICE_HD constexpr int plain_stages(KernelConfig c, int ctas) {
-  if (c.tile.m < 8 || c.tile.m > 64 || c.tile.n < 16 || c.tile.n > 256 || c.warps < 1 || c.warps > 16)
+  if (c.tile.m < 8 || c.tile.m > 128 || c.tile.n < 16 || c.tile.n > 256 || c.warps < 1 || c.warps > 16)
     return 0;
+  if (ctas > 1 && plain_threads(c) < ctas * 32 * c.warps) return 0;
   c.stages = kMaxStages;
   while (c.stages > 1 &&
          (plain_smem_bytes(c) > kMaxSmemBytes || (plain_smem_bytes(c) + kSmemOfCta) * ctas > kSmemOfSm))
@@ -82,10 +97,10 @@ SLUICE_HD constexpr int plain_stages(KernelConfig c, int ctas) {
   return c.stages;
 }
 
-/// Fours leave SMs idle (docs/findings/clusters-of-four.md) and pay only where L2 limits a single wave;
-/// larger ones leave more and are not tried.
-inline constexpr ClusterShape kClusterSpace[] = {{1, 1}, {2, 1},    {1, 2},    {4, 1},
-                                                 {1, 4}, {1, 1, 2}, {1, 1, 4}, {1, 1, 8}};
+/// Fours and eights leave SMs idle (docs/findings/clusters-of-four.md) and pay only where L2 limits a single
+/// wave: eights where both operands are shared (docs/findings/splits.md).
+inline constexpr ClusterShape kClusterSpace[] = {{1, 1},    {2, 1},    {1, 2}, {4, 1}, {1, 4}, {1, 1, 2},
+                                                 {1, 1, 4}, {1, 1, 8}, {2, 2}, {4, 2}, {2, 4}};
 inline constexpr int kClusterSpaceSize = sizeof(kClusterSpace) / sizeof(kClusterSpace[0]);
 
 /// The most stages, up to kMaxStages, that fit beside the store buffers; 0 if not even one does.
@@ -167,11 +182,11 @@ constexpr ConfigList registered_configs() {
   Problem block_scaled = promoted;
   block_scaled.epilogue = {.scale_a = ScaleMode::block, .scale_b = ScaleMode::block};
 
-  // Each shape in bf16 alone, in pairs, in one kind of four, in one cluster along k, and combining; and in
-  // the other types in one cluster, in turn.
+  // Each shape in bf16 alone, in pairs, in one kind of four, in one cluster along k, in one that shares both
+  // operands, and combining; and in the other types in one cluster, in turn.
   for (int i = 0; i < kGemmSpaceSize; ++i) {
     for (int j = 0; j < kClusterSpaceSize; ++j)
-      if (j < 3 || j == 3 + i % 2 || j == 5 + i % 3)
+      if (j < 3 || j == 3 + i % 2 || j == 5 + i % 3 || j == 8 + i % 3)
         list.add(config_for(bf16, kGemmSpace[i], kClusterSpace[j], StorePath::tma));
     KernelConfig combining = config_for(bf16, kGemmSpace[i], kClusterSpace[5 * (i % 2)], StorePath::tma);
     combining.combine = Combine::last_arriver;

@@ -39,7 +39,7 @@ SLUICE_HD constexpr int loaded_bytes_a(const KernelConfig& c, int m, const Tile&
 }
 SLUICE_HD constexpr int loaded_bytes_b(const KernelConfig& c, int n, const Tile& tile) {
   const bool k_major = c.b_major == Major::k;
-  if (!k_major) return kSwizzleRowBytes * c.tile.n;
+  if (!k_major) return kSwizzleRowBytes * stage_b_rows(c);
   return kSwizzleRowBytes * tile_rows_loaded(n, tile.n_offset, c.tile.n, c.cluster.m, row_group(c));
 }
 

@@ -63,18 +63,26 @@ SLUICE_HD constexpr int plain_incoming_offset(const KernelConfig& c) {
 SLUICE_HD constexpr int plain_smem_bytes(const KernelConfig& c) {
   return plain_incoming_offset(c) + incoming_sums_bytes(plain_tile(c));
 }
-/// CTAs that share an SM: what shared memory and registers (128 a thread at least) allow.
+/// Sums that a thread of plain_wgmma has.
+SLUICE_HD constexpr int plain_sums(const KernelConfig& c) {
+  return plain_waves(c) * stage_columns(c) / 2;
+}
+/// Threads of an SM that leave each the registers it needs: 128, or 255 beside more than 64 sums.
+SLUICE_HD constexpr int plain_threads(const KernelConfig& c) {
+  return c.schedule == Schedule::plain_wgmma && plain_sums(c) > 64 ? 256 : 512;
+}
+/// CTAs that share an SM: what shared memory and registers allow.
 SLUICE_HD constexpr int plain_ctas(const KernelConfig& c) {
-  return max(1,
-             min(min(kSmemOfSm / (plain_smem_bytes(c) + kSmemOfCta), 512 / (32 * c.warps)), kMaxPlainCtas));
+  return max(1, min(min(kSmemOfSm / (plain_smem_bytes(c) + kSmemOfCta), plain_threads(c) / (32 * c.warps)),
+                    kMaxPlainCtas));
 }
 
 /// nullptr, or the rule that a plain config breaks, in words.
 SLUICE_HD constexpr const char* validate_plain(const KernelConfig& c) {
   if (c.a_major != Major::k || c.b_major != Major::k) return "plain needs K-major operands";
-  if (c.tile.m != 8 && c.tile.m != 16 && c.tile.m != 32 && c.tile.m != 64)
-    return "plain needs tile.m of 8, 16, 32 or 64 rows of A";
   if (c.schedule == Schedule::plain) {
+    if (c.tile.m != 8 && c.tile.m != 16 && c.tile.m != 32 && c.tile.m != 64)
+      return "plain needs tile.m of 8, 16, 32 or 64 rows of A";
     if (c.tile.n != 16 && c.tile.n != 32 && c.tile.n != 64 && c.tile.n != 128)
       return "plain needs tile.n of 16, 32, 64 or 128";
     if (c.tile.m * c.tile.n > 64 * 64) return "plain has registers for at most 64 x 64 sums";
@@ -85,8 +93,10 @@ SLUICE_HD constexpr const char* validate_plain(const KernelConfig& c) {
   } else {
     if (c.tile.n < 16 || c.tile.n > 256 || c.tile.n % 16 != 0)
       return "plain_wgmma needs tile.n to be a multiple of 16 in 16..256";
-    if (plain_waves(c) * stage_columns(c) > 128)
-      return "plain_wgmma has registers for 64 sums a thread: fewer rows of A or of B";
+    if (c.tile.m != 8 && (c.tile.m < 16 || c.tile.m > 128 || c.tile.m % 16 != 0))
+      return "plain_wgmma needs tile.m of 8 rows of A, or a multiple of 16 in 16..128";
+    if (plain_sums(c) > (c.warps <= 8 ? 128 : 64))
+      return "plain_wgmma has registers for 128 sums a thread, for 64 of 16 warps: fewer rows of A or of B";
   }
   if (c.tile.k != k_block(c.a)) return "tile.k must be one 128-byte row: 64 for 16-bit inputs, 128 for fp8";
   if (c.warps != 4 && c.warps != 8 && c.warps != 16) return "plain needs 4, 8 or 16 warps";

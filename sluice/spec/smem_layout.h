@@ -19,8 +19,13 @@ inline constexpr int kMaxScaleParts = 8;  // 224 columns are 7 of 32; 8 keep the
 SLUICE_HD constexpr int stage_a_bytes(const KernelConfig& c) {
   return c.tile.m * c.tile.k * bytes_of(c.a);
 }
+/// Rows of B that a stage has room for: an MN-major operand comes in whole blocks of 64.
+inline constexpr int kMnBlock = 64;  // m or n of one 128-byte swizzle row of a 16-bit MN-major operand
+SLUICE_HD constexpr int stage_b_rows(const KernelConfig& c) {
+  return c.b_major == Major::mn ? round_up(c.tile.n, kMnBlock) : c.tile.n;
+}
 SLUICE_HD constexpr int stage_b_bytes(const KernelConfig& c) {
-  return c.tile.n * c.tile.k * bytes_of(c.b);
+  return stage_b_rows(c) * c.tile.k * bytes_of(c.b);
 }
 SLUICE_HD constexpr int stage_bytes(const KernelConfig& c) {
   return stage_a_bytes(c) + stage_b_bytes(c);

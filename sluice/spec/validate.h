@@ -53,7 +53,6 @@ SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
   if (ping_pong && c.tile.m != 64 && c.tile.m != 128) return "ping_pong needs tile.m of 64 or 128";
   if (!ping_pong && c.tile.m != 128 && c.tile.m != 256) return "cooperative needs tile.m of 128 or 256";
   if (c.tile.n < 8 || c.tile.n > 256 || c.tile.n % 8 != 0) return "tile.n must be a multiple of 8 in 8..256";
-  if (c.b_major == Major::mn && c.tile.n % 64 != 0) return "MN-major B needs tile.n to be a multiple of 64";
   if (c.stages < 2 || c.stages > 16) return "stages must be in 2..16";
   if (c.cluster.m < 1 || c.cluster.n < 1 || c.cluster.k < 1 || cluster_size(c) > 8)
     return "the cluster must hold 1 to 8 CTAs";

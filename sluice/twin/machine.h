@@ -31,6 +31,8 @@ class Machine {
   bool is_load_role() const { return agent_.role != Role::math; }
   bool is_load_thread() const { return agent_.role == Role::load; }
   bool is_scale_warp() const { return agent_.role == Role::scales; }
+  void start() {}
+  void meet() {}  // the simulator begins with initialised barriers
   void enter_load_role() {}
   void enter_math_role() {}
   void wait_prerequisites() {

@@ -61,7 +61,7 @@ std::vector<KernelConfig> plain_configs() {
   std::vector<KernelConfig> configs;
   int turn = 0;
   const auto add = [&](Schedule schedule, int tile_n, int warps, const auto& stages_of) {
-    for (const int tokens : {8, 16, 32, 64})
+    for (const int tokens : {8, 16, 32, 48, 64, 96, 128})
       for (const DType type : {DType::e4m3, DType::bf16}) {
         Problem p{.a = {.type = type}, .b = {.type = type}};
         const int kind = turn / 4 % 3;  // of each kind all four splits come by

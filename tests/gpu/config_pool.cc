@@ -69,8 +69,8 @@ KernelConfig random_config(Dice& dice, std::initializer_list<Activation> activat
 
 /// Plain schedules of any tile, ring and split; may be impossible too.
 KernelConfig random_plain_config(Dice& dice, std::initializer_list<Activation> activations) {
-  constexpr int kTokens[] = {8, 16, 32, 64}, kRows[] = {16, 32, 64, 128}, kWarps[] = {4, 8, 16},
-                kParts[] = {1, 1, 2, 4, 8};
+  constexpr int kTokens[] = {8, 16, 32, 48, 64, 80, 96, 128}, kRows[] = {16, 32, 64, 128},
+                kWarps[] = {4, 8, 16}, kParts[] = {1, 1, 2, 4, 8};
   KernelConfig c = random_config(dice, activations);
   c.schedule = dice.one_in(2) ? Schedule::plain : Schedule::plain_wgmma;
   c.tile.m = dice.any_of(kTokens);

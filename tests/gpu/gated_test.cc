@@ -93,9 +93,9 @@ std::vector<Fused> exact_products() {
   };
   std::vector<Fused> all;
   int turn = 0;
-  for (const i64 m : {1, 4, 16, 33, 64, 200})
+  for (const i64 m : {1, 4, 16, 33, 64, 100, 200})
     for (const PlanOverrides& kernel : kernels) {
-      if (is_plain(*kernel.schedule) && m > 64) continue;
+      if (m > (kernel.schedule == plain ? 64 : kernel.schedule == by_groups ? 128 : m)) continue;
       ++turn;
       const DType inputs[] = {DType::e4m3, DType::bf16, DType::fp16};
       const DType outputs[] = {DType::e4m3, DType::bf16, DType::fp32};

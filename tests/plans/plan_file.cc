@@ -88,7 +88,8 @@ bool apply(const std::string& key, const std::string& value, Request& r) {
       {"streamed", &r.overrides.streamed}};
   const std::map<std::string, int*> device = {{"sm_count", &r.device.sm_count},
                                               {"clusters_of_2", &r.device.max_clusters_of_2},
-                                              {"clusters_of_4", &r.device.max_clusters_of_4}};
+                                              {"clusters_of_4", &r.device.max_clusters_of_4},
+                                              {"clusters_of_8", &r.device.max_clusters_of_8}};
   const std::map<std::string, std::optional<int>*> mixed = {{"token_blocks", &r.mixed.token_blocks},
                                                             {"row_blocks", &r.mixed.row_blocks},
                                                             {"warps", &r.mixed.warps},

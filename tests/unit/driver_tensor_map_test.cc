@@ -149,7 +149,7 @@ TEST_F(TensorMapTest, replaces_nothing_but_the_address) {
 
 /// Bytes that the boxes of one operand put into a stage: boxes of a CTA x CTAs that share the tile.
 i64 filled_bytes(const TensorMapShape& shape, Major major, int rows, int sharers) {
-  const int boxes = major == Major::k ? 1 : rows / kMnBoxElements;
+  const int boxes = major == Major::k ? 1 : ceil_div(rows, kMnBlock);
   return i64{shape.box_inner} * shape.box_outer * bytes_of(shape.type) * boxes * sharers;
 }
 
@@ -157,7 +157,8 @@ TEST_F(TensorMapTest, boxes_of_every_registered_config_fill_a_stage_and_tile_d) 
   int checked = 0;
   for (const DType type : {DType::bf16, DType::fp16, DType::e4m3, DType::e5m2})
     for (const BaseConfig& base : kGemmSpace)
-      for (const ClusterShape cluster : {ClusterShape{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}, {1, 4}})
+      for (const ClusterShape cluster :
+           {ClusterShape{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}, {1, 4}, {4, 2}, {2, 4}})
         for (const Major a : {Major::k, Major::mn})
           for (const Major b : {Major::k, Major::mn})
             for (const DType d : {DType::bf16, DType::fp32, DType::e4m3}) {

@@ -3,6 +3,7 @@
 // How this can fail: without the stable_sort the order test was red; without `unlisted_bases`, the test of
 // tiles that the space does not list.
 #include <random>
+#include <set>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -118,8 +119,29 @@ TEST(planner_candidates, equal_estimates_keep_the_order_of_the_space) {
   const std::vector<Plan> plans = candidates({.m = 0, .n = 64, .k = 64}, kH200);
   ASSERT_GT(plans.size(), 3u);
   EXPECT_EQ(short_name(plans[0].config), "ping_pong 64x8x64 s16 c1x1 bf16");
-  EXPECT_EQ(short_name(plans.back().config), "cooperative 256x208x64 s3 c1x4 bf16");
+  EXPECT_EQ(short_name(plans.back().config), "cooperative 256x208x64 s3 c2x4 bf16");
   for (const Plan& plan : plans) EXPECT_EQ(plan.estimate, Estimate{});
+}
+
+/// WGMMA is slow with MN-major B at other widths; whoever asks for one gets it.
+TEST(planner_candidates, widths_of_an_mn_major_b_are_multiples_of_32) {
+  Problem p{.m = 768, .n = 3072, .k = 65536};
+  p.a.major = p.b.major = Major::mn;
+  std::set<int> widths;
+  for (const Plan& plan : candidates(p, kH200)) widths.insert(plan.config.tile.n);
+  EXPECT_EQ(widths, (std::set<int>{32, 64, 96, 128, 160, 192, 224, 256}));
+  EXPECT_EQ(planned(p, {.tile_n = 144}).config.tile.n, 144);
+}
+
+/// Sharing both operands eight ways: one cluster for all of a small D, whose parts L2 is asked for once.
+TEST(planner_candidates, clusters_of_eight_are_tried_within_their_wave) {
+  bool tried = false;
+  for (const Plan& plan : candidates({.m = 256, .n = 256, .k = 131072}, kH200)) {
+    if (cluster_size(plan.config) != 8 || plan.config.cluster.k != 1) continue;
+    tried = true;
+    EXPECT_LE(plan.split.clusters, kH200.max_clusters_of_8);
+  }
+  EXPECT_TRUE(tried);
 }
 
 TEST(planner_candidates, overrides_are_obeyed_and_the_rest_is_still_chosen) {

@@ -38,14 +38,28 @@ class planner_plain : public testing::TestWithParam<Schedule> {
 INSTANTIATE_TEST_SUITE_P(schedules, planner_plain, testing::Values(Schedule::plain, Schedule::plain_wgmma),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
-TEST_P(planner_plain, is_for_up_to_64_rows_unless_asked_for) {
-  for (const i64 m : {1, 8, 9, 17, 33, 64}) EXPECT_FALSE(plain_ones(tokens(m)).empty()) << m;
-  EXPECT_TRUE(plain_ones(tokens(65)).empty());
-  EXPECT_FALSE(plain_ones(tokens(65), {.schedule = GetParam()}).empty());
+TEST_P(planner_plain, is_for_rows_that_one_tile_holds_unless_asked_for) {
+  const i64 most = GetParam() == Schedule::plain ? 64 : 128;
+  for (const i64 m : {i64{1}, i64{8}, i64{9}, i64{17}, i64{33}, i64{49}, most - 1, most})
+    EXPECT_FALSE(plain_ones(tokens(m)).empty()) << m;
+  EXPECT_TRUE(plain_ones(tokens(most + 1)).empty());
+  EXPECT_FALSE(plain_ones(tokens(most + 1), {.schedule = GetParam()}).empty());
+}
+
+/// Two waves of tall tiles lose to the schedules with roles, unless somebody asks for them.
+TEST_P(planner_plain, is_one_wave_of_more_than_64_rows) {
+  Problem wide = tokens(100);
+  wide.n = 64 * 300;
+  for (const Plan& plan : plain_ones(wide))
+    EXPECT_LE(ceil_div(i64{plan.split.clusters}, i64{plain_ctas(plan.config)}), kH200.sm_count)
+        << short_name(plan.config);
+  wide.n = 256 * 300;
+  EXPECT_TRUE(plain_ones(wide).empty());
+  EXPECT_FALSE(plain_ones(wide, {.schedule = GetParam()}).empty());
 }
 
 TEST_P(planner_plain, plans_are_valid_and_launch_a_cluster_for_each_tile) {
-  for (const i64 m : {1, 16, 40})
+  for (const i64 m : {1, 16, 40, 65, 100})
     for (const Plan& plan : plain_ones(tokens(m, DType::bf16))) {
       EXPECT_EQ(validate(plan.config), nullptr) << short_name(plan.config);
       EXPECT_GE(plan.config.tile.m, m);
@@ -92,7 +106,7 @@ TEST_P(planner_plain, says_why_an_override_leaves_none) {
   columns.a.major = Major::mn;
   EXPECT_NE(message(columns, {}).find("K-major"), std::string::npos);
   EXPECT_NE(message(tokens(4), {.splits = 2}).find("inside a cluster"), std::string::npos);
-  EXPECT_NE(message(tokens(4), {.tile_n = 24}).find("plain_wgmma: 16, 32, 48"), std::string::npos);
+  EXPECT_NE(message(tokens(4), {.tile_n = 24}).find("x 16, 32, 48, 64"), std::string::npos);
   EXPECT_NE(message(tokens(4), {.cluster = ClusterShape{2, 1}}).find("along k only"), std::string::npos);
 }
 
@@ -125,11 +139,12 @@ TEST(planner_plain_space, every_ring_is_possible) {
 /// As many CTAs share an SM as the space says, at every number of tokens; and none has a ring of one stage.
 TEST(planner_plain_space, every_ring_of_warpgroups_fits_as_often_as_it_says) {
   for (const PlainWgmmaBase& base : kPlainWgmmaSpace)
-    for (const int tokens_of_tile : {8, 16, 32}) {
+    for (const int tokens_of_tile : {8, 16, 32, 48, 64, 96, 128}) {
       KernelConfig c = config_for(tokens(8), {Schedule::plain_wgmma, tokens_of_tile, base.tile_n}, {1, 1},
                                   StorePath::direct);
       c.warps = base.warps;
       c.stages = plain_stages(c, base.ctas);
+      if (tokens_of_tile > 32 && validate(c) != nullptr) continue;  // too many sums, or one stage
       EXPECT_EQ(validate(c), nullptr) << short_name(c);
       EXPECT_GE(plain_ctas(c), base.ctas) << short_name(c);
       ++c.stages;

@@ -68,8 +68,8 @@ TEST(tuner_plan, what_breaks_a_rule_leaves_the_choice_to_the_model) {
   std::vector<TunedChoice> bad(8, good);
   bad[0].tile_n = 72;       // possible, but not in the space
   bad[1].tile_m = 192;      // impossible and unlisted
-  bad[2].cluster = {2, 2};  // possible, but not in the space
-  bad[2].clusters = 20;
+  bad[2].cluster = {1, 8};  // possible, but not in the space
+  bad[2].clusters = 10;
   bad[3].clusters = 67;  // of two: 66 are resident at once
   bad[4].clusters = 0;
   bad[5].raster_group = 0;

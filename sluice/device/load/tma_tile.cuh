@@ -4,7 +4,7 @@
 // cluster:
 //   K-major:  one row for each m (or n), 128 bytes of k.     A slice is a run of rows.
 //   MN-major: blocks of 64 m (or n); in a block one row for each k.  A slice is a run of k rows in every
-//   block.
+//   block. The last block may have columns behind the tile's.
 //   Gated B:  K-major, its rows in the order of gated_row(): the tensor map's dimensions are k, 8 rows, the
 //   two halves of B, groups of both, batch (host/driver/gemm_maps.h).
 #pragma once
@@ -13,8 +13,6 @@
 #include <sluice/device/ptx/tma.cuh>
 
 namespace sluice {
-
-inline constexpr int kMnBlock = 64;  // m or n of one 128-byte swizzle row of a 16-bit MN-major operand
 
 /// What one CTA loads of an operand tile: slice `index`, for the CTAs of `cta_mask`.
 struct MulticastSlice {
@@ -68,7 +66,7 @@ struct TmaTile {
     } else {
       const int first = index * kSliceDepth;
 #pragma unroll
-      for (int block = 0; block < kRows / kMnBlock; ++block)
+      for (int block = 0; block < ceil_div(kRows, kMnBlock); ++block)
         issue(tile, destination + block * kMnBlockBytes + first * kSwizzleRowBytes, barrier,
               tile.row + block * kMnBlock, depth + first);
     }

@@ -17,8 +17,6 @@
 
 namespace sluice {
 
-inline constexpr int kMnBoxElements = 64;  // m or n in one 128-byte row of a 16-bit MN-major operand
-
 constexpr TensorMapShape a_map_shape(const KernelConfig& c, const Problem& p) {
   const bool k_major = c.a_major == Major::k;
   return {.type = c.a,
@@ -27,7 +25,7 @@ constexpr TensorMapShape a_map_shape(const KernelConfig& c, const Problem& p) {
           .batch = p.batch,
           .ld = p.a.ld,
           .batch_stride = p.a.batch_stride,
-          .box_inner = k_major ? c.tile.k : kMnBoxElements,
+          .box_inner = k_major ? c.tile.k : kMnBlock,
           .box_outer = (k_major ? c.tile.m : c.tile.k) / c.cluster.n,
           .swizzle_bytes = kSwizzleRowBytes};
 }
@@ -40,7 +38,7 @@ constexpr TensorMapShape b_map_shape(const KernelConfig& c, const Problem& p) {
           .batch = p.batch,
           .ld = p.b.ld,
           .batch_stride = p.b.batch_stride,
-          .box_inner = k_major ? c.tile.k : kMnBoxElements,
+          .box_inner = k_major ? c.tile.k : kMnBlock,
           .box_outer = (k_major ? c.tile.n : c.tile.k) / c.cluster.m,
           .swizzle_bytes = kSwizzleRowBytes,
           .gated = c.epilogue.gated};

@@ -77,6 +77,12 @@ bool splits_more_than_a_wave(const Problem& p, const KernelConfig& c, const Devi
   return c.cluster.k > 1 && grid_tiles(p, c) > max_clusters(c, device);
 }
 
+/// WGMMA takes MN-major B at other widths too, but more slowly: 128 x 144 took 1.3 times as long as 128 x 160
+/// (docs/findings/splits.md).
+bool is_slow_width(const KernelConfig& c) {
+  return c.b_major == Major::mn && c.tile.n % 32 != 0;
+}
+
 /// Half of a gated tile's columns may be too few for a TMA store where all of them were enough: widths that
 /// are good for the loads stay, stored direct.
 StorePath store_of(const KernelConfig& c) {
@@ -95,7 +101,8 @@ void search(const Problem& p, const Axes& axes, const DeviceInfo& device, const 
       if (o.stages) config.stages = *o.stages;
       if (const char* rule = validate(config); rule != nullptr) {
         result.refuse(config, rule);
-      } else if (!o.cluster && splits_more_than_a_wave(p, config, device)) {
+      } else if ((!o.cluster && splits_more_than_a_wave(p, config, device)) ||
+                 (!o.tile_n && is_slow_width(config))) {
         continue;
       } else if (too_many_tiles(p, config)) {
         result.too_many_tiles = true;
@@ -212,9 +219,8 @@ std::string why_no_plain_plan(const Problem& p, const PlanOverrides& o) {
     return asked + "it does not promote: take plain, whose sums are all in fp32, or accumulate = fast";
   return asked +
          "no configuration has this tile, cluster and warps within 227 KB of shared memory: tiles are 8, 16, "
-         "32 "
-         "or 64 x 16, 32, 64 or 128 (plain_wgmma: 16, 32, 48, 64, 80, 96, 112 or 128), warps 4, 8 or 16; "
-         "give fewer overrides";
+         "32 or 64 x 16, 32, 64 or 128 (plain_wgmma: 8, 16, 32, 48, 64, 96 or 128 x 16, 32, 48, 64, 80, 96, "
+         "112, 128, 224 or 256), warps 4, 8 or 16; give fewer overrides";
 }
 
 /// The overrides ask for a split that stream_splits() did not return.

@@ -37,18 +37,13 @@ struct PlainModel {
 };
 constexpr PlainModel kModel;
 
-int tokens_of(i64 m) {
-  for (const int tokens : {8, 16, 32})
-    if (m <= tokens) return tokens;
-  return 64;
-}
-
-/// A tile of the space, `tokens` high, for every split of k.
-std::vector<KernelConfig> listed_configs(const Problem& p, int tokens) {
+/// The space's tiles for every split of k, as high as A, or `tile_m` if that is asked for.
+std::vector<KernelConfig> listed_configs(const Problem& p, std::optional<int> tile_m) {
   std::vector<KernelConfig> configs;
   for (const int parts : {1, 2, 4, 8}) {
     const auto add = [&](Schedule schedule, int tile_n, int warps) -> KernelConfig& {
-      configs.push_back(config_for(p, {schedule, tokens, tile_n}, {1, 1, parts}, StorePath::direct));
+      const int rows = tile_m.value_or(plain_rows(schedule, p.m));
+      configs.push_back(config_for(p, {schedule, rows, tile_n}, {1, 1, parts}, StorePath::direct));
       configs.back().warps = warps;
       return configs.back();
     };
@@ -98,9 +93,9 @@ const char* why_not_plain(const Problem& p, const PlanOverrides& o) {
     return "plain splits k inside a cluster only, and launches a cluster for each tile";
   if (o.raster || o.raster_group) return "plain has no order of tiles to choose";
   if (p.m > kMaxPlainRows && !o.schedule)
-    return "more than 64 rows of A: plain is for few, unless schedule = plain";
-  const i64 tokens = o.tile_m.value_or(tokens_of(p.m));
-  if (tokens > 0 && ceil_div(p.m, tokens) > kMaxGridY / std::max<i64>(p.batch, 1))
+    return "more than 128 rows of A: plain is for few, unless schedule = plain";
+  const i64 rows = o.tile_m.value_or(plain_rows(o.schedule.value_or(Schedule::plain_wgmma), p.m));
+  if (rows > 0 && ceil_div(p.m, rows) > kMaxGridY / std::max<i64>(p.batch, 1))
     return "rows of A times batch make more than 65535 tiles: split the problem";
   return nullptr;
 }
@@ -153,13 +148,17 @@ std::vector<Plan> plain_plans(const Problem& p, const DeviceInfo& device, const 
   std::vector<Plan> plans;
   const bool nothing = p.m == 0 || p.n == 0 || p.batch == 0;  // any plan will do: the others', unless asked
   if (why_not_plain(p, o) != nullptr || (nothing && !o.schedule && !o.warps)) return plans;
-  for (KernelConfig c : listed_configs(p, o.tile_m.value_or(tokens_of(p.m)))) {
+  for (KernelConfig c : listed_configs(p, o.tile_m)) {
+    if (c.tile.m < p.m && !o.schedule) continue;  // a second tile reads all weights again
     if (c.schedule != o.schedule.value_or(c.schedule) || c.tile.n != o.tile_n.value_or(c.tile.n) ||
         c.warps != o.warps.value_or(c.warps) || c.cluster.k != (o.cluster ? o.cluster->k : c.cluster.k))
       continue;
     if (o.stages) c.stages = *o.stages;
     const double ctas = grid_tiles(p, c) * c.cluster.k;
-    const bool crowded = c.cluster.k > 1 && ctas > resident_ctas(c, device) && !o.cluster;
+    // Clusters of a second wave find no room for long; of more than 64 rows two waves lost to the schedules
+    // with roles (docs/findings/plain-loads.md).
+    const bool whole_wave = (c.cluster.k > 1 && !o.cluster) || (c.tile.m > kMaxPlainRows / 2 && !o.schedule);
+    const bool crowded = whole_wave && ctas > resident_ctas(c, device);
     if (validate(c) != nullptr || crowded || ctas > 2e9) continue;
     Plan plan = plain_plan(p, device, c);
     if (std::none_of(plans.begin(), plans.end(), [&](const Plan& x) { return x.config == plan.config; }))

@@ -8,8 +8,8 @@
 
 namespace sluice {
 
-/// Few enough rows that one tile of A holds them all.
-inline constexpr i64 kMaxPlainRows = 64;
+/// Few enough rows that one tile of plain_wgmma holds them all (plain's: up to 64).
+inline constexpr i64 kMaxPlainRows = 128;
 
 /// nullptr, or why the overrides and the problem leave none, in words.
 const char* why_not_plain(const Problem& problem, const PlanOverrides& overrides);

@@ -31,7 +31,8 @@ double l2_bytes_per_k_tile(const Problem& p, const KernelConfig& c) {
   const double tiles_m = static_cast<double>(ceil_div(p.m, i64{c.tile.m}));
   const double tiles_n = static_cast<double>(ceil_div(p.n, i64{c.tile.n}));
   const double rows_a = static_cast<double>(p.m) / std::max(tiles_m, 1.0) / c.cluster.n;
-  const double rows_b = static_cast<double>(p.n) / std::max(tiles_n, 1.0) / c.cluster.m;
+  const double blocks = static_cast<double>(stage_b_rows(c)) / c.tile.n;  // what comes beside the tile's own
+  const double rows_b = blocks * static_cast<double>(p.n) / std::max(tiles_n, 1.0) / c.cluster.m;
   const double k = std::min<double>(c.tile.k, static_cast<double>(p.k));
   return (rows_a * bytes_of(c.a) + rows_b * bytes_of(c.b)) * k;
 }
