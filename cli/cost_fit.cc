@@ -9,6 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include <sluice/host/planner/plain_plans.h>
 #include <sluice/kernels/registry.h>
 
 #include "cli/parse.h"
@@ -68,13 +69,20 @@ Combine combine_in(const std::string& config) {
   return Combine::none;
 }
 
+/// The schedule that a config's text names; cooperative, if none.
+Schedule schedule_in(const std::string& config) {
+  for (const Schedule schedule : {Schedule::ping_pong, Schedule::plain, Schedule::plain_wgmma})
+    if (config.find(std::string("Schedule::") + name_of(schedule) + ",") != std::string::npos)
+      return schedule;
+  return Schedule::cooperative;
+}
+
 Result<FitShape::Timing> timing_of(const Problem& p, const Json& candidate) {
   const std::string config = candidate.at("config"), split = candidate.at("split");
-  const bool ping_pong = config.find("Schedule::ping_pong") != std::string::npos;
   const bool direct = config.find("StorePath::direct") != std::string::npos;
   const bool along_n = split.find("Raster::along_n") != std::string::npos;
-  const BaseConfig base{ping_pong ? Schedule::ping_pong : Schedule::cooperative,
-                        number_after(config, ".tile", ".m = "), number_after(config, ".tile", ".n = ")};
+  const BaseConfig base{schedule_in(config), number_after(config, ".tile", ".m = "),
+                        number_after(config, ".tile", ".n = ")};
   const ClusterShape cluster{number_after(config, ".cluster", ".m = "),
                              number_after(config, ".cluster", ".n = "),
                              std::max(number_after(config, ".cluster", ".k = "), 1)};
@@ -83,6 +91,10 @@ Result<FitShape::Timing> timing_of(const Problem& p, const Json& candidate) {
   const bool complete = base.tile_m > 0 && base.tile_n > 0 && cluster.m > 0 && cluster.n > 0;
   KernelConfig c =
       complete ? config_for(p, base, cluster, direct ? StorePath::direct : StorePath::tma) : KernelConfig{};
+  if (is_plain(base.schedule)) {
+    c.warps = number_after(config, ".warps", " = ");
+    c.stages = number_after(config, ".stages", " = ");
+  }
   const char* rule = complete ? validate(c) : "tile and cluster must be there";
   c.combine = combine_in(config);
   if (rule == nullptr && (work.clusters < 1 || work.group < 1))
@@ -90,6 +102,13 @@ Result<FitShape::Timing> timing_of(const Problem& p, const Json& candidate) {
   if (rule != nullptr)
     return Error{ErrorCode::invalid_argument, fmt::format("\"{}\", \"{}\": {}", config, split, rule)};
   return FitShape::Timing{c, work, candidate.at("us")};
+}
+
+/// The plain schedules have a model of their own, whose constants are not fitted here.
+double estimated_us(const FitShape& shape, const FitShape::Timing& t, const DeviceInfo& device,
+                    const CostConstants& constants) {
+  if (is_plain(t.config.schedule)) return plain_estimate(shape.problem, device, t.config).total_us;
+  return estimate(shape.problem, t.config, t.split, device, constants).total_us;
 }
 
 struct Scored {
@@ -105,7 +124,7 @@ Scored score(const std::vector<FitShape>& shapes, const DeviceInfo& device, cons
     std::vector<std::pair<double, double>> logs;  // log(estimate / time), weight
     for (const FitShape::Timing& t : shape.timings) best = std::min(best, t.us);
     for (const FitShape::Timing& t : shape.timings) {
-      const double estimated = estimate(shape.problem, t.config, t.split, device, constants).total_us;
+      const double estimated = estimated_us(shape, t, device, constants);
       if (estimated < least_estimate) least_estimate = estimated, pick = t.us;
       if (t.us > kFarFromBest * best) continue;
       const double weight = std::pow(best / t.us, 4);
@@ -134,7 +153,7 @@ Scored score(const std::vector<FitShape>& shapes, const DeviceInfo& device, cons
 FitPick pick_of(const FitShape& shape, const DeviceInfo& device, const CostConstants& constants) {
   FitPick found{nullptr, nullptr, 0, 0};
   for (const FitShape::Timing& t : shape.timings) {
-    const double us = estimate(shape.problem, t.config, t.split, device, constants).total_us;
+    const double us = estimated_us(shape, t, device, constants);
     if (found.pick == nullptr || us < found.estimate_us) found.pick = &t, found.estimate_us = us;
     if (found.best == nullptr || t.us < found.best->us) found.best = &t, found.best_estimate_us = us;
   }
@@ -183,6 +202,7 @@ const std::vector<FitParameter>& fit_parameters() {
       {"smem_write_weight", &C::smem_write_weight, 0.1, 1.2},
       {"l2_gain_of_tma", &C::l2_gain_of_tma, 0.9, 1.4},
       {"l2_bytes_per_clock_per_sm", &C::l2_bytes_per_clock_per_sm, 35, 80},
+      {"repeated_bytes_per_us", &C::repeated_bytes_per_us, 8e6, 1e9},
       {"load_latency_us", &C::load_latency_us, 0.4, 3},
       {"sharpness_in_tile", &C::sharpness_in_tile, 2, 20},
       {"sharpness_in_kernel", &C::sharpness_in_kernel, 1.5, 20},

@@ -26,9 +26,10 @@ std::vector<FitShape> made_up_shapes() {
         FitShape shape{.name = std::to_string(m), .problem = *check_problem({.m = m, .n = n, .k = k})};
         const auto plans = rank_candidates(shape.problem, DeviceInfo{}, {});
         for (const Plan& plan : *plans)
-          shape.timings.push_back(
-              {plan.config, plan.split,
-               estimate(shape.problem, plan.config, plan.split, DeviceInfo{}, truth).total_us});
+          if (!is_plain(plan.config.schedule))
+            shape.timings.push_back(
+                {plan.config, plan.split,
+                 estimate(shape.problem, plan.config, plan.split, DeviceInfo{}, truth).total_us});
         shapes.push_back(shape);
       }
   return shapes;
@@ -65,8 +66,28 @@ std::string file_with(const std::string& config, const std::string& split) {
     "b": "bf16", "d": "bf16", "a_layout": "k", "b_layout": "k", "accumulate": "fast", "scale_a": "none",
     "scale_b": "none", "bias": false, "activation": "none", "residual": false}, "candidates": [
     {"verified": true, "us": 3.0, "config": ")"
-      << config << R"(", "split": ")" << split << R"("}]}]})";
+      << config << R"(", "split": ")" << split << R"("}, {"verified": true, "us": 4.0, "config": ")" << config
+      << R"(", "split": ")" << split << R"("}]}]})";
   return path;
+}
+
+/// Plain schedules too, with their own rings: read as cooperative they were refused, or judged as what they
+/// are not.
+TEST(cost_fit, reads_every_candidate_of_few_tokens) {
+  const Problem p = *check_problem({.m = 64, .n = 64, .k = 64});
+  const auto plans = rank_candidates(p, DeviceInfo{}, {});
+  int plain = 0;
+  for (const Plan& plan : *plans) {
+    if (plan.split.streamed > 0) continue;
+    const auto read = read_fit_shapes(file_with(to_string(plan.config), to_string(plan.split)));
+    ASSERT_TRUE(read) << read.error().message;
+    ASSERT_EQ(read->size(), 1u);
+    const FitPick found = pick_of(read->front(), DeviceInfo{}, kCostConstants);
+    EXPECT_EQ(found.pick->config, plan.config) << short_name(found.pick->config);
+    EXPECT_DOUBLE_EQ(found.estimate_us, plan.estimate.total_us) << short_name(plan.config);
+    plain += is_plain(plan.config.schedule) ? 1 : 0;
+  }
+  EXPECT_GT(plain, 20);
 }
 
 TEST(cost_fit, refuses_what_is_no_timing) {

@@ -10,8 +10,9 @@
 namespace sluice {
 
 /// Clocks are SM clocks. What `sluice fit` may move was fitted to the 372 problems of
-/// bench/shapes/records.txt (H200, 2026-11-21; docs/tuning.md, "Fitting the model"); the comments say what a
-/// constant stands for, and where it started.
+/// bench/shapes/records.txt (H200, 2026-11-21; docs/tuning.md, "Fitting the model"), and what concerns
+/// repeated bytes, sums of parts and the exchange again on 2026-11-22, to 287 problems of 1 to 1024 rows; the
+/// comments say what a constant stands for, and where it started.
 struct CostConstants {
   // Dense rates of one SM at full clock (NVIDIA H100 white paper): the clock is the sustained rate over it.
   double flops_per_clock_16bit = 4096;
@@ -32,6 +33,9 @@ struct CostConstants {
   // lone SM cannot take more than its port gives. Both fits ended at the bound that they were given.
   double l2_gain_of_tma = 1.4;
   double l2_bytes_per_clock_per_sm = 80;
+  // Bytes that two clusters ask for while they are on their way from HBM: what the second asking costs. Pairs
+  // that share weights against pairs that share tokens, 256 rows: 18e6; the fit is milder.
+  double repeated_bytes_per_us = 43e6;
   // From a TMA load to its bytes, L2 and HBM mixed. At its bound too.
   double load_latency_us = 1.266;
 
@@ -82,18 +86,18 @@ struct CostConstants {
 
   // Tiles that clusters share: from the last product to the sums of all being there, beside the bytes: the
   // write must have come to L2, the counter answers, the first slot is read.
-  double combine_us = 3.017;
+  double combine_us = 2.22;
   double combine_bytes_per_clock = 100;  // of an SM, to and from L2
   double piece_clocks = 4959;            // what a run pays for each tile it touches
   // A kernel that adds up the parts instead: the sums' way to L2 and its start behind the last CTA, and L2 to
   // all SMs at once.
-  double separate_us = 3.666;
-  double separate_bytes_per_us = 2.43e6;
+  double separate_us = 3.126;
+  double separate_bytes_per_us = 1.842e6;
   // Where each part is added to D instead (Combine::add), each byte of it costs L2 a read and a write: within
   // 10 % of two H200 timings (512x512x32768 28.0 us, 128x1024x65536 41.1), not fitted.
   double add_l2_weight = 2;
   // The same inside of a cluster along k: a pass there and back, and the bytes.
-  double exchange_pass_clocks = 725.3;
+  double exchange_pass_clocks = 550;
   double exchange_bytes_per_clock = 13.4;
 };
 
