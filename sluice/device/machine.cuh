@@ -6,12 +6,11 @@
 #include <sluice/spec/params.h>
 #include <sluice/spec/validate.h>
 #include <sluice/device/dependent_launch.cuh>
-#include <sluice/device/epilogue/direct_store.cuh>
-#include <sluice/device/epilogue/fragment_store.cuh>
 #include <sluice/device/epilogue/partial_slot.cuh>
 #include <sluice/device/epilogue/residual.cuh>
 #include <sluice/device/epilogue/scale_vectors.cuh>
 #include <sluice/device/epilogue/sum_exchange.cuh>
+#include <sluice/device/epilogue/tile_store.cuh>
 #include <sluice/device/load/tma_tile.cuh>
 #include <sluice/device/math/block_scales.cuh>
 #include <sluice/device/math/wgmma_ss.cuh>
@@ -191,7 +190,7 @@ class Machine {
   }
   /// The next products to be promoted are those of this stage.
   SLUICE_DEVICE void read_scales(int stage) {
-    if constexpr (kBlockScaled) scales_.read(scale_slot(stage), fragment_row(0));
+    if constexpr (kBlockScaled) scales_.read(scale_slot(stage), fragment_row());
   }
   /// One arrival of each warp at every CTA that loads into this CTA's stages: lane i signals the i-th of
   /// them, first the CTAs of this cluster column, then those of this row but the one that is in the column
@@ -293,7 +292,8 @@ class Machine {
     group_sync();
   }
   SLUICE_DEVICE void write_chunk(int buffer, const Tile& tile, int wave, int column) {
-    if constexpr (kConfig.store == StorePath::tma) write_chunk_for_tma(buffer, tile, {wave, column});
+    if constexpr (kConfig.store == StorePath::tma)
+      own_store().write_chunk(store_buffer(buffer), tile, {wave, column});
   }
   SLUICE_DEVICE void publish_chunk() {
     ptx::fence_proxy_async();
@@ -301,8 +301,8 @@ class Machine {
   }
   SLUICE_DEVICE void issue_store(int buffer, const Tile& tile, int wave, int column) {
     if (group_thread() != 0) return;
-    const ptx::TmaBox box{first_output(tile) + column, tile.m_offset + group_row() + wave * kWaveRows,
-                          tile.batch};
+    const ptx::TmaBox box{outputs_of(kConfig.epilogue, tile.n_offset) + column,
+                          tile.m_offset + group_row() + wave * kWaveRows, tile.batch};
     if constexpr (adds(kConfig.epilogue))
       ptx::tma_add(params_.map_d, box, store_buffer(buffer));
     else
@@ -313,16 +313,8 @@ class Machine {
     if (kConfig.store == StorePath::tma && group_thread() == 0) ptx::bulk_wait_group_read<0>();
   }
   SLUICE_DEVICE void store_direct(const Tile& tile) {
-    const int live = live_rows(tile);
     if constexpr (kStagesVectors) group_sync();  // all have come
-#pragma unroll kStoreUnroll
-    for (int wave = 0; wave < waves(kConfig); ++wave) {
-      if (live <= wave * kWaveRows) continue;  // a break would keep the loop rolled
-      const RowScales scales = row_scales(wave);
-#pragma unroll kStoreUnroll
-      for (int column = 0; column < own_outputs(kConfig); column += 8)
-        store_group(tile, {wave, column}, scales);
-    }
+    own_store().store_direct(tile, live_rows(tile));
     if constexpr (kStagesVectors) group_sync();  // all have read theirs
   }
 
@@ -340,12 +332,6 @@ class Machine {
   static constexpr bool kStagesVectors = has_scale_vectors(kConfig.epilogue);
   static constexpr bool kResidual = kConfig.epilogue.residual;
   static constexpr bool kGated = kConfig.epilogue.gated;
-  static constexpr int kSides = kGated ? 2 : 1;  // columns of the product that a column of D is made of
-  // Of the store loops: whole, or not at all (docs/findings/heavy-epilogues.md).
-  static constexpr int kStoreUnroll = unrolls_stores(kConfig) ? 2 * kConfig.tile.n : 1;
-  // Not after an exchange (ptxas serialises some products then: C7515) nor with block scales (one spills).
-  static constexpr bool kIndexesSums = unrolls_stores(kConfig) && !kSplitsInCluster && !kBlockScaled;
-  static constexpr int kOperandsAhead = 8;  // groups of 8 columns: to wait for one read and not for eight
   using Sums = Accumulator<waves(kConfig), kConfig.tile.n>;
   using PartialSums = Accumulator<unit_waves(kConfig), unit_columns(kConfig)>;
   using Slices = MulticastSlices<kConfig.cluster.m, kConfig.cluster.n>;
@@ -392,7 +378,8 @@ class Machine {
     return smem_ + exchange_offset(kConfig, math_group());
   }
 
-  /// Computed here, not where it is used first.
+  /// Computed here, not where it is used first: of the first tile that is before the CTA meets. (a.batch is
+  /// b.batch.)
   static SLUICE_DEVICE void pin(int bytes, const TileLoad& a, const TileLoad& b) {
     asm volatile("" ::"r"(bytes), "l"(a.map), "r"(a.row), "r"(a.batch), "l"(b.map), "r"(b.row));
   }
@@ -435,103 +422,15 @@ class Machine {
   SLUICE_DEVICE int group_row() const {
     return kConfig.schedule == Schedule::cooperative ? math_group() * group_rows(kConfig) : 0;
   }
-  SLUICE_DEVICE int fragment_row(int wave) const {
-    return group_row() + wave * kWaveRows + group_thread() / 32 * 16 + group_thread() % 32 / 4;
-  }
-  SLUICE_DEVICE static int fragment_column(int column) {
-    return column + threadIdx.x % 4 * 2;
+  /// This thread's first row of the tile.
+  SLUICE_DEVICE int fragment_row() const {
+    return group_row() + group_thread() / 32 * 16 + group_thread() % 32 / 4;
   }
   SLUICE_DEVICE ScaleVectors<kConfig> vectors() const {
     return {smem_ + scale_vector_offset(kConfig, math_group()), group_thread()};
   }
-  SLUICE_DEVICE RowScales row_scales(int wave) const {
-    if constexpr (ScaleVectors<kConfig>::kRows) {
-      const RowScales staged = vectors().rows(fragment_row(wave) - group_row());
-      return {ops_.tensor_scale * staged.upper, ops_.tensor_scale * staged.lower};
-    }
-    return {ops_.tensor_scale, ops_.tensor_scale};
-  }
-  /// The first column of D that this tile is stored to.
-  SLUICE_DEVICE static int first_output(const Tile& tile) {
-    return outputs_of(kConfig.epilogue, tile.n_offset);
-  }
-  /// This thread's operands in the group of 8 columns of D that begins at `column` of those of the tile: of
-  /// each side.
-  SLUICE_DEVICE void read_columns(const Tile& tile, int column, ColumnPair* operands) const {
-#pragma unroll
-    for (int side = 0; side < kSides; ++side) {
-      const int of_side = side == 0 ? 0 : params_.n / 2;
-      ColumnPair pair{.bias = ops_.column_bias(first_output(tile) + fragment_column(column) + of_side)};
-      if constexpr (ScaleVectors<kConfig>::kColumns)
-        pair.scale = vectors().columns(fragment_column(column) + side * own_outputs(kConfig));
-      operands[side] = pair;
-    }
-  }
-  using Residuals = typename ResidualRows<kConfig.epilogue>::Pairs;
-  struct GroupAt {  // a group of 8 columns of D, in the tile
-    int wave, column;
-  };
-  /// Neighbouring groups of the fragment, in D's meaning; of gated products two make one.
-  template <int kGroups>
-  SLUICE_DEVICE void epilogue(FragmentPairs (&pairs)[kGroups], const GroupAt& at, const RowScales& scales,
-                              const ColumnPair* operands, const Residuals* residuals) const {
-    constexpr int kSums = 4 * kSides;
-    float acc[kGroups * kSums];
-    sums_.template copy<kGroups * kSums, kIndexesSums>(at.wave, at.column / 2 * kSides, acc);
-#pragma unroll
-    for (int i = 0; i < kGroups; ++i) {
-      FragmentPairs c{};
-      if constexpr (kResidual) c = {residuals[i][0].value(), residuals[i][1].value()};
-      if constexpr (kGated)
-        pairs[i] = ops_.apply_gated_to_fragment(&acc[kSums * i], scales, &operands[kSides * i]);
-      else
-        pairs[i] = ops_.apply_to_fragment(&acc[kSums * i], scales, operands[i], c);
-    }
-  }
-  /// This thread's rows of C, from its part of the group of 8 columns at `at` on.
-  SLUICE_DEVICE ResidualRows<kConfig.epilogue> residual_rows(const Tile& tile, const GroupAt& at,
-                                                             int span) const {
-    const int row = tile.m_offset + fragment_row(at.wave);
-    return {params_, {row, tile.n_offset + fragment_column(at.column), tile.batch}, span};
-  }
-  SLUICE_DEVICE void write_chunk_for_tma(int buffer, const Tile& tile, const GroupAt& at) {
-    constexpr int kGroups = store_columns(kConfig) / 8;
-    constexpr int kStep = kGroups % 2 == 0 ? 2 : 1;
-    constexpr int kAhead = unrolls_stores(kConfig) ? min(kGroups, kOperandsAhead) : kStep;
-    const FragmentStore<kConfig.d, store_row_bytes(kConfig)> store{store_buffer(buffer), group_thread()};
-    const RowScales scales = row_scales(at.wave);
-    const auto write = [&](int first) {
-      ColumnPair operands[kAhead * kSides];
-      Residuals residuals[kResidual ? kAhead : 1];
-      if constexpr (kResidual) {
-        const auto rows = residual_rows(tile, {at.wave, at.column + first * 8}, 8 * kAhead);
-#pragma unroll
-        for (int i = 0; i < kAhead; ++i) rows.read(i * 8, residuals[i]);
-      }
-#pragma unroll
-      for (int i = 0; i < kAhead; ++i) read_columns(tile, at.column + (first + i) * 8, &operands[kSides * i]);
-#pragma unroll
-      for (int i = 0; i < kAhead; i += kStep) {
-        FragmentPairs pairs[kStep];
-        epilogue<kStep>(pairs, {at.wave, at.column + (first + i) * 8}, scales, &operands[kSides * i],
-                        &residuals[kResidual ? i : 0]);
-        store.write(first + i, pairs);
-      }
-    };
-#pragma unroll kStoreUnroll
-    for (int group = 0; group < kGroups; group += kAhead) write(group);
-  }
-  SLUICE_DEVICE void store_group(const Tile& tile, const GroupAt& at, const RowScales& scales) const {
-    FragmentPairs pairs[1];
-    ColumnPair operands[kSides];
-    read_columns(tile, at.column, operands);
-    Residuals residuals;
-    if constexpr (kResidual) residual_rows(tile, at, 8).read(0, residuals);
-    epilogue<1>(pairs, at, scales, operands, &residuals);
-    const int row = tile.m_offset + fragment_row(at.wave);
-    const int column = first_output(tile) + fragment_column(at.column);
-    store_pair<kConfig.d, kConfig.epilogue>(params_, {row, column, tile.batch}, pairs[0].upper);
-    store_pair<kConfig.d, kConfig.epilogue>(params_, {row + 8, column, tile.batch}, pairs[0].lower);
+  SLUICE_DEVICE TileStore<kConfig> own_store() const {
+    return {params_, ops_, sums_, vectors(), group_row()};
   }
 
   const GemmParams& params_;

@@ -8,6 +8,7 @@
 // Roles (384 threads; kThreads)
 //   warpgroup 0    load   one thread fills the stages with TMA
 //                  scales two more warps bring block scales, if there are any, beside each stage; the rest leave at once
+//                         before anyone may use a barrier, warp 1 initialises all of them: between start() and meet()
 //   warpgroups 1,2 math   WGMMA from the stages into registers, then the epilogue and the store of their tile
 //                         ping_pong: each takes every second tile, so that one multiplies while the other stores
 //                         cooperative: both take every tile, half of its rows each
@@ -43,8 +44,7 @@ namespace sluice {
 
 inline constexpr u32 kFreshBarrier = 1;  // flips the parity: the first pass over the ring need not wait
 
-/// The tile that is loaded now. The first one is found before the CTA meets, while its barriers are being
-/// initialised: from the start of a kernel to its first load that is 0.2 us.
+/// The tile that is loaded now. The first one is found before the CTA meets (docs/findings/first-load.md).
 template <class Machine>
 struct LoadWalk {
   Machine& machine;

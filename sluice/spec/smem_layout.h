@@ -13,14 +13,14 @@ namespace sluice {
 
 inline constexpr int kSmemAlign = 1024;
 inline constexpr int kSwizzleRowBytes = 128;
+inline constexpr int kMnBlock = 64;       // m or n of one such row of a 16-bit MN-major operand
 inline constexpr int kStoreBuffers = 2;   // per math warpgroup: one is filled while the other is read by TMA
 inline constexpr int kMaxScaleParts = 8;  // 224 columns are 7 of 32; 8 keep the barriers aligned
 
 SLUICE_HD constexpr int stage_a_bytes(const KernelConfig& c) {
   return c.tile.m * c.tile.k * bytes_of(c.a);
 }
-/// Rows of B that a stage has room for: an MN-major operand comes in whole blocks of 64.
-inline constexpr int kMnBlock = 64;  // m or n of one 128-byte swizzle row of a 16-bit MN-major operand
+/// Rows of B that a stage has room for: an MN-major operand comes in whole blocks.
 SLUICE_HD constexpr int stage_b_rows(const KernelConfig& c) {
   return c.b_major == Major::mn ? round_up(c.tile.n, kMnBlock) : c.tile.n;
 }

@@ -121,6 +121,8 @@ const std::vector<Impossible>& impossible_configs() {
        plain_wgmma({.tile = {24, 32, 64}})},
       {"plain_wgmma has registers for 128 sums a thread, for 64 of 16 warps: fewer rows of A or of B",
        plain_wgmma({.tile = {128, 16, 64}, .stages = 2, .warps = 4})},
+      {"plain_wgmma has registers for 128 sums a thread, for 64 of 16 warps: fewer rows of A or of B",
+       plain_wgmma({.tile = {64, 144, 64}, .stages = 2, .warps = 16})},
       {"plain_wgmma does not promote: take Schedule::plain, whose sums are all in fp32",
        plain_wgmma({.tile = {8, 32, 128}, .a = e4m3, .b = e4m3, .promotes = true})},
       {"plain needs 4, 8 or 16 warps", plain({.tile = {8, 32, 64}, .warps = 6})},

@@ -11,8 +11,8 @@ namespace sluice::testing {
 namespace {
 
 constexpr int kRandomConfigs = 160, kPlainConfigs = 200;
-constexpr ClusterShape kClusters[] = {{1, 1}, {1, 1}, {2, 1},    {1, 2},    {2, 2},
-                                      {4, 1}, {1, 4}, {1, 1, 2}, {1, 1, 4}, {1, 1, 8}};
+constexpr ClusterShape kClusters[] = {{1, 1}, {1, 1}, {2, 1}, {1, 2},    {2, 2},    {4, 1},
+                                      {1, 4}, {4, 2}, {2, 4}, {1, 1, 2}, {1, 1, 4}, {1, 1, 8}};
 constexpr DType kInputs[] = {DType::bf16, DType::fp16, DType::e4m3, DType::e5m2};
 constexpr DType kFp8[] = {DType::e4m3, DType::e5m2};
 constexpr DType kOutputs[] = {DType::bf16, DType::fp16, DType::fp32, DType::e4m3};
@@ -69,7 +69,7 @@ KernelConfig random_config(Dice& dice, std::initializer_list<Activation> activat
 
 /// Plain schedules of any tile, ring and split; may be impossible too.
 KernelConfig random_plain_config(Dice& dice, std::initializer_list<Activation> activations) {
-  constexpr int kTokens[] = {8, 16, 32, 48, 64, 80, 96, 128}, kRows[] = {16, 32, 64, 128},
+  constexpr int kTokens[] = {8, 16, 32, 48, 64, 80, 96, 112, 128}, kRows[] = {16, 32, 64, 128},
                 kWarps[] = {4, 8, 16}, kParts[] = {1, 1, 2, 4, 8};
   KernelConfig c = random_config(dice, activations);
   c.schedule = dice.one_in(2) ? Schedule::plain : Schedule::plain_wgmma;

@@ -48,14 +48,24 @@ TEST_P(planner_plain, is_for_rows_that_one_tile_holds_unless_asked_for) {
 
 /// Two waves of tall tiles lose to the schedules with roles, unless somebody asks for them.
 TEST_P(planner_plain, is_one_wave_of_more_than_64_rows) {
-  Problem wide = tokens(100);
-  wide.n = 64 * 300;
+  Problem wide = tokens(100);  // none of Schedule::plain unless asked for: its tiles are 64 high
+  wide.n = 64 * 250;
+  EXPECT_EQ(plain_ones(wide).empty(), GetParam() == Schedule::plain);
   for (const Plan& plan : plain_ones(wide))
-    EXPECT_LE(ceil_div(i64{plan.split.clusters}, i64{plain_ctas(plan.config)}), kH200.sm_count)
+    EXPECT_LE(plan.split.clusters * plan.config.cluster.k, kH200.sm_count * plain_ctas(plan.config))
         << short_name(plan.config);
   wide.n = 256 * 300;
   EXPECT_TRUE(plain_ones(wide).empty());
   EXPECT_FALSE(plain_ones(wide, {.schedule = GetParam()}).empty());
+  EXPECT_FALSE(plain_ones(wide, {.warps = 8}).empty());
+}
+
+/// A tile lower than A is nobody's choice; who asks for it gets it, without naming the schedule too.
+TEST_P(planner_plain, a_low_tile_that_is_asked_for_is_planned) {
+  const std::vector<Plan> plans = plain_ones(tokens(40), {.tile_m = 32, .tile_n = 64});
+  ASSERT_FALSE(plans.empty());
+  for (const Plan& plan : plans) EXPECT_EQ(plan.config.tile.m, 32);
+  for (const Plan& plan : plain_ones(tokens(40))) EXPECT_GE(plan.config.tile.m, 40);
 }
 
 TEST_P(planner_plain, plans_are_valid_and_launch_a_cluster_for_each_tile) {

@@ -111,7 +111,7 @@ TEST(spec_smem_layout, store_chunks_tile_the_row_in_swizzle_widths) {
 
 TEST(spec_smem_layout, empty_arrivals_counts_every_reader_of_what_a_cta_loads) {
   for (const ClusterShape& cluster :
-       {ClusterShape{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}, {1, 4}, {4, 2}, {8, 1}})
+       {ClusterShape{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}, {1, 4}, {4, 2}, {2, 4}, {8, 1}})
     for (const Schedule schedule : {Schedule::ping_pong, Schedule::cooperative}) {
       KernelConfig c;
       c.schedule = schedule;

@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-constexpr ClusterShape kClusters[] = {{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}, {1, 4}, {4, 2}};
+constexpr ClusterShape kClusters[] = {{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}, {1, 4}, {4, 2}, {2, 4}};
 
 struct Walk {
   KernelConfig config;

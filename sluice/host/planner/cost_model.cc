@@ -47,8 +47,8 @@ class Model {
   double tile_clocks(double active, double k_tiles) const;
   double run_clocks(const WorkSplit& split) const;
   double combine_us(const WorkSplit& split) const;
-  /// Of one fp32 sum for each element of D, in double: sizes may be such that 64 bits do not hold it.
   double repeated_us() const;
+  /// Of one fp32 sum for each element of D, in double: sizes may be such that 64 bits do not hold it.
   double sum_bytes() const {
     return 4.0 * static_cast<double>(p_.m) * static_cast<double>(p_.n) * static_cast<double>(p_.batch);
   }
@@ -219,7 +219,8 @@ Estimate Model::estimate(const WorkSplit& split) const {
   const auto part_us = [&](double part_tiles, double clocks) {
     return joined(cost_.sharpness_in_kernel, {clocks / clock, e.hbm_us * part_tiles / tiles});
   };
-  e.total_us = e.overhead_us + repeated_us();
+  e.overhead_us += repeated_us();
+  e.total_us = e.overhead_us;
   if (split.streamed > 0) e.total_us += part_us(split.streamed, run_clocks(split));
   if (full_waves > 0)
     e.total_us += part_us(full_waves * split.clusters,

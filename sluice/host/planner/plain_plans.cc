@@ -36,6 +36,7 @@ struct PlainModel {
                                // what counts is which is faster
 };
 constexpr PlainModel kModel;
+constexpr int kMostRowsInTwoWaves = 64;  // of A
 
 /// The space's tiles for every split of k, as high as A, or `tile_m` if that is asked for.
 std::vector<KernelConfig> listed_configs(const Problem& p, std::optional<int> tile_m) {
@@ -148,8 +149,9 @@ std::vector<Plan> plain_plans(const Problem& p, const DeviceInfo& device, const 
   std::vector<Plan> plans;
   const bool nothing = p.m == 0 || p.n == 0 || p.batch == 0;  // any plan will do: the others', unless asked
   if (why_not_plain(p, o) != nullptr || (nothing && !o.schedule && !o.warps)) return plans;
+  const bool asked = o.schedule || o.warps;
   for (KernelConfig c : listed_configs(p, o.tile_m)) {
-    if (c.tile.m < p.m && !o.schedule) continue;  // a second tile reads all weights again
+    if (c.tile.m < p.m && !asked && !o.tile_m) continue;  // a second tile reads all weights again
     if (c.schedule != o.schedule.value_or(c.schedule) || c.tile.n != o.tile_n.value_or(c.tile.n) ||
         c.warps != o.warps.value_or(c.warps) || c.cluster.k != (o.cluster ? o.cluster->k : c.cluster.k))
       continue;
@@ -157,7 +159,7 @@ std::vector<Plan> plain_plans(const Problem& p, const DeviceInfo& device, const 
     const double ctas = grid_tiles(p, c) * c.cluster.k;
     // Clusters of a second wave find no room for long; of more than 64 rows two waves lost to the schedules
     // with roles (docs/findings/plain-loads.md).
-    const bool whole_wave = (c.cluster.k > 1 && !o.cluster) || (c.tile.m > kMaxPlainRows / 2 && !o.schedule);
+    const bool whole_wave = (c.cluster.k > 1 && !o.cluster) || (c.tile.m > kMostRowsInTwoWaves && !asked);
     const bool crowded = whole_wave && ctas > resident_ctas(c, device);
     if (validate(c) != nullptr || crowded || ctas > 2e9) continue;
     Plan plan = plain_plan(p, device, c);

@@ -40,7 +40,8 @@ std::optional<Plan> recorded_plan(const Problem& checked, const DeviceInfo& devi
   Plan plan = plans->front();
   // Many rows feel a direct store: 164 us in place of 158, 1024 x 28672 x 4096 (docs/findings/gated.md).
   const bool made_direct = plan.config.store == StorePath::direct && why_not_tma_store(checked) == nullptr;
-  if (other && made_direct && checked.m > kMaxPlainRows) return std::nullopt;
+  constexpr i64 kFewRows = 64;
+  if (other && made_direct && checked.m > kFewRows) return std::nullopt;
   plan.source = PlanSource::record;
   plan.measured_us = choice->measured_us;
   return plan;

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the sums of one math group to values of D: into a store buffer, chunk by chunk, for TMA, or straight
+// to memory. Who waits for whom is kernels/gemm.cuh's.
+#pragma once
+
+#include <sluice/spec/work_split.h>
+#include <sluice/device/epilogue/direct_store.cuh>
+#include <sluice/device/epilogue/fragment_store.cuh>
+#include <sluice/device/epilogue/residual.cuh>
+#include <sluice/device/epilogue/scale_vectors.cuh>
+#include <sluice/device/math/wgmma_ss.cuh>
+
+namespace sluice {
+
+/// Nothing of it is kept: it is made where it is used, of what the machine has.
+template <KernelConfig kConfig>
+struct TileStore {
+  struct GroupAt {  // a group of 8 columns of D, in the tile
+    int wave, column;
+  };
+
+  const GemmParams& params;
+  const ElementWise<kConfig.epilogue>& ops;
+  const Accumulator<waves(kConfig), kConfig.tile.n>& sums;
+  ScaleVectors<kConfig> vectors;
+  int group_row;  // first row of the CTA's tile that the group works on
+
+  /// One chunk of store_columns() columns, from `at` on, into the buffer that D's tensor map describes.
+  SLUICE_DEVICE void write_chunk(u32 buffer, const Tile& tile, const GroupAt& at) const {
+    constexpr int kGroups = store_columns(kConfig) / 8;
+    constexpr int kStep = kGroups % 2 == 0 ? 2 : 1;
+    constexpr int kAhead = unrolls_stores(kConfig) ? min(kGroups, kOperandsAhead) : kStep;
+    const FragmentStore<kConfig.d, store_row_bytes(kConfig)> store{buffer, vectors.thread};
+    const RowScales scales = row_scales(at.wave);
+    const auto write = [&](int first) {
+      ColumnPair operands[kAhead * kSides];
+      Residuals residuals[kResidual ? kAhead : 1];
+      if constexpr (kResidual) {
+        const auto rows = residual_rows(tile, {at.wave, at.column + first * 8}, 8 * kAhead);
+#pragma unroll
+        for (int i = 0; i < kAhead; ++i) rows.read(i * 8, residuals[i]);
+      }
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) read_columns(tile, at.column + (first + i) * 8, &operands[kSides * i]);
+#pragma unroll
+      for (int i = 0; i < kAhead; i += kStep) {
+        FragmentPairs pairs[kStep];
+        epilogue<kStep>(pairs, {at.wave, at.column + (first + i) * 8}, scales, &operands[kSides * i],
+                        &residuals[kResidual ? i : 0]);
+        store.write(first + i, pairs);
+      }
+    };
+#pragma unroll kStoreUnroll
+    for (int group = 0; group < kGroups; group += kAhead) write(group);
+  }
+
+  /// All of the group's part. `live_rows`: of the matrix, from the warp's first row in the tile on.
+  SLUICE_DEVICE void store_direct(const Tile& tile, int live_rows) const {
+#pragma unroll kStoreUnroll
+    for (int wave = 0; wave < waves(kConfig); ++wave) {
+      if (live_rows <= wave * kWaveRows) continue;  // a break would keep the loop rolled
+      const RowScales scales = row_scales(wave);
+#pragma unroll kStoreUnroll
+      for (int column = 0; column < own_outputs(kConfig); column += 8)
+        store_group(tile, {wave, column}, scales);
+    }
+  }
+
+ private:
+  static constexpr bool kResidual = kConfig.epilogue.residual;
+  static constexpr bool kGated = kConfig.epilogue.gated;
+  static constexpr int kSides = kGated ? 2 : 1;  // columns of the product that a column of D is made of
+  // Of the store loops: whole, or not at all (docs/findings/heavy-epilogues.md).
+  static constexpr int kStoreUnroll = unrolls_stores(kConfig) ? 2 * kConfig.tile.n : 1;
+  // Not after an exchange (ptxas serialises some products then: C7515) nor with block scales (one spills).
+  static constexpr bool kIndexesSums =
+      unrolls_stores(kConfig) && kConfig.cluster.k == 1 && !is_block_scaled(kConfig.epilogue);
+  static constexpr int kOperandsAhead = 8;  // groups of 8 columns: to wait for one read and not for eight
+  using Residuals = typename ResidualRows<kConfig.epilogue>::Pairs;
+
+  /// This thread's first row of the wave, in the tile.
+  SLUICE_DEVICE int fragment_row(int wave) const {
+    return group_row + wave * kWaveRows + vectors.thread / 32 * 16 + vectors.thread % 32 / 4;
+  }
+  SLUICE_DEVICE static int fragment_column(int column) {
+    return column + threadIdx.x % 4 * 2;
+  }
+  /// The first column of D that this tile is stored to.
+  SLUICE_DEVICE static int first_output(const Tile& tile) {
+    return outputs_of(kConfig.epilogue, tile.n_offset);
+  }
+  SLUICE_DEVICE RowScales row_scales(int wave) const {
+    if constexpr (ScaleVectors<kConfig>::kRows) {
+      const RowScales staged = vectors.rows(fragment_row(wave) - group_row);
+      return {ops.tensor_scale * staged.upper, ops.tensor_scale * staged.lower};
+    }
+    return {ops.tensor_scale, ops.tensor_scale};
+  }
+  /// This thread's operands in the group of 8 columns of D that begins at `column` of those of the tile: of
+  /// each side.
+  SLUICE_DEVICE void read_columns(const Tile& tile, int column, ColumnPair* operands) const {
+#pragma unroll
+    for (int side = 0; side < kSides; ++side) {
+      const int of_side = side == 0 ? 0 : params.n / 2;
+      ColumnPair pair{.bias = ops.column_bias(first_output(tile) + fragment_column(column) + of_side)};
+      if constexpr (ScaleVectors<kConfig>::kColumns)
+        pair.scale = vectors.columns(fragment_column(column) + side * own_outputs(kConfig));
+      operands[side] = pair;
+    }
+  }
+  /// This thread's rows of C, from its part of the group of 8 columns at `at` on.
+  SLUICE_DEVICE ResidualRows<kConfig.epilogue> residual_rows(const Tile& tile, const GroupAt& at,
+                                                             int span) const {
+    const int row = tile.m_offset + fragment_row(at.wave);
+    return {params, {row, tile.n_offset + fragment_column(at.column), tile.batch}, span};
+  }
+  /// Neighbouring groups of the fragment, in D's meaning; of gated products two make one.
+  template <int kGroups>
+  SLUICE_DEVICE void epilogue(FragmentPairs (&pairs)[kGroups], const GroupAt& at, const RowScales& scales,
+                              const ColumnPair* operands, const Residuals* residuals) const {
+    constexpr int kSums = 4 * kSides;
+    float acc[kGroups * kSums];
+    sums.template copy<kGroups * kSums, kIndexesSums>(at.wave, at.column / 2 * kSides, acc);
+#pragma unroll
+    for (int i = 0; i < kGroups; ++i) {
+      FragmentPairs c{};
+      if constexpr (kResidual) c = {residuals[i][0].value(), residuals[i][1].value()};
+      if constexpr (kGated)
+        pairs[i] = ops.apply_gated_to_fragment(&acc[kSums * i], scales, &operands[kSides * i]);
+      else
+        pairs[i] = ops.apply_to_fragment(&acc[kSums * i], scales, operands[i], c);
+    }
+  }
+  SLUICE_DEVICE void store_group(const Tile& tile, const GroupAt& at, const RowScales& scales) const {
+    FragmentPairs pairs[1];
+    ColumnPair operands[kSides];
+    read_columns(tile, at.column, operands);
+    Residuals residuals;
+    if constexpr (kResidual) residual_rows(tile, at, 8).read(0, residuals);
+    epilogue<1>(pairs, at, scales, operands, &residuals);
+    const int row = tile.m_offset + fragment_row(at.wave);
+    const int column = first_output(tile) + fragment_column(at.column);
+    store_pair<kConfig.d, kConfig.epilogue>(params, {row, column, tile.batch}, pairs[0].upper);
+    store_pair<kConfig.d, kConfig.epilogue>(params, {row + 8, column, tile.batch}, pairs[0].lower);
+  }
+};
+
+}  // namespace sluice
