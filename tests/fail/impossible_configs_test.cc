@@ -120,7 +120,7 @@ const std::vector<Impossible>& impossible_configs() {
       {"plain_wgmma needs tile.m of 8 rows of A, or a multiple of 16 in 16..128",
        plain_wgmma({.tile = {24, 32, 64}})},
       {"plain_wgmma has registers for 128 sums a thread, for 64 of 16 warps: fewer rows of A or of B",
-       plain_wgmma({.tile = {128, 16, 64}, .stages = 2, .warps = 4})},
+       plain_wgmma({.tile = {128, 192, 64}, .stages = 2, .warps = 4})},
       {"plain_wgmma has registers for 128 sums a thread, for 64 of 16 warps: fewer rows of A or of B",
        plain_wgmma({.tile = {64, 144, 64}, .stages = 2, .warps = 16})},
       {"plain_wgmma does not promote: take Schedule::plain, whose sums are all in fp32",
