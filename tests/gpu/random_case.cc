@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include <sluice/host/planner/cluster_grid.h>
 #include <sluice/spec/smem_layout.h>
 
 #include "dice.h"
@@ -82,14 +83,6 @@ Problem typed_problem(const KernelConfig& c) {
           .deterministic = c.combine != Combine::add};
 }
 
-int resident_clusters(const KernelConfig& c, const DeviceInfo& device) {
-  switch (cluster_size(c)) {
-    case 1: return device.sm_count;
-    case 2: return device.max_clusters_of_2;
-    default: return device.max_clusters_of_4 * 4 / cluster_size(c);
-  }
-}
-
 /// Any number of tiles to any number of clusters, also more than are resident at once.
 void stream_some(Dice& dice, Plan& plan) {
   const Problem& p = plan.problem;
@@ -118,7 +111,7 @@ Plan plan_for(const Problem& problem, const KernelConfig& config, const DeviceIn
   const Problem& p = plan.problem;
   const TileGrid grid = tile_grid(config, static_cast<int>(p.m), static_cast<int>(p.n), static_cast<int>(p.k),
                                   static_cast<int>(p.batch));
-  const int most = std::max(1, std::min(cluster_tiles(grid), resident_clusters(config, device)));
+  const int most = std::max(1, std::min(cluster_tiles(grid), clusters_at_once(cluster_size(config), device)));
   plan.split.clusters = clusters == 0 ? most : std::min(clusters, most);
   if (is_plain(config.schedule)) plan.split.clusters = std::max(1, cluster_tiles(grid));
   // A config that can combine shall: all tiles are streamed to a few more clusters than there are tiles.

@@ -47,7 +47,6 @@ class Model {
   double tile_clocks(double active, double k_tiles) const;
   double run_clocks(const WorkSplit& split) const;
   double combine_us(const WorkSplit& split) const;
-  double repeated_us() const;
   /// Of one fp32 sum for each element of D, in double: sizes may be such that 64 bits do not hold it.
   double sum_bytes() const {
     return 4.0 * static_cast<double>(p_.m) * static_cast<double>(p_.n) * static_cast<double>(p_.batch);
@@ -161,15 +160,6 @@ double Model::run_clocks(const WorkSplit& split) const {
                   (c_.combine == Combine::last_arriver ? pieces * cost_.piece_clocks : 0));
 }
 
-/// What it costs that several clusters ask for the same bytes at about the time when they come from HBM: of
-/// each operand of which that is true, once.
-double Model::repeated_us() const {
-  const double k = static_cast<double>(p_.k) * static_cast<double>(p_.batch) * bytes_of(c_.a);
-  const double a = grid_columns(p_, c_) > 1 ? static_cast<double>(p_.m) * k : 0;
-  const double b = grid_rows(p_, c_) > 1 ? static_cast<double>(p_.n) * k : 0;
-  return (a + b) / cost_.repeated_bytes_per_us;
-}
-
 /// The parts of all streamed tiles on their way into D, when all clusters end at once: L2 reads and writes
 /// what is added to, once for each part.
 double Model::adds_us(const WorkSplit& split) const {
@@ -219,7 +209,7 @@ Estimate Model::estimate(const WorkSplit& split) const {
   const auto part_us = [&](double part_tiles, double clocks) {
     return joined(cost_.sharpness_in_kernel, {clocks / clock, e.hbm_us * part_tiles / tiles});
   };
-  e.overhead_us += repeated_us();
+  e.overhead_us += traffic.repeated_bytes / cost_.repeated_bytes_per_us;
   e.total_us = e.overhead_us;
   if (split.streamed > 0) e.total_us += part_us(split.streamed, run_clocks(split));
   if (full_waves > 0)

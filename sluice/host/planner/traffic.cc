@@ -67,6 +67,7 @@ Traffic traffic_of(const Problem& p, const KernelConfig& c, const WorkSplit& spl
   traffic.l2_bytes = batch * (a * columns + b * rows);
   traffic.hbm_bytes = batch * (walked * (1 + walked_again) + other * (1 + other_again) + d + residual);
   traffic.wave_bytes = band_bytes + abreast_bytes;
+  traffic.repeated_bytes = batch * ((columns > 1 ? a : 0) + (rows > 1 ? b : 0));
   return traffic;
 }
 

@@ -12,6 +12,8 @@ struct Traffic {
   double l2_bytes = 0;    // read by the SMs, all tiles together; a multicast byte counts once
   double hbm_bytes = 0;   // read and written
   double wave_bytes = 0;  // of A and B that one wave touches: the tie-breaker between orders
+  /// Of the operands that several clusters ask for at about the time when they come from HBM, each once.
+  double repeated_bytes = 0;
 };
 
 /// Bytes of A and B (real rows, no padding) that one k-tile of one CTA reads from L2, on average.
