@@ -44,7 +44,8 @@ namespace sluice {
 
 inline constexpr u32 kFreshBarrier = 1;  // flips the parity: the first pass over the ring need not wait
 
-/// The tile that is loaded now. The first one is found before the CTA meets (docs/findings/first-load.md).
+/// The tile that is loaded now. The first one is found before the CTA meets, by the warp that loads alone: others
+/// initialise barriers meanwhile (docs/findings/first-load.md).
 template <class Machine>
 struct LoadWalk {
   Machine& machine;
@@ -60,7 +61,7 @@ struct LoadWalk {
 
  private:
   SLUICE_DEVICE void begin() {
-    more = tiles.valid();
+    more = machine.is_load_warp() && tiles.valid();
     if (!more) return;
     tile = tiles.tile();
     machine.begin_loads(tile);

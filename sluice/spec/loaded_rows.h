@@ -17,8 +17,8 @@ inline constexpr int kLoadRows = 8;  // the swizzle repeats after so many: a box
 /// Rows of the shorter box for a K-major matrix of `extent` rows in slices of `rows`. `unit`: that are never
 /// parted (row_group).
 SLUICE_HD constexpr int tail_rows(int extent, int rows, int unit = kLoadRows) {
-  const int rest = extent % rows;
-  return rest == 0 ? unit : ceil_div(rest, unit) * unit;
+  const int rest = extent - quotient(extent, rows) * rows;
+  return rest == 0 ? unit : quotient(rest + unit - 1, unit) * unit;
 }
 /// Rows that the slice from `first` is loaded with.
 SLUICE_HD constexpr int slice_rows(int extent, int first, int rows, int unit = kLoadRows) {
@@ -28,7 +28,7 @@ SLUICE_HD constexpr int slice_rows(int extent, int first, int rows, int unit = k
 /// Rows that all `slices` of a tile from `first` are loaded with.
 SLUICE_HD constexpr int tile_rows_loaded(int extent, int first, int rows, int slices, int unit = kLoadRows) {
   const int slice = rows / slices;
-  const int whole = extent <= first ? 0 : min((extent - first) / slice, slices);
+  const int whole = extent <= first ? 0 : min(quotient(extent - first, slice), slices);
   return whole * slice + (slices - whole) * tail_rows(extent, slice, unit);
 }
 /// Bytes that come into a stage for one k-tile of `tile`, from all CTAs together. MN-major operands are

@@ -138,22 +138,22 @@ SLUICE_HD constexpr Tile tile_at(const KernelConfig& c, const TileGrid& grid, Ra
                                  int index, int cta_rank) {
   const int per_matrix = grid.rows * grid.columns;
   // A division is 0.05 us of a kernel of 8, before its first load: none where the answer is known.
-  const int batch = grid.batch == 1 ? 0 : index / per_matrix;
+  const int batch = grid.batch == 1 ? 0 : quotient(index, per_matrix);
   const int in_matrix = index - batch * per_matrix;
   const int walk_extent = raster == Raster::along_m ? grid.rows : grid.columns;
   const int other_extent = raster == Raster::along_m ? grid.columns : grid.rows;
 
-  const int band = group >= walk_extent ? 0 : in_matrix / (group * other_extent);
+  const int band = group >= walk_extent ? 0 : quotient(in_matrix, group * other_extent);
   const int band_begin = band * group;
   const int band_size = min(group, walk_extent - band_begin);
   const int in_band = in_matrix - band_begin * other_extent;
-  const int other = band_size == 1 ? in_band : in_band / band_size;
+  const int other = band_size == 1 ? in_band : quotient(in_band, band_size);
   const int walk = band_begin + in_band - other * band_size;
 
   const int row = raster == Raster::along_m ? walk : other;
   const int column = raster == Raster::along_m ? other : walk;
-  const int cta_row = multicasts(c) ? cta_rank % c.cluster.m : 0;
-  const int cta_column = multicasts(c) ? cta_rank / c.cluster.m : 0;
+  const int cta_column = multicasts(c) ? quotient(cta_rank, c.cluster.m) : 0;
+  const int cta_row = multicasts(c) ? cta_rank - cta_column * c.cluster.m : 0;
   return {(row * c.cluster.m + cta_row) * c.tile.m, (column * c.cluster.n + cta_column) * c.tile.n, batch,
           grid.k_tiles};
 }

@@ -29,6 +29,7 @@ class Machine {
   int cluster_count() const { return scenario_.split.clusters; }
 
   bool is_load_role() const { return agent_.role != Role::math; }
+  bool is_load_warp() const { return is_load_thread(); }
   bool is_load_thread() const { return agent_.role == Role::load; }
   bool is_scale_warp() const { return agent_.role == Role::scales; }
   void start() {}

@@ -30,11 +30,13 @@ struct MulticastSlices {
       for (int column = 0; column < kColumns; ++column) mask |= 1u << column * kRows;
       return mask;
     }();
-    return {rank / kRows, static_cast<u16>(kRow << rank % kRows)};
+    const int column = quotient(rank, kRows);
+    return {column, static_cast<u16>(kRow << (rank - column * kRows))};
   }
   static SLUICE_DEVICE MulticastSlice of_b(int rank) {
     constexpr u32 kColumn = (1u << kRows) - 1;
-    return {rank % kRows, static_cast<u16>(kColumn << rank / kRows * kRows)};
+    const int first = quotient(rank, kRows) * kRows;
+    return {rank - first, static_cast<u16>(kColumn << first)};
   }
 };
 
