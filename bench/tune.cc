@@ -241,8 +241,26 @@ double TuneResult::gain() const {
 
 std::vector<Plan> other_orders(const Plan& plan, const DeviceInfo& device) {
   std::vector<Plan> orders;
-  if (plan.estimate.waves <= 1 || is_plain(plan.config.schedule)) return orders;
+  if (is_plain(plan.config.schedule)) return orders;
   const KernelConfig& c = plan.config;
+  const PlanOverrides same{.schedule = c.schedule,
+                           .tile_m = c.tile.m,
+                           .tile_n = c.tile.n,
+                           .stages = c.stages,
+                           .cluster = c.cluster,
+                           .store = c.store,
+                           .clusters = plan.split.clusters,
+                           .streamed = plan.split.streamed,
+                           .combine = c.combine};
+  const auto add = [&](const PlanOverrides& overrides) {
+    Result<std::vector<Plan>> made = gemm::candidates(plan.problem, device, overrides);
+    if (made) orders.push_back(std::move(made->front()));
+  };
+  PlanOverrides other = same;
+  other.numbering = plan.split.numbering == Numbering::gpc ? Numbering::launch : Numbering::gpc;
+  add(other);
+  if (plan.estimate.waves <= 1) return orders;
+
   const i64 rows = grid_rows(plan.problem, c), columns = grid_columns(plan.problem, c);
   const auto walk = [&](Raster raster, int group) {  // a band is at most all of them
     const i64 extent = raster == Raster::along_m ? rows : columns;
@@ -252,19 +270,11 @@ std::vector<Plan> other_orders(const Plan& plan, const DeviceInfo& device) {
   for (const Raster raster : {Raster::along_m, Raster::along_n})
     for (const int group : kGroups) {
       if (!seen.insert(walk(raster, group)).second) continue;
-      Result<std::vector<Plan>> same = gemm::candidates(plan.problem, device,
-                                                        {.schedule = c.schedule,
-                                                         .tile_m = c.tile.m,
-                                                         .tile_n = c.tile.n,
-                                                         .stages = c.stages,
-                                                         .cluster = c.cluster,
-                                                         .store = c.store,
-                                                         .raster = raster,
-                                                         .raster_group = group,
-                                                         .clusters = plan.split.clusters,
-                                                         .streamed = plan.split.streamed,
-                                                         .combine = c.combine});
-      if (same) orders.push_back(std::move(same->front()));
+      other = same;
+      other.numbering = plan.split.numbering;
+      other.raster = raster;
+      other.raster_group = group;
+      add(other);
     }
   return orders;
 }

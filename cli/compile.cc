@@ -10,6 +10,7 @@
 #include <memory>
 #include <set>
 
+#include <sluice/host/gemm.h>
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/jit/source.h>
 #include <sluice/host/mixed_check.h>
@@ -46,7 +47,7 @@ Result<std::vector<mixed::Plan>> candidates_of(const bench::MixedCase& r, const 
   return mixed::candidates(r.problem, target.info(), r.overrides);
 }
 std::vector<std::string> texts_of(const Plan& plan, Stamping stamping) {
-  return unit_texts(plan.config, stamping);
+  return gemm::units_of(plan, stamping);
 }
 std::vector<std::string> texts_of(const mixed::Plan& plan, Stamping) {
   return mixed::units_of(plan);

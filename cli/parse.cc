@@ -48,6 +48,9 @@ Result<Schedule> parse_schedule(const std::string& text) {
 Result<StorePath> parse_store_path(const std::string& text) {
   return lookup(text, "store", {StorePath::tma, StorePath::direct});
 }
+Result<Numbering> parse_numbering(const std::string& text) {
+  return lookup(text, "numbering", {Numbering::launch, Numbering::gpc});
+}
 Result<Raster> parse_raster(const std::string& text) {
   return lookup(text, "raster", {Raster::along_m, Raster::along_n});
 }

@@ -20,6 +20,7 @@ Result<Accumulate> parse_accumulate(const std::string& text);
 Result<Schedule> parse_schedule(const std::string& text);
 Result<StorePath> parse_store_path(const std::string& text);
 Result<Raster> parse_raster(const std::string& text);
+Result<Numbering> parse_numbering(const std::string& text);
 Result<Combine> parse_combine(const std::string& text);
 Result<ScaleZero> parse_scale_zero(const std::string& text);
 

@@ -81,6 +81,9 @@ void add_override_flags(CLI::App& app, ProblemFlags& f) {
       ->group(group);
   app.add_option("--store", f.store, "tma or direct")->group(group);
   app.add_option("--raster", f.raster, "along_m or along_n")->group(group);
+  app.add_option("--numbering", f.numbering,
+                 "Of clusters: launch (as the grid counts), or gpc (neighbours share a GPC)")
+      ->group(group);
   app.add_option("--raster-group", f.raster_group, "Cluster tiles in a band")->group(group);
   app.add_option("--clusters", f.clusters, "Clusters to launch")->group(group);
   app.add_option("--splits", f.splits, "Parts of each tile along k; 1: none")->group(group);
@@ -150,6 +153,7 @@ Result<PlanOverrides> overrides_of(const ProblemFlags& f) {
   if (!f.schedule.empty()) take(parse_schedule(f.schedule), o.schedule, error);
   if (!f.store.empty()) take(parse_store_path(f.store), o.store, error);
   if (!f.raster.empty()) take(parse_raster(f.raster), o.raster, error);
+  if (!f.numbering.empty()) take(parse_numbering(f.numbering), o.numbering, error);
   if (!f.combine.empty()) take(parse_combine(f.combine), o.combine, error);
   if (!f.tile.empty()) take(parse_sizes(f.tile, 2, "tile"), pair, error);
   if (!f.tile.empty() && !error) {

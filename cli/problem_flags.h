@@ -35,7 +35,7 @@ struct ProblemFlags {
   float alpha = 1.0f;
   std::optional<float> beta;
 
-  std::string schedule, tile, cluster, store, raster;
+  std::string schedule, tile, cluster, store, raster, numbering;
   std::optional<int> stages, raster_group, clusters, streamed, splits;
   std::string combine;
   std::optional<i64> workspace_limit;

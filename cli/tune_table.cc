@@ -37,6 +37,7 @@ std::string choice_text(const Plan& plan) {
                                  c.cluster.m, c.cluster.n);
   if (c.cluster.k > 1) text += fmt::format("x{}", c.cluster.k);
   text += fmt::format(", {} {}", name_of(plan.split.raster), plan.split.group);
+  if (plan.split.numbering == Numbering::gpc) text += " gpc";
   if (plan.split.streamed > 0) text += fmt::format(", {} streamed", plan.split.streamed);
   return text;
 }

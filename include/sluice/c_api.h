@@ -109,16 +109,17 @@ typedef struct {
 
 /* What overrules the planner; -1 (names: NULL) leaves it the choice. */
 typedef struct {
-  const char* schedule; /* "ping_pong", "cooperative"; few rows of A: "plain", "plain_wgmma" */
-  const char* store;    /* "tma", "direct" */
-  const char* raster;   /* "along_m", "along_n" */
-  const char* combine;  /* of split sums: "last_arriver", "separate", "add" */
+  const char* schedule;  /* "ping_pong", "cooperative"; few rows of A: "plain", "plain_wgmma" */
+  const char* store;     /* "tma", "direct" */
+  const char* raster;    /* "along_m", "along_n" */
+  const char* combine;   /* of split sums: "last_arriver", "separate", "add" */
+  const char* numbering; /* of clusters: "launch", "gpc" */
   int32_t tile_m, tile_n, stages, cluster_m, cluster_n, cluster_k, raster_group, clusters, streamed, splits;
   int64_t workspace_limit;
   int32_t ignore_records; /* 0 or 1 */
 } sluice_choices;
 #define SLUICE_NO_CHOICES \
-  { 0, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0 }
+  { 0, 0, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0 }
 
 /* Where things are; NULL or -1: as the environment says (include/sluice/options.h). */
 typedef struct {

@@ -70,6 +70,7 @@ struct PlanOverrides {
   std::optional<StorePath> store;
   std::optional<Raster> raster;
   std::optional<int> raster_group;
+  std::optional<Numbering> numbering;
   std::optional<int> clusters;     // launched clusters
   std::optional<int> streamed;     // cluster tiles dealt out by k-tile (spec/work_split.h); 0: none
   std::optional<int> splits;       // all tiles in so many parts along k; 1: none. Sets clusters and streamed

@@ -30,6 +30,7 @@ struct TunedChoice {  // of a dense product
   ClusterShape cluster{};
   Raster raster = Raster::along_m;
   int raster_group = 8;                     // cluster tiles in a band
+  Numbering numbering = Numbering::launch;  // of clusters
   int clusters = 1;                         // launched
   int streamed = 0;                         // cluster tiles dealt out by k-tile
   Combine combine = Combine::last_arriver;  // of those

@@ -28,7 +28,7 @@ class ProblemStruct(ctypes.Structure):
 
 class ChoicesStruct(ctypes.Structure):
     _fields_ = [
-        *((name, c_char_p) for name in ("schedule", "store", "raster", "combine")),
+        *((name, c_char_p) for name in ("schedule", "store", "raster", "combine", "numbering")),
         *((name, c_int32) for name in ("tile_m", "tile_n", "stages", "cluster_m", "cluster_n", "cluster_k",
                                        "raster_group", "clusters", "streamed", "splits")),
         ("workspace_limit", c_int64),

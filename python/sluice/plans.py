@@ -63,7 +63,8 @@ class Plan:
 
 
 def _choices(schedule: Optional[str], tile: Optional[Sequence[int]], cluster: Optional[Sequence[int]],
-             store: Optional[str], raster: Optional[str], combine: Optional[str], numbers: dict[str, Optional[int]],
+             store: Optional[str], raster: Optional[str], combine: Optional[str],
+             numbering: Optional[str], numbers: dict[str, Optional[int]],
              ignore_records: bool) -> ChoicesStruct:
     def name(text: Optional[str]) -> Optional[bytes]:
         return None if text is None else str(text).encode()
@@ -78,7 +79,8 @@ def _choices(schedule: Optional[str], tile: Optional[Sequence[int]], cluster: Op
     tile_m, tile_n = part("tile", tile, (2,))
     cluster_m, cluster_n, cluster_k = part("cluster", cluster, (2, 3))
     return ChoicesStruct(
-        schedule=name(schedule), store=name(store), raster=name(raster), combine=name(combine), tile_m=tile_m, tile_n=tile_n,
+        schedule=name(schedule), store=name(store), raster=name(raster), combine=name(combine),
+        numbering=name(numbering), tile_m=tile_m, tile_n=tile_n,
         cluster_m=cluster_m, cluster_n=cluster_n, cluster_k=cluster_k, ignore_records=int(ignore_records),
         **{key: -1 if value is None else int(value) for key, value in numbers.items()})
 
@@ -87,7 +89,7 @@ def plan(problem: Optional[Problem] = None, *, device: Optional[int] = None, sch
          tile: Optional[Sequence[int]] = None, cluster: Optional[Sequence[int]] = None, stages: Optional[int] = None,
          store: Optional[str] = None, raster: Optional[str] = None, raster_group: Optional[int] = None,
          clusters: Optional[int] = None, streamed: Optional[int] = None, splits: Optional[int] = None,
-         combine: Optional[str] = None, workspace_limit: Optional[int] = None, ignore_records: bool = False, **fields: object) -> Plan:
+         combine: Optional[str] = None, numbering: Optional[str] = None, workspace_limit: Optional[int] = None, ignore_records: bool = False, **fields: object) -> Plan:
     """What would run for a problem, and why it should be fast. Needs no GPU: without ``device`` it is an H200's plan.
 
     >>> print(sluice.plan(m=4096, n=4096, k=4096, a="e4m3"))
@@ -101,7 +103,7 @@ def plan(problem: Optional[Problem] = None, *, device: Optional[int] = None, sch
             raise errors.InvalidArgument(f"plan: {error}; see sluice.Problem for the fields") from None
     elif fields:
         raise errors.InvalidArgument(f"plan: give a Problem or its fields ({', '.join(fields)}), not both")
-    choices = _choices(schedule, tile, cluster, store, raster, combine,
+    choices = _choices(schedule, tile, cluster, store, raster, combine, numbering,
                        {"stages": stages, "raster_group": raster_group, "clusters": clusters, "streamed": streamed,
                         "splits": splits, "workspace_limit": workspace_limit}, ignore_records)
     handle = ctypes.c_void_p()

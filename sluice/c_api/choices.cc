@@ -51,7 +51,8 @@ Result<PlanOverrides> overrides_of(const sluice_choices* c) {
         take("store", c->store, {StorePath::tma, StorePath::direct}, overrides.store),
         take("raster", c->raster, {Raster::along_m, Raster::along_n}, overrides.raster),
         take("combine", c->combine, {Combine::none, Combine::last_arriver, Combine::separate, Combine::add},
-             overrides.combine)})
+             overrides.combine),
+        take("numbering", c->numbering, {Numbering::launch, Numbering::gpc}, overrides.numbering)})
     if (!taken) return taken.error();
   take(c->tile_m, overrides.tile_m);
   take(c->tile_n, overrides.tile_n);

@@ -38,7 +38,10 @@ class Machine {
   static SLUICE_DEVICE constexpr KernelConfig config() { return kConfig; }
   SLUICE_DEVICE const GemmParams& params() const { return params_; }
   SLUICE_DEVICE int cta_rank() const { return cta_rank_; }
-  SLUICE_DEVICE int cluster_index() const { return blockIdx.x / cluster_size(kConfig); }
+  SLUICE_DEVICE int cluster_index() const {
+    const int in_grid = blockIdx.x / cluster_size(kConfig);
+    return params_.numbering == Numbering::gpc ? params_.numbers[in_grid] : in_grid;
+  }
   SLUICE_DEVICE int cluster_count() const { return gridDim.x / cluster_size(kConfig); }
 
   /// Beside each other: one thread asks for the tensor maps (and goes on to find its first tile), one of

@@ -11,6 +11,7 @@
 #include <sluice/gemm.h>
 #include <sluice/host/driver/context.h>
 #include <sluice/host/driver/module.h>
+#include <sluice/host/gpc_order.h>
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/prepared_kernels.h>
 #include <sluice/host/workspace_lender.h>
@@ -37,9 +38,11 @@ struct Device::Impl {
 
   std::mutex mutex;
   std::unordered_map<std::string, std::weak_ptr<const Module>> modules;  // by unit and shared memory
-  PreparedGemms prepared_by_run;                                         // of gemm::run
-  PreparedMixed prepared_by_mixed;                                       // of mixed::run
-  WorkspaceLender lender{WorkspaceLender::Spare::none};                  // of gemm::run
+  std::mutex gpc_order_mutex;
+  std::shared_ptr<const GpcOrder> gpc_order;             // null until it is asked for (host/locate.h)
+  PreparedGemms prepared_by_run;                         // of gemm::run
+  PreparedMixed prepared_by_mixed;                       // of mixed::run
+  WorkspaceLender lender{WorkspaceLender::Spare::none};  // of gemm::run
 };
 
 }  // namespace sluice

@@ -9,6 +9,7 @@
 #include <sluice/host/capture.h>
 #include <sluice/host/driver/error.h>
 #include <sluice/host/driver/gemm_maps.h>
+#include <sluice/host/locate.h>
 #include <sluice/host/spread.h>
 #include <sluice/spec/part_sums.h>
 
@@ -44,6 +45,7 @@ Result<void> fill_params(const DriverApi& api, const Plan& plan, GemmParams& par
                           static_cast<int>(p.batch));
   params.raster = plan.split.raster;
   params.raster_group = plan.split.group;
+  params.numbering = plan.split.numbering;
   params.deal = deal_of(params.grid, plan.split);
   params.a_ld = p.m > 1 ? p.a.ld : 0;  // of one row it may be anything; rows that are not there lie on it
   params.a_batch_stride = p.a.batch_stride;
@@ -67,6 +69,15 @@ Result<void> fill_params(const DriverApi& api, const Plan& plan, GemmParams& par
     if (Result<void> encoded = encode_tensor_map(api, map.name, map.shape, map.target); !encoded)
       return encoded;
   }
+  return {};
+}
+
+Result<void> number_clusters(const Device& device, const Plan& plan, GemmParams& params) {
+  if (plan.split.numbering == Numbering::launch) return {};
+  const Result<std::shared_ptr<const GpcOrder>> order = gpc_order(device);
+  if (!order) return order.error();
+  const auto numbers = numbers_by_gpc((*order)->of(cluster_size(plan.config)), plan.split);
+  std::copy(numbers.begin(), numbers.end(), params.numbers);
   return {};
 }
 
@@ -158,7 +169,9 @@ Result<Args> with_workspace(const Device& device, const Kernel& kernel, const Ar
 
 std::vector<std::string> units_of(const Plan& plan, Stamping stamping) {
   if (is_empty(plan.problem)) return {};
-  return unit_texts(plan.config, stamping);
+  std::vector<std::string> units = unit_texts(plan.config, stamping);
+  if (plan.split.numbering == Numbering::gpc) units.push_back(locate_unit_text());
+  return units;
 }
 
 Result<Kernel> make_kernel(const Device& device, const Plan& plan, const Units& units) {
@@ -169,6 +182,8 @@ Result<Kernel> make_kernel(const Device& device, const Plan& plan, const Units& 
   auto impl = std::make_shared<Kernel::Impl>();
   if (const Result<void> filled = fill_params(*device.impl().api, plan, impl->params); !filled)
     return filled.error();
+  if (const Result<void> numbered = number_clusters(device, plan, impl->params); !numbered)
+    return numbered.error();
   const u32 cluster = static_cast<u32>(cluster_size(plan.config));
   const bool plain = is_plain(plan.config.schedule);
   const TileGrid& grid = impl->params.grid;
@@ -189,7 +204,7 @@ Result<Kernel> make_kernel(const Device& device, const Plan& plan, const Units& 
   impl->rules = *rules;
   if (impl->shape.dependent)
     if (Result<void> waits = impl->module->check_waits(); !waits) return waits.error();
-  if (units.texts.size() > 1 && impl->params.deal.tiles > 0) {
+  if (plan.config.combine == Combine::separate && impl->params.deal.tiles > 0) {
     module = device.impl().load_cubin(units.texts[1], **units.cubins[1], 0);
     if (!module) return module.error();
     impl->sum_module = *std::move(module);

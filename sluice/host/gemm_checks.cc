@@ -10,6 +10,7 @@
 #include <sluice/host/driver/error.h>
 #include <sluice/host/driver/launch.h>
 #include <sluice/host/planner/cluster_grid.h>
+#include <sluice/host/planner/numbering.h>
 #include <sluice/host/planner/problem_checks.h>
 #include <sluice/host/planner/streams.h>
 #include <sluice/kernels/registry.h>
@@ -219,6 +220,7 @@ Result<void> check_plan(const Plan& plan, const DeviceInfo& device) {
     return invalid("plain launches a cluster for each tile: split.clusters must be " +
                    std::to_string(rows * columns * p.batch) + " and split.streamed 0");
   if (const std::string wrong = stream_problem(p, c, plan.split); !wrong.empty()) return invalid(wrong);
+  if (const std::string wrong = numbering_problem(plan.split); !wrong.empty()) return invalid(wrong);
   return {};
 }
 

@@ -49,6 +49,9 @@ std::string text(Combine value) {
 std::string text(Raster value) {
   return qualified("Raster", value);
 }
+std::string text(Numbering value) {
+  return qualified("Numbering", value);
+}
 std::string text(bool value) {
   return value ? "true" : "false";
 }
@@ -228,12 +231,13 @@ std::string to_string(const Problem& problem) {
 }
 
 std::string to_string(const WorkSplit& split) {
-  const auto& [clusters, raster, group, streamed] = split;
+  const auto& [clusters, raster, group, streamed, numbering] = split;
   return "sluice::WorkSplit" + Initialiser()
                                    .field("clusters", clusters)
                                    .field("raster", raster)
                                    .field("group", group)
                                    .field("streamed", streamed)
+                                   .field("numbering", numbering)
                                    .braced();
 }
 
@@ -264,8 +268,9 @@ std::string describe(const Plan& plan) {
   const std::string kernel = short_name(plan.config);
   const std::string work =
       std::to_string(plan.split.clusters) + " clusters of " + std::to_string(cluster_size(plan.config)) +
-      ", " + name_of(plan.split.raster) + " in bands of " + std::to_string(plan.split.group) + ", " +
-      std::to_string(e.waves) + (e.waves == 1 ? " wave" : " waves") +
+      (plan.split.numbering == Numbering::gpc ? ", numbered by GPC, " : ", ") + name_of(plan.split.raster) +
+      " in bands of " + std::to_string(plan.split.group) + ", " + std::to_string(e.waves) +
+      (e.waves == 1 ? " wave" : " waves") +
       (plan.split.streamed == 0
            ? ""
            : ", " + std::to_string(plan.split.streamed) + " cluster tiles dealt out by k-tile") +

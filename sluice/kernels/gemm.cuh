@@ -44,8 +44,8 @@ namespace sluice {
 
 inline constexpr u32 kFreshBarrier = 1;  // flips the parity: the first pass over the ring need not wait
 
-/// The tile that is loaded now. The first one is found before the CTA meets, by the warp that loads alone: others
-/// initialise barriers meanwhile (docs/findings/first-load.md).
+/// The tile that is loaded now. The first one is found before the CTA meets, by the warp that loads alone:
+/// others initialise barriers meanwhile (docs/findings/first-load.md).
 template <class Machine>
 struct LoadWalk {
   Machine& machine;

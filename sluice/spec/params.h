@@ -30,6 +30,7 @@ struct GemmParams {
   int m, n;
   TileGrid grid;
   Raster raster;
+  Numbering numbering;
   int raster_group;
   Deal deal;
   u32* counters;      // of shared tiles: zero before and after
@@ -44,7 +45,8 @@ struct GemmParams {
   // Overlap::wait other than none or not, both may be nothing: brought to L2 before the wait, and after the
   // last load.
   WarmRange prefetch, hand_off;
-  const float* scale_d;  // one value; what comes last moves nothing in kernels that do not read it
+  const float* scale_d;       // one value; what comes last moves nothing in kernels that do not read it
+  u8 numbers[kMostNumbered];  // of the clusters in the grid's order, with Numbering::gpc
 };
 
 }  // namespace sluice

@@ -20,17 +20,28 @@ namespace sluice {
 /// share the other operand's tile in L2.
 enum class Raster : u8 { along_m, along_n };
 
+/// How the clusters of a launch are numbered, which says what each works on. launch: as the grid counts them;
+/// the GPU puts neighbours into different GPCs. gpc: neighbours share a GPC, as far as the host knows where
+/// they will lie, so that L2 reads once what several of them ask for (docs/findings/gpc.md).
+enum class Numbering : u8 { launch, gpc };
+inline constexpr int kMostNumbered = 144;  // clusters that can be numbered so
+
 struct WorkSplit {
   int clusters = 1;  // launched; each runs until the list is done
   Raster raster = Raster::along_m;
   int group = 8;     // cluster tiles in a band
   int streamed = 0;  // tiles of the list that are dealt out by k-tile
+  Numbering numbering = Numbering::launch;
 
   constexpr bool operator==(const WorkSplit&) const = default;
 };
 
 SLUICE_HD constexpr const char* name_of(Raster raster) {
   return raster == Raster::along_m ? "along_m" : "along_n";
+}
+
+SLUICE_HD constexpr const char* name_of(Numbering numbering) {
+  return numbering == Numbering::launch ? "launch" : "gpc";
 }
 
 /// The list of cluster tiles of one problem.

@@ -64,6 +64,7 @@ void choice_fields(Visitor& v, Values& choice) {
   v.number("cluster_k", choice.cluster.k, cluster);
   v.choice("raster", choice.raster);
   v.number("raster_group", choice.raster_group, kSize);
+  v.choice_or("numbering", Numbering::launch, choice.numbering);
   v.number("clusters", choice.clusters, {1, 65536});
   v.number("streamed", choice.streamed, {0, kMaxInt});
   v.choice_or("combine", Combine::last_arriver, choice.combine);

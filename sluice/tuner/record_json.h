@@ -53,6 +53,8 @@ constexpr int kCount<Schedule> = 4;
 template <>
 constexpr int kCount<Raster> = 2;
 template <>
+constexpr int kCount<Numbering> = 2;
+template <>
 constexpr int kCount<Combine> = 4;
 template <>
 constexpr int kCount<ScaleMode> = 4;

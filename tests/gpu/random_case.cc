@@ -154,6 +154,8 @@ Case random_case(const KernelConfig& config, const DeviceInfo& device, u64 seed,
   made.plan.split.raster = dice.one_in(2) ? Raster::along_m : Raster::along_n;
   made.plan.split.group = dice.between(1, 16);
   if (config.combine != Combine::none) stream_some(dice, made.plan);
+  if (!is_plain(config.schedule) && made.plan.split.clusters <= kMostNumbered && dice.one_in(2))
+    made.plan.split.numbering = Numbering::gpc;
   made.data = limits.real ? real_data(p, seed) : exact_data(p, seed);
   made.data.element_shift = dice.one_in(3) ? dice.between(1, 7) : 0;
   if (config.store == StorePath::direct) made.data.d_shift = dice.one_in(2) ? dice.between(1, 7) : 0;

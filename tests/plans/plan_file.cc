@@ -132,6 +132,7 @@ bool apply(const std::string& key, const std::string& value, Request& r) {
   }
   if (key == "schedule") return named(value, 2, r.overrides.schedule);
   if (key == "store") return named(value, 2, r.overrides.store);
+  if (key == "numbering") return named(value, 2, r.overrides.numbering);
   if (key == "raster") return named(value, 2, r.overrides.raster);
   if (key == "cluster") return parse_cluster(value, r.overrides.cluster);
   return false;
@@ -184,7 +185,8 @@ std::string outcome(const Request& r) {
   if (!plan) return refusal(plan.error());
   const WorkSplit& s = plan->split;
   return short_name(plan->config) + " | " + std::to_string(s.clusters) + " clusters " + name_of(s.raster) +
-         " " + std::to_string(s.group) + " | " + std::to_string(plan->estimate.waves) + " waves";
+         " " + std::to_string(s.group) + (s.numbering == Numbering::gpc ? " by gpc" : "") + " | " +
+         std::to_string(plan->estimate.waves) + " waves";
 }
 
 std::vector<Entry> parse_file(const std::string& text) {

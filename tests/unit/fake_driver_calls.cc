@@ -2,6 +2,8 @@
 // The fake driver's devices, contexts, modules, tensor maps and launches.
 #include "fake_driver_state.h"
 
+#include <sluice/spec/locate.h>
+
 namespace sluice::fake {
 namespace {
 
@@ -80,7 +82,25 @@ ParamsKind params_of(const void* image) {
   if (std::strstr(text, "NarrowParams") != nullptr) return ParamsKind::narrow;
   if (std::strstr(text, "WideParams") != nullptr) return ParamsKind::wide;
   if (std::strstr(text, "ByteParams") != nullptr) return ParamsKind::byte;
+  if (std::strstr(text, "LocateParams") != nullptr) return ParamsKind::locate;
   return std::strstr(text, "GemmParams") != nullptr ? ParamsKind::gemm : ParamsKind::other;
+}
+
+/// A GPU of GPCs with 16 SMs each, SM i in the GPC i / 16: clusters go to them turn about, as on an H200.
+/// Of 16 SMs, or of those that are left, none are parted.
+void locate(const LocateParams& params, u32 ctas, u32 cluster) {
+  constexpr u32 kGpcSms = 16;
+  const u32 sms = static_cast<u32>(state->driver->machine.sm_count);
+  std::vector<u32> used((sms + kGpcSms - 1) / kGpcSms);
+  for (u32 cta = 0, gpc = 0; cta < ctas; cta += cluster, ++gpc) {
+    for (u32 tried = 0; tried < used.size(); ++tried, ++gpc)
+      if (const u32 g = gpc % static_cast<u32>(used.size());
+          used[g] + cluster <= kGpcSms && g * kGpcSms + used[g] + cluster <= sms)
+        break;
+    const u32 g = gpc % static_cast<u32>(used.size());
+    for (u32 i = 0; i < cluster; ++i) params.sms[cta + i] = (g * kGpcSms + used[g] + i) % sms;
+    used[g] += cluster;
+  }
 }
 
 CUresult launch_ex(const CUlaunchConfig* config, CUfunction function, void** params, void** extra) {
@@ -102,9 +122,13 @@ CUresult launch_ex(const CUlaunchConfig* config, CUfunction function, void** par
   const bool legal = config->gridDimX >= 1 && config->gridDimY >= 1 && config->gridDimY <= 65535 &&
                      config->gridDimZ == 1 && config->gridDimX % cluster == 0 && config->blockDimX >= 1 &&
                      config->blockDimX <= 1024 && config->blockDimY == 1 && config->blockDimZ == 1 &&
-                     cluster <= 8 && extra == nullptr &&
+                     cluster <= (module.params == ParamsKind::locate ? 16 : 8) && extra == nullptr &&
                      static_cast<int>(config->sharedMemBytes) <= module.max_smem;
   if (!legal) return CUDA_ERROR_INVALID_VALUE;
+  if (module.params == ParamsKind::locate) {  // not one that a test counts
+    locate(*static_cast<const LocateParams*>(params[0]), config->gridDimX, cluster);
+    return CUDA_SUCCESS;
+  }
   if (state->launches < FakeDriver::kKeptLaunches) {
     LaunchRecord& record = state->records[state->launches];
     record = {config->gridDimX,

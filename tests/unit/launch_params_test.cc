@@ -2,6 +2,9 @@
 // What a launch hands to the driver: grid, cluster, shared memory, and every field of the params, for all
 // schedules and the special cases k = 0, alpha = 0, beta = 0, direct store, m = 0.
 // To see it fail: leave k_tiles alone when alpha is 0, or swap scale_a with scale_b, in launch().
+#include <algorithm>
+#include <set>
+
 #include "launch_fixture.h"
 
 namespace sluice {
@@ -90,6 +93,57 @@ TEST_F(LaunchParams, every_argument_arrives) {
   EXPECT_EQ(params.grid.batch, 2);
   EXPECT_EQ(params.raster, kernel.plan().split.raster);
   EXPECT_EQ(params.raster_group, kernel.plan().split.group);
+}
+
+/// The fake GPU deals clusters out over nine GPCs turn about, and the host asks it once.
+TEST_F(LaunchParams, clusters_are_numbered_by_gpc) {
+  const Problem p{.m = 2048, .n = 4096, .k = 128};
+  int prepare_calls = 0;
+  const auto numbers = [&](Numbering numbering, int launches) {
+    const int before = driver.calls();
+    const gemm::Kernel kernel = prepared(p, {.schedule = Schedule::cooperative,
+                                             .tile_m = 128,
+                                             .tile_n = 128,
+                                             .cluster = ClusterShape{2, 1},
+                                             .numbering = numbering,
+                                             .clusters = 64});
+    prepare_calls = driver.calls() - before;
+    EXPECT_EQ(kernel.plan().split.numbering, numbering);
+    launched(gemm::launch(kernel, args_for(p), nullptr), launches + 1);
+    const GemmParams& params = driver.launch(launches).params;
+    EXPECT_EQ(params.numbering, numbering);
+    return std::vector<int>(params.numbers, params.numbers + 64);
+  };
+  numbers(Numbering::launch, 0);
+  const int unasked = prepare_calls;
+  const std::vector<int> by_gpc = numbers(Numbering::gpc, 1);
+  EXPECT_GT(prepare_calls, unasked + 15) << "five cluster sizes, three launches each";
+  EXPECT_EQ(by_gpc, numbers(Numbering::gpc, 2));
+  EXPECT_LE(prepare_calls, unasked) << "known by now";
+  EXPECT_EQ(by_gpc[0], 0);
+  EXPECT_EQ(by_gpc[9], 1) << "the next cluster of the first GPC";
+  EXPECT_EQ(std::set<int>(by_gpc.begin(), by_gpc.end()).size(), 64u);
+  EXPECT_EQ(*std::max_element(by_gpc.begin(), by_gpc.end()), 63);
+}
+
+TEST_F(LaunchParams, more_clusters_than_can_be_numbered_are_refused) {
+  const Problem p{.m = 128, .n = 128, .k = 1 << 16};
+  PlanOverrides o{.schedule = Schedule::cooperative,
+                  .tile_m = 128,
+                  .tile_n = 128,
+                  .cluster = ClusterShape{1, 1},
+                  .numbering = Numbering::gpc,
+                  .splits = kMostNumbered + 1};
+  const Result<Plan> refused = gemm::plan(p, device().info(), o, RecordBook());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::invalid_config);
+  EXPECT_NE(refused.error().message.find("145 clusters must be at most 144"), std::string::npos)
+      << refused.error().message;
+  o.numbering.reset();
+  Plan made = *gemm::plan(p, device().info(), o, RecordBook());
+  EXPECT_EQ(made.split.numbering, Numbering::launch);
+  made.split.numbering = Numbering::gpc;
+  EXPECT_FALSE(gemm::prepare(device(), made));
 }
 
 TEST_F(LaunchParams, mn_major_inputs_are_described_as_stored) {

@@ -112,8 +112,11 @@ TEST(printer, problem_prints_every_field) {
 }
 
 TEST(printer, work_split_prints_every_field) {
-  EXPECT_PRINTS(
-      sluice::WorkSplit{.clusters = 66, .raster = sluice::Raster::along_n, .group = 16, .streamed = 3});
+  EXPECT_PRINTS(sluice::WorkSplit{.clusters = 66,
+                                  .raster = sluice::Raster::along_n,
+                                  .group = 16,
+                                  .streamed = 3,
+                                  .numbering = sluice::Numbering::gpc});
 }
 
 TEST(printer, prints_as_many_fields_as_the_type_has) {
@@ -125,7 +128,7 @@ TEST(printer, prints_as_many_fields_as_the_type_has) {
       << "no warps, no overlap";
   EXPECT_EQ(printed_fields(to_string(sluice::Problem{})), field_count<sluice::Problem>());
   EXPECT_EQ(printed_fields(to_string(sluice::WorkSplit{})), field_count<sluice::WorkSplit>());
-  EXPECT_EQ(field_count<sluice::WorkSplit>(), 4);  // the counter itself
+  EXPECT_EQ(field_count<sluice::WorkSplit>(), 5);  // the counter itself
 }
 
 TEST(printer, short_name_is_one_line_with_what_differs_from_the_default) {

@@ -7,6 +7,7 @@
 
 #include <sluice/host/planner/cluster_grid.h>
 #include <sluice/host/planner/cost_model.h>
+#include <sluice/host/planner/numbering.h>
 #include <sluice/host/planner/plain_plans.h>
 #include <sluice/host/planner/problem_checks.h>
 #include <sluice/host/planner/streams.h>
@@ -180,12 +181,14 @@ WorkSplit choose_split(const Problem& p, const KernelConfig& c, const DeviceInfo
 
 namespace {
 
-Plan plan_of(const Problem& p, const KernelConfig& config, const WorkSplit& split, const DeviceInfo& device) {
+Plan plan_of(const Problem& p, const KernelConfig& config, const WorkSplit& split, const DeviceInfo& device,
+             const PlanOverrides& o) {
   Plan plan{.problem = p, .config = config, .split = split};
   plan.smem_bytes = smem_bytes(config);
   plan.workspace_bytes = workspace_bytes(config, split);
   const bool empty = p.m == 0 || p.n == 0 || p.batch == 0;
   if (!empty) plan.estimate = estimate(p, config, split, device);
+  plan.split = numbered(plan, o);
   return plan;
 }
 
@@ -197,8 +200,10 @@ std::vector<Plan> best_splits(const Problem& p, KernelConfig c, const DeviceInfo
   std::vector<Plan> plans;
   for (const Combine combine : o.combine ? std::vector{*o.combine} : combines_of_parts(p)) {
     c.combine = combine;
-    for (const WorkSplit& split : stream_splits(p, c, device, whole, o))
-      plans.push_back(plan_of(p, c, split, device));
+    for (const WorkSplit& split : stream_splits(p, c, device, whole, o)) {
+      Plan plan = plan_of(p, c, split, device, o);
+      if (numbering_problem(plan.split).empty()) plans.push_back(std::move(plan));
+    }
   }
   std::stable_sort(plans.begin(), plans.end(),
                    [](const Plan& x, const Plan& y) { return x.estimate.total_us < y.estimate.total_us; });
@@ -231,7 +236,10 @@ std::string why_no_split(const Problem& p, KernelConfig c, WorkSplit split, cons
   split.streamed = o.splits ? static_cast<int>(tiles) : *o.streamed;
   split.clusters = static_cast<int>(std::min(clusters, kMaxInt));
   if (const char* rule = validate(c); rule != nullptr) return rule;
-  const std::string rule = stream_problem(p, c, split);
+  std::string rule = stream_problem(p, c, split);
+  if (!rule.empty()) return rule;
+  split.numbering = o.numbering.value_or(Numbering::launch);
+  rule = numbering_problem(split);
   if (!rule.empty()) return rule;
   return std::to_string(workspace_bytes(c, split)) + " bytes of workspace are more than the limit of " +
          std::to_string(o.workspace_limit.value_or(kWorkspaceLimit));
@@ -266,7 +274,7 @@ Result<std::vector<Plan>> rank_candidates(const Problem& p, const DeviceInfo& de
     const WorkSplit whole = choose_split(p, config, device, o);
     const bool splits_only = o.splits.value_or(1) > 1 || o.streamed.value_or(0) > 0;
     std::string wrong = split_problem(p, config, device, whole);
-    if (wrong.empty() && !splits_only) plans.push_back(plan_of(p, config, whole, device));
+    if (wrong.empty() && !splits_only) plans.push_back(plan_of(p, config, whole, device, o));
     std::vector<Plan> split = best_splits(p, config, device, whole, o);
     if (wrong.empty() && splits_only && split.empty()) wrong = why_no_split(p, config, whole, o);
     if (!wrong.empty())

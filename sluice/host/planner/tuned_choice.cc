@@ -21,6 +21,7 @@ TunedChoice choice_of(const Plan& plan, double measured_us) {
           .cluster = c.cluster,
           .raster = split.raster,
           .raster_group = split.group,
+          .numbering = split.numbering,
           .clusters = split.clusters,
           .streamed = split.streamed,
           .combine = split.streamed > 0 ? c.combine : Combine::last_arriver,
@@ -40,6 +41,7 @@ PlanOverrides overrides_of(const TunedChoice& choice) {
   } else {
     o.raster = choice.raster;
     o.raster_group = choice.raster_group;
+    o.numbering = choice.numbering;
     o.clusters = choice.clusters;
     o.streamed = choice.streamed;
     o.combine = choice.combine;
