@@ -89,7 +89,8 @@ def plan(problem: Optional[Problem] = None, *, device: Optional[int] = None, sch
          tile: Optional[Sequence[int]] = None, cluster: Optional[Sequence[int]] = None, stages: Optional[int] = None,
          store: Optional[str] = None, raster: Optional[str] = None, raster_group: Optional[int] = None,
          clusters: Optional[int] = None, streamed: Optional[int] = None, splits: Optional[int] = None,
-         combine: Optional[str] = None, numbering: Optional[str] = None, workspace_limit: Optional[int] = None, ignore_records: bool = False, **fields: object) -> Plan:
+         combine: Optional[str] = None, numbering: Optional[str] = None, workspace_limit: Optional[int] = None,
+         ignore_records: bool = False, **fields: object) -> Plan:
     """What would run for a problem, and why it should be fast. Needs no GPU: without ``device`` it is an H200's plan.
 
     >>> print(sluice.plan(m=4096, n=4096, k=4096, a="e4m3"))

@@ -62,7 +62,7 @@ struct TileCursor {
   SLUICE_DEVICE Tile cluster_tile() const {
     const GemmParams& p = machine.params();
     if (!in_run()) return whole(index);
-    const int streamed_tile = k_tile / p.grid.k_tiles;
+    const int streamed_tile = quotient(k_tile, p.grid.k_tiles);
     Tile tile = whole(streamed_tile);
     tile.first_k_tile = k_tile - streamed_tile * p.grid.k_tiles;
     tile.k_tiles = run_length();
@@ -74,7 +74,8 @@ struct TileCursor {
   /// To the end of the tile or of the run.
   SLUICE_DEVICE int run_length() const {
     const int k_tiles = machine.params().grid.k_tiles;
-    return min(k_tiles - k_tile % k_tiles, run_end - k_tile);
+    const int in_tile = k_tile - quotient(k_tile, k_tiles) * k_tiles;
+    return min(k_tiles - in_tile, run_end - k_tile);
   }
   SLUICE_DEVICE Tile whole(int list_index) const {
     const GemmParams& p = machine.params();

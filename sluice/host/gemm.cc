@@ -209,8 +209,9 @@ Result<Kernel> make_kernel(const Device& device, const Plan& plan, const Units& 
     if (!module) return module.error();
     impl->sum_module = *std::move(module);
     if (Result<void> waits = impl->sum_module->check_waits(); !waits) return waits.error();
-    impl->sum_shape = {.grid_x = static_cast<u32>(sum_blocks(plan.config, impl->params.deal.tiles)),
-                       .block_x = kSumThreads,
+    const i64 blocks = sum_blocks(plan.config, impl->params.deal.tiles);
+    impl->sum_shape = {.grid_x = static_cast<u32>(blocks),
+                       .block_x = static_cast<u32>(summers_of(blocks) * kWarpgroupThreads),
                        .dependent = true};
   }
   if (device.options().stamp_workspaces && uses_workspace(plan.config))

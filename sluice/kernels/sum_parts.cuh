@@ -6,9 +6,9 @@
 // It is launched as a dependent of the GEMM, which lets it go at once: so its launch costs nothing, and its
 // CTAs come in as the GEMM's leave. Every CTA waits for the whole GEMM before it reads or leaves.
 //
-// Roles: kSummers warpgroups. Each adds up its share of the peers, in the order of k, in the fragment order
-// of the slots; then the first adds the others' sums in their order, and stores. So the bits depend on the
-// plan alone.
+// Roles: summers_of() warpgroups. Each adds up its share of the peers, in the order of k, in the fragment
+// order of the slots; then the first adds the others' sums in their order, and stores. So the bits depend on
+// the plan alone.
 #pragma once
 
 #include <sluice/spec/part_sums.h>
@@ -28,13 +28,14 @@ struct PartSummer {
   SumBlock at;
   Tile tile;  // whole, of the CTA whose sums they are: begins at its own columns
   Sharing sharing;
-  int summer, thread;
+  int summers, summer, thread;
 
   SLUICE_DEVICE PartSummer(const GemmParams& p, int block)
       : params(p),
         at(sum_block(kConfig, block)),
         tile(tile_at(kConfig, p.grid, p.raster, p.raster_group, at.tile, at.cta_rank)),
         sharing(sharing_of(p.grid, p.deal, at.tile, cluster_of(p.deal, at.tile * p.grid.k_tiles))),
+        summers(blockDim.x / kWarpgroupThreads),
         summer(threadIdx.x / kWarpgroupThreads),
         thread(threadIdx.x % kWarpgroupThreads) {
     tile = own_part(kConfig, tile, at.cta_rank);
@@ -48,7 +49,7 @@ struct PartSummer {
     const int vector = (at.wave * own_columns(kConfig) + at.column) / 8;
     return params.partials + i64{index} * part_floats(kConfig) + vector * Slot::kVectorFloats + thread * 4;
   }
-  SLUICE_DEVICE PeerRange peers() const { return peers_of_summer(sharing.peers, summer); }
+  SLUICE_DEVICE PeerRange peers() const { return peers_of_summer(sharing.peers, summers, summer); }
 
   SLUICE_DEVICE void add_own(Sums& sums) const {
     const PeerRange range = peers();
@@ -73,7 +74,7 @@ template <KernelConfig kConfig, Stamping kStamping = Stamping::off>
 SLUICE_DEVICE void sum_parts(const GemmParams& params) {
   using Summer = PartSummer<kConfig>;
   constexpr int kFloats = kSumColumns / 2;  // of a thread
-  __shared__ float others[kSummers - 1][kFloats][kWarpgroupThreads];
+  __shared__ float others[kMostSummers - 1][kFloats][kWarpgroupThreads];
   const Summer work(params, blockIdx.x);
   ptx::wait_for_prerequisites();
   // Every CTA gives the workspace back when it has read, in debug kernels that stamp it.
@@ -92,7 +93,7 @@ SLUICE_DEVICE void sum_parts(const GemmParams& params) {
   __syncthreads();
   if (work.summer != 0) return;
   leave_workspace();
-  for (int summer = 1; summer < kSummers; ++summer)
+  for (int summer = 1; summer < work.summers; ++summer)
 #pragma unroll
     for (int i = 0; i < kFloats; ++i) sums.values[0][i] += others[summer - 1][i][work.thread];
   work.store(sums);

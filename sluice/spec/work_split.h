@@ -79,7 +79,8 @@ SLUICE_HD constexpr int run_begin(const Deal& deal, int cluster) {
 /// The cluster whose run has the `k_tile`-th of them.
 SLUICE_HD constexpr int cluster_of(const Deal& deal, int k_tile) {
   const int longer = deal.rest * (deal.share + 1);  // k-tiles of the runs that have one more
-  return k_tile < longer ? k_tile / (deal.share + 1) : deal.rest + (k_tile - longer) / deal.share;
+  return k_tile < longer ? quotient(k_tile, deal.share + 1)
+                         : deal.rest + quotient(k_tile - longer, deal.share);
 }
 
 /// Who works on a streamed tile. Their partial sums lie in neighbouring slots, in the order of k.

@@ -57,7 +57,9 @@ void Numbers::sum_parts() {
   const KernelConfig& c = work_.config;
   const TileGrid grid = scenario_.grid();
   const Deal deal = scenario_.deal();
-  for (i64 block = 0; block < sum_blocks(c, deal.tiles); ++block) {
+  const i64 blocks = sum_blocks(c, deal.tiles);
+  const int summers = summers_of(blocks);
+  for (i64 block = 0; block < blocks; ++block) {
     const SumBlock at = sum_block(c, static_cast<int>(block));
     const Sharing sharing = sharing_of(grid, deal, at.tile, cluster_of(deal, at.tile * grid.k_tiles));
     if (sharing.peers == 1) continue;
@@ -71,8 +73,8 @@ void Numbers::sum_parts() {
                                  tile.n_offset + column};
       if (element.row >= work_.problem.m || element.column >= work_.problem.n) continue;
       float sum = 0.0f;
-      for (int summer = 0; summer < kSummers; ++summer) {
-        const PeerRange peers = peers_of_summer(sharing.peers, summer);
+      for (int summer = 0; summer < summers; ++summer) {
+        const PeerRange peers = peers_of_summer(sharing.peers, summers, summer);
         float share = 0.0f;
         for (int rank = peers.begin; rank < peers.end; ++rank)
           share += workspace_.slots[sluice::part_index(c, sharing.slot + rank, at.cta_rank, at.part)]

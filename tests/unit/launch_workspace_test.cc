@@ -88,7 +88,7 @@ TEST_F(LaunchWorkspace, is_read_by_a_second_kernel_if_the_parts_are_added_up_the
   const LaunchRecord first = driver.launch(0), second = driver.launch(1);
   EXPECT_FALSE(first.dependent);
   EXPECT_TRUE(second.dependent) << "it waits itself";
-  EXPECT_EQ(second.block_x, static_cast<u32>(kSumThreads));
+  EXPECT_EQ(second.block_x, static_cast<u32>(kMostSumThreads));
   // 8 tiles of 2 groups with one 64-row wave each, 8 columns a CTA
   EXPECT_EQ(second.grid_x, 8u * 2 * 1 * (128 / 8));
   EXPECT_EQ(second.params.partials, first.params.partials);

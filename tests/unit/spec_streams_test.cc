@@ -145,13 +145,16 @@ TEST(spec_streams, the_second_kernel_sums_every_part_once) {
                   at.wave < waves(c) && at.column + kSumColumns <= own_columns(c));
     }
   }
-  for (int peers = 1; peers < 70; ++peers)
-    for (int summer = 0, next = 0; summer < kSummers; ++summer) {
-      EXPECT_EQ(peers_of_summer(peers, summer).begin, next);
-      next = peers_of_summer(peers, summer).end;
-      if (summer == kSummers - 1) {
-        EXPECT_EQ(next, peers);
+  EXPECT_EQ(summers_of(264), 4);
+  EXPECT_EQ(summers_of(265), 2);
+  for (const int summers : {2, 4})
+    for (int peers = 1; peers < 70; ++peers) {
+      int next = 0;
+      for (int summer = 0; summer < summers; ++summer) {
+        EXPECT_EQ(peers_of_summer(peers, summers, summer).begin, next);
+        next = peers_of_summer(peers, summers, summer).end;
       }
+      EXPECT_EQ(next, peers);
     }
 }
 

@@ -55,7 +55,7 @@ std::string unit_text(const KernelConfig& config, Stamping stamping) {
 std::string sum_unit_text(const KernelConfig& config, Stamping stamping) {
   std::string text = "#include <sluice/kernels/sum_parts.cuh>\n";
   text += "inline constexpr sluice::KernelConfig kConfig = " + to_string(config) + ";\n";
-  text += "extern \"C\" __global__ void __launch_bounds__(sluice::kSumThreads)\n";
+  text += "extern \"C\" __global__ void __launch_bounds__(sluice::kMostSumThreads, sluice::kSumCtas)\n";
   text += std::string(kEntryName) + "(const __grid_constant__ sluice::GemmParams params) {\n";
   text += stamping == Stamping::on ? "  sluice::sum_parts<kConfig, sluice::Stamping::on>(params);\n"
                                    : "  sluice::sum_parts<kConfig>(params);\n";
