@@ -111,9 +111,9 @@ inline constexpr int kLeastRounds = 3;
 /// Times closer than this count as equal in a summary; the faster one is kept all the same.
 inline constexpr double kTuneNoise = 0.007;
 
-/// The plan with its clusters numbered the other way, and, unless one wave takes all tiles, its other orders
-/// of walking them: raster group 4, 8, 16 along m and along n, but for those that are the same walk. None of
-/// plain schedules.
+/// The plan with its clusters numbered the other way and the walk that goes with that, and, unless one wave
+/// takes all tiles, its other orders of walking them: raster group 4, 8, 16 along m and along n, but for
+/// those that are the same walk. None of plain schedules.
 std::vector<Plan> other_orders(const Plan& plan, const DeviceInfo& device);
 
 }  // namespace sluice::bench

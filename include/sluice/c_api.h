@@ -17,7 +17,7 @@ extern "C" {
 
 #define SLUICE_API __attribute__((visibility("default")))
 /* Grows when a struct or a function below changes; sluice_c_abi() is that of the library that was loaded. */
-#define SLUICE_C_ABI 4
+#define SLUICE_C_ABI 5
 
 typedef enum {
   SLUICE_OK = 0,

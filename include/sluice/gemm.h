@@ -115,7 +115,9 @@ class Kernel {
   std::shared_ptr<const Impl> impl_;
 };
 
-/// Compiles (or finds in the cache) and loads the plan's kernel. A plan made by hand is checked first.
+/// Compiles (or finds in the cache) and loads the plan's kernel. A plan made by hand is checked first. The
+/// first plan that numbers clusters by GPC has the device asked where they lie, by a few launches of a
+/// microsecond each in a stream of their own. Not while a stream is being captured: it loads and allocates.
 /// Errors: those of plan() (the plan), toolchain, driver. Trouble with the cache folder is no error.
 Result<Kernel> prepare(const Device& device, const Plan& plan);
 

@@ -11,7 +11,7 @@ from ctypes import POINTER, c_char_p, c_double, c_int32, c_int64, c_void_p
 
 from . import errors
 
-C_ABI = 4
+C_ABI = 5
 HERE = pathlib.Path(__file__).resolve().parent
 
 

@@ -86,7 +86,9 @@ class Machine {
   // ---- roles ----
   SLUICE_DEVICE bool is_load_role() const { return warpgroup_ == 0; }
   SLUICE_DEVICE void enter_load_role() { ptx::setmaxnreg_dec<load_registers(kConfig)>(); }
-  SLUICE_DEVICE bool is_load_warp() const { return threadIdx.x < 32; }
+  /// Asked by whole warps. A branch that the compiler takes for one of single lanes costs registers, of which
+  /// loaders have 24.
+  SLUICE_DEVICE bool is_load_warp() const { return __shfl_sync(~0u, threadIdx.x / 32, 0) == 0; }
   SLUICE_DEVICE bool is_load_thread() const { return threadIdx.x == 0; }
   SLUICE_DEVICE bool is_scale_warp() const { return kBlockScaled && threadIdx.x / 32 - 1 < kScaleWarps; }
   SLUICE_DEVICE void enter_math_role() { ptx::setmaxnreg_inc<math_registers(kConfig)>(); }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <sluice/spec/timeline.h>
+#include <sluice/device/ptx/special_registers.cuh>
 
 #ifdef SLUICE_TIMELINE
 extern "C" __device__ sluice::u32 sluice_timeline[sluice::kTimelineVisits][sluice::kTimelineCtas]
@@ -37,9 +38,7 @@ class TimelineMarks {
     for (int i = 0; i < kMoments - 2; ++i)
       if (times_[i] != 0) to[i] = times_[i];
     if (times_[kExit] != 0) atomicMax(to + kExit, times_[kExit]);
-    u32 sm;
-    asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
-    to[static_cast<int>(Moment::sm)] = timeline_place(sm, gridDim.x * gridDim.y);
+    to[static_cast<int>(Moment::sm)] = timeline_place(ptx::sm_number(), gridDim.x * gridDim.y);
   }
 
  private:
@@ -48,9 +47,7 @@ class TimelineMarks {
     return blockIdx.y * gridDim.x + blockIdx.x;
   }
   SLUICE_DEVICE static u32 now() {
-    u32 time;
-    asm volatile("mov.u32 %0, %%globaltimer_lo;" : "=r"(time)::"memory");
-    return time;
+    return static_cast<u32>(ptx::nanoseconds());
   }
 
   u32 times_[kMoments - 1] = {};

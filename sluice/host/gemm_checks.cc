@@ -216,6 +216,8 @@ Result<void> check_plan(const Plan& plan, const DeviceInfo& device) {
   if (is_plain(c.schedule) && rows * p.batch > kMaxGridY)
     return invalid("plain launches a row of CTAs for each tile of A: " + std::to_string(rows * p.batch) +
                    " must be at most " + std::to_string(kMaxGridY));
+  if (is_plain(c.schedule) && plan.split.numbering != Numbering::launch)
+    return invalid("plain has no order of tiles to choose: split.numbering must be launch");
   if (is_plain(c.schedule) && (plan.split.streamed != 0 || plan.split.clusters != rows * columns * p.batch))
     return invalid("plain launches a cluster for each tile: split.clusters must be " +
                    std::to_string(rows * columns * p.batch) + " and split.streamed 0");

@@ -53,31 +53,27 @@ std::map<u32, u8> gpcs_of_sms(std::span<const LaunchPlaces> launches) {
   return gpcs;
 }
 
-int index_of_size(int cluster_size) {
-  switch (cluster_size) {
-    case 1: return 0;
-    case 2: return 1;
-    case 4: return 2;
-    case 8: return 3;
-    default: return -1;
-  }
+/// As many as there are sizes: of another one.
+std::size_t index_of_size(int cluster_size) {
+  const auto found = std::find(kNumberedClusters.begin(), kNumberedClusters.end(), cluster_size);
+  return static_cast<std::size_t>(found - kNumberedClusters.begin());
 }
 
 }  // namespace
 
 std::span<const u8> GpcOrder::of(int cluster_size) const {
-  const int index = index_of_size(cluster_size);
-  if (index < 0) return {};
-  return of_clusters[static_cast<std::size_t>(index)];
+  const std::size_t index = index_of_size(cluster_size);
+  if (index == of_clusters.size()) return {};
+  return of_clusters[index];
 }
 
 GpcOrder gpc_order_of(std::span<const LaunchPlaces> launches) {
   const std::map<u32, u8> gpcs = gpcs_of_sms(launches);
   GpcOrder order;
   for (const LaunchPlaces& launch : launches) {
-    const int index = index_of_size(launch.cluster);
-    if (index < 0) continue;
-    std::vector<u8>& own = order.of_clusters[static_cast<std::size_t>(index)];
+    const std::size_t index = index_of_size(launch.cluster);
+    if (index == order.of_clusters.size()) continue;
+    std::vector<u8>& own = order.of_clusters[index];
     own.clear();
     for (std::size_t i = 0; i < launch.sms.size(); i += static_cast<std::size_t>(launch.cluster))
       own.push_back(gpcs.at(launch.sms[i]));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the clusters of a launch lie, and the numbers that they get by it (Numbering::gpc). The GPU deals
-// clusters out over its GPCs in an order that is the same for every launch that finds it idle, but differs
-// from card to card, because cards differ in which SMs of a GPC work. Called by gemm.cc; pure but for
-// find_gpc_order().
+// clusters out over its GPCs turn about, in an order that launches on an idle GPU repeat, but for where it
+// begins, and that differs from card to card, because cards differ in which SMs of a GPC work. Arithmetic
+// only: locate.cc asks the GPU, gemm.cc takes the numbers.
 #pragma once
 
 #include <array>
@@ -20,9 +20,12 @@ struct LaunchPlaces {
   std::vector<u32> sms;
 };
 
-/// For clusters of 1, 2, 4 and 8 CTAs: the GPC of each, numbered from 0, in the grid's order.
+/// CTAs of the clusters that can be numbered.
+inline constexpr std::array<int, 4> kNumberedClusters{8, 4, 2, 1};
+
+/// The GPC of each cluster of a launch, numbered from 0, in the grid's order; one entry for each size.
 struct GpcOrder {
-  std::array<std::vector<u8>, 4> of_clusters;
+  std::array<std::vector<u8>, kNumberedClusters.size()> of_clusters;
 
   /// Empty for other sizes.
   std::span<const u8> of(int cluster_size) const;

@@ -12,34 +12,32 @@
 namespace sluice {
 namespace {
 
-/// Of 16: no kernel's, but only they join the halves of a GPC.
-constexpr int kClusterSizes[] = {16, 8, 4, 2, 1};
-constexpr int kMostPortable = 8;
-/// Behind each other: the first may find the GPU at rest, which deals out its CTAs from another GPC on.
+/// No kernel has such clusters, but only they join the halves of a GPC.
+constexpr int kWidestCluster = 16;
+/// Behind each other: the first may be dealt out from another GPC on than those that follow launches.
 constexpr int kRepeats = 3;
 constexpr u32 kHoldNs = 10'000;
 
-/// A few launches of one cluster size; the last one's places. Empty if the GPU makes no such clusters.
-Result<LaunchPlaces> places_of(const Device& device, const Module& module, int cluster,
-                               const DeviceBuffer& buffer, const StreamHandle& stream) {
-  const DriverApi& api = *device.impl().api;
+/// Adds a few launches of one cluster size. None if the GPU makes no such clusters: less is known then.
+Result<void> add_launches(const Device& device, const Module& module, int cluster, const DeviceBuffer& buffer,
+                          const StreamHandle& stream, std::vector<LaunchPlaces>& launches) {
   const int ctas = device.info().sm_count / cluster * cluster;
-  LaunchPlaces places{.cluster = cluster, .sms = std::vector<u32>(static_cast<std::size_t>(ctas))};
+  if (ctas == 0) return {};
   const LaunchShape shape{.grid_x = static_cast<u32>(ctas),
                           .block_x = kLocateThreads,
                           .cluster_x = static_cast<u32>(cluster),
                           .smem_bytes = kLocateSmemBytes};
-  const LocateParams params{.sms = static_cast<u32*>(buffer.data()), .hold_ns = kHoldNs};
-  for (int i = 0; i < kRepeats; ++i)
-    if (Result<void> launched = launch_kernel(api, module.function(), shape, &params, stream.get());
-        !launched) {
-      if (cluster > kMostPortable) return LaunchPlaces{.cluster = cluster};
-      return launched.error();
-    }
-  if (Result<void> done = stream.synchronize(); !done) return done.error();
-  const i64 bytes = static_cast<i64>(places.sms.size() * sizeof(u32));
-  if (Result<void> read = buffer.download(places.sms.data(), bytes); !read) return read.error();
-  return places;
+  std::vector<u32> sms(static_cast<std::size_t>(kRepeats * ctas));
+  for (int i = 0; i < kRepeats; ++i) {
+    const LocateParams params{.sms = static_cast<u32*>(buffer.data()) + i * ctas, .hold_ns = kHoldNs};
+    if (!launch_kernel(*device.impl().api, module.function(), shape, &params, stream.get())) return {};
+  }
+  const i64 bytes = static_cast<i64>(sms.size() * sizeof(u32));
+  if (Result<void> read = buffer.download_async(sms.data(), bytes, stream.get()); !read) return read;
+  if (Result<void> done = stream.synchronize(); !done) return done;
+  for (auto from = sms.begin(); from != sms.end(); from += ctas)
+    launches.push_back({.cluster = cluster, .sms = std::vector<u32>(from, from + ctas)});
+  return {};
 }
 
 Result<GpcOrder> find_order(const Device& device) {
@@ -54,16 +52,17 @@ Result<GpcOrder> find_order(const Device& device) {
       code != CUDA_SUCCESS)
     return driver_error(api, code, "cuFuncSetAttribute", "clusters of more than 8 CTAs");
   const Result<DeviceBuffer> buffer =
-      DeviceBuffer::allocate(device, i64{device.info().sm_count} * static_cast<i64>(sizeof(u32)));
+      DeviceBuffer::allocate(device, i64{kRepeats} * device.info().sm_count * static_cast<i64>(sizeof(u32)));
   if (!buffer) return buffer.error();
   const Result<StreamHandle> stream = StreamHandle::create(device);
   if (!stream) return stream.error();
   std::vector<LaunchPlaces> launches;
-  for (const int cluster : kClusterSizes) {
-    Result<LaunchPlaces> places = places_of(device, **module, cluster, *buffer, *stream);
-    if (!places) return places.error();
-    launches.push_back(*std::move(places));
-  }
+  const auto add = [&](int cluster) {
+    return add_launches(device, **module, cluster, *buffer, *stream, launches);
+  };
+  if (Result<void> added = add(kWidestCluster); !added) return added.error();
+  for (const int cluster : kNumberedClusters)
+    if (Result<void> added = add(cluster); !added) return added.error();
   return gpc_order_of(launches);
 }
 

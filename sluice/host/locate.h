@@ -13,9 +13,9 @@ namespace sluice {
 
 std::string locate_unit_text();
 
-/// Found out when it is first asked for, in a millisecond, on the assumption that the GPU is idle: if it is
-/// not, the numbers that follow are as right, and of less use. Not while a stream is being captured.
-/// Errors: toolchain, io, driver.
+/// Found out when this Device is first asked for it, in a millisecond, on the assumption that the GPU is
+/// idle: if it is not, or makes no such clusters, the numbers that follow are as right, and of less use. Not
+/// while a stream is being captured, as with all of prepare(). Errors: toolchain, io, driver.
 Result<std::shared_ptr<const GpcOrder>> gpc_order(const Device& device);
 
 }  // namespace sluice

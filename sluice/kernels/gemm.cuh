@@ -51,9 +51,11 @@ struct LoadWalk {
   Machine& machine;
   TileCursor<Machine> tiles;
   Tile tile;  // if `more`
-  bool more;
+  bool more = false;
 
-  SLUICE_DEVICE explicit LoadWalk(Machine& m) : machine(m), tiles(m) { begin(); }
+  SLUICE_DEVICE explicit LoadWalk(Machine& m) : machine(m), tiles(m) {
+    if (machine.is_load_warp()) begin();
+  }
   SLUICE_DEVICE void advance() {
     tiles.advance();
     begin();
@@ -61,7 +63,7 @@ struct LoadWalk {
 
  private:
   SLUICE_DEVICE void begin() {
-    more = machine.is_load_warp() && tiles.valid();
+    more = tiles.valid();
     if (!more) return;
     tile = tiles.tile();
     machine.begin_loads(tile);

@@ -28,10 +28,12 @@ struct SumBlock {
 SLUICE_HD constexpr i64 sum_blocks(const KernelConfig& c, int streamed) {
   return i64{streamed} * cluster_size(c) * combined_parts(c) * waves(c) * (own_columns(c) / kSumColumns);
 }
-/// Warpgroups of each of them. More CTAs than two for each SM of an H200 are there at once only if they are
-/// smaller: 512 x 512 x 32768 takes 29.4 us so, and 30.7 in two waves.
+/// Warpgroups of each of them. More CTAs than two for each of an H200's 132 SMs are there at once only if
+/// they are smaller: 512 x 512 x 32768 takes 29.4 us so, and 30.7 in two waves. The same number on every GPU,
+/// since it decides about the order of sums and with that about bits.
+inline constexpr i64 kLargeSumBlocks = kSumCtas * 132;
 SLUICE_HD constexpr int summers_of(i64 blocks) {
-  return blocks > i64{kSumCtas} * 132 ? kMostSummers / 2 : kMostSummers;
+  return blocks > kLargeSumBlocks ? kMostSummers / 2 : kMostSummers;
 }
 /// Neighbours sum neighbouring columns.
 SLUICE_HD constexpr SumBlock sum_block(const KernelConfig& c, int index) {

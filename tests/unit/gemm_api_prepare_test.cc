@@ -200,6 +200,37 @@ TEST_F(GemmApi, every_failing_call_of_prepare_is_an_error_and_leaks_nothing) {
   EXPECT_TRUE(gemm::prepare(device(), plan).ok()) << "and works again";
 }
 
+/// Where the GPU cannot be asked where its clusters lie, that is an error, or less is known; and it is asked
+/// again.
+TEST_F(GemmApi, every_failing_call_of_the_first_plan_by_gpc_leaks_nothing) {
+  Plan plan = planned(small_problem());
+  plan.split.numbering = Numbering::gpc;
+  ASSERT_TRUE(gemm::prepare(device(), plan).ok());  // the cubins are in the cache from now on
+  device().impl().gpc_order.reset();
+  const Alive before = driver.alive();
+  driver.fail_nothing();
+  ASSERT_TRUE(gemm::prepare(device(), plan).ok());
+  const int calls = driver.calls() - 1;
+  EXPECT_GT(calls, 15) << "five cluster sizes, three launches each";
+  int errors = 0;
+  for (int call = 0; call < calls; ++call) {
+    device().impl().gpc_order.reset();
+    driver.fail_call(call, CUDA_ERROR_UNKNOWN);
+    const Result<gemm::Kernel> failed = gemm::prepare(device(), plan);
+    if (!failed.ok()) {
+      ++errors;
+      EXPECT_EQ(failed.error().code, ErrorCode::driver) << failed.error().message;
+      EXPECT_NE(failed.error().message.find(driver.last_failed()), std::string::npos)
+          << failed.error().message;
+      EXPECT_EQ(driver.alive(), before) << driver.last_failed();
+    }
+  }
+  EXPECT_GT(errors, 10);
+  driver.fail_nothing();
+  EXPECT_TRUE(gemm::prepare(device(), plan).ok()) << "and works again";
+  EXPECT_EQ(driver.alive(), before);
+}
+
 TEST_F(GemmApi, run_prepares_once_and_keeps_the_kernel) {
   const gemm::Args args = args_for(full_problem());
   for (int i = 0; i < 3; ++i) launched(gemm::run(device(), full_problem(), args, nullptr), i + 1);

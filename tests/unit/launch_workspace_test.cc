@@ -91,6 +91,11 @@ TEST_F(LaunchWorkspace, is_read_by_a_second_kernel_if_the_parts_are_added_up_the
   EXPECT_EQ(second.block_x, static_cast<u32>(kMostSumThreads));
   // 8 tiles of 2 groups with one 64-row wave each, 8 columns a CTA
   EXPECT_EQ(second.grid_x, 8u * 2 * 1 * (128 / 8));
+  Problem larger = small_problem();
+  larger.n += 128;  // 10 tiles or more: smaller CTAs, so that all are there at once
+  const gemm::Kernel many = prepared(larger, overrides);
+  EXPECT_GT(many.impl().sum_shape.grid_x, 264u);
+  EXPECT_EQ(many.impl().sum_shape.block_x, 256u);
   EXPECT_EQ(second.params.partials, first.params.partials);
   args.alpha = 0.0f;  // no parts: D is stored by the first
   launched(gemm::launch(kernel, args, nullptr), 3);

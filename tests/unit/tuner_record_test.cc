@@ -114,6 +114,7 @@ TEST(tuner_record, values_out_of_range_are_refused) {
                {"tile_n", 1025},
                {"cluster_m", 17},
                {"raster_group", 0},
+               {"numbering", "gpcs"},
                {"clusters", 0},
                {"clusters", 65537},
                {"cluster_k", 0},

@@ -15,7 +15,7 @@ constexpr int kGpcSms = 16;
 /// Multiples of HBM's time that tensor cores work; below, the order of HBM's reads matters more. 1024 x 2048
 /// x 50304 gains 2 to 3.6 % (4), 512 rows and more 0.6 % (from 2 on), 128 and 256 rows lose 0.5 % (to 1.8).
 constexpr double kLeastTensorShare = 2;
-/// Parts of a tile from which on products that share k gain 2.5 to 18 %; in two parts one lost 0.3 %.
+/// Parts of a tile from which on products that share k gain 2.5 to 15 %; in two parts they lost 0.3 to 90 %.
 constexpr int kLeastParts = 4;
 
 bool multicasts_one_operand(const ClusterShape& c) {
@@ -28,7 +28,7 @@ bool is_pair_along_k(const ClusterShape& c) {
 bool gains_by_gpc(const Plan& plan) {
   const ClusterShape& cluster = plan.config.cluster;
   const WorkSplit& split = plan.split;
-  if (split.clusters > kMostNumbered) return false;
+  if (split.clusters > kMostNumbered || plan.estimate.tensor_us == 0) return false;
   if (split.streamed > 0)
     return multicasts_one_operand(cluster) && split.clusters % split.streamed == 0 &&
            split.clusters / split.streamed >= kLeastParts;

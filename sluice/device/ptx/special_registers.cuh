@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where and when: the SM and the GPU's clock.
+#pragma once
+
+#include <sluice/spec/base.h>
+
+namespace sluice::ptx {
+
+// %smid
+SLUICE_DEVICE u32 sm_number() {
+  u32 number;
+  asm volatile("mov.u32 %0, %%smid;" : "=r"(number));
+  return number;
+}
+// %globaltimer: the same clock for all SMs
+SLUICE_DEVICE u64 nanoseconds() {
+  u64 now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now)::"memory");
+  return now;
+}
+
+}  // namespace sluice::ptx
