@@ -139,7 +139,8 @@ SLUICE_API const char* sluice_plan_text(
     const sluice_plan* plan); /* lines for people: what `sluice plan` prints */
 SLUICE_API const char* sluice_plan_config(const sluice_plan* plan); /* the kernel, as a C++ initialiser */
 /* What NVRTC compiles, a unit for each kernel that a launch enqueues: one, two where combine is "separate", 0
- * where there is nothing to launch. NULL: no unit has this index. */
+ * where there is nothing to launch; then, where clusters are numbered by GPC, that of the kernel by which a
+ * device is asked for its GPCs once. NULL: no unit has this index. */
 SLUICE_API int32_t sluice_plan_unit_count(const sluice_plan* plan);
 SLUICE_API const char* sluice_plan_unit(const sluice_plan* plan, int32_t index);
 SLUICE_API const char* sluice_plan_source(const sluice_plan* plan); /* "model" or "record" */

@@ -36,7 +36,8 @@ class Plan:
 
     @property
     def units(self) -> tuple[str, ...]:
-        """What NVRTC compiles, a text for each kernel of a launch: one, or two where ``combine`` is "separate"."""
+        """What NVRTC compiles, a text for each kernel of a launch: one, or two where ``combine`` is "separate"; then,
+        where clusters are numbered by GPC, that of the kernel by which a device is asked for its GPCs once."""
         return tuple(lib.sluice_plan_unit(self._handle, i).decode()
                      for i in range(lib.sluice_plan_unit_count(self._handle)))
 

@@ -23,7 +23,11 @@ def test_a_plan_says_what_runs_and_what_it_costs():
     plan = sluice.plan(m=4096, n=4096, k=4096, a="e4m3")
     assert plan.estimate_us > 10
     assert "4096" in plan.text and str(plan) == plan.text
-    assert "e4m3" in plan.config and len(plan.units) == 1 and "sluice_entry" in plan.units[0]
+    assert "e4m3" in plan.config and len(plan.units) == 2 and "sluice_entry" in plan.units[0]
+    assert "numbered by GPC" in plan.text and "sluice::locate" in plan.units[1]
+    assert len(sluice.plan(m=4096, n=4096, k=4096, a="e4m3", numbering="launch").units) == 1
+    with pytest.raises(sluice.InvalidArgument, match="numbering.*launch.*gpc"):
+        sluice.plan(m=4096, n=4096, k=4096, a="e4m3", numbering="gcp")
     assert plan.workspace_bytes == 0
     assert sluice.explain(m=4096, n=4096, k=4096, a="e4m3") == plan.text == sluice.explain(plan)
 
