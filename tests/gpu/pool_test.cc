@@ -30,8 +30,8 @@ TEST(pool, covers_every_type_layout_schedule_cluster_and_store_path) {
          std::string("scale_a ") + name_of(c.epilogue.scale_a),
          std::string("scale_b ") + name_of(c.epilogue.scale_b)});
   }
-  // 4 + 4 + 4 types, 2 + 2 layouts, 2 schedules, 2 stores, 11 clusters, 2 sums, 2 residual, 4 + 4 scales,
-  // 2 updates, 3 combines
+  // 4 + 4 + 4 types, 2 + 2 layouts, 4 schedules, 2 stores, 8 clusters (m x n), 2 sums, 2 residual, 4 + 4
+  // scales, 2 updates, 4 combines
   EXPECT_EQ(seen.size(), 48u);
   EXPECT_GE(exact_pool().size(), 200u);
   EXPECT_LE(exact_pool().size(), 900u);
