@@ -51,10 +51,10 @@ Kind kind_of(const Plan& plan) {
 }
 Kind kind_of(const mixed::Plan& plan) {
   const auto* narrow = std::get_if<NarrowConfig>(&plan.config);
-  const auto* byte = std::get_if<ByteConfig>(&plan.config);
+  const auto* strip = std::get_if<StripConfig>(&plan.config);
   const bool few_registers =
       narrow != nullptr ? threads_of(*narrow) * mixed::estimate_registers(*narrow) <= kHalfOfRegisters
-                        : byte == nullptr || math_groups(*byte) <= 2;
+                        : strip == nullptr || math_groups(*strip) <= 2;
   const bool half = plan.smem_bytes <= kBesideAlone && few_registers;
   if (narrow != nullptr && narrow->warps * (narrow->stages - 1) * stage_code_bytes(*narrow) >= kDeepRingBytes)
     return half ? Kind::deep_halves : Kind::deep;

@@ -69,7 +69,7 @@ void add_mixed_flags(CLI::App& app, MixedFlags& f) {
                    "X is normed first: its rows over their root mean square, times gamma")
           ->group("Mixed input"));
   const char* narrow = "Mixed input: ask for the narrow kernel (--stages too)";
-  const char* byte = "Mixed input: of the kernel for e4m3 tokens (--tokens-tile, --parts and --stages too)";
+  const char* strip = "Mixed input: of the strip kernel (--tokens-tile, --parts and --stages too)";
   const char* wide = "Mixed input: ask for the wide kernel";
   f.override_options = {
       app.add_option("--token-blocks", f.token_blocks, "Tokens of a tile / 8: 1, 2, 4")->group(narrow),
@@ -85,8 +85,8 @@ void add_mixed_flags(CLI::App& app, MixedFlags& f) {
       app.add_option("--x-stages", f.x_stages, "Slots of the tokens' ring, 64 k each: 2 to 16")->group(wide),
       app.add_option("--w-stages", f.w_stages, "Slots of the weights' ring, 128 k each: 1 to 16")
           ->group(wide),
-      app.add_option("--strips", f.strips, "64 outputs each, of a CTA: 1 to 4")->group(byte),
-      app.add_option("--k-groups", f.k_groups, "Warpgroups that share a strip")->group(byte)};
+      app.add_option("--strips", f.strips, "64 outputs each, of a CTA: 1 to 4")->group(strip),
+      app.add_option("--k-groups", f.k_groups, "Warpgroups that share a strip")->group(strip)};
 }
 
 bool is_shared_flag(const std::string& name) {

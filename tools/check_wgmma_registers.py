@@ -6,7 +6,7 @@
     tools/check_wgmma_registers.py --self-test                        (a committed loop, as it is and with planted bugs)
 
 The tensor core reads A's registers while the warp goes on, and ptxas knows that only as well as it does; kernels/wide.cuh
-and byte.cuh write them again in the next pass. Along every path through a function each register of an A has an age: in how many
+and strip.cuh write them again in the next pass. Along every path through a function each register of an A has an age: in how many
 newer groups products have been committed since (HGMMA or QGMMA with gsb0 ends a group). WARPGROUP.DEPBAR.LE gsb0, N retires all
 but the newest N groups. A write to a register that is not retired is a hazard. Exit status 1: there is one, or no product
 was found to check.

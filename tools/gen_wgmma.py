@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Writes sluice/device/ptx/generated/wgmma_n<N>.cuh, one file for each n that WGMMA has, and wgmma_rs_n<N>.cuh,
-with A from registers, for each n that kernels/wide.cuh or kernels/byte.cuh has.
+with A from registers, for each n that kernels/wide.cuh or kernels/strip.cuh has.
 
 The table below is all there is to know: the type pairs, their k, and whether they may be transposed.
 `gen_wgmma.py --check` fails if a file differs from what would be written (CI runs it).
@@ -21,8 +21,8 @@ TYPES = [
 PTX_NAME = {"bf16": "bf16", "fp16": "f16", "e4m3": "e4m3", "e5m2": "e5m2"}
 # type: k, and its n
 REGISTER_A = {
-    "bf16": (16, [32, 64, 128, 256]),
-    "fp16": (16, [32, 64, 128, 256]),
+    "bf16": (16, [8, 16, 32, 64, 128, 256]),
+    "fp16": (16, [8, 16, 32, 64, 128, 256]),
     "e4m3": (32, [8, 16, 32, 64, 128]),
 }
 FOLDER = pathlib.Path(__file__).resolve().parent.parent / "sluice/device/ptx/generated"

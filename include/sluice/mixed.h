@@ -18,20 +18,20 @@
 #include <vector>
 
 #include <sluice/gemm.h>
-#include <sluice/spec/byte.h>
 #include <sluice/spec/mixed.h>
+#include <sluice/spec/strip.h>
 #include <sluice/spec/wide.h>
 
 namespace sluice {
 
-/// Which kernel, and how: few 16-bit tokens (kernels/narrow.cuh), many (kernels/wide.cuh), e4m3 tokens
-/// (kernels/byte.cuh).
-using MixedConfig = std::variant<NarrowConfig, WideConfig, ByteConfig>;
+/// Which kernel, and how: few 16-bit tokens (kernels/narrow.cuh), many (kernels/wide.cuh), those between and
+/// e4m3 ones (kernels/strip.cuh).
+using MixedConfig = std::variant<NarrowConfig, WideConfig, StripConfig>;
 
 /// The text of a JIT unit, a log line and a test: a C++ designated initialiser with every field.
 std::string to_string(const NarrowConfig& config);
 std::string to_string(const WideConfig& config);
-std::string to_string(const ByteConfig& config);
+std::string to_string(const StripConfig& config);
 std::string to_string(const MixedConfig& config);
 std::string to_string(const MixedProblem& problem);
 
@@ -57,13 +57,14 @@ struct TunedChoice {
   bool operator==(const TunedChoice&) const = default;
 };
 
-/// Fields that are set overrule the planner; the rest its model still chooses. With 16-bit tokens a field of
-/// one kernel asks for that kernel. e4m3 tokens have one kernel, and tokens, strips, k_groups, parts and
-/// stages are its fields. Records are not looked at once any of them is set.
+/// Fields that are set overrule the planner; the rest its model still chooses, among the kernels that have
+/// all those fields: narrow (token_blocks to ctas), wide (tokens to w_stages) and strip (tokens, strips,
+/// k_groups, parts and stages), which is the only one for e4m3 tokens. Records are not looked at once any of
+/// them is set.
 struct Overrides {
   std::optional<int> token_blocks, row_blocks, warps, stages, parts, ctas;  // as in NarrowConfig
   std::optional<int> tokens, cluster_n, cluster_k, x_stages, w_stages;      // as in WideConfig
-  std::optional<int> strips, k_groups;                                      // as in ByteConfig
+  std::optional<int> strips, k_groups;                                      // as in StripConfig
   bool ignore_records = false;  // plan as if the problem had never been tuned
   Overlap overlap{};            // put into the plan whoever chose it; in a chain of launches
 
@@ -142,7 +143,7 @@ Result<void> run(const Device& device, const MixedProblem& problem, const Args& 
 /// For people: one line, e.g. "narrow 16x64 w8 s3 p2 b1 fp16*uint4>fp16 g64 fp16".
 std::string short_name(const NarrowConfig& config);
 std::string short_name(const WideConfig& config);
-std::string short_name(const ByteConfig& config);
+std::string short_name(const StripConfig& config);
 std::string short_name(const MixedConfig& config);
 /// The problem and plan as a few aligned lines; what `sluice plan --weights` prints.
 std::string describe(const Plan& plan);

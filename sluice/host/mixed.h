@@ -36,10 +36,10 @@ struct Kernel::Impl {
   LaunchShape shape;      // narrow: of a launch with all tokens that a grid holds
   NarrowParams narrow{};  // but for pointers, m and `vectors`
   WideParams wide{};      // but for pointers, also those in maps, and `stores_boxes`
-  ByteParams byte{};      // but for pointers, also that in the map, and `vectors`; of the other kinds none
+  StripParams strip{};    // but for pointers, also that in the map, and `vectors`; of the other kinds none
 };
 
-/// What wide and byte kernels are told of a problem's sizes. `tokens`: of a tile.
+/// What wide and strip kernels are told of a problem's sizes. `tokens`: of a tile.
 template <class Params>
 void set_sizes(Params& params, const MixedProblem& p, int tokens) {
   params.strip_bytes = strip_bytes(p.weights, p.k);
@@ -65,9 +65,9 @@ inline bool allows_vectors(const MixedProblem& p, const void* d) {
 /// set (errors: those of encode_tensor_map; the context is current); enqueue, the arguments are checked.
 Result<void> fill(const Device& device, const NarrowConfig& config, Kernel::Impl& impl);
 Result<void> fill(const Device& device, const WideConfig& config, Kernel::Impl& impl);
-Result<void> fill(const Device& device, const ByteConfig& config, Kernel::Impl& impl);
+Result<void> fill(const Device& device, const StripConfig& config, Kernel::Impl& impl);
 Result<void> enqueue(const Kernel::Impl& impl, const NarrowConfig& config, const Args& args, Stream stream);
 Result<void> enqueue(const Kernel::Impl& impl, const WideConfig& config, const Args& args, Stream stream);
-Result<void> enqueue(const Kernel::Impl& impl, const ByteConfig& config, const Args& args, Stream stream);
+Result<void> enqueue(const Kernel::Impl& impl, const StripConfig& config, const Args& args, Stream stream);
 
 }  // namespace sluice::mixed

@@ -420,7 +420,10 @@ i64 d_buffer_bytes(const MixedProblem& p, int shift) {
 }
 
 WeightRounding rounding_of(const MixedConfig& config) {
-  return std::holds_alternative<WideConfig>(config) ? WeightRounding::to_tokens : WeightRounding::none;
+  const auto* strip = std::get_if<StripConfig>(&config);
+  const bool fragments =
+      std::holds_alternative<WideConfig>(config) || (strip != nullptr && is_16bit(strip->x));
+  return fragments ? WeightRounding::to_tokens : WeightRounding::none;
 }
 
 Comparison judge(const HostData& data, std::span<const MixedSum> sums, std::span<const u8> d_buffer,

@@ -47,8 +47,9 @@ std::vector<MixedSum> reference_sums(const HostData& data);
 i64 d_begin(const MixedProblem& problem, int shift);
 i64 d_buffer_bytes(const MixedProblem& problem, int shift);
 
-/// What becomes of a weight before it is multiplied. none: nothing, sums are scaled (all but the wide
-/// kernel). to_tokens: it is rounded to the tokens' type, and so are its scale and zero (the wide kernel).
+/// What becomes of a weight before it is multiplied. none: nothing, sums are scaled.
+/// to_tokens: it is rounded to the tokens' type, and so are its scale and zero (the wide kernel, and the
+/// strip kernel with 16-bit tokens).
 enum class WeightRounding { none, to_tokens };
 WeightRounding rounding_of(const MixedConfig& config);
 

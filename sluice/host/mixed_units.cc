@@ -62,10 +62,10 @@ std::string to_string(const WideConfig& config) {
          ", .w_stages = " + number(w_stages) + overlap_field(overlap) + "}";
 }
 
-std::string to_string(const ByteConfig& config) {
+std::string to_string(const StripConfig& config) {
   const auto& [weights, x, d, scale_x, bias, bias_type, activation, gated, scale_d, tokens, strips, k_groups,
                parts, stages, overlap] = config;
-  return "sluice::ByteConfig{.weights = " + to_string(weights) + ", .x = " + type_text(x) +
+  return "sluice::StripConfig{.weights = " + to_string(weights) + ", .x = " + type_text(x) +
          ", .d = " + type_text(d) + ", .scale_x = " + scale_text(scale_x) +
          epilogue_text(bias, bias_type, activation) + gated_text(gated) + scale_d_text(scale_d) +
          ", .tokens = " + number(tokens) + ", .strips = " + number(strips) +
@@ -112,17 +112,17 @@ std::string unit_text(const WideConfig& config) {
                      .call = "sluice::mixed::run_wide<kConfig>(params)"});
 }
 
-std::string unit_text(const ByteConfig& config) {
-  return "#include <sluice/kernels/byte.cuh>\n"
+std::string unit_text(const StripConfig& config) {
+  return "#include <sluice/kernels/strip.cuh>\n"
          "#include <sluice/device/ptx/generated/wgmma_rs_n" +
          number(config.tokens) +
          ".cuh>\n"
-         "inline constexpr sluice::ByteConfig kConfig = " +
+         "inline constexpr sluice::StripConfig kConfig = " +
          to_string(config) + ";\n" +
-         entry_text({.params = "sluice::ByteParams",
+         entry_text({.params = "sluice::StripParams",
                      .threads = "sluice::threads_of(kConfig)",
                      .ctas = "1",
-                     .call = "sluice::mixed::run_byte<kConfig>(params)"},
+                     .call = "sluice::mixed::run_strip<kConfig>(params)"},
                     config.overlap.spacing);
 }
 
@@ -186,7 +186,7 @@ std::string work_text(const MixedProblem& p, const WideConfig& c) {
                                           : "no clusters";
   return tiles_text(p, kWideRows, c.tokens) + cluster;
 }
-std::string work_text(const MixedProblem& p, const ByteConfig& c) {
+std::string work_text(const MixedProblem& p, const StripConfig& c) {
   return tiles_text(p, tile_rows(c), c.tokens) + "k in " + number(c.parts) +
          (c.parts == 1 ? " part, " : " parts, ") + number(c.k_groups) +
          (c.k_groups == 1 ? " warpgroup a strip" : " warpgroups a strip");
@@ -205,8 +205,8 @@ std::string short_name(const WideConfig& c) {
          number(c.w_stages) + " cn" + number(c.cluster_n) + " ck" + number(c.cluster_k) + formats_text(c);
 }
 
-std::string short_name(const ByteConfig& c) {
-  return "byte " + number(c.tokens) + "x" + number(tile_rows(c)) + " g" + number(c.k_groups) + " s" +
+std::string short_name(const StripConfig& c) {
+  return "strip " + number(c.tokens) + "x" + number(tile_rows(c)) + " g" + number(c.k_groups) + " s" +
          number(c.stages) + " p" + number(c.parts) + formats_text(c);
 }
 

@@ -12,7 +12,7 @@ namespace sluice {
 
 std::string unit_text(const NarrowConfig& config);
 std::string unit_text(const WideConfig& config);
-std::string unit_text(const ByteConfig& config);
+std::string unit_text(const StripConfig& config);
 std::string unit_text(const MixedConfig& config);
 
 namespace mixed {

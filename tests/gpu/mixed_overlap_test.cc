@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of packed weights in chains of dependent launches: a long product writes their tokens over NaN and
 // lets them begin at once; they, and another one behind them, must have the bits of launches in turn. To see
-// it fail: take the wait out of kernels/narrow.cuh, byte.cuh or wide.cuh (and Module::check_waits).
+// it fail: take the wait out of kernels/narrow.cuh, strip.cuh or wide.cuh (and Module::check_waits).
 #include <sluice/host/driver/events.h>
 #include <sluice/host/mixed_check.h>
 #include <sluice/mixed.h>
@@ -142,7 +142,9 @@ TEST_F(mixed_overlap, of_the_wide_kernel_gives_the_bits_of_launches_in_turn) {
   expect_same_bits(problem_of(DType::bf16, 64), {.tokens = 32, .cluster_n = 2, .cluster_k = 1});
 }
 
-TEST_F(mixed_overlap, of_the_kernel_for_e4m3_tokens_gives_the_bits_of_launches_in_turn) {
+TEST_F(mixed_overlap, of_the_strip_kernel_gives_the_bits_of_launches_in_turn) {
+  expect_same_bits(problem_of(DType::bf16, 64), {.parts = 2, .tokens = 64, .strips = 2, .k_groups = 2});
+  expect_same_bits(problem_of(DType::fp16, 32), {.parts = 1, .tokens = 32, .strips = 4, .k_groups = 1});
   expect_same_bits(problem_of(DType::e4m3, 16), {.parts = 2});
   expect_same_bits(problem_of(DType::e4m3, 64), {.parts = 1, .tokens = 64});
   MixedProblem gated = problem_of(DType::e4m3, 16);
@@ -156,12 +158,15 @@ TEST_F(mixed_overlap, of_the_kernel_for_e4m3_tokens_gives_the_bits_of_launches_i
 // With stages not a multiple of the warpgroups one could wait for a stage whose last bytes another had yet to
 // see, and this very product hung once, with 17 or 18 stages and 4 warpgroups. Many CTAs in many waves.
 TEST_F(mixed_overlap, stages_of_warpgroups_are_their_own) {
-  MixedProblem problem{.m = 96,
-                       .n = 10240,
-                       .k = 8192,
-                       .x = DType::e4m3,
-                       .weights = {.group = 64, .order = FragmentOrder::byte}};
-  for (const int parts : {1, 2}) {
+  MixedProblem bytes{.m = 96,
+                     .n = 10240,
+                     .k = 8192,
+                     .x = DType::e4m3,
+                     .weights = {.group = 64, .order = FragmentOrder::byte}};
+  MixedProblem halves = bytes;
+  halves.x = DType::bf16;
+  halves.weights.order = FragmentOrder::half;
+  for (const auto& [problem, parts] : {std::pair{bytes, 1}, {bytes, 2}, {halves, 1}, {halves, 2}}) {
     const Result<mixed::Plan> plan =
         mixed::plan(problem, device().info(), {.parts = parts, .tokens = 64, .strips = 1, .k_groups = 4});
     ASSERT_TRUE(ok(plan));

@@ -2,8 +2,8 @@
 // Mixed products on the GPU: random formats, ragged sizes, tiles and epilogues, integer data for which no bit
 // may be wrong, between guards and with poisoned padding; the same bits twice; graphs; misuse.
 // SLUICE_MIXED_CASES says how many random problems (the bar is 10,000), SLUICE_MIXED_SEED where they begin;
-// SLUICE_MIXED_KERNELS whose: 1 the narrow kernel's, 2 the wide one's, 4 that of e4m3 tokens; 7 (unless told)
-// all of them.
+// SLUICE_MIXED_KERNELS whose: 1 the narrow kernel's, 2 the wide one's, 4 the strip kernel's of e4m3 tokens, 8
+// of 16-bit ones; 15 (unless told) all of them.
 #include <sluice/mixed.h>
 
 #include <algorithm>
@@ -75,7 +75,7 @@ struct Extents {
 Extents extents_of(const MixedConfig& config) {
   if (const auto* c = std::get_if<WideConfig>(&config))
     return {c->tokens, kWideRows * c->cluster_n, 1, c->cluster_k > 1 ? kPackedTileK + 1 : 1};
-  if (const auto* c = std::get_if<ByteConfig>(&config)) return {c->tokens, tile_rows(*c), 1, 1};
+  if (const auto* c = std::get_if<StripConfig>(&config)) return {c->tokens, tile_rows(*c), 1, 1};
   const auto& c = std::get<NarrowConfig>(config);
   return {tile_tokens(c), tile_rows(c), c.row_blocks == 8 ? 2 * kStripRows : 1, 1};
 }
@@ -89,26 +89,27 @@ struct Pool {
 
   static Result<Pool> create(const Device& device) {
     Pool pool;
-    Dice dice(11);
-    const i64 kernels = setting("SLUICE_MIXED_KERNELS", 7);
+    Dice dice(11), strip_dice(12);  // those of one kernel do not move the others
+    const i64 kernels = setting("SLUICE_MIXED_KERNELS", 15);
     std::vector<std::string> units;
     std::vector<WeightFormat> formats;
     for (const WeightFormat& format : test::all_formats()) {
       if (kernels == 4 && format.order == FragmentOrder::half) continue;
       formats.push_back(format);
       for (int i = 0; i < kConfigsOfFormat && format.order == FragmentOrder::byte; ++i)
-        if (kernels & 4) pool.configs.push_back(random_byte_config(format, dice));
+        if (kernels & 4) pool.configs.push_back(random_strip_config(format, dice));
       for (int i = 0; i < kConfigsOfFormat && format.order == FragmentOrder::half; ++i) {
         const NarrowConfig narrow = random_config(format, dice);
         const WideConfig wide = random_wide_config(format, dice);
         if (kernels & 1) pool.configs.push_back(narrow);
         if (kernels & 2) pool.configs.push_back(wide);
+        if (kernels & 8) pool.configs.push_back(random_strip_config(format, strip_dice));
       }
       for (const PackStep step : {PackStep::pack, PackStep::unpack})
         units.push_back(pack_unit_text({step, format, CodeStorage::byte}));
     }
     if (kernels & 4)
-      for (const ByteConfig& config : quantised_byte_configs()) pool.configs.push_back(config);
+      for (const StripConfig& config : quantised_strip_configs()) pool.configs.push_back(config);
     for (const auto& cubin : device.impl().cache.get_all(units, device.options().jobs, {}))
       if (!cubin) return cubin.error();
     for (const WeightFormat& format : formats) {
@@ -346,7 +347,7 @@ TEST_F(mixed_products, of_e4m3_tokens_with_fewer_k_tiles_than_stages_are_right) 
   const WeightFormat format{.scale = DType::bf16, .order = FragmentOrder::byte};
   for (const int parts : {1, 2})
     for (const i64 k : {128, 256, 384, 1920}) {
-      const ByteConfig config{.weights = format, .d = DType::fp32, .strips = 4, .parts = parts, .stages = 8};
+      const StripConfig config{.weights = format, .d = DType::fp32, .strips = 4, .parts = parts, .stages = 8};
       expect_right({problem_of(config, 16, 256, k), config, DataKind::exact, 0}, 6);
     }
 }
@@ -398,7 +399,7 @@ TEST_F(mixed_products, of_e4m3_tokens_that_are_gated_and_quantised_as_planned_ar
 // What a tile has beyond the tokens that there are is whatever the ring had before: NaN must not leave it.
 TEST_F(mixed_products, of_e4m3_tokens_do_not_see_what_tiles_had_before) {
   const WeightFormat format{.group = 64, .zero = ScaleZero::per_group, .order = FragmentOrder::byte};
-  const ByteConfig config{
+  const StripConfig config{
       .weights = format, .d = DType::fp32, .tokens = 32, .strips = 1, .k_groups = 2, .stages = 4};
   Case full{
       .problem = problem_of(config, 32, 64, 2048), .config = config, .kind = DataKind::exact, .shift = 0};

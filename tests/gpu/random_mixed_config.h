@@ -41,36 +41,40 @@ inline WideConfig random_wide_config(const WeightFormat& format, Dice& dice) {
   }
 }
 
-inline constexpr int kByteTokens[] = {8, 16, 32, 64, 128}, kStrips[] = {1, 1, 2, 4},
-                     kKGroups[] = {1, 2, 3, 4}, kByteParts[] = {1, 1, 2, 3, 8},
-                     kByteStages[] = {2, 3, 4, 6, 7, 9, 12, 16};
-inline constexpr DType kByteOutputs[] = {DType::fp16, DType::bf16, DType::fp32, DType::e4m3};
+inline constexpr int kStripTokens[] = {8, 16, 32, 64, 128}, kStrips[] = {1, 1, 2, 4},
+                     kKGroups[] = {1, 2, 3, 4}, kStripParts[] = {1, 1, 2, 3, 8},
+                     kStripStages[] = {2, 3, 4, 6, 7, 9, 12, 16};
+inline constexpr DType kStripOutputs[] = {DType::fp16, DType::bf16, DType::fp32, DType::e4m3};
 inline constexpr ScaleMode kTokenScales[] = {ScaleMode::none, ScaleMode::tensor, ScaleMode::vector};
 
-/// The same for e4m3 tokens.
-inline ByteConfig random_byte_config(const WeightFormat& format, Dice& dice) {
+/// The same of the strip kernel, whose tokens follow from the order of the weights.
+inline StripConfig random_strip_config(const WeightFormat& format, Dice& dice) {
+  const bool half = format.order == FragmentOrder::half;
   for (;;) {
-    const DType d = dice.any_of(kByteOutputs);
-    const ByteConfig c{.weights = format,
-                       .d = d,
-                       .scale_x = dice.any_of(kTokenScales),
-                       .bias = dice.one_in(2) ? Bias::column : Bias::none,
-                       .bias_type = ByteConfig{}.bias_type,
-                       .activation = dice.any_of(kActivations),
-                       .gated = dice.one_in(3),
-                       .scale_d = d == DType::e4m3 && !dice.one_in(3) ? ScaleMode::tensor : ScaleMode::none,
-                       .tokens = dice.any_of(kByteTokens),
-                       .strips = dice.any_of(kStrips),
-                       .k_groups = dice.any_of(kKGroups),
-                       .parts = dice.any_of(kByteParts),
-                       .stages = dice.any_of(kByteStages)};
+    const DType d = half ? dice.any_of(kOutputs) : dice.any_of(kStripOutputs);
+    const StripConfig c{.weights = format,
+                        .x = !half            ? DType::e4m3
+                             : dice.one_in(2) ? DType::bf16
+                                              : DType::fp16,
+                        .d = d,
+                        .scale_x = half ? ScaleMode::none : dice.any_of(kTokenScales),
+                        .bias = dice.one_in(2) ? Bias::column : Bias::none,
+                        .bias_type = StripConfig{}.bias_type,
+                        .activation = dice.any_of(kActivations),
+                        .gated = dice.one_in(3),
+                        .scale_d = d == DType::e4m3 && !dice.one_in(3) ? ScaleMode::tensor : ScaleMode::none,
+                        .tokens = dice.any_of(kStripTokens),
+                        .strips = dice.any_of(kStrips),
+                        .k_groups = dice.any_of(kKGroups),
+                        .parts = dice.any_of(kStripParts),
+                        .stages = dice.any_of(kStripStages)};
     if (validate(c) == nullptr) return c;
   }
 }
 
 /// Those for e4m3 tokens that make an e4m3 D, divided by a scale: every tile of tokens, all that strips,
 /// k_groups and parts can be together, gated where there are two strips or four.
-inline std::vector<ByteConfig> quantised_byte_configs() {
+inline std::vector<StripConfig> quantised_strip_configs() {
   struct Tile {
     int tokens, strips, k_groups, parts, stages;
   };
@@ -82,7 +86,7 @@ inline std::vector<ByteConfig> quantised_byte_configs() {
       {.scale = DType::bf16, .order = FragmentOrder::byte},
       {.group = 32, .scale = DType::fp32, .zero = ScaleZero::per_group, .order = FragmentOrder::byte},
       {.group = 0, .order = FragmentOrder::byte}};
-  std::vector<ByteConfig> configs;
+  std::vector<StripConfig> configs;
   for (const Tile& t : kTiles) {
     const size_t i = configs.size();
     configs.push_back({.weights = kFormats[i % 3],

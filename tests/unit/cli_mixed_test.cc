@@ -116,12 +116,14 @@ TEST(cli_mixed, an_override_that_breaks_a_rule_is_refused_with_value_and_rule) {
     EXPECT_NE(text.find(rule), std::string::npos) << text;
     EXPECT_NE(text.find("; give fewer overrides"), std::string::npos) << text;
   };
-  expect("--tokens-tile 48", "tokens = 48", "must be 32, 64, 128 or 256");
+  expect("--tokens-tile 48", "tokens = 48", "must be 8, 16, 32, 64 or 128");
+  expect("--tokens-tile 48 --cluster-n 1", "tokens = 48, cluster_n = 1", "must be 32, 64, 128 or 256");
   expect("--cluster-n 3", "cluster_n = 3", "must be 1 or 2");
   expect("--cluster-n 2 --cluster-k 2", "cluster_n = 2, cluster_k = 2", "must not both be 2");
   expect("--x-stages 1", "x_stages = 1", "must be in 2..16");
   expect("--w-stages 17", "w_stages = 17", "must be in 1..16");
-  EXPECT_NE(message("--tokens-tile 64 --parts 2").find("ask for one of them"), std::string::npos);
+  EXPECT_NE(message("--tokens-tile 64 --cluster-n 1 --parts 2").find("ask for one of them"),
+            std::string::npos);
 }
 
 TEST(cli_mixed, e4m3_tokens_take_weights_in_the_order_byte) {

@@ -10,9 +10,9 @@
 
 #include <sluice/gemm.h>
 #include <sluice/host/driver/api.h>
-#include <sluice/spec/byte.h>
 #include <sluice/spec/mixed.h>
 #include <sluice/spec/params.h>
+#include <sluice/spec/strip.h>
 #include <sluice/spec/wide.h>
 
 namespace sluice {
@@ -25,7 +25,7 @@ struct LaunchRecord {
   GemmParams params;       // of a dense product
   NarrowParams narrow;     // of a mixed one for few tokens
   WideParams wide;         // for many
-  ByteParams byte;         // for e4m3 tokens
+  StripParams strip;
 };
 
 /// What the fake writes into a tensor map's 128 bytes instead of the hardware's encoding.

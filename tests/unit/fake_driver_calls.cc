@@ -81,7 +81,7 @@ ParamsKind params_of(const void* image) {
   if (std::strncmp(text, kFakeImage, std::strlen(kFakeImage)) != 0) return ParamsKind::other;
   if (std::strstr(text, "NarrowParams") != nullptr) return ParamsKind::narrow;
   if (std::strstr(text, "WideParams") != nullptr) return ParamsKind::wide;
-  if (std::strstr(text, "ByteParams") != nullptr) return ParamsKind::byte;
+  if (std::strstr(text, "StripParams") != nullptr) return ParamsKind::strip;
   if (std::strstr(text, "LocateParams") != nullptr) return ParamsKind::locate;
   return std::strstr(text, "GemmParams") != nullptr ? ParamsKind::gemm : ParamsKind::other;
 }
@@ -145,7 +145,7 @@ CUresult launch_ex(const CUlaunchConfig* config, CUfunction function, void** par
     if (module.params == ParamsKind::gemm) std::memcpy(&record.params, params[0], sizeof record.params);
     if (module.params == ParamsKind::narrow) std::memcpy(&record.narrow, params[0], sizeof record.narrow);
     if (module.params == ParamsKind::wide) std::memcpy(&record.wide, params[0], sizeof record.wide);
-    if (module.params == ParamsKind::byte) std::memcpy(&record.byte, params[0], sizeof record.byte);
+    if (module.params == ParamsKind::strip) std::memcpy(&record.strip, params[0], sizeof record.strip);
   }
   ++state->launches;
   if (stream != nullptr && stream->capturing) stream->captured.programmatic.push_back(dependent);

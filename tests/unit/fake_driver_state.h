@@ -28,7 +28,7 @@ struct FakeStream {
   bool capturing;
   FakeGraph captured{};
 };
-enum class ParamsKind { other, gemm, narrow, wide, byte, locate };  // what a unit's kernel takes
+enum class ParamsKind { other, gemm, narrow, wide, strip, locate };  // what a unit's kernel takes
 struct FakeModule {
   int ordinal;
   ParamsKind params = ParamsKind::other;

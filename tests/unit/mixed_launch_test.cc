@@ -155,7 +155,7 @@ TEST_F(MixedLaunch, gated_has_half_the_columns) {
   refused_problem(ErrorCode::invalid_config, "pairs of blocks of the gate", [](MixedProblem&) {},
                   {.row_blocks = 2});
   refused_problem(ErrorCode::invalid_config, "the narrow kernel's", [](MixedProblem& bad) { bad.m = 64; },
-                  {.tokens = 64});
+                  {.tokens = 64, .cluster_n = 1});
   expect_refused_plan(p, "must be those of the problem",
                       [](mixed::Plan& plan) { std::get<NarrowConfig>(plan.config).gated = false; });
 }
@@ -301,13 +301,13 @@ TEST_F(MixedLaunch, a_plan_made_by_hand_is_checked) {
     p.config = WideConfig{};
   });
   expect("ld_x", [](mixed::Plan& p) { p.problem.ld_x = 255; });
-  const auto byte = [](mixed::Plan& p, const ByteConfig& config) {
+  const auto strip = [](mixed::Plan& p, const StripConfig& config) {
     p.problem.x = DType::e4m3;
     p.problem.weights.order = FragmentOrder::byte;
     p.config = config;
   };
-  expect("parts must be", [&](mixed::Plan& p) { byte(p, {.parts = 0}); });
-  expect("strips must be", [&](mixed::Plan& p) { byte(p, {.strips = 0}); });
+  expect("parts must be", [&](mixed::Plan& p) { strip(p, {.parts = 0}); });
+  expect("strips must be", [&](mixed::Plan& p) { strip(p, {.strips = 0}); });
   const Result<mixed::Plan> plan = mixed::plan(small(), device().info());
   ASSERT_TRUE(plan.ok());
   mixed::Plan bare = *plan;
@@ -440,7 +440,7 @@ TEST_F(MixedLaunch, of_many_tokens_stores_boxes_only_where_no_byte_beside_d_is_w
     mixed::Args args = args_of(problem);
     args.d = shifted(args.d, shift);
     const int before = driver.launches();
-    EXPECT_TRUE(mixed::launch(made(problem, {.tokens = 32}), args, nullptr).ok());
+    EXPECT_TRUE(mixed::launch(made(problem, {.tokens = 32, .cluster_n = 1}), args, nullptr).ok());
     return driver.launch(before).wide.stores_boxes;
   };
   const MixedProblem p{.m = 40, .n = 200, .k = 256, .weights = {.group = 64}};

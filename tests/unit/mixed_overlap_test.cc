@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dependent launches of packed weights' kernels: what a plan says of overlap is in the kernel's code, only
 // such a kernel is launched early, and who overlaps nothing has the text he had. To see it fail: take a wait
-// out of kernels/narrow.cuh, byte.cuh or wide.cuh; leave `dependent` out of a fill().
+// out of kernels/narrow.cuh, strip.cuh or wide.cuh; leave `dependent` out of a fill().
 #include <sluice/host/jit/code_scan.h>
 #include <sluice/host/jit/compiler.h>
 #include <sluice/host/mixed_units.h>
@@ -109,8 +109,8 @@ TEST_F(MixedOverlapLaunch, asks_for_a_dependent_launch_only_if_the_plan_waits) {
       ASSERT_EQ(driver.launches(), ++launches);
       const LaunchRecord& launch = driver.launch(launches - 1);
       EXPECT_EQ(launch.dependent, wait != Wait::none) << kernel << " " << name_of(wait);
-      const WarmRange first[] = {launch.narrow.prefetch, launch.wide.prefetch, launch.byte.prefetch};
-      const WarmRange next[] = {launch.narrow.hand_off, launch.wide.hand_off, launch.byte.hand_off};
+      const WarmRange first[] = {launch.narrow.prefetch, launch.wide.prefetch, launch.strip.prefetch};
+      const WarmRange next[] = {launch.narrow.hand_off, launch.wide.hand_off, launch.strip.hand_off};
       EXPECT_EQ(first[kernel].data, args.weights);
       EXPECT_EQ(first[kernel].bytes, 4096);
       EXPECT_EQ(next[kernel].bytes, 1 << 20);

@@ -18,8 +18,8 @@ namespace {
 /// Four warpgroups have 96 registers a thread. With 32 e4m3 tokens and more a few words are put aside, which
 /// was measured to be faster than fewer warpgroups (docs/findings/few-bit-weights.md).
 int spared_bytes(const MixedConfig& config) {
-  const auto* c = std::get_if<ByteConfig>(&config);
-  return c != nullptr && c->tokens >= 32 && math_groups(*c) == kByteMostGroups ? 40 : 0;
+  const auto* c = std::get_if<StripConfig>(&config);
+  return c != nullptr && c->tokens >= 32 && math_groups(*c) == kStripMostGroups ? 40 : 0;
 }
 
 void expect_to_compile(const MixedProblem& problem, const mixed::Overrides& overrides = {}) {
@@ -154,10 +154,10 @@ TEST(mixed_units, text_says_all_of_a_config) {
   other.w_stages = wide.w_stages + 1;
   EXPECT_NE(unit_text(wide), unit_text(other));
   EXPECT_EQ(unit_text(MixedConfig(wide)), unit_text(wide));
-  ByteConfig byte, scaled;
-  EXPECT_EQ(unit_text(byte), unit_text(scaled));
+  StripConfig strip, scaled;
+  EXPECT_EQ(unit_text(strip), unit_text(scaled));
   scaled.scale_x = ScaleMode::vector;
-  EXPECT_NE(unit_text(byte), unit_text(scaled));
+  EXPECT_NE(unit_text(strip), unit_text(scaled));
 }
 
 }  // namespace

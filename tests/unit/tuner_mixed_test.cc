@@ -72,7 +72,7 @@ TEST(tuner_mixed, what_is_missing_of_another_type_or_unknown_is_named) {
   }
   Json bent = Json::parse(to_json(sample_mixed_record()));
   bent["kernel"] = "broad";
-  EXPECT_TRUE(has(trouble_of(bent), "\"kernel\" = \"broad\" must be one of: narrow, wide, byte"))
+  EXPECT_TRUE(has(trouble_of(bent), "\"kernel\" = \"broad\" must be one of: narrow, wide, strip"))
       << trouble_of(bent);
   bent["kernel"] = "wide";
   EXPECT_TRUE(has(trouble_of(bent), "\"tokens\" is missing"));

@@ -34,7 +34,7 @@ struct WeightFragments<WeightType::uint4, DType::fp16, kZero> {
 
 template <ScaleZero kZero>
 struct WeightFragments<WeightType::uint4, DType::bf16, kZero> {
-  static constexpr int kWords = 1, kExponent = 0, kLift = 0;
+  static constexpr int kWords = 1, kExponent = 0, kLift = kZero == ScaleZero::none ? -20 : 0;
   static constexpr u32 kImplied = 0xC1C0C1C0u;  // -(16 + 8)
 
   static SLUICE_DEVICE float addend(float zero) { return -16.0f - zero; }
@@ -100,5 +100,22 @@ template <ScaleZero kZero>
 struct WeightFragments<WeightType::e4m3, DType::fp16, kZero> : SignedFragments<DType::fp16> {};
 template <ScaleZero kZero>
 struct WeightFragments<WeightType::e4m3, DType::bf16, kZero> : SignedFragments<DType::bf16> {};
+
+/// uint4 weights of bf16 tokens, whose zero is implied, in one operation a register: code * scale - 8 *
+/// scale, which is rounded once and so has the bits that two operations give. As subnormals codes are theirs
+/// times 2^-130: bf16 has the exponents for it, and a weight of 2^-20. (fp16 has not: scales of 2^-4 and more
+/// would leave it there.)
+struct OneStepFragments {
+  static constexpr u32 kFactor = 0x76807680u, kOffset = 0xB700B700u;  // of a scale: 2^110, -8 * 2^-20
+
+  /// For rows g and g + 8: the scale times kFactor, and times kOffset.
+  static SLUICE_DEVICE void expand(const u32* words, const u32 (&factor)[2], const u32 (&offset)[2],
+                                   u32 (&a)[4]) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      a[j] = ptx::multiply_add_pair<DType::bf16>(rotate_word(words[0], 4 * j) & 0x00780078u, factor[j % 2],
+                                                 offset[j % 2]);
+  }
+};
 
 }  // namespace sluice

@@ -12,9 +12,9 @@
 
 namespace sluice::mixed {
 
-template <ByteConfig kConfig>
+template <StripConfig kConfig>
 class ByteProducts {
-  using S = ByteShape<kConfig>;
+  using S = StripShape<kConfig>;
   using Steps = ByteSteps<kConfig>;
   using Instruction = ptx::WgmmaRs<DType::e4m3, S::kTokens>;
   static constexpr int kSets = Steps::kSets;
@@ -22,11 +22,14 @@ class ByteProducts {
  public:
   using Sums = float[S::kTokens / 2];
 
-  SLUICE_DEVICE ByteProducts(const ByteParams& params, const BytePlace<kConfig>& at, TimelineMarks& timeline)
+  SLUICE_DEVICE ByteProducts(const StripParams& params, const StripPlace<kConfig>& at,
+                             TimelineMarks& timeline)
       : at_(at), timeline_(timeline), tile_(params, at) {}
 
   /// All tiles of the warpgroup. On return nothing is in flight.
   SLUICE_DEVICE void run(Sums& sums) {
+#pragma unroll
+    for (float& sum : sums) sum = 0.0f;
     constexpr int kStride = S::kKGroups;
     ring_.stage = at_.k_group();
     left_ = max(0, at_.count - at_.k_group() + kStride - 1) / kStride;
@@ -143,7 +146,7 @@ class ByteProducts {
     }
   }
 
-  const BytePlace<kConfig>& at_;
+  const StripPlace<kConfig>& at_;
   TimelineMarks& timeline_;
   ByteTile<kConfig> tile_;
   RingPosition ring_;           // of the next tile

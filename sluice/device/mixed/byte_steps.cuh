@@ -3,13 +3,13 @@
 // short); or, with stored zeros, ones in their place. A group's codes come first, then its ones.
 #pragma once
 
-#include <sluice/device/mixed/byte_place.cuh>
+#include <sluice/device/mixed/strip_place.cuh>
 
 namespace sluice::mixed {
 
-template <ByteConfig kConfig>
+template <StripConfig kConfig>
 struct ByteSteps {
-  using S = ByteShape<kConfig>;
+  using S = StripShape<kConfig>;
   static constexpr int kGroups = max(tile_groups(kConfig.weights), 1);
   static constexpr int kUnits = kGroups == 1 ? 2 : 1;       // steps of codes, in a group
   static constexpr int kKinds = S::kStoredZeros ? 2 : 1;    // codes, ones

@@ -8,23 +8,23 @@
 #include <sluice/device/math/byte_codes.cuh>
 #include <sluice/device/math/code_fragments.cuh>
 #include <sluice/device/math/row_pair.cuh>
-#include <sluice/device/mixed/byte_place.cuh>
 #include <sluice/device/mixed/outputs.cuh>
+#include <sluice/device/mixed/strip_place.cuh>
 #include <sluice/device/ptx/shared.cuh>
 #include <sluice/device/ptx/wgmma.cuh>
 
 namespace sluice::mixed {
 
-template <ByteConfig kConfig>
+template <StripConfig kConfig>
 class ByteTile {
-  using S = ByteShape<kConfig>;
+  using S = StripShape<kConfig>;
   static constexpr WeightFormat kFormat = kConfig.weights;
   static constexpr int kPairWords = S::kScaleSize / 2;  // of rows g and g + 8
 
  public:
   static constexpr int kGroups = max(tile_groups(kFormat), 1);
 
-  SLUICE_DEVICE ByteTile(const ByteParams& params, const BytePlace<kConfig>& at) : at_(at) {
+  SLUICE_DEVICE ByteTile(const StripParams& params, const StripPlace<kConfig>& at) : at_(at) {
     if constexpr (S::kGroup == 0 && S::kStoredZeros) {
       if (params.k_tiles == 0) return;
       const u8* zeros = strip_zeros<kFormat>(params, at.strip_in_blob(params, at.strip()));
@@ -90,7 +90,7 @@ class ByteTile {
     return row_pair<kFormat.scale>(words[0], words[kPairWords - 1]);
   }
 
-  const BytePlace<kConfig>& at_;
+  const StripPlace<kConfig>& at_;
   u32 words_[8];
   u32 scales_[kGroups][kPairWords], zeros_[kGroups][kPairWords];
   RowPair row_zeros_{};

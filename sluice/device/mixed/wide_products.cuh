@@ -4,7 +4,8 @@
 // read it.
 #pragma once
 
-#include <sluice/device/mixed/wide_weights.cuh>
+#include <sluice/device/mixed/half_tile.cuh>
+#include <sluice/device/mixed/wide_place.cuh>
 
 namespace sluice::mixed {
 
@@ -111,9 +112,7 @@ class WideProducts {
   }
   template <int kHalf>
   SLUICE_DEVICE void convert() {
-    pin<kHalf>();
-#pragma unroll
-    for (int q = 0; q < 4; ++q) weights_.convert(q, a_[kHalf][q]);
+    weights_.template convert<kHalf>(a_[kHalf]);
   }
   template <int kHalf>
   SLUICE_DEVICE void pin() {
@@ -139,7 +138,7 @@ class WideProducts {
 
   const WidePlace<kConfig>& at_;
   RingPosition x_, w_;
-  HalfTile<kConfig> weights_;
+  HalfTile<kConfig.weights, kConfig.x> weights_;
   u32 a_[2][4][4];  // of even and odd 64 k
 };
 

@@ -184,8 +184,8 @@ NarrowConfig formats_for(const MixedProblem& problem, const NarrowConfig& chosen
 WideConfig formats_for(const MixedProblem& problem, const WideConfig&) {
   return wide_config_for(problem);
 }
-ByteConfig formats_for(const MixedProblem& problem, const ByteConfig&) {
-  return byte_config_for(problem);
+StripConfig formats_for(const MixedProblem& problem, const StripConfig&) {
+  return strip_config_for(problem);
 }
 
 template <class Config>
@@ -247,9 +247,10 @@ WideConfig wide_config_for(const MixedProblem& problem) {
           .activation = c.activation};
 }
 
-ByteConfig byte_config_for(const MixedProblem& problem) {
+StripConfig strip_config_for(const MixedProblem& problem) {
   const NarrowConfig c = config_for(problem);
-  return {.weights = problem.k == 0 ? ByteConfig{}.weights : problem.weights,
+  const WeightFormat& any = is_16bit(c.x) ? c.weights : StripConfig{}.weights;  // of no k
+  return {.weights = problem.k == 0 ? any : problem.weights,
           .x = c.x,
           .d = c.d,
           .scale_x = problem.k == 0 ? ScaleMode::none : problem.scale_x,  // of nothing: may be null
@@ -290,10 +291,11 @@ const char* why_not(const MixedProblem& problem, const WideConfig& config) {
   return nullptr;
 }
 
-const char* why_not(const MixedProblem& problem, const ByteConfig& config) {
+const char* why_not(const MixedProblem& problem, const StripConfig& config) {
+  if (problem.norm_x || problem.residual) return "norms and residuals are the narrow kernel's";
   const i64 ctas =
       ceil_div(problem.m, i64{config.tokens}) * ceil_div(d_columns(problem), i64{tile_columns(config)});
-  if (ctas * config.parts > kMaxTiles) return "the kernel for e4m3 tokens counts CTAs in an int";
+  if (ctas * config.parts > kMaxTiles) return "the strip kernel counts CTAs in an int";
   return nullptr;
 }
 

@@ -31,8 +31,8 @@ NarrowConfig config_for(const MixedProblem& problem);
 int held_tokens_for(i64 m, int token_blocks);
 /// The same of the kernel for many tokens, which there is only where there is k.
 WideConfig wide_config_for(const MixedProblem& problem);
-/// The same of the kernel for e4m3 tokens.
-ByteConfig byte_config_for(const MixedProblem& problem);
+/// The same of the strip kernel.
+StripConfig strip_config_for(const MixedProblem& problem);
 
 /// The config with all that the problem says of it; choices stay what they are.
 MixedConfig made_for(const MixedProblem& problem, const MixedConfig& config);
@@ -43,7 +43,7 @@ bool rows_allow_boxes(const MixedProblem& checked);
 /// nullptr, or the rule that the (valid) config breaks for this problem.
 const char* why_not(const MixedProblem& problem, const NarrowConfig& config);
 const char* why_not(const MixedProblem& problem, const WideConfig& config);
-const char* why_not(const MixedProblem& problem, const ByteConfig& config);
+const char* why_not(const MixedProblem& problem, const StripConfig& config);
 
 /// Errors: those of check_problem; invalid_config.
 Result<Plan> check_plan(const Plan& plan, const DeviceInfo& device);

@@ -44,7 +44,7 @@ constexpr const char* kernel_of(const WideConfig&) {
   return "wide";
 }
 
-template <Is<ByteConfig> Config, class Visit>
+template <Is<StripConfig> Config, class Visit>
 void for_each_choice(Config& c, const Visit& visit) {
   visit("tokens", c.tokens);
   visit("strips", c.strips);
@@ -52,8 +52,8 @@ void for_each_choice(Config& c, const Visit& visit) {
   visit("parts", c.parts);
   visit("stages", c.stages);
 }
-constexpr const char* kernel_of(const ByteConfig&) {
-  return "byte";
+constexpr const char* kernel_of(const StripConfig&) {
+  return "strip";
 }
 
 /// `config` with the choices of `chosen`; formats and epilogue stay its own.

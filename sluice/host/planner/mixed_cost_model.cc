@@ -26,7 +26,7 @@ double room_for(const NarrowConfig& c) {
   return max(c.ctas, min(by_smem, by_registers));
 }
 /// Only few tokens and warpgroups leave registers for a second one.
-double room_for(const ByteConfig& c) {
+double room_for(const StripConfig& c) {
   if (math_groups(c) > 2 || c.tokens > 16) return 1;
   return max(1, min(2, static_cast<int>(kSmemOfSm / (smem_bytes(c) + kSmemOfCta))));
 }
@@ -98,8 +98,8 @@ double estimate_us(const MixedProblem& problem, const WideConfig& c, const Devic
          costs.last_tile_us * stored;
 }
 
-double estimate_us(const MixedProblem& problem, const ByteConfig& c, const DeviceInfo& device,
-                   const ByteCosts& costs) {
+double estimate_us(const MixedProblem& problem, const StripConfig& c, const DeviceInfo& device,
+                   const StripCosts& costs) {
   const double k_tiles = static_cast<double>(packed_k_tiles(problem.k));
   const double row_ctas = static_cast<double>(ceil_div(d_columns(problem), i64{tile_columns(c)}));
   const double token_ctas = static_cast<double>(ceil_div(problem.m, i64{c.tokens}));
@@ -107,17 +107,18 @@ double estimate_us(const MixedProblem& problem, const ByteConfig& c, const Devic
   const double of_busiest = std::ceil(ctas / std::max(1.0, usable_sms(device, c.parts)));  // SM, one by one
   const double tiles = std::ceil(k_tiles / c.parts);                                       // of a strip
 
-  const double token_bytes = c.tokens * kPackedTileK;
+  const double token_bytes = c.tokens * kPackedTileK * bytes_of(c.x);
   const double weight_bytes = static_cast<double>(c.strips) * tile_bytes(c.weights);  // for each k-tile
   const double in_flight = std::max(1, c.stages - c.k_groups) * (weight_bytes + token_bytes);
   const double rate = std::min(costs.sm_bytes_per_us, in_flight / costs.latency_us);
   const double sm_us = of_busiest * tiles * (weight_bytes + token_bytes * costs.token_share) / rate;
   const double hbm_us = row_ctas * k_tiles * weight_bytes / device.hbm_bytes_per_us;
-  const double l2_us = ctas * tiles * (weight_bytes + token_bytes) / device.l2_bytes_per_us;
+  const double l2_us =
+      ctas * tiles * (weight_bytes + token_bytes) / (costs.l2_share * device.l2_bytes_per_us);
 
   const double groups = std::max(1, tile_groups(c.weights));
   const double clocks = costs.tile_clocks + (costs.product_clocks + groups * costs.token_clocks) * c.tokens;
-  const double busy = std::pow(math_groups(c) / static_cast<double>(kByteMostGroups), costs.busy_exponent);
+  const double busy = std::pow(math_groups(c) / static_cast<double>(kStripMostGroups), costs.busy_exponent);
   const double turns = std::ceil(tiles / c.k_groups) * c.k_groups;  // all warpgroups wait for the last
   const double issue_us = of_busiest * turns * c.strips * clocks / (busy * costs.clocks_per_us);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long a configuration of a mixed kernel will take with cold L2. Narrow: a fixed part, the slowest of
 // four things that overlap (HBM, L2, what an SM can take, instructions), and the sums that meet at the end.
-// Wide: a fixed part, and for each tile the slower of products and instructions, and its stores. Byte: as
+// Wide: a fixed part, and for each tile the slower of products and instructions, and its stores. Strip: as
 // narrow, and the tensor cores. It is there to rank configurations of one problem. Called by
 // mixed_planner.cc.
 #pragma once
@@ -55,9 +55,9 @@ struct WideCosts {
   double exchange_us = 0.986;       // where two CTAs share k: for 64 tokens
 };
 
-/// Of the kernel for e4m3 tokens, fitted with the others. A tile is 64 rows x 128 k. Rates of HBM and L2 are
-/// the device's.
-struct ByteCosts {
+/// Of the strip kernel, here for e4m3 tokens, fitted with the others. A tile is 64 rows x 128 k. Rates of HBM
+/// and L2 are the device's.
+struct StripCosts {
   double fixed_us = 2.83;           // launch, first bytes, last stores
   double sm_bytes_per_us = 39.0e3;  // that one SM takes
   double token_share = 0.272;       // of the tokens' bytes that counts there: they are in L2
@@ -72,16 +72,43 @@ struct ByteCosts {
   double reduce_us = 0.00034;       // for each token of a warpgroup's sums that are put into shared memory
   double part_us = 0.108;           // for each CTA of a cluster
   double exchange_us = 0.005;       // where there is one: for each token of a strip, whose sums CTAs exchange
+  double l2_share = 1;              // of L2's rate: more where neighbours in a GPC ask for the same tokens
   double sharpness = 12;
 };
+
+/// The same for 16-bit tokens, whose scales cost nothing more with more of them. Fitted to 25 problems of
+/// fp16 tokens, groups of 64, seven to nine configs each (H200, 2026-11-22):
+/// docs/findings/few-bit-weights.md.
+inline constexpr StripCosts kHalfStripCosts{.fixed_us = 2.66,
+                                            .sm_bytes_per_us = 41.5e3,
+                                            .token_share = 0.349,
+                                            .latency_us = 1.17,
+                                            .tile_clocks = 160,
+                                            .product_clocks = 3.04,
+                                            .token_clocks = 0,
+                                            .busy_exponent = 0,
+                                            .wave_us = 1.57,
+                                            .cluster_wave_us = 3.22,
+                                            .reduce_us = 0.0031,
+                                            .part_us = 0.057,
+                                            .exchange_us = 0.0073,
+                                            .l2_share = 1.385,
+                                            .sharpness = 5.2};
+inline constexpr StripCosts kByteStripCosts{};
+constexpr const StripCosts& strip_costs(DType x) {
+  return is_16bit(x) ? kHalfStripCosts : kByteStripCosts;
+}
 
 /// In microseconds, of a checked problem that is not empty.
 double estimate_us(const MixedProblem& problem, const NarrowConfig& config, const DeviceInfo& device,
                    const MixedCosts& costs = {});
 double estimate_us(const MixedProblem& problem, const WideConfig& config, const DeviceInfo& device,
                    const WideCosts& costs = {});
-double estimate_us(const MixedProblem& problem, const ByteConfig& config, const DeviceInfo& device,
-                   const ByteCosts& costs = {});
+double estimate_us(const MixedProblem& problem, const StripConfig& config, const DeviceInfo& device,
+                   const StripCosts& costs);
+inline double estimate_us(const MixedProblem& problem, const StripConfig& config, const DeviceInfo& device) {
+  return estimate_us(problem, config, device, strip_costs(config.x));
+}
 
 /// Registers that a thread takes if it may (ptxas 13.0, 77 configs compiled, within 10 of most): with a
 /// smaller share of the SM it spills, or nearly. tests/unit/mixed_units_test.cc compiles what the planner

@@ -28,10 +28,10 @@ struct Rings {
 };
 constexpr Rings kRings[] = {{8, 4}, {6, 3}, {6, 2}, {5, 4}, {5, 2}, {4, 2}, {3, 2}, {3, 1}};
 
-constexpr int kByteTokens[] = {8, 16, 32, 64, 128};
+constexpr int kStripTokens[] = {8, 16, 32, 64, 128};
 constexpr int kStrips[] = {4, 2, 1};
 constexpr int kKGroups[] = {4, 2, 1};
-constexpr int kMostByteStages = 32;
+constexpr int kMostStripStages = 32;
 constexpr i64 kLeastTiles = 8;  // of k, for two warpgroups or a part of a cluster: fewer were slower
 
 /// The smallest tile that holds all tokens (more than 32 are several tiles), and its half: two of those may
@@ -66,14 +66,18 @@ const char* why_not_wanted(const MixedProblem& p, const WideConfig& c, const Dev
   return nullptr;
 }
 
-/// Parts of k and warpgroups that a CTA has work for, and strips that are there.
-const char* why_not_wanted(const MixedProblem& p, const ByteConfig& c, const DeviceInfo&) {
+/// Parts of k and warpgroups that a CTA has work for, and strips that are there. 16-bit tokens are its own
+/// where they are neither few nor many (H200: the narrow kernel is 8 % faster with 16, the wide one's equal
+/// with 128).
+const char* why_not_wanted(const MixedProblem& p, const StripConfig& c, const DeviceInfo&) {
+  if (is_16bit(p.x) && p.m <= kNarrowTokens) return "so few tokens are the narrow kernel's";
+  if (is_16bit(p.x) && p.m > kStripTokens[4]) return "so many tokens are the wide kernel's";
   const i64 k_tiles = std::max<i64>(packed_k_tiles(p.k), 1), tiles_of_cta = ceil_div(k_tiles, i64{c.parts});
   if (c.parts > k_tiles) return "parts must be at most the k-tiles";
   if (c.parts > 1 && tiles_of_cta < kLeastTiles) return "parts of k are too short";
   // Two sets of sums of 32 tokens, with whole k in a group, spill where four warpgroups share the registers.
   const bool few_registers = c.tokens == 128 || (c.tokens == 32 && c.weights.group == 0);
-  const int room = few_registers ? kByteMostGroups / 2 : kByteMostGroups;
+  const int room = few_registers ? kStripMostGroups / 2 : kStripMostGroups;
   if (math_groups(c) > room) return "so many warpgroups leave too few registers";
   if (2 * math_groups(c) <= room && tiles_of_cta >= kLeastTiles * c.k_groups)
     return "there is work for more warpgroups, which hide one another's waits";
@@ -139,21 +143,22 @@ std::vector<WideConfig> wide_space(const MixedProblem& p, const Overrides& o) {
 
 /// The deepest ring that fits into `room` bytes and that a CTA has work for: its copies are all on their way
 /// at once. Each warpgroup has stages of its own, two at least.
-int deepest_ring(const MixedProblem& p, ByteConfig c, i64 room) {
+int deepest_ring(const MixedProblem& p, StripConfig c, i64 room) {
   const i64 tiles_of_cta = ceil_div(std::max<i64>(packed_k_tiles(p.k), 1), i64{std::max(c.parts, 1)});
   const int groups = std::max(c.k_groups, 1);
   const i64 turns = std::max(ceil_div(tiles_of_cta, i64{groups}), i64{2});
-  c.stages = static_cast<int>(std::min<i64>(kMostByteStages / groups, turns)) * groups;
+  c.stages = static_cast<int>(std::min<i64>(kMostStripStages / groups, turns)) * groups;
   while (c.stages > 2 * groups && (validate(c) != nullptr || smem_bytes(c) > room)) c.stages -= groups;
   return c.stages;
 }
 
-/// The same of the kernel for e4m3 tokens, with rings for `room` bytes of shared memory.
-std::vector<ByteConfig> byte_space(const MixedProblem& p, const Overrides& o, i64 room = kMaxSmemBytes) {
-  std::vector<ByteConfig> configs;
-  ByteConfig c = byte_config_for(p);
-  for (const int tokens : axis(kByteTokens, o.tokens)) {
-    if (!o.tokens && tokens > kByteTokens[0] && tokens / 2 >= p.m) continue;  // more than half would be empty
+/// The same of the strip kernel, with rings for `room` bytes of shared memory.
+std::vector<StripConfig> strip_space(const MixedProblem& p, const Overrides& o, i64 room = kMaxSmemBytes) {
+  std::vector<StripConfig> configs;
+  StripConfig c = strip_config_for(p);
+  for (const int tokens : axis(kStripTokens, o.tokens)) {
+    if (!o.tokens && tokens > kStripTokens[0] && tokens / 2 >= p.m)
+      continue;                                              // more than half would be empty
     if (!o.tokens && tokens < 64 && tokens < p.m) continue;  // expanding codes again costs more than it saves
     for (const int strips : axis(kStrips, o.strips))
       for (const int k_groups : axis(kKGroups, o.k_groups))
@@ -169,25 +174,28 @@ std::vector<ByteConfig> byte_space(const MixedProblem& p, const Overrides& o, i6
   return configs;
 }
 
-bool asks_for_narrow(const Overrides& o) {
-  return o.token_blocks || o.row_blocks || o.warps || o.stages || o.parts || o.ctas;
-}
-bool asks_for_wide(const Overrides& o) {
-  return o.tokens || o.cluster_n || o.cluster_k || o.x_stages || o.w_stages;
+/// Which kernels have all fields that are asked for, and take the problem's tokens.
+struct Kernels {
+  bool narrow, wide, strip;
+};
+Kernels kernels_for(const MixedProblem& p, const Overrides& o) {
+  const bool of_narrow = o.token_blocks || o.row_blocks || o.warps || o.ctas;
+  const bool of_wide = o.cluster_n || o.cluster_k || o.x_stages || o.w_stages;
+  const bool of_strip = o.strips || o.k_groups, of_rings = o.stages || o.parts, half = is_16bit(p.x);
+  return {.narrow = half && !of_wide && !of_strip && !o.tokens,
+          .wide = half && !of_narrow && !of_strip && !of_rings,
+          .strip = !of_narrow && !of_wide};
 }
 /// nullptr, or why no kernel has all these fields.
 const char* why_not_together(const MixedProblem& p, const Overrides& o) {
-  if (p.x == DType::e4m3)
-    return o.token_blocks || o.row_blocks || o.warps || o.ctas || o.cluster_n || o.cluster_k || o.x_stages ||
-                   o.w_stages
-               ? "X is e4m3, whose kernel has tokens, strips, k_groups, parts and stages; leave out the "
-                 "others"
-               : nullptr;
-  if (o.strips || o.k_groups) return "strips and k_groups are of the kernel for e4m3 tokens; leave them out";
-  if (asks_for_narrow(o) && asks_for_wide(o))
-    return "token_blocks, row_blocks, warps, stages, parts and ctas are of the narrow kernel, the others of "
-           "the wide one; ask for one of them";
-  return nullptr;
+  const auto [narrow, wide, strip] = kernels_for(p, o);
+  if (narrow || wide || strip) return nullptr;
+  return is_16bit(p.x)
+             ? "token_blocks, row_blocks, warps, stages, parts and ctas are the narrow kernel's, "
+               "tokens, cluster_n, cluster_k, x_stages and w_stages the wide one's, tokens, strips, "
+               "k_groups, parts and stages the strip kernel's; ask for one of them"
+             : "X is e4m3, whose kernel has tokens, strips, k_groups, parts and stages; leave out "
+               "the others";
 }
 
 struct Found {
@@ -230,21 +238,19 @@ std::vector<Plan> sorted(Found& found) {
 /// All of the kernels that the overrides leave, for a checked problem.
 Found consider_all(const MixedProblem& p, const DeviceInfo& device, const Overrides& overrides) {
   Found found;
-  if (p.x == DType::e4m3) {
-    consider(p, device, byte_space(p, overrides), found);
-    return found;
-  }
-  if (!asks_for_wide(overrides)) consider(p, device, narrow_space(p, overrides), found);
-  if (!asks_for_narrow(overrides)) consider(p, device, wide_space(p, overrides), found);
+  const auto [narrow, wide, strip] = kernels_for(p, overrides);
+  if (narrow) consider(p, device, narrow_space(p, overrides), found);
+  if (wide) consider(p, device, wide_space(p, overrides), found);
+  if (strip) consider(p, device, strip_space(p, overrides), found);
   return found;
 }
 
 /// e4m3 tokens' kernels whose rings leave half of an SM to those of the next launch, best first. Alone they
 /// are no better than others.
-std::vector<Plan> byte_halves(const MixedProblem& p, const DeviceInfo& device, const Overrides& overrides) {
+std::vector<Plan> strip_halves(const MixedProblem& p, const DeviceInfo& device, const Overrides& overrides) {
   if (p.x != DType::e4m3 || overrides.stages) return {};
   Found found;
-  consider(p, device, byte_space(p, overrides, kBesideAlone), found);
+  consider(p, device, strip_space(p, overrides, kBesideAlone), found);
   std::vector<Plan> halves = std::move(found.wanted);
   halves.insert(halves.end(), found.possible.begin(), found.possible.end());
   std::erase_if(halves, [](const Plan& plan) { return plan.smem_bytes > kBesideAlone; });
@@ -328,7 +334,7 @@ Result<std::vector<Plan>> candidates(const MixedProblem& problem, const DeviceIn
                                      const Overrides& overrides) {
   Result<std::vector<Plan>> plans = ranked(problem, device, overrides);
   if (!plans) return plans;
-  for (const Plan& half : byte_halves(plans->front().problem, device, overrides)) {
+  for (const Plan& half : strip_halves(plans->front().problem, device, overrides)) {
     const auto same = [&](const Plan& other) { return other.config == half.config; };
     if (std::none_of(plans->begin(), plans->end(), same)) plans->push_back(half);
   }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two threads that fill the ring of kernels/byte.cuh: one copies tokens by TMA, in boxes of 128 k, one
-// the strips' tiles as they lie, by flat copies. Two, because one that issued all copies would take as long
-// as the memory.
+// The two threads that fill the ring of kernels/strip.cuh: one copies tokens by TMA, in boxes of 128 bytes of
+// k, one the strips' tiles as they lie, by flat copies. Two, because one that issued all copies would take as
+// long as the memory.
 #pragma once
 
-#include <sluice/device/mixed/byte_place.cuh>
+#include <sluice/device/mixed/strip_place.cuh>
 #include <sluice/device/pipeline.cuh>
 #include <sluice/device/ptx/async_copy.cuh>
 #include <sluice/device/ptx/tma.cuh>
@@ -12,13 +12,13 @@
 
 namespace sluice::mixed {
 
-template <ByteConfig kConfig>
-class ByteLoads {
-  using S = ByteShape<kConfig>;
+template <StripConfig kConfig>
+class StripLoads {
+  using S = StripShape<kConfig>;
 
  public:
   /// One thread.
-  SLUICE_DEVICE static void start(const BytePlace<kConfig>& at) {
+  SLUICE_DEVICE static void start(const StripPlace<kConfig>& at) {
 #pragma unroll
     for (int i = 0; i < S::kStages; ++i) {
       ptx::mbarrier_init(at.full(i), 2);
@@ -28,14 +28,17 @@ class ByteLoads {
   }
 
   /// One thread each.
-  SLUICE_DEVICE static void run_tokens(const ByteParams& params, const BytePlace<kConfig>& at) {
+  SLUICE_DEVICE static void run_tokens(const StripParams& params, const StripPlace<kConfig>& at) {
     const u64 policy = ptx::evict_last_policy();
     walk(at, params.x_bytes, [&](int stage, int tile) {
-      ptx::tma_load(at.x_stage(stage), params.map_x, {tile * kPackedTileK, at.first_token, 0}, at.full(stage),
-                    policy);
+#pragma unroll
+      for (int i = 0; i < S::kBoxes; ++i)
+        ptx::tma_load(at.x_stage(stage) + i * S::kBoxBytes, params.map_x,
+                      {tile * kPackedTileK + i * kPackedTileK / S::kBoxes, at.first_token, 0}, at.full(stage),
+                      policy);
     });
   }
-  SLUICE_DEVICE static void run_weights(const ByteParams& params, const BytePlace<kConfig>& at,
+  SLUICE_DEVICE static void run_weights(const StripParams& params, const StripPlace<kConfig>& at,
                                         TimelineMarks& timeline) {
     // Weights that one CTA reads are read once; else they stay in L2 for the next token tile.
     const u64 policy = params.token_tiles == 1 ? ptx::evict_first_policy() : ptx::evict_normal_policy();
@@ -54,7 +57,7 @@ class ByteLoads {
 
  private:
   template <class Load>
-  SLUICE_DEVICE static void walk(const BytePlace<kConfig>& at, u32 bytes, const Load& load) {
+  SLUICE_DEVICE static void walk(const StripPlace<kConfig>& at, u32 bytes, const Load& load) {
     RingPosition ring;
 #pragma unroll 1
     for (int i = 0; i < at.count; ++i) {

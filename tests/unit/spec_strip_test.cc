@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Configs of the kernel for e4m3 tokens: each rule has one that breaks it, and parts of shared memory lie
+// Configs of the strip kernel: each rule has one that breaks it, and parts of shared memory lie
 // where copies, barriers and vector loads need them.
-#include <sluice/spec/byte.h>
+#include <sluice/spec/strip.h>
 
 #include <gtest/gtest.h>
 
@@ -17,13 +17,16 @@ namespace {
 
 struct Broken {
   std::string rule;
-  ByteConfig config;
+  StripConfig config;
 };
 
 const std::vector<Broken>& broken_configs() {
   static const std::vector<Broken> kAll = {
       {"8-bit tokens take weights in the order byte", {.weights = {.order = FragmentOrder::half}}},
-      {"tokens must be e4m3", {.x = DType::e5m2}},
+      {"tokens must be fp16, bf16 or e4m3", {.x = DType::e5m2}},
+      {"16-bit tokens take weights in the order half", {.x = DType::bf16}},
+      {"an e4m3 D takes e4m3 tokens", {.weights = {}, .x = DType::fp16, .d = DType::e4m3}},
+      {"only e4m3 tokens have scales", {.weights = {}, .x = DType::fp16, .scale_x = ScaleMode::vector}},
       {"D must be fp16, bf16, fp32 or e4m3", {.d = DType::e5m2}},
       {"scale_d must be none or tensor: one for all of D", {.d = DType::e4m3, .scale_d = ScaleMode::vector}},
       {"scale_d is for an e4m3 D", {.scale_d = ScaleMode::tensor}},
@@ -46,16 +49,16 @@ const std::vector<Broken>& broken_configs() {
   return kAll;
 }
 
-TEST(byte_config, every_rule_has_a_config_that_breaks_it) {
+TEST(strip_config, every_rule_has_a_config_that_breaks_it) {
   for (const Broken& broken : broken_configs()) {
     const char* found = validate(broken.config);
     EXPECT_EQ(std::string(found == nullptr ? "no rule" : found), broken.rule);
   }
-  EXPECT_EQ(validate(ByteConfig{}), nullptr);
+  EXPECT_EQ(validate(StripConfig{}), nullptr);
 }
 
-TEST(byte_config, every_rule_is_listed_here) {
-  std::ifstream file(std::string(SLUICE_SOURCE_DIR) + "/sluice/spec/byte.h");
+TEST(strip_config, every_rule_is_listed_here) {
+  std::ifstream file(std::string(SLUICE_SOURCE_DIR) + "/sluice/spec/strip.h");
   ASSERT_TRUE(file.good());
   std::stringstream text;
   text << file.rdbuf();
@@ -68,8 +71,8 @@ TEST(byte_config, every_rule_is_listed_here) {
   EXPECT_EQ(in_source, listed);
 }
 
-TEST(byte_config, parts_of_shared_memory_lie_where_they_must) {
-  int checked = 0;
+TEST(strip_config, parts_of_shared_memory_lie_where_they_must) {
+  int checked = 0, halves = 0;
   for (const int group : {0, 32, 64, 128})
     for (const DType scale : {DType::fp16, DType::fp32})
       for (const ScaleZero zero : {ScaleZero::none, ScaleZero::per_group})
@@ -78,15 +81,21 @@ TEST(byte_config, parts_of_shared_memory_lie_where_they_must) {
             for (const int k_groups : {1, 2, 3, 4})
               for (const int parts : {1, 2, 3, 8})
                 for (const int stages : {2, 4, 6, 16}) {
-                  const ByteConfig c{
-                      .weights = {.group = group, .scale = scale, .zero = zero, .order = FragmentOrder::byte},
-                      .tokens = tokens,
-                      .strips = strips,
-                      .k_groups = k_groups,
-                      .parts = parts,
-                      .stages = stages};
+                  const bool half = (checked + tokens + stages) % 3 == 0;  // every third of 16 bits
+                  const StripConfig c{.weights = {.group = group,
+                                                  .scale = scale,
+                                                  .zero = zero,
+                                                  .order = half ? FragmentOrder::half : FragmentOrder::byte},
+                                      .x = half ? DType::bf16 : DType::e4m3,
+                                      .tokens = tokens,
+                                      .strips = strips,
+                                      .k_groups = k_groups,
+                                      .parts = parts,
+                                      .stages = stages};
                   if (validate(c) != nullptr) continue;
                   ++checked;
+                  halves += half;
+                  ASSERT_EQ(x_stage_bytes(c), tokens * 128 * bytes_of(c.x));
                   ASSERT_EQ(x_stage_bytes(c) % 1024, 0) << "the swizzle repeats after 1 KB";
                   ASSERT_EQ(w_ring_offset(c) % 128, 0);
                   ASSERT_EQ(w_stage_bytes(c) % 128, 0);
@@ -105,6 +114,7 @@ TEST(byte_config, parts_of_shared_memory_lie_where_they_must) {
                   }
                 }
   EXPECT_GT(checked, 1000);
+  EXPECT_GT(halves, 200);
 }
 
 }  // namespace

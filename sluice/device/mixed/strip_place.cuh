@@ -1,28 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a byte config makes of itself at compile time, where a CTA and a warp stand in the product, and the
+// What a strip config makes of itself at compile time, where a CTA and a warp stand in the product, and the
 // CTA's stages and barriers.
 #pragma once
 
-#include <sluice/spec/byte.h>
+#include <sluice/spec/strip.h>
+#include <sluice/device/math/byte_codes.cuh>
+#include <sluice/device/math/weight_fragments.cuh>
 #include <sluice/device/ptx/mbarrier.cuh>
 #include <sluice/device/ptx/sync.cuh>
 
 namespace sluice::mixed {
 
-template <ByteConfig kConfig>
-struct ByteShape {
+/// Sums times 2^sums_exponent are those of products with codes less zeros, or, where scales of groups are
+/// multiplied into 16-bit operands, with weights.
+template <StripConfig kConfig>
+SLUICE_HD constexpr int sums_exponent() {
+  if constexpr (kConfig.x == DType::e4m3) {
+    return kByteExponent;
+  } else {
+    using Weights = WeightFragments<kConfig.weights.type, kConfig.x, kConfig.weights.zero>;
+    return kConfig.weights.group == 0 ? Weights::kExponent : -Weights::kLift;
+  }
+}
+
+template <StripConfig kConfig>
+struct StripShape {
   static constexpr int kTokens = kConfig.tokens, kStrips = kConfig.strips, kKGroups = kConfig.k_groups;
   static constexpr int kStages = kConfig.stages;
   static constexpr int kMathGroups = math_groups(kConfig), kMathThreads = 128 * kMathGroups;
   static constexpr int kTileBytes = tile_bytes(kConfig.weights);
   static constexpr int kGroup = kConfig.weights.group;
   static constexpr int kScaleSize = bytes_of(kConfig.weights.scale);
+  static constexpr int kBoxes =
+      bytes_of(kConfig.x);  // that bring a stage's tokens: TMA swizzles rows of 128 bytes
+  static constexpr int kBoxBytes = kTokens * 128;
+  static constexpr int kSumsExponent = sums_exponent<kConfig>();
   static constexpr bool kStoredZeros = kConfig.weights.zero == ScaleZero::per_group;
 };
 
-template <ByteConfig kConfig>
-struct BytePlace {
-  using S = ByteShape<kConfig>;
+template <StripConfig kConfig>
+struct StripPlace {
+  using S = StripShape<kConfig>;
   u32 smem;
   int warp;  // those of math warpgroups first; then the one that loads tokens, then the one that loads
              // weights
@@ -30,7 +48,7 @@ struct BytePlace {
   int first_token, first_strip;  // gated: of the gate
   int first_tile, count;         // of 128 k, this CTA's
 
-  SLUICE_DEVICE BytePlace(const ByteParams& params, u32 base) : smem(base) {
+  SLUICE_DEVICE StripPlace(const StripParams& params, u32 base) : smem(base) {
     const int cta = static_cast<int>(blockIdx.x), unit = cta / kConfig.parts;
     warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
     rank = cta % kConfig.parts;
@@ -49,7 +67,7 @@ struct BytePlace {
   SLUICE_DEVICE int k_group() const { return warp / 4 % S::kKGroups; }
   SLUICE_DEVICE int block() const { return warp % 4; }
   static SLUICE_DEVICE int lane() { return static_cast<int>(threadIdx.x) % 32; }
-  SLUICE_DEVICE int strip_in_blob(const ByteParams& params, int strip) const {
+  SLUICE_DEVICE int strip_in_blob(const StripParams& params, int strip) const {
     // Past the end the last one, which is not stored.
     if constexpr (kConfig.gated) {
       constexpr int kHalf = S::kStrips / 2;
@@ -68,7 +86,7 @@ struct BytePlace {
   SLUICE_DEVICE u32 empty(int stage) const { return full(S::kStages + stage); }
 
  private:
-  static SLUICE_DEVICE int part_begin(const ByteParams& params, int part) {
+  static SLUICE_DEVICE int part_begin(const StripParams& params, int part) {
     return static_cast<int>(static_cast<i64>(part) * params.k_tiles / kConfig.parts);
   }
 };

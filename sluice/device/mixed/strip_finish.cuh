@@ -7,25 +7,24 @@
 
 #include <sluice/device/element.cuh>
 #include <sluice/device/epilogue/activation.cuh>
-#include <sluice/device/math/byte_codes.cuh>
 #include <sluice/device/math/code_fragments.cuh>
-#include <sluice/device/mixed/byte_place.cuh>
 #include <sluice/device/mixed/outputs.cuh>
+#include <sluice/device/mixed/strip_place.cuh>
 #include <sluice/device/ptx/cluster_memory.cuh>
 #include <sluice/device/ptx/shared.cuh>
 
 namespace sluice::mixed {
 
-template <ByteConfig kConfig>
-class ByteFinish {
-  using S = ByteShape<kConfig>;
+template <StripConfig kConfig>
+class StripFinish {
+  using S = StripShape<kConfig>;
   static constexpr int kRows = tile_rows(kConfig), kColumns = tile_columns(kConfig);
   static constexpr int kHalves = kRows / kColumns;  // gated: 2
   static constexpr int kRowQuads = kColumns / 4, kQuads = kRowQuads * S::kTokens;
   static constexpr int kParts = kConfig.parts;
 
  public:
-  SLUICE_DEVICE ByteFinish(const ByteParams& params, const BytePlace<kConfig>& at)
+  SLUICE_DEVICE StripFinish(const StripParams& params, const StripPlace<kConfig>& at)
       : params_(params), at_(at) {}
 
   /// Math threads, before they multiply: what the end needs of global memory goes to shared memory, an
@@ -54,7 +53,7 @@ class ByteFinish {
       if constexpr (S::kGroup == 0) ptx::store_shared(vector(kRows + thread), scale);
     }
     if (thread < S::kTokens)
-      ptx::store_shared(vector(2 * kRows + thread), token_scale * exact_power(kByteExponent));
+      ptx::store_shared(vector(2 * kRows + thread), token_scale * exact_power(S::kSumsExponent));
   }
 
   /// Math threads, when nobody in the CTA reads or fills the rings any more.
@@ -178,8 +177,8 @@ class ByteFinish {
                              out.values);
   }
 
-  const ByteParams& params_;
-  const BytePlace<kConfig>& at_;
+  const StripParams& params_;
+  const StripPlace<kConfig>& at_;
   float scale_d_ = 1.0f;
 };
 

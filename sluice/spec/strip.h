@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mixed input with e4m3 tokens: the configuration of kernels/byte.cuh, what follows from it, and its launch
-// parameters. The problem is spec/mixed.h's:
+// Mixed input with e4m3 tokens, or 17 to 128 of 16 bits: the configuration of kernels/strip.cuh, what follows
+// from it, and its launch parameters. The problem is spec/mixed.h's:
 //   D[m][n] = act(scale_x[m] * sum_k X[m][k] W[n][k] + bias[n]),  W = scale * (code - zero)
-// Codes become e4m3 in registers and are WGMMA's A; tokens are its B and come from shared memory. Products of
-// at most 128 k are added up by the tensor core, everything else in fp32 registers.
+// Codes become WGMMA's A in registers; tokens are its B and come from shared memory. With e4m3 tokens
+// products of at most 128 k are added up by the tensor core, everything else in fp32 registers; with 16-bit
+// ones A is weights in the tokens' type, and the tensor core adds up all of a warpgroup's k.
 #pragma once
 
 #include <sluice/spec/mixed.h>
@@ -14,11 +15,11 @@ namespace sluice {
 /// One cubin. A CTA has strips * k_groups math warpgroups: one takes one strip (64 outputs), and of the CTA's
 /// k every k_groups-th tile of 128. `parts` CTAs of a cluster share k. Gated, half of the strips are the
 /// gate's and half are up's, as many strips further on in W as D has.
-struct ByteConfig {
+struct StripConfig {
   WeightFormat weights{.order = FragmentOrder::byte};
-  DType x = DType::e4m3;
-  DType d = DType::fp16;                // e4m3 too
-  ScaleMode scale_x = ScaleMode::none;  // none, tensor (one for all tokens) or vector (one a token)
+  DType x = DType::e4m3;                // fp16 and bf16 too, with weights of the order half
+  DType d = DType::fp16;                // of e4m3 tokens e4m3 too
+  ScaleMode scale_x = ScaleMode::none;  // of e4m3: none, tensor (one for all tokens) or vector (one a token)
   Bias bias = Bias::none;
   DType bias_type = DType::fp16;
   Activation activation = Activation::none;
@@ -31,71 +32,76 @@ struct ByteConfig {
   int stages = 8;                       // a stage: 128 k of tokens and of each strip
   Overlap overlap{};
 
-  constexpr bool operator==(const ByteConfig&) const = default;
+  constexpr bool operator==(const StripConfig&) const = default;
 };
 
-inline constexpr int kByteMostGroups = 4;
+inline constexpr int kStripMostGroups = 4;
 
-SLUICE_HD constexpr int math_groups(const ByteConfig& c) {
+SLUICE_HD constexpr int math_groups(const StripConfig& c) {
   return c.strips * c.k_groups;
 }
 /// Math warpgroups, then two warps that load.
-SLUICE_HD constexpr int threads_of(const ByteConfig& c) {
+SLUICE_HD constexpr int threads_of(const StripConfig& c) {
   return 128 * math_groups(c) + 64;
 }
-SLUICE_HD constexpr int tile_rows(const ByteConfig& c) {
+SLUICE_HD constexpr int tile_rows(const StripConfig& c) {
   return kStripRows * c.strips;
 }
 /// Columns of D that a CTA makes.
-SLUICE_HD constexpr int tile_columns(const ByteConfig& c) {
+SLUICE_HD constexpr int tile_columns(const StripConfig& c) {
   return c.gated ? tile_rows(c) / 2 : tile_rows(c);
 }
 
 // Shared memory: [token ring | weight ring | sums from the cluster | vectors | barriers]. When all is
 // multiplied the warpgroups' sums lie over the rings: fp32, [k group][token][row], rows padded so that no two
 // lanes meet on a bank.
-SLUICE_HD constexpr int x_stage_bytes(const ByteConfig& c) {
-  return c.tokens * kPackedTileK;
+SLUICE_HD constexpr int x_stage_bytes(const StripConfig& c) {
+  return c.tokens * kPackedTileK * bytes_of(c.x);
 }
-SLUICE_HD constexpr int w_stage_bytes(const ByteConfig& c) {
+SLUICE_HD constexpr int w_stage_bytes(const StripConfig& c) {
   return c.strips * tile_bytes(c.weights);
 }
-SLUICE_HD constexpr int w_ring_offset(const ByteConfig& c) {
+SLUICE_HD constexpr int w_ring_offset(const StripConfig& c) {
   return c.stages * x_stage_bytes(c);
 }
-SLUICE_HD constexpr int sums_stride(const ByteConfig& c) {
+SLUICE_HD constexpr int sums_stride(const StripConfig& c) {
   return tile_rows(c) + 4;
 }
-SLUICE_HD constexpr int sums_bytes(const ByteConfig& c) {
+SLUICE_HD constexpr int sums_bytes(const StripConfig& c) {
   return c.k_groups * c.tokens * sums_stride(c) * 4;
 }
 /// Nothing else ever lies there: it comes while this CTA may still multiply.
-SLUICE_HD constexpr int incoming_offset(const ByteConfig& c) {
+SLUICE_HD constexpr int incoming_offset(const StripConfig& c) {
   return max(w_ring_offset(c) + c.stages * w_stage_bytes(c), sums_bytes(c));
 }
 /// A slot for each other part, of four columns' sums at a time.
-SLUICE_HD constexpr int incoming_bytes(const ByteConfig& c) {
+SLUICE_HD constexpr int incoming_bytes(const StripConfig& c) {
   const int halves = tile_rows(c) / tile_columns(c);
   return (c.parts - 1) * 16 * halves * ceil_div(tile_columns(c) / 4 * c.tokens, c.parts);
 }
-SLUICE_HD constexpr int vector_offset(const ByteConfig& c) {
+SLUICE_HD constexpr int vector_offset(const StripConfig& c) {
   return incoming_offset(c) + incoming_bytes(c);
 }
 /// fp32: biases of rows, scales of rows, scales of tokens.
-SLUICE_HD constexpr int barrier_offset(const ByteConfig& c) {
+SLUICE_HD constexpr int barrier_offset(const StripConfig& c) {
   return vector_offset(c) + 4 * (2 * tile_rows(c) + c.tokens);
 }
 /// A full and an empty one for each stage, 8 bytes each.
-SLUICE_HD constexpr i64 smem_bytes(const ByteConfig& c) {
+SLUICE_HD constexpr i64 smem_bytes(const StripConfig& c) {
   return barrier_offset(c) + 8 * 2 * c.stages;
 }
 
 /// nullptr, or the rule that the config breaks, in words.
-SLUICE_HD constexpr const char* validate(const ByteConfig& c) {
+SLUICE_HD constexpr const char* validate(const StripConfig& c) {
   if (validate(c.weights) != nullptr) return validate(c.weights);
-  if (c.weights.order != FragmentOrder::byte) return "8-bit tokens take weights in the order byte";
-  if (c.x != DType::e4m3) return "tokens must be e4m3";
+  if (!is_16bit(c.x) && c.x != DType::e4m3) return "tokens must be fp16, bf16 or e4m3";
+  if (is_16bit(c.x) && c.weights.order != FragmentOrder::half)
+    return "16-bit tokens take weights in the order half";
+  if (c.x == DType::e4m3 && c.weights.order != FragmentOrder::byte)
+    return "8-bit tokens take weights in the order byte";
   if (!is_16bit(c.d) && c.d != DType::fp32 && c.d != DType::e4m3) return "D must be fp16, bf16, fp32 or e4m3";
+  if (is_16bit(c.x) && c.d == DType::e4m3) return "an e4m3 D takes e4m3 tokens";
+  if (is_16bit(c.x) && c.scale_x != ScaleMode::none) return "only e4m3 tokens have scales";
   if (c.scale_d != ScaleMode::none && c.scale_d != ScaleMode::tensor)
     return "scale_d must be none or tensor: one for all of D";
   if (c.scale_d != ScaleMode::none && c.d != DType::e4m3) return "scale_d is for an e4m3 D";
@@ -106,7 +112,7 @@ SLUICE_HD constexpr const char* validate(const ByteConfig& c) {
   if (c.strips != 1 && c.strips != 2 && c.strips != 4) return "strips must be 1, 2 or 4";
   if (c.gated && c.strips == 1) return "gated, strips must be 2 or 4: as many of the gate as of up";
   if (c.k_groups < 1 || c.k_groups > 4) return "k_groups must be in 1..4";
-  if (math_groups(c) > kByteMostGroups) return "a CTA has room for 4 math warpgroups";
+  if (math_groups(c) > kStripMostGroups) return "a CTA has room for 4 math warpgroups";
   if (c.tokens == 128 && math_groups(c) > 2) return "the sums of 128 tokens leave registers for 2 warpgroups";
   if (c.parts < 1 || c.parts > 8) return "parts must be in 1..8";
   if (c.stages < 2 || c.stages > 32) return "stages must be in 2..32";
@@ -118,7 +124,7 @@ SLUICE_HD constexpr const char* validate(const ByteConfig& c) {
 }
 
 /// What a launch gives the kernel. k = 0: no map, no weights.
-struct ByteParams {
+struct StripParams {
   TensorMap map_x;  // boxes of 128 k
   const void* weights;
   void* d;

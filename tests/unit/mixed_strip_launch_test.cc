@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of e4m3 tokens on the fake driver: what is enqueued, scales of tokens among the arguments, and
-// what is refused. To see it fail: swap scale_x and bias in enqueue; leave kScaleX out of check_values.
+// Products of the strip kernel on the fake driver: what is enqueued, scales of tokens among the arguments,
+// and what is refused. To see it fail: swap scale_x and bias in enqueue; leave kScaleX out of check_values.
 #include <sluice/mixed.h>
 
 #include <sluice/host/mixed.h>
@@ -22,9 +22,9 @@ MixedProblem small() {
           .ld_x = 528};
 }
 
-class MixedByteLaunch : public MixedLaunchTest {};
+class MixedStripLaunch : public MixedLaunchTest {};
 
-TEST_F(MixedByteLaunch, is_one_kernel_that_allocates_nothing) {
+TEST_F(MixedStripLaunch, is_one_kernel_that_allocates_nothing) {
   const mixed::Kernel kernel =
       made(small(), {.stages = 4, .parts = 2, .tokens = 32, .strips = 2, .k_groups = 1});
   const mixed::Args args = args_of(small());
@@ -34,12 +34,12 @@ TEST_F(MixedByteLaunch, is_one_kernel_that_allocates_nothing) {
   EXPECT_TRUE(ok);
   ASSERT_EQ(driver.launches(), 1);
   const LaunchRecord& launch = driver.launch(0);
-  const ByteConfig c = std::get<ByteConfig>(kernel.plan().config);
+  const StripConfig c = std::get<StripConfig>(kernel.plan().config);
   EXPECT_EQ(launch.grid_x, 4u) << "2 tiles of 128 outputs in 2 parts";
   EXPECT_EQ(launch.block_x, static_cast<u32>(threads_of(c)));
   EXPECT_EQ(launch.cluster_x, 2u);
   EXPECT_EQ(launch.smem_bytes, static_cast<u32>(smem_bytes(c)));
-  const ByteParams& p = launch.byte;
+  const StripParams& p = launch.strip;
   EXPECT_EQ(p.weights, args.weights);
   EXPECT_EQ(p.d, args.d);
   EXPECT_EQ(p.scale_x, args.scale_x);
@@ -60,7 +60,24 @@ TEST_F(MixedByteLaunch, is_one_kernel_that_allocates_nothing) {
   EXPECT_EQ(x.box_outer, 20);
 }
 
-TEST_F(MixedByteLaunch, gated_and_quantised_has_half_the_columns_and_a_scale) {
+TEST_F(MixedStripLaunch, tokens_of_16_bits_come_in_two_boxes_of_64_k) {
+  MixedProblem problem = small();
+  problem.x = DType::bf16;
+  problem.scale_x = ScaleMode::none;
+  problem.weights.order = FragmentOrder::half;
+  const mixed::Kernel kernel = made(problem, {.parts = 2, .tokens = 32, .strips = 2, .k_groups = 1});
+  ASSERT_TRUE(mixed::launch(kernel, args_of(problem), nullptr));
+  ASSERT_EQ(driver.launches(), 1);
+  const StripParams& p = driver.launch(0).strip;
+  EXPECT_EQ(p.x_bytes, 20u * 256u) << "of both boxes, and only the tokens that are there";
+  const DecodedMap x = decode(p.map_x);
+  EXPECT_EQ(x.inner, 520u);
+  EXPECT_EQ(x.row_stride, 528u * 2);
+  EXPECT_EQ(x.box_inner, 64);
+  EXPECT_EQ(x.box_outer, 20);
+}
+
+TEST_F(MixedStripLaunch, gated_and_quantised_has_half_the_columns_and_a_scale) {
   MixedProblem p = small();
   p.n = 384;
   p.gated = true;
@@ -74,9 +91,9 @@ TEST_F(MixedByteLaunch, gated_and_quantised_has_half_the_columns_and_a_scale) {
   const LaunchRecord& launch = driver.launch(before);
   EXPECT_EQ(launch.grid_x, 3u) << "tiles of 64 columns";
   EXPECT_EQ(launch.block_x, 2u * 128 + 64);
-  EXPECT_EQ(launch.byte.n, 192);
-  EXPECT_EQ(launch.byte.strips, 6);
-  EXPECT_EQ(launch.byte.scale_d, args.scale_d);
+  EXPECT_EQ(launch.strip.n, 192);
+  EXPECT_EQ(launch.strip.strips, 6);
+  EXPECT_EQ(launch.strip.scale_d, args.scale_d);
   args.scale_d = nullptr;
   const Result<void> without = mixed::launch(kernel, args, nullptr);
   ASSERT_FALSE(without.ok());
@@ -84,21 +101,21 @@ TEST_F(MixedByteLaunch, gated_and_quantised_has_half_the_columns_and_a_scale) {
   EXPECT_EQ(driver.launches(), before + 1);
 }
 
-TEST_F(MixedByteLaunch, many_tokens_are_tiles_beside_one_another) {
+TEST_F(MixedStripLaunch, many_tokens_are_tiles_beside_one_another) {
   MixedProblem p = small();
   p.m = 300;
   ASSERT_TRUE(mixed::launch(made(p, {.tokens = 128, .strips = 1}), args_of(p), nullptr).ok());
-  EXPECT_EQ(driver.launch(0).byte.token_tiles, 3);
+  EXPECT_EQ(driver.launch(0).strip.token_tiles, 3);
   EXPECT_EQ(driver.launch(0).grid_x % 9, 0u) << "3 of them on 3 strips, in parts";
-  EXPECT_EQ(driver.launch(0).byte.x_bytes, 128u * 128u);
+  EXPECT_EQ(driver.launch(0).strip.x_bytes, 128u * 128u);
 }
 
-TEST_F(MixedByteLaunch, no_k_needs_no_inputs) {
+TEST_F(MixedStripLaunch, no_k_needs_no_inputs) {
   MixedProblem p = small();
   p.k = p.ld_x = 0;
   p.weights.group = 0;
   ASSERT_TRUE(mixed::launch(made(p), {.d = args_of(p).d}, nullptr).ok());
-  EXPECT_EQ(driver.launch(0).byte.k_tiles, 0);
+  EXPECT_EQ(driver.launch(0).strip.k_tiles, 0);
   const Result<void> nothing = mixed::launch(
       made({.m = 0, .n = 64, .k = 64, .x = DType::e4m3, .weights = {.order = FragmentOrder::byte}}), {},
       nullptr);
@@ -106,7 +123,7 @@ TEST_F(MixedByteLaunch, no_k_needs_no_inputs) {
   EXPECT_EQ(driver.launches(), 1);
 }
 
-TEST_F(MixedByteLaunch, one_token_may_have_any_pitch) {
+TEST_F(MixedStripLaunch, one_token_may_have_any_pitch) {
   MixedProblem p = small();
   p.m = 1;
   p.ld_x = 521;
@@ -114,7 +131,7 @@ TEST_F(MixedByteLaunch, one_token_may_have_any_pitch) {
   EXPECT_EQ(driver.launches(), 1);
 }
 
-TEST_F(MixedByteLaunch, refuses_with_value_rule_and_remedy) {
+TEST_F(MixedStripLaunch, refuses_with_value_rule_and_remedy) {
   const mixed::Kernel kernel = made(small());
   const mixed::Args good = args_of(small());
   const auto expect = [&](ErrorCode code, const char* mention, auto&& spoil) {
@@ -143,14 +160,14 @@ TEST_F(MixedByteLaunch, refuses_with_value_rule_and_remedy) {
   EXPECT_TRUE(mixed::launch(made(none), bare, nullptr).ok()) << "what the problem has not is not looked at";
 }
 
-TEST_F(MixedByteLaunch, a_plan_made_by_hand_is_checked) {
+TEST_F(MixedStripLaunch, a_plan_made_by_hand_is_checked) {
   const auto expect = [&](const char* mention, const auto& spoil) {
     expect_refused_plan(small(), mention, spoil);
   };
-  const auto byte = [](mixed::Plan& p) -> ByteConfig& { return std::get<ByteConfig>(p.config); };
-  expect("strips", [&](mixed::Plan& p) { byte(p).strips = 3; });
-  expect("formats", [&](mixed::Plan& p) { byte(p).scale_x = ScaleMode::tensor; });
-  expect("formats", [&](mixed::Plan& p) { byte(p).weights.group = 128; });
+  const auto strip = [](mixed::Plan& p) -> StripConfig& { return std::get<StripConfig>(p.config); };
+  expect("strips", [&](mixed::Plan& p) { strip(p).strips = 3; });
+  expect("formats", [&](mixed::Plan& p) { strip(p).scale_x = ScaleMode::tensor; });
+  expect("formats", [&](mixed::Plan& p) { strip(p).weights.group = 128; });
   expect("order half", [](mixed::Plan& p) { p.config = NarrowConfig{.weights = p.problem.weights}; });
   expect("formats", [](mixed::Plan& p) { p.config = WideConfig{}; });
   expect("ld_x = 524 must be a multiple of 16", [](mixed::Plan& p) { p.problem.ld_x = 524; });

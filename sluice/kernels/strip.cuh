@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// e4m3 tokens times packed weights: D[m][n] = act(scale_x X W^T + bias), W = scale * (code - zero). Codes are
-// made e4m3 in registers, by the warps that multiply, and are WGMMA's A; tokens are its B.
+// Tokens times packed weights, a tile of D for each CTA or cluster: D[m][n] = act(scale_x X W^T + bias),
+// W = scale * (code - zero). What the warps that multiply make in registers is WGMMA's A: of e4m3 tokens
+// codes (ByteProducts), of 16-bit tokens weights (HalfProducts). Tokens are its B.
 //
 // clang-format off
 // Roles (128 threads for each math warpgroup, and 64)
@@ -27,22 +28,32 @@
 // rings.
 //
 // No CTA waits for one outside of its cluster, no memory is needed between launches, and sums are always
-// added in the same order. Launched by host/byte_launch.cc.
+// added in the same order. Launched by host/strip_launch.cc.
 #pragma once
 
 #include <sluice/device/dependent_launch.cuh>
-#include <sluice/device/mixed/byte_finish.cuh>
-#include <sluice/device/mixed/byte_loads.cuh>
 #include <sluice/device/mixed/byte_products.cuh>
+#include <sluice/device/mixed/half_products.cuh>
+#include <sluice/device/mixed/strip_finish.cuh>
+#include <sluice/device/mixed/strip_loads.cuh>
 
 namespace sluice::mixed {
 
 inline constexpr int kBegun = 1, kMultiplied = 2, kLeft = 3;          // the CTA's named barriers
 inline constexpr int kMathRole = 0, kTokenRole = 1, kWeightRole = 2;  // who notes when (spec/timeline.h)
 
+template <StripConfig kConfig, bool k16Bit = is_16bit(kConfig.x)>
+struct StripProducts : ByteProducts<kConfig> {
+  using ByteProducts<kConfig>::ByteProducts;
+};
+template <StripConfig kConfig>
+struct StripProducts<kConfig, true> : HalfProducts<kConfig> {
+  using HalfProducts<kConfig>::HalfProducts;
+};
+
 /// A warp that does not multiply.
-template <ByteConfig kConfig>
-SLUICE_DEVICE void load(const ByteParams& params, const BytePlace<kConfig>& at, TimelineMarks& timeline) {
+template <StripConfig kConfig>
+SLUICE_DEVICE void load(const StripParams& params, const StripPlace<kConfig>& at, TimelineMarks& timeline) {
   using Launch = DependentLaunch<kConfig.overlap>;
   const bool first = at.lane() == 0;
   if (at.loads_tokens()) {
@@ -54,41 +65,41 @@ SLUICE_DEVICE void load(const ByteParams& params, const BytePlace<kConfig>& at, 
     timeline.mark(Moment::wait_returned);
     timeline.claim(first, kTokenRole);
     if (first) {
-      ByteLoads<kConfig>::run_tokens(params, at);
+      StripLoads<kConfig>::run_tokens(params, at);
       Launch::loaded();
       Launch::hand_off(params);
     }
   } else {
-    if (first) ByteLoads<kConfig>::start(at);
+    if (first) StripLoads<kConfig>::start(at);
     __syncwarp();
     ptx::named_barrier_arrive(kBegun,
                               threads_of(kConfig));  // weights are on their way before anyone is ready
     Launch::wait_for_weights();
     timeline.claim(first, kWeightRole);
-    if (first) ByteLoads<kConfig>::run_weights(params, at, timeline);
+    if (first) StripLoads<kConfig>::run_weights(params, at, timeline);
   }
   __syncwarp();
 }
 
-template <ByteConfig kConfig>
-SLUICE_DEVICE void run_byte(const ByteParams& params) {
+template <StripConfig kConfig>
+SLUICE_DEVICE void run_strip(const StripParams& params) {
   static_assert(validate(kConfig) == nullptr);
-  using S = ByteShape<kConfig>;
+  using S = StripShape<kConfig>;
   using Launch = DependentLaunch<kConfig.overlap>;
   extern __shared__ __align__(1024) u8 smem[];
   TimelineMarks timeline;
   timeline.mark(Moment::start);
   Launch::begin();
   if constexpr (kConfig.parts > 1) ptx::cluster_arrive_relaxed();
-  const BytePlace<kConfig> at(params, ptx::shared_address(smem));
-  ByteFinish<kConfig> finish(params, at);
+  const StripPlace<kConfig> at(params, ptx::shared_address(smem));
+  StripFinish<kConfig> finish(params, at);
 
   if (at.multiplies()) {
     ptx::named_barrier_sync(kBegun, threads_of(kConfig));
     timeline.claim(threadIdx.x == 0, kMathRole);
     finish.fetch_vectors([] { Launch::wait(); });  // while the first tiles are on their way
-    typename ByteProducts<kConfig>::Sums sums = {};
-    ByteProducts<kConfig>(params, at, timeline).run(sums);
+    typename StripProducts<kConfig>::Sums sums;
+    StripProducts<kConfig>(params, at, timeline).run(sums);
     ptx::named_barrier_sync(kMultiplied, S::kMathThreads);
     finish.leave(sums);
     ptx::named_barrier_sync(kLeft, S::kMathThreads);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The launch of the kernel for e4m3 tokens: a tensor map of X, whose address a launch fills in, and a CTA for
+// The launch of the strip kernel: a tensor map of X, whose address a launch fills in, and a CTA for
 // each part of each tile; the tiles of one row of strips lie beside one another, so that L2 has their
 // weights.
 #include <algorithm>
@@ -12,21 +12,21 @@
 namespace sluice::mixed {
 namespace {
 
-static_assert(offsetof(ByteParams, map_x) % alignof(CUtensorMap) == 0);
+static_assert(offsetof(StripParams, map_x) % alignof(CUtensorMap) == 0);
 
 /// Tokens that are copied at a time: rows that only fill a tile cost more than ones that are there. A box
 /// begins where the swizzle does, so it may have any number of rows.
-int box_tokens(const MixedProblem& p, const ByteConfig& c) {
+int box_tokens(const MixedProblem& p, const StripConfig& c) {
   return static_cast<int>(std::min(p.m, i64{c.tokens}));
 }
 
 }  // namespace
 
-Result<void> fill(const Device& device, const ByteConfig& c, Kernel::Impl& impl) {
+Result<void> fill(const Device& device, const StripConfig& c, Kernel::Impl& impl) {
   const MixedProblem& p = impl.plan.problem;
-  ByteParams& params = impl.byte;
+  StripParams& params = impl.strip;
   set_sizes(params, p, c.tokens);
-  params.x_bytes = static_cast<u32>(box_tokens(p, c) * kPackedTileK);
+  params.x_bytes = static_cast<u32>(box_tokens(p, c) * kPackedTileK * bytes_of(p.x));
   const i64 tiles = params.token_tiles * ceil_div(d_columns(p), i64{tile_columns(c)});
   impl.shape = {.grid_x = static_cast<u32>(tiles * c.parts),
                 .block_x = static_cast<u32>(threads_of(c)),
@@ -37,13 +37,13 @@ Result<void> fill(const Device& device, const ByteConfig& c, Kernel::Impl& impl)
                          .inner = p.k,
                          .outer = p.m,
                          .ld = p.ld_x,
-                         .box_inner = kPackedTileK,
+                         .box_inner = kPackedTileK / bytes_of(p.x),
                          .box_outer = box_tokens(p, c)};
   return encode_tensor_map(*device.impl().api, "X", x, params.map_x);
 }
 
-Result<void> enqueue(const Kernel::Impl& impl, const ByteConfig&, const Args& args, Stream stream) {
-  alignas(CUtensorMap) ByteParams params = impl.byte;
+Result<void> enqueue(const Kernel::Impl& impl, const StripConfig&, const Args& args, Stream stream) {
+  alignas(CUtensorMap) StripParams params = impl.strip;
   params.weights = args.weights;
   params.d = args.d;
   params.bias = args.bias;
