@@ -14,6 +14,8 @@ constexpr double kSchedulers = 4;  // of an SM, an instruction a clock each
 
 /// CTAs that run at once if an SM holds one: clusters do not fill every GPC.
 double usable_sms(const DeviceInfo& device, int parts) {
+  // 20 of five ran at once where 30 of four and 15 of eight do (docs/findings/few-bit-weights.md).
+  if (parts == 5) return 5 * (device.max_clusters_of_4 * 2 / 3);
   const int size = parts <= 2 ? parts : parts <= 4 ? 4 : 8;  // known; smaller ones leave as few SMs alone
   return static_cast<double>(size * clusters_at_once(size, device) / parts * parts);
 }
@@ -117,7 +119,9 @@ double estimate_us(const MixedProblem& problem, const StripConfig& c, const Devi
       ctas * tiles * (weight_bytes + token_bytes) / (costs.l2_share * device.l2_bytes_per_us);
 
   const double groups = std::max(1, tile_groups(c.weights));
-  const double clocks = costs.tile_clocks + (costs.product_clocks + groups * costs.token_clocks) * c.tokens;
+  const double clocks =
+      (costs.tile_clocks + (costs.product_clocks + groups * costs.token_clocks) * c.tokens) *
+      (c.stages < 3 * c.k_groups ? costs.shallow_ring : 1.0);
   const double busy = std::pow(math_groups(c) / static_cast<double>(kStripMostGroups), costs.busy_exponent);
   const double turns = std::ceil(tiles / c.k_groups) * c.k_groups;  // all warpgroups wait for the last
   const double issue_us = of_busiest * turns * c.strips * clocks / (busy * costs.clocks_per_us);

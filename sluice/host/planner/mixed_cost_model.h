@@ -73,27 +73,29 @@ struct StripCosts {
   double part_us = 0.108;           // for each CTA of a cluster
   double exchange_us = 0.005;       // where there is one: for each token of a strip, whose sums CTAs exchange
   double l2_share = 1;              // of L2's rate: more where neighbours in a GPC ask for the same tokens
+  double shallow_ring = 1;          // times the clocks of a tile, where a warpgroup has only two stages
   double sharpness = 12;
 };
 
-/// The same for 16-bit tokens, whose scales cost nothing more with more of them. Fitted to 25 problems of
-/// fp16 tokens, groups of 64, seven to nine configs each (H200, 2026-11-22):
+/// The same for 16-bit tokens, whose scales cost nothing more with more of them. Fitted to 226 problems
+/// of 17 to 128 tokens, whose picks lose 0.5 % on average (H200, 2026-11-23):
 /// docs/findings/few-bit-weights.md.
-inline constexpr StripCosts kHalfStripCosts{.fixed_us = 2.66,
-                                            .sm_bytes_per_us = 41.5e3,
-                                            .token_share = 0.349,
-                                            .latency_us = 1.17,
-                                            .tile_clocks = 160,
-                                            .product_clocks = 3.04,
+inline constexpr StripCosts kHalfStripCosts{.fixed_us = 3.17,
+                                            .sm_bytes_per_us = 49.4e3,
+                                            .token_share = 0.18,
+                                            .latency_us = 0.762,
+                                            .tile_clocks = 149,
+                                            .product_clocks = 3.06,
                                             .token_clocks = 0,
-                                            .busy_exponent = 0,
-                                            .wave_us = 1.57,
-                                            .cluster_wave_us = 3.22,
-                                            .reduce_us = 0.0031,
-                                            .part_us = 0.057,
-                                            .exchange_us = 0.0073,
-                                            .l2_share = 1.385,
-                                            .sharpness = 5.2};
+                                            .busy_exponent = 0.067,
+                                            .wave_us = 1.63,
+                                            .cluster_wave_us = 3.69,
+                                            .reduce_us = 0.00146,
+                                            .part_us = 0.08,
+                                            .exchange_us = 0.0072,
+                                            .l2_share = 1.82,
+                                            .shallow_ring = 1.38,
+                                            .sharpness = 3.9};
 inline constexpr StripCosts kByteStripCosts{};
 constexpr const StripCosts& strip_costs(DType x) {
   return is_16bit(x) ? kHalfStripCosts : kByteStripCosts;

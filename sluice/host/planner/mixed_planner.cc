@@ -31,6 +31,11 @@ constexpr Rings kRings[] = {{8, 4}, {6, 3}, {6, 2}, {5, 4}, {5, 2}, {4, 2}, {3, 
 constexpr int kStripTokens[] = {8, 16, 32, 64, 128};
 constexpr int kStrips[] = {4, 2, 1};
 constexpr int kKGroups[] = {4, 2, 1};
+/// The same of 16-bit tokens, whose stages are twice as long: fewer warpgroups with more of them win, and
+/// five parts where strips are few.
+constexpr int kHalfKGroups[] = {4, 2, 1, 3};
+constexpr int kHalfParts[] = {1, 2, 4, 8, 5};
+constexpr int kFewGroupTokens = 64;  // tokens of a tile from which two warpgroups may beat four
 constexpr int kMostStripStages = 32;
 constexpr i64 kLeastTiles = 8;  // of k, for two warpgroups or a part of a cluster: fewer were slower
 
@@ -79,7 +84,8 @@ const char* why_not_wanted(const MixedProblem& p, const StripConfig& c, const De
   const bool few_registers = c.tokens == 128 || (c.tokens == 32 && c.weights.group == 0);
   const int room = few_registers ? kStripMostGroups / 2 : kStripMostGroups;
   if (math_groups(c) > room) return "so many warpgroups leave too few registers";
-  if (2 * math_groups(c) <= room && tiles_of_cta >= kLeastTiles * c.k_groups)
+  const bool few_are_enough = is_16bit(p.x) && c.tokens >= kFewGroupTokens && math_groups(c) >= room / 2;
+  if (2 * math_groups(c) <= room && tiles_of_cta >= kLeastTiles * c.k_groups && !few_are_enough)
     return "there is work for more warpgroups, which hide one another's waits";
   if (c.k_groups > tiles_of_cta) return "there are fewer k-tiles than warpgroups";
   if (tile_columns(c) / 2 >= round_up(d_columns(p), i64{kStripRows}))
@@ -156,13 +162,14 @@ int deepest_ring(const MixedProblem& p, StripConfig c, i64 room) {
 std::vector<StripConfig> strip_space(const MixedProblem& p, const Overrides& o, i64 room = kMaxSmemBytes) {
   std::vector<StripConfig> configs;
   StripConfig c = strip_config_for(p);
+  const bool half = is_16bit(p.x);
   for (const int tokens : axis(kStripTokens, o.tokens)) {
     if (!o.tokens && tokens > kStripTokens[0] && tokens / 2 >= p.m)
       continue;                                              // more than half would be empty
     if (!o.tokens && tokens < 64 && tokens < p.m) continue;  // expanding codes again costs more than it saves
     for (const int strips : axis(kStrips, o.strips))
-      for (const int k_groups : axis(kKGroups, o.k_groups))
-        for (const int parts : axis(kParts, o.parts)) {
+      for (const int k_groups : half ? axis(kHalfKGroups, o.k_groups) : axis(kKGroups, o.k_groups))
+        for (const int parts : half ? axis(kHalfParts, o.parts) : axis(kParts, o.parts)) {
           c.tokens = tokens;
           c.strips = strips;
           c.k_groups = k_groups;
