@@ -68,17 +68,17 @@ void add_mixed_flags(CLI::App& app, MixedFlags& f) {
       app.add_flag("--norm-x", f.norm_x,
                    "X is normed first: its rows over their root mean square, times gamma")
           ->group("Mixed input"));
-  const char* narrow = "Mixed input: ask for the narrow kernel (--stages too)";
+  const char* narrow = "Mixed input: of the narrow kernel (--stages too)";
   const char* strip = "Mixed input: of the strip kernel (--tokens-tile, --parts and --stages too)";
-  const char* wide = "Mixed input: ask for the wide kernel";
+  const char* wide = "Mixed input: of the wide kernel";
   f.override_options = {
       app.add_option("--token-blocks", f.token_blocks, "Tokens of a tile / 8: 1, 2, 4")->group(narrow),
       app.add_option("--row-blocks", f.row_blocks, "Outputs of a tile / 16: 2, 4, 8")->group(narrow),
       app.add_option("--warps", f.warps, "Of a CTA: 1 to 16")->group(narrow),
-      app.add_option("--parts", f.parts, "CTAs of a cluster, which share k: 1, 2, 4, 8 (e4m3 tokens: 1 to 8)")
+      app.add_option("--parts", f.parts, "CTAs of a cluster, which share k: 1, 2, 4, 8 (strip: 1 to 8)")
           ->group(narrow),
       app.add_option("--ctas", f.ctas, "That share an SM")->group(narrow),
-      app.add_option("--tokens-tile", f.tokens_tile, "Tokens of a tile: 32, 64, 128, 256 (e4m3: 8 to 128)")
+      app.add_option("--tokens-tile", f.tokens_tile, "Tokens of a tile: 32, 64, 128, 256 (strip: 8 to 128)")
           ->group(wide),
       app.add_option("--cluster-n", f.cluster_n, "CTAs of a cluster, which share tokens: 1, 2")->group(wide),
       app.add_option("--cluster-k", f.cluster_k, "CTAs of a cluster, which share k: 1, 2")->group(wide),

@@ -292,10 +292,9 @@ typedef struct {
 
 /* What overrules the planner; -1 leaves it the choice. Fields as in mixed::Overrides. */
 typedef struct {
-  int32_t token_blocks, row_blocks, warps, stages, parts,
-      ctas;                                                 /* few tokens of 16 bits; stages, parts: e4m3 */
-  int32_t tokens, cluster_n, cluster_k, x_stages, w_stages; /* many tokens of 16 bits; tokens: e4m3 too */
-  int32_t strips, k_groups;                                 /* e4m3 tokens */
+  int32_t token_blocks, row_blocks, warps, stages, parts, ctas; /* narrow; stages, parts: strip too */
+  int32_t tokens, cluster_n, cluster_k, x_stages, w_stages;     /* wide; tokens: strip too */
+  int32_t strips, k_groups;                                     /* strip */
   int32_t ignore_records; /* 1: plan as if the problem had never been tuned */
 } sluice_mixed_choices;
 #define SLUICE_NO_MIXED_CHOICES \

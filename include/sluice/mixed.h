@@ -74,7 +74,7 @@ struct Overrides {
 /// Checks the problem and picks a configuration: that of its record, if `records` has one that can still be
 /// used, else the model's best. Pure: the same arguments give the same plan everywhere.
 /// m, n and k may be 0, and at most 2^31 - 129; ld_x and ld_d are in elements, ld_x a multiple of 16 bytes
-/// and at most 2^26 - 8 (with one token: anything). Gated: at most 64 tokens if they have 16 bits, and n a
+/// and at most 2^26 - 8 (with one token: anything). Gated: at most 128 tokens if they have 16 bits, and n a
 /// multiple of 128. norm_x: at most 8 bf16 tokens. residual: 16-bit tokens, at most 64, not gated. Errors:
 /// invalid_size, invalid_type (scale_x and scale_d too), invalid_stride, misaligned (ld_x), invalid_config
 /// (the weight format, overrides), unsupported_arch.

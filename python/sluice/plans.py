@@ -125,9 +125,9 @@ def mixed_plan(problem: Optional[MixedProblem] = None, *, device: Optional[int] 
 
     >>> print(sluice.mixed_plan(m=16, n=4096, k=4096, weights=sluice.WeightFormat("uint4", group=64)))
 
-    ``fields`` are those of ``MixedProblem``; the other arguments overrule the planner. With 16-bit tokens the first six are
-    of the kernel for few of them, the next five of that for many; e4m3 tokens have one kernel, and ``tokens``, ``strips``,
-    ``k_groups``, ``parts`` and ``stages``. A tuning record of the problem decides where none is given, but with
+    ``fields`` are those of ``MixedProblem``; the other arguments overrule the planner. The first six are the
+    narrow kernel's, the next five the wide one's; the strip kernel, the only one for e4m3 tokens, has ``tokens``, ``strips``,
+    ``k_groups``, ``parts`` and ``stages``. The planner chooses among the kernels that have all that are given. A tuning record of the problem decides where none is given, but with
     ``ignore_records``.
     """
     if problem is None:

@@ -125,7 +125,7 @@ SLUICE_HD constexpr const char* validate(const StripConfig& c) {
 
 /// What a launch gives the kernel. k = 0: no map, no weights.
 struct StripParams {
-  TensorMap map_x;  // boxes of 128 k
+  TensorMap map_x;  // boxes of 128 bytes of k
   const void* weights;
   void* d;
   const void* bias;
@@ -135,7 +135,7 @@ struct StripParams {
   int m, n;  // n: columns of D
   int k_tiles, strips;
   int token_tiles;
-  u32 x_bytes;   // of a box: fewer than a whole tile's where there are fewer tokens
+  u32 x_bytes;   // of a stage's tokens: fewer than a whole tile's where there are fewer of them
   bool vectors;  // rows of D begin at multiples of 4 elements and n is one: four go in one store
   WarmRange prefetch, hand_off;  // as in NarrowParams
   const float* scale_d;          // what comes last moves nothing in kernels that do not read it

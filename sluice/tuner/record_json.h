@@ -163,10 +163,11 @@ class Reader {
   void kernel(const char* name, MixedConfig& config) {
     const Json* found = field(name);
     if (found == nullptr) return;
-    std::string names;
+    std::string names, told = found->is_string() ? found->get_ref<const std::string&>() : "";
+    if (told == "byte") told = "strip";  // its name until 2026-11-23
     for (const MixedConfig& candidate : mixed::all_kernels()) {
       const char* known = mixed::kernel_of(candidate);
-      if (found->is_string() && found->get_ref<const std::string&>() == known) {
+      if (told == known) {
         config = candidate;
         return;
       }

@@ -42,7 +42,7 @@ inline WideConfig random_wide_config(const WeightFormat& format, Dice& dice) {
 }
 
 inline constexpr int kStripTokens[] = {8, 16, 32, 64, 128}, kStrips[] = {1, 1, 2, 4},
-                     kKGroups[] = {1, 2, 3, 4}, kStripParts[] = {1, 1, 2, 3, 8},
+                     kKGroups[] = {1, 2, 3, 4}, kStripParts[] = {1, 1, 2, 3, 4, 5, 8},
                      kStripStages[] = {2, 3, 4, 6, 7, 9, 12, 16};
 inline constexpr DType kStripOutputs[] = {DType::fp16, DType::bf16, DType::fp32, DType::e4m3};
 inline constexpr ScaleMode kTokenScales[] = {ScaleMode::none, ScaleMode::tensor, ScaleMode::vector};

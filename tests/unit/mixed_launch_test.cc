@@ -145,8 +145,8 @@ TEST_F(MixedLaunch, gated_has_half_the_columns) {
   };
   refused_problem(ErrorCode::invalid_size, "n = 320 must be a multiple of 128",
                   [](MixedProblem& bad) { bad.n = 320; });
-  refused_problem(ErrorCode::invalid_size, "m = 65 must be at most 64",
-                  [](MixedProblem& bad) { bad.m = 65; });
+  refused_problem(ErrorCode::invalid_size, "m = 129 must be at most 128",
+                  [](MixedProblem& bad) { bad.m = 129; });
   refused_problem(ErrorCode::invalid_type, "there is a scale_d: it must be e4m3",
                   [](MixedProblem& bad) { bad.scale_d = ScaleMode::tensor; });
   refused_problem(ErrorCode::invalid_type, "D is e4m3: it must be fp16, bf16 or fp32",

@@ -19,7 +19,8 @@ namespace {
 /// was measured to be faster than fewer warpgroups (docs/findings/few-bit-weights.md).
 int spared_bytes(const MixedConfig& config) {
   const auto* c = std::get_if<StripConfig>(&config);
-  return c != nullptr && c->tokens >= 32 && math_groups(*c) == kStripMostGroups ? 40 : 0;
+  return c != nullptr && c->x == DType::e4m3 && c->tokens >= 32 && math_groups(*c) == kStripMostGroups ? 40
+                                                                                                       : 0;
 }
 
 void expect_to_compile(const MixedProblem& problem, const mixed::Overrides& overrides = {}) {
@@ -126,6 +127,30 @@ TEST(mixed_units, of_e4m3_tokens_compile_without_spills_or_serialised_products) 
     ++taken;
   }
   EXPECT_GE(taken, 24);
+}
+
+TEST(mixed_units, of_17_to_128_tokens_compile_without_spills_or_serialised_products) {
+  const i64 tokens[] = {17, 32, 64, 100, 128};
+  int taken = 0, strips = 0;
+  for (const WeightFormat& format : test::all_formats()) {
+    if (format.order != FragmentOrder::half) continue;
+    const DType x = taken % 2 == 0 ? DType::bf16 : DType::fp16;
+    MixedProblem p{.m = tokens[taken % 5],
+                   .n = taken % 3 == 0   ? 28672
+                        : taken % 3 == 1 ? 4096
+                                         : 1280,
+                   .k = 8192,
+                   .x = x,
+                   .d = x,
+                   .weights = format};
+    if (taken++ % 4 == 0) p.gated = true, p.activation = Activation::silu;
+    const Result<mixed::Plan> plan = mixed::plan(p, DeviceInfo{});
+    ASSERT_TRUE(plan) << plan.error().message;
+    strips += std::holds_alternative<StripConfig>(plan->config);
+    expect_to_compile(p);
+  }
+  EXPECT_GE(taken, 24);
+  EXPECT_GE(strips, 24) << "it is these that are compiled here";
 }
 
 TEST(mixed_units, of_the_bars_of_e4m3_tokens_compile_without_spills) {

@@ -79,7 +79,7 @@ TEST(strip_config, parts_of_shared_memory_lie_where_they_must) {
         for (const int tokens : {8, 16, 32, 64, 128})
           for (const int strips : {1, 2, 4})
             for (const int k_groups : {1, 2, 3, 4})
-              for (const int parts : {1, 2, 3, 8})
+              for (const int parts : {1, 2, 3, 4, 5, 8})
                 for (const int stages : {2, 4, 6, 16}) {
                   const bool half = (checked + tokens + stages) % 3 == 0;  // every third of 16 bits
                   const StripConfig c{.weights = {.group = group,

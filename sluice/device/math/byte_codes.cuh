@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From words of the order `strip` (docs/packing.md) to registers of four e4m3: (code - 8) * 2^-8, exactly. A
+// From words of the order `byte` (docs/packing.md) to registers of four e4m3: (code - 8) * 2^-8, exactly. A
 // word has sign and magnitude of code - 7.5; half a step less is one step of magnitude more where the sign
 // is set, and none is carried out of a byte. So weights without stored zeros need no correction at all.
 #pragma once

@@ -2,8 +2,8 @@
 // From packed words to A registers that hold weights, not only codes: first (code - zero) * 2^-kExponent,
 // exactly, by one fused multiply-add a register on what CodeFragments expands; then times the group's scale,
 // rounded once. fp16 has few exponents, so the scale is lifted by 2^kLift, which the sums give back:
-// scales of 2^-20 to 2^7 keep their weights' bits (docs/numerics.md has the bounds). Used by
-// kernels/wide.cuh.
+// scales of 2^-20 to 2^7 keep their weights' bits (docs/numerics.md has the bounds); bf16 weights of one step
+// are 2^-20 times as large. Used by kernels/wide.cuh and strip.cuh.
 #pragma once
 
 #include <sluice/device/element.cuh>
@@ -102,9 +102,9 @@ template <ScaleZero kZero>
 struct WeightFragments<WeightType::e4m3, DType::bf16, kZero> : SignedFragments<DType::bf16> {};
 
 /// uint4 weights of bf16 tokens, whose zero is implied, in one operation a register: code * scale - 8 *
-/// scale, which is rounded once and so has the bits that two operations give. As subnormals codes are theirs
-/// times 2^-130: bf16 has the exponents for it, and a weight of 2^-20. (fp16 has not: scales of 2^-4 and more
-/// would leave it there.)
+/// scale, which is rounded once and so has the bits that two operations give, for scales of 2^-106 to 2^17.
+/// As subnormals codes are theirs times 2^-130: bf16 has the exponents for it, and a weight of 2^-20. (fp16
+/// has not: scales of 2^-4 and more would leave it there.)
 struct OneStepFragments {
   static constexpr u32 kFactor = 0x76807680u, kOffset = 0xB700B700u;  // of a scale: 2^110, -8 * 2^-20
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The main loop of a math warpgroup. Each step issues its products; while they run, the next step's codes
-// become e4m3 registers and, if there are two sets of partial sums, those of the step before are multiplied
-// by their group's scales and added in fp32. The sets take turns, so ptxas cannot move that behind the next
-// products, which need the registers.
+// The main loop of a math warpgroup of kernels/strip.cuh for e4m3 tokens. Each step issues its products;
+// while they run, the next step's codes become e4m3 registers and, if there are two sets of partial sums,
+// those of the step before are multiplied by their group's scales and added in fp32. The sets take turns, so
+// ptxas cannot move that behind the next products, which need the registers.
 #pragma once
 
 #include <sluice/device/mixed/byte_steps.cuh>
@@ -108,7 +108,9 @@ class ByteProducts {
     tile_.template load_codes<0>(stage);
     if constexpr (kSets == 2) tile_.template load_codes<1>(stage);
   }
+  /// All lanes have read what they want of the stage.
   SLUICE_DEVICE void release(int stage) const {
+    __syncwarp();
     if (at_.lane() == 0) ptx::mbarrier_arrive(at_.empty(stage));
   }
 

@@ -77,6 +77,8 @@ class HalfProducts {
       phase ^= 1;
     }
     ptx::wgmma_wait_group<0>();
+#pragma unroll
+    for (int q = 0; q < 4; ++q) ptx::pin_registers(a_[1][q]);  // the last products read them until here
     ptx::pin_registers(sums);
   }
 
@@ -107,7 +109,9 @@ class HalfProducts {
     ptx::mbarrier_wait_parity(ring_.full(turn), phase);
     timeline_.mark_stage(ceil_div(min(S::kStages, at_.count), S::kKGroups));
   }
+  /// All lanes have read what they want of the stage.
   SLUICE_DEVICE void release(int turn) const {
+    __syncwarp();
     if (at_.lane() == 0) ptx::mbarrier_arrive(ring_.empty(turn));
   }
   template <int kHalf>

@@ -74,6 +74,7 @@ class HalfTile {
   static constexpr bool kOneStep =
       kFormat.type == WeightType::uint4 && kX == DType::bf16 && kGroups > 0 && !kStoredZeros;
   static constexpr int kOpenGroups = kOneStep ? kGroups : 0;
+  static_assert(!kOneStep || Weights::kLift == -20, "that is what OneStepFragments makes");
 
   SLUICE_DEVICE void open_groups() {
 #pragma unroll

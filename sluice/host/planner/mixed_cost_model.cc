@@ -10,12 +10,13 @@
 namespace sluice::mixed {
 namespace {
 
+/// Clusters of five that ran at once, 20, for each of four (docs/findings/few-bit-weights.md).
+constexpr double kFivesForFours = 2.0 / 3 + 1e-9;
 constexpr double kSchedulers = 4;  // of an SM, an instruction a clock each
 
 /// CTAs that run at once if an SM holds one: clusters do not fill every GPC.
 double usable_sms(const DeviceInfo& device, int parts) {
-  // 20 of five ran at once where 30 of four and 15 of eight do (docs/findings/few-bit-weights.md).
-  if (parts == 5) return 5 * (device.max_clusters_of_4 * 2 / 3);
+  if (parts == 5) return 5 * std::floor(kFivesForFours * device.max_clusters_of_4);
   const int size = parts <= 2 ? parts : parts <= 4 ? 4 : 8;  // known; smaller ones leave as few SMs alone
   return static_cast<double>(size * clusters_at_once(size, device) / parts * parts);
 }

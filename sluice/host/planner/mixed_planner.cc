@@ -37,7 +37,8 @@ constexpr int kHalfKGroups[] = {4, 2, 1, 3};
 constexpr int kHalfParts[] = {1, 2, 4, 8, 5};
 constexpr int kFewGroupTokens = 64;  // tokens of a tile from which two warpgroups may beat four
 constexpr int kMostStripStages = 32;
-constexpr i64 kLeastTiles = 8;  // of k, for two warpgroups or a part of a cluster: fewer were slower
+constexpr i64 kMostStripTokens = 128;  // of 16 bits; more are the wide kernel's
+constexpr i64 kLeastTiles = 8;         // of k, for two warpgroups or a part of a cluster: fewer were slower
 
 /// The smallest tile that holds all tokens (more than 32 are several tiles), and its half: two of those may
 /// be faster than one that is short of registers.
@@ -76,12 +77,13 @@ const char* why_not_wanted(const MixedProblem& p, const WideConfig& c, const Dev
 /// with 128).
 const char* why_not_wanted(const MixedProblem& p, const StripConfig& c, const DeviceInfo&) {
   if (is_16bit(p.x) && p.m <= kNarrowTokens) return "so few tokens are the narrow kernel's";
-  if (is_16bit(p.x) && p.m > kStripTokens[4]) return "so many tokens are the wide kernel's";
+  if (is_16bit(p.x) && p.m > kMostStripTokens) return "so many tokens are the wide kernel's";
   const i64 k_tiles = std::max<i64>(packed_k_tiles(p.k), 1), tiles_of_cta = ceil_div(k_tiles, i64{c.parts});
   if (c.parts > k_tiles) return "parts must be at most the k-tiles";
   if (c.parts > 1 && tiles_of_cta < kLeastTiles) return "parts of k are too short";
   // Two sets of sums of 32 tokens, with whole k in a group, spill where four warpgroups share the registers.
-  const bool few_registers = c.tokens == 128 || (c.tokens == 32 && c.weights.group == 0);
+  const bool few_registers =
+      c.tokens == 128 || (c.tokens == 32 && c.weights.group == 0 && c.x == DType::e4m3);
   const int room = few_registers ? kStripMostGroups / 2 : kStripMostGroups;
   if (math_groups(c) > room) return "so many warpgroups leave too few registers";
   const bool few_are_enough = is_16bit(p.x) && c.tokens >= kFewGroupTokens && math_groups(c) >= room / 2;
