@@ -16,7 +16,7 @@ namespace {
 constexpr double kPrepareShare = 0.5, kScreenShare = 0.8;
 constexpr int kFullRounds = 2;  // of screening before the first halving
 constexpr int kLeaders = 3;     // whose other orders are tried
-constexpr int kGroups[] = {4, 8, 16};
+constexpr int kGroups[] = {1, 4, 8, 16};
 
 /// The search for one problem. Steps in order: plan, prepare, screen, orders, finish.
 class Search {
@@ -249,6 +249,7 @@ std::vector<Plan> other_orders(const Plan& plan, const DeviceInfo& device) {
                            .stages = c.stages,
                            .cluster = c.cluster,
                            .store = c.store,
+                           .swapped = is_swapped(c),
                            .clusters = plan.split.clusters,
                            .streamed = plan.split.streamed,
                            .combine = c.combine};
@@ -259,9 +260,9 @@ std::vector<Plan> other_orders(const Plan& plan, const DeviceInfo& device) {
   PlanOverrides other = same;
   other.numbering = plan.split.numbering == Numbering::gpc ? Numbering::launch : Numbering::gpc;
   add(other);
-  if (plan.estimate.waves <= 1) return orders;
-
-  const i64 rows = grid_rows(plan.problem, c), columns = grid_columns(plan.problem, c);
+  const Problem product = product_of(plan.problem, c);
+  const i64 rows = grid_rows(product, c), columns = grid_columns(product, c);
+  if (std::min(rows, columns) <= 1) return orders;   // all walks are one
   const auto walk = [&](Raster raster, int group) {  // a band is at most all of them
     const i64 extent = raster == Raster::along_m ? rows : columns;
     return std::pair(raster, std::min<i64>(group, extent));

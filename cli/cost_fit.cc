@@ -80,6 +80,7 @@ Schedule schedule_in(const std::string& config) {
 Result<FitShape::Timing> timing_of(const Problem& p, const Json& candidate) {
   const std::string config = candidate.at("config"), split = candidate.at("split");
   const bool direct = config.find("StorePath::direct") != std::string::npos;
+  const bool swapped = config.find(".d_major = sluice::Major::mn") != std::string::npos;
   const bool along_n = split.find("Raster::along_n") != std::string::npos;
   const BaseConfig base{schedule_in(config), number_after(config, ".tile", ".m = "),
                         number_after(config, ".tile", ".n = ")};
@@ -89,8 +90,9 @@ Result<FitShape::Timing> timing_of(const Problem& p, const Json& candidate) {
   const WorkSplit work{number_after(split, ".clusters", " = "), along_n ? Raster::along_n : Raster::along_m,
                        number_after(split, ".group", " = "), number_after(split, ".streamed", " = ")};
   const bool complete = base.tile_m > 0 && base.tile_n > 0 && cluster.m > 0 && cluster.n > 0;
-  KernelConfig c =
-      complete ? config_for(p, base, cluster, direct ? StorePath::direct : StorePath::tma) : KernelConfig{};
+  KernelConfig c = complete ? config_for(swapped ? transposed(p) : p, base, cluster,
+                                         direct ? StorePath::direct : StorePath::tma)
+                            : KernelConfig{};
   if (is_plain(base.schedule)) {
     c.warps = number_after(config, ".warps", " = ");
     c.stages = number_after(config, ".stages", " = ");
@@ -108,7 +110,7 @@ Result<FitShape::Timing> timing_of(const Problem& p, const Json& candidate) {
 double estimated_us(const FitShape& shape, const FitShape::Timing& t, const DeviceInfo& device,
                     const CostConstants& constants) {
   if (is_plain(t.config.schedule)) return plain_estimate(shape.problem, device, t.config).total_us;
-  return estimate(shape.problem, t.config, t.split, device, constants).total_us;
+  return estimate(product_of(shape.problem, t.config), t.config, t.split, device, constants).total_us;
 }
 
 struct Scored {
@@ -201,6 +203,7 @@ const std::vector<FitParameter>& fit_parameters() {
       {"smem_read_clocks_a", &C::smem_read_clocks_a, 8, 24},
       {"smem_write_weight", &C::smem_write_weight, 0.1, 1.2},
       {"l2_gain_of_tma", &C::l2_gain_of_tma, 0.9, 1.4},
+      {"l2_gain_in_step", &C::l2_gain_in_step, 0.9, 2},
       {"l2_bytes_per_clock_per_sm", &C::l2_bytes_per_clock_per_sm, 35, 80},
       {"repeated_bytes_per_us", &C::repeated_bytes_per_us, 8e6, 1e9},
       {"load_latency_us", &C::load_latency_us, 0.4, 3},

@@ -80,6 +80,9 @@ void add_override_flags(CLI::App& app, ProblemFlags& f) {
   app.add_option("--cluster", f.cluster, "CTAs of a cluster along m x along n (x along k), like 2x1")
       ->group(group);
   app.add_option("--store", f.store, "tma or direct")->group(group);
+  app.add_option("--swapped", f.swapped,
+                 "true: multiply B by A; tile, cluster and raster are meant for that product. false: never")
+      ->group(group);
   app.add_option("--raster", f.raster, "along_m or along_n")->group(group);
   app.add_option("--numbering", f.numbering,
                  "Of clusters: launch (as the grid counts), or gpc (neighbours share a GPC)")
@@ -166,6 +169,7 @@ Result<PlanOverrides> overrides_of(const ProblemFlags& f) {
     o.cluster = ClusterShape{.m = static_cast<int>(pair[0]),
                              .n = static_cast<int>(pair[1]),
                              .k = cluster_sizes == 3 ? static_cast<int>(pair[2]) : 1};
+  o.swapped = f.swapped;
   o.stages = f.stages;
   o.raster_group = f.raster_group;
   o.clusters = f.clusters;

@@ -36,6 +36,7 @@ struct ProblemFlags {
   std::optional<float> beta;
 
   std::string schedule, tile, cluster, store, raster, numbering;
+  std::optional<bool> swapped;
   std::optional<int> stages, raster_group, clusters, streamed, splits;
   std::string combine;
   std::optional<i64> workspace_limit;

@@ -17,7 +17,7 @@ extern "C" {
 
 #define SLUICE_API __attribute__((visibility("default")))
 /* Grows when a struct or a function below changes; sluice_c_abi() is that of the library that was loaded. */
-#define SLUICE_C_ABI 5
+#define SLUICE_C_ABI 6
 
 typedef enum {
   SLUICE_OK = 0,
@@ -117,9 +117,10 @@ typedef struct {
   int32_t tile_m, tile_n, stages, cluster_m, cluster_n, cluster_k, raster_group, clusters, streamed, splits;
   int64_t workspace_limit;
   int32_t ignore_records; /* 0 or 1 */
+  int32_t swapped;        /* 1: B by A, tile, cluster and raster are of that product; 0: never */
 } sluice_choices;
 #define SLUICE_NO_CHOICES \
-  { 0, 0, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0 }
+  { 0, 0, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, -1 }
 
 /* Where things are; NULL or -1: as the environment says (include/sluice/options.h). */
 typedef struct {

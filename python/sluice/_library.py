@@ -11,7 +11,7 @@ from ctypes import POINTER, c_char_p, c_double, c_int32, c_int64, c_void_p
 
 from . import errors
 
-C_ABI = 5
+C_ABI = 6
 HERE = pathlib.Path(__file__).resolve().parent
 
 
@@ -33,6 +33,7 @@ class ChoicesStruct(ctypes.Structure):
                                        "raster_group", "clusters", "streamed", "splits")),
         ("workspace_limit", c_int64),
         ("ignore_records", c_int32),
+        ("swapped", c_int32),
     ]
 
 

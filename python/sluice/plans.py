@@ -91,7 +91,7 @@ def plan(problem: Optional[Problem] = None, *, device: Optional[int] = None, sch
          store: Optional[str] = None, raster: Optional[str] = None, raster_group: Optional[int] = None,
          clusters: Optional[int] = None, streamed: Optional[int] = None, splits: Optional[int] = None,
          combine: Optional[str] = None, numbering: Optional[str] = None, workspace_limit: Optional[int] = None,
-         ignore_records: bool = False, **fields: object) -> Plan:
+         swapped: Optional[bool] = None, ignore_records: bool = False, **fields: object) -> Plan:
     """What would run for a problem, and why it should be fast. Needs no GPU: without ``device`` it is an H200's plan.
 
     >>> print(sluice.plan(m=4096, n=4096, k=4096, a="e4m3"))
@@ -107,7 +107,7 @@ def plan(problem: Optional[Problem] = None, *, device: Optional[int] = None, sch
         raise errors.InvalidArgument(f"plan: give a Problem or its fields ({', '.join(fields)}), not both")
     choices = _choices(schedule, tile, cluster, store, raster, combine, numbering,
                        {"stages": stages, "raster_group": raster_group, "clusters": clusters, "streamed": streamed,
-                        "splits": splits, "workspace_limit": workspace_limit}, ignore_records)
+                        "splits": splits, "workspace_limit": workspace_limit, "swapped": swapped}, ignore_records)
     handle = ctypes.c_void_p()
     lib.sluice_plan_create(default_device(device) if device is not None else None, ctypes.byref(problem.struct()),
                            ctypes.byref(choices), ctypes.byref(handle))

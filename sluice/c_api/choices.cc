@@ -67,6 +67,7 @@ Result<PlanOverrides> overrides_of(const sluice_choices* c) {
                      c->cluster_k >= 0 ? c->cluster_k : 1};
   if (c->workspace_limit >= 0) overrides.workspace_limit = c->workspace_limit;
   overrides.ignore_records = c->ignore_records > 0;
+  if (c->swapped >= 0) overrides.swapped = c->swapped > 0;
   return overrides;
 }
 

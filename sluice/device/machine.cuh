@@ -151,11 +151,12 @@ class Machine {
 
   // ---- scale vectors, all threads of a math group ----
   /// Begins to bring those of the tile's own part; all of the group have read those of the tile before. C's
-  /// part is asked for into L2.
+  /// part is asked for into L2, a bias of rows into registers.
   SLUICE_DEVICE void stage_vectors(const Tile& own) {
     if constexpr (kStagesVectors) vectors().stage(params_, own.m_offset + group_row(), own.n_offset);
     if constexpr (kResidual)
       prefetch_residual<kConfig>(params_, own, own.m_offset + group_row(), group_thread());
+    if constexpr (RowBias<kConfig>::kUsed) row_bias_.read(ops_, own.m_offset + fragment_row());
   }
   /// For this thread's share. The group's next meeting, before its first store, is for all of them.
   SLUICE_DEVICE void wait_vectors() {
@@ -307,8 +308,10 @@ class Machine {
   }
   SLUICE_DEVICE void issue_store(int buffer, const Tile& tile, int wave, int column) {
     if (group_thread() != 0) return;
-    const ptx::TmaBox box{outputs_of(kConfig.epilogue, tile.n_offset) + column,
-                          tile.m_offset + group_row() + wave * kWaveRows, tile.batch};
+    const int first_column = outputs_of(kConfig.epilogue, tile.n_offset) + column;
+    const int first_row = tile.m_offset + group_row() + wave * kWaveRows;
+    const ptx::TmaBox box = is_swapped(kConfig) ? ptx::TmaBox{first_row, first_column, tile.batch}
+                                                : ptx::TmaBox{first_column, first_row, tile.batch};
     if constexpr (adds(kConfig.epilogue))
       ptx::tma_add(params_.map_d, box, store_buffer(buffer));
     else
@@ -436,7 +439,7 @@ class Machine {
     return {smem_ + scale_vector_offset(kConfig, math_group()), group_thread()};
   }
   SLUICE_DEVICE TileStore<kConfig> own_store() const {
-    return {params_, ops_, sums_, vectors(), group_row()};
+    return {params_, ops_, sums_, vectors(), row_bias_, group_row()};
   }
 
   const GemmParams& params_;
@@ -448,6 +451,7 @@ class Machine {
   ElementWise<kConfig.epilogue> ops_;
   Sums sums_;
   Optional<kPromotes, PartialSums> partial_;  // of one unit
+  Optional<RowBias<kConfig>::kUsed, RowBias<kConfig>> row_bias_;
   Optional<kBlockScaled, ScaleReader<kConfig>> scales_;
   Optional<kBlockScaled, ScaleLoader<kConfig>> scale_loader_;
   Optional<kStamping == Stamping::on, Stamper> stamper_;

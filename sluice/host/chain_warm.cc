@@ -21,7 +21,7 @@ SkippedK ring_of(const PlannedStep& s, const ChainPlan& plan, const DeviceInfo& 
   if (!std::holds_alternative<ProductStep>(s.step.work) || s.overlap.wait != Wait::weights_first) return {};
   const Plan& product = plan.products[static_cast<size_t>(s.plan)];
   const KernelConfig& c = product.config;
-  const Problem& p = product.problem;
+  const Problem p = product_of(product.problem, c);
   const TileGrid grid = tile_grid(c, static_cast<int>(p.m), static_cast<int>(p.n), static_cast<int>(p.k),
                                   static_cast<int>(p.batch));
   const i64 tiles = i64{grid.rows} * grid.columns * grid.batch;

@@ -33,7 +33,7 @@ u32 next_launch() {
 
 /// Everything but pointers, alpha and beta.
 Result<void> fill_params(const DriverApi& api, const Plan& plan, GemmParams& params) {
-  const Problem& p = plan.problem;
+  const Problem p = product_of(plan.problem, plan.config);
   const KernelConfig& c = plan.config;
   params.c_ld = p.c.ld;
   params.c_batch_stride = p.c.batch_stride;
@@ -59,10 +59,12 @@ Result<void> fill_params(const DriverApi& api, const Plan& plan, GemmParams& par
     bool used;
     TensorMapShape shape;
   };
-  const Map maps[] = {{"A", params.map_a, p.k > 0, a_map_shape(c, p)},
-                      {"B", params.map_b, p.k > 0, b_map_shape(c, p)},
-                      {"A", params.map_a_tail, has_tail_a(c, p), a_tail_shape(c, p)},
-                      {"B", params.map_b_tail, has_tail_b(c, p), b_tail_shape(c, p)},
+  const char* const a = is_swapped(c) ? "B" : "A";  // as the caller calls them
+  const char* const b = is_swapped(c) ? "A" : "B";
+  const Map maps[] = {{a, params.map_a, p.k > 0, a_map_shape(c, p)},
+                      {b, params.map_b, p.k > 0, b_map_shape(c, p)},
+                      {a, params.map_a_tail, has_tail_a(c, p), a_tail_shape(c, p)},
+                      {b, params.map_b_tail, has_tail_b(c, p), b_tail_shape(c, p)},
                       {"D", params.map_d, c.store == StorePath::tma, d_map_shape(c, p)}};
   for (const Map& map : maps) {
     if (!map.used) continue;
@@ -112,7 +114,15 @@ u32 leavers_of(const Kernel::Impl& kernel) {
   return kernel.shape.grid_x * kMathGroups + (kernel.sum_module != nullptr ? kernel.sum_shape.grid_x : 0);
 }
 
-/// Puts the addresses of A, B and D into `params` and its maps.
+/// As the product that the kernel multiplies has them.
+Args in_place(Args args, const KernelConfig& c) {
+  if (!is_swapped(c)) return args;
+  std::swap(args.a, args.b);
+  std::swap(args.scale_a, args.scale_b);
+  return args;
+}
+
+/// Puts the addresses of A, B and D into `params` and its maps. `args`: in_place().
 Result<void> set_addresses(const DriverApi& api, GemmParams& params, const Kernel::Impl& kernel,
                            const Args& args) {
   params.a = args.a;
@@ -122,11 +132,8 @@ Result<void> set_addresses(const DriverApi& api, GemmParams& params, const Kerne
   if (params.grid.k_tiles != 0) {
     code = replace_address(api, params.map_a, args.a);
     if (code == CUDA_SUCCESS) code = replace_address(api, params.map_b, args.b);
-    const Plan& plan = kernel.plan;
-    if (code == CUDA_SUCCESS && has_tail_a(plan.config, plan.problem))
-      code = replace_address(api, params.map_a_tail, args.a);
-    if (code == CUDA_SUCCESS && has_tail_b(plan.config, plan.problem))
-      code = replace_address(api, params.map_b_tail, args.b);
+    if (code == CUDA_SUCCESS && kernel.has_tail_a) code = replace_address(api, params.map_a_tail, args.a);
+    if (code == CUDA_SUCCESS && kernel.has_tail_b) code = replace_address(api, params.map_b_tail, args.b);
   }
   if (code == CUDA_SUCCESS && kernel.plan.config.store == StorePath::tma)
     code = replace_address(api, params.map_d, args.d);
@@ -198,6 +205,9 @@ Result<Kernel> make_kernel(const Device& device, const Plan& plan, const Units& 
   if (!module) return module.error();
   spread_ctas(plan.config.overlap, (*module)->registers(), device.info(), impl->shape);
   impl->plan = plan;
+  const Problem product = product_of(plan.problem, plan.config);
+  impl->has_tail_a = has_tail_a(plan.config, product);
+  impl->has_tail_b = has_tail_b(plan.config, product);
   impl->primary = device.impl().primary;
   impl->module = *std::move(module);
   impl->built_by = (*units.cubins[0])->report.compiler;
@@ -259,16 +269,17 @@ std::vector<Result<Kernel>> prepare(const Device& device, std::span<const Plan> 
   return kernels;
 }
 
-Result<void> launch(const Kernel& kernel, const Args& args, Stream stream) {
+Result<void> launch(const Kernel& kernel, const Args& given, Stream stream) {
   const Kernel::Impl& impl = kernel.impl();
   if (impl.module == nullptr) return {};
-  if (Result<void> values = check_values(impl.rules, args); !values) return values;
+  if (Result<void> values = check_values(impl.rules, given); !values) return values;
   if (Result<void> context = check_context(*impl.primary); !context) return context;
   const ContextScope scope(*impl.primary);
   if (Result<void> entered = scope.entered(); !entered) return entered;
-  if (Result<void> memory = check_memory(*impl.primary, impl.rules, args); !memory) return memory;
-  if (leaves_d(impl.plan.problem, args.alpha)) return {};
+  if (Result<void> memory = check_memory(*impl.primary, impl.rules, given); !memory) return memory;
+  if (leaves_d(impl.plan.problem, given.alpha)) return {};
 
+  const Args args = in_place(given, impl.plan.config);
   alignas(CUtensorMap) GemmParams params = impl.params;
   if (args.alpha == 0.0f) {
     params.grid.k_tiles = 0;

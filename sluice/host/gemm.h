@@ -23,7 +23,8 @@ struct Kernel::Impl {
   // Of the kernel that adds up the parts, with Combine::separate.
   std::shared_ptr<const Module> sum_module;
   LaunchShape sum_shape;
-  alignas(CUtensorMap) GemmParams params{};  // but for pointers, alpha and beta
+  bool has_tail_a = false, has_tail_b = false;  // of the product that the kernel multiplies
+  alignas(CUtensorMap) GemmParams params{};     // but for pointers, alpha and beta
 };
 
 /// What has to be compiled for a launch of the plan; nothing if D is empty.

@@ -179,13 +179,13 @@ Result<void> check_plan(const Plan& plan, const DeviceInfo& device) {
   if (Result<void> usable = check_device(device); !usable) return usable;
   const Result<Problem> checked = check_problem(plan.problem);
   if (!checked) return checked.error();
-  const Problem& p = *checked;
   const KernelConfig& c = plan.config;
-  if (is_empty(p)) return {};
+  if (is_empty(*checked)) return {};
   const auto invalid = [&](const std::string& rule) {
     return Error{ErrorCode::invalid_config, rule + ", in the plan " + to_string(c) + "; plan again"};
   };
   if (const char* rule = validate(c)) return invalid(rule);
+  const Problem p = product_of(*checked, c);
   if (p.a.type != c.a || p.b.type != c.b || p.d.type != c.d)
     return invalid("the types must be those of the problem");
   if (p.a.major != c.a_major || p.b.major != c.b_major)
@@ -196,7 +196,7 @@ Result<void> check_plan(const Plan& plan, const DeviceInfo& device) {
     return invalid("combine = add adds the parts of a tile in any order: ask for deterministic = false");
   if (const KernelConfig promised = as_promised(c, p); !(c == promised))
     return invalid(std::string("accumulate = ") + name_of(p.accumulate) + " needs " + to_string(promised));
-  if (const char* reason = why_not_tma_store(p); c.store == StorePath::tma && reason != nullptr)
+  if (const char* reason = why_not_tma_store(*checked); c.store == StorePath::tma && reason != nullptr)
     return Error{ErrorCode::invalid_config, std::string("store = tma: ") + reason + "; store direct"};
   if (plan.split.clusters < 1 || plan.split.clusters > kMaxSize / cluster_size(c))
     return invalid("split.clusters = " + std::to_string(plan.split.clusters) + " must be in 1..2^31 CTAs");

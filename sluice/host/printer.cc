@@ -191,8 +191,8 @@ const char* name_of(PlanSource source) {
 }
 
 std::string to_string(const KernelConfig& config) {
-  const auto& [schedule, tile, stages, cluster, a, b, d, a_major, b_major, promotes, store, combine, epilogue,
-               warps, overlap] = config;
+  const auto& [schedule, tile, stages, cluster, a, b, d, a_major, b_major, d_major, promotes, store, combine,
+               epilogue, warps, overlap] = config;
   Initialiser text;
   text.field("schedule", schedule)
       .field("tile", tile)
@@ -202,8 +202,10 @@ std::string to_string(const KernelConfig& config) {
       .field("b", b)
       .field("d", d)
       .field("a_major", a_major)
-      .field("b_major", b_major)
-      .field("promotes", promotes)
+      .field("b_major", b_major);
+  if (d_major != Major::k)
+    text.field("d_major", d_major);  // not printed of others: their units stay the same
+  text.field("promotes", promotes)
       .field("store", store)
       .field("combine", combine)
       .field("epilogue", epilogue);
@@ -249,6 +251,7 @@ std::string short_name(const KernelConfig& c) {
       (c.cluster.k > 1 ? "x" + std::to_string(c.cluster.k) : "") + " " + short_types(c.a, c.b, c.d);
   if (c.a_major != Major::k) out += " a:mn";
   if (c.b_major != Major::k) out += " b:mn";
+  if (is_swapped(c)) out += " swapped";
   if (c.promotes) out += " promoted";
   if (c.store != StorePath::tma) out += std::string(" ") + name_of(c.store);
   if (c.combine != Combine::none) out += std::string(" ") + name_of(c.combine);

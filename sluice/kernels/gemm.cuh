@@ -70,15 +70,32 @@ struct LoadWalk {
   }
 };
 
-/// B's part of the first stages, of the CTA's first tile: the stages are empty, and weights may be read
-/// before the launches that this one depends on have ended. How many.
+/// The problem's B: weights, of which no other launch is the author. Of swapped operands it is the tile's
+/// rows.
+template <class Machine>
+SLUICE_DEVICE void load_weights(Machine& machine, int stage, int k_tile) {
+  if (is_swapped(machine.config()))
+    machine.load_a(stage, k_tile);
+  else
+    machine.load_b(stage, k_tile);
+}
+template <class Machine>
+SLUICE_DEVICE void load_tokens(Machine& machine, int stage, int k_tile) {
+  if (is_swapped(machine.config()))
+    machine.load_b(stage, k_tile);
+  else
+    machine.load_a(stage, k_tile);
+}
+
+/// The weights' part of the first stages, of the CTA's first tile: the stages are empty, and weights may be
+/// read before the launches that this one depends on have ended. How many.
 template <class Machine>
 SLUICE_DEVICE int load_weights_early(Machine& machine, const LoadWalk<Machine>& walk) {
   if (!walk.more) return 0;
   const int count = min(machine.config().stages, walk.tile.k_tiles);
   for (int stage = 0; stage < count; ++stage) {
     machine.expect_stage(stage);
-    machine.load_b(stage, walk.tile.first_k_tile + stage);
+    load_weights(machine, stage, walk.tile.first_k_tile + stage);
   }
   return count;
 }
@@ -86,7 +103,7 @@ SLUICE_DEVICE int load_weights_early(Machine& machine, const LoadWalk<Machine>& 
 template <class Machine>
 SLUICE_DEVICE void load_role(Machine& machine, LoadWalk<Machine>& walk) {
   const int stages = machine.config().stages;
-  int early = 0;  // stages that have their part of B
+  int early = 0;  // stages that have their part of the weights
   if (machine.config().overlap.wait == Wait::weights_first) early = load_weights_early(machine, walk);
   if (early > 0) machine.mark(Moment::loads_issued);
   machine.prefetch();
@@ -97,11 +114,11 @@ SLUICE_DEVICE void load_role(Machine& machine, LoadWalk<Machine>& walk) {
     const int first = walk.tile.first_k_tile, end = first + walk.tile.k_tiles;
     for (int k_tile = first; k_tile < end; ++k_tile) {
       machine.wait_empty(ring.stage, ring.phase ^ kFreshBarrier);
-      const bool has_b = early > 0;
-      if (!has_b) machine.expect_stage(ring.stage);
-      machine.load_a(ring.stage, k_tile);
-      if (!has_b) machine.load_b(ring.stage, k_tile);
-      if (has_b) --early;
+      const bool has_weights = early > 0;
+      if (!has_weights) machine.expect_stage(ring.stage);
+      load_tokens(machine, ring.stage, k_tile);
+      if (!has_weights) load_weights(machine, ring.stage, k_tile);
+      if (has_weights) --early;
       ring.advance(stages);
     }
   }

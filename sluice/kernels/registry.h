@@ -38,6 +38,21 @@ inline constexpr BaseConfig kGemmSpace[] = {
 };
 inline constexpr int kGemmSpaceSize = sizeof(kGemmSpace) / sizeof(kGemmSpace[0]);
 
+/// Heights of tiles with swapped operands; how wide they are is the problem's: rows of A in equal parts, as
+/// many as 8 columns allow.
+inline constexpr BaseConfig kSwappedHeights[] = {{Schedule::ping_pong, 64, 0},
+                                                 {Schedule::ping_pong, 128, 0},
+                                                 {Schedule::cooperative, 128, 0},
+                                                 {Schedule::cooperative, 256, 0}};
+inline constexpr int kMostSwappedParts = 8;
+/// Of a transposed() problem; 0 if no tile is so wide. An MN-major operand comes in steps of 32
+/// (docs/findings/splits.md).
+SLUICE_HD constexpr int swapped_width(const Problem& product, int parts) {
+  const i64 unit = product.b.major == Major::mn ? 32 : 8;
+  const i64 width = ceil_div(ceil_div(product.n, i64{parts}), unit) * unit;
+  return width > 256 ? 0 : static_cast<int>(width);
+}
+
 /// What a narrow tile needs to have 64 KB in flight an SM, which HBM's latency times its rate asks for
 /// (docs/findings/decode.md).
 inline constexpr int kMaxStages = 16;
@@ -119,7 +134,8 @@ SLUICE_HD constexpr Epilogue canonical(Epilogue e) {
   return e;
 }
 
-/// The kernel configuration that runs `p` on this tile. It may still be impossible: ask validate().
+/// The kernel configuration that runs `p` on this tile; of a transposed() problem the one with swapped
+/// operands. It may still be impossible: ask validate().
 SLUICE_HD constexpr KernelConfig config_for(const Problem& p, BaseConfig base, ClusterShape cluster,
                                             StorePath store) {
   KernelConfig c{
@@ -131,6 +147,7 @@ SLUICE_HD constexpr KernelConfig config_for(const Problem& p, BaseConfig base, C
       .d = p.d.type,
       .a_major = p.a.major,
       .b_major = p.b.major,
+      .d_major = p.d.major,
       .promotes = is_promoted(p) && base.schedule != Schedule::plain,  // whose sums are all in fp32
       .store = store,
       .epilogue = canonical(p.epilogue)};
@@ -146,7 +163,7 @@ SLUICE_HD constexpr bool gemm_supports(const Problem& p) {
 
 /// A list that needs no allocator, so that it can be made at compile time.
 struct ConfigList {
-  static constexpr int kCapacity = 560;  // the compile gate's bound: about 0.5 s each
+  static constexpr int kCapacity = 600;  // the compile gate's bound: about 0.5 s each
   KernelConfig items[kCapacity]{};
   int count = 0;
 
@@ -198,7 +215,22 @@ constexpr ConfigList registered_configs() {
       const bool divides = validate(c) == nullptr;  // some widths are not shared by two
       list.add(divides ? c : config_for(other, kGemmSpace[i], ClusterShape{1, 1}, StorePath::tma));
     }
+    // Every second one with swapped operands, in one type and cluster, with a bias or not, in turn.
+    if (i % 2 != 0) continue;
+    Problem few = i % 4 == 0 ? bf16 : fp8;
+    if (i % 8 < 4) few.epilogue = {.bias = Bias::column, .activation = Activation::gelu};
+    list.add(
+        config_for(transposed(few), kGemmSpace[i], kClusterSpace[i % kClusterSpaceSize], StorePath::tma));
   }
+  // And in widths that the space does not list, up to the most sums there may be.
+  const int widths[] = {104, 152, 200, 248};
+  for (const BaseConfig& height : kSwappedHeights)
+    for (const int width : widths) {
+      Problem many = width % 16 == 0 ? bf16 : fp8;
+      if (width == 152) many.epilogue = {.scale_a = ScaleMode::vector, .bias = Bias::column};
+      list.add(config_for(transposed(many), {height.schedule, height.tile_m, width}, ClusterShape{1, 1},
+                          StorePath::tma));
+    }
 
   const Epilogue epilogues[] = {
       {.scale_a = ScaleMode::tensor, .scale_b = ScaleMode::tensor},

@@ -56,7 +56,9 @@ double before_activation(const Problem& p, const HostBuffers& buffers, Scalars s
   if (p.epilogue.residual && scalars.beta != 0.0f)
     value += scalars.beta * load_element(p.epilogue.c_type, buffers.c, c_index(p, at));
   if (adds(p.epilogue)) value += load_element(p.d.type, buffers.d, d_index(p, at));
-  if (p.epilogue.bias == Bias::column) value += load_element(p.epilogue.bias_type, buffers.bias, at.column);
+  if (p.epilogue.bias != Bias::none)
+    value += load_element(p.epilogue.bias_type, buffers.bias,
+                          p.epilogue.bias == Bias::column ? at.column : at.row);
   return value;
 }
 

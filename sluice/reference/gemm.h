@@ -48,7 +48,8 @@ constexpr i64 c_index(const Problem& p, const ElementIndex& at) {
   return at.batch * p.c.batch_stride + at.row * p.c.ld + at.column;
 }
 constexpr i64 d_index(const Problem& p, const ElementIndex& at) {
-  return at.batch * p.d.batch_stride + at.row * p.d.ld + at.column;
+  return at.batch * p.d.batch_stride +
+         (p.d.major == Major::k ? at.row * p.d.ld + at.column : at.column * p.d.ld + at.row);
 }
 
 /// ReLU, exact GELU or SiLU; NaN stays NaN.

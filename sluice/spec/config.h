@@ -54,6 +54,7 @@ struct KernelConfig {
   DType d = DType::bf16;
   Major a_major = Major::k;
   Major b_major = Major::k;
+  Major d_major = Major::k;  // mn: operands are swapped, and the tile is stored transposed (product_of)
   bool promotes = false;  // the tensor core sums one k-tile (128 of k) at a time, and fp32 adds add up those
   StorePath store = StorePath::tma;
   Combine combine = Combine::none;
@@ -75,6 +76,16 @@ inline constexpr int kLaunchRegisters = 168;  // per thread of a 384-thread CTA:
 
 SLUICE_HD constexpr int cluster_size(const KernelConfig& c) {
   return c.cluster.m * c.cluster.n * c.cluster.k;
+}
+/// Are the rows of a tile rows of the problem's B, its columns rows of A? Tiles are 64 rows high or more, and
+/// as wide as 8 columns allow: so 192 tokens, or 300, fill them where a tile's rows would be half empty.
+SLUICE_HD constexpr bool is_swapped(const KernelConfig& c) {
+  return c.d_major == Major::mn;
+}
+/// What a kernel multiplies for `p`: its A and B, m and n are those of kernel, tiles and work split. `p`: a
+/// caller's, with its strides filled in.
+SLUICE_HD constexpr Problem product_of(const Problem& p, const KernelConfig& c) {
+  return is_swapped(c) ? transposed(p) : p;
 }
 /// Of a CTA.
 SLUICE_HD constexpr int threads_of(const KernelConfig& c) {

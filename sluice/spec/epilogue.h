@@ -22,8 +22,9 @@ namespace sluice {
 /// both packed and row-major, as quantisers write them.
 enum class ScaleMode : u8 { none, tensor, vector, block };
 inline constexpr int kScaleBlock = 128;  // of k, and of n for scale_b
-/// column: one value per column of D (n of them), broadcast over rows and batch.
-enum class Bias : u8 { none, column };
+/// column: one value per column of D (n of them), broadcast over rows and batch. row: what that is to a
+/// kernel with swapped operands, whose rows are D's columns; no caller has it.
+enum class Bias : u8 { none, column, row };
 /// gelu is the exact one, x * Phi(x) (torch's default); silu is x * sigmoid(x). NaN goes through all of them.
 enum class Activation : u8 { none, relu, gelu, silu };
 /// What becomes of the D that was there. set: it is overwritten. add (fp32 D; no residual, bias or
@@ -80,10 +81,10 @@ SLUICE_HD constexpr int outputs_of(const Epilogue& e, int rows) {
   return e.gated ? rows / 2 : rows;
 }
 
-/// Few registers and instructions an element: no bias, of C only what is 16 bits. The store loops of light
-/// epilogues are unrolled; those of heavy ones are not (docs/findings/heavy-epilogues.md).
+/// Few registers and instructions an element: no bias of columns, of C only what is 16 bits. The store loops
+/// of light epilogues are unrolled; those of heavy ones are not (docs/findings/heavy-epilogues.md).
 SLUICE_HD constexpr bool is_light(const Epilogue& e) {
-  return e.bias == Bias::none && !(e.residual && e.c_type == DType::fp32) &&
+  return e.bias != Bias::column && !(e.residual && e.c_type == DType::fp32) &&
          (e.activation == Activation::none || e.activation == Activation::relu);
 }
 
@@ -97,7 +98,12 @@ SLUICE_HD constexpr const char* name_of(ScaleMode mode) {
   return "?";
 }
 SLUICE_HD constexpr const char* name_of(Bias bias) {
-  return bias == Bias::none ? "none" : "column";
+  switch (bias) {
+    case Bias::none: return "none";
+    case Bias::column: return "column";
+    case Bias::row: return "row";
+  }
+  return "?";
 }
 SLUICE_HD constexpr const char* name_of(Activation activation) {
   switch (activation) {

@@ -23,7 +23,7 @@ enum class Accumulate : u8 { fast, promoted };
 /// batch_stride: from one matrix of the batch to the next; 0 = packed.
 struct Matrix {
   DType type = DType::bf16;
-  Major major = Major::k;  // D and C are row-major (n contiguous): leave it
+  Major major = Major::k;  // a caller's D and C are row-major (n contiguous): leave it. mn: D is stored n x m
   i64 ld = 0;
   i64 batch_stride = 0;
 
@@ -107,6 +107,22 @@ SLUICE_HD constexpr i64 ld_of(const Matrix& x, i64 inner) {
 }
 SLUICE_HD constexpr i64 batch_stride_of(const Matrix& x, i64 inner, i64 outer) {
   return x.batch_stride != 0 ? x.batch_stride : ld_of(x, inner) * outer;
+}
+
+/// The same product with A and B in each other's places: D^T = B A^T, in the memory where D lies. `p` has its
+/// strides filled in, and no C (which would have to turn too).
+SLUICE_HD constexpr Problem transposed(Problem p) {
+  const Problem old = p;
+  p.m = old.n;
+  p.n = old.m;
+  p.a = old.b;
+  p.b = old.a;
+  p.d.major = old.d.major == Major::k ? Major::mn : Major::k;
+  p.epilogue.scale_a = old.epilogue.scale_b;
+  p.epilogue.scale_b = old.epilogue.scale_a;
+  if (old.epilogue.bias != Bias::none)
+    p.epilogue.bias = old.epilogue.bias == Bias::column ? Bias::row : Bias::column;
+  return p;
 }
 
 /// Columns of D.

@@ -31,18 +31,25 @@ SLUICE_HD constexpr int stage_bytes(const KernelConfig& c) {
   return stage_a_bytes(c) + stage_b_bytes(c);
 }
 
-/// Columns of D in one store buffer: the widest of 128, 64, 32, 16 bytes that divides the tile's row.
+/// Columns of the tile in one store buffer. They are D's: the widest of 128, 64, 32, 16 bytes that divides
+/// the tile's row. Of swapped operands they are D's rows, of 128 bytes each, whatever divides the tile.
 SLUICE_HD constexpr int store_columns(const KernelConfig& c) {
+  if (is_swapped(c)) {
+    int columns = kWaveRows;
+    while (columns > 8 && own_columns(c) % columns != 0) columns -= 8;
+    return columns;
+  }
   const int row_bytes = own_outputs(c) * bytes_of(c.d);
   for (int bytes = kSwizzleRowBytes; bytes > 16; bytes /= 2)
     if (row_bytes % bytes == 0) return bytes / bytes_of(c.d);
   return 16 / bytes_of(c.d);
 }
+/// Of D, in a store buffer.
 SLUICE_HD constexpr int store_row_bytes(const KernelConfig& c) {
-  return store_columns(c) * bytes_of(c.d);
+  return (is_swapped(c) ? kWaveRows : store_columns(c)) * bytes_of(c.d);
 }
 SLUICE_HD constexpr int store_buffer_bytes(const KernelConfig& c) {
-  return c.store == StorePath::tma ? kWaveRows * store_row_bytes(c) : 0;
+  return c.store == StorePath::tma ? kWaveRows * store_columns(c) * bytes_of(c.d) : 0;
 }
 
 SLUICE_HD constexpr int stage_offset(const KernelConfig& c, int stage) {

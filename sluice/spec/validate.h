@@ -34,6 +34,23 @@ SLUICE_HD constexpr const char* validate_gated(const KernelConfig& c) {
   return nullptr;
 }
 
+/// Of swapped operands (KernelConfig::d_major).
+SLUICE_HD constexpr const char* validate_swapped(const KernelConfig& c) {
+  if (!is_swapped(c))
+    return c.epilogue.bias == Bias::row ? "a bias of rows is for swapped operands" : nullptr;
+  if (is_plain(c.schedule)) return "plain schedules do not swap operands";
+  if (!is_16bit(c.d)) return "swapped operands need a 16-bit D: its fragments are transposed by stmatrix";
+  if (c.store != StorePath::tma)
+    return "swapped operands need store = tma: their pairs are not neighbours in D";
+  if (c.epilogue.bias == Bias::column)
+    return "swapped operands have a bias of rows: columns are the caller's";
+  if (c.epilogue.residual || c.epilogue.gated) return "swapped operands take no residual and no gate";
+  if (is_block_scaled(c.epilogue)) return "swapped operands take no block scales";
+  if (c.combine == Combine::separate)
+    return "swapped operands have no Combine::separate: the second kernel writes rows of D";
+  return nullptr;
+}
+
 /// nullptr if the config can be compiled and run; else the rule that it breaks, in words.
 SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
   const bool ping_pong = c.schedule == Schedule::ping_pong;
@@ -46,6 +63,7 @@ SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
   if (c.tile.k != k_block(c.a)) return "tile.k must be one 128-byte row: 64 for 16-bit inputs, 128 for fp8";
   if (const char* rule = validate_epilogue(c); rule != nullptr) return rule;
   if (const char* rule = validate_gated(c); rule != nullptr) return rule;
+  if (const char* rule = validate_swapped(c); rule != nullptr) return rule;
   if (is_plain(c.schedule)) return validate_plain(c);
   if (c.warps != 0) return "warps is for plain schedules: the others have 12";
   if (overlaps(c.overlap) && c.combine == Combine::separate)

@@ -62,6 +62,7 @@ void choice_fields(Visitor& v, Values& choice) {
   v.number("cluster_m", choice.cluster.m, cluster);
   v.number("cluster_n", choice.cluster.n, cluster);
   v.number("cluster_k", choice.cluster.k, cluster);
+  v.flag_if("swapped", choice.swapped);
   v.choice("raster", choice.raster);
   v.number("raster_group", choice.raster_group, kSize);
   v.choice_or("numbering", Numbering::launch, choice.numbering);

@@ -186,7 +186,8 @@ double Numbers::before_activation(double sum, const ElementIndex& at) const {
             scale(e.scale_b, work_.buffers.scale_b, at.column) * sum;
   if (e.residual && work_.scalars.beta != 0.0f)
     value += work_.scalars.beta * load_element(e.c_type, work_.buffers.c, c_index(p, at));
-  if (e.bias == Bias::column) value += load_element(e.bias_type, work_.buffers.bias, at.column);
+  if (e.bias != Bias::none)
+    value += load_element(e.bias_type, work_.buffers.bias, e.bias == Bias::column ? at.column : at.row);
   return value;
 }
 
@@ -209,7 +210,8 @@ void Numbers::write_chunk(const Agent& agent, const Step& chunk) {
                             outputs_of(c.epilogue, chunk.tile.n_offset) + chunk.column + j};
       if (at.row >= work_.problem.m || at.column >= d_columns(work_.problem)) continue;  // TMA clips it
       const double value = epilogue(&group.sums[row * c.tile.n + first_sum(c, chunk.column + j)], at);
-      store_element(c.d, group.buffers[chunk.stage].bytes.data(), i * columns + j, value);
+      const int to = is_swapped(c) ? j * kWaveRows + i : i * columns + j;
+      store_element(c.d, group.buffers[chunk.stage].bytes.data(), to, value);
     }
   }
 }
@@ -224,6 +226,14 @@ void Numbers::on_store_read(int cta, int group_index, int which) {
   const i64 first_row = chunk.tile.m_offset + group_row(agent) + chunk.wave * kWaveRows;
   const i64 first_column = outputs_of(c.epilogue, chunk.tile.n_offset) + chunk.column;
   const i64 columns = std::min<i64>(store_columns(c), d_columns(p) - first_column), size = bytes_of(c.d);
+  if (is_swapped(c)) {  // its rows are D's columns
+    const i64 rows = std::min<i64>(kWaveRows, p.m - first_row);
+    for (i64 j = 0; j < columns && rows > 0; ++j)
+      std::memcpy(static_cast<u8*>(work_.buffers.d) +
+                      size * d_index(p, {chunk.tile.batch, first_row, first_column + j}),
+                  buffer.bytes.data() + j * store_row_bytes(c), static_cast<size_t>(rows * size));
+    return;
+  }
   for (i64 i = 0; i < kWaveRows && first_row + i < p.m && columns > 0; ++i) {
     const u8* from = buffer.bytes.data() + i * store_row_bytes(c);
     const i64 to = d_index(p, {chunk.tile.batch, first_row + i, first_column});

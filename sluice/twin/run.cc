@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include <sluice/twin/numbers.h>
 #include <sluice/twin/picker.h>
@@ -32,6 +33,13 @@ Result<void> check_buffers(const Work& work) {
     return missing("scale_d", "the epilogue divides by it");
   if (e.bias != Bias::none && work.buffers.bias == nullptr) return missing("bias", "the epilogue adds it");
   return {};
+}
+
+/// As the product sees them whose operands are swapped.
+HostBuffers swapped(HostBuffers buffers) {
+  std::swap(buffers.a, buffers.b);
+  std::swap(buffers.scale_a, buffers.scale_b);
+  return buffers;
 }
 
 /// Of the two outcomes of an election the one that the counter gives.
@@ -83,7 +91,10 @@ Result<TwinReport> run_on_host(const Plan& plan, const HostBuffers& buffers, flo
   if (plan.split.clusters < 1 || plan.split.group < 1)
     return Error{ErrorCode::invalid_config, fmt::format("{} clusters in bands of {}: both must be at least 1",
                                                         plan.split.clusters, plan.split.group)};
-  const Work work{with_strides(plan.problem), plan.config, buffers, {.alpha = alpha, .beta = beta}};
+  const Work work{product_of(with_strides(plan.problem), plan.config),
+                  plan.config,
+                  is_swapped(plan.config) ? swapped(buffers) : buffers,
+                  {.alpha = alpha, .beta = beta}};
   const Problem& p = work.problem;
   TwinReport report;
   if (p.m == 0 || p.n == 0 || p.batch == 0) return report;

@@ -6,12 +6,15 @@ namespace sluice::twin {
 namespace {
 
 /// Reads what an earlier launch may still write, or writes what it may still read. What the barriers and
-/// shared memory do is nobody else's matter, and B's loads only if they are to wait too.
-bool concerns_others(const Step& step, Wait wait) {
+/// shared memory do is nobody else's matter, and loads of weights only if they are to wait too.
+bool concerns_others(const Step& step, const KernelConfig& c) {
   switch (step.kind) {
-    case StepKind::load_b: return wait == Wait::first;
-    case StepKind::fetch_scales:
     case StepKind::load_a:
+    case StepKind::load_b: {
+      const bool weights = (step.kind == StepKind::load_a) == is_swapped(c);
+      return !weights || c.overlap.wait == Wait::first;
+    }
+    case StepKind::fetch_scales:
     case StepKind::write_scales:
     case StepKind::stage_vectors:
     case StepKind::read_tensor_scales:
@@ -35,7 +38,7 @@ std::optional<Failure> check_waits(const ClusterProgram& program) {
     bool waited = false;
     for (const Step& step : program.agents[i]) {
       waited = waited || step.kind == StepKind::wait_prerequisites;
-      if (!waited && concerns_others(step, scenario.config.overlap.wait))
+      if (!waited && concerns_others(step, scenario.config))
         return Failure{FailureKind::before_the_wait,
                        agent_name(scenario, i) + ": " + to_string(step) +
                            " comes before wait_prerequisites: an earlier launch may not have ended"};

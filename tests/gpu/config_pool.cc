@@ -10,7 +10,7 @@
 namespace sluice::testing {
 namespace {
 
-constexpr int kRandomConfigs = 160, kPlainConfigs = 200;
+constexpr int kRandomConfigs = 120, kPlainConfigs = 150, kSwappedConfigs = 80;
 constexpr ClusterShape kClusters[] = {{1, 1}, {1, 1}, {2, 1}, {1, 2},    {2, 2},    {4, 1},
                                       {1, 4}, {4, 2}, {2, 4}, {1, 1, 2}, {1, 1, 4}, {1, 1, 8}};
 constexpr DType kInputs[] = {DType::bf16, DType::fp16, DType::e4m3, DType::e5m2};
@@ -89,6 +89,22 @@ KernelConfig random_plain_config(Dice& dice, std::initializer_list<Activation> a
   return c;
 }
 
+/// With what they do not take left out; may be impossible too.
+KernelConfig random_swapped_config(Dice& dice, std::initializer_list<Activation> activations) {
+  KernelConfig c = random_config(dice, activations);
+  c.d_major = Major::mn;
+  if (!is_16bit(c.d)) c.d = DType::bf16;
+  c.store = StorePath::tma;
+  c.epilogue = canonical({.scale_a = dice.any_of(kScales),
+                          .scale_b = dice.any_of(kScales),
+                          .bias = dice.one_in(2) ? Bias::row : Bias::none,
+                          .bias_type = dice.any_of(kVectorTypes),
+                          .activation = dice.any_of(activations)});
+  if (c.combine == Combine::separate || c.combine == Combine::add) c.combine = Combine::last_arriver;
+  c.stages = std::min(max_stages(c), dice.one_in(2) ? kMaxStages : dice.between(2, 4));
+  return c;
+}
+
 void add(std::vector<KernelConfig>& pool, const KernelConfig& c) {
   if (validate(c) == nullptr && std::find(pool.begin(), pool.end(), c) == pool.end()) pool.push_back(c);
 }
@@ -97,6 +113,12 @@ void add_random(std::vector<KernelConfig>& pool, u64 seed, size_t count,
                 std::initializer_list<Activation> activations) {
   Dice dice(seed);
   while (pool.size() < count) add(pool, random_config(dice, activations));
+}
+
+void add_random_swapped(std::vector<KernelConfig>& pool, u64 seed, size_t count,
+                        std::initializer_list<Activation> activations) {
+  Dice dice(seed);
+  while (pool.size() < count) add(pool, random_swapped_config(dice, activations));
 }
 
 void add_random_plain(std::vector<KernelConfig>& pool, u64 seed, size_t count,
@@ -114,6 +136,7 @@ std::vector<KernelConfig> exact_pool() {
     if (c.epilogue.activation == Activation::none || c.epilogue.activation == Activation::relu) add(pool, c);
   add_random(pool, 1, pool.size() + kRandomConfigs, {Activation::none, Activation::none, Activation::relu});
   add_random_plain(pool, 3, pool.size() + kPlainConfigs, {Activation::none, Activation::relu});
+  add_random_swapped(pool, 5, pool.size() + kSwappedConfigs, {Activation::none, Activation::relu});
   return pool;
 }
 
@@ -121,6 +144,7 @@ std::vector<KernelConfig> real_pool() {
   std::vector<KernelConfig> pool;
   add_random(pool, 2, 64, {Activation::none, Activation::relu, Activation::gelu, Activation::silu});
   add_random_plain(pool, 4, 80, {Activation::none, Activation::relu, Activation::gelu, Activation::silu});
+  add_random_swapped(pool, 6, 96, {Activation::none, Activation::relu, Activation::gelu, Activation::silu});
   return pool;
 }
 

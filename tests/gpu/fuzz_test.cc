@@ -3,7 +3,9 @@
 // path and epilogue: not one wrong bit, not one byte changed outside D. A failure prints the line that runs
 // it alone.
 //   SLUICE_FUZZ_FIRST, SLUICE_FUZZ_COUNT   which cases (default 0, 20000)
-//   SLUICE_FUZZ_SCHEDULE                   only kernels of this schedule, like plain_wgmma (default: all)
+//   SLUICE_FUZZ_SCHEDULE                   only kernels of this schedule, like plain_wgmma, or only those
+//   that
+//                                          are "swapped" (default: all)
 //   SLUICE_TEST_BATCH                      cases between waits (default 500; 1 finds the one that hangs)
 // Able to fail: verify_kernels_test shows on a CPU that the judge finds each kind of damage.
 #include <sluice/kernels/verify_arith.h>
@@ -42,9 +44,11 @@ std::string replay_line(i64 index) {
 TEST_F(fuzz, random_problems_are_exact) {
   const i64 first = setting("SLUICE_FUZZ_FIRST", 0), count = setting("SLUICE_FUZZ_COUNT", kCases);
   std::vector<KernelConfig> all = exact_pool();
-  if (const std::string schedule = wanted_schedule(); !schedule.empty())
+  if (const std::string wanted = wanted_schedule(); !wanted.empty())
     all.erase(std::remove_if(all.begin(), all.end(),
-                             [&](const KernelConfig& c) { return name_of(c.schedule) != schedule; }),
+                             [&](const KernelConfig& c) {
+                               return wanted == "swapped" ? !is_swapped(c) : name_of(c.schedule) != wanted;
+                             }),
               all.end());
   ASSERT_FALSE(all.empty()) << "SLUICE_FUZZ_SCHEDULE=" << wanted_schedule() << " is no schedule";
   const auto config_of = [&](i64 index) { return static_cast<size_t>(index % static_cast<i64>(all.size())); };

@@ -74,20 +74,25 @@ i64 storable_n(const KernelConfig& c, i64 n) {
 
 Problem typed_problem(const KernelConfig& c) {
   const bool promoted = c.promotes;
-  return {.a = {.type = c.a, .major = c.a_major},
-          .b = {.type = c.b, .major = c.b_major},
-          .c = {.type = c.epilogue.c_type},
-          .d = {.type = c.d},
-          .epilogue = c.epilogue,
-          .accumulate = promoted ? Accumulate::promoted : Accumulate::fast,
-          .deterministic = c.combine != Combine::add};
+  const Problem product{.a = {.type = c.a, .major = c.a_major},
+                        .b = {.type = c.b, .major = c.b_major},
+                        .c = {.type = c.epilogue.c_type},
+                        .d = {.type = c.d, .major = c.d_major},
+                        .epilogue = c.epilogue,
+                        .accumulate = promoted ? Accumulate::promoted : Accumulate::fast,
+                        .deterministic = c.combine != Combine::add};
+  return is_swapped(c) ? transposed(product) : product;
+}
+
+TileGrid grid_of(const Problem& problem, const KernelConfig& config) {
+  const Problem p = product_of(problem, config);
+  return tile_grid(config, static_cast<int>(p.m), static_cast<int>(p.n), static_cast<int>(p.k),
+                   static_cast<int>(p.batch));
 }
 
 /// Any number of tiles to any number of clusters, also more than are resident at once.
 void stream_some(Dice& dice, Plan& plan) {
-  const Problem& p = plan.problem;
-  const TileGrid grid = tile_grid(plan.config, static_cast<int>(p.m), static_cast<int>(p.n),
-                                  static_cast<int>(p.k), static_cast<int>(p.batch));
+  const TileGrid grid = grid_of(plan.problem, plan.config);
   const int tiles = cluster_tiles(grid);
   plan.split.streamed = 0;
   if (tiles == 0 || grid.k_tiles == 0) return;
@@ -108,9 +113,7 @@ void stream_some(Dice& dice, Plan& plan) {
 
 Plan plan_for(const Problem& problem, const KernelConfig& config, const DeviceInfo& device, int clusters) {
   Plan plan{.problem = with_strides(problem), .config = config, .smem_bytes = smem_bytes(config)};
-  const Problem& p = plan.problem;
-  const TileGrid grid = tile_grid(config, static_cast<int>(p.m), static_cast<int>(p.n), static_cast<int>(p.k),
-                                  static_cast<int>(p.batch));
+  const TileGrid grid = grid_of(plan.problem, config);
   const int most = std::max(1, std::min(cluster_tiles(grid), clusters_at_once(cluster_size(config), device)));
   plan.split.clusters = clusters == 0 ? most : std::min(clusters, most);
   if (is_plain(config.schedule)) plan.split.clusters = std::max(1, cluster_tiles(grid));
@@ -139,8 +142,10 @@ Problem problem_for(const KernelConfig& config, i64 m, i64 n, i64 k) {
 Case random_case(const KernelConfig& config, const DeviceInfo& device, u64 seed, const CaseLimits& limits) {
   Dice dice(seed);
   Problem p = typed_problem(config);
-  p.m = random_extent(dice, config.tile.m * config.cluster.m, limits.largest);
-  p.n = storable_n(config, random_extent(dice, config.tile.n * config.cluster.n, limits.largest));
+  int tile_m = config.tile.m * config.cluster.m, tile_n = config.tile.n * config.cluster.n;
+  if (is_swapped(config)) std::swap(tile_m, tile_n);
+  p.m = random_extent(dice, tile_m, limits.largest);
+  p.n = storable_n(config, random_extent(dice, tile_n, limits.largest));
   p.k = random_k(dice, config, limits.largest);
   p.batch = dice.one_in(5) ? dice.between(2, 4) : 1;
   pad_strides(dice, p, config.store == StorePath::tma);

@@ -48,13 +48,20 @@ inline Operands make_operands(const Problem& given) {
   return o;
 }
 
-/// A plan by hand: `given` with the problem's types and layouts.
-inline Plan plan_of(const Problem& problem, const KernelConfig& given, int clusters) {
+/// `given` with the problem's types and layouts.
+inline KernelConfig config_of(const Problem& problem, const KernelConfig& given) {
   KernelConfig config = given;
-  config.tile.k = k_block(problem.a.type);
-  config.a = problem.a.type, config.b = problem.b.type, config.d = problem.d.type;
-  config.a_major = problem.a.major, config.b_major = problem.b.major;
-  config.epilogue = problem.epilogue;
+  const Problem product = product_of(problem, given);
+  config.tile.k = k_block(product.a.type);
+  config.a = product.a.type, config.b = product.b.type, config.d = product.d.type;
+  config.a_major = product.a.major, config.b_major = product.b.major;
+  config.epilogue = product.epilogue;
+  return config;
+}
+
+/// A plan by hand.
+inline Plan plan_of(const Problem& problem, const KernelConfig& given, int clusters) {
+  const KernelConfig config = config_of(problem, given);
   EXPECT_EQ(validate(config), nullptr) << validate(config);
   return {.problem = with_strides(problem), .config = config, .split = {.clusters = clusters, .group = 2}};
 }

@@ -77,6 +77,21 @@ struct IdleCtasLeave : Machine {
   void read_tensor_scales() {}
 };
 
+/// Of swapped operands the weights are A: their loads may come early, and B's must not.
+TEST(overlap, of_swapped_operands_the_other_one_may_come_early) {
+  Scenario swapped = make({.k_tiles = 3, .overlap = kWeightsFirst});
+  swapped.config.d = DType::bf16;
+  swapped.config.store = StorePath::tma;
+  swapped.config.d_major = Major::mn;
+  const Exploration found = explore_all(record_gemm(swapped), {.max_states = 2'000'000});
+  EXPECT_FALSE(found.failure) << describe(*found.failure);
+  ClusterProgram program = record_gemm(swapped).clusters.front();
+  EXPECT_FALSE(check_waits(program));
+  program.scenario.config.d_major = Major::k;  // judged as if they were not swapped
+  ASSERT_TRUE(check_waits(program));
+  EXPECT_EQ(check_waits(program)->kind, FailureKind::before_the_wait);
+}
+
 TEST(overlap, planted_bugs_fall) {
   expect_both_catch<NeverWaits>(FailureKind::before_the_wait, {.k_tiles = 1, .overlap = kWeightsFirst});
   expect_both_catch<OnlyLoadWaits>(FailureKind::before_the_wait, {.k_tiles = 1, .overlap = kWeightsFirst});

@@ -16,22 +16,24 @@ constexpr ConfigList kConfigs = registered_configs();
 
 /// Two cluster tiles and a bit in each direction, two and a half k-tiles.
 Problem problem_for(const KernelConfig& c) {
-  return {.m = c.tile.m * c.cluster.m + 5,
-          .n = c.tile.n * c.cluster.n + (c.epilogue.gated ? kGatedGroup : 3),
-          .k = 2 * c.tile.k + c.tile.k / 2,
-          .a = {.type = c.a, .major = c.a_major},
-          .b = {.type = c.b, .major = c.b_major},
-          .d = {.type = c.d},
-          .epilogue = c.epilogue,
-          .deterministic = c.combine != Combine::add};
+  const Problem product{.m = c.tile.m * c.cluster.m + 5,
+                        .n = c.tile.n * c.cluster.n + (c.epilogue.gated ? kGatedGroup : 3),
+                        .k = 2 * c.tile.k + c.tile.k / 2,
+                        .a = {.type = c.a, .major = c.a_major},
+                        .b = {.type = c.b, .major = c.b_major},
+                        .d = {.type = c.d, .major = c.d_major},
+                        .epilogue = c.epilogue,
+                        .deterministic = c.combine != Combine::add};
+  return is_swapped(c) ? transposed(product) : product;
 }
 
 /// Two clusters; where tiles can be shared, three, which share all but the last.
 Plan plan_for(const Problem& problem, const KernelConfig& config) {
   const bool shares = config.combine != Combine::none;
   Plan plan = plan_of(problem, config, shares ? 3 : 2);
-  const int tiles = cluster_tiles(tile_grid(config, static_cast<int>(problem.m), static_cast<int>(problem.n),
-                                            static_cast<int>(problem.k), static_cast<int>(problem.batch)));
+  const Problem p = product_of(problem, config);
+  const int tiles = cluster_tiles(tile_grid(config, static_cast<int>(p.m), static_cast<int>(p.n),
+                                            static_cast<int>(p.k), static_cast<int>(p.batch)));
   plan.split.streamed = shares ? tiles - 1 : 0;
   return plan;
 }
@@ -72,12 +74,12 @@ TEST(registry, every_configuration_computes_a_small_problem) {
 TEST(registry, every_configuration_in_random_interleavings) {
   i64 schedules = 0;
   for (const KernelConfig& config : kConfigs) {
-    const Problem p = problem_for(config);
+    const Problem problem = problem_for(config), p = product_of(problem, config);
     const Scenario scenario{.config = config,
                             .m = static_cast<int>(p.m) * 2,
                             .n = static_cast<int>(p.n),
                             .k = (config.stages + 2) * config.tile.k,
-                            .split = plan_for(p, config).split};
+                            .split = plan_for(problem, config).split};
     const Exploration found = explore_random(record_gemm(scenario), {.seed = 1, .schedules = 20});
     ASSERT_FALSE(found.failure) << describe(*found.failure);
     schedules += found.schedules;

@@ -81,6 +81,33 @@ TEST(run, block_scales_of_every_row_column_block_and_k_tile) {
     }
 }
 
+/// D^T = B A^T: every schedule, cluster and split, layouts of both operands, scales of both kinds, tails.
+TEST(run, swapped_operands) {
+  int ran = 0;
+  for (const KernelConfig& plain : {kPingPong, kCooperative})
+    for (const ClusterShape cluster : {ClusterShape{1, 1}, {2, 1}, {1, 2}, {1, 1, 2}})
+      for (const Major major : {Major::k, Major::mn}) {
+        Problem problem = product(70, 136, 200, DType::bf16, DType::fp16);
+        problem.batch = 2;
+        problem.d.ld = 144;
+        problem.a.major = major, problem.b.major = Major::k;
+        problem.epilogue = {.scale_a = ScaleMode::vector,
+                            .scale_b = ScaleMode::vector,
+                            .bias = Bias::column,
+                            .activation = Activation::relu};
+        KernelConfig config = plain;
+        config.cluster = cluster;
+        config.d_major = Major::mn;
+        for (const int columns : {8, 48, 64}) {
+          config.tile.n = columns;
+          if (validate(config_of(problem, config)) != nullptr) continue;
+          expect_equals_reference(problem, config, 2);
+          ++ran;
+        }
+      }
+  EXPECT_GT(ran, 30);
+}
+
 TEST(run, the_whole_epilogue) {
   Problem problem = product(100, 72, 128, DType::e4m3, DType::bf16);
   problem.c.ld = 80;

@@ -85,7 +85,7 @@ TEST(cli_flags, every_epilogue_and_layout_flag_arrives) {
 TEST(cli_flags, overrides_arrive) {
   const auto request = parse(
       "64x64x64 --schedule ping_pong --tile 128x256 --stages 3 --cluster 2x1 --store direct --raster along_n "
-      "--raster-group 4 --numbering gpc --clusters 66");
+      "--raster-group 4 --numbering gpc --clusters 66 --swapped false");
   ASSERT_TRUE(request);
   const PlanOverrides& o = request->overrides;
   EXPECT_EQ(o.schedule, Schedule::ping_pong);
@@ -98,6 +98,9 @@ TEST(cli_flags, overrides_arrive) {
   EXPECT_EQ(o.raster_group, 4);
   EXPECT_EQ(o.numbering, Numbering::gpc);
   EXPECT_EQ(o.clusters, 66);
+  EXPECT_EQ(o.swapped, false);
+  EXPECT_EQ(parse("64x64x64 --swapped true")->overrides.swapped, true);
+  EXPECT_FALSE(parse("64x64x64")->overrides.swapped.has_value());
 }
 
 TEST(cli_flags, splits_along_k_arrive) {

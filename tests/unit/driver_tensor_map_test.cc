@@ -161,7 +161,10 @@ TEST_F(TensorMapTest, boxes_of_every_registered_config_fill_a_stage_and_tile_d) 
            {ClusterShape{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}, {1, 4}, {4, 2}, {2, 4}})
         for (const Major a : {Major::k, Major::mn})
           for (const Major b : {Major::k, Major::mn})
-            for (const DType d : {DType::bf16, DType::fp32, DType::e4m3}) {
+            for (const auto& [d, d_major] : {std::pair(DType::bf16, Major::k),
+                                             {DType::bf16, Major::mn},
+                                             {DType::fp32, Major::k},
+                                             {DType::e4m3, Major::k}}) {
               const KernelConfig c{.schedule = base.schedule,
                                    .tile = {base.tile_m, base.tile_n, k_block(type)},
                                    .stages = 2,
@@ -170,7 +173,8 @@ TEST_F(TensorMapTest, boxes_of_every_registered_config_fill_a_stage_and_tile_d) 
                                    .b = type,
                                    .d = d,
                                    .a_major = a,
-                                   .b_major = b};
+                                   .b_major = b,
+                                   .d_major = d_major};
               if (validate(c) != nullptr) continue;
               Problem p{.m = 8192, .n = 4096, .k = 2048, .batch = 2};
               p.a = {.type = type, .major = a};
@@ -185,7 +189,7 @@ TEST_F(TensorMapTest, boxes_of_every_registered_config_fill_a_stage_and_tile_d) 
               EXPECT_EQ(filled_bytes(b_map_shape(c, p), b, c.tile.n, cluster.m), stage_b_bytes(c));
               const TensorMapShape store = d_map_shape(c, p);
               EXPECT_EQ(store.box_inner * store.box_outer * bytes_of(d), store_buffer_bytes(c));
-              EXPECT_EQ(c.tile.n % store.box_inner, 0);
+              EXPECT_EQ(c.tile.n % (is_swapped(c) ? store.box_outer : store.box_inner), 0);
               ++checked;
             }
   EXPECT_GT(checked, 500);

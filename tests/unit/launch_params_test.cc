@@ -95,6 +95,38 @@ TEST_F(LaunchParams, every_argument_arrives) {
   EXPECT_EQ(params.raster_group, kernel.plan().split.group);
 }
 
+TEST_F(LaunchParams, swapped_operands_change_places) {
+  Problem p{.m = 200, .n = 512, .k = 128};
+  p.d.ld = 528;
+  p.epilogue.scale_a = ScaleMode::vector;
+  p.epilogue.scale_b = ScaleMode::tensor;
+  const gemm::Kernel kernel = prepared(p, {.schedule = Schedule::cooperative,
+                                           .tile_m = 128,
+                                           .tile_n = 104,
+                                           .cluster = ClusterShape{1, 1},
+                                           .swapped = true,
+                                           .splits = 1});
+  EXPECT_EQ(kernel.plan().problem, with_strides(p));
+  const gemm::Args args = args_for(p);
+  launched(gemm::launch(kernel, args, nullptr), 1);
+  const GemmParams& params = driver.launch(0).params;
+  EXPECT_EQ(decode(params.map_a).address, address(args.b));
+  EXPECT_EQ(decode(params.map_a).outer, 512u);
+  EXPECT_EQ(decode(params.map_b).address, address(args.a));
+  EXPECT_EQ(decode(params.map_b).outer, 200u);
+  EXPECT_EQ(decode(params.map_b_tail).address, address(args.a)) << "200 rows are not whole tiles of 104";
+  EXPECT_EQ(decode(params.map_d).address, address(args.d));
+  EXPECT_EQ(decode(params.map_d).inner, 512u);
+  EXPECT_EQ(decode(params.map_d).outer, 200u);
+  EXPECT_EQ(decode(params.map_d).row_stride, 528u * 2);
+  EXPECT_EQ(params.scale_a, args.scale_b);
+  EXPECT_EQ(params.scale_b, args.scale_a);
+  EXPECT_EQ(params.m, 512);
+  EXPECT_EQ(params.n, 200);
+  EXPECT_EQ(params.grid.rows, 4);
+  EXPECT_EQ(params.grid.columns, 2);
+}
+
 /// The fake GPU deals clusters out over nine GPCs turn about, and the host asks it once.
 TEST_F(LaunchParams, clusters_are_numbered_by_gpc) {
   const Problem p{.m = 2048, .n = 4096, .k = 128};

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include <sluice/host/gemm_checks.h>
 #include <sluice/host/planner/streams.h>
 #include <sluice/records.h>
 
@@ -72,13 +73,14 @@ TEST(planner_candidates, are_valid_launchable_and_best_first_for_any_problem) {
     double last = 0;
     for (const Plan& plan : *plans) {
       ASSERT_EQ(validate(plan.config), nullptr);
-      ASSERT_EQ(plan.config.a, p.a.type);
+      const Problem product = product_of(plan.problem, plan.config);
+      ASSERT_EQ(plan.config.a, product.a.type);
       ASSERT_GE(plan.estimate.total_us, last);
       last = plan.estimate.total_us;
       if (is_plain(plan.config.schedule)) continue;  // planner_plain_test.cc
       ASSERT_EQ(plan.config.promotes, p.accumulate == Accumulate::promoted && is_fp8(p.a.type));
-      const TileGrid grid = tile_grid(plan.config, static_cast<int>(p.m), static_cast<int>(p.n),
-                                      static_cast<int>(p.k), static_cast<int>(p.batch));
+      const TileGrid grid = tile_grid(plan.config, static_cast<int>(product.m), static_cast<int>(product.n),
+                                      static_cast<int>(product.k), static_cast<int>(product.batch));
       ASSERT_GE(plan.split.group, 1);
       ASSERT_GE(plan.split.clusters, 1);
       const int streamed = plan.split.streamed, whole = cluster_tiles(grid) - streamed;
@@ -91,7 +93,7 @@ TEST(planner_candidates, are_valid_launchable_and_best_first_for_any_problem) {
       const bool listed = std::find(combines.begin(), combines.end(), plan.config.combine) != combines.end();
       ASSERT_EQ(listed, streamed > 0);
       ASSERT_TRUE(listed || plan.config.combine == Combine::none);
-      ASSERT_EQ(stream_problem(p, plan.config, plan.split), "");
+      ASSERT_EQ(stream_problem(product, plan.config, plan.split), "");
       ASSERT_EQ(plan.workspace_bytes, workspace_bytes(plan.config, plan.split));
       ASSERT_LE(plan.workspace_bytes, kWorkspaceLimit);
     }
@@ -142,6 +144,37 @@ TEST(planner_candidates, clusters_of_eight_are_tried_within_their_wave) {
     EXPECT_LE(plan.split.clusters, kH200.max_clusters_of_8);
   }
   EXPECT_TRUE(tried);
+}
+
+/// 192 rows fill three quarters of two tiles of 128, and all of a tile's columns.
+TEST(planner_candidates, operands_are_swapped_where_rows_would_be_empty) {
+  const Problem p{.m = 192, .n = 16384, .k = 4096};
+  const Plan plan = planned(p);
+  EXPECT_TRUE(is_swapped(plan.config)) << short_name(plan.config);
+  EXPECT_EQ(plan.problem, with_strides(p)) << "the caller's";
+  EXPECT_LT(plan.estimate.total_us, planned(p, {.swapped = false}).estimate.total_us);
+  for (const Plan& other : candidates(p, kH200, {.swapped = true})) {
+    EXPECT_TRUE(is_swapped(other.config));
+    EXPECT_TRUE(gemm::check_plan(other, kH200).ok()) << short_name(other.config);
+  }
+  // Tile and cluster without a word about operands are those of the problem, as are many rows and few.
+  for (const Plan& other : candidates(p, kH200, {.tile_m = 128})) EXPECT_FALSE(is_swapped(other.config));
+  for (const i64 m : {64, 1025})
+    for (const Plan& other : candidates({.m = m, .n = 16384, .k = 4096}, kH200))
+      EXPECT_FALSE(is_swapped(other.config)) << m;
+}
+
+TEST(planner_candidates, what_swapped_operands_do_not_take_is_planned_without) {
+  Problem p{.m = 192, .n = 16384, .k = 4096};
+  p.epilogue.bias = Bias::column;
+  EXPECT_EQ(planned(p, {.swapped = true}).config.epilogue.bias, Bias::row);
+  p.epilogue.residual = true;
+  for (const Plan& plan : candidates(p, kH200)) EXPECT_FALSE(is_swapped(plan.config));
+  const Result<Plan> asked = gemm::plan(p, kH200, {.swapped = true});
+  ASSERT_FALSE(asked);
+  EXPECT_EQ(asked.error().code, ErrorCode::invalid_config);
+  EXPECT_NE(asked.error().message.find("swapped operands take no residual and no gate"), std::string::npos)
+      << asked.error().message;
 }
 
 TEST(planner_candidates, overrides_are_obeyed_and_the_rest_is_still_chosen) {

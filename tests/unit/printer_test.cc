@@ -122,10 +122,11 @@ TEST(printer, work_split_prints_every_field) {
 TEST(printer, prints_as_many_fields_as_the_type_has) {
   using sluice::to_string;
   const sluice::Overlap waits{.wait = sluice::Wait::first, .trigger = sluice::Trigger::at_start};
-  EXPECT_EQ(printed_fields(to_string(sluice::KernelConfig{.warps = 8, .overlap = waits})),
+  EXPECT_EQ(printed_fields(
+                to_string(sluice::KernelConfig{.d_major = sluice::Major::mn, .warps = 8, .overlap = waits})),
             field_count<sluice::KernelConfig>());
-  EXPECT_EQ(printed_fields(to_string(sluice::KernelConfig{})), field_count<sluice::KernelConfig>() - 2)
-      << "no warps, no overlap";
+  EXPECT_EQ(printed_fields(to_string(sluice::KernelConfig{})), field_count<sluice::KernelConfig>() - 3)
+      << "no swapped operands, warps or overlap";
   EXPECT_EQ(printed_fields(to_string(sluice::Problem{})), field_count<sluice::Problem>());
   EXPECT_EQ(printed_fields(to_string(sluice::WorkSplit{})), field_count<sluice::WorkSplit>());
   EXPECT_EQ(field_count<sluice::WorkSplit>(), 5);  // the counter itself

@@ -100,6 +100,14 @@ TEST(tuner_record, says_that_there_is_a_bias_and_nothing_where_there_is_none) {
   EXPECT_EQ(parse_records(to_json(record), "FILE").records, std::vector{record});
 }
 
+TEST(tuner_record, says_that_operands_are_swapped_and_nothing_where_they_are_not) {
+  TuningRecord record = sample_record();
+  EXPECT_FALSE(sample_json().contains("swapped"));
+  dense_choice(record).swapped = true;
+  EXPECT_EQ(Json::parse(to_json(record))["swapped"], true);
+  EXPECT_EQ(parse_records(to_json(record), "FILE").records, std::vector{record});
+}
+
 TEST(tuner_record, values_out_of_range_are_refused) {
   const struct {
     const char* name;

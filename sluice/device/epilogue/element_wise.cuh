@@ -24,6 +24,7 @@ struct TensorScales {
 };
 struct RowScales {
   float upper, lower;
+  float upper_bias = 0, lower_bias = 0;  // with Bias::row
 };
 /// Operands of two neighbouring columns, read once for all rows of a fragment.
 struct ColumnPair {
@@ -93,6 +94,10 @@ struct ElementWise {
     }
     return bias;
   }
+  /// With Bias::row.
+  SLUICE_DEVICE float row_bias(int row) const {
+    return row < params.m ? load_element<kEpilogue.bias_type>(params.bias, row) : 0;
+  }
   SLUICE_DEVICE ColumnPair columns(int column) const { return {column_scales(column), column_bias(column)}; }
 
   /// C, where there are few sums a thread; gemm.cuh reads it ahead (residual.cuh). Zeros outside of it.
@@ -115,7 +120,7 @@ struct ElementWise {
       value.x += params.beta * c.x;
       value.y += params.beta * c.y;
     }
-    if constexpr (kEpilogue.bias == Bias::column) {
+    if constexpr (kEpilogue.bias != Bias::none) {
       value.x += operands.bias.x;
       value.y += operands.bias.y;
     }
@@ -143,8 +148,12 @@ struct ElementWise {
   /// `sums`: four of a thread, the upper pair first.
   SLUICE_DEVICE FragmentPairs apply_to_fragment(const float* sums, const RowScales& scales,
                                                 const ColumnPair& operands, const FragmentPairs& c) const {
-    return {apply({sums[0], sums[1]}, scales.upper, operands, c.upper),
-            apply({sums[2], sums[3]}, scales.lower, operands, c.lower)};
+    return {apply({sums[0], sums[1]}, scales.upper, of_row(operands, scales.upper_bias), c.upper),
+            apply({sums[2], sums[3]}, scales.lower, of_row(operands, scales.lower_bias), c.lower)};
+  }
+  SLUICE_DEVICE static ColumnPair of_row(ColumnPair operands, float bias) {
+    if constexpr (kEpilogue.bias == Bias::row) operands.bias = {bias, bias};
+    return operands;
   }
   /// `sums`: eight, first those of the gate.
   SLUICE_DEVICE FragmentPairs apply_gated_to_fragment(const float* sums, const RowScales& scales,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a WGMMA fragment, already in D's meaning, into a swizzled store buffer of 64 rows.
-// The buffer is what the tensor map of D expects: rows of store_row_bytes, 16-byte units permuted by the row.
+// Writes a WGMMA fragment, already in D's meaning, into a swizzled store buffer of 64 rows, or of swapped
+// operands of 64 columns. The buffer is what the tensor map of D expects: rows of store_row_bytes, 16-byte
+// units permuted by the row.
 //   thread t: rows 16(t/32) + (t%32)/4 and +8, columns 8j + 2(t%4) and +1 of the j-th group of 8 columns
 #pragma once
 
@@ -19,7 +20,7 @@ SLUICE_DEVICE u32 swizzle(u32 offset) {
   return offset ^ ((offset >> 7 & (kUnits - 1)) << 4);
 }
 
-template <DType kType, int kRowBytes>
+template <DType kType, int kRowBytes, bool kSwapped>
 struct FragmentStore {
   u32 buffer;
   int thread;  // in the warpgroup
@@ -57,6 +58,30 @@ struct FragmentStore {
       ptx::store_shared_v2(address, value.x, value.y);
     else
       ptx::store_shared_u16(address, pack_e4m3(value.x, value.y));
+  }
+};
+
+/// Of swapped operands: the tile's rows are D's columns, so each 8 x 8 of it is turned on its way.
+template <DType kType, int kRowBytes>
+struct FragmentStore<kType, kRowBytes, true> {
+  static_assert(is_16bit(kType));
+  u32 buffer;
+  int thread;  // in the warpgroup
+
+  template <int kGroups>
+  SLUICE_DEVICE void write(int first, const FragmentPairs (&groups)[kGroups]) const {
+    static_assert(kGroups == 1 || kGroups == 2);
+    const int lane = thread % 32, matrix = lane / 8;  // as above
+    const int row = (first + (kGroups == 2 ? matrix / 2 : 0)) * 8 + lane % 8;
+    const int unit = thread / 32 * 2 + matrix % 2;
+    const u32 address = buffer + swizzle<kRowBytes>(row * kRowBytes + unit * 16);
+    const u32 upper = pack_16bit<kType>(groups[0].upper.x, groups[0].upper.y);
+    const u32 lower = pack_16bit<kType>(groups[0].lower.x, groups[0].lower.y);
+    if constexpr (kGroups == 2)
+      ptx::stmatrix_x4_trans(address, upper, lower, pack_16bit<kType>(groups[1].upper.x, groups[1].upper.y),
+                             pack_16bit<kType>(groups[1].lower.x, groups[1].lower.y));
+    else
+      ptx::stmatrix_x2_trans(address, upper, lower);
   }
 };
 

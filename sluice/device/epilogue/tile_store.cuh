@@ -9,8 +9,31 @@
 #include <sluice/device/epilogue/residual.cuh>
 #include <sluice/device/epilogue/scale_vectors.cuh>
 #include <sluice/device/math/wgmma_ss.cuh>
+#include <sluice/device/optional_member.cuh>
 
 namespace sluice {
+
+/// A thread's part of a bias of rows, in registers: read while the products run.
+template <KernelConfig kConfig>
+struct RowBias {
+  static constexpr bool kUsed = kConfig.epilogue.bias == Bias::row;
+  float upper[waves(kConfig)], lower[waves(kConfig)];
+
+  /// `row`: of D, the thread's first.
+  SLUICE_DEVICE void read(const ElementWise<kConfig.epilogue>& ops, int row) {
+#pragma unroll
+    for (int wave = 0; wave < waves(kConfig); ++wave) {
+      upper[wave] = ops.row_bias(row + wave * kWaveRows);
+      lower[wave] = ops.row_bias(row + wave * kWaveRows + 8);
+    }
+  }
+  /// Not indexed, so that it stays in registers where the waves' loop is rolled.
+  SLUICE_DEVICE void put(int wave, RowScales& rows) const {
+#pragma unroll
+    for (int i = 0; i < waves(kConfig); ++i)
+      if (i == wave) rows.upper_bias = upper[i], rows.lower_bias = lower[i];
+  }
+};
 
 /// Nothing of it is kept: it is made where it is used, of what the machine has.
 template <KernelConfig kConfig>
@@ -23,6 +46,7 @@ struct TileStore {
   const ElementWise<kConfig.epilogue>& ops;
   const Accumulator<waves(kConfig), kConfig.tile.n>& sums;
   ScaleVectors<kConfig> vectors;
+  const Optional<RowBias<kConfig>::kUsed, RowBias<kConfig>>& row_bias;
   int group_row;  // first row of the CTA's tile that the group works on
 
   /// One chunk of store_columns() columns, from `at` on, into the buffer that D's tensor map describes.
@@ -30,7 +54,8 @@ struct TileStore {
     constexpr int kGroups = store_columns(kConfig) / 8;
     constexpr int kStep = kGroups % 2 == 0 ? 2 : 1;
     constexpr int kAhead = unrolls_stores(kConfig) ? min(kGroups, kOperandsAhead) : kStep;
-    const FragmentStore<kConfig.d, store_row_bytes(kConfig)> store{buffer, vectors.thread};
+    const FragmentStore<kConfig.d, store_row_bytes(kConfig), is_swapped(kConfig)> store{buffer,
+                                                                                        vectors.thread};
     const RowScales scales = row_scales(at.wave);
     const auto write = [&](int first) {
       ColumnPair operands[kAhead * kSides];
@@ -90,11 +115,13 @@ struct TileStore {
     return outputs_of(kConfig.epilogue, tile.n_offset);
   }
   SLUICE_DEVICE RowScales row_scales(int wave) const {
+    RowScales rows{ops.tensor_scale, ops.tensor_scale};
     if constexpr (ScaleVectors<kConfig>::kRows) {
       const RowScales staged = vectors.rows(fragment_row(wave) - group_row);
-      return {ops.tensor_scale * staged.upper, ops.tensor_scale * staged.lower};
+      rows = {ops.tensor_scale * staged.upper, ops.tensor_scale * staged.lower};
     }
-    return {ops.tensor_scale, ops.tensor_scale};
+    if constexpr (RowBias<kConfig>::kUsed) row_bias.put(wave, rows);
+    return rows;
   }
   /// This thread's operands in the group of 8 columns of D that begins at `column` of those of the tile: of
   /// each side.

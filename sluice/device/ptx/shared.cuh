@@ -25,6 +25,11 @@ SLUICE_DEVICE void stmatrix_x4_trans(u32 row_address, u32 v0, u32 v1, u32 v2, u3
       "r"(v0), "r"(v1), "r"(v2), "r"(v3)
       : "memory");
 }
+SLUICE_DEVICE void stmatrix_x2_trans(u32 row_address, u32 v0, u32 v1) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared::cta.b16 [%0], {%1, %2};" ::"r"(row_address),
+               "r"(v0), "r"(v1)
+               : "memory");
+}
 SLUICE_DEVICE void store_shared_u16(u32 address, u16 value) {
   asm volatile("st.shared::cta.u16 [%0], %1;" ::"r"(address), "h"(value) : "memory");
 }

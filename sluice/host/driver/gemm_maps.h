@@ -7,8 +7,10 @@
 //   B  Major::mn       {n, k, batch}     {64, tile.k / cluster.m}             128
 //   a K-major tail     the same          {tile.k, rows of the last slice}     128
 //   D  (tma)           {d_columns, m, batch}  {store_columns, 64}             store_row_bytes
+//   D  of swapped operands  {m, n, batch}     {64, store_columns}             128
 //   B of gated products  {k, 8, 2, n / 16, batch}: 8 rows of the first half of B, the same 8 of the second,
 //   and so on
+// All of the product that the kernel multiplies (product_of): m and n, A and B are its own.
 // A box is one CTA's slice: the CTAs of a cluster row share a tile of A, those of a column a tile of B.
 #pragma once
 
@@ -64,14 +66,15 @@ constexpr TensorMapShape b_tail_shape(const KernelConfig& c, const Problem& p) {
 }
 
 constexpr TensorMapShape d_map_shape(const KernelConfig& c, const Problem& p) {
+  const bool swapped = is_swapped(c);
   return {.type = c.d,
-          .inner = d_columns(p),
-          .outer = p.m,
+          .inner = swapped ? p.m : d_columns(p),
+          .outer = swapped ? p.n : p.m,
           .batch = p.batch,
           .ld = p.d.ld,
           .batch_stride = p.d.batch_stride,
-          .box_inner = store_columns(c),
-          .box_outer = kWaveRows,
+          .box_inner = swapped ? kWaveRows : store_columns(c),
+          .box_outer = swapped ? store_columns(c) : kWaveRows,
           .swizzle_bytes = store_row_bytes(c)};
 }
 

@@ -4,6 +4,7 @@
 #include <sluice/host/planner/candidates.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include <sluice/host/planner/cluster_grid.h>
 #include <sluice/host/planner/cost_model.h>
@@ -26,15 +27,30 @@ bool too_many_tiles(const Problem& p, const KernelConfig& c) {
   return grid_tiles(p, c) > static_cast<double>(kMaxClusterTiles);
 }
 
+/// Of swapped operands: every height with every width that cuts the rows of A into equal parts.
+std::vector<BaseConfig> swapped_space(const Problem& product) {
+  std::vector<BaseConfig> space;
+  for (const BaseConfig& height : kSwappedHeights)
+    for (int parts = 1; parts <= kMostSwappedParts; ++parts) {
+      const BaseConfig base{height.schedule, height.tile_m, swapped_width(product, parts)};
+      const bool known = !space.empty() && space.back() == base;
+      if (base.tile_n > 0 && !known) space.push_back(base);
+    }
+  return space;
+}
+
 /// The axes of the search with the overrides put in: `all` without them.
 struct Axes {
   std::vector<BaseConfig> bases;
   std::vector<ClusterShape> clusters;
 };
 
-Axes axes_of(const PlanOverrides& o) {
+/// `product`: of its tiles the widths depend where operands are swapped.
+Axes axes_of(const Problem& product, const PlanOverrides& o) {
   Axes axes;
-  for (const BaseConfig& base : kGemmSpace)
+  std::vector<BaseConfig> space(std::begin(kGemmSpace), std::end(kGemmSpace));
+  if (product.d.major == Major::mn) space = swapped_space(product);
+  for (const BaseConfig& base : space)
     if (base.schedule == o.schedule.value_or(base.schedule) &&
         base.tile_m == o.tile_m.value_or(base.tile_m) && base.tile_n == o.tile_n.value_or(base.tile_n))
       axes.bases.push_back(base);
@@ -117,6 +133,23 @@ Error bad_override(const std::string& message) {
   return Error{ErrorCode::invalid_config, message};
 }
 
+/// The most rows of A with which operands may be swapped: with more of them a tile's empty rows are few, and
+/// the search would be twice as long for nothing.
+constexpr i64 kMostSwappedRows = 1024;
+
+/// `p` and, where it may gain, the same product with A and B in each other's places. What was asked of tiles
+/// and walks is meant for the first.
+std::vector<Problem> products_of(const Problem& p, const PlanOverrides& o) {
+  if (o.swapped) return {*o.swapped ? transposed(p) : p};
+  PlanOverrides rest = o;
+  rest.workspace_limit.reset();
+  rest.ignore_records = false;
+  rest.overlap = {};
+  const bool gains = p.m > kWaveRows && p.m <= kMostSwappedRows && p.n >= p.m && rest == PlanOverrides{};
+  if (gains) return {p, transposed(p)};
+  return {p};
+}
+
 /// What no configuration can make good.
 Result<void> check_overrides(const Problem& p, const PlanOverrides& o) {
   if (const char* reason = why_not_tma_store(p); o.store == StorePath::tma && reason != nullptr)
@@ -170,9 +203,10 @@ WorkSplit choose_split(const Problem& p, const KernelConfig& c, const DeviceInfo
       if (group > 1 && group > extent) break;
       split.group = o.raster_group.value_or(group);
       const Traffic traffic = traffic_of(p, c, split, device);
-      const bool fewer = traffic.hbm_bytes < least.hbm_bytes ||
-                         (traffic.hbm_bytes == least.hbm_bytes && traffic.wave_bytes < least.wave_bytes);
-      if (first || fewer) best = split, least = traffic;
+      const auto compared = [](const Traffic& t) {
+        return std::tuple(t.hbm_bytes, t.wave_bytes, t.repeated_bytes);
+      };
+      if (first || compared(traffic) < compared(least)) best = split, least = traffic;
       first = false;
     }
   }
@@ -187,7 +221,7 @@ Plan plan_of(const Problem& p, const KernelConfig& config, const WorkSplit& spli
   plan.smem_bytes = smem_bytes(config);
   plan.workspace_bytes = workspace_bytes(config, split);
   const bool empty = p.m == 0 || p.n == 0 || p.batch == 0;
-  if (!empty) plan.estimate = estimate(p, config, split, device);
+  if (!empty) plan.estimate = estimate(product_of(p, config), config, split, device);
   plan.split = numbered(plan, o);
   return plan;
 }
@@ -198,9 +232,10 @@ constexpr std::size_t kSplitsOfOneConfig = 2;
 std::vector<Plan> best_splits(const Problem& p, KernelConfig c, const DeviceInfo& device,
                               const WorkSplit& whole, const PlanOverrides& o) {
   std::vector<Plan> plans;
+  const Problem product = product_of(p, c);
   for (const Combine combine : o.combine ? std::vector{*o.combine} : combines_of_parts(p)) {
     c.combine = combine;
-    for (const WorkSplit& split : stream_splits(p, c, device, whole, o)) {
+    for (const WorkSplit& split : stream_splits(product, c, device, whole, o)) {
       Plan plan = plan_of(p, c, split, device, o);
       if (numbering_problem(plan.split).empty()) plans.push_back(std::move(plan));
     }
@@ -256,12 +291,15 @@ Result<std::vector<Plan>> rank_candidates(const Problem& p, const DeviceInfo& de
     return ranked(std::move(plans));
   }
   Search found;
-  Axes axes = axes_of(o);
-  search(p, axes, device, o, found);
+  const std::vector<Problem> products = products_of(p, o);
+  for (const Problem& product : products) search(product, axes_of(product, o), device, o, found);
   if (!found.found() && !plans.empty()) return ranked(std::move(plans));
   if (!found.found()) {
-    axes.bases = unlisted_bases(o);
-    search(p, axes, device, o, found);
+    for (const Problem& product : products) {
+      Axes axes = axes_of(product, o);
+      axes.bases = unlisted_bases(o);
+      search(product, axes, device, o, found);
+    }
   }
   if (!found.found()) return bad_override("the overrides leave no kernel: " + found.reasons);
   if (found.configs.empty())
@@ -271,12 +309,13 @@ Result<std::vector<Plan>> rank_candidates(const Problem& p, const DeviceInfo& de
 
   Search refused;
   for (const KernelConfig& config : found.configs) {
-    const WorkSplit whole = choose_split(p, config, device, o);
+    const Problem product = product_of(p, config);
+    const WorkSplit whole = choose_split(product, config, device, o);
     const bool splits_only = o.splits.value_or(1) > 1 || o.streamed.value_or(0) > 0;
-    std::string wrong = split_problem(p, config, device, whole);
+    std::string wrong = split_problem(product, config, device, whole);
     if (wrong.empty() && !splits_only) plans.push_back(plan_of(p, config, whole, device, o));
     std::vector<Plan> split = best_splits(p, config, device, whole, o);
-    if (wrong.empty() && splits_only && split.empty()) wrong = why_no_split(p, config, whole, o);
+    if (wrong.empty() && splits_only && split.empty()) wrong = why_no_split(product, config, whole, o);
     if (!wrong.empty())
       refused.refuse(config, wrong);
     else

@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-/// Cluster tiles along m, and along n.
+/// Cluster tiles along m, and along n, of the product that the config multiplies (product_of).
 constexpr i64 grid_rows(const Problem& p, const KernelConfig& c) {
   return ceil_div(p.m, i64{c.tile.m} * c.cluster.m);
 }

@@ -43,8 +43,11 @@ class Model {
   double math_clocks() const;
   double epilogue_clocks() const;
   double exchange_clocks() const;
-  double load_clocks(double active, double k_tiles) const;
-  double tile_clocks(double active, double k_tiles) const;
+  double load_clocks(double active, double k_tiles, double l2_gain) const;
+  double tile_clocks(double active, double k_tiles, double l2_gain) const;
+  double whole_tile_clocks(double active, const WorkSplit& split) const {
+    return tile_clocks(active, own_k_tiles(), are_in_step(p_, c_, split) ? cost_.l2_gain_in_step : 1);
+  }
   double run_clocks(const WorkSplit& split) const;
   double combine_us(const WorkSplit& split) const;
   /// Of one fp32 sum for each element of D, in double: sizes may be such that 64 bits do not hold it.
@@ -131,16 +134,17 @@ double Model::exchange_clocks() const {
 
 /// Clocks until all bytes of a tile have come: bandwidth, or latency (the ring is refilled once in the time
 /// that a byte takes to come).
-double Model::load_clocks(double active, double k_tiles) const {
-  const double shared_rate = device_.l2_bytes_per_us * cost_.l2_gain_of_tma / clocks_per_us() / active;
+double Model::load_clocks(double active, double k_tiles, double l2_gain) const {
+  const double shared_rate =
+      device_.l2_bytes_per_us * cost_.l2_gain_of_tma * l2_gain / clocks_per_us() / active;
   const double l2_rate = std::min(shared_rate, cost_.l2_bytes_per_clock_per_sm);
   return std::max(k_tiles * l2_bytes_per_k_tile(p_, c_) / l2_rate,
                   k_tiles / c_.stages * cost_.load_latency_us * clocks_per_us());
 }
 
 /// Clocks from the start of one tile of a CTA to the start of its next, with `active` CTAs at work.
-double Model::tile_clocks(double active, double k_tiles) const {
-  const double load = load_clocks(active, k_tiles), math = k_tiles * math_clocks(),
+double Model::tile_clocks(double active, double k_tiles, double l2_gain) const {
+  const double load = load_clocks(active, k_tiles, l2_gain), math = k_tiles * math_clocks(),
                epilogue = epilogue_clocks();
   if (c_.schedule == Schedule::ping_pong)
     return joined(cost_.sharpness_in_tile, {math + cost_.turn_clocks, load, (math + epilogue) / kMathGroups});
@@ -156,7 +160,7 @@ double Model::run_clocks(const WorkSplit& split) const {
   const double waves = std::ceil(split.clusters * cluster_size(c_) / active);  // more than fit: one by one
   const bool aligned = split.clusters % split.streamed == 0;                   // each run lies in one tile
   const double pieces = std::ceil(run / k_tiles()) + (aligned ? 0 : 1);
-  return waves * (tile_clocks(active, std::ceil(run / c_.cluster.k)) + (pieces - 1) * epilogue_clocks() +
+  return waves * (tile_clocks(active, std::ceil(run / c_.cluster.k), 1) + (pieces - 1) * epilogue_clocks() +
                   (c_.combine == Combine::last_arriver ? pieces * cost_.piece_clocks : 0));
 }
 
@@ -214,8 +218,8 @@ Estimate Model::estimate(const WorkSplit& split) const {
   if (split.streamed > 0) e.total_us += part_us(split.streamed, run_clocks(split));
   if (full_waves > 0)
     e.total_us += part_us(full_waves * split.clusters,
-                          full_waves * tile_clocks(split.clusters * cluster_size(c_), own_k_tiles()));
-  if (rest > 0) e.total_us += part_us(rest, tile_clocks(rest * cluster_size(c_), own_k_tiles()));
+                          full_waves * whole_tile_clocks(split.clusters * cluster_size(c_), split));
+  if (rest > 0) e.total_us += part_us(rest, whole_tile_clocks(rest * cluster_size(c_), split));
   return e;
 }
 

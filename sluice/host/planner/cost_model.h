@@ -33,9 +33,11 @@ struct CostConstants {
   // lone SM cannot take more than its port gives. Both fits ended at the bound that they were given.
   double l2_gain_of_tma = 1.4;
   double l2_bytes_per_clock_per_sm = 80;
+  // Lone CTAs that ask at one time are answered together (docs/findings/gpc.md); multicasts are not.
+  double l2_gain_in_step = 1.23;
   // Bytes that two clusters ask for while they are on their way from HBM: what the second asking costs. Pairs
   // that share weights against pairs that share tokens, 256 rows: 18e6; the fit is milder.
-  double repeated_bytes_per_us = 43e6;
+  double repeated_bytes_per_us = 40.2e6;
   // From a TMA load to its bytes, L2 and HBM mixed. At its bound too.
   double load_latency_us = 1.266;
 
@@ -74,7 +76,7 @@ struct CostConstants {
   double block_scale_clocks_per_register = 0.06953;
   double block_scale_clocks = 11.02;
   // The groups of a cluster wait for each other's loads; with promotion they drift apart more.
-  double cluster_clocks_per_k_tile = 1.456;
+  double cluster_clocks_per_k_tile = 0.7635;
   double promoted_cluster_clocks_per_k_tile = 74.5;
 
   // Once a kernel: an empty kernel is 0.5 us; barriers, tensor maps and the first bytes from HBM to the first
@@ -86,9 +88,9 @@ struct CostConstants {
 
   // Tiles that clusters share: from the last product to the sums of all being there, beside the bytes: the
   // write must have come to L2, the counter answers, the first slot is read.
-  double combine_us = 2.22;
+  double combine_us = 4.579;
   double combine_bytes_per_clock = 100;  // of an SM, to and from L2
-  double piece_clocks = 4959;            // what a run pays for each tile it touches
+  double piece_clocks = 6612;            // what a run pays for each tile it touches
   // A kernel that adds up the parts instead: the sums' way to L2 and its start behind the last CTA, and L2 to
   // all SMs at once.
   double separate_us = 3.126;
@@ -97,7 +99,7 @@ struct CostConstants {
   // 10 % of two H200 timings (512x512x32768 28.0 us, 128x1024x65536 41.1), not fitted.
   double add_l2_weight = 2;
   // The same inside of a cluster along k: a pass there and back, and the bytes.
-  double exchange_pass_clocks = 550;
+  double exchange_pass_clocks = 432.8;
   double exchange_bytes_per_clock = 13.4;
 };
 

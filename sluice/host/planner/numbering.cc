@@ -54,7 +54,8 @@ WorkSplit numbered(const Plan& plan, const PlanOverrides& o) {
   // The walk goes along the operand that is multicast, so that all of a GPC share the other.
   if (o.raster || o.raster_group) return split;
   const bool along_n = cluster.m > 1;
-  const i64 extent = along_n ? grid_columns(plan.problem, plan.config) : grid_rows(plan.problem, plan.config);
+  const Problem product = product_of(plan.problem, plan.config);
+  const i64 extent = along_n ? grid_columns(product, plan.config) : grid_rows(product, plan.config);
   split.raster = along_n ? Raster::along_n : Raster::along_m;
   split.group = static_cast<int>(std::clamp<i64>(extent, 1, kGpcSms / cluster_size(plan.config)));
   return split;

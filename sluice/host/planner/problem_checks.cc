@@ -96,6 +96,8 @@ Result<void> check_types(const Problem& p) {
                     ": block scales must be on both; repeat the other's for every 128 of k");
   if (scale_a == ScaleMode::block && !is_fp8(p.a.type))
     return bad_type("A is " + a + ": block scales must be on fp8 inputs; fold them into the 16-bit values");
+  if (p.epilogue.bias == Bias::row)
+    return bad_type("bias is row: it must be none or column, one value for each column of D");
   if (p.epilogue.bias != Bias::none && is_fp8(p.epilogue.bias_type))
     return bad_type(std::string("bias is ") + name_of(p.epilogue.bias_type) +
                     ": it must be bf16, fp16 or fp32");
@@ -259,13 +261,15 @@ Result<Problem> check_problem(const Problem& problem) {
 }
 
 const char* why_not_tma_store(const Problem& p) {
-  const i64 bytes = bytes_of(p.d.type), row = d_columns(p) * bytes, ld = p.d.ld * bytes,
+  const bool by_rows = p.d.major == Major::k;  // not of swapped operands, where D is n x m
+  const i64 rows = by_rows ? p.m : p.n, columns = by_rows ? d_columns(p) : p.m;
+  const i64 bytes = bytes_of(p.d.type), row = columns * bytes, ld = p.d.ld * bytes,
             batch_stride = p.d.batch_stride * bytes;
   // Stores are not cut at the element: docs/findings/tma-store-tail.md.
   if (row % kTmaStrideUnit != 0)
     return "a row of D is not a multiple of 16 bytes long, and TMA would write past its end";
-  if (p.m > 1 && ld % kTmaStrideUnit != 0) return "rows of D are not a multiple of 16 bytes apart";
-  if (p.m > 1 && ld >= kTmaStrideLimit) return "rows of D are 2^40 bytes or more apart";
+  if (rows > 1 && ld % kTmaStrideUnit != 0) return "rows of D are not a multiple of 16 bytes apart";
+  if (rows > 1 && ld >= kTmaStrideLimit) return "rows of D are 2^40 bytes or more apart";
   if (p.batch > 1 && batch_stride % kTmaStrideUnit != 0)
     return "matrices of D are not a multiple of 16 bytes apart";
   if (p.batch > 1 && batch_stride >= kTmaStrideLimit) return "matrices of D are 2^40 bytes or more apart";

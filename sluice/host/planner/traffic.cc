@@ -37,6 +37,10 @@ double l2_bytes_per_k_tile(const Problem& p, const KernelConfig& c) {
   return (rows_a * bytes_of(c.a) + rows_b * bytes_of(c.b)) * k;
 }
 
+bool are_in_step(const Problem& p, const KernelConfig& c, const WorkSplit& split) {
+  return cluster_size(c) == 1 && split.streamed == 0 && grid_tiles(p, c) <= split.clusters;
+}
+
 Traffic traffic_of(const Problem& p, const KernelConfig& c, const WorkSplit& split,
                    const DeviceInfo& device) {
   const double rows = static_cast<double>(grid_rows(p, c)), columns = static_cast<double>(grid_columns(p, c));
@@ -67,7 +71,11 @@ Traffic traffic_of(const Problem& p, const KernelConfig& c, const WorkSplit& spl
   traffic.l2_bytes = batch * (a * columns + b * rows);
   traffic.hbm_bytes = batch * (walked * (1 + walked_again) + other * (1 + other_again) + d + residual);
   traffic.wave_bytes = band_bytes + abreast_bytes;
-  traffic.repeated_bytes = batch * ((columns > 1 ? a : 0) + (rows > 1 ? b : 0));
+  const bool in_step = are_in_step(p, c, split);
+  const bool neighbours_share_a = in_step && along_m == (group == 1);
+  const bool neighbours_share_b = in_step && along_m != (group == 1);
+  traffic.repeated_bytes =
+      batch * ((columns > 1 && !neighbours_share_a ? a : 0) + (rows > 1 && !neighbours_share_b ? b : 0));
   return traffic;
 }
 

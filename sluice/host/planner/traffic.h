@@ -12,9 +12,13 @@ struct Traffic {
   double l2_bytes = 0;    // read by the SMs, all tiles together; a multicast byte counts once
   double hbm_bytes = 0;   // read and written
   double wave_bytes = 0;  // of A and B that one wave touches: the tie-breaker between orders
-  /// Of the operands that several clusters ask for at about the time when they come from HBM, each once.
+  /// Of the operands that several clusters ask for at about the time when they come from HBM, each once; but
+  /// not of what CTAs in step share with their neighbours in the walk, who ask at one time.
   double repeated_bytes = 0;
 };
+
+/// Are all CTAs alone in their clusters, and at about the same place of k? In a single wave they stay there.
+bool are_in_step(const Problem& problem, const KernelConfig& config, const WorkSplit& split);
 
 /// Bytes of A and B (real rows, no padding) that one k-tile of one CTA reads from L2, on average.
 double l2_bytes_per_k_tile(const Problem& problem, const KernelConfig& config);

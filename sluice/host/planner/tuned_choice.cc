@@ -19,6 +19,7 @@ TunedChoice choice_of(const Plan& plan, double measured_us) {
           .tile_m = c.tile.m,
           .tile_n = c.tile.n,
           .cluster = c.cluster,
+          .swapped = is_swapped(c),
           .raster = split.raster,
           .raster_group = split.group,
           .numbering = split.numbering,
@@ -39,6 +40,7 @@ PlanOverrides overrides_of(const TunedChoice& choice) {
     o.stages = choice.stages;
     o.warps = choice.warps;
   } else {
+    o.swapped = choice.swapped;
     o.raster = choice.raster;
     o.raster_group = choice.raster_group;
     o.numbering = choice.numbering;
@@ -66,6 +68,10 @@ bool is_listed(const TunedChoice& choice) {
     return std::find(std::begin(kPlainSpace), std::end(kPlainSpace), base) != std::end(kPlainSpace);
   }
   const BaseConfig base{choice.schedule, choice.tile_m, choice.tile_n};
+  if (choice.swapped)
+    return std::any_of(std::begin(kSwappedHeights), std::end(kSwappedHeights), [&](const BaseConfig& x) {
+      return x.schedule == choice.schedule && x.tile_m == choice.tile_m;
+    });
   return std::find(std::begin(kGemmSpace), std::end(kGemmSpace), base) != std::end(kGemmSpace) &&
          std::find(std::begin(kClusterSpace), std::end(kClusterSpace), choice.cluster) !=
              std::end(kClusterSpace);
