@@ -262,10 +262,12 @@ std::vector<Plan> other_orders(const Plan& plan, const DeviceInfo& device) {
   add(other);
   const Problem product = product_of(plan.problem, c);
   const i64 rows = grid_rows(product, c), columns = grid_columns(product, c);
-  if (std::min(rows, columns) <= 1) return orders;   // all walks are one
-  const auto walk = [&](Raster raster, int group) {  // a band is at most all of them
+  if (std::min(rows, columns) <= 1) return orders;  // all walks are one
+  // A band is at most all of them; bands of one are walked along the other index, as one band of all is.
+  const auto walk = [&](Raster raster, int group) {
     const i64 extent = raster == Raster::along_m ? rows : columns;
-    return std::pair(raster, std::min<i64>(group, extent));
+    if (group < extent || group == 1) return std::pair(raster, i64{group});
+    return std::pair(raster == Raster::along_m ? Raster::along_n : Raster::along_m, i64{1});
   };
   std::set<std::pair<Raster, i64>> seen{walk(plan.split.raster, plan.split.group)};
   for (const Raster raster : {Raster::along_m, Raster::along_n})

@@ -61,16 +61,16 @@ struct Plan {
   double measured_us = 0;  // what the record says of this choice; 0 without one
 };
 
-/// Fields that are set overrule the planner; the rest its model still chooses. Of tile, cluster and walk
-/// alone m and n are those of the problem: operands are swapped only if that is set too, or if all is left
-/// open. Records are not looked at once any field but workspace_limit is set.
+/// Fields that are set overrule the planner; the rest its model still chooses. Unless `swapped` is set, any
+/// other field but workspace_limit, ignore_records and overlap means A by B: m and n of tile, cluster and
+/// raster are then the problem's. With swapped = true they are those of B by A (16-bit D that TMA can store,
+/// no residual, gate or block scales). Records are not looked at once any field but workspace_limit is set.
 struct PlanOverrides {
   std::optional<Schedule> schedule;
   std::optional<int> tile_m, tile_n, stages, warps;  // warps: of plain schedules
   std::optional<ClusterShape> cluster;
   std::optional<StorePath> store;
-  std::optional<bool>
-      swapped;  // B by A in place of A by B: tile, cluster and raster are of that product then
+  std::optional<bool> swapped;  // true: B by A in place of A by B; false: never
   std::optional<Raster> raster;
   std::optional<int> raster_group;
   std::optional<Numbering> numbering;

@@ -28,7 +28,7 @@ struct TunedChoice {  // of a dense product
   Schedule schedule = Schedule::cooperative;
   int tile_m = 128, tile_n = 128;
   ClusterShape cluster{};
-  bool swapped = false;  // operands: tile, cluster and raster are those of B by A
+  bool swapped = false;  // B by A: m and n of tile, cluster and raster are those of that product
   Raster raster = Raster::along_m;
   int raster_group = 8;                     // cluster tiles in a band
   Numbering numbering = Numbering::launch;  // of clusters

@@ -97,6 +97,7 @@ def plan(problem: Optional[Problem] = None, *, device: Optional[int] = None, sch
     >>> print(sluice.plan(m=4096, n=4096, k=4096, a="e4m3"))
 
     ``fields`` are those of ``Problem``; the other arguments overrule the planner as the flags of ``sluice plan`` do.
+    With ``swapped=True`` B is multiplied by A, and tile, cluster and raster are meant for that product.
     """
     if problem is None:
         try:

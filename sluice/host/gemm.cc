@@ -59,12 +59,12 @@ Result<void> fill_params(const DriverApi& api, const Plan& plan, GemmParams& par
     bool used;
     TensorMapShape shape;
   };
-  const char* const a = is_swapped(c) ? "B" : "A";  // as the caller calls them
-  const char* const b = is_swapped(c) ? "A" : "B";
-  const Map maps[] = {{a, params.map_a, p.k > 0, a_map_shape(c, p)},
-                      {b, params.map_b, p.k > 0, b_map_shape(c, p)},
-                      {a, params.map_a_tail, has_tail_a(c, p), a_tail_shape(c, p)},
-                      {b, params.map_b_tail, has_tail_b(c, p), b_tail_shape(c, p)},
+  const char* const name_a = is_swapped(c) ? "B" : "A";  // as the caller calls them
+  const char* const name_b = is_swapped(c) ? "A" : "B";
+  const Map maps[] = {{name_a, params.map_a, p.k > 0, a_map_shape(c, p)},
+                      {name_b, params.map_b, p.k > 0, b_map_shape(c, p)},
+                      {name_a, params.map_a_tail, has_tail_a(c, p), a_tail_shape(c, p)},
+                      {name_b, params.map_b_tail, has_tail_b(c, p), b_tail_shape(c, p)},
                       {"D", params.map_d, c.store == StorePath::tma, d_map_shape(c, p)}};
   for (const Map& map : maps) {
     if (!map.used) continue;

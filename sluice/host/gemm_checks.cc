@@ -210,7 +210,7 @@ Result<void> check_plan(const Plan& plan, const DeviceInfo& device) {
                     plan.split.group <= kMaxSize / std::max(rows, columns);
   if (!fits)
     return Error{ErrorCode::invalid_size,
-                 "m = " + std::to_string(p.m) + ", n = " + std::to_string(p.n) +
+                 "m = " + std::to_string(checked->m) + ", n = " + std::to_string(checked->n) +
                      ", batch = " + std::to_string(p.batch) +
                      ": the number of tiles must stay below 2^31; split the problem"};
   if (is_plain(c.schedule) && rows * p.batch > kMaxGridY)

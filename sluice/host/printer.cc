@@ -251,7 +251,7 @@ std::string short_name(const KernelConfig& c) {
       (c.cluster.k > 1 ? "x" + std::to_string(c.cluster.k) : "") + " " + short_types(c.a, c.b, c.d);
   if (c.a_major != Major::k) out += " a:mn";
   if (c.b_major != Major::k) out += " b:mn";
-  if (is_swapped(c)) out += " swapped";
+  if (is_swapped(c)) out += " swapped";  // B by A: tile, cluster and majors are those of that product
   if (c.promotes) out += " promoted";
   if (c.store != StorePath::tma) out += std::string(" ") + name_of(c.store);
   if (c.combine != Combine::none) out += std::string(" ") + name_of(c.combine);

@@ -3,9 +3,8 @@
 // path and epilogue: not one wrong bit, not one byte changed outside D. A failure prints the line that runs
 // it alone.
 //   SLUICE_FUZZ_FIRST, SLUICE_FUZZ_COUNT   which cases (default 0, 20000)
-//   SLUICE_FUZZ_SCHEDULE                   only kernels of this schedule, like plain_wgmma, or only those
-//   that
-//                                          are "swapped" (default: all)
+//   SLUICE_FUZZ_SCHEDULE                   only kernels of this schedule, like plain_wgmma; "swapped": only
+//                                          those with swapped operands (default: all)
 //   SLUICE_TEST_BATCH                      cases between waits (default 500; 1 finds the one that hangs)
 // Able to fail: verify_kernels_test shows on a CPU that the judge finds each kind of damage.
 #include <sluice/kernels/verify_arith.h>
@@ -50,7 +49,8 @@ TEST_F(fuzz, random_problems_are_exact) {
                                return wanted == "swapped" ? !is_swapped(c) : name_of(c.schedule) != wanted;
                              }),
               all.end());
-  ASSERT_FALSE(all.empty()) << "SLUICE_FUZZ_SCHEDULE=" << wanted_schedule() << " is no schedule";
+  ASSERT_FALSE(all.empty()) << "SLUICE_FUZZ_SCHEDULE=" << wanted_schedule()
+                            << " is no schedule, nor \"swapped\"";
   const auto config_of = [&](i64 index) { return static_cast<size_t>(index % static_cast<i64>(all.size())); };
   std::vector<KernelConfig> wanted = all;
   if (count == 1) wanted = {all[config_of(first)]};  // a replay need not wait for the others

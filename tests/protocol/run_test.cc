@@ -81,7 +81,7 @@ TEST(run, block_scales_of_every_row_column_block_and_k_tile) {
     }
 }
 
-/// D^T = B A^T: every schedule, cluster and split, layouts of both operands, scales of both kinds, tails.
+/// D^T = B A^T: both schedules, clusters of every kind, both layouts of A, vectors of scales, bias, tails.
 TEST(run, swapped_operands) {
   int ran = 0;
   for (const KernelConfig& plain : {kPingPong, kCooperative})

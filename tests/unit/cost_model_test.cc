@@ -167,6 +167,29 @@ TEST(cost_model, bytes_of_two_extreme_orders_worked_by_hand) {
   EXPECT_DOUBLE_EQ(traffic_of(p, c, {66, Raster::along_m, 64}, kH200).hbm_bytes, 32 * operand + operand + d);
 }
 
+/// 4 x 8 tiles of lone CTAs in one wave: what neighbours in the walk share is not asked for again.
+TEST(cost_model, neighbours_in_step_ask_once_for_what_they_share) {
+  const Problem p = problem(512, 1024, 4096);
+  const KernelConfig lone = config(p, {Schedule::ping_pong, 128, 128}, {1, 1});
+  const double a = 512 * 4096 * 2.0, b = 1024 * 4096 * 2.0;
+  const auto repeated = [&](const Problem& of, const KernelConfig& c, Raster raster, int group,
+                            int clusters) {
+    return traffic_of(of, c, {.clusters = clusters, .raster = raster, .group = group}, kH200).repeated_bytes;
+  };
+  EXPECT_EQ(repeated(p, lone, Raster::along_m, 1, 32), b) << "neighbours share A";
+  EXPECT_EQ(repeated(p, lone, Raster::along_n, 8, 32), b);
+  EXPECT_EQ(repeated(p, lone, Raster::along_m, 4, 32), a) << "neighbours share B";
+  EXPECT_EQ(repeated(p, lone, Raster::along_n, 1, 32), a);
+  EXPECT_EQ(repeated(p, lone, Raster::along_m, 4, 31), a + b) << "two waves";
+  EXPECT_EQ(repeated(p, config(p, {Schedule::ping_pong, 128, 128}, {2, 1}), Raster::along_m, 2, 16), a + b);
+  const Problem column = problem(512, 128, 4096), row = problem(128, 1024, 4096);
+  for (const Raster raster : {Raster::along_m, Raster::along_n})
+    for (const int group : {1, 8}) {
+      EXPECT_EQ(repeated(column, lone, raster, group, 32), 0) << name_of(raster) << group;
+      EXPECT_EQ(repeated(row, lone, raster, group, 32), 0) << name_of(raster) << group;
+    }
+}
+
 TEST(cost_model, traffic_of_the_transposed_problem_in_the_transposed_order_is_the_same) {
   std::mt19937 random(2);
   for (int i = 0; i < 500; ++i) {

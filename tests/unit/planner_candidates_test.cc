@@ -175,6 +175,33 @@ TEST(planner_candidates, what_swapped_operands_do_not_take_is_planned_without) {
   EXPECT_EQ(asked.error().code, ErrorCode::invalid_config);
   EXPECT_NE(asked.error().message.find("swapped operands take no residual and no gate"), std::string::npos)
       << asked.error().message;
+  p = {.m = 192, .n = 16380, .k = 4096};  // rows of D that TMA cannot store
+  for (const Plan& plan : candidates(p, kH200)) EXPECT_FALSE(is_swapped(plan.config));
+  const Result<Plan> unaligned = gemm::plan(p, kH200, {.swapped = true});
+  ASSERT_FALSE(unaligned);
+  EXPECT_NE(unaligned.error().message.find("swapped = true: a row of D is not a multiple of 16 bytes"),
+            std::string::npos)
+      << unaligned.error().message;
+  for (const DType d : {DType::fp32, DType::e4m3}) {
+    p = {.m = 192, .n = 16384, .k = 4096, .d = {.type = d}};
+    for (const Plan& plan : candidates(p, kH200)) EXPECT_FALSE(is_swapped(plan.config)) << name_of(d);
+  }
+}
+
+/// Plain schedules, which are for few rows, do not swap: who asks for it gets another.
+TEST(planner_candidates, few_rows_are_swapped_if_asked) {
+  for (const i64 m : {16, 96}) {
+    const Problem p{.m = m, .n = 4096, .k = 4096};
+    for (const Plan& plan : candidates(p, kH200, {.swapped = true}))
+      EXPECT_TRUE(is_swapped(plan.config)) << m;
+    const Result<Plan> plain = gemm::plan(p, kH200, {.schedule = Schedule::plain, .swapped = true});
+    ASSERT_FALSE(plain);
+    EXPECT_NE(plain.error().message.find("plain schedules do not swap operands"), std::string::npos)
+        << plain.error().message;
+    Problem gated = p;
+    gated.epilogue.gated = true;
+    EXPECT_FALSE(gemm::plan(gated, kH200, {.swapped = true})) << m;
+  }
 }
 
 TEST(planner_candidates, overrides_are_obeyed_and_the_rest_is_still_chosen) {

@@ -310,7 +310,7 @@ TEST(tune_orders, are_other_walks_of_the_same_kernel) {
   const Plan wave = *gemm::plan(plain_problem(256, 256, 4096, DType::bf16), DeviceInfo{},
                                 {.tile_m = 64, .tile_n = 64, .cluster = ClusterShape{1, 1}}, RecordBook());
   EXPECT_EQ(wave.estimate.waves, 1);
-  EXPECT_GE(other_orders(wave, DeviceInfo{}).size(), 3u);
+  EXPECT_EQ(other_orders(wave, DeviceInfo{}).size(), 2u) << "the other numbering, and the other walk";
   const Plan row = *gemm::plan(plain_problem(64, 4096, 4096, DType::bf16), DeviceInfo{},
                                {.tile_m = 64, .tile_n = 64, .cluster = ClusterShape{1, 1}}, RecordBook());
   EXPECT_EQ(other_orders(row, DeviceInfo{}).size(), 1u) << "a single row can only be numbered otherwise";

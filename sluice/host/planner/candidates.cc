@@ -133,8 +133,8 @@ Error bad_override(const std::string& message) {
   return Error{ErrorCode::invalid_config, message};
 }
 
-/// The most rows of A with which operands may be swapped: with more of them a tile's empty rows are few, and
-/// the search would be twice as long for nothing.
+/// The most rows of A with which operands may be swapped: of more of them few are empty in a tile. Fewer
+/// columns than rows have not been measured, and are left as they are.
 constexpr i64 kMostSwappedRows = 1024;
 
 /// `p` and, where it may gain, the same product with A and B in each other's places. What was asked of tiles
@@ -154,6 +154,8 @@ std::vector<Problem> products_of(const Problem& p, const PlanOverrides& o) {
 Result<void> check_overrides(const Problem& p, const PlanOverrides& o) {
   if (const char* reason = why_not_tma_store(p); o.store == StorePath::tma && reason != nullptr)
     return bad_override(std::string("store = tma: ") + reason + "; store direct");
+  if (const char* reason = why_not_tma_store(p); o.swapped.value_or(false) && reason != nullptr)
+    return bad_override(std::string("swapped = true: ") + reason + "; leave swapped out");
   if (o.splits && o.streamed)
     return bad_override("splits and streamed are two ways to say one thing: set one");
   if (o.splits && o.clusters) return bad_override("splits sets the clusters itself: set one of the two");

@@ -85,6 +85,7 @@ double math_us(const Problem& p, const KernelConfig& c, double tiles_of_sm) {
 
 const char* why_not_plain(const Problem& p, const PlanOverrides& o) {
   if (o.schedule && !is_plain(*o.schedule)) return "another schedule is asked for";
+  if (o.swapped.value_or(false)) return "plain schedules do not swap operands";
   if (p.a.major != Major::k || p.b.major != Major::k) return "plain needs K-major operands";
   if (is_block_scaled(p.epilogue)) return "plain has no block scales";
   if (o.store == StorePath::tma) return "plain stores direct";

@@ -71,11 +71,11 @@ Traffic traffic_of(const Problem& p, const KernelConfig& c, const WorkSplit& spl
   traffic.l2_bytes = batch * (a * columns + b * rows);
   traffic.hbm_bytes = batch * (walked * (1 + walked_again) + other * (1 + other_again) + d + residual);
   traffic.wave_bytes = band_bytes + abreast_bytes;
+  // Bands of one tile, if they are longer than that, are walked along the other index.
+  const bool walks_m = along_m ? group > 1 || columns == 1 : group == 1 && rows > 1;
   const bool in_step = are_in_step(p, c, split);
-  const bool neighbours_share_a = in_step && along_m == (group == 1);
-  const bool neighbours_share_b = in_step && along_m != (group == 1);
   traffic.repeated_bytes =
-      batch * ((columns > 1 && !neighbours_share_a ? a : 0) + (rows > 1 && !neighbours_share_b ? b : 0));
+      batch * ((columns > 1 && !(in_step && !walks_m) ? a : 0) + (rows > 1 && !(in_step && walks_m) ? b : 0));
   return traffic;
 }
 

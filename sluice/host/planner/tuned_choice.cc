@@ -67,14 +67,15 @@ bool is_listed(const TunedChoice& choice) {
     const PlainBase base{choice.tile_n, choice.warps, choice.stages};
     return std::find(std::begin(kPlainSpace), std::end(kPlainSpace), base) != std::end(kPlainSpace);
   }
-  const BaseConfig base{choice.schedule, choice.tile_m, choice.tile_n};
-  if (choice.swapped)
+  if (std::find(std::begin(kClusterSpace), std::end(kClusterSpace), choice.cluster) ==
+      std::end(kClusterSpace))
+    return false;
+  if (choice.swapped)  // any width; what is none, validate() refuses
     return std::any_of(std::begin(kSwappedHeights), std::end(kSwappedHeights), [&](const BaseConfig& x) {
       return x.schedule == choice.schedule && x.tile_m == choice.tile_m;
     });
-  return std::find(std::begin(kGemmSpace), std::end(kGemmSpace), base) != std::end(kGemmSpace) &&
-         std::find(std::begin(kClusterSpace), std::end(kClusterSpace), choice.cluster) !=
-             std::end(kClusterSpace);
+  const BaseConfig base{choice.schedule, choice.tile_m, choice.tile_n};
+  return std::find(std::begin(kGemmSpace), std::end(kGemmSpace), base) != std::end(kGemmSpace);
 }
 
 namespace mixed {
