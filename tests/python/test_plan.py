@@ -28,6 +28,11 @@ def test_a_plan_says_what_runs_and_what_it_costs():
     assert len(sluice.plan(m=4096, n=4096, k=4096, a="e4m3", numbering="launch").units) == 1
     with pytest.raises(sluice.InvalidArgument, match="numbering.*launch.*gpc"):
         sluice.plan(m=4096, n=4096, k=4096, a="e4m3", numbering="gcp")
+    swapped = sluice.plan(m=192, n=4096, k=4096, swapped=True)
+    assert "d_major = sluice::Major::mn" in swapped.config and "swapped" in swapped.text
+    assert "d_major" not in sluice.plan(m=192, n=4096, k=4096, swapped=False).config
+    with pytest.raises(sluice.InvalidConfig, match="swapped operands need a 16-bit D"):
+        sluice.plan(m=192, n=4096, k=4096, d="fp32", swapped=True)
     assert plan.workspace_bytes == 0
     assert sluice.explain(m=4096, n=4096, k=4096, a="e4m3") == plan.text == sluice.explain(plan)
 
