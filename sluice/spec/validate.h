@@ -36,8 +36,8 @@ SLUICE_HD constexpr const char* validate_gated(const KernelConfig& c) {
 
 /// Of swapped operands (KernelConfig::d_major).
 SLUICE_HD constexpr const char* validate_swapped(const KernelConfig& c) {
-  if (!is_swapped(c))
-    return c.epilogue.bias == Bias::row ? "a bias of rows is for swapped operands" : nullptr;
+  if (!is_swapped(c) && c.epilogue.bias == Bias::row) return "a bias of rows is for swapped operands";
+  if (!is_swapped(c)) return nullptr;
   if (is_plain(c.schedule)) return "plain schedules do not swap operands";
   if (!is_16bit(c.d)) return "swapped operands need a 16-bit D: its fragments are transposed by stmatrix";
   if (c.store != StorePath::tma)
