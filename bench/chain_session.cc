@@ -37,15 +37,15 @@ void time_arms(const Work& work, std::vector<Arm>& arms, ChainRecord& record) {
   }
   const Method& method = work.lab.method;
   std::vector<Sample> samples;
-  const auto times =
-      time_in_turn(work.lab, replays, {.count = method.rounds, .rest_ms = method.rest_ms}, &samples);
+  const auto times = time_in_turn(work.lab, replays,
+                                  {.count = method.rounds, .rest_ms = method.rest_ms, .samples = &samples});
   for (size_t i = 0; i < running.size(); ++i) {
     if (!times) {
       running[i]->record.error = times.error().message;
       continue;
     }
-    running[i]->record.rounds = (*times)[i];
-    running[i]->record.us = spread_of((*times)[i]);
+    running[i]->record.rounds = (*times)[i].us;
+    running[i]->record.us = spread_of((*times)[i].us);
   }
   record.telemetry = summarise(samples);
 }

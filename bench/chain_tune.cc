@@ -99,9 +99,9 @@ class Tuner {
     Result<Replay> best = replay_of(tuning_.choices);
     if (!best) return best.error();
     best_ = *best;
-    const auto alone = time_in_turn(lab_, std::span(&best_, 1), {.count = kRounds, .rest_ms = 0}, nullptr);
+    const auto alone = time_in_turn(lab_, std::span(&best_, 1), {.count = kRounds, .rest_ms = 0});
     if (!alone) return alone.error();
-    tuning_.start_us = best_us_ = spread_of(alone->front()).median;
+    tuning_.start_us = best_us_ = spread_of(alone->front().us).median;
     try_starts();
     for (int pass = 0; pass < kPasses; ++pass) {
       const int kept = tuning_.kept;
@@ -299,9 +299,9 @@ class Tuner {
     const Replay both[] = {best_, *candidate};
     ++tuning_.tried;
     for (const int rounds : {1, kRounds}) {
-      const auto times = time_in_turn(lab_, both, {.count = rounds, .rest_ms = 0}, nullptr);
+      const auto times = time_in_turn(lab_, both, {.count = rounds, .rest_ms = 0});
       if (!times) return;
-      const Spread before = spread_of((*times)[0]), after = spread_of((*times)[1]);
+      const Spread before = spread_of((*times)[0].us), after = spread_of((*times)[1].us);
       best_us_ = before.median;
       if (rounds == 1 && after.median > before.median * kHopeless) return;
       if (rounds > 1 && (after.median > before.median * (1 - kGain) || after.p90 > before.median)) return;

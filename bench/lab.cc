@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens the parts in order; the first that fails is the error.
+// Opens the parts in order; the first that fails is the error, but for the peer and the clocks.
 #include "bench/lab.h"
 
 #include <sluice/host/device_impl.h>
@@ -15,6 +15,7 @@ Result<Lab> open_lab(const Device& device, const Method& method, const std::stri
   if (!stop) return stop.error();
   Result<Verifier> verifier = Verifier::create(device);
   if (!verifier) return verifier.error();
+  Result<SmClock> clock = SmClock::create(device);
 
   Result<Workspace> own_workspace = Workspace::create(device);
   if (!own_workspace) return own_workspace.error();
@@ -38,6 +39,7 @@ Result<Lab> open_lab(const Device& device, const Method& method, const std::stri
              .start = std::move(*start),
              .stop = std::move(*stop),
              .verifier = std::move(*verifier),
+             .clock = clock ? std::optional(*std::move(clock)) : std::nullopt,
              .telemetry = Telemetry::open(device.ordinal()),
              .cublaslt = std::move(peer),
              .without_peer = std::move(without_peer),

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <sluice/host/driver/events.h>
@@ -11,6 +12,7 @@
 #include <sluice/host/verify.h>
 
 #include "bench/cublaslt.h"
+#include "bench/sm_clock.h"
 #include "bench/telemetry.h"
 
 namespace sluice::bench {
@@ -33,6 +35,7 @@ struct Lab {
   StreamHandle stream;
   Event start, stop;
   Verifier verifier;
+  std::optional<SmClock> clock;  // nullopt: its kernel could not be made here, and clocks are not known
   Telemetry telemetry;
   std::shared_ptr<const CublasLt> cublaslt;  // nullptr: not here, and `without_peer` says why
   std::string without_peer;

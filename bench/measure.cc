@@ -34,15 +34,29 @@ Result<double> elapsed_us(const Lab& lab) {
   return lab.stop.microseconds_since(lab.start);
 }
 
-Result<double> time_replay(const Lab& lab, const Replay& replay, std::vector<Sample>* samples) {
+Result<void> note_clock(const Lab& lab, bool wanted, SmClock::Edge edge) {
+  return wanted ? lab.clock->note(edge, lab.stream.get()) : Result<void>{};
+}
+
+Result<void> time_replay(const Lab& lab, const Replay& replay, const Rounds& rounds,
+                         std::vector<Sample>* samples, Timed& timed) {
+  const bool clocks = rounds.clocks && lab.clock;
   // The untimed replay wakes the clocks and keeps the queue full while the timed one is submitted.
-  if (Result<void> done = replay.launch(lab.stream.get()); !done) return done.error();
+  if (Result<void> done = replay.launch(lab.stream.get()); !done) return done;
+  if (Result<void> done = note_clock(lab, clocks, SmClock::Edge::begin); !done) return done;
   const Result<void> enqueued = enqueue_timed(lab, [&] { return replay.launch(lab.stream.get()); });
-  if (!enqueued) return enqueued.error();
+  if (!enqueued) return enqueued;
+  if (Result<void> done = note_clock(lab, clocks, SmClock::Edge::end); !done) return done;
   if (Sample sample; samples != nullptr && lab.telemetry.sample(sample)) samples->push_back(sample);
   const Result<double> elapsed = elapsed_us(lab);
-  if (!elapsed) return elapsed;
-  return *elapsed / replay.launches;
+  if (!elapsed) return elapsed.error();
+  timed.us.push_back(*elapsed / replay.launches);
+  if (!clocks) return {};
+  if (Result<void> done = lab.stream.synchronize(); !done) return done;
+  const Result<double> mhz = lab.clock->mhz();
+  if (!mhz) return mhz.error();
+  timed.sm_mhz.push_back(*mhz);
+  return {};
 }
 
 }  // namespace
@@ -67,17 +81,17 @@ Result<Replay> capture_replay(const Lab& lab, const Contender& contender, int co
   return Replay{.launch = [owned](Stream stream) { return owned->launch(stream); }, .launches = launches};
 }
 
-Result<std::vector<std::vector<double>>> time_in_turn(const Lab& lab, std::span<const Replay> replays,
-                                                      const Rounds& rounds, std::vector<Sample>* samples) {
-  std::vector<std::vector<double>> times(replays.size());
+Result<std::vector<Timed>> time_in_turn(const Lab& lab, std::span<const Replay> replays,
+                                        const Rounds& rounds) {
+  std::vector<Timed> times(replays.size());
   for (int round = 0; round < rounds.count; ++round) {
     for (size_t turn = 0; turn < replays.size(); ++turn) {
       const size_t who = (turn + static_cast<size_t>(round)) % replays.size();
       if (rounds.rest_ms > 0)
         std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(rounds.rest_ms));
-      const Result<double> time = time_replay(lab, replays[who], turn == 0 ? samples : nullptr);
-      if (!time) return time.error();
-      times[who].push_back(*time);
+      std::vector<Sample>* samples = turn == 0 ? rounds.samples : nullptr;
+      if (Result<void> done = time_replay(lab, replays[who], rounds, samples, times[who]); !done)
+        return done.error();
     }
   }
   return times;

@@ -22,6 +22,14 @@ struct Replay {
 struct Rounds {
   int count = 7;
   double rest_ms = 20;
+  bool clocks = false;                     // count the SMs' clock in each
+  std::vector<Sample>* samples = nullptr;  // not null: NVML is read once a round, while the first one works
+};
+
+/// One replay's rounds, in order.
+struct Timed {
+  std::vector<double> us;      // of a launch
+  std::vector<double> sm_mhz;  // empty if nobody asked
 };
 
 /// Launches the contender a few times and returns how many launches make a replay of `replay_us`: at least
@@ -32,10 +40,9 @@ Result<int> launches_for(const Lab& lab, const Contender& contender, int copies,
 /// `launches` launches on copies 0, 1, ... in turn, as one graph.
 Result<Replay> capture_replay(const Lab& lab, const Contender& contender, int copies, int launches);
 
-/// Microseconds per launch: one vector per replay, one value per round. With `samples`, the clocks are read
-/// once a round, while the GPU works for the contender whose turn is first.
-Result<std::vector<std::vector<double>>> time_in_turn(const Lab& lab, std::span<const Replay> replays,
-                                                      const Rounds& rounds, std::vector<Sample>* samples);
+/// All replays in turn, round after round.
+Result<std::vector<Timed>> time_in_turn(const Lab& lab, std::span<const Replay> replays,
+                                        const Rounds& rounds);
 
 /// Median CPU time of one launch call into an empty stream, microseconds.
 Result<double> host_cost_us(const Lab& lab, const Contender& contender);

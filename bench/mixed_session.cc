@@ -185,11 +185,12 @@ void time_all(Session& session) {
   std::vector<Entrant*> racers;
   for (Entrant& entrant : session.finals) racers.push_back(&entrant);
   const Method& method = session.lab.method;
-  time_entrants(session.lab, racers,
-                {.copies = session.data->copies(),
-                 .replay_us = method.replay_us,
-                 .rounds = {.count = method.rounds, .rest_ms = method.rest_ms},
-                 .samples = &session.samples});
+  time_entrants(
+      session.lab, racers,
+      {.copies = session.data->copies(),
+       .replay_us = method.replay_us,
+       .rounds = {
+           .count = method.rounds, .rest_ms = method.rest_ms, .clocks = true, .samples = &session.samples}});
   if (session.finals[0].record.error.empty())
     if (const Result<double> cost = host_cost_us(session.lab, session.finals[0].contender); cost)
       session.finals[0].record.host_us = *cost;

@@ -34,14 +34,16 @@ void time_entrants(const Lab& lab, const std::vector<Entrant*>& entrants, const 
     replays.push_back(std::move(*replay));
     running.push_back(entrant);
   }
-  const auto times = time_in_turn(lab, replays, timing.rounds, timing.samples);
+  const auto times = time_in_turn(lab, replays, timing.rounds);
   for (size_t i = 0; i < running.size(); ++i) {
     if (!times) {
       running[i]->record.error = times.error().message;
       continue;
     }
-    running[i]->record.rounds = (*times)[i];
-    running[i]->record.us = spread_of((*times)[i]);
+    const Timed& timed = (*times)[i];
+    running[i]->record.rounds = timed.us;
+    running[i]->record.us = spread_of(timed.us);
+    running[i]->record.sm_mhz = quantile(timed.sm_mhz, 0.5);
   }
 }
 

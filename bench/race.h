@@ -25,7 +25,6 @@ struct Timing {
   int copies = 1;
   double replay_us;
   Rounds rounds;
-  std::vector<Sample>* samples = nullptr;
 };
 
 /// Times entrants in turn; those that cannot be captured get an error and drop out.

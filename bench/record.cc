@@ -58,6 +58,7 @@ Json contender_json(const RunRecord& run, const ShapeRecord& shape, const Conten
   json["rates"] = rates_json(run, shape, c);
   json["launches"] = c.launches;
   json["rounds"] = std::move(rounds);
+  if (c.sm_mhz > 0) json["sm_mhz"] = rounded(c.sm_mhz);
   if (c.host_us > 0) json["host_us"] = rounded(c.host_us);
   json["verified"] = c.verified;
   if (!c.verdict.empty()) json["verdict"] = c.verdict;

@@ -19,6 +19,7 @@ struct ContenderRecord {
   Spread us;                   // of one launch
   std::vector<double> rounds;  // microseconds, in order
   int launches = 0;            // in one replay
+  double sm_mhz = 0;           // the SMs' clock, counted; 0: not counted
   double host_us = 0;          // CPU time of a launch call; 0: not measured
   double bytes = 0;            // that must move once; 0: the shape's
   bool verified = false;

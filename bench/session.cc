@@ -149,11 +149,12 @@ void race(Shape& shape, const std::vector<Plan>& plans) {
   std::vector<Entrant*> racers;
   for (Entrant& entrant : finals) racers.push_back(&entrant);
   const Method& method = shape.lab.method;
-  time_entrants(shape.lab, racers,
-                {.copies = shape.copy_count(),
-                 .replay_us = method.replay_us,
-                 .rounds = {.count = method.rounds, .rest_ms = method.rest_ms},
-                 .samples = &shape.samples});
+  time_entrants(
+      shape.lab, racers,
+      {.copies = shape.copy_count(),
+       .replay_us = method.replay_us,
+       .rounds = {
+           .count = method.rounds, .rest_ms = method.rest_ms, .clocks = true, .samples = &shape.samples}});
   for (size_t i = 0; i < std::min<size_t>(finals.size(), 2); ++i)
     if (finals[i].record.error.empty())
       if (const Result<double> cost = host_cost_us(shape.lab, finals[i].contender); cost)

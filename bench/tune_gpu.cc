@@ -107,10 +107,12 @@ Result<double> GpuTuneMachine::time(int kernel, Effort effort) {
   const Result<const Replay*> replay = replay_of(entries_[static_cast<size_t>(kernel)], effort);
   if (!replay) return replay.error();
   const bool careful = effort == Effort::careful;
-  const Rounds once{.count = 1, .rest_ms = careful ? lab_.method.rest_ms : kScreenRestMs};
-  const auto times = time_in_turn(lab_, std::span(*replay, 1), once, careful ? &samples_ : nullptr);
+  const Rounds once{.count = 1,
+                    .rest_ms = careful ? lab_.method.rest_ms : kScreenRestMs,
+                    .samples = careful ? &samples_ : nullptr};
+  const auto times = time_in_turn(lab_, std::span(*replay, 1), once);
   if (!times) return times.error();
-  return times->front().front();
+  return times->front().us.front();
 }
 
 Result<void> GpuTuneMachine::alive() {

@@ -129,11 +129,12 @@ TEST_F(BenchSession, every_contender_has_every_turn) {
     ASSERT_TRUE(replay);
     replays.push_back(std::move(*replay));
   }
-  const auto times = time_in_turn(*lab_, replays, {.count = 5, .rest_ms = 0}, nullptr);
+  const auto times = time_in_turn(*lab_, replays, {.count = 5, .rest_ms = 0});
   ASSERT_TRUE(times);
-  for (const auto& rounds : *times) {
-    EXPECT_EQ(rounds.size(), 5u);
-    for (const double us : rounds) EXPECT_DOUBLE_EQ(us, 125);  // 0.25 ms over two launches
+  for (const Timed& timed : *times) {
+    EXPECT_EQ(timed.us.size(), 5u);
+    EXPECT_TRUE(timed.sm_mhz.empty());                           // nobody asked
+    for (const double us : timed.us) EXPECT_DOUBLE_EQ(us, 125);  // 0.25 ms over two launches
   }
 }
 

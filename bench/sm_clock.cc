@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// One CTA an SM: each asks for more than half of its shared memory, and the grid has as many as SMs.
+#include "bench/sm_clock.h"
+
+#include <algorithm>
+#include <vector>
+
+#include <sluice/host/device_impl.h>
+#include <sluice/host/driver/launch.h>
+
+namespace sluice::bench {
+namespace {
+
+constexpr int kSmemBytes = 160 << 10;
+
+struct NoteParams {
+  CUdeviceptr notes;  // of this edge, one for each SM
+  u32 count;
+};
+
+constexpr const char* kUnit = R"(struct Note { unsigned long long cycles, nanoseconds; };
+struct NoteParams { Note* notes; unsigned count; };
+extern "C" __global__ void __launch_bounds__(32) sluice_entry(const __grid_constant__ NoteParams params) {
+  if (threadIdx.x != 0) return;
+  unsigned sm;
+  Note note;
+  asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(note.nanoseconds));
+  asm volatile("mov.u64 %0, %%clock64;" : "=l"(note.cycles));
+  if (sm < params.count) params.notes[sm] = note;
+}
+)";
+
+}  // namespace
+
+const char* SmClock::unit_text() {
+  return kUnit;
+}
+
+Result<SmClock> SmClock::create(const Device& device) {
+  auto module = device.impl().load_unit(kUnit, kSmemBytes);
+  if (!module) return module.error();
+  const i64 bytes = i64{2} * device.info().sm_count * static_cast<i64>(sizeof(ClockNote));
+  Result<DeviceBuffer> notes = DeviceBuffer::allocate(device, bytes);
+  if (!notes) return notes.error();
+  const std::vector<u8> zeros(static_cast<size_t>(bytes));
+  if (Result<void> done = notes->upload(zeros.data(), bytes); !done) return done.error();
+  return SmClock(device, *std::move(module), *std::move(notes));
+}
+
+Result<void> SmClock::note(Edge edge, Stream stream) const {
+  const ContextScope scope(*device_.impl().primary);
+  if (Result<void> entered = scope.entered(); !entered) return entered;
+  const u32 count = static_cast<u32>(device_.info().sm_count);
+  const CUdeviceptr offset = edge == Edge::end ? count * sizeof(ClockNote) : 0;
+  const NoteParams params{notes_.address() + offset, count};
+  return launch_kernel(*device_.impl().api, module_->function(),
+                       {.grid_x = count, .block_x = 32, .smem_bytes = kSmemBytes}, &params, stream);
+}
+
+Result<double> SmClock::mhz() const {
+  const size_t count = static_cast<size_t>(device_.info().sm_count);
+  std::vector<ClockNote> notes(2 * count);
+  if (Result<void> done = notes_.download(notes.data(), notes_.bytes()); !done) return done.error();
+  const std::span all(notes);
+  return mean_mhz(all.first(count), all.last(count));
+}
+
+double mean_mhz(std::span<const ClockNote> begin, std::span<const ClockNote> end) {
+  double sum = 0;
+  int noted = 0;
+  for (size_t sm = 0; sm < std::min(begin.size(), end.size()); ++sm) {
+    if (begin[sm].nanoseconds == 0 || end[sm].nanoseconds <= begin[sm].nanoseconds) continue;
+    sum += 1e3 * static_cast<double>(end[sm].cycles - begin[sm].cycles) /
+           static_cast<double>(end[sm].nanoseconds - begin[sm].nanoseconds);
+    ++noted;
+  }
+  return noted > 0 ? sum / noted : 0;
+}
+
+}  // namespace sluice::bench
