@@ -125,6 +125,11 @@ SLUICE_HD constexpr Problem transposed(Problem p) {
   return p;
 }
 
+/// Is it what transposed() makes of a caller's? Callers' D are row-major.
+SLUICE_HD constexpr bool is_transposed(const Problem& p) {
+  return p.d.major == Major::mn;
+}
+
 /// Columns of D.
 SLUICE_HD constexpr i64 d_columns(const Problem& p) {
   return outputs_of(p.epilogue, p.n);

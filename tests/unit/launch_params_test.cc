@@ -96,10 +96,11 @@ TEST_F(LaunchParams, every_argument_arrives) {
 }
 
 TEST_F(LaunchParams, swapped_operands_change_places) {
-  Problem p{.m = 200, .n = 512, .k = 128};
+  Problem p{.m = 200, .n = 512, .k = 128, .batch = 3};
   p.d.ld = 528;
   p.epilogue.scale_a = ScaleMode::vector;
   p.epilogue.scale_b = ScaleMode::tensor;
+  p.epilogue.bias = Bias::column;
   const gemm::Kernel kernel = prepared(p, {.schedule = Schedule::cooperative,
                                            .tile_m = 128,
                                            .tile_n = 104,
@@ -107,7 +108,8 @@ TEST_F(LaunchParams, swapped_operands_change_places) {
                                            .swapped = true,
                                            .splits = 1});
   EXPECT_EQ(kernel.plan().problem, with_strides(p));
-  const gemm::Args args = args_for(p);
+  gemm::Args args = args_for(p);
+  args.alpha = 0.25f;
   launched(gemm::launch(kernel, args, nullptr), 1);
   const GemmParams& params = driver.launch(0).params;
   EXPECT_EQ(decode(params.map_a).address, address(args.b));
@@ -121,10 +123,27 @@ TEST_F(LaunchParams, swapped_operands_change_places) {
   EXPECT_EQ(decode(params.map_d).row_stride, 528u * 2);
   EXPECT_EQ(params.scale_a, args.scale_b);
   EXPECT_EQ(params.scale_b, args.scale_a);
+  EXPECT_EQ(params.bias, args.bias);
+  EXPECT_EQ(params.alpha, 0.25f);
   EXPECT_EQ(params.m, 512);
   EXPECT_EQ(params.n, 200);
   EXPECT_EQ(params.grid.rows, 4);
   EXPECT_EQ(params.grid.columns, 2);
+  EXPECT_EQ(params.grid.batch, 3);
+  EXPECT_EQ(params.d_batch_stride, 528 * 200) << "D lies as the caller's does";
+}
+
+/// Nothing is read with alpha = 0, and D is still what the bias says.
+TEST_F(LaunchParams, swapped_operands_with_alpha_0_read_neither) {
+  Problem p{.m = 200, .n = 512, .k = 128};
+  p.epilogue.bias = Bias::column;
+  const gemm::Kernel kernel = prepared(p, {.swapped = true});
+  gemm::Args args = args_for(p);
+  args.alpha = 0;
+  args.a = args.b = nullptr;
+  launched(gemm::launch(kernel, args, nullptr), 1);
+  EXPECT_EQ(driver.launch(0).params.grid.k_tiles, 0);
+  EXPECT_EQ(driver.launch(0).params.alpha, 0.0f);
 }
 
 /// The fake GPU deals clusters out over nine GPCs turn about, and the host asks it once.
@@ -258,6 +277,18 @@ TEST_F(LaunchParams, c_may_be_d_itself) {
   args.c = args.d;
   launched(gemm::launch(kernel, args, nullptr), 1);
   EXPECT_EQ(driver.launch(0).params.c, args.d);
+}
+
+/// Of one row the pitch means nothing.
+TEST_F(LaunchParams, c_of_one_row_may_be_d_with_another_pitch) {
+  Problem p{.m = 1, .n = 512, .k = 128};
+  p.epilogue.residual = true;
+  p.c.ld = 4096;
+  const gemm::Kernel kernel = prepared(p);
+  gemm::Args args = args_for(p);
+  args.c = args.d;
+  args.beta = 1;
+  launched(gemm::launch(kernel, args, nullptr), 1);
 }
 
 TEST_F(LaunchParams, direct_store_needs_no_aligned_d) {

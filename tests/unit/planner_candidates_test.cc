@@ -188,6 +188,42 @@ TEST(planner_candidates, what_swapped_operands_do_not_take_is_planned_without) {
   }
 }
 
+TEST(planner_candidates, what_is_asked_below_its_range_is_refused) {
+  expect_refused({.tile_m = 0, .tile_n = 64}, {"0 x 64"}, {.m = 16, .n = 4096, .k = 4096});
+  expect_refused({.tile_m = 64, .tile_n = -8}, {"64 x -8"});
+  expect_refused({.cluster = ClusterShape{1, 1, 0}}, {"1 x 1 x 0", "at least 1"});
+  expect_refused({.cluster = ClusterShape{0, 1}}, {"0 x 1 x 1"});
+  expect_refused({.streamed = -5}, {"streamed = -5", "at least 0"});
+}
+
+/// Fewer k-tiles than clusters that fit: each gets one.
+TEST(planner_candidates, streamed_tiles_are_dealt_to_no_more_clusters_than_they_have_k_tiles) {
+  const Problem p{.m = 64, .n = 64, .k = 512};
+  const PlanOverrides o{.schedule = Schedule::ping_pong,
+                        .tile_m = 64,
+                        .tile_n = 64,
+                        .cluster = ClusterShape{1, 1},
+                        .streamed = 1};
+  EXPECT_EQ(planned(p, o).split.clusters, 8);
+  PlanOverrides more = o;
+  more.clusters = 132;
+  expect_refused(more, {"132 clusters", "8 k-tiles"}, p);
+  more.clusters = 4;
+  EXPECT_EQ(planned(p, more).split.clusters, 4);
+}
+
+/// What prepare() would refuse is not planned.
+TEST(planner_candidates, plans_can_be_prepared) {
+  expect_refused({.raster_group = 2147483647}, {"raster_group = 2147483647"},
+                 {.m = 256, .n = 4096, .k = 4096});
+  Problem added{.m = 3840, .n = 128, .k = 2147479552};
+  added.d.type = DType::fp32;
+  added.epilogue.update = Update::add;
+  added.deterministic = false;
+  expect_refused({.tile_m = 64, .tile_n = 64, .cluster = ClusterShape{2, 2}, .splits = 33554368},
+                 {"less than 2^31 CTAs"}, added);
+}
+
 /// Plain schedules, which are for few rows, do not swap: who asks for it gets another.
 TEST(planner_candidates, few_rows_are_swapped_if_asked) {
   for (const i64 m : {16, 96}) {

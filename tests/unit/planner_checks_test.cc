@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <sluice/host/planner/problem_checks.h>
 #include <sluice/plan.h>
 
 namespace sluice {
@@ -102,6 +103,15 @@ TEST(planner_checks, bias_and_residual_types_count_only_if_used) {
   p.epilogue.bias = Bias::none;
   p.epilogue.residual = true;
   expect_refused(p, ErrorCode::invalid_type, {"C is e4m3"});
+}
+
+TEST(planner_checks, a_c_that_is_not_there_is_not_looked_at) {
+  Problem p{.m = 2147479552, .n = 2147479552, .k = 16};
+  p.a.type = p.b.type = p.d.type = DType::e4m3;
+  EXPECT_TRUE(check_problem(p)) << check_problem(p).error().message;
+  p.epilogue.residual = true;
+  ASSERT_FALSE(check_problem(p));
+  EXPECT_NE(check_problem(p).error().message.find("C spans more than 2^63 bytes"), std::string::npos);
 }
 
 TEST(planner_checks, rows_must_not_overlap) {

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include <sluice/host/planner/mixed_choices.h>
+#include <sluice/spec/smem_room.h>
 #include <sluice/tuner/record_store.h>
 
 #include "tuner_fixture.h"
@@ -164,6 +165,27 @@ TEST(tuner_mixed, the_record_decides_and_the_plan_says_so) {
   EXPECT_EQ(std::get<NarrowConfig>(planned(book, other).config).activation, Activation::relu);
   other.m = 15;
   EXPECT_EQ(planned(book, other).source, PlanSource::model) << "no record of a neighbour's";
+}
+
+/// Also those that only a tuner tries: rings of half an SM of e4m3 tokens.
+TEST(tuner_mixed, whatever_candidate_was_fastest_is_planned) {
+  MixedProblem p = tuned_mixed_problem();
+  p.m = 64;
+  p.x = DType::e4m3;
+  p.d = DType::bf16;
+  p.weights.order = FragmentOrder::byte;
+  const Result<std::vector<mixed::Plan>> plans = mixed::candidates(p, kH200);
+  ASSERT_TRUE(plans) << plans.error().message;
+  int halves = 0;
+  for (const mixed::Plan& plan : *plans) {
+    TuningRecord record = sample_mixed_record(plan.config);
+    record.key = key_of(plan.problem, kH200);
+    const mixed::Plan found = planned(book_of(std::vector{record}), p);
+    EXPECT_EQ(found.source, PlanSource::record) << mixed::short_name(plan.config);
+    EXPECT_EQ(found.config, plan.config);
+    halves += plan.smem_bytes <= kBesideAlone ? 1 : 0;
+  }
+  EXPECT_GT(halves, 3);
 }
 
 TEST(tuner_mixed, any_override_comes_before_records) {

@@ -81,6 +81,25 @@ TEST(tuner_plan, what_breaks_a_rule_leaves_the_choice_to_the_model) {
   }
 }
 
+/// Widths of swapped operands are no list: what is none breaks a rule.
+TEST(tuner_plan, swapped_records_may_have_any_width_but_no_other_height) {
+  TunedChoice good = std::get<TunedChoice>(sample_record().choice);
+  good.swapped = true;
+  good.tile_n = 104;
+  good.cluster = {1, 1};
+  EXPECT_EQ(planned(book_with(good)).source, PlanSource::record);
+  EXPECT_EQ(planned(book_with(good)).config.tile.n, 104);
+  std::vector<TunedChoice> bad(5, good);
+  bad[0].tile_n = 100;  // no multiple of 8
+  bad[1].tile_n = 264;
+  bad[2].tile_m = 192;
+  bad[3].tile_m = 256;  // ping-pong has no such tile
+  bad[4].cluster = {8, 1};
+  for (const TunedChoice& choice : bad)
+    EXPECT_EQ(planned(book_with(choice)).source, PlanSource::model)
+        << choice.tile_m << "x" << choice.tile_n << " " << choice.cluster.m;
+}
+
 TEST(tuner_plan, a_problem_that_is_refused_is_refused_with_records_too) {
   Problem p = tuned_problem();
   p.k = 100;

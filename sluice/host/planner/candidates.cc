@@ -39,26 +39,20 @@ std::vector<BaseConfig> swapped_space(const Problem& product) {
   return space;
 }
 
-/// The axes of the search with the overrides put in: `all` without them.
-struct Axes {
-  std::vector<BaseConfig> bases;
-  std::vector<ClusterShape> clusters;
-};
+std::vector<ClusterShape> clusters_of(const PlanOverrides& o) {
+  if (o.cluster) return {*o.cluster};
+  return {std::begin(kClusterSpace), std::end(kClusterSpace)};
+}
 
-/// `product`: of its tiles the widths depend where operands are swapped.
-Axes axes_of(const Problem& product, const PlanOverrides& o) {
-  Axes axes;
-  std::vector<BaseConfig> space(std::begin(kGemmSpace), std::end(kGemmSpace));
-  if (product.d.major == Major::mn) space = swapped_space(product);
-  for (const BaseConfig& base : space)
-    if (base.schedule == o.schedule.value_or(base.schedule) &&
-        base.tile_m == o.tile_m.value_or(base.tile_m) && base.tile_n == o.tile_n.value_or(base.tile_n))
-      axes.bases.push_back(base);
-  if (o.cluster)
-    axes.clusters = {*o.cluster};
-  else
-    axes.clusters.assign(std::begin(kClusterSpace), std::end(kClusterSpace));
-  return axes;
+/// Of the space, what the overrides leave. Where operands are swapped, `product` says how wide tiles are.
+std::vector<BaseConfig> listed_bases(const Problem& product, const PlanOverrides& o) {
+  std::vector<BaseConfig> bases(std::begin(kGemmSpace), std::end(kGemmSpace));
+  if (is_transposed(product)) bases = swapped_space(product);
+  std::erase_if(bases, [&](const BaseConfig& base) {
+    return base.schedule != o.schedule.value_or(base.schedule) ||
+           base.tile_m != o.tile_m.value_or(base.tile_m) || base.tile_n != o.tile_n.value_or(base.tile_n);
+  });
+  return bases;
 }
 
 /// Tiles that the space does not list: every listed value of an axis that is not overruled.
@@ -107,11 +101,11 @@ StorePath store_of(const KernelConfig& c) {
   return fits ? c.store : StorePath::direct;
 }
 
-void search(const Problem& p, const Axes& axes, const DeviceInfo& device, const PlanOverrides& o,
-            Search& result) {
+void search(const Problem& p, const std::vector<BaseConfig>& bases, const DeviceInfo& device,
+            const PlanOverrides& o, Search& result) {
   const StorePath possible = why_not_tma_store(p) == nullptr ? StorePath::tma : StorePath::direct;
-  for (const BaseConfig& base : axes.bases)
-    for (const ClusterShape& cluster : axes.clusters) {
+  for (const BaseConfig& base : bases)
+    for (const ClusterShape& cluster : clusters_of(o)) {
       KernelConfig config = config_for(p, base, cluster, o.store.value_or(possible));
       if (!o.store && store_of(config) != config.store)
         config = config_for(p, base, cluster, StorePath::direct);
@@ -137,16 +131,19 @@ Error bad_override(const std::string& message) {
 /// columns than rows have not been measured, and are left as they are.
 constexpr i64 kMostSwappedRows = 1024;
 
+/// Nothing is asked of tiles and walks.
+bool leaves_kernel_open(const PlanOverrides& o) {
+  return o == PlanOverrides{.workspace_limit = o.workspace_limit,
+                            .ignore_records = o.ignore_records,
+                            .overlap = o.overlap};
+}
+
 /// `p` and, where it may gain, the same product with A and B in each other's places. What was asked of tiles
 /// and walks is meant for the first.
 std::vector<Problem> products_of(const Problem& p, const PlanOverrides& o) {
   if (o.swapped) return {*o.swapped ? transposed(p) : p};
-  PlanOverrides rest = o;
-  rest.workspace_limit.reset();
-  rest.ignore_records = false;
-  rest.overlap = {};
-  const bool gains = p.m > kWaveRows && p.m <= kMostSwappedRows && p.n >= p.m && rest == PlanOverrides{};
-  if (gains) return {p, transposed(p)};
+  const bool gains = p.m > kWaveRows && p.m <= kMostSwappedRows && p.n >= p.m;
+  if (gains && leaves_kernel_open(o)) return {p, transposed(p)};
   return {p};
 }
 
@@ -156,6 +153,16 @@ Result<void> check_overrides(const Problem& p, const PlanOverrides& o) {
     return bad_override(std::string("store = tma: ") + reason + "; store direct");
   if (const char* reason = why_not_tma_store(p); o.swapped.value_or(false) && reason != nullptr)
     return bad_override(std::string("swapped = true: ") + reason + "; leave swapped out");
+  const ClusterShape cluster = o.cluster.value_or(ClusterShape{});
+  if (o.tile_m.value_or(1) < 1 || o.tile_n.value_or(1) < 1)
+    return bad_override("a tile of " + std::to_string(o.tile_m.value_or(1)) + " x " +
+                        std::to_string(o.tile_n.value_or(1)) + " must have at least one row and column");
+  if (cluster.m < 1 || cluster.n < 1 || cluster.k < 1)
+    return bad_override("a cluster of " + std::to_string(cluster.m) + " x " + std::to_string(cluster.n) +
+                        " x " + std::to_string(cluster.k) +
+                        " must have at least 1 CTA along each of m, n and k");
+  if (o.streamed.value_or(0) < 0)
+    return bad_override("streamed = " + std::to_string(*o.streamed) + " must be at least 0; 0: no tile is");
   if (o.splits && o.streamed)
     return bad_override("splits and streamed are two ways to say one thing: set one");
   if (o.splits && o.clusters) return bad_override("splits sets the clusters itself: set one of the two");
@@ -177,9 +184,9 @@ std::string split_problem(const Problem& p, const KernelConfig& c, const DeviceI
   if (split.clusters < 1 || split.clusters > max_clusters(c, device))
     return "clusters = " + std::to_string(split.clusters) + " must be in 1.." +
            std::to_string(max_clusters(c, device)) + ", what can be resident at once";
-  const i64 other = split.raster == Raster::along_m ? grid_columns(p, c) : grid_rows(p, c);
-  if (split.group > kMaxInt / std::max<i64>(other, 1))
-    return "raster_group = " + std::to_string(split.group) + " times " + std::to_string(other) +
+  const i64 most = std::max({grid_rows(p, c), grid_columns(p, c), i64{1}});
+  if (split.group > kMaxInt / most)
+    return "raster_group = " + std::to_string(split.group) + " times " + std::to_string(most) +
            " cluster tiles must stay below 2^31";
   return {};
 }
@@ -266,9 +273,10 @@ std::string why_no_plain_plan(const Problem& p, const PlanOverrides& o) {
 }
 
 /// The overrides ask for a split that stream_splits() did not return.
-std::string why_no_split(const Problem& p, KernelConfig c, WorkSplit split, const PlanOverrides& o) {
+std::string why_no_split(const Problem& p, KernelConfig c, const DeviceInfo& device, WorkSplit split,
+                         const PlanOverrides& o) {
   const i64 tiles = grid_rows(p, c) * grid_columns(p, c) * p.batch;
-  const i64 clusters = o.splits ? tiles * *o.splits : split.clusters;
+  const i64 clusters = o.splits ? tiles * *o.splits : clusters_to_stream(p, c, device, o);
   c.combine = o.combine.value_or(combines_of_parts(p).front());
   split.streamed = o.splits ? static_cast<int>(tiles) : *o.streamed;
   split.clusters = static_cast<int>(std::min(clusters, kMaxInt));
@@ -294,15 +302,10 @@ Result<std::vector<Plan>> rank_candidates(const Problem& p, const DeviceInfo& de
   }
   Search found;
   const std::vector<Problem> products = products_of(p, o);
-  for (const Problem& product : products) search(product, axes_of(product, o), device, o, found);
+  for (const Problem& product : products) search(product, listed_bases(product, o), device, o, found);
   if (!found.found() && !plans.empty()) return ranked(std::move(plans));
-  if (!found.found()) {
-    for (const Problem& product : products) {
-      Axes axes = axes_of(product, o);
-      axes.bases = unlisted_bases(o);
-      search(product, axes, device, o, found);
-    }
-  }
+  if (!found.found())
+    for (const Problem& product : products) search(product, unlisted_bases(o), device, o, found);
   if (!found.found()) return bad_override("the overrides leave no kernel: " + found.reasons);
   if (found.configs.empty())
     return Error{ErrorCode::invalid_size, "D of " + std::to_string(p.batch) + " x " + std::to_string(p.m) +
@@ -317,7 +320,8 @@ Result<std::vector<Plan>> rank_candidates(const Problem& p, const DeviceInfo& de
     std::string wrong = split_problem(product, config, device, whole);
     if (wrong.empty() && !splits_only) plans.push_back(plan_of(p, config, whole, device, o));
     std::vector<Plan> split = best_splits(p, config, device, whole, o);
-    if (wrong.empty() && splits_only && split.empty()) wrong = why_no_split(product, config, whole, o);
+    if (wrong.empty() && splits_only && split.empty())
+      wrong = why_no_split(product, config, device, whole, o);
     if (!wrong.empty())
       refused.refuse(config, wrong);
     else

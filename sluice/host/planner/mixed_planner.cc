@@ -276,7 +276,8 @@ std::optional<Plan> recorded_plan(const MixedProblem& checked, const DeviceInfo&
   if (!choice) return std::nullopt;
   const MixedConfig config = made_for(checked, choice->config);
   const Found found = consider_all(checked, device, {});
-  for (const std::vector<Plan>* plans : {&found.wanted, &found.possible})
+  const std::vector<Plan> halves = strip_halves(checked, device, {});
+  for (const std::vector<Plan>* plans : {&found.wanted, &found.possible, &halves})
     for (Plan plan : *plans) {
       if (!(plan.config == config)) continue;
       plan.source = PlanSource::record;

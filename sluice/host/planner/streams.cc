@@ -71,6 +71,9 @@ std::string stream_problem(const Problem& p, const KernelConfig& c, const WorkSp
   if (split.clusters > split.streamed * k_tiles)
     return std::to_string(split.clusters) + " clusters must not be more than the " +
            std::to_string(split.streamed * k_tiles) + " k-tiles that are dealt out to them";
+  if (split.clusters > kMaxInt / cluster_size(c))
+    return std::to_string(split.clusters) + " clusters of " + std::to_string(cluster_size(c)) +
+           " must be less than 2^31 CTAs";
   if (!uses_workspace(c)) return {};
   if (slot_count(split) > kMaxInt / (cluster_size(c) * combined_parts(c)))
     return std::to_string(split.clusters) + " clusters and " + name + " need " +
@@ -81,6 +84,13 @@ std::string stream_problem(const Problem& p, const KernelConfig& c, const WorkSp
   return {};
 }
 
+i64 clusters_to_stream(const Problem& p, const KernelConfig& c, const DeviceInfo& device,
+                       const PlanOverrides& o) {
+  if (o.clusters) return *o.clusters;
+  const i64 dealt = std::min<i64>(o.streamed.value_or(0), tiles_of(p, c)) * k_tiles_of(p, c);
+  return std::clamp<i64>(dealt, 1, std::max(max_clusters(c, device), 1));
+}
+
 std::vector<WorkSplit> stream_splits(const Problem& p, const KernelConfig& c, const DeviceInfo& device,
                                      const WorkSplit& whole, const PlanOverrides& o) {
   const i64 tiles = tiles_of(p, c), k_tiles = k_tiles_of(p, c);
@@ -89,7 +99,7 @@ std::vector<WorkSplit> stream_splits(const Problem& p, const KernelConfig& c, co
   if (tiles == 0 || k_tiles == 0) return {};
   if (o.streamed || o.splits) {
     if (o.splits && *o.splits > 1) splits.add(tiles, tiles * *o.splits);
-    if (o.streamed) splits.add(*o.streamed, fit);
+    if (o.streamed) splits.add(*o.streamed, clusters_to_stream(p, c, device, o));
     return std::move(splits).found();
   }
   for (const i64 parts : kSplits) {

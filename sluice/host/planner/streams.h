@@ -17,6 +17,11 @@ std::vector<Combine> combines_of_parts(const Problem& problem);
 /// The rule that a split breaks; empty: none. A split that streams nothing breaks none.
 std::string stream_problem(const Problem& problem, const KernelConfig& config, const WorkSplit& split);
 
+/// Among how many clusters PlanOverrides::streamed deals tiles out: as many as it asks for, else as are
+/// resident at once and have a k-tile each.
+i64 clusters_to_stream(const Problem& problem, const KernelConfig& config, const DeviceInfo& device,
+                       const PlanOverrides& overrides);
+
 /// Splits along k, for a config that combines, of the tiles of `whole`, which splits nothing: each into as
 /// many parts as fill one wave, or less of it. What `overrides` ask for, and nothing else, if they ask. All
 /// pass stream_problem() and the workspace limit.
