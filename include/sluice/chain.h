@@ -57,10 +57,11 @@ struct QuantizerStep {
 /// Launches of somebody else in between: attention, a rotation, an all-reduce. It begins when all before it
 /// have ended, and what is behind it when it has ended, unless it is `overlapped`.
 struct ForeignStep {
-  /// Enqueues into the stream it is given and nowhere else; called for every enqueue, by any thread.
+  /// Enqueues into the stream it is given and nowhere else; called for every enqueue, by any thread. What it
+  /// throws goes through.
   std::function<Result<void>(Stream)> enqueue;
   int nodes = 1;               // that it adds to a graph; 0: the step is left out
-  int programmatic_edges = 0;  // of them, to each other
+  int programmatic_edges = 0;  // of them, to each other; the first is an ordinary launch
   /// Its last node is a kernel, and the next launch may begin beside it: from where all of its CTAs have
   /// triggered (griddepcontrol.launch_dependents), or else ended. So what comes behind may read its weights
   /// early.
@@ -99,9 +100,10 @@ struct ChainOptions {
   ChainOverlap overlap = ChainOverlap::tuned;
   // These three are of steps that no record speaks of.
   Trigger trigger = Trigger::at_start;  // of every step but the last; nothing with the overlap off
-  /// A step brings so much of the weights that come next into L2 when it is done loading; at most 0.4 of L2,
-  /// and none that the rings of their launch hold before it waits: where they hold all, those of the step
-  /// behind it, up to four launches ahead, foreign ones between or not. It ends only when they are there.
+  /// A step brings so much of the weights that come next into L2 when it is done loading (norms and
+  /// quantisers before they wait); at most 0.4 of L2, and none that the rings of their launch hold before it
+  /// waits: where they hold all, those of the step behind it, up to four launches ahead, foreign ones between
+  /// or not. It ends only when they are there.
   i64 hand_off_bytes = 0;
   i64 prefetch_bytes = 0;  // a product brings so much of its own weights into L2 before it waits; bounded too
   i64 smem_limit = 0;      // of a product's CTA, by fewer stages, so that two kernels share an SM; 0: none

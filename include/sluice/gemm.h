@@ -122,7 +122,7 @@ class Kernel {
 Result<Kernel> prepare(const Device& device, const Plan& plan);
 
 /// Called after each finished compile with (done, total); from one thread at a time.
-using Progress = std::function<void(int done, int total)>;
+using Progress = std::function<void(int done, int total)>;  // from any thread, one at a time; must not throw
 /// The same for many plans, in parallel; equal configs are compiled once. The i-th result belongs to the i-th
 /// plan.
 std::vector<Result<Kernel>> prepare(const Device& device, std::span<const Plan> plans,

@@ -48,7 +48,7 @@ class Norm {
 
   /// One kernel. No allocation, no synchronisation; capturable. Empty matrices succeed. Errors (nothing is
   /// launched): invalid_size, invalid_stride, invalid_argument, invalid_pointer, misaligned, aliasing,
-  /// driver.
+  /// wrong_device, driver.
   Result<void> launch(const NormShape& shape, const NormArgs& args, Stream stream) const;
 
   struct Impl;

@@ -37,7 +37,7 @@ class Packer {
                                CodeStorage storage = CodeStorage::byte);
 
   /// No allocation, no synchronisation. Empty weights succeed. Errors (nothing is launched): invalid_size,
-  /// invalid_pointer, invalid_argument, misaligned, aliasing, driver.
+  /// invalid_pointer, invalid_argument, misaligned, aliasing, wrong_device, driver.
   Result<void> pack(const PackShape& shape, const PackArgs& args, Stream stream) const;
 
   /// The arrays that were packed, bit for bit. Errors as of pack.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Is a stream being captured? Asked before what a capture forbids: compiling and loading, allocating, asking
-// a stream for its id. Called by gemm.cc and c_api/session.cc.
+// a stream for its id. Called by gemm.cc, mixed.cc and the C
+// API's sessions.
 #pragma once
 
 #include <string>

@@ -68,6 +68,18 @@ Result<CUdevice> find_device(const DriverApi& api, int ordinal) {
   return device;
 }
 
+/// Else prepare() would fail with what the driver says of a cubin that is too new.
+Result<void> check_driver(const DriverApi& api) {
+  int version = 0;
+  if (const CUresult code = api.cuDriverGetVersion(&version); code != CUDA_SUCCESS)
+    return driver_error(api, code, "cuDriverGetVersion");
+  if (version >= kOldestDriverCuda) return {};
+  return Error{ErrorCode::driver, "the driver is for CUDA " + std::to_string(version / 1000) + "." +
+                                      std::to_string(version % 1000 / 10) +
+                                      ": it must be for 13.0 or newer; install the NVIDIA driver " +
+                                      std::to_string(kOldestDriver) + " or newer"};
+}
+
 /// A module with the context it lives in, so that the context cannot go first.
 struct OwnedModule {
   std::shared_ptr<const PrimaryContext> primary;
@@ -80,6 +92,7 @@ Result<Device> Device::open(int ordinal, const Options& options) {
   const Result<const DriverApi*> driver = load_driver();
   if (!driver) return driver.error();
   const DriverApi& api = **driver;
+  if (const Result<void> recent = check_driver(api); !recent) return recent.error();
   const Result<CUdevice> device = find_device(api, ordinal);
   if (!device) return device.error();
   const Result<DeviceInfo> info = read_info(api, *device);

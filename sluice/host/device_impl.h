@@ -30,7 +30,7 @@ struct Device::Impl {
   KernelCache cache;  // tests without a compiler assign one with a CompilerSeam before the first prepare
 
   /// The loaded module of a unit. Units in use are loaded once and shared; the pointer keeps the context too.
-  /// Errors: toolchain, io, driver.
+  /// Errors: toolchain, driver.
   Result<std::shared_ptr<const Module>> load_unit(const std::string& unit, int dynamic_smem_bytes);
   /// The same for a cubin that the caller already has.
   Result<std::shared_ptr<const Module>> load_cubin(const std::string& unit, const Cubin& cubin,

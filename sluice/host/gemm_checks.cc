@@ -91,7 +91,7 @@ Result<ArgRules> argument_rules(const Plan& plan) {
   const Epilogue& epilogue = plan.config.epilogue;
   ArgRules rules;
   rules.has_k = p.k > 0;
-  rules.c_may_be_d = epilogue.c_type == p.d.type && p.c.ld == p.d.ld &&
+  rules.c_may_be_d = epilogue.c_type == p.d.type && (p.m == 1 || p.c.ld == p.d.ld) &&
                      (p.batch == 1 || p.c.batch_stride == p.d.batch_stride);
   const bool tma_store = plan.config.store == StorePath::tma;
   const char* for_tma = "TMA addresses 16-byte units";

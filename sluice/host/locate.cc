@@ -18,7 +18,8 @@ constexpr int kWidestCluster = 16;
 constexpr int kRepeats = 3;
 constexpr u32 kHoldNs = 10'000;
 
-/// Adds a few launches of one cluster size. None if the GPU makes no such clusters: less is known then.
+/// Adds a few launches of one cluster size. None if the GPU makes no such clusters: less is known then. One
+/// that is lost says so when it is waited for.
 Result<void> add_launches(const Device& device, const Module& module, int cluster, const DeviceBuffer& buffer,
                           const StreamHandle& stream, std::vector<LaunchPlaces>& launches) {
   const int ctas = device.info().sm_count / cluster * cluster;
@@ -30,7 +31,8 @@ Result<void> add_launches(const Device& device, const Module& module, int cluste
   std::vector<u32> sms(static_cast<std::size_t>(kRepeats * ctas));
   for (int i = 0; i < kRepeats; ++i) {
     const LocateParams params{.sms = static_cast<u32*>(buffer.data()) + i * ctas, .hold_ns = kHoldNs};
-    if (!launch_kernel(*device.impl().api, module.function(), shape, &params, stream.get())) return {};
+    if (!launch_kernel(*device.impl().api, module.function(), shape, &params, stream.get()))
+      return stream.synchronize();
   }
   const i64 bytes = static_cast<i64>(sms.size() * sizeof(u32));
   if (Result<void> read = buffer.download_async(sms.data(), bytes, stream.get()); !read) return read;

@@ -15,7 +15,7 @@ std::string locate_unit_text();
 
 /// Found out when this Device is first asked for it, in a millisecond, on the assumption that the GPU is
 /// idle: if it is not, or makes no such clusters, the numbers that follow are as right, and of less use. Not
-/// while a stream is being captured, as with all of prepare(). Errors: toolchain, io, driver.
+/// while a stream is being captured, as with all of prepare(). Errors: toolchain, driver.
 Result<std::shared_ptr<const GpcOrder>> gpc_order(const Device& device);
 
 }  // namespace sluice

@@ -106,7 +106,8 @@ Result<void> check_pointers(const Placements& operands, NormStore store) {
   };
   // Each element of the sum is written by the thread that has read it, so it may stand in its place.
   const auto in_place = [&](Operand x) {
-    return operands[kSum].pointer == operands[x].pointer && operands[kSum].ld == operands[x].ld;
+    return operands[kSum].pointer == operands[x].pointer &&
+           (operands[x].memory.rows == 1 || operands[kSum].ld == operands[x].ld);
   };
   const auto error = [&](Operand x, Operand y) {
     return Error{ErrorCode::aliasing, std::string(operands[x].name) + " (" + hex(operands[x].pointer) +
@@ -179,8 +180,13 @@ Result<void> Norm::launch(const NormShape& given, const NormArgs& args, Stream s
   const Result<Placements> operands = placements(*shape, args, impl_->store, impl_->input);
   if (!operands) return operands.error();
   if (const Result<void> pointers = check_pointers(*operands, impl_->store); !pointers) return pointers;
-  const ContextScope scope(*impl_->device.impl().primary);
+  const PrimaryContext& primary = *impl_->device.impl().primary;
+  if (const Result<void> ours = check_context(primary); !ours) return ours;
+  const ContextScope scope(primary);
   if (const Result<void> entered = scope.entered(); !entered) return entered;
+  for (const Placement& x : *operands)
+    if (x.pointer != nullptr)
+      if (const Result<void> ours = check_owner(primary, x.name, x.pointer); !ours) return ours;
   const bool vectors = allows_vectors(*shape, *operands);
   const i64 sms = impl_->device.info().sm_count;
   const int most = vectors ? kMaxNormThreads : kMaxElementNormThreads;

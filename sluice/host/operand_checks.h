@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every product checks of a pointer that it is given: null, alignment, overlap, whose memory it is; and
-// of the current context. Success allocates nothing. Used by gemm_checks.cc and mixed_checks.cc.
+// of the current context. Success allocates nothing. Used by products, norms, quantisers, packers and chains.
 #pragma once
 
 #include <string>

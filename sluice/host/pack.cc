@@ -3,10 +3,12 @@
 #include <sluice/pack.h>
 
 #include <string>
+#include <utility>
 
 #include <sluice/host/device_impl.h>
 #include <sluice/host/driver/error.h>
 #include <sluice/host/driver/launch.h>
+#include <sluice/host/operand_checks.h>
 #include <sluice/host/pack_units.h>
 
 namespace sluice {
@@ -110,11 +112,19 @@ struct Packer::Impl {
     if (Result<void> good = check_shape(shape); !good) return good;
     if (shape.n == 0 || shape.k == 0) return {};
     if (Result<void> good = check_arrays(config, arrays_of(config, shape, params)); !good) return good;
+    const PrimaryContext& primary = *device.impl().primary;
+    if (Result<void> ours = check_context(primary); !ours) return ours;
+    const ContextScope scope(primary);
+    if (Result<void> entered = scope.entered(); !entered) return entered;
+    for (const auto& [name, pointer] : {std::pair<const char*, const void*>{"codes", params.codes},
+                                        {"scales", params.scales},
+                                        {"zeros", params.zeros},
+                                        {"the blob", params.blob}})
+      if (pointer != nullptr)
+        if (Result<void> ours = check_owner(primary, name, pointer); !ours) return ours;
     params.n = shape.n;
     params.k = shape.k;
     params.pieces = rows_are_pieces(storage, shape.k) && reinterpret_cast<u64>(params.codes) % 16 == 0;
-    const ContextScope scope(*device.impl().primary);
-    if (Result<void> entered = scope.entered(); !entered) return entered;
     const u32 tiles = static_cast<u32>(strip_count(shape.n) * packed_k_tiles(shape.k));
     return launch_kernel(*device.impl().api, modules[static_cast<int>(step)]->function(),
                          {.grid_x = tiles, .block_x = kPackThreads}, &params, stream);

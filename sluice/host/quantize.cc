@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <span>
 #include <string>
 
 #include <sluice/host/device_impl.h>
 #include <sluice/host/driver/error.h>
 #include <sluice/host/driver/launch.h>
+#include <sluice/host/operand_checks.h>
 #include <sluice/host/quantize_units.h>
 #include <sluice/host/spread.h>
 #include <sluice/spec/row_team.h>
@@ -67,41 +69,79 @@ Result<QuantizeShape> checked(const QuantizeShape& given, Gate gate) {
   return shape;
 }
 
-/// From the first byte to one past the last.
-i64 span(i64 rows, i64 columns, i64 ld, DType type) {
-  return ((rows - 1) * ld + columns) * bytes_of(type);
-}
-
 /// What goes in and comes out.
 struct Types {
   DType input, output;
-  bool has_scales;
+  bool has_scales, has_workspace;
 };
 
-Result<void> check_pointers(const QuantizeShape& shape, const QuantizeArgs& args, Types types, Gate gate) {
-  const struct {
-    const char* name;
-    const void* pointer;
-    int alignment;
-    bool looked_at = true;
-  } pointers[] = {{"input", args.input, bytes_of(types.input)},
-                  {"output", args.output, bytes_of(types.output)},
-                  {"scales", args.scales, 4, types.has_scales}};
-  for (const auto& [name, pointer, alignment, looked_at] : pointers) {
-    if (!looked_at) continue;
-    if (pointer == nullptr)
-      return Error{ErrorCode::invalid_pointer, std::string(name) + " is null: pass device memory"};
-    if (reinterpret_cast<u64>(pointer) % static_cast<u64>(alignment) != 0)
-      return Error{ErrorCode::misaligned, std::string(name) + " = " + hex(pointer) +
-                                              ": must be a multiple of " + number(alignment) +
-                                              " bytes, the size of its elements"};
+/// A pointer that is followed, and the memory behind it.
+struct Placement {
+  const char* name;
+  const void* pointer;
+  int alignment;
+  i64 bytes;  // from the first to one past the last
+  bool written;
+};
+
+/// From the first byte to one past the last; 0 of an empty matrix.
+i64 span(i64 rows, i64 columns, i64 ld, DType type) {
+  return rows == 0 || columns == 0 ? 0 : ((rows - 1) * ld + columns) * bytes_of(type);
+}
+
+i64 scale_count(const QuantizeShape& shape, Granularity granularity) {
+  switch (granularity) {
+    case Granularity::tensor: return 1;
+    case Granularity::row: return shape.rows;
+    case Granularity::row_block: return shape.rows * scale_blocks(shape.columns);
+    case Granularity::square_block: return scale_blocks(shape.rows) * scale_blocks(shape.columns);
   }
-  const u64 in = reinterpret_cast<u64>(args.input), out = reinterpret_cast<u64>(args.output);
+  return 0;
+}
+
+/// A list that allocates nothing.
+struct Placements {
+  std::array<Placement, 4> all{};
+  size_t count = 0;
+
+  operator std::span<const Placement>() const { return std::span(all).first(count); }
+};
+
+/// Without elements input and output have no memory, and may be null.
+Placements placements(const QuantizeShape& shape, const QuantizeArgs& args, Types types,
+                      std::optional<Granularity> granularity, Gate gate) {
+  Placements followed;
+  const auto add = [&](const Placement& x) {
+    if (x.bytes > 0) followed.all[followed.count++] = x;
+  };
   const i64 in_columns = input_columns(gate, shape.columns);
-  if (in < out + static_cast<u64>(span(shape.rows, shape.columns, shape.output_ld, types.output)) &&
-      out < in + static_cast<u64>(span(shape.rows, in_columns, shape.input_ld, types.input)))
-    return Error{ErrorCode::aliasing, "output (" + hex(args.output) + ") overlaps input (" + hex(args.input) +
-                                          "): give it its own memory"};
+  add({"input", args.input, bytes_of(types.input), span(shape.rows, in_columns, shape.input_ld, types.input),
+       false});
+  add({"output", args.output, bytes_of(types.output),
+       span(shape.rows, shape.columns, shape.output_ld, types.output), true});
+  if (types.has_scales) add({"scales", args.scales, 4, 4 * scale_count(shape, *granularity), true});
+  if (types.has_workspace) add({"the workspace", args.workspace.data, 4, kScratchBytes, true});
+  return followed;
+}
+
+Result<void> check_pointers(std::span<const Placement> followed) {
+  for (const Placement& x : followed) {
+    if (x.pointer == nullptr)
+      return Error{ErrorCode::invalid_pointer, std::string(x.name) + " is null: pass device memory"};
+    if (reinterpret_cast<u64>(x.pointer) % static_cast<u64>(x.alignment) != 0)
+      return Error{ErrorCode::misaligned, std::string(x.name) + " = " + hex(x.pointer) +
+                                              ": must be a multiple of " + number(x.alignment) + " bytes"};
+  }
+  for (const Placement& x : followed)
+    for (const Placement& y : followed) {
+      if (&x == &y || !x.written) continue;
+      const u64 from_x = reinterpret_cast<u64>(x.pointer), from_y = reinterpret_cast<u64>(y.pointer);
+      if (from_x < from_y + static_cast<u64>(y.bytes) && from_y < from_x + static_cast<u64>(x.bytes))
+        return Error{ErrorCode::aliasing, std::string(x.name) + " (" + hex(x.pointer) + " + " +
+                                              number(x.bytes) + " bytes) overlaps " + y.name + " (" +
+                                              hex(y.pointer) + " + " + number(y.bytes) +
+                                              "): give it its own memory"};
+    }
   return {};
 }
 
@@ -220,31 +260,45 @@ Result<void> Quantizer::launch(const QuantizeShape& given, const QuantizeArgs& a
     return Error{ErrorCode::invalid_argument,
                  "hand_off.bytes = " + number(args.hand_off.bytes) + ": must not be negative; 0 is nothing"};
   const bool quantised = impl_->granularity.has_value();
-  const Types types{impl_->input, quantised ? DType::e4m3 : impl_->input, quantised};
-  if (const Result<void> pointers = check_pointers(*shape, args, types, impl_->gate); !pointers)
-    return pointers;
-  if (tensor && !args.scale_given && (args.workspace.data == nullptr || args.workspace.bytes < kScratchBytes))
+  const bool two_steps = tensor && !args.scale_given;
+  const Types types{impl_->input, quantised ? DType::e4m3 : impl_->input, quantised, two_steps};
+  if (two_steps && (args.workspace.data == nullptr || args.workspace.bytes < kScratchBytes))
     return Error{ErrorCode::workspace,
-                 "a scale of the whole matrix needs the counters of a workspace: pass one"};
-  const ContextScope scope(*impl_->device.impl().primary);
+                 "a scale of the whole matrix needs the counters of a workspace: pass " +
+                     number(kScratchBytes) + " bytes or more, not " +
+                     number(args.workspace.data == nullptr ? 0 : args.workspace.bytes)};
+  const Placements placed = placements(*shape, args, types, impl_->granularity, impl_->gate);
+  const std::span<const Placement> followed = placed;
+  if (const Result<void> pointers = check_pointers(followed); !pointers) return pointers;
+  const PrimaryContext& primary = *impl_->device.impl().primary;
+  if (const Result<void> ours = check_context(primary); !ours) return ours;
+  const ContextScope scope(primary);
   if (const Result<void> entered = scope.entered(); !entered) return entered;
+  for (const Placement& x : followed)
+    if (const Result<void> ours = check_owner(primary, x.name, x.pointer); !ours) return ours;
   const bool vectors = allows_vectors(*shape, args, types);
+  const bool empty = shape->rows == 0 || shape->columns == 0;
   const QuantizeParams params{.input = args.input,
                               .output = static_cast<u8*>(args.output),
                               .scales = args.scales,
                               .scratch = static_cast<u32*>(args.workspace.data),
-                              .rows = shape->rows,
-                              .columns = shape->columns,
+                              .rows = empty ? 0 : shape->rows,
+                              .columns = empty ? kQuantizeChunk : shape->columns,  // the kernel divides by it
                               .input_ld = shape->input_ld,
                               .output_ld = shape->output_ld,
                               .scale_given = args.scale_given,
                               .hand_off = args.hand_off};
   std::unique_lock turn(workspace_turn(), std::defer_lock);
-  if (tensor && !args.scale_given) turn.lock();  // the second step reads what the first leaves
+  if (two_steps) turn.lock();  // the second step reads what the first leaves
   for (const Step& step : impl_->steps) {
     if (step.kind == QuantizeStep::amax && args.scale_given) continue;
-    if (Result<void> launched = impl_->launch_step(step, vectors, *shape, params, stream); !launched)
-      return launched;
+    Result<void> launched = impl_->launch_step(step, vectors, *shape, params, stream);
+    if (launched) continue;
+    // What the first step leaves must not meet the next user of the workspace.
+    if (two_steps && step.kind == QuantizeStep::cast)
+      primary.api().cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(args.workspace.data), 0, kScratchBytes,
+                                    stream);
+    return launched;
   }
   return {};
 }

@@ -7,6 +7,7 @@
 
 #include <sluice/gemm.h>
 #include <sluice/host/device_impl.h>
+#include <sluice/host/driver/events.h>
 #include <sluice/host/driver/memory.h>
 #include <sluice/spec/workspace_stamp.h>
 
@@ -65,9 +66,12 @@ Result<Workspace> Workspace::create(const Device& device, i64 bytes) {
   if (!buffer) return buffer.error();
   Workspace workspace(std::make_shared<Impl>(Impl{device.impl().primary, *std::move(buffer)}));
   if (bytes == 0) return workspace;
-  // Streams that do not synchronise with the default one may use it next: the zeros must be there by then.
-  if (const Result<void> zeroed = workspace.reset(nullptr); !zeroed) return zeroed.error();
-  if (const Result<void> done = synchronize(device); !done) return done.error();
+  // Any stream may use it next, so the zeros must be there by then. In a stream of its own: a wait for the
+  // context, or work in the default stream, would end other threads' captures.
+  const Result<StreamHandle> own = StreamHandle::create(device);
+  if (!own) return own.error();
+  if (const Result<void> zeroed = workspace.reset(own->get()); !zeroed) return zeroed.error();
+  if (const Result<void> done = own->synchronize(); !done) return done.error();
   return workspace;
 }
 

@@ -193,6 +193,22 @@ TEST(Cache, refuses_folders_that_others_could_change) {
   EXPECT_NE(KernelCache(cache_at(""), compiler.seam()).disk_problem(), "");
 }
 
+/// With a slash behind it a link would be followed, and the folder made as its own parent, for all to read.
+TEST(Cache, a_slash_behind_a_folder_changes_nothing) {
+  const TemporaryFolder folder;
+  const FakeCompiler compiler;
+  for (const char* name : {"made/", "deep/made/", "dot/."}) {
+    const KernelCache cache(cache_at(folder / name), compiler.seam());
+    EXPECT_EQ(cache.disk_problem(), "") << name;
+    struct stat status {};
+    ASSERT_EQ(stat((folder / name).c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777, 0700u) << name;
+  }
+  fs::create_directory(folder / "real");
+  fs::create_symlink(folder / "real", folder / "link");
+  EXPECT_NE(KernelCache(cache_at(folder / "link/"), compiler.seam()).disk_problem(), "");
+}
+
 TEST(Cache, refuses_folders_of_another_user) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
   const TemporaryFolder folder;

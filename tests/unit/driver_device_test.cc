@@ -55,6 +55,13 @@ TEST(driver_device, refuses_a_device_that_does_not_exist) {
   expect_refusal(Device::open(0, {}), ErrorCode::driver, "sees 0");
 }
 
+TEST(driver_device, refuses_a_driver_that_is_too_old_for_its_kernels) {
+  FakeDriver driver;
+  driver.machine.driver_version = 12080;
+  expect_refusal(Device::open(0, {}), ErrorCode::driver, "for CUDA 12.8: it must be for 13.0 or newer");
+  EXPECT_EQ(driver.alive(), Alive{});
+}
+
 TEST(driver_device, refuses_what_is_not_hopper_without_touching_its_context) {
   FakeDriver driver;
   for (const auto& [major, minor] : {std::pair{8, 0}, {8, 9}, {10, 0}, {12, 0}}) {

@@ -137,6 +137,15 @@ TEST_F(DriverMemory, every_failing_call_is_an_error_or_harmless_and_leaks_nothin
   EXPECT_GE(errors, 20) << "only calls that give back may fail unseen";
 }
 
+TEST_F(DriverMemory, a_capture_whose_caller_throws_ends_too) {
+  const Result<StreamHandle> stream = StreamHandle::create(device);
+  ASSERT_TRUE(stream.ok());
+  const Alive before = driver.alive();
+  EXPECT_THROW((void)Graph::capture(device, stream->get(), []() -> Result<void> { throw 1; }), int);
+  EXPECT_EQ(driver.alive(), before) << "no graph is left, and no context pushed";
+  EXPECT_TRUE(Graph::capture(device, stream->get(), [] { return Result<void>{}; }).ok());
+}
+
 TEST_F(DriverMemory, a_capture_that_fails_inside_ends_and_returns_the_inner_error) {
   const StreamHandle stream = *StreamHandle::create(device);
   const Result<Graph> graph = Graph::capture(device, stream.get(), [] {

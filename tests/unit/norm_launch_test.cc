@@ -113,6 +113,23 @@ TEST_F(NormLaunch, the_sum_may_stand_where_it_was_read) {
   launched(made().launch(kShape, given, nullptr), 2);
 }
 
+TEST_F(NormLaunch, the_pitch_of_one_row_does_not_matter) {
+  NormArgs given = args();
+  given.sum = const_cast<void*>(given.input);
+  NormShape one{.rows = 1, .columns = kShape.columns};
+  one.input_ld = 3 * kShape.columns;
+  NormShape two = one;
+  two.rows = 2;
+  refused(made().launch(two, given, nullptr), ErrorCode::aliasing, "sum");
+  launched(made().launch(one, given, nullptr), 1);
+}
+
+TEST_F(NormLaunch, follows_memory_of_its_own_device_alone) {
+  NormArgs bad = args();
+  bad.input = driver.memory(1 << 20, 0, CU_MEMORYTYPE_HOST);
+  refused(made().launch(kShape, bad, nullptr), ErrorCode::invalid_pointer, "input");
+}
+
 TEST_F(NormLaunch, nothing_is_nothing_to_do) {
   launched(made().launch({.rows = 0, .columns = 256}, {}, nullptr), 0);
   launched(made().launch({.rows = 4, .columns = 0}, {}, nullptr), 0);

@@ -85,6 +85,12 @@ TEST_F(PackLaunch, refuses_what_is_misaligned_or_overlaps) {
   launched(packer.pack(kShape, bad, nullptr), 1);
 }
 
+TEST_F(PackLaunch, follows_memory_of_its_own_device_alone) {
+  PackArgs bad = args();
+  bad.scales = driver.memory(1 << 20, 0, CU_MEMORYTYPE_HOST);
+  refused(made().pack(kShape, bad, nullptr), ErrorCode::invalid_pointer, "scales");
+}
+
 TEST_F(PackLaunch, refuses_zeros_that_the_format_does_not_store) {
   const Packer packer = made({.group = 64});
   refused(packer.pack(kShape, args(), nullptr), ErrorCode::invalid_argument, "uint4 means zero 8");

@@ -149,6 +149,68 @@ TEST_F(QuantizeLaunch, of_a_chain_are_one_kernel_or_refused) {
   refused(made->launch(shape, bad, nullptr), ErrorCode::invalid_argument, "hand_off.bytes = -1");
 }
 
+TEST_F(QuantizeLaunch, nobody_writes_over_another) {
+  const QuantizeShape shape{.rows = 64, .columns = 256};
+  QuantizeArgs bad = args();
+  bad.scales = reinterpret_cast<float*>(static_cast<u8*>(bad.output) + 64 * 256 - 4);
+  refused(made(Granularity::row).launch(shape, bad, nullptr), ErrorCode::aliasing, "output");
+  bad = args();
+  bad.workspace.data = const_cast<void*>(bad.input);
+  refused(made(Granularity::tensor).launch(shape, bad, nullptr), ErrorCode::aliasing, "the workspace");
+  const QuantizeArgs not_for_rows = bad;
+  bad = args();
+  bad.workspace.data = shifted(bad.workspace.data, 2);
+  refused(made(Granularity::tensor).launch(shape, bad, nullptr), ErrorCode::misaligned, "the workspace");
+  bad = args();
+  bad.workspace.bytes = 7;
+  refused(made(Granularity::tensor).launch(shape, bad, nullptr), ErrorCode::workspace, "not 7");
+  launched(made(Granularity::row).launch(shape, not_for_rows, nullptr), 1);
+  bad.scales = reinterpret_cast<float*>(static_cast<u8*>(bad.output) + 64 * 256);  // right behind
+  launched(made(Granularity::row).launch(shape, bad, nullptr), 2);
+}
+
+TEST_F(QuantizeLaunch, follows_memory_of_its_own_device_alone) {
+  QuantizeArgs bad = args();
+  bad.output = driver.memory(1 << 20, 0, CU_MEMORYTYPE_HOST);
+  refused(made(Granularity::row).launch({.rows = 64, .columns = 256}, bad, nullptr),
+          ErrorCode::invalid_pointer, "output");
+}
+
+/// The first leaves amax in the workspace, where a product's counters are zero.
+TEST_F(QuantizeLaunch, a_second_kernel_that_is_refused_leaves_a_clean_workspace) {
+  const QuantizeArgs given = args();
+  u32* scratch = static_cast<u32*>(given.workspace.data);
+  const Quantizer quantizer = made(Granularity::tensor);
+  launched(quantizer.launch({.rows = 64, .columns = 256}, given, nullptr),
+           2);  // whose memory it is is known now
+  int found = 0;
+  for (int index = 0; index < 10; ++index) {
+    scratch[0] = scratch[1] = 7;  // as if the first kernel had run
+    const int before = driver.launches();
+    driver.fail_call(index, CUDA_ERROR_UNKNOWN);
+    const bool ok = quantizer.launch({.rows = 64, .columns = 256}, given, nullptr).ok();
+    driver.fail_nothing();
+    if (driver.launches() != before + 1) continue;  // none or both
+    ++found;
+    EXPECT_FALSE(ok);
+    EXPECT_EQ(scratch[0], 0u);
+    EXPECT_EQ(scratch[1], 0u);
+  }
+  EXPECT_EQ(found, 1);
+}
+
+TEST_F(QuantizeLaunch, of_nothing_a_whole_matrix_has_a_scale) {
+  QuantizeArgs given = args();
+  given.input = nullptr;
+  given.output = nullptr;
+  QuantizeArgs bad = given;
+  bad.scales = nullptr;
+  refused(made(Granularity::tensor).launch({.rows = 0, .columns = 256}, bad, nullptr),
+          ErrorCode::invalid_pointer, "scales");
+  launched(made(Granularity::tensor).launch({.rows = 0, .columns = 256}, given, nullptr), 2);
+  launched(made(Granularity::tensor).launch({.rows = 4, .columns = 0}, given, nullptr), 4);
+}
+
 TEST_F(QuantizeLaunch, nothing_is_nothing_to_do) {
   launched(made(Granularity::row).launch({.rows = 0, .columns = 256}, {}, nullptr), 0);
   launched(made(Granularity::row_block).launch({.rows = 4, .columns = 0}, {}, nullptr), 0);

@@ -27,6 +27,15 @@ TEST_F(WorkspaceTest, is_zeroed_once_and_verified) {
   EXPECT_TRUE(workspace->verify().ok());
 }
 
+/// A wait for the context, or work in the default stream, would end what another thread captures.
+TEST_F(WorkspaceTest, is_made_without_waiting_for_others) {
+  driver.fail_function("cuCtxSynchronize", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  const Result<Workspace> workspace = Workspace::create(device, 3 << 20);
+  ASSERT_TRUE(workspace.ok()) << workspace.error().message;
+  driver.fail_nothing();
+  EXPECT_TRUE(workspace->verify().ok());
+}
+
 TEST_F(WorkspaceTest, names_the_first_dirty_counter_and_recovers) {
   Result<Workspace> workspace = Workspace::create(device, (2 << 20) + 5);
   ASSERT_TRUE(workspace.ok());

@@ -75,11 +75,20 @@ Result<Graph> Graph::capture(const Device& device, Stream stream,
   if (const Result<void> entered = scope.entered(); !entered) return entered.error();
   CUresult code = api.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
   if (code != CUDA_SUCCESS) return driver_error(api, code, "cuStreamBeginCapture");
-  const Result<void> enqueued = enqueue();
-
-  CUgraph captured = nullptr;  // null when something in `enqueue` invalidated the capture
-  code = api.cuStreamEndCapture(stream, &captured);
-  const std::unique_ptr<CUgraph_st, HandleDeleter<&DriverApi::cuGraphDestroy>> graph(captured, {primary});
+  using OwnedGraph = std::unique_ptr<CUgraph_st, HandleDeleter<&DriverApi::cuGraphDestroy>>;
+  const auto end_capture = [&] {
+    CUgraph captured = nullptr;  // stays null when something in `enqueue` invalidated the capture
+    code = api.cuStreamEndCapture(stream, &captured);
+    return OwnedGraph(captured, {primary});
+  };
+  Result<void> enqueued;
+  try {
+    enqueued = enqueue();
+  } catch (...) {  // of a caller: a foreign step of a chain
+    end_capture();
+    throw;
+  }
+  const OwnedGraph graph = end_capture();
   if (!enqueued) return enqueued.error();
   if (code != CUDA_SUCCESS) return driver_error(api, code, "cuStreamEndCapture");
 

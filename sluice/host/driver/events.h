@@ -47,7 +47,8 @@ class Graph {
  public:
   /// Captures (thread-local mode), instantiates and uploads. `stream` must not be the legacy default one.
   /// `inspect` sees what was captured before it is instantiated, and may refuse it.
-  /// Errors: that of `enqueue` or `inspect`, else driver. The stream is out of capture again in every case.
+  /// Errors: that of `enqueue` or `inspect`, else driver. The stream is out of capture again in every case,
+  /// also if `enqueue` throws.
   static Result<Graph> capture(const Device& device, Stream stream,
                                const std::function<Result<void>()>& enqueue,
                                const std::function<Result<void>(CUgraph)>& inspect = {});

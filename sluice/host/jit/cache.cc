@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <future>
 #include <mutex>
 #include <system_error>
@@ -186,14 +187,21 @@ SharedResult KernelCache::get(const std::string& unit) const {
     }
     state.in_flight.emplace(unit, promise.get_future().share());
   }
-  SharedResult result = state.produce(unit);
-  {
+  try {
+    SharedResult result = state.produce(unit);
+    {
+      const std::lock_guard guard(state.mutex);
+      if (result) state.ready.emplace(unit, *result);
+      state.in_flight.erase(unit);
+    }
+    promise.set_value(result);
+    return result;
+  } catch (...) {  // out of memory: whoever waits hears of it, and the next one tries again
     const std::lock_guard guard(state.mutex);
-    if (result) state.ready.emplace(unit, *result);
     state.in_flight.erase(unit);
+    promise.set_exception(std::current_exception());
+    throw;
   }
-  promise.set_value(result);
-  return result;
 }
 
 std::vector<SharedResult> KernelCache::get_all(std::span<const std::string> units, int jobs,
@@ -219,13 +227,13 @@ std::vector<SharedResult> KernelCache::get_all(std::span<const std::string> unit
 
   if (jobs <= 0) jobs = state_->options.jobs;
   if (jobs <= 0) jobs = static_cast<int>(std::thread::hardware_concurrency());
-  std::vector<std::thread> helpers;
+  std::vector<std::jthread> helpers;
   try {  // a machine that is out of threads still has this one
     while (static_cast<int>(helpers.size()) + 1 < std::min(jobs, total)) helpers.emplace_back(work);
   } catch (const std::system_error&) {
   }
   work();
-  for (std::thread& helper : helpers) helper.join();
+  for (std::jthread& helper : helpers) helper.join();
 
   std::vector<SharedResult> answers;
   answers.reserve(units.size());

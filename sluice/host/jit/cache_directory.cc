@@ -71,11 +71,15 @@ FileHandle::~FileHandle() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-Result<CacheDirectory> CacheDirectory::open(const std::string& path, Access access, const std::string& what) {
-  const std::string subject = what + " '" + path + "'";
+Result<CacheDirectory> CacheDirectory::open(const std::string& given, Access access,
+                                            const std::string& what) {
+  // "folder/" is the folder itself, and as a link would be followed.
+  std::filesystem::path folder_path = std::filesystem::path(given).lexically_normal();
+  if (!folder_path.has_filename()) folder_path = folder_path.parent_path();
+  const std::string path = folder_path.string(), subject = what + " '" + path + "'";
   if (access == Access::read_write) {
     std::error_code ignored;  // a parent that cannot be made shows in the next call
-    std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+    std::filesystem::create_directories(folder_path.parent_path(), ignored);
     if (::mkdir(path.c_str(), kPrivateFolder) != 0 && errno != EEXIST)
       return io_error(subject + " cannot be created", errno);
   }
