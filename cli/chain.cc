@@ -137,8 +137,9 @@ Result<int> time_cases(const std::vector<bench::ChainCase>& cases, const Device&
     for (const bench::ArmRecord& arm : chains.back().arms)
       if (!arm.timeline_error.empty()) fmt::print("{}: no timeline: {}\n", arm.name, arm.timeline_error);
     std::fflush(stdout);
-    if (store && chains.back().tuned)
-      if (Result<void> saved = store->save(*chains.back().tuned); !saved) return saved.error();
+    for (const TunedChain& tuned : chains.back().tuned)
+      if (store)
+        if (Result<void> saved = store->save(tuned); !saved) return saved.error();
     if (!flags.json.empty())
       if (Result<void> written = write_json(run, chains, flags.json); !written) return written.error();
     if (!flags.timeline.empty())

@@ -5,11 +5,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include <sluice/host/planner/plain_plans.h>
+#include <sluice/host/planner/problem_checks.h>
 #include <sluice/kernels/registry.h>
 
 #include "cli/parse.h"
@@ -51,15 +53,18 @@ Result<Problem> problem_of(const Json& j) {
   p.epilogue.scale_d = j.value("scale_d", "none") == "tensor" ? ScaleMode::tensor : ScaleMode::none;
   p.deterministic = j.value("deterministic", true);
   if (error) return *error;
-  return with_strides(p);
+  return check_problem(p);
 }
 
 /// The first number after `key` and, behind that, after `next`, in a designated initialiser; 0 if there is
-/// none.
+/// none that an int holds.
 int number_after(const std::string& text, const std::string& key, const std::string& next) {
   size_t at = text.find(key);
   if (at != std::string::npos) at = text.find(next, at);
-  return at == std::string::npos ? 0 : std::atoi(text.c_str() + at + next.size());
+  int number = 0;
+  if (at != std::string::npos)
+    std::from_chars(text.data() + at + next.size(), text.data() + text.size(), number);
+  return number;
 }
 
 /// How a timed config's tiles come together, from its text.
@@ -89,18 +94,21 @@ Result<FitShape::Timing> timing_of(const Problem& p, const Json& candidate) {
                              std::max(number_after(config, ".cluster", ".k = "), 1)};
   const WorkSplit work{number_after(split, ".clusters", " = "), along_n ? Raster::along_n : Raster::along_m,
                        number_after(split, ".group", " = "), number_after(split, ".streamed", " = ")};
-  const bool complete = base.tile_m > 0 && base.tile_n > 0 && cluster.m > 0 && cluster.n > 0;
+  const bool plain = is_plain(base.schedule);
+  const bool complete = base.tile_m >= (plain ? 8 : 64) && base.tile_m <= 256 &&
+                        base.tile_n >= (plain ? 16 : 8) && base.tile_n <= 256 && cluster.m > 0 &&
+                        cluster.n > 0 && cluster.m <= 8 && cluster.n <= 8;
   KernelConfig c = complete ? config_for(swapped ? transposed(p) : p, base, cluster,
                                          direct ? StorePath::direct : StorePath::tma)
                             : KernelConfig{};
-  if (is_plain(base.schedule)) {
-    c.warps = number_after(config, ".warps", " = ");
+  if (plain) {
+    c.warps = std::clamp(number_after(config, ".warps", " = "), 0, 64);
     c.stages = number_after(config, ".stages", " = ");
   }
-  const char* rule = complete ? validate(c) : "tile and cluster must be there";
+  const char* rule = complete ? validate(c) : "tile and cluster must be there, of 8 to 256 and 1 to 8";
   c.combine = combine_in(config);
-  if (rule == nullptr && (work.clusters < 1 || work.group < 1))
-    rule = "clusters and group must be at least 1";
+  if (rule == nullptr && (work.clusters < 1 || work.group < 1 || work.streamed < 0))
+    rule = "clusters and group must be at least 1, streamed at least 0";
   if (rule != nullptr)
     return Error{ErrorCode::invalid_argument, fmt::format("\"{}\", \"{}\": {}", config, split, rule)};
   return FitShape::Timing{c, work, candidate.at("us")};

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "cli/command_line.h"
+#include "cli/requests.h"
 #include "cli/terminal.h"
 #include "cli/verb.h"
 
@@ -29,6 +30,7 @@ int main(int argc, char** argv) {
   const Verb verbs[] = {add_run_verb(app),   add_plan_verb(app), add_compile_verb(app), add_bench_verb(app),
                         add_chain_verb(app), add_tune_verb(app), add_verify_verb(app),  add_doctor_verb(app),
                         add_fit_verb(app),   add_pack_verb(app)};
+  for (const Verb& verb : verbs) refuse_leading_zeros(*verb.app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {
@@ -39,8 +41,13 @@ int main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, 1 << 16);  // a log of a long bench must show its last line
   for (const Verb& verb : verbs) {
     if (!verb.app->parsed()) continue;
-    const sluice::Result<int> code = verb.run();
-    return code ? *code : report(sluice::name_of(code.error().code), code.error().message);
+    try {
+      const sluice::Result<int> code = verb.run();
+      return code ? *code : report(sluice::name_of(code.error().code), code.error().message);
+    } catch (const std::bad_alloc&) {
+      return report(sluice::name_of(sluice::ErrorCode::invalid_size),
+                    "this machine has too little memory for that: give a smaller problem");
+    }
   }
   return kExitError;
 }

@@ -37,8 +37,9 @@ Result<WeightFormat> format_of(const MixedFlags& flags) {
   if (!zero) return zero.error();
   WeightFormat format{.group = flags.group, .scale = *scale, .zero = *zero};
   if (flags.weights == "int4" && *zero != ScaleZero::none)
-    return Error{ErrorCode::invalid_argument,
-                 "--weights int4 are signed and --zero is per_group: zeros are for uint4; say --zero none"};
+    return Error{
+        ErrorCode::invalid_argument,
+        "--weights int4 are signed and --zero is per_group: zeros are for uint4 and int8; say --zero none"};
   if (flags.weights == "int4" || flags.weights == "uint4") return format;
   for (const WeightType type : {WeightType::int8, WeightType::e4m3})
     if (flags.weights == name_of(type)) {

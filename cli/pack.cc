@@ -10,6 +10,7 @@
 
 #include <sluice/reference/packed_weights.h>
 
+#include "bench/record.h"
 #include "cli/parse.h"
 #include "cli/table.h"
 #include "cli/verb.h"
@@ -30,10 +31,16 @@ struct FileCodes {
   int added = 0;  // to a signed value, for its code
 };
 
-Result<FileCodes> file_codes_of(const std::string& text) {
+/// With stored zeros a file of int8 holds codes, 0..255, as its zeros count them.
+Result<FileCodes> file_codes_of(const std::string& text, ScaleZero zero) {
+  if (text == "int4" && zero != ScaleZero::none)
+    return Error{ErrorCode::invalid_argument,
+                 "--weights int4 are signed and --zero is per_group: zeros are for "
+                 "uint4 and int8; say --weights uint4, or --zero none"};
   if (text == "int4") return FileCodes{WeightType::uint4, implied_zero(WeightType::uint4)};
   if (text == "uint4") return FileCodes{WeightType::uint4};
-  if (text == "int8") return FileCodes{WeightType::int8, implied_zero(WeightType::int8)};
+  if (text == "int8")
+    return FileCodes{WeightType::int8, zero == ScaleZero::none ? implied_zero(WeightType::int8) : 0};
   if (text == "e4m3") return FileCodes{WeightType::e4m3};
   return Error{ErrorCode::invalid_argument,
                fmt::format("weights \"{}\" is not one of: int4, uint4, int8, e4m3", text)};
@@ -47,18 +54,14 @@ Result<FragmentOrder> order_of(const std::string& tokens) {
 }
 
 Result<WeightFormat> format_of(const PackFlags& flags) {
-  const Result<FileCodes> codes = file_codes_of(flags.weights);
+  const Result<ScaleZero> zero = parse_scale_zero(flags.zero);
+  if (!zero) return zero.error();
+  const Result<FileCodes> codes = file_codes_of(flags.weights, *zero);
   if (!codes) return codes.error();
   const Result<DType> scale = parse_dtype(flags.scale);
   if (!scale) return scale.error();
-  const Result<ScaleZero> zero = parse_scale_zero(flags.zero);
-  if (!zero) return zero.error();
   const Result<FragmentOrder> order = order_of(flags.tokens);
   if (!order) return order.error();
-  if (codes->added != 0 && *zero != ScaleZero::none)
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("--weights {} are signed and --zero is {}: zeros are for uint4; say --zero none",
-                             flags.weights, flags.zero)};
   const WeightFormat format{codes->type, flags.group, *scale, *zero, *order};
   if (const char* rule = validate(format))
     return Error{ErrorCode::invalid_config,
@@ -167,7 +170,7 @@ Result<int> pack_files(const PackFlags& flags, const WeightFormat& f) {
                              has_zeros ? "--zeros FILE" : "no --zeros FILE, which is for --zero per_group")};
   Result<std::vector<u8>> codes = read_file(flags.codes, "--codes", flags.n * flags.k);
   if (!codes) return codes.error();
-  if (const Result<void> good = to_codes(flags, *file_codes_of(flags.weights), *codes); !good)
+  if (const Result<void> good = to_codes(flags, *file_codes_of(flags.weights, f.zero), *codes); !good)
     return good.error();
   const Result<std::vector<u8>> scales = read_file(flags.scales, "--scales", scale_bytes);
   if (!scales) return scales.error();
@@ -180,9 +183,9 @@ Result<int> pack_files(const PackFlags& flags, const WeightFormat& f) {
   const auto blob =
       pack_weights(f, {flags.n, flags.k, codes->data(), scales->data(), zeros ? zeros->data() : nullptr});
   if (!blob) return blob.error();
-  std::ofstream file(flags.out, std::ios::binary | std::ios::trunc);
-  file.write(reinterpret_cast<const char*>(blob->data()), static_cast<std::streamsize>(blob->size()));
-  if (!file.flush()) return Error{ErrorCode::io, fmt::format("--out {}: cannot be written", flags.out)};
+  const std::string bytes(reinterpret_cast<const char*>(blob->data()), blob->size());
+  if (Result<void> written = bench::write_whole(bytes, flags.out); !written)
+    return Error{ErrorCode::io, "--out " + written.error().message};
   fmt::print("\n{} bytes written to {}\n", blob->size(), flags.out);
   return kExitOk;
 }
@@ -217,7 +220,8 @@ Verb add_pack_verb(CLI::App& app) {
       ->capture_default_str();
   verb->add_option("--shards", flags->shards, "Show the slices of so many ranks, by rows and by k")
       ->capture_default_str();
-  verb->add_option("--codes", flags->codes, "File: n x k values, a byte each");
+  verb->add_option("--codes", flags->codes,
+                   "File: n x k values, a byte each: signed ones of int4 and int8, codes of int8 with zeros");
   verb->add_option("--scales", flags->scales, "File: n x groups scales");
   verb->add_option("--zeros", flags->zeros, "File: n x groups zeros, of the scales' type");
   verb->add_option("--out", flags->out, "File for the blob");

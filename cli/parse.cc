@@ -6,6 +6,7 @@
 
 #include <charconv>
 #include <initializer_list>
+#include <limits>
 
 namespace sluice::cli {
 namespace {
@@ -61,7 +62,8 @@ Result<ScaleZero> parse_scale_zero(const std::string& text) {
   return lookup(text, "zero", {ScaleZero::none, ScaleZero::per_group});
 }
 
-Result<std::vector<i64>> parse_sizes(const std::string& text, int count, const std::string& what) {
+Result<std::vector<i64>> parse_sizes(const std::string& text, int count, const std::string& what,
+                                     const std::string& like) {
   std::vector<i64> sizes;
   const char* at = text.data();
   const char* end = text.data() + text.size();
@@ -78,8 +80,19 @@ Result<std::vector<i64>> parse_sizes(const std::string& text, int count, const s
     at = next + 1;
   }
   return Error{ErrorCode::invalid_argument,
-               fmt::format("{} \"{}\" must be {} numbers joined by x, like {}", what, text, count,
-                           count == 2 ? "128x256" : "4096x4096x4096")};
+               fmt::format("{} \"{}\" must be {} numbers joined by x, like {}", what, text, count, like)};
+}
+
+Result<std::vector<int>> parse_int_sizes(const std::string& text, int count, const std::string& what,
+                                         const std::string& like) {
+  const Result<std::vector<i64>> sizes = parse_sizes(text, count, what, like);
+  if (!sizes) return sizes.error();
+  constexpr i64 kMost = std::numeric_limits<int>::max();
+  for (const i64 size : *sizes)
+    if (size > kMost)
+      return Error{ErrorCode::invalid_argument,
+                   fmt::format("{} \"{}\": {} must be at most {}", what, text, size, kMost)};
+  return std::vector<int>(sizes->begin(), sizes->end());
 }
 
 }  // namespace sluice::cli

@@ -24,7 +24,11 @@ Result<Numbering> parse_numbering(const std::string& text);
 Result<Combine> parse_combine(const std::string& text);
 Result<ScaleZero> parse_scale_zero(const std::string& text);
 
-/// "128x256" to {128, 256}. `count` numbers, all >= 0; `what` names the value in the error.
-Result<std::vector<i64>> parse_sizes(const std::string& text, int count, const std::string& what);
+/// "128x256" to {128, 256}. `count` numbers, all >= 0; `what` names the value in the error, `like` is one.
+Result<std::vector<i64>> parse_sizes(const std::string& text, int count, const std::string& what,
+                                     const std::string& like);
+/// Of at most 2^31-1 each.
+Result<std::vector<int>> parse_int_sizes(const std::string& text, int count, const std::string& what,
+                                         const std::string& like);
 
 }  // namespace sluice::cli

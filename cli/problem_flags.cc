@@ -105,11 +105,37 @@ bool has_shape(const ProblemFlags& f) {
   return !f.shape.empty() || f.m || f.n || f.k;
 }
 
+/// A flag that another one must make use of.
+struct IdleFlag {
+  bool given;
+  const char* name;
+  bool used;
+  const char* by;
+};
+
+Result<void> check_none_idle(const ProblemFlags& f) {
+  const bool adds_any = f.update == name_of(Update::add);
+  const IdleFlag flags[] = {{f.m.has_value(), "--m", f.shape.empty(), "with --shape"},
+                            {f.n.has_value(), "--n", f.shape.empty(), "with --shape"},
+                            {f.k.has_value(), "--k", f.shape.empty(), "with --shape"},
+                            {f.ld_c.has_value(), "--ld-c", f.residual, "without --residual"},
+                            {!f.c_type.empty(), "--c-type", f.residual, "without --residual"},
+                            {f.beta.has_value(), "--beta", f.residual, "without --residual"},
+                            {!f.bias_type.empty(), "--bias-type", f.bias, "without --bias"},
+                            {f.any_order, "--any-order", adds_any, "without --update add"}};
+  for (const IdleFlag& flag : flags)
+    if (flag.given && !flag.used)
+      return Error{ErrorCode::invalid_argument,
+                   std::string(flag.name) + " has no effect " + flag.by + ": leave it out"};
+  return {};
+}
+
 Result<Problem> problem_of(const ProblemFlags& f) {
+  if (Result<void> used = check_none_idle(f); !used) return used.error();
   Problem p;
   std::optional<Error> error;
   std::vector<i64> sizes{f.m.value_or(-1), f.n.value_or(-1), f.k.value_or(-1)};
-  if (!f.shape.empty()) take(parse_sizes(f.shape, 3, "shape"), sizes, error);
+  if (!f.shape.empty()) take(parse_sizes(f.shape, 3, "shape", "4096x4096x4096"), sizes, error);
   p.m = sizes[0];
   p.n = sizes[1];
   p.k = sizes[2];
@@ -152,23 +178,22 @@ Result<Problem> problem_of(const ProblemFlags& f) {
 Result<PlanOverrides> overrides_of(const ProblemFlags& f) {
   PlanOverrides o;
   std::optional<Error> error;
-  std::vector<i64> pair;
+  std::vector<int> sizes;
   if (!f.schedule.empty()) take(parse_schedule(f.schedule), o.schedule, error);
   if (!f.store.empty()) take(parse_store_path(f.store), o.store, error);
   if (!f.raster.empty()) take(parse_raster(f.raster), o.raster, error);
   if (!f.numbering.empty()) take(parse_numbering(f.numbering), o.numbering, error);
   if (!f.combine.empty()) take(parse_combine(f.combine), o.combine, error);
-  if (!f.tile.empty()) take(parse_sizes(f.tile, 2, "tile"), pair, error);
+  if (!f.tile.empty()) take(parse_int_sizes(f.tile, 2, "tile", "128x256"), sizes, error);
   if (!f.tile.empty() && !error) {
-    o.tile_m = static_cast<int>(pair[0]);
-    o.tile_n = static_cast<int>(pair[1]);
+    o.tile_m = sizes[0];
+    o.tile_n = sizes[1];
   }
   const int cluster_sizes = std::count(f.cluster.begin(), f.cluster.end(), 'x') == 2 ? 3 : 2;
-  if (!f.cluster.empty()) take(parse_sizes(f.cluster, cluster_sizes, "cluster"), pair, error);
+  if (!f.cluster.empty())
+    take(parse_int_sizes(f.cluster, cluster_sizes, "cluster", "2x1 or 1x1x4"), sizes, error);
   if (!f.cluster.empty() && !error)
-    o.cluster = ClusterShape{.m = static_cast<int>(pair[0]),
-                             .n = static_cast<int>(pair[1]),
-                             .k = cluster_sizes == 3 ? static_cast<int>(pair[2]) : 1};
+    o.cluster = ClusterShape{.m = sizes[0], .n = sizes[1], .k = cluster_sizes == 3 ? sizes[2] : 1};
   o.swapped = f.swapped;
   o.stages = f.stages;
   o.raster_group = f.raster_group;

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -17,12 +18,23 @@ namespace {
 
 using Words = std::vector<std::string>;
 
+/// "--bias=false" of a flag says that it was not given; what takes a value (--swapped) keeps it.
+bool says_nothing(const CLI::App& app, const std::string& word) {
+  const size_t end = word.find("=false");
+  if (end == std::string::npos || end + 6 != word.size()) return false;
+  const CLI::Option* option = app.get_option_no_throw(word.substr(0, end));
+  return option != nullptr && option->get_expected_max() == 0;
+}
+
 Result<AnyRequest> parse_entry(Words words, const std::string& where) {
   RequestFlags flags;
   MixedFlags mixed;
   CLI::App app;
+  app.set_help_flag("");
   add_request_flags(app, flags);
   add_mixed_flags(app, mixed);
+  refuse_leading_zeros(app);
+  std::erase_if(words, [&](const std::string& word) { return says_nothing(app, word); });
   if (!words.empty() && words.front().front() != '-') words.insert(words.begin(), "--shape");
   std::reverse(words.begin(), words.end());  // CLI11 takes them last first
   try {
@@ -62,9 +74,13 @@ Result<std::vector<AnyRequest>> parse_json(const std::string& text) {
       return Error{ErrorCode::invalid_argument, fmt::format("{} is not a JSON object", where)};
     Words words;
     for (const auto& [key, value] : list[i].items()) {
-      if (value.is_boolean() && !value.get<bool>()) continue;
-      words.push_back("--" + key);
-      if (!value.is_boolean()) words.push_back(value.is_string() ? value.get<std::string>() : value.dump());
+      const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+      if (value.is_boolean()) {
+        words.push_back("--" + key + "=" + text);
+      } else {
+        words.push_back("--" + key);
+        words.push_back(text);
+      }
     }
     Result<AnyRequest> request = parse_entry(std::move(words), where);
     if (!request) return request.error();
@@ -84,7 +100,8 @@ Result<std::vector<AnyRequest>> read_problem_file(const std::string& path) {
   std::ifstream file(path);
   std::stringstream text;
   text << file.rdbuf();
-  if (!file) return Error{ErrorCode::io, fmt::format("{} cannot be read", path)};
+  if (!file || std::filesystem::is_directory(path))
+    return Error{ErrorCode::io, fmt::format("{} cannot be read", path)};
   Result<std::vector<AnyRequest>> requests = parse_problem_list(text.str());
   if (!requests) return Error{requests.error().code, fmt::format("{}: {}", path, requests.error().message)};
   if (requests->empty()) return Error{ErrorCode::io, fmt::format("{} holds no problem", path)};

@@ -36,14 +36,32 @@ struct RunFlags {
 
 /// Two minutes of twin and reference on one core (512^3: 15 s); 8192^3 would take most of a day.
 constexpr double kMaxHostProducts = 1e9;
+constexpr double kMaxHostElements = 2.5e8;  // of all operands, padding too: some 16 bytes each
 
+double elements_of(const Matrix& x, i64 inner, i64 outer, i64 batch) {
+  return static_cast<double>(batch) * static_cast<double>(batch_stride_of(x, inner, outer));
+}
+
+/// Of a checked problem.
 Result<void> check_host_size(const Problem& p) {
   const double products = std::max(bench::flops_of(p) / 2, static_cast<double>(p.m) * p.n * p.batch);
-  if (products <= kMaxHostProducts) return {};
-  return Error{ErrorCode::invalid_size,
-               fmt::format("{} has {:.2g} multiply-adds: the host twin takes at most {:.0e}, in about two "
-                           "minutes; give a smaller --shape, or run it on a GPU",
-                           bench::shape_text(p), products, kMaxHostProducts)};
+  if (products > kMaxHostProducts)
+    return Error{ErrorCode::invalid_size,
+                 fmt::format("{} has {:.2g} multiply-adds: the host twin takes at most {:.0e}, in about two "
+                             "minutes; give a smaller --shape, or run it on a GPU",
+                             bench::shape_text(p), products, kMaxHostProducts)};
+  const double elements =
+      elements_of(p.a, inner_extent(p.a, p.m, p.k), outer_extent(p.a, p.m, p.k), p.batch) +
+      elements_of(p.b, inner_extent(p.b, p.n, p.k), outer_extent(p.b, p.n, p.k), p.batch) +
+      elements_of(p.d, d_columns(p), p.m, p.batch) +
+      (p.epilogue.residual ? elements_of(p.c, p.n, p.m, p.batch) : 0);
+  if (elements > kMaxHostElements)
+    return Error{
+        ErrorCode::invalid_size,
+        fmt::format("the operands of {} have {:.2g} elements, padding between rows included: the host "
+                    "twin takes at most {:.2g}; give a smaller --shape or --ld, or run it on a GPU",
+                    bench::shape_text(p), elements, kMaxHostElements)};
+  return {};
 }
 
 Result<bool> run_on_gpu(const bench::Lab& lab, const ProblemRequest& request, Watchdog& watchdog) {
@@ -77,9 +95,9 @@ Result<bool> run_on_gpu(const bench::Lab& lab, const ProblemRequest& request, Wa
 }
 
 Result<bool> run_on_host(const ProblemRequest& request, const RunFlags& flags, const RecordBook& records) {
-  if (Result<void> small = check_host_size(request.problem); !small) return small.error();
   const Result<Plan> plan = plan_with_roles(request.problem, request.overrides, records);
   if (!plan) return plan.error();
+  if (Result<void> small = check_host_size(plan->problem); !small) return small.error();
   fmt::print("{}", describe(*plan));
   if (!flags.no_compile) {
     const KernelCache cache(options_from_environment());

@@ -11,7 +11,7 @@ namespace sluice::cli {
 Result<Target> find_target(const std::string& name, const Options& options) {
   if (name == "host") return Target{.records = open_records(options)};
   const bool any = name == "auto";
-  const Result<std::vector<i64>> number = parse_sizes(any ? "0" : name, 1, "device");
+  const Result<std::vector<i64>> number = parse_sizes(any ? "0" : name, 1, "device", "0");
   if (!number || (*number)[0] > 1024)
     return Error{ErrorCode::invalid_argument,
                  fmt::format("--device \"{}\" must be auto, host or the number of a GPU", name)};

@@ -60,6 +60,12 @@ Result<std::vector<bench::AnyProblem>> listed_problems(const TuneFlags& flags) {
   if (!requests) return requests.error();
   std::vector<bench::AnyProblem> problems;
   for (const AnyRequest& request : *requests) {
+    const auto* dense = std::get_if<ProblemRequest>(&request);
+    if (dense != nullptr &&
+        (dense->alpha != 1.0f || dense->beta != (dense->problem.epilogue.residual ? 1.0f : 0.0f)))
+      return bad_argument(
+          fmt::format("{}: --alpha and --beta have no effect here: leave them out of the file",
+                      bench::name_of(problem_of(request))));
     if (has_overrides(request))
       return bad_argument(
           fmt::format("{}: tune chooses schedule, tile and order itself; leave their flags "

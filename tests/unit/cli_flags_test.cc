@@ -138,6 +138,37 @@ TEST(cli_flags, missing_sizes_and_malformed_ones_are_errors) {
   EXPECT_FALSE(parse("64x64x64 --no-such-flag"));
 }
 
+TEST(cli_flags, a_flag_that_nothing_uses_is_refused) {
+  const auto refused = [](const std::string& line, const std::string& mention) {
+    const auto request = parse(line);
+    ASSERT_FALSE(request) << line;
+    EXPECT_NE(request.error().message.find(mention), std::string::npos) << request.error().message;
+  };
+  refused("8x8x8 --m 4", "--m has no effect with --shape");
+  refused("8x8x8 --beta 2", "--beta has no effect without --residual");
+  refused("8x8x8 --ld-c 16", "--ld-c has no effect without --residual");
+  refused("8x8x8 --c-type fp32", "--c-type has no effect without --residual");
+  refused("8x8x8 --bias-type fp32", "--bias-type has no effect without --bias");
+  refused("8x8x8 --any-order", "--any-order has no effect without --update add");
+  refused("8x8x8 --tile 4294967424x128", "4294967424 must be at most 2147483647");
+  refused("8x8x8 --cluster 4294967297x1", "must be at most 2147483647");
+  refused("8x8x8 --cluster 2x1x", "like 2x1 or 1x1x4");
+  refused("--m 010 --n 16 --k 16", "010 must be a decimal number");
+  refused("8x8x8 --help", "--help");
+  EXPECT_EQ(parse("--m 0 --n 16 --k 10")->problem.m, 0);
+}
+
+TEST(cli_flags, a_json_false_is_a_flag_left_out_or_a_word) {
+  const auto swapped = [](const char* entry) {
+    const auto list = parse_problem_list(entry);
+    EXPECT_TRUE(list) << list.error().message;
+    return list ? dense(*list, 0).overrides.swapped : std::nullopt;
+  };
+  EXPECT_EQ(swapped(R"([{"shape": "256x512x512", "swapped": false, "bias": false}])"), false);
+  EXPECT_EQ(swapped(R"([{"shape": "256x512x512", "swapped": true, "bias": true}])"), true);
+  EXPECT_EQ(swapped(R"([{"shape": "256x512x512", "no-records": false}])"), std::nullopt);
+}
+
 TEST(cli_flags, problem_files_are_lines_with_comments) {
   const auto list = parse_problem_list("# two\n\n16x16x16 --bias # first\n--m 1 --n 2 --k 3\n");
   ASSERT_TRUE(list);
@@ -188,6 +219,7 @@ TEST(cli_flags, an_error_in_a_file_says_where) {
 TEST(cli_flags, an_unreadable_or_empty_file_is_an_io_error) {
   EXPECT_EQ(read_problem_file("/no/such/file").error().code, ErrorCode::io);
   EXPECT_EQ(read_problem_file("/dev/null").error().code, ErrorCode::io);
+  EXPECT_NE(read_problem_file("/tmp").error().message.find("cannot be read"), std::string::npos);
 }
 
 }  // namespace

@@ -74,6 +74,18 @@ TEST_F(CliPack, packs_files_as_the_library_does) {
   EXPECT_TRUE(content(out) == *wanted);
 }
 
+/// Their zeros count codes, not values.
+TEST_F(CliPack, int8_with_zeros_are_codes) {
+  const WeightFormat f{.type = WeightType::int8, .group = 64, .zero = ScaleZero::per_group};
+  const test::RandomWeights weights(f, 64, 128, 5);
+  const Outcome outcome =
+      pack("-n 64 -k 128 --weights int8 --group 64 --zero per_group --codes " +
+           file("codes", weights.codes()) + " --scales " + file("scales", weights.scales()) + " --zeros " +
+           file("zeros", weights.zeros()) + " --out " + folder_ + "/blob");
+  EXPECT_EQ(outcome.code, 0) << outcome.text;
+  EXPECT_TRUE(content(folder_ + "/blob") == *pack_weights(f, weights.arrays()));
+}
+
 TEST_F(CliPack, signed_values_become_codes) {
   for (const auto& [name, added] : {std::pair<const char*, int>{"int4", 8}, {"int8", 128}}) {
     const WeightFormat f{.type = added == 8 ? WeightType::uint4 : WeightType::int8};
@@ -102,7 +114,7 @@ TEST_F(CliPack, refuses_with_value_and_remedy) {
   refused(size + "--tokens-type fp32", "invalid_argument", "fp16, bf16, e4m3");
   refused(size + "--group 48", "invalid_config", "group must be 32, 64, 128");
   refused(size + "--weights int8 --tokens-type e4m3", "invalid_config", "8-bit tokens");
-  refused(size + "--weights int4 --zero per_group", "invalid_argument", "zeros are for uint4");
+  refused(size + "--weights int4 --zero per_group", "invalid_argument", "zeros are for uint4 and int8");
   refused("-n 0 -k 128", "invalid_size", "1..2^31-1");
   refused(size + "--shards 0", "invalid_size", "1..64");
   refused(size + "--out " + folder_ + "/x", "invalid_argument", "need --codes");
@@ -118,7 +130,7 @@ TEST_F(CliPack, refuses_with_value_and_remedy) {
           "invalid_argument", "codes[0][0] = 16 must be at most 15");
   file("codes", std::vector<u8>(64 * 128, 15));
   refused(size + "--weights uint4 --codes " + codes + " --scales " + scales + " --out /no/such/folder/x",
-          "io", "--out /no/such/folder/x: cannot be written");
+          "io", "--out /no/such/folder/x could not be written");
 }
 
 }  // namespace

@@ -96,7 +96,12 @@ TEST(cost_fit, refuses_what_is_no_timing) {
   for (const auto& [bad_config, bad_split, what] :
        {std::tuple{std::string("foreign"), split, "tile and cluster must be there"},
         {config, std::string("foreign"), "clusters and group must be at least 1"},
-        {config.substr(0, config.find(".cluster")), split, "tile and cluster must be there"}}) {
+        {config.substr(0, config.find(".cluster")), split, "tile and cluster must be there"},
+        {"sluice::KernelConfig{.schedule = sluice::Schedule::plain_wgmma, .tile = {.m = 64, .n = 8, .k = "
+         "128}, "
+         ".cluster = {.m = 1, .n = 1, .k = 1}, .warps = 8, .stages = 3}",
+         split, "tile and cluster must be there"},
+        {config, split.substr(0, split.find("= ")) + "= 99999999999}", "clusters and group"}}) {
     const auto read = read_fit_shapes(file_with(bad_config, bad_split));
     ASSERT_FALSE(read);
     EXPECT_NE(read.error().message.find(what), std::string::npos) << read.error().message;
