@@ -110,6 +110,19 @@ Result<void> make_arm(const Work& work, ArmSpec spec, const Arm& off, Arm& arm) 
   return judge_distance(work, off, arm);
 }
 
+/// A layer of `fusion` with kernels that are best alone and the overlap off; 0 if no arm is that, or it
+/// failed. arms[0] is the unfused one, arms[i + 1] the case's i-th.
+double off_us(const ChainCase& item, const std::vector<Arm>& arms, Fusion fusion) {
+  if (fusion == Fusion::none) return arms[0].record.us.median;
+  for (size_t i = 0; i < item.arms.size(); ++i) {
+    const ArmSpec& spec = item.arms[i];
+    const bool as_off = spec.options.overlap == ChainOverlap::off && spec.options.smem_limit == 0 &&
+                        spec.options.most_stages == 0 && spec.choices.empty() && spec.window.us == 0;
+    if (spec.fusion == fusion && as_off) return arms[i + 1].record.us.median;
+  }
+  return 0;
+}
+
 Result<void> measure(const Lab& lab, const ChainCase& item, const Phase& phase, ChainRecord& record) {
   phase("filling weights");
   const Result<ChainData> data = ChainData::create(lab, item.spec);
@@ -144,10 +157,12 @@ Result<void> measure(const Lab& lab, const ChainCase& item, const Phase& phase, 
   phase("timing in turn");
   if (Result<void> done = data->set_input(0, lab.stream.get()); !done) return done;
   time_arms(work, arms, record);
-  const double off_us = arms[0].record.us.median;
-  for (const Arm& arm : arms)
-    if (arm.tuning && arm.record.us.median > 0 && off_us > 0)
-      record.tuned = tuned_chain(lab, *arm.tuning, {arm.record.us.median, off_us});
+  for (size_t i = 1; i < arms.size(); ++i) {
+    if (!arms[i].tuning) continue;
+    const Times times{arms[i].record.us.median, off_us(item, arms, item.arms[i - 1].fusion)};
+    if (times.tuned_us > 0 && times.off_us > 0)
+      record.tuned.push_back(tuned_chain(lab, *arms[i].tuning, times));
+  }
   if (item.timeline) clock_arms(work, arms);
   for (Arm& arm : arms) record.arms.push_back(std::move(arm.record));
   return {};

@@ -54,10 +54,10 @@ struct ArmRecord {
 struct ChainRecord {
   LayerSpec spec;
   i64 layer_weight_bytes = 0;
-  std::vector<ArmRecord> arms;      // the first has the overlap off
-  std::optional<TunedChain> tuned;  // what the tuner found, with the times of this measurement
-  WindowSpec window{};              // of the arms that have one
-  double allowed_us = 0;            // what it lets a layer hide
+  std::vector<ArmRecord> arms;    // the first has the overlap off
+  std::vector<TunedChain> tuned;  // what the tuner found, of each arm that it made, with these times
+  WindowSpec window{};            // of the arms that have one
+  double allowed_us = 0;          // what it lets a layer hide
   TelemetrySummary telemetry;
   double wall_s = 0;
   std::string error;  // not empty: nothing could be timed
