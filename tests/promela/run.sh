@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Verifies combine.pml with spin (Debian package "spin"), and that spin finds each bug planted in it.
-# Exits with 77, "skipped" for ctest, if spin or a C compiler is missing.
+# Exits with 77, "skipped" for ctest, if spin or a C compiler is missing; with 1 where SLUICE_NO_SKIPS is set.
 set -euo pipefail
 cd "$(dirname "$0")"
 for tool in spin gcc; do
-  command -v $tool > /dev/null || { echo "skipped: no $tool here (apt-get install $tool)"; exit 77; }
+  command -v $tool > /dev/null || { echo "skipped: no $tool here (apt-get install $tool)"; exit $((${SLUICE_NO_SKIPS:+1} + 0 ? 1 : 77)); }
 done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

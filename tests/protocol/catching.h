@@ -29,6 +29,7 @@ inline void expect_both_catch(FailureKind kind, const Shape& shape) {
   larger.rows += 3;
   larger.stages += 1;
   larger.k_tiles = shape.k_tiles + 4;
+  expect_clean(explore_random(record_gemm(make(larger)), {.seed = 1, .schedules = 20}), larger);
   expect_random_catches<Mutant>(larger);
 }
 

@@ -115,6 +115,57 @@ TEST_F(CApiRun, needs_a_compiler_only_once_and_then_only_launches) {
   EXPECT_EQ(holdings.workspaces, 0);
 }
 
+/// The explicit way gives the kernel what the short one does, field by field.
+TEST_F(CApiRun, a_kernel_at_hand_is_launched_with_the_same_arguments) {
+  sluice_product p = product();
+  TestArray c = array(SLUICE_BF16, {256, 512}), bias = array(SLUICE_BF16, {512}),
+            rows = array(SLUICE_FP32, {256}), columns = array(SLUICE_FP32, {512});
+  p.c = at(c), p.bias = at(bias), p.scale_a = at(rows), p.scale_b = at(columns);
+  p.alpha = 0.5f, p.beta = -2.0f;
+  ASSERT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  sluice_problem problem;
+  sluice_plan* plan = nullptr;
+  sluice_kernel* kernel = nullptr;
+  sluice_workspace* workspace = nullptr;
+  ASSERT_EQ(sluice_problem_of(&p, &problem), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(sluice_plan_create(handle_, &problem, nullptr, &plan), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(sluice_prepare(handle_, plan, &kernel), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(sluice_workspace_create(handle_, -1, &workspace), SLUICE_OK) << sluice_error_message();
+  const sluice_pointers pointers{.a = a_.array.data,
+                                 .b = b_.array.data,
+                                 .c = c.array.data,
+                                 .d = d_.array.data,
+                                 .scale_a = static_cast<const float*>(rows.array.data),
+                                 .scale_b = static_cast<const float*>(columns.array.data),
+                                 .bias = bias.array.data,
+                                 .alpha = 0.5f,
+                                 .beta = -2.0f};
+  ASSERT_EQ(sluice_launch(kernel, &pointers, workspace, nullptr), SLUICE_OK) << sluice_error_message();
+  const GemmParams& run = driver.launch(0).params;
+  const GemmParams& launched = driver.launch(1).params;
+  EXPECT_EQ(decode(launched.map_a).address, decode(run.map_a).address);
+  EXPECT_EQ(decode(launched.map_b).address, decode(run.map_b).address);
+  EXPECT_EQ(decode(launched.map_d).address, decode(run.map_d).address);
+  EXPECT_EQ(launched.c, run.c);
+  EXPECT_EQ(launched.d, run.d);
+  EXPECT_EQ(launched.scale_a, run.scale_a);
+  EXPECT_EQ(launched.scale_b, run.scale_b);
+  EXPECT_EQ(launched.bias, run.bias);
+  EXPECT_EQ(launched.bias, bias.array.data);
+  EXPECT_EQ(launched.alpha, 0.5f);
+  EXPECT_EQ(launched.beta, -2.0f);
+  const auto refuses = [&](const sluice_kernel* k, const sluice_pointers* at, const char* mention) {
+    EXPECT_EQ(sluice_launch(k, at, workspace, nullptr), SLUICE_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(sluice_error_message()).find(mention), std::string::npos) << sluice_error_message();
+  };
+  refuses(nullptr, &pointers, "kernel");
+  refuses(kernel, nullptr, "pointers");
+  EXPECT_EQ(driver.launches(), 2);
+  sluice_workspace_free(workspace);
+  sluice_kernel_free(kernel);
+  sluice_plan_free(plan);
+}
+
 TEST_F(CApiRun, finds_what_was_prepared_in_another_spelling) {
   sluice_problem problem{};
   problem.m = 256, problem.n = 512, problem.k = 128, problem.batch = 1;  // packed, sums fast

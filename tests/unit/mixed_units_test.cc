@@ -47,6 +47,40 @@ TEST(mixed_units, of_the_bars_compile_without_spills) {
         expect_to_compile({.m = m, .n = n, .k = k, .weights = {.group = group}});
 }
 
+/// What narrow adds in front and behind, and what D takes of a gated product.
+TEST(mixed_units, with_norms_residuals_and_gates_compile_without_spills) {
+  for (const i64 m : {1, 4, 8, 16, 64}) {
+    for (const bool norm : {false, true}) {
+      if (norm && m > kNormTokens) continue;
+      expect_to_compile({.m = m,
+                         .n = 4096,
+                         .k = 4096,
+                         .x = DType::bf16,
+                         .d = DType::bf16,
+                         .norm_x = norm,
+                         .residual = true});
+      expect_to_compile({.m = m,
+                         .n = 28672,
+                         .k = 4096,
+                         .x = DType::bf16,
+                         .d = DType::bf16,
+                         .activation = Activation::silu,
+                         .gated = true,
+                         .norm_x = norm});
+    }
+    expect_to_compile({.m = m,
+                       .n = 28672,
+                       .k = 4096,
+                       .x = DType::e4m3,
+                       .scale_x = ScaleMode::tensor,
+                       .d = DType::e4m3,
+                       .weights = {.order = FragmentOrder::byte},
+                       .activation = Activation::silu,
+                       .gated = true,
+                       .scale_d = ScaleMode::tensor});
+  }
+}
+
 TEST(mixed_units, of_every_format_compile_without_spills) {
   int taken = 0;
   for (const WeightFormat& format : test::all_formats()) {

@@ -3,25 +3,13 @@
 // where copies, barriers and vector loads need them.
 #include <sluice/spec/strip.h>
 
-#include <gtest/gtest.h>
-
-#include <fstream>
-#include <regex>
-#include <set>
-#include <sstream>
-#include <string>
-#include <vector>
+#include "rule_cases.h"
 
 namespace sluice::test {
 namespace {
 
-struct Broken {
-  std::string rule;
-  StripConfig config;
-};
-
-const std::vector<Broken>& broken_configs() {
-  static const std::vector<Broken> kAll = {
+const std::vector<Broken<StripConfig>>& broken_configs() {
+  static const std::vector<Broken<StripConfig>> kAll = {
       {"8-bit tokens take weights in the order byte", {.weights = {.order = FragmentOrder::half}}},
       {"tokens must be fp16, bf16 or e4m3", {.x = DType::e5m2}},
       {"16-bit tokens take weights in the order half", {.x = DType::bf16}},
@@ -50,25 +38,7 @@ const std::vector<Broken>& broken_configs() {
 }
 
 TEST(strip_config, every_rule_has_a_config_that_breaks_it) {
-  for (const Broken& broken : broken_configs()) {
-    const char* found = validate(broken.config);
-    EXPECT_EQ(std::string(found == nullptr ? "no rule" : found), broken.rule);
-  }
-  EXPECT_EQ(validate(StripConfig{}), nullptr);
-}
-
-TEST(strip_config, every_rule_is_listed_here) {
-  std::ifstream file(std::string(SLUICE_SOURCE_DIR) + "/sluice/spec/strip.h");
-  ASSERT_TRUE(file.good());
-  std::stringstream text;
-  text << file.rdbuf();
-  const std::string source = text.str();
-  const std::regex rule("return \"([^\"]+)\"");
-  std::set<std::string> in_source, listed;
-  for (std::sregex_iterator i(source.begin(), source.end(), rule), end; i != end; ++i)
-    in_source.insert((*i)[1]);
-  for (const Broken& broken : broken_configs()) listed.insert(broken.rule);
-  EXPECT_EQ(in_source, listed);
+  expect_all_rules_broken(broken_configs(), StripConfig{}, "/sluice/spec/strip.h");
 }
 
 TEST(strip_config, parts_of_shared_memory_lie_where_they_must) {
