@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Turns bench records into docs/performance.md: tables, roofline, speed-up and share-of-peak plots, how to repeat them.
+"""Turns bench records into docs/performance.md: tables, roofline, speed-up and share-of-peak plots, how to repeat them; and
+into the tables of speed in README.md (report_readme.py).
 
 Reads every bench/results/h200/*.json that `sluice bench --json` wrote (schema sluice-bench-1, bench/record.cc).
 No measured number on the page is typed by hand, but for DeepGEMM's (report_sections.py), so it cannot say more than was
@@ -10,10 +11,12 @@ measured. A record that is missing leaves its section out. Plots are drawn by re
 """
 import argparse
 import pathlib
+import re
 import sys
 
 from report_data import (BEST, EVEN, FIRST, FLOOR, OURS, TUNED, contender, geometric_mean, groups_of, kernel, load_runs, median,
                          number, percent, ratio, set_of, shape_name, table)
+import report_readme
 import report_timelines
 from report_chains import chains_section
 from report_mixed import mixed_section
@@ -138,6 +141,13 @@ def troubles(run: dict) -> str:
     return "\n".join(lines)
 
 
+def repeatable(command: str) -> str:
+    """With the list of problems where the repository has it, under whatever name it lay on the machine."""
+    for there, here in (("unseen", "unseen"), ("odd", "odd_rows")):
+        command = re.sub(rf"--shapes \S*/{there}\.txt", f"--shapes bench/shapes/{here}.txt", command)
+    return command
+
+
 def run_section(run: dict) -> str:
     machine, versions, method = run["machine"], run["versions"], run["method"]
     text = f"""## Record {set_of(run)}: {method['mode']} L2
@@ -148,7 +158,7 @@ def run_section(run: dict) -> str:
 of rest, data {method['fill']}.
 
 ```
-{run['command']}
+{repeatable(run['command'])}
 ```
 
 """
@@ -229,6 +239,7 @@ def write_report(results: pathlib.Path, docs: pathlib.Path, kinds: tuple[str, ..
     images = sorted(path.name for path in image_folder.glob("*.svg"))
     more = (mixed_section(results), chains_section(results), report_timelines.timelines_section(results, images), python_section(results), triton_section(results, runs))
     (docs / "performance.md").write_text(page(runs, images, more))
+    report_readme.update(docs.parent / "README.md", runs, results)
     print(f"report: {len(runs)} records, {sum(len(r['shapes']) for r in runs)} shapes")
     return 0
 

@@ -12,6 +12,7 @@ from report_chains import chains_section
 from report_data import BEST, FIRST, FLOOR, OURS, SCHEMA, TUNED, load_runs
 from report_mixed import OUR_FP8, PEER_16, PEER_FP8, mixed_section
 from report_sections import block_section, promoted_section, unseen_section
+import report_readme
 
 
 def timed(name: str, us: float, verified: bool = True) -> dict:
@@ -47,6 +48,22 @@ def made_up_run(shapes: list[dict] | None = None) -> dict:
 
 def named(name: str, shapes: list[dict]) -> dict:
     return made_up_run(shapes) | {"file": f"{name}.json"}
+
+
+def check_readme(folder: pathlib.Path) -> None:
+    """Wrong results count no more than on the page, and nothing outside of the markers is touched."""
+    readme = folder / "README.md"
+    readme.write_text(f"before\n{report_readme.BEGIN}\nold\n{report_readme.END}\nbehind\n")
+    runs = [named("engine", [shape_of(128, "bf16", [timed(OURS, 10.0), timed(BEST, 12.5)]),
+                             shape_of(256, "bf16", [timed(OURS, 10.0), timed(BEST, 9.0)]),
+                             shape_of(512, "bf16", [timed(OURS, 1.0, verified=False), timed(BEST, 9.0)])])]
+    report_readme.update(readme, runs, folder)
+    text = readme.read_text()
+    assert text.startswith("before\n") and text.endswith("\nbehind\n") and "old" not in text, text
+    assert "| large products, M 1024 to 8192 | bf16 | 2 | 1.06 | 0.90 | 1.25 | model |" in text, text
+    readme.write_text("no markers")
+    report_readme.update(readme, runs, folder)
+    assert readme.read_text() == "no markers"
 
 
 def check_promoted() -> None:
@@ -229,6 +246,8 @@ def run(write_report) -> int:
     check_mixed()
     check_chains()
     check_timelines()
+    with tempfile.TemporaryDirectory() as folder:
+        check_readme(pathlib.Path(folder))
     plots = check_page(write_report)
     print(f"report: self-test passed, plots: {', '.join(plots) or 'none (no matplotlib)'}")
     return 0

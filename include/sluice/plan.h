@@ -17,7 +17,8 @@ namespace sluice {
 class RecordBook;  // what was measured before: sluice/records.h
 const RecordBook& shipped_records();
 
-/// What the planner needs to know about a GPU. Rates are sustained ones, measured (docs/findings/).
+/// What the planner needs to know about a GPU. Rates are sustained ones, measured on an H200
+/// (docs/findings/); of another GPU Device::open scales them by its SMs.
 struct DeviceInfo {
   std::string name = "NVIDIA H200";
   int sm_count = 132;
@@ -64,7 +65,8 @@ struct Plan {
 /// Fields that are set overrule the planner; the rest its model still chooses. Unless `swapped` is set, any
 /// other field but workspace_limit, ignore_records and overlap means A by B: m and n of tile, cluster and
 /// raster are then the problem's. With swapped = true they are those of B by A (16-bit D that TMA can store,
-/// no residual, gate or block scales). Records are not looked at once any field but workspace_limit is set.
+/// no residual, gate or block scales). Records are not looked at once any field but
+/// workspace_limit and overlap is set.
 struct PlanOverrides {
   std::optional<Schedule> schedule;
   std::optional<int> tile_m, tile_n, stages, warps;  // warps: of plain schedules

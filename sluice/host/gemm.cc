@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plan -> Kernel -> launch, and run, which does all three. prepare does everything that takes time, so that
-// launch is a few checks, a copy of the parameters and six to eight short driver calls, and one more where a
-// second kernel adds up parts (tests/unit/launch_cost_test.cc).
+// launch is a few checks, a copy of the parameters and six short driver calls; one more for each operand
+// whose last slice sticks out, for a second kernel that adds up parts, and for each pointer that was not seen
+// before (tests/unit/launch_cost_test.cc).
 #include <sluice/host/gemm.h>
 
 #include <atomic>

@@ -8,10 +8,11 @@
 // Roles (384 threads; kThreads)
 //   warpgroup 0    load   one thread fills the stages with TMA
 //                  scales two more warps bring block scales, if there are any, beside each stage; the rest leave at once
-//                         before anyone may use a barrier, warp 1 initialises all of them: between start() and meet()
 //   warpgroups 1,2 math   WGMMA from the stages into registers, then the epilogue and the store of their tile
 //                         ping_pong: each takes every second tile, so that one multiplies while the other stores
 //                         cooperative: both take every tile, half of its rows each
+// In start() warp 1 initialises all barriers; meanwhile the loading warp finds its first tile; nobody uses a barrier
+// before meet().
 //
 // Barriers (counts: spec/smem_layout.h)  who arrives                               who waits
 //   full[stage]   full_arrivals          load thread (expect), TMA (the bytes),    math groups that read the stage

@@ -13,8 +13,8 @@
 #pragma once
 
 #include <sluice/spec/norm.h>
+#include <sluice/device/math/e4m3_scale.cuh>
 #include <sluice/device/timeline.cuh>
-#include <sluice/kernels/e4m3_scale.cuh>
 
 namespace sluice::norm {
 

@@ -23,8 +23,8 @@
 #pragma once
 
 #include <sluice/spec/row_team.h>
+#include <sluice/device/math/e4m3_scale.cuh>
 #include <sluice/device/timeline.cuh>
-#include <sluice/kernels/e4m3_scale.cuh>
 
 namespace sluice::quantize {
 

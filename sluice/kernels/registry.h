@@ -38,8 +38,8 @@ inline constexpr BaseConfig kGemmSpace[] = {
 };
 inline constexpr int kGemmSpaceSize = sizeof(kGemmSpace) / sizeof(kGemmSpace[0]);
 
-/// Heights of tiles with swapped operands; how wide they are is the problem's: rows of A in equal parts, as
-/// many as 8 columns allow.
+/// Heights of tiles with swapped operands. Their widths follow from the problem: its rows of A in 1 to
+/// kMostSwappedParts equal parts, rounded up to a multiple of 8.
 inline constexpr BaseConfig kSwappedHeights[] = {{Schedule::ping_pong, 64, 0},
                                                  {Schedule::ping_pong, 128, 0},
                                                  {Schedule::cooperative, 128, 0},

@@ -69,7 +69,7 @@ double reference_element(const Problem& p, const HostBuffers& buffers, Scalars s
   double value = activate(p.epilogue.activation, before_activation(p, buffers, scalars, at));
   if (p.epilogue.gated)
     value *= before_activation(p, buffers, scalars, {at.batch, at.row, at.column + p.n / 2});
-  return p.epilogue.scale_d == ScaleMode::none ? value : value / static_cast<double>(*buffers.scale_d);
+  return p.epilogue.scale_d == ScaleMode::none ? value : value * static_cast<double>(1.0f / *buffers.scale_d);
 }
 
 void reference_gemm(const Problem& problem, const HostBuffers& buffers, float alpha, float beta) {

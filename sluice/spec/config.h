@@ -77,8 +77,9 @@ inline constexpr int kLaunchRegisters = 168;  // per thread of a 384-thread CTA:
 SLUICE_HD constexpr int cluster_size(const KernelConfig& c) {
   return c.cluster.m * c.cluster.n * c.cluster.k;
 }
-/// Are the rows of a tile rows of the problem's B, its columns rows of A? Tiles are 64 rows high or more, and
-/// as wide as 8 columns allow: so 192 tokens, or 300, fill them where a tile's rows would be half empty.
+/// Are the rows of a tile rows of the problem's B, its columns rows of A? Tiles are 64, 128 or 256 rows high,
+/// and any multiple of 8 columns wide: as columns 300 tokens fill two tiles of 152, as rows they would leave
+/// a third tile of 128 mostly empty.
 SLUICE_HD constexpr bool is_swapped(const KernelConfig& c) {
   return c.d_major == Major::mn;
 }

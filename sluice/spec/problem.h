@@ -10,8 +10,9 @@
 
 namespace sluice {
 
-/// Which index of an input is contiguous in memory. k: A is row-major m x k, B is stored n x k ("NT" of
-/// BLAS). mn: A is stored k x m, B is stored k x n (16-bit types only: WGMMA takes fp8 operands K-major).
+/// Which index of an input is contiguous in memory. k: A is row-major m x k, B is stored n x k (x @ w.T of
+/// torch, "TN" of cuBLAS and CUTLASS). mn: A is stored k x m, B is stored k x n (16-bit types only: WGMMA
+/// takes fp8 operands K-major).
 enum class Major : u8 { k, mn };
 
 /// How the k-sum is kept. fast: in the tensor core's accumulator throughout. promoted: fp8 partial sums are

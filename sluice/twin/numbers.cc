@@ -196,7 +196,7 @@ double Numbers::epilogue(const float* sums, const ElementIndex& at) const {
   double value = activate(e.activation, before_activation(sums[0], at));
   if (e.gated)
     value *= before_activation(sums[kGatedRows], {at.batch, at.row, at.column + work_.problem.n / 2});
-  return e.scale_d == ScaleMode::none ? value : value / static_cast<double>(*work_.buffers.scale_d);
+  return e.scale_d == ScaleMode::none ? value : value * static_cast<double>(1.0f / *work_.buffers.scale_d);
 }
 
 void Numbers::write_chunk(const Agent& agent, const Step& chunk) {

@@ -4,6 +4,7 @@
 #include <sluice/host/planner/candidates.h>
 
 #include <algorithm>
+#include <span>
 #include <tuple>
 
 #include <sluice/host/planner/cluster_grid.h>
@@ -20,7 +21,8 @@ namespace {
 
 static_assert(registered_configs().size() <= ConfigList::kCapacity);
 
-constexpr int kGroups[] = {1, 2, 4, 8, 16, 32};
+constexpr int kGroupList[] = {1, 2, 4, 8, 16, 32};
+constexpr std::span<const int> kGroups(kGroupList);
 constexpr i64 kMaxInt = (i64{1} << 31) - 1;
 
 bool too_many_tiles(const Problem& p, const KernelConfig& c) {
@@ -208,9 +210,9 @@ WorkSplit choose_split(const Problem& p, const KernelConfig& c, const DeviceInfo
     if (raster != o.raster.value_or(raster)) continue;
     split.raster = raster;
     const i64 extent = raster == Raster::along_m ? rows : columns;
-    for (const int group : kGroups) {
-      if (group > 1 && group > extent) break;
-      split.group = o.raster_group.value_or(group);
+    for (const int group : o.raster_group ? std::span<const int>(&*o.raster_group, 1) : kGroups) {
+      if (!o.raster_group && group > 1 && group > extent) break;
+      split.group = group;
       const Traffic traffic = traffic_of(p, c, split, device);
       const auto compared = [](const Traffic& t) {
         return std::tuple(t.hbm_bytes, t.wave_bytes, t.repeated_bytes);

@@ -157,11 +157,11 @@ double Model::run_clocks(const WorkSplit& split) const {
   if (split.streamed == 0) return 0;
   const double run = std::ceil(split.streamed * k_tiles() / split.clusters);
   const double active = std::min<double>(split.clusters * cluster_size(c_), device_.sm_count);
-  const double waves = std::ceil(split.clusters * cluster_size(c_) / active);  // more than fit: one by one
-  const bool aligned = split.clusters % split.streamed == 0;                   // each run lies in one tile
+  const double rounds = std::ceil(split.clusters * cluster_size(c_) / active);  // more than fit: one by one
+  const bool aligned = split.clusters % split.streamed == 0;                    // each run lies in one tile
   const double pieces = std::ceil(run / k_tiles()) + (aligned ? 0 : 1);
-  return waves * (tile_clocks(active, std::ceil(run / c_.cluster.k), 1) + (pieces - 1) * epilogue_clocks() +
-                  (c_.combine == Combine::last_arriver ? pieces * cost_.piece_clocks : 0));
+  return rounds * (tile_clocks(active, std::ceil(run / c_.cluster.k), 1) + (pieces - 1) * epilogue_clocks() +
+                   (c_.combine == Combine::last_arriver ? pieces * cost_.piece_clocks : 0));
 }
 
 /// The parts of all streamed tiles on their way into D, when all clusters end at once: L2 reads and writes

@@ -15,7 +15,8 @@ namespace {
 
 /// The product whose records may stand in for those of `p`, which has none: without gate, activation and
 /// scale of D, and of 16-bit D. Few rows of A take the time of their loads, which are the same, whatever is
-/// stored; with many the epilogue is hidden or small. Only for what was never tuned itself before gates came.
+/// stored; with many the epilogue is hidden or small. Most records are older than gated products, which have
+/// few of their own.
 std::optional<Problem> same_loads(const Problem& p) {
   if (!p.epilogue.gated && p.epilogue.scale_d == ScaleMode::none) return std::nullopt;
   Problem other = p;

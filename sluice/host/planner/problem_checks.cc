@@ -150,7 +150,8 @@ Result<void> check_tma_strides(const Operand& x) {
   };
   const i64 ld = x.ld();
   if (x.outer > 1 && (ld % unit != 0 || ld >= limit))
-    return refuse(x.matrix.ld == 0 ? x.inner_name : x.ld_name, x.ld_name, "rows", ld);
+    return refuse(x.matrix.ld == 0 ? std::string(x.ld_name) + " = " + x.inner_name : x.ld_name, x.ld_name,
+                  "rows", ld);
   const i64 batch_stride = batch_stride_of(x.matrix, x.inner, x.outer);
   if (x.batch > 1 && (batch_stride % unit != 0 || batch_stride >= limit)) {
     const std::string field = std::string("the batch stride of ") + x.name;
@@ -216,6 +217,9 @@ Result<Problem> check_problem(const Problem& problem) {
   if (!p.epilogue.residual) p.c = Matrix{};  // not looked at, so that equal work is an equal problem
   if (Result<void> sizes = check_sizes(p); !sizes) return sizes.error();
   if (Result<void> types = check_types(p); !types) return types.error();
+  if (p.epilogue.residual && p.c.type != p.epilogue.c_type && p.c.type != Matrix{}.type)
+    return bad_type(std::string("c.type is ") + name_of(p.c.type) + " and epilogue.c_type " +
+                    name_of(p.epilogue.c_type) + ": the second counts; set it, and leave c.type alone");
   const Operand operands[] = {
       {.name = "A",
        .ld_name = "lda",
