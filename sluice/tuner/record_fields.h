@@ -53,6 +53,14 @@ void recipe_fields(Visitor& v, Values& recipe) {
   v.choice_or("bias", Bias::none, recipe.bias);
 }
 
+template <class Visitor, Is<PackedStepRecipe> Values>
+void recipe_fields(Visitor& v, Values& recipe) {
+  recipe_fields(v, recipe.product);
+  v.flag_if("gated", recipe.gated);
+  v.flag_if("norm_x", recipe.norm_x);
+  v.flag_if("residual", recipe.residual);
+}
+
 template <class Visitor, Is<TunedChoice> Values>
 void choice_fields(Visitor& v, Values& choice) {
   const Range tile{1, 1024}, cluster{1, 16};

@@ -97,7 +97,7 @@ std::string file_name_of(const TunedChain& chain) {
     key.steps.push_back({.recipe = step.recipe});
     // A default choice of the step's kind, which to_json has fields for.
     if (std::holds_alternative<Recipe>(step.recipe)) key.steps.back().choice.kernel = TunedChoice{};
-    if (std::holds_alternative<MixedRecipe>(step.recipe))
+    if (std::holds_alternative<PackedStepRecipe>(step.recipe))
       key.steps.back().choice.kernel = mixed::TunedChoice{};
   }
   return "chain-" + std::to_string(chain.steps.size()) + "-" + hex(digest(to_json(key))).substr(0, 16) +

@@ -8,7 +8,11 @@ namespace {
 
 struct ToRecipe {
   StepRecipe operator()(const ProductStep& s) const { return recipe_of(with_strides(s.problem)); }
-  StepRecipe operator()(const MixedStep& s) const { return recipe_of(s.problem); }
+  StepRecipe operator()(const MixedStep& s) const {
+    const MixedProblem& p = s.problem;
+    return PackedStepRecipe{
+        .product = recipe_of(p), .gated = p.gated, .norm_x = p.norm_x, .residual = p.residual};
+  }
   StepRecipe operator()(const NormStep& s) const {
     return NormRecipe{.rows = s.shape.rows,
                       .columns = s.shape.columns,

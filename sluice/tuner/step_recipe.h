@@ -12,6 +12,15 @@
 
 namespace sluice {
 
+/// What stands in front of it and behind decides how a packed product is best run in a chain, and so does
+/// what of that it does itself; alone it costs nothing.
+struct PackedStepRecipe {
+  MixedRecipe product;
+  bool gated = false, norm_x = false, residual = false;
+
+  constexpr auto operator<=>(const PackedStepRecipe&) const = default;
+};
+
 struct NormRecipe {
   i64 rows = 0, columns = 0;
   DType input = DType::bf16;
@@ -37,7 +46,7 @@ struct ForeignRecipe {
   constexpr auto operator<=>(const ForeignRecipe&) const = default;
 };
 
-using StepRecipe = std::variant<Recipe, MixedRecipe, NormRecipe, QuantizerRecipe, ForeignRecipe>;
+using StepRecipe = std::variant<Recipe, PackedStepRecipe, NormRecipe, QuantizerRecipe, ForeignRecipe>;
 
 /// `step` is one that plan_chain accepts.
 StepRecipe recipe_of(const ChainStep& step);

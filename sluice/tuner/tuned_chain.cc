@@ -21,7 +21,7 @@ struct Kind {
 };
 const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all{{"product", Recipe{}, TunedChoice{}},
-                                     {"packed product", MixedRecipe{}, mixed::TunedChoice{}},
+                                     {"packed product", PackedStepRecipe{}, mixed::TunedChoice{}},
                                      {"norm", NormRecipe{}, {}},
                                      {"quantiser", QuantizerRecipe{}, {}},
                                      {"foreign", ForeignRecipe{}, {}}};

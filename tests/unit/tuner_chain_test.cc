@@ -158,6 +158,23 @@ TEST(tuner_chain, counts_for_nothing_elsewhere) {
   EXPECT_EQ(planned(all, book_with(elsewhere)).steps[1].tuned, false);
 }
 
+/// Packed products of the same sizes that do not do the same: a gate, a norm in front, a residual behind.
+TEST(tuner_chain, of_a_packed_layer_is_for_layers_that_are_fused_alike) {
+  const std::vector<ChainStep> plain = layers(LayerWeights::int4);
+  for (bool MixedProblem::*fused : {&MixedProblem::gated, &MixedProblem::norm_x, &MixedProblem::residual}) {
+    ChainStep other = plain[1];
+    std::get<MixedStep>(other.work).problem.*fused = true;
+    TunedChain chain = sample_chain(LayerWeights::int4);
+    EXPECT_TRUE(planned(plain, book_with(chain)).steps[1].tuned);
+    chain.steps[1].recipe = recipe_of(other);
+    EXPECT_NE(chain.steps[1].recipe, recipe_of(plain[1]));
+    EXPECT_FALSE(planned(plain, book_with(chain)).steps[1].tuned);
+    const ParsedRecords parsed = parse_records(to_json({}, {chain}), "FILE");
+    ASSERT_EQ(parsed.chains.size(), 1u);
+    EXPECT_EQ(parsed.chains[0].steps[1].recipe, chain.steps[1].recipe) << "through JSON and back";
+  }
+}
+
 TEST(tuner_chain, a_step_that_says_anything_itself_is_left_alone) {
   std::vector<ChainStep> steps = layers(LayerWeights::e4m3);
   steps[9].overlap = Overlap{Wait::weights_first, Trigger::at_start};
