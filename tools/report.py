@@ -19,6 +19,7 @@ from report_data import (BEST, EVEN, FIRST, FLOOR, OURS, TUNED, contender, geome
 import report_readme
 import report_timelines
 from report_chains import chains_section
+from report_floor import floor_section
 from report_mixed import mixed_section
 from report_sections import block_section, folded, promoted_section, unseen_section
 from report_torch import python_section, triton_section
@@ -196,7 +197,7 @@ def page(runs: list[dict], images: list[str], more: tuple[str, ...] = ()) -> str
     text += pictures({"roofline": "Roofline of all shapes"}
                      | {f"speedup-{name}": f"Speed-up over cuBLASLt's best, {name}" for name in names}
                      | {f"peak-{name}": f"Share of the sustained peak, {name}" for name in names}, images)
-    sections = [make(runs) for make in (promoted_section, block_section, unseen_section)]
+    sections = [make(runs) for make in (floor_section, promoted_section, block_section, unseen_section)]
     return "\n".join([text + METHOD, *filter(None, (*sections, *more)), *map(run_section, runs), RERUN])
 
 

@@ -13,6 +13,7 @@ from report_data import BEST, FIRST, FLOOR, OURS, SCHEMA, TUNED, load_runs
 from report_mixed import OUR_FP8, PEER_16, PEER_FP8, mixed_section
 from report_sections import block_section, promoted_section, unseen_section
 import report_readme
+from report_floor import floor_section
 
 
 def timed(name: str, us: float, verified: bool = True) -> dict:
@@ -64,6 +65,16 @@ def check_readme(folder: pathlib.Path) -> None:
     readme.write_text("no markers")
     report_readme.update(readme, runs, folder)
     assert readme.read_text() == "no markers"
+
+
+def check_floor() -> None:
+    """A wrong result has no share, and the floor is the longer of the two times."""
+    shapes = [shape_of(256, "bf16", [timed(OURS, 20.0), timed(BEST, 25.0)]) | {"flops": 845.0e6 * 10, "bytes": 4.5e6 * 5},
+              shape_of(200, "bf16", [timed(OURS, 10.0), timed(BEST, 10.0)]) | {"flops": 1.0, "bytes": 4.5e6 * 4},
+              shape_of(256, "e4m3", [timed(OURS, 1.0, verified=False), timed(BEST, 10.0)])]
+    text = floor_section([named("tokens", shapes)])
+    assert "| bf16 to bf16 | 129 to 256 | 2 | 0.45 | 0.40 | 0.40 (200 x 64 x 64) |" in text and "e4m3" not in text, text
+    assert floor_section([named("types", shapes)]) == ""
 
 
 def check_promoted() -> None:
@@ -240,6 +251,7 @@ def check_page(write_report) -> list[str]:
 
 
 def run(write_report) -> int:
+    check_floor()
     check_promoted()
     check_block()
     check_unseen()
