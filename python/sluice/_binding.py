@@ -34,8 +34,8 @@ if _module["host_is_complete"]() != 1:
                                "process, and no call can find its stream or raise without: import tvm_ffi as its wheel "
                                "installs it, or install apache-tvm-ffi again")
 
-# A launch is shorter than giving the interpreter lock away and taking it back. (What compiles goes through prepare(),
-# which does give it away.)
+# A launch is shorter than giving the interpreter lock away and taking it back. (A first call that compiles keeps it too;
+# prepare() gives it away.)
 def _function(name: str) -> tvm_ffi.Function:
     function = _module[name]
     function.release_gil = False

@@ -109,7 +109,7 @@ class MixedProblem:
         if not isinstance(self.weights, WeightFormat):
             raise errors.InvalidArgument(f"weights = {self.weights!r} must be a sluice.WeightFormat, as packed.format is")
         x = number_of("x", self.x, DTYPES)
-        output = self.d if self.d is not None else "bf16" if self.x == "e4m3" else self.x
+        output = self.d if self.d is not None else "bf16" if DTYPES[x] == "e4m3" else DTYPES[x]
         return MixedProblemStruct(
             m=size_of("m", self.m), n=size_of("n", self.n), k=size_of("k", self.k), x=x, d=number_of("d", output, DTYPES),
             scale_x=number_of("scale_x", self.scale_x, SCALES), weights=self.weights.struct(), bias=int(self.bias is not None),

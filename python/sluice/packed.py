@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import sys
 from typing import Any, NamedTuple, Optional, Tuple, Union
 
 from . import errors
 from .formats import CODE_BITS, MixedProblem, WeightFormat
+from .problems import DTYPES, number_of
 from .weights import QuantizedWeights, quantize_groups
 from .weights._arrays import Array, check_matrix, check_type, library_of, type_of
 from .weights._groups import group_count, group_parts, group_view, integer
@@ -80,7 +82,7 @@ class PackedWeights:
         """The problem of ``m`` tokens (in packed rows) times these weights, for ``mixed_plan`` and ``prepare``. ``x`` left out is
         bf16, or in the order "byte" e4m3, then with a scale for each token unless ``scale_x`` says otherwise."""
         x = x if x is not None else "e4m3" if self.format.order == "byte" else "bf16"
-        scale_x = scale_x if scale_x is not None else "vector" if x == "e4m3" else "none"
+        scale_x = scale_x if scale_x is not None else "vector" if DTYPES[number_of("x", x, DTYPES)] == "e4m3" else "none"
         return MixedProblem(m, self.n, self.k, self.format, x, d, bias, activation, scale_x=scale_x)
 
     def unpack(self) -> Unpacked:
@@ -141,7 +143,7 @@ def _readable(name: str, array: Array) -> Array:
         raise errors.InvalidStride(f"{name} is read-only and has shape {tuple(array.shape)} and gaps: pass "
                                    f"numpy.ascontiguousarray({name}) (nothing is copied silently)")
     memory = (ctypes.c_char * max(array.nbytes, 1)).from_address(array.ctypes.data)
-    return type(array)(array.shape, array.dtype, memory)
+    return sys.modules["numpy"].ndarray(array.shape, array.dtype, memory)  # also of a memmap, which is made otherwise
 
 
 def _check_slice(what: str, start: int, stop: int, size: int, unit: int) -> None:

@@ -5,6 +5,7 @@
 #include <string>
 
 #include <sluice/host/capture.h>
+#include <sluice/host/device_impl.h>
 #include <sluice/host/pack_units.h>
 #include <sluice/host/planner/mixed_checks.h>
 
@@ -37,6 +38,9 @@ Result<mixed::Kernel> PackedSession::prepare(const MixedProblem& problem, Stream
 }
 
 Result<void> PackedSession::run(const MixedProblem& problem, const mixed::Args& args, Stream stream) {
+  const ContextScope scope(
+      *device_.impl().primary);  // another device may be current: the arrays say whose it is
+  if (const Result<void> entered = scope.entered(); !entered) return entered;
   const MixedProblem key = key_of(problem);
   const Result<mixed::Kernel> kernel = kernels_.get(key, [&] { return prepare(key, stream); });
   if (!kernel) return kernel.error();
@@ -90,6 +94,8 @@ Result<Packer> PackedSession::packer_for(const WeightFormat& format, Stream stre
 }
 
 Result<void> PackedSession::pack(const PackCall& call, Stream stream) {
+  const ContextScope scope(*device_.impl().primary);
+  if (const Result<void> entered = scope.entered(); !entered) return entered;
   const Result<Packer> packer = packer_for(call.format, stream);
   if (!packer) return packer.error();
   return packer->pack(call.shape,
@@ -98,6 +104,8 @@ Result<void> PackedSession::pack(const PackCall& call, Stream stream) {
 }
 
 Result<void> PackedSession::unpack(const PackCall& call, Stream stream) {
+  const ContextScope scope(*device_.impl().primary);
+  if (const Result<void> entered = scope.entered(); !entered) return entered;
   const Result<Packer> packer = packer_for(call.format, stream);
   if (!packer) return packer.error();
   return packer->unpack(call.shape,

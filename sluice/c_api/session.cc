@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <sluice/host/capture.h>
+#include <sluice/host/device_impl.h>
 #include <sluice/host/driver/memory.h>
 #include <sluice/host/gemm_checks.h>
 #include <sluice/host/quantize_units.h>
@@ -50,6 +51,9 @@ Result<WorkspaceView> Session::lend(Stream stream, i64 needed) {
 }
 
 Result<void> Session::run(const Problem& problem, const gemm::Args& args, Stream stream) {
+  const ContextScope scope(
+      *device_.impl().primary);  // another device may be current: the arrays say whose it is
+  if (const Result<void> entered = scope.entered(); !entered) return entered;
   const Problem key = key_of(problem);
   const Result<gemm::Kernel> kernel = kernels_.get(key, [&] { return prepare(key, stream); });
   if (!kernel) return kernel.error();
@@ -106,6 +110,8 @@ Result<Quantizer> Session::quantizer_for(const QuantizeCall& call, Stream stream
 }
 
 Result<void> Session::quantize(const QuantizeCall& call, Stream stream) {
+  const ContextScope scope(*device_.impl().primary);
+  if (const Result<void> entered = scope.entered(); !entered) return entered;
   const Result<Quantizer> quantizer = quantizer_for(call, stream);
   if (!quantizer) return quantizer.error();
   if (call.granularity != Granularity::tensor || call.args.scale_given)

@@ -156,7 +156,9 @@ sluice_status linear(const ffi::Any* args) {
           read_all(args, kLinearNames, {{x.a, 0, 0}, {x.b, 1, 1}, {x.bias, 2, 4}, {x.d, 3, 3}, {x.c, 6, 2}});
       bad != SLUICE_OK)
     return bad;
-  for (const Result<void>& done : {flatten("input", x.a), flatten("out", x.d), transpose("weight", x.b)})
+  for (const Result<void>& done :
+       {check_leading("out", x.d, "input", x.a), check_leading("c", x.c, "input", x.a), flatten("input", x.a),
+        flatten("out", x.d), transpose("weight", x.b)})
     if (!done) return fail(done.error());
   if (x.c.present)
     if (const Result<void> done = flatten("c", x.c); !done) return fail(done.error());
@@ -202,7 +204,8 @@ sluice_status quantize(const ffi::Any* args) {
           read_all(args, kQuantizeNames, {{input, 0, 0}, {output, 1, 1}, {scales, 2, 2}});
       bad != SLUICE_OK)
     return bad;
-  for (const Result<void>& done : {flatten("input", input), flatten("output", output)})
+  for (const Result<void>& done :
+       {check_leading("output", output, "input", input), flatten("input", input), flatten("output", output)})
     if (!done) return fail(done.error());
   Scalars scalars(args);
   const int32_t granularity = scalars.enumerator(3, "granularity");

@@ -4,6 +4,8 @@
 
 #include <dlfcn.h>
 
+#include <sluice/c_api/array_shape.h>
+
 namespace sluice::c_api {
 namespace {
 
@@ -71,12 +73,23 @@ Result<void> read(const ffi::Any& any, const char* name, ArrayArg& arg) {
   return {};
 }
 
+Result<void> check_leading(const char* name, const ArrayArg& arg, const char* of_name, const ArrayArg& of) {
+  if (!arg.present || !of.present || arg.array.ndim == 2) return {};
+  const sluice_array &x = arg.array, &y = of.array;
+  bool same = x.ndim == y.ndim;
+  for (int i = 0; same && i + 1 < x.ndim; ++i) same = x.shape[i] == y.shape[i];
+  if (same) return {};
+  return Error{ErrorCode::invalid_size, std::string(name) + " is " + shape_text(x) + " and " + of_name + " " +
+                                            shape_text(y) + ": all dimensions but the last must be the same"};
+}
+
 Result<void> flatten(const char* name, ArrayArg& arg) {
   if (!arg.present || arg.array.ndim == 2) return {};
   const sluice_array& x = arg.array;
   const int last = x.ndim - 1;
   if (last < 0)
-    return Error{ErrorCode::invalid_size, std::string(name) + " has no dimension: it must have at least one"};
+    return Error{ErrorCode::invalid_size,
+                 std::string(name) + " is a scalar: it must have at least one dimension; pass a matrix"};
   const int64_t column_stride = x.strides != nullptr ? x.strides[last] : 1, columns = x.shape[last];
   int64_t rows = 1, row_stride = columns;
   for (int i = 0; i < last; ++i) rows *= x.shape[i];
@@ -85,7 +98,7 @@ Result<void> flatten(const char* name, ArrayArg& arg) {
   for (int i = last - 1; i >= 0 && rows != 0; --i) {
     if (x.shape[i] == 1) continue;
     if (x.strides != nullptr && seen && x.strides[i] != row_stride * inner_rows)
-      return Error{ErrorCode::invalid_stride, std::string(name) +
+      return Error{ErrorCode::invalid_stride, std::string(name) + " is " + shape_text(x) +
                                                   ": its leading dimensions cannot be seen as one; pass " +
                                                   name + ".contiguous() (nothing is copied silently)"};
     if (!seen && x.strides != nullptr) row_stride = x.strides[i];  // 0 where the index is expanded

@@ -38,6 +38,9 @@ Result<void> read(const ffi::Any& any, const char* name, ArrayArg& arg);
 /// Leading dimensions become one, as torch's linear has it. Error invalid_stride: they do not lie one after
 /// the other.
 Result<void> flatten(const char* name, ArrayArg& arg);
+/// Before both are flattened: `arg` has the leading dimensions of `of`, or is a matrix already. An absent one
+/// is as it should be. Error invalid_size.
+Result<void> check_leading(const char* name, const ArrayArg& arg, const char* of_name, const ArrayArg& of);
 
 /// Arguments that are no tensors. The first that is of another type is kept as the error of all, and 0 read.
 class Scalars {

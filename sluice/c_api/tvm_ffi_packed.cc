@@ -26,7 +26,8 @@ sluice_status mixed_mm(const ffi::Any* args) {
   ArrayArg x, blob, bias, scale_x, out;
   for (const Result<void>& done :
        {read(args[0], "x", x), read(args[1], "packed.blob", blob), read(args[2], "bias", bias),
-        read(args[3], "scale_x", scale_x), read(args[4], "out", out), flatten("x", x), flatten("out", out)})
+        read(args[3], "scale_x", scale_x), read(args[4], "out", out), check_leading("out", out, "x", x),
+        flatten("x", x), flatten("out", out)})
     if (!done) return fail(done.error());
   Scalars scalars(args);
   const sluice_mixed_product product{.format = weight_format_of(scalars.integer(5, "format")),

@@ -250,6 +250,8 @@ def test_refusals_name_the_argument_and_launch_nothing():
         (lambda: mm(on_gpu("bf16", (64, 512), data=over.data + 2), b, out), sluice.Misaligned, "16"),
         (lambda: mm(a, on_gpu("bf16", (512, 256), (1, 512), device=1), out), sluice.WrongDevice, "b is in cuda:1"),
         (lambda: mm(a, weight("e4m3", 512, 256), out), sluice.InvalidType, "e4m3"),
+        (lambda: _binding.quantize(on_gpu("bf16", (2, 8, 64)), on_gpu("e4m3", (4, 4, 64)), on_gpu("fp32", (16, 1)), 1, None, 0),
+         sluice.InvalidSize, "output is (4, 4, 64) and input (2, 8, 64)"),
     ]
     for call, kind, mention in cases:
         with pytest.raises(kind) as caught:

@@ -134,6 +134,22 @@ def test_a_part_of_rows_is_a_view():
     assert np.shares_memory(part.blob, packed.blob)
 
 
+def test_a_file_that_is_mapped_is_read(tmp_path):
+    codes, scales, _ = random_arrays("uint4", 64, "fp16", False, 64, 128)
+    np.save(tmp_path / "codes.npy", codes)
+    mapped = np.load(tmp_path / "codes.npy", mmap_mode="r")
+    assert not mapped.flags.writeable
+    assert (sluice.pack(mapped, scales, group=64).blob == sluice.pack(codes, scales, group=64).blob).all()
+
+
+def test_a_type_by_another_name_is_that_type():
+    packed = sluice.pack(*random_arrays("uint4", 64, "fp16", False, 64, 128)[:2], group=64, order="byte")
+    for name in ("e4m3", "float8_e4m3fn"):
+        problem = packed.problem(16, name)
+        assert problem.scale_x == "vector"
+        assert problem.struct().d == sluice.MixedProblem(16, 64, 128, packed.format, "e4m3", "bf16").struct().d
+
+
 def test_read_only_arrays_are_read():
     """As numpy gives them of a file's bytes. It lends none itself."""
     codes, scales, zeros = random_arrays("uint4", 64, "fp16", True, 70, 200)

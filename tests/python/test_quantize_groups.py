@@ -197,5 +197,5 @@ def test_numpy_without_bf16_says_so():
     try:
         numpy.dtype("bfloat16")
     except TypeError:
-        with pytest.raises(sluice.InvalidType, match="ml_dtypes"):
+        with pytest.raises(sluice.InvalidType, match="choose fp16 or fp32"):
             sw.quantize_groups(numpy.ones((4, 4), numpy.float32), scale_type="bf16")

@@ -108,11 +108,21 @@ TEST_F(CApiRun, needs_a_compiler_only_once_and_then_only_launches) {
   const bool ok = sluice_run(handle_, &p, nullptr) == SLUICE_OK;
   EXPECT_EQ(allocations_of_this_thread(), before);
   EXPECT_TRUE(ok);
-  EXPECT_LE(driver.calls(), 7);
+  EXPECT_LE(driver.calls(), 8) << "those of gemm::launch, and whose context is current";
   EXPECT_EQ(decode(driver.launch(1).params.map_a).address, reinterpret_cast<u64>(a_.array.data));
   const sluice_holdings holdings = held();
   EXPECT_EQ(holdings.kernels, 1);
   EXPECT_EQ(holdings.workspaces, 0);
+}
+
+/// A model that is spread over GPUs calls for arrays of each, whichever is current.
+TEST_F(CApiRun, the_arrays_say_on_which_device) {
+  const sluice_product p = product();
+  driver.make_current(1);
+  EXPECT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(driver.launches(), 1);
+  EXPECT_EQ(driver.alive().pushed, 0) << "device 1 is current again";
+  driver.make_current(0);
 }
 
 /// The explicit way gives the kernel what the short one does, field by field.

@@ -53,8 +53,8 @@ class Numpy(_Shared):
         try:
             return self.module.dtype(_LONG_NAMES.get(name, name))
         except TypeError:
-            raise InvalidType(f"numpy has no {name} of its own: import ml_dtypes, choose fp16 or fp32, or give torch "
-                              "tensors") from None
+            raise InvalidType(f"numpy has no {name} of its own, and arrays of ml_dtypes cannot be handed over: choose fp16 or "
+                              "fp32, or give torch tensors") from None
 
     def empty(self, shape: Tuple[int, ...], name: str) -> Array:
         return self.module.empty(shape, self.type(name))

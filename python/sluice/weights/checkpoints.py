@@ -43,7 +43,7 @@ def from_gptq(qweight: Array, qzeros: Array, scales: Array, g_idx: Optional[Arra
     _check_name("checkpoint_format", checkpoint_format, _CHECKPOINT_FORMATS)
     if wrapped_zeros is not None:
         _check_name("wrapped_zeros", wrapped_zeros, _WRAPS)
-    if symmetric not in (True, False, None):
+    if not (symmetric is None or isinstance(symmetric, bool)):
         raise InvalidArgument(f"symmetric = {symmetric!r} must be True, False, or None if the checkpoint does not say")
     _check_matrices(("qweight", qweight, "k/8 x n"), ("qzeros", qzeros, "groups x n/8"), ("scales", scales, "groups x n"))
     per_word = 32 // bits
