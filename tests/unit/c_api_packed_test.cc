@@ -278,7 +278,7 @@ TEST_F(CApiPacked, what_a_product_refuses) {
   p = product();
   p.format.group = 128;
   refused(p, SLUICE_INVALID_SIZE, "blob has shape");
-  const char* const names[] = {"tokens", "w", "result", "b"};
+  const char* const names[] = {"tokens", "w", "result", "b", "s"};
   x_.strides = {kK + 1, 1};
   p = product();
   p.names = names;
