@@ -73,7 +73,8 @@ class FakeDriver {
   void fail_nothing();
   /// What cudaSetDevice does to the calling thread; -1: no context is current.
   void make_current(int ordinal);
-  /// Memory that the driver knows, or (kind 0) does not. Aligned to 256. Freed with the FakeDriver.
+  /// Memory that the driver knows, or (kind 0) does not. Aligned to 256, with a gap behind it. Freed with the
+  /// FakeDriver.
   void* memory(i64 bytes, int ordinal = 0, unsigned kind = CU_MEMORYTYPE_DEVICE);
   /// Graphs tell of no programmatic edge, as if something had come between the launches.
   void make_edges_full();
