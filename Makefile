@@ -7,7 +7,7 @@ BUILD  := build/$(PRESET)
 PYTHON ?= python3
 GPU_SECTIONS ?= smoke fuzz real rest
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-gpu python check fmt report clean
+.PHONY: help setup build demo test test-torch test-gpu python check fmt report clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ demo: $(if $(SLUICE),,build)  ## plan, compile, run and verify one product: on t
 
 test: build  ## everything that needs no GPU
 	@ctest --preset $(PRESET) -j $(JOBS)
+
+test-torch: build  ## sluice.torch as far as it goes without a GPU (downloads 3 GB of PyTorch, once)
+	@tools/python_test.sh --torch $(BUILD)
 
 test-gpu: build  ## what needs this machine's H200; GPU_SECTIONS picks (tools/gpu_batch.sh lists them)
 	@SLUICE_BUILD=$(BUILD) tools/gpu_batch.sh $(GPU_SECTIONS)

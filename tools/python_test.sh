@@ -1,22 +1,30 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes a wheel of a build, installs it into a clean venv without torch, and runs tests/python there. Called by ctest:
-#   tools/python_test.sh BUILD_FOLDER [arguments of pytest]
-# The venv is kept in .venv/python; 77 (skipped) if it cannot be made because pip reaches no packages, 1 with
+# Makes a wheel of a build, installs it into a clean venv, and runs tests/python there, without torch (called by ctest) or
+# with it (make test-torch: 3 GB to download, once):
+#   tools/python_test.sh [--torch] BUILD_FOLDER [arguments of pytest]
+# The venv is kept in .venv; 77 (skipped) if it cannot be made because pip reaches no packages, 1 with
 # SLUICE_NO_SKIPS.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+kind=python
+if [ "${1:-}" = --torch ]; then
+  kind=torch
+  shift
+fi
 build=$(realpath "${1:?which build folder}")
 shift
 
-venv=.venv/python
+venv=.venv/$kind
+requirements=tools/$kind-requirements.txt
 stamp=$venv/requirements
-if ! cmp -s tools/python-requirements.txt $stamp; then
+wanted=$(cat tools/python-requirements.txt $requirements)
+if [ "$(cat $stamp 2> /dev/null)" != "$wanted" ]; then
   rm -rf $venv
   python3 -m venv $venv
-  $venv/bin/python -m pip install -q --disable-pip-version-check -r tools/python-requirements.txt \
-    || { echo "skipped: pip cannot install tools/python-requirements.txt"; exit $((${SLUICE_NO_SKIPS:+1} + 0 ? 1 : 77)); }
-  cp tools/python-requirements.txt $stamp
+  $venv/bin/python -m pip install -q --disable-pip-version-check -r $requirements \
+    || { echo "skipped: pip cannot install $requirements"; exit $((${SLUICE_NO_SKIPS:+1} + 0 ? 1 : 77)); }
+  echo "$wanted" > $stamp
 fi
 
 wheels=$(mktemp -d)

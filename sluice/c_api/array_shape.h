@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the shape and the strides of an array say, whatever it is for: arrays.cc and quantization.cc.
+// What an array says of itself, whatever it is for, and how messages say it.
 #pragma once
 
 #include <string>
 
 #include <sluice/c_api.h>
-#include <sluice/spec/base.h>
+#include <sluice/spec/dtype.h>
 
 namespace sluice::c_api {
 
@@ -18,6 +18,21 @@ std::string list(const Integer* values, int count) {
 }
 inline std::string shape_text(const sluice_array& x) {
   return list(x.shape, x.ndim);
+}
+
+/// As messages call an element type.
+inline std::string type_text(int32_t dtype) {
+  if (dtype == SLUICE_BYTE) return "uint8";
+  return dtype >= 0 && dtype < kDTypeCount ? name_of(static_cast<DType>(dtype)) : "of another type";
+}
+
+constexpr int kOnHost = -1;
+/// A CUDA ordinal, or kOnHost.
+inline int ordinal_of(const sluice_array& x) {
+  return x.device_type == SLUICE_ON_CUDA ? x.device : kOnHost;
+}
+inline std::string place_text(int ordinal) {
+  return ordinal == kOnHost ? "host memory" : "cuda:" + std::to_string(ordinal);
 }
 
 /// In elements, also where the array leaves its strides out.

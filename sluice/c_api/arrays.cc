@@ -274,17 +274,11 @@ Result<int> device_of(const sluice_product& p) {
   const Present present[] = {{p.a, kNameA},           {p.b, kNameB},       {p.d, kNameD},
                              {p.c, kNameC},           {p.bias, kNameBias}, {p.scale_a, kNameScaleA},
                              {p.scale_b, kNameScaleB}};
-  const auto ordinal_of = [](const sluice_array& x) {
-    return x.device_type == SLUICE_ON_CUDA ? x.device : -1;
-  };
   const int first = ordinal_of(*p.a);
   for (const Present& x : present) {
     if (x.array == nullptr || ordinal_of(*x.array) == first) continue;
-    const auto place = [](int ordinal) {
-      return ordinal < 0 ? std::string("host memory") : "cuda:" + std::to_string(ordinal);
-    };
-    return Error{ErrorCode::wrong_device, name(p, x.name) + " is in " + place(ordinal_of(*x.array)) +
-                                              " and " + name(p, kNameA) + " in " + place(first) +
+    return Error{ErrorCode::wrong_device, name(p, x.name) + " is in " + place_text(ordinal_of(*x.array)) +
+                                              " and " + name(p, kNameA) + " in " + place_text(first) +
                                               ": all must be on one GPU; move it"};
   }
   return first;

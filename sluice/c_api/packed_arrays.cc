@@ -11,8 +11,6 @@
 namespace sluice::c_api {
 namespace {
 
-constexpr int kOnHost = -1;
-
 /// An array and what messages call it.
 struct Named {
   const char* name;
@@ -43,18 +41,6 @@ Error wrong_layout(const Named& x, const std::string& rule) {
 Result<void> check_no_gaps(const Named& x) {
   if (is_packed(*x.array)) return {};
   return wrong_layout(x, std::string("it must be row-major without gaps; pass ") + x.name + ".contiguous()");
-}
-
-std::string type_text(int32_t dtype) {
-  if (dtype == SLUICE_BYTE) return "uint8";
-  return dtype >= 0 && dtype < kDTypeCount ? name_of(static_cast<DType>(dtype)) : "of another type";
-}
-
-int ordinal_of(const sluice_array& x) {
-  return x.device_type == SLUICE_ON_CUDA ? x.device : kOnHost;
-}
-std::string place_text(int ordinal) {
-  return ordinal == kOnHost ? "host memory" : "cuda:" + std::to_string(ordinal);
 }
 
 /// All in the memory of the first that is there.

@@ -32,7 +32,9 @@ Result<i64> pitch_of(const char* name, const sluice_array& x) {
 
 Result<void> check_scales(const sluice_quantization& what, i64 wanted) {
   const sluice_array& x = *what.scales;
-  if (x.dtype != SLUICE_FP32) return Error{ErrorCode::invalid_type, "scales must be fp32"};
+  if (x.dtype != SLUICE_FP32)
+    return Error{ErrorCode::invalid_type,
+                 "scales are " + type_text(x.dtype) + " and must be fp32; convert them"};
   if (count_of(x) != wanted || !is_packed(x))
     return Error{ErrorCode::invalid_size,
                  "scales have shape " + shape_text(x) + " and must hold " + std::to_string(wanted) +
@@ -53,9 +55,10 @@ Result<QuantizeCall> quantization_of(const sluice_quantization& what) {
       return Error{ErrorCode::invalid_argument, std::string(name) + " is missing: pass an array"};
     if (array->ndim < 0 || (array->shape == nullptr && array->ndim > 0))
       return Error{ErrorCode::invalid_argument, std::string(name) + " has no shape"};
-    if (array->device_type != what.input->device_type || array->device != what.input->device)
-      return Error{ErrorCode::wrong_device,
-                   std::string(name) + " is not where input is: all must be on one GPU"};
+    if (ordinal_of(*array) != ordinal_of(*what.input))
+      return Error{ErrorCode::wrong_device, std::string(name) + " is in " + place_text(ordinal_of(*array)) +
+                                                " and input in " + place_text(ordinal_of(*what.input)) +
+                                                ": all must be on one GPU; move it"};
   }
   if (what.granularity < SLUICE_PER_TENSOR || what.granularity > SLUICE_PER_SQUARE_BLOCK)
     return Error{ErrorCode::invalid_argument,
@@ -72,8 +75,11 @@ Result<QuantizeCall> quantization_of(const sluice_quantization& what) {
                      (gate == Gate::none ? "" : " with half the columns (gate and up side by side)") +
                      ", two dimensions"};
   if (in.dtype != SLUICE_BF16 && in.dtype != SLUICE_FP16 && in.dtype != SLUICE_FP32)
-    return Error{ErrorCode::invalid_type, "input must be bf16, fp16 or fp32; convert it"};
-  if (out.dtype != SLUICE_E4M3) return Error{ErrorCode::invalid_type, "output must be e4m3 (float8_e4m3fn)"};
+    return Error{ErrorCode::invalid_type,
+                 "input is " + type_text(in.dtype) + " and must be bf16, fp16 or fp32; convert it"};
+  if (out.dtype != SLUICE_E4M3)
+    return Error{ErrorCode::invalid_type,
+                 "output is " + type_text(out.dtype) + " and must be e4m3 (float8_e4m3fn)"};
   const Result<i64> input_ld = pitch_of("input", in), output_ld = pitch_of("output", out);
   if (!input_ld) return input_ld.error();
   if (!output_ld) return output_ld.error();

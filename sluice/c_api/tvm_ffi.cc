@@ -5,6 +5,7 @@
 // python/sluice/_binding.py.
 #include <string>
 
+#include <sluice/c_api/array_shape.h>
 #include <sluice/c_api/arrays.h>
 #include <sluice/c_api/quantization.h>
 #include <sluice/c_api/tvm_ffi_args.h>
@@ -15,8 +16,12 @@ namespace {
 /// A weight n x k seen as the k x n that a product takes.
 Result<void> transpose(const char* name, ArrayArg& arg) {
   sluice_array& x = arg.array;
-  if (!arg.present || x.ndim != 2)
-    return Error{ErrorCode::invalid_size, std::string(name) + " must be a matrix"};
+  if (!arg.present)
+    return Error{ErrorCode::invalid_argument,
+                 std::string(name) + " is missing: pass a matrix, outputs x inputs"};
+  if (x.ndim != 2)
+    return Error{ErrorCode::invalid_size, std::string(name) + " has shape " + shape_text(x) +
+                                              " and must be a matrix, outputs x inputs"};
   const int64_t rows = x.shape[0], columns = x.shape[1];
   const int64_t row_stride = x.strides != nullptr ? x.strides[0] : columns;
   const int64_t column_stride = x.strides != nullptr ? x.strides[1] : 1;

@@ -30,6 +30,10 @@ BAD = [
      sluice.InvalidArgument, "scale_result"),
     ("out against out_dtype", lambda: st.mm(bf16(8, 8), bf16(8, 8), out=bf16(8, 8), out_dtype=torch.float32),
      sluice.InvalidArgument, "out_dtype"),
+    ("out's gradient", lambda: st.mm(bf16(8, 8), bf16(8, 8), out=bf16(8, 8).requires_grad_()), sluice.InvalidArgument,
+     "out.detach()"),
+    ("a quantiser's out of another gradient", lambda: st.quantize(bf16(8, 16), "row", scales=torch.ones(8, 1, requires_grad=True)),
+     sluice.InvalidArgument, "out.detach()"),
     ("integers", lambda: st.mm(torch.zeros(8, 8, dtype=torch.int32), bf16(8, 8)), sluice.InvalidType, "a has an element"),
     ("activation", lambda: st.linear(bf16(8, 8), bf16(8, 8), activation="tanh"), sluice.InvalidArgument, "tanh"),
     ("no tensor", lambda: st.scaled_mm(bf16(8, 8), bf16(8, 8), 3.0, torch.ones(1)), sluice.InvalidArgument, "scale_a"),
@@ -147,7 +151,7 @@ class OnHost:
 
     def linear(self, x, w, bias, out, activation, workspace, c):
         self.called.append("linear")
-        out.copy_(torch.nn.functional.linear(x, w, bias))
+        out.copy_(x.float() @ w.float().t() + (0 if bias is None else bias))
 
     def mm(self, a, b, out, *_):
         self.called.append("mm")
@@ -163,6 +167,8 @@ def on_host(monkeypatch):
     fake = OnHost()
     monkeypatch.setattr("sluice.torch.autograd._binding", fake)
     monkeypatch.setattr("sluice.torch._library._binding", fake)
+    monkeypatch.setattr("sluice.torch.functional._mm_into", fake.mm)
+    monkeypatch.setattr("sluice.torch.functional._linear_into", fake.linear)
     torch._dynamo.reset()
     return fake
 
@@ -196,6 +202,37 @@ def test_the_order_of_its_parts_can_be_waived(on_host):
     finally:
         torch.use_deterministic_algorithms(False)
     assert on_host.called[1::2] == ["add_mm in any order", "add_mm", "add_mm in any order", "add_mm"]
+
+
+@pytest.mark.parametrize("bias", [torch.ones(32, dtype=torch.bfloat16), torch.ones(1, 32, dtype=torch.bfloat16), torch.ones(32)])
+def test_the_gradient_of_a_bias_has_its_shape_and_type(on_host, bias):
+    bias.requires_grad_()
+    st.linear(torch.ones(2, 300, 16, dtype=torch.bfloat16), torch.ones(32, 16, dtype=torch.bfloat16), bias,
+              activation="none").sum().backward()
+    assert bias.grad.shape == bias.shape and bias.grad.dtype is bias.dtype and (bias.grad == 600).all()
+
+
+def test_a_backward_that_saved_what_was_written_into_raises(on_host):
+    saved = torch.ones(4, 16, dtype=torch.bfloat16)
+    x = torch.ones(4, 16, dtype=torch.bfloat16, requires_grad=True)
+    for write in (lambda: st.mm(saved, torch.eye(16, dtype=torch.bfloat16), out=saved),
+                  lambda: st.linear(saved, torch.eye(16, dtype=torch.bfloat16), out=saved)):
+        total = (x * saved).sum()
+        write()
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            total.backward()
+    with torch.inference_mode():
+        kept = torch.ones(4, 16, dtype=torch.bfloat16)
+        assert st.mm(saved, torch.eye(16, dtype=torch.bfloat16), out=kept) is kept
+
+
+def test_a_gradient_of_fakes_is_a_fake(on_host):
+    with FakeTensorMode():
+        x = torch.zeros(4, 16, dtype=torch.bfloat16, requires_grad=True)
+        w = torch.zeros(32, 16, dtype=torch.bfloat16, requires_grad=True)
+        st.linear(x, w).sum().backward()
+        assert x.grad.shape == x.shape and w.grad.shape == w.shape
+    assert on_host.called == []
 
 
 def test_a_second_derivative_raises(on_host):

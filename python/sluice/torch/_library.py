@@ -8,7 +8,7 @@ from typing import Optional
 import torch
 
 from .. import _binding
-from ..errors import InvalidSize
+from ..errors import InvalidArgument, InvalidSize
 from ..problems import ACTIVATIONS, GRANULARITIES, number_of
 
 # Layouts decide whether a kernel can take an operand, so a compiler must leave them as they are.
@@ -21,6 +21,20 @@ PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 
 def activation_number(name: Optional[str]) -> int:
     return 0 if name is None or name == "none" else number_of("activation", name, ACTIVATIONS)
+
+
+def check_out(out: torch.Tensor, dtype: Optional[torch.dtype]) -> None:
+    """Of an output that the caller gave: it agrees with ``out_dtype``, if that is given too, and wants no gradient."""
+    if dtype is not None and out.dtype is not dtype:
+        raise InvalidArgument(f"out is {out.dtype} and out_dtype says {dtype}: give one of them")
+    if out.requires_grad and torch.is_grad_enabled():
+        raise InvalidArgument("out wants a gradient, and what is written into it has no backward: call it under "
+                              "torch.no_grad(), or pass out.detach()")
+
+
+def written(*tensors: torch.Tensor) -> None:
+    """Tells autograd what a kernel wrote into, as torch's own operations do: a backward that has saved it raises."""
+    torch.autograd.graph.increment_version(tensors)
 
 
 def _define(schema: str, body, fake) -> None:

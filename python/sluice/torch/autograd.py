@@ -11,8 +11,13 @@ from torch.autograd.function import once_differentiable
 
 from .. import _binding
 from ..errors import InvalidArgument, InvalidSize, InvalidType
+from ._library import PLAIN, written
 
 _is_compiling = torch.compiler.is_compiling
+
+
+def _needs_dispatcher(tensor: Tensor) -> bool:
+    return _is_compiling() or tensor.__class__ not in PLAIN
 
 
 def needs_grad(a: Tensor, b: Optional[Tensor], bias: Optional[Tensor], c: Optional[Tensor]) -> bool:
@@ -29,7 +34,7 @@ def refuse_grad(what: str) -> None:
 
 
 def _product(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
-    if _is_compiling():
+    if _needs_dispatcher(a):
         return torch.ops.sluice.mm(a, b, None, None, 1.0, 0.0, dtype, "none", False)
     out = a.new_empty((a.shape[0], b.shape[1]), dtype=dtype)
     _binding.mm(a, b, out, None, None, 1.0, 0.0, 0, False, None)
@@ -40,10 +45,11 @@ def add_product_(total: Tensor, a: Tensor, b: Tensor, deterministic: bool) -> No
     """``total += a @ b`` into fp32, which no kernel reads: the memory system adds. torch's own switch for deterministic
     algorithms goes before ``deterministic=False``."""
     any_order = not (deterministic or torch.are_deterministic_algorithms_enabled())
-    if _is_compiling():
+    if _needs_dispatcher(a):
         torch.ops.sluice.add_mm_(total, a, b, any_order)
     else:
         _binding.add_mm(a, b, total, any_order, None)
+        written(total)
 
 
 def _main_grad(weight: Tensor) -> Optional[Tensor]:
@@ -69,7 +75,8 @@ class LinearFunction(torch.autograd.Function):
         ctx.save_for_backward(input, weight)
         ctx.main_grad, ctx.deterministic = _main_grad(weight), deterministic
         ctx.weight_object = weight if ctx.main_grad is not None else None
-        if _is_compiling():
+        ctx.bias_shape_and_type = None if bias is None else (bias.shape, bias.dtype)
+        if _needs_dispatcher(input):
             return torch.ops.sluice.linear(input, weight, bias, "none")
         out = input.new_empty((*input.shape[:-1], weight.shape[0]))
         _binding.linear(input, weight, bias, out, 0, None, None)
@@ -92,5 +99,6 @@ class LinearFunction(torch.autograd.Function):
             else:
                 grad_weight = _product(grad.t(), rows, weight.dtype)
         if ctx.needs_input_grad[2]:
-            grad_bias = grad.sum(0)
+            shape, dtype = ctx.bias_shape_and_type
+            grad_bias = grad.sum(0, dtype=dtype).view(shape)
         return grad_input, grad_weight, grad_bias, None

@@ -10,9 +10,9 @@ from typing import Optional, Sequence, Tuple
 
 from torch import Tensor, is_grad_enabled
 
-from .. import _binding
 from ..errors import InvalidArgument
 from .autograd import refuse_grad
+from .functional import scaled_mm
 from .quantize import quantize
 
 
@@ -28,7 +28,7 @@ def fp8_gemm_nt(a: Tuple[Tensor, Tensor], b: Tuple[Tensor, Tensor], d: Tensor, c
         raise InvalidArgument(f"recipe = {tuple(recipe)} must be (1, 128, 128) or None")
     if is_grad_enabled() and any(x is not None and x.requires_grad for x in (*a, *b, c)):
         refuse_grad("fp8_gemm_nt")
-    _binding.scaled_mm(a[0], b[0].t(), a[1], b[1], None, d, True, None, c)
+    scaled_mm(a[0], b[0].t(), a[1], b[1], use_fast_accum=True, c=c, out=d)
 
 
 def per_token_cast_to_fp8(x: Tensor, use_ue8m0: bool = False, gran_k: int = 128) -> Tuple[Tensor, Tensor]:

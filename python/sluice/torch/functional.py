@@ -16,7 +16,7 @@ from torch import Tensor
 from .. import _binding
 from ..errors import InvalidArgument
 from ..plans import Workspace
-from ._library import PLAIN, activation_number
+from ._library import PLAIN, activation_number, check_out, written
 from .autograd import LinearFunction, needs_grad, refuse_grad
 
 _is_compiling = torch.compiler.is_compiling
@@ -52,6 +52,8 @@ def scaled_mm(mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Tensor, bi
             or (c is not None and c.requires_grad) or getattr(scale_a, "requires_grad", False)
             or getattr(scale_b, "requires_grad", False)):
         refuse_grad("scaled_mm")
+    if out is not None:
+        check_out(out, out_dtype)
     if _is_compiling() or mat_a.__class__ not in PLAIN:
         _refuse_workspace(workspace)
         if out is None:
@@ -59,13 +61,14 @@ def scaled_mm(mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Tensor, bi
                                               use_fast_accum, c)
         torch.ops.sluice.scaled_mm_out(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, c)
         return out
+    result = out
     if out is None:
-        out = _empty((*mat_a.shape[:-1], mat_b.shape[-1]), dtype=out_dtype or mat_a.dtype, device=mat_a.device)
-    elif out_dtype is not None and out.dtype is not out_dtype:
-        raise InvalidArgument(f"out is {out.dtype} and out_dtype says {out_dtype}: give one of them")
-    _scaled_mm_into(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum,
+        result = _empty((*mat_a.shape[:-1], mat_b.shape[-1]), dtype=out_dtype or mat_a.dtype, device=mat_a.device)
+    _scaled_mm_into(mat_a, mat_b, scale_a, scale_b, bias, result, use_fast_accum,
                     None if workspace is None else workspace.address, c)
-    return out
+    if out is not None:
+        written(out)
+    return result
 
 
 def mm(a: Tensor, b: Tensor, *, out: Optional[Tensor] = None, bias: Optional[Tensor] = None,
@@ -80,28 +83,29 @@ def mm(a: Tensor, b: Tensor, *, out: Optional[Tensor] = None, bias: Optional[Ten
     """
     if beta is None:
         beta = 0.0 if c is None else 1.0
-    plain = a.__class__ in PLAIN and not _is_compiling()
     if needs_grad(a, b, bias, c):
-        if (out is not None or c is not None or activation is not None or alpha != 1.0 or a.dim() != 2 or b.dim() != 2
+        if (out is not None or c is not None or activation not in (None, "none") or alpha != 1.0 or a.dim() != 2 or b.dim() != 2
                 or out_dtype not in (None, a.dtype) or workspace is not None):
             raise InvalidArgument("mm is differentiable for two matrices and a bias alone: without out, c, activation, "
                                   "alpha, workspace and an out_dtype that is not a's; use torch.no_grad() or detach() "
                                   "otherwise")
         return LinearFunction.apply(a, b.t(), bias, True)
-    dtype = out_dtype or (a.dtype if out is None else out.dtype)
-    if not plain:
+    if out is not None:
+        check_out(out, out_dtype)
+    if _is_compiling() or a.__class__ not in PLAIN:
         _refuse_workspace(workspace)
         if out is None:
-            return torch.ops.sluice.mm(a, b, bias, c, alpha, beta, dtype, activation or "none", use_fast_accum)
+            return torch.ops.sluice.mm(a, b, bias, c, alpha, beta, out_dtype or a.dtype, activation or "none", use_fast_accum)
         torch.ops.sluice.mm_out(a, b, out, bias, c, alpha, beta, activation or "none", use_fast_accum)
         return out
+    result = out
     if out is None:
-        out = _empty((*a.shape[:-1], b.shape[-1]), dtype=dtype, device=a.device)
-    elif out.dtype is not dtype:
-        raise InvalidArgument(f"out is {out.dtype} and out_dtype says {dtype}: give one of them")
-    _mm_into(a, b, out, bias, c, alpha, beta, activation_number(activation), use_fast_accum,
+        result = _empty((*a.shape[:-1], b.shape[-1]), dtype=out_dtype or a.dtype, device=a.device)
+    _mm_into(a, b, result, bias, c, alpha, beta, activation_number(activation), use_fast_accum,
              None if workspace is None else workspace.address)
-    return out
+    if out is not None:
+        written(out)
+    return result
 
 
 def linear(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *, c: Optional[Tensor] = None,
@@ -117,18 +121,23 @@ def linear(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *, c: O
     which may be faster and may change last bits from run to run (unless ``torch.use_deterministic_algorithms`` is on).
     """
     if needs_grad(input, weight, bias, c):
-        if c is not None or activation is not None or out is not None or workspace is not None:
+        if c is not None or activation not in (None, "none") or out is not None or workspace is not None:
             raise InvalidArgument("linear is differentiable without c, activation, out and workspace; add c and apply the "
                                   "activation to its result, or use torch.no_grad()")
         return LinearFunction.apply(input, weight, bias, deterministic)
+    if out is not None:
+        check_out(out, None)
     if _is_compiling() or input.__class__ not in PLAIN:
         _refuse_workspace(workspace)
         if out is None:
             return torch.ops.sluice.linear(input, weight, bias, activation or "none", c)
         torch.ops.sluice.linear_out(input, weight, bias, out, activation or "none", c)
         return out
+    result = out
     if out is None:
-        out = _empty((*input.shape[:-1], weight.shape[0]), dtype=input.dtype, device=input.device)
-    _linear_into(input, weight, bias, out, activation_number(activation),
+        result = _empty((*input.shape[:-1], weight.shape[0]), dtype=input.dtype, device=input.device)
+    _linear_into(input, weight, bias, result, activation_number(activation),
                  None if workspace is None else workspace.address, c)
-    return out
+    if out is not None:
+        written(out)
+    return result

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from .. import _binding
-from ..errors import InvalidArgument
 from ..packed import PackedWeights
-from ._library import PLAIN, activation_number
+from ._library import PLAIN, activation_number, check_out, written
 from .autograd import refuse_grad
 
 _is_compiling = torch.compiler.is_compiling
@@ -35,8 +34,8 @@ def mixed_mm(x: Tensor, packed: PackedWeights, bias: Optional[Tensor] = None, *,
     if _is_grad_enabled() and (x.requires_grad or (bias is not None and bias.requires_grad)
                                or (scale_x is not None and scale_x.requires_grad)):
         refuse_grad("mixed_mm")
-    if out is not None and out_dtype is not None and out.dtype is not out_dtype:
-        raise InvalidArgument(f"out is {out.dtype} and out_dtype says {out_dtype}: give one of them")
+    if out is not None:
+        check_out(out, out_dtype)
     if packed.permutation is not None:
         x = permuted(x, packed.permutation)
     if out_dtype is None:
@@ -59,7 +58,10 @@ def mixed_product(x: Tensor, blob: Tensor, bias: Optional[Tensor], scale_x: Opti
             return torch.ops.sluice.mixed_mm(x, blob, bias, scale_x, number, n, k, activation or "none", out_dtype)
         torch.ops.sluice.mixed_mm_out(x, blob, out, bias, scale_x, number, n, k, activation or "none")
         return out
+    result = out
     if out is None:
-        out = _empty((*x.shape[:-1], n), dtype=out_dtype, device=x.device)
-    _mixed_into(x, blob, bias, scale_x, out, number, n, k, activation_number(activation))
-    return out
+        result = _empty((*x.shape[:-1], n), dtype=out_dtype, device=x.device)
+    _mixed_into(x, blob, bias, scale_x, result, number, n, k, activation_number(activation))
+    if out is not None:
+        written(out)
+    return result

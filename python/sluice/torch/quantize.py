@@ -15,7 +15,7 @@ from torch import Tensor
 from .. import _binding
 from ..errors import InvalidArgument
 from ..problems import GRANULARITIES
-from ._library import PLAIN, half_of_columns, scales_shape
+from ._library import PLAIN, check_out, half_of_columns, scales_shape, written
 from .autograd import refuse_grad
 
 _is_compiling = torch.compiler.is_compiling
@@ -50,6 +50,9 @@ def _quantized(name: str, input: Tensor, shape: tuple, granularity: str, gate: i
         if out is not None or scales is not None:
             raise InvalidArgument("out and scales cannot be given under torch.compile; the compiler plans memory")
         return getattr(torch.ops.sluice, name)(input, granularity)
+    given = [tensor for tensor in (out, scales) if tensor is not None]
+    for tensor in given:
+        check_out(tensor, None)
     if scales is None:
         scales = input.new_empty(scales_shape(shape, granularity), dtype=torch.float32)
     if out is None:
@@ -57,6 +60,8 @@ def _quantized(name: str, input: Tensor, shape: tuple, granularity: str, gate: i
     if granularity not in GRANULARITIES:
         scales_shape(shape, granularity)  # raises
     _binding.quantize(input, out, scales, GRANULARITIES.index(granularity), False, gate)
+    if given:
+        written(*given)
     return out, scales
 
 
@@ -69,10 +74,13 @@ def quantize_static(input: Tensor, scale: Tensor, *, out: Optional[Tensor] = Non
         if out is not None:
             raise InvalidArgument("out cannot be given under torch.compile; the compiler plans memory")
         return torch.ops.sluice.quantize_static(input, scale)
-    if out is None:
-        out = input.new_empty(input.shape, dtype=torch.float8_e4m3fn)
-    _binding.quantize(input, out, scale, 0, True, 0)
-    return out
+    if out is not None:
+        check_out(out, None)
+    result = input.new_empty(input.shape, dtype=torch.float8_e4m3fn) if out is None else out
+    _binding.quantize(input, result, scale, 0, True, 0)
+    if out is not None:
+        written(out)
+    return result
 
 
 def quantize_reference(input: Tensor, granularity: str = "1x128") -> Tuple[Tensor, Tensor]:
