@@ -11,23 +11,23 @@ measured. A record that is missing leaves its section out. Plots are drawn by re
 """
 import argparse
 import pathlib
-import re
 import sys
 
-from report_data import (BEST, EVEN, FIRST, FLOOR, OURS, TUNED, contender, geometric_mean, groups_of, kernel, load_runs, median,
-                         number, percent, ratio, set_of, shape_name, table)
+from report_data import (BEST, EVEN, FIRST, NO_COMMIT, OURS, READ, TUNED, algorithms, commit_of, contender, geometric_mean, groups_of, kernel,
+                         load_runs, measured, median, number, peer_words, percent, ratio, set_of, shape_name, shown, table)
 import report_readme
 import report_timelines
 from report_chains import chains_section
+from report_files import ages, files_section, same_list
 from report_floor import floor_section
 from report_mixed import mixed_section
-from report_sections import block_section, folded, promoted_section, unseen_section
+from report_sections import block_section, folded, plain_read, promoted_section, unseen_section
 from report_torch import python_section, triton_section
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
-def shape_rows(shapes: list[dict], tuned: bool, floor: bool) -> list[list[str]]:
+def shape_rows(shapes: list[dict], tuned: bool, read: bool) -> list[list[str]]:
     rows = []
     for shape in shapes:
         ours = contender(shape, OURS)
@@ -38,9 +38,9 @@ def shape_rows(shapes: list[dict], tuned: bool, floor: bool) -> list[list[str]]:
                 number(rates["gbps"] if rates else None, 0)]
         if tuned:
             row.append(number(median(shape, TUNED), 1))
-        if floor:
-            us, least = median(shape, OURS), median(shape, FLOOR)
-            row += [number(least, 1), percent(least / us) if us and least else "-"]
+        if read:
+            us, plain = median(shape, OURS), median(shape, READ)
+            row += [number(plain, 1), percent(plain / us) if us and plain else "-"]
         row += [number(median(shape, FIRST), 1), number(median(shape, BEST), 1),
                 number(ratio(shape, OURS, FIRST), 2), number(ratio(shape, OURS, BEST), 2)]
         if tuned:
@@ -51,15 +51,15 @@ def shape_rows(shapes: list[dict], tuned: bool, floor: bool) -> list[list[str]]:
 
 def group_section(run: dict, name: str, shapes: list[dict]) -> str:
     tuned = any(contender(s, TUNED) for s in shapes)
-    floor = any(contender(s, FLOOR) for s in shapes)
+    read = any(contender(s, READ) for s in shapes)
     header = ["m x n x k", "kernel", "us", "TFLOP/s", "of peak", "GB/s"] + (["tuned us"] if tuned else [])
-    header += (["read floor us", "of floor"] if floor else [])
+    header += (["plain read us", "of plain read"] if read else [])
     header += ["cuBLASLt first us", "best us", "x first", "x best"] + (["tuned x best"] if tuned else [])
-    return f"### {name}\n\n{folded(f'{len(shapes)} shapes', table(header, shape_rows(shapes, tuned, floor), left=2))}\n"
+    return f"### {name}\n\n{folded(f'{len(shapes)} shapes', table(header, shape_rows(shapes, tuned, read), left=2))}\n"
 
 
 SUMMARY = ["set", "types", "contender", "L2", "shapes", "x best, mean", "least", "faster / even / slower", "x first, mean",
-           "least"]
+           "least", "algorithms", "planned by", "measured"]
 
 
 def summary_rows(runs: list[dict]) -> list[list[str]]:
@@ -73,6 +73,7 @@ def summary_rows(runs: list[dict]) -> list[list[str]]:
                 faster, slower = (sum(test(r) for r in best) for test in (lambda r: r > 1 + EVEN, lambda r: r < 1 - EVEN))
                 cells = [f"{faster} / {len(best) - faster - slower} / {slower}" if best else "-"]
                 cells = [mean(best), least(best), *cells, mean(first), least(first)]
+                cells += [algorithms(shapes), report_readme.planned_by(shapes) if ours == OURS else "measured here", measured(run)]
                 rows.append([set_of(run), name, ours, run["method"]["mode"], f"{len(best or first)} of {len(shapes)}", *cells])
     return rows
 
@@ -93,17 +94,24 @@ def extremes(runs: list[dict]) -> str:
             found = sorted(((r, shape_name(s)) for s in shapes if (r := ratio(s, OURS, BEST))), reverse=True)
             if len(found) > 1:
                 best, worst = (", ".join(f"{where} ({r:.2f})" for r, where in part) for part in (found[:2], found[:-3:-1]))
-                lines.append(f"- {set_of(run)}, {name}: best at {best}; worst at {worst}")
+                lines.append(f"- {set_of(run)}, {name}: best at {best}; worst at {worst}" + only(shapes))
     return "\n".join(lines)
 
 
-def flattering(runs: list[dict]) -> str:
-    """cuBLASLt's best is chosen by short screening, so in the race its first can beat it."""
-    ratios = [r for run in runs for s in run["shapes"] if (r := ratio(s, FIRST, BEST))]
-    count = sum(r > 1 + EVEN for r in ratios)
-    return (f"On {count} of {len(ratios)} shapes cuBLASLt's first was over 1 % faster in the race than the best of its "
-            f"screening (by {percent(max(ratios) - 1)} at most): there `x best` flatters us, and `x first` is the fair one."
-            "\n\n") if count else ""
+def only(shapes: list[dict]) -> str:
+    return "" if peer_words(shapes).endswith("best") else " (cuBLASLt has one algorithm)"
+
+
+def screening(runs: list[dict]) -> str:
+    """cuBLASLt's best is picked by short screening, so in the race its first can beat it: the faster one is the peer."""
+    pairs = []
+    for shape in (s for run in runs for s in run["shapes"]):
+        first, best = (next((c["us"]["median"] for c in shape["contenders"] if c["name"] == name and "error" not in c and c["verified"]), None)
+                       for name in (FIRST, BEST))
+        pairs += [best / first] if first and best else []
+    slower = [r for r in pairs if r > 1]
+    return (f"On {len(slower)} of {len(pairs)} shapes cuBLASLt's first was faster in the race than what its screening took for the best (over 1 % on "
+            f"{sum(r > 1 + EVEN for r in slower)}, {percent(max(slower) - 1)} at most): there `best` is the time of the first.\n\n") if slower else ""
 
 
 def clocks(run: dict) -> str:
@@ -135,33 +143,27 @@ def troubles(run: dict) -> str:
                 verdict = (c.get("verdict") or "not checked").splitlines()[0]
                 lines.append(f"- {shape['name']}, {c['name']}: {what}" + ("" if "error" in c else f": {verdict}"))
             else:
-                of_peer.setdefault((c["name"], what), []).append(shape["name"])
+                of_peer.setdefault((shown(c["name"]), what), []).append(shape["name"])
     for (name, what), shapes in of_peer.items():
         which = ", ".join(shapes) if len(shapes) <= 3 else f"{len(shapes)} shapes, {shapes[0]} the first"
         lines.append(f"- {which}, {name}: {what}")
     return "\n".join(lines)
 
 
-def repeatable(command: str) -> str:
-    """With the list of problems where the repository has it, under whatever name it lay on the machine."""
-    for there, here in (("unseen", "unseen"), ("odd", "odd_rows")):
-        command = re.sub(rf"--shapes \S*/{there}\.txt", f"--shapes bench/shapes/{here}.txt", command)
-    return command
-
-
 def run_section(run: dict) -> str:
     machine, versions, method = run["machine"], run["versions"], run["method"]
+    listed = same_list(run)
     text = f"""## Record {set_of(run)}: {method['mode']} L2
 
 {machine['gpu']} ({machine['sm_count']} SMs, {machine['power_limit_w']:.0f} W), driver {machine['driver'] or 'unknown'}, \
-{versions['nvrtc']}, cuBLASLt {versions['cublaslt'] or 'absent'}, commit {run['commit'] or 'unknown'}, {run['started']}.
+{versions['nvrtc']}, cuBLASLt {versions['cublaslt'] or 'absent'}, {'commit ' * (commit_of(run) != NO_COMMIT)}{commit_of(run)}, {run['started']}.
 {clocks(run)} {method['rounds']} rounds, replays of {method['replay_us'] / 1000:.1f} ms after {method['rest_ms']:.0f} ms \
-of rest, data {method['fill']}.
+of rest, data {method['fill']}. cuBLASLt algorithms of a shape, returned and timed (least / median / most): {algorithms(run['shapes'])}.
 
 ```
-{repeatable(run['command'])}
+{run['command']}
 ```
-
+{listed and f"({listed[0].upper()}{listed[1:]}.)" + chr(10)}
 """
     text += "\n".join(group_section(run, name, shapes) for name, shapes in groups_of(run).items())
     failed = troubles(run)
@@ -172,10 +174,20 @@ METHOD = """## How it is measured
 
 `sluice bench` times all contenders in one process, in turn (A B C, B C A, ...), each as a CUDA graph of many launches, \
 with a rest and an untimed replay before each, so that all meet the same clocks and a full queue. Data are random reals. \
-Cold: launches rotate over copies of A, B and D whose weights are three times the L2 cache. cuBLASLt has a 64 MB \
-workspace and is timed at its first heuristic and at the best of all (up to 16) it returns. Every kernel's result is \
-checked against fp64 in the same run; a wrong one has no row. Times are medians. `x` is cuBLASLt's time over ours: above \
-1, sluice is faster. `of peak` is of the sustained rate of the tensor cores on random data, not of the data sheet's.
+Cold: launches rotate over copies of A, B and D whose weights are three times the L2 cache. Every kernel's result is \
+checked against fp64 in the same run; a wrong one has no row. Times are medians over the rounds. Rounds, rests and replays \
+differ from file to file: "What was run" has them.
+
+cuBLASLt has a 64 MB workspace. It is asked for 16 algorithms, and all that its heuristic returns are screened (mostly 8; \
+the column `algorithms` has least / median / most of a set, or the one number). Its first and the fastest two of the screening race with \
+ours, and `best` is the fastest of those in the race. Where it returned one, `best` is that one and nothing was chosen. \
+Nothing else of cuBLASLt is tuned. Ours is one plan: of a *record* where `sluice tune` measured candidates of this very \
+shape offline, on an H200, and the result was shipped with the library; of the *model* where the planner chose without measuring. So \
+`record` rows compare a plan tuned for the shape with an untuned list of which the fastest is taken. `sluice tuned` is \
+measured in the same run.
+
+`x` is cuBLASLt's time over ours: above 1, sluice is faster. `of peak` is of the sustained rate of the tensor cores on random \
+data, not of the data sheet's.
 """
 
 
@@ -183,43 +195,23 @@ def pictures(titles: dict[str, str], images: list[str]) -> str:
     return "".join(f"![{title}](img/{name}.svg)\n\n" for name, title in titles.items() if f"{name}.svg" in images)
 
 
-def page(runs: list[dict], images: list[str], more: tuple[str, ...] = ()) -> str:
+def page(runs: list[dict], images: list[str], more: tuple[str, ...] = (), files: str = "") -> str:
     text = "# Performance\n\nMade by `make report` from `bench/results/`; edit tools/report.py, not this page.\n\n"
     if not runs:
-        return text + "No bench record has been kept yet: see below.\n\n" + METHOD + "\n" + RERUN
+        return text + "No bench record has been kept yet: see below.\n\n" + METHOD
     text += table(SUMMARY, summary_rows(runs), left=4)
     text += ("\n\n`x` is cuBLASLt's time over ours: above 1, sluice is faster. Means are geometric; `even` is within 1 %; only "
-             "verified results count, and `shapes` is how many had one on both sides.\n\n")
+             "verified results count, and `shapes` is how many had one on both sides. `algorithms` is how many cuBLASLt's heuristic "
+             "returned (least / median / most), all of which were timed; `measured` is the commit and day of the file.\n\n"
+             f"{ages(runs)}\n\n")
     if where := extremes(runs):
         text += f"Where it wins and loses most against cuBLASLt's best (x):\n\n{where}\n\n"
-    names = [set_of(run) for run in runs]
-    text += flattering(runs)
+    text += screening(runs)
     text += pictures({"roofline": "Roofline of all shapes"}
-                     | {f"speedup-{name}": f"Speed-up over cuBLASLt's best, {name}" for name in names}
-                     | {f"peak-{name}": f"Share of the sustained peak, {name}" for name in names}, images)
+                     | {f"speedup-{set_of(run)}": f"Speed-up over {peer_words(run['shapes'])}, {set_of(run)}" for run in runs}
+                     | {f"peak-{set_of(run)}": f"Share of the sustained peak, {set_of(run)}" for run in runs}, images)
     sections = [make(runs) for make in (floor_section, promoted_section, block_section, unseen_section)]
-    return "\n".join([text + METHOD, *filter(None, (*sections, *more)), *map(run_section, runs), RERUN])
-
-
-RERUN = """## To repeat it
-
-On a machine with an H200 and nothing else running (`sluice doctor` says what is missing):
-
-```
-make build
-for S in engine tokens decode sweep long_k promoted block; do
-  build/release/sluice bench --set $S --json bench/results/h200/$S.json --commit $(git rev-parse --short HEAD)
-done
-build/release/sluice bench --shapes bench/shapes/unseen.txt --tune 40 --rounds 7 --json bench/results/h200/unseen.json \\
-  --commit $(git rev-parse --short HEAD)
-build/release/sluice bench --set mixed --json bench/results/h200/packed/mixed.json --commit $(git rev-parse --short HEAD)
-tools/triton_sweep.py --json bench/results/h200/peers/triton_sweep.json
-make python && OUT=bench/results/h200/python SECTIONS="cost block" tools/python_gpu_test.sh build/release/wheels
-make report
-```
-
-`--warm` keeps one set of operands, `--tune N` times the planner's first N candidates too, `--only e4m3` runs a part.
-"""
+    return "\n".join([text + METHOD + plain_read(runs), *filter(None, (*sections, *more)), *map(run_section, runs), files])
 
 
 def write_report(results: pathlib.Path, docs: pathlib.Path, kinds: tuple[str, ...] = ("svg",)) -> int:
@@ -239,7 +231,7 @@ def write_report(results: pathlib.Path, docs: pathlib.Path, kinds: tuple[str, ..
         print(f"report: no timelines, {missing.name} is not installed", file=sys.stderr)
     images = sorted(path.name for path in image_folder.glob("*.svg"))
     more = (mixed_section(results), chains_section(results), report_timelines.timelines_section(results, images), python_section(results), triton_section(results, runs))
-    (docs / "performance.md").write_text(page(runs, images, more))
+    (docs / "performance.md").write_text(page(runs, images, more, files_section(results, runs)))
     report_readme.update(docs.parent / "README.md", runs, results)
     print(f"report: {len(runs)} records, {sum(len(r['shapes']) for r in runs)} shapes")
     return 0

@@ -1,15 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """What report.py and its sections read out of bench records (schema sluice-bench-1, bench/record.cc).
 
-Every time comes through contender() or screened(), which know only kernels whose result was checked and right.
+Every time comes through contender() or screened(), which know only kernels whose result was checked and right. Who
+cuBLASLt's best is, is decided in contender() and nowhere else.
 """
 import json
 import math
 import pathlib
+import re
+import statistics
 
 SCHEMA = "sluice-bench-1"
 OURS, TUNED, FIRST, BEST = "sluice", "sluice tuned", "cuBLASLt first", "cuBLASLt best"
-FLOOR = "read floor"  # a kernel that only reads B
+PEER = "cuBLASLt"
+# A kernel that only reads B. Pages call it a plain read: products that load better beat it, so it is no floor.
+READ = "read floor"
+SHOWN = {READ: "plain read"}
+NO_COMMIT = "commit not recorded"
 SETS = ("engine", "tokens", "decode", "sweep", "long_k", "promoted", "block", "unseen")
 EVEN = 0.01  # nearer than this two times are called even: runs differ by as much
 
@@ -34,12 +41,46 @@ def run_of(runs: list[dict], name: str) -> dict | None:
     return next((run for run in runs if set_of(run) == name), None)
 
 
+def commit_of(record: dict) -> str:
+    """Seven digits of it; what is not a commit's name is none (`--commit` takes any text)."""
+    commit = str(record.get("commit") or "")
+    return commit[:7] if re.fullmatch(r"[0-9a-f]{7,40}", commit) else NO_COMMIT
+
+
+def day_of(record: dict) -> str:
+    return str(record.get("started") or "")[:10] or "date not recorded"
+
+
+def measured(record: dict) -> str:
+    return f"{commit_of(record)}, {day_of(record)}"
+
+
+def shown(name: str) -> str:
+    return SHOWN.get(name, name)
+
+
 def contender(shape: dict, name: str) -> dict | None:
-    """The contender if it was timed and is right: a wrong kernel has no speed."""
-    for c in shape["contenders"]:
-        if c["name"] == name and "error" not in c and c["verified"] and c["us"]["median"] > 0:
-            return c
-    return None
+    """The contender if it was timed and is right: a wrong kernel has no speed. BEST is the fastest of all that cuBLASLt
+    had in the race, under any name: what was fastest in screening need not be. (Of dense products: a mixed one's peers
+    compute different things, and none is called BEST.)"""
+    right = [c for c in shape["contenders"] if "error" not in c and c["verified"] and c["us"]["median"] > 0]
+    if name == BEST:
+        return min((c for c in right if c["name"].startswith(PEER)), key=lambda c: c["us"]["median"], default=None)
+    return next((c for c in right if c["name"] == name), None)
+
+
+def algorithms(shapes: list[dict]) -> str:
+    """How many cuBLASLt's heuristic returned, all of which were timed: least / median / most, or the one number."""
+    counts = [s["peer_algorithms"] for s in shapes if "peer_algorithms" in s]
+    if not counts:
+        return "not recorded"
+    spread = (min(counts), statistics.median_low(counts), max(counts))
+    return str(spread[0]) if spread[0] == spread[2] else " / ".join(map(str, spread))
+
+
+def peer_words(shapes: list[dict]) -> str:
+    """There is no best of one."""
+    return "cuBLASLt's only algorithm" if max((s.get("peer_algorithms", 0) for s in shapes), default=0) == 1 else "cuBLASLt's best"
 
 
 def screened(shape: dict) -> list[dict]:

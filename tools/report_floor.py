@@ -37,5 +37,5 @@ def floor_section(runs: list[dict]) -> str:
                       f"{geometric_mean([f[0] for f in found]):.2f}", f"{geometric_mean([f[1] for f in found]):.2f}",
                       f"{least[0]:.2f} ({least[2]})"])
     return ("## How near the floor\n\nThe floor is the longer of two times: bytes that must move once at the rate that HBM sustains, and flops at the rate that tensor "
-            "cores sustain on random data. It leaves out the launch (about 2 us), and that what both need together is slower. Share of it, geometric mean:\n\n"
+            "cores sustain on random data. It is computed from bytes and flops, not measured; it leaves out the launch (about 2 us), and that what both need together is slower. Share of it, geometric mean:\n\n"
             + table(["types", "M", "shapes", "sluice", "cuBLASLt's best", "least of ours"], lines, left=2) + "\n")

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The section of docs/performance.md about packed weights: `sluice bench --set mixed`, whole or in parts (`--only`), kept in
-bench/results/h200/packed/mixed*.json, apart from the records whose peers compute the same thing. Left out if there is none.
+bench/results/h200/packed/mixed*.json, and single products of many tokens in many_*.json beside them, apart from the records whose
+peers compute the same thing. Left out if there is none.
 """
 import json
 import pathlib
 
-from report_data import FLOOR, OURS, SCHEMA, TUNED, geometric_mean, median, number, table
+from report_data import OURS, READ, SCHEMA, TUNED, geometric_mean, measured, median, number, table
 
 OUR_FP8, PEER_FP8, PEER_16 = "sluice FP8", "cuBLASLt FP8", "cuBLASLt 16"  # bench/record.h
 
@@ -21,7 +22,7 @@ def divided(a: float | None, b: float | None) -> float | None:
 
 def row_of(shape: dict, ours: str) -> list[str]:
     us, fp8 = median(shape, ours), best_fp8(shape)
-    return [shape["name"], number(us, 2), number(median(shape, FLOOR), 2), number(divided(us, median(shape, FLOOR)), 2),
+    return [shape["name"], number(us, 2), number(median(shape, READ), 2), number(divided(us, median(shape, READ)), 2),
             number(fp8, 2), number(divided(fp8, us), 2), number(median(shape, PEER_16), 2),
             number(divided(median(shape, PEER_16), us), 2)]
 
@@ -33,24 +34,71 @@ def families(shapes: list[dict]) -> dict[str, list[dict]]:
     return {", 16-bit tokens": others, ", e4m3 tokens": of_bytes} if of_bytes else {"": others}
 
 
-def mixed_section(results: pathlib.Path) -> str:
-    all_shapes = []
-    for path in sorted((results / "packed").glob("mixed*.json")):
-        run = json.loads(path.read_text())
+def load_packed(results: pathlib.Path, pattern: str = "*.json") -> list[dict]:
+    runs = []
+    for path in sorted((results / "packed").glob(pattern)):
+        run = json.loads(path.read_text()) | {"file": path.name}
         if run.get("schema") != SCHEMA:
             raise SystemExit(f"{path}: schema is {run.get('schema')!r}, not {SCHEMA!r}")
-        all_shapes += run["shapes"]
-    if not all_shapes:
+        runs.append(run)
+    return runs
+
+
+def spread(ratios: list[float]) -> str:
+    if not ratios:
+        return "not measured"
+    ends = f"{min(ratios):.2f} to {max(ratios):.2f}; " if len(ratios) > 1 else ""
+    return f"{geometric_mean(ratios):.2f} ({ends}{len(ratios)})"
+
+
+def ratios_by_tokens(results: pathlib.Path) -> dict[tuple[str, int], tuple[list[float], list[float]]]:
+    """(type of tokens, number of them) -> ratios to FP8 and to 16 bits."""
+    found: dict[tuple[str, int], tuple[list[float], list[float]]] = {}
+    for shape in (s for run in load_packed(results) for s in run["shapes"]):
+        us = median(shape, OURS)
+        for kept, peer in zip(found.setdefault((shape["problem"]["x"], shape["problem"]["m"]), ([], [])), (best_fp8(shape), median(shape, PEER_16))):
+            if us and peer:
+                kept.append(peer / us)
+    return found
+
+
+def by_tokens(results: pathlib.Path) -> str:
+    """The same two peers in every row: for README.md too. And up to where int4 is the faster one."""
+    found = ratios_by_tokens(results)
+    if not found:
         return ""
-    text = ("## Packed weights, few tokens\n\nBeside the faster of cuBLASLt's best FP8 algorithm and our own FP8, cuBLASLt's best in 16 bits, "
-            "and a plain read of the packed bytes, all in turn, cold and verified (mixed.md):\n\n")
+    kinds = sorted({kind for kind, _ in found}, key=lambda kind: (kind == "e4m3", kind != "fp16"))
+    rows = [[str(m), *(spread(part) for kind in kinds for part in found.get((kind, m), ([], [])))] for m in sorted({m for _, m in found})]
+    text = table(["tokens", *(f"{kind} tokens, x {peer}" for kind in kinds for peer in ("FP8", "16-bit"))], rows)
+    parts = []
+    for kind in kinds:
+        means = {m: geometric_mean(fp8) for (of, m), (fp8, _) in sorted(found.items()) if of == kind and fp8}
+        faster, slower = ([str(m) for m, mean in means.items() if (mean > 1) == wanted] for wanted in (True, False))
+        words = [f"{how} at {', '.join(which)}" for how, which in (("faster", faster), ("slower", slower)) if which]
+        parts.append(f"{', '.join(words)} {kind} tokens")
+    return f"{text}\n\nAgainst FP8, int4 is in the mean {'; '.join(parts)}. Where it is slower, it saves memory, not time."
+
+
+def mixed_section(results: pathlib.Path) -> str:
+    runs = load_packed(results)
+    if not runs:
+        return ""
+    text = ("## Packed weights\n\nint4 beside the faster of cuBLASLt's best FP8 product and our own FP8, cuBLASLt's best in 16 bits, "
+            "and a plain read of the packed bytes, all in turn, cold and verified (mixed.md). " +
+            "; ".join(f"{run['file']}: {measured(run)}" for run in runs) + ".\n\n"
+            "Geometric mean of peer time over ours (least to most; products):\n\n" + by_tokens(results) + "\n\n")
+    few = [s for run in load_packed(results, "mixed*.json") for s in run["shapes"]]
+    header = ["M x N x K", "sluice us", "plain read us", "x plain read's time", "FP8 us", "x FP8", "16-bit us", "x 16-bit"]
     for ours in (OURS, TUNED):
-        for tokens, shapes in families(all_shapes).items():
+        for tokens, shapes in families(few).items():
             ratios = [r for s in shapes if (r := divided(best_fp8(s), median(s, ours)))]
             if not ratios:
                 continue
             text += f"{ours}{tokens}: geometric mean {geometric_mean(ratios):.3f} x FP8's speed over {len(ratios)} of {len(shapes)} shapes, "
             text += f"least {min(ratios):.3f}.\n\n"
-            header = ["M x N x K", f"{ours} us", "read us", "of read", "FP8 us", "x FP8", "16-bit us", "x 16-bit"]
-            text += table(header, [row_of(s, ours) for s in shapes]) + "\n\n"
+            text += table([header[0], f"{ours} us", *header[2:]], [row_of(s, ours) for s in shapes]) + "\n\n"
+    many = [s for run in load_packed(results, "many*.json") for s in run["shapes"]]
+    if many:
+        many.sort(key=lambda s: (s["problem"]["m"], s["name"]))
+        text += "Single products of more tokens:\n\n" + table(header, [row_of(s, OURS) for s in many]) + "\n\n"
     return text

@@ -12,7 +12,7 @@ import pathlib
 import matplotlib
 import numpy
 
-from report_data import (BEST, EVEN, OURS, extras, groups_of, is_fp8, median, peak, peak_share, ratio, set_of, sizes,
+from report_data import (BEST, EVEN, OURS, extras, groups_of, is_fp8, median, peak, peak_share, peer_words, ratio, set_of, sizes,
                          sums_of)
 
 matplotlib.use("Agg")
@@ -132,7 +132,7 @@ def draw_speedup(run: dict, folder: pathlib.Path, kinds: tuple[str, ...]) -> Non
     room = 0.13 * (high - low)  # for the numbers at the ends of the bars
     steps = [step for step in (0.02, 0.05, 0.1, 0.2, 0.5, 1) if (high - low + 2 * room) / step < (7 if len(panels) > 1 else 14)]
     step = (steps + [10])[0]
-    figure, drawn = grid(run, panels, "Speed-up over cuBLASLt's best (its time over sluice's)", legend)
+    figure, drawn = grid(run, panels, f"Speed-up over {peer_words(run['shapes'])} (its time over sluice's)", legend)
     for axes, part in drawn:
         for y, shape in enumerate(part):
             value = ratio(shape, OURS, BEST)

@@ -2,11 +2,13 @@
 """The tables of speed in README.md, between the markers there: from the same records as docs/performance.md, so that they
 say no more than it. Used by report.py.
 """
-import json
 import pathlib
 
-from report_data import BEST, OURS, geometric_mean, groups_of, median, ratio, set_of, table
-from report_mixed import best_fp8, divided
+from report_data import BEST, OURS, algorithms, geometric_mean, groups_of, measured, percent, ratio, run_of, screened, set_of, table
+from report_files import ages
+from report_mixed import by_tokens
+from report_sections import losses
+from report_torch import triton_sentence
 
 BEGIN, END = "<!-- speed: made by `make report` -->", "<!-- end of speed -->"
 
@@ -26,42 +28,68 @@ def planned_by(shapes: list[dict]) -> str:
     return "record" if by_record == len(shapes) else "model" if by_record == 0 else f"{by_record} by record"
 
 
+def words_of(name: str) -> str:
+    return SETS.get(name, name)
+
+
+def dense_groups(runs: list[dict]) -> list[tuple[str, dict, str, list[dict]]]:
+    return [(wanted, run, name, shapes) for wanted in SETS for run in runs if set_of(run) == wanted
+            for name, shapes in groups_of(run).items()]
+
+
 def dense_rows(runs: list[dict]) -> list[list[str]]:
     rows = []
-    for wanted, words in SETS.items():
-        for run in runs:
-            if set_of(run) != wanted:
-                continue
-            for name, shapes in groups_of(run).items():
-                ratios = [r for s in shapes if (r := ratio(s, OURS, BEST))]
-                if ratios:
-                    extra = name.split(", ", 1)[1] if wanted == "unseen" and ", " in name else ""
-                    rows.append([words, kinds(name) + (f", {extra}" if extra else ""), str(len(ratios)),
-                                 f"{geometric_mean(ratios):.2f}", f"{min(ratios):.2f}", f"{max(ratios):.2f}", planned_by(shapes)])
+    for wanted, run, name, shapes in dense_groups(runs):
+        ratios = [r for s in shapes if (r := ratio(s, OURS, BEST))]
+        if ratios:
+            extra = name.split(", ", 1)[1] if wanted == "unseen" and ", " in name else ""
+            count = str(len(ratios)) if len(ratios) == len(shapes) else f"{len(ratios)} of {len(shapes)}"
+            rows.append([words_of(wanted), kinds(name) + (f", {extra}" if extra else ""), count,
+                         f"{geometric_mean(ratios):.2f}", f"{min(ratios):.2f}", f"{max(ratios):.2f}", algorithms(shapes), planned_by(shapes), measured(run)])
     return rows
 
 
-def packed_rows(results: pathlib.Path) -> list[list[str]]:
-    shapes = [s for path in sorted((results / "packed").glob("mixed*.json")) for s in json.loads(path.read_text())["shapes"]]
-    tokens = sorted({s["problem"]["m"] for s in shapes})
-    rows = []
-    for kind in sorted({s["problem"]["x"] for s in shapes}, reverse=True):
-        cells = []
-        for m in tokens:
-            ratios = [r for s in shapes if s["problem"]["x"] == kind and s["problem"]["m"] == m
-                      if (r := divided(best_fp8(s), median(s, OURS)))]
-            cells.append(f"{geometric_mean(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})" if ratios else "")
-        rows.append([f"{kind} tokens", *cells])
-    return [["", *(str(m) for m in tokens)], *rows] if rows else []
+def without_peer(runs: list[dict]) -> list[str]:
+    """Why a row has fewer shapes than were run."""
+    lines = []
+    for wanted, _, name, shapes in dense_groups(runs):
+        why: dict[str, int] = {}
+        for shape in shapes:
+            if ratio(shape, OURS, BEST) is None:
+                errors = [c["error"] for c in shape["contenders"] if "error" in c]
+                words = errors[0] if errors else "no verified result on both sides"
+                why[words] = why.get(words, 0) + 1
+        if why:
+            lines.append(f"\"{words_of(wanted)}\" {name}: {sum(why.values())} of {len(shapes)} have nothing to compare with (" +
+                         "; ".join(f'{count}: "{words}"' for words, count in why.items()) + ").")
+    return lines
+
+
+def one_algorithm(runs: list[dict]) -> str:
+    """The rows in which there is no best of cuBLASLt's, because it has one."""
+    found = [f'"{words_of(wanted)}" {kinds(name) if wanted != "unseen" else name}' for wanted, _, name, shapes in dense_groups(runs)
+             if max((s.get("peer_algorithms", 0) for s in shapes), default=0) == 1]
+    return f"Where cuBLASLt's heuristic returns one algorithm, that one is the peer, and no best of several: {'; '.join(found)}." if found else ""
+
+
+def loss_sentence(runs: list[dict]) -> str:
+    run = run_of(runs, "unseen")
+    found = [(loss[0], len(screened(s))) for s in run["shapes"] if (loss := losses(s))] if run else []
+    if not found:
+        return ""
+    mean, worst = geometric_mean([loss for loss, _ in found]), max(loss for loss, _ in found)
+    return (f"On {len(found)} random shapes without a record the model's choice loses {percent(mean - 1)} in the mean, {percent(worst - 1)} at worst, to the fastest of "
+            f"its own first {max(count for _, count in found)} candidates; the shapes are a regression set, looked at while the model was changed (docs/findings/unseen.md).")
 
 
 def speed(runs: list[dict], results: pathlib.Path) -> str:
-    text = table(["products", "types", "shapes", "mean", "least", "most", "planned by"], dense_rows(runs), left=2)
-    packed = packed_rows(results)
-    if packed:
-        text += ("\n\nint4 weights (packed, groups of 64 and 128) beside the faster of cuBLASLt's best FP8 and our own, over eight layers; "
-                 "mean (least to most) by number of tokens:\n\n" + table(packed[0], packed[1:], left=1))
-    return text
+    header = ["products", "types", "shapes", "mean", "least", "most", "algorithms", "planned by", "measured"]
+    notes = [ages([run for run in runs if set_of(run) in SETS], words_of), one_algorithm(runs), *without_peer(runs)]
+    text = table(header, dense_rows(runs), left=2) + "\n\n" + "\n".join(f"- {note}" for note in notes if note)
+    if packed := by_tokens(results):
+        text += ("\n\nint4 weights (packed, groups of 64 and 128), beside the faster of cuBLASLt's best FP8 and our own FP8 and beside cuBLASLt's best in 16 bits; "
+                 "mean (least to most; products):\n\n" + packed)
+    return "\n\n".join(filter(None, (text, triton_sentence(results, runs), loss_sentence(runs))))
 
 
 def update(readme: pathlib.Path, runs: list[dict], results: pathlib.Path) -> None:

@@ -4,11 +4,11 @@ block-scaled products compare, what the planner's pick loses on shapes nobody tu
 """
 import datetime
 
-from report_data import (BEST, OURS, TUNED, contender, geometric_mean, groups_of, kernel, median, number, percent, ratio,
-                         run_of, screened, shape_name, sizes, sums_of, table, types_of)
+from report_data import (BEST, OURS, READ, TUNED, algorithms, contender, geometric_mean, groups_of, kernel, measured, median, number, peer_words,
+                         percent, ratio, run_of, screened, shape_name, sizes, sums_of, table, types_of)
 
 # Microseconds of DeepGEMM (1x128 / 128x128 scales), timed by us on an H200 in an earlier session with the same method
-# (graph of launches, rotating weights, random data): m, n, k -> us. Source: /work/shared/measured-peers.md.
+# (graph of launches, rotating weights, random data): m, n, k -> us. No record of that run is kept.
 DEEPGEMM_US = {
     (128, 4096, 4096): 10.34, (128, 8192, 8192): 25.03, (128, 1280, 8192): 13.7, (128, 8192, 1024): 7.23,
     (128, 7168, 8192): 26.58, (128, 8192, 3584): 13.31, (128, 28672, 4096): 40.94, (128, 4096, 14336): 27.65,
@@ -92,7 +92,8 @@ def block_section(runs: list[dict]) -> str:
         return ""
     lines = ["fp8 with fp32 scales: one for 1 x 128 of A, one for 128 x 128 of B."]
     if of_cublaslt:
-        lines.append(f"- Against cuBLASLt's own block-scaled product, timed in turn in this run: {against(of_cublaslt)}.")
+        lines.append(f"- Against cuBLASLt's own block-scaled product, timed in turn in this run ({algorithms(run['shapes'])} of its algorithms returned and "
+                     f"timed{one_only(run['shapes'])}): {against(of_cublaslt)}.")
     left_out = len(rows) - len(of_cublaslt)
     if left_out:
         lines.append(f"- On {left_out} of {len(rows)} shapes cuBLASLt has no verified time, so there is nothing to "
@@ -107,10 +108,24 @@ def block_section(runs: list[dict]) -> str:
     return "## Block-scaled fp8\n\n" + "\n".join([lines[0], "", *lines[1:]]) + f"\n\n{table(header, rows)}\n"
 
 
+def one_only(shapes: list[dict]) -> str:
+    return "" if peer_words(shapes).endswith("best") else ", so there is no best of several"
+
+
 def against(ratios: list[float]) -> str:
     count = f"{len(ratios)} shape{'s' * (len(ratios) > 1)}"
     return (f"**{geometric_mean(ratios):.3f}** times as fast, geometric mean of {count}; from {min(ratios):.2f} to "
             f"{max(ratios):.2f}, slower on {sum(r < 1 for r in ratios)}")
+
+
+def plain_read(runs: list[dict]) -> str:
+    """What the page's `plain read` is, and that it is no lower bound."""
+    ratios = [median(s, READ) / ours for run in runs for s in run["shapes"] if median(s, READ) and (ours := median(s, OURS))]
+    if not ratios:
+        return ""
+    return ("\n`plain read` is a kernel that only reads B with plain 16-byte loads, timed in the same run. It is no lower bound: sluice beat it on "
+            f"{sum(r > 1 for r in ratios)} of {len(ratios)} shapes, by {percent(max(ratios) - 1)} at most. The floor (\"How near the floor\") is computed, not "
+            "measured. In the JSON files, and in older issues, the plain read has the name \"read floor\" or \"plain-read floor\".\n")
 
 
 def losses(shape: dict) -> tuple[float, float | None] | None:
@@ -141,11 +156,13 @@ def unseen_section(runs: list[dict]) -> str:
     most = max(len(screened(row[0])) for row in raced)
     text = f"""## The untuned pick on unseen shapes
 
-{len(raced)} random shapes that neither a tuning record nor the fit of the cost model knows, planned without records; up to \
-{most} candidates of each were verified and screened, and the fastest raced the pick in turn. The pick loses \
-**{rows[-1][3]}** to the best measured one (geometric mean) and {percent(worst[1] - 1)} at worst ({shape_name(worst[0])}, \
-{types_of(worst[0])}). The best of the screened ones need not be the best there is; screening is short, and the least of many \
-noisy times flatters, so its columns are a check from above.
+{len(raced)} random shapes that no tuning record has and the fit of the cost model does not use, planned without records ({measured(run)}). \
+They are a regression set, not a blind one: the same list has been timed and reported since 2026-11-21, while the model was being \
+changed ([findings/unseen.md](findings/unseen.md) says so, and how a fresh list is drawn). Of each the planner's own first \
+{most} candidates at most were verified and screened, and the fastest raced the pick in turn. The pick loses \
+**{rows[-1][3]}** to the fastest of those (geometric mean) and {percent(worst[1] - 1)} at worst ({shape_name(worst[0])}, \
+{types_of(worst[0])}); a better kernel that the planner ranks lower, or does not know, is not seen. Screening is short, and the least of \
+many noisy times flatters, so its columns are a check from above.
 
 """
     text += table(["types", "shapes", "pick within 1 %", "loss, mean", "worst", "screening: mean", "worst"], rows)

@@ -9,11 +9,14 @@ import tempfile
 
 import report_timelines
 from report_chains import chains_section
-from report_data import BEST, FIRST, FLOOR, OURS, SCHEMA, TUNED, load_runs
+from report_data import (BEST, FIRST, NO_COMMIT, OURS, READ, SCHEMA, TUNED, algorithms, commit_of, load_runs, median, peer_words,
+                         ratio)
 from report_mixed import OUR_FP8, PEER_16, PEER_FP8, mixed_section
-from report_sections import block_section, promoted_section, unseen_section
+from report_sections import block_section, plain_read, promoted_section, unseen_section
 import report_readme
+from report_files import files_section
 from report_floor import floor_section
+from report_torch import triton_section, triton_sentence
 
 
 def timed(name: str, us: float, verified: bool = True) -> dict:
@@ -30,16 +33,16 @@ def shape_of(m: int, kind: str, contenders: list[dict], **different) -> dict:
             "problem": problem, "chosen_by": "model",
             "telemetry": {"samples": 1, "sm_mhz": {"median": 1700.0, "min": 1600.0},
                           "power_w": {"mean": 600.0, "max": 690.0}, "celsius_max": 50.0},
-            "ratios": {}, "contenders": contenders}
+            "peer_algorithms": 8, "ratios": {}, "contenders": contenders}
 
 
 def made_up_run(shapes: list[dict] | None = None) -> dict:
     """A record; unless told otherwise of a good shape, one with a wrong kernel, one without a peer."""
     shapes = shapes or [shape_of(128, "bf16", [timed(OURS, 10.0), timed(FIRST, 16.0), timed(BEST, 12.5)]),
                         shape_of(256, "bf16", [timed(OURS, 1.0, verified=False), timed(FIRST, 9.0),
-                                               timed(BEST, 9.0, verified=False)]),
+                                               timed(BEST, 2.0, verified=False)]),
                         shape_of(512, "e4m3", [timed(OURS, 7.0), {"name": FIRST, "detail": "", "error": "not here"}])]
-    return {"schema": SCHEMA, "started": "2026-01-01T00:00:00Z", "command": "sluice bench --set made-up", "commit": "abc",
+    return {"schema": SCHEMA, "started": "2026-01-01T00:00:00Z", "command": "sluice bench --set made-up", "commit": "0123abcd",
             "machine": {"gpu": "Made-up GPU", "sm_count": 132, "driver": "1", "power_limit_w": 700.0,
                         "fp16_peak_tflops": 845.0, "fp8_peak_tflops": 1685.0, "hbm_gbps": 4500.0, "cpu": "", "system": ""},
             "versions": {"nvrtc": "NVRTC 13.0", "cublaslt": "13.0.0", "cublaslt_path": ""},
@@ -61,10 +64,82 @@ def check_readme(folder: pathlib.Path) -> None:
     report_readme.update(readme, runs, folder)
     text = readme.read_text()
     assert text.startswith("before\n") and text.endswith("\nbehind\n") and "old" not in text, text
-    assert "| large products, M 1024 to 8192 | bf16 | 2 | 1.06 | 0.90 | 1.25 | model |" in text, text
+    assert "| large products, M 1024 to 8192 | bf16 | 2 of 3 | 1.06 | 0.90 | 1.25 | 8 | model | 0123abc, 2026-01-01 |" in text, text
+    assert '1 of 3 have nothing to compare with (1: "no verified result on both sides")' in text, text
+    assert "one algorithm" not in text and "All rows are of 0123abc." in text, text
+    scales = {"scale_a": "block", "scale_b": "block"}
+    lone = [shape_of(1, "e4m3", [timed(OURS, 10.0), timed(BEST, 12.0)], **scales) | {"peer_algorithms": 1},
+            shape_of(2, "e4m3", [timed(OURS, 10.0), {"name": FIRST, "error": "not supported"}], **scales) | {"peer_algorithms": 0}]
+    report_readme.update(readme, runs + [named("block", lone) | {"commit": ""}], folder)
+    text = readme.read_text()
+    assert "| fp8, block scales | e4m3 | 1 of 2 | 1.20 | 1.20 | 1.20 | 0 / 0 / 1 | model | commit not recorded, 2026-01-01 |" in text, text
+    assert 'no best of several: "fp8, block scales" e4m3.' in text and '1 of 2 have nothing to compare with (1: "not supported")' in text, text
+    assert "The newest rows are of 0123abc." in text and 'commit not recorded ("fp8, block scales")' in text, text
     readme.write_text("no markers")
     report_readme.update(readme, runs, folder)
     assert readme.read_text() == "no markers"
+
+
+def check_best() -> None:
+    """The peer is the fastest of cuBLASLt's in the race, whatever its name; a wrong one has no time, however fast."""
+    shape = shape_of(1, "bf16", [timed(OURS, 10.0), timed(FIRST, 8.0), timed(BEST, 9.0)])
+    assert median(shape, BEST) == 8.0 and ratio(shape, OURS, BEST) == 0.8 and median(shape, FIRST) == 8.0
+    shape["contenders"].append(timed("cuBLASLt another", 7.0))
+    assert median(shape, BEST) == 7.0, "any other counts too"
+    shape["contenders"] += [timed("cuBLASLt wrong", 1.0, verified=False), {"name": "cuBLASLt broken", "error": "no"}, timed(READ, 2.0)]
+    assert median(shape, BEST) == 7.0
+    run = named("engine", [shape_of(1, "bf16", [timed(OURS, 10.0), timed(FIRST, 8.0), timed(BEST, 9.0)])])
+    assert "| 0.90 |" not in block_section([run]) + floor_section([run])
+    plain = named("decode", [shape_of(1, "bf16", [timed(OURS, 10.0), timed(READ, 12.0)]), shape_of(2, "bf16", [timed(OURS, 10.0), timed(READ, 9.0)])])
+    assert "sluice beat it on 1 of 2 shapes, by 20.0 % at most" in plain_read([plain]) and plain_read([run]) == ""
+    assert algorithms([{"peer_algorithms": n} for n in (8, 1, 8)]) == "1 / 8 / 8" and algorithms([{"peer_algorithms": 8}] * 2) == "8"
+    assert algorithms([{}]) == "not recorded" and peer_words([{"peer_algorithms": 1}]) == "cuBLASLt's only algorithm"
+
+
+def check_files() -> None:
+    """A file says its commit, command and day, or the page says that it does not; nothing is made up."""
+    for text in ("", None, "timeline", "see findings", "abc"):
+        assert commit_of({"commit": text}) == commit_of({}) == NO_COMMIT, text
+    assert commit_of({"commit": "0123abcd" * 5}) == "0123abc"
+    with tempfile.TemporaryDirectory() as name:
+        results = pathlib.Path(name)
+        for folder in ("python", "chains"):
+            (results / folder).mkdir()
+        (results / "engine.json").write_text(json.dumps(made_up_run()))
+        (results / "chains" / "window.json").write_text(json.dumps({"started": "2026-01-02", "command": "sluice chain", "commit": "", "method": {"rounds": 7}}))
+        (results / "python" / "cost.json").write_text(json.dumps({"host_us": {}}))
+        text = files_section(results, load_runs(results))
+    assert "| engine.json | 0123abc | - | 2026-01-01T00:00:00Z | 9 | 20 | 3.0 | - |" in text, text
+    assert "| chains/window.json | commit not recorded | - | 2026-01-02 | 7 | - | - | - |" in text, text
+    assert "| python/cost.json | commit not recorded | - | not recorded | - | - | - | - |" in text, text
+    assert "# engine.json: 0123abc\nsluice bench --set made-up" in text and "# chains/window.json: commit not recorded\nsluice chain" in text, text
+    assert "No command is in python/cost.json:" in text, text
+
+
+def check_triton() -> None:
+    """A search that was cut is marked, and two records count as of one visit only where commit and time say so."""
+    tuning = {"candidates": 287, "timed": 10, "refused": 0, "wrong": []}
+    record = {"commit": "0123abc", "started": "2026-01-01T01:00:00Z",
+              "shapes": [{"problem": {"m": 1}, "tuning": tuning, "contenders": [timed("Triton direct", 12.0), timed("torch._scaled_mm", 13.0)]}]}
+    run = named("sweep", [shape_of(1, "e4m3", [timed(OURS, 10.0), timed(BEST, 11.0)])])
+    with tempfile.TemporaryDirectory() as name:
+        results = pathlib.Path(name)
+        assert triton_section(results, [run]) == triton_sentence(results, [run]) == ""
+        (results / "peers").mkdir()
+
+        def page() -> str:
+            (results / "peers" / "triton_sweep.json").write_text(json.dumps(record))
+            return triton_section(results, [run])
+        text = page()
+        assert "| 1 | 10.00 | 12.00 | 1.20 | 13.00 | 11.00 | 10 of 287, **cut** | kernel of Triton direct |" in text, text
+        assert "ran out of time at M = 1**" in text and "within two hours of the sweep below and at its commit" in text, text
+        assert "ran out of time at 1 of them" in triton_sentence(results, [run])
+        tuning["timed"], record["started"] = 287, "2026-01-02T01:00:00Z"
+        text = page()
+        assert "10 of 287" not in text and "cut" not in text and "not in the same visit" in text, text
+        assert "1.20 to 1.20 times as fast" in triton_sentence(results, [run])
+        record["commit"] = ""
+        assert "commit not recorded, 2026-01-02" in page()
 
 
 def check_floor() -> None:
@@ -120,7 +195,7 @@ def check_unseen() -> None:
         shape["contenders"][0]["detail"] = "kernel of sluice"
     text = unseen_section([run])
     assert "| bf16 to bf16 | 2 | 1 | 10.0 % | 21.0 % | 10.0 % | 10.0 % |" in text, text
-    assert "2 of 4 shapes had no verified race of the model's pick" in text and "up to 2 candidates" in text, text
+    assert "2 of 4 shapes had no verified race of the model's pick" in text and "first 2 candidates at most" in text, text
     assert "| 12.1 | 10.0 | 21.0 % | 10.0 % | 0.99 |" in text and "| 3 x 64" not in text and "| 4 x 64" not in text, text
     assert "4 candidates failed, were wrong" in text, text
     assert unseen_section([]) == unseen_section([named("unseen", [shape_of(1, "bf16", [timed(OURS, 1.0)])])]) == ""
@@ -128,8 +203,8 @@ def check_unseen() -> None:
 
 def check_mixed() -> None:
     def packed(ours: float, right: bool = True, x: str = "fp16") -> dict:
-        return {"name": f"16x64x64 {x} * uint4 g64 > fp16", "problem": {"weights": "uint4", "x": x},
-                "contenders": [timed(OURS, ours, verified=right), timed(FLOOR, 4.0), timed(PEER_FP8, 12.0), timed(OUR_FP8, 10.0),
+        return {"name": f"16x64x64 {x} * uint4 g64 > fp16", "problem": {"weights": "uint4", "x": x, "m": 16},
+                "contenders": [timed(OURS, ours, verified=right), timed(READ, 4.0), timed(PEER_FP8, 12.0), timed(OUR_FP8, 10.0),
                                timed(PEER_16, 20.0)]}
 
     with tempfile.TemporaryDirectory() as name:
@@ -140,11 +215,18 @@ def check_mixed() -> None:
         text = mixed_section(results)
         assert "| 5.00 | 4.00 | 1.25 | 10.00 | 2.00 | 20.00 | 4.00 |" in text, "the faster FP8 product counts"
         assert "geometric mean 2.000 x FP8's speed over 1 of 2 shapes" in text, text
+        assert "| 16 | 2.00 (1) | 4.00 (1) |" in text and "int4 is in the mean faster at 16 fp16 tokens." in text, text
         assert "| - | 4.00 | - | 10.00 | - |" in text, "a wrong kernel must not have a time"
         assert load_runs(results) == [], "it is no record of dense products"
         (results / "packed" / "mixed.json").write_text(json.dumps(made_up_run([packed(5.0), packed(4.0, x="e4m3")])))
         text = mixed_section(results)
         assert "sluice, 16-bit tokens: geometric mean 2.000 x" in text and "sluice, e4m3 tokens: geometric mean 2.500 x" in text, text
+        more = packed(20.0)
+        more["problem"]["m"] = 1024
+        (results / "packed" / "many_a.json").write_text(json.dumps(made_up_run([more]) | {"commit": ""}))
+        text = mixed_section(results)
+        assert "| 1024 | 0.50 (1) | 1.00 (1) | not measured | not measured |" in text, text
+        assert "faster at 16, slower at 1024 fp16 tokens; faster at 16 e4m3 tokens." in text and "many_a.json: commit not recorded, 2026-01-01" in text, text
 
 
 def check_chains() -> None:
@@ -157,10 +239,10 @@ def check_chains() -> None:
         results = pathlib.Path(name)
         assert chains_section(results) == ""
         (results / "chains").mkdir()
-        run = {"schema": "sluice-chain-1", "peak_tbps": 4.6, "chains": [{"name": "a layer", "arms": arms}]}
+        run = {"schema": "sluice-chain-1", "commit": "", "started": "2026-01-01T00:00:00Z", "peak_tbps": 4.6, "chains": [{"name": "a layer", "arms": arms}]}
         (results / "chains" / "a.json").write_text(json.dumps(run))
         text = chains_section(results)
-        assert "| a layer | off | 40.00 | 50.0 % | 1.000 | 1.250 |" in text, text
+        assert "| a layer | off | 40.00 | 50.0 % | 1.000 | 1.250 | commit not recorded, 2026-01-01 |" in text, text
         assert "| tuned | 20.00 | 50.0 % | 2.000 | 2.500 |" in text, text
         assert "wrong" not in text and "broken" not in text, "what has other bits must not have a time"
         assert "Idle windows" not in text, "there was none"
@@ -217,11 +299,11 @@ def check_page(write_report) -> list[str]:
         (results / "made-up.json").write_text(json.dumps(made_up_run()))
         text = page()
         assert "| 128 x 64 x 64 | kernel of sluice | 10.0 | 1000 | 60 % | 900 | 16.0 | 12.5 | 1.60 | 1.25 |" in text, text
-        assert "| 256 x 64 x 64 | - | - | - | - | - | 9.0 | - | - | - |" in text, "a wrong kernel must not have a time"
+        assert "| 256 x 64 x 64 | - | - | - | - | - | 9.0 | 9.0 | - | - |" in text, "a wrong kernel must not have a time"
         assert "256x64x64 bf16 > bf16, sluice: gave a wrong result: made up" in text
         assert "512x64x64 e4m3 > bf16, cuBLASLt first: not here" in text
-        assert "| made-up | bf16 to bf16 | sluice | cold | 1 of 2 | 1.250 | 1.250 | 1 / 0 / 0 | 1.600 | 1.600 |" in text, text
-        assert "690 of 700 W" in text and "flatters us" not in text
+        assert "| made-up | bf16 to bf16 | sluice | cold | 1 of 2 | 1.250 | 1.250 | 1 / 0 / 0 | 1.600 | 1.600 | 8 | model | 0123abc, 2026-01-01 |" in text, text
+        assert "690 of 700 W" in text and "is the time of the first" not in text and "(least / median / most): 8." in text
         assert not any(title in text for title in ("## What promoted", "## Block-scaled", "## The untuned")), text
 
         odd = copy.deepcopy(made_up_run()["shapes"][0])
@@ -232,7 +314,8 @@ def check_page(write_report) -> list[str]:
         text = page()
         assert "## Block-scaled" in text and "| block | bf16 to bf16 | sluice |" in text, text
         assert "- 5 shapes, 1x64x64 e4m3 > bf16 the first, cuBLASLt best: gave a wrong result" in text, text
-        assert "On 1 of 2 shapes cuBLASLt's first was over 1 % faster" in text and "by 25.0 % at most" in text, text
+        assert "On 1 of 2 shapes cuBLASLt's first was faster in the race" in text and "1 % on 1, 25.0 % at most" in text, text
+        assert "| 128 x 64 x 64 | kernel of sluice | 10.0 | 1000 | 60 % | 900 | 10.0 | 10.0 | 1.00 | 1.00 |" in text, text
         assert text.index("## Record block") < text.index("## Record made-up"), "known sets come first"
 
         (results / "other.json").write_text('{"schema": "something else"}')
@@ -251,6 +334,9 @@ def check_page(write_report) -> list[str]:
 
 
 def run(write_report) -> int:
+    check_best()
+    check_files()
+    check_triton()
     check_floor()
     check_promoted()
     check_block()

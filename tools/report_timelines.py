@@ -6,7 +6,7 @@ it got going. Left out if there is none. Pictures need matplotlib; tables do not
 import json
 import pathlib
 
-from report_data import number, table
+from report_data import measured, number, table
 
 SCHEMA = "sluice-timeline-1"
 SHOWN_SMS = 3  # every third: of 132 rows none could be told from the next
@@ -69,7 +69,7 @@ def timelines_section(results: pathlib.Path, images: list[str]) -> str:
         text += f"### {run['timelines'][0]['chain']}\n\n"
         if f"{picture_of(name)}.svg" in images:
             text += f"![Timeline of {run['timelines'][0]['chain']}](img/{picture_of(name)}.svg)\n\n"
-        text += tables_of(run)
+        text += f"{name}: {measured(run)}.\n\n{tables_of(run)}"
     return text
 
 

@@ -53,6 +53,18 @@ def best_of(shape: dict, prefix: str) -> dict | None:
     return min(timed, key=lambda c: c["us"]["median"]) if timed else None
 
 
+def was_cut(tuning: dict) -> bool:
+    """Time ran out before every candidate had been tried: the fastest one may not be among those timed."""
+    return tuning["timed"] + tuning["refused"] + len(tuning["wrong"]) < tuning["candidates"]
+
+
+def searched(tuning: dict) -> str:
+    text = f"{tuning['timed']} of {tuning['candidates']}"
+    text += f", {len(tuning['wrong'])} wrong" if tuning["wrong"] else ""
+    text += f", {tuning['refused']} refused" if tuning["refused"] else ""
+    return text + (", **cut**" if was_cut(tuning) else "")
+
+
 def table(shapes: list[dict]) -> list[str]:
     names = list(dict.fromkeys(c["name"] for shape in shapes for c in shape["contenders"]))
     lines = ["M".rjust(5) + "".join(name.rjust(20) for name in names) + "  fastest Triton"]
@@ -67,7 +79,7 @@ def table(shapes: list[dict]) -> list[str]:
 def run_json(machine: dict, method: dict, shapes: list[dict]) -> dict:
     return {"schema": SCHEMA, "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "command": " ".join([pathlib.Path(sys.argv[0]).name, *sys.argv[1:]]), "commit": commit(), **machine,
-            "method": method, "shapes": shapes}
+            "method": method, "cut_at": [s["problem"]["m"] for s in shapes if was_cut(s["tuning"])], "shapes": shapes}
 
 
 def commit() -> str:

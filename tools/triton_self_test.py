@@ -7,9 +7,9 @@ import io
 import json
 
 import triton_configs
-from triton_record import (SCHEMA, ProgressBar, best_of, contender_json, copies_for, launches_for, quantile, run_json, table,
-                           turns)
-from triton_sweep import CONTENDERS, TOKENS, parse
+from triton_record import (SCHEMA, ProgressBar, best_of, contender_json, copies_for, launches_for, quantile, run_json, searched,
+                           table, turns, was_cut)
+from triton_sweep import CONTENDERS, CUT, TOKENS, parse, verdict_of
 
 
 def refusal(words: list[str]) -> str:
@@ -62,7 +62,8 @@ def check_configs() -> None:
 
 def check_record() -> None:
     def shape(m: int, contenders: list[dict]) -> dict:
-        return {"name": f"{m}x4096x4096 e4m3 > bf16", "problem": {"m": m}, "tuning": {"wrong": []}, "contenders": contenders}
+        return {"name": f"{m}x4096x4096 e4m3 > bf16", "problem": {"m": m}, "tuning": {"candidates": 4, "timed": 4, "refused": 0, "wrong": []},
+                "contenders": contenders}
     peer = contender_json("torch._scaled_mm", "made up", [7.0, 7.2, 7.1], 300, "right")
     assert peer["us"] == {"median": 7.1, "p10": 7.02, "p90": 7.18} and peer["verified"] is True, peer
     slow = contender_json("Triton atomic", "config A", [9.0], 300, "right")
@@ -74,9 +75,26 @@ def check_record() -> None:
     assert "7.10" in lines[1] and "8.00" in lines[1] and lines[1].endswith("config B"), lines
     assert lines[2].endswith("-") and "wrong" not in "".join(lines), "a wrong kernel has no time"
     record = json.loads(json.dumps(run_json({"machine": {}, "versions": {}}, {"mode": "cold"}, shapes)))
-    assert record["schema"] == SCHEMA and list(record)[-3:] == ["versions", "method", "shapes"], list(record)
+    assert record["schema"] == SCHEMA and list(record)[-4:] == ["versions", "method", "cut_at", "shapes"], list(record)
     assert [c["name"] for c in record["shapes"][0]["contenders"]] == ["torch._scaled_mm", "Triton atomic", "Triton workspace",
                                                                       "Triton direct"]
+
+
+def check_cut() -> None:
+    """A search that ended early says so in the record, on stderr and by its status; wrong and refused ones were tried."""
+    def shape(m: int, timed: int, wrong: list[str]) -> dict:
+        return {"name": f"{m}x4096x4096", "problem": {"m": m}, "contenders": [],
+                "tuning": {"candidates": 287, "timed": timed, "refused": 1, "wrong": wrong}}
+    whole, early = shape(1, 284, ["a", "b"]), shape(2, 10, [])
+    assert not was_cut(whole["tuning"]) and was_cut(early["tuning"])
+    assert searched(whole["tuning"]) == "284 of 287, 2 wrong, 1 refused" and searched(early["tuning"]).endswith("**cut**")
+    assert run_json({"machine": {}}, {}, [whole, early])["cut_at"] == [2]
+    text = io.StringIO()
+    with contextlib.redirect_stderr(text):
+        assert verdict_of([whole], False) == 0 and text.getvalue() == ""
+        assert verdict_of([whole, early], False) == CUT and verdict_of([whole, early], True) == 0
+    assert "2x4096x4096: the search was cut, 10 of 287" in text.getvalue(), text.getvalue()
+    assert parse(["--allow-cut"]).allow_cut and not parse([]).allow_cut
 
 
 def check_bar() -> None:
@@ -95,6 +113,7 @@ def self_test() -> int:
     check_statistics()
     check_configs()
     check_record()
+    check_cut()
     check_bar()
     assert len(CONTENDERS) >= 2
     print("triton_sweep: self-test passed")

@@ -6,8 +6,9 @@ Needs the GPU machine's torch and Triton, and no network: python3 tools/triton_s
 bench` times (docs/performance.md): CUDA graphs of many launches that rotate over copies whose weights are three times
 L2, contenders in turn with a rest and an untimed replay before each, medians. The Triton kernels (triton_matmul.py)
 are tuned for every M over the list of triton_configs.py; a result that is not within the bound of an fp64 reference is
-never timed. One more contender is one more row of CONTENDERS. Exit: 0, 1 a contender is wrong or missing at a
-shape, 77 no torch, Triton or GPU here.
+never timed. One more contender is one more row of CONTENDERS. Where time runs out before all candidates were tried, the
+record says so ("cut", "cut_at"), for the peer may then be slower than it is. Exit: 0, 1 a contender is wrong or missing
+at a shape, 3 a search was cut (unless --allow-cut), 77 no torch, Triton or GPU here.
 """
 import argparse
 import concurrent.futures
@@ -23,13 +24,14 @@ from typing import Callable
 
 import triton_configs
 from triton_record import (L2_TIMES, ProgressBar, best_of, contender_json, copies_for, launches_for, nvidia_smi, rounded,
-                           run_json, table, turns)
+                           run_json, searched, table, turns, was_cut)
 
 TOKENS = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128)
 ROUNDS, REST_MS, REPLAY_US = 9, 20.0, 3000.0
 SCREEN_REPLAYS = 3
 FINALISTS = 4  # of each way to split, timed again before the race
 COMPILE_SHARE, SCREEN_SHARE = 0.35, 0.8  # of all the time; of a shape's
+CUT = 3  # exit status
 # Of an element: half a step of bf16, and the tensor core's fast sums, which keep 14 bits of the largest product.
 ROUNDING, SUM_ERROR = 2.0 ** -8, 2.0 ** -10
 
@@ -142,6 +144,7 @@ def triton_entries(bench: Bench, bar: ProgressBar) -> list[Entry]:
     bench.tried = {"candidates": len(order), "timed": len(times), "refused": len(refused),
                    "first_refused": refused[:3], "wrong": wrong,
                    "best": [{"config": c.text(), "us": rounded(times[c])} for c in ranked[:5]]}
+    bench.tried["cut"] = was_cut(bench.tried)
     entries = []
     for way in triton_configs.WAYS:
         finalists = [c for c in ranked if c.way == way][:FINALISTS]
@@ -255,7 +258,15 @@ def sweep(arguments: argparse.Namespace) -> int:
     for shape in shapes:
         for text in shape["tuning"]["wrong"] + [f"{c['name']}: {c['error']}" for c in shape["contenders"] if "error" in c]:
             print(f"{shape['name']}: {text}")
-    return 1 if failed else 0
+    return 1 if failed else verdict_of(shapes, arguments.allow_cut)
+
+
+def verdict_of(shapes: list[dict], allow_cut: bool) -> int:
+    """The exit status, and on stderr where the search was cut."""
+    cut = [shape for shape in shapes if was_cut(shape["tuning"])]
+    for shape in cut:
+        print(f"{shape['name']}: the search was cut, {searched(shape['tuning'])} candidates timed: more --seconds", file=sys.stderr)
+    return CUT if cut and not allow_cut else 0
 
 
 def parse(words: list[str]) -> argparse.Namespace:
@@ -265,6 +276,7 @@ def parse(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--k", type=int, default=4096)
     parser.add_argument("--seconds", type=float, default=300.0, help="for everything, compiling too (default 300)")
     parser.add_argument("--json", type=pathlib.Path, help="where the record goes")
+    parser.add_argument("--allow-cut", action="store_true", help="exit 0 though time ran out before all candidates were tried")
     parser.add_argument("--self-test", action="store_true")
     arguments = parser.parse_args(words)
     for name, value, step in (("--n", arguments.n, 128), ("--k", arguments.k, 256)):
