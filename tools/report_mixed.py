@@ -62,6 +62,18 @@ def ratios_by_tokens(results: pathlib.Path) -> dict[tuple[str, int], tuple[list[
     return found
 
 
+def origins(results: pathlib.Path) -> str:
+    """Of which commit, day and number of rounds the files are, and who planned, by type of tokens."""
+    files: dict[str, list[str]] = {}
+    plans: dict[str, list[bool]] = {}
+    for run in load_packed(results):
+        files.setdefault(f"{measured(run)}, {run['method']['rounds']} rounds", []).append(run["file"].removesuffix(".json"))
+        for shape in run["shapes"]:
+            plans.setdefault(shape["problem"]["x"], []).append(shape["chosen_by"] == "record")
+    return ("Measured: " + "; ".join(f"{where} ({', '.join(names)})" for where, names in files.items()) + ". Planned by record: " +
+            ", ".join(f"{sum(by_record)} of {len(by_record)} with {kind} tokens" for kind, by_record in plans.items()) + "; the others by the model.")
+
+
 def by_tokens(results: pathlib.Path) -> str:
     """The same two peers in every row: for README.md too. And up to where int4 is the faster one."""
     found = ratios_by_tokens(results)
@@ -76,7 +88,7 @@ def by_tokens(results: pathlib.Path) -> str:
         faster, slower = ([str(m) for m, mean in means.items() if (mean > 1) == wanted] for wanted in (True, False))
         words = [f"{how} at {', '.join(which)}" for how, which in (("faster", faster), ("slower", slower)) if which]
         parts.append(f"{', '.join(words)} {kind} tokens")
-    return f"{text}\n\nAgainst FP8, int4 is in the mean {'; '.join(parts)}. Where it is slower, it saves memory, not time."
+    return f"{text}\n\n{origins(results)}\n\nAgainst FP8, int4 is in the mean {'; '.join(parts)}. Where it is slower, it saves memory, not time."
 
 
 def mixed_section(results: pathlib.Path) -> str:
@@ -84,8 +96,7 @@ def mixed_section(results: pathlib.Path) -> str:
     if not runs:
         return ""
     text = ("## Packed weights\n\nint4 beside the faster of cuBLASLt's best FP8 product and our own FP8, cuBLASLt's best in 16 bits, "
-            "and a plain read of the packed bytes, all in turn, cold and verified (mixed.md). " +
-            "; ".join(f"{run['file']}: {measured(run)}" for run in runs) + ".\n\n"
+            "and a plain read of the packed bytes, all in turn, cold and verified (mixed.md).\n\n"
             "Geometric mean of peer time over ours (least to most; products):\n\n" + by_tokens(results) + "\n\n")
     few = [s for run in load_packed(results, "mixed*.json") for s in run["shapes"]]
     header = ["M x N x K", "sluice us", "plain read us", "x plain read's time", "FP8 us", "x FP8", "16-bit us", "x 16-bit"]

@@ -204,6 +204,7 @@ def check_unseen() -> None:
 def check_mixed() -> None:
     def packed(ours: float, right: bool = True, x: str = "fp16") -> dict:
         return {"name": f"16x64x64 {x} * uint4 g64 > fp16", "problem": {"weights": "uint4", "x": x, "m": 16},
+                "chosen_by": "record",
                 "contenders": [timed(OURS, ours, verified=right), timed(READ, 4.0), timed(PEER_FP8, 12.0), timed(OUR_FP8, 10.0),
                                timed(PEER_16, 20.0)]}
 
@@ -226,7 +227,8 @@ def check_mixed() -> None:
         (results / "packed" / "many_a.json").write_text(json.dumps(made_up_run([more]) | {"commit": ""}))
         text = mixed_section(results)
         assert "| 1024 | 0.50 (1) | 1.00 (1) | not measured | not measured |" in text, text
-        assert "faster at 16, slower at 1024 fp16 tokens; faster at 16 e4m3 tokens." in text and "many_a.json: commit not recorded, 2026-01-01" in text, text
+        assert "faster at 16, slower at 1024 fp16 tokens; faster at 16 e4m3 tokens." in text and "commit not recorded, 2026-01-01, 9 rounds (many_a)" in text, text
+        assert "Planned by record: 2 of 2 with fp16 tokens, 1 of 1 with e4m3 tokens" in text, text
 
 
 def check_chains() -> None:

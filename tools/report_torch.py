@@ -69,7 +69,7 @@ def triton_rows(results: pathlib.Path, runs: list[dict]) -> tuple[dict, dict, li
         us = triton["us"]["median"] if triton else None
         rows.append({"m": m, "mine": mine, "triton": us, "ratio": us / mine if us and mine else None, "config": triton["detail"] if triton else "-",
                      "torch": torch["us"]["median"] if torch else None, "best": median(ours[m], BEST) if m in ours else None,
-                     "searched": searched(shape["tuning"]), "cut": was_cut(shape["tuning"])})
+                     "searched": searched(shape["tuning"]), "wrong": bool(shape["tuning"]["wrong"]), "cut": was_cut(shape["tuning"])})
     return record, sweep, rows
 
 
@@ -112,6 +112,8 @@ def triton_sentence(results: pathlib.Path, runs: list[dict]) -> str:
     record, sweep, rows = found
     cut = sum(r["cut"] for r in rows)
     search = f"whose tuner ran out of time at {cut} of them" if cut else "tuned over every candidate of tools/triton_sweep.py"
+    wrong = sum(r["wrong"] for r in rows)
+    search += f"; at {wrong} of the sizes some candidates were wrong, and not timed" if wrong else ""
     return (f"Beside Triton kernels of our own ({search}), e4m3 at 4096 x 4096: {min(ratios):.2f} to {max(ratios):.2f} times as fast, geometric mean "
             f"{geometric_mean(ratios):.2f}, at {len(ratios)} numbers of tokens from {rows[0]['m']} to {rows[-1]['m']}; Triton was timed at {measured(record)}, "
             f"sluice at {measured(sweep)}.")
