@@ -64,7 +64,7 @@ def files_section(results: pathlib.Path, runs: list[dict]) -> str:
     if not records:
         return ""
     newest = newest_commit(runs)
-    header = ["file", "commit", f"commits before {newest}", "started", "rounds", "rest, ms", "replay, ms", "candidates"]
+    header = ["file", "commit", f"commits before {newest}" if newest != NO_COMMIT else "commits before", "started", "rounds", "rest, ms", "replay, ms", "candidates"]
     text = (f"## What was run\n\nEvery file of bench/results/h200 that this page is made from. The bench's defaults are 9 rounds, 20 ms of rest and "
             f"replays of 3 ms; visits were short, so most files have less. \"Candidates\" is `--tune`.\n\n"
             f"{table(header, [row_of(name, record, newest) for name, record in records.items()], left=2)}\n\n")
@@ -84,14 +84,18 @@ def commands(records: dict[str, dict]) -> str:
             "`sluice doctor` says what is missing; `tools/` for Triton); paths behind `--json` and `--shapes` are those of that machine.\n\n```\n")
     text += "\n".join("\n".join([*notes, command]) for command, notes in lines.items()) + "\n```\n"
     if lacking:
-        text += (f"\nNo command is in {', '.join(lacking)}: tools/python_gpu_test.sh writes such files (`make python && OUT=... SECTIONS=\"cost block\" "
-                 "tools/python_gpu_test.sh build/release/wheels`), which of its runs wrote these they do not say.\n")
+        text += f"\nNo command is in {', '.join(lacking)}."
+        text += (" Files of python/ are written by tools/python_gpu_test.sh (`make python && OUT=... SECTIONS=\"cost block\" tools/python_gpu_test.sh "
+                 "build/release/wheels`); which of its runs wrote these they do not say.") if any(name.startswith("python/") for name in lacking) else ""
+        text += "\n"
     return text + "\n`make report` then makes this page.\n"
 
 
 def ages(runs: list[dict], words=str) -> str:
     """A sentence: which records are older than the newest, and by how many commits."""
     newest = newest_commit(runs)
+    if newest == NO_COMMIT:
+        return "No record says its commit."
     by_commit: dict[str, list[str]] = {}
     for run in runs:
         if commit_of(run) != newest:

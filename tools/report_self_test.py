@@ -113,7 +113,7 @@ def check_files() -> None:
     assert "| chains/window.json | commit not recorded | - | 2026-01-02 | 7 | - | - | - |" in text, text
     assert "| python/cost.json | commit not recorded | - | not recorded | - | - | - | - |" in text, text
     assert "# engine.json: 0123abc\nsluice bench --set made-up" in text and "# chains/window.json: commit not recorded\nsluice chain" in text, text
-    assert "No command is in python/cost.json:" in text, text
+    assert "No command is in python/cost.json. Files of python/" in text, text
 
 
 def check_triton() -> None:
