@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dense GEMM: persistent, warp-specialised, ping-pong or cooperative. This file is the whole protocol; it
-// names no instruction. What each step does on the GPU is in device/machine.cuh, and the host twin
-// (sluice/twin/) gives the same steps a simulated meaning, so that this very source is explored for deadlocks
-// and races without a GPU.
+// The dense GEMM: persistent, warp-specialised, ping-pong or cooperative. This file is what the roles do,
+// step by step, and names no instruction. Other parts of the protocol: the walk over tiles and positions in
+// the ring (device/pipeline.cuh), arrival counts (spec/smem_layout.h), and start() and meet() of
+// device/machine.cuh, which initialise the barriers, let the CTA or cluster meet and trigger at the start.
+// What each step does on the GPU is there too. The host twin (sluice/twin/) gives the steps a simulated
+// meaning, so that this source and the first two are explored for deadlocks and races without a GPU; start()
+// and meet() are left out of that.
 //
 // clang-format off
 // Roles (384 threads; kThreads)
