@@ -5,6 +5,7 @@
 #include <sluice/twin/local_rules.h>
 
 #include "catching.h"
+#include "overlap_mutants.h"
 
 namespace sluice::twin {
 namespace {
@@ -40,42 +41,6 @@ TEST(overlap, clusters_scales_splits_and_idle_ctas) {
     explore_completely({.schedule = schedule, .k_tiles = 2, .rows = 1, .clusters = 2});  // one has no tile
   }
 }
-
-// ---- planted bugs ----
-struct NeverWaits : Machine {
-  using Machine::Machine;
-  void wait_prerequisites() {}
-};
-struct OnlyLoadWaits : Machine {
-  using Machine::Machine;
-  void wait_prerequisites() {
-    if (is_load_role()) Machine::wait_prerequisites();
-  }
-};
-/// A's part comes with B's, as in the rest of the ring.
-struct LoadsAEarly : Machine {
-  using Machine::Machine;
-  void load_b(int stage, int k_tile) {
-    Machine::load_b(stage, k_tile);
-    Machine::load_a(stage, k_tile);
-  }
-};
-/// The warps that bring block scales begin before the wait.
-struct FetchesScalesEarly : Machine {
-  using Machine::Machine;
-  void wait_prerequisites() {
-    if (is_scale_warp()) fetch_scales(0);
-    Machine::wait_prerequisites();
-  }
-};
-/// Cluster 1 has no tile: nothing of it comes before the wait that it leaves out, but it leaves early.
-struct IdleCtasLeave : Machine {
-  using Machine::Machine;
-  void wait_prerequisites() {
-    if (is_load_role() || cluster_index() == 0) Machine::wait_prerequisites();
-  }
-  void read_tensor_scales() {}
-};
 
 /// Of swapped operands the weights are A: their loads may come early, and B's must not.
 TEST(overlap, of_swapped_operands_the_other_one_may_come_early) {
