@@ -36,6 +36,9 @@ const char* name_of(FailureKind kind) {
     case FailureKind::workspace_unstamped: return "workspace_unstamped";
     case FailureKind::before_the_wait: return "before_the_wait";
     case FailureKind::no_wait: return "no_wait";
+    case FailureKind::read_early: return "read_early";
+    case FailureKind::write_over_read: return "write_over_read";
+    case FailureKind::write_over_write: return "write_over_write";
     case FailureKind::endless_role: return "endless_role";
   }
   return "?";

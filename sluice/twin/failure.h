@@ -36,6 +36,9 @@ enum class FailureKind : u8 {
   workspace_unstamped,       // used by a group that has not entered it, or has left
   before_the_wait,           // depends on, or writes over, what an earlier launch may still use
   no_wait,                   // a CTA may leave before the launches before it have ended
+  read_early,                // a launch reads what one in front of it may still write
+  write_over_read,           // a launch writes what one in front of it may still read
+  write_over_write,          // a launch writes what one in front of it may still write
   endless_role,              // a role that records steps without end
 };
 const char* name_of(FailureKind kind);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contract of a dependent launch (spec/overlap.h), of each role's list. See local_rules.h.
+// The contract of a dependent launch (spec/overlap.h), of each role's list. See local_rules.h. What comes of
+// it where launches meet is explored by chain.h.
 #include <sluice/twin/local_rules.h>
 
 namespace sluice::twin {

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chains of launches that overlap: every interleaving of a few launches of one or two CTAs, for what spec/
+// overlap.h promises them. Lists of what a launch does come from launch_lists.h, the dense kernel's from its
+// recording.
+//   explore_chain({launch_of(gemm_lists(recording), {.name = "qkv", .edge = Edge::stream, .output = "y"}),
+//                  launch_of(norm_lists(overlap), {.name = "norm", .tokens = "y", .output = "z"})});
+#pragma once
+
+#include <sluice/twin/chain_model.h>
+#include <sluice/twin/explore.h>
+
+namespace sluice::twin {
+
+inline constexpr i64 kMostChainStates = 5'000'000;
+
+/// `chain` has at most 32 launches, each of at least one CTA. The first begins at once, whatever its edge.
+Exploration explore_chain(const std::vector<ChainLaunch>& chain, const ChainRules& rules = {});
+
+}  // namespace sluice::twin

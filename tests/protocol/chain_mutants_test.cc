@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// Planted bugs of launches that overlap, and which rules see each: asked one at a time, so that a bug which
+// one rule sees alone would pass without it. Each chain is clean without its bug.
+#include "chain_scenarios.h"
+#include "overlap_mutants.h"
+
+namespace sluice::twin {
+namespace {
+
+using Kinds = std::set<std::string>;
+const Kinds kNobody{};
+
+struct Chain {
+  KernelLists first = product(kPingPong, {.trigger = Trigger::at_start}), second = product(kPingPong, kEager),
+              third = product(kPingPong, kEager);
+  ThreeArrays arrays{};
+
+  std::vector<ChainLaunch> launches() const {
+    return {launch_of(first, arrays.first), launch_of(second, arrays.second), launch_of(third, arrays.third)};
+  }
+};
+Chain with_second(KernelLists second, Chain chain = {}) {
+  chain.second = std::move(second);
+  return chain;
+}
+Chain with_third(KernelLists third, Chain chain = {}) {
+  chain.third = std::move(third);
+  return chain;
+}
+/// `kinds`: of the rules that see it.
+void expect_falls(const Chain& broken, const Kinds& kinds, const Chain& clean = {}) {
+  expect_complete(explore_chain(clean.launches()), "without the bug");
+  EXPECT_EQ(caught_by(broken.launches()), kinds);
+  const Exploration found = explore_chain(broken.launches());
+  ASSERT_TRUE(found.failure);
+  EXPECT_TRUE(kinds.contains(name_of(found.failure->kind))) << describe(*found.failure);
+  EXPECT_FALSE(found.failure->trace.empty());
+}
+/// Takes away what an agent of a list written by hand does.
+KernelLists without(KernelLists lists, EventKind kind, size_t cta_from = 0) {
+  for (size_t cta = cta_from; cta < lists.ctas.size(); ++cta)
+    for (AgentList& agent : lists.ctas[cta])
+      std::erase_if(agent.events, [&](const OperandEvent& event) { return event.kind == kind; });
+  return lists;
+}
+
+// ---- who waits ----
+/// A launch without work does nothing but leave, before the one in front of it has ended: it is complete
+/// then, and that is all that the third one waits for.
+TEST(chain_mutants, a_launch_of_idle_ctas_leaves_without_waiting) {
+  Chain clean;
+  clean.arrays.third.tokens = "y";  // and the second is for something else
+  clean.arrays.second.tokens = "x";
+  const Chain broken = with_second(product<AllCtasLeave>(kPingPong, kEager), clean);
+  expect_falls(broken, {"no_wait", "read_early"}, clean);
+}
+/// One CTA of two: the launch ends with the other one, so nothing comes of it. The contract asks for more
+/// than the chain needs, and that rule alone sees it. Math groups that leave a CTA whose load thread waits
+/// are not even that; check_waits (local_rules.h), which asks it of each, sees them (overlap_test.cc).
+TEST(chain_mutants, one_idle_cta_leaves_without_waiting) {
+  const Chain clean = with_second(product(kIdle, kEager));
+  expect_falls(with_second(product<IdleCtaLeaves>(kIdle, kEager)), {"no_wait"}, clean);
+  EXPECT_EQ(caught_by(with_second(product<IdleCtasLeave>(kIdle, kEager)).launches()), kNobody);
+}
+/// What is harmless as long as another CTA waits is not when that one is idle too.
+TEST(chain_mutants, a_companion_whose_ctas_all_leave_early) {
+  Chain clean = with_second(norm_lists(kEager));
+  clean.arrays.second.tokens = "x", clean.arrays.third.tokens = "y";
+  Chain half = clean, all = clean;
+  half.second = without(clean.second, EventKind::wait, 1);
+  all.second = without(clean.second, EventKind::wait);
+  expect_falls(half, {"no_wait"}, clean);
+  expect_falls(all, {"no_wait", "read_early"}, clean);
+}
+TEST(chain_mutants, a_product_that_never_waits) {
+  expect_falls(with_second(product<NeverWaits>(kPingPong, kEager)), {"no_wait", "read_early"});
+}
+/// The math groups are the last to leave, and they write D.
+TEST(chain_mutants, only_the_load_role_waits) {
+  Chain clean;
+  clean.arrays.third.output = "y", clean.arrays.third.tokens = "x";
+  expect_falls(with_third(product<OnlyLoadWaits>(kPingPong, kEager), clean),
+               {"write_over_read", "write_over_write"}, clean);
+}
+/// Its own code asks for no wait, and yet it is launched as a dependent: what the host refuses.
+TEST(chain_mutants, a_dependent_launch_of_code_without_the_wait) {
+  KernelLists companion = quantize_lists({.wait = Wait::none, .trigger = Trigger::never});
+  companion.dependent = true;
+  expect_falls(with_second(companion), {"no_wait", "read_early"}, with_second(quantize_lists(kEager)));
+  // Nor does it help that nobody triggers: CTAs that have left are no launch that is complete.
+  Chain silent = with_second(companion);
+  silent.first = product(kPingPong, {});
+  expect_falls(silent, {"no_wait", "read_early"});
+}
+/// It triggers, waits for nothing and touches nothing of the others: the third, which waits for it alone,
+/// does.
+TEST(chain_mutants, a_launch_in_the_middle_that_only_triggers) {
+  Chain clean = with_second(product(kPingPong, {.trigger = Trigger::at_start}));
+  clean.arrays.second.tokens = "other", clean.arrays.second.output = "others'";
+  clean.arrays.third.tokens = "y", clean.arrays.third.output = "x";
+  Chain broken = clean;
+  broken.second.dependent = true;
+  expect_falls(broken, {"no_wait", "read_early", "write_over_read"}, clean);
+}
+
+// ---- what comes before the wait ----
+TEST(chain_mutants, tokens_loaded_with_the_weights) {
+  expect_falls(with_second(product<LoadsAEarly>(kPingPong, kEager)), {"read_early"});
+  const Chain clean = with_third(product(kSwapped, kEager));
+  KernelLists judged = product(kSwapped, kEager);  // of swapped operands B's part are the tokens
+  for (auto& cta : judged.ctas)
+    for (AgentList& agent : cta)
+      for (OperandEvent& event : agent.events)
+        if (event.operand == Operand::tokens || event.operand == Operand::weights)
+          event.operand = event.operand == Operand::tokens ? Operand::weights : Operand::tokens;
+  expect_falls(with_third(judged), {"read_early"}, clean);
+}
+TEST(chain_mutants, scales_fetched_early) {
+  Chain clean;
+  clean.second = quantize_lists(kEager), clean.third = product(kBlockScales, kEager);
+  clean.arrays.second.output_scales = clean.arrays.third.token_scales = "z scales";
+  expect_falls(with_third(product<FetchesScalesEarly>(kBlockScales, kEager), clean), {"read_early"}, clean);
+}
+/// The first one still reads what the third writes over, which nobody has written: the launch in between is
+/// complete for neither.
+TEST(chain_mutants, d_stored_before_the_wait) {
+  Chain over_input, over_output;
+  over_input.arrays.third.output = "x";
+  expect_falls(with_third(product<StoresEarly>(kPingPong, kEager), over_input), {"write_over_read"},
+               over_input);
+  over_output.arrays.first.output = over_output.arrays.third.output = "out";  // which nobody reads
+  expect_falls(with_third(product<StoresEarly>(kPingPong, kEager), over_output), {"write_over_write"},
+               over_output);
+}
+TEST(chain_mutants, the_workspace_touched_before_the_wait) {
+  Chain clean;
+  clean.first = product(kSplit, {.trigger = Trigger::at_start});
+  clean.third = product(kSplit, kEager);
+  for (const bool middle : {false, true}) {
+    if (middle) clean.second = product(kSplit, kEager);
+    expect_falls(with_third(product<CountsEarly>(kSplit, kEager), clean), {"write_over_write"}, clean);
+    expect_falls(with_third(product<WritesSlotEarly>(kSplit, kEager), clean),
+                 {"write_over_read", "write_over_write"}, clean);
+  }
+}
+
+// ---- what the host may not ask for ----
+/// Weights may be read before the wait, so nobody in front may write them, however far; with the overlap none
+/// it is legal.
+TEST(chain_mutants, weights_that_a_launch_in_front_writes) {
+  for (const char* written : {"y", "z"}) {
+    Chain broken;
+    broken.arrays.third.weights = written;
+    Chain first = broken, none = broken;
+    first.third = product(kPingPong, {.wait = Wait::first});
+    none.third = product(kPingPong, {});
+    expect_falls(broken, {"read_early"}, none);
+    expect_complete(explore_chain(first.launches()), "loads nothing before it waits");
+    // But norms read gamma, and packed kernels their scales and bias, with Wait::first too.
+    const Overlap waits_first{.wait = Wait::first};
+    for (const KernelLists& early : {norm_lists(waits_first), strip_lists(waits_first)})
+      expect_falls(with_third(early, broken), {"read_early"}, none);
+    for (const KernelLists& late : {plain_lists(waits_first), wide_lists(waits_first)})
+      expect_complete(explore_chain(with_third(late, broken).launches()), "waits before its weights");
+  }
+}
+/// An edge of a graph waits for the launch directly in front and for no other; a stream waits for all.
+TEST(chain_mutants, a_foreign_launch_behind_one_that_did_not_wait) {
+  Chain clean = with_third(foreign_lists(false));
+  clean.arrays.second.tokens = "x", clean.arrays.third.tokens = "y";
+  clean.arrays.third.edge = Edge::graph;
+  Chain broken = with_second(product<AllCtasLeave>(kPingPong, kEager), clean);
+  expect_falls(broken, {"no_wait", "read_early"}, clean);
+  broken.arrays.third.edge = Edge::stream;
+  EXPECT_EQ(caught_by(broken.launches()), Kinds{"no_wait"});
+}
+/// Somebody's launch that waits for a flag of the one behind it: that one begins only where this one
+/// triggers.
+TEST(chain_mutants, a_launch_that_waits_for_the_next_one) {
+  const auto chain = [](bool triggers) {
+    Chain c = with_second(foreign_lists(triggers));
+    std::vector<ChainLaunch> launches = c.launches();
+    for (ChainCta& cta : launches[1].ctas) cta.agents[0].events.push_back({EventKind::spin, "flag"});
+    for (ChainCta& cta : launches[2].ctas)
+      cta.agents[0].events.insert(cta.agents[0].events.begin(), {EventKind::write, "flag"});
+    return launches;
+  };
+  expect_complete(explore_chain(chain(true)), "triggers");
+  EXPECT_EQ(caught_by(chain(false)), Kinds{"deadlock"});
+  const Exploration found = explore_chain(chain(false));
+  ASSERT_TRUE(found.failure);
+  EXPECT_NE(found.failure->waiting.find("spins on flag"), std::string::npos) << found.failure->waiting;
+}
+
+// ---- the search ----
+/// What is left out of the search (Reduction) is needed for no bug.
+TEST(chain_mutants, fall_in_every_reduction) {
+  const KernelLists one = product(kOne, kEager);
+  Chain over_input{one, one, product<StoresEarly>(kOne, kEager)};
+  over_input.arrays.third.output = "x";
+  Chain weights{one, one, one};
+  weights.arrays.third.weights = "y";
+  Chain idle{one, product<AllCtasLeave>(kOne, kEager), one};
+  idle.arrays.second.tokens = "x", idle.arrays.third.tokens = "y";
+  const Chain tokens{one, product<LoadsAEarly>(kOne, kEager), one}, clean{one, one, one};
+  for (const Reduction reduction : {Reduction::none, Reduction::equals, Reduction::segments}) {
+    const auto first_failure = [&](const Chain& chain, std::vector<FailureKind> left_out = {}) {
+      const Exploration found = explore_chain(chain.launches(), {std::move(left_out), reduction});
+      return std::string(found.failure    ? name_of(found.failure->kind)
+                         : found.complete ? "clean"
+                                          : "too large");
+    };
+    EXPECT_EQ(first_failure(clean), "clean");
+    EXPECT_EQ(first_failure(over_input), "write_over_read");
+    EXPECT_EQ(first_failure(weights), "read_early");
+    EXPECT_EQ(first_failure(tokens), "read_early");
+    EXPECT_EQ(first_failure(tokens, {FailureKind::read_early}), "clean");
+    EXPECT_EQ(first_failure(idle, {FailureKind::no_wait}), "read_early");
+  }
+}
+/// The third begins while the first still runs, so none of this is about launches that never meet: what it
+/// reads before it waits is early, and what it reads behind the wait is not.
+TEST(chain_mutants, three_launches_run_at_one_time) {
+  Chain chain;
+  chain.arrays.third.weights = "y";
+  const Exploration found = explore_chain(chain.launches());
+  ASSERT_TRUE(found.failure);
+  EXPECT_NE(found.failure->message.find("launch 2 (third)"), std::string::npos) << found.failure->message;
+  EXPECT_NE(found.failure->message.find("which first may still write"), std::string::npos);
+  chain.second =
+      product(kPingPong, {.wait = Wait::first});  // it triggers no more: it has waited before it leaves
+  EXPECT_EQ(caught_by(chain.launches()), kNobody);
+}
+
+}  // namespace
+}  // namespace sluice::twin

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launches for chains: kinds of products of the dense kernel, recorded; and what the tests say of a chain.
+#pragma once
+
+#include <set>
+
+#include <sluice/twin/chain.h>
+#include <sluice/twin/launch_lists.h>
+#include <sluice/twin/record.h>
+
+#include "scenarios.h"
+
+namespace sluice::twin {
+
+/// A scenario of two CTAs, or of two clusters, as small as it can be.
+struct ProductKind {
+  const char* name;
+  Shape shape;
+  bool swapped = false, residual = false;
+};
+inline const ProductKind kPingPong{"ping_pong", {.k_tiles = 1, .rows = 4, .clusters = 2}};
+inline const ProductKind kCooperative{
+    "cooperative", {.schedule = Schedule::cooperative, .k_tiles = 1, .rows = 2, .clusters = 2}};
+inline const ProductKind kResidual{
+    "residual", {.k_tiles = 1, .rows = 4, .clusters = 2, .store = StorePath::direct}, false, true};
+inline const ProductKind kSwapped{"swapped", {.k_tiles = 1, .rows = 4, .clusters = 2}, true};
+inline const ProductKind kSplit{"split",
+                                {.schedule = Schedule::cooperative,
+                                 .k_tiles = 2,
+                                 .rows = 1,
+                                 .clusters = 2,
+                                 .streamed = 1,
+                                 .stamping = Stamping::on}};
+inline const ProductKind kBlockScales{"block scales",
+                                      {.k_tiles = 1, .rows = 4, .clusters = 2, .block_scales = true}};
+inline const ProductKind kIdle{"idle CTA", {.k_tiles = 1, .rows = 1, .clusters = 2}};
+inline const ProductKind kPair{"cluster of two", {.k_tiles = 1, .rows = 1, .cluster = {2, 1}}};
+// For searches that leave nothing out.
+inline const ProductKind kOne{"one CTA", {.k_tiles = 1, .rows = 2}};
+inline const ProductKind kOneScaled{"one CTA, block scales", {.k_tiles = 1, .rows = 2, .block_scales = true}};
+inline const ProductKind kTwoPeers{
+    "two peers", {.schedule = Schedule::cooperative, .k_tiles = 2, .rows = 1, .clusters = 2, .streamed = 1}};
+inline const ProductKind kSeparate{"separate",
+                                   {.schedule = Schedule::cooperative,
+                                    .k_tiles = 2,
+                                    .rows = 1,
+                                    .clusters = 2,
+                                    .streamed = 1,
+                                    .combine = Combine::separate}};
+
+inline Scenario scenario_of(const ProductKind& kind, Overlap overlap) {
+  Shape shape = kind.shape;
+  shape.overlap = overlap;
+  Scenario scenario = make(shape);
+  scenario.config.epilogue.residual = kind.residual;
+  if (kind.swapped) {
+    scenario.config.d = DType::bf16;
+    scenario.config.d_major = Major::mn;
+  }
+  return scenario;
+}
+template <class AnyMachine = Machine>
+inline KernelLists product(const ProductKind& kind, Overlap overlap) {
+  return gemm_lists(record_unchecked<AnyMachine>(scenario_of(kind, overlap)));
+}
+
+/// Eager about everything: what planted bugs need to do harm.
+inline constexpr Overlap kEager{.wait = Wait::weights_first, .trigger = Trigger::at_start};
+
+/// x -> y -> z -> out, which the tests change where it matters.
+struct ThreeArrays {
+  LaunchArrays first{.name = "first", .edge = Edge::stream, .output = "y"};
+  LaunchArrays second{.name = "second", .tokens = "y", .output = "z"};
+  LaunchArrays third{.name = "third", .tokens = "z", .output = "out"};
+};
+
+inline void expect_complete(const Exploration& found, const std::string& name) {
+  EXPECT_FALSE(found.failure) << name << '\n' << describe(*found.failure);
+  EXPECT_TRUE(found.complete) << name << ": more than " << found.states << " states";
+}
+
+inline constexpr FailureKind kChainRules[] = {FailureKind::read_early, FailureKind::write_over_read,
+                                              FailureKind::write_over_write, FailureKind::no_wait,
+                                              FailureKind::deadlock};
+
+/// The rules that see a bug, each asked alone: without these it would pass.
+inline std::set<std::string> caught_by(const std::vector<ChainLaunch>& chain) {
+  std::set<std::string> kinds;
+  for (const FailureKind asked : kChainRules) {
+    ChainRules rules;
+    for (const FailureKind kind : kChainRules)
+      if (kind != asked) rules.left_out.push_back(kind);
+    const Exploration found = explore_chain(chain, rules);
+    if (found.failure) kinds.insert(name_of(found.failure->kind));
+    EXPECT_TRUE(found.failure || found.complete);
+  }
+  return kinds;
+}
+
+}  // namespace sluice::twin
