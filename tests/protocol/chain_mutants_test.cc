@@ -219,7 +219,7 @@ TEST(chain_mutants, fall_in_every_reduction) {
   }
 }
 /// The third begins while the first still runs, so none of this is about launches that never meet: what it
-/// reads before it waits is early, and what it reads behind the wait is not.
+/// reads before it waits is early. Not so if one CTA of the second triggers only when it has waited.
 TEST(chain_mutants, three_launches_run_at_one_time) {
   Chain chain;
   chain.arrays.third.weights = "y";
@@ -227,8 +227,7 @@ TEST(chain_mutants, three_launches_run_at_one_time) {
   ASSERT_TRUE(found.failure);
   EXPECT_NE(found.failure->message.find("launch 2 (third)"), std::string::npos) << found.failure->message;
   EXPECT_NE(found.failure->message.find("which first may still write"), std::string::npos);
-  chain.second =
-      product(kPingPong, {.wait = Wait::first});  // it triggers no more: it has waited before it leaves
+  chain.second.ctas[1] = product(kPingPong, {Wait::first, Trigger::after_loads}).ctas[1];
   EXPECT_EQ(caught_by(chain.launches()), kNobody);
 }
 
