@@ -31,6 +31,9 @@ SLUICE_HD constexpr i64 ceil_div(i64 value, i64 divisor) {
 SLUICE_HD constexpr int round_up(int value, int multiple) {
   return ceil_div(value, multiple) * multiple;
 }
+SLUICE_HD constexpr i64 round_up(i64 value, i64 multiple) {
+  return ceil_div(value, multiple) * multiple;
+}
 /// Of a value that is not negative: a shift or half the instructions of a signed division.
 SLUICE_HD constexpr int quotient(int value, int divisor) {
   return static_cast<int>(static_cast<u32>(value) / static_cast<u32>(divisor));

@@ -55,6 +55,25 @@ TEST(chain_layers, nothing_is_read_or_written_outside_of_its_buffer) {
     }
 }
 
+/// Byte counts past 2^31 once came back from round_up as another buffer's address.
+TEST(chain_layers, buffers_of_very_many_tokens_lie_apart) {
+  LayerSpec spec = spec_of(LayerWeights::bf16, LayerParts::all);
+  spec.model = *parse_model("llama3-8b");
+  spec.tokens = 65536;
+  const LayerMemory memory = imagined_memory(spec);
+  const auto bytes = activation_bytes(spec);
+  EXPECT_GT(*std::max_element(bytes.begin(), bytes.end()), i64{1} << 31);
+  for (size_t i = 0; i < bytes.size(); ++i)
+    for (size_t j = 0; j < bytes.size(); ++j) {
+      const u64 x = reinterpret_cast<u64>(memory.activations.data[i]);
+      const u64 y = reinterpret_cast<u64>(memory.activations.data[j]);
+      if (i == j || bytes[i] == 0 || bytes[j] == 0) continue;
+      EXPECT_TRUE(x + static_cast<u64>(bytes[i]) <= y || y + static_cast<u64>(bytes[j]) <= x)
+          << i << " " << j;
+    }
+  EXPECT_TRUE(plan_chain(steps_of(spec, memory), DeviceInfo{}).ok());
+}
+
 TEST(chain_layers, rows_are_as_far_apart_as_in_the_buffer_that_is_read) {
   for (const LayerWeights weights : kAllWeights)
     for (const LayerParts parts : {LayerParts::all, LayerParts::projections}) {
@@ -220,7 +239,7 @@ TEST(chain_layers, with_norms_in_their_products_are_four_launches) {
 }
 
 TEST(chain_layers, bytes_are_the_models) {
-  // In millions of weights: research/prefetch-pdl.md, section 2.
+  // In hundreds of thousands of weights, from the models' published sizes.
   EXPECT_EQ(weight_bytes({.model = kModels[0]}) / 100'000, 2181);
   EXPECT_EQ(weight_bytes({.model = kModels[1]}) / 100'000, 1069);
   EXPECT_EQ(weight_bytes({.model = kModels[2]}) / 100'000, 1929);
