@@ -204,6 +204,7 @@ class Machine {
   /// too.
   SLUICE_DEVICE void release_stage(int stage) {
     const int lane = threadIdx.x % 32;
+    if constexpr (kBlockScaled) __syncwarp();  // all lanes have read their scales
     if constexpr (!multicasts(kConfig)) {
       if (lane == 0) ptx::mbarrier_arrive(empty(stage));
     } else {

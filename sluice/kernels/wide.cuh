@@ -83,7 +83,10 @@ SLUICE_DEVICE void run_wide(const WideParams& params) {
     finish.end();
     __syncwarp();
   }
-  if constexpr (kConfig.cluster_n > 1) ptx::cluster_sync_relaxed();
+  if constexpr (kConfig.cluster_n > 1) {
+    ptx::cluster_arrive_release();  // what it signalled at the peer's x_empty has arrived: the peer may leave
+    ptx::cluster_wait_acquire();
+  }
 }
 
 }  // namespace sluice::mixed

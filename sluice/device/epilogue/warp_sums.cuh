@@ -88,6 +88,7 @@ class WarpSums {
       for (int quad = static_cast<int>(threadIdx.x); quad < kQuads; quad += kThreads)
         ptx::store_cluster(ptx::map_to_cta(slot(rank_, quad % kShare), static_cast<u32>(quad / kShare)),
                            sum_of_warps(quad));
+      __syncwarp();  // lanes leave send() and the loop apart, and the barrier wants whole warps
       ptx::cluster_arrive_release();
       ptx::cluster_wait_acquire();
     }

@@ -31,7 +31,7 @@ SLUICE_DEVICE void mbarrier_arrive(u32 barrier) {
 // mbarrier.arrive on the barrier at the same offset in CTA `cta_rank` of the cluster (may be this one). No
 // scope is named on purpose: `.release.cluster` compiles to a fence that costs about 400 ns for each arrival
 // (H200, CUDA 13.0, docs/findings/cluster-arrive.md). What is handed back was read by WGMMA, which wait_group
-// has ended, or by ld.shared whose values have been added: there is nothing left to order.
+// has ended, or by ld.shared in front of a barrier of the warp: an SM does both in order.
 SLUICE_DEVICE void mbarrier_arrive_cluster(u32 barrier, u32 cta_rank) {
   asm volatile(
       "{\n"
