@@ -20,6 +20,7 @@
 #include <sluice/norm.h>
 #include <sluice/quantize.h>
 #include <sluice/records.h>
+#include <sluice/spec/smem_room.h>
 
 namespace sluice {
 
@@ -57,8 +58,9 @@ struct QuantizerStep {
 /// Launches of somebody else in between: attention, a rotation, an all-reduce. It begins when all before it
 /// have ended, and what is behind it when it has ended, unless it is `overlapped`.
 struct ForeignStep {
-  /// Enqueues into the stream it is given and nowhere else; called for every enqueue, by any thread. What it
-  /// throws goes through.
+  /// Enqueues into the stream it is given and nowhere else, the same `nodes` each time: a launch behind an
+  /// overlapped one trusts that it is there, which capture counts and enqueue cannot. Called for every
+  /// enqueue, by any thread. What it throws goes through.
   std::function<Result<void>(Stream)> enqueue;
   int nodes = 1;               // that it adds to a graph; 0: the step is left out
   int programmatic_edges = 0;  // of them, to each other; the first is an ordinary launch
@@ -98,19 +100,22 @@ enum class ChainOverlap : u8 { off, wait_first, weights_first, tuned };
 
 struct ChainOptions {
   ChainOverlap overlap = ChainOverlap::tuned;
-  // These three are of steps that no record speaks of.
+  // These four are of steps that no record speaks of.
   Trigger trigger = Trigger::at_start;  // of every step but the last; nothing with the overlap off
+  Spacing spacing = Spacing::memory;    // of launches of one wave; nothing with the overlap off
   /// A step brings so much of the weights that come next into L2 when it is done loading (norms and
   /// quantisers before they wait); at most 0.4 of L2, and none that the rings of their launch hold before it
   /// waits: where they hold all, those of the step behind it, up to four launches ahead, foreign ones between
   /// or not. It ends only when they are there.
   i64 hand_off_bytes = 0;
   i64 prefetch_bytes = 0;  // a product brings so much of its own weights into L2 before it waits; bounded too
-  i64 smem_limit = 0;      // of a product's CTA, by fewer stages, so that two kernels share an SM; 0: none
-  int most_stages = 0;     // of a product; 0: as planned. Both are of dense products alone
+  /// Of a product's CTA, by fewer stages; 0: none. Two kernels share an SM only if their registers allow it,
+  /// which those of kernels with roles never do, and if they are not spaced alike.
+  i64 smem_limit = 0;
+  int most_stages = 0;  // of a product; 0: as planned. Both are of dense products, and no record is used
 };
-/// What lets two CTAs share an SM.
-inline constexpr i64 kHalfFootprint = 113 << 10;
+/// A CTA of so much shared memory fits on an SM beside one that is spaced by memory.
+inline constexpr i64 kHalfFootprint = kBesideAlone;
 
 /// A step with everything decided about it.
 struct PlannedStep {
@@ -142,7 +147,8 @@ struct ChainPlan {
 
 /// Decides about every step. The first that launches anything never waits, nor does who comes behind a
 /// foreign step that does not let go; the last never triggers. Pure. Errors: those of gemm::plan and
-/// mixed::plan with the step's name in front; invalid_argument (what is the chain's to set was set, an
+/// mixed::plan, and of norms and quantisers for their options and shapes, with the step's name in front;
+/// invalid_argument (what is the chain's to set was set, an
 /// overlap that a step's place forbids, two kernels in one quantiser); invalid_config (smem_limit or
 /// most_stages cannot be kept); aliasing (a step that reads weights early has weights that a step before it
 /// writes).
@@ -155,7 +161,10 @@ std::string explain(const ChainPlan& plan);
 /// A planned chain with its kernels loaded. Cheap to copy; may be enqueued from any thread.
 class Chain {
  public:
-  /// Compiles or finds in the cache, and loads. Errors: those of gemm::prepare and its like.
+  /// Compiles or finds in the cache, and loads. The arguments of every step are looked at here, so that none
+  /// is refused behind another's launch; whose memory they are, by the launch. A plan that was changed by
+  /// hand must keep what plan_chain promises. Errors: those of gemm::prepare and its like; those of a step's
+  /// launch that need no driver, with its name; invalid_argument, aliasing (the plan).
   static Result<Chain> prepare(const Device& device, const ChainPlan& plan,
                                const gemm::Progress& progress = {});
   /// plan_chain with the device's records, then the same.

@@ -5,7 +5,8 @@
 #include <numeric>
 
 #include <sluice/host/chain_companions.h>
-#include <sluice/host/mixed_units.h>
+#include <sluice/host/companion_checks.h>
+#include <sluice/host/mixed.h>
 
 namespace sluice {
 namespace {
@@ -33,7 +34,18 @@ int mixed_launches(const mixed::Plan& plan) {
   return narrow == nullptr ? 1 : static_cast<int>(ceil_div(plan.problem.m, kMaxGridY * tile_tokens(*narrow)));
 }
 
-/// Binds a step to its kernel.
+/// Of arguments that a chain keeps: refused before its first launch, not between two.
+Result<void> check_kept(const gemm::Kernel& kernel, const gemm::Args& args) {
+  if (kernel.impl().module == nullptr) return {};
+  gemm::ArgRules rules = kernel.impl().rules;
+  rules.operands[gemm::kWorkspace].used = false;  // enqueue is given it
+  return check_values(rules, args);
+}
+Result<void> check_kept(const mixed::Kernel& kernel, const mixed::Args& args) {
+  return kernel.impl().module == nullptr ? Result<void>() : check_values(kernel.impl().rules, args);
+}
+
+/// Binds a step to its kernel, and refuses arguments that no launch would take.
 struct Binder {
   const PlannedStep& planned;
   const Kernels& kernels;
@@ -47,6 +59,7 @@ struct Binder {
     gemm::Args args = step.args;
     args.prefetch = planned.prefetch;
     args.hand_off = planned.hand_off;
+    if (const Result<void> kept = check_kept(*kernel, args); !kept) return kept.error();
     const bool needs_workspace = kernel->plan().workspace_bytes > 0;
     // The second kernel of a split, which adds up, always waits for the first itself.
     const int sums = kernel->impl().sum_module != nullptr && args.alpha != 0.0f ? 1 : 0;
@@ -66,6 +79,7 @@ struct Binder {
     mixed::Args args = step.args;
     args.prefetch = planned.prefetch;
     args.hand_off = planned.hand_off;
+    if (const Result<void> kept = check_kept(*kernel, args); !kept) return kept.error();
     const int launches = mixed_launches(kernel->plan());
     return ChainLaunch{
         .launch = [kernel = *kernel, args](const WorkspaceView&,
@@ -78,6 +92,7 @@ struct Binder {
     if (!norm) return norm.error();
     NormArgs args = step.args;
     args.hand_off = planned.hand_off;
+    if (const Result<void> kept = check_values(step.options, step.shape, args); !kept) return kept.error();
     return ChainLaunch{
         .launch = [norm = *norm, shape = step.shape, args](
                       const WorkspaceView&, Stream stream) { return norm.launch(shape, args, stream); },
@@ -88,6 +103,8 @@ struct Binder {
     if (!quantizer) return quantizer.error();
     QuantizeArgs args = step.args;
     args.hand_off = planned.hand_off;
+    const QuantizerOptions options{step.input, step.granularity, step.gate, planned.overlap};
+    if (const Result<void> kept = check_values(options, step.shape, args); !kept) return kept.error();
     return ChainLaunch{
         .launch = [quantizer = *quantizer, shape = step.shape, args](
                       const WorkspaceView&, Stream stream) { return quantizer.launch(shape, args, stream); },
@@ -121,6 +138,7 @@ std::vector<std::string> units_of(const ChainPlan& plan, Stamping stamping) {
 }
 
 Result<Chain> Chain::prepare(const Device& device, const ChainPlan& plan, const gemm::Progress& progress) {
+  if (const Result<void> consistent = check_chain_plan(plan); !consistent) return consistent.error();
   const Kernels kernels = load(device, plan, progress);
   auto impl = std::make_shared<Impl>(Impl{device, plan, {}});
   for (size_t i = 0; i < plan.steps.size(); ++i) {

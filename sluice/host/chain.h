@@ -70,6 +70,10 @@ void set_warm_ranges(ChainPlan& plan, const ChainOptions& options, const DeviceI
 /// Error aliasing: a step that reads its weights early has weights that a step before it writes.
 Result<void> check_weights_unwritten(const std::vector<PlannedStep>& steps);
 
+/// A chain's plan that was made or changed by hand is as welcome as plan_chain's, if it keeps what that
+/// promises. Errors: invalid_argument, aliasing.
+Result<void> check_chain_plan(const ChainPlan& plan);
+
 /// All JIT units that preparing the plan takes, some more than once.
 std::vector<std::string> units_of(const ChainPlan& plan, Stamping stamping);
 

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one thing that dependent launches take from a caller: weights are read before the wait, so nothing in
-// front may write them. Activations may be used again as in any stream, since every write is behind a wait.
+// What must hold of a chain before it is prepared. The one thing that dependent launches take from a caller:
+// weights are read before the wait, so nothing in front may write them. Activations may be used again as in
+// any stream, since every write is behind a wait. And of a plan that was changed by hand: what plan_chain
+// promises.
 #include <algorithm>
 
 #include <sluice/host/chain.h>
 #include <sluice/host/driver/error.h>
+#include <sluice/host/planner/mixed_checks.h>
+#include <sluice/host/planner/problem_checks.h>
 
 namespace sluice {
 namespace {
@@ -38,7 +42,90 @@ class Ranges {
   std::vector<Range> ranges_;
 };
 
+/// Of a step's plan: what the step must agree with. Foreign steps have none.
+struct PlanOfStep {
+  bool found = false, same_problem = false;
+  Overlap overlap{};
+};
+struct FindPlan {
+  const ChainPlan& chain;
+  size_t index;
+
+  PlanOfStep operator()(const ProductStep& step) const {
+    if (index >= chain.products.size()) return {};
+    const Plan& plan = chain.products[index];
+    const Result<Problem> problem = check_problem(step.problem);
+    return {true, problem.ok() && *problem == plan.problem, plan.config.overlap};
+  }
+  PlanOfStep operator()(const MixedStep& step) const {
+    if (index >= chain.mixed.size()) return {};
+    const mixed::Plan& plan = chain.mixed[index];
+    const Result<MixedProblem> problem = mixed::check_problem(step.problem);
+    const Overlap overlap = std::visit([](const auto& config) { return config.overlap; }, plan.config);
+    return {true, problem.ok() && *problem == plan.problem, overlap};
+  }
+  PlanOfStep operator()(const NormStep& step) const {
+    if (index >= chain.norms.size()) return {};
+    const NormOptions& options = chain.norms[index];
+    return {true, options.input == step.options.input && options.quantize == step.options.quantize,
+            options.overlap};
+  }
+  PlanOfStep operator()(const QuantizerStep& step) const {
+    if (index >= chain.quantizers.size()) return {};
+    const ChainPlan::QuantizerPlan& q = chain.quantizers[index];
+    return {true, q.input == step.input && q.granularity == step.granularity && q.gate == step.gate,
+            q.overlap};
+  }
+  PlanOfStep operator()(const ForeignStep& step) const {
+    return {true, true, Overlap{Wait::none, step.overlapped ? Trigger::at_start : Trigger::never}};
+  }
+};
+
+/// Where it launches: what the step's place forbids, if anything.
+const char* broken_rule(const Overlap& overlap, bool first, bool last, bool behind_foreign) {
+  if (first && overlap.wait != Wait::none) return "it is the first launch of the chain, and waits";
+  if (behind_foreign && overlap.wait != Wait::none)
+    return "the step before it is a foreign one that is not overlapped, and it waits";
+  if (last && overlap.trigger != Trigger::never) return "it is the last launch of the chain, and triggers";
+  return nullptr;
+}
+
 }  // namespace
+
+Result<void> check_chain_plan(const ChainPlan& chain) {
+  const auto refused = [&](size_t i, const std::string& what) {
+    return Error{ErrorCode::invalid_argument,
+                 step_name(chain.steps[i].step, i) + ": " + what + "; plan the chain again"};
+  };
+  size_t last = chain.steps.size();
+  for (size_t i = 0; i < chain.steps.size(); ++i)
+    if (chain.steps[i].launched) last = i;
+  i64 workspace = 0;
+  bool first = true, behind_foreign = false;
+  for (size_t i = 0; i < chain.steps.size(); ++i) {
+    const PlannedStep& s = chain.steps[i];
+    if (s.launched != is_launched(s.step))
+      return refused(i, s.launched ? "there is nothing for it to launch" : "it has something to launch");
+    if (!s.launched) continue;
+    const auto* foreign = std::get_if<ForeignStep>(&s.step.work);
+    const PlanOfStep of = std::visit(FindPlan{chain, static_cast<size_t>(s.plan)}, s.step.work);
+    if (!of.found) return refused(i, "its plan = " + std::to_string(s.plan) + " is none of the chain's");
+    if (!of.same_problem) return refused(i, "its plan is of another problem");
+    if (s.overlap != of.overlap && foreign == nullptr)
+      return refused(i, "its overlap is not that of its kernel's plan");
+    if (const char* rule = broken_rule(s.overlap, first, i == last && foreign == nullptr, behind_foreign))
+      return refused(i, rule);
+    if (std::holds_alternative<ProductStep>(s.step.work))
+      workspace = std::max(workspace, chain.products[static_cast<size_t>(s.plan)].workspace_bytes);
+    first = false;
+    behind_foreign = foreign != nullptr && !foreign->overlapped;
+  }
+  if (chain.workspace_bytes < workspace)
+    return Error{ErrorCode::invalid_argument, "workspace_bytes = " + std::to_string(chain.workspace_bytes) +
+                                                  " and its plans need " + std::to_string(workspace) +
+                                                  "; plan the chain again"};
+  return check_weights_unwritten(chain.steps);
+}
 
 std::string step_name(const ChainStep& step, size_t index) {
   const std::string number = "step " + std::to_string(index);

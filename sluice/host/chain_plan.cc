@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <sluice/host/chain.h>
+#include <sluice/host/companion_checks.h>
 #include <sluice/spec/smem_layout.h>
 #include <sluice/spec/validate.h>
 
@@ -39,6 +40,10 @@ Result<void> check_step(const ChainStep& step) {
       return refused(
           "NormOptions::overlap and NormArgs::hand_off are the chain's to set: say ChainStep::overlap and "
           "hand_off_bytes");
+  if (const auto* s = std::get_if<NormStep>(&step.work)) {
+    if (Result<void> options = check_options(s->options); !options) return options;
+    if (Result<void> shape = check_shape(s->options, s->shape); !shape) return shape;
+  }
   if (const auto* s = std::get_if<ForeignStep>(&step.work)) {
     if (!s->enqueue) return refused("ForeignStep::enqueue is empty: it must enqueue the step's launches");
     if (s->nodes < 0 || s->programmatic_edges < 0 || s->programmatic_edges > std::max(s->nodes - 1, 0))
@@ -57,6 +62,9 @@ Result<void> check_step(const ChainStep& step) {
     if (s->granularity == Granularity::tensor && !s->args.scale_given)
       return refused(
           "a scale of the whole matrix takes two kernels: give the scale (scale_given), or quantise rows");
+    const QuantizerOptions options{s->input, s->granularity, s->gate, {}};
+    if (Result<void> allowed = check_options(options); !allowed) return allowed;
+    if (Result<void> shape = check_shape(options, s->shape); !shape) return shape;
   }
   if (step.hand_off_bytes.value_or(0) < 0 || step.prefetch_bytes.value_or(0) < 0)
     return refused("hand_off_bytes and prefetch_bytes must not be negative; 0 is none");
@@ -79,6 +87,7 @@ Result<Overlap> overlap_at(const PlannedStep& planned, const ChainOptions& optio
   if (options.overlap != ChainOverlap::off) {
     made.wait = options.overlap == ChainOverlap::wait_first ? Wait::first : Wait::weights_first;
     made.trigger = options.trigger;
+    made.spacing = options.spacing;
   }
   if (step.overlap) {
     if (first && !planned.tuned && step.overlap->wait != Wait::none)
@@ -96,6 +105,7 @@ Result<Overlap> overlap_at(const PlannedStep& planned, const ChainOptions& optio
     made = *step.overlap;
   }
   if (first || behind_foreign) made.wait = Wait::none;
+  if (made.wait == Wait::none && !step.overlap) made.spacing = Spacing::memory;  // what no launch asks for
   if (last) made.trigger = Trigger::never;
   return made;
 }

@@ -6,13 +6,13 @@
 #include <array>
 #include <string>
 
+#include <sluice/host/companion_checks.h>
 #include <sluice/host/device_impl.h>
 #include <sluice/host/driver/error.h>
 #include <sluice/host/driver/launch.h>
 #include <sluice/host/norm_units.h>
 #include <sluice/host/operand_checks.h>
 #include <sluice/host/spread.h>
-
 #include <sluice/spec/warm_split.h>
 
 namespace sluice {
@@ -125,6 +125,29 @@ Result<void> check_pointers(const Placements& operands, NormStore store) {
   return {};
 }
 
+/// A launch that has passed all checks by value; `empty`: there is nothing to launch.
+struct CheckedLaunch {
+  NormShape shape;
+  Placements operands;
+  bool empty = false;
+};
+Result<CheckedLaunch> checked_launch(DType input, NormStore store, const NormShape& given,
+                                     const NormArgs& args) {
+  const Result<NormShape> shape = checked(given);
+  if (!shape) return shape.error();
+  CheckedLaunch launch{.shape = *shape, .operands = {}, .empty = shape->rows == 0 || shape->columns == 0};
+  if (launch.empty) return launch;
+  if (Result<void> epsilon = check_epsilon(args.epsilon); !epsilon) return epsilon.error();
+  if (args.hand_off.bytes < 0)
+    return Error{ErrorCode::invalid_argument,
+                 "hand_off.bytes = " + number(args.hand_off.bytes) + ": must not be negative; 0 is nothing"};
+  const Result<Placements> operands = placements(*shape, args, store, input);
+  if (!operands) return operands.error();
+  if (const Result<void> pointers = check_pointers(*operands, store); !pointers) return pointers.error();
+  launch.operands = *operands;
+  return launch;
+}
+
 /// May eight elements move at a time, wherever they begin?
 bool allows_vectors(const NormShape& shape, const Placements& operands) {
   if (shape.columns % kNormChunk != 0) return false;
@@ -146,13 +169,31 @@ struct Norm::Impl {
   std::array<std::shared_ptr<const Module>, 2> modules;  // with vectors, without
 };
 
-Result<Norm> Norm::create(const Device& device, const NormOptions& options) {
+Result<void> check_options(const NormOptions& options) {
   if (!is_16bit(options.input))
     return Error{ErrorCode::invalid_type,
                  std::string("input is ") + name_of(options.input) + ": it must be bf16 or fp16"};
   if (options.quantize == Granularity::square_block)
     return Error{ErrorCode::invalid_argument,
                  "quantize is square_block: a norm has one row at a time; take tensor, row or row_block"};
+  return {};
+}
+
+Result<void> check_shape(const NormOptions& options, const NormShape& given) {
+  const Result<NormShape> shape = checked(given);
+  if (!shape) return shape.error();
+  if (shape->rows == 0 || shape->columns == 0) return {};
+  const Result<Placements> operands = placements(*shape, {}, norm_store_of(options), options.input);
+  return operands ? Result<void>() : operands.error();
+}
+
+Result<void> check_values(const NormOptions& options, const NormShape& shape, const NormArgs& args) {
+  const Result<CheckedLaunch> launch = checked_launch(options.input, norm_store_of(options), shape, args);
+  return launch ? Result<void>() : launch.error();
+}
+
+Result<Norm> Norm::create(const Device& device, const NormOptions& options) {
+  if (const Result<void> allowed = check_options(options); !allowed) return allowed.error();
   const NormStore store = norm_store_of(options);
   auto impl = std::make_shared<Impl>(Impl{device, options.input, store, options.overlap, {}});
   const std::vector<std::string> units = norm_units(options);
@@ -170,46 +211,40 @@ Result<Norm> Norm::create(const Device& device, const NormOptions& options) {
 }
 
 Result<void> Norm::launch(const NormShape& given, const NormArgs& args, Stream stream) const {
-  const Result<NormShape> shape = checked(given);
-  if (!shape) return shape.error();
-  if (shape->rows == 0 || shape->columns == 0) return {};
-  if (Result<void> epsilon = check_epsilon(args.epsilon); !epsilon) return epsilon.error();
-  if (args.hand_off.bytes < 0)
-    return Error{ErrorCode::invalid_argument,
-                 "hand_off.bytes = " + number(args.hand_off.bytes) + ": must not be negative; 0 is nothing"};
-  const Result<Placements> operands = placements(*shape, args, impl_->store, impl_->input);
-  if (!operands) return operands.error();
-  if (const Result<void> pointers = check_pointers(*operands, impl_->store); !pointers) return pointers;
+  const Result<CheckedLaunch> launch = checked_launch(impl_->input, impl_->store, given, args);
+  if (!launch) return launch.error();
+  if (launch->empty) return {};
+  const NormShape& shape = launch->shape;
   const PrimaryContext& primary = *impl_->device.impl().primary;
   if (const Result<void> ours = check_context(primary); !ours) return ours;
   const ContextScope scope(primary);
   if (const Result<void> entered = scope.entered(); !entered) return entered;
-  for (const Placement& x : *operands)
+  for (const Placement& x : launch->operands)
     if (x.pointer != nullptr)
       if (const Result<void> ours = check_owner(primary, x.name, x.pointer); !ours) return ours;
-  const bool vectors = allows_vectors(*shape, *operands);
+  const bool vectors = allows_vectors(shape, launch->operands);
   const i64 sms = impl_->device.info().sm_count;
   const int most = vectors ? kMaxNormThreads : kMaxElementNormThreads;
-  const NormLayout layout = norm_layout(shape->rows, shape->columns, most, sms);
+  const NormLayout layout = norm_layout(shape.rows, shape.columns, most, sms);
   const NormParams params{.input = args.input,
                           .residual = args.residual,
                           .sum = args.sum,
                           .gamma = args.gamma,
                           .output = args.output,
                           .scales = args.scales,
-                          .rows = shape->rows,
-                          .columns = shape->columns,
-                          .input_ld = shape->input_ld,
-                          .residual_ld = shape->residual_ld,
-                          .sum_ld = shape->sum_ld,
-                          .output_ld = shape->output_ld,
+                          .rows = shape.rows,
+                          .columns = shape.columns,
+                          .input_ld = shape.input_ld,
+                          .residual_ld = shape.residual_ld,
+                          .sum_ld = shape.sum_ld,
+                          .output_ld = shape.output_ld,
                           .epsilon = args.epsilon,
-                          .inverse_columns = 1.0f / static_cast<float>(shape->columns),
+                          .inverse_columns = 1.0f / static_cast<float>(shape.columns),
                           .working_threads = layout.threads,
                           .hand_off = args.hand_off};
   const i64 warmers = std::min(ceil_div(total_bytes(args.hand_off), kWarmCtaBytes), sms);
   const i64 at_once = std::max<i64>(sms * (kThreadsPerSm / layout.threads) / layout.team, 1);
-  const i64 teams = std::clamp<i64>(std::max(ceil_div(warmers, i64{layout.team}), shape->rows), 1, at_once);
+  const i64 teams = std::clamp<i64>(std::max(ceil_div(warmers, i64{layout.team}), shape.rows), 1, at_once);
   LaunchShape grid{.grid_x = static_cast<u32>(teams) * layout.team,
                    .block_x = layout.threads,
                    .cluster_x = layout.team,

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 
+#include <sluice/host/companion_checks.h>
 #include <sluice/host/device_impl.h>
 #include <sluice/host/driver/error.h>
 #include <sluice/host/driver/launch.h>
@@ -145,6 +146,47 @@ Result<void> check_pointers(std::span<const Placement> followed) {
   return {};
 }
 
+/// A launch that has passed all checks by value.
+struct CheckedLaunch {
+  QuantizeShape shape;
+  Types types;
+  Placements followed;
+  bool nothing = false;  // to launch
+};
+Result<CheckedLaunch> checked_launch(const QuantizerOptions& options, const QuantizeShape& given,
+                                     const QuantizeArgs& args) {
+  const Result<QuantizeShape> shape = checked(given, options.gate);
+  if (!shape) return shape.error();
+  const bool tensor = options.granularity == Granularity::tensor;
+  const bool quantised = options.granularity.has_value();
+  const bool two_steps = tensor && !args.scale_given;
+  CheckedLaunch launch{
+      .shape = *shape,
+      .types = {options.input, quantised ? DType::e4m3 : options.input, quantised, two_steps},
+      .followed = {},
+      .nothing = (shape->rows == 0 || shape->columns == 0) && !two_steps};
+  if (launch.nothing) return launch;
+  if (args.scale_given && !tensor)
+    return Error{ErrorCode::invalid_argument,
+                 std::string("scale_given is for one scale of a whole matrix, not for ") +
+                     (quantised ? name_of(*options.granularity) : "what is not quantised")};
+  if (two_steps && overlaps(options.overlap))
+    return Error{ErrorCode::invalid_argument,
+                 "a scale of the whole matrix that is not given takes two kernels, which do not overlap "
+                 "others: give the scale, or create the quantiser without an overlap"};
+  if (args.hand_off.bytes < 0)
+    return Error{ErrorCode::invalid_argument,
+                 "hand_off.bytes = " + number(args.hand_off.bytes) + ": must not be negative; 0 is nothing"};
+  if (two_steps && (args.workspace.data == nullptr || args.workspace.bytes < kScratchBytes))
+    return Error{ErrorCode::workspace,
+                 "a scale of the whole matrix needs the counters of a workspace: pass " +
+                     number(kScratchBytes) + " bytes or more, not " +
+                     number(args.workspace.data == nullptr ? 0 : args.workspace.bytes)};
+  launch.followed = placements(*shape, args, launch.types, options.granularity, options.gate);
+  if (const Result<void> pointers = check_pointers(launch.followed); !pointers) return pointers.error();
+  return launch;
+}
+
 /// May eight elements move at a time, wherever they begin?
 bool allows_vectors(const QuantizeShape& shape, const QuantizeArgs& args, Types types) {
   const auto multiple = [](i64 value, i64 unit) { return value % unit == 0; };
@@ -183,10 +225,7 @@ i64 useful_blocks(QuantizeStep step, const QuantizeShape& shape, i64 sms) {
 
 struct Quantizer::Impl {
   Device device;
-  DType input;
-  std::optional<Granularity> granularity;
-  Gate gate;
-  Overlap overlap;
+  QuantizerOptions options;
   std::vector<Step> steps;
 
   Result<void> launch_step(const Step& step, bool vectors, const QuantizeShape& shape,
@@ -202,15 +241,15 @@ struct Quantizer::Impl {
     LaunchShape grid{.grid_x = teams * team,
                      .block_x = kQuantizeThreads,
                      .cluster_x = team,
-                     .dependent = overlap.wait != Wait::none};
+                     .dependent = options.overlap.wait != Wait::none};
     const Module& module = *step.modules[vectors ? 0 : 1];
-    spread_ctas(overlap, module.registers(), device.info(), grid);
+    spread_ctas(options.overlap, module.registers(), device.info(), grid);
     return launch_kernel(*device.impl().api, module.function(), grid, &params, stream);
   }
 };
 
-Result<Quantizer> Quantizer::create(const Device& device, DType input, std::optional<Granularity> granularity,
-                                    Gate gate, Overlap overlap) {
+Result<void> check_options(const QuantizerOptions& options) {
+  const auto& [input, granularity, gate, overlap] = options;
   if (!is_16bit(input) && input != DType::fp32)
     return Error{ErrorCode::invalid_type,
                  std::string("input is ") + name_of(input) + ": it must be bf16, fp16 or fp32"};
@@ -222,7 +261,25 @@ Result<Quantizer> Quantizer::create(const Device& device, DType input, std::opti
     return Error{
         ErrorCode::invalid_argument,
         "there is neither a granularity nor a gate, so the output would be a copy: give one of them"};
-  auto impl = std::make_shared<Impl>(Impl{device, input, granularity, gate, overlap, {}});
+  return {};
+}
+
+Result<void> check_shape(const QuantizerOptions& options, const QuantizeShape& shape) {
+  const Result<QuantizeShape> allowed = checked(shape, options.gate);
+  return allowed ? Result<void>() : allowed.error();
+}
+
+Result<void> check_values(const QuantizerOptions& options, const QuantizeShape& shape,
+                          const QuantizeArgs& args) {
+  const Result<CheckedLaunch> launch = checked_launch(options, shape, args);
+  return launch ? Result<void>() : launch.error();
+}
+
+Result<Quantizer> Quantizer::create(const Device& device, DType input, std::optional<Granularity> granularity,
+                                    Gate gate, Overlap overlap) {
+  const QuantizerOptions options{input, granularity, gate, overlap};
+  if (const Result<void> allowed = check_options(options); !allowed) return allowed.error();
+  auto impl = std::make_shared<Impl>(Impl{device, options, {}});
   const std::vector<std::string> units = quantize_units(input, granularity, gate, overlap);
   const auto cubins = device.impl().cache.get_all(units, device.options().jobs, {});
   size_t next = 0;
@@ -244,55 +301,35 @@ Result<Quantizer> Quantizer::create(const Device& device, DType input, std::opti
 }
 
 Result<void> Quantizer::launch(const QuantizeShape& given, const QuantizeArgs& args, Stream stream) const {
-  const Result<QuantizeShape> shape = checked(given, impl_->gate);
-  if (!shape) return shape.error();
-  const bool tensor = impl_->granularity == Granularity::tensor;
-  if ((shape->rows == 0 || shape->columns == 0) && (!tensor || args.scale_given)) return {};
-  if (args.scale_given && !tensor)
-    return Error{ErrorCode::invalid_argument,
-                 std::string("scale_given is for one scale of a whole matrix, not for ") +
-                     (impl_->granularity ? name_of(*impl_->granularity) : "what is not quantised")};
-  if (tensor && !args.scale_given && overlaps(impl_->overlap))
-    return Error{ErrorCode::invalid_argument,
-                 "a scale of the whole matrix that is not given takes two kernels, which do not overlap "
-                 "others: give the scale, or create the quantiser without an overlap"};
-  if (args.hand_off.bytes < 0)
-    return Error{ErrorCode::invalid_argument,
-                 "hand_off.bytes = " + number(args.hand_off.bytes) + ": must not be negative; 0 is nothing"};
-  const bool quantised = impl_->granularity.has_value();
-  const bool two_steps = tensor && !args.scale_given;
-  const Types types{impl_->input, quantised ? DType::e4m3 : impl_->input, quantised, two_steps};
-  if (two_steps && (args.workspace.data == nullptr || args.workspace.bytes < kScratchBytes))
-    return Error{ErrorCode::workspace,
-                 "a scale of the whole matrix needs the counters of a workspace: pass " +
-                     number(kScratchBytes) + " bytes or more, not " +
-                     number(args.workspace.data == nullptr ? 0 : args.workspace.bytes)};
-  const Placements placed = placements(*shape, args, types, impl_->granularity, impl_->gate);
+  const Result<CheckedLaunch> launch = checked_launch(impl_->options, given, args);
+  if (!launch) return launch.error();
+  if (launch->nothing) return {};
+  const auto& [shape, types, placed, nothing] = *launch;
   const std::span<const Placement> followed = placed;
-  if (const Result<void> pointers = check_pointers(followed); !pointers) return pointers;
+  const bool two_steps = types.has_workspace;
   const PrimaryContext& primary = *impl_->device.impl().primary;
   if (const Result<void> ours = check_context(primary); !ours) return ours;
   const ContextScope scope(primary);
   if (const Result<void> entered = scope.entered(); !entered) return entered;
   for (const Placement& x : followed)
     if (const Result<void> ours = check_owner(primary, x.name, x.pointer); !ours) return ours;
-  const bool vectors = allows_vectors(*shape, args, types);
-  const bool empty = shape->rows == 0 || shape->columns == 0;
+  const bool vectors = allows_vectors(shape, args, types);
+  const bool empty = shape.rows == 0 || shape.columns == 0;
   const QuantizeParams params{.input = args.input,
                               .output = static_cast<u8*>(args.output),
                               .scales = args.scales,
                               .scratch = static_cast<u32*>(args.workspace.data),
-                              .rows = empty ? 0 : shape->rows,
-                              .columns = empty ? kQuantizeChunk : shape->columns,  // the kernel divides by it
-                              .input_ld = shape->input_ld,
-                              .output_ld = shape->output_ld,
+                              .rows = empty ? 0 : shape.rows,
+                              .columns = empty ? kQuantizeChunk : shape.columns,  // the kernel divides by it
+                              .input_ld = shape.input_ld,
+                              .output_ld = shape.output_ld,
                               .scale_given = args.scale_given,
                               .hand_off = args.hand_off};
   std::unique_lock turn(workspace_turn(), std::defer_lock);
   if (two_steps) turn.lock();  // the second step reads what the first leaves
   for (const Step& step : impl_->steps) {
     if (step.kind == QuantizeStep::amax && args.scale_given) continue;
-    Result<void> launched = impl_->launch_step(step, vectors, *shape, params, stream);
+    Result<void> launched = impl_->launch_step(step, vectors, shape, params, stream);
     if (launched) continue;
     // What the first step leaves must not meet the next user of the workspace.
     if (two_steps && step.kind == QuantizeStep::cast)

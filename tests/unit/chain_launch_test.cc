@@ -135,10 +135,10 @@ TEST_F(ChainLaunches, any_failing_call_of_a_capture_is_an_error_and_leaves_nothi
 
 TEST_F(ChainLaunches, a_launch_that_fails_is_the_error_of_enqueue) {
   std::vector<ChainStep> steps = links(2);
-  product(steps[1]).args.d = nullptr;
+  product(steps[1]).args.d = driver.memory(kRows * kWidth, 1);
   const Result<void> done = made(steps).enqueue(nullptr);
   ASSERT_FALSE(done.ok());
-  EXPECT_EQ(done.error().code, ErrorCode::invalid_pointer);
+  EXPECT_EQ(done.error().code, ErrorCode::wrong_device);
 }
 
 TEST_F(ChainLaunches, packed_weights_overlap_too) {
@@ -163,6 +163,90 @@ TEST_F(ChainLaunches, packed_weights_overlap_too) {
   EXPECT_EQ(chain.programmatic_edges(), 2);
   std::get<MixedStep>(steps[1].work).overrides.overlap = {Wait::first, Trigger::never};
   refused_plan(steps, ErrorCode::invalid_argument, "step 1 (packed): mixed::Overrides::overlap");
+}
+
+/// By prepare, which knows them: not when half of the chain runs.
+TEST_F(ChainLaunches, arguments_that_no_launch_takes_are_refused_before_the_first_one) {
+  const auto refused = [&](const std::vector<ChainStep>& steps, ErrorCode code, const std::string& mention) {
+    const Result<Chain> chain = Chain::prepare(device(), steps);
+    ASSERT_FALSE(chain.ok()) << "expected a refusal that mentions " << mention;
+    EXPECT_EQ(chain.error().code, code) << chain.error().message;
+    EXPECT_NE(chain.error().message.find(mention), std::string::npos) << chain.error().message;
+    EXPECT_EQ(driver.launches(), 0);
+  };
+  const std::vector<ChainStep> good = links(2);
+  std::vector<ChainStep> bad = good;
+  product(bad[1]).args.d = nullptr;
+  refused(bad, ErrorCode::invalid_pointer, "step 1 (link1): D is null");
+  bad = good;
+  product(bad[1]).args.d = const_cast<void*>(product(bad[1]).args.a);
+  refused(bad, ErrorCode::aliasing, "step 1 (link1): D");
+
+  const MixedProblem p{.m = 4, .n = 256, .k = 256};
+  const mixed::Args packed{.x = driver.memory(4 * 256 * 2), .d = driver.memory(4 * 256 * 2)};
+  bad = good;
+  bad.push_back({.work = MixedStep{.problem = p, .args = packed}, .name = "packed"});
+  refused(bad, ErrorCode::invalid_pointer, "step 2 (packed): ");
+
+  const void* rows = driver.memory(kRows * kWidth * 2);
+  NormStep norm{
+      .shape = {kRows, kWidth},
+      .args = {
+          .input = rows, .gamma = driver.memory(kWidth * 2), .output = driver.memory(kRows * kWidth * 2)}};
+  norm.args.epsilon = -1.0f;
+  bad = good;
+  bad.push_back({.work = norm, .name = "norm"});
+  refused(bad, ErrorCode::invalid_argument, "step 2 (norm): epsilon");
+  QuantizerStep quantizer{.granularity = Granularity::row,
+                          .shape = {kRows, kWidth},
+                          .args = {.input = rows, .output = driver.memory(kRows * kWidth)}};
+  bad = good;
+  bad.push_back({.work = quantizer, .name = "quantise"});
+  refused(bad, ErrorCode::invalid_pointer, "step 2 (quantise): scales");
+}
+
+/// Each edit would make a launch begin too early, or read past a list.
+TEST_F(ChainLaunches, a_plan_that_was_changed_by_hand_keeps_what_was_promised_or_is_refused) {
+  std::vector<ChainStep> steps = links(3);
+  void* both = driver.memory(kWidth * kWidth);  // weights of one, D of another
+  const ChainPlan good = planned(steps, {.overlap = ChainOverlap::weights_first});
+  EXPECT_TRUE(Chain::prepare(device(), good).ok());
+  const auto refused = [&](ErrorCode code, const std::string& mention, auto&& change) {
+    ChainPlan plan = good;
+    change(plan);
+    const Result<Chain> chain = Chain::prepare(device(), plan);
+    ASSERT_FALSE(chain.ok()) << "expected a refusal that mentions " << mention;
+    EXPECT_EQ(chain.error().code, code) << chain.error().message;
+    EXPECT_NE(chain.error().message.find(mention), std::string::npos) << chain.error().message;
+  };
+  refused(ErrorCode::aliasing, "step 1 (link1): B", [&](ChainPlan& plan) {
+    product(plan.steps[0].step).args.d = both;
+    product(plan.steps[1].step).args.b = both;
+  });
+  const ErrorCode invalid = ErrorCode::invalid_argument;
+  refused(invalid, "it is the first launch of the chain, and waits",
+          [](ChainPlan& plan) { std::swap(plan.steps[0], plan.steps[1]); });
+  refused(invalid, "it is the last launch of the chain, and triggers",
+          [](ChainPlan& plan) { std::swap(plan.steps[1], plan.steps[2]); });
+  refused(invalid, "its plan = 9 is none", [](ChainPlan& plan) { plan.steps[1].plan = 9; });
+  refused(invalid, "its plan = -1 is none", [](ChainPlan& plan) { plan.steps[1].plan = -1; });
+  refused(invalid, "step 1 (link1): its plan is of another problem",
+          [](ChainPlan& plan) { product(plan.steps[1].step).problem.n = 128; });
+  refused(invalid, "its overlap is not that of its kernel's plan",
+          [](ChainPlan& plan) { plan.steps[1].overlap.wait = Wait::none; });
+  refused(invalid, "it has something to launch", [](ChainPlan& plan) { plan.steps[1].launched = false; });
+  refused(invalid, "the step before it is a foreign one", [](ChainPlan& plan) {
+    plan.steps[1] = {.step = {.work = ForeignStep{.enqueue = [](Stream) { return Result<void>(); }}}};
+  });
+
+  std::vector<ChainStep> split = {separate_step()};
+  std::get<ProductStep>(split[0].work).overrides.combine = Combine::last_arriver;
+  ChainPlan plan = planned(split);
+  ASSERT_GT(plan.workspace_bytes, 0);
+  plan.workspace_bytes -= 1;
+  const Result<Chain> chain = Chain::prepare(device(), plan);
+  ASSERT_FALSE(chain.ok());
+  EXPECT_NE(chain.error().message.find("its plans need"), std::string::npos) << chain.error().message;
 }
 
 TEST_F(ChainLaunches, counts_the_launches_of_very_many_tokens) {

@@ -224,6 +224,38 @@ TEST_F(ChainPlans, refuses_what_the_chain_sets_itself) {
   refused_plan(steps, ErrorCode::invalid_argument, "scale_given");
 }
 
+TEST_F(ChainPlans, options_and_shapes_of_companions_are_looked_at) {
+  const auto refused = [&](auto work, ErrorCode code, const std::string& mention) {
+    std::vector<ChainStep> steps = links(1);
+    steps.push_back({.work = work, .name = "companion"});
+    refused_plan(steps, code, "step 1 (companion): " + mention);
+  };
+  refused(NormStep{.options = {.quantize = Granularity::square_block}, .shape = {16, 256}},
+          ErrorCode::invalid_argument, "quantize is square_block");
+  refused(NormStep{.options = {.input = DType::fp32}, .shape = {16, 256}}, ErrorCode::invalid_type,
+          "input is fp32");
+  refused(NormStep{.shape = {16, 1 << 20}}, ErrorCode::invalid_size, "columns = 1048576");
+  refused(NormStep{.shape = {16, -5}}, ErrorCode::invalid_size, "rows = 16, columns = -5");
+  refused(NormStep{.shape = {.rows = 16, .columns = 256, .output_ld = 8}}, ErrorCode::invalid_stride,
+          "output_ld = 8");
+  refused(QuantizerStep{.granularity = {}, .shape = {16, 256}}, ErrorCode::invalid_argument,
+          "there is neither");
+  refused(QuantizerStep{.granularity = Granularity::row, .shape = {-16, 256}}, ErrorCode::invalid_size,
+          "rows = -16");
+  refused(
+      QuantizerStep{.granularity = Granularity::row, .shape = {.rows = 16, .columns = 256, .input_ld = 64}},
+      ErrorCode::invalid_stride, "input_ld = 64");
+}
+
+TEST_F(ChainPlans, spacing_is_of_launches_that_begin_early) {
+  const ChainPlan plan =
+      planned(links(3), {.overlap = ChainOverlap::weights_first, .spacing = Spacing::registers});
+  EXPECT_EQ(plan.steps[0].overlap.spacing, Spacing::memory);
+  EXPECT_EQ(plan.steps[1].overlap.spacing, Spacing::registers);
+  EXPECT_EQ(planned(links(3), {.overlap = ChainOverlap::off, .spacing = Spacing::none}).steps[1].overlap,
+            Overlap{});
+}
+
 TEST_F(ChainPlans, errors_of_a_plan_have_the_steps_name) {
   std::vector<ChainStep> steps = links(2);
   product(steps[1]).problem.k = 100;
