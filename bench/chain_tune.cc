@@ -91,6 +91,7 @@ class Tuner {
   }
 
   Result<ChainTuning> run() {
+    if (Result<void> done = check_size(); !done) return done.error();
     if (Result<void> done = begin_with_kernels_alone(); !done) return done.error();
     if (Result<void> done = find_kernels(); !done) return done.error();
 
@@ -109,12 +110,27 @@ class Tuner {
       if (kept == tuning_.kept) break;
     }
     wander();
+    for (size_t step = 0; step < tuning_.layer.size(); ++step) take_off(step);
     tuning_.tuned_us = best_us_;
     return tuning_;
   }
 
  private:
+  /// What a change must do to stay: gain, or lose nothing.
+  enum class Keep { gain, no_loss };
+
   bool late() const { return Clock::now() >= end_; }
+
+  Result<void> check_size() const {
+    const i64 bytes = spec_.layers * weight_bytes(spec_), l2 = lab_.device.info().l2_bytes;
+    if (spec_.layers >= kLeastTunedLayers && bytes >= kLeastL2Times * l2) return {};
+    return Error{
+        ErrorCode::invalid_argument,
+        fmt::format("{} layers have {:.0f} MB of weights: the tuner needs at least {} layers, and {} "
+                    "times the {:.0f} MB of L2, or it would time what L2 holds",
+                    spec_.layers, static_cast<double>(bytes) / 1e6, kLeastTunedLayers, kLeastL2Times,
+                    static_cast<double>(l2) / 1e6)};
+  }
 
   /// Steps after which all come again: fewer than a layer's where it is one product four times. Equal places
   /// must have equal choices, or a record could not tell them apart.
@@ -285,9 +301,9 @@ class Tuner {
                   .launches = spec_.layers * spec_.passes};
   }
 
-  /// Times the incumbent and the changed chain in turn; the change stays if its median is less by kGain and
-  /// its slow rounds (p90) are faster than the incumbent's median.
-  void try_change(const Change& change) {
+  /// Times the incumbent and the changed chain in turn; a gain is a median that is less by kGain, and slow
+  /// rounds (p90) that are faster than the incumbent's median.
+  void try_change(const Change& change, Keep keep = Keep::gain) {
     if (late()) return;
     std::vector<TunedStep> changed = tuning_.choices;
     change(changed);
@@ -304,7 +320,8 @@ class Tuner {
       const Spread before = spread_of((*times)[0].us), after = spread_of((*times)[1].us);
       best_us_ = before.median;
       if (rounds == 1 && after.median > before.median * kHopeless) return;
-      if (rounds > 1 && (after.median > before.median * (1 - kGain) || after.p90 > before.median)) return;
+      const bool gains = after.median <= before.median * (1 - kGain) && after.p90 <= before.median;
+      if (rounds > 1 && !(keep == Keep::gain ? gains : after.median <= before.median)) return;
       if (rounds > 1) best_us_ = after.median;
     }
     ++tuning_.kept;
@@ -377,6 +394,17 @@ class Tuner {
           });
   }
 
+  /// Was the overlap with the launch before it a gain only beside choices that are gone?
+  void take_off(size_t step) {
+    const size_t before = (step + tuning_.layer.size() - 1) % tuning_.layer.size();
+    const auto off = [&](std::vector<TunedStep>& choices) {
+      choices[step].overlap = with_wait(choices[step].overlap, Wait::none);
+      choices[step].prefetch_bytes = 0;
+      choices[before].overlap.trigger = Trigger::never;
+    };
+    if (tuning_.choices[step].overlap.wait != Wait::none) try_change(off, Keep::no_loss);
+  }
+
   void visit_spacing(size_t step) {
     if (tuning_.choices[step].overlap.wait == Wait::none) return;
     std::vector<Overlap> overlaps(std::size(kSpacings), tuning_.choices[step].overlap);
@@ -414,7 +442,7 @@ void put_choices(std::span<const TunedStep> choices, std::vector<ChainStep>& ste
 }
 
 TunedChain tuned_chain(const Lab& lab, const ChainTuning& tuning, const Times& times) {
-  const bool gains = times.tuned_us < times.off_us;
+  const bool gains = times.tuned_us < times.off_us * (1 - kGain);
   const std::string driver = lab.telemetry.driver_version();
   return {.gpu = lab.device.info().name,
           .sm_count = lab.device.info().sm_count,

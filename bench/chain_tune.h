@@ -32,12 +32,17 @@ struct TuneRequest {
   double budget_s = 0;  // at most
 };
 
-/// Of two states that are as good, the one with less overlap stays. Errors: those of preparing and capturing
-/// the first chain; a change that fails later is left out.
+/// A tuned chain has so many layers at least, and weights of so many times L2, or it reads them from there.
+inline constexpr int kLeastTunedLayers = 4;
+inline constexpr int kLeastL2Times = 3;
+
+/// A change stays if it gains more than the noise; at the end, with time left, overlaps that gain nothing are
+/// taken off again. Errors: invalid_argument (too few layers); those of preparing and capturing the first
+/// chain; a change that fails later is left out.
 Result<ChainTuning> tune_chain(const Lab& lab, const ChainData& data, const TuneRequest& request,
                                const Workspace& workspace, const Phase& phase);
 
-/// What is worth keeping: the choices, or `alone` if they were no faster than the overlap off.
+/// What is worth keeping: the choices, or `alone` if they do not gain more than the noise on the overlap off.
 TunedChain tuned_chain(const Lab& lab, const ChainTuning& tuning, const Times& times);
 
 }  // namespace sluice::bench

@@ -18,6 +18,7 @@
 #include "cli/chain_flags.h"
 #include "cli/chain_table.h"
 #include "cli/command_line.h"
+#include "cli/requests.h"
 #include "cli/target.h"
 #include "cli/terminal.h"
 #include "cli/verb.h"
@@ -32,7 +33,21 @@ struct ChainVerbFlags {
   bool compile_only = false, explain = false;
   int hang_s = 120;
   bench::Method method;
+  std::vector<const CLI::Option*> measured_options;  // of what is timed on a GPU, and nothing else
+  const CLI::Option* timeline_option = nullptr;      // its kernels can be compiled ahead
 };
+
+/// Without a measurement nothing is timed and nothing kept.
+Result<void> refuse_unmeasured(const ChainVerbFlags& flags, const char* beside, bool timelines) {
+  std::vector<const CLI::Option*> options = flags.measured_options;
+  const auto& more = flags.chain.measured_options;
+  options.insert(options.end(), more.begin(), more.end());
+  if (!timelines) options.insert(options.end(), {flags.timeline_option, flags.chain.tune_option});
+  const std::string given = first_given(options);
+  if (given.empty()) return {};
+  return Error{ErrorCode::invalid_argument,
+               fmt::format("{} has no effect {}, where nothing is timed: leave it out", given, beside)};
+}
 
 /// What each arm's first layers would be, planned for `target`.
 Result<int> explain_cases(const std::vector<bench::ChainCase>& cases, const Target& target) {
@@ -165,8 +180,14 @@ Result<int> run_chain(const ChainVerbFlags& flags) {
   const Options options = options_from_environment();
   const Result<Target> target = find_target(flags.device, options);
   if (!target) return target.error();
-  if (flags.compile_only) return compile_cases(*cases, *target, options);
+  if (flags.compile_only) {
+    if (const Result<void> used = refuse_unmeasured(flags, "beside --compile-only", true); !used)
+      return used.error();
+    return compile_cases(*cases, *target, options);
+  }
   if (!target->device) {
+    if (const Result<void> used = refuse_unmeasured(flags, "without a GPU", false); flags.explain && !used)
+      return used.error();
     if (flags.explain) return explain_cases(*cases, *target);
     return Error{ErrorCode::invalid_argument,
                  "chain measures GPUs: without one there are --explain and --compile-only"};
@@ -184,21 +205,32 @@ Verb add_chain_verb(CLI::App& app) {
   add_chain_flags(*verb, f.chain);
   verb->add_flag("--explain", f.explain, "Print every step's kernel, overlap, bytes and estimate");
   verb->add_flag("--compile-only", f.compile_only, "Fill the kernel cache; needs no GPU with --device host");
-  verb->add_option("--json", f.json, "Write the results here, after every chain");
-  verb->add_option("--out", f.out, "Keep what --tune finds in this file of records");
-  verb->add_option("--records", f.records, "Keep it in this folder (else the user's, SLUICE_RECORDS_DIR)");
-  verb->add_option(
+  const auto measured = [&](CLI::Option* option) {
+    f.measured_options.push_back(option);
+    return option;
+  };
+  measured(verb->add_option("--json", f.json, "Write the results here, after every chain"));
+  measured(verb->add_option("--out", f.out, "Keep what --tune finds in this file of records"));
+  measured(verb->add_option("--records", f.records,
+                            "Keep it in this folder (else the user's, SLUICE_RECORDS_DIR)"));
+  f.timeline_option = verb->add_option(
       "--timeline", f.timeline,
       "Write here when each CTA of one layer did what, by kernels that note it; each arm has its own");
-  verb->add_option("--rounds", f.method.rounds, "Timed replays of every arm")->capture_default_str();
-  verb->add_option("--rest-ms", f.method.rest_ms, "Rest before each")->capture_default_str();
-  verb->add_option("--heuristics", f.method.heuristics, "cuBLASLt algorithms to ask for")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 256));
+  measured(verb->add_option("--rounds", f.method.rounds, "Timed replays of every arm")
+               ->capture_default_str()
+               ->check(CLI::Range(1, 10000)));
+  measured(verb->add_option("--rest-ms", f.method.rest_ms, "Rest before each")
+               ->capture_default_str()
+               ->check(CLI::Range(0.0, 1e4)));
+  measured(verb->add_option("--heuristics", f.method.heuristics, "cuBLASLt algorithms to ask for")
+               ->capture_default_str()
+               ->check(CLI::Range(1, 256)));
   verb->add_option("--seed", f.method.seed, "Of the data")->capture_default_str();
   verb->add_option("--cublaslt", f.cublaslt, "The libcublasLt to load");
   verb->add_option("--commit", f.commit, "Written into the JSON (else the one of the build)");
-  verb->add_option("--hang-s", f.hang_s, "Give up when a step takes longer; 0: never")->capture_default_str();
+  verb->add_option("--hang-s", f.hang_s, "Give up when a step takes longer; 0: never")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 86400));
   verb->add_option("--device", f.device, "auto, host, or the number of a GPU")->capture_default_str();
   return {verb, [flags] { return run_chain(*flags); }};
 }

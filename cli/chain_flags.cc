@@ -14,6 +14,40 @@ using bench::ArmSpec;
 
 constexpr i64 kLadderHandOff = 8 << 20;
 
+/// CLI11's own NonNegativeNumber writes its upper limit out, in 309 digits.
+const CLI::Validator kNotNegative(
+    [](const std::string& text) {
+      double value = 0;
+      const bool right = CLI::detail::lexical_cast(text, value) && value >= 0;
+      return right ? std::string() : fmt::format("{} must be a number that is not negative", text);
+    },
+    "NOT NEGATIVE");
+
+/// `flags` say nothing where this holds: the first that was given is refused.
+Result<void> refuse_idle(bool idle, const std::vector<const CLI::Option*>& flags, const char* where) {
+  const std::string given = idle ? first_given(flags) : "";
+  if (given.empty()) return {};
+  return Error{ErrorCode::invalid_argument, fmt::format("{} has no effect {}: leave it out", given, where)};
+}
+
+Result<void> refuse_idle_flags(const ChainFlags& f, const ChainOptions& options,
+                               bench::LayerWeights weights) {
+  const bool packed = weights == bench::LayerWeights::int4;
+  const struct {
+    bool idle;
+    const std::vector<const CLI::Option*>& flags;
+    const char* where;
+  } rules[] = {{f.ladder, f.arm_options, "beside --ladder, which has its own arms"},
+               {f.ladder, {f.fuse_option, f.tune_option}, "beside --ladder, which has its own arms"},
+               {f.window.us <= 0, f.window_options, "without --window"},
+               {f.window.us > 0, f.no_window_options, "beside --window, which has its own arms"},
+               {packed, f.dense_options, "on packed weights: it is of dense products"},
+               {options.overlap == ChainOverlap::off, f.overlapped_options, "with the overlap off"}};
+  for (const auto& [idle, flags, where] : rules)
+    if (const Result<void> used = refuse_idle(idle, flags, where); !used) return used;
+  return {};
+}
+
 template <class T>
 Result<T> parse_name(const char* flag, const std::string& text, std::initializer_list<T> all) {
   std::string names;
@@ -32,11 +66,15 @@ Result<ChainOptions> options_of(const ChainFlags& f) {
   const Result<Trigger> trigger =
       parse_name("--trigger", f.trigger, {Trigger::never, Trigger::at_start, Trigger::after_loads});
   if (!trigger) return trigger.error();
+  const Result<Spacing> spacing =
+      parse_name("--spacing", f.spacing, {Spacing::memory, Spacing::registers, Spacing::none});
+  if (!spacing) return spacing.error();
   if (f.prefetch > 0 && f.prefetch_ratio > 0)
     return Error{ErrorCode::invalid_argument,
                  "--prefetch-ratio says how many bytes, as --prefetch does: leave one out"};
   ChainOptions options{.overlap = *overlap,
                        .trigger = *trigger,
+                       .spacing = *spacing,
                        .hand_off_bytes = f.hand_off,
                        .prefetch_bytes = f.prefetch,
                        .smem_limit = f.half ? kHalfFootprint : 0};
@@ -106,6 +144,7 @@ std::vector<ArmSpec> overlapping(const ChainFlags& f, const ChainOptions& option
             {.name = "tuned", .options = {}}};
   std::string name = name_of(options.overlap);
   if (options.overlap != ChainOverlap::off) name += fmt::format(", {}", name_of(options.trigger));
+  if (options.spacing != Spacing::memory) name += fmt::format(", spaced by {}", name_of(options.spacing));
   if (f.half) name += ", half";
   if (f.prefetch_ratio > 0) name += fmt::format(", prefetch ratio {:g}", f.prefetch_ratio);
   if (f.prefetch > 0) name += fmt::format(", prefetch {} KB", f.prefetch >> 10);
@@ -178,7 +217,7 @@ void add_chain_flags(CLI::App& app, ChainFlags& f) {
       ->capture_default_str();
   app.add_option("--activations", f.activations,
                  "Tokens of int4 weights: bf16 or, with one given scale, e4m3");
-  app.add_option("--layers", f.layers, "Layers with weights of their own")
+  app.add_option("--layers", f.layers, "Layers with weights of their own; for --tune at least 4")
       ->capture_default_str()
       ->check(CLI::Range(1, 256));
   app.add_option("--passes", f.passes, "Times through them in one graph")
@@ -202,43 +241,62 @@ void add_chain_flags(CLI::App& app, ChainFlags& f) {
           ->capture_default_str());
   f.trigger_option =
       arm(app.add_option("--trigger", f.trigger, "never, at_start or after_loads")->capture_default_str());
+  arm(app.add_option("--spacing", f.spacing,
+                     "What keeps two CTAs of a launch of one wave from one SM: memory, registers or none")
+          ->capture_default_str());
+  f.overlapped_options.push_back(f.arm_options.back());
   arm(app.add_option("--hand-off", f.hand_off, "Bytes of the next step's weights that a step brings into L2")
           ->capture_default_str()
-          ->check(CLI::NonNegativeNumber));
+          ->check(kNotNegative));
+  f.overlapped_options.push_back(f.arm_options.back());
   arm(app.add_option("--prefetch", f.prefetch, "Bytes of its own weights, before it waits")
           ->capture_default_str()
-          ->check(CLI::NonNegativeNumber));
-  arm(app.add_flag("--half", f.half, "At most 113 KB of shared memory a CTA, so that two share an SM"));
+          ->check(kNotNegative));
+  f.overlapped_options.push_back(f.arm_options.back());
+  arm(app.add_flag("--half", f.half,
+                   "At most 112.9 KB of shared memory a CTA of dense products; SMs are shared with --spacing "
+                   "registers or none"));
+  f.dense_options.push_back(f.arm_options.back());
   arm(app.add_option("--stages", f.stages, "At most so many stages; an arm for each number")->delimiter(','));
+  f.dense_options.push_back(f.arm_options.back());
+  f.no_window_options.push_back(f.arm_options.back());
   f.overlap_ratio_option =
       arm(app.add_option("--overlap-ratio", f.overlap_ratio,
                          "CUTLASS example 63's: below 0 off; below 0.5 at_start; else after_loads"));
   arm(app.add_option("--prefetch-ratio", f.prefetch_ratio,
                      "CUTLASS example 63's: half of this share of a product's weights; below 0 none"));
+  f.no_window_options.push_back(f.arm_options.back());
+  f.overlapped_options.push_back(f.trigger_option);
   app.add_flag("--ladder", f.ladder,
                "off, wait_first, weights_first, half footprint, fused, fused with hand-off, tuned")
       ->group(group);
   app.add_option("--window", f.window.us, "Microseconds of an idle window; arms with it and without")
       ->group(group)
       ->check(CLI::Range(0.1, 1e4));
-  app.add_option("--window-before", f.window.before, "The product behind it: qkv, o, gate_up, down, or all")
-      ->group(group)
-      ->capture_default_str()
-      ->check(CLI::IsMember({"qkv", "o", "gate_up", "down", "all"}));
-  app.add_option("--window-ctas", f.window.ctas, "CTAs that idle in it")
-      ->group(group)
-      ->capture_default_str()
-      ->check(CLI::Range(1, 132));
-  app.add_option("--window-bytes", f.window_bytes, "What is brought into L2 in it; two arms for each number")
-      ->group(group)
-      ->delimiter(',');
+  const auto of_window = [&](CLI::Option* option) {
+    f.window_options.push_back(option->group(group));
+    return option;
+  };
+  of_window(app.add_option("--window-before", f.window.before,
+                           "The product behind it: qkv, o, gate_up, down, or all")
+                ->capture_default_str()
+                ->check(CLI::IsMember({"qkv", "o", "gate_up", "down", "all"})));
+  of_window(app.add_option("--window-ctas", f.window.ctas, "CTAs that idle in it")
+                ->capture_default_str()
+                ->check(CLI::Range(1, 132)));
+  of_window(app.add_option("--window-bytes", f.window_bytes,
+                           "What is brought into L2 in it; two arms for each number")
+                ->delimiter(',')
+                ->check(kNotNegative));
   f.tune_option = app.add_option("--tune", f.tune_s, "An arm more: what the tuner finds in so many seconds")
-                      ->check(CLI::NonNegativeNumber);
-  app.add_option("--against", f.against, "Time a peer too: cublaslt");
-  app.add_option("--replays", f.replays,
-                 "Replay every arm so often with changing inputs, all compared with off")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+                      ->check(kNotNegative);
+  for (const CLI::Option* option : {f.fuse_option, f.tune_option}) f.no_window_options.push_back(option);
+  f.measured_options.push_back(app.add_option("--against", f.against, "Time a peer too: cublaslt"));
+  f.measured_options.push_back(
+      app.add_option("--replays", f.replays,
+                     "Replay every arm so often with changing inputs, all compared with off")
+          ->capture_default_str()
+          ->check(kNotNegative));
 }
 
 Result<std::vector<bench::ChainCase>> cases_of(const ChainFlags& f) {
@@ -251,19 +309,16 @@ Result<std::vector<bench::ChainCase>> cases_of(const ChainFlags& f) {
   if (!f.against.empty() && f.against != "cublaslt")
     return Error{ErrorCode::invalid_argument,
                  fmt::format("--against \"{}\" is not one of: cublaslt", f.against)};
-  if (const std::string given = first_given(f.arm_options); f.ladder && !given.empty())
-    return Error{
-        ErrorCode::invalid_argument,
-        fmt::format("{} has no effect beside --ladder, which has its own arms: leave one out", given)};
-  for (const CLI::Option* option : {f.fuse_option, f.tune_option})
-    if (f.ladder && option != nullptr && option->count() > 0)
-      return Error{ErrorCode::invalid_argument,
-                   fmt::format("{} has no effect beside --ladder, which has its own arms: leave one out",
-                               option->get_name())};
   if (f.ladder && f.window.us > 0)
     return Error{ErrorCode::invalid_argument, "--window and --ladder have arms of their own: leave one out"};
   const Result<ChainOptions> options = options_of(f);
   if (!options) return options.error();
+  if (const Result<void> used = refuse_idle_flags(f, *options, *weights); !used) return used.error();
+  if (f.tune_s > 0 && f.layers < bench::kLeastTunedLayers)
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("--tune with --layers {}: the tuner needs at least {} layers, or their weights "
+                             "stay in L2",
+                             f.layers, bench::kLeastTunedLayers)};
   const bool alone = f.projections || model->n > 0;
   bench::LayerSpec spec{.model = *model,
                         .weights = *weights,

@@ -128,6 +128,44 @@ TEST(cli_chain, refusals_list_what_there_is) {
   EXPECT_NE(refusal("--fuse norm --weights int4 --tokens 16").find("at most 8 tokens, not 16"),
             std::string::npos);
   EXPECT_NE(refusal("--overlap-ratio 0.5 --trigger never").find("leave one out"), std::string::npos);
+  EXPECT_NE(refusal("--spacing far").find("memory, registers, none"), std::string::npos);
+}
+
+TEST(cli_chain, flags_without_effect_are_refused) {
+  const std::pair<const char*, const char*> idle[] = {
+      {"--window 7 --tune 5", "--tune has no effect beside --window"},
+      {"--window 7 --fuse gated", "--fuse has no effect beside --window"},
+      {"--window 7 --stages 2", "--stages has no effect beside --window"},
+      {"--window 7 --prefetch-ratio 0.5", "--prefetch-ratio has no effect beside --window"},
+      {"--window-bytes 5", "--window-bytes has no effect without --window"},
+      {"--window-ctas 5", "--window-ctas has no effect without --window"},
+      {"--window-before o", "--window-before has no effect without --window"},
+      {"--half --weights int4", "--half has no effect on packed weights"},
+      {"--stages 2 --weights int4", "--stages has no effect on packed weights"},
+      {"--overlap off --trigger at_start", "--trigger has no effect with the overlap off"},
+      {"--overlap off --hand-off 4096", "--hand-off has no effect with the overlap off"},
+      {"--overlap-ratio=-1 --prefetch 4096", "--prefetch has no effect with the overlap off"},
+      {"--overlap off --spacing none", "--spacing has no effect with the overlap off"},
+      {"--tune 5 --layers 3", "the tuner needs at least 4 layers"}};
+  for (const auto& [arguments, mention] : idle)
+    EXPECT_NE(refusal(arguments).find(mention), std::string::npos) << arguments << ": " << refusal(arguments);
+  EXPECT_EQ(refusal("--tune 5 --layers 4"), "");
+}
+
+TEST(cli_chain, numbers_below_zero_are_refused_in_a_short_line) {
+  for (const char* flag : {"--hand-off", "--prefetch", "--replays", "--tune", "--window 1 --window-bytes"}) {
+    CLI::App app;
+    ChainFlags flags;
+    add_chain_flags(app, flags);
+    try {
+      app.parse(std::string(flag) + "=-1");
+      ADD_FAILURE() << flag;
+    } catch (const CLI::ParseError& error) {
+      EXPECT_NE(std::string(error.what()).find("must be a number that is not negative"), std::string::npos)
+          << error.what();
+      EXPECT_LT(std::string(error.what()).size(), 100u);
+    }
+  }
 }
 
 bench::ChainRecord record() {
@@ -279,6 +317,14 @@ TEST(cli_chain, the_tool_explains_and_refuses_without_a_gpu) {
   EXPECT_TRUE(plan.has("gate_up  16x28672x4096")) << plan.text;
   EXPECT_TRUE(plan.has("wait weights_first, trigger at_start, hand-off 1.05 MB")) << plan.text;
   EXPECT_TRUE(plan.has("all 8 steps")) << plan.text;
+  const Outcome many = run_tool("SLUICE_RECORDS_DIR=", "chain --device host --explain --tokens 65536");
+  EXPECT_EQ(many.code, 0) << many.text;
+  for (const char* idle : {"--json /nope/x", "--timeline dir", "--replays 5", "--tune 5", "--rounds 3"}) {
+    const Outcome said =
+        run_tool("SLUICE_RECORDS_DIR=", std::string("chain --device host --explain ") + idle);
+    EXPECT_EQ(said.code, 2) << idle;
+    EXPECT_TRUE(said.has("has no effect without a GPU")) << said.text;
+  }
   const Outcome refused = run_tool("SLUICE_RECORDS_DIR=", "chain --device host");
   EXPECT_EQ(refused.code, 2);
   EXPECT_TRUE(refused.has("--explain and --compile-only")) << refused.text;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fake driver's life and its handles for tests. Its functions are in fake_driver_calls.cc and _memory.cc.
+// The fake driver's life and its handles for tests. Its functions are in fake_driver_calls.cc and
+// fake_driver_memory.cc.
 #include "fake_driver.h"
 
 #include <cstdlib>
@@ -66,6 +67,11 @@ void* FakeDriver::memory(i64 bytes, int ordinal, unsigned kind) {
 
 void FakeDriver::make_edges_full() {
   state->full_edges = true;
+}
+
+void FakeDriver::make_overlap_gain(float milliseconds, int most) {
+  state->gain_ms = milliseconds;
+  state->most_gaining = most;
 }
 
 CUstream FakeDriver::foreign_stream() {

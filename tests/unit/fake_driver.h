@@ -78,6 +78,9 @@ class FakeDriver {
   void* memory(i64 bytes, int ordinal = 0, unsigned kind = CU_MEMORYTYPE_DEVICE);
   /// Graphs tell of no programmatic edge, as if something had come between the launches.
   void make_edges_full();
+  /// Two events are 0.25 ms apart, less so much for each launch of the last replay that may begin early, of
+  /// `most` such launches at most.
+  void make_overlap_gain(float milliseconds, int most = 1 << 20);
   /// A stream of another device; do not destroy it.
   CUstream foreign_stream();
 

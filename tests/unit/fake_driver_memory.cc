@@ -186,11 +186,20 @@ void fill_streams(DriverApi& api) {
     ++state->alive.graphs;
     return CUDA_SUCCESS;
   };
-  api.cuGraphInstantiate = [](CUgraphExec* executable, CUgraph, unsigned long long) {
-    return give(Call("cuGraphInstantiate"), executable, state->alive.executables);
+  api.cuGraphInstantiate = [](CUgraphExec* executable, CUgraph graph, unsigned long long) {
+    const Call call("cuGraphInstantiate");
+    if (call.code != CUDA_SUCCESS) return call.code;
+    *executable = reinterpret_cast<CUgraphExec>(new FakeGraph(*reinterpret_cast<const FakeGraph*>(graph)));
+    ++state->alive.executables;
+    return call.code;
   };
   api.cuGraphUpload = [](CUgraphExec, CUstream) { return Call("cuGraphUpload").code; };
-  api.cuGraphLaunch = [](CUgraphExec, CUstream) { return Call("cuGraphLaunch").code; };
+  api.cuGraphLaunch = [](CUgraphExec executable, CUstream) {
+    const Call call("cuGraphLaunch");
+    const std::vector<bool>& kernels = reinterpret_cast<const FakeGraph*>(executable)->programmatic;
+    state->early = static_cast<int>(std::count(kernels.begin(), kernels.end(), true));
+    return call.code;
+  };
   api.cuGraphDestroy = [](CUgraph graph) {
     const Call call("cuGraphDestroy");
     delete reinterpret_cast<FakeGraph*>(graph);
@@ -203,7 +212,10 @@ void fill_streams(DriverApi& api) {
   };
   api.cuGraphGetEdges = edges_of;
   api.cuGraphExecDestroy = [](CUgraphExec executable) {
-    return take(Call("cuGraphExecDestroy"), executable, state->alive.executables);
+    const Call call("cuGraphExecDestroy");
+    delete reinterpret_cast<FakeGraph*>(executable);
+    --state->alive.executables;
+    return call.code;
   };
   api.cuEventCreate = [](CUevent* event, unsigned) {
     return give(Call("cuEventCreate"), event, state->alive.events);
@@ -212,7 +224,9 @@ void fill_streams(DriverApi& api) {
   api.cuEventRecord = [](CUevent, CUstream) { return Call("cuEventRecord").code; };
   api.cuEventSynchronize = [](CUevent) { return Call("cuEventSynchronize").code; };
   api.cuEventElapsedTime = [](float* milliseconds, CUevent, CUevent) {
-    return *milliseconds = 0.25f, Call("cuEventElapsedTime").code;
+    const Call call("cuEventElapsedTime");
+    *milliseconds = 0.25f - state->gain_ms * static_cast<float>(std::min(state->early, state->most_gaining));
+    return call.code;
   };
 }
 

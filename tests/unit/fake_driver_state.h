@@ -50,6 +50,9 @@ struct State {
   std::set<FakeStream*> streams;
   FakeStream foreign{1, false};
   bool full_edges = false;  // FakeDriver::make_edges_full
+  int early = 0;            // launches of the last replay that might begin early
+  float gain_ms = 0;        // FakeDriver::make_overlap_gain
+  int most_gaining = 0;
 };
 inline State* state = nullptr;
 inline std::array<int, kMaxDevices> context_tags;
