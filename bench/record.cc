@@ -34,7 +34,12 @@ double verified_median(const ShapeRecord& shape, const std::string& contender) {
     return peer > 0 && ours > 0 ? std::min(peer, ours) : std::max(peer, ours);
   }
   const ContenderRecord* found = find(shape, contender);
-  return found != nullptr && found->verified ? median_of(shape, contender) : 0;
+  const double us = found != nullptr && found->verified ? median_of(shape, contender) : 0;
+  // Screening chose it in few rounds; its first algorithm ran in the same race and may have won that.
+  if (const double first = contender == kPeerBest ? verified_median(shape, kPeerFirst) : 0;
+      us > 0 && first > 0)
+    return std::min(us, first);
+  return us;
 }
 
 Json rates_json(const RunRecord& run, const ShapeRecord& shape, const ContenderRecord& c) {

@@ -84,7 +84,7 @@ double median_of(const ShapeRecord& shape, const std::string& contender);
 std::string shape_name(const ShapeRecord& shape);
 double shape_bytes(const ShapeRecord& shape);
 /// Time of `peer` (a contender, or kBestFp8) over time of `ours`: above 1, ours is faster. 0 if either is
-/// missing or not verified.
+/// missing or not verified. kPeerBest is the fastest of the peer's in the race, its first algorithm too.
 double ratio(const ShapeRecord& shape, const std::string& ours, const std::string& peer);
 /// Sustained peak rate of the inputs' type.
 double peak_tflops(const RunRecord& run, const Problem& problem);

@@ -63,6 +63,7 @@ def finish(partials, d, scale_a, scale_b, count, SLOTS: tl.constexpr, CLEARS: tl
     for slot in tl.static_range(SLOTS):
         sums += tl.load(partials + slot * count + places, mask=inside, other=0.0)
     if CLEARS:
+        tl.debug_barrier()  # another thread of the block may hold the place that this one clears
         tl.store(partials + places, tl.zeros((BLOCK,), tl.float32), mask=inside)
     scale = tl.load(scale_a) * tl.load(scale_b)
     tl.store(d + places, (sums * scale).to(tl.bfloat16), mask=inside)

@@ -121,6 +121,13 @@ TEST(bench_record, ratios_are_peer_over_ours) {
   EXPECT_DOUBLE_EQ(s.least, 0.625);
 }
 
+TEST(bench_record, the_peers_best_is_the_fastest_of_its_in_the_race) {
+  ShapeRecord shape = shape_record(20, 22, 25);
+  EXPECT_DOUBLE_EQ(ratio(shape, kSluice, kPeerBest), 1.1);
+  shape.contenders[1].verified = false;
+  EXPECT_DOUBLE_EQ(ratio(shape, kSluice, kPeerBest), 1.25);
+}
+
 TEST(bench_record, a_failed_contender_has_no_ratio) {
   ShapeRecord shape = shape_record(20, 30, 25);
   shape.contenders[2].error = "refused";
