@@ -36,8 +36,9 @@ test-gpu: build  ## what needs this machine's H200; GPU_SECTIONS picks (tools/gp
 python: build  ## the Python package: its tests in a clean venv, and wheels for a GPU machine in $(BUILD)/wheels
 	@tools/python_test.sh $(BUILD) && tools/python_wheels.sh $(BUILD) $(BUILD)/wheels
 
-check:  ## format, include rules, file lengths
+check:  ## format, include rules, file lengths, names of files
 	@$(PYTHON) tools/check_includes.py
+	@$(PYTHON) tools/check_references.py
 	@$(PYTHON) tools/check_lengths.py
 	@tools/format.sh --check
 

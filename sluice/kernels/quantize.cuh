@@ -8,7 +8,7 @@
 // another's.
 //
 // Grids of any size do all the work. `Arith` is what a step is on the GPU (quantize_entry.cuh) or in a test
-// (tests/unit/quantize_test.cc).
+// (tests/unit/quantize_kernels_test.cc).
 //
 // | step         | one unit of work                 | of a         |
 // | amax, cast   | 8 elements                       | thread       |

@@ -138,11 +138,12 @@ SLUICE_HD constexpr double fill_value(const FillSpec& fill, u64 seed, u64 index)
   return 0.0;
 }
 
-/// Bound on |computed - true| of a k-sum, S = sum |a b| (reliability.md 2.2, from the model of the tensor
-/// core). 16-bit: each step of 16 of k rounds 17 aligned terms to 2^-25 and the sum to 2^-23. fp8: each step
-/// of 32 cuts 34 aligned terms to 2^-13. Promoted: 4 such steps, then fp32. Fast: all of them; the bound
-/// grows with k and stops at S itself, which all-positive data do come near (docs/numerics.md). Block scales
-/// are in S, and round twice more: their product, and it with the partial sum.
+/// Bound on |computed - true| of a k-sum, S = sum |a b|, from the model of the tensor
+/// core in docs/numerics.md. 16-bit: each step of 16 of k rounds 17 aligned terms to 2^-25 and the sum to
+/// 2^-23. fp8: each step of 32 cuts 34 aligned terms to 2^-13. Promoted: 4 such steps, then fp32. Fast: all
+/// of them; the bound grows with k and stops at S itself, which all-positive data do come near
+/// (docs/numerics.md). Block scales are in S, and round twice more: their product, and it with the partial
+/// sum.
 SLUICE_HD constexpr double sum_bound(const Problem& p, double s) {
   const double step16 = static_cast<double>(ceil_div(p.k, i64{16}) * 16);
   if (!is_fp8(p.a.type)) return 1.3 * step16 * power_of_two(-25) * s;

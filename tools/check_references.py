@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Files that comments and pages name exist: by their path, by the end of it, or by their name alone.
+
+    tools/check_references.py [--self-test]
+
+What happened once (docs/findings, docs/decisions, the changelog, results) may name what is gone.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+KINDS = ("cuh", "cc", "h", "py", "sh", "md", "txt", "pml")
+WORD = re.compile(r"(?<![\w/<.$*-])((?:[\w.-]+/)*[\w-]+\.(?:" + "|".join(KINDS) + r"))\b(?![\w(*])")
+# History, and checks with planted mistakes.
+LEFT_OUT = ("tools/check_", "docs/findings/", "docs/decisions/", "docs/performance.md", "CHANGELOG.md", "bench/results/")
+# Of others, of a user's, and those that a page makes up.
+FOREIGN = re.compile(r"^(cuda|cuda_runtime|nvrtc|cublasLt|stdint|fmt/format)\.h$|NAME|^my_|^summary\.txt$"
+                     r"|^(awq|auto_gptq|gptqmodel|quantization|vllm)/")
+COMMENT = {"cuh": "//", "cc": "//", "h": "//", "py": "#", "sh": "#", "txt": "#"}
+
+
+def words_of(name, text):
+    """(line number, word) of each file that a page, or a comment of a source, names."""
+    mark = COMMENT.get(name.rpartition(".")[2])
+    for number, line in enumerate(text.split("\n"), 1):
+        if mark is not None:
+            if mark not in line or line.lstrip().startswith("#include"):
+                continue
+            line = line[line.index(mark):]
+        for word in WORD.findall(line):
+            yield number, word
+
+
+def missing(names, read):
+    """Lines that name a file which is none of `names`."""
+    known = {"/" + name for name in names}
+    ends = {name[i:] for name in known for i, letter in enumerate(name) if letter == "/"}
+    found = []
+    for name in names:
+        if not name.endswith(KINDS) or name.startswith(LEFT_OUT):
+            continue
+        for number, word in words_of(name, read(name)):
+            plain = re.sub(r"^(\.\.?/)+", "", word)
+            if "/" + plain not in ends and not FOREIGN.search(plain):
+                found.append(f"{name}:{number}: {word} is no file of this project: name the one that is meant")
+    return found
+
+
+def self_test():
+    files = {"a/b.cc": "#include <gone.h>\n// see a/c.h, c.h and gone.h\nint x;  // b.cc, other/c.h\n",
+             "a/c.h": "", "docs/x.md": "[y](../a/c.h), a/gone.cc, cuda.h and sluice/NAME.cc\n",
+             "docs/findings/z.md": "gone.cc\n"}
+    got = [line.partition(" is no")[0] for line in missing(list(files), files.get)]
+    assert got == ["a/b.cc:2: gone.h", "a/b.cc:3: other/c.h", "docs/x.md:1: a/gone.cc"], got
+
+
+if __name__ == "__main__":
+    if "--self-test" in sys.argv:
+        self_test()
+        sys.exit(0)
+    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], check=True, text=True,
+                            capture_output=True).stdout.split("\n")
+    listed = [name for name in listed if name and pathlib.Path(name).is_file()]
+    wrong = missing(listed, lambda name: pathlib.Path(name).read_text(errors="replace"))
+    print("\n".join(wrong) if wrong else "references: ok")
+    sys.exit(1 if wrong else 0)
