@@ -3,6 +3,8 @@
  *   sluice_device* device;   sluice_device_default(0, &device);
  *   sluice_product product = {.a = &a, .b = &b, .d = &d, .alpha = 1.0f};
  *   if (sluice_run(device, &product, stream) != SLUICE_OK) puts(sluice_error_message());
+ * To link: find_package(sluice) and target_link_libraries(app sluice::sluice_c), or
+ *   cc app.c $(pkg-config --cflags --libs sluice_c)
  * Every function that can fail returns a status; the message of the calling thread's last failure is kept
  * until its next one. Handles may be used from any thread. What a handle gives out (texts) lives as long as
  * the handle; of a handle that is NULL it is NULL, or 0. To free NULL does nothing. */

@@ -28,22 +28,22 @@ namespace sluice {
 /// No plan has Combine::separate unless the overrides ask for it; it begins when all before it have ended
 /// then. PlanOverrides::overlap and Args::workspace, prefetch and hand_off are the chain's to set.
 struct ProductStep {
-  Problem problem;
-  PlanOverrides overrides;
-  gemm::Args args;
+  Problem problem{};
+  PlanOverrides overrides{};
+  gemm::Args args{};
 };
 /// A product with packed weights. Overrides::overlap and Args::prefetch and hand_off are the chain's to
 /// set.
 struct MixedStep {
-  MixedProblem problem;
-  mixed::Overrides overrides;
-  mixed::Args args;
+  MixedProblem problem{};
+  mixed::Overrides overrides{};
+  mixed::Args args{};
 };
 /// NormOptions::overlap and NormArgs::hand_off are the chain's to set. gamma is its weights.
 struct NormStep {
-  NormOptions options;
-  NormShape shape;
-  NormArgs args;
+  NormOptions options{};
+  NormShape shape{};
+  NormArgs args{};
 };
 /// One kernel: Granularity::tensor only with scale_given; no granularity: silu(gate) * up alone.
 /// QuantizeArgs::hand_off is the chain's to set.
@@ -51,8 +51,8 @@ struct QuantizerStep {
   DType input = DType::bf16;
   std::optional<Granularity> granularity = Granularity::tensor;
   Gate gate = Gate::none;
-  QuantizeShape shape;
-  QuantizeArgs args;
+  QuantizeShape shape{};
+  QuantizeArgs args{};
 };
 
 /// Launches of somebody else in between: attention, a rotation, an all-reduce. It begins when all before it
@@ -61,7 +61,7 @@ struct ForeignStep {
   /// Enqueues into the stream it is given and nowhere else, the same `nodes` each time: a launch behind an
   /// overlapped one trusts that it is there, which capture counts and enqueue cannot. Called for every
   /// enqueue, by any thread. What it throws goes through.
-  std::function<Result<void>(Stream)> enqueue;
+  std::function<Result<void>(Stream)> enqueue{};
   int nodes = 1;               // that it adds to a graph; 0: the step is left out
   int programmatic_edges = 0;  // of them, to each other; the first is an ordinary launch
   /// Its last node is a kernel, and the next launch may begin beside it: from where all of its CTAs have
@@ -77,7 +77,7 @@ struct ForeignStep {
 };
 
 struct ChainStep {
-  std::variant<ProductStep, MixedStep, NormStep, QuantizerStep, ForeignStep> work;
+  std::variant<ProductStep, MixedStep, NormStep, QuantizerStep, ForeignStep> work{};
   std::string name{};                   // in explain() and in messages: "qkv"
   std::optional<Overlap> overlap{};     // instead of what ChainOptions make of it
   std::optional<i64> hand_off_bytes{};  // instead of ChainOptions::hand_off_bytes
@@ -86,7 +86,7 @@ struct ChainStep {
 
 /// What a record says of a step that was tuned between the neighbours it has (docs/chains.md).
 struct TunedStep {
-  std::variant<std::monostate, TunedChoice, mixed::TunedChoice> kernel;  // of a product
+  std::variant<std::monostate, TunedChoice, mixed::TunedChoice> kernel{};  // of a product
   Overlap overlap{};
   i64 hand_off_bytes = 0, prefetch_bytes = 0;
 
@@ -119,7 +119,7 @@ inline constexpr i64 kHalfFootprint = kBesideAlone;
 
 /// A step with everything decided about it.
 struct PlannedStep {
-  ChainStep step;
+  ChainStep step{};
   int plan = -1;         // index among ChainPlan's plans of its kind
   bool launched = true;  // false: nothing is there to do
   bool tuned = false;    // kernel and overlap are a record's
@@ -131,17 +131,17 @@ struct PlannedStep {
 
 /// Different plans once each, whatever number of steps share one.
 struct ChainPlan {
-  std::vector<PlannedStep> steps;
-  std::vector<Plan> products;
-  std::vector<mixed::Plan> mixed;
-  std::vector<NormOptions> norms;
+  std::vector<PlannedStep> steps{};
+  std::vector<Plan> products{};
+  std::vector<mixed::Plan> mixed{};
+  std::vector<NormOptions> norms{};
   struct QuantizerPlan {
     DType input;
     std::optional<Granularity> granularity;
     Gate gate;
     Overlap overlap;
   };
-  std::vector<QuantizerPlan> quantizers;
+  std::vector<QuantizerPlan> quantizers{};
   i64 workspace_bytes = 0;  // what enqueue must be given; 0: nothing
 };
 
@@ -197,6 +197,7 @@ class ChainGraph {
   /// chain: something else was captured between its launches, or the driver lost the attribute).
   static Result<ChainGraph> capture(const Chain& chain, Stream stream, const WorkspaceView& workspace = {});
 
+  /// Enqueues the graph. No allocation, no synchronisation. Error driver.
   Result<void> replay(Stream stream) const;
   int kernels() const;
   int programmatic_edges() const;  // kernel to kernel, as the driver tells them

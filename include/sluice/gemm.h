@@ -58,7 +58,7 @@ struct WorkspaceView {
 class Workspace {
  public:
   /// Allocates `bytes` (0 is legal and allocates nothing; the default is what any plan asks for without a
-  /// limit of its own) and zeroes the counters.
+  /// limit of its own) and zeroes the counters. Errors: invalid_size (negative), driver (out of memory).
   static Result<Workspace> create(const Device& device, i64 bytes = kWorkspaceLimit);
 
   void* data() const;
@@ -68,6 +68,7 @@ class Workspace {
   /// Options::stamp_workspaces two launches that used it at one time, or one that did not end.
   Result<void> verify() const;
   /// Zeroes all of it in stream order; needed only after a kernel was aborted, or two launches shared it.
+  /// Error driver.
   Result<void> reset(Stream stream);
 
   struct Impl;
@@ -121,8 +122,10 @@ class Kernel {
 /// Errors: those of plan() (the plan), toolchain, driver. Trouble with the cache folder is no error.
 Result<Kernel> prepare(const Device& device, const Plan& plan);
 
-/// Called after each finished compile with (done, total); from one thread at a time.
-using Progress = std::function<void(int done, int total)>;  // from any thread, one at a time; must not throw
+/// Called after each finished compile with (done, total): from any thread, from one at a time. Must not
+/// throw.
+using Progress = std::function<void(int done, int total)>;
+
 /// The same for many plans, in parallel; equal configs are compiled once. The i-th result belongs to the i-th
 /// plan.
 std::vector<Result<Kernel>> prepare(const Device& device, std::span<const Plan> plans,

@@ -38,8 +38,8 @@ std::string to_string(const MixedProblem& problem);
 namespace mixed {
 
 struct Plan {
-  MixedProblem problem;  // leading dimensions filled in
-  MixedConfig config;
+  MixedProblem problem{};  // leading dimensions filled in
+  MixedConfig config{};
   i64 smem_bytes = 0;      // dynamic shared memory of a CTA
   i64 weight_bytes = 0;    // of the blob, scales and padding too
   double stored_bits = 0;  // of the blob for each weight
@@ -51,7 +51,7 @@ struct Plan {
 /// What a tuning record fixes of a plan (sluice/records.h): of the config only what the planner chooses. Its
 /// formats and epilogue follow from the problem.
 struct TunedChoice {
-  MixedConfig config;
+  MixedConfig config{};
   double measured_us = 0;  // of one launch, when the record was made
 
   bool operator==(const TunedChoice&) const = default;
@@ -62,9 +62,9 @@ struct TunedChoice {
 /// k_groups, parts and stages), which is the only one for e4m3 tokens. Records are not looked at once any of
 /// them is set.
 struct Overrides {
-  std::optional<int> token_blocks, row_blocks, warps, stages, parts, ctas;  // as in NarrowConfig
-  std::optional<int> tokens, cluster_n, cluster_k, x_stages, w_stages;      // as in WideConfig
-  std::optional<int> strips, k_groups;                                      // as in StripConfig
+  std::optional<int> token_blocks{}, row_blocks{}, warps{}, stages{}, parts{}, ctas{};  // as in NarrowConfig
+  std::optional<int> tokens{}, cluster_n{}, cluster_k{}, x_stages{}, w_stages{};        // as in WideConfig
+  std::optional<int> strips{}, k_groups{};                                              // as in StripConfig
   bool ignore_records = false;  // plan as if the problem had never been tuned
   Overlap overlap{};            // put into the plan whoever chose it; in a chain of launches
 

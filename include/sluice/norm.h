@@ -35,7 +35,7 @@ struct NormArgs {
 /// given scale), row or row_block: it is e4m3.
 struct NormOptions {
   DType input = DType::bf16;  // or fp16
-  std::optional<Granularity> quantize;
+  std::optional<Granularity> quantize{};
   Overlap overlap{};  // gamma is read before the wait, with first and weights_first alike
 };
 

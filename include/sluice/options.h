@@ -3,14 +3,15 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace sluice {
 
 struct Options {
-  std::string cache_dir;         // compiled kernels; empty: nothing is kept on disk
+  std::string cache_dir{};       // compiled kernels; empty: nothing is kept on disk
   bool cache_read_only = false;  // use what is there, write nothing (a shipped cache)
-  std::string nvrtc_path;        // libnvrtc to load; empty: the toolkit's
-  std::string records_dir;       // the user's tuning records; empty: only the shipped ones
+  std::string nvrtc_path{};      // libnvrtc to load; empty: the toolkit's
+  std::string records_dir{};     // the user's tuning records; empty: only the shipped ones
   int jobs = 0;                  // parallel compiles in prepare(); 0: one per core
   /// Kernels that say which launch owns a workspace, so that Workspace::verify() finds two launches that used
   /// one at the same time. For debugging: they are other kernels, and not as fast.
@@ -20,6 +21,10 @@ struct Options {
 /// SLUICE_CACHE_DIR (default: $XDG_CACHE_HOME/sluice or ~/.cache/sluice), SLUICE_CACHE_READ_ONLY,
 /// SLUICE_NVRTC, SLUICE_RECORDS_DIR (default: $XDG_DATA_HOME/sluice/records or
 /// ~/.local/share/sluice/records), SLUICE_JOBS, SLUICE_STAMP_WORKSPACES.
+/// Switches take 1, true, yes, on or 0, false, no, off in any case, SLUICE_JOBS 0..1024. Other values mean
+/// nothing and leave the default.
 Options options_from_environment();
+/// Those values that mean nothing: a line each, with the rule and the remedy.
+std::vector<std::string> environment_troubles();
 
 }  // namespace sluice

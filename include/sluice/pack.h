@@ -36,8 +36,9 @@ class Packer {
   static Result<Packer> create(const Device& device, const WeightFormat& format,
                                CodeStorage storage = CodeStorage::byte);
 
-  /// No allocation, no synchronisation. Empty weights succeed. Errors (nothing is launched): invalid_size,
-  /// invalid_pointer, invalid_argument, misaligned, aliasing, wrong_device, driver.
+  /// No allocation, no synchronisation. Empty weights succeed. Errors (nothing is launched): invalid_size (n
+  /// or k negative or past 2^31 - 1, or 2^31 tiles of 64 x 128 or more), invalid_pointer, invalid_argument,
+  /// misaligned, aliasing, wrong_device, driver.
   Result<void> pack(const PackShape& shape, const PackArgs& args, Stream stream) const;
 
   /// The arrays that were packed, bit for bit. Errors as of pack.

@@ -50,14 +50,14 @@ struct Estimate {
 enum class PlanSource { model, record };
 
 struct Plan {
-  Problem problem;  // strides filled in
-  KernelConfig config;
-  WorkSplit split;
+  Problem problem{};  // strides filled in
+  KernelConfig config{};
+  WorkSplit split{};
   i64 smem_bytes = 0;       // dynamic shared memory of a CTA
   i64 workspace_bytes = 0;  // what Args::workspace must hold; 0: the launch needs none
                             // With Combine::separate a launch is two kernels: one that multiplies, one that
                             // adds up the parts. All other plans are one.
-  Estimate estimate;
+  Estimate estimate{};
   PlanSource source = PlanSource::model;
   double measured_us = 0;  // what the record says of this choice; 0 without one
 };
@@ -68,20 +68,20 @@ struct Plan {
 /// no residual, gate or block scales). Records are not looked at once any field but
 /// workspace_limit and overlap is set.
 struct PlanOverrides {
-  std::optional<Schedule> schedule;
-  std::optional<int> tile_m, tile_n, stages, warps;  // warps: of plain schedules
-  std::optional<ClusterShape> cluster;
-  std::optional<StorePath> store;
-  std::optional<bool> swapped;  // true: B by A in place of A by B; false: never
-  std::optional<Raster> raster;
-  std::optional<int> raster_group;
-  std::optional<Numbering> numbering;
-  std::optional<int> clusters;     // launched clusters
-  std::optional<int> streamed;     // cluster tiles dealt out by k-tile (spec/work_split.h); 0: none
-  std::optional<int> splits;       // all tiles in so many parts along k; 1: none. Sets clusters and streamed
-  std::optional<Combine> combine;  // how shared tiles come together; splits nothing by itself
-  std::optional<i64> workspace_limit;  // bytes a plan may ask for; kWorkspaceLimit without it
-  bool ignore_records = false;         // plan as if the problem had never been tuned
+  std::optional<Schedule> schedule{};
+  std::optional<int> tile_m{}, tile_n{}, stages{}, warps{};  // warps: of plain schedules
+  std::optional<ClusterShape> cluster{};
+  std::optional<StorePath> store{};
+  std::optional<bool> swapped{};  // true: B by A in place of A by B; false: never
+  std::optional<Raster> raster{};
+  std::optional<int> raster_group{};
+  std::optional<Numbering> numbering{};
+  std::optional<int> clusters{};  // launched clusters
+  std::optional<int> streamed{};  // cluster tiles dealt out by k-tile (spec/work_split.h); 0: none
+  std::optional<int> splits{};    // all tiles in so many parts along k; 1: none. Sets clusters and streamed
+  std::optional<Combine> combine{};      // how shared tiles come together; splits nothing by itself
+  std::optional<i64> workspace_limit{};  // bytes a plan may ask for; kWorkspaceLimit without it
+  bool ignore_records = false;           // plan as if the problem had never been tuned
   Overlap overlap{};  // put into the plan whoever chose it; in a chain of launches (sluice/chain.h)
 
   bool operator==(const PlanOverrides&) const = default;

@@ -52,9 +52,10 @@ class Quantizer {
                                   Gate gate = Gate::none, Overlap overlap = {});
 
   /// No allocation, no synchronisation. Empty matrices succeed, and their input and output may be null; amax
-  /// of none is 1e-4. Errors (nothing is launched): invalid_size, invalid_stride, invalid_argument,
-  /// invalid_pointer, misaligned, aliasing, workspace, wrong_device, driver. If the driver takes the first of
-  /// two kernels and not the second, the workspace is zeroed again.
+  /// of none is 1e-4. Errors (nothing is launched): invalid_size (negative, or 2^31 groups of 8 elements of a
+  /// row or more), invalid_stride, invalid_argument, invalid_pointer, misaligned, aliasing, workspace,
+  /// wrong_device, driver. If the driver takes the first of two kernels and not the second, the workspace is
+  /// zeroed again.
   Result<void> launch(const QuantizeShape& shape, const QuantizeArgs& args, Stream stream) const;
 
   struct Impl;

@@ -46,8 +46,9 @@ class RecordBook {
  public:
   RecordBook();  // empty: every plan is the model's
 
-  /// Nothing if this problem was never tuned on such a GPU. What two problems must share is in
-  /// sluice/tuner/recipe.h; `problem` is one that gemm::plan accepts.
+  /// Nothing if this problem was never tuned on such a GPU. Problems share a record if they have the same
+  /// sizes, types, layouts, sums and epilogue; strides (but for whether TMA can store D), scales of a tensor,
+  /// scale_d and relu do not count. `problem` is one that gemm::plan accepts.
   std::optional<TunedChoice> find(const Problem& problem, const DeviceInfo& device) const;
   /// The same of products of packed weights; `problem` is one that mixed::plan accepts.
   std::optional<mixed::TunedChoice> find(const MixedProblem& problem, const DeviceInfo& device) const;

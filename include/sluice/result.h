@@ -11,7 +11,8 @@ namespace sluice {
 
 /// One code per kind of failure, so that a caller can branch on it; the message says value, rule and remedy.
 enum class ErrorCode {
-  invalid_size,      // negative, or past 2^31 - 1
+  invalid_size,      // negative, or past a limit that the message names: 2^31 - 4096 for each size of a dense
+                     // product, 2^31 - 129 of a mixed one
   invalid_pointer,   // null where data is needed, or host memory
   misaligned,        // a pointer or a stride that TMA cannot address
   invalid_stride,    // ld shorter than a row, rows of D overlapping
@@ -34,7 +35,7 @@ const char* name_of(ErrorCode code);
 
 struct Error {
   ErrorCode code = ErrorCode::internal;
-  std::string message;
+  std::string message{};
 };
 
 /// A T or an Error. `*result` and `result->` need `result` to be true.

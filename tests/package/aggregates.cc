@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Public aggregates as a user writes them: some fields by name, the rest left out. Compiled with -Wextra
+// -Werror: a member without an initialiser of its own would warn here (-Wmissing-field-initializers).
+#include <sluice/chain.h>
+#include <sluice/pack.h>
+
+namespace user {
+
+sluice::PlanOverrides overrides() {
+  return {.stages = 4};
+}
+sluice::mixed::Overrides mixed_overrides() {
+  return {.warps = 4};
+}
+sluice::Options options() {
+  return {.jobs = 1};
+}
+sluice::Error error() {
+  return {.code = sluice::ErrorCode::io};
+}
+std::vector<sluice::ChainStep> steps(void* x) {
+  return {{.work = sluice::ProductStep{.problem = {.m = 8, .n = 64, .k = 64}}, .name = "qkv"},
+          {.work = sluice::ProductStep{.args = {.a = x}}},
+          {.work = sluice::MixedStep{.problem = {.m = 8}, .args = {.x = x}}},
+          {.work = sluice::MixedStep{.overrides = {.strips = 1}}},
+          {.work = sluice::NormStep{.options = {.input = sluice::DType::fp16}, .shape = {.rows = 1}}},
+          {.work = sluice::NormStep{.args = {.input = x}}},
+          {.work = sluice::QuantizerStep{.input = sluice::DType::fp16, .shape = {.rows = 1}}},
+          {.work = sluice::QuantizerStep{.args = {.input = x}}},
+          {.work = sluice::ForeignStep{.nodes = 0}},
+          {.name = "nothing"}};
+}
+sluice::ChainOptions chain_options() {
+  return {.overlap = sluice::ChainOverlap::off};
+}
+sluice::gemm::Args args(void* a) {
+  return {.a = a};
+}
+sluice::PackArgs pack(void* codes) {
+  return {.codes = codes};
+}
+sluice::Problem problem() {
+  return {.m = 1, .epilogue = {.bias = sluice::Bias::column}};
+}
+sluice::MixedProblem mixed_problem() {
+  return {.m = 1, .weights = {.group = 64}};
+}
+sluice::Plan plan() {
+  return {.smem_bytes = 0};
+}
+sluice::mixed::Plan mixed_plan() {
+  return {.smem_bytes = 0};
+}
+sluice::NormOptions norm() {
+  return {.input = sluice::DType::fp16};
+}
+sluice::TunedChoice tuned() {
+  return {.tile_m = 64};
+}
+
+}  // namespace user
