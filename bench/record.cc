@@ -6,8 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "bench/shapes.h"
@@ -274,17 +272,6 @@ std::string to_json(const RunRecord& run) {
 
 Result<void> write_json(const RunRecord& run, const std::string& path) {
   return write_whole(to_json(run), path);
-}
-
-Result<void> write_whole(const std::string& text, const std::string& path) {
-  const std::string partial = path + ".partial";
-  std::ofstream file(partial, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (!file || std::rename(partial.c_str(), path.c_str()) != 0)
-    return Error{ErrorCode::io,
-                 fmt::format("{} could not be written: does its folder exist, is there space?", path)};
-  return {};
 }
 
 }  // namespace sluice::bench

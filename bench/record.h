@@ -11,6 +11,7 @@
 
 #include "bench/statistics.h"
 #include "bench/telemetry.h"
+#include "bench/whole_file.h"
 
 namespace sluice::bench {
 
@@ -100,9 +101,7 @@ RatioSummary summarise_ratio(const RunRecord& run, const std::string& ours, cons
 
 /// Indented JSON, ended by a newline; schema "sluice-bench-1".
 std::string to_json(const RunRecord& run);
-/// To a temporary name beside `path` and renamed, so that a reader never sees half. Error io.
+/// The whole file or nothing (whole_file.h). Error io.
 Result<void> write_json(const RunRecord& run, const std::string& path);
-/// `path` has all of `text`, or what it had before. Error io.
-Result<void> write_whole(const std::string& text, const std::string& path);
 
 }  // namespace sluice::bench
