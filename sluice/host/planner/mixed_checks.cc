@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include <sluice/host/pack_units.h>
+#include <sluice/host/planner/enumerators.h>
 #include <sluice/host/planner/mixed_choices.h>
 #include <sluice/host/planner/problem_checks.h>
 
@@ -201,6 +202,7 @@ const char* broken_rule(const MixedProblem& problem, const Config& config) {
 }  // namespace
 
 Result<MixedProblem> check_problem(const MixedProblem& problem) {
+  if (Result<void> enumerators = check_enumerators(problem); !enumerators) return enumerators.error();
   MixedProblem p = problem;
   if (Result<void> sizes = check_sizes(p); !sizes) return sizes.error();
   if (Result<void> types = check_types(p); !types) return types.error();

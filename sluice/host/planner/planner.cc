@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include <sluice/host/planner/candidates.h>
+#include <sluice/host/planner/enumerators.h>
 #include <sluice/host/planner/plain_plans.h>
 #include <sluice/host/planner/problem_checks.h>
 #include <sluice/host/planner/tuned_choice.h>
@@ -52,6 +53,7 @@ std::optional<Plan> recorded_plan(const Problem& checked, const DeviceInfo& devi
 Result<Plan> choose(const Problem& problem, const DeviceInfo& device, const PlanOverrides& overrides,
                     const RecordBook& records) {
   if (Result<void> usable = check_device(device); !usable) return usable.error();
+  if (Result<void> good = check_overrides(overrides); !good) return good.error();
   const Result<Problem> checked = check_problem(problem);
   if (!checked) return checked.error();
   const i64 limit = overrides.workspace_limit.value_or(kWorkspaceLimit);
@@ -69,6 +71,7 @@ Result<Plan> choose(const Problem& problem, const DeviceInfo& device, const Plan
 Result<std::vector<Plan>> candidates(const Problem& problem, const DeviceInfo& device,
                                      const PlanOverrides& overrides) {
   if (Result<void> usable = check_device(device); !usable) return usable.error();
+  if (Result<void> good = check_overrides(overrides); !good) return good.error();
   Result<Problem> checked = check_problem(problem);
   if (!checked) return checked.error();
   return rank_candidates(*checked, device, overrides);

@@ -3,6 +3,7 @@
 // overflows either.
 #include <sluice/host/planner/problem_checks.h>
 
+#include <sluice/host/planner/enumerators.h>
 #include <sluice/kernels/registry.h>
 
 namespace sluice {
@@ -213,6 +214,7 @@ Result<void> check_device(const DeviceInfo& device) {
 }
 
 Result<Problem> check_problem(const Problem& problem) {
+  if (Result<void> enumerators = check_enumerators(problem); !enumerators) return enumerators.error();
   Problem p = problem;
   if (!p.epilogue.residual) p.c = Matrix{};  // not looked at, so that equal work is an equal problem
   if (Result<void> sizes = check_sizes(p); !sizes) return sizes.error();

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers that are no enumerator, in every field that has one: refused by name before anything is computed
+// of them. Without the check sizes of a DType(77) are 0, and the planner divides by them.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include <sluice/mixed.h>
+#include <sluice/plan.h>
+
+namespace sluice {
+namespace {
+
+const DeviceInfo kH200;
+
+template <class Enum>
+void spoil(Enum& field) {
+  field = static_cast<Enum>(77);
+}
+
+template <class Planned>
+void expect_refused(const Planned& planned, ErrorCode code, const std::string& field) {
+  ASSERT_FALSE(planned) << field;
+  EXPECT_EQ(planned.error().code, code) << field;
+  EXPECT_EQ(planned.error().message.find(field + " = 77 must be one of the enumerators "), 0u)
+      << planned.error().message;
+}
+
+TEST(planner_enumerators, every_field_of_a_problem_is_checked) {
+  const std::pair<const char*, std::function<void(Problem&)>> fields[] = {
+      {"a.type", [](Problem& p) { spoil(p.a.type); }},
+      {"a.major", [](Problem& p) { spoil(p.a.major); }},
+      {"b.type", [](Problem& p) { spoil(p.b.type); }},
+      {"b.major", [](Problem& p) { spoil(p.b.major); }},
+      {"c.type", [](Problem& p) { spoil(p.c.type); }},
+      {"c.major", [](Problem& p) { spoil(p.c.major); }},
+      {"d.type", [](Problem& p) { spoil(p.d.type); }},
+      {"d.major", [](Problem& p) { spoil(p.d.major); }},
+      {"accumulate", [](Problem& p) { spoil(p.accumulate); }},
+      {"epilogue.scale_a", [](Problem& p) { spoil(p.epilogue.scale_a); }},
+      {"epilogue.scale_b", [](Problem& p) { spoil(p.epilogue.scale_b); }},
+      {"epilogue.bias", [](Problem& p) { spoil(p.epilogue.bias); }},
+      {"epilogue.bias_type", [](Problem& p) { spoil(p.epilogue.bias_type); }},
+      {"epilogue.activation", [](Problem& p) { spoil(p.epilogue.activation); }},
+      {"epilogue.c_type", [](Problem& p) { spoil(p.epilogue.c_type); }},
+      {"epilogue.update", [](Problem& p) { spoil(p.epilogue.update); }},
+      {"epilogue.scale_d", [](Problem& p) { spoil(p.epilogue.scale_d); }}};
+  for (const auto& [name, spoil_it] : fields) {
+    Problem p{.m = 64, .n = 64, .k = 64};
+    spoil_it(p);
+    expect_refused(gemm::plan(p, kH200), ErrorCode::invalid_type, name);
+    expect_refused(gemm::candidates(p, kH200), ErrorCode::invalid_type, name);
+  }
+}
+
+TEST(planner_enumerators, every_field_of_a_mixed_problem_is_checked) {
+  const std::pair<const char*, std::function<void(MixedProblem&)>> fields[] = {
+      {"x", [](MixedProblem& p) { spoil(p.x); }},
+      {"scale_x", [](MixedProblem& p) { spoil(p.scale_x); }},
+      {"d", [](MixedProblem& p) { spoil(p.d); }},
+      {"weights.type", [](MixedProblem& p) { spoil(p.weights.type); }},
+      {"weights.scale", [](MixedProblem& p) { spoil(p.weights.scale); }},
+      {"weights.zero", [](MixedProblem& p) { spoil(p.weights.zero); }},
+      {"weights.order", [](MixedProblem& p) { spoil(p.weights.order); }},
+      {"bias", [](MixedProblem& p) { spoil(p.bias); }},
+      {"bias_type", [](MixedProblem& p) { spoil(p.bias_type); }},
+      {"activation", [](MixedProblem& p) { spoil(p.activation); }},
+      {"scale_d", [](MixedProblem& p) { spoil(p.scale_d); }}};
+  for (const auto& [name, spoil_it] : fields) {
+    MixedProblem p{.m = 4, .n = 64, .k = 128};
+    spoil_it(p);
+    expect_refused(mixed::plan(p, kH200), ErrorCode::invalid_type, name);
+    expect_refused(mixed::candidates(p, kH200), ErrorCode::invalid_type, name);
+  }
+}
+
+TEST(planner_enumerators, every_override_that_has_one_is_checked) {
+  const Problem p{.m = 64, .n = 64, .k = 64};
+  expect_refused(gemm::plan(p, kH200, {.schedule = static_cast<Schedule>(77)}), ErrorCode::invalid_config,
+                 "schedule");
+  expect_refused(gemm::plan(p, kH200, {.store = static_cast<StorePath>(77)}), ErrorCode::invalid_config,
+                 "store");
+  expect_refused(gemm::plan(p, kH200, {.raster = static_cast<Raster>(77)}), ErrorCode::invalid_config,
+                 "raster");
+  expect_refused(gemm::plan(p, kH200, {.numbering = static_cast<Numbering>(77)}), ErrorCode::invalid_config,
+                 "numbering");
+  expect_refused(gemm::candidates(p, kH200, {.combine = static_cast<Combine>(77)}), ErrorCode::invalid_config,
+                 "combine");
+}
+
+TEST(planner_enumerators, a_workspace_limit_is_not_negative) {
+  const Problem p{.m = 64, .n = 64, .k = 64};
+  for (const auto& limited : {gemm::plan(p, kH200, {.workspace_limit = -1})}) {
+    ASSERT_FALSE(limited);
+    EXPECT_EQ(limited.error().code, ErrorCode::invalid_config);
+    EXPECT_EQ(limited.error().message,
+              "workspace_limit = -1 must be at least 0, the bytes a plan may ask for; 0: none");
+  }
+  EXPECT_TRUE(gemm::plan(p, kH200, {.workspace_limit = 0}));
+}
+
+TEST(planner_enumerators, the_message_names_those_that_there_are) {
+  Problem p{.m = 64, .n = 64, .k = 64};
+  spoil(p.a.type);
+  EXPECT_EQ(gemm::plan(p, kH200).error().message,
+            "a.type = 77 must be one of the enumerators bf16, fp16, fp32, e4m3, e5m2: set it, or leave it at "
+            "its default");
+}
+
+}  // namespace
+}  // namespace sluice
