@@ -28,7 +28,7 @@ struct PackCall {
 /// invalid_stride, wrong_device (arrays in several memories).
 Result<PackCall> packing_of(const sluice_packing& what);
 
-/// By the definition of the format, on the CPU. Errors: those of reference/packed_weights.h.
+/// By the definition of the format, on the CPU. Errors: those of reference/packed_weights.h; aliasing.
 Result<void> pack_on_host(const PackCall& call);
 Result<void> unpack_on_host(const PackCall& call);
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include <sluice/c_api/array_shape.h>
+#include <sluice/host/pack_checks.h>
 #include <sluice/reference/packed_weights.h>
 
 namespace sluice::c_api {
@@ -170,6 +171,16 @@ Result<ScaleMode> scale_mode_of(const Named& scales, const Named& x) {
   return of_tokens ? ScaleMode::vector : ScaleMode::tensor;
 }
 
+/// What is written shares no byte with another array, as sluice/pack.h has it on a GPU.
+Result<void> check_host_arrays(const PackCall& call, PackStep step) {
+  const PackConfig config{step, call.format, CodeStorage::byte};
+  return check_apart(config, arrays_of(config, call.shape,
+                                       {.codes = static_cast<u8*>(call.codes),
+                                        .scales = static_cast<u8*>(call.scales),
+                                        .zeros = static_cast<u8*>(call.zeros),
+                                        .blob = static_cast<u8*>(call.blob)}));
+}
+
 }  // namespace
 
 Result<PackCall> packing_of(const sluice_packing& what) {
@@ -202,6 +213,7 @@ Result<PackCall> packing_of(const sluice_packing& what) {
 }
 
 Result<void> pack_on_host(const PackCall& call) {
+  if (Result<void> apart = check_host_arrays(call, PackStep::pack); !apart) return apart;
   const Result<std::vector<u8>> blob = pack_weights(call.format, {.n = call.shape.n,
                                                                   .k = call.shape.k,
                                                                   .codes = static_cast<const u8*>(call.codes),
@@ -214,6 +226,7 @@ Result<void> pack_on_host(const PackCall& call) {
 }
 
 Result<void> unpack_on_host(const PackCall& call) {
+  if (Result<void> apart = check_host_arrays(call, PackStep::unpack); !apart) return apart;
   const Result<UnpackedWeights> arrays = unpack_weights({.format = call.format,
                                                          .n = call.shape.n,
                                                          .k = call.shape.k,

@@ -9,6 +9,7 @@
 #include <sluice/host/driver/error.h>
 #include <sluice/host/driver/launch.h>
 #include <sluice/host/operand_checks.h>
+#include <sluice/host/pack_checks.h>
 #include <sluice/host/pack_units.h>
 
 namespace sluice {
@@ -16,28 +17,6 @@ namespace {
 
 std::string number(i64 value) {
   return std::to_string(value);
-}
-
-/// One array of a call, whichever way its bytes go.
-struct Array {
-  const char* name;
-  const void* data;
-  i64 bytes;
-  i64 alignment;
-};
-
-/// The arrays of a call: blob, codes, scales, zeros. Those without bytes may be null.
-struct Arrays {
-  Array all[4];
-};
-
-Arrays arrays_of(const PackConfig& config, const PackShape& shape, const PackParams& p) {
-  const WeightFormat& f = config.format;
-  const i64 scales = shape.n * group_count(f, shape.k) * bytes_of(f.scale);
-  return {{{"blob", p.blob, blob_bytes(f, shape.n, shape.k), kLaneBytes},
-           {"codes", p.codes, shape.n * code_row_bytes(config.codes, shape.k), 1},
-           {"scales", p.scales, scales, bytes_of(f.scale)},
-           {"zeros", p.zeros, f.zero == ScaleZero::per_group ? scales : 0, bytes_of(f.scale)}}};
 }
 
 Result<void> check_shape(const PackShape& shape) {
@@ -57,7 +36,7 @@ Result<void> check_shape(const PackShape& shape) {
   return {};
 }
 
-Result<void> check_array(const Array& array) {
+Result<void> check_array(const PackArray& array) {
   if (array.bytes == 0) return {};
   if (array.data == nullptr)
     return Error{ErrorCode::invalid_pointer, std::string(array.name) + " is null: pass device memory of " +
@@ -69,30 +48,16 @@ Result<void> check_array(const Array& array) {
   return {};
 }
 
-Result<void> check_apart(const Array& written, const Array& other) {
-  const u64 first = reinterpret_cast<u64>(written.data), second = reinterpret_cast<u64>(other.data);
-  if (written.bytes == 0 || other.bytes == 0 || first >= second + static_cast<u64>(other.bytes) ||
-      second >= first + static_cast<u64>(written.bytes))
-    return {};
-  return Error{ErrorCode::aliasing, std::string(written.name) + " (" + hex(written.data) + ") overlaps " +
-                                        other.name + " (" + hex(other.data) + "): give it its own memory"};
-}
-
-Result<void> check_arrays(const PackConfig& config, const Arrays& arrays) {
-  const auto& [blob, codes, scales, zeros] = arrays.all;
-  for (const Array& array : arrays.all)
+Result<void> check_arrays(const PackConfig& config, const PackArrays& arrays) {
+  for (const PackArray& array : arrays.all)
     if (Result<void> good = check_array(array); !good) return good;
+  const PackArray& zeros = arrays.all[3];
   if (config.format.zero == ScaleZero::none && zeros.data != nullptr)
     return Error{ErrorCode::invalid_argument,
                  "zeros = " + std::string(hex(zeros.data)) + ", and the format stores none (" +
                      name_of(config.format.type) + " means zero " + number(implied_zero(config.format.type)) +
                      "): pass null, or create the packer with ScaleZero::per_group"};
-  for (const Array* other : {&codes, &scales, &zeros})
-    if (Result<void> apart = check_apart(blob, *other); !apart) return apart;
-  if (config.step == PackStep::pack) return {};
-  if (Result<void> apart = check_apart(codes, scales); !apart) return apart;
-  if (Result<void> apart = check_apart(codes, zeros); !apart) return apart;
-  return check_apart(scales, zeros);
+  return check_apart(config, arrays);
 }
 
 u8* bytes(const void* pointer) {

@@ -359,5 +359,30 @@ TEST_F(CApiPacked, on_the_host_it_is_the_definition) {
   EXPECT_EQ(driver.launches(), 0);
 }
 
+/// Bytes for a blob and all else, one behind the other.
+TEST_F(CApiPacked, on_the_host_what_is_written_overlaps_nothing_else) {
+  const WeightFormat format{.type = WeightType::int8};
+  const i64 blob_size = blob_bytes(format, 64, 128);
+  std::vector<u8> memory(static_cast<std::size_t>(2 * blob_size), 5);
+  std::vector<u8> scale_bytes(64 * 2), blob_memory(static_cast<std::size_t>(blob_size));
+  const auto host = [](void* data, int32_t type, std::vector<int64_t> shape) {
+    TestArray x = array_at(data, type, std::move(shape));
+    x.array.device_type = SLUICE_ON_CPU;
+    return x;
+  };
+  TestArray codes = host(memory.data(), SLUICE_BYTE, {64, 128}),
+            scales = host(scale_bytes.data(), SLUICE_FP16, {64, 1}),
+            blob = host(memory.data() + 64, SLUICE_BYTE, {blob_size});
+  sluice_packing what{c_api::values_of(format), at(codes), at(scales), nullptr, at(blob)};
+  const std::vector<u8> before = memory;
+  expect_refused(sluice_pack_on_host(&what), SLUICE_ALIASING, "blob (0x");
+  expect_refused(sluice_unpack_on_host(&what), SLUICE_ALIASING, "overlaps codes (0x");
+  blob.array.data = blob_memory.data();
+  scales.array.data = memory.data() + 1000;  // of the codes, but both are only read
+  ASSERT_EQ(sluice_pack_on_host(&what), SLUICE_OK) << sluice_error_message();
+  expect_refused(sluice_unpack_on_host(&what), SLUICE_ALIASING, "codes (0x");
+  EXPECT_EQ(memory, before);
+}
+
 }  // namespace
 }  // namespace sluice
