@@ -40,27 +40,35 @@ sluice_status move_on_host(Direction direction, const sluice_packing* what) {
   });
 }
 
-mixed::Overrides overrides_of(const sluice_mixed_choices* given) {
+Result<mixed::Overrides> overrides_of(const sluice_mixed_choices* given) {
   mixed::Overrides overrides;
   if (given == nullptr) return overrides;
   const struct {
+    const char* name;
     int32_t value;
     std::optional<int>& target;
-  } choices[] = {{given->token_blocks, overrides.token_blocks},
-                 {given->row_blocks, overrides.row_blocks},
-                 {given->warps, overrides.warps},
-                 {given->stages, overrides.stages},
-                 {given->parts, overrides.parts},
-                 {given->ctas, overrides.ctas},
-                 {given->tokens, overrides.tokens},
-                 {given->cluster_n, overrides.cluster_n},
-                 {given->cluster_k, overrides.cluster_k},
-                 {given->x_stages, overrides.x_stages},
-                 {given->w_stages, overrides.w_stages},
-                 {given->strips, overrides.strips},
-                 {given->k_groups, overrides.k_groups}};
-  for (const auto& [value, target] : choices)
+  } choices[] = {{"token_blocks", given->token_blocks, overrides.token_blocks},
+                 {"row_blocks", given->row_blocks, overrides.row_blocks},
+                 {"warps", given->warps, overrides.warps},
+                 {"stages", given->stages, overrides.stages},
+                 {"parts", given->parts, overrides.parts},
+                 {"ctas", given->ctas, overrides.ctas},
+                 {"tokens", given->tokens, overrides.tokens},
+                 {"cluster_n", given->cluster_n, overrides.cluster_n},
+                 {"cluster_k", given->cluster_k, overrides.cluster_k},
+                 {"x_stages", given->x_stages, overrides.x_stages},
+                 {"w_stages", given->w_stages, overrides.w_stages},
+                 {"strips", given->strips, overrides.strips},
+                 {"k_groups", given->k_groups, overrides.k_groups}};
+  for (const auto& [name, value, target] : choices) {
+    if (value < -1)
+      return Error{ErrorCode::invalid_argument, std::string(name) + " = " + std::to_string(value) +
+                                                    " must be at least 0, or -1 to leave it the choice"};
     if (value >= 0) target = value;
+  }
+  if (given->ignore_records < -1 || given->ignore_records > 1)
+    return Error{ErrorCode::invalid_argument, "ignore_records = " + std::to_string(given->ignore_records) +
+                                                  " must be 0 or 1, or -1 to leave it the choice"};
   overrides.ignore_records = given->ignore_records > 0;
   return overrides;
 }
@@ -116,10 +124,12 @@ sluice_status sluice_mixed_plan_create(const sluice_device* device, const sluice
       return fail(null_argument(problem == nullptr ? "problem" : "plan"));
     const Result<MixedProblem> checked = problem_of(*problem);
     if (!checked) return fail(checked.error());
+    const Result<mixed::Overrides> overrides = overrides_of(choices);
+    if (!overrides) return fail(overrides.error());
     const DeviceInfo h200;
     const RecordBook& records = device != nullptr ? device->session.device().records() : shipped_records();
     const Result<mixed::Plan> made = mixed::plan(
-        *checked, device != nullptr ? device->session.device().info() : h200, overrides_of(choices), records);
+        *checked, device != nullptr ? device->session.device().info() : h200, *overrides, records);
     if (!made) return fail(made.error());
     *plan = new sluice_plan{*made, mixed::describe(*made), to_string(made->config), mixed::units_of(*made)};
     return SLUICE_OK;

@@ -107,6 +107,45 @@ TEST_F(CApiPlans, stamped_kernels_are_compiled_ahead_too) {
   expect_compile_asks_for_what_prepare_did(plan_of(problem, "separate"), 2);
 }
 
+TEST_F(CApiPlans, choices_that_mean_nothing_are_refused_by_name) {
+  const sluice_problem problem = gradient(0);
+  const auto refused = [&](int32_t sluice_choices::*field, int32_t value, const char* message) {
+    sluice_choices choices = SLUICE_NO_CHOICES;
+    choices.*field = value;
+    sluice_plan* plan = nullptr;
+    EXPECT_EQ(sluice_plan_create(nullptr, &problem, &choices, &plan), SLUICE_INVALID_ARGUMENT);
+    EXPECT_STREQ(sluice_error_message(), message);
+  };
+  refused(&sluice_choices::swapped, 7, "swapped = 7 must be 0 or 1, or -1 to leave it the choice");
+  refused(&sluice_choices::swapped, -2, "swapped = -2 must be 0 or 1, or -1 to leave it the choice");
+  refused(&sluice_choices::ignore_records, 7,
+          "ignore_records = 7 must be 0 or 1, or -1 to leave it the choice");
+  refused(&sluice_choices::stages, -5, "stages = -5 must be at least 0, or -1 to leave it the choice");
+  sluice_choices choices = SLUICE_NO_CHOICES;
+  choices.workspace_limit = -5;
+  sluice_plan* plan = nullptr;
+  EXPECT_EQ(sluice_plan_create(nullptr, &problem, &choices, &plan), SLUICE_INVALID_ARGUMENT);
+}
+
+TEST_F(CApiPlans, choices_of_packed_weights_that_mean_nothing_are_refused_by_name) {
+  sluice_mixed_problem problem{};
+  problem.m = 4, problem.n = 64, problem.k = 128, problem.x = problem.d = SLUICE_FP16;
+  problem.weights = {SLUICE_UINT4, 128, SLUICE_FP16, 0, SLUICE_ORDER_HALF};
+  sluice_plan* plan = nullptr;
+  sluice_mixed_choices choices = SLUICE_NO_MIXED_CHOICES;
+  choices.warps = -2;
+  EXPECT_EQ(sluice_mixed_plan_create(nullptr, &problem, &choices, &plan), SLUICE_INVALID_ARGUMENT);
+  EXPECT_STREQ(sluice_error_message(), "warps = -2 must be at least 0, or -1 to leave it the choice");
+  choices = SLUICE_NO_MIXED_CHOICES;
+  choices.ignore_records = 7;
+  EXPECT_EQ(sluice_mixed_plan_create(nullptr, &problem, &choices, &plan), SLUICE_INVALID_ARGUMENT);
+  EXPECT_STREQ(sluice_error_message(), "ignore_records = 7 must be 0 or 1, or -1 to leave it the choice");
+  choices = SLUICE_NO_MIXED_CHOICES;
+  EXPECT_EQ(sluice_mixed_plan_create(nullptr, &problem, &choices, &plan), SLUICE_OK)
+      << sluice_error_message();
+  sluice_plan_free(plan);
+}
+
 TEST_F(CApiPlans, an_update_goes_to_c_and_back) {
   for (const int32_t any_order : {0, 1}) {
     const Result<Problem> problem = c_api::problem_of(gradient(any_order));
