@@ -5,8 +5,11 @@
 
 #include <stdlib.h>  // secure_getenv: glibc, not std
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <filesystem>
+#include <optional>
 #include <string_view>
 #include <system_error>
 
@@ -16,6 +19,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kMaxJobs = 1024;
+constexpr const char* kReadOnly = "SLUICE_CACHE_READ_ONLY";
+constexpr const char* kStamp = "SLUICE_STAMP_WORKSPACES";
+constexpr const char* kJobs = "SLUICE_JOBS";
 
 std::string_view variable(const char* name) {
   const char* value = secure_getenv(name);
@@ -54,27 +60,53 @@ std::string nvrtc_path() {
   return fs::is_regular_file(file, ignored) ? file.string() : std::string();
 }
 
-bool is_true(std::string_view value) {
-  return value == "1" || value == "true" || value == "yes" || value == "on";
+/// nullopt: neither of them.
+std::optional<bool> switch_of(std::string_view value) {
+  std::string word(value);
+  std::transform(word.begin(), word.end(), word.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  for (const char* yes : {"1", "true", "yes", "on"})
+    if (word == yes) return true;
+  for (const char* no : {"0", "false", "no", "off"})
+    if (word == no) return false;
+  return std::nullopt;
 }
 
-int jobs_of(std::string_view value) {
+bool is_on(const char* name) {
+  return switch_of(variable(name)).value_or(false);
+}
+
+std::optional<int> jobs_of(std::string_view value) {
   int jobs = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), jobs);
   const bool whole = error == std::errc() && end == value.data() + value.size();
-  return whole && jobs >= 0 && jobs <= kMaxJobs ? jobs : 0;
+  return whole && jobs >= 0 && jobs <= kMaxJobs ? std::optional(jobs) : std::nullopt;
 }
 
 }  // namespace
 
 Options options_from_environment() {
   return {.cache_dir = chosen_dir("SLUICE_CACHE_DIR", xdg_dir("XDG_CACHE_HOME", ".cache", "sluice")),
-          .cache_read_only = is_true(variable("SLUICE_CACHE_READ_ONLY")),
+          .cache_read_only = is_on(kReadOnly),
           .nvrtc_path = nvrtc_path(),
           .records_dir =
               chosen_dir("SLUICE_RECORDS_DIR", xdg_dir("XDG_DATA_HOME", ".local/share", "sluice/records")),
-          .jobs = jobs_of(variable("SLUICE_JOBS")),
-          .stamp_workspaces = is_true(variable("SLUICE_STAMP_WORKSPACES"))};
+          .jobs = jobs_of(variable(kJobs)).value_or(0),
+          .stamp_workspaces = is_on(kStamp)};
+}
+
+std::vector<std::string> environment_troubles() {
+  std::vector<std::string> troubles;
+  const auto add = [&](const char* name, const std::string& rule) {
+    troubles.push_back(std::string(name) + "=" + std::string(variable(name)) + " means nothing: it must be " +
+                       rule + "; set it so, or unset it");
+  };
+  for (const char* name : {kReadOnly, kStamp})
+    if (!variable(name).empty() && !switch_of(variable(name)))
+      add(name, "1, true, yes, on or 0, false, no, off");
+  if (!variable(kJobs).empty() && !jobs_of(variable(kJobs)))
+    add(kJobs, "in 0.." + std::to_string(kMaxJobs) + ", 0 for one a core");
+  return troubles;
 }
 
 }  // namespace sluice

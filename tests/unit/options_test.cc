@@ -19,8 +19,9 @@ constexpr const char* kVariables[] = {"SLUICE_CACHE_DIR", "SLUICE_CACHE_READ_ONL
                                       "CUDA_PATH",        "SLUICE_RECORDS_DIR",
                                       "XDG_DATA_HOME",    "SLUICE_STAMP_WORKSPACES"};
 
-/// Options in an environment that has these variables and none of the others; restores the real one.
-Options options_with(const std::map<std::string, std::string>& environment) {
+/// What `read` says in an environment that has these variables and none of the others; restores the real one.
+template <class Read>
+auto read_with(const std::map<std::string, std::string>& environment, const Read& read) {
   std::map<std::string, std::optional<std::string>> saved;
   for (const char* name : kVariables) {
     const char* value = getenv(name);
@@ -28,10 +29,14 @@ Options options_with(const std::map<std::string, std::string>& environment) {
     unsetenv(name);
   }
   for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
-  const Options options = options_from_environment();
+  const auto found = read();
   for (const auto& [name, value] : saved)
     value ? setenv(name.c_str(), value->c_str(), 1) : unsetenv(name.c_str());
-  return options;
+  return found;
+}
+
+Options options_with(const std::map<std::string, std::string>& environment) {
+  return read_with(environment, options_from_environment);
 }
 
 TEST(Options, an_empty_environment_keeps_nothing_on_disk) {
@@ -63,13 +68,31 @@ TEST(Options, the_records_follow_the_xdg_rules) {
 }
 
 TEST(Options, read_only_and_jobs_take_only_what_they_mean) {
-  for (const char* yes : {"1", "true", "yes", "on"})
+  for (const char* yes : {"1", "true", "yes", "on", "TRUE", "Yes", "oN"})
     EXPECT_TRUE(options_with({{"SLUICE_CACHE_READ_ONLY", yes}}).cache_read_only) << yes;
   for (const char* no : {"", "0", "false", "maybe"})
     EXPECT_FALSE(options_with({{"SLUICE_CACHE_READ_ONLY", no}}).cache_read_only) << no;
   EXPECT_EQ(options_with({{"SLUICE_JOBS", "7"}}).jobs, 7);
   for (const char* none : {"", "-1", "7x", "99999999999", "2000"})
     EXPECT_EQ(options_with({{"SLUICE_JOBS", none}}).jobs, 0) << none;
+}
+
+TEST(Options, values_that_mean_nothing_are_named_with_what_would) {
+  const auto troubles = [](const std::map<std::string, std::string>& environment) {
+    return read_with(environment, environment_troubles);
+  };
+  EXPECT_TRUE(troubles({}).empty());
+  EXPECT_TRUE(troubles({{"SLUICE_CACHE_READ_ONLY", ""}, {"SLUICE_JOBS", ""}}).empty()) << "as if not set";
+  EXPECT_TRUE(troubles({{"SLUICE_CACHE_READ_ONLY", "OFF"}, {"SLUICE_JOBS", "0"}}).empty());
+  const std::vector<std::string> found = troubles(
+      {{"SLUICE_CACHE_READ_ONLY", "foo"}, {"SLUICE_STAMP_WORKSPACES", "2"}, {"SLUICE_JOBS", "2000"}});
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_EQ(
+      found[0],
+      "SLUICE_CACHE_READ_ONLY=foo means nothing: it must be 1, true, yes, on or 0, false, no, off; set it "
+      "so, or unset it");
+  EXPECT_EQ(found[1].find("SLUICE_STAMP_WORKSPACES=2 means nothing"), 0u);
+  EXPECT_EQ(found[2].find("SLUICE_JOBS=2000 means nothing: it must be in 0..1024"), 0u);
 }
 
 TEST(Options, workspaces_are_stamped_where_it_is_asked_for) {
