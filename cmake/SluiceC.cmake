@@ -8,7 +8,9 @@ target_link_libraries(sluice_c_objects PUBLIC sluice_lib PRIVATE sluice_settings
 set_target_properties(sluice_c_objects PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 add_library(sluice_c SHARED)
 target_link_libraries(sluice_c PRIVATE sluice_c_objects sluice_lib sluice_settings)
-target_include_directories(sluice_c PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
+add_library(sluice::sluice_c ALIAS sluice_c)
+target_include_directories(sluice_c PUBLIC
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
 set_target_properties(sluice_c PROPERTIES
   LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR} LINKER_LANGUAGE CXX
   LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/sluice_c.map)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# What `cmake --install` gives: the library, its headers, and find_package(sluice) -> sluice::sluice.
+# What `cmake --install` gives: the library, the C library, their headers, and two ways to find them:
+# find_package(sluice) -> sluice::sluice, sluice::sluice_c;  pkg-config sluice_c.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 install(TARGETS sluice_lib EXPORT sluiceTargets)
-install(TARGETS sluice_c LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS sluice_c EXPORT sluiceTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY include/sluice DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(DIRECTORY sluice/spec DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sluice FILES_MATCHING PATTERN "*.h")
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/sluice)
@@ -14,6 +15,12 @@ configure_package_config_file(cmake/sluiceConfig.cmake.in ${PROJECT_BINARY_DIR}/
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/sluiceConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/sluiceConfig.cmake ${PROJECT_BINARY_DIR}/sluiceConfigVersion.cmake
   DESTINATION ${package_dir})
+
+# Relative to the file itself, so that --prefix at install time and a folder that moves are right too.
+file(RELATIVE_PATH prefix_from_pc /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+configure_file(cmake/sluice_c.pc.in ${PROJECT_BINARY_DIR}/sluice_c.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/sluice_c.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # What goes into the wheel (pyproject.toml), beside the Python files.
 if(SKBUILD)

@@ -15,4 +15,22 @@ must(${CMAKE_COMMAND} -G Ninja -S ${CMAKE_CURRENT_LIST_DIR} -B ${work}/user -DCM
   -DCMAKE_BUILD_TYPE=Release "-DCMAKE_CXX_FLAGS=${flags}")
 must(${CMAKE_COMMAND} --build ${work}/user)
 must(${work}/user/user)
+must(${work}/user/user_c)
 must(${work}/prefix/bin/sluice --help)
+file(GLOB_RECURSE licence ${work}/prefix/share/LICENSE)
+if(NOT licence)
+  message(FATAL_ERROR "the LICENSE is not installed")
+endif()
+
+# The same C program as a Makefile would build it, where there is a pkg-config.
+find_program(pkg_config pkg-config)
+file(GLOB_RECURSE pc ${work}/prefix/sluice_c.pc)
+if(NOT pc)
+  message(FATAL_ERROR "sluice_c.pc is not installed")
+endif()
+if(pkg_config)
+  cmake_path(GET pc PARENT_PATH pc_folder)
+  must(sh -c "cc -Wall -Wextra -Werror -o '${work}/user_pc' '${CMAKE_CURRENT_LIST_DIR}/main.c' \
+    $(PKG_CONFIG_PATH='${pc_folder}' '${pkg_config}' --cflags --libs sluice_c)")
+  must(sh -c "LD_LIBRARY_PATH='${pc_folder}/..' '${work}/user_pc'")
+endif()
