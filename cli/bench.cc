@@ -18,6 +18,7 @@
 #include "cli/requests.h"
 #include "cli/target.h"
 #include "cli/terminal.h"
+#include "cli/value_checks.h"
 #include "cli/verb.h"
 #include "cli/watchdog.h"
 
@@ -162,11 +163,18 @@ Verb add_bench_verb(CLI::App& app) {
   add_mixed_flags(*verb, f.mixed);
   verb->add_option("--only", f.only, "Of those, the ones with this text in their name, like e4m3 or 1024x");
   verb->add_option("--json", f.json, "Write the results here, after every shape");
-  verb->add_option("--tune", f.method.tune, "Time so many of the planner's candidates too");
+  verb->add_option("--tune", f.method.tune, "Time so many of the planner's candidates too")
+      ->check(CLI::Range(0, 1000));
   verb->add_flag("--warm", f.warm, "One set of operands, so that L2 may hold it");
-  verb->add_option("--rounds", f.method.rounds, "Timed replays of every contender")->capture_default_str();
-  verb->add_option("--rest-ms", f.method.rest_ms, "Rest before each")->capture_default_str();
-  verb->add_option("--replay-us", f.method.replay_us, "Length of a replay")->capture_default_str();
+  verb->add_option("--rounds", f.method.rounds, "Timed replays of every contender")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+  verb->add_option("--rest-ms", f.method.rest_ms, "Rest before each")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, kLongestRest));
+  verb->add_option("--replay-us", f.method.replay_us, "Length of a replay")
+      ->capture_default_str()
+      ->check(CLI::Range(1.0, 1e6));
   verb->add_option("--heuristics", f.method.heuristics, "cuBLASLt algorithms to ask for")
       ->capture_default_str()
       ->check(CLI::Range(1, 256));
@@ -174,7 +182,9 @@ Verb add_bench_verb(CLI::App& app) {
   verb->add_option("--seed", f.method.seed, "Of the data")->capture_default_str();
   verb->add_option("--cublaslt", f.cublaslt, "The libcublasLt to load");
   verb->add_option("--commit", f.commit, "Written into the JSON (else the one of the build)");
-  verb->add_option("--hang-s", f.hang_s, "Give up when a step takes longer; 0: never")->capture_default_str();
+  verb->add_option("--hang-s", f.hang_s, "Give up when a step takes longer; 0: never")
+      ->capture_default_str()
+      ->check(CLI::Range(0, kLongestHang));
   verb->add_option("--device", f.device, "Number of the GPU")->capture_default_str();
   return {verb, [flags] { return run_bench(*flags); }};
 }

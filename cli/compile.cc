@@ -165,11 +165,15 @@ Verb add_compile_verb(CLI::App& app) {
                    "Plan for: auto (the GPU that is here, else as host), host (an H200 with 132 SMs), or the "
                    "number of a GPU")
       ->capture_default_str();
-  verb->add_option("--top", flags->top, "Kernels per problem, for tuning later")->capture_default_str();
+  verb->add_option("--top", flags->top, "Kernels per problem, for tuning later")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
   verb->add_option("--cache-dir", flags->cache_dir, "Where to (else SLUICE_CACHE_DIR or ~/.cache/sluice)");
   verb->add_option("--nvrtc", flags->nvrtc,
                    "The libnvrtc to compile with (else SLUICE_NVRTC or the toolkit's)");
-  verb->add_option("--jobs", flags->jobs, "Compiles at a time; 0: one a core")->capture_default_str();
+  verb->add_option("--jobs", flags->jobs, "Compiles at a time; 0: one a core")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1024));
   return {verb, [flags] { return run_compile(*flags); }};
 }
 

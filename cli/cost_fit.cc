@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include <sluice/host/planner/plain_plans.h>
 #include <sluice/host/planner/problem_checks.h>
@@ -172,10 +174,17 @@ FitPick pick_of(const FitShape& shape, const DeviceInfo& device, const CostConst
 
 Result<std::vector<FitShape>> read_fit_shapes(const std::string& path) {
   std::ifstream file(path);
-  if (!file) return Error{ErrorCode::io, fmt::format("{} cannot be read", path)};
+  std::stringstream text;
+  text << file.rdbuf();
+  if (!file || std::filesystem::is_directory(path))
+    return Error{ErrorCode::io, fmt::format("{} cannot be read as a file", path)};
+  const Json all = Json::parse(text.str(), nullptr, /*allow_exceptions=*/false);
+  if (all.is_discarded())
+    return Error{
+        ErrorCode::invalid_argument,
+        fmt::format("{} is not JSON, or was cut short: give a file that `sluice tune --json` wrote", path)};
   std::vector<FitShape> shapes;
   try {
-    const Json all = Json::parse(file);
     for (const Json& j : all.at("shapes")) {
       if (j.at("problem").contains("weights")) continue;  // a mixed product: this model is not asked
       const Result<Problem> problem = problem_of(j.at("problem"));
@@ -192,8 +201,10 @@ Result<std::vector<FitShape>> read_fit_shapes(const std::string& path) {
       if (shape.timings.size() > 1) shapes.push_back(std::move(shape));
     }
   } catch (const Json::exception& error) {
+    const std::string what = error.what();  // "[json.exception.out_of_range.403] key 'm' not found"
     return Error{ErrorCode::invalid_argument,
-                 fmt::format("{} is not what `sluice tune --json` writes: {}", path, error.what())};
+                 fmt::format("{} is not what `sluice tune --json` writes ({}): measure the problems again",
+                             path, what.substr(std::min(what.find("] "), what.size() - 2) + 2))};
   }
   return shapes;
 }

@@ -21,7 +21,8 @@
 namespace sluice::cli {
 namespace {
 
-constexpr double kLowDiskMb = 200;  // some thousand kernels
+constexpr const char* kNextLine = "\n                       ";  // under what was found first (doctor.cc)
+constexpr double kLowDiskMb = 200;                              // some thousand kernels
 
 Health missing_if(bool needed) {
   return needed ? Health::missing : Health::optional;
@@ -151,6 +152,15 @@ Check check_cache(const Options& options) {
   return check;
 }
 
+Check check_environment() {
+  const std::vector<std::string> troubles = environment_troubles();
+  if (troubles.empty()) return {.name = "environment", .found = "what is set has a meaning"};
+  return {.name = "environment",
+          .health = Health::optional,
+          .found = fmt::format("{}", fmt::join(troubles, kNextLine)),
+          .remedy = "until then the defaults hold (docs/jit.md has the table)"};
+}
+
 Check check_records(const Options& options) {
   Check check{.name = "tuning"};
   const RecordBook book = open_records(options);
@@ -159,7 +169,8 @@ Check check_records(const Options& options) {
   if (!options.records_dir.empty()) check.found += fmt::format(", {} in {}", own, options.records_dir);
   if (book.troubles().empty()) return check;
   check.health = Health::optional;
-  check.found += fmt::format("; {} passed over: {}", book.troubles().size(), book.troubles().front());
+  check.found +=
+      fmt::format("; {} passed over: {}", book.troubles().size(), fmt::join(book.troubles(), kNextLine));
   check.remedy = "the cost model plans those problems; `sluice tune` measures them anew";
   return check;
 }
@@ -189,6 +200,7 @@ std::vector<Check> examine(const DoctorRequest& request) {
           std::move(nvrtc),
           std::move(compile),
           check_cache(request.options),
+          check_environment(),
           check_records(request.options),
           check_cublaslt(request.cublaslt)};
 }

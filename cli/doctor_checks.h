@@ -40,6 +40,7 @@ Check check_gpu(const Options& options, bool needed);
 Check check_nvrtc(const Options& options);
 Check check_compile(const Options& options);
 Check check_cache(const Options& options);
+Check check_environment();
 Check check_records(const Options& options);
 Check check_cublaslt(const std::string& path);
 

@@ -97,7 +97,8 @@ Verb add_fit_verb(CLI::App& app) {
   verb->add_option("--passes", flags->passes, "Passes over the constants; 0: judge only")
       ->check(CLI::Range(0, 100));
   verb->add_option("--move", flags->moved, "Only these constants, by name, joined by commas")->delimiter(',');
-  verb->add_option("--list", flags->list, "Show so many of the shapes that lose most");
+  verb->add_option("--list", flags->list, "Show so many of the shapes that lose most")
+      ->check(CLI::Range(0, 1000000));
   verb->add_option("--only", flags->only, "Shapes with this text in their name");
   return {verb, [flags] { return run_fit(*flags); }};
 }

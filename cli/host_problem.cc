@@ -158,7 +158,9 @@ HostComparison HostProblem::compare() const {
         // e4m3 saturates: compare with what the type can hold.
         const double expected = decode_code(p.d.type, encode_code(p.d.type, exact));
         const double got = load_element(p.d.type, d_.data(), d_index(p, at));
-        const double ratio = std::abs(got - expected) / error_bound(at, expected);
+        // Past the largest value of D's type both are infinite, and no distance tells them apart.
+        const bool same_infinity = std::isinf(expected) && got == expected;
+        const double ratio = same_infinity ? 0 : std::abs(got - expected) / error_bound(at, expected);
         ++found.checked;
         if (ratio <= 1.0) {  // false for NaN
           found.worst_ratio = std::max(found.worst_ratio, ratio);

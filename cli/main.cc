@@ -1,25 +1,95 @@
 // SPDX-License-Identifier: Apache-2.0
 // The `sluice` tool. Parses, runs one verb, and translates: an Error becomes "sluice: <code>: <message>" on
-// stderr and exit code 2. Nothing below this file exits.
+// stderr and exit code 2, and so does output that could not be written. Nothing below this file exits.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <iostream>
+#include <system_error>
+
+#include <sluice/tuner/record.h>
 
 #include "cli/command_line.h"
-#include "cli/requests.h"
 #include "cli/terminal.h"
+#include "cli/value_checks.h"
 #include "cli/verb.h"
 
 namespace {
 
-int report(const std::string& code, const std::string& message) {
-  fmt::print(stderr, "{} {}: {}\n", sluice::cli::paint(stderr, sluice::cli::Colour::red, "sluice:"), code,
-             message);
-  return sluice::cli::kExitError;
+using sluice::ErrorCode;
+
+/// Not by fmt::print, which throws where stderr is closed.
+int report(ErrorCode code, const std::string& message) {
+  using namespace sluice::cli;
+  const std::string line =
+      fmt::format("{} {}: {}\n", paint(stderr, Colour::red, "sluice:"), sluice::name_of(code), message);
+  std::fputs(line.c_str(), stderr);
+  return kExitError;
+}
+
+int report_output(int code) {
+  return report(
+      ErrorCode::io,
+      fmt::format("the output cannot be written ({}): is stdout open, is there space?", std::strerror(code)));
+}
+
+/// A file opened later must not get the number of a stream that the caller closed, and what is printed be
+/// written into it. Reading /dev/null, so that writing fails as it would have.
+void reserve_standard_streams() {
+  for (const int number : {0, 1, 2})
+    if (::fcntl(number, F_GETFD) == -1 && ::open("/dev/null", O_RDONLY) != number) return;
+}
+
+/// `code`, unless something of the output was lost.
+int flushed(int code) {
+  std::cout.flush();
+  errno = 0;
+  const bool lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout;
+  return lost ? report_output(errno != 0 ? errno : EIO) : code;
+}
+
+std::string verb_names(const CLI::App& app) {
+  std::string names;
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
+    names += (names.empty() ? "" : ", ") + verb->get_name();
+  return names;
+}
+
+/// The first word is a verb or one of the tool's own flags; "" if it is, else what to say. CLI11 would only
+/// say that a subcommand is missing.
+std::string first_word_problem(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2) return fmt::format("a subcommand is missing: give one of {}", verb_names(app));
+  const std::string word = argv[1];
+  const auto is_word = [&](const CLI::App* verb) { return verb->get_name() == word; };
+  if (app.get_option_no_throw(word) != nullptr || !app.get_subcommands(is_word).empty()) return {};
+  return fmt::format("\"{}\" is no subcommand and no option that goes before one: give one of {}", word,
+                     verb_names(app));
+}
+
+int run(const sluice::cli::Verb& verb) {
+  try {
+    const sluice::Result<int> code = verb.run();
+    return code ? *code : report(code.error().code, code.error().message);
+  } catch (const std::bad_alloc&) {
+    return report(ErrorCode::invalid_size,
+                  "this machine has too little memory for that: give a smaller problem");
+  } catch (const std::system_error& error) {  // fmt::print, where stdout takes no more
+    if (std::ferror(stdout) != 0) return report_output(error.code().value());
+    return report(ErrorCode::internal, fmt::format("{}: this is a bug of sluice, report it", error.what()));
+  } catch (const std::exception& error) {
+    return report(ErrorCode::internal, fmt::format("{}: this is a bug of sluice, report it", error.what()));
+  }
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   using namespace sluice::cli;
+  reserve_standard_streams();
   remember_command_line(argc, argv);
   CLI::App app(
       "Matrix products on NVIDIA Hopper, compiled for the problem at hand.\n"
@@ -27,27 +97,29 @@ int main(int argc, char** argv) {
       "sluice");
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
+  const std::string commit = built_commit();
+  app.set_version_flag("--version", fmt::format("sluice {}{}", sluice::library_version(),
+                                                commit.empty() ? "" : fmt::format(" ({})", commit)));
   const Verb verbs[] = {add_run_verb(app),   add_plan_verb(app), add_compile_verb(app), add_bench_verb(app),
                         add_chain_verb(app), add_tune_verb(app), add_verify_verb(app),  add_doctor_verb(app),
                         add_fit_verb(app),   add_pack_verb(app)};
-  for (const Verb& verb : verbs) refuse_leading_zeros(*verb.app);
+  for (const Verb& verb : verbs) check_values(*verb.app);
+  const auto refuse = [](const std::string& message) {
+    return report(ErrorCode::invalid_argument, message + " (sluice --help lists the flags)");
+  };
+  if (const std::string problem = first_word_problem(app, argc, argv); !problem.empty())
+    return refuse(problem);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {
-    return app.exit(help);  // --help
+    return flushed(app.exit(help));  // --help, --version
   } catch (const CLI::Error& error) {
-    return report("invalid_argument", fmt::format("{} (sluice --help lists the flags)", error.what()));
+    return refuse(text_of(error));
   }
   std::setvbuf(stdout, nullptr, _IOLBF, 1 << 16);  // a log of a long bench must show its last line
-  for (const Verb& verb : verbs) {
-    if (!verb.app->parsed()) continue;
-    try {
-      const sluice::Result<int> code = verb.run();
-      return code ? *code : report(sluice::name_of(code.error().code), code.error().message);
-    } catch (const std::bad_alloc&) {
-      return report(sluice::name_of(sluice::ErrorCode::invalid_size),
-                    "this machine has too little memory for that: give a smaller problem");
-    }
-  }
-  return kExitError;
+  const auto named =
+      std::find_if(std::begin(verbs), std::end(verbs), [](const Verb& verb) { return verb.app->parsed(); });
+  if (named == std::end(verbs)) return kExitError;
+  const int code = run(*named);
+  return code == kExitError ? code : flushed(code);
 }

@@ -10,7 +10,7 @@
 
 #include <sluice/reference/packed_weights.h>
 
-#include "bench/record.h"
+#include "bench/whole_file.h"
 #include "cli/parse.h"
 #include "cli/table.h"
 #include "cli/verb.h"
@@ -161,6 +161,21 @@ Result<void> to_codes(const PackFlags& flags, const FileCodes& how, std::vector<
   return {};
 }
 
+/// Writing must not destroy what is read, whichever of its names is given.
+Result<void> check_out(const PackFlags& flags) {
+  const struct {
+    const char* flag;
+    const std::string& path;
+  } inputs[] = {{"--codes", flags.codes}, {"--scales", flags.scales}, {"--zeros", flags.zeros}};
+  std::error_code ignored;
+  for (const auto& [flag, path] : inputs)
+    if (std::filesystem::equivalent(flags.out, path, ignored))
+      return Error{
+          ErrorCode::invalid_argument,
+          fmt::format("--out {} is the file of {}, which would be lost: name another", flags.out, flag)};
+  return {};
+}
+
 Result<int> pack_files(const PackFlags& flags, const WeightFormat& f) {
   const i64 scale_bytes = flags.n * group_count(f, flags.k) * bytes_of(f.scale);
   const bool has_zeros = f.zero == ScaleZero::per_group;
@@ -168,6 +183,7 @@ Result<int> pack_files(const PackFlags& flags, const WeightFormat& f) {
     return Error{ErrorCode::invalid_argument,
                  fmt::format("--codes FILE needs --scales FILE and --out FILE too, and {}",
                              has_zeros ? "--zeros FILE" : "no --zeros FILE, which is for --zero per_group")};
+  if (const Result<void> apart = check_out(flags); !apart) return apart.error();
   Result<std::vector<u8>> codes = read_file(flags.codes, "--codes", flags.n * flags.k);
   if (!codes) return codes.error();
   if (const Result<void> good = to_codes(flags, *file_codes_of(flags.weights, f.zero), *codes); !good)

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <limits>
 
 #include "cli/parse.h"
 
@@ -97,7 +98,8 @@ void add_override_flags(CLI::App& app, ProblemFlags& f) {
          "Who adds up the parts of a tile: last_arriver, separate (a kernel of its own), or add (into D)")
       ->group(group);
   app.add_option("--workspace-limit", f.workspace_limit, "Bytes of workspace that a plan may need")
-      ->group(group);
+      ->group(group)
+      ->check(CLI::Range(i64{0}, std::numeric_limits<i64>::max()));
   app.add_flag("--no-records", f.no_records, "Plan as if the problem had never been tuned")->group(group);
 }
 

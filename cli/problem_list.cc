@@ -10,8 +10,10 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <string_view>
 
 #include "cli/mixed_flags.h"
+#include "cli/value_checks.h"
 
 namespace sluice::cli {
 namespace {
@@ -33,14 +35,14 @@ Result<AnyRequest> parse_entry(Words words, const std::string& where) {
   app.set_help_flag("");
   add_request_flags(app, flags);
   add_mixed_flags(app, mixed);
-  refuse_leading_zeros(app);
+  check_values(app);
   std::erase_if(words, [&](const std::string& word) { return says_nothing(app, word); });
   if (!words.empty() && words.front().front() != '-') words.insert(words.begin(), "--shape");
   std::reverse(words.begin(), words.end());  // CLI11 takes them last first
   try {
     app.parse(words);
   } catch (const CLI::Error& error) {
-    return Error{ErrorCode::invalid_argument, fmt::format("{}: {}", where, error.what())};
+    return Error{ErrorCode::invalid_argument, fmt::format("{}: {}", where, text_of(error))};
   }
   const Result<std::vector<AnyRequest>> one = requests_of(flags, mixed);
   if (!one) return Error{one.error().code, fmt::format("{}: {}", where, one.error().message)};
@@ -92,6 +94,8 @@ Result<std::vector<AnyRequest>> parse_json(const std::string& text) {
 }  // namespace
 
 Result<std::vector<AnyRequest>> parse_problem_list(const std::string& text) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // that some editors put in front of UTF-8
+  if (text.starts_with(kByteOrderMark)) return parse_problem_list(text.substr(kByteOrderMark.size()));
   const size_t first = text.find_first_not_of(" \t\r\n");
   return first != std::string::npos && text[first] == '[' ? parse_json(text) : parse_lines(text);
 }

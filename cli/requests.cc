@@ -92,17 +92,6 @@ void add_many_requests_flags(CLI::App& app, RequestFlags& flags) {
   add_request_flags(app, flags);
 }
 
-void refuse_leading_zeros(CLI::App& app) {
-  const auto problem = [](const std::string& text) {
-    const size_t digits = text.find_first_not_of("+-");
-    const bool octal = digits != std::string::npos && text[digits] == '0' && text.size() > digits + 1;
-    return octal ? fmt::format("{} must be a decimal number without leading zeros", text) : std::string();
-  };
-  for (CLI::Option* option : app.get_options())
-    if (const std::string type = option->get_type_name(); type.starts_with("INT") || type.starts_with("UINT"))
-      option->check(CLI::Validator(problem, "", ""));
-}
-
 std::string first_given(const std::vector<const CLI::Option*>& options) {
   for (const CLI::Option* option : options)
     if (option->count() > 0) return option->get_name();

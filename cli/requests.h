@@ -32,9 +32,6 @@ void add_request_flags(CLI::App& app, RequestFlags& flags);
 /// Adds --set and --shapes too.
 void add_many_requests_flags(CLI::App& app, RequestFlags& flags);
 
-/// Whole numbers are decimal: CLI11 would read 010 as eight. Of an app with all of its options.
-void refuse_leading_zeros(CLI::App& app);
-
 /// The first of these flags that was given; "" if none was.
 std::string first_given(const std::vector<const CLI::Option*>& options);
 

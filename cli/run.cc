@@ -18,6 +18,7 @@
 #include "cli/requests.h"
 #include "cli/run_report.h"
 #include "cli/target.h"
+#include "cli/value_checks.h"
 #include "cli/verb.h"
 #include "cli/watchdog.h"
 
@@ -44,7 +45,13 @@ double elements_of(const Matrix& x, i64 inner, i64 outer, i64 batch) {
 
 /// Of a checked problem.
 Result<void> check_host_size(const Problem& p) {
-  const double products = std::max(bench::flops_of(p) / 2, static_cast<double>(p.m) * p.n * p.batch);
+  const double products = bench::flops_of(p) / 2, outputs = static_cast<double>(p.m) * p.n * p.batch;
+  if (outputs > kMaxHostProducts)
+    return Error{
+        ErrorCode::invalid_size,
+        fmt::format("{} has {:.2g} elements of D: the host twin takes at most {:.0e}; give a smaller "
+                    "--shape, or run it on a GPU",
+                    bench::shape_text(p), outputs, kMaxHostProducts)};
   if (products > kMaxHostProducts)
     return Error{ErrorCode::invalid_size,
                  fmt::format("{} has {:.2g} multiply-adds: the host twin takes at most {:.0e}, in about two "
@@ -205,7 +212,8 @@ Verb add_run_verb(CLI::App& app) {
   verb->add_flag("--warm", flags->warm, "Time with operands that L2 may hold");
   verb->add_option("--cublaslt", flags->cublaslt, "The libcublasLt to compare with");
   verb->add_option("--hang-s", flags->hang_s, "Give up when a step takes longer; 0: never")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(CLI::Range(0, kLongestHang));
   return {verb, [flags] { return run_run(*flags); }};
 }
 

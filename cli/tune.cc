@@ -17,6 +17,7 @@
 #include "cli/target.h"
 #include "cli/terminal.h"
 #include "cli/tune_table.h"
+#include "cli/value_checks.h"
 #include "cli/verb.h"
 #include "cli/watchdog.h"
 
@@ -281,10 +282,14 @@ Verb add_tune_verb(CLI::App& app) {
   verb->add_option("--rounds", f.settings.careful_rounds, "Timed replays of every finalist")
       ->capture_default_str()
       ->check(CLI::Range(bench::kLeastRounds, 1000));
-  verb->add_option("--rest-ms", f.method.rest_ms, "Rest before each")->capture_default_str();
+  verb->add_option("--rest-ms", f.method.rest_ms, "Rest before each")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, kLongestRest));
   verb->add_option("--seed", f.method.seed, "Of the data")->capture_default_str();
   verb->add_option("--commit", f.commit, "Written into the JSON (else the one of the build)");
-  verb->add_option("--hang-s", f.hang_s, "Give up when a step takes longer; 0: never")->capture_default_str();
+  verb->add_option("--hang-s", f.hang_s, "Give up when a step takes longer; 0: never")
+      ->capture_default_str()
+      ->check(CLI::Range(0, kLongestHang));
   verb->add_option("--device", f.device, "Number of the GPU")->capture_default_str();
   return {verb, [flags] {
             flags->method.rounds = flags->settings.careful_rounds;

@@ -15,6 +15,7 @@
 #include "cli/random_problem.h"
 #include "cli/target.h"
 #include "cli/terminal.h"
+#include "cli/value_checks.h"
 #include "cli/verb.h"
 #include "cli/watchdog.h"
 
@@ -171,13 +172,17 @@ Verb add_verify_verb(CLI::App& app) {
   auto mixed = std::make_shared<MixedFlags>();
   CLI::App* verb = app.add_subcommand(
       "verify", "Check random problems against fp64; with --weights, products of packed weights");
-  verb->add_option("--problems", flags->problems, "How many")->capture_default_str();
+  verb->add_option("--problems", flags->problems, "How many")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000000));
   verb->add_option("--seed", flags->seed, "Of problems and data")->capture_default_str();
-  verb->add_option("--largest", flags->largest, "Bound of m, n and k; 0: 1024 on a GPU, 160 on the host");
+  verb->add_option("--largest", flags->largest, "Bound of m, n and k; 0: 1024 on a GPU, 160 on the host")
+      ->check(CLI::Range(0, 65536));
   verb->add_option("--device", flags->device, "auto, host (the host twin), or the number of a GPU")
       ->capture_default_str();
   verb->add_option("--hang-s", flags->hang_s, "Give up when a problem takes longer; 0: never")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(CLI::Range(0, kLongestHang));
   add_mixed_flags(*verb, *mixed);
   request->override_options = {verb->add_option("--stages", request->problem.stages,
                                                 "With --weights: k-tiles of a warp's ring, narrow")};

@@ -40,8 +40,9 @@ void Watchdog::watch() {
     if (changed_.wait_for(lock, std::chrono::seconds(seconds_), [&] { return done_ || step_ != seen; }))
       continue;
     if (seen == 0) continue;  // not started
-    fmt::print(stderr, "\nsluice: driver: no progress for {} s in: {}; a kernel hangs, giving up\n", seconds_,
-               what_);
+    const std::string line = fmt::format(
+        "\nsluice: driver: no progress for {} s in: {}; a kernel hangs, giving up\n", seconds_, what_);
+    std::fputs(line.c_str(), stderr);  // fmt::print throws where stderr is closed
     std::fflush(nullptr);
     std::_Exit(kExitError);
   }

@@ -68,7 +68,9 @@ Result<void> write_file(const std::string& path, const std::string& text) {
   file << text;
   file.close();
   if (file && std::rename(temporary.c_str(), path.c_str()) == 0) return {};
-  return io_error(path, std::strerror(errno));
+  const Error failed = io_error(path, std::strerror(errno));
+  ::unlink(temporary.c_str());
+  return failed;
 }
 
 }  // namespace
@@ -122,7 +124,15 @@ Result<RecordStore> RecordStore::open_file(const std::string& path) {
   RecordStore store;
   store.file_ = path;
   std::error_code missing;
+  if (std::filesystem::is_directory(path, missing))
+    return Error{ErrorCode::io, path +
+                                    " is a folder, and the records go into one file: name a file in it, or "
+                                    "give the folder with --records"};
   if (std::filesystem::exists(path, missing)) {
+    if (!std::filesystem::is_regular_file(path, missing))
+      return Error{ErrorCode::io, path + " is no regular file: name one that can be replaced as a whole"};
+    const std::filesystem::path target = std::filesystem::canonical(path, missing);
+    if (!missing) store.file_ = target.string();  // a link stays one
     std::ifstream file(path, std::ios::binary);
     std::stringstream text;
     text << file.rdbuf();

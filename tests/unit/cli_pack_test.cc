@@ -133,5 +133,19 @@ TEST_F(CliPack, refuses_with_value_and_remedy) {
           "io", "--out /no/such/folder/x could not be written");
 }
 
+TEST_F(CliPack, an_input_is_never_written_over_by_whatever_name) {
+  const std::string codes = file("codes", std::vector<u8>(64 * 128, 3)),
+                    scales = file("scales", std::vector<u8>(128));
+  std::filesystem::create_symlink("scales", folder_ + "/link");
+  for (const std::string& out : {codes, scales, folder_ + "/./codes", folder_ + "/link"}) {
+    const Outcome outcome =
+        pack("-n 64 -k 128 --weights uint4 --codes " + codes + " --scales " + scales + " --out " + out);
+    EXPECT_EQ(outcome.code, 2) << outcome.text;
+    EXPECT_TRUE(outcome.has("--out " + out + " is the file of --")) << outcome.text;
+  }
+  EXPECT_TRUE(content(codes) == std::vector<u8>(64 * 128, 3));
+  EXPECT_TRUE(content(scales) == std::vector<u8>(128));
+}
+
 }  // namespace
 }  // namespace sluice

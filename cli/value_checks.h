@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every flag's value must be by the kind of value it takes, before CLI11 converts it: CLI11 reads 010 as
+// eight and 10^30 as 2^63 - 1, and takes an empty text for none. Called by main.cc and problem_list.cc.
+#pragma once
+
+#include <string>
+
+namespace CLI {
+class App;
+class Error;
+}  // namespace CLI
+
+namespace sluice::cli {
+
+/// Adds the checks to all options of an app that has all of its options: whole numbers are decimal and fit
+/// into 64 bits, others are finite floats, no text is empty.
+void check_values(CLI::App& app);
+
+/// What an exception of CLI11 says: the value and the rule.
+std::string text_of(const CLI::Error& error);
+
+inline constexpr int kLongestHang = 86400;     // --hang-s: a day
+inline constexpr double kLongestRest = 60000;  // --rest-ms: a minute
+
+}  // namespace sluice::cli

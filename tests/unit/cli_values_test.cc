@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tool says of values that mean nothing, of files that are none, and of output that is lost: the
+// value, the rule and exit code 2, never an abort or a silent default.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "run_tool.h"
+
+namespace {
+
+using sluice::Outcome;
+
+class CliValues : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = testing::TempDir() + "sluice_values_" + std::to_string(getpid());
+    std::filesystem::create_directory(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  Outcome sluice(const std::string& arguments, const std::string& environment = "") const {
+    return sluice::run_tool(environment + " SLUICE_RECORDS_DIR= SLUICE_CACHE_DIR='" + folder_ + "/cache'",
+                            arguments);
+  }
+  void refused(const std::string& arguments, const std::string& message) const {
+    const Outcome outcome = sluice(arguments);
+    EXPECT_EQ(outcome.code, 2) << arguments << "\n" << outcome.text;
+    EXPECT_TRUE(outcome.has(message)) << arguments << ": no " << message << " in\n" << outcome.text;
+  }
+
+  std::string folder_;
+};
+
+TEST_F(CliValues, counts_and_times_have_ranges) {
+  const std::string verify = "verify --device host --largest 16 ";
+  refused(verify + "--problems 0", "--problems: Value 0 not in range 1 to 1000000");
+  refused(verify + "--problems -1", "--problems: Value -1 not in range");
+  refused("verify --device host --problems 1 --largest -1", "--largest: Value -1 not in range 0 to");
+  refused(verify + "--problems 1 --hang-s -1", "--hang-s: Value -1 not in range 0 to 86400");
+  refused("run --device host --shape 8x8x8 --hang-s -5", "--hang-s: Value -5 not in range");
+  refused("compile --shape 8x8x8 --top 0", "--top: Value 0 not in range 1 to 1000");
+  refused("compile --shape 8x8x8 --top -1", "--top: Value -1 not in range");
+  refused("compile --shape 8x8x8 --jobs -3", "--jobs: Value -3 not in range 0 to 1024");
+  refused("plan --shape 8x8x8 --workspace-limit -5", "--workspace-limit: Value -5 not in range 0 to");
+  refused("bench --rounds 0", "--rounds: Value 0 not in range 1 to 1000");
+  refused("bench --rest-ms -1", "--rest-ms: Value -1 not in range");
+  refused("bench --tune -1", "--tune: Value -1 not in range");
+  refused("bench --replay-us 0", "--replay-us: Value 0 not in range");
+  refused("bench --hang-s -1", "--hang-s: Value -1 not in range");
+  refused("tune --rest-ms -1", "--rest-ms: Value -1 not in range");
+  refused("tune --hang-s -1", "--hang-s: Value -1 not in range");
+  EXPECT_EQ(sluice("plan --shape 8x8x8 --workspace-limit 0").code, 0);
+}
+
+TEST_F(CliValues, numbers_past_their_type_are_named_as_they_were_given) {
+  refused("verify --problems 1 --seed -1", "--seed: -1 must be in 0..2^64-1");
+  refused("verify --problems 1 --seed 18446744073709551616",
+          "--seed: 18446744073709551616 must be in 0..2^64-1");
+  refused("plan -m 99999999999999999999999 -n 1 -k 1",
+          "--m: 99999999999999999999999 must be in -2^63..2^63-1");
+  refused("plan --shape 16x16x16 --stages 99999999999", "--stages = 99999999999 must be in -2^31..2^31-1");
+  refused("plan --shape 16x16x16 --stages 0x4", "--stages: 0x4 must be");
+  refused("plan --shape 16x16x16 --stages four", "--stages: \"four\" must be a whole decimal number");
+  refused("plan --shape 16x16x16 --swapped maybe", "--swapped: \"maybe\" must be true or false");
+  EXPECT_EQ(sluice("plan --shape 8x8x8 --no-records --swapped FALSE").code, 0);
+  EXPECT_EQ(sluice("verify --device host --problems 1 --largest 16 --seed 18446744073709551615").code, 0);
+}
+
+TEST_F(CliValues, factors_are_finite_floats) {
+  const std::string run = "run --device host --no-compile --shape 16x16x16 ";
+  for (const char* value : {"nan", "inf", "-inf", "1e60", "-3.5e38"}) {
+    refused(run + "--alpha " + value, std::string(value) + " must be a finite float");
+    refused(run + "--residual --beta " + value, std::string(value) + " must be a finite float");
+  }
+  refused(run + "--alpha much", "--alpha: \"much\" must be a number");
+}
+
+/// The elements that fp16 holds are compared, the others are infinite on both sides.
+TEST_F(CliValues, what_overflows_as_it_should_is_right) {
+  const Outcome outcome = sluice("run --device host --no-compile --shape 16x16x16 --dtype fp16 --alpha 1e30");
+  EXPECT_EQ(outcome.code, 0) << outcome.text;
+  EXPECT_TRUE(outcome.has("256 elements within the bound")) << outcome.text;
+}
+
+TEST_F(CliValues, an_empty_text_is_no_value) {
+  refused("plan --shape 8x8x8 --dtype ''", "--dtype: its text must not be empty");
+  refused("compile --shape 8x8x8 --cache-dir ''", "--cache-dir: its text must not be empty");
+  refused("bench --only ''", "--only: its text must not be empty");
+  std::ofstream(folder_ + "/empty.json") << R"([{"shape": "8x8x8", "dtype": ""}])";
+  refused("compile --shapes " + folder_ + "/empty.json", "entry 0: --dtype: its text must not be empty");
+}
+
+TEST_F(CliValues, an_unknown_first_word_is_named_beside_those_that_there_are) {
+  refused("pln --shape 8x8x8",
+          "\"pln\" is no subcommand and no option that goes before one: give one of run, plan");
+  refused("--device host plan", "\"--device\" is no subcommand");
+  refused("",
+          "a subcommand is missing: give one of run, plan, compile, bench, chain, tune, verify, doctor, ");
+}
+
+TEST_F(CliValues, the_version_is_told) {
+  const Outcome outcome = sluice("--version");
+  EXPECT_EQ(outcome.code, 0) << outcome.text;
+  EXPECT_EQ(outcome.text.find("sluice 0."), 0u) << outcome.text;
+  EXPECT_TRUE(sluice("--help").has("--version"));
+}
+
+/// stderr to a file of its own: the shell's stdout is the one that is closed or full.
+class CliLostOutput : public CliValues {
+ protected:
+  Outcome lost(const std::string& arguments, const std::string& how) const {
+    const std::string tool = "'" SLUICE_BINARY_DIR "/sluice' ", said = folder_ + "/stderr";
+    const std::string command = "( trap '' XFSZ; " + tool + arguments + " 2>'" + said + "' " + how + " )";
+    const int code = std::system(command.c_str());
+    std::ifstream file(said);
+    return {WEXITSTATUS(code), {std::istreambuf_iterator<char>(file), {}}};
+  }
+  void expect_told(const Outcome& outcome) const {
+    EXPECT_EQ(outcome.code, 2) << outcome.text;
+    EXPECT_TRUE(outcome.has("sluice: io: the output cannot be written")) << outcome.text;
+  }
+};
+
+TEST_F(CliLostOutput, a_closed_stdout_is_an_error_of_its_own) {
+  for (const char* verb : {"plan --shape 16x16x16 --device host", "--help", "--version", "plan --help"}) {
+    SCOPED_TRACE(verb);
+    expect_told(lost(verb, ">&-"));
+  }
+}
+
+TEST_F(CliLostOutput, a_closed_stdout_is_no_place_for_what_is_opened_next) {
+  const std::string out = folder_ + "/blob";
+  std::ofstream(folder_ + "/codes") << std::string(64 * 128, '\1');
+  std::ofstream(folder_ + "/scales") << std::string(128, '\0');
+  expect_told(lost(
+      "pack -n 64 -k 128 --codes " + folder_ + "/codes --scales " + folder_ + "/scales --out " + out, ">&-"));
+  if (std::ifstream blob(out); blob) {
+    const std::string bytes{std::istreambuf_iterator<char>(blob), {}};
+    EXPECT_EQ(bytes.find("format"), std::string::npos) << "the table went into the file";
+  }
+}
+
+/// A file that may not grow stands in for a full disk.
+TEST_F(CliLostOutput, a_full_disk_is_an_error_too) {
+  for (const char* verb : {"plan --shape 16x16x16 --device host", "--help"}) {
+    SCOPED_TRACE(verb);
+    const std::string tool = "'" SLUICE_BINARY_DIR "/sluice' ";
+    // stderr through a pipe, which has no limit.
+    const Outcome outcome = [&] {
+      const std::string command =
+          "( trap '' XFSZ; ulimit -f 0; " + tool + verb + " 2>&1 >'" + folder_ + "/full'; echo rc $? )";
+      FILE* pipe = popen(command.c_str(), "r");
+      Outcome found{.code = 0};
+      std::array<char, 4096> part;
+      while (const size_t count = fread(part.data(), 1, part.size(), pipe))
+        found.text.append(part.data(), count);
+      pclose(pipe);
+      return found;
+    }();
+    EXPECT_TRUE(outcome.has("sluice: io: the output cannot be written")) << outcome.text;
+    EXPECT_TRUE(outcome.has("rc 2")) << outcome.text;
+  }
+}
+
+TEST_F(CliValues, folders_are_no_files) {
+  refused("fit " + folder_, "io: " + folder_ + " cannot be read as a file");
+  refused("compile --shapes " + folder_, "io: " + folder_ + " cannot be read");
+  refused("tune --set smoke --out " + folder_, folder_ + " is a folder, and the records go into one file");
+}
+
+TEST_F(CliValues, a_file_of_measurements_that_was_cut_short_is_called_so) {
+  std::ofstream(folder_ + "/cut.json") << R"({"shapes":[{)";
+  const Outcome cut = sluice("fit " + folder_ + "/cut.json");
+  EXPECT_EQ(cut.code, 2) << cut.text;
+  EXPECT_TRUE(cut.has("is not JSON, or was cut short")) << cut.text;
+  EXPECT_FALSE(cut.has("json.exception")) << cut.text;
+  std::ofstream(folder_ + "/other.json") << "{}";
+  const Outcome other = sluice("fit " + folder_ + "/other.json");
+  EXPECT_TRUE(other.has("is not what `sluice tune --json` writes (key 'shapes' not found)")) << other.text;
+}
+
+TEST_F(CliValues, a_byte_order_mark_is_no_part_of_the_first_problem) {
+  std::ofstream(folder_ + "/lines.txt") << "\xEF\xBB\xBF"
+                                        << "64x64x64\n";
+  std::ofstream(folder_ + "/list.json") << "\xEF\xBB\xBF"
+                                        << R"([{"shape": "64x64x64"}])";
+  for (const char* name : {"/lines.txt", "/list.json"}) {
+    const Outcome outcome = sluice("compile --shapes " + folder_ + name);
+    EXPECT_EQ(outcome.code, 0) << outcome.text;
+    EXPECT_TRUE(outcome.has("1 problems")) << outcome.text;
+  }
+}
+
+TEST_F(CliValues, a_product_of_no_k_is_too_large_by_what_it_has) {
+  refused("run --device host --shape 100000x100000x0", "100000x100000x0 has 1e+10 elements of D");
+}
+
+TEST_F(CliValues, doctor_lists_variables_and_records_that_mean_nothing) {
+  const Outcome outcome = sluice("doctor --no-gpu", "SLUICE_CACHE_READ_ONLY=foo SLUICE_JOBS=many");
+  EXPECT_TRUE(outcome.has("SLUICE_CACHE_READ_ONLY=foo means nothing")) << outcome.text;
+  EXPECT_TRUE(outcome.has("SLUICE_JOBS=many means nothing")) << outcome.text;
+  EXPECT_FALSE(sluice("doctor --no-gpu", "SLUICE_CACHE_READ_ONLY=False").has("means nothing"));
+  const std::string records = folder_ + "/records";
+  std::filesystem::create_directory(records);
+  std::filesystem::permissions(records, std::filesystem::perms::owner_all);
+  for (const char* name : {"/one.json", "/two.json"}) std::ofstream(records + name) << "{";
+  const Outcome found =
+      sluice::run_tool("SLUICE_RECORDS_DIR='" + records + "' SLUICE_CACHE_DIR=", "doctor --no-gpu");
+  EXPECT_TRUE(found.has("2 passed over: ")) << found.text;
+  EXPECT_TRUE(found.has("/one.json") && found.has("/two.json")) << found.text;
+}
+
+}  // namespace
