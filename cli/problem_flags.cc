@@ -99,7 +99,7 @@ void add_override_flags(CLI::App& app, ProblemFlags& f) {
       ->group(group);
   app.add_option("--workspace-limit", f.workspace_limit, "Bytes of workspace that a plan may need")
       ->group(group)
-      ->check(CLI::Range(i64{0}, std::numeric_limits<i64>::max()));
+      ->check(CLI::Range(i64{0}, std::numeric_limits<i64>::max(), "BYTES"));
   app.add_flag("--no-records", f.no_records, "Plan as if the problem had never been tuned")->group(group);
 }
 

@@ -159,5 +159,20 @@ TEST_F(TunerStore, a_file_is_sorted_kept_and_refused_when_it_is_not_ours) {
   EXPECT_FALSE(RecordStore::open_file("/no/such/folder/x.json"));
 }
 
+TEST_F(TunerStore, a_file_behind_a_link_is_written_and_what_is_no_file_is_refused) {
+  fs::create_directory(folder_);
+  const std::string path = folder_ + "/h200.json", link = folder_ + "/link.json";
+  put("h200.json", "[]");
+  fs::create_symlink("h200.json", link);
+  Result<RecordStore> store = RecordStore::open_file(link);
+  ASSERT_TRUE(store) << store.error().message;
+  ASSERT_TRUE(store->save(sample_record()));
+  EXPECT_TRUE(fs::is_symlink(link));
+  EXPECT_EQ(RecordStore::open_file(path)->records(), std::vector{sample_record()});
+  const Result<RecordStore> folder = RecordStore::open_file(folder_);
+  ASSERT_FALSE(folder);
+  EXPECT_EQ(folder.error().message.find(folder_ + " is a folder"), 0u) << folder.error().message;
+}
+
 }  // namespace
 }  // namespace sluice
