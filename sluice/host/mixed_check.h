@@ -31,8 +31,8 @@ class DeviceData {
   /// Waits for all of the GPU's work and reads D with its guards.
   Result<std::vector<u8>> read_d(int copy = 0) const;
   /// Waits, and judges D; inputs of copy 0 must be what they were. Who does not say which kernel it was gets
-  /// the wider bound.
-  Result<Comparison> check(int copy = 0, WeightRounding rounding = WeightRounding::to_tokens) const;
+  /// the wider bounds.
+  Result<Comparison> check(int copy = 0, WeightRounding rounding = WeightRounding::either) const;
 
  private:
   struct Copy {

@@ -15,14 +15,7 @@ namespace {
 
 constexpr u8 kPoison = 0xFF;
 constexpr double kWholeLimit = 16777215.0;  // of sums, in units of the smallest part: fp32's 24 bits
-constexpr double kActivationSlack = 0x1p-20, kSteepest = 1.13;  // as of verify_check.cuh
 
-double load(DType type, const void* base, i64 index) {
-  u32 bits = 0;
-  const int bytes = bytes_of(type);
-  std::memcpy(&bits, static_cast<const u8*>(base) + index * bytes, static_cast<size_t>(bytes));
-  return verify::decode(type, bits);
-}
 void store(DType type, void* base, i64 index, double value) {
   const u32 bits = verify::encode(type, value);
   const int bytes = bytes_of(type);
@@ -40,16 +33,6 @@ std::vector<u8> numbers(DType type, i64 count, const std::function<double(i64)>&
   std::vector<u8> bytes(static_cast<size_t>(count * bytes_of(type)));
   for (i64 i = 0; i < count; ++i) store(type, bytes.data(), i, value(i));
   return bytes;
-}
-
-/// Up to which sums are exact: scales are 1/2, 1 or 2, so that sums are multiples of 1/2, and with a scale_x
-/// of 1/4.
-double exact_limit(const MixedProblem& p) {
-  return kWholeLimit / (scale_x_count(p) > 0 ? 4 : 2);
-}
-/// The same of what comes of them for a token that is normed: its root is 1, 1/2 or 1/4.
-double exact_limit(const HostData& data, i64 token) {
-  return exact_limit(data.problem) * (data.roots.empty() ? 1.0 : data.roots[static_cast<size_t>(token)]);
 }
 
 /// The largest whole token with which no sum of the problem can leave what is exact. With e4m3 tokens 128
@@ -99,7 +82,8 @@ std::vector<u8> random_tokens(const MixedProblem& p, DataKind kind, const Random
           !normed.empty() ? normed[static_cast<size_t>(k)]
           : kind == DataKind::exact
               ? verify::pick(random(index), 2 * magnitude + 1) - magnitude
-              : verify::fill_value({.kind = Fill::normal}, random.seed, static_cast<u64>(index));
+              : verify::fill_value({.kind = kind == DataKind::positive ? Fill::positive : Fill::normal},
+                                   random.seed, static_cast<u64>(index));
       store(p.x, x.data(), row * p.ld_x + k, value);
     }
   }
@@ -110,7 +94,7 @@ std::vector<u8> random_tokens(const MixedProblem& p, DataKind kind, const Random
 std::vector<u8> random_gamma(const MixedProblem& p, DataKind kind, const Random& random) {
   const bool twos = largest_token(p) > 1;
   return numbers(p.x, p.k, [&](i64 i) {
-    if (kind == DataKind::real) return 0.25 + random.unit(i);
+    if (kind != DataKind::exact) return 0.25 + random.unit(i);
     return (random(i) % 8 == 0 ? -1.0 : 1.0) * (twos && random(i) % 3 == 0 ? 2.0 : 1.0);
   });
 }
@@ -124,6 +108,11 @@ std::vector<u8> random_codes(const MixedProblem& p, DataKind kind, const Random&
   }
   if (p.weights.type == WeightType::uint4)
     for (u8& code : codes) code &= 15;
+  if (kind == DataKind::positive)  // the upper half; random_zero has the lower one
+    for (u8& code : codes)
+      code = p.weights.type == WeightType::uint4  ? code | 8
+             : p.weights.type == WeightType::int8 ? code | 128
+                                                  : code & 0x7F;
   if (p.weights.type != WeightType::e4m3) return codes;
   u8 whole[17];  // -8 .. 8
   for (int i = 0; i < 17; ++i) whole[i] = static_cast<u8>(verify::encode(DType::e4m3, i - 8.0));
@@ -135,7 +124,7 @@ std::vector<u8> random_codes(const MixedProblem& p, DataKind kind, const Random&
 }
 
 double random_scale(DataKind kind, const Random& random, i64 i) {
-  const double sign = random(i) % 8 == 0 ? -1.0 : 1.0;
+  const double sign = kind != DataKind::positive && random(i) % 8 == 0 ? -1.0 : 1.0;
   if (kind == DataKind::exact) return sign * verify::power_of_two(verify::pick(random(i) >> 8, 3) - 1);
   return sign * (0.5 + random.unit(i)) / 64;
 }
@@ -145,7 +134,8 @@ double random_scale(DataKind kind, const Random& random, i64 i) {
 double random_scale_d(const MixedProblem& p, DataKind kind, const Random& random) {
   const bool exact = kind == DataKind::exact;
   const double token = exact ? 0.6 * largest_token(p) : 1.0, code = 4.6, scale = exact ? 1.3 : 1.0 / 64;
-  const double products = std::sqrt(static_cast<double>(p.k)) * token * code * scale;
+  const double terms = static_cast<double>(p.k);
+  const double products = (kind == DataKind::positive ? terms : std::sqrt(terms)) * token * code * scale;
   const double bias = p.bias == Bias::none ? 0.0 : exact ? 37.0 : 1.2;
   const double sum = std::hypot(products * (scale_x_count(p) > 0 ? scale : 1.0), bias);
   if (sum == 0.0) return 1.0;
@@ -156,7 +146,7 @@ double random_scale_d(const MixedProblem& p, DataKind kind, const Random& random
 
 /// Both ends of the range, and what is between: whole numbers, or (real data) any.
 double random_zero(WeightType type, DataKind kind, const Random& random, i64 i) {
-  const int largest = type == WeightType::uint4 ? 15 : 255;
+  const int top = type == WeightType::uint4 ? 15 : 255, largest = kind == DataKind::positive ? top / 2 : top;
   switch (random(i) % 4) {
     case 0: return 0;
     case 1: return largest;
@@ -165,147 +155,18 @@ double random_zero(WeightType type, DataKind kind, const Random& random, i64 i) 
   }
 }
 
-double activated(Activation activation, double x) {
-  switch (activation) {
-    case Activation::none: return x;
-    case Activation::relu: return x > 0.0 || std::isnan(x) ? x : 0.0;
-    case Activation::gelu: return 0.5 * x * std::erfc(-x * 0.7071067811865476);
-    case Activation::silu: return x / (1.0 + std::exp(-x));
-  }
-  return x;
-}
-
-struct Place {
-  i64 row, column;
-};
-
-/// An output before its rounding to D, how far a right kernel may be from it, and what that is a share of.
-struct Expected {
-  double value, bound, magnitude;
-  bool exact;  // the data are such that it must be met
-};
-
-/// Of each weight's magnitude: scale, zero and weight are rounded once each, and e4m3's smallest ones lose
-/// what fp16 has no bits for.
-double weight_error(DType x, WeightRounding rounding) {
-  if (rounding == WeightRounding::none) return 0.0;
-  return 5 * (x == DType::fp16 ? 0x1p-11 : 0x1p-8);
-}
-
-/// Of the sum's magnitude: the tensor core's steps. Of 16 k with 16-bit tokens. Of 32 k with e4m3 ones, where
-/// 32 products, the sum before and the sum after are cut to 13 fraction bits, but only within a group, or
-/// 128 k: then fp32 takes over.
-double products_error(const MixedProblem& p) {
-  if (p.x != DType::e4m3) return 1.3 * static_cast<double>(p.k + 16) * 0x1p-25;
-  const int length = p.weights.group == 0 ? kPackedTileK : p.weights.group;
-  return length / 32 * 34 * 0x1p-13;
-}
-
-double bias_of(const HostData& data, i64 column) {
-  const MixedProblem& p = data.problem;
-  return p.bias == Bias::none ? 0.0 : load(p.bias_type, data.bias.data(), column);
-}
-
-/// What the activation is given.
-Expected expected_sum(const HostData& data, const MixedSum& sum, Place place, WeightRounding rounding) {
-  const MixedProblem& p = data.problem;
-  const double bias = bias_of(data, place.column);
-  const double scale = scale_of_token(data, place.row), magnitude = std::fabs(scale) * sum.magnitude;
-  const double x = scale * sum.value + bias;
-  // The products; a scale and a sum for every group; 16 warps and 8 parts, scale_x; the end.
-  const double relative =
-      products_error(p) + (static_cast<double>(p.k) / 32 + 40) * 0x1p-24 + weight_error(p.x, rounding);
-  const double root = p.norm_x ? (static_cast<double>(p.k) / 64 + 24) * 0x1p-24 : 0.0;  // of squares' sums
-  const bool whole =
-      sum.magnitude <= exact_limit(p) && magnitude + std::fabs(bias) <= exact_limit(data, place.row);
-  return {x, relative * magnitude + root * std::fabs(x) + 0x1p-23 * std::fabs(x), magnitude, whole};
-}
-
-bool is_smooth(Activation activation) {
-  return activation == Activation::gelu || activation == Activation::silu;
-}
-
-Expected before_scale_d(const HostData& data, std::span<const MixedSum> sums, Place place,
-                        WeightRounding rounding) {
-  const MixedProblem& p = data.problem;
-  const auto sum_at = [&](i64 column) {
-    const MixedSum& sum = sums[static_cast<size_t>(place.row * p.n + column)];
-    return expected_sum(data, sum, {place.row, column}, rounding);
-  };
-  Expected e = sum_at(place.column);
-  const double x = e.value;
-  e.value = activated(p.activation, x);
-  if (is_smooth(p.activation)) {
-    e.bound = kSteepest * e.bound + kActivationSlack * (std::fabs(x) + std::fabs(e.value));
-    e.exact = false;
-  }
-  if (p.residual) {
-    const double c = load(p.d, data.c.data(), place.row * p.ld_c + place.column);
-    e.value += c;
-    e.bound += 0x1p-24 * std::fabs(e.value);
-    const double all = e.magnitude + std::fabs(bias_of(data, place.column)) + std::fabs(c);
-    e.exact = e.exact && all <= exact_limit(data, place.row);
-  }
-  if (!p.gated) return e;
-  const Expected up = sum_at(p.n / 2 + place.column);
-  // Two numbers of 24 bits: their product is exact here, and rounded to fp32 before it is to D.
-  const double product = static_cast<double>(static_cast<float>(e.value * up.value));
-  const double bound = e.bound * std::fabs(up.value) + (std::fabs(e.value) + e.bound) * up.bound;
-  return {product, bound + 0x1p-23 * std::fabs(product),
-          e.magnitude * std::fabs(up.value) + std::fabs(e.value) * up.magnitude, e.exact && up.exact};
-}
-
-/// Times 1 / scale_d, each rounded to fp32.
-Expected expected(const HostData& data, std::span<const MixedSum> sums, Place place,
-                  WeightRounding rounding) {
-  Expected e = before_scale_d(data, sums, place, rounding);
-  if (data.scale_d.empty()) return e;
-  const double scale = load(DType::fp32, data.scale_d.data(), 0);
-  e.value /= scale;
-  e.bound = e.bound / std::fabs(scale) + 3 * 0x1p-24 * std::fabs(e.value);
-  e.magnitude /= std::fabs(scale);
-  return e;
-}
-
-bool allowed(DType type, double got, const Expected& e, bool exact) {
-  const double slack = exact ? 0.0 : e.bound;
-  if (std::fabs(got - e.value) <= slack) return true;  // most, and cheaper than two roundings
-  const double low = verify::decode(type, verify::encode(type, e.value - slack));
-  const double high = verify::decode(type, verify::encode(type, e.value + slack));
-  return got >= low && got <= high;
-}
-
-void note_wrong(Comparison& found, const LoggedElement& element, bool unwritten) {
-  if (found.wrong++ == 0) {
-    found.row_low = found.row_high = element.row;
-    found.column_low = found.column_high = element.column;
-  }
-  found.unwritten += unwritten ? 1 : 0;
-  found.row_low = std::min(found.row_low, element.row);
-  found.row_high = std::max(found.row_high, element.row);
-  found.column_low = std::min(found.column_low, element.column);
-  found.column_high = std::max(found.column_high, element.column);
-  if (found.examples.size() < kLoggedElements) found.examples.push_back(element);
-}
-
-/// Sixteen-byte pieces outside of D's elements that are poison no more.
-void find_damage(const MixedProblem& p, std::span<const u8> buffer, i64 begin, Comparison& found) {
-  const i64 row_bytes = d_columns(p) * bytes_of(p.d), pitch = p.ld_d * bytes_of(p.d);
-  i64 last_piece = -1;
-  const auto scan = [&](i64 from, i64 to) {
-    for (i64 i = from; i < to; ++i)
-      if (buffer[static_cast<size_t>(i)] != kPoison && i / kChunkBytes != last_piece) {
-        last_piece = i / kChunkBytes;
-        if (found.damaged_chunks++ == 0)
-          found.damage_address = static_cast<u64>(i);  // from the buffer's start
-      }
-  };
-  scan(0, begin);
-  for (i64 row = 0; row + 1 < p.m; ++row) scan(begin + row * pitch + row_bytes, begin + (row + 1) * pitch);
-  scan(p.m == 0 || p.n == 0 ? begin : begin + (p.m - 1) * pitch + row_bytes, static_cast<i64>(buffer.size()));
-}
-
 }  // namespace
+
+double number_at(DType type, const void* base, i64 index) {
+  u32 bits = 0;
+  const int bytes = bytes_of(type);
+  std::memcpy(&bits, static_cast<const u8*>(base) + index * bytes, static_cast<size_t>(bytes));
+  return verify::decode(type, bits);
+}
+
+double exact_limit(const MixedProblem& p) {
+  return kWholeLimit / (scale_x_count(p) > 0 ? 4 : 2);
+}
 
 Result<HostData> random_data(const MixedProblem& problem, DataKind kind, u64 seed) {
   const Result<MixedProblem> checked = check_problem(problem);
@@ -345,7 +206,7 @@ std::vector<double> roots_of(const MixedProblem& p, std::span<const u8> x, float
   for (i64 row = 0; row < p.m && p.k > 0; ++row) {
     double squares = 0;
     for (i64 k = 0; k < p.k; ++k) {
-      const double value = load(p.x, x.data(), row * p.ld_x + k);
+      const double value = number_at(p.x, x.data(), row * p.ld_x + k);
       squares += value * value;
     }
     roots[static_cast<size_t>(row)] =
@@ -361,7 +222,7 @@ std::vector<u8> multiplied_tokens(const HostData& data) {
   for (i64 row = 0; row < p.m; ++row)
     for (i64 k = 0; k < p.k; ++k)
       store(p.x, x.data(), row * p.ld_x + k,
-            load(p.x, data.x.data(), row * p.ld_x + k) * load(p.x, data.gamma.data(), k));
+            number_at(p.x, data.x.data(), row * p.ld_x + k) * number_at(p.x, data.gamma.data(), k));
   return x;
 }
 
@@ -381,7 +242,7 @@ std::vector<u8> random_residual(const MixedProblem& p, DataKind kind, u64 seed) 
 double scale_of_token(const HostData& data, i64 token) {
   if (!data.roots.empty()) return data.roots[static_cast<size_t>(token)];
   if (data.scale_x.empty()) return 1.0;
-  return load(DType::fp32, data.scale_x.data(), data.problem.scale_x == ScaleMode::vector ? token : 0);
+  return number_at(DType::fp32, data.scale_x.data(), data.problem.scale_x == ScaleMode::vector ? token : 0);
 }
 
 std::vector<MixedSum> reference_sums(const HostData& data) {
@@ -392,67 +253,24 @@ std::vector<MixedSum> reference_sums(const HostData& data) {
   std::vector<double> x(static_cast<size_t>(p.m * p.k));
   for (i64 row = 0; row < p.m; ++row)
     for (i64 k = 0; k < p.k; ++k)
-      x[static_cast<size_t>(row * p.k + k)] = load(p.x, tokens.data(), row * p.ld_x + k);
+      x[static_cast<size_t>(row * p.k + k)] = number_at(p.x, tokens.data(), row * p.ld_x + k);
   for (i64 n = 0; n < p.n; ++n)
     for (i64 k = 0; k < p.k; ++k) {
       const i64 group = n * groups + (p.weights.group == 0 ? 0 : k / p.weights.group);
-      const double zero =
-          data.zeros.empty() ? implied_zero(p.weights.type) : load(p.weights.scale, data.zeros.data(), group);
+      const double zero = data.zeros.empty() ? implied_zero(p.weights.type)
+                                             : number_at(p.weights.scale, data.zeros.data(), group);
       const Weight weight = weight_of(p.weights, p.x, data.codes[static_cast<size_t>(n * p.k + k)],
-                                      load(p.weights.scale, data.scales.data(), group), zero);
+                                      number_at(p.weights.scale, data.scales.data(), group), zero);
       for (i64 m = 0; m < p.m; ++m) {
         const double token = x[static_cast<size_t>(m * p.k + k)];
         MixedSum& sum = sums[static_cast<size_t>(m * p.n + n)];
         sum.value += token * weight.value;
         sum.magnitude += std::fabs(token) * weight.magnitude;
+        sum.rounding += std::fabs(token) * weight.rounding;
+        sum.squares += token * token * weight.spread_squared;
       }
     }
   return sums;
-}
-
-i64 d_begin(const MixedProblem& problem, int shift) {
-  return kGuardBytes + shift * bytes_of(problem.d);
-}
-
-i64 d_buffer_bytes(const MixedProblem& p, int shift) {
-  const i64 elements = p.m == 0 ? 0 : (p.m - 1) * p.ld_d + d_columns(p);
-  return d_begin(p, shift) + elements * bytes_of(p.d) + kGuardBytes;
-}
-
-WeightRounding rounding_of(const MixedConfig& config) {
-  const auto* strip = std::get_if<StripConfig>(&config);
-  const bool fragments =
-      std::holds_alternative<WideConfig>(config) || (strip != nullptr && is_16bit(strip->x));
-  return fragments ? WeightRounding::to_tokens : WeightRounding::none;
-}
-
-Comparison judge(const HostData& data, std::span<const MixedSum> sums, std::span<const u8> d_buffer,
-                 int shift, WeightRounding rounding) {
-  const MixedProblem& p = data.problem;
-  const i64 begin = d_begin(p, shift);
-  const u8* d = d_buffer.data() + begin;
-  Comparison found;
-  for (i64 row = 0; row < p.m; ++row)
-    for (i64 column = 0; column < d_columns(p); ++column) {
-      const Expected e = expected(data, sums, {row, column}, rounding);
-      const double got = load(p.d, d, row * p.ld_d + column);
-      const bool exact = data.kind == DataKind::exact && !is_smooth(p.activation);
-      ++found.checked;
-      if (exact && !e.exact) ++found.inexact_inputs;
-      const double error = got - e.value;
-      if (!allowed(p.d, got, e, exact && e.exact))  // NaN is never allowed, so poison is not either
-        note_wrong(found, {0, row, column, e.value, got, exact ? 0.0 : e.bound}, std::isnan(got));
-      if (!std::isfinite(error) || e.magnitude == 0) continue;
-      found.mean_error += error / e.magnitude;
-      if (std::fabs(error) <= found.worst_ratio * e.bound) continue;
-      const double rounding =
-          std::fabs(verify::decode(p.d, verify::encode(p.d, e.value)) - e.value);  // D's own
-      if (std::isfinite(rounding))
-        found.worst_ratio = std::max(found.worst_ratio, std::fabs(error) / (e.bound + rounding + 0x1p-149));
-    }
-  if (found.checked > 0) found.mean_error /= static_cast<double>(found.checked);
-  find_damage(p, d_buffer, begin, found);
-  return found;
 }
 
 }  // namespace sluice::mixed

@@ -13,8 +13,9 @@
 namespace sluice::mixed {
 
 /// exact: whole tokens, codes and zeros, scales (scale_x too) that are powers of two: every result is one
-/// rounding of a number that fp32 holds. real: bell-shaped tokens, arbitrary scales and zeros.
-enum class DataKind { exact, real };
+/// rounding of a number that fp32 holds. real: bell-shaped tokens, arbitrary scales and zeros. positive: the
+/// same with every token and weight above 0: what a sum loses does not cancel out.
+enum class DataKind { exact, real, positive };
 
 struct HostData {
   MixedProblem problem;  // leading dimensions filled in
@@ -31,6 +32,11 @@ struct HostData {
 /// Equal arguments give equal bits. Errors: those of plan().
 Result<HostData> random_data(const MixedProblem& problem, DataKind kind, u64 seed);
 
+/// An element of an array of `type`.
+double number_at(DType type, const void* base, i64 index);
+/// Up to which sums of exact data are exact: scales are 1/2, 1 or 2, so that sums are multiples of 1/2, and
+/// with a scale_x of 1/4.
+double exact_limit(const MixedProblem& problem);
 /// What the sums of a token are multiplied with: its scale, or with norm_x its root.
 double scale_of_token(const HostData& data, i64 token);
 /// HostData::roots of tokens as they lie in memory.
@@ -47,14 +53,16 @@ std::vector<MixedSum> reference_sums(const HostData& data);
 i64 d_begin(const MixedProblem& problem, int shift);
 i64 d_buffer_bytes(const MixedProblem& problem, int shift);
 
+// ---- the judge: mixed_judge.cc ----
 /// What becomes of a weight before it is multiplied. none: nothing, sums are scaled.
 /// to_tokens: it is rounded to the tokens' type, and so are its scale and zero (the wide kernel, and the
-/// strip kernel with 16-bit tokens).
-enum class WeightRounding { none, to_tokens };
+/// strip kernel with 16-bit tokens). either: for who does not know the kernel.
+enum class WeightRounding { none, to_tokens, either };
 WeightRounding rounding_of(const MixedConfig& config);
 
-/// One rounding of act(sum + bias), or all that the stated bound (docs/numerics.md) allows: for exact data
-/// with activation none or relu every other bit is wrong. Everything outside of D's elements must be poison.
+/// One rounding of act(sum + bias), or all that the stated bounds (docs/numerics.md) allow, of each element
+/// and of all together: for exact data with activation none or relu every other bit is wrong. Everything
+/// outside of D's elements must be poison.
 Comparison judge(const HostData& data, std::span<const MixedSum> sums, std::span<const u8> d_buffer,
                  int shift, WeightRounding rounding = WeightRounding::none);
 

@@ -75,9 +75,13 @@ struct Comparison {
   i64 row_low = -1, row_high = -1, column_low = -1, column_high = -1;  // box around the wrong ones
   double worst_ratio = 0;  // largest |error| / bound (Judge::bounded)
   double mean_error = 0;   // mean of (got - expected) / sum |a b|
+  double norm_ratio = 0;   // mixed products: root of errors' squares / what it may be
+  double mean_ratio = 0;   // mixed products: |mean_error| / what it may be
   std::vector<LoggedElement> examples;
 
-  bool passed() const { return wrong == 0 && damaged_chunks == 0 && inexact_inputs == 0; }
+  bool passed() const {
+    return wrong == 0 && damaged_chunks == 0 && inexact_inputs == 0 && norm_ratio <= 1 && mean_ratio <= 1;
+  }
 };
 /// One line when passed; else counts, the box and the examples.
 std::string describe(const Comparison& found);

@@ -26,6 +26,12 @@ std::string describe(const Comparison& found) {
   std::string text = format("%lld elements checked, %lld wrong", found.checked, found.wrong);
   if (found.worst_ratio > 0) text += format(", largest error %.3f of the bound", found.worst_ratio);
   if (found.mean_error != 0) text += format(", mean error %.2e of sum|ab|", found.mean_error);
+  if (found.norm_ratio > 1)
+    text += format("\n  all errors together are %.3g times what they may be (root of the sum of squares)",
+                   found.norm_ratio);
+  if (found.mean_ratio > 1)
+    text += format("\n  errors have one sign too often: their mean is %.3g times what it may be",
+                   found.mean_ratio);
   if (found.wrong > 0)
     text += format("\n  %lld of them never written; all in rows %lld..%lld, columns %lld..%lld",
                    found.unwritten, found.row_low, found.row_high, found.column_low, found.column_high);

@@ -36,6 +36,8 @@ SLUICE_DEVICE void sum_reference(const MixedReferenceParams& p) {
           const double x = first + t < p.m ? load_number(p.x_type, p.x, (first + t) * p.ld_x + k) : 0.0;
           sums[t].value = fma(x, weight.value, sums[t].value);
           sums[t].magnitude = fma(fabs(x), weight.magnitude, sums[t].magnitude);
+          sums[t].rounding = fma(fabs(x), weight.rounding, sums[t].rounding);
+          sums[t].squares = fma(x * x, weight.spread_squared, sums[t].squares);
         }
       }
 #pragma unroll
@@ -43,6 +45,8 @@ SLUICE_DEVICE void sum_reference(const MixedReferenceParams& p) {
         for (int lanes = 16; lanes > 0; lanes /= 2) {
           sums[t].value += __shfl_xor_sync(~0u, sums[t].value, lanes);
           sums[t].magnitude += __shfl_xor_sync(~0u, sums[t].magnitude, lanes);
+          sums[t].rounding += __shfl_xor_sync(~0u, sums[t].rounding, lanes);
+          sums[t].squares += __shfl_xor_sync(~0u, sums[t].squares, lanes);
         }
         if (lane == 0 && first + t < p.m) p.sums[(first + t) * p.n + row] = sums[t];
       }

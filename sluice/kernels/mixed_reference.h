@@ -9,9 +9,10 @@
 
 namespace sluice {
 
-/// Of one output: sum x w, without scale_x, and what bounds its error (Weight::magnitude).
+/// Of one output: sum x w, without scale_x; sums of |x| times what bounds errors (Weight::magnitude and
+/// rounding); and sum x^2 spread^2, whose root is of the size of a sum of random signs.
 struct MixedSum {
-  double value = 0, magnitude = 0;
+  double value = 0, magnitude = 0, rounding = 0, squares = 0;
 };
 
 struct MixedReferenceParams {
@@ -38,14 +39,44 @@ SLUICE_HD constexpr double code_offset(WeightType type, DType x) {
   return type == WeightType::uint4 ? 16.0 : 272.0;
 }
 
+/// Half a unit in the last place of the tokens' type, of a number; 0 where no weight is rounded to it.
+SLUICE_HD constexpr double weight_unit(DType x) {
+  return x == DType::bf16 ? 0x1p-8 : x == DType::fp16 ? 0x1p-11 : 0.0;
+}
+
+/// value: scale (code - zero). magnitude: |scale| (|code + offset| + |zero + offset|), what kernels add up
+/// that scale sums. rounding: how far those that round weights to the tokens' type may be from the value;
+/// spread: the value, and in units of that type's last place what a zero that it does not hold loses
+/// (docs/numerics.md).
 struct Weight {
-  double value, magnitude;  // scale (code - zero), |scale| (|code + offset| + |zero + offset|)
+  double value, magnitude, rounding, spread_squared;
 };
+/// Whole zeros make exact differences.
+SLUICE_HD constexpr bool is_whole_zero(const WeightFormat& format, DType x, double zero) {
+  const double most = x == DType::bf16 && format.type == WeightType::uint4 ? 239.0 : 255.0;
+  return zero >= 0.0 && zero <= most && static_cast<double>(static_cast<int>(zero)) == zero;
+}
+/// Of one whose code differs from its zero by so much, for |scale|.
+SLUICE_HD constexpr double weight_rounding(const WeightFormat& format, DType x, double difference,
+                                           double scale, double zero) {
+  const double unit = weight_unit(x);
+  if (unit == 0.0) return 0.0;
+  const bool whole = is_whole_zero(format, x, zero), half = x == DType::fp16, grouped = format.group != 0;
+  const bool scale_fits = format.scale == x || (half && format.scale == DType::bf16);
+  const int roundings = (grouped ? (scale_fits ? 1 : 2) : 0) + (whole ? 0 : 1);
+  const double shift = !half && format.type == WeightType::uint4 ? 16.0 : 0.0;
+  const double of_zero = whole ? 0.0 : unit * (zero + shift) + (half ? 0x1p-18 : 0.0);
+  const double subnormal = half && grouped ? (format.type == WeightType::uint4 ? 0x1p-27 : 0x1p-25) : 0.0;
+  return scale * (1 + 3 * unit) * (roundings * unit * difference + of_zero) + subnormal;
+}
 SLUICE_HD constexpr Weight weight_of(const WeightFormat& format, DType x, u32 code, double scale,
                                      double zero) {
   const double offset = code_offset(format.type, x), q = code_value(format.type, code);
-  return {scale * (q - zero), verify::magnitude_of(scale) *
-                                  (verify::magnitude_of(q + offset) + verify::magnitude_of(zero + offset))};
+  const double value = scale * (q - zero), size = verify::magnitude_of(scale);
+  const double magnitude = size * (verify::magnitude_of(q + offset) + verify::magnitude_of(zero + offset));
+  const double lost = is_whole_zero(format, x, zero) ? 0.0 : scale * (zero + (offset == 16.0 ? 16.0 : 0.0));
+  return {value, magnitude, weight_rounding(format, x, verify::magnitude_of(q - zero), size, zero),
+          value * value + lost * lost};
 }
 
 }  // namespace mixed

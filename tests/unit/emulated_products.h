@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// What kernels of mixed products make of their operands, step by step in host arithmetic: weights rounded as
+// device/mixed/half_tile.cuh and device/math/weight_fragments.cuh do, sums cut as the tensor core cuts them
+// (docs/numerics.md). To see how far a right kernel is from its bounds without a GPU.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <vector>
+
+#include <sluice/host/mixed_data.h>
+
+namespace sluice::test {
+
+/// How an emulated kernel is wrong, if it is.
+enum class Flaw { none, weights_cut, never_promoted };
+
+class EmulatedProduct {
+ public:
+  EmulatedProduct(const mixed::HostData& data, mixed::WeightRounding rounding, Flaw flaw = Flaw::none)
+      : data_(data), p_(data.problem), rounding_(rounding), flaw_(flaw), tokens_(multiplied_tokens(data)) {}
+
+  /// scale_x * sum + bias of a row of W, for all tokens.
+  std::vector<float> outputs(i64 n) const {
+    const std::vector<Row> row = row_of(n);
+    std::vector<float> values;
+    for (i64 m = 0; m < p_.m; ++m) {
+      std::vector<double> x(static_cast<size_t>(p_.k));
+      for (i64 k = 0; k < p_.k; ++k)
+        x[static_cast<size_t>(k)] = mixed::number_at(p_.x, tokens_.data(), m * p_.ld_x + k);
+      const float sum = p_.x == DType::e4m3                             ? byte_sum(row, x)
+                        : rounding_ == mixed::WeightRounding::to_tokens ? half_sum(row, x, scale_of(n, 0))
+                                                                        : narrow_sum(row, x);
+      const double bias = p_.bias == Bias::none ? 0.0 : mixed::number_at(p_.bias_type, data_.bias.data(), n);
+      values.push_back(static_cast<float>(scale_of_token(data_, m) * static_cast<double>(sum) + bias));
+    }
+    return values;
+  }
+  /// D as judge() takes it: fp32, bf16, ... without activation.
+  std::vector<u8> d() const {
+    std::vector<u8> buffer(static_cast<size_t>(mixed::d_buffer_bytes(p_, 0)), 0xFF);
+    for (i64 n = 0; n < p_.n; ++n) {
+      const std::vector<float> values = outputs(n);
+      for (i64 m = 0; m < p_.m; ++m) put(buffer, m, n, static_cast<double>(values[static_cast<size_t>(m)]));
+    }
+    return buffer;
+  }
+  void put(std::vector<u8>& buffer, i64 m, i64 n, double value) const {
+    const u32 bits = verify::encode(p_.d, value);
+    const i64 bytes = bytes_of(p_.d), at = mixed::d_begin(p_, 0) + (m * p_.ld_d + n) * bytes;
+    for (i64 i = 0; i < bytes; ++i) buffer[static_cast<size_t>(at + i)] = static_cast<u8>(bits >> (8 * i));
+  }
+
+ private:
+  struct Row {
+    double code, scale, zero, weight;  // weight: as it is multiplied, where weights are
+  };
+
+  /// `value` without what is below 2^quantum.
+  static double cut(double value, int quantum) {
+    return std::ldexp(std::trunc(std::ldexp(value, -quantum)), quantum);
+  }
+  static int exponent(double value) { return value == 0.0 ? -2000 : std::ilogb(value); }
+  /// One instruction: products and the sum before, cut to `taken` bits below the largest; the sum to `kept`.
+  static double step(double sum, std::span<const double> terms, int taken, int kept) {
+    int most = exponent(sum);
+    for (const double term : terms) most = std::max(most, exponent(term));
+    if (most == -2000) return 0.0;
+    double total = cut(sum, most - taken);
+    for (const double term : terms) total += cut(term, most - taken);
+    return total == 0.0 ? 0.0 : cut(total, exponent(total) - kept);
+  }
+
+  i64 group_of(i64 n, i64 k) const {
+    return n * group_count(p_.weights, p_.k) + (p_.weights.group == 0 ? 0 : k / p_.weights.group);
+  }
+  double scale_of(i64 n, i64 k) const {
+    return mixed::number_at(p_.weights.scale, data_.scales.data(), group_of(n, k));
+  }
+  double rounded(double value) const {
+    const double near = verify::decode(p_.x, verify::encode(p_.x, value));
+    if (flaw_ != Flaw::weights_cut || std::fabs(near) <= std::fabs(value)) return near;
+    return verify::decode(p_.x, verify::encode(p_.x, near) - 1);  // its magnitude is one less
+  }
+  /// As a register holds it: times 2^lift().
+  double weight_of(double code, double scale, double zero) const {
+    const bool half = p_.x == DType::fp16, four = p_.weights.type == WeightType::uint4;
+    const double unit = half ? (p_.weights.type == WeightType::e4m3 ? 0x1p-8 : 0x1p-6) : 1.0;
+    const double shift = !half && four ? 16.0 : 0.0;
+    const double addend = rounded((-shift - zero) * unit);
+    const double difference = rounded((code + shift) * unit + addend);
+    if (p_.weights.group == 0) return difference / unit;
+    return rounded(difference * rounded(scale / unit * std::exp2(lift()))) * std::exp2(-lift());
+  }
+  int lift() const { return p_.x == DType::fp16 && p_.weights.type == WeightType::uint4 ? 2 : 0; }
+
+  std::vector<Row> row_of(i64 n) const {
+    std::vector<Row> row;
+    for (i64 k = 0; k < p_.k; ++k) {
+      const double code = mixed::code_value(p_.weights.type, data_.codes[static_cast<size_t>(n * p_.k + k)]);
+      const double zero = data_.zeros.empty()
+                              ? implied_zero(p_.weights.type)
+                              : mixed::number_at(p_.weights.scale, data_.zeros.data(), group_of(n, k));
+      const double scale = scale_of(n, k);
+      row.push_back({code, scale, zero,
+                     rounding_ == mixed::WeightRounding::to_tokens ? weight_of(code, scale, zero) : 0.0});
+    }
+    return row;
+  }
+
+  /// Steps of 16 k over `terms`, from `sum` on.
+  static double half_steps(double sum, std::span<const double> terms) {
+    for (size_t i = 0; i < terms.size(); i += 16)
+      sum = step(sum, terms.subspan(i, std::min<size_t>(16, terms.size() - i)), 25, 23);
+    return sum;
+  }
+  float half_sum(const std::vector<Row>& row, const std::vector<double>& x, double whole_scale) const {
+    std::vector<double> terms;
+    for (size_t k = 0; k < row.size(); ++k) terms.push_back(x[k] * row[k].weight);
+    const auto sum = static_cast<float>(half_steps(0.0, terms));
+    return p_.weights.group == 0 ? sum * static_cast<float>(whole_scale) : sum;
+  }
+  /// A group's sums begin with what its zero takes away.
+  float narrow_sum(const std::vector<Row>& row, const std::vector<double>& x) const {
+    const size_t length = p_.weights.group == 0 ? 128 : static_cast<size_t>(p_.weights.group);
+    const double offset = mixed::code_offset(p_.weights.type, p_.x);
+    float sum = 0;
+    for (size_t first = 0; first < row.size(); first += length) {
+      const size_t end = std::min(first + length, row.size());
+      std::vector<double> terms;
+      for (size_t k = first; k < end; ++k) terms.push_back(x[k] * (row[k].code + offset));
+      const double tokens = half_steps(0.0, std::span(x).subspan(first, end - first));
+      const auto start = static_cast<float>(-(row[first].zero + offset) * tokens);
+      sum += static_cast<float>(row[first].scale) *
+             static_cast<float>(half_steps(static_cast<double>(start), terms));
+    }
+    return sum;
+  }
+  double byte_steps(std::span<const double> terms) const {
+    double sum = 0;
+    for (size_t i = 0; i < terms.size(); i += 32)
+      sum = step(sum, terms.subspan(i, std::min<size_t>(32, terms.size() - i)), 13, 13);
+    return sum;
+  }
+  float byte_sum(const std::vector<Row>& row, const std::vector<double>& x) const {
+    size_t length = p_.weights.group == 0 ? 128 : static_cast<size_t>(p_.weights.group);
+    if (flaw_ == Flaw::never_promoted) length = row.size();
+    float sum = 0;
+    for (size_t first = 0; first < row.size(); first += length) {
+      const size_t end = std::min(first + length, row.size());
+      std::vector<double> terms;
+      const auto scale = static_cast<float>(row[first].scale);
+      for (size_t k = first; k < end; ++k)
+        terms.push_back(x[k] * (row[k].code - 8) * row[k].scale / row[first].scale);
+      sum += scale * static_cast<float>(byte_steps(terms));
+      if (!data_.zeros.empty())
+        sum += scale * static_cast<float>(8 - row[first].zero) *
+               static_cast<float>(byte_steps(std::span(x).subspan(first, end - first)));
+    }
+    return sum;
+  }
+
+  const mixed::HostData& data_;
+  const MixedProblem& p_;
+  mixed::WeightRounding rounding_;
+  Flaw flaw_;
+  std::vector<u8> tokens_;
+};
+
+}  // namespace sluice::test
