@@ -5,8 +5,10 @@
     print(sluice.explain(m=64, n=4096, k=4096, a="e4m3"))     # no GPU, no torch needed
     import sluice.torch as st                                 # the ops: st.mm, st.linear, st.scaled_mm, st.nn.Linear
 
-``python -m sluice`` is the command line.
+``python -m sluice`` is the command line. ``sluice.mixed_mm`` is that of sluice.torch, which its first use imports.
 """
+from typing import Any as _Any
+
 from . import weights
 from ._library import lib as _lib
 from .errors import (Aliasing, DriverError, Error, InternalError, InvalidArgument, InvalidConfig, InvalidPointer,
@@ -19,6 +21,18 @@ from .plans import (Compiled, Holdings, Plan, Workspace, compile, explain, holdi
 from .problems import Problem, problem_of
 
 __version__: str = _lib.sluice_version().decode()
+
+
+
+def __getattr__(name: str) -> _Any:
+    """torch is imported by who uses it, and not by who imports sluice. Not in __all__, for ``import *`` would."""
+    if name != "mixed_mm":
+        raise AttributeError(f"module 'sluice' has no attribute {name!r}")
+    from .torch import mixed_mm
+
+    globals()[name] = mixed_mm
+    return mixed_mm
+
 
 __all__ = [
     "Aliasing", "Compiled", "DriverError", "Error", "Holdings", "InternalError", "InvalidArgument", "InvalidConfig",

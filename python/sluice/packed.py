@@ -12,9 +12,9 @@ from . import errors
 from .formats import CODE_BITS, MixedProblem, WeightFormat
 from .problems import DTYPES, number_of
 from .weights import QuantizedWeights, quantize_groups
-from .weights._arrays import Array, check_matrix, check_type, library_of, type_of
+from .weights._arrays import Array, check_matrix, check_shape, check_type, library_of, type_of
 from .weights._groups import group_count, group_parts, group_view, integer
-from .weights.canonical import SCALE_TYPES
+from .weights.canonical import SCALE_TYPES, check_permutation, check_width
 
 _GROUPS = (0, 32, 64, 128)
 _E4M3_MAX = 448.0
@@ -33,7 +33,8 @@ class PackedWeights:
     """n x k weights (outputs x what is summed over) in one blob: ``D = X[:, permutation] @ W.T``.
 
     ``blob``: uint8, as long as ``format.numbers(n, k).blob_bytes``, on a GPU for products. ``permutation``: None, or the column
-    of the tokens that each column of the weights meets (act-order).
+    of the tokens that each column of the weights meets (act-order). ``width``: how many columns those tokens have, None for k;
+    more of a shard (``slice_k`` says it).
     """
 
     blob: Array
@@ -41,6 +42,7 @@ class PackedWeights:
     k: int
     format: WeightFormat
     permutation: Optional[Array] = None
+    width: Optional[int] = None
     format_number: int = dataclasses.field(init=False, repr=False)  # once, and not at every product
 
     def __post_init__(self) -> None:
@@ -55,12 +57,18 @@ class PackedWeights:
                 raise errors.InvalidSize(f"permutation has shape {tuple(self.permutation.shape)} and must have ({self.k},), an "
                                          "index for each column of the weights")
             check_type("permutation", self.permutation, ("int32", "int64"), "it holds columns of the tokens")
+        check_width(self.width, self.k)
         object.__setattr__(self, "format_number", self.format.number)
 
     @property
     def shape(self) -> Tuple[int, int]:
         """``(n, k)``."""
         return self.n, self.k
+
+    @property
+    def token_width(self) -> int:
+        """Columns that tokens must have."""
+        return self.k if self.permutation is None or self.width is None else self.width
 
     @property
     def group(self) -> int:
@@ -102,7 +110,7 @@ class PackedWeights:
         if self.format.type == "e4m3":
             raise errors.InvalidType("weights are e4m3, and QuantizedWeights holds integers: call unpack()")
         codes, scales, zeros = self.unpack()
-        return QuantizedWeights(codes, scales, zeros, self.group, self.permutation, CODE_BITS[self.format.type])
+        return QuantizedWeights(codes, scales, zeros, self.group, self.permutation, CODE_BITS[self.format.type], self.width)
 
     def slice_rows(self, start: int, stop: int) -> "PackedWeights":
         """Outputs ``start`` to ``stop``, both multiples of 64 or the end: a column-parallel shard. A view of the blob."""
@@ -123,7 +131,8 @@ class PackedWeights:
         target[:, :tiles] = source[:, first:first + tiles]
         target[:, tiles:] = source[:, whole.tiles * whole.tile_bytes:]  # the rows' scales, if they are for all of k
         return dataclasses.replace(self, blob=target.reshape(-1), k=stop - start,
-                                   permutation=None if self.permutation is None else self.permutation[start:stop])
+                                   permutation=None if self.permutation is None else self.permutation[start:stop],
+                                   width=None if self.permutation is None else self.token_width)
 
     def to(self, device: Any) -> "PackedWeights":
         """On another device; torch tensors only."""
@@ -155,12 +164,14 @@ def _check_slice(what: str, start: int, stop: int, size: int, unit: int) -> None
 
 
 def pack(codes: Array, scales: Array, zeros: Optional[Array] = None, *, type: str = "uint4",  # noqa: A002
-         group: int = 128, permutation: Optional[Array] = None, order: str = "half") -> PackedWeights:
+         group: int = 128, permutation: Optional[Array] = None, order: str = "half",
+         width: Optional[int] = None) -> PackedWeights:
     """Of arrays as their owner has them: ``codes`` uint8, n x k (0 to 15; value + 128 of int8; the bits of e4m3, or
     float8_e4m3fn), ``scales`` and perhaps ``zeros`` n x groups, fp16, bf16 or fp32; all row-major without gaps.
 
     ``order``: "half" for 16-bit tokens, "byte" for e4m3 ones (uint4 only). Runs on the current stream for tensors on a GPU, where
-    of a uint4 only the lower half is looked at; in host memory a code past 15 raises.
+    of a uint4 only the lower half is looked at; in host memory a code past 15 raises. ``permutation`` and ``width`` as
+    ``PackedWeights`` has them: each column once, which is looked at here (it waits for the GPU), and not at products.
     """
     from . import _binding
 
@@ -170,10 +181,15 @@ def pack(codes: Array, scales: Array, zeros: Optional[Array] = None, *, type: st
     check_type("scales", scales, SCALE_TYPES, "convert them")
     made = WeightFormat(type, group, type_of(scales), zeros is not None, order)
     n, k = (int(extent) for extent in codes.shape)
+    if permutation is not None:
+        check_shape("permutation", permutation, (k,), "an index for each column of the weights")
+        check_type("permutation", permutation, ("int32", "int64"), "it holds columns of the tokens")
+        check_width(width, k)
+        check_permutation(library, permutation, k if width is None else width)
     blob = library.empty((made.numbers(n, k).blob_bytes,), "uint8")
     _binding.pack_codes(_readable("codes", codes), _readable("scales", scales),
                         None if zeros is None else _readable("zeros", zeros), blob, made.number)
-    return PackedWeights(blob, n, k, made, permutation)
+    return PackedWeights(blob, n, k, made, permutation, width)
 
 
 def pack_quantized(weights: QuantizedWeights, *, order: str = "half") -> PackedWeights:
@@ -187,7 +203,8 @@ def pack_quantized(weights: QuantizedWeights, *, order: str = "half") -> PackedW
         group = 0  # one group holds all
     zeros = None if weights.zeros is None else library.contiguous(weights.zeros)
     return pack(library.contiguous(weights.codes), library.contiguous(weights.scales), zeros,
-                type="uint4" if weights.bits == 4 else "int8", group=group, permutation=weights.permutation, order=order)
+                type="uint4" if weights.bits == 4 else "int8", group=group, permutation=weights.permutation, order=order,
+                width=weights.width)
 
 
 def _pack_bits(bits: int, name: str, weight: Union[Array, QuantizedWeights], group: Optional[int], symmetric: Optional[bool],
@@ -229,10 +246,13 @@ def pack_e4m3(weight: Array, group: int = 128, *, scale_type: Optional[str] = No
                                  "sluice.pack(..., type='e4m3')")
     if integer("group", group) not in _GROUPS:
         raise errors.InvalidConfig(f"group = {group}: it must be 32, 64, 128 or 0 (all of k)")
+    scale_type = scale_type or type_of(weight)
+    if scale_type not in SCALE_TYPES:
+        raise errors.InvalidArgument(f"scale_type = {scale_type!r} must be one of {', '.join(SCALE_TYPES)}")
     weight = library.plain(weight)
     n, k = weight.shape
     values = library.contiguous(library.cast(weight, "fp32"))
-    scales = library.empty((n, group_count(k, group)), scale_type or type_of(weight))
+    scales = library.empty((n, group_count(k, group)), scale_type)
     codes = library.empty((n, k), "e4m3")
     first = 0
     for part in group_parts(k, group):
@@ -243,5 +263,6 @@ def pack_e4m3(weight: Array, group: int = 128, *, scale_type: Optional[str] = No
         codes[:, part[0]:part[0] + part[1] * part[2]] = rounded.reshape(n, part[1] * part[2])
         first += part[1]
     if not library.all_finite(scales):
-        raise errors.InvalidArgument("weight holds values that are not finite: mend it")
+        raise errors.InvalidArgument(f"weight holds values that are not finite, or too large for scales of {scale_type}: mend the "
+                                     "weight, or pass scale_type='fp32'")
     return pack(codes, scales, type="e4m3", group=group)

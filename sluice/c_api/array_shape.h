@@ -20,9 +20,21 @@ inline std::string shape_text(const sluice_array& x) {
   return list(x.shape, x.ndim);
 }
 
+/// What has no number in sluice_dtype: below 0, so that no check takes it, and with DLPack's code and bits for
+/// messages.
+constexpr int32_t other_type(int code, int bits) {
+  return -(code << 8 | bits) - 2;
+}
+
 /// As messages call an element type.
 inline std::string type_text(int32_t dtype) {
   if (dtype == SLUICE_BYTE) return "uint8";
+  if (dtype < -1) {
+    constexpr const char* kNames[] = {"int", "uint", "fp", "", "", "complex", "bool"};  // DLPack's, by code
+    const int code = (-2 - dtype) >> 8, bits = (-2 - dtype) & 255;
+    if (code == 6) return kNames[code];
+    if (code < 6 && kNames[code][0] != 0) return kNames[code] + std::to_string(bits);
+  }
   return dtype >= 0 && dtype < kDTypeCount ? name_of(static_cast<DType>(dtype)) : "of another type";
 }
 

@@ -115,7 +115,7 @@ def test_a_shard_of_the_file_in_act_order_is_refused(make):
 
 def test_a_zero_of_0_less_one_is_asked_about(make):
     layer = Layer(16, 16, 8)
-    for o in (0, 5, 6, 7, 15):  # also next to each other, and at the end of a word
+    for o in (0, 3, 4, 7, 15):  # also next to each other, and at the end of a word
         layer.zeros[o] = [0, 0]
     for borrow, name in ((False, "digit"), (True, "word")):
         tensors = gptq(layer, gptq_zeros(layer, 1, borrow))
@@ -123,6 +123,24 @@ def test_a_zero_of_0_less_one_is_asked_about(make):
         with pytest.raises(sluice.InvalidArgument, match="wrapped_zeros='word'"):
             from_gptq(make, layer, tensors)
     assert_is(from_gptq(make, layer, gptq(layer, gptq_zeros(layer, 0)), checkpoint_format="gptq_v2"), layer)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("place", range(8))
+def test_zeros_that_autogptq_wrote_over_are_refused(make, bits, place):
+    per = 32 // bits
+    layer = Layer(2 * per, 16, 8, bits)
+    place %= per
+    for o in range(2 * per):  # no other zero of 0 or 15
+        layer.zeros[o] = [3, 4]
+    layer.zeros[per + place][1] = 0
+    tensors = gptq(layer, gptq_zeros(layer, 1, overwrite=True))
+    if place == per - 1:  # nothing lies above it
+        assert_is(from_gptq(make, layer, tensors, wrapped_zeros="digit"), layer)
+        return
+    for wrapped_zeros in (None, "digit"):
+        with pytest.raises(sluice.InvalidArgument, match=r"qzeros\[1\]\[1\].*quantise again.*wrapped_zeros='word'"):
+            from_gptq(make, layer, tensors, wrapped_zeros=wrapped_zeros)
 
 
 def test_the_two_wraps_differ():  # or the test above could not tell them apart
@@ -282,8 +300,12 @@ def awq_of(make, qweight, qzeros, scales):
     return sw.from_awq(zeros_of(qweight, "int32")(make), zeros_of(qzeros, "int32")(make), zeros_of(scales, "float16")(make))
 
 
-def compressed_of(make, *, scale=(8, 1), shape=(8, 64), zero_point=None):
-    return sw.from_compressed_tensors(zeros_of((8, 8), "int32")(make), zeros_of(scale, "float16")(make), shape, zero_point)
+def compressed_of(make, *, scale=(8, 1), shape=(8, 64), zero_point=None, g_idx=None):
+    return sw.from_compressed_tensors(zeros_of((8, 8), "int32")(make), zeros_of(scale, "float16")(make), shape, zero_point, g_idx)
+
+
+def unset(count, kind):
+    return lambda make: make([-1] * count, kind)
 
 
 MISUSE = [
@@ -322,6 +344,15 @@ MISUSE = [
     ("shape of another", lambda m: compressed_of(m, shape=[8, 32]), sluice.InvalidSize, "must have (8, 4)"),
     ("zeros that are not packed", lambda m: compressed_of(m, zero_point=zeros_of((8, 1), "int8")(m)), sluice.InvalidType,
      "weight_zero_point is int8"),
+    ("zeros that are not packed, and what to do", lambda m: compressed_of(m, zero_point=zeros_of((8, 1), "int8")(m)),
+     sluice.InvalidType, "unpacked, n x groups; pass them as they are stored, or make QuantizedWeights"),
+    ("an empty g_idx", lambda m: compressed_of(m, g_idx=unset(0, "int32")(m)), sluice.InvalidSize, "(0,) and must have (64,)"),
+    ("an unset g_idx too short", lambda m: compressed_of(m, g_idx=unset(3, "int32")(m)), sluice.InvalidSize, "shape (3,)"),
+    ("an unset g_idx of floats", lambda m: compressed_of(m, g_idx=unset(64, "float64")(m)), sluice.InvalidType,
+     "weight_g_idx is fp64"),
+    ("g_idx that is a number", lambda m: example(m, g_idx=lambda n: n(3, "int32")), sluice.InvalidSize, "g_idx has shape ()"),
+    ("g_idx of two dimensions", lambda m: example(m, g_idx=zeros_of((1, 64), "int32")), sluice.InvalidSize,
+     "g_idx has shape (1, 64)"),
     ("zeros the other way", lambda m: compressed_of(m, zero_point=zeros_of((8, 1), "int32")(m)), sluice.InvalidSize,
      "must have (1, 1)"),
     ("scales of fewer rows", lambda m: compressed_of(m, scale=(1, 1)), sluice.InvalidSize, "weight_scale has shape (1, 1)"),

@@ -5,6 +5,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -107,3 +108,15 @@ static_assert(std::is_same_v<ours::GetStream, decltype(&TVMFFIEnvGetStream)>);
 """)
     folders = [source_root, *map(pathlib.Path, {libinfo.find_include_path(), libinfo.find_dlpack_include_path()})]
     subprocess.run([compiler, "-std=c++20", "-fsyntax-only", *(f"-I{folder}" for folder in folders), str(test)], check=True)
+
+
+def run_without_torch(code):
+    return subprocess.run([sys.executable, "-c", "import sys; sys.modules['torch'] = None\nimport sluice\n" + code], check=False,
+                          capture_output=True, text=True)
+
+
+def test_mixed_mm_says_what_it_needs_where_there_is_no_torch():
+    found = run_without_torch("sluice.mixed_mm")
+    assert found.returncode != 0 and "sluice.torch needs PyTorch" in found.stderr and "pip install" in found.stderr
+    found = run_without_torch("from sluice import *\nassert 'mixed_mm' not in dir() and sluice.pack")
+    assert found.returncode == 0, found.stderr

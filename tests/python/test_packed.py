@@ -211,6 +211,24 @@ def test_kernels_and_packers_are_compiled_ahead(cache, has_nvrtc):
     assert sluice.compile(items, packers=[format]) == (0, 3, 0)
 
 
+def test_shards_say_how_wide_the_tokens_are():
+    """A shard's permutation counts columns of whole tokens, however it was cut, and packs again."""
+    rng = np.random.default_rng(0)
+    codes, scales, _ = random_arrays("uint4", 128, "fp16", False, 64, 384)
+    permutation = rng.permutation(384)
+    whole = sluice.pack(codes, scales, permutation=permutation)
+    assert whole.width is None and whole.token_width == 384
+    shard = whole.slice_k(128, 384)
+    assert (shard.width, shard.token_width, shard.k) == (384, 384, 256)
+    assert shard.slice_k(0, 128).width == 384 and shard.slice_rows(0, 64).width == 384
+    assert shard.quantized().width == 384 and sluice.pack_quantized(shard.quantized()).width == 384
+    assert (sluice.pack_quantized(whole.quantized().columns(128, 384)).blob == shard.blob).all()
+    assert whole.quantized().columns(128, 384).columns(0, 128).rows(0, 8).width == 384
+    plain = sluice.pack(codes, scales)
+    assert plain.slice_k(0, 128).width is None and plain.slice_k(0, 128).token_width == 128
+    assert sluice.pack(codes, scales, permutation=permutation.astype(np.int32) + 100, width=500).token_width == 500
+
+
 def codes_and_scales(n=64, k=128):
     return np.zeros((n, k), np.uint8), np.ones((n, k // 128), np.float16)
 
@@ -241,6 +259,22 @@ def bad_calls():
     yield "a blob of another length", lambda: dataclasses.replace(packed, n=65), sluice.InvalidSize, "65 x 128 weights"
     yield "a blob of another type", lambda: dataclasses.replace(packed, blob=packed.blob.view(np.int8)), \
         sluice.InvalidType, "uint8"
+    yield "signed codes by name", lambda: sluice.pack(codes.astype(np.int8), scales), sluice.InvalidType, "codes is int8 and"
+    yield "codes of 32 bits", lambda: sluice.pack(codes.astype(np.int32), scales), sluice.InvalidType, "codes is int32 and"
+    yield "codes that are truths", lambda: sluice.pack(codes.astype(bool), scales), sluice.InvalidType, "codes is bool and"
+    yield "a column twice", lambda: sluice.pack(codes, scales, permutation=np.r_[np.arange(127), 5]), sluice.InvalidArgument, \
+        "permutation holds 5 twice"
+    yield "a column below 0", lambda: sluice.pack(codes, scales, permutation=np.arange(128) - 1), sluice.InvalidArgument, \
+        "permutation holds -1"
+    yield "a column past the tokens", lambda: sluice.pack(codes, scales, permutation=np.arange(128) + 1), \
+        sluice.InvalidArgument, "permutation holds 128 and must hold columns of the tokens, 0 to 127"
+    yield "a column past the width", lambda: sluice.pack(codes, scales, permutation=np.arange(128) + 173, width=300), \
+        sluice.InvalidArgument, "0 to 299"
+    yield "a permutation of floats", lambda: sluice.pack(codes, scales, permutation=np.arange(128.0)), sluice.InvalidType, "fp64"
+    yield "a permutation too short", lambda: sluice.pack(codes, scales, permutation=np.arange(64)), sluice.InvalidSize, "(128,)"
+    yield "a column twice, quantised", lambda: sluice.pack_quantized(dataclasses.replace(quantized, permutation=np.zeros(128, int))), \
+        sluice.InvalidArgument, "holds 0 twice"
+    yield "a width below k", lambda: dataclasses.replace(packed, width=64), sluice.InvalidSize, "width = 64 is less than k = 128"
     yield "a permutation of another length", lambda: dataclasses.replace(packed, permutation=np.arange(64)), \
         sluice.InvalidSize, "(128,)"
     yield "a slice in a strip", lambda: packed.slice_rows(0, 32), sluice.InvalidSize, "multiples of 64"

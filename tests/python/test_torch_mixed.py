@@ -44,14 +44,14 @@ BAD = [
     ("shape of out", lambda: st.mixed_mm(bf16(4, 256), weights(), out=bf16(4, 100)), sluice.InvalidSize,
      "out has shape (4, 100) and must have (4, 192)"),
     ("type of out", lambda: st.mixed_mm(bf16(4, 256), weights(), out=torch.zeros(4, 192, dtype=torch.float64)),
-     sluice.InvalidType, "out is of another type"),
+     sluice.InvalidType, "out is fp64"),
     ("out by columns", lambda: st.mixed_mm(bf16(4, 256), weights(), out=bf16(192, 4).t()), sluice.InvalidStride,
      "its own memory"),
     ("out against out_dtype", lambda: st.mixed_mm(bf16(4, 256), weights(), out=bf16(4, 192), out_dtype=FP16),
      sluice.InvalidArgument, "out_dtype"),
     ("shape of a bias", lambda: st.mixed_mm(bf16(4, 256), weights(), bf16(7)), sluice.InvalidSize, "bias has shape (7,)"),
     ("type of a bias", lambda: st.mixed_mm(bf16(4, 256), weights(), torch.zeros(192, dtype=torch.int32)), sluice.InvalidType,
-     "bias is of another type"),
+     "bias is int32"),
     ("gaps in a bias", lambda: st.mixed_mm(bf16(4, 256), weights(), bf16(384)[::2]), sluice.InvalidStride,
      "bias.contiguous()"),
     ("activation", lambda: st.mixed_mm(bf16(4, 256), weights(), activation="tanh"), sluice.InvalidArgument, "tanh"),
@@ -80,6 +80,24 @@ BAD = [
      "no_grad"),
     ("a gradient of a module's input", lambda: st.nn.Linear4bit.from_packed(weights())(bf16(4, 256).requires_grad_()),
      sluice.InvalidArgument, "Linear4bit has no backward"),
+    ("act-order and more columns", lambda: st.mixed_mm(bf16(4, 512), permuted(weights())), sluice.InvalidSize,
+     "x has shape (4, 512) and must have 256 columns"),
+    ("act-order and fewer columns", lambda: st.mixed_mm(bf16(4, 128), permuted(weights())), sluice.InvalidSize, "256 columns"),
+    ("act-order and e4m3", lambda: st.mixed_mm(e4m3(4, 512), permuted(weights(order="byte"))), sluice.InvalidSize, "256 columns"),
+    ("act-order and a scalar", lambda: st.mixed_mm(bf16(()), permuted(weights())), sluice.InvalidSize, "shape ()"),
+    ("a module in act-order and more columns", lambda: st.nn.Linear4bit.from_packed(permuted(weights()))(bf16(4, 512)),
+     sluice.InvalidSize, "256 columns"),
+    ("a shard and sharded tokens", lambda: st.mixed_mm(bf16(4, 128), permuted(weights()).slice_k(0, 128)), sluice.InvalidSize,
+     "256 columns"),
+    ("a scale type that is none", lambda: st.pack_e4m3(bf16(64, 128), scale_type="float8"), sluice.InvalidArgument,
+     "scale_type = 'float8' must be one of fp16, bf16, fp32"),
+    ("a scale type of torch", lambda: st.pack_e4m3(bf16(64, 128), scale_type=BF16), sluice.InvalidArgument, "scale_type = torch.bf"),
+    ("e4m3 scales too large", lambda: st.pack_e4m3(torch.full((64, 128), 1e9), scale_type="fp16"), sluice.InvalidArgument,
+     "scale_type='fp32'"),
+    ("codes of int8", lambda: st.pack(torch.zeros(64, 128, dtype=torch.int8), torch.ones(64, 1)), sluice.InvalidType,
+     "codes is int8 and must be uint8"),
+    ("a column twice", lambda: st.pack(torch.zeros(64, 128, dtype=torch.uint8), torch.ones(64, 1),
+                                       permutation=torch.zeros(128, dtype=torch.int32)), sluice.InvalidArgument, "holds 0 twice"),
     ("8 bits in 4", lambda: st.nn.Linear4bit.from_packed(st.pack_int8(bf16(64, 128))), sluice.InvalidArgument,
      "use LinearPacked"),
     ("a bias of another size", lambda: st.nn.Linear4bit.from_packed(weights(), bf16(100)), sluice.InvalidArgument, "(192,)"),
@@ -93,6 +111,13 @@ BAD = [
     ("a model that is a linear", lambda: st.nn.convert_(torch.nn.Linear(16, 16), recipe="int4"), sluice.InvalidArgument,
      "Linear4bit.from_linear(model)"),
 ]
+
+
+def test_the_package_has_it_too():
+    assert sluice.mixed_mm is st.mixed_mm and sluice.__dict__["mixed_mm"] is st.mixed_mm
+    assert "mixed_mm" not in sluice.__all__, "import * would import torch"
+    with pytest.raises(AttributeError, match="no attribute 'mixed'"):
+        sluice.mixed  # noqa: B018
 
 
 @pytest.mark.parametrize("call, kind, mention", [row[1:] for row in BAD], ids=[row[0] for row in BAD])
@@ -179,6 +204,22 @@ def test_a_module_of_e4m3_activations_quantises_its_input(on_host, act_order):
         own = st.quantize_reference(x, "row")
         with torch.no_grad():
             assert torch.equal(st.mixed_mm(own[0], layer.packed, layer.bias, scale_x=own[1], out_dtype=dtype), layer(x))
+
+
+def test_shards_in_act_order_take_whole_tokens(on_host):
+    packed, x = permuted(weights()), torch.randn(5, 256).half()
+    whole = st.mixed_mm(x, packed, out_dtype=torch.float32)
+    parts = [packed.slice_k(0, 128), packed.slice_k(128, 256)]
+    layers = [st.nn.Linear4bit.from_packed(part) for part in parts]
+    total = sum(st.mixed_mm(x, part, out_dtype=torch.float32) for part in parts)
+    assert torch.allclose(total, whole, atol=1e-3)
+    assert [layer.packed.token_width for layer in layers] == [256, 256]
+    for layer, part in zip(layers, parts):
+        again = st.nn.Linear4bit(128, 192, bias=False, format=part.format, act_order=True, width=256)
+        again.load_state_dict(layer.state_dict())
+        assert torch.equal(again(x), layer(x)) and torch.equal(layer(x), st.mixed_mm(x, part))
+        with pytest.raises(RuntimeError, match="make the module with width="):
+            st.nn.Linear4bit(128, 192, bias=False, format=part.format, act_order=True).load_state_dict(layer.state_dict())
 
 
 def checkpoint_layers():

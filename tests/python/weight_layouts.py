@@ -46,8 +46,9 @@ def gptq(layer, stored_zeros=None):
     return [[signed(word) for word in row] for row in qweight], qzeros, scales
 
 
-def gptq_zeros(layer, less, borrow=False):
-    """The words of qzeros: digits each less one for itself, or (borrow) the whole word less one in every digit."""
+def gptq_zeros(layer, less, borrow=False, overwrite=False):
+    """The words of qzeros: digits each less one for itself, or (borrow) the whole word less one in every digit, or (overwrite)
+    32-bit numbers less one laid over each other, as AutoGPTQ's writer does."""
     per = 32 // layer.bits
     rows = []
     for g in range(layer.groups):
@@ -57,7 +58,10 @@ def gptq_zeros(layer, less, borrow=False):
             for digit in range(per):
                 zero = layer.zeros[first + digit][g] if first + digit < layer.n else less
                 stored = zero if borrow else (zero - less) % (1 << layer.bits)
-                word += stored << (layer.bits * digit)
+                if overwrite:
+                    word |= ((zero - less) << (layer.bits * digit)) % (1 << 32)
+                else:
+                    word += stored << (layer.bits * digit)
             if borrow:
                 word = (word - less * sum(1 << (layer.bits * digit) for digit in range(per))) % (1 << 32)
             row.append(signed(word))

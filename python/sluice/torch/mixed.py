@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from .. import _binding
+from ..errors import InvalidSize
 from ..packed import PackedWeights
 from ._library import PLAIN, activation_number, check_out, written
 from .autograd import refuse_grad
@@ -37,14 +38,17 @@ def mixed_mm(x: Tensor, packed: PackedWeights, bias: Optional[Tensor] = None, *,
     if out is not None:
         check_out(out, out_dtype)
     if packed.permutation is not None:
-        x = permuted(x, packed.permutation)
+        x = permuted(x, packed.permutation, packed.token_width)
     if out_dtype is None:
         out_dtype = torch.bfloat16 if x.dtype is torch.float8_e4m3fn else x.dtype
     return mixed_product(x, packed.blob, bias, scale_x, activation, out, out_dtype, packed.format_number, packed.n, packed.k)
 
 
-def permuted(x: Tensor, permutation: Tensor) -> Tensor:
-    """Columns of x in the order of the weights'. torch has no index_select of e4m3: its bytes are moved."""
+def permuted(x: Tensor, permutation: Tensor, width: int) -> Tensor:
+    """Columns of x, which has ``width``, in the order of the weights'. torch has no index_select of e4m3: its bytes are moved."""
+    if x.dim() == 0 or x.shape[-1] != width:
+        raise InvalidSize(f"x has shape {tuple(x.shape)} and must have {width} columns, which the permutation of the weights counts: "
+                          "pass whole tokens, of a shard of the weights too")
     if x.dtype is torch.float8_e4m3fn:
         return x.view(torch.uint8).index_select(-1, permutation).view(torch.float8_e4m3fn)
     return x.index_select(-1, permutation)

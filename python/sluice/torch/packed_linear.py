@@ -12,8 +12,9 @@ from ..errors import InvalidArgument
 from ..formats import WeightFormat
 from ..packed import PackedWeights, pack_int4, pack_int8, pack_quantized
 from ..weights import QuantizedWeights
+from ..weights.canonical import check_width
 from .autograd import needs_grad, refuse_grad
-from .mixed import mixed_product
+from .mixed import mixed_product, permuted
 from .quantize import quantize
 
 _HEAD = 3  # numbers in weight_format: the format's, n, k
@@ -27,7 +28,8 @@ class LinearPacked(torch.nn.Module):
 
     Its state: ``weight_packed`` (the blob), ``weight_format`` (three numbers that say what the blob is; checked when a state
     is loaded), ``permutation`` if there is one, and ``bias``. ``.to()`` moves them, and changes the type of the bias alone.
-    A module to load a state into is made with the same sizes, ``format``, ``bias`` and ``act_order``.
+    A module to load a state into is made with the same sizes, ``format``, ``bias`` and ``act_order``; and with ``width``, the
+    columns of its input, if those are more than ``in_features``: of a shard in act-order (``PackedWeights.slice_k``).
     """
 
     weight_packed: Tensor
@@ -39,7 +41,7 @@ class LinearPacked(torch.nn.Module):
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, *,
                  format: Optional[WeightFormat] = None, act_order: bool = False,  # noqa: A002
-                 activations: Optional[str] = None,
+                 activations: Optional[str] = None, width: Optional[int] = None,
                  device: Union[str, int, torch.device, None] = None, dtype: Optional[torch.dtype] = None) -> None:
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
@@ -55,6 +57,8 @@ class LinearPacked(torch.nn.Module):
                                   "LinearPacked")
         nbytes = format.numbers(out_features, in_features).blob_bytes
         self._number = format.number
+        check_width(width, in_features)
+        self._width = in_features if width is None else width
         self.register_buffer("weight_packed", torch.zeros(nbytes, device=device, dtype=torch.uint8))
         self.register_buffer("weight_format", torch.tensor([self._number, out_features, in_features], dtype=torch.int64,
                                                            device=device))
@@ -73,6 +77,7 @@ class LinearPacked(torch.nn.Module):
         made.weight_packed = packed.blob
         made.weight_format = torch.tensor([made._number, packed.n, packed.k], dtype=torch.int64, device=packed.blob.device)
         made.permutation = packed.permutation
+        made._width = packed.token_width
         if bias is not None:
             made.bias = torch.nn.Parameter(bias.detach(), requires_grad=False)
         return made
@@ -105,7 +110,7 @@ class LinearPacked(torch.nn.Module):
     @property
     def packed(self) -> PackedWeights:
         """Its weights; no copy."""
-        return PackedWeights(self.weight_packed, self.out_features, self.in_features, self.format, self.permutation)
+        return PackedWeights(self.weight_packed, self.out_features, self.in_features, self.format, self.permutation, self._width)
 
     @property
     def activations(self) -> Optional[str]:
@@ -116,7 +121,7 @@ class LinearPacked(torch.nn.Module):
         if needs_grad(input, None, self.bias, None):
             refuse_grad(type(self).__name__)
         if self.permutation is not None:
-            input = input.index_select(-1, self.permutation)
+            input = permuted(input, self.permutation, self._width)
         tokens, scale_x = input, None
         if self.format.order == "byte":
             tokens, scale_x = quantize(input, "row")
@@ -133,6 +138,13 @@ class LinearPacked(torch.nn.Module):
             if got != wanted:
                 error_msgs.append(f"{prefix}weight_format: the state is of {_head_text(got)}, and this module of "
                                   f"{_head_text(wanted)}; make the module with that format")
+                return
+        order = state_dict.get(prefix + "permutation")
+        if self.permutation is not None and order is not None and not order.is_meta and order.numel() > 0:
+            least, most = int(order.min()), int(order.max())
+            if not (0 <= least and most < self._width):
+                error_msgs.append(f"{prefix}permutation: the state's holds columns {least} to {most} of the input, and this module's "
+                                  f"has {self._width}; make the module with width=, the columns of the whole tokens")
                 return
         super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
 

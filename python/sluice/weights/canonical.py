@@ -8,7 +8,7 @@ import dataclasses
 from typing import Optional, Tuple
 
 from ..errors import InvalidArgument, InvalidSize
-from ._arrays import Array, check_matrix, check_shape, check_type, library_of, type_of
+from ._arrays import Array, Library, check_matrix, check_shape, check_type, library_of, type_of
 from ._groups import check_bits, group_count, group_parts, group_view, implied_zero, integer
 
 SCALE_TYPES = ("fp16", "bf16", "fp32")
@@ -24,7 +24,8 @@ class QuantizedWeights:
     last group may be shorter; 0 is all of k. Any size is taken here, though kernels want 32, 64, 128 or 0.
 
     ``permutation``: None, or k indices: column i of ``codes`` meets column ``permutation[i]`` of the tokens, so that
-    ``D = X[:, permutation] @ W.T``. It comes from act-order, whose groups are not contiguous in the checkpoint.
+    ``D = X[:, permutation] @ W.T``. It comes from act-order, whose groups are not contiguous in the checkpoint. ``width``: the
+    columns of those tokens, None for k; more of a shard (``columns()`` says it).
     """
 
     codes: Array
@@ -33,6 +34,7 @@ class QuantizedWeights:
     group: int
     permutation: Optional[Array] = None
     bits: int = 4
+    width: Optional[int] = None
 
     def __post_init__(self) -> None:
         library_of(codes=self.codes, scales=self.scales, zeros=self.zeros, permutation=self.permutation)
@@ -51,6 +53,7 @@ class QuantizedWeights:
         if self.permutation is not None:
             check_shape("permutation", self.permutation, (k,), "an index for each column of codes")
             check_type("permutation", self.permutation, ("int32", "int64"), "it holds columns of the tokens")
+        check_width(self.width, k)
 
     @property
     def shape(self) -> Tuple[int, int]:
@@ -79,7 +82,8 @@ class QuantizedWeights:
         return dataclasses.replace(
             self, codes=self.codes[:, start:stop], scales=self.scales[:, first:last],
             zeros=None if self.zeros is None else self.zeros[:, first:last],
-            permutation=None if self.permutation is None else self.permutation[start:stop])
+            permutation=None if self.permutation is None else self.permutation[start:stop],
+            width=None if self.permutation is None else k if self.width is None else self.width)
 
     def reorder_rows(self, order: Array) -> "QuantizedWeights":
         """Output j of the result is output ``order[j]`` of this. Copies. With the permutation of the layer after it, this one
@@ -96,6 +100,28 @@ class QuantizedWeights:
                                   "a shard's")
         return dataclasses.replace(self, codes=library.take(self.codes, order, 0), scales=library.take(self.scales, order, 0),
                                    zeros=None if self.zeros is None else library.take(self.zeros, order, 0))
+
+
+def check_width(width: Optional[int], k: int) -> None:
+    """Of the tokens that a permutation of k columns is for."""
+    if width is not None and integer("width", width) < k:
+        raise InvalidSize(f"width = {width} is less than k = {k}: it is the columns of the whole tokens; leave it out, if they are k")
+
+
+def check_permutation(library: Library, permutation: Array, width: int) -> None:
+    """Looks at its numbers, so it waits for the GPU."""
+    if permutation.shape[0] == 0:
+        return
+    ordered = permutation[library.stable_order(permutation)]
+    for index in (0, -1):
+        if not 0 <= int(ordered[index]) < width:
+            raise InvalidArgument(f"permutation holds {int(ordered[index])} and must hold columns of the tokens, 0 to {width - 1}: "
+                                  "give that of the layer; of a shard say the columns of the whole tokens as width")
+    twice = ordered[1:] == ordered[:-1]
+    if bool(twice.any()):
+        value = int(ordered[1:][twice][0])
+        raise InvalidArgument(f"permutation holds {value} twice, and every column of the weights meets another of the tokens: give "
+                              "that of the layer")
 
 
 def _check_range(what: str, start: int, stop: int, size: int) -> None:

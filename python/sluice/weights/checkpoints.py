@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Optional, Sequence, Tuple
 
-from ..errors import InvalidArgument, InvalidSize
+from ..errors import InvalidArgument, InvalidSize, InvalidType
 from ._arrays import Array, Library, check_matrix, check_shape, check_type, library_of, type_of
 from ._groups import check_bits, group_count, implied_zero, integer
 from .canonical import SCALE_TYPES, QuantizedWeights
@@ -35,8 +35,9 @@ def from_gptq(qweight: Array, qzeros: Array, scales: Array, g_idx: Optional[Arra
     ``rows()`` and ``columns()``.
 
     ``wrapped_zeros``: a zero of 0 less one is -1, and "gptq" files differ in what that does to the next digit of its word:
-    "digit" nothing (as AutoGPTQ's and vLLM's readers take it), "word" borrows (as GPTQModel converts). Asked for only if a
-    digit did wrap, which needs a group with next to no negative weights.
+    "digit" nothing, "word" borrows (as GPTQModel converts). Asked for only if a digit did wrap, which needs a group with next to
+    no negative weights. Both give 0 for it; readers that add one and do not cut off (AutoGPTQ's of 2023) multiply with 16 there.
+    AutoGPTQ's own writer lays the -1 over all digits above in its word: their zeros are lost, and such a word raises.
     """
     library = library_of(qweight=qweight, qzeros=qzeros, scales=scales, g_idx=g_idx)
     check_bits(bits)
@@ -49,7 +50,7 @@ def from_gptq(qweight: Array, qzeros: Array, scales: Array, g_idx: Optional[Arra
     per_word = 32 // bits
     groups, n = scales.shape
     if k is None:
-        k = qweight.shape[0] * per_word if g_idx is None else g_idx.shape[0]
+        k = qweight.shape[0] * per_word if g_idx is None else _length("g_idx", g_idx)
     _check_words("qweight", qweight, (-(-integer("k", k) // per_word), n), f"ceil(k / {per_word}) x n")
     _check_words("qzeros", qzeros, (groups, -(-n // per_word)), f"groups x ceil(n / {per_word})")
     _check_scales("scales", scales)
@@ -106,17 +107,35 @@ def from_compressed_tensors(weight_packed: Array, weight_scale: Array, weight_sh
     zeros = None
     # compressed-tensors, compressors/pack_quantized: codes and zeros are stored as value + 8 (128), zeros packed along n.
     if weight_zero_point is not None:
+        if type_of(weight_zero_point) == "int8":
+            raise InvalidType("weight_zero_point is int8 and must be int32, ceil(n / {0}) x groups: these may be zeros that were "
+                              "unpacked, n x groups; pass them as they are stored, or make QuantizedWeights of codes and of "
+                              "zeros + {1}, cast to the scales' type".format(per_word, implied_zero(bits)))
         _check_words("weight_zero_point", weight_zero_point, (-(-n // per_word), groups), f"ceil(n / {per_word}) x groups")
         zeros = _unpack(library, library.plain(weight_zero_point), bits, 0, n)
     # ... quantization/lifecycle/forward.py: a g_idx of -1 was never set.
-    if weight_g_idx is not None and bool((weight_g_idx == -1).all()):
-        weight_g_idx = None
+    if weight_g_idx is not None:
+        _check_g_idx("weight_g_idx", weight_g_idx, k)
+        if bool((weight_g_idx == -1).all()):
+            weight_g_idx = None
     permutation = _permutation(library, "weight_g_idx", weight_g_idx, k, group)
     codes = _unpack(library, library.plain(weight_packed), bits, 1, k)
     return _canonical(library, codes, library.plain(weight_scale), zeros, group, permutation, bits)
 
 
 # ---- what they share ----
+def _length(name: str, array: Array) -> int:
+    if len(array.shape) != 1:
+        raise InvalidSize(f"{name} has shape {tuple(array.shape)} and must have one dimension, the group of each column: pass the "
+                          "tensor as it is stored")
+    return int(array.shape[0])
+
+
+def _check_g_idx(name: str, g_idx: Array, k: int) -> None:
+    check_shape(name, g_idx, (k,), "the group of each column")
+    check_type(name, g_idx, ("int32", "int64"), "pass the tensor as it is stored")
+
+
 def _check_name(what: str, value: object, names: Sequence[str]) -> None:
     if value not in names:
         raise InvalidArgument(f"{what} = {value!r} must be one of {', '.join(names)}")
@@ -183,10 +202,21 @@ def _gptq_zeros(library: Library, words: Array, bits: int, n: int, checkpoint_fo
         # GPTQModel, gptqmodel/utils/model.py: both ways of conversion are one sum over the word, carries included.
         return _unpack(library, words + sum(1 << shift for shift in range(0, 32, bits)), bits, 1, n)
     stored = _unpack(library, words, bits, 1, n)
+    # AutoGPTQ, qlinear_cuda.py: zeros less one are 32-bit numbers, of which all bits are laid into the word. So above a -1
+    # every digit is all ones, up to the top: the highest two are.
+    per_word = 32 // bits
+    lost = (stored[:, per_word - 2::per_word] == top)[:, :n // per_word] & (stored[:, per_word - 1::per_word] == top)
+    if wrapped_zeros != "word" and bool(lost.any()):
+        row, word = divmod(lost.reshape(-1).tolist().index(True), lost.shape[1])
+        raise InvalidArgument(
+            f"qzeros[{row}][{word}] of checkpoint_format = 'gptq' ends in {top}, {top}: AutoGPTQ's writer lays a zero of 0 less one "
+            "over every zero above it in its word, and those are lost: quantise again, or with symmetric codes. For a file that "
+            f"GPTQModel wrote pass wrapped_zeros='word'; if both zeros are 0 indeed, add one to each digit (of {top}: 0) and pass "
+            "checkpoint_format='gptq_v2'")
     if wrapped_zeros is None and bool((stored == top).any()):
         raise InvalidArgument(f"qzeros of checkpoint_format = 'gptq' hold {top}, a zero of 0 less one: pass wrapped_zeros="
-                              "'word' for a file that GPTQModel wrote, 'digit' for AutoGPTQ's; or checkpoint_format="
-                              "'gptq_v2', if that is what it is")
+                              "'word' for a file that GPTQModel wrote, 'digit' where each digit is its own; or "
+                              "checkpoint_format='gptq_v2', if that is what it is")
     return (stored + 1) & top
 
 
@@ -208,8 +238,7 @@ def _permutation(library: Library, name: str, g_idx: Optional[Array], k: int, gr
     """The order that sorts columns by group, None if they are sorted. Each group must then be full, but for the last."""
     if g_idx is None:
         return None
-    check_shape(name, g_idx, (k,), "the group of each column")
-    check_type(name, g_idx, ("int32", "int64"), "pass the tensor as it is stored")
+    _check_g_idx(name, g_idx, k)
     expected = library.counting(k) // (group or k)
     if bool((g_idx == expected).all()):
         return None
