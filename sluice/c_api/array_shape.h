@@ -20,8 +20,8 @@ inline std::string shape_text(const sluice_array& x) {
   return list(x.shape, x.ndim);
 }
 
-/// What has no number in sluice_dtype: below 0, so that no check takes it, and with DLPack's code and bits for
-/// messages.
+/// What has no number in sluice_dtype: below 0, so that no check takes it, and with DLPack's code and bits
+/// for messages.
 constexpr int32_t other_type(int code, int bits) {
   return -(code << 8 | bits) - 2;
 }

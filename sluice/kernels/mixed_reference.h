@@ -65,7 +65,7 @@ SLUICE_HD constexpr double weight_rounding(const WeightFormat& format, DType x, 
   const bool scale_fits = format.scale == x || (half && format.scale == DType::bf16);
   const int roundings = (grouped ? (scale_fits ? 1 : 2) : 0) + (whole ? 0 : 1);
   const double shift = !half && format.type == WeightType::uint4 ? 16.0 : 0.0;
-  const double of_zero = whole ? 0.0 : unit * (zero + shift) + (half ? 0x1p-18 : 0.0);
+  const double of_zero = whole ? 0.0 : unit * (verify::magnitude_of(zero) + shift) + (half ? 0x1p-18 : 0.0);
   const double subnormal = half && grouped ? (format.type == WeightType::uint4 ? 0x1p-27 : 0x1p-25) : 0.0;
   return scale * (1 + 3 * unit) * (roundings * unit * difference + of_zero) + subnormal;
 }
@@ -74,7 +74,7 @@ SLUICE_HD constexpr Weight weight_of(const WeightFormat& format, DType x, u32 co
   const double offset = code_offset(format.type, x), q = code_value(format.type, code);
   const double value = scale * (q - zero), size = verify::magnitude_of(scale);
   const double magnitude = size * (verify::magnitude_of(q + offset) + verify::magnitude_of(zero + offset));
-  const double lost = is_whole_zero(format, x, zero) ? 0.0 : scale * (zero + (offset == 16.0 ? 16.0 : 0.0));
+  const double lost = is_whole_zero(format, x, zero) ? 0.0 : scale * (verify::magnitude_of(zero) + (offset == 16.0 ? 16.0 : 0.0));
   return {value, magnitude, weight_rounding(format, x, verify::magnitude_of(q - zero), size, zero),
           value * value + lost * lost};
 }

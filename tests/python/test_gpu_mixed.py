@@ -12,7 +12,7 @@ import sluice  # noqa: E402
 import sluice.torch as st  # noqa: E402
 import sluice.weights as sw  # noqa: E402
 from gpu_helpers import BF16, E4M3, FP16, FP32, exactly, needs_gpu, real, whole  # noqa: E402
-from gpu_packed import Weights, seeded, whole_weights  # noqa: E402
+from gpu_packed import Weights, kernel_of, seeded, whole_weights  # noqa: E402
 from thread_helpers import in_threads  # noqa: E402
 
 pytestmark = needs_gpu
@@ -23,21 +23,26 @@ FORMATS = [sluice.WeightFormat(kind, group, scale, zeros)
            if not (kind == "e4m3" and zeros)]
 NAMES = ["-".join([f.type, str(f.group), f.scale, "zeros" if f.zeros else "plain"]) for f in FORMATS]
 LAYER = 4096
+TOKENS = {1: "narrow", 33: "strip", 300: "wide"}  # and the kernel that is planned for so many
 STEEPEST, SLACK = 1.13, 2.0**-20  # of smooth activations, as of sluice/host/mixed_data.cc
 
 
-def rounds_weights(x, weights, result):
-    """Does the planner take the kernel that makes weights of the tokens' type?"""
+def kernel_for(x, weights, result):
     names = {BF16: "bf16", FP16: "fp16", FP32: "fp32"}
-    problem = dict(m=x.shape[0], n=result.shape[1], k=x.shape[1], weights=weights.packed.format)
-    return "wide" in sluice.mixed_plan(**problem, x=names[x.dtype], d=names[result.dtype]).text
+    return kernel_of(sluice.MixedProblem(x.shape[0], result.shape[1], x.shape[1], weights.packed.format, names[x.dtype],
+                                         names[result.dtype]))
 
 
 def weight_rounding(dtype, weights):
-    """How far a weight may be from scale * (code - zero), for whole zeros: the scale and the product are rounded once each;
-    fp16's small ones lose bits."""
+    """How far a weight may be from scale * (code - zero): the scale and the product are rounded once each, if there are groups,
+    and a zero that is not whole and its difference to the code; fp16's small ones lose bits."""
     unit, least = (2.0**-11, 2.0**-25) if dtype == FP16 else (2.0**-8, 0.0)
-    return 2.01 * unit * weights.matrix().abs() + least
+    bound = (2.02 * unit * weights.matrix().abs() + least) if weights.packed.group else torch.zeros_like(weights.scales)
+    if isinstance(weights.zeros, torch.Tensor):
+        lost = unit * (weights.zeros.abs() + (16 if dtype == BF16 and weights.kind == "uint4" else 0)) + 2.0**-18
+        fraction = weights.zeros != weights.zeros.round()
+        bound = bound + fraction * 1.02 * (unit * weights.matrix().abs() + weights.scales.abs() * lost)
+    return bound
 
 
 def within_bound(result, x, weights, bias=None, activation=None):
@@ -47,8 +52,12 @@ def within_bound(result, x, weights, bias=None, activation=None):
     if bias is not None:
         value = value + bias.double()
     k = x.shape[-1]
+    usual = 2.0**-8
+    rounds = kernel_for(x, weights, result) != "narrow"
+    if rounds:  # docs/numerics.md, "Packed weights": wide, and strip with 16-bit tokens, have no offsets in their sums
+        magnitude, usual = 1.02 * (x.double().abs() @ weights.matrix().abs().T), usual + 5 * (2.0**-11 if x.dtype == FP16 else 2.0**-8)
     bound = (1.3 * (k + 16) * 2.0**-25 + (k / 32 + 40) * 2.0**-24) * magnitude + 2.0**-23 * value.abs()
-    if weights.packed.group and rounds_weights(x, weights, result):  # docs/numerics.md, "Packed weights": wide
+    if rounds:
         bound = bound + x.double().abs() @ weight_rounding(x.dtype, weights).T
     if activation == "relu":
         value = value.relu()
@@ -59,6 +68,9 @@ def within_bound(result, x, weights, bias=None, activation=None):
     low, high = (value - bound).to(result.dtype), (value + bound).to(result.dtype)
     wrong = ~((result >= low) & (result <= high))  # NaN is wrong too
     assert result.shape == value.shape and not wrong.any(), f"{wrong.sum().item()} of {wrong.numel()} are out of the bound"
+    if activation is None:  # of many elements together a worst case of each says little
+        error = (result.double() - value).norm()
+        assert error <= (usual + torch.finfo(result.dtype).eps) * value.norm(), f"off by {error / value.norm()} of all together"
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +82,7 @@ def layer_weight():
 def compiled_ahead():
     """All kernels of the layer's test, in parallel."""
     problems = [sluice.MixedProblem(m, LAYER, LAYER, weights, x, "fp32") for weights in FORMATS for x in ("bf16", "fp16")
-                for m in (1, 33)]
+                for m in TOKENS]
     sluice.compile(problems, packers=FORMATS)
 
 
@@ -89,9 +101,10 @@ def test_a_layer_quantised_from_bf16_is_within_the_bound(layer_weight, weights):
     assert (reference.matrix() - layer_weight.double()).abs().max() < close * layer_weight.double().abs().max(), \
         "the packed weights are those of the layer"
     for dtype in (BF16, FP16):
-        for m in (1, 33):
+        for m, kernel in TOKENS.items():
             x = (real(m, LAYER, dtype=FP32, seed=m) + 0.5).to(dtype)  # a mean that shows a bias
             result = st.mixed_mm(x, packed, out_dtype=FP32)
+            assert kernel_for(x, reference, result) == kernel
             within_bound(result, x, reference)
             assert torch.equal(result, st.mixed_mm(x, packed, out_dtype=FP32)), "the same bits on every run"
 

@@ -12,21 +12,21 @@ import sluice  # noqa: E402
 import sluice.torch as st  # noqa: E402
 import sluice.weights as sw  # noqa: E402
 from gpu_helpers import BF16, E4M3, FP16, FP32, exactly, needs_gpu, powers, real, whole  # noqa: E402
-from gpu_packed import Weights, whole_weights  # noqa: E402
+from gpu_packed import Weights, kernel_of, whole_weights  # noqa: E402
 
 pytestmark = needs_gpu
 
 FORMATS = [sluice.WeightFormat("uint4", group, scale, zeros, "byte")
            for group, scale, zeros in itertools.product((0, 32, 64, 128), ("fp16", "bf16", "fp32"), (False, True))]
 NAMES = ["-".join([str(f.group), f.scale, "zeros" if f.zeros else "plain"]) for f in FORMATS]
-LAYER = 2048
+LAYER, TOKENS = 4096, (1, 33, 300)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled_ahead():
     """All kernels of the layer's test, in parallel."""
     problems = [sluice.MixedProblem(m, LAYER, LAYER, weights, "e4m3", "fp32", scale_x="vector") for weights in FORMATS
-                for m in (1, 33, 100)]
+                for m in TOKENS]
     sluice.compile(problems, packers=FORMATS)
 
 
@@ -61,7 +61,8 @@ def test_a_layer_and_its_quantised_input_are_within_the_bound(weights):
     assert packed.format == weights
     reference = Weights(*packed.unpack(), weights.group, "uint4", "byte")
     assert torch.equal(reference.packed.blob, packed.blob)
-    for m in (1, 33, 100):
+    for m in TOKENS:
+        assert kernel_of(sluice.MixedProblem(m, LAYER, LAYER, weights, "e4m3", "fp32", scale_x="vector")) == "strip"
         q, scales = st.quantize(real(m, LAYER, seed=m), "row")
         result = st.mixed_mm(q, packed, scale_x=scales, out_dtype=FP32)
         within_bound(result, q, reference, scales)

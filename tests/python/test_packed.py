@@ -202,6 +202,17 @@ def test_plans_of_e4m3_tokens(cache):
     assert packed.unpack().codes.shape == (4096, 512)
 
 
+def test_the_sizes_of_the_gpu_tests_meet_every_kernel(cache):
+    """tests/python/test_gpu_mixed.py asserts it on the GPU; here for the one that plans are made for without."""
+    for kind, group, scale, zeros, order, _, _ in FORMATS:
+        packed = sluice.WeightFormat(kind, group, scale, zeros, order)
+        for m, kernel in ((1, "Narrow"), (33, "Strip"), (300, "Wide")):
+            for x in ("e4m3",) if order == "byte" else ("bf16", "fp16"):
+                plan = sluice.mixed_plan(m=m, n=4096, k=4096, weights=packed, x=x, d="fp32",
+                                         scale_x="vector" if x == "e4m3" else "none")
+                assert plan.config.startswith(f"sluice::{'Strip' if x == 'e4m3' else kernel}Config")
+
+
 def test_kernels_and_packers_are_compiled_ahead(cache, has_nvrtc):
     if not has_nvrtc:
         pytest.skip("no NVRTC")
