@@ -8,8 +8,9 @@
 The tensor core reads A's registers while the warp goes on, and ptxas knows that only as well as it does; kernels/wide.cuh
 and strip.cuh write them again in the next pass. Along every path through a function each register of an A has an age: in how many
 newer groups products have been committed since (HGMMA or QGMMA with gsb0 ends a group). WARPGROUP.DEPBAR.LE gsb0, N retires all
-but the newest N groups. A write to a register that is not retired is a hazard. Exit status 1: there is one, or no product
-was found to check.
+but the newest N groups. A write to a register that is not retired is a hazard. What a call or an indirect branch
+does is not followed, so a function with products that has one is refused. Exit status 1: there is a hazard, a function that is
+refused, or a file without a product to check. tools/scan_packed_cubins.py compiles kernels and scans them.
 """
 import pathlib
 import re
@@ -24,6 +25,10 @@ LABEL = re.compile(r"^\s*(\.L_[\w.]+):")
 FUNCTION = re.compile(r"Function : (\S+)|^\s*\.text\.(\S+):")
 NO_RESULT = re.compile(r"^(ST|RED|BAR|BRA|EXIT|NOP|SYNCS|WARPGROUP|UTMA|UBLKCP|MEMBAR|FENCE|CCTL|B[A-Z]*SY|WARPSYNC|UCGABAR|DEPBAR|"
                        r"USETMAXREG|PREFETCH|ERRBAR|CGAERRBAR)")
+PREDICATES_ALONE = ("ISETP", "FSETP", "DSETP", "HSETP2", "PLOP3", "R2P", "FCHK")
+FOUR_RESULTS = re.compile(r"\.128|M88\.4|^[HIQ]MMA\b")
+TWO_RESULTS = re.compile(r"\.64(?!x)\b|\.WIDE|M88\.2|^CS2R(?!\.32)|^D(ADD|MUL|FMA)|F2F\.F64|I2F\.F64|TRANS64")
+REFUSED = re.compile(r"^(CALL|RET|BRX|BRXU|JMP|JMX|JMXU|JCAL)\b")  # where they go is not followed
 
 
 class Instruction:
@@ -44,15 +49,18 @@ class Instruction:
         return [] if first is None else list(range(first, first + 4))
 
     def written(self):
-        first = self.register(0)
-        if first is None and re.match(r"U?P", self.operands[0]):  # a predicate is first
-            first = self.register(1) if self.name.startswith(("SHFL", "LOP3", "IADD3")) else None
-        if first is None or NO_RESULT.match(self.name):
+        if NO_RESULT.match(self.name) or self.name.startswith(PREDICATES_ALONE):
+            return []
+        index = 0
+        while index < len(self.operands) - 1 and re.fullmatch(r"U?P[\dTR]", self.operands[index]):
+            index += 1  # predicates that it writes stand before its register: SHFL PT, R4, ...; ATOMG PT, R4, ...
+        first = self.register(index)
+        if first is None:
             return []
         if self.name.startswith(PRODUCTS):
             count = int(re.search(r"64x(\d+)x", self.name)[1]) // 2
         else:
-            count = 4 if ".128" in self.name else 2 if re.search(r"\.64\b|\.WIDE", self.name) else 1
+            count = 4 if FOUR_RESULTS.search(self.name) else 2 if TWO_RESULTS.search(self.name) else 1
         return list(range(first, first + count))
 
 
@@ -129,12 +137,27 @@ def check(text):
     """(products with A in registers, messages)"""
     products, messages = 0, []
     for name, instructions, labels in functions_of(text):
-        products += sum(1 for instruction in instructions if instruction.product())
+        own = sum(1 for instruction in instructions if instruction.product())
+        products += own
+        messages += [f"{name} at {instruction.address:#06x}: {instruction.text}: refused: where it goes is not followed, and the "
+                     "function has products" for instruction in instructions if own and REFUSED.match(instruction.name)]
         for index, registers in sorted(hazards_of(instructions, labels).items()):
             instruction = instructions[index]
             messages.append(f"{name} at {instruction.address:#06x}: {instruction.text}: writes R{registers[0]}, "
                             "which a product that no wait has retired may still read")
     return products, messages
+
+
+def failures(named):
+    """Products in all of [(name, text)], and what is wrong: a text without any is."""
+    total, wrong = 0, [] if named else ["nothing to check"]
+    for name, text in named:
+        products, messages = check(text)
+        total += products
+        wrong += [f"{name}: {message}" for message in messages]
+        if products == 0:
+            wrong.append(f"{name}: no product with A in registers: nothing was checked")
+    return total, wrong
 
 
 def self_test():
@@ -155,19 +178,31 @@ def self_test():
     first_product = re.search(r".*HGMMA\S* R\d+, R(\d+),.*\n", loop)
     planted = first_product[0] + f"        /*fff0*/  HMUL2 R{first_product[1]}, R1, R2 ;\n"
     assert check(loop.replace(first_product[0], planted))[1], "a write behind a product is not found"
+    a = int(first_product[1])
+    for words, found in {f"ATOMG.E.ADD.STRONG.GPU PT, R{a}, desc[UR4][R2.64], R7": True, f"SHFL.IDX PT, R{a}, R3, RZ, 0x1f": True,
+                         f"IADD3 R{a}, P0, R1, R2, RZ": True, f"LOP3.LUT P0, R{a}, R1, R2, RZ, 0xc0, !PT": True,
+                         f"@P0 ATOMS.CAS R{a}, [R2], R7, R8": True, f"IMAD.WIDE.U32 R{a - 1}, P0, R2, R3, R4": True,
+                         f"VOTE.ANY R{a}, PT, P0": True, f"LDSM.16.M88.4 R{a - 1}, [R2]": True, f"CS2R R{a - 1}, SRZ": True,
+                         f"MATCH.ALL PT, R{a}, R3": True, f"HMMA.16816.F32 R{a - 2}, R200, R204, RZ": True,
+                         f"ISETP.NE.AND P0, PT, R{a}, RZ, PT": False, f"R2P PR, R{a}, 0x7f": False, f"STS.128 [R2], R{a}": False,
+                         f"RED.E.ADD.STRONG.GPU desc[UR4][R2.64], R{a}": False, f"FSETP.GT.AND P1, PT, R{a}, R2, PT": False,
+                         "CALL.REL.NOINC 0xf000": True, "BRX R4 -0x10": True, "RET.REL.NODEC R4 0x0": True}.items():
+        text = loop.replace(first_product[0], first_product[0] + f"        /*fff0*/  {words} ;\n")
+        assert bool(check(text)[1]) == found, f"{words}: must be {'found' if found else 'let pass'}"
+    beside = "Function : other\n        /*0000*/  CALL.REL.NOINC 0x100 ;\n"
+    assert check(beside) == (0, []), "a call where no product is"
+    assert failures([("kernel", loop), ("other", beside)])[1] == ["other: no product with A in registers: nothing was checked"]
+    assert failures([("kernel", loop)]) == (8, []) and failures([]) == (0, ["nothing to check"])
     print(f"wgmma registers: ok ({products} products)")
 
 
 def main():
     if sys.argv[1:] == ["--self-test"]:
         return self_test()
-    texts = [pathlib.Path(name).read_text() for name in sys.argv[1:]] or [sys.stdin.read()]
-    checked = [check(text) for text in texts]
-    products = sum(count for count, _ in checked)
-    for _, messages in checked:
-        print("\n".join(messages), end="\n" if messages else "")
-    print(f"{products} products with A in registers")
-    if products == 0 or any(messages for _, messages in checked):
+    named = [(name, pathlib.Path(name).read_text()) for name in sys.argv[1:]] or [("standard input", sys.stdin.read())]
+    products, messages = failures(named)
+    print("\n".join([*messages, f"{products} products with A in registers"]))
+    if messages:
         sys.exit(1)
 
 

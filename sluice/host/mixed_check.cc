@@ -171,4 +171,22 @@ Result<Comparison> DeviceData::check(int copy, WeightRounding rounding) const {
   return found;
 }
 
+MixedProblem small_problem(MixedProblem p) {
+  constexpr i64 kMost = 1024;  // k: sums of whole numbers stay exact; tiles enough for every cluster
+  if (p.k > kMost) p.ld_x = p.k = kMost;
+  p.m = std::min<i64>(p.m, 64);
+  p.n = std::min<i64>(p.n, 512);
+  p.ld_d = p.ld_c = 0;
+  return p;
+}
+
+Result<Comparison> check_config(const Device& device, const DeviceData& data, const MixedConfig& config,
+                                Stream stream) {
+  const Result<Kernel> kernel = prepare(device, Plan{.problem = data.problem(), .config = config});
+  if (!kernel) return kernel.error();
+  if (Result<void> done = data.poison(stream); !done) return done.error();
+  if (Result<void> done = launch(*kernel, data.args(), stream); !done) return done.error();
+  return data.check(0, rounding_of(config));
+}
+
 }  // namespace sluice::mixed

@@ -51,4 +51,11 @@ class DeviceData {
   std::shared_ptr<const Device> device_;
 };
 
+/// A small problem of what config takes `problem`, with the same options.
+MixedProblem small_problem(MixedProblem problem);
+/// Launches the config's kernel on `data` and checks: of whole numbers no bit may be wrong. Errors: prepare,
+/// driver.
+Result<Comparison> check_config(const Device& device, const DeviceData& data, const MixedConfig& config,
+                                Stream stream);
+
 }  // namespace sluice::mixed

@@ -74,7 +74,9 @@ SLUICE_HD constexpr Weight weight_of(const WeightFormat& format, DType x, u32 co
   const double offset = code_offset(format.type, x), q = code_value(format.type, code);
   const double value = scale * (q - zero), size = verify::magnitude_of(scale);
   const double magnitude = size * (verify::magnitude_of(q + offset) + verify::magnitude_of(zero + offset));
-  const double lost = is_whole_zero(format, x, zero) ? 0.0 : scale * (verify::magnitude_of(zero) + (offset == 16.0 ? 16.0 : 0.0));
+  const double lost = is_whole_zero(format, x, zero)
+                          ? 0.0
+                          : scale * (verify::magnitude_of(zero) + (offset == 16.0 ? 16.0 : 0.0));
   return {value, magnitude, weight_rounding(format, x, verify::magnitude_of(q - zero), size, zero),
           value * value + lost * lost};
 }

@@ -155,7 +155,9 @@ inline MixedCase random_case(const std::vector<MixedConfig>& configs, u64 seed) 
   k = std::max<i64>(k, extents.least_k);
   MixedCase made{.problem = problem_of(c, m, n, k),
                  .config = c,
-                 .kind = dice.one_in(4) ? DataKind::real : DataKind::exact,
+                 .kind = !dice.one_in(4) ? DataKind::exact
+                         : seed % 2 == 0 ? DataKind::real
+                                         : DataKind::positive,
                  .shift = dice.one_in(2) ? 0 : dice.between(1, 5)};
   if (dice.one_in(2)) made.problem.ld_x += token_unit(made.problem.x) * dice.between(0, 5);
   if (dice.one_in(2)) made.problem.ld_d = d_columns(made.problem) + dice.between(0, 9);

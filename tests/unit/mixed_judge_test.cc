@@ -11,6 +11,10 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include <sluice/host/mixed_check.h>
+#include <sluice/host/planner/mixed_checks.h>
+
+#include "bench/mixed_session.h"
 #include "emulated_products.h"
 #include "packed_formats.h"
 
@@ -161,6 +165,38 @@ TEST(mixed_judge, sees_the_bias_of_weights_that_are_cut_instead_of_rounded) {
     EXPECT_GT(found.mean_ratio, 1.2) << kernel.name << describe(found);
     EXPECT_FALSE(found.passed());
   }
+}
+
+// bench and the tuner launch a candidate's own kernel on it before they time anything.
+TEST(mixed_judge, every_candidate_takes_the_small_problem_of_whole_numbers) {
+  const DeviceInfo device{};
+  std::vector<MixedProblem> problems{
+      {.m = 5, .n = 6144, .k = 4096, .x = DType::bf16, .d = DType::bf16, .norm_x = true, .residual = true},
+      {.m = 16, .n = 28672, .k = 4096, .activation = Activation::silu, .gated = true},
+      {.m = 33, .n = 100, .k = 40, .ld_x = 48, .ld_d = 111},
+      {.m = 4096, .n = 4096, .k = 14336, .x = DType::fp16, .weights = {.type = WeightType::int8, .group = 0}},
+      {.m = 300,
+       .n = 8192,
+       .k = 28672,
+       .x = DType::e4m3,
+       .d = DType::e4m3,
+       .weights = {.order = FragmentOrder::byte},
+       .gated = true,
+       .scale_d = ScaleMode::tensor}};
+  for (const bench::MixedCase& item : bench::mixed_set()) problems.push_back(item.problem);
+  i64 checked = 0;
+  for (const MixedProblem& problem : problems) {
+    const auto plans = mixed::candidates(problem, device);
+    ASSERT_TRUE(plans.ok()) << plans.error().message;
+    const auto data = mixed::random_data(mixed::small_problem(plans->at(0).problem), DataKind::exact, 1);
+    ASSERT_TRUE(data.ok()) << data.error().message;
+    for (const mixed::Plan& plan : *plans) {
+      const auto taken = mixed::check_plan({.problem = data->problem, .config = plan.config}, device);
+      EXPECT_TRUE(taken.ok()) << to_string(plan.config) << taken.error().message;
+      ++checked;
+    }
+  }
+  EXPECT_GT(checked, 1000);
 }
 
 }  // namespace
