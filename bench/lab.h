@@ -17,7 +17,7 @@
 
 namespace sluice::bench {
 
-/// How things are timed. The defaults are the method of docs/performance.md.
+/// How things are timed. A file of results says which rounds, rests and replays it had.
 struct Method {
   bool cold = true;         // rotate over copies of A, B and D so that L2 holds none of them
   int rounds = 9;           // timed replays of every contender, in turn

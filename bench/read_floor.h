@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The floor under a product that is all weights: a kernel that does nothing but read B with plain 16-byte
+// What a product that is all weights is held to: a kernel that does nothing but read B with plain 16-byte
 // loads. Timed beside the others in the same run; no result depends on what it reads.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ratios are peer time over our time, so above 1 means that ours is faster; but for the read floor, whose
+// Ratios are peer time over our time, so above 1 means that ours is faster; but for the plain read, whose
 // column says how many times as long as it ours takes.
 #include "cli/mixed_table.h"
 
@@ -30,14 +30,14 @@ Table table_of(bool tuned) {
   std::vector<Column> columns = {{.title = "problem", .width = 36, .align = Align::left},
                                  {.title = "sluice kernel", .width = 26, .align = Align::left},
                                  {.title = "us", .width = 7},
-                                 {.title = "floor", .width = 7},
-                                 {.title = "of floor", .width = 8},
+                                 {.title = "read us", .width = 7},
+                                 {.title = "of read", .width = 8},
                                  {.title = "FP8", .width = 7},
                                  {.title = "x FP8", .width = 6},
                                  {.title = "16-bit", .width = 7},
                                  {.title = "x 16", .width = 6}};
   if (tuned)
-    for (const char* title : {"tuned", "of floor", "x FP8"}) columns.push_back({.title = title, .width = 8});
+    for (const char* title : {"tuned", "of read", "x FP8"}) columns.push_back({.title = title, .width = 8});
   columns.push_back({.title = "right", .width = 5, .align = Align::left});
   return Table(std::move(columns));
 }

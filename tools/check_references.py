@@ -17,7 +17,7 @@ WORD = re.compile(r"(?<![\w/<.$*-])((?:[\w.-]+/)*[\w-]+\.(?:" + "|".join(KINDS) 
 LEFT_OUT = ("tools/check_", "docs/findings/", "docs/decisions/", "docs/performance.md", "CHANGELOG.md", "bench/results/")
 # Of others, of a user's, and those that a page makes up.
 FOREIGN = re.compile(r"^(cuda|cuda_runtime|nvrtc|cublasLt|stdint|fmt/format)\.h$|NAME|^my_|^summary\.txt$"
-                     r"|^(awq|auto_gptq|gptqmodel|quantization|vllm)/")
+                     r"|^(awq|auto_gptq|gptqmodel|quantization|vllm)/|^qlinear_cuda\.py$")
 COMMENT = {"cuh": "//", "cc": "//", "h": "//", "py": "#", "sh": "#", "txt": "#"}
 
 
