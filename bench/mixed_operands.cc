@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // source_ holds what is shared: the blobs, one for each set there may be, and tokens with their sums on the
-// host. A set is a blob of source_ with an X and a D of its own. exact_ is a small problem of whole numbers.
+// host. A set is a blob of source_ with an X and a D of its own.
 #include "bench/mixed_operands.h"
 
 #include <algorithm>
@@ -96,7 +96,6 @@ Result<void> MixedOperands::open(const MixedProblem& problem) {
     sums_.insert(sums_.end(), row, row + problem_.n);
   }
   if (Result<void> opened = open_scales(); !opened) return opened;
-  if (Result<void> opened = open_exact(); !opened) return opened;
   return open_sets();
 }
 
@@ -111,17 +110,6 @@ Result<void> MixedOperands::open_source() {
       mixed::DeviceData::create(lab_.device, *std::move(host), sets_for(lab_, blob, kMaxCopies));
   if (!made) return made.error();
   source_ = *std::move(made);
-  return {};
-}
-
-/// Whole numbers, of which no bit may be wrong.
-Result<void> MixedOperands::open_exact() {
-  Result<mixed::HostData> host =
-      mixed::random_data(mixed::small_problem(problem_), mixed::DataKind::exact, lab_.method.seed);
-  if (!host) return host.error();
-  Result<mixed::DeviceData> made = mixed::DeviceData::create(lab_.device, *std::move(host));
-  if (!made) return made.error();
-  exact_ = *std::move(made);
   return {};
 }
 
@@ -248,10 +236,6 @@ Result<std::vector<u8>> MixedOperands::read_sample() const {
 
 Result<std::string> MixedOperands::check(const Contender& contender, const AnyPlan& plan) {
   const Stream stream = lab_.stream.get();
-  const MixedConfig& config = std::get<mixed::Plan>(plan).config;
-  const Result<Comparison> exact = mixed::check_config(lab_.device, *exact_, config, stream);
-  if (!exact) return exact.error();
-  if (!exact->passed()) return "of whole numbers: " + describe(*exact);
   if (Result<void> done = sets_[0].d.fill(kPoison, stream); !done) return done.error();
   if (Result<void> done = contender.launch(0, stream); !done) return done.error();
   if (Result<void> done = lab_.stream.synchronize(); !done) return done.error();
@@ -270,7 +254,8 @@ Result<std::string> MixedOperands::check(const Contender& contender, const AnyPl
     looked_at.scale_d.resize(sizeof kScaleD);
     std::memcpy(looked_at.scale_d.data(), &kScaleD, sizeof kScaleD);
   }
-  return verdict_on(mixed::judge(looked_at, sums_, *d, 0, mixed::rounding_of(config)), false);
+  return verdict_on(
+      mixed::judge(looked_at, sums_, *d, 0, mixed::rounding_of(std::get<mixed::Plan>(plan).config)), false);
 }
 
 }  // namespace sluice::bench

@@ -37,7 +37,6 @@ class MixedOperands final : public TuneOperands {
     DeviceBuffer x, d;
   };
   Result<void> open_source();
-  Result<void> open_exact();
   Result<void> open_sets();
   Result<void> open_scales();
   Result<void> open_norm_and_residual();
@@ -46,7 +45,7 @@ class MixedOperands final : public TuneOperands {
 
   const Lab& lab_;
   MixedProblem problem_;  // leading dimensions filled in
-  std::optional<mixed::DeviceData> source_, exact_;
+  std::optional<mixed::DeviceData> source_;
   std::vector<Set> sets_;
   DeviceBuffer scale_x_, scale_d_, gamma_, c_;
   std::vector<i64> tokens_;  // that are looked at

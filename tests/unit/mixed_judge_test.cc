@@ -167,7 +167,7 @@ TEST(mixed_judge, sees_the_bias_of_weights_that_are_cut_instead_of_rounded) {
   }
 }
 
-// bench and the tuner launch a candidate's own kernel on it before they time anything.
+// bench launches a candidate on it before it times anything.
 TEST(mixed_judge, every_candidate_takes_the_small_problem_of_whole_numbers) {
   const DeviceInfo device{};
   std::vector<MixedProblem> problems{
