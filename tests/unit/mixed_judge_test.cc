@@ -174,6 +174,8 @@ TEST(mixed_judge, every_candidate_takes_the_small_problem_of_whole_numbers) {
       {.m = 5, .n = 6144, .k = 4096, .x = DType::bf16, .d = DType::bf16, .norm_x = true, .residual = true},
       {.m = 16, .n = 28672, .k = 4096, .activation = Activation::silu, .gated = true},
       {.m = 33, .n = 100, .k = 40, .ld_x = 48, .ld_d = 111},
+      {.m = 8, .n = 1280, .k = 8192, .weights = {.group = 32}},
+      {.m = 700, .n = 72, .k = 392, .weights = {.group = 32}},
       {.m = 4096, .n = 4096, .k = 14336, .x = DType::fp16, .weights = {.type = WeightType::int8, .group = 0}},
       {.m = 300,
        .n = 8192,
@@ -195,7 +197,7 @@ TEST(mixed_judge, every_candidate_takes_the_small_problem_of_whole_numbers) {
       EXPECT_TRUE(taken.ok()) << to_string(plan.config) << taken.error().message;
       ++checked;
     }
-    if (&problem - problems.data() >= 6) continue;
+    if (&problem - problems.data() >= 8) continue;
     const std::vector<u8> unwritten(static_cast<size_t>(mixed::d_buffer_bytes(data->problem, 0)), 0xFF);
     EXPECT_EQ(mixed::judge(*data, mixed::reference_sums(*data), unwritten, 0).inexact_inputs, 0)
         << to_string(data->problem);

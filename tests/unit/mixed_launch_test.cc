@@ -6,7 +6,6 @@
 #include <limits>
 
 #include <sluice/host/mixed.h>
-#include <sluice/host/mixed_check.h>
 
 #include "allocation_counter.h"
 #include "mixed_launch_fixture.h"
@@ -71,30 +70,6 @@ TEST_F(MixedLaunch, of_a_chain_has_an_sm_to_itself_where_there_are_enough) {
   EXPECT_TRUE(alone(smem_of(64 * 64, overlap, 2)));
   EXPECT_FALSE(alone(smem_of(64 * 32, overlap, 4))) << "clusters of four may not find so many SMs";
   EXPECT_FALSE(alone(smem_of(64 * 132, {}, 1))) << "it begins when the launch before has ended";
-}
-
-/// bench and tune launch every candidate on such a problem before they time it: one that it cannot have would
-/// be no candidate any more.
-TEST_F(MixedLaunch, every_candidate_takes_a_small_problem_of_its_kind) {
-  int checked = 0;
-  for (const DType x : {DType::bf16, DType::fp16, DType::e4m3})
-    for (const i64 m : {1, 3, 8, 16, 33, 64, 128, 700, 4096})
-      for (const auto& [n, k] : {std::pair<i64, i64>{1280, 8192}, {28672, 4096}, {4096, 14336}, {72, 392}})
-        for (const int group : {0, 32, 128}) {
-          MixedProblem p{.m = m, .n = n, .k = k, .x = x, .weights = {.group = group}};
-          if (x == DType::e4m3) p.weights.order = FragmentOrder::byte, p.scale_x = ScaleMode::vector;
-          p.norm_x = m <= 8 && is_16bit(x) && x == DType::bf16 && group == 128;
-          const Result<std::vector<mixed::Plan>> plans = mixed::candidates(p, device().info());
-          ASSERT_TRUE(plans.ok()) << to_string(p) << ": " << plans.error().message;
-          for (const mixed::Plan& plan : *plans) {
-            const mixed::Plan small{.problem = mixed::small_problem(p), .config = plan.config};
-            const Result<mixed::Kernel> kernel = mixed::prepare(device(), small);
-            ASSERT_TRUE(kernel.ok()) << to_string(p) << ", " << unit_text(plan.config) << ": "
-                                     << kernel.error().message;
-            ++checked;
-          }
-        }
-  EXPECT_GT(checked, 1000);
 }
 
 TEST_F(MixedLaunch, vectors_only_where_every_row_of_d_allows_them) {
