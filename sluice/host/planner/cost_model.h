@@ -9,10 +9,10 @@
 
 namespace sluice {
 
-/// Clocks are SM clocks. What `sluice fit` may move was fitted to the 372 problems of
-/// bench/shapes/records.txt (H200, 2026-11-21; docs/tuning.md, "Fitting the model"), and what concerns
-/// repeated bytes, sums of parts and the exchange again on 2026-11-22, to 287 problems of 1 to 1024 rows; the
-/// comments say what a constant stands for, and where it started.
+/// Clocks are SM clocks. What `sluice fit` may move was fitted on an H200 to the 372 problems of the first
+/// records, what few tokens and splits feel to 258 others (2026-11-21), sums of parts, the exchange and
+/// repeated bytes again to 287 (2026-11-22), and six constants to 656 (2026-11-23): docs/tuning.md, "Fitting
+/// the model". The comments say what a constant stands for, and where it started.
 struct CostConstants {
   // Dense rates of one SM at full clock (NVIDIA H100 white paper): the clock is the sustained rate over it.
   double flops_per_clock_16bit = 4096;
