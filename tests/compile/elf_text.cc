@@ -33,7 +33,7 @@ Error damaged(const char* what) {
 
 }  // namespace
 
-Result<std::vector<u64>> instructions_of(std::string_view cubin, const std::string& kernel) {
+Result<std::vector<Instruction>> instructions_of(std::string_view cubin, const std::string& kernel) {
   const auto header = read<Elf64_Ehdr>(cubin, 0);
   if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return damaged("no ELF header");
   const auto section = [&](u64 i) {
@@ -50,9 +50,10 @@ Result<std::vector<u64>> instructions_of(std::string_view cubin, const std::stri
     if (name.substr(0, name.find('\0')) != ".text." + kernel) continue;
     const auto text = contents(cubin, *candidate);
     if (!text || text->size() % kInstructionBytes != 0) return damaged("the text is cut off");
-    std::vector<u64> words;
-    for (u64 at = 0; at < text->size(); at += kInstructionBytes) words.push_back(*read<u64>(*text, at));
-    return words;
+    std::vector<Instruction> instructions;
+    for (u64 at = 0; at < text->size(); at += kInstructionBytes)
+      instructions.push_back({*read<u64>(*text, at), *read<u64>(*text, at + 8)});
+    return instructions;
   }
   return damaged(("no section .text." + kernel).c_str());
 }

@@ -12,7 +12,14 @@
 
 namespace sluice::test {
 
-/// The low 64 bits of each 16-byte sm_90a instruction in section ".text.<kernel>".
-Result<std::vector<u64>> instructions_of(std::string_view cubin, const std::string& kernel);
+/// 16 bytes of sm_90a.
+struct Instruction {
+  u64 low = 0;
+  u64 high = 0;
+  bool operator==(const Instruction&) const = default;
+};
+
+/// Each instruction in section ".text.<kernel>".
+Result<std::vector<Instruction>> instructions_of(std::string_view cubin, const std::string& kernel);
 
 }  // namespace sluice::test

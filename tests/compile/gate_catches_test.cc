@@ -130,6 +130,60 @@ TEST_F(GateCatches, a_missing_proxy_fence) {
   EXPECT_EQ(found, std::vector<std::string>{"1 fence.proxy.async, not 2 or more"});
 }
 
+/// The count of a tile's peers, with another PTX instruction in its place.
+std::string counted_by(const std::string& instruction) {
+  KernelConfig splits = kSmall;
+  splits.combine = Combine::last_arriver;
+  return fmt::format(
+      R"(#include <sluice/device/ptx/global.cuh>
+namespace sluice::ptx {{
+SLUICE_DEVICE u32 planted_count(u32* address, u32 bound) {{
+  u32 old;
+  asm volatile("{};" : "=r"(old) : "l"(address), "r"(bound) : "memory");
+  return old;
+}}
+}}
+#define atomic_inc_acq_rel planted_count
+{})",
+      instruction, unit_text(splits));
+}
+
+TEST_F(GateCatches, a_count_of_peers_that_orders_too_little) {
+  KernelConfig splits = kSmall;
+  splits.combine = Combine::last_arriver;
+  const auto planted_faults = [&](const std::string& instruction) {
+    return faults(counted_by(instruction), splits);
+  };
+  const std::string release = "peers are counted without a release of the GPU's memory",
+                    acquire = "peers are counted without an acquire before the group goes on",
+                    inc = "peers are counted by another atomic than inc.gpu";
+  using Faults = std::vector<std::string>;
+  EXPECT_EQ(planted_faults("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2"), Faults{});
+  EXPECT_EQ(planted_faults("atom.relaxed.gpu.global.inc.u32 %0, [%1], %2"), (Faults{release, acquire}));
+  EXPECT_EQ(planted_faults("atom.acquire.gpu.global.inc.u32 %0, [%1], %2"), Faults{release});
+  EXPECT_EQ(planted_faults("atom.release.gpu.global.inc.u32 %0, [%1], %2"), Faults{acquire});
+  EXPECT_EQ(planted_faults("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2"), Faults{inc});
+  EXPECT_TRUE(one_says(planted_faults("atom.acq_rel.cta.global.inc.u32 %0, [%1], %2"), inc));
+  EXPECT_EQ(planted_faults("ld.relaxed.gpu.global.u32 %0, [%1]"),
+            Faults{"nobody counts the peers of a tile"});
+}
+
+TEST_F(GateCatches, a_count_of_peers_before_the_group_has_written) {
+  KernelConfig splits = kSmall;
+  splits.combine = Combine::last_arriver;
+  // A member that does nothing in its place.
+  const std::string unpublished =
+      "#include <sluice/device/machine.cuh>\n#define publish_partial end_tile\n" + unit_text(splits);
+  EXPECT_TRUE(
+      one_says(faults(unpublished, splits), "peers are counted without a barrier after the group's stores"));
+}
+
+TEST_F(GateCatches, an_atomic_where_no_peers_meet) {
+  KernelConfig splits = kSmall;
+  splits.combine = Combine::last_arriver;
+  EXPECT_TRUE(one_says(faults(unit_text(splits), kSmall), "1 global atomic, not 0"));
+}
+
 TEST_F(GateCatches, the_wrong_tensor_core_type) {
   const KernelConfig fp8{
       .schedule = Schedule::ping_pong, .tile = {64, 16, 128}, .a = DType::e4m3, .b = DType::e4m3};
@@ -160,11 +214,11 @@ TEST_F(GateCatches, a_store_where_the_product_must_be_added_and_the_other_way_ro
 
 TEST_F(GateCatches, a_cubin_cut_short_at_any_byte) {
   Cubin cubin = compile(unit_text(kSmall));
-  const Result<std::vector<u64>> whole = instructions_of(cubin.image, kEntryName);
+  const Result<std::vector<Instruction>> whole = instructions_of(cubin.image, kEntryName);
   ASSERT_TRUE(whole);
   int refused = 0;
   for (size_t size = 0; size < cubin.image.size(); size += 97) {
-    const Result<std::vector<u64>> words =
+    const Result<std::vector<Instruction>> words =
         instructions_of(std::string_view(cubin.image).substr(0, size), kEntryName);
     if (words)
       ASSERT_EQ(*words, *whole) << size;  // only what the scan does not read is missing

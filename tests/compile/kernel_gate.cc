@@ -4,11 +4,56 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include <sluice/host/jit/source.h>
 
 #include "tests/compile/elf_text.h"
 
 namespace sluice::test {
+namespace {
+
+/// How the parts of a tile come together: a group writes its sums (stores); all of it have (a barrier); one
+/// thread releases them to the GPU, counts, and acquires what the peers released. Any other order is wrong
+/// once in a million launches, which no test sees.
+std::vector<std::string> meeting_faults(const std::vector<Instruction>& all, const OpcodeTable& opcodes) {
+  const int count = static_cast<int>(all.size());
+  const auto any_of = [&](int i, std::initializer_list<Op> ops) {
+    for (const Op op : ops)
+      if (opcodes.is(all[static_cast<size_t>(i)], op)) return true;
+    return false;
+  };
+  /// The next one from `i` on that is one of `ops`; -1 or `count` if there is none.
+  const auto next = [&](int i, int step, std::initializer_list<Op> ops) {
+    for (i += step; i >= 0 && i < count && !any_of(i, ops);) i += step;
+    return i;
+  };
+  const auto is = [&](int i, Op op) { return i >= 0 && i < count && any_of(i, {op}); };
+
+  std::vector<std::string> faults;
+  const auto must = [&](bool held, const char* fault) {
+    if (!held && std::find(faults.begin(), faults.end(), fault) == faults.end()) faults.push_back(fault);
+  };
+  int meetings = 0;
+  for (int i = 0; i < count; ++i) {
+    if (!is(i, Op::global_atomic)) continue;
+    ++meetings;
+    must(opcodes.is_gpu_increment(all[static_cast<size_t>(i)]),
+         "peers are counted by another atomic than inc.gpu");
+    const int before = next(i, -1, {Op::release_gpu, Op::barrier, Op::global_store});
+    must(is(before, Op::release_gpu), "peers are counted without a release of the GPU's memory");
+    // A release is several instructions of one number.
+    const int barrier =
+        is(before, Op::release_gpu) ? next(before, -1, {Op::barrier, Op::global_store}) : before;
+    must(is(barrier, Op::barrier), "peers are counted without a barrier after the group's stores");
+    const int after = next(i, 1, {Op::acquire, Op::barrier});
+    must(is(after, Op::acquire), "peers are counted without an acquire before the group goes on");
+  }
+  must(meetings > 0, "nobody counts the peers of a tile");
+  return faults;
+}
+
+}  // namespace
 
 std::vector<std::string> kernel_faults(const KernelConfig& config, const Cubin& cubin,
                                        const OpcodeTable& opcodes) {
@@ -27,7 +72,7 @@ std::vector<std::string> kernel_faults(const KernelConfig& config, const Cubin& 
   // warning.
   must(report.log.empty(), "the compiler said: " + report.log);
 
-  const Result<std::vector<u64>> instructions = instructions_of(cubin.image, kEntryName);
+  const Result<std::vector<Instruction>> instructions = instructions_of(cubin.image, kEntryName);
   if (!instructions) {
     faults.push_back(instructions.error().message);
     return faults;
@@ -54,6 +99,12 @@ std::vector<std::string> kernel_faults(const KernelConfig& config, const Cubin& 
   if (by_tma) at_least(Op::fence_async, 1 + count(leaves));  // one for the barriers, one before each store
   for (const Op other : {Op::tma_store, Op::tma_add, Op::global_add})
     if (other != leaves || !(by_tma || added)) none(other);
+  if (config.combine != Combine::last_arriver) {
+    none(Op::global_atomic);
+  } else {
+    const std::vector<std::string> meeting = meeting_faults(*instructions, opcodes);
+    faults.insert(faults.end(), meeting.begin(), meeting.end());
+  }
   return faults;
 }
 

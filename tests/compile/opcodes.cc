@@ -11,8 +11,6 @@
 
 #include <sluice/host/jit/source.h>
 
-#include "tests/compile/elf_text.h"
-
 namespace sluice::test {
 namespace {
 
@@ -27,7 +25,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) {}(const __grid_constant__ 
   const unsigned s = __cvta_generic_to_shared(smem);
   {}
   {}
-  out[threadIdx.x] = f[0] + f[1] + f[2] + f[3];
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(s + 4 * threadIdx.x), "f"(f[0] + f[1] + f[2] + f[3]) : "memory");
 }}
 )";
 
@@ -51,6 +49,15 @@ constexpr const char* kBulkCopy =
     R"(asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 128, [%2];"
                     ::"r"(s), "l"(x), "r"(s + 1024) : "memory");)";
 
+/// With its answer used: else it is a reduction.
+std::string atomic(const char* semantics, const char* operation) {
+  return fmt::format(
+      R"(asm volatile("atom.{}.global.{} %0, [%1], %0;" : "+r"(y) : "l"(out) : "memory"); f[0] += y;)",
+      semantics, operation);
+}
+const std::string kRelaxed = atomic("relaxed.gpu", "inc.u32"), kAcquire = atomic("acquire.gpu", "inc.u32"),
+                  kRelease = atomic("release.gpu", "inc.u32");
+
 struct Probe {
   Op op;
   std::string context;
@@ -71,18 +78,26 @@ std::vector<Probe> probes() {
       {Op::setmaxnreg, "", R"(asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");)"},
       {Op::local_load, "", R"(asm volatile("ld.local.f32 %0, [%1];" : "=f"(f[0]) : "r"(y) : "memory");)"},
       {Op::local_store, "", R"(asm volatile("st.local.f32 [%0], %1;" ::"r"(y), "f"(f[0]) : "memory");)"},
+      {Op::global_store, "", R"(asm volatile("st.global.f32 [%0], %1;" ::"l"(out), "f"(f[0]) : "memory");)"},
+      {Op::barrier, "", R"(asm volatile("barrier.sync.aligned 1, 64;" ::: "memory");)"},
+      {Op::global_atomic, "f[0] += y;", kRelaxed},
+      {Op::acquire, kRelaxed, kAcquire},
+      {Op::release_gpu, "__threadfence_block();" + kRelaxed, kRelease},
   };
 }
 
-Result<std::set<u32>> opcodes_in(const Compiler& compiler, const Probe& probe, bool with_statement) {
-  const std::string unit =
-      fmt::format(kUnit, kEntryName, probe.context, with_statement ? probe.statement : "");
-  const Result<Cubin> cubin = compiler.compile(unit);
+Result<std::vector<Instruction>> compiled(const Compiler& compiler, const std::string& context,
+                                          const std::string& statement) {
+  const Result<Cubin> cubin = compiler.compile(fmt::format(kUnit, kEntryName, context, statement));
   if (!cubin) return cubin.error();
-  const Result<std::vector<u64>> words = instructions_of(cubin->image, kEntryName);
-  if (!words) return words.error();
+  return instructions_of(cubin->image, kEntryName);
+}
+
+Result<std::set<u32>> opcodes_in(const Compiler& compiler, const Probe& probe, bool with_statement) {
+  const auto instructions = compiled(compiler, probe.context, with_statement ? probe.statement : "");
+  if (!instructions) return instructions.error();
   std::set<u32> ids;
-  for (const u64 word : *words) ids.insert(static_cast<u32>(word) & kOpcodeMask);
+  for (const Instruction& each : *instructions) ids.insert(static_cast<u32>(each.low) & kOpcodeMask);
   return ids;
 }
 
@@ -90,8 +105,9 @@ Result<std::set<u32>> opcodes_in(const Compiler& compiler, const Probe& probe, b
 
 const char* name_of(Op op) {
   constexpr const char* kNames[kOpCount] = {
-      "WGMMA (16-bit)",    "WGMMA (fp8)", "TMA load",       "TMA store",  "TMA addition",
-      "fence.proxy.async", "setmaxnreg",  "red.global.add", "local load", "local store"};
+      "WGMMA (16-bit)",    "WGMMA (fp8)", "TMA load",       "TMA store",   "TMA addition",
+      "fence.proxy.async", "setmaxnreg",  "red.global.add", "local load",  "local store",
+      "global store",      "barrier",     "global atomic",  "release.gpu", "acquire"};
   return kNames[static_cast<int>(op)];
 }
 
@@ -113,12 +129,49 @@ Result<OpcodeTable> OpcodeTable::calibrate(const Compiler& compiler) {
                       compiler.version(), name_of(probe.op), fresh.size(), fmt::join(fresh, ", 0x"))};
     table.ids_[static_cast<int>(probe.op)] = fresh[0];
   }
+  if (Result<void> increment = table.calibrate_increment(compiler); !increment) return increment.error();
   return table;
 }
 
-int OpcodeTable::count(std::span<const u64> instructions, Op op) const {
+/// The bits in which atomics of one context differ name their operation and scope.
+Result<void> OpcodeTable::calibrate_increment(const Compiler& compiler) {
+  constexpr u64 kNotScheduling = (u64{1} << 41) - 1;  // above lie stalls and barriers, which ptxas chooses
+  const auto high_word = [&](const char* semantics, const char* operation) -> Result<u64> {
+    const auto instructions = compiled(compiler, "", atomic(semantics, operation));
+    if (!instructions) return instructions.error();
+    for (const Instruction& each : *instructions)
+      if (is(each, Op::global_atomic)) return each.high & kNotScheduling;
+    return Error{ErrorCode::toolchain, fmt::format("{}: atom.{} is no atomic", semantics, operation)};
+  };
+  const Result<u64> increment = high_word("relaxed.gpu", "inc.u32");
+  if (!increment) return increment.error();
+  increment_ = *increment;
+  const std::pair<const char*, const char*> others[] = {{"relaxed.gpu", "add.u32"},
+                                                        {"relaxed.gpu", "dec.u32"},
+                                                        {"relaxed.gpu", "max.u32"},
+                                                        {"relaxed.gpu", "xor.b32"},
+                                                        {"relaxed.cta", "inc.u32"}};
+  for (const auto& [semantics, operation] : others) {
+    const Result<u64> other = high_word(semantics, operation);
+    if (!other) return other.error();
+    if (*other == increment_)
+      return Error{ErrorCode::toolchain, fmt::format("atom.{}.{} looks like inc", semantics, operation)};
+    increment_mask_ |= *other ^ increment_;
+  }
+  return {};
+}
+
+bool OpcodeTable::is(const Instruction& instruction, Op op) const {
+  return (static_cast<u32>(instruction.low) & kOpcodeMask) == id(op);
+}
+
+bool OpcodeTable::is_gpu_increment(const Instruction& instruction) const {
+  return is(instruction, Op::global_atomic) && ((instruction.high ^ increment_) & increment_mask_) == 0;
+}
+
+int OpcodeTable::count(std::span<const Instruction> instructions, Op op) const {
   int count = 0;
-  for (const u64 word : instructions) count += (static_cast<u32>(word) & kOpcodeMask) == id(op);
+  for (const Instruction& each : instructions) count += is(each, op) ? 1 : 0;
   return count;
 }
 

@@ -13,6 +13,8 @@
 #include <sluice/result.h>
 #include <sluice/spec/base.h>
 
+#include "tests/compile/elf_text.h"
+
 namespace sluice::test {
 
 enum class Op : u8 {
@@ -26,21 +28,33 @@ enum class Op : u8 {
   global_add,  // red.global.add.f32, alone or in twos
   local_load,
   local_store,
+  global_store,
+  barrier,        // of a CTA's threads, arrived at or waited at
+  global_atomic,  // with an answer, and no compare and swap
+  release_gpu,    // what a release of the whole GPU's memory brings, but for the fence that narrower ones are
+                  // too
+  acquire,        // of what other SMs wrote: L1 is emptied
 };
-inline constexpr int kOpCount = 10;
+inline constexpr int kOpCount = 15;
 const char* name_of(Op op);
 
 class OpcodeTable {
  public:
-  /// Compiles some twenty tiny kernels. Error: a probe left no number, or more than one, to choose from.
+  /// Compiles some forty tiny kernels. Error: a probe left no number, or more than one, to choose from.
   static Result<OpcodeTable> calibrate(const Compiler& compiler);
 
   u32 id(Op op) const { return ids_[static_cast<int>(op)]; }
-  /// How many of `instructions` (elf_text.h) are an `op`.
-  int count(std::span<const u64> instructions, Op op) const;
+  bool is(const Instruction& instruction, Op op) const;
+  /// How many of `instructions` are an `op`.
+  int count(std::span<const Instruction> instructions, Op op) const;
+  /// Is it atom.gpu.inc? Of one CTA, or of another operation, it is not.
+  bool is_gpu_increment(const Instruction& instruction) const;
 
  private:
+  Result<void> calibrate_increment(const Compiler& compiler);
+
   std::array<u32, kOpCount> ids_{};
+  u64 increment_ = 0, increment_mask_ = 0;  // of the high word: operation and scope
 };
 
 }  // namespace sluice::test
