@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel that adds up parts, under g++: slots filled with known sums, every peer in the order of k, all
+// of D and nothing outside of it, with ragged rows and columns. PTX is left out, but for loads of slots,
+// which are plain here. To see it fail: take the sums of one peer less in PartSummer::peers(), or leave the
+// lower row of a fragment unstored.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include <sluice/spec/params.h>
+#include <sluice/spec/part_sums.h>
+
+#include "simulated_grid.h"
+
+struct uint2 {
+  sluice::u32 x, y;
+};
+struct float4 {
+  float x, y, z, w;
+};
+inline float __uint_as_float(unsigned bits) {
+  float value;
+  __builtin_memcpy(&value, &bits, sizeof value);
+  return value;
+}
+// Called nowhere here.
+inline sluice::u64 __cvta_generic_to_shared(const void*) {
+  return 0;
+}
+inline float __fdividef(float, float) {
+  return 0;
+}
+// `asm volatile(...)` becomes `asm ("")`, `asm(...)` no statement. What the kernel needs of them stands
+// below.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#define volatile(...) ("")
+#define asm(...) static_cast<void>(0)
+#include <sluice/device/element.cuh>
+#include <sluice/device/ptx/global.cuh>
+#include <sluice/device/ptx/sync.cuh>
+namespace sluice {
+namespace ptx {
+inline Float4 load_slot(const float* address) {
+  return {address[0], address[1], address[2], address[3]};
+}
+}  // namespace ptx
+template <DType kType>
+float plain_element(const void* base, i64 index) {
+  static_assert(kType == DType::fp32);
+  return static_cast<const float*>(base)[index];
+}
+}  // namespace sluice
+#define load_global load_slot
+#define load_element plain_element
+#include <sluice/kernels/sum_parts.cuh>
+#undef load_global
+#undef load_element
+#undef asm
+#undef volatile
+#pragma GCC diagnostic pop
+
+namespace sluice {
+namespace {
+
+constexpr float kUntouched = -12345;
+
+/// A product whose parts lie in slots: the sum of peer r of element (row, column) is a small whole number, so
+/// that every order of adding gives the same and the reference is exact.
+template <KernelConfig kConfig>
+class Parts {
+ public:
+  Parts(int m, int n, int k, const WorkSplit& split) : m_(m), n_(n), split_(split) {
+    grid_ = tile_grid(kConfig, m, n, k, 1);
+    deal_ = deal_of(grid_, split);
+    slots_.assign(static_cast<size_t>(workspace_bytes(kConfig, split) / 4), std::nanf(""));
+    d_.assign(static_cast<size_t>(m + 2) * (n + 3), kUntouched);
+    scales_.resize(static_cast<size_t>(m));
+    for (int row = 0; row < m; ++row) scales_[static_cast<size_t>(row)] = static_cast<float>(1 + row % 3);
+    write_slots();
+  }
+
+  void add_up() {
+    GemmParams params{};
+    params.m = m_, params.n = n_;
+    params.grid = grid_, params.deal = deal_;
+    params.raster = split_.raster, params.raster_group = split_.group;
+    params.partials = slots_.data();
+    params.d = d_.data(), params.d_ld = n_ + 3;
+    params.alpha = 2;
+    params.scale_a = scales_.data();
+    simulated_grid::launch(static_cast<unsigned>(sum_blocks(kConfig, split_.streamed)),
+                           [&] { sum_parts<kConfig>(params); });
+  }
+
+  /// How many elements are not what they must be.
+  int wrong() const {
+    int wrong = 0;
+    for (int row = 0; row < m_ + 2; ++row)
+      for (int column = 0; column < n_ + 3; ++column)
+        wrong += d_[static_cast<size_t>(row) * (n_ + 3) + column] != expected(row, column);
+    return wrong;
+  }
+  int shared_tiles() const { return shared_; }
+
+ private:
+  static float part(int row, int column, int rank) {
+    return static_cast<float>((row * 7 + column * 3 + rank * 11) % 31 - 15);
+  }
+  /// Every CTA of a tile, as PartialSlot::write() lays the sums of its groups out.
+  void write_slots() {
+    peers_.assign(static_cast<size_t>(m_) * n_, 1);
+    for (int index = 0; index < split_.streamed; ++index) {
+      const Sharing sharing = sharing_of(grid_, deal_, index, cluster_of(deal_, index * grid_.k_tiles));
+      if (sharing.peers == 1) continue;
+      ++shared_;
+      for (int cta = 0; cta < cluster_size(kConfig); ++cta) {
+        const Tile tile =
+            own_part(kConfig, tile_at(kConfig, grid_, split_.raster, split_.group, index, cta), cta);
+        for (int rank = 0; rank < sharing.peers; ++rank) write_slot(tile, sharing, cta, rank);
+      }
+    }
+  }
+  void write_slot(const Tile& tile, const Sharing& sharing, int cta, int rank) {
+    for (int row = 0; row < kConfig.tile.m && tile.m_offset + row < m_; ++row)
+      for (int column = 0; column < own_columns(kConfig) && tile.n_offset + column < n_; ++column) {
+        const int group = row / group_rows(kConfig), in_group = row % group_rows(kConfig);
+        const int wave = in_group / kWaveRows, in_wave = in_group % kWaveRows;
+        const int thread = in_wave / 16 * 32 + in_wave % 8 * 4 + column % 8 / 2;
+        const int value = in_wave % 16 / 8 * 2 + column % 2;
+        const i64 slot = i64{part_index(kConfig, sharing.slot + rank, cta, group)} * part_floats(kConfig);
+        const int vector = wave * (own_columns(kConfig) / 8) + column / 8;
+        slots_[static_cast<size_t>(slot + (vector * kWarpgroupThreads + thread) * 4 + value)] =
+            part(tile.m_offset + row, tile.n_offset + column, rank);
+        peers_[static_cast<size_t>(tile.m_offset + row) * n_ + tile.n_offset + column] = sharing.peers;
+      }
+  }
+  /// Tiles of one peer are the GEMM's to store.
+  float expected(int row, int column) const {
+    if (row >= m_ || column >= n_) return kUntouched;
+    const int peers = peers_[static_cast<size_t>(row) * n_ + column];
+    if (peers == 1) return kUntouched;
+    float sum = 0;
+    for (int rank = 0; rank < peers; ++rank) sum += part(row, column, rank);
+    return sum * 2 * scales_[static_cast<size_t>(row)];
+  }
+
+  int m_, n_;
+  WorkSplit split_;
+  TileGrid grid_;
+  Deal deal_;
+  std::vector<float> slots_, d_, scales_;
+  std::vector<int> peers_;  // of each element
+  int shared_ = 0;
+};
+
+constexpr Epilogue kScaled{.scale_a = ScaleMode::vector};
+constexpr KernelConfig combining(Schedule schedule, TileShape tile, ClusterShape cluster) {
+  return {.schedule = schedule,
+          .tile = tile,
+          .cluster = cluster,
+          .d = DType::fp32,
+          .store = StorePath::direct,
+          .combine = Combine::separate,
+          .epilogue = kScaled};
+}
+
+template <KernelConfig kConfig>
+void expect_summed(int m, int n, int k, const WorkSplit& split) {
+  Parts<kConfig> parts(m, n, k, split);
+  ASSERT_GT(parts.shared_tiles(), 0);
+  parts.add_up();
+  EXPECT_EQ(parts.wrong(), 0) << m << "x" << n << "x" << k << ", " << split.streamed << " tiles among "
+                              << split.clusters;
+}
+
+TEST(sum_parts, adds_every_peer_of_every_element) {
+  constexpr KernelConfig kPingPong = combining(Schedule::ping_pong, {64, 16, 64}, {1, 1});
+  expect_summed<kPingPong>(64, 16, 512, {.clusters = 4, .streamed = 1});
+  expect_summed<kPingPong>(128, 32, 640,
+                           {.clusters = 7, .raster = Raster::along_n, .group = 1, .streamed = 4});
+}
+
+TEST(sum_parts, stores_nothing_past_ragged_rows_and_columns) {
+  constexpr KernelConfig kPingPong = combining(Schedule::ping_pong, {64, 16, 64}, {1, 1});
+  constexpr KernelConfig kCooperative = combining(Schedule::cooperative, {128, 24, 64}, {2, 1});
+  constexpr KernelConfig kAlongK = combining(Schedule::cooperative, {128, 32, 64}, {1, 1, 2});
+  std::mt19937 random(8);
+  for (int i = 0; i < 6; ++i) {
+    const int m = 1 + static_cast<int>(random() % 150), n = 1 + static_cast<int>(random() % 40);
+    const int k_tiles = 2 + static_cast<int>(random() % 9);
+    expect_summed<kPingPong>(m, n, 64 * k_tiles, {.clusters = k_tiles, .streamed = 1});
+    expect_summed<kCooperative>(m, n, 64 * k_tiles, {.clusters = k_tiles, .streamed = 1});
+    expect_summed<kAlongK>(m, n, 64 * k_tiles, {.clusters = k_tiles, .streamed = 1});
+  }
+}
+
+TEST(sum_parts, leaves_tiles_alone_that_one_cluster_stored) {
+  constexpr KernelConfig kPingPong = combining(Schedule::ping_pong, {64, 16, 64}, {1, 1});
+  // 4 tiles of 4 k-tiles among 5 clusters: runs of 4, 3, 3, 3, 3, so that the first tile has one peer.
+  expect_summed<kPingPong>(100, 30, 256, {.clusters = 5, .group = 1, .streamed = 4});
+}
+
+}  // namespace
+}  // namespace sluice
