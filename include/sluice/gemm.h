@@ -141,10 +141,10 @@ std::vector<Result<Kernel>> prepare(const Device& device, std::span<const Plan> 
 Result<void> launch(const Kernel& kernel, const Args& args, Stream stream);
 
 /// plan + prepare (kept by the device for the next call with an equal problem) + launch. Without a workspace
-/// in `args` the device lends one, its own for each stream.
+/// in `args` the device lends one, to each of 64 streams its own, for good: keep streams and use them again.
 /// Error not_prepared: the stream is capturing and this problem's kernel is not loaded: call it once before
-/// capture. Error workspace: the stream is capturing, the plan needs a workspace and `args` has none: a graph
-/// needs one of its own.
+/// capture. Error workspace: `args` has none and the plan needs one, but the stream is capturing (a graph
+/// needs one of its own), or 64 others were lent theirs, those that were destroyed among them.
 Result<void> run(const Device& device, const Problem& problem, const Args& args, Stream stream);
 
 }  // namespace gemm

@@ -38,9 +38,12 @@ std::optional<Result<WorkspaceView>> WorkspaceLender::known(const Borrower& id, 
                                            ": plan with a workspace_limit, or pass a workspace of your own"};
   }
   if (lent_.size() >= kMaxLent)
-    return Error{ErrorCode::workspace, std::to_string(kMaxLent) +
-                                           " streams were lent a workspace, which is as many as there are: "
-                                           "use fewer streams, or pass a workspace of your own"};
+    return Error{
+        ErrorCode::workspace,
+        std::to_string(kMaxLent) +
+            " streams of this process were lent a workspace, each for good, and there are no more: "
+            "keep streams and use them again, since one made in place of another counts anew, or pass "
+            "a workspace of your own"};
   return {};
 }
 
@@ -56,7 +59,7 @@ Result<WorkspaceView> WorkspaceLender::lend(const Device& device, const Request&
           "the stream is capturing, the plan splits its sums, and there is no workspace in store for it: "
           "call prepare() (sluice_make_ready) before the capture, or pass a workspace"};
     lock.unlock();  // others launch while the driver allocates
-    Result<Workspace> made = Workspace::create(device);
+    Result<Workspace> made = Workspace::create(device, bytes_);
     if (!made) return made.error();
     lock.lock();
     spare_.push_back(*std::move(made));  // where it stays if another thread lent this stream one meanwhile
@@ -77,7 +80,7 @@ Result<void> WorkspaceLender::store(const Device& device) {
     const std::lock_guard lock(mutex_);
     if (!spare_.empty() || lent_.size() >= kMaxLent) return {};
   }
-  Result<Workspace> made = Workspace::create(device);
+  Result<Workspace> made = Workspace::create(device, bytes_);
   if (!made) return made.error();
   const std::lock_guard lock(mutex_);
   spare_.push_back(*std::move(made));

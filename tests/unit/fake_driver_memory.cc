@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fake driver's memory, streams, events and graphs.
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 
 #include "fake_driver_state.h"
@@ -147,7 +148,8 @@ void fill_streams(DriverApi& api) {
   api.cuStreamCreate = [](CUstream* stream, unsigned) {
     const Call call("cuStreamCreate");
     if (call.code != CUDA_SUCCESS) return call.code;
-    *stream = reinterpret_cast<CUstream>(new FakeStream{current_ordinal(), false});
+    static std::atomic<u64> last_id{0};
+    *stream = reinterpret_cast<CUstream>(new FakeStream{current_ordinal(), ++last_id, false});
     ++state->alive.streams;
     return CUDA_SUCCESS;
   };
@@ -172,7 +174,7 @@ void fill_streams(DriverApi& api) {
     const Call call("cuStreamGetId");
     if (stream != nullptr && reinterpret_cast<FakeStream*>(stream)->capturing)
       return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // as driver 580 does
-    *id = reinterpret_cast<unsigned long long>(stream);
+    *id = stream == nullptr ? 0 : reinterpret_cast<FakeStream*>(stream)->id;
     return call.code;
   };
   api.cuStreamBeginCapture = [](CUstream stream, CUstreamCaptureMode) {

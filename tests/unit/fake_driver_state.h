@@ -25,6 +25,7 @@ struct FakeGraph {
 };
 struct FakeStream {
   int ordinal;
+  u64 id;  // never given again, as CUDA says of its own; the handle may be
   bool capturing;
   FakeGraph captured{};
 };

@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include <sluice/host/workspace_lender.h>
 #include <sluice/spec/params.h>
 #include <sluice/spec/part_sums.h>
 
@@ -159,6 +160,26 @@ TEST_F(LaunchWorkspace, run_lends_one_for_each_stream) {
   EXPECT_EQ(driver.alive().allocations, before + 1);
   launched(gemm::run(device(), long_problem(), args, two->get()), 3 * kernels);
   EXPECT_EQ(driver.alive().allocations, before + 2);
+}
+
+/// A stream that is gone keeps its workspace, since its last launch may be on its way. To see it fail: give
+/// the fake driver's streams their handles for ids, which the next stream gets again.
+TEST_F(LaunchWorkspace, run_lends_to_so_many_streams_however_few_are_alive) {
+  constexpr i64 kBytes = 256;
+  WorkspaceLender lender(WorkspaceLender::Spare::none, kBytes);
+  for (std::size_t i = 0; i < WorkspaceLender::kMaxLent; ++i) {
+    const Result<StreamHandle> stream = StreamHandle::create(device());
+    ASSERT_TRUE(stream.ok());
+    ASSERT_TRUE(lender.lend(device(), {.stream = stream->get(), .bytes = kBytes}).ok()) << i;
+  }
+  EXPECT_EQ(lender.holdings().lent, static_cast<i64>(WorkspaceLender::kMaxLent));
+  const Result<StreamHandle> late = StreamHandle::create(device());
+  const Result<WorkspaceView> none = lender.lend(device(), {.stream = late->get(), .bytes = kBytes});
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.error().code, ErrorCode::workspace);
+  EXPECT_NE(none.error().message.find("64 streams of this process"), std::string::npos)
+      << none.error().message;
+  EXPECT_NE(none.error().message.find("use them again"), std::string::npos) << none.error().message;
 }
 
 TEST_F(LaunchWorkspace, run_lends_none_to_a_graph_nor_where_nothing_is_multiplied) {
