@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The owner stamp of a workspace (Options::stamp_workspaces): debug kernels write down who works in it, so
-// that two launches at one time are seen. The arithmetic of the stamp, the same on host and device; the
-// atomics are in device/workspace_stamp.cuh, and Workspace::verify() reads what is left.
-//
-// A launch owns the workspace from the first math group that enters to the last one that leaves, not only
-// while a group is inside: what an early peer left in its slot belongs to the launch until it is added up.
-// Nobody waits: a group that finds another owner writes the pair down and works on, uncounted.
+// that two launches at one time are seen; two replays of one captured launch, which bear one number, most
+// times but not always (workspace_stamp_test.cc states the share). The arithmetic, the same on host and
+// device; the atomics are in device/workspace_stamp.cuh, and Workspace::verify() reads what is left. A launch
+// owns the workspace from the first math group that enters to the last one that leaves, not only while a
+// group is inside: what an early peer left in its slot belongs to the launch until it is added up. Nobody
+// waits: a group that finds another owner writes the pair down and works on, uncounted.
 #pragma once
 
 #include <sluice/spec/work_split.h>

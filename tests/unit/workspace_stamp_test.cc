@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The arithmetic of the owner stamp in any order of math groups: launches one after the other are never
-// reported, two launches of which one begins while the other runs always are. And what a launch brings along
+// reported, two launches of which one begins while the other runs always are, two replays of one captured
+// launch most times. And what a launch brings along
 // for it. To see it fail: give the word back in after_leaving when one group is left.
 #include <gtest/gtest.h>
 
@@ -97,6 +98,44 @@ TEST(WorkspaceStamp, one_captured_launch_twice_at_a_time_is_seen) {
   one.advance(words, random);
   again.advance(words, random);
   EXPECT_EQ(words.at.conflict, stamp_pair(0, 10));
+}
+
+/// Of overlapping pairs of one captured launch, the share that leaves a trace. `all_inside`: each group has
+/// entered before the first leaves, as in launches that start at one time.
+double share_seen(u32 groups, bool all_inside, std::mt19937& random) {
+  constexpr int kPairs = 1000;
+  int seen = 0;
+  for (int i = 0; i < kPairs; ++i) {
+    Words words;
+    Launch one(10, groups), again(10, groups);
+    for (Launch* launch : {&one, &again})
+      for (u32 group = 0; group < (all_inside ? groups : 0); ++group) {
+        launch->state[group] = 1;
+        launch->counted[group] = words.step(after_entering(words.at.owner, launch->stamp), launch->stamp);
+      }
+    if (!all_inside) {
+      one.advance(words, random);
+      again.advance(words, random);  // begins before the first is done
+    }
+    while (!one.done() || !again.done()) {
+      Launch& next = one.done() || (!again.done() && random() % 2 == 0) ? again : one;
+      next.advance(words, random);
+    }
+    seen += words.at.conflict != 0 || words.at.owner != 0;
+  }
+  return static_cast<double>(seen) / kPairs;
+}
+
+/// Most, not all. Who leaves after the count came to 0 tells, unless another group has entered since: all are
+/// seen if every group entered before the first left, about six of ten in random orders.
+TEST(WorkspaceStamp, one_captured_launch_of_many_groups_twice_at_a_time_is_seen_most_times) {
+  std::mt19937 random(5);
+  for (const u32 groups : {2u, 4u, 8u, 32u, 264u}) {
+    const double share = share_seen(groups, false, random);
+    EXPECT_GT(share, 0.55) << groups;
+    EXPECT_LT(share, 0.70) << groups << ": more are seen now; say so in kernel-anatomy.md";
+    EXPECT_EQ(share_seen(groups, true, random), 1) << groups;
+  }
 }
 
 class LaunchStamps : public LaunchTest {
