@@ -4,21 +4,18 @@
 #include "bench/tune.h"
 
 #include <algorithm>
-#include <set>
-
-#include <sluice/host/planner/cluster_grid.h>
 
 #include "bench/statistics.h"
+#include "bench/tune_walks.h"
 
 namespace sluice::bench {
 namespace {
 
 constexpr double kPrepareShare = 0.5, kScreenShare = 0.8;
 constexpr int kFullRounds = 2;  // of screening before the first halving
-constexpr int kLeaders = 3;     // whose other orders are tried
-constexpr int kGroups[] = {1, 4, 8, 16};
+constexpr int kLeaders = 3;     // whose other walks are tried
 
-/// The search for one problem. Steps in order: plan, prepare, screen, orders, finish.
+/// The search for one problem. Steps in order: plan, prepare, screen, walks, finish.
 class Search {
  public:
   Search(TuneMachine& machine, const DeviceInfo& device, const TuneSettings& settings, const Phase& phase)
@@ -44,7 +41,7 @@ class Search {
     start_s_ = machine_.now_s();  // who needs new weights shall not get fewer candidates for it
     prepare(0, kPrepareShare);
     screen(racers());
-    add_orders();
+    add_walks();
     finish();
     if (result_.best >= 0) {
       result_.state = TuneState::tuned;
@@ -157,19 +154,24 @@ class Search {
     return all;
   }
 
-  /// The leaders' other orders of tiles, screened beside them. Mixed kernels have one order.
-  void add_orders() {
+  /// The leaders' other orders of tiles, grids and deals of the tail, screened beside them; what must be
+  /// compiled comes last. Mixed kernels have one walk.
+  void add_walks() {
     if (used(kScreenShare)) return;
-    std::vector<Plan> orders;
+    std::vector<Plan> orders, tails;
     std::vector<size_t> field;
     for (const Trial* leader : ranking()) {
       if (field.size() == kLeaders) break;
       field.push_back(static_cast<size_t>(leader - result_.trials.data()));
-      if (const Plan* dense = std::get_if<Plan>(&leader->plan))
-        for (Plan& other : other_orders(*dense, device_)) orders.push_back(std::move(other));
+      const Plan* dense = std::get_if<Plan>(&leader->plan);
+      if (dense == nullptr) continue;
+      for (Plan& other : other_orders(*dense, device_)) orders.push_back(std::move(other));
+      for (Plan& other : smaller_grids(*dense, device_)) orders.push_back(std::move(other));
+      for (Plan& other : streamed_tails(*dense, device_)) tails.push_back(std::move(other));
     }
     const size_t first = result_.trials.size();
-    for (Plan& other : orders) result_.trials.push_back({.plan = std::move(other)});
+    for (std::vector<Plan>* walks : {&orders, &tails})
+      for (Plan& other : *walks) result_.trials.push_back({.plan = std::move(other)});
     prepare(first, kScreenShare);
     std::vector<Trial*> entrants;
     for (const size_t index : field) entrants.push_back(&result_.trials[index]);
@@ -237,49 +239,6 @@ double TuneResult::best_us() const {
 
 double TuneResult::gain() const {
   return pick_us() > 0 && best_us() > 0 ? pick_us() / best_us() : 1;
-}
-
-std::vector<Plan> other_orders(const Plan& plan, const DeviceInfo& device) {
-  std::vector<Plan> orders;
-  if (is_plain(plan.config.schedule)) return orders;
-  const KernelConfig& c = plan.config;
-  const PlanOverrides same{.schedule = c.schedule,
-                           .tile_m = c.tile.m,
-                           .tile_n = c.tile.n,
-                           .stages = c.stages,
-                           .cluster = c.cluster,
-                           .store = c.store,
-                           .swapped = is_swapped(c),
-                           .clusters = plan.split.clusters,
-                           .streamed = plan.split.streamed,
-                           .combine = c.combine};
-  const auto add = [&](const PlanOverrides& overrides) {
-    Result<std::vector<Plan>> made = gemm::candidates(plan.problem, device, overrides);
-    if (made) orders.push_back(std::move(made->front()));
-  };
-  PlanOverrides other = same;
-  other.numbering = plan.split.numbering == Numbering::gpc ? Numbering::launch : Numbering::gpc;
-  add(other);
-  const Problem product = product_of(plan.problem, c);
-  const i64 rows = grid_rows(product, c), columns = grid_columns(product, c);
-  if (std::min(rows, columns) <= 1) return orders;  // all walks are one
-  // A band is at most all of them; bands of one are walked along the other index, as one band of all is.
-  const auto walk = [&](Raster raster, int group) {
-    const i64 extent = raster == Raster::along_m ? rows : columns;
-    if (group < extent || group == 1) return std::pair(raster, i64{group});
-    return std::pair(raster == Raster::along_m ? Raster::along_n : Raster::along_m, i64{1});
-  };
-  std::set<std::pair<Raster, i64>> seen{walk(plan.split.raster, plan.split.group)};
-  for (const Raster raster : {Raster::along_m, Raster::along_n})
-    for (const int group : kGroups) {
-      if (!seen.insert(walk(raster, group)).second) continue;
-      other = same;
-      other.numbering = plan.split.numbering;
-      other.raster = raster;
-      other.raster_group = group;
-      add(other);
-    }
-  return orders;
 }
 
 TuneRun tune(TuneMachine& machine, const DeviceInfo& device, std::span<const AnyProblem> problems,

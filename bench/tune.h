@@ -78,7 +78,7 @@ struct TuneResult {
   AnyProblem problem;
   TuneState state = TuneState::failed;
   std::string message;        // if failed
-  std::vector<Trial> trials;  // the model's pick first, then as ranked, then orders of the leaders
+  std::vector<Trial> trials;  // the model's pick first, then as ranked, then other walks of the leaders
   int best = -1;              // -1: none
   double seconds = 0;
 
@@ -110,10 +110,5 @@ inline constexpr int kLeastTrials = 4;
 inline constexpr int kLeastRounds = 3;
 /// Times closer than this count as equal in a summary; the faster one is kept all the same.
 inline constexpr double kTuneNoise = 0.007;
-
-/// The plan with its clusters numbered the other way and the walk that goes with that, and, unless one wave
-/// takes all tiles, its other orders of walking them: raster group 4, 8, 16 along m and along n, but for
-/// those that are the same walk. None of plain schedules.
-std::vector<Plan> other_orders(const Plan& plan, const DeviceInfo& device);
 
 }  // namespace sluice::bench

@@ -13,6 +13,7 @@
 #include "cli/cost_fit.h"
 #include "cli/tune_table.h"
 
+#include <sluice/host/planner/cluster_grid.h>
 #include <sluice/tuner/record_book.h>
 
 namespace sluice::bench {
@@ -97,6 +98,20 @@ class TuneSearch : public testing::Test {
                      }});
   }
 
+  /// Its record gives the best plan again.
+  void expect_recorded(const TuneResult& result) {
+    const TuningRecord record =
+        record_of(result, {.driver = "580", .date = "2026-11-21T10:00:00Z", .method = method_text(Method{})});
+    const ParsedRecords parsed = parse_records(to_json(record), "x");
+    ASSERT_TRUE(parsed.troubles.empty()) << parsed.troubles.front();
+    const Plan again =
+        *gemm::plan(std::get<Problem>(result.problem), DeviceInfo{}, {}, book_of(parsed.records));
+    const Plan& best = std::get<Plan>(result.trials[static_cast<size_t>(result.best)].plan);
+    EXPECT_EQ(again.source, PlanSource::record);
+    EXPECT_EQ(again.config, best.config) << short_name(again.config);
+    EXPECT_EQ(again.split, best.split) << to_string(again.split);
+  }
+
   FakeMachine machine_;
   TuneSettings settings_{.budget_s = 1000};
   std::function<bool(const AnyProblem&)> known_;
@@ -153,13 +168,40 @@ TEST_F(TuneSearch, the_order_of_tiles_is_searched_for_the_leaders) {
   EXPECT_EQ(validate(best.config), nullptr);
 }
 
+/// All waves alike: fewer clusters than fit, and as many waves.
+TEST_F(TuneSearch, smaller_grids_are_searched_for_the_leaders) {
+  const Plan pick = gemm::candidates(big_, DeviceInfo{})->at(0);
+  const auto hidden = [&](const Plan& plan) {
+    return plan.config == pick.config && plan.split.clusters < pick.split.clusters &&
+           plan.estimate.waves == pick.estimate.waves;
+  };
+  machine_.us = [&](const Plan& plan) { return hidden(plan) ? 9.9 : plan.estimate.total_us; };
+  const TuneResult result = one(big_);
+  EXPECT_TRUE(hidden(dense(result.trials[static_cast<size_t>(result.best)])));
+  expect_recorded(result);
+}
+
+TEST_F(TuneSearch, dealing_out_the_last_wave_is_searched_for_the_leaders) {
+  const auto hidden = [&](const Plan& plan) {
+    const Problem product = product_of(plan.problem, plan.config);
+    return plan.split.streamed > plan.split.clusters &&
+           plan.split.streamed < grid_tiles(product, plan.config);
+  };
+  machine_.us = [&](const Plan& plan) { return hidden(plan) ? 9.9 : plan.estimate.total_us; };
+  const TuneResult result = one(big_);
+  const Plan& best = dense(result.trials[static_cast<size_t>(result.best)]);
+  EXPECT_TRUE(hidden(best)) << describe(best);
+  EXPECT_NE(best.config.combine, Combine::none);
+  expect_recorded(result);
+}
+
 TEST_F(TuneSearch, halving_measures_the_slow_ones_least) {
   const TuneResult result = one(big_);
   const auto rounds = [&](size_t i) { return result.trials[i].screened.size(); };
   EXPECT_EQ(rounds(23), 2u);
   EXPECT_GT(rounds(0), rounds(23));
   EXPECT_EQ(machine_.carefuls, 27) << "three finalists, the pick one of them";
-  EXPECT_LE(machine_.checks, 24 + 3 * 8) << "three leaders, eight other orders each";
+  EXPECT_LE(machine_.checks, 24 + 3 * 12) << "three leaders; eight orders, two grids and two tails of each";
 }
 
 TEST_F(TuneSearch, a_candidate_that_fails_is_told_and_the_rest_goes_on) {
@@ -294,26 +336,6 @@ TEST_F(TuneSearch, is_deterministic) {
   ASSERT_EQ(first.trials.size(), second.trials.size());
   for (size_t i = 0; i < first.trials.size(); ++i)
     EXPECT_EQ(describe(dense(first.trials[i])), describe(dense(second.trials[i])));
-}
-
-TEST(tune_orders, are_other_walks_of_the_same_kernel) {
-  const Plan plan = *gemm::plan(plain_problem(8192, 8192, 4096, DType::bf16), DeviceInfo{}, {}, RecordBook());
-  const std::vector<Plan> orders = other_orders(plan, DeviceInfo{});
-  EXPECT_GE(orders.size(), 3u);
-  EXPECT_LE(orders.size(), 8u);
-  EXPECT_NE(orders.front().split.numbering, plan.split.numbering);
-  for (const Plan& order : orders) {
-    EXPECT_EQ(order.config, plan.config);
-    EXPECT_FALSE(order.split == plan.split);
-  }
-  // One wave too: neighbours in the walk read at one time what they share.
-  const Plan wave = *gemm::plan(plain_problem(256, 256, 4096, DType::bf16), DeviceInfo{},
-                                {.tile_m = 64, .tile_n = 64, .cluster = ClusterShape{1, 1}}, RecordBook());
-  EXPECT_EQ(wave.estimate.waves, 1);
-  EXPECT_EQ(other_orders(wave, DeviceInfo{}).size(), 2u) << "the other numbering, and the other walk";
-  const Plan row = *gemm::plan(plain_problem(64, 4096, 4096, DType::bf16), DeviceInfo{},
-                               {.tile_m = 64, .tile_n = 64, .cluster = ClusterShape{1, 1}}, RecordBook());
-  EXPECT_EQ(other_orders(row, DeviceInfo{}).size(), 1u) << "a single row can only be numbered otherwise";
 }
 
 TEST_F(TuneSearch, its_record_gives_the_best_plan_again) {

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tuner tries of a leader: other walks of its tiles, even grids, a tail dealt out by k-tile; each
+// once, and none where there is nothing to gain. To see it fail: let smaller_grids() return the plan's own
+// grid, or streamed_tails() deal out a last wave that is full.
+#include <gtest/gtest.h>
+
+#include "bench/shapes.h"
+#include "bench/tune_walks.h"
+
+#include <sluice/records.h>
+#include <sluice/spec/validate.h>
+
+namespace sluice::bench {
+namespace {
+
+Plan planned(i64 m, i64 n, i64 k, const PlanOverrides& overrides) {
+  return *gemm::plan(plain_problem(m, n, k, DType::bf16), DeviceInfo{}, overrides, RecordBook());
+}
+std::vector<int> clusters_of(const std::vector<Plan>& plans) {
+  std::vector<int> clusters;
+  for (const Plan& plan : plans) clusters.push_back(plan.split.clusters);
+  return clusters;
+}
+
+TEST(tune_orders, are_other_walks_of_the_same_kernel) {
+  const Plan plan = *gemm::plan(plain_problem(8192, 8192, 4096, DType::bf16), DeviceInfo{}, {}, RecordBook());
+  const std::vector<Plan> orders = other_orders(plan, DeviceInfo{});
+  EXPECT_GE(orders.size(), 3u);
+  EXPECT_LE(orders.size(), 8u);
+  EXPECT_NE(orders.front().split.numbering, plan.split.numbering);
+  for (const Plan& order : orders) {
+    EXPECT_EQ(order.config, plan.config);
+    EXPECT_FALSE(order.split == plan.split);
+  }
+  // One wave too: neighbours in the walk read at one time what they share.
+  const Plan wave = *gemm::plan(plain_problem(256, 256, 4096, DType::bf16), DeviceInfo{},
+                                {.tile_m = 64, .tile_n = 64, .cluster = ClusterShape{1, 1}}, RecordBook());
+  EXPECT_EQ(wave.estimate.waves, 1);
+  EXPECT_EQ(other_orders(wave, DeviceInfo{}).size(), 2u) << "the other numbering, and the other walk";
+  const Plan row = *gemm::plan(plain_problem(64, 4096, 4096, DType::bf16), DeviceInfo{},
+                               {.tile_m = 64, .tile_n = 64, .cluster = ClusterShape{1, 1}}, RecordBook());
+  EXPECT_EQ(other_orders(row, DeviceInfo{}).size(), 1u) << "a single row can only be numbered otherwise";
+}
+
+TEST(tune_grids, are_even_or_of_whole_bands) {
+  PlanOverrides lone{.schedule = Schedule::cooperative,
+                     .tile_m = 128,
+                     .tile_n = 128,
+                     .cluster = ClusterShape{1, 1},
+                     .raster_group = 6,
+                     .numbering = Numbering::launch};
+  // 256 tiles on 132 SMs: two waves of 128; bands of 6 rows make 132 of them, which is what there is.
+  EXPECT_EQ(clusters_of(smaller_grids(planned(2048, 2048, 4096, lone), DeviceInfo{})), std::vector<int>{128});
+  // 18 x 16 = 288 in three waves: 96. Bands of 5: 100.
+  lone.raster_group = 5;
+  EXPECT_EQ(clusters_of(smaller_grids(planned(2304, 2048, 4096, lone), DeviceInfo{})),
+            (std::vector<int>{96, 100}));
+  for (const Plan& grid : smaller_grids(planned(2304, 2048, 4096, lone), DeviceInfo{})) {
+    EXPECT_EQ(grid.split.group, 5) << "the walk is the plan's";
+    EXPECT_EQ(grid.estimate.waves, 3);
+  }
+  EXPECT_TRUE(smaller_grids(planned(1024, 2048, 4096, lone), DeviceInfo{}).empty()) << "one wave";
+  EXPECT_TRUE(smaller_grids(planned(1536, 2816, 4096, lone), DeviceInfo{}).empty()) << "264 tiles: all full";
+  EXPECT_TRUE(smaller_grids(planned(16, 4096, 4096, {.schedule = Schedule::plain}), DeviceInfo{}).empty());
+}
+
+TEST(tune_tails, are_dealt_out_alone_and_with_a_wave) {
+  const PlanOverrides lone{.schedule = Schedule::cooperative,
+                           .tile_m = 128,
+                           .tile_n = 256,
+                           .cluster = ClusterShape{1, 1},
+                           .raster_group = 4};
+  const Plan plan = planned(4096, 4096, 4096, lone);  // 512 tiles: three waves of 132 and 116
+  const std::vector<Plan> tails = streamed_tails(plan, DeviceInfo{});
+  ASSERT_EQ(tails.size(), 2u);
+  EXPECT_EQ(tails[0].split.streamed, 116);
+  EXPECT_EQ(tails[1].split.streamed, 248);
+  for (const Plan& tail : tails) {
+    EXPECT_EQ(tail.split.clusters, 132);
+    EXPECT_EQ(tail.split.group, 4);
+    EXPECT_EQ(tail.config.combine, Combine::last_arriver) << "128 sums a thread: room to add";
+    EXPECT_EQ(validate(tail.config), nullptr);
+    EXPECT_LE(tail.workspace_bytes, kWorkspaceLimit);
+  }
+  PlanOverrides wide = lone;
+  wide.schedule = Schedule::ping_pong;
+  wide.tile_n = 176;  // 176 sums a thread: none
+  const std::vector<Plan> apart = streamed_tails(planned(4096, 4096, 4096, wide), DeviceInfo{});
+  ASSERT_EQ(apart.size(), 2u);
+  EXPECT_EQ(apart[0].config.combine, Combine::separate);
+  EXPECT_TRUE(streamed_tails(planned(1536, 5632, 4096, lone), DeviceInfo{}).empty()) << "264 tiles: no tail";
+  EXPECT_TRUE(streamed_tails(planned(1024, 2048, 4096, lone), DeviceInfo{}).empty()) << "one wave";
+}
+
+}  // namespace
+}  // namespace sluice::bench
