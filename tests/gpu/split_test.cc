@@ -6,6 +6,9 @@
 //   SLUICE_SPLIT_LAUNCHES   of the first test (default 1,000,000); the others do a tenth of it
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <chrono>
+
 #include <sluice/host/device_impl.h>
 #include <sluice/host/driver/events.h>
 #include <sluice/host/driver/launch.h>
@@ -336,11 +339,17 @@ TEST_F(split, finishes_beside_a_kernel_that_holds_half_of_the_sms) {
   const auto spin = load(kSpinUnit, kSmem);
   const i64 count = setting("SLUICE_SPLIT_LAUNCHES", kLaunches) / 10;
   Dice dice(4);
+  // Another one is in its stream before the one in front ends, so the half is held all the time; each ends by
+  // itself, and together they last some milliseconds longer than the launches.
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds kSpin{3};
+  Clock::time_point held_until = Clock::now();
   for (i64 i = 0; i < count; ++i) {
-    if (i % 1000 == 0) {  // the next one follows when this one ends
-      const SpinParams params{3'000'000};
+    while (held_until < Clock::now() + kSpin) {
+      const SpinParams params{std::chrono::nanoseconds(kSpin).count()};
       ASSERT_TRUE(ok(
           enqueue(*spin, static_cast<u32>(device().info().sm_count / 2), 256, kSmem, &params, other->get())));
+      held_until = std::max(held_until, Clock::now()) + kSpin;
     }
     const Product& product = all[static_cast<size_t>(dice.below(static_cast<int>(all.size())))];
     ASSERT_TRUE(gemm::launch(product.kernel, args(product, workspace), stream->get()).ok());
