@@ -11,6 +11,7 @@
 #include <sluice/host/driver/error.h>
 #include <sluice/host/driver/gemm_maps.h>
 #include <sluice/host/locate.h>
+#include <sluice/host/planner/cluster_grid.h>
 #include <sluice/host/spread.h>
 #include <sluice/spec/part_sums.h>
 
@@ -79,7 +80,8 @@ Result<void> number_clusters(const Device& device, const Plan& plan, GemmParams&
   if (plan.split.numbering == Numbering::launch) return {};
   const Result<std::shared_ptr<const GpcOrder>> order = gpc_order(device);
   if (!order) return order.error();
-  const auto numbers = numbers_by_gpc((*order)->of(cluster_size(plan.config)), plan.split);
+  const double tiles = grid_tiles(product_of(plan.problem, plan.config), plan.config);
+  const auto numbers = numbers_by_gpc((*order)->of(cluster_size(plan.config)), plan.split, tiles);
   std::copy(numbers.begin(), numbers.end(), params.numbers);
   return {};
 }

@@ -205,9 +205,8 @@ Result<void> check_plan(const Plan& plan, const DeviceInfo& device) {
   // The kernel counts in int. check_problem keeps the end of the last cluster tile in it; the walk counts
   // tiles.
   const i64 rows = grid_rows(p, c), columns = grid_columns(p, c);
-  const bool fits = rows <= kMaxSize / columns &&
-                    rows * columns <= (kMaxSize - plan.split.clusters) / p.batch &&
-                    plan.split.group <= kMaxSize / std::max(rows, columns);
+  const bool fits =
+      can_count_tiles(p, c, plan.split.clusters) && plan.split.group <= kMaxSize / std::max(rows, columns);
   if (!fits)
     return Error{ErrorCode::invalid_size,
                  "m = " + std::to_string(checked->m) + ", n = " + std::to_string(checked->n) +

@@ -38,7 +38,7 @@ GpcOrder gpc_order_of(std::span<const LaunchPlaces> launches);
 
 /// Of `clusters` clusters of a launch, those of the GPC that comes first get the first numbers, and so on: a
 /// permutation of 0..clusters-1. Where all tiles are dealt out alike, neighbours are at one place of k in
-/// different tiles. As launched if the order says too little.
-std::array<u8, kMostNumbered> numbers_by_gpc(std::span<const u8> order, const WorkSplit& split);
+/// different tiles. As launched if the order says too little. `tiles`: cluster tiles of the launch.
+std::array<u8, kMostNumbered> numbers_by_gpc(std::span<const u8> order, const WorkSplit& split, double tiles);
 
 }  // namespace sluice

@@ -32,25 +32,28 @@ TEST(gpc_order, sms_of_one_cluster_are_in_one_gpc) {
 
 TEST(gpc_order, neighbours_share_a_gpc) {
   const u8 order[] = {2, 0, 1, 2, 0, 1, 2};
-  EXPECT_EQ(first(numbers_by_gpc(order, {.clusters = 7}), 7), (std::vector<int>{4, 0, 2, 5, 1, 3, 6}));
-  EXPECT_EQ(first(numbers_by_gpc(order, {.clusters = 4}), 4), (std::vector<int>{2, 0, 1, 3}));
+  EXPECT_EQ(first(numbers_by_gpc(order, {.clusters = 7}, 9), 7), (std::vector<int>{4, 0, 2, 5, 1, 3, 6}));
+  EXPECT_EQ(first(numbers_by_gpc(order, {.clusters = 4}, 9), 4), (std::vector<int>{2, 0, 1, 3}));
 }
 
 TEST(gpc_order, of_parts_neighbours_are_at_one_place_of_k) {
   const u8 order[] = {1, 0, 0, 1, 0, 1};
   // Three tiles in two parts: runs 0, 2, 4 are the first parts. GPC 0 (the second, third and fifth cluster)
   // gets those.
-  EXPECT_EQ(first(numbers_by_gpc(order, {.clusters = 6, .streamed = 3}), 6),
+  EXPECT_EQ(first(numbers_by_gpc(order, {.clusters = 6, .streamed = 3}, 3), 6),
             (std::vector<int>{1, 0, 2, 3, 4, 5}));
-  EXPECT_EQ(first(numbers_by_gpc(order, {.clusters = 6, .streamed = 4}), 6),
+  EXPECT_EQ(first(numbers_by_gpc(order, {.clusters = 6, .streamed = 4}, 4), 6),
             (std::vector<int>{3, 0, 1, 4, 2, 5}))
       << "not cut alike: by GPC alone";
+  EXPECT_EQ(first(numbers_by_gpc(order, {.clusters = 6, .streamed = 3}, 9), 6),
+            (std::vector<int>{3, 0, 1, 4, 2, 5}))
+      << "a tail of 9 tiles: the others are whole";
 }
 
 TEST(gpc_order, too_little_known_leaves_them_as_launched) {
   const u8 order[] = {1, 0};
-  EXPECT_EQ(first(numbers_by_gpc(order, {.clusters = 3}), 3), (std::vector<int>{0, 1, 2}));
-  EXPECT_EQ(first(numbers_by_gpc({}, {.clusters = 2}), 2), (std::vector<int>{0, 1}));
+  EXPECT_EQ(first(numbers_by_gpc(order, {.clusters = 3}, 3), 3), (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(first(numbers_by_gpc({}, {.clusters = 2}, 2), 2), (std::vector<int>{0, 1}));
 }
 
 TEST(gpc_order, numbers_are_a_permutation) {
@@ -60,8 +63,9 @@ TEST(gpc_order, numbers_are_a_permutation) {
     const int streamed = static_cast<int>(random() % 3) * (1 + static_cast<int>(random() % 20));
     std::vector<u8> order(static_cast<std::size_t>(clusters) + random() % 3);
     for (u8& gpc : order) gpc = static_cast<u8>(random() % 9);
-    const std::vector<int> numbers =
-        first(numbers_by_gpc(order, {.clusters = clusters, .streamed = streamed}), clusters);
+    const std::vector<int> numbers = first(numbers_by_gpc(order, {.clusters = clusters, .streamed = streamed},
+                                                          streamed + static_cast<int>(random() % 2)),
+                                           clusters);
     const std::set<int> all(numbers.begin(), numbers.end());
     ASSERT_EQ(static_cast<int>(all.size()), clusters);
     ASSERT_EQ(*all.rbegin(), clusters - 1);

@@ -125,5 +125,18 @@ TEST(planner_add, a_record_is_for_problems_added_alike) {
   EXPECT_EQ(gemm::plan(ordered, kH200, {}, book)->source, PlanSource::model);
 }
 
+/// Kernels without slots number them all the same.
+TEST(planner_add, parts_are_counted_in_an_int_however_they_come_together) {
+  const Problem p = with_strides({.m = 64 * 50'000, .n = 8 * 40'000, .k = 64, .d = {.type = DType::fp32}});
+  KernelConfig c{.schedule = Schedule::ping_pong, .tile = {64, 8, 64}};
+  for (const Combine combine : {Combine::add, Combine::separate, Combine::last_arriver}) {
+    c.combine = combine;
+    const std::string wrong = stream_problem(p, c, {.clusters = 1'500'000'000, .streamed = 1'500'000'000});
+    EXPECT_NE(wrong.find("2999999999 slots, more than the kernel can count"), std::string::npos) << wrong;
+  }
+  c.combine = Combine::add;
+  EXPECT_EQ(stream_problem(p, c, {.clusters = 1'000'000'000, .streamed = 1'000'000'000}), "");
+}
+
 }  // namespace
 }  // namespace sluice

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <sluice/host/gemm_checks.h>
 #include <sluice/kernels/registry.h>
 #include <sluice/records.h>
 #include <sluice/spec/validate.h>
@@ -188,6 +189,18 @@ TEST_P(planner_plain, a_record_brings_one_back) {
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->source, PlanSource::record);
   EXPECT_EQ(plan->config, wanted.config);
+}
+
+/// Near 2^31 tiles: one that takes none and steps nowhere may have more than half of them.
+TEST_P(planner_plain, whatever_is_planned_of_a_very_large_problem_can_be_prepared) {
+  int many = 0;
+  for (const i64 n : {4'941'195, 2'000'000, 600'000})
+    for (const Plan& plan : plain_ones({.m = 38, .n = n, .k = 5848, .batch = 48'160})) {
+      const Result<void> checked = gemm::check_plan(plan, kH200);
+      EXPECT_TRUE(checked.ok()) << checked.error().message;
+      many += plan.split.clusters > 1 << 30 ? 1 : 0;
+    }
+  EXPECT_GT(many, 0);
 }
 
 }  // namespace

@@ -232,6 +232,8 @@ Plan plan_of(const Problem& p, const KernelConfig& config, const WorkSplit& spli
   plan.smem_bytes = smem_bytes(config);
   plan.workspace_bytes = workspace_bytes(config, split);
   const bool empty = p.m == 0 || p.n == 0 || p.batch == 0;
+  // Of the walk before it is numbered: the model does not know what GPCs share, so of the walk that goes with
+  // their numbers it knows the price and not the gain. rank_candidates() puts the last estimate in.
   if (!empty) plan.estimate = estimate(product_of(p, config), config, split, device);
   plan.split = numbered(plan, o);
   return plan;
@@ -257,9 +259,13 @@ std::vector<Plan> best_splits(const Problem& p, KernelConfig c, const DeviceInfo
   return plans;
 }
 
-std::vector<Plan> ranked(std::vector<Plan> plans) {
+/// Best first; then each says what the model thinks of the walk that will run.
+std::vector<Plan> ranked(std::vector<Plan> plans, const DeviceInfo& device) {
   std::stable_sort(plans.begin(), plans.end(),
                    [](const Plan& x, const Plan& y) { return x.estimate.total_us < y.estimate.total_us; });
+  for (Plan& plan : plans)
+    if (plan.split.numbering == Numbering::gpc && plan.estimate.total_us > 0)
+      plan.estimate = estimate(product_of(plan.problem, plan.config), plan.config, plan.split, device);
   return plans;
 }
 
@@ -300,12 +306,12 @@ Result<std::vector<Plan>> rank_candidates(const Problem& p, const DeviceInfo& de
   std::vector<Plan> plans = plain_plans(p, device, o);
   if ((o.schedule && is_plain(*o.schedule)) || o.warps) {
     if (plans.empty()) return bad_override(why_no_plain_plan(p, o));
-    return ranked(std::move(plans));
+    return ranked(std::move(plans), device);
   }
   Search found;
   const std::vector<Problem> products = products_of(p, o);
   for (const Problem& product : products) search(product, listed_bases(product, o), device, o, found);
-  if (!found.found() && !plans.empty()) return ranked(std::move(plans));
+  if (!found.found() && !plans.empty()) return ranked(std::move(plans), device);
   if (!found.found())
     for (const Problem& product : products) search(product, unlisted_bases(o), device, o, found);
   if (!found.found()) return bad_override("the overrides leave no kernel: " + found.reasons);
@@ -330,7 +336,7 @@ Result<std::vector<Plan>> rank_candidates(const Problem& p, const DeviceInfo& de
       plans.insert(plans.end(), split.begin(), split.end());
   }
   if (plans.empty()) return bad_override("the overrides leave no kernel: " + refused.reasons);
-  return ranked(std::move(plans));
+  return ranked(std::move(plans), device);
 }
 
 }  // namespace sluice

@@ -19,6 +19,18 @@ constexpr i64 grid_columns(const Problem& p, const KernelConfig& c) {
 constexpr double grid_tiles(const Problem& p, const KernelConfig& c) {
   return static_cast<double>(grid_rows(p, c)) * static_cast<double>(grid_columns(p, c)) *
          static_cast<double>(p.batch);
+}  /// Can the kernel count its cluster tiles, and where clusters walk a list of them, a step past its end, in
+   /// int?
+/// Plain kernels have a cluster for each tile and take no step.
+constexpr bool can_count_tiles(const Problem& p, const KernelConfig& c, i64 clusters) {
+  constexpr i64 most = (i64{1} << 31) - 1;
+  return grid_tiles(p, c) <= static_cast<double>(most - (is_plain(c.schedule) ? 0 : clusters));
+}
+
+/// Are all of a launch's `tiles` dealt out, and each cut into the same number of runs? Of a split that
+/// streams its tail alone, most of the walk is whole tiles.
+constexpr bool cuts_all_alike(const WorkSplit& split, double tiles) {
+  return split.streamed > 0 && split.streamed == tiles && split.clusters % split.streamed == 0;
 }
 
 /// Of `ctas` CTAs each, resident at once with one CTA an SM: those of several do not fill every GPC, and of 3

@@ -30,7 +30,8 @@ bool gains_by_gpc(const Plan& plan) {
   const WorkSplit& split = plan.split;
   if (split.clusters > kMostNumbered || plan.estimate.tensor_us == 0) return false;
   if (split.streamed > 0)
-    return multicasts_one_operand(cluster) && split.clusters % split.streamed == 0 &&
+    return multicasts_one_operand(cluster) &&
+           cuts_all_alike(split, grid_tiles(product_of(plan.problem, plan.config), plan.config)) &&
            split.clusters / split.streamed >= kLeastParts;
   return (multicasts_one_operand(cluster) || is_pair_along_k(cluster)) &&
          plan.estimate.tensor_us >= kLeastTensorShare * plan.estimate.hbm_us;

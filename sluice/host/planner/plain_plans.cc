@@ -36,7 +36,8 @@ struct PlainModel {
                                // what counts is which is faster
 };
 constexpr PlainModel kModel;
-constexpr int kMostRowsInTwoWaves = 64;  // of A
+constexpr int kMostRowsInTwoWaves = 64;   // of A
+constexpr double kMostCtas = 2147483647;  // as check_plan() has it: CTAs count in int, so tiles do too
 
 /// The space's tiles for every split of k, as high as A, or `tile_m` if that is asked for.
 std::vector<KernelConfig> listed_configs(const Problem& p, std::optional<int> tile_m) {
@@ -163,7 +164,7 @@ std::vector<Plan> plain_plans(const Problem& p, const DeviceInfo& device, const 
     // with roles (docs/findings/plain-loads.md).
     const bool whole_wave = (c.cluster.k > 1 && !o.cluster) || (c.tile.m > kMostRowsInTwoWaves && !asked);
     const bool crowded = whole_wave && ctas > resident_ctas(c, device);
-    if (validate(c) != nullptr || crowded || ctas > 2e9) continue;
+    if (validate(c) != nullptr || crowded || ctas > kMostCtas) continue;
     Plan plan = plain_plan(p, device, c);
     if (std::none_of(plans.begin(), plans.end(), [&](const Plan& x) { return x.config == plan.config; }))
       plans.push_back(std::move(plan));

@@ -74,10 +74,11 @@ std::string stream_problem(const Problem& p, const KernelConfig& c, const WorkSp
   if (split.clusters > kMaxInt / cluster_size(c))
     return std::to_string(split.clusters) + " clusters of " + std::to_string(cluster_size(c)) +
            " must be less than 2^31 CTAs";
-  if (!uses_workspace(c)) return {};
-  if (slot_count(split) > kMaxInt / (cluster_size(c) * combined_parts(c)))
+  // Every kernel numbers the slots, also one that adds its parts to D and has none (sharing_of).
+  if (slot_count(split) > kMaxInt / (uses_workspace(c) ? cluster_size(c) * combined_parts(c) : 1))
     return std::to_string(split.clusters) + " clusters and " + name + " need " +
            std::to_string(slot_count(split)) + " slots, more than the kernel can count";
+  if (!uses_workspace(c)) return {};
   if (const i64 counters = counter_count(c, split); counters > kWorkspaceCounters)
     return name + " needs " + std::to_string(counters) + " counters and a workspace has " +
            std::to_string(kWorkspaceCounters);
