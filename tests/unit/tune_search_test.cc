@@ -6,10 +6,12 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "bench/shapes.h"
 #include "bench/tune_report.h"
+#include "bench/tune_walks.h"
 #include "cli/cost_fit.h"
 #include "cli/tune_table.h"
 
@@ -98,6 +100,16 @@ class TuneSearch : public testing::Test {
                      }});
   }
 
+  /// What the model ranks for big_ takes as long as it says; other walks, which it was not asked about,
+  /// longer.
+  void only_candidates_are_fast() {
+    machine_.us = [ranked = *gemm::candidates(big_, DeviceInfo{})](const Plan& plan) {
+      const bool known = std::any_of(ranked.begin(), ranked.end(), [&](const Plan& x) {
+        return x.config == plan.config && x.split == plan.split;
+      });
+      return plan.estimate.total_us * (known ? 1 : 1.1);
+    };
+  }
   /// Its record gives the best plan again.
   void expect_recorded(const TuneResult& result) {
     const TuningRecord record =
@@ -134,6 +146,7 @@ std::vector<AnyProblem> several(int count) {
 }
 
 TEST_F(TuneSearch, where_the_model_is_right_its_pick_wins) {
+  only_candidates_are_fast();
   const TuneResult result = one(big_);
   ASSERT_EQ(result.state, TuneState::tuned) << result.message;
   EXPECT_EQ(result.gain(), 1);
@@ -170,12 +183,17 @@ TEST_F(TuneSearch, the_order_of_tiles_is_searched_for_the_leaders) {
 
 /// All waves alike: fewer clusters than fit, and as many waves.
 TEST_F(TuneSearch, smaller_grids_are_searched_for_the_leaders) {
-  const Plan pick = gemm::candidates(big_, DeviceInfo{})->at(0);
+  const std::vector<Plan> ranked = *gemm::candidates(big_, DeviceInfo{});
+  const auto uneven = std::find_if(ranked.begin(), ranked.begin() + settings_.top, [](const Plan& plan) {
+    return !smaller_grids(plan, DeviceInfo{}).empty();
+  });
+  ASSERT_NE(uneven, ranked.begin() + settings_.top);
   const auto hidden = [&](const Plan& plan) {
-    return plan.config == pick.config && plan.split.clusters < pick.split.clusters &&
-           plan.estimate.waves == pick.estimate.waves;
+    return plan.config == uneven->config && plan.split.clusters < uneven->split.clusters;
   };
-  machine_.us = [&](const Plan& plan) { return hidden(plan) ? 9.9 : plan.estimate.total_us; };
+  machine_.us = [&](const Plan& plan) {
+    return hidden(plan) ? 9.9 : plan.config == uneven->config ? 10.0 : 20.0;
+  };
   const TuneResult result = one(big_);
   EXPECT_TRUE(hidden(dense(result.trials[static_cast<size_t>(result.best)])));
   expect_recorded(result);
@@ -196,6 +214,7 @@ TEST_F(TuneSearch, dealing_out_the_last_wave_is_searched_for_the_leaders) {
 }
 
 TEST_F(TuneSearch, halving_measures_the_slow_ones_least) {
+  only_candidates_are_fast();
   const TuneResult result = one(big_);
   const auto rounds = [&](size_t i) { return result.trials[i].screened.size(); };
   EXPECT_EQ(rounds(23), 2u);
