@@ -19,9 +19,10 @@ constexpr i64 grid_columns(const Problem& p, const KernelConfig& c) {
 constexpr double grid_tiles(const Problem& p, const KernelConfig& c) {
   return static_cast<double>(grid_rows(p, c)) * static_cast<double>(grid_columns(p, c)) *
          static_cast<double>(p.batch);
-}  /// Can the kernel count its cluster tiles, and where clusters walk a list of them, a step past its end, in
-   /// int?
-/// Plain kernels have a cluster for each tile and take no step.
+}
+
+/// Can the kernel count its cluster tiles, and where clusters walk a list of them, a step past its end, in
+/// int? Plain kernels have a cluster for each tile and take no step.
 constexpr bool can_count_tiles(const Problem& p, const KernelConfig& c, i64 clusters) {
   constexpr i64 most = (i64{1} << 31) - 1;
   return grid_tiles(p, c) <= static_cast<double>(most - (is_plain(c.schedule) ? 0 : clusters));
