@@ -65,15 +65,17 @@ Problem random_problem(std::mt19937& random) {
 }
 
 /// Numbered by GPC, tiles are walked otherwise than the ranking assumed. To see it fail: leave the second
-/// estimate out of ranked(): 16384 x 65536 x 32768 said a fifth less than the model says of what runs.
+/// estimate out of ranked(): the first pick said 190.0 us and 206 MB of HBM, for a walk of 190.5 us and 273
+/// MB.
 TEST(planner_candidates, say_what_the_model_thinks_of_the_walk_that_runs) {
   int numbered = 0;
-  for (const i64 n : {4096, 16384, 65536})
-    for (const Plan& plan : candidates({.m = 16384, .n = n, .k = 32768}, kH200)) {
+  for (const i64 n : {2048, 8192})
+    for (const Plan& plan : candidates({.m = 32768, .n = n, .k = 1024}, kH200)) {
       if (is_plain(plan.config.schedule)) continue;
       const Problem product = product_of(plan.problem, plan.config);
       ASSERT_DOUBLE_EQ(plan.estimate.total_us, estimate(product, plan.config, plan.split, kH200).total_us)
           << short_name(plan.config);
+      ASSERT_DOUBLE_EQ(plan.estimate.hbm_us, estimate(product, plan.config, plan.split, kH200).hbm_us);
       numbered += plan.split.numbering == Numbering::gpc ? 1 : 0;
     }
   EXPECT_GT(numbered, 10);
