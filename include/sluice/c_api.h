@@ -198,7 +198,8 @@ SLUICE_API sluice_status sluice_workspace_reset(sluice_workspace* workspace, slu
 /* Looks the product's kernel up, prepares it at the first call, launches. The device lends a workspace, one
  * for each stream, allocated once and kept. While the stream captures, what is not there yet is an error
  * (not_prepared) that names the remedy. Graphs captured in one stream share one workspace, which is not that
- * of the stream's own work: they must not run at the same time. */
+ * of the stream's own work: they must not run at the same time. At most 64 streams of a device are lent one,
+ * those that were destroyed included; on more of them, call sluice_run_with. */
 SLUICE_API sluice_status sluice_run(sluice_device* device, const sluice_product* product,
                                     sluice_stream stream);
 /* The same with a workspace of the caller's, e.g. one for each graph. */

@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include <sluice/host/device_impl.h>
+
 #include "allocation_counter.h"
 #include "launch_fixture.h"
 
@@ -47,6 +49,19 @@ TEST_F(LaunchCost, asks_the_driver_for_no_more_than_this) {
   driver.fail_nothing();
   launched(gemm::launch(kernel, args, nullptr), 2);
   EXPECT_EQ(driver.calls(), 6) << "pointers that were seen to be good are not asked for again";
+}
+
+/// With one place for each, any two of a launch's operands had the same one by chance, and were asked for
+/// again in every launch.
+TEST_F(LaunchCost, pointers_that_were_seen_do_not_drive_each_other_out) {
+  const PrimaryContext& primary = *device().impl().primary;
+  const auto pointer = [](u64 i) { return reinterpret_cast<const void*>((i + 1) << 21); };
+  for (u64 i = 0; i < 64; ++i) primary.remember_memory(pointer(i));
+  for (u64 i = 0; i < 64; ++i) EXPECT_TRUE(primary.is_known_memory(pointer(i))) << i;
+  EXPECT_FALSE(primary.is_known_memory(pointer(64)));
+  for (u64 i = 64; i < 100'000; ++i) primary.remember_memory(pointer(i));
+  EXPECT_FALSE(primary.is_known_memory(pointer(0))) << "the latest stay";
+  EXPECT_TRUE(primary.is_known_memory(pointer(99'999)));
 }
 
 TEST_F(LaunchCost, rows_that_do_not_end_with_a_tile_cost_an_address_each) {

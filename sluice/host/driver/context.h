@@ -33,16 +33,24 @@ class PrimaryContext {
   /// addresses are unique over host and devices (unified addressing), so that takes a free and a new
   /// allocation at the same place.
   bool is_known_memory(const void* pointer) const {
-    return known_[slot_of(pointer)].load(std::memory_order_relaxed) == pointer;
+    for (const std::atomic<const void*>& known : known_[row_of(pointer)])
+      if (known.load(std::memory_order_relaxed) == pointer) return true;
+    return false;
   }
+  /// The last four of a row stay: a launch's own operands do not drive each other out. Two threads at a time
+  /// may lose one, which is asked about again.
   void remember_memory(const void* pointer) const {
-    known_[slot_of(pointer)].store(pointer, std::memory_order_relaxed);
+    KnownRow& row = known_[row_of(pointer)];
+    for (std::size_t i = row.size() - 1; i > 0; --i)
+      row[i].store(row[i - 1].load(std::memory_order_relaxed), std::memory_order_relaxed);
+    row[0].store(pointer, std::memory_order_relaxed);
   }
 
  private:
-  static constexpr std::size_t kKnownPointers = 1024;  // a model's weights and buffers
-  static std::size_t slot_of(const void* pointer) {
-    return (reinterpret_cast<std::uintptr_t>(pointer) >> 4) * 0x9E3779B97F4A7C15u >> 54;  // 10 bits
+  using KnownRow = std::array<std::atomic<const void*>, 4>;
+  static constexpr int kKnownRowBits = 8;  // with four each: a model's weights and buffers
+  static std::size_t row_of(const void* pointer) {
+    return (reinterpret_cast<std::uintptr_t>(pointer) >> 4) * 0x9E3779B97F4A7C15u >> (64 - kKnownRowBits);
   }
 
   PrimaryContext(const DriverApi& api, CUdevice device, int ordinal)
@@ -52,7 +60,7 @@ class PrimaryContext {
   CUdevice device_;
   int ordinal_;
   CUcontext context_ = nullptr;
-  mutable std::array<std::atomic<const void*>, kKnownPointers> known_{};
+  mutable std::array<KnownRow, 1 << kKnownRowBits> known_{};
 };
 
 /// Makes a context current for its lifetime on this thread, and puts back what was. Costs one query if it
