@@ -7,7 +7,7 @@
 
 ``python -m sluice`` is the command line. ``sluice.mixed_mm`` is that of sluice.torch, which its first use imports.
 """
-from typing import Any as _Any
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from . import weights
 from ._library import lib as _lib
@@ -22,17 +22,20 @@ from .problems import Problem, problem_of
 
 __version__: str = _lib.sluice_version().decode()
 
+# torch is imported by who uses it, and not by who imports sluice: not in __all__ either, for ``import *`` would.
+if _TYPE_CHECKING:
+    from .torch import mixed_mm as mixed_mm
+else:
+    def __getattr__(name):
+        if name != "mixed_mm":
+            raise AttributeError(f"module 'sluice' has no attribute {name!r}")
+        from .torch import mixed_mm
 
+        globals()[name] = mixed_mm
+        return mixed_mm
 
-def __getattr__(name: str) -> _Any:
-    """torch is imported by who uses it, and not by who imports sluice. Not in __all__, for ``import *`` would."""
-    if name != "mixed_mm":
-        raise AttributeError(f"module 'sluice' has no attribute {name!r}")
-    from .torch import mixed_mm
-
-    globals()[name] = mixed_mm
-    return mixed_mm
-
+    def __dir__():
+        return sorted({*globals(), "mixed_mm"})
 
 __all__ = [
     "Aliasing", "Compiled", "DriverError", "Error", "Holdings", "InternalError", "InvalidArgument", "InvalidConfig",

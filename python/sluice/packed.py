@@ -57,7 +57,7 @@ class PackedWeights:
                 raise errors.InvalidSize(f"permutation has shape {tuple(self.permutation.shape)} and must have ({self.k},), an "
                                          "index for each column of the weights")
             check_type("permutation", self.permutation, ("int32", "int64"), "it holds columns of the tokens")
-        check_width(self.width, self.k)
+        check_width(self.width, self.k, self.permutation is not None)
         object.__setattr__(self, "format_number", self.format.number)
 
     @property
@@ -184,7 +184,7 @@ def pack(codes: Array, scales: Array, zeros: Optional[Array] = None, *, type: st
     if permutation is not None:
         check_shape("permutation", permutation, (k,), "an index for each column of the weights")
         check_type("permutation", permutation, ("int32", "int64"), "it holds columns of the tokens")
-        check_width(width, k)
+        check_width(width, k, True)
         check_permutation(library, permutation, k if width is None else width)
     blob = library.empty((made.numbers(n, k).blob_bytes,), "uint8")
     _binding.pack_codes(_readable("codes", codes), _readable("scales", scales),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dense products behind a launch that lets them begin before it writes A, and behind one that reads D late:
-// every schedule, cluster and combination of splits, with each wait. To see it fail: take a wait out of
-// kernels/plain.cuh or gemm.cuh (and Module::check_waits): overlap_contract's own test shows that it sees
-// that.
+// Dense products behind a launch that lets them begin before it writes A, its scales, C or a D that is added
+// to, and behind one that reads D late: every schedule, cluster and combination of splits, with each wait. To
+// see it fail: take a wait out of kernels/plain.cuh or gemm.cuh (and Module::check_waits): overlap_contract's
+// own test shows that it sees that.
 #include <cstdio>
 
 #include "gpu.h"
@@ -31,6 +31,22 @@ Problem gated(Problem p) {
   return p;
 }
 
+/// As quantisers write them: scales of A are no weights, and come behind the wait.
+Problem scaled(Problem p, ScaleMode mode) {
+  p.epilogue.scale_a = p.epilogue.scale_b = mode;
+  if (mode == ScaleMode::vector) p.epilogue.bias = Bias::row;
+  return p;
+}
+Problem batched(Problem p, i64 batch) {
+  p.batch = batch;
+  return p;
+}
+Problem added(Problem p) {
+  p.epilogue.update = Update::add;
+  p.d.type = DType::fp32;
+  return p;
+}
+
 class gemm_overlap : public GpuTest {
  protected:
   Result<DeviceBuffer> filled(i64 bytes, u8 value) {
@@ -52,34 +68,52 @@ class gemm_overlap : public GpuTest {
     const Problem& p = plan->problem;
     const i64 element = bytes_of(p.a.type);
     constexpr u8 kSmall = 0x3c;  // 1.5 in e4m3, 0.0115 in bf16: sums differ from tile to tile by A alone
-    const auto a = filled(p.m * p.a.ld * element, kSmall), b = filled(p.n * p.b.ld * element, kSmall);
-    const auto c = filled(p.m * p.d.ld * 2, kSmall), d = filled(p.m * p.d.ld * 2, 0);
-    const auto one = filled(4, 0x3f);  // 0.747
+    const i64 d_bytes = p.batch * p.m * p.d.ld * bytes_of(p.d.type);
+    const auto a = filled(p.batch * p.m * p.a.ld * element, kSmall);
+    const auto b = filled(p.batch * p.n * p.b.ld * element, kSmall);
+    const auto c = filled(d_bytes, kSmall), d = filled(d_bytes, 0);
+    constexpr u8 kScale = 0x3f;  // 0.747
+    const auto scale_a = filled(4 * std::max<i64>(scale_a_count(p), 1), kScale);
+    const auto scale_b = filled(4 * std::max<i64>(scale_b_count(p), 1), kScale);
+    const auto scale_d = filled(4, kScale), bias = filled(4 * p.n, kSmall);
     const auto workspace = Workspace::create(device(), plan->workspace_bytes);
-    ASSERT_TRUE(ok(a) && ok(b) && ok(c) && ok(d) && ok(one) && ok(workspace));
+    ASSERT_TRUE(ok(a) && ok(b) && ok(c) && ok(d) && ok(workspace));
+    ASSERT_TRUE(ok(scale_a) && ok(scale_b) && ok(scale_d) && ok(bias));
     const gemm::Args args{.a = a->data(),
                           .b = b->data(),
                           .c = c->data(),
                           .d = d->data(),
-                          .scale_a = static_cast<const float*>(one->data()),
-                          .scale_b = static_cast<const float*>(one->data()),
-                          .scale_d = static_cast<const float*>(one->data()),
+                          .scale_a = static_cast<const float*>(scale_a->data()),
+                          .scale_b = static_cast<const float*>(scale_b->data()),
+                          .scale_d = static_cast<const float*>(scale_d->data()),
+                          .bias = bias->data(),
                           .beta = p.epilogue.residual ? 1.0f : 0.0f,
                           .workspace = workspace->view(),
                           .prefetch = {b->data(), b->bytes()},
                           .hand_off = {b->data(), b->bytes()}};
-    const auto launching = [&](const gemm::Kernel& kernel) {
+    const auto launching = [&](const gemm::Kernel& kernel, const DeviceBuffer& input) {
       return Chained{.launch = [&args, kernel](Stream stream) { return gemm::launch(kernel, args, stream); },
-                     .input = &*a,
+                     .input = &input,
                      .outputs = {&*d}};
     };
-    for (const bool in_graph : {false, true}) {
-      const Result<i64> differing =
-          bytes_that_differ(device(), launching(*alone), launching(*chained), in_graph);
-      ASSERT_TRUE(ok(differing));
-      EXPECT_EQ(*differing, 0) << short_name(plan->config) << (in_graph ? ", in a graph" : "");
-    }
-    const Result<i64> early = bytes_written_early(device(), launching(*chained));
+    const struct {
+      const char* name;
+      const DeviceBuffer& input;
+      bool read;
+    } inputs[] = {{"A", *a, true},
+                  {"scale_a", *scale_a, scale_a_count(p) > 0},
+                  {"C", *c, p.epilogue.residual},
+                  {"D", *d, p.epilogue.update == Update::add}};
+    for (const auto& [name, input, read] : inputs)
+      for (const bool in_graph : {false, true}) {
+        if (!read || (in_graph && &input != &*a)) continue;
+        const Result<i64> differing =
+            bytes_that_differ(device(), launching(*alone, input), launching(*chained, input), in_graph);
+        ASSERT_TRUE(ok(differing));
+        EXPECT_EQ(*differing, 0) << short_name(plan->config) << ", late " << name
+                                 << (in_graph ? ", in a graph" : "");
+      }
+    const Result<i64> early = bytes_written_early(device(), launching(*chained, *a));
     ASSERT_TRUE(ok(early));
     EXPECT_EQ(*early, 0) << short_name(plan->config);
     EXPECT_TRUE(ok(workspace->verify()));
@@ -113,6 +147,14 @@ TEST_F(gemm_overlap, keeps_the_contract_with_every_schedule_cluster_and_split) {
       {gated(of(16, 28672, 4096, DType::e4m3)), {.schedule = ping_pong}},
       {gated(of(64, 28672, 1024, DType::e4m3)), {.schedule = ping_pong, .cluster = ClusterShape{1, 4}}},
       {gated(of(512, 1024, 512, DType::bf16)), {.schedule = cooperative, .cluster = ClusterShape{2, 1}}},
+      {scaled(of(64, 4096, 4096, DType::e4m3), ScaleMode::block), {.schedule = ping_pong}},
+      {scaled(of(300, 1024, 1024, DType::e4m3), ScaleMode::block),
+       {.schedule = cooperative, .cluster = ClusterShape{2, 1}}},
+      {scaled(of(64, 4096, 4096, DType::e4m3), ScaleMode::vector), {.schedule = ping_pong}},
+      {scaled(of(16, 4096, 4096, DType::e4m3), ScaleMode::vector), {.schedule = by_groups}},
+      {scaled(of(16, 4096, 4096, DType::e4m3), ScaleMode::vector), {.schedule = plain}},
+      {batched(of(130, 512, 1024, DType::bf16), 3), {.schedule = cooperative}},
+      {added(of(128, 256, 8192, DType::bf16)), {.schedule = cooperative}},
   };
   for (const Shape& shape : shapes)
     for (const Wait wait : {Wait::first, Wait::weights_first})

@@ -7,6 +7,7 @@
 #include <sluice/mixed.h>
 
 #include "gpu.h"
+#include "overlap_contract.h"
 
 namespace sluice::testing {
 namespace {
@@ -105,6 +106,66 @@ class mixed_overlap : public GpuTest {
       }
   }
 };
+
+/// The same by the harness of all kernels, which has what the long product has not: a launch two before that
+/// reads D late, and a graph.
+class mixed_contract : public mixed_overlap {
+ protected:
+  void expect_contract(const MixedProblem& problem, const mixed::Overrides& choices) {
+    Result<mixed::HostData> host = mixed::random_data(problem, mixed::DataKind::real, 7);
+    ASSERT_TRUE(ok(host));
+    const auto data = mixed::DeviceData::create(device(), *std::move(host));
+    const auto x = DeviceBuffer::allocate(device(), problem.m * problem.k * bytes_of(problem.x));
+    const auto d = DeviceBuffer::allocate(device(), problem.m * d_columns(problem) * bytes_of(problem.d));
+    ASSERT_TRUE(ok(data) && ok(x) && ok(d));
+    constexpr u8 kSmall = 0x3c;  // as of dense products
+    ASSERT_TRUE(ok(x->fill(kSmall, nullptr)));
+    mixed::Args args = data->args();
+    args.x = x->data();
+    args.d = d->data();
+    if (problem.residual) args.c = x->data();
+    args.prefetch = args.hand_off = {args.weights, blob_bytes(problem.weights, problem.n, problem.k)};
+    const auto launching = [&](const Overlap& overlap) {
+      mixed::Overrides overrides = choices;
+      overrides.overlap = overlap;
+      const Result<mixed::Plan> plan = mixed::plan(problem, device().info(), overrides);
+      EXPECT_TRUE(ok(plan));
+      const Result<mixed::Kernel> kernel = mixed::prepare(device(), *plan);
+      EXPECT_TRUE(ok(kernel));
+      return Chained{
+          .launch = [args, kernel = *kernel](Stream stream) { return mixed::launch(kernel, args, stream); },
+          .input = &*x,
+          .outputs = {&*d}};
+    };
+    const Chained alone = launching({});
+    for (const Wait wait : {Wait::first, Wait::weights_first})
+      for (const Trigger trigger : {Trigger::at_start, Trigger::after_loads}) {
+        const Chained chained = launching({wait, trigger});
+        for (const bool in_graph : {false, true}) {
+          const Result<i64> differing = bytes_that_differ(device(), alone, chained, in_graph);
+          ASSERT_TRUE(ok(differing));
+          EXPECT_EQ(*differing, 0) << name_of(wait) << (in_graph ? ", in a graph" : "");
+        }
+        const Result<i64> early = bytes_written_early(device(), chained);
+        ASSERT_TRUE(ok(early));
+        EXPECT_EQ(*early, 0) << name_of(wait);
+      }
+  }
+};
+
+TEST_F(mixed_contract, is_kept_by_every_kernel) {
+  expect_contract(problem_of(DType::fp16, 3), {.token_blocks = 1});
+  expect_contract(problem_of(DType::fp16, 16), {.token_blocks = 2, .parts = 2});
+  expect_contract(problem_of(DType::bf16, 64), {.parts = 2, .tokens = 64, .strips = 2, .k_groups = 2});
+  expect_contract(problem_of(DType::e4m3, 64), {.parts = 1, .tokens = 64});
+  expect_contract(problem_of(DType::bf16, 64), {.tokens = 64, .cluster_n = 1, .cluster_k = 2});
+  expect_contract(problem_of(DType::bf16, 256), {.tokens = 64, .cluster_n = 2, .cluster_k = 1});
+  MixedProblem normed = problem_of(DType::bf16, 5);
+  normed.d = DType::bf16;
+  normed.norm_x = normed.residual = true;
+  normed.ld_c = normed.k;
+  expect_contract(normed, {.token_blocks = 1, .parts = 2});
+}
 
 TEST_F(mixed_overlap, of_the_narrow_kernel_gives_the_bits_of_launches_in_turn) {
   expect_same_bits(problem_of(DType::fp16, 3), {.token_blocks = 1});

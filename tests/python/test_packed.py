@@ -285,7 +285,10 @@ def bad_calls():
     yield "a permutation too short", lambda: sluice.pack(codes, scales, permutation=np.arange(64)), sluice.InvalidSize, "(128,)"
     yield "a column twice, quantised", lambda: sluice.pack_quantized(dataclasses.replace(quantized, permutation=np.zeros(128, int))), \
         sluice.InvalidArgument, "holds 0 twice"
-    yield "a width below k", lambda: dataclasses.replace(packed, width=64), sluice.InvalidSize, "width = 64 is less than k = 128"
+    yield "a width of nothing", lambda: dataclasses.replace(packed, permutation=None, width=300), sluice.InvalidArgument, \
+        "there is none: leave it out"
+    yield "a width below k", lambda: dataclasses.replace(packed, permutation=np.arange(128), width=64), \
+        sluice.InvalidSize, "width = 64 is less than k = 128"
     yield "a permutation of another length", lambda: dataclasses.replace(packed, permutation=np.arange(64)), \
         sluice.InvalidSize, "(128,)"
     yield "a slice in a strip", lambda: packed.slice_rows(0, 32), sluice.InvalidSize, "multiples of 64"

@@ -226,6 +226,16 @@ def test_a_backward_that_saved_what_was_written_into_raises(on_host):
         assert st.mm(saved, torch.eye(16, dtype=torch.bfloat16), out=kept) is kept
 
 
+def test_what_is_written_into_fakes_counts_too(on_host):
+    with FakeTensorMode():
+        x, w = torch.zeros(4, 16, dtype=torch.bfloat16), torch.zeros(16, 16, dtype=torch.bfloat16)
+        for write in (lambda out: st.mm(x, w, out=out), lambda out: st.linear(x, w, out=out)):
+            out = torch.zeros(4, 16, dtype=torch.bfloat16)
+            before = out._version
+            write(out)
+            assert out._version == before + 1
+
+
 def test_a_gradient_of_fakes_is_a_fake(on_host):
     with FakeTensorMode():
         x = torch.zeros(4, 16, dtype=torch.bfloat16, requires_grad=True)

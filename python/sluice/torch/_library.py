@@ -33,7 +33,10 @@ def check_out(out: torch.Tensor, dtype: Optional[torch.dtype]) -> None:
 
 
 def written(*tensors: torch.Tensor) -> None:
-    """Tells autograd what a kernel wrote into, as torch's own operations do: a backward that has saved it raises."""
+    """Tells autograd what a kernel wrote into, as torch's own operations do: a backward that has saved it raises. Ops of
+    torch.library tell nobody themselves; of a compiled graph the compiler knows."""
+    if torch.compiler.is_compiling():
+        return
     torch.autograd.graph.increment_version(tensors)
 
 

@@ -49,7 +49,7 @@ def add_product_(total: Tensor, a: Tensor, b: Tensor, deterministic: bool) -> No
         torch.ops.sluice.add_mm_(total, a, b, any_order)
     else:
         _binding.add_mm(a, b, total, any_order, None)
-        written(total)
+    written(total)
 
 
 def _main_grad(weight: Tensor) -> Optional[Tensor]:

@@ -60,6 +60,7 @@ def scaled_mm(mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Tensor, bi
             return torch.ops.sluice.scaled_mm(mat_a, mat_b, scale_a, scale_b, bias, out_dtype or mat_a.dtype,
                                               use_fast_accum, c)
         torch.ops.sluice.scaled_mm_out(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, c)
+        written(out)
         return out
     result = out
     if out is None:
@@ -97,6 +98,7 @@ def mm(a: Tensor, b: Tensor, *, out: Optional[Tensor] = None, bias: Optional[Ten
         if out is None:
             return torch.ops.sluice.mm(a, b, bias, c, alpha, beta, out_dtype or a.dtype, activation or "none", use_fast_accum)
         torch.ops.sluice.mm_out(a, b, out, bias, c, alpha, beta, activation or "none", use_fast_accum)
+        written(out)
         return out
     result = out
     if out is None:
@@ -132,6 +134,7 @@ def linear(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *, c: O
         if out is None:
             return torch.ops.sluice.linear(input, weight, bias, activation or "none", c)
         torch.ops.sluice.linear_out(input, weight, bias, out, activation or "none", c)
+        written(out)
         return out
     result = out
     if out is None:

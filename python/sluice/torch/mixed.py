@@ -61,6 +61,7 @@ def mixed_product(x: Tensor, blob: Tensor, bias: Optional[Tensor], scale_x: Opti
         if out is None:
             return torch.ops.sluice.mixed_mm(x, blob, bias, scale_x, number, n, k, activation or "none", out_dtype)
         torch.ops.sluice.mixed_mm_out(x, blob, out, bias, scale_x, number, n, k, activation or "none")
+        written(out)
         return out
     result = out
     if out is None:

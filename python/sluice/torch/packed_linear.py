@@ -8,11 +8,12 @@ from typing import Any, Optional, Tuple, Union
 import torch
 from torch import Tensor
 
-from ..errors import InvalidArgument
+from ..errors import Error, InvalidArgument
 from ..formats import WeightFormat
 from ..packed import PackedWeights, pack_int4, pack_int8, pack_quantized
 from ..weights import QuantizedWeights
-from ..weights.canonical import check_width
+from ..weights._arrays import library_of
+from ..weights.canonical import check_permutation, check_width
 from .autograd import needs_grad, refuse_grad
 from .mixed import mixed_product, permuted
 from .quantize import quantize
@@ -57,7 +58,7 @@ class LinearPacked(torch.nn.Module):
                                   "LinearPacked")
         nbytes = format.numbers(out_features, in_features).blob_bytes
         self._number = format.number
-        check_width(width, in_features)
+        check_width(width, in_features, act_order)
         self._width = in_features if width is None else width
         self.register_buffer("weight_packed", torch.zeros(nbytes, device=device, dtype=torch.uint8))
         self.register_buffer("weight_format", torch.tensor([self._number, out_features, in_features], dtype=torch.int64,
@@ -110,7 +111,8 @@ class LinearPacked(torch.nn.Module):
     @property
     def packed(self) -> PackedWeights:
         """Its weights; no copy."""
-        return PackedWeights(self.weight_packed, self.out_features, self.in_features, self.format, self.permutation, self._width)
+        return PackedWeights(self.weight_packed, self.out_features, self.in_features, self.format, self.permutation,
+                             None if self.permutation is None else self._width)
 
     @property
     def activations(self) -> Optional[str]:
@@ -140,17 +142,18 @@ class LinearPacked(torch.nn.Module):
                                   f"{_head_text(wanted)}; make the module with that format")
                 return
         order = state_dict.get(prefix + "permutation")
-        if self.permutation is not None and order is not None and not order.is_meta and order.numel() > 0:
-            least, most = int(order.min()), int(order.max())
-            if not (0 <= least and most < self._width):
-                error_msgs.append(f"{prefix}permutation: the state's holds columns {least} to {most} of the input, and this module's "
-                                  f"has {self._width}; make the module with width=, the columns of the whole tokens")
+        if self.permutation is not None and order is not None and not order.is_meta and order.shape == self.permutation.shape:
+            try:
+                check_permutation(library_of(permutation=order), order, self._width)
+            except Error as error:
+                error_msgs.append(f"{prefix}permutation: {error} (for a shard, make the module with width=)")
                 return
         super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
 
     def extra_repr(self) -> str:
         return (f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}, "
-                f"format={self.format}, act_order={self.permutation is not None}, activations={self.activations}")
+                f"format={self.format}, act_order={self.permutation is not None}, "
+                f"{'' if self.permutation is None else f'width={self._width}, '}activations={self.activations}")
 
 
 class Linear4bit(LinearPacked):

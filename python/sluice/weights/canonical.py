@@ -53,7 +53,7 @@ class QuantizedWeights:
         if self.permutation is not None:
             check_shape("permutation", self.permutation, (k,), "an index for each column of codes")
             check_type("permutation", self.permutation, ("int32", "int64"), "it holds columns of the tokens")
-        check_width(self.width, k)
+        check_width(self.width, k, self.permutation is not None)
 
     @property
     def shape(self) -> Tuple[int, int]:
@@ -102,8 +102,10 @@ class QuantizedWeights:
                                    zeros=None if self.zeros is None else library.take(self.zeros, order, 0))
 
 
-def check_width(width: Optional[int], k: int) -> None:
+def check_width(width: Optional[int], k: int, has_permutation: bool) -> None:
     """Of the tokens that a permutation of k columns is for."""
+    if width is not None and not has_permutation:
+        raise InvalidArgument(f"width = {width} says whose columns a permutation holds, and there is none: leave it out")
     if width is not None and integer("width", width) < k:
         raise InvalidSize(f"width = {width} is less than k = {k}: it is the columns of the whole tokens; leave it out, if they are k")
 

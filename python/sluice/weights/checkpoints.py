@@ -37,7 +37,8 @@ def from_gptq(qweight: Array, qzeros: Array, scales: Array, g_idx: Optional[Arra
     ``wrapped_zeros``: a zero of 0 less one is -1, and "gptq" files differ in what that does to the next digit of its word:
     "digit" nothing, "word" borrows (as GPTQModel converts). Asked for only if a digit did wrap, which needs a group with next to
     no negative weights. Both give 0 for it; readers that add one and do not cut off (AutoGPTQ's of 2023) multiply with 16 there.
-    AutoGPTQ's own writer lays the -1 over all digits above in its word: their zeros are lost, and such a word raises.
+    AutoGPTQ's own writer lays the -1 over all digits above in its word: their zeros are lost, and such a word raises unless
+    ``wrapped_zeros`` says that it is none. A ``g_idx`` that is empty, or all 0 where there are more groups, is none.
     """
     library = library_of(qweight=qweight, qzeros=qzeros, scales=scales, g_idx=g_idx)
     check_bits(bits)
@@ -49,6 +50,8 @@ def from_gptq(qweight: Array, qzeros: Array, scales: Array, g_idx: Optional[Arra
     _check_matrices(("qweight", qweight, "k/8 x n"), ("qzeros", qzeros, "groups x n/8"), ("scales", scales, "groups x n"))
     per_word = 32 // bits
     groups, n = scales.shape
+    if g_idx is not None and _length("g_idx", g_idx) == 0:
+        g_idx = None  # how some writers leave it out
     if k is None:
         k = qweight.shape[0] * per_word if g_idx is None else _length("g_idx", g_idx)
     _check_words("qweight", qweight, (-(-integer("k", k) // per_word), n), f"ceil(k / {per_word}) x n")
@@ -58,6 +61,9 @@ def from_gptq(qweight: Array, qzeros: Array, scales: Array, g_idx: Optional[Arra
 
     # AutoGPTQ, auto_gptq/nn_modules/qlinear/qlinear_cuda.py: digits of a word of qweight are rows, those of qzeros columns.
     qweight, qzeros, scales = (library.plain(array) for array in (qweight, qzeros, scales))
+    if g_idx is not None and groups > 1:
+        _check_g_idx("g_idx", g_idx, k)
+        g_idx = None if bool((g_idx == 0).all()) else g_idx  # another way: one group does not hold all columns
     permutation = _permutation(library, "g_idx", g_idx, k, group)
     zeros = _gptq_zeros(library, library.signed_words(qzeros), bits, n, checkpoint_format, wrapped_zeros).T
     _check_symmetry(zeros, bits, checkpoint_format, symmetric)
@@ -206,13 +212,12 @@ def _gptq_zeros(library: Library, words: Array, bits: int, n: int, checkpoint_fo
     # every digit is all ones, up to the top: the highest two are.
     per_word = 32 // bits
     lost = (stored[:, per_word - 2::per_word] == top)[:, :n // per_word] & (stored[:, per_word - 1::per_word] == top)
-    if wrapped_zeros != "word" and bool(lost.any()):
+    if wrapped_zeros is None and bool(lost.any()):
         row, word = divmod(lost.reshape(-1).tolist().index(True), lost.shape[1])
         raise InvalidArgument(
             f"qzeros[{row}][{word}] of checkpoint_format = 'gptq' ends in {top}, {top}: AutoGPTQ's writer lays a zero of 0 less one "
             "over every zero above it in its word, and those are lost: quantise again, or with symmetric codes. For a file that "
-            f"GPTQModel wrote pass wrapped_zeros='word'; if both zeros are 0 indeed, add one to each digit (of {top}: 0) and pass "
-            "checkpoint_format='gptq_v2'")
+            "GPTQModel wrote pass wrapped_zeros='word'; if both zeros are 0 indeed, each digit its own, 'digit'")
     if wrapped_zeros is None and bool((stored == top).any()):
         raise InvalidArgument(f"qzeros of checkpoint_format = 'gptq' hold {top}, a zero of 0 less one: pass wrapped_zeros="
                               "'word' for a file that GPTQModel wrote, 'digit' where each digit is its own; or "
