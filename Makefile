@@ -24,11 +24,11 @@ build: setup  ## the library, the sluice tool and all tests
 demo: $(if $(SLUICE),,build)  ## plan, compile, run and verify one product: on the GPU beside cuBLASLt, or on the host twin
 	@$(or $(SLUICE),$(BUILD)/sluice) run --device auto
 
-test: build  ## everything that needs no GPU
+test: build  ## everything that needs neither a GPU nor PyTorch
 	@ctest --preset $(PRESET) -j $(JOBS)
 
 test-torch: build  ## sluice.torch as far as it goes without a GPU (downloads 3 GB of PyTorch, once)
-	@tools/python_test.sh --torch $(BUILD)
+	@tools/python_test.sh --torch $(BUILD) || { code=$$?; [ $$code = 77 ] || exit $$code; }
 
 test-gpu: build  ## what needs this machine's H200; GPU_SECTIONS picks (tools/gpu_batch.sh lists them)
 	@SLUICE_BUILD=$(BUILD) tools/gpu_batch.sh $(GPU_SECTIONS)

@@ -25,12 +25,14 @@ constexpr size_t kKernels = 20;           // of each product: the planner's firs
 constexpr size_t kOfAKind = 6;            // at least: enum Kind
 constexpr int kDeepRingBytes = 60 << 10;  // of codes in a CTA's rings, at least
 constexpr int kHalfOfRegisters = kSchedulersOfSm * kRegistersOfScheduler / 2;
-constexpr int kRounds = 5;          // of incumbent and candidate in turn
-constexpr int kPasses = 2;          // over all steps
-constexpr int kGraphPasses = 2;     // through the layers in a graph: short ones leave time for more changes
-constexpr int kWanderings = 300;    // without a gain
-constexpr double kGain = 0.004;     // what a change must gain at least
-constexpr double kHopeless = 1.03;  // after the first round
+constexpr int kRounds = 5;            // of incumbent and candidate in turn
+constexpr int kPasses = 2;            // over all steps
+constexpr int kGraphPasses = 2;       // through the layers in a graph: short ones leave time for more changes
+constexpr int kWanderings = 300;      // without a gain
+constexpr double kWanderShare = 0.9;  // of the time: the rest is for taking overlaps off
+constexpr int kCarefulRounds = 15;    // of a change that need not gain
+constexpr double kGain = 0.004;       // what a change must gain at least
+constexpr double kHopeless = 1.03;    // after the first round
 constexpr Wait kWaits[] = {Wait::none, Wait::first, Wait::weights_first};
 constexpr Trigger kTriggers[] = {Trigger::never, Trigger::at_start, Trigger::after_loads};
 constexpr Spacing kSpacings[] = {Spacing::memory, Spacing::registers, Spacing::none};
@@ -86,7 +88,8 @@ class Tuner {
         spec_(fused(data.spec(), request.fusion)),
         workspace_(workspace),
         phase_(phase),
-        end_(Clock::now() + std::chrono::milliseconds(static_cast<i64>(request.budget_s * 1e3))) {
+        end_(after(request.budget_s)),
+        wander_end_(after(request.budget_s * kWanderShare)) {
     spec_.passes = std::min(spec_.passes, kGraphPasses);
   }
 
@@ -119,6 +122,9 @@ class Tuner {
   /// What a change must do to stay: gain, or lose nothing.
   enum class Keep { gain, no_loss };
 
+  static Clock::time_point after(double seconds) {
+    return Clock::now() + std::chrono::milliseconds(static_cast<i64>(seconds * 1e3));
+  }
   bool late() const { return Clock::now() >= end_; }
 
   Result<void> check_size() const {
@@ -314,7 +320,7 @@ class Tuner {
     if (!candidate) return;
     const Replay both[] = {best_, *candidate};
     ++tuning_.tried;
-    for (const int rounds : {1, kRounds}) {
+    for (const int rounds : {1, keep == Keep::gain ? kRounds : kCarefulRounds}) {
       const auto times = time_in_turn(lab_, both, {.count = rounds, .rest_ms = 0});
       if (!times) return;
       const Spread before = spread_of((*times)[0].us), after = spread_of((*times)[1].us);
@@ -356,7 +362,7 @@ class Tuner {
     for (size_t i = 0; i < choices_.size(); ++i)
       if (!choices_[i].empty()) products.push_back(i);
     if (products.empty()) return;
-    for (int since_gain = 0; since_gain < kWanderings && !late(); ++since_gain) {
+    for (int since_gain = 0; since_gain < kWanderings && Clock::now() < wander_end_; ++since_gain) {
       const int kept = tuning_.kept;
       const size_t at = any(products.size());
       try_change([&](std::vector<TunedStep>& choices) {
@@ -419,7 +425,7 @@ class Tuner {
   LayerSpec spec_;
   const Workspace& workspace_;
   const Phase& phase_;
-  Clock::time_point end_;
+  Clock::time_point end_, wander_end_;
   std::vector<std::vector<Choice>> choices_;    // of each step
   std::vector<std::map<Kind, Choice>> firsts_;  // the model's first of each kind
   std::vector<TunedStep> recorded_;

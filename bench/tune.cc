@@ -154,6 +154,14 @@ class Search {
     return all;
   }
 
+  /// Leaders that differ in their walk alone have each other's.
+  bool is_a_trial(const Plan& plan) const {
+    return std::any_of(result_.trials.begin(), result_.trials.end(), [&](const Trial& trial) {
+      const Plan* dense = std::get_if<Plan>(&trial.plan);
+      return dense != nullptr && dense->config == plan.config && dense->split == plan.split;
+    });
+  }
+
   /// The leaders' other orders of tiles, grids and deals of the tail, screened beside them; what must be
   /// compiled comes last. Mixed kernels have one walk.
   void add_walks() {
@@ -171,7 +179,8 @@ class Search {
     }
     const size_t first = result_.trials.size();
     for (std::vector<Plan>* walks : {&orders, &tails})
-      for (Plan& other : *walks) result_.trials.push_back({.plan = std::move(other)});
+      for (Plan& other : *walks)
+        if (!is_a_trial(other)) result_.trials.push_back({.plan = std::move(other)});
     prepare(first, kScreenShare);
     std::vector<Trial*> entrants;
     for (const size_t index : field) entrants.push_back(&result_.trials[index]);

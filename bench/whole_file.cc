@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -46,6 +47,19 @@ int write_all(int file, const std::string& text) {
   return 0;
 }
 
+/// stdout or stderr, if that is what `path` names: a shell may have sent it to a regular file, whose name
+/// must stay with the lines that the tool has written and will write.
+std::FILE* own_stream(const std::string& path) {
+  struct stat named {};
+  if (::stat(path.c_str(), &named) != 0) return nullptr;
+  for (std::FILE* stream : {stdout, stderr}) {
+    struct stat own {};
+    if (::fstat(::fileno(stream), &own) == 0 && own.st_dev == named.st_dev && own.st_ino == named.st_ino)
+      return stream;
+  }
+  return nullptr;
+}
+
 /// 0, or errno. The file is closed in any case.
 int write_and_close(int file, const std::string& text) {
   const int failed = write_all(file, text);
@@ -60,6 +74,11 @@ Result<void> write_whole(const std::string& text, const std::string& path) {
   const fs::file_status status = fs::status(path, ignored);
   if (fs::is_directory(status))
     return Error{ErrorCode::io, fmt::format("{} is a folder: name a file in it", path)};
+  if (std::FILE* own = own_stream(path)) {
+    std::fflush(own);
+    const int failed = write_all(::fileno(own), text);
+    return failed == 0 ? Result<void>{} : io_error(path, failed);
+  }
   if (fs::exists(status) && !fs::is_regular_file(status)) {
     const int file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
     const int failed = file < 0 ? errno : write_and_close(file, text);

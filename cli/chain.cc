@@ -21,6 +21,7 @@
 #include "cli/requests.h"
 #include "cli/target.h"
 #include "cli/terminal.h"
+#include "cli/value_checks.h"
 #include "cli/verb.h"
 #include "cli/watchdog.h"
 
@@ -221,7 +222,7 @@ Verb add_chain_verb(CLI::App& app) {
                ->check(CLI::Range(1, 10000)));
   measured(verb->add_option("--rest-ms", f.method.rest_ms, "Rest before each")
                ->capture_default_str()
-               ->check(CLI::Range(0.0, 1e4)));
+               ->check(CLI::Range(0.0, kLongestRest)));
   measured(verb->add_option("--heuristics", f.method.heuristics, "cuBLASLt algorithms to ask for")
                ->capture_default_str()
                ->check(CLI::Range(1, 256)));
@@ -230,7 +231,7 @@ Verb add_chain_verb(CLI::App& app) {
   verb->add_option("--commit", f.commit, "Written into the JSON (else the one of the build)");
   verb->add_option("--hang-s", f.hang_s, "Give up when a step takes longer; 0: never")
       ->capture_default_str()
-      ->check(CLI::Range(0, 86400));
+      ->check(CLI::Range(0, kLongestHang));
   verb->add_option("--device", f.device, "auto, host, or the number of a GPU")->capture_default_str();
   return {verb, [flags] { return run_chain(*flags); }};
 }

@@ -74,20 +74,37 @@ def origins(results: pathlib.Path) -> str:
             ", ".join(f"{sum(by_record)} of {len(by_record)} with {kind} tokens" for kind, by_record in plans.items()) + "; the others by the model.")
 
 
+def to_where(found: dict[tuple[str, int], tuple[list[float], list[float]]], kind: str) -> str:
+    """At which numbers of tokens the mean is above that of FP8."""
+    means = {m: geometric_mean(fp8) for (of, m), (fp8, _) in sorted(found.items()) if of == kind and fp8}
+    faster, slower = ([str(m) for m, mean in means.items() if (mean > 1) == wanted] for wanted in (True, False))
+    return ", ".join(f"{how} at {', '.join(which)}" for how, which in (("faster", faster), ("slower", slower)) if which) + f" {kind} tokens"
+
+
+def short_by_tokens(results: pathlib.Path) -> str:
+    """For README.md: types of tokens that were measured on few products are a line, not columns of gaps."""
+    found = ratios_by_tokens(results)
+    many = [kind for kind in ("fp16", "bf16", "e4m3") if max((len(fp8) for (of, _), (fp8, _) in found.items() if of == kind), default=0) >= 8]
+    if not many:
+        return ""
+    sizes = sorted({m for kind, m in found if kind in many})
+    rows = [[str(m), *(spread(part) for kind in many for part in found.get((kind, m), ([], [])))] for m in sizes]
+    text = table(["tokens", *(f"{kind} tokens, x {peer}" for kind in many for peer in ("FP8", "16-bit"))], rows)
+    for kind in sorted({kind for kind, _ in found} - set(many)):
+        parts = [f"{geometric_mean(fp8):.2f} / {geometric_mean(half):.2f} at {m}" for (of, m), (fp8, half) in sorted(found.items()) if of == kind and fp8 and half]
+        text += f"\n\n{kind} tokens, one product or two each, x FP8 / x 16-bit: {', '.join(parts)}."
+    return f"{text}\n\nAgainst FP8, int4 is in the mean {'; '.join(to_where(found, kind) for kind in many)}. Where it is slower, it saves memory, not time."
+
+
 def by_tokens(results: pathlib.Path) -> str:
-    """The same two peers in every row: for README.md too. And up to where int4 is the faster one."""
+    """The same two peers in every row. And up to where int4 is the faster one."""
     found = ratios_by_tokens(results)
     if not found:
         return ""
     kinds = sorted({kind for kind, _ in found}, key=lambda kind: (kind == "e4m3", kind != "fp16"))
     rows = [[str(m), *(spread(part) for kind in kinds for part in found.get((kind, m), ([], [])))] for m in sorted({m for _, m in found})]
     text = table(["tokens", *(f"{kind} tokens, x {peer}" for kind in kinds for peer in ("FP8", "16-bit"))], rows)
-    parts = []
-    for kind in kinds:
-        means = {m: geometric_mean(fp8) for (of, m), (fp8, _) in sorted(found.items()) if of == kind and fp8}
-        faster, slower = ([str(m) for m, mean in means.items() if (mean > 1) == wanted] for wanted in (True, False))
-        words = [f"{how} at {', '.join(which)}" for how, which in (("faster", faster), ("slower", slower)) if which]
-        parts.append(f"{', '.join(words)} {kind} tokens")
+    parts = [to_where(found, kind) for kind in kinds]
     return f"{text}\n\n{origins(results)}\n\nAgainst FP8, int4 is in the mean {'; '.join(parts)}. Where it is slower, it saves memory, not time."
 
 

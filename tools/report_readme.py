@@ -4,9 +4,9 @@ say no more than it. Used by report.py.
 """
 import pathlib
 
-from report_data import BEST, OURS, algorithms, geometric_mean, groups_of, measured, percent, ratio, run_of, screened, set_of, table
+from report_data import BEST, OURS, geometric_mean, groups_of, measured, percent, ratio, run_of, screened, set_of, table
 from report_files import ages
-from report_mixed import by_tokens
+from report_mixed import short_by_tokens
 from report_sections import losses
 from report_torch import triton_sentence
 
@@ -45,31 +45,40 @@ def dense_rows(runs: list[dict]) -> list[list[str]]:
             extra = name.split(", ", 1)[1] if wanted == "unseen" and ", " in name else ""
             count = str(len(ratios)) if len(ratios) == len(shapes) else f"{len(ratios)} of {len(shapes)}"
             rows.append([words_of(wanted), kinds(name) + (f", {extra}" if extra else ""), count,
-                         f"{geometric_mean(ratios):.2f}", f"{min(ratios):.2f}", f"{max(ratios):.2f}", algorithms(shapes), planned_by(shapes), measured(run)])
+                         f"{geometric_mean(ratios):.2f}", f"{min(ratios):.2f}", f"{max(ratios):.2f}", planned_by(shapes), measured(run)])
     return rows
 
 
-def without_peer(runs: list[dict]) -> list[str]:
-    """Why a row has fewer shapes than were run."""
-    lines = []
-    for wanted, _, name, shapes in dense_groups(runs):
-        why: dict[str, int] = {}
-        for shape in shapes:
-            if ratio(shape, OURS, BEST) is None:
-                errors = [c["error"] for c in shape["contenders"] if "error" in c]
-                words = errors[0] if errors else "no verified result on both sides"
-                why[words] = why.get(words, 0) + 1
-        if why:
-            lines.append(f"\"{words_of(wanted)}\" {name}: {sum(why.values())} of {len(shapes)} have nothing to compare with (" +
-                         "; ".join(f'{count}: "{words}"' for words, count in why.items()) + ").")
-    return lines
+def verdict(runs: list[dict]) -> str:
+    """What a reader in a hurry takes away."""
+    rows = [(wanted, kinds(name), [r for s in shapes if (r := ratio(s, OURS, BEST))]) for wanted, _, name, shapes in dense_groups(runs)]
+    said = []
+    for wanted in ("engine", "tokens", "decode"):
+        of_set = [(kind, ratios) for name, kind, ratios in rows if name == wanted and ratios]
+        if of_set:
+            said.append(f"{words_of(wanted)}: " + ", ".join(f"{geometric_mean(ratios):.2f} ({kind})" for kind, ratios in of_set))
+    least = sorted((min(ratios), words_of(wanted), kind) for wanted, kind, ratios in rows if ratios)[:2]
+    if not said or not least:
+        return ""
+    return f"**{'; '.join(said)}. The slowest shapes: {', '.join(f'{value:.2f} ({words}, {kind})' for value, words, kind in least)}.**"
 
 
 def one_algorithm(runs: list[dict]) -> str:
-    """The rows in which there is no best of cuBLASLt's, because it has one."""
-    found = [f'"{words_of(wanted)}" {kinds(name) if wanted != "unseen" else name}' for wanted, _, name, shapes in dense_groups(runs)
-             if max((s.get("peer_algorithms", 0) for s in shapes), default=0) == 1]
+    """The shapes for which there is no best of cuBLASLt's, because it has one algorithm or none."""
+    found = []
+    for wanted, _, name, shapes in dense_groups(runs):
+        ones = [s for s in shapes if s.get("peer_algorithms", 0) == 1]
+        if ones:
+            which = "all" if len(ones) == len(shapes) else f"{len(ones)} of {len(shapes)}"
+            found.append(f'{which} of "{words_of(wanted)}" {kinds(name) if wanted != "unseen" else name}')
     return f"Where cuBLASLt's heuristic returns one algorithm, that one is the peer, and no best of several: {'; '.join(found)}." if found else ""
+
+
+def without_peer(runs: list[dict]) -> str:
+    """Why a row has fewer shapes than were run."""
+    found = [f'"{words_of(wanted)}" {name} ({missing} of {len(shapes)})' for wanted, _, name, shapes in dense_groups(runs)
+             if (missing := sum(ratio(s, OURS, BEST) is None for s in shapes))]
+    return f"Nothing to compare with, for cuBLASLt has no algorithm, or the bench does not ask for it: {'; '.join(found)}." if found else ""
 
 
 def loss_sentence(runs: list[dict]) -> str:
@@ -83,10 +92,10 @@ def loss_sentence(runs: list[dict]) -> str:
 
 
 def speed(runs: list[dict], results: pathlib.Path) -> str:
-    header = ["products", "types", "shapes", "mean", "least", "most", "algorithms", "planned by", "measured"]
-    notes = [ages([run for run in runs if set_of(run) in SETS], words_of), one_algorithm(runs), *without_peer(runs)]
-    text = table(header, dense_rows(runs), left=2) + "\n\n" + "\n".join(f"- {note}" for note in notes if note)
-    if packed := by_tokens(results):
+    header = ["products", "types", "shapes", "mean", "least", "most", "planned by", "measured"]
+    notes = [ages([run for run in runs if set_of(run) in SETS], words_of), one_algorithm(runs), without_peer(runs)]
+    text = (f"{said}\n\n" if (said := verdict(runs)) else "") + table(header, dense_rows(runs), left=2) + "\n\n" + "\n".join(f"- {note}" for note in notes if note)
+    if packed := short_by_tokens(results):
         text += ("\n\nint4 weights (packed, groups of 64 and 128), beside the faster of cuBLASLt's best FP8 and our own FP8 and beside cuBLASLt's best in 16 bits; "
                  "mean (least to most; products):\n\n" + packed)
     return "\n\n".join(filter(None, (text, triton_sentence(results, runs), loss_sentence(runs))))

@@ -113,7 +113,7 @@ def triton_sentence(results: pathlib.Path, runs: list[dict]) -> str:
     cut = sum(r["cut"] for r in rows)
     search = f"whose tuner ran out of time at {cut} of them" if cut else "tuned over every candidate of tools/triton_sweep.py"
     wrong = sum(r["wrong"] for r in rows)
-    search += f"; at {wrong} of the sizes some candidates were wrong, and not timed" if wrong else ""
+    search += f"; at {wrong} of the sizes up to half of those, all with atomic splits, gave wrong results and were not timed" if wrong else ""
     return (f"Beside Triton kernels of our own ({search}), e4m3 at 4096 x 4096: {min(ratios):.2f} to {max(ratios):.2f} times as fast, geometric mean "
-            f"{geometric_mean(ratios):.2f}, at {len(ratios)} numbers of tokens from {rows[0]['m']} to {rows[-1]['m']}; Triton was timed at {measured(record)}, "
+            f"{geometric_mean(ratios):.2f}, at {len(ratios)} numbers of tokens from {rows[0]['m']} to {rows[-1]['m']}; of two visits: Triton at {measured(record)}, "
             f"sluice at {measured(sweep)}.")

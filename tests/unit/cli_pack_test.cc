@@ -133,6 +133,18 @@ TEST_F(CliPack, refuses_with_value_and_remedy) {
           "io", "--out /no/such/folder/x could not be written");
 }
 
+TEST_F(CliPack, a_blob_to_stdout_stands_beside_what_the_tool_says) {
+  const std::string codes = file("codes", std::vector<u8>(64 * 128, 3)),
+                    scales = file("scales", std::vector<u8>(128)), all = folder_ + "/all";
+  const Outcome outcome = pack("-n 64 -k 128 --weights uint4 --codes " + codes + " --scales " + scales +
+                               " --out /dev/stdout > " + all);
+  EXPECT_EQ(outcome.code, 0) << outcome.text;
+  const std::vector<u8> bytes = content(all);
+  const std::string text(bytes.begin(), bytes.end());
+  EXPECT_GT(text.size(), 4224u + 100u) << "blob and lines";
+  EXPECT_NE(text.find("bytes written"), std::string::npos);
+}
+
 TEST_F(CliPack, an_input_is_never_written_over_by_whatever_name) {
   const std::string codes = file("codes", std::vector<u8>(64 * 128, 3)),
                     scales = file("scales", std::vector<u8>(128));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The arithmetic of the owner stamp in any order of math groups: launches one after the other are never
 // reported, two launches of which one begins while the other runs always are, two replays of one captured
-// launch most times. And what a launch brings along
-// for it. To see it fail: give the word back in after_leaving when one group is left.
+// launch most times. And what a launch brings along for it. To see it fail: give the word back in
+// after_leaving when one group is left.
 #include <gtest/gtest.h>
 
 #include <random>

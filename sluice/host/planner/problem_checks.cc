@@ -214,9 +214,9 @@ Result<void> check_device(const DeviceInfo& device) {
 }
 
 Result<Problem> check_problem(const Problem& problem) {
-  if (Result<void> enumerators = check_enumerators(problem); !enumerators) return enumerators.error();
   Problem p = problem;
   if (!p.epilogue.residual) p.c = Matrix{};  // not looked at, so that equal work is an equal problem
+  if (Result<void> enumerators = check_enumerators(p); !enumerators) return enumerators.error();
   if (Result<void> sizes = check_sizes(p); !sizes) return sizes.error();
   if (Result<void> types = check_types(p); !types) return types.error();
   if (p.epilogue.residual && p.c.type != p.epilogue.c_type && p.c.type != Matrix{}.type)
