@@ -10,7 +10,8 @@ namespace sluice::cli {
 void remember_command_line(int argc, const char* const* argv);
 /// The words, quoted where a shell needs it; the program's folder left out.
 std::string command_line();
-/// What CMake defined as SLUICE_COMMIT; "" if it did not.
+/// As cmake/SluiceCommit.cmake found it when this was built, with "-dirty" where files differed; "" without
+/// git.
 std::string built_commit();
 
 }  // namespace sluice::cli

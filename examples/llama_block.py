@@ -10,8 +10,10 @@ fuses, and with silu(gate) * up quantised by a kernel of sluice's.
 """
 import argparse
 import json
+import os
 import statistics
 import sys
+import time
 
 import torch
 from torch import Tensor, nn
@@ -159,7 +161,9 @@ def main() -> int:
         print(json.dumps(rows[-1]), flush=True)
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
-            json.dump({"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "rows": rows}, file, indent=1)
+            json.dump({"commit": os.environ.get("SLUICE_COMMIT", ""), "sluice": sluice.__version__,
+                       "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "command": " ".join(sys.argv),
+                       "gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "rows": rows}, file, indent=1)
     return 0 if all(row["faster"] > 1 for row in rows) else 1
 
 

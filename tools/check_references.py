@@ -4,12 +4,17 @@
 
     tools/check_references.py [--self-test]
 
-What happened once (docs/findings, docs/decisions, the changelog, results) may name what is gone.
+What happened once (docs/findings, docs/decisions, the changelog, results) may name what is gone. Of Python sources
+comments and docstrings are read, of shell and CMake what is behind a # that begins a word, of C++ what is behind // and,
+on lines that begin with a star or end such a comment, /* */.
 """
+import ast
+import io
 import pathlib
 import re
 import subprocess
 import sys
+import tokenize
 
 KINDS = ("cuh", "cc", "h", "py", "sh", "md", "txt", "pml")
 WORD = re.compile(r"(?<![\w/<.$*-])((?:[\w.-]+/)*[\w-]+\.(?:" + "|".join(KINDS) + r"))\b(?![\w(*])")
@@ -18,17 +23,37 @@ LEFT_OUT = ("tools/check_", "docs/findings/", "docs/decisions/", "docs/performan
 # Of others, of a user's, and those that a page makes up.
 FOREIGN = re.compile(r"^(cuda|cuda_runtime|nvrtc|cublasLt|stdint|fmt/format)\.h$|NAME|^my_|^summary\.txt$"
                      r"|^(awq|auto_gptq|gptqmodel|quantization|vllm)/|^qlinear_cuda\.py$")
-COMMENT = {"cuh": "//", "cc": "//", "h": "//", "py": "#", "sh": "#", "txt": "#"}
+COMMENT = {"cuh": r"//.*|^\s*/?\*.*", "cc": r"//.*|^\s*/?\*.*", "h": r"//.*|^\s*/?\*.*", "sh": r"(?:^|\s)#\s.*", "txt": r"(?:^|\s)#\s.*"}
+
+
+def python_lines(text):
+    """(line number, text) of comments and docstrings."""
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node):
+            first = node.body[0]
+            for offset, line in enumerate(first.value.value.split("\n")):
+                yield first.lineno + offset, line
+
+
+def lines_of(name, text):
+    """(line number, text) of all of a page, of a source's comments."""
+    kind = name.rpartition(".")[2]
+    if kind == "py":
+        yield from python_lines(text)
+        return
+    for number, line in enumerate(text.split("\n"), 1):
+        if kind not in COMMENT:
+            yield number, line
+        elif not line.lstrip().startswith("#include") and (comment := re.search(COMMENT[kind], line)):
+            yield number, comment.group(0)
 
 
 def words_of(name, text):
     """(line number, word) of each file that a page, or a comment of a source, names."""
-    mark = COMMENT.get(name.rpartition(".")[2])
-    for number, line in enumerate(text.split("\n"), 1):
-        if mark is not None:
-            if mark not in line or line.lstrip().startswith("#include"):
-                continue
-            line = line[line.index(mark):]
+    for number, line in lines_of(name, text):
         for word in WORD.findall(line):
             yield number, word
 
@@ -50,10 +75,12 @@ def missing(names, read):
 
 def self_test():
     files = {"a/b.cc": "#include <gone.h>\n// see a/c.h, c.h and gone.h\nint x;  // b.cc, other/c.h\n",
-             "a/c.h": "", "docs/x.md": "[y](../a/c.h), a/gone.cc, cuda.h and sluice/NAME.cc\n",
+             "a/c.h": "/* See\n * lost.h. */\n", "a/d.py": '"""Of d.py and away.py."""\nx = "#"; y = "gone.py"  # b.cc, e.cc\n',
+             "docs/x.md": "[y](../a/c.h), a/gone.cc, cuda.h and sluice/NAME.cc\n",
              "docs/findings/z.md": "gone.cc\n"}
     got = [line.partition(" is no")[0] for line in missing(list(files), files.get)]
-    assert got == ["a/b.cc:2: gone.h", "a/b.cc:3: other/c.h", "docs/x.md:1: a/gone.cc"], got
+    assert got == ["a/b.cc:2: gone.h", "a/b.cc:3: other/c.h", "a/c.h:2: lost.h",
+                   "a/d.py:2: e.cc", "a/d.py:1: away.py", "docs/x.md:1: a/gone.cc"], got
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@
 # folder beside what is there, runs all of tests/python, then the cost of a call and the block
 # of examples/llama_block.py.
 #   tools/python_gpu_test.sh WHEELS [arguments of pytest]        SECTIONS="tests cost block" picks; JOBS=4 test files at once
-# WHEELS: made elsewhere by tools/python_wheels.sh. Results (logs, junit, cost.json, llama_block.json) go to $OUT.
+# WHEELS: made elsewhere by tools/python_wheels.sh. Results (logs, junit, cost.json, llama_block.json) go to $OUT, with
+# SLUICE_COMMIT in them, the commit that the wheels were made of.
 # Each test file is a process of its own, several at once: compiling kernels takes most of a first run's time.
 set -uo pipefail
 cd "$(dirname "$0")/.."

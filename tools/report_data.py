@@ -42,9 +42,10 @@ def run_of(runs: list[dict], name: str) -> dict | None:
 
 
 def commit_of(record: dict) -> str:
-    """Seven digits of it; what is not a commit's name is none (`--commit` takes any text)."""
-    commit = str(record.get("commit") or "")
-    return commit[:7] if re.fullmatch(r"[0-9a-f]{7,40}", commit) else NO_COMMIT
+    """Seven digits of it, and whether the build differed from it; what is not a commit's name is none (`--commit` takes any
+    text)."""
+    found = re.fullmatch(r"([0-9a-f]{7})[0-9a-f]{0,33}(-dirty)?", str(record.get("commit") or ""))
+    return found[1] + (found[2] or "") if found else NO_COMMIT
 
 
 def day_of(record: dict) -> str:

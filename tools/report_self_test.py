@@ -101,6 +101,7 @@ def check_files() -> None:
     for text in ("", None, "timeline", "see findings", "abc"):
         assert commit_of({"commit": text}) == commit_of({}) == NO_COMMIT, text
     assert commit_of({"commit": "0123abcd" * 5}) == "0123abc"
+    assert commit_of({"commit": "0123abcd" * 5 + "-dirty"}) == "0123abc-dirty"
     with tempfile.TemporaryDirectory() as name:
         results = pathlib.Path(name)
         for folder in ("python", "chains"):

@@ -3,8 +3,7 @@
 // (spec/overlap.h), as a model for search.h. A launch is CTAs, a CTA is agents, an agent is a fixed list of
 // events and then leaves. What orders launches is what CUDA promises and nothing else:
 // - a dependent launch's CTAs begin, each at any time, once each CTA of the launch in front has triggered
-// (one
-//   agent is enough) or left; any other launch's, once those in front are complete (Edge);
+//   (one agent is enough) or left; any other launch's, once those in front are complete (Edge);
 // - `wait` returns once the launch directly in front is complete. Of those before that one it says nothing;
 // - a launch is complete some time after its last CTA has left: what it wrote has landed then.
 // Agents of one CTA do not wait for each other here. That adds interleavings and takes none away, so a chain

@@ -100,7 +100,8 @@ def quantizer_rates() -> dict:
 def main() -> int:
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[-1]})
     with torch.no_grad():
-        found = {"host_us": costs(), "quantizers_TB_per_s": quantizer_rates(), "torch": torch.__version__,
+        found = {"commit": os.environ.get("SLUICE_COMMIT", ""), "sluice": sluice.__version__,
+                 "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "command": " ".join(sys.argv), "host_us": costs(), "quantizers_TB_per_s": quantizer_rates(), "torch": torch.__version__,
                  "python": sys.version.split()[0], "gpu": torch.cuda.get_device_name()}
     print(json.dumps(found, indent=1))
     if len(sys.argv) > 1:

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "cli/command_line.h"
 #include "run_tool.h"
 
 namespace {
@@ -105,6 +106,11 @@ TEST_F(CliValues, the_version_is_told) {
   const Outcome outcome = sluice("--version");
   EXPECT_EQ(outcome.code, 0) << outcome.text;
   EXPECT_EQ(outcome.text.find("sluice 0."), 0u) << outcome.text;
+  const std::string commit = sluice::cli::built_commit();
+  if (!commit.empty()) {
+    EXPECT_TRUE(outcome.has("(" + commit + ")")) << outcome.text;
+    EXPECT_GE(commit.size(), 40u) << commit;
+  }
   EXPECT_TRUE(sluice("--help").has("--version"));
 }
 
