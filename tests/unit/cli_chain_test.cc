@@ -260,6 +260,27 @@ TEST_F(ChainSession, measures_every_kind_and_gives_everything_back) {
     }
 }
 
+TEST_F(ChainSession, measures_every_fusion) {
+  int measured = 0;
+  for (const bench::LayerWeights weights :
+       {bench::LayerWeights::e4m3, bench::LayerWeights::bf16, bench::LayerWeights::int4})
+    for (const bench::Fusion fusion : {bench::Fusion::gated, bench::Fusion::residual, bench::Fusion::norm}) {
+      bench::ChainCase item = small_case(weights, bench::LayerParts::all);
+      if (why_not_fused(item.spec, fusion) != nullptr) continue;
+      item.arms = {{.name = "fused", .fusion = fusion}};
+      const bench::ChainRecord record = measure_chain(*lab_, item, bench::kSilent);
+      EXPECT_EQ(record.error, "") << name_of(item.spec);
+      ASSERT_EQ(record.arms.size(), 2u) << name_of(item.spec);
+      // Kernels compute nothing here, so a residual is not added: results may differ, and nothing else.
+      const bench::ArmRecord& fused = record.arms[1];
+      EXPECT_TRUE(fused.right() || fused.error.find("of their RMS") != std::string::npos)
+          << name_of(fusion) << ": " << fused.error;
+      EXPECT_LT(record.arms[1].kernels, record.arms[0].kernels);
+      ++measured;
+    }
+  EXPECT_GE(measured, 5);
+}
+
 TEST_F(ChainSession, without_a_timeline_there_are_times_still) {
   bench::ChainCase item = small_case(bench::LayerWeights::e4m3, bench::LayerParts::projections);
   item.timeline = true;  // the fake driver's kernels tell nothing

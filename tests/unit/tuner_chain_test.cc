@@ -281,6 +281,33 @@ TEST(tuner_chain, every_shipped_one_is_read_found_and_used) {
     }
 }
 
+/// What plan_chain makes of any record, fusion or overlap, prepare takes.
+TEST(tuner_chain, plans_of_all_models_keep_what_is_promised) {
+  int checked = 0;
+  for (const bench::Model& model : bench::kModels)
+    for (const LayerWeights weights : {LayerWeights::e4m3, LayerWeights::bf16, LayerWeights::int4})
+      for (const bench::Fusion fusion :
+           {bench::Fusion::none, bench::Fusion::gated, bench::Fusion::residual, bench::Fusion::norm})
+        for (const i64 tokens : {1, 16, 64}) {
+          LayerSpec spec{.model = model, .weights = weights, .tokens = tokens, .layers = 2, .passes = 1};
+          if (fusion == bench::Fusion::norm && tokens > kNormTokens) continue;
+          if (fusion != bench::Fusion::none && why_not_fused(spec, fusion) != nullptr) continue;
+          spec = fused(spec, fusion);
+          for (const ChainOptions& options :
+               {ChainOptions{}, ChainOptions{.overlap = ChainOverlap::off},
+                ChainOptions{.overlap = ChainOverlap::wait_first, .hand_off_bytes = 1 << 20},
+                ChainOptions{.overlap = ChainOverlap::weights_first, .spacing = Spacing::registers}}) {
+            const auto plan =
+                plan_chain(steps_of(spec, imagined_memory(spec)), DeviceInfo{}, options, shipped_records());
+            ASSERT_TRUE(plan.ok()) << name_of(spec) << ": " << plan.error().message;
+            const Result<void> kept = check_chain_plan(*plan);
+            EXPECT_TRUE(kept.ok()) << name_of(spec) << ": " << kept.error().message;
+            ++checked;
+          }
+        }
+  EXPECT_GT(checked, 200);
+}
+
 TEST(tuner_chain, stores_keep_one_of_the_same_steps) {
   const std::string folder = testing::TempDir() + "sluice_tuned_chains_" + std::to_string(getpid());
   std::filesystem::remove_all(folder);
