@@ -75,10 +75,10 @@ def one_algorithm(runs: list[dict]) -> str:
 
 
 def without_peer(runs: list[dict]) -> str:
-    """Why a row has fewer shapes than were run."""
+    """Where a row has fewer shapes than were run."""
     found = [f'"{words_of(wanted)}" {name} ({missing} of {len(shapes)})' for wanted, _, name, shapes in dense_groups(runs)
              if (missing := sum(ratio(s, OURS, BEST) is None for s in shapes))]
-    return f"Nothing to compare with, for cuBLASLt has no algorithm, or the bench does not ask for it: {'; '.join(found)}." if found else ""
+    return f"Not compared, for one side has no verified result (docs/performance.md has its error): {'; '.join(found)}." if found else ""
 
 
 def loss_sentence(runs: list[dict]) -> str:

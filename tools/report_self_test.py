@@ -11,7 +11,7 @@ import report_timelines
 from report_chains import chains_section
 from report_data import (BEST, FIRST, NO_COMMIT, OURS, READ, SCHEMA, TUNED, algorithms, commit_of, load_runs, median, peer_words,
                          ratio)
-from report_mixed import OUR_FP8, PEER_16, PEER_FP8, mixed_section
+from report_mixed import OUR_FP8, PEER_16, PEER_FP8, mixed_section, short_by_tokens
 from report_sections import block_section, plain_read, promoted_section, unseen_section
 import report_readme
 from report_files import files_section
@@ -64,16 +64,17 @@ def check_readme(folder: pathlib.Path) -> None:
     report_readme.update(readme, runs, folder)
     text = readme.read_text()
     assert text.startswith("before\n") and text.endswith("\nbehind\n") and "old" not in text, text
-    assert "| large products, M 1024 to 8192 | bf16 | 2 of 3 | 1.06 | 0.90 | 1.25 | 8 | model | 0123abc, 2026-01-01 |" in text, text
-    assert '1 of 3 have nothing to compare with (1: "no verified result on both sides")' in text, text
+    assert "| large products, M 1024 to 8192 | bf16 | 2 of 3 | 1.06 | 0.90 | 1.25 | model | 0123abc, 2026-01-01 |" in text, text
+    assert "Not compared, for one side has no verified result" in text and '"large products, M 1024 to 8192" bf16 to bf16 (1 of 3).' in text, text
+    assert "**large products, M 1024 to 8192: 1.06 (bf16). The slowest shapes: 0.90 (large products, M 1024 to 8192, bf16).**" in text, text
     assert "one algorithm" not in text and "All rows are of 0123abc." in text, text
     scales = {"scale_a": "block", "scale_b": "block"}
     lone = [shape_of(1, "e4m3", [timed(OURS, 10.0), timed(BEST, 12.0)], **scales) | {"peer_algorithms": 1},
             shape_of(2, "e4m3", [timed(OURS, 10.0), {"name": FIRST, "error": "not supported"}], **scales) | {"peer_algorithms": 0}]
     report_readme.update(readme, runs + [named("block", lone) | {"commit": ""}], folder)
     text = readme.read_text()
-    assert "| fp8, block scales | e4m3 | 1 of 2 | 1.20 | 1.20 | 1.20 | 0 / 0 / 1 | model | commit not recorded, 2026-01-01 |" in text, text
-    assert 'no best of several: "fp8, block scales" e4m3.' in text and '1 of 2 have nothing to compare with (1: "not supported")' in text, text
+    assert "| fp8, block scales | e4m3 | 1 of 2 | 1.20 | 1.20 | 1.20 | model | commit not recorded, 2026-01-01 |" in text, text
+    assert 'no best of several: 1 of 2 of "fp8, block scales" e4m3.' in text and '(1 of 3); "fp8, block scales" e4m3 to bf16' in text, text
     assert "The newest rows are of 0123abc." in text and 'commit not recorded ("fp8, block scales")' in text, text
     readme.write_text("no markers")
     report_readme.update(readme, runs, folder)
@@ -230,6 +231,11 @@ def check_mixed() -> None:
         assert "| 1024 | 0.50 (1) | 1.00 (1) | not measured | not measured |" in text, text
         assert "faster at 16, slower at 1024 fp16 tokens; faster at 16 e4m3 tokens." in text and "commit not recorded, 2026-01-01, 9 rounds (many_a)" in text, text
         assert "Planned by record: 2 of 2 with fp16 tokens, 1 of 1 with e4m3 tokens" in text, text
+        assert short_by_tokens(results) == "", "no type of tokens was measured on many products"
+        (results / "packed" / "mixed.json").write_text(json.dumps(made_up_run([*[packed(5.0) for _ in range(8)], packed(8.0, x="bf16")])))
+        text = short_by_tokens(results)
+        assert "| 16 | 2.00 (2.00 to 2.00; 8) |" in text and "bf16 tokens, one product or two each, x FP8 / x 16-bit: 1.25 / 2.50 at 16." in text, text
+        assert "in the mean faster at 16, slower at 1024 fp16 tokens. Where" in text, text
 
 
 def check_chains() -> None:
