@@ -72,8 +72,8 @@ inline constexpr const char* kSluice = "sluice";
 inline constexpr const char* kSluiceTuned = "sluice tuned";
 inline constexpr const char* kPeerFirst = "cuBLASLt first";
 inline constexpr const char* kPeerBest = "cuBLASLt best";
-inline constexpr const char* kReadFloor =
-    "read floor";  // a plain read of the weights, which some kernels beat
+// A plain read of the weights, which some kernels beat.
+inline constexpr const char* kReadFloor = "read floor";
 // Of mixed products: their peers are dense ones.
 inline constexpr const char* kSluiceFp8 = "sluice FP8";
 inline constexpr const char* kFp8PeerBest = "cuBLASLt FP8";

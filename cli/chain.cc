@@ -44,10 +44,7 @@ Result<void> refuse_unmeasured(const ChainVerbFlags& flags, const char* beside, 
   const auto& more = flags.chain.measured_options;
   options.insert(options.end(), more.begin(), more.end());
   if (!timelines) options.insert(options.end(), {flags.timeline_option, flags.chain.tune_option});
-  const std::string given = first_given(options);
-  if (given.empty()) return {};
-  return Error{ErrorCode::invalid_argument,
-               fmt::format("{} has no effect {}, where nothing is timed: leave it out", given, beside)};
+  return refuse_given(options, fmt::format("{}, where nothing is timed: leave it out", beside));
 }
 
 /// What each arm's first layers would be, planned for `target`.

@@ -23,13 +23,6 @@ const CLI::Validator kNotNegative(
     },
     "NOT NEGATIVE");
 
-/// `flags` say nothing where this holds: the first that was given is refused.
-Result<void> refuse_idle(bool idle, const std::vector<const CLI::Option*>& flags, const char* where) {
-  const std::string given = idle ? first_given(flags) : "";
-  if (given.empty()) return {};
-  return Error{ErrorCode::invalid_argument, fmt::format("{} has no effect {}: leave it out", given, where)};
-}
-
 Result<void> refuse_idle_flags(const ChainFlags& f, const ChainOptions& options,
                                bench::LayerWeights weights) {
   const bool packed = weights == bench::LayerWeights::int4;
@@ -44,7 +37,9 @@ Result<void> refuse_idle_flags(const ChainFlags& f, const ChainOptions& options,
                {packed, f.dense_options, "on packed weights: it is of dense products"},
                {options.overlap == ChainOverlap::off, f.overlapped_options, "with the overlap off"}};
   for (const auto& [idle, flags, where] : rules)
-    if (const Result<void> used = refuse_idle(idle, flags, where); !used) return used;
+    if (idle)
+      if (const Result<void> used = refuse_given(flags, fmt::format("{}: leave it out", where)); !used)
+        return used;
   return {};
 }
 

@@ -99,11 +99,10 @@ bool is_mixed(const MixedFlags& flags) {
 }
 
 Result<void> check_dense(const MixedFlags& flags) {
-  std::string given = first_given(flags.format_options);
-  if (given.empty()) given = first_given(flags.override_options);
-  if (is_mixed(flags) || given.empty()) return {};
-  return Error{ErrorCode::invalid_argument,
-               fmt::format("{} has no effect without --weights: say which weights are packed", given)};
+  if (is_mixed(flags)) return {};
+  const char* why = "without --weights: say which weights are packed";
+  if (Result<void> none = refuse_given(flags.format_options, why); !none) return none;
+  return refuse_given(flags.override_options, why);
 }
 
 mixed::Overrides mixed_overrides_of(const RequestFlags& request, const MixedFlags& flags) {

@@ -21,14 +21,6 @@ std::vector<const CLI::Option*> added_by(CLI::App& app, ProblemFlags& flags,
   return {all.begin() + static_cast<std::ptrdiff_t>(before), all.end()};
 }
 
-/// Error if one of `options` was given beside `source`, which does not look at them.
-Result<void> exclude(const std::string& source, const std::vector<const CLI::Option*>& options,
-                     const char* rule) {
-  const std::string given = first_given(options);
-  if (given.empty()) return {};
-  return Error{ErrorCode::invalid_argument, fmt::format("{} has no effect with {}: {}", given, source, rule)};
-}
-
 Result<std::vector<AnyRequest>> requests_of_file(const RequestFlags& flags, const MixedFlags& mixed) {
   const std::string source = "--shapes " + flags.file;
   const char* rule = "write it on the problem's line in the file";
@@ -37,7 +29,8 @@ Result<std::vector<AnyRequest>> requests_of_file(const RequestFlags& flags, cons
                  fmt::format("--set {} and {}: give one of them", flags.set, source)};
   for (const auto* options :
        {&flags.problem_options, &flags.override_options, &mixed.format_options, &mixed.override_options})
-    if (Result<void> alone = exclude(source, *options, rule); !alone) return alone.error();
+    if (Result<void> alone = refuse_given(*options, fmt::format("with {}: {}", source, rule)); !alone)
+      return alone.error();
   return read_problem_file(flags.file);
 }
 
@@ -47,7 +40,8 @@ constexpr const char* kSetsProblems =
 Result<std::vector<AnyRequest>> requests_of_mixed_set(const RequestFlags& flags, const MixedFlags& mixed) {
   std::vector<const CLI::Option*> dense = flags.override_options;  // all but those that both kinds have
   std::erase_if(dense, [](const CLI::Option* option) { return is_shared_flag(option->get_name()); });
-  if (Result<void> alone = exclude("--set mixed", dense, "a mixed product has no such choice; leave it out");
+  if (Result<void> alone =
+          refuse_given(dense, "with --set mixed: a mixed product has no such choice; leave it out");
       !alone)
     return alone.error();
   std::vector<AnyRequest> requests;
@@ -61,10 +55,12 @@ Result<std::vector<AnyRequest>> requests_of_mixed_set(const RequestFlags& flags,
 Result<std::vector<AnyRequest>> requests_of_set(const RequestFlags& flags, const MixedFlags& mixed) {
   const std::string source = "--set " + flags.set;
   for (const auto* options : {&flags.problem_options, &mixed.format_options})
-    if (Result<void> alone = exclude(source, *options, kSetsProblems); !alone) return alone.error();
+    if (Result<void> alone = refuse_given(*options, fmt::format("with {}: {}", source, kSetsProblems));
+        !alone)
+      return alone.error();
   if (flags.set == bench::kMixedSet) return requests_of_mixed_set(flags, mixed);
-  if (Result<void> alone =
-          exclude(source, mixed.override_options, "its weights are not packed; leave it out");
+  if (Result<void> alone = refuse_given(
+          mixed.override_options, fmt::format("with {}: its weights are not packed; leave it out", source));
       !alone)
     return alone.error();
   const Result<std::vector<Problem>> problems = bench::problem_set(flags.set);
@@ -96,6 +92,12 @@ std::string first_given(const std::vector<const CLI::Option*>& options) {
   for (const CLI::Option* option : options)
     if (option->count() > 0) return option->get_name();
   return "";
+}
+
+Result<void> refuse_given(const std::vector<const CLI::Option*>& options, const std::string& why) {
+  const std::string given = first_given(options);
+  if (given.empty()) return {};
+  return Error{ErrorCode::invalid_argument, fmt::format("{} has no effect {}", given, why)};
 }
 
 bench::AnyProblem problem_of(const AnyRequest& request) {

@@ -35,6 +35,9 @@ void add_many_requests_flags(CLI::App& app, RequestFlags& flags);
 /// The first of these flags that was given; "" if none was.
 std::string first_given(const std::vector<const CLI::Option*>& options);
 
+/// Error invalid_argument: one of these flags was given, and "has no effect " and `why`.
+Result<void> refuse_given(const std::vector<const CLI::Option*>& options, const std::string& why);
+
 /// A problem of either kind with the overrides that came with it.
 using AnyRequest = std::variant<ProblemRequest, bench::MixedCase>;
 bench::AnyProblem problem_of(const AnyRequest& request);

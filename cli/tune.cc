@@ -51,8 +51,10 @@ bool has_overrides(const AnyRequest& request) {
 Result<std::vector<bench::AnyProblem>> listed_problems(const TuneFlags& flags) {
   const RequestFlags& given = flags.requests;
   for (const auto* options : {&given.override_options, &flags.mixed.override_options})
-    if (const std::string flag = first_given(*options); !flag.empty())
-      return bad_argument(flag + " has no effect here: tune chooses the configuration itself; leave it out");
+    if (const Result<void> none =
+            refuse_given(*options, "here: tune chooses the configuration itself; leave it out");
+        !none)
+      return none.error();
   if (given.problem.alpha != 1.0f || given.problem.beta)
     return bad_argument("--alpha and --beta have no effect here: a record holds for all; leave them out");
   if (given.set.empty() && given.file.empty() && !has_shape(given.problem))

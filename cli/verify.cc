@@ -113,10 +113,8 @@ Result<void> verify_on_host(const VerifyFlags& flags, Tally& tally) {
 /// Without --weights none of its flags has an effect.
 Result<void> check_verify(const RequestFlags& request, const MixedFlags& mixed) {
   if (Result<void> good = check_dense(mixed); !good) return good.error();
-  const std::string given = first_given(request.override_options);
-  if (is_mixed(mixed) || given.empty()) return {};
-  return Error{ErrorCode::invalid_argument,
-               fmt::format("{} has no effect without --weights: dense plans are the planner's", given)};
+  if (is_mixed(mixed)) return {};
+  return refuse_given(request.override_options, "without --weights: dense plans are the planner's");
 }
 
 Result<void> verify_dense(const VerifyFlags& flags, const Target& target, Tally& tally) {

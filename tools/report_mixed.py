@@ -74,6 +74,13 @@ def origins(results: pathlib.Path) -> str:
             ", ".join(f"{sum(by_record)} of {len(by_record)} with {kind} tokens" for kind, by_record in plans.items()) + "; the others by the model.")
 
 
+def token_table(found: dict[tuple[str, int], tuple[list[float], list[float]]], kinds: list[str]) -> str:
+    """A row for each number of tokens, two columns for each type."""
+    sizes = sorted({m for kind, m in found if kind in kinds})
+    return table(["tokens", *(f"{kind} tokens, x {peer}" for kind in kinds for peer in ("FP8", "16-bit"))],
+                 [[str(m), *(spread(part) for kind in kinds for part in found.get((kind, m), ([], [])))] for m in sizes])
+
+
 def to_where(found: dict[tuple[str, int], tuple[list[float], list[float]]], kind: str) -> str:
     """At which numbers of tokens the mean is above that of FP8."""
     means = {m: geometric_mean(fp8) for (of, m), (fp8, _) in sorted(found.items()) if of == kind and fp8}
@@ -87,9 +94,7 @@ def short_by_tokens(results: pathlib.Path) -> str:
     many = [kind for kind in ("fp16", "bf16", "e4m3") if max((len(fp8) for (of, _), (fp8, _) in found.items() if of == kind), default=0) >= 8]
     if not many:
         return ""
-    sizes = sorted({m for kind, m in found if kind in many})
-    rows = [[str(m), *(spread(part) for kind in many for part in found.get((kind, m), ([], [])))] for m in sizes]
-    text = table(["tokens", *(f"{kind} tokens, x {peer}" for kind in many for peer in ("FP8", "16-bit"))], rows)
+    text = token_table(found, many)
     for kind in sorted({kind for kind, _ in found} - set(many)):
         parts = [f"{geometric_mean(fp8):.2f} / {geometric_mean(half):.2f} at {m}" for (of, m), (fp8, half) in sorted(found.items()) if of == kind and fp8 and half]
         text += f"\n\n{kind} tokens, one product or two each, x FP8 / x 16-bit: {', '.join(parts)}."
@@ -102,10 +107,8 @@ def by_tokens(results: pathlib.Path) -> str:
     if not found:
         return ""
     kinds = sorted({kind for kind, _ in found}, key=lambda kind: (kind == "e4m3", kind != "fp16"))
-    rows = [[str(m), *(spread(part) for kind in kinds for part in found.get((kind, m), ([], [])))] for m in sorted({m for _, m in found})]
-    text = table(["tokens", *(f"{kind} tokens, x {peer}" for kind in kinds for peer in ("FP8", "16-bit"))], rows)
     parts = [to_where(found, kind) for kind in kinds]
-    return f"{text}\n\n{origins(results)}\n\nAgainst FP8, int4 is in the mean {'; '.join(parts)}. Where it is slower, it saves memory, not time."
+    return f"{token_table(found, kinds)}\n\n{origins(results)}\n\nAgainst FP8, int4 is in the mean {'; '.join(parts)}. Where it is slower, it saves memory, not time."
 
 
 def mixed_section(results: pathlib.Path) -> str:

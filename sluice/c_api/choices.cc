@@ -2,7 +2,6 @@
 // See choices.h.
 #include <sluice/c_api/choices.h>
 
-#include <limits>
 #include <string>
 
 namespace sluice::c_api {
@@ -29,22 +28,15 @@ void take(int32_t value, std::optional<int>& target) {
   if (value >= 0) target = value;
 }
 
-/// -1 is "the planner's choice" and nothing else below 0 means anything; `most`: of a switch 1.
-struct Number {
-  const char* name;
-  i64 value;
-  i64 most = std::numeric_limits<i64>::max();
-};
-Result<void> check(std::initializer_list<Number> numbers) {
-  for (const auto& [name, value, most] : numbers)
-    if (value < -1 || value > most)
-      return Error{ErrorCode::invalid_argument, std::string(name) + " = " + std::to_string(value) +
-                                                    " must be " + (most == 1 ? "0 or 1" : "at least 0") +
-                                                    ", or -1 to leave it the choice"};
-  return {};
-}
-
 }  // namespace
+
+Result<void> check_choice(const ChoiceNumber& number) {
+  const auto& [name, value, most] = number;
+  if (value >= -1 && value <= most) return {};
+  return Error{ErrorCode::invalid_argument, std::string(name) + " = " + std::to_string(value) + " must be " +
+                                                (most == 1 ? "0 or 1" : "at least 0") +
+                                                ", or -1 to leave it the choice"};
+}
 
 Options options_of(const sluice_options* given) {
   Options options = options_from_environment();
@@ -70,21 +62,21 @@ Result<PlanOverrides> overrides_of(const sluice_choices* c) {
              overrides.combine),
         take("numbering", c->numbering, {Numbering::launch, Numbering::gpc}, overrides.numbering)})
     if (!taken) return taken.error();
-  if (Result<void> good = check({{"tile_m", c->tile_m},
-                                 {"tile_n", c->tile_n},
-                                 {"stages", c->stages},
-                                 {"cluster_m", c->cluster_m},
-                                 {"cluster_n", c->cluster_n},
-                                 {"cluster_k", c->cluster_k},
-                                 {"raster_group", c->raster_group},
-                                 {"clusters", c->clusters},
-                                 {"streamed", c->streamed},
-                                 {"splits", c->splits},
-                                 {"workspace_limit", c->workspace_limit},
-                                 {"ignore_records", c->ignore_records, 1},
-                                 {"swapped", c->swapped, 1}});
-      !good)
-    return good.error();
+  for (const ChoiceNumber& number :
+       std::initializer_list<ChoiceNumber>{{"tile_m", c->tile_m},
+                                           {"tile_n", c->tile_n},
+                                           {"stages", c->stages},
+                                           {"cluster_m", c->cluster_m},
+                                           {"cluster_n", c->cluster_n},
+                                           {"cluster_k", c->cluster_k},
+                                           {"raster_group", c->raster_group},
+                                           {"clusters", c->clusters},
+                                           {"streamed", c->streamed},
+                                           {"splits", c->splits},
+                                           {"workspace_limit", c->workspace_limit},
+                                           {"ignore_records", c->ignore_records, 1},
+                                           {"swapped", c->swapped, 1}})
+    if (Result<void> good = check_choice(number); !good) return good.error();
   take(c->tile_m, overrides.tile_m);
   take(c->tile_n, overrides.tile_n);
   take(c->stages, overrides.stages);

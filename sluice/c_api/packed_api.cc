@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C interface of packed weights: packing, on the GPU and on the host, and mixed products.
+#include <sluice/c_api/choices.h>
 #include <sluice/c_api/error.h>
 #include <sluice/c_api/handles.h>
 #include <sluice/c_api/packed.h>
@@ -61,14 +62,11 @@ Result<mixed::Overrides> overrides_of(const sluice_mixed_choices* given) {
                  {"strips", given->strips, overrides.strips},
                  {"k_groups", given->k_groups, overrides.k_groups}};
   for (const auto& [name, value, target] : choices) {
-    if (value < -1)
-      return Error{ErrorCode::invalid_argument, std::string(name) + " = " + std::to_string(value) +
-                                                    " must be at least 0, or -1 to leave it the choice"};
+    if (Result<void> good = check_choice({name, value}); !good) return good.error();
     if (value >= 0) target = value;
   }
-  if (given->ignore_records < -1 || given->ignore_records > 1)
-    return Error{ErrorCode::invalid_argument, "ignore_records = " + std::to_string(given->ignore_records) +
-                                                  " must be 0 or 1, or -1 to leave it the choice"};
+  if (Result<void> good = check_choice({"ignore_records", given->ignore_records, 1}); !good)
+    return good.error();
   overrides.ignore_records = given->ignore_records > 0;
   return overrides;
 }

@@ -61,6 +61,15 @@ class mixed_overlap : public GpuTest {
     return made;
   }
 
+  mixed::Kernel prepared(const MixedProblem& problem, mixed::Overrides choices, const Overlap& overlap) {
+    choices.overlap = overlap;
+    const Result<mixed::Plan> plan = mixed::plan(problem, device().info(), choices);
+    EXPECT_TRUE(ok(plan));
+    const Result<mixed::Kernel> kernel = mixed::prepare(device(), *plan);
+    EXPECT_TRUE(ok(kernel));
+    return *kernel;
+  }
+
   void expect_same_bits(const MixedProblem& problem, const mixed::Overrides& choices) {
     Result<mixed::HostData> host = mixed::random_data(problem, mixed::DataKind::real, 7);
     ASSERT_TRUE(ok(host));
@@ -70,12 +79,7 @@ class mixed_overlap : public GpuTest {
     const auto stream = StreamHandle::create(device());
     ASSERT_TRUE(ok(data) && ok(from) && ok(x) && ok(stream));
     const auto run = [&](const Overlap& overlap) {
-      mixed::Overrides overrides = choices;
-      overrides.overlap = overlap;
-      const Result<mixed::Plan> plan = mixed::plan(problem, device().info(), overrides);
-      EXPECT_TRUE(ok(plan));
-      const Result<mixed::Kernel> kernel = mixed::prepare(device(), *plan);
-      EXPECT_TRUE(ok(kernel));
+      const mixed::Kernel kernel = prepared(problem, choices, overlap);
       std::array<std::vector<u8>, 2> d;
       for (const int copy : {0, 1}) EXPECT_TRUE(ok(data->poison(stream->get(), copy)));
       EXPECT_TRUE(ok(x->fill(0xFF, stream->get())));
@@ -84,8 +88,8 @@ class mixed_overlap : public GpuTest {
         mixed::Args args = data->args(copy);
         args.x = x->data();
         if (problem.residual) args.c = x->data();  // written by the launch before, too
-        args.prefetch = args.hand_off = {args.weights, plan->weight_bytes};
-        EXPECT_TRUE(ok(mixed::launch(*kernel, args, stream->get())));
+        args.prefetch = args.hand_off = {args.weights, kernel.plan().weight_bytes};
+        EXPECT_TRUE(ok(mixed::launch(kernel, args, stream->get())));
       }
       for (const int copy : {0, 1}) {
         Result<std::vector<u8>> read = data->read_d(copy);
@@ -126,16 +130,10 @@ class mixed_contract : public mixed_overlap {
     if (problem.residual) args.c = x->data();
     args.prefetch = args.hand_off = {args.weights, blob_bytes(problem.weights, problem.n, problem.k)};
     const auto launching = [&](const Overlap& overlap) {
-      mixed::Overrides overrides = choices;
-      overrides.overlap = overlap;
-      const Result<mixed::Plan> plan = mixed::plan(problem, device().info(), overrides);
-      EXPECT_TRUE(ok(plan));
-      const Result<mixed::Kernel> kernel = mixed::prepare(device(), *plan);
-      EXPECT_TRUE(ok(kernel));
-      return Chained{
-          .launch = [args, kernel = *kernel](Stream stream) { return mixed::launch(kernel, args, stream); },
-          .input = &*x,
-          .outputs = {&*d}};
+      const mixed::Kernel kernel = prepared(problem, choices, overlap);
+      return Chained{.launch = [args, kernel](Stream stream) { return mixed::launch(kernel, args, stream); },
+                     .input = &*x,
+                     .outputs = {&*d}};
     };
     const Chained alone = launching({});
     for (const Wait wait : {Wait::first, Wait::weights_first})
