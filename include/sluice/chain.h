@@ -135,13 +135,7 @@ struct ChainPlan {
   std::vector<Plan> products{};
   std::vector<mixed::Plan> mixed{};
   std::vector<NormOptions> norms{};
-  struct QuantizerPlan {
-    DType input;
-    std::optional<Granularity> granularity;
-    Gate gate;
-    Overlap overlap;
-  };
-  std::vector<QuantizerPlan> quantizers{};
+  std::vector<QuantizerOptions> quantizers{};
   i64 workspace_bytes = 0;  // what enqueue must be given; 0: nothing
 };
 

@@ -31,6 +31,16 @@ struct QuantizeArgs {
 };
 
 /// How many scales: row-major, [rows][columns / 128] or [rows / 128][columns / 128] for blocks, rounded up.
+/// What a quantiser is made of (Quantizer::create).
+struct QuantizerOptions {
+  DType input = DType::bf16;
+  std::optional<Granularity> granularity{};
+  Gate gate = Gate::none;
+  Overlap overlap{};
+
+  bool operator==(const QuantizerOptions&) const = default;
+};
+
 constexpr i64 scale_count(Granularity granularity, i64 rows, i64 columns) {
   switch (granularity) {
     case Granularity::tensor: return 1;

@@ -23,7 +23,7 @@ Kernels load(const Device& device, const ChainPlan& plan, const gemm::Progress& 
   Kernels loaded{
       gemm::prepare(device, plan.products, progress), mixed::prepare(device, plan.mixed, progress), {}, {}};
   for (const NormOptions& options : plan.norms) loaded.norms.push_back(Norm::create(device, options));
-  for (const ChainPlan::QuantizerPlan& q : plan.quantizers)
+  for (const QuantizerOptions& q : plan.quantizers)
     loaded.quantizers.push_back(Quantizer::create(device, q.input, q.granularity, q.gate, q.overlap));
   return loaded;
 }

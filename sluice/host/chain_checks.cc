@@ -72,7 +72,7 @@ struct FindPlan {
   }
   PlanOfStep operator()(const QuantizerStep& step) const {
     if (index >= chain.quantizers.size()) return {};
-    const ChainPlan::QuantizerPlan& q = chain.quantizers[index];
+    const QuantizerOptions& q = chain.quantizers[index];
     return {true, q.input == step.input && q.granularity == step.granularity && q.gate == step.gate,
             q.overlap};
   }

@@ -9,7 +9,7 @@ std::vector<std::string> companion_units(const ChainPlan& plan) {
   std::vector<std::string> units;
   for (const NormOptions& options : plan.norms)
     for (std::string& unit : norm_units(options)) units.push_back(std::move(unit));
-  for (const ChainPlan::QuantizerPlan& q : plan.quantizers)
+  for (const QuantizerOptions& q : plan.quantizers)
     for (std::string& unit : quantize_units(q.input, q.granularity, q.gate, q.overlap))
       units.push_back(std::move(unit));
   return units;

@@ -215,11 +215,9 @@ class Planner {
     return {};
   }
   Result<void> add(const QuantizerStep& step, PlannedStep& planned) {
-    const ChainPlan::QuantizerPlan made{step.input, step.granularity, step.gate, planned.overlap};
-    planned.plan = index_of(chain_.quantizers, made, [&](const ChainPlan::QuantizerPlan& q) {
-      return q.input == made.input && q.granularity == made.granularity && q.gate == made.gate &&
-             q.overlap == made.overlap;
-    });
+    const QuantizerOptions made{step.input, step.granularity, step.gate, planned.overlap};
+    planned.plan =
+        index_of(chain_.quantizers, made, [&](const QuantizerOptions& other) { return other == made; });
     planned.estimate_us = companion_us(planned);
     return {};
   }

@@ -3,8 +3,6 @@
 // arguments. Called where they are made and launched, and by chains, which refuse before their first launch.
 #pragma once
 
-#include <optional>
-
 #include <sluice/norm.h>
 #include <sluice/quantize.h>
 
@@ -17,12 +15,6 @@ Result<void> check_shape(const NormOptions& options, const NormShape& shape);
 /// All that Norm::launch refuses by value alone.
 Result<void> check_values(const NormOptions& options, const NormShape& shape, const NormArgs& args);
 
-struct QuantizerOptions {
-  DType input = DType::bf16;
-  std::optional<Granularity> granularity;
-  Gate gate = Gate::none;
-  Overlap overlap{};
-};
 /// Errors: those of Quantizer::create that need no compiler.
 Result<void> check_options(const QuantizerOptions& options);
 /// Errors: invalid_size, invalid_stride.
