@@ -109,7 +109,7 @@ for name in "${sections[@]}"; do
       grep -qE 'HANG|driver:' "$logs/fuzz.log" && [[ $code != 0 ]] && find_culprit
       ;;
     real) section real 180 "$tests" --gtest_filter="${filters[real]}" ;;
-    rest) section rest 180 "$tests" --gtest_filter="${filters[rest]}" ;;
+    rest) section rest 300 "$tests" --gtest_filter="${filters[rest]}" ;;
     split) section split 240 "$tests" --gtest_filter="${filters[split]}" ;;
     mixed) section mixed 180 "$tests" --gtest_filter="${filters[mixed]}" ;;
     cost) section cost 60 "$tests" --gtest_filter="${filters[cost]}" ;;

@@ -34,7 +34,7 @@ Problem gated(Problem p) {
 /// As quantisers write them: scales of A are no weights, and come behind the wait.
 Problem scaled(Problem p, ScaleMode mode) {
   p.epilogue.scale_a = p.epilogue.scale_b = mode;
-  if (mode == ScaleMode::vector) p.epilogue.bias = Bias::row;
+  if (mode == ScaleMode::vector) p.epilogue.bias = Bias::column;
   return p;
 }
 Problem batched(Problem p, i64 batch) {
