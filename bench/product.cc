@@ -26,6 +26,25 @@ Result<std::vector<AnyPlan>> candidates_of(const AnyProblem& problem, const Devi
   return any_of(gemm::candidates(std::get<Problem>(problem), device));
 }
 
+std::optional<AnyPlan> recorded_plan(const AnyProblem& problem, const DeviceInfo& device,
+                                     const RecordBook& records) {
+  const auto if_recorded = [](auto plan) -> std::optional<AnyPlan> {
+    if (!plan || plan->source != PlanSource::record) return std::nullopt;
+    return AnyPlan(*std::move(plan));
+  };
+  if (const auto* mixed = std::get_if<MixedProblem>(&problem))
+    return if_recorded(mixed::plan(*mixed, device, {}, records));
+  return if_recorded(gemm::plan(std::get<Problem>(problem), device, {}, records));
+}
+
+bool is_same(const AnyPlan& a, const AnyPlan& b) {
+  if (a.index() != b.index()) return false;
+  if (const auto* mixed = std::get_if<mixed::Plan>(&a))
+    return mixed->config == std::get<mixed::Plan>(b).config;
+  const Plan &x = std::get<Plan>(a), &y = std::get<Plan>(b);
+  return x.config == y.config && x.split == y.split;
+}
+
 AnyProblem problem_of(const AnyPlan& plan) {
   return std::visit([](const auto& p) { return AnyProblem(p.problem); }, plan);
 }

@@ -3,6 +3,7 @@
 // problems, the tuner's search, its reports.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -20,6 +21,11 @@ std::string name_of(const AnyProblem& problem);
 
 /// What the planner's model would consider, best estimate first.
 Result<std::vector<AnyPlan>> candidates_of(const AnyProblem& problem, const DeviceInfo& device);
+/// The plan that a record makes of it; nothing where the model would choose.
+std::optional<AnyPlan> recorded_plan(const AnyProblem& problem, const DeviceInfo& device,
+                                     const RecordBook& records);
+/// The same kernel walking the same way.
+bool is_same(const AnyPlan& a, const AnyPlan& b);
 
 AnyProblem problem_of(const AnyPlan& plan);
 /// short_name, and the config as to_string has it.

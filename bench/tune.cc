@@ -18,8 +18,8 @@ constexpr int kLeaders = 3;     // whose other walks are tried
 /// The search for one problem. Steps in order: plan, prepare, screen, walks, finish.
 class Search {
  public:
-  Search(TuneMachine& machine, const DeviceInfo& device, const TuneSettings& settings, const Phase& phase)
-      : machine_(machine), device_(device), settings_(settings), phase_(phase) {}
+  Search(TuneMachine& machine, const DeviceInfo& device, const TuneSettings& settings, const TuneHooks& hooks)
+      : machine_(machine), device_(device), settings_(settings), hooks_(hooks), phase_(hooks.phase) {}
 
   TuneResult run(const AnyProblem& problem, double share_s) {
     result_.problem = problem;
@@ -59,7 +59,21 @@ class Search {
     const size_t top = static_cast<size_t>(std::max(settings_.top, 1));
     if (plans->size() > top) plans->resize(top);
     for (AnyPlan& candidate : *plans) result_.trials.push_back({.plan = std::move(candidate)});
+    add_recorded();
     return {};
+  }
+
+  /// Second, so that it is not cut off.
+  void add_recorded() {
+    std::optional<AnyPlan> recorded = hooks_.recorded ? hooks_.recorded(result_.problem) : std::nullopt;
+    if (!recorded) return;
+    if (is_same(result_.trials.front().plan, *recorded)) {
+      result_.recorded = 0;
+      return;
+    }
+    std::erase_if(result_.trials, [&](const Trial& trial) { return is_same(trial.plan, *recorded); });
+    result_.trials.insert(result_.trials.begin() + 1, {.plan = *std::move(recorded)});
+    result_.recorded = 1;
   }
 
   bool used(double share) const { return machine_.now_s() - start_s_ >= share * share_s_; }
@@ -156,31 +170,26 @@ class Search {
 
   /// Leaders that differ in their walk alone have each other's.
   bool is_a_trial(const Plan& plan) const {
-    return std::any_of(result_.trials.begin(), result_.trials.end(), [&](const Trial& trial) {
-      const Plan* dense = std::get_if<Plan>(&trial.plan);
-      return dense != nullptr && dense->config == plan.config && dense->split == plan.split;
-    });
+    return std::any_of(result_.trials.begin(), result_.trials.end(),
+                       [&](const Trial& trial) { return is_same(trial.plan, plan); });
   }
 
-  /// The leaders' other orders of tiles, grids and deals of the tail, screened beside them; what must be
-  /// compiled comes last. Mixed kernels have one walk.
+  /// The leaders' other orders of tiles and smaller grids, screened beside them. Mixed kernels have one walk.
   void add_walks() {
     if (used(kScreenShare)) return;
-    std::vector<Plan> orders, tails;
+    std::vector<Plan> walks;
     std::vector<size_t> field;
     for (const Trial* leader : ranking()) {
       if (field.size() == kLeaders) break;
       field.push_back(static_cast<size_t>(leader - result_.trials.data()));
       const Plan* dense = std::get_if<Plan>(&leader->plan);
       if (dense == nullptr) continue;
-      for (Plan& other : other_orders(*dense, device_)) orders.push_back(std::move(other));
-      for (Plan& other : smaller_grids(*dense, device_)) orders.push_back(std::move(other));
-      for (Plan& other : streamed_tails(*dense, device_)) tails.push_back(std::move(other));
+      for (Plan& other : other_orders(*dense, device_)) walks.push_back(std::move(other));
+      for (Plan& other : smaller_grids(*dense, device_)) walks.push_back(std::move(other));
     }
     const size_t first = result_.trials.size();
-    for (std::vector<Plan>* walks : {&orders, &tails})
-      for (Plan& other : *walks)
-        if (!is_a_trial(other)) result_.trials.push_back({.plan = std::move(other)});
+    for (Plan& other : walks)
+      if (!is_a_trial(other)) result_.trials.push_back({.plan = std::move(other)});
     prepare(first, kScreenShare);
     std::vector<Trial*> entrants;
     for (const size_t index : field) entrants.push_back(&result_.trials[index]);
@@ -193,16 +202,17 @@ class Search {
   /// race.
   void finish() {
     for (std::vector<Trial*> left = ranking(); !left.empty() && result_.best < 0; left = ranking())
-      race(std::move(left));
+      race(left);
   }
 
-  /// The first of `field` and the model's pick in turn.
-  void race(std::vector<Trial*> field) {
-    Trial* pick = result_.trials.data();
-    const bool pick_runs = std::find(field.begin(), field.end(), pick) != field.end();
-    if (field.size() > static_cast<size_t>(settings_.finalists))
-      field.resize(static_cast<size_t>(settings_.finalists));
-    if (pick_runs && std::find(field.begin(), field.end(), pick) == field.end()) field.push_back(pick);
+  /// The first of `all`, the model's pick and the record's in turn.
+  void race(const std::vector<Trial*>& all) {
+    const size_t finalists = static_cast<size_t>(settings_.finalists);
+    std::vector<Trial*> field;
+    for (Trial* trial : all) {
+      const int index = static_cast<int>(trial - result_.trials.data());
+      if (field.size() < finalists || index == 0 || index == result_.recorded) field.push_back(trial);
+    }
     phase_("timing " + std::to_string(field.size()) + " in turn");
     for (int round = 0; round < settings_.careful_rounds && !field.empty(); ++round) {
       if (round >= kLeastRounds && used(1)) break;
@@ -220,6 +230,7 @@ class Search {
   TuneMachine& machine_;
   const DeviceInfo& device_;
   const TuneSettings& settings_;
+  const TuneHooks& hooks_;
   const Phase& phase_;
   TuneResult result_;
   double start_s_ = 0, share_s_ = 0;
@@ -246,6 +257,10 @@ double TuneResult::best_us() const {
   return careful_us(trials, best);
 }
 
+double TuneResult::recorded_us() const {
+  return careful_us(trials, recorded);
+}
+
 double TuneResult::gain() const {
   return pick_us() > 0 && best_us() > 0 ? pick_us() / best_us() : 1;
 }
@@ -263,7 +278,7 @@ TuneRun tune(TuneMachine& machine, const DeviceInfo& device, std::span<const Any
   for (TuneResult& result : run.results) {
     const double remaining_s = deadline_s - machine.now_s();
     if (result.state == TuneState::no_time && remaining_s > 0 && !run.ended) {
-      Search search(machine, device, settings, hooks.phase);
+      Search search(machine, device, settings, hooks);
       result = search.run(result.problem, remaining_s / static_cast<double>(left--));
       if (const Result<void> alive = machine.alive(); !alive) run.ended = alive.error();
     }

@@ -44,7 +44,7 @@ class TuneMachine {
 struct TuneSettings {
   double budget_s = 60;  // of the whole run
   int top = 24;          // of the model's candidates, for each problem
-  int finalists = 3;     // timed with care, beside the model's pick
+  int finalists = 3;     // timed with care, beside the model's pick and the record's
   int careful_rounds = 9;
 };
 
@@ -77,21 +77,27 @@ enum class TuneState {
 struct TuneResult {
   AnyProblem problem;
   TuneState state = TuneState::failed;
-  std::string message;        // if failed
-  std::vector<Trial> trials;  // the model's pick first, then as ranked, then other walks of the leaders
-  int best = -1;              // -1: none
+  std::string message;  // if failed
+  /// The model's pick first, then what a record said until now, then as ranked, then other walks of the
+  /// leaders.
+  std::vector<Trial> trials;
+  int best = -1;      // -1: none
+  int recorded = -1;  // the trial that a record named; -1: there was none
   double seconds = 0;
 
   int count(TrialState state) const;
   double pick_us() const;  // careful time of the model's pick; 0 if it failed
   double best_us() const;
+  double recorded_us() const;  // careful time of what the record said; 0 if there was none or it failed
   /// pick_us / best_us; 1 if either is missing.
   double gain() const;
 };
 
 /// What the caller of the search is asked and told.
 struct TuneHooks {
-  std::function<bool(const AnyProblem&)> known;             // leave it out?
+  std::function<bool(const AnyProblem&)> known;  // leave it out?
+  /// What a record makes of it until now, so that a new record is never worse. Null: no records.
+  std::function<std::optional<AnyPlan>(const AnyProblem&)> recorded;
   Phase phase;                                              // what is being done
   std::function<Result<void>(const TuneResult&)> finished;  // an Error ends the run
 };

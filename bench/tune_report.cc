@@ -96,7 +96,7 @@ ShapeRecord shape_record_of(const TuneResult& result) {
 
 TuneSummary summarise(const std::vector<TuneResult>& results) {
   TuneSummary s;
-  std::vector<double> gains;
+  std::vector<double> gains, record_gains;
   for (const TuneResult& result : results) {
     s.tuned += result.state == TuneState::tuned;
     s.known += result.state == TuneState::known;
@@ -104,6 +104,8 @@ TuneSummary summarise(const std::vector<TuneResult>& results) {
     s.failed += result.state == TuneState::failed;
     s.wrong_kernels += result.count(TrialState::wrong);
     s.failed_kernels += result.count(TrialState::failed);
+    if (result.state == TuneState::tuned && result.recorded_us() > 0)
+      record_gains.push_back(result.recorded_us() / result.best_us());
     if (result.state != TuneState::tuned || result.pick_us() <= 0) continue;
     gains.push_back(result.gain());
     s.within_noise += result.gain() < 1 + kTuneNoise;
@@ -113,6 +115,8 @@ TuneSummary summarise(const std::vector<TuneResult>& results) {
     }
   }
   if (!gains.empty()) s.mean_gain = geometric_mean(gains);
+  s.recorded = static_cast<int>(record_gains.size());
+  if (s.recorded > 0) s.mean_record_gain = geometric_mean(record_gains);
   return s;
 }
 

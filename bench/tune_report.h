@@ -34,7 +34,9 @@ struct TuneSummary {
   int within_noise = 0;  // tuned ones where the model's pick is as good as the best
   double mean_gain = 1;  // geometric, of the best over the model's pick
   double worst_gain = 1;
-  std::string worst;  // its problem
+  std::string worst;            // its problem
+  int recorded = 0;             // tuned ones that had a record
+  double mean_record_gain = 1;  // geometric, of the best over what that said
 };
 TuneSummary summarise(const std::vector<TuneResult>& results);
 

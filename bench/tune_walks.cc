@@ -8,7 +8,6 @@
 #include <utility>
 
 #include <sluice/host/planner/cluster_grid.h>
-#include <sluice/host/planner/streams.h>
 
 namespace sluice::bench {
 namespace {
@@ -102,25 +101,6 @@ std::vector<Plan> smaller_grids(const Plan& plan, const DeviceInfo& device) {
     if (std::optional<Plan> made = first_of(plan.problem, device, other)) grids.push_back(*std::move(made));
   }
   return grids;
-}
-
-std::vector<Plan> streamed_tails(const Plan& plan, const DeviceInfo& device) {
-  std::vector<Plan> tails;
-  const i64 tiles = tiles_of_waves(plan), clusters = plan.split.clusters;
-  if (tiles == 0 || tiles % clusters == 0) return tails;
-  for (const i64 streamed : {tiles % clusters, tiles % clusters + clusters}) {
-    PlanOverrides other = of_same_walk(plan);
-    other.streamed = static_cast<int>(streamed);
-    other.stages = {};  // what combines may have room for fewer
-    for (const Combine combine : combines_of_parts(plan.problem)) {
-      other.combine = combine;
-      std::optional<Plan> made = first_of(plan.problem, device, other);
-      if (!made) continue;
-      tails.push_back(*std::move(made));
-      break;
-    }
-  }
-  return tails;
 }
 
 }  // namespace sluice::bench

@@ -18,9 +18,4 @@ std::vector<Plan> other_orders(const Plan& plan, const DeviceInfo& device);
 /// that all waves are alike, and as many of those as make whole bands of the walk. One, two or none.
 std::vector<Plan> smaller_grids(const Plan& plan, const DeviceInfo& device);
 
-/// Where the last of several waves is not full: its tiles dealt out by k-tile to all clusters, alone and with
-/// those of the wave before (docs/decisions/0005-no-stream-k-unasked.md). The parts come together in the
-/// first way that the kernel has room for. Another kernel than the plan's: it combines.
-std::vector<Plan> streamed_tails(const Plan& plan, const DeviceInfo& device);
-
 }  // namespace sluice::bench

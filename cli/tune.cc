@@ -178,6 +178,10 @@ class Session {
     int done = 0;
     const bench::TuneHooks hooks{
         .known = [&](const bench::AnyProblem& problem) { return is_known(problem); },
+        .recorded =
+            [&](const bench::AnyProblem& problem) {
+              return bench::recorded_plan(problem, info, lab_.device.records());
+            },
         .phase =
             [&](const std::string& what) {
               const std::string name = bench::name_of(problems[static_cast<size_t>(done)]);

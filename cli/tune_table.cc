@@ -94,6 +94,9 @@ std::string tune_summary(const std::vector<TuneResult>& results, const std::stri
         "gain over the model's pick: geometric mean {:.3f}, most {:.3f}{}; the pick is as "
         "good in {} of {}\n",
         s.mean_gain, s.worst_gain, s.worst.empty() ? "" : " (" + s.worst + ")", s.within_noise, s.tuned);
+  if (s.recorded > 0)
+    text += fmt::format("gain over the records until now: geometric mean {:.3f} of {}\n", s.mean_record_gain,
+                        s.recorded);
   if (s.wrong_kernels + s.failed_kernels > 0)
     text += fmt::format("of all candidates {} were WRONG and {} failed\n", s.wrong_kernels, s.failed_kernels);
   return text;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tuner tries of a leader: other walks of its tiles, even grids, a tail dealt out by k-tile; each
-// once, and none where there is nothing to gain. To see it fail: let smaller_grids() return the plan's own
-// grid, or streamed_tails() deal out a last wave that is full.
+// What the tuner tries of a leader: other walks of its tiles and even grids; each once, and none where there
+// is nothing to gain. To see it fail: let smaller_grids() return the plan's own grid.
 #include <gtest/gtest.h>
 
 #include "bench/shapes.h"
@@ -62,34 +61,6 @@ TEST(tune_grids, are_even_or_of_whole_bands) {
   EXPECT_TRUE(smaller_grids(planned(1024, 2048, 4096, lone), DeviceInfo{}).empty()) << "one wave";
   EXPECT_TRUE(smaller_grids(planned(1536, 2816, 4096, lone), DeviceInfo{}).empty()) << "264 tiles: all full";
   EXPECT_TRUE(smaller_grids(planned(16, 4096, 4096, {.schedule = Schedule::plain}), DeviceInfo{}).empty());
-}
-
-TEST(tune_tails, are_dealt_out_alone_and_with_a_wave) {
-  const PlanOverrides lone{.schedule = Schedule::cooperative,
-                           .tile_m = 128,
-                           .tile_n = 256,
-                           .cluster = ClusterShape{1, 1},
-                           .raster_group = 4};
-  const Plan plan = planned(4096, 4096, 4096, lone);  // 512 tiles: three waves of 132 and 116
-  const std::vector<Plan> tails = streamed_tails(plan, DeviceInfo{});
-  ASSERT_EQ(tails.size(), 2u);
-  EXPECT_EQ(tails[0].split.streamed, 116);
-  EXPECT_EQ(tails[1].split.streamed, 248);
-  for (const Plan& tail : tails) {
-    EXPECT_EQ(tail.split.clusters, 132);
-    EXPECT_EQ(tail.split.group, 4);
-    EXPECT_EQ(tail.config.combine, Combine::last_arriver) << "128 sums a thread: room to add";
-    EXPECT_EQ(validate(tail.config), nullptr);
-    EXPECT_LE(tail.workspace_bytes, kWorkspaceLimit);
-  }
-  PlanOverrides wide = lone;
-  wide.schedule = Schedule::ping_pong;
-  wide.tile_n = 176;  // 176 sums a thread: none
-  const std::vector<Plan> apart = streamed_tails(planned(4096, 4096, 4096, wide), DeviceInfo{});
-  ASSERT_EQ(apart.size(), 2u);
-  EXPECT_EQ(apart[0].config.combine, Combine::separate);
-  EXPECT_TRUE(streamed_tails(planned(1536, 5632, 4096, lone), DeviceInfo{}).empty()) << "264 tiles: no tail";
-  EXPECT_TRUE(streamed_tails(planned(1024, 2048, 4096, lone), DeviceInfo{}).empty()) << "one wave";
 }
 
 }  // namespace
