@@ -222,6 +222,7 @@ const std::vector<FitParameter>& fit_parameters() {
       {"smem_read_clocks_a", &C::smem_read_clocks_a, 8, 24},
       {"smem_write_weight", &C::smem_write_weight, 0.1, 1.2},
       {"l2_gain_of_tma", &C::l2_gain_of_tma, 0.9, 1.4},
+      {"split_line_weight", &C::split_line_weight, 0.05, 2},
       {"l2_gain_in_step", &C::l2_gain_in_step, 0.9, 2},
       {"l2_bytes_per_clock_per_sm", &C::l2_bytes_per_clock_per_sm, 35, 80},
       {"repeated_bytes_per_us", &C::repeated_bytes_per_us, 8e6, 1e9},

@@ -130,6 +130,45 @@ TEST(cost_model, a_pair_of_ctas_reads_less_from_l2) {
               1e-6);
 }
 
+/// A row of a tile that lies in two lines of L2 is asked for twice.
+TEST(cost_model, rows_in_two_lines_cost_a_request_more) {
+  Problem p = problem(4096, 4096, 4096);
+  const BaseConfig narrow{Schedule::ping_pong, 64, 96}, wide{Schedule::ping_pong, 64, 128};
+  EXPECT_EQ(split_bytes_per_k_tile(p, config(p, narrow)), 0) << "K-major rows of 128 bytes begin with a line";
+  p.b.major = Major::mn;
+  EXPECT_EQ(split_bytes_per_k_tile(p, config(p, wide)), 0) << "so do blocks of 64 columns";
+  // Half of the tiles of 96 columns begin in the middle of a line, and bring 128 columns.
+  const double columns = 128.0 / 96 * 4096 / 43;
+  EXPECT_NEAR(split_bytes_per_k_tile(p, config(p, narrow, {1, 1})), 0.5 * columns * 128, 1e-6);
+
+  Problem apart = p;
+  apart.b.ld = 4104;
+  EXPECT_NEAR(split_bytes_per_k_tile(apart, config(apart, wide, {1, 1})), 128 * 128.0, 1e-6)
+      << "all rows of B";
+  apart.a.ld = 4104;
+  EXPECT_NEAR(split_bytes_per_k_tile(apart, config(apart, wide, {1, 1})), (64 + 128) * 128.0, 1e-6);
+  const KernelConfig lone = config(apart, wide, {1, 1});
+  EXPECT_GT(best_order(apart, lone).total_us, 1.2 * best_order(p, lone).total_us)
+      << "lone CTAs are limited by what they ask for";
+}
+
+/// In one wave all tiles are at work at once, also where bands do not go up in them: what is left to choose
+/// is what neighbours in the walk share, and that is the larger operand.
+TEST(cost_model, one_wave_is_all_of_both_operands_in_any_order) {
+  const Problem p = problem(305, 4608, 2048, DType::e4m3);
+  const KernelConfig c = config(p, {Schedule::ping_pong, 64, 192}, {1, 1});  // 5 x 24 tiles
+  for (const Raster raster : {Raster::along_m, Raster::along_n})
+    for (const int group : {1, 2, 4, 16}) {
+      const Traffic t = traffic_of(p, c, {.clusters = 120, .raster = raster, .group = group}, kH200);
+      EXPECT_DOUBLE_EQ(t.wave_bytes, (305 + 4608) * 2048.0);
+      EXPECT_DOUBLE_EQ(t.hbm_bytes, (305 + 4608) * 2048.0 + 2 * 305.0 * 4608);
+    }
+  const WorkSplit walk = choose_split(p, c, kH200, {});
+  EXPECT_EQ(walk.raster, Raster::along_m)
+      << "along_n in bands of 16 took 1.16 times as long as a pair's walk";
+  EXPECT_GT(walk.group, 1);
+}
+
 TEST(cost_model, what_fits_in_l2_is_read_from_hbm_once_in_any_order) {
   const Problem p = problem(2048, 2048, 2048);
   const KernelConfig c = config(p, kPingPong);

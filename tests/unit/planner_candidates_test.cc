@@ -157,13 +157,15 @@ TEST(planner_candidates, equal_estimates_keep_the_order_of_the_space) {
   for (const Plan& plan : plans) EXPECT_EQ(plan.estimate, Estimate{});
 }
 
-/// WGMMA is slow with MN-major B at other widths; whoever asks for one gets it.
-TEST(planner_candidates, widths_of_an_mn_major_b_are_multiples_of_32) {
+/// WGMMA and TMA are slow with MN-major B at other widths; whoever asks for one gets it.
+TEST(planner_candidates, widths_of_an_mn_major_b_are_whole_blocks_or_shared_halves) {
   Problem p{.m = 768, .n = 3072, .k = 65536};
   p.a.major = p.b.major = Major::mn;
-  std::set<int> widths;
-  for (const Plan& plan : candidates(p, kH200)) widths.insert(plan.config.tile.n);
-  EXPECT_EQ(widths, (std::set<int>{32, 64, 96, 128, 160, 192, 224, 256}));
+  std::set<int> alone, shared;
+  for (const Plan& plan : candidates(p, kH200))
+    (plan.config.cluster.m > 1 ? shared : alone).insert(plan.config.tile.n);
+  EXPECT_EQ(alone, (std::set<int>{64, 128, 192, 256}));
+  EXPECT_EQ(shared, (std::set<int>{32, 64, 96, 128, 160, 192, 224, 256}));
   EXPECT_EQ(planned(p, {.tile_n = 144}).config.tile.n, 144);
 }
 

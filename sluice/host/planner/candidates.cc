@@ -15,6 +15,7 @@
 #include <sluice/host/planner/streams.h>
 #include <sluice/host/planner/traffic.h>
 #include <sluice/kernels/registry.h>
+#include <sluice/spec/smem_layout.h>
 
 namespace sluice {
 namespace {
@@ -90,10 +91,13 @@ bool splits_more_than_a_wave(const Problem& p, const KernelConfig& c, const Devi
   return c.cluster.k > 1 && grid_tiles(p, c) > max_clusters(c, device);
 }
 
-/// WGMMA takes MN-major B at other widths too, but more slowly: 128 x 144 took 1.3 times as long as 128 x 160
-/// (docs/findings/splits.md).
+/// MN-major B comes in blocks of 64 columns. Of another width half of the tiles begin inside of an L2 line
+/// and all bring columns of their neighbours: where no CTA shares B, 53 problems lost up to 50 % by it and
+/// two gained 1 % (docs/findings/mn-major.md). WGMMA itself is slow at widths between multiples of 32 (128 x
+/// 144 took 1.3 times as long as 128 x 160, docs/findings/splits.md).
 bool is_slow_width(const KernelConfig& c) {
-  return c.b_major == Major::mn && c.tile.n % 32 != 0;
+  const int unit = c.cluster.m > 1 ? kMnBlock / 2 : kMnBlock;
+  return c.b_major == Major::mn && c.tile.n % unit != 0;
 }
 
 /// Half of a gated tile's columns may be too few for a TMA store where all of them were enough: widths that

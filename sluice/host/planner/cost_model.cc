@@ -138,8 +138,8 @@ double Model::load_clocks(double active, double k_tiles, double l2_gain) const {
   const double shared_rate =
       device_.l2_bytes_per_us * cost_.l2_gain_of_tma * l2_gain / clocks_per_us() / active;
   const double l2_rate = std::min(shared_rate, cost_.l2_bytes_per_clock_per_sm);
-  return std::max(k_tiles * l2_bytes_per_k_tile(p_, c_) / l2_rate,
-                  k_tiles / c_.stages * cost_.load_latency_us * clocks_per_us());
+  const double asked = l2_bytes_per_k_tile(p_, c_) + cost_.split_line_weight * split_bytes_per_k_tile(p_, c_);
+  return std::max(k_tiles * asked / l2_rate, k_tiles / c_.stages * cost_.load_latency_us * clocks_per_us());
 }
 
 /// Clocks from the start of one tile of a CTA to the start of its next, with `active` CTAs at work.

@@ -11,8 +11,9 @@ namespace sluice {
 
 /// Clocks are SM clocks. What `sluice fit` may move was fitted on an H200 to the 372 problems of the first
 /// records, what few tokens and splits feel to 258 others (2026-11-21), sums of parts, the exchange and
-/// repeated bytes again to 287 (2026-11-22), and six constants to 656 (2026-11-23): docs/tuning.md, "Fitting
-/// the model". The comments say what a constant stands for, and where it started.
+/// repeated bytes again to 287 (2026-11-22), six constants to 656 and promoted_cluster_clocks_per_k_tile to
+/// 219 (2026-11-23): docs/tuning.md, "Fitting the model". The comments say what a constant stands for, and
+/// where it started.
 struct CostConstants {
   // Dense rates of one SM at full clock (NVIDIA H100 white paper): the clock is the sustained rate over it.
   double flops_per_clock_16bit = 4096;
@@ -33,6 +34,8 @@ struct CostConstants {
   // lone SM cannot take more than its port gives. Both fits ended at the bound that they were given.
   double l2_gain_of_tma = 1.4;
   double l2_bytes_per_clock_per_sm = 80;
+  // A row in two lines is two requests: the second costs as much as the first (docs/findings/mn-major.md).
+  double split_line_weight = 1;
   // Lone CTAs that ask at one time are answered together (docs/findings/gpc.md); multicasts are not.
   double l2_gain_in_step = 1.23;
   // Bytes that two clusters ask for while they are on their way from HBM: what the second asking costs. Pairs
@@ -77,7 +80,7 @@ struct CostConstants {
   double block_scale_clocks = 11.02;
   // The groups of a cluster wait for each other's loads; with promotion they drift apart more.
   double cluster_clocks_per_k_tile = 0.7635;
-  double promoted_cluster_clocks_per_k_tile = 74.5;
+  double promoted_cluster_clocks_per_k_tile = 20;
 
   // Once a kernel: an empty kernel is 0.5 us; barriers, tensor maps and the first bytes from HBM to the first
   // WGMMA about 1.5 us (read floor of a small kernel); a cluster starts later.

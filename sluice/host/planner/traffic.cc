@@ -14,6 +14,7 @@ namespace {
 /// Of L2, what holds panels between two uses. Half: it is two partitions that keep copies of each other's
 /// lines, and D and C pass through it too; a measured band beyond it lost.
 constexpr double kUsableL2 = 0.5;
+constexpr int kLineBytes = 128;  // of L2
 
 double bytes_of_matrix(i64 rows, i64 columns, DType type) {
   return static_cast<double>(rows) * static_cast<double>(columns) * bytes_of(type);
@@ -25,16 +26,36 @@ double lost_share(double bytes, double capacity) {
   return std::clamp((bytes - capacity) / capacity, 0.0, 1.0);
 }
 
-}  // namespace
-
-double l2_bytes_per_k_tile(const Problem& p, const KernelConfig& c) {
+/// What one k-tile of one CTA reads of each operand, on average.
+struct TileBytes {
+  double a, b;
+};
+TileBytes bytes_per_k_tile(const Problem& p, const KernelConfig& c) {
   const double tiles_m = static_cast<double>(ceil_div(p.m, i64{c.tile.m}));
   const double tiles_n = static_cast<double>(ceil_div(p.n, i64{c.tile.n}));
   const double rows_a = static_cast<double>(p.m) / std::max(tiles_m, 1.0) / c.cluster.n;
   const double blocks = static_cast<double>(stage_b_rows(c)) / c.tile.n;  // what comes beside the tile's own
   const double rows_b = blocks * static_cast<double>(p.n) / std::max(tiles_n, 1.0) / c.cluster.m;
   const double k = std::min<double>(c.tile.k, static_cast<double>(p.k));
-  return (rows_a * bytes_of(c.a) + rows_b * bytes_of(c.b)) * k;
+  return {rows_a * bytes_of(c.a) * k, rows_b * bytes_of(c.b) * k};
+}
+
+/// Of the rows that tiles of `width` are loaded in, those in two lines.
+double split_share(const Matrix& matrix, int width) {
+  if (matrix.ld * bytes_of(matrix.type) % kLineBytes != 0) return 1;
+  return matrix.major == Major::mn && width * bytes_of(matrix.type) % kLineBytes != 0 ? 0.5 : 0;
+}
+
+}  // namespace
+
+double l2_bytes_per_k_tile(const Problem& p, const KernelConfig& c) {
+  const TileBytes bytes = bytes_per_k_tile(p, c);
+  return bytes.a + bytes.b;
+}
+
+double split_bytes_per_k_tile(const Problem& p, const KernelConfig& c) {
+  const TileBytes bytes = bytes_per_k_tile(p, c);
+  return bytes.a * split_share(p.a, c.tile.m) + bytes.b * split_share(p.b, c.tile.n);
 }
 
 bool are_in_step(const Problem& p, const KernelConfig& c, const WorkSplit& split) {
@@ -57,10 +78,14 @@ Traffic traffic_of(const Problem& p, const KernelConfig& c, const WorkSplit& spl
   const double walked_extent = along_m ? rows : columns, other_extent = along_m ? columns : rows;
   const double group = std::min<double>(split.group, walked_extent);
   const double bands = std::ceil(walked_extent / group);
-  // The clusters at work at one time cover `abreast` panels of the other operand, or several whole bands.
-  const double abreast = std::clamp(std::ceil(split.clusters / group), 1.0, other_extent);
-  const double bands_at_once = std::clamp(std::floor(split.clusters / (group * other_extent)), 1.0, bands);
-  const double band_bytes = walked / walked_extent * group * bands_at_once;
+  // The clusters at work at one time cover `abreast` panels of the other operand, or several whole bands; in
+  // one wave all of them.
+  const bool at_once = rows * columns <= split.clusters;
+  const double abreast =
+      at_once ? other_extent : std::clamp(std::ceil(split.clusters / group), 1.0, other_extent);
+  const double bands_at_once =
+      at_once ? bands : std::clamp(std::floor(split.clusters / (group * other_extent)), 1.0, bands);
+  const double band_bytes = walked * std::min(group * bands_at_once / walked_extent, 1.0);
   const double abreast_bytes = other / other_extent * abreast;
 
   const double usable = kUsableL2 * static_cast<double>(device.l2_bytes);

@@ -22,6 +22,9 @@ bool are_in_step(const Problem& problem, const KernelConfig& config, const WorkS
 
 /// Bytes of A and B (real rows, no padding) that one k-tile of one CTA reads from L2, on average.
 double l2_bytes_per_k_tile(const Problem& problem, const KernelConfig& config);
+/// Of those, the bytes of rows that lie in two lines of L2 and are asked for twice: strides that are not
+/// whole lines, and MN-major B in widths between whole lines, half of whose tiles begin in the middle of one.
+double split_bytes_per_k_tile(const Problem& problem, const KernelConfig& config);
 
 /// `problem` has its strides filled in.
 Traffic traffic_of(const Problem& problem, const KernelConfig& config, const WorkSplit& split,
