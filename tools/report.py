@@ -21,7 +21,7 @@ from report_chains import chains_section
 from report_files import ages, files_section, same_list
 from report_floor import floor_section
 from report_mixed import mixed_section
-from report_sections import block_section, folded, plain_read, promoted_section, unseen_section
+from report_sections import block_section, folded, plain_read, promoted_section, untuned_sections
 from report_torch import python_section, triton_section
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -210,7 +210,7 @@ def page(runs: list[dict], images: list[str], more: tuple[str, ...] = (), files:
     text += pictures({"roofline": "Roofline of all shapes"}
                      | {f"speedup-{set_of(run)}": f"Speed-up over {peer_words(run['shapes'])}, {set_of(run)}" for run in runs}
                      | {f"peak-{set_of(run)}": f"Share of the sustained peak, {set_of(run)}" for run in runs}, images)
-    sections = [make(runs) for make in (floor_section, promoted_section, block_section, unseen_section)]
+    sections = [make(runs) for make in (floor_section, promoted_section, block_section, untuned_sections)]
     return "\n".join([text + METHOD + plain_read(runs), *filter(None, (*sections, *more)), *map(run_section, runs), files])
 
 

@@ -12,7 +12,7 @@ from report_data import NO_COMMIT, commit_of, number, set_of, sizes, table
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDERS = (".", "packed", "chains", "timelines", "peers", "python")
 # Lists of problems that had another name where the bench ran.
-LISTS = {"unseen": "bench/shapes/unseen.txt", "odd": "bench/shapes/odd_rows.txt"}
+LISTS = {"unseen": "bench/shapes/unseen.txt", "odd": "bench/shapes/odd_rows.txt", "blind": "bench/shapes/blind.txt"}
 
 
 def newest_commit(runs: list[dict]) -> str:

@@ -12,7 +12,7 @@ import pathlib
 import matplotlib
 import numpy
 
-from report_data import (BEST, EVEN, OURS, extras, groups_of, is_fp8, median, peak, peak_share, peer_words, ratio, set_of, sizes,
+from report_data import (BEST, DRAWN, EVEN, OURS, extras, groups_of, is_fp8, median, peak, peak_share, peer_words, ratio, set_of, sizes,
                          sums_of)
 
 matplotlib.use("Agg")
@@ -113,7 +113,7 @@ def grid(run: dict, panels: list[tuple[str, list[dict]]], title: str, legend: li
         axes.set_yticks(range(len(part)), [""] * len(part) if hidden else names[i], fontsize=7.5)
         axes.tick_params(axis="y", length=0)
         for y in range(1, len(part)):  # a thin line where m changes
-            if sizes(part[y])[0] != sizes(part[y - 1])[0] and set_of(run) != "unseen":
+            if sizes(part[y])[0] != sizes(part[y - 1])[0] and set_of(run) not in DRAWN:
                 axes.axhline(y - 0.5, color="#cccccc", linewidth=0.6)
     figure.suptitle(f"{title}: {set_of(run)}\n{method_of(run)}", fontsize=10.5)
     figure.legend(handles=legend, frameon=False, loc="outside lower center", ncols=len(legend), fontsize=8.5)

@@ -4,7 +4,7 @@ say no more than it. Used by report.py.
 """
 import pathlib
 
-from report_data import BEST, OURS, geometric_mean, groups_of, measured, percent, ratio, run_of, screened, set_of, table
+from report_data import BEST, DRAWN, OURS, geometric_mean, groups_of, measured, percent, ratio, run_of, screened, set_of, table
 from report_files import ages
 from report_mixed import short_by_tokens
 from report_sections import losses
@@ -15,7 +15,8 @@ BEGIN, END = "<!-- speed: made by `make report` -->", "<!-- end of speed -->"
 # What a set is, to somebody who has not seen it.
 SETS = {"engine": "large products, M 1024 to 8192", "tokens": "M 128, 256 and 512", "odd_rows": "M 65 to 1000, mostly no multiple of 64",
         "decode": "decoding, M 1 to 64", "sweep": "4096 x 4096, M 1 to 128", "long_k": "K up to 131072 over a small D",
-        "promoted": "fp8, promoted sums", "block": "fp8, block scales", "unseen": "random shapes"}
+        "promoted": "fp8, promoted sums", "block": "fp8, block scales", "blind": "random shapes and layouts, drawn after the last change of the planner",
+        "layouts": "backward passes (MN-major), fp16, GELU, fp32 D", "unseen": "random shapes"}
 
 
 def kinds(name: str) -> str:
@@ -42,7 +43,7 @@ def dense_rows(runs: list[dict]) -> list[list[str]]:
     for wanted, run, name, shapes in dense_groups(runs):
         ratios = [r for s in shapes if (r := ratio(s, OURS, BEST))]
         if ratios:
-            extra = name.split(", ", 1)[1] if wanted == "unseen" and ", " in name else ""
+            extra = name.split(", ", 1)[1] if wanted in DRAWN and ", " in name else ""
             count = str(len(ratios)) if len(ratios) == len(shapes) else f"{len(ratios)} of {len(shapes)}"
             rows.append([words_of(wanted), kinds(name) + (f", {extra}" if extra else ""), count,
                          f"{geometric_mean(ratios):.2f}", f"{min(ratios):.2f}", f"{max(ratios):.2f}", planned_by(shapes), measured(run)])
@@ -70,7 +71,7 @@ def one_algorithm(runs: list[dict]) -> str:
         ones = [s for s in shapes if s.get("peer_algorithms", 0) == 1]
         if ones:
             which = "all" if len(ones) == len(shapes) else f"{len(ones)} of {len(shapes)}"
-            found.append(f'{which} of "{words_of(wanted)}" {kinds(name) if wanted != "unseen" else name}')
+            found.append(f'{which} of "{words_of(wanted)}" {kinds(name) if wanted not in DRAWN else name}')
     return f"Where cuBLASLt's heuristic returns one algorithm, that one is the peer, and no best of several: {'; '.join(found)}." if found else ""
 
 
@@ -82,13 +83,13 @@ def without_peer(runs: list[dict]) -> str:
 
 
 def loss_sentence(runs: list[dict]) -> str:
-    run = run_of(runs, "unseen")
+    run = run_of(runs, "blind")
     found = [(loss[0], len(screened(s))) for s in run["shapes"] if (loss := losses(s))] if run else []
     if not found:
         return ""
     mean, worst = geometric_mean([loss for loss, _ in found]), max(loss for loss, _ in found)
-    return (f"On {len(found)} random shapes without a record the model's choice loses {percent(mean - 1)} in the mean, {percent(worst - 1)} at worst, to the fastest of "
-            f"its own first {max(count for _, count in found)} candidates; the shapes are a regression set, looked at while the model was changed (docs/findings/unseen.md).")
+    return (f"On {len(found)} random shapes and layouts without a record, drawn after the planner's last change, its choice loses {percent(mean - 1)} in the mean, {percent(worst - 1)} at worst, to the "
+            f"fastest of its own first {max(count for _, count in found)} candidates (docs/findings/unseen.md).")
 
 
 def speed(runs: list[dict], results: pathlib.Path) -> str:

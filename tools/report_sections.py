@@ -138,8 +138,22 @@ def losses(shape: dict) -> tuple[float, float | None] | None:
     return pick / min(pick, tuned), found[0]["us"] / min(c["us"] for c in found) if seen else None
 
 
-def unseen_section(runs: list[dict]) -> str:
-    run = run_of(runs, "unseen")
+# Lists whose every shape was planned by the model, and what is known about them.
+UNTUNED = {
+    "blind": ("The untuned pick on shapes that nobody had seen",
+              "They were drawn from the commit that planned them, after the last change of the planner, and this is the first and only time that "
+              "they were measured ([findings/unseen.md](findings/unseen.md) says how; bench/shapes/blind.txt)."),
+    "unseen": ("The untuned pick on the regression set",
+               "They are a regression set, not a blind one: the same list has been timed and reported since 2026-11-21, while the model was being "
+               "changed ([findings/unseen.md](findings/unseen.md))."),
+}
+
+
+def untuned_sections(runs: list[dict]) -> str:
+    return "\n".join(filter(None, (untuned_section(run_of(runs, name), *words) for name, words in UNTUNED.items())))
+
+
+def untuned_section(run: dict | None, title: str, what: str) -> str:
     raced = [(s, *found) for s in run["shapes"] if (found := losses(s))] if run else []
     if not raced:
         return ""
@@ -154,11 +168,10 @@ def unseen_section(runs: list[dict]) -> str:
                          percent(max(checks) - 1 if checks else None)])
     worst = max(raced, key=lambda row: row[1])
     most = max(len(screened(row[0])) for row in raced)
-    text = f"""## The untuned pick on unseen shapes
+    text = f"""## {title}
 
 {len(raced)} random shapes that no tuning record has and the fit of the cost model does not use, planned without records ({measured(run)}). \
-They are a regression set, not a blind one: the same list has been timed and reported since 2026-11-21, while the model was being \
-changed ([findings/unseen.md](findings/unseen.md) says so, and how a fresh list is drawn). Of each the planner's own first \
+{what} Of each the planner's own first \
 {most} candidates at most were verified and screened, and the fastest raced the pick in turn. The pick loses \
 **{rows[-1][3]}** to the fastest of those (geometric mean) and {percent(worst[1] - 1)} at worst ({shape_name(worst[0])}, \
 {types_of(worst[0])}); a better kernel that the planner ranks lower, or does not know, is not seen. Screening is short, and the least of \

@@ -12,7 +12,7 @@ from report_chains import chains_section
 from report_data import (BEST, FIRST, NO_COMMIT, OURS, READ, SCHEMA, TUNED, algorithms, commit_of, load_runs, median, peer_words,
                          ratio)
 from report_mixed import OUR_FP8, PEER_16, PEER_FP8, mixed_section, short_by_tokens
-from report_sections import block_section, plain_read, promoted_section, unseen_section
+from report_sections import block_section, plain_read, promoted_section, untuned_sections
 import report_readme
 from report_files import files_section
 from report_floor import floor_section
@@ -195,12 +195,15 @@ def check_unseen() -> None:
                            raced(4, 50.0, 1.0, by="record")])
     for shape in run["shapes"]:
         shape["contenders"][0]["detail"] = "kernel of sluice"
-    text = unseen_section([run])
+    text = untuned_sections([run])
+    assert "regression set, not a blind one" in text, text
+    blind = run | {"file": "blind.json"}
+    assert untuned_sections([blind, run]).startswith("## The untuned pick on shapes that nobody had seen\n") and untuned_sections([blind, run]).endswith(text)
     assert "| bf16 to bf16 | 2 | 1 | 10.0 % | 21.0 % | 10.0 % | 10.0 % |" in text, text
     assert "2 of 4 shapes had no verified race of the model's pick" in text and "first 2 candidates at most" in text, text
     assert "| 12.1 | 10.0 | 21.0 % | 10.0 % | 0.99 |" in text and "| 3 x 64" not in text and "| 4 x 64" not in text, text
     assert "4 candidates failed, were wrong" in text, text
-    assert unseen_section([]) == unseen_section([named("unseen", [shape_of(1, "bf16", [timed(OURS, 1.0)])])]) == ""
+    assert untuned_sections([]) == untuned_sections([named("unseen", [shape_of(1, "bf16", [timed(OURS, 1.0)])])]) == ""
 
 
 def check_mixed() -> None:
