@@ -20,8 +20,9 @@ SETS = {"engine": "large products, M 1024 to 8192", "tokens": "M 128, 256 and 51
 
 
 def kinds(name: str) -> str:
-    """`e4m3 to bf16, promoted` says again what the set's name says."""
-    return name.split(" to ")[0]
+    """`e4m3 to bf16, promoted` says again what the set's name says; a D that is neither bf16 nor of the operands' type is told."""
+    of, to = name.split(", ")[0].split(" to ")
+    return of if to in ("bf16", of) else f"{of} to {to}"
 
 
 def planned_by(shapes: list[dict]) -> str:
