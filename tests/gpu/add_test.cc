@@ -86,6 +86,8 @@ TEST_F(added, whole_numbers_are_exact_in_every_way_and_order) {
   ASSERT_TRUE(ok(runner));
   int in_parts = 0, meeting = 0, direct = 0, refused = 0;
   u64 seed = 0;
+  std::vector<Plan> plans;
+  std::vector<u64> seeds;
   for (const Shape& shape : kShapes)
     for (const DType input : {DType::bf16, DType::e4m3})
       for (const bool deterministic : {true, false})
@@ -101,11 +103,16 @@ TEST_F(added, whole_numbers_are_exact_in_every_way_and_order) {
           in_parts += plan->config.combine == Combine::add;
           meeting += uses_workspace(plan->config);
           direct += plan->config.store == StorePath::direct;
-          const auto kernel = gemm::prepare(device(), *plan);
-          ASSERT_TRUE(ok(kernel));
-          const std::string name = short_name(plan->config) + " seed " + std::to_string(seed);
-          ASSERT_TRUE(ok(runner->run(*kernel, exact_data(p, seed), Judge::exact, name))) << name;
+          plans.push_back(*plan);
+          seeds.push_back(seed);
         }
+  const auto kernels = gemm::prepare(device(), plans);
+  for (size_t i = 0; i < plans.size(); ++i) {
+    const std::string name = short_name(plans[i].config) + " seed " + std::to_string(seeds[i]);
+    ASSERT_TRUE(ok(kernels[i])) << name;
+    const auto data = exact_data(plans[i].problem, seeds[i]);
+    ASSERT_TRUE(ok(runner->run(*kernels[i], data, Judge::exact, name))) << name;
+  }
   ASSERT_TRUE(ok(runner->flush()));
   for (const Failure& failure : runner->failures()) ADD_FAILURE() << describe(failure);
   EXPECT_GT(in_parts, 50);

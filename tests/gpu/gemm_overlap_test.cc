@@ -56,16 +56,9 @@ class gemm_overlap : public GpuTest {
     return memory;
   }
 
-  void expect_contract(const Shape& shape, const Overlap& overlap) {
-    PlanOverrides overrides = shape.overrides;
-    overrides.overlap = overlap;
-    const Result<Plan> plan = gemm::plan(shape.problem, device().info(), overrides);
-    ASSERT_TRUE(ok(plan));
-    Plan without = *plan;
-    without.config.overlap = {};
-    const auto chained = gemm::prepare(device(), *plan), alone = gemm::prepare(device(), without);
-    ASSERT_TRUE(ok(chained) && ok(alone));
-    const Problem& p = plan->problem;
+  /// `alone` is the kernel of the same plan without overlap.
+  void expect_contract(const Plan& plan, const gemm::Kernel& chained, const gemm::Kernel& alone) {
+    const Problem& p = plan.problem;
     const i64 element = bytes_of(p.a.type);
     constexpr u8 kSmall = 0x3c;  // 1.5 in e4m3, 0.0115 in bf16: sums differ from tile to tile by A alone
     const i64 d_bytes = p.batch * p.m * p.d.ld * bytes_of(p.d.type);
@@ -76,7 +69,7 @@ class gemm_overlap : public GpuTest {
     const auto scale_a = filled(4 * std::max<i64>(scale_a_count(p), 1), kScale);
     const auto scale_b = filled(4 * std::max<i64>(scale_b_count(p), 1), kScale);
     const auto scale_d = filled(4, kScale), bias = filled(4 * p.n, kSmall);
-    const auto workspace = Workspace::create(device(), plan->workspace_bytes);
+    const auto workspace = Workspace::create(device(), plan.workspace_bytes);
     ASSERT_TRUE(ok(a) && ok(b) && ok(c) && ok(d) && ok(workspace));
     ASSERT_TRUE(ok(scale_a) && ok(scale_b) && ok(scale_d) && ok(bias));
     const gemm::Args args{.a = a->data(),
@@ -108,14 +101,14 @@ class gemm_overlap : public GpuTest {
       for (const bool in_graph : {false, true}) {
         if (!read || (in_graph && &input != &*a)) continue;
         const Result<i64> differing =
-            bytes_that_differ(device(), launching(*alone, input), launching(*chained, input), in_graph);
+            bytes_that_differ(device(), launching(alone, input), launching(chained, input), in_graph);
         ASSERT_TRUE(ok(differing));
-        EXPECT_EQ(*differing, 0) << short_name(plan->config) << ", late " << name
+        EXPECT_EQ(*differing, 0) << short_name(plan.config) << ", late " << name
                                  << (in_graph ? ", in a graph" : "");
       }
-    const Result<i64> early = bytes_written_early(device(), launching(*chained, *a));
+    const Result<i64> early = bytes_written_early(device(), launching(chained, *a));
     ASSERT_TRUE(ok(early));
-    EXPECT_EQ(*early, 0) << short_name(plan->config);
+    EXPECT_EQ(*early, 0) << short_name(plan.config);
     EXPECT_TRUE(ok(workspace->verify()));
   }
 };
@@ -156,11 +149,24 @@ TEST_F(gemm_overlap, keeps_the_contract_with_every_schedule_cluster_and_split) {
       {batched(of(130, 512, 1024, DType::bf16), 3), {.schedule = cooperative}},
       {added(of(128, 256, 8192, DType::bf16)), {.schedule = cooperative}},
   };
+  std::vector<Plan> plans;  // by twos: with overlap, and the same without
   for (const Shape& shape : shapes)
     for (const Wait wait : {Wait::first, Wait::weights_first})
       for (const Overlap& way : {Overlap{.trigger = Trigger::at_start},
-                                 Overlap{.trigger = Trigger::after_loads, .spacing = Spacing::registers}})
-        expect_contract(shape, {.wait = wait, .trigger = way.trigger, .spacing = way.spacing});
+                                 Overlap{.trigger = Trigger::after_loads, .spacing = Spacing::registers}}) {
+        PlanOverrides overrides = shape.overrides;
+        overrides.overlap = {.wait = wait, .trigger = way.trigger, .spacing = way.spacing};
+        const Result<Plan> plan = gemm::plan(shape.problem, device().info(), overrides);
+        ASSERT_TRUE(ok(plan));
+        plans.push_back(*plan);
+        plans.push_back(*plan);
+        plans.back().config.overlap = {};
+      }
+  const auto kernels = gemm::prepare(device(), plans);
+  for (size_t i = 0; i < plans.size(); i += 2) {
+    ASSERT_TRUE(ok(kernels[i]) && ok(kernels[i + 1])) << short_name(plans[i].config);
+    expect_contract(plans[i], *kernels[i], *kernels[i + 1]);
+  }
 }
 
 }  // namespace
