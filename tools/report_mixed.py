@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The section of docs/performance.md about packed weights: `sluice bench --set mixed`, whole or in parts (`--only`), kept in
-bench/results/h200/packed/mixed*.json, and single products of many tokens in many_*.json beside them, apart from the records whose
+bench/results/h200/packed/mixed*.json, and single products of many tokens in many*.json beside them, apart from the records whose
 peers compute the same thing. Left out if there is none.
 """
 import json

@@ -6,7 +6,7 @@ import pathlib
 
 from report_data import BEST, DRAWN, OURS, geometric_mean, groups_of, measured, percent, ratio, run_of, screened, set_of, table
 from report_files import ages
-from report_mixed import short_by_tokens
+from report_mixed import origins, short_by_tokens
 from report_sections import losses
 from report_torch import triton_sentence
 
@@ -16,7 +16,7 @@ BEGIN, END = "<!-- speed: made by `make report` -->", "<!-- end of speed -->"
 SETS = {"engine": "large products, M 1024 to 8192", "tokens": "M 128, 256 and 512", "odd_rows": "M 65 to 1000, mostly no multiple of 64",
         "decode": "decoding, M 1 to 64", "sweep": "4096 x 4096, M 1 to 128", "long_k": "K up to 131072 over a small D",
         "promoted": "fp8, promoted sums", "block": "fp8, block scales", "blind": "random shapes and layouts, drawn after the last change of the planner",
-        "layouts": "backward passes (MN-major), fp16, GELU, fp32 D", "unseen": "random shapes"}
+        "layouts": "backward passes (MN-major), fp16, GELU, fp32 D; seen while the model was changed", "unseen": "random shapes, seen while the model was changed"}
 
 
 def kinds(name: str) -> str:
@@ -98,8 +98,8 @@ def speed(runs: list[dict], results: pathlib.Path) -> str:
     notes = [ages([run for run in runs if set_of(run) in SETS], words_of), one_algorithm(runs), without_peer(runs)]
     text = (f"{said}\n\n" if (said := verdict(runs)) else "") + table(header, dense_rows(runs), left=2) + "\n\n" + "\n".join(f"- {note}" for note in notes if note)
     if packed := short_by_tokens(results):
-        text += ("\n\nint4 weights (packed, groups of 64 and 128), beside the faster of cuBLASLt's best FP8 and our own FP8 and beside cuBLASLt's best in 16 bits; "
-                 "mean (least to most; products):\n\n" + packed)
+        text += ("\n\nint4 weights (packed; groups of 64 and 128, and of 128 alone where there are one or two products), beside the faster of cuBLASLt's best FP8 and our own FP8 and beside cuBLASLt's best in 16 bits; "
+                 "mean (least to most; products):\n\n" + packed + "\n\n" + origins(results))
     return "\n\n".join(filter(None, (text, triton_sentence(results, runs), loss_sentence(runs))))
 
 

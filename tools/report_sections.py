@@ -102,7 +102,7 @@ def block_section(runs: list[dict]) -> str:
         lines.append("- cuBLASLt takes the scales of A as a column-major array, sluice as a row-major one. The bench "
                      "sets them to one, so that both read the same values and both can be verified.")
     if of_deepgemm:
-        lines.append(f"- Against DeepGEMM on an H200, measured by us before, **not in this run**: {against(of_deepgemm)}. "
+        lines.append(f"- Against DeepGEMM on an H200, measured by us before, **not in this run** (no record of that run is kept, nor of DeepGEMM's version): {against(of_deepgemm)}. "
                      "Method alike (cold L2, random data, graphs of launches), clocks and day not.")
     header = ["m x n x k", "sluice us", "cuBLASLt block-scaled us", "x cuBLASLt", "DeepGEMM us, before", "x DeepGEMM"]
     return "## Block-scaled fp8\n\n" + "\n".join([lines[0], "", *lines[1:]]) + f"\n\n{table(header, rows)}\n"
