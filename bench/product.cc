@@ -27,22 +27,30 @@ Result<std::vector<AnyPlan>> candidates_of(const AnyProblem& problem, const Devi
 }
 
 std::optional<AnyPlan> recorded_plan(const AnyProblem& problem, const DeviceInfo& device,
-                                     const RecordBook& records) {
+                                     std::span<const RecordBook> books) {
   const auto if_recorded = [](auto plan) -> std::optional<AnyPlan> {
     if (!plan || plan->source != PlanSource::record) return std::nullopt;
     return AnyPlan(*std::move(plan));
   };
-  if (const auto* mixed = std::get_if<MixedProblem>(&problem))
-    return if_recorded(mixed::plan(*mixed, device, {}, records));
-  return if_recorded(gemm::plan(std::get<Problem>(problem), device, {}, records));
+  for (const RecordBook& book : books) {
+    const auto* mixed = std::get_if<MixedProblem>(&problem);
+    std::optional<AnyPlan> plan = mixed != nullptr
+                                      ? if_recorded(mixed::plan(*mixed, device, {}, book))
+                                      : if_recorded(gemm::plan(std::get<Problem>(problem), device, {}, book));
+    if (plan) return plan;
+  }
+  return std::nullopt;
+}
+
+bool is_same(const Plan& a, const Plan& b) {
+  return a.config == b.config && a.split == b.split;
 }
 
 bool is_same(const AnyPlan& a, const AnyPlan& b) {
   if (a.index() != b.index()) return false;
   if (const auto* mixed = std::get_if<mixed::Plan>(&a))
     return mixed->config == std::get<mixed::Plan>(b).config;
-  const Plan &x = std::get<Plan>(a), &y = std::get<Plan>(b);
-  return x.config == y.config && x.split == y.split;
+  return is_same(std::get<Plan>(a), std::get<Plan>(b));
 }
 
 AnyProblem problem_of(const AnyPlan& plan) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -21,10 +22,11 @@ std::string name_of(const AnyProblem& problem);
 
 /// What the planner's model would consider, best estimate first.
 Result<std::vector<AnyPlan>> candidates_of(const AnyProblem& problem, const DeviceInfo& device);
-/// The plan that a record makes of it; nothing where the model would choose.
+/// The plan that a record makes of it, of the first book that has one; nothing where the model would choose.
 std::optional<AnyPlan> recorded_plan(const AnyProblem& problem, const DeviceInfo& device,
-                                     const RecordBook& records);
+                                     std::span<const RecordBook> books);
 /// The same kernel walking the same way.
+bool is_same(const Plan& a, const Plan& b);
 bool is_same(const AnyPlan& a, const AnyPlan& b);
 
 AnyProblem problem_of(const AnyPlan& plan);

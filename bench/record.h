@@ -70,6 +70,8 @@ struct RunRecord {
 
 inline constexpr const char* kSluice = "sluice";
 inline constexpr const char* kSluiceTuned = "sluice tuned";
+inline constexpr const char* kSluiceRecorded =
+    "sluice recorded";  // by sluice tune: what a record said before
 inline constexpr const char* kPeerFirst = "cuBLASLt first";
 inline constexpr const char* kPeerBest = "cuBLASLt best";
 // A plain read of the weights, which some kernels beat.

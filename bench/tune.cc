@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shares of a problem's time: preparing may use the first half, screening up to four fifths, careful timing
-// the rest. Whatever is cut off, the worst-ranked goes first, since all lists are in the order of rank.
+// the rest. Whatever is cut off, the worst-ranked goes first: lists are in the order of rank, but for
+// what a record says, which is second.
 #include "bench/tune.h"
 
 #include <algorithm>
@@ -19,7 +20,7 @@ constexpr int kLeaders = 3;     // whose other walks are tried
 class Search {
  public:
   Search(TuneMachine& machine, const DeviceInfo& device, const TuneSettings& settings, const TuneHooks& hooks)
-      : machine_(machine), device_(device), settings_(settings), hooks_(hooks), phase_(hooks.phase) {}
+      : machine_(machine), device_(device), settings_(settings), hooks_(hooks) {}
 
   TuneResult run(const AnyProblem& problem, double share_s) {
     result_.problem = problem;
@@ -36,7 +37,7 @@ class Search {
  private:
   Result<void> measure() {
     if (Result<void> planned = plan(); !planned) return planned;
-    phase_("filling operands");
+    hooks_.phase("filling operands");
     if (Result<void> opened = machine_.open(result_.problem); !opened) return opened;
     start_s_ = machine_.now_s();  // who needs new weights shall not get fewer candidates for it
     prepare(0, kPrepareShare);
@@ -84,7 +85,7 @@ class Search {
     for (size_t begin = first; begin < result_.trials.size(); begin += width) {
       if (begin >= kLeastTrials && used(share)) return;
       const size_t end = std::min(begin + width, result_.trials.size());
-      phase_("compiling " + std::to_string(end - begin));
+      hooks_.phase("compiling " + std::to_string(end - begin));
       compile(begin, end);
       for (size_t i = begin; i < end; ++i) {
         if (i >= kLeastTrials && used(share)) return;
@@ -108,7 +109,7 @@ class Search {
 
   void check(Trial& trial) {
     if (trial.kernel < 0) return;
-    phase_("verifying " + short_name(trial.plan));
+    hooks_.phase("verifying " + short_name(trial.plan));
     const Result<std::string> wrong = machine_.check(trial.kernel);
     if (!wrong) return fail(trial, wrong.error().message);
     trial.state = wrong->empty() ? TrialState::right : TrialState::wrong;
@@ -143,7 +144,7 @@ class Search {
 
   /// Rounds over a field that halves, until only finalists are left. The median of all rounds decides.
   void screen(std::vector<Trial*> field) {
-    phase_("screening " + std::to_string(field.size()));
+    hooks_.phase("screening " + std::to_string(field.size()));
     for (int round = 0; !field.empty(); ++round) {
       if (round > 0 && used(kScreenShare)) return;
       time_round(field, Effort::screen, round);
@@ -170,8 +171,10 @@ class Search {
 
   /// Leaders that differ in their walk alone have each other's.
   bool is_a_trial(const Plan& plan) const {
-    return std::any_of(result_.trials.begin(), result_.trials.end(),
-                       [&](const Trial& trial) { return is_same(trial.plan, plan); });
+    return std::any_of(result_.trials.begin(), result_.trials.end(), [&](const Trial& trial) {
+      const Plan* dense = std::get_if<Plan>(&trial.plan);
+      return dense != nullptr && is_same(*dense, plan);
+    });
   }
 
   /// The leaders' other orders of tiles and smaller grids, screened beside them. Mixed kernels have one walk.
@@ -213,7 +216,7 @@ class Search {
       const int index = static_cast<int>(trial - result_.trials.data());
       if (field.size() < finalists || index == 0 || index == result_.recorded) field.push_back(trial);
     }
-    phase_("timing " + std::to_string(field.size()) + " in turn");
+    hooks_.phase("timing " + std::to_string(field.size()) + " in turn");
     for (int round = 0; round < settings_.careful_rounds && !field.empty(); ++round) {
       if (round >= kLeastRounds && used(1)) break;
       time_round(field, Effort::careful, round);
@@ -231,7 +234,6 @@ class Search {
   const DeviceInfo& device_;
   const TuneSettings& settings_;
   const TuneHooks& hooks_;
-  const Phase& phase_;
   TuneResult result_;
   double start_s_ = 0, share_s_ = 0;
 };

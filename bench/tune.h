@@ -55,7 +55,7 @@ enum class TrialState {
   failed,  // did not compile, load or run
 };
 
-/// One candidate and what became of it. `pick` and `best` of a TuneResult are indices of these.
+/// One candidate and what became of it. `best` and `recorded` of a TuneResult are indices of these.
 struct Trial {
   AnyPlan plan;
   TrialState state = TrialState::untried;

@@ -81,6 +81,9 @@ ShapeRecord shape_record_of(const TuneResult& result) {
   shape.contenders.push_back(contender_of(result.trials[0], kSluice));
   if (result.best >= 0)
     shape.contenders.push_back(contender_of(result.trials[static_cast<size_t>(result.best)], kSluiceTuned));
+  if (result.recorded >= 0)
+    shape.contenders.push_back(
+        contender_of(result.trials[static_cast<size_t>(result.recorded)], kSluiceRecorded));
   for (const Trial& trial : result.trials) {
     if (trial.state == TrialState::untried) continue;
     shape.candidates.push_back({.name = short_name(trial.plan),

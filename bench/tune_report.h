@@ -35,7 +35,7 @@ struct TuneSummary {
   double mean_gain = 1;  // geometric, of the best over the model's pick
   double worst_gain = 1;
   std::string worst;            // its problem
-  int recorded = 0;             // tuned ones that had a record
+  int recorded = 0;             // tuned ones whose record was timed
   double mean_record_gain = 1;  // geometric, of the best over what that said
 };
 TuneSummary summarise(const std::vector<TuneResult>& results);

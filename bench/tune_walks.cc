@@ -12,7 +12,7 @@
 namespace sluice::bench {
 namespace {
 
-constexpr int kGroups[] = {1, 4, 8, 16};
+constexpr int kGroups[] = {1, 2, 4, 8, 16};
 
 std::optional<Plan> first_of(const Problem& problem, const DeviceInfo& device,
                              const PlanOverrides& overrides) {
@@ -35,23 +35,6 @@ PlanOverrides of_same_kernel(const Plan& plan) {
           .streamed = plan.split.streamed,
           .combine = c.combine};
 }
-/// Its walk too.
-PlanOverrides of_same_walk(const Plan& plan) {
-  PlanOverrides same = of_same_kernel(plan);
-  same.raster = plan.split.raster;
-  same.raster_group = plan.split.group;
-  same.numbering = plan.split.numbering;
-  return same;
-}
-
-/// Cluster tiles, where whole tiles go out in several waves; else 0.
-i64 tiles_of_waves(const Plan& plan) {
-  if (is_plain(plan.config.schedule) || plan.split.streamed > 0) return 0;
-  const Problem product = product_of(plan.problem, plan.config);
-  const i64 tiles = static_cast<i64>(grid_tiles(product, plan.config));  // below 2^31: it is a plan
-  return tiles > plan.split.clusters ? tiles : 0;
-}
-
 }  // namespace
 
 std::vector<Plan> other_orders(const Plan& plan, const DeviceInfo& device) {
@@ -90,13 +73,19 @@ std::vector<Plan> other_orders(const Plan& plan, const DeviceInfo& device) {
 
 std::vector<Plan> smaller_grids(const Plan& plan, const DeviceInfo& device) {
   std::vector<Plan> grids;
-  const i64 tiles = tiles_of_waves(plan), clusters = plan.split.clusters;
-  if (tiles == 0) return grids;
+  if (is_plain(plan.config.schedule) || plan.split.streamed > 0) return grids;
+  const Problem product = product_of(plan.problem, plan.config);
+  const i64 tiles = static_cast<i64>(grid_tiles(product, plan.config));  // below 2^31: it is a plan
+  const i64 clusters = plan.split.clusters;
+  if (tiles <= clusters) return grids;
   const i64 even = ceil_div(tiles, ceil_div(tiles, clusters));
   const i64 whole_bands = ceil_div(even, i64{plan.split.group}) * plan.split.group;
   for (const i64 smaller : std::set<i64>{even, whole_bands}) {
     if (smaller >= clusters) continue;
-    PlanOverrides other = of_same_walk(plan);
+    PlanOverrides other = of_same_kernel(plan);
+    other.raster = plan.split.raster;
+    other.raster_group = plan.split.group;
+    other.numbering = plan.split.numbering;
     other.clusters = static_cast<int>(smaller);
     if (std::optional<Plan> made = first_of(plan.problem, device, other)) grids.push_back(*std::move(made));
   }

@@ -10,7 +10,7 @@
 namespace sluice::bench {
 
 /// The plan with its clusters numbered the other way and the walk that goes with that, and, unless one wave
-/// takes all tiles, its other orders of walking them: raster group 4, 8, 16 along m and along n, but for
+/// takes all tiles, its other orders of walking them: raster groups 1 to 16 along m and along n, but for
 /// those that are the same walk. None of plain schedules.
 std::vector<Plan> other_orders(const Plan& plan, const DeviceInfo& device);
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <set>
 
+#include <sluice/tuner/record_book.h>
 #include <sluice/tuner/record_store.h>
 
 #include "bench/tune_gpu.h"
@@ -178,10 +179,7 @@ class Session {
     int done = 0;
     const bench::TuneHooks hooks{
         .known = [&](const bench::AnyProblem& problem) { return is_known(problem); },
-        .recorded =
-            [&](const bench::AnyProblem& problem) {
-              return bench::recorded_plan(problem, info, lab_.device.records());
-            },
+        .recorded = [&](const bench::AnyProblem& problem) { return recorded(problem); },
         .phase =
             [&](const std::string& what) {
               const std::string name = bench::name_of(problems[static_cast<size_t>(done)]);
@@ -210,6 +208,12 @@ class Session {
 
  private:
   std::string driver() const { return run_.driver.empty() ? "unknown" : run_.driver; }
+
+  /// By the record that would be replaced; else by the one that plans are made of now.
+  std::optional<bench::AnyPlan> recorded(const bench::AnyProblem& problem) const {
+    const RecordBook books[] = {book_of(store_.records()), lab_.device.records()};
+    return bench::recorded_plan(problem, lab_.device.info(), books);
+  }
 
   /// A record made by this version under this driver.
   bool is_known(const bench::AnyProblem& any) const {

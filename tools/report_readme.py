@@ -7,7 +7,7 @@ import pathlib
 from report_data import BEST, DRAWN, OURS, geometric_mean, groups_of, measured, percent, ratio, run_of, screened, set_of, table
 from report_files import ages
 from report_mixed import origins, short_by_tokens
-from report_sections import losses
+from report_sections import is_blind, losses
 from report_torch import triton_sentence
 
 BEGIN, END = "<!-- speed: made by `make report` -->", "<!-- end of speed -->"
@@ -15,8 +15,8 @@ BEGIN, END = "<!-- speed: made by `make report` -->", "<!-- end of speed -->"
 # What a set is, to somebody who has not seen it.
 SETS = {"engine": "large products, M 1024 to 8192", "tokens": "M 128, 256 and 512", "odd_rows": "M 65 to 1000, mostly no multiple of 64",
         "decode": "decoding, M 1 to 64", "sweep": "4096 x 4096, M 1 to 128", "long_k": "K up to 131072 over a small D",
-        "promoted": "fp8, promoted sums", "block": "fp8, block scales", "blind": "random shapes and layouts, drawn after the last change of the planner",
-        "layouts": "backward passes (MN-major), fp16, GELU, fp32 D; seen while the model was changed", "unseen": "random shapes, seen while the model was changed"}
+        "promoted": "fp8, promoted sums", "block": "fp8, block scales", "blind": "blind list: random shapes and layouts",
+        "layouts": "other layouts and epilogues, seen by the model's authors", "unseen": "random shapes, seen by the model's authors"}
 
 
 def kinds(name: str) -> str:
@@ -89,8 +89,9 @@ def loss_sentence(runs: list[dict]) -> str:
     if not found:
         return ""
     mean, worst = geometric_mean([loss for loss, _ in found]), max(loss for loss, _ in found)
-    return (f"On {len(found)} random shapes and layouts without a record, drawn after the planner's last change, its choice loses {percent(mean - 1)} in the mean, {percent(worst - 1)} at worst, to the "
-            f"fastest of its own first {max(count for _, count in found)} candidates (docs/findings/unseen.md).")
+    drawn = "drawn after the planner's last change and measured once" if is_blind(run) else "once blind, seen since"
+    return (f"On the blind list, {len(found)} random shapes and layouts without a record, {drawn}, the planner's choice loses {percent(mean - 1)} in the mean, {percent(worst - 1)} at worst, to the "
+            f"fastest of its own first {max(count for _, count in found)} candidates (docs/findings/unseen.md). Backward passes of linear layers (MN-major operands), fp16, fp32 D, bias and GELU are in \"other layouts and epilogues\".")
 
 
 def speed(runs: list[dict], results: pathlib.Path) -> str:

@@ -3,9 +3,10 @@
 block-scaled products compare, what the planner's pick loses on shapes nobody tuned. Each is "" without its record.
 """
 import datetime
+import pathlib
 
-from report_data import (BEST, OURS, READ, TUNED, algorithms, contender, geometric_mean, groups_of, kernel, measured, median, number, peer_words,
-                         percent, ratio, run_of, screened, shape_name, sizes, sums_of, table, types_of)
+from report_data import (BEST, OURS, READ, TUNED, algorithms, commit_of, contender, geometric_mean, groups_of, kernel, measured, median, number, peer_words,
+                         percent, ratio, run_of, screened, set_of, shape_name, sizes, sums_of, table, types_of)
 
 # Microseconds of DeepGEMM (1x128 / 128x128 scales), timed by us on an H200 in an earlier session with the same method
 # (graph of launches, rotating weights, random data): m, n, k -> us. No record of that run is kept.
@@ -138,22 +139,25 @@ def losses(shape: dict) -> tuple[float, float | None] | None:
     return pick / min(pick, tuned), found[0]["us"] / min(c["us"] for c in found) if seen else None
 
 
-# Lists whose every shape was planned by the model, and what is known about them.
-UNTUNED = {
-    "blind": ("The untuned pick on shapes that nobody had seen",
-              "They were drawn from the commit that planned them, after the last change of the planner, and this is the first and only time that "
-              "they were measured ([findings/unseen.md](findings/unseen.md) says how; bench/shapes/blind.txt)."),
-    "unseen": ("The untuned pick on the regression set",
-               "They are a regression set, not a blind one: the same list has been timed and reported since 2026-11-21, while the model was being "
-               "changed ([findings/unseen.md](findings/unseen.md))."),
-}
+SEEN = ("They are a regression set, not a blind one: the same list was timed and reported before, while the model was being changed "
+        "([findings/unseen.md](findings/unseen.md)).")
+BLIND = ("They were drawn from the commit that planned them, after the last change of the planner, and this is the first and only time that they were "
+         "measured ([findings/unseen.md](findings/unseen.md) says how; bench/shapes/blind.txt).")
+# Lists whose every shape was planned by the model.
+UNTUNED = {"blind": "The untuned pick on the blind list", "unseen": "The untuned pick on the regression set"}
+
+
+def is_blind(run: dict) -> bool:
+    """Was it measured with the commit that it was drawn from? Every later look is one of somebody who knows it."""
+    first = (pathlib.Path(__file__).resolve().parent.parent / "bench/shapes/blind.txt").read_text().splitlines()[0]
+    return set_of(run) == "blind" and commit_of(run) in first.replace(",", " ").split()
 
 
 def untuned_sections(runs: list[dict]) -> str:
-    return "\n".join(filter(None, (untuned_section(run_of(runs, name), *words) for name, words in UNTUNED.items())))
+    return "\n".join(filter(None, (untuned_section(run_of(runs, name), title) for name, title in UNTUNED.items())))
 
 
-def untuned_section(run: dict | None, title: str, what: str) -> str:
+def untuned_section(run: dict | None, title: str) -> str:
     raced = [(s, *found) for s in run["shapes"] if (found := losses(s))] if run else []
     if not raced:
         return ""
@@ -171,7 +175,7 @@ def untuned_section(run: dict | None, title: str, what: str) -> str:
     text = f"""## {title}
 
 {len(raced)} random shapes that no tuning record has and the fit of the cost model does not use, planned without records ({measured(run)}). \
-{what} Of each the planner's own first \
+{BLIND if is_blind(run) else SEEN} Of each the planner's own first \
 {most} candidates at most were verified and screened, and the fastest raced the pick in turn. The pick loses \
 **{rows[-1][3]}** to the fastest of those (geometric mean) and {percent(worst[1] - 1)} at worst ({shape_name(worst[0])}, \
 {types_of(worst[0])}); a better kernel that the planner ranks lower, or does not know, is not seen. Screening is short, and the least of \

@@ -76,6 +76,14 @@ def check_readme(folder: pathlib.Path) -> None:
     assert "| fp8, block scales | e4m3 | 1 of 2 | 1.20 | 1.20 | 1.20 | model | commit not recorded, 2026-01-01 |" in text, text
     assert 'no best of several: 1 of 2 of "fp8, block scales" e4m3.' in text and '(1 of 3); "fp8, block scales" e4m3 to bf16' in text, text
     assert "The newest rows are of 0123abc." in text and 'commit not recorded ("fp8, block scales")' in text, text
+    promoted = shape_of(7, "e4m3", [timed(OURS, 10.0), timed(BEST, 9.0), timed(TUNED, 8.0)], accumulate="promoted")
+    drawn = [promoted | {"chosen_by": "model", "candidates": [{"name": "a", "us": 8.0, "verified": True}]},
+             shape_of(9, "bf16", [timed(OURS, 10.0), timed(BEST, 9.5)], d="fp32")]
+    report_readme.update(readme, runs + [named("blind", drawn)], folder)
+    text = readme.read_text()
+    assert "| blind list: random shapes and layouts | e4m3, promoted | 1 | 0.90 |" in text, text
+    assert "| blind list: random shapes and layouts | bf16 to fp32 | 1 | 0.95 |" in text, text
+    assert "On the blind list, 1 random shapes and layouts without a record, once blind, seen since, the planner's choice loses 25.0 % in the mean" in text, text
     readme.write_text("no markers")
     report_readme.update(readme, runs, folder)
     assert readme.read_text() == "no markers"
@@ -198,7 +206,10 @@ def check_unseen() -> None:
     text = untuned_sections([run])
     assert "regression set, not a blind one" in text, text
     blind = run | {"file": "blind.json"}
-    assert untuned_sections([blind, run]).startswith("## The untuned pick on shapes that nobody had seen\n") and untuned_sections([blind, run]).endswith(text)
+    both = untuned_sections([blind, run])
+    assert both.startswith("## The untuned pick on the blind list\n") and both.endswith(text) and "first and only time" not in both, both
+    first_look = untuned_sections([blind | {"commit": "efbc7f193076ee15135fb01bd92f08dfaa91cd19"}])
+    assert "first and only time" in first_look and "regression set" not in first_look, first_look
     assert "| bf16 to bf16 | 2 | 1 | 10.0 % | 21.0 % | 10.0 % | 10.0 % |" in text, text
     assert "2 of 4 shapes had no verified race of the model's pick" in text and "first 2 candidates at most" in text, text
     assert "| 12.1 | 10.0 | 21.0 % | 10.0 % | 0.99 |" in text and "| 3 x 64" not in text and "| 4 x 64" not in text, text

@@ -46,7 +46,7 @@ inline constexpr BaseConfig kSwappedHeights[] = {{Schedule::ping_pong, 64, 0},
                                                  {Schedule::cooperative, 256, 0}};
 inline constexpr int kMostSwappedParts = 8;
 /// Of a transposed() problem; 0 if no tile is so wide. An MN-major operand comes in steps of 32
-/// (docs/findings/splits.md).
+/// (docs/findings/splits.md); the planner leaves some of those out (candidates.cc, is_slow_width).
 SLUICE_HD constexpr int swapped_width(const Problem& product, int parts) {
   const i64 unit = product.b.major == Major::mn ? 32 : 8;
   const i64 width = ceil_div(ceil_div(product.n, i64{parts}), unit) * unit;

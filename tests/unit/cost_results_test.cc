@@ -64,22 +64,33 @@ TEST(cost_results, estimates_lie_near_the_times_of_the_kernels_that_ran) {
   }
 }
 
-/// 40 shapes that neither records nor fit have seen, 20 timed candidates each: 1.6 % on average, 14 % once
-/// (3.9 us of 4.4).
-TEST(cost_results, its_pick_loses_little_against_the_best_of_unseen_shapes) {
-  const auto shapes = read_fit_shapes(std::string(kResults) + "unseen.json");
-  ASSERT_TRUE(shapes) << shapes.error().message;
-  ASSERT_GE(shapes->size(), 40u);
-  const FitQuality quality = judge(*shapes, kH200, kCostConstants);
-  EXPECT_LT(quality.loss, 1.02);
-  EXPECT_LT(quality.worst_loss, 1.15) << quality.worst_shape;
-  EXPECT_LT(quality.spread, 0.05) << "estimates of one shape's candidates against their times";
-  EXPECT_LT(quality.error, 0.10) << "estimates of shapes";
+/// What the pick loses to the fastest of 20 timed candidates of each shape: of the 40 of the regression set,
+/// and of the 60 that were drawn when the model was done (one block-scaled shape loses 38 %, and its reason
+/// is known: docs/findings/what-is-left.md). No record and no fit knows any of them.
+TEST(cost_results, its_pick_loses_little_against_the_best_of_shapes_without_records) {
+  struct {
+    const char* file;
+    size_t shapes;
+    double loss, worst;
+  } const sets[] = {{"unseen.json", 40, 1.015, 1.15}, {"blind.json", 60, 1.03, 1.40}};
+  for (const auto& set : sets) {
+    const auto shapes = read_fit_shapes(std::string(kResults) + set.file);
+    ASSERT_TRUE(shapes) << shapes.error().message;
+    ASSERT_GE(shapes->size(), set.shapes);
+    const FitQuality quality = judge(*shapes, kH200, kCostConstants);
+    EXPECT_LT(quality.loss, set.loss) << set.file;
+    EXPECT_LT(quality.worst_loss, set.worst) << quality.worst_shape;
+    EXPECT_LT(quality.spread, 0.06) << set.file
+                                    << ": estimates of one shape's candidates against their times";
+    EXPECT_LT(quality.error, 0.12) << set.file << ": estimates of shapes";
 
-  for (double CostConstants::*constant : {&CostConstants::load_latency_us, &CostConstants::cluster_us}) {
-    CostConstants wrong = kCostConstants;
-    wrong.*constant *= 3;
-    EXPECT_GT(judge(*shapes, kH200, wrong).loss, 1.02) << "the shapes must tell a bad model";
+    for (double CostConstants::*constant : {&CostConstants::load_latency_us, &CostConstants::cluster_us}) {
+      CostConstants wrong = kCostConstants;
+      wrong.*constant *= 3;
+      const FitQuality bad = judge(*shapes, kH200, wrong);
+      EXPECT_GT(bad.loss, quality.loss) << set.file << ": the shapes must tell a bad model";
+      EXPECT_GT(bad.spread, 1.1 * quality.spread) << set.file;
+    }
   }
 }
 

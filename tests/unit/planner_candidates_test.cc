@@ -157,7 +157,7 @@ TEST(planner_candidates, equal_estimates_keep_the_order_of_the_space) {
   for (const Plan& plan : plans) EXPECT_EQ(plan.estimate, Estimate{});
 }
 
-/// WGMMA and TMA are slow with MN-major B at other widths; whoever asks for one gets it.
+/// WGMMA and TMA are slow with MN-major B at widths that are no whole blocks; whoever asks for one gets it.
 TEST(planner_candidates, widths_of_an_mn_major_b_are_whole_blocks_or_shared_halves) {
   Problem p{.m = 768, .n = 3072, .k = 65536};
   p.a.major = p.b.major = Major::mn;
@@ -166,6 +166,12 @@ TEST(planner_candidates, widths_of_an_mn_major_b_are_whole_blocks_or_shared_halv
     (plan.config.cluster.m > 1 ? shared : alone).insert(plan.config.tile.n);
   EXPECT_EQ(alone, (std::set<int>{64, 128, 192, 256}));
   EXPECT_EQ(shared, (std::set<int>{32, 64, 96, 128, 160, 192, 224, 256}));
+  p.n = 32;  // one tile: no second one begins inside of a line
+  alone.clear();
+  for (const Plan& plan : candidates(p, kH200))
+    if (plan.config.cluster.m == 1) alone.insert(plan.config.tile.n);
+  EXPECT_TRUE(alone.contains(32) && alone.contains(96));
+  p.n = 3072;
   EXPECT_EQ(planned(p, {.tile_n = 144}).config.tile.n, 144);
 }
 

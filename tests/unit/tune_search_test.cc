@@ -221,6 +221,9 @@ TEST_F(TuneSearch, what_a_record_said_until_now_is_a_finalist) {
   EXPECT_EQ(result.recorded_us(), 30) << "timed with care, though the slowest of all";
   const std::string summary = cli::tune_summary({result}, "FOLDER", 1);
   EXPECT_NE(summary.find("over the records until now: geometric mean "), std::string::npos) << summary;
+  const ShapeRecord shape = shape_record_of(result);
+  EXPECT_EQ(shape.contenders.back().name, kSluiceRecorded);
+  EXPECT_EQ(shape.contenders.back().us.median, 30);
 
   recorded_ = [&](const AnyProblem&) { return ranked[2]; };
   result = one(big_);
@@ -238,17 +241,6 @@ TEST_F(TuneSearch, what_a_record_said_until_now_is_a_finalist) {
   EXPECT_EQ(result.recorded_us(), 0);
 }
 
-/// Records are read as plans do; what the model would choose is none.
-TEST(recorded_plan, is_what_a_record_makes_of_a_problem) {
-  const AnyProblem known = plain_problem(4096, 4096, 4096, DType::bf16);
-  const AnyProblem unknown = plain_problem(4097, 4096, 4096, DType::bf16);
-  const std::optional<AnyPlan> plan = recorded_plan(known, DeviceInfo{}, shipped_records());
-  ASSERT_TRUE(plan);
-  EXPECT_TRUE(is_same(*plan, *gemm::plan(std::get<Problem>(known), DeviceInfo{})));
-  EXPECT_FALSE(recorded_plan(unknown, DeviceInfo{}, shipped_records()));
-  EXPECT_FALSE(recorded_plan(known, DeviceInfo{}, RecordBook()));
-}
-
 TEST_F(TuneSearch, halving_measures_the_slow_ones_least) {
   only_candidates_are_fast();
   const TuneResult result = one(big_);
@@ -256,7 +248,7 @@ TEST_F(TuneSearch, halving_measures_the_slow_ones_least) {
   EXPECT_EQ(rounds(23), 2u);
   EXPECT_GT(rounds(0), rounds(23));
   EXPECT_EQ(machine_.carefuls, 27) << "three finalists, the pick one of them";
-  EXPECT_LE(machine_.checks, 24 + 3 * 10) << "three leaders; eight orders and two grids of each";
+  EXPECT_LE(machine_.checks, 24 + 3 * 12) << "three leaders; ten orders and two grids of each";
 }
 
 TEST_F(TuneSearch, a_candidate_that_fails_is_told_and_the_rest_goes_on) {

@@ -25,7 +25,7 @@ TEST(tune_orders, are_other_walks_of_the_same_kernel) {
   const Plan plan = *gemm::plan(plain_problem(8192, 8192, 4096, DType::bf16), DeviceInfo{}, {}, RecordBook());
   const std::vector<Plan> orders = other_orders(plan, DeviceInfo{});
   EXPECT_GE(orders.size(), 3u);
-  EXPECT_LE(orders.size(), 8u);
+  EXPECT_LE(orders.size(), 10u);
   EXPECT_NE(orders.front().split.numbering, plan.split.numbering);
   for (const Plan& order : orders) {
     EXPECT_EQ(order.config, plan.config);
@@ -35,7 +35,8 @@ TEST(tune_orders, are_other_walks_of_the_same_kernel) {
   const Plan wave = *gemm::plan(plain_problem(256, 256, 4096, DType::bf16), DeviceInfo{},
                                 {.tile_m = 64, .tile_n = 64, .cluster = ClusterShape{1, 1}}, RecordBook());
   EXPECT_EQ(wave.estimate.waves, 1);
-  EXPECT_EQ(other_orders(wave, DeviceInfo{}).size(), 2u) << "the other numbering, and the other walk";
+  EXPECT_EQ(other_orders(wave, DeviceInfo{}).size(), 4u)
+      << "the other numbering, the other walk, and bands of two either way";
   const Plan row = *gemm::plan(plain_problem(64, 4096, 4096, DType::bf16), DeviceInfo{},
                                {.tile_m = 64, .tile_n = 64, .cluster = ClusterShape{1, 1}}, RecordBook());
   EXPECT_EQ(other_orders(row, DeviceInfo{}).size(), 1u) << "a single row can only be numbered otherwise";

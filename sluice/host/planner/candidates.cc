@@ -92,11 +92,11 @@ bool splits_more_than_a_wave(const Problem& p, const KernelConfig& c, const Devi
 }
 
 /// MN-major B comes in blocks of 64 columns. Of another width half of the tiles begin inside of an L2 line
-/// and all bring columns of their neighbours: where no CTA shares B, 53 problems lost up to 50 % by it and
-/// two gained 1 % (docs/findings/mn-major.md). WGMMA itself is slow at widths between multiples of 32 (128 x
-/// 144 took 1.3 times as long as 128 x 160, docs/findings/splits.md).
-bool is_slow_width(const KernelConfig& c) {
-  const int unit = c.cluster.m > 1 ? kMnBlock / 2 : kMnBlock;
+/// and all bring columns of their neighbours, if they have any: where no CTA shares B, 51 of 53 problems lost
+/// 2 to 51 % by it and two gained 1 % (docs/findings/mn-major.md). WGMMA itself is slow at widths between
+/// multiples of 32 (128 x 144 took 1.3 times as long as 128 x 160, docs/findings/splits.md).
+bool is_slow_width(const Problem& p, const KernelConfig& c) {
+  const int unit = c.cluster.m > 1 || p.n <= c.tile.n ? kMnBlock / 2 : kMnBlock;
   return c.b_major == Major::mn && c.tile.n % unit != 0;
 }
 
@@ -119,7 +119,7 @@ void search(const Problem& p, const std::vector<BaseConfig>& bases, const Device
       if (const char* rule = validate(config); rule != nullptr) {
         result.refuse(config, rule);
       } else if ((!o.cluster && splits_more_than_a_wave(p, config, device)) ||
-                 (!o.tile_n && is_slow_width(config))) {
+                 (!o.tile_n && is_slow_width(p, config))) {
         continue;
       } else if (too_many_tiles(p, config)) {
         result.too_many_tiles = true;

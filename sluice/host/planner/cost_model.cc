@@ -200,7 +200,8 @@ Estimate Model::estimate(const WorkSplit& split) const {
   e.waves = static_cast<int>(std::ceil(whole / split.clusters)) + (split.streamed > 0 ? 1 : 0);
   e.tensor_us =
       (std::ceil(whole / split.clusters) * k_tiles() + run) / c_.cluster.k * tensor_clocks() / clock;
-  e.l2_us = traffic.l2_bytes / (device_.l2_bytes_per_us * cost_.l2_gain_of_tma);
+  const double again = cost_.split_line_weight * split_bytes_per_k_tile(p_, c_) / l2_bytes_per_k_tile(p_, c_);
+  e.l2_us = traffic.l2_bytes * (1 + again) / (device_.l2_bytes_per_us * cost_.l2_gain_of_tma);
   e.hbm_us = traffic.hbm_bytes / device_.hbm_bytes_per_us;
   e.overhead_us = cost_.launch_us + cost_.first_bytes_us + cost_.last_store_us;
   if (cluster_size(c_) > 1) e.overhead_us += cost_.cluster_us;

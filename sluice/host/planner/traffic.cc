@@ -78,8 +78,8 @@ Traffic traffic_of(const Problem& p, const KernelConfig& c, const WorkSplit& spl
   const double walked_extent = along_m ? rows : columns, other_extent = along_m ? columns : rows;
   const double group = std::min<double>(split.group, walked_extent);
   const double bands = std::ceil(walked_extent / group);
-  // The clusters at work at one time cover `abreast` panels of the other operand, or several whole bands; in
-  // one wave all of them.
+  // The clusters at work at one time cover `abreast` panels of the other operand, or several whole bands;
+  // where the tiles of a matrix go up in one wave, all of them.
   const bool at_once = rows * columns <= split.clusters;
   const double abreast =
       at_once ? other_extent : std::clamp(std::ceil(split.clusters / group), 1.0, other_extent);

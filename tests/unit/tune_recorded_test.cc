@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a record makes of a problem, which the tuner measures beside its candidates: of the first book that
+// has one, of both kinds of products. To see it fail: let recorded_plan() ask the last book first.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "bench/shapes.h"
+#include "bench/tune_report.h"
+
+#include <sluice/tuner/record_book.h>
+
+namespace sluice::bench {
+namespace {
+
+/// Records are read as plans do; what the model would choose is none.
+TEST(recorded_plan, is_what_a_record_makes_of_a_problem) {
+  const AnyProblem known = plain_problem(4096, 4096, 4096, DType::bf16);
+  const AnyProblem unknown = plain_problem(4097, 4096, 4096, DType::bf16);
+  const RecordBook none[] = {RecordBook()}, shipped[] = {RecordBook(), shipped_records()};
+  const std::optional<AnyPlan> plan = recorded_plan(known, DeviceInfo{}, shipped);
+  ASSERT_TRUE(plan);
+  EXPECT_TRUE(is_same(*plan, *gemm::plan(std::get<Problem>(known), DeviceInfo{})));
+  EXPECT_FALSE(recorded_plan(unknown, DeviceInfo{}, shipped));
+  EXPECT_FALSE(recorded_plan(known, DeviceInfo{}, none));
+
+  // The first book's counts: what --out would replace, before what the library ships.
+  TuneResult other{.problem = problem_of(*plan), .state = TuneState::tuned, .best = 0};
+  other.trials.push_back({.plan = gemm::candidates(std::get<Problem>(known), DeviceInfo{})->at(5)});
+  const TuningRecord newer =
+      record_of(other, {.driver = "580", .date = "2026-11-21T10:00:00Z", .method = "m"});
+  const RecordBook both[] = {book_of(std::span(&newer, 1)), shipped_records()};
+  const std::optional<AnyPlan> first = recorded_plan(known, DeviceInfo{}, both);
+  ASSERT_TRUE(first);
+  EXPECT_TRUE(is_same(*first, other.trials[0].plan));
+  EXPECT_FALSE(is_same(*first, *plan));
+}
+
+TEST(recorded_plan, knows_packed_weights) {
+  const AnyProblem packed = MixedProblem{.m = 16, .n = 8192, .k = 8192, .weights = {.group = 64}};
+  const RecordBook shipped[] = {shipped_records()};
+  const std::optional<AnyPlan> plan = recorded_plan(packed, DeviceInfo{}, shipped);
+  ASSERT_TRUE(plan);
+  EXPECT_TRUE(is_same(*plan, *plan));
+  const std::vector<AnyPlan> ranked = *candidates_of(packed, DeviceInfo{});
+  EXPECT_EQ(std::count_if(ranked.begin(), ranked.end(), [&](const AnyPlan& x) { return is_same(*plan, x); }),
+            1);
+  const AnyPlan dense = *gemm::plan(plain_problem(16, 8192, 8192, DType::bf16), DeviceInfo{});
+  EXPECT_FALSE(is_same(*plan, dense)) << "of another kind";
+}
+
+}  // namespace
+}  // namespace sluice::bench
