@@ -35,6 +35,7 @@ PlanOverrides of_same_kernel(const Plan& plan) {
           .streamed = plan.split.streamed,
           .combine = c.combine};
 }
+
 }  // namespace
 
 std::vector<Plan> other_orders(const Plan& plan, const DeviceInfo& device) {
