@@ -152,6 +152,15 @@ TEST(cost_model, rows_in_two_lines_cost_a_request_more) {
       << "lone CTAs are limited by what they ask for";
 }
 
+/// Without k nothing is read, and that is a number too.
+TEST(cost_model, a_product_without_k_asks_l2_for_nothing) {
+  const Problem p = problem(300, 200, 0);
+  const KernelConfig c = config(p, kCooperative);
+  const Estimate e = best_order(p, c);
+  EXPECT_EQ(e.l2_us, 0);
+  EXPECT_GT(e.total_us, 0);
+}
+
 /// In one wave all tiles are at work at once, also where bands do not go up in them: what is left to choose
 /// is what neighbours in the walk share, and that is the larger operand.
 TEST(cost_model, one_wave_is_all_of_both_operands_in_any_order) {

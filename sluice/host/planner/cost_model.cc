@@ -43,6 +43,7 @@ class Model {
   double math_clocks() const;
   double epilogue_clocks() const;
   double exchange_clocks() const;
+  double asked_share() const;
   double load_clocks(double active, double k_tiles, double l2_gain) const;
   double tile_clocks(double active, double k_tiles, double l2_gain) const;
   double whole_tile_clocks(double active, const WorkSplit& split) const {
@@ -132,14 +133,20 @@ double Model::exchange_clocks() const {
          4.0 * rows * c_.tile.n / cost_.exchange_bytes_per_clock;
 }
 
+/// What is asked of L2 for each byte that is read. Of a product without k none is.
+double Model::asked_share() const {
+  const double read = l2_bytes_per_k_tile(p_, c_);
+  return read > 0 ? 1 + cost_.split_line_weight * split_bytes_per_k_tile(p_, c_) / read : 1;
+}
+
 /// Clocks until all bytes of a tile have come: bandwidth, or latency (the ring is refilled once in the time
 /// that a byte takes to come).
 double Model::load_clocks(double active, double k_tiles, double l2_gain) const {
   const double shared_rate =
       device_.l2_bytes_per_us * cost_.l2_gain_of_tma * l2_gain / clocks_per_us() / active;
   const double l2_rate = std::min(shared_rate, cost_.l2_bytes_per_clock_per_sm);
-  const double asked = l2_bytes_per_k_tile(p_, c_) + cost_.split_line_weight * split_bytes_per_k_tile(p_, c_);
-  return std::max(k_tiles * asked / l2_rate, k_tiles / c_.stages * cost_.load_latency_us * clocks_per_us());
+  return std::max(k_tiles * l2_bytes_per_k_tile(p_, c_) * asked_share() / l2_rate,
+                  k_tiles / c_.stages * cost_.load_latency_us * clocks_per_us());
 }
 
 /// Clocks from the start of one tile of a CTA to the start of its next, with `active` CTAs at work.
@@ -200,8 +207,7 @@ Estimate Model::estimate(const WorkSplit& split) const {
   e.waves = static_cast<int>(std::ceil(whole / split.clusters)) + (split.streamed > 0 ? 1 : 0);
   e.tensor_us =
       (std::ceil(whole / split.clusters) * k_tiles() + run) / c_.cluster.k * tensor_clocks() / clock;
-  const double again = cost_.split_line_weight * split_bytes_per_k_tile(p_, c_) / l2_bytes_per_k_tile(p_, c_);
-  e.l2_us = traffic.l2_bytes * (1 + again) / (device_.l2_bytes_per_us * cost_.l2_gain_of_tma);
+  e.l2_us = traffic.l2_bytes * asked_share() / (device_.l2_bytes_per_us * cost_.l2_gain_of_tma);
   e.hbm_us = traffic.hbm_bytes / device_.hbm_bytes_per_us;
   e.overhead_us = cost_.launch_us + cost_.first_bytes_us + cost_.last_store_us;
   if (cluster_size(c_) > 1) e.overhead_us += cost_.cluster_us;
