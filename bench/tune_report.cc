@@ -78,12 +78,13 @@ ShapeRecord shape_record_of(const TuneResult& result) {
   if (result.state == TuneState::no_time) shape.error = "no time was left";
   if (result.state == TuneState::known) shape.error = "has a record already";
   if (result.trials.empty()) return shape;
-  shape.contenders.push_back(contender_of(result.trials[0], kSluice));
-  if (result.best >= 0)
-    shape.contenders.push_back(contender_of(result.trials[static_cast<size_t>(result.best)], kSluiceTuned));
-  if (result.recorded >= 0)
-    shape.contenders.push_back(
-        contender_of(result.trials[static_cast<size_t>(result.recorded)], kSluiceRecorded));
+  const auto add = [&](int trial, const char* name) {
+    if (trial < 0) return;
+    shape.contenders.push_back(contender_of(result.trials[static_cast<size_t>(trial)], name));
+  };
+  add(0, kSluice);
+  add(result.best, kSluiceTuned);
+  add(result.recorded, kSluiceRecorded);
   for (const Trial& trial : result.trials) {
     if (trial.state == TrialState::untried) continue;
     shape.candidates.push_back({.name = short_name(trial.plan),

@@ -3,10 +3,10 @@
 block-scaled products compare, what the planner's pick loses on shapes nobody tuned. Each is "" without its record.
 """
 import datetime
-import pathlib
 
 from report_data import (BEST, OURS, READ, TUNED, algorithms, commit_of, contender, geometric_mean, groups_of, kernel, measured, median, number, peer_words,
                          percent, ratio, run_of, screened, set_of, shape_name, sizes, sums_of, table, types_of)
+from report_files import LISTS, ROOT
 
 # Microseconds of DeepGEMM (1x128 / 128x128 scales), timed by us on an H200 in an earlier session with the same method
 # (graph of launches, rotating weights, random data): m, n, k -> us. No record of that run is kept.
@@ -149,7 +149,7 @@ UNTUNED = {"blind": "The untuned pick on the blind list", "unseen": "The untuned
 
 def is_blind(run: dict) -> bool:
     """Was it measured with the commit that it was drawn from? Every later look is one of somebody who knows it."""
-    first = (pathlib.Path(__file__).resolve().parent.parent / "bench/shapes/blind.txt").read_text().splitlines()[0]
+    first = (ROOT / LISTS["blind"]).read_text().splitlines()[0]
     return set_of(run) == "blind" and commit_of(run) in first.replace(",", " ").split()
 
 

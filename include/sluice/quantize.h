@@ -30,7 +30,6 @@ struct QuantizeArgs {
   WarmRange hand_off{};       // weights of the next launch, brought into L2 before the wait
 };
 
-/// How many scales: row-major, [rows][columns / 128] or [rows / 128][columns / 128] for blocks, rounded up.
 /// What a quantiser is made of (Quantizer::create).
 struct QuantizerOptions {
   DType input = DType::bf16;
@@ -41,6 +40,7 @@ struct QuantizerOptions {
   bool operator==(const QuantizerOptions&) const = default;
 };
 
+/// How many scales: row-major, [rows][columns / 128] or [rows / 128][columns / 128] for blocks, rounded up.
 constexpr i64 scale_count(Granularity granularity, i64 rows, i64 columns) {
   switch (granularity) {
     case Granularity::tensor: return 1;
