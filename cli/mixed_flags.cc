@@ -86,6 +86,7 @@ void add_mixed_flags(CLI::App& app, MixedFlags& f) {
       app.add_option("--x-stages", f.x_stages, "Slots of the tokens' ring, 64 k each: 2 to 16")->group(wide),
       app.add_option("--w-stages", f.w_stages, "Slots of the weights' ring, 128 k each: 1 to 16")
           ->group(wide),
+      app.add_option("--tail-parts", f.tail_parts, "Of a tile of the last wave, by tokens: 1, 2")->group(wide),
       app.add_option("--strips", f.strips, "64 outputs each, of a CTA: 1 to 4")->group(strip),
       app.add_option("--k-groups", f.k_groups, "Warpgroups that share a strip")->group(strip)};
 }
@@ -117,6 +118,7 @@ mixed::Overrides mixed_overrides_of(const RequestFlags& request, const MixedFlag
           .cluster_k = flags.cluster_k,
           .x_stages = flags.x_stages,
           .w_stages = flags.w_stages,
+          .tail_parts = flags.tail_parts,
           .strips = flags.strips,
           .k_groups = flags.k_groups,
           .ignore_records = request.problem.no_records};

@@ -19,7 +19,7 @@ extern "C" {
 
 #define SLUICE_API __attribute__((visibility("default")))
 /* Grows when a struct or a function below changes; sluice_c_abi() is that of the library that was loaded. */
-#define SLUICE_C_ABI 6
+#define SLUICE_C_ABI 7
 
 typedef enum {
   SLUICE_OK = 0,
@@ -297,12 +297,12 @@ typedef struct {
 /* What overrules the planner; -1 leaves it the choice. Fields as in mixed::Overrides. */
 typedef struct {
   int32_t token_blocks, row_blocks, warps, stages, parts, ctas; /* narrow; stages, parts: strip too */
-  int32_t tokens, cluster_n, cluster_k, x_stages, w_stages;     /* wide; tokens: strip too */
+  int32_t tokens, cluster_n, cluster_k, x_stages, w_stages, tail_parts; /* wide; tokens: strip too */
   int32_t strips, k_groups;                                     /* strip */
   int32_t ignore_records; /* 1: plan as if the problem had never been tuned */
 } sluice_mixed_choices;
 #define SLUICE_NO_MIXED_CHOICES \
-  { -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1 }
+  { -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1 }
 
 /* A plan like others, for what takes one, but sluice_prepare. Needs no GPU; device NULL: for an H200. */
 SLUICE_API sluice_status sluice_mixed_plan_create(const sluice_device* device,

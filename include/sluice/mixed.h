@@ -58,12 +58,12 @@ struct TunedChoice {
 };
 
 /// Fields that are set overrule the planner; the rest its model still chooses, among the kernels that have
-/// all those fields: narrow (token_blocks to ctas), wide (tokens to w_stages) and strip (tokens, strips,
+/// all those fields: narrow (token_blocks to ctas), wide (tokens to tail_parts) and strip (tokens, strips,
 /// k_groups, parts and stages), which is the only one for e4m3 tokens. Records are not looked at once any of
 /// them is set.
 struct Overrides {
   std::optional<int> token_blocks{}, row_blocks{}, warps{}, stages{}, parts{}, ctas{};  // as in NarrowConfig
-  std::optional<int> tokens{}, cluster_n{}, cluster_k{}, x_stages{}, w_stages{};        // as in WideConfig
+  std::optional<int> tokens{}, cluster_n{}, cluster_k{}, x_stages{}, w_stages{}, tail_parts{};  // as in WideConfig
   std::optional<int> strips{}, k_groups{};                                              // as in StripConfig
   bool ignore_records = false;  // plan as if the problem had never been tuned
   Overlap overlap{};            // put into the plan whoever chose it; in a chain of launches

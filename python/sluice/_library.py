@@ -11,7 +11,7 @@ from ctypes import POINTER, c_char_p, c_double, c_int32, c_int64, c_void_p
 
 from . import errors
 
-C_ABI = 6
+C_ABI = 7
 HERE = pathlib.Path(__file__).resolve().parent
 
 
@@ -74,7 +74,7 @@ class MixedProblemStruct(ctypes.Structure):
 
 class MixedChoicesStruct(ctypes.Structure):
     _fields_ = [(name, c_int32) for name in ("token_blocks", "row_blocks", "warps", "stages", "parts", "ctas", "tokens",
-                                             "cluster_n", "cluster_k", "x_stages", "w_stages", "strips", "k_groups",
+                                             "cluster_n", "cluster_k", "x_stages", "w_stages", "tail_parts", "strips", "k_groups",
                                              "ignore_records")]
 
 

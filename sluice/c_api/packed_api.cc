@@ -59,6 +59,7 @@ Result<mixed::Overrides> overrides_of(const sluice_mixed_choices* given) {
                  {"cluster_k", given->cluster_k, overrides.cluster_k},
                  {"x_stages", given->x_stages, overrides.x_stages},
                  {"w_stages", given->w_stages, overrides.w_stages},
+                 {"tail_parts", given->tail_parts, overrides.tail_parts},
                  {"strips", given->strips, overrides.strips},
                  {"k_groups", given->k_groups, overrides.k_groups}};
   for (const auto& [name, value, target] : choices) {

@@ -54,12 +54,13 @@ std::string to_string(const NarrowConfig& config) {
 
 std::string to_string(const WideConfig& config) {
   const auto& [weights, x, d, bias, bias_type, activation, tokens, cluster_n, cluster_k, x_stages, w_stages,
-               overlap] = config;
+               tail_parts, overlap] = config;
   return "sluice::WideConfig{.weights = " + to_string(weights) + ", .x = " + type_text(x) +
          ", .d = " + type_text(d) + epilogue_text(bias, bias_type, activation) +
          ", .tokens = " + number(tokens) + ", .cluster_n = " + number(cluster_n) +
          ", .cluster_k = " + number(cluster_k) + ", .x_stages = " + number(x_stages) +
-         ", .w_stages = " + number(w_stages) + overlap_field(overlap) + "}";
+         ", .w_stages = " + number(w_stages) +
+         (tail_parts == 1 ? "" : ", .tail_parts = " + number(tail_parts)) + overlap_field(overlap) + "}";
 }
 
 std::string to_string(const StripConfig& config) {
@@ -103,7 +104,10 @@ std::string unit_text(const WideConfig& config) {
   return "#include <sluice/kernels/wide.cuh>\n"
          "#include <sluice/device/ptx/generated/wgmma_rs_n" +
          number(config.tokens) +
-         ".cuh>\n"
+         ".cuh>\n" +
+         (config.tail_parts == 1 ? ""
+                                 : "#include <sluice/device/ptx/generated/wgmma_rs_n" +
+                                       number(tail_tokens(config)) + ".cuh>\n") +
          "inline constexpr sluice::WideConfig kConfig = " +
          to_string(config) + ";\n" +
          entry_text({.params = "sluice::WideParams",
@@ -184,7 +188,8 @@ std::string work_text(const MixedProblem& p, const WideConfig& c) {
   const char* cluster = c.cluster_k > 1   ? "two CTAs share k"
                         : c.cluster_n > 1 ? "two CTAs share tokens"
                                           : "no clusters";
-  return tiles_text(p, kWideRows, c.tokens) + cluster;
+  return tiles_text(p, kWideRows, c.tokens) + cluster +
+         (c.tail_parts == 1 ? "" : ", those of the last wave in halves");
 }
 std::string work_text(const MixedProblem& p, const StripConfig& c) {
   return tiles_text(p, tile_rows(c), c.tokens) + "k in " + number(c.parts) +
@@ -202,7 +207,8 @@ std::string short_name(const NarrowConfig& c) {
 
 std::string short_name(const WideConfig& c) {
   return "wide " + number(c.tokens) + "x" + number(kWideRows) + " x" + number(c.x_stages) + " w" +
-         number(c.w_stages) + " cn" + number(c.cluster_n) + " ck" + number(c.cluster_k) + formats_text(c);
+         number(c.w_stages) + " cn" + number(c.cluster_n) + " ck" + number(c.cluster_k) +
+         (c.tail_parts == 1 ? "" : " t" + number(c.tail_parts)) + formats_text(c);
 }
 
 std::string short_name(const StripConfig& c) {

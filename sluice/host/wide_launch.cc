@@ -22,8 +22,9 @@ constexpr int kSwizzleRows = 8;  // after which the swizzle repeats
 
 /// Tokens that a CTA copies at a time: rows that only fill a tile cost more than ones that are there.
 int box_tokens(const MixedProblem& p, const WideConfig& c) {
-  if (c.cluster_n == 1 && p.m < c.tokens) return round_up(static_cast<int>(p.m), kSwizzleRows);
-  return c.tokens / c.cluster_n;
+  if (c.cluster_n == 1 && c.tail_parts == 1 && p.m < c.tokens)
+    return round_up(static_cast<int>(p.m), kSwizzleRows);
+  return tail_tokens(c) / c.cluster_n;
 }
 
 }  // namespace
@@ -36,10 +37,13 @@ Result<void> fill(const Device& device, const WideConfig& c, Kernel::Impl& impl)
   set_sizes(params, p, c.tokens);
   params.row_tiles = static_cast<int>(ceil_div(p.n, i64{kWideRows * c.cluster_n}));
   params.band = std::min(kBand, params.token_tiles);
-  params.x_bytes = static_cast<u32>(box_tokens(p, c) * c.cluster_n * kWideStageK * bytes_of(p.x));
+  params.x_bytes =
+      static_cast<u32>(box_tokens(p, c) * c.tail_parts * c.cluster_n * kWideStageK * bytes_of(p.x));
   const int tiles = params.token_tiles * params.row_tiles;
   const int resident = clusters_at_once(cluster, info);
-  impl.shape = {.grid_x = static_cast<u32>((takes_one_tile(c) ? tiles : std::min(tiles, resident)) * cluster),
+  params.whole_units = whole_units(c, tiles, resident);
+  const int units = tiles + (c.tail_parts - 1) * (tiles - params.whole_units);
+  impl.shape = {.grid_x = static_cast<u32>((takes_one_tile(c) ? tiles : std::min(units, resident)) * cluster),
                 .block_x = kWideThreads,
                 .cluster_x = static_cast<u32>(cluster),
                 .dependent = c.overlap.wait != Wait::none};

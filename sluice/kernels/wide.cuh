@@ -22,6 +22,9 @@
 // All start in phase 0; a first wait on an empty barrier uses the parity of the phase before, which counts as
 // complete. Every role walks the same tiles and k-tiles, so positions in the rings need no communication.
 //
+// Where config.tail_parts is 2 the tiles of the last wave come as two units of half the tokens, if those are one
+// wave as well: a cluster has one at most, its last (spec/wide.h, whole_units).
+//
 // If config.overlap waits for the launches before this one, the token thread does before its first copy, and
 // math threads before their first tile, and with that before they write D. Weights need not wait.
 //
@@ -37,6 +40,13 @@
 #include <sluice/device/mixed/wide_products.cuh>
 
 namespace sluice::mixed {
+
+template <WideConfig kConfig, int kCount>
+SLUICE_DEVICE void make_tile(const WideParams& params, const WideTile& tile, WideProducts<kConfig>& products,
+                             WideFinish<kConfig>& finish, float (&sums)[kCount]) {
+  products.run(params, tile, sums);
+  finish.run(tile, sums);
+}
 
 template <WideConfig kConfig>
 SLUICE_DEVICE void run_wide(const WideParams& params) {
@@ -74,12 +84,16 @@ SLUICE_DEVICE void run_wide(const WideParams& params) {
     Launch::wait();
     WideProducts<kConfig> products(at);
     WideFinish<kConfig> finish(params, at);
-    for (int unit = at.first_unit; unit < at.units(params); unit += at.unit_step) {
-      const WideTile tile = at.tile(params, unit);
-      typename WideProducts<kConfig>::Sums sums;
-      products.run(params, tile, sums);
-      finish.run(tile, sums);
+    int unit = at.first_unit;
+    for (; unit < at.units(params) && !at.is_part(params, unit); unit += at.unit_step) {
+      float sums[kConfig.tokens / 2];
+      make_tile(params, at.tile(params, unit), products, finish, sums);
     }
+    if constexpr (kConfig.tail_parts > 1)
+      if (unit < at.units(params)) {
+        float sums[tail_tokens(kConfig) / 2];
+        make_tile(params, at.tile(params, unit), products, finish, sums);
+      }
     finish.end();
     __syncwarp();
   }

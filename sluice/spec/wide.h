@@ -22,6 +22,7 @@ struct WideConfig {
   int cluster_k = 1;  // CTAs with the same tile, which share k: 1 or 2
   int x_stages = 8;   // of 64 k
   int w_stages = 4;   // of 128 k
+  int tail_parts = 1; // units that a tile of the last wave comes in, by tokens: 1 or 2
   Overlap overlap{};
 
   constexpr bool operator==(const WideConfig&) const = default;
@@ -50,6 +51,16 @@ SLUICE_HD constexpr int store_tokens(const WideConfig& c) {
 /// Where k is shared a CTA has one tile and the grid all of them; else a CTA takes tile after tile.
 SLUICE_HD constexpr bool takes_one_tile(const WideConfig& c) {
   return c.cluster_k > 1;
+}
+/// Tokens of a unit of the last wave, where its tiles come in parts; see `whole_units`.
+SLUICE_HD constexpr int tail_tokens(const WideConfig& c) {
+  return c.tokens / c.tail_parts;
+}
+/// Of `tiles` that `clusters` walk wave after wave: those that are taken whole. The rest come in parts if
+/// these are one wave too; a cluster has one of them at most, as its last.
+SLUICE_HD constexpr int whole_units(const WideConfig& c, int tiles, int clusters) {
+  const int rest = tiles % clusters;
+  return c.tail_parts > 1 && rest <= clusters / c.tail_parts ? tiles - rest : tiles;
 }
 /// Both rings turn at once and begin with the tile, so that stages are known at compile time. With 256 tokens
 /// instructions are not what a step waits for, and the unrolled loop may spill.
@@ -104,6 +115,9 @@ SLUICE_HD constexpr const char* validate(const WideConfig& c) {
   if (c.cluster_n != 1 && c.cluster_n != 2) return "cluster_n must be 1 or 2";
   if (c.cluster_k != 1 && c.cluster_k != 2) return "cluster_k must be 1 or 2";
   if (cluster_size(c) > 2) return "cluster_n and cluster_k must not both be 2: four CTAs seldom find room";
+  if (c.tail_parts != 1 && c.tail_parts != 2) return "tail_parts must be 1 or 2";
+  if (c.tail_parts > 1 && (takes_one_tile(c) || tail_tokens(c) < kWideStoreTokens))
+    return "tail_parts = 2 takes tiles of 64 tokens or more, and cluster_k = 1";
   if (c.x_stages < 2 || c.x_stages > 16) return "x_stages must be in 2..16";
   if (c.w_stages < 1 || c.w_stages > 16) return "w_stages must be in 1..16";
   if (smem_bytes(c) > kMaxSmemBytes) return "the rings need more than 227 KB of shared memory";
@@ -122,6 +136,7 @@ struct WideParams {
   int m, n;
   int k_tiles, strips;
   int token_tiles, row_tiles;    // a row tile is cluster_n CTAs' rows
+  int whole_units;               // tiles that clusters take whole; the others come in parts
   int band;                      // token tiles that are walked along rows together
   u32 x_bytes;                   // of a token stage: fewer where a tile has fewer tokens
   bool stores_boxes;             // D allows the copy engine's stores

@@ -85,7 +85,13 @@ void choice_fields(Visitor& v, Values& choice) {
 template <class Visitor, Is<mixed::TunedChoice> Values>
 void choice_fields(Visitor& v, Values& choice) {
   v.kernel("kernel", choice.config);
-  const auto number = [&](const char* name, auto& value) { v.number(name, value, {0, 1024}); };
+  const Range range{0, 1024};
+  const auto number = [&](const char* name, auto& value, auto... usual) {
+    if constexpr (sizeof...(usual) == 0)
+      v.number(name, value, range);
+    else
+      v.number_or(name, usual..., value, range);
+  };
   std::visit([&](auto& config) { mixed::for_each_choice(config, number); }, choice.config);
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <sluice/host/driver/events.h>
+#include <sluice/host/planner/cluster_grid.h>
 
 #include "mixed_pool.h"
 
@@ -95,6 +96,29 @@ TEST_F(mixed_products, of_every_kernel_at_the_edges) {
           5);
     if (HasFailure()) return;
   }
+}
+
+// Clusters that have taken whole tiles take half of one, others only that or none; of the last halves some have
+// no tokens, or few, and the last row tile few outputs.
+TEST_F(mixed_products, of_which_the_last_wave_comes_in_halves_are_right) {
+  for (const int tokens : {64, 128, 256})
+    for (const int cluster_n : {1, 2}) {
+      const WideConfig c{.weights = {.group = 64},
+                         .bias = Bias::column,
+                         .tokens = tokens,
+                         .cluster_n = cluster_n,
+                         .x_stages = 4,
+                         .w_stages = 2,
+                         .tail_parts = 2};
+      const int clusters = clusters_at_once(cluster_n, device().info()), row_tiles = clusters * 5 / 8;
+      ASSERT_LT(whole_units(c, 2 * row_tiles, clusters), 2 * row_tiles);
+      ASSERT_GT(whole_units(c, 2 * row_tiles, clusters), 0);
+      const i64 n = i64{row_tiles} * cluster_n * kWideRows;
+      for (const i64 m : {tokens + 1, tokens + tokens / 2 + 9, 2 * tokens})
+        expect_right({problem_of(c, m, n - 37, 300), c, DataKind::exact, 0}, 9);
+      expect_right({problem_of(c, 2 * tokens, n, 4096), c, DataKind::real, 0}, 9);
+      if (HasFailure()) return;
+    }
 }
 
 TEST_F(mixed_products, of_the_planners_choice_are_right) {

@@ -37,6 +37,7 @@ inline WideConfig random_wide_config(const WeightFormat& format, Dice& dice) {
     if (cluster == 1) c.cluster_n = 2;
     if (cluster >= 2) c.cluster_k = 2;
     if (cluster == 2) c.x_stages = 2 * c.w_stages;  // a fixed ring
+    if (cluster <= 1 && dice.one_in(2)) c.tail_parts = 2;
     if (validate(c) == nullptr) return c;
   }
 }

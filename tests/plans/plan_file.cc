@@ -101,6 +101,7 @@ bool apply(const std::string& key, const std::string& value, Request& r) {
                                                             {"cluster_k", &r.mixed.cluster_k},
                                                             {"x_stages", &r.mixed.x_stages},
                                                             {"w_stages", &r.mixed.w_stages},
+                                                            {"tail_parts", &r.mixed.tail_parts},
                                                             {"strips", &r.mixed.strips},
                                                             {"k_groups", &r.mixed.k_groups}};
   if (key == "weights") return named(value, 3, r.weights.emplace().type);

@@ -469,6 +469,18 @@ TEST_F(MixedLaunch, of_many_tokens_has_as_many_ctas_as_fit_or_as_tiles) {
   const MixedProblem large{.m = 512, .n = 12800, .k = 256, .weights = {.group = 64}};
   EXPECT_EQ(launched_with(large, {.tokens = 256, .cluster_n = 1, .cluster_k = 1}).grid_x, 132u);
   EXPECT_EQ(launched_with(large, {.tokens = 256, .cluster_k = 2}).grid_x, 400u) << "200 tiles of two CTAs";
+  const LaunchRecord halved = launched_with(large, {.tokens = 256, .cluster_n = 1, .tail_parts = 2});
+  EXPECT_EQ(halved.grid_x, 132u);
+  EXPECT_EQ(halved.wide.whole_units, 200) << "68 tiles are 136 halves, which are no wave of 132";
+  const MixedProblem fewer{.m = 512, .n = 12672, .k = 256, .weights = {.group = 64}};
+  const LaunchRecord rest = launched_with(fewer, {.tokens = 256, .cluster_n = 1, .tail_parts = 2});
+  EXPECT_EQ(rest.wide.whole_units, 132) << "and the other 66 in 132 halves";
+  EXPECT_EQ(rest.wide.x_bytes, 256u * 128u) << "of a whole tile";
+  EXPECT_EQ(decode(rest.wide.map_x).box_outer, 128) << "copied half by half";
+  const LaunchRecord alone =
+      launched_with({.m = 300, .n = 640, .k = 256}, {.tokens = 256, .cluster_n = 1, .tail_parts = 2});
+  EXPECT_EQ(alone.wide.whole_units, 0);
+  EXPECT_EQ(alone.grid_x, 20u) << "halves alone";
   const LaunchRecord few = launched_with({.m = 20, .n = 100, .k = 256}, {.tokens = 32, .cluster_k = 2});
   EXPECT_EQ(few.grid_x, 2u);
   EXPECT_EQ(few.wide.strips, 2);

@@ -126,8 +126,10 @@ TEST(mixed_units, for_many_tokens_compile_without_spills_or_serialised_products)
                                    {.tokens = 128, .cluster_k = 2},
                                    {.tokens = 256, .cluster_k = 2},
                                    {.tokens = 32, .cluster_k = 2},
-                                   {.tokens = 64, .cluster_n = 1, .cluster_k = 1}};
-    if (taken % 4 == 0 || format == WeightFormat{.group = 64}) expect_to_compile(p, of[taken / 4 % 5]);
+                                   {.tokens = 64, .cluster_n = 1, .cluster_k = 1},
+                                   {.tokens = 256, .tail_parts = 2},
+                                   {.tokens = 128, .cluster_n = 2, .tail_parts = 2}};
+    if (taken % 4 == 0 || format == WeightFormat{.group = 64}) expect_to_compile(p, of[taken / 4 % 7]);
     ++taken;
   }
   MixedProblem heavy{.m = 256,
@@ -139,6 +141,7 @@ TEST(mixed_units, for_many_tokens_compile_without_spills_or_serialised_products)
   heavy.bias = Bias::column;
   heavy.activation = Activation::gelu;
   expect_to_compile(heavy, {.tokens = 256, .cluster_n = 2});
+  expect_to_compile(heavy, {.tokens = 256, .tail_parts = 2});
   EXPECT_GE(taken, 24);
 }
 

@@ -53,6 +53,10 @@ TEST(mixed_rules, each_wide_one_has_a_config_that_breaks_it) {
            {.cluster_n = 2, .cluster_k = 2}},
           {"x_stages must be in 2..16", {.x_stages = 17}},
           {"w_stages must be in 1..16", {.w_stages = 0}},
+          {"tail_parts must be 1 or 2", {.tail_parts = 3}},
+          {"tail_parts = 2 takes tiles of 64 tokens or more, and cluster_k = 1", {.tokens = 32, .tail_parts = 2}},
+          {"tail_parts = 2 takes tiles of 64 tokens or more, and cluster_k = 1",
+           {.cluster_k = 2, .tail_parts = 2}},
           {"the rings need more than 227 KB of shared memory", {.tokens = 256, .x_stages = 8}},
       },
       WideConfig{}, "/sluice/spec/wide.h");

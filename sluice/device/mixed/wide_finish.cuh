@@ -24,7 +24,8 @@ class WideFinish {
   SLUICE_DEVICE WideFinish(const WideParams& params, const WidePlace<kConfig>& at)
       : params_(params), at_(at) {}
 
-  SLUICE_DEVICE void run(const WideTile& tile, const float (&sums)[S::kTokens / 2]) {
+  template <int kCount>
+  SLUICE_DEVICE void run(const WideTile& tile, const float (&sums)[kCount]) {
     const WideTile own{tile.token + at_.k_rank * S::kOwnTokens, tile.row + at_.group() * kStripRows};
     if constexpr (kConfig.cluster_k == 1) {
       store(own, sums);
@@ -94,7 +95,7 @@ class WideFinish {
     const Operands of{row_operands(row), row_operands(row + 8)};
     if constexpr (is_16bit(kConfig.d)) {
 #pragma unroll
-      for (int t = 0; t < S::kOwnTokens; t += store_tokens(kConfig))
+      for (int t = 0; t < 2 * kCount; t += store_tokens(kConfig))
         store_through_buffer({own.token + t, own.row}, sums + t / 2, of);
     } else {
       store_directly(own.token + at_.lane() % 4 * 2, row, sums, of);

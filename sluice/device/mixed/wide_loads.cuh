@@ -13,7 +13,8 @@ namespace sluice::mixed {
 template <WideConfig kConfig>
 class TokenLoader {
   using S = WideShape<kConfig>;
-  static constexpr int kSlice = S::kTokens / kConfig.cluster_n;  // tokens that this CTA copies
+  /// Tokens of a copy. Of a whole tile this CTA has one, or, if there are parts of tiles, as many as parts.
+  static constexpr int kBox = tail_tokens(kConfig) / kConfig.cluster_n;
 
  public:
   SLUICE_DEVICE static void start(const WideParams& params, const WidePlace<kConfig>& at) {
@@ -29,21 +30,30 @@ class TokenLoader {
     RingPosition ring;
     const u64 policy = ptx::evict_last_policy();
     for (int unit = at.first_unit; unit < at.units(params); unit += at.unit_step) {
-      const int token = at.tile(params, unit).token + at.n_rank * kSlice;
+      const WideTile tile = at.tile(params, unit);
+      const int boxes = tile.part ? 1 : kConfig.tail_parts, first = at.n_rank * boxes * kBox;
+      const u32 bytes = tile.part ? params.x_bytes / kConfig.tail_parts : params.x_bytes;
 #pragma unroll 1
       for (int i = 2 * at.first_tile; i < 2 * at.end_tile; ++i) {
         ptx::mbarrier_wait_parity(at.x_empty(ring.stage), ring.phase ^ 1);
-        ptx::mbarrier_arrive_expect_tx(at.x_full(ring.stage), params.x_bytes);
-        const u32 to = at.x_stage(ring.stage) + at.n_rank * kSlice * 128;
-        const ptx::TmaBox box{i * kWideStageK, token, 0};
-        if constexpr (kConfig.cluster_n > 1)
-          ptx::tma_load_multicast(to, params.map_x, box, at.x_full(ring.stage), (1 << kConfig.cluster_n) - 1,
-                                  policy);
-        else
-          ptx::tma_load(to, params.map_x, box, at.x_full(ring.stage), policy);
+        ptx::mbarrier_arrive_expect_tx(at.x_full(ring.stage), bytes);
+#pragma unroll 1
+        for (int j = first; j < first + boxes * kBox; j += kBox) load(params, at, ring.stage, i, tile.token, j, policy);
         ring.advance(S::kXStages);
       }
     }
+  }
+
+ private:
+  /// A box of tokens, from the `first`-th of the tile on.
+  SLUICE_DEVICE static void load(const WideParams& params, const WidePlace<kConfig>& at, int stage, int k_step,
+                                 int token, int first, u64 policy) {
+    const u32 to = at.x_stage(stage) + first * 128, full = at.x_full(stage);
+    const ptx::TmaBox box{k_step * kWideStageK, token + first, 0};
+    if constexpr (kConfig.cluster_n > 1)
+      ptx::tma_load_multicast(to, params.map_x, box, full, (1 << kConfig.cluster_n) - 1, policy);
+    else
+      ptx::tma_load(to, params.map_x, box, full, policy);
   }
 };
 

@@ -24,7 +24,8 @@ struct WideShape {
 };
 
 struct WideTile {
-  int token, row;  // the CTA's first ones
+  int token, row;    // the CTA's first ones
+  bool part = false; // of a tile of the last wave: tail_tokens(kConfig)
 };
 
 template <WideConfig kConfig>
@@ -34,7 +35,7 @@ struct WidePlace {
   int role;                   // warpgroup: 0 loads, the others multiply; uniform, and known to be
   int n_rank, k_rank;         // in the cluster
   int first_tile, end_tile;   // of 128 k, this CTA's
-  int first_unit, unit_step;  // a unit is a cluster's tile
+  int first_unit, unit_step;  // a unit is a cluster's tile, or, in the last wave, a part of one
 
   SLUICE_DEVICE WidePlace(const WideParams& params, u32 base) : smem(base) {
     constexpr int kCluster = cluster_size(kConfig);
@@ -50,11 +51,21 @@ struct WidePlace {
 
   /// Units go in bands of token tiles, so that those who work at one time share weights and tokens in L2.
   SLUICE_DEVICE WideTile tile(const WideParams& params, int unit) const {
+    int token = 0;  // in the tile
+    const bool part = is_part(params, unit);
+    if (part) {
+      const int behind = unit - params.whole_units;
+      token = behind % kConfig.tail_parts * tail_tokens(kConfig);
+      unit = params.whole_units + behind / kConfig.tail_parts;
+    }
     const int band = unit / (params.band * params.row_tiles), first = band * params.band;
     const int height = min(params.band, params.token_tiles - first),
               in_band = unit - first * params.row_tiles;
-    return {(first + in_band % height) * S::kTokens,
-            (in_band / height * kConfig.cluster_n + n_rank) * kWideRows};
+    return {(first + in_band % height) * S::kTokens + token,
+            (in_band / height * kConfig.cluster_n + n_rank) * kWideRows, part};
+  }
+  static SLUICE_DEVICE bool is_part(const WideParams& params, int unit) {
+    return kConfig.tail_parts > 1 && unit >= params.whole_units;
   }
   /// The math warpgroup's strip in the CTA's rows, and a thread's place in it.
   SLUICE_DEVICE int group() const { return role - 1; }
@@ -62,7 +73,10 @@ struct WidePlace {
   static SLUICE_DEVICE int block() { return thread() / 32; }
   static SLUICE_DEVICE int lane() { return thread() % 32; }
 
-  static SLUICE_DEVICE int units(const WideParams& params) { return params.token_tiles * params.row_tiles; }
+  static SLUICE_DEVICE int units(const WideParams& params) {
+    const int tiles = params.token_tiles * params.row_tiles;
+    return tiles + (kConfig.tail_parts - 1) * (tiles - params.whole_units);
+  }
 
   SLUICE_DEVICE u32 x_stage(int stage) const { return smem + stage * S::kXBytes; }
   SLUICE_DEVICE u32 w_stage(int stage) const { return smem + w_ring_offset(kConfig) + stage * S::kWBytes; }

@@ -12,16 +12,15 @@ namespace sluice::mixed {
 template <WideConfig kConfig>
 class WideProducts {
   using S = WideShape<kConfig>;
-  using Instruction = ptx::WgmmaRs<kConfig.x, S::kTokens>;
 
  public:
-  using Sums = float[S::kTokens / 2];
-
   SLUICE_DEVICE explicit WideProducts(const WidePlace<kConfig>& at) : at_(at) {}
 
   /// One tile of D, of one k-tile at least. On return nothing is in flight and all stages are handed back.
-  /// `sums`: of this tile alone. If they had a value before, ptxas would wait after every product.
-  SLUICE_DEVICE void run(const WideParams& params, const WideTile& tile, Sums& sums) {
+  /// `sums`: of this tile alone, two tokens each. If they had a value before, ptxas would wait after every
+  /// product.
+  template <int kCount>
+  SLUICE_DEVICE void run(const WideParams& params, const WideTile& tile, float (&sums)[kCount]) {
     const int strip = min(tile.row / kStripRows + at_.group(), params.strips - 1);
     weights_.begin(params, strip, at_.block(), at_.lane());
     ptx::mbarrier_wait_parity(at_.w_full(w_.stage), w_.phase);
@@ -45,7 +44,8 @@ class WideProducts {
     bool first, last;
   };
 
-  SLUICE_DEVICE void walk_ring(int count, Sums& sums) {
+  template <int kCount>
+  SLUICE_DEVICE void walk_ring(int count, float (&sums)[kCount]) {
     int before = 0;
 #pragma unroll 1
     for (int i = 0; i < count; ++i) {
@@ -64,7 +64,8 @@ class WideProducts {
     release_x(before);
   }
   /// Nobody waits for the last stages: the CTA has no other tile.
-  SLUICE_DEVICE void walk_fixed_ring(int count, Sums& sums) {
+  template <int kCount>
+  SLUICE_DEVICE void walk_fixed_ring(int count, float (&sums)[kCount]) {
     u32 phase = 0;
 #pragma unroll 1
     for (int begin = 0; begin < count; begin += S::kWStages) {
@@ -83,7 +84,8 @@ class WideProducts {
 
   /// Words are read before the products that they hide behind, so that ptxas expands some between those: 3 to
   /// 8 % faster with 32 to 128 tokens than reading them behind (H200, NVRTC 13.0).
-  SLUICE_DEVICE void multiply_k_tile(const Step& s, Sums& sums) {
+  template <int kCount>
+  SLUICE_DEVICE void multiply_k_tile(const Step& s, float (&sums)[kCount]) {
     weights_.template load<1>(strip_of(s.w), at_.block(), at_.lane());
     release_w(s.w);
     ptx::mbarrier_wait_parity(at_.x_full(s.x), s.x_phase);
@@ -102,8 +104,9 @@ class WideProducts {
     release_x(s.x);
   }
 
-  template <int kHalf>
-  SLUICE_DEVICE void issue(int stage, bool fresh, Sums& sums) {
+  template <int kHalf, int kCount>
+  SLUICE_DEVICE void issue(int stage, bool fresh, float (&sums)[kCount]) {
+    using Instruction = ptx::WgmmaRs<kConfig.x, 2 * kCount>;
     const u64 tokens = ptx::smem_descriptor(at_.x_stage(stage), 16, 8 * 128);
     ptx::wgmma_fence();
 #pragma unroll

@@ -289,7 +289,7 @@ const char* why_not(const MixedProblem& problem, const WideConfig& config) {
     return "k must be more than 0 for the wide kernel, and more than 128 with cluster_k = 2";
   const i64 tiles = ceil_div(problem.m, i64{config.tokens}) *
                     ceil_div(problem.n, i64{kWideRows * config.cluster_n}) * cluster_size(config);
-  if (tiles > kMaxTiles) return "the wide kernel counts tiles in an int";
+  if (tiles * config.tail_parts > kMaxTiles) return "the wide kernel counts tiles in an int";
   return nullptr;
 }
 

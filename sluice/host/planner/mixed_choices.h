@@ -18,7 +18,8 @@ namespace sluice::mixed {
 template <class Config, class Kind>
 concept Is = std::is_same_v<std::remove_const_t<Config>, Kind>;
 
-/// visit(name, value) for every choice.
+/// visit(name, value) for every choice, or visit(name, value, usual) for one that records leave out where it is
+/// as usual: it is younger than they are.
 template <Is<NarrowConfig> Config, class Visit>
 void for_each_choice(Config& c, const Visit& visit) {
   visit("token_blocks", c.token_blocks);
@@ -39,6 +40,7 @@ void for_each_choice(Config& c, const Visit& visit) {
   visit("cluster_k", c.cluster_k);
   visit("x_stages", c.x_stages);
   visit("w_stages", c.w_stages);
+  visit("tail_parts", c.tail_parts, 1);
 }
 constexpr const char* kernel_of(const WideConfig&) {
   return "wide";
@@ -60,9 +62,9 @@ constexpr const char* kernel_of(const StripConfig&) {
 template <class Config>
 Config with_choices(Config config, const Config& chosen) {
   std::vector<int> values;
-  for_each_choice(chosen, [&](const char*, int value) { values.push_back(value); });
+  for_each_choice(chosen, [&](const char*, int value, auto...) { values.push_back(value); });
   size_t next = 0;
-  for_each_choice(config, [&](const char*, int& value) { value = values[next++]; });
+  for_each_choice(config, [&](const char*, int& value, auto...) { value = values[next++]; });
   return config;
 }
 

@@ -40,6 +40,11 @@ int words_of(const NarrowConfig& c) {
   return c.weights.type == WeightType::int8 && c.x == DType::bf16 ? 2 * words : words;
 }
 
+/// What a CTA stores of a unit of so many tokens, in tiles of 256.
+double stored_share(const WideConfig& c, int tokens) {
+  return tokens / c.cluster_k / 256.0;
+}
+
 }  // namespace
 
 double estimate_us(const MixedProblem& problem, const NarrowConfig& config, const DeviceInfo& device,
@@ -85,20 +90,24 @@ double estimate_us(const MixedProblem& problem, const WideConfig& c, const Devic
                    const WideCosts& costs) {
   const double token_tiles = static_cast<double>(ceil_div(problem.m, i64{c.tokens}));
   const double row_tiles = static_cast<double>(ceil_div(problem.n, i64{kWideRows * c.cluster_n}));
-  const double clusters = clusters_at_once(cluster_size(c), device);
-  const double tiles =
-      std::ceil(token_tiles * row_tiles / std::max(1.0, clusters));  // of the busiest, in turn
+  const int clusters = std::max(1, clusters_at_once(cluster_size(c), device));
+  const double whole = whole_units(c, static_cast<int>(token_tiles * row_tiles), clusters);
+  const double tiles = std::ceil(whole / clusters);  // of the busiest, in turn; the last may be a part of one
   const double k_tiles = static_cast<double>(ceil_div(packed_k_tiles(problem.k), i64{c.cluster_k}));
 
   const double expand = (code_bits(c.weights.type) == 8 ? costs.expand_byte_clocks : costs.expand_clocks) +
                         (c.weights.zero == ScaleZero::per_group ? costs.zero_clocks : 0.0);
-  const double step = std::max(costs.product_clocks * c.tokens, costs.issue_clocks * c.tokens + expand);
-  const double stored = own_tokens(c) / 256.0;
-  const double tile_us = k_tiles * (kPackedTileK / 16) * step / costs.clocks_per_us + costs.tile_us * stored +
-                         (c.cluster_k > 1 ? costs.exchange_us * c.tokens / 64.0 : 0.0);
+  const double exchange_us = c.cluster_k > 1 ? costs.exchange_us * c.tokens / 64.0 : 0.0;
+  const auto tile_us = [&](int tokens) {
+    const double step = std::max(costs.product_clocks * tokens, costs.issue_clocks * tokens + expand);
+    return k_tiles * (kPackedTileK / 16) * step / costs.clocks_per_us + exchange_us +
+           costs.tile_us * stored_share(c, tokens);
+  };
+  const bool in_parts = whole < token_tiles * row_tiles;
+  const double all_us = tiles * tile_us(c.tokens) + (in_parts ? tile_us(tail_tokens(c)) : 0.0);
   const double weight_bytes = static_cast<double>(blob_bytes(problem.weights, problem.n, problem.k));
-  return costs.fixed_us + std::max(tiles * tile_us, weight_bytes / device.hbm_bytes_per_us) +
-         costs.last_tile_us * stored;
+  return costs.fixed_us + std::max(all_us, weight_bytes / device.hbm_bytes_per_us) +
+         costs.last_tile_us * stored_share(c, in_parts ? tail_tokens(c) : c.tokens);
 }
 
 double estimate_us(const MixedProblem& problem, const StripConfig& c, const DeviceInfo& device,

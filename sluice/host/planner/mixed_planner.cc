@@ -4,6 +4,7 @@
 // everywhere. tests/plans/mixed holds choices as text.
 #include <algorithm>
 
+#include <sluice/host/planner/cluster_grid.h>
 #include <sluice/host/planner/mixed_checks.h>
 #include <sluice/host/planner/mixed_cost_model.h>
 #include <sluice/host/planner/problem_checks.h>
@@ -21,6 +22,7 @@ constexpr i64 kNarrowTokens = 16;  // and fewer are the narrow kernel's, unless 
 
 constexpr int kTokens[] = {32, 64, 128, 256};
 constexpr int kClusters[] = {1, 2};
+constexpr int kTailParts[] = {1, 2};
 /// Rings that have won, the best first; the first that fits is taken. More bytes in flight do not help; with
 /// two CTAs along k the ring is faster if it turns with the weights' (spec/wide.h, has_fixed_ring).
 struct Rings {
@@ -69,6 +71,10 @@ const char* why_not_wanted(const MixedProblem& p, const WideConfig& c, const Dev
   if (p.m <= kNarrowTokens) return "so few tokens are the narrow kernel's";
   const i64 tiles = ceil_div(p.m, i64{c.tokens}) * ceil_div(p.n, i64{kWideRows});
   if (takes_one_tile(c) && tiles > device.max_clusters_of_2) return "there are more tiles than clusters";
+  const int units = static_cast<int>(ceil_div(p.m, i64{c.tokens}) * ceil_div(p.n, i64{kWideRows * c.cluster_n}));
+  const int clusters = clusters_at_once(cluster_size(c), device);
+  if (c.tail_parts > 1 && (units < clusters || whole_units(c, units, clusters) == units))
+    return "the last of several waves has no room for tiles in parts";
   return nullptr;
 }
 
@@ -135,15 +141,18 @@ std::vector<WideConfig> wide_space(const MixedProblem& p, const Overrides& o) {
     for (const int n : axis(kClusters, o.cluster_n))
       for (const int k : axis(kClusters, o.cluster_k)) {
         if (n == 2 && k == 2 && !(o.cluster_n && o.cluster_k)) continue;  // four CTAs
-        c.tokens = tokens;
-        c.cluster_n = n;
-        c.cluster_k = k;
-        for (const auto& [x, w] : kRings) {
-          c.x_stages = o.x_stages.value_or(x);
-          c.w_stages = o.w_stages.value_or(w);
-          if (validate(c) == nullptr) break;
+        for (const int tail_parts : axis(kTailParts, o.tail_parts)) {
+          c.tokens = tokens;
+          c.cluster_n = n;
+          c.cluster_k = k;
+          c.tail_parts = tail_parts;
+          for (const auto& [x, w] : kRings) {
+            c.x_stages = o.x_stages.value_or(x);
+            c.w_stages = o.w_stages.value_or(w);
+            if (validate(c) == nullptr) break;
+          }
+          configs.push_back(c);
         }
-        configs.push_back(c);
       }
   }
   return configs;
@@ -189,7 +198,7 @@ struct Kernels {
 };
 Kernels kernels_for(const MixedProblem& p, const Overrides& o) {
   const bool of_narrow = o.token_blocks || o.row_blocks || o.warps || o.ctas;
-  const bool of_wide = o.cluster_n || o.cluster_k || o.x_stages || o.w_stages;
+  const bool of_wide = o.cluster_n || o.cluster_k || o.x_stages || o.w_stages || o.tail_parts;
   const bool of_strip = o.strips || o.k_groups, of_rings = o.stages || o.parts, half = is_16bit(p.x);
   return {.narrow = half && !of_wide && !of_strip && !o.tokens,
           .wide = half && !of_narrow && !of_strip && !of_rings,
@@ -201,7 +210,7 @@ const char* why_not_together(const MixedProblem& p, const Overrides& o) {
   if (narrow || wide || strip) return nullptr;
   return is_16bit(p.x)
              ? "token_blocks, row_blocks, warps, stages, parts and ctas are the narrow kernel's, "
-               "tokens, cluster_n, cluster_k, x_stages and w_stages the wide one's, tokens, strips, "
+               "tokens, cluster_n, cluster_k, x_stages, w_stages and tail_parts the wide one's, tokens, strips, "
                "k_groups, parts and stages the strip kernel's; ask for one of them"
              : "X is e4m3, whose kernel has tokens, strips, k_groups, parts and stages; leave out "
                "the others";
@@ -303,6 +312,7 @@ std::string text(const Overrides& o) {
                 {"cluster_k", o.cluster_k},
                 {"x_stages", o.x_stages},
                 {"w_stages", o.w_stages},
+                {"tail_parts", o.tail_parts},
                 {"strips", o.strips},
                 {"k_groups", o.k_groups}};
   for (const auto& [name, value] : fields)

@@ -82,7 +82,7 @@ namespace mixed {
 namespace {
 
 /// The fields of Overrides that name a kernel's choices.
-constexpr std::array<std::pair<std::string_view, std::optional<int> Overrides::*>, 13> kFields{
+constexpr std::array<std::pair<std::string_view, std::optional<int> Overrides::*>, 14> kFields{
     {{"token_blocks", &Overrides::token_blocks},
      {"row_blocks", &Overrides::row_blocks},
      {"warps", &Overrides::warps},
@@ -94,6 +94,7 @@ constexpr std::array<std::pair<std::string_view, std::optional<int> Overrides::*
      {"cluster_k", &Overrides::cluster_k},
      {"x_stages", &Overrides::x_stages},
      {"w_stages", &Overrides::w_stages},
+     {"tail_parts", &Overrides::tail_parts},
      {"strips", &Overrides::strips},
      {"k_groups", &Overrides::k_groups}}};
 
@@ -107,7 +108,7 @@ Overrides overrides_of(const TunedChoice& choice) {
   Overrides o;
   std::visit(
       [&](const auto& config) {
-        for_each_choice(config, [&](std::string_view name, int value) {
+        for_each_choice(config, [&](std::string_view name, int value, auto...) {
           for (const auto& [field, member] : kFields)
             if (field == name) o.*member = value;
         });
