@@ -38,18 +38,20 @@ inline constexpr BaseConfig kGemmSpace[] = {
 };
 inline constexpr int kGemmSpaceSize = sizeof(kGemmSpace) / sizeof(kGemmSpace[0]);
 
-/// Heights of tiles with swapped operands. Their widths follow from the problem: its rows of A in 1 to
-/// kMostSwappedParts equal parts, rounded up to a multiple of 8.
-inline constexpr BaseConfig kSwappedHeights[] = {{Schedule::ping_pong, 64, 0},
-                                                 {Schedule::ping_pong, 128, 0},
-                                                 {Schedule::cooperative, 128, 0},
-                                                 {Schedule::cooperative, 256, 0}};
+/// Heights of tiles whose widths are not listed but follow from the problem (width_of_parts). With swapped
+/// operands all are such: the rows of A in 1 to kMostSwappedParts equal parts.
+inline constexpr BaseConfig kHeights[] = {{Schedule::ping_pong, 64, 0},
+                                          {Schedule::ping_pong, 128, 0},
+                                          {Schedule::cooperative, 128, 0},
+                                          {Schedule::cooperative, 256, 0}};
 inline constexpr int kMostSwappedParts = 8;
-/// Of a transposed() problem; 0 if no tile is so wide. An MN-major operand comes in steps of 32
-/// (docs/findings/splits.md); the planner leaves some of those out (candidates.cc, is_slow_width).
-SLUICE_HD constexpr int swapped_width(const Problem& product, int parts) {
-  const i64 unit = product.b.major == Major::mn ? 32 : 8;
-  const i64 width = ceil_div(ceil_div(product.n, i64{parts}), unit) * unit;
+/// Of the columns in so many parts; 0 if no tile is so wide. An MN-major operand comes in steps of 32
+/// (docs/findings/splits.md), as block scales must; the planner leaves some of those out (candidates.cc, is_slow_width). Others come
+/// in steps of 8 where operands are swapped, else of 16: a row of D is stored in pieces that divide the width.
+SLUICE_HD constexpr int width_of_parts(const Problem& product, i64 parts) {
+  const bool coarse = product.b.major == Major::mn || is_block_scaled(product.epilogue);
+  const i64 unit = coarse ? 32 : is_transposed(product) ? 8 : 16;
+  const i64 width = ceil_div(ceil_div(product.n, parts), unit) * unit;
   return width > 256 ? 0 : static_cast<int>(width);
 }
 
@@ -224,7 +226,7 @@ constexpr ConfigList registered_configs() {
   }
   // And in widths that the space does not list, up to the most sums there may be.
   const int widths[] = {104, 152, 200, 248};
-  for (const BaseConfig& height : kSwappedHeights)
+  for (const BaseConfig& height : kHeights)
     for (const int width : widths) {
       Problem many = width % 16 == 0 ? bf16 : fp8;
       if (width == 152) many.epilogue = {.scale_a = ScaleMode::vector, .bias = Bias::column};

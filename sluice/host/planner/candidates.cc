@@ -30,15 +30,39 @@ bool too_many_tiles(const Problem& p, const KernelConfig& c) {
   return grid_tiles(p, c) > static_cast<double>(kMaxClusterTiles);
 }
 
+/// The most rows of A that are cut into equal parts where operands are swapped: of more of them, or of more
+/// than there are columns, only widths that fit waves are tried.
+constexpr i64 kMostSwappedRows = 1024;
+
 /// Of swapped operands: every height with every width that cuts the rows of A into equal parts.
 std::vector<BaseConfig> swapped_space(const Problem& product) {
   std::vector<BaseConfig> space;
-  for (const BaseConfig& height : kSwappedHeights)
+  if (product.n > kMostSwappedRows || product.m < product.n) return space;
+  for (const BaseConfig& height : kHeights)
     for (int parts = 1; parts <= kMostSwappedParts; ++parts) {
-      const BaseConfig base{height.schedule, height.tile_m, swapped_width(product, parts)};
+      const BaseConfig base{height.schedule, height.tile_m, width_of_parts(product, parts)};
       const bool known = !space.empty() && space.back() == base;
       if (base.tile_n > 0 && !known) space.push_back(base);
     }
+  return space;
+}
+
+constexpr int kMostFittedWaves = 3;
+constexpr int kLeastFittedWidth = 64;  // narrower ones are listed in steps of 8, for the one height they serve
+
+/// Every height with the widths that make its tiles fill one wave of lone CTAs, two, or three: a listed width
+/// may leave a fifth of the SMs without one there (docs/findings/fitted-widths.md).
+std::vector<BaseConfig> fitted_space(const Problem& product, const DeviceInfo& device) {
+  std::vector<BaseConfig> space;
+  for (const BaseConfig& height : kHeights) {
+    const i64 rows = std::max(ceil_div(product.m, i64{height.tile_m}) * product.batch, i64{1});
+    for (int waves = 1; waves <= kMostFittedWaves; ++waves) {
+      const i64 columns = i64{waves} * device.sm_count / rows;
+      if (columns == 0) continue;
+      const BaseConfig base{height.schedule, height.tile_m, width_of_parts(product, columns)};
+      if (base.tile_n >= kLeastFittedWidth) space.push_back(base);
+    }
+  }
   return space;
 }
 
@@ -47,10 +71,13 @@ std::vector<ClusterShape> clusters_of(const PlanOverrides& o) {
   return {std::begin(kClusterSpace), std::end(kClusterSpace)};
 }
 
-/// Of the space, what the overrides leave. Where operands are swapped, `product` says how wide tiles are.
-std::vector<BaseConfig> listed_bases(const Problem& product, const PlanOverrides& o) {
+/// Of the space, what the overrides leave. `product` says how wide tiles are that are not listed.
+std::vector<BaseConfig> listed_bases(const Problem& product, const DeviceInfo& device,
+                                     const PlanOverrides& o) {
   std::vector<BaseConfig> bases(std::begin(kGemmSpace), std::end(kGemmSpace));
   if (is_transposed(product)) bases = swapped_space(product);
+  for (const BaseConfig& fitted : fitted_space(product, device))
+    if (std::find(bases.begin(), bases.end(), fitted) == bases.end()) bases.push_back(fitted);
   std::erase_if(bases, [&](const BaseConfig& base) {
     return base.schedule != o.schedule.value_or(base.schedule) ||
            base.tile_m != o.tile_m.value_or(base.tile_m) || base.tile_n != o.tile_n.value_or(base.tile_n);
@@ -133,10 +160,6 @@ Error bad_override(const std::string& message) {
   return Error{ErrorCode::invalid_config, message};
 }
 
-/// The most rows of A with which operands may be swapped: of more of them few are empty in a tile. Fewer
-/// columns than rows have not been measured, and are left as they are.
-constexpr i64 kMostSwappedRows = 1024;
-
 /// Nothing is asked of tiles and walks.
 bool leaves_kernel_open(const PlanOverrides& o) {
   return o == PlanOverrides{.workspace_limit = o.workspace_limit,
@@ -148,8 +171,7 @@ bool leaves_kernel_open(const PlanOverrides& o) {
 /// and walks is meant for the first.
 std::vector<Problem> products_of(const Problem& p, const PlanOverrides& o) {
   if (o.swapped) return {*o.swapped ? transposed(p) : p};
-  const bool gains = p.m > kWaveRows && p.m <= kMostSwappedRows && p.n >= p.m;
-  if (gains && leaves_kernel_open(o)) return {p, transposed(p)};
+  if (p.m > kWaveRows && leaves_kernel_open(o)) return {p, transposed(p)};
   return {p};
 }
 
@@ -314,7 +336,7 @@ Result<std::vector<Plan>> rank_candidates(const Problem& p, const DeviceInfo& de
   }
   Search found;
   const std::vector<Problem> products = products_of(p, o);
-  for (const Problem& product : products) search(product, listed_bases(product, o), device, o, found);
+  for (const Problem& product : products) search(product, listed_bases(product, device, o), device, o, found);
   if (!found.found() && !plans.empty()) return ranked(std::move(plans), device);
   if (!found.found())
     for (const Problem& product : products) search(product, unlisted_bases(o), device, o, found);

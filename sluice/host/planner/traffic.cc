@@ -96,11 +96,17 @@ Traffic traffic_of(const Problem& p, const KernelConfig& c, const WorkSplit& spl
   traffic.l2_bytes = batch * (a * columns + b * rows);
   traffic.hbm_bytes = batch * (walked * (1 + walked_again) + other * (1 + other_again) + d + residual);
   traffic.wave_bytes = band_bytes + abreast_bytes;
-  // Bands of one tile, if they are longer than that, are walked along the other index.
-  const bool walks_m = along_m ? group > 1 || columns == 1 : group == 1 && rows > 1;
-  const bool in_step = are_in_step(p, c, split);
+  // Neighbours share a panel of the operand that the walk does not go along: bands of one tile, if they are
+  // longer than that, are walked along the other index.
+  const bool in_bands = group > 1 || other_extent == 1;
+  const double shared = in_bands ? other : walked, apart = in_bands ? walked : other;
+  const bool is_shared = (in_bands ? walked_extent : other_extent) > 1;
+  const bool is_apart = (in_bands ? other_extent : walked_extent) > 1;
+  const bool by_bands = in_bands && other_extent > 1 && bands > 1;  // each band shares it for itself
+  const bool in_step = are_in_step(p, c, split), share_k = c.cluster.k > 1 && at_once && split.streamed == 0;
+  const bool repeats_shared = is_shared && (!in_step || by_bands);
   traffic.repeated_bytes =
-      batch * ((columns > 1 && !(in_step && !walks_m) ? a : 0) + (rows > 1 && !(in_step && walks_m) ? b : 0));
+      batch * ((repeats_shared ? (share_k ? 2 : 1) * shared : 0) + (is_apart ? apart : 0));
   return traffic;
 }
 

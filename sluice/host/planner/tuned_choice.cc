@@ -70,12 +70,9 @@ bool is_listed(const TunedChoice& choice) {
   if (std::find(std::begin(kClusterSpace), std::end(kClusterSpace), choice.cluster) ==
       std::end(kClusterSpace))
     return false;
-  if (choice.swapped)  // any width; what is none, validate() refuses
-    return std::any_of(std::begin(kSwappedHeights), std::end(kSwappedHeights), [&](const BaseConfig& x) {
-      return x.schedule == choice.schedule && x.tile_m == choice.tile_m;
-    });
-  const BaseConfig base{choice.schedule, choice.tile_m, choice.tile_n};
-  return std::find(std::begin(kGemmSpace), std::end(kGemmSpace), base) != std::end(kGemmSpace);
+  return std::any_of(std::begin(kHeights), std::end(kHeights), [&](const BaseConfig& x) {
+    return x.schedule == choice.schedule && x.tile_m == choice.tile_m;  // any width: validate() says what is none
+  });
 }
 
 namespace mixed {
