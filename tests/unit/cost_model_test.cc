@@ -173,9 +173,41 @@ TEST(cost_model, one_wave_is_all_of_both_operands_in_any_order) {
       EXPECT_DOUBLE_EQ(t.hbm_bytes, (305 + 4608) * 2048.0 + 2 * 305.0 * 4608);
     }
   const WorkSplit walk = choose_split(p, c, kH200, {});
-  EXPECT_EQ(walk.raster, Raster::along_m)
+  EXPECT_EQ(walk.raster, Raster::along_n)
       << "of one kernel, bands of 8 and 16 that share the other operand took 2 to 37 % longer";
-  EXPECT_GT(walk.group, 1);
+  EXPECT_EQ(walk.group, 1) << "all five rows of tiles share a panel of B, not two and two and one";
+}
+
+/// What neighbours ask for twice, in one wave. Lone CTAs in step are answered together; the pairs of a cluster
+/// along k are not, and least of all where they are neighbours (docs/findings/fitted-widths.md).
+TEST(cost_model, neighbours_share_the_larger_operand_and_pairs_along_k_the_smaller) {
+  const double a = 356 * 15232.0, b = 2032 * 15232.0;
+  const Problem p = problem(356, 2032, 15232, DType::e4m3);
+  const KernelConfig lone = config(p, {Schedule::cooperative, 128, 96}, {1, 1});  // 3 x 22 tiles
+  const KernelConfig pairs = config(p, {Schedule::cooperative, 128, 96}, {1, 1, 2});
+  const auto repeated = [&](const KernelConfig& c, Raster raster, int group) {
+    return traffic_of(p, c, {.clusters = 66, .raster = raster, .group = group}, kH200).repeated_bytes;
+  };
+  EXPECT_DOUBLE_EQ(repeated(lone, Raster::along_m, 1), b) << "neighbours share rows of A";
+  EXPECT_DOUBLE_EQ(repeated(lone, Raster::along_n, 1), a) << "columns of B, all three of them";
+  EXPECT_DOUBLE_EQ(repeated(lone, Raster::along_m, 2), a + b) << "columns of B, two and then one";
+  EXPECT_DOUBLE_EQ(repeated(lone, Raster::along_m, 4), a) << "one band of all rows";
+  EXPECT_DOUBLE_EQ(repeated(pairs, Raster::along_m, 1), 2 * a + b);
+  EXPECT_DOUBLE_EQ(repeated(pairs, Raster::along_n, 1), a + 2 * b);
+  EXPECT_EQ(choose_split(p, lone, kH200, {}).raster, Raster::along_n);
+  EXPECT_EQ(choose_split(p, pairs, kH200, {}).raster, Raster::along_m);
+}
+
+/// Scales of 121 blocks of k do not begin at 16 bytes, those of 120 do.
+TEST(cost_model, rows_of_block_scales_that_are_read_by_words_take_longer) {
+  const auto of = [&](i64 k) {
+    Problem p = problem(1024, 1504, k, DType::e4m3);
+    p.accumulate = Accumulate::promoted;
+    p.epilogue = {.scale_a = ScaleMode::block, .scale_b = ScaleMode::block};
+    return best_order(p, config(p, {Schedule::cooperative, 128, 96}, {1, 1})).total_us;
+  };
+  EXPECT_GT(of(121 * 128), 1.25 * of(120 * 128));
+  EXPECT_NEAR(of(124 * 128) / of(120 * 128), 124.0 / 120, 0.02);
 }
 
 TEST(cost_model, what_fits_in_l2_is_read_from_hbm_once_in_any_order) {

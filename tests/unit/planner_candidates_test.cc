@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include <sluice/kernels/registry.h>
 #include <sluice/host/gemm_checks.h>
 #include <sluice/host/planner/cost_model.h>
 #include <sluice/host/planner/streams.h>
@@ -197,11 +198,42 @@ TEST(planner_candidates, operands_are_swapped_where_rows_would_be_empty) {
     EXPECT_TRUE(is_swapped(other.config));
     EXPECT_TRUE(gemm::check_plan(other, kH200).ok()) << short_name(other.config);
   }
-  // Tile and cluster without a word about operands are those of the problem, as are many rows and few.
+  // Tile and cluster without a word about operands are those of the problem, as are few rows.
   for (const Plan& other : candidates(p, kH200, {.tile_m = 128})) EXPECT_FALSE(is_swapped(other.config));
-  for (const i64 m : {64, 1025})
-    for (const Plan& other : candidates({.m = m, .n = 16384, .k = 4096}, kH200))
-      EXPECT_FALSE(is_swapped(other.config)) << m;
+  for (const Plan& other : candidates({.m = 64, .n = 16384, .k = 4096}, kH200))
+    EXPECT_FALSE(is_swapped(other.config));
+}
+
+bool has_tile(const std::vector<Plan>& plans, const BaseConfig& base, bool swapped) {
+  return std::any_of(plans.begin(), plans.end(), [&](const Plan& plan) {
+    const KernelConfig& c = plan.config;
+    return BaseConfig{c.schedule, c.tile.m, c.tile.n} == base && is_swapped(c) == swapped;
+  });
+}
+
+/// Of 1216 columns and 1839 rows neither tiles of 128 nor those that are listed fill 132 SMs.
+TEST(planner_candidates, widths_fit_whole_waves) {
+  const Problem p{.m = 1839, .n = 1216, .k = 6400};
+  const std::vector<Plan> plans = candidates(p, kH200);
+  EXPECT_TRUE(has_tile(plans, {Schedule::cooperative, 128, 144}, true)) << "10 x 13 tiles";
+  EXPECT_TRUE(has_tile(plans, {Schedule::cooperative, 256, 80}, false)) << "8 x 16 tiles";
+  EXPECT_FALSE(has_tile(plans, {Schedule::cooperative, 128, 136}, true)) << "140 tiles: a second wave of 8";
+  EXPECT_EQ(short_name(planned(p).config), "cooperative 128x144x64 s5 c1x1 bf16 swapped");
+
+  // In what steps: 16 where D is stored as it lies, 32 of block scales; and none that is too narrow.
+  EXPECT_TRUE(has_tile(candidates({.m = 232, .n = 8592, .k = 4096}, kH200),
+                       {Schedule::cooperative, 128, 144}, false));
+  Problem scaled{.m = 232, .n = 8592, .k = 4096, .a = {DType::e4m3}, .b = {DType::e4m3}};
+  scaled.accumulate = Accumulate::promoted;
+  scaled.epilogue = {.scale_a = ScaleMode::block, .scale_b = ScaleMode::block};
+  for (const Plan& plan : candidates(scaled, kH200)) EXPECT_EQ(plan.config.tile.n % 32, 0);
+  for (const Plan& plan : candidates({.m = 128, .n = 2048, .k = 4096}, kH200))
+    if (plan.config.tile.m == 256 && is_swapped(plan.config)) {
+      EXPECT_GE(plan.config.tile.n, 16) << short_name(plan.config);
+    }
+  // Of many waves each listed width leaves little idle.
+  EXPECT_FALSE(has_tile(candidates({.m = 8192, .n = 8192, .k = 4096}, kH200),
+                        {Schedule::cooperative, 128, 144}, true));
 }
 
 TEST(planner_candidates, what_swapped_operands_do_not_take_is_planned_without) {

@@ -66,7 +66,7 @@ TEST(tuner_plan, what_breaks_a_rule_leaves_the_choice_to_the_model) {
   const std::string model = describe(planned(RecordBook()));
   const TunedChoice good = std::get<TunedChoice>(sample_record().choice);
   std::vector<TunedChoice> bad(8, good);
-  bad[0].tile_n = 72;       // possible, but not in the space
+  bad[0].tile_n = 76;       // no WGMMA is so wide
   bad[1].tile_m = 192;      // impossible and unlisted
   bad[2].cluster = {1, 8};  // possible, but not in the space
   bad[2].clusters = 10;
