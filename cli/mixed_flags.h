@@ -16,9 +16,9 @@ struct MixedFlags {
   std::string weights, weight_scale = "fp16", zero = "none";
   int group = 128;
   bool norm_x = false;
-  std::optional<int> token_blocks, row_blocks, warps, parts, ctas;           // of the narrow kernel
+  std::optional<int> token_blocks, row_blocks, warps, parts, ctas;  // of the narrow kernel
   std::optional<int> tokens_tile, cluster_n, cluster_k, x_stages, w_stages, tail_parts;  // of the wide one
-  std::optional<int> strips, k_groups;                                       // of the strip kernel
+  std::optional<int> strips, k_groups;                               // of the strip kernel
   std::vector<const CLI::Option*> format_options, override_options;  // to ask which of them were given
 };
 

@@ -296,9 +296,9 @@ typedef struct {
 
 /* What overrules the planner; -1 leaves it the choice. Fields as in mixed::Overrides. */
 typedef struct {
-  int32_t token_blocks, row_blocks, warps, stages, parts, ctas; /* narrow; stages, parts: strip too */
+  int32_t token_blocks, row_blocks, warps, stages, parts, ctas;         /* narrow; stages, parts: strip too */
   int32_t tokens, cluster_n, cluster_k, x_stages, w_stages, tail_parts; /* wide; tokens: strip too */
-  int32_t strips, k_groups;                                     /* strip */
+  int32_t strips, k_groups;                                             /* strip */
   int32_t ignore_records; /* 1: plan as if the problem had never been tuned */
 } sluice_mixed_choices;
 #define SLUICE_NO_MIXED_CHOICES \

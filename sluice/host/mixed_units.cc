@@ -103,13 +103,11 @@ std::string unit_text(const NarrowConfig& config) {
 std::string unit_text(const WideConfig& config) {
   return "#include <sluice/kernels/wide.cuh>\n"
          "#include <sluice/device/ptx/generated/wgmma_rs_n" +
-         number(config.tokens) +
-         ".cuh>\n" +
+         number(config.tokens) + ".cuh>\n" +
          (config.tail_parts == 1 ? ""
                                  : "#include <sluice/device/ptx/generated/wgmma_rs_n" +
                                        number(tail_tokens(config)) + ".cuh>\n") +
-         "inline constexpr sluice::WideConfig kConfig = " +
-         to_string(config) + ";\n" +
+         "inline constexpr sluice::WideConfig kConfig = " + to_string(config) + ";\n" +
          entry_text({.params = "sluice::WideParams",
                      .threads = "sluice::kWideThreads",
                      .ctas = "1",

@@ -46,8 +46,9 @@ inline constexpr BaseConfig kHeights[] = {{Schedule::ping_pong, 64, 0},
                                           {Schedule::cooperative, 256, 0}};
 inline constexpr int kMostSwappedParts = 8;
 /// Of the columns in so many parts; 0 if no tile is so wide. An MN-major operand comes in steps of 32
-/// (docs/findings/splits.md), as block scales must; the planner leaves some of those out (candidates.cc, is_slow_width). Others come
-/// in steps of 8 where operands are swapped, else of 16: a row of D is stored in pieces that divide the width.
+/// (docs/findings/splits.md), as block scales must; the planner leaves some of those out (candidates.cc,
+/// is_slow_width). Others come in steps of 8 where operands are swapped, else of 16: a row of D is stored in
+/// pieces that divide the width.
 SLUICE_HD constexpr int width_of_parts(const Problem& product, i64 parts) {
   const bool coarse = product.b.major == Major::mn || is_block_scaled(product.epilogue);
   const i64 unit = coarse ? 32 : is_transposed(product) ? 8 : 16;

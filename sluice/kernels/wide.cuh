@@ -22,8 +22,8 @@
 // All start in phase 0; a first wait on an empty barrier uses the parity of the phase before, which counts as
 // complete. Every role walks the same tiles and k-tiles, so positions in the rings need no communication.
 //
-// Where config.tail_parts is 2 the tiles of the last wave come as two units of half the tokens, if those are one
-// wave as well: a cluster has one at most, its last (spec/wide.h, whole_units).
+// Where config.tail_parts is 2 the tiles of the last wave come as two units of half the tokens, if those are
+// one wave as well: a cluster has one at most, its last (spec/wide.h, whole_units).
 //
 // If config.overlap waits for the launches before this one, the token thread does before its first copy, and
 // math threads before their first tile, and with that before they write D. Weights need not wait.

@@ -17,12 +17,12 @@ struct WideConfig {
   Bias bias = Bias::none;
   DType bias_type = DType::fp16;
   Activation activation = Activation::none;
-  int tokens = 128;   // of a tile: 32, 64, 128 or 256
-  int cluster_n = 1;  // CTAs with the same tokens, which each copies a part of, for both: 1 or 2
-  int cluster_k = 1;  // CTAs with the same tile, which share k: 1 or 2
-  int x_stages = 8;   // of 64 k
-  int w_stages = 4;   // of 128 k
-  int tail_parts = 1; // units that a tile of the last wave comes in, by tokens: 1 or 2
+  int tokens = 128;    // of a tile: 32, 64, 128 or 256
+  int cluster_n = 1;   // CTAs with the same tokens, which each copies a part of, for both: 1 or 2
+  int cluster_k = 1;   // CTAs with the same tile, which share k: 1 or 2
+  int x_stages = 8;    // of 64 k
+  int w_stages = 4;    // of 128 k
+  int tail_parts = 1;  // units that a tile of the last wave comes in, by tokens: 1 or 2
   Overlap overlap{};
 
   constexpr bool operator==(const WideConfig&) const = default;

@@ -98,8 +98,8 @@ TEST_F(mixed_products, of_every_kernel_at_the_edges) {
   }
 }
 
-// Clusters that have taken whole tiles take half of one, others only that or none; of the last halves some have
-// no tokens, or few, and the last row tile few outputs.
+// Clusters that have taken whole tiles take half of one, others only that or none; of the last halves some
+// have no tokens, or few, and the last row tile few outputs.
 TEST_F(mixed_products, of_which_the_last_wave_comes_in_halves_are_right) {
   for (const int tokens : {64, 128, 256})
     for (const int cluster_n : {1, 2}) {

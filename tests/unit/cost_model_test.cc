@@ -178,8 +178,8 @@ TEST(cost_model, one_wave_is_all_of_both_operands_in_any_order) {
   EXPECT_EQ(walk.group, 1) << "all five rows of tiles share a panel of B, not two and two and one";
 }
 
-/// What neighbours ask for twice, in one wave. Lone CTAs in step are answered together; the pairs of a cluster
-/// along k are not, and least of all where they are neighbours (docs/findings/fitted-widths.md).
+/// What neighbours ask for twice, in one wave. Lone CTAs in step are answered together; the pairs of a
+/// cluster along k are not, and least of all where they are neighbours (docs/findings/fitted-widths.md).
 TEST(cost_model, neighbours_share_the_larger_operand_and_pairs_along_k_the_smaller) {
   const double a = 356 * 15232.0, b = 2032 * 15232.0;
   const Problem p = problem(356, 2032, 15232, DType::e4m3);

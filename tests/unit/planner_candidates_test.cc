@@ -8,10 +8,10 @@
 
 #include <gtest/gtest.h>
 
-#include <sluice/kernels/registry.h>
 #include <sluice/host/gemm_checks.h>
 #include <sluice/host/planner/cost_model.h>
 #include <sluice/host/planner/streams.h>
+#include <sluice/kernels/registry.h>
 #include <sluice/records.h>
 
 namespace sluice {
@@ -221,8 +221,8 @@ TEST(planner_candidates, widths_fit_whole_waves) {
   EXPECT_EQ(short_name(planned(p).config), "cooperative 128x144x64 s5 c1x1 bf16 swapped");
 
   // In what steps: 16 where D is stored as it lies, 32 of block scales; and none that is too narrow.
-  EXPECT_TRUE(has_tile(candidates({.m = 232, .n = 8592, .k = 4096}, kH200),
-                       {Schedule::cooperative, 128, 144}, false));
+  EXPECT_TRUE(has_tile(candidates({.m = 232, .n = 8592, .k = 4096}, kH200), {Schedule::cooperative, 128, 144},
+                       false));
   Problem scaled{.m = 232, .n = 8592, .k = 4096, .a = {DType::e4m3}, .b = {DType::e4m3}};
   scaled.accumulate = Accumulate::promoted;
   scaled.epilogue = {.scale_a = ScaleMode::block, .scale_b = ScaleMode::block};

@@ -38,8 +38,11 @@ TEST(tuner_mixed, a_record_of_every_kernel_goes_both_ways) {
   for (const MixedConfig& kernel : mixed::all_kernels()) {
     MixedConfig config = kernel;
     int value = 3;  // another in every field
-    std::visit([&](auto& c) { mixed::for_each_choice(c, [&](const char*, int& field, auto...) { field = value++; }); },
-               config);
+    std::visit(
+        [&](auto& c) {
+          mixed::for_each_choice(c, [&](const char*, int& field, auto...) { field = value++; });
+        },
+        config);
     const TuningRecord record = sample_mixed_record(config);
     const std::string text = to_json(record);
     const ParsedRecords parsed = parse_records(text, "FILE");

@@ -38,7 +38,8 @@ class TokenLoader {
         ptx::mbarrier_wait_parity(at.x_empty(ring.stage), ring.phase ^ 1);
         ptx::mbarrier_arrive_expect_tx(at.x_full(ring.stage), bytes);
 #pragma unroll 1
-        for (int j = first; j < first + boxes * kBox; j += kBox) load(params, at, ring.stage, i, tile.token, j, policy);
+        for (int j = first; j < first + boxes * kBox; j += kBox)
+          load(params, at, ring.stage, i, tile.token, j, policy);
         ring.advance(S::kXStages);
       }
     }
@@ -46,8 +47,8 @@ class TokenLoader {
 
  private:
   /// A box of tokens, from the `first`-th of the tile on.
-  SLUICE_DEVICE static void load(const WideParams& params, const WidePlace<kConfig>& at, int stage, int k_step,
-                                 int token, int first, u64 policy) {
+  SLUICE_DEVICE static void load(const WideParams& params, const WidePlace<kConfig>& at, int stage,
+                                 int k_step, int token, int first, u64 policy) {
     const u32 to = at.x_stage(stage) + first * 128, full = at.x_full(stage);
     const ptx::TmaBox box{k_step * kWideStageK, token + first, 0};
     if constexpr (kConfig.cluster_n > 1)

@@ -24,8 +24,8 @@ struct WideShape {
 };
 
 struct WideTile {
-  int token, row;    // the CTA's first ones
-  bool part = false; // of a tile of the last wave: tail_tokens(kConfig)
+  int token, row;     // the CTA's first ones
+  bool part = false;  // of a tile of the last wave: tail_tokens(kConfig)
 };
 
 template <WideConfig kConfig>

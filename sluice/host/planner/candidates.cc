@@ -48,7 +48,8 @@ std::vector<BaseConfig> swapped_space(const Problem& product) {
 }
 
 constexpr int kMostFittedWaves = 3;
-constexpr int kLeastFittedWidth = 64;  // narrower ones are listed in steps of 8, for the one height they serve
+constexpr int kLeastFittedWidth =
+    64;  // narrower ones are listed in steps of 8, for the one height they serve
 
 /// Every height with the widths that make its tiles fill one wave of lone CTAs, two, or three: a listed width
 /// may leave a fifth of the SMs without one there (docs/findings/fitted-widths.md).

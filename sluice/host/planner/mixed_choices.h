@@ -18,8 +18,8 @@ namespace sluice::mixed {
 template <class Config, class Kind>
 concept Is = std::is_same_v<std::remove_const_t<Config>, Kind>;
 
-/// visit(name, value) for every choice, or visit(name, value, usual) for one that records leave out where it is
-/// as usual: it is younger than they are.
+/// visit(name, value) for every choice, or visit(name, value, usual) for one that records leave out where it
+/// is as usual: it is younger than they are.
 template <Is<NarrowConfig> Config, class Visit>
 void for_each_choice(Config& c, const Visit& visit) {
   visit("token_blocks", c.token_blocks);

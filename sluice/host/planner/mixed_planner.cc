@@ -71,7 +71,8 @@ const char* why_not_wanted(const MixedProblem& p, const WideConfig& c, const Dev
   if (p.m <= kNarrowTokens) return "so few tokens are the narrow kernel's";
   const i64 tiles = ceil_div(p.m, i64{c.tokens}) * ceil_div(p.n, i64{kWideRows});
   if (takes_one_tile(c) && tiles > device.max_clusters_of_2) return "there are more tiles than clusters";
-  const int units = static_cast<int>(ceil_div(p.m, i64{c.tokens}) * ceil_div(p.n, i64{kWideRows * c.cluster_n}));
+  const int units =
+      static_cast<int>(ceil_div(p.m, i64{c.tokens}) * ceil_div(p.n, i64{kWideRows * c.cluster_n}));
   const int clusters = clusters_at_once(cluster_size(c), device);
   if (c.tail_parts > 1 && (units < clusters || whole_units(c, units, clusters) == units))
     return "the last of several waves has no room for tiles in parts";
@@ -208,12 +209,12 @@ Kernels kernels_for(const MixedProblem& p, const Overrides& o) {
 const char* why_not_together(const MixedProblem& p, const Overrides& o) {
   const auto [narrow, wide, strip] = kernels_for(p, o);
   if (narrow || wide || strip) return nullptr;
-  return is_16bit(p.x)
-             ? "token_blocks, row_blocks, warps, stages, parts and ctas are the narrow kernel's, "
-               "tokens, cluster_n, cluster_k, x_stages, w_stages and tail_parts the wide one's, tokens, strips, "
-               "k_groups, parts and stages the strip kernel's; ask for one of them"
-             : "X is e4m3, whose kernel has tokens, strips, k_groups, parts and stages; leave out "
-               "the others";
+  return is_16bit(p.x) ? "token_blocks, row_blocks, warps, stages, parts and ctas are the narrow kernel's, "
+                         "tokens, cluster_n, cluster_k, x_stages, w_stages and tail_parts the wide one's, "
+                         "tokens, strips, "
+                         "k_groups, parts and stages the strip kernel's; ask for one of them"
+                       : "X is e4m3, whose kernel has tokens, strips, k_groups, parts and stages; leave out "
+                         "the others";
 }
 
 struct Found {

@@ -71,7 +71,8 @@ bool is_listed(const TunedChoice& choice) {
       std::end(kClusterSpace))
     return false;
   return std::any_of(std::begin(kHeights), std::end(kHeights), [&](const BaseConfig& x) {
-    return x.schedule == choice.schedule && x.tile_m == choice.tile_m;  // any width: validate() says what is none
+    return x.schedule == choice.schedule &&
+           x.tile_m == choice.tile_m;  // any width: validate() says what is none
   });
 }
 
