@@ -37,7 +37,7 @@ struct CostConstants {
   // A row in two lines is two requests: the second costs as much as the first (docs/findings/mn-major.md).
   double split_line_weight = 1;
   // Lone CTAs that ask at one time are answered together (docs/findings/gpc.md); multicasts are not.
-  double l2_gain_in_step = 1.23;
+  double l2_gain_in_step = 1.35;
   // Bytes that two clusters ask for while they are on their way from HBM: what the second asking costs. Pairs
   // that share weights against pairs that share tokens, 256 rows: 18e6; the fit is milder.
   double repeated_bytes_per_us = 28.2e6;
