@@ -89,7 +89,7 @@ def loss_sentence(runs: list[dict]) -> str:
     if not found:
         return ""
     mean, worst = geometric_mean([loss for loss, _ in found]), max(loss for loss, _ in found)
-    drawn = "drawn after the planner's last change and measured once" if is_blind(run) else "once blind, seen since"
+    drawn = "drawn after the planner's last change and measured with it" if is_blind(run) else "once blind, seen since"
     return (f"On the blind list, {len(found)} random shapes and layouts without a record, {drawn}, the planner's choice loses {percent(mean - 1)} in the mean, {percent(worst - 1)} at worst, to the "
             f"fastest of its own first {max(count for _, count in found)} candidates (docs/findings/unseen.md). Backward passes of linear layers (MN-major operands), fp16, fp32 D, bias and GELU are in \"other layouts and epilogues\".")
 

@@ -87,19 +87,21 @@ TEST(cli_mixed, every_choice_of_both_kernels_has_a_flag) {
       (mixed::Overrides{.token_blocks = 1, .row_blocks = 2, .warps = 3, .stages = 4, .parts = 8, .ctas = 2}));
   const auto wide = parse(
       "--shape 99x64x128 --weights int4 --tokens-tile 64 --cluster-n 2 --cluster-k 1 --x-stages 7 --w-stages "
-      "3 --no-records");
+      "3 --tail-parts 2 --no-records");
   ASSERT_TRUE(wide) << wide.error().message;
   EXPECT_EQ(wide->overrides, (mixed::Overrides{.tokens = 64,
                                                .cluster_n = 2,
                                                .cluster_k = 1,
                                                .x_stages = 7,
                                                .w_stages = 3,
+                                               .tail_parts = 2,
                                                .ignore_records = true}));
   const Result<mixed::Plan> plan = mixed::plan(wide->problem, DeviceInfo{}, wide->overrides);
   ASSERT_TRUE(plan) << plan.error().message;
   const WideConfig& config = std::get<WideConfig>(plan->config);
   EXPECT_EQ(config.x_stages, 7);
   EXPECT_EQ(config.cluster_n, 2);
+  EXPECT_EQ(config.tail_parts, 2);
 }
 
 TEST(cli_mixed, an_override_that_breaks_a_rule_is_refused_with_value_and_rule) {
@@ -120,6 +122,8 @@ TEST(cli_mixed, an_override_that_breaks_a_rule_is_refused_with_value_and_rule) {
   expect("--tokens-tile 48 --cluster-n 1", "tokens = 48, cluster_n = 1", "must be 32, 64, 128 or 256");
   expect("--cluster-n 3", "cluster_n = 3", "must be 1 or 2");
   expect("--cluster-n 2 --cluster-k 2", "cluster_n = 2, cluster_k = 2", "must not both be 2");
+  expect("--tail-parts 3", "tail_parts = 3", "must be 1 or 2");
+  expect("--tail-parts 2 --cluster-k 2", "cluster_k = 2, tail_parts = 2", "and cluster_k = 1");
   expect("--x-stages 1", "x_stages = 1", "must be in 2..16");
   expect("--w-stages 17", "w_stages = 17", "must be in 1..16");
   EXPECT_NE(message("--tokens-tile 64 --cluster-n 1 --parts 2").find("ask for one of them"),

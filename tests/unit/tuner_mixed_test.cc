@@ -52,6 +52,14 @@ TEST(tuner_mixed, a_record_of_every_kernel_goes_both_ways) {
   }
 }
 
+// Records that are older than the field say it of no tile.
+TEST(tuner_mixed, tail_parts_stand_in_a_record_only_where_there_are_several) {
+  WideConfig config = kWide;
+  EXPECT_EQ(to_json(sample_mixed_record(config)).find("tail_parts"), std::string::npos);
+  config.tail_parts = 2;
+  EXPECT_EQ(Json::parse(to_json(sample_mixed_record(config)))["tail_parts"], 2);
+}
+
 TEST(tuner_mixed, an_array_holds_both_kinds_and_is_the_same_for_any_order) {
   const TuningRecord dense = sample_record(), packed = sample_mixed_record();
   const std::string text = to_json(std::vector{packed, dense});
