@@ -86,7 +86,8 @@ void add_mixed_flags(CLI::App& app, MixedFlags& f) {
       app.add_option("--x-stages", f.x_stages, "Slots of the tokens' ring, 64 k each: 2 to 16")->group(wide),
       app.add_option("--w-stages", f.w_stages, "Slots of the weights' ring, 128 k each: 1 to 16")
           ->group(wide),
-      app.add_option("--tail-parts", f.tail_parts, "Of a tile of the last wave, by tokens: 1, 2")
+      app.add_option("--tail-parts", f.tail_parts,
+                     "Units that each tile of the last wave is split into, by tokens: 1, 2")
           ->group(wide),
       app.add_option("--strips", f.strips, "64 outputs each, of a CTA: 1 to 4")->group(strip),
       app.add_option("--k-groups", f.k_groups, "Warpgroups that share a strip")->group(strip)};

@@ -187,7 +187,7 @@ std::string work_text(const MixedProblem& p, const WideConfig& c) {
                         : c.cluster_n > 1 ? "two CTAs share tokens"
                                           : "no clusters";
   return tiles_text(p, kWideRows, c.tokens) + cluster +
-         (c.tail_parts == 1 ? "" : ", those of the last wave in halves");
+         (c.tail_parts == 1 ? "" : ", those of a last wave in halves, if halves are one wave too");
 }
 std::string work_text(const MixedProblem& p, const StripConfig& c) {
   return tiles_text(p, tile_rows(c), c.tokens) + "k in " + number(c.parts) +

@@ -59,8 +59,9 @@ SLUICE_HD constexpr int tail_tokens(const WideConfig& c) {
 /// Of `tiles` that `clusters` walk wave after wave: those that are taken whole. The rest come in parts if
 /// these are one wave too; a cluster has one of them at most, as its last.
 SLUICE_HD constexpr int whole_units(const WideConfig& c, int tiles, int clusters) {
+  if (c.tail_parts == 1 || clusters < 1) return tiles;
   const int rest = tiles % clusters;
-  return c.tail_parts > 1 && rest <= clusters / c.tail_parts ? tiles - rest : tiles;
+  return rest <= clusters / c.tail_parts ? tiles - rest : tiles;
 }
 /// Both rings turn at once and begin with the tile, so that stages are known at compile time. With 256 tokens
 /// instructions are not what a step waits for, and the unrolled loop may spill.

@@ -65,8 +65,8 @@ TEST(cost_results, estimates_lie_near_the_times_of_the_kernels_that_ran) {
 }
 
 /// What the pick loses to the fastest of 20 timed candidates of each shape: of the 40 of the regression set,
-/// and of the 60 that were drawn when the model was done (four of 15 with MN-major operands lose 18 to
-/// 32 %: docs/findings/unseen.md). No record and no fit knows any of them.
+/// and of the 60 that were drawn when the model was done (four of 15 with MN-major operands lose, screened,
+/// 18 to 32 %: docs/findings/unseen.md). No record and no fit knows any of them.
 TEST(cost_results, its_pick_loses_little_against_the_best_of_shapes_without_records) {
   struct {
     const char* file;

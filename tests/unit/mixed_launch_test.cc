@@ -349,6 +349,9 @@ TEST(mixed_planner, halves_tiles_only_of_a_last_wave_that_has_room_for_them) {
                                                DeviceInfo{}, {.ignore_records = true});
   ASSERT_TRUE(plan);
   EXPECT_EQ(std::get<WideConfig>(plan->config).tail_parts, 2);
+  // A device on which no cluster fits has no waves of them.
+  EXPECT_TRUE(mixed::plan({.m = 512, .n = 28672, .k = 4096, .weights = {.group = 64}},
+                          DeviceInfo{.sm_count = 1, .max_clusters_of_2 = 0}, {.ignore_records = true}));
   EXPECT_EQ(std::get<WideConfig>(plan->config).tokens, 256);
 }
 

@@ -227,10 +227,13 @@ TEST(planner_candidates, widths_fit_whole_waves) {
   scaled.accumulate = Accumulate::promoted;
   scaled.epilogue = {.scale_a = ScaleMode::block, .scale_b = ScaleMode::block};
   for (const Plan& plan : candidates(scaled, kH200)) EXPECT_EQ(plan.config.tile.n % 32, 0);
-  for (const Plan& plan : candidates({.m = 128, .n = 2048, .k = 4096}, kH200))
-    if (plan.config.tile.m == 256 && is_swapped(plan.config)) {
-      EXPECT_GE(plan.config.tile.n, 16) << short_name(plan.config);
+  for (const Plan& plan : candidates({.m = 1100, .n = 576, .k = 4096}, kH200))
+    if (is_swapped(plan.config)) {
+      EXPECT_GE(plan.config.tile.n, 64) << short_name(plan.config);
     }
+  // A caller who asks for swapped operands gets their whole space, whatever the sizes.
+  EXPECT_TRUE(has_tile(candidates({.m = 2048, .n = 65536, .k = 4096}, kH200, {.swapped = true}),
+                       {Schedule::cooperative, 128, 256}, true));
   // Of many waves each listed width leaves little idle.
   EXPECT_FALSE(has_tile(candidates({.m = 8192, .n = 8192, .k = 4096}, kH200),
                         {Schedule::cooperative, 128, 144}, true));

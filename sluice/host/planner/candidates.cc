@@ -34,10 +34,11 @@ bool too_many_tiles(const Problem& p, const KernelConfig& c) {
 /// than there are columns, only widths that fit waves are tried.
 constexpr i64 kMostSwappedRows = 1024;
 
-/// Of swapped operands: every height with every width that cuts the rows of A into equal parts.
-std::vector<BaseConfig> swapped_space(const Problem& product) {
+/// Of swapped operands: every height with every width that cuts the rows of A into equal parts, if there are
+/// few rows or the caller asks for it.
+std::vector<BaseConfig> swapped_space(const Problem& product, bool asked) {
   std::vector<BaseConfig> space;
-  if (product.n > kMostSwappedRows || product.m < product.n) return space;
+  if (!asked && (product.n > kMostSwappedRows || product.m < product.n)) return space;
   for (const BaseConfig& height : kHeights)
     for (int parts = 1; parts <= kMostSwappedParts; ++parts) {
       const BaseConfig base{height.schedule, height.tile_m, width_of_parts(product, parts)};
@@ -76,7 +77,7 @@ std::vector<ClusterShape> clusters_of(const PlanOverrides& o) {
 std::vector<BaseConfig> listed_bases(const Problem& product, const DeviceInfo& device,
                                      const PlanOverrides& o) {
   std::vector<BaseConfig> bases(std::begin(kGemmSpace), std::end(kGemmSpace));
-  if (is_transposed(product)) bases = swapped_space(product);
+  if (is_transposed(product)) bases = swapped_space(product, o.swapped.has_value());
   for (const BaseConfig& fitted : fitted_space(product, device))
     if (std::find(bases.begin(), bases.end(), fitted) == bases.end()) bases.push_back(fitted);
   std::erase_if(bases, [&](const BaseConfig& base) {

@@ -103,7 +103,8 @@ Traffic traffic_of(const Problem& p, const KernelConfig& c, const WorkSplit& spl
   const bool is_shared = (in_bands ? walked_extent : other_extent) > 1;
   const bool is_apart = (in_bands ? other_extent : walked_extent) > 1;
   const bool by_bands = in_bands && other_extent > 1 && bands > 1;  // each band shares it for itself
-  const bool in_step = are_in_step(p, c, split), share_k = c.cluster.k > 1 && at_once && split.streamed == 0;
+  const bool in_step = are_in_step(p, c, split),
+             share_k = c.cluster.k > 1 && split.streamed == 0 && grid_tiles(p, c) <= split.clusters;
   const bool repeats_shared = is_shared && (!in_step || by_bands);
   traffic.repeated_bytes =
       batch * ((repeats_shared ? (share_k ? 2 : 1) * shared : 0) + (is_apart ? apart : 0));
