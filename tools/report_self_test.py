@@ -12,9 +12,9 @@ from report_chains import chains_section
 from report_data import (BEST, FIRST, NO_COMMIT, OURS, READ, SCHEMA, TUNED, algorithms, commit_of, load_runs, median, peer_words,
                          ratio)
 from report_mixed import OUR_FP8, PEER_16, PEER_FP8, mixed_section, short_by_tokens
-from report_sections import ROOT, block_section, plain_read, promoted_section, untuned_sections
+from report_sections import block_section, plain_read, promoted_section, untuned_sections
 import report_readme
-from report_files import LISTS, files_section
+from report_files import LISTS, ROOT, files_section
 from report_floor import floor_section
 from report_torch import triton_section, triton_sentence
 

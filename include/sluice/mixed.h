@@ -63,11 +63,11 @@ struct TunedChoice {
 /// them is set.
 struct Overrides {
   std::optional<int> token_blocks{}, row_blocks{}, warps{}, stages{}, parts{}, ctas{};  // as in NarrowConfig
-  std::optional<int> tokens{}, cluster_n{}, cluster_k{}, x_stages{}, w_stages{},
-      tail_parts{};                         // as in WideConfig
-  std::optional<int> strips{}, k_groups{};  // as in StripConfig
-  bool ignore_records = false;              // plan as if the problem had never been tuned
-  Overlap overlap{};                        // put into the plan whoever chose it; in a chain of launches
+  std::optional<int> tokens{}, cluster_n{}, cluster_k{};                                // as in WideConfig
+  std::optional<int> x_stages{}, w_stages{}, tail_parts{};                              // as in WideConfig
+  std::optional<int> strips{}, k_groups{};                                              // as in StripConfig
+  bool ignore_records = false;  // plan as if the problem had never been tuned
+  Overlap overlap{};            // put into the plan whoever chose it; in a chain of launches
 
   bool operator==(const Overrides&) const = default;
 };

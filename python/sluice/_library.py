@@ -73,9 +73,9 @@ class MixedProblemStruct(ctypes.Structure):
 
 
 class MixedChoicesStruct(ctypes.Structure):
-    _fields_ = [(name, c_int32) for name in ("token_blocks", "row_blocks", "warps", "stages", "parts", "ctas", "tokens",
-                                             "cluster_n", "cluster_k", "x_stages", "w_stages", "tail_parts", "strips", "k_groups",
-                                             "ignore_records")]
+    _fields_ = [(name, c_int32) for name in ("token_blocks", "row_blocks", "warps", "stages", "parts", "ctas",
+                                             "tokens", "cluster_n", "cluster_k", "x_stages", "w_stages", "tail_parts",
+                                             "strips", "k_groups", "ignore_records")]
 
 
 # name: (result, arguments); "status" results are checked.

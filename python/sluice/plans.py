@@ -119,8 +119,8 @@ def mixed_plan(problem: Optional[MixedProblem] = None, *, device: Optional[int] 
                row_blocks: Optional[int] = None, warps: Optional[int] = None, stages: Optional[int] = None,
                parts: Optional[int] = None, ctas: Optional[int] = None, tokens: Optional[int] = None,
                cluster_n: Optional[int] = None, cluster_k: Optional[int] = None, x_stages: Optional[int] = None,
-               w_stages: Optional[int] = None, tail_parts: Optional[int] = None, strips: Optional[int] = None, k_groups: Optional[int] = None,
-               ignore_records: bool = False, **fields: object) -> Plan:
+               w_stages: Optional[int] = None, tail_parts: Optional[int] = None, strips: Optional[int] = None,
+               k_groups: Optional[int] = None, ignore_records: bool = False, **fields: object) -> Plan:
     """The same for tokens of 16 bits, or of e4m3, times packed weights. Needs no GPU: without ``device`` it is an H200's
     plan.
 
@@ -140,7 +140,8 @@ def mixed_plan(problem: Optional[MixedProblem] = None, *, device: Optional[int] 
         raise errors.InvalidArgument(f"mixed_plan: give a MixedProblem or its fields ({', '.join(fields)}), not both")
     given = {"token_blocks": token_blocks, "row_blocks": row_blocks, "warps": warps, "stages": stages, "parts": parts,
              "ctas": ctas, "tokens": tokens, "cluster_n": cluster_n, "cluster_k": cluster_k, "x_stages": x_stages,
-             "w_stages": w_stages, "tail_parts": tail_parts, "strips": strips, "k_groups": k_groups, "ignore_records": ignore_records}
+             "w_stages": w_stages, "tail_parts": tail_parts, "strips": strips, "k_groups": k_groups,
+             "ignore_records": ignore_records}
     choices = MixedChoicesStruct(**{key: -1 if value is None else int(value) for key, value in given.items()})
     handle = ctypes.c_void_p()
     lib.sluice_mixed_plan_create(default_device(device) if device is not None else None, ctypes.byref(problem.struct()),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The launch of the kernel for many tokens: tensor maps of X and of D, whose addresses a launch fills in, and
-// a grid of as many clusters as fit, or as there are tiles.
+// a grid of as many clusters as fit, or as there are units; of those that take one tile, as there are tiles.
 #include <algorithm>
 #include <cstddef>
 
@@ -20,7 +20,8 @@ constexpr int kBand = 8;         // token tiles that are walked along rows toget
 constexpr int kStoreUnit = 16;   // bytes: the copy engine writes no less (docs/findings/tma-store-tail.md)
 constexpr int kSwizzleRows = 8;  // after which the swizzle repeats
 
-/// Tokens that a CTA copies at a time: rows that only fill a tile cost more than ones that are there.
+/// Tokens that a CTA copies at a time. Rows that only fill a tile cost more than ones that are there, so that
+/// a lone tile's box has no others; but not where tiles come in parts, whose boxes all have one size.
 int box_tokens(const MixedProblem& p, const WideConfig& c) {
   if (c.cluster_n == 1 && c.tail_parts == 1 && p.m < c.tokens)
     return round_up(static_cast<int>(p.m), kSwizzleRows);
@@ -42,7 +43,7 @@ Result<void> fill(const Device& device, const WideConfig& c, Kernel::Impl& impl)
   const int tiles = params.token_tiles * params.row_tiles;
   const int resident = clusters_at_once(cluster, info);
   params.whole_units = whole_units(c, tiles, resident);
-  const int units = tiles + (c.tail_parts - 1) * (tiles - params.whole_units);
+  const int units = unit_count(c, tiles, params.whole_units);
   impl.shape = {.grid_x = static_cast<u32>((takes_one_tile(c) ? tiles : std::min(units, resident)) * cluster),
                 .block_x = kWideThreads,
                 .cluster_x = static_cast<u32>(cluster),

@@ -38,8 +38,9 @@ inline constexpr BaseConfig kGemmSpace[] = {
 };
 inline constexpr int kGemmSpaceSize = sizeof(kGemmSpace) / sizeof(kGemmSpace[0]);
 
-/// Heights of tiles whose widths are not listed but follow from the problem (width_of_parts). With swapped
-/// operands all are such: the rows of A in 1 to kMostSwappedParts equal parts.
+/// Schedules and heights of tiles: a record may have each in any width. Their widths follow from the problem
+/// (width_of_parts) where tiles are to fill waves, and with swapped operands always: the rows of A are cut
+/// into 1 to kMostSwappedParts equal parts, or so that tiles fill waves.
 inline constexpr BaseConfig kHeights[] = {{Schedule::ping_pong, 64, 0},
                                           {Schedule::ping_pong, 128, 0},
                                           {Schedule::cooperative, 128, 0},

@@ -41,9 +41,10 @@
 
 namespace sluice::mixed {
 
-template <WideConfig kConfig, int kCount>
+template <int kTokens, WideConfig kConfig>
 SLUICE_DEVICE void make_tile(const WideParams& params, const WideTile& tile, WideProducts<kConfig>& products,
-                             WideFinish<kConfig>& finish, float (&sums)[kCount]) {
+                             WideFinish<kConfig>& finish) {
+  float sums[kTokens / 2];
   products.run(params, tile, sums);
   finish.run(tile, sums);
 }
@@ -85,15 +86,11 @@ SLUICE_DEVICE void run_wide(const WideParams& params) {
     WideProducts<kConfig> products(at);
     WideFinish<kConfig> finish(params, at);
     int unit = at.first_unit;
-    for (; unit < at.units(params) && !at.is_part(params, unit); unit += at.unit_step) {
-      float sums[kConfig.tokens / 2];
-      make_tile(params, at.tile(params, unit), products, finish, sums);
-    }
+    for (; unit < at.units(params) && !at.is_part(params, unit); unit += at.unit_step)
+      make_tile<kConfig.tokens>(params, at.tile(params, unit), products, finish);
     if constexpr (kConfig.tail_parts > 1)
-      if (unit < at.units(params)) {
-        float sums[tail_tokens(kConfig) / 2];
-        make_tile(params, at.tile(params, unit), products, finish, sums);
-      }
+      if (unit < at.units(params))
+        make_tile<tail_tokens(kConfig)>(params, at.tile(params, unit), products, finish);
     finish.end();
     __syncwarp();
   }

@@ -63,6 +63,10 @@ SLUICE_HD constexpr int whole_units(const WideConfig& c, int tiles, int clusters
   const int rest = tiles % clusters;
   return rest <= clusters / c.tail_parts ? tiles - rest : tiles;
 }
+/// Whole tiles and parts: what the clusters walk.
+SLUICE_HD constexpr int unit_count(const WideConfig& c, int tiles, int whole) {
+  return tiles + (c.tail_parts - 1) * (tiles - whole);
+}
 /// Both rings turn at once and begin with the tile, so that stages are known at compile time. With 256 tokens
 /// instructions are not what a step waits for, and the unrolled loop may spill.
 SLUICE_HD constexpr bool has_fixed_ring(const WideConfig& c) {

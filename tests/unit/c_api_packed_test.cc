@@ -171,6 +171,26 @@ TEST_F(CApiPacked, a_plan_is_one_like_others) {
   EXPECT_EQ(kernels_held(), 1);
 }
 
+TEST_F(CApiPacked, halves_of_a_last_wave_are_a_choice) {
+  sluice_mixed_problem problem{};
+  problem.m = 512, problem.n = 28672, problem.k = kK, problem.weights = kFormat;
+  problem.x = problem.d = SLUICE_FP16;
+  sluice_mixed_choices choices = SLUICE_NO_MIXED_CHOICES;
+  sluice_plan* plan = nullptr;
+  const auto has_halves = [&] { return std::strstr(sluice_plan_config(plan), ".tail_parts = 2") != nullptr; };
+  for (const int parts : {1, 2}) {
+    choices.tail_parts = parts;
+    ASSERT_EQ(sluice_mixed_plan_create(handle_, &problem, &choices, &plan), SLUICE_OK)
+        << sluice_error_message();
+    EXPECT_EQ(has_halves(), parts == 2) << sluice_plan_config(plan);
+    sluice_plan_free(plan);
+  }
+  choices.tail_parts = 3;
+  EXPECT_EQ(sluice_mixed_plan_create(handle_, &problem, &choices, &plan), SLUICE_INVALID_CONFIG);
+  EXPECT_NE(std::strstr(sluice_error_message(), "tail_parts must be 1 or 2"), nullptr)
+      << sluice_error_message();
+}
+
 /// What was measured decides, and says so; what runs is that too.
 TEST_F(CApiPacked, a_record_of_the_problem_is_planned_and_run) {
   const test::TemporaryFolder folder;

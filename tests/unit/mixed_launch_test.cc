@@ -317,56 +317,6 @@ TEST_F(MixedLaunch, a_plan_made_by_hand_is_checked) {
   EXPECT_EQ(kernel->plan().smem_bytes, smem_bytes(narrow_of(*plan)));
 }
 
-TEST(mixed_planner, of_e4m3_tokens_names_the_rule_that_an_override_breaks) {
-  const MixedProblem problem{
-      .m = 16, .n = 512, .k = 2048, .x = DType::e4m3, .weights = {.order = FragmentOrder::byte}};
-  const auto rule = [&](const mixed::Overrides& overrides, const char* mention) {
-    const Result<mixed::Plan> plan = mixed::plan(problem, DeviceInfo{}, overrides);
-    ASSERT_FALSE(plan.ok());
-    EXPECT_NE(plan.error().message.find(mention), std::string::npos) << plan.error().message;
-  };
-  rule({.parts = 0}, "parts must be");
-  rule({.strips = 0}, "strips must be");
-  rule({.k_groups = 1000}, "k_groups must be");
-  rule({.stages = 1000}, "stages must be");
-}
-
-TEST(mixed_planner, halves_tiles_only_of_a_last_wave_that_has_room_for_them) {
-  const auto has_halves = [](i64 m, i64 n) {
-    const Result<std::vector<mixed::Plan>> plans = mixed::candidates(
-        {.m = m, .n = n, .k = 4096, .weights = {.group = 64}}, DeviceInfo{}, {.tokens = 256});
-    EXPECT_TRUE(plans) << plans.error().message;
-    return std::any_of(plans->begin(), plans->end(), [](const mixed::Plan& plan) {
-      const auto* c = std::get_if<WideConfig>(&plan.config);
-      return c != nullptr && c->tail_parts > 1;
-    });
-  };
-  EXPECT_TRUE(has_halves(512, 28672)) << "448 tiles: 396 and 52";
-  EXPECT_FALSE(has_halves(1024, 28672)) << "896 tiles: 792 and 104";
-  EXPECT_FALSE(has_halves(512, 4096)) << "64 tiles: halves alone are tiles of 128 tokens";
-  EXPECT_FALSE(has_halves(512, 33792)) << "528 tiles: no rest";
-  const Result<mixed::Plan> plan = mixed::plan({.m = 512, .n = 28672, .k = 4096, .weights = {.group = 64}},
-                                               DeviceInfo{}, {.ignore_records = true});
-  ASSERT_TRUE(plan);
-  EXPECT_EQ(std::get<WideConfig>(plan->config).tail_parts, 2);
-  // A device on which no cluster fits has no waves of them.
-  EXPECT_TRUE(mixed::plan({.m = 512, .n = 28672, .k = 4096, .weights = {.group = 64}},
-                          DeviceInfo{.sm_count = 1, .max_clusters_of_2 = 0}, {.ignore_records = true}));
-  EXPECT_EQ(std::get<WideConfig>(plan->config).tokens, 256);
-}
-
-TEST(mixed_planner, lists_rings_of_half_an_sm_for_chains_behind_all_others) {
-  const MixedProblem problem{
-      .m = 16, .n = 4096, .k = 14336, .x = DType::e4m3, .weights = {.order = FragmentOrder::byte}};
-  const auto plans = mixed::candidates(problem, DeviceInfo{});
-  const auto chosen = mixed::plan(problem, DeviceInfo{});
-  ASSERT_TRUE(plans.ok() && chosen.ok());
-  EXPECT_TRUE(plans->front().config == chosen->config);
-  EXPECT_GT(plans->front().smem_bytes, kBesideAlone);
-  EXPECT_LE(plans->back().smem_bytes, kBesideAlone);
-  EXPECT_GT(plans->back().smem_bytes, kBesideAlone / 2);
-}
-
 TEST_F(MixedLaunch, holds_the_tokens_that_there_are) {
   const auto held = [&](i64 m, std::optional<int> token_blocks = {}) {
     const auto plan = mixed::plan({.m = m, .n = 512, .k = 2048, .weights = {.group = 64}}, DeviceInfo{},

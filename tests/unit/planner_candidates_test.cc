@@ -231,6 +231,13 @@ TEST(planner_candidates, widths_fit_whole_waves) {
     if (is_swapped(plan.config)) {
       EXPECT_GE(plan.config.tile.n, 64) << short_name(plan.config);
     }
+  // MN-major operands in steps of 32; batches fill waves together; nothing to do has nothing to fill.
+  for (const Plan& plan : candidates({.m = 232, .n = 8592, .k = 4096, .b = {.major = Major::mn}}, kH200))
+    EXPECT_EQ(plan.config.tile.n % (is_swapped(plan.config) ? 8 : 32), 0) << short_name(plan.config);
+  EXPECT_TRUE(has_tile(candidates({.m = 232, .n = 4288, .k = 4096, .batch = 2}, kH200),
+                       {Schedule::cooperative, 128, 144}, false));
+  for (const Problem& nothing : {Problem{.m = 0, .n = 1216, .k = 64}, Problem{.m = 1839, .n = 0, .k = 64}})
+    EXPECT_FALSE(candidates(nothing, kH200).empty());
   // A caller who asks for swapped operands gets their whole space, whatever the sizes.
   EXPECT_TRUE(has_tile(candidates({.m = 2048, .n = 65536, .k = 4096}, kH200, {.swapped = true}),
                        {Schedule::cooperative, 128, 256}, true));

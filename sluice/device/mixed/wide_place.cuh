@@ -74,8 +74,7 @@ struct WidePlace {
   static SLUICE_DEVICE int lane() { return thread() % 32; }
 
   static SLUICE_DEVICE int units(const WideParams& params) {
-    const int tiles = params.token_tiles * params.row_tiles;
-    return tiles + (kConfig.tail_parts - 1) * (tiles - params.whole_units);
+    return unit_count(kConfig, params.token_tiles * params.row_tiles, params.whole_units);
   }
 
   SLUICE_DEVICE u32 x_stage(int stage) const { return smem + stage * S::kXBytes; }

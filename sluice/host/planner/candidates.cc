@@ -49,8 +49,8 @@ std::vector<BaseConfig> swapped_space(const Problem& product, bool asked) {
 }
 
 constexpr int kMostFittedWaves = 3;
-constexpr int kLeastFittedWidth =
-    64;  // narrower ones are listed in steps of 8, for the one height they serve
+/// Narrower tiles are for few rows, whose widths kGemmSpace and swapped_space have.
+constexpr int kLeastFittedWidth = 64;
 
 /// Every height with the widths that make its tiles fill one wave of lone CTAs, two, or three: a listed width
 /// may leave a fifth of the SMs without one there (docs/findings/fitted-widths.md).

@@ -91,8 +91,8 @@ double estimate_us(const MixedProblem& problem, const WideConfig& c, const Devic
   const double token_tiles = static_cast<double>(ceil_div(problem.m, i64{c.tokens}));
   const double row_tiles = static_cast<double>(ceil_div(problem.n, i64{kWideRows * c.cluster_n}));
   const int clusters = std::max(1, clusters_at_once(cluster_size(c), device));
-  const double whole = whole_units(c, static_cast<int>(token_tiles * row_tiles), clusters);
-  const double tiles = std::ceil(whole / clusters);  // of the busiest, in turn; the last may be a part of one
+  const double all = token_tiles * row_tiles, whole = whole_units(c, static_cast<int>(all), clusters);
+  const double tiles = std::ceil(whole / clusters);  // of the busiest, in turn; a part of one may follow
   const double k_tiles = static_cast<double>(ceil_div(packed_k_tiles(problem.k), i64{c.cluster_k}));
 
   const double expand = (code_bits(c.weights.type) == 8 ? costs.expand_byte_clocks : costs.expand_clocks) +
@@ -103,7 +103,7 @@ double estimate_us(const MixedProblem& problem, const WideConfig& c, const Devic
     return k_tiles * (kPackedTileK / 16) * step / costs.clocks_per_us + exchange_us +
            costs.tile_us * stored_share(c, tokens);
   };
-  const bool in_parts = whole < token_tiles * row_tiles;
+  const bool in_parts = whole < all;
   const double all_us = tiles * tile_us(c.tokens) + (in_parts ? tile_us(tail_tokens(c)) : 0.0);
   const double weight_bytes = static_cast<double>(blob_bytes(problem.weights, problem.n, problem.k));
   return costs.fixed_us + std::max(all_us, weight_bytes / device.hbm_bytes_per_us) +

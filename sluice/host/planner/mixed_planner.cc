@@ -69,12 +69,10 @@ const char* why_not_wanted(const MixedProblem& p, const NarrowConfig& c, const D
 /// one, whose stores nothing hides.
 const char* why_not_wanted(const MixedProblem& p, const WideConfig& c, const DeviceInfo& device) {
   if (p.m <= kNarrowTokens) return "so few tokens are the narrow kernel's";
-  const i64 tiles = ceil_div(p.m, i64{c.tokens}) * ceil_div(p.n, i64{kWideRows});
+  const i64 tiles = ceil_div(p.m, i64{c.tokens}) * ceil_div(p.n, i64{kWideRows * c.cluster_n});
   if (takes_one_tile(c) && tiles > device.max_clusters_of_2) return "there are more tiles than clusters";
-  const int units =
-      static_cast<int>(ceil_div(p.m, i64{c.tokens}) * ceil_div(p.n, i64{kWideRows * c.cluster_n}));
   const int clusters = clusters_at_once(cluster_size(c), device);
-  if (c.tail_parts > 1 && (units < clusters || whole_units(c, units, clusters) == units))
+  if (c.tail_parts > 1 && (tiles < clusters || whole_units(c, static_cast<int>(tiles), clusters) == tiles))
     return "the last of several waves has no room for tiles in parts";
   return nullptr;
 }
@@ -211,8 +209,7 @@ const char* why_not_together(const MixedProblem& p, const Overrides& o) {
   if (narrow || wide || strip) return nullptr;
   return is_16bit(p.x) ? "token_blocks, row_blocks, warps, stages, parts and ctas are the narrow kernel's, "
                          "tokens, cluster_n, cluster_k, x_stages, w_stages and tail_parts the wide one's, "
-                         "tokens, strips, "
-                         "k_groups, parts and stages the strip kernel's; ask for one of them"
+                         "tokens, strips, k_groups, parts and stages the strip kernel's; ask for one of them"
                        : "X is e4m3, whose kernel has tokens, strips, k_groups, parts and stages; leave out "
                          "the others";
 }

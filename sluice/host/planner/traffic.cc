@@ -96,18 +96,18 @@ Traffic traffic_of(const Problem& p, const KernelConfig& c, const WorkSplit& spl
   traffic.l2_bytes = batch * (a * columns + b * rows);
   traffic.hbm_bytes = batch * (walked * (1 + walked_again) + other * (1 + other_again) + d + residual);
   traffic.wave_bytes = band_bytes + abreast_bytes;
-  // Neighbours share a panel of the operand that the walk does not go along: bands of one tile, if they are
-  // longer than that, are walked along the other index.
+  // Neighbours in the walk share a panel of one operand: of the one that bands go along, or, where bands of
+  // one tile are walked along the other index, of the other.
+  const double walked_repeats = other_extent > 1 ? walked : 0, other_repeats = walked_extent > 1 ? other : 0;
   const bool in_bands = group > 1 || other_extent == 1;
-  const double shared = in_bands ? other : walked, apart = in_bands ? walked : other;
-  const bool is_shared = (in_bands ? walked_extent : other_extent) > 1;
-  const bool is_apart = (in_bands ? other_extent : walked_extent) > 1;
-  const bool by_bands = in_bands && other_extent > 1 && bands > 1;  // each band shares it for itself
-  const bool in_step = are_in_step(p, c, split),
-             share_k = c.cluster.k > 1 && split.streamed == 0 && grid_tiles(p, c) <= split.clusters;
-  const bool repeats_shared = is_shared && (!in_step || by_bands);
-  traffic.repeated_bytes =
-      batch * ((repeats_shared ? (share_k ? 2 : 1) * shared : 0) + (is_apart ? apart : 0));
+  const double shared = in_bands ? other_repeats : walked_repeats;
+  const double apart = in_bands ? walked_repeats : other_repeats;
+  const bool several_bands = in_bands && other_extent > 1 && bands > 1;  // each shares it for itself
+  const bool one_wave_along_k = c.cluster.k > 1 && split.streamed == 0 && grid_tiles(p, c) <= split.clusters;
+  double askings = 1;
+  if (are_in_step(p, c, split) && !several_bands) askings = 0;
+  if (one_wave_along_k) askings = 2;
+  traffic.repeated_bytes = batch * (askings * shared + apart);
   return traffic;
 }
 

@@ -12,8 +12,9 @@ struct Traffic {
   double l2_bytes = 0;    // read by the SMs, all tiles together; a multicast byte counts once
   double hbm_bytes = 0;   // read and written
   double wave_bytes = 0;  // of A and B that one wave touches: the tie-breaker between orders
-  /// Of the operands that several clusters ask for at about the time when they come from HBM, each once; but
-  /// not of what CTAs in step share with their neighbours in the walk, who ask at one time.
+  /// Of the operands that several clusters ask for at about the time when they come from HBM, each once;
+  /// twice what clusters along k share with their neighbours, and not at all what lone CTAs in step do, who
+  /// ask at one time.
   double repeated_bytes = 0;
 };
 

@@ -70,9 +70,9 @@ bool is_listed(const TunedChoice& choice) {
   if (std::find(std::begin(kClusterSpace), std::end(kClusterSpace), choice.cluster) ==
       std::end(kClusterSpace))
     return false;
+  // Of any width: what is none, validate() says.
   return std::any_of(std::begin(kHeights), std::end(kHeights), [&](const BaseConfig& x) {
-    return x.schedule == choice.schedule &&
-           x.tile_m == choice.tile_m;  // any width: validate() says what is none
+    return x.schedule == choice.schedule && x.tile_m == choice.tile_m;
   });
 }
 

@@ -9,8 +9,9 @@ namespace sluice {
 
 TunedChoice choice_of(const Plan& plan, double measured_us = 0);
 PlanOverrides overrides_of(const TunedChoice& choice);
-/// Does the registry still list it? A tile that was taken out of the space is no longer compiled by CI, so an
-/// old record shall not bring it back.
+/// Does the registry still list its schedule, height and cluster, and all of it where widths do not follow
+/// from the problem? What was taken out is no longer compiled by CI, so an old record shall not bring it
+/// back.
 bool is_listed(const TunedChoice& choice);
 
 namespace mixed {
