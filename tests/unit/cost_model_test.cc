@@ -198,15 +198,15 @@ TEST(cost_model, neighbours_share_the_larger_operand_and_pairs_along_k_the_small
   EXPECT_EQ(choose_split(p, pairs, kH200, {}).raster, Raster::along_m);
 }
 
-/// Scales of 121 blocks of k do not begin at 16 bytes, those of 120 do.
-TEST(cost_model, rows_of_block_scales_that_are_read_by_words_take_longer) {
+/// Scales of 121 blocks of k do not begin at 16 bytes, those of 120 do: it costs nothing that shows.
+TEST(cost_model, rows_of_block_scales_may_begin_anywhere) {
   const auto of = [&](i64 k) {
     Problem p = problem(1024, 1504, k, DType::e4m3);
     p.accumulate = Accumulate::promoted;
     p.epilogue = {.scale_a = ScaleMode::block, .scale_b = ScaleMode::block};
     return best_order(p, config(p, {Schedule::cooperative, 128, 96}, {1, 1})).total_us;
   };
-  EXPECT_GT(of(121 * 128), 1.25 * of(120 * 128));
+  EXPECT_NEAR(of(121 * 128) / of(120 * 128), 121.0 / 120, 0.02);
   EXPECT_NEAR(of(124 * 128) / of(120 * 128), 124.0 / 120, 0.02);
 }
 

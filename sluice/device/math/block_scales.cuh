@@ -27,11 +27,11 @@ class ScaleLoader {
 #pragma unroll
     for (int i = 0; i < kRowsPerLane; ++i) {
       const int row = min(tile.m_offset + first_row_ + 32 * i, params.m - 1);
-      rows_[i] = params.scale_a + (i64{tile.batch} * params.m + row) * k_blocks_;
+      sources_[i] = params.scale_a + (i64{tile.batch} * params.m + row) * k_blocks_;
     }
     const int blocks = ceil_div(params.n, kScaleBlock);
     const int block = min((tile.n_offset + lane * scale_part_columns(kConfig)) / kScaleBlock, blocks - 1);
-    part_ = params.scale_b + (i64{tile.batch} * blocks + block) * k_blocks_;
+    sources_[kRowsPerLane] = params.scale_b + (i64{tile.batch} * blocks + block) * k_blocks_;
     aligned_ = k_blocks_ % kRun == 0 && reinterpret_cast<u64>(params.scale_a) % 16 == 0 &&
                reinterpret_cast<u64>(params.scale_b) % 16 == 0;
     is_first_ = true;
@@ -40,34 +40,38 @@ class ScaleLoader {
   SLUICE_DEVICE void fetch(int k_tile) {
     if (k_tile % kRun != 0 && !is_first_) return;
     is_first_ = false;
-    const int run = k_tile - k_tile % kRun;
-#pragma unroll
-    for (int i = 0; i < kRowsPerLane; ++i) load(row_values_[i], rows_[i], run);
-    load(part_values_, part_, run);
+    load(k_tile - k_tile % kRun);
   }
   /// Those of `k_tile`. `slot`: shared address.
   SLUICE_DEVICE void write(u32 slot, int k_tile) const {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < kRowsPerLane; ++i)
-      ptx::store_shared(slot + 4 * (first_row_ + 32 * i), pick(row_values_[i], k_tile));
+      ptx::store_shared(slot + 4 * (first_row_ + 32 * i), pick(runs_[i], k_tile));
     if (lane < scale_parts(kConfig))
-      ptx::store_shared(slot + 4 * (kConfig.tile.m + lane), pick(part_values_, k_tile));
+      ptx::store_shared(slot + 4 * (kConfig.tile.m + lane), pick(runs_[kRowsPerLane], k_tile));
   }
 
  private:
   static constexpr int kRowsPerLane = kConfig.tile.m / kScaleWarps / 32;
-  static constexpr int kRun = 4;  // k-tiles of one load: 16 bytes
+  static constexpr int kSources = kRowsPerLane + 1;  // rows, and a part of the columns
+  static constexpr int kRun = 4;                     // k-tiles of one load: 16 bytes
   struct alignas(16) Run {
     float values[kRun];
   };
 
-  SLUICE_DEVICE void load(Run& run, const float* row, int k_tile) const {
+  /// The runs that begin at `first`. These warps take issue slots from the math: one branch, and no address
+  /// of a single word. What is past the end is not read, nor asked for.
+  SLUICE_DEVICE void load(int first) {
     if (aligned_) {
-      run = *reinterpret_cast<const Run*>(row + k_tile);
+#pragma unroll
+      for (int i = 0; i < kSources; ++i) runs_[i] = *reinterpret_cast<const Run*>(sources_[i] + first);
     } else {
 #pragma unroll
-      for (int i = 0; i < kRun; ++i) run.values[i] = row[min(k_tile + i, k_blocks_ - 1)];
+      for (int i = 0; i < kSources; ++i)
+#pragma unroll
+        for (int j = 0; j < kRun; ++j)
+          if (first + j < k_blocks_) runs_[i].values[j] = sources_[i][first + j];
     }
   }
   /// An index that is not known when the kernel is compiled would put the run into local memory.
@@ -77,11 +81,10 @@ class ScaleLoader {
     return k_tile % kRun < 2 ? low : high;
   }
 
-  const float* rows_[kRowsPerLane];
-  const float* part_;
+  const float* sources_[kSources];
   int k_blocks_, first_row_;
   bool aligned_, is_first_;
-  Run row_values_[kRowsPerLane], part_values_;
+  Run runs_[kSources];
 };
 
 /// Of a math thread.

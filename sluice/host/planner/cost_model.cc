@@ -44,7 +44,6 @@ class Model {
   double epilogue_clocks() const;
   double exchange_clocks() const;
   double asked_share() const;
-  double scale_word_clocks() const;
   double load_clocks(double active, double k_tiles, double l2_gain) const;
   double tile_clocks(double active, double k_tiles, double l2_gain) const;
   double whole_tile_clocks(double active, const WorkSplit& split) const {
@@ -140,21 +139,14 @@ double Model::asked_share() const {
   return read > 0 ? 1 + cost_.split_line_weight * split_bytes_per_k_tile(p_, c_) / read : 1;
 }
 
-/// Of one k-tile, where rows of block scales do not begin at multiples of 16 bytes.
-double Model::scale_word_clocks() const {
-  const bool in_words = is_block_scaled(c_.epilogue) && ceil_div(p_.k, i64{kScaleBlock}) % 4 != 0;
-  return in_words ? c_.tile.m * cost_.scale_word_clocks_per_row : 0;
-}
-
 /// Clocks until all bytes of a tile have come: bandwidth, or latency (the ring is refilled once in the time
 /// that a byte takes to come).
 double Model::load_clocks(double active, double k_tiles, double l2_gain) const {
   const double shared_rate =
       device_.l2_bytes_per_us * cost_.l2_gain_of_tma * l2_gain / clocks_per_us() / active;
   const double l2_rate = std::min(shared_rate, cost_.l2_bytes_per_clock_per_sm);
-  return std::max({k_tiles * l2_bytes_per_k_tile(p_, c_) * asked_share() / l2_rate,
-                   k_tiles / c_.stages * cost_.load_latency_us * clocks_per_us(),
-                   k_tiles * scale_word_clocks()});
+  return std::max(k_tiles * l2_bytes_per_k_tile(p_, c_) * asked_share() / l2_rate,
+                  k_tiles / c_.stages * cost_.load_latency_us * clocks_per_us());
 }
 
 /// Clocks from the start of one tile of a CTA to the start of its next, with `active` CTAs at work.

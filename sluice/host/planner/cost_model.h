@@ -78,10 +78,6 @@ struct CostConstants {
   // Block scales on top: a multiply-add of three registers for an add, and the scales' way to registers.
   double block_scale_clocks_per_register = 0.06953;
   double block_scale_clocks = 11.02;
-  // Rows of scales that do not begin at 16 bytes are read word by word: what the warps that bring them take
-  // for each row and k-tile, beside the math. 128 rows took 850 clocks a k-tile in tiles of 96 and of 128
-  // columns.
-  double scale_word_clocks_per_row = 6.6;
   // The groups of a cluster wait for each other's loads; with promotion they drift apart more.
   double cluster_clocks_per_k_tile = 0.7635;
   double promoted_cluster_clocks_per_k_tile = 20;
