@@ -236,6 +236,7 @@ const std::vector<FitParameter>& fit_parameters() {
       {"turn_clocks", &C::turn_clocks, 20, 400},
       {"ramp_clocks", &C::ramp_clocks, 50, 1500},
       {"chain_clocks_per_step", &C::chain_clocks_per_step, 0.5, 20},
+      {"chain_clocks_of_mn_major", &C::chain_clocks_of_mn_major, 0, 30},
       {"promote_clocks_per_register", &C::promote_clocks_per_register, 0.5, 3},
       {"promote_drain_clocks", &C::promote_drain_clocks, 10, 300},
       {"block_scale_clocks_per_register", &C::block_scale_clocks_per_register, 0.05, 2},

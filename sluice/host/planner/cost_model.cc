@@ -95,8 +95,10 @@ double Model::promotion_clocks() const {
 /// Clocks of the math groups for one k-tile of a CTA, without waiting for loads.
 double Model::math_clocks() const {
   const bool one_chain = c_.schedule == Schedule::ping_pong && waves(c_) == 1;
+  const int transposed = (c_.a_major == Major::mn) + (c_.b_major == Major::mn);
+  const double chain = cost_.chain_clocks_per_step + transposed * cost_.chain_clocks_of_mn_major;
   double product = joined(cost_.sharpness_in_tile, {tensor_clocks(), smem_clocks()}) +
-                   (one_chain ? kStepsPerKTile * cost_.chain_clocks_per_step : 0);
+                   (one_chain ? kStepsPerKTile * chain : 0);
   if (multicasts(c_)) product += cost_.cluster_clocks_per_k_tile;
   if (!c_.promotes) return product;
   if (multicasts(c_)) product += cost_.promoted_cluster_clocks_per_k_tile;

@@ -71,6 +71,7 @@ struct CostConstants {
   // chains (128 rows), or two groups at once, fill the gap. Fit to H200 times of 64x256 against 128x128,
   // 2026-11-21.
   double chain_clocks_per_step = 6.898;
+  double chain_clocks_of_mn_major = 3;  // more, for each operand that the step reads across its rows
   // Promotion: one add for each accumulator, and the tensor pipe drained each time.
   double promote_clocks_per_register = 0.6913;
   double promote_drain_clocks = 84.57;
@@ -96,8 +97,8 @@ struct CostConstants {
   double piece_clocks = 6612;            // what a run pays for each tile it touches
   // A kernel that adds up the parts instead: the sums' way to L2 and its start behind the last CTA, and L2 to
   // all SMs at once.
-  double separate_us = 3.126;
-  double separate_bytes_per_us = 1.842e6;
+  double separate_us = 2.2;
+  double separate_bytes_per_us = 1.7e6;
   // Where each part is added to D instead (Combine::add), each byte of it costs L2 a read and a write: within
   // 10 % of two H200 timings (512x512x32768 28.0 us, 128x1024x65536 41.1), not fitted.
   double add_l2_weight = 2;
