@@ -6,9 +6,9 @@
 #include <sluice/spec/params.h>
 #include <sluice/spec/validate.h>
 #include <sluice/device/dependent_launch.cuh>
+#include <sluice/device/epilogue/epilogue_vectors.cuh>
 #include <sluice/device/epilogue/partial_slot.cuh>
 #include <sluice/device/epilogue/residual.cuh>
-#include <sluice/device/epilogue/scale_vectors.cuh>
 #include <sluice/device/epilogue/sum_exchange.cuh>
 #include <sluice/device/epilogue/tile_store.cuh>
 #include <sluice/device/load/tma_tile.cuh>
@@ -339,7 +339,7 @@ class Machine {
   static constexpr int kExchangePasses = ::sluice::exchange_passes(kConfig);
   using Exchange = SumExchange<kConfig>;
   static constexpr bool kBlockScaled = is_block_scaled(kConfig.epilogue);
-  static constexpr bool kStagesVectors = has_scale_vectors(kConfig.epilogue);
+  static constexpr bool kStagesVectors = stages_vectors(kConfig.epilogue);
   static constexpr bool kResidual = kConfig.epilogue.residual;
   static constexpr bool kGated = kConfig.epilogue.gated;
   using Sums = Accumulator<waves(kConfig), kConfig.tile.n>;
@@ -436,8 +436,8 @@ class Machine {
   SLUICE_DEVICE int fragment_row() const {
     return group_row() + group_thread() / 32 * 16 + group_thread() % 32 / 4;
   }
-  SLUICE_DEVICE ScaleVectors<kConfig> vectors() const {
-    return {smem_ + scale_vector_offset(kConfig, math_group()), group_thread()};
+  SLUICE_DEVICE EpilogueVectors<kConfig> vectors() const {
+    return {smem_ + epilogue_vector_offset(kConfig, math_group()), group_thread()};
   }
   SLUICE_DEVICE TileStore<kConfig> own_store() const {
     return {params_, ops_, sums_, vectors(), row_bias_, group_row()};

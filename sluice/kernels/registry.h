@@ -305,7 +305,7 @@ constexpr ConfigList registered_configs() {
     scaled_and_more.epilogue.bias = Bias::column;
     scaled_and_more.epilogue.residual = true;
     add(scaled_and_more);
-    Problem rows = fp8;  // what torch calls row-wise: with a bias too it is heavy
+    Problem rows = fp8;  // what torch calls row-wise
     rows.epilogue = {.scale_a = ScaleMode::vector, .scale_b = ScaleMode::vector};
     add(rows);
     if (base.tile_m == 64) add(rows, StorePath::direct);

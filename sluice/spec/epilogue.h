@@ -59,9 +59,10 @@ SLUICE_HD constexpr bool adds(const Epilogue& e) {
   return e.update == Update::add;
 }
 
-/// A scale for each row or column: those of a tile are staged in shared memory while it is multiplied.
-SLUICE_HD constexpr bool has_scale_vectors(const Epilogue& e) {
-  return e.scale_a == ScaleMode::vector || e.scale_b == ScaleMode::vector;
+/// A scale for each row or column, a bias for each column: those of a tile are staged in shared memory while
+/// it is multiplied.
+SLUICE_HD constexpr bool stages_vectors(const Epilogue& e) {
+  return e.scale_a == ScaleMode::vector || e.scale_b == ScaleMode::vector || e.bias == Bias::column;
 }
 
 /// Rows of B that follow each other in a tile of gated products: so many of the gate, then as many of "up".
@@ -81,11 +82,10 @@ SLUICE_HD constexpr int outputs_of(const Epilogue& e, int rows) {
   return e.gated ? rows / 2 : rows;
 }
 
-/// Few registers and instructions an element: no bias of columns, of C only what is 16 bits. The store loops
-/// of light epilogues are unrolled; those of heavy ones are not (docs/findings/heavy-epilogues.md).
+/// Few registers and instructions an element: of C only what is 16 bits, no division. The store loops of
+/// light epilogues are unrolled; those of heavy ones are not (docs/findings/heavy-epilogues.md).
 SLUICE_HD constexpr bool is_light(const Epilogue& e) {
-  return e.bias != Bias::column && !(e.residual && e.c_type == DType::fp32) &&
-         (e.activation == Activation::none || e.activation == Activation::relu);
+  return !(e.residual && e.c_type == DType::fp32) && e.activation != Activation::silu;
 }
 
 SLUICE_HD constexpr const char* name_of(ScaleMode mode) {

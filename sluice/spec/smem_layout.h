@@ -103,19 +103,22 @@ SLUICE_HD constexpr int scale_offset(const KernelConfig& c, int stage) {
   return exchange_offset(c, kMathGroups) + stage * scale_slot_bytes(c);
 }
 
-/// One math group's scales of its rows and of the columns that it stores, where they are vectors
-/// (device/epilogue/scale_vectors.cuh).
-SLUICE_HD constexpr int scale_vector_bytes(const KernelConfig& c) {
+/// One math group's scales of its rows and of the columns that it stores, where they are vectors, and the
+/// bias of those columns (device/epilogue/epilogue_vectors.cuh).
+SLUICE_HD constexpr int bias_bytes(const KernelConfig& c) {
+  return c.epilogue.bias == Bias::column ? own_columns(c) * bytes_of(c.epilogue.bias_type) : 0;
+}
+SLUICE_HD constexpr int epilogue_vector_bytes(const KernelConfig& c) {
   const int rows = c.epilogue.scale_a == ScaleMode::vector ? group_rows(c) : 0;
   const int columns = c.epilogue.scale_b == ScaleMode::vector ? own_columns(c) : 0;
-  return 4 * (rows + columns);
+  return 4 * (rows + columns) + bias_bytes(c);
 }
-SLUICE_HD constexpr int scale_vector_offset(const KernelConfig& c, int group) {
-  return scale_offset(c, c.stages) + group * scale_vector_bytes(c);
+SLUICE_HD constexpr int epilogue_vector_offset(const KernelConfig& c, int group) {
+  return scale_offset(c, c.stages) + group * epilogue_vector_bytes(c);
 }
 
 SLUICE_HD constexpr int barrier_offset(const KernelConfig& c) {
-  return scale_vector_offset(c, kMathGroups);
+  return epilogue_vector_offset(c, kMathGroups);
 }
 
 /// full[stages], empty[stages], turn[2], sums_full[2], sums_empty[2]

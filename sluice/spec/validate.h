@@ -103,7 +103,7 @@ SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
   if (c.combine == Combine::last_arriver && sum_registers(c) > 144)
     return "more than 144 sums a thread leave no room to add up the slots of a split: narrow tile.n";
   if (accumulator_registers(c) > 192 && !is_light(c.epilogue))
-    return "more than 192 accumulator registers leave no room for an epilogue with operands: narrow tile.n";
+    return "more than 192 accumulator registers leave no room for a heavy epilogue: narrow tile.n";
   if (accumulator_registers(c) > 176 && c.epilogue.residual)
     return "more than 176 accumulator registers leave no room for a residual: narrow tile.n";
   if (accumulator_registers(c) > 176 && c.epilogue.gated &&

@@ -8,11 +8,12 @@
 //   out: a scale of D (one load and one multiplication); strides (rows are read in whole 128-byte lines
 //   whatever their distance); scales per tensor (two
 //        scalar loads a thread), relu (one instruction) and the types of bias and C beyond their width.
-// A vector of scales takes shared memory and a multiplication for each sum; a bias, a residual, gelu or silu
-// takes an epilogue out of the light ones (spec/epilogue.h is_light), which also rules some tiles out, and a
-// residual adds bytes of HBM. Each may move the best tile. Adding a field that every record must have makes
-// old ones unreadable: raise kRecordVersion (record.h). `bias`, `adding` and `gated` are left out of records
-// where they are none, so they did not.
+// A vector of scales takes shared memory and a multiplication for each sum, a bias the same and an addition;
+// silu or a residual in fp32 takes an epilogue out of the light ones (spec/epilogue.h is_light), which also
+// rules some tiles out; gelu is a dozen instructions an element, and a residual adds bytes of HBM. Each may
+// move the best tile. Adding a field that every record must have makes old ones unreadable: raise
+// kRecordVersion (record.h). `bias`, `adding` and `gated` are left out of records where they are none, so
+// they did not.
 #pragma once
 
 #include <compare>

@@ -75,10 +75,10 @@ class Machine {
   }
 
   void stage_vectors(const Tile& own) {
-    if (has_scale_vectors(config().epilogue)) record({.kind = StepKind::stage_vectors, .tile = own});
+    if (stages_vectors(config().epilogue)) record({.kind = StepKind::stage_vectors, .tile = own});
   }
   void wait_vectors() {
-    if (has_scale_vectors(config().epilogue)) record({.kind = StepKind::wait_vectors});
+    if (stages_vectors(config().epilogue)) record({.kind = StepKind::wait_vectors});
   }
 
   void begin_tile(int k_tiles) { record({.kind = StepKind::begin_tile, .count = k_tiles}); }
@@ -163,9 +163,9 @@ class Machine {
     if (config().store == StorePath::tma && is_elected()) record({.kind = StepKind::wait_store});
   }
   void store_direct(const Tile& tile) {
-    if (has_scale_vectors(config().epilogue)) group_sync();
+    if (stages_vectors(config().epilogue)) group_sync();
     record({.kind = StepKind::store_direct, .adds = adds(config().epilogue), .tile = tile});
-    if (has_scale_vectors(config().epilogue)) group_sync();
+    if (stages_vectors(config().epilogue)) group_sync();
   }
 
  protected:

@@ -13,7 +13,7 @@ namespace sluice::twin {
 Simulator::Simulator(const ClusterProgram& program) : scenario_(program.scenario), program_(program) {
   const KernelConfig& c = scenario_.config;
   slices_ = c.cluster.n + c.cluster.m;
-  agent_words_ = has_scale_vectors(c.epilogue) ? 4 : 3;
+  agent_words_ = stages_vectors(c.epilogue) ? 4 : 3;
   empty_word_ = 2 * c.stages;
   turn_word_ = 4 * c.stages;
   sync_word_ = turn_word_ + 2 * kMathGroups;

@@ -21,7 +21,7 @@ std::optional<Failure> Simulator::do_vectors(State& s, int agent, const Step& st
 }
 
 std::optional<Failure> Simulator::check_vectors(State& s, int agent, const Step& store) const {
-  if (!has_scale_vectors(scenario_.config.epilogue)) return std::nullopt;
+  if (!stages_vectors(scenario_.config.epilogue)) return std::nullopt;
   const int first = agent - agent_at(scenario_, agent).warp;
   for (int peer = first; peer < first + scenario_.warps_per_group; ++peer) {
     const u32 word = vectors(s, peer);

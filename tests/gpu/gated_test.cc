@@ -2,7 +2,7 @@
 // Gated products and scales of D on the GPU: every schedule, store, split and type, at the numbers of tokens
 // that models have, exact to the bit; SwiGLU within its bound; and a scale of D against the quantiser that it
 // replaces. Verifier poisons D and guards all else. To see it fail: give plain/copier.cuh rows in groups of
-// eight, or leave out the second half in ScaleVectors::stage.
+// eight, or leave out the second half in EpilogueVectors::stage.
 #include <sluice/quantize.h>
 
 #include <algorithm>

@@ -33,7 +33,7 @@ std::vector<Block> blocks_of(const KernelConfig& c) {
   for (int stage = 0; stage < c.stages; ++stage)
     blocks.push_back({scale_offset(c, stage), scale_slot_bytes(c), 4});
   for (int group = 0; group < kMathGroups; ++group)
-    blocks.push_back({scale_vector_offset(c, group), scale_vector_bytes(c), 8});  // read in pairs
+    blocks.push_back({epilogue_vector_offset(c, group), epilogue_vector_bytes(c), 8});  // read in pairs
   for (int barrier = 0; barrier < barrier_count(c); ++barrier)
     blocks.push_back({barrier_offset(c) + 8 * barrier, 8, 8});
   return blocks;

@@ -63,8 +63,8 @@ struct ElementWise {
     if constexpr (kEpilogue.scale_d != ScaleMode::none) multiplier = 1.0f / scales.d;
   }
 
-  // In gemm.cuh scale vectors come from shared memory (scale_vectors.cuh); sum_parts.cuh, which has few sums
-  // a thread and no products to hide behind, reads them here.
+  // In gemm.cuh scale vectors come from shared memory (epilogue_vectors.cuh); sum_parts.cuh, which has few
+  // sums a thread and no products to hide behind, reads them here.
 
   /// The factor of one row: read once for all columns of a fragment.
   SLUICE_DEVICE float row_scale(int row) const {

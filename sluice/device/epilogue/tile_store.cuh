@@ -5,9 +5,9 @@
 
 #include <sluice/spec/work_split.h>
 #include <sluice/device/epilogue/direct_store.cuh>
+#include <sluice/device/epilogue/epilogue_vectors.cuh>
 #include <sluice/device/epilogue/fragment_store.cuh>
 #include <sluice/device/epilogue/residual.cuh>
-#include <sluice/device/epilogue/scale_vectors.cuh>
 #include <sluice/device/math/wgmma_ss.cuh>
 #include <sluice/device/optional_member.cuh>
 
@@ -45,7 +45,7 @@ struct TileStore {
   const GemmParams& params;
   const ElementWise<kConfig.epilogue>& ops;
   const Accumulator<waves(kConfig), kConfig.tile.n>& sums;
-  ScaleVectors<kConfig> vectors;
+  EpilogueVectors<kConfig> vectors;
   const Optional<RowBias<kConfig>::kUsed, RowBias<kConfig>>& row_bias;
   int group_row;  // first row of the CTA's tile that the group works on
 
@@ -66,7 +66,7 @@ struct TileStore {
         for (int i = 0; i < kAhead; ++i) rows.read(i * 8, residuals[i]);
       }
 #pragma unroll
-      for (int i = 0; i < kAhead; ++i) read_columns(tile, at.column + (first + i) * 8, &operands[kSides * i]);
+      for (int i = 0; i < kAhead; ++i) read_columns(at.column + (first + i) * 8, &operands[kSides * i]);
 #pragma unroll
       for (int i = 0; i < kAhead; i += kStep) {
         FragmentPairs pairs[kStep];
@@ -116,7 +116,7 @@ struct TileStore {
   }
   SLUICE_DEVICE RowScales row_scales(int wave) const {
     RowScales rows{ops.tensor_scale, ops.tensor_scale};
-    if constexpr (ScaleVectors<kConfig>::kRows) {
+    if constexpr (EpilogueVectors<kConfig>::kRows) {
       const RowScales staged = vectors.rows(fragment_row(wave) - group_row);
       rows = {ops.tensor_scale * staged.upper, ops.tensor_scale * staged.lower};
     }
@@ -125,13 +125,13 @@ struct TileStore {
   }
   /// This thread's operands in the group of 8 columns of D that begins at `column` of those of the tile: of
   /// each side.
-  SLUICE_DEVICE void read_columns(const Tile& tile, int column, ColumnPair* operands) const {
+  SLUICE_DEVICE void read_columns(int column, ColumnPair* operands) const {
 #pragma unroll
     for (int side = 0; side < kSides; ++side) {
-      const int of_side = side == 0 ? 0 : params.n / 2;
-      ColumnPair pair{.bias = ops.column_bias(first_output(tile) + fragment_column(column) + of_side)};
-      if constexpr (ScaleVectors<kConfig>::kColumns)
-        pair.scale = vectors.columns(fragment_column(column) + side * own_outputs(kConfig));
+      const int staged = fragment_column(column) + side * own_outputs(kConfig);
+      ColumnPair pair;
+      if constexpr (EpilogueVectors<kConfig>::kColumns) pair.scale = vectors.columns(staged);
+      if constexpr (EpilogueVectors<kConfig>::kBias) pair.bias = vectors.bias(staged);
       operands[side] = pair;
     }
   }
@@ -161,7 +161,7 @@ struct TileStore {
   SLUICE_DEVICE void store_group(const Tile& tile, const GroupAt& at, const RowScales& scales) const {
     FragmentPairs pairs[1];
     ColumnPair operands[kSides];
-    read_columns(tile, at.column, operands);
+    read_columns(at.column, operands);
     Residuals residuals;
     if constexpr (kResidual) residual_rows(tile, at, 8).read(0, residuals);
     epilogue<1>(pairs, at, scales, operands, &residuals);

@@ -7,9 +7,9 @@
 
 namespace sluice::ptx {
 
-/// One fp32 at `from`, or a zero, for which `from` is not read.
-SLUICE_DEVICE void copy_async(u32 to, const float* from, bool inside) {
-  asm volatile("cp.async.ca.shared::cta.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(inside ? 4 : 0)
+/// A word: `bytes` of 0..4 are read at `from`, a multiple of 4, and the rest of the word becomes zeros.
+SLUICE_DEVICE void copy_4_bytes(u32 to, const void* from, u32 bytes) {
+  asm volatile("cp.async.ca.shared::cta.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(bytes)
                : "memory");
 }
 // An L2 policy: lines that nobody will read again are the first to go.

@@ -33,6 +33,9 @@ SLUICE_DEVICE void stmatrix_x2_trans(u32 row_address, u32 v0, u32 v1) {
 SLUICE_DEVICE void store_shared_u16(u32 address, u16 value) {
   asm volatile("st.shared::cta.u16 [%0], %1;" ::"r"(address), "h"(value) : "memory");
 }
+SLUICE_DEVICE void store_shared_u32(u32 address, u32 value) {
+  asm volatile("st.shared::cta.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
+}
 SLUICE_DEVICE void store_shared(u32 address, float value) {
   asm volatile("st.shared::cta.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
 }

@@ -56,10 +56,10 @@ struct CostConstants {
   double epilogue_clocks_per_chunk =
       106.9;  // of 128, 64 or 32 bytes of a row of D: wait, fence, barrier, store
   double epilogue_clocks_per_element = 2.798;
-  double bias_clocks_per_element = 2;
+  double bias_clocks_per_element = 0.3;
   double scale_clocks_per_element = 1;  // for each vector: a product, or its way through shared memory
   double residual_clocks_per_element = 3;
-  double gelu_clocks_per_element = 36;
+  double gelu_clocks_per_element = 15;
   double silu_clocks_per_element = 14;
   double fp32_output_weight = 1.5;
   double direct_store_weight = 3;

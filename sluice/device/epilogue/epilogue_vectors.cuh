@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// A scale for each row of A, and a scale and a bias for each column of D, for one math group's part of a
+// tile: copied into shared memory while the products run, read from there by the epilogue. Read from global
+// memory where they are needed, each would cost the way from L2 (docs/findings/heavy-epilogues.md). Buffer of
+// a group: [rows of the group] [columns that it stores], fp32, of what is a vector, then the bias of the
+// columns as it lies in memory; of gated products the columns of the gate, then those of "up".
+#pragma once
+
+#include <sluice/spec/params.h>
+#include <sluice/spec/smem_layout.h>
+#include <sluice/device/epilogue/element_wise.cuh>
+#include <sluice/device/ptx/async_copy.cuh>
+#include <sluice/device/ptx/shared.cuh>
+
+namespace sluice {
+
+template <KernelConfig kConfig>
+struct EpilogueVectors {
+  static constexpr bool kRows = kConfig.epilogue.scale_a == ScaleMode::vector;
+  static constexpr bool kColumns = kConfig.epilogue.scale_b == ScaleMode::vector;
+  static constexpr bool kBias = kConfig.epilogue.bias == Bias::column;
+  static constexpr DType kBiasType = kConfig.epilogue.bias_type;
+
+  u32 buffer;
+  int thread;  // in the warpgroup
+
+  /// Begins the copies; `row`, `column`: of the product, the group's first ones. Past the edges come zeros,
+  /// and for scales with alpha = 0.
+  SLUICE_DEVICE void stage(const GemmParams& params, int row, int column) const {
+    const bool scaled = params.alpha != 0.0f;
+    if constexpr (kRows) copy<group_rows(kConfig)>(buffer, params.scale_a, row, scaled ? params.m : 0);
+    if constexpr (kColumns) {
+      const auto copy_side = [&](int side, int first, int begin, int end) {
+        copy<kSideColumns>(columns_buffer() + 4 * side * kSideColumns, params.scale_b + begin, first,
+                           scaled ? end : 0);
+      };
+      for_each_side(params, column, copy_side);
+    }
+    if constexpr (kBias) {
+      const auto copy_side = [&](int side, int first, int begin, int end) {
+        copy_bias(side * kSideColumns, static_cast<const u8*>(params.bias) + i64{begin} * kBiasBytes, first,
+                  end);
+      };
+      for_each_side(params, column, copy_side);
+    }
+  }
+  /// `row`: in the group. Its scale and that of the row 8 below.
+  SLUICE_DEVICE RowScales rows(int row) const {
+    return {ptx::load_shared(buffer + 4 * row), ptx::load_shared(buffer + 4 * (row + 8))};
+  }
+  /// `column`: in the group's columns, even. Its scale and that of the next.
+  SLUICE_DEVICE Pair columns(int column) const {
+    Pair pair;
+    ptx::load_shared_v2(columns_buffer() + 4 * column, pair.x, pair.y);
+    return pair;
+  }
+  /// The same of the bias.
+  SLUICE_DEVICE Pair bias(int column) const {
+    const u32 at = bias_buffer() + kBiasBytes * column;
+    if constexpr (kBiasType != DType::fp32) return unpack_16bit<kBiasType>(ptx::load_shared_u32(at));
+    Pair pair;
+    ptx::load_shared_v2(at, pair.x, pair.y);
+    return pair;
+  }
+
+ private:
+  static constexpr bool kGated = kConfig.epilogue.gated;
+  static constexpr int kSideColumns = own_outputs(kConfig);  // of the gate, or of all
+  static constexpr int kBiasBytes = bytes_of(kBiasType);
+
+  SLUICE_DEVICE u32 columns_buffer() const { return buffer + (kRows ? 4 * group_rows(kConfig) : 0); }
+  SLUICE_DEVICE u32 bias_buffer() const {
+    return buffer + epilogue_vector_bytes(kConfig) - bias_bytes(kConfig);
+  }
+
+  /// f(side, the group's first column of it, where the side begins in a vector of n, its columns).
+  template <class F>
+  static SLUICE_DEVICE void for_each_side(const GemmParams& params, int column, const F& f) {
+    if constexpr (kGated) {
+      const int half = params.n / 2;
+      f(0, column / 2, 0, half);
+      f(1, column / 2, half, half);
+    } else {
+      f(0, column, 0, params.n);
+    }
+  }
+  template <int kCount>
+  SLUICE_DEVICE void copy(u32 to, const float* vector, int first, int end) const {
+#pragma unroll
+    for (int begin = 0; begin < kCount; begin += kWarpgroupThreads) {
+      const int i = begin + thread;
+      if (i < kCount) ptx::copy_4_bytes(to + 4 * i, vector + first + i, first + i < end ? 4 : 0);
+    }
+  }
+  /// Words of one fp32 or two 16-bit values, of which the last may be half of one. `to`: column of the
+  /// buffer. A 16-bit bias that does not begin at a word comes value by value: nobody has one for speed.
+  SLUICE_DEVICE void copy_bias(int to, const u8* bias, int first, int end) const {
+    constexpr int kInWord = 4 / kBiasBytes, kWords = kSideColumns / kInWord;
+    const bool in_words = reinterpret_cast<u64>(bias) % 4 == 0;
+#pragma unroll
+    for (int begin = 0; begin < kWords; begin += kWarpgroupThreads) {
+      const int word = begin + thread, column = first + word * kInWord;
+      if (word >= kWords) break;
+      const u32 at = bias_buffer() + kBiasBytes * to + 4 * word;
+      const int count = min(max(end - column, 0), kInWord);
+      if (kBiasBytes == 4 || in_words) {
+        ptx::copy_4_bytes(at, bias + i64{column} * kBiasBytes, kBiasBytes * count);
+      } else if constexpr (kBiasBytes == 2) {
+        const float low = count > 0 ? load_element<kBiasType>(bias, column) : 0.0f;
+        const float high = count > 1 ? load_element<kBiasType>(bias, column + 1) : 0.0f;
+        ptx::store_shared_u32(at, pack_16bit<kBiasType>(low, high));
+      }
+    }
+  }
+};
+
+}  // namespace sluice
