@@ -19,7 +19,8 @@ MODULES = [
     ("sluice.torch.nn", ["torch/nn.py", "torch/packed_linear.py"]),
     ("sluice.torch.deep_gemm", ["torch/deep_gemm.py"]),
 ]
-HIDDEN = {"number_of", "size_of", "mixed_product", "permuted", "LinearFunction", "check_width", "check_permutation"}
+HIDDEN = {"number_of", "size_of", "mixed_product", "permuted", "LinearFunction", "check_width", "check_permutation",
+          "check_quantized"}
 
 
 def signature(node: ast.FunctionDef, prefix: str, is_method: bool) -> str:

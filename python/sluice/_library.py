@@ -4,12 +4,13 @@ include/sluice/c_api.h; tests/python/test_library.py holds them to its text."""
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import os
 import pathlib
 from ctypes import POINTER, c_char_p, c_double, c_int32, c_int64, c_void_p
+from typing import Callable, NoReturn
 
 from . import errors
+from ._arguments import choice_of
 
 C_ABI = 7
 HERE = pathlib.Path(__file__).resolve().parent
@@ -128,18 +129,6 @@ def tool_path() -> pathlib.Path:
     return pathlib.Path(given) if given else HERE / "bin" / "sluice"
 
 
-def _point_at_nvrtc_wheel() -> None:
-    """NVRTC of a PyPI wheel is found where no toolkit is installed and nobody has said otherwise."""
-    if "SLUICE_NVRTC" in os.environ or pathlib.Path("/usr/local/cuda").exists():
-        return
-    spec = importlib.util.find_spec("nvidia")
-    for folder in (spec.submodule_search_locations or []) if spec else []:
-        for place in ("cu13/lib", "cuda_nvrtc/lib"):
-            if any(pathlib.Path(folder, place).glob("libnvrtc.so*")):
-                os.environ["SLUICE_NVRTC"] = str(pathlib.Path(folder).parent)
-                return
-
-
 def _check(status: int, function, arguments) -> int:
     if status != 0:
         raise errors.BY_STATUS[status - 1](lib.sluice_error_message().decode(errors="replace"))
@@ -147,7 +136,6 @@ def _check(status: int, function, arguments) -> int:
 
 
 def _load() -> ctypes.CDLL:
-    _point_at_nvrtc_wheel()
     path = library_path()
     try:
         loaded = ctypes.CDLL(str(path))
@@ -170,8 +158,29 @@ def _load() -> ctypes.CDLL:
 lib = _load()
 
 
-def default_device(ordinal: int) -> c_void_p:
+def default_device(ordinal: object) -> c_void_p:
     """The process's handle of a GPU; never closed."""
+    if ordinal is None:
+        raise errors.InvalidType("device = None must be the number of a GPU: pass 0 for the first")
     handle = c_void_p()
-    lib.sluice_device_default(ordinal, ctypes.byref(handle))
+    lib.sluice_device_default(choice_of("device", ordinal), ctypes.byref(handle))
     return handle
+
+
+class Handle:
+    """What the C interface made and frees: once, when the last object that has this one is gone. It cannot be copied, so
+    what has it says what a copy of it is. ``_as_parameter_`` is what ctypes hands over; empty until it is filled."""
+
+    __slots__ = ("_as_parameter_", "_free")
+
+    def __init__(self, free: Callable[[c_void_p], None]) -> None:
+        self._as_parameter_ = c_void_p()
+        self._free = free  # kept, for the module's names are gone while the interpreter ends
+
+    def __del__(self) -> None:
+        pointer, self._as_parameter_ = self._as_parameter_, c_void_p()
+        if pointer:
+            self._free(pointer)
+
+    def __reduce__(self) -> NoReturn:
+        raise errors.InvalidType("a handle of libsluice_c cannot be copied or pickled: copy what it was made of")

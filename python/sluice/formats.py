@@ -7,14 +7,16 @@ import dataclasses
 from typing import Optional
 
 from . import errors
+from ._arguments import entry, integer, shown, size_of, switch_of
 from ._library import MixedProblemStruct, PackedNumbersStruct, WeightFormatStruct, lib
-from .problems import ACTIVATIONS, DTYPES, SCALES, number_of, size_of
+from .problems import ACTIVATIONS, DTYPES, SCALES, number_of
 
 WEIGHT_TYPES = ("uint4", "int8", "e4m3")
 ORDERS = ("half", "byte")
 CODE_BITS = {"uint4": 4, "int8": 8, "e4m3": 8}
 
 
+@entry
 @dataclasses.dataclass(frozen=True)
 class WeightFormat:
     """How weights are packed: ``W = scale * (code - zero)``, a scale for each ``group`` (32, 64, 128; 0 is all of k).
@@ -32,13 +34,11 @@ class WeightFormat:
 
     def struct(self) -> WeightFormatStruct:
         """As the C interface has it. Raises ``InvalidArgument`` for a name that is none."""
-        if not isinstance(self.zeros, bool):
-            raise errors.InvalidArgument(f"zeros = {self.zeros!r} must be True or False")
         group = size_of("group", self.group)
         if not 0 <= group < 2**15:
             raise errors.InvalidConfig(f"group = {group}: group must be 32, 64, 128, or 0 for one scale a row")
         return WeightFormatStruct(type=number_of("type", self.type, WEIGHT_TYPES), group=group,
-                                  scale=number_of("scale", self.scale, DTYPES), zeros=int(self.zeros),
+                                  scale=number_of("scale", self.scale, DTYPES), zeros=switch_of("zeros", self.zeros),
                                   order=number_of("order", self.order, ORDERS))
 
     @property
@@ -49,13 +49,15 @@ class WeightFormat:
 
     @classmethod
     def from_number(cls, number: int) -> "WeightFormat":
+        number = integer("number", number)
         try:
             made = cls(WEIGHT_TYPES[number & 15], number >> 16, DTYPES[number >> 4 & 15], bool(number >> 8 & 1),
                        ORDERS[number >> 9 & 1])
-        except IndexError:
-            made = None
-        if made is None or made.number != number:
-            raise errors.InvalidArgument(f"{number} is no weight format of this version: it was written by another one, or is "
+            known = made.number == number
+        except (IndexError, errors.Error):
+            known = False
+        if not known:
+            raise errors.InvalidArgument(f"{shown(number)} is no weight format of this version: it was written by another one, or is "
                                          "something else")
         return made
 
@@ -66,6 +68,7 @@ class WeightFormat:
         return PackedNumbers(**{name: getattr(found, name) for name, _ in PackedNumbersStruct._fields_})
 
 
+@entry
 @dataclasses.dataclass(frozen=True)
 class PackedNumbers:
     """Bytes of a blob (docs/packing.md): ``strips`` of 64 rows, in each ``tiles`` of 128 k, then the row part if ``group`` is
@@ -83,6 +86,7 @@ class PackedNumbers:
     stored_bits: float
 
 
+@entry
 @dataclasses.dataclass(frozen=True)
 class MixedProblem:
     """``D = act(scale_x * X W^T + bias)``: X m x k in 16 bits or e4m3, W n x k packed, D m x n.
@@ -107,7 +111,7 @@ class MixedProblem:
     def struct(self) -> MixedProblemStruct:
         """As the C interface has it. Raises ``InvalidArgument`` for a name that is none."""
         if not isinstance(self.weights, WeightFormat):
-            raise errors.InvalidArgument(f"weights = {self.weights!r} must be a sluice.WeightFormat, as packed.format is")
+            raise errors.InvalidArgument(f"weights = {shown(self.weights)} must be a sluice.WeightFormat, as packed.format is")
         x = number_of("x", self.x, DTYPES)
         output = self.d if self.d is not None else "bf16" if DTYPES[x] == "e4m3" else DTYPES[x]
         return MixedProblemStruct(

@@ -9,12 +9,13 @@ import sys
 from typing import Any, NamedTuple, Optional, Tuple, Union
 
 from . import errors
+from ._arguments import check_one_of, check_span, entry, integer, shown
 from .formats import CODE_BITS, MixedProblem, WeightFormat
 from .problems import DTYPES, number_of
 from .weights import QuantizedWeights, quantize_groups
-from .weights._arrays import Array, check_matrix, check_shape, check_type, library_of, type_of
-from .weights._groups import group_count, group_parts, group_view, integer
-from .weights.canonical import SCALE_TYPES, check_permutation, check_width
+from .weights._arrays import Array, check_given, check_matrix, check_shape, check_type, library_of, type_of
+from .weights._groups import group_count, group_parts, group_view
+from .weights.canonical import SCALE_TYPES, check_permutation, check_quantized, check_width
 
 _GROUPS = (0, 32, 64, 128)
 _E4M3_MAX = 448.0
@@ -28,6 +29,7 @@ class Unpacked(NamedTuple):
     zeros: Optional[Array]
 
 
+@entry
 @dataclasses.dataclass(frozen=True, eq=False)
 class PackedWeights:
     """n x k weights (outputs x what is summed over) in one blob: ``D = X[:, permutation] @ W.T``.
@@ -47,6 +49,9 @@ class PackedWeights:
 
     def __post_init__(self) -> None:
         library_of(blob=self.blob, permutation=self.permutation)
+        if not isinstance(self.format, WeightFormat):
+            raise errors.InvalidType(f"format = {shown(self.format)} must be a sluice.WeightFormat, as that of other packed "
+                                     "weights is")
         wanted = self.format.numbers(self.n, self.k).blob_bytes
         check_type("blob", self.blob, ("uint8",), "it is bytes")
         if tuple(self.blob.shape) != (wanted,):
@@ -156,13 +161,13 @@ def _readable(name: str, array: Array) -> Array:
 
 
 def _check_slice(what: str, start: int, stop: int, size: int, unit: int) -> None:
-    if not 0 <= integer("start", start) < integer("stop", stop) <= size:
-        raise errors.InvalidSize(f"{what} {start} to {stop} must lie in 0 to {size} and hold at least one")
+    check_span(what, start, stop, size)
     if start % unit or (stop % unit and stop != size):
         raise errors.InvalidSize(f"{what} {start} to {stop} cut a tile: both must be multiples of {unit}, or the end be {size}; "
                                  "slice the QuantizedWeights (rows, columns) and pack the parts")
 
 
+@entry
 def pack(codes: Array, scales: Array, zeros: Optional[Array] = None, *, type: str = "uint4",  # noqa: A002
          group: int = 128, permutation: Optional[Array] = None, order: str = "half",
          width: Optional[int] = None) -> PackedWeights:
@@ -176,6 +181,7 @@ def pack(codes: Array, scales: Array, zeros: Optional[Array] = None, *, type: st
     from . import _binding
 
     library = library_of(codes=codes, scales=scales, zeros=zeros, permutation=permutation)
+    check_given("codes", codes)
     if len(codes.shape) != 2:
         raise errors.InvalidSize(f"codes has shape {tuple(codes.shape)} and must have two dimensions, n x k")
     check_type("scales", scales, SCALE_TYPES, "convert them")
@@ -192,8 +198,10 @@ def pack(codes: Array, scales: Array, zeros: Optional[Array] = None, *, type: st
     return PackedWeights(blob, n, k, made, permutation, width)
 
 
+@entry
 def pack_quantized(weights: QuantizedWeights, *, order: str = "half") -> PackedWeights:
     """Of weights in canonical form (``sluice.weights``), 4 or 8 bits, their permutation too. Views are copied for it."""
+    check_quantized(weights)
     library = library_of(codes=weights.codes)
     group = weights.group
     if group not in _GROUPS:
@@ -221,6 +229,7 @@ def _pack_bits(bits: int, name: str, weight: Union[Array, QuantizedWeights], gro
                                           scale_type=scale_type, bits=bits), order=order)
 
 
+@entry
 def pack_int4(weight: Union[Array, QuantizedWeights], group: Optional[int] = None, *, symmetric: Optional[bool] = None,
               scale_type: Optional[str] = None, order: str = "half") -> PackedWeights:
     """Of a float weight, n x k, which is rounded first as ``sluice.weights.quantize_groups`` does (``group`` 128, symmetric and
@@ -229,12 +238,14 @@ def pack_int4(weight: Union[Array, QuantizedWeights], group: Optional[int] = Non
     return _pack_bits(4, "pack_int4", weight, group, symmetric, scale_type, order)
 
 
+@entry
 def pack_int8(weight: Union[Array, QuantizedWeights], group: Optional[int] = None, *, symmetric: Optional[bool] = None,
               scale_type: Optional[str] = None) -> PackedWeights:
     """The same in 8 bits, for 16-bit tokens."""
     return _pack_bits(8, "pack_int8", weight, group, symmetric, scale_type)
 
 
+@entry
 def pack_e4m3(weight: Array, group: int = 128, *, scale_type: Optional[str] = None) -> PackedWeights:
     """Of a float weight, n x k, rounded to float8_e4m3fn with ``scale = max|w| / 448`` for each group, rounded to
     ``scale_type`` (the weight's own) before it is used. torch tensors; weights that are e4m3 already go to ``pack``."""
@@ -246,9 +257,8 @@ def pack_e4m3(weight: Array, group: int = 128, *, scale_type: Optional[str] = No
                                  "sluice.pack(..., type='e4m3')")
     if integer("group", group) not in _GROUPS:
         raise errors.InvalidConfig(f"group = {group}: it must be 32, 64, 128 or 0 (all of k)")
-    scale_type = scale_type or type_of(weight)
-    if scale_type not in SCALE_TYPES:
-        raise errors.InvalidArgument(f"scale_type = {scale_type!r} must be one of {', '.join(SCALE_TYPES)}")
+    scale_type = type_of(weight) if scale_type is None else scale_type
+    check_one_of("scale_type", scale_type, SCALE_TYPES)
     weight = library.plain(weight)
     n, k = weight.shape
     values = library.contiguous(library.cast(weight, "fp32"))

@@ -4,25 +4,41 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import Iterable, NamedTuple, Optional, Sequence, Union
+from typing import Any, Iterable, NamedTuple, NoReturn, Optional, Sequence, Type, TypeVar, Union
 
 from . import errors
-from ._library import (ChoicesStruct, CompiledStruct, HoldingsStruct, MixedChoicesStruct, MixedProblemStruct, OptionsStruct,
-                       ProblemStruct, default_device, lib)
+from ._arguments import choice_of, choices_of, entry, integer, list_of, name_of, path_of, shown, switch_of
+from ._library import (ChoicesStruct, CompiledStruct, Handle, HoldingsStruct, MixedChoicesStruct, MixedProblemStruct,
+                       OptionsStruct, ProblemStruct, default_device, lib)
 from .formats import MixedProblem, WeightFormat
 from .problems import DTYPES, Problem, number_of
 
 
+@entry
 class Plan:
-    """Everything decided about one problem: made by ``plan()`` or ``mixed_plan()``, immutable."""
+    """Everything decided about one problem: made by ``plan()`` or ``mixed_plan()``, immutable. A copy is the same object.
+    It cannot be pickled, for the tuning records and the GPU it was made with may differ elsewhere: pickle its ``problem``."""
 
-    def __init__(self, handle: ctypes.c_void_p, problem: Union[Problem, MixedProblem]) -> None:
-        self._handle = handle
-        self.problem = problem
+    __slots__ = ("_handle", "_problem", "__weakref__")
 
-    def __del__(self) -> None:
-        if lib is not None and getattr(self, "_handle", None):  # None while the interpreter ends
-            lib.sluice_plan_free(self._handle)
+    def __init__(self, handle: Handle, problem: Union[Problem, MixedProblem]) -> None:
+        if not isinstance(handle, Handle):
+            raise errors.InvalidType("a Plan is made by sluice.plan() or sluice.mixed_plan()")
+        self._handle, self._problem = handle, problem
+
+    def __copy__(self) -> "Plan":
+        return self
+
+    def __deepcopy__(self, memo: Any) -> "Plan":
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise errors.InvalidType("a Plan cannot be pickled: pickle plan.problem, and call sluice.plan() of it where it is read")
+
+    @property
+    def problem(self) -> Union[Problem, MixedProblem]:
+        """What it is a plan of."""
+        return self._problem
 
     @property
     def text(self) -> str:
@@ -63,29 +79,28 @@ class Plan:
         return self.text
 
 
-def _choices(schedule: Optional[str], tile: Optional[Sequence[int]], cluster: Optional[Sequence[int]],
-             store: Optional[str], raster: Optional[str], combine: Optional[str],
-             numbering: Optional[str], numbers: dict[str, Optional[int]],
-             ignore_records: bool) -> ChoicesStruct:
-    def name(text: Optional[str]) -> Optional[bytes]:
-        return None if text is None else str(text).encode()
-
-    def part(what: str, values: Optional[Sequence[int]], counts: tuple[int, ...]) -> list[int]:
-        if values is None:
-            return [-1] * counts[-1]
-        if len(values) not in counts:
-            raise errors.InvalidArgument(f"{what} = {values!r} must have {' or '.join(map(str, counts))} numbers")
-        return [int(value) for value in values] + [-1] * (counts[-1] - len(values))
-
-    tile_m, tile_n = part("tile", tile, (2,))
-    cluster_m, cluster_n, cluster_k = part("cluster", cluster, (2, 3))
-    return ChoicesStruct(
-        schedule=name(schedule), store=name(store), raster=name(raster), combine=name(combine),
-        numbering=name(numbering), tile_m=tile_m, tile_n=tile_n,
-        cluster_m=cluster_m, cluster_n=cluster_n, cluster_k=cluster_k, ignore_records=int(ignore_records),
-        **{key: -1 if value is None else int(value) for key, value in numbers.items()})
+_Kind = TypeVar("_Kind", Problem, MixedProblem)
 
 
+def _problem_of(call: str, kind: Type[_Kind], problem: object, fields: dict[str, Any]) -> _Kind:
+    if problem is None:
+        try:
+            return kind(**fields)
+        except TypeError as error:  # a field that there is not, or one that is missing
+            raise errors.InvalidArgument(f"{call}: {error}") from None
+    if not isinstance(problem, kind):
+        raise errors.InvalidType(f"{call}: problem = {shown(problem)} must be a sluice.{kind.__name__}, and is of type "
+                                 f"{type(problem).__name__}: pass one, or its fields by their names")
+    if fields:
+        raise errors.InvalidArgument(f"{call}: give a {kind.__name__} or its fields ({shown(list(fields))}), not both")
+    return problem
+
+
+def _device_of(device: Optional[int]) -> Optional[ctypes.c_void_p]:
+    return None if device is None else default_device(device)
+
+
+@entry
 def plan(problem: Optional[Problem] = None, *, device: Optional[int] = None, schedule: Optional[str] = None,
          tile: Optional[Sequence[int]] = None, cluster: Optional[Sequence[int]] = None, stages: Optional[int] = None,
          store: Optional[str] = None, raster: Optional[str] = None, raster_group: Optional[int] = None,
@@ -99,22 +114,25 @@ def plan(problem: Optional[Problem] = None, *, device: Optional[int] = None, sch
     ``fields`` are those of ``Problem``; the other arguments overrule the planner as the flags of ``sluice plan`` do.
     With ``swapped=True`` B is multiplied by A, and tile, cluster and raster are meant for that product.
     """
-    if problem is None:
-        try:
-            problem = Problem(**fields)  # type: ignore[arg-type]
-        except TypeError as error:
-            raise errors.InvalidArgument(f"plan: {error}; see sluice.Problem for the fields") from None
-    elif fields:
-        raise errors.InvalidArgument(f"plan: give a Problem or its fields ({', '.join(fields)}), not both")
-    choices = _choices(schedule, tile, cluster, store, raster, combine, numbering,
-                       {"stages": stages, "raster_group": raster_group, "clusters": clusters, "streamed": streamed,
-                        "splits": splits, "workspace_limit": workspace_limit, "swapped": swapped}, ignore_records)
-    handle = ctypes.c_void_p()
-    lib.sluice_plan_create(default_device(device) if device is not None else None, ctypes.byref(problem.struct()),
-                           ctypes.byref(choices), ctypes.byref(handle))
+    problem = _problem_of("plan", Problem, problem, fields)
+    tile_m, tile_n = choices_of("tile", tile, (2,))
+    cluster_m, cluster_n, cluster_k = choices_of("cluster", cluster, (2, 3))
+    choices = ChoicesStruct(
+        schedule=name_of("schedule", schedule), store=name_of("store", store), raster=name_of("raster", raster),
+        combine=name_of("combine", combine), numbering=name_of("numbering", numbering), tile_m=tile_m, tile_n=tile_n,
+        stages=choice_of("stages", stages), cluster_m=cluster_m, cluster_n=cluster_n, cluster_k=cluster_k,
+        raster_group=choice_of("raster_group", raster_group), clusters=choice_of("clusters", clusters),
+        streamed=choice_of("streamed", streamed), splits=choice_of("splits", splits),
+        workspace_limit=choice_of("workspace_limit", workspace_limit, bits=64),
+        ignore_records=switch_of("ignore_records", ignore_records),
+        swapped=-1 if swapped is None else switch_of("swapped", swapped))
+    handle = Handle(lib.sluice_plan_free)
+    lib.sluice_plan_create(_device_of(device), ctypes.byref(problem.struct()), ctypes.byref(choices),
+                           ctypes.byref(handle._as_parameter_))
     return Plan(handle, problem)
 
 
+@entry
 def mixed_plan(problem: Optional[MixedProblem] = None, *, device: Optional[int] = None, token_blocks: Optional[int] = None,
                row_blocks: Optional[int] = None, warps: Optional[int] = None, stages: Optional[int] = None,
                parts: Optional[int] = None, ctas: Optional[int] = None, tokens: Optional[int] = None,
@@ -131,24 +149,19 @@ def mixed_plan(problem: Optional[MixedProblem] = None, *, device: Optional[int] 
     ``k_groups``, ``parts`` and ``stages``. The planner chooses among the kernels that have all that are given. A tuning record of the problem decides where none is given, but with
     ``ignore_records``.
     """
-    if problem is None:
-        try:
-            problem = MixedProblem(**fields)  # type: ignore[arg-type]
-        except TypeError as error:
-            raise errors.InvalidArgument(f"mixed_plan: {error}; see sluice.MixedProblem for the fields") from None
-    elif fields:
-        raise errors.InvalidArgument(f"mixed_plan: give a MixedProblem or its fields ({', '.join(fields)}), not both")
+    problem = _problem_of("mixed_plan", MixedProblem, problem, fields)
     given = {"token_blocks": token_blocks, "row_blocks": row_blocks, "warps": warps, "stages": stages, "parts": parts,
              "ctas": ctas, "tokens": tokens, "cluster_n": cluster_n, "cluster_k": cluster_k, "x_stages": x_stages,
-             "w_stages": w_stages, "tail_parts": tail_parts, "strips": strips, "k_groups": k_groups,
-             "ignore_records": ignore_records}
-    choices = MixedChoicesStruct(**{key: -1 if value is None else int(value) for key, value in given.items()})
-    handle = ctypes.c_void_p()
-    lib.sluice_mixed_plan_create(default_device(device) if device is not None else None, ctypes.byref(problem.struct()),
-                                 ctypes.byref(choices), ctypes.byref(handle))
+             "w_stages": w_stages, "tail_parts": tail_parts, "strips": strips, "k_groups": k_groups}
+    choices = MixedChoicesStruct(**{key: choice_of(key, value) for key, value in given.items()},
+                                 ignore_records=switch_of("ignore_records", ignore_records))
+    handle = Handle(lib.sluice_plan_free)
+    lib.sluice_mixed_plan_create(_device_of(device), ctypes.byref(problem.struct()), ctypes.byref(choices),
+                                 ctypes.byref(handle._as_parameter_))
     return Plan(handle, problem)
 
 
+@entry
 def explain(problem: Union[Problem, MixedProblem, Plan, None] = None, **arguments: object) -> str:
     """The plan's text; arguments as ``plan()``, or as ``mixed_plan()`` for a ``MixedProblem``."""
     if isinstance(problem, Plan):
@@ -169,8 +182,21 @@ class Compiled(NamedTuple):
     failed: int
 
 
-def _items(what: Union[Preparable, Iterable[Preparable]]) -> list[Preparable]:
-    return [what] if isinstance(what, (Problem, MixedProblem, Plan)) else list(what)
+def _item_of(item: object) -> Preparable:
+    if not isinstance(item, (Problem, MixedProblem, Plan)):
+        raise errors.InvalidType(f"what holds {shown(item)}, of type {type(item).__name__}, and must hold problems and plans: pass "
+                                 "sluice.Problem, sluice.MixedProblem or what sluice.plan() gives")
+    return item
+
+
+def _items(what: object) -> list[Preparable]:
+    return [what] if isinstance(what, (Problem, MixedProblem, Plan)) else list_of("what", what, _item_of)
+
+
+def _format_of(what: str, weights: object) -> WeightFormat:
+    if not isinstance(weights, WeightFormat):
+        raise errors.InvalidType(f"{what} = {shown(weights)} must be a sluice.WeightFormat, as packed.format is")
+    return weights
 
 
 def _plan_of(item: Preparable) -> Plan:
@@ -179,6 +205,7 @@ def _plan_of(item: Preparable) -> Plan:
     return mixed_plan(item) if isinstance(item, MixedProblem) else plan(item)
 
 
+@entry
 def compile(what: Union[Preparable, Iterable[Preparable]] = (), *,  # noqa: A001 (the tool's verb)
             quantizers: Iterable[object] = (), packers: Iterable[WeightFormat] = (), cache_dir: Union[str, os.PathLike, None] = None,
             nvrtc: Union[str, os.PathLike, None] = None, jobs: Optional[int] = None) -> Compiled:
@@ -189,23 +216,24 @@ def compile(what: Union[Preparable, Iterable[Preparable]] = (), *,  # noqa: A001
     could not be compiled, ``StorageError`` if the cache cannot be written.
     """
     plans = [_plan_of(item) for item in _items(what)]
-    handles = (ctypes.c_void_p * len(plans))(*[item._handle for item in plans])
-    options = OptionsStruct(
-        cache_dir=None if cache_dir is None else os.fsencode(cache_dir),
-        nvrtc_path=None if nvrtc is None else os.fsencode(nvrtc), records_dir=None, cache_read_only=-1,
-        jobs=-1 if jobs is None else jobs)
+    formats = list_of("packers", packers, lambda weights: _format_of("packers", weights))
+    types = list_of("quantizers", quantizers, lambda dtype: number_of("quantizers", dtype, DTYPES))
+    handles = (ctypes.c_void_p * len(plans))(*[item._handle._as_parameter_.value for item in plans])
+    options = OptionsStruct(cache_dir=path_of("cache_dir", cache_dir), nvrtc_path=path_of("nvrtc", nvrtc), records_dir=None,
+                            cache_read_only=-1, jobs=choice_of("jobs", jobs))
     done = CompiledStruct()
     lib.sluice_compile(handles, len(plans), ctypes.byref(options), ctypes.byref(done))
     counts = [done.compiled, done.already_there, done.failed]
-    for dtype in quantizers:
-        lib.sluice_compile_quantizers(number_of("quantizers", dtype, DTYPES), ctypes.byref(options), ctypes.byref(done))
+    for dtype in types:
+        lib.sluice_compile_quantizers(dtype, ctypes.byref(options), ctypes.byref(done))
         counts = [count + more for count, more in zip(counts, (done.compiled, done.already_there, done.failed))]
-    for weights in packers:
+    for weights in formats:
         lib.sluice_compile_packer(ctypes.byref(weights.struct()), ctypes.byref(options), ctypes.byref(done))
         counts = [count + more for count, more in zip(counts, (done.compiled, done.already_there, done.failed))]
     return Compiled(*counts)
 
 
+@entry
 def prepare(what: Union[Preparable, Iterable[Preparable]], *, device: int = 0) -> None:
     """Makes everything ready on a GPU that calls with such problems need: kernels, compiled in parallel, and where
     sums are split a workspace for a stream that will capture. A ``Plan`` is used as it is from now on, with its choices.
@@ -225,28 +253,41 @@ def prepare(what: Union[Preparable, Iterable[Preparable]], *, device: int = 0) -
             lib.sluice_use_plan(handle, item._handle)
 
 
+@entry
 def prepare_quantizers(dtype: object = "bf16", *, device: int = 0) -> None:
     """Compiles and loads the quantisers of an input type, and keeps a workspace in store for a stream that will capture
     one by tensor. Call it before a CUDA graph is captured."""
     lib.sluice_make_quantizers_ready(default_device(device), number_of("dtype", dtype, DTYPES))
 
 
+@entry
 def prepare_packer(weights: WeightFormat, *, device: int = 0) -> None:
     """Compiles and loads the kernels that pack and unpack weights of a format, for a stream that will capture them."""
-    lib.sluice_make_packer_ready(default_device(device), ctypes.byref(weights.struct()))
+    lib.sluice_make_packer_ready(default_device(device), ctypes.byref(_format_of("weights", weights).struct()))
 
 
+def _stream_of(stream: object) -> int:
+    address = integer("stream", stream)
+    if not 0 <= address < 2**64:
+        raise errors.InvalidArgument(f"stream = {shown(address)} must be the address of a stream, or 0: pass torch's "
+                                     "stream.cuda_stream")
+    return address
+
+
+@entry
 class Workspace:
     """Zeroed device memory in which split sums meet, for callers that do not want the one lent to each stream: one for
     each graph, say. Pass it as ``workspace=`` and keep it as long as a graph that used it."""
 
     def __init__(self, device: int = 0, nbytes: Optional[int] = None) -> None:
-        self._handle = ctypes.c_void_p()
-        lib.sluice_workspace_create(default_device(device), -1 if nbytes is None else nbytes, ctypes.byref(self._handle))
+        handle = Handle(lib.sluice_workspace_free)
+        lib.sluice_workspace_create(default_device(device), choice_of("nbytes", nbytes, bits=64),
+                                    ctypes.byref(handle._as_parameter_))
+        self._handle = handle
 
-    def __del__(self) -> None:
-        if lib is not None and getattr(self, "_handle", None):
-            lib.sluice_workspace_free(self._handle)
+    def __reduce__(self) -> NoReturn:
+        raise errors.InvalidType("a Workspace is memory of a GPU and cannot be copied or pickled: make another, "
+                                 "sluice.Workspace(device, nbytes)")
 
     @property
     def nbytes(self) -> int:
@@ -255,7 +296,7 @@ class Workspace:
     @property
     def address(self) -> int:
         """Of the handle; what the compiled functions take."""
-        return self._handle.value or 0
+        return self._handle._as_parameter_.value or 0
 
     def verify(self) -> None:
         """Waits for the device; raises ``WorkspaceError`` if a counter is not zero."""
@@ -263,14 +304,16 @@ class Workspace:
 
     def reset(self, stream: int = 0) -> None:
         """Zeroes it in stream order; after an aborted kernel."""
-        lib.sluice_workspace_reset(self._handle, ctypes.c_void_p(stream))
+        lib.sluice_workspace_reset(self._handle, ctypes.c_void_p(_stream_of(stream)))
 
 
+@entry
 def verify_workspaces(device: int = 0) -> None:
     """Waits for the device; raises ``WorkspaceError`` if one that was lent to a stream is not clean."""
     lib.sluice_verify_workspaces(default_device(device))
 
 
+@entry
 def reset_workspaces(device: int = 0) -> None:
     """Zeroes those that were lent, and waits; after an aborted kernel."""
     lib.sluice_reset_workspaces(default_device(device))
@@ -284,6 +327,7 @@ class Holdings(NamedTuple):
     workspace_bytes: int
 
 
+@entry
 def holdings(device: int = 0) -> Holdings:
     """Kernels ready by problem, workspaces lent by stream, and the bytes of these and of those in store."""
     found = HoldingsStruct()

@@ -7,6 +7,7 @@ import dataclasses
 from typing import Any, Optional
 
 from . import errors
+from ._arguments import check_array, entry, shown, size_of, switch_of
 from ._library import ProblemStruct
 
 DTYPES = ("bf16", "fp16", "fp32", "e4m3", "e5m2")
@@ -31,28 +32,11 @@ def number_of(what: str, value: object, names: tuple[str, ...]) -> int:
     if text not in names:  # first: a name of ours is no other's alias ("half" is an order too)
         text = ALIASES.get(text, text)
     if text not in names:
-        raise errors.InvalidArgument(f"{what} = {value!r} must be one of {', '.join(names)}")
+        raise errors.InvalidArgument(f"{what} = {shown(value)} must be one of {', '.join(names)}")
     return names.index(text)
 
 
-def _any_order(deterministic: object) -> int:
-    """``deterministic`` as the C interface has it: 1 for False. Raises ``InvalidArgument`` if it is neither."""
-    if not isinstance(deterministic, bool):
-        raise errors.InvalidArgument(f"deterministic = {deterministic!r} must be True or False")
-    return int(not deterministic)
-
-
-def size_of(what: str, value: object) -> int:
-    """``value`` if it is a whole number of 64 bits. Raises ``InvalidType`` or ``InvalidSize`` if not."""
-    try:
-        size = value.__index__()  # type: ignore[attr-defined]
-    except AttributeError:
-        raise errors.InvalidType(f"{what} = {value!r} must be an integer") from None
-    if not -2**63 <= size < 2**63:
-        raise errors.InvalidSize(f"{what} = {size} must be below 2^63")
-    return size
-
-
+@entry
 @dataclasses.dataclass(frozen=True)
 class Problem:
     """``D = act(alpha * scale_a * scale_b * A B + beta * C + bias)``, for each of ``batch``.
@@ -114,7 +98,7 @@ class Problem:
             c_type=number_of("c", self.c, DTYPES) if self.c is not None else 0,
             accumulate=number_of("accumulate", self.accumulate, SUMS),
             update=number_of("update", self.update, UPDATES),
-            any_order=_any_order(self.deterministic),
+            any_order=1 - switch_of("deterministic", self.deterministic),
         )
 
     @classmethod
@@ -127,6 +111,7 @@ class Problem:
             accumulate=SUMS[s.accumulate], update=UPDATES[s.update], deterministic=not s.any_order)
 
 
+@entry
 def problem_of(a: Any, b: Any, out: Any, *, c: Any = None, bias: Any = None, scale_a: Any = None, scale_b: Any = None,
                activation: str = "none", use_fast_accum: bool = True, update: str = "set",
                deterministic: bool = True) -> Problem:
@@ -136,8 +121,10 @@ def problem_of(a: Any, b: Any, out: Any, *, c: Any = None, bias: Any = None, sca
     """
     from . import _binding  # imports tvm_ffi, which imports torch where there is one
 
+    for name, array in {"a": a, "b": b, "out": out, "c": c, "bias": bias, "scale_a": scale_a, "scale_b": scale_b}.items():
+        check_array(name, array)
     struct = ProblemStruct()
     _binding.problem_of_arrays(a, b, c, out, bias, scale_a, scale_b, number_of("activation", activation, ACTIVATIONS),
-                               bool(use_fast_accum), number_of("update", update, UPDATES),
-                               _any_order(deterministic), ctypes.addressof(struct))
+                               bool(switch_of("use_fast_accum", use_fast_accum)), number_of("update", update, UPDATES),
+                               1 - switch_of("deterministic", deterministic), ctypes.addressof(struct))
     return Problem.from_struct(struct)

@@ -82,7 +82,9 @@ def bad_calls():
         "(64, 1)"
     yield "shape of a bias", lambda: sluice.problem_of(a, b, out, bias=np.ones(7, np.float32)), sluice.InvalidSize, "(512,)"
     yield "four dimensions", lambda: sluice.problem_of(a.reshape(1, 1, 64, 256), b, out), sluice.InvalidSize, "matrix"
-    yield "no array", lambda: sluice.problem_of(a, 5, out), sluice.InvalidArgument, "b is"
+    yield "no array", lambda: sluice.problem_of(a, 5, out), sluice.InvalidType, "b = 5 must be an array, and is of type int"
+    yield "no array for the product", lambda: _binding.mm(a, 5, out, None, None, 1.0, 0.0, 0, True, None), \
+        sluice.InvalidArgument, "b is"
     yield "nothing", lambda: sluice.problem_of(a, None, out), sluice.InvalidArgument, "b is missing"
     yield "host memory", lambda: _binding.mm(a, b, out, None, None, 1.0, 0.0, 0, True, None), sluice.WrongDevice, \
         "a is in host memory"

@@ -163,16 +163,25 @@ def library_of(**arrays: Any) -> Library:
     return Torch(torch, one.device) if _is_of(one, torch, "Tensor") else Numpy(numpy)
 
 
+def check_given(name: str, array: Optional[Array]) -> None:
+    """``library_of`` passes over None, for those that may be left out."""
+    if array is None:
+        raise InvalidType(f"{name} is None and must be a torch tensor or a numpy array: it cannot be left out")
+
+
 def check_type(name: str, array: Array, wanted: Tuple[str, ...], remedy: str) -> None:
+    check_given(name, array)
     if type_of(array) not in wanted:
         raise InvalidType(f"{name} is {type_of(array)} and must be {' or '.join(wanted)}: {remedy}")
 
 
 def check_shape(name: str, array: Array, wanted: Tuple[int, ...], meaning: str) -> None:
+    check_given(name, array)
     if tuple(array.shape) != tuple(wanted):
         raise InvalidSize(f"{name} has shape {tuple(array.shape)} and must have {tuple(wanted)}, {meaning}")
 
 
 def check_matrix(name: str, array: Array, meaning: str) -> None:
+    check_given(name, array)
     if len(array.shape) != 2 or 0 in array.shape:
         raise InvalidSize(f"{name} has shape {tuple(array.shape)} and must be a matrix that is not empty, {meaning}")

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from typing import Iterator, Tuple
 
-from ..errors import InvalidArgument, InvalidType
+from .._arguments import integer
+from ..errors import InvalidArgument
 from ._arrays import Array
 
 BITS = (4, 8)
 
 
-def integer(name: str, value: object) -> int:
-    """``value`` if it is a whole number. Raises ``InvalidType`` if not."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise InvalidType(f"{name} = {value!r} must be an integer")
-    return value.__index__()  # type: ignore[no-any-return]
-
-
 def check_bits(bits: object) -> int:
-    if integer("bits", bits) not in BITS:
-        raise InvalidArgument(f"bits = {bits} must be 4 or 8: other widths have no kernels, so quantise the weights again")
-    return integer("bits", bits)
+    number = integer("bits", bits)
+    if number not in BITS:
+        raise InvalidArgument(f"bits = {number} must be 4 or 8: other widths have no kernels, so quantise the weights again")
+    return number
 
 
 def implied_zero(bits: int) -> int:

@@ -7,14 +7,16 @@ from __future__ import annotations
 import dataclasses
 from typing import Optional, Tuple
 
-from ..errors import InvalidArgument, InvalidSize
+from .._arguments import check_one_of, check_span, entry, integer, shown
+from ..errors import InvalidArgument, InvalidSize, InvalidType
 from ._arrays import Array, Library, check_matrix, check_shape, check_type, library_of, type_of
-from ._groups import check_bits, group_count, group_parts, group_view, implied_zero, integer
+from ._groups import check_bits, group_count, group_parts, group_view, implied_zero
 
 SCALE_TYPES = ("fp16", "bf16", "fp32")
 FLOATS = ("fp32", "fp64")
 
 
+@entry
 @dataclasses.dataclass(frozen=True, eq=False)
 class QuantizedWeights:
     """``W[o, i] = scales[o, i // group] * (codes[o, i] - zeros[o, i // group])``, n outputs x k.
@@ -63,7 +65,7 @@ class QuantizedWeights:
 
     def rows(self, start: int, stop: int) -> "QuantizedWeights":
         """Outputs ``start`` to ``stop``: a column-parallel shard. Views, no copy; the permutation is the same."""
-        _check_range("rows", start, stop, self.shape[0])
+        check_span("rows", start, stop, self.shape[0])
         return dataclasses.replace(self, codes=self.codes[start:stop], scales=self.scales[start:stop],
                                    zeros=None if self.zeros is None else self.zeros[start:stop])
 
@@ -72,7 +74,7 @@ class QuantizedWeights:
         columns of the whole tokens: the shard's product is ``X[:, shard.permutation] @ shard.T``, X not sharded. Where X comes
         sharded out of the layer before, give that one ``reorder_rows(permutation)`` first."""
         k = self.shape[1]
-        _check_range("columns", start, stop, k)
+        check_span("columns", start, stop, k)
         first, last = 0, 1
         if self.group:
             if start % self.group or (stop % self.group and stop != k):
@@ -102,10 +104,16 @@ class QuantizedWeights:
                                    zeros=None if self.zeros is None else library.take(self.zeros, order, 0))
 
 
+def check_quantized(weights: object) -> None:
+    if not isinstance(weights, QuantizedWeights):
+        raise InvalidType(f"weights = {shown(weights)} must be sluice.weights.QuantizedWeights, and is of type "
+                          f"{type(weights).__name__}: an importer or quantize_groups() makes them")
+
+
 def check_width(width: Optional[int], k: int, has_permutation: bool) -> None:
     """Of the tokens that a permutation of k columns is for."""
     if width is not None and not has_permutation:
-        raise InvalidArgument(f"width = {width} says whose columns a permutation holds, and there is none: leave it out")
+        raise InvalidArgument(f"width = {shown(width)} says whose columns a permutation holds, and there is none: leave it out")
     if width is not None and integer("width", width) < k:
         raise InvalidSize(f"width = {width} is less than k = {k}: it is the columns of the whole tokens; leave it out, if they are k")
 
@@ -126,17 +134,13 @@ def check_permutation(library: Library, permutation: Array, width: int) -> None:
                               "that of the layer")
 
 
-def _check_range(what: str, start: int, stop: int, size: int) -> None:
-    if not 0 <= integer("start", start) < integer("stop", stop) <= size:
-        raise InvalidSize(f"{what} {start} to {stop} must lie in 0 to {size} and hold at least one")
-
-
+@entry
 def dequantize(weights: QuantizedWeights, out_type: str = "fp64") -> Array:
     """The n x k matrix of a ``QuantizedWeights``, in its order of columns: ``W[:, permutation] = dequantize(weights)`` is
     that of the layer. Code less zero, times scale: in "fp64" exact where zeros are integers (4 and 8 bits), in "fp32" so where
     scales are fp16 or bf16 too."""
-    if out_type not in FLOATS:
-        raise InvalidArgument(f"out_type = {out_type!r} must be one of {', '.join(FLOATS)}")
+    check_quantized(weights)
+    check_one_of("out_type", out_type, FLOATS)
     library = library_of(codes=weights.codes, scales=weights.scales, zeros=weights.zeros)
     scales = library.cast(weights.scales, out_type)
     zeros = None if weights.zeros is None else library.cast(weights.zeros, out_type)

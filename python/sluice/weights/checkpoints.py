@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Optional, Sequence, Tuple
 
+from .._arguments import check_one_of, entry, integer, shown
 from ..errors import InvalidArgument, InvalidSize, InvalidType
 from ._arrays import Array, Library, check_matrix, check_shape, check_type, library_of, type_of
-from ._groups import check_bits, group_count, implied_zero, integer
+from ._groups import check_bits, group_count, implied_zero
 from .canonical import SCALE_TYPES, QuantizedWeights
 
 # Digit j of an AWQ word belongs to column _AWQ_ORDER[j] of its eight (AutoAWQ, awq/modules/linear/gemm.py, "order_map").
@@ -19,6 +20,7 @@ _CHECKPOINT_FORMATS = ("gptq", "gptq_v2")
 _WRAPS = ("digit", "word")
 
 
+@entry
 def from_gptq(qweight: Array, qzeros: Array, scales: Array, g_idx: Optional[Array] = None, *, bits: int = 4,
               group: Optional[int] = None, checkpoint_format: str = "gptq", symmetric: Optional[bool] = None,
               wrapped_zeros: Optional[str] = None, k: Optional[int] = None) -> QuantizedWeights:
@@ -42,11 +44,11 @@ def from_gptq(qweight: Array, qzeros: Array, scales: Array, g_idx: Optional[Arra
     """
     library = library_of(qweight=qweight, qzeros=qzeros, scales=scales, g_idx=g_idx)
     check_bits(bits)
-    _check_name("checkpoint_format", checkpoint_format, _CHECKPOINT_FORMATS)
+    check_one_of("checkpoint_format", checkpoint_format, _CHECKPOINT_FORMATS)
     if wrapped_zeros is not None:
-        _check_name("wrapped_zeros", wrapped_zeros, _WRAPS)
+        check_one_of("wrapped_zeros", wrapped_zeros, _WRAPS)
     if not (symmetric is None or isinstance(symmetric, bool)):
-        raise InvalidArgument(f"symmetric = {symmetric!r} must be True, False, or None if the checkpoint does not say")
+        raise InvalidArgument(f"symmetric = {shown(symmetric)} must be True, False, or None if the checkpoint does not say")
     _check_matrices(("qweight", qweight, "k/8 x n"), ("qzeros", qzeros, "groups x n/8"), ("scales", scales, "groups x n"))
     per_word = 32 // bits
     groups, n = scales.shape
@@ -70,6 +72,7 @@ def from_gptq(qweight: Array, qzeros: Array, scales: Array, g_idx: Optional[Arra
     return _canonical(library, _unpack(library, qweight.T, bits, 1, k), scales.T, zeros, group, permutation, bits)
 
 
+@entry
 def from_awq(qweight: Array, qzeros: Array, scales: Array, *, group: Optional[int] = None) -> QuantizedWeights:
     """Of an AWQ checkpoint, version "gemm" (AutoAWQ): ``qweight`` int32, k x n/8, ``qzeros`` int32, groups x n/8, ``scales``
     groups x n; 4 bits, zeros as they are. ``group`` is the configuration's ``group_size`` or ``q_group_size`` (-1: all of k).
@@ -90,6 +93,7 @@ def from_awq(qweight: Array, qzeros: Array, scales: Array, *, group: Optional[in
                       _unpack(library, qzeros.T, 4, 0, n, _AWQ_ORDER), group, None, 4)
 
 
+@entry
 def from_compressed_tensors(weight_packed: Array, weight_scale: Array, weight_shape: Any,
                             weight_zero_point: Optional[Array] = None, weight_g_idx: Optional[Array] = None, *,
                             bits: int = 4, group: Optional[int] = None) -> QuantizedWeights:
@@ -142,11 +146,6 @@ def _check_g_idx(name: str, g_idx: Array, k: int) -> None:
     check_type(name, g_idx, ("int32", "int64"), "pass the tensor as it is stored")
 
 
-def _check_name(what: str, value: object, names: Sequence[str]) -> None:
-    if value not in names:
-        raise InvalidArgument(f"{what} = {value!r} must be one of {', '.join(names)}")
-
-
 def _check_matrices(*rows: Tuple[str, Array, str]) -> None:
     for row in rows:
         check_matrix(*row)
@@ -164,7 +163,7 @@ def _check_scales(name: str, scales: Array) -> None:
 def _shape_of(weight_shape: Any) -> Tuple[int, int]:
     values = weight_shape.tolist() if hasattr(weight_shape, "tolist") else weight_shape
     if not isinstance(values, (list, tuple)) or len(values) != 2:
-        raise InvalidSize(f"weight_shape = {values!r} must be (n, k): pass the tensor of that name")
+        raise InvalidSize(f"weight_shape = {shown(values)} must be (n, k): pass the tensor of that name")
     return integer("weight_shape[0]", values[0]), integer("weight_shape[1]", values[1])
 
 
@@ -232,10 +231,10 @@ def _check_symmetry(zeros: Array, bits: int, checkpoint_format: str, symmetric: 
     beside = implied + 1 if checkpoint_format == "gptq" else implied - 1
     other = "gptq_v2" if checkpoint_format == "gptq" else "gptq"
     if symmetric is not False and bool((zeros == beside).all()):
-        raise InvalidArgument(f"checkpoint_format = {checkpoint_format!r} makes every zero {beside}, one beside {implied}: "
-                              f"pass checkpoint_format={other!r}, or symmetric=False if {beside} is meant")
+        raise InvalidArgument(f"checkpoint_format = {shown(checkpoint_format)} makes every zero {beside}, one beside {implied}: "
+                              f"pass checkpoint_format={shown(other)}, or symmetric=False if {beside} is meant")
     if symmetric and not bool((zeros == implied).all()):
-        raise InvalidArgument(f"symmetric = True, and qzeros as {checkpoint_format!r} hold other zeros than {implied}: pass "
+        raise InvalidArgument(f"symmetric = True, and qzeros as {shown(checkpoint_format)} hold other zeros than {implied}: pass "
                               "symmetric=False, or the right checkpoint_format")
 
 

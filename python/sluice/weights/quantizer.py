@@ -6,14 +6,16 @@ from __future__ import annotations
 
 from typing import Optional
 
+from .._arguments import check_one_of, entry, integer, switch_of
 from ..errors import InvalidArgument, InvalidSize
 from ._arrays import Array, Library, check_matrix, check_type, library_of, type_of
-from ._groups import check_bits, group_count, group_parts, group_view, implied_zero, integer
+from ._groups import check_bits, group_count, group_parts, group_view, implied_zero
 from .canonical import SCALE_TYPES, QuantizedWeights
 
 _ELEMENTS_AT_ONCE = 1 << 24  # rows are taken in blocks of about so many: fp32 copies stay at 64 MB
 
 
+@entry
 def quantize_groups(weight: Array, group: int = 128, *, symmetric: bool = True, scale_type: Optional[str] = None,
                     bits: int = 4) -> QuantizedWeights:
     """A bf16, fp16 or fp32 weight, n x k, to the nearest code, with a scale for each ``group`` columns of a row (0: all of k).
@@ -33,12 +35,10 @@ def quantize_groups(weight: Array, group: int = 128, *, symmetric: bool = True, 
     check_type("weight", weight, SCALE_TYPES, "convert it")
     if integer("group", group) < 0:
         raise InvalidSize(f"group = {group} must be 0 (all of k) or positive")
-    if not isinstance(symmetric, bool):
-        raise InvalidArgument(f"symmetric = {symmetric!r} must be True or False")
+    switch_of("symmetric", symmetric)
     check_bits(bits)
-    scale_type = scale_type or type_of(weight)
-    if scale_type not in SCALE_TYPES:
-        raise InvalidArgument(f"scale_type = {scale_type!r} must be one of {', '.join(SCALE_TYPES)}")
+    scale_type = type_of(weight) if scale_type is None else scale_type
+    check_one_of("scale_type", scale_type, SCALE_TYPES)
 
     weight = library.plain(weight)
     n, k = weight.shape

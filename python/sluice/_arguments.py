@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where arguments enter. Numbers, names, switches and paths are looked at before ctypes would cut them, and whatever
+Python itself raises of an argument leaves as an ``Error``."""
+from __future__ import annotations
+
+import ctypes
+import functools
+import inspect
+import itertools
+import operator
+import os
+import reprlib
+from typing import Any, Callable, Optional, Sequence, TypeVar
+
+from . import errors
+
+# What Python, ctypes and numpy raise of arguments that they cannot take. What is not about arguments (MemoryError,
+# ImportError, a RuntimeError of torch) passes.
+_TYPES = (TypeError, AttributeError, ctypes.ArgumentError)
+_VALUES = (ValueError, LookupError, ArithmeticError, BufferError)
+_LONGEST = 300
+
+Entered = TypeVar("Entered", bound=Callable[..., Any])
+Item = TypeVar("Item")
+
+
+class _Shown(reprlib.Repr):
+    """Of what callers gave: short, whatever it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = 60
+        self.maxlevel = 2
+
+    def repr_int(self, x: int, level: int) -> str:
+        # Python refuses to print a very long one.
+        return repr(x) if -2**128 < x < 2**128 else f"an integer of {x.bit_length()} bits"
+
+
+_shown = _Shown()
+
+
+def _in_one_line(text: str) -> str:
+    cut = text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in cut)
+
+
+def shown(value: object) -> str:
+    """``repr`` for messages: bounded, in one line, escaped, and never raises."""
+    try:
+        return _in_one_line(_shown.repr(value))
+    except Exception:  # noqa: BLE001 - a __repr__ of the caller's may raise anything
+        return f"a {type(value).__name__}"
+
+
+def integer(what: str, value: object) -> int:
+    """``value`` if it is a whole number: no float, no text, no bool, and none that no C integer holds. Raises
+    ``InvalidType`` or ``InvalidSize`` if not."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        number = operator.index(value)  # type: ignore[arg-type]
+    except Exception:  # noqa: BLE001 - an __index__ of the caller's may raise anything
+        raise errors.InvalidType(f"{what} = {shown(value)} must be an integer, and is of type {type(value).__name__}: pass an "
+                                 "int") from None
+    if not -2**63 <= number < 2**64:
+        raise errors.InvalidSize(f"{what} = {shown(number)} must be below 2^63: pass one that 64 bits hold")
+    return number
+
+
+def size_of(what: str, value: object) -> int:
+    """A size or stride of 64 bits; its sign is the library's to judge. Raises ``InvalidType`` or ``InvalidSize``."""
+    size = integer(what, value)
+    if not -2**63 <= size < 2**63:
+        raise errors.InvalidSize(f"{what} = {shown(size)} must be below 2^63: no memory has that many elements")
+    return size
+
+
+def choice_of(what: str, value: object, bits: int = 32) -> int:
+    """A number that overrules a default, as the C interface has it: -1 for None. Raises ``InvalidType``, or
+    ``InvalidArgument`` for one that a C integer of so many bits would cut."""
+    if value is None:
+        return -1
+    number = integer(what, value)
+    if not 0 <= number < 2**(bits - 1):
+        raise errors.InvalidArgument(f"{what} = {shown(number)} must be from 0 to 2^{bits - 1} - 1: leave it out (None) for the "
+                                     "default")
+    return number
+
+
+def choices_of(what: str, values: object, counts: tuple[int, ...]) -> list[int]:
+    """Several of them, as many as ``counts`` allows; those that are not given are -1."""
+    if values is None:
+        return [-1] * counts[-1]
+    try:
+        numbers = list(itertools.islice(values, counts[-1] + 1))  # type: ignore[call-overload]
+    except TypeError:
+        numbers = []
+    if isinstance(values, (str, bytes)) or len(numbers) not in counts:
+        raise errors.InvalidArgument(f"{what} = {shown(values)} must have {' or '.join(map(str, counts))} numbers: pass a tuple")
+    if any(number is None for number in numbers):
+        raise errors.InvalidType(f"{what} = {shown(values)} must hold numbers, and no None: leave all of it out for the default")
+    return [choice_of(f"{what}[{i}]", number) for i, number in enumerate(numbers)] + [-1] * (counts[-1] - len(numbers))
+
+
+def list_of(what: str, values: object, kept: Callable[[object], Item]) -> list[Item]:
+    """What ``kept`` makes of each, which raises for a wrong one: at the first, so that an endless list ends there."""
+    items = None if isinstance(values, (str, bytes)) else getattr(values, "__iter__", None)
+    if items is None:
+        raise errors.InvalidType(f"{what} = {shown(values)} must be a list, and is of type {type(values).__name__}: pass [...]")
+    return [kept(item) for item in items()]
+
+
+def check_span(what: str, start: object, stop: object, size: int) -> None:
+    """Of a part that is cut out. Raises ``InvalidType``, or ``InvalidSize`` if it is empty or outside."""
+    first, end = integer("start", start), integer("stop", stop)
+    if not 0 <= first < end <= size:
+        raise errors.InvalidSize(f"{what} {first} to {end} must lie in 0 to {size} and hold at least one")
+
+
+def switch_of(what: str, value: object) -> int:
+    """1 for True, 0 for False. Raises ``InvalidArgument`` for anything else: "no" is true to Python."""
+    if not isinstance(value, bool):
+        raise errors.InvalidArgument(f"{what} = {shown(value)} must be True or False")
+    return int(value)
+
+
+def check_one_of(what: str, value: object, names: Sequence[str]) -> None:
+    """Of names that are spelled in one way. Raises ``InvalidArgument`` that lists the right ones."""
+    if not isinstance(value, str) or value not in names:
+        raise errors.InvalidArgument(f"{what} = {shown(value)} must be one of {', '.join(names)}")
+
+
+def check_array(what: str, value: object) -> None:
+    """Of arguments that tvm-ffi takes on: lists it would take apart, however deep they are. Raises ``InvalidType``."""
+    if value is not None and not hasattr(type(value), "__dlpack__"):
+        raise errors.InvalidType(f"{what} = {shown(value)} must be an array, and is of type {type(value).__name__}: pass a torch "
+                                 "tensor, or anything else that speaks DLPack")
+
+
+def name_of(what: str, value: object) -> Optional[bytes]:
+    """A name for the C interface, which knows the right ones; None stays. Raises ``InvalidType`` if it is no text, and
+    ``InvalidArgument`` for text that C would cut or cannot hold."""
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise errors.InvalidType(f"{what} = {shown(value)} must be a name, and is of type {type(value).__name__}: pass a str")
+    if "\0" in value or not value.isprintable():
+        raise errors.InvalidArgument(f"{what} = {shown(value)} must be a name without control characters")
+    return value.encode()
+
+
+def path_of(what: str, value: object) -> Optional[bytes]:
+    """A path for the C interface; None stays. Raises ``InvalidType`` or ``InvalidArgument`` for what is none."""
+    if value is None:
+        return None
+    try:
+        path = os.fsencode(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise errors.InvalidType(f"{what} = {shown(value)} must be a path, and is of type {type(value).__name__}: pass a str or "
+                                 "a pathlib.Path") from None
+    except UnicodeError:
+        raise errors.InvalidArgument(f"{what} = {shown(value)} has characters that no file name here can have") from None
+    if b"\0" in path:
+        raise errors.InvalidArgument(f"{what} = {shown(value)} holds a zero byte, which ends a path: leave it out")
+    return path
+
+
+def _raise_as_ours(name: str, error: Exception) -> None:
+    kind = errors.InvalidType if isinstance(error, _TYPES) else errors.InvalidArgument
+    raise kind(f"{name}: {_in_one_line(str(error) or type(error).__name__)}; help({name}) says what it takes") from error
+
+
+def _entry_of(function: Entered, name: str, kind: type = object) -> Entered:
+    @functools.wraps(function)
+    def entered(*arguments: Any, **named: Any) -> Any:
+        try:
+            if kind is not object and not isinstance(arguments[0], kind):
+                raise TypeError(f"a method of {kind.__qualname__}, and not of {type(arguments[0]).__name__}")
+            return function(*arguments, **named)
+        except errors.Error:
+            raise
+        except _TYPES + _VALUES as error:
+            _raise_as_ours(name, error)
+
+    return entered  # type: ignore[return-value]
+
+
+def entry(what: Entered) -> Entered:
+    """Of a public function, or of a class with its constructor and methods: what Python itself raises of an argument
+    (``TypeError`` of a wrong type or a name that there is not, ``AttributeError``, ``ValueError`` ...) becomes an
+    ``InvalidType`` or ``InvalidArgument``, with the first one as its cause. A net below the checks, which say more."""
+    if not inspect.isclass(what):
+        return _entry_of(what, what.__qualname__)
+    for name, member in list(vars(what).items()):
+        if name.startswith("_") and name != "__init__":
+            continue
+        full = what.__qualname__ if name == "__init__" else f"{what.__qualname__}.{name}"
+        if inspect.isfunction(member):
+            setattr(what, name, _entry_of(member, full, what))
+        elif isinstance(member, (classmethod, staticmethod)):
+            setattr(what, name, type(member)(_entry_of(member.__func__, full)))
+    return what

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What no function of the package should be called with, and calls that are made of it."""
+import inspect
+import math
+import random
+import sys
+
+import sluice
+
+
+class Angry:
+    """An object of which every question raises."""
+
+    def __getattr__(self, name):
+        raise ZeroDivisionError(name)
+
+    __index__ = __iter__ = __len__ = __repr__ = __str__ = __fspath__ = __bool__ = lambda self: 1 // 0
+
+
+class Giant:
+    """Says that it is more than any C integer."""
+
+    def __index__(self):
+        return 10**400
+
+
+def arrays(numpy):
+    """Arrays that are good for something, and others."""
+    made = [numpy.zeros(shape, kind) for shape in ((), (0,), (64,), (64, 128), (0, 128), (128, 64), (2, 3, 4), (16, 8))
+            for kind in ("uint8", "int32", "float16", "float32", "int64", "complex64", "bool")]
+    made += [numpy.full((64, 128), math.nan, "float32"), numpy.full((64, 128), math.inf, "float16"),
+             numpy.ones((64, 128), "float32").T, numpy.ones((128, 256), "float16")[::2, ::2], numpy.ones((64, 128), "float32")[::-1],
+             numpy.array([64, 64]), numpy.array([64]), numpy.array(64), numpy.array(["a"]), numpy.array([object()]),
+             numpy.zeros(3, [("a", "int32")]), numpy.broadcast_to(numpy.float32(1), (64, 128)), numpy.int64(64), numpy.float32(3.5),
+             numpy.bool_(True), numpy.datetime64("2020-01-01"), numpy.full((8, 64), -1, "int32"), numpy.arange(64)[::-1]]
+    made[-2].flags.writeable = False
+    return made
+
+
+def values():
+    """Nothing that any argument should take, beside some that a few do."""
+    nested = []
+    nested.append(nested)
+    return [None, True, False, 0, 1, -1, 3, 64, 128, 3.9, -0.0, math.nan, math.inf, -math.inf, 1e308, 2**31 - 1, 2**31, 2**32 + 4,
+            2**63 - 1, 2**63, 2**64, -2**31 - 1, -2**63 - 1, 10**400, 10**5000, 1j, "", "x", "3", "bf16", "int8", "plain", "plain\0x",
+            "\ud800", "a\nb\x1b[31m", "x" * 100000, b"bf16", b"\xff", bytearray(8), (), [], {}, set(), (1, 2), (2**32 + 128, 128),
+            ("a", "b"), (None, None), (1, 2, 3, 4), [1.5, 2], range(10**9), nested, iter(()), object(), object, Angry(), Giant(),
+            lambda: 0, sys, Ellipsis, NotImplemented, ValueError("x"), memoryview(b"1234"), sluice.Problem(64, 64, 64),
+            sluice.Problem(Angry(), 1, 1), sluice.MixedProblem(16, 64, 128), sluice.WeightFormat(), sluice.WeightFormat(group=10**400),
+            sluice.plan(m=64, n=64, k=64), sluice.mixed_plan(m=16, n=64, k=128)]
+
+
+def public(modules):
+    """(name, function) of all that the modules' ``__all__`` offers to call: functions, constructors, methods."""
+    for module in modules:
+        for name in module.__all__:
+            member = getattr(module, name)
+            if inspect.ismodule(member) or (inspect.isclass(member) and issubclass(member, (Exception, tuple))):
+                continue
+            yield f"{module.__name__}.{name}", member
+            for method in vars(member) if inspect.isclass(member) else ():
+                if not method.startswith("_") and callable(getattr(member, method)):
+                    yield f"{module.__name__}.{name}.{method}", getattr(member, method)
+
+
+def arguments_for(name, function, good, generator: random.Random):
+    """Positional and named arguments: of right ones for their names, of any, and where a call would end early without, of
+    right ones alone."""
+    table, share = good[""], generator.choice((0.0, 0.5, 0.9, 1.0))
+
+    def pick(argument):
+        right = good.get(name.split(".")[-2] if argument == "self" else argument)
+        return generator.choice(right if right and generator.random() < share else table)
+
+    places, named = [], {}
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            named.update({size: pick(size) for size in ("m", "n", "k")})
+            named.update({field: pick(field) for field in generator.sample(sorted({*good, "colour"}), 1) if generator.random() < 0.5})
+        elif parameter.default is parameter.empty:
+            places.append(pick(parameter.name))
+        elif generator.random() < 0.3:
+            named[parameter.name] = pick(parameter.name)
+    if generator.random() < 0.02:
+        places.append(pick(""))
+    return places, named
