@@ -19,7 +19,7 @@ extern "C" {
 
 #define SLUICE_API __attribute__((visibility("default")))
 /* Grows when a struct or a function below changes; sluice_c_abi() is that of the library that was loaded. */
-#define SLUICE_C_ABI 7
+#define SLUICE_C_ABI 8
 
 typedef enum {
   SLUICE_OK = 0,
@@ -62,6 +62,9 @@ SLUICE_API const char* sluice_version(void); /* "0.1.0" */
 /* Of this thread's last failure; "" before one. */
 SLUICE_API const char* sluice_error_message(void);
 SLUICE_API const char* sluice_status_name(sluice_status status); /* "invalid_size" */
+/* A folder in which NVRTC is looked for if options and environment name none and /usr/local/cuda has none of
+ * CUDA 13: site-packages, of a Python with its wheel. For the whole process; NULL: none. */
+SLUICE_API sluice_status sluice_suggest_nvrtc(const char* folder);
 
 /* ---- values ---- */
 /* An array as DLPack describes it. `strides` in elements; NULL: packed, the last index contiguous. */

@@ -3,13 +3,13 @@
 import os
 import sys
 
-from ._library import tool_path
+from ._library import tool_environment, tool_path
 
 
 def main() -> None:
     tool = tool_path()
     try:
-        os.execv(tool, ["sluice", *sys.argv[1:]])
+        os.execve(tool, ["sluice", *sys.argv[1:]], tool_environment())
     except OSError as error:
         sys.exit(f"sluice: io: {tool}: {error.strerror}; install the package again, or name a build's tool in SLUICE_TOOL")
 

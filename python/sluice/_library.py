@@ -4,15 +4,16 @@ include/sluice/c_api.h; tests/python/test_library.py holds them to its text."""
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import os
 import pathlib
 from ctypes import POINTER, c_char_p, c_double, c_int32, c_int64, c_void_p
-from typing import Callable, NoReturn
+from typing import Callable, NoReturn, Optional
 
 from . import errors
 from ._arguments import choice_of
 
-C_ABI = 7
+C_ABI = 8
 HERE = pathlib.Path(__file__).resolve().parent
 
 
@@ -84,6 +85,7 @@ _FUNCTIONS = {
     "sluice_c_abi": (c_int32, []),
     "sluice_version": (c_char_p, []),
     "sluice_error_message": (c_char_p, []),
+    "sluice_suggest_nvrtc": ("status", [c_char_p]),
     "sluice_plan_create": ("status", [c_void_p, POINTER(ProblemStruct), POINTER(ChoicesStruct), POINTER(c_void_p)]),
     "sluice_plan_free": (None, [c_void_p]),
     "sluice_plan_text": (c_char_p, [c_void_p]),
@@ -129,6 +131,33 @@ def tool_path() -> pathlib.Path:
     return pathlib.Path(given) if given else HERE / "bin" / "sluice"
 
 
+NVRTC = "libnvrtc.so.13"
+TOOLKIT = "/usr/local/cuda"
+
+
+def nvrtc_wheel() -> Optional[str]:
+    """The site-packages whose wheel of NVRTC has the library of CUDA 13; None where there is none."""
+    try:
+        spec = importlib.util.find_spec("nvidia")
+    except (ImportError, ValueError):  # of something else that is called so
+        return None
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        if any(pathlib.Path(folder, place, NVRTC).is_file() for place in ("cu13/lib", "cuda_nvrtc/lib")):
+            return str(pathlib.Path(folder).parent)
+    return None
+
+
+def tool_environment() -> dict[str, str]:
+    """What the ``sluice`` program runs with: it knows no site-packages, so where the environment names no NVRTC and no
+    toolkit of CUDA 13 is there, it is told of the wheel."""
+    environment = dict(os.environ)
+    toolkits = (environment.get("CUDA_PATH"), TOOLKIT)
+    if environment.get("SLUICE_NVRTC") or any(t and pathlib.Path(t, "lib64", NVRTC).is_file() for t in toolkits):
+        return environment
+    wheel = nvrtc_wheel()
+    return environment if wheel is None else {**environment, "SLUICE_NVRTC": wheel}
+
+
 def _check(status: int, function, arguments) -> int:
     if status != 0:
         raise errors.BY_STATUS[status - 1](lib.sluice_error_message().decode(errors="replace"))
@@ -152,6 +181,8 @@ def _load() -> ctypes.CDLL:
             function.restype, function.errcheck = c_int32, _check
         else:
             function.restype = result
+    wheel = nvrtc_wheel()
+    loaded.sluice_suggest_nvrtc(None if wheel is None else os.fsencode(wheel))
     return loaded
 
 

@@ -8,6 +8,7 @@
 
 #include <sluice/host/gemm.h>
 #include <sluice/host/jit/cache.h>
+#include <sluice/host/jit/nvrtc_api.h>
 #include <sluice/host/mixed_units.h>
 #include <sluice/host/pack_units.h>
 #include <sluice/host/quantize_units.h>
@@ -83,6 +84,13 @@ const char* sluice_status_name(sluice_status status) {
   if (status == SLUICE_OK) return "ok";
   if (status < SLUICE_OK || status > SLUICE_INTERNAL) return "?";
   return name_of(static_cast<ErrorCode>(status - 1));
+}
+
+sluice_status sluice_suggest_nvrtc(const char* folder) {
+  return guarded([&] {
+    suggest_nvrtc(folder != nullptr ? folder : "");
+    return SLUICE_OK;
+  });
 }
 
 sluice_status sluice_problem_of(const sluice_product* product, sluice_problem* problem) {

@@ -5,6 +5,8 @@ import pathlib
 
 import pytest
 
+from sluice import _library
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -23,7 +25,9 @@ def source_root() -> pathlib.Path:
 
 @pytest.fixture(scope="session")
 def has_nvrtc() -> bool:
-    return "SLUICE_NVRTC" in os.environ or pathlib.Path("/usr/local/cuda").exists()
+    """Of CUDA 13, which a folder of another CUDA is not."""
+    return "SLUICE_NVRTC" in _library.tool_environment() or any(
+        pathlib.Path(folder, "lib64", _library.NVRTC).is_file() for folder in (os.environ.get("CUDA_PATH"), _library.TOOLKIT) if folder)
 
 
 @pytest.fixture(params=["numpy", "torch", "cuda"])

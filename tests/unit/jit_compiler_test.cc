@@ -110,6 +110,34 @@ TEST_F(JitCompiler, a_folder_names_its_nvrtc) {
   EXPECT_EQ("NVRTC " + located->version, compiler->version()) << "told without loading it";
 }
 
+TEST(JitSearch, only_a_library_of_cuda_13_ends_the_search) {
+  const TemporaryFolder toolkit, wheel;
+  std::filesystem::create_directories(wheel / "nvidia/cu13/lib");
+  const auto found = [&] { return default_nvrtc(toolkit / "", wheel / "").file; };
+  EXPECT_EQ(found(), "libnvrtc.so.13") << "neither has one: the loader's";
+  test::write_file(toolkit / "libnvrtc.so.12", "");
+  test::write_file(toolkit / "libnvrtc.so", "");
+  EXPECT_EQ(found(), "libnvrtc.so.13") << "the toolkit is CUDA 12";
+  test::write_file(wheel / "nvidia/cu13/lib/libnvrtc.so.13", "");
+  EXPECT_EQ(found(), wheel / "nvidia/cu13/lib/libnvrtc.so.13") << "a wheel beside CUDA 12";
+  test::write_file(toolkit / "libnvrtc.so.13", "");
+  EXPECT_EQ(found(), toolkit / "libnvrtc.so.13") << "the toolkit goes first";
+  EXPECT_EQ(default_nvrtc("", "").file, "libnvrtc.so.13") << "not the current folder's";
+}
+
+TEST(JitSearch, what_was_suggested_holds_from_the_next_search_on) {
+  const auto searched = [] { return locate_nvrtc("")->file; };
+  const std::string before = searched();
+  const TemporaryFolder wheel;
+  std::filesystem::create_directories(wheel / "nvidia/cu13/lib");
+  test::write_file(wheel / "nvidia/cu13/lib/libnvrtc.so.13", "");
+  suggest_nvrtc(wheel / "");
+  const bool has_toolkit = std::filesystem::exists("/usr/local/cuda/lib64/libnvrtc.so.13");
+  EXPECT_EQ(searched(), has_toolkit ? before : wheel / "nvidia/cu13/lib/libnvrtc.so.13");
+  suggest_nvrtc({});
+  EXPECT_EQ(searched(), before);
+}
+
 TEST(JitSearch, a_missing_nvrtc_is_an_error_with_a_remedy) {
   const TemporaryFolder folder;
   std::filesystem::create_directory(folder / "empty");

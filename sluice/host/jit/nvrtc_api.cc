@@ -7,6 +7,7 @@
 
 #include <array>
 #include <filesystem>
+#include <mutex>
 
 namespace sluice {
 namespace {
@@ -63,14 +64,37 @@ bool resolve(void* library, const char* name, Function& function) {
   return function != nullptr;
 }
 
+struct Suggestion {
+  std::mutex mutex;
+  std::string folder;
+};
+
+Suggestion& suggested() {
+  static Suggestion suggestion;
+  return suggestion;
+}
+
 }  // namespace
+
+void suggest_nvrtc(std::string folder) {
+  Suggestion& suggestion = suggested();
+  const std::lock_guard lock(suggestion.mutex);
+  suggestion.folder = std::move(folder);
+}
+
+NvrtcLocation default_nvrtc(const std::string& toolkit, const std::string& suggested) {
+  for (const std::string& folder : {toolkit, suggested})
+    if (const fs::path file = library_in(folder); !folder.empty() && file.filename() == kSoname)
+      return location_of(file);
+  return {.file = kSoname, .version = {}};
+}
 
 Result<NvrtcLocation> locate_nvrtc(const std::string& path) {
   std::error_code ignored;
   if (path.empty()) {
-    if (const fs::path file = library_in(kToolkitFolder); file.filename() == kSoname)
-      return location_of(file);
-    return NvrtcLocation{.file = kSoname, .version = {}};
+    Suggestion& suggestion = suggested();
+    const std::lock_guard lock(suggestion.mutex);
+    return default_nvrtc(kToolkitFolder, suggestion.folder);
   }
   if (fs::is_directory(path, ignored)) {
     const fs::path file = library_in(fs::absolute(path, ignored));

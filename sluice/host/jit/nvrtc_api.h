@@ -20,11 +20,17 @@ struct NvrtcLocation {
 };
 
 /// Where NVRTC is. `path`: a library file, or a folder that holds one (itself, or in lib64, lib, or one of
-/// the places where PyPI wheels put it); empty: the toolkit in /usr/local/cuda, else whatever the loader
-/// finds. The version is that of libnvrtc-builtins beside it. Reading a name takes microseconds; loading
-/// NVRTC takes 9 ms, and 0.8 s when its 110 MB are not in the page cache (measured on this project's CI
-/// machine).
+/// the places where PyPI wheels put it); empty: that of default_nvrtc for the toolkit in /usr/local/cuda. The
+/// version is that of libnvrtc-builtins beside it. Reading a name takes microseconds; loading NVRTC takes 9
+/// ms, and 0.8 s when its 110 MB are not in the page cache (measured on this project's CI machine).
 Result<NvrtcLocation> locate_nvrtc(const std::string& path);
+
+/// A folder in which an empty path looks behind the toolkit: site-packages, of a process that knows its own.
+/// Holds from the next search on; empty: none.
+void suggest_nvrtc(std::string folder);
+/// The first that holds a libnvrtc.so.13 (another CUDA's does not count): the folder of the toolkit, then
+/// `suggested`. Neither: the bare name, for the loader to find.
+NvrtcLocation default_nvrtc(const std::string& toolkit, const std::string& suggested);
 
 struct NvrtcApi {
   decltype(&::nvrtcVersion) version = nullptr;
