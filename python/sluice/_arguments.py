@@ -166,9 +166,12 @@ def path_of(what: str, value: object) -> Optional[bytes]:
     return path
 
 
-def _raise_as_ours(name: str, error: Exception) -> None:
+def as_ours(name: str, error: Exception) -> Optional[errors.Error]:
+    """What Python raised of an argument of ``name``, as an error of ours; None if it is of something else."""
+    if not isinstance(error, _TYPES + _VALUES):
+        return None
     kind = errors.InvalidType if isinstance(error, _TYPES) else errors.InvalidArgument
-    raise kind(f"{name}: {_in_one_line(str(error) or type(error).__name__)}; help({name}) says what it takes") from error
+    return kind(f"{name}: {_in_one_line(str(error) or type(error).__name__)}; help({name}) says what it takes")
 
 
 def _entry_of(function: Entered, name: str, kind: type = object) -> Entered:
@@ -181,7 +184,7 @@ def _entry_of(function: Entered, name: str, kind: type = object) -> Entered:
         except errors.Error:
             raise
         except _TYPES + _VALUES as error:
-            _raise_as_ours(name, error)
+            raise as_ours(name, error) from error  # type: ignore[misc]
 
     return entered  # type: ignore[return-value]
 

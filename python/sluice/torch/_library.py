@@ -3,6 +3,7 @@
 fake functions. Eager calls do not come here (functional.py): a dispatcher costs more than the launch."""
 from __future__ import annotations
 
+import math
 from typing import Optional
 
 import torch
@@ -30,6 +31,12 @@ def check_out(out: torch.Tensor, dtype: Optional[torch.dtype]) -> None:
     if out.requires_grad and torch.is_grad_enabled():
         raise InvalidArgument("out wants a gradient, and what is written into it has no backward: call it under "
                               "torch.no_grad(), or pass out.detach()")
+
+
+def as_matrix(x: torch.Tensor) -> torch.Tensor:
+    """Its leading dimensions as one. ``reshape(-1, n)`` is ambiguous to torch where n is 0."""
+    columns = x.shape[-1]
+    return x.reshape(-1, columns) if columns != 0 else x.reshape(math.prod(x.shape[:-1]), 0)
 
 
 def written(*tensors: torch.Tensor) -> None:

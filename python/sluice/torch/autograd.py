@@ -11,7 +11,7 @@ from torch.autograd.function import once_differentiable
 
 from .. import _binding
 from ..errors import InvalidArgument, InvalidSize, InvalidType
-from ._library import PLAIN, written
+from ._library import PLAIN, as_matrix, written
 
 _is_compiling = torch.compiler.is_compiling
 
@@ -87,8 +87,8 @@ class LinearFunction(torch.autograd.Function):
     def backward(ctx: Any, grad_output: Tensor) -> tuple:
         input, weight = ctx.saved_tensors
         # What autograd hands in may be expanded (the gradient of a sum), which is no layout for a kernel.
-        grad = grad_output.reshape(-1, grad_output.shape[-1]).contiguous()
-        rows = input.reshape(-1, input.shape[-1])
+        grad = as_matrix(grad_output).contiguous()
+        rows = as_matrix(input)
         grad_input = grad_weight = grad_bias = None
         if ctx.needs_input_grad[0]:
             grad_input = _product(grad, weight, input.dtype).view(input.shape)

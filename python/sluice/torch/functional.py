@@ -16,6 +16,7 @@ from torch import Tensor
 from .. import _binding
 from ..errors import InvalidArgument
 from ..plans import Workspace
+from ._entry import op
 from ._library import PLAIN, activation_number, check_out, written
 from .autograd import LinearFunction, needs_grad, refuse_grad
 
@@ -32,6 +33,7 @@ def _refuse_workspace(workspace: Optional[Workspace]) -> None:
         raise InvalidArgument("workspace cannot be given under torch.compile: each stream is lent one")
 
 
+@op
 def scaled_mm(mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Tensor, bias: Optional[Tensor] = None,
               scale_result: Optional[Tensor] = None, out_dtype: Optional[torch.dtype] = None,
               use_fast_accum: bool = False, *, c: Optional[Tensor] = None, out: Optional[Tensor] = None,
@@ -72,6 +74,7 @@ def scaled_mm(mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Tensor, bi
     return result
 
 
+@op
 def mm(a: Tensor, b: Tensor, *, out: Optional[Tensor] = None, bias: Optional[Tensor] = None,
        c: Optional[Tensor] = None, alpha: float = 1.0, beta: Optional[float] = None,
        out_dtype: Optional[torch.dtype] = None, activation: Optional[str] = None, use_fast_accum: bool = False,
@@ -110,6 +113,7 @@ def mm(a: Tensor, b: Tensor, *, out: Optional[Tensor] = None, bias: Optional[Ten
     return result
 
 
+@op
 def linear(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *, c: Optional[Tensor] = None,
            activation: Optional[str] = None, out: Optional[Tensor] = None, workspace: Optional[Workspace] = None,
            deterministic: bool = True) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor
 from .. import _binding
 from ..errors import InvalidSize
 from ..packed import PackedWeights
+from ._entry import op
 from ._library import PLAIN, activation_number, check_out, written
 from .autograd import refuse_grad
 
@@ -20,6 +21,7 @@ _empty = torch.empty
 _mixed_into = _binding.mixed_mm
 
 
+@op
 def mixed_mm(x: Tensor, packed: PackedWeights, bias: Optional[Tensor] = None, *, scale_x: Optional[Tensor] = None,
              activation: Optional[str] = None, out: Optional[Tensor] = None, out_dtype: Optional[torch.dtype] = None) -> Tensor:
     """``act(x @ W.t() + bias)`` for a bf16 or fp16 ``x`` and packed weights W (n x k), as ``torch.nn.functional.linear``; or

@@ -8,8 +8,9 @@ from typing import Callable, Optional, Union
 import torch
 from torch import Tensor
 
+from .._arguments import shown
 from ..errors import InvalidArgument
-from ._library import scales_shape
+from ._library import as_matrix, scales_shape
 from .autograd import needs_grad
 from .functional import linear, scaled_mm
 from .packed_linear import PACKED_RECIPES, Linear4bit, Linear8bit, LinearPacked
@@ -23,7 +24,7 @@ RECIPES = {"tensor": ("tensor", "tensor"), "row": ("row", "row"), "block": ("128
 
 def _check_recipe(recipe: Optional[str]) -> None:
     if recipe is not None and recipe not in RECIPES:
-        raise InvalidArgument(f"recipe = {recipe!r} must be None (16 bits) or one of {', '.join(RECIPES)}; "
+        raise InvalidArgument(f"recipe = {shown(recipe)} must be None (16 bits) or one of {', '.join(RECIPES)}; "
                               f"convert_ takes {', '.join(PACKED_RECIPES)} too")
 
 
@@ -109,7 +110,7 @@ class Linear(torch.nn.Module):
                                   "recipe=None to train")
         by_compiler = self.fuse_quantizer and torch.compiler.is_compiling()
         quantizer = quantize_reference if by_compiler else quantize
-        quantized = quantizer(input.reshape(-1, self.in_features), self.granularity)
+        quantized = quantizer(as_matrix(input), self.granularity)
         return self.of_quantized(*quantized, input.dtype, residual).view(*input.shape[:-1], self.out_features)
 
     @property
@@ -126,9 +127,9 @@ class Linear(torch.nn.Module):
         weight_scale = self.weight_scale.t() if self.recipe == "row" else self.weight_scale
         shape = quantized.shape[:-1]
         if not per_tensor:
-            scale = scale.reshape(-1, scale.shape[-1])
-        c = None if residual is None else residual.reshape(-1, self.out_features)
-        output = scaled_mm(quantized.reshape(-1, self.in_features), self.weight.t(), scale, weight_scale, self.bias, c=c,
+            scale = as_matrix(scale)
+        c = None if residual is None else as_matrix(residual)
+        output = scaled_mm(as_matrix(quantized), self.weight.t(), scale, weight_scale, self.bias, c=c,
                            out_dtype=dtype, use_fast_accum=self.use_fast_accum)
         return output.view(*shape, self.out_features)
 
@@ -162,10 +163,10 @@ def convert_(model: torch.nn.Module, filter_fn: Optional[Callable[[torch.nn.Modu
     ``group`` (128) of k, input in 16 bits, or with ``activations="e4m3"`` ("int4" only) quantised to e4m3, a scale a token.
     """
     if activations is not None and recipe != "int4":
-        raise InvalidArgument(f"activations = {activations!r} is for recipe = 'int4', not {recipe!r}: leave it out")
+        raise InvalidArgument(f"activations = {shown(activations)} is for recipe = 'int4', not {shown(recipe)}: leave it out")
     if recipe in PACKED_RECIPES:
         if not (use_fast_accum and deterministic) or fuse_quantizer:
-            raise InvalidArgument(f"use_fast_accum, fuse_quantizer and deterministic mean nothing for recipe = {recipe!r}: leave "
+            raise InvalidArgument(f"use_fast_accum, fuse_quantizer and deterministic mean nothing for recipe = {shown(recipe)}: leave "
                                   "them out")
         kind = PACKED_RECIPES[recipe]
 

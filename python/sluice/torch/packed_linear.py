@@ -8,6 +8,7 @@ from typing import Any, Optional, Tuple, Union
 import torch
 from torch import Tensor
 
+from .._arguments import shown
 from ..errors import Error, InvalidArgument
 from ..formats import WeightFormat
 from ..packed import PackedWeights, pack_int4, pack_int8, pack_quantized
@@ -50,7 +51,7 @@ class LinearPacked(torch.nn.Module):
         if format is None:
             format = dataclasses.replace(self.DEFAULT, order=order)
         elif activations is not None and format.order != order:
-            raise InvalidArgument(f"format has the order {format.order!r} and activations = {activations!r} needs 'byte': give a "
+            raise InvalidArgument(f"format has the order {shown(format.order)} and activations = {shown(activations)} needs 'byte': give a "
                                   "format of that order")
         self.format = format
         if format.type not in self.TYPES:
@@ -105,7 +106,7 @@ class LinearPacked(torch.nn.Module):
             elif activations is None:
                 packed = pack_int8(weight, group, **how)
             else:
-                raise InvalidArgument(f"activations = {activations!r} is for 4-bit weights: use Linear4bit, or leave it out")
+                raise InvalidArgument(f"activations = {shown(activations)} is for 4-bit weights: use Linear4bit, or leave it out")
             return cls.from_packed(packed, module.bias).train(module.training)
 
     @property
@@ -172,7 +173,7 @@ class Linear8bit(LinearPacked):
 def _order_of(activations: Optional[str]) -> str:
     """Of weights that meet such an input."""
     if activations not in (None, "e4m3"):
-        raise InvalidArgument(f"activations = {activations!r} must be None (16 bits, as they come) or 'e4m3'")
+        raise InvalidArgument(f"activations = {shown(activations)} must be None (16 bits, as they come) or 'e4m3'")
     return "half" if activations is None else "byte"
 
 

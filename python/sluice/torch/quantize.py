@@ -15,6 +15,7 @@ from torch import Tensor
 from .. import _binding
 from ..errors import InvalidArgument
 from ..problems import GRANULARITIES
+from ._entry import op
 from ._library import PLAIN, check_out, half_of_columns, scales_shape, written
 from .autograd import refuse_grad
 
@@ -22,6 +23,7 @@ _is_compiling = torch.compiler.is_compiling
 _NO_GATE, _SILU_GATE = 0, 1  # sluice_gate of c_api.h
 
 
+@op
 def quantize(input: Tensor, granularity: str = "1x128", *, out: Optional[Tensor] = None,
              scales: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
     """``(output, scales)`` of a bf16, fp16 or fp32 input whose last dimension is contiguous.
@@ -33,6 +35,7 @@ def quantize(input: Tensor, granularity: str = "1x128", *, out: Optional[Tensor]
     return _quantized("quantize", input, input.shape, granularity, _NO_GATE, out, scales)
 
 
+@op
 def silu_mul_quantize(input: Tensor, granularity: str = "1x128", *, out: Optional[Tensor] = None,
                       scales: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
     """``quantize(silu(gate) * up)`` in one kernel, for an input ``(..., 2 * k)`` of which ``gate`` is the first half of the
@@ -65,6 +68,7 @@ def _quantized(name: str, input: Tensor, shape: tuple, granularity: str, gate: i
     return out, scales
 
 
+@op
 def quantize_static(input: Tensor, scale: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
     """The input times ``1 / scale`` as float8_e4m3fn; ``scale`` is one fp32 value on the GPU, from a calibration.
     There is no backward: an input that wants a gradient raises."""
@@ -83,6 +87,7 @@ def quantize_static(input: Tensor, scale: Tensor, *, out: Optional[Tensor] = Non
     return result
 
 
+@op
 def quantize_reference(input: Tensor, granularity: str = "1x128") -> Tuple[Tensor, Tensor]:
     """The same from torch's own operations, on any device: the definition, for tests and for weights in host memory."""
     shape = scales_shape(input.shape, granularity)

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where tensors enter: what torch raises of an argument, or of a tensor that no kernel can read, leaves as an ``Error``.
+Nothing is looked at before a call failed. (A call that does not fit the parameters is Python's own ``TypeError`` here.)"""
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import Any, Callable, Optional, TypeVar
+
+import torch
+
+from .._arguments import as_ours
+from ..errors import Error, InvalidType
+
+Entered = TypeVar("Entered", bound=Callable[..., Any])
+
+# RuntimeErrors that are about an argument: one that is no tensor, one in a condition, one without memory of its own.
+_OF_ARGUMENTS = ("Expected a value of type", "Boolean value of Tensor", "doesn't have storage")
+
+
+def _of_torch(name: str, error: Exception) -> Optional[Error]:
+    """What torch means by a ``RuntimeError``; None for one that is not about arguments, as of memory that ran out."""
+    if isinstance(error, NotImplementedError) and "sharding strategy" in str(error):
+        return InvalidType(f"{name}: a DTensor is given, and products have no sharding rule: pass the shards (x.to_local()) and "
+                           "reduce the result yourself")
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return InvalidType(f"{name} cannot be called inside of torch.vmap, torch.func.grad, jvp and their kin: its tensors have no "
+                           "memory there; give the batch as leading dimensions, and use .backward() for gradients")
+    first_line = str(error).partition("\n")[0]
+    if isinstance(error, RuntimeError) and any(words in first_line for words in _OF_ARGUMENTS):
+        return as_ours(name, TypeError(first_line))
+    return None
+
+
+def _explain(name: str, error: Exception) -> None:
+    ours = None if isinstance(error, Error) else as_ours(name, error) or _of_torch(name, error)
+    if ours is not None:
+        raise ours from error
+
+
+def op(function: Entered) -> Entered:
+    """Of a function that takes tensors. What is returned has the very parameters of it, written out: a call through
+    ``*arguments, **named`` takes 0.37 us more, and this 0.1 us (on a CPU of 2 GHz)."""
+    parameters = inspect.signature(function).parameters.values()
+    before = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    after = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    taken = ", ".join(before + (["*"] + after if after else []))
+    given = ", ".join(before + [f"{name}={name}" for name in after])
+    name = function.__name__
+    source = f"""
+def {name}({taken}):
+    try:
+        return function({given})
+    except Exception as error:
+        explain({name!r}, error)
+        raise
+"""
+    scope: dict[str, Any] = {"function": function, "explain": _explain}
+    exec(compile(source, f"<entry of sluice.torch.{name}>", "exec"), scope)  # noqa: S102 - of names of our own
+    entered = functools.update_wrapper(scope[name], function)
+    entered.__defaults__, entered.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
+    return entered  # type: ignore[no-any-return]
