@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include <sluice/host/chain.h>
+#include <sluice/host/jit/fork_gate.h>
 #include <sluice/tuner/record_store.h>
 
 namespace sluice {
@@ -144,6 +145,7 @@ const ParsedRecords& embedded_records() {
 }
 
 const RecordBook& shipped_records() {
+  const ForkGate no_fork;  // of the static's guard
   static const RecordBook book = book_of(embedded_records());
   return book;
 }

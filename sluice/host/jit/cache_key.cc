@@ -3,6 +3,7 @@
 #include <sluice/host/jit/cache_key.h>
 
 #include <sluice/host/jit/compiler.h>
+#include <sluice/host/jit/fork_gate.h>
 #include <sluice/host/jit/hash.h>
 #include <sluice/host/jit/source.h>
 
@@ -15,6 +16,7 @@ constexpr char kNameSpace = '_';  // for the blank in "NVRTC 13.0"
 /// One digest for all headers: which of them a unit reads is the compiler's business, and they change
 /// together.
 const std::string& headers_digest() {
+  const ForkGate no_fork;  // of the static's guard
   static const std::string text = [] {
     std::string all;
     for (const EmbeddedFile& file : embedded_files())

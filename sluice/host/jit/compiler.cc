@@ -6,6 +6,7 @@
 #include <chrono>
 #include <vector>
 
+#include <sluice/host/jit/fork_gate.h>
 #include <sluice/host/jit/source.h>
 
 namespace sluice {
@@ -80,6 +81,7 @@ std::span<const char* const> compile_options() {
 }
 
 Result<std::shared_ptr<const Compiler>> Compiler::load(const std::string& nvrtc_path) {
+  const ForkGate no_fork;
   Result<NvrtcLocation> location = locate_nvrtc(nvrtc_path);
   if (!location) return location.error();
   Result<NvrtcApi> api = load_nvrtc(*location);
@@ -93,6 +95,7 @@ std::string Compiler::version() const {
 
 Result<Cubin> Compiler::compile(const std::string& unit) const {
   const auto begin = std::chrono::steady_clock::now();
+  const ForkGate no_fork;  // NVRTC has locks of its own
   Program program(api_);
   Cubin cubin;
   nvrtcResult result = program.create(unit);
