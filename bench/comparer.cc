@@ -15,7 +15,7 @@ struct CompareParams {
   i64 vectors;
   unsigned long long* differing;
 };
-constexpr u32 kBlocks = 132, kThreadsOfBlock = 512;
+constexpr u32 kThreadsOfBlock = 512;  // one CTA an SM
 
 constexpr const char* kUnit = R"(struct Vector { unsigned x, y, z, w; };
 struct CompareParams { const Vector* a; const Vector* b; long long vectors; unsigned long long* differing; };
@@ -54,7 +54,7 @@ Result<void> Comparer::enqueue(const DeviceBuffer& a, const DeviceBuffer& b, Str
   const CompareParams params{a.data(), b.data(), a.bytes() / 16,
                              static_cast<unsigned long long*>(counter_.data())};
   return launch_kernel(*device_.impl().api, module_->function(),
-                       {.grid_x = kBlocks, .block_x = kThreadsOfBlock}, &params, stream);
+                       {.grid_x = static_cast<u32>(device_.info().sm_count), .block_x = kThreadsOfBlock}, &params, stream);
 }
 
 Result<i64> Comparer::take(Stream stream) const {

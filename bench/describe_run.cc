@@ -55,6 +55,7 @@ RunRecord describe_run(const Lab& lab) {
           .fp16_peak_tflops = info.fp16_flops_per_us * 1e-6,
           .fp8_peak_tflops = info.fp8_flops_per_us * 1e-6,
           .hbm_gbps = info.hbm_bytes_per_us * 1e-3,
+          .device = info,
           .nvrtc = compiler ? (*compiler)->version() : "",
           .cublaslt = lab.cublaslt ? lab.cublaslt->version() : "",
           .cublaslt_path = lab.cublaslt ? lab.cublaslt->path() : "",

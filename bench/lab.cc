@@ -3,6 +3,7 @@
 #include "bench/lab.h"
 
 #include <sluice/host/device_impl.h>
+#include <sluice/host/driver/ask_gpu.h>
 
 namespace sluice::bench {
 
@@ -40,7 +41,7 @@ Result<Lab> open_lab(const Device& device, const Method& method, const std::stri
              .stop = std::move(*stop),
              .verifier = std::move(*verifier),
              .clock = clock ? std::optional(*std::move(clock)) : std::nullopt,
-             .telemetry = Telemetry::open(device.ordinal()),
+             .telemetry = Telemetry::open(pci_bus_id(*device.impl().api, device.impl().primary->device())),
              .cublaslt = std::move(peer),
              .without_peer = std::move(without_peer),
              .peer_workspace = std::move(workspace),

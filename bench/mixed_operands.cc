@@ -14,7 +14,7 @@
 namespace sluice::bench {
 namespace {
 
-constexpr int kMaxCopies = 64, kL2Multiple = 3;
+constexpr int kL2Multiple = 3;
 constexpr u8 kPoison = 0xFF;
 constexpr float kScaleD = 0.75f;
 
@@ -107,7 +107,7 @@ Result<void> MixedOperands::open_source() {
   if (!host) return host.error();
   const i64 blob = blob_bytes(wanted.weights, wanted.n, wanted.k);
   Result<mixed::DeviceData> made =
-      mixed::DeviceData::create(lab_.device, *std::move(host), sets_for(lab_, blob, kMaxCopies));
+      mixed::DeviceData::create(lab_.device, *std::move(host), sets_for(lab_, blob, kMostCopies));
   if (!made) return made.error();
   source_ = *std::move(made);
   return {};

@@ -19,7 +19,7 @@
 namespace sluice::bench {
 namespace {
 
-constexpr int kMaxCopies = 64, kL2Multiple = 3;
+constexpr int kL2Multiple = 3;
 
 /// A dense product of the same size, its operands, and who computes it.
 struct Dense {
@@ -42,7 +42,7 @@ struct Session {
 int copies_of(const Lab& lab, i64 weight_bytes) {
   if (!lab.method.cold) return 1;
   const i64 wanted = ceil_div(kL2Multiple * lab.device.info().l2_bytes, std::max<i64>(weight_bytes, 1));
-  return static_cast<int>(std::clamp<i64>(wanted, 2, kMaxCopies));
+  return static_cast<int>(std::clamp<i64>(wanted, 2, kMostCopies));
 }
 
 Entrant failed(const char* name, const std::string& why) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// 264 CTAs of 512 threads, an equal contiguous share each, four loads of a thread in flight: the fastest
+// Two CTAs an SM of 512 threads, an equal contiguous share each, four loads of a thread in flight: the fastest
 // plain reader found on an H200 (more CTAs lose; the copy engine gains nothing): docs/findings/decode.md.
 #include "bench/read_floor.h"
 
@@ -9,7 +9,8 @@
 namespace sluice::bench {
 namespace {
 
-constexpr u32 kBlocks = 264, kThreadsOfBlock = 512;
+constexpr int kCtasOfSm = 2;
+constexpr u32 kThreadsOfBlock = 512;
 constexpr i64 kVectorBytes = 16;
 
 struct ReadParams {
@@ -67,7 +68,8 @@ Result<Contender> read_floor_contender(const Lab& lab, const Weights& weights, c
                      const ReadParams params{weights.copies[static_cast<size_t>(copy)],
                                              weights.bytes / kVectorBytes, nullptr};
                      return launch_kernel(*device.impl().api, module->function(),
-                                          {.grid_x = kBlocks, .block_x = kThreadsOfBlock}, &params, stream);
+                                          {.grid_x = static_cast<u32>(kCtasOfSm * device.info().sm_count),
+                                           .block_x = kThreadsOfBlock}, &params, stream);
                    }};
 }
 

@@ -238,6 +238,23 @@ RatioSummary summarise_ratio(const RunRecord& run, const std::string& ours, cons
           .least = least(ratios)};
 }
 
+namespace {
+
+/// What is beside the rates, and where all of them come from.
+Json facts_json(const DeviceInfo& device) {
+  const FactSources& from = device.sources;
+  return {{"clusters", {device.max_clusters_of_2, device.max_clusters_of_4, device.max_clusters_of_8}},
+          {"l2_bytes", device.l2_bytes},
+          {"hbm_peak_gbps", rounded(device.hbm_peak_bytes_per_us * 1e-3)},
+          {"sources",
+           {{"peak_tflops", name_of(from.tensor_rate)},
+            {"hbm_gbps", name_of(from.hbm_rate)},
+            {"clusters", name_of(from.clusters)},
+            {"power_limit_w", name_of(from.power_limit)}}}};
+}
+
+}  // namespace
+
 std::string to_json(const RunRecord& run) {
   Json shapes = Json::array();
   for (const ShapeRecord& shape : run.shapes) shapes.push_back(shape_json(run, shape));
@@ -255,6 +272,7 @@ std::string to_json(const RunRecord& run) {
         {"fp16_peak_tflops", run.fp16_peak_tflops},
         {"fp8_peak_tflops", run.fp8_peak_tflops},
         {"hbm_gbps", run.hbm_gbps},
+        {"facts", facts_json(run.device)},
         {"cpu", run.cpu},
         {"system", run.host_system}}},
       {"versions", {{"nvrtc", run.nvrtc}, {"cublaslt", run.cublaslt}, {"cublaslt_path", run.cublaslt_path}}},

@@ -59,7 +59,8 @@ struct RunRecord {
   std::string gpu, driver, cpu, host_system;
   int sm_count = 0;
   double power_limit_w = 0, max_sm_mhz = 0;
-  double fp16_peak_tflops = 0, fp8_peak_tflops = 0, hbm_gbps = 0;  // sustained ones of DeviceInfo
+  double fp16_peak_tflops = 0, fp8_peak_tflops = 0, hbm_gbps = 0;  // sustained ones of `device`
+  DeviceInfo device;                                               // the facts, and where they come from
   std::string nvrtc, cublaslt, cublaslt_path;
   std::string method;  // "cold" or "warm"
   int rounds = 0, tune = 0;

@@ -44,7 +44,7 @@ int copies_for(const Problem& p, i64 l2_bytes, i64 set_bytes, bool cold) {
   const i64 weights = std::max<i64>(p.n * p.k * p.batch * bytes_of(p.b.type), 1);
   const i64 wanted = std::max<i64>(ceil_div(kL2Multiple * l2_bytes, weights), 2);
   const i64 most = std::max<i64>(kMaxDataBytes / std::max<i64>(set_bytes, 1), 1);
-  return static_cast<int>(std::min({wanted, most, i64{64}}));
+  return static_cast<int>(std::min({wanted, most, i64{kMostCopies}}));
 }
 
 Result<std::vector<ProblemData>> make_copies(const Lab& lab, const Problem& problem, Scalars scalars) {

@@ -3,9 +3,10 @@
 // missing (containers, other vendors' sandboxes) samples are empty and the bench goes on.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
+
+#include <sluice/host/driver/nvml.h>
 
 namespace sluice::bench {
 
@@ -26,19 +27,18 @@ TelemetrySummary summarise(const std::vector<Sample>& samples);
 
 class Telemetry {
  public:
-  /// `ordinal` counts as NVML does: all GPUs, whatever CUDA_VISIBLE_DEVICES hides. Never fails; may be blind.
-  static Telemetry open(int ordinal);
+  /// Of the GPU at this address of the PCI bus (driver/ask_gpu.h). Never fails; may be blind.
+  static Telemetry open(const std::string& bus_id);
 
-  bool blind() const;
+  bool blind() const { return !gpu_; }
   /// One reading, taken while the GPU works; about 0.1 ms. False if blind.
   bool sample(Sample& into) const;
-  std::string driver_version() const;  // "" if unknown
-  double power_limit_w() const;        // 0 if unknown
-  double max_sm_mhz() const;           // 0 if unknown
+  std::string driver_version() const;                              // "" if unknown
+  double power_limit_w() const { return gpu_.power_limit_w(); }  // 0 if unknown
+  double max_sm_mhz() const;                                       // 0 if unknown
 
  private:
-  struct Impl;
-  std::shared_ptr<const Impl> impl_;
+  NvmlGpu gpu_;
 };
 
 }  // namespace sluice::bench

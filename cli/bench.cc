@@ -79,6 +79,7 @@ void print_run(const bench::RunRecord& run, const bench::Lab& lab) {
   fmt::print("{}, driver {}, {:.0f} W; {}; cuBLASLt {}\n", run.gpu,
              run.driver.empty() ? "unknown" : run.driver, run.power_limit_w, run.nvrtc,
              lab.cublaslt ? run.cublaslt : "missing");
+  fmt::print("{}", describe(run.device));
   if (!lab.cublaslt) fmt::print("{}\n", paint(stdout, Colour::yellow, lab.without_peer));
   fmt::print(
       "{} L2, {} rounds, {:.0f} ms rest, replays of {:.1f} ms, data {}; x: peer time / sluice time\n\n",

@@ -29,7 +29,8 @@ namespace {
 struct CompileFlags {
   RequestFlags requests;
   MixedFlags mixed;
-  std::string device = "auto", cache_dir, nvrtc;
+  PlanTarget target;
+  std::string cache_dir, nvrtc;
   int jobs = 0;
   int top = 1;
 };
@@ -122,7 +123,7 @@ Result<int> run_compile(const CompileFlags& flags) {
   if (!options) return options.error();
   const Result<std::vector<AnyRequest>> requests = requests_of(flags.requests, flags.mixed);
   if (!requests) return requests.error();
-  const Result<Target> target = find_target(flags.device, *options);
+  const Result<Target> target = find_target(flags.target, *options);
   if (!target) return target.error();
   const Result<std::vector<std::string>> units = units_of(*requests, *target, flags, stamping_of(*options));
   if (!units) return units.error();
@@ -161,10 +162,7 @@ Verb add_compile_verb(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("compile", "Fill a kernel cache ahead of time; needs no GPU");
   add_many_requests_flags(*verb, flags->requests);
   add_mixed_flags(*verb, flags->mixed);
-  verb->add_option("--device", flags->device,
-                   "Plan for: auto (the GPU that is here, else as host), host (an H200 with 132 SMs), or the "
-                   "number of a GPU")
-      ->capture_default_str();
+  add_plan_target(*verb, flags->target);
   verb->add_option("--top", flags->top, "Kernels per problem, for tuning later")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));

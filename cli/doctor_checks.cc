@@ -7,6 +7,8 @@
 #include <sys/statvfs.h>
 
 #include <algorithm>
+#include <chrono>
+#include <sstream>
 
 #include <sluice/gemm.h>
 #include <sluice/host/driver/api.h>
@@ -23,6 +25,18 @@ namespace {
 
 constexpr const char* kNextLine = "\n                       ";  // under what was found first (doctor.cc)
 constexpr double kLowDiskMb = 200;                              // some thousand kernels
+
+using Seconds = std::chrono::duration<double>;
+Seconds now() {
+  return std::chrono::steady_clock::now().time_since_epoch();
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
 
 Health missing_if(bool needed) {
   return needed ? Health::missing : Health::optional;
@@ -67,11 +81,15 @@ Check check_driver(bool needed) {
 
 Check check_gpu(const Options& options, bool needed) {
   Check check{.name = "GPU"};
+  const Seconds begin = now();
   const Result<Device> device = Device::open(0, options);
   if (device) {
+    const Seconds opened = now();
     const DeviceInfo& info = device->info();
-    check.found = fmt::format("{}, {} SMs, compute capability {}.{}, {} MB of L2", info.name, info.sm_count,
-                              info.compute_major, info.compute_minor, info.l2_bytes >> 20);
+    check.found = fmt::format("{}, {} SMs, compute capability {}.{}; opened in {:.1f} ms, asked in {:.1f} ms more",
+                              info.name, info.sm_count, info.compute_major, info.compute_minor,
+                              1e3 * (opened - begin).count(), 1e3 * (now() - opened).count());
+    for (const std::string& line : lines_of(describe(info))) check.found += kNextLine + line;
     return check;
   }
   check.health = missing_if(needed);

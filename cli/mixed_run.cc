@@ -39,7 +39,7 @@ Result<void> print_mixed_plan(const bench::MixedCase& item, const Target& target
   const DeviceInfo info = target.info();
   const Result<mixed::Plan> pick = mixed::plan(item.problem, info, item.overrides, target.records);
   if (!pick) return pick.error();
-  fmt::print("{}", mixed::describe(*pick));
+  fmt::print("{}{}", mixed::describe(*pick), describe(info));
   for (const std::string& unit : output.unit ? mixed::units_of(*pick) : std::vector<std::string>{})
     fmt::print("\n{}\n", unit);
   if (!output.all) return {};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice plan`: what would run and why it should be fast. Needs no GPU; without one it plans for an H200.
+// `sluice plan`: what would run and why it should be fast. Needs no GPU: without one it plans for an H200, or
+// for the GPU that --gpu names. It says whose rates it takes, and where they come from.
 #include <fmt/format.h>
 
 #include <memory>
@@ -17,7 +18,7 @@ namespace {
 struct PlanFlags {
   RequestFlags request;
   MixedFlags mixed;
-  std::string device = "auto";
+  PlanTarget target;
   bool all = false;
   bool unit = false;
 };
@@ -50,7 +51,7 @@ Result<int> print_all(const ProblemRequest& request, const DeviceInfo& info) {
 Result<int> run_mixed_plan(const PlanFlags& flags) {
   const Result<bench::MixedCase> item = mixed_case_of(flags.request, flags.mixed);
   if (!item) return item.error();
-  const Result<Target> target = find_target(flags.device, options_from_environment());
+  const Result<Target> target = find_target(flags.target, options_from_environment());
   if (!target) return target.error();
   const Result<void> printed = print_mixed_plan(*item, *target, {.all = flags.all, .unit = flags.unit});
   if (!printed) return printed.error();
@@ -62,11 +63,11 @@ Result<int> run_plan(const PlanFlags& flags) {
   if (is_mixed(flags.mixed)) return run_mixed_plan(flags);
   const Result<ProblemRequest> request = request_of(flags.request.problem);
   if (!request) return request.error();
-  const Result<Target> target = find_target(flags.device, options_from_environment());
+  const Result<Target> target = find_target(flags.target, options_from_environment());
   if (!target) return target.error();
   const Result<Plan> plan = gemm::plan(request->problem, target->info(), request->overrides, target->records);
   if (!plan) return plan.error();
-  fmt::print("{}", describe(*plan));
+  fmt::print("{}{}", describe(*plan), describe(target->info()));
   for (const std::string& unit : flags.unit ? unit_texts(plan->config) : std::vector<std::string>{})
     fmt::print("\n{}\n", unit);
   if (!flags.all) return kExitOk;
@@ -81,8 +82,7 @@ Verb add_plan_verb(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("plan", "Show what would run for a problem, and the estimate");
   add_request_flags(*verb, flags->request);
   add_mixed_flags(*verb, flags->mixed);
-  verb->add_option("--device", flags->device, "Plan for: auto, host (an H200), or the number of a GPU")
-      ->capture_default_str();
+  add_plan_target(*verb, flags->target);
   verb->add_flag("--all", flags->all, "Every candidate, best estimate first");
   verb->add_flag("--unit", flags->unit, "The text that is compiled");
   return {verb, [flags] { return run_plan(*flags); }};

@@ -3,6 +3,7 @@
 #include "cli/target.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cli/parse.h"
 
@@ -21,6 +22,23 @@ Result<Target> find_target(const std::string& name, const Options& options) {
   if (any && (code == ErrorCode::driver || code == ErrorCode::unsupported_arch))
     return Target{.why_host = device.error().message, .records = open_records(options)};
   return device.error();
+}
+
+void add_plan_target(CLI::App& verb, PlanTarget& target) {
+  CLI::Option* const device =
+      verb.add_option("--device", target.device,
+                      "Plan for: auto (the GPU that is here, else as host), host (an H200), or the number of a GPU")
+          ->capture_default_str();
+  verb.add_option("--gpu", target.gpu,
+                  fmt::format("Plan for a GPU that need not be here: {}", fmt::join(gpu_names(), ", ")))
+      ->excludes(device);
+}
+
+Result<Target> find_target(const PlanTarget& target, const Options& options) {
+  if (target.gpu.empty()) return find_target(target.device, options);
+  Result<DeviceInfo> named = gpu_named(target.gpu);
+  if (!named) return named.error();
+  return Target{.records = open_records(options), .absent = *std::move(named)};
 }
 
 }  // namespace sluice::cli

@@ -3,6 +3,8 @@
 // first GPU and falls back to the host with a word about why (a choice that is printed, never silent).
 #pragma once
 
+#include <CLI/CLI.hpp>
+
 #include <optional>
 #include <string>
 
@@ -15,11 +17,22 @@ struct Target {
   std::string why_host;          // for "auto" without a GPU
   RecordBook records;            // the shipped ones and the user's
 
-  /// What plans are made for: the device's, or an H200's.
-  DeviceInfo info() const { return device ? device->info() : DeviceInfo{}; }
+  DeviceInfo absent{};            // the GPU to plan for where `device` is none: an H200, unless --gpu names one
+
+  /// What plans are made for.
+  DeviceInfo info() const { return device ? device->info() : absent; }
 };
 
 /// `name`: "auto", "host" or the number of a GPU. Errors: invalid_argument, and Device::open's for a number.
 Result<Target> find_target(const std::string& name, const Options& options);
+
+/// The flags of verbs that only plan: --device, or --gpu for one that need not be here.
+struct PlanTarget {
+  std::string device = "auto";
+  std::string gpu;  // one of gpu_names(); "": as `device` says
+};
+void add_plan_target(CLI::App& verb, PlanTarget& target);
+/// Errors: find_target's, and invalid_argument for a GPU that is not known.
+Result<Target> find_target(const PlanTarget& target, const Options& options);
 
 }  // namespace sluice::cli

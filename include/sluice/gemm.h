@@ -31,6 +31,8 @@ class Device {
   /// Errors: driver (none, too old, no such device), unsupported_arch (not compute capability 9.0).
   static Result<Device> open(int ordinal, const Options& options);
 
+  /// What the planner takes for this GPU. The first call asks the driver and NVML, and takes 20 ms;
+  /// what they do not tell is assumed, and DeviceInfo::sources says so.
   const DeviceInfo& info() const;
   const Options& options() const;
   /// The shipped records and the user's, as they were when the device was opened. run() plans with them.

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <sluice/device_info.h>
 #include <sluice/result.h>
 #include <sluice/spec/problem.h>
 #include <sluice/spec/validate.h>
@@ -16,22 +17,6 @@ namespace sluice {
 
 class RecordBook;  // what was measured before: sluice/records.h
 const RecordBook& shipped_records();
-
-/// What the planner needs to know about a GPU. Rates are sustained ones, measured on an H200
-/// (docs/findings/); of another GPU Device::open scales them by its SMs.
-struct DeviceInfo {
-  std::string name = "NVIDIA H200";
-  int sm_count = 132;
-  int compute_major = 9, compute_minor = 0;
-  int max_clusters_of_2 = 66;  // resident at once with one CTA an SM
-  int max_clusters_of_4 = 30;  // not 33: docs/findings/clusters-of-four.md
-  int max_clusters_of_8 = 15;  // two for each GPC of 16 SMs or more, but for one: taken from those of four
-  i64 l2_bytes = 60 << 20;
-  double hbm_bytes_per_us = 4.5e6;
-  double l2_bytes_per_us = 8.1e6;
-  double fp16_flops_per_us = 845e6;  // WGMMA alone, random data, settled clocks
-  double fp8_flops_per_us = 1685e6;
-};
 
 /// Where the planner thinks the time goes, in microseconds.
 struct Estimate {

@@ -4,13 +4,12 @@
 
 #include <sluice/gemm.h>
 #include <sluice/host/device_impl.h>
+#include <sluice/host/driver/ask_gpu.h>
 #include <sluice/host/driver/error.h>
 #include <sluice/host/jit/build_report.h>
 
 namespace sluice {
 namespace {
-
-constexpr int kH200SmCount = 132;  // what the rates of DeviceInfo were measured with
 
 Result<int> attribute(const DriverApi& api, CUdevice_attribute which, CUdevice device) {
   int value = 0;
@@ -19,37 +18,28 @@ Result<int> attribute(const DriverApi& api, CUdevice_attribute which, CUdevice d
   return driver_error(api, code, "cuDeviceGetAttribute", "attribute " + std::to_string(which));
 }
 
-/// The facts that the driver knows; rates are the measured ones of an H200, scaled by the number of SMs.
-Result<DeviceInfo> read_info(const DriverApi& api, CUdevice device) {
-  DeviceInfo info;
+/// What must be known to tell whether the kernels run here. The rest is asked when it is needed (Impl::info).
+Result<GpuFacts> read_facts(const DriverApi& api, CUdevice device) {
+  GpuFacts facts;
   std::array<char, 256> name{};
   if (const CUresult code = api.cuDeviceGetName(name.data(), name.size() - 1, device); code != CUDA_SUCCESS)
     return driver_error(api, code, "cuDeviceGetName");
-  info.name = name.data();
+  facts.name = name.data();
   int l2_bytes = 0;
   const struct {
     CUdevice_attribute which;
     int& value;
-  } facts[] = {{CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, info.compute_major},
-               {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, info.compute_minor},
-               {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, info.sm_count},
+  } known[] = {{CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, facts.compute_major},
+               {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, facts.compute_minor},
+               {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, facts.sm_count},
                {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, l2_bytes}};
-  for (const auto& fact : facts) {
+  for (const auto& fact : known) {
     const Result<int> value = attribute(api, fact.which, device);
     if (!value) return value.error();
     fact.value = *value;
   }
-  info.l2_bytes = l2_bytes;
-  const double share = static_cast<double>(info.sm_count) / kH200SmCount;
-  // Fewer than SMs / 4: a GPC need not hold a multiple of four. The H200's pattern is assumed.
-  info.max_clusters_of_4 = info.max_clusters_of_4 * info.sm_count / kH200SmCount;
-  info.max_clusters_of_8 = info.max_clusters_of_8 * info.sm_count / kH200SmCount;
-  info.max_clusters_of_2 = info.sm_count / 2;
-  info.hbm_bytes_per_us *= share;
-  info.l2_bytes_per_us *= share;
-  info.fp16_flops_per_us *= share;
-  info.fp8_flops_per_us *= share;
-  return info;
+  facts.l2_bytes = l2_bytes;
+  return facts;
 }
 
 Result<CUdevice> find_device(const DriverApi& api, int ordinal) {
@@ -95,20 +85,20 @@ Result<Device> Device::open(int ordinal, const Options& options) {
   if (const Result<void> recent = check_driver(api); !recent) return recent.error();
   const Result<CUdevice> device = find_device(api, ordinal);
   if (!device) return device.error();
-  const Result<DeviceInfo> info = read_info(api, *device);
-  if (!info) return info.error();
-  if (info->compute_major != 9 || info->compute_minor != 0)
+  const Result<GpuFacts> facts = read_facts(api, *device);
+  if (!facts) return facts.error();
+  if (facts->compute_major != 9 || facts->compute_minor != 0)
     return Error{ErrorCode::unsupported_arch,
-                 "device " + std::to_string(ordinal) + ", " + info->name + ", has compute capability " +
-                     std::to_string(info->compute_major) + "." + std::to_string(info->compute_minor) +
+                 "device " + std::to_string(ordinal) + ", " + facts->name + ", has compute capability " +
+                     std::to_string(facts->compute_major) + "." + std::to_string(facts->compute_minor) +
                      ": the kernels need 9.0 (Hopper: H100, H200, GH200)"};
   Result<std::shared_ptr<const PrimaryContext>> primary = PrimaryContext::retain(api, *device, ordinal);
   if (!primary) return primary.error();
-  return Device(std::make_shared<Impl>(*std::move(primary), *info, options));
+  return Device(std::make_shared<Impl>(*std::move(primary), *facts, options));
 }
 
 const DeviceInfo& Device::info() const {
-  return impl_->info;
+  return impl_->info();
 }
 
 const Options& Device::options() const {
@@ -123,14 +113,22 @@ int Device::ordinal() const {
   return impl_->primary->ordinal();
 }
 
-Device::Impl::Impl(std::shared_ptr<const PrimaryContext> context_owner, const DeviceInfo& device_info,
+Device::Impl::Impl(std::shared_ptr<const PrimaryContext> context_owner, const GpuFacts& first_facts,
                    const Options& device_options)
     : primary(std::move(context_owner)),
       api(&primary->api()),
-      info(device_info),
       options(device_options),
       records(open_records(device_options)),
-      cache(device_options) {}
+      cache(device_options),
+      facts_(first_facts) {}
+
+const DeviceInfo& Device::Impl::info() {
+  std::call_once(asked_, [this] {
+    ask_gpu(*primary, facts_);
+    info_ = device_info_of(facts_);
+  });
+  return info_;
+}
 
 Result<std::shared_ptr<const Module>> Device::Impl::load_unit(const std::string& unit,
                                                               int dynamic_smem_bytes) {

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include <sluice/gemm.h>
+#include <sluice/host/device_facts.h>
 #include <sluice/host/driver/context.h>
 #include <sluice/host/driver/module.h>
 #include <sluice/host/gpc_order.h>
@@ -19,15 +20,17 @@
 namespace sluice {
 
 struct Device::Impl {
-  Impl(std::shared_ptr<const PrimaryContext> context_owner, const DeviceInfo& device_info,
+  Impl(std::shared_ptr<const PrimaryContext> context_owner, const GpuFacts& first_facts,
        const Options& device_options);
 
   const std::shared_ptr<const PrimaryContext> primary;
   const DriverApi* const api;
-  const DeviceInfo info;
   const Options options;
   const RecordBook records;
   KernelCache cache;  // tests without a compiler assign one with a CompilerSeam before the first prepare
+
+  /// Asks driver and NVML for what open() did not, the first time. No error: what no one tells is assumed.
+  const DeviceInfo& info();
 
   /// The loaded module of a unit. Units in use are loaded once and shared; the pointer keeps the context too.
   /// Errors: toolchain, driver.
@@ -43,6 +46,11 @@ struct Device::Impl {
   PreparedGemms prepared_by_run;                         // of gemm::run
   PreparedMixed prepared_by_mixed;                       // of mixed::run
   WorkspaceLender lender{WorkspaceLender::Spare::none};  // of gemm::run
+
+ private:
+  std::once_flag asked_;
+  GpuFacts facts_;   // guarded by asked_, as info_ is
+  DeviceInfo info_;
 };
 
 }  // namespace sluice

@@ -113,6 +113,11 @@ bool apply(const std::string& key, const std::string& value, Request& r) {
   if (const auto found = wide.find(key); found != wide.end()) return number(value, *found->second);
   if (const auto found = overrides.find(key); found != overrides.end()) return number(value, *found->second);
   if (const auto found = device.find(key); found != device.end()) return number(value, *found->second);
+  if (key == "gpu") {
+    const Result<DeviceInfo> gpu = gpu_named(value);
+    if (gpu) r.device = *gpu;
+    return gpu.ok();
+  }
   if (key == "a") return named(value, 2, p.a.major);
   if (key == "b") return named(value, 2, p.b.major);
   if (key == "scale_a") return named(value, 4, p.epilogue.scale_a);

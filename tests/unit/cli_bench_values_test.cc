@@ -112,6 +112,12 @@ TEST(bench_copies, cold_runs_rotate_over_three_caches_of_weights) {
   EXPECT_EQ(copies_for(plain_problem(8192, 28672, 4096, DType::bf16), l2, i64{1} << 30, true), 2);
 }
 
+TEST(bench_copies, weights_of_less_than_a_megabyte_are_cold_too) {
+  const Problem p = plain_problem(80, 544, 704, DType::fp16);  // 748 KiB of weights
+  const i64 l2 = i64{60} << 20, weights = p.n * p.k * 2;
+  EXPECT_GE(copies_for(p, l2, i64{1} << 20, true) * weights, 3 * l2);
+}
+
 TEST(bench_record, ratios_are_peer_over_ours) {
   const RunRecord run = run_record();
   EXPECT_DOUBLE_EQ(ratio(run.shapes[0], kSluice, kPeerBest), 1.25);

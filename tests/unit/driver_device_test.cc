@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 
 #include <sluice/host/device_impl.h>
+#include <sluice/host/driver/events.h>
 
 #include "fake_driver.h"
 
@@ -37,14 +38,105 @@ TEST(driver_device, opens_and_reads_facts) {
   EXPECT_EQ(driver.alive(), Alive{});
 }
 
-TEST(driver_device, scales_rates_with_the_number_of_sms) {
+TEST(driver_device, asks_for_clusters_clocks_and_power) {
   FakeDriver driver;
+  driver.machine.name = "NVIDIA H100 80GB HBM3";
+  driver.machine.memory_khz = 2619000;
+  driver.machine.bus_bits = 5120;
+  driver.machine.clusters_of_4 = 32;
+  driver.machine.power_limit_mw = 500000;
+  const Result<Device> device = Device::open(0, {});
+  ASSERT_TRUE(device.ok());
+  const DeviceInfo& info = device->info();
+  EXPECT_NEAR(info.hbm_peak_bytes_per_us, 3.352e6, 1e3);
+  EXPECT_EQ(info.max_clusters_of_4, 32);
+  EXPECT_EQ(info.power_limit_w, 500);
+  EXPECT_EQ(info.sources.clusters, FactSource::driver);
+  EXPECT_EQ(info.sources.power_limit, FactSource::driver);
+  EXPECT_LT(info.fp16_flops_per_us, 0.9 * DeviceInfo{}.fp16_flops_per_us);
+  EXPECT_EQ(driver.alive().modules, 0) << "the kernel that was asked about is unloaded";
+  EXPECT_EQ(driver.alive().pushed, 0);
+}
+
+TEST(driver_device, an_h200_is_what_plans_without_a_gpu_are_for) {
+  FakeDriver driver;
+  driver.machine.name = "NVIDIA H200";
+  driver.machine.l2_bytes = 60 << 20;
+  const Result<Device> device = Device::open(0, {});
+  ASSERT_TRUE(device.ok());
+  DeviceInfo info = device->info();
+  info.sources = {};
+  EXPECT_EQ(info, DeviceInfo{});
+}
+
+TEST(driver_device, asks_once_and_not_before_it_is_asked) {
+  FakeDriver driver;
+  driver.fail_nothing();
+  const Result<Device> device = Device::open(0, {});
+  ASSERT_TRUE(device.ok());
+  const int opened = driver.calls();
+  device->info();
+  const int asked = driver.calls();
+  EXPECT_GT(asked, opened);
+  device->info();
+  EXPECT_EQ(driver.calls(), asked);
+}
+
+TEST(driver_device, a_gpu_without_nvml_or_the_count_of_clusters_is_assumed_to_be_usual) {
+  FakeDriver driver;
+  driver.machine.has_nvml = false;
+  driver.machine.has_occupancy = false;
+  driver.machine.memory_khz = 0;
   driver.machine.sm_count = 66;
   const Result<Device> device = Device::open(0, {});
   ASSERT_TRUE(device.ok());
-  EXPECT_DOUBLE_EQ(device->info().fp8_flops_per_us, DeviceInfo{}.fp8_flops_per_us / 2);
-  EXPECT_EQ(device->info().max_clusters_of_2, 33);
-  EXPECT_EQ(device->info().max_clusters_of_4, DeviceInfo{}.max_clusters_of_4 / 2);
+  const DeviceInfo& info = device->info();
+  EXPECT_EQ(info.sources.clusters, FactSource::assumed);
+  EXPECT_EQ(info.sources.power_limit, FactSource::assumed);
+  EXPECT_EQ(info.sources.hbm_rate, FactSource::assumed);
+  EXPECT_EQ(info.sources.tensor_rate, FactSource::assumed);
+  EXPECT_EQ(info.max_clusters_of_2, 33);
+  EXPECT_EQ(info.max_clusters_of_4, DeviceInfo{}.max_clusters_of_4 / 2);
+}
+
+TEST(driver_device, a_question_that_fails_costs_a_fact_and_leaks_nothing) {
+  FakeDriver driver;
+  driver.fail_nothing();
+  {
+    const Result<Device> device = Device::open(0, {});
+    ASSERT_TRUE(device.ok());
+    driver.fail_nothing();
+    device->info();
+  }
+  const int questions = driver.calls() - 1;  // the last is the release
+  ASSERT_GE(questions, 8);
+  for (int call = 0; call < questions; ++call) {
+    {
+      const Result<Device> device = Device::open(0, {});
+      ASSERT_TRUE(device.ok());
+      driver.fail_call(call, CUDA_ERROR_UNKNOWN);
+      EXPECT_EQ(device->info().sm_count, 132);
+      driver.fail_nothing();
+    }
+    EXPECT_EQ(driver.alive(), Alive{}) << call;
+  }
+}
+
+TEST(driver_device, clusters_are_counted_beside_a_capture_too) {
+  FakeDriver driver;
+  const Result<Device> device = Device::open(0, {});
+  const Result<Device> other = Device::open(1, {});
+  ASSERT_TRUE(device.ok() && other.ok());
+  const Result<StreamHandle> stream = StreamHandle::create(*device);
+  ASSERT_TRUE(stream.ok());
+  const DriverApi& api = *device->impl().api;
+  ASSERT_EQ(api.cuStreamBeginCapture(reinterpret_cast<CUstream>(stream->get()), CU_STREAM_CAPTURE_MODE_GLOBAL),
+            CUDA_SUCCESS);
+  EXPECT_EQ(device->info().sources.clusters, FactSource::driver);
+  EXPECT_EQ(other->info().sources.clusters, FactSource::driver);
+  CUgraph graph = nullptr;
+  ASSERT_EQ(api.cuStreamEndCapture(reinterpret_cast<CUstream>(stream->get()), &graph), CUDA_SUCCESS);
+  api.cuGraphDestroy(graph);
 }
 
 TEST(driver_device, refuses_a_device_that_does_not_exist) {

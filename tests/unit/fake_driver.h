@@ -56,12 +56,20 @@ class FakeDriver {
 
   // ---- the machine, to be set before Device::open ----
   struct Machine {
+    const char* name = "Fake H200";
     int device_count = 2;
     int driver_version = 13000;  // CUDA 13.0
     int sm_count = 132;
     int compute_major = 9;
     int compute_minor = 0;
     i64 memory_bytes = i64{1} << 30;
+    int l2_bytes = 50 << 20;
+    // 0: no answer. The clock of memory is such that 4.5 TB/s are sustained, as on an H200.
+    int max_sm_khz = 1980000, memory_khz = 3167230, bus_bits = 6144;
+    int clusters_of_2 = 66, clusters_of_4 = 30, clusters_of_8 = 15;
+    int power_limit_mw = 700000;
+    bool has_occupancy = true;  // false: a driver without cuOccupancyMaxActiveClusters
+    bool has_nvml = true;
   };
   Machine machine;
 

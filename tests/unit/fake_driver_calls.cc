@@ -2,6 +2,9 @@
 // The fake driver's devices, contexts, modules, tensor maps and launches.
 #include "fake_driver_state.h"
 
+#include <algorithm>
+#include <cstdio>
+
 #include <sluice/spec/locate.h>
 
 namespace sluice::fake {
@@ -14,9 +17,29 @@ CUresult device_attribute(int* value, CUdevice_attribute which, CUdevice) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = machine.compute_major; break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = machine.compute_minor; break;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = machine.sm_count; break;
-    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: *value = 50 << 20; break;
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: *value = machine.l2_bytes; break;
+    case CU_DEVICE_ATTRIBUTE_CLOCK_RATE: *value = machine.max_sm_khz; break;
+    case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE: *value = machine.memory_khz; break;
+    case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH: *value = machine.bus_bits; break;
     default: return CUDA_ERROR_INVALID_VALUE;
   }
+  return call.code;
+}
+
+/// Refuses what would not be one CTA an SM.
+CUresult active_clusters(int* count, CUfunction function, const CUlaunchConfig* config) {
+  const Call call("cuOccupancyMaxActiveClusters");
+  const FakeDriver::Machine& machine = state->driver->machine;
+  if (!machine.has_occupancy) return CUDA_ERROR_NOT_SUPPORTED;
+  const auto& module = *reinterpret_cast<FakeModule*>(function);
+  const bool legal = current() != nullptr && config->numAttrs == 1 &&
+                     config->attrs[0].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION &&
+                     static_cast<int>(config->sharedMemBytes) <= module.max_smem &&
+                     config->sharedMemBytes > 114 * 1024 && config->blockDimX >= 1;
+  if (!legal) return CUDA_ERROR_INVALID_VALUE;
+  const u32 ctas = config->attrs[0].value.clusterDim.x;
+  const int known = ctas == 2 ? machine.clusters_of_2 : ctas == 4 ? machine.clusters_of_4 : machine.clusters_of_8;
+  *count = std::min(known, machine.sm_count / static_cast<int>(ctas));
   return call.code;
 }
 
@@ -154,6 +177,23 @@ CUresult launch_ex(const CUlaunchConfig* config, CUfunction function, void** par
 
 }  // namespace
 
+const NvmlApi& fake_nvml() {
+  static const NvmlApi api = [] {
+    NvmlApi table;
+    table.by_bus_id = [](const char* bus_id, NvmlDevice* device) {
+      *device = nullptr;
+      return std::strncmp(bus_id, "0000:0", 6) == 0 ? kNvmlSuccess : 1;
+    };
+    table.power_limit = [](NvmlDevice, unsigned* milliwatts) {
+      const FakeDriver::Machine& machine = state->driver->machine;
+      *milliwatts = static_cast<unsigned>(machine.power_limit_mw);
+      return machine.has_nvml ? kNvmlSuccess : 1;
+    };
+    return table;
+  }();
+  return api;
+}
+
 void fill_contexts(DriverApi& api) {
   api.cuInit = [](unsigned) { return Call("cuInit").code; };
   api.cuDriverGetVersion = [](int* version) {
@@ -166,9 +206,13 @@ void fill_contexts(DriverApi& api) {
   };
   api.cuDeviceGet = [](CUdevice* device, int ordinal) { return *device = ordinal, Call("cuDeviceGet").code; };
   api.cuDeviceGetName = [](char* name, int size, CUdevice) {
-    return std::strncpy(name, "Fake H200", static_cast<std::size_t>(size)), Call("cuDeviceGetName").code;
+    return std::strncpy(name, state->driver->machine.name, static_cast<std::size_t>(size)), Call("cuDeviceGetName").code;
   };
   api.cuDeviceGetAttribute = device_attribute;
+  api.cuDeviceGetPCIBusId = [](char* text, int size, CUdevice device) {
+    std::snprintf(text, static_cast<std::size_t>(size), "0000:0%d:00.0", device);
+    return Call("cuDeviceGetPCIBusId").code;
+  };
   api.cuDevicePrimaryCtxRetain = [](CUcontext* context, CUdevice device) {
     const Call call("cuDevicePrimaryCtxRetain");
     if (call.code != CUDA_SUCCESS) return call.code;
@@ -198,6 +242,10 @@ void fill_contexts(DriverApi& api) {
     --state->alive.pushed;
     return call.code;
   };
+  api.cuThreadExchangeStreamCaptureMode = [](CUstreamCaptureMode* mode) {
+    std::swap(*mode, capture_mode);
+    return CUDA_SUCCESS;
+  };
   api.cuCtxSynchronize = [] {
     const Call call("cuCtxSynchronize");
     return state->capturing > 0 ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : call.code;
@@ -208,7 +256,8 @@ void fill_kernels(DriverApi& api) {
   api.cuModuleLoadData = [](CUmodule* module, const void* image) {
     const Call call("cuModuleLoadData");
     if (call.code != CUDA_SUCCESS) return call.code;
-    if (state->capturing > 0) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (state->capturing > 0 && capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED)
+      return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     *module = reinterpret_cast<CUmodule>(new FakeModule{current_ordinal(), params_of(image)});
     ++state->alive.modules;
     return CUDA_SUCCESS;
@@ -239,6 +288,7 @@ void fill_kernels(DriverApi& api) {
     return *value = 168, Call("cuFuncGetAttribute").code;
   };
   api.cuLaunchKernelEx = launch_ex;
+  api.cuOccupancyMaxActiveClusters = active_clusters;
   api.cuTensorMapEncodeTiled = encode;
   api.cuTensorMapReplaceAddress = replace;
 }

@@ -9,6 +9,8 @@
 #include <set>
 #include <vector>
 
+#include <sluice/host/driver/nvml.h>
+
 #include "fake_driver.h"
 #include "fake_image.h"
 
@@ -59,6 +61,7 @@ inline State* state = nullptr;
 inline std::array<int, kMaxDevices> context_tags;
 inline thread_local std::array<CUcontext, 16> stack;
 inline thread_local int depth = 0;
+inline thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 inline CUcontext context_of(int ordinal) {
   return reinterpret_cast<CUcontext>(&context_tags[ordinal]);
@@ -84,6 +87,7 @@ struct Call {
 
 u64 add_block(i64 bytes, const Block& block);
 void fill_contexts(DriverApi& api);
+const NvmlApi& fake_nvml();
 void fill_kernels(DriverApi& api);
 void fill_memory(DriverApi& api);
 void fill_streams(DriverApi& api);

@@ -16,15 +16,19 @@ std::atomic<const DriverApi*> replacement{nullptr};
 Result<DriverApi> find_calls(void* library) {
   DriverApi api;
 #define SLUICE_DRIVER_SYMBOL(name) #name
+#define SLUICE_DRIVER_LOOK_UP(name) \
+  api.name = reinterpret_cast<decltype(api.name)>(dlsym(library, SLUICE_DRIVER_SYMBOL(name)));
 #define SLUICE_DRIVER_FIND(name)                                                                          \
-  api.name = reinterpret_cast<decltype(api.name)>(dlsym(library, SLUICE_DRIVER_SYMBOL(name)));            \
+  SLUICE_DRIVER_LOOK_UP(name)  \
   if (api.name == nullptr)                                                                                \
     return Error{ErrorCode::driver,                                                                       \
                  "libcuda.so.1 has no " SLUICE_DRIVER_SYMBOL(name) +                                      \
                      (": the CUDA driver is too old; install version " + std::to_string(kOldestDriver)) + \
                      " or newer"};
   SLUICE_DRIVER_CALLS(SLUICE_DRIVER_FIND)
+  SLUICE_OPTIONAL_DRIVER_CALLS(SLUICE_DRIVER_LOOK_UP)
 #undef SLUICE_DRIVER_FIND
+#undef SLUICE_DRIVER_LOOK_UP
 #undef SLUICE_DRIVER_SYMBOL
   return api;
 }

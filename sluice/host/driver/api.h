@@ -27,12 +27,16 @@ namespace sluice {
   X(cuEventCreate) X(cuEventRecord) X(cuEventSynchronize) X(cuEventElapsedTime) X(cuEventDestroy)           \
   X(cuGraphInstantiate) X(cuGraphUpload) X(cuGraphLaunch) X(cuGraphDestroy) X(cuGraphExecDestroy)           \
   X(cuGraphGetNodes) X(cuGraphGetEdges)
+/// Null where a driver lacks them: only facts of the GPU are asked with them.
+#define SLUICE_OPTIONAL_DRIVER_CALLS(X)                                                                     \
+  X(cuOccupancyMaxActiveClusters) X(cuThreadExchangeStreamCaptureMode) X(cuDeviceGetPCIBusId)
 // clang-format on
 
 /// The macros of cuda.h rename entries on both sides alike: `api.cuMemAlloc` is the member cuMemAlloc_v2.
 struct DriverApi {
 #define SLUICE_DRIVER_MEMBER(name) decltype(&::name) name = nullptr;
   SLUICE_DRIVER_CALLS(SLUICE_DRIVER_MEMBER)
+  SLUICE_OPTIONAL_DRIVER_CALLS(SLUICE_DRIVER_MEMBER)
 #undef SLUICE_DRIVER_MEMBER
 };
 

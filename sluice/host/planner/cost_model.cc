@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include <sluice/host/planner/cluster_grid.h>
+#include <sluice/host/planner/device_rates.h>
 #include <sluice/host/planner/traffic.h>
 #include <sluice/spec/smem_layout.h>
 
@@ -63,16 +64,18 @@ class Model {
   const CostConstants& cost_;
 };
 
+/// The clock is the sustained rate over the rate a clock.
 double Model::clocks_per_us() const {
   const double rate = is_fp8(c_.a) ? device_.fp8_flops_per_us : device_.fp16_flops_per_us;
-  const double per_clock = is_fp8(c_.a) ? cost_.flops_per_clock_fp8 : cost_.flops_per_clock_16bit;
+  const double per_clock = is_fp8(c_.a) ? device_.fp8_flops_per_clock : device_.fp16_flops_per_clock;
   return rate / device_.sm_count / per_clock;
 }
 
 /// Clocks of the tensor cores for one k-tile of a CTA: a 64 x n step takes n / 2. What comes from L2 costs
 /// power, and so clock.
 double Model::tensor_clocks() const {
-  const double ideal = c_.tile.m / kWaveRows * kStepsPerKTile * (c_.tile.n / 2.0);
+  const double ideal =
+      c_.tile.m / kWaveRows * kStepsPerKTile * (c_.tile.n / 2.0) * tensor_slowness(device_, c_.a);
   return ideal / cost_.mainloop_efficiency + cost_.power_clocks_per_l2_byte * l2_bytes_per_k_tile(p_, c_);
 }
 
@@ -188,7 +191,7 @@ double Model::combine_us(const WorkSplit& split) const {
   if (c_.combine == Combine::add) return adds_us(split);
   if (c_.combine == Combine::separate) {
     const double bytes = sum_bytes() * split.clusters / grid_tiles(p_, c_);
-    return cost_.separate_us + bytes / cost_.separate_bytes_per_us;
+    return cost_.separate_us + bytes / (cost_.separate_bytes_per_us * l2_share(device_));
   }
   const double run = split.streamed * k_tiles() / split.clusters;
   const double peers = std::max(1.0, std::ceil(k_tiles() / run));
@@ -222,7 +225,7 @@ Estimate Model::estimate(const WorkSplit& split) const {
   const auto part_us = [&](double part_tiles, double clocks) {
     return joined(cost_.sharpness_in_kernel, {clocks / clock, e.hbm_us * part_tiles / tiles});
   };
-  e.overhead_us += traffic.repeated_bytes / cost_.repeated_bytes_per_us;
+  e.overhead_us += traffic.repeated_bytes / (cost_.repeated_bytes_per_us * hbm_share(device_));
   e.total_us = e.overhead_us;
   if (split.streamed > 0) e.total_us += part_us(split.streamed, run_clocks(split));
   if (full_waves > 0)

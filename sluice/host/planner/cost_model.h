@@ -15,9 +15,6 @@ namespace sluice {
 /// 56 (2026-11-23): docs/tuning.md, "Fitting the model". The comments say what a constant stands for, and
 /// where it started.
 struct CostConstants {
-  // Dense rates of one SM at full clock (NVIDIA H100 white paper): the clock is the sustained rate over it.
-  double flops_per_clock_16bit = 4096;
-  double flops_per_clock_fp8 = 8192;
   // Share of the sustained WGMMA rate that the main loop keeps; L2 and epilogue are counted apart.
   double mainloop_efficiency = 0.962;
 

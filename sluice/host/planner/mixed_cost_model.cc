@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include <sluice/host/planner/cluster_grid.h>
+#include <sluice/host/planner/device_rates.h>
 
 namespace sluice::mixed {
 namespace {
@@ -63,7 +64,7 @@ double estimate_us(const MixedProblem& problem, const NarrowConfig& config, cons
   const double token_bytes = tile_tokens(c) * kPackedTileK * bytes_of(c.x);
   const double weight_bytes = stage_bytes(c) - stage_token_bytes(c);
   const double in_flight = resident * c.warps * (c.stages - 1) * (weight_bytes + token_bytes);
-  const double rate = std::min(costs.sm_bytes_per_us, in_flight / costs.latency_us);
+  const double rate = std::min(costs.sm_bytes_per_us * clock_share(device), in_flight / costs.latency_us);
   const double sm_us = of_busiest * tiles * (weight_bytes + costs.token_share * token_bytes) / rate;
   const double hbm_us = row_ctas * k_tiles * weight_bytes / device.hbm_bytes_per_us;
   const double l2_us = ctas * tiles * (weight_bytes + token_bytes) / device.l2_bytes_per_us;
@@ -76,7 +77,7 @@ double estimate_us(const MixedProblem& problem, const NarrowConfig& config, cons
   const double busy = std::min(1.0, resident * c.warps / issue.busy_warps);
   // Warps take whole k-tiles: where the last round is not full, half of the gap shows.
   const double turns = std::max(tiles, (tiles + rounds * c.warps) / 2);
-  const double issue_us = of_busiest * turns * clocks / (kSchedulers * busy * costs.clocks_per_us);
+  const double issue_us = of_busiest * turns * clocks / (kSchedulers * busy * costs.clocks_per_us * clock_share(device));
 
   double sum = 0;
   for (const double us : {sm_us, hbm_us, l2_us, issue_us}) sum += std::pow(us, costs.sharpness);
@@ -99,8 +100,9 @@ double estimate_us(const MixedProblem& problem, const WideConfig& c, const Devic
                         (c.weights.zero == ScaleZero::per_group ? costs.zero_clocks : 0.0);
   const double exchange_us = c.cluster_k > 1 ? costs.exchange_us * c.tokens / 64.0 : 0.0;
   const auto tile_us = [&](int tokens) {
-    const double step = std::max(costs.product_clocks * tokens, costs.issue_clocks * tokens + expand);
-    return k_tiles * (kPackedTileK / 16) * step / costs.clocks_per_us + exchange_us +
+    const double product = costs.product_clocks * tensor_slowness(device, c.x) * tokens;
+    const double step = std::max(product, costs.issue_clocks * tokens + expand);
+    return k_tiles * (kPackedTileK / 16) * step / (costs.clocks_per_us * clock_share(device)) + exchange_us +
            costs.tile_us * stored_share(c, tokens);
   };
   const bool in_parts = whole < all;
@@ -122,7 +124,7 @@ double estimate_us(const MixedProblem& problem, const StripConfig& c, const Devi
   const double token_bytes = c.tokens * kPackedTileK * bytes_of(c.x);
   const double weight_bytes = static_cast<double>(c.strips) * tile_bytes(c.weights);  // for each k-tile
   const double in_flight = std::max(1, c.stages - c.k_groups) * (weight_bytes + token_bytes);
-  const double rate = std::min(costs.sm_bytes_per_us, in_flight / costs.latency_us);
+  const double rate = std::min(costs.sm_bytes_per_us * clock_share(device), in_flight / costs.latency_us);
   const double sm_us = of_busiest * tiles * (weight_bytes + token_bytes * costs.token_share) / rate;
   const double hbm_us = row_ctas * k_tiles * weight_bytes / device.hbm_bytes_per_us;
   const double l2_us =
@@ -130,11 +132,11 @@ double estimate_us(const MixedProblem& problem, const StripConfig& c, const Devi
 
   const double groups = std::max(1, tile_groups(c.weights));
   const double clocks =
-      (costs.tile_clocks + (costs.product_clocks + groups * costs.token_clocks) * c.tokens) *
+      (costs.tile_clocks + (costs.product_clocks * tensor_slowness(device, c.x) + groups * costs.token_clocks) * c.tokens) *
       (c.stages < 3 * c.k_groups ? costs.shallow_ring : 1.0);
   const double busy = std::pow(math_groups(c) / static_cast<double>(kStripMostGroups), costs.busy_exponent);
   const double turns = std::ceil(tiles / c.k_groups) * c.k_groups;  // all warpgroups wait for the last
-  const double issue_us = of_busiest * turns * c.strips * clocks / (busy * costs.clocks_per_us);
+  const double issue_us = of_busiest * turns * c.strips * clocks / (busy * costs.clocks_per_us * clock_share(device));
 
   double sum = 0;
   for (const double us : {sm_us, hbm_us, l2_us, issue_us}) sum += std::pow(us, costs.sharpness);

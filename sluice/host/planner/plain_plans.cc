@@ -9,6 +9,7 @@
 
 #include <sluice/host/driver/launch.h>
 #include <sluice/host/planner/cluster_grid.h>
+#include <sluice/host/planner/device_rates.h>
 #include <sluice/kernels/registry.h>
 #include <sluice/spec/validate.h>
 
@@ -65,21 +66,23 @@ double resident_ctas(const KernelConfig& c, const DeviceInfo& device) {
 }
 
 /// What the tensor core and the instructions beside it take of an SM, us.
-double math_us(const Problem& p, const KernelConfig& c, double tiles_of_sm) {
+double math_us(const Problem& p, const DeviceInfo& device, const KernelConfig& c, double tiles_of_sm) {
+  const double clocks_per_us = kModel.clocks_per_us * clock_share(device);
+  const double slowness = tensor_slowness(device, c.a);
   const double k_tiles = static_cast<double>(ceil_div(p.k, i64{c.tile.k}));
   if (c.schedule == Schedule::plain_wgmma) {
     const double waves = plain_waves(c), columns = stage_columns(c);
-    const double busy = 4 * waves * std::max(kModel.wgmma_clocks, columns / 2.0);
+    const double busy = 4 * waves * std::max(kModel.wgmma_clocks, slowness * columns / 2.0);
     const double alone = kModel.meet_clocks + busy + kModel.group_load_clocks * plain_stage_bytes(c) / 2048.0;
     const double together =
         teams(c) * std::min<double>(plain_ctas(c), std::max(1.0, tiles_of_sm * c.cluster.k));
-    return tiles_of_sm * k_tiles / stage_k_tiles(c) * std::max(busy, alone / together) / kModel.clocks_per_us;
+    return tiles_of_sm * k_tiles / stage_k_tiles(c) * std::max(busy, alone / together) / clocks_per_us;
   }
   const double blocks = c.tile.n / 16.0, steps = is_fp8(c.a) ? 8 : 4;
   const double clocks = blocks * steps * (c.tile.m / 8.0) * kModel.product_clocks +
                         (is_fp8(c.a) ? blocks * 4 * kModel.fp8_expand_clocks : 0) +
                         (c.tile.n + c.tile.m) * kModel.load_clocks;
-  return tiles_of_sm * k_tiles * clocks / 4 / kModel.clocks_per_us;
+  return tiles_of_sm * k_tiles * clocks / 4 / clocks_per_us;
 }
 
 }  // namespace
@@ -117,11 +120,11 @@ Estimate plain_estimate(const Problem& p, const DeviceInfo& device, const Kernel
   const double busy = std::min<double>(ctas, device.sm_count);
   const double in_flight = static_cast<double>(plain_early_row_bytes(c)) * c.tile.n *
                            std::min<double>(plain_ctas(c), std::max(1.0, ctas / device.sm_count));
-  const double sm_rate = std::min(kModel.sm_bytes_per_us, in_flight / kModel.latency_us);
+  const double sm_rate = std::min(kModel.sm_bytes_per_us * clock_share(device), in_flight / kModel.latency_us);
   const double hbm_us = weights * rows / std::min(device.hbm_bytes_per_us, busy * sm_rate);
   const double l2_us = tokens / device.l2_bytes_per_us;
 
-  const double math = math_us(p, c, tiles / busy);
+  const double math = math_us(p, device, c, tiles / busy);
 
   Estimate e;
   e.waves = static_cast<int>(std::min(1e9, (ctas + resident - 1) / resident));

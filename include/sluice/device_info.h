@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the planner knows of a GPU, and where each fact comes from. Device::info() gives those of a GPU that is
+// here, gpu_named() those of one that is not. docs/hardware.md has the sources and the measurements.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <sluice/result.h>
+#include <sluice/spec/base.h>
+
+namespace sluice {
+
+enum class FactSource {
+  measured,   // on this model of GPU, at its usual power limit
+  driver,     // the CUDA driver or NVML says so of this very GPU
+  estimated,  // computed from what they say
+  assumed,    // no one says it: a data sheet has it, or an H200
+};
+
+/// One for each group of facts in DeviceInfo.
+struct FactSources {
+  FactSource clusters = FactSource::measured;
+  FactSource l2_bytes = FactSource::measured;
+  FactSource clock = FactSource::measured;
+  FactSource power_limit = FactSource::measured;
+  FactSource hbm_rate = FactSource::measured;
+  FactSource l2_rate = FactSource::measured;
+  FactSource tensor_rate = FactSource::measured;
+
+  bool operator==(const FactSources&) const = default;
+};
+
+/// Unless something else is set, an H200 of 700 W.
+struct DeviceInfo {
+  std::string name = "NVIDIA H200";
+  int sm_count = 132;
+  int compute_major = 9, compute_minor = 0;
+  int max_clusters_of_2 = 66;  // resident at once with one CTA an SM
+  int max_clusters_of_4 = 30;  // not 33: docs/findings/clusters-of-four.md
+  int max_clusters_of_8 = 15;
+  i64 l2_bytes = 60 << 20;
+  double max_sm_mhz = 1980;
+  double power_limit_w = 700;  // 0: unknown
+  double hbm_peak_bytes_per_us = 4.8e6;  // memory clock x bus, both edges; 0: unknown
+  // Sustained rates, all SMs at work.
+  double hbm_bytes_per_us = 4.5e6;
+  double l2_bytes_per_us = 8.1e6;
+  double fp16_flops_per_us = 845e6;  // WGMMA without loads, random data, settled clocks; bf16 too
+  double fp8_flops_per_us = 1685e6;
+  // Dense products of one SM, counted as two operations each (NVIDIA H100 white paper).
+  double fp16_flops_per_clock = 4096;
+  double fp8_flops_per_clock = 8192;
+  FactSources sources{};
+
+  bool operator==(const DeviceInfo&) const = default;
+};
+
+/// A GPU to plan for that need not be here. `name` is one of gpu_names(), in any case. Error
+/// invalid_argument.
+Result<DeviceInfo> gpu_named(std::string_view name);
+/// "h200", "h100", "h100-nvl", "h100-pcie", "gh200", "h20"
+std::vector<std::string> gpu_names();
+
+const char* name_of(FactSource source);
+/// A few aligned lines for people: every fact with its source.
+std::string describe(const DeviceInfo& device);
+
+}  // namespace sluice

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sluice/host/driver/ask_gpu.h>
+
+#include <array>
+
+#include <sluice/host/driver/generated/empty_kernel.h>
+#include <sluice/host/driver/nvml.h>
+
+namespace sluice {
+namespace {
+
+/// As wide as the widest GEMM kernels, and with shared memory for one CTA an SM.
+constexpr u32 kThreads = 384;
+constexpr int kSmemBytes = 200 << 10;
+double attribute(const PrimaryContext& primary, CUdevice_attribute which) {
+  int value = 0;
+  const CUresult code = primary.api().cuDeviceGetAttribute(&value, which, primary.device());
+  return code == CUDA_SUCCESS && value > 0 ? value : 0;
+}
+
+/// Lets this thread load code while another stream of the process is being captured.
+class RelaxedCapture {
+ public:
+  explicit RelaxedCapture(const DriverApi& api) : api_(api) { exchange(); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+  ~RelaxedCapture() { exchange(); }
+
+ private:
+  void exchange() {
+    if (api_.cuThreadExchangeStreamCaptureMode != nullptr) api_.cuThreadExchangeStreamCaptureMode(&mode_);
+  }
+
+  const DriverApi& api_;
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+};
+
+/// 0 without an answer.
+int count_clusters(const DriverApi& api, CUfunction kernel, u32 ctas) {
+  CUlaunchAttribute cluster{};
+  cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+  cluster.value.clusterDim = {ctas, 1, 1};
+  CUlaunchConfig config{};
+  config.gridDimX = ctas;
+  config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = kThreads;
+  config.blockDimY = config.blockDimZ = 1;
+  config.sharedMemBytes = kSmemBytes;
+  config.attrs = &cluster;
+  config.numAttrs = 1;
+  int count = 0;
+  return api.cuOccupancyMaxActiveClusters(&count, kernel, &config) == CUDA_SUCCESS ? count : 0;
+}
+
+void ask_clusters(const PrimaryContext& primary, GpuFacts& facts) {
+  const DriverApi& api = primary.api();
+  if (api.cuOccupancyMaxActiveClusters == nullptr) return;
+  const ContextScope scope(primary);
+  if (!scope.entered()) return;
+  const RelaxedCapture relaxed(api);
+  CUmodule module = nullptr;
+  if (api.cuModuleLoadData(&module, kEmptyKernel) != CUDA_SUCCESS) return;
+  CUfunction kernel = nullptr;
+  if (api.cuModuleGetFunction(&kernel, module, "sluice_entry") == CUDA_SUCCESS &&
+      api.cuFuncSetAttribute(kernel, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kSmemBytes) ==
+          CUDA_SUCCESS) {
+    facts.clusters_of_2 = count_clusters(api, kernel, 2);
+    facts.clusters_of_4 = count_clusters(api, kernel, 4);
+    facts.clusters_of_8 = count_clusters(api, kernel, 8);
+  }
+  api.cuModuleUnload(module);
+}
+
+}  // namespace
+
+std::string pci_bus_id(const DriverApi& api, CUdevice device) {
+  std::array<char, 32> text{};
+  if (api.cuDeviceGetPCIBusId == nullptr ||
+      api.cuDeviceGetPCIBusId(text.data(), static_cast<int>(text.size()) - 1, device) != CUDA_SUCCESS)
+    return "";
+  return text.data();
+}
+
+void ask_gpu(const PrimaryContext& primary, GpuFacts& facts) {
+  constexpr double kKhzPerMhz = 1000;
+  facts.max_sm_mhz = attribute(primary, CU_DEVICE_ATTRIBUTE_CLOCK_RATE) / kKhzPerMhz;
+  facts.memory_mhz = attribute(primary, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) / kKhzPerMhz;
+  facts.bus_bits = static_cast<int>(attribute(primary, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH));
+  facts.power_limit_w =
+      NvmlGpu::find(pci_bus_id(primary.api(), primary.device()).c_str()).power_limit_w();
+  ask_clusters(primary, facts);
+}
+
+}  // namespace sluice

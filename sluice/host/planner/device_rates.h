@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a GPU compares with the H200 that the cost models were fitted on. All are 1 for it. Used by the models,
+// for constants that follow from a GPU's clock, tensor cores or memory. docs/hardware.md lists the rest.
+#pragma once
+
+#include <sluice/device_info.h>
+#include <sluice/spec/dtype.h>
+
+namespace sluice {
+
+/// SM clocks for each clock of an H200, in kernels that power does not hold back.
+inline double clock_share(const DeviceInfo& device) {
+  constexpr double kH200MaxMhz = 1980;
+  return device.max_sm_mhz / kH200MaxMhz;
+}
+
+/// Clocks that a tensor core takes for each one of a full Hopper SM: 4 on an H20.
+inline double tensor_slowness(const DeviceInfo& device, DType inputs) {
+  constexpr double kFull16bit = 4096, kFullFp8 = 8192;
+  return is_fp8(inputs) ? kFullFp8 / device.fp8_flops_per_clock : kFull16bit / device.fp16_flops_per_clock;
+}
+
+/// Bytes from HBM, and from L2, for each byte of an H200 in the same time.
+inline double hbm_share(const DeviceInfo& device) {
+  constexpr double kH200BytesPerUs = 4.5e6;
+  return device.hbm_bytes_per_us / kH200BytesPerUs;
+}
+inline double l2_share(const DeviceInfo& device) {
+  constexpr double kH200BytesPerUs = 8.1e6;
+  return device.l2_bytes_per_us / kH200BytesPerUs;
+}
+
+}  // namespace sluice
