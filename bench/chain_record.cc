@@ -73,7 +73,7 @@ Json chain_json(const ChainRecord& record) {
 }  // namespace
 
 double share_of_peak(const ChainRecord& record, double us) {
-  return us > 0 ? static_cast<double>(record.layer_weight_bytes) / us / kPeakBytesPerUs : 0;
+  return us > 0 ? static_cast<double>(record.layer_weight_bytes) / us / record.peak_bytes_per_us : 0;
 }
 
 std::string to_json(const RunRecord& run, const std::vector<ChainRecord>& chains) {
@@ -82,7 +82,7 @@ std::string to_json(const RunRecord& run, const std::vector<ChainRecord>& chains
   Json json = Json::parse(to_json(machine));
   json["schema"] = "sluice-chain-1";
   for (const char* of_shapes : {"shapes", "summary"}) json.erase(of_shapes);
-  json["peak_tbps"] = kPeakBytesPerUs * 1e-6;
+  json["peak_tbps"] = rounded(chain_peak_bytes_per_us(run.device) * 1e-6);
   json["chains"] = Json::array();
   for (const ChainRecord& record : chains) json["chains"].push_back(chain_json(record));
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";

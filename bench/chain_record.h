@@ -9,9 +9,7 @@
 
 namespace sluice::bench {
 
-inline constexpr double kPeakBytesPerUs = 4.6e6;  // what shares are of: 4.6 TB/s
-
-/// Of kPeakBytesPerUs, by weight bytes alone; 0 without a time.
+/// Of the GPU's peak_bytes_per_us, by weight bytes alone; 0 without a time.
 double share_of_peak(const ChainRecord& record, double us);
 
 /// Indented, ended by a newline; schema "sluice-chain-1". `run`: its shapes are not looked at.

@@ -146,7 +146,7 @@ Result<void> measure(const Lab& lab, const ChainCase& item, const Phase& phase, 
     arm.record.in_window = spec.window.us > 0;
     if (spec.name == kChainWindow) {
       record.window = spec.window;
-      record.allowed_us = allowed_us(spec.window, item.spec, lab.device.info().l2_bytes);
+      record.allowed_us = allowed_us(spec.window, item.spec, lab.device.info());
     }
     keep_error(arm, make_arm(work, spec, arms[0], arm));
     arms.push_back(std::move(arm));
@@ -209,7 +209,9 @@ Result<std::vector<std::string>> units_of(const ChainCase& item, const DeviceInf
 
 ChainRecord measure_chain(const Lab& lab, const ChainCase& item, const Phase& phase) {
   const Clock::time_point start = Clock::now();
-  ChainRecord record{.spec = item.spec, .layer_weight_bytes = weight_bytes(item.spec)};
+  ChainRecord record{.spec = item.spec,
+                     .layer_weight_bytes = weight_bytes(item.spec),
+                     .peak_bytes_per_us = chain_peak_bytes_per_us(lab.device.info())};
   if (const Result<void> done = measure(lab, item, phase, record); !done)
     record.error = fmt::format("{}: {}", name_of(done.error().code), done.error().message);
   record.wall_s = std::chrono::duration<double>(Clock::now() - start).count();

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <sluice/host/planner/device_rates.h>
 #include <sluice/tuner/tuned_chain.h>
 
 #include "bench/chain_data.h"
@@ -51,10 +52,16 @@ struct ArmRecord {
   bool right() const;
 };
 
+/// What chains read from HBM at best: 4.6 TB/s on an H200, elsewhere as its rate goes with an H200's.
+inline double chain_peak_bytes_per_us(const DeviceInfo& device) {
+  return 4.6e6 * hbm_share(device);
+}
+
 struct ChainRecord {
   LayerSpec spec;
   i64 layer_weight_bytes = 0;
-  std::vector<ArmRecord> arms;    // the first has the overlap off
+  double peak_bytes_per_us = chain_peak_bytes_per_us({});  // of the GPU's HBM: what shares are of
+  std::vector<ArmRecord> arms;                             // the first has the overlap off
   std::vector<TunedChain> tuned;  // what the tuner found, of each arm that it made, with these times
   WindowSpec window{};            // of the arms that have one
   double allowed_us = 0;          // what it lets a layer hide

@@ -54,7 +54,8 @@ Result<void> Comparer::enqueue(const DeviceBuffer& a, const DeviceBuffer& b, Str
   const CompareParams params{a.data(), b.data(), a.bytes() / 16,
                              static_cast<unsigned long long*>(counter_.data())};
   return launch_kernel(*device_.impl().api, module_->function(),
-                       {.grid_x = static_cast<u32>(device_.info().sm_count), .block_x = kThreadsOfBlock}, &params, stream);
+                       {.grid_x = static_cast<u32>(device_.info().sm_count), .block_x = kThreadsOfBlock},
+                       &params, stream);
 }
 
 Result<i64> Comparer::take(Stream stream) const {

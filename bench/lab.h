@@ -45,7 +45,8 @@ struct Lab {
 };
 
 inline constexpr i64 kPeerWorkspaceBytes = i64{64} << 20;
-/// Sets of operands at most: enough that weights of 360 KB are cold in 60 MB of L2. Smaller ones stay in part.
+/// Sets of operands at most: enough that weights of 360 KB are cold in 60 MB of L2. Smaller ones stay in
+/// part.
 inline constexpr int kMostCopies = 512;
 
 /// Errors: driver, toolchain (NVRTC for the verifier). A missing peer is no error.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two CTAs an SM of 512 threads, an equal contiguous share each, four loads of a thread in flight: the fastest
-// plain reader found on an H200 (more CTAs lose; the copy engine gains nothing): docs/findings/decode.md.
+// Two CTAs an SM of 512 threads, an equal contiguous share each, four loads of a thread in flight: the
+// fastest plain reader found on an H200 (more CTAs lose; the copy engine gains nothing):
+// docs/findings/decode.md.
 #include "bench/read_floor.h"
 
 #include <sluice/host/device_impl.h>
@@ -69,7 +70,8 @@ Result<Contender> read_floor_contender(const Lab& lab, const Weights& weights, c
                                              weights.bytes / kVectorBytes, nullptr};
                      return launch_kernel(*device.impl().api, module->function(),
                                           {.grid_x = static_cast<u32>(kCtasOfSm * device.info().sm_count),
-                                           .block_x = kThreadsOfBlock}, &params, stream);
+                                           .block_x = kThreadsOfBlock},
+                                          &params, stream);
                    }};
 }
 

@@ -36,8 +36,7 @@ bool Telemetry::sample(Sample& into) const {
   if (api.clock != nullptr && api.clock(gpu_.device, kNvmlClockSm, &value) == kNvmlSuccess)
     into.sm_mhz = value;
   if (api.power != nullptr && api.power(gpu_.device, &value) == kNvmlSuccess) into.power_w = value / 1000.0;
-  if (api.temperature != nullptr &&
-      api.temperature(gpu_.device, kNvmlTemperatureGpu, &value) == kNvmlSuccess)
+  if (api.temperature != nullptr && api.temperature(gpu_.device, kNvmlTemperatureGpu, &value) == kNvmlSuccess)
     into.celsius = value;
   return into.sm_mhz > 0 || into.power_w > 0;
 }

@@ -33,9 +33,9 @@ class Telemetry {
   bool blind() const { return !gpu_; }
   /// One reading, taken while the GPU works; about 0.1 ms. False if blind.
   bool sample(Sample& into) const;
-  std::string driver_version() const;                              // "" if unknown
+  std::string driver_version() const;                            // "" if unknown
   double power_limit_w() const { return gpu_.power_limit_w(); }  // 0 if unknown
-  double max_sm_mhz() const;                                       // 0 if unknown
+  double max_sm_mhz() const;                                     // 0 if unknown
 
  private:
   NvmlGpu gpu_;

@@ -70,15 +70,15 @@ void add_windows(const WindowSpec& window, const Idler* idler, std::vector<Chain
   steps = std::move(made);
 }
 
-double allowed_us(const WindowSpec& window, const LayerSpec& spec, i64 l2_bytes) {
+double allowed_us(const WindowSpec& window, const LayerSpec& spec, const DeviceInfo& device) {
   LayerSpec layer = spec;
   layer.layers = layer.passes = 1;
   double allowed = 0;
   for (const ChainStep& step : steps_of(layer, imagined_memory(layer))) {
     if (!has_window(window, step)) continue;
-    const double fits =
-        std::min(kMostOfL2 * static_cast<double>(l2_bytes), static_cast<double>(main_weights(step).bytes));
-    allowed += std::min(window.us, fits / kWindowBytesPerUs);
+    const double fits = std::min(kMostOfL2 * static_cast<double>(device.l2_bytes),
+                                 static_cast<double>(main_weights(step).bytes));
+    allowed += std::min(window.us, fits / device.hbm_bytes_per_us);
   }
   return allowed;
 }

@@ -41,8 +41,7 @@ class Idler {
 /// Windows put into all layers. Without an idler they launch nothing, which is enough for plans.
 void add_windows(const WindowSpec& window, const Idler* idler, std::vector<ChainStep>& steps);
 
-inline constexpr double kWindowBytesPerUs = 4.5e6;  // HBM, while nobody else reads
 /// What windows let a layer hide at most: of each the time, or that of the bytes that fit into 0.4 of L2.
-double allowed_us(const WindowSpec& window, const LayerSpec& spec, i64 l2_bytes);
+double allowed_us(const WindowSpec& window, const LayerSpec& spec, const DeviceInfo& device);
 
 }  // namespace sluice::bench

@@ -13,7 +13,7 @@ const Table& table() {
                            {"arm", 28, Align::left},
                            {"us a layer", 10},
                            {"p10..p90", 15},
-                           {"of 4.6 TB/s", 11},
+                           {"of HBM rate", 11},
                            {"x off", 6},
                            {"x cuBLASLt", 10},
                            {"edges", 5},

@@ -86,9 +86,10 @@ Check check_gpu(const Options& options, bool needed) {
   if (device) {
     const Seconds opened = now();
     const DeviceInfo& info = device->info();
-    check.found = fmt::format("{}, {} SMs, compute capability {}.{}; opened in {:.1f} ms, asked in {:.1f} ms more",
-                              info.name, info.sm_count, info.compute_major, info.compute_minor,
-                              1e3 * (opened - begin).count(), 1e3 * (now() - opened).count());
+    check.found =
+        fmt::format("{}, {} SMs, compute capability {}.{}; opened in {:.1f} ms, asked in {:.1f} ms more",
+                    info.name, info.sm_count, info.compute_major, info.compute_minor,
+                    1e3 * (opened - begin).count(), 1e3 * (now() - opened).count());
     for (const std::string& line : lines_of(describe(info))) check.found += kNextLine + line;
     return check;
   }

@@ -26,8 +26,9 @@ Result<Target> find_target(const std::string& name, const Options& options) {
 
 void add_plan_target(CLI::App& verb, PlanTarget& target) {
   CLI::Option* const device =
-      verb.add_option("--device", target.device,
-                      "Plan for: auto (the GPU that is here, else as host), host (an H200), or the number of a GPU")
+      verb.add_option(
+              "--device", target.device,
+              "Plan for: auto (the GPU that is here, else as host), host (an H200), or the number of a GPU")
           ->capture_default_str();
   verb.add_option("--gpu", target.gpu,
                   fmt::format("Plan for a GPU that need not be here: {}", fmt::join(gpu_names(), ", ")))

@@ -17,7 +17,7 @@ struct Target {
   std::string why_host;          // for "auto" without a GPU
   RecordBook records;            // the shipped ones and the user's
 
-  DeviceInfo absent{};            // the GPU to plan for where `device` is none: an H200, unless --gpu names one
+  DeviceInfo absent{};  // the GPU to plan for where `device` is none: an H200, unless --gpu names one
 
   /// What plans are made for.
   DeviceInfo info() const { return device ? device->info() : absent; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the planner knows of a GPU, and where each fact comes from. Device::info() gives those of a GPU that is
-// here, gpu_named() those of one that is not. docs/hardware.md has the sources and the measurements.
+// What the planner knows of a GPU, and where each fact comes from. Device::info() gives those of a GPU that
+// is here, gpu_named() those of one that is not. docs/hardware.md has the sources and the measurements.
 #pragma once
 
 #include <string>
@@ -42,7 +42,7 @@ struct DeviceInfo {
   int max_clusters_of_8 = 15;
   i64 l2_bytes = 60 << 20;
   double max_sm_mhz = 1980;
-  double power_limit_w = 700;  // 0: unknown
+  double power_limit_w = 700;            // 0: unknown
   double hbm_peak_bytes_per_us = 4.8e6;  // memory clock x bus, both edges; 0: unknown
   // Sustained rates, all SMs at work.
   double hbm_bytes_per_us = 4.5e6;

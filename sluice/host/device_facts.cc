@@ -154,7 +154,7 @@ std::string joined_names() {
   return text;
 }
 
-/// "text (source)", after a label; `format` takes one double.
+/// Aligned as the lines of describe(const Plan&).
 std::string line(const char* label, const std::string& text) {
   char begin[16];
   std::snprintf(begin, sizeof begin, "%-10s ", label);
@@ -200,13 +200,14 @@ DeviceInfo device_info_of(const GpuFacts& facts) {
 
 Result<DeviceInfo> gpu_named(std::string_view name) {
   std::string wanted(name);
-  std::transform(wanted.begin(), wanted.end(), wanted.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::transform(wanted.begin(), wanted.end(), wanted.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
   for (const Part& part : parts()) {
     if (wanted != part.key) continue;
     if (part.facts.sm_count == 0) return kH200;
     DeviceInfo info = device_info_of(part.facts);
-    for (FactSource* source : {&info.sources.clusters, &info.sources.l2_bytes, &info.sources.clock,
-                               &info.sources.power_limit})
+    for (FactSource* source :
+         {&info.sources.clusters, &info.sources.l2_bytes, &info.sources.clock, &info.sources.power_limit})
       *source = FactSource::assumed;  // no driver was asked
     return info;
   }
@@ -237,12 +238,12 @@ std::string describe(const DeviceInfo& d) {
       d.power_limit_w > 0 ? with(number("%.0f W", d.power_limit_w), from.power_limit) : "power limit unknown";
   return line("gpu", d.name + ", " + std::to_string(d.sm_count) + " SMs, " +
                          with(number("%.0f MHz at most", d.max_sm_mhz), from.clock) + ", " + power) +
-         line("clusters", std::to_string(d.max_clusters_of_2) + " of 2, " + std::to_string(d.max_clusters_of_4) +
-                              " of 4, " +
+         line("clusters", std::to_string(d.max_clusters_of_2) + " of 2, " +
+                              std::to_string(d.max_clusters_of_4) + " of 4, " +
                               with(std::to_string(d.max_clusters_of_8) + " of 8 at once", from.clusters)) +
-         line("memory", "HBM " + with(tera(d.hbm_bytes_per_us) + "B/s", from.hbm_rate) + ", L2 " +
-                            with(tera(d.l2_bytes_per_us) + "B/s", from.l2_rate) + ", " +
-                            with(std::to_string(d.l2_bytes >> 20) + " MB of it", from.l2_bytes)) +
+         line("rates", "HBM " + with(tera(d.hbm_bytes_per_us) + "B/s", from.hbm_rate) + ", L2 " +
+                           with(tera(d.l2_bytes_per_us) + "B/s", from.l2_rate) + ", " +
+                           with(std::to_string(d.l2_bytes >> 20) + " MB of L2", from.l2_bytes)) +
          line("tensor", number("%.0f", d.fp16_flops_per_us * 1e-6) + " TFLOP/s of 16 bits, " +
                             with(number("%.0f", d.fp8_flops_per_us * 1e-6) + " of fp8", from.tensor_rate));
 }

@@ -49,7 +49,7 @@ struct Device::Impl {
 
  private:
   std::once_flag asked_;
-  GpuFacts facts_;   // guarded by asked_, as info_ is
+  GpuFacts facts_;  // guarded by asked_, as info_ is
   DeviceInfo info_;
 };
 

@@ -7,9 +7,9 @@
 //       misaligned: k = 100 must be ...
 // Keys: batch a b (=mn: major) lda ldb ldc ldd a_batch b_batch c_batch d_batch scale_a scale_b bias act
 // residual update order (fixed or any) accumulate; overrides: schedule tile_m tile_n stages cluster store
-// raster group clusters; device: gpu (gpu_names(); before what follows), sm_count clusters_of_2 clusters_of_4 clusters_of_8.
-// With the key weights (uint4, int8 or e4m3) it is a mixed product: A is X, weight_group weight_scale zero
-// say the format, and overrides are token_blocks row_blocks warps ring parts ctas.
+// raster group clusters; device: gpu (gpu_names(); before what follows), sm_count clusters_of_2 clusters_of_4
+// clusters_of_8. With the key weights (uint4, int8 or e4m3) it is a mixed product: A is X, weight_group
+// weight_scale zero say the format, and overrides are token_blocks row_blocks warps ring parts ctas.
 #pragma once
 
 #include <string>

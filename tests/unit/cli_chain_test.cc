@@ -104,12 +104,12 @@ TEST(cli_chain, a_window_has_arms_of_its_own) {
 
 TEST(cli_chain, what_a_window_allows) {
   const bench::LayerSpec spec;  // llama3-8b, e4m3
-  const i64 l2 = 50 << 20;
-  EXPECT_DOUBLE_EQ(allowed_us({.us = 3, .before = "gate_up"}, spec, l2), 3);
-  EXPECT_NEAR(allowed_us({.us = 10, .before = "gate_up"}, spec, l2), 0.4 * (50 << 20) / 4.5e6, 1e-9);
-  EXPECT_NEAR(allowed_us({.us = 10, .before = "o"}, spec, l2), 4096.0 * 4096 / 4.5e6, 1e-9);
-  EXPECT_DOUBLE_EQ(allowed_us({.us = 1, .before = "all"}, spec, l2), 4);
-  EXPECT_DOUBLE_EQ(allowed_us({}, spec, l2), 0);
+  const DeviceInfo gpu{.l2_bytes = 50 << 20};
+  EXPECT_DOUBLE_EQ(allowed_us({.us = 3, .before = "gate_up"}, spec, gpu), 3);
+  EXPECT_NEAR(allowed_us({.us = 10, .before = "gate_up"}, spec, gpu), 0.4 * (50 << 20) / 4.5e6, 1e-9);
+  EXPECT_NEAR(allowed_us({.us = 10, .before = "o"}, spec, gpu), 4096.0 * 4096 / 4.5e6, 1e-9);
+  EXPECT_DOUBLE_EQ(allowed_us({.us = 1, .before = "all"}, spec, gpu), 4);
+  EXPECT_DOUBLE_EQ(allowed_us({}, spec, gpu), 0);
 }
 
 TEST(cli_chain, refusals_list_what_there_is) {

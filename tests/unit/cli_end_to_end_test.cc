@@ -58,6 +58,21 @@ TEST_F(CliEndToEnd, overrides_reach_the_plan) {
   EXPECT_TRUE(outcome.has("sluice_entry")) << outcome.text;
 }
 
+TEST_F(CliEndToEnd, plan_says_whose_rates_it_takes_and_where_they_come_from) {
+  const Outcome here = sluice("plan --shape 512x512x512 --device host");
+  EXPECT_TRUE(here.has("NVIDIA H200, 132 SMs")) << here.text;
+  EXPECT_TRUE(here.has("4.50 TB/s (measured on this model)")) << here.text;
+  const Outcome other = sluice("plan --shape 512x512x512 --gpu h100-pcie");
+  EXPECT_EQ(other.code, 0) << other.text;
+  EXPECT_TRUE(other.has("NVIDIA H100 PCIe, 114 SMs")) << other.text;
+  EXPECT_TRUE(other.has("(estimated)")) << other.text;
+  EXPECT_FALSE(other.has("measured on this model")) << other.text;
+  const Outcome unknown = sluice("plan --shape 512x512x512 --gpu b200");
+  EXPECT_NE(unknown.code, 0);
+  EXPECT_TRUE(unknown.has("use one of h200, h100")) << unknown.text;
+  EXPECT_NE(sluice("plan --shape 512x512x512 --gpu h20 --device 0").code, 0) << "one or the other";
+}
+
 TEST_F(CliEndToEnd, plan_lists_candidates) {
   const Outcome outcome = sluice("plan --shape 4096x4096x4096 --dtype e4m3 --device host --all");
   EXPECT_EQ(outcome.code, 0) << outcome.text;

@@ -66,6 +66,7 @@ TEST(driver_device, an_h200_is_what_plans_without_a_gpu_are_for) {
   ASSERT_TRUE(device.ok());
   DeviceInfo info = device->info();
   info.sources = {};
+  info.hbm_peak_bytes_per_us = DeviceInfo{}.hbm_peak_bytes_per_us;  // the fake has a clock of its own
   EXPECT_EQ(info, DeviceInfo{});
 }
 
@@ -130,8 +131,9 @@ TEST(driver_device, clusters_are_counted_beside_a_capture_too) {
   const Result<StreamHandle> stream = StreamHandle::create(*device);
   ASSERT_TRUE(stream.ok());
   const DriverApi& api = *device->impl().api;
-  ASSERT_EQ(api.cuStreamBeginCapture(reinterpret_cast<CUstream>(stream->get()), CU_STREAM_CAPTURE_MODE_GLOBAL),
-            CUDA_SUCCESS);
+  ASSERT_EQ(
+      api.cuStreamBeginCapture(reinterpret_cast<CUstream>(stream->get()), CU_STREAM_CAPTURE_MODE_GLOBAL),
+      CUDA_SUCCESS);
   EXPECT_EQ(device->info().sources.clusters, FactSource::driver);
   EXPECT_EQ(other->info().sources.clusters, FactSource::driver);
   CUgraph graph = nullptr;

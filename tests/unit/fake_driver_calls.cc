@@ -38,7 +38,9 @@ CUresult active_clusters(int* count, CUfunction function, const CUlaunchConfig* 
                      config->sharedMemBytes > 114 * 1024 && config->blockDimX >= 1;
   if (!legal) return CUDA_ERROR_INVALID_VALUE;
   const u32 ctas = config->attrs[0].value.clusterDim.x;
-  const int known = ctas == 2 ? machine.clusters_of_2 : ctas == 4 ? machine.clusters_of_4 : machine.clusters_of_8;
+  const int known = ctas == 2   ? machine.clusters_of_2
+                    : ctas == 4 ? machine.clusters_of_4
+                                : machine.clusters_of_8;
   *count = std::min(known, machine.sm_count / static_cast<int>(ctas));
   return call.code;
 }
@@ -206,7 +208,8 @@ void fill_contexts(DriverApi& api) {
   };
   api.cuDeviceGet = [](CUdevice* device, int ordinal) { return *device = ordinal, Call("cuDeviceGet").code; };
   api.cuDeviceGetName = [](char* name, int size, CUdevice) {
-    return std::strncpy(name, state->driver->machine.name, static_cast<std::size_t>(size)), Call("cuDeviceGetName").code;
+    return std::strncpy(name, state->driver->machine.name, static_cast<std::size_t>(size)),
+           Call("cuDeviceGetName").code;
   };
   api.cuDeviceGetAttribute = device_attribute;
   api.cuDeviceGetPCIBusId = [](char* text, int size, CUdevice device) {

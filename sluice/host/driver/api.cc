@@ -19,7 +19,7 @@ Result<DriverApi> find_calls(void* library) {
 #define SLUICE_DRIVER_LOOK_UP(name) \
   api.name = reinterpret_cast<decltype(api.name)>(dlsym(library, SLUICE_DRIVER_SYMBOL(name)));
 #define SLUICE_DRIVER_FIND(name)                                                                          \
-  SLUICE_DRIVER_LOOK_UP(name)  \
+  SLUICE_DRIVER_LOOK_UP(name)                                                                             \
   if (api.name == nullptr)                                                                                \
     return Error{ErrorCode::driver,                                                                       \
                  "libcuda.so.1 has no " SLUICE_DRIVER_SYMBOL(name) +                                      \

@@ -86,8 +86,7 @@ void ask_gpu(const PrimaryContext& primary, GpuFacts& facts) {
   facts.max_sm_mhz = attribute(primary, CU_DEVICE_ATTRIBUTE_CLOCK_RATE) / kKhzPerMhz;
   facts.memory_mhz = attribute(primary, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) / kKhzPerMhz;
   facts.bus_bits = static_cast<int>(attribute(primary, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH));
-  facts.power_limit_w =
-      NvmlGpu::find(pci_bus_id(primary.api(), primary.device()).c_str()).power_limit_w();
+  facts.power_limit_w = NvmlGpu::find(pci_bus_id(primary.api(), primary.device()).c_str()).power_limit_w();
   ask_clusters(primary, facts);
 }
 

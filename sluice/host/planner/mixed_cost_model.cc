@@ -77,7 +77,8 @@ double estimate_us(const MixedProblem& problem, const NarrowConfig& config, cons
   const double busy = std::min(1.0, resident * c.warps / issue.busy_warps);
   // Warps take whole k-tiles: where the last round is not full, half of the gap shows.
   const double turns = std::max(tiles, (tiles + rounds * c.warps) / 2);
-  const double issue_us = of_busiest * turns * clocks / (kSchedulers * busy * costs.clocks_per_us * clock_share(device));
+  const double issue_us =
+      of_busiest * turns * clocks / (kSchedulers * busy * costs.clocks_per_us * clock_share(device));
 
   double sum = 0;
   for (const double us : {sm_us, hbm_us, l2_us, issue_us}) sum += std::pow(us, costs.sharpness);
@@ -132,11 +133,13 @@ double estimate_us(const MixedProblem& problem, const StripConfig& c, const Devi
 
   const double groups = std::max(1, tile_groups(c.weights));
   const double clocks =
-      (costs.tile_clocks + (costs.product_clocks * tensor_slowness(device, c.x) + groups * costs.token_clocks) * c.tokens) *
+      (costs.tile_clocks +
+       (costs.product_clocks * tensor_slowness(device, c.x) + groups * costs.token_clocks) * c.tokens) *
       (c.stages < 3 * c.k_groups ? costs.shallow_ring : 1.0);
   const double busy = std::pow(math_groups(c) / static_cast<double>(kStripMostGroups), costs.busy_exponent);
   const double turns = std::ceil(tiles / c.k_groups) * c.k_groups;  // all warpgroups wait for the last
-  const double issue_us = of_busiest * turns * c.strips * clocks / (busy * costs.clocks_per_us * clock_share(device));
+  const double issue_us =
+      of_busiest * turns * c.strips * clocks / (busy * costs.clocks_per_us * clock_share(device));
 
   double sum = 0;
   for (const double us : {sm_us, hbm_us, l2_us, issue_us}) sum += std::pow(us, costs.sharpness);

@@ -120,7 +120,8 @@ Estimate plain_estimate(const Problem& p, const DeviceInfo& device, const Kernel
   const double busy = std::min<double>(ctas, device.sm_count);
   const double in_flight = static_cast<double>(plain_early_row_bytes(c)) * c.tile.n *
                            std::min<double>(plain_ctas(c), std::max(1.0, ctas / device.sm_count));
-  const double sm_rate = std::min(kModel.sm_bytes_per_us * clock_share(device), in_flight / kModel.latency_us);
+  const double sm_rate =
+      std::min(kModel.sm_bytes_per_us * clock_share(device), in_flight / kModel.latency_us);
   const double hbm_us = weights * rows / std::min(device.hbm_bytes_per_us, busy * sm_rate);
   const double l2_us = tokens / device.l2_bytes_per_us;
 
