@@ -42,8 +42,8 @@ struct DeviceInfo {
   int max_clusters_of_8 = 15;
   i64 l2_bytes = 60 << 20;
   double max_sm_mhz = 1980;
-  double power_limit_w = 700;            // 0: unknown
-  double hbm_peak_bytes_per_us = 4.8e6;  // memory clock x bus, both edges; 0: unknown
+  double power_limit_w = 700;              // 0: unknown
+  double hbm_peak_bytes_per_us = 4.814e6;  // memory clock x bus, both edges; 0: unknown
   // Sustained rates, all SMs at work.
   double hbm_bytes_per_us = 4.5e6;
   double l2_bytes_per_us = 8.1e6;

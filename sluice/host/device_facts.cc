@@ -14,7 +14,7 @@ namespace {
 
 const DeviceInfo kH200;  // measured: docs/hardware.md
 
-/// Share of clock x bus that is sustained. H200: 4.5 of the data sheet's 4.8 TB/s, 0.94. H100 SXM: 0.875 in a
+/// Share of clock x bus that is sustained. H200: 4.5 of 4.81 TB/s, 0.935. H100 SXM: 0.875 in a
 /// lone read of 1 GB (2026-11-25), about 0.925 in chains of products.
 constexpr double kSustainedHbmShare = 0.925;
 /// The clock of tensor cores at their power limit goes with this power of the watts an SM has. It would be 1

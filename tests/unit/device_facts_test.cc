@@ -17,7 +17,7 @@ GpuFacts h200_facts() {
           .l2_bytes = 60 << 20,
           .max_sm_mhz = 1980,
           .memory_mhz = 3201,
-          .bus_bits = 6144,
+          .bus_bits = 6016,
           .power_limit_w = 700,
           .clusters_of_2 = 66,
           .clusters_of_4 = 30,
