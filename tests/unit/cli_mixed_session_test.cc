@@ -32,7 +32,7 @@ TEST_F(MixedSession, times_all_contenders_and_gives_everything_back) {
   const Alive before = driver_.alive();
   const ShapeRecord shape = measure_mixed(*lab_, case_, kSilent);
   EXPECT_EQ(shape.error, "");
-  EXPECT_EQ(shape.copies, 64);
+  EXPECT_EQ(shape.copies, kMostCopies);
   for (const char* name : {kSluice, kReadFloor, kSluiceFp8}) {
     const ContenderRecord& c = contender(shape, name);
     EXPECT_EQ(c.error, "") << name;
