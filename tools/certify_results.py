@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the parts of a certificate's sections leave behind, as counts: gtest's JSON, pytest's junit files, the JSON of
+`sluice verify --records`, and the lines of tools/gpu_sanitize. A part that left nothing readable has found something: a
+crash, or a tool that is not there. Used by certify.py.
+"""
+import dataclasses
+import json
+import pathlib
+import re
+import xml.etree.ElementTree
+
+SHOWN = 20       # of what was found, in a certificate
+LONGEST = 2_000  # characters of one finding
+
+
+@dataclasses.dataclass
+class Result:
+    """`tests` is how many passed; `cases` what they judged by their own count; `found` is empty if all is right."""
+    tests: int = 0
+    cases: int = 0
+    kernels: int = 0
+    elements: int = 0
+    seconds: float = 0.0
+    skipped: list[str] = dataclasses.field(default_factory=list)
+    found: list[str] = dataclasses.field(default_factory=list)
+    facts: dict[str, str] = dataclasses.field(default_factory=dict)  # other numbers that tests recorded
+
+    def add(self, what: str) -> None:
+        if len(self.found) < SHOWN:
+            self.found.append(what[:LONGEST])
+
+
+def number(value: object) -> int:
+    try:
+        return int(str(value))
+    except ValueError:
+        return 0
+
+
+COUNTED = ("cases", "kernels", "elements")
+# Of a gtest case: what gtest itself writes; the rest are properties that the test recorded.
+GTEST_KEYS = {"name", "file", "line", "status", "result", "timestamp", "time", "classname", "failures", "value_param", "type_param", "seed"}
+
+
+def from_gtest(path: pathlib.Path, log: str) -> Result:
+    result = Result()
+    try:
+        run = json.loads(path.read_text())
+    except (OSError, ValueError):
+        result.add(f"no result: it ended in {last_test(log) or 'no test'}")
+        return result
+    for suite in run.get("testsuites", []):
+        for case in suite["testsuite"]:
+            name = f"{suite['name']}.{case['name']}"
+            if case.get("result") == "SKIPPED":
+                result.skipped.append(name)
+            elif case.get("failures"):
+                result.add(f"{name}: " + "\n".join(failure["failure"] for failure in case["failures"]))
+            elif case.get("result") == "COMPLETED":
+                result.tests += 1
+            result.cases += number(case.get("cases", 0))
+            result.elements += number(case.get("elements", 0))
+            result.kernels = max(result.kernels, number(case.get("kernels", 0)))
+            result.facts |= {key: str(case[key]) for key in case.keys() - GTEST_KEYS - set(COUNTED)}
+    return result
+
+
+def last_test(log: str) -> str:
+    begun = re.findall(r"^\[ RUN      \] (\S+)", log, re.MULTILINE)
+    return begun[-1] if begun else ""
+
+
+def identity(path: pathlib.Path) -> dict[str, str]:
+    """What sluice_gpu_tests says of itself and the machine."""
+    run = json.loads(path.read_text())
+    keys = ("gpu", "no_gpu", "sm_count", "driver", "nvrtc", "built_commit", "built_sources")
+    return {key: str(run.get(key, "")) for key in keys}
+
+
+def from_junit(folder: pathlib.Path) -> Result:
+    result = Result()
+    files = sorted(folder.glob("junit_*.xml"))
+    for path in files:
+        try:
+            root = xml.etree.ElementTree.parse(path).getroot()
+        except (OSError, xml.etree.ElementTree.ParseError) as error:
+            result.add(f"{path.name}: {error}")
+            continue
+        for case in root.iter("testcase"):
+            name = f"{case.get('classname')}.{case.get('name')}"
+            bad = case.find("failure") if case.find("failure") is not None else case.find("error")
+            if bad is not None:
+                result.add(f"{name}: {bad.get('message')}")
+            elif case.find("skipped") is not None:
+                result.skipped.append(name)
+            else:
+                result.tests += 1
+    return result
+
+
+def from_records(path: pathlib.Path) -> Result:
+    """{"records": N, "kernels": N, "wrong": [text or {"name", "why"}, ...]}, as `sluice verify --records --json` writes it."""
+    result = Result()
+    try:
+        told = json.loads(path.read_text())
+    except (OSError, ValueError):
+        result.add("`sluice verify --records --json` left no result: does this build have it?")
+        return result
+    result.cases = number(told.get("records", told.get("right", 0)))
+    result.kernels = number(told.get("kernels", 0))
+    result.tests = 1
+    for wrong in [*told.get("wrong", []), *told.get("failures", [])]:
+        result.add(wrong if isinstance(wrong, str) else json.dumps(wrong))
+    return result
+
+
+def from_sanitizer(folder: pathlib.Path) -> Result:
+    """Lines of *.jsonl: {"tool", "kernel", "verdict", ...}: of each (tool, kernel) the newest counts."""
+    result, newest = Result(), {}
+    for path in sorted(folder.glob("*.jsonl")):
+        for line in path.read_text().splitlines():
+            try:
+                row = json.loads(line)
+            except ValueError:
+                continue  # the last line of a run that was cut
+            if "tool" in row:
+                newest[row["tool"], json.dumps(row.get("kernel", row.get("class", row.get("name", ""))))] = row
+    for row in newest.values():
+        result.cases += 1
+        if row.get("verdict", "clean" if row.get("clean") else "not clean") in ("clean", "waived", "planted bug found"):
+            result.tests += 1
+        else:
+            result.add(json.dumps(row))
+    result.kernels = len({name for _, name in newest})
+    return result
+
+
+def judged(result: Result, code: int) -> Result:
+    """A part that ends well has run something and has nothing to say. `code`: its exit status."""
+    if not result.found and code != 0:
+        result.add(f"exit status {code}")
+    if not result.found and result.tests == 0:
+        result.add("nothing ran" + (f" ({len(result.skipped)} tests were skipped)" if result.skipped else ""))
+    return result
