@@ -17,7 +17,7 @@ PEER = "cuBLASLt"
 READ = "read floor"
 SHOWN = {READ: "plain read"}
 NO_COMMIT = "commit not recorded"
-SETS = ("engine", "tokens", "decode", "sweep", "long_k", "promoted", "block", "blind", "layouts", "unseen")
+SETS = ("engine", "tokens", "decode", "sweep", "long_k", "promoted", "block", "epilogues", "blind", "layouts", "unseen")
 DRAWN = ("blind", "layouts", "unseen")  # of those, lists of shapes of several kinds
 EVEN = 0.01  # nearer than this two times are called even: runs differ by as much
 
