@@ -112,8 +112,8 @@ def speed(runs: list[dict], results: pathlib.Path) -> str:
     text = (f"{said}\n\n" if (said := verdict(runs)) else "") + table(header, dense_rows(runs), left=1) + "\n\n" + "\n".join(f"- {note}" for note in notes if note)
     if packed := short_by_tokens(results):
         text += ("\n\nint4 weights (packed; groups of 64 and 128, and of 128 alone where there are one or two products), beside the faster of cuBLASLt's best FP8 and our own FP8 and beside cuBLASLt's best in 16 bits; "
-                 "mean (least to most; products). No kernel of others for int4 weights (Marlin, Machete, CUTLASS, TensorRT-LLM) was timed:\n\n" + packed + "\n\n" + origins(results))
-    return "\n\n".join(filter(None, (text, triton_sentence(results, runs), loss_sentence(runs))))
+                 "mean (least to most; products). No kernel of others for int4 weights (Marlin, Machete, CUTLASS, TensorRT-LLM) was timed:\n\n" + packed + "\n- " + origins(results))
+    return "\n- ".join(filter(None, (text, triton_sentence(results, runs), loss_sentence(runs))))
 
 
 def put_into(texts: dict[pathlib.Path, str], readme: pathlib.Path, runs: list[dict], results: pathlib.Path) -> None:

@@ -8,6 +8,7 @@ import json
 import pathlib
 
 from report_data import BEST, NO_COMMIT, OURS, commit_of, geometric_mean, measured, median, number, run_of, table
+from report_files import age_words
 from triton_record import searched, was_cut
 
 
@@ -125,5 +126,5 @@ def triton_sentence(results: pathlib.Path, runs: list[dict]) -> str:
     search += (f"; at {wrong} of the sizes half of those, all splits by atomic addition, gave wrong results by a fault of the script and were not timed, so "
                "the fastest may be missing there") if wrong else ""
     return (f"Beside Triton kernels of our own ({search}), e4m3 at 4096 x 4096: {min(ratios):.2f} to {max(ratios):.2f} times as fast, geometric mean "
-            f"{geometric_mean(ratios):.2f}, at {len(ratios)} numbers of tokens from {rows[0]['m']} to {rows[-1]['m']}; of two visits: Triton at {measured(record)}, "
+            f"{geometric_mean(ratios):.2f}, at {len(ratios)} numbers of tokens from {rows[0]['m']} to {rows[-1]['m']}; of two visits: Triton at {measured(record)}{age_words(commit_of(record)).replace(' is', ',')}; "
             f"sluice at {measured(sweep)}.")
