@@ -17,7 +17,8 @@ Result<DeviceBuffer> padded_scales(const Device& device, const float* source, i6
   const ContextScope scope(*impl.primary);
   if (Result<void> entered = scope.entered(); !entered) return entered.error();
   for (i64 row = 0; row < rows; ++row) {
-    const CUdeviceptr from = reinterpret_cast<CUdeviceptr>(source) + static_cast<CUdeviceptr>(row * row_bytes);
+    const CUdeviceptr from =
+        reinterpret_cast<CUdeviceptr>(source) + static_cast<CUdeviceptr>(row * row_bytes);
     const CUdeviceptr to = made->address() + static_cast<CUdeviceptr>(row * pitch);
     const CUresult code =
         impl.api->cuMemcpyDtoDAsync(to, from, static_cast<size_t>(row_bytes), static_cast<CUstream>(stream));

@@ -8,7 +8,7 @@ documents alone does not make a check on a GPU older than it is.
 certificates and tools/report_certificates.py compares those with the tree.
 Usage: tools/source_hash.py            (a line for each part)
        tools/source_hash.py --line     (all in one line, as --version prints it)
-       tools/source_hash.py --check FILE (are `kernels` the files of that list, embedded_files.txt of a build?)
+       tools/source_hash.py --check FILE (are `kernels` the files of that list, which a build leaves?)
 """
 import argparse
 import hashlib

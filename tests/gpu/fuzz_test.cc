@@ -40,7 +40,8 @@ i64 fuzz_seed() {
 
 std::string replay_line(i64 index) {
   const std::string schedule = wanted_schedule();
-  return "SLUICE_FUZZ_SEED=" + std::to_string(fuzz_seed()) + " " + (schedule.empty() ? "" : "SLUICE_FUZZ_SCHEDULE=" + schedule + " ") +
+  return "SLUICE_FUZZ_SEED=" + std::to_string(fuzz_seed()) + " " +
+         (schedule.empty() ? "" : "SLUICE_FUZZ_SCHEDULE=" + schedule + " ") +
          "SLUICE_FUZZ_FIRST=" + std::to_string(index) +
          " SLUICE_FUZZ_COUNT=1 sluice_gpu_tests --gtest_filter=fuzz.random_problems_are_exact";
 }
@@ -66,7 +67,8 @@ TEST_F(fuzz, random_problems_are_exact) {
   ASSERT_TRUE(ok(runner));
 
   for (i64 index = first; index < first + count; ++index) {
-    const Case made = random_case(all[config_of(index)], device().info(), verify::hash(static_cast<u64>(fuzz_seed()), index), {});
+    const Case made = random_case(all[config_of(index)], device().info(),
+                                  verify::hash(static_cast<u64>(fuzz_seed()), index), {});
     const auto kernel = gemm::prepare(device(), made.plan);
     ASSERT_TRUE(ok(kernel)) << replay_line(index) << "\n" << to_string(made.plan.problem);
     const Result<void> ran = runner->run(*kernel, made.data, Judge::exact, replay_line(index));

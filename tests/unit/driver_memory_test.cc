@@ -43,7 +43,8 @@ TEST_F(DriverMemory, block_scales_are_padded_row_by_row) {
   ASSERT_TRUE(source.ok());
   ASSERT_TRUE(source->upload(scales.data(), sizeof scales).ok());
   const auto padded_of = [&](i64 rows, i64 blocks) {
-    const auto padded = bench::padded_scales(device, static_cast<const float*>(source->data()), rows, blocks, nullptr);
+    const auto padded =
+        bench::padded_scales(device, static_cast<const float*>(source->data()), rows, blocks, nullptr);
     EXPECT_TRUE(padded.ok());
     std::vector<float> got(static_cast<size_t>(padded->bytes()) / sizeof(float));
     EXPECT_TRUE(synchronize(device).ok() && padded->download(got.data(), padded->bytes()).ok());
