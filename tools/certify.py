@@ -24,6 +24,7 @@ import os
 import pathlib
 import re
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,12 +34,13 @@ import zipfile
 
 import certify_results
 import source_hash
-from certify_sections import ELSEWHERE, Part, Section, Setting, all_sections
+from certify_sections import ELSEWHERE, Part, Section, Setting, all_sections, python_folder
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCHEMA = "sluice-certificate-1"
 PASSED, WRONG, UNFINISHED = "passed", "wrong", "unfinished"
 OK, FOUND, NOTHING, MORE = 0, 1, 2, 3
+IMPOSSIBLE = 77  # of a part: what it needs is not on this machine
 
 
 class Refused(Exception):
@@ -153,7 +155,8 @@ class Runner:
     def command(self, part: Part, told: pathlib.Path) -> list[str]:
         if part.filter:
             return [str(tests_of(self.setting.build)), f"--gtest_filter={part.filter}", f"--gtest_output=json:{told}"]
-        return [*part.command, *(("--seconds", str(int(min(part.limit, self.left())) - 15)) if part.name == "resumable" else ())]
+        seconds = max(5, int(min(part.limit, self.left())) - 15)
+        return [word.format(seconds=seconds) for word in part.command]
 
     def run_part(self, section: Section, part: Part, seed: int | None) -> certify_results.Result | None:
         """None: it was cut by the time that is left, and says nothing."""
@@ -171,24 +174,41 @@ class Runner:
                 code = None
         text = log.read_text(errors="replace")
         seconds = round(time.monotonic() - start, 1)
-        if code is None and limit < part.limit:
+        if code == IMPOSSIBLE:
+            print(f"{section.name}, {part.name}: not possible here: {text.strip()[-300:]}", flush=True)
+        if code in (IMPOSSIBLE, MORE) and "{seconds}" in " ".join(part.command) or code is None and limit < part.limit:
             return None
         if code is None:
             result = certify_results.Result()
             result.add(f"no end within {part.limit} s: {certify_results.last_test(text) or part.name} hangs, or is slow")
         else:
-            result = certify_results.judged(self.read(section, told, text), code)
+            result = certify_results.judged(self.read(section, part, told, text), code)
         result.seconds = seconds
+        if section.name == "fuzz" and result.found and re.search(r"HANG|driver:", text):
+            result.add(self.culprit(part, seed, log))
         if result.found:
             print(f"--- {section.name}, {part.name}: the end of {log}\n" + "\n".join(text.splitlines()[-15:]), flush=True)
         return result
 
-    def read(self, section: Section, told: pathlib.Path, text: str) -> certify_results.Result:
-        logs = self.setting.logs
+    def culprit(self, part: Part, seed: int | None, log: pathlib.Path) -> str:
+        """A batch that hangs or ends in an error of the driver does not say which problem it was: once more, one by one."""
+        told, env = log.with_suffix(".culprit.json"), environment(part, seed) | {"SLUICE_TEST_BATCH": "1"}
+        if self.left() < 30:
+            return "SLUICE_TEST_BATCH=1 says which problem it is: there was no time left"
+        try:
+            done = subprocess.run(self.command(part, told), cwd=ROOT, env=env, capture_output=True, text=True, errors="replace",
+                                  timeout=min(part.limit, self.left()))
+        except subprocess.TimeoutExpired as cut:
+            return f"one by one it had no end either: {str(cut.stdout or '')[-500:]}"
+        return f"one by one: exit status {done.returncode}, {done.stdout[-800:]}"
+
+    def read(self, section: Section, part: Part, told: pathlib.Path, text: str) -> certify_results.Result:
+        logs, lines = self.setting.logs, self.setting.kept / "sanitize.jsonl"
         return {"gtest": lambda: certify_results.from_gtest(told, text),
-                "junit": lambda: certify_results.from_junit(logs / "python"),
+                "junit": lambda: certify_results.from_junit(python_folder(self.setting, part.name)),
                 "records": lambda: certify_results.from_records(logs / "records.json"),
-                "sanitizer": lambda: certify_results.from_sanitizer(logs / "sanitize")}[section.reads]()
+                "rows": lambda: certify_results.from_rows(logs / "rows.json"),
+                "sanitizer": lambda: certify_results.from_sanitizer(lines, part.name, certify_results.build_of(tests_of(self.setting.build)))}[section.reads]()
 
     def take(self, entry: dict, part: Part, result: certify_results.Result) -> None:
         with self.certificate.lock:
@@ -250,15 +270,19 @@ def row(name: str, entry: dict) -> str:
 def certify(arguments: argparse.Namespace) -> int:
     build = arguments.build.resolve()
     scratch = (arguments.out or build / "gpu_results").resolve()
-    setting = Setting(build, scratch / "logs", arguments.wheels, arguments.quick)
-    setting.logs.mkdir(parents=True, exist_ok=True)
-    wanted = chosen(arguments.sections, setting)
-    cache = pathlib.Path(os.environ.setdefault("SLUICE_CACHE_DIR", str(ROOT / "build/gpu_cache")))
+    logs = scratch / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    chosen(arguments.sections, Setting(build, logs))
+    cache = pathlib.Path(os.environ.get("SLUICE_CACHE_DIR") or ROOT / "build/gpu_cache").resolve()  # parts run in ROOT
     cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-    machine = look_around(build, setting.logs)
+    os.environ["SLUICE_CACHE_DIR"] = str(cache)
+    machine = look_around(build, logs)
     kept = ROOT / "bench/results" / machine.folder() / "certificate.json"
     target = arguments.out.resolve() / "certificate.json" if arguments.out else scratch / "certificate.json" if arguments.quick else kept
     certificate = Certificate(target, machine, target if arguments.quick else kept)
+    setting = Setting(build, logs, target.parent, arguments.wheels.resolve() if arguments.wheels else None, arguments.quick)
+    bring(kept.parent / "sanitize.jsonl", target.parent)
+    wanted = chosen(arguments.sections, setting)
     runner = Runner(arguments, setting, machine, certificate)
     print(f"{machine.gpu}, driver {machine.driver}, NVRTC {machine.nvrtc}, commit {machine.commit[:7] or 'unknown'}, kernels {machine.sources.get('kernels')}", flush=True)
     entries = {}
@@ -272,6 +296,13 @@ def certify(arguments: argparse.Namespace) -> int:
     verdicts = {entry["verdict"] for entry in entries.values()}
     print(f"written: {target}", flush=True)
     return FOUND if WRONG in verdicts else MORE if UNFINISHED in verdicts else OK
+
+
+def bring(kept: pathlib.Path, folder: pathlib.Path) -> None:
+    """What tools/gpu_sanitize.py goes on from lies beside the certificate."""
+    if kept.exists() and not (folder / kept.name).exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(kept, folder)
 
 
 def chosen(names: str, setting: Setting) -> list[Section]:
@@ -289,10 +320,10 @@ def check(build: pathlib.Path) -> int:
         return [line for line in done.stdout.splitlines() if line.startswith("  ")]
 
     filters = [part.filter for section in all_sections(Setting(build, build)) for part in section.parts if part.filter]
-    filters = list(dict.fromkeys([*filters, *ELSEWHERE.split(":")]))
+    filters = list(dict.fromkeys(filters))
     troubles = [f"{one} matches no test" for words in filters for one in words.split("-")[0].split(":") if not listed(one)]
     # A part may leave tests out that another part has: what no positive pattern matches is in none.
-    every = ":".join(words.split("-")[0] for words in filters)
+    every = ":".join([ELSEWHERE, *(words.split("-")[0] for words in filters)])
     troubles += [f"in no section of tools/certify_sections.py: {name.strip()}" for name in listed(f"*-{every}")]
     print("\n".join(troubles), end="\n" if troubles else "")
     return FOUND if troubles else OK

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the parts of a certificate's sections leave behind, as counts: gtest's JSON, pytest's junit files, the JSON of
-`sluice verify --records`, and the lines of tools/gpu_sanitize. A part that left nothing readable has found something: a
+`sluice verify --records` and `sluice rows`, and the lines of tools/gpu_sanitize.py. A part that left nothing readable has found something: a
 crash, or a tool that is not there. Used by certify.py.
 """
 import dataclasses
+import hashlib
 import json
 import pathlib
 import re
@@ -98,41 +99,81 @@ def from_junit(folder: pathlib.Path) -> Result:
     return result
 
 
-def from_records(path: pathlib.Path) -> Result:
-    """{"records": N, "kernels": N, "wrong": [text or {"name", "why"}, ...]}, as `sluice verify --records --json` writes it."""
-    result = Result()
+def read_json(path: pathlib.Path, result: Result, whose: str) -> dict:
+    """{} and a finding where there is nothing to read."""
     try:
-        told = json.loads(path.read_text())
+        return json.loads(path.read_text())
     except (OSError, ValueError):
-        result.add("`sluice verify --records --json` left no result: does this build have it?")
-        return result
-    result.cases = number(told.get("records", told.get("right", 0)))
-    result.kernels = number(told.get("kernels", 0))
-    result.tests = 1
-    for wrong in [*told.get("wrong", []), *told.get("failures", [])]:
+        result.add(f"`{whose}` left no result: does this build have it?")
+        return {}
+
+
+def from_records(path: pathlib.Path) -> Result:
+    """{"checked", "right", "wrong": [{...}], "passed_over": [text]}, as `sluice verify --records --json` writes it."""
+    result = Result()
+    told = read_json(path, result, "sluice verify --records --json")
+    result.cases = result.kernels = number(told.get("checked", 0))
+    result.tests = number(told.get("right", 0))
+    result.skipped = [str(text) for text in told.get("passed_over", [])]
+    for wrong in told.get("wrong", []):
         result.add(wrong if isinstance(wrong, str) else json.dumps(wrong))
     return result
 
 
-def from_sanitizer(folder: pathlib.Path) -> Result:
-    """Lines of *.jsonl: {"tool", "kernel", "verdict", ...}: of each (tool, kernel) the newest counts."""
+def from_rows(path: pathlib.Path) -> Result:
+    """`sluice rows --json`: points that were verified, and what is past a bar of issue "Sound" (bar 3)."""
+    result = Result()
+    told = read_json(path, result, "sluice rows --json")
+    for layer in told.get("layers", []):
+        if "error" in layer or "error" in layer.get("first_calls", {}):
+            result.add(f"{layer['name']}: {layer.get('error') or layer['first_calls']['error']}")
+        for point in layer.get("points", []):
+            result.cases += 1
+            if point.get("same") or point.get("verified"):
+                result.tests += 1
+            else:
+                result.add(f"{layer['name']}, {point['m']} rows: {point.get('error', 'wrong')}")
+    summary = told.get("summary", {})
+    result.kernels = number(summary.get("most_kernels", 0))
+    for key, most in ROW_BARS.items():
+        if key in summary:
+            result.facts[key] = str(summary[key])
+            if summary[key] > most:
+                result.add(f"{key} is {summary[key]}, at most {most} is allowed")
+    return result
+
+
+ROW_BARS = {"mean_loss": 0.015, "worst_loss": 0.08, "most_kernels": 12, "worst_call_us": 2000.0}
+
+
+def from_sanitizer(path: pathlib.Path, tool: str, build: str) -> Result:
+    """Lines of sanitize.jsonl for one tool and one build: {"kind": "class" or "planted", "tool", "class", "clean", "waived",
+    "why", ...}. A planted bug is clean if it was found."""
     result, newest = Result(), {}
-    for path in sorted(folder.glob("*.jsonl")):
-        for line in path.read_text().splitlines():
-            try:
-                row = json.loads(line)
-            except ValueError:
-                continue  # the last line of a run that was cut
-            if "tool" in row:
-                newest[row["tool"], json.dumps(row.get("kernel", row.get("class", row.get("name", ""))))] = row
-    for row in newest.values():
+    for line in path.read_text().splitlines() if path.exists() else []:
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue  # the last line of a run that was cut
+        if row.get("tool") == tool and row.get("build") == build:
+            newest[row.get("kind"), row.get("class")] = row
+    for (kind, name), row in newest.items():
         result.cases += 1
-        if row.get("verdict", "clean" if row.get("clean") else "not clean") in ("clean", "waived", "planted bug found"):
+        if row.get("clean") is True:
             result.tests += 1
         else:
-            result.add(json.dumps(row))
-    result.kernels = len({name for _, name in newest})
+            result.add(f"{name}: {'a planted bug was not found' if kind == 'planted' else row.get('why')}")
+    kinds = [kind for kind, _ in newest]
+    result.kernels = kinds.count("class")
+    if kinds and "planted" not in kinds:
+        result.add("no planted bug was looked for: what found nothing else is not shown to find anything")
+    result.facts = {f"{tool}_waived": str(sum(number(row.get("waived", 0)) for row in newest.values()))}
     return result
+
+
+def build_of(tests: pathlib.Path) -> str:
+    """As tools/gpu_sanitize.py names a build."""
+    return hashlib.sha256(tests.read_bytes()).hexdigest()[:12]
 
 
 def judged(result: Result, code: int) -> Result:

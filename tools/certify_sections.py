@@ -6,9 +6,9 @@ something, and a section is done when all its parts are.
 import dataclasses
 import pathlib
 
-# Of sluice_gpu_tests: pool.* needs no GPU (tools/gpu_pool.sh, ctest), identity.* is asked before any section, planted.* are
-# the sanitizers' own, companion_times.* are timings for findings, by hand.
-ELSEWHERE = "pool.*:identity.*:planted.*:companion_times.*"
+# Of sluice_gpu_tests: pool.* and changes need no GPU (tools/gpu_pool.sh, ctest), identity.* is asked before any section,
+# planted.* are the sanitizers' own, companion_times.* are timings for findings, by hand.
+ELSEWHERE = "pool.*:*changes.*:changes_of_nothing.*:identity.*:planted.*:companion_times.*"
 CODE = ("kernels", "host")
 PLANNED = ("kernels", "host", "records")
 
@@ -19,7 +19,7 @@ class Part:
     typical: int  # seconds on an H200 with a pool of cubins: it is not begun where less is left
     limit: int    # seconds: past it the part hangs
     filter: str = ""  # of sluice_gpu_tests; "": `command`
-    command: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()  # "{seconds}": how long it may take, for one that ends by itself with exit status 3 and goes on
     env: tuple[tuple[str, str], ...] = ()
 
 
@@ -30,7 +30,7 @@ class Section:
     parts: tuple[Part, ...]
     of: tuple[str, ...] = CODE  # the parts of the sources (tools/source_hash.py) that it holds for
     jobs: int = 1               # parts at once
-    reads: str = "gtest"        # what its parts leave: gtest, junit, records, sanitizer (certify_results.py)
+    reads: str = "gtest"        # what its parts leave: gtest, junit, records, rows, sanitizer (certify_results.py)
     seeded: bool = False
 
 
@@ -39,6 +39,7 @@ class Setting:
     """What a run was asked for. `{seed}` in a part's environment becomes the section's seed, plus the part's own first case."""
     build: pathlib.Path
     logs: pathlib.Path
+    kept: pathlib.Path = pathlib.Path()  # folder of the certificate
     wheels: pathlib.Path | None = None
     quick: bool = False
 
@@ -69,29 +70,50 @@ def each(limit: int, *filters: str) -> tuple[Part, ...]:
     return tuple(Part(words.split(":")[0].removesuffix(".*").strip("*"), min(limit // 5, 40), limit, words) for words in filters)
 
 
+def python_folder(setting: Setting, part: str) -> pathlib.Path:
+    return setting.logs / f"python_{part}"
+
+
 def python_parts(setting: Setting) -> tuple[Part, ...]:
+    """A file a part where it needs a GPU, the others in one."""
     wheels = str(setting.wheels or setting.build / "wheels")
-    return (Part("suite", 120, 540, command=("tools/python_gpu_test.sh", wheels),
-                 env=(("SECTIONS", "tests"), ("OUT", str(setting.logs / "python")))),)
+    files = sorted(path.name for path in (pathlib.Path(__file__).resolve().parent.parent / "tests/python").glob("test_*.py"))
+    alone = [name for name in files if name.startswith("test_gpu")]
+    groups = [*((name.removesuffix(".py"), [name]) for name in alone), ("others", [name for name in files if name not in alone])]
+    return tuple(Part(name, 60, 540, command=("tools/python_gpu_test.sh", wheels),
+                      env=(("SECTIONS", "tests"), ("JOBS", "3"), ("FILES", " ".join(f"tests/python/{file}" for file in group)),
+                           ("OUT", str(python_folder(setting, name))))) for name, group in groups)
+
+
+def tool(setting: Setting, *words: str) -> tuple[str, ...]:
+    return (str(setting.build / "sluice"), *words)
 
 
 def record_parts(setting: Setting) -> tuple[Part, ...]:
-    command = (str(setting.build / "sluice"), "verify", "--records", "--json", str(setting.logs / "records.json"))
-    return (Part("all", 60, 500, command=command),)
+    return (Part("all", 60, 540, command=tool(setting, "verify", "--records", "--json", str(setting.logs / "records.json"))),)
+
+
+def row_parts(setting: Setting) -> tuple[Part, ...]:
+    told = str(setting.logs / "rows.json")
+    return (Part("1 to 512", 120, 540, command=tool(setting, "rows", "--rows", "1:512", "--shapes", "bench/shapes/rows.txt", "--json", told)),)
+
+
+TOOLS = ("racecheck", "memcheck", "initcheck", "synccheck")
 
 
 def sanitizer_parts(setting: Setting) -> tuple[Part, ...]:
-    command = ("tools/gpu_sanitize.sh", str(setting.build), str(setting.logs / "sanitize"))
-    return (Part("all", 120, 540, command=command),)
+    """tools/gpu_sanitize.py keeps a line for each class beside the certificate, and goes on by itself."""
+    command = ("python3", "tools/gpu_sanitize.py", str(setting.build), str(setting.kept), "--seconds", "{seconds}", "--tools")
+    return tuple(Part(name, 30, 580, command=(*command, name)) for name in TOOLS)
 
 
 def all_sections(setting: Setting) -> tuple[Section, ...]:
     return (
-        Section("smoke", "one product of each class of dense kernel", each(120, "sanitize.*")),
+        Section("smoke", "small products of each class of kernel, exact", each(240, "*sanitize*")),
         Section("fuzz", "random dense problems, whole numbers, no wrong bit", fuzz_parts(setting), seeded=True),
         Section("packed", "random products of packed weights, whole numbers, no wrong bit; edges, planned ones", packed_parts(setting), of=PLANNED, jobs=4, seeded=True),
         Section("real", "real data within the bounds of docs/numerics.md; NaN and Inf", each(240, "real_data.*", "special_values.*"), of=PLANNED),
-        Section("splits", "sums split along k, a million launches on one workspace; products added to D", each(240, "split.*", "added.*"), of=PLANNED),
+        Section("splits", "sums split along k, a million launches on one workspace; products added to D", each(500, "split*.*", "added.*"), of=PLANNED),
         Section("contracts", "dependent launches: nothing read or written too early, by every kind of kernel",
                 each(280, "gemm_overlap.*", "overlap_contract.*", "mixed_contract.*:mixed_overlap.*"), of=PLANNED),
         Section("graphs", "graphs, threads, chains of launches", each(240, "graphs.*:threads.*", "chains.*"), of=PLANNED),
@@ -100,7 +122,8 @@ def all_sections(setting: Setting) -> tuple[Section, ...]:
         Section("misuse", "bad calls are refused and launch nothing", each(120, "misuse.*"), of=PLANNED),
         Section("repeatability", "the same bits in each of a hundred runs", each(240, "repeatability.*"), of=PLANNED),
         Section("records", "every shipped tuning record, exact and real data", record_parts(setting), of=PLANNED, reads="records"),
+        Section("rows", "few kernels for 1 to 512 rows, against one for each: right, and within the bars", row_parts(setting), of=PLANNED, reads="rows"),
         Section("cost", "host time of a planned launch", each(60, "host_cost.*"), of=("host",)),
-        Section("python", "the Python package's tests with PyTorch", python_parts(setting), of=(*PLANNED, "python"), reads="junit"),
-        Section("sanitizers", "compute-sanitizer's four tools over every class of kernel", sanitizer_parts(setting), reads="sanitizer"),
+        Section("python", "the Python package's tests with PyTorch", python_parts(setting), of=(*PLANNED, "python"), reads="junit", jobs=3),
+        Section("sanitizers", "compute-sanitizer's four tools: a planted bug found, then every class of kernel", sanitizer_parts(setting), reads="sanitizer"),
     )

@@ -29,6 +29,10 @@ with open(here / "calls.txt", "a") as calls:
 print("[ RUN      ] " + wanted.replace("*", "first"), flush=True)
 if mode == "crash":
     os.kill(os.getpid(), signal.SIGSEGV)
+if mode == "driver":
+    one = os.environ.get("SLUICE_TEST_BATCH") == "1"
+    print("fuzz: driver: illegal address" + (", case 77" if one else ""), flush=True)
+    sys.exit(1)
 if mode == "hang":
     time.sleep(60)
 case = {"name": "first", "status": "RUN", "result": "COMPLETED", "cases": "100", "kernels": "7", "note": "x"}
@@ -141,6 +145,13 @@ def found(mode: str, words: str):
     return test
 
 
+def one_by_one(bench: Bench) -> None:
+    bench.table = (Section("fuzz", "", (Part("all", 0, 20, "one.*"),)),)
+    bench.plan(one_="driver")
+    code, told, _ = bench.run()
+    expect(code == certify.FOUND and "case 77" in told["sections"]["fuzz"]["found"][1], str(told))
+
+
 def no_end(bench: Bench) -> None:
     bench.table = (Section("one", "", (Part("all", 0, 1, "one.*"),)),)
     bench.plan(one_="hang")
@@ -206,6 +217,16 @@ def a_missing_wheel(bench: Bench) -> None:
     expect(code == certify.MORE and "no wheel of sluice" in said and "python" not in told["sections"], said)
 
 
+def a_part_that_goes_on(bench: Bench) -> None:
+    """It ends by itself before time is over (status 3), or needs what is not here (77): no verdict of either."""
+    for status in (certify.MORE, certify.IMPOSSIBLE):
+        bench.table = (Section("tool", "", (Part("a", 0, 20, command=("sh", "-c", f"exit {status} # {{seconds}}")),), reads="sanitizer"),)
+        code, told, said = bench.run()
+        expect(code == certify.MORE and told["sections"]["tool"]["verdict"] == "unfinished", said)
+    bench.table = (Section("tool", "", (Part("a", 0, 20, command=("sh", "-c", "exit 1 # {seconds}")),), reads="sanitizer"),)
+    expect(bench.run()[0] == certify.FOUND, "any other status is a finding")
+
+
 def readers(bench: Bench) -> None:
     folder = bench.folder
     (folder / "junit_a.xml").write_text('<testsuites><testsuite><testcase classname="a" name="x"/><testcase classname="a" name="y"><skipped/></testcase>'
@@ -213,21 +234,34 @@ def readers(bench: Bench) -> None:
     (folder / "junit_b.xml").write_text("<testsuite><testcase")
     junit = certify_results.from_junit(folder)
     expect((junit.tests, junit.skipped, len(junit.found)) == (1, ["a.y"], 2) and "off by one" in junit.found[0], str(junit))
-    lines = [{"tool": "memcheck", "kernel": "k", "verdict": "found"}, {"tool": "memcheck", "kernel": "k", "verdict": "clean"},
-             {"tool": "racecheck", "kernel": "k", "verdict": "timeout"}]
-    (folder / "s.jsonl").write_text("\n".join(map(json.dumps, lines)) + '\n{"tool": "mem')
-    sanitizer = certify_results.from_sanitizer(folder)
-    expect((sanitizer.tests, sanitizer.cases, len(sanitizer.found)) == (1, 2, 1), str(sanitizer))
-    (folder / "records.json").write_text('{"records": 573, "wrong": ["r1"]}')
+    def line(kind: str, name: str, clean: bool, **more: object) -> dict:
+        return {"kind": kind, "tool": "memcheck", "build": "b", "class": name, "clean": clean, "waived": 2, "why": "a race"} | more
+
+    def sanitized(*lines: dict) -> certify_results.Result:
+        (folder / "s.jsonl").write_text("\n".join(map(json.dumps, lines)) + '\n{"tool": "mem')
+        return certify_results.from_sanitizer(folder / "s.jsonl", "memcheck", "b")
+    planted = line("planted", "bug", True)
+    good = sanitized(planted, line("class", "k", False), line("class", "k", True), line("class", "x", False, build="older"), line("class", "x", False, tool="racecheck"))
+    expect((good.tests, good.cases, good.kernels, good.found, good.facts) == (2, 2, 1, [], {"memcheck_waived": "4"}), f"the newest line of this tool and build: {good}")
+    expect(sanitized(planted, line("class", "k", False)).found == ["k: a race"], "a class that is not clean")
+    expect("a planted bug was not found" in sanitized(line("planted", "bug", False)).found[0], "a tool that finds nothing")
+    expect("not shown to find anything" in sanitized(line("class", "k", True)).found[0], "no bug was planted")
+    expect(certify_results.judged(certify_results.from_sanitizer(folder / "none", "memcheck", "b"), 0).found == ["nothing ran"], "no lines")
+    (folder / "records.json").write_text('{"checked": 573, "right": 572, "passed_over": ["p"], "wrong": [{"problem": "r1", "why": "D"}]}')
     records = certify_results.from_records(folder / "records.json")
-    expect((records.cases, records.found) == (573, ["r1"]), str(records))
+    expect((records.cases, records.tests, records.skipped, len(records.found)) == (573, 572, ["p"], 1) and "r1" in records.found[0], str(records))
     expect("does this build have it" in certify_results.from_records(folder / "none.json").found[0], "no records")
+    rows = {"layers": [{"name": "l", "points": [{"m": 1, "same": True}, {"m": 2, "same": False, "verified": False}], "first_calls": {}}],
+            "summary": {"mean_loss": 0.01, "worst_loss": 0.2, "most_kernels": 3, "worst_call_us": 10.0}}
+    (folder / "rows.json").write_text(json.dumps(rows))
+    read = certify_results.from_rows(folder / "rows.json")
+    expect((read.tests, read.cases, read.kernels) == (1, 2, 3) and read.found == ["l, 2 rows: wrong", "worst_loss is 0.2, at most 0.08 is allowed"], str(read))
     expect(certify_results.judged(certify_results.Result(tests=3), 1).found == ["exit status 1"], "a status is believed")
 
 
 TESTS = (all_right, nothing_is_run_twice, other_sources_begin_anew, found("wrong", "one bit is wrong"), found("crash", "no result: it ended in two.afirst"),
-         found("skipped", "nothing ran (1 tests were skipped)"), found("nothing", "nothing ran"), no_end, cut_and_resumed, no_time, no_gpu,
-         another_gpu, unknown_section, into_a_folder, a_missing_wheel, readers)
+         found("skipped", "nothing ran (1 tests were skipped)"), found("nothing", "nothing ran"), no_end, one_by_one, cut_and_resumed, no_time, no_gpu,
+         another_gpu, unknown_section, into_a_folder, a_missing_wheel, a_part_that_goes_on, readers)
 
 
 def run() -> int:
