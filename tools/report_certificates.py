@@ -8,7 +8,8 @@ import pathlib
 
 import source_hash
 from certify_sections import Setting, all_sections
-from report_data import table
+from report_data import commit_of, table
+from report_files import age_words, counted_at
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCHEMA = "sluice-certificate-1"
@@ -55,8 +56,7 @@ def found_words(entry: dict) -> str:
 
 
 def origin(entry: dict) -> str:
-    dirty = "-dirty" if entry["commit"].endswith("-dirty") else ""
-    return f"{entry['commit'][:7] or 'commit not recorded'}{dirty}, {entry['ended'][:10] or 'not ended'}"
+    return f"{commit_of(entry)}, {entry['ended'][:10] or 'not ended'}"
 
 
 def since(entry: dict, sources: dict[str, str]) -> str:
@@ -78,6 +78,12 @@ def cell(certificate: dict, name: str) -> str:
     return "not run" if entry is None else found_words(entry)
 
 
+def commits(certificate: dict) -> str:
+    """How far the commits that ran are from the one at which the page was made."""
+    ran = dict.fromkeys(commit_of(entry) for entry in sections_of(certificate).values() if entry)
+    return f" Counted at {counted_at()}: {'; '.join(commit + age_words(commit) for commit in ran)}." if ran else ""
+
+
 def summary(certificates: dict[str, dict], sources: dict[str, str]) -> str:
     """For README: a row for each GPU."""
     if not certificates:
@@ -91,7 +97,7 @@ def summary(certificates: dict[str, dict], sources: dict[str, str]) -> str:
         said = [f"{len(names['passed'])} of {total} sections pass with the sources of this tree"]
         said += [f"{words}: {', '.join(names[key])}" for key, words in
                  (("older", "passed with other sources"), ("wrong", "**something was found**"), ("unfinished", "unfinished"), ("missing", "not run")) if names[key]]
-        lines.append(f"- {certificate['gpu']}: {'; '.join(said)}.")
+        lines.append(f"- {certificate['gpu']}: {'; '.join(said)}.{commits(certificate)}")
     return "\n".join(lines)
 
 

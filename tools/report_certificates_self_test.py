@@ -9,6 +9,7 @@ import tempfile
 
 import report_certificates
 from certify_sections import Setting, all_sections
+from report_files import counted_at
 from report_certificates import MARKS, NONE, SCHEMA, by_section, replaced, standing, summary
 
 SOURCES = {"kernels": "k", "host": "h", "records": "r", "python": "p"}
@@ -35,7 +36,11 @@ def check_certificates() -> None:
     good = {"h200": certificate_of()}
     text = summary(good, SOURCES)
     assert "| NVIDIA H200 | 100,000 cases, none wrong | 3 tests, none wrong |" in text, text
-    assert f"- NVIDIA H200: {total} of {total} sections pass with the sources of this tree." in text, text
+    assert f"- NVIDIA H200: {total} of {total} sections pass with the sources of this tree. Counted at {counted_at()}: 0123abc." in text, text
+    known = {"h200": copy.deepcopy(good["h200"])}
+    for entry in known["h200"]["sections"].values():
+        entry["commit"] = "773e7c6a" * 5
+    assert "773e7c6 is " in summary(known, SOURCES) and "touch kernels" in summary(known, SOURCES), summary(known, SOURCES)
     assert "| fuzz | random dense problems, whole numbers, no wrong bit | 100,000 cases, none wrong | 21 | 5 | 0123abc, 2026-01-01 | the same sources |" in by_section(good, SOURCES)
 
     other = SOURCES | {"kernels": "another"}

@@ -88,8 +88,6 @@ TEST_F(host_cost, of_a_planned_launch_is_small_and_it_allocates_nothing) {
   const Cost bare = cost_of(*stream, [&] {
     return launch_kernel(*impl.api, (*nothing)->function(), one_block, &params, stream->get()).ok();
   });
-  record("planned_launch_ns", static_cast<i64>(ours.median * 1000));
-  record("driver_launch_ns", static_cast<i64>(bare.median * 1000));
   std::printf(
       "planned launch: median %.2f us, least %.2f us; the driver's launch alone: median %.2f us, least %.2f "
       "us\n",
