@@ -299,7 +299,7 @@ def certify(arguments: argparse.Namespace) -> int:
 
 
 def bring(kept: pathlib.Path, folder: pathlib.Path) -> None:
-    """What tools/gpu_sanitize.py goes on from lies beside the certificate."""
+    """What the sanitizers' tool goes on from lies beside the certificate."""
     if kept.exists() and not (folder / kept.name).exists():
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copy(kept, folder)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the parts of a certificate's sections leave behind, as counts: gtest's JSON, pytest's junit files, the JSON of
-`sluice verify --records` and `sluice rows`, and the lines of tools/gpu_sanitize.py. A part that left nothing readable has found something: a
+`sluice verify --records` and `sluice rows`, and the lines of the sanitizers' tool. A part that left nothing readable has found something: a
 crash, or a tool that is not there. Used by certify.py.
 """
 import dataclasses
@@ -172,7 +172,7 @@ def from_sanitizer(path: pathlib.Path, tool: str, build: str) -> Result:
 
 
 def build_of(tests: pathlib.Path) -> str:
-    """As tools/gpu_sanitize.py names a build."""
+    """As the sanitizers' tool names a build."""
     return hashlib.sha256(tests.read_bytes()).hexdigest()[:12]
 
 

@@ -102,7 +102,7 @@ TOOLS = ("racecheck", "memcheck", "initcheck", "synccheck")
 
 
 def sanitizer_parts(setting: Setting) -> tuple[Part, ...]:
-    """tools/gpu_sanitize.py keeps a line for each class beside the certificate, and goes on by itself."""
+    """The tool keeps a line for each class beside the certificate, and goes on by itself."""
     command = ("python3", "tools/gpu_sanitize.py", str(setting.build), str(setting.kept), "--seconds", "{seconds}", "--tools")
     return tuple(Part(name, 30, 580, command=(*command, name)) for name in TOOLS)
 
