@@ -13,7 +13,7 @@ if(failed EQUAL 0)
   endif()
   string(APPEND lines "#define SLUICE_COMMIT \"${commit}\"\n")
 endif()
-execute_process(COMMAND ${PYTHON} ${SOURCE}/tools/source_hash.py --root ${SOURCE} --line OUTPUT_VARIABLE sources
+execute_process(COMMAND ${PYTHON} ${CMAKE_CURRENT_LIST_DIR}/../tools/source_hash.py --root ${SOURCE} --line OUTPUT_VARIABLE sources
                 OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
 string(APPEND lines "#define SLUICE_SOURCES \"${sources}\"\n")
 file(CONFIGURE OUTPUT ${OUT} CONTENT "// Made by cmake/SluiceCommit.cmake.\n${lines}")
