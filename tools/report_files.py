@@ -9,7 +9,7 @@ import re
 import subprocess
 
 import source_hash
-from report_data import NO_COMMIT, commit_of, number, set_of, sizes, table
+from report_data import CERTIFICATE, NO_COMMIT, commit_of, number, set_of, sizes, table
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDERS = (".", "packed", "chains", "timelines", "peers", "python")
@@ -72,7 +72,7 @@ def same_list(record: dict) -> str:
 def load_all(results: pathlib.Path) -> dict[str, dict]:
     """By their path below `results`."""
     return {str(path.relative_to(results)): json.loads(path.read_text())
-            for folder in FOLDERS for path in sorted((results / folder).glob("*.json"))}
+            for folder in FOLDERS for path in sorted((results / folder).glob("*.json")) if path.name != CERTIFICATE}
 
 
 def row_of(name: str, record: dict) -> list[str]:

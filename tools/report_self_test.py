@@ -376,6 +376,8 @@ def check_page(write_report) -> list[str]:
         assert "| 128 x 64 x 64 | kernel of sluice | 10.0 | 1000 | 60 % | 900 | 10.0 | 10.0 | 1.00 | 1.00 |" in text, text
         assert text.index("## Record block") < text.index("## Record made-up"), "known sets come first"
 
+        (results / "certificate.json").write_text('{"schema": "sluice-certificate-1", "gpu": "G", "driver": "1", "nvrtc": "1", "sections": {}}')
+        assert "certificate" not in page(), "what it says is on other pages"
         (results / "other.json").write_text('{"schema": "something else"}')
         try:
             load_runs(results)
