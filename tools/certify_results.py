@@ -74,6 +74,9 @@ def last_test(log: str) -> str:
 def identity(path: pathlib.Path) -> dict[str, str]:
     """What sluice_gpu_tests says of itself and the machine."""
     run = json.loads(path.read_text())
+    for suite in run.get("testsuites", []):
+        for case in suite["testsuite"]:
+            run |= case
     keys = ("gpu", "no_gpu", "sm_count", "driver", "nvrtc", "built_commit", "built_sources")
     return {key: str(run.get(key, "")) for key in keys}
 

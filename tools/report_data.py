@@ -17,17 +17,17 @@ PEER = "cuBLASLt"
 READ = "read floor"
 SHOWN = {READ: "plain read"}
 NO_COMMIT = "commit not recorded"
-CERTIFICATE = "certificate.json"  # report_certificates.py
+CERTIFICATE, ROWS_RECORD = "certificate.json", "rows.json"  # of a folder: report_certificates.py, report_rows.py
 SETS = ("engine", "tokens", "decode", "sweep", "long_k", "promoted", "block", "epilogues", "blind", "layouts", "unseen")
 DRAWN = ("blind", "layouts", "unseen")  # of those, lists of shapes of several kinds
 EVEN = 0.01  # nearer than this two times are called even: runs differ by as much
 
 
 def load_runs(folder: pathlib.Path) -> list[dict]:
-    """The records of a folder, known sets first; a file of another schema is an error, not a gap. Its certificate is none."""
+    """The records of a folder, known sets first; a file of another schema is an error, not a gap. Its certificate and rows are none."""
     runs = []
     for path in sorted(folder.glob("*.json")):
-        if path.name == CERTIFICATE:
+        if path.name in (CERTIFICATE, ROWS_RECORD):
             continue
         run = json.loads(path.read_text())
         if run.get("schema") != SCHEMA:

@@ -18,6 +18,7 @@ import report_sections
 from report_certificates_self_test import check_certificates
 from report_files import CountedAt, ages, files_section, head
 from report_floor import floor_section
+from report_rows import rows_section
 from source_hash import hash_of
 from report_torch import triton_section, triton_sentence
 
@@ -287,6 +288,23 @@ def check_mixed() -> None:
         assert "in the mean faster at 16, slower at 1024 fp16 tokens. Where" in text, text
 
 
+def check_rows() -> None:
+    point = {"m": 7, "drawn": True, "same": False, "loss": 0.01, "verified": True}
+    layer = {"name": "a layer", "kernels": 9, "kernels_alone": 30, "model": {"mean_loss": 0.01}, "measured": {"mean_loss": 0.012, "worst_loss": 0.05},
+             "first_calls": {"worst_us": 310.4, "worst_m": 33}, "points": [point, point | {"verified": False}, {"m": 9, "same": False, "error": "no"}]}
+    record = {"schema": "sluice-rows-1", "commit": "0123abcd" * 5, "started": "2026-01-01T00:00:00Z", "machine": {"gpu": "G"},
+              "rows": {"low": 1, "high": 512, "numbers": 24}, "summary": {"mean_loss": 0.012, "worst_loss": 0.05, "most_kernels": 9, "worst_call_us": 310.4},
+              "layers": [layer, {"name": "another", "error": "out of memory"}]}
+    with tempfile.TemporaryDirectory() as name:
+        results = pathlib.Path(name)
+        assert rows_section(results) == ""
+        (results / "rows.json").write_text(json.dumps(record))
+        text = rows_section(results)
+        assert load_runs(results) == [], "it is no record of dense products"
+    assert "| a layer | 9 | 30 | 1.0 % | 1.2 % | 5.0 % | 310 at 33 | 2 |" in text and "| another | out of memory | - |" in text, text
+    assert "**1.2 %** slower in the mean, 5.0 % at worst, with at most 9 kernels" in text and "0123abc, 2026-01-01, G" in text, text
+
+
 def check_chains() -> None:
     def arm(name: str, us: float, **more) -> dict:
         return {"name": name, "us_a_layer": {"median": us, "p10": us, "p90": us}, "share": 0.5} | more
@@ -405,6 +423,7 @@ def run(write_report) -> int:
     check_block()
     check_unseen()
     check_mixed()
+    check_rows()
     check_chains()
     check_timelines()
     with tempfile.TemporaryDirectory() as folder:
