@@ -28,6 +28,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import zipfile
@@ -84,17 +85,18 @@ def look_around(build: pathlib.Path, logs: pathlib.Path) -> Machine:
     return Machine(facts["gpu"], facts["driver"], facts["nvrtc"], facts["built_commit"], source_hash.parsed(facts["built_sources"]))
 
 
-def of_wheel(wheels: pathlib.Path, logs: pathlib.Path) -> tuple[str, dict[str, str]]:
+def of_wheel(wheels: pathlib.Path) -> tuple[str, dict[str, str]]:
     """Commit and sources of the wheel that the Python suite installs, as the tool inside says them."""
     for wheel in sorted(wheels.glob("sluice_gemm-*.whl")):
         with zipfile.ZipFile(wheel) as files:
             name = next((n for n in files.namelist() if n.endswith("bin/sluice")), None)
             if name is None:
                 continue
-            tool = logs / "sluice_of_wheel"
-            tool.write_bytes(files.read(name))
-            tool.chmod(0o700)
-            said = subprocess.run([tool, "--version"], capture_output=True, text=True, timeout=60).stdout
+            with tempfile.TemporaryDirectory() as folder:
+                tool = pathlib.Path(folder) / "sluice"
+                tool.write_bytes(files.read(name))
+                tool.chmod(0o700)
+                said = subprocess.run([tool, "--version"], capture_output=True, text=True, timeout=60).stdout
             commit = re.search(r"\(([0-9a-f]+(?:-dirty)?)\)", said)
             return commit[1] if commit else "", source_hash.parsed(said)
     raise Refused(f"no wheel of sluice in {wheels}: `make python` makes one, --wheels names the folder")
@@ -227,7 +229,7 @@ class Runner:
     def run(self, section: Section) -> dict:
         machine, sections = self.machine, self.certificate.data["sections"]
         if section.reads == "junit":
-            commit, sources = of_wheel(self.setting.wheels or self.setting.build / "wheels", self.setting.logs)
+            commit, sources = of_wheel(self.setting.wheels or self.setting.build / "wheels")
             machine = dataclasses.replace(machine, commit=commit, sources=sources)
         entry = sections.get(section.name)
         if self.again or entry is None or not holds(entry, section, machine):

@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import tempfile
+import zipfile
 
 import certify
 import certify_results
@@ -220,6 +221,20 @@ def a_missing_wheel(bench: Bench) -> None:
     expect(code == certify.MORE and "no wheel of sluice" in said and "python" not in told["sections"], said)
 
 
+def of_its_wheel(bench: Bench) -> None:
+    """The Python suite is of the wheel that it installs, whatever the build beside it is."""
+    (bench.folder / "wheels").mkdir()
+    with zipfile.ZipFile(bench.folder / "wheels/sluice_gemm-1-py3.whl", "w") as wheel:
+        wheel.writestr("sluice/bin/sluice", f"#!/bin/sh\necho 'sluice 1 ({'c' * 40})'\necho kernels:7 host:8 records:9 python:5\n")
+    junit = "<testsuite><testcase classname='a' name='x'/></testsuite>"
+    make = f"mkdir -p logs && cd {bench.folder}/gpu_results/logs && mkdir -p python_suite && echo \"{junit}\" > python_suite/junit_a.xml"
+    bench.table = (Section("python", "", (Part("suite", 0, 20, command=("sh", "-c", make)),), of=("kernels", "python"), reads="junit"),)
+    code, told, said = bench.run()
+    entry = told["sections"]["python"]
+    expect(code == certify.OK and entry["tests"] == 1, said)
+    expect(entry["commit"] == "c" * 40 and entry["sources"] == {"kernels": "7", "python": "5"}, str(entry))
+
+
 def a_part_that_goes_on(bench: Bench) -> None:
     """It ends by itself before time is over (status 3), or needs what is not here (77): no verdict of either."""
     for status in (certify.MORE, certify.IMPOSSIBLE):
@@ -264,7 +279,7 @@ def readers(bench: Bench) -> None:
 
 TESTS = (all_right, nothing_is_run_twice, other_sources_begin_anew, found("wrong", "one bit is wrong"), found("crash", "no result: it ended in two.afirst"),
          found("skipped", "nothing ran (1 tests were skipped)"), found("nothing", "nothing ran"), no_end, one_by_one, cut_and_resumed, no_time, no_gpu,
-         another_gpu, unknown_section, into_a_folder, a_missing_wheel, a_part_that_goes_on, readers)
+         another_gpu, unknown_section, into_a_folder, a_missing_wheel, of_its_wheel, a_part_that_goes_on, readers)
 
 
 def run() -> int:
