@@ -211,7 +211,7 @@ def page(runs: list[dict], images: list[str], more: tuple[str, ...] = (), files:
     text += ("\n\n`x` is cuBLASLt's time over ours: above 1, sluice is faster. Means are geometric; `even` is within 1 %; only "
              "verified results count, and `shapes` is how many had one on both sides. `algorithms` is how many cuBLASLt's heuristic "
              "returned (least / median / most), all of which were timed; `measured` is the commit and day of the file.\n\n"
-             f"{ages(runs)}\n\n")
+             + "\n\n".join(filter(None, (ages(runs), report_readme.one_algorithm(runs), report_readme.without_peer(runs)))) + "\n\n")
     if where := extremes(runs):
         text += f"Where it wins and loses most against cuBLASLt's best (x):\n\n{where}\n\n"
     text += screening(runs)

@@ -97,10 +97,12 @@ def short_by_tokens(results: pathlib.Path) -> str:
         return ""
     last = max(m for kind, m in found if all(found.get((kind, m), ([], []))[0] for kind in many))
     text = token_table({(kind, m): found[kind, m] for kind, m in found if m <= last}, many) + "\n"
+    lines = []
     for kind in sorted({kind for kind, _ in found}):
         parts = [f"{geometric_mean(fp8):.2f} / {geometric_mean(half):.2f} at {m}" for (of, m), (fp8, half) in sorted(found.items())
                  if of == kind and fp8 and half and (m > last or kind not in many)]
-        text += f"\n- {kind} tokens, one product or two each, x FP8 / x 16-bit: {', '.join(parts)}." if parts else ""
+        lines += [f"{kind} tokens {', '.join(parts)}"] if parts else []
+    text += f"\n- One product or two each, x FP8 / x 16-bit: {'; '.join(lines)}." if lines else ""
     return f"{text}\n- Against FP8, int4 is in the mean {'; '.join(to_where(found, kind) for kind in many)}. Where it is slower, it saves memory, not time."
 
 

@@ -92,7 +92,7 @@ def without_peer(runs: list[dict]) -> str:
     """Where a row has fewer shapes than were run."""
     found = [f'"{words_of(wanted)}" {name} ({missing} of {len(shapes)})' for wanted, _, name, shapes in dense_groups(runs)
              if (missing := sum(ratio(s, OURS, BEST) is None for s in shapes))]
-    return f"Not compared, for one side has no verified result (docs/performance.md has its error): {'; '.join(found)}." if found else ""
+    return f"Not compared, for one side has no verified result: {'; '.join(found)}." if found else ""
 
 
 def loss_sentence(runs: list[dict]) -> str:
@@ -108,7 +108,7 @@ def loss_sentence(runs: list[dict]) -> str:
 
 def speed(runs: list[dict], results: pathlib.Path) -> str:
     header = ["products", "bf16: mean (least to most; shapes)", "e4m3", "other types", "planned by", "measured"]
-    notes = [ages([run for run in runs if set_of(run) in SETS], words_of), one_algorithm(runs), without_peer(runs)]
+    notes = [ages([run for run in runs if set_of(run) in SETS], words_of)]
     text = (f"{said}\n\n" if (said := verdict(runs)) else "") + table(header, dense_rows(runs), left=1) + "\n\n" + "\n".join(f"- {note}" for note in notes if note)
     if packed := short_by_tokens(results):
         text += ("\n\nint4 weights (packed; groups of 64 and 128, and of 128 alone where there are one or two products), beside the faster of cuBLASLt's best FP8 and our own FP8 and beside cuBLASLt's best in 16 bits; "
