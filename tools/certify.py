@@ -129,9 +129,10 @@ def begin(section: Section, machine: Machine, seed: int | None) -> dict:
 
 
 def holds(entry: dict, section: Section, machine: Machine) -> bool:
-    """Is it of the same sources, driver, and parts as this run has?"""
+    """Is it of the same sources and parts as this run has? Another driver does not void it: kernels are machine code already.
+    The entry names each that a part of it ran with."""
     return (entry.get("sources") == {part: machine.sources.get(part, "") for part in section.of}
-            and entry.get("driver") == machine.driver and entry["parts"].keys() <= {part.name for part in section.parts}
+            and entry["parts"].keys() <= {part.name for part in section.parts}
             and entry.get("of") == len(section.parts))
 
 
@@ -223,6 +224,9 @@ class Runner:
             entry["found"] += [f"{part.name}: {what}" for what in result.found]
             entry["facts"] |= result.facts
             entry["ended"] = now()
+            for key, told in (("driver", self.machine.driver), ("nvrtc", self.machine.nvrtc)):
+                if told not in entry[key].split(", "):
+                    entry[key] += f", {told}"
             entry["verdict"] = WRONG if entry["found"] else PASSED if len(entry["parts"]) == entry["of"] else UNFINISHED
             self.certificate.write()
 

@@ -126,12 +126,18 @@ def other_sources_begin_anew(bench: Bench) -> None:
         code, told, _ = bench.run()
         expect(code == certify.OK and len(bench.calls()) == 6, f"other {part}")
         expect(told["sections"]["one"]["sources"][part].startswith("9"), str(told))
-    bench.plan({"built_sources": IDENTITY["built_sources"].replace("records:", "records:9").replace("kernels:", "kernels:9")})
-    bench.run("one")
+    bench.plan({"built_sources": IDENTITY["built_sources"].replace("host:", "host:9").replace("records:", "records:9")})
+    bench.run()
+    expect(len(bench.calls()) == 0, "records are no part of what these sections are of")
+
+
+def another_driver_is_named(bench: Bench) -> None:
+    bench.plan(two_b="hang")
+    bench.run("two", seconds=2.0)
     bench.calls()
-    bench.plan({"built_sources": IDENTITY["built_sources"].replace("kernels:", "kernels:9"), "driver": "590.2"})
-    bench.run("one")
-    expect(len(bench.calls()) == 1, "another driver")
+    bench.plan({"driver": "590.2"})
+    code, told, _ = bench.run("two")
+    expect(code == certify.OK and len(bench.calls()) == 1 and told["sections"]["two"]["driver"] == "580.1, 590.2", str(told))
 
 
 def found(mode: str, words: str):
@@ -277,7 +283,7 @@ def readers(bench: Bench) -> None:
     expect(certify_results.judged(certify_results.Result(tests=3), 1).found == ["exit status 1"], "a status is believed")
 
 
-TESTS = (all_right, nothing_is_run_twice, other_sources_begin_anew, found("wrong", "one bit is wrong"), found("crash", "no result: it ended in two.afirst"),
+TESTS = (all_right, nothing_is_run_twice, other_sources_begin_anew, another_driver_is_named, found("wrong", "one bit is wrong"), found("crash", "no result: it ended in two.afirst"),
          found("skipped", "nothing ran (1 tests were skipped)"), found("nothing", "nothing ran"), no_end, one_by_one, cut_and_resumed, no_time, no_gpu,
          another_gpu, unknown_section, into_a_folder, a_missing_wheel, of_its_wheel, a_part_that_goes_on, readers)
 
