@@ -151,7 +151,7 @@ ROW_BARS = {"mean_loss": 0.015, "worst_loss": 0.08, "most_kernels": 12, "worst_c
 
 def from_sanitizer(path: pathlib.Path, tool: str, build: str) -> Result:
     """Lines of sanitize.jsonl for one tool and one build: {"kind": "class" or "planted", "tool", "class", "clean", "waived",
-    "why", ...}. A planted bug is clean if it was found."""
+    "shown", "why", ...}. A planted bug is clean if it was found."""
     result, newest = Result(), {}
     for line in path.read_text().splitlines() if path.exists() else []:
         try:
@@ -170,8 +170,17 @@ def from_sanitizer(path: pathlib.Path, tool: str, build: str) -> Result:
     result.kernels = kinds.count("class")
     if kinds and "planted" not in kinds:
         result.add("no planted bug was looked for: what found nothing else is not shown to find anything")
-    result.facts = {f"{tool}_waived": str(sum(number(row.get("waived", 0)) for row in newest.values()))}
+    waived = sum(number(row.get("waived", 0)) for row in newest.values())
+    changes = [row["shown"] for (kind, _), row in newest.items() if kind == "class" and row.get("shown", AS_IT_IS) != AS_IT_IS]
+    if waived:
+        result.facts[tool + WAIVED] = str(waived)
+    if changes:  # not the kernel that ships: a page must say so
+        result.facts[tool + VARIANTS] = f"{len(changes)} of {result.kernels} kernels as a variant ({', '.join(sorted(set(changes)))})"
     return result
+
+
+AS_IT_IS = "nothing"  # the change that a class was run with
+WAIVED, VARIANTS = " waived", " ran"
 
 
 def build_of(tests: pathlib.Path) -> str:

@@ -4,6 +4,7 @@
 something, and a section is done when all its parts are.
 """
 import dataclasses
+import os
 import pathlib
 
 # Of sluice_gpu_tests: pool.* and changes need no GPU (tools/gpu_pool.sh, ctest), identity.* is asked before any section,
@@ -103,7 +104,8 @@ TOOLS = ("racecheck", "memcheck", "initcheck", "synccheck")
 
 def sanitizer_parts(setting: Setting) -> tuple[Part, ...]:
     """The tool keeps a line for each class beside the certificate, and goes on by itself."""
-    command = ("python3", "tools/gpu_sanitize.py", str(setting.build), str(setting.kept), "--seconds", "{seconds}", "--tools")
+    command = ("python3", "tools/gpu_sanitize.py", str(setting.build), str(setting.kept), "--jobs", str(max(1, (os.cpu_count() or 1) - 2)),
+               "--seconds", "{seconds}", "--tools")
     return tuple(Part(name, 30, 580, command=(*command, name)) for name in TOOLS)
 
 

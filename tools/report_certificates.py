@@ -7,6 +7,7 @@ import json
 import pathlib
 
 import source_hash
+from certify_results import VARIANTS, WAIVED
 from certify_sections import Setting, all_sections
 from report_data import commit_of, table
 from report_files import age_words, counted_at
@@ -52,7 +53,8 @@ def found_words(entry: dict) -> str:
     if entry["verdict"] == "unfinished":
         return f"unfinished: {len(entry['parts'])} of {entry['of']} parts, {how_many}, none wrong"
     skipped = f", {len(entry['skipped'])} skipped" if entry["skipped"] else ""
-    return f"{how_many}, none wrong{skipped}"
+    told = [f"{key} {value}" for key, value in entry.get("facts", {}).items() if key.endswith((WAIVED, VARIANTS))]
+    return f"{how_many}, none wrong{skipped}" + "".join(f"; {words}" for words in told)
 
 
 def origin(entry: dict) -> str:

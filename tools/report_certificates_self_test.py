@@ -53,6 +53,8 @@ def check_certificates() -> None:
     wrong = changed(fuzz={"verdict": "wrong", "found": ["from 0: fuzz.x: one bit\nmore"], "skipped": ["a"]})
     text = summary(wrong, SOURCES)
     assert "**1 found**: from 0: fuzz.x: one bit" in text and "**something was found**: fuzz" in text and "100,000 cases, none wrong" not in text, text
+    variant = changed(sanitizers={"cases": 9, "facts": {"racecheck ran": "2 of 8 kernels as a variant (both_arrive)", "other": "5"}})
+    assert "9 cases, none wrong; racecheck ran 2 of 8 kernels as a variant (both_arrive) |" in summary(variant, SOURCES), "what ran is not what ships"
     cut = changed(packed={"verdict": "unfinished", "cases": 5_000, "of": 9})
     text = summary(cut, SOURCES)
     assert "unfinished: 1 of 9 parts, 5,000 cases, none wrong" in text and "unfinished: packed" in text, text
