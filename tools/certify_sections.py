@@ -124,7 +124,7 @@ def all_sections(setting: Setting) -> tuple[Section, ...]:
         Section("misuse", "bad calls are refused and launch nothing", each(120, "misuse.*"), of=PLANNED),
         Section("repeatability", "the same bits in each of a hundred runs", each(240, "repeatability.*"), of=PLANNED),
         Section("records", "every shipped tuning record, exact and real data", record_parts(setting), of=PLANNED, reads="records"),
-        Section("rows", "few kernels for 1 to 512 rows, against one for each: right, and within the bars", row_parts(setting), of=PLANNED, reads="rows"),
+        Section("rows", "few kernels for 1 to 512 rows beside one for each: right, and what they cost", row_parts(setting), of=PLANNED, reads="rows"),
         Section("cost", "host time of a planned launch", each(60, "host_cost.*"), of=("host",)),
         Section("python", "the Python package's tests with PyTorch", python_parts(setting), of=(*PLANNED, "python"), reads="junit", jobs=3),
         Section("sanitizers", "compute-sanitizer's four tools: a planted bug found, then every class of kernel", sanitizer_parts(setting), reads="sanitizer"),

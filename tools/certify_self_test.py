@@ -281,7 +281,8 @@ def readers(bench: Bench) -> None:
             "summary": {"mean_loss": 0.01, "worst_loss": 0.2, "most_kernels": 3, "worst_call_us": 10.0}}
     (folder / "rows.json").write_text(json.dumps(rows))
     read = certify_results.from_rows(folder / "rows.json")
-    expect((read.tests, read.cases, read.kernels) == (1, 2, 3) and read.found == ["l, 2 rows: wrong", "worst_loss is 0.2, at most 0.08 is allowed"], str(read))
+    expect((read.tests, read.cases, read.kernels) == (1, 2, 3) and read.found == ["l, 2 rows: wrong"], str(read))
+    expect(read.facts["worst_loss past its bar:"] == "0.2 (bar 0.08)" and read.facts["mean_loss"] == "0.01 (bar 0.015)", str(read))
     expect(certify_results.judged(certify_results.Result(tests=3), 1).found == ["exit status 1"], "a status is believed")
 
 

@@ -7,7 +7,7 @@ import json
 import pathlib
 
 import source_hash
-from certify_results import VARIANTS, WAIVED
+from certify_results import PAST, VARIANTS, WAIVED
 from certify_sections import Setting, all_sections
 from report_data import commit_of, table
 from report_files import age_words, counted_at
@@ -53,7 +53,7 @@ def found_words(entry: dict) -> str:
     if entry["verdict"] == "unfinished":
         return f"unfinished: {len(entry['parts'])} of {entry['of']} parts, {how_many}, none wrong"
     skipped = f", {len(entry['skipped'])} skipped" if entry["skipped"] else ""
-    told = [f"{key} {value}" for key, value in entry.get("facts", {}).items() if key.endswith((WAIVED, VARIANTS))]
+    told = [f"{key} {value}" for key, value in entry.get("facts", {}).items() if key.endswith((WAIVED, VARIANTS, PAST))]
     return f"{how_many}, none wrong{skipped}" + "".join(f"; {words}" for words in told)
 
 
