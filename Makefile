@@ -5,12 +5,13 @@ PRESET ?= release
 JOBS   ?= $(shell nproc)
 BUILD  := build/$(PRESET)
 PYTHON ?= python3
-GPU_SECTIONS ?= smoke fuzz real rest
+GPU_SECTIONS ?= smoke fuzz real splits contracts graphs companions misuse repeatability
+CERTIFY ?=
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-torch test-gpu python check fmt report clean
+.PHONY: help setup build demo test test-torch test-gpu certify certify-sanitizers python check fmt report clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup:  ## install what is missing (Debian packages; with sudo when not root)
 	@tools/setup.sh
@@ -30,8 +31,15 @@ test: build  ## everything that needs neither a GPU nor PyTorch
 test-torch: build  ## sluice.torch as far as it goes without a GPU (downloads 3 GB of PyTorch, once)
 	@tools/python_test.sh --torch $(BUILD) || { code=$$?; [ $$code = 77 ] || exit $$code; }
 
-test-gpu: build  ## what needs this machine's H200; GPU_SECTIONS picks (tools/gpu_batch.sh lists them)
-	@SLUICE_BUILD=$(BUILD) tools/gpu_batch.sh $(GPU_SECTIONS)
+test-gpu: build  ## a first look on this machine's Hopper GPU, fewer cases; GPU_SECTIONS picks
+	@$(PYTHON) tools/certify.py --build $(BUILD) --quick --sections "$(GPU_SECTIONS)"
+
+# SLUICE_BUILD: a build folder carried here, for a machine that has a GPU but nothing to build with.
+certify: $(if $(SLUICE_BUILD),,build)  ## all that needs a GPU, into bench/results/GPU/certificate.json; goes on where it stopped
+	@$(PYTHON) tools/certify.py --build $(or $(SLUICE_BUILD),$(BUILD)) $(CERTIFY)
+
+certify-sanitizers: $(if $(SLUICE_BUILD),,build)  ## of that, compute-sanitizer alone: it takes the longest
+	@$(PYTHON) tools/certify.py --build $(or $(SLUICE_BUILD),$(BUILD)) --sections sanitizers $(CERTIFY)
 
 python: build  ## the Python package: its tests in a clean venv, and wheels for a GPU machine in $(BUILD)/wheels
 	@tools/python_test.sh $(BUILD) && tools/python_wheels.sh $(BUILD) $(BUILD)/wheels

@@ -7,6 +7,8 @@
 
 #include <sluice/host/device_impl.h>
 
+#include "bench/padded_scales.h"
+
 namespace sluice::bench {
 namespace {
 
@@ -30,8 +32,7 @@ const char* missing_counterpart(const Problem& p) {
   if (e.activation == Activation::silu) return "cuBLASLt has no SiLU epilogue";
   if (!is_fp8(p.a.type) && (e.scale_a != ScaleMode::none || e.scale_b != ScaleMode::none))
     return "cuBLASLt takes scale pointers for fp8 inputs only";
-  if (is_block_scaled(e) && (scale_blocks(p.k) % 4 != 0 || p.batch != 1))
-    return "cuBLASLt wants block scales padded to four blocks of k, and no batch";
+  if (is_block_scaled(e) && p.batch != 1) return "cuBLASLt takes block scales of one product, and no batch";
   if ((e.scale_a == ScaleMode::vector) != (e.scale_b == ScaleMode::vector))
     return "cuBLASLt needs vector scales on both inputs or on none";
   if (e.residual && !is_fp8(p.d.type) && e.c_type != p.d.type)
@@ -108,6 +109,7 @@ Result<std::shared_ptr<const CublasLtProblem>> CublasLtProblem::create(const Lab
   if (Result<void> done = made->make_layouts(p); !done) return done.error();
   for (const ProblemData& data : copies) {
     cublasLtMatmulDesc_t desc = nullptr;
+    if (Result<void> done = made->pad_scales(p, data); !done) return done.error();
     const Result<void> done = made->make_desc(p, data, desc);
     if (desc != nullptr) made->descs_.push_back(desc);
     if (!done) return done.error();
@@ -152,6 +154,16 @@ Result<void> CublasLtProblem::make_layouts(const Problem& p) {
   return make_layout(api, d, p.batch, d_);
 }
 
+Result<void> CublasLtProblem::pad_scales(const Problem& p, const ProblemData& data) {
+  if (p.epilogue.scale_b != ScaleMode::block || scale_blocks(p.k) % kPeerScaleRow == 0) return {};
+  if (Result<void> done = synchronize(lab_.device); !done) return done;  // whatever stream filled them
+  Result<DeviceBuffer> scales = padded_scales(lab_.device, data.args().scale_b, scale_blocks(p.n),
+                                              scale_blocks(p.k), lab_.stream.get());
+  if (!scales) return scales.error();
+  padded_.push_back(*std::move(scales));
+  return lab_.stream.synchronize();
+}
+
 Result<void> CublasLtProblem::make_desc(const Problem& p, const ProblemData& data,
                                         cublasLtMatmulDesc_t& desc) {
   const CublasLtApi& api = lab_.cublaslt->api();
@@ -166,7 +178,8 @@ Result<void> CublasLtProblem::make_desc(const Problem& p, const ProblemData& dat
   if (is_fp8(p.a.type)) {
     const int8_t fast = is_promoted(p) ? 0 : 1;
     writer.set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, fast);
-    if (e.scale_b != ScaleMode::none) writer.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, data.args().scale_b);
+    const void* scale_b = padded_.empty() ? data.args().scale_b : padded_.back().data();  // of this copy
+    if (e.scale_b != ScaleMode::none) writer.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scale_b);
     if (e.scale_a != ScaleMode::none) writer.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, data.args().scale_a);
     const int32_t right_mode = scale_mode_of(e.scale_a, CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F);
     const int32_t left_mode = scale_mode_of(e.scale_b, CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F);

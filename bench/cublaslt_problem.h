@@ -35,11 +35,14 @@ class CublasLtProblem {
  private:
   explicit CublasLtProblem(const Lab& lab) : lab_(lab) {}
   Result<void> make_layouts(const Problem& problem);
+  /// Appends this copy's to padded_ where k has no multiple of four blocks.
+  Result<void> pad_scales(const Problem& problem, const ProblemData& data);
   Result<void> make_desc(const Problem& problem, const ProblemData& data, cublasLtMatmulDesc_t& desc);
   Result<void> ask_heuristic();
 
   const Lab& lab_;
   std::span<const ProblemData> copies_;
+  std::vector<DeviceBuffer> padded_;         // scales of B's blocks, one a copy; empty where none need it
   std::vector<cublasLtMatmulDesc_t> descs_;  // one a copy: scale and bias pointers are in it
   cublasLtMatrixLayout_t left_ = nullptr, right_ = nullptr, c_ = nullptr, d_ = nullptr;
   std::vector<cublasLtMatmulHeuristicResult_t> found_;

@@ -39,4 +39,12 @@ std::string built_commit() {
 #endif
 }
 
+std::string built_sources() {
+#ifdef SLUICE_SOURCES
+  return SLUICE_SOURCES;
+#else
+  return "";
+#endif
+}
+
 }  // namespace sluice::cli

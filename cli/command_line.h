@@ -13,5 +13,8 @@ std::string command_line();
 /// As cmake/SluiceCommit.cmake found it when this was built, with "-dirty" where files differed; "" without
 /// git.
 std::string built_commit();
+/// What the build was made of, as tools/source_hash.py --line prints it: "kernels:0123456789ab host:... ". A
+/// certificate of another commit still holds where these are the same.
+std::string built_sources();
 
 }  // namespace sluice::cli

@@ -98,8 +98,9 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
   const std::string commit = built_commit();
-  app.set_version_flag("--version", fmt::format("sluice {}{}", sluice::library_version(),
-                                                commit.empty() ? "" : fmt::format(" ({})", commit)));
+  app.set_version_flag("--version",
+                       fmt::format("sluice {}{}\n{}", sluice::library_version(),
+                                   commit.empty() ? "" : fmt::format(" ({})", commit), built_sources()));
   const Verb verbs[] = {add_run_verb(app),   add_plan_verb(app), add_compile_verb(app), add_bench_verb(app),
                         add_chain_verb(app), add_tune_verb(app), add_verify_verb(app),  add_doctor_verb(app),
                         add_fit_verb(app),   add_pack_verb(app)};

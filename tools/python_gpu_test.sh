@@ -3,7 +3,7 @@
 # The Python package on a machine with a Hopper GPU and PyTorch, but no network and no compiler: installs the wheels of a
 # folder beside what is there, runs all of tests/python, then the cost of a call and the block
 # of examples/llama_block.py.
-#   tools/python_gpu_test.sh WHEELS [arguments of pytest]        SECTIONS="tests cost block" picks; JOBS=4 test files at once
+#   tools/python_gpu_test.sh WHEELS [arguments of pytest]        SECTIONS="tests cost block" picks; JOBS=4 test files at once; FILES="tests/python/test_plan.py ..."
 # WHEELS: made elsewhere by tools/python_wheels.sh. Results (logs, junit, cost.json, llama_block.json) go to $OUT, with
 # SLUICE_COMMIT in them, the commit that the wheels were made of.
 # Each test file is a process of its own, several at once: compiling kernels takes most of a first run's time.
@@ -39,6 +39,7 @@ for section in ${SECTIONS:-tests cost block}; do
     *) echo "no section called $section" >&2; exit 2 ;;
   esac
   echo "=== $section"
-  printf '%s\n' tests/python/test_*.py | "${command[@]}" 2>&1 | tee "$out/$section.log" || failed=$((failed + 1))
+  # shellcheck disable=SC2086
+  printf '%s\n' ${FILES:-tests/python/test_*.py} | "${command[@]}" 2>&1 | tee "$out/$section.log" || failed=$((failed + 1))
 done
 exit $failed

@@ -4,9 +4,10 @@
 into the tables of speed in README.md (report_readme.py).
 
 Reads every bench/results/h200/*.json that `sluice bench --json` wrote (schema sluice-bench-1, bench/record.cc).
-No measured number on the page is typed by hand, but for DeepGEMM's (report_sections.py), so it cannot say more than was
-measured. A record that is missing leaves its section out. Plots are drawn by report_plots.py if matplotlib is there
+No measured number on the page is typed by hand, so it cannot say more than was
+measured. What README and docs/testing.md say of correctness comes from certificates (report_certificates.py). A record that is missing leaves its section out. Plots are drawn by report_plots.py if matplotlib is there
 (tools/report.sh installs it); without it the page links to those that lie in docs/img.
+`--check` makes all of that again and says where a page has another text: it claims what is not recorded, or kernels have changed.
 `--self-test` makes pages from records that it makes up, and shows that wrong results cannot get into a table.
 """
 import argparse
@@ -15,12 +16,14 @@ import sys
 
 from report_data import (BEST, EVEN, FIRST, NO_COMMIT, OURS, READ, TUNED, algorithms, commit_of, contender, geometric_mean, groups_of, kernel,
                          load_runs, measured, median, number, peer_words, percent, ratio, set_of, shape_name, shown, table)
+import report_certificates
 import report_readme
 import report_timelines
 from report_chains import chains_section
-from report_files import ages, files_section, same_list
+from report_files import COUNTED, CountedAt, ages, files_section, git, same_list
 from report_floor import floor_section
 from report_mixed import mixed_section
+from report_rows import rows_section
 from report_sections import block_section, folded, plain_read, promoted_section, untuned_sections
 from report_torch import python_section, triton_section
 
@@ -177,8 +180,10 @@ METHOD = """## How it is measured
 
 `sluice bench` times all contenders in one process, in turn (A B C, B C A, ...), each as a CUDA graph of many launches, \
 with a rest and an untimed replay before each, so that all meet the same clocks and a full queue. Data are random reals. \
-Cold: launches rotate over copies of A, B and D whose weights are three times the L2 cache. Every kernel's result is \
-checked against fp64 in the same run; a wrong one has no row. Times are medians over the rounds. Rounds, rests and replays \
+Cold: launches rotate over copies of A, B and D whose weights are three times the L2 cache (at most 64 copies, so the smallest \
+shapes are partly warm, for both). Every kernel's result is checked in the same run; a wrong one has no row. In files of before 2026-11-25 that check \
+is a bound of each element alone, which for fp8 with fast sums and k from 2048 on finds what was not written, and NaN, and little else; \
+that those kernels are right is what exact tests show ([testing.md](testing.md)). Times are medians over the rounds. Rounds, rests and replays \
 differ from file to file: "What was run" has them.
 
 cuBLASLt has a 64 MB workspace. It is asked for 16 algorithms, and all that its heuristic returns are screened (mostly 8; \
@@ -206,7 +211,7 @@ def page(runs: list[dict], images: list[str], more: tuple[str, ...] = (), files:
     text += ("\n\n`x` is cuBLASLt's time over ours: above 1, sluice is faster. Means are geometric; `even` is within 1 %; only "
              "verified results count, and `shapes` is how many had one on both sides. `algorithms` is how many cuBLASLt's heuristic "
              "returned (least / median / most), all of which were timed; `measured` is the commit and day of the file.\n\n"
-             f"{ages(runs)}\n\n")
+             + "\n\n".join(filter(None, (ages(runs), report_readme.one_algorithm(runs), report_readme.without_peer(runs)))) + "\n\n")
     if where := extremes(runs):
         text += f"Where it wins and loses most against cuBLASLt's best (x):\n\n{where}\n\n"
     text += screening(runs)
@@ -215,6 +220,33 @@ def page(runs: list[dict], images: list[str], more: tuple[str, ...] = (), files:
                      | {f"peak-{set_of(run)}": f"Share of the sustained peak, {set_of(run)}" for run in runs}, images)
     sections = [make(runs) for make in (floor_section, promoted_section, block_section, untuned_sections)]
     return "\n".join([text + METHOD + plain_read(runs), *filter(None, (*sections, *more)), *map(run_section, runs), files])
+
+
+def made(results: pathlib.Path, docs: pathlib.Path) -> dict[pathlib.Path, str]:
+    """The text of each page that is made, or that has a block which is, by its path."""
+    runs = load_runs(results)
+    images = sorted(path.name for path in (docs / "img").glob("*.svg"))
+    more = (rows_section(results), mixed_section(results), chains_section(results), report_timelines.timelines_section(results, images), python_section(results), triton_section(results, runs))
+    texts = {path: path.read_text() for path in (docs.parent / "README.md", docs / "testing.md") if path.exists()}
+    report_readme.put_into(texts, docs.parent / "README.md", runs, results)
+    report_certificates.put_into(texts, docs, results.parent)
+    return texts | {docs / "performance.md": page(runs, images, more, files_section(results))}
+
+
+def check(results: pathlib.Path, docs: pathlib.Path) -> int:
+    """Do the pages say what is recorded? Ages are counted where the page counted them, from a commit that HEAD has."""
+    told = COUNTED.search((docs / "performance.md").read_text())
+    if git("rev-parse", "HEAD") is None:
+        print("report: not possible here: no git, so ages cannot be counted")
+        return 77
+    if told and git("merge-base", "--is-ancestor", told[1], "HEAD") is None:
+        print(f"report: docs/performance.md counts from {told[1]}, which is no commit in front of this one: `make report`")
+        return 1
+    CountedAt.commit = told[1] if told else ""
+    other = [path for path, text in made(results, docs).items() if not path.exists() or path.read_text() != text]
+    for path in other:
+        print(f"report: {path.relative_to(docs.parent)} does not say what the records and certificates say of this tree: `make report`, and commit")
+    return 1 if other else 0
 
 
 def write_report(results: pathlib.Path, docs: pathlib.Path, kinds: tuple[str, ...] = ("svg",)) -> int:
@@ -232,10 +264,8 @@ def write_report(results: pathlib.Path, docs: pathlib.Path, kinds: tuple[str, ..
         report_timelines.draw(results, image_folder, kinds)
     except ImportError as missing:
         print(f"report: no timelines, {missing.name} is not installed", file=sys.stderr)
-    images = sorted(path.name for path in image_folder.glob("*.svg"))
-    more = (mixed_section(results), chains_section(results), report_timelines.timelines_section(results, images), python_section(results), triton_section(results, runs))
-    (docs / "performance.md").write_text(page(runs, images, more, files_section(results, runs)))
-    report_readme.update(docs.parent / "README.md", runs, results)
+    for path, text in made(results, docs).items():
+        path.write_text(text)
     print(f"report: {len(runs)} records, {sum(len(r['shapes']) for r in runs)} shapes")
     return 0
 
@@ -245,11 +275,14 @@ def main() -> int:
     parser.add_argument("--results", type=pathlib.Path, default=ROOT / "bench/results/h200")
     parser.add_argument("--docs", type=pathlib.Path, default=ROOT / "docs")
     parser.add_argument("--png", action="store_true", help="every plot as PNG too, to look at")
+    parser.add_argument("--check", action="store_true", help="write nothing: is each page what would be written?")
     parser.add_argument("--self-test", action="store_true")
     arguments = parser.parse_args()
     if arguments.self_test:
         import report_self_test
         return report_self_test.run(write_report)
+    if arguments.check:
+        return check(arguments.results, arguments.docs)
     return write_report(arguments.results, arguments.docs, ("svg", "png") if arguments.png else ("svg",))
 
 

@@ -17,15 +17,18 @@ PEER = "cuBLASLt"
 READ = "read floor"
 SHOWN = {READ: "plain read"}
 NO_COMMIT = "commit not recorded"
-SETS = ("engine", "tokens", "decode", "sweep", "long_k", "promoted", "block", "blind", "layouts", "unseen")
+CERTIFICATE, ROWS_RECORD = "certificate.json", "rows.json"  # of a folder: report_certificates.py, report_rows.py
+SETS = ("engine", "tokens", "decode", "sweep", "long_k", "promoted", "block", "epilogues", "blind", "layouts", "unseen")
 DRAWN = ("blind", "layouts", "unseen")  # of those, lists of shapes of several kinds
 EVEN = 0.01  # nearer than this two times are called even: runs differ by as much
 
 
 def load_runs(folder: pathlib.Path) -> list[dict]:
-    """The records of a folder, known sets first; a file of another schema is an error, not a gap."""
+    """The records of a folder, known sets first; a file of another schema is an error, not a gap. Its certificate and rows are none."""
     runs = []
     for path in sorted(folder.glob("*.json")):
+        if path.name in (CERTIFICATE, ROWS_RECORD):
+            continue
         run = json.loads(path.read_text())
         if run.get("schema") != SCHEMA:
             raise SystemExit(f"{path}: schema is {run.get('schema')!r}, not {SCHEMA!r}")

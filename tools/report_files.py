@@ -2,12 +2,14 @@
 """Which files docs/performance.md is made from: the commit, the day and the method of each, and the command that was run, all
 as the files have them. What a file lacks is said to be lacking. Used by report.py, and by report_readme.py for the age of rows.
 """
+import functools
 import json
 import pathlib
 import re
 import subprocess
 
-from report_data import NO_COMMIT, commit_of, number, set_of, sizes, table
+import source_hash
+from report_data import CERTIFICATE, NO_COMMIT, commit_of, number, set_of, sizes, table
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDERS = (".", "packed", "chains", "timelines", "peers", "python")
@@ -15,18 +17,41 @@ FOLDERS = (".", "packed", "chains", "timelines", "peers", "python")
 LISTS = {"unseen": "bench/shapes/unseen.txt", "odd": "bench/shapes/odd_rows.txt", "blind": "bench/shapes/blind.txt"}
 
 
-def newest_commit(runs: list[dict]) -> str:
-    """Of the dense records."""
-    known = [run for run in runs if commit_of(run) != NO_COMMIT]
-    return commit_of(max(known, key=lambda run: run["started"])) if known else NO_COMMIT
+KERNELS = ("sluice/device", "sluice/kernels", "sluice/spec")
+COUNTED = re.compile(r"[Cc]ounted at ([0-9a-f]{7})\b")
 
 
-def commits_between(old: str, new: str) -> int | None:
-    """How many commits lie between two; None where git does not know them."""
+def git(*words: str) -> str | None:
+    """What git says; None where it does not know."""
+    done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True)
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+@functools.cache
+def head() -> str:
+    return (git("rev-parse", "--short=7", "HEAD") or NO_COMMIT)[:7]
+
+
+class CountedAt:
+    """The commit from which ages are counted: HEAD, when a page is made. A page that is checked later says its own."""
+    commit = ""
+
+
+def counted_at() -> str:
+    return CountedAt.commit or head()
+
+
+def commits_between(old: str, new: str, *paths: str) -> int | None:
+    """How many commits lie between two, of those that touch `paths`; None where git does not know them."""
     if NO_COMMIT in (old, new):
         return None
-    done = subprocess.run(["git", "-C", str(ROOT), "rev-list", "--count", f"{old}..{new}"], capture_output=True, text=True)
-    return int(done.stdout) if done.returncode == 0 else None
+    count = git("rev-list", "--count", f"{old}..{new}", *(["--", *paths] if paths else []))
+    return int(count) if count else None
+
+
+def same_sources(old: str, new: str) -> bool:
+    """Do two commits have the same library? False where git does not know."""
+    return git("diff", "--quiet", old, new, "--", "include", "sluice") is not None
 
 
 def listed_sizes(path: pathlib.Path) -> list[tuple[int, ...]]:
@@ -47,27 +72,26 @@ def same_list(record: dict) -> str:
 def load_all(results: pathlib.Path) -> dict[str, dict]:
     """By their path below `results`."""
     return {str(path.relative_to(results)): json.loads(path.read_text())
-            for folder in FOLDERS for path in sorted((results / folder).glob("*.json"))}
+            for folder in FOLDERS for path in sorted((results / folder).glob("*.json")) if path.name != CERTIFICATE}
 
 
-def row_of(name: str, record: dict, newest: str) -> list[str]:
+def row_of(name: str, record: dict) -> list[str]:
     method = record.get("method") or {}
-    age = commits_between(commit_of(record), newest)
+    age = commits_between(commit_of(record).removesuffix("-dirty"), counted_at())
     replay = method.get("replay_us")
     return [name, commit_of(record), "-" if age is None else str(age), record.get("started") or "not recorded",
             *(number(value, 0) for value in (method.get("rounds"), method.get("rest_ms"))), number(replay / 1000 if replay else None, 1),
             str(method["tune"]) if method.get("tune") else "-"]
 
 
-def files_section(results: pathlib.Path, runs: list[dict]) -> str:
+def files_section(results: pathlib.Path) -> str:
     records = load_all(results)
     if not records:
         return ""
-    newest = newest_commit(runs)
-    header = ["file", "commit", f"commits before {newest}" if newest != NO_COMMIT else "commits before", "started", "rounds", "rest, ms", "replay, ms", "candidates"]
+    header = ["file", "commit", f"commits before {counted_at()}", "started", "rounds", "rest, ms", "replay, ms", "candidates"]
     text = (f"## What was run\n\nEvery file of bench/results/h200 that this page is made from. The bench's defaults are 9 rounds, 20 ms of rest and "
             f"replays of 3 ms; visits were short, so most files have less. \"Candidates\" is `--tune`.\n\n"
-            f"{table(header, [row_of(name, record, newest) for name, record in records.items()], left=2)}\n\n")
+            f"{table(header, [row_of(name, record) for name, record in records.items()], left=2)}\n\n")
     return text + f"## To repeat it\n\n{commands(records)}\n"
 
 
@@ -91,18 +115,16 @@ def commands(records: dict[str, dict]) -> str:
     return text + "\n`make report` then makes this page.\n"
 
 
+def age_words(commit: str) -> str:
+    age, of_kernels = (commits_between(commit.removesuffix("-dirty"), counted_at(), *paths) for paths in ((), KERNELS))
+    return "" if age is None else f" is {age} commit{'s' * (age != 1)} before, {of_kernels} of which touch{'es' * (of_kernels == 1)} kernels"
+
+
 def ages(runs: list[dict], words=str) -> str:
-    """A sentence: which records are older than the newest, and by how many commits."""
-    newest = newest_commit(runs)
-    if newest == NO_COMMIT:
-        return "No record says its commit."
+    """A sentence: how many commits lie between each record and the one at which the page was made. It names the kernels of
+    that tree too, so that a page is made again when they change (report.py --check)."""
     by_commit: dict[str, list[str]] = {}
     for run in runs:
-        if commit_of(run) != newest:
-            by_commit.setdefault(commit_of(run), []).append(f'"{words(set_of(run))}"')
-    parts = []
-    for commit, sets in by_commit.items():
-        age = commits_between(commit, newest)
-        parts.append(f"{commit} ({', '.join(sets)})" + ("" if age is None else f" is {age} commits before"))
-    return (f"The newest rows are of {newest}. Older ones, whose kernels and plans may have changed since: {'; '.join(parts)}." if parts else
-            f"All rows are of {newest}.")
+        by_commit.setdefault(commit_of(run), []).append(f'"{words(set_of(run))}"')
+    parts = [f"{commit} ({', '.join(sets)}){age_words(commit)}" for commit, sets in by_commit.items()]
+    return f"How old rows are, counted at {counted_at()} (kernels {source_hash.hash_of('kernels')}): {'; '.join(parts)}." if parts else ""

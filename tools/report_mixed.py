@@ -6,7 +6,8 @@ peers compute the same thing. Left out if there is none.
 import json
 import pathlib
 
-from report_data import OURS, READ, SCHEMA, TUNED, geometric_mean, measured, median, number, table
+from report_data import OURS, READ, SCHEMA, TUNED, commit_of, geometric_mean, measured, median, number, table
+from report_files import age_words
 
 OUR_FP8, PEER_FP8, PEER_16 = "sluice FP8", "cuBLASLt FP8", "cuBLASLt 16"  # bench/record.h
 
@@ -67,7 +68,7 @@ def origins(results: pathlib.Path) -> str:
     files: dict[str, list[str]] = {}
     plans: dict[str, list[bool]] = {}
     for run in load_packed(results):
-        files.setdefault(f"{measured(run)}, {run['method']['rounds']} rounds", []).append(run["file"].removesuffix(".json"))
+        files.setdefault(f"{measured(run)}{age_words(commit_of(run)).replace(' is', ',')}, {run['method']['rounds']} rounds", []).append(run["file"].removesuffix(".json"))
         for shape in run["shapes"]:
             plans.setdefault(shape["problem"]["x"], []).append(shape["chosen_by"] == "record")
     return ("Measured: " + "; ".join(f"{where} ({', '.join(names)})" for where, names in files.items()) + ". Planned by record: " +
@@ -94,11 +95,15 @@ def short_by_tokens(results: pathlib.Path) -> str:
     many = [kind for kind in ("fp16", "bf16", "e4m3") if max((len(fp8) for (of, _), (fp8, _) in found.items() if of == kind), default=0) >= 8]
     if not many:
         return ""
-    text = token_table(found, many)
-    for kind in sorted({kind for kind, _ in found} - set(many)):
-        parts = [f"{geometric_mean(fp8):.2f} / {geometric_mean(half):.2f} at {m}" for (of, m), (fp8, half) in sorted(found.items()) if of == kind and fp8 and half]
-        text += f"\n\n{kind} tokens, one product or two each, x FP8 / x 16-bit: {', '.join(parts)}."
-    return f"{text}\n\nAgainst FP8, int4 is in the mean {'; '.join(to_where(found, kind) for kind in many)}. Where it is slower, it saves memory, not time."
+    last = max(m for kind, m in found if all(found.get((kind, m), ([], []))[0] for kind in many))
+    text = token_table({(kind, m): found[kind, m] for kind, m in found if m <= last}, many) + "\n"
+    lines = []
+    for kind in sorted({kind for kind, _ in found}):
+        parts = [f"{geometric_mean(fp8):.2f} / {geometric_mean(half):.2f} at {m}" for (of, m), (fp8, half) in sorted(found.items())
+                 if of == kind and fp8 and half and (m > last or kind not in many)]
+        lines += [f"{kind} tokens {', '.join(parts)}"] if parts else []
+    text += f"\n- One product or two each, x FP8 / x 16-bit: {'; '.join(lines)}." if lines else ""
+    return f"{text}\n- Against FP8, int4 is in the mean {'; '.join(to_where(found, kind) for kind in many)}. Where it is slower, it saves memory, not time."
 
 
 def by_tokens(results: pathlib.Path) -> str:

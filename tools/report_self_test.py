@@ -14,8 +14,12 @@ from report_data import (BEST, FIRST, NO_COMMIT, OURS, READ, SCHEMA, TUNED, algo
 from report_mixed import OUR_FP8, PEER_16, PEER_FP8, mixed_section, short_by_tokens
 from report_sections import block_section, plain_read, promoted_section, untuned_sections
 import report_readme
-from report_files import LISTS, ROOT, files_section
+import report_sections
+from report_certificates_self_test import check_certificates
+from report_files import CountedAt, ages, files_section, head
 from report_floor import floor_section
+from report_rows import rows_section
+from source_hash import hash_of
 from report_torch import triton_section, triton_sentence
 
 
@@ -58,35 +62,45 @@ def check_readme(folder: pathlib.Path) -> None:
     """Wrong results count no more than on the page, and nothing outside of the markers is touched."""
     readme = folder / "README.md"
     readme.write_text(f"before\n{report_readme.BEGIN}\nold\n{report_readme.END}\nbehind\n")
+
+    def updated(runs: list[dict]) -> str:
+        texts = {readme: readme.read_text()}
+        report_readme.put_into(texts, readme, runs, folder)
+        return texts[readme]
+
+    def peers(runs: list[dict]) -> str:
+        """What the page says of them."""
+        return report_readme.one_algorithm(runs) + report_readme.without_peer(runs)
+
     runs = [named("engine", [shape_of(128, "bf16", [timed(OURS, 10.0), timed(BEST, 12.5)]),
                              shape_of(256, "bf16", [timed(OURS, 10.0), timed(BEST, 9.0)]),
                              shape_of(512, "bf16", [timed(OURS, 1.0, verified=False), timed(BEST, 9.0)])])]
-    report_readme.update(readme, runs, folder)
-    text = readme.read_text()
-    assert text.startswith("before\n") and text.endswith("\nbehind\n") and "old" not in text, text
-    assert "| large products, M 1024 to 8192 | bf16 | 2 of 3 | 1.06 | 0.90 | 1.25 | model | 0123abc, 2026-01-01 |" in text, text
-    assert "Not compared, for one side has no verified result" in text and '"large products, M 1024 to 8192" bf16 to bf16 (1 of 3).' in text, text
-    assert "**large products, M 1024 to 8192: 1.06 (bf16). The slowest shapes: 0.90 (large products, M 1024 to 8192, bf16).**" in text, text
-    assert "one algorithm" not in text and "All rows are of 0123abc." in text, text
+    text = updated(runs)
+    assert text.startswith("before\n") and text.endswith("\nbehind\n") and "\nold\n" not in text, text
+    assert "| large products, M 1024 to 8192 | 1.06 (0.90 to 1.25; 2 of 3) | - | - | model | 0123abc, 2026-01-01 |" in text, text
+    assert peers(runs) == 'Not compared, for one side has no verified result: "large products, M 1024 to 8192" bf16 to bf16 (1 of 3).', peers(runs)
+    assert "**Without records: 1.06 in the mean of 2 shapes, least 0.90, most 1.25.**" in text, text
+    assert f'counted at {head()} (kernels {hash_of("kernels")}): 0123abc ("large products, M 1024 to 8192").' in text, text
+    tuned = [named("engine", [s | {"chosen_by": "record"} for s in runs[0]["shapes"]])]
+    assert "**With records of these very shapes: large products, M 1024 to 8192: 1.06 (bf16; least 0.90).**" in updated(tuned)
     scales = {"scale_a": "block", "scale_b": "block"}
     lone = [shape_of(1, "e4m3", [timed(OURS, 10.0), timed(BEST, 12.0)], **scales) | {"peer_algorithms": 1},
             shape_of(2, "e4m3", [timed(OURS, 10.0), {"name": FIRST, "error": "not supported"}], **scales) | {"peer_algorithms": 0}]
-    report_readme.update(readme, runs + [named("block", lone) | {"commit": ""}], folder)
-    text = readme.read_text()
-    assert "| fp8, block scales | e4m3 | 1 of 2 | 1.20 | 1.20 | 1.20 | model | commit not recorded, 2026-01-01 |" in text, text
-    assert 'no best of several: 1 of 2 of "fp8, block scales" e4m3.' in text and '(1 of 3); "fp8, block scales" e4m3 to bf16' in text, text
-    assert "The newest rows are of 0123abc." in text and 'commit not recorded ("fp8, block scales")' in text, text
+    lone_too = runs + [named("block", lone) | {"commit": ""}]
+    text, said = updated(lone_too), peers(lone_too)
+    assert "| fp8, block scales | - | 1.20 (1.20 to 1.20; 1 of 2) | - | model | commit not recorded, 2026-01-01 |" in text, text
+    assert 'no best of several: 1 of 2 of "fp8, block scales" e4m3.' in said and '(1 of 3); "fp8, block scales" e4m3 to bf16' in said, said
+    assert 'commit not recorded ("fp8, block scales")' in text, text
     promoted = shape_of(7, "e4m3", [timed(OURS, 10.0), timed(BEST, 9.0), timed(TUNED, 8.0)], accumulate="promoted")
     drawn = [promoted | {"chosen_by": "model", "candidates": [{"name": "a", "us": 8.0, "verified": True}]},
              shape_of(9, "bf16", [timed(OURS, 10.0), timed(BEST, 9.5)], d="fp32")]
-    report_readme.update(readme, runs + [named("blind", drawn)], folder)
-    text = readme.read_text()
-    assert "| blind list: random shapes and layouts | e4m3, promoted | 1 | 0.90 |" in text, text
-    assert "| blind list: random shapes and layouts | bf16 to fp32 | 1 | 0.95 |" in text, text
-    assert "On the blind list, 1 random shapes and layouts without a record, once blind, seen since, the planner's choice loses 25.0 % in the mean" in text, text
+    text = updated(runs + [named("blind", drawn)])
+    assert "| random shapes and layouts, first look | - | - | e4m3, promoted 0.90 (0.90 to 0.90; 1); bf16 to fp32 0.95 (0.95 to 0.95; 1) |" in text, text
+    assert "On 1 random shapes and layouts without a record, seen before it was measured, the planner's choice loses 25.0 % in the mean" in text, text
+    epilogues = updated([named("epilogues", runs[0]["shapes"])])
+    assert "| short k: no epilogue, bias, bias and GELU | 1.06" in epilogues, "every set has its row"
     readme.write_text("no markers")
-    report_readme.update(readme, runs, folder)
-    assert readme.read_text() == "no markers"
+    assert updated(runs) == "no markers"
 
 
 def check_best() -> None:
@@ -118,7 +132,7 @@ def check_files() -> None:
         (results / "engine.json").write_text(json.dumps(made_up_run()))
         (results / "chains" / "window.json").write_text(json.dumps({"started": "2026-01-02", "command": "sluice chain", "commit": "", "method": {"rounds": 7}}))
         (results / "python" / "cost.json").write_text(json.dumps({"host_us": {}}))
-        text = files_section(results, load_runs(results))
+        text = files_section(results)
     assert "| engine.json | 0123abc | - | 2026-01-01T00:00:00Z | 9 | 20 | 3.0 | - |" in text, text
     assert "| chains/window.json | commit not recorded | - | 2026-01-02 | 7 | - | - | - |" in text, text
     assert "| python/cost.json | commit not recorded | - | not recorded | - | - | - | - |" in text, text
@@ -152,6 +166,33 @@ def check_triton() -> None:
         assert "commit not recorded, 2026-01-02" in page()
 
 
+def check_ages() -> None:
+    """Every row has its age, counted from the commit at which the page is made, and those that touch kernels apart."""
+    run = named("epilogues", made_up_run()["shapes"]) | {"commit": "773e7c6" + "0" * 33}
+    try:
+        CountedAt.commit = "5aa6d47"
+        assert ages([run]) == f'How old rows are, counted at 5aa6d47 (kernels {hash_of("kernels")}): 773e7c6 ("epilogues") is 1 commit before, 0 of which touch kernels.', ages([run])
+        older = run | {"commit": "d0e9cc4" + "0" * 33}
+        assert "d0e9cc4 (\"epilogues\") is 5 commits before, 1 of which touches kernels" in ages([older]), ages([older])
+        assert ages([run | {"commit": ""}]).endswith('commit not recorded ("epilogues").')
+    finally:
+        CountedAt.commit = ""
+
+
+def check_blind() -> None:
+    """A first look: drawn from a library that is the one which was measured. The list's own commit is a later one."""
+    blind, kept = named("blind", made_up_run()["shapes"]), report_sections.drawn_from
+    try:
+        report_sections.drawn_from = lambda: "4129dd5ca3317e8baa3b72630cea605279de2e94"
+        first = report_sections.is_blind
+        assert first(blind | {"commit": "d0e9cc46c03e3980a7a498e5097c681b568b3f9b"}), "it adds the list alone"
+        assert not first(blind | {"commit": "773e7c6"}), "kernels were changed in between"
+        assert not first(blind | {"commit": "d0e9cc4-dirty"}) and not first(blind | {"commit": ""}) and not first(blind | {"commit": "0123abc"})
+        assert not first(named("unseen", blind["shapes"]) | {"commit": "d0e9cc4"})
+    finally:
+        report_sections.drawn_from = kept
+
+
 def check_floor() -> None:
     """A wrong result has no share, and the floor is the longer of the two times."""
     shapes = [shape_of(256, "bf16", [timed(OURS, 20.0), timed(BEST, 25.0)]) | {"flops": 845.0e6 * 10, "bytes": 4.5e6 * 5},
@@ -182,13 +223,12 @@ def check_block() -> None:
                           shape_of(128, "e4m3", [timed(OURS, 10.0), timed(BEST, 1.0, verified=False)], **scales),
                           shape_of(256, "e4m3", [timed(OURS, 0.1, verified=False), timed(BEST, 1.0)], **scales)])
     text = block_section([run])
-    assert "| 128 x 4096 x 4096 | 9.4 | 4.7 | 0.50 | - | - |" in text, "DeepGEMM's times are of an H200 only"
-    assert "| 128 x 64 x 64 | 10.0 | - | - | - | - |" in text and "| 256 x" not in text, text
+    assert "| 128 x 4096 x 4096 | 9.4 | 4.7 | 0.50 |\n" in text and "DeepGEMM" not in text, text
+    assert "| 128 x 64 x 64 | 10.0 | - | - |" in text and "| 256 x" not in text, text
     assert "**0.500**" in text and "On 1 of 2 shapes cuBLASLt has no verified time" in text, text
     run["machine"]["gpu"] = "NVIDIA H200"
     text = block_section([run])
-    assert "| 128 x 4096 x 4096 | 9.4 | 4.7 | 0.50 | 10.3 | 1.10 |" in text, text
-    assert "measured by us before, **not in this run** (no record of that run is kept, nor of DeepGEMM's version): **1.100**" in text and "/work" not in text, text
+    assert "Against DeepGEMM there is no record." in text and "| 9.4 | 4.7 | 0.50 |\n" in text, "what has no record has no digits"
     assert block_section([]) == ""
 
 
@@ -207,10 +247,10 @@ def check_unseen() -> None:
     assert "regression set, not a blind one" in text, text
     blind = run | {"file": "blind.json"}
     both = untuned_sections([blind, run])
-    assert both.startswith("## The untuned pick on the blind list\n") and both.endswith(text) and "nothing was changed for them" not in both, both
-    drawn_from = next(word for word in (ROOT / LISTS["blind"]).read_text().split() if len(word) == 40)
+    assert both.startswith("## The untuned pick on the list drawn last\n") and both.endswith(text) and "of a first look" not in both, both
+    drawn_from = report_sections.drawn_from()
     first_look = untuned_sections([blind | {"commit": drawn_from}])
-    assert "nothing was changed for them" in first_look and "regression set" not in first_look, first_look
+    assert "of a first look" in first_look and "regression set" not in first_look, first_look
     assert "| bf16 to bf16 | 2 | 1 | 10.0 % | 21.0 % | 10.0 % | 10.0 % |" in text, text
     assert "2 of 4 shapes had no verified race of the model's pick" in text and "first 2 candidates at most" in text, text
     assert "| 12.1 | 10.0 | 21.0 % | 10.0 % | 0.99 |" in text and "| 3 x 64" not in text and "| 4 x 64" not in text, text
@@ -249,8 +289,25 @@ def check_mixed() -> None:
         assert short_by_tokens(results) == "", "no type of tokens was measured on many products"
         (results / "packed" / "mixed.json").write_text(json.dumps(made_up_run([*[packed(5.0) for _ in range(8)], packed(8.0, x="bf16")])))
         text = short_by_tokens(results)
-        assert "| 16 | 2.00 (2.00 to 2.00; 8) |" in text and "bf16 tokens, one product or two each, x FP8 / x 16-bit: 1.25 / 2.50 at 16." in text, text
+        assert "| 16 | 2.00 (2.00 to 2.00; 8) |" in text and "- One product or two each, x FP8 / x 16-bit: bf16 tokens 1.25 / 2.50 at 16" in text, text
         assert "in the mean faster at 16, slower at 1024 fp16 tokens. Where" in text, text
+
+
+def check_rows() -> None:
+    point = {"m": 7, "drawn": True, "same": False, "loss": 0.01, "verified": True}
+    layer = {"name": "a layer", "kernels": 9, "kernels_alone": 30, "model": {"mean_loss": 0.01}, "measured": {"mean_loss": 0.012, "worst_loss": 0.05},
+             "first_calls": {"worst_us": 310.4, "worst_m": 33}, "points": [point, point | {"verified": False}, {"m": 9, "same": False, "error": "no"}]}
+    record = {"schema": "sluice-rows-1", "commit": "0123abcd" * 5, "started": "2026-01-01T00:00:00Z", "machine": {"gpu": "G"},
+              "rows": {"low": 1, "high": 512, "numbers": 24}, "summary": {"mean_loss": 0.012, "worst_loss": 0.05, "most_kernels": 9, "worst_call_us": 310.4},
+              "layers": [layer, {"name": "another", "error": "out of memory"}]}
+    with tempfile.TemporaryDirectory() as name:
+        results = pathlib.Path(name)
+        assert rows_section(results) == ""
+        (results / "rows.json").write_text(json.dumps(record))
+        text = rows_section(results)
+        assert load_runs(results) == [], "it is no record of dense products"
+    assert "| a layer | 9 | 30 | 1.0 % | 1.2 % | 5.0 % | 310 at 33 | 2 |" in text and "| another | out of memory | - |" in text, text
+    assert "**1.2 %** slower in the mean, 5.0 % at worst, with at most 9 kernels" in text and "0123abc, 2026-01-01, G" in text, text
 
 
 def check_chains() -> None:
@@ -342,6 +399,8 @@ def check_page(write_report) -> list[str]:
         assert "| 128 x 64 x 64 | kernel of sluice | 10.0 | 1000 | 60 % | 900 | 10.0 | 10.0 | 1.00 | 1.00 |" in text, text
         assert text.index("## Record block") < text.index("## Record made-up"), "known sets come first"
 
+        (results / "certificate.json").write_text('{"schema": "sluice-certificate-1", "gpu": "G", "driver": "1", "nvrtc": "1", "sections": {}}')
+        assert "certificate" not in page(), "what it says is on other pages"
         (results / "other.json").write_text('{"schema": "something else"}')
         try:
             load_runs(results)
@@ -360,12 +419,16 @@ def check_page(write_report) -> list[str]:
 def run(write_report) -> int:
     check_best()
     check_files()
+    check_ages()
+    check_blind()
+    check_certificates()
     check_triton()
     check_floor()
     check_promoted()
     check_block()
     check_unseen()
     check_mixed()
+    check_rows()
     check_chains()
     check_timelines()
     with tempfile.TemporaryDirectory() as folder:

@@ -31,6 +31,7 @@ def check_arguments() -> None:
     assert "--n = 100 must be a multiple of 128" in refusal(["--n", "100"])
     assert "--k = 128 must be a multiple of 256" in refusal(["--k", "128"])
     assert "--seconds = 0.0 must be above 0" in refusal(["--seconds", "0"])
+    assert "--k = 8192 must be at most 4096" in refusal(["--k", "8192"])
     assert "1 to 1024 tokens" in refusal(["--m", "0"])
 
 

@@ -5,8 +5,8 @@
 Needs the GPU machine's torch and Triton, and no network: python3 tools/triton_sweep.py --json FILE. Timed as `sluice
 bench` times (docs/performance.md): CUDA graphs of many launches that rotate over copies whose weights are three times
 L2, contenders in turn with a rest and an untimed replay before each, medians. The Triton kernels (triton_matmul.py)
-are tuned for every M over the list of triton_configs.py; a result that is not within the bound of an fp64 reference is
-never timed. One more contender is one more row of CONTENDERS. Where time runs out before all candidates were tried, the
+are tuned for every M over the list of triton_configs.py. What is timed is held to what sluice is held to (docs/numerics.md):
+exact on whole numbers at this very problem, and real data within a bound of fp64. One more contender is one more row of CONTENDERS. Where time runs out before all candidates were tried, the
 record says so ("cut", "cut_at"), for the peer may then be slower than it is. Exit: 0, 1 a contender is wrong or missing
 at a shape, 3 a search was cut (unless --allow-cut), 77 no torch, Triton or GPU here.
 """
@@ -45,6 +45,8 @@ class Bench:
     k: int
     copies: list
     scales: tuple
+    real: tuple    # A and W of copy 0
+    whole: tuple   # the same of -1, 0 and 1: no sum leaves what 13 fraction bits hold, while k is at most 4096
     wanted: object
     bound: object
     deadline: float
@@ -64,21 +66,31 @@ class Bench:
                   for _ in range(copies_for(n * k, properties.L2_cache_size))]
         scales = tuple(torch.tensor([value], dtype=torch.float32, device="cuda") for value in (0.5, 0.25))
         a, w = copies[0][0].double(), copies[0][1].double()
+        real = (copies[0][0].clone(), copies[0][1].clone())
+        whole = tuple(torch.randint(-1, 2, x.shape, device="cuda", generator=generator).float().to(torch.float8_e4m3fn) for x in real)
         wanted = (a @ w.T) * 0.125
         bound = wanted.abs() * ROUNDING + (a.abs() @ w.abs().T) * 0.125 * SUM_ERROR
-        return Bench(torch, m, n, k, copies, scales, wanted, bound, deadline, properties.multi_processor_count)
+        return Bench(torch, m, n, k, copies, scales, real, whole, wanted, bound, deadline, properties.multi_processor_count)
 
     def check(self, launch: Callable[[int], None]) -> str:
-        """Twice, because the second launch finds what the first left. Raises if the result is wrong."""
+        """Raises if the result is wrong: of whole numbers in any bit, of real data past the bound."""
         d = self.copies[0][2]
-        for _ in range(2):
-            d.fill_(float("nan"))
-            launch(0)
-            wrong = ~((d.double() - self.wanted).abs() <= self.bound)  # NaN is wrong
-            if bool(wrong.any()):
-                raise ArithmeticError(f"{int(wrong.sum())} of {wrong.numel()} elements are wrong")
+        exact = (self.whole[0].double() @ self.whole[1].double().T * 0.125).to(self.torch.bfloat16)
+        self.expect(launch, self.whole, lambda: d == exact)
+        self.expect(launch, self.real, lambda: (d.double() - self.wanted).abs() <= self.bound)  # NaN is wrong
         error = ((d.double() - self.wanted).abs() / self.bound).max()
         return f"largest error {float(error):.3f} of the bound"
+
+    def expect(self, launch: Callable[[int], None], inputs: tuple, right: Callable[[], object]) -> None:
+        """Twice, because the second launch finds what the first left."""
+        for place, values in zip(self.copies[0], inputs):
+            place.copy_(values)
+        for _ in range(2):
+            self.copies[0][2].fill_(float("nan"))
+            launch(0)
+            wrong = ~right()
+            if bool(wrong.any()):
+                raise ArithmeticError(f"{int(wrong.sum())} of {wrong.numel()} elements are wrong")
 
     def capture(self, launch: Callable[[int], None], launches: int):
         torch = self.torch
@@ -284,6 +296,8 @@ def parse(words: list[str]) -> argparse.Namespace:
             parser.error(f"{name} = {value} must be a multiple of {step}, the widest block of the kernels")
     if min(arguments.m) < 1 or max(arguments.m) > 1024:
         parser.error(f"--m = {arguments.m}: 1 to 1024 tokens each")
+    if arguments.k > 4096:
+        parser.error(f"--k = {arguments.k} must be at most 4096: beyond it sums of whole numbers are not exact in the tensor core")
     if arguments.seconds <= 0:
         parser.error(f"--seconds = {arguments.seconds} must be above 0")
     return arguments

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The lists of kernels that the twin does not record, read off their source by a person: each function names
-// the file, and whoever moves a wait, a trigger or an access there moves it here. What is behind the wait
-// stands in the order of the source, though nothing asks for it. See launch_lists.h.
+// the file, and whoever moves a wait, a trigger or an access there moves it here. tools/check_launch_lists.py
+// compares the steps that the comments tell with the source, so that a moved wait or trigger is not missed;
+// of an access only a GPU tells. What is behind the wait stands in the order of the source, though nothing
+// asks for it. See launch_lists.h.
 #include <sluice/twin/launch_lists.h>
 
 namespace sluice::twin {
@@ -49,6 +51,8 @@ KernelLists alike(Overlap overlap, const std::vector<AgentList>& cta) {
 /// kernels/plain.cuh (both schedules) and kernels/narrow.cuh: every thread does the same; with weights_first
 /// it asks for its first weights (gamma among them), waits, and asks for tokens. The thread that copies last
 /// triggers; what it scales with and C come later.
+/// Steps of kernels/plain.cuh: begin prefetch wait loaded hand_off.
+/// Steps of kernels/narrow.cuh: begin prefetch wait loaded hand_off.
 KernelLists plain_lists(Overlap o) {
   const Events weights{reads(Operand::weights)};
   const Events fill = o.wait == Wait::weights_first ? join({weights, wait(o)}) : join({wait(o), weights});
@@ -60,6 +64,7 @@ KernelLists plain_lists(Overlap o) {
 
 /// kernels/strip.cuh: a warp for tokens, one for weights, the rest multiply. Those read scales of rows and
 /// the bias before they wait, also with Wait::first (StripFinish::fetch_vectors).
+/// Steps of kernels/strip.cuh: prefetch wait loaded hand_off wait_for_weights begin wait.
 KernelLists strip_lists(Overlap o) {
   return alike(o, {{"tokens", join({begin(o), wait(o), {reads(Operand::tokens)}, loaded(o)})},
                    {"weights", join({begin(o), wait_for_weights(o), {reads(Operand::weights)}})},
@@ -71,6 +76,7 @@ KernelLists strip_lists(Overlap o) {
 
 /// kernels/wide.cuh: with Wait::first all threads wait before the first weights. WideFinish reads scales of
 /// rows and the bias behind the wait.
+/// Steps of kernels/wide.cuh: begin prefetch wait_for_weights wait loaded hand_off wait.
 KernelLists wide_lists(Overlap o) {
   return alike(
       o,
@@ -82,6 +88,8 @@ KernelLists wide_lists(Overlap o) {
 
 /// kernels/norm.cuh: gamma is read before the wait, whichever wait it is. The sum may stand where the input
 /// or the residual was.
+/// Steps of kernels/norm.cuh: trigger wait trigger.
+/// Steps of kernels/norm_entry.cuh: trigger trigger wait wait.
 KernelLists norm_lists(Overlap o) {
   return alike(o, {{"threads", join({begin(o),
                                      {reads(Operand::weights)},
@@ -94,6 +102,8 @@ KernelLists norm_lists(Overlap o) {
 
 /// kernels/quantize.cuh, every step but those of a scale over the whole matrix that is not given, which is
 /// two launches and takes no part in chains.
+/// Steps of kernels/quantize.cuh: trigger wait trigger.
+/// Steps of kernels/quantize_entry.cuh: trigger trigger wait wait.
 KernelLists quantize_lists(Overlap o) {
   return alike(
       o, {{"threads",
@@ -106,6 +116,7 @@ KernelLists quantize_lists(Overlap o) {
 
 /// kernels/sum_parts.cuh: always a dependent of the product whose parts it adds up, which triggers first
 /// thing. A CTA whose tile has one peer alone leaves when it has waited; with stamps it counts itself out.
+/// Steps of kernels/sum_parts.cuh: wait.
 KernelLists sum_parts_lists() {
   const Events sums{kWait,
                     reads(Operand::slots),

@@ -118,6 +118,8 @@ TEST_F(added, whole_numbers_are_exact_in_every_way_and_order) {
   EXPECT_GT(in_parts, 50);
   EXPECT_GT(meeting, 50);
   EXPECT_GT(direct, 50);
+  record("cases", runner->passed());
+  record("kernels", static_cast<i64>(plans.size()));
   std::printf("%d problems exact, %d in parts, %d that meet, %d direct; %d ways refused\n", runner->passed(),
               in_parts, meeting, direct, refused);
 }

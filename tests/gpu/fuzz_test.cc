@@ -3,6 +3,7 @@
 // path and epilogue: not one wrong bit, not one byte changed outside D. A failure prints the line that runs
 // it alone.
 //   SLUICE_FUZZ_FIRST, SLUICE_FUZZ_COUNT   which cases (default 0, 20000)
+//   SLUICE_FUZZ_SEED                       of which sequence of them (default 17)
 //   SLUICE_FUZZ_SCHEDULE                   only kernels of this schedule, like plain_wgmma; "swapped": only
 //                                          those with swapped operands (default: all)
 //   SLUICE_TEST_BATCH                      cases between waits (default 500; 1 finds the one that hangs)
@@ -33,9 +34,14 @@ std::string wanted_schedule() {
   return name == nullptr ? "" : name;
 }
 
+i64 fuzz_seed() {
+  return setting("SLUICE_FUZZ_SEED", 17);
+}
+
 std::string replay_line(i64 index) {
   const std::string schedule = wanted_schedule();
-  return (schedule.empty() ? "" : "SLUICE_FUZZ_SCHEDULE=" + schedule + " ") +
+  return "SLUICE_FUZZ_SEED=" + std::to_string(fuzz_seed()) + " " +
+         (schedule.empty() ? "" : "SLUICE_FUZZ_SCHEDULE=" + schedule + " ") +
          "SLUICE_FUZZ_FIRST=" + std::to_string(index) +
          " SLUICE_FUZZ_COUNT=1 sluice_gpu_tests --gtest_filter=fuzz.random_problems_are_exact";
 }
@@ -61,7 +67,8 @@ TEST_F(fuzz, random_problems_are_exact) {
   ASSERT_TRUE(ok(runner));
 
   for (i64 index = first; index < first + count; ++index) {
-    const Case made = random_case(all[config_of(index)], device().info(), verify::hash(17, index), {});
+    const Case made = random_case(all[config_of(index)], device().info(),
+                                  verify::hash(static_cast<u64>(fuzz_seed()), index), {});
     const auto kernel = gemm::prepare(device(), made.plan);
     ASSERT_TRUE(ok(kernel)) << replay_line(index) << "\n" << to_string(made.plan.problem);
     const Result<void> ran = runner->run(*kernel, made.data, Judge::exact, replay_line(index));
@@ -70,6 +77,10 @@ TEST_F(fuzz, random_problems_are_exact) {
   }
   ASSERT_TRUE(ok(runner->flush()));
   for (const Failure& failure : runner->failures()) ADD_FAILURE() << describe(failure);
+  record("cases", runner->passed());
+  record("kernels", static_cast<i64>(wanted.size()));
+  record("elements", runner->elements());
+  record("seed", fuzz_seed());
   std::printf("%d problems on %zu kernels, %lld elements of D, all exact: %s\n", runner->passed(),
               wanted.size(), runner->elements(), runner->failures().empty() ? "yes" : "NO");
 }

@@ -60,6 +60,7 @@ class gated : public GpuTest {
                                    << to_string(p);
       EXPECT_TRUE(ok(workspace->verify()));
     }
+    record("cases", static_cast<i64>(kernels.size()));
     std::printf("             %zu products\n", kernels.size());
   }
 };

@@ -2,6 +2,7 @@
 #include "gpu.h"
 
 #include <cstdlib>
+#include <string>
 
 namespace sluice::testing {
 
@@ -13,6 +14,10 @@ const Result<Device>& gpu() {
 i64 setting(const char* name, i64 otherwise) {
   const char* text = std::getenv(name);
   return text != nullptr ? std::atoll(text) : otherwise;
+}
+
+void record(const char* key, i64 value) {
+  ::testing::Test::RecordProperty(key, std::to_string(value));
 }
 
 }  // namespace sluice::testing

@@ -24,6 +24,10 @@ class GpuTest : public ::testing::Test {
 /// A whole number from the environment: how a failing run is replayed, or a run made longer.
 i64 setting(const char* name, i64 otherwise);
 
+/// A property of the running test, for tools/certify.py, which adds up "cases" (products, launches, replays:
+/// what was judged) and "elements" of a section's tests, and takes the most "kernels" of one.
+void record(const char* key, i64 value);
+
 /// For ASSERT_TRUE(ok(result)): true, or the error's text.
 template <class T>
 ::testing::AssertionResult ok(const Result<T>& result) {

@@ -69,6 +69,9 @@ TEST_F(mixed_products, of_random_problems_are_right_to_the_bit) {
     SCOPED_TRACE("SLUICE_MIXED_CASES=1 SLUICE_MIXED_SEED=" + std::to_string(seed));
     expect_right(random_case(pool().configs, seed), seed);
   }
+  record("cases", done);
+  record("kernels", static_cast<i64>(pool().configs.size()));
+  record("seed", begin);
   std::printf("mixed products: %lld of %lld random cases from seed %lld, of %zu kernels\n", done, cases,
               begin, pool().configs.size());
 }
@@ -76,6 +79,7 @@ TEST_F(mixed_products, of_random_problems_are_right_to_the_bit) {
 // Where every term has one sign what a sum loses adds up: a group of e4m3 tokens that is never promoted, or
 // weights that are cut off instead of rounded (tests/unit/mixed_judge_test.cc plants both).
 TEST_F(mixed_products, of_positive_data_have_no_bias) {
+  record("cases", static_cast<i64>(pool().configs.size()));
   for (const MixedConfig& c : pool().configs) {
     const MixedExtents e = extents_of(c);
     expect_right({problem_of(c, e.tokens + 1, 384, 2048), c, DataKind::positive, 0}, 7);
@@ -84,6 +88,8 @@ TEST_F(mixed_products, of_positive_data_have_no_bias) {
 }
 
 TEST_F(mixed_products, of_every_kernel_at_the_edges) {
+  record("cases", 5 * static_cast<i64>(pool().configs.size()));
+  record("kernels", static_cast<i64>(pool().configs.size()));
   for (const MixedConfig& c : pool().configs) {
     const MixedExtents e = extents_of(c);
     for (const auto& [m, n, k] : {std::array<i64, 3>{1, 1, 1},

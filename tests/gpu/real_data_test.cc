@@ -35,6 +35,9 @@ TEST_F(real_data, stays_within_the_error_bound) {
   }
   ASSERT_TRUE(ok(runner->flush()));
   for (const Failure& failure : runner->failures()) ADD_FAILURE() << describe(failure);
+  record("cases", runner->passed());
+  record("kernels", static_cast<i64>(configs.size()));
+  record("elements", runner->elements());
   std::printf("%d problems, %lld elements, largest error %.3f of the bound\n", runner->passed(),
               runner->elements(), runner->worst_ratio());
 }

@@ -53,6 +53,8 @@ TEST_F(repeatability, holds_for_every_class_of_kernel) {
   for (const KernelConfig& config : class_pool())
     if (config.combine != Combine::add)  // promises less
       expect_same_bits(plan_for(problem_for(config, 300, 200, 700), config, device().info()));
+  record("cases", kRuns * static_cast<i64>(class_pool().size()));
+  record("kernels", static_cast<i64>(class_pool().size()));
 }
 
 TEST_F(repeatability, holds_for_a_product_that_fills_the_gpu) {

@@ -232,6 +232,7 @@ TEST_F(split, a_million_launches_on_one_workspace) {
     }
   }
   expect_nothing_wrong("after a million launches");
+  record("cases", count);
   EXPECT_TRUE(ok(workspace.verify()));
 }
 
@@ -258,6 +259,7 @@ TEST_F(split, sixteen_streams_with_a_workspace_each) {
     }
   }
   expect_nothing_wrong("in 16 streams");
+  record("cases", count);
 }
 
 TEST_F(split, replays_with_changed_inputs) {
@@ -327,6 +329,7 @@ TEST_F(split, replays_with_changed_inputs) {
     }
   }
   expect_nothing_wrong("in replays");
+  record("cases", count);
 }
 
 TEST_F(split, finishes_beside_a_kernel_that_holds_half_of_the_sms) {
@@ -359,6 +362,7 @@ TEST_F(split, finishes_beside_a_kernel_that_holds_half_of_the_sms) {
     }
   }
   expect_nothing_wrong("beside a busy kernel");
+  record("cases", count);
 }
 
 /// Two long products on a few SMs each, so that both are in flight at a time: on one workspace their

@@ -10,7 +10,7 @@
 
 namespace sluice::testing {
 
-inline constexpr int kHangExitCode = 3;  // tools/gpu_batch.sh looks for it
+inline constexpr int kHangExitCode = 3;  // tools/certify.py says "hangs" of it
 
 class Watchdog {
  public:

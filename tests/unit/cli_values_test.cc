@@ -111,6 +111,7 @@ TEST_F(CliValues, the_version_is_told) {
     EXPECT_TRUE(outcome.has("(" + commit + ")")) << outcome.text;
     EXPECT_GE(commit.size(), 40u) << commit;
   }
+  EXPECT_TRUE(outcome.has("\nkernels:")) << "certificates name what kernels are made of: " << outcome.text;
   EXPECT_TRUE(sluice("--help").has("--version"));
 }
 

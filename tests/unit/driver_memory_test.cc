@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <vector>
 
 #include <sluice/host/driver/events.h>
 #include <sluice/host/driver/memory.h>
 
+#include "bench/padded_scales.h"
 #include "fake_driver.h"
 
 namespace sluice {
@@ -32,6 +34,25 @@ TEST_F(DriverMemory, copies_and_fills) {
   ASSERT_TRUE(buffer->download_async(got.data(), 5, nullptr).ok());
   ASSERT_TRUE(synchronize(device).ok());
   EXPECT_EQ(got, (std::array<u8, 8>{7, 7, 7, 1, 2}));
+}
+
+/// What the bench gives cuBLASLt where k has no multiple of four blocks.
+TEST_F(DriverMemory, block_scales_are_padded_row_by_row) {
+  const std::array<float, 6> scales{1, 2, 3, 4, 5, 6};
+  const Result<DeviceBuffer> source = DeviceBuffer::allocate(device, sizeof scales);
+  ASSERT_TRUE(source.ok());
+  ASSERT_TRUE(source->upload(scales.data(), sizeof scales).ok());
+  const auto padded_of = [&](i64 rows, i64 blocks) {
+    const auto padded =
+        bench::padded_scales(device, static_cast<const float*>(source->data()), rows, blocks, nullptr);
+    EXPECT_TRUE(padded.ok());
+    std::vector<float> got(static_cast<size_t>(padded->bytes()) / sizeof(float));
+    EXPECT_TRUE(synchronize(device).ok() && padded->download(got.data(), padded->bytes()).ok());
+    return got;
+  };
+  EXPECT_EQ(padded_of(2, 3), (std::vector<float>{1, 2, 3, 0, 4, 5, 6, 0}));
+  EXPECT_EQ(padded_of(1, 5), (std::vector<float>{1, 2, 3, 4, 5, 0, 0, 0}));
+  EXPECT_EQ(padded_of(1, 4), (std::vector<float>{1, 2, 3, 4}));
 }
 
 TEST_F(DriverMemory, refuses_what_lies_outside) {

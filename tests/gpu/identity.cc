@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run of these tests was on and of: GPU, commit, and the sources of the build as properties of the
+// whole run, so --gtest_output=json carries them, and tools/certify.py reads them there and nowhere else: a
+// certificate cannot name a build other than the one that ran. Driver and NVRTC are told by a test of their
+// own, since they take a moment to ask for.
+#include <gtest/gtest.h>
+
+#include "bench/session.h"
+#include "cli/command_line.h"
+#include "gpu.h"
+
+namespace sluice::testing {
+namespace {
+
+void tell(const char* key, const std::string& text) {
+  ::testing::Test::RecordProperty(key, text);
+}
+
+class Identity : public ::testing::Environment {
+ public:
+  void SetUp() override {
+    tell("built_commit", cli::built_commit());
+    tell("built_sources", cli::built_sources());
+    tell("gpu", gpu() ? gpu()->info().name : "");
+    if (!gpu()) tell("no_gpu", gpu().error().message);
+  }
+};
+
+const auto* const kIdentity = ::testing::AddGlobalTestEnvironment(new Identity);
+
+/// The run that tools/certify.py begins with, to know where it is. Without a GPU it says as much, and passes.
+TEST(identity, is_told) {
+  EXPECT_NE(cli::built_sources(), "");
+  if (!gpu()) return;
+  const auto lab = bench::open_lab(*gpu(), {.peer = false}, "");
+  ASSERT_TRUE(ok(lab));
+  const bench::RunRecord run = bench::describe_run(*lab);
+  tell("driver", run.driver);
+  tell("nvrtc", run.nvrtc);
+  tell("sm_count", std::to_string(run.sm_count));
+}
+
+}  // namespace
+}  // namespace sluice::testing

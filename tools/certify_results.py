@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the parts of a certificate's sections leave behind, as counts: gtest's JSON, pytest's junit files, the JSON of
+`sluice verify --records` and `sluice rows`, and the lines of the sanitizers' tool. A part that left nothing readable has found something: a
+crash, or a tool that is not there. Used by certify.py.
+"""
+import dataclasses
+import hashlib
+import json
+import pathlib
+import re
+import xml.etree.ElementTree
+
+SHOWN = 20       # of what was found, in a certificate
+LONGEST = 2_000  # characters of one finding
+
+
+@dataclasses.dataclass
+class Result:
+    """`tests` is how many passed; `cases` what they judged by their own count; `found` is empty if all is right."""
+    tests: int = 0
+    cases: int = 0
+    kernels: int = 0
+    elements: int = 0
+    seconds: float = 0.0
+    skipped: list[str] = dataclasses.field(default_factory=list)
+    found: list[str] = dataclasses.field(default_factory=list)
+    facts: dict[str, str] = dataclasses.field(default_factory=dict)  # other numbers that tests recorded
+
+    def add(self, what: str) -> None:
+        if len(self.found) < SHOWN:
+            self.found.append(what[:LONGEST])
+
+
+def number(value: object) -> int:
+    try:
+        return int(str(value))
+    except ValueError:
+        return 0
+
+
+COUNTED = ("cases", "kernels", "elements")
+# Of a gtest case: what gtest itself writes; the rest are properties that the test recorded.
+GTEST_KEYS = {"name", "file", "line", "status", "result", "timestamp", "time", "classname", "failures", "value_param", "type_param", "seed"}
+
+
+def from_gtest(path: pathlib.Path, log: str) -> Result:
+    result = Result()
+    try:
+        run = json.loads(path.read_text())
+    except (OSError, ValueError):
+        result.add(f"no result: it ended in {last_test(log) or 'no test'}")
+        return result
+    for suite in run.get("testsuites", []):
+        for case in suite["testsuite"]:
+            name = f"{suite['name']}.{case['name']}"
+            if case.get("result") == "SKIPPED":
+                result.skipped.append(name)
+            elif case.get("failures"):
+                result.add(f"{name}: " + "\n".join(failure["failure"] for failure in case["failures"]))
+            elif case.get("result") == "COMPLETED":
+                result.tests += 1
+            result.cases += number(case.get("cases", 0))
+            result.elements += number(case.get("elements", 0))
+            result.kernels = max(result.kernels, number(case.get("kernels", 0)))
+            result.facts |= {key: str(case[key]) for key in case.keys() - GTEST_KEYS - set(COUNTED)}
+    return result
+
+
+def last_test(log: str) -> str:
+    begun = re.findall(r"^\[ RUN      \] (\S+)", log, re.MULTILINE)
+    return begun[-1] if begun else ""
+
+
+def identity(path: pathlib.Path) -> dict[str, str]:
+    """What sluice_gpu_tests says of itself and the machine."""
+    run = json.loads(path.read_text())
+    for suite in run.get("testsuites", []):
+        for case in suite["testsuite"]:
+            run |= case
+    keys = ("gpu", "no_gpu", "sm_count", "driver", "nvrtc", "built_commit", "built_sources")
+    return {key: str(run.get(key, "")) for key in keys}
+
+
+def from_junit(folder: pathlib.Path) -> Result:
+    result = Result()
+    files = sorted(folder.glob("junit_*.xml"))
+    for path in files:
+        try:
+            root = xml.etree.ElementTree.parse(path).getroot()
+        except (OSError, xml.etree.ElementTree.ParseError) as error:
+            result.add(f"{path.name}: {error}")
+            continue
+        for case in root.iter("testcase"):
+            name = f"{case.get('classname')}.{case.get('name')}"
+            bad = case.find("failure") if case.find("failure") is not None else case.find("error")
+            if bad is not None:
+                result.add(f"{name}: {bad.get('message')}")
+            elif case.find("skipped") is not None:
+                result.skipped.append(name)
+            else:
+                result.tests += 1
+    return result
+
+
+def read_json(path: pathlib.Path, result: Result, whose: str) -> dict:
+    """{} and a finding where there is nothing to read."""
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        result.add(f"`{whose}` left no result: does this build have it?")
+        return {}
+
+
+def from_records(path: pathlib.Path) -> Result:
+    """{"checked", "right", "wrong": [{...}], "passed_over": [text]}, as `sluice verify --records --json` writes it."""
+    result = Result()
+    told = read_json(path, result, "sluice verify --records --json")
+    result.cases = result.kernels = number(told.get("checked", 0))
+    result.tests = number(told.get("right", 0))
+    result.skipped = [str(text) for text in told.get("passed_over", [])]
+    for wrong in told.get("wrong", []):
+        result.add(wrong if isinstance(wrong, str) else json.dumps(wrong))
+    return result
+
+
+def from_rows(path: pathlib.Path) -> Result:
+    """`sluice rows --json`: points that were verified. A figure past its bar is told, and is nothing wrong."""
+    result = Result()
+    told = read_json(path, result, "sluice rows --json")
+    for layer in told.get("layers", []):
+        if "error" in layer or "error" in layer.get("first_calls", {}):
+            result.add(f"{layer['name']}: {layer.get('error') or layer['first_calls']['error']}")
+        for point in layer.get("points", []):
+            result.cases += 1
+            if point.get("same") or point.get("verified"):
+                result.tests += 1
+            else:
+                result.add(f"{layer['name']}, {point['m']} rows: {point.get('error', 'wrong')}")
+    summary = told.get("summary", {})
+    result.kernels = number(summary.get("most_kernels", 0))
+    for key, most in ROW_BARS.items():
+        if key in summary:
+            result.facts[key if summary[key] <= most else key + PAST] = f"{summary[key]} (bar {most})"
+    return result
+
+
+# Slower than a kernel for each number of rows, kernels of a layer, microseconds of the longest first call.
+ROW_BARS = {"mean_loss": 0.015, "worst_loss": 0.08, "most_kernels": 12, "worst_call_us": 2000.0}
+
+
+def from_sanitizer(path: pathlib.Path, tool: str, build: str) -> Result:
+    """Lines of sanitize.jsonl for one tool and one build: {"kind": "class" or "planted", "tool", "class", "clean", "waived",
+    "shown", "why", ...}. A planted bug is clean if it was found."""
+    result, newest = Result(), {}
+    for line in path.read_text().splitlines() if path.exists() else []:
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue  # the last line of a run that was cut
+        if row.get("tool") == tool and row.get("build") == build:
+            newest[row.get("kind"), row.get("class")] = row
+    for (kind, name), row in newest.items():
+        result.cases += 1
+        if row.get("clean") is True:
+            result.tests += 1
+        else:
+            result.add(f"{name}: {'a planted bug was not found' if kind == 'planted' else row.get('why')}")
+    kinds = [kind for kind, _ in newest]
+    result.kernels = kinds.count("class")
+    if kinds and "planted" not in kinds:
+        result.add("no planted bug was looked for: what found nothing else is not shown to find anything")
+    waived = sum(number(row.get("waived", 0)) for row in newest.values())
+    changes = [row["shown"] for (kind, _), row in newest.items() if kind == "class" and row.get("shown", AS_IT_IS) != AS_IT_IS]
+    if waived:
+        result.facts[tool + WAIVED] = str(waived)
+    if changes:  # not the kernel that ships: a page must say so
+        result.facts[tool + VARIANTS] = f"{len(changes)} of {result.kernels} kernels as a variant ({', '.join(sorted(set(changes)))})"
+    return result
+
+
+AS_IT_IS = "nothing"  # the change that a class was run with
+WAIVED, VARIANTS, PAST = " waived", " ran", " past its bar:"
+
+
+def build_of(tests: pathlib.Path) -> str:
+    """As the sanitizers' tool names a build."""
+    return hashlib.sha256(tests.read_bytes()).hexdigest()[:12]
+
+
+def judged(result: Result, code: int) -> Result:
+    """A part that ends well has run something and has nothing to say. `code`: its exit status."""
+    if not result.found and code != 0:
+        result.add(f"exit status {code}")
+    if not result.found and result.tests == 0:
+        result.add("nothing ran" + (f" ({len(result.skipped)} tests were skipped)" if result.skipped else ""))
+    return result

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one table of what needs a GPU: sections, and the parts that each is run in. `make certify` and `make test-gpu` run it
+(tools/certify.py); docs/testing.md shows it. A part is one process, short enough that a run which ends early has said
+something, and a section is done when all its parts are.
+"""
+import dataclasses
+import os
+import pathlib
+
+# Of sluice_gpu_tests: pool.* and changes need no GPU (tools/gpu_pool.sh, ctest), identity.* is asked before any section,
+# planted.* are the sanitizers' own, companion_times.* are timings for findings, by hand.
+ELSEWHERE = "pool.*:*changes.*:changes_of_nothing.*:identity.*:planted.*:companion_times.*"
+CODE = ("kernels", "host")
+PLANNED = ("kernels", "host", "records")
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    name: str
+    typical: int  # seconds on an H200 with a pool of cubins: it is not begun where less is left
+    limit: int    # seconds: past it the part hangs
+    filter: str = ""  # of sluice_gpu_tests; "": `command`
+    command: tuple[str, ...] = ()  # "{seconds}": how long it may take, for one that ends by itself with exit status 3 and goes on
+    env: tuple[tuple[str, str], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    name: str
+    what: str  # for pages
+    parts: tuple[Part, ...]
+    of: tuple[str, ...] = CODE  # the parts of the sources (tools/source_hash.py) that it holds for
+    jobs: int = 1               # parts at once
+    reads: str = "gtest"        # what its parts leave: gtest, junit, records, rows, sanitizer (certify_results.py)
+    seeded: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What a run was asked for. `{seed}` in a part's environment becomes the section's seed, plus the part's own first case."""
+    build: pathlib.Path
+    logs: pathlib.Path
+    kept: pathlib.Path = pathlib.Path()  # folder of the certificate
+    wheels: pathlib.Path | None = None
+    quick: bool = False
+
+
+def split(total: int, each: int) -> list[tuple[int, int]]:
+    """(first, count) of the parts of so many cases."""
+    return [(first, min(each, total - first)) for first in range(0, total, each)]
+
+
+def fuzz_parts(setting: Setting) -> tuple[Part, ...]:
+    total = 20_000 if setting.quick else 100_000
+    return tuple(Part(f"from {first}", 12, 240, "fuzz.*",
+                      env=(("SLUICE_FUZZ_SEED", "{seed}"), ("SLUICE_FUZZ_FIRST", str(first)), ("SLUICE_FUZZ_COUNT", str(count))))
+                 for first, count in split(total, 20_000))
+
+
+def packed_parts(setting: Setting) -> tuple[Part, ...]:
+    """Most of a case is the host's: data, the judge, copies. Processes side by side, each with its own cases, share that."""
+    total = 3_000 if setting.quick else 20_000
+    random = "mixed_products.of_random_problems_are_right_to_the_bit"
+    parts = [Part(f"from {first}", 30, 280, random,
+                  env=(("SLUICE_MIXED_SEED", f"{{seed}}+{first}"), ("SLUICE_MIXED_CASES", str(count))))
+             for first, count in split(total, 2_500)]
+    return (*parts, Part("others", 40, 280, f"mixed_products.*-{random}"))
+
+
+def each(limit: int, *filters: str) -> tuple[Part, ...]:
+    return tuple(Part(words.split(":")[0].removesuffix(".*").strip("*"), min(limit // 5, 40), limit, words) for words in filters)
+
+
+def python_folder(setting: Setting, part: str) -> pathlib.Path:
+    return setting.logs / f"python_{part}"
+
+
+def python_parts(setting: Setting) -> tuple[Part, ...]:
+    """A file a part where it needs a GPU, the others in one."""
+    wheels = str(setting.wheels or setting.build / "wheels")
+    files = sorted(path.name for path in (pathlib.Path(__file__).resolve().parent.parent / "tests/python").glob("test_*.py"))
+    alone = [name for name in files if name.startswith("test_gpu")]
+    groups = [*((name.removesuffix(".py"), [name]) for name in alone), ("others", [name for name in files if name not in alone])]
+    return tuple(Part(name, 60, 540, command=("tools/python_gpu_test.sh", wheels),
+                      env=(("SECTIONS", "tests"), ("JOBS", "3"), ("FILES", " ".join(f"tests/python/{file}" for file in group)),
+                           ("OUT", str(python_folder(setting, name))))) for name, group in groups)
+
+
+def tool(setting: Setting, *words: str) -> tuple[str, ...]:
+    return (str(setting.build / "sluice"), *words)
+
+
+def record_parts(setting: Setting) -> tuple[Part, ...]:
+    return (Part("all", 60, 540, command=tool(setting, "verify", "--records", "--json", str(setting.logs / "records.json"))),)
+
+
+def row_parts(setting: Setting) -> tuple[Part, ...]:
+    told = str(setting.logs / "rows.json")
+    return (Part("1 to 512", 120, 540, command=tool(setting, "rows", "--rows", "1:512", "--shapes", "bench/shapes/rows.txt", "--json", told)),)
+
+
+TOOLS = ("racecheck", "memcheck", "initcheck", "synccheck")
+
+
+def sanitizer_parts(setting: Setting) -> tuple[Part, ...]:
+    """The tool keeps a line for each class beside the certificate, and goes on by itself."""
+    command = ("python3", "tools/gpu_sanitize.py", str(setting.build), str(setting.kept), "--jobs", str(max(1, (os.cpu_count() or 1) - 2)),
+               "--seconds", "{seconds}", "--tools")
+    return tuple(Part(name, 30, 580, command=(*command, name)) for name in TOOLS)
+
+
+def all_sections(setting: Setting) -> tuple[Section, ...]:
+    return (
+        Section("smoke", "small products of each class of kernel, exact", each(240, "*sanitize*")),
+        Section("fuzz", "random dense problems, whole numbers, no wrong bit", fuzz_parts(setting), seeded=True),
+        Section("packed", "random products of packed weights, whole numbers, no wrong bit; edges, planned ones", packed_parts(setting), of=PLANNED, jobs=4, seeded=True),
+        Section("real", "real data within the bounds of docs/numerics.md; NaN and Inf", each(240, "real_data.*", "special_values.*"), of=PLANNED),
+        Section("splits", "sums split along k, a million launches on one workspace; products added to D", each(500, "split*.*", "added.*"), of=PLANNED),
+        Section("contracts", "dependent launches: nothing read or written too early, by every kind of kernel",
+                each(280, "gemm_overlap.*", "overlap_contract.*", "mixed_contract.*:mixed_overlap.*"), of=PLANNED),
+        Section("graphs", "graphs, threads, chains of launches", each(240, "graphs.*:threads.*", "chains.*"), of=PLANNED),
+        Section("companions", "norms, quantisers, packing, gated products beside the reference",
+                each(240, "*quantize.*", "silu_times_up.*", "norms.*", "pack.*", "gated.*"), of=PLANNED, jobs=3),
+        Section("misuse", "bad calls are refused and launch nothing", each(120, "misuse.*"), of=PLANNED),
+        Section("repeatability", "the same bits in each of a hundred runs", each(240, "repeatability.*"), of=PLANNED),
+        Section("records", "every shipped tuning record, exact and real data", record_parts(setting), of=PLANNED, reads="records"),
+        Section("rows", "few kernels for 1 to 512 rows beside one for each: right, and what they cost", row_parts(setting), of=PLANNED, reads="rows"),
+        Section("cost", "host time of a planned launch", each(60, "host_cost.*"), of=("host",)),
+        Section("python", "the Python package's tests with PyTorch", python_parts(setting), of=(*PLANNED, "python"), reads="junit", jobs=3),
+        Section("sanitizers", "compute-sanitizer's four tools: a planted bug found, then every class of kernel", sanitizer_parts(setting), reads="sanitizer"),
+    )

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the pages say of correctness on a GPU: blocks of README.md and docs/testing.md, made from the certificates in
+bench/results/GPU/certificate.json (tools/certify.py) and from nothing else. A section speaks for the sources whose hashes it
+has (tools/source_hash.py); where the tree differs, the block says in what. Used by report.py.
+"""
+import json
+import pathlib
+
+import source_hash
+from certify_results import PAST, VARIANTS, WAIVED
+from certify_sections import Setting, all_sections
+from report_data import commit_of, table
+from report_files import age_words, counted_at
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SCHEMA = "sluice-certificate-1"
+MARKS = {name: (f"<!-- {name}: made by `make report` -->", f"<!-- end of {name} -->") for name in ("certified", "certificates")}
+NONE = ("**No certificate is kept.** Nothing here says that the kernels of this commit are right on a GPU: `make certify` on a machine "
+        "with one writes it.")
+
+
+def load(results: pathlib.Path) -> dict[str, dict]:
+    """By GPU folder. `results`: bench/results."""
+    found = {}
+    for path in sorted(results.glob("*/certificate.json")):
+        certificate = json.loads(path.read_text())
+        if certificate.get("schema") != SCHEMA:
+            raise SystemExit(f"{path}: schema is {certificate.get('schema')!r}, not {SCHEMA!r}")
+        found[path.parent.name] = certificate
+    return found
+
+
+def sections_of(certificate: dict) -> dict[str, dict | None]:
+    """In the order of the table; a section that never ran is None."""
+    kept = certificate["sections"]
+    return {section.name: kept.get(section.name) for section in all_sections(Setting(pathlib.Path(), pathlib.Path()))}
+
+
+def changed(entry: dict, sources: dict[str, str]) -> list[str]:
+    """Which of the sources that a section is of are other ones by now."""
+    return [part for part, digits in entry["sources"].items() if sources.get(part) != digits]
+
+
+def counted(value: int, noun: str) -> str:
+    return f"{value:,} {noun}"
+
+
+def found_words(entry: dict) -> str:
+    """What it found, in so many words as a cell takes."""
+    if entry["verdict"] == "wrong":
+        return f"**{len(entry['found'])} found**: {entry['found'][0].splitlines()[0][:120]}"
+    how_many = counted(entry["cases"], "cases") if entry["cases"] else counted(entry["tests"], "tests")
+    if entry["verdict"] == "unfinished":
+        return f"unfinished: {len(entry['parts'])} of {entry['of']} parts, {how_many}, none wrong"
+    skipped = f", {len(entry['skipped'])} skipped" if entry["skipped"] else ""
+    told = [f"{key} {value}" for key, value in entry.get("facts", {}).items() if key.endswith((WAIVED, VARIANTS, PAST))]
+    return f"{how_many}, none wrong{skipped}" + "".join(f"; {words}" for words in told)
+
+
+def origin(entry: dict) -> str:
+    return f"{commit_of(entry)}, {entry['ended'][:10] or 'not ended'}"
+
+
+def since(entry: dict, sources: dict[str, str]) -> str:
+    other = changed(entry, sources)
+    return f"**changed since: {', '.join(other)}**" if other else "the same sources"
+
+
+def standing(certificate: dict, sources: dict[str, str]) -> dict[str, list[str]]:
+    """Names of sections by what they say of the tree: passed, older (passed by other sources), wrong, unfinished, missing."""
+    names: dict[str, list[str]] = {key: [] for key in ("passed", "older", "wrong", "unfinished", "missing")}
+    for name, entry in sections_of(certificate).items():
+        verdict = "missing" if entry is None else entry["verdict"]
+        names["older" if verdict == "passed" and changed(entry, sources) else verdict].append(name)
+    return names
+
+
+def cell(certificate: dict, name: str) -> str:
+    entry = sections_of(certificate)[name]
+    return "not run" if entry is None else found_words(entry)
+
+
+def commits(certificate: dict) -> str:
+    """How far the commits that ran are from the one at which the page was made."""
+    ran = dict.fromkeys(commit_of(entry) for entry in sections_of(certificate).values() if entry)
+    return f" Counted at {counted_at()}: {'; '.join(commit + age_words(commit) for commit in ran)}." if ran else ""
+
+
+def summary(certificates: dict[str, dict], sources: dict[str, str]) -> str:
+    """For README: a row for each GPU."""
+    if not certificates:
+        return NONE
+    header = ["GPU", "random dense problems", "random packed ones", "Python suite", "sanitizers", "driver"]
+    rows = [[c["gpu"], *(cell(c, name) for name in ("fuzz", "packed", "python", "sanitizers")), c["driver"]] for c in certificates.values()]
+    lines = [table(header, rows), ""]
+    for certificate in certificates.values():
+        names = standing(certificate, sources)
+        total = sum(map(len, names.values()))
+        said = [f"{len(names['passed'])} of {total} sections pass with the sources of this tree"]
+        said += [f"{words}: {', '.join(names[key])}" for key, words in
+                 (("older", "passed with other sources"), ("wrong", "**something was found**"), ("unfinished", "unfinished"), ("missing", "not run")) if names[key]]
+        lines.append(f"- {certificate['gpu']}: {'; '.join(said)}.{commits(certificate)}")
+    return "\n".join(lines)
+
+
+def by_section(certificates: dict[str, dict], sources: dict[str, str]) -> str:
+    """For docs/testing.md: a table for each GPU."""
+    what = {section.name: section.what for section in all_sections(Setting(pathlib.Path(), pathlib.Path()))}
+    header = ["section", "what runs", "found", "seconds", "seed", "measured", "this tree has"]
+    parts = [] if certificates else [NONE + "\n\n" + table(header[:2], [[name, words] for name, words in what.items()])]
+    for certificate in certificates.values():
+        rows = []
+        for name, entry in sections_of(certificate).items():
+            more = ([found_words(entry), f"{entry['seconds']:.0f}", "-" if entry["seed"] is None else str(entry["seed"]), origin(entry), since(entry, sources)]
+                    if entry else ["not run", "-", "-", "-", "-"])
+            rows.append([name, what[name], *more])
+        parts.append(f"### {certificate['gpu']}\n\nDriver {certificate['driver']}, {certificate['nvrtc']}.\n\n{table(header, rows, left=3)}")
+    return "\n\n".join(parts)
+
+
+def replaced(text: str, name: str, block: str) -> str:
+    """`text` with `block` between the markers; as it is where it has none."""
+    begin, end = MARKS[name]
+    if begin not in text or end not in text:
+        return text
+    head, rest = text.split(begin, 1)
+    return f"{head}{begin}\n{block}\n{end}{rest.split(end, 1)[1]}"
+
+
+def put_into(texts: dict[pathlib.Path, str], docs: pathlib.Path, results: pathlib.Path) -> None:
+    """Updates README and docs/testing.md among `texts` (path: text). `results`: bench/results."""
+    certificates, sources = load(results), source_hash.all_hashes(ROOT)
+    for path, name, block in ((docs.parent / "README.md", "certified", summary), (docs / "testing.md", "certificates", by_section)):
+        if path in texts:
+            texts[path] = replaced(texts[path], name, block(certificates, sources))

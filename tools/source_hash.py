@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Names what a build is made of: a hash of the contents of each part of the sources, so that a commit which changes
+documents alone does not make a check on a GPU older than it is.
+
+`kernels` are the texts that NVRTC compiles (the list of cmake/SluiceEmbed.cmake), `host` is the library beside them.
+`sluice --version` prints what its build had (cmake/SluiceCommit.cmake calls this); tools/certify.py writes it into
+certificates and tools/report_certificates.py compares those with the tree.
+Usage: tools/source_hash.py            (a line for each part)
+       tools/source_hash.py --line     (all in one line, as --version prints it)
+       tools/source_hash.py --check FILE (are `kernels` the files of that list, which a build leaves?)
+"""
+import argparse
+import hashlib
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+# Patterns of each part. Tests are in none: another test does not void what the ones before it have shown.
+PARTS = {
+    "kernels": ("sluice/spec/**/*.h", "sluice/device/**/*.h", "sluice/device/**/*.cuh", "sluice/kernels/**/*.h", "sluice/kernels/**/*.cuh"),
+    "host": ("include/**/*.h", "sluice/host/**/*.cc", "sluice/host/**/*.h", "sluice/tuner/*.cc", "sluice/tuner/*.h",
+             "sluice/c_api/*.cc", "sluice/c_api/*.h"),
+    "records": ("sluice/tuner/records/*.json",),
+    "python": ("python/sluice/**/*.py",),
+}
+NOT_EMBEDDED = "sluice/kernels/registry.h"  # cmake/SluiceEmbed.cmake says why
+DIGITS = 12
+
+
+def files_of(part: str, root: pathlib.Path = ROOT) -> list[pathlib.Path]:
+    found = {path for pattern in PARTS[part] for path in root.glob(pattern)}
+    return sorted(found - {root / NOT_EMBEDDED})
+
+
+def hash_of(part: str, root: pathlib.Path = ROOT) -> str:
+    """Of the paths below `root` and the bytes of their files."""
+    total = hashlib.sha256()
+    for path in files_of(part, root):
+        total.update(path.relative_to(root).as_posix().encode() + b"\0")
+        total.update(hashlib.sha256(path.read_bytes()).digest())
+    return total.hexdigest()[:DIGITS]
+
+
+def all_hashes(root: pathlib.Path = ROOT) -> dict[str, str]:
+    return {part: hash_of(part, root) for part in PARTS}
+
+
+def parsed(line: str) -> dict[str, str]:
+    """The opposite of --line."""
+    return dict(word.split(":", 1) for word in line.split() if ":" in word)
+
+
+def self_test() -> int:
+    """On a repository that is made up: which change changes which word of a build's name."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder) / "source"
+        for name in ("sluice/kernels/a.cuh", "sluice/kernels/registry.h", "sluice/host/a.cc", "sluice/tuner/records/a.json", "python/sluice/a.py", "docs/a.md"):
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text("text\n")
+
+        def git(*words: str) -> None:
+            subprocess.run(["git", "-C", str(root), "-c", "user.name=a", "-c", "user.email=a@b", *words], check=True, capture_output=True)
+
+        def built() -> tuple[str, dict[str, str]]:
+            """The commit and the sources, as cmake/SluiceCommit.cmake writes them into a build."""
+            out = pathlib.Path(folder) / "built.h"
+            subprocess.run(["cmake", f"-DSOURCE={root}", f"-DOUT={out}", f"-DPYTHON={sys.executable}", "-P", str(ROOT / "cmake/SluiceCommit.cmake")], check=True)
+            told = dict(re.findall(r'#define SLUICE_(\w+) "(.*)"', out.read_text()))
+            return told.get("COMMIT", ""), parsed(told["SOURCES"])
+
+        def changed(name: str) -> set[str]:
+            """What is another word after `name` has another text."""
+            before, path = built(), root / name
+            old = path.read_text() if path.exists() else None
+            path.write_text("another text\n")
+            after = built()
+            path.unlink() if old is None else path.write_text(old)
+            words = {part for part in PARTS if before[1][part] != after[1][part]}
+            return words | ({"dirty"} if after[0].endswith("-dirty") else set())
+        assert built()[0] == "" and len(built()[1]["kernels"]) == DIGITS, "without git there is no commit"
+        git("init", "-q")
+        git("add", "-A")
+        git("commit", "-qm", "first")
+        assert len(built()[0]) == 40, built()
+        wanted = {"docs/a.md": set(), "docs/new.md": set(), "sluice/kernels/a.cuh": {"kernels", "dirty"}, "sluice/kernels/new.cuh": {"kernels", "dirty"},
+                  "sluice/host/new.cc": {"host", "dirty"}, "sluice/kernels/registry.h": {"dirty"}, "sluice/tuner/records/a.json": {"records", "dirty"},
+                  "python/sluice/a.py": {"python", "dirty"}}
+        for name, words in wanted.items():
+            assert changed(name) == words, (name, changed(name))
+        assert len(built()[0]) == 40, "all is as it was"
+    print("source_hash: self-test passed")
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", type=pathlib.Path, default=ROOT)
+    parser.add_argument("--line", action="store_true")
+    parser.add_argument("--check", type=pathlib.Path)
+    parser.add_argument("--self-test", action="store_true")
+    arguments = parser.parse_args()
+    root = arguments.root.resolve()
+    if arguments.self_test:
+        return self_test()
+    if arguments.check:
+        differing = set(map(pathlib.Path, arguments.check.read_text().split())) ^ set(files_of("kernels", root))
+        for path in sorted(differing):
+            print(f"{path} is compiled by NVRTC or hashed as one of its files, and not both: cmake/SluiceEmbed.cmake, tools/source_hash.py")
+        return 1 if differing else 0
+    words = [f"{part}:{digits}" for part, digits in all_hashes(root).items()]
+    print(*words, sep=" " if arguments.line else "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
