@@ -12,6 +12,7 @@
 #include <sluice/host/driver/memory.h>
 #include <sluice/host/verify_data.h>
 #include <sluice/host/verify_units.h>
+#include <sluice/kernels/verify_model.h>
 
 namespace sluice {
 
@@ -170,6 +171,7 @@ i64 low_of(u64 complement) {
 
 Comparison comparison_of(const CheckLog& log) {
   const u64 examples = std::min<u64>(log.wrong, kLoggedElements);
+  const verify::Totals totals = verify::totals_of(log);
   return {.checked = static_cast<i64>(log.checked),
           .wrong = static_cast<i64>(log.wrong),
           .unwritten = static_cast<i64>(log.unwritten),
@@ -182,6 +184,8 @@ Comparison comparison_of(const CheckLog& log) {
           .column_high = static_cast<i64>(log.column_high) - 1,
           .worst_ratio = std::bit_cast<double>(log.worst_ratio_bits),
           .mean_error = log.checked == 0 ? 0.0 : log.error_sum / static_cast<double>(log.checked),
+          .norm_ratio = verify::norm_ratio_of(totals),
+          .mean_ratio = verify::mean_ratio_of(totals),
           .examples = {log.elements, log.elements + examples}};
 }
 
