@@ -113,9 +113,21 @@ Result<ProblemData> Verifier::make_data(const Problem& problem, const DataSpec& 
 Result<void> Verifier::refill(ProblemData& data, u64 seed, Stream stream) const {
   DataSpec spec = data.spec_;
   spec.seed = seed;
+  return refill(data, spec, stream);
+}
+
+Result<void> Verifier::refill(ProblemData& data, const DataSpec& given, Stream stream) const {
+  DataSpec spec = given;
+  spec.element_shift = data.spec_.element_shift;
+  spec.d_shift = data.spec_.d_shift;
   const Result<DataLayout> layout = lay_out(data.problem_, spec);
   if (!layout) return layout.error();
-  for (int i = 0; i < kRegionCount; ++i) data.regions_[i].seed = layout->regions[i].seed;
+  for (int i = 0; i < kRegionCount; ++i) {
+    data.regions_[i].seed = layout->regions[i].seed;
+    data.regions_[i].fill = layout->regions[i].fill;
+  }
+  data.args_.alpha = spec.alpha;
+  data.args_.beta = spec.beta;
   data.spec_ = spec;
   return impl_->fill_or_prove(data, nullptr, stream);
 }
@@ -146,6 +158,7 @@ Result<void> Verifier::enqueue_check(const ProblemData& data, const CheckSpec& s
                            .bias = args.bias,
                            .alpha = args.alpha,
                            .beta = args.beta,
+                           .activation_error = spec.activation_error,
                            .old_d = data.region(kRegionD).fill,
                            .old_d_seed = data.region(kRegionD).seed,
                            .judge = spec.judge,

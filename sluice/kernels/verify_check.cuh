@@ -146,7 +146,7 @@ SLUICE_DEVICE Expected epilogue(const CheckParams& p, const Sum* sums, i64 batch
   const bool smooth = is_smooth(e.activation);
   out.value = activated(e.activation, x);
   if (smooth) {
-    const double slack = kActivationSlack * (fabs(x) + fabs(out.value));
+    const double slack = kActivationSlack * (fabs(x) + fabs(out.value)) + p.activation_error;
     out.bound = kSteepestGelu * out.bound + slack;
     out.bias = kSteepestGelu * out.bias + slack;
     out.variance *= kSteepestGelu * kSteepestGelu;

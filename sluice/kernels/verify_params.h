@@ -76,7 +76,8 @@ struct CheckParams {
   const float* scale_d;
   const void* bias;
   float alpha, beta;
-  FillSpec old_d;  // with Update::add: what D was filled with before the launch, and from which seed
+  double activation_error;  // absolute, besides that of our own GELU or SiLU; of peers that approximate
+  FillSpec old_d;           // with Update::add: what D was filled with before the launch, and from which seed
   u64 old_d_seed;
   Judge judge;
   i64 block_rows, block_columns;  // kCheckTile blocks of one matrix
