@@ -188,10 +188,15 @@ SLUICE_DEVICE void report_wrong(CheckLog* log, const LoggedElement& element, boo
   if (order < kLoggedElements) log->elements[order] = element;
 }
 
-/// One element of what all together are judged by. What saturates is no error.
+/// Is it past the numbers of D's type, so that the distance to what D holds is no error?
+SLUICE_DEVICE bool saturates(DType type, double value) {
+  const double rounded = decode(type, encode(type, value));
+  return !(fabs(value - rounded) <= half_unit(type, value));
+}
+
+/// One element of what all together are judged by.
 SLUICE_DEVICE void add_up(DType type, const Expected& expected, double value, Totals& totals) {
   const double rounded = decode(type, encode(type, expected.value)), half = half_unit(type, expected.value);
-  if (!is_finite(rounded) || fabs(expected.value - rounded) > half) return;
   const double own = half * half / 3;  // of a rounding to nearest
   const double predicted = expected.bias * expected.bias + expected.variance + own;
   const double error = value - expected.value;
@@ -230,9 +235,10 @@ __device__ __noinline__ void judge_element(const CheckParams& p, const Sum* sums
   if (!is_finite(error) || !is_finite(expected.value)) return;
   const bool biased = sums[0].magnitude > 0.0 && !p.problem.epilogue.gated;
   if (biased) findings.error_sum += error / sums[0].magnitude;
+  const double half = half_unit(type, expected.value);
+  if (saturates(type, expected.value)) return;
   // The least error before the rounding to D that gives this.
-  const double ratio =
-      (fabs(error) - half_unit(type, expected.value)) / (expected.bound + power_of_two(-149));
+  const double ratio = (fabs(error) - half) / (expected.bound + power_of_two(-149));
   if (is_finite(ratio) && ratio > findings.worst_ratio) findings.worst_ratio = ratio;
   if (!exact) add_up(type, expected, value, findings.totals);
 }

@@ -4,6 +4,7 @@
 // to fail: with kept_bits returning ~0 for D; with the beta term left out of epilogue() in verify_check.cuh.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -122,6 +123,18 @@ TEST(verify_kernels, find_errors_just_past_the_bound_and_forgive_those_within) {
   EXPECT_EQ(data.check(Judge::bounded).wrong, 1u);
   d[7] = right - 1.2f * bound;
   EXPECT_EQ(data.check(Judge::bounded).wrong, 1u);
+}
+
+/// Past 448 an e4m3 D is 448, and that is no share of a bound.
+TEST(verify_kernels, take_what_saturates_for_no_error) {
+  Problem p{.m = 40, .n = 40, .k = 512, .d = {.type = DType::e4m3}};
+  HostData data(p, positive_data(p, 1));
+  data.spec.alpha = 3.0f;
+  data.multiply();
+  const CheckLog log = data.check(Judge::bounded);
+  EXPECT_EQ(log.wrong, 0u);
+  EXPECT_EQ(std::bit_cast<double>(log.worst_ratio_bits), 0.0);
+  EXPECT_EQ(log.count, 0.0) << "all of them do";
 }
 
 TEST(verify_kernels, find_damage_in_guards_padding_and_inputs) {
