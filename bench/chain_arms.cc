@@ -10,12 +10,13 @@
 #include <sluice/host/chain.h>
 #include <sluice/reference/element.h>
 
+#include "bench/chain_check.h"
+
 namespace sluice::bench {
 namespace {
 
 constexpr i64 kReplaysAtOnce = 1000;  // between two looks at the counter
 constexpr int kComparedReplays = 3;   // a race need not show at once
-constexpr double kFarPeer = 0.5;      // of RMS: another computation, not another rounding
 
 /// The steps of one layer: the second, if there is one behind it too, since it has both neighbours.
 std::span<const PlannedStep> one_layer(const ChainPlan& plan, const LayerSpec& spec) {
@@ -93,6 +94,8 @@ Result<void> prepare_arm(const Work& work, const ArmSpec& spec, Arm& arm) {
   if (!chain) return chain.error();
   arm.record.detail = detail_of(chain->plan(), work.data.spec());
   arm.record.text = one_layer_text(chain->plan(), work.data.spec());
+  if (work.checks_products)
+    if (Result<void> right = check_products(work.lab, chain->plan()); !right) return right;
   Result<ChainGraph> graph = ChainGraph::capture(*chain, work.stream(), work.workspace.view());
   if (!graph) return graph.error();
   arm.record.kernels = graph->kernels();
@@ -147,11 +150,13 @@ Result<void> judge_distance(const Work& work, const Arm& off, Arm& arm) {
     size += (*ours)[i] * (*ours)[i];
   }
   arm.record.distance = size > 0 ? std::sqrt(difference / size) : 1;
-  if (!(arm.record.distance <= kFarPeer))
+  const double most = most_distance(work.data.spec());
+  if (!(arm.record.distance <= most))
     return Error{
         ErrorCode::internal,
-        fmt::format("its last outputs differ from those of off by {:.2f} of their RMS: one of them is wrong",
-                    arm.record.distance)};
+        fmt::format("its last outputs differ from those of off by {:.2g} of their RMS, and roundings "
+                    "by {:.2g} at most: one of them is wrong",
+                    arm.record.distance, most)};
   return {};
 }
 

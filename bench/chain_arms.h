@@ -30,10 +30,12 @@ struct Work {
   const Idler& idler;
   DeviceBuffer expected;  // activations of a reference, for one input
   Workspace workspace;
+  bool checks_products = true;
 
   Stream stream() const { return lab.stream.get(); }
 };
 
+/// Every product is right alone (chain_check.h), or the arm has an error and is not timed.
 Result<void> prepare_arm(const Work& work, const ArmSpec& spec, Arm& arm);
 /// The same kernels, which may add up in another order than those of the off arm, with the overlap off.
 Result<void> set_reference(const Work& work, Arm& arm);

@@ -6,9 +6,24 @@
 
 #include <sluice/host/chain.h>
 
+#include "bench/chain_check.h"
 #include "bench/race.h"
 
 namespace sluice::bench {
+namespace {
+
+/// The algorithm of this name on operands of its own.
+Result<void> check_algorithm(const Lab& lab, const Problem& problem, const std::string& name) {
+  return check_product(lab, problem, [&](std::span<const ProblemData> operands) -> Result<Contender> {
+    const auto peer = CublasLtProblem::create(lab, operands);
+    if (!peer) return peer.error();
+    for (int i = 0; i < (*peer)->algorithms(); ++i)
+      if ((*peer)->algorithm_text(i) == name) return cublaslt_contender(*peer, i, name);
+    return Error{ErrorCode::internal, fmt::format("{} is not offered for other operands of this size", name)};
+  });
+}
+
+}  // namespace
 
 Result<ChainPeer> ChainPeer::create(const Lab& lab, const ChainData& data) {
   if (data.spec().weights == LayerWeights::int4)
@@ -27,6 +42,10 @@ Result<ChainPeer> ChainPeer::create(const Lab& lab, const ChainData& data) {
       return Error{ErrorCode::driver, fmt::format("no algorithm of cuBLASLt ran for {}: {}",
                                                   kProductNames[which], entrants[0].record.error)};
     const int algorithm = std::stoi(best[0]->record.name);
+    if (Result<void> right =
+            check_algorithm(lab, operands[0].problem(), (*problem)->algorithm_text(algorithm));
+        !right)
+      return Error{right.error().code, fmt::format("{}: {}", kProductNames[which], right.error().message)};
     peer.products_.push_back({*problem, algorithm});
     peer.detail_ += fmt::format("{}{} {} {:.2f} us", which == 0 ? "" : "; ", kProductNames[which],
                                 (*problem)->algorithm_text(algorithm), best[0]->record.us.median);

@@ -133,7 +133,7 @@ Result<void> measure(const Lab& lab, const ChainCase& item, const Phase& phase, 
   if (!idler) return idler.error();
   Result<DeviceBuffer> expected = DeviceBuffer::allocate(lab.device, data->activations().bytes());
   if (!expected) return expected.error();
-  const Work work{lab, phase, *data, *comparer, *idler, *std::move(expected), lab.workspace};
+  const Work work{lab, phase, *data, *comparer, *idler, *std::move(expected), lab.workspace, !item.on_fake};
 
   std::vector<Arm> arms(1);
   phase("preparing off");

@@ -79,6 +79,7 @@ struct ChainCase {
   bool against_peer = false;
   i64 replays = 0;        // of each of these arms, with changing inputs
   bool timeline = false;  // of each of our arms, by other kernels, when all are timed
+  bool on_fake = false;  // kernels compute nothing (tests on the fake driver): their products are not checked
 };
 
 /// An arm's chain without a GPU: planned with imagined memory.

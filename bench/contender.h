@@ -14,6 +14,7 @@ struct Contender {
   std::string name;    // "sluice", "cuBLASLt best": the key in tables and JSON
   std::string detail;  // which kernel or algorithm
   std::function<Result<void>(int copy, Stream stream)> launch;  // on the copy-th set of operands
+  double activation_error = 0;                                  // absolute, of a peer that approximates
 };
 
 }  // namespace sluice::bench

@@ -96,7 +96,20 @@ Result<void> MixedOperands::open(const MixedProblem& problem) {
     sums_.insert(sums_.end(), row, row + problem_.n);
   }
   if (Result<void> opened = open_scales(); !opened) return opened;
+  if (Result<void> opened = open_exact(); !opened) return opened;
   return open_sets();
+}
+
+Result<void> MixedOperands::open_exact() {
+  const MixedProblem wanted = mixed::small_problem(problem_);
+  if (exact_ && exact_->problem() == wanted) return {};
+  exact_.reset();
+  Result<mixed::HostData> host = mixed::random_data(wanted, mixed::DataKind::exact, lab_.method.seed);
+  if (!host) return host.error();
+  Result<mixed::DeviceData> made = mixed::DeviceData::create(lab_.device, *std::move(host));
+  if (!made) return made.error();
+  exact_ = *std::move(made);
+  return {};
 }
 
 Result<void> MixedOperands::open_source() {
@@ -234,7 +247,11 @@ Result<std::vector<u8>> MixedOperands::read_sample() const {
   return bytes;
 }
 
-Result<std::string> MixedOperands::check(const Contender& contender, const AnyPlan& plan) {
+Result<Comparison> MixedOperands::check_exact(const AnyPlan& plan) {
+  return mixed::check_config(lab_.device, *exact_, std::get<mixed::Plan>(plan).config, lab_.stream.get());
+}
+
+Result<Comparison> MixedOperands::check(const Contender& contender, const AnyPlan& plan) {
   const Stream stream = lab_.stream.get();
   if (Result<void> done = sets_[0].d.fill(kPoison, stream); !done) return done.error();
   if (Result<void> done = contender.launch(0, stream); !done) return done.error();
@@ -254,8 +271,7 @@ Result<std::string> MixedOperands::check(const Contender& contender, const AnyPl
     looked_at.scale_d.resize(sizeof kScaleD);
     std::memcpy(looked_at.scale_d.data(), &kScaleD, sizeof kScaleD);
   }
-  return verdict_on(
-      mixed::judge(looked_at, sums_, *d, 0, mixed::rounding_of(std::get<mixed::Plan>(plan).config)), false);
+  return mixed::judge(looked_at, sums_, *d, 0, mixed::rounding_of(std::get<mixed::Plan>(plan).config));
 }
 
 }  // namespace sluice::bench

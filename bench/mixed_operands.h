@@ -28,7 +28,8 @@ class MixedOperands final : public TuneOperands {
 
   int copies() const override { return static_cast<int>(sets_.size()); }
   std::vector<Result<Contender>> prepare(std::span<const AnyPlan> plans) override;
-  Result<std::string> check(const Contender& contender, const AnyPlan& plan) override;
+  Result<Comparison> check(const Contender& contender, const AnyPlan& plan) override;
+  Result<Comparison> check_exact(const AnyPlan& plan) override;
 
   mixed::Args args(int copy) const;
 
@@ -40,12 +41,13 @@ class MixedOperands final : public TuneOperands {
   Result<void> open_sets();
   Result<void> open_scales();
   Result<void> open_norm_and_residual();
+  Result<void> open_exact();
   std::vector<u8> scales_of(const std::vector<i64>& tokens) const;
   Result<std::vector<u8>> read_sample() const;
 
   const Lab& lab_;
-  MixedProblem problem_;  // leading dimensions filled in
-  std::optional<mixed::DeviceData> source_;
+  MixedProblem problem_;                             // leading dimensions filled in
+  std::optional<mixed::DeviceData> source_, exact_;  // exact_: of whole numbers, a smaller problem
   std::vector<Set> sets_;
   DeviceBuffer scale_x_, scale_d_, gamma_, c_;
   std::vector<i64> tokens_;  // that are looked at

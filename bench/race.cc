@@ -10,6 +10,16 @@ constexpr double kScreenReplayUs = 800;
 constexpr Rounds kScreenRounds{.count = 3, .rest_ms = 1};
 constexpr size_t kFinalists = 2;
 
+/// It was judged, and not right.
+bool is_wrong(const ContenderRecord& record) {
+  return !record.verdict.empty() && !record.verified;
+}
+
+/// Right before wrong, then by time.
+bool is_better(const ContenderRecord& a, const ContenderRecord& b) {
+  return a.verified != b.verified ? a.verified : a.us.median < b.us.median;
+}
+
 }  // namespace
 
 Entrant entrant_of(Contender contender) {
@@ -49,7 +59,8 @@ void time_entrants(const Lab& lab, const std::vector<Entrant*>& entrants, const 
 
 std::vector<Entrant*> best_of(const Lab& lab, std::vector<Entrant>& entrants, int copies) {
   std::vector<Entrant*> all;
-  for (Entrant& entrant : entrants) all.push_back(&entrant);
+  for (Entrant& entrant : entrants)
+    if (!is_wrong(entrant.record)) all.push_back(&entrant);
   time_entrants(lab, all, {.copies = copies, .replay_us = kScreenReplayUs, .rounds = kScreenRounds});
   std::erase_if(all, [](const Entrant* e) { return !e->record.error.empty() || e->record.us.median <= 0; });
   std::stable_sort(all.begin(), all.end(), [](const Entrant* a, const Entrant* b) {
@@ -62,7 +73,7 @@ std::vector<Entrant*> best_of(const Lab& lab, std::vector<Entrant>& entrants, in
 void keep_fastest(std::vector<ContenderRecord>& records, const std::string& name) {
   const ContenderRecord* best = nullptr;
   for (const ContenderRecord& r : records)
-    if (r.name == name && r.error.empty() && (best == nullptr || r.us.median < best->us.median)) best = &r;
+    if (r.name == name && r.error.empty() && (best == nullptr || is_better(r, *best))) best = &r;
   if (best == nullptr) return;
   const ContenderRecord kept = *best;
   std::erase_if(records, [&](const ContenderRecord& r) { return r.name == name; });

@@ -30,10 +30,10 @@ struct Timing {
 /// Times entrants in turn; those that cannot be captured get an error and drop out.
 void time_entrants(const Lab& lab, const std::vector<Entrant*>& entrants, const Timing& timing);
 
-/// Screens and keeps the two fastest, fastest first.
+/// Screens and keeps the two fastest, fastest first. What was judged and found wrong is not timed.
 std::vector<Entrant*> best_of(const Lab& lab, std::vector<Entrant>& entrants, int copies);
 
-/// Of the finalists of one name only the fastest stays.
+/// Of the finalists of one name only the fastest right one stays.
 void keep_fastest(std::vector<ContenderRecord>& records, const std::string& name);
 
 }  // namespace sluice::bench

@@ -47,13 +47,16 @@ int copies_for(const Problem& p, i64 l2_bytes, i64 set_bytes, bool cold) {
   return static_cast<int>(std::min({wanted, most, i64{kMostCopies}}));
 }
 
+Result<ProblemData> make_operands(const Lab& lab, const Problem& problem, Scalars scalars, u64 seed) {
+  return lab.verifier.make_data(problem, data_spec(lab, problem, scalars, seed), lab.stream.get());
+}
+
 Result<std::vector<ProblemData>> make_copies(const Lab& lab, const Problem& problem, Scalars scalars) {
   const i64 set_bytes = data_bytes(problem, data_spec(lab, problem, scalars, 1));
   const int count = copies_for(problem, lab.device.info().l2_bytes, set_bytes, lab.method.cold);
   std::vector<ProblemData> copies;
   for (int i = 0; i < count; ++i) {
-    const DataSpec spec = data_spec(lab, problem, scalars, lab.method.seed + static_cast<u64>(i));
-    Result<ProblemData> data = lab.verifier.make_data(problem, spec, lab.stream.get());
+    Result<ProblemData> data = make_operands(lab, problem, scalars, lab.method.seed + static_cast<u64>(i));
     if (!data) return data.error();
     copies.push_back(std::move(*data));
   }
@@ -61,11 +64,34 @@ Result<std::vector<ProblemData>> make_copies(const Lab& lab, const Problem& prob
   return copies;
 }
 
+namespace {
+
+/// Whole numbers that read C where the reals do.
+DataSpec exact_spec(const ProblemData& data) {
+  DataSpec spec = exact_data(data.problem(), data.spec().seed);
+  while ((spec.beta == 0.0f) != (data.spec().beta == 0.0f)) spec = exact_data(data.problem(), spec.seed + 1);
+  return spec;
+}
+
+Result<Comparison> judged(const Lab& lab, const Contender& contender, const ProblemData& data, Judge judge) {
+  const Stream stream = lab.stream.get();
+  if (Result<void> done = contender.launch(0, stream); !done) return done.error();
+  return lab.verifier.check(
+      data,
+      {.judge = judge, .max_products = kCheckedProducts, .activation_error = contender.activation_error},
+      stream);
+}
+
+}  // namespace
+
 Result<Comparison> verify(const Lab& lab, const Contender& contender, ProblemData& data) {
   const Stream stream = lab.stream.get();
-  if (Result<void> done = lab.verifier.refill(data, lab.method.seed, stream); !done) return done.error();
-  if (Result<void> done = contender.launch(0, stream); !done) return done.error();
-  return lab.verifier.check(data, {.judge = Judge::bounded, .max_products = kCheckedProducts}, stream);
+  const DataSpec real = data.spec();
+  if (Result<void> done = lab.verifier.refill(data, exact_spec(data), stream); !done) return done.error();
+  const Result<Comparison> exact = judged(lab, contender, data, Judge::exact);
+  if (Result<void> done = lab.verifier.refill(data, real, stream); !done) return done.error();
+  if (!exact || !exact->passed()) return exact;
+  return judged(lab, contender, data, Judge::bounded);
 }
 
 }  // namespace sluice::bench

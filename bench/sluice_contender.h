@@ -20,10 +20,15 @@ struct Scalars {
   float alpha = 1.0f, beta = 0.0f;
 };
 Result<std::vector<ProblemData>> make_copies(const Lab& lab, const Problem& problem, Scalars scalars);
+/// One such set. Not waited for.
+Result<ProblemData> make_operands(const Lab& lab, const Problem& problem, Scalars scalars, u64 seed);
 /// How many that is.
 int copies_for(const Problem& problem, i64 l2_bytes, i64 set_bytes, bool cold);
 
-/// Fills set 0 again, lets the contender compute it and checks the result against fp64.
+/// Lets the contender compute set 0 twice: of small whole numbers no bit may be wrong, with gelu or silu but
+/// for what the activation may be off by; then of the reals that the set holds before and after, within the
+/// bounds of docs/numerics.md. A contender that is wrong on the first is not asked again. Used for every
+/// dense kernel that bench, tune, run and chains time, cuBLASLt's too.
 Result<Comparison> verify(const Lab& lab, const Contender& contender, ProblemData& data);
 
 }  // namespace sluice::bench

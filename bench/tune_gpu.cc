@@ -45,9 +45,8 @@ std::vector<Result<Contender>> DenseOperands::prepare(std::span<const AnyPlan> p
   return contenders;
 }
 
-Result<std::string> DenseOperands::check(const Contender& contender, const AnyPlan&) {
-  const Problem& p = copies_[0].problem();
-  return verdict_on(verify(lab_, contender, copies_[0]), p.m * p.n * p.batch == 0);
+Result<Comparison> DenseOperands::check(const Contender& contender, const AnyPlan&) {
+  return verify(lab_, contender, copies_[0]);
 }
 
 double GpuTuneMachine::now_s() {
@@ -86,9 +85,17 @@ std::vector<Result<int>> GpuTuneMachine::prepare(std::span<const AnyPlan> plans)
   return numbers;
 }
 
-Result<std::string> GpuTuneMachine::check(int kernel) {
+Result<Comparison> GpuTuneMachine::compare(int kernel) {
   const Entry& entry = entries_[static_cast<size_t>(kernel)];
+  const Result<Comparison> exact = open_->check_exact(entry.plan);
+  if (!exact || !exact->passed()) return exact;
   return open_->check(entry.contender, entry.plan);
+}
+
+Result<std::string> GpuTuneMachine::check(int kernel) {
+  const auto* dense = std::get_if<Plan>(&entries_[static_cast<size_t>(kernel)].plan);
+  const bool is_empty = dense != nullptr && dense->problem.m * dense->problem.n * dense->problem.batch == 0;
+  return verdict_on(compare(kernel), is_empty);
 }
 
 Result<const Replay*> GpuTuneMachine::replay_of(Entry& entry, Effort effort) {

@@ -20,7 +20,9 @@ class DenseOperands final : public TuneOperands {
 
   int copies() const override { return static_cast<int>(copies_.size()); }
   std::vector<Result<Contender>> prepare(std::span<const AnyPlan> plans) override;
-  Result<std::string> check(const Contender& contender, const AnyPlan& plan) override;
+  /// Whole numbers too (verify of sluice_contender.h).
+  Result<Comparison> check(const Contender& contender, const AnyPlan& plan) override;
+  Result<Comparison> check_exact(const AnyPlan&) override { return Comparison{}; }
 
  private:
   const Lab& lab_;
@@ -37,6 +39,8 @@ class GpuTuneMachine final : public TuneMachine {
   int width() override;
   std::vector<Result<int>> prepare(std::span<const AnyPlan> plans) override;
   Result<std::string> check(int kernel) override;
+  /// What check() says is a verdict on.
+  Result<Comparison> compare(int kernel);
   Result<double> time(int kernel, Effort effort) override;
   Result<void> alive() override;
 

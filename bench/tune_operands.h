@@ -22,11 +22,13 @@ class TuneOperands {
   virtual int copies() const = 0;
   /// Compiles and loads; the i-th answer belongs to the i-th plan. Contenders borrow the operands.
   virtual std::vector<Result<Contender>> prepare(std::span<const AnyPlan> plans) = 0;
-  /// Runs it once on set 0. "": D is right; else what is wrong with it.
-  virtual Result<std::string> check(const Contender& contender, const AnyPlan& plan) = 0;
+  /// Runs it on set 0 and judges D.
+  virtual Result<Comparison> check(const Contender& contender, const AnyPlan& plan) = 0;
+  /// Runs the plan's kernel on whole numbers, of which no bit may be wrong.
+  virtual Result<Comparison> check_exact(const AnyPlan& plan) = 0;
 };
 
-/// Their verdict on a comparison that looked at something.
+/// "": D is right; else what is wrong with it. A comparison must have looked at something.
 Result<std::string> verdict_on(const Result<Comparison>& found, bool is_empty);
 
 }  // namespace sluice::bench

@@ -17,6 +17,7 @@
 #include "cli/terminal.h"
 #include "cli/value_checks.h"
 #include "cli/verb.h"
+#include "cli/verify_records.h"
 #include "cli/watchdog.h"
 
 namespace sluice::cli {
@@ -38,11 +39,6 @@ std::vector<Plan> plan_all(const VerifyFlags& flags, i64 largest, Tally& tally, 
       ++tally.refused[plan.error().message];
   }
   return plans;
-}
-
-/// Exact data where they give an exact result, reals elsewhere.
-bool wants_exact(const Problem& p) {
-  return p.epilogue.activation == Activation::none || p.epilogue.activation == Activation::relu;
 }
 
 Result<void> verify_on_gpu(const VerifyFlags& flags, const Device& device, Tally& tally) {
@@ -67,7 +63,7 @@ Result<void> verify_on_gpu(const VerifyFlags& flags, const Device& device, Tally
     bar.update(static_cast<int>(i), static_cast<int>(plans.size()), bench::problem_text(plan.problem));
     watchdog.step(name);
     if (!kernels[i]) return kernels[i].error();
-    const bool exact = wants_exact(plan.problem);
+    const bool exact = i % 2 == 0;
     const DataSpec spec =
         exact ? exact_data(plan.problem, flags.seed + i) : real_data(plan.problem, flags.seed + i);
     const Result<ProblemData> data = verifier->make_data(plan.problem, spec, stream->get());
@@ -151,6 +147,18 @@ Result<int> run_verify(const VerifyFlags& flags, const RequestFlags& request, co
   return right ? kExitOk : kExitNo;
 }
 
+Result<int> run_records(const VerifyFlags& flags, VerifyRecordsFlags records) {
+  const Result<Target> target = find_target(flags.device, options_from_environment());
+  if (!target) return target.error();
+  if (!target->device)
+    return Error{ErrorCode::invalid_argument,
+                 "--records launches the kernels that records choose, and the host twin has none: give the "
+                 "number of a GPU with --device"};
+  records.seed = flags.seed;
+  records.hang_s = flags.hang_s;
+  return verify_records(records, *target->device);
+}
+
 }  // namespace
 
 void Tally::fail(const std::string& problem, const std::string& why) {
@@ -184,7 +192,18 @@ Verb add_verify_verb(CLI::App& app) {
   add_mixed_flags(*verb, *mixed);
   request->override_options = {verb->add_option("--stages", request->problem.stages,
                                                 "With --weights: k-tiles of a warp's ring, narrow")};
-  return {verb, [=] { return run_verify(*flags, *request, *mixed); }};
+  auto records = std::make_shared<VerifyRecordsFlags>();
+  CLI::Option* of_records = verb->add_flag(
+      "--records", records->given, "Instead: the kernel of every shipped tuning record, at its own problem");
+  verb->add_option("--only", records->only, "Of the records, those with this text in their problem's name")
+      ->needs(of_records);
+  verb->add_option("--json", records->json, "Write what was found with the records here")->needs(of_records);
+  verb->add_option("--commit", records->commit, "Written into the JSON (else the one of the build)")
+      ->needs(of_records);
+  return {verb, [=] {
+            if (records->given) return run_records(*flags, *records);
+            return run_verify(*flags, *request, *mixed);
+          }};
 }
 
 }  // namespace sluice::cli

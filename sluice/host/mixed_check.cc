@@ -172,8 +172,9 @@ Result<Comparison> DeviceData::check(int copy, WeightRounding rounding) const {
 }
 
 MixedProblem small_problem(MixedProblem p) {
-  constexpr i64 kMost = 1024;  // k: sums of whole numbers stay exact; tiles enough for every cluster
-  if (p.k > kMost) p.ld_x = p.k = kMost;
+  constexpr i64 kLeast = 1024;  // of k: tiles enough for every cluster
+  const i64 most = std::max(most_exact_k(p) / kLeast * kLeast, kLeast);
+  if (p.k > most) p.ld_x = p.k = most;
   p.m = std::min<i64>(p.m, 64);
   p.n = std::min<i64>(p.n, 512);
   p.ld_d = p.ld_c = 0;

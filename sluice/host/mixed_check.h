@@ -51,7 +51,8 @@ class DeviceData {
   std::shared_ptr<const Device> device_;
 };
 
-/// A small problem of what config takes `problem`, with the same options.
+/// A problem that whatever config takes `problem` takes too, with the same options: as many k as keep the
+/// sums of exact data exact, up to 64 tokens and 512 columns.
 MixedProblem small_problem(MixedProblem problem);
 /// Launches the config's kernel on `data` and checks: of whole numbers no bit may be wrong. Errors: prepare,
 /// driver.

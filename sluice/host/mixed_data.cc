@@ -35,17 +35,21 @@ std::vector<u8> numbers(DType type, i64 count, const std::function<double(i64)>&
   return bytes;
 }
 
-/// The largest whole token with which no sum of the problem can leave what is exact. With e4m3 tokens 128
+/// The largest token with which no sum of the problem can leave what is exact. With e4m3 tokens 128
 /// products stay within 2^14 too, which is all that the 8-bit tensor core adds up exactly (docs/numerics.md):
 /// 128 * 8 * 8.
-int largest_token(const MixedProblem& p) {
+double largest_token_unbounded(const MixedProblem& p) {
   const double largest_code = p.weights.type == WeightType::uint4  ? 15
                               : p.weights.type == WeightType::int8 ? 255
                                                                    : 8;
   const double largest_operand = p.x == DType::e4m3 ? 8 : largest_code + code_offset(p.weights.type, p.x);
   const double of_scales = scale_x_count(p) > 0 ? 4 : 2;                           // the largest
   const double term = of_scales * 2 * largest_operand, half = exact_limit(p) / 2;  // the other for bias
-  return static_cast<int>(std::clamp(half / (term * static_cast<double>(std::max<i64>(p.k, 1))), 1.0, 8.0));
+  return half / (term * static_cast<double>(std::max<i64>(p.k, 1)));
+}
+/// The same, a whole number from 1 to 8.
+int largest_token(const MixedProblem& p) {
+  return static_cast<int>(std::clamp(largest_token_unbounded(p), 1.0, 8.0));
 }
 
 /// A row of exact data that are normed: a quarter of its elements, wherever they are, have twice the
@@ -162,6 +166,11 @@ double number_at(DType type, const void* base, i64 index) {
   const int bytes = bytes_of(type);
   std::memcpy(&bits, static_cast<const u8*>(base) + index * bytes, static_cast<size_t>(bytes));
   return verify::decode(type, bits);
+}
+
+i64 most_exact_k(MixedProblem p) {
+  p.k = 1;
+  return static_cast<i64>(largest_token_unbounded(p));
 }
 
 double exact_limit(const MixedProblem& p) {

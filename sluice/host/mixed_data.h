@@ -37,6 +37,8 @@ double number_at(DType type, const void* base, i64 index);
 /// Up to which sums of exact data are exact: scales are 1/2, 1 or 2, so that sums are multiples of 1/2, and
 /// with a scale_x of 1/4.
 double exact_limit(const MixedProblem& problem);
+/// Up to which k exact data keep all sums exact.
+i64 most_exact_k(MixedProblem problem);
 /// What the sums of a token are multiplied with: its scale, or with norm_x its root.
 double scale_of_token(const HostData& data, i64 token);
 /// HostData::roots of tokens as they lie in memory.

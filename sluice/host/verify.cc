@@ -12,6 +12,7 @@
 #include <sluice/host/driver/memory.h>
 #include <sluice/host/verify_data.h>
 #include <sluice/host/verify_units.h>
+#include <sluice/kernels/verify_model.h>
 
 namespace sluice {
 
@@ -112,9 +113,21 @@ Result<ProblemData> Verifier::make_data(const Problem& problem, const DataSpec& 
 Result<void> Verifier::refill(ProblemData& data, u64 seed, Stream stream) const {
   DataSpec spec = data.spec_;
   spec.seed = seed;
+  return refill(data, spec, stream);
+}
+
+Result<void> Verifier::refill(ProblemData& data, const DataSpec& given, Stream stream) const {
+  DataSpec spec = given;
+  spec.element_shift = data.spec_.element_shift;
+  spec.d_shift = data.spec_.d_shift;
   const Result<DataLayout> layout = lay_out(data.problem_, spec);
   if (!layout) return layout.error();
-  for (int i = 0; i < kRegionCount; ++i) data.regions_[i].seed = layout->regions[i].seed;
+  for (int i = 0; i < kRegionCount; ++i) {
+    data.regions_[i].seed = layout->regions[i].seed;
+    data.regions_[i].fill = layout->regions[i].fill;
+  }
+  data.args_.alpha = spec.alpha;
+  data.args_.beta = spec.beta;
   data.spec_ = spec;
   return impl_->fill_or_prove(data, nullptr, stream);
 }
@@ -145,6 +158,7 @@ Result<void> Verifier::enqueue_check(const ProblemData& data, const CheckSpec& s
                            .bias = args.bias,
                            .alpha = args.alpha,
                            .beta = args.beta,
+                           .activation_error = spec.activation_error,
                            .old_d = data.region(kRegionD).fill,
                            .old_d_seed = data.region(kRegionD).seed,
                            .judge = spec.judge,
@@ -170,6 +184,7 @@ i64 low_of(u64 complement) {
 
 Comparison comparison_of(const CheckLog& log) {
   const u64 examples = std::min<u64>(log.wrong, kLoggedElements);
+  const verify::Totals totals = verify::totals_of(log);
   return {.checked = static_cast<i64>(log.checked),
           .wrong = static_cast<i64>(log.wrong),
           .unwritten = static_cast<i64>(log.unwritten),
@@ -182,6 +197,8 @@ Comparison comparison_of(const CheckLog& log) {
           .column_high = static_cast<i64>(log.column_high) - 1,
           .worst_ratio = std::bit_cast<double>(log.worst_ratio_bits),
           .mean_error = log.checked == 0 ? 0.0 : log.error_sum / static_cast<double>(log.checked),
+          .norm_ratio = verify::norm_ratio_of(totals),
+          .mean_ratio = verify::mean_ratio_of(totals),
           .examples = {log.elements, log.elements + examples}};
 }
 

@@ -62,6 +62,7 @@ i64 data_bytes(const Problem& problem, const DataSpec& spec);
 struct CheckSpec {
   Judge judge = Judge::exact;
   i64 max_products = i64{1} << 36;  // past so many multiplications only a hashed sample of D is checked
+  double activation_error = 0;      // absolute, that GELU or SiLU may have besides ours (docs/numerics.md)
 };
 
 /// What a check found.
@@ -75,8 +76,8 @@ struct Comparison {
   i64 row_low = -1, row_high = -1, column_low = -1, column_high = -1;  // box around the wrong ones
   double worst_ratio = 0;  // largest |error| / bound (Judge::bounded)
   double mean_error = 0;   // mean of (got - expected) / sum |a b|
-  double norm_ratio = 0;   // mixed products: root of errors' squares / what it may be
-  double mean_ratio = 0;   // mixed products: |mean_error| / what it may be
+  double norm_ratio = 0;   // root of errors' squares / what it may be (docs/numerics.md)
+  double mean_ratio = 0;   // |mean of errors| / what it may be
   std::vector<LoggedElement> examples;
 
   bool passed() const {
@@ -101,6 +102,8 @@ class Verifier {
   /// Fills all of it again, D too, in stream order. `seed` changes the inputs under the same
   /// pointers.
   Result<void> refill(ProblemData& data, u64 seed, Stream stream) const;
+  /// The same with other data: alpha and beta of args() change too. Shifts are those that data was made with.
+  Result<void> refill(ProblemData& data, const DataSpec& spec, Stream stream) const;
 
   /// Checks and waits. Uses log slot 0.
   Result<Comparison> check(const ProblemData& data, const CheckSpec& spec, Stream stream) const;

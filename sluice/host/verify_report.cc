@@ -25,6 +25,9 @@ std::string describe(const LoggedElement& e) {
 std::string describe(const Comparison& found) {
   std::string text = format("%lld elements checked, %lld wrong", found.checked, found.wrong);
   if (found.worst_ratio > 0) text += format(", largest error %.3f of the bound", found.worst_ratio);
+  if (found.norm_ratio > 0)
+    text += format(", all together %.3f and their mean %.3f of what they may be", found.norm_ratio,
+                   found.mean_ratio);
   if (found.mean_error != 0) text += format(", mean error %.2e of sum|ab|", found.mean_error);
   if (found.norm_ratio > 1)
     text += format("\n  all errors together are %.3g times what they may be (root of the sum of squares)",

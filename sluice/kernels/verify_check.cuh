@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plain reference, in fp64 on the GPU, and the comparison. A block of 256 threads takes square blocks of
-// 32 x 32 outputs; each thread sums 2 x 2 of them over all of k, applies the epilogue in double and judges
-// D's own bits. Reads A, B and C from memory with its own indexing: it shares nothing with device/. Launched
-// by host/verify.cc.
+// 32 x 32 outputs; each thread sums 2 x 2 of them over all of k, with what the tensor core may lose
+// (verify_model.h), applies the epilogue in double and judges D's own bits. Reads A, B and C from memory with
+// its own indexing: it shares nothing with device/. Launched by host/verify.cc.
 #pragma once
 
-#include <sluice/kernels/verify_arith.h>
+#include <sluice/kernels/verify_model.h>
 
 namespace sluice::verify {
 
@@ -45,21 +45,6 @@ SLUICE_DEVICE void load_operand(double (&to)[kCheckTile][kCheckTile + kPad], con
   }
 }
 
-/// The true sum of one output and what bounds its error.
-struct Sum {
-  double value = 0, magnitude = 0;  // sum a b, sum |a b|, of whole blocks of 128, block scales included
-  double block_value = 0,
-         block_magnitude = 0;  // of the block of 128 that is being added up, without its scale
-  double largest_block = 0;    // block_magnitude of any block, for exactness with promotion
-
-  SLUICE_DEVICE void end_block(double scale) {
-    value = fma(scale, block_value, value);
-    magnitude = fma(fabs(scale), block_magnitude, magnitude);
-    largest_block = fmax(largest_block, block_magnitude);
-    block_value = block_magnitude = 0;
-  }
-};
-
 SLUICE_DEVICE double activated(Activation activation, double x) {
   switch (activation) {
     case Activation::none: return x;
@@ -73,6 +58,7 @@ SLUICE_DEVICE double activated(Activation activation, double x) {
 /// What is kept by a thread over all its elements, and added to the log once.
 struct Findings {
   double worst_ratio = 0, error_sum = 0;
+  Totals totals;
 };
 
 /// What D was filled with.
@@ -84,8 +70,9 @@ SLUICE_DEVICE u32 old_bits(const CheckParams& p, i64 batch, i64 row, i64 column)
 }
 
 struct Expected {
-  double value = 0;  // before rounding to D's type
-  double bound = 0;  // on the error before rounding
+  double value = 0;               // before rounding to D's type
+  double bound = 0;               // on the error before rounding
+  double bias = 0, variance = 0;  // predicted of it
   bool exact = true;
 };
 
@@ -121,12 +108,33 @@ SLUICE_DEVICE Expected before_activation(const CheckParams& p, const Sum& sum, i
                                                   !(promoted && sum.largest_block > limit));
   out.exact = sum_fits && fits_fp32(product) && fits_fp32(product + residual) && fits_fp32(product + bias) &&
               fits_fp32(x);
-  const double k_error = sum_bound(p.problem, sum.magnitude);
-  const double terms = fabs(product) + fabs(residual) + fabs(bias);
-  out.bound =
-      fabs(scale) * k_error + kEpilogueRoundings * power_of_two(-24) * (terms + fabs(scale) * k_error);
-  if (adds(e)) out.bound += additions_bound(p.problem, fabs(residual) + fabs(scale) * sum.magnitude);
   out.value = x;
+  if (p.judge == Judge::exact) return out;  // nothing rounds
+  const double k_error = fabs(scale) * element_bound(p.problem, sum);
+  const double terms = fabs(product) + fabs(residual) + fabs(bias);
+  const double additions =
+      adds(e) ? additions_bound(p.problem, fabs(residual) + fabs(scale) * sum.magnitude) : 0.0;
+  out.bound = k_error + kEpilogueRoundings * power_of_two(-24) * (terms + k_error) + additions;
+  out.bias = fabs(scale) * sum.bias() + kEpilogueRoundings * power_of_two(-24) * terms + additions;
+  out.variance = scale * scale * sum.variance;
+  return out;
+}
+
+/// Those have errors of their own, so that exact sums give results within a bound.
+SLUICE_DEVICE bool is_smooth(Activation activation) {
+  return activation == Activation::gelu || activation == Activation::silu;
+}
+
+/// The product of an activated gate with `up`.
+SLUICE_DEVICE Expected gated(const Expected& gate, const Expected& up, bool smooth) {
+  Expected out;
+  out.value = gate.value * up.value;
+  out.exact = gate.exact && up.exact && (smooth || fits_fp32(out.value));
+  const double rounding = power_of_two(-24) * fabs(out.value);  // nothing where it is exact
+  out.bound = gate.bound * (fabs(up.value) + up.bound) + fabs(gate.value) * up.bound + rounding;
+  out.bias = gate.bias * (fabs(up.value) + up.bias) + fabs(gate.value) * up.bias + rounding;
+  out.variance = gate.variance * (up.value * up.value + up.bias * up.bias + up.variance) +
+                 (gate.value * gate.value + gate.bias * gate.bias) * up.variance;
   return out;
 }
 
@@ -135,20 +143,23 @@ SLUICE_DEVICE Expected epilogue(const CheckParams& p, const Sum* sums, i64 batch
   const Epilogue& e = p.problem.epilogue;
   Expected out = before_activation(p, sums[0], batch, row, column);
   const double x = out.value;
+  const bool smooth = is_smooth(e.activation);
   out.value = activated(e.activation, x);
-  if (e.activation == Activation::gelu || e.activation == Activation::silu)
-    out.bound = kSteepestGelu * out.bound + kActivationSlack * (fabs(x) + fabs(out.value));
-  if (e.gated) {
-    const Expected up = before_activation(p, sums[1], batch, row, column + p.problem.n / 2);
-    out.bound = out.bound * (fabs(up.value) + up.bound) + fabs(out.value) * up.bound;
-    out.value *= up.value;
-    out.bound += power_of_two(-24) * fabs(out.value);
-    out.exact = out.exact && up.exact && fits_fp32(out.value);
+  if (smooth) {
+    const double slack = kActivationSlack * (fabs(x) + fabs(out.value)) + p.activation_error;
+    out.bound = kSteepestGelu * out.bound + slack;
+    out.bias = kSteepestGelu * out.bias + slack;
+    out.variance *= kSteepestGelu * kSteepestGelu;
   }
+  if (e.gated) out = gated(out, before_activation(p, sums[1], batch, row, column + p.problem.n / 2), smooth);
   if (e.scale_d != ScaleMode::none) {  // times 1 / scale, each rounded
+    const double factor = 1 / fabs(*p.scale_d);
     out.value /= *p.scale_d;
-    out.bound = out.bound / fabs(*p.scale_d) + 3 * power_of_two(-24) * fabs(out.value);
-    out.exact = out.exact && fits_fp32(out.value);
+    const double rounding = p.judge == Judge::exact ? 0.0 : 3 * power_of_two(-24) * fabs(out.value);
+    out.bound = out.bound * factor + rounding;
+    out.bias = out.bias * factor + rounding;
+    out.variance *= factor * factor;
+    out.exact = out.exact && (smooth || fits_fp32(out.value));
   }
   return out;
 }
@@ -177,6 +188,28 @@ SLUICE_DEVICE void report_wrong(CheckLog* log, const LoggedElement& element, boo
   if (order < kLoggedElements) log->elements[order] = element;
 }
 
+/// Is it past the numbers of D's type, so that the distance to what D holds is no error?
+SLUICE_DEVICE bool saturates(DType type, double value) {
+  const double rounded = decode(type, encode(type, value));
+  return !(fabs(value - rounded) <= half_unit(type, value));
+}
+
+/// One element of what all together are judged by.
+SLUICE_DEVICE void add_up(DType type, const Expected& expected, double value, Totals& totals) {
+  const double rounded = decode(type, encode(type, expected.value)), half = half_unit(type, expected.value);
+  const double own = half * half / 3;  // of a rounding to nearest
+  const double predicted = expected.bias * expected.bias + expected.variance + own;
+  const double error = value - expected.value;
+  if (!is_finite(predicted)) return;
+  const double unit = 1 / sqrt(predicted), towards = expected.value < 0.0 ? 1.0 : -1.0;
+  totals.add({.count = 1,
+              .squares = error * error,
+              .predicted = predicted,
+              .fourths = predicted * predicted,
+              .shifts = towards * (value - rounded) * unit,
+              .predicted_shifts = expected.bias * unit});
+}
+
 /// Not inlined: four copies would be most of the compile time of the unit.
 __device__ __noinline__ void judge_element(const CheckParams& p, const Sum* sums, i64 batch, i64 row,
                                            i64 column, Findings& findings) {
@@ -189,11 +222,11 @@ __device__ __noinline__ void judge_element(const CheckParams& p, const Sum* sums
     return;
   }
   const Expected expected = epilogue(p, sums, batch, row, column);
-  const bool exact = p.judge == Judge::exact;
+  const bool exact = p.judge == Judge::exact, smooth = is_smooth(p.problem.epilogue.activation);
   if (exact && !expected.exact) atomicAdd(&p.log->inexact_inputs, u64{1});
   const bool may_stay = adds(p.problem.epilogue);  // a product may be 0
-  const bool good = (!unwritten || may_stay) &&
-                    (exact ? same_exactly(type, got, expected.value) : within_bound(type, got, expected));
+  const bool good = (!unwritten || may_stay) && (exact && !smooth ? same_exactly(type, got, expected.value)
+                                                                  : within_bound(type, got, expected));
   const double value = decode(type, got), error = value - expected.value;
   if (!good)
     report_wrong(p.log,
@@ -202,9 +235,12 @@ __device__ __noinline__ void judge_element(const CheckParams& p, const Sum* sums
   if (!is_finite(error) || !is_finite(expected.value)) return;
   const bool biased = sums[0].magnitude > 0.0 && !p.problem.epilogue.gated;
   if (biased) findings.error_sum += error / sums[0].magnitude;
-  const double rounding = fabs(decode(type, encode(type, expected.value)) - expected.value);
-  const double ratio = fabs(error) / (expected.bound + rounding + power_of_two(-149));
+  const double half = half_unit(type, expected.value);
+  if (saturates(type, expected.value)) return;
+  // The least error before the rounding to D that gives this.
+  const double ratio = (fabs(error) - half) / (expected.bound + power_of_two(-149));
   if (is_finite(ratio) && ratio > findings.worst_ratio) findings.worst_ratio = ratio;
+  if (!exact) add_up(type, expected, value, findings.totals);
 }
 
 /// The factor of the products of 128 of k from `k`. Rows and columns outside of D are not judged.
@@ -212,6 +248,20 @@ SLUICE_DEVICE double block_scale(const CheckParams& p, i64 batch, i64 row, i64 c
   if (!is_block_scaled(p.problem.epilogue) || row >= p.problem.m || column >= p.problem.n) return 1.0;
   return static_cast<double>(p.scale_a[block_scale_a_index(p.problem, batch, row, k)]) *
          p.scale_b[block_scale_b_index(p.problem, batch, column, k)];
+}
+
+/// 32 of k of one element.
+struct Step {
+  double value, terms;  // sum a b, sum |a b|
+  double scale;         // of the accumulator that ends
+  bool ends;
+};
+/// Not inlined, so that what is needed once in 32 of k takes no registers from the products.
+__device__ __noinline__ void end_step(const Problem& p, const Step& step, Run& run, Sum& sum) {
+  run.add(core_of(p.a.type), step.value, step.terms);
+  if (!step.ends) return;
+  sum.end(run, step.scale, promotion_roundings(p));
+  run = {};
 }
 
 /// The block's products with the rows of B from `column_begin` on.
@@ -222,29 +272,32 @@ SLUICE_DEVICE void sum_block(const CheckParams& p, KBlock& shared, i64 batch, i6
   const u8* a = static_cast<const u8*>(p.a) + batch * problem.a.batch_stride * bytes_of(problem.a.type);
   const u8* b = static_cast<const u8*>(p.b) + batch * problem.b.batch_stride * bytes_of(problem.b.type);
   const i64 k = p.judge == Judge::unwritten || p.alpha == 0.0f ? 0 : problem.k;
-  for (i64 k_begin = 0; k_begin < k; k_begin += kCheckTile) {
+  Run runs[2][2];
+  for (i64 k_begin = 0; k_begin < k; k_begin += kStep) {
     __syncthreads();
     load_operand(shared.a, problem.a, a, row_begin, problem.m, k_begin, k);
     load_operand(shared.b, problem.b, b, column_begin, problem.n, k_begin, k);
     __syncthreads();
-    for (int i = 0; i < kCheckTile; ++i) {
+    double values[2][2] = {}, terms[2][2] = {};
+    for (int i = 0; i < kStep; ++i) {
 #pragma unroll
       for (int r = 0; r < 2; ++r)
 #pragma unroll
         for (int c = 0; c < 2; ++c) {
           const double x = shared.a[i][row_in + r * kSide], y = shared.b[i][column_in + c * kSide];
-          sums[r][c].block_value = fma(x, y, sums[r][c].block_value);
-          sums[r][c].block_magnitude = fma(fabs(x), fabs(y), sums[r][c].block_magnitude);
+          values[r][c] = fma(x, y, values[r][c]);
+          terms[r][c] = fma(fabs(x), fabs(y), terms[r][c]);
         }
     }
-    const i64 k_end = k_begin + kCheckTile;
-    if (k_end % kScaleBlock != 0 && k_end < k) continue;
+    const bool ends = ends_run(problem, k_begin + kStep);
 #pragma unroll
     for (int r = 0; r < 2; ++r)
 #pragma unroll
-      for (int c = 0; c < 2; ++c)
-        sums[r][c].end_block(block_scale(p, batch, row_begin + row_in + r * kSide,
-                                         column_begin + column_in + c * kSide, k_begin));
+      for (int c = 0; c < 2; ++c) {
+        const i64 row = row_begin + row_in + r * kSide, column = column_begin + column_in + c * kSide;
+        const double scale = ends ? block_scale(p, batch, row, column, k_begin) : 0.0;
+        end_step(problem, {values[r][c], terms[r][c], scale, ends}, runs[r][c], sums[r][c]);
+      }
   }
 }
 
@@ -278,13 +331,37 @@ SLUICE_DEVICE bool is_selected(const CheckParams& p, i64 block, i64 block_row, i
   return edge || hash(0x5a3b1e, static_cast<u64>(block)) % p.sample_every == 0;
 }
 
+/// Of a block that is not judged: it was written at least.
+SLUICE_DEVICE void find_unwritten(const CheckParams& p, i64 batch, i64 row_begin, i64 column_begin) {
+  if (adds(p.problem.epilogue) || p.judge == Judge::unwritten) return;
+  const Matrix& d = p.problem.d;
+  for (int i = threadIdx.x; i < kCheckTile * kCheckTile; i += kCheckThreads) {
+    const i64 row = row_begin + i / kCheckTile, column = column_begin + i % kCheckTile;
+    if (row >= p.problem.m || column >= d_columns(p.problem)) continue;
+    const u32 got = load_bits(d.type, p.d, batch * d.batch_stride + row * d.ld + column);
+    if (got == poison_of(d.type))
+      report_wrong(p.log, {batch, row, column, 0.0, decode(d.type, got), 0.0}, true);
+  }
+}
+
 SLUICE_DEVICE void publish(CheckLog* log, Findings findings, u64 checked) {
+  double* const sums[] = {&findings.error_sum,
+                          &findings.totals.count,
+                          &findings.totals.squares,
+                          &findings.totals.predicted,
+                          &findings.totals.fourths,
+                          &findings.totals.shifts,
+                          &findings.totals.predicted_shifts};
   for (int lanes = 16; lanes > 0; lanes /= 2) {
-    findings.error_sum += __shfl_xor_sync(~0u, findings.error_sum, lanes);
+#pragma unroll
+    for (double* const sum : sums) *sum += __shfl_xor_sync(~0u, *sum, lanes);
     findings.worst_ratio = fmax(findings.worst_ratio, __shfl_xor_sync(~0u, findings.worst_ratio, lanes));
   }
   if (threadIdx.x % 32 == 0) {
-    atomicAdd(&log->error_sum, findings.error_sum);
+    double* const totals[] = {&log->error_sum, &log->count,  &log->squares,         &log->predicted,
+                              &log->fourths,   &log->shifts, &log->predicted_shifts};
+#pragma unroll
+    for (int i = 0; i < 7; ++i) atomicAdd(totals[i], *sums[i]);
     atomicMax(&log->worst_ratio_bits,
               bits_as<u64>(findings.worst_ratio));  // bits of doubles >= 0 sort like them
   }
@@ -299,8 +376,11 @@ SLUICE_DEVICE void check_output(const CheckParams& p) {
   for (i64 block = blockIdx.x; block < per_matrix * p.problem.batch; block += gridDim.x) {
     const i64 batch = block / per_matrix, in_matrix = block - batch * per_matrix;
     const i64 block_row = in_matrix / p.block_columns, block_column = in_matrix - block_row * p.block_columns;
-    if (!is_selected(p, block, block_row, block_column)) continue;
     const i64 row = block_row * kCheckTile, column = block_column * kCheckTile;
+    if (!is_selected(p, block, block_row, block_column)) {
+      find_unwritten(p, batch, row, column);
+      continue;
+    }
     check_block(p, shared, batch, row, column, findings);
     const i64 rows = p.problem.m - row, columns = d_columns(p.problem) - column;
     checked += static_cast<u64>((rows < kCheckTile ? rows : kCheckTile) *

@@ -56,8 +56,9 @@ struct FillParams {
   CheckLog* log;
 };
 
-/// How D is judged. exact: bit for bit against one rounding of the true value. bounded: within the error
-/// bound of docs/numerics.md. unwritten: nothing may have touched D, which holds what it was filled with:
+/// How D is judged. exact: bit for bit against one rounding of the true value; with gelu or silu within what
+/// the activation itself may be off by, from an exact sum. bounded: each element and all together within the
+/// bounds of docs/numerics.md. unwritten: nothing may have touched D, which holds what it was filled with:
 /// poison, or numbers if the product is added to it.
 enum class Judge : u8 { exact, bounded, unwritten };
 
@@ -75,7 +76,8 @@ struct CheckParams {
   const float* scale_d;
   const void* bias;
   float alpha, beta;
-  FillSpec old_d;  // with Update::add: what D was filled with before the launch, and from which seed
+  double activation_error;  // absolute, besides that of our own GELU or SiLU; of peers that approximate
+  FillSpec old_d;           // with Update::add: what D was filled with before the launch, and from which seed
   u64 old_d_seed;
   Judge judge;
   i64 block_rows, block_columns;  // kCheckTile blocks of one matrix
@@ -100,6 +102,7 @@ struct CheckLog {
   u64 row_low, row_high, column_low, column_high;  // box around the wrong ones; lows complemented, highs + 1
   u64 worst_ratio_bits;                            // of |error| / bound, as a double
   double error_sum;                                // of (got - expected) / S: the bias of the accumulator
+  double count, squares, predicted, fourths, shifts, predicted_shifts;  // verify_model.h Totals
   LoggedElement elements[kLoggedElements];
 };
 static_assert(sizeof(CheckLog) % 8 == 0);

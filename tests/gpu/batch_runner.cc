@@ -54,6 +54,8 @@ Result<void> BatchRunner::flush() {
     const Comparison& verdict = (*found)[i];
     elements_ += verdict.checked;
     worst_ratio_ = std::max(worst_ratio_, verdict.worst_ratio);
+    norm_ratio_ = std::max(norm_ratio_, verdict.norm_ratio);
+    mean_ratio_ = std::max(mean_ratio_, verdict.mean_ratio);
     if (verdict.passed()) {
       ++passed_;
       continue;

@@ -35,8 +35,10 @@ class BatchRunner {
 
   const std::vector<Failure>& failures() const { return failures_; }
   int passed() const { return passed_; }
-  i64 elements() const { return elements_; }  // of D, checked
-  double worst_ratio() const { return worst_ratio_; }
+  i64 elements() const { return elements_; }           // of D, checked
+  double worst_ratio() const { return worst_ratio_; }  // the largest share of each bound
+  double norm_ratio() const { return norm_ratio_; }
+  double mean_ratio() const { return mean_ratio_; }
 
  private:
   struct Pending {
@@ -60,7 +62,7 @@ class BatchRunner {
   std::vector<Failure> failures_;
   int passed_ = 0;
   i64 elements_ = 0;
-  double worst_ratio_ = 0;
+  double worst_ratio_ = 0, norm_ratio_ = 0, mean_ratio_ = 0;
 };
 
 }  // namespace sluice::testing

@@ -38,8 +38,11 @@ TEST_F(real_data, stays_within_the_error_bound) {
   record("cases", runner->passed());
   record("kernels", static_cast<i64>(configs.size()));
   record("elements", runner->elements());
-  std::printf("%d problems, %lld elements, largest error %.3f of the bound\n", runner->passed(),
-              runner->elements(), runner->worst_ratio());
+  std::printf(
+      "%d problems, %lld elements, at most %.3f of an element's bound, %.3f of all together, %.3f of the "
+      "mean\n",
+      runner->passed(), runner->elements(), runner->worst_ratio(), runner->norm_ratio(),
+      runner->mean_ratio());
 }
 
 struct Positive {
@@ -102,6 +105,43 @@ TEST_F(real_data, sixteen_bit_sums_lose_no_more_than_a_cut_for_each_step) {
     EXPECT_LT(std::abs(found->mean_error), kMostBias) << name_of(input);
     std::printf("%s, k 16384: mean error %.2e\n", name_of(input), found->mean_error);
   }
+}
+
+/// Nothing, half, the other sign, twice and rows shifted by one: none passes for long
+/// sums in fp8, where a bound by sum |a b| takes anything.
+TEST_F(real_data, what_is_planted_in_a_long_fast_sum_is_found) {
+  const Problem problem{.m = 256,
+                        .n = 512,
+                        .k = 16'384,
+                        .a = {.type = DType::e4m3},
+                        .b = {.type = DType::e4m3},
+                        .d = {.type = DType::bf16}};
+  const auto plan = gemm::plan(problem, device().info());
+  ASSERT_TRUE(ok(plan));
+  const auto kernel = gemm::prepare(device(), *plan);
+  ASSERT_TRUE(ok(kernel));
+  const auto verifier = Verifier::create(device());
+  ASSERT_TRUE(ok(verifier));
+  const Result<Workspace> workspace = Workspace::create(device());
+  ASSERT_TRUE(ok(workspace));
+  const auto data = verifier->make_data(problem, real_data(problem, 1), nullptr);
+  ASSERT_TRUE(ok(data));
+  const auto verdict = [&](float alpha, i64 rows_up) {
+    gemm::Args args = data->args();
+    args.workspace = workspace->view();
+    args.alpha *= alpha;
+    Problem shifted = problem;
+    shifted.m -= rows_up;
+    args.a = static_cast<const u8*>(args.a) + rows_up * problem.k;
+    const auto other = gemm::plan(shifted, device().info());
+    const auto again = gemm::prepare(device(), *other);
+    EXPECT_TRUE(ok(gemm::launch(*again, args, nullptr)));
+    return *verifier->check(*data, {.judge = Judge::bounded}, nullptr);
+  };
+  EXPECT_TRUE(verdict(1, 0).passed()) << sluice::describe(verdict(1, 0));
+  for (const float alpha : {0.0f, 0.5f, -1.0f, 2.0f}) EXPECT_GT(verdict(alpha, 0).norm_ratio, 1.5) << alpha;
+  EXPECT_TRUE(verdict(1, 0).passed());
+  EXPECT_GT(verdict(1, 1).norm_ratio, 1.5) << "rows shifted by one";
 }
 
 /// The shapes of the speed bar: as large as they are timed, checked on a sample.

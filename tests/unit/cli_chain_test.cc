@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "bench/chain_check.h"
 #include "cli/chain_flags.h"
 #include "cli/chain_table.h"
 #include "lab_fixture.h"
@@ -234,9 +235,39 @@ class ChainSession : public bench::LabFixture {
                      .layers = 2,
                      .passes = 2},
             .arms = {{.name = "weights_first", .options = {.hand_off_bytes = 4096}, .prefetch_ratio = 0.5}},
-            .replays = 9};
+            .replays = 9,
+            .on_fake = true};
   }
 };
+
+TEST_F(ChainSession, times_no_arm_whose_products_are_wrong) {
+  for (const bench::LayerWeights weights : {bench::LayerWeights::e4m3, bench::LayerWeights::int4}) {
+    bench::ChainCase item = small_case(weights, bench::LayerParts::all);
+    item.on_fake = false;
+    const bench::ChainRecord record = measure_chain(*lab_, item, bench::kSilent);
+    EXPECT_NE(record.error.find("is wrong"), std::string::npos) << record.error;
+    EXPECT_TRUE(record.arms.empty());
+  }
+}
+
+/// Distances that recorded chains have had on an H200 (bench/results/h200/chains), and one that none may
+/// have.
+TEST(chain_distance, allows_what_was_measured_and_not_much_more) {
+  const auto spec = [](bench::LayerWeights weights, bench::LayerParts parts) {
+    return bench::LayerSpec{.weights = weights, .parts = parts, .layers = 8, .passes = 4};
+  };
+  const struct {
+    bench::LayerSpec spec;
+    double measured;
+  } cases[] = {{spec(bench::LayerWeights::e4m3, bench::LayerParts::all), 0.0895},
+               {spec(bench::LayerWeights::int4, bench::LayerParts::all), 0.0181},
+               {spec(bench::LayerWeights::e4m3, bench::LayerParts::projections), 0.444}};
+  for (const auto& [of, measured] : cases) {
+    EXPECT_GT(bench::most_distance(of), 1.1 * measured) << name_of(of);
+    EXPECT_LT(bench::most_distance(of), 5 * measured) << name_of(of);
+    EXPECT_LE(bench::most_distance(of), 0.7) << "no D at all is 1 away";
+  }
+}
 
 TEST_F(ChainSession, measures_every_kind_and_gives_everything_back) {
   for (const bench::LayerWeights weights :

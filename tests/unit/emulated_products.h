@@ -11,6 +11,8 @@
 
 #include <sluice/host/mixed_data.h>
 
+#include "emulated_core.h"
+
 namespace sluice::test {
 
 /// How an emulated kernel is wrong, if it is.
@@ -57,21 +59,6 @@ class EmulatedProduct {
     double code, scale, zero, weight;  // weight: as it is multiplied, where weights are
   };
 
-  /// `value` without what is below 2^quantum.
-  static double cut(double value, int quantum) {
-    return std::ldexp(std::trunc(std::ldexp(value, -quantum)), quantum);
-  }
-  static int exponent(double value) { return value == 0.0 ? -2000 : std::ilogb(value); }
-  /// One instruction: products and the sum before, cut to `taken` bits below the largest; the sum to `kept`.
-  static double step(double sum, std::span<const double> terms, int taken, int kept) {
-    int most = exponent(sum);
-    for (const double term : terms) most = std::max(most, exponent(term));
-    if (most == -2000) return 0.0;
-    double total = cut(sum, most - taken);
-    for (const double term : terms) total += cut(term, most - taken);
-    return total == 0.0 ? 0.0 : cut(total, exponent(total) - kept);
-  }
-
   i64 group_of(i64 n, i64 k) const {
     return n * group_count(p_.weights, p_.k) + (p_.weights.group == 0 ? 0 : k / p_.weights.group);
   }
@@ -109,16 +96,10 @@ class EmulatedProduct {
     return row;
   }
 
-  /// Steps of 16 k over `terms`, from `sum` on.
-  static double half_steps(double sum, std::span<const double> terms) {
-    for (size_t i = 0; i < terms.size(); i += 16)
-      sum = step(sum, terms.subspan(i, std::min<size_t>(16, terms.size() - i)), 25, 23);
-    return sum;
-  }
   float half_sum(const std::vector<Row>& row, const std::vector<double>& x, double whole_scale) const {
     std::vector<double> terms;
     for (size_t k = 0; k < row.size(); ++k) terms.push_back(x[k] * row[k].weight);
-    const auto sum = static_cast<float>(half_steps(0.0, terms));
+    const auto sum = static_cast<float>(core_sum(0.0, terms, kHalfCore));
     return p_.weights.group == 0 ? sum * static_cast<float>(whole_scale) : sum;
   }
   /// A group's sums begin with what its zero takes away.
@@ -130,17 +111,11 @@ class EmulatedProduct {
       const size_t end = std::min(first + length, row.size());
       std::vector<double> terms;
       for (size_t k = first; k < end; ++k) terms.push_back(x[k] * (row[k].code + offset));
-      const double tokens = half_steps(0.0, std::span(x).subspan(first, end - first));
+      const double tokens = core_sum(0.0, std::span(x).subspan(first, end - first), kHalfCore);
       const auto start = static_cast<float>(-(row[first].zero + offset) * tokens);
       sum += static_cast<float>(row[first].scale) *
-             static_cast<float>(half_steps(static_cast<double>(start), terms));
+             static_cast<float>(core_sum(static_cast<double>(start), terms, kHalfCore));
     }
-    return sum;
-  }
-  double byte_steps(std::span<const double> terms) const {
-    double sum = 0;
-    for (size_t i = 0; i < terms.size(); i += 32)
-      sum = step(sum, terms.subspan(i, std::min<size_t>(32, terms.size() - i)), 13, 13);
     return sum;
   }
   float byte_sum(const std::vector<Row>& row, const std::vector<double>& x) const {
@@ -153,10 +128,10 @@ class EmulatedProduct {
       const auto scale = static_cast<float>(row[first].scale);
       for (size_t k = first; k < end; ++k)
         terms.push_back(x[k] * (row[k].code - 8) * row[k].scale / row[first].scale);
-      sum += scale * static_cast<float>(byte_steps(terms));
+      sum += scale * static_cast<float>(core_sum(0.0, terms, kByteCore));
       if (!data_.zeros.empty())
         sum += scale * static_cast<float>(8 - row[first].zero) *
-               static_cast<float>(byte_steps(std::span(x).subspan(first, end - first)));
+               static_cast<float>(core_sum(0.0, std::span(x).subspan(first, end - first), kByteCore));
     }
     return sum;
   }

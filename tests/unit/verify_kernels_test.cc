@@ -4,80 +4,18 @@
 // to fail: with kept_bits returning ~0 for D; with the beta term left out of epilogue() in verify_check.cuh.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cstring>
-#include <memory>
+#include <utility>
 
-#include <sluice/host/verify_data.h>
 #include <sluice/reference/element.h>
-#include <sluice/reference/gemm.h>
 
-#include "simulated_grid.h"
-//
-#include <sluice/kernels/verify.cuh>
+#include "simulated_problem.h"
 
 namespace sluice {
 namespace {
 
-/// A problem's operands in host memory, filled by the fill kernel.
-struct HostData {
-  Problem problem;
-  DataSpec spec;
-  std::unique_ptr<u8[]> memory;
-  FillParams fill{};
-  CheckLog log{};
-
-  HostData(const Problem& p, const DataSpec& s) : problem(with_strides(p)), spec(s) {
-    const auto layout = lay_out(p, s);
-    memory = std::make_unique<u8[]>(layout->bytes + 16);
-    u8* base = memory.get() + (16 - reinterpret_cast<size_t>(memory.get()) % 16);
-    for (int i = 0; i < kRegionCount; ++i) {
-      fill.regions[i] = layout->regions[i];
-      fill.regions[i].base = base + layout->region_begin[i];
-      fill.first_chunk[i + 1] = fill.first_chunk[i] + layout->regions[i].span_bytes / kChunkBytes;
-    }
-    run_fill(nullptr);
-  }
-  void run_fill(CheckLog* to) {
-    fill.log = to;
-    simulated_grid::launch(1, [&] { verify::fill_regions(fill); });
-  }
-  u8* operand(int region) const { return fill.regions[region].base + fill.regions[region].element_begin; }
-  const float* scale(int region) const { return reinterpret_cast<const float*>(operand(region)); }
-
-  void multiply() const {
-    const HostBuffers buffers{.a = operand(0),
-                              .b = operand(1),
-                              .c = operand(2),
-                              .d = operand(kRegionD),
-                              .scale_a = scale(5),
-                              .scale_b = scale(6),
-                              .bias = operand(4)};
-    reference_gemm(problem, buffers, spec.alpha, spec.beta);
-  }
-  CheckLog check(Judge judge, u64 sample_every = 1) {
-    log = {};
-    run_fill(&log);
-    const CheckParams params{.problem = problem,
-                             .a = operand(0),
-                             .b = operand(1),
-                             .c = operand(2),
-                             .d = operand(kRegionD),
-                             .scale_a = scale(5),
-                             .scale_b = scale(6),
-                             .bias = operand(4),
-                             .alpha = spec.alpha,
-                             .beta = spec.beta,
-                             .old_d = fill.regions[kRegionD].fill,
-                             .old_d_seed = fill.regions[kRegionD].seed,
-                             .judge = judge,
-                             .block_rows = ceil_div(problem.m, i64{kCheckTile}),
-                             .block_columns = ceil_div(problem.n, i64{kCheckTile}),
-                             .sample_every = sample_every,
-                             .log = &log};
-    simulated_grid::launch(3, [&] { verify::check_output(params); });
-    return log;
-  }
-};
+using test::HostData;
 
 Problem varied(u64 seed) {
   const auto pick = [&](int field, int count) { return verify::pick(verify::hash(seed, field), count); };
@@ -162,19 +100,41 @@ TEST(verify_kernels, see_a_block_scale_that_belongs_to_the_next_block) {
   EXPECT_EQ(data.check(Judge::bounded).wrong, 3u * 72u);
 }
 
+/// What an element of row 0 may be off by.
+double bound_of(HostData& data, i64 column) {
+  float* d = reinterpret_cast<float*>(data.operand(kRegionD));
+  const float right = std::exchange(d[column], 0.0f);
+  const CheckLog log = data.check(Judge::bounded);
+  d[column] = right;
+  return log.wrong == 1 ? log.elements[0].bound : 0.0;
+}
+
 TEST(verify_kernels, find_errors_just_past_the_bound_and_forgive_those_within) {
   const Problem p{.m = 40, .n = 40, .k = 512, .d = {.type = DType::fp32}};
   HostData data(p, positive_data(p, 1));
   data.multiply();
   float* d = reinterpret_cast<float*>(data.operand(kRegionD));
-  const float bound = static_cast<float>(verify::sum_bound(p, d[7]));
   const float right = d[7];
+  EXPECT_EQ(data.check(Judge::bounded).wrong, 0u);
+  const float bound = static_cast<float>(bound_of(data, 7));
   d[7] = right + 0.9f * bound;
   EXPECT_EQ(data.check(Judge::bounded).wrong, 0u);
   d[7] = right + 1.2f * bound;
   EXPECT_EQ(data.check(Judge::bounded).wrong, 1u);
   d[7] = right - 1.2f * bound;
   EXPECT_EQ(data.check(Judge::bounded).wrong, 1u);
+}
+
+/// Past 448 an e4m3 D is 448, and that is no share of a bound.
+TEST(verify_kernels, take_what_saturates_for_no_error) {
+  Problem p{.m = 40, .n = 40, .k = 512, .d = {.type = DType::e4m3}};
+  HostData data(p, positive_data(p, 1));
+  data.spec.alpha = 3.0f;
+  data.multiply();
+  const CheckLog log = data.check(Judge::bounded);
+  EXPECT_EQ(log.wrong, 0u);
+  EXPECT_EQ(std::bit_cast<double>(log.worst_ratio_bits), 0.0);
+  EXPECT_EQ(log.count, 0.0) << "all of them do";
 }
 
 TEST(verify_kernels, find_damage_in_guards_padding_and_inputs) {

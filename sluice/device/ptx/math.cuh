@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic that C++ has no name for. PTX ISA "ex2", "max".
+// Arithmetic that C++ has no name for. PTX ISA "ex2", "max". g++ compiles it too, with its own functions in
+// their place, for tests/unit/activation_test.cc.
 #pragma once
 
 #include <sluice/spec/base.h>
@@ -8,16 +9,24 @@ namespace sluice::ptx {
 
 /// 2^x within 2^-22 of itself; results below 2^-126 are 0.
 SLUICE_DEVICE float exp2_approx(float x) {
+#ifdef __CUDACC__
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
+#else
+  return __builtin_exp2f(x);
+#endif
 }
 
 /// NaN if either is.
 SLUICE_DEVICE float max_nan(float x, float y) {
+#ifdef __CUDACC__
   float greater;
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(greater) : "f"(x), "f"(y));
   return greater;
+#else
+  return x > y || x != x ? x : y;
+#endif
 }
 
 }  // namespace sluice::ptx

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// The machine is the tuner's, with one set of operands for each problem.
+#include "cli/verify_records.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include <sluice/tuner/record_book.h>
+
+#include "bench/recorded_plans.h"
+#include "bench/session.h"
+#include "bench/tune_gpu.h"
+#include "cli/command_line.h"
+#include "cli/exit_code.h"
+#include "cli/terminal.h"
+#include "cli/watchdog.h"
+
+namespace sluice::cli {
+namespace {
+
+constexpr size_t kPreparedAtOnce = 64;
+
+/// What came of one record.
+struct Outcome {
+  std::string name, kernel, why;  // why: "" if it is right
+  Comparison found;
+  double seconds = 0;
+};
+
+/// The largest share of each bound that a right kernel used.
+Comparison largest_shares(const std::vector<Outcome>& outcomes) {
+  Comparison most;
+  for (const Outcome& outcome : outcomes) {
+    if (!outcome.why.empty()) continue;
+    most.checked += outcome.found.checked;
+    most.worst_ratio = std::max(most.worst_ratio, outcome.found.worst_ratio);
+    most.norm_ratio = std::max(most.norm_ratio, outcome.found.norm_ratio);
+    most.mean_ratio = std::max(most.mean_ratio, outcome.found.mean_ratio);
+  }
+  return most;
+}
+
+class Session {
+ public:
+  Session(const VerifyRecordsFlags& flags, const bench::Lab& lab) : flags_(flags), lab_(lab), machine_(lab) {}
+
+  Result<int> run(const bench::RecordedPlans& recorded, const std::vector<bench::RecordedPlan>& plans) {
+    const double start = machine_.now_s();
+    Progress bar("verify");
+    Watchdog watchdog(flags_.hang_s);
+    const int total = static_cast<int>(plans.size());
+    for (size_t i = 0; i < plans.size(); ++i) {
+      if (i % kPreparedAtOnce == 0)
+        compile(std::span(plans).subspan(i, std::min(kPreparedAtOnce, plans.size() - i)), watchdog);
+      const bench::RecordedPlan& item = plans[i];
+      bar.update(static_cast<int>(i), total, item.name);
+      watchdog.step(fmt::format("{}: {}", item.name, bench::short_name(item.plan)));
+      const double begin = machine_.now_s();
+      const Result<Comparison> found = check(item.plan);
+      const Result<std::string> why = bench::verdict_on(found, false);
+      outcomes_.push_back({item.name, bench::config_text(item.plan), why ? *why : why.error().message,
+                           found ? *found : Comparison{}, machine_.now_s() - begin});
+      if (!outcomes_.back().why.empty()) {
+        bar.clear();
+        fmt::print("{}: {}\n  {}\n  {}\n", paint(stdout, Colour::red, "wrong"), item.name,
+                   outcomes_.back().kernel, outcomes_.back().why);
+        if (Result<void> alive = machine_.alive(); !alive) return alive.error();
+      }
+    }
+    bar.clear();
+    const i64 wrong = std::count_if(outcomes_.begin(), outcomes_.end(),
+                                    [](const Outcome& outcome) { return !outcome.why.empty(); });
+    const double seconds = machine_.now_s() - start;
+    const bool right = wrong == 0 && !outcomes_.empty();
+    for (const std::string& line : recorded.passed_over) fmt::print("passed over: {}\n", line);
+    fmt::print(
+        "{} records on {} in {:.0f} s: {}\n", outcomes_.size(), lab_.device.info().name, seconds,
+        paint(stdout, right ? Colour::green : Colour::red,
+              fmt::format("{} right, {} wrong, {} passed over", outcomes_.size() - static_cast<size_t>(wrong),
+                          wrong, recorded.passed_over.size())));
+    fmt::print("of those that are right: {}\n", describe(largest_shares(outcomes_)));
+    if (!flags_.json.empty())
+      if (Result<void> written = bench::write_whole(json(recorded, seconds), flags_.json); !written)
+        return written.error();
+    return right ? kExitOk : kExitNo;
+  }
+
+ private:
+  /// All of them side by side; what cannot be compiled says so again when it is checked.
+  void compile(std::span<const bench::RecordedPlan> plans, Watchdog& watchdog) {
+    watchdog.step(fmt::format("compiling {} kernels", plans.size()));
+    std::vector<Plan> dense;
+    std::vector<mixed::Plan> packed;
+    for (const bench::RecordedPlan& item : plans) {
+      if (const auto* plan = std::get_if<Plan>(&item.plan)) dense.push_back(*plan);
+      if (const auto* plan = std::get_if<mixed::Plan>(&item.plan)) packed.push_back(*plan);
+    }
+    static_cast<void>(gemm::prepare(lab_.device, dense));
+    static_cast<void>(mixed::prepare(lab_.device, packed));
+  }
+
+  Result<Comparison> check(const bench::AnyPlan& plan) {
+    if (Result<void> opened = machine_.open(bench::problem_of(plan)); !opened) return opened.error();
+    const std::vector<Result<int>> prepared = machine_.prepare(std::span(&plan, 1));
+    if (!prepared[0]) return prepared[0].error();
+    return machine_.compare(*prepared[0]);
+  }
+
+  std::string json(const bench::RecordedPlans& recorded, double seconds) const {
+    using Json = nlohmann::ordered_json;
+    const bench::RunRecord run = bench::describe_run(lab_);
+    Json wrong = Json::array();
+    for (const Outcome& outcome : outcomes_)
+      if (!outcome.why.empty())
+        wrong.push_back({{"problem", outcome.name}, {"config", outcome.kernel}, {"why", outcome.why}});
+    Json records = Json::array();
+    for (const Outcome& outcome : outcomes_)
+      records.push_back({{"problem", outcome.name},
+                         {"right", outcome.why.empty()},
+                         {"elements", outcome.found.checked},
+                         {"element_share", outcome.found.worst_ratio},
+                         {"norm_share", outcome.found.norm_ratio},
+                         {"mean_share", outcome.found.mean_ratio},
+                         {"seconds", outcome.seconds}});
+    const Json all = {{"schema", "sluice-verify-records-1"},
+                      {"command", command_line()},
+                      {"commit", flags_.commit.empty() ? built_commit() : flags_.commit},
+                      {"started", run.started},
+                      {"gpu", run.gpu},
+                      {"driver", run.driver},
+                      {"nvrtc", run.nvrtc},
+                      {"checked", outcomes_.size()},
+                      {"right", outcomes_.size() - wrong.size()},
+                      {"passed_over", recorded.passed_over},
+                      {"seconds", seconds},
+                      {"wrong", wrong},
+                      {"records", records}};
+    return all.dump(2, ' ', true, Json::error_handler_t::replace) + "\n";
+  }
+
+  const VerifyRecordsFlags& flags_;
+  const bench::Lab& lab_;
+  bench::GpuTuneMachine machine_;
+  std::vector<Outcome> outcomes_;
+};
+
+}  // namespace
+
+Result<int> verify_records(const VerifyRecordsFlags& flags, const Device& device) {
+  bench::RecordedPlans recorded = bench::recorded_plans(embedded_records(), device.info());
+  std::vector<bench::RecordedPlan> plans = recorded.plans;
+  std::erase_if(plans, [&](const auto& item) { return item.name.find(flags.only) == std::string::npos; });
+  if (plans.empty() && recorded.passed_over.empty())
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("no record has \"{}\" in its problem's name", flags.only)};
+  const Result<bench::Lab> lab =
+      bench::open_lab(device, {.cold = false, .peer = false, .seed = flags.seed}, "");
+  if (!lab) return lab.error();
+  return Session(flags, *lab).run(recorded, plans);
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// `sluice verify --records`: every kernel that a shipped tuning record chooses, at the record's own problem,
+// as `sluice tune` judges its candidates, and nothing is timed.
+#pragma once
+
+#include <string>
+
+#include <sluice/gemm.h>
+
+namespace sluice::cli {
+
+struct VerifyRecordsFlags {
+  bool given = false;
+  std::string only, json, commit;
+  u64 seed = 1;
+  int hang_s = 60;
+};
+
+/// The exit code: kExitOk if all are right. Errors: driver, toolchain, io (the JSON).
+Result<int> verify_records(const VerifyRecordsFlags& flags, const Device& device);
+
+}  // namespace sluice::cli

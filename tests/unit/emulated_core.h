@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tensor core's addition as docs/numerics.md has it, in host arithmetic: numbers are cut, not rounded.
+// Used by the emulations of dense products (emulated_dense.h) and of packed ones (emulated_products.h).
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <span>
+
+#include <sluice/spec/base.h>
+
+namespace sluice::test {
+
+/// 2^exponent of a normal number.
+inline double power_of_two(int exponent) {
+  return std::bit_cast<double>(static_cast<u64>(exponent + 1023) << 52);
+}
+inline constexpr int kNoExponent = -1000;
+/// floor(log2 |value|); of zero and of what is next to it, kNoExponent.
+inline int exponent_of(double value) {
+  const int exponent = static_cast<int>(std::bit_cast<u64>(value) >> 52 & 0x7ff) - 1023;
+  return std::max(exponent, kNoExponent);
+}
+/// `value` without what is below 2^quantum. Its magnitude is below 2^(quantum + 62).
+inline double cut(double value, int quantum) {
+  return static_cast<double>(static_cast<i64>(value * power_of_two(-quantum))) * power_of_two(quantum);
+}
+
+/// How many bits below the largest of its numbers an instruction adds, how many of the sum it keeps, and how
+/// many products it takes.
+struct CoreBits {
+  int taken, kept, length;
+};
+inline constexpr CoreBits kByteCore{13, 13, 32}, kHalfCore{25, 23, 16};
+
+/// One instruction: products and the sum before.
+inline double core_step(double sum, std::span<const double> terms, const CoreBits& core) {
+  int most = exponent_of(sum);
+  for (const double term : terms) most = std::max(most, exponent_of(term));
+  if (most == kNoExponent) return 0.0;
+  const int quantum = most - core.taken;
+  double total = cut(sum, quantum);
+  for (const double term : terms) total += cut(term, quantum);
+  return total == 0.0 ? 0.0 : cut(total, exponent_of(total) - core.kept);
+}
+/// All of `terms`, from `sum` on.
+inline double core_sum(double sum, std::span<const double> terms, const CoreBits& core) {
+  const size_t length = static_cast<size_t>(core.length);
+  for (size_t i = 0; i < terms.size(); i += length)
+    sum = core_step(sum, terms.subspan(i, std::min(length, terms.size() - i)), core);
+  return sum;
+}
+
+}  // namespace sluice::test
