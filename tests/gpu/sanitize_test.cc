@@ -3,6 +3,7 @@
 // `sanitize.*` must not. Without a tool all pass. Problems are small and few because a tool slows a kernel
 // down a hundredfold.
 #include <cstdio>
+#include <cstdlib>
 
 #include <sluice/host/device_impl.h>
 #include <sluice/host/driver/launch.h>
@@ -13,11 +14,24 @@
 #include "gpu.h"
 #include "kernel_pool.h"
 #include "planted_bugs.h"
+#include "kernel_changes.h"
 
 namespace sluice::testing {
 namespace {
 
-class sanitize : public GpuTest {};
+/// SLUICE_CHANGE names what is changed in the kernels (tests/gpu/kernel_changes.cc).
+class sanitize : public GpuTest {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (IsSkipped()) return;
+    const char* name = std::getenv("SLUICE_CHANGE");
+    if (name == nullptr) return;
+    const Change* change = find_change(name);
+    ASSERT_NE(change, nullptr) << "no change is called " << name;
+    device().impl().cache = changed_cache(device().options(), *change, {"--generate-line-info"});
+  }
+};
 class planted : public GpuTest {
  protected:
   void SetUp() override {
