@@ -4,6 +4,7 @@
 // and for variants that show what a tool's complaint means. Used by tests/gpu and tests/compile.
 #pragma once
 
+#include <ostream>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,8 +22,13 @@ struct Edit {
 /// Edits that are made together.
 struct Change {
   std::string name;
+  std::string tool;    // of compute-sanitizer that must find the bug; "": it is none
+  std::string family;  // of the kernels that the tool is run on: see sanitize_pool.h
   std::vector<Edit> edits;
 };
+inline void PrintTo(const Change& change, std::ostream* out) {
+  *out << change.name;
+}
 
 /// The unit with all embedded files that it includes in it, each where it is included first, and the edits
 /// made. Lines keep the name and number of their file in what the compiler says. Error invalid_argument: an

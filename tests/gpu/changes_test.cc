@@ -1,41 +1,66 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels with something changed, without a GPU: each change is made exactly once, and what comes out
+// Kernels with something changed, without a GPU: each change is made, exactly once, and what comes out
 // compiles. Whether a tool finds the bugs is for a GPU to say (tools/gpu_sanitize.py).
 #include <gtest/gtest.h>
 
 #include <sluice/host/jit/compiler.h>
 #include <sluice/host/jit/source.h>
+#include <sluice/host/mixed_units.h>
+#include <sluice/host/norm_units.h>
+#include <sluice/host/pack_units.h>
 
-#include <sluice/plan.h>
-
-#include "config_pool.h"
 #include "kernel_changes.h"
+#include "sanitize_pool.h"
 
 namespace sluice::testing {
 namespace {
 
-TEST(changes, tmp_compile) {
+/// A few of each family: what a change of the family is made in.
+std::vector<std::string> units_of_family(const std::string& family) {
+  if (family == "norm") return {norm_unit_text({})};
+  std::vector<std::string> units;
+  if (family == "narrow" || family == "pack") {
+    units.push_back(pack_unit_text({}));
+  }
+  if (family == "narrow") units.push_back(unit_text(std::get<NarrowConfig>(sanitize_narrow_pool().front())));
+  if (family == "strip") units.push_back(unit_text(std::get<StripConfig>(sanitize_strip_pool().front())));
+  for (const KernelConfig& c : sanitize_dense_pool()) {
+    const bool wanted = family == "block"       ? is_block_scaled(c.epilogue)
+                        : family == "split"     ? c.combine == Combine::last_arriver
+                        : family == "sum_parts" ? c.combine == Combine::separate
+                                                : family == "dense" && c.store == StorePath::direct;
+    if (wanted && units.empty())
+      for (std::string& unit : unit_texts(c)) units.push_back(std::move(unit));
+  }
+  return units;
+}
+
+class changes : public ::testing::TestWithParam<Change> {};
+
+TEST_P(changes, are_made_once_and_compile) {
   const auto compiler = Compiler::load("");
   ASSERT_TRUE(compiler) << compiler.error().message;
-  const std::vector<KernelConfig> classes = class_pool();
-  for (const Change& change : kernel_changes())
-    for (const size_t i : {9, 21, 45, 54, 75}) {
-      int made = 0;
-      const auto text = changed_unit(unit_text(classes[i]), change.edits, &made);
-      ASSERT_TRUE(text) << text.error().message;
-      const auto cubin = (*compiler)->compile(*text);
-      ASSERT_TRUE(cubin) << change.name << cubin.error().message;
-      printf("%s %zu made %d %s\n", change.name.c_str(), i, made, cubin->report.log.c_str());
-      if (change.name == "nothing") {
-        printf("%s\n", sluice::to_string(classes[i]).c_str());
-        const auto plain = (*compiler)->compile(unit_text(classes[i]));
-        const auto lines = (*compiler)->compile(*text, std::vector<const char*>{"--generate-line-info"});
-        for (const auto& [n, c] : {std::pair{"plain", plain}, {"flat", cubin}, {"lines", lines}})
-          if (FILE* f = fopen(("/tmp/races_" + std::to_string(i) + n + ".cubin").c_str(), "wb"))
-            fwrite(c->image.data(), 1, c->image.size(), f), fclose(f);
-      }
-    }
+  const Change& change = GetParam();
+  int made = 0;
+  bool has_changed = change.edits.empty();
+  for (const std::string& unit : units_of_family(change.family)) {
+    int here = 0;
+    const auto text = changed_unit(unit, change.edits, &here);
+    ASSERT_TRUE(text) << text.error().message;
+    made += here;
+    if (here == 0) continue;
+    const auto cubin = (*compiler)->compile(*text);
+    ASSERT_TRUE(cubin) << cubin.error().message;
+    const auto sound = (*compiler)->compile(*changed_unit(unit, {}));
+    ASSERT_TRUE(sound) << sound.error().message;
+    has_changed = has_changed || cubin->image != sound->image;
+  }
+  EXPECT_TRUE(has_changed) << "the machine code is what it was";
+  EXPECT_GE(made, static_cast<int>(change.edits.size())) << "its family does not hold what it changes";
 }
+
+INSTANTIATE_TEST_SUITE_P(kernel, changes, ::testing::ValuesIn(kernel_changes().begin(), kernel_changes().end()),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace sluice::testing

@@ -59,35 +59,119 @@ std::vector<Edit> named_barriers_too() {
                "      ptx::named_barrier_sync(5, kMeeting);\n    }\n"}};
 }
 
+/// Far outside of every allocation: what lies just behind one may be another.
+constexpr const char* kFar = " + (i64{1} << 33)";
+
+std::vector<Change> sound_variants() {
+  return {{"nothing", "", "", {}},  // but the names of lines in what a tool says
+          {"every_reader_arrives", "", "block", every_reader_arrives()},
+          {"every_writer_arrives", "", "block", every_writer_arrives()},
+          {"both_arrive", "", "block", both_arrive()},
+          {"named_barriers_too", "", "block", named_barriers_too()}};
+}
+
+/// A barrier is missing between ordinary accesses of shared memory.
+std::vector<Change> races() {
+  return {{"scales_not_read_by_all",
+           "racecheck",
+           "block",
+           {{kMachine, "    if constexpr (kBlockScaled) __syncwarp();  // all lanes have read their scales\n", ""}}},
+          {"scales_not_written_by_all",
+           "racecheck",
+           "block",
+           {{kMachine, "    __syncwarp();\n    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(full(stage));\n",
+             "    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(full(stage));\n"}}},
+          {"scales_written_too_early",
+           "racecheck",
+           "block",
+           {{kGemm,
+             "      machine.wait_empty(ring.stage, ring.phase ^ kFreshBarrier);\n"
+             "      machine.write_scales(ring.stage, k_tile);\n",
+             "      machine.write_scales(ring.stage, k_tile);\n"}}},
+          {"vectors_used_before_all_came",
+           "racecheck",
+           "dense",
+           {{kMachine, "    if constexpr (kStagesVectors) group_sync();  // all have come\n", ""}}},
+          {"vectors_staged_before_all_were_read",
+           "racecheck",
+           "dense",
+           {{kMachine, "    if constexpr (kStagesVectors) group_sync();  // all have read theirs\n", ""}}},
+          {"sums_added_before_all_are_there",
+           "racecheck",
+           "narrow",
+           {{"sluice/device/epilogue/warp_sums.cuh", "    write(sums, factors);\n    __syncthreads();\n",
+             "    write(sums, factors);\n"}}},
+          {"strips_added_before_all_are_there",
+           "racecheck",
+           "strip",
+           {{"sluice/kernels/strip.cuh", "    ptx::named_barrier_sync(kLeft, S::kMathThreads);\n", ""}}},
+          {"row_read_before_all_put",
+           "racecheck",
+           "norm",
+           {{"sluice/device/row_team.cuh", "      __syncthreads();\n    } else {\n", "    } else {\n"}}},
+          {"codes_read_before_all_came",
+           "racecheck",
+           "pack",
+           {{"sluice/kernels/pack.cuh", "    __syncthreads();\n    pack_codes(at);\n", "    pack_codes(at);\n"}}}};
+}
+
+std::vector<Change> writes_past_the_end() {
+  return {{"d_stored_far_away",
+           "memcheck",
+           "dense",
+           {{"sluice/device/epilogue/direct_store.cuh", "at.row * params.d_ld + at.column;",
+             std::string("at.row * params.d_ld + at.column") + kFar + ";"}}},
+          {"outputs_stored_far_away",
+           "memcheck",
+           "narrow",
+           {{"sluice/device/mixed/outputs.cuh", "  const i64 index = token * params.ld_d + row;\n",
+             std::string("  const i64 index = token * params.ld_d + row") + kFar + ";\n"}}},
+          {"normed_stored_far_away",
+           "memcheck",
+           "norm",
+           {{"sluice/kernels/norm.cuh", "index = row * p.output_ld + at;",
+             std::string("index = row * p.output_ld + at") + kFar + ";"}}}};
+}
+
+std::vector<Change> reads_of_what_nobody_wrote() {
+  const Edit unwritten{"sluice/device/epilogue/partial_slot.cuh",
+                       "        ptx::store_global(slot + (wave * kVectors + v) * kVectorFloats, {from[0], "
+                       "from[1], from[2], from[3]});\n",
+                       ""};
+  return {{"parts_not_written", "initcheck", "split", {unwritten}},
+          {"parts_not_written_for_the_sum", "initcheck", "sum_parts", {unwritten}},
+          {"scales_not_packed",
+           "initcheck",
+           "narrow",
+           {{"sluice/kernels/pack.cuh", "Memory::store(to, *reinterpret_cast<const uint4*>(shared));", ""}}}};
+}
+
+std::vector<Change> wrong_masks() {
+  constexpr const char* kHalf = "__syncwarp(0x0000ffffu);";
+  return {{"start_syncs_half_a_warp",
+           "synccheck",
+           "dense",
+           {{kMachine, "      ptx::fence_mbarrier_init();\n    }\n    __syncwarp();\n",
+             std::string("      ptx::fence_mbarrier_init();\n    }\n    ") + kHalf + "\n"}}},
+          {"ring_syncs_half_a_warp",
+           "synccheck",
+           "narrow",
+           {{"sluice/device/warp_ring.cuh", "[] { __syncwarp(); }", std::string("[] { ") + kHalf + " }"}}},
+          {"row_syncs_half_a_warp",
+           "synccheck",
+           "norm",
+           {{"sluice/device/row_team.cuh", "      __syncthreads();\n    } else {\n",
+             std::string("      ") + kHalf + "\n      __syncthreads();\n    } else {\n"}}}};
+}
+
 const std::vector<Change>& changes() {
-  static const std::vector<Change> kAll = {
-      {"nothing", {}},
-      // Sound variants of the block-scaled kernels (docs/findings/races.md).
-      {"every_reader_arrives", every_reader_arrives()},
-      {"every_writer_arrives", every_writer_arrives()},
-      {"both_arrive", both_arrive()},
-      {"named_barriers_too", named_barriers_too()},
-      // Bugs, for racecheck.
-      {"scales_not_read_by_all",
-       {{kMachine, "    if constexpr (kBlockScaled) __syncwarp();  // all lanes have read their scales\n", ""}}},
-      {"scales_written_too_early",
-       {{kGemm,
-         "      machine.wait_empty(ring.stage, ring.phase ^ kFreshBarrier);\n      machine.write_scales(ring.stage, "
-         "k_tile);\n",
-         "      machine.write_scales(ring.stage, k_tile);\n"}}},
-      {"scales_not_written_by_all",
-       {{kMachine, "    __syncwarp();\n    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(full(stage));\n",
-         "    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(full(stage));\n"}}},
-      {"vectors_used_before_all_came",
-       {{kMachine, "    if constexpr (kStagesVectors) group_sync();  // all have come\n", ""}}},
-      {"vectors_staged_before_all_were_read",
-       {{kMachine, "    if constexpr (kStagesVectors) group_sync();  // all have read theirs\n", ""}}},
-      {"chunk_stored_before_all_wrote",
-       {{kMachine, "    ptx::fence_proxy_async();\n    group_sync();\n", "    ptx::fence_proxy_async();\n"}}},
-      {"chunk_written_before_it_was_stored",
-       {{kMachine,
-         "    if (group_thread() == 0) ptx::bulk_wait_group_read<kStoreBuffers - 1>();\n    group_sync();\n", ""}}},
-  };
+  static const std::vector<Change> kAll = [] {
+    std::vector<Change> all;
+    for (const auto& some :
+         {sound_variants(), races(), writes_past_the_end(), reads_of_what_nobody_wrote(), wrong_masks()})
+      all.insert(all.end(), some.begin(), some.end());
+    return all;
+  }();
   return kAll;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The changes of our kernels that tools/gpu_sanitize.py asks for by name: bugs that a tool must find, and
-// sound variants that show where a complaint comes from. tests/compile compiles each.
+// The changes of our kernels that tools/gpu_sanitize.py asks for by name (SLUICE_CHANGE): bugs that a tool
+// must find, and sound variants that show where a complaint comes from. changes_test.cc compiles each.
 #pragma once
 
 #include <span>
