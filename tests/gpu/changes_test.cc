@@ -59,6 +59,19 @@ TEST_P(changes, are_made_once_and_compile) {
   EXPECT_GE(made, static_cast<int>(change.edits.size())) << "its family does not hold what it changes";
 }
 
+/// So what a sanitizer is shown is what runs without it.
+TEST(changes_of_nothing, are_the_very_kernel) {
+  const auto compiler = Compiler::load("");
+  ASSERT_TRUE(compiler) << compiler.error().message;
+  for (const char* family : {"block", "narrow", "strip", "norm"})
+    for (const std::string& unit : units_of_family(family)) {
+      const auto usual = (*compiler)->compile(unit);
+      const auto flat = (*compiler)->compile(*changed_unit(unit, {}));
+      ASSERT_TRUE(usual.ok() && flat.ok());
+      EXPECT_TRUE(usual->image == flat->image) << unit;
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(kernel, changes, ::testing::ValuesIn(kernel_changes().begin(), kernel_changes().end()),
                          [](const auto& info) { return info.param.name; });
 

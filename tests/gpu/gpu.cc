@@ -8,20 +8,25 @@
 #include "kernel_changes.h"
 
 namespace sluice::testing {
-namespace {
 
-/// Every kernel of this process is changed as SLUICE_CHANGE says, if it is set, and names its lines.
-Result<Device> opened() {
-  Result<Device> device = Device::open(0, options_from_environment());
+Result<KernelCache> kernel_cache(const Options& options) {
   const char* const name = std::getenv("SLUICE_CHANGE");
-  if (!device || name == nullptr) return device;
+  if (name == nullptr) return KernelCache(options);
   const Change* const change = find_change(name);
   if (change == nullptr)
     return Error{ErrorCode::invalid_argument, std::string("SLUICE_CHANGE: no change is called ") + name};
-  device->impl().cache = changed_cache(device->options(), *change, {"--generate-line-info"});
-  return device;
+  return changed_cache(options, *change, {"--generate-line-info"});
 }
 
+namespace {
+Result<Device> opened() {
+  Result<Device> device = Device::open(0, options_from_environment());
+  if (!device) return device;
+  Result<KernelCache> cache = kernel_cache(device->options());
+  if (!cache) return cache.error();
+  device->impl().cache = *std::move(cache);
+  return device;
+}
 }  // namespace
 
 const Result<Device>& gpu() {

@@ -78,8 +78,9 @@ TEST(sanitize_kernels, compile) {
       units.push_back(pack_unit_text({PackStep::pack, problem.weights, CodeStorage::byte}));
       units.push_back(pack_unit_text({PackStep::unpack, problem.weights, CodeStorage::byte}));
     }
-  const KernelCache cache(options_from_environment());
-  const auto built = cache.get_all(units, 0, [](int done, int total) {
+  const Result<KernelCache> cache = kernel_cache(options_from_environment());
+  ASSERT_TRUE(ok(cache));
+  const auto built = cache->get_all(units, 0, [](int done, int total) {
     if (done % 50 == 0 || done == total) std::printf("%d of %d\n", done, total);
   });
   for (const auto& one : built) ASSERT_TRUE(one.ok()) << one.error().message;
