@@ -22,7 +22,7 @@ logs=$build/gpu_logs
 
 # What each section runs of sluice_gpu_tests.
 declare -A filters=(
-  [smoke]='sanitize.*'
+  [smoke]='sanitize_kernels.*:*sanitize_dense.*:*sanitize_packed.*'
   [fuzz]='fuzz.*'
   [real]='real_data.*:special_values.*'
   [rest]='misuse.*:graphs.*:threads.*:repeatability.*:*quantize.*:silu_times_up.*:norms.*:pack.*:gated.*:chains.*:*overlap*.*:mixed_contract.*'
@@ -30,9 +30,9 @@ declare -A filters=(
   [mixed]='mixed_products.*'
   [cost]='host_cost.*'
 )
-# pool.* needs no GPU (tools/gpu_pool.sh, ctest); planted.* are the sanitizers' (tools/gpu_sanitize.sh);
+# pool.* and *changes* need no GPU (tools/gpu_pool.sh, ctest);
 # companion_times.* are timings for findings, by hand.
-readonly elsewhere='pool.*:planted.*:companion_times.*'
+readonly elsewhere='pool.*:*changes*:companion_times.*'
 if [[ ${1:-} == --check ]]; then
   all=$elsewhere
   for filter in "${filters[@]}"; do all+=:$filter; done
@@ -40,7 +40,7 @@ if [[ ${1:-} == --check ]]; then
   [[ -z $left ]] || { echo "in no section of tools/gpu_batch.sh: $left"; exit 1; }
   for filter in "${filters[@]}" $elsewhere; do
     for one in ${filter//:/ }; do
-      "$tests" --gtest_list_tests --gtest_filter="$one" | grep -q '^  ' || { echo "$one matches no test"; exit 1; }
+      "$tests" --gtest_list_tests --gtest_filter="$one" | grep '^  ' > /dev/null || { echo "$one matches no test"; exit 1; }
     done
   done
   exit 0
@@ -102,7 +102,7 @@ find_culprit() {
 for name in "${sections[@]}"; do
   case $name in
     doctor) section doctor 60 "$build/sluice" doctor ;;
-    smoke) section smoke 120 "$tests" --gtest_filter="${filters[smoke]}" ;;
+    smoke) section smoke 240 "$tests" --gtest_filter="${filters[smoke]}" ;;
     fuzz)
       section fuzz 240 "$tests" --gtest_filter="${filters[fuzz]}"
       code=$?
@@ -113,7 +113,7 @@ for name in "${sections[@]}"; do
     split) section split 240 "$tests" --gtest_filter="${filters[split]}" ;;
     mixed) section mixed 180 "$tests" --gtest_filter="${filters[mixed]}" ;;
     cost) section cost 60 "$tests" --gtest_filter="${filters[cost]}" ;;
-    sanitize) section sanitize 540 tools/gpu_sanitize.sh "$build" "$logs" ;;
+    sanitize) section sanitize 560 tools/gpu_sanitize.py "$build" "$logs" --jobs 14 --seconds 540 ;;
     bench)
       # shellcheck disable=SC2086
       section bench 420 "$build/sluice" bench ${SLUICE_BENCH_ARGS:---json "$out/bench.json"}

@@ -46,6 +46,7 @@ NORM = ("norms.of_random_shapes", {"SLUICE_NORM_CASES": "4"})
 PACK = ("pack.random_sizes_are_the_references", {"SLUICE_PACK_CASES": "1", "SLUICE_PACK_SEED": "1"})
 PLANTED = (
     ("racecheck", "scales_written_too_early", "dense/*scale_a_block*", {}),
+    ("racecheck", "scales_read_before_they_came", "dense/*scale_a_block*", {}),
     ("racecheck", "vectors_used_before_all_came", "dense/*/013_*", {}),
     ("racecheck", "sums_added_before_all_are_there", "narrow/*/000_*", {}),
     ("racecheck", "strips_added_before_all_are_there", "strip/*/000_*", {}),

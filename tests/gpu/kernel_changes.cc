@@ -120,6 +120,12 @@ std::vector<Change> races() {
            {{"sluice/kernels/pack.cuh", "    __syncthreads();\n    pack_codes(at);\n", "    pack_codes(at);\n"}}}};
   for (Change& change : all)
     for (const Edit& edit : every_lane_arrives()) change.edits.push_back(edit);
+  // Nobody says that scales have come, and nobody waits for it.
+  Change unannounced{"scales_read_before_they_came", "racecheck", "block", every_reader_arrives()};
+  unannounced.edits.push_back({kLayout, "return is_block_scaled(c.epilogue) ? 1 + kScaleWarps : 1;", "return 1;"});
+  unannounced.edits.push_back(
+      {kMachine, "    __syncwarp();\n    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(full(stage));\n", ""});
+  all.push_back(std::move(unannounced));
   return all;
 }
 
