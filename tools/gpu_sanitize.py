@@ -14,8 +14,8 @@ run again (--again runs it). --seconds: nothing is running after them.
 
 OUT/sanitize.jsonl, a line for each tool and class:
   {"kind": "class", "build": 12 digits of the test binary's SHA-256, "commit", "gpu", "version": of the tool, "tool", "family",
-   "class", "findings": number or null if the tool gave none, "waived": number, "passed": was the result right, "clean": true
-   if there is nothing to explain, "seconds", "why": the first thing that is wrong}
+   "class", "shown": the change that the kernel was run with ("nothing": as it is), "findings": number or null if the tool gave
+   none, "passed": was the result right, "clean": true if there is nothing to explain, "seconds", "why": the first thing wrong}
 and for each planted bug the same with "kind": "planted" and "clean": true if it was found. OUT/sanitize_logs has the logs of
 what was not clean. Exit status: 0 everything ran and is clean, 1 something is not, 3 time was over and all so far is clean,
 77 no sanitizer or no GPU.
@@ -101,7 +101,7 @@ def matching(names, pattern):
 
 def planted_rows(names, tools):
     return [Row("planted", tool, pattern.split("/")[0].split(".")[0], change, matching(names, pattern),
-                {**settings, "SLUICE_CHANGE": change})
+                settings)
             for tool, change, pattern, settings in PLANTED if tool in tools]
 
 
@@ -115,6 +115,13 @@ def class_rows(names, tools):
     classes += [("pack", f"pack/{i:02}", PACK[0], {"SLUICE_PACK_CASES": "4", "SLUICE_PACK_SEED": str(1 + 4 * i)}) for i in range(24)]
     classes.sort(key=lambda c: FAMILIES.index(c[0]))
     return [Row("class", tool, family, name, test, settings) for tool in tools for family, name, test, settings in classes]
+
+
+def shown(row):
+    """The change that the row's kernels are run with; "nothing": the very code (changes_test.cc), with line numbers."""
+    if row.kind == "planted":
+        return row.name
+    return SHOWN.get(row.family, "nothing") if row.tool == "racecheck" else "nothing"
 
 
 def batches(rows):
@@ -138,7 +145,6 @@ class Runner:
         self.logs = self.out / "sanitize_logs"
         self.logs.mkdir(parents=True, exist_ok=True)
         self.file = self.out / "sanitize.jsonl"
-        self.waivers = sanitize_log.load_waivers()
         self.same = {"build": hashlib.sha256(self.tests.read_bytes()).hexdigest()[:12], "commit": commit(), "gpu": gpu(),
                      "version": version(sanitizer)}
         self.lock = threading.Lock()
@@ -152,19 +158,18 @@ class Runner:
 
     def note(self, row, found, seconds, text):
         clean = found["passed"] and found["findings"] == 0 if row.kind == "class" else bool(found["findings"])
-        line = {"kind": row.kind, **self.same, "tool": row.tool, "family": row.family, "class": row.name, **found, "clean": clean,
-                "seconds": round(seconds, 1)}
+        line = {"kind": row.kind, **self.same, "tool": row.tool, "family": row.family, "class": row.name,
+                "shown": shown(row), **found, "clean": clean, "seconds": round(seconds, 1)}
         with self.lock:
             self.done += 1
             self.bad += not clean
             with self.file.open("a") as file:
                 file.write(json.dumps(line) + "\n")
-            if not clean or found["waived"] or row.kind == "planted":
+            if not clean or row.kind == "planted":
                 (self.logs / f"{row.tool}_{re.sub(r'[^0-9A-Za-z_]+', '_', row.name)}.log").write_text(text[:200000])
             word = ("found" if clean else "NOT FOUND") if row.kind == "planted" else (
                 "clean" if clean else f"{found['findings']} FINDINGS, {found['why']}")
-            waived = f", {found['waived']} waived" if found["waived"] else ""
-            print(f"[{self.done:4}/{self.total}] {row.tool:9} {row.name[:80]}: {word}{waived} ({seconds:.1f} s)", flush=True)
+            print(f"[{self.done:4}/{self.total}] {row.tool:9} {row.name[:80]}: {word} ({seconds:.1f} s)", flush=True)
 
     def process(self, rows):
         """(log, seconds) of one process; None if time was over before it ended."""
@@ -174,12 +179,10 @@ class Runner:
         limit = min(LIMIT[first.tool], left)
         command = [self.sanitizer, "--tool", first.tool, "--print-limit", "200", str(self.tests),
                    "--gtest_filter=" + ":".join(row.test for row in rows)]
-        # "nothing": the very code (changes_test.cc), with line numbers.
-        change = SHOWN.get(first.family, "nothing") if first.tool == "racecheck" else "nothing"
         start = time.monotonic()
         with tempfile.TemporaryFile("w+", errors="replace") as log:
             child = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
-                                     env={**os.environ, "SLUICE_CHANGE": change, **first.settings})
+                                     env={**os.environ, **first.settings, "SLUICE_CHANGE": shown(first)})
             try:
                 child.wait(limit)
             except subprocess.TimeoutExpired:
@@ -197,7 +200,7 @@ class Runner:
                 self.skipped += len(rows)
             return
         text, seconds = result
-        found = sanitize_log.read(text, rows[0].tool, rows[0].family, self.waivers)
+        found = sanitize_log.read(text)
         if len(rows) == 1:
             return self.note(rows[0], found, seconds, text)
         if found["findings"] == 0 and found["passed"] and f"[  PASSED  ] {len(rows)} tests" in text:

@@ -99,17 +99,19 @@ KernelCache changed_cache(const Options& options, const Change& change,
     return lazy->compiler;
   };
   // What the cache takes for the compiler's version is part of the name of its entries.
-  return KernelCache(options, {.version = [load, name = change.name] {
-                                 const auto compiler = load();
-                                 return compiler ? (*compiler)->version() + "-" + name : std::string();
-                               },
-                               .compile = [load, change, compiler_options](const std::string& unit) -> Result<Cubin> {
-                                 const auto compiler = load();
-                                 if (!compiler) return compiler.error();
-                                 const Result<std::string> text = changed_unit(unit, change.edits);
-                                 if (!text) return text.error();
-                                 return (*compiler)->compile(*text, compiler_options);
-                               }});
+  return KernelCache(options,
+                     {.version =
+                          [load, name = change.name] {
+                            const auto compiler = load();
+                            return compiler ? (*compiler)->version() + "-" + name : std::string();
+                          },
+                      .compile = [load, change, compiler_options](const std::string& unit) -> Result<Cubin> {
+                        const auto compiler = load();
+                        if (!compiler) return compiler.error();
+                        const Result<std::string> text = changed_unit(unit, change.edits);
+                        if (!text) return text.error();
+                        return (*compiler)->compile(*text, compiler_options);
+                      }});
 }
 
 }  // namespace sluice::testing

@@ -80,7 +80,8 @@ TEST(changes_of_nothing, are_the_very_kernel) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(kernel, changes, ::testing::ValuesIn(kernel_changes().begin(), kernel_changes().end()),
+INSTANTIATE_TEST_SUITE_P(kernel, changes,
+                         ::testing::ValuesIn(kernel_changes().begin(), kernel_changes().end()),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

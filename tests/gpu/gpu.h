@@ -11,8 +11,8 @@
 
 namespace sluice::testing {
 
-/// The cache of every kernel of this process. SLUICE_CHANGE (kernel_changes.cc) names what is changed in them.
-/// Error invalid_argument: there is no such change.
+/// The cache of every kernel of this process. SLUICE_CHANGE (kernel_changes.cc) names what is changed in
+/// them. Error invalid_argument: there is no such change.
 Result<KernelCache> kernel_cache(const Options& options);
 /// The first GPU, with that cache, or why there is none.
 const Result<Device>& gpu();

@@ -31,11 +31,10 @@ std::vector<Edit> every_reader_arrives() {
 
 /// Every lane that has written some says so itself.
 std::vector<Edit> every_writer_arrives() {
-  return {
-      {kLayout, "return is_block_scaled(c.epilogue) ? 1 + kScaleWarps : 1;",
-       "return is_block_scaled(c.epilogue) ? 1 + 32 * kScaleWarps : 1;"},
-      {kMachine, "    __syncwarp();\n    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(full(stage));\n",
-       "    ptx::mbarrier_arrive(full(stage));\n"}};
+  return {{kLayout, "return is_block_scaled(c.epilogue) ? 1 + kScaleWarps : 1;",
+           "return is_block_scaled(c.epilogue) ? 1 + 32 * kScaleWarps : 1;"},
+          {kMachine, "    __syncwarp();\n    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(full(stage));\n",
+           "    ptx::mbarrier_arrive(full(stage));\n"}};
 }
 
 /// Whoever has read or written for a barrier of shared memory says so himself, in every kernel where one lane
@@ -51,8 +50,10 @@ std::vector<Edit> every_lane_arrives() {
     const std::string arrive = std::string("ptx::mbarrier_arrive(") + barrier + ");\n";
     edits.push_back({mixed + file, "    __syncwarp();\n    if (at_.lane() == 0) " + arrive, "    " + arrive});
   }
-  edits.push_back({mixed + "strip_loads.cuh", "at.empty(i), 4 * S::kStrips)", "at.empty(i), 128 * S::kStrips)"});
-  edits.push_back({mixed + "wide_loads.cuh", "at.w_empty(i), 4 * kWideGroups)", "at.w_empty(i), 128 * kWideGroups)"});
+  edits.push_back(
+      {mixed + "strip_loads.cuh", "at.empty(i), 4 * S::kStrips)", "at.empty(i), 128 * S::kStrips)"});
+  edits.push_back(
+      {mixed + "wide_loads.cuh", "at.w_empty(i), 4 * kWideGroups)", "at.w_empty(i), 128 * kWideGroups)"});
   return edits;
 }
 
@@ -86,45 +87,48 @@ std::vector<Change> sound_variants() {
 /// what is found is the bug.
 std::vector<Change> races() {
   std::vector<Change> all = {
-          {"scales_written_too_early",
-           "racecheck",
-           "block",
-           {{kGemm,
-             "      machine.wait_empty(ring.stage, ring.phase ^ kFreshBarrier);\n"
-             "      machine.write_scales(ring.stage, k_tile);\n",
-             "      machine.write_scales(ring.stage, k_tile);\n"}}},
-          {"vectors_used_before_all_came",
-           "racecheck",
-           "dense",
-           {{kMachine, "    if constexpr (kStagesVectors) group_sync();  // all have come\n", ""}}},
-          {"vectors_staged_before_all_were_read",
-           "racecheck",
-           "dense",
-           {{kMachine, "    if constexpr (kStagesVectors) group_sync();  // all have read theirs\n", ""}}},
-          {"sums_added_before_all_are_there",
-           "racecheck",
-           "narrow",
-           {{"sluice/device/epilogue/warp_sums.cuh", "    write(sums, factors);\n    __syncthreads();\n",
-             "    write(sums, factors);\n"}}},
-          {"strips_added_before_all_are_there",
-           "racecheck",
-           "strip",
-           {{"sluice/kernels/strip.cuh", "    ptx::named_barrier_sync(kLeft, S::kMathThreads);\n", ""}}},
-          {"row_read_before_all_put",
-           "racecheck",
-           "norm",
-           {{"sluice/device/row_team.cuh", "      __syncthreads();\n    } else {\n", "    } else {\n"}}},
-          {"codes_read_before_all_came",
-           "racecheck",
-           "pack",
-           {{"sluice/kernels/pack.cuh", "    __syncthreads();\n    pack_codes(at);\n", "    pack_codes(at);\n"}}}};
+      {"scales_written_too_early",
+       "racecheck",
+       "block",
+       {{kGemm,
+         "      machine.wait_empty(ring.stage, ring.phase ^ kFreshBarrier);\n"
+         "      machine.write_scales(ring.stage, k_tile);\n",
+         "      machine.write_scales(ring.stage, k_tile);\n"}}},
+      {"vectors_used_before_all_came",
+       "racecheck",
+       "dense",
+       {{kMachine, "    if constexpr (kStagesVectors) group_sync();  // all have come\n", ""}}},
+      {"vectors_staged_before_all_were_read",
+       "racecheck",
+       "dense",
+       {{kMachine, "    if constexpr (kStagesVectors) group_sync();  // all have read theirs\n", ""}}},
+      {"sums_added_before_all_are_there",
+       "racecheck",
+       "narrow",
+       {{"sluice/device/epilogue/warp_sums.cuh", "    write(sums, factors);\n    __syncthreads();\n",
+         "    write(sums, factors);\n"}}},
+      {"strips_added_before_all_are_there",
+       "racecheck",
+       "strip",
+       {{"sluice/kernels/strip.cuh", "    ptx::named_barrier_sync(kLeft, S::kMathThreads);\n", ""}}},
+      {"row_read_before_all_put",
+       "racecheck",
+       "norm",
+       {{"sluice/device/row_team.cuh", "      __syncthreads();\n    } else {\n", "    } else {\n"}}},
+      {"codes_read_before_all_came",
+       "racecheck",
+       "pack",
+       {{"sluice/kernels/pack.cuh", "    __syncthreads();\n    pack_codes(at);\n",
+         "    pack_codes(at);\n"}}}};
   for (Change& change : all)
     for (const Edit& edit : every_lane_arrives()) change.edits.push_back(edit);
   // Nobody says that scales have come, and nobody waits for it.
   Change unannounced{"scales_read_before_they_came", "racecheck", "block", every_reader_arrives()};
-  unannounced.edits.push_back({kLayout, "return is_block_scaled(c.epilogue) ? 1 + kScaleWarps : 1;", "return 1;"});
   unannounced.edits.push_back(
-      {kMachine, "    __syncwarp();\n    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(full(stage));\n", ""});
+      {kLayout, "return is_block_scaled(c.epilogue) ? 1 + kScaleWarps : 1;", "return 1;"});
+  unannounced.edits.push_back(
+      {kMachine, "    __syncwarp();\n    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(full(stage));\n",
+       ""});
   all.push_back(std::move(unannounced));
   return all;
 }

@@ -116,7 +116,9 @@ std::vector<KernelConfig> sanitize_plain_pool() {
           for (const int kind : {0, 1, 2}) {
             Problem p{.a = {.type = type}, .b = {.type = type}};
             if (kind == 0)
-              p.epilogue = {.scale_a = ScaleMode::vector, .scale_b = ScaleMode::vector, .bias = Bias::column,
+              p.epilogue = {.scale_a = ScaleMode::vector,
+                            .scale_b = ScaleMode::vector,
+                            .bias = Bias::column,
                             .residual = true};
             if (kind == 1) p.epilogue = {.activation = Activation::relu, .gated = true};
             if ((turn++ + kind) % 3 != 0) continue;  // a third of them, in which each pair comes
@@ -157,8 +159,7 @@ std::vector<std::string> choices_of(const MixedConfig& config) {
       [&](const auto& c) {
         all.push_back(std::string("x ") + name_of(c.x));
         all.push_back(std::string("d ") + name_of(c.d));
-        all.push_back(std::string("weights ") + name_of(c.weights.type) + " zero " +
-                      name_of(c.weights.zero));
+        all.push_back(std::string("weights ") + name_of(c.weights.type) + " zero " + name_of(c.weights.zero));
         all.push_back(std::string("scale ") + name_of(c.weights.scale));
         say("group ", c.weights.group);
         say("bias ", c.bias == Bias::column);
@@ -207,7 +208,8 @@ MixedProblem sanitize_problem(const MixedConfig& config) {
   i64 n = e.rows + 72, k = 1152;
   if (const auto* c = std::get_if<NarrowConfig>(&config))
     k = kPackedTileK * i64{c->parts} * c->warps * (c->stages + 1) + 40;
-  if (const auto* c = std::get_if<StripConfig>(&config)) k = kPackedTileK * i64{c->parts} * (c->stages + 2) + 40;
+  if (const auto* c = std::get_if<StripConfig>(&config))
+    k = kPackedTileK * i64{c->parts} * (c->stages + 2) + 40;
   if (std::get_if<WideConfig>(&config) != nullptr) n = 72 * i64{e.rows};
   return problem_of(config, e.tokens + 1, std::max<i64>(n, e.least_n), std::min(k, kMostK));
 }

@@ -40,8 +40,7 @@ TEST_P(sanitize_dense, is_right) {
   const bool plain = is_plain(config.schedule);
   for (const Size& size : plain ? std::span<const Size>(kPlainSizes) : std::span<const Size>(kSizes)) {
     const Problem problem = problem_for(config, size.m, size.n, size.k);
-    const auto kernel =
-        gemm::prepare(device(), plan_for(problem, config, device().info(), size.clusters));
+    const auto kernel = gemm::prepare(device(), plan_for(problem, config, device().info(), size.clusters));
     ASSERT_TRUE(ok(kernel));
     ASSERT_TRUE(ok(runner->run(*kernel, exact_data(problem, 1), Judge::exact, to_string(config))));
   }
