@@ -112,7 +112,10 @@ def scan(entry, tool):
     if not any(word in text for word in check_wgmma_registers.PRODUCTS):
         return None
     compiler = re.search(rb"V(\d+\.\d+\.\d+)", data)
-    return (compiler[1].decode() if compiler else "?", *check_wgmma_registers.failures([(entry.name, text)]))
+    products, wrong = check_wgmma_registers.failures([(entry.name, text)])
+    # The cache keeps what ptxas said. Where a wait in the source is too short it serialises the products, and says so.
+    wrong += [f"{entry.name}: {note.decode(errors='replace')}" for note in re.findall(rb"\(C75\d\d\)[^\n\0]{0,120}", data)]
+    return compiler[1].decode() if compiler else "?", products, wrong
 
 
 def main():
