@@ -6,8 +6,10 @@
 #include <cstdio>
 #include <set>
 
+#include <sluice/host/gemm_checks.h>
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/jit/source.h>
+#include <sluice/host/planner/mixed_checks.h>
 #include <sluice/host/verify_units.h>
 #include <sluice/spec/validate.h>
 
@@ -56,6 +58,21 @@ TEST(pool, covers_every_choice_of_packed_kernels_in_what_sanitizers_run) {
   // 2 x, 3 d, 5 weights and zeros, 3 scales, 4 groups, 2 of bias, 4 tokens, 2 + 2 clusters, 6 + 4 stages, 2
   // tails
   EXPECT_EQ(seen(sanitize_wide_pool()).size(), 2u + 3 + 5 + 3 + 4 + 2 + 4 + 4 + 6 + 4 + 2);
+}
+
+TEST(pool, covers_with_problems_that_each_sanitized_kernel_takes) {
+  for (const auto& pool : {sanitize_dense_pool(), sanitize_plain_pool()})
+    for (const KernelConfig& config : pool)
+      for (const Plan& plan : sanitize_plans(config, DeviceInfo{})) {
+        const Result<void> checked = gemm::check_plan(plan, DeviceInfo{});
+        EXPECT_TRUE(checked) << sluice::to_string(config) << checked.error().message;
+      }
+  for (const auto& pool : {sanitize_narrow_pool(), sanitize_strip_pool(), sanitize_wide_pool()})
+    for (const MixedConfig& config : pool) {
+      const auto checked =
+          mixed::check_plan({.problem = sanitize_problem(config), .config = config}, DeviceInfo{});
+      EXPECT_TRUE(checked) << mixed::short_name(config) << checked.error().message;
+    }
 }
 
 TEST(pool, compiles_into_the_cache) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 
 #include <sluice/kernels/registry.h>
 #include <sluice/plan.h>
@@ -10,12 +11,23 @@
 
 #include "config_pool.h"
 #include "mixed_pool.h"
+#include "random_case.h"
 
 namespace sluice::testing {
 namespace {
 
 constexpr int kSeenTwice = 2, kMostDraws = 4000;
 constexpr i64 kMostK = 12288;  // a k with which the deepest rings wrap
+
+struct Size {
+  i64 m, n, k;
+  int clusters;
+};
+/// Two CTAs' worth of tiles for each cluster at least: the ring wraps, ping-pong takes turns, buffers are
+/// used again.
+constexpr Size kSizes[] = {{300, 200, 520, 1}, {65, 72, 64, 0}, {129, 129, 1100, 2}};
+/// Of plain schedules: several tiles each way, and rings that wrap.
+constexpr Size kPlainSizes[] = {{33, 136, 4200, 0}, {5, 48, 64, 0}};
 
 void add(std::vector<KernelConfig>& pool, const KernelConfig& c) {
   if (validate(c) == nullptr && std::find(pool.begin(), pool.end(), c) == pool.end()) pool.push_back(c);
@@ -203,6 +215,14 @@ std::string class_name(size_t index, const MixedConfig& config) {
   return numbered(index, mixed::short_name(config));
 }
 
+std::vector<Plan> sanitize_plans(const KernelConfig& config, const DeviceInfo& device) {
+  std::vector<Plan> plans;
+  for (const Size& size :
+       is_plain(config.schedule) ? std::span<const Size>(kPlainSizes) : std::span<const Size>(kSizes))
+    plans.push_back(plan_for(problem_for(config, size.m, size.n, size.k), config, device, size.clusters));
+  return plans;
+}
+
 MixedProblem sanitize_problem(const MixedConfig& config) {
   const MixedExtents e = extents_of(config);
   i64 n = e.rows + 72, k = 1152;
@@ -210,7 +230,7 @@ MixedProblem sanitize_problem(const MixedConfig& config) {
     k = kPackedTileK * i64{c->parts} * c->warps * (c->stages + 1) + 40;
   if (const auto* c = std::get_if<StripConfig>(&config))
     k = kPackedTileK * i64{c->parts} * (c->stages + 2) + 40;
-  if (std::get_if<WideConfig>(&config) != nullptr) n = 72 * i64{e.rows};
+  if (std::get_if<WideConfig>(&config) != nullptr) n = 72 * kWideRows, k = 680;
   return problem_of(config, e.tokens + 1, std::max<i64>(n, e.least_n), std::min(k, kMostK));
 }
 

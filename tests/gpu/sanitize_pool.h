@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <sluice/mixed.h>
+#include <sluice/plan.h>
 #include <sluice/spec/config.h>
 
 namespace sluice::testing {
@@ -28,8 +29,9 @@ std::vector<std::string> choices_of(const MixedConfig& config);
 std::string class_name(size_t index, const KernelConfig& config);
 std::string class_name(size_t index, const MixedConfig& config);
 
-/// Sizes for which rings wrap, clusters take turns and edges are ragged; `large` of the wide kernel: more
-/// tiles than an H200 has SMs.
+/// Of sizes for which rings wrap, clusters take turns and edges are ragged.
+std::vector<Plan> sanitize_plans(const KernelConfig& config, const DeviceInfo& device);
+/// The same; of the wide kernel more tiles than an H200 has SMs.
 MixedProblem sanitize_problem(const MixedConfig& config);
 
 }  // namespace sluice::testing

@@ -20,29 +20,16 @@
 namespace sluice::testing {
 namespace {
 
-struct Size {
-  i64 m, n, k;
-  int clusters;
-};
-
-/// Two CTAs' worth of tiles for each cluster at least: the ring wraps, ping-pong takes turns, buffers are
-/// used again.
-constexpr Size kSizes[] = {{300, 200, 520, 1}, {65, 72, 64, 0}, {129, 129, 1100, 2}};
-/// Of plain schedules: several tiles each way, and rings that wrap.
-constexpr Size kPlainSizes[] = {{33, 136, 4200, 0}, {5, 48, 64, 0}};
-
 class sanitize_dense : public GpuTest, public ::testing::WithParamInterface<KernelConfig> {};
 
 TEST_P(sanitize_dense, is_right) {
   const KernelConfig& config = GetParam();
   auto runner = BatchRunner::create(device(), 1, i64{32} << 20);
   ASSERT_TRUE(ok(runner));
-  const bool plain = is_plain(config.schedule);
-  for (const Size& size : plain ? std::span<const Size>(kPlainSizes) : std::span<const Size>(kSizes)) {
-    const Problem problem = problem_for(config, size.m, size.n, size.k);
-    const auto kernel = gemm::prepare(device(), plan_for(problem, config, device().info(), size.clusters));
+  for (const Plan& plan : sanitize_plans(config, device().info())) {
+    const auto kernel = gemm::prepare(device(), plan);
     ASSERT_TRUE(ok(kernel));
-    ASSERT_TRUE(ok(runner->run(*kernel, exact_data(problem, 1), Judge::exact, to_string(config))));
+    ASSERT_TRUE(ok(runner->run(*kernel, exact_data(plan.problem, 1), Judge::exact, to_string(config))));
   }
   ASSERT_TRUE(ok(runner->flush()));
   for (const Failure& failure : runner->failures()) ADD_FAILURE() << describe(failure);
