@@ -23,11 +23,11 @@ struct Size {
   i64 m, n, k;
   int clusters;
 };
-/// Two CTAs' worth of tiles for each cluster at least: the ring wraps, ping-pong takes turns, buffers are
-/// used again.
-constexpr Size kSizes[] = {{300, 200, 520, 1}, {65, 72, 64, 0}, {129, 129, 1100, 2}};
+/// Several tiles for a cluster: the ring wraps, ping-pong takes turns, buffers are used again. No larger: the
+/// kernels that judge are slowed down too.
+constexpr Size kSizes[] = {{130, 72, 520, 1}, {65, 136, 264, 2}};
 /// Of plain schedules: several tiles each way, and rings that wrap.
-constexpr Size kPlainSizes[] = {{33, 136, 4200, 0}, {5, 48, 64, 0}};
+constexpr Size kPlainSizes[] = {{33, 72, 4200, 0}, {5, 48, 64, 0}};
 
 void add(std::vector<KernelConfig>& pool, const KernelConfig& c) {
   if (validate(c) == nullptr && std::find(pool.begin(), pool.end(), c) == pool.end()) pool.push_back(c);
