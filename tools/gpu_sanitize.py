@@ -339,7 +339,7 @@ def self_test():
         assert sum(1 for call in calls if call.startswith("memcheck")) < classes, "they share processes"
         assert run("clean") == (0, []), "what is known is not run again"
         races = sum(1 for tool, *_ in PLANTED if tool == "racecheck")
-        groups = 1 + 4 * 2 + 1 + 8 + 16 + 8  # block, four families of five, four of dense, companions
+        groups = 1 + 2 + 3 + 3 + 8 + 16 + 8  # block; narrow; strip and wide, which are shown alike; plain and dense; companions
         calls = run("clean", "--again", "--tools", "racecheck")[1]
         assert len(calls) == races + groups, (len(calls), races + groups)
         # One class of twenty that is not clean is told apart from the others.
