@@ -4,10 +4,34 @@
 #include <cstdlib>
 #include <string>
 
+#include <sluice/host/device_impl.h>
+
+#include "kernel_changes.h"
+
 namespace sluice::testing {
 
+Result<KernelCache> kernel_cache(const Options& options) {
+  const char* const name = std::getenv("SLUICE_CHANGE");
+  if (name == nullptr) return KernelCache(options);
+  const Change* const change = find_change(name);
+  if (change == nullptr)
+    return Error{ErrorCode::invalid_argument, std::string("SLUICE_CHANGE: no change is called ") + name};
+  return changed_cache(options, *change, {"--generate-line-info"});
+}
+
+namespace {
+Result<Device> opened() {
+  Result<Device> device = Device::open(0, options_from_environment());
+  if (!device) return device;
+  Result<KernelCache> cache = kernel_cache(device->options());
+  if (!cache) return cache.error();
+  device->impl().cache = *std::move(cache);
+  return device;
+}
+}  // namespace
+
 const Result<Device>& gpu() {
-  static const Result<Device> device = Device::open(0, options_from_environment());
+  static const Result<Device> device = opened();
   return device;
 }
 

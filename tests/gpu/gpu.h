@@ -7,10 +7,14 @@
 #include <string>
 
 #include <sluice/gemm.h>
+#include <sluice/host/jit/cache.h>
 
 namespace sluice::testing {
 
-/// The first GPU, or why there is none.
+/// The cache of every kernel of this process. SLUICE_CHANGE (kernel_changes.cc) names what is changed in
+/// them. Error invalid_argument: there is no such change.
+Result<KernelCache> kernel_cache(const Options& options);
+/// The first GPU, with that cache, or why there is none.
 const Result<Device>& gpu();
 
 class GpuTest : public ::testing::Test {

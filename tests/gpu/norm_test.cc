@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <set>
 #include <vector>
 
 #include <sluice/host/driver/memory.h>
@@ -184,25 +185,44 @@ TEST_F(norms, are_within_the_bound_of_the_reference) {
             {.quantize = quantize, .rows = rows, .columns = columns, .residual = true, .sum = sum}, ++seed);
 }
 
+Case random_norm(i64 number) {
+  Dice dice(verify::hash(5, static_cast<u64>(number)));
+  Case c;
+  c.type = dice.one_in(3) ? DType::fp16 : DType::bf16;
+  c.quantize = kStores[dice.below(4)];
+  c.rows = dice.one_in(3) ? dice.between(1, 6) : dice.between(1, 150);
+  c.columns = dice.one_in(2) ? dice.between(1, 3000) : 8 * dice.between(1, c.rows < 7 ? 3000 : 400);
+  c.pad = dice.one_in(2) ? 0 : dice.one_in(2) ? 8 * dice.between(1, 5) : dice.between(1, 9);
+  c.shift = dice.one_in(3) ? (dice.one_in(2) ? 8 : dice.between(1, 9)) : 0;
+  c.residual = dice.one_in(2);
+  c.specials = dice.one_in(4);
+  c.sum = static_cast<SumAt>(dice.below(c.residual ? 4 : 3));
+  c.magnitude = dice.one_in(5) ? 1e-4 : dice.one_in(4) ? 200.0 : 4.0;
+  return c;
+}
+
+// SLUICE_NORM_CASES says how many, SLUICE_NORM_FIRST where they begin.
 TEST_F(norms, of_random_shapes) {
-  const i64 count = setting("SLUICE_NORM_CASES", 300);
-  for (i64 i = 0; i < count; ++i) {
-    Dice dice(verify::hash(5, static_cast<u64>(i)));
-    Case c;
-    c.type = dice.one_in(3) ? DType::fp16 : DType::bf16;
-    c.quantize = kStores[dice.below(4)];
-    c.rows = dice.one_in(3) ? dice.between(1, 6) : dice.between(1, 150);
-    c.columns = dice.one_in(2) ? dice.between(1, 3000) : 8 * dice.between(1, c.rows < 7 ? 3000 : 400);
-    c.pad = dice.one_in(2) ? 0 : dice.one_in(2) ? 8 * dice.between(1, 5) : dice.between(1, 9);
-    c.shift = dice.one_in(3) ? (dice.one_in(2) ? 8 : dice.between(1, 9)) : 0;
-    c.residual = dice.one_in(2);
-    c.specials = dice.one_in(4);
-    c.sum = static_cast<SumAt>(dice.below(c.residual ? 4 : 3));
-    c.magnitude = dice.one_in(5) ? 1e-4 : dice.one_in(4) ? 200.0 : 4.0;
+  const i64 count = setting("SLUICE_NORM_CASES", 300), first = setting("SLUICE_NORM_FIRST", 0);
+  for (i64 i = first; i < first + count; ++i) {
     SCOPED_TRACE("case " + std::to_string(i));
-    expect_like_reference(c, verify::hash(6, static_cast<u64>(i)));
+    expect_like_reference(random_norm(i), verify::hash(6, static_cast<u64>(i)));
     if (HasFailure()) return;
   }
+}
+
+// Those that tools/gpu_sanitize.py runs: its NORMS.
+TEST(pool, covers_every_norm_in_what_sanitizers_run) {
+  std::set<std::string> seen;
+  for (i64 i = 0; i < 64; ++i) {
+    const Case c = random_norm(i);
+    const bool vectors = c.columns % 8 == 0 && c.pad % 8 == 0 && c.shift % 8 == 0, wide = c.columns > 8192;
+    seen.insert(std::string(name_of(c.type)) + (c.quantize ? name_of(*c.quantize) : "plain") +
+                (vectors ? " vectors" : ""));
+    if (wide) seen.insert("a team of CTAs");
+    if (c.residual) seen.insert("sum " + std::to_string(static_cast<int>(c.sum)));
+  }
+  EXPECT_EQ(seen.size(), 2u * 4 * 2 + 1 + 4);
 }
 
 TEST_F(norms, the_bits_of_a_row_depend_on_nothing_but_the_row) {

@@ -6,12 +6,15 @@
 #include <cstdio>
 #include <set>
 
+#include <sluice/host/gemm_checks.h>
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/jit/source.h>
+#include <sluice/host/planner/mixed_checks.h>
 #include <sluice/host/verify_units.h>
 #include <sluice/spec/validate.h>
 
 #include "config_pool.h"
+#include "sanitize_pool.h"
 
 namespace sluice::testing {
 namespace {
@@ -37,6 +40,39 @@ TEST(pool, covers_every_type_layout_schedule_cluster_and_store_path) {
   EXPECT_GE(exact_pool().size(), 200u);
   EXPECT_LE(exact_pool().size(), 900u);
   EXPECT_EQ(class_pool().size(), 184u);
+}
+
+TEST(pool, covers_every_choice_of_packed_kernels_in_what_sanitizers_run) {
+  const auto seen = [](const std::vector<MixedConfig>& pool) {
+    std::set<std::string> all;
+    for (const MixedConfig& config : pool)
+      for (std::string& choice : choices_of(config)) all.insert(std::move(choice));
+    return all;
+  };
+  // 2 x, 3 d, 5 weights and zeros, 3 scales, 4 groups, 2 each of bias, gated, norm_x and residual, 3 token
+  // blocks, 3 held, 3 row blocks, 6 warps, 4 parts, 4 stages
+  EXPECT_EQ(seen(sanitize_narrow_pool()).size(), 2u + 3 + 5 + 3 + 4 + 8 + 3 + 3 + 3 + 6 + 4 + 4);
+  // 3 x, 4 d, 5 weights and zeros, 3 scales, 4 groups, 2 each of bias and gated, 3 and 2 scales of x and d,
+  // 5 tokens, 3 strips, 4 k_groups, 6 parts
+  EXPECT_EQ(seen(sanitize_strip_pool()).size(), 3u + 4 + 5 + 3 + 4 + 4 + 3 + 2 + 5 + 3 + 4 + 6);
+  // 2 x, 3 d, 5 weights and zeros, 3 scales, 4 groups, 2 of bias, 4 tokens, 2 + 2 clusters, 6 + 4 stages, 2
+  // tails
+  EXPECT_EQ(seen(sanitize_wide_pool()).size(), 2u + 3 + 5 + 3 + 4 + 2 + 4 + 4 + 6 + 4 + 2);
+}
+
+TEST(pool, covers_with_problems_that_each_sanitized_kernel_takes) {
+  for (const auto& pool : {sanitize_dense_pool(), sanitize_plain_pool()})
+    for (const KernelConfig& config : pool)
+      for (const Plan& plan : sanitize_plans(config, DeviceInfo{})) {
+        const Result<void> checked = gemm::check_plan(plan, DeviceInfo{});
+        EXPECT_TRUE(checked) << sluice::to_string(config) << checked.error().message;
+      }
+  for (const auto& pool : {sanitize_narrow_pool(), sanitize_strip_pool(), sanitize_wide_pool()})
+    for (const MixedConfig& config : pool) {
+      const auto checked =
+          mixed::check_plan({.problem = sanitize_problem(config), .config = config}, DeviceInfo{});
+      EXPECT_TRUE(checked) << mixed::short_name(config) << checked.error().message;
+    }
 }
 
 TEST(pool, compiles_into_the_cache) {

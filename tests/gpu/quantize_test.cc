@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <set>
 #include <vector>
 
 #include <sluice/host/driver/memory.h>
@@ -13,21 +14,36 @@
 #include <sluice/reference/element.h>
 #include <sluice/reference/quantize.h>
 
+#include "dice.h"
 #include "gpu.h"
 
 namespace sluice::testing {
 namespace {
 
+struct Case {
+  DType type;
+  Granularity granularity;
+  i64 rows, columns, pad;
+  int shift;  // elements that the input begins past an aligned address
+  Gate gate = Gate::none;
+};
+
+Case random_case(Granularity granularity, i64 number) {
+  Dice dice(verify::hash(7, static_cast<u64>(number)));
+  const bool vectors = dice.one_in(2);
+  const i64 unit = vectors ? 8 : 1, rows = dice.one_in(2) ? dice.between(1, 5) : dice.between(1, 200);
+  constexpr DType kTypes[] = {DType::bf16, DType::fp16, DType::fp32};
+  return {.type = dice.any_of(kTypes),
+          .granularity = granularity,
+          .rows = rows,
+          .columns = unit * dice.between(1, static_cast<int>((rows < 6 ? 16000 : 2000) / unit)),
+          .pad = unit * dice.between(0, 3),
+          .shift = static_cast<int>(unit) * dice.between(0, 2),
+          .gate = dice.any_of(kGates)};
+}
+
 class quantize : public GpuTest, public ::testing::WithParamInterface<Granularity> {
  protected:
-  struct Case {
-    DType type;
-    Granularity granularity;
-    i64 rows, columns, pad;
-    int shift;  // elements that the input begins past an aligned address
-    Gate gate = Gate::none;
-  };
-
   void expect_like_reference(const Case& c, const Workspace& workspace) {
     const i64 in_columns = input_columns(c.gate, c.columns);
     const i64 ld = in_columns + c.pad, scales = scale_count(c.granularity, c.rows, c.columns);
@@ -100,6 +116,28 @@ TEST_P(quantize, gives_the_bits_of_the_reference) {
       for (const Gate gate : kGates)
         expect_like_reference({type, GetParam(), rows, columns, pad, shift, gate}, *workspace);
   EXPECT_TRUE(ok(workspace->verify())) << "the tensor's steps leave their counters as they found them";
+}
+
+// SLUICE_QUANTIZE_CASES says how many, SLUICE_QUANTIZE_FIRST where they begin.
+TEST_P(quantize, of_random_shapes) {
+  const i64 count = setting("SLUICE_QUANTIZE_CASES", 40), first = setting("SLUICE_QUANTIZE_FIRST", 0);
+  const auto workspace = Workspace::create(device(), kWorkspaceCounterBytes);
+  ASSERT_TRUE(ok(workspace));
+  for (i64 i = first; i < first + count && !HasFailure(); ++i)
+    expect_like_reference(random_case(GetParam(), i), *workspace);
+  EXPECT_TRUE(ok(workspace->verify())) << "the tensor's steps leave their counters as they found them";
+}
+
+// Those that tools/gpu_sanitize.py runs: its QUANTISERS.
+TEST(pool, covers_every_quantiser_in_what_sanitizers_run) {
+  std::set<std::string> seen;
+  for (i64 i = 0; i < 32; ++i) {
+    const Case c = random_case(Granularity::row, i);
+    const bool vectors = c.columns % 8 == 0 && c.pad % 8 == 0 && c.shift % 8 == 0;
+    seen.insert(std::string(name_of(c.type)) + (c.gate == Gate::silu ? " gated" : "") +
+                (vectors ? " vectors" : ""));
+  }
+  EXPECT_EQ(seen.size(), 3u * 2 * 2);
 }
 
 class silu_times_up : public GpuTest {};

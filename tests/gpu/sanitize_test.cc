@@ -1,101 +1,83 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tools/gpu_sanitize.sh runs under compute-sanitizer: `planted.*` must make their tool complain,
-// `sanitize.*` must not. Without a tool all pass. Problems are small and few because a tool slows a kernel
-// down a hundredfold.
+// What tools/gpu_sanitize.py runs under compute-sanitizer, a class of kernel each: no tool may say anything,
+// and the results are right. Of companions it runs random tests from numbers on: norms.of_random_shapes,
+// *quantize.of_random_shapes and pack.random_sizes_are_the_references. With SLUICE_CHANGE (kernel_changes.cc)
+// the kernels have a planted bug, of which the tool must tell. Problems are small because a tool slows a
+// kernel down a hundredfold.
 #include <cstdio>
 
-#include <sluice/host/device_impl.h>
-#include <sluice/host/driver/launch.h>
-#include <sluice/host/driver/memory.h>
+#include <sluice/host/jit/cache.h>
+#include <sluice/host/jit/source.h>
+#include <sluice/host/mixed_check.h>
+#include <sluice/host/mixed_units.h>
+#include <sluice/host/pack_units.h>
+#include <sluice/host/verify_units.h>
 
 #include "batch_runner.h"
-#include "config_pool.h"
 #include "gpu.h"
-#include "kernel_pool.h"
-#include "planted_bugs.h"
+#include "sanitize_pool.h"
 
 namespace sluice::testing {
 namespace {
 
-class sanitize : public GpuTest {};
-class planted : public GpuTest {
- protected:
-  void SetUp() override {
-    if (setting("SLUICE_PLANTED", 0) == 0)
-      GTEST_SKIP() << "for tools/gpu_sanitize.sh, which sets SLUICE_PLANTED=1";
-    GpuTest::SetUp();
-  }
-  void launch(const std::string& unit, bool initialised) {
-    const auto module = device().impl().load_unit(unit, 0);
-    ASSERT_TRUE(ok(module));
-    const auto data = DeviceBuffer::allocate(device(), kPlantedInts * sizeof(int));
-    const auto sum = DeviceBuffer::allocate(device(), sizeof(int));
-    ASSERT_TRUE(ok(data));
-    ASSERT_TRUE(ok(sum));
-    if (initialised) {
-      ASSERT_TRUE(ok(data->fill(1, nullptr)));
-    }
-    const PlantedParams params{static_cast<int*>(data->data()), static_cast<int*>(sum->data())};
-    const ContextScope scope(*device().impl().primary);
-    ASSERT_TRUE(ok(launch_kernel(*device().impl().api, (*module)->function(),
-                                 {.grid_x = 1, .block_x = kPlantedInts}, &params, nullptr)));
-    const Result<void> waited =
-        synchronize(device());  // memcheck makes this fail, which is its way to report
-    if (!waited) std::printf("the tool stopped the kernel: %s\n", waited.error().message.c_str());
-  }
-};
+class sanitize_dense : public GpuTest, public ::testing::WithParamInterface<KernelConfig> {};
 
-TEST_F(planted, memcheck_finds_a_write_past_the_end) {
-  launch(planted_unit("memcheck"), true);
-}
-TEST_F(planted, racecheck_finds_a_missing_barrier) {
-  launch(planted_unit("racecheck"), true);
-}
-TEST_F(planted, initcheck_finds_a_read_of_what_nobody_wrote) {
-  launch(planted_unit("initcheck"), false);
-}
-TEST_F(planted, synccheck_finds_a_warp_barrier_with_a_wrong_mask) {
-  launch(planted_unit("synccheck"), true);
-}
-TEST_F(planted, divergent_barrier_is_what_half_a_warp_misses) {
-  launch(planted_unit("divergent"), true);
-}
-TEST_F(planted, nothing_is_found_in_the_sound_kernel) {
-  launch(sound_unit(), true);
-}
-
-struct Size {
-  i64 m, n, k;
-  int clusters;
-};
-
-/// Two CTAs' worth of tiles for each cluster at least: the ring wraps, ping-pong takes turns, buffers are
-/// used again.
-constexpr Size kSizes[] = {{300, 200, 520, 1}, {65, 72, 64, 0}, {129, 129, 1100, 2}};
-
-TEST_F(sanitize, every_class_of_kernel) {
-  const i64 only = setting("SLUICE_SANITIZE_CLASS", -1);  // to look at one class alone
-  const std::vector<KernelConfig> classes = class_pool();
-  if (only < 0) {
-    ASSERT_TRUE(ok(class_kernels(device())));
-  }
+TEST_P(sanitize_dense, is_right) {
+  const KernelConfig& config = GetParam();
   auto runner = BatchRunner::create(device(), 1, i64{32} << 20);
   ASSERT_TRUE(ok(runner));
-  for (size_t i = 0; i < classes.size(); ++i) {
-    if (only >= 0 && static_cast<size_t>(only) != i) continue;
-    for (const Size& size : kSizes) {
-      const Problem problem = problem_for(classes[i], size.m, size.n, size.k);
-      const auto kernel =
-          gemm::prepare(device(), plan_for(problem, classes[i], device().info(), size.clusters));
-      ASSERT_TRUE(ok(kernel));
-      const std::string name = "SLUICE_SANITIZE_CLASS=" + std::to_string(i);
-      ASSERT_TRUE(ok(runner->run(*kernel, exact_data(problem, i + 1), Judge::exact, name)));
-    }
+  for (const Plan& plan : sanitize_plans(config, device().info())) {
+    const auto kernel = gemm::prepare(device(), plan);
+    ASSERT_TRUE(ok(kernel));
+    ASSERT_TRUE(ok(runner->run(*kernel, exact_data(plan.problem, 1), Judge::exact, to_string(config))));
   }
   ASSERT_TRUE(ok(runner->flush()));
   for (const Failure& failure : runner->failures()) ADD_FAILURE() << describe(failure);
-  std::printf("%d problems on %zu classes\n", runner->passed(), only >= 0 ? size_t{1} : classes.size());
 }
+
+class sanitize_packed : public GpuTest, public ::testing::WithParamInterface<MixedConfig> {};
+
+TEST_P(sanitize_packed, is_right) {
+  const MixedProblem problem = sanitize_problem(GetParam());
+  SCOPED_TRACE(to_string(problem));
+  auto host = mixed::random_data(problem, mixed::DataKind::exact, 1);
+  ASSERT_TRUE(ok(host));
+  const auto data = mixed::DeviceData::create(device(), *std::move(host));
+  ASSERT_TRUE(ok(data));
+  const auto found = mixed::check_config(device(), *data, GetParam(), nullptr);
+  ASSERT_TRUE(ok(found));
+  EXPECT_TRUE(found->passed()) << describe(*found);
+}
+
+/// Into the cache, by all cores and without a GPU: one process each would compile them one after another.
+TEST(sanitize_kernels, compile) {
+  std::vector<std::string> units = {verify_unit_text(VerifyUnit::fill), verify_unit_text(VerifyUnit::check),
+                                    mixed::reference_unit_text()};
+  for (const auto& pool : {sanitize_dense_pool(), sanitize_plain_pool()})
+    for (const KernelConfig& config : pool)
+      for (std::string& unit : unit_texts(config)) units.push_back(std::move(unit));
+  for (const auto& pool : {sanitize_narrow_pool(), sanitize_strip_pool(), sanitize_wide_pool()})
+    for (const MixedConfig& config : pool) {
+      const MixedProblem problem = sanitize_problem(config);
+      for (std::string& unit : mixed::units_of({.problem = problem, .config = config}))
+        units.push_back(std::move(unit));
+      units.push_back(pack_unit_text({PackStep::pack, problem.weights, CodeStorage::byte}));
+      units.push_back(pack_unit_text({PackStep::unpack, problem.weights, CodeStorage::byte}));
+    }
+  const Result<KernelCache> cache = kernel_cache(options_from_environment());
+  ASSERT_TRUE(ok(cache));
+  const auto built = cache->get_all(units, 0, [](int done, int total) {
+    if (done % 50 == 0 || done == total) std::printf("%d of %d\n", done, total);
+  });
+  for (const auto& one : built) ASSERT_TRUE(one.ok()) << one.error().message;
+}
+
+constexpr auto kNameOf = [](const auto& info) { return class_name(info.index, info.param); };
+INSTANTIATE_TEST_SUITE_P(dense, sanitize_dense, ::testing::ValuesIn(sanitize_dense_pool()), kNameOf);
+INSTANTIATE_TEST_SUITE_P(plain, sanitize_dense, ::testing::ValuesIn(sanitize_plain_pool()), kNameOf);
+INSTANTIATE_TEST_SUITE_P(narrow, sanitize_packed, ::testing::ValuesIn(sanitize_narrow_pool()), kNameOf);
+INSTANTIATE_TEST_SUITE_P(strip, sanitize_packed, ::testing::ValuesIn(sanitize_strip_pool()), kNameOf);
+INSTANTIATE_TEST_SUITE_P(wide, sanitize_packed, ::testing::ValuesIn(sanitize_wide_pool()), kNameOf);
 
 }  // namespace
 }  // namespace sluice::testing

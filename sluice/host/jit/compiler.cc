@@ -53,7 +53,11 @@ class Program {
     return api_.create_program(&handle_, unit.c_str(), "unit.cu", static_cast<int>(list.names.size()),
                                list.texts.data(), list.names.data());
   }
-  nvrtcResult compile() { return api_.compile_program(handle_, kOptions.size(), kOptions.data()); }
+  nvrtcResult compile(std::span<const char* const> more) {
+    std::vector<const char*> options(kOptions.begin(), kOptions.end());
+    options.insert(options.end(), more.begin(), more.end());
+    return api_.compile_program(handle_, static_cast<int>(options.size()), options.data());
+  }
   std::string log() const {
     size_t size = 0;
     if (handle_ == nullptr || api_.log_size(handle_, &size) != NVRTC_SUCCESS || size == 0) return {};
@@ -93,13 +97,13 @@ std::string Compiler::version() const {
   return "NVRTC " + std::to_string(api_.major) + "." + std::to_string(api_.minor);
 }
 
-Result<Cubin> Compiler::compile(const std::string& unit) const {
+Result<Cubin> Compiler::compile(const std::string& unit, std::span<const char* const> more) const {
   const auto begin = std::chrono::steady_clock::now();
   const ForkGate no_fork;  // NVRTC has locks of its own
   Program program(api_);
   Cubin cubin;
   nvrtcResult result = program.create(unit);
-  if (result == NVRTC_SUCCESS) result = program.compile();
+  if (result == NVRTC_SUCCESS) result = program.compile(more);
   const std::string log = program.log();
   if (result == NVRTC_SUCCESS) result = program.image(cubin.image);
   if (result != NVRTC_SUCCESS)

@@ -19,7 +19,8 @@ class Compiler {
   static Result<std::shared_ptr<const Compiler>> load(const std::string& nvrtc_path);
 
   /// Error toolchain: NVRTC refused the text; the message holds its log.
-  Result<Cubin> compile(const std::string& unit) const;
+  /// `more`: options beside the usual ones, for what a tool wants to know of the code (line numbers).
+  Result<Cubin> compile(const std::string& unit, std::span<const char* const> more = {}) const;
 
   /// "NVRTC 13.0"
   std::string version() const;

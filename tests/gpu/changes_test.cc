@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels with something changed, without a GPU: each change is made, exactly once, and what comes out
+// compiles. Whether a tool finds the bugs is for a GPU to say (tools/gpu_sanitize.py).
+#include <gtest/gtest.h>
+
+#include <sluice/host/jit/compiler.h>
+#include <sluice/host/jit/source.h>
+#include <sluice/host/mixed_units.h>
+#include <sluice/host/norm_units.h>
+#include <sluice/host/pack_units.h>
+
+#include "kernel_changes.h"
+#include "sanitize_pool.h"
+
+namespace sluice::testing {
+namespace {
+
+/// A few of each family: what a change of the family is made in.
+std::vector<std::string> units_of_family(const std::string& family) {
+  if (family == "block strip wide") {
+    std::vector<std::string> all;
+    for (const char* one : {"block", "strip", "byte", "wide"})
+      for (std::string& unit : units_of_family(one)) all.push_back(std::move(unit));
+    return all;
+  }
+  if (family == "norm") return {norm_unit_text({})};
+  std::vector<std::string> units;
+  if (family == "narrow" || family == "pack") {
+    units.push_back(pack_unit_text({}));
+  }
+  if (family == "narrow") units.push_back(unit_text(std::get<NarrowConfig>(sanitize_narrow_pool().front())));
+  if (family == "strip") units.push_back(unit_text(std::get<StripConfig>(sanitize_strip_pool().front())));
+  if (family == "byte") units.push_back(unit_text(std::get<StripConfig>(sanitize_strip_pool().back())));
+  if (family == "wide") units.push_back(unit_text(std::get<WideConfig>(sanitize_wide_pool().front())));
+  for (const KernelConfig& c : sanitize_dense_pool()) {
+    const bool wanted = family == "block"       ? is_block_scaled(c.epilogue)
+                        : family == "split"     ? c.combine == Combine::last_arriver
+                        : family == "sum_parts" ? c.combine == Combine::separate
+                                                : family == "dense" && c.store == StorePath::direct;
+    if (wanted && units.empty())
+      for (std::string& unit : unit_texts(c)) units.push_back(std::move(unit));
+  }
+  return units;
+}
+
+class changes : public ::testing::TestWithParam<Change> {};
+
+TEST_P(changes, are_made_once_and_compile) {
+  const auto compiler = Compiler::load("");
+  ASSERT_TRUE(compiler) << compiler.error().message;
+  const Change& change = GetParam();
+  int made = 0;
+  bool has_changed = change.edits.empty();
+  for (const std::string& unit : units_of_family(change.family)) {
+    int here = 0;
+    const auto text = changed_unit(unit, change.edits, &here);
+    ASSERT_TRUE(text) << text.error().message;
+    made += here;
+    if (here == 0) continue;
+    const auto cubin = (*compiler)->compile(*text);
+    ASSERT_TRUE(cubin) << cubin.error().message;
+    const auto sound = (*compiler)->compile(*changed_unit(unit, {}));
+    ASSERT_TRUE(sound) << sound.error().message;
+    has_changed = has_changed || cubin->image != sound->image;
+  }
+  EXPECT_TRUE(has_changed) << "the machine code is what it was";
+  EXPECT_TRUE(made > 0 || change.edits.empty()) << "its family does not hold what it changes";
+}
+
+/// So what a sanitizer is shown is what runs without it.
+TEST(changes_of_nothing, are_the_very_kernel) {
+  const auto compiler = Compiler::load("");
+  ASSERT_TRUE(compiler) << compiler.error().message;
+  for (const char* family : {"block", "narrow", "strip", "norm"})
+    for (const std::string& unit : units_of_family(family)) {
+      const auto usual = (*compiler)->compile(unit);
+      const auto flat = (*compiler)->compile(*changed_unit(unit, {}));
+      ASSERT_TRUE(usual.ok() && flat.ok());
+      EXPECT_TRUE(usual->image == flat->image) << unit;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(kernel, changes,
+                         ::testing::ValuesIn(kernel_changes().begin(), kernel_changes().end()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernel_changes.h"
+
+#include <vector>
+
+namespace sluice::testing {
+namespace {
+
+constexpr const char* kMachine = "sluice/device/machine.cuh";
+constexpr const char* kGemm = "sluice/kernels/gemm.cuh";
+constexpr const char* kLayout = "sluice/spec/smem_layout.h";
+
+/// Every lane that has read block scales says so itself.
+std::vector<Edit> every_reader_arrives() {
+  return {{kLayout, "return (c.cluster.m + c.cluster.n - 1) * stage_readers(c) * kMathWarps;",
+           "return (c.cluster.m + c.cluster.n - 1) * stage_readers(c) * kMathWarps * "
+           "(is_block_scaled(c.epilogue) ? 32 : 1);"},
+          {kMachine, "    if constexpr (kBlockScaled) __syncwarp();  // all lanes have read their scales\n",
+           "    if constexpr (kBlockScaled) {\n"
+           "      constexpr int kRows = kConfig.cluster.m, kColumns = kConfig.cluster.n;\n"
+           "      const int row = cta_rank_ % kRows, column = cta_rank_ / kRows;\n"
+           "      for (int i = 0; i < kRows + kColumns - 1; ++i) {\n"
+           "        const int other = i - kRows + (i - kRows >= column ? 1 : 0);\n"
+           "        const int target = i < kRows ? column * kRows + i : other * kRows + row;\n"
+           "        if constexpr (multicasts(kConfig)) ptx::mbarrier_arrive_cluster(empty(stage), target);\n"
+           "        else ptx::mbarrier_arrive(empty(stage));\n"
+           "      }\n"
+           "      return;\n"
+           "    }\n"}};
+}
+
+/// Every lane that has written some says so itself.
+std::vector<Edit> every_writer_arrives() {
+  return {{kLayout, "return is_block_scaled(c.epilogue) ? 1 + kScaleWarps : 1;",
+           "return is_block_scaled(c.epilogue) ? 1 + 32 * kScaleWarps : 1;"},
+          {kMachine, "    __syncwarp();\n    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(full(stage));\n",
+           "    ptx::mbarrier_arrive(full(stage));\n"}};
+}
+
+/// Whoever has read or written for a barrier of shared memory says so himself, in every kernel where one lane
+/// says so for its warp behind a barrier of the warp. racecheck knows such a barrier by the threads that
+/// arrive at it, so this is how it is shown these kernels (docs/findings/races.md).
+std::vector<Edit> every_lane_arrives() {
+  std::vector<Edit> edits = every_reader_arrives();
+  for (const Edit& edit : every_writer_arrives()) edits.push_back(edit);
+  const std::string mixed = "sluice/device/mixed/";
+  for (const auto& [file, barrier] : {std::pair{"half_products.cuh", "ring_.empty(turn)"},
+                                      {"byte_products.cuh", "at_.empty(stage)"},
+                                      {"wide_products.cuh", "at_.w_empty(stage)"}}) {
+    const std::string arrive = std::string("ptx::mbarrier_arrive(") + barrier + ");\n";
+    edits.push_back({mixed + file, "    __syncwarp();\n    if (at_.lane() == 0) " + arrive, "    " + arrive});
+  }
+  edits.push_back(
+      {mixed + "strip_loads.cuh", "at.empty(i), 4 * S::kStrips)", "at.empty(i), 128 * S::kStrips)"});
+  edits.push_back(
+      {mixed + "wide_loads.cuh", "at.w_empty(i), 4 * kWideGroups)", "at.w_empty(i), 128 * kWideGroups)"});
+  return edits;
+}
+
+/// Beside the barriers in shared memory, those that a CTA has in hardware.
+std::vector<Edit> named_barriers_too() {
+  const std::string meet =
+      "constexpr int kMeeting = (kConfig.schedule == Schedule::cooperative ? 2 : 1) * kWarpgroupThreads + "
+      "32 * kScaleWarps;\n";
+  return {{kMachine, "    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(full(stage));\n",
+           "    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(full(stage));\n    " + meet +
+               "    ptx::named_barrier_sync(4, kMeeting);\n    ptx::named_barrier_sync(5, kMeeting);\n"},
+          {kMachine, "    if constexpr (kBlockScaled) scales_.read(scale_slot(stage), fragment_row());\n",
+           "    if constexpr (kBlockScaled) {\n      " + meet +
+               "      ptx::named_barrier_sync(4, kMeeting);\n"
+               "      scales_.read(scale_slot(stage), fragment_row());\n"
+               "      ptx::named_barrier_sync(5, kMeeting);\n    }\n"}};
+}
+
+/// Far outside of every allocation: what lies just behind one may be another.
+constexpr const char* kFar = " + (i64{1} << 33)";
+
+std::vector<Change> sound_variants() {
+  return {{"nothing", "", "", {}},  // but the names of lines in what a tool says
+          {"every_reader_arrives", "", "block", every_reader_arrives()},
+          {"every_writer_arrives", "", "block", every_writer_arrives()},
+          {"every_lane_arrives", "", "block strip wide", every_lane_arrives()},
+          {"named_barriers_too", "", "block", named_barriers_too()}};
+}
+
+/// A barrier is missing between ordinary accesses of shared memory. In kernels as racecheck is shown them:
+/// what is found is the bug.
+std::vector<Change> races() {
+  std::vector<Change> all = {
+      {"scales_written_too_early",
+       "racecheck",
+       "block",
+       {{kGemm,
+         "      machine.wait_empty(ring.stage, ring.phase ^ kFreshBarrier);\n"
+         "      machine.write_scales(ring.stage, k_tile);\n",
+         "      machine.write_scales(ring.stage, k_tile);\n"}}},
+      {"vectors_used_before_all_came",
+       "racecheck",
+       "dense",
+       {{kMachine, "    if constexpr (kStagesVectors) group_sync();  // all have come\n", ""}}},
+      {"vectors_staged_before_all_were_read",
+       "racecheck",
+       "dense",
+       {{kMachine, "    if constexpr (kStagesVectors) group_sync();  // all have read theirs\n", ""}}},
+      {"sums_added_before_all_are_there",
+       "racecheck",
+       "narrow",
+       {{"sluice/device/epilogue/warp_sums.cuh", "    write(sums, factors);\n    __syncthreads();\n",
+         "    write(sums, factors);\n"}}},
+      {"strips_added_before_all_are_there",
+       "racecheck",
+       "strip",
+       {{"sluice/kernels/strip.cuh", "    ptx::named_barrier_sync(kLeft, S::kMathThreads);\n", ""}}},
+      {"row_read_before_all_put",
+       "racecheck",
+       "norm",
+       {{"sluice/device/row_team.cuh", "      __syncthreads();\n    } else {\n", "    } else {\n"}}},
+      {"codes_read_before_all_came",
+       "racecheck",
+       "pack",
+       {{"sluice/kernels/pack.cuh", "    __syncthreads();\n    pack_codes(at);\n",
+         "    pack_codes(at);\n"}}}};
+  for (Change& change : all)
+    for (const Edit& edit : every_lane_arrives()) change.edits.push_back(edit);
+  // Nobody says that scales have come, and nobody waits for it.
+  Change unannounced{"scales_read_before_they_came", "racecheck", "block", every_reader_arrives()};
+  unannounced.edits.push_back(
+      {kLayout, "return is_block_scaled(c.epilogue) ? 1 + kScaleWarps : 1;", "return 1;"});
+  unannounced.edits.push_back(
+      {kMachine, "    __syncwarp();\n    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(full(stage));\n",
+       ""});
+  all.push_back(std::move(unannounced));
+  return all;
+}
+
+std::vector<Change> writes_past_the_end() {
+  return {{"d_stored_far_away",
+           "memcheck",
+           "dense",
+           {{"sluice/device/epilogue/direct_store.cuh", "at.row * params.d_ld + at.column;",
+             std::string("at.row * params.d_ld + at.column") + kFar + ";"}}},
+          {"outputs_stored_far_away",
+           "memcheck",
+           "narrow",
+           {{"sluice/device/mixed/outputs.cuh", "  const i64 index = token * params.ld_d + row;\n",
+             std::string("  const i64 index = token * params.ld_d + row") + kFar + ";\n"}}},
+          {"normed_stored_far_away",
+           "memcheck",
+           "norm",
+           {{"sluice/kernels/norm.cuh", "index = row * p.output_ld + at;",
+             std::string("index = row * p.output_ld + at") + kFar + ";"}}}};
+}
+
+std::vector<Change> reads_of_what_nobody_wrote() {
+  const Edit unwritten{"sluice/device/epilogue/partial_slot.cuh",
+                       "        ptx::store_global(slot + (wave * kVectors + v) * kVectorFloats, {from[0], "
+                       "from[1], from[2], from[3]});\n",
+                       ""};
+  return {{"parts_not_written", "initcheck", "split", {unwritten}},
+          {"parts_not_written_for_the_sum", "initcheck", "sum_parts", {unwritten}},
+          {"scales_not_packed",
+           "initcheck",
+           "narrow",
+           {{"sluice/kernels/pack.cuh", "Memory::store(to, *reinterpret_cast<const uint4*>(shared));", ""}}}};
+}
+
+std::vector<Change> wrong_masks() {
+  constexpr const char* kHalf = "__syncwarp(0x0000ffffu);";
+  return {{"start_syncs_half_a_warp",
+           "synccheck",
+           "dense",
+           {{kMachine, "      ptx::fence_mbarrier_init();\n    }\n    __syncwarp();\n",
+             std::string("      ptx::fence_mbarrier_init();\n    }\n    ") + kHalf + "\n"}}},
+          {"ring_syncs_half_a_warp",
+           "synccheck",
+           "narrow",
+           {{"sluice/device/warp_ring.cuh", "[] { __syncwarp(); }", std::string("[] { ") + kHalf + " }"}}},
+          {"row_syncs_half_a_warp",
+           "synccheck",
+           "norm",
+           {{"sluice/device/row_team.cuh", "      __syncthreads();\n    } else {\n",
+             std::string("      ") + kHalf + "\n      __syncthreads();\n    } else {\n"}}}};
+}
+
+const std::vector<Change>& changes() {
+  static const std::vector<Change> kAll = [] {
+    std::vector<Change> all;
+    for (const auto& some :
+         {sound_variants(), races(), writes_past_the_end(), reads_of_what_nobody_wrote(), wrong_masks()})
+      all.insert(all.end(), some.begin(), some.end());
+    return all;
+  }();
+  return kAll;
+}
+
+}  // namespace
+
+std::span<const Change> kernel_changes() {
+  return changes();
+}
+
+const Change* find_change(std::string_view name) {
+  for (const Change& change : changes())
+    if (change.name == name) return &change;
+  return nullptr;
+}
+
+}  // namespace sluice::testing

@@ -1,0 +1,388 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the four tools of compute-sanitizer over every class of every kernel, and over planted bugs first.
+
+    tools/gpu_sanitize.py BUILD OUT [--seconds N] [--jobs N] [--tools racecheck,memcheck] [--only TEXT] [--again]
+    tools/gpu_sanitize.py --check BUILD       (do the tests and changes that it names exist? needs no GPU)
+    tools/gpu_sanitize.py --self-test         (with a tool and tests that are scripts)
+
+Each tool must first find a bug in a dense, a packed and a companion kernel of ours (tests/gpu/kernel_changes.cc). Then every
+class is run (tests/gpu/sanitize_pool.cc, and random norms, quantisers and packers): a few classes a process (racecheck four, the
+others twenty), and one by one where not all of them were clean. Each result is appended to OUT/sanitize.jsonl as it is known, so a
+run that is cut off has told what it saw, and the next one goes on there: what the file has of the same build and GPU is not
+run again (--again runs it). --seconds: nothing is running after them.
+
+OUT/sanitize.jsonl, a line for each tool and class:
+  {"kind": "class", "build": 12 digits of the test binary's SHA-256, "commit", "gpu", "version": of the tool, "tool", "family",
+   "class", "shown": the change that the kernel was run with ("nothing": as it is), "findings": number or null if the tool gave
+   none, "passed": was the result right, "clean": true if there is nothing to explain, "seconds", "why": the first thing wrong}
+and for each planted bug the same with "kind": "planted" and "clean": true if it was found. OUT/sanitize_logs has the logs of
+what was not clean. Exit status: 0 everything ran and is clean, 1 something is not, 3 time was over and all so far is clean,
+77 no sanitizer or no GPU.
+"""
+import argparse
+import concurrent.futures
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+sys.dont_write_bytecode = True
+import sanitize_log  # noqa: E402
+
+TOOLS = ("racecheck", "memcheck", "initcheck", "synccheck")
+TOGETHER = {"racecheck": 4, "memcheck": 20, "initcheck": 20, "synccheck": 20}  # classes of a process: its start takes seconds
+LIMIT = 150  # seconds of one process
+FAMILIES = ("block", "narrow", "strip", "wide", "norm", "quantise", "pack", "plain", "dense")  # the most telling first
+# (tool, family, change, test, settings)
+NORM = ("norms.of_random_shapes", {"SLUICE_NORM_CASES": "4"})
+PACK = ("pack.random_sizes_are_the_references", {"SLUICE_PACK_CASES": "1", "SLUICE_PACK_SEED": "1"})
+PLANTED = (
+    ("racecheck", "scales_written_too_early", "dense/*scale_a_block*", {}),
+    ("racecheck", "scales_read_before_they_came", "dense/*scale_a_block*", {}),
+    ("racecheck", "vectors_used_before_all_came", "dense/*/013_*", {}),
+    ("racecheck", "sums_added_before_all_are_there", "narrow/*/000_*", {}),
+    ("racecheck", "strips_added_before_all_are_there", "strip/*/000_*", {}),
+    ("racecheck", "row_read_before_all_put", *NORM),
+    ("racecheck", "codes_read_before_all_came", *PACK),
+    ("memcheck", "d_stored_far_away", "dense/*/013_*", {}),
+    ("memcheck", "outputs_stored_far_away", "narrow/*/000_*", {}),
+    ("memcheck", "normed_stored_far_away", *NORM),
+    ("initcheck", "parts_not_written", "dense/*/001_*", {}),
+    ("initcheck", "parts_not_written_for_the_sum", "dense/*/014_*", {}),
+    ("initcheck", "scales_not_packed", "narrow/*_gk_*", {}),
+    ("synccheck", "start_syncs_half_a_warp", "dense/*/000_*", {}),
+    ("synccheck", "ring_syncs_half_a_warp", "narrow/*/000_*", {}),
+    ("synccheck", "row_syncs_half_a_warp", *NORM),
+)
+# What racecheck is shown in place of a kernel whose lanes let one of them arrive at a barrier for all: docs/findings/races.md.
+SHOWN = {"block": "every_lane_arrives", "strip": "every_lane_arrives", "wide": "every_lane_arrives"}
+GRANULARITIES = ("tensor", "row", "row_block", "square_block")
+
+
+class Row:
+    """Something to be run under a tool."""
+
+    def __init__(self, kind, tool, family, name, test, settings=None):
+        self.kind, self.tool, self.family, self.name, self.test, self.settings = kind, tool, family, name, test, settings or {}
+
+    def key(self):
+        return self.kind, self.tool, self.name
+
+
+def listed(tests):
+    """[full names] of all tests of the binary."""
+    out = subprocess.run([tests, "--gtest_list_tests"], check=True, capture_output=True, text=True).stdout
+    suite, names = "", []
+    for line in out.splitlines():
+        if line.startswith("  "):
+            names.append(suite + line.split("#")[0].strip())
+        elif line.rstrip().split(" ")[0].endswith("."):
+            suite = line.split("#")[0].strip()
+    return names
+
+
+def family_of(name):
+    family = name.split("/")[0]
+    return "block" if family == "dense" and "scale_a_block" in name else family
+
+
+def matching(names, pattern):
+    expression = re.compile(re.escape(pattern).replace(r"\*", ".*"))
+    return next((name for name in names if expression.fullmatch(name)), None)
+
+
+def planted_rows(names, tools):
+    return [Row("planted", tool, pattern.split("/")[0].split(".")[0], change, matching(names, pattern),
+                settings)
+            for tool, change, pattern, settings in PLANTED if tool in tools]
+
+
+def class_rows(names, tools):
+    """Of each tool, the most telling families first; racecheck of block scales and packed kernels before all."""
+    classes = [(family_of(name), name, name, {}) for name in names if "/sanitize_" in name]
+    classes += [("norm", f"norm/{i:02}", NORM[0], {"SLUICE_NORM_CASES": "8", "SLUICE_NORM_FIRST": str(8 * i)}) for i in range(8)]
+    classes += [("quantise", f"quantise/{granularity}_{i:02}", f"all/quantize.of_random_shapes/{granularity}",
+                 {"SLUICE_QUANTIZE_CASES": "8", "SLUICE_QUANTIZE_FIRST": str(8 * i)})
+                for granularity in GRANULARITIES for i in range(4)]
+    classes += [("pack", f"pack/{i:02}", PACK[0], {"SLUICE_PACK_CASES": "12", "SLUICE_PACK_SEED": str(1 + 12 * i)}) for i in range(8)]
+    classes.sort(key=lambda c: FAMILIES.index(c[0]))
+    return [Row("class", tool, family, name, test, settings) for tool in tools for family, name, test, settings in classes]
+
+
+def shown(row):
+    """The change that the row's kernels are run with; "nothing": the very code (changes_test.cc), with line numbers."""
+    if row.kind == "planted":
+        return row.name
+    return SHOWN.get(row.family, "nothing") if row.tool == "racecheck" else "nothing"
+
+
+def batches(rows):
+    """Rows that one process runs: a few of those that are shown alike and have no settings of their own."""
+    result = []
+    for row in rows:
+        last = result[-1] if result else []
+        joins = (last and row.kind == last[0].kind == "class" and row.tool == last[0].tool and shown(row) == shown(last[0])
+                 and not row.settings and not last[0].settings and len(last) < TOGETHER[row.tool])
+        if joins:
+            last.append(row)
+        else:
+            result.append([row])
+    return result
+
+
+class Runner:
+    def __init__(self, given, sanitizer):
+        self.out, self.tests, self.sanitizer = pathlib.Path(given.out), given.build / "tests/sluice_gpu_tests", sanitizer
+        self.end = time.monotonic() + given.seconds
+        self.logs = self.out / "sanitize_logs"
+        self.logs.mkdir(parents=True, exist_ok=True)
+        self.file = self.out / "sanitize.jsonl"
+        self.same = {"build": hashlib.sha256(self.tests.read_bytes()).hexdigest()[:12], "commit": commit(), "gpu": gpu(),
+                     "version": version(sanitizer)}
+        self.lock = threading.Lock()
+        self.done, self.total, self.bad, self.skipped = 0, 0, 0, 0
+
+    def known(self):
+        """Keys of what the file has of this build and GPU."""
+        rows = [json.loads(line) for line in self.file.read_text().splitlines()] if self.file.exists() else []
+        return {(row["kind"], row["tool"], row["class"]): row["clean"] for row in rows
+                if all(row[key] == self.same[key] for key in ("build", "gpu"))}
+
+    def note(self, row, found, seconds, text):
+        clean = found["passed"] and found["findings"] == 0 if row.kind == "class" else bool(found["findings"])
+        line = {"kind": row.kind, **self.same, "tool": row.tool, "family": row.family, "class": row.name,
+                "shown": shown(row), **found, "clean": clean, "seconds": round(seconds, 1)}
+        with self.lock:
+            self.done += 1
+            self.bad += not clean
+            with self.file.open("a") as file:
+                file.write(json.dumps(line) + "\n")
+            if not clean or row.kind == "planted":
+                (self.logs / f"{row.tool}_{re.sub(r'[^0-9A-Za-z_]+', '_', row.name)}.log").write_text(text[:200000])
+            word = ("found" if clean else "NOT FOUND") if row.kind == "planted" else (
+                "clean" if clean else f"{found['findings']} FINDINGS, {found['why']}")
+            print(f"[{self.done:4}/{self.total}] {row.tool:9} {row.name[:80]}: {word} ({seconds:.1f} s)", flush=True)
+
+    def process(self, rows):
+        """(log, seconds) of one process; None if time was over before it ended."""
+        first, left = rows[0], self.end - time.monotonic()
+        if left < 3:
+            return None
+        limit = min(LIMIT, left)
+        command = [self.sanitizer, "--tool", first.tool, "--print-limit", "200", str(self.tests),
+                   "--gtest_filter=" + ":".join(row.test for row in rows)]
+        start = time.monotonic()
+        with tempfile.TemporaryFile("w+", errors="replace") as log:
+            child = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+                                     env={**os.environ, **first.settings, "SLUICE_CHANGE": shown(first)})
+            try:
+                child.wait(limit)
+            except subprocess.TimeoutExpired:
+                os.killpg(child.pid, 9)  # the tool's children too
+                child.wait()
+                if limit < LIMIT:
+                    return None
+            log.seek(0)
+            return log.read(), time.monotonic() - start
+
+    def run(self, rows):
+        result = self.process(rows)
+        if result is None:
+            with self.lock:
+                self.skipped += len(rows)
+            return
+        text, seconds = result
+        found = sanitize_log.read(text)
+        if len(rows) == 1:
+            return self.note(rows[0], found, seconds, text)
+        if found["findings"] == 0 and found["passed"] and f"[  PASSED  ] {len(rows)} tests" in text:
+            for row in rows:
+                self.note(row, found, seconds / len(rows), "")
+        else:
+            for row in rows:
+                self.run([row])
+
+    def run_all(self, rows, jobs):
+        groups = batches(rows)
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            for future in [pool.submit(self.run, group) for group in groups]:
+                future.result()
+
+
+def commit():
+    try:
+        return subprocess.run(["git", "rev-parse", "--short", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return os.environ.get("SLUICE_COMMIT", "unknown")
+
+
+def gpu():
+    try:
+        names = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], check=True, capture_output=True, text=True)
+        return names.stdout.splitlines()[0].strip()
+    except (OSError, subprocess.CalledProcessError, IndexError):
+        return "unknown"
+
+
+def version(sanitizer):
+    told = subprocess.run([sanitizer, "--version"], check=False, capture_output=True, text=True).stdout
+    found = re.search(r"Version (\S+)", told)
+    return found[1] if found else "unknown"
+
+
+def wrong_names(tests):
+    """What the tables above name and the binary does not have."""
+    names, tools = listed(tests), list(TOOLS)
+    changes = {name.rsplit("/", 1)[1] for name in names if name.startswith("kernel/changes.")}
+    rows = planted_rows(names, tools) + class_rows(names, tools)
+    wrong = [f"{row.tool}: {row.name}: no such test" for row in rows if row.test not in names]
+    wrong += [f"{change}: no such change" for _, change, _, _ in PLANTED if change not in changes]
+    for tool in TOOLS:
+        kinds = {"companion" if row.family in ("norms", "pack") else row.family for row in planted_rows(names, [tool])}
+        companion = "companion" in kinds or any(change.endswith("for_the_sum") for t, change, _, _ in PLANTED if t == tool)
+        if not ({"dense", "narrow"} <= kinds and companion):
+            wrong.append(f"{tool}: no planted bug in a dense, a packed and a companion kernel")
+    return wrong + [f"no class of {family}" for family in FAMILIES if not any(row.family == family for row in rows)]
+
+
+def sanitize(given):
+    sanitizer = given.sanitizer or shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+    if not pathlib.Path(sanitizer).exists():
+        print("compute-sanitizer is not installed here")
+        return 77
+    runner = Runner(given, sanitizer)
+    if runner.same["gpu"] == "unknown":
+        print("no GPU here")
+        return 77
+    names, tools = listed(runner.tests), given.tools.split(",")
+    rows = [row for row in planted_rows(names, tools) + class_rows(names, tools) if given.only in row.name]
+    known = {} if given.again else runner.known()
+    left = [row for row in rows if row.key() not in known]
+    runner.total, runner.bad = len(left), sum(1 for row in rows if known.get(row.key()) is False)
+    print(f"{len(rows)} to run, {len(rows) - len(left)} of them known ({runner.bad} not clean)", flush=True)
+    os.environ.setdefault("SLUICE_CACHE_DIR", str(runner.out / "sanitize_cache"))
+    pathlib.Path(os.environ["SLUICE_CACHE_DIR"]).mkdir(mode=0o700, parents=True, exist_ok=True)
+    if any(row.kind == "class" for row in left):  # compiled by all cores, before the processes that run one each
+        try:
+            subprocess.run([runner.tests, "--gtest_filter=sanitize_kernels.compile"], check=True, stdout=subprocess.DEVNULL,
+                           timeout=max(1, runner.end - time.monotonic()), env={**os.environ, "SLUICE_CHANGE": "nothing"})
+        except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as trouble:
+            print(f"kernels were not compiled ahead: {trouble}")
+    runner.run_all(left, given.jobs)
+    print(f"{runner.done} ran, {runner.skipped} left for the next time, {runner.bad} not clean; {runner.file}")
+    return 1 if runner.bad else 3 if runner.skipped else 0
+
+
+# ---- self-test ----
+FAKE_TOOL = """#!/bin/sh
+[ "$1" = --version ] && { echo "Version 9.9"; exit; }
+tool=$2; shift 4; filter=$2
+echo "$tool $SLUICE_CHANGE $filter" >> "$FAKE_CALLS"
+case "$filter" in *slow*) sleep 60 ;; esac
+found=0
+case "$SLUICE_CHANGE" in ''|nothing|every_lane_arrives) ;; *) found=3 ;; esac
+[ "$SLUICE_CHANGE" = "$FAKE_MISSED" ] && found=0
+case "$filter" in *"$FAKE_BAD"*) found=1 ;; esac
+count=$(echo "$filter" | tr ':' '\\n' | wc -l)
+echo "========= ERROR SUMMARY: $found errors"
+[ "$count" = 1 ] && echo "[  PASSED  ] 1 test." || echo "[  PASSED  ] $count tests."
+"""
+FAKE_TESTS = """#!/bin/sh
+[ "$1" = --gtest_list_tests ] || exit 0
+for family in dense plain narrow strip wide; do
+  suite=sanitize_packed; case $family in dense|plain) suite=sanitize_dense ;; esac
+  echo "$family/$suite."
+  for i in 000_a 001_b_scale_a_block 013_c 014_d 015_gk_e; do echo "  is_right/$i  # GetParam() = 1"; done
+done
+echo "norms."; echo "  of_random_shapes"
+echo "pack."; echo "  random_sizes_are_the_references"
+echo "all/quantize."
+for g in tensor row row_block square_block; do echo "  of_random_shapes/$g  # GetParam() = 1"; done
+echo "kernel/changes."
+for c in CHANGES; do echo "  are_made_once_and_compile/$c"; done
+"""
+
+
+def self_test():
+    with tempfile.TemporaryDirectory() as folder:
+        work = pathlib.Path(folder)
+        (work / "tests").mkdir()
+        for path, text in ((work / "tool", FAKE_TOOL),
+                           (work / "tests/sluice_gpu_tests", FAKE_TESTS.replace("CHANGES", " ".join(p[1] for p in PLANTED)))):
+            path.write_text(text)
+            path.chmod(0o755)
+        (work / "nvidia-smi").write_text("#!/bin/sh\necho Fake GPU\n")
+        (work / "nvidia-smi").chmod(0o755)
+        os.environ.update(PATH=f"{work}:{os.environ['PATH']}", FAKE_CALLS=str(work / "calls"), FAKE_MISSED="?", FAKE_BAD="?")
+        assert not wrong_names(work / "tests/sluice_gpu_tests"), wrong_names(work / "tests/sluice_gpu_tests")
+
+        def run(out, *more):
+            (work / "calls").write_text("")
+            code = main([str(work), str(work / out), "--sanitizer", str(work / "tool"), "--seconds", "100", *more])
+            return code, (work / "calls").read_text().splitlines()
+
+        def rows(out):
+            return [json.loads(line) for line in (work / out / "sanitize.jsonl").read_text().splitlines()]
+
+        code, calls = run("clean")
+        classes = 25 + 8 + 16 + 8
+        assert code == 0 and len(rows("clean")) == len(PLANTED) + len(TOOLS) * classes, (code, len(rows("clean")))
+        assert all(row["clean"] for row in rows("clean"))
+        assert sum(1 for call in calls if call.startswith("memcheck")) < classes, "they share processes"
+        assert run("clean") == (0, []), "what is known is not run again"
+        races = sum(1 for tool, *_ in PLANTED if tool == "racecheck")
+        groups = 1 + 2 + 3 + 3 + 8 + 16 + 8  # block; narrow; strip and wide, which are shown alike; plain and dense; companions
+        calls = run("clean", "--again", "--tools", "racecheck")[1]
+        assert len(calls) == races + groups, (len(calls), races + groups)
+        # One class of twenty that is not clean is told apart from the others.
+        os.environ["FAKE_BAD"] = "strip/sanitize_packed.is_right/013_c"
+        code, _ = run("bad", "--tools", "memcheck")
+        wrong = [row["class"] for row in rows("bad") if not row["clean"]]
+        assert code == 1 and wrong == ["strip/sanitize_packed.is_right/013_c"], (code, wrong)
+        assert run("bad", "--tools", "memcheck") == (1, []), "what was not clean stays so"
+        os.environ["FAKE_BAD"] = "?"
+        os.environ["FAKE_MISSED"] = "d_stored_far_away"
+        code, _ = run("missed", "--tools", "memcheck", "--only", "far_away")
+        assert code == 1 and [row["class"] for row in rows("missed") if not row["clean"]] == ["d_stored_far_away"]
+        # Time is over in the middle: what ran is told, the rest is left, and the next run goes on.
+        tests = work / "tests/sluice_gpu_tests"
+        tests.write_text(tests.read_text().replace("000_a 001", "000_a 000_slow 001"))
+        code, _ = run("cut", "--tools", "racecheck", "--only", "narrow/", "--seconds", "8")
+        assert code == 3 and len(rows("cut")) == 2, (code, rows("cut"))
+        tests.write_text(tests.read_text().replace(" pack.", " packing."))
+        tests.write_text(tests.read_text().replace('"pack."', '"gone."'))
+        assert any("no such test" in one for one in wrong_names(tests)), "a test that is gone is named"
+    print("gpu_sanitize: ok")
+
+
+def main(arguments):
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("build", type=pathlib.Path)
+    options.add_argument("out")
+    options.add_argument("--seconds", type=float, default=86400)
+    options.add_argument("--jobs", type=int, default=8)
+    options.add_argument("--tools", default=",".join(TOOLS))
+    options.add_argument("--only", default="", help="of planted bugs and classes, those whose name holds it")
+    options.add_argument("--again", action="store_true")
+    options.add_argument("--sanitizer", default="")
+    given = options.parse_args(arguments)
+    given.build = given.build.resolve()
+    return sanitize(given)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--self-test"]:
+        sys.exit(self_test())
+    if sys.argv[1:2] == ["--check"]:
+        problems = wrong_names(pathlib.Path(sys.argv[2]).resolve() / "tests/sluice_gpu_tests")
+        print("\n".join(problems) or "gpu_sanitize: names ok")
+        sys.exit(bool(problems))
+    sys.exit(main(sys.argv[1:]))
