@@ -3,7 +3,7 @@
 # One call on the GPU machine does all that needs a GPU, in sections with a time limit each, and ends with a summary:
 #   doctor  what is on this machine           smoke    one product of each class of kernel, first of all
 #   fuzz    random exact problems             real     real data, special values, large products
-#   split  products split along k, a million times on one workspace
+#   split  products split along k, a million times on one workspace; graphs of them replayed at once
 #   rest    misuse, graphs, threads, repeats, norms, quantisers, gated products, chains, dependent launches
 #   cost    host cost of a launch
 #   mixed  packed weights x 16-bit tokens: random exact problems (SLUICE_MIXED_CASES)
@@ -26,7 +26,7 @@ declare -A filters=(
   [fuzz]='fuzz.*'
   [real]='real_data.*:special_values.*'
   [rest]='misuse.*:graphs.*:threads.*:repeatability.*:*quantize.*:silu_times_up.*:norms.*:pack.*:gated.*:chains.*:*overlap*.*:mixed_contract.*'
-  [split]='split.*:added.*'
+  [split]='split.*:split_graphs.*:added.*'
   [mixed]='mixed_products.*'
   [cost]='host_cost.*'
 )

@@ -74,6 +74,43 @@ void FakeDriver::make_overlap_gain(float milliseconds, int most) {
   state->most_gaining = most;
 }
 
+void FakeDriver::fork_capture(CUstream origin, CUstream branch) {
+  const std::lock_guard lock(state->mutex);
+  const auto& from = *reinterpret_cast<const fake::FakeStream*>(origin);
+  auto& to = *reinterpret_cast<fake::FakeStream*>(branch);
+  to.captured = from.captured;
+  to.capture_id = from.capture_id;
+  ++state->capturing;
+}
+
+void FakeDriver::lose_captures() {
+  state->loses_captures = true;
+}
+
+void FakeDriver::block_launches(int ordinal) {
+  const std::lock_guard lock(state->block.mutex);
+  state->block.ordinal = ordinal;
+}
+
+bool FakeDriver::unblock_launches() {
+  const std::lock_guard lock(state->block.mutex);
+  state->block.ordinal = -1;
+  state->block.changed.notify_all();
+  return !state->block.gave_up;
+}
+
+int FakeDriver::blocked_launches() const {
+  const std::lock_guard lock(state->block.mutex);
+  return state->block.waiting;
+}
+
+void FakeDriver::give_memory_to(void* memory, int ordinal, unsigned kind) {
+  const std::lock_guard lock(state->mutex);
+  fake::Block& block = state->blocks.at(reinterpret_cast<u64>(memory));
+  block.ordinal = ordinal;
+  block.kind = kind;
+}
+
 CUstream FakeDriver::foreign_stream() {
   return reinterpret_cast<CUstream>(&state->foreign);
 }
@@ -127,8 +164,8 @@ DecodedMap decode(const TensorMap& map) {
           .box_fifth = static_cast<int>(w[13] >> 32)};
 }
 
-Result<Device> open_fake_device(const Options& options) {
-  Result<Device> device = Device::open(0, options);
+Result<Device> open_fake_device(const Options& options, int ordinal) {
+  Result<Device> device = Device::open(ordinal, options);
   if (device)
     device->impl().cache = KernelCache(options, {.version = [] { return std::string("fake 1.0"); },
                                                  .compile = [](const std::string& unit) -> Result<Cubin> {

@@ -103,7 +103,19 @@ void locate(const LocateParams& params, u32 ctas, u32 cluster) {
   }
 }
 
+/// Holds no lock of the state meanwhile.
+void wait_for_queue(int ordinal) {
+  BlockedLaunches& block = state->block;
+  std::unique_lock lock(block.mutex);
+  if (block.ordinal != ordinal) return;
+  ++block.waiting;
+  if (!block.changed.wait_for(lock, FakeDriver::kMostBlocked, [&] { return block.ordinal != ordinal; }))
+    block.gave_up = true;
+  --block.waiting;
+}
+
 CUresult launch_ex(const CUlaunchConfig* config, CUfunction function, void** params, void** extra) {
+  if (current() != nullptr) wait_for_queue(current_ordinal());
   const Call call("cuLaunchKernelEx");
   if (call.code != CUDA_SUCCESS) return call.code;
   const auto& module = *reinterpret_cast<FakeModule*>(function);
@@ -137,7 +149,7 @@ CUresult launch_ex(const CUlaunchConfig* config, CUfunction function, void** par
               cluster,
               config->sharedMemBytes,
               config->hStream,
-              stream != nullptr && stream->capturing,
+              stream != nullptr && stream->captured != nullptr,
               dependent,
               {},
               {},
@@ -148,7 +160,7 @@ CUresult launch_ex(const CUlaunchConfig* config, CUfunction function, void** par
     if (module.params == ParamsKind::strip) std::memcpy(&record.strip, params[0], sizeof record.strip);
   }
   ++state->launches;
-  if (stream != nullptr && stream->capturing) stream->captured.programmatic.push_back(dependent);
+  if (stream != nullptr && stream->captured != nullptr) stream->captured->programmatic.push_back(dependent);
   return CUDA_SUCCESS;
 }
 
@@ -208,7 +220,7 @@ void fill_kernels(DriverApi& api) {
   api.cuModuleLoadData = [](CUmodule* module, const void* image) {
     const Call call("cuModuleLoadData");
     if (call.code != CUDA_SUCCESS) return call.code;
-    if (state->capturing > 0) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (is_forbidden_by_capture()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     *module = reinterpret_cast<CUmodule>(new FakeModule{current_ordinal(), params_of(image)});
     ++state->alive.modules;
     return CUDA_SUCCESS;
