@@ -31,11 +31,11 @@ extern "C" {
   driver().block_launches(ordinal);
 }
 [[gnu::visibility("default")]] int sluice_fake_blocked() {
-  return driver().blocked_launches();
+  return driver().blocked();
 }
 /// 0: one was blocked for so long that it gave up.
 [[gnu::visibility("default")]] int sluice_fake_unblock() {
-  return driver().unblock_launches() ? 1 : 0;
+  return driver().unblock() ? 1 : 0;
 }
 
 }  // extern "C"

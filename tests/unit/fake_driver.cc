@@ -92,14 +92,19 @@ void FakeDriver::block_launches(int ordinal) {
   state->block.ordinal = ordinal;
 }
 
-bool FakeDriver::unblock_launches() {
+void FakeDriver::block_loads(int ordinal) {
   const std::lock_guard lock(state->block.mutex);
-  state->block.ordinal = -1;
+  state->block.loads_ordinal = ordinal;
+}
+
+bool FakeDriver::unblock() {
+  const std::lock_guard lock(state->block.mutex);
+  state->block.ordinal = state->block.loads_ordinal = -1;
   state->block.changed.notify_all();
   return !state->block.gave_up;
 }
 
-int FakeDriver::blocked_launches() const {
+int FakeDriver::blocked() const {
   const std::lock_guard lock(state->block.mutex);
   return state->block.waiting;
 }

@@ -87,13 +87,14 @@ class FakeDriver {
   void fork_capture(CUstream origin, CUstream branch);
   /// Captures are lost as soon as they have begun, as after a call that a capture forbids.
   void lose_captures();
-  /// Launches on this device block, as on a full queue, until unblock_launches(), or for kMostBlocked at
-  /// most.
+  /// Launches on this device block, as on a full queue, until unblock(), or for kMostBlocked at most.
   void block_launches(int ordinal);
-  /// False: one was blocked for so long that it gave up, and went on.
-  bool unblock_launches();
-  /// Launches that are blocked now.
-  int blocked_launches() const;
+  /// The same of loading modules, which may wait for what runs.
+  void block_loads(int ordinal);
+  /// False: a call was blocked for so long that it gave up, and went on.
+  bool unblock();
+  /// Calls that are blocked now.
+  int blocked() const;
   /// The same address belongs to this device, or to the host, from now on: freed and allocated again.
   void give_memory_to(void* memory, int ordinal, unsigned kind);
   /// A stream of another device; do not destroy it.
@@ -107,7 +108,7 @@ class FakeDriver {
   Alive alive() const;
 
   static constexpr int kKeptLaunches = 64;
-  static constexpr std::chrono::seconds kMostBlocked{20};
+  static constexpr std::chrono::seconds kMostBlocked{10};
 };
 
 /// Options without a disk cache, and a device whose cubins come from no compiler.

@@ -104,18 +104,20 @@ void locate(const LocateParams& params, u32 ctas, u32 cluster) {
 }
 
 /// Holds no lock of the state meanwhile.
-void wait_for_queue(int ordinal) {
-  BlockedLaunches& block = state->block;
+void wait_while_blocked(int Blocked::*which) {
+  if (current() == nullptr) return;
+  Blocked& block = state->block;
   std::unique_lock lock(block.mutex);
-  if (block.ordinal != ordinal) return;
+  const int ordinal = current_ordinal();
+  if (block.*which != ordinal || block.gave_up) return;
   ++block.waiting;
-  if (!block.changed.wait_for(lock, FakeDriver::kMostBlocked, [&] { return block.ordinal != ordinal; }))
+  if (!block.changed.wait_for(lock, FakeDriver::kMostBlocked, [&] { return block.*which != ordinal; }))
     block.gave_up = true;
   --block.waiting;
 }
 
 CUresult launch_ex(const CUlaunchConfig* config, CUfunction function, void** params, void** extra) {
-  if (current() != nullptr) wait_for_queue(current_ordinal());
+  wait_while_blocked(&Blocked::ordinal);
   const Call call("cuLaunchKernelEx");
   if (call.code != CUDA_SUCCESS) return call.code;
   const auto& module = *reinterpret_cast<FakeModule*>(function);
@@ -218,6 +220,7 @@ void fill_contexts(DriverApi& api) {
 
 void fill_kernels(DriverApi& api) {
   api.cuModuleLoadData = [](CUmodule* module, const void* image) {
+    wait_while_blocked(&Blocked::loads_ordinal);
     const Call call("cuModuleLoadData");
     if (call.code != CUDA_SUCCESS) return call.code;
     if (is_forbidden_by_capture()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;

@@ -37,11 +37,12 @@ struct FakeStream {
   FakeGraph* captured = nullptr;  // of the capture that it is in
   u64 capture_id = 0;
 };
-/// Launches that block, beside the state, because those of other devices go on.
-struct BlockedLaunches {
+/// Calls that block, beside the state, because those of other devices go on.
+struct Blocked {
   std::mutex mutex;
   std::condition_variable changed;
-  int ordinal = -1, waiting = 0;
+  int ordinal = -1, loads_ordinal = -1;  // of launches, of loads
+  int waiting = 0;
   bool gave_up = false;
 };
 enum class ParamsKind { other, gemm, narrow, wide, strip, locate };  // what a unit's kernel takes
@@ -65,7 +66,7 @@ struct State {
   std::map<u64, Block> blocks;
   std::set<FakeStream*> streams;
   FakeStream foreign{1, 0};
-  BlockedLaunches block;
+  Blocked block;
   bool loses_captures = false;  // FakeDriver::lose_captures
   bool full_edges = false;      // FakeDriver::make_edges_full
   int early = 0;                // launches of the last replay that might begin early

@@ -50,7 +50,9 @@ class LaunchOrder : public LaunchTest {
     return failures;
   }
   void wait_for_blocked(int count) {
-    while (driver.blocked_launches() < count) std::this_thread::yield();
+    const auto end = steady_clock::now() + FakeDriver::kMostBlocked;
+    while (driver.blocked() < count && steady_clock::now() < end) std::this_thread::yield();
+    EXPECT_EQ(driver.blocked(), count);
   }
 
   const Device other_;
@@ -76,8 +78,8 @@ TEST_F(LaunchOrder, those_of_a_device_go_on_while_anothers_block) {
     for (std::thread& thread : free) thread.join();
     EXPECT_EQ(driver.launches() - before, 2 * 2 * kLaunches)
         << "two kernels each, and none of the stuck device";
-    EXPECT_EQ(driver.blocked_launches(), 2);
-    EXPECT_TRUE(driver.unblock_launches()) << "a launch waited for another device's";
+    EXPECT_EQ(driver.blocked(), 2);
+    EXPECT_TRUE(driver.unblock()) << "a launch waited for another device's";
     for (std::thread& thread : blocked) thread.join();
     EXPECT_EQ(failures, 0);
   }
@@ -98,7 +100,21 @@ TEST_F(LaunchOrder, others_prepare_open_and_are_lent_workspaces_meanwhile) {
                 const Result<WorkspaceView> lent = other_.impl().lender.lend(other_, stream.get(), 256);
                 return lent ? Result<void>() : lent.error();
               }).ok());
-  EXPECT_TRUE(driver.unblock_launches());
+  EXPECT_TRUE(driver.unblock());
+  blocked.join();
+}
+
+TEST_F(LaunchOrder, what_is_loaded_is_found_while_other_kernels_are_loaded) {
+  const Launcher kept = launcher(0);  // its modules stay
+  driver.block_loads(0);
+  std::thread blocked([&] {
+    EXPECT_TRUE(gemm::prepare(device(), *gemm::plan(small_problem(), device().info(), {.tile_n = 64})).ok());
+  });
+  wait_for_blocked(1);
+  const int modules = driver.alive().modules;
+  launcher(0);
+  EXPECT_EQ(driver.alive().modules, modules);
+  EXPECT_TRUE(driver.unblock()) << "a kernel that is there waited for one that is not";
   blocked.join();
 }
 
@@ -114,8 +130,8 @@ TEST_F(LaunchOrder, those_of_one_workspace_wait_for_each_other) {
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_FALSE(done);
-  EXPECT_EQ(driver.blocked_launches(), 1) << "the second waits for its turn, not for the queue";
-  EXPECT_TRUE(driver.unblock_launches());
+  EXPECT_EQ(driver.blocked(), 1) << "the second waits for its turn, not for the queue";
+  EXPECT_TRUE(driver.unblock());
   first.join();
   second.join();
   ASSERT_EQ(driver.launches(), 4);
