@@ -127,8 +127,9 @@ def test_split_sums_take_the_streams_workspace_or_the_callers():
     assert launches_of(lambda: _binding.quantize(a, q, scale, 0, False, 0, mine.address)) == 2
     small = sluice.Workspace(nbytes=65536)
     assert launches_of(lambda: _binding.quantize(a, q, scale, 0, False, 0, small.address)) == 2
+    tiny = sluice.Workspace(nbytes=4)
     with pytest.raises(sluice.WorkspaceError, match="8 bytes or more, not 4"):
-        _binding.quantize(a, q, scale, 0, False, 0, sluice.Workspace(nbytes=4).address)
+        _binding.quantize(a, q, scale, 0, False, 0, tiny.address)
     with pytest.raises(sluice.WorkspaceError, match="65536"):
         mm(a, b, out, workspace=small.address)
     mine.verify()
