@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include <sluice/host/device_impl.h>
 #include <sluice/host/workspace_lender.h>
 #include <sluice/spec/params.h>
 #include <sluice/spec/part_sums.h>
@@ -160,6 +161,20 @@ TEST_F(LaunchWorkspace, run_lends_one_for_each_stream) {
   EXPECT_EQ(driver.alive().allocations, before + 1);
   launched(gemm::run(device(), long_problem(), args, two->get()), 3 * kernels);
   EXPECT_EQ(driver.alive().allocations, before + 2);
+}
+
+TEST_F(LaunchWorkspace, run_asks_the_driver_for_a_capture_and_a_stream_before_it_lends) {
+  ASSERT_TRUE(gemm::run(device(), long_problem(), args_for(long_problem()), nullptr).ok());
+  gemm::Args args = args_for(long_problem());
+  driver.make_current(0);
+  ASSERT_TRUE(gemm::run(device(), long_problem(), args, nullptr).ok());
+  driver.fail_nothing();
+  ASSERT_TRUE(gemm::run(device(), long_problem(), args, nullptr).ok());
+  const int lent = driver.calls();
+  args.workspace = device().impl().lender.all_lent().front().view();
+  driver.fail_nothing();
+  ASSERT_TRUE(gemm::run(device(), long_problem(), args, nullptr).ok());
+  EXPECT_EQ(lent - driver.calls(), 4) << "a call for each, and the context's before it";
 }
 
 /// A stream that is gone keeps its workspace, since its last launch may be on its way. To see it fail: give
