@@ -290,6 +290,7 @@ TEST_F(split_graphs, that_executables_were_updated_from) {
   const DriverApi& api = *device().impl().api;
   const ContextScope scope(*device().impl().primary);
   std::array<CUgraph, 2> graphs{};
+  std::array<const void*, 2> used{};
   for (std::size_t i = 0; i < 2; ++i) {
     ASSERT_EQ(api.cuStreamBeginCapture(stream_->get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_SUCCESS);
     const Result<WorkspaceView> workspace = lent(stream_->get());
@@ -297,6 +298,7 @@ TEST_F(split_graphs, that_executables_were_updated_from) {
         workspace ? gemm::launch(*kernel_, args(i, *workspace), stream_->get()) : workspace.error();
     ASSERT_EQ(api.cuStreamEndCapture(stream_->get(), &graphs[i]), CUDA_SUCCESS);
     ASSERT_TRUE(ok(launched));
+    used[i] = workspace->data;
   }
   const i64 before = held().lent;
   CUgraphExec executable = nullptr;
@@ -305,8 +307,15 @@ TEST_F(split_graphs, that_executables_were_updated_from) {
   ASSERT_EQ(update(executable, graphs[1], &info), CUDA_SUCCESS);
   for (CUgraph graph : graphs) api.cuGraphDestroy(graph);
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  std::printf("of 2 graphs destroyed after an update from the second, %lld gave their workspace back\n",
-              static_cast<long long>(before - held().lent));
+  for (std::size_t i = 0; i < 2; ++i) {
+    bool is_held = false;
+    for (const Workspace& workspace : device().impl().lender.all_lent())
+      is_held = is_held || workspace.data() == used[i];
+    std::printf(
+        "an executable of one graph, updated from another, and both destroyed: the workspace of the %s is "
+        "%s\n",
+        i == 0 ? "first" : "other", is_held ? "held" : "given back");
+  }
   api.cuGraphExecDestroy(executable);
   EXPECT_TRUE(comes_back_to(before - 2));
 }

@@ -296,7 +296,8 @@ void fill_streams(DriverApi& api) {
   api.cuStreamGetCaptureInfo = capture_info;
   api.cuThreadExchangeStreamCaptureMode = [](CUstreamCaptureMode* mode) {
     const Call call("cuThreadExchangeStreamCaptureMode");
-    return std::swap(*mode, capture_mode), call.code;
+    if (call.code == CUDA_SUCCESS) std::swap(*mode, capture_mode);
+    return call.code;
   };
   api.cuUserObjectCreate = create_object;
   api.cuUserObjectRelease = release_object;

@@ -183,6 +183,27 @@ TEST_F(GraphWorkspace, is_given_back_whatever_call_fails) {
   }
 }
 
+/// The mode in which memory is allocated during a capture is the thread's own again after it.
+TEST_F(GraphWorkspace, leaves_the_threads_capture_mode_as_it_was) {
+  const StreamHandle stream = new_stream();
+  const auto mode = [&] {
+    const DriverApi& api = *device().impl().api;
+    CUstreamCaptureMode now = CU_STREAM_CAPTURE_MODE_GLOBAL, ignored = now;
+    api.cuThreadExchangeStreamCaptureMode(&now);
+    ignored = now;
+    api.cuThreadExchangeStreamCaptureMode(&ignored);
+    return now;
+  };
+  captured(stream.get());
+  EXPECT_EQ(mode(), CU_STREAM_CAPTURE_MODE_GLOBAL);
+  driver.fail_function("cuThreadExchangeStreamCaptureMode", CUDA_ERROR_UNKNOWN);
+  const Graph held = captured(stream.get());  // of memory that came back
+  EXPECT_FALSE(Graph::capture(device(), stream.get(), [&] { return run(stream.get()); }).ok())
+      << "there is no other, and none can be allocated";
+  driver.fail_nothing();
+  EXPECT_EQ(mode(), CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
 TEST_F(GraphWorkspace, of_a_lost_capture_is_refused) {
   driver.lose_captures();
   const StreamHandle stream = new_stream();

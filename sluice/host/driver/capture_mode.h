@@ -11,17 +11,19 @@ namespace sluice {
 /// While it lives, captures forbid this thread nothing that they can do without.
 class RelaxedCapture {
  public:
-  explicit RelaxedCapture(const DriverApi& api) : api_(api) { exchange(); }
+  /// A refusal is not an error: the call that the mode is for says what is wrong.
+  explicit RelaxedCapture(const DriverApi& api)
+      : api_(api), exchanged_(api.cuThreadExchangeStreamCaptureMode(&mode_) == CUDA_SUCCESS) {}
   RelaxedCapture(const RelaxedCapture&) = delete;
   RelaxedCapture& operator=(const RelaxedCapture&) = delete;
-  ~RelaxedCapture() { exchange(); }
+  ~RelaxedCapture() {
+    if (exchanged_) api_.cuThreadExchangeStreamCaptureMode(&mode_);
+  }
 
  private:
-  /// A refusal is not looked at: the call that the mode is for says what is wrong.
-  void exchange() { api_.cuThreadExchangeStreamCaptureMode(&mode_); }
-
   const DriverApi& api_;
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // then the thread's own
+  const bool exchanged_;
 };
 
 }  // namespace sluice
