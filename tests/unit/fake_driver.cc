@@ -25,6 +25,7 @@ FakeDriver::FakeDriver() {
   }();
   state = new fake::State;
   state->driver = this;
+  fake::capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;  // a call that failed on purpose may have left another
   make_current(-1);
   replace_driver_for_test(&api);
 }
