@@ -22,9 +22,12 @@ struct Marks {
 
 Result<std::vector<Marks>> marks_of(const Device& device) {
   std::vector<Marks> all;
-  const std::lock_guard lock(device.impl().mutex);
-  for (const auto& entry : device.impl().modules) {
-    const std::shared_ptr<const Module> module = entry.second.lock();
+  std::vector<std::shared_ptr<const Module>> modules;
+  {
+    const std::lock_guard lock(device.impl().mutex);
+    for (const auto& entry : device.impl().modules) modules.push_back(entry.second.lock());
+  }
+  for (const std::shared_ptr<const Module>& module : modules) {
     if (module == nullptr) continue;
     const Result<ModuleGlobal> marks = module->global(kTimelineName);
     if (!marks) return marks.error();

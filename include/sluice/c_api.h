@@ -198,18 +198,20 @@ SLUICE_API sluice_status sluice_workspace_verify(const sluice_workspace* workspa
 SLUICE_API sluice_status sluice_workspace_reset(sluice_workspace* workspace, sluice_stream stream);
 
 /* ---- the short way: arrays in, a launch out ---- */
-/* Looks the product's kernel up, prepares it at the first call, launches. The device lends a workspace, one
- * for each stream, allocated once and kept. While the stream captures, what is not there yet is an error
- * (not_prepared) that names the remedy. Graphs captured in one stream share one workspace, which is not that
- * of the stream's own work: they must not run at the same time. At most 64 streams of a device are lent one,
- * those that were destroyed included; on more of them, call sluice_run_with. */
+/* Looks the product's kernel up, prepares it at the first call, launches. While the stream captures, a kernel
+ * that is not there yet is an error (not_prepared) that names the remedy. Where sums are split the device
+ * lends a workspace: to each stream its own, allocated once and kept; to each captured graph its own, one for
+ * each stream captured into it, which is kept until the graph and its executables are destroyed and used
+ * again then. So graphs may run at once, whatever streams captured them; but what is one graph twice (two
+ * executables of it, a clone, a child of two graphs) shares its workspace, and must not run twice at once. An
+ * executable that was updated from a graph needs that graph for as long as it lives. Streams are lent 4 GB of
+ * a device at most, those that were destroyed included; on more of them, call sluice_run_with. */
 SLUICE_API sluice_status sluice_run(sluice_device* device, const sluice_product* product,
                                     sluice_stream stream);
-/* The same with a workspace of the caller's, e.g. one for each graph. */
+/* The same with a workspace of the caller's, to be kept as long as the work and the graphs that use it. */
 SLUICE_API sluice_status sluice_run_with(sluice_device* device, const sluice_product* product,
                                          const sluice_workspace* workspace, sluice_stream stream);
-/* Makes everything ready that sluice_run needs for such products, and launches nothing: kernels (compiled in
- * parallel), and a workspace in store for a stream that will capture. */
+/* Makes the kernels ready that sluice_run needs for such products, compiled in parallel; launches nothing. */
 SLUICE_API sluice_status sluice_make_ready(sluice_device* device, const sluice_problem* problems,
                                            int32_t count);
 /* sluice_run takes this plan for its problem from now on, e.g. one with choices of the caller's. The kernel
@@ -233,6 +235,10 @@ typedef struct {
 } sluice_quantization;
 SLUICE_API sluice_status sluice_quantize(sluice_device* device, const sluice_quantization* what,
                                          sluice_stream stream);
+/* The same with a workspace of the caller's (8 bytes or more), as sluice_run_with; only one scale for the
+ * whole matrix that is not given uses it. */
+SLUICE_API sluice_status sluice_quantize_with(sluice_device* device, const sluice_quantization* what,
+                                              const sluice_workspace* workspace, sluice_stream stream);
 /* Compiles those of an input type (bf16, fp16 or fp32) into the cache folder; no GPU. */
 SLUICE_API sluice_status sluice_compile_quantizers(int32_t input, const sluice_options* options,
                                                    sluice_compiled* done);
@@ -341,8 +347,8 @@ SLUICE_API sluice_status sluice_reset_workspaces(sluice_device* device);
 
 typedef struct {
   int64_t kernels;         /* problems that sluice_run and sluice_mixed_run have a kernel for */
-  int64_t workspaces;      /* lent, one a stream and one for the graphs captured in it */
-  int64_t workspace_bytes; /* of device memory, those in store too */
+  int64_t workspaces;      /* lent: to streams, and to graphs that are alive */
+  int64_t workspace_bytes; /* of device memory, with those that streams outgrew and graphs gave back */
 } sluice_holdings;
 SLUICE_API sluice_status sluice_device_holdings(sluice_device* device, sluice_holdings* holdings);
 

@@ -143,10 +143,12 @@ std::vector<Result<Kernel>> prepare(const Device& device, std::span<const Plan> 
 Result<void> launch(const Kernel& kernel, const Args& args, Stream stream);
 
 /// plan + prepare (kept by the device for the next call with an equal problem) + launch. Without a workspace
-/// in `args` the device lends one, to each of 64 streams its own, for good: keep streams and use them again.
+/// in `args` the device lends one. Each stream has its own, for good: keep streams and use them again. Each
+/// captured graph has its own, one for each stream captured into it, until the graph and its executables are
+/// destroyed; what is one graph twice (two executables of it, a clone, a child of two graphs) shares it.
 /// Error not_prepared: the stream is capturing and this problem's kernel is not loaded: call it once before
-/// capture. Error workspace: `args` has none and the plan needs one, but the stream is capturing (a graph
-/// needs one of its own), or 64 others were lent theirs, those that were destroyed among them.
+/// capture. Error workspace: `args` has none, the plan needs one, and streams, those that were destroyed
+/// among them, have the 4 GB that they may be lent.
 Result<void> run(const Device& device, const Problem& problem, const Args& args, Stream stream);
 
 }  // namespace gemm

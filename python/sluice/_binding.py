@@ -5,7 +5,7 @@ errors as the classes of ``sluice.errors``. Imported when the first array comes,
     scaled_mm(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, workspace, c)
     mm(a, b, out, bias, c, alpha, beta, activation, use_fast_accum, workspace)
     linear(input, weight, bias, out, activation, workspace, c)
-    quantize(input, output, scales, granularity, scale_given, gate)
+    quantize(input, output, scales, granularity, scale_given, gate, workspace)
     add_mm(a, b, total, any_order, workspace)
     problem_of_arrays(a, b, c, out, bias, scale_a, scale_b, activation, use_fast_accum, update, any_order, address)
     mixed_mm(x, blob, bias, scale_x, out, format, n, k, activation)
@@ -34,20 +34,15 @@ if _module["host_is_complete"]() != 1:
                                "process, and no call can find its stream or raise without: import tvm_ffi as its wheel "
                                "installs it, or install apache-tvm-ffi again")
 
-# A launch is shorter than giving the interpreter lock away and taking it back. (A first call that compiles keeps it too;
-# prepare() gives it away.)
-def _function(name: str) -> tvm_ffi.Function:
-    function = _module[name]
-    function.release_gil = False
-    return function
-
-
-scaled_mm = _function("scaled_mm")
-mm = _function("mm")
-linear = _function("linear")
-add_mm = _function("add_mm")
-problem_of_arrays = _function("problem_of_arrays")
-quantize = _function("quantize")
-mixed_mm = _function("mixed_mm")
-pack_codes = _module["pack_codes"]  # these give the lock away: on the host they take a while
+# They give the interpreter's lock away, as torch's own operations do: a call may compile, wait for another process that
+# compiles, or for room in a full queue, which may come only with another thread's launch. That costs 50 ns a call.
+scaled_mm = _module["scaled_mm"]
+mm = _module["mm"]
+linear = _module["linear"]
+add_mm = _module["add_mm"]
+quantize = _module["quantize"]
+mixed_mm = _module["mixed_mm"]
+pack_codes = _module["pack_codes"]
 unpack_codes = _module["unpack_codes"]
+problem_of_arrays = _module["problem_of_arrays"]
+problem_of_arrays.release_gil = False  # waits for nothing

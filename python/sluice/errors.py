@@ -79,7 +79,7 @@ class NotPrepared(Error, RuntimeError):
 
 
 class WorkspaceError(Error, RuntimeError):
-    """A workspace is too small, dirty, or lent out to too many streams."""
+    """A workspace is too small or dirty, or streams were lent all that they may have."""
 
     code = "workspace"
 

@@ -235,8 +235,8 @@ def compile(what: Union[Preparable, Iterable[Preparable]] = (), *,  # noqa: A001
 
 @entry
 def prepare(what: Union[Preparable, Iterable[Preparable]], *, device: int = 0) -> None:
-    """Makes everything ready on a GPU that calls with such problems need: kernels, compiled in parallel, and where
-    sums are split a workspace for a stream that will capture. A ``Plan`` is used as it is from now on, with its choices.
+    """Makes everything ready on a GPU that calls with such problems need: kernels, compiled in parallel. A ``Plan`` is used
+    as it is from now on, with its choices.
 
     Call it before a CUDA graph is captured, and before the first request is served.
     """
@@ -255,8 +255,7 @@ def prepare(what: Union[Preparable, Iterable[Preparable]], *, device: int = 0) -
 
 @entry
 def prepare_quantizers(dtype: object = "bf16", *, device: int = 0) -> None:
-    """Compiles and loads the quantisers of an input type, and keeps a workspace in store for a stream that will capture
-    one by tensor. Call it before a CUDA graph is captured."""
+    """Compiles and loads the quantisers of an input type. Call it before a CUDA graph is captured."""
     lib.sluice_make_quantizers_ready(default_device(device), number_of("dtype", dtype, DTYPES))
 
 
@@ -276,14 +275,16 @@ def _stream_of(stream: object) -> int:
 
 @entry
 class Workspace:
-    """Zeroed device memory in which split sums meet, for callers that do not want the one lent to each stream: one for
-    each graph, say. Pass it as ``workspace=`` and keep it as long as a graph that used it."""
+    """Zeroed device memory in which split sums meet, for callers that want to own it: streams and graphs are each lent one
+    otherwise. Pass it as ``workspace=`` to launches that follow each other, of one stream or one branch of a graph, and keep
+    it as long as the work and the graphs that use it."""
 
     def __init__(self, device: int = 0, nbytes: Optional[int] = None) -> None:
         handle = Handle(lib.sluice_workspace_free)
         lib.sluice_workspace_create(default_device(device), choice_of("nbytes", nbytes, bits=64),
                                     ctypes.byref(handle._as_parameter_))
         self._handle = handle
+        self._address = handle._as_parameter_.value or 0  # an int of its own, which torch.compile can read
 
     def __reduce__(self) -> NoReturn:
         raise errors.InvalidType("a Workspace is memory of a GPU and cannot be copied or pickled: make another, "
@@ -296,7 +297,7 @@ class Workspace:
     @property
     def address(self) -> int:
         """Of the handle; what the compiled functions take."""
-        return self._handle._as_parameter_.value or 0
+        return self._address
 
     def verify(self) -> None:
         """Waits for the device; raises ``WorkspaceError`` if a counter is not zero."""
@@ -309,7 +310,7 @@ class Workspace:
 
 @entry
 def verify_workspaces(device: int = 0) -> None:
-    """Waits for the device; raises ``WorkspaceError`` if one that was lent to a stream is not clean."""
+    """Waits for the device; raises ``WorkspaceError`` if one that was lent to a stream or a graph is not clean."""
     lib.sluice_verify_workspaces(default_device(device))
 
 
@@ -329,7 +330,8 @@ class Holdings(NamedTuple):
 
 @entry
 def holdings(device: int = 0) -> Holdings:
-    """Kernels ready by problem, workspaces lent by stream, and the bytes of these and of those in store."""
+    """Kernels ready by problem, workspaces lent to streams and to graphs that are alive, and the bytes of these, of those
+    that streams outgrew and of those that graphs gave back."""
     found = HoldingsStruct()
     lib.sluice_device_holdings(default_device(device), ctypes.byref(found))
     return Holdings(found.kernels, found.workspaces, found.workspace_bytes)

@@ -18,7 +18,8 @@ namespace {
 /// Those of sluice_device_default, by ordinal. Never freed: at exit the driver may be gone before us.
 constexpr int kMaxDefaultDevices = 64;
 std::array<std::atomic<sluice_device*>, kMaxDefaultDevices> default_devices;
-std::mutex default_devices_mutex;
+/// Each held while its device is opened, which takes the driver a second: others wait for no other device.
+std::array<std::mutex, kMaxDefaultDevices> default_device_mutexes;
 
 Result<sluice_device*> open_device(int ordinal, const Options& options) {
   Result<Device> device = Device::open(ordinal, options);
@@ -33,7 +34,7 @@ Result<sluice_device*> default_device(int ordinal) {
                                                   std::to_string(kMaxDefaultDevices - 1)};
   std::atomic<sluice_device*>& slot = default_devices[static_cast<std::size_t>(ordinal)];
   if (sluice_device* device = slot.load(std::memory_order_acquire)) return device;
-  const std::lock_guard lock(default_devices_mutex);
+  const std::lock_guard lock(default_device_mutexes[static_cast<std::size_t>(ordinal)]);
   if (sluice_device* device = slot.load(std::memory_order_acquire)) return device;
   Result<sluice_device*> opened = open_device(ordinal, options_from_environment());
   if (opened) slot.store(*opened, std::memory_order_release);
@@ -51,6 +52,19 @@ sluice_status run_product(sluice_device* device, const sluice_product* product,
   found->args.workspace = workspace;
   const Result<void> done = device->session.run(found->problem, found->args, stream);
   return done ? SLUICE_OK : fail(with_names(*product, done.error()));
+}
+
+sluice_status run_quantizer(sluice_device* device, const sluice_quantization* what,
+                            const WorkspaceView& workspace, Stream stream) {
+  if (device == nullptr || what == nullptr) return fail(null_argument(device == nullptr ? "device" : "what"));
+  Result<QuantizeCall> call = quantization_of(*what);
+  if (!call) return fail(call.error());
+  const int ordinal = device->session.device().ordinal();
+  if (what->input->device_type != SLUICE_ON_CUDA || what->input->device != ordinal)
+    return fail({ErrorCode::wrong_device, "input is not on cuda:" + std::to_string(ordinal) +
+                                              ", where the call is to run: move it there"});
+  call->args.workspace = workspace;
+  return status_of(device->session.quantize(*call, stream));
 }
 
 }  // namespace
@@ -197,16 +211,14 @@ sluice_status sluice_use_plan(sluice_device* device, const sluice_plan* plan) {
 }
 
 sluice_status sluice_quantize(sluice_device* device, const sluice_quantization* what, sluice_stream stream) {
+  return guarded([&] { return run_quantizer(device, what, {}, stream); });
+}
+
+sluice_status sluice_quantize_with(sluice_device* device, const sluice_quantization* what,
+                                   const sluice_workspace* workspace, sluice_stream stream) {
   return guarded([&] {
-    if (device == nullptr || what == nullptr)
-      return fail(null_argument(device == nullptr ? "device" : "what"));
-    const Result<QuantizeCall> call = quantization_of(*what);
-    if (!call) return fail(call.error());
-    const int ordinal = device->session.device().ordinal();
-    if (what->input->device_type != SLUICE_ON_CUDA || what->input->device != ordinal)
-      return fail({ErrorCode::wrong_device, "input is not on cuda:" + std::to_string(ordinal) +
-                                                ", where the call is to run: move it there"});
-    return status_of(device->session.quantize(*call, stream));
+    if (workspace == nullptr) return fail(null_argument("workspace"));
+    return run_quantizer(device, what, workspace->workspace.view(), stream);
   });
 }
 

@@ -2,7 +2,6 @@
 // The second and every later run of a problem: one look-up under a lock, then gemm::launch.
 #include <sluice/c_api/session.h>
 
-#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -45,9 +44,7 @@ Result<gemm::Kernel> Session::prepare(const Problem& problem, Stream stream) {
 }
 
 Result<WorkspaceView> Session::lend(Stream stream, i64 needed) {
-  const Result<bool> capturing = is_capturing(device_, stream);
-  if (!capturing) return capturing.error();
-  return lender_.lend(device_, {.stream = stream, .captures = *capturing, .bytes = needed});
+  return device_.impl().lender.lend(device_, stream, needed);
 }
 
 Result<void> Session::run(const Problem& problem, const gemm::Args& args, Stream stream) {
@@ -70,22 +67,17 @@ Result<void> Session::run(const Problem& problem, const gemm::Args& args, Stream
 Result<void> Session::make_ready(std::span<const Problem> given) {
   std::vector<Problem> problems;
   for (const Problem& spelled : given) problems.push_back(key_of(spelled));
-  const Result<void> ready = kernels_.make_ready(
+  return kernels_.make_ready(
       problems,
       [&](const Problem& problem) { return gemm::plan(problem, device_.info(), {}, device_.records()); },
       [&](const std::vector<Plan>& plans) { return gemm::prepare(device_, plans); });
-  if (!ready) return ready;
-  const bool splits = std::any_of(problems.begin(), problems.end(), [&](const Problem& problem) {
-    return kernels_.find(problem)->plan().workspace_bytes > 0;
-  });
-  return splits ? lender_.store(device_) : Result<void>();
 }
 
 Result<void> Session::use(const Plan& plan) {
   Result<gemm::Kernel> kernel = gemm::prepare(device_, plan);
   if (!kernel) return kernel.error();
   kernels_.replace(key_of(plan.problem), *kernel);
-  return kernel->plan().workspace_bytes > 0 ? lender_.store(device_) : Result<void>();
+  return {};
 }
 
 Result<Quantizer> Session::quantizer_for(const QuantizeCall& call, Stream stream) {
@@ -114,7 +106,7 @@ Result<void> Session::quantize(const QuantizeCall& call, Stream stream) {
   if (const Result<void> entered = scope.entered(); !entered) return entered;
   const Result<Quantizer> quantizer = quantizer_for(call, stream);
   if (!quantizer) return quantizer.error();
-  if (call.granularity != Granularity::tensor || call.args.scale_given)
+  if (call.granularity != Granularity::tensor || call.args.scale_given || call.args.workspace.data != nullptr)
     return quantizer->launch(call.shape, call.args, stream);
   const Result<WorkspaceView> lent = lend(stream, kWorkspaceCounterBytes);
   if (!lent) return lent.error();
@@ -132,24 +124,24 @@ Result<void> Session::make_quantizers_ready(DType input) {
       std::optional<Quantizer>& slot = quantizer_slot(input, granularity, gate);
       if (!slot.has_value()) slot = *std::move(made);
     }
-  return lender_.store(device_);
+  return {};
 }
 
 Result<void> Session::verify_workspaces() {
-  for (const Workspace& workspace : lender_.all_lent())
+  for (const Workspace& workspace : device_.impl().lender.all_lent())
     if (Result<void> clean = workspace.verify(); !clean) return clean;
   return {};
 }
 
 Result<void> Session::reset_workspaces() {
   if (Result<void> done = synchronize(device_); !done) return done;
-  for (Workspace& workspace : lender_.all_lent())
+  for (Workspace& workspace : device_.impl().lender.all_lent())
     if (Result<void> reset = workspace.reset(nullptr); !reset) return reset;
   return synchronize(device_);
 }
 
 Session::Holdings Session::holdings() {
-  const WorkspaceLender::Holdings workspaces = lender_.holdings();
+  const WorkspaceLender::Holdings workspaces = device_.impl().lender.holdings();
   const std::lock_guard lock(mutex_);
   return {static_cast<i64>(kernels_.size()), workspaces.lent, workspaces.bytes};
 }

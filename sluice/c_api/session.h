@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a sluice_device holds beside the Device: the kernels that sluice_run has prepared, by problem, and the
-// workspaces it lends, by stream. Nothing of it is given back before the end, since graphs may point there.
+// What a sluice_device holds beside the Device, which lends the workspaces: the kernels that sluice_run has
+// prepared, by problem, and the quantisers. None is given back before the end, since graphs may point there.
 #pragma once
 
 #include <array>
@@ -11,7 +11,6 @@
 
 #include <sluice/gemm.h>
 #include <sluice/host/device_impl.h>
-#include <sluice/host/workspace_lender.h>
 #include <sluice/quantize.h>
 
 namespace sluice::c_api {
@@ -31,14 +30,14 @@ class Session {
   const Device& device() const { return device_; }
 
   /// A workspace in `args` is used as it is; else the session lends one if the plan needs it.
-  /// Error not_prepared: the stream captures and the kernel, or a workspace, is not there.
+  /// Error not_prepared: the stream captures and the kernel is not there.
   Result<void> run(const Problem& problem, const gemm::Args& args, Stream stream);
-  /// Prepares what run() needs for all of `problems`, and a spare workspace for a stream that will capture.
+  /// Prepares what run() needs for all of `problems`.
   Result<void> make_ready(std::span<const Problem> problems);
   /// run() uses this plan for its problem from now on, whatever was chosen before.
   Result<void> use(const Plan& plan);
 
-  /// One scale for the whole matrix borrows the stream's workspace for its counters.
+  /// One scale for the whole matrix needs the counters of a workspace: the call's, else a lent one.
   Result<void> quantize(const QuantizeCall& call, Stream stream);
   Result<void> make_quantizers_ready(DType input);
 
@@ -64,7 +63,6 @@ class Session {
   PreparedGemms kernels_;  // by problem with its strides
   std::mutex mutex_;       // of the quantisers; never held where the driver is waited for
   std::array<std::optional<Quantizer>, kDTypeCount * 4 * 2> quantizers_;
-  WorkspaceLender lender_{WorkspaceLender::Spare::one};
 };
 
 }  // namespace sluice::c_api

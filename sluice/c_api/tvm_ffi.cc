@@ -201,8 +201,8 @@ sluice_status problem_of_arrays(const ffi::Any* args) {
   return sluice_problem_of(&product, reinterpret_cast<sluice_problem*>(address));
 }
 
-/// (input, output, scales, granularity, scale_given, gate). Leading dimensions of input and output become
-/// one.
+/// (input, output, scales, granularity, scale_given, gate, workspace). Leading dimensions of input and output
+/// become one.
 sluice_status quantize(const ffi::Any* args) {
   ArrayArg input, output, scales;
   if (const sluice_status bad =
@@ -216,6 +216,7 @@ sluice_status quantize(const ffi::Any* args) {
   const int32_t granularity = scalars.enumerator(3, "granularity");
   const bool scale_given = scalars.flag(4, "scale_given");
   const int32_t gate = scalars.enumerator(5, "gate");
+  const int64_t workspace = scalars.address(6, "workspace");
   if (scalars.error()) return fail(*scalars.error());
   const sluice_quantization what{.input = input.get(),
                                  .output = output.get(),
@@ -230,7 +231,9 @@ sluice_status quantize(const ffi::Any* args) {
   sluice_device* device = nullptr;
   if (const sluice_status status = sluice_device_default(input.array.device, &device); status != SLUICE_OK)
     return status;
-  return sluice_quantize(device, &what, stream_of(input.array.device));
+  const sluice_stream stream = stream_of(input.array.device);
+  if (workspace == 0) return sluice_quantize(device, &what, stream);
+  return sluice_quantize_with(device, &what, reinterpret_cast<const sluice_workspace*>(workspace), stream);
 }
 
 }  // namespace
@@ -244,7 +247,7 @@ SLUICE_PACKED(mm, 10)
 SLUICE_PACKED(linear, 7)
 SLUICE_PACKED(add_mm, 5)
 SLUICE_PACKED(problem_of_arrays, 12)
-SLUICE_PACKED(quantize, 6)
+SLUICE_PACKED(quantize, 7)
 
 /// 1 if what the others need of tvm-ffi was found in the process. Never fails: it could not say so.
 SLUICE_API int __tvm_ffi_host_is_complete(void*, const sluice::c_api::ffi::Any*, int32_t,

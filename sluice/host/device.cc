@@ -140,18 +140,25 @@ Result<std::shared_ptr<const Module>> Device::Impl::load_unit(const std::string&
 Result<std::shared_ptr<const Module>> Device::Impl::load_cubin(const std::string& unit, const Cubin& cubin,
                                                                int dynamic_smem_bytes) {
   const std::string key = unit + "// dynamic shared memory: " + std::to_string(dynamic_smem_bytes);
-  const std::lock_guard lock(mutex);
-  if (const auto found = modules.find(key); found != modules.end())
-    if (std::shared_ptr<const Module> loaded = found->second.lock()) return loaded;
+  if (std::shared_ptr<const Module> loaded = find_module(key)) return loaded;
   const ContextScope scope(*primary);
   if (const Result<void> entered = scope.entered(); !entered) return entered.error();
+  // Without the lock: loading may wait for work that is on its way.
   Result<std::shared_ptr<const Module>> module = Module::load(*api, cubin, dynamic_smem_bytes);
   if (!module) return module.error();
-  std::erase_if(modules, [](const auto& entry) { return entry.second.expired(); });
   const auto owned = std::make_shared<const OwnedModule>(OwnedModule{primary, *std::move(module)});
   const std::shared_ptr<const Module> shared(owned, owned->module.get());
+  const std::lock_guard lock(mutex);
+  std::erase_if(modules, [](const auto& entry) { return entry.second.expired(); });
+  if (std::shared_ptr<const Module> first = modules[key].lock()) return first;  // of another thread
   modules[key] = shared;
   return shared;
+}
+
+std::shared_ptr<const Module> Device::Impl::find_module(const std::string& key) {
+  const std::lock_guard lock(mutex);
+  const auto found = modules.find(key);
+  return found != modules.end() ? found->second.lock() : nullptr;
 }
 
 }  // namespace sluice

@@ -39,13 +39,17 @@ struct Device::Impl {
   Result<std::shared_ptr<const Module>> load_cubin(const std::string& unit, const Cubin& cubin,
                                                    int dynamic_smem_bytes);
 
-  std::mutex mutex;
+  std::shared_ptr<const Module> find_module(const std::string& key);
+
+  std::mutex mutex;  // never held over a call of the driver
   std::unordered_map<std::string, std::weak_ptr<const Module>> modules;  // by unit and shared memory
+  /// Held while the GPU is asked: two that ask at once would see each other's clusters. Only prepare() waits
+  /// for it, of this device, for what it needs itself.
   std::mutex gpc_order_mutex;
-  std::shared_ptr<const GpcOrder> gpc_order;             // null until it is asked for (host/locate.h)
-  PreparedGemms prepared_by_run;                         // of gemm::run
-  PreparedMixed prepared_by_mixed;                       // of mixed::run
-  WorkspaceLender lender{WorkspaceLender::Spare::none};  // of gemm::run
+  std::shared_ptr<const GpcOrder> gpc_order;  // null until it is asked for (host/locate.h)
+  PreparedGemms prepared_by_run;              // of gemm::run
+  PreparedMixed prepared_by_mixed;            // of mixed::run
+  WorkspaceLender lender;                     // of gemm::run and the C interface
 
  private:
   std::once_flag asked_;

@@ -10,6 +10,7 @@
 #include <sluice/host/capture.h>
 #include <sluice/host/driver/error.h>
 #include <sluice/host/driver/gemm_maps.h>
+#include <sluice/host/driver/workspace_turn.h>
 #include <sluice/host/locate.h>
 #include <sluice/host/planner/cluster_grid.h>
 #include <sluice/host/spread.h>
@@ -161,14 +162,7 @@ Result<Kernel> prepare_for_run(const Device& device, const Problem& problem, Str
 Result<Args> with_workspace(const Device& device, const Kernel& kernel, const Args& args, Stream stream) {
   const i64 needed = kernel.plan().workspace_bytes;
   if (needed == 0 || args.alpha == 0.0f || args.workspace.data != nullptr) return args;
-  const Result<bool> capturing = is_capturing(device, stream);
-  if (!capturing) return capturing.error();
-  if (*capturing)
-    return Error{
-        ErrorCode::workspace,
-        "the stream is capturing and the plan needs " + std::to_string(needed) +
-            " bytes of workspace: pass one that lives as long as the graph, one for each branch of it"};
-  const Result<WorkspaceView> lent = device.impl().lender.lend(device, {.stream = stream, .bytes = needed});
+  const Result<WorkspaceView> lent = device.impl().lender.lend(device, stream, needed);
   if (!lent) return lent.error();
   Args complete = args;
   complete.workspace = *lent;
@@ -303,8 +297,7 @@ Result<void> launch(const Kernel& kernel, const Args& given, Stream stream) {
   params.hand_off = args.hand_off;
   const DriverApi& api = impl.primary->api();
   if (Result<void> addresses = set_addresses(api, params, impl, args); !addresses) return addresses;
-  std::unique_lock turn(workspace_turn(), std::defer_lock);
-  if (impl.plan.workspace_bytes > 0) turn.lock();
+  const WorkspaceTurn turn(impl.plan.workspace_bytes > 0 ? args.workspace.data : nullptr);
   const Result<void> launched = launch_kernel(api, impl.module->function(), impl.shape, &params, stream);
   if (!launched || impl.sum_module == nullptr || params.deal.tiles == 0) return launched;
   return launch_kernel(api, impl.sum_module->function(), impl.sum_shape, &params, stream);

@@ -12,6 +12,7 @@
 #include <sluice/host/device_impl.h>
 #include <sluice/host/driver/error.h>
 #include <sluice/host/driver/launch.h>
+#include <sluice/host/driver/workspace_turn.h>
 #include <sluice/host/operand_checks.h>
 #include <sluice/host/quantize_units.h>
 #include <sluice/host/spread.h>
@@ -325,8 +326,7 @@ Result<void> Quantizer::launch(const QuantizeShape& given, const QuantizeArgs& a
                               .output_ld = shape.output_ld,
                               .scale_given = args.scale_given,
                               .hand_off = args.hand_off};
-  std::unique_lock turn(workspace_turn(), std::defer_lock);
-  if (two_steps) turn.lock();  // the second step reads what the first leaves
+  const WorkspaceTurn turn(two_steps ? args.workspace.data : nullptr);  // the second step reads the first's
   for (const Step& step : impl_->steps) {
     if (step.kind == QuantizeStep::amax && args.scale_given) continue;
     Result<void> launched = impl_->launch_step(step, vectors, shape, params, stream);

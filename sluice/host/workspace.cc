@@ -7,8 +7,10 @@
 
 #include <sluice/gemm.h>
 #include <sluice/host/device_impl.h>
+#include <sluice/host/driver/capture_mode.h>
 #include <sluice/host/driver/events.h>
 #include <sluice/host/driver/memory.h>
+#include <sluice/host/workspace.h>
 #include <sluice/spec/workspace_stamp.h>
 
 namespace sluice {
@@ -66,13 +68,17 @@ Result<Workspace> Workspace::create(const Device& device, i64 bytes) {
   if (!buffer) return buffer.error();
   Workspace workspace(std::make_shared<Impl>(Impl{device.impl().primary, *std::move(buffer)}));
   if (bytes == 0) return workspace;
-  // Any stream may use it next, so the zeros must be there by then. In a stream of its own: a wait for the
-  // context, or work in the default stream, would end other threads' captures.
+  // Any stream may use it next, so the zeros must be there by then.
+  if (const Result<void> zeroed = zero_now(device, workspace); !zeroed) return zeroed.error();
+  return workspace;
+}
+
+Result<void> zero_now(const Device& device, Workspace workspace) {
+  const RelaxedCapture whatever_is_captured(*device.impl().api);
   const Result<StreamHandle> own = StreamHandle::create(device);
   if (!own) return own.error();
-  if (const Result<void> zeroed = workspace.reset(own->get()); !zeroed) return zeroed.error();
-  if (const Result<void> done = own->synchronize(); !done) return done.error();
-  return workspace;
+  if (const Result<void> zeroed = workspace.reset(own->get()); !zeroed) return zeroed;
+  return own->synchronize();
 }
 
 void* Workspace::data() const {

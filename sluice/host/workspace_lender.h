@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Workspaces that streams are lent, one each and for good: work of a stream before may be on its way, and
-// graphs point there. Nobody is told when a stream is destroyed, its id never comes again, and what would
-// show that its last launch is done (a wait for the context) ends the captures of other threads: so the 65th
-// stream of a program is refused, however few are alive. All are as large as any plan without a limit of its
-// own asks for, so that none is ever replaced under a thread that was just lent it. Any thread may call. Held
-// by Device::Impl for gemm::run, and by the C interface's session.
+// Workspaces that streams and graphs are lent, as large as the plan needs, rounded up.
+//
+// A stream has one for good: nobody is told when a stream is destroyed, its last launch may be on its way,
+// and its id never comes again. One that needs more is lent another, and what it had stays: a launch may be
+// there.
+//
+// A graph has one for each stream that is captured into it, since branches may run at once. The driver holds
+// it by a user object of the graph: it comes back when the graph, its copies and executables are destroyed
+// and their last launch is done, and the next that asks gets it. So no two graphs share one, whatever stream
+// captured them. What one graph runs twice at once (two executables of it, a child of two graphs) shares.
+//
+// Any thread may call. Held by Device::Impl, for gemm::run and the C interface's session.
 #pragma once
 
-#include <map>
-#include <mutex>
-#include <optional>
-#include <utility>
+#include <memory>
 #include <vector>
 
 #include <sluice/gemm.h>
@@ -19,44 +22,32 @@ namespace sluice {
 
 class WorkspaceLender {
  public:
-  /// one: keeps one more in store, for a stream that captures and must not allocate.
-  enum class Spare : u8 { none, one };
-  static constexpr std::size_t kMaxLent = 64;  // 4 GB
+  static constexpr i64 kMostOfStreams = i64{4} << 30;
 
-  /// `bytes`: of each; tests take less.
-  explicit WorkspaceLender(Spare spare, i64 bytes = kWorkspaceLimit) : spare_wanted_(spare), bytes_(bytes) {}
+  /// `most_of_streams`: bytes that streams are lent in all; tests take less.
+  explicit WorkspaceLender(i64 most_of_streams = kMostOfStreams);
+  WorkspaceLender(const WorkspaceLender&) = delete;
+  WorkspaceLender& operator=(const WorkspaceLender&) = delete;
+  /// Graphs may outlive it. Their memory is freed when another lender comes or goes.
+  ~WorkspaceLender();
 
-  struct Request {
-    Stream stream = nullptr;
-    bool captures = false;  // is_capturing(stream)
-    i64 bytes = 0;
-  };
-  /// Errors: workspace (too many streams, too few bytes); not_prepared: the stream captures and none is in
-  /// store; those of Workspace::create.
-  Result<WorkspaceView> lend(const Device& device, const Request& request);
-  /// Puts one in store if there is none.
-  Result<void> store(const Device& device);
+  /// At least `bytes` for a launch into `stream`, zeroed when it was lent first. Allocates where there is
+  /// none yet, also while the stream is captured. Errors: workspace (streams have all that they may), driver.
+  Result<WorkspaceView> lend(const Device& device, Stream stream, i64 bytes);
 
   /// Handles of the same memory: whoever waits for the device holds no lock.
   std::vector<Workspace> all_lent() const;
   struct Holdings {
-    i64 lent, bytes;  // the bytes in store too
+    i64 lent;   // to streams, and to graphs that are alive
+    i64 bytes;  // of them, of what streams had before, and of what came back
   };
   Holdings holdings() const;
 
+  struct Store;
+
  private:
-  /// Who has a workspace: a stream, or the graphs captured in one.
-  using Borrower = std::pair<bool, u64>;  // captures?, the stream
-
-  static Result<Borrower> borrower(const Device& device, const Request& request);
-  /// With the lock held: what a borrower has, or why it gets none; nothing where it may be lent one.
-  std::optional<Result<WorkspaceView>> known(const Borrower& id, i64 bytes) const;
-
-  const Spare spare_wanted_;
-  const i64 bytes_;
-  mutable std::mutex mutex_;  // never held where the driver allocates or is waited for
-  std::map<Borrower, Workspace> lent_;
-  std::vector<Workspace> spare_;
+  const i64 most_of_streams_;
+  const std::shared_ptr<Store> store_;  // what is lent to graphs shares it
 };
 
 }  // namespace sluice

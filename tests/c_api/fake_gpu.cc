@@ -26,4 +26,16 @@ extern "C" {
   return driver().launches();
 }
 
+/// Launches on a device block, as on a full queue, until sluice_fake_unblock().
+[[gnu::visibility("default")]] void sluice_fake_block(int ordinal) {
+  driver().block_launches(ordinal);
+}
+[[gnu::visibility("default")]] int sluice_fake_blocked() {
+  return driver().blocked();
+}
+/// 0: one was blocked for so long that it gave up.
+[[gnu::visibility("default")]] int sluice_fake_unblock() {
+  return driver().unblock() ? 1 : 0;
+}
+
 }  // extern "C"

@@ -180,6 +180,7 @@ static void null_handles_and_counts_are_refused(void) {
   EXPECT(sluice_device_name(NULL) == NULL && sluice_workspace_bytes(NULL) == 0);
   EXPECT(sluice_workspace_verify(NULL) == SLUICE_INVALID_ARGUMENT && mentions("workspace is NULL"));
   EXPECT(sluice_workspace_reset(NULL, NULL) == SLUICE_INVALID_ARGUMENT && mentions("workspace is NULL"));
+  EXPECT(sluice_quantize_with(NULL, NULL, NULL, NULL) == SLUICE_INVALID_ARGUMENT && mentions("workspace is NULL"));
   EXPECT(sluice_verify_workspaces(NULL) == SLUICE_INVALID_ARGUMENT && mentions("device is NULL"));
   EXPECT(sluice_reset_workspaces(NULL) == SLUICE_INVALID_ARGUMENT && mentions("device is NULL"));
   EXPECT(sluice_compile(none, 1, &options, &done) == SLUICE_INVALID_ARGUMENT && mentions("plans[0] is NULL"));

@@ -4,6 +4,8 @@ on a GPU that is none, their products prepared, launched, refused. Kernels do no
 import ctypes
 import math
 import textwrap
+import threading
+import time
 
 import pytest
 
@@ -100,15 +102,15 @@ def test_linear_of_three_dimensions_with_everything():
 
 def test_quantisers_are_one_kernel_or_two_for_a_tensor():
     x, q = on_gpu("bf16", (2, 32, 512)), on_gpu("e4m3", (2, 32, 512))
-    assert launches_of(lambda: _binding.quantize(x, q, on_gpu("fp32", (2, 32, 4)), 2, False, 0)) == 1
-    assert launches_of(lambda: _binding.quantize(x, q, on_gpu("fp32", (1,)), 0, True, 0)) == 1
-    assert launches_of(lambda: _binding.quantize(x, q, on_gpu("fp32", (1,)), 0, False, 0)) == 2
+    assert launches_of(lambda: _binding.quantize(x, q, on_gpu("fp32", (2, 32, 4)), 2, False, 0, None)) == 1
+    assert launches_of(lambda: _binding.quantize(x, q, on_gpu("fp32", (1,)), 0, True, 0, None)) == 1
+    assert launches_of(lambda: _binding.quantize(x, q, on_gpu("fp32", (1,)), 0, False, 0, None)) == 2
     gated = on_gpu("bf16", (2, 32, 1024))
-    assert launches_of(lambda: _binding.quantize(gated, q, on_gpu("fp32", (2, 32, 4)), 2, False, 1)) == 1
+    assert launches_of(lambda: _binding.quantize(gated, q, on_gpu("fp32", (2, 32, 4)), 2, False, 1, None)) == 1
     with pytest.raises(sluice.InvalidSize, match="half the columns"):
-        _binding.quantize(x, q, on_gpu("fp32", (2, 32, 4)), 2, False, 1)
+        _binding.quantize(x, q, on_gpu("fp32", (2, 32, 4)), 2, False, 1, None)
     with pytest.raises(sluice.InvalidArgument, match="gate = 2"):
-        _binding.quantize(gated, q, on_gpu("fp32", (2, 32, 4)), 2, False, 2)
+        _binding.quantize(gated, q, on_gpu("fp32", (2, 32, 4)), 2, False, 2, None)
     sluice.verify_workspaces()
 
 
@@ -121,7 +123,13 @@ def test_split_sums_take_the_streams_workspace_or_the_callers():
     assert launches_of(lambda: mm(a, b, out, workspace=mine.address)) == 1
     assert launches_of(lambda: mm(a, b, out)) == 1
     assert sluice.holdings().workspaces == 1
+    q, scale = on_gpu("e4m3", (64, 4096)), on_gpu("fp32", (1,))
+    assert launches_of(lambda: _binding.quantize(a, q, scale, 0, False, 0, mine.address)) == 2
     small = sluice.Workspace(nbytes=65536)
+    assert launches_of(lambda: _binding.quantize(a, q, scale, 0, False, 0, small.address)) == 2
+    tiny = sluice.Workspace(nbytes=4)
+    with pytest.raises(sluice.WorkspaceError, match="8 bytes or more, not 4"):
+        _binding.quantize(a, q, scale, 0, False, 0, tiny.address)
     with pytest.raises(sluice.WorkspaceError, match="65536"):
         mm(a, b, out, workspace=small.address)
     mine.verify()
@@ -167,7 +175,7 @@ def test_linear_and_quantisers_of_what_is_empty(shape):
     out = on_gpu("bf16", (*shape[:2], 512))
     assert launches_of(lambda: _binding.linear(x, w, None, out, 0, None, None)) == (1 if shape[2] == 0 else 0)
     quantised, scales = on_gpu("e4m3", shape, steps), on_gpu("fp32", (*shape[:2], (shape[2] + 127) // 128))
-    assert launches_of(lambda: _binding.quantize(x, quantised, scales, 2, False, 0)) == 0
+    assert launches_of(lambda: _binding.quantize(x, quantised, scales, 2, False, 0, None)) == 0
 
 
 def test_the_graph_example_of_the_manual_prepares_what_it_captures(source_root):
@@ -183,7 +191,7 @@ def test_the_graph_example_of_the_manual_prepares_what_it_captures(source_root):
     class Ops:  # as sluice.torch calls them, on arrays of the fake GPU
         def quantize(x, granularity):
             q, s = on_gpu("e4m3", x.shape), on_gpu("fp32", (x.shape[0], 1))
-            _binding.quantize(x, q, s, sluice.problems.GRANULARITIES.index(granularity), False, 0)
+            _binding.quantize(x, q, s, sluice.problems.GRANULARITIES.index(granularity), False, 0, None)
             return q, s
 
         def scaled_mm(a, b, scale_a, scale_b, out_dtype):
@@ -212,10 +220,10 @@ def test_expanded_arrays_are_refused_and_never_read_as_packed():
         (lambda: _binding.linear(x, w, None, out, 0, None, None), "input.contiguous()"),
         (lambda: _binding.linear(on_gpu("bf16", (8, 1, 512)), w, None, on_gpu("bf16", (8, 1, 256), (0, 256, 1)), 0, None, None),
          "out has shape (8, 256)"),
-        (lambda: _binding.quantize(x, fp8, scales, 2, False, 0), "input.contiguous()"),
-        (lambda: _binding.quantize(flat, flat_fp8, on_gpu("fp32", (8, 4)), 2, False, 0), "rows 0 elements apart"),
+        (lambda: _binding.quantize(x, fp8, scales, 2, False, 0, None), "input.contiguous()"),
+        (lambda: _binding.quantize(flat, flat_fp8, on_gpu("fp32", (8, 4)), 2, False, 0, None), "rows 0 elements apart"),
         (lambda: _binding.quantize(on_gpu("bf16", (8, 512)), on_gpu("e4m3", (8, 512), (256, 1)), on_gpu("fp32", (8, 4)), 2,
-                                   False, 0), "output.contiguous()"),
+                                   False, 0, None), "output.contiguous()"),
         (lambda: mm(on_gpu("bf16", (3, 64, 512), (0, 512, 1)), b, d), "a.contiguous()"),
         (lambda: mm(on_gpu("bf16", (3, 64, 512)), on_gpu("bf16", (3, 512, 256), (0, 1, 512)), d), "b.contiguous()"),
         (lambda: mm(on_gpu("bf16", (3, 64, 512)), b, on_gpu("bf16", (3, 64, 256), (0, 256, 1))), "its own memory"),
@@ -239,7 +247,7 @@ def test_numbers_of_another_type_are_refused_by_name():
         with pytest.raises(sluice.InvalidArgument, match=f"^{next(iter(wrong))} "):
             assert launches_of(lambda: call(**wrong)) == 0
     with pytest.raises(sluice.InvalidArgument, match="^scale_given "):
-        _binding.quantize(a, on_gpu("e4m3", (64, 512)), on_gpu("fp32", (1,)), 0, None, 0)
+        _binding.quantize(a, on_gpu("e4m3", (64, 512)), on_gpu("fp32", (1,)), 0, None, 0, None)
 
 
 def test_refusals_name_the_argument_and_launch_nothing():
@@ -251,7 +259,7 @@ def test_refusals_name_the_argument_and_launch_nothing():
         (lambda: mm(on_gpu("bf16", (64, 512), data=over.data + 2), b, out), sluice.Misaligned, "16"),
         (lambda: mm(a, on_gpu("bf16", (512, 256), (1, 512), device=1), out), sluice.WrongDevice, "b is in cuda:1"),
         (lambda: mm(a, weight("e4m3", 512, 256), out), sluice.InvalidType, "e4m3"),
-        (lambda: _binding.quantize(on_gpu("bf16", (2, 8, 64)), on_gpu("e4m3", (4, 4, 64)), on_gpu("fp32", (16, 1)), 1, None, 0),
+        (lambda: _binding.quantize(on_gpu("bf16", (2, 8, 64)), on_gpu("e4m3", (4, 4, 64)), on_gpu("fp32", (16, 1)), 1, None, 0, None),
          sluice.InvalidSize, "output is (4, 4, 64) and input (2, 8, 64)"),
     ]
     for call, kind, mention in cases:
@@ -259,6 +267,55 @@ def test_refusals_name_the_argument_and_launch_nothing():
             assert launches_of(call) == 0
         assert mention in str(caught.value)
     assert launches_of(lambda: mm(a, b, out)) == 1
+
+
+def calls_of_each_kind(device):
+    """One call of each function that launches, by name; each was made once."""
+    def at(dtype, shape, strides=None):
+        return on_gpu(dtype, shape, strides, device=device)
+
+    a, b, out, total = at("bf16", (64, 512)), at("bf16", (512, 256), (1, 512)), at("bf16", (64, 256)), at("fp32", (64, 256))
+    fp8, fp8_b, one, q = at("e4m3", (64, 512)), at("e4m3", (512, 256), (1, 512)), at("fp32", (1,)), at("e4m3", (64, 512))
+    weights, blob = at("bf16", (256, 512)), at("uint8", (FORMAT.numbers(256, 512).blob_bytes,))
+    calls = {
+        "mm": lambda: mm(a, b, out),
+        "linear": lambda: _binding.linear(a, weights, None, out, 0, None, None),
+        "scaled_mm": lambda: _binding.scaled_mm(fp8, fp8_b, one, one, None, out, True, None, None),
+        "add_mm": lambda: _binding.add_mm(a, b, total, False, None),
+        "quantize": lambda: _binding.quantize(a, q, one, 0, False, 0, None),
+        "mixed_mm": lambda: mixed_mm(a, blob, out, 256, 512),
+    }
+    for call in calls.values():
+        call()
+    return calls
+
+
+def test_other_threads_run_while_a_launch_waits_for_room():
+    """A launch into a full queue blocks. What empties the queue may need another thread of this interpreter."""
+    stuck, free = calls_of_each_kind(0), calls_of_each_kind(1)
+    for name, call in stuck.items():
+        lib.sluice_fake_block(0)
+        thread = threading.Thread(target=call)
+        thread.start()
+        while lib.sluice_fake_blocked() == 0:
+            time.sleep(0.001)
+        assert launches_of(free[name]) > 0, "another device's launches go on"
+        assert lib.sluice_fake_blocked() == 1
+        assert lib.sluice_fake_unblock() == 1, f"{name} kept the interpreter for as long as it was blocked"
+        thread.join()
+
+
+def test_other_threads_run_while_a_first_call_compiles():
+    a, b, out = on_gpu("fp16", (72, 512)), weight("fp16", 512, 264), on_gpu("fp16", (72, 264))
+    thread, ticks = threading.Thread(target=lambda: mm(a, b, out, bias=on_gpu("fp16", (264,)), activation=2)), 0
+    start = time.monotonic()
+    thread.start()
+    while thread.is_alive():
+        time.sleep(0.001)
+        ticks += 1
+    if time.monotonic() - start < 0.1:
+        pytest.skip("it was in the cache")
+    assert ticks > 20, "the compiler kept the interpreter"
 
 
 FORMAT = sluice.WeightFormat("uint4", 64, "fp16", zeros=True)

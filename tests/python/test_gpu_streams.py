@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Streams, graphs, threads, allocations: what a call may and may not do to its surroundings."""
 
+import time
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -86,6 +88,123 @@ def test_a_prepared_product_is_captured_and_replayed(splits):
         graph.replay()
         exactly(out, a.double() @ w.double().t())
     sluice.verify_workspaces()
+
+
+def split_products(count, m=64, n=128, k=4096):
+    """Small ones, so that several run side by side, each added to its own out: a wrong replay stays."""
+    problem = sluice.Problem(m, n, k, c="fp32", d="fp32")
+    sluice.prepare(sluice.plan(problem, schedule="ping_pong", tile=(64, 64), cluster=(1, 1), splits=8, combine="last_arriver"))
+    return [(whole(m, k, seed=i), whole(n, k, seed=100 + i), torch.zeros(m, n, device="cuda")) for i in range(count)]
+
+
+LAUNCHES = 64  # of one graph, so that replays are on their way for longer than it takes to enqueue them
+
+
+def captured(products, workspace=None, launches=LAUNCHES):
+    """As PyTorch captures where no stream is given: all in one stream of its own."""
+    graphs = []
+    for a, w, out in products:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(launches):
+                st.mm(a, w.t(), out=out, c=out, workspace=workspace)
+        graphs.append(graph)
+    return graphs
+
+
+def replayed_at_once(graphs, products, replays=100):
+    """How many products are wrong after so many replays of each graph, each in its own stream. Sums stay below 2^24."""
+    streams = [torch.cuda.Stream() for _ in graphs]
+    for _, _, out in products:
+        out.zero_()
+    torch.cuda.synchronize()
+    for _ in range(replays):
+        for graph, stream in zip(graphs, streams):
+            with torch.cuda.stream(stream):
+                graph.replay()
+    torch.cuda.synchronize()
+    return sum(not torch.equal(out.double(), replays * LAUNCHES * (a.double() @ w.double().t())) for a, w, out in products)
+
+
+def test_graphs_captured_the_default_way_are_replayed_at_once():
+    products = split_products(3)
+    graphs = captured(products)
+    for _ in range(10):
+        assert replayed_at_once(graphs, products) == 0
+    sluice.verify_workspaces()
+
+
+def test_sharing_a_workspace_between_them_is_seen():
+    """Planted: what they would do if they were lent the same memory."""
+    products, shared = split_products(3), sluice.Workspace()
+    graphs = captured(products, shared)
+    assert any(replayed_at_once(graphs, products) > 0 for _ in range(40))
+
+
+def test_a_hundred_graphs_of_which_nobody_knew_and_their_memory_is_used_again():
+    products = split_products(1) * 100
+    before = sluice.holdings()
+    graphs = captured(products, launches=1)
+    assert sluice.holdings().workspaces == before.workspaces + 100
+    for graph in graphs:
+        graph.reset()
+    graphs.clear()
+    torch.cuda.synchronize()
+    for _ in range(200):  # the driver gives back on a thread of its own
+        if sluice.holdings().workspaces == before.workspaces:
+            break
+        time.sleep(0.01)
+    held = sluice.holdings()
+    assert held.workspaces == before.workspaces
+    graphs = captured(products[:10])
+    assert sluice.holdings().workspace_bytes == held.workspace_bytes
+
+
+def test_a_workspace_of_the_callers_is_used_wherever_a_launch_needs_one():
+    sluice.prepare_quantizers("bf16")
+    mine = sluice.Workspace()
+    x, gated = real(32, 512), real(32, 1024)
+    stream = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    before = sluice.holdings().workspaces
+    with torch.cuda.stream(stream):  # a stream that was lent none
+        q, scale = st.quantize(x, "tensor", workspace=mine)
+        st.silu_mul_quantize(gated, "tensor", workspace=mine)
+        for recipe in ("tensor", "row", "block"):
+            layer = st.nn.Linear(512, 256, recipe=recipe, device="cuda")
+            layer.workspace = mine
+            with torch.no_grad():
+                layer(x)
+        weight = real(128, 64).requires_grad_()
+        split = dict(schedule="cooperative", tile=(128, 128), cluster=(1, 1), splits=4)
+        sluice.prepare(sluice.plan(sluice.Problem(128, 64, 4096, a_major="mn", b_major="mn"), **split))
+        st.linear(real(4096, 64), weight, workspace=mine).sum().backward()
+    stream.synchronize()
+    assert sluice.holdings().workspaces == before
+    plain, plain_scale = st.quantize(x, "tensor")
+    assert torch.equal(q.view(torch.uint8), plain.view(torch.uint8)) and torch.equal(scale, plain_scale)
+    mine.verify()
+
+
+def test_a_workspace_of_the_callers_under_torch_compile():
+    (a, w, out), = split_products(1)
+    mine, other = sluice.Workspace(), sluice.Workspace()
+    calls = []
+
+    @torch.compile(fullgraph=True)
+    def compiled(a, w, c, workspace):
+        return st.mm(a, w.t(), c=c, out_dtype=torch.float32, workspace=workspace)
+
+    stream = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    before = sluice.holdings().workspaces
+    with torch.cuda.stream(stream):
+        for workspace in (mine, other, mine):
+            calls.append(compiled(a, w, out, workspace))
+    stream.synchronize()
+    assert sluice.holdings().workspaces == before
+    for call in calls:
+        assert torch.equal(call.double(), a.double() @ w.double().t())
 
 
 def test_quantisers_and_modules_are_captured():

@@ -41,10 +41,6 @@ BAD = [
      sluice.InvalidArgument, "differentiable"),
     ("backward of another type", lambda: st.mm(bf16(8, 8).requires_grad_(), bf16(8, 8), out_dtype=torch.float32),
      sluice.InvalidArgument, "out_dtype"),
-    ("backward with a workspace", lambda: st.mm(bf16(8, 8).requires_grad_(), bf16(8, 8), workspace=object()),
-     sluice.InvalidArgument, "workspace"),
-    ("linear's backward with a workspace", lambda: st.linear(bf16(8, 8).requires_grad_(), bf16(8, 8), workspace=object()),
-     sluice.InvalidArgument, "workspace"),
     ("fp8 backward", lambda: st.scaled_mm(bf16(8, 16).to(E4M3), bf16(16, 16).to(E4M3).t(), torch.ones(()), torch.ones(()),
                                           bf16(16).requires_grad_()), sluice.InvalidArgument, "scaled_mm has no backward"),
     ("fp8 backward of a residual", lambda: st.scaled_mm(bf16(8, 16).to(E4M3), bf16(16, 16).to(E4M3).t(), torch.ones(()),
@@ -148,17 +144,21 @@ class OnHost:
 
     def __init__(self):
         self.called = []
+        self.workspaces = []
 
     def linear(self, x, w, bias, out, activation, workspace, c):
         self.called.append("linear")
+        self.workspaces.append(workspace)
         out.copy_(x.float() @ w.float().t() + (0 if bias is None else bias))
 
     def mm(self, a, b, out, *_):
         self.called.append("mm")
+        self.workspaces.append(_[-1])
         out.copy_(a @ b)
 
     def add_mm(self, a, b, total, any_order, workspace):
         self.called.append("add_mm in any order" if any_order else "add_mm")
+        self.workspaces.append(workspace)
         total += a.float() @ b.float()
 
 
@@ -171,6 +171,27 @@ def on_host(monkeypatch):
     monkeypatch.setattr("sluice.torch.functional._linear_into", fake.linear)
     torch._dynamo.reset()
     return fake
+
+
+class GivenWorkspace:
+    address = 4711
+
+
+def test_a_workspace_is_used_by_all_products_of_forward_and_backward(on_host):
+    x = torch.ones(4, 16, dtype=torch.bfloat16, requires_grad=True)
+    weight = torch.ones(32, 16, dtype=torch.bfloat16, requires_grad=True)
+    given = GivenWorkspace()
+    for call in (lambda workspace: st.linear(x, weight, workspace=workspace), lambda workspace: st.mm(x, weight.t(), workspace=workspace)):
+        call(given).sum().backward()
+        assert on_host.workspaces == [4711] * 3, on_host.called
+        call(None).sum().backward()
+        assert on_host.workspaces[3:] == [0] * 3
+        on_host.workspaces.clear()
+    main = weight_with_main_grad()
+    layer = st.nn.Linear(16, 32)
+    layer.weight, layer.workspace = main, given
+    layer(x).sum().backward()
+    assert on_host.workspaces == [4711] * 3 and on_host.called[-1] == "add_mm"
 
 
 def weight_with_main_grad(dtype=torch.float32, shape=(32, 16)):

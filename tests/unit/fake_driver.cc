@@ -25,6 +25,7 @@ FakeDriver::FakeDriver() {
   }();
   state = new fake::State;
   state->driver = this;
+  fake::capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;  // a call that failed on purpose may have left another
   make_current(-1);
   replace_driver_for_test(&api);
   replace_nvml_for_test(&fake::fake_nvml());
@@ -74,6 +75,48 @@ void FakeDriver::make_edges_full() {
 void FakeDriver::make_overlap_gain(float milliseconds, int most) {
   state->gain_ms = milliseconds;
   state->most_gaining = most;
+}
+
+void FakeDriver::fork_capture(CUstream origin, CUstream branch) {
+  const std::lock_guard lock(state->mutex);
+  const auto& from = *reinterpret_cast<const fake::FakeStream*>(origin);
+  auto& to = *reinterpret_cast<fake::FakeStream*>(branch);
+  to.captured = from.captured;
+  to.capture_id = from.capture_id;
+  ++state->capturing;
+}
+
+void FakeDriver::lose_captures() {
+  state->loses_captures = true;
+}
+
+void FakeDriver::block_launches(int ordinal) {
+  const std::lock_guard lock(state->block.mutex);
+  state->block.ordinal = ordinal;
+}
+
+void FakeDriver::block_loads(int ordinal) {
+  const std::lock_guard lock(state->block.mutex);
+  state->block.loads_ordinal = ordinal;
+}
+
+bool FakeDriver::unblock() {
+  const std::lock_guard lock(state->block.mutex);
+  state->block.ordinal = state->block.loads_ordinal = -1;
+  state->block.changed.notify_all();
+  return !state->block.gave_up;
+}
+
+int FakeDriver::blocked() const {
+  const std::lock_guard lock(state->block.mutex);
+  return state->block.waiting;
+}
+
+void FakeDriver::give_memory_to(void* memory, int ordinal, unsigned kind) {
+  const std::lock_guard lock(state->mutex);
+  fake::Block& block = state->blocks.at(reinterpret_cast<u64>(memory));
+  block.ordinal = ordinal;
+  block.kind = kind;
 }
 
 CUstream FakeDriver::foreign_stream() {
@@ -129,8 +172,8 @@ DecodedMap decode(const TensorMap& map) {
           .box_fifth = static_cast<int>(w[13] >> 32)};
 }
 
-Result<Device> open_fake_device(const Options& options) {
-  Result<Device> device = Device::open(0, options);
+Result<Device> open_fake_device(const Options& options, int ordinal) {
+  Result<Device> device = Device::open(ordinal, options);
   if (device) device->info();  // asked before a test counts or fails calls
   if (device)
     device->impl().cache = KernelCache(options, {.version = [] { return std::string("fake 1.0"); },

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <string>
 
 #include <sluice/gemm.h>
@@ -42,6 +43,7 @@ DecodedMap decode(const TensorMap& map);
 /// Handles that were given out and not given back.
 struct Alive {
   int contexts = 0, modules = 0, allocations = 0, streams = 0, events = 0, graphs = 0, executables = 0;
+  int user_objects = 0;
   int pushed = 0;  // contexts pushed and not popped, over all threads
 
   bool operator==(const Alive&) const = default;
@@ -89,6 +91,20 @@ class FakeDriver {
   /// Two events are 0.25 ms apart, less so much for each launch of the last replay that may begin early, of
   /// `most` such launches at most.
   void make_overlap_gain(float milliseconds, int most = 1 << 20);
+  /// From now on `branch` is captured into the graph that `origin` is captured into, until that capture ends.
+  void fork_capture(CUstream origin, CUstream branch);
+  /// Captures are lost as soon as they have begun, as after a call that a capture forbids.
+  void lose_captures();
+  /// Launches on this device block, as on a full queue, until unblock(), or for kMostBlocked at most.
+  void block_launches(int ordinal);
+  /// The same of loading modules, which may wait for what runs.
+  void block_loads(int ordinal);
+  /// False: a call was blocked for so long that it gave up, and went on.
+  bool unblock();
+  /// Calls that are blocked now.
+  int blocked() const;
+  /// The same address belongs to this device, or to the host, from now on: freed and allocated again.
+  void give_memory_to(void* memory, int ordinal, unsigned kind);
   /// A stream of another device; do not destroy it.
   CUstream foreign_stream();
 
@@ -100,9 +116,10 @@ class FakeDriver {
   Alive alive() const;
 
   static constexpr int kKeptLaunches = 64;
+  static constexpr std::chrono::seconds kMostBlocked{10};
 };
 
 /// Options without a disk cache, and a device whose cubins come from no compiler.
-Result<Device> open_fake_device(const Options& options = {.jobs = 2});
+Result<Device> open_fake_device(const Options& options = {.jobs = 2}, int ordinal = 0);
 
 }  // namespace sluice

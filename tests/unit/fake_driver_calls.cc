@@ -128,7 +128,21 @@ void locate(const LocateParams& params, u32 ctas, u32 cluster) {
   }
 }
 
+/// Holds no lock of the state meanwhile.
+void wait_while_blocked(int Blocked::*which) {
+  if (current() == nullptr) return;
+  Blocked& block = state->block;
+  std::unique_lock lock(block.mutex);
+  const int ordinal = current_ordinal();
+  if (block.*which != ordinal || block.gave_up) return;
+  ++block.waiting;
+  if (!block.changed.wait_for(lock, FakeDriver::kMostBlocked, [&] { return block.*which != ordinal; }))
+    block.gave_up = true;
+  --block.waiting;
+}
+
 CUresult launch_ex(const CUlaunchConfig* config, CUfunction function, void** params, void** extra) {
+  wait_while_blocked(&Blocked::ordinal);
   const Call call("cuLaunchKernelEx");
   if (call.code != CUDA_SUCCESS) return call.code;
   const auto& module = *reinterpret_cast<FakeModule*>(function);
@@ -162,7 +176,7 @@ CUresult launch_ex(const CUlaunchConfig* config, CUfunction function, void** par
               cluster,
               config->sharedMemBytes,
               config->hStream,
-              stream != nullptr && stream->capturing,
+              stream != nullptr && stream->captured != nullptr,
               dependent,
               {},
               {},
@@ -173,7 +187,7 @@ CUresult launch_ex(const CUlaunchConfig* config, CUfunction function, void** par
     if (module.params == ParamsKind::strip) std::memcpy(&record.strip, params[0], sizeof record.strip);
   }
   ++state->launches;
-  if (stream != nullptr && stream->capturing) stream->captured.programmatic.push_back(dependent);
+  if (stream != nullptr && stream->captured != nullptr) stream->captured->programmatic.push_back(dependent);
   return CUDA_SUCCESS;
 }
 
@@ -245,10 +259,6 @@ void fill_contexts(DriverApi& api) {
     --state->alive.pushed;
     return call.code;
   };
-  api.cuThreadExchangeStreamCaptureMode = [](CUstreamCaptureMode* mode) {
-    std::swap(*mode, capture_mode);
-    return CUDA_SUCCESS;
-  };
   api.cuCtxSynchronize = [] {
     const Call call("cuCtxSynchronize");
     return state->capturing > 0 ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : call.code;
@@ -257,10 +267,10 @@ void fill_contexts(DriverApi& api) {
 
 void fill_kernels(DriverApi& api) {
   api.cuModuleLoadData = [](CUmodule* module, const void* image) {
+    wait_while_blocked(&Blocked::loads_ordinal);
     const Call call("cuModuleLoadData");
     if (call.code != CUDA_SUCCESS) return call.code;
-    if (state->capturing > 0 && capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED)
-      return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (is_forbidden_by_capture()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     *module = reinterpret_cast<CUmodule>(new FakeModule{current_ordinal(), params_of(image)});
     ++state->alive.modules;
     return CUDA_SUCCESS;

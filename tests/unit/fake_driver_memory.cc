@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <thread>
 
 #include "fake_driver_state.h"
 
@@ -34,7 +35,7 @@ CUresult allocate(CUdeviceptr* address, std::size_t bytes) {
   const Call call("cuMemAlloc");
   if (call.code != CUDA_SUCCESS) return call.code;
   if (current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  if (state->capturing > 0) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (is_forbidden_by_capture()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   const i64 size = static_cast<i64>(bytes);
   if (size == 0) return CUDA_ERROR_INVALID_VALUE;
   if (size > state->driver->machine.memory_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -78,17 +79,127 @@ CUresult take(const Call& call, Handle handle, int& count) {
   return call.code;
 }
 
-CUresult set_capturing(const char* name, CUstream stream, bool capturing) {
-  const Call call(name);
+CUresult begin_capture(CUstream stream, CUstreamCaptureMode) {
+  const Call call("cuStreamBeginCapture");
+  if (call.code != CUDA_SUCCESS) return call.code;
+  static std::atomic<u64> last_id{0};
   auto& fake = *reinterpret_cast<FakeStream*>(stream);
-  if (capturing && call.code != CUDA_SUCCESS) return call.code;
-  state->capturing += static_cast<int>(capturing) - static_cast<int>(fake.capturing);
-  fake.capturing = capturing;
-  if (capturing) {
-    fake.captured.programmatic.clear();
-    fake.captured.programmatic.reserve(kMostCaptured);  // a launch allocates nothing
+  fake.captured = new FakeGraph;
+  fake.captured->programmatic.reserve(kMostCaptured);  // a launch allocates nothing
+  fake.capture_id = ++last_id;
+  ++state->capturing;
+  ++state->alive.graphs;
+  return CUDA_SUCCESS;
+}
+
+/// On a thread that may make no call, as the driver's own; with no lock held.
+void destroy(std::vector<FakeUserObject*> objects) {
+  if (objects.empty()) return;
+  std::thread([&] {
+    destroys_user_object = true;
+    for (FakeUserObject* object : objects) {
+      object->destroy(object->pointer);
+      delete object;
+    }
+  }).join();
+}
+
+/// Returns those that nothing holds any more.
+std::vector<FakeUserObject*> release_objects(const std::vector<FakeUserObject*>& objects) {
+  std::vector<FakeUserObject*> gone;
+  for (FakeUserObject* object : objects)
+    if (--object->references == 0) gone.push_back(object);
+  state->alive.user_objects -= static_cast<int>(gone.size());
+  return gone;
+}
+
+CUresult destroy_graph(const char* name, FakeGraph* graph, int& count) {
+  std::vector<FakeUserObject*> gone;
+  CUresult code = CUDA_SUCCESS;
+  {
+    const Call call(name);
+    code = call.code;
+    gone = release_objects(graph->objects);
+    delete graph;
+    --count;
   }
+  destroy(std::move(gone));
+  return code;
+}
+
+/// The branches of a capture end with it.
+CUresult end_capture(CUstream stream, CUgraph* graph) {
+  *graph = nullptr;
+  FakeGraph* captured = nullptr;
+  CUresult code = CUDA_SUCCESS;
+  {
+    const Call call("cuStreamEndCapture");
+    code = call.code;
+    captured = reinterpret_cast<FakeStream*>(stream)->captured;
+    if (captured == nullptr) return code;
+    for (FakeStream* each : state->streams)
+      if (each->captured == captured) {
+        each->captured = nullptr;
+        --state->capturing;
+      }
+    if (code == CUDA_SUCCESS) *graph = reinterpret_cast<CUgraph>(captured);
+  }
+  if (code != CUDA_SUCCESS) destroy_graph("a capture that failed", captured, state->alive.graphs);
+  return code;
+}
+
+CUresult capture_info(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
+                      const CUgraphNode**, const CUgraphEdgeData**, std::size_t*) {
+  const Call call("cuStreamGetCaptureInfo");
+  const auto* fake = reinterpret_cast<const FakeStream*>(stream);
+  const bool capturing = fake != nullptr && fake->captured != nullptr;
+  *status = capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+  if (capturing && state->loses_captures) *status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+  if (*status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return call.code;
+  *id = fake->capture_id;
+  *graph = reinterpret_cast<CUgraph>(fake->captured);
   return call.code;
+}
+
+CUresult instantiate(CUgraphExec* executable, CUgraph graph, unsigned long long) {
+  const Call call("cuGraphInstantiate");
+  if (call.code != CUDA_SUCCESS) return call.code;
+  auto* made = new FakeGraph(*reinterpret_cast<const FakeGraph*>(graph));
+  for (FakeUserObject* object : made->objects) ++object->references;
+  *executable = reinterpret_cast<CUgraphExec>(made);
+  ++state->alive.executables;
+  return CUDA_SUCCESS;
+}
+
+CUresult create_object(CUuserObject* object, void* pointer, CUhostFn function, unsigned references,
+                       unsigned flags) {
+  const Call call("cuUserObjectCreate");
+  if (call.code != CUDA_SUCCESS) return call.code;
+  if (flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) return CUDA_ERROR_INVALID_VALUE;
+  *object = reinterpret_cast<CUuserObject>(new FakeUserObject{pointer, function, references});
+  ++state->alive.user_objects;
+  return CUDA_SUCCESS;
+}
+
+CUresult release_object(CUuserObject object, unsigned) {
+  std::vector<FakeUserObject*> gone;
+  CUresult code = CUDA_SUCCESS;
+  {
+    const Call call("cuUserObjectRelease");
+    code = call.code;
+    gone = release_objects({reinterpret_cast<FakeUserObject*>(object)});
+  }
+  destroy(std::move(gone));
+  return code;
+}
+
+CUresult retain_object(CUgraph graph, CUuserObject object, unsigned, unsigned flags) {
+  const Call call("cuGraphRetainUserObject");
+  if (call.code != CUDA_SUCCESS) return call.code;
+  auto* held = reinterpret_cast<FakeUserObject*>(object);
+  if (flags != CU_GRAPH_USER_OBJECT_MOVE) ++held->references;
+  reinterpret_cast<FakeGraph*>(graph)->objects.push_back(held);
+  return CUDA_SUCCESS;
 }
 
 /// As the driver does it: as many as there is room for, and how many those are.
@@ -149,52 +260,49 @@ void fill_streams(DriverApi& api) {
     const Call call("cuStreamCreate");
     if (call.code != CUDA_SUCCESS) return call.code;
     static std::atomic<u64> last_id{0};
-    *stream = reinterpret_cast<CUstream>(new FakeStream{current_ordinal(), ++last_id, false});
+    auto* made = new FakeStream{current_ordinal(), ++last_id};
+    *stream = reinterpret_cast<CUstream>(made);
+    state->streams.insert(made);
     ++state->alive.streams;
     return CUDA_SUCCESS;
   };
   api.cuStreamDestroy = [](CUstream stream) {
     const Call call("cuStreamDestroy");
+    state->streams.erase(reinterpret_cast<FakeStream*>(stream));
     delete reinterpret_cast<FakeStream*>(stream);
     --state->alive.streams;
     return call.code;
   };
   api.cuStreamSynchronize = [](CUstream stream) {
     const Call call("cuStreamSynchronize");
-    const bool capturing = stream != nullptr && reinterpret_cast<FakeStream*>(stream)->capturing;
+    const bool capturing = stream != nullptr && reinterpret_cast<FakeStream*>(stream)->captured != nullptr;
     return capturing ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : call.code;
   };
   api.cuStreamIsCapturing = [](CUstream stream, CUstreamCaptureStatus* status) {
     const Call call("cuStreamIsCapturing");
-    const bool capturing = stream != nullptr && reinterpret_cast<FakeStream*>(stream)->capturing;
+    const bool capturing = stream != nullptr && reinterpret_cast<FakeStream*>(stream)->captured != nullptr;
     *status = capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
     return call.code;
   };
   api.cuStreamGetId = [](CUstream stream, unsigned long long* id) {
     const Call call("cuStreamGetId");
-    if (stream != nullptr && reinterpret_cast<FakeStream*>(stream)->capturing)
+    if (stream != nullptr && reinterpret_cast<FakeStream*>(stream)->captured != nullptr)
       return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // as driver 580 does
     *id = stream == nullptr ? 0 : reinterpret_cast<FakeStream*>(stream)->id;
     return call.code;
   };
-  api.cuStreamBeginCapture = [](CUstream stream, CUstreamCaptureMode) {
-    return set_capturing("cuStreamBeginCapture", stream, true);
-  };
-  api.cuStreamEndCapture = [](CUstream stream, CUgraph* graph) {
-    *graph = nullptr;
-    const CUresult code = set_capturing("cuStreamEndCapture", stream, false);
-    if (code != CUDA_SUCCESS) return code;
-    *graph = reinterpret_cast<CUgraph>(new FakeGraph(reinterpret_cast<FakeStream*>(stream)->captured));
-    ++state->alive.graphs;
-    return CUDA_SUCCESS;
-  };
-  api.cuGraphInstantiate = [](CUgraphExec* executable, CUgraph graph, unsigned long long) {
-    const Call call("cuGraphInstantiate");
-    if (call.code != CUDA_SUCCESS) return call.code;
-    *executable = reinterpret_cast<CUgraphExec>(new FakeGraph(*reinterpret_cast<const FakeGraph*>(graph)));
-    ++state->alive.executables;
+  api.cuStreamBeginCapture = begin_capture;
+  api.cuStreamEndCapture = end_capture;
+  api.cuStreamGetCaptureInfo = capture_info;
+  api.cuThreadExchangeStreamCaptureMode = [](CUstreamCaptureMode* mode) {
+    const Call call("cuThreadExchangeStreamCaptureMode");
+    if (call.code == CUDA_SUCCESS) std::swap(*mode, capture_mode);
     return call.code;
   };
+  api.cuUserObjectCreate = create_object;
+  api.cuUserObjectRelease = release_object;
+  api.cuGraphRetainUserObject = retain_object;
+  api.cuGraphInstantiate = instantiate;
   api.cuGraphUpload = [](CUgraphExec, CUstream) { return Call("cuGraphUpload").code; };
   api.cuGraphLaunch = [](CUgraphExec executable, CUstream) {
     const Call call("cuGraphLaunch");
@@ -203,10 +311,7 @@ void fill_streams(DriverApi& api) {
     return call.code;
   };
   api.cuGraphDestroy = [](CUgraph graph) {
-    const Call call("cuGraphDestroy");
-    delete reinterpret_cast<FakeGraph*>(graph);
-    --state->alive.graphs;
-    return call.code;
+    return destroy_graph("cuGraphDestroy", reinterpret_cast<FakeGraph*>(graph), state->alive.graphs);
   };
   api.cuGraphGetNodes = [](CUgraph graph, CUgraphNode*, std::size_t* count) {
     return *count = reinterpret_cast<const FakeGraph*>(graph)->programmatic.size(),
@@ -214,10 +319,8 @@ void fill_streams(DriverApi& api) {
   };
   api.cuGraphGetEdges = edges_of;
   api.cuGraphExecDestroy = [](CUgraphExec executable) {
-    const Call call("cuGraphExecDestroy");
-    delete reinterpret_cast<FakeGraph*>(executable);
-    --state->alive.executables;
-    return call.code;
+    return destroy_graph("cuGraphExecDestroy", reinterpret_cast<FakeGraph*>(executable),
+                         state->alive.executables);
   };
   api.cuEventCreate = [](CUevent* event, unsigned) {
     return give(Call("cuEventCreate"), event, state->alive.events);

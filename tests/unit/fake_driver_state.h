@@ -3,6 +3,8 @@
 // holds; the stack of contexts is each thread's own, as in the driver.
 #pragma once
 
+#include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -21,15 +23,29 @@ struct Block {
   int ordinal;
   unsigned kind;
 };
+struct FakeUserObject {
+  void* pointer;
+  CUhostFn destroy;
+  unsigned references;
+};
 /// What was captured, or a graph of it: a row of kernels, each with the edge from the one before it.
 struct FakeGraph {
   std::vector<bool> programmatic;  // of kernel i: was it launched so that it may begin early?
+  std::vector<FakeUserObject*> objects{};
 };
 struct FakeStream {
   int ordinal;
-  u64 id;  // never given again, as CUDA says of its own; the handle may be
-  bool capturing;
-  FakeGraph captured{};
+  u64 id;                         // never given again, as CUDA says of its own; the handle may be
+  FakeGraph* captured = nullptr;  // of the capture that it is in
+  u64 capture_id = 0;
+};
+/// Calls that block, beside the state, because those of other devices go on.
+struct Blocked {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int ordinal = -1, loads_ordinal = -1;  // of launches, of loads
+  int waiting = 0;
+  bool gave_up = false;
 };
 enum class ParamsKind { other, gemm, narrow, wide, strip, locate };  // what a unit's kernel takes
 struct FakeModule {
@@ -51,10 +67,12 @@ struct State {
   std::array<LaunchRecord, FakeDriver::kKeptLaunches> records;
   std::map<u64, Block> blocks;
   std::set<FakeStream*> streams;
-  FakeStream foreign{1, false};
-  bool full_edges = false;  // FakeDriver::make_edges_full
-  int early = 0;            // launches of the last replay that might begin early
-  float gain_ms = 0;        // FakeDriver::make_overlap_gain
+  FakeStream foreign{1, 0};
+  Blocked block;
+  bool loses_captures = false;  // FakeDriver::lose_captures
+  bool full_edges = false;      // FakeDriver::make_edges_full
+  int early = 0;                // launches of the last replay that might begin early
+  float gain_ms = 0;            // FakeDriver::make_overlap_gain
   int most_gaining = 0;
 };
 inline State* state = nullptr;
@@ -62,6 +80,7 @@ inline std::array<int, kMaxDevices> context_tags;
 inline thread_local std::array<CUcontext, 16> stack;
 inline thread_local int depth = 0;
 inline thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+inline thread_local bool destroys_user_object = false;  // and may make no call
 
 inline CUcontext context_of(int ordinal) {
   return reinterpret_cast<CUcontext>(&context_tags[ordinal]);
@@ -76,6 +95,7 @@ inline int current_ordinal() {
 /// One call of the driver. `code` is what it must return if it is not CUDA_SUCCESS.
 struct Call {
   explicit Call(const char* name) : lock(state->mutex) {
+    if (destroys_user_object) std::abort();
     const bool by_name = state->fail_name != nullptr && std::strcmp(state->fail_name, name) == 0;
     if (state->calls++ != state->fail_index && !by_name) return;
     code = state->fail_code;
@@ -84,6 +104,11 @@ struct Call {
   std::lock_guard<std::mutex> lock;
   CUresult code = CUDA_SUCCESS;
 };
+
+/// Calls that would end a capture of any thread.
+inline bool is_forbidden_by_capture() {
+  return state->capturing > 0 && capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+}
 
 u64 add_block(i64 bytes, const Block& block);
 void fill_contexts(DriverApi& api);

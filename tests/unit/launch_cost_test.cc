@@ -64,6 +64,24 @@ TEST_F(LaunchCost, pointers_that_were_seen_do_not_drive_each_other_out) {
   EXPECT_TRUE(primary.is_known_memory(pointer(99'999)));
 }
 
+/// What docs say of freed memory. A launch that noticed it would ask the driver for each pointer again.
+TEST_F(LaunchCost, memory_that_changed_hands_is_noticed_when_its_pointer_is_asked_for_again) {
+  const gemm::Kernel kernel = prepared(small_problem());
+  const gemm::Args args = args_for(small_problem());
+  launched(gemm::launch(kernel, args, nullptr), 1);
+  driver.give_memory_to(args.d, 1, CU_MEMORYTYPE_DEVICE);
+  EXPECT_TRUE(gemm::launch(kernel, args, nullptr).ok()) << "it was this device's when it was seen";
+  const PrimaryContext& primary = *device().impl().primary;
+  for (u64 i = 1; i < 100'000; ++i) primary.remember_memory(reinterpret_cast<const void*>(i << 21));
+  Result<void> result = gemm::launch(kernel, args, nullptr);
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().code, ErrorCode::wrong_device) << result.error().message;
+  driver.give_memory_to(args.d, 0, CU_MEMORYTYPE_HOST);
+  result = gemm::launch(kernel, args, nullptr);
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().code, ErrorCode::invalid_pointer) << result.error().message;
+}
+
 TEST_F(LaunchCost, rows_that_do_not_end_with_a_tile_cost_an_address_each) {
   const Problem ragged{.m = 210, .n = 504, .k = 128};
   const gemm::Kernel kernel = prepared(ragged, {.schedule = Schedule::ping_pong, .tile_m = 64, .tile_n = 64});

@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include <sluice/host/device_impl.h>
 #include <sluice/host/workspace_lender.h>
 #include <sluice/spec/params.h>
 #include <sluice/spec/part_sums.h>
@@ -162,41 +163,60 @@ TEST_F(LaunchWorkspace, run_lends_one_for_each_stream) {
   EXPECT_EQ(driver.alive().allocations, before + 2);
 }
 
+TEST_F(LaunchWorkspace, run_asks_the_driver_for_a_capture_and_a_stream_before_it_lends) {
+  ASSERT_TRUE(gemm::run(device(), long_problem(), args_for(long_problem()), nullptr).ok());
+  gemm::Args args = args_for(long_problem());
+  driver.make_current(0);
+  ASSERT_TRUE(gemm::run(device(), long_problem(), args, nullptr).ok());
+  driver.fail_nothing();
+  ASSERT_TRUE(gemm::run(device(), long_problem(), args, nullptr).ok());
+  const int lent = driver.calls();
+  args.workspace = device().impl().lender.all_lent().front().view();
+  driver.fail_nothing();
+  ASSERT_TRUE(gemm::run(device(), long_problem(), args, nullptr).ok());
+  EXPECT_EQ(lent - driver.calls(), 4) << "a call for each, and the context's before it";
+}
+
 /// A stream that is gone keeps its workspace, since its last launch may be on its way. To see it fail: give
 /// the fake driver's streams their handles for ids, which the next stream gets again.
-TEST_F(LaunchWorkspace, run_lends_to_so_many_streams_however_few_are_alive) {
-  constexpr i64 kBytes = 256;
-  WorkspaceLender lender(WorkspaceLender::Spare::none, kBytes);
-  for (std::size_t i = 0; i < WorkspaceLender::kMaxLent; ++i) {
+TEST_F(LaunchWorkspace, run_lends_to_streams_until_they_have_so_much_however_few_are_alive) {
+  const i64 bytes = kWorkspaceCounterBytes + (i64{1} << 20);
+  WorkspaceLender lender(3 * bytes);
+  for (int i = 0; i < 3; ++i) {
     const Result<StreamHandle> stream = StreamHandle::create(device());
     ASSERT_TRUE(stream.ok());
-    ASSERT_TRUE(lender.lend(device(), {.stream = stream->get(), .bytes = kBytes}).ok()) << i;
+    ASSERT_TRUE(lender.lend(device(), stream->get(), 256).ok()) << i;
   }
-  EXPECT_EQ(lender.holdings().lent, static_cast<i64>(WorkspaceLender::kMaxLent));
+  EXPECT_EQ(lender.holdings().lent, 3);
+  EXPECT_EQ(lender.holdings().bytes, 3 * bytes);
   const Result<StreamHandle> late = StreamHandle::create(device());
-  const Result<WorkspaceView> none = lender.lend(device(), {.stream = late->get(), .bytes = kBytes});
+  const Result<WorkspaceView> none = lender.lend(device(), late->get(), 256);
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.error().code, ErrorCode::workspace);
-  EXPECT_NE(none.error().message.find("64 streams of this process"), std::string::npos)
+  EXPECT_NE(none.error().message.find("were lent 3342336 bytes of workspace"), std::string::npos)
       << none.error().message;
   EXPECT_NE(none.error().message.find("use them again"), std::string::npos) << none.error().message;
 }
 
-TEST_F(LaunchWorkspace, run_lends_none_to_a_graph_nor_where_nothing_is_multiplied) {
-  gemm::Args args = args_for(long_problem());
+TEST_F(LaunchWorkspace, run_lends_a_stream_what_it_needs_and_more_when_it_needs_more) {
+  WorkspaceLender lender;
   const Result<StreamHandle> stream = StreamHandle::create(device());
-  ASSERT_TRUE(stream.ok());
+  const WorkspaceView small = *lender.lend(device(), stream->get(), kWorkspaceCounterBytes);
+  EXPECT_EQ(small.bytes, kWorkspaceCounterBytes + (i64{1} << 20)) << "not 64 MB for a quantiser's counters";
+  const WorkspaceView large = *lender.lend(device(), stream->get(), kWorkspaceLimit);
+  EXPECT_EQ(large.bytes, kWorkspaceLimit);
+  EXPECT_NE(small.data, large.data);
+  EXPECT_EQ(lender.lend(device(), stream->get(), 256)->data, large.data);
+  EXPECT_EQ(lender.holdings().lent, 1);
+  EXPECT_EQ(lender.holdings().bytes, small.bytes + large.bytes) << "work may be on its way in the first";
+}
+
+TEST_F(LaunchWorkspace, run_lends_none_where_nothing_is_multiplied) {
+  gemm::Args args = args_for(long_problem());
   args.alpha = 0.0f;
   const int before = driver.alive().allocations;
-  launched(gemm::run(device(), long_problem(), args, stream->get()), 1);
+  launched(gemm::run(device(), long_problem(), args, nullptr), 1);
   EXPECT_EQ(driver.alive().allocations, before);
-  args.alpha = 1.0f;
-  const Result<Graph> graph = Graph::capture(
-      device(), stream->get(), [&] { return gemm::run(device(), long_problem(), args, stream->get()); });
-  ASSERT_FALSE(graph.ok());
-  EXPECT_EQ(graph.error().code, ErrorCode::workspace) << graph.error().message;
-  EXPECT_NE(graph.error().message.find("each branch"), std::string::npos) << graph.error().message;
-  EXPECT_EQ(driver.launches(), 1);
 }
 
 TEST_F(LaunchWorkspace, run_takes_only_an_error_of_a_capture_for_a_capture) {
@@ -207,10 +227,12 @@ TEST_F(LaunchWorkspace, run_takes_only_an_error_of_a_capture_for_a_capture) {
   refused(run(), ErrorCode::not_prepared, "capturing");
   driver.fail_nothing();
   EXPECT_TRUE(run().ok());
-  driver.fail_function("cuStreamIsCapturing", CUDA_ERROR_INVALID_HANDLE);
-  const Result<void> unasked = run();  // once more before a workspace is lent
-  ASSERT_FALSE(unasked.ok());
-  EXPECT_EQ(unasked.error().code, ErrorCode::driver) << unasked.error().message;
+  for (const CUresult code : {CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT}) {
+    driver.fail_function("cuStreamGetCaptureInfo", code);
+    const Result<void> unasked = run();  // before a workspace is lent
+    ASSERT_FALSE(unasked.ok());
+    EXPECT_EQ(unasked.error().code, ErrorCode::driver) << unasked.error().message;
+  }
 }
 
 TEST_F(LaunchWorkspace, of_a_plan_made_by_hand_is_worked_out) {

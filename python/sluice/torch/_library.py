@@ -10,6 +10,7 @@ import torch
 
 from .. import _binding
 from ..errors import InvalidArgument, InvalidSize
+from ..plans import Workspace
 from ..problems import ACTIVATIONS, GRANULARITIES, number_of
 
 # Layouts decide whether a kernel can take an operand, so a compiler must leave them as they are.
@@ -22,6 +23,11 @@ PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 
 def activation_number(name: Optional[str]) -> int:
     return 0 if name is None or name == "none" else number_of("activation", name, ACTIVATIONS)
+
+
+def workspace_number(workspace: Optional[Workspace]) -> int:
+    """As the binding and the ops take it; 0: one is lent."""
+    return 0 if workspace is None else workspace.address
 
 
 def check_out(out: torch.Tensor, dtype: Optional[torch.dtype]) -> None:
@@ -61,71 +67,72 @@ def _rows_columns(a: torch.Tensor, b: torch.Tensor) -> tuple:
 
 
 # ---- mm ----
-def _mm_out(a, b, out, bias, c, alpha, beta, activation, use_fast_accum) -> None:
-    _binding.mm(a, b, out, bias, c, alpha, beta, activation_number(activation), use_fast_accum, None)
+def _mm_out(a, b, out, bias, c, alpha, beta, activation, use_fast_accum, workspace=0) -> None:
+    _binding.mm(a, b, out, bias, c, alpha, beta, activation_number(activation), use_fast_accum, workspace)
 
 
-def _mm(a, b, bias, c, alpha, beta, out_dtype, activation, use_fast_accum) -> torch.Tensor:
+def _mm(a, b, bias, c, alpha, beta, out_dtype, activation, use_fast_accum, workspace=0) -> torch.Tensor:
     out = a.new_empty((*a.shape[:-1], b.shape[-1]), dtype=out_dtype)
-    _mm_out(a, b, out, bias, c, alpha, beta, activation, use_fast_accum)
+    _mm_out(a, b, out, bias, c, alpha, beta, activation, use_fast_accum, workspace)
     return out
 
 
 _define("mm(Tensor a, Tensor b, Tensor? bias, Tensor? c, float alpha, float beta, ScalarType out_dtype, str activation, "
-        "bool use_fast_accum) -> Tensor", _mm,
-        lambda a, b, bias, c, alpha, beta, out_dtype, activation, use_fast_accum:
+        "bool use_fast_accum, int workspace=0) -> Tensor", _mm,
+        lambda a, b, bias, c, alpha, beta, out_dtype, activation, use_fast_accum, workspace=0:
         a.new_empty(_rows_columns(a, b), dtype=out_dtype))
 _define("mm_out(Tensor a, Tensor b, Tensor(out!) out, Tensor? bias, Tensor? c, float alpha, float beta, str activation, "
-        "bool use_fast_accum) -> ()", _mm_out, lambda a, b, out, *rest: None)
+        "bool use_fast_accum, int workspace=0) -> ()", _mm_out, lambda a, b, out, *rest: None)
 
 
-def _add_mm_(total, a, b, any_order) -> None:
-    _binding.add_mm(a, b, total, any_order, None)
+def _add_mm_(total, a, b, any_order, workspace=0) -> None:
+    _binding.add_mm(a, b, total, any_order, workspace)
 
 
-_define("add_mm_(Tensor(total!) total, Tensor a, Tensor b, bool any_order) -> ()", _add_mm_,
-        lambda total, a, b, any_order: None)
+_define("add_mm_(Tensor(total!) total, Tensor a, Tensor b, bool any_order, int workspace=0) -> ()", _add_mm_,
+        lambda total, a, b, any_order, workspace=0: None)
 
 
 # ---- linear ----
-def _linear_out(input, weight, bias, out, activation, c=None) -> None:
-    _binding.linear(input, weight, bias, out, activation_number(activation), None, c)
+def _linear_out(input, weight, bias, out, activation, c=None, workspace=0) -> None:
+    _binding.linear(input, weight, bias, out, activation_number(activation), workspace, c)
 
 
-def _linear(input, weight, bias, activation, c=None) -> torch.Tensor:
+def _linear(input, weight, bias, activation, c=None, workspace=0) -> torch.Tensor:
     out = input.new_empty((*input.shape[:-1], weight.shape[0]))
-    _linear_out(input, weight, bias, out, activation, c)
+    _linear_out(input, weight, bias, out, activation, c, workspace)
     return out
 
 
-def _linear_fake(input, weight, bias, activation, c=None) -> torch.Tensor:
+def _linear_fake(input, weight, bias, activation, c=None, workspace=0) -> torch.Tensor:
     torch._check(input.shape[-1] == weight.shape[-1], lambda: "input and weight must agree in their last dimension")
     return input.new_empty((*input.shape[:-1], weight.shape[0]))
 
 
-_define("linear(Tensor input, Tensor weight, Tensor? bias, str activation, Tensor? c=None) -> Tensor", _linear, _linear_fake)
-_define("linear_out(Tensor input, Tensor weight, Tensor? bias, Tensor(out!) out, str activation, Tensor? c=None) -> ()",
-        _linear_out, lambda input, weight, bias, out, activation, c=None: None)
+_define("linear(Tensor input, Tensor weight, Tensor? bias, str activation, Tensor? c=None, int workspace=0) -> Tensor",
+        _linear, _linear_fake)
+_define("linear_out(Tensor input, Tensor weight, Tensor? bias, Tensor(out!) out, str activation, Tensor? c=None, "
+        "int workspace=0) -> ()", _linear_out, lambda input, weight, bias, out, activation, c=None, workspace=0: None)
 
 
 # ---- scaled_mm ----
-def _scaled_mm_out(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, c=None) -> None:
-    _binding.scaled_mm(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, None, c)
+def _scaled_mm_out(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, c=None, workspace=0) -> None:
+    _binding.scaled_mm(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, workspace, c)
 
 
-def _scaled_mm(mat_a, mat_b, scale_a, scale_b, bias, out_dtype, use_fast_accum, c=None) -> torch.Tensor:
+def _scaled_mm(mat_a, mat_b, scale_a, scale_b, bias, out_dtype, use_fast_accum, c=None, workspace=0) -> torch.Tensor:
     out = mat_a.new_empty((*mat_a.shape[:-1], mat_b.shape[-1]), dtype=out_dtype)
-    _scaled_mm_out(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, c)
+    _scaled_mm_out(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, c, workspace)
     return out
 
 
 _define("scaled_mm(Tensor mat_a, Tensor mat_b, Tensor scale_a, Tensor scale_b, Tensor? bias, ScalarType out_dtype, "
-        "bool use_fast_accum, Tensor? c=None) -> Tensor", _scaled_mm,
-        lambda mat_a, mat_b, scale_a, scale_b, bias, out_dtype, use_fast_accum, c=None:
+        "bool use_fast_accum, Tensor? c=None, int workspace=0) -> Tensor", _scaled_mm,
+        lambda mat_a, mat_b, scale_a, scale_b, bias, out_dtype, use_fast_accum, c=None, workspace=0:
         mat_a.new_empty(_rows_columns(mat_a, mat_b), dtype=out_dtype))
 _define("scaled_mm_out(Tensor mat_a, Tensor mat_b, Tensor scale_a, Tensor scale_b, Tensor? bias, Tensor(out!) out, "
-        "bool use_fast_accum, Tensor? c=None) -> ()", _scaled_mm_out,
-        lambda mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, c=None: None)
+        "bool use_fast_accum, Tensor? c=None, int workspace=0) -> ()", _scaled_mm_out,
+        lambda mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, c=None, workspace=0: None)
 
 
 # ---- mixed_mm ----
@@ -174,14 +181,14 @@ def _new_quantized(input, shape, granularity) -> tuple:
             input.new_empty(scales_shape(shape, granularity), dtype=torch.float32))
 
 
-def _quantize(input, granularity) -> tuple:
+def _quantize(input, granularity, workspace=0) -> tuple:
     output, scales = _new_quantized(input, input.shape, granularity)
-    _binding.quantize(input, output, scales, GRANULARITIES.index(granularity), False, 0)
+    _binding.quantize(input, output, scales, GRANULARITIES.index(granularity), False, 0, workspace)
     return output, scales
 
 
-_define("quantize(Tensor input, str granularity) -> (Tensor, Tensor)", _quantize,
-        lambda input, granularity: _new_quantized(input, input.shape, granularity))
+_define("quantize(Tensor input, str granularity, int workspace=0) -> (Tensor, Tensor)", _quantize,
+        lambda input, granularity, workspace=0: _new_quantized(input, input.shape, granularity))
 
 
 def half_of_columns(shape) -> tuple:
@@ -190,19 +197,19 @@ def half_of_columns(shape) -> tuple:
     return (*shape[:-1], shape[-1] // 2)
 
 
-def _silu_mul_quantize(input, granularity) -> tuple:
+def _silu_mul_quantize(input, granularity, workspace=0) -> tuple:
     output, scales = _new_quantized(input, half_of_columns(input.shape), granularity)
-    _binding.quantize(input, output, scales, GRANULARITIES.index(granularity), False, 1)
+    _binding.quantize(input, output, scales, GRANULARITIES.index(granularity), False, 1, workspace)
     return output, scales
 
 
-_define("silu_mul_quantize(Tensor input, str granularity) -> (Tensor, Tensor)", _silu_mul_quantize,
-        lambda input, granularity: _new_quantized(input, half_of_columns(input.shape), granularity))
+_define("silu_mul_quantize(Tensor input, str granularity, int workspace=0) -> (Tensor, Tensor)", _silu_mul_quantize,
+        lambda input, granularity, workspace=0: _new_quantized(input, half_of_columns(input.shape), granularity))
 
 
 def _quantize_static(input, scale) -> torch.Tensor:
     output = input.new_empty(input.shape, dtype=torch.float8_e4m3fn)
-    _binding.quantize(input, output, scale, 0, True, 0)
+    _binding.quantize(input, output, scale, 0, True, 0, 0)
     return output
 
 

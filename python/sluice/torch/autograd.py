@@ -11,7 +11,8 @@ from torch.autograd.function import once_differentiable
 
 from .. import _binding
 from ..errors import InvalidArgument, InvalidSize, InvalidType
-from ._library import PLAIN, as_matrix, written
+from ..plans import Workspace
+from ._library import PLAIN, as_matrix, workspace_number, written
 
 _is_compiling = torch.compiler.is_compiling
 
@@ -33,22 +34,22 @@ def refuse_grad(what: str) -> None:
                           "torch.no_grad(), or detach() them")
 
 
-def _product(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
+def _product(a: Tensor, b: Tensor, dtype: torch.dtype, workspace: int) -> Tensor:
     if _needs_dispatcher(a):
-        return torch.ops.sluice.mm(a, b, None, None, 1.0, 0.0, dtype, "none", False)
+        return torch.ops.sluice.mm(a, b, None, None, 1.0, 0.0, dtype, "none", False, workspace)
     out = a.new_empty((a.shape[0], b.shape[1]), dtype=dtype)
-    _binding.mm(a, b, out, None, None, 1.0, 0.0, 0, False, None)
+    _binding.mm(a, b, out, None, None, 1.0, 0.0, 0, False, workspace)
     return out
 
 
-def add_product_(total: Tensor, a: Tensor, b: Tensor, deterministic: bool) -> None:
+def add_product_(total: Tensor, a: Tensor, b: Tensor, deterministic: bool, workspace: int = 0) -> None:
     """``total += a @ b`` into fp32, which no kernel reads: the memory system adds. torch's own switch for deterministic
     algorithms goes before ``deterministic=False``."""
     any_order = not (deterministic or torch.are_deterministic_algorithms_enabled())
     if _needs_dispatcher(a):
-        torch.ops.sluice.add_mm_(total, a, b, any_order)
+        torch.ops.sluice.add_mm_(total, a, b, any_order, workspace)
     else:
-        _binding.add_mm(a, b, total, any_order, None)
+        _binding.add_mm(a, b, total, any_order, workspace)
     written(total)
 
 
@@ -66,20 +67,29 @@ def _main_grad(weight: Tensor) -> Optional[Tensor]:
     return main_grad
 
 
+def differentiable_linear(input: Tensor, weight: Tensor, bias: Optional[Tensor], deterministic: bool,
+                          workspace: Optional[Workspace]) -> Tensor:
+    """``LinearFunction``; what eager autograd keeps for the backward keeps the workspace too."""
+    return LinearFunction.apply(input, weight, bias, deterministic, workspace_number(workspace),
+                                None if _is_compiling() else workspace)
+
+
 class LinearFunction(torch.autograd.Function):
     """``input @ weight.t() + bias``. If ``weight.main_grad`` is an fp32 tensor of the weight's shape, the weight's
     gradient is added to it and ``weight.grad`` stays as it is (``weight.grad_added_to_main_grad`` becomes True)."""
 
     @staticmethod
-    def forward(ctx: Any, input: Tensor, weight: Tensor, bias: Optional[Tensor], deterministic: bool) -> Tensor:
+    def forward(ctx: Any, input: Tensor, weight: Tensor, bias: Optional[Tensor], deterministic: bool, workspace: int,
+                kept: Optional[Workspace]) -> Tensor:
         ctx.save_for_backward(input, weight)
+        ctx.workspace, ctx.kept = workspace, kept
         ctx.main_grad, ctx.deterministic = _main_grad(weight), deterministic
         ctx.weight_object = weight if ctx.main_grad is not None else None
         ctx.bias_shape_and_type = None if bias is None else (bias.shape, bias.dtype)
         if _needs_dispatcher(input):
-            return torch.ops.sluice.linear(input, weight, bias, "none")
+            return torch.ops.sluice.linear(input, weight, bias, "none", None, workspace)
         out = input.new_empty((*input.shape[:-1], weight.shape[0]))
-        _binding.linear(input, weight, bias, out, 0, None, None)
+        _binding.linear(input, weight, bias, out, 0, workspace, None)
         return out
 
     @staticmethod
@@ -91,14 +101,14 @@ class LinearFunction(torch.autograd.Function):
         rows = as_matrix(input)
         grad_input = grad_weight = grad_bias = None
         if ctx.needs_input_grad[0]:
-            grad_input = _product(grad, weight, input.dtype).view(input.shape)
+            grad_input = _product(grad, weight, input.dtype, ctx.workspace).view(input.shape)
         if ctx.needs_input_grad[1]:
             if ctx.main_grad is not None:
-                add_product_(ctx.main_grad, grad.t(), rows, ctx.deterministic)
+                add_product_(ctx.main_grad, grad.t(), rows, ctx.deterministic, ctx.workspace)
                 ctx.weight_object.grad_added_to_main_grad = True
             else:
-                grad_weight = _product(grad.t(), rows, weight.dtype)
+                grad_weight = _product(grad.t(), rows, weight.dtype, ctx.workspace)
         if ctx.needs_input_grad[2]:
             shape, dtype = ctx.bias_shape_and_type
             grad_bias = grad.sum(0, dtype=dtype).view(shape)
-        return grad_input, grad_weight, grad_bias, None
+        return grad_input, grad_weight, grad_bias, None, None, None

@@ -17,8 +17,8 @@ from .. import _binding
 from ..errors import InvalidArgument
 from ..plans import Workspace
 from ._entry import op
-from ._library import PLAIN, activation_number, check_out, written
-from .autograd import LinearFunction, needs_grad, refuse_grad
+from ._library import PLAIN, activation_number, check_out, workspace_number, written
+from .autograd import differentiable_linear, needs_grad, refuse_grad
 
 _is_compiling = torch.compiler.is_compiling
 _is_grad_enabled = torch.is_grad_enabled
@@ -26,11 +26,6 @@ _empty = torch.empty
 _scaled_mm_into = _binding.scaled_mm
 _mm_into = _binding.mm
 _linear_into = _binding.linear
-
-
-def _refuse_workspace(workspace: Optional[Workspace]) -> None:
-    if workspace is not None:
-        raise InvalidArgument("workspace cannot be given under torch.compile: each stream is lent one")
 
 
 @op
@@ -57,18 +52,18 @@ def scaled_mm(mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Tensor, bi
     if out is not None:
         check_out(out, out_dtype)
     if _is_compiling() or mat_a.__class__ not in PLAIN:
-        _refuse_workspace(workspace)
         if out is None:
             return torch.ops.sluice.scaled_mm(mat_a, mat_b, scale_a, scale_b, bias, out_dtype or mat_a.dtype,
-                                              use_fast_accum, c)
-        torch.ops.sluice.scaled_mm_out(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, c)
+                                              use_fast_accum, c, workspace_number(workspace))
+        torch.ops.sluice.scaled_mm_out(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, c,
+                                       workspace_number(workspace))
         written(out)
         return out
     result = out
     if out is None:
         result = _empty((*mat_a.shape[:-1], mat_b.shape[-1]), dtype=out_dtype or mat_a.dtype, device=mat_a.device)
     _scaled_mm_into(mat_a, mat_b, scale_a, scale_b, bias, result, use_fast_accum,
-                    None if workspace is None else workspace.address, c)
+                    workspace_number(workspace), c)
     if out is not None:
         written(out)
     return result
@@ -83,31 +78,32 @@ def mm(a: Tensor, b: Tensor, *, out: Optional[Tensor] = None, bias: Optional[Ten
 
     16-bit operands may be row-major or column-major, each; fp8 ones as for ``scaled_mm``. ``c`` may be ``out`` itself,
     which adds to it (``beta`` is 1 if left out). ``activation`` is relu, gelu or silu. Differentiable for 16-bit
-    matrices when neither ``out``, ``c``, ``activation``, ``alpha``, ``workspace`` nor another ``out_dtype`` is given.
+    matrices when neither ``out``, ``c``, ``activation``, ``alpha`` nor another ``out_dtype`` is given; the backward uses
+    ``workspace`` too.
     """
     if beta is None:
         beta = 0.0 if c is None else 1.0
     if needs_grad(a, b, bias, c):
         if (out is not None or c is not None or activation not in (None, "none") or alpha != 1.0 or a.dim() != 2 or b.dim() != 2
-                or out_dtype not in (None, a.dtype) or workspace is not None):
+                or out_dtype not in (None, a.dtype)):
             raise InvalidArgument("mm is differentiable for two matrices and a bias alone: without out, c, activation, "
-                                  "alpha, workspace and an out_dtype that is not a's; use torch.no_grad() or detach() "
-                                  "otherwise")
-        return LinearFunction.apply(a, b.t(), bias, True)
+                                  "alpha and an out_dtype that is not a's; use torch.no_grad() or detach() otherwise")
+        return differentiable_linear(a, b.t(), bias, True, workspace)
     if out is not None:
         check_out(out, out_dtype)
     if _is_compiling() or a.__class__ not in PLAIN:
-        _refuse_workspace(workspace)
         if out is None:
-            return torch.ops.sluice.mm(a, b, bias, c, alpha, beta, out_dtype or a.dtype, activation or "none", use_fast_accum)
-        torch.ops.sluice.mm_out(a, b, out, bias, c, alpha, beta, activation or "none", use_fast_accum)
+            return torch.ops.sluice.mm(a, b, bias, c, alpha, beta, out_dtype or a.dtype, activation or "none", use_fast_accum,
+                                       workspace_number(workspace))
+        torch.ops.sluice.mm_out(a, b, out, bias, c, alpha, beta, activation or "none", use_fast_accum,
+                                workspace_number(workspace))
         written(out)
         return out
     result = out
     if out is None:
         result = _empty((*a.shape[:-1], b.shape[-1]), dtype=out_dtype or a.dtype, device=a.device)
     _mm_into(a, b, result, bias, c, alpha, beta, activation_number(activation), use_fast_accum,
-             None if workspace is None else workspace.address)
+             workspace_number(workspace))
     if out is not None:
         written(out)
     return result
@@ -120,31 +116,30 @@ def linear(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *, c: O
     """``torch.nn.functional.linear`` with an activation and a residual ``c`` (of the output's shape; it may be ``out``) in
     the same kernel: ``act(input @ weight.t() + c + bias)``.
 
-    ``input`` may have any number of leading dimensions. Differentiable without ``c``, ``activation``, ``out`` and
-    ``workspace``.
+    ``input`` may have any number of leading dimensions. Differentiable without ``c``, ``activation`` and ``out``; the
+    backward uses ``workspace`` too.
 
     ``deterministic=False`` lets the backward add the parts of a weight's gradient to ``weight.main_grad`` in any order,
     which may be faster and may change last bits from run to run (unless ``torch.use_deterministic_algorithms`` is on).
     """
     if needs_grad(input, weight, bias, c):
-        if c is not None or activation not in (None, "none") or out is not None or workspace is not None:
-            raise InvalidArgument("linear is differentiable without c, activation, out and workspace; add c and apply the "
-                                  "activation to its result, or use torch.no_grad()")
-        return LinearFunction.apply(input, weight, bias, deterministic)
+        if c is not None or activation not in (None, "none") or out is not None:
+            raise InvalidArgument("linear is differentiable without c, activation and out; add c and apply the activation to "
+                                  "its result, or use torch.no_grad()")
+        return differentiable_linear(input, weight, bias, deterministic, workspace)
     if out is not None:
         check_out(out, None)
     if _is_compiling() or input.__class__ not in PLAIN:
-        _refuse_workspace(workspace)
         if out is None:
-            return torch.ops.sluice.linear(input, weight, bias, activation or "none", c)
-        torch.ops.sluice.linear_out(input, weight, bias, out, activation or "none", c)
+            return torch.ops.sluice.linear(input, weight, bias, activation or "none", c, workspace_number(workspace))
+        torch.ops.sluice.linear_out(input, weight, bias, out, activation or "none", c, workspace_number(workspace))
         written(out)
         return out
     result = out
     if out is None:
         result = _empty((*input.shape[:-1], weight.shape[0]), dtype=input.dtype, device=input.device)
     _linear_into(input, weight, bias, result, activation_number(activation),
-                 None if workspace is None else workspace.address, c)
+                 workspace_number(workspace), c)
     if out is not None:
         written(out)
     return result

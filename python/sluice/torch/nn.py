@@ -10,6 +10,7 @@ from torch import Tensor
 
 from .._arguments import shown
 from ..errors import InvalidArgument
+from ..plans import Workspace
 from ._library import as_matrix, scales_shape
 from .autograd import needs_grad
 from .functional import linear, scaled_mm
@@ -35,12 +36,14 @@ class Linear(torch.nn.Module):
     their ``weight_scale`` and quantise the input in a fused kernel; the output has the input's type. Parameters are
     called as torch's are. ``fuse_quantizer``: under torch.compile the input is quantised by torch's own operations, which
     the compiler fuses with what came before (its divisions are approximate, so bits may differ from the kernel's).
-    ``deterministic``: as for ``linear``; an attribute, which may be changed at any time.
+    ``deterministic``: as for ``linear``; an attribute, which may be changed at any time. So is ``workspace``, None at first:
+    a ``sluice.Workspace`` that the layer's products, quantiser and backward use instead of those that are lent.
     """
 
     weight: torch.nn.Parameter
     weight_scale: Tensor
     bias: Optional[torch.nn.Parameter]
+    workspace: Optional[Workspace] = None
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, *, recipe: Optional[str] = None,
                  device: Union[str, int, torch.device, None] = None, dtype: Optional[torch.dtype] = None, use_fast_accum: bool = True,
@@ -104,13 +107,15 @@ class Linear(torch.nn.Module):
     def forward(self, input: Tensor, residual: Optional[Tensor] = None) -> Tensor:
         """The layer's output, plus ``residual`` (of the output's shape) in the same kernel, rounded once."""
         if self.recipe is None:
-            return linear(input, self.weight, self.bias, c=residual, deterministic=self.deterministic)
+            return linear(input, self.weight, self.bias, c=residual, workspace=self.workspace,
+                          deterministic=self.deterministic)
         if needs_grad(input, residual, None, None):
             raise InvalidArgument("an FP8 Linear has no backward: run it under torch.no_grad(), or convert with "
                                   "recipe=None to train")
         by_compiler = self.fuse_quantizer and torch.compiler.is_compiling()
-        quantizer = quantize_reference if by_compiler else quantize
-        quantized = quantizer(as_matrix(input), self.granularity)
+        rows = as_matrix(input)
+        quantized = (quantize_reference(rows, self.granularity) if by_compiler
+                     else quantize(rows, self.granularity, workspace=self.workspace))
         return self.of_quantized(*quantized, input.dtype, residual).view(*input.shape[:-1], self.out_features)
 
     @property
@@ -130,7 +135,7 @@ class Linear(torch.nn.Module):
             scale = as_matrix(scale)
         c = None if residual is None else as_matrix(residual)
         output = scaled_mm(as_matrix(quantized), self.weight.t(), scale, weight_scale, self.bias, c=c,
-                           out_dtype=dtype, use_fast_accum=self.use_fast_accum)
+                           out_dtype=dtype, use_fast_accum=self.use_fast_accum, workspace=self.workspace)
         return output.view(*shape, self.out_features)
 
     def extra_repr(self) -> str:

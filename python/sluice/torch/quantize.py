@@ -15,8 +15,9 @@ from torch import Tensor
 from .. import _binding
 from ..errors import InvalidArgument
 from ..problems import GRANULARITIES
+from ..plans import Workspace
 from ._entry import op
-from ._library import PLAIN, check_out, half_of_columns, scales_shape, written
+from ._library import PLAIN, check_out, half_of_columns, scales_shape, workspace_number, written
 from .autograd import refuse_grad
 
 _is_compiling = torch.compiler.is_compiling
@@ -25,34 +26,35 @@ _NO_GATE, _SILU_GATE = 0, 1  # sluice_gate of c_api.h
 
 @op
 def quantize(input: Tensor, granularity: str = "1x128", *, out: Optional[Tensor] = None,
-             scales: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
+             scales: Optional[Tensor] = None, workspace: Optional[Workspace] = None) -> Tuple[Tensor, Tensor]:
     """``(output, scales)`` of a bf16, fp16 or fp32 input whose last dimension is contiguous.
 
     ``granularity`` says what shares a scale, and the scales' shape: "tensor" ``()``; "row" ``(..., 1)``; "1x128"
-    ``(..., ceil(k/128))``; "128x128", of a matrix, ``(ceil(n/128), ceil(k/128))``. ``out`` and ``scales`` may be given.
-    There is no backward: an input that wants a gradient raises.
+    ``(..., ceil(k/128))``; "128x128", of a matrix, ``(ceil(n/128), ceil(k/128))``. ``out`` and ``scales`` may be given. "tensor"
+    uses a workspace: the one given, or one that is lent. There is no backward: an input that wants a gradient raises.
     """
-    return _quantized("quantize", input, input.shape, granularity, _NO_GATE, out, scales)
+    return _quantized("quantize", input, input.shape, granularity, _NO_GATE, out, scales, workspace)
 
 
 @op
 def silu_mul_quantize(input: Tensor, granularity: str = "1x128", *, out: Optional[Tensor] = None,
-                      scales: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
+                      scales: Optional[Tensor] = None, workspace: Optional[Workspace] = None) -> Tuple[Tensor, Tensor]:
     """``quantize(silu(gate) * up)`` in one kernel, for an input ``(..., 2 * k)`` of which ``gate`` is the first half of the
     columns and ``up`` the second: what stands between the two products of a gated feed-forward. The value is not rounded
     before it is quantised. Otherwise as ``quantize``.
     """
-    return _quantized("silu_mul_quantize", input, half_of_columns(input.shape), granularity, _SILU_GATE, out, scales)
+    return _quantized("silu_mul_quantize", input, half_of_columns(input.shape), granularity, _SILU_GATE, out, scales,
+                      workspace)
 
 
 def _quantized(name: str, input: Tensor, shape: tuple, granularity: str, gate: int, out: Optional[Tensor],
-               scales: Optional[Tensor]) -> Tuple[Tensor, Tensor]:
+               scales: Optional[Tensor], workspace: Optional[Workspace]) -> Tuple[Tensor, Tensor]:
     if input.requires_grad and torch.is_grad_enabled():
         refuse_grad(name)
     if _is_compiling() or input.__class__ not in PLAIN:
         if out is not None or scales is not None:
             raise InvalidArgument("out and scales cannot be given under torch.compile; the compiler plans memory")
-        return getattr(torch.ops.sluice, name)(input, granularity)
+        return getattr(torch.ops.sluice, name)(input, granularity, workspace_number(workspace))
     given = [tensor for tensor in (out, scales) if tensor is not None]
     for tensor in given:
         check_out(tensor, None)
@@ -62,7 +64,7 @@ def _quantized(name: str, input: Tensor, shape: tuple, granularity: str, gate: i
         out = input.new_empty(shape, dtype=torch.float8_e4m3fn)
     if granularity not in GRANULARITIES:
         scales_shape(shape, granularity)  # raises
-    _binding.quantize(input, out, scales, GRANULARITIES.index(granularity), False, gate)
+    _binding.quantize(input, out, scales, GRANULARITIES.index(granularity), False, gate, workspace_number(workspace))
     if given:
         written(*given)
     return out, scales
@@ -81,7 +83,7 @@ def quantize_static(input: Tensor, scale: Tensor, *, out: Optional[Tensor] = Non
     if out is not None:
         check_out(out, None)
     result = input.new_empty(input.shape, dtype=torch.float8_e4m3fn) if out is None else out
-    _binding.quantize(input, result, scale, 0, True, 0)
+    _binding.quantize(input, result, scale, 0, True, 0, 0)
     if out is not None:
         written(out)
     return result

@@ -37,7 +37,7 @@ Result<DriverApi> find_calls(void* library) {
 
 Result<const DriverApi*> load_driver() {
   if (const DriverApi* fake = replacement.load(std::memory_order_acquire)) return fake;
-  static std::mutex mutex;
+  static std::mutex mutex;  // held while the library is loaded, which waits for no GPU
   static DriverApi api;
   static bool found = false;
   const std::lock_guard lock(mutex);

@@ -23,13 +23,14 @@ namespace sluice {
   X(cuMemAlloc) X(cuMemFree) X(cuMemsetD8Async) X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemcpyDtoHAsync)        \
   X(cuMemcpyDtoDAsync)                                                                                      \
   X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamIsCapturing)                        \
-  X(cuStreamGetId) X(cuStreamBeginCapture) X(cuStreamEndCapture)                                            \
+  X(cuStreamGetId) X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuStreamGetCaptureInfo)                  \
+  X(cuThreadExchangeStreamCaptureMode) X(cuUserObjectCreate) X(cuUserObjectRelease)                         \
   X(cuEventCreate) X(cuEventRecord) X(cuEventSynchronize) X(cuEventElapsedTime) X(cuEventDestroy)           \
   X(cuGraphInstantiate) X(cuGraphUpload) X(cuGraphLaunch) X(cuGraphDestroy) X(cuGraphExecDestroy)           \
-  X(cuGraphGetNodes) X(cuGraphGetEdges)
+  X(cuGraphGetNodes) X(cuGraphGetEdges) X(cuGraphRetainUserObject)
 /// Null where a driver lacks them: only facts of the GPU are asked with them.
 #define SLUICE_OPTIONAL_DRIVER_CALLS(X)                                                                     \
-  X(cuOccupancyMaxActiveClusters) X(cuThreadExchangeStreamCaptureMode) X(cuDeviceGetPCIBusId)
+  X(cuOccupancyMaxActiveClusters) X(cuDeviceGetPCIBusId)
 // clang-format on
 
 /// The macros of cuda.h rename entries on both sides alike: `api.cuMemAlloc` is the member cuMemAlloc_v2.

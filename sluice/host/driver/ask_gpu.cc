@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include <sluice/host/driver/capture_mode.h>
 #include <sluice/host/driver/generated/empty_kernel.h>
 #include <sluice/host/driver/nvml.h>
 
@@ -12,28 +13,12 @@ namespace {
 /// As wide as the widest GEMM kernels, and with shared memory for one CTA an SM.
 constexpr u32 kThreads = 384;
 constexpr int kSmemBytes = 200 << 10;
+
 double attribute(const PrimaryContext& primary, CUdevice_attribute which) {
   int value = 0;
   const CUresult code = primary.api().cuDeviceGetAttribute(&value, which, primary.device());
   return code == CUDA_SUCCESS && value > 0 ? value : 0;
 }
-
-/// Lets this thread load code while another stream of the process is being captured.
-class RelaxedCapture {
- public:
-  explicit RelaxedCapture(const DriverApi& api) : api_(api) { exchange(); }
-  RelaxedCapture(const RelaxedCapture&) = delete;
-  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
-  ~RelaxedCapture() { exchange(); }
-
- private:
-  void exchange() {
-    if (api_.cuThreadExchangeStreamCaptureMode != nullptr) api_.cuThreadExchangeStreamCaptureMode(&mode_);
-  }
-
-  const DriverApi& api_;
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
-};
 
 /// 0 without an answer.
 int count_clusters(const DriverApi& api, CUfunction kernel, u32 ctas) {

@@ -21,11 +21,6 @@ Error launch_error(const DriverApi& api, CUresult code, const LaunchShape& shape
 
 }  // namespace
 
-std::mutex& workspace_turn() {
-  static std::mutex mutex;
-  return mutex;
-}
-
 Result<void> launch_kernel(const DriverApi& api, CUfunction function, const LaunchShape& shape,
                            const void* params, Stream stream) {
   CUlaunchAttribute attributes[2] = {};

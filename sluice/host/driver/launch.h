@@ -4,8 +4,6 @@
 // current.
 #pragma once
 
-#include <mutex>
-
 #include <sluice/gemm.h>
 #include <sluice/host/driver/api.h>
 #include <sluice/spec/base.h>
@@ -24,11 +22,6 @@ struct LaunchShape {
   /// (ptx::wait_for_prerequisites).
   bool dependent = false;
 };
-
-/// Held while what uses a workspace is enqueued, so that no other thread's launch in that stream comes
-/// between the kernels of one product: it might write what the second is to read. One for the process,
-/// because two devices' handles may share a stream, and it is held for the length of a launch.
-std::mutex& workspace_turn();
 
 /// `params` points to the kernel's parameter struct, which is copied before the call returns.
 /// Errors: wrong_device (the stream is of another context), driver.

@@ -3,6 +3,7 @@
 #include <sluice/host/driver/memory.h>
 
 #include <sluice/host/device_impl.h>
+#include <sluice/host/driver/capture_mode.h>
 #include <sluice/host/driver/error.h>
 
 namespace sluice {
@@ -37,6 +38,7 @@ Result<DeviceBuffer> DeviceBuffer::allocate(const Device& device, i64 bytes) {
   if (bytes == 0) return buffer;
   const std::shared_ptr<const PrimaryContext>& primary = device.impl().primary;
   const Result<void> allocated = in_context(*primary, "cuMemAlloc", bytes, [&](const DriverApi& api) {
+    const RelaxedCapture whatever_is_captured(api);
     return api.cuMemAlloc(&buffer.address_, static_cast<std::size_t>(bytes));
   });
   if (!allocated) {
@@ -58,6 +60,7 @@ DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
 DeviceBuffer::~DeviceBuffer() {
   if (address_ == 0) return;
   const ContextScope scope(*primary_);
+  const RelaxedCapture whatever_is_captured(primary_->api());
   primary_->api().cuMemFree(address_);
 }
 

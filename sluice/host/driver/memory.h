@@ -13,6 +13,7 @@ namespace sluice {
 
 class DeviceBuffer {
  public:
+  /// May be called, and the buffer be freed, while streams are captured, by this thread or another.
   /// 0 bytes is legal: nothing is allocated and data() is null. Contents are undefined.
   /// Errors: invalid_size, driver (out of memory).
   static Result<DeviceBuffer> allocate(const Device& device, i64 bytes);

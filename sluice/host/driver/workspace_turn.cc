@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// A list of the turns that are held, one entry on the stack of each thread that launches. Its mutex guards
+// the list alone: it is held for a few loads and stores, never over a call of the driver.
+#include <sluice/host/driver/workspace_turn.h>
+
+#include <condition_variable>
+#include <mutex>
+
+namespace sluice {
+namespace {
+
+struct Turns {
+  std::mutex mutex;
+  std::condition_variable given_back;
+  WorkspaceTurn* held = nullptr;
+  int waiting = 0;
+};
+
+/// Never destroyed: threads may launch while the process ends.
+Turns& turns() {
+  static auto* const all = new Turns;
+  return *all;
+}
+
+}  // namespace
+
+bool WorkspaceTurn::is_taken() const {
+  for (const WorkspaceTurn* turn = turns().held; turn != nullptr; turn = turn->next_)
+    if (turn->workspace_ == workspace_) return true;
+  return false;
+}
+
+WorkspaceTurn::WorkspaceTurn(const void* workspace) : workspace_(workspace) {
+  if (workspace_ == nullptr) return;
+  Turns& all = turns();
+  std::unique_lock lock(all.mutex);
+  while (is_taken()) {
+    ++all.waiting;
+    all.given_back.wait(lock);
+    --all.waiting;
+  }
+  next_ = all.held;
+  all.held = this;
+}
+
+WorkspaceTurn::~WorkspaceTurn() {
+  if (workspace_ == nullptr) return;
+  Turns& all = turns();
+  const std::lock_guard lock(all.mutex);
+  WorkspaceTurn** link = &all.held;
+  while (*link != this) link = &(*link)->next_;
+  *link = next_;
+  if (all.waiting > 0) all.given_back.notify_all();
+}
+
+}  // namespace sluice
