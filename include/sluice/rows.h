@@ -34,6 +34,7 @@ struct RowSummary {
   double mean_loss = 0;   // 0.01: one per cent slower
   double worst_loss = 0;  // and of the m that fares worst
   i64 worst_m = 0;
+  bool splits = false;  // some of its launches may ask for a workspace
 
   bool operator==(const RowSummary&) const = default;
 };

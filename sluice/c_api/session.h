@@ -13,6 +13,7 @@
 #include <sluice/host/device_impl.h>
 #include <sluice/host/workspace_lender.h>
 #include <sluice/quantize.h>
+#include <sluice/rows.h>
 
 namespace sluice::c_api {
 
@@ -35,6 +36,8 @@ class Session {
   Result<void> run(const Problem& problem, const gemm::Args& args, Stream stream);
   /// Prepares what run() needs for all of `problems`, and a spare workspace for a stream that will capture.
   Result<void> make_ready(std::span<const Problem> problems);
+  /// The same for all m of a range, with few kernels (sluice/rows.h). `problem.m` does not count.
+  Result<RowSummary> make_ready(const Problem& problem, RowRange rows);
   /// run() uses this plan for its problem from now on, whatever was chosen before.
   Result<void> use(const Plan& plan);
 

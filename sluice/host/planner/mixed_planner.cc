@@ -354,7 +354,7 @@ std::optional<Plan> plan_with(const MixedProblem& p, const MixedConfig& config, 
         if (why_not(p, c) != nullptr) return std::nullopt;
         if (taste == Taste::wanted && why_not_wanted(p, c, device) != nullptr) return std::nullopt;
         Plan plan = plan_of(p, c);
-        plan.estimate_us = estimate_us(p, c, device);
+        plan.estimate_us = is_empty(p) ? 0.0 : estimate_us(p, c, device);
         return plan;
       },
       config);

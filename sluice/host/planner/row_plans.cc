@@ -48,6 +48,7 @@ struct Dense {
     return plan.estimate.total_us * (unused ? kUnusedSplit : 1.0);
   }
   static std::vector<std::string> units(const Plan& plan) { return unit_texts(plan.config); }
+  static bool splits(const Plan& plan) { return uses_workspace(plan.config); }
   static bool by_gpc(const Plan& plan) { return plan.split.numbering == Numbering::gpc; }
   /// Loading the kernel that adds up parts takes a plan that has some.
   static bool shows_more(const Plan& plan, const Plan& than) {
@@ -74,6 +75,7 @@ struct Packed {
   }
   static double us(const Plan& plan) { return plan.estimate_us; }
   static std::vector<std::string> units(const Plan& plan) { return mixed::units_of(plan); }
+  static bool splits(const Plan&) { return false; }
   static bool by_gpc(const Plan&) { return false; }
   static bool shows_more(const Plan&, const Plan&) { return false; }
 };
@@ -265,7 +267,8 @@ Result<typename Kind::Table> choose(const typename Kind::Problem& problem, RowRa
       .unbounded = static_cast<int>(std::unique(all_units.begin(), all_units.end()) - all_units.begin()),
       .mean_loss = few.mean_loss,
       .worst_loss = few.worst_loss,
-      .worst_m = survey->places[few.worst_place].m};
+      .worst_m = survey->places[few.worst_place].m,
+      .splits = std::any_of(table.kernels.begin(), table.kernels.end(), Kind::splits)};
   return table;
 }
 
