@@ -83,8 +83,7 @@ class Operands {
 };
 
 /// Times both; "" or why not.
-std::string race(const Lab& lab, TuneOperands& operands, const std::vector<AnyPlan>& plans,
-                 RowPoint& point) {
+std::string race(const Lab& lab, TuneOperands& operands, const std::vector<AnyPlan>& plans, RowPoint& point) {
   std::vector<Entrant> entrants;
   std::vector<Result<Contender>> contenders = operands.prepare(plans);
   for (size_t i = 0; i < contenders.size(); ++i) {
@@ -244,13 +243,14 @@ RowsRecord measure_rows(const Lab& lab, const AnyProblem& problem, const RowsMet
   RowsRecord record{.name = name_of(of_rows(problem, method.rows.high))};
   phase("choosing and preparing kernels");
   const Clock::time_point start = Clock::now();
-  const Result<RowSummary> ready =
-      std::visit([&](const auto& p) -> Result<RowSummary> {
+  const Result<RowSummary> ready = std::visit(
+      [&](const auto& p) -> Result<RowSummary> {
         if constexpr (std::is_same_v<std::decay_t<decltype(p)>, Problem>)
           return gemm::prepare(lab.device, p, method.rows);
         else
           return mixed::prepare(lab.device, p, method.rows);
-      }, problem);
+      },
+      problem);
   record.prepare_s = 1e-6 * us_since(start);
   const Result<AnyTable> table =
       ready ? table_of(lab.device, problem, method.rows) : Result<AnyTable>(ready.error());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What few kernels for a range of rows (sluice/rows.h) cost on a GPU: at numbers of rows drawn at random, the
-// kernel of the range and the one that the m would get alone, in turn, verified; and the host time of the first
-// call of every m after one prepare. Used by `sluice rows`; rows_record.h writes it down.
+// kernel of the range and the one that the m would get alone, in turn, verified; and the host time of the
+// first call of every m after one prepare. Used by `sluice rows`; rows_record.h writes it down.
 #pragma once
 
 #include <string>
@@ -26,7 +26,7 @@ std::vector<i64> drawn_rows(const RowsMethod& method);
 
 struct RowPoint {
   i64 m = 0;
-  bool drawn = true;  // else it is the one that the model thinks fares worst
+  bool drawn = true;       // else it is the one that the model thinks fares worst
   std::string alone, few;  // kernels
   bool same = false;       // the same kernel walking the same way: not timed
   Spread alone_us, few_us;
@@ -38,8 +38,8 @@ struct RowPoint {
   double loss() const { return same || alone_us.median <= 0 ? 0 : few_us.median / alone_us.median - 1; }
 };
 
-/// Of run(), the first call of each m in ascending order after one prepare: planned from the table, made ready
-/// and launched.
+/// Of run(), the first call of each m in ascending order after one prepare: planned from the table, made
+/// ready and launched.
 struct FirstCalls {
   int calls = 0;
   int kernels_made = 0;  // compiled or read from the cache meanwhile: must be none

@@ -20,7 +20,8 @@ double share(double value) {
 Json times_json(const Spread& us, const std::vector<double>& rounds) {
   Json all = Json::array();
   for (const double value : rounds) all.push_back(rounded(value));
-  return {{"median", rounded(us.median)}, {"p10", rounded(us.p10)}, {"p90", rounded(us.p90)}, {"rounds", all}};
+  return {
+      {"median", rounded(us.median)}, {"p10", rounded(us.p10)}, {"p90", rounded(us.p90)}, {"rounds", all}};
 }
 
 Json point_json(const RowPoint& p) {
@@ -43,18 +44,20 @@ Json layer_json(const RowsRecord& layer) {
   const FirstCalls& f = layer.first_calls;
   Json points = Json::array();
   for (const RowPoint& point : layer.points) points.push_back(point_json(point));
-  Json json{{"name", layer.name},
-            {"kernels", s.kernels},
-            {"kernels_alone", s.unbounded},
-            {"model", {{"mean_loss", share(s.mean_loss)}, {"worst_loss", share(s.worst_loss)}, {"worst_m", s.worst_m}}},
-            {"measured", {{"mean_loss", share(layer.mean_loss())}, {"worst_loss", share(layer.worst_loss())}}},
-            {"prepare_s", rounded(layer.prepare_s)},
-            {"first_calls",
-             {{"calls", f.calls},
-              {"kernels_made", f.kernels_made},
-              {"median_us", rounded(f.median_us)},
-              {"worst_us", rounded(f.worst_us)},
-              {"worst_m", f.worst_m}}}};
+  Json json{
+      {"name", layer.name},
+      {"kernels", s.kernels},
+      {"kernels_alone", s.unbounded},
+      {"model",
+       {{"mean_loss", share(s.mean_loss)}, {"worst_loss", share(s.worst_loss)}, {"worst_m", s.worst_m}}},
+      {"measured", {{"mean_loss", share(layer.mean_loss())}, {"worst_loss", share(layer.worst_loss())}}},
+      {"prepare_s", rounded(layer.prepare_s)},
+      {"first_calls",
+       {{"calls", f.calls},
+        {"kernels_made", f.kernels_made},
+        {"median_us", rounded(f.median_us)},
+        {"worst_us", rounded(f.worst_us)},
+        {"worst_m", f.worst_m}}}};
   if (!f.error.empty()) json["first_calls"]["error"] = f.error;
   json["points"] = std::move(points);
   return json;
@@ -87,7 +90,10 @@ std::string to_json(const RunRecord& run, const RowsMethod& method, std::span<co
   json["schema"] = "sluice-rows-1";
   json.erase("shapes");
   json.erase("summary");
-  json["rows"] = {{"low", method.rows.low}, {"high", method.rows.high}, {"numbers", method.numbers}, {"seed", method.seed}};
+  json["rows"] = {{"low", method.rows.low},
+                  {"high", method.rows.high},
+                  {"numbers", method.numbers},
+                  {"seed", method.seed}};
   const RowsSummary sum = summarise(layers);
   json["summary"] = {{"layers", sum.layers},
                      {"points", sum.points},

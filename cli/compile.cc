@@ -153,7 +153,8 @@ Result<Options> options_of(const CompileFlags& flags) {
 /// With the range that its text names, if any.
 Result<CompileFlags> with_rows(CompileFlags flags) {
   if (flags.rows.empty() && flags.drawn.numbers > 0)
-    return Error{ErrorCode::invalid_argument, "--numbers has no effect without --rows: give a range, or leave it out"};
+    return Error{ErrorCode::invalid_argument,
+                 "--numbers has no effect without --rows: give a range, or leave it out"};
   if (flags.rows.empty()) return flags;
   if (flags.top > 1)
     return Error{ErrorCode::invalid_argument, "--top has no effect with --rows: leave it out"};
@@ -172,7 +173,8 @@ Result<int> run_compile(const CompileFlags& given) {
   const Result<std::vector<AnyRequest>> requests = requests_of(flags.requests, flags.mixed);
   if (!requests) return requests.error();
   if (!flags.rows.empty())
-    if (Result<void> none = refuse_overrides(flags.requests, flags.mixed, *requests); !none) return none.error();
+    if (Result<void> none = refuse_overrides(flags.requests, flags.mixed, *requests); !none)
+      return none.error();
   const Result<Target> target = find_target(flags.device, *options);
   if (!target) return target.error();
   const Result<std::vector<std::string>> units = units_of(*requests, *target, flags, stamping_of(*options));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// --rows: a range of numbers of rows in the place of a problem's m (sluice/rows.h). For compile, plan and rows.
+// --rows: a range of numbers of rows in the place of a problem's m (sluice/rows.h). For compile, plan and
+// rows.
 #pragma once
 
 #include <string>

@@ -48,19 +48,21 @@ void print_layer(const bench::RowsRecord& layer) {
   for (const bench::RowPoint& point : layer.points)
     if (point.error.empty() && point.loss() > most) worst = point.m, most = point.loss();
   const auto percent = [](double share) { return fmt::format("{:.2f}", 100 * share); };
-  fmt::print("{}", rows_table().row({layer.name, std::to_string(layer.summary.kernels),
-                                     std::to_string(layer.summary.unbounded), percent(layer.summary.mean_loss),
-                                     percent(layer.mean_loss()), percent(layer.worst_loss()),
-                                     std::to_string(worst), fmt::format("{:.1f}", layer.first_calls.median_us),
-                                     fmt::format("{:.1f}", layer.first_calls.worst_us),
-                                     std::to_string(layer.first_calls.worst_m)}));
+  fmt::print(
+      "{}",
+      rows_table().row(
+          {layer.name, std::to_string(layer.summary.kernels), std::to_string(layer.summary.unbounded),
+           percent(layer.summary.mean_loss), percent(layer.mean_loss()), percent(layer.worst_loss()),
+           std::to_string(worst), fmt::format("{:.1f}", layer.first_calls.median_us),
+           fmt::format("{:.1f}", layer.first_calls.worst_us), std::to_string(layer.first_calls.worst_m)}));
   const auto trouble = [](const std::string& text) {
     if (!text.empty()) fmt::print("  {}\n", paint(stdout, Colour::red, text));
   };
   trouble(layer.error);
   trouble(layer.first_calls.error);
   if (layer.first_calls.kernels_made > 0)
-    trouble(fmt::format("{} kernels were made in calls that should make none", layer.first_calls.kernels_made));
+    trouble(
+        fmt::format("{} kernels were made in calls that should make none", layer.first_calls.kernels_made));
   for (const bench::RowPoint& point : layer.points)
     if (!point.error.empty()) trouble(fmt::format("{} rows: {}", point.m, point.error));
   std::fflush(stdout);
@@ -73,7 +75,8 @@ Result<int> run_rows(const RowsFlags& flags) {
   how.rows = *range;
   const Result<std::vector<AnyRequest>> requests = requests_of(flags.requests, flags.mixed);
   if (!requests) return requests.error();
-  if (Result<void> none = refuse_overrides(flags.requests, flags.mixed, *requests); !none) return none.error();
+  if (Result<void> none = refuse_overrides(flags.requests, flags.mixed, *requests); !none)
+    return none.error();
   const Result<Target> target = find_target(flags.device, options_from_environment());
   if (!target) return target.error();
   if (!target->device)
@@ -105,10 +108,10 @@ Result<int> run_rows(const RowsFlags& flags) {
     if (const Result<void> alive = bench::still_alive(*lab); !alive) return alive.error();
   }
   const bench::RowsSummary sum = bench::summarise(layers);
-  fmt::print("\n{} points, {} with another kernel than their own: {:.2f} % slower in the mean, {:.2f} % at most; "
-             "at most {} kernels a layer; the longest first call took {:.0f} us\n",
-             sum.points, sum.timed, 100 * sum.mean_loss, 100 * sum.worst_loss, sum.most_kernels,
-             sum.worst_call_us);
+  fmt::print(
+      "\n{} points, {} with another kernel than their own: {:.2f} % slower in the mean, {:.2f} % at most; "
+      "at most {} kernels a layer; the longest first call took {:.0f} us\n",
+      sum.points, sum.timed, 100 * sum.mean_loss, 100 * sum.worst_loss, sum.most_kernels, sum.worst_call_us);
   return sum.all_right ? kExitOk : kExitNo;
 }
 

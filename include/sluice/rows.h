@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels for every number of rows of a range. gemm::plan fits a kernel to each m: a layer that meets 1 to 512
-// rows would compile some fifty. Here few of them serve the whole range, and which one serves which m follows
-// from the model and the records.
+// Kernels for every number of rows of a range. gemm::plan fits a kernel to each m: a layer that meets 1 to
+// 512 rows would compile some fifty. Here few of them serve the whole range, and which one serves which m
+// follows from the model and the records.
 //   auto served = sluice::gemm::prepare(*device, problem, {.low = 1, .high = 512});
 //   auto done   = sluice::gemm::run(*device, problem_of_any_m_inside, args, stream);  // compiles nothing
 // docs/decisions/0015-few-kernels-for-many-rows.md has the choice and its price.
@@ -67,9 +67,10 @@ Result<RowTable> plan_rows(const Problem& problem, RowRange rows, const DeviceIn
 /// Takes a few microseconds for each kernel. Errors: invalid_size (outside of the range), those of plan().
 Result<Plan> plan(const RowTable& table, i64 m, const DeviceInfo& device);
 
-/// Chooses, compiles and loads the kernels of a range. From then on run() on this device serves every m inside
-/// without a compile, a load or a search, in a capturing stream too. Ranges may overlap: the first that has an
-/// m serves it. What is loaded stays as long as the device. Errors: those of plan_rows and of prepare.
+/// Chooses, compiles and loads the kernels of a range. From then on run() on this device serves every m
+/// inside without a compile, a load or a search, in a capturing stream too. Ranges may overlap: the first
+/// that has an m serves it. What is loaded stays as long as the device. Errors: those of plan_rows and of
+/// prepare.
 Result<RowSummary> prepare(const Device& device, const Problem& problem, RowRange rows,
                            const Progress& progress = {});
 

@@ -40,10 +40,10 @@ struct Device::Impl {
   std::mutex mutex;
   std::unordered_map<std::string, std::weak_ptr<const Module>> modules;  // by unit and shared memory
   std::mutex gpc_order_mutex;
-  std::shared_ptr<const GpcOrder> gpc_order;             // null until it is asked for (host/locate.h)
-  PreparedGemms prepared_by_run;                         // of gemm::run
-  PreparedMixed prepared_by_mixed;                       // of mixed::run
-  PreparedGemmRows gemm_rows;                            // ranges of m that run() serves, and sessions'
+  std::shared_ptr<const GpcOrder> gpc_order;  // null until it is asked for (host/locate.h)
+  PreparedGemms prepared_by_run;              // of gemm::run
+  PreparedMixed prepared_by_mixed;            // of mixed::run
+  PreparedGemmRows gemm_rows;                 // ranges of m that run() serves, and sessions'
   PreparedMixedRows mixed_rows;
   WorkspaceLender lender{WorkspaceLender::Spare::none};  // of gemm::run
 };

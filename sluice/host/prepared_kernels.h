@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels that were prepared for problems: what run() of gemm.h and mixed.h, and of the C interface's
 // sessions, look up. Any thread may call all of it; nobody waits for the driver or the compiler with the lock
-// held. Of problems that nobody asked to prepare the kMostUnasked used last stay, so that a server which meets
-// new sizes for months does not grow. Modules stay loaded all the same, for a graph may have been captured
-// with them, and of launches nothing else is needed.
+// held. Of problems that nobody asked to prepare the kMostUnasked used last stay, so that a server which
+// meets new sizes for months does not grow. Modules stay loaded all the same, for a graph may have been
+// captured with them, and of launches nothing else is needed.
 #pragma once
 
 #include <list>

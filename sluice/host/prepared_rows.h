@@ -57,8 +57,8 @@ using PreparedGemmRows = PreparedRows<Problem, gemm::RowTable, gemm::Kernel>;
 using PreparedMixedRows = PreparedRows<MixedProblem, mixed::RowTable, mixed::Kernel>;
 
 namespace gemm {
-/// The kernel of a problem that a prepared range serves: planned from its table, loaded already, so legal while
-/// a stream captures. Nothing: no range has this problem, and it goes the ordinary way.
+/// The kernel of a problem that a prepared range serves: planned from its table, loaded already, so legal
+/// while a stream captures. Nothing: no range has this problem, and it goes the ordinary way.
 std::optional<Kernel> kernel_of_rows(const Device& device, const Problem& problem);
 }  // namespace gemm
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The choice of few kernels: optimal on small cases that are tried in full, within its bound of units, and the
-// same whenever it is asked. To see it fail: drop the swaps of choose_few, or count choices in place of units.
+// The choice of few kernels: optimal on small cases that are tried in full, within its bound of units, and
+// the same whenever it is asked. To see it fail: drop the swaps of choose_few, or count choices in place of
+// units.
 #include <sluice/host/planner/few_kernels.h>
 
 #include <gtest/gtest.h>
@@ -18,7 +19,8 @@ CostTable random_costs(int seed, int places, int choices) {
   CostTable costs;
   for (int p = 0; p < places; ++p) {
     std::vector<double>& us = costs.us.emplace_back();
-    for (int c = 0; c < choices; ++c) us.push_back(random() % 9 == 0 ? kCannotServe : 10 * (1 + loss(random)));
+    for (int c = 0; c < choices; ++c)
+      us.push_back(random() % 9 == 0 ? kCannotServe : 10 * (1 + loss(random)));
     us[random() % us.size()] = 10;
     costs.least.push_back(10);
   }

@@ -19,7 +19,8 @@ namespace {
 struct Layer {
   i64 n, k;
 };
-constexpr Layer kLayers[] = {{4096, 4096}, {28672, 4096}, {4096, 14336}, {6144, 4096}, {5120, 13824}, {896, 4864}};
+constexpr Layer kLayers[] = {{4096, 4096}, {28672, 4096}, {4096, 14336},
+                             {6144, 4096}, {5120, 13824}, {896, 4864}};
 
 Problem bf16_layer(Layer layer) {
   return {.n = layer.n, .k = layer.k};
@@ -148,11 +149,13 @@ void expect_refused(const Answer& answer, ErrorCode code, const char* mention) {
 
 TEST(row_plans, a_range_that_is_none_is_refused_with_the_rule) {
   const Problem p = bf16_layer(kLayers[0]);
-  expect_refused(gemm::plan_rows(p, {0, 16}, {}), ErrorCode::invalid_size, "rows = 0 to 16 must be from at least 1");
+  expect_refused(gemm::plan_rows(p, {0, 16}, {}), ErrorCode::invalid_size,
+                 "rows = 0 to 16 must be from at least 1");
   expect_refused(gemm::plan_rows(p, {-3, 16}, {}), ErrorCode::invalid_size, "rows = -3 to 16");
   expect_refused(gemm::plan_rows(p, {17, 16}, {}), ErrorCode::invalid_size, "rows = 17 to 16");
   expect_refused(gemm::plan_rows(p, {1, i64{1} << 40}, {}), ErrorCode::invalid_size, "m = 1099511627776");
-  expect_refused(mixed::plan_rows(int4_layer(kLayers[0]), {0, 1}, {}), ErrorCode::invalid_size, "rows = 0 to 1");
+  expect_refused(mixed::plan_rows(int4_layer(kLayers[0]), {0, 1}, {}), ErrorCode::invalid_size,
+                 "rows = 0 to 1");
   expect_refused(mixed::plan_rows(int4_layer(kLayers[0]), {1, i64{1} << 40}, {}), ErrorCode::invalid_size,
                  "1099511627776");
   Problem bad = p;
@@ -176,7 +179,8 @@ TEST(row_plans, people_see_each_kernel_with_its_rows) {
   ASSERT_TRUE(table.ok());
   const std::string text = describe(*table, {});
   EXPECT_NE(text.find("rows      1..128 of 6144 x 4096"), std::string::npos) << text;
-  for (const Plan& kernel : table->kernels) EXPECT_NE(text.find(short_name(kernel.config)), std::string::npos);
+  for (const Plan& kernel : table->kernels)
+    EXPECT_NE(text.find(short_name(kernel.config)), std::string::npos);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which few of many kernels serve all of a range of problems with the least loss. Numbers alone: what they are
-// the cost of, row_plans.cc knows. Deterministic; equal choices keep the lower index.
+// Which few of many kernels serve all of a range of problems with the least loss. Numbers alone: what they
+// are the cost of, row_plans.cc knows. Deterministic; equal choices keep the lower index.
 #pragma once
 
 #include <cstddef>

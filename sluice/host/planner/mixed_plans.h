@@ -18,7 +18,7 @@ enum class Taste { wanted, possible };
 
 /// The plan of a config that was made for a problem of other sizes. Nothing where it breaks a rule, or is not
 /// to the `taste`. `checked` as above, and not empty.
-std::optional<Plan> plan_with(const MixedProblem& checked, const MixedConfig& config, const DeviceInfo& device,
-                              Taste taste);
+std::optional<Plan> plan_with(const MixedProblem& checked, const MixedConfig& config,
+                              const DeviceInfo& device, Taste taste);
 
 }  // namespace sluice::mixed

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Few kernels for a range of m (include/sluice/rows.h). Candidates are the picks of all m and what came close
-// to them; each is estimated at every m; few_kernels.h chooses. Dense and packed products differ in Kind alone.
+// to them; each is estimated at every m; few_kernels.h chooses. Dense and packed products differ in Kind
+// alone.
 #include <sluice/rows.h>
 
 #include <algorithm>
@@ -206,9 +207,8 @@ std::optional<typename Kind::Plan> best_of(const typename Kind::Table& table,
 template <class Kind>
 std::optional<typename Kind::Plan> plan_at(const typename Kind::Table& table,
                                            const typename Kind::Problem& checked, const DeviceInfo& device) {
-  const auto found =
-      std::lower_bound(table.recorded.begin(), table.recorded.end(), checked.m,
-                       [](const auto& entry, i64 m) { return entry.first < m; });
+  const auto found = std::lower_bound(table.recorded.begin(), table.recorded.end(), checked.m,
+                                      [](const auto& entry, i64 m) { return entry.first < m; });
   if (found != table.recorded.end() && found->first == checked.m) return found->second;
   return best_of<Kind>(table, checked, device);
 }
@@ -219,8 +219,7 @@ void show_all(const Survey<Kind>& survey, const DeviceInfo& device, typename Kin
   for (const auto& place : survey.places)
     if (const auto plan = plan_at<Kind>(table, place.problem, device))
       for (auto& kernel : table.kernels)
-        if (kernel.config == plan->config &&
-            (kernel.problem.m == 0 || Kind::shows_more(*plan, kernel)))
+        if (kernel.config == plan->config && (kernel.problem.m == 0 || Kind::shows_more(*plan, kernel)))
           kernel = *plan;
 }
 
@@ -241,8 +240,9 @@ Result<typename Kind::Table> choose(const typename Kind::Problem& problem, RowRa
   const CostTable costs = costs_of(table, *survey, device);
   const FewKernels few = choose_few(costs, kMostRowKernels);
   if (few.chosen.empty())
-    return Error{ErrorCode::internal, "no " + std::to_string(kMostRowKernels) + " kernels serve all rows from " +
-                                          std::to_string(rows.low) + " to " + std::to_string(rows.high) +
+    return Error{ErrorCode::internal, "no " + std::to_string(kMostRowKernels) +
+                                          " kernels serve all rows from " + std::to_string(rows.low) +
+                                          " to " + std::to_string(rows.high) +
                                           ": prepare a shorter range, and report this"};
   for (const int index : few.chosen) {
     table.kernels.push_back(survey->choices[index]);
@@ -273,7 +273,8 @@ Result<typename Kind::Table> choose(const typename Kind::Problem& problem, RowRa
 }
 
 template <class Kind>
-Result<typename Kind::Plan> plan_of_table(const typename Kind::Table& table, i64 m, const DeviceInfo& device) {
+Result<typename Kind::Plan> plan_of_table(const typename Kind::Table& table, i64 m,
+                                          const DeviceInfo& device) {
   if (m < table.rows.low || m > table.rows.high)
     return Error{ErrorCode::invalid_size,
                  "m = " + std::to_string(m) + " must be in the range that was prepared, " +

@@ -57,12 +57,12 @@ std::string text_of(const Table& table, const Planner& plan_of, const Name& name
     for (std::size_t i = 0; i < runs.size(); ++i)
       if (table.kernels[i].config == plan->config) runs[i].add(m, step);
   }
-  std::string text = "rows      " + run_text(table.rows.low, table.rows.high) + " of " + std::to_string(table.problem.n) +
-                     " x " + std::to_string(table.problem.k) + "\nkernels   " + std::to_string(s.kernels) +
-                     " compiled, for " + std::to_string(s.unbounded) + " if each m had its own (" +
-                     std::to_string(s.numbers) + " looked at)\nprice     " + percent(s.mean_loss) +
-                     " slower by the model, " + percent(s.worst_loss) + " at most, with " +
-                     std::to_string(s.worst_m) + " rows\n\n";
+  std::string text = "rows      " + run_text(table.rows.low, table.rows.high) + " of " +
+                     std::to_string(table.problem.n) + " x " + std::to_string(table.problem.k) +
+                     "\nkernels   " + std::to_string(s.kernels) + " compiled, for " +
+                     std::to_string(s.unbounded) + " if each m had its own (" + std::to_string(s.numbers) +
+                     " looked at)\nprice     " + percent(s.mean_loss) + " slower by the model, " +
+                     percent(s.worst_loss) + " at most, with " + std::to_string(s.worst_m) + " rows\n\n";
   for (std::size_t i = 0; i < runs.size(); ++i)
     text += name_of_config(table.kernels[i]) + "\n          m = " + runs[i].all() + "\n";
   return text;
