@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a sluice_device holds beside the Device: the kernels that sluice_run has prepared, by problem, and the
-// workspaces it lends, by stream. Nothing of it is given back before the end, since graphs may point there.
+// workspaces it lends, by stream. No module and no workspace is given back before the end, since graphs may
+// point there.
 #pragma once
 
 #include <array>
