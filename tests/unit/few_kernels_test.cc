@@ -23,6 +23,7 @@ CostTable random_costs(int seed, int places, int choices) {
       us.push_back(random() % 9 == 0 ? kCannotServe : 10 * (1 + loss(random)));
     us[random() % us.size()] = 10;
     costs.least.push_back(10);
+    costs.weights.push_back(1);
   }
   for (int c = 0; c < choices; ++c) costs.units.push_back({c});
   return costs;
@@ -74,6 +75,7 @@ TEST(few_kernels, counts_units_and_not_choices) {
   CostTable costs;
   costs.us = {{10, 11, 14}, {12, 10, 14}, {14, 14, 10}};
   costs.least = {10, 10, 10};
+  costs.weights = {1, 1, 1};
   costs.units = {{0, 9}, {1, 9}, {2, 3}};
   EXPECT_EQ(choose_few(costs, 5).chosen, (std::vector<int>{0, 1, 2}));
   const FewKernels four = choose_few(costs, 4);
@@ -86,6 +88,7 @@ TEST(few_kernels, the_loss_is_of_the_chosen_and_the_worst_place_is_named) {
   CostTable costs;
   costs.us = {{10, 20}, {11, 10}, {10, 20}, {10, 20}};
   costs.least = {10, 10, 10, 10};
+  costs.weights = {1, 1, 1, 1};
   costs.units = {{0}, {1}};
   const FewKernels one = choose_few(costs, 1);
   EXPECT_EQ(one.chosen, (std::vector<int>{0}));
@@ -95,10 +98,22 @@ TEST(few_kernels, the_loss_is_of_the_chosen_and_the_worst_place_is_named) {
   EXPECT_EQ(choose_few(costs, 2).mean_loss, 0);
 }
 
+TEST(few_kernels, a_place_that_counts_more_is_served_first) {
+  CostTable costs;
+  costs.us = {{10, 10.2}, {10.2, 10}, {10.2, 10}};
+  costs.least = {10, 10, 10};
+  costs.weights = {1, 1, 1};
+  costs.units = {{0}, {1}};
+  EXPECT_EQ(choose_few(costs, 1).chosen, (std::vector<int>{1}));
+  costs.weights = {5, 1, 1};
+  EXPECT_EQ(choose_few(costs, 1).chosen, (std::vector<int>{0}));
+}
+
 TEST(few_kernels, stops_where_more_kernels_gain_nothing) {
   CostTable costs;
   costs.us = {{10, 10, 10}, {10, 10, 10}};
   costs.least = {10, 10};
+  costs.weights = {1, 1};
   costs.units = {{0}, {1}, {2}};
   EXPECT_EQ(choose_few(costs, 3).chosen.size(), 1u);
 }
@@ -107,6 +122,7 @@ TEST(few_kernels, a_place_that_nothing_serves_is_no_answer) {
   CostTable costs;
   costs.us = {{10, 10}, {kCannotServe, kCannotServe}};
   costs.least = {10, 10};
+  costs.weights = {1, 1};
   costs.units = {{0}, {1}};
   EXPECT_TRUE(choose_few(costs, 2).chosen.empty());
 }

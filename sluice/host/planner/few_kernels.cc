@@ -14,8 +14,8 @@ namespace {
 /// A loss counts more than in proportion from here on: four times as a loss of 6 %, 9.6 times of 8 %. So the
 /// worst place counts first, and the mean decides where all are small.
 constexpr double kFeltLoss = 0.03;
-/// A place that nothing serves outweighs any loss.
-constexpr double kUnserved = 1e6;
+/// A place that nothing serves outweighs any loss; before anything is chosen all are such.
+constexpr double kUnserved = 1e6, kNothing = 1e8;
 /// What another unit must gain of the mean penalty to be worth its compile.
 constexpr double kLeastGain = 1e-4;
 
@@ -37,7 +37,7 @@ class Cover {
     penalties_.resize(choices);
     for (std::size_t c = 0; c < choices; ++c)
       for (std::size_t p = 0; p < costs.us.size(); ++p)
-        penalties_[c].push_back(penalty_of(costs.us[p][c], costs.least[p]));
+        penalties_[c].push_back(costs.weights[p] * penalty_of(costs.us[p][c], costs.least[p]));
     refresh();
   }
 
@@ -46,7 +46,7 @@ class Cover {
   /// Adds the choice that lowers the penalty most for its units; false: none fits or gains enough.
   bool grow() {
     int best = -1;
-    double most = kLeastGain * static_cast<double>(costs_.us.size());
+    double most = kLeastGain * std::accumulate(costs_.weights.begin(), costs_.weights.end(), 0.0);
     for (int c = 0; c < count(); ++c) {
       const int more = units_with(c, -1) - units_;
       if (is_chosen(c) || units_ + more > most_units_) continue;
@@ -82,7 +82,9 @@ class Cover {
   }
 
   bool serves_all() const {
-    return std::all_of(first_.begin(), first_.end(), [](double penalty) { return penalty < kUnserved; });
+    for (std::size_t p = 0; p < first_.size(); ++p)
+      if (first_[p] >= costs_.weights[p] * kUnserved) return false;
+    return true;
   }
   int units() const { return units_; }
 
@@ -100,8 +102,8 @@ class Cover {
   }
 
   void refresh() {
-    first_.assign(costs_.us.size(), kUnserved);
-    second_.assign(costs_.us.size(), kUnserved);
+    first_.assign(costs_.us.size(), kNothing);
+    second_.assign(costs_.us.size(), kNothing);
     best_.assign(costs_.us.size(), -1);
     for (int slot = 0; slot < static_cast<int>(chosen_.size()); ++slot)
       for (std::size_t p = 0; p < first_.size(); ++p) {

@@ -12,6 +12,7 @@ namespace sluice {
 struct CostTable {
   std::vector<std::vector<double>> us;  // of each choice there; kCannotServe
   std::vector<double> least;            // what the place would take if it had its own
+  std::vector<double> weights;          // how much its loss counts in the choice
   std::vector<std::vector<int>> units;  // of each choice: numbers of what is compiled for it
 };
 inline constexpr double kCannotServe = 1e300;

@@ -108,6 +108,9 @@ std::vector<i64> sampled(const RowRange& rows) {
 /// What the tuner found was faster than all that the model ranks: by so much at least, of kernels that the
 /// model thinks as good.
 constexpr double kRecordGain = 0.02;
+/// Decoding has one row for each sequence, and spends its life there: one row counts as much as 33 numbers of
+/// many, 32 rows as two.
+constexpr double kFewRowsWeight = 32;
 /// Of the model's ranking of one m, what else may serve its neighbours.
 constexpr std::size_t kNearPicks = 8;
 
@@ -184,6 +187,7 @@ CostTable costs_of(const typename Kind::Table& table, const Survey<Kind>& survey
     if (place.recorded) calibrate(place.least, Kind::us(*place.recorded), us);
     us[place.pick] = place.least;
     costs.least.push_back(place.least);
+    costs.weights.push_back(1 + kFewRowsWeight / static_cast<double>(place.m));
   }
   std::map<std::string, int> numbers;
   for (const auto& choice : survey.choices) {
