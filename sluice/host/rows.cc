@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include <sluice/host/device_impl.h>
+#include <sluice/host/locate.h>
 #include <sluice/host/prepared_rows.h>
 #include <sluice/host/problem_key.h>
 
@@ -59,9 +60,15 @@ namespace gemm {
 Result<RowSummary> prepare(const Device& device, const Problem& problem, RowRange rows,
                            const Progress& progress) {
   if (const auto known = device.impl().gemm_rows.find(range_form(problem), rows)) return known->table.summary;
-  return prepare_range(
-      device, problem, [&] { return plan_rows(problem, rows, device.info(), device.records()); },
-      [&](const std::vector<Plan>& plans) { return prepare(device, plans, progress); });
+  const auto plan_all = [&]() -> Result<RowTable> {
+    Result<RowTable> table = plan_rows(problem, rows, device.info(), device.records());
+    if (!table || !table->numbers_by_gpc) return table;
+    const auto order = gpc_order(device);  // no call inside the range shall have to ask
+    if (!order) return order.error();
+    return table;
+  };
+  return prepare_range(device, problem, plan_all,
+                       [&](const std::vector<Plan>& plans) { return prepare(device, plans, progress); });
 }
 
 std::optional<Kernel> kernel_of_rows(const Device& device, const Problem& problem) {

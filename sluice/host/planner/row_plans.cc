@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <type_traits>
 
@@ -53,8 +54,7 @@ struct Dense {
   static bool by_gpc(const Plan& plan) { return plan.split.numbering == Numbering::gpc; }
   /// Loading the kernel that adds up parts takes a plan that has some.
   static bool shows_more(const Plan& plan, const Plan& than) {
-    return by_gpc(plan) > by_gpc(than) ||
-           (by_gpc(plan) == by_gpc(than) && plan.split.streamed > 0 && than.split.streamed == 0);
+    return plan.split.streamed > 0 && than.split.streamed == 0;
   }
 };
 
@@ -217,62 +217,83 @@ std::optional<typename Kind::Plan> plan_at(const typename Kind::Table& table,
   return best_of<Kind>(table, checked, device);
 }
 
-/// Each kernel's plan becomes one that launches all that it has to, if an m has such a one.
+/// Each kernel's plan becomes one that launches all that it has to, if an m has such a one; those that serve
+/// none go. Whether any m numbers its clusters by GPC is known then too.
 template <class Kind>
 void show_all(const Survey<Kind>& survey, const DeviceInfo& device, typename Kind::Table& table) {
-  for (const auto& place : survey.places)
-    if (const auto plan = plan_at<Kind>(table, place.problem, device))
-      for (auto& kernel : table.kernels)
-        if (kernel.config == plan->config && (kernel.problem.m == 0 || Kind::shows_more(*plan, kernel)))
-          kernel = *plan;
+  bool numbers = false;
+  std::vector<bool> serves(table.kernels.size());
+  for (const auto& place : survey.places) {
+    const auto plan = plan_at<Kind>(table, place.problem, device);
+    if (!plan) continue;
+    numbers = numbers || Kind::by_gpc(*plan);
+    for (std::size_t i = 0; i < serves.size(); ++i) {
+      if (!(table.kernels[i].config == plan->config)) continue;
+      if (!serves[i] || Kind::shows_more(*plan, table.kernels[i])) table.kernels[i] = *plan;
+      serves[i] = true;
+    }
+  }
+  for (std::size_t i = serves.size(); i-- > 0;)
+    if (!serves[i]) table.kernels.erase(table.kernels.begin() + static_cast<std::ptrdiff_t>(i));
+  table.numbers_by_gpc = numbers;
 }
 
 template <class Kind>
-Result<typename Kind::Table> choose(const typename Kind::Problem& problem, RowRange rows,
-                                    const DeviceInfo& device, const RecordBook& records) {
+Result<void> check_range(const typename Kind::Problem& problem, RowRange rows, const DeviceInfo& device) {
   if (rows.low < 1 || rows.low > rows.high)
     return Error{ErrorCode::invalid_size, "rows = " + std::to_string(rows.low) + " to " +
                                               std::to_string(rows.high) +
                                               " must be from at least 1 to at least as many: give the least "
                                               "number of rows, then the most"};
-  if (Result<void> usable = check_device(device); !usable) return usable.error();
-  typename Kind::Table table{.problem = of_rows(problem, rows.low), .rows = rows, .numbers_by_gpc = true};
+  if (Result<void> usable = check_device(device); !usable) return usable;
   for (const i64 end : {rows.low, rows.high})
     if (const auto checked = Kind::check(of_rows(problem, end)); !checked) return checked.error();
+  return {};
+}
+
+/// The chosen kernels, and the records that have one of them.
+template <class Kind>
+void put_in(const FewKernels& few, const Survey<Kind>& survey, typename Kind::Table& table) {
+  for (const int index : few.chosen) table.kernels.push_back(survey.choices[index]);
+  for (const auto& place : survey.places)
+    if (place.recorded &&
+        std::binary_search(few.chosen.begin(), few.chosen.end(), static_cast<int>(place.pick)))
+      table.recorded.emplace_back(place.m, *place.recorded);
+}
+
+/// Different units of many plans.
+template <class Kind, class Plans>
+int count_units(const Plans& plans) {
+  std::set<std::string> units;
+  for (const auto& plan : plans)
+    for (std::string& unit : Kind::units(plan)) units.insert(std::move(unit));
+  return static_cast<int>(units.size());
+}
+
+template <class Kind>
+Result<typename Kind::Table> choose(const typename Kind::Problem& problem, RowRange rows,
+                                    const DeviceInfo& device, const RecordBook& records) {
+  if (Result<void> good = check_range<Kind>(problem, rows, device); !good) return good.error();
+  typename Kind::Table table{.problem = of_rows(problem, rows.low), .rows = rows, .numbers_by_gpc = true};
   const Result<Survey<Kind>> survey = survey_of<Kind>(table, device, records);
   if (!survey) return survey.error();
-  const CostTable costs = costs_of(table, *survey, device);
-  const FewKernels few = choose_few(costs, kMostRowKernels);
+  const FewKernels few = choose_few(costs_of(table, *survey, device), kMostRowKernels);
   if (few.chosen.empty())
     return Error{ErrorCode::internal, "no " + std::to_string(kMostRowKernels) +
                                           " kernels serve all rows from " + std::to_string(rows.low) +
                                           " to " + std::to_string(rows.high) +
                                           ": prepare a shorter range, and report this"};
-  for (const int index : few.chosen) {
-    table.kernels.push_back(survey->choices[index]);
-    table.kernels.back().problem.m = 0;  // until show_all() finds its place
-  }
-  const auto is_chosen = [&](std::size_t choice) {
-    return std::find(few.chosen.begin(), few.chosen.end(), static_cast<int>(choice)) != few.chosen.end();
-  };
-  std::vector<int> all_units;
-  for (const auto& place : survey->places) {
-    const std::vector<int>& units = costs.units[place.pick];
-    all_units.insert(all_units.end(), units.begin(), units.end());
-    if (place.recorded && is_chosen(place.pick)) table.recorded.emplace_back(place.m, *place.recorded);
-  }
-  std::sort(all_units.begin(), all_units.end());
+  put_in(few, *survey, table);
   show_all(*survey, device, table);
-  std::erase_if(table.kernels, [](const auto& kernel) { return kernel.problem.m == 0; });  // serves none
-  table.numbers_by_gpc = std::any_of(table.kernels.begin(), table.kernels.end(), Kind::by_gpc);
-  table.summary = {
-      .kernels = few.units,
-      .numbers = static_cast<int>(survey->places.size()),
-      .unbounded = static_cast<int>(std::unique(all_units.begin(), all_units.end()) - all_units.begin()),
-      .mean_loss = few.mean_loss,
-      .worst_loss = few.worst_loss,
-      .worst_m = survey->places[few.worst_place].m,
-      .splits = std::any_of(table.kernels.begin(), table.kernels.end(), Kind::splits)};
+  std::vector<typename Kind::Plan> alone;
+  for (const auto& place : survey->places) alone.push_back(survey->choices[place.pick]);
+  table.summary = {.kernels = count_units<Kind>(table.kernels),
+                   .numbers = static_cast<int>(survey->places.size()),
+                   .unbounded = count_units<Kind>(alone),
+                   .mean_loss = few.mean_loss,
+                   .worst_loss = few.worst_loss,
+                   .worst_m = survey->places[few.worst_place].m,
+                   .splits = std::any_of(table.kernels.begin(), table.kernels.end(), Kind::splits)};
   return table;
 }
 
