@@ -18,6 +18,7 @@
 #include <sluice/host/planner/mixed_checks.h>
 #include <sluice/host/planner/mixed_plans.h>
 #include <sluice/host/planner/problem_checks.h>
+#include <sluice/kernels/registry.h>
 
 namespace sluice {
 namespace {
@@ -43,10 +44,17 @@ struct Dense {
     if (!table.numbers_by_gpc) o.numbering = Numbering::launch;
     return plan_with(p, config, device, o);
   }
-  /// A kernel that can split costs a little also where it does not: registers, and a branch for each tile.
+  /// What the planner never picks, the model was never held to. A kernel that can split costs a little also
+  /// where it does not: registers, and a branch for each tile. A plain one that is taller than need be reads
+  /// a row that is there in the place of each that is not: 4096 x 14336, 77 rows in tiles of 128 for 96, took
+  /// 12 (bf16) and 22 % (fp8) more than the pick, 95 rows 5 and 7 (H200, 2026-11-25).
   static double us(const Plan& plan) {
-    constexpr double kUnusedSplit = 1.005;
-    const bool unused = plan.config.combine != Combine::none && plan.split.streamed == 0;
+    constexpr double kUnusedSplit = 1.005, kRowTooMany = 0.005;
+    const KernelConfig& c = plan.config;
+    if (is_plain(c.schedule))
+      return plan.estimate.total_us *
+             (1 + kRowTooMany * (c.tile.m - std::min(plain_rows(c.schedule, plan.problem.m), c.tile.m)));
+    const bool unused = c.combine != Combine::none && plan.split.streamed == 0;
     return plan.estimate.total_us * (unused ? kUnusedSplit : 1.0);
   }
   static std::vector<std::string> units(const Plan& plan) { return unit_texts(plan.config); }
@@ -108,9 +116,9 @@ std::vector<i64> sampled(const RowRange& rows) {
 /// What the tuner found was faster than all that the model ranks: by so much at least, of kernels that the
 /// model thinks as good.
 constexpr double kRecordGain = 0.02;
-/// Decoding has one row for each sequence, and spends its life there: one row counts as much as 33 numbers of
-/// many, 32 rows as two.
-constexpr double kFewRowsWeight = 32;
+/// Decoding has one row for each sequence, and spends its life there: one row counts as much as 17 numbers of
+/// many, 16 rows as two.
+constexpr double kFewRowsWeight = 16;
 /// Of the model's ranking of one m, what else may serve its neighbours.
 constexpr std::size_t kNearPicks = 8;
 
