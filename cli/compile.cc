@@ -18,7 +18,9 @@
 #include <sluice/host/pack_units.h>
 #include <sluice/host/verify_units.h>
 
+#include "bench/rows.h"
 #include "cli/mixed_flags.h"
+#include "cli/row_range.h"
 #include "cli/target.h"
 #include "cli/terminal.h"
 #include "cli/verb.h"
@@ -30,7 +32,8 @@ struct CompileFlags {
   RequestFlags requests;
   MixedFlags mixed;
   PlanTarget target;
-  std::string cache_dir, nvrtc;
+  std::string cache_dir, nvrtc, rows;
+  bench::RowsMethod drawn{.numbers = 0};
   int jobs = 0;
   int top = 1;
 };
@@ -69,10 +72,40 @@ std::vector<std::string> helpers_of(const bench::MixedCase& r) {
   return units;
 }
 
+Result<gemm::RowTable> table_of(const ProblemRequest& r, const Target& target, RowRange rows) {
+  return gemm::plan_rows(r.problem, rows, target.info(), target.records);
+}
+Result<mixed::RowTable> table_of(const bench::MixedCase& r, const Target& target, RowRange rows) {
+  return mixed::plan_rows(r.problem, rows, target.info(), target.records);
+}
+
+/// Those that serve the range, then those of what `sluice rows` times beside them.
+template <class Request>
+Result<std::vector<std::string>> range_units_of(const Request& request, const Target& target,
+                                                const CompileFlags& flags, Stamping stamping) {
+  const auto table = table_of(request, target, flags.drawn.rows);
+  if (!table) return table.error();
+  std::vector plans = table->kernels;
+  std::vector<i64> drawn = flags.drawn.numbers > 0 ? bench::drawn_rows(flags.drawn) : std::vector<i64>();
+  if (!drawn.empty()) drawn.push_back(table->summary.worst_m);
+  for (const i64 m : drawn) {
+    Request one = request;
+    one.problem.m = m;
+    const auto alone = plan_of(one, target);
+    if (!alone) return alone.error();
+    plans.push_back(*alone);
+  }
+  std::vector<std::string> units = helpers_of(request);
+  for (const auto& plan : plans)
+    for (std::string& unit : texts_of(plan, stamping)) units.push_back(std::move(unit));
+  return units;
+}
+
 /// Those of what the planner picks, then of its candidates up to `top`.
 template <class Request>
 Result<std::vector<std::string>> units_of(const Request& request, const Target& target,
                                           const CompileFlags& flags, Stamping stamping) {
+  if (!flags.rows.empty()) return range_units_of(request, target, flags, stamping);
   const auto pick = plan_of(request, target);
   if (!pick) return pick.error();
   std::vector plans{*pick};
@@ -118,11 +151,31 @@ Result<Options> options_of(const CompileFlags& flags) {
   return options;
 }
 
-Result<int> run_compile(const CompileFlags& flags) {
+/// With the range that its text names, if any.
+Result<CompileFlags> with_rows(CompileFlags flags) {
+  if (flags.rows.empty() && flags.drawn.numbers > 0)
+    return Error{ErrorCode::invalid_argument,
+                 "--numbers has no effect without --rows: give a range, or leave it out"};
+  if (flags.rows.empty()) return flags;
+  if (flags.top > 1)
+    return Error{ErrorCode::invalid_argument, "--top has no effect with --rows: leave it out"};
+  const Result<RowRange> rows = parse_rows(flags.rows);
+  if (!rows) return rows.error();
+  flags.drawn.rows = *rows;
+  return flags;
+}
+
+Result<int> run_compile(const CompileFlags& given) {
+  const Result<CompileFlags> checked = with_rows(given);
+  if (!checked) return checked.error();
+  const CompileFlags& flags = *checked;
   const Result<Options> options = options_of(flags);
   if (!options) return options.error();
   const Result<std::vector<AnyRequest>> requests = requests_of(flags.requests, flags.mixed);
   if (!requests) return requests.error();
+  if (!flags.rows.empty())
+    if (Result<void> none = refuse_overrides(flags.requests, flags.mixed, *requests); !none)
+      return none.error();
   const Result<Target> target = find_target(flags.target, *options);
   if (!target) return target.error();
   const Result<std::vector<std::string>> units = units_of(*requests, *target, flags, stamping_of(*options));
@@ -166,6 +219,11 @@ Verb add_compile_verb(CLI::App& app) {
   verb->add_option("--top", flags->top, "Kernels per problem, for tuning later")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));
+  verb->add_option("--rows", flags->rows, kRowsHelp);
+  verb->add_option("--numbers", flags->drawn.numbers,
+                   "With --rows: also what so many numbers of rows get alone, for `sluice rows`")
+      ->check(CLI::Range(1, 4096));
+  verb->add_option("--draw", flags->drawn.seed, "Seed of their draw")->capture_default_str();
   verb->add_option("--cache-dir", flags->cache_dir, "Where to (else SLUICE_CACHE_DIR or ~/.cache/sluice)");
   verb->add_option("--nvrtc", flags->nvrtc,
                    "The libnvrtc to compile with (else SLUICE_NVRTC or the toolkit's)");

@@ -8,6 +8,7 @@
 #include <sluice/host/jit/source.h>
 
 #include "cli/mixed_run.h"
+#include "cli/row_range.h"
 #include "cli/table.h"
 #include "cli/target.h"
 #include "cli/verb.h"
@@ -19,6 +20,7 @@ struct PlanFlags {
   RequestFlags request;
   MixedFlags mixed;
   PlanTarget target;
+  std::string rows;
   bool all = false;
   bool unit = false;
 };
@@ -48,6 +50,29 @@ Result<int> print_all(const ProblemRequest& request, const DeviceInfo& info) {
   return kExitOk;
 }
 
+Result<int> print_rows(const PlanFlags& flags) {
+  const Result<RowRange> rows = parse_rows(flags.rows);
+  if (!rows) return rows.error();
+  const Result<std::vector<AnyRequest>> requests = requests_of(flags.request, flags.mixed);
+  if (!requests) return requests.error();
+  if (Result<void> none = refuse_overrides(flags.request, flags.mixed, *requests); !none) return none.error();
+  if (flags.all || flags.unit)
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("{} has no effect with --rows: leave it out", flags.all ? "--all" : "--unit")};
+  const Result<Target> target = find_target(flags.device, options_from_environment());
+  if (!target) return target.error();
+  const DeviceInfo info = target->info();
+  const auto print = [&](const auto& table) -> Result<int> {
+    if (!table) return table.error();
+    fmt::print("{}", describe(*table, info));
+    return kExitOk;
+  };
+  if (const auto* dense = std::get_if<ProblemRequest>(&requests->front()))
+    return print(gemm::plan_rows(dense->problem, *rows, info, target->records));
+  const MixedProblem& problem = std::get<bench::MixedCase>(requests->front()).problem;
+  return print(mixed::plan_rows(problem, *rows, info, target->records));
+}
+
 Result<int> run_mixed_plan(const PlanFlags& flags) {
   const Result<bench::MixedCase> item = mixed_case_of(flags.request, flags.mixed);
   if (!item) return item.error();
@@ -59,6 +84,7 @@ Result<int> run_mixed_plan(const PlanFlags& flags) {
 }
 
 Result<int> run_plan(const PlanFlags& flags) {
+  if (!flags.rows.empty()) return print_rows(flags);
   if (Result<void> good = check_dense(flags.mixed); !good) return good.error();
   if (is_mixed(flags.mixed)) return run_mixed_plan(flags);
   const Result<ProblemRequest> request = request_of(flags.request.problem);
@@ -83,6 +109,7 @@ Verb add_plan_verb(CLI::App& app) {
   add_request_flags(*verb, flags->request);
   add_mixed_flags(*verb, flags->mixed);
   add_plan_target(*verb, flags->target);
+  verb->add_option("--rows", flags->rows, kRowsHelp);
   verb->add_flag("--all", flags->all, "Every candidate, best estimate first");
   verb->add_flag("--unit", flags->unit, "The text that is compiled");
   return {verb, [flags] { return run_plan(*flags); }};

@@ -21,6 +21,7 @@ Verb add_run_verb(CLI::App& app);
 Verb add_plan_verb(CLI::App& app);
 Verb add_compile_verb(CLI::App& app);
 Verb add_bench_verb(CLI::App& app);
+Verb add_rows_verb(CLI::App& app);
 Verb add_chain_verb(CLI::App& app);
 Verb add_tune_verb(CLI::App& app);
 Verb add_verify_verb(CLI::App& app);

@@ -339,6 +339,41 @@ SLUICE_API sluice_status sluice_mixed_run(sluice_device* device, const sluice_mi
 SLUICE_API sluice_status sluice_mixed_make_ready(sluice_device* device, const sluice_mixed_problem* problems,
                                                  int32_t count);
 
+/* ---- ranges of numbers of rows: include/sluice/rows.h ---- */
+/* m from low (1 or more) to high, both inside. */
+typedef struct {
+  int64_t low, high;
+} sluice_row_range;
+#define SLUICE_MOST_ROW_KERNELS 12 /* that are compiled for one range */
+typedef struct {
+  int32_t kernels;   /* to be compiled */
+  int32_t numbers;   /* of rows that were looked at: all of a range of up to 1024, else some */
+  int32_t unbounded; /* kernels, if each of those had its own */
+  double mean_loss;  /* by the model, against that; 0.01: one per cent slower */
+  double worst_loss;
+  int64_t worst_m;
+} sluice_row_summary;
+typedef struct {
+  sluice_plan* plans[SLUICE_MOST_ROW_KERNELS]; /* of some m each; free each with sluice_plan_free */
+  int32_t count;
+  sluice_row_summary summary;
+} sluice_row_plans;
+/* The few kernels that serve all m of a range, as plans: for sluice_compile, and to look at. The problem's m
+ * does not count, and strides of 0 follow each m. Needs no GPU; device NULL: for an H200. */
+SLUICE_API sluice_status sluice_plan_rows(const sluice_device* device, const sluice_problem* problem,
+                                          const sluice_row_range* rows, sluice_row_plans* found);
+SLUICE_API sluice_status sluice_mixed_plan_rows(const sluice_device* device,
+                                                const sluice_mixed_problem* problem,
+                                                const sluice_row_range* rows, sluice_row_plans* found);
+/* Compiles and loads them. sluice_run (sluice_mixed_run) then serves every m of the range without a compile,
+ * in a stream that captures too. summary NULL: not wanted. */
+SLUICE_API sluice_status sluice_make_rows_ready(sluice_device* device, const sluice_problem* problem,
+                                                const sluice_row_range* rows, sluice_row_summary* summary);
+SLUICE_API sluice_status sluice_mixed_make_rows_ready(sluice_device* device,
+                                                      const sluice_mixed_problem* problem,
+                                                      const sluice_row_range* rows,
+                                                      sluice_row_summary* summary);
+
 /* ---- what is lent and held ---- */
 /* Of the workspaces lent on this device: waits for the device, and fails on the first that is not clean. */
 SLUICE_API sluice_status sluice_verify_workspaces(sluice_device* device);

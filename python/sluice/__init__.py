@@ -16,8 +16,8 @@ from .errors import (Aliasing, DriverError, Error, InternalError, InvalidArgumen
                      UnsupportedArch, WorkspaceError, WrongDevice)
 from .formats import MixedProblem, PackedNumbers, WeightFormat
 from .packed import PackedWeights, Unpacked, pack, pack_e4m3, pack_int4, pack_int8, pack_quantized
-from .plans import (Compiled, Holdings, Plan, Workspace, compile, explain, holdings, mixed_plan, plan,  # noqa: A004
-                    prepare, prepare_packer, prepare_quantizers, reset_workspaces, verify_workspaces)
+from .plans import (Compiled, Holdings, Plan, RowPlans, Workspace, compile, explain, holdings, mixed_plan, plan,  # noqa: A004
+                    plan_rows, prepare, prepare_packer, prepare_quantizers, reset_workspaces, verify_workspaces)
 from .problems import Problem, problem_of
 
 __version__: str = _lib.sluice_version().decode()
@@ -40,8 +40,8 @@ else:
 __all__ = [
     "Aliasing", "Compiled", "DriverError", "Error", "Holdings", "InternalError", "InvalidArgument", "InvalidConfig",
     "InvalidPointer", "InvalidSize", "InvalidStride", "InvalidType", "Misaligned", "MixedProblem", "NotPrepared",
-    "PackedNumbers", "PackedWeights", "Plan", "Problem", "StorageError", "ToolchainError", "UnsupportedArch",
+    "PackedNumbers", "PackedWeights", "Plan", "Problem", "RowPlans", "StorageError", "ToolchainError", "UnsupportedArch",
     "Unpacked", "WeightFormat", "Workspace", "WorkspaceError", "WrongDevice", "compile", "explain", "holdings",
-    "mixed_plan", "pack", "pack_e4m3", "pack_int4", "pack_int8", "pack_quantized", "plan", "prepare",
+    "mixed_plan", "pack", "pack_e4m3", "pack_int4", "pack_int8", "pack_quantized", "plan", "plan_rows", "prepare",
     "prepare_packer", "prepare_quantizers", "problem_of", "reset_workspaces", "verify_workspaces", "weights",
 ]

@@ -52,6 +52,22 @@ class HoldingsStruct(ctypes.Structure):
     _fields_ = [("kernels", c_int64), ("workspaces", c_int64), ("workspace_bytes", c_int64)]
 
 
+class RowRangeStruct(ctypes.Structure):
+    _fields_ = [("low", c_int64), ("high", c_int64)]
+
+
+class RowSummaryStruct(ctypes.Structure):
+    _fields_ = [*((name, c_int32) for name in ("kernels", "numbers", "unbounded")),
+                ("mean_loss", c_double), ("worst_loss", c_double), ("worst_m", c_int64)]
+
+
+MOST_ROW_KERNELS = 12
+
+
+class RowPlansStruct(ctypes.Structure):
+    _fields_ = [("plans", c_void_p * MOST_ROW_KERNELS), ("count", c_int32), ("summary", RowSummaryStruct)]
+
+
 class WeightFormatStruct(ctypes.Structure):
     _fields_ = [(name, c_int32) for name in ("type", "group", "scale", "zeros", "order")]
 
@@ -115,6 +131,13 @@ _FUNCTIONS = {
     "sluice_mixed_plan_create": ("status", [c_void_p, POINTER(MixedProblemStruct), POINTER(MixedChoicesStruct),
                                             POINTER(c_void_p)]),
     "sluice_mixed_make_ready": ("status", [c_void_p, POINTER(MixedProblemStruct), c_int32]),
+    "sluice_plan_rows": ("status", [c_void_p, POINTER(ProblemStruct), POINTER(RowRangeStruct), POINTER(RowPlansStruct)]),
+    "sluice_mixed_plan_rows": ("status", [c_void_p, POINTER(MixedProblemStruct), POINTER(RowRangeStruct),
+                                          POINTER(RowPlansStruct)]),
+    "sluice_make_rows_ready": ("status", [c_void_p, POINTER(ProblemStruct), POINTER(RowRangeStruct),
+                                          POINTER(RowSummaryStruct)]),
+    "sluice_mixed_make_rows_ready": ("status", [c_void_p, POINTER(MixedProblemStruct), POINTER(RowRangeStruct),
+                                                POINTER(RowSummaryStruct)]),
     "sluice_device_holdings": ("status", [c_void_p, POINTER(HoldingsStruct)]),
 }
 

@@ -7,9 +7,9 @@ import os
 from typing import Any, Iterable, NamedTuple, NoReturn, Optional, Sequence, Type, TypeVar, Union
 
 from . import errors
-from ._arguments import choice_of, choices_of, entry, integer, list_of, name_of, path_of, shown, switch_of
+from ._arguments import choice_of, choices_of, entry, integer, list_of, name_of, path_of, shown, size_of, switch_of
 from ._library import (ChoicesStruct, CompiledStruct, Handle, HoldingsStruct, MixedChoicesStruct, MixedProblemStruct,
-                       OptionsStruct, ProblemStruct, default_device, lib)
+                       OptionsStruct, ProblemStruct, RowPlansStruct, RowRangeStruct, default_device, lib)
 from .formats import MixedProblem, WeightFormat
 from .problems import DTYPES, Problem, number_of
 
@@ -172,6 +172,60 @@ def explain(problem: Union[Problem, MixedProblem, Plan, None] = None, **argument
 
 # What compile and prepare take, alone or many of them.
 Preparable = Union[Problem, MixedProblem, Plan]
+# Numbers of rows, from the first to the last, both inside; or range(first, last + 1).
+Rows = Union[Sequence[int], range]
+
+
+def _rows_of(m: Rows) -> RowRangeStruct:
+    """Raises ``InvalidArgument`` if it is neither two numbers nor a range that counts up."""
+    if isinstance(m, range):
+        if not m or m.step < 1:
+            raise errors.InvalidArgument(f"m = {shown(m)} must count up and not be empty: range(1, 513) is 1 to 512 rows")
+        ends = [m[0], m[-1]]
+    elif isinstance(m, Sequence) and not isinstance(m, (str, bytes)) and len(m) == 2:
+        ends = list(m)
+    else:
+        raise errors.InvalidArgument(f"m = {shown(m)} must be two numbers of rows, from the first to the last, like (1, 512), or "
+                                     "a range")
+    return RowRangeStruct(size_of("m[0]", ends[0]), size_of("m[1]", ends[1]))
+
+
+class RowPlans(NamedTuple):
+    """Which kernels serve a range of numbers of rows: what ``plan_rows`` found."""
+
+    plans: tuple[Plan, ...]
+    """One for each kernel, of some m."""
+    kernels: int
+    """To be compiled, at most 12: of a plan whose ``combine`` is "separate" that are two."""
+    numbers: int
+    """Of rows that were looked at: all of a range of up to 1024, else some."""
+    unbounded: int
+    """Kernels, if each of those had its own."""
+    mean_loss: float
+    """By the model, against that; 0.01 is one per cent slower."""
+    worst_loss: float
+    worst_m: int
+
+
+@entry
+def plan_rows(problem: Union[Problem, MixedProblem], m: Rows, *, device: Optional[int] = None) -> RowPlans:
+    """The few kernels that serve every number of rows of a range: ``m`` is the first and the last, like ``(1, 512)``, or a
+    ``range``, whose step does not count. The problem's own m does not count either, and its strides of 0 follow each m.
+    Needs no GPU: without ``device`` they are an H200's. Takes about a second.
+    """
+    if isinstance(_item_of(problem), Plan):
+        _refuse_rows(problem, m)  # type: ignore[arg-type]
+    rows, found = _rows_of(m), RowPlansStruct()
+    function = lib.sluice_mixed_plan_rows if isinstance(problem, MixedProblem) else lib.sluice_plan_rows
+    function(default_device(device) if device is not None else None, ctypes.byref(problem.struct()), ctypes.byref(rows),
+             ctypes.byref(found))
+    plans = []
+    for i in range(found.count):
+        handle = Handle(lib.sluice_plan_free)
+        handle._as_parameter_ = ctypes.c_void_p(found.plans[i])
+        plans.append(Plan(handle, problem))
+    s = found.summary
+    return RowPlans(tuple(plans), s.kernels, s.numbers, s.unbounded, s.mean_loss, s.worst_loss, s.worst_m)
 
 
 class Compiled(NamedTuple):
@@ -199,23 +253,33 @@ def _format_of(what: str, weights: object) -> WeightFormat:
     return weights
 
 
-def _plan_of(item: Preparable) -> Plan:
+def _plans_of(item: Preparable, m: Optional[Rows]) -> tuple[Plan, ...]:
     if isinstance(item, Plan):
-        return item
-    return mixed_plan(item) if isinstance(item, MixedProblem) else plan(item)
+        _refuse_rows(item, m)
+        return (item,)
+    if m is not None:
+        return plan_rows(item, m).plans
+    return (mixed_plan(item) if isinstance(item, MixedProblem) else plan(item),)
+
+
+def _refuse_rows(item: Plan, m: Optional[Rows]) -> None:
+    if m is not None:
+        raise errors.InvalidArgument(f"m = {shown(m)} has no effect on {shown(item)}, which is of one number of rows: give its "
+                                     "Problem")
 
 
 @entry
-def compile(what: Union[Preparable, Iterable[Preparable]] = (), *,  # noqa: A001 (the tool's verb)
+def compile(what: Union[Preparable, Iterable[Preparable]] = (), *, m: Optional[Rows] = None,  # noqa: A001 (the tool's verb)
             quantizers: Iterable[object] = (), packers: Iterable[WeightFormat] = (), cache_dir: Union[str, os.PathLike, None] = None,
             nvrtc: Union[str, os.PathLike, None] = None, jobs: Optional[int] = None) -> Compiled:
     """Fills a kernel cache ahead of time, for machines that shall not compile; needs no GPU.
 
+    ``m``: a range of numbers of rows, as for ``prepare``: the few kernels that serve it, for each problem.
     ``quantizers``: input types ("bf16", ...) whose quantisers are compiled too; ``packers``: formats
     of weights that are packed on a GPU. Raises ``ToolchainError`` if any kernel
     could not be compiled, ``StorageError`` if the cache cannot be written.
     """
-    plans = [_plan_of(item) for item in _items(what)]
+    plans = [made for item in _items(what) for made in _plans_of(item, m)]
     formats = list_of("packers", packers, lambda weights: _format_of("packers", weights))
     types = list_of("quantizers", quantizers, lambda dtype: number_of("quantizers", dtype, DTYPES))
     handles = (ctypes.c_void_p * len(plans))(*[item._handle._as_parameter_.value for item in plans])
@@ -234,14 +298,25 @@ def compile(what: Union[Preparable, Iterable[Preparable]] = (), *,  # noqa: A001
 
 
 @entry
-def prepare(what: Union[Preparable, Iterable[Preparable]], *, device: int = 0) -> None:
+def prepare(what: Union[Preparable, Iterable[Preparable]], *, m: Optional[Rows] = None, device: int = 0) -> None:
     """Makes everything ready on a GPU that calls with such problems need: kernels, compiled in parallel. A ``Plan`` is used
     as it is from now on, with its choices.
+
+    ``m``: a range of numbers of rows, ``(1, 512)`` or ``range(1, 513)``, in the place of each problem's own. At most 12
+    kernels serve all of it (``plan_rows`` says what that costs); no later call with a number inside compiles or loads one.
 
     Call it before a CUDA graph is captured, and before the first request is served.
     """
     items = _items(what)
     handle = default_device(device)
+    if m is not None:
+        rows = _rows_of(m)
+        for item in items:
+            if isinstance(item, Plan):
+                _refuse_rows(item, m)
+            make = lib.sluice_mixed_make_rows_ready if isinstance(item, MixedProblem) else lib.sluice_make_rows_ready
+            make(handle, ctypes.byref(item.struct()), ctypes.byref(rows), None)
+        return
     problems = [item.struct() for item in items if isinstance(item, Problem)]
     if problems:
         lib.sluice_make_ready(handle, (ProblemStruct * len(problems))(*problems), len(problems))

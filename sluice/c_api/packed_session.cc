@@ -8,23 +8,12 @@
 #include <sluice/host/device_impl.h>
 #include <sluice/host/pack_units.h>
 #include <sluice/host/planner/mixed_checks.h>
+#include <sluice/host/problem_key.h>
 
 namespace sluice::c_api {
-namespace {
-
-/// One form of what is the same product, so that what was prepared in another spelling is found.
-MixedProblem key_of(const MixedProblem& problem) {
-  MixedProblem key = problem;
-  if (key.ld_x == 0 || key.m <= 1 || key.k == 0) key.ld_x = key.k;
-  if (key.ld_d == 0 || key.m <= 1) key.ld_d = key.n;
-  if (key.bias == Bias::none) key.bias_type = MixedProblem{}.bias_type;
-  if (key.m == 1 && key.scale_x == ScaleMode::tensor) key.scale_x = ScaleMode::vector;
-  return key;
-}
-
-}  // namespace
-
 Result<mixed::Kernel> PackedSession::prepare(const MixedProblem& problem, Stream stream) {
+  if (std::optional<mixed::Kernel> kernel = mixed::kernel_of_rows(device_, problem))
+    return *std::move(kernel);
   const Result<mixed::Plan> plan = mixed::plan(problem, device_.info(), {}, device_.records());
   if (!plan) return plan.error();
   if (!mixed::is_empty(problem))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a sluice_device holds for packed weights: the kernels of mixed products, by problem, and the packers,
-// by format. Nothing of it is given back before the end, since graphs may point there.
+// by format. No module is given back before the end, since graphs may point there.
 #pragma once
 
 #include <mutex>

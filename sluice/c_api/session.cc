@@ -9,6 +9,7 @@
 #include <sluice/host/device_impl.h>
 #include <sluice/host/driver/memory.h>
 #include <sluice/host/gemm_checks.h>
+#include <sluice/host/problem_key.h>
 #include <sluice/host/quantize_units.h>
 
 namespace sluice::c_api {
@@ -17,22 +18,10 @@ namespace {
 constexpr const char* kRemedy =
     "call prepare() (sluice_make_ready) for it, or run it once, before the capture";
 
-/// One form of what is the same product, so that what was prepared in another spelling is found.
-Problem key_of(const Problem& problem) {
-  Problem key = with_strides(problem);
-  if (!is_fp8(key.a.type) || is_block_scaled(key.epilogue)) key.accumulate = Accumulate::fast;
-  if (!key.epilogue.residual) key.c = {};
-  if (!adds(key.epilogue)) key.deterministic = true;
-  // One value for each of one row is one value, and arrays say no more (arrays.cc takes the plainer).
-  Epilogue& e = key.epilogue;
-  if (key.m == 1 && e.scale_a == ScaleMode::vector) e.scale_a = ScaleMode::tensor;
-  if (key.n == 1 && e.scale_b == ScaleMode::vector) e.scale_b = ScaleMode::tensor;
-  return key;
-}
-
 }  // namespace
 
 Result<gemm::Kernel> Session::prepare(const Problem& problem, Stream stream) {
+  if (std::optional<gemm::Kernel> kernel = gemm::kernel_of_rows(device_, problem)) return *std::move(kernel);
   const Result<Plan> plan = gemm::plan(problem, device_.info(), {}, device_.records());
   if (!plan) return plan.error();
   if (!gemm::is_empty(problem))
@@ -71,6 +60,14 @@ Result<void> Session::make_ready(std::span<const Problem> given) {
       problems,
       [&](const Problem& problem) { return gemm::plan(problem, device_.info(), {}, device_.records()); },
       [&](const std::vector<Plan>& plans) { return gemm::prepare(device_, plans); });
+}
+
+Result<RowSummary> Session::make_ready(const Problem& problem, RowRange rows) {
+  const Result<RowSummary> ready = gemm::prepare(device_, problem, rows);
+  if (!ready) return ready;
+  if (ready->splits)
+    if (const Result<void> stored = lender_.store(device_); !stored) return stored.error();
+  return ready;
 }
 
 Result<void> Session::use(const Plan& plan) {

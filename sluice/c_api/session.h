@@ -12,6 +12,7 @@
 #include <sluice/gemm.h>
 #include <sluice/host/device_impl.h>
 #include <sluice/quantize.h>
+#include <sluice/rows.h>
 
 namespace sluice::c_api {
 
@@ -34,6 +35,8 @@ class Session {
   Result<void> run(const Problem& problem, const gemm::Args& args, Stream stream);
   /// Prepares what run() needs for all of `problems`.
   Result<void> make_ready(std::span<const Problem> problems);
+  /// The same for all m of a range, with few kernels (sluice/rows.h). `problem.m` does not count.
+  Result<RowSummary> make_ready(const Problem& problem, RowRange rows);
   /// run() uses this plan for its problem from now on, whatever was chosen before.
   Result<void> use(const Plan& plan);
 

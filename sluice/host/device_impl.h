@@ -15,6 +15,7 @@
 #include <sluice/host/gpc_order.h>
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/prepared_kernels.h>
+#include <sluice/host/prepared_rows.h>
 #include <sluice/host/workspace_lender.h>
 
 namespace sluice {
@@ -49,6 +50,8 @@ struct Device::Impl {
   std::shared_ptr<const GpcOrder> gpc_order;  // null until it is asked for (host/locate.h)
   PreparedGemms prepared_by_run;              // of gemm::run
   PreparedMixed prepared_by_mixed;            // of mixed::run
+  PreparedGemmRows gemm_rows;                 // ranges of m that run() serves, and sessions'
+  PreparedMixedRows mixed_rows;
   WorkspaceLender lender;                     // of gemm::run and the C interface
 
  private:

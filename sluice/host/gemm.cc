@@ -147,6 +147,7 @@ Result<void> set_addresses(const DriverApi& api, GemmParams& params, const Kerne
 }
 
 Result<Kernel> prepare_for_run(const Device& device, const Problem& problem, Stream stream) {
+  if (std::optional<Kernel> kernel = kernel_of_rows(device, problem)) return *std::move(kernel);
   const Result<Plan> planned = plan(problem, device.info(), {}, device.records());
   if (!planned) return planned.error();
   if (!is_empty(problem))
@@ -224,6 +225,13 @@ Result<Kernel> make_kernel(const Device& device, const Plan& plan, const Units& 
   if (device.options().stamp_workspaces && uses_workspace(plan.config))
     impl->params.stamp.leavers = leavers_of(*impl);
   return Kernel(std::move(impl));
+}
+
+std::vector<std::shared_ptr<const Module>> modules_of(const Kernel& kernel) {
+  std::vector<std::shared_ptr<const Module>> modules;
+  for (const auto& module : {kernel.impl().module, kernel.impl().sum_module})
+    if (module != nullptr) modules.push_back(module);
+  return modules;
 }
 
 const Plan& Kernel::plan() const {

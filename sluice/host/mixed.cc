@@ -75,6 +75,7 @@ Result<Kernel> make_kernel(const Device& device, const Plan& plan, const std::st
 }
 
 Result<Kernel> prepare_for_run(const Device& device, const MixedProblem& problem, Stream stream) {
+  if (std::optional<Kernel> kernel = kernel_of_rows(device, problem)) return *std::move(kernel);
   const Result<Plan> planned = plan(problem, device.info(), {}, device.records());
   if (!planned) return planned.error();
   if (!is_empty(problem))
@@ -87,6 +88,11 @@ Result<Kernel> prepare_for_run(const Device& device, const MixedProblem& problem
 }
 
 }  // namespace
+
+std::vector<std::shared_ptr<const Module>> modules_of(const Kernel& kernel) {
+  if (kernel.impl().module == nullptr) return {};
+  return {kernel.impl().module};
+}
 
 const Plan& Kernel::plan() const {
   return impl_->plan;

@@ -124,7 +124,7 @@ TEST_F(real_data, what_is_planted_in_a_long_fast_sum_is_found) {
   ASSERT_TRUE(ok(verifier));
   const Result<Workspace> workspace = Workspace::create(device());
   ASSERT_TRUE(ok(workspace));
-  const auto data = verifier->make_data(problem, real_data(problem, 1), nullptr);
+  const auto data = verifier->make_data(problem, sluice::real_data(problem, 1), nullptr);
   ASSERT_TRUE(ok(data));
   const auto verdict = [&](float alpha, i64 rows_up) {
     gemm::Args args = data->args();

@@ -73,6 +73,20 @@ def mm(a, b, out, *, bias=None, c=None, beta=0.0, activation=0, workspace=None):
     _binding.mm(a, b, out, bias, c, 1.0, beta, activation, False, workspace)
 
 
+def test_a_range_of_rows_is_prepared_at_once_and_serves_calls():
+    sluice.prepare(sluice.Problem(1, 384, 640), m=(1, 48))
+    sluice.prepare([sluice.MixedProblem(1, 384, 640)], m=range(1, 17))
+    w = weight("bf16", 640, 384)
+    before = sluice.holdings().kernels
+    for m in (1, 2, 47, 48):
+        assert launches_of(lambda: mm(on_gpu("bf16", (m, 640)), w, on_gpu("bf16", (m, 384)))) == 1
+    assert sluice.holdings().kernels == before + 4  # each m keeps what a launch of it needs
+    with pytest.raises(sluice.InvalidSize, match="rows = 0 to 4"):
+        sluice.prepare(sluice.Problem(1, 384, 640), m=(0, 4))
+    with pytest.raises(sluice.InvalidArgument, match="give its Problem"):
+        sluice.prepare(sluice.plan(m=64, n=64, k=64), m=(1, 4))
+
+
 def test_a_product_is_prepared_once_and_launched_each_time():
     a, b, out = on_gpu("bf16", (64, 512)), weight("bf16", 512, 256), on_gpu("bf16", (64, 256))
     before = sluice.holdings().kernels

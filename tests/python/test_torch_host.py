@@ -372,3 +372,26 @@ def test_fp8_weights_and_their_scales_keep_their_types(change):
     assert layer.to("meta").weight.is_meta and layer.weight.dtype is E4M3
     plain = st.nn.Linear(16, 16)
     assert change(plain).weight.dtype is torch.float16
+
+
+@pytest.mark.parametrize("recipe, scales", [(None, "none"), ("tensor", "tensor"), ("row", "vector"), ("block", "block")])
+def test_a_linear_says_which_problem_it_multiplies(recipe, scales):
+    layer = st.nn.Linear(256, 512, recipe=recipe, dtype=torch.float16)
+    problem = layer.problem(16)
+    assert (problem.m, problem.n, problem.k, problem.scale_a, problem.scale_b) == (16, 512, 256, scales, scales)
+    assert sluice.plan(problem).problem is problem
+    assert "fp16" in str(sluice.plan(problem))  # of the input and of D
+    assert layer.problem(16, torch.bfloat16).bias.endswith("float16")
+    with pytest.raises(sluice.InvalidArgument, match="must be on a GPU"):
+        layer.prepare(rows=(1, 16))
+    with pytest.raises(sluice.InvalidArgument, match="must be on a GPU"):
+        st.nn.prepare_rows(torch.nn.Sequential(torch.nn.ReLU(), layer), (1, 16))
+
+
+def test_a_packed_linear_does_too():
+    layer = st.nn.Linear4bit(256, 512)
+    assert layer.problem(16) == sluice.MixedProblem(16, 512, 256, layer.format, "torch.bfloat16", "torch.bfloat16", "torch.bfloat16")
+    tokens = st.nn.Linear4bit(256, 512, bias=False, activations="e4m3").problem(4, torch.float16)
+    assert (tokens.x, tokens.d, tokens.scale_x, tokens.bias) == ("e4m3", "torch.float16", "vector", None)
+    with pytest.raises(sluice.InvalidArgument, match="must be on a GPU"):
+        layer.prepare(rows=(1, 16))

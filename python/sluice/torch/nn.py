@@ -10,14 +10,15 @@ from torch import Tensor
 
 from .._arguments import shown
 from ..errors import InvalidArgument
-from ..plans import Workspace
+from ..plans import Rows, Workspace, prepare, prepare_quantizers
+from ..problems import Problem
 from ._library import as_matrix, scales_shape
 from .autograd import needs_grad
 from .functional import linear, scaled_mm
-from .packed_linear import PACKED_RECIPES, Linear4bit, Linear8bit, LinearPacked
+from .packed_linear import PACKED_RECIPES, Linear4bit, Linear8bit, LinearPacked, gpu_of
 from .quantize import quantize, quantize_reference
 
-__all__ = ["Linear", "Linear4bit", "Linear8bit", "LinearPacked", "can_convert", "convert_"]
+__all__ = ["Linear", "Linear4bit", "Linear8bit", "LinearPacked", "can_convert", "convert_", "prepare_rows"]
 
 # Recipe: what shares a scale in the weight and in the input.
 RECIPES = {"tensor": ("tensor", "tensor"), "row": ("row", "row"), "block": ("128x128", "1x128")}
@@ -118,6 +119,29 @@ class Linear(torch.nn.Module):
                      else quantize(rows, self.granularity, workspace=self.workspace))
         return self.of_quantized(*quantized, input.dtype, residual).view(*input.shape[:-1], self.out_features)
 
+    def prepare(self, rows: Rows, dtype: Optional[torch.dtype] = None) -> None:
+        """Makes ready what ``forward`` needs for every number of rows of a range, like ``(1, 512)``: at most 12 kernels, and
+        the input's quantiser. Rows are the elements of the input over ``in_features``. ``dtype`` is the input's; left out,
+        the bias's, else bf16 (of a layer in 16 bits, the weight's). Without ``residual``; a backward compiles as it comes.
+        """
+        device = gpu_of(self.weight)
+        prepare(self.problem(1, dtype), m=rows, device=device)
+        if self.recipe is not None:
+            prepare_quantizers(self._input_type(dtype), device=device)
+
+    def problem(self, m: int, dtype: Optional[torch.dtype] = None) -> Problem:
+        """What ``forward`` multiplies for an input of ``m`` rows of type ``dtype``, as above."""
+        bias = None if self.bias is None else str(self.bias.dtype)
+        sizes = {"m": m, "n": self.out_features, "k": self.in_features, "bias": bias}
+        if self.recipe is None:
+            return Problem(**sizes, a=str(self.weight.dtype))
+        scales = {"tensor": "tensor", "row": "vector", "block": "block"}[self.recipe]
+        return Problem(**sizes, a="e4m3", d=str(self._input_type(dtype)), scale_a=scales, scale_b=scales,
+                       accumulate="fast" if self.use_fast_accum else "promoted")
+
+    def _input_type(self, dtype: Optional[torch.dtype]) -> torch.dtype:
+        return dtype or (torch.bfloat16 if self.bias is None else self.bias.dtype)
+
     @property
     def granularity(self) -> str:
         """Of the quantised input; of an FP8 layer."""
@@ -141,6 +165,21 @@ class Linear(torch.nn.Module):
     def extra_repr(self) -> str:
         return (f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}, "
                 f"recipe={self.recipe}")
+
+
+def prepare_rows(model: torch.nn.Module, rows: Rows, dtype: Optional[torch.dtype] = None) -> int:
+    """``prepare(rows, dtype)`` of every layer of a model that has it, once for layers with equal problems. Returns how many
+    different ones there were: each has at most 12 kernels of its own."""
+    seen = set()
+    for module in model.modules():
+        if not isinstance(module, (Linear, LinearPacked)):
+            continue
+        weight = module.weight if isinstance(module, Linear) else module.weight_packed
+        key = (module.problem(1, dtype), gpu_of(weight))
+        if key not in seen:
+            seen.add(key)
+            module.prepare(rows, dtype)
+    return len(seen)
 
 
 def can_convert(module: torch.nn.Module, recipe: Optional[str] = "block", activations: Optional[str] = None) -> bool:

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from .._arguments import shown
 from ..errors import Error, InvalidArgument
-from ..formats import WeightFormat
+from ..formats import MixedProblem, WeightFormat
 from ..packed import PackedWeights, pack_int4, pack_int8, pack_quantized
+from ..plans import Rows, prepare, prepare_quantizers
 from ..weights import QuantizedWeights
 from ..weights._arrays import library_of
 from ..weights.canonical import check_permutation, check_width
@@ -20,6 +21,13 @@ from .mixed import mixed_product, permuted
 from .quantize import quantize
 
 _HEAD = 3  # numbers in weight_format: the format's, n, k
+
+
+def gpu_of(weight: Tensor) -> int:
+    """Raises ``InvalidArgument`` if it is on none."""
+    if weight.device.type != "cuda":
+        raise InvalidArgument(f"the layer's weight is on {weight.device} and must be on a GPU: move the model there first")
+    return weight.device.index
 
 
 class LinearPacked(torch.nn.Module):
@@ -130,6 +138,24 @@ class LinearPacked(torch.nn.Module):
             tokens, scale_x = quantize(input, "row")
         return mixed_product(tokens, self.weight_packed, self.bias, scale_x, None, None, input.dtype, self._number,
                              self.out_features, self.in_features)
+
+    def prepare(self, rows: Rows, dtype: Optional[torch.dtype] = None) -> None:
+        """Makes ready what ``forward`` needs for every number of rows of a range, like ``(1, 512)``: at most 12 kernels, and
+        with ``activations`` the input's quantiser. Rows are the elements of the input over its last extent. ``dtype`` is the
+        input's; left out, the bias's, else bf16."""
+        device = gpu_of(self.weight_packed)
+        prepare(self.problem(1, dtype), m=rows, device=device)
+        if self.format.order == "byte":
+            prepare_quantizers(self._input_type(dtype), device=device)
+
+    def problem(self, m: int, dtype: Optional[torch.dtype] = None) -> MixedProblem:
+        """What ``forward`` multiplies for an input of ``m`` rows of type ``dtype``, as above."""
+        name = str(self._input_type(dtype))
+        bias = None if self.bias is None else str(self.bias.dtype)
+        return self.packed.problem(m, "e4m3" if self.format.order == "byte" else name, d=name, bias=bias)
+
+    def _input_type(self, dtype: Optional[torch.dtype]) -> torch.dtype:
+        return dtype or (torch.bfloat16 if self.bias is None else self.bias.dtype)
 
     def _load_from_state_dict(self, state_dict: dict, prefix: str, local_metadata: dict, strict: bool, missing_keys: list,
                               unexpected_keys: list, error_msgs: list) -> None:

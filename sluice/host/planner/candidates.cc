@@ -308,6 +308,16 @@ std::string why_no_plain_plan(const Problem& p, const PlanOverrides& o) {
          "112, 128, 224 or 256), warps 4, 8 or 16; give fewer overrides";
 }
 
+/// What search() would have let through for this problem.
+bool suits(const Problem& p, const KernelConfig& c, const DeviceInfo& device) {
+  const char* const no_store = why_not_tma_store(p);
+  if (no_store != nullptr && (c.store == StorePath::tma || is_swapped(c))) return false;
+  if (is_swapped(c) && p.m <= kWaveRows) return false;
+  const Problem product = product_of(p, c);
+  return !splits_more_than_a_wave(product, c, device) && !is_slow_width(product, c) &&
+         !too_many_tiles(product, c);
+}
+
 /// The overrides ask for a split that stream_splits() did not return.
 std::string why_no_split(const Problem& p, KernelConfig c, const DeviceInfo& device, WorkSplit split,
                          const PlanOverrides& o) {
@@ -327,6 +337,22 @@ std::string why_no_split(const Problem& p, KernelConfig c, const DeviceInfo& dev
 }
 
 }  // namespace
+
+std::optional<Plan> plan_with(const Problem& p, const KernelConfig& config, const DeviceInfo& device,
+                              const PlanOverrides& numbering) {
+  if (is_plain(config.schedule)) return plain_plan_with(p, device, config);
+  if (!suits(p, config, device)) return std::nullopt;
+  const Problem product = product_of(p, config);
+  const PlanOverrides o{.numbering = numbering.numbering, .combine = config.combine};
+  const WorkSplit whole = choose_split(product, config, device, o);
+  if (!split_problem(product, config, device, whole).empty()) return std::nullopt;
+  std::vector<Plan> plans{plan_of(p, config, whole, device, o)};
+  if (!numbering_problem(plans.front().split).empty()) plans.clear();
+  if (config.combine != Combine::none)
+    for (Plan& split : best_splits(p, config, device, whole, o)) plans.push_back(std::move(split));
+  if (plans.empty()) return std::nullopt;
+  return ranked(std::move(plans), device).front();
+}
 
 Result<std::vector<Plan>> rank_candidates(const Problem& p, const DeviceInfo& device,
                                           const PlanOverrides& o) {

@@ -7,6 +7,7 @@
 #include <sluice/host/planner/cluster_grid.h>
 #include <sluice/host/planner/mixed_checks.h>
 #include <sluice/host/planner/mixed_cost_model.h>
+#include <sluice/host/planner/mixed_plans.h>
 #include <sluice/host/planner/problem_checks.h>
 #include <sluice/records.h>
 
@@ -274,26 +275,6 @@ std::vector<Plan> strip_halves(const MixedProblem& p, const DeviceInfo& device, 
   return halves;
 }
 
-/// The plan of a record. Nothing if the planner would not consider its config: it breaks a rule, or is of
-/// another version or damaged by hand. Then the model decides.
-std::optional<Plan> recorded_plan(const MixedProblem& checked, const DeviceInfo& device,
-                                  const RecordBook& records) {
-  if (is_empty(checked)) return std::nullopt;
-  const std::optional<TunedChoice> choice = records.find(checked, device);
-  if (!choice) return std::nullopt;
-  const MixedConfig config = made_for(checked, choice->config);
-  const Found found = consider_all(checked, device, {});
-  const std::vector<Plan> halves = strip_halves(checked, device, {});
-  for (const std::vector<Plan>* plans : {&found.wanted, &found.possible, &halves})
-    for (Plan plan : *plans) {
-      if (!(plan.config == config)) continue;
-      plan.source = PlanSource::record;
-      plan.measured_us = choice->measured_us;
-      return plan;
-    }
-  return std::nullopt;
-}
-
 std::string text(const Overrides& o) {
   std::string out;
   const struct {
@@ -347,6 +328,37 @@ Result<Plan> choose(const MixedProblem& problem, const DeviceInfo& device, const
 }
 
 }  // namespace
+
+std::optional<Plan> recorded_plan(const MixedProblem& checked, const DeviceInfo& device,
+                                  const RecordBook& records) {
+  if (is_empty(checked)) return std::nullopt;
+  const std::optional<TunedChoice> choice = records.find(checked, device);
+  if (!choice) return std::nullopt;
+  const MixedConfig config = made_for(checked, choice->config);
+  const Found found = consider_all(checked, device, {});
+  const std::vector<Plan> halves = strip_halves(checked, device, {});
+  for (const std::vector<Plan>* plans : {&found.wanted, &found.possible, &halves})
+    for (Plan plan : *plans) {
+      if (!(plan.config == config)) continue;
+      plan.source = PlanSource::record;
+      plan.measured_us = choice->measured_us;
+      return plan;
+    }
+  return std::nullopt;
+}
+
+std::optional<Plan> plan_with(const MixedProblem& p, const MixedConfig& config, const DeviceInfo& device,
+                              Taste taste) {
+  return std::visit(
+      [&](const auto& c) -> std::optional<Plan> {
+        if (why_not(p, c) != nullptr) return std::nullopt;
+        if (taste == Taste::wanted && why_not_wanted(p, c, device) != nullptr) return std::nullopt;
+        Plan plan = plan_of(p, c);
+        plan.estimate_us = is_empty(p) ? 0.0 : estimate_us(p, c, device);
+        return plan;
+      },
+      config);
+}
 
 Result<std::vector<Plan>> candidates(const MixedProblem& problem, const DeviceInfo& device,
                                      const Overrides& overrides) {

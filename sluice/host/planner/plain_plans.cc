@@ -85,6 +85,13 @@ double math_us(const Problem& p, const DeviceInfo& device, const KernelConfig& c
   return tiles_of_sm * k_tiles * clocks / 4 / clocks_per_us;
 }
 
+/// Clusters of a second wave find no room for long; of more than 64 rows two waves lost to the schedules with
+/// roles (docs/findings/plain-loads.md). `whole_wave`: all CTAs must run at once.
+bool finds_room(const Problem& p, const KernelConfig& c, const DeviceInfo& device, bool whole_wave) {
+  const double ctas = grid_tiles(p, c) * c.cluster.k;
+  return ctas <= kMostCtas && !(whole_wave && ctas > resident_ctas(c, device));
+}
+
 }  // namespace
 
 const char* why_not_plain(const Problem& p, const PlanOverrides& o) {
@@ -152,6 +159,13 @@ Plan plain_plan(const Problem& p, const DeviceInfo& device, const KernelConfig& 
   return plan;
 }
 
+std::optional<Plan> plain_plan_with(const Problem& p, const DeviceInfo& device, const KernelConfig& c) {
+  if (why_not_plain(p, {}) != nullptr || c.tile.m < p.m) return std::nullopt;  // as plain_plans() has it
+  const bool whole_wave = c.cluster.k > 1 || c.tile.m > kMostRowsInTwoWaves;
+  if (!finds_room(p, c, device, whole_wave)) return std::nullopt;
+  return plain_plan(p, device, c);
+}
+
 std::vector<Plan> plain_plans(const Problem& p, const DeviceInfo& device, const PlanOverrides& o) {
   std::vector<Plan> plans;
   const bool nothing = p.m == 0 || p.n == 0 || p.batch == 0;  // any plan will do: the others', unless asked
@@ -163,12 +177,8 @@ std::vector<Plan> plain_plans(const Problem& p, const DeviceInfo& device, const 
         c.warps != o.warps.value_or(c.warps) || c.cluster.k != (o.cluster ? o.cluster->k : c.cluster.k))
       continue;
     if (o.stages) c.stages = *o.stages;
-    const double ctas = grid_tiles(p, c) * c.cluster.k;
-    // Clusters of a second wave find no room for long; of more than 64 rows two waves lost to the schedules
-    // with roles (docs/findings/plain-loads.md).
     const bool whole_wave = (c.cluster.k > 1 && !o.cluster) || (c.tile.m > kMostRowsInTwoWaves && !asked);
-    const bool crowded = whole_wave && ctas > resident_ctas(c, device);
-    if (validate(c) != nullptr || crowded || ctas > kMostCtas) continue;
+    if (validate(c) != nullptr || !finds_room(p, c, device, whole_wave)) continue;
     Plan plan = plain_plan(p, device, c);
     if (std::none_of(plans.begin(), plans.end(), [&](const Plan& x) { return x.config == plan.config; }))
       plans.push_back(std::move(plan));

@@ -2,6 +2,7 @@
 // Plans of the plain schedules (kernels/plain.cuh): for few rows of A, beside those that candidates.cc makes.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include <sluice/plan.h>
@@ -21,6 +22,11 @@ std::vector<Plan> plain_plans(const Problem& problem, const DeviceInfo& device,
 
 /// One that `config` makes: as many clusters as there are tiles.
 Plan plain_plan(const Problem& problem, const DeviceInfo& device, const KernelConfig& config);
+
+/// The same, of a config that was made for a problem of other sizes; nothing where plain_plans() would not
+/// have it.
+std::optional<Plan> plain_plan_with(const Problem& problem, const DeviceInfo& device,
+                                    const KernelConfig& config);
 
 /// Where the model thinks the time goes.
 Estimate plain_estimate(const Problem& problem, const DeviceInfo& device, const KernelConfig& config);

@@ -29,26 +29,6 @@ std::optional<Problem> same_loads(const Problem& p) {
   return with_strides(other);
 }
 
-/// The plan of a record, through the same checks as a caller's overrides. Nothing if it breaks a rule (it was
-/// written by another version or damaged by hand): then the model decides.
-std::optional<Plan> recorded_plan(const Problem& checked, const DeviceInfo& device,
-                                  const RecordBook& records) {
-  std::optional<TunedChoice> choice = records.find(checked, device);
-  const std::optional<Problem> other = choice ? std::nullopt : same_loads(checked);
-  if (other) choice = records.find(*other, device);
-  if (!choice || !is_listed(*choice)) return std::nullopt;
-  const Result<std::vector<Plan>> plans = rank_candidates(checked, device, overrides_of(*choice));
-  if (!plans) return std::nullopt;
-  Plan plan = plans->front();
-  // Many rows feel a direct store: 164 us in place of 158, 1024 x 28672 x 4096 (docs/findings/gated.md).
-  const bool made_direct = plan.config.store == StorePath::direct && why_not_tma_store(checked) == nullptr;
-  constexpr i64 kFewRows = 64;
-  if (other && made_direct && checked.m > kFewRows) return std::nullopt;
-  plan.source = PlanSource::record;
-  plan.measured_us = choice->measured_us;
-  return plan;
-}
-
 /// Of the problem alone.
 Result<Plan> choose(const Problem& problem, const DeviceInfo& device, const PlanOverrides& overrides,
                     const RecordBook& records) {
@@ -67,6 +47,24 @@ Result<Plan> choose(const Problem& problem, const DeviceInfo& device, const Plan
 }
 
 }  // namespace
+
+std::optional<Plan> recorded_plan(const Problem& checked, const DeviceInfo& device,
+                                  const RecordBook& records) {
+  std::optional<TunedChoice> choice = records.find(checked, device);
+  const std::optional<Problem> other = choice ? std::nullopt : same_loads(checked);
+  if (other) choice = records.find(*other, device);
+  if (!choice || !is_listed(*choice)) return std::nullopt;
+  const Result<std::vector<Plan>> plans = rank_candidates(checked, device, overrides_of(*choice));
+  if (!plans) return std::nullopt;
+  Plan plan = plans->front();
+  // Many rows feel a direct store: 164 us in place of 158, 1024 x 28672 x 4096 (docs/findings/gated.md).
+  const bool made_direct = plan.config.store == StorePath::direct && why_not_tma_store(checked) == nullptr;
+  constexpr i64 kFewRows = 64;
+  if (other && made_direct && checked.m > kFewRows) return std::nullopt;
+  plan.source = PlanSource::record;
+  plan.measured_us = choice->measured_us;
+  return plan;
+}
 
 Result<std::vector<Plan>> candidates(const Problem& problem, const DeviceInfo& device,
                                      const PlanOverrides& overrides) {

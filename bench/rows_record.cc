@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/rows_record.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace sluice::bench {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double rounded(double value) {
+  return std::round(value * 1000) / 1000;
+}
+double share(double value) {
+  return std::round(value * 1e5) / 1e5;
+}
+
+Json times_json(const Spread& us, const std::vector<double>& rounds) {
+  Json all = Json::array();
+  for (const double value : rounds) all.push_back(rounded(value));
+  return {
+      {"median", rounded(us.median)}, {"p10", rounded(us.p10)}, {"p90", rounded(us.p90)}, {"rounds", all}};
+}
+
+Json point_json(const RowPoint& p) {
+  Json json{{"m", p.m}, {"drawn", p.drawn}, {"alone", p.alone}, {"range", p.few}, {"same", p.same}};
+  if (!p.error.empty()) {
+    json["error"] = p.error;
+    return json;
+  }
+  json["loss"] = share(p.loss());
+  if (p.same) return json;
+  json["alone_us"] = times_json(p.alone_us, p.alone_rounds);
+  json["range_us"] = times_json(p.few_us, p.few_rounds);
+  json["verified"] = p.verified;
+  return json;
+}
+
+Json layer_json(const RowsRecord& layer) {
+  if (!layer.error.empty()) return {{"name", layer.name}, {"error", layer.error}};
+  const RowSummary& s = layer.summary;
+  const FirstCalls& f = layer.first_calls;
+  Json points = Json::array();
+  for (const RowPoint& point : layer.points) points.push_back(point_json(point));
+  Json json{
+      {"name", layer.name},
+      {"kernels", s.kernels},
+      {"kernels_alone", s.unbounded},
+      {"model",
+       {{"mean_loss", share(s.mean_loss)}, {"worst_loss", share(s.worst_loss)}, {"worst_m", s.worst_m}}},
+      {"measured", {{"mean_loss", share(layer.mean_loss())}, {"worst_loss", share(layer.worst_loss())}}},
+      {"prepare_s", rounded(layer.prepare_s)},
+      {"first_calls",
+       {{"calls", f.calls},
+        {"kernels_made", f.kernels_made},
+        {"median_us", rounded(f.median_us)},
+        {"worst_us", rounded(f.worst_us)},
+        {"worst_m", f.worst_m}}}};
+  if (!f.error.empty()) json["first_calls"]["error"] = f.error;
+  json["points"] = std::move(points);
+  return json;
+}
+
+}  // namespace
+
+RowsSummary summarise(std::span<const RowsRecord> layers) {
+  RowsSummary sum;
+  int drawn = 0;
+  for (const RowsRecord& layer : layers) {
+    ++sum.layers;
+    sum.all_right = sum.all_right && layer.all_right();
+    sum.most_kernels = std::max(sum.most_kernels, layer.summary.kernels);
+    sum.worst_call_us = std::max(sum.worst_call_us, layer.first_calls.worst_us);
+    sum.worst_loss = std::max(sum.worst_loss, layer.worst_loss());
+    for (const RowPoint& point : layer.points) {
+      ++sum.points;
+      if (!point.error.empty()) continue;
+      sum.timed += point.same ? 0 : 1;
+      if (point.drawn) sum.mean_loss += point.loss(), ++drawn;
+    }
+  }
+  if (drawn > 0) sum.mean_loss /= drawn;
+  return sum;
+}
+
+std::string to_json(const RunRecord& run, const RowsMethod& method, std::span<const RowsRecord> layers) {
+  Json json = Json::parse(to_json(run));
+  json["schema"] = "sluice-rows-1";
+  json.erase("shapes");
+  json.erase("summary");
+  json["rows"] = {{"low", method.rows.low},
+                  {"high", method.rows.high},
+                  {"numbers", method.numbers},
+                  {"seed", method.seed}};
+  const RowsSummary sum = summarise(layers);
+  json["summary"] = {{"layers", sum.layers},
+                     {"points", sum.points},
+                     {"timed", sum.timed},
+                     {"mean_loss", share(sum.mean_loss)},
+                     {"worst_loss", share(sum.worst_loss)},
+                     {"most_kernels", sum.most_kernels},
+                     {"worst_call_us", rounded(sum.worst_call_us)},
+                     {"all_right", sum.all_right}};
+  json["layers"] = Json::array();
+  for (const RowsRecord& layer : layers) json["layers"].push_back(layer_json(layer));
+  return json.dump(2) + "\n";
+}
+
+}  // namespace sluice::bench

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// `sluice rows` as JSON: schema "sluice-rows-1". Machine, versions and method are as bench writes them.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "bench/record.h"
+#include "bench/rows.h"
+
+namespace sluice::bench {
+
+struct RowsSummary {
+  int layers = 0, points = 0, timed = 0;  // timed: not served by their own kernel
+  double mean_loss = 0, worst_loss = 0;   // of all drawn points; of all
+  int most_kernels = 0;                   // of a layer
+  double worst_call_us = 0;
+  bool all_right = true;
+};
+RowsSummary summarise(std::span<const RowsRecord> layers);
+
+std::string to_json(const RunRecord& run, const RowsMethod& method, std::span<const RowsRecord> layers);
+
+}  // namespace sluice::bench

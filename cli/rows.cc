@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// `sluice rows`: what few kernels for a range of numbers of rows cost on this GPU, against a kernel for each.
+// The measuring is in bench/rows.h; this file chooses, shows and keeps.
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+
+#include "bench/rows_record.h"
+#include "bench/whole_file.h"
+#include "cli/command_line.h"
+#include "cli/row_range.h"
+#include "cli/table.h"
+#include "cli/target.h"
+#include "cli/terminal.h"
+#include "cli/value_checks.h"
+#include "cli/verb.h"
+#include "cli/watchdog.h"
+
+namespace sluice::cli {
+namespace {
+
+struct RowsFlags {
+  RequestFlags requests;
+  MixedFlags mixed;
+  std::string rows = "1:512", json, commit, device = "0";
+  int hang_s = 120;
+  bench::RowsMethod how;
+  bench::Method method{.rounds = 5, .rest_ms = 5, .replay_us = 1500, .peer = false};
+};
+
+Table rows_table() {
+  return Table({{.title = "layer", .width = 34, .align = Align::left},
+                {.title = "kernels", .width = 8},
+                {.title = "alone", .width = 6},
+                {.title = "model %", .width = 8},
+                {.title = "mean %", .width = 7},
+                {.title = "worst %", .width = 8},
+                {.title = "at", .width = 5},
+                {.title = "first call us", .width = 14},
+                {.title = "worst", .width = 8},
+                {.title = "at", .width = 5}});
+}
+
+void print_layer(const bench::RowsRecord& layer) {
+  i64 worst = 0;
+  double most = -1;
+  for (const bench::RowPoint& point : layer.points)
+    if (point.error.empty() && point.loss() > most) worst = point.m, most = point.loss();
+  const auto percent = [](double share) { return fmt::format("{:.2f}", 100 * share); };
+  fmt::print(
+      "{}",
+      rows_table().row(
+          {layer.name, std::to_string(layer.summary.kernels), std::to_string(layer.summary.unbounded),
+           percent(layer.summary.mean_loss), percent(layer.mean_loss()), percent(layer.worst_loss()),
+           std::to_string(worst), fmt::format("{:.1f}", layer.first_calls.median_us),
+           fmt::format("{:.1f}", layer.first_calls.worst_us), std::to_string(layer.first_calls.worst_m)}));
+  const auto trouble = [](const std::string& text) {
+    if (!text.empty()) fmt::print("  {}\n", paint(stdout, Colour::red, text));
+  };
+  trouble(layer.error);
+  trouble(layer.first_calls.error);
+  if (layer.first_calls.kernels_made > 0)
+    trouble(
+        fmt::format("{} kernels were made in calls that should make none", layer.first_calls.kernels_made));
+  for (const bench::RowPoint& point : layer.points)
+    if (!point.error.empty()) trouble(fmt::format("{} rows: {}", point.m, point.error));
+  std::fflush(stdout);
+}
+
+Result<int> run_rows(const RowsFlags& flags) {
+  bench::RowsMethod how = flags.how;
+  const Result<RowRange> range = parse_rows(flags.rows);
+  if (!range) return range.error();
+  how.rows = *range;
+  const Result<std::vector<AnyRequest>> requests = requests_of(flags.requests, flags.mixed);
+  if (!requests) return requests.error();
+  if (Result<void> none = refuse_overrides(flags.requests, flags.mixed, *requests); !none)
+    return none.error();
+  const Result<Target> target = find_target(flags.device, options_from_environment());
+  if (!target) return target.error();
+  if (!target->device)
+    return Error{ErrorCode::invalid_argument,
+                 "rows measures GPUs; `sluice plan --rows` says without one what the model thinks"};
+  const Result<bench::Lab> lab = bench::open_lab(*target->device, flags.method, "");
+  if (!lab) return lab.error();
+  bench::RunRecord run = bench::describe_run(*lab);
+  run.command = command_line();
+  run.commit = flags.commit.empty() ? built_commit() : flags.commit;
+  fmt::print("{}, {} to {} rows, {} of them drawn with seed {}\n{}", run.gpu, how.rows.low, how.rows.high,
+             how.numbers, how.seed, rows_table().header());
+
+  Watchdog watchdog(flags.hang_s);
+  Progress bar("rows");
+  std::vector<bench::RowsRecord> layers;
+  for (const AnyRequest& request : *requests) {
+    const bench::AnyProblem problem = problem_of(request);
+    const std::string name = bench::name_of(problem);
+    layers.push_back(bench::measure_rows(*lab, problem, how, [&](const std::string& what) {
+      bar.update(static_cast<int>(layers.size()), static_cast<int>(requests->size()), name + ": " + what);
+      watchdog.step(name + ": " + what);
+    }));
+    bar.clear();
+    print_layer(layers.back());
+    if (!flags.json.empty())
+      if (Result<void> written = bench::write_whole(to_json(run, how, layers), flags.json); !written)
+        return written.error();
+    if (const Result<void> alive = bench::still_alive(*lab); !alive) return alive.error();
+  }
+  const bench::RowsSummary sum = bench::summarise(layers);
+  fmt::print(
+      "\n{} points, {} with another kernel than their own: {:.2f} % slower in the mean, {:.2f} % at most; "
+      "at most {} kernels a layer; the longest first call took {:.0f} us\n",
+      sum.points, sum.timed, 100 * sum.mean_loss, 100 * sum.worst_loss, sum.most_kernels, sum.worst_call_us);
+  return sum.all_right ? kExitOk : kExitNo;
+}
+
+}  // namespace
+
+Verb add_rows_verb(CLI::App& app) {
+  auto flags = std::make_shared<RowsFlags>();
+  RowsFlags& f = *flags;
+  CLI::App* verb = app.add_subcommand(
+      "rows", "Time few kernels for a range of numbers of rows beside a kernel for each, and first calls");
+  add_many_requests_flags(*verb, f.requests);
+  add_mixed_flags(*verb, f.mixed);
+  verb->add_option("--rows", f.rows, kRowsHelp)->capture_default_str();
+  verb->add_option("--numbers", f.how.numbers, "Numbers of rows to time, drawn from equal parts of the range")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 4096));
+  verb->add_option("--draw", f.how.seed, "Seed of the draw")->capture_default_str();
+  verb->add_option("--json", f.json, "Write the results here, after every layer");
+  verb->add_option("--rounds", f.method.rounds, "Timed replays of each kernel")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+  verb->add_option("--rest-ms", f.method.rest_ms, "Rest before each")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, kLongestRest));
+  verb->add_option("--replay-us", f.method.replay_us, "Length of a replay")
+      ->capture_default_str()
+      ->check(CLI::Range(1.0, 1e6));
+  verb->add_option("--commit", f.commit, "Written into the JSON (else the one of the build)");
+  verb->add_option("--hang-s", f.hang_s, "Give up when a step takes longer; 0: never")
+      ->capture_default_str()
+      ->check(CLI::Range(0, kLongestHang));
+  verb->add_option("--device", f.device, "Number of the GPU")->capture_default_str();
+  return {verb, [flags] { return run_rows(*flags); }};
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `sluice plan --rows` prints: a line for each kernel of a range with the m that it serves.
+#include <sluice/rows.h>
+
+#include <cstdio>
+#include <string>
+
+namespace sluice {
+namespace {
+
+constexpr i64 kMostLines = 1 << 14;  // numbers of rows that are asked for one by one; of a longer range some
+constexpr int kMostRuns = 8;         // of a kernel, written out
+
+std::string percent(double share) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f %%", 100 * share);
+  return text;
+}
+
+std::string run_text(i64 first, i64 last) {
+  return first == last ? std::to_string(first) : std::to_string(first) + ".." + std::to_string(last);
+}
+
+/// The m of one kernel, as they come.
+struct Runs {
+  std::string text;
+  int count = 0;
+  i64 first = 0, last = 0;
+
+  void add(i64 m, i64 step) {
+    if (count > 0 && m == last + step) {
+      last = m;
+      return;
+    }
+    flush();
+    ++count;
+    first = last = m;
+  }
+  void flush() {
+    if (count == 0 || count > kMostRuns) return;
+    text += (text.empty() ? "" : ", ") + run_text(first, last);
+  }
+  std::string all() {
+    flush();
+    return count > kMostRuns ? text + " and " + std::to_string(count - kMostRuns) + " more" : text;
+  }
+};
+
+template <class Table, class Planner, class Name>
+std::string text_of(const Table& table, const Planner& plan_of, const Name& name_of_config) {
+  const RowSummary& s = table.summary;
+  const i64 step = 1 + (table.rows.high - table.rows.low) / kMostLines;
+  std::vector<Runs> runs(table.kernels.size());
+  for (i64 m = table.rows.low; m <= table.rows.high; m += step) {
+    const auto plan = plan_of(m);
+    if (!plan) continue;
+    for (std::size_t i = 0; i < runs.size(); ++i)
+      if (table.kernels[i].config == plan->config) runs[i].add(m, step);
+  }
+  std::string text = "rows      " + run_text(table.rows.low, table.rows.high) + " of " +
+                     std::to_string(table.problem.n) + " x " + std::to_string(table.problem.k) +
+                     "\nkernels   " + std::to_string(s.kernels) + " compiled, for " +
+                     std::to_string(s.unbounded) + " if each m had its own (" + std::to_string(s.numbers) +
+                     " looked at)\nprice     " + percent(s.mean_loss) + " slower by the model, " +
+                     percent(s.worst_loss) + " at most, with " + std::to_string(s.worst_m) + " rows\n\n";
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    text += name_of_config(table.kernels[i]) + "\n          m = " + runs[i].all() + "\n";
+  return text;
+}
+
+}  // namespace
+
+std::string describe(const gemm::RowTable& table, const DeviceInfo& device) {
+  return text_of(
+      table, [&](i64 m) { return gemm::plan(table, m, device); },
+      [](const Plan& plan) { return short_name(plan.config); });
+}
+
+std::string describe(const mixed::RowTable& table, const DeviceInfo& device) {
+  return text_of(
+      table, [&](i64 m) { return mixed::plan(table, m, device); },
+      [](const mixed::Plan& plan) { return mixed::short_name(plan.config); });
+}
+
+}  // namespace sluice
