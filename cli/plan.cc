@@ -59,7 +59,7 @@ Result<int> print_rows(const PlanFlags& flags) {
   if (flags.all || flags.unit)
     return Error{ErrorCode::invalid_argument,
                  fmt::format("{} has no effect with --rows: leave it out", flags.all ? "--all" : "--unit")};
-  const Result<Target> target = find_target(flags.device, options_from_environment());
+  const Result<Target> target = find_target(flags.target, options_from_environment());
   if (!target) return target.error();
   const DeviceInfo info = target->info();
   const auto print = [&](const auto& table) -> Result<int> {
