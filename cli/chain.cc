@@ -10,6 +10,7 @@
 
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/jit/source.h>
+#include <sluice/host/quoted.h>
 #include <sluice/tuner/record_store.h>
 
 #include "bench/chain_clock.h"
@@ -91,7 +92,8 @@ Result<int> compile_cases(const std::vector<bench::ChainCase>& cases, const Targ
                                               timed_units, options.jobs, "compile for timelines");
   if (!timed) return timed.error();
   fmt::print("{} chains for {}: {} compiled, {} already there; cache {}\n", cases.size(), target.info().name,
-             plain->compiles + timed->compiles, plain->disk_hits + timed->disk_hits, options.cache_dir);
+             plain->compiles + timed->compiles, plain->disk_hits + timed->disk_hits,
+             escaped(options.cache_dir));
   if (const int lost = plain->write_failures + timed->write_failures; lost > 0)
     return Error{ErrorCode::io, fmt::format("{} kernels were compiled but could not be kept in {}", lost,
                                             options.cache_dir)};

@@ -16,6 +16,7 @@
 #include <sluice/host/mixed_check.h>
 #include <sluice/host/mixed_units.h>
 #include <sluice/host/pack_units.h>
+#include <sluice/host/quoted.h>
 #include <sluice/host/verify_units.h>
 
 #include "cli/mixed_flags.h"
@@ -114,7 +115,7 @@ Result<Options> options_of(const CompileFlags& flags) {
     return Error{
         ErrorCode::invalid_argument,
         fmt::format("SLUICE_CACHE_READ_ONLY is set, and compile writes to {}: unset it to fill the cache",
-                    options.cache_dir)};
+                    escaped(options.cache_dir))};
   return options;
 }
 
@@ -147,7 +148,7 @@ Result<int> run_compile(const CompileFlags& flags) {
       "{} problems for {} ({} SMs), and the verifier: {} compiled, {} already there, {} failed; {:.1f} s; "
       "cache {}\n",
       requests->size(), target->info().name, target->info().sm_count, stats.compiles, stats.disk_hits, failed,
-      seconds, options->cache_dir);
+      seconds, escaped(options->cache_dir));
   if (stats.write_failures > 0)
     return Error{ErrorCode::io, fmt::format("{} kernels were compiled but could not be kept in {}",
                                             stats.write_failures, options->cache_dir)};

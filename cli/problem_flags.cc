@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "cli/parse.h"
+#include "cli/value_checks.h"
 
 namespace sluice::cli {
 namespace {
@@ -18,6 +19,12 @@ void take(Result<T> parsed, U& target, std::optional<Error>& error) {
     target = *parsed;
   else if (!error)
     error = parsed.error();
+}
+
+/// "raster_group": "--raster-group".
+std::string flag_of(std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  return "--" + name;
 }
 
 DType default_output(DType input) {
@@ -101,6 +108,9 @@ void add_override_flags(CLI::App& app, ProblemFlags& f) {
       ->group(group)
       ->check(CLI::Range(i64{0}, std::numeric_limits<i64>::max(), "BYTES"));
   app.add_flag("--no-records", f.no_records, "Plan as if the problem had never been tuned")->group(group);
+  // --stages is of both kinds of product, and their planners have the range of each.
+  for (const char* name : {"raster_group", "clusters", "splits", "streamed"})
+    check_range(app.get_option(flag_of(name)), *range_of_override(name));
 }
 
 bool has_shape(const ProblemFlags& f) {

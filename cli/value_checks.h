@@ -5,9 +5,12 @@
 
 #include <string>
 
+#include <sluice/host/planner/ranges.h>
+
 namespace CLI {
 class App;
 class Error;
+class Option;
 }  // namespace CLI
 
 namespace sluice::cli {
@@ -16,8 +19,12 @@ namespace sluice::cli {
 /// into 64 bits, others are finite floats, no text is empty.
 void check_values(CLI::App& app);
 
-/// What an exception of CLI11 says: the value and the rule.
-std::string text_of(const CLI::Error& error);
+/// Adds the range of an override of the planner (host/planner/ranges.h): its message names the flag.
+void check_range(CLI::Option* option, const FieldRange& range);
+
+/// What an exception of CLI11 says: the first word that `app` has no flag for, else the value and the rule.
+/// One line, escaped.
+std::string text_of(const CLI::Error& error, const CLI::App& app);
 
 inline constexpr int kLongestHang = 86400;     // --hang-s: a day
 inline constexpr double kLongestRest = 60000;  // --rest-ms: a minute

@@ -12,6 +12,7 @@
 #include <sluice/host/mixed_units.h>
 #include <sluice/host/pack_units.h>
 #include <sluice/host/quantize_units.h>
+#include <sluice/host/quoted.h>
 
 using namespace sluice;
 using namespace sluice::c_api;
@@ -25,7 +26,7 @@ Result<Options> compile_options(const sluice_options* given) {
   Options options = options_of(given);
   if (options.cache_read_only)
     return Error{ErrorCode::invalid_argument, "the cache is read-only, and compile writes to " +
-                                                  options.cache_dir + ": let it be written"};
+                                                  escaped(options.cache_dir) + ": let it be written"};
   return options;
 }
 
@@ -60,7 +61,7 @@ static_assert(SLUICE_INTERNAL == static_cast<int>(ErrorCode::internal) + 1 &&
               SLUICE_INVALID_SIZE == static_cast<int>(ErrorCode::invalid_size) + 1);
 
 sluice_status fail(const Error& error) {
-  last_message = error.message;
+  last_message = printable(error.message);
   return static_cast<sluice_status>(static_cast<int>(error.code) + 1);
 }
 

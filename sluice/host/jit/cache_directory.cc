@@ -15,6 +15,8 @@
 #include <filesystem>
 #include <thread>
 
+#include <sluice/host/quoted.h>
+
 namespace sluice {
 namespace {
 
@@ -76,7 +78,7 @@ Result<CacheDirectory> CacheDirectory::open(const std::string& given, Access acc
   // "folder/" is the folder itself, and as a link would be followed.
   std::filesystem::path folder_path = std::filesystem::path(given).lexically_normal();
   if (!folder_path.has_filename()) folder_path = folder_path.parent_path();
-  const std::string path = folder_path.string(), subject = what + " '" + path + "'";
+  const std::string path = folder_path.string(), subject = what + " '" + escaped(path) + "'";
   if (access == Access::read_write) {
     std::error_code ignored;  // a parent that cannot be made shows in the next call
     std::filesystem::create_directories(folder_path.parent_path(), ignored);
