@@ -128,9 +128,10 @@ Result<int> run_compile(const CompileFlags& flags) {
   if (!target) return target.error();
   const Result<std::vector<std::string>> units = units_of(*requests, *target, flags, stamping_of(*options));
   if (!units) return units.error();
-  const KernelCache cache(*options);
+  KernelCache cache(*options);
   if (!cache.disk_problem().empty())
     return Error{ErrorCode::io, fmt::format("nothing can be kept: {}", cache.disk_problem())};
+  cache.require_disk();
 
   const auto start = std::chrono::steady_clock::now();
   Progress bar("compile");
@@ -149,9 +150,7 @@ Result<int> run_compile(const CompileFlags& flags) {
       "cache {}\n",
       requests->size(), target->info().name, target->info().sm_count, stats.compiles, stats.disk_hits, failed,
       seconds, escaped(options->cache_dir));
-  if (stats.write_failures > 0)
-    return Error{ErrorCode::io, fmt::format("{} kernels were compiled but could not be kept in {}",
-                                            stats.write_failures, options->cache_dir)};
+  if (stats.write_failures > 0) return Error{ErrorCode::io, cache.write_problem()};
   if (failed > 0) return Error{ErrorCode::toolchain, first_error};
   return kExitOk;
 }

@@ -164,6 +164,10 @@ Check check_cache(const Options& options) {
     check.remedy =
         "the folder must be yours, not a link, and writable by you alone (chmod 700), or name "
         "another with SLUICE_CACHE_DIR; until then every process compiles anew";
+  } else if (const std::string problem = cache.probe_disk(); !problem.empty()) {
+    check.health = Health::missing;
+    check.found += ": " + problem;
+    check.remedy = "until then kernels run as they do now, compiled anew by every process";
   } else if (known && free_mb < kLowDiskMb && !options.cache_read_only) {
     check.health = Health::missing;
     check.found += ": almost full";

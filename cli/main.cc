@@ -111,6 +111,11 @@ int main(int argc, char** argv) {
   };
   if (const std::string problem = first_word_problem(app, argc, argv); !problem.empty())
     return refuse(problem);
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  for (const Verb& verb : verbs)
+    if (verb.app->get_name() == words.front())
+      if (const std::string problem = empty_value_problem(*verb.app, words); !problem.empty())
+        return refuse(problem);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {

@@ -117,6 +117,12 @@ bool has_shape(const ProblemFlags& f) {
   return !f.shape.empty() || f.m || f.n || f.k;
 }
 
+/// Is an input of a type of 8 bits asked for? Unknown names are for parse_dtype to refuse.
+bool has_fp8(const ProblemFlags& f) {
+  const std::string input = !f.a.empty() ? f.a : f.dtype.empty() ? "bf16" : f.dtype;
+  return input != name_of(DType::bf16) && input != name_of(DType::fp16);
+}
+
 /// A flag that another one must make use of.
 struct IdleFlag {
   bool given;
@@ -134,7 +140,9 @@ Result<void> check_none_idle(const ProblemFlags& f) {
                             {!f.c_type.empty(), "--c-type", f.residual, "without --residual"},
                             {f.beta.has_value(), "--beta", f.residual, "without --residual"},
                             {!f.bias_type.empty(), "--bias-type", f.bias, "without --bias"},
-                            {f.any_order, "--any-order", adds_any, "without --update add"}};
+                            {f.any_order, "--any-order", adds_any, "without --update add"},
+                            {f.accumulate == name_of(Accumulate::promoted), "--accumulate promoted",
+                             has_fp8(f), "on 16-bit inputs, whose sums are fp32"}};
   for (const IdleFlag& flag : flags)
     if (flag.given && !flag.used)
       return Error{ErrorCode::invalid_argument,
@@ -188,6 +196,10 @@ Result<Problem> problem_of(const ProblemFlags& f) {
 }
 
 Result<PlanOverrides> overrides_of(const ProblemFlags& f) {
+  if (!f.combine.empty() && f.combine != name_of(Combine::none) && !f.splits && !f.streamed)
+    return Error{
+        ErrorCode::invalid_argument,
+        "--combine has no effect without --splits or --streamed, which split tiles: give one of them too"};
   PlanOverrides o;
   std::optional<Error> error;
   std::vector<int> sizes;

@@ -67,7 +67,7 @@ Result<std::vector<AnyRequest>> parse_lines(std::string_view text) {
     const std::string_view all = text.substr(0, end), line = all.substr(0, all.find('#'));
     text.remove_prefix(std::min(end + 1, text.size()));
     const std::string where = fmt::format("line {}", number);
-    if (Result<void> bounded = check_count(line.size(), kMostLineBytes, where + ": its bytes"); !bounded)
+    if (Result<void> bounded = check_count(line.size(), kMostLineBytes, "the bytes of " + where); !bounded)
       return bounded.error();
     std::istringstream stream{std::string(line)};
     Words words{std::istream_iterator<std::string>(stream), {}};
@@ -92,7 +92,7 @@ Result<Words> words_of(const Json& object, const std::string& where) {
       return Error{ErrorCode::invalid_argument,
                    fmt::format("{}: {} must be a number, a text, true or false", where, in_quotes(key))};
     const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-    if (Result<void> bounded = check_count(key.size() + text.size(), kMostLineBytes, where + ": its bytes");
+    if (Result<void> bounded = check_count(key.size() + text.size(), kMostLineBytes, "the bytes of " + where);
         !bounded)
       return bounded.error();
     if (value.is_boolean()) {

@@ -91,6 +91,22 @@ void check_range(CLI::Option* option, const FieldRange& range) {
       "", ""));
 }
 
+std::string empty_value_problem(const CLI::App& app, const std::vector<std::string>& words) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::size_t equals = words[i].find('=');
+    const std::string name = words[i].substr(0, equals);
+    const CLI::Option* option = name.starts_with("--") ? app.get_option_no_throw(name) : nullptr;
+    if (option == nullptr || option->get_delimiter() != ',') continue;
+    const std::string value = equals != std::string::npos ? words[i].substr(equals + 1)
+                              : i + 1 < words.size()      ? words[i + 1]
+                                                          : std::string();
+    if (value.starts_with(',') || value.ends_with(',') || value.find(",,") != std::string::npos)
+      return fmt::format("{} {} has an empty value: write a value on both sides of each comma", name,
+                         in_quotes(value));
+  }
+  return {};
+}
+
 std::string text_of(const CLI::Error& error, const CLI::App& app) {
   // What no option took, in the order it was given. CLI11 tells of it last, and the last word first.
   const std::vector<std::string> rest = app.remaining(/*recurse=*/true);

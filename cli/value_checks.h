@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include <sluice/host/planner/ranges.h>
 
@@ -21,6 +22,10 @@ void check_values(CLI::App& app);
 
 /// Adds the range of an override of the planner (host/planner/ranges.h): its message names the flag.
 void check_range(CLI::Option* option, const FieldRange& range);
+
+/// Of options that take several values joined by commas: "" if none of those in `words` is empty, else what
+/// to say. CLI11 drops empty ones unsaid: "1,,2" would be two values.
+std::string empty_value_problem(const CLI::App& app, const std::vector<std::string>& words);
 
 /// What an exception of CLI11 says: the first word that `app` has no flag for, else the value and the rule.
 /// One line, escaped.

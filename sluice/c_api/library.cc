@@ -38,9 +38,10 @@ std::vector<std::string> units_of(const sluice_plan& plan, const Options& option
 /// Into the cache folder, in parallel.
 sluice_status compile_units(const std::vector<std::string>& units, const Options& options,
                             sluice_compiled* done) {
-  const KernelCache cache(options);
+  KernelCache cache(options);
   if (!cache.disk_problem().empty())
     return fail({ErrorCode::io, "nothing can be kept: " + cache.disk_problem()});
+  cache.require_disk();
   const auto results = cache.get_all(units, options.jobs, {});
   const CacheStats stats = cache.stats();
   sluice_status status = SLUICE_OK;
@@ -48,9 +49,7 @@ sluice_status compile_units(const std::vector<std::string>& units, const Options
   for (const auto& result : results)
     if (!result && failed++ == 0) status = fail(result.error());
   if (done != nullptr) *done = {stats.compiles, stats.disk_hits, failed};
-  if (status == SLUICE_OK && stats.write_failures > 0)
-    return fail({ErrorCode::io, std::to_string(stats.write_failures) +
-                                    " kernels were compiled but could not be kept in " + options.cache_dir});
+  if (status == SLUICE_OK && stats.write_failures > 0) return fail({ErrorCode::io, cache.write_problem()});
   return status;
 }
 

@@ -182,8 +182,8 @@ Result<void> RecordStore::save(const TunedChain& chain) {
 /// The whole file; of a folder, the one that has `line`.
 Result<void> RecordStore::write(const std::string& name, const std::string& line) {
   if (!folder_) return write_file(file_, to_json(records_, chains_));
-  const std::optional<CacheDirectory::Lock> lock = folder_->lock(name, kLockTimeout);
-  if (!lock) return io_error(name, "another process holds its lock, or the folder takes none");
+  const Result<CacheDirectory::Lock> lock = folder_->lock(name, kLockTimeout);
+  if (!lock) return io_error(name, lock.error().message);
   return folder_->write(name, line + "\n", *lock);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C interface's values: structs of any bytes, and arrays of any shapes and strides, in host memory that is
-// never touched. Pointers are valid or NULL, as the interface asks; everything else is the fuzzer's.
+// The C interface's values: structs of any bytes, and arrays of any shapes and strides, in host memory that
+// is never touched. Pointers are valid or NULL, as the interface asks; everything else is the fuzzer's.
 #include <stdlib.h>
 #include <string.h>
 

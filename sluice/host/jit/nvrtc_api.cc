@@ -103,7 +103,8 @@ Result<NvrtcLocation> locate_nvrtc(const std::string& path) {
     if (file.empty()) return missing("no libnvrtc.so.13 in the folder '" + escaped(path) + "'");
     return location_of(file);
   }
-  if (!fs::is_regular_file(path, ignored)) return missing("no file '" + escaped(path) + "' to load NVRTC from");
+  if (!fs::is_regular_file(path, ignored))
+    return missing("no file '" + escaped(path) + "' to load NVRTC from");
   return location_of(fs::absolute(path, ignored));  // absolute: dlopen looks for a bare name elsewhere
 }
 
