@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls of c_api_fuzz.cc from eight threads at once, with random bytes from a seed: `c_api_threads CALLS SEED`.
-// The sanitizers and the checks there end the process where something is wrong; else it prints what it did.
+// The calls of c_api_fuzz.cc from eight threads at once, with random bytes from a seed: `c_api_threads CALLS
+// SEED`. The sanitizers and the checks there end the process where something is wrong; else it prints what it
+// did.
 #include <cstdio>
 #include <cstdlib>
 #include <random>
@@ -41,5 +42,6 @@ int main(int argc, char** argv) {
   for (int i = 0; i < kThreads; ++i)
     threads.emplace_back(call, calls / kThreads, seed * kThreads + static_cast<unsigned long long>(i));
   for (std::thread& thread : threads) thread.join();
-  std::printf("%ld C calls from %d threads, seed %llu: nothing wrong\n", calls / kThreads * kThreads, kThreads, seed);
+  std::printf("%ld C calls from %d threads, seed %llu: nothing wrong\n", calls / kThreads * kThreads,
+              kThreads, seed);
 }
