@@ -31,49 +31,49 @@ struct Range {
 
 /// Enumerators by name: as many as name_of() knows, counted from 0.
 template <class T>
-constexpr int kCount = 0;
+inline constexpr int kCount = 0;
 template <>
-constexpr int kCount<DType> = kDTypeCount;
+inline constexpr int kCount<DType> = kDTypeCount;
 template <>
-constexpr int kCount<Major> = 2;
+inline constexpr int kCount<Major> = 2;
 template <>
-constexpr int kCount<Sums> = 3;
+inline constexpr int kCount<Sums> = 3;
 template <>
-constexpr int kCount<StorePath> = 2;
+inline constexpr int kCount<StorePath> = 2;
 template <>
-constexpr int kCount<ActivationCost> = 3;
+inline constexpr int kCount<ActivationCost> = 3;
 template <>
-constexpr int kCount<Adding> = 3;
+inline constexpr int kCount<Adding> = 3;
 template <>
-constexpr int kCount<Bias> = 2;
+inline constexpr int kCount<Bias> = 2;
 template <>
-constexpr int kCount<Schedule> = 4;
+inline constexpr int kCount<Schedule> = 4;
 template <>
-constexpr int kCount<Raster> = 2;
+inline constexpr int kCount<Raster> = 2;
 template <>
-constexpr int kCount<Numbering> = 2;
+inline constexpr int kCount<Numbering> = 2;
 template <>
-constexpr int kCount<Combine> = 4;
+inline constexpr int kCount<Combine> = 4;
 template <>
-constexpr int kCount<ScaleMode> = 4;
+inline constexpr int kCount<ScaleMode> = 4;
 template <>
-constexpr int kCount<WeightType> = 3;
+inline constexpr int kCount<WeightType> = 3;
 template <>
-constexpr int kCount<ScaleZero> = 2;
+inline constexpr int kCount<ScaleZero> = 2;
 template <>
-constexpr int kCount<FragmentOrder> = 2;
+inline constexpr int kCount<FragmentOrder> = 2;
 template <>
-constexpr int kCount<NormStore> = 4;
+inline constexpr int kCount<NormStore> = 4;
 template <>
-constexpr int kCount<Granularity> = 4;
+inline constexpr int kCount<Granularity> = 4;
 template <>
-constexpr int kCount<Gate> = 2;
+inline constexpr int kCount<Gate> = 2;
 template <>
-constexpr int kCount<Wait> = 3;
+inline constexpr int kCount<Wait> = 3;
 template <>
-constexpr int kCount<Trigger> = 3;
+inline constexpr int kCount<Trigger> = 3;
 template <>
-constexpr int kCount<Spacing> = 3;
+inline constexpr int kCount<Spacing> = 3;
 
 inline double rounded(double value) {
   return std::round(value * 1000) / 1000;
