@@ -3,6 +3,8 @@
 // valid UTF-8 without control characters.
 #pragma once
 
+#include <stdio.h>
+
 #include <string>
 
 #include <sluice/host/quoted.h>
@@ -10,7 +12,10 @@
 namespace sluice::test {
 
 inline bool is_fit_to_print(const std::string& message) {
-  return !message.empty() && message.size() <= kMostMessage && one_line(message) == message;
+  const bool fit = !message.empty() && message.size() <= kMostMessage && printable(message) == message &&
+                   message.find_first_of("\n\t") == std::string::npos;
+  if (!fit) fprintf(stderr, "no fit message: %s\n", printable(message).c_str());
+  return fit;
 }
 
 }  // namespace sluice::test

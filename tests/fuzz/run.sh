@@ -31,4 +31,4 @@ limits=(-max_total_time="${SLUICE_FUZZ_SECONDS:-60}")
 dictionary=tests/fuzz/$target.dict
 [ ! -f "$dictionary" ] || limits+=(-dict="$dictionary")
 exec "$build/tests/fuzz/${target}_fuzz" "$build/corpus/$target" "tests/fuzz/seeds/$target" "${limits[@]}" \
-  -max_len=4096 -timeout=20 -rss_limit_mb=1024 -malloc_limit_mb=1024 -print_final_stats=1 -artifact_prefix=$build/found/"$target"-
+  -max_len=4096 -error_exitcode=1 -timeout=20 -rss_limit_mb=1024 -malloc_limit_mb=1024 -print_final_stats=1 -artifact_prefix=$build/found/"$target"-

@@ -57,7 +57,7 @@ std::string json_problem(const std::string& text) {
 TEST(json_text, has_bounds) {
   EXPECT_EQ(json_problem(R"({"a": [1, {"b:": ":"}]})"), "");
   EXPECT_EQ(json_problem(std::string(100000, '[')), "is nested deeper than the 8 levels allowed");
-  EXPECT_EQ(json_problem("[1, 2"), "is not JSON from byte 7 on");
+  EXPECT_EQ(json_problem("[1, 2"), "is not JSON from byte 6 on");
   EXPECT_EQ(json_problem("[1e999]"), "has a number outside of the range of a double");
   EXPECT_NE(json_problem(std::string(kMostJsonBytes + 1, ' ')).find("must have at most"), std::string::npos);
 }
