@@ -48,7 +48,7 @@ TEST(cli_hostile, problem_files) {
 TEST(cli_hostile, words_with_control_characters) {
   expect_refused("plan --device host --shape \"$(printf '64x64x64\\nx')\"", "64x64x64\\nx");
   expect_refused("\"$(printf '\\033[31mrun')\"", "\\x1b[31mrun");
-  expect_refused("plan --device \"$(printf '\\033]0;x\\007')\"", "\\x1b]0;x\\x07");
+  expect_refused("plan --shape 8x8x8 --device \"$(printf '\\033]0;x\\007')\"", "\\x1b]0;x\\x07");
   expect_refused("plan \"$(printf '\\055-\\033[2J')\"", "there is no flag \"--\\x1b[2J\"");
 }
 
