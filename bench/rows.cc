@@ -88,9 +88,9 @@ std::string race(const Lab& lab, TuneOperands& operands, const std::vector<AnyPl
   std::vector<Result<Contender>> contenders = operands.prepare(plans);
   for (size_t i = 0; i < contenders.size(); ++i) {
     if (!contenders[i]) return contenders[i].error().message;
-    const Result<std::string> wrong = operands.check(*contenders[i], plans[i]);
-    if (!wrong) return wrong.error().message;
-    if (!wrong->empty()) return contenders[i]->detail + ": " + *wrong;
+    const Result<Comparison> found = operands.check(*contenders[i], plans[i]);
+    if (!found) return found.error().message;
+    if (!found->passed()) return contenders[i]->detail + ": " + describe(*found);
     contenders[i]->name = i == 0 ? kAlone : kFew;
     entrants.push_back(entrant_of(*std::move(contenders[i])));
   }

@@ -63,11 +63,7 @@ Result<void> Session::make_ready(std::span<const Problem> given) {
 }
 
 Result<RowSummary> Session::make_ready(const Problem& problem, RowRange rows) {
-  const Result<RowSummary> ready = gemm::prepare(device_, problem, rows);
-  if (!ready) return ready;
-  if (ready->splits)
-    if (const Result<void> stored = lender_.store(device_); !stored) return stored.error();
-  return ready;
+  return gemm::prepare(device_, problem, rows);
 }
 
 Result<void> Session::use(const Plan& plan) {

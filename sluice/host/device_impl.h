@@ -52,7 +52,7 @@ struct Device::Impl {
   PreparedMixed prepared_by_mixed;            // of mixed::run
   PreparedGemmRows gemm_rows;                 // ranges of m that run() serves, and sessions'
   PreparedMixedRows mixed_rows;
-  WorkspaceLender lender;                     // of gemm::run and the C interface
+  WorkspaceLender lender;  // of gemm::run and the C interface
 
  private:
   std::once_flag asked_;

@@ -98,7 +98,8 @@ TEST(ranges, the_planner_refuses_numbers_outside_of_them) {
       PlanOverrides o;
       o.*field = value;
       const Result<Plan> plan = gemm::plan(problem, {}, o);
-      if (value >= range->least && value <= range->most) continue;  // the planner's to judge, and did not overflow
+      if (value >= range->least && value <= range->most)
+        continue;  // the planner's to judge, and did not overflow
       ASSERT_FALSE(plan) << name << " = " << value;
       expect_told(plan.error(), name, value);
       EXPECT_FALSE(gemm::candidates(problem, {}, o));
