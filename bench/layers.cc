@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include <sluice/host/chain.h>
+#include <sluice/host/quoted.h>
 
 namespace sluice::bench {
 namespace {
@@ -306,18 +307,17 @@ Result<Model> parse_model(const std::string& name) {
   char rest = 0;
   if (std::sscanf(name.c_str(), "%lldx%lld%c", &n, &k, &rest) == 2 && n > 0 && k >= n)
     return Model{.name = "product", .width = k, .qkv = n, .attention = k, .inner = k, .n = n};
-  return Error{
-      ErrorCode::invalid_argument,
-      fmt::format("--model \"{}\" is not one of: {}; nor n x k of equal products, like 1280x8192, with "
-                  "n at most k",
-                  name, names)};
+  return Error{ErrorCode::invalid_argument,
+               fmt::format("--model {} is not one of: {}; nor n x k of equal products, like 1280x8192, with "
+                           "n at most k",
+                           in_quotes(name), names)};
 }
 
 Result<LayerWeights> parse_layer_weights(const std::string& name) {
   for (const LayerWeights weights : {LayerWeights::e4m3, LayerWeights::bf16, LayerWeights::int4})
     if (name == name_of(weights)) return weights;
   return Error{ErrorCode::invalid_argument,
-               fmt::format("--weights \"{}\" is not one of: e4m3, bf16, int4", name)};
+               fmt::format("--weights {} is not one of: e4m3, bf16, int4", in_quotes(name))};
 }
 
 Result<DType> parse_layer_tokens(const std::string& name, LayerWeights weights) {
@@ -330,14 +330,14 @@ Result<DType> parse_layer_tokens(const std::string& name, LayerWeights weights) 
   for (const DType type : {DType::bf16, DType::e4m3})
     if (name == name_of(type)) return type;
   return Error{ErrorCode::invalid_argument,
-               fmt::format("--activations \"{}\" is not one of: bf16, e4m3", name)};
+               fmt::format("--activations {} is not one of: bf16, e4m3", in_quotes(name))};
 }
 
 Result<Fusion> parse_fusion(const std::string& name) {
   for (const Fusion fusion : {Fusion::none, Fusion::gated, Fusion::residual, Fusion::norm})
     if (name == name_of(fusion)) return fusion;
   return Error{ErrorCode::invalid_argument,
-               fmt::format("--fuse \"{}\" is not one of: none, gated, residual, norm", name)};
+               fmt::format("--fuse {} is not one of: none, gated, residual, norm", in_quotes(name))};
 }
 
 const char* name_of(Fusion fusion) {

@@ -264,27 +264,4 @@ ShapeRecord measure_mixed(const Lab& lab, const MixedCase& item, const Phase& ph
   return finish("");
 }
 
-std::vector<MixedCase> mixed_set() {
-  constexpr struct {
-    i64 n, k;
-  } kLayers[] = {{4096, 4096},  {8192, 8192}, {28672, 4096}, {4096, 14336},
-                 {8192, 28672}, {7168, 8192}, {1280, 8192},  {8192, 1024}};
-  std::vector<MixedCase> cases{{.problem = {.m = 16, .n = 3584, .k = 8192, .weights = {.group = 64}}}};
-  for (const int group : {64, 128})
-    for (const i64 m : {1, 4, 16, 32, 64})
-      for (const auto& [n, k] : kLayers)
-        cases.push_back({.problem = {.m = m, .n = n, .k = k, .weights = {.group = group}}});
-  for (const int group : {64, 128})
-    for (const i64 m : {1, 4, 16, 32, 64, 128})
-      for (const auto& [n, k] : kLayers)
-        cases.push_back({.problem = {.m = m,
-                                     .n = n,
-                                     .k = k,
-                                     .x = DType::e4m3,
-                                     .scale_x = ScaleMode::vector,
-                                     .d = DType::bf16,
-                                     .weights = {.group = group, .order = FragmentOrder::byte}}});
-  return cases;
-}
-
 }  // namespace sluice::bench

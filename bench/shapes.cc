@@ -8,6 +8,8 @@
 
 #include <array>
 
+#include <sluice/host/quoted.h>
+
 namespace sluice::bench {
 namespace {
 
@@ -147,8 +149,8 @@ std::vector<std::string> set_names() {
 Result<std::vector<Problem>> problem_set(const std::string& name) {
   for (const NamedSet& set : kSets)
     if (name == set.name) return set.make();
-  return Error{ErrorCode::invalid_argument,
-               fmt::format("no problem set \"{}\"; there are: {}", name, fmt::join(set_names(), ", "))};
+  return Error{ErrorCode::invalid_argument, fmt::format("no problem set {}; there are: {}", in_quotes(name),
+                                                        fmt::join(set_names(), ", "))};
 }
 
 std::string shape_text(const Problem& p) {

@@ -13,6 +13,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include <sluice/host/quoted.h>
+
 namespace sluice::bench {
 namespace {
 
@@ -22,7 +24,7 @@ constexpr int kMostLinks = 40;  // as Linux follows (path_resolution(7))
 
 Error io_error(const std::string& path, int code) {
   return {ErrorCode::io, fmt::format("{} could not be written ({}): does its folder exist, is there space?",
-                                     path, std::strerror(code))};
+                                     escaped(path), std::strerror(code))};
 }
 
 /// What `path` names in the end, there or not.
@@ -73,7 +75,7 @@ Result<void> write_whole(const std::string& text, const std::string& path) {
   std::error_code ignored;
   const fs::file_status status = fs::status(path, ignored);
   if (fs::is_directory(status))
-    return Error{ErrorCode::io, fmt::format("{} is a folder: name a file in it", path)};
+    return Error{ErrorCode::io, fmt::format("{} is a folder: name a file in it", escaped(path))};
   if (std::FILE* own = own_stream(path)) {
     std::fflush(own);
     const int failed = write_all(::fileno(own), text);

@@ -8,6 +8,8 @@
 #include <memory>
 #include <optional>
 
+#include <sluice/host/quoted.h>
+
 #include "bench/session.h"
 #include "bench/shapes.h"
 #include "cli/bench_table.h"
@@ -70,8 +72,9 @@ Result<std::vector<Item>> items_of(const BenchFlags& flags) {
     items.push_back(std::visit([](const auto& r) { return item_of(r); }, request));
   std::erase_if(items, [&](const Item& item) { return item.name.find(flags.only) == std::string::npos; });
   if (items.empty())
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("no problem of the set has \"{}\" in its name", flags.only)};
+    return Error{
+        ErrorCode::invalid_argument,
+        fmt::format("no problem of the set has {} in its name: give a part of one", in_quotes(flags.only))};
   return items;
 }
 
@@ -105,7 +108,7 @@ Result<int> run_bench(const BenchFlags& flags) {
   method.cold = !flags.warm;
   if (flags.fill != "normal" && flags.fill != "uniform")
     return Error{ErrorCode::invalid_argument,
-                 fmt::format("--fill \"{}\" is not one of: normal, uniform", flags.fill)};
+                 fmt::format("--fill {} is not one of: normal, uniform", in_quotes(flags.fill))};
   method.fill = flags.fill == "uniform" ? Fill::uniform : Fill::normal;
 
   const Result<bench::Lab> lab = bench::open_lab(*target->device, method, flags.cublaslt);

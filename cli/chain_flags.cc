@@ -5,6 +5,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include <sluice/host/quoted.h>
+
 #include "cli/requests.h"
 
 namespace sluice::cli {
@@ -50,7 +52,8 @@ Result<T> parse_name(const char* flag, const std::string& text, std::initializer
     if (text == name_of(value)) return value;
     names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(value));
   }
-  return Error{ErrorCode::invalid_argument, fmt::format("{} \"{}\" is not one of: {}", flag, text, names)};
+  return Error{ErrorCode::invalid_argument,
+               fmt::format("{} {} is not one of: {}", flag, in_quotes(text), names)};
 }
 
 Result<ChainOptions> options_of(const ChainFlags& f) {
@@ -303,7 +306,7 @@ Result<std::vector<bench::ChainCase>> cases_of(const ChainFlags& f) {
   if (!tokens) return tokens.error();
   if (!f.against.empty() && f.against != "cublaslt")
     return Error{ErrorCode::invalid_argument,
-                 fmt::format("--against \"{}\" is not one of: cublaslt", f.against)};
+                 fmt::format("--against {} is not one of: cublaslt", in_quotes(f.against))};
   if (f.ladder && f.window.us > 0)
     return Error{ErrorCode::invalid_argument, "--window and --ladder have arms of their own: leave one out"};
   const Result<ChainOptions> options = options_of(f);

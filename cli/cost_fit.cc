@@ -7,21 +7,18 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
-#include <sstream>
 
+#include <sluice/host/json_text.h>
 #include <sluice/host/planner/plain_plans.h>
 #include <sluice/host/planner/problem_checks.h>
+#include <sluice/host/quoted.h>
+#include <sluice/host/text_file.h>
 #include <sluice/kernels/registry.h>
 
 #include "cli/parse.h"
 
 namespace sluice::cli {
 namespace {
-
-using Json = nlohmann::json;
 
 /// The loss of the pick is worth so much more than the spread of the times.
 constexpr double kSpreadWeight = 0.15;
@@ -99,7 +96,7 @@ Result<FitShape::Timing> timing_of(const Problem& p, const Json& candidate) {
   const bool plain = is_plain(base.schedule);
   const bool complete = base.tile_m >= (plain ? 8 : 64) && base.tile_m <= 256 &&
                         base.tile_n >= (plain ? 16 : 8) && base.tile_n <= 256 && cluster.m > 0 &&
-                        cluster.n > 0 && cluster.m <= 8 && cluster.n <= 8;
+                        cluster.n > 0 && cluster.m <= 8 && cluster.n <= 8 && cluster.k <= 8;
   KernelConfig c = complete ? config_for(swapped ? transposed(p) : p, base, cluster,
                                          direct ? StorePath::direct : StorePath::tma)
                             : KernelConfig{};
@@ -112,7 +109,8 @@ Result<FitShape::Timing> timing_of(const Problem& p, const Json& candidate) {
   if (rule == nullptr && (work.clusters < 1 || work.group < 1 || work.streamed < 0))
     rule = "clusters and group must be at least 1, streamed at least 0";
   if (rule != nullptr)
-    return Error{ErrorCode::invalid_argument, fmt::format("\"{}\", \"{}\": {}", config, split, rule)};
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("{}, {}: {}", in_quotes(config), in_quotes(split), rule)};
   return FitShape::Timing{c, work, candidate.at("us")};
 }
 
@@ -173,16 +171,14 @@ FitPick pick_of(const FitShape& shape, const DeviceInfo& device, const CostConst
 }
 
 Result<std::vector<FitShape>> read_fit_shapes(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file || std::filesystem::is_directory(path))
-    return Error{ErrorCode::io, fmt::format("{} cannot be read as a file", path)};
-  const Json all = Json::parse(text.str(), nullptr, /*allow_exceptions=*/false);
-  if (all.is_discarded())
-    return Error{
-        ErrorCode::invalid_argument,
-        fmt::format("{} is not JSON, or was cut short: give a file that `sluice tune --json` wrote", path)};
+  const Result<std::string> text = read_text_file(path, kMostJsonBytes);
+  if (!text) return text.error();
+  const Result<Json> read = parse_json_text(*text);
+  if (!read)
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("{} {}: give a whole file that `sluice tune --json` wrote", escaped(path),
+                             read.error().message)};
+  const Json& all = *read;
   std::vector<FitShape> shapes;
   try {
     for (const Json& j : all.at("shapes")) {
@@ -194,17 +190,18 @@ Result<std::vector<FitShape>> read_fit_shapes(const std::string& path) {
         if (candidate.value("verified", false) && candidate.value("us", 0.0) > 0) {
           const Result<FitShape::Timing> timing = timing_of(*problem, candidate);
           if (!timing)
-            return Error{timing.error().code,
-                         fmt::format("{}: {}: {}", path, shape.name, timing.error().message)};
+            return Error{timing.error().code, fmt::format("{}: {}: {}", escaped(path), escaped(shape.name),
+                                                          timing.error().message)};
           shape.timings.push_back(*timing);
         }
       if (shape.timings.size() > 1) shapes.push_back(std::move(shape));
     }
   } catch (const Json::exception& error) {
     const std::string what = error.what();  // "[json.exception.out_of_range.403] key 'm' not found"
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("{} is not what `sluice tune --json` writes ({}): measure the problems again",
-                             path, what.substr(std::min(what.find("] "), what.size() - 2) + 2))};
+    return Error{
+        ErrorCode::invalid_argument,
+        fmt::format("{} is not what `sluice tune --json` writes ({}): measure the problems again",
+                    escaped(path), escaped(what.substr(std::min(what.find("] "), what.size() - 2) + 2)))};
   }
   return shapes;
 }

@@ -4,6 +4,8 @@
 
 #include <memory>
 
+#include <sluice/host/quoted.h>
+
 #include "cli/doctor_checks.h"
 #include "cli/terminal.h"
 #include "cli/verb.h"
@@ -35,7 +37,8 @@ Wording wording(Health health) {
 
 void print_check(const Check& check) {
   const auto [word, machine, colour] = wording(check.health);
-  fmt::print("{} {:<13} {}\n", paint(stdout, colour, fmt::format("{:<8}", word)), check.name, check.found);
+  fmt::print("{} {:<13} {}\n", paint(stdout, colour, fmt::format("{:<8}", word)), check.name,
+             printable(check.found));
   if (!check.remedy.empty()) fmt::print("{:9}{:<13} -> {}\n", "", "", check.remedy);
 }
 

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <memory>
 
+#include <sluice/host/quoted.h>
+
 #include "cli/cost_fit.h"
 #include "cli/terminal.h"
 #include "cli/verb.h"
@@ -66,9 +68,9 @@ Result<int> run_fit(const FitFlags& flags) {
   for (const std::string& name : flags.moved)
     if (std::none_of(fit_parameters().begin(), fit_parameters().end(),
                      [&](const FitParameter& parameter) { return parameter.name == name; }))
-      return Error{
-          ErrorCode::invalid_argument,
-          fmt::format("--move \"{}\": there is no such constant; without --move all are listed", name)};
+      return Error{ErrorCode::invalid_argument,
+                   fmt::format("--move {}: there is no such constant; without --move all are listed",
+                               in_quotes(name))};
   const DeviceInfo device;
   fmt::print("{} shapes\n", shapes.size());
   print_quality("now", judge(shapes, device, kCostConstants));

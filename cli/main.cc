@@ -11,6 +11,7 @@
 #include <iostream>
 #include <system_error>
 
+#include <sluice/host/quoted.h>
 #include <sluice/tuner/record.h>
 
 #include "cli/command_line.h"
@@ -25,8 +26,8 @@ using sluice::ErrorCode;
 /// Not by fmt::print, which throws where stderr is closed.
 int report(ErrorCode code, const std::string& message) {
   using namespace sluice::cli;
-  const std::string line =
-      fmt::format("{} {}: {}\n", paint(stderr, Colour::red, "sluice:"), sluice::name_of(code), message);
+  const std::string line = fmt::format("{} {}: {}\n", paint(stderr, Colour::red, "sluice:"),
+                                       sluice::name_of(code), sluice::printable(message));
   std::fputs(line.c_str(), stderr);
   return kExitError;
 }
@@ -66,8 +67,8 @@ std::string first_word_problem(const CLI::App& app, int argc, char** argv) {
   const std::string word = argv[1];
   const auto is_word = [&](const CLI::App* verb) { return verb->get_name() == word; };
   if (app.get_option_no_throw(word) != nullptr || !app.get_subcommands(is_word).empty()) return {};
-  return fmt::format("\"{}\" is no subcommand and no option that goes before one: give one of {}", word,
-                     verb_names(app));
+  return fmt::format("{} is no subcommand and no option that goes before one: give one of {}",
+                     sluice::in_quotes(word), verb_names(app));
 }
 
 int run(const sluice::cli::Verb& verb) {
@@ -110,12 +111,17 @@ int main(int argc, char** argv) {
   };
   if (const std::string problem = first_word_problem(app, argc, argv); !problem.empty())
     return refuse(problem);
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  for (const Verb& verb : verbs)
+    if (verb.app->get_name() == words.front())
+      if (const std::string problem = empty_value_problem(*verb.app, words); !problem.empty())
+        return refuse(problem);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {
     return flushed(app.exit(help));  // --help, --version
   } catch (const CLI::Error& error) {
-    return refuse(text_of(error));
+    return refuse(text_of(error, app));
   }
   std::setvbuf(stdout, nullptr, _IOLBF, 1 << 16);  // a log of a long bench must show its last line
   const auto named =

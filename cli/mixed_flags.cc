@@ -7,7 +7,10 @@
 #include <algorithm>
 #include <array>
 
+#include <sluice/host/quoted.h>
+
 #include "cli/parse.h"
+#include "cli/value_checks.h"
 
 namespace sluice::cli {
 namespace {
@@ -47,7 +50,7 @@ Result<WeightFormat> format_of(const MixedFlags& flags) {
       return format;
     }
   return Error{ErrorCode::invalid_argument,
-               fmt::format("--weights \"{}\" is not one of: int4, uint4, int8, e4m3", flags.weights)};
+               fmt::format("--weights {} is not one of: int4, uint4, int8, e4m3", in_quotes(flags.weights))};
 }
 
 void add_format_flags(CLI::App& app, MixedFlags& f) {
@@ -72,7 +75,7 @@ void add_mixed_flags(CLI::App& app, MixedFlags& f) {
   const char* narrow = "Mixed input: of the narrow kernel (--stages too)";
   const char* strip = "Mixed input: of the strip kernel (--tokens-tile, --parts and --stages too)";
   const char* wide = "Mixed input: of the wide kernel";
-  f.override_options = {
+  const std::vector<CLI::Option*> options = {
       app.add_option("--token-blocks", f.token_blocks, "Tokens of a tile / 8: 1, 2, 4")->group(narrow),
       app.add_option("--row-blocks", f.row_blocks, "Outputs of a tile / 16: 2, 4, 8")->group(narrow),
       app.add_option("--warps", f.warps, "Of a CTA: 1 to 16")->group(narrow),
@@ -91,6 +94,12 @@ void add_mixed_flags(CLI::App& app, MixedFlags& f) {
           ->group(wide),
       app.add_option("--strips", f.strips, "64 outputs each, of a CTA: 1 to 4")->group(strip),
       app.add_option("--k-groups", f.k_groups, "Warpgroups that share a strip")->group(strip)};
+  constexpr const char* kNames[] = {"token_blocks", "row_blocks", "warps",     "parts",    "ctas",
+                                    "tokens",       "cluster_n",  "cluster_k", "x_stages", "w_stages",
+                                    "tail_parts",   "strips",     "k_groups"};
+  for (std::size_t i = 0; i < std::size(kNames); ++i)
+    check_range(options[i], *range_of_packed_override(kNames[i]));
+  f.override_options.assign(options.begin(), options.end());
 }
 
 bool is_shared_flag(const std::string& name) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include <sluice/host/quoted.h>
 #include <sluice/reference/packed_weights.h>
 
 #include "bench/whole_file.h"
@@ -43,14 +44,14 @@ Result<FileCodes> file_codes_of(const std::string& text, ScaleZero zero) {
     return FileCodes{WeightType::int8, zero == ScaleZero::none ? implied_zero(WeightType::int8) : 0};
   if (text == "e4m3") return FileCodes{WeightType::e4m3};
   return Error{ErrorCode::invalid_argument,
-               fmt::format("weights \"{}\" is not one of: int4, uint4, int8, e4m3", text)};
+               fmt::format("weights {} is not one of: int4, uint4, int8, e4m3", in_quotes(text))};
 }
 
 Result<FragmentOrder> order_of(const std::string& tokens) {
   if (tokens == "fp16" || tokens == "bf16") return FragmentOrder::half;
   if (tokens == "e4m3") return FragmentOrder::byte;
   return Error{ErrorCode::invalid_argument,
-               fmt::format("tokens-type \"{}\" is not one of: fp16, bf16, e4m3", tokens)};
+               fmt::format("tokens-type {} is not one of: fp16, bf16, e4m3", in_quotes(tokens))};
 }
 
 Result<WeightFormat> format_of(const PackFlags& flags) {
@@ -132,15 +133,15 @@ void print_slices(const PackFlags& flags, const WeightFormat& f) {
 Result<std::vector<u8>> read_file(const std::string& path, const char* flag, i64 bytes) {
   std::error_code failed;
   const auto size = std::filesystem::file_size(path, failed);
-  if (failed) return Error{ErrorCode::io, fmt::format("{} {}: {}", flag, path, failed.message())};
+  if (failed) return Error{ErrorCode::io, fmt::format("{} {}: {}", flag, escaped(path), failed.message())};
   if (static_cast<i64>(size) != bytes)
-    return Error{
-        ErrorCode::invalid_size,
-        fmt::format("{} {} has {} bytes and must have {}: a raw row-major array", flag, path, size, bytes)};
+    return Error{ErrorCode::invalid_size,
+                 fmt::format("{} {} has {} bytes and must have {}: a raw row-major array", flag,
+                             escaped(path), size, bytes)};
   std::vector<u8> content(static_cast<std::size_t>(bytes));
   std::ifstream file(path, std::ios::binary);
   if (!file.read(reinterpret_cast<char*>(content.data()), static_cast<std::streamsize>(bytes)))
-    return Error{ErrorCode::io, fmt::format("{} {}: cannot be read", flag, path)};
+    return Error{ErrorCode::io, fmt::format("{} {}: cannot be read", flag, escaped(path))};
   return content;
 }
 
@@ -154,8 +155,8 @@ Result<void> to_codes(const PackFlags& flags, const FileCodes& how, std::vector<
       return Error{
           ErrorCode::invalid_argument,
           fmt::format("--codes {}: value {} at [{}][{}] must be in {}..{}: {} is one signed value a byte",
-                      flags.codes, value, static_cast<i64>(i) / flags.k, static_cast<i64>(i) % flags.k, least,
-                      most, flags.weights)};
+                      escaped(flags.codes), value, static_cast<i64>(i) / flags.k,
+                      static_cast<i64>(i) % flags.k, least, most, flags.weights)};
     values[i] = static_cast<u8>(value + how.added);
   }
   return {};
@@ -170,9 +171,9 @@ Result<void> check_out(const PackFlags& flags) {
   std::error_code ignored;
   for (const auto& [flag, path] : inputs)
     if (std::filesystem::equivalent(flags.out, path, ignored))
-      return Error{
-          ErrorCode::invalid_argument,
-          fmt::format("--out {} is the file of {}, which would be lost: name another", flags.out, flag)};
+      return Error{ErrorCode::invalid_argument,
+                   fmt::format("--out {} is the file of {}, which would be lost: name another",
+                               escaped(flags.out), flag)};
   return {};
 }
 
@@ -202,7 +203,7 @@ Result<int> pack_files(const PackFlags& flags, const WeightFormat& f) {
   const std::string bytes(reinterpret_cast<const char*>(blob->data()), blob->size());
   if (Result<void> written = bench::write_whole(bytes, flags.out); !written)
     return Error{ErrorCode::io, "--out " + written.error().message};
-  fmt::print("\n{} bytes written to {}\n", blob->size(), flags.out);
+  fmt::print("\n{} bytes written to {}\n", blob->size(), escaped(flags.out));
   return kExitOk;
 }
 

@@ -8,6 +8,8 @@
 #include <initializer_list>
 #include <limits>
 
+#include <sluice/host/quoted.h>
+
 namespace sluice::cli {
 namespace {
 
@@ -19,7 +21,8 @@ Result<T> lookup(const std::string& text, const char* what, std::initializer_lis
     names += names.empty() ? "" : ", ";
     names += name_of(value);
   }
-  return Error{ErrorCode::invalid_argument, fmt::format("{} \"{}\" is not one of: {}", what, text, names)};
+  return Error{ErrorCode::invalid_argument,
+               fmt::format("{} {} is not one of: {}", what, in_quotes(text), names)};
 }
 
 }  // namespace
@@ -79,8 +82,8 @@ Result<std::vector<i64>> parse_sizes(const std::string& text, int count, const s
     if (*next != 'x') break;
     at = next + 1;
   }
-  return Error{ErrorCode::invalid_argument,
-               fmt::format("{} \"{}\" must be {} numbers joined by x, like {}", what, text, count, like)};
+  return Error{ErrorCode::invalid_argument, fmt::format("{} {} must be {} numbers joined by x, like {}", what,
+                                                        in_quotes(text), count, like)};
 }
 
 Result<std::vector<int>> parse_int_sizes(const std::string& text, int count, const std::string& what,
@@ -91,7 +94,7 @@ Result<std::vector<int>> parse_int_sizes(const std::string& text, int count, con
   for (const i64 size : *sizes)
     if (size > kMost)
       return Error{ErrorCode::invalid_argument,
-                   fmt::format("{} \"{}\": {} must be at most {}", what, text, size, kMost)};
+                   fmt::format("{} {}: {} must be at most {}", what, in_quotes(text), size, kMost)};
   return std::vector<int>(sizes->begin(), sizes->end());
 }
 

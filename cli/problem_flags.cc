@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "cli/parse.h"
+#include "cli/value_checks.h"
 
 namespace sluice::cli {
 namespace {
@@ -18,6 +19,12 @@ void take(Result<T> parsed, U& target, std::optional<Error>& error) {
     target = *parsed;
   else if (!error)
     error = parsed.error();
+}
+
+/// "raster_group": "--raster-group".
+std::string flag_of(std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  return "--" + name;
 }
 
 DType default_output(DType input) {
@@ -101,10 +108,19 @@ void add_override_flags(CLI::App& app, ProblemFlags& f) {
       ->group(group)
       ->check(CLI::Range(i64{0}, std::numeric_limits<i64>::max(), "BYTES"));
   app.add_flag("--no-records", f.no_records, "Plan as if the problem had never been tuned")->group(group);
+  // --stages is of both kinds of product, and their planners have the range of each.
+  for (const char* name : {"raster_group", "clusters", "splits", "streamed"})
+    check_range(app.get_option(flag_of(name)), *range_of_override(name));
 }
 
 bool has_shape(const ProblemFlags& f) {
   return !f.shape.empty() || f.m || f.n || f.k;
+}
+
+/// Is an input of a type of 8 bits asked for? Unknown names are for parse_dtype to refuse.
+bool has_fp8(const ProblemFlags& f) {
+  const std::string input = !f.a.empty() ? f.a : f.dtype.empty() ? "bf16" : f.dtype;
+  return input != name_of(DType::bf16) && input != name_of(DType::fp16);
 }
 
 /// A flag that another one must make use of.
@@ -124,7 +140,9 @@ Result<void> check_none_idle(const ProblemFlags& f) {
                             {!f.c_type.empty(), "--c-type", f.residual, "without --residual"},
                             {f.beta.has_value(), "--beta", f.residual, "without --residual"},
                             {!f.bias_type.empty(), "--bias-type", f.bias, "without --bias"},
-                            {f.any_order, "--any-order", adds_any, "without --update add"}};
+                            {f.any_order, "--any-order", adds_any, "without --update add"},
+                            {f.accumulate == name_of(Accumulate::promoted), "--accumulate promoted",
+                             has_fp8(f), "on 16-bit inputs, whose sums are fp32"}};
   for (const IdleFlag& flag : flags)
     if (flag.given && !flag.used)
       return Error{ErrorCode::invalid_argument,
@@ -178,6 +196,10 @@ Result<Problem> problem_of(const ProblemFlags& f) {
 }
 
 Result<PlanOverrides> overrides_of(const ProblemFlags& f) {
+  if (!f.combine.empty() && f.combine != name_of(Combine::none) && !f.splits && !f.streamed)
+    return Error{
+        ErrorCode::invalid_argument,
+        "--combine has no effect without --splits or --streamed, which split tiles: give one of them too"};
   PlanOverrides o;
   std::optional<Error> error;
   std::vector<int> sizes;

@@ -5,12 +5,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string_view>
+
+#include <sluice/host/json_text.h>
+#include <sluice/host/quoted.h>
+#include <sluice/host/text_file.h>
 
 #include "cli/mixed_flags.h"
 #include "cli/value_checks.h"
@@ -19,6 +20,9 @@ namespace sluice::cli {
 namespace {
 
 using Words = std::vector<std::string>;
+
+constexpr size_t kMostProblems = 10000;   // of a file: the longest list of the bench has a few hundred
+constexpr size_t kMostLineBytes = 16384;  // of an entry: all flags together are some 1,000
 
 /// "--bias=false" of a flag says that it was not given; what takes a value (--swapped) keeps it.
 bool says_nothing(const CLI::App& app, const std::string& word) {
@@ -42,48 +46,81 @@ Result<AnyRequest> parse_entry(Words words, const std::string& where) {
   try {
     app.parse(words);
   } catch (const CLI::Error& error) {
-    return Error{ErrorCode::invalid_argument, fmt::format("{}: {}", where, text_of(error))};
+    return Error{ErrorCode::invalid_argument, fmt::format("{}: {}", where, text_of(error, app))};
   }
   const Result<std::vector<AnyRequest>> one = requests_of(flags, mixed);
   if (!one) return Error{one.error().code, fmt::format("{}: {}", where, one.error().message)};
   return one->front();
 }
 
-Result<std::vector<AnyRequest>> parse_lines(const std::string& text) {
+/// Error invalid_argument: a flag of the tool has 30 letters at most, and a problem some 40 flags.
+Result<void> check_count(size_t count, size_t most, const std::string& what) {
+  if (count <= most) return {};
+  return Error{ErrorCode::invalid_argument,
+               fmt::format("{} must be at most {}, not {}: split them", what, most, count)};
+}
+
+Result<std::vector<AnyRequest>> parse_lines(std::string_view text) {
   std::vector<AnyRequest> requests;
-  std::istringstream lines(text);
-  std::string line;
-  for (int number = 1; std::getline(lines, line); ++number) {
-    line.resize(std::min(line.size(), line.find('#')));
-    std::istringstream stream(line);
+  for (int number = 1; !text.empty(); ++number) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view all = text.substr(0, end), line = all.substr(0, all.find('#'));
+    text.remove_prefix(std::min(end + 1, text.size()));
+    const std::string where = fmt::format("line {}", number);
+    if (Result<void> bounded = check_count(line.size(), kMostLineBytes, "the bytes of " + where); !bounded)
+      return bounded.error();
+    std::istringstream stream{std::string(line)};
     Words words{std::istream_iterator<std::string>(stream), {}};
     if (words.empty()) continue;
-    Result<AnyRequest> request = parse_entry(std::move(words), fmt::format("line {}", number));
+    Result<AnyRequest> request = parse_entry(std::move(words), where);
     if (!request) return request.error();
     requests.push_back(*request);
+    if (Result<void> few = check_count(requests.size(), kMostProblems, "the problems of a file"); !few)
+      return few.error();
   }
   return requests;
 }
 
-Result<std::vector<AnyRequest>> parse_json(const std::string& text) {
-  const nlohmann::json list = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!list.is_array())
-    return Error{ErrorCode::invalid_argument, "the problem file is not a JSON array of objects"};
-  std::vector<AnyRequest> requests;
-  for (size_t i = 0; i < list.size(); ++i) {
-    const std::string where = fmt::format("entry {}", i);
-    if (!list[i].is_object())
-      return Error{ErrorCode::invalid_argument, fmt::format("{} is not a JSON object", where)};
-    Words words;
-    for (const auto& [key, value] : list[i].items()) {
-      const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-      if (value.is_boolean()) {
-        words.push_back("--" + key + "=" + text);
-      } else {
-        words.push_back("--" + key);
-        words.push_back(text);
-      }
+/// The words of a command line that say the same as the object.
+Result<Words> words_of(const Json& object, const std::string& where) {
+  if (!object.is_object())
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("{} is not a JSON object: write {{\"shape\": \"64x64x64\"}}", where)};
+  Words words;
+  for (const auto& [key, value] : object.items()) {
+    if (value.is_structured() || value.is_null())
+      return Error{ErrorCode::invalid_argument,
+                   fmt::format("{}: {} must be a number, a text, true or false", where, in_quotes(key))};
+    const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+    if (Result<void> bounded = check_count(key.size() + text.size(), kMostLineBytes, "the bytes of " + where);
+        !bounded)
+      return bounded.error();
+    if (value.is_boolean()) {
+      words.push_back("--" + key + "=" + text);
+    } else {
+      words.push_back("--" + key);
+      words.push_back(text);
     }
+  }
+  return words;
+}
+
+Result<std::vector<AnyRequest>> parse_json(std::string_view text) {
+  const Result<Json> list = parse_json_text(text);
+  if (!list)
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("the problem file {}: mend it, or write lines of flags", list.error().message)};
+  if (!list->is_array())
+    return Error{ErrorCode::invalid_argument,
+                 "the problem file is not a JSON array of objects: put its objects between [ and ]"};
+  if (Result<void> few = check_count(list->size(), kMostProblems, "the problems of a file"); !few)
+    return few.error();
+  std::vector<AnyRequest> requests;
+  for (size_t i = 0; i < list->size(); ++i) {
+    const std::string where = fmt::format("entry {}", i);
+    Result<Words> found = words_of((*list)[i], where);
+    if (!found) return found.error();
+    Words words = *std::move(found);
     Result<AnyRequest> request = parse_entry(std::move(words), where);
     if (!request) return request.error();
     requests.push_back(*request);
@@ -94,21 +131,18 @@ Result<std::vector<AnyRequest>> parse_json(const std::string& text) {
 }  // namespace
 
 Result<std::vector<AnyRequest>> parse_problem_list(const std::string& text) {
-  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // that some editors put in front of UTF-8
-  if (text.starts_with(kByteOrderMark)) return parse_problem_list(text.substr(kByteOrderMark.size()));
-  const size_t first = text.find_first_not_of(" \t\r\n");
-  return first != std::string::npos && text[first] == '[' ? parse_json(text) : parse_lines(text);
+  const std::string_view list = without_byte_order_mark(text);
+  const size_t first = list.find_first_not_of(" \t\r\n");
+  return first != std::string_view::npos && list[first] == '[' ? parse_json(list) : parse_lines(list);
 }
 
 Result<std::vector<AnyRequest>> read_problem_file(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file || std::filesystem::is_directory(path))
-    return Error{ErrorCode::io, fmt::format("{} cannot be read", path)};
-  Result<std::vector<AnyRequest>> requests = parse_problem_list(text.str());
-  if (!requests) return Error{requests.error().code, fmt::format("{}: {}", path, requests.error().message)};
-  if (requests->empty()) return Error{ErrorCode::io, fmt::format("{} holds no problem", path)};
+  const Result<std::string> text = read_text_file(path, kMostJsonBytes);
+  if (!text) return text.error();
+  Result<std::vector<AnyRequest>> requests = parse_problem_list(*text);
+  if (!requests)
+    return Error{requests.error().code, fmt::format("{}: {}", escaped(path), requests.error().message)};
+  if (requests->empty()) return Error{ErrorCode::io, fmt::format("{} holds no problem", escaped(path))};
   return requests;
 }
 

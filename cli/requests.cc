@@ -6,6 +6,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include <sluice/host/quoted.h>
+
 #include "bench/shapes.h"
 #include "cli/mixed_flags.h"
 
@@ -22,11 +24,11 @@ std::vector<const CLI::Option*> added_by(CLI::App& app, ProblemFlags& flags,
 }
 
 Result<std::vector<AnyRequest>> requests_of_file(const RequestFlags& flags, const MixedFlags& mixed) {
-  const std::string source = "--shapes " + flags.file;
+  const std::string source = "--shapes " + escaped(flags.file);
   const char* rule = "write it on the problem's line in the file";
   if (!flags.set.empty())
     return Error{ErrorCode::invalid_argument,
-                 fmt::format("--set {} and {}: give one of them", flags.set, source)};
+                 fmt::format("--set {} and {}: give one of them", escaped(flags.set), source)};
   for (const auto* options :
        {&flags.problem_options, &flags.override_options, &mixed.format_options, &mixed.override_options})
     if (Result<void> alone = refuse_given(*options, fmt::format("with {}: {}", source, rule)); !alone)
@@ -53,7 +55,7 @@ Result<std::vector<AnyRequest>> requests_of_mixed_set(const RequestFlags& flags,
 }
 
 Result<std::vector<AnyRequest>> requests_of_set(const RequestFlags& flags, const MixedFlags& mixed) {
-  const std::string source = "--set " + flags.set;
+  const std::string source = "--set " + escaped(flags.set);
   for (const auto* options : {&flags.problem_options, &mixed.format_options})
     if (Result<void> alone = refuse_given(*options, fmt::format("with {}: {}", source, kSetsProblems));
         !alone)

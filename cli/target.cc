@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <sluice/host/quoted.h>
+
 #include "cli/parse.h"
 
 namespace sluice::cli {
@@ -15,7 +17,7 @@ Result<Target> find_target(const std::string& name, const Options& options) {
   const Result<std::vector<i64>> number = parse_sizes(any ? "0" : name, 1, "device", "0");
   if (!number || (*number)[0] > 1024)
     return Error{ErrorCode::invalid_argument,
-                 fmt::format("--device \"{}\" must be auto, host or the number of a GPU", name)};
+                 fmt::format("--device {} must be auto, host or the number of a GPU", in_quotes(name))};
   Result<Device> device = Device::open(static_cast<int>((*number)[0]), options);
   if (device) return Target{.device = *device, .records = device->records()};
   const ErrorCode code = device.error().code;

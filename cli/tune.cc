@@ -7,6 +7,7 @@
 #include <memory>
 #include <set>
 
+#include <sluice/host/quoted.h>
 #include <sluice/tuner/record_book.h>
 #include <sluice/tuner/record_store.h>
 
@@ -127,7 +128,8 @@ Result<std::vector<bench::AnyProblem>> problems_of(const TuneFlags& flags) {
     if (seen.insert(*std::move(key)).second) problems.push_back(problem);
   }
   if (problems.empty())
-    return bad_argument(fmt::format("no problem of the list has \"{}\" in its name", flags.only));
+    return bad_argument(
+        fmt::format("no problem of the list has {} in its name: give a part of one", in_quotes(flags.only)));
   return problems;
 }
 

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <limits>
 
+#include <sluice/host/quoted.h>
 #include <sluice/spec/base.h>
 
 namespace sluice::cli {
@@ -23,16 +24,16 @@ template <class T>
 std::string whole_number_problem(const std::string& text, const char* range) {
   const size_t digits = text.find_first_not_of("+-");
   if (digits != std::string::npos && text[digits] == '0' && text.size() > digits + 1)
-    return fmt::format("{} must be a decimal number without leading zeros", text);
+    return fmt::format("{} must be a decimal number without leading zeros", escaped(text));
   const char* begin = text.data() + (text.starts_with('+') ? 1 : 0);
   const char* end = text.data() + text.size();
   i64 any = 0;
   const auto [stop, wrong] = std::from_chars(begin, end, any);
   if (wrong == std::errc::invalid_argument || stop != end)
-    return fmt::format("\"{}\" must be a whole decimal number", text);
+    return fmt::format("{} must be a whole decimal number", in_quotes(text));
   T value = 0;
   const auto [unused, misfit] = std::from_chars(begin, end, value);
-  return misfit == std::errc{} ? std::string() : fmt::format("{} must be in {}", text, range);
+  return misfit == std::errc{} ? std::string() : fmt::format("{} must be in {}", escaped(text), range);
 }
 
 std::string signed_problem(const std::string& text) {
@@ -45,15 +46,16 @@ std::string unsigned_problem(const std::string& text) {
 std::string float_problem(const std::string& text) {
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);
-  if (text.empty() || end != text.c_str() + text.size()) return fmt::format("\"{}\" must be a number", text);
+  if (text.empty() || end != text.c_str() + text.size())
+    return fmt::format("{} must be a number", in_quotes(text));
   if (std::isfinite(value) && std::abs(value) <= std::numeric_limits<float>::max()) return {};
-  return fmt::format("{} must be a finite float, of at most 3.4e38", text);
+  return fmt::format("{} must be a finite float, of at most 3.4e38", escaped(text));
 }
 
 std::string bool_problem(const std::string& text) {
   constexpr std::array kWords = {"true", "false", "1", "0", "yes", "no", "on", "off"};
   if (std::find(kWords.begin(), kWords.end(), CLI::detail::to_lower(text)) != kWords.end()) return {};
-  return fmt::format("\"{}\" must be true or false", text);
+  return fmt::format("{} must be true or false", in_quotes(text));
 }
 
 std::string text_problem(const std::string& text) {
@@ -77,8 +79,43 @@ void check_values(CLI::App& app) {
         option->check(CLI::Validator(problem, "", ""));
 }
 
-std::string text_of(const CLI::Error& error) {
-  const std::string text = error.what(), start = "Could not convert: ";
+void check_range(CLI::Option* option, const FieldRange& range) {
+  option->check(CLI::Validator(
+      [range](const std::string& text) -> std::string {
+        i64 value = 0;
+        const auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), value);
+        if (wrong == std::errc::invalid_argument || end != text.data() + text.size()) return {};
+        const bool fits = wrong == std::errc{} && value >= range.least && value <= range.most;
+        return fits ? std::string() : fmt::format("{} {}", escaped(text), rule_of(range));
+      },
+      "", ""));
+}
+
+std::string empty_value_problem(const CLI::App& app, const std::vector<std::string>& words) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::size_t equals = words[i].find('=');
+    const std::string name = words[i].substr(0, equals);
+    const CLI::Option* option = name.starts_with("--") ? app.get_option_no_throw(name) : nullptr;
+    if (option == nullptr || option->get_delimiter() != ',') continue;
+    const std::string value = equals != std::string::npos ? words[i].substr(equals + 1)
+                              : i + 1 < words.size()      ? words[i + 1]
+                                                          : std::string();
+    if (value.starts_with(',') || value.ends_with(',') || value.find(",,") != std::string::npos)
+      return fmt::format("{} {} has an empty value: write a value on both sides of each comma", name,
+                         in_quotes(value));
+  }
+  return {};
+}
+
+std::string text_of(const CLI::Error& error, const CLI::App& app) {
+  // What no option took, in the order it was given. CLI11 tells of it last, and the last word first.
+  const std::vector<std::string> rest = app.remaining(/*recurse=*/true);
+  const auto flag = std::find_if(rest.begin(), rest.end(), [](const std::string& word) {
+    return word.size() > 1 && word.front() == '-';
+  });
+  if (flag != rest.end()) return fmt::format("there is no flag {}: leave it out", in_quotes(*flag));
+  if (!rest.empty()) return fmt::format("{} belongs to no flag: leave it out", in_quotes(rest.front()));
+  const std::string text = one_line(error.what()), start = "Could not convert: ";
   // What check_values let through is a whole number, for an int.
   return text.starts_with(start) ? text.substr(start.size()) + " must be in -2^31..2^31-1" : text;
 }

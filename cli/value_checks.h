@@ -4,10 +4,14 @@
 #pragma once
 
 #include <string>
+#include <vector>
+
+#include <sluice/host/planner/ranges.h>
 
 namespace CLI {
 class App;
 class Error;
+class Option;
 }  // namespace CLI
 
 namespace sluice::cli {
@@ -16,8 +20,16 @@ namespace sluice::cli {
 /// into 64 bits, others are finite floats, no text is empty.
 void check_values(CLI::App& app);
 
-/// What an exception of CLI11 says: the value and the rule.
-std::string text_of(const CLI::Error& error);
+/// Adds the range of an override of the planner (host/planner/ranges.h): its message names the flag.
+void check_range(CLI::Option* option, const FieldRange& range);
+
+/// Of options that take several values joined by commas: "" if none of those in `words` is empty, else what
+/// to say. CLI11 drops empty ones unsaid: "1,,2" would be two values.
+std::string empty_value_problem(const CLI::App& app, const std::vector<std::string>& words);
+
+/// What an exception of CLI11 says: the first word that `app` has no flag for, else the value and the rule.
+/// One line, escaped.
+std::string text_of(const CLI::Error& error, const CLI::App& app);
 
 inline constexpr int kLongestHang = 86400;     // --hang-s: a day
 inline constexpr double kLongestRest = 60000;  // --rest-ms: a minute

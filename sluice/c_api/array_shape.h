@@ -2,9 +2,11 @@
 // What an array says of itself, whatever it is for, and how messages say it.
 #pragma once
 
+#include <algorithm>
 #include <string>
 
 #include <sluice/c_api.h>
+#include <sluice/result.h>
 #include <sluice/spec/dtype.h>
 
 namespace sluice::c_api {
@@ -18,6 +20,31 @@ std::string list(const Integer* values, int count) {
 }
 inline std::string shape_text(const sluice_array& x) {
   return list(x.shape, x.ndim);
+}
+
+inline constexpr int kMostDimensions = 8;
+
+/// Called before anything else is asked of an array, or printed of it: all functions of this file rely on it.
+/// Errors: invalid_argument (no shape), invalid_size: more than 8 dimensions, a negative extent, or more
+/// elements than 2^63 - 1, an extent of 0 counted as 1.
+inline Result<void> check_shape(const std::string& name, const sluice_array& x) {
+  if (x.ndim < 0 || (x.shape == nullptr && x.ndim > 0))
+    return Error{ErrorCode::invalid_argument,
+                 name + " has no shape: give ndim and a shape of so many numbers"};
+  if (x.ndim > kMostDimensions)
+    return Error{ErrorCode::invalid_size, name + " has ndim = " + std::to_string(x.ndim) +
+                                              ": it must be in 0.." + std::to_string(kMostDimensions) +
+                                              "; pass a matrix, or a batch of them"};
+  i64 count = 1;
+  for (int i = 0; i < x.ndim; ++i) {
+    if (x.shape[i] < 0)
+      return Error{ErrorCode::invalid_size,
+                   name + " has shape " + shape_text(x) + ": no extent may be negative"};
+    if (__builtin_mul_overflow(count, std::max<i64>(x.shape[i], 1), &count))
+      return Error{ErrorCode::invalid_size, name + " has shape " + shape_text(x) +
+                                                ": it must hold fewer than 2^63 elements; split it"};
+  }
+  return {};
 }
 
 /// What has no number in sluice_dtype: below 0, so that no check takes it, and with DLPack's code and bits

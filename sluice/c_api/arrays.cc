@@ -5,6 +5,7 @@
 #include <string>
 
 #include <sluice/c_api/array_shape.h>
+#include <sluice/host/quoted.h>
 
 namespace sluice::c_api {
 namespace {
@@ -25,7 +26,8 @@ enum Name { kNameA, kNameB, kNameC, kNameD, kNameBias, kNameScaleA, kNameScaleB 
 constexpr const char* kFieldNames[] = {"a", "b", "c", "d", "bias", "scale_a", "scale_b"};
 
 std::string name(const sluice_product& product, Name which) {
-  return (product.names != nullptr ? product.names : kFieldNames)[which];
+  const char* given = product.names != nullptr ? product.names[which] : nullptr;
+  return escaped(given != nullptr ? given : kFieldNames[which]);
 }
 
 std::string strides_text(const sluice_array& x) {
@@ -60,8 +62,7 @@ i64 batch_stride(const View& v) {
 
 Result<void> check_array(const sluice_product& p, const sluice_array* x, Name which) {
   if (x == nullptr) return Error{ErrorCode::invalid_argument, name(p, which) + " is missing: pass an array"};
-  if (x->ndim < 0 || (x->shape == nullptr && x->ndim > 0))
-    return Error{ErrorCode::invalid_argument, name(p, which) + " has no shape"};
+  if (Result<void> shape = check_shape(name(p, which), *x); !shape) return shape;
   if (x->dtype < 0 || x->dtype >= kDTypeCount)
     return Error{ErrorCode::invalid_type, name(p, which) +
                                               " has an element type that no kernel takes: it must be "
@@ -105,7 +106,7 @@ Result<Matrix> input(const sluice_product& p, Name which, const sluice_array& x,
   const bool k_major = (k_stride == 1 || k <= 1) && (mn <= 1 || mn_stride >= k);
   const bool mn_major = (mn_stride == 1 || mn <= 1) && (k <= 1 || k_stride >= mn);
   // A single row or column can be seen either way, and the copy engine may be able to address but one.
-  const bool k_addressable = mn <= 1 || mn_stride * bytes_of(type) % kTmaStep == 0;
+  const bool k_addressable = mn <= 1 || mn_stride % (kTmaStep / bytes_of(type)) == 0;
   if (k_major && (k_addressable || !mn_major || !is_16bit(type)))
     return Matrix{type, Major::k, ld(mn, mn_stride), batch_stride(v)};
   if (mn_major && is_16bit(type)) return Matrix{type, Major::mn, ld(k, k_stride), batch_stride(v)};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // See choices.h.
 #include <sluice/c_api/choices.h>
+#include <sluice/host/quoted.h>
 
 #include <string>
 
@@ -21,7 +22,7 @@ Result<void> take(const char* what, const char* text, std::initializer_list<Enum
     names += (names.empty() ? "" : ", ") + std::string(name_of(value));
   }
   return Error{ErrorCode::invalid_argument,
-               std::string(what) + " = \"" + text + "\" must be one of " + names};
+               std::string(what) + " = " + in_quotes(text) + " must be one of " + names};
 }
 
 void take(int32_t value, std::optional<int>& target) {

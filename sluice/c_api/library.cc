@@ -12,6 +12,7 @@
 #include <sluice/host/mixed_units.h>
 #include <sluice/host/pack_units.h>
 #include <sluice/host/quantize_units.h>
+#include <sluice/host/quoted.h>
 
 using namespace sluice;
 using namespace sluice::c_api;
@@ -25,7 +26,7 @@ Result<Options> compile_options(const sluice_options* given) {
   Options options = options_of(given);
   if (options.cache_read_only)
     return Error{ErrorCode::invalid_argument, "the cache is read-only, and compile writes to " +
-                                                  options.cache_dir + ": let it be written"};
+                                                  escaped(options.cache_dir) + ": let it be written"};
   return options;
 }
 
@@ -37,9 +38,10 @@ std::vector<std::string> units_of(const sluice_plan& plan, const Options& option
 /// Into the cache folder, in parallel.
 sluice_status compile_units(const std::vector<std::string>& units, const Options& options,
                             sluice_compiled* done) {
-  const KernelCache cache(options);
+  KernelCache cache(options);
   if (!cache.disk_problem().empty())
     return fail({ErrorCode::io, "nothing can be kept: " + cache.disk_problem()});
+  cache.require_disk();
   const auto results = cache.get_all(units, options.jobs, {});
   const CacheStats stats = cache.stats();
   sluice_status status = SLUICE_OK;
@@ -47,9 +49,7 @@ sluice_status compile_units(const std::vector<std::string>& units, const Options
   for (const auto& result : results)
     if (!result && failed++ == 0) status = fail(result.error());
   if (done != nullptr) *done = {stats.compiles, stats.disk_hits, failed};
-  if (status == SLUICE_OK && stats.write_failures > 0)
-    return fail({ErrorCode::io, std::to_string(stats.write_failures) +
-                                    " kernels were compiled but could not be kept in " + options.cache_dir});
+  if (status == SLUICE_OK && stats.write_failures > 0) return fail({ErrorCode::io, cache.write_problem()});
   return status;
 }
 
@@ -60,7 +60,7 @@ static_assert(SLUICE_INTERNAL == static_cast<int>(ErrorCode::internal) + 1 &&
               SLUICE_INVALID_SIZE == static_cast<int>(ErrorCode::invalid_size) + 1);
 
 sluice_status fail(const Error& error) {
-  last_message = error.message;
+  last_message = printable(error.message);
   return static_cast<sluice_status>(static_cast<int>(error.code) + 1);
 }
 

@@ -7,6 +7,7 @@
 
 #include <sluice/c_api/array_shape.h>
 #include <sluice/host/pack_checks.h>
+#include <sluice/host/quoted.h>
 #include <sluice/reference/packed_weights.h>
 
 namespace sluice::c_api {
@@ -14,27 +15,24 @@ namespace {
 
 /// An array and what messages call it.
 struct Named {
-  const char* name;
+  std::string name;
   const sluice_array* array;
 };
 
 Result<void> check_present(const Named& x) {
-  if (x.array == nullptr)
-    return Error{ErrorCode::invalid_argument, std::string(x.name) + " is missing: pass an array"};
-  if (x.array->ndim < 0 || (x.array->shape == nullptr && x.array->ndim > 0))
-    return Error{ErrorCode::invalid_argument, std::string(x.name) + " has no shape"};
-  return {};
+  if (x.array == nullptr) return Error{ErrorCode::invalid_argument, x.name + " is missing: pass an array"};
+  return check_shape(x.name, *x.array);
 }
 
 Error wrong_shape(const Named& x, const std::string& wanted) {
   return {ErrorCode::invalid_size,
-          std::string(x.name) + " has shape " + shape_text(*x.array) + " and must have " + wanted};
+          x.name + " has shape " + shape_text(*x.array) + " and must have " + wanted};
 }
 
 Error wrong_layout(const Named& x, const std::string& rule) {
   const sluice_array& a = *x.array;
   return {ErrorCode::invalid_stride,
-          std::string(x.name) + " has shape " + shape_text(a) + " and strides " +
+          x.name + " has shape " + shape_text(a) + " and strides " +
               (a.strides != nullptr ? list(a.strides, a.ndim) : std::string("packed")) + ": " + rule +
               " (nothing is copied silently)"};
 }
@@ -50,17 +48,17 @@ Result<int> one_device(std::initializer_list<Named> arrays) {
   const int ordinal = ordinal_of(*first.array);
   for (const Named& x : arrays)
     if (x.array != nullptr && ordinal_of(*x.array) != ordinal)
-      return Error{ErrorCode::wrong_device,
-                   std::string(x.name) + " is in " + place_text(ordinal_of(*x.array)) + " and " + first.name +
-                       " in " + place_text(ordinal) + ": all must be in one memory; move it"};
+      return Error{ErrorCode::wrong_device, x.name + " is in " + place_text(ordinal_of(*x.array)) + " and " +
+                                                first.name + " in " + place_text(ordinal) +
+                                                ": all must be in one memory; move it"};
   return ordinal;
 }
 
 Result<void> check_blob(const Named& blob, const WeightFormat& format, i64 n, i64 k) {
   if (Result<void> present = check_present(blob); !present) return present;
   if (blob.array->dtype != SLUICE_BYTE)
-    return Error{ErrorCode::invalid_type, std::string(blob.name) + " is " + type_text(blob.array->dtype) +
-                                              " and must be uint8: it is bytes"};
+    return Error{ErrorCode::invalid_type,
+                 blob.name + " is " + type_text(blob.array->dtype) + " and must be uint8: it is bytes"};
   const i64 bytes = blob_bytes(format, n, k);
   if (count_of(*blob.array) != bytes)
     return wrong_shape(blob, list(&bytes, 1) + ", the bytes of " + std::to_string(n) + " x " +
@@ -74,7 +72,7 @@ Result<void> check_codes(const Named& codes, const WeightFormat& format) {
   const bool e4m3 = format.type == WeightType::e4m3;
   if (codes.array->dtype != SLUICE_BYTE && !(e4m3 && codes.array->dtype == SLUICE_E4M3))
     return Error{ErrorCode::invalid_type,
-                 std::string(codes.name) + " is " + type_text(codes.array->dtype) + " and must be uint8" +
+                 codes.name + " is " + type_text(codes.array->dtype) + " and must be uint8" +
                      (e4m3 ? " or e4m3: a byte a code"
                            : ", a byte a code: of signed values add 8 (4 bits) or 128 (8 bits) first")};
   return check_no_gaps(codes);
@@ -88,7 +86,7 @@ Result<void> check_scales(const Named& x, const WeightFormat& format, const Pack
     return wrong_shape(x, list(wanted, 2) + ", one for each group of " +
                               (format.group == 0 ? std::string("all of k") : std::to_string(format.group)));
   if (x.array->dtype != static_cast<int32_t>(format.scale))
-    return Error{ErrorCode::invalid_type, std::string(x.name) + " is " + type_text(x.array->dtype) +
+    return Error{ErrorCode::invalid_type, x.name + " is " + type_text(x.array->dtype) +
                                               " and the format says " + name_of(format.scale) +
                                               ": convert it, or say another format"};
   return check_no_gaps(x);
@@ -113,7 +111,8 @@ constexpr const char* kFieldNames[] = {"x", "blob", "d", "bias", "scale_x"};
 
 Named named(const sluice_mixed_product& p, Name which) {
   const sluice_array* const arrays[] = {p.x, p.blob, p.d, p.bias, p.scale_x};
-  return {(p.names != nullptr ? p.names : kFieldNames)[which], arrays[which]};
+  const char* given = p.names != nullptr ? p.names[which] : nullptr;
+  return {escaped(given != nullptr ? given : kFieldNames[which]), arrays[which]};
 }
 
 Result<void> check_tokens(const Named& x, i64 k) {
@@ -122,7 +121,7 @@ Result<void> check_tokens(const Named& x, i64 k) {
     return wrong_shape(x,
                        "two dimensions, m x " + std::to_string(k) + ": a column for each k of the weights");
   if (x.array->dtype != SLUICE_FP16 && x.array->dtype != SLUICE_BF16 && x.array->dtype != SLUICE_E4M3)
-    return Error{ErrorCode::invalid_type, std::string(x.name) + " is " + type_text(x.array->dtype) +
+    return Error{ErrorCode::invalid_type, x.name + " is " + type_text(x.array->dtype) +
                                               " and must be fp16, bf16 or e4m3; pass " + x.name +
                                               ".half() or .bfloat16()"};
   return {};
@@ -134,7 +133,7 @@ Result<void> check_output(const Named& d, i64 m, i64 n) {
   if (d.array->ndim != 2 || d.array->shape[0] != m || d.array->shape[1] != n)
     return wrong_shape(d, list(wanted, 2));
   if (d.array->dtype != SLUICE_FP16 && d.array->dtype != SLUICE_BF16 && d.array->dtype != SLUICE_FP32)
-    return Error{ErrorCode::invalid_type, std::string(d.name) + " is " + type_text(d.array->dtype) +
+    return Error{ErrorCode::invalid_type, d.name + " is " + type_text(d.array->dtype) +
                                               " and must be fp16, bf16 or fp32; give another"};
   return {};
 }
@@ -145,8 +144,8 @@ Result<void> check_bias(const Named& bias, i64 n) {
   if (count_of(x) != n || !(x.ndim == 1 || (x.ndim == 2 && x.shape[0] == 1)))
     return wrong_shape(bias, list(&n, 1) + ", a value for each column");
   if (x.dtype != SLUICE_FP16 && x.dtype != SLUICE_BF16 && x.dtype != SLUICE_FP32)
-    return Error{ErrorCode::invalid_type, std::string(bias.name) + " is " + type_text(x.dtype) +
-                                              " and must be bf16, fp16 or fp32; convert it"};
+    return Error{ErrorCode::invalid_type,
+                 bias.name + " is " + type_text(x.dtype) + " and must be bf16, fp16 or fp32; convert it"};
   return check_no_gaps(bias);
 }
 
@@ -157,7 +156,7 @@ Result<ScaleMode> scale_mode_of(const Named& scales, const Named& x) {
   const sluice_array& s = *scales.array;
   const i64 m = x.array->shape[0], count = count_of(s), column[] = {m, 1};
   if (x.array->dtype != SLUICE_E4M3)
-    return Error{ErrorCode::invalid_argument, std::string(scales.name) + " is given and " + x.name + " is " +
+    return Error{ErrorCode::invalid_argument, scales.name + " is given and " + x.name + " is " +
                                                   type_text(x.array->dtype) +
                                                   ": only e4m3 tokens have scales; leave it out"};
   const bool of_tokens = count == m && (s.ndim == 1 || (s.ndim > 1 && s.shape[s.ndim - 1] == 1));
@@ -166,7 +165,7 @@ Result<ScaleMode> scale_mode_of(const Named& scales, const Named& x) {
                                    ", a scale for each token, or hold one value for all");
   if (s.dtype != SLUICE_FP32)
     return Error{ErrorCode::invalid_type,
-                 std::string(scales.name) + " is " + type_text(s.dtype) + " and must be fp32; convert it"};
+                 scales.name + " is " + type_text(s.dtype) + " and must be fp32; convert it"};
   if (Result<void> good = check_no_gaps(scales); !good) return good.error();
   return of_tokens ? ScaleMode::vector : ScaleMode::tensor;
 }
@@ -293,10 +292,10 @@ Result<MixedCall> mixed_of(const sluice_mixed_product& p) {
 Error not_on_device(const sluice_mixed_product& p, int ordinal) {
   const Named x = named(p, kNameX);
   if (ordinal_of(*x.array) == kOnHost)
-    return {ErrorCode::wrong_device, std::string(x.name) +
+    return {ErrorCode::wrong_device, x.name +
                                          " is in host memory, and products are computed on a GPU: move all "
                                          "arrays to one"};
-  return {ErrorCode::wrong_device, std::string(x.name) + " is on " + place_text(ordinal_of(*x.array)) +
+  return {ErrorCode::wrong_device, x.name + " is on " + place_text(ordinal_of(*x.array)) +
                                        " and the call is for " + place_text(ordinal)};
 }
 

@@ -39,7 +39,7 @@ Result<WeightFormat> format_of(const sluice_weight_format& v) {
                             .zero = static_cast<ScaleZero>(v.zeros),
                             .order = static_cast<FragmentOrder>(v.order)};
   if (const char* rule = validate(format))
-    return Error{ErrorCode::invalid_config, to_string(format) + ": " + rule};
+    return Error{ErrorCode::invalid_config, "weights " + describe(format) + ": " + rule};
   return format;
 }
 

@@ -53,8 +53,7 @@ Result<QuantizeCall> quantization_of(const sluice_quantization& what) {
   for (const auto& [name, array] : arrays) {
     if (array == nullptr)
       return Error{ErrorCode::invalid_argument, std::string(name) + " is missing: pass an array"};
-    if (array->ndim < 0 || (array->shape == nullptr && array->ndim > 0))
-      return Error{ErrorCode::invalid_argument, std::string(name) + " has no shape"};
+    if (Result<void> shape = check_shape(name, *array); !shape) return shape.error();
     if (ordinal_of(*array) != ordinal_of(*what.input))
       return Error{ErrorCode::wrong_device, std::string(name) + " is in " + place_text(ordinal_of(*array)) +
                                                 " and input in " + place_text(ordinal_of(*what.input)) +

@@ -69,8 +69,9 @@ int raise(sluice_status status) {
 Result<void> read(const ffi::Any& any, const char* name, ArrayArg& arg) {
   const Result<const ffi::Tensor*> tensor = tensor_of(any, name);
   if (!tensor) return tensor.error();
-  if (*tensor != nullptr) describe(**tensor, arg);
-  return {};
+  if (*tensor == nullptr) return {};
+  describe(**tensor, arg);
+  return check_shape(name, arg.array);
 }
 
 Result<void> check_leading(const char* name, const ArrayArg& arg, const char* of_name, const ArrayArg& of) {
@@ -97,7 +98,9 @@ Result<void> flatten(const char* name, ArrayArg& arg) {
   int64_t inner_rows = 1;
   for (int i = last - 1; i >= 0 && rows != 0; --i) {
     if (x.shape[i] == 1) continue;
-    if (x.strides != nullptr && seen && x.strides[i] != row_stride * inner_rows)
+    int64_t wanted = 0;
+    const bool too_far = __builtin_mul_overflow(row_stride, inner_rows, &wanted);
+    if (x.strides != nullptr && seen && (too_far || x.strides[i] != wanted))
       return Error{ErrorCode::invalid_stride, std::string(name) + " is " + shape_text(x) +
                                                   ": its leading dimensions cannot be seen as one; pass " +
                                                   name + ".contiguous() (nothing is copied silently)"};

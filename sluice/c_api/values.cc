@@ -36,6 +36,11 @@ Result<Problem> problem_of(const sluice_problem& v) {
                      {"any_order", v.any_order, 2}};
   for (const auto& e : enumerators)
     if (e.value < 0 || e.value >= e.count) return out_of_range(e.name, e.value, e.count);
+  if (v.residual == 0 && (v.c_ld != 0 || v.c_batch_stride != 0))
+    return Error{ErrorCode::invalid_argument,
+                 "c_ld = " + std::to_string(v.c_ld) +
+                     ", c_batch_stride = " + std::to_string(v.c_batch_stride) +
+                     ": without residual there is no C and both must be 0; leave them out, or set residual"};
   const auto type = [](i32 value) { return static_cast<DType>(value); };
   const auto major = [](i32 value) { return static_cast<Major>(value); };
   return Problem{.m = v.m,

@@ -13,6 +13,8 @@
 #include <string_view>
 #include <system_error>
 
+#include <sluice/host/quoted.h>
+
 namespace sluice {
 namespace {
 
@@ -98,7 +100,7 @@ Options options_from_environment() {
 std::vector<std::string> environment_troubles() {
   std::vector<std::string> troubles;
   const auto add = [&](const char* name, const std::string& rule) {
-    troubles.push_back(std::string(name) + "=" + std::string(variable(name)) + " means nothing: it must be " +
+    troubles.push_back(std::string(name) + "=" + escaped(variable(name)) + " means nothing: it must be " +
                        rule + "; set it so, or unset it");
   };
   for (const char* name : {kReadOnly, kStamp})

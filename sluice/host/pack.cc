@@ -98,7 +98,7 @@ struct Packer::Impl {
 
 Result<Packer> Packer::create(const Device& device, const WeightFormat& format, CodeStorage storage) {
   if (const char* rule = validate(format))
-    return Error{ErrorCode::invalid_config, to_string(format) + ": " + rule};
+    return Error{ErrorCode::invalid_config, "weights " + describe(format) + ": " + rule};
   if (storage == CodeStorage::nibble && code_bits(format.type) != 4)
     return Error{ErrorCode::invalid_config, std::string("codes are ") + name_of(format.type) +
                                                 ": only 4-bit ones come two a byte; pass CodeStorage::byte"};

@@ -11,6 +11,12 @@ std::string to_string(const WeightFormat& f) {
          "ScaleZero::" + name_of(f.zero) + ", .order = " + room + "FragmentOrder::" + name_of(f.order) + "}";
 }
 
+std::string describe(const WeightFormat& f) {
+  return std::string(name_of(f.type)) + ", group " + std::to_string(f.group) + ", " + name_of(f.scale) +
+         " scales, " + (f.zero == ScaleZero::per_group ? "a zero a group" : "no zeros") + ", order " +
+         name_of(f.order);
+}
+
 std::string pack_unit_text(const PackConfig& config) {
   return std::string("#include <sluice/kernels/pack_entry.cuh>\n") +
          "inline constexpr sluice::PackConfig kConfig{.step = sluice::PackStep::" + name_of(config.step) +

@@ -11,6 +11,9 @@ namespace sluice {
 /// "{.type = sluice::WeightType::uint4, .group = 64, ...}": as a unit, an error or a table says it.
 std::string to_string(const WeightFormat& format);
 
+/// For people: "uint4, group 64, fp16 scales, no zeros, order half".
+std::string describe(const WeightFormat& format);
+
 std::string pack_unit_text(const PackConfig& config);
 
 }  // namespace sluice

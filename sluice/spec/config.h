@@ -74,6 +74,7 @@ inline constexpr int kThreads =
 inline constexpr int kWaveRows = 64;          // rows of one WGMMA
 inline constexpr int kLaunchRegisters = 168;  // per thread of a 384-thread CTA: 65,536 / 384, in steps of 8
 
+inline constexpr int kMaxClusterCtas = 8;  // that every Hopper GPU can place
 SLUICE_HD constexpr int cluster_size(const KernelConfig& c) {
   return c.cluster.m * c.cluster.n * c.cluster.k;
 }

@@ -187,7 +187,7 @@ SLUICE_HD constexpr const char* validate(const NarrowConfig& c) {
   if (c.warps < 1 || c.warps > 16) return "warps must be in 1..16";
   if (c.stages < 2 || c.stages > 16) return "stages must be in 2..16";
   if (c.parts != 1 && c.parts != 2 && c.parts != 4 && c.parts != 8) return "parts must be 1, 2, 4 or 8";
-  if (c.ctas < 1 || c.ctas * c.warps > 64) return "an SM holds 64 warps";
+  if (c.ctas < 1 || c.ctas > 64 || c.ctas * c.warps > 64) return "an SM holds 64 warps";
   if (smem_bytes(c) > kMaxSmemBytes) return "the rings need more than 227 KB of shared memory";
   if (c.ctas * (smem_bytes(c) + kSmemOfCta) > kSmemOfSm) return "so many CTAs need more than 228 KB of an SM";
   return nullptr;

@@ -72,7 +72,9 @@ SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
   if (!ping_pong && c.tile.m != 128 && c.tile.m != 256) return "cooperative needs tile.m of 128 or 256";
   if (c.tile.n < 8 || c.tile.n > 256 || c.tile.n % 8 != 0) return "tile.n must be a multiple of 8 in 8..256";
   if (c.stages < 2 || c.stages > 16) return "stages must be in 2..16";
-  if (c.cluster.m < 1 || c.cluster.n < 1 || c.cluster.k < 1 || cluster_size(c) > 8)
+  // Each extent is bounded before their product is taken, which of two ints may wrap around to a small one.
+  if (c.cluster.m < 1 || c.cluster.n < 1 || c.cluster.k < 1 || c.cluster.m > kMaxClusterCtas ||
+      c.cluster.n > kMaxClusterCtas || c.cluster.k > kMaxClusterCtas || cluster_size(c) > kMaxClusterCtas)
     return "the cluster must hold 1 to 8 CTAs";
   if ((cluster_size(c) & (cluster_size(c) - 1)) != 0)
     return "cluster.m, cluster.n and cluster.k must be powers of two";

@@ -11,6 +11,8 @@ namespace {
 
 using namespace record_json;
 
+constexpr std::size_t kMostTroubles = 100;  // of a file
+
 /// Every field in the order of the file.
 template <class Visitor, class Record>
 void fields(Visitor& v, Record& r, int& version) {
@@ -30,21 +32,6 @@ void fields(Visitor& v, Record& r, int& version) {
   v.text("driver", r.driver);
   v.date("date", r.date);
   v.text("method", r.method);
-}
-
-/// Nested deeper than an array of records is? The JSON library may recurse as deep as its input does.
-bool is_deep(std::string_view text) {
-  int depth = 0;
-  bool quoted = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (c == '"') quoted = !quoted;
-    if (quoted && c == '\\') ++i;
-    if (quoted) continue;
-    depth += (c == '[' || c == '{') - (c == ']' || c == '}');
-    if (depth > kMaxDepth) return true;
-  }
-  return false;
 }
 
 /// What is wrong with it; empty: `record` holds it.
@@ -95,19 +82,25 @@ std::string to_json(std::vector<TuningRecord> records, std::vector<TunedChain> c
 
 ParsedRecords parse_records(std::string_view text, const std::string& where) {
   ParsedRecords parsed;
-  const Json json =
-      is_deep(text) ? Json(Json::value_t::discarded) : Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) {
-    parsed.troubles.push_back(where + ": not a JSON record or array of records" + kRemedy);
+  const Result<Json> read_json = parse_json_text(text);
+  if (!read_json) {
+    parsed.troubles.push_back(where + ": not a JSON record or array of records: it " +
+                              read_json.error().message + kRemedy);
     return parsed;
   }
+  const Json& json = *read_json;
+  const auto refuse = [&](const std::string& trouble) {
+    if (parsed.troubles.size() < kMostTroubles) parsed.troubles.push_back(trouble);
+    if (parsed.troubles.size() == kMostTroubles)
+      parsed.troubles.back() = where + ": more records are passed over, which are not listed" + kRemedy;
+  };
   const auto add = [&](const Json& item, const std::string& place) {
     TuningRecord record;
     TunedChain chain;
     const bool is_chain = item.is_object() && item.contains(kTunedChainSteps);
     const std::string broken = is_chain ? read_tuned_chain(item, chain) : read(item, record);
     if (!broken.empty())
-      parsed.troubles.push_back(place + ": " + broken);
+      refuse(place + ": " + broken);
     else if (is_chain)
       parsed.chains.push_back(std::move(chain));
     else

@@ -7,24 +7,22 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <sluice/host/json_text.h>
 #include <sluice/host/norm_units.h>
 #include <sluice/host/planner/mixed_choices.h>
+#include <sluice/host/quoted.h>
 #include <sluice/tuner/record.h>
 
 namespace sluice::record_json {
 
-using Json = nlohmann::ordered_json;
-
 inline constexpr i64 kMaxInt = (i64{1} << 31) - 1;
 inline constexpr double kMaxUs = 1e9;         // a quarter of an hour
 inline constexpr std::size_t kMaxText = 200;  // names and versions are shorter
-inline constexpr int kMaxDepth = 8;           // an array of objects is 2
 inline constexpr const char* kRemedy = "; remove the record or tune the problem again";
 
 struct Range {
@@ -33,49 +31,49 @@ struct Range {
 
 /// Enumerators by name: as many as name_of() knows, counted from 0.
 template <class T>
-constexpr int kCount = 0;
+inline constexpr int kCount = 0;
 template <>
-constexpr int kCount<DType> = kDTypeCount;
+inline constexpr int kCount<DType> = kDTypeCount;
 template <>
-constexpr int kCount<Major> = 2;
+inline constexpr int kCount<Major> = 2;
 template <>
-constexpr int kCount<Sums> = 3;
+inline constexpr int kCount<Sums> = 3;
 template <>
-constexpr int kCount<StorePath> = 2;
+inline constexpr int kCount<StorePath> = 2;
 template <>
-constexpr int kCount<ActivationCost> = 3;
+inline constexpr int kCount<ActivationCost> = 3;
 template <>
-constexpr int kCount<Adding> = 3;
+inline constexpr int kCount<Adding> = 3;
 template <>
-constexpr int kCount<Bias> = 2;
+inline constexpr int kCount<Bias> = 2;
 template <>
-constexpr int kCount<Schedule> = 4;
+inline constexpr int kCount<Schedule> = 4;
 template <>
-constexpr int kCount<Raster> = 2;
+inline constexpr int kCount<Raster> = 2;
 template <>
-constexpr int kCount<Numbering> = 2;
+inline constexpr int kCount<Numbering> = 2;
 template <>
-constexpr int kCount<Combine> = 4;
+inline constexpr int kCount<Combine> = 4;
 template <>
-constexpr int kCount<ScaleMode> = 4;
+inline constexpr int kCount<ScaleMode> = 4;
 template <>
-constexpr int kCount<WeightType> = 3;
+inline constexpr int kCount<WeightType> = 3;
 template <>
-constexpr int kCount<ScaleZero> = 2;
+inline constexpr int kCount<ScaleZero> = 2;
 template <>
-constexpr int kCount<FragmentOrder> = 2;
+inline constexpr int kCount<FragmentOrder> = 2;
 template <>
-constexpr int kCount<NormStore> = 4;
+inline constexpr int kCount<NormStore> = 4;
 template <>
-constexpr int kCount<Granularity> = 4;
+inline constexpr int kCount<Granularity> = 4;
 template <>
-constexpr int kCount<Gate> = 2;
+inline constexpr int kCount<Gate> = 2;
 template <>
-constexpr int kCount<Wait> = 3;
+inline constexpr int kCount<Wait> = 3;
 template <>
-constexpr int kCount<Trigger> = 3;
+inline constexpr int kCount<Trigger> = 3;
 template <>
-constexpr int kCount<Spacing> = 3;
+inline constexpr int kCount<Spacing> = 3;
 
 inline double rounded(double value) {
   return std::round(value * 1000) / 1000;
@@ -233,8 +231,7 @@ class Reader {
     if (!broken_.empty() || json_.size() == seen_.size()) return broken_;
     for (const auto& [name, value] : json_.items())
       if (std::find(seen_.begin(), seen_.end(), name) == seen_.end())
-        return '"' + name.substr(0, kMaxText) + "\" is no field of version " + std::to_string(version) +
-               kRemedy;
+        return in_quotes(name) + " is no field of version " + std::to_string(version) + kRemedy;
     return broken_;
   }
 
@@ -251,8 +248,10 @@ class Reader {
     return value_;
   }
   void refuse(const char* name, const std::string& rule) {
+    // As JSON has it, all ASCII: its own escapes need no second ones.
     std::string value = value_->dump(-1, ' ', true, Json::error_handler_t::replace);
-    if (value.size() > kMaxText) value = value.substr(0, kMaxText) + "...";
+    if (value.size() > kMaxText)
+      value = value.substr(0, kMaxText) + "... (cut: it has " + std::to_string(value.size()) + " bytes)";
     broken_ = std::string("\"") + name + "\" = " + value + " " + rule + kRemedy;
   }
 

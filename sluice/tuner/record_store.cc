@@ -11,9 +11,11 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include <sluice/host/jit/hash.h>
+#include <sluice/host/json_text.h>
+#include <sluice/host/quoted.h>
+#include <sluice/host/text_file.h>
 
 namespace sluice {
 namespace {
@@ -21,10 +23,11 @@ namespace {
 constexpr std::chrono::milliseconds kLockTimeout{2000};
 constexpr const char* kSubject = "the folder of tuning records";
 constexpr const char* kSuffix = ".json";
+constexpr std::size_t kMostPath = 1000;  // of a path in a trouble: its end says which file
 
 Error io_error(const std::string& path, const std::string& why) {
-  return {ErrorCode::io,
-          "the tuning records cannot be written to '" + path + "': " + why + "; name a folder of your own"};
+  return {ErrorCode::io, "the tuning records cannot be written to '" + escaped(path) + "': " + why +
+                             "; name a folder of your own"};
 }
 
 template <class AnyKind>
@@ -50,7 +53,7 @@ void read_folder(const CacheDirectory& folder, const std::string& path, ParsedRe
     if (!name.ends_with(kSuffix)) continue;
     const CacheDirectory::ReadResult file = folder.read(name);
     if (file.state == CacheDirectory::ReadState::absent) continue;  // just removed
-    const std::string where = path + "/" + name;
+    const std::string where = escaped(path + "/" + name, kMostPath);
     if (file.state == CacheDirectory::ReadState::damaged) {
       all.troubles.push_back(where + ": cannot be read as a file; remove it");
       continue;
@@ -125,19 +128,18 @@ Result<RecordStore> RecordStore::open_file(const std::string& path) {
   store.file_ = path;
   std::error_code missing;
   if (std::filesystem::is_directory(path, missing))
-    return Error{ErrorCode::io, path +
+    return Error{ErrorCode::io, escaped(path) +
                                     " is a folder, and the records go into one file: name a file in it, or "
                                     "give the folder with --records"};
   if (std::filesystem::exists(path, missing)) {
     if (!std::filesystem::is_regular_file(path, missing))
-      return Error{ErrorCode::io, path + " is no regular file: name one that can be replaced as a whole"};
+      return Error{ErrorCode::io,
+                   escaped(path) + " is no regular file: name one that can be replaced as a whole"};
     const std::filesystem::path target = std::filesystem::canonical(path, missing);
     if (!missing) store.file_ = target.string();  // a link stays one
-    std::ifstream file(path, std::ios::binary);
-    std::stringstream text;
-    text << file.rdbuf();
-    if (!file) return Error{ErrorCode::io, path + " cannot be read"};
-    ParsedRecords all = parse_records(text.str(), path);
+    const Result<std::string> text = read_text_file(path, kMostJsonBytes);
+    if (!text) return text.error();
+    ParsedRecords all = parse_records(*text, escaped(path));
     if (!all.troubles.empty()) return Error{ErrorCode::invalid_argument, all.troubles.front()};
     store.records_ = std::move(all.records);
     store.chains_ = std::move(all.chains);
@@ -180,8 +182,8 @@ Result<void> RecordStore::save(const TunedChain& chain) {
 /// The whole file; of a folder, the one that has `line`.
 Result<void> RecordStore::write(const std::string& name, const std::string& line) {
   if (!folder_) return write_file(file_, to_json(records_, chains_));
-  const std::optional<CacheDirectory::Lock> lock = folder_->lock(name, kLockTimeout);
-  if (!lock) return io_error(name, "another process holds its lock, or the folder takes none");
+  const Result<CacheDirectory::Lock> lock = folder_->lock(name, kLockTimeout);
+  if (!lock) return io_error(name, lock.error().message);
   return folder_->write(name, line + "\n", *lock);
 }
 

@@ -66,7 +66,7 @@ TEST(cli_flags, a_product_added_to_d_has_an_fp32_d_and_may_be_in_any_order) {
 TEST(cli_flags, every_epilogue_and_layout_flag_arrives) {
   const auto request = parse(
       "64x64x64 --a-layout mn --b-layout mn --scale-a vector --scale-b tensor --activation silu --d fp32 "
-      "--accumulate promoted --batch 3 --ld-a 80 --bias --bias-type fp32 --alpha 2");
+      "--dtype e4m3 --accumulate promoted --batch 3 --ld-a 80 --bias --bias-type fp32 --alpha 2");
   ASSERT_TRUE(request) << request.error().message;
   const Problem& p = request->problem;
   EXPECT_EQ(p.a.major, Major::mn);

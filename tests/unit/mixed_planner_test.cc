@@ -20,10 +20,10 @@ TEST(mixed_planner, of_e4m3_tokens_names_the_rule_that_an_override_breaks) {
     ASSERT_FALSE(plan.ok());
     EXPECT_NE(plan.error().message.find(mention), std::string::npos) << plan.error().message;
   };
-  rule({.parts = 0}, "parts must be");
-  rule({.strips = 0}, "strips must be");
-  rule({.k_groups = 1000}, "k_groups must be");
-  rule({.stages = 1000}, "stages must be");
+  rule({.parts = 0}, "parts = 0 must be in 1..8");
+  rule({.strips = 0}, "strips = 0 must be in 1..4");
+  rule({.k_groups = 1000}, "k_groups = 1000 must be in 1..4");
+  rule({.stages = 1000}, "stages = 1000 must be in 2..32");
 }
 
 TEST(mixed_planner, halves_tiles_only_of_a_last_wave_that_has_room_for_them) {

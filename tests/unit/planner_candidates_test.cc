@@ -271,10 +271,10 @@ TEST(planner_candidates, what_swapped_operands_do_not_take_is_planned_without) {
 }
 
 TEST(planner_candidates, what_is_asked_below_its_range_is_refused) {
-  expect_refused({.tile_m = 0, .tile_n = 64}, {"0 x 64"}, {.m = 16, .n = 4096, .k = 4096});
-  expect_refused({.tile_m = 64, .tile_n = -8}, {"64 x -8"});
-  expect_refused({.cluster = ClusterShape{1, 1, 0}}, {"1 x 1 x 0", "at least 1"});
-  expect_refused({.cluster = ClusterShape{0, 1}}, {"0 x 1 x 1"});
+  expect_refused({.tile_m = 0, .tile_n = 64}, {"tile_m = 0"}, {.m = 16, .n = 4096, .k = 4096});
+  expect_refused({.tile_m = 64, .tile_n = -8}, {"tile_n = -8"});
+  expect_refused({.cluster = ClusterShape{1, 1, 0}}, {"cluster_k = 0", "in 1..8"});
+  expect_refused({.cluster = ClusterShape{0, 1}}, {"cluster_m = 0"});
   expect_refused({.streamed = -5}, {"streamed = -5", "at least 0"});
 }
 
@@ -369,7 +369,7 @@ TEST(planner_candidates, impossible_overrides_are_refused_with_the_rule) {
   expect_refused(o, {"x12x64", "multiple of 8"});
   o = {};
   o.stages = 1;
-  expect_refused(o, {"stages must be in 2..16"});
+  expect_refused(o, {"stages = 1 must be in 2..16"});
   o = {};
   o.tile_m = 256, o.tile_n = 192, o.stages = 5;
   expect_refused(o, {"cooperative 256x192x64 s5", "227 KB"});
@@ -387,7 +387,7 @@ TEST(planner_candidates, impossible_overrides_are_refused_with_the_rule) {
   o = {};
   for (const int clusters : {0, -1, 133}) {
     o.clusters = clusters;
-    expect_refused(o, {"clusters = ", "1..132"});
+    expect_refused(o, {"clusters = ", clusters == 133 ? "1..132" : "in 1..65536"});
   }
   o = {};
   o.store = StorePath::tma;

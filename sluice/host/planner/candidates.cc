@@ -12,6 +12,7 @@
 #include <sluice/host/planner/numbering.h>
 #include <sluice/host/planner/plain_plans.h>
 #include <sluice/host/planner/problem_checks.h>
+#include <sluice/host/planner/ranges.h>
 #include <sluice/host/planner/streams.h>
 #include <sluice/host/planner/traffic.h>
 #include <sluice/kernels/registry.h>
@@ -179,32 +180,19 @@ std::vector<Problem> products_of(const Problem& p, const PlanOverrides& o) {
 
 /// What no configuration can make good.
 Result<void> check_overrides(const Problem& p, const PlanOverrides& o) {
+  if (Result<void> ranges = check_ranges(o); !ranges) return ranges;
   if (const char* reason = why_not_tma_store(p); o.store == StorePath::tma && reason != nullptr)
     return bad_override(std::string("store = tma: ") + reason + "; store direct");
   if (const char* reason = why_not_tma_store(p); o.swapped.value_or(false) && reason != nullptr)
     return bad_override(std::string("swapped = true: ") + reason + "; leave swapped out");
-  const ClusterShape cluster = o.cluster.value_or(ClusterShape{});
-  if (o.tile_m.value_or(1) < 1 || o.tile_n.value_or(1) < 1)
-    return bad_override("a tile of " + std::to_string(o.tile_m.value_or(1)) + " x " +
-                        std::to_string(o.tile_n.value_or(1)) + " must have at least one row and column");
-  if (cluster.m < 1 || cluster.n < 1 || cluster.k < 1)
-    return bad_override("a cluster of " + std::to_string(cluster.m) + " x " + std::to_string(cluster.n) +
-                        " x " + std::to_string(cluster.k) +
-                        " must have at least 1 CTA along each of m, n and k");
-  if (o.streamed.value_or(0) < 0)
-    return bad_override("streamed = " + std::to_string(*o.streamed) + " must be at least 0; 0: no tile is");
   if (o.splits && o.streamed)
     return bad_override("splits and streamed are two ways to say one thing: set one");
   if (o.splits && o.clusters) return bad_override("splits sets the clusters itself: set one of the two");
-  if (o.splits && *o.splits < 1)
-    return bad_override("splits = " + std::to_string(*o.splits) + " must be at least 1");
   if (o.combine == Combine::add && !adds_in_any_order(p))
     return bad_override(
         "combine = add puts parts into D in any order: it needs update = add and deterministic = false");
   if (o.combine == Combine::none && (o.splits.value_or(1) > 1 || o.streamed.value_or(0) > 0))
     return bad_override("combine = none cannot split k: set last_arriver, separate or add");
-  if (o.raster_group && *o.raster_group < 1)
-    return bad_override("raster_group = " + std::to_string(*o.raster_group) + " must be at least 1");
   return {};
 }
 

@@ -29,7 +29,7 @@ Result<void> check_sizes(const MixedProblem& p) {
   for (const auto& [name, value] : sizes) {
     if (value < 0)
       return Error{ErrorCode::invalid_size,
-                   std::string(name) + " = " + number(value) + " must not be negative"};
+                   std::string(name) + " = " + number(value) + " must not be negative: give 0 or more"};
     if (value > kMaxExtent)
       return Error{ErrorCode::invalid_size, std::string(name) + " = " + number(value) + " must be at most " +
                                                 number(kMaxExtent) +
@@ -127,7 +127,7 @@ Result<void> check_types(const MixedProblem& p) {
   if (p.bias != Bias::none && !is_16bit(p.bias_type) && p.bias_type != DType::fp32)
     return refuse(std::string("bias is ") + name_of(p.bias_type) + ": it must be bf16, fp16 or fp32");
   if (const char* rule = validate(p.weights))
-    return Error{ErrorCode::invalid_config, to_string(p.weights) + ": " + rule};
+    return Error{ErrorCode::invalid_config, "weights " + describe(p.weights) + ": " + rule};
   return check_partners(p);
 }
 

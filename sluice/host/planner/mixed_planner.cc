@@ -8,6 +8,7 @@
 #include <sluice/host/planner/mixed_checks.h>
 #include <sluice/host/planner/mixed_cost_model.h>
 #include <sluice/host/planner/problem_checks.h>
+#include <sluice/host/planner/ranges.h>
 #include <sluice/records.h>
 
 namespace sluice::mixed {
@@ -324,6 +325,7 @@ Result<std::vector<Plan>> ranked(const MixedProblem& problem, const DeviceInfo& 
   if (Result<void> usable = check_device(device); !usable) return usable.error();
   const Result<MixedProblem> checked = check_problem(problem);
   if (!checked) return checked.error();
+  if (Result<void> ranges = check_ranges(overrides); !ranges) return ranges.error();
   if (const char* rule = why_not_together(*checked, overrides))
     return Error{ErrorCode::invalid_config, text(overrides) + ": " + rule};
   Found found = consider_all(*checked, device, overrides);

@@ -42,7 +42,7 @@ Result<void> check_sizes(const Problem& p) {
   for (const auto& [name, value] : sizes) {
     if (value < 0)
       return Error{ErrorCode::invalid_size,
-                   std::string(name) + " = " + number(value) + " must not be negative"};
+                   std::string(name) + " = " + number(value) + " must not be negative: give 0 or more"};
     if (value > kMaxExtent)
       return Error{ErrorCode::invalid_size, std::string(name) + " = " + number(value) + " must be at most " +
                                                 number(kMaxExtent) +

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arrays that no caller should pass: dimensions that the shape has no memory for, extents whose product
+// overflows, names with control characters. How this can fail: with the bound of ndim out of check_shape(),
+// the message holds what lies behind the shape, and the address sanitizer says so.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include <sluice/c_api.h>
+
+namespace {
+
+constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
+
+sluice_array array_of(const int64_t* shape, int32_t ndim) {
+  return {.dtype = SLUICE_BF16, .ndim = ndim, .device_type = SLUICE_ON_CUDA, .shape = shape};
+}
+
+std::string refused(const sluice_product& product) {
+  sluice_problem problem;
+  EXPECT_NE(sluice_problem_of(&product, &problem), SLUICE_OK);
+  return sluice_error_message();
+}
+
+TEST(CApiHostile, more_dimensions_than_a_shape_may_have_are_not_read) {
+  const int64_t shape[] = {8, 8};
+  for (const int32_t ndim : {9, 20, 100000, std::numeric_limits<int32_t>::max()}) {
+    const sluice_array a = array_of(shape, ndim);
+    const std::string rule = "ndim = " + std::to_string(ndim) + ": it must be in 0..8";
+    EXPECT_NE(refused({.a = &a, .b = &a, .d = &a, .alpha = 1}).find("a has " + rule), std::string::npos);
+    sluice_mixed_product mixed{};
+    mixed.format = {0, 128, 1, 0, 0};
+    mixed.n = mixed.k = 8;
+    mixed.x = mixed.blob = mixed.d = &a;
+    sluice_mixed_problem problem;
+    EXPECT_NE(sluice_mixed_problem_of(&mixed, &problem), SLUICE_OK);
+    EXPECT_NE(std::string(sluice_error_message()).find(rule), std::string::npos) << sluice_error_message();
+    sluice_packing packing{};
+    packing.format = {0, 128, 1, 0, 0};
+    packing.codes = packing.scales = packing.blob = &a;
+    EXPECT_NE(sluice_pack_on_host(&packing), SLUICE_OK);
+    EXPECT_NE(std::string(sluice_error_message()).find(rule), std::string::npos) << sluice_error_message();
+  }
+  const sluice_array none = array_of(shape, -1);
+  EXPECT_NE(refused({.a = &none, .b = &none, .d = &none}).find("a has no shape"), std::string::npos);
+}
+
+TEST(CApiHostile, extents_and_strides_do_not_overflow) {
+  const int64_t wide[] = {2147479552, kHuge / 2}, deep[] = {kHuge / 2, 8, 8}, negative[] = {-1, 8};
+  const sluice_array a = array_of(wide, 2), b = array_of(deep, 3), c = array_of(negative, 2);
+  for (const sluice_array* x : {&a, &b})
+    EXPECT_NE(refused({.a = x, .b = x, .d = x}).find("fewer than 2^63 elements"), std::string::npos)
+        << sluice_error_message();
+  EXPECT_NE(refused({.a = &c, .b = &c, .d = &c}).find("(-1, 8): no extent may be negative"),
+            std::string::npos);
+  const int64_t shape[] = {8, 8}, strides[] = {kHuge, 1};
+  sluice_array far = array_of(shape, 2);
+  far.strides = strides;
+  sluice_problem problem;
+  const sluice_product product{.a = &far, .b = &far, .d = &far, .alpha = 1};
+  sluice_problem_of(&product, &problem);  // an error or the stride as it is, and no overflow
+}
+
+TEST(CApiHostile, names_are_escaped) {
+  const char* names[] = {"a\x1b[2J\n", "b", "c", "d", "bias", "scale_a", nullptr};
+  const sluice_product product{.names = names};
+  EXPECT_EQ(refused(product), "a\\x1b[2J\\n is missing: pass an array");
+}
+
+TEST(CApiHostile, a_stride_of_an_absent_c_is_refused) {
+  sluice_problem problem{};
+  problem.m = problem.n = problem.k = 64, problem.batch = 1, problem.c_ld = -1;
+  sluice_plan* plan = nullptr;
+  EXPECT_EQ(sluice_plan_create(nullptr, &problem, nullptr, &plan), SLUICE_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(sluice_error_message()).find("c_ld = -1"), std::string::npos)
+      << sluice_error_message();
+}
+
+}  // namespace

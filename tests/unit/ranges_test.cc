@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers far outside of what kernels have: refused by every way in, before anything is computed from them.
+// How this can fail: with a bound out of validate(), an extreme config overflows an int, which a constant
+// expression may not; with a row out of ranges.cc, the planner takes the number.
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+
+#include <sluice/host/planner/ranges.h>
+#include <sluice/mixed.h>
+#include <sluice/records.h>
+
+namespace sluice {
+namespace {
+
+constexpr int kMost = std::numeric_limits<int>::max(), kLeast = std::numeric_limits<int>::min();
+/// 954437177 * 9 is 1 in 32 bits, and 1431655766 * 3 is 2.
+constexpr int kExtremes[] = {kLeast, -65536, -1, 1 << 16, 1 << 20, 954437177, 1431655766, 1 << 30, kMost};
+
+/// Every number of a config in turn, and all of them together.
+template <class Config, std::size_t kCount>
+constexpr bool refuses(const Config& good, int Config::*const (&fields)[kCount]) {
+  for (const int value : kExtremes) {
+    Config all = good;
+    for (int Config::*const field : fields) {
+      Config one = good;
+      one.*field = all.*field = value;
+      if (validate(one) == nullptr) return false;
+    }
+    if (validate(all) == nullptr) return false;
+  }
+  return true;
+}
+
+constexpr bool refuses_extreme_narrow() {
+  constexpr int NarrowConfig::*kFields[] = {&NarrowConfig::token_blocks, &NarrowConfig::row_blocks,
+                                            &NarrowConfig::warps,        &NarrowConfig::stages,
+                                            &NarrowConfig::parts,        &NarrowConfig::ctas,
+                                            &NarrowConfig::held_tokens};
+  return refuses(NarrowConfig{}, kFields);
+}
+constexpr bool refuses_extreme_wide() {
+  constexpr int WideConfig::*kFields[] = {&WideConfig::tokens,    &WideConfig::cluster_n,
+                                          &WideConfig::cluster_k, &WideConfig::x_stages,
+                                          &WideConfig::w_stages,  &WideConfig::tail_parts};
+  return refuses(WideConfig{}, kFields);
+}
+constexpr bool refuses_extreme_strip() {
+  constexpr int StripConfig::*kFields[] = {&StripConfig::tokens, &StripConfig::strips, &StripConfig::k_groups,
+                                           &StripConfig::parts, &StripConfig::stages};
+  return refuses(StripConfig{}, kFields);
+}
+
+constexpr bool refuses_extreme_dense(Schedule schedule) {
+  KernelConfig good{.schedule = schedule};
+  if (is_plain(schedule)) good.tile = {16, 64, 64}, good.warps = 8, good.store = StorePath::direct;
+  for (const int x : kExtremes)
+    for (const int y : {1, 9, 3, x}) {
+      KernelConfig c[9] = {good, good, good, good, good, good, good, good, good};
+      c[0].cluster = {y, x, 1}, c[1].cluster = {x, y, 1}, c[2].cluster = {1, y, x}, c[3].cluster = {x, 1, y};
+      c[4].stages = x, c[5].tile.m = x, c[6].tile.n = x, c[7].warps = x, c[8].tile.k = x;
+      for (const KernelConfig& one : c)
+        if (validate(one) == nullptr) return false;
+    }
+  return true;
+}
+
+static_assert(refuses_extreme_narrow() && refuses_extreme_wide() && refuses_extreme_strip());
+static_assert(refuses_extreme_dense(Schedule::ping_pong) && refuses_extreme_dense(Schedule::cooperative));
+static_assert(refuses_extreme_dense(Schedule::plain) && refuses_extreme_dense(Schedule::plain_wgmma));
+
+/// The value, the rule and the remedy.
+void expect_told(const Error& error, const std::string& name, int value) {
+  EXPECT_EQ(error.code, ErrorCode::invalid_config);
+  EXPECT_NE(error.message.find(name + " = " + std::to_string(value) + " must be "), std::string::npos)
+      << error.message;
+  EXPECT_NE(error.message.find("; give such a number, or leave it out"), std::string::npos) << error.message;
+}
+
+TEST(ranges, the_planner_refuses_numbers_outside_of_them) {
+  const Problem problem{.m = 64, .n = 64, .k = 64};
+  const struct {
+    const char* name;
+    std::optional<int> PlanOverrides::*field;
+  } fields[] = {{"tile_m", &PlanOverrides::tile_m},
+                {"tile_n", &PlanOverrides::tile_n},
+                {"stages", &PlanOverrides::stages},
+                {"warps", &PlanOverrides::warps},
+                {"raster_group", &PlanOverrides::raster_group},
+                {"clusters", &PlanOverrides::clusters},
+                {"streamed", &PlanOverrides::streamed},
+                {"splits", &PlanOverrides::splits}};
+  for (const auto& [name, field] : fields) {
+    const std::optional<FieldRange> range = range_of_override(name);
+    ASSERT_TRUE(range) << name;
+    for (const int value : kExtremes) {
+      PlanOverrides o;
+      o.*field = value;
+      const Result<Plan> plan = gemm::plan(problem, {}, o);
+      if (value >= range->least && value <= range->most) continue;  // the planner's to judge, and did not overflow
+      ASSERT_FALSE(plan) << name << " = " << value;
+      expect_told(plan.error(), name, value);
+      EXPECT_FALSE(gemm::candidates(problem, {}, o));
+    }
+  }
+}
+
+TEST(ranges, two_extents_of_a_cluster_may_not_wrap_around) {
+  for (const ClusterShape& cluster : {ClusterShape{9, 954437177, 1}, ClusterShape{954437177, 1, 9},
+                                      ClusterShape{1, 1431655766, 3}, ClusterShape{65536, 65536, 1}}) {
+    const Result<Plan> plan = gemm::plan({.m = 64, .n = 64, .k = 64}, {}, {.cluster = cluster});
+    ASSERT_FALSE(plan);
+    EXPECT_NE(plan.error().message.find("must be in 1..8"), std::string::npos) << plan.error().message;
+    EXPECT_STREQ(validate(KernelConfig{.cluster = cluster}), "the cluster must hold 1 to 8 CTAs");
+  }
+}
+
+TEST(ranges, the_planner_of_packed_weights_refuses_numbers_outside_of_them) {
+  using O = mixed::Overrides;
+  const struct {
+    const char* name;
+    std::optional<int> O::*field;
+  } fields[] = {{"token_blocks", &O::token_blocks},
+                {"row_blocks", &O::row_blocks},
+                {"warps", &O::warps},
+                {"stages", &O::stages},
+                {"parts", &O::parts},
+                {"ctas", &O::ctas},
+                {"tokens", &O::tokens},
+                {"cluster_n", &O::cluster_n},
+                {"cluster_k", &O::cluster_k},
+                {"x_stages", &O::x_stages},
+                {"w_stages", &O::w_stages},
+                {"tail_parts", &O::tail_parts},
+                {"strips", &O::strips},
+                {"k_groups", &O::k_groups}};
+  const MixedProblem few{.m = 16, .n = 512, .k = 2048}, many{.m = 512, .n = 512, .k = 2048};
+  const MixedProblem e4m3{
+      .m = 16, .n = 512, .k = 2048, .x = DType::e4m3, .weights = {.order = FragmentOrder::byte}};
+  for (const auto& [name, field] : fields) {
+    ASSERT_TRUE(range_of_packed_override(name)) << name;
+    for (const int value : kExtremes)
+      for (const MixedProblem& problem : {few, many, e4m3}) {
+        O o;
+        o.*field = value;
+        const Result<mixed::Plan> plan = mixed::plan(problem, {}, o);
+        ASSERT_FALSE(plan) << name << " = " << value;
+        expect_told(plan.error(), name, value);
+      }
+  }
+}
+
+}  // namespace
+}  // namespace sluice
