@@ -10,6 +10,7 @@
 
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/jit/source.h>
+#include <sluice/host/quoted.h>
 #include <sluice/tuner/record_store.h>
 
 #include "bench/chain_clock.h"
@@ -62,10 +63,11 @@ Result<int> explain_cases(const std::vector<bench::ChainCase>& cases, const Targ
 }
 
 /// The first that was not compiled, if any. `what` is shown.
-Result<CacheStats> fill_cache(const KernelCache& cache, const std::vector<std::string>& units, int jobs,
+Result<CacheStats> fill_cache(KernelCache cache, const std::vector<std::string>& units, int jobs,
                               const char* what) {
   if (!cache.disk_problem().empty())
     return Error{ErrorCode::io, fmt::format("nothing can be kept: {}", cache.disk_problem())};
+  cache.require_disk();
   Progress bar(what);
   const auto results = cache.get_all(units, jobs, [&bar](int done, int total) { bar.update(done, total); });
   bar.clear();
@@ -91,10 +93,8 @@ Result<int> compile_cases(const std::vector<bench::ChainCase>& cases, const Targ
                                               timed_units, options.jobs, "compile for timelines");
   if (!timed) return timed.error();
   fmt::print("{} chains for {}: {} compiled, {} already there; cache {}\n", cases.size(), target.info().name,
-             plain->compiles + timed->compiles, plain->disk_hits + timed->disk_hits, options.cache_dir);
-  if (const int lost = plain->write_failures + timed->write_failures; lost > 0)
-    return Error{ErrorCode::io, fmt::format("{} kernels were compiled but could not be kept in {}", lost,
-                                            options.cache_dir)};
+             plain->compiles + timed->compiles, plain->disk_hits + timed->disk_hits,
+             escaped(options.cache_dir));
   return kExitOk;
 }
 

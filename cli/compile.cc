@@ -16,6 +16,7 @@
 #include <sluice/host/mixed_check.h>
 #include <sluice/host/mixed_units.h>
 #include <sluice/host/pack_units.h>
+#include <sluice/host/quoted.h>
 #include <sluice/host/verify_units.h>
 
 #include "cli/mixed_flags.h"
@@ -114,7 +115,7 @@ Result<Options> options_of(const CompileFlags& flags) {
     return Error{
         ErrorCode::invalid_argument,
         fmt::format("SLUICE_CACHE_READ_ONLY is set, and compile writes to {}: unset it to fill the cache",
-                    options.cache_dir)};
+                    escaped(options.cache_dir))};
   return options;
 }
 
@@ -127,9 +128,10 @@ Result<int> run_compile(const CompileFlags& flags) {
   if (!target) return target.error();
   const Result<std::vector<std::string>> units = units_of(*requests, *target, flags, stamping_of(*options));
   if (!units) return units.error();
-  const KernelCache cache(*options);
+  KernelCache cache(*options);
   if (!cache.disk_problem().empty())
     return Error{ErrorCode::io, fmt::format("nothing can be kept: {}", cache.disk_problem())};
+  cache.require_disk();
 
   const auto start = std::chrono::steady_clock::now();
   Progress bar("compile");
@@ -147,10 +149,8 @@ Result<int> run_compile(const CompileFlags& flags) {
       "{} problems for {} ({} SMs), and the verifier: {} compiled, {} already there, {} failed; {:.1f} s; "
       "cache {}\n",
       requests->size(), target->info().name, target->info().sm_count, stats.compiles, stats.disk_hits, failed,
-      seconds, options->cache_dir);
-  if (stats.write_failures > 0)
-    return Error{ErrorCode::io, fmt::format("{} kernels were compiled but could not be kept in {}",
-                                            stats.write_failures, options->cache_dir)};
+      seconds, escaped(options->cache_dir));
+  if (stats.write_failures > 0) return Error{ErrorCode::io, cache.write_problem()};
   if (failed > 0) return Error{ErrorCode::toolchain, first_error};
   return kExitOk;
 }

@@ -15,6 +15,7 @@
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/jit/compiler.h>
 #include <sluice/host/jit/source.h>
+#include <sluice/host/quoted.h>
 #include <sluice/host/verify_units.h>
 #include <sluice/tuner/record_store.h>
 
@@ -108,7 +109,7 @@ Check check_nvrtc(const Options& options) {
   const Result<NvrtcLocation> location = locate_nvrtc(options.nvrtc_path);
   const auto compiler = Compiler::load(options.nvrtc_path);
   if (location && compiler) {
-    check.found = fmt::format("{} from {}", (*compiler)->version(), location->file);
+    check.found = fmt::format("{} from {}", (*compiler)->version(), escaped(location->file));
     return check;
   }
   check.health = Health::missing;
@@ -155,7 +156,7 @@ Check check_cache(const Options& options) {
   const bool known = statvfs(options.cache_dir.c_str(), &disk) == 0;
   const double free_mb =
       known ? static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize) / 1e6 : 0;
-  check.found = fmt::format("{}{}", options.cache_dir, options.cache_read_only ? ", read-only" : "");
+  check.found = fmt::format("{}{}", escaped(options.cache_dir), options.cache_read_only ? ", read-only" : "");
   if (known) check.found += fmt::format(", {:.1f} GB free", free_mb / 1000);
   if (!cache.disk_problem().empty()) {
     check.health = Health::missing;
@@ -163,6 +164,10 @@ Check check_cache(const Options& options) {
     check.remedy =
         "the folder must be yours, not a link, and writable by you alone (chmod 700), or name "
         "another with SLUICE_CACHE_DIR; until then every process compiles anew";
+  } else if (const std::string problem = cache.probe_disk(); !problem.empty()) {
+    check.health = Health::missing;
+    check.found += ": " + problem;
+    check.remedy = "until then kernels run as they do now, compiled anew by every process";
   } else if (known && free_mb < kLowDiskMb && !options.cache_read_only) {
     check.health = Health::missing;
     check.found += ": almost full";
@@ -185,7 +190,8 @@ Check check_records(const Options& options) {
   const RecordBook book = open_records(options);
   const size_t own = read_records_folder(options.records_dir).records.size();
   check.found = fmt::format("{} shipped records", shipped_records().size());
-  if (!options.records_dir.empty()) check.found += fmt::format(", {} in {}", own, options.records_dir);
+  if (!options.records_dir.empty())
+    check.found += fmt::format(", {} in {}", own, escaped(options.records_dir));
   if (book.troubles().empty()) return check;
   check.health = Health::optional;
   check.found +=

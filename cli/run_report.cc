@@ -5,6 +5,8 @@
 
 #include <chrono>
 
+#include <sluice/host/quoted.h>
+
 #include "cli/terminal.h"
 
 namespace sluice::cli {
@@ -29,6 +31,8 @@ Result<void> compile_and_print(const KernelCache& cache, const std::string& unit
   print_row("kernel", fmt::format("{} in {:.3f} s for sm_90a by {}: {} registers, {} bytes spilled, {} KB",
                                   fresh ? "compiled" : "cached, read", seconds, report.compiler,
                                   report.registers, report.spill_bytes, (*cubin)->image.size() / 1024));
+  const std::string unkept = cache.disk_problem().empty() ? cache.write_problem() : cache.disk_problem();
+  if (fresh && !unkept.empty()) print_row("cache", "the kernel was not kept: " + printable(unkept));
   return {};
 }
 

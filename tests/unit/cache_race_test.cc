@@ -15,6 +15,7 @@
 #include <sluice/host/jit/cache_directory.h>
 
 #include "cache_fake.h"
+#include "tests/skip_or_fail.h"
 
 extern char** environ;
 
@@ -125,7 +126,7 @@ TEST(CacheRace, DISABLED_nvrtc_child) {
 }
 
 TEST(CacheRace, sixteen_processes_with_nvrtc) {
-  if (!KernelCache(cache_at("")).get(kSmallUnit)) GTEST_SKIP() << "no NVRTC on this machine";
+  if (!KernelCache(cache_at("")).get(kSmallUnit)) SLUICE_SKIP_OR_FAIL("no NVRTC on this machine");
   const TemporaryFolder folder;
   race("nvrtc_child", folder);
   EXPECT_EQ(compiled(folder)["compiled"], 1);

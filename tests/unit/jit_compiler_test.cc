@@ -7,6 +7,7 @@
 #include <sluice/host/jit/source.h>
 
 #include "cache_fake.h"
+#include "tests/skip_or_fail.h"
 
 namespace sluice {
 namespace {
@@ -17,7 +18,7 @@ class JitCompiler : public testing::Test {
  protected:
   void SetUp() override {
     const Result<std::shared_ptr<const Compiler>> loaded = Compiler::load("");
-    if (!loaded) GTEST_SKIP() << loaded.error().message;
+    if (!loaded) SLUICE_SKIP_OR_FAIL(loaded.error().message);
     compiler = *loaded;
   }
   std::shared_ptr<const Compiler> compiler;

@@ -11,10 +11,12 @@
 #include <thread>
 #include <unordered_map>
 
+#include <sluice/host/jit/build_id.h>
 #include <sluice/host/jit/cache_directory.h>
 #include <sluice/host/jit/cache_entry.h>
 #include <sluice/host/jit/cache_key.h>
 #include <sluice/host/jit/compiler.h>
+#include <sluice/host/quoted.h>
 
 namespace sluice {
 
@@ -46,6 +48,12 @@ struct KernelCache::State {
   std::unordered_map<std::string, std::shared_future<SharedResult>> in_flight;
 
   std::atomic<int> memory_hits{0}, disk_hits{0}, compiles{0}, damaged{0}, write_failures{0};
+  std::atomic<bool> requires_disk{false};
+  std::mutex problem_mutex;
+  std::string write_problem;  // the first one
+
+  void keep_problem(const Error& error);
+  std::string first_problem();
 
   void open_directory();
   std::string compiler_version();
@@ -94,9 +102,10 @@ Lookup KernelCache::State::read(const std::string& source, const std::string& co
   return {.cubin = std::make_shared<const Cubin>(std::move(entry->cubin)), .damaged = false};
 }
 
-/// An entry by any compiler, the last name first.
+/// An entry by any compiler, the newest first.
 Shared KernelCache::State::read_any(const std::string& source) {
-  const std::vector<std::string> names = directory->list(any_compiler_prefix(source));
+  std::vector<std::string> names = directory->list(any_compiler_prefix(source));
+  std::sort(names.begin(), names.end(), is_older_name);
   for (auto name = names.rbegin(); name != names.rend(); ++name)
     if (const std::string by = compiler_of(*name); !by.empty())
       if (Lookup found = read(source, by); found.cubin) return found.cubin;
@@ -106,15 +115,39 @@ Shared KernelCache::State::read_any(const std::string& source) {
 SharedResult KernelCache::State::compile_and_keep(const std::string& unit, const std::string& source,
                                                   const std::string& by) {
   const std::string name = entry_name(source, by);
-  const std::optional<CacheDirectory::Lock> lock = directory->lock(name, kLockTimeout);
+  const Result<CacheDirectory::Lock> lock = directory->lock(name, kLockTimeout);
   const Lookup found = read(source, by);
   if (found.cubin) return found.cubin;  // another process was first
+  if (!lock) keep_problem(lock.error());
+  if (const std::string problem = first_problem(); requires_disk && !problem.empty())
+    return Error{ErrorCode::io, "the kernel cannot be kept: " + problem};
   if (found.damaged && lock) directory->remove(name, *lock);
   SharedResult made = compile(unit);
-  if (!made) return made;
-  const bool kept = lock && directory->write(name, encode_entry(full_key(source, by), **made), *lock);
-  if (!kept) ++write_failures;
+  if (!made || !lock) return made;
+  const Result<void> kept = directory->write(name, encode_entry(full_key(source, by), **made), *lock);
+  if (kept) return made;
+  keep_problem(kept.error());
+  if (requires_disk) return Error{ErrorCode::io, "the kernel cannot be kept: " + first_problem()};
   return made;
+}
+
+/// `why`: a system's reason or a rule; the remedies are those of every such folder.
+std::string unwritable(const std::string& folder, const std::string& why) {
+  return "the kernel cache '" + escaped(folder) + "' cannot be written: " + why +
+         "; name a writable folder with space in it with SLUICE_CACHE_DIR, or set SLUICE_CACHE_READ_ONLY=1 "
+         "to "
+         "use what is there; until then every process compiles anew";
+}
+
+void KernelCache::State::keep_problem(const Error& error) {
+  ++write_failures;
+  const std::lock_guard guard(problem_mutex);
+  if (write_problem.empty()) write_problem = unwritable(options.cache_dir, error.message);
+}
+
+std::string KernelCache::State::first_problem() {
+  const std::lock_guard guard(problem_mutex);
+  return write_problem;
 }
 
 SharedResult KernelCache::State::produce(const std::string& bare_unit) {
@@ -148,9 +181,15 @@ CompilerSeam nvrtc_compiler(const std::string& nvrtc_path) {
   };
   return {.version = [load, nvrtc_path]() -> std::string {
             const Result<NvrtcLocation> found = locate_nvrtc(nvrtc_path);
-            if (found && !found->version.empty()) return "NVRTC " + found->version;
+            // NVRTC itself tells no more than major and minor; two builds of one version differ in their
+            // code.
+            const auto with_build = [](const std::string& version, const std::string& file) {
+              const std::string build = build_id_of(file);
+              return build.empty() ? version : version + " " + build;
+            };
+            if (found && !found->version.empty()) return with_build("NVRTC " + found->version, found->file);
             const auto compiler = load();
-            return compiler ? (*compiler)->version() : std::string();
+            return compiler ? with_build((*compiler)->version(), (*compiler)->path()) : std::string();
           },
           .compile = [load](const std::string& unit) -> Result<Cubin> {
             const auto compiler = load();
@@ -204,6 +243,24 @@ SharedResult KernelCache::get(const std::string& unit) const {
   }
 }
 
+namespace {
+
+/// get() on a thread of ours: what it throws (memory that ran out) must not end the process.
+SharedResult caught(const KernelCache& cache, const std::string& unit) {
+  try {
+    return cache.get(unit);
+  } catch (const std::bad_alloc&) {
+    return Error{ErrorCode::internal,
+                 "this machine has too little memory to compile a kernel: ask for fewer jobs"};
+  } catch (const std::exception& error) {
+    return Error{ErrorCode::internal, std::string("an exception, which is a bug of sluice: ") + error.what()};
+  } catch (...) {
+    return Error{ErrorCode::internal, "an unknown exception, which is a bug of sluice"};
+  }
+}
+
+}  // namespace
+
 std::vector<SharedResult> KernelCache::get_all(std::span<const std::string> units, int jobs,
                                                const Progress& progress) const {
   std::unordered_map<std::string_view, size_t> index_of;
@@ -218,7 +275,7 @@ std::vector<SharedResult> KernelCache::get_all(std::span<const std::string> unit
   int done = 0;
   const auto work = [&] {
     for (int i = next++; i < total; i = next++) {
-      results[i] = get(*distinct[i]);
+      results[i] = caught(*this, *distinct[i]);
       const std::lock_guard guard(progress_mutex);
       ++done;
       if (progress) progress(done, total);
@@ -247,6 +304,20 @@ CacheStats KernelCache::stats() const {
           .compiles = state_->compiles,
           .damaged = state_->damaged,
           .write_failures = state_->write_failures};
+}
+
+void KernelCache::require_disk() {
+  state_->requires_disk = true;
+}
+
+std::string KernelCache::write_problem() const {
+  return state_->first_problem();
+}
+
+std::string KernelCache::probe_disk() const {
+  if (!state_->directory || state_->options.cache_read_only) return {};
+  const Result<void> probed = state_->directory->probe();
+  return probed ? std::string() : unwritable(state_->options.cache_dir, probed.error().message);
 }
 
 const std::string& KernelCache::disk_problem() const {

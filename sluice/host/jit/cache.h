@@ -30,7 +30,7 @@ struct CacheStats {
   int disk_hits = 0;
   int compiles = 0;        // that succeeded
   int damaged = 0;         // entries found unusable
-  int write_failures = 0;  // compiled, but not kept: disk full, a lock not had
+  int write_failures = 0;  // not kept: disk full or read-only, a lock not had; write_problem() says why
 };
 
 class KernelCache {
@@ -53,7 +53,16 @@ class KernelCache {
   std::vector<Result<std::shared_ptr<const Cubin>>> get_all(std::span<const std::string> units, int jobs,
                                                             const Progress& progress) const;
 
+  /// From now on a kernel that cannot be kept on disk is an error, and no further one is compiled: for those
+  /// that fill a cache. Call it before the first get().
+  void require_disk();
+
   CacheStats stats() const;
+  /// Why the first kernel that was not kept was not, and what to do; empty: all were.
+  std::string write_problem() const;
+  /// The same, asked of the folder without a kernel: writes a small file and removes it. Empty where nothing
+  /// shall be written (read-only, or no folder, which disk_problem() tells of).
+  std::string probe_disk() const;
   /// Why nothing is kept on disk, for `sluice doctor`; empty if it is.
   const std::string& disk_problem() const;
 

@@ -15,6 +15,8 @@
 #include <filesystem>
 #include <thread>
 
+#include <sluice/host/quoted.h>
+
 namespace sluice {
 namespace {
 
@@ -76,7 +78,7 @@ Result<CacheDirectory> CacheDirectory::open(const std::string& given, Access acc
   // "folder/" is the folder itself, and as a link would be followed.
   std::filesystem::path folder_path = std::filesystem::path(given).lexically_normal();
   if (!folder_path.has_filename()) folder_path = folder_path.parent_path();
-  const std::string path = folder_path.string(), subject = what + " '" + path + "'";
+  const std::string path = folder_path.string(), subject = what + " '" + escaped(path) + "'";
   if (access == Access::read_write) {
     std::error_code ignored;  // a parent that cannot be made shows in the next call
     std::filesystem::create_directories(folder_path.parent_path(), ignored);
@@ -114,8 +116,8 @@ CacheDirectory::Lock::~Lock() {
   if (file_) ::unlinkat(directory_, name_.c_str(), 0);
 }
 
-std::optional<CacheDirectory::Lock> CacheDirectory::lock(const std::string& name,
-                                                         std::chrono::milliseconds timeout) const {
+Result<CacheDirectory::Lock> CacheDirectory::lock(const std::string& name,
+                                                  std::chrono::milliseconds timeout) const {
   constexpr std::chrono::milliseconds kFirstPause{1}, kLongestPause{20};
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   const std::string lock_name = name + ".lock";
@@ -123,10 +125,13 @@ std::optional<CacheDirectory::Lock> CacheDirectory::lock(const std::string& name
   for (;;) {
     constexpr int kFlags = O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
     FileHandle file(::openat(folder_.get(), lock_name.c_str(), kFlags, kPrivateFile));
-    if (!file) return std::nullopt;
+    if (!file) return io_error("the file '" + escaped(lock_name) + "' cannot be created", errno);
     while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
-      if (errno != EWOULDBLOCK && errno != EINTR) return std::nullopt;
-      if (std::chrono::steady_clock::now() >= deadline) return std::nullopt;
+      if (errno != EWOULDBLOCK && errno != EINTR)
+        return io_error("the file '" + escaped(lock_name) + "' cannot be locked", errno);
+      if (std::chrono::steady_clock::now() >= deadline)
+        return Error{ErrorCode::io, "another process has held the lock '" + escaped(lock_name) + "' for " +
+                                        std::to_string(timeout.count()) + " ms"};
       std::this_thread::sleep_for(pause);
       pause = std::min(2 * pause, kLongestPause);
     }
@@ -144,7 +149,7 @@ Result<void> CacheDirectory::write(const std::string& name, std::string_view byt
   ::unlinkat(folder_.get(), temporary.c_str(), 0);  // of a process that died here
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   const FileHandle file(::openat(folder_.get(), temporary.c_str(), kFlags, kPrivateFile));
-  if (!file) return io_error("the file '" + temporary + "' cannot be created", errno);
+  if (!file) return io_error("the file '" + escaped(temporary) + "' cannot be created", errno);
   // Without fsync a crash could leave the new name with old (empty) bytes. The digest would catch it; a cache
   // that is whole is better than one that heals.
   const bool written = write_all(file.get(), bytes) && ::fsync(file.get()) == 0 &&
@@ -152,7 +157,20 @@ Result<void> CacheDirectory::write(const std::string& name, std::string_view byt
   if (written) return {};
   const int code = errno;
   ::unlinkat(folder_.get(), temporary.c_str(), 0);
-  return io_error("the file '" + name + "' cannot be written", code);
+  if (code == EISDIR || code == ENOTEMPTY || code == EEXIST)
+    return Error{ErrorCode::io, "a folder has the name of the file '" + escaped(name) + "': remove it"};
+  return io_error("the file '" + escaped(name) + "' cannot be written", code);
+}
+
+Result<void> CacheDirectory::probe() const {
+  constexpr std::chrono::milliseconds kTimeout{1000};
+  constexpr std::size_t kLargeEntry = 90 << 10;  // docs/jit.md: 20 to 90 KB
+  const std::string name = "probe";
+  const Result<Lock> held = lock(name, kTimeout);
+  if (!held) return held.error();
+  const Result<void> written = write(name, std::string(kLargeEntry, '\0'), *held);
+  if (written) remove(name, *held);
+  return written;
 }
 
 void CacheDirectory::remove(const std::string& name, const Lock&) const {

@@ -64,8 +64,12 @@ class CacheDirectory {
     std::string name_;
     FileHandle file_;
   };
-  /// Nothing after `timeout`, or where files cannot be locked: then compile, but do not write.
-  std::optional<Lock> lock(const std::string& name, std::chrono::milliseconds timeout) const;
+  /// Error io after `timeout`, or where no lock file can be made (a folder that is full or read-only) or
+  /// locked: then compile, but do not write.
+  Result<Lock> lock(const std::string& name, std::chrono::milliseconds timeout) const;
+
+  /// Writes a file as large as most entries and removes it: is there permission and room? Error io: why not.
+  Result<void> probe() const;
 
   /// Both need the lock of `name`.
   Result<void> write(const std::string& name, std::string_view bytes, const Lock& proof) const;

@@ -58,4 +58,26 @@ std::string compiler_of(const std::string& entry_name) {
   return compiler;
 }
 
+bool is_older_name(const std::string& x, const std::string& y) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  std::size_t i = 0, j = 0;
+  while (i < x.size() && j < y.size()) {
+    if (!is_digit(x[i]) || !is_digit(y[j])) {
+      if (x[i] != y[j]) return x[i] < y[j];
+      ++i, ++j;
+      continue;
+    }
+    const auto number = [&](const std::string& text, std::size_t& at) {
+      while (at + 1 < text.size() && text[at] == '0' && is_digit(text[at + 1])) ++at;
+      const std::size_t begin = at;
+      while (at < text.size() && is_digit(text[at])) ++at;
+      return text.substr(begin, at - begin);
+    };
+    const std::string a = number(x, i), b = number(y, j);
+    if (a.size() != b.size()) return a.size() < b.size();
+    if (a != b) return a < b;
+  }
+  return x.size() - i < y.size() - j;
+}
+
 }  // namespace sluice

@@ -18,7 +18,9 @@ std::string full_key(const std::string& source_key, const std::string& compiler)
 /// look for whatever a shipped cache has (`any_compiler_prefix`, `compiler_of`).
 std::string entry_name(const std::string& source_key, const std::string& compiler);
 std::string any_compiler_prefix(const std::string& source_key);
-/// "NVRTC 13.0" from an entry's name; empty if it is not one.
+/// "NVRTC 13.0 65be0db342ad" from an entry's name; empty if it is not one.
 std::string compiler_of(const std::string& entry_name);
+/// Orders entries of one unit by their compilers, numbers as numbers: 13.9 is older than 13.10.
+bool is_older_name(const std::string& x, const std::string& y);
 
 }  // namespace sluice

@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <mutex>
 
+#include <sluice/host/quoted.h>
+
 namespace sluice {
 namespace {
 
@@ -98,10 +100,11 @@ Result<NvrtcLocation> locate_nvrtc(const std::string& path) {
   }
   if (fs::is_directory(path, ignored)) {
     const fs::path file = library_in(fs::absolute(path, ignored));
-    if (file.empty()) return missing("no libnvrtc.so.13 in the folder '" + path + "'");
+    if (file.empty()) return missing("no libnvrtc.so.13 in the folder '" + escaped(path) + "'");
     return location_of(file);
   }
-  if (!fs::is_regular_file(path, ignored)) return missing("no file '" + path + "' to load NVRTC from");
+  if (!fs::is_regular_file(path, ignored))
+    return missing("no file '" + escaped(path) + "' to load NVRTC from");
   return location_of(fs::absolute(path, ignored));  // absolute: dlopen looks for a bare name elsewhere
 }
 
@@ -128,7 +131,7 @@ Result<NvrtcApi> load_nvrtc(const NvrtcLocation& location) {
                         resolve(library, "nvrtcGetProgramLogSize", api.log_size) &&
                         resolve(library, "nvrtcGetProgramLog", api.log);
   if (!complete || api.version(&api.major, &api.minor) != NVRTC_SUCCESS)
-    return missing("'" + location.file + "' is not a complete NVRTC");
+    return missing("'" + escaped(location.file) + "' is not a complete NVRTC");
   Dl_info where{};
   const bool known = dladdr(reinterpret_cast<void*>(api.version), &where) != 0 && where.dli_fname != nullptr;
   api.path = known ? where.dli_fname : location.file;
