@@ -17,6 +17,9 @@ target_compile_options(sluice_settings INTERFACE -Wall -Wextra -Wno-missing-fiel
   $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized;-Wno-psabi>
   $<$<BOOL:${SLUICE_WERROR}>:-Werror>)
 
+if(SLUICE_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
 if(SLUICE_SANITIZE)
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
   add_link_options(-fsanitize=address,undefined)

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C interface's values: structs of any bytes, and arrays of any shapes and strides, in host memory that
+// is never touched. Pointers are valid or NULL, as the interface asks; everything else is the fuzzer's.
+#include <stdlib.h>
+#include <string.h>
+
+#include <array>
+#include <string>
+
+#include <sluice/c_api.h>
+
+#include "message_rules.h"
+
+namespace {
+
+/// Takes values from the front of the input; zeros behind its end.
+class Source {
+ public:
+  Source(const unsigned char* data, size_t size) : data_(data), size_(size) {}
+
+  template <class T>
+  T take() {
+    T value{};
+    const size_t count = size_ < sizeof(T) ? size_ : sizeof(T);
+    if (count > 0) memcpy(&value, data_, count);
+    data_ += count, size_ -= count;
+    return value;
+  }
+
+ private:
+  const unsigned char* data_;
+  size_t size_;
+};
+
+constexpr int kRoom = 8;  // numbers that a shape has memory for; more dimensions must be refused unread
+
+/// Small extents are as likely as large ones, which are refused early.
+int64_t extent(Source& source) {
+  const unsigned char kind = source.take<unsigned char>();
+  return kind < 192 ? kind : source.take<int64_t>();
+}
+
+struct Array {
+  std::array<int64_t, kRoom> shape{}, strides{};
+  sluice_array value{};
+
+  explicit Array(Source& source) {
+    const unsigned char kind = source.take<unsigned char>();
+    value.dtype = kind % 8 == 7 ? source.take<int32_t>() : kind % 8 - 1;
+    value.ndim = kind / 8 % 8 == 7 ? source.take<int32_t>() : kind / 8 % 8;
+    value.device_type = kind < 128 ? SLUICE_ON_CUDA : SLUICE_ON_CPU;
+    for (int64_t& x : shape) x = extent(source);
+    for (int64_t& x : strides) x = extent(source);
+    value.shape = shape.data();
+    value.strides = kind % 3 == 0 ? strides.data() : nullptr;
+  }
+};
+
+void check(sluice_status status) {
+  if (status == SLUICE_OK) return;
+  if (!sluice::test::is_fit_to_print(sluice_error_message())) abort();
+}
+
+sluice_array* maybe(Array& array, unsigned bits, unsigned bit) {
+  return (bits >> bit & 1) != 0 ? &array.value : nullptr;
+}
+
+void product(Source& source) {
+  Array a(source), b(source), d(source), c(source), bias(source), scale_a(source), scale_b(source);
+  const unsigned bits = source.take<unsigned char>();
+  sluice_product p = source.take<sluice_product>();
+  p.names = nullptr;
+  p.a = &a.value, p.b = &b.value, p.d = &d.value;
+  p.c = maybe(c, bits, 0), p.bias = maybe(bias, bits, 1);
+  p.scale_a = maybe(scale_a, bits, 2), p.scale_b = maybe(scale_b, bits, 3);
+  sluice_problem problem;
+  check(sluice_problem_of(&p, &problem));
+}
+
+void mixed_product(Source& source) {
+  Array x(source), blob(source), d(source), bias(source), scale_x(source);
+  const unsigned bits = source.take<unsigned char>();
+  sluice_mixed_product p = source.take<sluice_mixed_product>();
+  p.names = nullptr;
+  p.x = &x.value, p.blob = &blob.value, p.d = &d.value;
+  p.bias = maybe(bias, bits, 0), p.scale_x = maybe(scale_x, bits, 1);
+  sluice_mixed_problem problem;
+  check(sluice_mixed_problem_of(&p, &problem));
+}
+
+/// Plans of any numbers.
+void plans(Source& source) {
+  const sluice_problem problem = source.take<sluice_problem>();
+  sluice_choices choices = source.take<sluice_choices>();
+  choices.schedule = choices.store = choices.raster = choices.numbering = choices.combine = nullptr;
+  sluice_plan* plan = nullptr;
+  check(sluice_plan_create(nullptr, &problem, &choices, &plan));
+  sluice_plan_free(plan);
+}
+
+void mixed_plans(Source& source) {
+  const sluice_mixed_problem problem = source.take<sluice_mixed_problem>();
+  const sluice_mixed_choices choices = source.take<sluice_mixed_choices>();
+  sluice_plan* plan = nullptr;
+  check(sluice_mixed_plan_create(nullptr, &problem, &choices, &plan));
+  sluice_plan_free(plan);
+}
+
+void numbers(Source& source) {
+  const sluice_weight_format format = source.take<sluice_weight_format>();
+  const int64_t n = source.take<int64_t>(), k = source.take<int64_t>();
+  sluice_packed_numbers found;
+  check(sluice_packed_numbers_of(&format, n, k, &found));
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
+  Source source(data, size);
+  constexpr void (*kCalls[])(Source&) = {product, mixed_product, plans, mixed_plans, numbers};
+  kCalls[source.take<unsigned char>() % (sizeof(kCalls) / sizeof(kCalls[0]))](source);
+  return 0;
+}

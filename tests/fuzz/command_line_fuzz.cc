@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Command lines of `sluice plan`: words, one a line. The tool's own flags are parsed, and what they say is
+// planned for a GPU without one, so that every override reaches the planner. Nothing is compiled.
+#include <stdlib.h>
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <sluice/mixed.h>
+#include <sluice/records.h>
+
+#include "cli/mixed_flags.h"
+#include "cli/value_checks.h"
+#include "message_rules.h"
+
+namespace {
+
+using namespace sluice;
+
+void check(const Error& error) {
+  if (!test::is_fit_to_print(error.message)) abort();
+}
+
+void plan(const cli::AnyRequest& request) {
+  if (const auto* dense = std::get_if<cli::ProblemRequest>(&request)) {
+    const Result<Plan> made = gemm::plan(dense->problem, {}, dense->overrides, shipped_records());
+    if (!made) return check(made.error());
+    if (describe(*made).empty()) abort();
+    return;
+  }
+  const auto& packed = std::get<bench::MixedCase>(request);
+  const Result<mixed::Plan> made = mixed::plan(packed.problem, {}, packed.overrides, shipped_records());
+  if (!made) return check(made.error());
+  if (mixed::describe(*made).empty()) abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
+  std::vector<std::string> words(1);
+  for (size_t i = 0; i < size; ++i)
+    if (data[i] == '\n')
+      words.emplace_back();
+    else
+      words.back() += static_cast<char>(data[i]);
+  CLI::App app;
+  app.set_help_flag("");
+  cli::RequestFlags flags;
+  cli::MixedFlags mixed;
+  cli::add_request_flags(app, flags);  // no --shapes: that would open files
+  cli::add_mixed_flags(app, mixed);
+  cli::check_values(app);
+  try {
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
+  } catch (const CLI::Error& error) {
+    if (!test::is_fit_to_print(cli::text_of(error, app))) abort();
+    return 0;
+  }
+  const auto requests = cli::requests_of(flags, mixed);
+  if (!requests)
+    check(requests.error());
+  else
+    plan(requests->front());
+  return 0;
+}

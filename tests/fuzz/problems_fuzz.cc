@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Problem files: any bytes give problems or one error of one bounded line, never a crash.
+#include <stdlib.h>
+
+#include <string>
+
+#include "cli/requests.h"
+#include "message_rules.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  const auto list = sluice::cli::parse_problem_list(text);
+  if (!list && !sluice::test::is_fit_to_print(list.error().message)) abort();
+  return 0;
+}

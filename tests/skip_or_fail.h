@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests of what CI has and a developer may lack: NVRTC. Skipped without it, a failure where
+// SLUICE_NO_SKIPS is set (.ci/run), so that CI cannot lose them unseen.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#define SLUICE_SKIP_OR_FAIL(why)                                                             \
+  do {                                                                                       \
+    if (getenv("SLUICE_NO_SKIPS") != nullptr) FAIL() << "SLUICE_NO_SKIPS is set: " << (why); \
+    GTEST_SKIP() << (why);                                                                   \
+  } while (false)
