@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include <sluice/host/quoted.h>
 #include <sluice/tuner/record_book.h>
 
 #include "bench/recorded_plans.h"
@@ -153,8 +154,9 @@ Result<int> verify_records(const VerifyRecordsFlags& flags, const Device& device
   std::vector<bench::RecordedPlan> plans = recorded.plans;
   std::erase_if(plans, [&](const auto& item) { return item.name.find(flags.only) == std::string::npos; });
   if (plans.empty() && recorded.passed_over.empty())
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("no record has \"{}\" in its problem's name", flags.only)};
+    return Error{
+        ErrorCode::invalid_argument,
+        fmt::format("no record has {} in its problem's name: give a part of one", in_quotes(flags.only))};
   const Result<bench::Lab> lab =
       bench::open_lab(device, {.cold = false, .peer = false, .seed = flags.seed}, "");
   if (!lab) return lab.error();
