@@ -10,7 +10,7 @@
 A later run goes on where the last one stopped: it reads DIR/certificate.json, or else the one in bench/results/GPU, and
 leaves out each part that is done. A section holds as long as the sources that it names are the same (their hashes, as the
 build that ran says them); of other sources it begins anew. What was found stays found, unless --again is given.
-A section is passed, wrong (a test failed, crashed, hung, or nothing ran) or unfinished (time ran out: no verdict).
+Sections that may share the GPU run at once, after the others. A section is passed, wrong (a test failed, crashed, hung, or nothing ran) or unfinished (time ran out: no verdict).
 Needs no compiler: --build (or SLUICE_BUILD) is a folder with `sluice` and tests/sluice_gpu_tests, made elsewhere. Kernels
 come from SLUICE_CACHE_DIR (build/gpu_cache, tools/gpu_pool.sh), and are compiled where they are missing.
 Exit status: 0 all asked for passed, 1 something was found, 2 nothing could be run, 3 not all is done yet.
@@ -237,11 +237,22 @@ class Runner:
             machine = dataclasses.replace(machine, commit=commit, sources=sources)
         entry = sections.get(section.name)
         if self.again or entry is None or not holds(entry, section, machine):
-            entry = sections[section.name] = begin(section, machine, self.seed)
+            with self.certificate.lock:
+                entry = sections[section.name] = begin(section, machine, self.seed)
         missing = [part for part in section.parts if part.name not in entry["parts"]]
         with concurrent.futures.ThreadPoolExecutor(section.jobs) as pool:
             list(pool.map(lambda part: self.one(section, part, entry), missing))
-        self.certificate.write()
+        with self.certificate.lock:
+            self.certificate.write()
+        return entry
+
+    def told(self, section: Section) -> dict:
+        """Runs a section and prints its line."""
+        try:
+            entry, line = self.run(section), ""
+        except Refused as why:
+            entry, line = {"verdict": UNFINISHED}, f"{section.name:<14} not run: {why}"
+        print(("\r\x1b[K" if self.loud else "") + (line or row(section.name, entry)), flush=True)
         return entry
 
     def one(self, section: Section, part: Part, entry: dict) -> None:
@@ -291,15 +302,11 @@ def certify(arguments: argparse.Namespace) -> int:
     wanted = chosen(arguments.sections, setting)
     runner = Runner(arguments, setting, machine, certificate)
     print(f"{machine.gpu}, driver {machine.driver}, NVRTC {machine.nvrtc}, commit {machine.commit[:7] or 'unknown'}, kernels {machine.sources.get('kernels')}", flush=True)
-    entries = {}
-    for section in wanted:
-        try:
-            entries[section.name] = runner.run(section)
-            print(("\r\x1b[K" if runner.loud else "") + row(section.name, entries[section.name]), flush=True)
-        except Refused as why:
-            entries[section.name] = {"verdict": UNFINISHED}
-            print(f"{section.name:<14} not run: {why}", flush=True)
-    verdicts = {entry["verdict"] for entry in entries.values()}
+    shared = [section for section in wanted if section.shares]
+    entries = [runner.told(section) for section in wanted if not section.shares]
+    with concurrent.futures.ThreadPoolExecutor(max(1, len(shared))) as pool:
+        entries += pool.map(runner.told, shared)
+    verdicts = {entry["verdict"] for entry in entries}
     print(f"written: {target}", flush=True)
     return FOUND if WRONG in verdicts else MORE if UNFINISHED in verdicts else OK
 

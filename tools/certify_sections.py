@@ -33,6 +33,7 @@ class Section:
     jobs: int = 1               # parts at once
     reads: str = "gtest"        # what its parts leave: gtest, junit, records, rows, sanitizer (certify_results.py)
     seeded: bool = False
+    shares: bool = False        # may other sections use the GPU meanwhile? Not where time, or what fits the SMs, is looked at
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,20 +113,20 @@ def sanitizer_parts(setting: Setting) -> tuple[Part, ...]:
 def all_sections(setting: Setting) -> tuple[Section, ...]:
     return (
         Section("smoke", "small products of each class of kernel, exact", each(240, "*sanitize*")),
-        Section("fuzz", "random dense problems, whole numbers, no wrong bit", fuzz_parts(setting), seeded=True),
-        Section("packed", "random products of packed weights, whole numbers, no wrong bit; edges, planned ones", packed_parts(setting), of=PLANNED, jobs=4, seeded=True),
-        Section("real", "real data within the bounds of docs/numerics.md; NaN and Inf", each(240, "real_data.*", "special_values.*"), of=PLANNED),
+        Section("fuzz", "random dense problems, whole numbers, no wrong bit", fuzz_parts(setting), seeded=True, shares=True),
+        Section("packed", "random products of packed weights, whole numbers, no wrong bit; edges, planned ones", packed_parts(setting), of=PLANNED, jobs=4, seeded=True, shares=True),
+        Section("real", "real data within the bounds of docs/numerics.md; NaN and Inf", each(240, "real_data.*", "special_values.*"), of=PLANNED, shares=True),
         Section("splits", "sums split along k, a million launches on one workspace; products added to D", each(500, "split*.*", "added.*"), of=PLANNED),
         Section("contracts", "dependent launches: nothing read or written too early, by every kind of kernel",
                 each(280, "gemm_overlap.*", "overlap_contract.*", "mixed_contract.*:mixed_overlap.*"), of=PLANNED),
         Section("graphs", "graphs, threads, chains of launches", each(240, "graphs.*:threads.*", "chains.*"), of=PLANNED),
         Section("companions", "norms, quantisers, packing, gated products beside the reference",
-                each(240, "*quantize.*", "silu_times_up.*", "norms.*", "pack.*", "gated.*"), of=PLANNED, jobs=3),
+                each(240, "*quantize.*", "silu_times_up.*", "norms.*", "pack.*", "gated.*"), of=PLANNED, jobs=3, shares=True),
         Section("misuse", "bad calls are refused and launch nothing", each(120, "misuse.*"), of=PLANNED),
         Section("repeatability", "the same bits in each of a hundred runs", each(240, "repeatability.*"), of=PLANNED),
-        Section("records", "every shipped tuning record, exact and real data", record_parts(setting), of=PLANNED, reads="records"),
+        Section("records", "every shipped tuning record, exact and real data", record_parts(setting), of=PLANNED, reads="records", shares=True),
         Section("rows", "few kernels for 1 to 512 rows beside one for each: right, and what they cost", row_parts(setting), of=PLANNED, reads="rows"),
         Section("cost", "host time of a planned launch", each(60, "host_cost.*"), of=("host",)),
-        Section("python", "the Python package's tests with PyTorch", python_parts(setting), of=(*PLANNED, "python"), reads="junit", jobs=3),
-        Section("sanitizers", "compute-sanitizer's four tools: a planted bug found, then every class of kernel", sanitizer_parts(setting), reads="sanitizer"),
+        Section("python", "the Python package's tests with PyTorch", python_parts(setting), of=(*PLANNED, "python"), reads="junit", jobs=3, shares=True),
+        Section("sanitizers", "compute-sanitizer's four tools: a planted bug found, then every class of kernel", sanitizer_parts(setting), reads="sanitizer", shares=True),
     )
