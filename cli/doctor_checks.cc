@@ -167,7 +167,7 @@ Check check_cache(const Options& options) {
   } else if (const std::string problem = cache.probe_disk(); !problem.empty()) {
     check.health = Health::missing;
     check.found += ": " + problem;
-    check.remedy = "until then kernels run as they do now, compiled anew by every process";
+    check.remedy = "docs/jit.md tells of caches that are shipped read-only";
   } else if (known && free_mb < kLowDiskMb && !options.cache_read_only) {
     check.health = Health::missing;
     check.found += ": almost full";
