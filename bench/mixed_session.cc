@@ -68,6 +68,7 @@ void verify_mixed(const Session& session, const MixedConfig& config, Entrant& en
     return;
   }
   entrant.record.verified = found->passed();
+  entrant.record.wrong = !found->passed();
   entrant.record.verdict = describe(*found);
 }
 
@@ -78,6 +79,7 @@ void verify_dense(const Session& session, Dense& dense, Entrant& entrant) {
     return;
   }
   entrant.record.verified = found->passed() && found->checked > 0;
+  entrant.record.wrong = !found->passed();
   entrant.record.verdict = describe(*found);
 }
 

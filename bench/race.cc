@@ -10,11 +10,6 @@ constexpr double kScreenReplayUs = 800;
 constexpr Rounds kScreenRounds{.count = 3, .rest_ms = 1};
 constexpr size_t kFinalists = 2;
 
-/// It was judged, and not right.
-bool is_wrong(const ContenderRecord& record) {
-  return !record.verdict.empty() && !record.verified;
-}
-
 /// Right before wrong, then by time.
 bool is_better(const ContenderRecord& a, const ContenderRecord& b) {
   return a.verified != b.verified ? a.verified : a.us.median < b.us.median;
@@ -60,7 +55,7 @@ void time_entrants(const Lab& lab, const std::vector<Entrant*>& entrants, const 
 std::vector<Entrant*> best_of(const Lab& lab, std::vector<Entrant>& entrants, int copies) {
   std::vector<Entrant*> all;
   for (Entrant& entrant : entrants)
-    if (!is_wrong(entrant.record)) all.push_back(&entrant);
+    if (!entrant.record.wrong) all.push_back(&entrant);
   time_entrants(lab, all, {.copies = copies, .replay_us = kScreenReplayUs, .rounds = kScreenRounds});
   std::erase_if(all, [](const Entrant* e) { return !e->record.error.empty() || e->record.us.median <= 0; });
   std::stable_sort(all.begin(), all.end(), [](const Entrant* a, const Entrant* b) {

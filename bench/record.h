@@ -23,9 +23,10 @@ struct ContenderRecord {
   double sm_mhz = 0;           // the SMs' clock, counted; 0: not counted
   double host_us = 0;          // CPU time of a launch call; 0: not measured
   double bytes = 0;            // that must move once; 0: the shape's
-  bool verified = false;
-  std::string verdict;  // what the check said
-  std::string error;    // not empty: no timing
+  bool verified = false;       // enough was looked at, and nothing is wrong
+  bool wrong = false;          // something is: it is timed no more
+  std::string verdict;         // what the check said
+  std::string error;           // not empty: no timing
 };
 
 /// One of the planner's candidates, screened by `--tune`.

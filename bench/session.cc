@@ -43,6 +43,7 @@ void verify_entrant(Shape& shape, Entrant& entrant) {
   const Problem& p = shape.record.problem;
   const bool has_elements = p.m > 0 && p.n > 0 && p.batch > 0;
   entrant.record.verified = found->passed() && (found->checked > 0 || !has_elements);
+  entrant.record.wrong = !found->passed();
   entrant.record.verdict = describe(*found);
 }
 

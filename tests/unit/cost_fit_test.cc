@@ -4,6 +4,8 @@
 // or leave the clamp out.
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <fstream>
 
 #include <sluice/host/planner/candidates.h>
@@ -60,7 +62,7 @@ TEST(cost_fit, picks_are_timings_of_the_shape) {
 }
 
 std::string file_with(const std::string& config, const std::string& split) {
-  const std::string path = testing::TempDir() + "cost_fit_test.json";
+  const std::string path = testing::TempDir() + "cost_fit_test_" + std::to_string(getpid()) + ".json";
   std::ofstream(path)
       << R"({"shapes": [{"name": "s", "problem": {"m": 64, "n": 64, "k": 64, "batch": 1, "a": "bf16",
     "b": "bf16", "d": "bf16", "a_layout": "k", "b_layout": "k", "accumulate": "fast", "scale_a": "none",

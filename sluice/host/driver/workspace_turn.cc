@@ -4,7 +4,9 @@
 #include <sluice/host/driver/workspace_turn.h>
 
 #include <condition_variable>
+#include <cstddef>
 #include <mutex>
+#include <new>
 
 namespace sluice {
 namespace {
@@ -16,9 +18,10 @@ struct Turns {
   int waiting = 0;
 };
 
-/// Never destroyed: threads may launch while the process ends.
+/// Never destroyed: threads may launch while the process ends. No launch allocates, the first one neither.
 Turns& turns() {
-  static auto* const all = new Turns;
+  alignas(Turns) static std::byte memory[sizeof(Turns)];
+  static auto* const all = new (memory) Turns;
   return *all;
 }
 
