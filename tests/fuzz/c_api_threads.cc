@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls of c_api_fuzz.cc from eight threads at once, with random bytes from a seed: `c_api_threads CALLS
-// SEED`. The sanitizers and the checks there end the process where something is wrong; else it prints what it
-// did.
+// The calls of c_api_fuzz.cc from eight threads at once: `c_api_threads CALLS SEED FILE...` takes the files
+// of inputs, changes some bytes of one for each call, and makes it. The sanitizers and the checks there end
+// the process where something is wrong; else it prints what it did.
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -13,23 +16,22 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size);
 namespace {
 
 constexpr int kThreads = 8;
-constexpr int kMostBytes = 512;
+constexpr int kMostChanges = 6;
 
-/// Mostly small numbers, among them what is at the ends of their ranges.
-unsigned char byte_of(std::mt19937_64& random) {
+/// Mostly small numbers, and what is at the ends of their ranges.
+char byte_of(std::mt19937_64& random) {
   constexpr unsigned char kOften[] = {0, 0, 0, 0, 1, 2, 8, 16, 64, 128, 127, 255};
   const auto pick = random() % 16;
-  return pick < sizeof(kOften) ? kOften[pick] : static_cast<unsigned char>(random());
+  return static_cast<char>(pick < sizeof(kOften) ? kOften[pick] : random());
 }
 
-void call(long calls, unsigned long long seed) {
+void call(const std::vector<std::string>& inputs, long calls, unsigned long long seed) {
   std::mt19937_64 random(seed);
-  std::vector<unsigned char> bytes;
   for (long i = 0; i < calls; ++i) {
-    bytes.resize(1 + random() % kMostBytes);
-    for (unsigned char& byte : bytes) byte = byte_of(random);
-    bytes[0] = static_cast<unsigned char>(i);  // which function
-    LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
+    std::string bytes = inputs[random() % inputs.size()];
+    for (auto changes = random() % kMostChanges; changes > 0; --changes)
+      bytes[random() % bytes.size()] = byte_of(random);
+    LLVMFuzzerTestOneInput(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
   }
 }
 
@@ -38,9 +40,17 @@ void call(long calls, unsigned long long seed) {
 int main(int argc, char** argv) {
   const long calls = argc > 1 ? std::atol(argv[1]) : 10000;
   const unsigned long long seed = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
+  std::vector<std::string> inputs;
+  for (int i = 3; i < argc; ++i) {
+    std::ifstream file(argv[i], std::ios::binary);
+    inputs.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+    if (inputs.back().empty()) inputs.pop_back();
+  }
+  if (inputs.empty()) return std::fprintf(stderr, "no inputs: give files\n"), 2;
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i)
-    threads.emplace_back(call, calls / kThreads, seed * kThreads + static_cast<unsigned long long>(i));
+    threads.emplace_back(call, std::cref(inputs), calls / kThreads,
+                         seed * kThreads + static_cast<unsigned long long>(i));
   for (std::thread& thread : threads) thread.join();
   std::printf("%ld C calls from %d threads, seed %llu: nothing wrong\n", calls / kThreads * kThreads,
               kThreads, seed);

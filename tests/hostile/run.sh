@@ -19,4 +19,4 @@ fuzz() {  # NAME COUNT
 fuzz problems 500000
 fuzz records 500000
 fuzz command_line 200000
-build/fuzz/tests/fuzz/c_api_threads $((100000 / share)) "${SLUICE_SEED:-1}"
+build/fuzz/tests/fuzz/c_api_threads $((100000 / share)) "${SLUICE_SEED:-1}" tests/fuzz/seeds/c_api/*

@@ -117,6 +117,15 @@ TEST(ranges, two_extents_of_a_cluster_may_not_wrap_around) {
   }
 }
 
+/// Found by tests/fuzz/c_api_fuzz.cc: strides of nothing are multiplied by nothing else either.
+TEST(ranges, strides_of_an_empty_product_may_be_anything) {
+  constexpr i64 kFar = std::numeric_limits<i64>::max() / 4 * 3;
+  Problem problem{.m = 0, .n = 64, .k = 64, .batch = 0};
+  problem.d.ld = problem.d.batch_stride = kFar;
+  EXPECT_TRUE(gemm::plan(problem, {}));
+  EXPECT_TRUE(mixed::plan({.m = 0, .n = 64, .k = 128, .ld_d = kFar}, {}));
+}
+
 TEST(ranges, the_planner_of_packed_weights_refuses_numbers_outside_of_them) {
   using O = mixed::Overrides;
   const struct {

@@ -270,7 +270,7 @@ MixedConfig made_for(const MixedProblem& problem, const MixedConfig& config) {
 
 bool rows_allow_boxes(const MixedProblem& p) {
   if (!is_16bit(p.d) || d_columns(p) * bytes_of(p.d) % kStoreUnit != 0) return false;
-  return p.m == 1 || (p.ld_d * bytes_of(p.d) % kStoreUnit == 0 && p.ld_d < kMapPitch);
+  return p.m <= 1 || (p.ld_d < kMapPitch && p.ld_d * bytes_of(p.d) % kStoreUnit == 0);
 }
 
 const char* why_not(const MixedProblem& problem, const NarrowConfig& config) {

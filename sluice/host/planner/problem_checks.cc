@@ -269,16 +269,16 @@ Result<Problem> check_problem(const Problem& problem) {
 const char* why_not_tma_store(const Problem& p) {
   const bool by_rows = p.d.major == Major::k;  // not of swapped operands, where D is n x m
   const i64 rows = by_rows ? p.m : p.n, columns = by_rows ? d_columns(p) : p.m;
-  const i64 bytes = bytes_of(p.d.type), row = columns * bytes, ld = p.d.ld * bytes,
-            batch_stride = p.d.batch_stride * bytes;
+  // In elements: strides of a D without rows or matrices may be anything, and have no bytes that fit 63 bits.
+  const i64 bytes = bytes_of(p.d.type), unit = kTmaStrideUnit / bytes, limit = kTmaStrideLimit / bytes;
   // Stores are not cut at the element: docs/findings/tma-store-tail.md.
-  if (row % kTmaStrideUnit != 0)
+  if (columns % unit != 0)
     return "a row of D is not a multiple of 16 bytes long, and TMA would write past its end";
-  if (rows > 1 && ld % kTmaStrideUnit != 0) return "rows of D are not a multiple of 16 bytes apart";
-  if (rows > 1 && ld >= kTmaStrideLimit) return "rows of D are 2^40 bytes or more apart";
-  if (p.batch > 1 && batch_stride % kTmaStrideUnit != 0)
+  if (rows > 1 && p.d.ld % unit != 0) return "rows of D are not a multiple of 16 bytes apart";
+  if (rows > 1 && p.d.ld >= limit) return "rows of D are 2^40 bytes or more apart";
+  if (p.batch > 1 && p.d.batch_stride % unit != 0)
     return "matrices of D are not a multiple of 16 bytes apart";
-  if (p.batch > 1 && batch_stride >= kTmaStrideLimit) return "matrices of D are 2^40 bytes or more apart";
+  if (p.batch > 1 && p.d.batch_stride >= limit) return "matrices of D are 2^40 bytes or more apart";
   return nullptr;
 }
 
