@@ -18,10 +18,12 @@ def test_the_verbs_are_the_tools():
         assert verb in ours.stdout
 
 
-def test_plan_prints_what_explain_returns():
+def test_plan_prints_what_explain_returns_and_the_gpus_rates():
     printed = run("plan", "--shape", "64x4096x4096", "--dtype", "e4m3", "--device", "host")
     assert printed.returncode == 0
-    assert printed.stdout.strip() == sluice.explain(m=64, n=4096, k=4096, a="e4m3").strip()
+    explained = sluice.explain(m=64, n=4096, k=4096, a="e4m3").strip()
+    assert printed.stdout.startswith(explained)
+    assert printed.stdout[len(explained):].strip().startswith("gpu        NVIDIA H200")
 
 
 def test_errors_have_the_same_words():
