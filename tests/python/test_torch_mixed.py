@@ -160,8 +160,8 @@ class OnHost:
         out.copy_([lambda v: v, torch.relu, torch.nn.functional.gelu, torch.nn.functional.silu][activation](y))
 
 
-    def quantize(self, input, output, scales, granularity, scale_given, gate):  # noqa: A002
-        assert granularity == 1 and not scale_given
+    def quantize(self, input, output, scales, granularity, scale_given, gate, workspace):  # noqa: A002
+        assert granularity == 1 and not scale_given and workspace == 0
         values, factors = st.quantize_reference(input, "row")
         output.view(torch.uint8).copy_(values.view(torch.uint8))
         scales.copy_(factors)
