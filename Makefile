@@ -53,7 +53,7 @@ check:  ## format, include rules, file lengths, names of files
 fmt:  ## clang-format in place
 	@tools/format.sh
 
-report:  ## draw docs/performance.md from bench/results
+report:  ## make the pages that come from bench/results: docs/performance.md, and blocks of README and docs/testing.md
 	@tools/report.sh
 
 clean:  ## remove build products

@@ -168,7 +168,7 @@ class Runner:
         told.unlink(missing_ok=True)
         start, limit = time.monotonic(), min(part.limit, self.left())
         with open(log, "w") as out:
-            process = subprocess.Popen(self.command(part, told), cwd=ROOT, env=environment(part, seed), stdout=out,
+            process = subprocess.Popen(self.command(part, told), cwd=ROOT, env=environment(part, seed) | {"SLUICE_COMMIT": self.machine.commit}, stdout=out,
                                        stderr=subprocess.STDOUT, start_new_session=True)
             try:
                 code = process.wait(timeout=limit)

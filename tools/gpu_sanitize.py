@@ -218,10 +218,13 @@ class Runner:
 
 
 def commit():
+    """The binary's, which may not be the tree's: tools/certify.py tells it."""
+    if told := os.environ.get("SLUICE_COMMIT"):
+        return told
     try:
         return subprocess.run(["git", "rev-parse", "--short", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
-        return os.environ.get("SLUICE_COMMIT", "unknown")
+        return "unknown"
 
 
 def gpu():

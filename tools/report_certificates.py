@@ -50,6 +50,8 @@ def found_words(entry: dict) -> str:
     if entry["verdict"] == "wrong":
         return f"**{len(entry['found'])} found**: {entry['found'][0].splitlines()[0][:120]}"
     how_many = counted(entry["cases"], "cases") if entry["cases"] else counted(entry["tests"], "tests")
+    if entry["verdict"] == "unfinished" and not entry["parts"]:
+        return "unfinished: no part was done"
     if entry["verdict"] == "unfinished":
         return f"unfinished: {len(entry['parts'])} of {entry['of']} parts, {how_many}, none wrong"
     skipped = f", {len(entry['skipped'])} skipped" if entry["skipped"] else ""
@@ -98,7 +100,10 @@ def summary(certificates: dict[str, dict], sources: dict[str, str]) -> str:
         total = sum(map(len, names.values()))
         said = [f"{len(names['passed'])} of {total} sections pass with the sources of this tree"]
         said += [f"{words}: {', '.join(names[key])}" for key, words in
-                 (("older", "passed with other sources"), ("wrong", "**something was found**"), ("unfinished", "unfinished"), ("missing", "not run")) if names[key]]
+                 (("older", "passed with other sources (host code counts too)"), ("wrong", "**something was found**"), ("unfinished", "unfinished"), ("missing", "not run")) if names[key]]
+        late = [f"{name}: {key.removesuffix(PAST)} {value}" for name, entry in sections_of(certificate).items() if entry
+                for key, value in entry.get("facts", {}).items() if key.endswith(PAST)]
+        said += [f"right, but past a bar of speed: {', '.join(late)}"] if late else []
         lines.append(f"- {certificate['gpu']}: {'; '.join(said)}.{commits(certificate)}")
     return "\n".join(lines)
 
