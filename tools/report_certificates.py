@@ -100,7 +100,7 @@ def summary(certificates: dict[str, dict], sources: dict[str, str]) -> str:
         total = sum(map(len, names.values()))
         said = [f"{len(names['passed'])} of {total} sections pass with the sources of this tree"]
         said += [f"{words}: {', '.join(names[key])}" for key, words in
-                 (("older", "passed with other sources (host code counts too)"), ("wrong", "**something was found**"), ("unfinished", "unfinished"), ("missing", "not run")) if names[key]]
+                 (("older", "passed with other sources"), ("wrong", "**something was found**"), ("unfinished", "unfinished"), ("missing", "not run")) if names[key]]
         late = [f"{name}: {key.removesuffix(PAST)} {value}" for name, entry in sections_of(certificate).items() if entry
                 for key, value in entry.get("facts", {}).items() if key.endswith(PAST)]
         said += [f"right, but past a bar of speed: {', '.join(late)}"] if late else []
