@@ -15,12 +15,12 @@ namespace sluice::bench {
 /// (verify of sluice_contender.h; packed weights: whole numbers of a smaller problem). Error internal: one is
 /// wrong, with what is. Other errors: driver, toolchain.
 Result<void> check_products(const Lab& lab, const ChainPlan& plan);
-/// The same of a peer's product; `launch` makes what runs on those operands.
+/// Checks a peer's product so. `launch` makes the contender that runs on the given operands.
 using OnOperands = std::function<Result<Contender>(std::span<const ProblemData> operands)>;
 Result<void> check_product(const Lab& lab, const Problem& problem, const OnOperands& launch);
 
-/// What two right arms differ by at the end, of its root mean square: their roundings to the tokens' type and
-/// to the residual stream are independent (docs/chains.md).
+/// Returns how far two right arms are apart at the end, as a share of its root mean square: their roundings
+/// to the tokens' type and to the residual stream are independent (docs/chains.md).
 double predicted_distance(const LayerSpec& spec);
 /// More is another computation.
 double most_distance(const LayerSpec& spec);

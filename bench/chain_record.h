@@ -9,7 +9,7 @@
 
 namespace sluice::bench {
 
-/// Of the GPU's peak_bytes_per_us, by weight bytes alone; 0 without a time.
+/// Returns the share of the GPU's peak_bytes_per_us that weights alone come at; 0 without a time.
 double share_of_peak(const ChainRecord& record, double us);
 
 /// Indented, ended by a newline; schema "sluice-chain-1". `run`: its shapes are not looked at.

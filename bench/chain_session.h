@@ -52,7 +52,8 @@ struct ArmRecord {
   bool right() const;
 };
 
-/// What chains read from HBM at best: 4.6 TB/s on an H200, elsewhere as its rate goes with an H200's.
+/// Returns the best rate at which chains read HBM: 4.6 TB/s on an H200, elsewhere in proportion to the GPU's
+/// own rate.
 inline double chain_peak_bytes_per_us(const DeviceInfo& device) {
   return 4.6e6 * hbm_share(device);
 }

@@ -63,24 +63,12 @@ void verify_mixed(const Session& session, const MixedConfig& config, Entrant& en
     found = mixed::check_config(session.lab.device, *session.exact, config, stream);
     if (found && found->passed()) found = real;  // whose errors are what is reported
   }
-  if (!found) {
-    entrant.record.error = found.error().message;
-    return;
-  }
-  entrant.record.verified = found->passed();
-  entrant.record.wrong = !found->passed();
-  entrant.record.verdict = describe(*found);
+  take_verdict(entrant, found, true);
 }
 
 void verify_dense(const Session& session, Dense& dense, Entrant& entrant) {
   const Result<Comparison> found = verify(session.lab, entrant.contender, dense.copies[0]);
-  if (!found) {
-    entrant.record.error = found.error().message;
-    return;
-  }
-  entrant.record.verified = found->passed() && found->checked > 0;
-  entrant.record.wrong = !found->passed();
-  entrant.record.verdict = describe(*found);
+  take_verdict(entrant, found, found && found->checked > 0);
 }
 
 std::vector<mixed::Plan> plans_for(const Lab& lab, const MixedCase& item, const mixed::Plan& pick) {

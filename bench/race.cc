@@ -22,6 +22,17 @@ Entrant entrant_of(Contender contender) {
   return {std::move(contender), std::move(record)};
 }
 
+void take_verdict(Entrant& entrant, const Result<Comparison>& found, bool looked) {
+  ContenderRecord& record = entrant.record;
+  if (!found) {
+    record.error = found.error().message;
+    return;
+  }
+  record.verified = found->passed() && looked;
+  record.wrong = !found->passed();
+  record.verdict = describe(*found);
+}
+
 void time_entrants(const Lab& lab, const std::vector<Entrant*>& entrants, const Timing& timing) {
   std::vector<Replay> replays;
   std::vector<Entrant*> running;

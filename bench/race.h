@@ -27,6 +27,9 @@ struct Timing {
   Rounds rounds;
 };
 
+/// Writes down what a check said of the entrant's product. `looked`: at enough of it to call it verified.
+void take_verdict(Entrant& entrant, const Result<Comparison>& found, bool looked);
+
 /// Times entrants in turn; those that cannot be captured get an error and drop out.
 void time_entrants(const Lab& lab, const std::vector<Entrant*>& entrants, const Timing& timing);
 

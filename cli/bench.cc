@@ -14,13 +14,13 @@
 #include "bench/shapes.h"
 #include "cli/bench_table.h"
 #include "cli/command_line.h"
+#include "cli/measure_flags.h"
 #include "cli/mixed_bars.h"
 #include "cli/mixed_flags.h"
 #include "cli/mixed_table.h"
 #include "cli/requests.h"
 #include "cli/target.h"
 #include "cli/terminal.h"
-#include "cli/value_checks.h"
 #include "cli/verb.h"
 #include "cli/watchdog.h"
 
@@ -170,25 +170,14 @@ Verb add_bench_verb(CLI::App& app) {
   verb->add_option("--tune", f.method.tune, "Time so many of the planner's candidates too")
       ->check(CLI::Range(0, 1000));
   verb->add_flag("--warm", f.warm, "One set of operands, so that L2 may hold it");
-  verb->add_option("--rounds", f.method.rounds, "Timed replays of every contender")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1000));
-  verb->add_option("--rest-ms", f.method.rest_ms, "Rest before each")
-      ->capture_default_str()
-      ->check(CLI::Range(0.0, kLongestRest));
-  verb->add_option("--replay-us", f.method.replay_us, "Length of a replay")
-      ->capture_default_str()
-      ->check(CLI::Range(1.0, 1e6));
+  add_replay_flags(*verb, f.method, "contender");
   verb->add_option("--heuristics", f.method.heuristics, "cuBLASLt algorithms to ask for")
       ->capture_default_str()
       ->check(CLI::Range(1, 256));
   verb->add_option("--fill", f.fill, "Random data: normal or uniform")->capture_default_str();
   verb->add_option("--seed", f.method.seed, "Of the data")->capture_default_str();
   verb->add_option("--cublaslt", f.cublaslt, "The libcublasLt to load");
-  verb->add_option("--commit", f.commit, "Written into the JSON (else the one of the build)");
-  verb->add_option("--hang-s", f.hang_s, "Give up when a step takes longer; 0: never")
-      ->capture_default_str()
-      ->check(CLI::Range(0, kLongestHang));
+  add_run_flags(*verb, f.commit, f.hang_s);
   verb->add_option("--device", f.device, "Number of the GPU")->capture_default_str();
   return {verb, [flags] { return run_bench(*flags); }};
 }

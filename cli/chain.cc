@@ -19,6 +19,7 @@
 #include "cli/chain_flags.h"
 #include "cli/chain_table.h"
 #include "cli/command_line.h"
+#include "cli/measure_flags.h"
 #include "cli/requests.h"
 #include "cli/target.h"
 #include "cli/terminal.h"
@@ -225,10 +226,7 @@ Verb add_chain_verb(CLI::App& app) {
                ->check(CLI::Range(1, 256)));
   verb->add_option("--seed", f.method.seed, "Of the data")->capture_default_str();
   verb->add_option("--cublaslt", f.cublaslt, "The libcublasLt to load");
-  verb->add_option("--commit", f.commit, "Written into the JSON (else the one of the build)");
-  verb->add_option("--hang-s", f.hang_s, "Give up when a step takes longer; 0: never")
-      ->capture_default_str()
-      ->check(CLI::Range(0, kLongestHang));
+  add_run_flags(*verb, f.commit, f.hang_s);
   verb->add_option("--device", f.device, "auto, host, or the number of a GPU")->capture_default_str();
   return {verb, [flags] { return run_chain(*flags); }};
 }

@@ -9,11 +9,11 @@
 #include "bench/rows_record.h"
 #include "bench/whole_file.h"
 #include "cli/command_line.h"
+#include "cli/measure_flags.h"
 #include "cli/row_range.h"
 #include "cli/table.h"
 #include "cli/target.h"
 #include "cli/terminal.h"
-#include "cli/value_checks.h"
 #include "cli/verb.h"
 #include "cli/watchdog.h"
 
@@ -130,19 +130,8 @@ Verb add_rows_verb(CLI::App& app) {
       ->check(CLI::Range(1, 4096));
   verb->add_option("--draw", f.how.seed, "Seed of the draw")->capture_default_str();
   verb->add_option("--json", f.json, "Write the results here, after every layer");
-  verb->add_option("--rounds", f.method.rounds, "Timed replays of each kernel")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1000));
-  verb->add_option("--rest-ms", f.method.rest_ms, "Rest before each")
-      ->capture_default_str()
-      ->check(CLI::Range(0.0, kLongestRest));
-  verb->add_option("--replay-us", f.method.replay_us, "Length of a replay")
-      ->capture_default_str()
-      ->check(CLI::Range(1.0, 1e6));
-  verb->add_option("--commit", f.commit, "Written into the JSON (else the one of the build)");
-  verb->add_option("--hang-s", f.hang_s, "Give up when a step takes longer; 0: never")
-      ->capture_default_str()
-      ->check(CLI::Range(0, kLongestHang));
+  add_replay_flags(*verb, f.method, "kernel");
+  add_run_flags(*verb, f.commit, f.hang_s);
   verb->add_option("--device", f.device, "Number of the GPU")->capture_default_str();
   return {verb, [flags] { return run_rows(*flags); }};
 }

@@ -14,6 +14,7 @@
 #include "bench/tune_gpu.h"
 #include "bench/tune_report.h"
 #include "cli/command_line.h"
+#include "cli/measure_flags.h"
 #include "cli/mixed_flags.h"
 #include "cli/requests.h"
 #include "cli/target.h"
@@ -298,10 +299,7 @@ Verb add_tune_verb(CLI::App& app) {
       ->capture_default_str()
       ->check(CLI::Range(0.0, kLongestRest));
   verb->add_option("--seed", f.method.seed, "Of the data")->capture_default_str();
-  verb->add_option("--commit", f.commit, "Written into the JSON (else the one of the build)");
-  verb->add_option("--hang-s", f.hang_s, "Give up when a step takes longer; 0: never")
-      ->capture_default_str()
-      ->check(CLI::Range(0, kLongestHang));
+  add_run_flags(*verb, f.commit, f.hang_s);
   verb->add_option("--device", f.device, "Number of the GPU")->capture_default_str();
   return {verb, [flags] {
             flags->method.rounds = flags->settings.careful_rounds;

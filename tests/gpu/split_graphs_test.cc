@@ -18,6 +18,7 @@
 #include <sluice/host/verify.h>
 
 #include "gpu.h"
+#include "spin_kernel.h"
 #include "watchdog.h"
 
 namespace sluice::testing {
@@ -26,19 +27,6 @@ namespace {
 constexpr std::size_t kGraphs = 4;
 constexpr int kRound = 250;  // replays of each graph between two looks at D
 constexpr i64 kReplays = 100'000;
-
-struct SpinParams {
-  i64 nanoseconds;
-};
-constexpr const char* kSpinUnit = R"(
-struct SpinParams { long long nanoseconds; };
-extern "C" __global__ void __launch_bounds__(32) sluice_entry(const __grid_constant__ SpinParams p) {
-  unsigned long long start, now;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
-  do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-  while (now - start < p.nanoseconds);
-}
-)";
 
 /// 32 CTAs, so that four launches run side by side.
 Problem problem() {

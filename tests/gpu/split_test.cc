@@ -17,6 +17,7 @@
 
 #include "dice.h"
 #include "gpu.h"
+#include "spin_kernel.h"
 
 namespace sluice::testing {
 namespace {
@@ -53,19 +54,6 @@ constexpr const char* kCopyUnit = R"(
 struct CopyParams { const unsigned* from; unsigned* to; long long words; };
 extern "C" __global__ void __launch_bounds__(256) sluice_entry(const __grid_constant__ CopyParams p) {
   for (long long i = blockIdx.x * 256ll + threadIdx.x; i < p.words; i += gridDim.x * 256ll) p.to[i] = p.from[i];
-}
-)";
-
-struct SpinParams {
-  i64 nanoseconds;
-};
-constexpr const char* kSpinUnit = R"(
-struct SpinParams { long long nanoseconds; };
-extern "C" __global__ void __launch_bounds__(256) sluice_entry(const __grid_constant__ SpinParams p) {
-  unsigned long long start, now;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
-  do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-  while (now - start < p.nanoseconds);
 }
 )";
 
