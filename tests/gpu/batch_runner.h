@@ -27,6 +27,10 @@ class BatchRunner {
   /// `batch`: cases between waits. `arena_bytes`: the largest case must fit.
   static Result<BatchRunner> create(const Device& device, int batch, i64 arena_bytes);
 
+  /// Replaces the workspace by memory of which only the counters were ever written, so that initcheck sees a
+  /// part that is read and was not stored. Before the first run().
+  Result<void> leave_parts_unwritten(const Device& device);
+
   /// Fills, launches, enqueues the check. `name` says how to run the case alone. May flush.
   /// An Error is the launch's own: the case was refused.
   Result<void> run(const gemm::Kernel& kernel, const DataSpec& data, Judge judge, const std::string& name);
@@ -53,10 +57,16 @@ class BatchRunner {
         workspace_(std::move(workspace)),
         batch_(batch) {}
 
+  WorkspaceView workspace() const {
+    return fresh_.bytes() == 0 ? workspace_.view() : WorkspaceView{fresh_.data(), fresh_.bytes()};
+  }
+  Result<void> verify_workspace() const;
+
   Verifier verifier_;
   StreamHandle stream_;
   std::shared_ptr<const DeviceBuffer> arena_;
   Workspace workspace_;
+  DeviceBuffer fresh_;  // in place of workspace_, where it has bytes
   int batch_;
   std::vector<Pending> pending_;
   std::vector<Failure> failures_;
