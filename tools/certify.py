@@ -161,6 +161,10 @@ class Runner:
         seconds = max(5, int(min(part.limit, self.left())) - 15)
         return [word.format(seconds=seconds) for word in part.command]
 
+    def same_commits(self, section: Section) -> frozenset[str]:
+        """Commits with this run's sources, as far as the section depends on them: the certificate says so of each that it names."""
+        return certify_results.commits_of(self.certificate.data, {part: self.machine.sources.get(part, "") for part in section.of})
+
     def run_part(self, section: Section, part: Part, seed: int | None) -> certify_results.Result | None:
         """None: it was cut by the time that is left, and says nothing."""
         name = re.sub(r"\W+", "_", f"{section.name}_{part.name}")
@@ -168,7 +172,7 @@ class Runner:
         told.unlink(missing_ok=True)
         start, limit = time.monotonic(), min(part.limit, self.left())
         with open(log, "w") as out:
-            process = subprocess.Popen(self.command(part, told), cwd=ROOT, env=environment(part, seed) | {"SLUICE_COMMIT": self.machine.commit}, stdout=out,
+            process = subprocess.Popen(self.command(part, told), cwd=ROOT, env=environment(part, seed) | {"SLUICE_COMMIT": self.machine.commit, "SLUICE_SAME_COMMITS": " ".join(sorted(self.same_commits(section)))}, stdout=out,
                                        stderr=subprocess.STDOUT, start_new_session=True)
             try:
                 code = process.wait(timeout=limit)
@@ -211,7 +215,7 @@ class Runner:
                 "junit": lambda: certify_results.from_junit(python_folder(self.setting, part.name)),
                 "records": lambda: certify_results.from_records(logs / "records.json"),
                 "rows": lambda: certify_results.from_rows(logs / "rows.json"),
-                "sanitizer": lambda: certify_results.from_sanitizer(lines, part.name, certify_results.build_of(tests_of(self.setting.build)))}[section.reads]()
+                "sanitizer": lambda: certify_results.from_sanitizer(lines, part.name, certify_results.build_of(tests_of(self.setting.build)), self.same_commits(section))}[section.reads]()
 
     def take(self, entry: dict, part: Part, result: certify_results.Result) -> None:
         with self.certificate.lock:

@@ -148,16 +148,22 @@ def from_rows(path: pathlib.Path) -> Result:
 ROW_BARS = {"mean_loss": 0.015, "worst_loss": 0.08, "most_kernels": 12, "worst_call_us": 2000.0}
 
 
-def from_sanitizer(path: pathlib.Path, tool: str, build: str) -> Result:
-    """Lines of sanitize.jsonl for one tool and one build: {"kind": "class" or "planted", "tool", "class", "clean", "waived",
-    "shown", "why", ...}. A planted bug is clean if it was found."""
+def commits_of(certificate: dict, sources: dict[str, str]) -> frozenset[str]:
+    """Commits that a certificate's sections name with these sources (of each part that `sources` has)."""
+    return frozenset(entry["commit"] for entry in certificate.get("sections", {}).values()
+                     if entry.get("commit") and sources.items() <= entry.get("sources", {}).items())
+
+
+def from_sanitizer(path: pathlib.Path, tool: str, build: str, commits: frozenset[str] = frozenset()) -> Result:
+    """Lines of sanitize.jsonl for one tool, and for one build or commits with the same sources: {"kind": "class" or "planted",
+    "tool", "class", "clean", "waived", "shown", "why", ...}. A planted bug is clean if it was found. The newest line holds."""
     result, newest = Result(), {}
     for line in path.read_text().splitlines() if path.exists() else []:
         try:
             row = json.loads(line)
         except ValueError:
             continue  # the last line of a run that was cut
-        if row.get("tool") == tool and row.get("build") == build:
+        if row.get("tool") == tool and (row.get("build") == build or row.get("commit") in commits):
             newest[row.get("kind"), row.get("class")] = row
     for (kind, name), row in newest.items():
         result.cases += 1

@@ -272,6 +272,12 @@ def readers(bench: Bench) -> None:
     expect(variant.facts["memcheck ran"] == "1 of 2 kernels as a variant (both_arrive)", str(variant))
     expect("a planted bug was not found" in sanitized(line("planted", "bug", False)).found[0], "a tool that finds nothing")
     expect("not shown to find anything" in sanitized(line("class", "k", True)).found[0], "no bug was planted")
+    (folder / "s.jsonl").write_text(json.dumps(line("class", "k", True, build="older", commit="c0") | {"kind": "class"}) + "\n")
+    same = certify_results.commits_of({"sections": {"python": {"commit": "c0", "sources": {"kernels": "1", "host": "2", "records": "3"}},
+                                                    "fuzz": {"commit": "c1", "sources": {"kernels": "9", "host": "2"}}}}, {"kernels": "1", "host": "2"})
+    expect(same == {"c0"}, "a commit whose kernels differ is not the same")
+    expect(certify_results.from_sanitizer(folder / "s.jsonl", "memcheck", "b", same).cases == 1, "an older build of the same sources")
+    expect(certify_results.from_sanitizer(folder / "s.jsonl", "memcheck", "b").cases == 0, "an older build of sources that nobody named")
     expect(certify_results.judged(certify_results.from_sanitizer(folder / "none", "memcheck", "b"), 0).found == ["nothing ran"], "no lines")
     (folder / "records.json").write_text('{"checked": 573, "right": 572, "passed_over": ["p"], "wrong": [{"problem": "r1", "why": "D"}]}')
     records = certify_results.from_records(folder / "records.json")

@@ -9,8 +9,8 @@
 Each tool must first find a bug in a dense, a packed and a companion kernel of ours (tests/gpu/kernel_changes.cc). Then every
 class is run (tests/gpu/sanitize_pool.cc, and random norms, quantisers and packers): a few classes a process (racecheck four, the
 others twenty), and one by one where not all of them were clean. Each result is appended to OUT/sanitize.jsonl as it is known, so a
-run that is cut off has told what it saw, and the next one goes on there: what the file has of the same build and GPU is not
-run again (--again runs it). --seconds: nothing is running after them.
+run that is cut off has told what it saw, and the next one goes on there: what the file has of the same GPU and build, or of
+a commit in SLUICE_SAME_COMMITS (tools/certify.py names those with the same kernel and host sources), is not run again (--again runs it). --seconds: nothing is running after them.
 
 OUT/sanitize.jsonl, a line for each tool and class:
   {"kind": "class", "build": 12 digits of the test binary's SHA-256, "commit", "gpu", "version": of the tool, "tool", "family",
@@ -151,10 +151,11 @@ class Runner:
         self.done, self.total, self.bad, self.skipped = 0, 0, 0, 0
 
     def known(self):
-        """Keys of what the file has of this build and GPU."""
+        """Keys of what the file has of this GPU and of this build, or of commits with the same sources."""
+        commits = os.environ.get("SLUICE_SAME_COMMITS", "").split()
         rows = [json.loads(line) for line in self.file.read_text().splitlines()] if self.file.exists() else []
         return {(row["kind"], row["tool"], row["class"]): row["clean"] for row in rows
-                if all(row[key] == self.same[key] for key in ("build", "gpu"))}
+                if row["gpu"] == self.same["gpu"] and (row["build"] == self.same["build"] or row["commit"] in commits)}
 
     def note(self, row, found, seconds, text):
         clean = found["passed"] and found["findings"] == 0 if row.kind == "class" else bool(found["findings"])
