@@ -14,7 +14,9 @@ struct Contender {
   std::string name;    // "sluice", "cuBLASLt best": the key in tables and JSON
   std::string detail;  // which kernel or algorithm
   std::function<Result<void>(int copy, Stream stream)> launch;  // on the copy-th set of operands
-  double activation_error = 0;                                  // absolute, of a peer that approximates
+  std::function<Result<void>(int copy)> refilled =
+      {};                       // the copy-th set has other values; empty: it reads them itself
+  double activation_error = 0;  // absolute, of a peer that approximates
 };
 
 }  // namespace sluice::bench

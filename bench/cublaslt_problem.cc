@@ -7,8 +7,6 @@
 
 #include <sluice/host/device_impl.h>
 
-#include "bench/padded_scales.h"
-
 namespace sluice::bench {
 namespace {
 
@@ -112,7 +110,13 @@ Result<std::shared_ptr<const CublasLtProblem>> CublasLtProblem::create(const Lab
   if (Result<void> done = made->make_layouts(p); !done) return done.error();
   for (const ProblemData& data : copies) {
     cublasLtMatmulDesc_t desc = nullptr;
-    if (Result<void> done = made->pad_scales(p, data); !done) return done.error();
+    if (is_block_scaled(p.epilogue)) {
+      Result<PeerScales> scales = PeerScales::create(lab.device, p);
+      if (!scales) return scales.error();
+      made->scales_.push_back(*std::move(scales));
+      const int copy = static_cast<int>(made->scales_.size()) - 1;
+      if (Result<void> done = made->copy_scales(copy); !done) return done.error();
+    }
     const Result<void> done = made->make_desc(p, data, desc);
     if (desc != nullptr) made->descs_.push_back(desc);
     if (!done) return done.error();
@@ -157,14 +161,10 @@ Result<void> CublasLtProblem::make_layouts(const Problem& p) {
   return make_layout(api, d, p.batch, d_);
 }
 
-Result<void> CublasLtProblem::pad_scales(const Problem& p, const ProblemData& data) {
-  if (p.epilogue.scale_b != ScaleMode::block || scale_blocks(p.k) % kPeerScaleRow == 0) return {};
-  if (Result<void> done = synchronize(lab_.device); !done) return done;  // whatever stream filled them
-  Result<DeviceBuffer> scales = padded_scales(lab_.device, data.args().scale_b, scale_blocks(p.n),
-                                              scale_blocks(p.k), lab_.stream.get());
-  if (!scales) return scales.error();
-  padded_.push_back(*std::move(scales));
-  return lab_.stream.synchronize();
+Result<void> CublasLtProblem::copy_scales(int copy) const {
+  if (scales_.empty()) return {};
+  const ProblemData& data = copies_[static_cast<size_t>(copy)];
+  return scales_[static_cast<size_t>(copy)].copy(data.problem(), data.args());
 }
 
 Result<void> CublasLtProblem::make_desc(const Problem& p, const ProblemData& data,
@@ -181,9 +181,10 @@ Result<void> CublasLtProblem::make_desc(const Problem& p, const ProblemData& dat
   if (is_fp8(p.a.type)) {
     const int8_t fast = is_promoted(p) ? 0 : 1;
     writer.set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, fast);
-    const void* scale_b = padded_.empty() ? data.args().scale_b : padded_.back().data();  // of this copy
+    const void* scale_a = scales_.empty() ? data.args().scale_a : scales_.back().a();  // of this copy
+    const void* scale_b = scales_.empty() ? data.args().scale_b : scales_.back().b();
     if (e.scale_b != ScaleMode::none) writer.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scale_b);
-    if (e.scale_a != ScaleMode::none) writer.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, data.args().scale_a);
+    if (e.scale_a != ScaleMode::none) writer.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scale_a);
     const int32_t right_mode = scale_mode_of(e.scale_a, CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F);
     const int32_t left_mode = scale_mode_of(e.scale_b, CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F);
     writer.set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, left_mode);
@@ -262,6 +263,7 @@ Contender cublaslt_contender(std::shared_ptr<const CublasLtProblem> problem, int
           .detail = problem->algorithm_text(algorithm),
           .launch = [problem, algorithm](int copy,
                                          Stream stream) { return problem->launch(algorithm, copy, stream); },
+          .refilled = [problem](int copy) { return problem->copy_scales(copy); },
           .activation_error = problem->caveat().empty() ? 0.0 : kTanhGeluError};
 }
 

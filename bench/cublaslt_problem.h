@@ -9,6 +9,7 @@
 
 #include "bench/contender.h"
 #include "bench/lab.h"
+#include "bench/peer_scales.h"
 
 namespace sluice::bench {
 
@@ -29,20 +30,20 @@ class CublasLtProblem {
   Result<void> launch(int algorithm, int copy, Stream stream) const;
   /// The same with other A, C and D: scales and bias stay those of the copy.
   Result<void> launch(int algorithm, int copy, const gemm::Args& args, Stream stream) const;
+  /// Block scales of a copy are read anew: its operands have other values now. Waits for the device.
+  Result<void> copy_scales(int copy) const;
   /// What its epilogue does otherwise than ours; "" if nothing.
   const std::string& caveat() const { return caveat_; }
 
  private:
   explicit CublasLtProblem(const Lab& lab) : lab_(lab) {}
   Result<void> make_layouts(const Problem& problem);
-  /// Appends this copy's to padded_ where k has no multiple of four blocks.
-  Result<void> pad_scales(const Problem& problem, const ProblemData& data);
   Result<void> make_desc(const Problem& problem, const ProblemData& data, cublasLtMatmulDesc_t& desc);
   Result<void> ask_heuristic();
 
   const Lab& lab_;
   std::span<const ProblemData> copies_;
-  std::vector<DeviceBuffer> padded_;         // scales of B's blocks, one a copy; empty where none need it
+  std::vector<PeerScales> scales_;           // block scales, one a copy; empty without block scales
   std::vector<cublasLtMatmulDesc_t> descs_;  // one a copy: scale and bias pointers are in it
   cublasLtMatrixLayout_t left_ = nullptr, right_ = nullptr, c_ = nullptr, d_ = nullptr;
   std::vector<cublasLtMatmulHeuristicResult_t> found_;

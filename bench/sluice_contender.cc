@@ -11,19 +11,16 @@ namespace {
 constexpr int kL2Multiple = 3;
 constexpr i64 kCheckedProducts = i64{1} << 32;  // some 10 ms of fp64; more only shows the same again
 
-DataSpec data_spec(const Lab& lab, const Problem& problem, Scalars scalars, u64 seed) {
-  DataSpec spec{.seed = seed,
-                .a = {.kind = lab.method.fill},
-                .b = {.kind = lab.method.fill},
-                .c = {.kind = scalars.beta == 0 ? Fill::poison : Fill::normal},
-                .bias = {.kind = Fill::normal},
-                .scale_a = {.kind = Fill::positive},
-                .scale_b = {.kind = Fill::positive},
-                .alpha = scalars.alpha,
-                .beta = scalars.beta};
-  // cuBLASLt takes the block scales of rows column-major: with ones it can be verified too.
-  if (is_block_scaled(problem.epilogue)) spec.scale_a.kind = Fill::ones;
-  return spec;
+DataSpec data_spec(const Lab& lab, Scalars scalars, u64 seed) {
+  return {.seed = seed,
+          .a = {.kind = lab.method.fill},
+          .b = {.kind = lab.method.fill},
+          .c = {.kind = scalars.beta == 0 ? Fill::poison : Fill::normal},
+          .bias = {.kind = Fill::normal},
+          .scale_a = {.kind = Fill::positive},
+          .scale_b = {.kind = Fill::positive},
+          .alpha = scalars.alpha,
+          .beta = scalars.beta};
 }
 
 }  // namespace
@@ -48,11 +45,11 @@ int copies_for(const Problem& p, i64 l2_bytes, i64 set_bytes, bool cold) {
 }
 
 Result<ProblemData> make_operands(const Lab& lab, const Problem& problem, Scalars scalars, u64 seed) {
-  return lab.verifier.make_data(problem, data_spec(lab, problem, scalars, seed), lab.stream.get());
+  return lab.verifier.make_data(problem, data_spec(lab, scalars, seed), lab.stream.get());
 }
 
 Result<std::vector<ProblemData>> make_copies(const Lab& lab, const Problem& problem, Scalars scalars) {
-  const i64 set_bytes = data_bytes(problem, data_spec(lab, problem, scalars, 1));
+  const i64 set_bytes = data_bytes(problem, data_spec(lab, scalars, 1));
   const int count = copies_for(problem, lab.device.info().l2_bytes, set_bytes, lab.method.cold);
   std::vector<ProblemData> copies;
   for (int i = 0; i < count; ++i) {
@@ -73,8 +70,11 @@ DataSpec exact_spec(const ProblemData& data) {
   return spec;
 }
 
+/// On operands that have just been filled anew.
 Result<Comparison> judged(const Lab& lab, const Contender& contender, const ProblemData& data, Judge judge) {
   const Stream stream = lab.stream.get();
+  if (contender.refilled)
+    if (Result<void> done = contender.refilled(0); !done) return done.error();
   if (Result<void> done = contender.launch(0, stream); !done) return done.error();
   return lab.verifier.check(
       data,

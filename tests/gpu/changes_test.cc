@@ -24,6 +24,7 @@ std::vector<std::string> units_of_family(const std::string& family) {
     return all;
   }
   if (family == "norm") return {norm_unit_text({})};
+  if (family == "plain") return unit_texts(sanitize_plain_pool().back());
   std::vector<std::string> units;
   if (family == "narrow" || family == "pack") {
     units.push_back(pack_unit_text({}));

@@ -4,12 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <numeric>
 #include <vector>
 
 #include <sluice/host/driver/events.h>
 #include <sluice/host/driver/memory.h>
 
-#include "bench/padded_scales.h"
+#include "bench/peer_scales.h"
 #include "fake_driver.h"
 
 namespace sluice {
@@ -36,23 +37,30 @@ TEST_F(DriverMemory, copies_and_fills) {
   EXPECT_EQ(got, (std::array<u8, 8>{7, 7, 7, 1, 2}));
 }
 
-/// What the bench gives cuBLASLt where k has no multiple of four blocks.
-TEST_F(DriverMemory, block_scales_are_padded_row_by_row) {
-  const std::array<float, 6> scales{1, 2, 3, 4, 5, 6};
-  const Result<DeviceBuffer> source = DeviceBuffer::allocate(device, sizeof scales);
-  ASSERT_TRUE(source.ok());
-  ASSERT_TRUE(source->upload(scales.data(), sizeof scales).ok());
-  const auto padded_of = [&](i64 rows, i64 blocks) {
-    const auto padded =
-        bench::padded_scales(device, static_cast<const float*>(source->data()), rows, blocks, nullptr);
-    EXPECT_TRUE(padded.ok());
-    std::vector<float> got(static_cast<size_t>(padded->bytes()) / sizeof(float));
-    EXPECT_TRUE(synchronize(device).ok() && padded->download(got.data(), padded->bytes()).ok());
-    return got;
-  };
-  EXPECT_EQ(padded_of(2, 3), (std::vector<float>{1, 2, 3, 0, 4, 5, 6, 0}));
-  EXPECT_EQ(padded_of(1, 5), (std::vector<float>{1, 2, 3, 4, 5, 0, 0, 0}));
-  EXPECT_EQ(padded_of(1, 4), (std::vector<float>{1, 2, 3, 4}));
+/// What the bench gives cuBLASLt, again after the operands got other values.
+TEST_F(DriverMemory, block_scales_are_copied_into_the_peers_layout) {
+  Problem problem{.m = 2, .n = 130, .k = 257};  // 2 x 3 scales of A, 2 x 3 of B
+  problem.epilogue.scale_a = problem.epilogue.scale_b = ScaleMode::block;
+  const Result<DeviceBuffer> a = DeviceBuffer::allocate(device, 6 * sizeof(float));
+  const Result<DeviceBuffer> b = DeviceBuffer::allocate(device, 6 * sizeof(float));
+  ASSERT_TRUE(a.ok() && b.ok());
+  const Result<bench::PeerScales> peer = bench::PeerScales::create(device, problem);
+  ASSERT_TRUE(peer.ok());
+  for (const float first : {1.0f, 7.0f}) {
+    std::vector<float> scales(6);
+    std::iota(scales.begin(), scales.end(), first);
+    ASSERT_TRUE(a->upload(scales.data(), 6 * sizeof(float)).ok() &&
+                b->upload(scales.data(), 6 * sizeof(float)).ok());
+    ASSERT_TRUE(peer->copy(problem, {.scale_a = static_cast<const float*>(a->data()),
+                                     .scale_b = static_cast<const float*>(b->data())})
+                    .ok());
+    const auto* of_a = static_cast<const float*>(peer->a());  // the fake's memory is the host's
+    const auto* of_b = static_cast<const float*>(peer->b());
+    const float f = first;
+    EXPECT_EQ(std::vector<float>(of_a, of_a + 6), (std::vector<float>{f, f + 3, f + 1, f + 4, f + 2, f + 5}));
+    EXPECT_EQ(std::vector<float>(of_b, of_b + 8),
+              (std::vector<float>{f, f + 1, f + 2, 0, f + 3, f + 4, f + 5, 0}));
+  }
 }
 
 TEST_F(DriverMemory, refuses_what_lies_outside) {
