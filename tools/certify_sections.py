@@ -10,6 +10,7 @@ import pathlib
 # Of sluice_gpu_tests: pool.* and changes need no GPU (tools/gpu_pool.sh, ctest), identity.* is asked before any section,
 # planted.* are the sanitizers' own, companion_times.* are timings for findings, by hand.
 ELSEWHERE = "pool.*:*changes.*:changes_of_nothing.*:identity.*:planted.*:companion_times.*"
+RATES = "pack.keeps_up_with_memory"  # a time: not beside other work
 CODE = ("kernels", "host")
 PLANNED = ("kernels", "host", "records")
 
@@ -121,12 +122,12 @@ def all_sections(setting: Setting) -> tuple[Section, ...]:
                 each(280, "gemm_overlap.*", "overlap_contract.*", "mixed_contract.*:mixed_overlap.*"), of=PLANNED),
         Section("graphs", "graphs, threads, chains of launches", each(240, "graphs.*:threads.*", "chains.*"), of=PLANNED),
         Section("companions", "norms, quantisers, packing, gated products beside the reference",
-                each(240, "*quantize.*", "silu_times_up.*", "norms.*", "pack.*", "gated.*"), of=PLANNED, jobs=3, shares=True),
+                each(240, "*quantize.*", "silu_times_up.*", "norms.*", f"pack.*-{RATES}", "gated.*"), of=PLANNED, jobs=3, shares=True),
         Section("misuse", "bad calls are refused and launch nothing", each(120, "misuse.*"), of=PLANNED),
         Section("repeatability", "the same bits in each of a hundred runs", each(240, "repeatability.*"), of=PLANNED),
         Section("records", "every shipped tuning record, exact and real data", record_parts(setting), of=PLANNED, reads="records", shares=True),
         Section("rows", "few kernels for 1 to 512 rows beside one for each: right, and what they cost", row_parts(setting), of=PLANNED, reads="rows"),
-        Section("cost", "host time of a planned launch", each(60, "host_cost.*"), of=("host",)),
+        Section("cost", "host time of a planned launch; packing keeps up with memory", each(60, f"host_cost.*:{RATES}")),
         Section("python", "the Python package's tests with PyTorch", python_parts(setting), of=(*PLANNED, "python"), reads="junit", jobs=3, shares=True),
         Section("sanitizers", "compute-sanitizer's four tools: a planted bug found, then every class of kernel", sanitizer_parts(setting), reads="sanitizer", shares=True),
     )
