@@ -2,7 +2,7 @@
 // Bit by bit, on the GPU, in the stream of what is compared: a million replays need no copy to the host.
 #include "bench/comparer.h"
 
-#include <sluice/host/device_impl.h>
+#include <sluice/host/device/device_impl.h>
 #include <sluice/host/driver/error.h>
 #include <sluice/host/driver/launch.h>
 

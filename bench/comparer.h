@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Are two blocks of device memory equal? Asked in stream order, answered later: for chains that are replayed
-// a hundred thousand times. Used by chain_session.cc.
+// a hundred thousand times. Used by chain/session.cc.
 #pragma once
 
 #include <memory>

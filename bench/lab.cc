@@ -2,7 +2,7 @@
 // Opens the parts in order; the first that fails is the error, but for the peer and the clocks.
 #include "bench/lab.h"
 
-#include <sluice/host/device_impl.h>
+#include <sluice/host/device/device_impl.h>
 #include <sluice/host/driver/ask_gpu.h>
 
 namespace sluice::bench {

@@ -7,11 +7,11 @@
 #include <optional>
 #include <string>
 
+#include <sluice/check/verify.h>
 #include <sluice/host/driver/events.h>
 #include <sluice/host/driver/memory.h>
-#include <sluice/host/verify.h>
 
-#include "bench/cublaslt.h"
+#include "bench/contender/cublaslt.h"
 #include "bench/sm_clock.h"
 #include "bench/telemetry.h"
 

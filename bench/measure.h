@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "bench/contender.h"
+#include "bench/contender/contender.h"
 #include "bench/lab.h"
 
 namespace sluice::bench {

@@ -16,13 +16,13 @@ Result<std::vector<AnyPlan>> any_of(Result<Plans> plans) {
 }  // namespace
 
 std::string name_of(const AnyProblem& problem) {
-  if (const auto* mixed = std::get_if<MixedProblem>(&problem)) return shape_name({.mixed = *mixed});
+  if (const auto* packed = std::get_if<PackedProblem>(&problem)) return shape_name({.packed = *packed});
   return problem_text(std::get<Problem>(problem));
 }
 
 Result<std::vector<AnyPlan>> candidates_of(const AnyProblem& problem, const DeviceInfo& device) {
-  if (const auto* mixed = std::get_if<MixedProblem>(&problem))
-    return any_of(mixed::candidates(*mixed, device));
+  if (const auto* packed = std::get_if<PackedProblem>(&problem))
+    return any_of(packed::candidates(*packed, device));
   return any_of(gemm::candidates(std::get<Problem>(problem), device));
 }
 
@@ -33,9 +33,9 @@ std::optional<AnyPlan> recorded_plan(const AnyProblem& problem, const DeviceInfo
     return AnyPlan(*std::move(plan));
   };
   for (const RecordBook& book : books) {
-    const auto* mixed = std::get_if<MixedProblem>(&problem);
-    std::optional<AnyPlan> plan = mixed != nullptr
-                                      ? if_recorded(mixed::plan(*mixed, device, {}, book))
+    const auto* packed = std::get_if<PackedProblem>(&problem);
+    std::optional<AnyPlan> plan = packed != nullptr
+                                      ? if_recorded(packed::plan(*packed, device, {}, book))
                                       : if_recorded(gemm::plan(std::get<Problem>(problem), device, {}, book));
     if (plan) return plan;
   }
@@ -48,8 +48,8 @@ bool is_same(const Plan& a, const Plan& b) {
 
 bool is_same(const AnyPlan& a, const AnyPlan& b) {
   if (a.index() != b.index()) return false;
-  if (const auto* mixed = std::get_if<mixed::Plan>(&a))
-    return mixed->config == std::get<mixed::Plan>(b).config;
+  if (const auto* packed = std::get_if<packed::Plan>(&a))
+    return packed->config == std::get<packed::Plan>(b).config;
   return is_same(std::get<Plan>(a), std::get<Plan>(b));
 }
 
@@ -58,7 +58,7 @@ AnyProblem problem_of(const AnyPlan& plan) {
 }
 
 std::string short_name(const AnyPlan& plan) {
-  if (const auto* mixed = std::get_if<mixed::Plan>(&plan)) return mixed::short_name(mixed->config);
+  if (const auto* packed = std::get_if<packed::Plan>(&plan)) return packed::short_name(packed->config);
   return sluice::short_name(std::get<Plan>(plan).config);
 }
 
@@ -67,7 +67,7 @@ std::string config_text(const AnyPlan& plan) {
 }
 
 double estimate_us(const AnyPlan& plan) {
-  if (const auto* mixed = std::get_if<mixed::Plan>(&plan)) return mixed->estimate_us;
+  if (const auto* packed = std::get_if<packed::Plan>(&plan)) return packed->estimate_us;
   return std::get<Plan>(plan).estimate.total_us;
 }
 

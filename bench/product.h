@@ -9,15 +9,15 @@
 #include <variant>
 #include <vector>
 
-#include <sluice/mixed.h>
+#include <sluice/packed.h>
 #include <sluice/plan.h>
 
 namespace sluice::bench {
 
-using AnyProblem = std::variant<Problem, MixedProblem>;
-using AnyPlan = std::variant<Plan, mixed::Plan>;
+using AnyProblem = std::variant<Problem, PackedProblem>;
+using AnyPlan = std::variant<Plan, packed::Plan>;
 
-/// problem_text (shapes.h) or, of a mixed one, "16x3584x8192 fp16 * uint4 g64 > fp16".
+/// problem_text (shapes.h) or, of a packed one, "16x3584x8192 fp16 * uint4 g64 > fp16".
 std::string name_of(const AnyProblem& problem);
 
 /// What the planner's model would consider, best estimate first.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Contenders on their way to records: timed in turn, screened down to the fastest. Used by session.cc and
-// mixed_session.cc.
+// packed_session.cc.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "bench/contender.h"
+#include "bench/contender/contender.h"
 #include "bench/lab.h"
 #include "bench/measure.h"
 #include "bench/record.h"

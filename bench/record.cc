@@ -108,8 +108,8 @@ Json problem_json(const Problem& p) {
   return json;
 }
 
-Json mixed_json(const ShapeRecord& shape) {
-  const MixedProblem& p = *shape.mixed;
+Json packed_json(const ShapeRecord& shape) {
+  const PackedProblem& p = *shape.packed;
   return {{"m", p.m},
           {"n", p.n},
           {"k", p.k},
@@ -126,8 +126,8 @@ Json mixed_json(const ShapeRecord& shape) {
 }
 
 /// Who is compared with ours.
-std::vector<const char*> peers_of(bool mixed) {
-  if (mixed) return {kBestFp8, kHalfPeerBest, kReadFloor};
+std::vector<const char*> peers_of(bool packed) {
+  if (packed) return {kBestFp8, kHalfPeerBest, kReadFloor};
   return {kPeerBest, kPeerFirst};
 }
 
@@ -142,7 +142,7 @@ Json telemetry_json(const TelemetrySummary& t) {
 Json ratios_json(const ShapeRecord& shape) {
   Json json = Json::object();
   for (const char* ours : {kSluice, kSluiceTuned})
-    for (const char* peer : peers_of(shape.mixed.has_value()))
+    for (const char* peer : peers_of(shape.packed.has_value()))
       if (const double value = ratio(shape, ours, peer); value > 0)
         json[fmt::format("{} / {}", peer, ours)] = rounded(value);
   return json;
@@ -153,7 +153,7 @@ Json shape_json(const RunRecord& run, const ShapeRecord& shape) {
   for (const ContenderRecord& c : shape.contenders) contenders.push_back(contender_json(run, shape, c));
   for (const CandidateRecord& c : shape.candidates) candidates.push_back(candidate_json(c));
   Json json{{"name", shape_name(shape)},
-            {"problem", shape.mixed ? mixed_json(shape) : problem_json(shape.problem)},
+            {"problem", shape.packed ? packed_json(shape) : problem_json(shape.problem)},
             {"flops", flops_of(shape.problem)},
             {"bytes", shape_bytes(shape)}};
   if (!shape.error.empty()) json["error"] = shape.error;
@@ -172,11 +172,11 @@ Json shape_json(const RunRecord& run, const ShapeRecord& shape) {
 
 Json summary_json(const RunRecord& run) {
   Json json = Json::object();
-  const bool has_mixed =
-      std::any_of(run.shapes.begin(), run.shapes.end(), [](const auto& s) { return s.mixed.has_value(); });
+  const bool has_packed =
+      std::any_of(run.shapes.begin(), run.shapes.end(), [](const auto& s) { return s.packed.has_value(); });
   for (const char* ours : {kSluice, kSluiceTuned}) {
     for (const char* peer : {kPeerBest, kPeerFirst, kBestFp8, kHalfPeerBest, kReadFloor}) {
-      if (peer == kReadFloor && !has_mixed) continue;
+      if (peer == kReadFloor && !has_packed) continue;
       const RatioSummary s = summarise_ratio(run, ours, peer);
       if (s.count == 0) continue;
       json[fmt::format("{} / {}", peer, ours)] = {
@@ -194,8 +194,8 @@ double median_of(const ShapeRecord& shape, const std::string& contender) {
 }
 
 std::string shape_name(const ShapeRecord& shape) {
-  if (!shape.mixed) return problem_text(shape.problem);
-  const MixedProblem& p = *shape.mixed;
+  if (!shape.packed) return problem_text(shape.problem);
+  const PackedProblem& p = *shape.packed;
   const std::string bias = p.bias == Bias::none ? "" : " bias";
   const std::string activation =
       p.activation == Activation::none ? "" : std::string(" ") + name_of(p.activation);
@@ -206,8 +206,8 @@ std::string shape_name(const ShapeRecord& shape) {
 }
 
 double shape_bytes(const ShapeRecord& shape) {
-  if (!shape.mixed) return bytes_of_traffic(shape.problem);
-  const MixedProblem& p = *shape.mixed;
+  if (!shape.packed) return bytes_of_traffic(shape.problem);
+  const PackedProblem& p = *shape.packed;
   return shape.weight_bytes + static_cast<double>(p.m) * static_cast<double>(p.k * bytes_of(p.x)) +
          static_cast<double>(p.m) * static_cast<double>(p.n * bytes_of(p.d));
 }

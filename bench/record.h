@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <sluice/mixed.h>
+#include <sluice/packed.h>
 #include <sluice/plan.h>
 
 #include "bench/statistics.h"
@@ -39,9 +39,9 @@ struct CandidateRecord {
 };
 
 struct ShapeRecord {
-  Problem problem;                        // of a mixed product: the dense one of its size and token type
-  std::optional<MixedProblem> mixed;      // what ours computes, if it is one
-  double weight_bytes = 0;                // of the packed weights of a mixed product
+  Problem problem;                        // of a packed product: the dense one of its size and token type
+  std::optional<PackedProblem> packed;    // what ours computes, if it is one
+  double weight_bytes = 0;                // of the packed weights of a packed product
   PlanSource source = PlanSource::model;  // who chose the plan of kSluice
   int copies = 0;                         // sets of operands rotated over
   double compile_s = 0;                   // wall time of preparing all kernels
@@ -78,7 +78,7 @@ inline constexpr const char* kPeerFirst = "cuBLASLt first";
 inline constexpr const char* kPeerBest = "cuBLASLt best";
 // A plain read of the weights, which some kernels beat.
 inline constexpr const char* kReadFloor = "read floor";
-// Of mixed products: their peers are dense ones.
+// Of packed products: their peers are dense ones.
 inline constexpr const char* kSluiceFp8 = "sluice FP8";
 inline constexpr const char* kFp8PeerBest = "cuBLASLt FP8";
 inline constexpr const char* kHalfPeerBest = "cuBLASLt 16";

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include <sluice/tuner/record_book.h>
+#include <sluice/records/record_book.h>
 
 namespace sluice::bench {
 namespace {
@@ -33,7 +33,7 @@ std::vector<Chosen> chosen_of(const ParsedRecords& records) {
       }
       if (const auto* dense = std::get_if<TunedChoice>(&choice.kernel))
         made.record.choice = *dense;
-      else if (const auto* packed = std::get_if<mixed::TunedChoice>(&choice.kernel))
+      else if (const auto* packed = std::get_if<packed::TunedChoice>(&choice.kernel))
         made.record.choice = *packed;
       else
         continue;  // the planner's own
@@ -44,7 +44,7 @@ std::vector<Chosen> chosen_of(const ParsedRecords& records) {
 
 AnyProblem problem_of(const Chosen& chosen) {
   if (const auto* dense = std::get_if<Recipe>(&chosen.record.key.recipe)) return example_of(*dense);
-  MixedProblem problem = example_of(std::get<MixedRecipe>(chosen.record.key.recipe));
+  PackedProblem problem = example_of(std::get<PackedRecipe>(chosen.record.key.recipe));
   problem.gated = chosen.fused.gated;
   problem.norm_x = chosen.fused.norm_x;
   problem.residual = chosen.fused.residual;
@@ -53,11 +53,11 @@ AnyProblem problem_of(const Chosen& chosen) {
 
 /// Equal where packed weights are, so that they are made once.
 std::string weights_of(const AnyPlan& plan) {
-  const auto* mixed = std::get_if<mixed::Plan>(&plan);
-  if (mixed == nullptr) return "";
-  MixedProblem p = mixed->problem;
+  const auto* packed = std::get_if<packed::Plan>(&plan);
+  if (packed == nullptr) return "";
+  PackedProblem p = packed->problem;
   p.m = 1;
-  p.d = MixedProblem{}.d;
+  p.d = PackedProblem{}.d;
   p.activation = Activation::none;
   p.gated = p.norm_x = p.residual = false;
   p.ld_d = p.ld_c = 0;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <sluice/tuner/record.h>
+#include <sluice/records/record.h>
 
 #include "bench/product.h"
 

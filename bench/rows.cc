@@ -6,16 +6,16 @@
 #include <chrono>
 #include <random>
 
-#include <sluice/host/device_impl.h>
+#include <sluice/host/device/device_impl.h>
 
 #include "bench/race.h"
-#include "bench/tune_gpu.h"
+#include "bench/tune/gpu.h"
 
 namespace sluice::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using AnyTable = std::variant<gemm::RowTable, mixed::RowTable>;
+using AnyTable = std::variant<gemm::RowTable, packed::RowTable>;
 
 constexpr const char* kAlone = "alone";
 constexpr const char* kFew = "range";
@@ -33,7 +33,7 @@ Result<AnyTable> any(Result<gemm::RowTable> table) {
   if (!table) return table.error();
   return AnyTable(*std::move(table));
 }
-Result<AnyTable> any(Result<mixed::RowTable> table) {
+Result<AnyTable> any(Result<packed::RowTable> table) {
   if (!table) return table.error();
   return AnyTable(*std::move(table));
 }
@@ -41,7 +41,7 @@ Result<AnyPlan> any(Result<Plan> plan) {
   if (!plan) return plan.error();
   return AnyPlan(*std::move(plan));
 }
-Result<AnyPlan> any(Result<mixed::Plan> plan) {
+Result<AnyPlan> any(Result<packed::Plan> plan) {
   if (!plan) return plan.error();
   return AnyPlan(*std::move(plan));
 }
@@ -49,37 +49,37 @@ Result<AnyPlan> any(Result<mixed::Plan> plan) {
 Result<AnyTable> table_of(const Device& device, const AnyProblem& problem, RowRange rows) {
   if (const auto* dense = std::get_if<Problem>(&problem))
     return any(gemm::plan_rows(*dense, rows, device.info(), device.records()));
-  return any(mixed::plan_rows(std::get<MixedProblem>(problem), rows, device.info(), device.records()));
+  return any(packed::plan_rows(std::get<PackedProblem>(problem), rows, device.info(), device.records()));
 }
 Result<AnyPlan> plan_from(const AnyTable& table, i64 m, const DeviceInfo& info) {
   if (const auto* dense = std::get_if<gemm::RowTable>(&table)) return any(gemm::plan(*dense, m, info));
-  return any(mixed::plan(std::get<mixed::RowTable>(table), m, info));
+  return any(packed::plan(std::get<packed::RowTable>(table), m, info));
 }
 Result<AnyPlan> plan_alone(const Device& device, const AnyProblem& problem) {
   if (const auto* dense = std::get_if<Problem>(&problem))
     return any(gemm::plan(*dense, device.info(), {}, device.records()));
-  return any(mixed::plan(std::get<MixedProblem>(problem), device.info(), {}, device.records()));
+  return any(packed::plan(std::get<PackedProblem>(problem), device.info(), {}, device.records()));
 }
 
 /// One product at a time, on the operands of its kind.
 class Operands {
  public:
-  explicit Operands(const Lab& lab) : dense_(lab), mixed_(lab) {}
+  explicit Operands(const Lab& lab) : dense_(lab), packed_(lab) {}
 
   Result<TuneOperands*> open(const AnyProblem& problem) {
     dense_.close();
-    mixed_.close();
+    packed_.close();
     if (const auto* dense = std::get_if<Problem>(&problem)) {
       if (Result<void> opened = dense_.open(*dense); !opened) return opened.error();
       return &dense_;
     }
-    if (Result<void> opened = mixed_.open(std::get<MixedProblem>(problem)); !opened) return opened.error();
-    return &mixed_;
+    if (Result<void> opened = packed_.open(std::get<PackedProblem>(problem)); !opened) return opened.error();
+    return &packed_;
   }
 
  private:
   DenseOperands dense_;
-  MixedOperands mixed_;
+  PackedOperands packed_;
 };
 
 /// Times both; "" or why not.
@@ -133,7 +133,7 @@ class Calls {
       calls.dense_ = *std::move(data);
       return calls;
     }
-    const MixedProblem& p = std::get<MixedProblem>(most);
+    const PackedProblem& p = std::get<PackedProblem>(most);
     const i64 sizes[] = {p.m * std::max(p.ld_x, p.k) * bytes_of(p.x),
                          blob_bytes(p.weights, p.n, p.k),
                          p.m * std::max(p.ld_d, p.n) * bytes_of(p.d),
@@ -156,12 +156,12 @@ class Calls {
       args.workspace = lab_->workspace.view();
       return gemm::run(lab_->device, *dense, args, stream);
     }
-    const MixedProblem& p = std::get<MixedProblem>(problem);
-    mixed::Args args{.x = buffers_[0].data(), .weights = buffers_[1].data(), .d = buffers_[2].data()};
+    const PackedProblem& p = std::get<PackedProblem>(problem);
+    packed::Args args{.x = buffers_[0].data(), .weights = buffers_[1].data(), .d = buffers_[2].data()};
     if (p.bias != Bias::none) args.bias = buffers_[3].data();
     if (p.scale_x != ScaleMode::none) args.scale_x = static_cast<const float*>(buffers_[4].data());
     if (p.scale_d != ScaleMode::none) args.scale_d = static_cast<const float*>(buffers_[5].data());
-    return mixed::run(lab_->device, p, args, stream);
+    return packed::run(lab_->device, p, args, stream);
   }
 
  private:
@@ -248,7 +248,7 @@ RowsRecord measure_rows(const Lab& lab, const AnyProblem& problem, const RowsMet
         if constexpr (std::is_same_v<std::decay_t<decltype(p)>, Problem>)
           return gemm::prepare(lab.device, p, method.rows);
         else
-          return mixed::prepare(lab.device, p, method.rows);
+          return packed::prepare(lab.device, p, method.rows);
       },
       problem);
   record.prepare_s = 1e-6 * us_since(start);

@@ -9,10 +9,10 @@
 #include <chrono>
 #include <numeric>
 
-#include "bench/cublaslt_problem.h"
+#include "bench/contender/cublaslt_problem.h"
+#include "bench/contender/read_floor.h"
+#include "bench/contender/sluice_contender.h"
 #include "bench/race.h"
-#include "bench/read_floor.h"
-#include "bench/sluice_contender.h"
 
 namespace sluice::bench {
 namespace {

@@ -8,7 +8,7 @@
 
 #include <array>
 
-#include <sluice/host/quoted.h>
+#include <sluice/host/text/quoted.h>
 
 namespace sluice::bench {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include <sluice/host/device_impl.h>
+#include <sluice/host/device/device_impl.h>
 #include <sluice/host/driver/launch.h>
 
 namespace sluice::bench {

@@ -13,7 +13,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include <sluice/host/quoted.h>
+#include <sluice/host/text/quoted.h>
 
 namespace sluice::bench {
 namespace {

@@ -8,16 +8,16 @@
 #include <memory>
 #include <optional>
 
-#include <sluice/host/quoted.h>
+#include <sluice/host/text/quoted.h>
 
 #include "bench/session.h"
 #include "bench/shapes.h"
 #include "cli/bench_table.h"
 #include "cli/command_line.h"
 #include "cli/measure_flags.h"
-#include "cli/mixed_bars.h"
-#include "cli/mixed_flags.h"
-#include "cli/mixed_table.h"
+#include "cli/packed_bars.h"
+#include "cli/packed_flags.h"
+#include "cli/packed_table.h"
 #include "cli/requests.h"
 #include "cli/target.h"
 #include "cli/terminal.h"
@@ -29,7 +29,7 @@ namespace {
 
 struct BenchFlags {
   RequestFlags requests;
-  MixedFlags mixed;
+  PackedFlags packed;
   std::string only, json, commit, cublaslt, fill = "normal";
   std::string device = "0";
   bool warm = false;
@@ -37,35 +37,35 @@ struct BenchFlags {
   bench::Method method;
 };
 
-/// One shape to measure: dense or mixed.
+/// One shape to measure: dense or packed.
 struct Item {
   std::string name;
-  bool mixed;
+  bool packed;
   std::function<bench::ShapeRecord(const bench::Lab&, const bench::Phase&)> measure;
 };
 
 Item item_of(const ProblemRequest& r) {
   const bench::Case item{.problem = r.problem, .overrides = r.overrides, .alpha = r.alpha, .beta = r.beta};
   return {.name = bench::problem_text(r.problem),
-          .mixed = false,
+          .packed = false,
           .measure = [item](const bench::Lab& lab, const bench::Phase& phase) {
             return bench::measure_shape(lab, item, phase);
           }};
 }
 
-Item item_of(const bench::MixedCase& item) {
+Item item_of(const bench::PackedCase& item) {
   return {.name = bench::name_of(item.problem),
-          .mixed = true,
+          .packed = true,
           .measure = [item](const bench::Lab& lab, const bench::Phase& phase) {
-            return bench::measure_mixed(lab, item, phase);
+            return bench::measure_packed(lab, item, phase);
           }};
 }
 
 Result<std::vector<Item>> items_of(const BenchFlags& flags) {
   RequestFlags chosen = flags.requests;
-  if (chosen.file.empty() && chosen.set.empty() && !has_shape(chosen.problem) && !is_mixed(flags.mixed))
+  if (chosen.file.empty() && chosen.set.empty() && !has_shape(chosen.problem) && !is_packed(flags.packed))
     chosen.set = "smoke";
-  const Result<std::vector<AnyRequest>> requests = requests_of(chosen, flags.mixed);
+  const Result<std::vector<AnyRequest>> requests = requests_of(chosen, flags.packed);
   if (!requests) return requests.error();
   std::vector<Item> items;
   for (const AnyRequest& request : *requests)
@@ -91,7 +91,7 @@ void print_run(const bench::RunRecord& run, const bench::Lab& lab) {
 
 void print_shape(const bench::RunRecord& run, const bench::ShapeRecord& shape, bool tuned) {
   const Colour colour = bench::all_verified(shape) ? Colour::plain : Colour::red;
-  const std::string line = shape.mixed ? mixed_line(shape, tuned) : shape_line(run, shape, tuned);
+  const std::string line = shape.packed ? packed_line(shape, tuned) : shape_line(run, shape, tuned);
   fmt::print("{}", colour == Colour::plain ? line : paint(stdout, colour, line));
   fmt::print("{}", paint(stdout, Colour::dim, shape_troubles(shape)));
   std::fflush(stdout);
@@ -118,17 +118,17 @@ Result<int> run_bench(const BenchFlags& flags) {
   run.commit = flags.commit.empty() ? built_commit() : flags.commit;
   print_run(run, *lab);
   const bool tuned = method.tune > 1;
-  const auto print_header = [&](bool mixed) {
-    fmt::print("{}", paint(stdout, Colour::bold, mixed ? mixed_header(tuned) : shape_header(tuned)));
+  const auto print_header = [&](bool packed) {
+    fmt::print("{}", paint(stdout, Colour::bold, packed ? packed_header(tuned) : shape_header(tuned)));
   };
 
   Watchdog watchdog(flags.hang_s);
   Progress bar("bench");
   std::optional<Error> lost;
-  std::optional<bool> header;  // of mixed products?
-  for (const auto& [name, mixed, measure] : *cases) {
-    if (header != mixed) print_header(mixed);
-    header = mixed;
+  std::optional<bool> header;  // of packed products?
+  for (const auto& [name, packed, measure] : *cases) {
+    if (header != packed) print_header(packed);
+    header = packed;
     run.shapes.push_back(measure(*lab, [&, name = name](const std::string& what) {
       bar.update(static_cast<int>(run.shapes.size()), static_cast<int>(cases->size()),
                  fmt::format("{}: {}", name, what));
@@ -145,7 +145,7 @@ Result<int> run_bench(const BenchFlags& flags) {
   }
   double seconds = 0;
   for (const bench::ShapeRecord& shape : run.shapes) seconds += shape.wall_s;
-  fmt::print("\n{}{}{} of {} problems in {:.0f} s\n", summary_text(run), mixed_bars(run, tuned),
+  fmt::print("\n{}{}{} of {} problems in {:.0f} s\n", summary_text(run), packed_bars(run, tuned),
              run.shapes.size(), cases->size(), seconds);
   if (lost)
     return Error{lost->code, fmt::format("the GPU is lost to this process after {} of {} shapes: {}",
@@ -161,10 +161,10 @@ Verb add_bench_verb(CLI::App& app) {
   BenchFlags& f = *flags;
   CLI::App* verb = app.add_subcommand(
       "bench",
-      "Time sluice beside cuBLASLt, verified, in one run (the smoke set unless told; --set mixed for packed "
+      "Time sluice beside cuBLASLt, verified, in one run (the smoke set unless told; --set packed for packed "
       "weights beside FP8)");
   add_many_requests_flags(*verb, f.requests);
-  add_mixed_flags(*verb, f.mixed);
+  add_packed_flags(*verb, f.packed);
   verb->add_option("--only", f.only, "Of those, the ones with this text in their name, like e4m3 or 1024x");
   verb->add_option("--json", f.json, "Write the results here, after every shape");
   verb->add_option("--tune", f.method.tune, "Time so many of the planner's candidates too")

@@ -10,14 +10,14 @@
 
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/jit/source.h>
-#include <sluice/host/quoted.h>
-#include <sluice/tuner/record_store.h>
+#include <sluice/host/text/quoted.h>
+#include <sluice/records/record_store.h>
 
-#include "bench/chain_clock.h"
-#include "bench/chain_record.h"
-#include "bench/timeline_record.h"
-#include "cli/chain_flags.h"
-#include "cli/chain_table.h"
+#include "bench/chain/clock.h"
+#include "bench/chain/record.h"
+#include "bench/chain/timeline_record.h"
+#include "cli/chain/flags.h"
+#include "cli/chain/table.h"
 #include "cli/command_line.h"
 #include "cli/measure_flags.h"
 #include "cli/requests.h"

@@ -10,17 +10,17 @@
 #include <memory>
 #include <set>
 
-#include <sluice/host/gemm.h>
+#include <sluice/check/packed_check.h>
+#include <sluice/check/verify_units.h>
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/jit/source.h>
-#include <sluice/host/mixed_check.h>
-#include <sluice/host/mixed_units.h>
-#include <sluice/host/pack_units.h>
-#include <sluice/host/quoted.h>
-#include <sluice/host/verify_units.h>
+#include <sluice/host/ops/gemm.h>
+#include <sluice/host/text/pack_units.h>
+#include <sluice/host/text/packed_units.h>
+#include <sluice/host/text/quoted.h>
 
 #include "bench/rows.h"
-#include "cli/mixed_flags.h"
+#include "cli/packed_flags.h"
 #include "cli/row_range.h"
 #include "cli/target.h"
 #include "cli/terminal.h"
@@ -31,7 +31,7 @@ namespace {
 
 struct CompileFlags {
   RequestFlags requests;
-  MixedFlags mixed;
+  PackedFlags packed;
   PlanTarget target;
   std::string cache_dir, nvrtc, rows;
   bench::RowsMethod drawn{.numbers = 0};
@@ -42,20 +42,20 @@ struct CompileFlags {
 Result<Plan> plan_of(const ProblemRequest& r, const Target& target) {
   return gemm::plan(r.problem, target.info(), r.overrides, target.records);
 }
-Result<mixed::Plan> plan_of(const bench::MixedCase& r, const Target& target) {
-  return mixed::plan(r.problem, target.info(), r.overrides, target.records);
+Result<packed::Plan> plan_of(const bench::PackedCase& r, const Target& target) {
+  return packed::plan(r.problem, target.info(), r.overrides, target.records);
 }
 Result<std::vector<Plan>> candidates_of(const ProblemRequest& r, const Target& target) {
   return gemm::candidates(r.problem, target.info(), r.overrides);
 }
-Result<std::vector<mixed::Plan>> candidates_of(const bench::MixedCase& r, const Target& target) {
-  return mixed::candidates(r.problem, target.info(), r.overrides);
+Result<std::vector<packed::Plan>> candidates_of(const bench::PackedCase& r, const Target& target) {
+  return packed::candidates(r.problem, target.info(), r.overrides);
 }
 std::vector<std::string> texts_of(const Plan& plan, Stamping stamping) {
   return gemm::units_of(plan, stamping);
 }
-std::vector<std::string> texts_of(const mixed::Plan& plan, Stamping) {
-  return mixed::units_of(plan);
+std::vector<std::string> texts_of(const packed::Plan& plan, Stamping) {
+  return packed::units_of(plan);
 }
 
 /// What verifies a result, and what packs weights before there is one. The first two are of every bench and
@@ -63,9 +63,9 @@ std::vector<std::string> texts_of(const mixed::Plan& plan, Stamping) {
 std::vector<std::string> helpers_of(const ProblemRequest&) {
   return {verify_unit_text(VerifyUnit::fill), verify_unit_text(VerifyUnit::check)};
 }
-std::vector<std::string> helpers_of(const bench::MixedCase& r) {
+std::vector<std::string> helpers_of(const bench::PackedCase& r) {
   std::vector<std::string> units{verify_unit_text(VerifyUnit::fill), verify_unit_text(VerifyUnit::check),
-                                 mixed::reference_unit_text()};
+                                 packed::reference_unit_text()};
   for (const CodeStorage codes : {CodeStorage::byte, CodeStorage::nibble})
     if (const PackConfig config{.format = r.problem.weights, .codes = codes};
         codes == CodeStorage::byte || code_bits(config.format.type) == 4)
@@ -76,8 +76,8 @@ std::vector<std::string> helpers_of(const bench::MixedCase& r) {
 Result<gemm::RowTable> table_of(const ProblemRequest& r, const Target& target, RowRange rows) {
   return gemm::plan_rows(r.problem, rows, target.info(), target.records);
 }
-Result<mixed::RowTable> table_of(const bench::MixedCase& r, const Target& target, RowRange rows) {
-  return mixed::plan_rows(r.problem, rows, target.info(), target.records);
+Result<packed::RowTable> table_of(const bench::PackedCase& r, const Target& target, RowRange rows) {
+  return packed::plan_rows(r.problem, rows, target.info(), target.records);
 }
 
 /// Those that serve the range, then those of what `sluice rows` times beside them.
@@ -172,10 +172,10 @@ Result<int> run_compile(const CompileFlags& given) {
   const CompileFlags& flags = *checked;
   const Result<Options> options = options_of(flags);
   if (!options) return options.error();
-  const Result<std::vector<AnyRequest>> requests = requests_of(flags.requests, flags.mixed);
+  const Result<std::vector<AnyRequest>> requests = requests_of(flags.requests, flags.packed);
   if (!requests) return requests.error();
   if (!flags.rows.empty())
-    if (Result<void> none = refuse_overrides(flags.requests, flags.mixed, *requests); !none)
+    if (Result<void> none = refuse_overrides(flags.requests, flags.packed, *requests); !none)
       return none.error();
   const Result<Target> target = find_target(flags.target, *options);
   if (!target) return target.error();
@@ -214,7 +214,7 @@ Verb add_compile_verb(CLI::App& app) {
   auto flags = std::make_shared<CompileFlags>();
   CLI::App* verb = app.add_subcommand("compile", "Fill a kernel cache ahead of time; needs no GPU");
   add_many_requests_flags(*verb, flags->requests);
-  add_mixed_flags(*verb, flags->mixed);
+  add_packed_flags(*verb, flags->packed);
   add_plan_target(*verb, flags->target);
   verb->add_option("--top", flags->top, "Kernels per problem, for tuning later")
       ->capture_default_str()

@@ -8,11 +8,11 @@
 #include <charconv>
 #include <cmath>
 
-#include <sluice/host/json_text.h>
-#include <sluice/host/planner/plain_plans.h>
-#include <sluice/host/planner/problem_checks.h>
-#include <sluice/host/quoted.h>
-#include <sluice/host/text_file.h>
+#include <sluice/host/planner/dense/plain_plans.h>
+#include <sluice/host/planner/dense/problem_checks.h>
+#include <sluice/host/text/json_text.h>
+#include <sluice/host/text/quoted.h>
+#include <sluice/host/text/text_file.h>
 #include <sluice/kernels/registry.h>
 
 #include "cli/parse.h"
@@ -182,7 +182,7 @@ Result<std::vector<FitShape>> read_fit_shapes(const std::string& path) {
   std::vector<FitShape> shapes;
   try {
     for (const Json& j : all.at("shapes")) {
-      if (j.at("problem").contains("weights")) continue;  // a mixed product: this model is not asked
+      if (j.at("problem").contains("weights")) continue;  // a packed product: this model is not asked
       const Result<Problem> problem = problem_of(j.at("problem"));
       if (!problem) return problem.error();
       FitShape shape{.name = j.at("name"), .problem = *problem};

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <sluice/host/planner/cost_model.h>
+#include <sluice/host/planner/dense/cost_model.h>
 
 namespace sluice::cli {
 

@@ -10,16 +10,16 @@
 #include <chrono>
 #include <sstream>
 
+#include <sluice/check/verify_units.h>
 #include <sluice/gemm.h>
 #include <sluice/host/driver/api.h>
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/jit/compiler.h>
 #include <sluice/host/jit/source.h>
-#include <sluice/host/quoted.h>
-#include <sluice/host/verify_units.h>
-#include <sluice/tuner/record_store.h>
+#include <sluice/host/text/quoted.h>
+#include <sluice/records/record_store.h>
 
-#include "bench/cublaslt.h"
+#include "bench/contender/cublaslt.h"
 
 namespace sluice::cli {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // `sluice fit`: how well does the cost model choose, and with which constants would it choose better? Prints
-// constants to be put into sluice/host/planner/cost_model.h by hand; needs no GPU.
+// constants to be put into sluice/host/planner/dense/cost_model.h by hand; needs no GPU.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <memory>
 
-#include <sluice/host/quoted.h>
+#include <sluice/host/text/quoted.h>
 
 #include "cli/cost_fit.h"
 #include "cli/terminal.h"

@@ -11,8 +11,8 @@
 #include <iostream>
 #include <system_error>
 
-#include <sluice/host/quoted.h>
-#include <sluice/tuner/record.h>
+#include <sluice/host/text/quoted.h>
+#include <sluice/records/record.h>
 
 #include "cli/command_line.h"
 #include "cli/terminal.h"

@@ -8,7 +8,7 @@
 #include <memory>
 #include <optional>
 
-#include <sluice/host/quoted.h>
+#include <sluice/host/text/quoted.h>
 #include <sluice/reference/packed_weights.h>
 
 #include "bench/whole_file.h"

@@ -8,7 +8,7 @@
 #include <initializer_list>
 #include <limits>
 
-#include <sluice/host/quoted.h>
+#include <sluice/host/text/quoted.h>
 
 namespace sluice::cli {
 namespace {

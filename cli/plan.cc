@@ -7,7 +7,7 @@
 
 #include <sluice/host/jit/source.h>
 
-#include "cli/mixed_run.h"
+#include "cli/packed_run.h"
 #include "cli/row_range.h"
 #include "cli/table.h"
 #include "cli/target.h"
@@ -18,7 +18,7 @@ namespace {
 
 struct PlanFlags {
   RequestFlags request;
-  MixedFlags mixed;
+  PackedFlags packed;
   PlanTarget target;
   std::string rows;
   bool all = false;
@@ -53,9 +53,10 @@ Result<int> print_all(const ProblemRequest& request, const DeviceInfo& info) {
 Result<int> print_rows(const PlanFlags& flags) {
   const Result<RowRange> rows = parse_rows(flags.rows);
   if (!rows) return rows.error();
-  const Result<std::vector<AnyRequest>> requests = requests_of(flags.request, flags.mixed);
+  const Result<std::vector<AnyRequest>> requests = requests_of(flags.request, flags.packed);
   if (!requests) return requests.error();
-  if (Result<void> none = refuse_overrides(flags.request, flags.mixed, *requests); !none) return none.error();
+  if (Result<void> none = refuse_overrides(flags.request, flags.packed, *requests); !none)
+    return none.error();
   if (flags.all || flags.unit)
     return Error{ErrorCode::invalid_argument,
                  fmt::format("{} has no effect with --rows: leave it out", flags.all ? "--all" : "--unit")};
@@ -69,24 +70,24 @@ Result<int> print_rows(const PlanFlags& flags) {
   };
   if (const auto* dense = std::get_if<ProblemRequest>(&requests->front()))
     return print(gemm::plan_rows(dense->problem, *rows, info, target->records));
-  const MixedProblem& problem = std::get<bench::MixedCase>(requests->front()).problem;
-  return print(mixed::plan_rows(problem, *rows, info, target->records));
+  const PackedProblem& problem = std::get<bench::PackedCase>(requests->front()).problem;
+  return print(packed::plan_rows(problem, *rows, info, target->records));
 }
 
-Result<int> run_mixed_plan(const PlanFlags& flags) {
-  const Result<bench::MixedCase> item = mixed_case_of(flags.request, flags.mixed);
+Result<int> run_packed_plan(const PlanFlags& flags) {
+  const Result<bench::PackedCase> item = packed_case_of(flags.request, flags.packed);
   if (!item) return item.error();
   const Result<Target> target = find_target(flags.target, options_from_environment());
   if (!target) return target.error();
-  const Result<void> printed = print_mixed_plan(*item, *target, {.all = flags.all, .unit = flags.unit});
+  const Result<void> printed = print_packed_plan(*item, *target, {.all = flags.all, .unit = flags.unit});
   if (!printed) return printed.error();
   return kExitOk;
 }
 
 Result<int> run_plan(const PlanFlags& flags) {
   if (!flags.rows.empty()) return print_rows(flags);
-  if (Result<void> good = check_dense(flags.mixed); !good) return good.error();
-  if (is_mixed(flags.mixed)) return run_mixed_plan(flags);
+  if (Result<void> good = check_dense(flags.packed); !good) return good.error();
+  if (is_packed(flags.packed)) return run_packed_plan(flags);
   const Result<ProblemRequest> request = request_of(flags.request.problem);
   if (!request) return request.error();
   const Result<Target> target = find_target(flags.target, options_from_environment());
@@ -107,7 +108,7 @@ Verb add_plan_verb(CLI::App& app) {
   auto flags = std::make_shared<PlanFlags>();
   CLI::App* verb = app.add_subcommand("plan", "Show what would run for a problem, and the estimate");
   add_request_flags(*verb, flags->request);
-  add_mixed_flags(*verb, flags->mixed);
+  add_packed_flags(*verb, flags->packed);
   add_plan_target(*verb, flags->target);
   verb->add_option("--rows", flags->rows, kRowsHelp);
   verb->add_flag("--all", flags->all, "Every candidate, best estimate first");

@@ -9,11 +9,11 @@
 #include <sstream>
 #include <string_view>
 
-#include <sluice/host/json_text.h>
-#include <sluice/host/quoted.h>
-#include <sluice/host/text_file.h>
+#include <sluice/host/text/json_text.h>
+#include <sluice/host/text/quoted.h>
+#include <sluice/host/text/text_file.h>
 
-#include "cli/mixed_flags.h"
+#include "cli/packed_flags.h"
 #include "cli/value_checks.h"
 
 namespace sluice::cli {
@@ -34,11 +34,11 @@ bool says_nothing(const CLI::App& app, const std::string& word) {
 
 Result<AnyRequest> parse_entry(Words words, const std::string& where) {
   RequestFlags flags;
-  MixedFlags mixed;
+  PackedFlags packed;
   CLI::App app;
   app.set_help_flag("");
   add_request_flags(app, flags);
-  add_mixed_flags(app, mixed);
+  add_packed_flags(app, packed);
   check_values(app);
   std::erase_if(words, [&](const std::string& word) { return says_nothing(app, word); });
   if (!words.empty() && words.front().front() != '-') words.insert(words.begin(), "--shape");
@@ -48,7 +48,7 @@ Result<AnyRequest> parse_entry(Words words, const std::string& where) {
   } catch (const CLI::Error& error) {
     return Error{ErrorCode::invalid_argument, fmt::format("{}: {}", where, text_of(error, app))};
   }
-  const Result<std::vector<AnyRequest>> one = requests_of(flags, mixed);
+  const Result<std::vector<AnyRequest>> one = requests_of(flags, packed);
   if (!one) return Error{one.error().code, fmt::format("{}: {}", where, one.error().message)};
   return one->front();
 }

@@ -7,7 +7,7 @@
 #include <array>
 #include <random>
 
-#include <sluice/host/planner/mixed_checks.h>
+#include <sluice/host/planner/packed/packed_problem_checks.h>
 
 namespace sluice::cli {
 namespace {
@@ -109,9 +109,9 @@ Problem random_problem(const RandomSpec& spec, int index) {
   return p;
 }
 
-MixedProblem random_mixed_problem(const RandomSpec& spec, const FormatSpec& formats, int index) {
+PackedProblem random_packed_problem(const RandomSpec& spec, const FormatSpec& formats, int index) {
   Dice dice = dice_of(spec, index);
-  MixedProblem p;
+  PackedProblem p;
   p.m = random_size(dice, spec.largest);
   p.n = random_size(dice, spec.largest);
   p.k = random_size(dice, spec.largest);
@@ -131,7 +131,7 @@ MixedProblem random_mixed_problem(const RandomSpec& spec, const FormatSpec& form
   p.ld_x = padded_ld(dice, p.k, p.x);
   p.ld_d = dice.one_in(2) ? padded_ld(dice, p.n, p.d) : p.n + dice.below(4);
   p.norm_x = p.x == DType::bf16 && p.m <= kNormTokens && dice.one_in(2);
-  p.residual = is_16bit(p.x) && p.m <= mixed::kMaxResidualTokens && dice.one_in(3);
+  p.residual = is_16bit(p.x) && p.m <= packed::kMaxResidualTokens && dice.one_in(3);
   if (p.residual) p.ld_c = dice.one_in(2) ? p.ld_d : p.n + dice.below(4);
   return p;
 }

@@ -3,7 +3,7 @@
 // of tiles, ones, odd numbers. Every one is legal; the same (seed, index) is always the same problem.
 #pragma once
 
-#include <sluice/spec/mixed.h>
+#include <sluice/spec/packed.h>
 #include <sluice/spec/problem.h>
 
 namespace sluice::cli {
@@ -21,6 +21,6 @@ struct FormatSpec {
   WeightFormat fixed;
   bool any_group = false, any_scale = false, any_zero = false;
 };
-MixedProblem random_mixed_problem(const RandomSpec& spec, const FormatSpec& formats, int index);
+PackedProblem random_packed_problem(const RandomSpec& spec, const FormatSpec& formats, int index);
 
 }  // namespace sluice::cli

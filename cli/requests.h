@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "bench/mixed_session.h"
+#include "bench/packed_session.h"
 #include "bench/product.h"
 #include "cli/problem_flags.h"
 
@@ -19,7 +19,7 @@ class Option;
 
 namespace sluice::cli {
 
-struct MixedFlags;  // cli/mixed_flags.h
+struct PackedFlags;  // cli/packed_flags.h
 
 struct RequestFlags {
   ProblemFlags problem;
@@ -39,12 +39,12 @@ std::string first_given(const std::vector<const CLI::Option*>& options);
 Result<void> refuse_given(const std::vector<const CLI::Option*>& options, const std::string& why);
 
 /// A problem of either kind with the overrides that came with it.
-using AnyRequest = std::variant<ProblemRequest, bench::MixedCase>;
+using AnyRequest = std::variant<ProblemRequest, bench::PackedCase>;
 bench::AnyProblem problem_of(const AnyRequest& request);
 
 /// The file's problems as they stand there; or the set's, each with the overrides; or the one problem.
 /// Errors: invalid_argument (two of them at once, no such set, a bad flag), io (the file).
-Result<std::vector<AnyRequest>> requests_of(const RequestFlags& flags, const MixedFlags& mixed);
+Result<std::vector<AnyRequest>> requests_of(const RequestFlags& flags, const PackedFlags& packed);
 
 /// A list of problems: JSON (an array of objects whose keys are flag names) if the first character is '[',
 /// else one problem a line in flags ("4096x4096x4096 --dtype e4m3 --bias", "16x3584x8192 --weights int4"),

@@ -11,7 +11,7 @@ namespace {
 bool has_overrides(const AnyRequest& request) {
   if (const auto* dense = std::get_if<ProblemRequest>(&request))
     return !(dense->overrides == PlanOverrides{});
-  return !(std::get<bench::MixedCase>(request).overrides == mixed::Overrides{});
+  return !(std::get<bench::PackedCase>(request).overrides == packed::Overrides{});
 }
 
 constexpr const char* kWhy = "with --rows: its kernels are chosen for the whole range; leave it out";
@@ -32,9 +32,9 @@ Result<RowRange> parse_rows(const std::string& text) {
   return rows;
 }
 
-Result<void> refuse_overrides(const RequestFlags& flags, const MixedFlags& mixed,
+Result<void> refuse_overrides(const RequestFlags& flags, const PackedFlags& packed,
                               const std::vector<AnyRequest>& requests) {
-  for (const auto* options : {&flags.override_options, &mixed.override_options})
+  for (const auto* options : {&flags.override_options, &packed.override_options})
     if (Result<void> none = refuse_given(*options, kWhy); !none) return none;
   for (const AnyRequest& request : requests)
     if (has_overrides(request))

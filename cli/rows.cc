@@ -22,7 +22,7 @@ namespace {
 
 struct RowsFlags {
   RequestFlags requests;
-  MixedFlags mixed;
+  PackedFlags packed;
   std::string rows = "1:512", json, commit, device = "0";
   int hang_s = 120;
   bench::RowsMethod how;
@@ -73,9 +73,9 @@ Result<int> run_rows(const RowsFlags& flags) {
   const Result<RowRange> range = parse_rows(flags.rows);
   if (!range) return range.error();
   how.rows = *range;
-  const Result<std::vector<AnyRequest>> requests = requests_of(flags.requests, flags.mixed);
+  const Result<std::vector<AnyRequest>> requests = requests_of(flags.requests, flags.packed);
   if (!requests) return requests.error();
-  if (Result<void> none = refuse_overrides(flags.requests, flags.mixed, *requests); !none)
+  if (Result<void> none = refuse_overrides(flags.requests, flags.packed, *requests); !none)
     return none.error();
   const Result<Target> target = find_target(flags.device, options_from_environment());
   if (!target) return target.error();
@@ -123,7 +123,7 @@ Verb add_rows_verb(CLI::App& app) {
   CLI::App* verb = app.add_subcommand(
       "rows", "Time few kernels for a range of numbers of rows beside a kernel for each, and first calls");
   add_many_requests_flags(*verb, f.requests);
-  add_mixed_flags(*verb, f.mixed);
+  add_packed_flags(*verb, f.packed);
   verb->add_option("--rows", f.rows, kRowsHelp)->capture_default_str();
   verb->add_option("--numbers", f.how.numbers, "Numbers of rows to time, drawn from equal parts of the range")
       ->capture_default_str()

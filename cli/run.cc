@@ -7,14 +7,14 @@
 #include <chrono>
 #include <memory>
 
-#include <sluice/host/device_impl.h>
+#include <sluice/host/device/device_impl.h>
 #include <sluice/host/jit/source.h>
 
 #include "bench/session.h"
 #include "bench/shapes.h"
 #include "cli/bench_table.h"
 #include "cli/host_problem.h"
-#include "cli/mixed_run.h"
+#include "cli/packed_run.h"
 #include "cli/requests.h"
 #include "cli/run_report.h"
 #include "cli/target.h"
@@ -27,7 +27,7 @@ namespace {
 
 struct RunFlags {
   RequestFlags requests;
-  MixedFlags mixed;
+  PackedFlags packed;
   std::string device = "auto", cublaslt;
   u64 seed = 1;
   bool no_compile = false;
@@ -144,31 +144,31 @@ Result<std::vector<ProblemRequest>> problems_of(RequestFlags flags, bool on_gpu)
   return requests;
 }
 
-Result<int> run_mixed(const RunFlags& flags, const Target& target) {
-  const Result<bench::MixedCase> item = mixed_case_of(flags.requests, flags.mixed);
+Result<int> run_packed(const RunFlags& flags, const Target& target) {
+  const Result<bench::PackedCase> item = packed_case_of(flags.requests, flags.packed);
   if (!item) return item.error();
-  const MixedRun run{.item = *item, .seed = flags.seed, .compiles = !flags.no_compile};
+  const PackedRun run{.item = *item, .seed = flags.seed, .compiles = !flags.no_compile};
   Result<bool> right = false;
   if (target.device) {
     const bench::Method method{.cold = !flags.warm, .seed = flags.seed};
     const Result<bench::Lab> lab = bench::open_lab(*target.device, method, flags.cublaslt);
     if (!lab) return lab.error();
     Watchdog watchdog(flags.hang_s);
-    right = run_mixed_on_gpu(*lab, run, watchdog);
+    right = run_packed_on_gpu(*lab, run, watchdog);
   } else {
     if (!target.why_host.empty())
       print_row("device", fmt::format("the CPU, because there is no usable GPU: {}", target.why_host));
-    right = run_mixed_on_host(run, target.records);
+    right = run_packed_on_host(run, target.records);
   }
   if (!right) return right.error();
   return *right ? kExitOk : kExitNo;
 }
 
 Result<int> run_run(const RunFlags& flags) {
-  if (Result<void> good = check_dense(flags.mixed); !good) return good.error();
+  if (Result<void> good = check_dense(flags.packed); !good) return good.error();
   const Result<Target> target = find_target(flags.device, options_from_environment());
   if (!target) return target.error();
-  if (is_mixed(flags.mixed)) return run_mixed(flags, *target);
+  if (is_packed(flags.packed)) return run_packed(flags, *target);
   const Result<std::vector<ProblemRequest>> requests =
       problems_of(flags.requests, target->device.has_value());
   if (!requests) return requests.error();
@@ -203,7 +203,7 @@ Verb add_run_verb(CLI::App& app) {
   auto flags = std::make_shared<RunFlags>();
   CLI::App* verb = app.add_subcommand("run", "Plan, compile, run and verify a problem; time it on a GPU");
   add_request_flags(*verb, flags->requests);
-  add_mixed_flags(*verb, flags->mixed);
+  add_packed_flags(*verb, flags->packed);
   verb->add_option("--device", flags->device, "auto, host (the host twin), or the number of a GPU")
       ->capture_default_str();
   verb->add_option("--seed", flags->seed, "Of the data, and of the twin's interleaving")

@@ -5,7 +5,7 @@
 
 #include <chrono>
 
-#include <sluice/host/quoted.h>
+#include <sluice/host/text/quoted.h>
 
 #include "cli/terminal.h"
 

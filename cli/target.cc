@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <sluice/host/quoted.h>
+#include <sluice/host/text/quoted.h>
 
 #include "cli/parse.h"
 

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // `sluice tune`: finds the fastest configuration of each problem within a time budget, and keeps it as a
-// tuning record, after every problem. The search is in bench/tune.h; this file chooses, shows and keeps.
+// tuning record, after every problem. The search is in bench/tune/tune.h; this file chooses, shows and keeps.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <memory>
 #include <set>
 
-#include <sluice/host/quoted.h>
-#include <sluice/tuner/record_book.h>
-#include <sluice/tuner/record_store.h>
+#include <sluice/host/text/quoted.h>
+#include <sluice/records/record_book.h>
+#include <sluice/records/record_store.h>
 
-#include "bench/tune_gpu.h"
-#include "bench/tune_report.h"
+#include "bench/tune/gpu.h"
+#include "bench/tune/report.h"
 #include "cli/command_line.h"
 #include "cli/measure_flags.h"
-#include "cli/mixed_flags.h"
+#include "cli/packed_flags.h"
 #include "cli/requests.h"
 #include "cli/target.h"
 #include "cli/terminal.h"
@@ -32,7 +32,7 @@ using bench::TuneState;
 
 struct TuneFlags {
   RequestFlags requests;
-  MixedFlags mixed;
+  PackedFlags packed;
   std::string only, json, commit, records, out;
   std::string device = "0";
   bool again = false;
@@ -48,12 +48,12 @@ Error bad_argument(std::string message) {
 bool has_overrides(const AnyRequest& request) {
   if (const auto* dense = std::get_if<ProblemRequest>(&request))
     return !(dense->overrides == PlanOverrides{});
-  return !(std::get<bench::MixedCase>(request).overrides == mixed::Overrides{});
+  return !(std::get<bench::PackedCase>(request).overrides == packed::Overrides{});
 }
 
 Result<std::vector<bench::AnyProblem>> listed_problems(const TuneFlags& flags) {
   const RequestFlags& given = flags.requests;
-  for (const auto* options : {&given.override_options, &flags.mixed.override_options})
+  for (const auto* options : {&given.override_options, &flags.packed.override_options})
     if (const Result<void> none =
             refuse_given(*options, "here: tune chooses the configuration itself; leave it out");
         !none)
@@ -62,7 +62,7 @@ Result<std::vector<bench::AnyProblem>> listed_problems(const TuneFlags& flags) {
     return bad_argument("--alpha and --beta have no effect here: a record holds for all; leave them out");
   if (given.set.empty() && given.file.empty() && !has_shape(given.problem))
     return bad_argument("nothing to tune: name problems with --set or --shapes, or one with --shape");
-  const Result<std::vector<AnyRequest>> requests = requests_of(given, flags.mixed);
+  const Result<std::vector<AnyRequest>> requests = requests_of(given, flags.packed);
   if (!requests) return requests.error();
   std::vector<bench::AnyProblem> problems;
   for (const AnyRequest& request : *requests) {
@@ -85,7 +85,7 @@ Result<std::vector<bench::AnyProblem>> listed_problems(const TuneFlags& flags) {
 bool is_empty(const Problem& p) {
   return p.m == 0 || p.n == 0 || p.k == 0 || p.batch == 0;
 }
-bool is_empty(const MixedProblem& p) {
+bool is_empty(const PackedProblem& p) {
   return p.m == 0 || p.n == 0 || p.k == 0;
 }
 
@@ -95,8 +95,8 @@ Result<Problem> checked(const Problem& problem) {
   if (!plan) return plan.error();
   return plan->problem;
 }
-Result<MixedProblem> checked(const MixedProblem& problem) {
-  const Result<mixed::Plan> plan = mixed::plan(problem, DeviceInfo{});
+Result<PackedProblem> checked(const PackedProblem& problem) {
+  const Result<packed::Plan> plan = packed::plan(problem, DeviceInfo{});
   if (!plan) return plan.error();
   return plan->problem;
 }
@@ -279,7 +279,7 @@ Verb add_tune_verb(CLI::App& app) {
   TuneFlags& f = *flags;
   CLI::App* verb = app.add_subcommand("tune", "Find the fastest configurations and keep them as records");
   add_many_requests_flags(*verb, f.requests);
-  add_mixed_flags(*verb, f.mixed);
+  add_packed_flags(*verb, f.packed);
   verb->add_option("--only", f.only, "Of those, the ones with this text in their name, like e4m3 or 1024x");
   verb->add_option("--budget-s", f.settings.budget_s, "Seconds for all problems together")
       ->capture_default_str();

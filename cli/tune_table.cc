@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "bench/shapes.h"
-#include "bench/tune_report.h"
+#include "bench/tune/report.h"
 #include "cli/table.h"
 
 namespace sluice::cli {
@@ -47,9 +47,9 @@ std::string choice_text(const Plan& plan) {
 /// "narrow 16x64 w8 s3 p2 b1": the formats are the problem's.
 std::string choice_text(const bench::AnyPlan& plan) {
   if (const Plan* dense = std::get_if<Plan>(&plan)) return choice_text(*dense);
-  const mixed::Plan& mixed = std::get<mixed::Plan>(plan);
-  const std::string name = mixed::short_name(mixed.config);
-  return name.substr(0, name.find(std::string(" ") + name_of(mixed.problem.x) + "*"));
+  const packed::Plan& packed = std::get<packed::Plan>(plan);
+  const std::string name = packed::short_name(packed.config);
+  return name.substr(0, name.find(std::string(" ") + name_of(packed.problem.x) + "*"));
 }
 
 std::string what_became(const TuneResult& result) {

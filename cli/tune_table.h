@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/tune.h"
+#include "bench/tune/tune.h"
 
 namespace sluice::cli {
 

@@ -13,7 +13,7 @@
 #include <cstdlib>
 #include <limits>
 
-#include <sluice/host/quoted.h>
+#include <sluice/host/text/quoted.h>
 #include <sluice/spec/base.h>
 
 namespace sluice::cli {

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // `sluice verify`: is this build right on this machine? Random problems, every element checked: on a GPU bit
 // for bit against fp64 with whole numbers, and within the bounds with reals; without one on the host twin.
-// Packed weights are mixed_verify.cc's.
+// Packed weights are packed_verify.cc's.
 #include <fmt/format.h>
 
 #include <memory>
 
+#include <sluice/check/verify.h>
 #include <sluice/host/driver/events.h>
-#include <sluice/host/verify.h>
 
 #include "bench/shapes.h"
 #include "cli/host_problem.h"
-#include "cli/mixed_verify.h"
+#include "cli/packed_verify.h"
 #include "cli/random_problem.h"
 #include "cli/target.h"
 #include "cli/terminal.h"
@@ -107,9 +107,9 @@ Result<void> verify_on_host(const VerifyFlags& flags, Tally& tally) {
 }
 
 /// Without --weights none of its flags has an effect.
-Result<void> check_verify(const RequestFlags& request, const MixedFlags& mixed) {
-  if (Result<void> good = check_dense(mixed); !good) return good.error();
-  if (is_mixed(mixed)) return {};
+Result<void> check_verify(const RequestFlags& request, const PackedFlags& packed) {
+  if (Result<void> good = check_dense(packed); !good) return good.error();
+  if (is_packed(packed)) return {};
   return refuse_given(request.override_options, "without --weights: dense plans are the planner's");
 }
 
@@ -118,25 +118,25 @@ Result<void> verify_dense(const VerifyFlags& flags, const Target& target, Tally&
   return verify_on_host(flags, tally);
 }
 
-Result<void> verify_mixed(const VerifyFlags& flags, const MixedVerify& mixed, const Target& target,
-                          Tally& tally) {
-  if (target.device) return verify_mixed_on_gpu(flags, mixed, *target.device, tally);
-  return verify_mixed_on_host(flags, mixed, target.records, tally);
+Result<void> verify_packed(const VerifyFlags& flags, const PackedVerify& packed, const Target& target,
+                           Tally& tally) {
+  if (target.device) return verify_packed_on_gpu(flags, packed, *target.device, tally);
+  return verify_packed_on_host(flags, packed, target.records, tally);
 }
 
-Result<int> run_verify(const VerifyFlags& flags, const RequestFlags& request, const MixedFlags& mixed) {
-  if (Result<void> good = check_verify(request, mixed); !good) return good.error();
-  const Result<MixedVerify> packed =
-      is_mixed(mixed) ? mixed_verify_of(request, mixed) : Result<MixedVerify>(MixedVerify{});
-  if (!packed) return packed.error();
+Result<int> run_verify(const VerifyFlags& flags, const RequestFlags& request, const PackedFlags& packed) {
+  if (Result<void> good = check_verify(request, packed); !good) return good.error();
+  const Result<PackedVerify> verified =
+      is_packed(packed) ? packed_verify_of(request, packed) : Result<PackedVerify>(PackedVerify{});
+  if (!verified) return verified.error();
   const Result<Target> target = find_target(flags.device, options_from_environment());
   if (!target) return target.error();
-  const char* host = is_mixed(mixed) ? "the CPU, through the packed blob" : "the host twin";
+  const char* host = is_packed(packed) ? "the CPU, through the packed blob" : "the host twin";
   if (!target->why_host.empty())
     fmt::print("on {}, because there is no usable GPU: {}\n", host, target->why_host);
   Tally tally;
-  const Result<void> done =
-      is_mixed(mixed) ? verify_mixed(flags, *packed, *target, tally) : verify_dense(flags, *target, tally);
+  const Result<void> done = is_packed(packed) ? verify_packed(flags, *verified, *target, tally)
+                                              : verify_dense(flags, *target, tally);
   if (!done) return done.error();
   for (const auto& [why, times] : tally.refused) fmt::print("refused {} times: {}\n", times, why);
   const bool right = tally.wrong == 0 && tally.right > 0;
@@ -175,7 +175,7 @@ int Tally::refusals() const {
 Verb add_verify_verb(CLI::App& app) {
   auto flags = std::make_shared<VerifyFlags>();
   auto request = std::make_shared<RequestFlags>();
-  auto mixed = std::make_shared<MixedFlags>();
+  auto packed = std::make_shared<PackedFlags>();
   CLI::App* verb = app.add_subcommand(
       "verify", "Check random problems against fp64; with --weights, products of packed weights");
   verb->add_option("--problems", flags->problems, "How many")
@@ -189,7 +189,7 @@ Verb add_verify_verb(CLI::App& app) {
   verb->add_option("--hang-s", flags->hang_s, "Give up when a problem takes longer; 0: never")
       ->capture_default_str()
       ->check(CLI::Range(0, kLongestHang));
-  add_mixed_flags(*verb, *mixed);
+  add_packed_flags(*verb, *packed);
   request->override_options = {verb->add_option("--stages", request->problem.stages,
                                                 "With --weights: k-tiles of a warp's ring, narrow")};
   auto records = std::make_shared<VerifyRecordsFlags>();
@@ -202,7 +202,7 @@ Verb add_verify_verb(CLI::App& app) {
       ->needs(of_records);
   return {verb, [=] {
             if (records->given) return run_records(*flags, *records);
-            return run_verify(*flags, *request, *mixed);
+            return run_verify(*flags, *request, *packed);
           }};
 }
 

@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include <sluice/host/quoted.h>
-#include <sluice/tuner/record_book.h>
+#include <sluice/host/text/quoted.h>
+#include <sluice/records/record_book.h>
 
 #include "bench/recorded_plans.h"
 #include "bench/session.h"
-#include "bench/tune_gpu.h"
+#include "bench/tune/gpu.h"
 #include "cli/command_line.h"
 #include "cli/exit_code.h"
 #include "cli/terminal.h"
@@ -93,13 +93,13 @@ class Session {
   void compile(std::span<const bench::RecordedPlan> plans, Watchdog& watchdog) {
     watchdog.step(fmt::format("compiling {} kernels", plans.size()));
     std::vector<Plan> dense;
-    std::vector<mixed::Plan> packed;
+    std::vector<packed::Plan> packed;
     for (const bench::RecordedPlan& item : plans) {
       if (const auto* plan = std::get_if<Plan>(&item.plan)) dense.push_back(*plan);
-      if (const auto* plan = std::get_if<mixed::Plan>(&item.plan)) packed.push_back(*plan);
+      if (const auto* plan = std::get_if<packed::Plan>(&item.plan)) packed.push_back(*plan);
     }
     static_cast<void>(gemm::prepare(lab_.device, dense));
-    static_cast<void>(mixed::prepare(lab_.device, packed));
+    static_cast<void>(packed::prepare(lab_.device, packed));
   }
 
   Result<Comparison> check(const bench::AnyPlan& plan) {

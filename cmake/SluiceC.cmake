@@ -4,10 +4,10 @@
 # knows neither CPython nor libtorch.
 file(GLOB c_sources CONFIGURE_DEPENDS sluice/c_api/*.cc)
 add_library(sluice_c_objects OBJECT ${c_sources})  # tests link them beside a fake driver
-target_link_libraries(sluice_c_objects PUBLIC sluice_lib PRIVATE sluice_settings sluice_vendor)
+target_link_libraries(sluice_c_objects PUBLIC sluice_check sluice_lib PRIVATE sluice_settings sluice_vendor)
 set_target_properties(sluice_c_objects PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 add_library(sluice_c SHARED)
-target_link_libraries(sluice_c PRIVATE sluice_c_objects sluice_lib sluice_settings)
+target_link_libraries(sluice_c PRIVATE sluice_c_objects sluice_check sluice_lib sluice_settings)
 add_library(sluice::sluice_c ALIAS sluice_c)
 target_include_directories(sluice_c PUBLIC
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)

@@ -62,11 +62,11 @@ def fuzz_parts(setting: Setting) -> tuple[Part, ...]:
 def packed_parts(setting: Setting) -> tuple[Part, ...]:
     """Most of a case is the host's: data, the judge, copies. Processes side by side, each with its own cases, share that."""
     total = 3_000 if setting.quick else 20_000
-    random = "mixed_products.of_random_problems_are_right_to_the_bit"
+    random = "packed_products.of_random_problems_are_right_to_the_bit"
     parts = [Part(f"from {first}", 30, 280, random,
-                  env=(("SLUICE_MIXED_SEED", f"{{seed}}+{first}"), ("SLUICE_MIXED_CASES", str(count))))
+                  env=(("SLUICE_PACKED_SEED", f"{{seed}}+{first}"), ("SLUICE_PACKED_CASES", str(count))))
              for first, count in split(total, 2_500)]
-    return (*parts, Part("others", 40, 280, f"mixed_products.*-{random}"))
+    return (*parts, Part("others", 40, 280, f"packed_products.*-{random}"))
 
 
 def each(limit: int, *filters: str) -> tuple[Part, ...]:
@@ -119,7 +119,7 @@ def all_sections(setting: Setting) -> tuple[Section, ...]:
         Section("real", "real data within the bounds of docs/numerics.md; NaN and Inf", each(240, "real_data.*", "special_values.*"), of=PLANNED, shares=True),
         Section("splits", "sums split along k, a million launches on one workspace; products added to D", each(500, "split*.*", "added.*"), of=PLANNED),
         Section("contracts", "dependent launches: nothing read or written too early, by every kind of kernel",
-                each(280, "gemm_overlap.*", "overlap_contract.*", "mixed_contract.*:mixed_overlap.*"), of=PLANNED),
+                each(280, "gemm_overlap.*", "overlap_contract.*", "packed_contract.*:packed_overlap.*"), of=PLANNED),
         Section("graphs", "graphs, threads, chains of launches", each(240, "graphs.*:threads.*", "chains.*"), of=PLANNED),
         Section("companions", "norms, quantisers, packing, gated products beside the reference",
                 each(240, "*quantize.*", "silu_times_up.*", "norms.*", f"pack.*-{RATES}", "gated.*"), of=PLANNED, jobs=3, shares=True),

@@ -19,18 +19,21 @@ ROOMS = {
     "kernels": {"spec", "device", "kernels", "registry"},
     "registry": {"spec", "registry"},
     "public": {"public", "spec", "std", "stdint.h"},  # stdint.h: c_api.h is C
-    "c_api": {"c_api", "host", "reference", "public", "spec", "std", "posix", "stdint.h"},
+    "c_api": {"c_api", "host", "records", "reference", "public", "spec", "std", "posix", "stdint.h"},
     "host": {"host", "public", "spec", "registry", "std", "posix", "vendor", "cuda"},
     "reference": {"reference", "public", "spec", "std"},
     "twin": {"twin", "public", "spec", "kernels", "sluice/device/pipeline.cuh", "reference", "std", "posix", "vendor"},
-    "tuner": {"tuner", "host", "public", "spec", "registry", "std", "posix", "vendor"},
-    "cli": {"cli", "bench", "tuner", "host", "twin", "reference", "public", "spec", "registry",
+    "chain": {"chain", "host", "public", "spec", "std"},
+    "records": {"records", "chain", "host", "public", "spec", "registry", "std", "posix", "vendor"},
+    "check": {"check", "reference", "host", "public", "spec", "registry", "std", "vendor"},
+    "cli": {"cli", "bench", "records", "chain", "check", "host", "twin", "reference", "public", "spec", "registry",
             "std", "posix", "vendor", "cuda"},
-    "bench": {"bench", "tuner", "host", "reference", "public", "spec", "registry", "std", "posix", "vendor", "cuda"},
+    "bench": {"bench", "records", "chain", "check", "host", "reference", "public", "spec", "registry", "std", "posix", "vendor", "cuda"},
     "examples": {"public", "std", "cuda_runtime.h"},  # as a user would
 }
 ROOM_OF_FOLDER = [  # the first prefix that fits
-    ("sluice/spec/", "spec"), ("sluice/device/", "device"), ("sluice/host/", "host"), ("sluice/tuner/", "tuner"),
+    ("sluice/spec/", "spec"), ("sluice/device/", "device"), ("sluice/host/", "host"), ("sluice/chain/", "chain"),
+    ("sluice/records/", "records"), ("sluice/check/", "check"),
     ("sluice/reference/", "reference"), ("sluice/twin/", "twin"), ("sluice/c_api/", "c_api"), ("include/sluice/", "public"), ("cli/", "cli"),
     ("bench/", "bench"), ("examples/", "examples"),
 ]
@@ -110,14 +113,14 @@ def check(root: pathlib.Path) -> list[str]:
 
 
 PLANTED = [  # (file, line, must be caught)
-    ("sluice/host/gemm.cc", "#include <sluice/device/pipeline.cuh>", True),
-    ("sluice/host/gemm.cc", "#include <sluice/kernels/gemm.cuh>", True),
-    ("sluice/host/gemm.cc", "#include <cuda_runtime.h>", True),
-    ("sluice/host/gemm.cc", "#include <sluice/kernels/registry.h>", False),
-    ("sluice/host/planner/planner.cc", "#include <sluice/tuner/record.h>", True),
+    ("sluice/host/ops/gemm.cc", "#include <sluice/device/pipeline.cuh>", True),
+    ("sluice/host/ops/gemm.cc", "#include <sluice/kernels/gemm.cuh>", True),
+    ("sluice/host/ops/gemm.cc", "#include <cuda_runtime.h>", True),
+    ("sluice/host/ops/gemm.cc", "#include <sluice/kernels/registry.h>", False),
+    ("sluice/host/planner/planner.cc", "#include <sluice/records/record.h>", True),
     ("sluice/host/planner/planner.cc", "#include <sluice/records.h>", False),
-    ("sluice/tuner/recipe.cc", "#include <sluice/host/planner/problem_checks.h>", False),
-    ("sluice/tuner/recipe.cc", "#include \"bench/tune.h\"", True),
+    ("sluice/records/recipe.cc", "#include <sluice/host/planner/dense/problem_checks.h>", False),
+    ("sluice/records/recipe.cc", "#include \"bench/tune/tune.h\"", True),
     ("sluice/spec/config.h", "#include <cstdint>", True),
     ("sluice/spec/config.h", "#include <sluice/host/planner.h>", True),
     ("sluice/device/machine.cuh", "#include <cuda_bf16.h>", True),
@@ -132,8 +135,8 @@ PLANTED = [  # (file, line, must be caught)
     ("include/sluice/c_api.h", "#include <stdint.h>", False),
     ("sluice/c_api/session.cc", "#include <Python.h>", True),
     ("sluice/c_api/tvm_ffi.cc", "#include <tvm/ffi/c_api.h>", True),
-    ("examples/gemm.cc", "#include <sluice/host/verify.h>", True),
-    ("sluice/reference/gemm.cc", "#include <sluice/host/verify.h>", True),
+    ("examples/gemm.cc", "#include <sluice/check/verify.h>", True),
+    ("sluice/reference/gemm.cc", "#include <sluice/check/verify.h>", True),
 ]
 
 

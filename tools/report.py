@@ -22,7 +22,7 @@ import report_timelines
 from report_chains import chains_section
 from report_files import COUNTED, CountedAt, ages, files_section, git, same_list
 from report_floor import floor_section
-from report_mixed import mixed_section
+from report_packed import packed_section
 from report_rows import rows_section
 from report_sections import block_section, folded, plain_read, promoted_section, untuned_sections
 from report_torch import python_section, triton_section
@@ -226,7 +226,7 @@ def made(results: pathlib.Path, docs: pathlib.Path) -> dict[pathlib.Path, str]:
     """The text of each page that is made, or that has a block which is, by its path."""
     runs = load_runs(results)
     images = sorted(path.name for path in (docs / "img").glob("*.svg"))
-    more = (rows_section(results), mixed_section(results), chains_section(results), report_timelines.timelines_section(results, images), python_section(results), triton_section(results, runs))
+    more = (rows_section(results), packed_section(results), chains_section(results), report_timelines.timelines_section(results, images), python_section(results), triton_section(results, runs))
     texts = {path: path.read_text() for path in (docs.parent / "README.md", docs / "testing.md") if path.exists()}
     report_readme.put_into(texts, docs.parent / "README.md", runs, results)
     report_certificates.put_into(texts, docs, results.parent)

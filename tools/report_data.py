@@ -66,7 +66,7 @@ def shown(name: str) -> str:
 
 def contender(shape: dict, name: str) -> dict | None:
     """The contender if it was timed and is right: a wrong kernel has no speed. BEST is the fastest of all that cuBLASLt
-    had in the race, under any name: what was fastest in screening need not be. (Of dense products: a mixed one's peers
+    had in the race, under any name: what was fastest in screening need not be. (Of dense products: a packed one's peers
     compute different things, and none is called BEST.)"""
     right = [c for c in shape["contenders"] if "error" not in c and c["verified"] and c["us"]["median"] > 0]
     if name == BEST:

@@ -6,7 +6,7 @@ import pathlib
 
 from report_data import BEST, DRAWN, OURS, geometric_mean, groups_of, measured, percent, ratio, run_of, screened, set_of, table
 from report_files import ages
-from report_mixed import origins, short_by_tokens
+from report_packed import origins, short_by_tokens
 from report_sections import is_blind, losses
 from report_torch import triton_sentence
 

@@ -11,7 +11,7 @@ import report_timelines
 from report_chains import chains_section
 from report_data import (BEST, FIRST, NO_COMMIT, OURS, READ, SCHEMA, TUNED, algorithms, commit_of, load_runs, median, peer_words,
                          ratio)
-from report_mixed import OUR_FP8, PEER_16, PEER_FP8, mixed_section, short_by_tokens
+from report_packed import OUR_FP8, PEER_16, PEER_FP8, packed_section, short_by_tokens
 from report_sections import block_section, plain_read, promoted_section, untuned_sections
 import report_readme
 import report_sections
@@ -258,7 +258,7 @@ def check_unseen() -> None:
     assert untuned_sections([]) == untuned_sections([named("unseen", [shape_of(1, "bf16", [timed(OURS, 1.0)])])]) == ""
 
 
-def check_mixed() -> None:
+def check_packed() -> None:
     def packed(ours: float, right: bool = True, x: str = "fp16") -> dict:
         return {"name": f"16x64x64 {x} * uint4 g64 > fp16", "problem": {"weights": "uint4", "x": x, "m": 16},
                 "chosen_by": "record",
@@ -267,22 +267,22 @@ def check_mixed() -> None:
 
     with tempfile.TemporaryDirectory() as name:
         results = pathlib.Path(name)
-        assert mixed_section(results) == ""
+        assert packed_section(results) == ""
         (results / "packed").mkdir()
         (results / "packed" / "mixed.json").write_text(json.dumps(made_up_run([packed(5.0), packed(1.0, right=False)])))
-        text = mixed_section(results)
+        text = packed_section(results)
         assert "| 5.00 | 4.00 | 1.25 | 10.00 | 2.00 | 20.00 | 4.00 |" in text, "the faster FP8 product counts"
         assert "geometric mean 2.000 x FP8's speed over 1 of 2 shapes" in text, text
         assert "| 16 | 2.00 (1) | 4.00 (1) |" in text and "int4 is in the mean faster at 16 fp16 tokens." in text, text
         assert "| - | 4.00 | - | 10.00 | - |" in text, "a wrong kernel must not have a time"
         assert load_runs(results) == [], "it is no record of dense products"
         (results / "packed" / "mixed.json").write_text(json.dumps(made_up_run([packed(5.0), packed(4.0, x="e4m3")])))
-        text = mixed_section(results)
+        text = packed_section(results)
         assert "sluice, 16-bit tokens: geometric mean 2.000 x" in text and "sluice, e4m3 tokens: geometric mean 2.500 x" in text, text
         more = packed(20.0)
         more["problem"]["m"] = 1024
         (results / "packed" / "many_a.json").write_text(json.dumps(made_up_run([more]) | {"commit": ""}))
-        text = mixed_section(results)
+        text = packed_section(results)
         assert "| 1024 | 0.50 (1) | 1.00 (1) | not measured | not measured |" in text, text
         assert "faster at 16, slower at 1024 fp16 tokens; faster at 16 e4m3 tokens." in text and "commit not recorded, 2026-01-01, 9 rounds (many_a)" in text, text
         assert "Planned by record: 2 of 2 with fp16 tokens, 1 of 1 with e4m3 tokens" in text, text
@@ -427,7 +427,7 @@ def run(write_report) -> int:
     check_promoted()
     check_block()
     check_unseen()
-    check_mixed()
+    check_packed()
     check_rows()
     check_chains()
     check_timelines()

@@ -8,7 +8,7 @@ Needs NVRTC (SLUICE_NVRTC or a toolkit's) and nvdisasm: on PATH, SLUICE_NVDISASM
 into .venv/scan. No GPU. CI takes a kernel of every path through the code that writes such registers: types of tokens and of
 weights, with stored zeros and without, times every group, times every tile of strip.cuh and wide.cuh by tokens and split
 (covering()); ``--all`` crosses these with each other and with types of scales, ten times as many. Prints how many kernels and
-products were scanned. Exit status 1: one is wrong, there were none, or docs/mixed.md does not name the NVRTC; 77: no nvdisasm
+products were scanned. Exit status 1: one is wrong, there were none, or docs/packed.md does not name the NVRTC; 77: no nvdisasm
 (1 with SLUICE_NO_SKIPS).
 """
 import argparse
@@ -142,8 +142,8 @@ def main():
         scanned = [found for found in pool.map(scan, entries, itertools.repeat(nvdisasm)) if found]
     compilers, products = sorted({found[0] for found in scanned}), sum(found[1] for found in scanned)
     wrong = [message for found in scanned for message in found[2]] + ([] if scanned else ["nothing to check"])
-    named = (ROOT / "docs/mixed.md").read_text()
-    wrong += [f"docs/mixed.md (The hazard) does not name NVRTC {one}, whose code this is" for one in compilers
+    named = (ROOT / "docs/packed.md").read_text()
+    wrong += [f"docs/packed.md (The hazard) does not name NVRTC {one}, whose code this is" for one in compilers
               if f"NVRTC {one}" not in named]
     print("\n".join([*wrong, f"{len(wanted)} problems ({len(lines) - len(wanted)} have no such tile), NVRTC {', '.join(compilers)}: "
                      f"{len(scanned)} kernels with {products} products with A in registers, {len(wrong)} faults"]))

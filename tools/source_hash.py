@@ -22,9 +22,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Patterns of each part. Tests are in none: another test does not void what the ones before it have shown.
 PARTS = {
     "kernels": ("sluice/spec/**/*.h", "sluice/device/**/*.h", "sluice/device/**/*.cuh", "sluice/kernels/**/*.h", "sluice/kernels/**/*.cuh"),
-    "host": ("include/**/*.h", "sluice/host/**/*.cc", "sluice/host/**/*.h", "sluice/tuner/*.cc", "sluice/tuner/*.h",
-             "sluice/c_api/*.cc", "sluice/c_api/*.h"),
-    "records": ("sluice/tuner/records/*.json",),
+    "host": ("include/**/*.h", *(f"sluice/{room}/**/*.{end}" for room in ("host", "chain", "records", "check", "c_api") for end in ("cc", "h"))),
+    "records": ("sluice/records/shipped/*.json",),
     "python": ("python/sluice/**/*.py",),
 }
 NOT_EMBEDDED = "sluice/kernels/registry.h"  # cmake/SluiceEmbed.cmake says why
@@ -58,7 +57,7 @@ def self_test() -> int:
     """On a repository that is made up: which change changes which word of a build's name."""
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder) / "source"
-        for name in ("sluice/kernels/a.cuh", "sluice/kernels/registry.h", "sluice/host/a.cc", "sluice/tuner/records/a.json", "python/sluice/a.py", "docs/a.md"):
+        for name in ("sluice/kernels/a.cuh", "sluice/kernels/registry.h", "sluice/host/a.cc", "sluice/records/shipped/a.json", "python/sluice/a.py", "docs/a.md"):
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text("text\n")
 
@@ -87,7 +86,7 @@ def self_test() -> int:
         git("commit", "-qm", "first")
         assert len(built()[0]) == 40, built()
         wanted = {"docs/a.md": set(), "docs/new.md": set(), "sluice/kernels/a.cuh": {"kernels", "dirty"}, "sluice/kernels/new.cuh": {"kernels", "dirty"},
-                  "sluice/host/new.cc": {"host", "dirty"}, "sluice/kernels/registry.h": {"dirty"}, "sluice/tuner/records/a.json": {"records", "dirty"},
+                  "sluice/host/new.cc": {"host", "dirty"}, "sluice/kernels/registry.h": {"dirty"}, "sluice/records/shipped/a.json": {"records", "dirty"},
                   "python/sluice/a.py": {"python", "dirty"}}
         for name, words in wanted.items():
             assert changed(name) == words, (name, changed(name))

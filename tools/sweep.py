@@ -5,7 +5,7 @@ the pick beside the fastest candidate, then measured over estimated time by sche
 
 `loss` is the pick's time over the fastest one's: 1.00 means that the model chose right. A kind of kernel whose
 measured / estimated ratio differs from the others' is one that the cost model is biased about. For whoever fits
-sluice/host/planner/cost_model.cc. Screening times are used: good to about 2 %.
+sluice/host/planner/dense/cost_model.cc. Screening times are used: good to about 2 %.
 """
 import argparse
 import json

@@ -19,7 +19,7 @@ extern "C" {
 
 #define SLUICE_API __attribute__((visibility("default")))
 /* Grows when a struct or a function below changes; sluice_c_abi() is that of the library that was loaded. */
-#define SLUICE_C_ABI 8
+#define SLUICE_C_ABI 9
 
 typedef enum {
   SLUICE_OK = 0,
@@ -58,7 +58,7 @@ typedef struct CUstream_st* sluice_stream; /* a CUstream or cudaStream_t; NULL i
 
 /* ---- the library ---- */
 SLUICE_API int sluice_c_abi(void);
-SLUICE_API const char* sluice_version(void); /* "0.1.0" */
+SLUICE_API const char* sluice_version(void); /* "0.2.0" */
 /* Of this thread's last failure; "" before one. */
 SLUICE_API const char* sluice_error_message(void);
 SLUICE_API const char* sluice_status_name(sluice_status status); /* "invalid_size" */
@@ -154,7 +154,7 @@ SLUICE_API int64_t sluice_plan_workspace_bytes(const sluice_plan* plan);
 SLUICE_API double sluice_plan_estimate_us(const sluice_plan* plan);
 
 /* Compiles the plans' kernels into the cache folder; no GPU, and nothing is loaded. Takes plans of
- * sluice_mixed_plan_create too. */
+ * sluice_packed_plan_create too. */
 typedef struct {
   int32_t compiled, already_there, failed;
 } sluice_compiled;
@@ -291,7 +291,7 @@ SLUICE_API sluice_status sluice_compile_packer(const sluice_weight_format* forma
 /* Compiles and loads them. */
 SLUICE_API sluice_status sluice_make_packer_ready(sluice_device* device, const sluice_weight_format* format);
 
-/* ---- mixed products: 16-bit or e4m3 tokens times packed weights (include/sluice/mixed.h) ---- */
+/* ---- packed products: 16-bit or e4m3 tokens times packed weights (include/sluice/packed.h) ---- */
 /* D = act(scale_x X W^T + bias): X is m x k, D m x n. Strides 0: packed. */
 typedef struct {
   int64_t m, n, k;
@@ -301,22 +301,22 @@ typedef struct {
   int32_t bias, bias_type;      /* bias: 0 or 1 */
   int32_t activation;
   int64_t x_ld, d_ld;
-} sluice_mixed_problem;
+} sluice_packed_problem;
 
-/* What overrules the planner; -1 leaves it the choice. Fields as in mixed::Overrides. */
+/* What overrules the planner; -1 leaves it the choice. Fields as in packed::Overrides. */
 typedef struct {
   int32_t token_blocks, row_blocks, warps, stages, parts, ctas;         /* narrow; stages, parts: strip too */
   int32_t tokens, cluster_n, cluster_k, x_stages, w_stages, tail_parts; /* wide; tokens: strip too */
   int32_t strips, k_groups;                                             /* strip */
   int32_t ignore_records; /* 1: plan as if the problem had never been tuned */
-} sluice_mixed_choices;
-#define SLUICE_NO_MIXED_CHOICES \
+} sluice_packed_choices;
+#define SLUICE_NO_PACKED_CHOICES \
   { -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1 }
 
 /* A plan like others, for what takes one, but sluice_prepare. Needs no GPU; device NULL: for an H200. */
-SLUICE_API sluice_status sluice_mixed_plan_create(const sluice_device* device,
-                                                  const sluice_mixed_problem* problem,
-                                                  const sluice_mixed_choices* choices, sluice_plan** plan);
+SLUICE_API sluice_status sluice_packed_plan_create(const sluice_device* device,
+                                                   const sluice_packed_problem* problem,
+                                                   const sluice_packed_choices* choices, sluice_plan** plan);
 
 typedef struct {
   sluice_weight_format format;
@@ -328,16 +328,16 @@ typedef struct {
   const sluice_array* scale_x; /* fp32, of e4m3 tokens: one value, m or m x 1; or NULL, which is 1 */
   int32_t activation;
   const char* const* names; /* five, for messages, in the order of the arrays; NULL: those of the fields */
-} sluice_mixed_product;
-SLUICE_API sluice_status sluice_mixed_problem_of(const sluice_mixed_product* product,
-                                                 sluice_mixed_problem* problem);
+} sluice_packed_product;
+SLUICE_API sluice_status sluice_packed_problem_of(const sluice_packed_product* product,
+                                                  sluice_packed_problem* problem);
 /* As sluice_run: looks the kernel up, prepares it at the first call, launches; allocates nothing after that,
  * needs no workspace, may be captured once it is prepared (else not_prepared). The same bits on every run. */
-SLUICE_API sluice_status sluice_mixed_run(sluice_device* device, const sluice_mixed_product* product,
-                                          sluice_stream stream);
-/* Prepares what sluice_mixed_run needs, in parallel, and launches nothing. */
-SLUICE_API sluice_status sluice_mixed_make_ready(sluice_device* device, const sluice_mixed_problem* problems,
-                                                 int32_t count);
+SLUICE_API sluice_status sluice_packed_run(sluice_device* device, const sluice_packed_product* product,
+                                           sluice_stream stream);
+/* Prepares what sluice_packed_run needs, in parallel, and launches nothing. */
+SLUICE_API sluice_status sluice_packed_make_ready(sluice_device* device,
+                                                  const sluice_packed_problem* problems, int32_t count);
 
 /* ---- ranges of numbers of rows: include/sluice/rows.h ---- */
 /* m from low (1 or more) to high, both inside. */
@@ -362,17 +362,17 @@ typedef struct {
  * does not count, and strides of 0 follow each m. Needs no GPU; device NULL: for an H200. */
 SLUICE_API sluice_status sluice_plan_rows(const sluice_device* device, const sluice_problem* problem,
                                           const sluice_row_range* rows, sluice_row_plans* found);
-SLUICE_API sluice_status sluice_mixed_plan_rows(const sluice_device* device,
-                                                const sluice_mixed_problem* problem,
-                                                const sluice_row_range* rows, sluice_row_plans* found);
-/* Compiles and loads them. sluice_run (sluice_mixed_run) then serves every m of the range without a compile,
+SLUICE_API sluice_status sluice_packed_plan_rows(const sluice_device* device,
+                                                 const sluice_packed_problem* problem,
+                                                 const sluice_row_range* rows, sluice_row_plans* found);
+/* Compiles and loads them. sluice_run (sluice_packed_run) then serves every m of the range without a compile,
  * in a stream that captures too. summary NULL: not wanted. */
 SLUICE_API sluice_status sluice_make_rows_ready(sluice_device* device, const sluice_problem* problem,
                                                 const sluice_row_range* rows, sluice_row_summary* summary);
-SLUICE_API sluice_status sluice_mixed_make_rows_ready(sluice_device* device,
-                                                      const sluice_mixed_problem* problem,
-                                                      const sluice_row_range* rows,
-                                                      sluice_row_summary* summary);
+SLUICE_API sluice_status sluice_packed_make_rows_ready(sluice_device* device,
+                                                       const sluice_packed_problem* problem,
+                                                       const sluice_row_range* rows,
+                                                       sluice_row_summary* summary);
 
 /* ---- what is lent and held ---- */
 /* Of the workspaces lent on this device: waits for the device, and fails on the first that is not clean. */
@@ -381,7 +381,7 @@ SLUICE_API sluice_status sluice_verify_workspaces(sluice_device* device);
 SLUICE_API sluice_status sluice_reset_workspaces(sluice_device* device);
 
 typedef struct {
-  int64_t kernels;         /* problems that sluice_run and sluice_mixed_run have a kernel for */
+  int64_t kernels;         /* problems that sluice_run and sluice_packed_run have a kernel for */
   int64_t workspaces;      /* lent: to streams, and to graphs that are alive */
   int64_t workspace_bytes; /* of device memory, with those that streams outgrew and graphs gave back */
 } sluice_holdings;

@@ -16,8 +16,8 @@
 #include <variant>
 #include <vector>
 
-#include <sluice/mixed.h>
 #include <sluice/norm.h>
+#include <sluice/packed.h>
 #include <sluice/quantize.h>
 #include <sluice/records.h>
 #include <sluice/spec/smem_room.h>
@@ -34,10 +34,10 @@ struct ProductStep {
 };
 /// A product with packed weights. Overrides::overlap and Args::prefetch and hand_off are the chain's to
 /// set.
-struct MixedStep {
-  MixedProblem problem{};
-  mixed::Overrides overrides{};
-  mixed::Args args{};
+struct PackedStep {
+  PackedProblem problem{};
+  packed::Overrides overrides{};
+  packed::Args args{};
 };
 /// NormOptions::overlap and NormArgs::hand_off are the chain's to set. gamma is its weights.
 struct NormStep {
@@ -77,7 +77,7 @@ struct ForeignStep {
 };
 
 struct ChainStep {
-  std::variant<ProductStep, MixedStep, NormStep, QuantizerStep, ForeignStep> work{};
+  std::variant<ProductStep, PackedStep, NormStep, QuantizerStep, ForeignStep> work{};
   std::string name{};                   // in explain() and in messages: "qkv"
   std::optional<Overlap> overlap{};     // instead of what ChainOptions make of it
   std::optional<i64> hand_off_bytes{};  // instead of ChainOptions::hand_off_bytes
@@ -86,7 +86,7 @@ struct ChainStep {
 
 /// What a record says of a step that was tuned between the neighbours it has (docs/chains.md).
 struct TunedStep {
-  std::variant<std::monostate, TunedChoice, mixed::TunedChoice> kernel{};  // of a product
+  std::variant<std::monostate, TunedChoice, packed::TunedChoice> kernel{};  // of a product
   Overlap overlap{};
   i64 hand_off_bytes = 0, prefetch_bytes = 0;
 
@@ -133,7 +133,7 @@ struct PlannedStep {
 struct ChainPlan {
   std::vector<PlannedStep> steps{};
   std::vector<Plan> products{};
-  std::vector<mixed::Plan> mixed{};
+  std::vector<packed::Plan> packed{};
   std::vector<NormOptions> norms{};
   std::vector<QuantizerOptions> quantizers{};
   i64 workspace_bytes = 0;  // what enqueue must be given; 0: nothing
@@ -141,7 +141,7 @@ struct ChainPlan {
 
 /// Decides about every step. The first that launches anything never waits, nor does who comes behind a
 /// foreign step that does not let go; the last never triggers. Pure. Errors: those of gemm::plan and
-/// mixed::plan, and of norms and quantisers for their options and shapes, with the step's name in front;
+/// packed::plan, and of norms and quantisers for their options and shapes, with the step's name in front;
 /// invalid_argument (what is the chain's to set was set, an
 /// overlap that a step's place forbids, two kernels in one quantiser); invalid_config (smem_limit or
 /// most_stages cannot be kept); aliasing (a step that reads weights early has weights that a step before it

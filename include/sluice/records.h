@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was measured before: a book of tuning records, one a problem and GPU. gemm::plan and mixed::plan
+// What was measured before: a book of tuning records, one a problem and GPU. gemm::plan and packed::plan
 // look a problem up in one before they ask their model; `sluice tune` writes them (docs/tuning.md). A book is
 // read once and never changes, so plans stay a function of what goes in.
 //   auto plan = sluice::gemm::plan(problem, device->info(), {}, device->records());
@@ -18,8 +18,8 @@ namespace sluice {
 
 struct ChainStep;  // sluice/chain.h
 struct TunedStep;
-struct MixedProblem;  // sluice/mixed.h
-namespace mixed {
+struct PackedProblem;  // sluice/packed.h
+namespace packed {
 struct TunedChoice;
 }
 
@@ -50,8 +50,8 @@ class RecordBook {
   /// sizes, types, layouts, sums and epilogue; strides (but for whether TMA can store D), scales of a tensor,
   /// scale_d and relu do not count. `problem` is one that gemm::plan accepts.
   std::optional<TunedChoice> find(const Problem& problem, const DeviceInfo& device) const;
-  /// The same of products of packed weights; `problem` is one that mixed::plan accepts.
-  std::optional<mixed::TunedChoice> find(const MixedProblem& problem, const DeviceInfo& device) const;
+  /// The same of products of packed weights; `problem` is one that packed::plan accepts.
+  std::optional<packed::TunedChoice> find(const PackedProblem& problem, const DeviceInfo& device) const;
   /// Of each step of a chain what was chosen where it stood between the same two neighbours; nothing if it
   /// never did, or if it has none. Of several records the one that knows most of the steps is asked first. An
   /// end of the chain is like any neighbour. `steps` are ones that

@@ -12,7 +12,7 @@ namespace sluice {
 /// One code per kind of failure, so that a caller can branch on it; the message says value, rule and remedy.
 enum class ErrorCode {
   invalid_size,      // negative, or past a limit that the message names: 2^31 - 4096 for each size of a dense
-                     // product, 2^31 - 129 of a mixed one
+                     // product, 2^31 - 129 of a packed one
   invalid_pointer,   // null where data is needed, or host memory
   misaligned,        // a pointer or a stride that TMA cannot address
   invalid_stride,    // ld shorter than a row, rows of D overlapping

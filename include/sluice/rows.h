@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <sluice/gemm.h>
-#include <sluice/mixed.h>
+#include <sluice/packed.h>
 
 namespace sluice {
 
@@ -76,22 +76,22 @@ Result<RowSummary> prepare(const Device& device, const Problem& problem, RowRang
 
 }  // namespace gemm
 
-namespace mixed {
+namespace packed {
 
-using RowTable = BasicRowTable<MixedProblem, Plan>;
+using RowTable = BasicRowTable<PackedProblem, Plan>;
 
 /// The same of products of packed weights.
-Result<RowTable> plan_rows(const MixedProblem& problem, RowRange rows, const DeviceInfo& device,
+Result<RowTable> plan_rows(const PackedProblem& problem, RowRange rows, const DeviceInfo& device,
                            const RecordBook& records = shipped_records());
 Result<Plan> plan(const RowTable& table, i64 m, const DeviceInfo& device);
-Result<RowSummary> prepare(const Device& device, const MixedProblem& problem, RowRange rows,
+Result<RowSummary> prepare(const Device& device, const PackedProblem& problem, RowRange rows,
                            const gemm::Progress& progress = {});
 
-}  // namespace mixed
+}  // namespace packed
 
 /// For people: the kernels, which m each serves and what that costs, as aligned lines; what
 /// `sluice plan --rows` prints.
 std::string describe(const gemm::RowTable& table, const DeviceInfo& device);
-std::string describe(const mixed::RowTable& table, const DeviceInfo& device);
+std::string describe(const packed::RowTable& table, const DeviceInfo& device);
 
 }  // namespace sluice

@@ -5,7 +5,7 @@
     print(sluice.explain(m=64, n=4096, k=4096, a="e4m3"))     # no GPU, no torch needed
     import sluice.torch as st                                 # the ops: st.mm, st.linear, st.scaled_mm, st.nn.Linear
 
-``python -m sluice`` is the command line. ``sluice.mixed_mm`` is that of sluice.torch, which its first use imports.
+``python -m sluice`` is the command line. ``sluice.packed_mm`` is that of sluice.torch, which its first use imports.
 """
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
@@ -14,9 +14,9 @@ from ._library import lib as _lib
 from .errors import (Aliasing, DriverError, Error, InternalError, InvalidArgument, InvalidConfig, InvalidPointer,
                      InvalidSize, InvalidStride, InvalidType, Misaligned, NotPrepared, StorageError, ToolchainError,
                      UnsupportedArch, WorkspaceError, WrongDevice)
-from .formats import MixedProblem, PackedNumbers, WeightFormat
+from .formats import PackedProblem, PackedNumbers, WeightFormat
 from .packed import PackedWeights, Unpacked, pack, pack_e4m3, pack_int4, pack_int8, pack_quantized
-from .plans import (Compiled, Holdings, Plan, RowPlans, Workspace, compile, explain, holdings, mixed_plan, plan,  # noqa: A004
+from .plans import (Compiled, Holdings, Plan, RowPlans, Workspace, compile, explain, holdings, packed_plan, plan,  # noqa: A004
                     plan_rows, prepare, prepare_packer, prepare_quantizers, reset_workspaces, verify_workspaces)
 from .problems import Problem, problem_of
 
@@ -24,24 +24,24 @@ __version__: str = _lib.sluice_version().decode()
 
 # torch is imported by who uses it, and not by who imports sluice: not in __all__ either, for ``import *`` would.
 if _TYPE_CHECKING:
-    from .torch import mixed_mm as mixed_mm
+    from .torch import packed_mm as packed_mm
 else:
     def __getattr__(name):
-        if name != "mixed_mm":
+        if name != "packed_mm":
             raise AttributeError(f"module 'sluice' has no attribute {name!r}")
-        from .torch import mixed_mm
+        from .torch import packed_mm
 
-        globals()[name] = mixed_mm
-        return mixed_mm
+        globals()[name] = packed_mm
+        return packed_mm
 
     def __dir__():
-        return sorted({*globals(), "mixed_mm"})
+        return sorted({*globals(), "packed_mm"})
 
 __all__ = [
     "Aliasing", "Compiled", "DriverError", "Error", "Holdings", "InternalError", "InvalidArgument", "InvalidConfig",
-    "InvalidPointer", "InvalidSize", "InvalidStride", "InvalidType", "Misaligned", "MixedProblem", "NotPrepared",
+    "InvalidPointer", "InvalidSize", "InvalidStride", "InvalidType", "Misaligned", "PackedProblem", "NotPrepared",
     "PackedNumbers", "PackedWeights", "Plan", "Problem", "RowPlans", "StorageError", "ToolchainError", "UnsupportedArch",
     "Unpacked", "WeightFormat", "Workspace", "WorkspaceError", "WrongDevice", "compile", "explain", "holdings",
-    "mixed_plan", "pack", "pack_e4m3", "pack_int4", "pack_int8", "pack_quantized", "plan", "plan_rows", "prepare",
+    "packed_plan", "pack", "pack_e4m3", "pack_int4", "pack_int8", "pack_quantized", "plan", "plan_rows", "prepare",
     "prepare_packer", "prepare_quantizers", "problem_of", "reset_workspaces", "verify_workspaces", "weights",
 ]

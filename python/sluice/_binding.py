@@ -8,7 +8,7 @@ errors as the classes of ``sluice.errors``. Imported when the first array comes,
     quantize(input, output, scales, granularity, scale_given, gate, workspace)
     add_mm(a, b, total, any_order, workspace)
     problem_of_arrays(a, b, c, out, bias, scale_a, scale_b, activation, use_fast_accum, update, any_order, address)
-    mixed_mm(x, blob, bias, scale_x, out, format, n, k, activation)
+    packed_mm(x, blob, bias, scale_x, out, format, n, k, activation)
     pack_codes(codes, scales, zeros, blob, format)
     unpack_codes(codes, scales, zeros, blob, format)
 
@@ -41,7 +41,7 @@ mm = _module["mm"]
 linear = _module["linear"]
 add_mm = _module["add_mm"]
 quantize = _module["quantize"]
-mixed_mm = _module["mixed_mm"]
+packed_mm = _module["packed_mm"]
 pack_codes = _module["pack_codes"]
 unpack_codes = _module["unpack_codes"]
 problem_of_arrays = _module["problem_of_arrays"]

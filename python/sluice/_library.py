@@ -13,7 +13,7 @@ from typing import Callable, NoReturn, Optional
 from . import errors
 from ._arguments import choice_of
 
-C_ABI = 8
+C_ABI = 9
 HERE = pathlib.Path(__file__).resolve().parent
 
 
@@ -80,7 +80,7 @@ class PackedNumbersStruct(ctypes.Structure):
     ]
 
 
-class MixedProblemStruct(ctypes.Structure):
+class PackedProblemStruct(ctypes.Structure):
     _fields_ = [
         *((name, c_int64) for name in ("m", "n", "k")),
         *((name, c_int32) for name in ("x", "d", "scale_x")),
@@ -90,7 +90,7 @@ class MixedProblemStruct(ctypes.Structure):
     ]
 
 
-class MixedChoicesStruct(ctypes.Structure):
+class PackedChoicesStruct(ctypes.Structure):
     _fields_ = [(name, c_int32) for name in ("token_blocks", "row_blocks", "warps", "stages", "parts", "ctas",
                                              "tokens", "cluster_n", "cluster_k", "x_stages", "w_stages", "tail_parts",
                                              "strips", "k_groups", "ignore_records")]
@@ -128,15 +128,15 @@ _FUNCTIONS = {
     "sluice_packed_numbers_of": ("status", [POINTER(WeightFormatStruct), c_int64, c_int64, POINTER(PackedNumbersStruct)]),
     "sluice_compile_packer": ("status", [POINTER(WeightFormatStruct), POINTER(OptionsStruct), POINTER(CompiledStruct)]),
     "sluice_make_packer_ready": ("status", [c_void_p, POINTER(WeightFormatStruct)]),
-    "sluice_mixed_plan_create": ("status", [c_void_p, POINTER(MixedProblemStruct), POINTER(MixedChoicesStruct),
+    "sluice_packed_plan_create": ("status", [c_void_p, POINTER(PackedProblemStruct), POINTER(PackedChoicesStruct),
                                             POINTER(c_void_p)]),
-    "sluice_mixed_make_ready": ("status", [c_void_p, POINTER(MixedProblemStruct), c_int32]),
+    "sluice_packed_make_ready": ("status", [c_void_p, POINTER(PackedProblemStruct), c_int32]),
     "sluice_plan_rows": ("status", [c_void_p, POINTER(ProblemStruct), POINTER(RowRangeStruct), POINTER(RowPlansStruct)]),
-    "sluice_mixed_plan_rows": ("status", [c_void_p, POINTER(MixedProblemStruct), POINTER(RowRangeStruct),
+    "sluice_packed_plan_rows": ("status", [c_void_p, POINTER(PackedProblemStruct), POINTER(RowRangeStruct),
                                           POINTER(RowPlansStruct)]),
     "sluice_make_rows_ready": ("status", [c_void_p, POINTER(ProblemStruct), POINTER(RowRangeStruct),
                                           POINTER(RowSummaryStruct)]),
-    "sluice_mixed_make_rows_ready": ("status", [c_void_p, POINTER(MixedProblemStruct), POINTER(RowRangeStruct),
+    "sluice_packed_make_rows_ready": ("status", [c_void_p, POINTER(PackedProblemStruct), POINTER(RowRangeStruct),
                                                 POINTER(RowSummaryStruct)]),
     "sluice_device_holdings": ("status", [c_void_p, POINTER(HoldingsStruct)]),
 }

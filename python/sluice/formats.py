@@ -8,7 +8,7 @@ from typing import Optional
 
 from . import errors
 from ._arguments import entry, integer, shown, size_of, switch_of
-from ._library import MixedProblemStruct, PackedNumbersStruct, WeightFormatStruct, lib
+from ._library import PackedProblemStruct, PackedNumbersStruct, WeightFormatStruct, lib
 from .problems import ACTIVATIONS, DTYPES, SCALES, number_of
 
 WEIGHT_TYPES = ("uint4", "int8", "e4m3")
@@ -88,7 +88,7 @@ class PackedNumbers:
 
 @entry
 @dataclasses.dataclass(frozen=True)
-class MixedProblem:
+class PackedProblem:
     """``D = act(scale_x * X W^T + bias)``: X m x k in 16 bits or e4m3, W n x k packed, D m x n.
 
     Types are names. ``d`` left out is X's type, or bf16 if that is e4m3. Strides (``x_ld``, ``d_ld``, in elements) are 0 where
@@ -108,13 +108,13 @@ class MixedProblem:
     d_ld: int = 0
     scale_x: str = "none"
 
-    def struct(self) -> MixedProblemStruct:
+    def struct(self) -> PackedProblemStruct:
         """As the C interface has it. Raises ``InvalidArgument`` for a name that is none."""
         if not isinstance(self.weights, WeightFormat):
             raise errors.InvalidArgument(f"weights = {shown(self.weights)} must be a sluice.WeightFormat, as packed.format is")
         x = number_of("x", self.x, DTYPES)
         output = self.d if self.d is not None else "bf16" if DTYPES[x] == "e4m3" else DTYPES[x]
-        return MixedProblemStruct(
+        return PackedProblemStruct(
             m=size_of("m", self.m), n=size_of("n", self.n), k=size_of("k", self.k), x=x, d=number_of("d", output, DTYPES),
             scale_x=number_of("scale_x", self.scale_x, SCALES), weights=self.weights.struct(), bias=int(self.bias is not None),
             bias_type=number_of("bias", self.bias, DTYPES) if self.bias is not None else 0,

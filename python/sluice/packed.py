@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Optional, Tuple, Union
 
 from . import errors
 from ._arguments import check_one_of, check_span, entry, integer, shown
-from .formats import CODE_BITS, MixedProblem, WeightFormat
+from .formats import CODE_BITS, PackedProblem, WeightFormat
 from .problems import DTYPES, number_of
 from .weights import QuantizedWeights, quantize_groups
 from .weights._arrays import Array, check_given, check_matrix, check_shape, check_type, library_of, type_of
@@ -91,12 +91,12 @@ class PackedWeights:
         return self.format.numbers(self.n, self.k).stored_bits
 
     def problem(self, m: int, x: Optional[str] = None, *, d: Optional[str] = None, bias: Optional[str] = None,
-                activation: str = "none", scale_x: Optional[str] = None) -> MixedProblem:
-        """The problem of ``m`` tokens (in packed rows) times these weights, for ``mixed_plan`` and ``prepare``. ``x`` left out is
+                activation: str = "none", scale_x: Optional[str] = None) -> PackedProblem:
+        """The problem of ``m`` tokens (in packed rows) times these weights, for ``packed_plan`` and ``prepare``. ``x`` left out is
         bf16, or in the order "byte" e4m3, then with a scale for each token unless ``scale_x`` says otherwise."""
         x = x if x is not None else "e4m3" if self.format.order == "byte" else "bf16"
         scale_x = scale_x if scale_x is not None else "vector" if DTYPES[number_of("x", x, DTYPES)] == "e4m3" else "none"
-        return MixedProblem(m, self.n, self.k, self.format, x, d, bias, activation, scale_x=scale_x)
+        return PackedProblem(m, self.n, self.k, self.format, x, d, bias, activation, scale_x=scale_x)
 
     def unpack(self) -> Unpacked:
         """The arrays that were packed, bit for bit, where the blob is. Codes of e4m3 are the bytes of their bits."""

@@ -8,22 +8,22 @@ from typing import Any, Iterable, NamedTuple, NoReturn, Optional, Sequence, Type
 
 from . import errors
 from ._arguments import choice_of, choices_of, entry, integer, list_of, name_of, path_of, shown, size_of, switch_of
-from ._library import (ChoicesStruct, CompiledStruct, Handle, HoldingsStruct, MixedChoicesStruct, MixedProblemStruct,
+from ._library import (ChoicesStruct, CompiledStruct, Handle, HoldingsStruct, PackedChoicesStruct, PackedProblemStruct,
                        OptionsStruct, ProblemStruct, RowPlansStruct, RowRangeStruct, default_device, lib)
-from .formats import MixedProblem, WeightFormat
+from .formats import PackedProblem, WeightFormat
 from .problems import DTYPES, Problem, number_of
 
 
 @entry
 class Plan:
-    """Everything decided about one problem: made by ``plan()`` or ``mixed_plan()``, immutable. A copy is the same object.
+    """Everything decided about one problem: made by ``plan()`` or ``packed_plan()``, immutable. A copy is the same object.
     It cannot be pickled, for the tuning records and the GPU it was made with may differ elsewhere: pickle its ``problem``."""
 
     __slots__ = ("_handle", "_problem", "__weakref__")
 
-    def __init__(self, handle: Handle, problem: Union[Problem, MixedProblem]) -> None:
+    def __init__(self, handle: Handle, problem: Union[Problem, PackedProblem]) -> None:
         if not isinstance(handle, Handle):
-            raise errors.InvalidType("a Plan is made by sluice.plan() or sluice.mixed_plan()")
+            raise errors.InvalidType("a Plan is made by sluice.plan() or sluice.packed_plan()")
         self._handle, self._problem = handle, problem
 
     def __copy__(self) -> "Plan":
@@ -36,7 +36,7 @@ class Plan:
         raise errors.InvalidType("a Plan cannot be pickled: pickle plan.problem, and call sluice.plan() of it where it is read")
 
     @property
-    def problem(self) -> Union[Problem, MixedProblem]:
+    def problem(self) -> Union[Problem, PackedProblem]:
         """What it is a plan of."""
         return self._problem
 
@@ -79,7 +79,7 @@ class Plan:
         return self.text
 
 
-_Kind = TypeVar("_Kind", Problem, MixedProblem)
+_Kind = TypeVar("_Kind", Problem, PackedProblem)
 
 
 def _problem_of(call: str, kind: Type[_Kind], problem: object, fields: dict[str, Any]) -> _Kind:
@@ -133,7 +133,7 @@ def plan(problem: Optional[Problem] = None, *, device: Optional[int] = None, sch
 
 
 @entry
-def mixed_plan(problem: Optional[MixedProblem] = None, *, device: Optional[int] = None, token_blocks: Optional[int] = None,
+def packed_plan(problem: Optional[PackedProblem] = None, *, device: Optional[int] = None, token_blocks: Optional[int] = None,
                row_blocks: Optional[int] = None, warps: Optional[int] = None, stages: Optional[int] = None,
                parts: Optional[int] = None, ctas: Optional[int] = None, tokens: Optional[int] = None,
                cluster_n: Optional[int] = None, cluster_k: Optional[int] = None, x_stages: Optional[int] = None,
@@ -142,36 +142,36 @@ def mixed_plan(problem: Optional[MixedProblem] = None, *, device: Optional[int] 
     """The same for tokens of 16 bits, or of e4m3, times packed weights. Needs no GPU: without ``device`` it is an H200's
     plan.
 
-    >>> print(sluice.mixed_plan(m=16, n=4096, k=4096, weights=sluice.WeightFormat("uint4", group=64)))
+    >>> print(sluice.packed_plan(m=16, n=4096, k=4096, weights=sluice.WeightFormat("uint4", group=64)))
 
-    ``fields`` are those of ``MixedProblem``; the other arguments overrule the planner. The first six are the
+    ``fields`` are those of ``PackedProblem``; the other arguments overrule the planner. The first six are the
     narrow kernel's, the next six the wide one's; the strip kernel, the only one for e4m3 tokens, has ``tokens``, ``strips``,
     ``k_groups``, ``parts`` and ``stages``. The planner chooses among the kernels that have all that are given. A tuning record of the problem decides where none is given, but with
     ``ignore_records``.
     """
-    problem = _problem_of("mixed_plan", MixedProblem, problem, fields)
+    problem = _problem_of("packed_plan", PackedProblem, problem, fields)
     given = {"token_blocks": token_blocks, "row_blocks": row_blocks, "warps": warps, "stages": stages, "parts": parts,
              "ctas": ctas, "tokens": tokens, "cluster_n": cluster_n, "cluster_k": cluster_k, "x_stages": x_stages,
              "w_stages": w_stages, "tail_parts": tail_parts, "strips": strips, "k_groups": k_groups}
-    choices = MixedChoicesStruct(**{key: choice_of(key, value) for key, value in given.items()},
+    choices = PackedChoicesStruct(**{key: choice_of(key, value) for key, value in given.items()},
                                  ignore_records=switch_of("ignore_records", ignore_records))
     handle = Handle(lib.sluice_plan_free)
-    lib.sluice_mixed_plan_create(_device_of(device), ctypes.byref(problem.struct()), ctypes.byref(choices),
+    lib.sluice_packed_plan_create(_device_of(device), ctypes.byref(problem.struct()), ctypes.byref(choices),
                                  ctypes.byref(handle._as_parameter_))
     return Plan(handle, problem)
 
 
 @entry
-def explain(problem: Union[Problem, MixedProblem, Plan, None] = None, **arguments: object) -> str:
-    """The plan's text; arguments as ``plan()``, or as ``mixed_plan()`` for a ``MixedProblem``."""
+def explain(problem: Union[Problem, PackedProblem, Plan, None] = None, **arguments: object) -> str:
+    """The plan's text; arguments as ``plan()``, or as ``packed_plan()`` for a ``PackedProblem``."""
     if isinstance(problem, Plan):
         return problem.text
-    make = mixed_plan if isinstance(problem, MixedProblem) else plan
+    make = packed_plan if isinstance(problem, PackedProblem) else plan
     return make(problem, **arguments).text  # type: ignore[arg-type]
 
 
 # What compile and prepare take, alone or many of them.
-Preparable = Union[Problem, MixedProblem, Plan]
+Preparable = Union[Problem, PackedProblem, Plan]
 # Numbers of rows, from the first to the last, both inside; or range(first, last + 1).
 Rows = Union[Sequence[int], range]
 
@@ -208,7 +208,7 @@ class RowPlans(NamedTuple):
 
 
 @entry
-def plan_rows(problem: Union[Problem, MixedProblem], m: Rows, *, device: Optional[int] = None) -> RowPlans:
+def plan_rows(problem: Union[Problem, PackedProblem], m: Rows, *, device: Optional[int] = None) -> RowPlans:
     """The few kernels that serve every number of rows of a range: ``m`` is the first and the last, like ``(1, 512)``, or a
     ``range``, whose step does not count. The problem's own m does not count either, and its strides of 0 follow each m.
     Needs no GPU: without ``device`` they are an H200's. Takes about a second.
@@ -216,7 +216,7 @@ def plan_rows(problem: Union[Problem, MixedProblem], m: Rows, *, device: Optiona
     if isinstance(_item_of(problem), Plan):
         _refuse_rows(problem, m)  # type: ignore[arg-type]
     rows, found = _rows_of(m), RowPlansStruct()
-    function = lib.sluice_mixed_plan_rows if isinstance(problem, MixedProblem) else lib.sluice_plan_rows
+    function = lib.sluice_packed_plan_rows if isinstance(problem, PackedProblem) else lib.sluice_plan_rows
     function(default_device(device) if device is not None else None, ctypes.byref(problem.struct()), ctypes.byref(rows),
              ctypes.byref(found))
     plans = []
@@ -237,14 +237,14 @@ class Compiled(NamedTuple):
 
 
 def _item_of(item: object) -> Preparable:
-    if not isinstance(item, (Problem, MixedProblem, Plan)):
+    if not isinstance(item, (Problem, PackedProblem, Plan)):
         raise errors.InvalidType(f"what holds {shown(item)}, of type {type(item).__name__}, and must hold problems and plans: pass "
-                                 "sluice.Problem, sluice.MixedProblem or what sluice.plan() gives")
+                                 "sluice.Problem, sluice.PackedProblem or what sluice.plan() gives")
     return item
 
 
 def _items(what: object) -> list[Preparable]:
-    return [what] if isinstance(what, (Problem, MixedProblem, Plan)) else list_of("what", what, _item_of)
+    return [what] if isinstance(what, (Problem, PackedProblem, Plan)) else list_of("what", what, _item_of)
 
 
 def _format_of(what: str, weights: object) -> WeightFormat:
@@ -259,7 +259,7 @@ def _plans_of(item: Preparable, m: Optional[Rows]) -> tuple[Plan, ...]:
         return (item,)
     if m is not None:
         return plan_rows(item, m).plans
-    return (mixed_plan(item) if isinstance(item, MixedProblem) else plan(item),)
+    return (packed_plan(item) if isinstance(item, PackedProblem) else plan(item),)
 
 
 def _refuse_rows(item: Plan, m: Optional[Rows]) -> None:
@@ -314,15 +314,15 @@ def prepare(what: Union[Preparable, Iterable[Preparable]], *, m: Optional[Rows] 
         for item in items:
             if isinstance(item, Plan):
                 _refuse_rows(item, m)
-            make = lib.sluice_mixed_make_rows_ready if isinstance(item, MixedProblem) else lib.sluice_make_rows_ready
+            make = lib.sluice_packed_make_rows_ready if isinstance(item, PackedProblem) else lib.sluice_make_rows_ready
             make(handle, ctypes.byref(item.struct()), ctypes.byref(rows), None)
         return
     problems = [item.struct() for item in items if isinstance(item, Problem)]
     if problems:
         lib.sluice_make_ready(handle, (ProblemStruct * len(problems))(*problems), len(problems))
-    mixed = [item.struct() for item in items if isinstance(item, MixedProblem)]
-    if mixed:
-        lib.sluice_mixed_make_ready(handle, (MixedProblemStruct * len(mixed))(*mixed), len(mixed))
+    packed = [item.struct() for item in items if isinstance(item, PackedProblem)]
+    if packed:
+        lib.sluice_packed_make_ready(handle, (PackedProblemStruct * len(packed))(*packed), len(packed))
     for item in items:
         if isinstance(item, Plan):
             lib.sluice_use_plan(handle, item._handle)

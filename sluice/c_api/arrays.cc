@@ -5,7 +5,7 @@
 #include <string>
 
 #include <sluice/c_api/array_shape.h>
-#include <sluice/host/quoted.h>
+#include <sluice/host/text/quoted.h>
 
 namespace sluice::c_api {
 namespace {

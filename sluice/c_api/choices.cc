@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // See choices.h.
 #include <sluice/c_api/choices.h>
-#include <sluice/host/quoted.h>
+#include <sluice/host/text/quoted.h>
 
 #include <string>
 

@@ -14,7 +14,7 @@ namespace sluice::c_api {
 /// The environment's, and over them what is given.
 Options options_of(const sluice_options* given);
 
-/// A number of C's choices, dense or mixed: -1 leaves it the planner, and nothing else below 0 means
+/// A number of C's choices, dense or packed: -1 leaves it the planner, and nothing else below 0 means
 /// anything. `most`: of a switch 1.
 struct ChoiceNumber {
   const char* name;

@@ -106,8 +106,8 @@ sluice_status sluice_prepare(const sluice_device* device, const sluice_plan* pla
     const Plan* const product = std::get_if<Plan>(&plan->plan);
     if (product == nullptr)
       return fail({ErrorCode::invalid_argument,
-                   "the plan is of a mixed product, whose kernel is not handed out: pass the plan to "
-                   "sluice_use_plan, and call sluice_mixed_run"});
+                   "the plan is of a packed product, whose kernel is not handed out: pass the plan to "
+                   "sluice_use_plan, and call sluice_packed_run"});
     const Result<gemm::Kernel> prepared = gemm::prepare(device->session.device(), *product);
     if (!prepared) return fail(prepared.error());
     *kernel = new sluice_kernel{*prepared};
@@ -204,8 +204,8 @@ sluice_status sluice_use_plan(sluice_device* device, const sluice_plan* plan) {
   return guarded([&] {
     if (device == nullptr || plan == nullptr)
       return fail(null_argument(device == nullptr ? "device" : "plan"));
-    if (const auto* const mixed = std::get_if<mixed::Plan>(&plan->plan))
-      return status_of(device->packed.use(*mixed));
+    if (const auto* const packed = std::get_if<packed::Plan>(&plan->plan))
+      return status_of(device->packed.use(*packed));
     return status_of(device->session.use(std::get<Plan>(plan->plan)));
   });
 }

@@ -16,7 +16,7 @@ struct sluice_device {
 };
 
 struct sluice_plan {
-  std::variant<sluice::Plan, sluice::mixed::Plan> plan;
+  std::variant<sluice::Plan, sluice::packed::Plan> plan;
   std::string text, config;
   std::vector<std::string> units;  // none: there is nothing to launch
 };

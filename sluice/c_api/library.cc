@@ -6,13 +6,13 @@
 #include <sluice/c_api/handles.h>
 #include <sluice/c_api/packed.h>
 
-#include <sluice/host/gemm.h>
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/jit/nvrtc_api.h>
-#include <sluice/host/mixed_units.h>
-#include <sluice/host/pack_units.h>
-#include <sluice/host/quantize_units.h>
-#include <sluice/host/quoted.h>
+#include <sluice/host/ops/gemm.h>
+#include <sluice/host/text/pack_units.h>
+#include <sluice/host/text/packed_units.h>
+#include <sluice/host/text/quantize_units.h>
+#include <sluice/host/text/quoted.h>
 
 using namespace sluice;
 using namespace sluice::c_api;
@@ -31,7 +31,7 @@ Result<Options> compile_options(const sluice_options* given) {
 }
 
 std::vector<std::string> units_of(const sluice_plan& plan, const Options& options) {
-  if (const auto* const mixed = std::get_if<mixed::Plan>(&plan.plan)) return mixed::units_of(*mixed);
+  if (const auto* const packed = std::get_if<packed::Plan>(&plan.plan)) return packed::units_of(*packed);
   return gemm::units_of(std::get<Plan>(plan.plan), stamping_of(options));
 }
 
@@ -157,8 +157,8 @@ int64_t sluice_plan_workspace_bytes(const sluice_plan* plan) {
 
 double sluice_plan_estimate_us(const sluice_plan* plan) {
   if (plan == nullptr) return 0;
-  if (const auto* const mixed = std::get_if<mixed::Plan>(&plan->plan))
-    return mixed->source == PlanSource::record ? mixed->measured_us : mixed->estimate_us;
+  if (const auto* const packed = std::get_if<packed::Plan>(&plan->plan))
+    return packed->source == PlanSource::record ? packed->measured_us : packed->estimate_us;
   const Plan& product = std::get<Plan>(plan->plan);
   return product.source == PlanSource::record ? product.measured_us : product.estimate.total_us;
 }

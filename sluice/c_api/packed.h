@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// From C's values and arrays to packings and mixed products. Nothing is copied and nothing guessed: what does
-// not fit is an Error that names the array, what it got, what is wanted and how to get there. Success
+// From C's values and arrays to packings and packed products. Nothing is copied and nothing guessed: what
+// does not fit is an Error that names the array, what it got, what is wanted and how to get there. Success
 // allocates nothing.
 #pragma once
 
 #include <sluice/c_api.h>
-#include <sluice/mixed.h>
 #include <sluice/pack.h>
+#include <sluice/packed.h>
 
 namespace sluice::c_api {
 
@@ -32,19 +32,19 @@ Result<PackCall> packing_of(const sluice_packing& what);
 Result<void> pack_on_host(const PackCall& call);
 Result<void> unpack_on_host(const PackCall& call);
 
-Result<MixedProblem> problem_of(const sluice_mixed_problem& values);
-sluice_mixed_problem values_of(const MixedProblem& problem);
+Result<PackedProblem> problem_of(const sluice_packed_problem& values);
+sluice_packed_problem values_of(const PackedProblem& problem);
 
-struct MixedCall {
-  MixedProblem problem;
-  mixed::Args args;
+struct PackedCall {
+  PackedProblem problem;
+  packed::Args args;
   int device = -1;  // of the arrays: a CUDA ordinal, or -1 if they are not on a GPU
 };
 /// Errors: those of packing_of.
-Result<MixedCall> mixed_of(const sluice_mixed_product& product);
+Result<PackedCall> packed_of(const sluice_packed_product& product);
 /// Error wrong_device: the arrays of `product` are not on the GPU with this ordinal.
-Error not_on_device(const sluice_mixed_product& product, int ordinal);
+Error not_on_device(const sluice_packed_product& product, int ordinal);
 /// An error of planning or launching, which speaks of X and D, for a caller who calls them otherwise.
-Error with_names(const sluice_mixed_product& product, Error error);
+Error with_names(const sluice_packed_product& product, Error error);
 
 }  // namespace sluice::c_api

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C interface of packed weights: packing, on the GPU and on the host, and mixed products.
+// The C interface of packed weights: packing, on the GPU and on the host, and packed products.
 #include <sluice/c_api/choices.h>
 #include <sluice/c_api/error.h>
 #include <sluice/c_api/handles.h>
 #include <sluice/c_api/packed.h>
-#include <sluice/host/mixed_units.h>
+#include <sluice/host/text/packed_units.h>
 
 using namespace sluice;
 using namespace sluice::c_api;
@@ -41,8 +41,8 @@ sluice_status move_on_host(Direction direction, const sluice_packing* what) {
   });
 }
 
-Result<mixed::Overrides> overrides_of(const sluice_mixed_choices* given) {
-  mixed::Overrides overrides;
+Result<packed::Overrides> overrides_of(const sluice_packed_choices* given) {
+  packed::Overrides overrides;
   if (given == nullptr) return overrides;
   const struct {
     const char* name;
@@ -116,42 +116,42 @@ sluice_status sluice_make_packer_ready(sluice_device* device, const sluice_weigh
   });
 }
 
-sluice_status sluice_mixed_plan_create(const sluice_device* device, const sluice_mixed_problem* problem,
-                                       const sluice_mixed_choices* choices, sluice_plan** plan) {
+sluice_status sluice_packed_plan_create(const sluice_device* device, const sluice_packed_problem* problem,
+                                        const sluice_packed_choices* choices, sluice_plan** plan) {
   return guarded([&] {
     if (problem == nullptr || plan == nullptr)
       return fail(null_argument(problem == nullptr ? "problem" : "plan"));
-    const Result<MixedProblem> checked = problem_of(*problem);
+    const Result<PackedProblem> checked = problem_of(*problem);
     if (!checked) return fail(checked.error());
-    const Result<mixed::Overrides> overrides = overrides_of(choices);
+    const Result<packed::Overrides> overrides = overrides_of(choices);
     if (!overrides) return fail(overrides.error());
     const DeviceInfo h200;
     const RecordBook& records = device != nullptr ? device->session.device().records() : shipped_records();
-    const Result<mixed::Plan> made = mixed::plan(
+    const Result<packed::Plan> made = packed::plan(
         *checked, device != nullptr ? device->session.device().info() : h200, *overrides, records);
     if (!made) return fail(made.error());
-    *plan = new sluice_plan{*made, mixed::describe(*made), to_string(made->config), mixed::units_of(*made)};
+    *plan = new sluice_plan{*made, packed::describe(*made), to_string(made->config), packed::units_of(*made)};
     return SLUICE_OK;
   });
 }
 
-sluice_status sluice_mixed_problem_of(const sluice_mixed_product* product, sluice_mixed_problem* problem) {
+sluice_status sluice_packed_problem_of(const sluice_packed_product* product, sluice_packed_problem* problem) {
   return guarded([&] {
     if (product == nullptr || problem == nullptr)
       return fail(null_argument(product == nullptr ? "product" : "problem"));
-    const Result<MixedCall> found = mixed_of(*product);
+    const Result<PackedCall> found = packed_of(*product);
     if (!found) return fail(found.error());
     *problem = values_of(found->problem);
     return SLUICE_OK;
   });
 }
 
-sluice_status sluice_mixed_run(sluice_device* device, const sluice_mixed_product* product,
-                               sluice_stream stream) {
+sluice_status sluice_packed_run(sluice_device* device, const sluice_packed_product* product,
+                                sluice_stream stream) {
   return guarded([&] {
     if (device == nullptr || product == nullptr)
       return fail(null_argument(device == nullptr ? "device" : "product"));
-    const Result<MixedCall> found = mixed_of(*product);
+    const Result<PackedCall> found = packed_of(*product);
     if (!found) return fail(found.error());
     if (const int ordinal = device->session.device().ordinal(); found->device != ordinal)
       return fail(not_on_device(*product, ordinal));
@@ -160,15 +160,15 @@ sluice_status sluice_mixed_run(sluice_device* device, const sluice_mixed_product
   });
 }
 
-sluice_status sluice_mixed_make_ready(sluice_device* device, const sluice_mixed_problem* problems,
-                                      int32_t count) {
+sluice_status sluice_packed_make_ready(sluice_device* device, const sluice_packed_problem* problems,
+                                       int32_t count) {
   return guarded([&] {
     if (device == nullptr || (problems == nullptr && count > 0))
       return fail(null_argument(device == nullptr ? "device" : "problems"));
     if (count < 0) return fail(negative_count(count));
-    std::vector<MixedProblem> checked;
+    std::vector<PackedProblem> checked;
     for (int32_t i = 0; i < count; ++i) {
-      const Result<MixedProblem> problem = problem_of(problems[i]);
+      const Result<PackedProblem> problem = problem_of(problems[i]);
       if (!problem) return fail(problem.error());
       checked.push_back(*problem);
     }

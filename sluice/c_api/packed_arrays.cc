@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What arrays say of a packing or of a mixed product, and what they may not. See packed.h.
+// What arrays say of a packing or of a packed product, and what they may not. See packed.h.
 #include <sluice/c_api/packed.h>
 
 #include <cstring>
 #include <string>
 
 #include <sluice/c_api/array_shape.h>
-#include <sluice/host/pack_checks.h>
-#include <sluice/host/quoted.h>
+#include <sluice/host/ops/pack_checks.h>
+#include <sluice/host/text/quoted.h>
 #include <sluice/reference/packed_weights.h>
 
 namespace sluice::c_api {
@@ -109,7 +109,7 @@ Result<void> check_pointer(const char* name, const void* data, std::size_t bytes
 enum Name { kNameX, kNameBlob, kNameD, kNameBias, kNameScaleX };
 constexpr const char* kFieldNames[] = {"x", "blob", "d", "bias", "scale_x"};
 
-Named named(const sluice_mixed_product& p, Name which) {
+Named named(const sluice_packed_product& p, Name which) {
   const sluice_array* const arrays[] = {p.x, p.blob, p.d, p.bias, p.scale_x};
   const char* given = p.names != nullptr ? p.names[which] : nullptr;
   return {escaped(given != nullptr ? given : kFieldNames[which]), arrays[which]};
@@ -245,7 +245,7 @@ Result<void> unpack_on_host(const PackCall& call) {
   return {};
 }
 
-Result<MixedCall> mixed_of(const sluice_mixed_product& p) {
+Result<PackedCall> packed_of(const sluice_packed_product& p) {
   const Result<WeightFormat> format = format_of(p.format);
   if (!format) return format.error();
   if (const auto numbers = numbers_of(*format, p.n, p.k); !numbers) return numbers.error();
@@ -267,7 +267,7 @@ Result<MixedCall> mixed_of(const sluice_mixed_product& p) {
   if (!scaled) return scaled.error();
   const Result<int> device = one_device({x, blob, d, bias, scale_x});
   if (!device) return device.error();
-  return MixedCall{
+  return PackedCall{
       .problem = {.m = p.x->shape[0],
                   .n = p.n,
                   .k = p.k,
@@ -277,7 +277,7 @@ Result<MixedCall> mixed_of(const sluice_mixed_product& p) {
                   .weights = *format,
                   .bias = p.bias != nullptr ? Bias::column : Bias::none,
                   .bias_type =
-                      p.bias != nullptr ? static_cast<DType>(p.bias->dtype) : MixedProblem{}.bias_type,
+                      p.bias != nullptr ? static_cast<DType>(p.bias->dtype) : PackedProblem{}.bias_type,
                   .activation = static_cast<Activation>(p.activation),
                   .ld_x = *x_ld,
                   .ld_d = *d_ld},
@@ -289,7 +289,7 @@ Result<MixedCall> mixed_of(const sluice_mixed_product& p) {
       .device = *device};
 }
 
-Error not_on_device(const sluice_mixed_product& p, int ordinal) {
+Error not_on_device(const sluice_packed_product& p, int ordinal) {
   const Named x = named(p, kNameX);
   if (ordinal_of(*x.array) == kOnHost)
     return {ErrorCode::wrong_device, x.name +
@@ -299,7 +299,7 @@ Error not_on_device(const sluice_mixed_product& p, int ordinal) {
                                        " and the call is for " + place_text(ordinal)};
 }
 
-Error with_names(const sluice_mixed_product& p, Error error) {
+Error with_names(const sluice_packed_product& p, Error error) {
   if (p.names != nullptr)
     error.message += std::string(" [X is ") + named(p, kNameX).name + ", weights are " +
                      named(p, kNameBlob).name + ", D is " + named(p, kNameD).name + "]";

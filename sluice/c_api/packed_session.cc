@@ -1,54 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
-// The second and every later run of a problem: one look-up under a lock, then mixed::launch.
+// The second and every later run of a problem: one look-up under a lock, then packed::launch.
 #include <sluice/c_api/packed_session.h>
 
 #include <string>
 
-#include <sluice/host/capture.h>
-#include <sluice/host/device_impl.h>
-#include <sluice/host/pack_units.h>
-#include <sluice/host/planner/mixed_checks.h>
-#include <sluice/host/problem_key.h>
+#include <sluice/host/device/capture.h>
+#include <sluice/host/device/device_impl.h>
+#include <sluice/host/ops/problem_key.h>
+#include <sluice/host/planner/packed/packed_problem_checks.h>
+#include <sluice/host/text/pack_units.h>
 
 namespace sluice::c_api {
-Result<mixed::Kernel> PackedSession::prepare(const MixedProblem& problem, Stream stream) {
-  if (std::optional<mixed::Kernel> kernel = mixed::kernel_of_rows(device_, problem))
+Result<packed::Kernel> PackedSession::prepare(const PackedProblem& problem, Stream stream) {
+  if (std::optional<packed::Kernel> kernel = packed::kernel_of_rows(device_, problem))
     return *std::move(kernel);
-  const Result<mixed::Plan> plan = mixed::plan(problem, device_.info(), {}, device_.records());
+  const Result<packed::Plan> plan = packed::plan(problem, device_.info(), {}, device_.records());
   if (!plan) return plan.error();
-  if (!mixed::is_empty(problem))
+  if (!packed::is_empty(problem))
     if (Result<void> allowed = refuse_capture(
             device_, stream,
             "no kernel is ready for " + to_string(problem) +
-                ": call prepare() (sluice_mixed_make_ready) for it, or run it once, before the capture");
+                ": call prepare() (sluice_packed_make_ready) for it, or run it once, before the capture");
         !allowed)
       return allowed.error();
-  return mixed::prepare(device_, *plan);
+  return packed::prepare(device_, *plan);
 }
 
-Result<void> PackedSession::run(const MixedProblem& problem, const mixed::Args& args, Stream stream) {
+Result<void> PackedSession::run(const PackedProblem& problem, const packed::Args& args, Stream stream) {
   const ContextScope scope(
       *device_.impl().primary);  // another device may be current: the arrays say whose it is
   if (const Result<void> entered = scope.entered(); !entered) return entered;
-  const MixedProblem key = key_of(problem);
-  const Result<mixed::Kernel> kernel = kernels_.get(key, [&] { return prepare(key, stream); });
+  const PackedProblem key = key_of(problem);
+  const Result<packed::Kernel> kernel = kernels_.get(key, [&] { return prepare(key, stream); });
   if (!kernel) return kernel.error();
-  return mixed::launch(*kernel, args, stream);
+  return packed::launch(*kernel, args, stream);
 }
 
-Result<void> PackedSession::make_ready(std::span<const MixedProblem> given) {
-  std::vector<MixedProblem> problems;
-  for (const MixedProblem& spelled : given) problems.push_back(key_of(spelled));
+Result<void> PackedSession::make_ready(std::span<const PackedProblem> given) {
+  std::vector<PackedProblem> problems;
+  for (const PackedProblem& spelled : given) problems.push_back(key_of(spelled));
   return kernels_.make_ready(
       problems,
-      [&](const MixedProblem& problem) {
-        return mixed::plan(problem, device_.info(), {}, device_.records());
+      [&](const PackedProblem& problem) {
+        return packed::plan(problem, device_.info(), {}, device_.records());
       },
-      [&](const std::vector<mixed::Plan>& plans) { return mixed::prepare(device_, plans); });
+      [&](const std::vector<packed::Plan>& plans) { return packed::prepare(device_, plans); });
 }
 
-Result<void> PackedSession::use(const mixed::Plan& plan) {
-  Result<mixed::Kernel> kernel = mixed::prepare(device_, plan);
+Result<void> PackedSession::use(const packed::Plan& plan) {
+  Result<packed::Kernel> kernel = packed::prepare(device_, plan);
   if (!kernel) return kernel.error();
   kernels_.replace(key_of(plan.problem), *kernel);
   return {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a sluice_device holds for packed weights: the kernels of mixed products, by problem, and the packers,
+// What a sluice_device holds for packed weights: the kernels of packed products, by problem, and the packers,
 // by format. No module is given back before the end, since graphs may point there.
 #pragma once
 
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <sluice/c_api/packed.h>
-#include <sluice/host/device_impl.h>
+#include <sluice/host/device/device_impl.h>
 
 namespace sluice::c_api {
 
@@ -19,10 +19,10 @@ class PackedSession {
   explicit PackedSession(Device device) : device_(std::move(device)) {}
 
   /// Error not_prepared: the stream captures and the kernel is not there.
-  Result<void> run(const MixedProblem& problem, const mixed::Args& args, Stream stream);
-  Result<void> make_ready(std::span<const MixedProblem> problems);
+  Result<void> run(const PackedProblem& problem, const packed::Args& args, Stream stream);
+  Result<void> make_ready(std::span<const PackedProblem> problems);
   /// run() uses this plan for its problem from now on, whatever was chosen before.
-  Result<void> use(const mixed::Plan& plan);
+  Result<void> use(const packed::Plan& plan);
 
   /// Of arrays on this device. Error not_prepared: the stream captures and the packer is not there.
   Result<void> pack(const PackCall& call, Stream stream);
@@ -32,13 +32,13 @@ class PackedSession {
   i64 kernels();  // problems that run() has one for
 
  private:
-  Result<mixed::Kernel> prepare(const MixedProblem& problem, Stream stream);
+  Result<packed::Kernel> prepare(const PackedProblem& problem, Stream stream);
   std::optional<Packer> find_packer(const WeightFormat& format);
   Result<Packer> packer_for(const WeightFormat& format, Stream stream);
   Packer keep(const WeightFormat& format, const Packer& packer);
 
   Device device_;
-  PreparedMixed kernels_;
+  PreparedPacked kernels_;
   std::mutex mutex_;  // of the packers; never held where the driver is waited for
   std::vector<std::pair<WeightFormat, Packer>> packers_;  // few
 };

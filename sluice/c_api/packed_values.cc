@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of C for packed weights and mixed products, field by field; enumerators are checked, since C lets
+// Values of C for packed weights and packed products, field by field; enumerators are checked, since C lets
 // any number through. See packed.h.
 #include <sluice/c_api/packed.h>
 
 #include <span>
 #include <string>
 
-#include <sluice/host/pack_units.h>
+#include <sluice/host/text/pack_units.h>
 
 namespace sluice::c_api {
 namespace {
@@ -68,7 +68,7 @@ Result<sluice_packed_numbers> numbers_of(const WeightFormat& f, i64 n, i64 k) {
                                .stored_bits = stored_bits(f, n, k)};
 }
 
-Result<MixedProblem> problem_of(const sluice_mixed_problem& v) {
+Result<PackedProblem> problem_of(const sluice_packed_problem& v) {
   const Enumerator enumerators[] = {{"x", v.x, kDTypeCount},
                                     {"d", v.d, kDTypeCount},
                                     {"scale_x", v.scale_x, SLUICE_SCALE_BLOCK + 1},
@@ -78,21 +78,21 @@ Result<MixedProblem> problem_of(const sluice_mixed_problem& v) {
   if (Result<void> good = check(enumerators); !good) return good.error();
   const Result<WeightFormat> format = format_of(v.weights);
   if (!format) return format.error();
-  return MixedProblem{.m = v.m,
-                      .n = v.n,
-                      .k = v.k,
-                      .x = static_cast<DType>(v.x),
-                      .scale_x = static_cast<ScaleMode>(v.scale_x),
-                      .d = static_cast<DType>(v.d),
-                      .weights = *format,
-                      .bias = static_cast<Bias>(v.bias),
-                      .bias_type = v.bias != 0 ? static_cast<DType>(v.bias_type) : MixedProblem{}.bias_type,
-                      .activation = static_cast<Activation>(v.activation),
-                      .ld_x = v.x_ld,
-                      .ld_d = v.d_ld};
+  return PackedProblem{.m = v.m,
+                       .n = v.n,
+                       .k = v.k,
+                       .x = static_cast<DType>(v.x),
+                       .scale_x = static_cast<ScaleMode>(v.scale_x),
+                       .d = static_cast<DType>(v.d),
+                       .weights = *format,
+                       .bias = static_cast<Bias>(v.bias),
+                       .bias_type = v.bias != 0 ? static_cast<DType>(v.bias_type) : PackedProblem{}.bias_type,
+                       .activation = static_cast<Activation>(v.activation),
+                       .ld_x = v.x_ld,
+                       .ld_d = v.d_ld};
 }
 
-sluice_mixed_problem values_of(const MixedProblem& p) {
+sluice_packed_problem values_of(const PackedProblem& p) {
   return {.m = p.m,
           .n = p.n,
           .k = p.k,

@@ -9,8 +9,8 @@
 #include <sluice/c_api/error.h>
 #include <sluice/c_api/handles.h>
 #include <sluice/c_api/packed.h>
-#include <sluice/host/gemm.h>
-#include <sluice/host/mixed_units.h>
+#include <sluice/host/ops/gemm.h>
+#include <sluice/host/text/packed_units.h>
 
 namespace sluice::c_api {
 namespace {
@@ -30,9 +30,9 @@ std::unique_ptr<sluice_plan> handle_of(const Plan& plan) {
   return std::unique_ptr<sluice_plan>(
       new sluice_plan{plan, describe(plan), to_string(plan.config), gemm::units_of(plan, Stamping::off)});
 }
-std::unique_ptr<sluice_plan> handle_of(const mixed::Plan& plan) {
+std::unique_ptr<sluice_plan> handle_of(const packed::Plan& plan) {
   return std::unique_ptr<sluice_plan>(
-      new sluice_plan{plan, mixed::describe(plan), to_string(plan.config), mixed::units_of(plan)});
+      new sluice_plan{plan, packed::describe(plan), to_string(plan.config), packed::units_of(plan)});
 }
 
 const char* first_null(const void* problem, const sluice_row_range* rows) {
@@ -87,13 +87,13 @@ sluice_status sluice_plan_rows(const sluice_device* device, const sluice_problem
   });
 }
 
-sluice_status sluice_mixed_plan_rows(const sluice_device* device, const sluice_mixed_problem* problem,
-                                     const sluice_row_range* rows, sluice_row_plans* found) {
+sluice_status sluice_packed_plan_rows(const sluice_device* device, const sluice_packed_problem* problem,
+                                      const sluice_row_range* rows, sluice_row_plans* found) {
   return guarded([&] {
     if (const char* null = first_null(problem, rows)) return fail(null_argument(null));
     if (found == nullptr) return fail(null_argument("found"));
-    const auto choose = [&](const MixedProblem& p, const DeviceInfo& info, const RecordBook& records) {
-      return mixed::plan_rows(p, {rows->low, rows->high}, info, records);
+    const auto choose = [&](const PackedProblem& p, const DeviceInfo& info, const RecordBook& records) {
+      return packed::plan_rows(p, {rows->low, rows->high}, info, records);
     };
     return find_plans(device, problem, choose, found);
   });
@@ -110,13 +110,13 @@ sluice_status sluice_make_rows_ready(sluice_device* device, const sluice_problem
   });
 }
 
-sluice_status sluice_mixed_make_rows_ready(sluice_device* device, const sluice_mixed_problem* problem,
-                                           const sluice_row_range* rows, sluice_row_summary* summary) {
+sluice_status sluice_packed_make_rows_ready(sluice_device* device, const sluice_packed_problem* problem,
+                                            const sluice_row_range* rows, sluice_row_summary* summary) {
   return guarded([&] {
     if (device == nullptr) return fail(null_argument("device"));
     if (const char* null = first_null(problem, rows)) return fail(null_argument(null));
-    return make_ready(problem, summary, [&](const MixedProblem& p) {
-      return mixed::prepare(device->session.device(), p, {rows->low, rows->high});
+    return make_ready(problem, summary, [&](const PackedProblem& p) {
+      return packed::prepare(device->session.device(), p, {rows->low, rows->high});
     });
   });
 }

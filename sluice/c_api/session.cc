@@ -5,12 +5,12 @@
 #include <string>
 #include <utility>
 
-#include <sluice/host/capture.h>
-#include <sluice/host/device_impl.h>
+#include <sluice/host/device/capture.h>
+#include <sluice/host/device/device_impl.h>
 #include <sluice/host/driver/memory.h>
-#include <sluice/host/gemm_checks.h>
-#include <sluice/host/problem_key.h>
-#include <sluice/host/quantize_units.h>
+#include <sluice/host/ops/gemm_checks.h>
+#include <sluice/host/ops/problem_key.h>
+#include <sluice/host/text/quantize_units.h>
 
 namespace sluice::c_api {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <sluice/gemm.h>
-#include <sluice/host/device_impl.h>
+#include <sluice/host/device/device_impl.h>
 #include <sluice/quantize.h>
 #include <sluice/rows.h>
 

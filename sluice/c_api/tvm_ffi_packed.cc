@@ -19,10 +19,10 @@ sluice_weight_format weight_format_of(int64_t number) {
           .order = static_cast<int32_t>(number >> 9 & 1)};
 }
 
-constexpr const char* kMixedNames[] = {"x", "packed.blob", "out", "bias", "scale_x"};
+constexpr const char* kPackedNames[] = {"x", "packed.blob", "out", "bias", "scale_x"};
 
 /// (x, blob, bias, scale_x, out, format, n, k, activation). Leading dimensions of x and out become one.
-sluice_status mixed_mm(const ffi::Any* args) {
+sluice_status packed_mm(const ffi::Any* args) {
   ArrayArg x, blob, bias, scale_x, out;
   for (const Result<void>& done :
        {read(args[0], "x", x), read(args[1], "packed.blob", blob), read(args[2], "bias", bias),
@@ -30,27 +30,27 @@ sluice_status mixed_mm(const ffi::Any* args) {
         flatten("x", x), flatten("out", out)})
     if (!done) return fail(done.error());
   Scalars scalars(args);
-  const sluice_mixed_product product{.format = weight_format_of(scalars.integer(5, "format")),
-                                     .n = scalars.integer(6, "n"),
-                                     .k = scalars.integer(7, "k"),
-                                     .x = x.get(),
-                                     .blob = blob.get(),
-                                     .d = out.get(),
-                                     .bias = bias.get(),
-                                     .scale_x = scale_x.get(),
-                                     .activation = scalars.enumerator(8, "activation"),
-                                     .names = kMixedNames};
+  const sluice_packed_product product{.format = weight_format_of(scalars.integer(5, "format")),
+                                      .n = scalars.integer(6, "n"),
+                                      .k = scalars.integer(7, "k"),
+                                      .x = x.get(),
+                                      .blob = blob.get(),
+                                      .d = out.get(),
+                                      .bias = bias.get(),
+                                      .scale_x = scale_x.get(),
+                                      .activation = scalars.enumerator(8, "activation"),
+                                      .names = kPackedNames};
   if (scalars.error()) return fail(*scalars.error());
   // Shapes are looked at first where there is no device to open, so that a bad call says so anywhere.
   if (!x.present || x.array.device_type != SLUICE_ON_CUDA) {
-    sluice_mixed_problem ignored;
-    if (const sluice_status bad = sluice_mixed_problem_of(&product, &ignored); bad != SLUICE_OK) return bad;
+    sluice_packed_problem ignored;
+    if (const sluice_status bad = sluice_packed_problem_of(&product, &ignored); bad != SLUICE_OK) return bad;
     return fail(not_on_device(product, 0));
   }
   sluice_device* device = nullptr;
   if (const sluice_status status = sluice_device_default(x.array.device, &device); status != SLUICE_OK)
     return status;
-  return sluice_mixed_run(device, &product, stream_of(x.array.device));
+  return sluice_packed_run(device, &product, stream_of(x.array.device));
 }
 
 enum class Direction { pack, unpack };
@@ -92,7 +92,7 @@ sluice_status unpack_codes(const ffi::Any* args) {
 // The names that tvm-ffi looks for.
 extern "C" {
 
-SLUICE_PACKED(mixed_mm, 9)
+SLUICE_PACKED(packed_mm, 9)
 SLUICE_PACKED(pack_codes, 5)
 SLUICE_PACKED(unpack_codes, 5)
 

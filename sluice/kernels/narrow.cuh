@@ -18,17 +18,17 @@
 // |                                   |                | bias and gamma may be read earlier                 |
 //
 // No CTA waits for one outside of its cluster, no memory is needed between launches, and sums are always
-// added in the same order. Launched by host/narrow_launch.cc.
+// added in the same order. Launched by host/ops/narrow_launch.cc.
 #pragma once
 
 #include <sluice/device/dependent_launch.cuh>
-#include <sluice/device/mixed/copier.cuh>
-#include <sluice/device/mixed/finish.cuh>
-#include <sluice/device/mixed/token_rows.cuh>
+#include <sluice/device/packed/copier.cuh>
+#include <sluice/device/packed/finish.cuh>
+#include <sluice/device/packed/token_rows.cuh>
 #include <sluice/device/timeline.cuh>
 #include <sluice/device/warp_ring.cuh>
 
-namespace sluice::mixed {
+namespace sluice::packed {
 
 template <NarrowConfig kConfig>
 SLUICE_DEVICE void run_narrow(const NarrowParams& params) {
@@ -102,4 +102,4 @@ SLUICE_DEVICE void run_narrow(const NarrowParams& params) {
   timeline.write();
 }
 
-}  // namespace sluice::mixed
+}  // namespace sluice::packed

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The norm kernels on the GPU: sixteen-byte loads that are read once, and the conversions of
-// device/element.cuh. Launched by host/norm.cc.
+// device/element.cuh. Launched by host/ops/norm.cc.
 #pragma once
 
 #include <sluice/device/element.cuh>

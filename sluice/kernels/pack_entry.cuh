@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The packing kernels on the GPU: 16 bytes at a time, past L1, since nothing is read twice. Launched by
-// host/pack.cc.
+// host/ops/pack.cc.
 #pragma once
 
 #include <sluice/kernels/pack.cuh>

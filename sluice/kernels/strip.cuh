@@ -28,16 +28,16 @@
 // rings.
 //
 // No CTA waits for one outside of its cluster, no memory is needed between launches, and sums are always
-// added in the same order. Launched by host/strip_launch.cc.
+// added in the same order. Launched by host/ops/strip_launch.cc.
 #pragma once
 
 #include <sluice/device/dependent_launch.cuh>
-#include <sluice/device/mixed/byte_products.cuh>
-#include <sluice/device/mixed/half_products.cuh>
-#include <sluice/device/mixed/strip_finish.cuh>
-#include <sluice/device/mixed/strip_loads.cuh>
+#include <sluice/device/packed/byte_products.cuh>
+#include <sluice/device/packed/half_products.cuh>
+#include <sluice/device/packed/strip_finish.cuh>
+#include <sluice/device/packed/strip_loads.cuh>
 
-namespace sluice::mixed {
+namespace sluice::packed {
 
 inline constexpr int kBegun = 1, kMultiplied = 2, kLeft = 3;          // the CTA's named barriers
 inline constexpr int kMathRole = 0, kTokenRole = 1, kWeightRole = 2;  // who notes when (spec/timeline.h)
@@ -120,4 +120,4 @@ SLUICE_DEVICE void run_strip(const StripParams& params) {
   timeline.write();
 }
 
-}  // namespace sluice::mixed
+}  // namespace sluice::packed

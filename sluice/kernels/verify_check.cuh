@@ -2,7 +2,7 @@
 // The plain reference, in fp64 on the GPU, and the comparison. A block of 256 threads takes square blocks of
 // 32 x 32 outputs; each thread sums 2 x 2 of them over all of k, with what the tensor core may lose
 // (verify_model.h), applies the epilogue in double and judges D's own bits. Reads A, B and C from memory with
-// its own indexing: it shares nothing with device/. Launched by host/verify.cc.
+// its own indexing: it shares nothing with device/. Launched by check/verify.cc.
 #pragma once
 
 #include <sluice/kernels/verify_model.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fills all buffers of a problem in one launch, and later proves with the same code that everything but D's
 // elements is still what was filled: guard zones, padding and inputs. Each thread makes 16 bytes at a time
-// from the counter hash; nothing depends on the launch shape. Launched by host/verify.cc.
+// from the counter hash; nothing depends on the launch shape. Launched by check/verify.cc.
 #pragma once
 
 #include <sluice/kernels/verify_arith.h>

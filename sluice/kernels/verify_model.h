@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a sum over k may be off by when a tensor core keeps it: derived in docs/numerics.md from the bits that
 // the core keeps and from the size of the running sums, which the checker sees as it walks along k. Compiled
-// by NVRTC (verify_check.cuh) and by g++ (host/verify.cc, tests/unit/judge_test.cc).
+// by NVRTC (verify_check.cuh) and by g++ (check/verify.cc, tests/unit/judge_test.cc).
 #pragma once
 
 #include <sluice/kernels/verify_arith.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the verification kernels are given and what they report: plain values, read by g++ and by NVRTC.
-// host/verify.cc writes the params and reads the log; kernels/verify_fill.cuh and verify_check.cuh do the
+// check/verify.cc writes the params and reads the log; kernels/verify_fill.cuh and verify_check.cuh do the
 // work.
 #pragma once
 

@@ -30,16 +30,16 @@
 //
 // A CTA of a cluster along k leaves when its peer's sums have come; its own went before: nobody writes to it
 // any more. Where its load warpgroup has left already, the cluster's barriers count those threads as there.
-// Launched by host/wide_launch.cc, with as many tiles as there are in the grid (cluster along k) or as many
-// CTAs as fit; no CTA waits for one outside of its cluster.
+// Launched by host/ops/wide_launch.cc, with as many tiles as there are in the grid (cluster along k) or as
+// many CTAs as fit; no CTA waits for one outside of its cluster.
 #pragma once
 
 #include <sluice/device/dependent_launch.cuh>
-#include <sluice/device/mixed/wide_finish.cuh>
-#include <sluice/device/mixed/wide_loads.cuh>
-#include <sluice/device/mixed/wide_products.cuh>
+#include <sluice/device/packed/wide_finish.cuh>
+#include <sluice/device/packed/wide_loads.cuh>
+#include <sluice/device/packed/wide_products.cuh>
 
-namespace sluice::mixed {
+namespace sluice::packed {
 
 template <int kTokens, WideConfig kConfig>
 SLUICE_DEVICE void make_tile(const WideParams& params, const WideTile& tile, WideProducts<kConfig>& products,
@@ -100,4 +100,4 @@ SLUICE_DEVICE void run_wide(const WideParams& params) {
   }
 }
 
-}  // namespace sluice::mixed
+}  // namespace sluice::packed

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the norm kernels are compiled for and given, and how rows are spread over threads: plain values, read
-// by g++ and by NVRTC. host/norm.cc writes them; kernels/norm.cuh does the work.
+// by g++ and by NVRTC. host/ops/norm.cc writes them; kernels/norm.cuh does the work.
 #pragma once
 
 #include <sluice/spec/dtype.h>

@@ -22,7 +22,7 @@ enum class Trigger : u8 { never, at_start, after_loads };
 
 /// What keeps two CTAs of a dependent launch of one wave from one SM while others stand empty: shared memory,
 /// of which each takes more than half of an SM's; registers, by warps that leave at once; nothing. Two
-/// launches behind each other both fit on an SM only if they differ in it (host/spread.h).
+/// launches behind each other both fit on an SM only if they differ in it (host/device/spread.h).
 enum class Spacing : u8 { memory, registers, none };
 
 inline constexpr int kSchedulersOfSm = 4, kRegistersOfScheduler = 16384;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the kernels that pack and unpack weights are compiled for and given: plain values, read by g++ and by
-// NVRTC. host/pack.cc writes them; kernels/pack.cuh does the work.
+// NVRTC. host/ops/pack.cc writes them; kernels/pack.cuh does the work.
 #pragma once
 
 #include <sluice/spec/packed_codes.h>

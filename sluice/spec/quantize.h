@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the quantising kernels are compiled for and given: plain values, read by g++ and by NVRTC.
-// host/quantize.cc writes them; kernels/quantize.cuh does the work.
+// host/ops/quantize.cc writes them; kernels/quantize.cuh does the work.
 #pragma once
 
 #include <sluice/spec/overlap.h>

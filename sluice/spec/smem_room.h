@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared memory on sm_90 (CUDA programming guide, table of limits). What spends it: smem_layout.h, plain.h,
-// mixed.h, strip.h, wide.h.
+// packed.h, strip.h, wide.h.
 #pragma once
 
 namespace sluice {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mixed input with e4m3 tokens, or 17 to 128 of 16 bits: the configuration of kernels/strip.cuh, what follows
-// from it, and its launch parameters. The problem is spec/mixed.h's:
+// Packed weights with e4m3 tokens, or 17 to 128 of 16 bits: the configuration of kernels/strip.cuh, what
+// follows from it, and its launch parameters. The problem is spec/packed.h's:
 //   D[m][n] = act(scale_x[m] * sum_k X[m][k] W[n][k] + bias[n]),  W = scale * (code - zero)
 // Codes become WGMMA's A in registers; tokens are its B and come from shared memory. With e4m3 tokens
 // products of at most 128 k are added up by the tensor core, everything else in fp32 registers; with 16-bit
 // ones A is weights in the tokens' type, and the tensor core adds up all of a warpgroup's k.
 #pragma once
 
-#include <sluice/spec/mixed.h>
+#include <sluice/spec/packed.h>
 #include <sluice/spec/params.h>
 
 namespace sluice {

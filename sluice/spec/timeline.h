@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a kernel writes down when its unit begins with `#define SLUICE_TIMELINE 1`: for each of its CTAs and
 // each launch ("visit") of theirs the GPU's nanosecond clock (low 32 bits) at a few moments. For pictures of
-// chains (bench/chain_timeline.h); all other kernels have nothing of it. Read by device/timeline.cuh and by
+// chains (bench/chain/timeline.h); all other kernels have nothing of it. Read by device/timeline.cuh and by
 // the bench.
 #pragma once
 

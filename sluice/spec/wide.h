@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mixed input for many tokens: the configuration of kernels/wide.cuh, what follows from it, and its launch
-// parameters. The problem is spec/mixed.h's. A CTA multiplies two strips (128 outputs) by `tokens` tokens:
+// Packed weights for many tokens: the configuration of kernels/wide.cuh, what follows from it, and its launch
+// parameters. The problem is spec/packed.h's. A CTA multiplies two strips (128 outputs) by `tokens` tokens:
 // weights are WGMMA's A and come from registers, tokens its B and come from shared memory.
 #pragma once
 
-#include <sluice/spec/mixed.h>
+#include <sluice/spec/packed.h>
 #include <sluice/spec/params.h>
 
 namespace sluice {

@@ -114,7 +114,7 @@ static void weights_are_packed_and_planned_without_a_gpu(void) {
   uint8_t codes[16], again[16] = {0}, bytes[8192 + 256];
   float scales[2] = {0.5f, 2.0f}, scales_again[2] = {0};
   sluice_packed_numbers numbers;
-  sluice_mixed_problem problem;
+  sluice_packed_problem problem;
   sluice_plan* plan = NULL;
   int64_t size = 0;
   int i;
@@ -139,17 +139,17 @@ static void weights_are_packed_and_planned_without_a_gpu(void) {
   memset(&problem, 0, sizeof problem);
   problem.m = 16, problem.n = 4096, problem.k = 4096, problem.weights = format;
   problem.x = SLUICE_FP16, problem.d = SLUICE_FP32;
-  EXPECT(sluice_mixed_plan_create(NULL, &problem, NULL, &plan) == SLUICE_OK);
+  EXPECT(sluice_packed_plan_create(NULL, &problem, NULL, &plan) == SLUICE_OK);
   EXPECT(strstr(sluice_plan_text(plan), "int8") != NULL && sluice_plan_unit_count(plan) == 1);
   sluice_plan_free(plan);
   problem.scale_x = SLUICE_SCALE_VECTOR;
-  EXPECT(sluice_mixed_plan_create(NULL, &problem, NULL, &plan) == SLUICE_INVALID_TYPE && mentions("only e4m3 tokens"));
+  EXPECT(sluice_packed_plan_create(NULL, &problem, NULL, &plan) == SLUICE_INVALID_TYPE && mentions("only e4m3 tokens"));
   problem.x = SLUICE_E4M3, problem.weights.type = SLUICE_UINT4, problem.weights.order = SLUICE_ORDER_BYTE;
-  EXPECT(sluice_mixed_plan_create(NULL, &problem, NULL, &plan) == SLUICE_OK);
+  EXPECT(sluice_packed_plan_create(NULL, &problem, NULL, &plan) == SLUICE_OK);
   EXPECT(strstr(sluice_plan_text(plan), "a scale for each token") != NULL);
   sluice_plan_free(plan);
   problem.weights.group = 48;
-  EXPECT(sluice_mixed_plan_create(NULL, &problem, NULL, &plan) == SLUICE_INVALID_CONFIG && mentions("32, 64, 128"));
+  EXPECT(sluice_packed_plan_create(NULL, &problem, NULL, &plan) == SLUICE_INVALID_CONFIG && mentions("32, 64, 128"));
 }
 
 static void a_machine_without_a_gpu_says_so(void) {

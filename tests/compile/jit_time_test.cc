@@ -14,10 +14,10 @@
 #include <filesystem>
 #include <vector>
 
+#include <sluice/check/verify_units.h>
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/jit/compiler.h>
 #include <sluice/host/jit/source.h>
-#include <sluice/host/verify_units.h>
 #include <sluice/kernels/registry.h>
 #include <sluice/plan.h>
 

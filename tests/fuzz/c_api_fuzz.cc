@@ -77,15 +77,15 @@ void product(Source& source) {
   check(sluice_problem_of(&p, &problem));
 }
 
-void mixed_product(Source& source) {
+void packed_product(Source& source) {
   Array x(source), blob(source), d(source), bias(source), scale_x(source);
   const unsigned bits = source.take<unsigned char>();
-  sluice_mixed_product p = source.take<sluice_mixed_product>();
+  sluice_packed_product p = source.take<sluice_packed_product>();
   p.names = nullptr;
   p.x = &x.value, p.blob = &blob.value, p.d = &d.value;
   p.bias = maybe(bias, bits, 0), p.scale_x = maybe(scale_x, bits, 1);
-  sluice_mixed_problem problem;
-  check(sluice_mixed_problem_of(&p, &problem));
+  sluice_packed_problem problem;
+  check(sluice_packed_problem_of(&p, &problem));
 }
 
 /// Plans of any numbers.
@@ -98,11 +98,11 @@ void plans(Source& source) {
   sluice_plan_free(plan);
 }
 
-void mixed_plans(Source& source) {
-  const sluice_mixed_problem problem = source.take<sluice_mixed_problem>();
-  const sluice_mixed_choices choices = source.take<sluice_mixed_choices>();
+void packed_plans(Source& source) {
+  const sluice_packed_problem problem = source.take<sluice_packed_problem>();
+  const sluice_packed_choices choices = source.take<sluice_packed_choices>();
   sluice_plan* plan = nullptr;
-  check(sluice_mixed_plan_create(nullptr, &problem, &choices, &plan));
+  check(sluice_packed_plan_create(nullptr, &problem, &choices, &plan));
   sluice_plan_free(plan);
 }
 
@@ -117,7 +117,7 @@ void numbers(Source& source) {
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
   Source source(data, size);
-  constexpr void (*kCalls[])(Source&) = {product, mixed_product, plans, mixed_plans, numbers};
+  constexpr void (*kCalls[])(Source&) = {product, packed_product, plans, packed_plans, numbers};
   kCalls[source.take<unsigned char>() % (sizeof(kCalls) / sizeof(kCalls[0]))](source);
   return 0;
 }

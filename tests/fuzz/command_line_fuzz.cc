@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include <sluice/mixed.h>
+#include <sluice/packed.h>
 #include <sluice/records.h>
 
-#include "cli/mixed_flags.h"
+#include "cli/packed_flags.h"
 #include "cli/value_checks.h"
 #include "message_rules.h"
 
@@ -30,10 +30,10 @@ void plan(const cli::AnyRequest& request) {
     if (describe(*made).empty()) abort();
     return;
   }
-  const auto& packed = std::get<bench::MixedCase>(request);
-  const Result<mixed::Plan> made = mixed::plan(packed.problem, {}, packed.overrides, shipped_records());
+  const auto& packed = std::get<bench::PackedCase>(request);
+  const Result<packed::Plan> made = packed::plan(packed.problem, {}, packed.overrides, shipped_records());
   if (!made) return check(made.error());
-  if (mixed::describe(*made).empty()) abort();
+  if (packed::describe(*made).empty()) abort();
 }
 
 }  // namespace
@@ -48,9 +48,9 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
   CLI::App app;
   app.set_help_flag("");
   cli::RequestFlags flags;
-  cli::MixedFlags mixed;
+  cli::PackedFlags packed;
   cli::add_request_flags(app, flags);  // no --shapes: that would open files
-  cli::add_mixed_flags(app, mixed);
+  cli::add_packed_flags(app, packed);
   cli::check_values(app);
   try {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
@@ -58,7 +58,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
     if (!test::is_fit_to_print(cli::text_of(error, app))) abort();
     return 0;
   }
-  const auto requests = cli::requests_of(flags, mixed);
+  const auto requests = cli::requests_of(flags, packed);
   if (!requests)
     check(requests.error());
   else

@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include <sluice/host/quoted.h>
+#include <sluice/host/text/quoted.h>
 
 namespace sluice::test {
 

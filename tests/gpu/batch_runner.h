@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include <sluice/check/verify.h>
 #include <sluice/host/driver/events.h>
 #include <sluice/host/driver/memory.h>
-#include <sluice/host/verify.h>
 
 #include "random_case.h"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chains of layers as `sluice chain` replays them: that a planted difference is found among many replays, and
 // that foreign steps, what is handed off across them and what their overlap lets begin early change no bit.
-#include <sluice/host/device_impl.h>
+#include <sluice/host/device/device_impl.h>
 
-#include "bench/chain_arms.h"
+#include "bench/chain/arms.h"
 #include "gpu.h"
 
 namespace sluice::testing {

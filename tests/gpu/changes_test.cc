@@ -5,9 +5,9 @@
 
 #include <sluice/host/jit/compiler.h>
 #include <sluice/host/jit/source.h>
-#include <sluice/host/mixed_units.h>
-#include <sluice/host/norm_units.h>
-#include <sluice/host/pack_units.h>
+#include <sluice/host/text/norm_units.h>
+#include <sluice/host/text/pack_units.h>
+#include <sluice/host/text/packed_units.h>
 
 #include "kernel_changes.h"
 #include "sanitize_pool.h"

@@ -4,9 +4,9 @@
 #include <sluice/norm.h>
 #include <sluice/quantize.h>
 
-#include <sluice/host/device_impl.h>
+#include <sluice/host/device/device_impl.h>
 #include <sluice/host/driver/launch.h>
-#include <sluice/host/norm_units.h>
+#include <sluice/host/text/norm_units.h>
 #include <sluice/kernels/verify_arith.h>
 #include <sluice/reference/element.h>
 

@@ -9,8 +9,8 @@
 #include <cstdio>
 #include <vector>
 
+#include <sluice/check/verify.h>
 #include <sluice/host/driver/memory.h>
-#include <sluice/host/verify.h>
 
 #include "gpu.h"
 

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string>
 
-#include <sluice/host/device_impl.h>
+#include <sluice/host/device/device_impl.h>
 
 #include "kernel_changes.h"
 

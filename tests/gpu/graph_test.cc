@@ -3,9 +3,9 @@
 // threads, each with its stream, launching kernels that they share.
 #include <thread>
 
+#include <sluice/check/verify.h>
 #include <sluice/host/driver/events.h>
 #include <sluice/host/driver/memory.h>
-#include <sluice/host/verify.h>
 #include <sluice/kernels/verify_arith.h>
 
 #include "batch_runner.h"

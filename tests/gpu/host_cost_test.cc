@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <vector>
 
-#include <sluice/host/device_impl.h>
+#include <sluice/check/verify.h>
+#include <sluice/host/device/device_impl.h>
 #include <sluice/host/driver/events.h>
 #include <sluice/host/driver/launch.h>
 #include <sluice/host/driver/memory.h>
-#include <sluice/host/verify.h>
 #include <sluice/spec/params.h>
 
 #include "allocation_counter.h"

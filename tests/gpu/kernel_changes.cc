@@ -43,17 +43,18 @@ std::vector<Edit> every_writer_arrives() {
 std::vector<Edit> every_lane_arrives() {
   std::vector<Edit> edits = every_reader_arrives();
   for (const Edit& edit : every_writer_arrives()) edits.push_back(edit);
-  const std::string mixed = "sluice/device/mixed/";
+  const std::string packed = "sluice/device/packed/";
   for (const auto& [file, barrier] : {std::pair{"half_products.cuh", "ring_.empty(turn)"},
                                       {"byte_products.cuh", "at_.empty(stage)"},
                                       {"wide_products.cuh", "at_.w_empty(stage)"}}) {
     const std::string arrive = std::string("ptx::mbarrier_arrive(") + barrier + ");\n";
-    edits.push_back({mixed + file, "    __syncwarp();\n    if (at_.lane() == 0) " + arrive, "    " + arrive});
+    edits.push_back(
+        {packed + file, "    __syncwarp();\n    if (at_.lane() == 0) " + arrive, "    " + arrive});
   }
   edits.push_back(
-      {mixed + "strip_loads.cuh", "at.empty(i), 4 * S::kStrips)", "at.empty(i), 128 * S::kStrips)"});
+      {packed + "strip_loads.cuh", "at.empty(i), 4 * S::kStrips)", "at.empty(i), 128 * S::kStrips)"});
   edits.push_back(
-      {mixed + "wide_loads.cuh", "at.w_empty(i), 4 * kWideGroups)", "at.w_empty(i), 128 * kWideGroups)"});
+      {packed + "wide_loads.cuh", "at.w_empty(i), 4 * kWideGroups)", "at.w_empty(i), 128 * kWideGroups)"});
   return edits;
 }
 
@@ -147,7 +148,7 @@ std::vector<Change> writes_past_the_end() {
           {"outputs_stored_far_away",
            "memcheck",
            "narrow",
-           {{"sluice/device/mixed/outputs.cuh", "  const i64 index = token * params.ld_d + row;\n",
+           {{"sluice/device/packed/outputs.cuh", "  const i64 index = token * params.ld_d + row;\n",
              std::string("  const i64 index = token * params.ld_d + row") + kFar + ";\n"}}},
           {"normed_stored_far_away",
            "memcheck",

@@ -2,9 +2,9 @@
 // Bad calls on a real GPU: each gives its documented error, no kernel was launched (counted in the driver
 // table) and D still holds its poison. Seen without a GPU by the fake-driver tests of tests/unit too; here
 // the driver's own answers (pointer attributes, capture state) are real.
+#include <sluice/check/verify.h>
 #include <sluice/host/driver/events.h>
 #include <sluice/host/driver/memory.h>
-#include <sluice/host/verify.h>
 
 #include "counting_device.h"
 #include "gpu.h"

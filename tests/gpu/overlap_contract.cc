@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "overlap_contract.h"
 
-#include <sluice/host/device_impl.h>
+#include <sluice/host/device/device_impl.h>
 #include <sluice/host/driver/events.h>
 #include <sluice/host/driver/launch.h>
 

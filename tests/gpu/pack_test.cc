@@ -10,7 +10,7 @@
 
 #include <sluice/host/driver/events.h>
 #include <sluice/host/driver/memory.h>
-#include <sluice/host/pack_units.h>
+#include <sluice/host/text/pack_units.h>
 
 #include "dice.h"
 #include "gpu.h"

@@ -6,11 +6,11 @@
 #include <cstdio>
 #include <set>
 
-#include <sluice/host/gemm_checks.h>
+#include <sluice/check/verify_units.h>
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/jit/source.h>
-#include <sluice/host/planner/mixed_checks.h>
-#include <sluice/host/verify_units.h>
+#include <sluice/host/ops/gemm_checks.h>
+#include <sluice/host/planner/packed/packed_problem_checks.h>
 #include <sluice/spec/validate.h>
 
 #include "config_pool.h"
@@ -43,9 +43,9 @@ TEST(pool, covers_every_type_layout_schedule_cluster_and_store_path) {
 }
 
 TEST(pool, covers_every_choice_of_packed_kernels_in_what_sanitizers_run) {
-  const auto seen = [](const std::vector<MixedConfig>& pool) {
+  const auto seen = [](const std::vector<PackedConfig>& pool) {
     std::set<std::string> all;
-    for (const MixedConfig& config : pool)
+    for (const PackedConfig& config : pool)
       for (std::string& choice : choices_of(config)) all.insert(std::move(choice));
     return all;
   };
@@ -68,10 +68,10 @@ TEST(pool, covers_with_problems_that_each_sanitized_kernel_takes) {
         EXPECT_TRUE(checked) << sluice::to_string(config) << checked.error().message;
       }
   for (const auto& pool : {sanitize_narrow_pool(), sanitize_strip_pool(), sanitize_wide_pool()})
-    for (const MixedConfig& config : pool) {
+    for (const PackedConfig& config : pool) {
       const auto checked =
-          mixed::check_plan({.problem = sanitize_problem(config), .config = config}, DeviceInfo{});
-      EXPECT_TRUE(checked) << mixed::short_name(config) << checked.error().message;
+          packed::check_plan({.problem = sanitize_problem(config), .config = config}, DeviceInfo{});
+      EXPECT_TRUE(checked) << packed::short_name(config) << checked.error().message;
     }
 }
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <sluice/host/driver/memory.h>
-#include <sluice/host/quantize_units.h>
+#include <sluice/host/text/quantize_units.h>
 #include <sluice/kernels/verify_arith.h>
 #include <sluice/reference/element.h>
 #include <sluice/reference/quantize.h>

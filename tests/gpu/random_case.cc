@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include <sluice/host/planner/cluster_grid.h>
+#include <sluice/host/planner/dense/cluster_grid.h>
 #include <sluice/spec/smem_layout.h>
 
 #include "dice.h"

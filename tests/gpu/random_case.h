@@ -4,7 +4,7 @@
 // same case.
 #pragma once
 
-#include <sluice/host/verify.h>
+#include <sluice/check/verify.h>
 #include <sluice/plan.h>
 
 namespace sluice::testing {

@@ -3,9 +3,9 @@
 // product, on real data, where another order of summation would show.
 #include <cstring>
 
+#include <sluice/check/verify.h>
 #include <sluice/host/driver/events.h>
 #include <sluice/host/driver/memory.h>
-#include <sluice/host/verify.h>
 
 #include "config_pool.h"
 #include "gpu.h"

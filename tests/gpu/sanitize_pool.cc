@@ -10,7 +10,7 @@
 #include <sluice/spec/validate.h>
 
 #include "config_pool.h"
-#include "mixed_pool.h"
+#include "packed_pool.h"
 #include "random_case.h"
 
 namespace sluice::testing {
@@ -35,16 +35,16 @@ void add(std::vector<KernelConfig>& pool, const KernelConfig& c) {
 
 /// Draws configs of formats in turn, and keeps those with a choice that was seen less than twice.
 template <class Draw>
-std::vector<MixedConfig> covering(FragmentOrder order, u64 seed, const Draw& draw) {
+std::vector<PackedConfig> covering(FragmentOrder order, u64 seed, const Draw& draw) {
   std::vector<WeightFormat> formats;
   for (const WeightFormat& format : test::all_formats())
     if (format.order == order) formats.push_back(format);
   Dice dice(seed);
   std::map<std::string, int> seen;
-  std::vector<MixedConfig> pool;
+  std::vector<PackedConfig> pool;
   for (int i = 0; i < kMostDraws; ++i) {
     const WeightFormat& format = formats[static_cast<size_t>(dice.below(static_cast<int>(formats.size())))];
-    const MixedConfig config = draw(format, dice);
+    const PackedConfig config = draw(format, dice);
     bool is_new = false;
     for (const std::string& choice : choices_of(config)) is_new = is_new || seen[choice] < kSeenTwice;
     if (!is_new) continue;
@@ -143,28 +143,28 @@ std::vector<KernelConfig> sanitize_plain_pool() {
   return pool;
 }
 
-std::vector<MixedConfig> sanitize_narrow_pool() {
+std::vector<PackedConfig> sanitize_narrow_pool() {
   return covering(FragmentOrder::half, 21, [](const WeightFormat& format, Dice& dice) {
-    return MixedConfig(random_config(format, dice));
+    return PackedConfig(random_config(format, dice));
   });
 }
 
-std::vector<MixedConfig> sanitize_strip_pool() {
+std::vector<PackedConfig> sanitize_strip_pool() {
   const auto draw = [](const WeightFormat& format, Dice& dice) {
-    return MixedConfig(random_strip_config(format, dice));
+    return PackedConfig(random_strip_config(format, dice));
   };
-  std::vector<MixedConfig> pool = covering(FragmentOrder::half, 22, draw);
-  for (MixedConfig& config : covering(FragmentOrder::byte, 23, draw)) pool.push_back(std::move(config));
+  std::vector<PackedConfig> pool = covering(FragmentOrder::half, 22, draw);
+  for (PackedConfig& config : covering(FragmentOrder::byte, 23, draw)) pool.push_back(std::move(config));
   return pool;
 }
 
-std::vector<MixedConfig> sanitize_wide_pool() {
+std::vector<PackedConfig> sanitize_wide_pool() {
   return covering(FragmentOrder::half, 24, [](const WeightFormat& format, Dice& dice) {
-    return MixedConfig(random_wide_config(format, dice));
+    return PackedConfig(random_wide_config(format, dice));
   });
 }
 
-std::vector<std::string> choices_of(const MixedConfig& config) {
+std::vector<std::string> choices_of(const PackedConfig& config) {
   std::vector<std::string> all;
   const auto say = [&](const char* what, int value) { all.push_back(what + std::to_string(value)); };
   std::visit(
@@ -211,8 +211,8 @@ std::string class_name(size_t index, const KernelConfig& config) {
   return numbered(index, short_name(config));
 }
 
-std::string class_name(size_t index, const MixedConfig& config) {
-  return numbered(index, mixed::short_name(config));
+std::string class_name(size_t index, const PackedConfig& config) {
+  return numbered(index, packed::short_name(config));
 }
 
 std::vector<Plan> sanitize_plans(const KernelConfig& config, const DeviceInfo& device) {
@@ -223,8 +223,8 @@ std::vector<Plan> sanitize_plans(const KernelConfig& config, const DeviceInfo& d
   return plans;
 }
 
-MixedProblem sanitize_problem(const MixedConfig& config) {
-  const MixedExtents e = extents_of(config);
+PackedProblem sanitize_problem(const PackedConfig& config) {
+  const PackedExtents e = extents_of(config);
   i64 n = e.rows + 72, k = 1152;
   if (const auto* c = std::get_if<NarrowConfig>(&config))
     k = kPackedTileK * i64{c->parts} * c->warps * (c->stages + 1) + 40;

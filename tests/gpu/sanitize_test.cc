@@ -6,12 +6,12 @@
 // kernel down a hundredfold.
 #include <cstdio>
 
+#include <sluice/check/packed_check.h>
+#include <sluice/check/verify_units.h>
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/jit/source.h>
-#include <sluice/host/mixed_check.h>
-#include <sluice/host/mixed_units.h>
-#include <sluice/host/pack_units.h>
-#include <sluice/host/verify_units.h>
+#include <sluice/host/text/pack_units.h>
+#include <sluice/host/text/packed_units.h>
 
 #include "batch_runner.h"
 #include "gpu.h"
@@ -36,16 +36,16 @@ TEST_P(sanitize_dense, is_right) {
   for (const Failure& failure : runner->failures()) ADD_FAILURE() << describe(failure);
 }
 
-class sanitize_packed : public GpuTest, public ::testing::WithParamInterface<MixedConfig> {};
+class sanitize_packed : public GpuTest, public ::testing::WithParamInterface<PackedConfig> {};
 
 TEST_P(sanitize_packed, is_right) {
-  const MixedProblem problem = sanitize_problem(GetParam());
+  const PackedProblem problem = sanitize_problem(GetParam());
   SCOPED_TRACE(to_string(problem));
-  auto host = mixed::random_data(problem, mixed::DataKind::exact, 1);
+  auto host = packed::random_data(problem, packed::DataKind::exact, 1);
   ASSERT_TRUE(ok(host));
-  const auto data = mixed::DeviceData::create(device(), *std::move(host));
+  const auto data = packed::DeviceData::create(device(), *std::move(host));
   ASSERT_TRUE(ok(data));
-  const auto found = mixed::check_config(device(), *data, GetParam(), nullptr);
+  const auto found = packed::check_config(device(), *data, GetParam(), nullptr);
   ASSERT_TRUE(ok(found));
   EXPECT_TRUE(found->passed()) << describe(*found);
 }
@@ -53,14 +53,14 @@ TEST_P(sanitize_packed, is_right) {
 /// Into the cache, by all cores and without a GPU: one process each would compile them one after another.
 TEST(sanitize_kernels, compile) {
   std::vector<std::string> units = {verify_unit_text(VerifyUnit::fill), verify_unit_text(VerifyUnit::check),
-                                    mixed::reference_unit_text()};
+                                    packed::reference_unit_text()};
   for (const auto& pool : {sanitize_dense_pool(), sanitize_plain_pool()})
     for (const KernelConfig& config : pool)
       for (std::string& unit : unit_texts(config)) units.push_back(std::move(unit));
   for (const auto& pool : {sanitize_narrow_pool(), sanitize_strip_pool(), sanitize_wide_pool()})
-    for (const MixedConfig& config : pool) {
-      const MixedProblem problem = sanitize_problem(config);
-      for (std::string& unit : mixed::units_of({.problem = problem, .config = config}))
+    for (const PackedConfig& config : pool) {
+      const PackedProblem problem = sanitize_problem(config);
+      for (std::string& unit : packed::units_of({.problem = problem, .config = config}))
         units.push_back(std::move(unit));
       units.push_back(pack_unit_text({PackStep::pack, problem.weights, CodeStorage::byte}));
       units.push_back(pack_unit_text({PackStep::unpack, problem.weights, CodeStorage::byte}));

@@ -11,11 +11,11 @@
 #include <chrono>
 #include <thread>
 
-#include <sluice/host/device_impl.h>
+#include <sluice/check/verify.h>
+#include <sluice/host/device/device_impl.h>
 #include <sluice/host/driver/events.h>
 #include <sluice/host/driver/launch.h>
 #include <sluice/host/driver/memory.h>
-#include <sluice/host/verify.h>
 
 #include "gpu.h"
 #include "spin_kernel.h"

@@ -9,7 +9,7 @@ namespace user {
 sluice::PlanOverrides overrides() {
   return {.stages = 4};
 }
-sluice::mixed::Overrides mixed_overrides() {
+sluice::packed::Overrides packed_overrides() {
   return {.warps = 4};
 }
 sluice::Options options() {
@@ -21,8 +21,8 @@ sluice::Error error() {
 std::vector<sluice::ChainStep> steps(void* x) {
   return {{.work = sluice::ProductStep{.problem = {.m = 8, .n = 64, .k = 64}}, .name = "qkv"},
           {.work = sluice::ProductStep{.args = {.a = x}}},
-          {.work = sluice::MixedStep{.problem = {.m = 8}, .args = {.x = x}}},
-          {.work = sluice::MixedStep{.overrides = {.strips = 1}}},
+          {.work = sluice::PackedStep{.problem = {.m = 8}, .args = {.x = x}}},
+          {.work = sluice::PackedStep{.overrides = {.strips = 1}}},
           {.work = sluice::NormStep{.options = {.input = sluice::DType::fp16}, .shape = {.rows = 1}}},
           {.work = sluice::NormStep{.args = {.input = x}}},
           {.work = sluice::QuantizerStep{.input = sluice::DType::fp16, .shape = {.rows = 1}}},
@@ -42,13 +42,13 @@ sluice::PackArgs pack(void* codes) {
 sluice::Problem problem() {
   return {.m = 1, .epilogue = {.bias = sluice::Bias::column}};
 }
-sluice::MixedProblem mixed_problem() {
+sluice::PackedProblem packed_problem() {
   return {.m = 1, .weights = {.group = 64}};
 }
 sluice::Plan plan() {
   return {.smem_bytes = 0};
 }
-sluice::mixed::Plan mixed_plan() {
+sluice::packed::Plan packed_plan() {
   return {.smem_bytes = 0};
 }
 sluice::NormOptions norm() {

@@ -90,26 +90,26 @@ bool apply(const std::string& key, const std::string& value, Request& r) {
                                               {"clusters_of_2", &r.device.max_clusters_of_2},
                                               {"clusters_of_4", &r.device.max_clusters_of_4},
                                               {"clusters_of_8", &r.device.max_clusters_of_8}};
-  const std::map<std::string, std::optional<int>*> mixed = {{"token_blocks", &r.mixed.token_blocks},
-                                                            {"row_blocks", &r.mixed.row_blocks},
-                                                            {"warps", &r.mixed.warps},
-                                                            {"ring", &r.mixed.stages},
-                                                            {"parts", &r.mixed.parts},
-                                                            {"ctas", &r.mixed.ctas},
-                                                            {"tokens", &r.mixed.tokens},
-                                                            {"cluster_n", &r.mixed.cluster_n},
-                                                            {"cluster_k", &r.mixed.cluster_k},
-                                                            {"x_stages", &r.mixed.x_stages},
-                                                            {"w_stages", &r.mixed.w_stages},
-                                                            {"tail_parts", &r.mixed.tail_parts},
-                                                            {"strips", &r.mixed.strips},
-                                                            {"k_groups", &r.mixed.k_groups}};
+  const std::map<std::string, std::optional<int>*> packed = {{"token_blocks", &r.packed.token_blocks},
+                                                             {"row_blocks", &r.packed.row_blocks},
+                                                             {"warps", &r.packed.warps},
+                                                             {"ring", &r.packed.stages},
+                                                             {"parts", &r.packed.parts},
+                                                             {"ctas", &r.packed.ctas},
+                                                             {"tokens", &r.packed.tokens},
+                                                             {"cluster_n", &r.packed.cluster_n},
+                                                             {"cluster_k", &r.packed.cluster_k},
+                                                             {"x_stages", &r.packed.x_stages},
+                                                             {"w_stages", &r.packed.w_stages},
+                                                             {"tail_parts", &r.packed.tail_parts},
+                                                             {"strips", &r.packed.strips},
+                                                             {"k_groups", &r.packed.k_groups}};
   if (key == "weights") return named(value, 3, r.weights.emplace().type);
   if (r.weights && key == "weight_group") return number(value, r.weights->group);
   if (r.weights && key == "weight_scale") return named(value, kDTypeCount, r.weights->scale);
   if (r.weights && key == "zero") return named(value, 2, r.weights->zero);
   if (r.weights && key == "weight_order") return named(value, 2, r.weights->order);
-  if (const auto found = mixed.find(key); found != mixed.end()) return number(value, *found->second);
+  if (const auto found = packed.find(key); found != packed.end()) return number(value, *found->second);
   if (const auto found = wide.find(key); found != wide.end()) return number(value, *found->second);
   if (const auto found = overrides.find(key); found != overrides.end()) return number(value, *found->second);
   if (const auto found = device.find(key); found != device.end()) return number(value, *found->second);
@@ -148,22 +148,22 @@ std::string refusal(const Error& error) {
   return std::string(name_of(error.code)) + ": " + error.message;
 }
 
-std::string mixed_outcome(const Request& r) {
+std::string packed_outcome(const Request& r) {
   const Problem& p = r.problem;
-  const Result<mixed::Plan> plan = mixed::plan({.m = p.m,
-                                                .n = p.n,
-                                                .k = p.k,
-                                                .x = p.a.type,
-                                                .scale_x = p.epilogue.scale_a,
-                                                .d = p.d.type,
-                                                .weights = *r.weights,
-                                                .bias = p.epilogue.bias,
-                                                .bias_type = p.epilogue.bias_type,
-                                                .activation = p.epilogue.activation,
-                                                .ld_x = p.a.ld,
-                                                .ld_d = p.d.ld},
-                                               r.device, r.mixed, RecordBook());
-  return plan ? mixed::short_name(plan->config) : refusal(plan.error());
+  const Result<packed::Plan> plan = packed::plan({.m = p.m,
+                                                  .n = p.n,
+                                                  .k = p.k,
+                                                  .x = p.a.type,
+                                                  .scale_x = p.epilogue.scale_a,
+                                                  .d = p.d.type,
+                                                  .weights = *r.weights,
+                                                  .bias = p.epilogue.bias,
+                                                  .bias_type = p.epilogue.bias_type,
+                                                  .activation = p.epilogue.activation,
+                                                  .ld_x = p.a.ld,
+                                                  .ld_d = p.d.ld},
+                                                 r.device, r.packed, RecordBook());
+  return plan ? packed::short_name(plan->config) : refusal(plan.error());
 }
 
 }  // namespace
@@ -186,7 +186,7 @@ Result<Request> parse_request(const std::string& line) {
 }
 
 std::string outcome(const Request& r) {
-  if (r.weights) return mixed_outcome(r);
+  if (r.weights) return packed_outcome(r);
   const Result<Plan> plan = gemm::plan(r.problem, r.device, r.overrides, RecordBook());
   if (!plan) return refusal(plan.error());
   const WorkSplit& s = plan->split;

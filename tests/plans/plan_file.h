@@ -8,14 +8,14 @@
 // Keys: batch a b (=mn: major) lda ldb ldc ldd a_batch b_batch c_batch d_batch scale_a scale_b bias act
 // residual update order (fixed or any) accumulate; overrides: schedule tile_m tile_n stages cluster store
 // raster group clusters; device: gpu (gpu_names(); before what follows), sm_count clusters_of_2 clusters_of_4
-// clusters_of_8. With the key weights (uint4, int8 or e4m3) it is a mixed product: A is X, weight_group
+// clusters_of_8. With the key weights (uint4, int8 or e4m3) it is a packed product: A is X, weight_group
 // weight_scale zero say the format, and overrides are token_blocks row_blocks warps ring parts ctas.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include <sluice/mixed.h>
+#include <sluice/packed.h>
 #include <sluice/plan.h>
 
 namespace sluice::plans {
@@ -24,8 +24,8 @@ struct Request {
   Problem problem;
   PlanOverrides overrides;
   DeviceInfo device;
-  std::optional<WeightFormat> weights;  // a mixed product
-  mixed::Overrides mixed;
+  std::optional<WeightFormat> weights;  // a packed product
+  packed::Overrides packed;
 };
 
 /// Error invalid_argument: a word that is not understood.

@@ -78,7 +78,7 @@ def costs() -> dict:
         "sluice linear": lambda: st.linear(x, y),
         "torch linear": lambda: torch.nn.functional.linear(x, y),
         "sluice quantize(out=, scales=)": lambda: st.quantize(x, "1x128", out=q, scales=s),
-        "sluice mixed_mm(out=)": lambda: st.mixed_mm(x, packed, out=out),
+        "sluice packed_mm(out=)": lambda: st.packed_mm(x, packed, out=out),
         "sluice op through the dispatcher": lambda: torch.ops.sluice.scaled_mm_out(a, w, one, one, None, out, False),
     })
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packed weights on the GPU beside what they stand for, in fp64: what tests of mixed products compare with."""
+"""Packed weights on the GPU beside what they stand for, in fp64: what tests of packed products compare with."""
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -9,8 +9,8 @@ import sluice.torch as st  # noqa: E402
 from gpu_helpers import BF16, E4M3, FP16, powers, whole  # noqa: E402
 
 def kernel_of(problem):
-    """"narrow", "strip" or "wide": what the planner takes for a ``MixedProblem``, on the GPU or on the plan's own one."""
-    config = sluice.mixed_plan(problem).config
+    """"narrow", "strip" or "wide": what the planner takes for a ``PackedProblem``, on the GPU or on the plan's own one."""
+    config = sluice.packed_plan(problem).config
     return config.removeprefix("sluice::").split("Config")[0].lower()
 
 
@@ -40,7 +40,7 @@ class Weights:
         return self.scales * (self.values - self.zeros)
 
     def magnitude(self, dtype):
-        """What the error bound counts (sluice/kernels/mixed_reference.h): bf16 and e4m3 tokens meet codes with an offset."""
+        """What the error bound counts (sluice/kernels/packed_reference.h): bf16 and e4m3 tokens meet codes with an offset."""
         offset = {BF16: {"uint4": 16, "int8": 272, "e4m3": 0}[self.kind], E4M3: -8}.get(dtype, 0)
         zeros = self.zeros if isinstance(self.zeros, torch.Tensor) else torch.tensor(float(self.zeros), device=self.values.device)
         return self.scales.abs() * ((self.values + offset).abs() + (zeros + offset).abs())

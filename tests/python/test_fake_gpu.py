@@ -75,7 +75,7 @@ def mm(a, b, out, *, bias=None, c=None, beta=0.0, activation=0, workspace=None):
 
 def test_a_range_of_rows_is_prepared_at_once_and_serves_calls():
     sluice.prepare(sluice.Problem(1, 384, 640), m=(1, 48))
-    sluice.prepare([sluice.MixedProblem(1, 384, 640)], m=range(1, 17))
+    sluice.prepare([sluice.PackedProblem(1, 384, 640)], m=range(1, 17))
     w = weight("bf16", 640, 384)
     before = sluice.holdings().kernels
     for m in (1, 2, 47, 48):
@@ -297,7 +297,7 @@ def calls_of_each_kind(device):
         "scaled_mm": lambda: _binding.scaled_mm(fp8, fp8_b, one, one, None, out, True, None, None),
         "add_mm": lambda: _binding.add_mm(a, b, total, False, None),
         "quantize": lambda: _binding.quantize(a, q, one, 0, False, 0, None),
-        "mixed_mm": lambda: mixed_mm(a, blob, out, 256, 512),
+        "packed_mm": lambda: packed_mm(a, blob, out, 256, 512),
     }
     for call in calls.values():
         call()
@@ -339,39 +339,39 @@ def a_blob(n, k, weights=FORMAT):
     return on_gpu("uint8", (weights.numbers(n, k).blob_bytes,))
 
 
-def mixed_mm(x, blob, out, n, k, *, bias=None, activation=0, weights=FORMAT, scale_x=None):
-    _binding.mixed_mm(x, blob, bias, scale_x, out, weights.number, n, k, activation)
+def packed_mm(x, blob, out, n, k, *, bias=None, activation=0, weights=FORMAT, scale_x=None):
+    _binding.packed_mm(x, blob, bias, scale_x, out, weights.number, n, k, activation)
 
 
-def test_a_mixed_product_is_prepared_once_and_launched_each_time():
+def test_a_packed_product_is_prepared_once_and_launched_each_time():
     x, blob, out = on_gpu("bf16", (2, 8, 256)), a_blob(192, 256), on_gpu("fp32", (2, 8, 192))
     before = sluice.holdings().kernels
-    assert launches_of(lambda: mixed_mm(x, blob, out, 192, 256, bias=on_gpu("fp16", (192,)), activation=2)) == 1
+    assert launches_of(lambda: packed_mm(x, blob, out, 192, 256, bias=on_gpu("fp16", (192,)), activation=2)) == 1
     assert sluice.holdings().kernels == before + 1
-    assert launches_of(lambda: [mixed_mm(x, blob, out, 192, 256, bias=on_gpu("fp16", (192,)), activation=2)
+    assert launches_of(lambda: [packed_mm(x, blob, out, 192, 256, bias=on_gpu("fp16", (192,)), activation=2)
                                 for _ in range(5)]) == 5
-    sluice.prepare(sluice.MixedProblem(16, 192, 256, FORMAT, "bf16", "fp32", "fp16", "gelu"))
+    sluice.prepare(sluice.PackedProblem(16, 192, 256, FORMAT, "bf16", "fp32", "fp16", "gelu"))
     assert sluice.holdings().kernels == before + 1, "the same problem, however it is spelled"
-    sluice.prepare([sluice.MixedProblem(m, 192, 256, FORMAT) for m in (1, 4)] + [sluice.Problem(24, 40, 56)])
+    sluice.prepare([sluice.PackedProblem(m, 192, 256, FORMAT) for m in (1, 4)] + [sluice.Problem(24, 40, 56)])
     assert sluice.holdings().kernels == before + 4
 
 
 def test_another_plan_takes_the_place_of_the_planners():
     x, blob, out = on_gpu("bf16", (7, 512)), a_blob(128, 512), on_gpu("bf16", (7, 512))
-    plan = sluice.mixed_plan(m=7, n=128, k=512, weights=FORMAT, warps=4, stages=3, parts=4, row_blocks=2)
+    plan = sluice.packed_plan(m=7, n=128, k=512, weights=FORMAT, warps=4, stages=3, parts=4, row_blocks=2)
     sluice.prepare(plan)
     before = sluice.holdings().kernels
-    assert launches_of(lambda: mixed_mm(x, blob, on_gpu("bf16", (7, 128)), 128, 512)) == 1
+    assert launches_of(lambda: packed_mm(x, blob, on_gpu("bf16", (7, 128)), 128, 512)) == 1
     sluice.prepare(plan)
     assert sluice.holdings().kernels == before
     with pytest.raises(sluice.InvalidSize, match="out has shape"):
-        mixed_mm(x, blob, out, 128, 512)
+        packed_mm(x, blob, out, 128, 512)
 
 
 def test_one_token_may_lie_anywhere_and_wide_rows_keep_their_pitch():
     blob = a_blob(128, 256)
-    assert launches_of(lambda: mixed_mm(on_gpu("bf16", (1, 256), (99, 1)), blob, on_gpu("bf16", (1, 128)), 128, 256)) == 1
-    assert launches_of(lambda: mixed_mm(on_gpu("bf16", (4, 256), (264, 1)), blob, on_gpu("bf16", (4, 128), (131, 1)),
+    assert launches_of(lambda: packed_mm(on_gpu("bf16", (1, 256), (99, 1)), blob, on_gpu("bf16", (1, 128)), 128, 256)) == 1
+    assert launches_of(lambda: packed_mm(on_gpu("bf16", (4, 256), (264, 1)), blob, on_gpu("bf16", (4, 128), (131, 1)),
                                         128, 256)) == 1
 
 
@@ -394,17 +394,17 @@ def test_e4m3_tokens_take_one_scale_or_one_each():
     blob, x, out = a_blob(192, 256, BYTES), on_gpu("e4m3", (2, 8, 256)), on_gpu("bf16", (2, 8, 192))
 
     def run(scale_x, x=x, out=out):
-        return launches_of(lambda: mixed_mm(x, blob, out, 192, 256, weights=BYTES, scale_x=scale_x))
+        return launches_of(lambda: packed_mm(x, blob, out, 192, 256, weights=BYTES, scale_x=scale_x))
 
     before = sluice.holdings().kernels
     assert run(None) == 1 and run(on_gpu("fp32", ())) == 1 and run(on_gpu("fp32", (1, 1))) == 1
     assert sluice.holdings().kernels == before + 2, "none, and one for all"
     for shape in ((16,), (16, 1), (2, 8, 1)):
         assert run(on_gpu("fp32", shape)) == 1
-    sluice.prepare(sluice.MixedProblem(16, 192, 256, BYTES, "e4m3", scale_x="vector"))
+    sluice.prepare(sluice.PackedProblem(16, 192, 256, BYTES, "e4m3", scale_x="vector"))
     assert sluice.holdings().kernels == before + 3
     for scale_x in ("tensor", "vector"):  # of one token the same
-        sluice.prepare(sluice.MixedProblem(1, 192, 256, BYTES, "e4m3", scale_x=scale_x))
+        sluice.prepare(sluice.PackedProblem(1, 192, 256, BYTES, "e4m3", scale_x=scale_x))
     assert run(on_gpu("fp32", (1, 1)), on_gpu("e4m3", (1, 256)), on_gpu("bf16", (1, 192))) == 1
     assert sluice.holdings().kernels == before + 4
 
@@ -414,7 +414,7 @@ def test_what_a_product_of_e4m3_tokens_refuses():
     whole = lib.sluice_fake_memory(1 << 20, 0)
 
     def run(scale_x=None, x=x, out=out, weights=BYTES, blob=blob):
-        return lambda: mixed_mm(x, blob, out, 128, 256, weights=weights, scale_x=scale_x)
+        return lambda: packed_mm(x, blob, out, 128, 256, weights=weights, scale_x=scale_x)
 
     def at(dtype, shape, offset):
         return tvm_ffi.from_dlpack(OnGpu(dtype, shape, data=whole + offset))
@@ -442,13 +442,13 @@ def test_what_a_product_of_e4m3_tokens_refuses():
         assert mention in str(caught.value)
 
 
-def test_empty_mixed_products():
-    assert launches_of(lambda: mixed_mm(on_gpu("bf16", (0, 256)), a_blob(128, 256), on_gpu("bf16", (0, 128)), 128, 256)) == 0
-    assert launches_of(lambda: mixed_mm(on_gpu("bf16", (4, 0), (1, 1)), on_gpu("uint8", (0,)), on_gpu("bf16", (4, 128)), 128,
+def test_empty_packed_products():
+    assert launches_of(lambda: packed_mm(on_gpu("bf16", (0, 256)), a_blob(128, 256), on_gpu("bf16", (0, 128)), 128, 256)) == 0
+    assert launches_of(lambda: packed_mm(on_gpu("bf16", (4, 0), (1, 1)), on_gpu("uint8", (0,)), on_gpu("bf16", (4, 128)), 128,
                                         0)) == 1, "the sum over nothing is written"
 
 
-def test_what_a_mixed_product_refuses():
+def test_what_a_packed_product_refuses():
     x, blob, out = on_gpu("bf16", (4, 256)), a_blob(128, 256), on_gpu("bf16", (4, 128))
     whole = lib.sluice_fake_memory(1 << 20, 0)
 
@@ -457,22 +457,22 @@ def test_what_a_mixed_product_refuses():
 
     size = FORMAT.numbers(128, 256).blob_bytes
     cases = [
-        (lambda: mixed_mm(on_gpu("bf16", (4, 250)), blob, out, 128, 256), sluice.InvalidSize, "x has shape (4, 250)"),
-        (lambda: mixed_mm(on_gpu("bf16", (8, 256), (0, 1)), blob, on_gpu("bf16", (8, 128)), 128, 256), sluice.InvalidStride,
+        (lambda: packed_mm(on_gpu("bf16", (4, 250)), blob, out, 128, 256), sluice.InvalidSize, "x has shape (4, 250)"),
+        (lambda: packed_mm(on_gpu("bf16", (8, 256), (0, 1)), blob, on_gpu("bf16", (8, 128)), 128, 256), sluice.InvalidStride,
          "x has shape (8, 256)"),
-        (lambda: mixed_mm(on_gpu("fp32", (4, 256)), blob, out, 128, 256), sluice.InvalidType, "x is fp32"),
-        (lambda: mixed_mm(on_gpu("bf16", (4, 256), (257, 1)), blob, out, 128, 256), sluice.Misaligned, "ld_x = 257"),
-        (lambda: mixed_mm(x, on_gpu("uint8", (size - 1,)), out, 128, 256), sluice.InvalidSize, "packed.blob has shape"),
-        (lambda: mixed_mm(x, on_gpu("fp32", (size,)), out, 128, 256), sluice.InvalidType, "packed.blob is fp32"),
-        (lambda: mixed_mm(x, at("uint8", (size,), 64), out, 128, 256), sluice.Misaligned, "weights are packed.blob"),
-        (lambda: mixed_mm(at("bf16", (4, 256), 8), blob, out, 128, 256), sluice.Misaligned, "X is x"),
-        (lambda: mixed_mm(at("bf16", (4, 256), 0), blob, at("bf16", (4, 128), 1024), 128, 256), sluice.Aliasing, "D is out"),
-        (lambda: mixed_mm(x, blob, out, 128, 256, bias=on_gpu("bf16", (64,))), sluice.InvalidSize, "bias has shape (64,)"),
-        (lambda: mixed_mm(x, blob, out, 128, 256, activation=9), sluice.InvalidArgument, "activation = 9"),
-        (lambda: mixed_mm(x, blob, out, 128, 256, weights=sluice.WeightFormat("uint4", 64, zeros=True, order="byte")),
+        (lambda: packed_mm(on_gpu("fp32", (4, 256)), blob, out, 128, 256), sluice.InvalidType, "x is fp32"),
+        (lambda: packed_mm(on_gpu("bf16", (4, 256), (257, 1)), blob, out, 128, 256), sluice.Misaligned, "ld_x = 257"),
+        (lambda: packed_mm(x, on_gpu("uint8", (size - 1,)), out, 128, 256), sluice.InvalidSize, "packed.blob has shape"),
+        (lambda: packed_mm(x, on_gpu("fp32", (size,)), out, 128, 256), sluice.InvalidType, "packed.blob is fp32"),
+        (lambda: packed_mm(x, at("uint8", (size,), 64), out, 128, 256), sluice.Misaligned, "weights are packed.blob"),
+        (lambda: packed_mm(at("bf16", (4, 256), 8), blob, out, 128, 256), sluice.Misaligned, "X is x"),
+        (lambda: packed_mm(at("bf16", (4, 256), 0), blob, at("bf16", (4, 128), 1024), 128, 256), sluice.Aliasing, "D is out"),
+        (lambda: packed_mm(x, blob, out, 128, 256, bias=on_gpu("bf16", (64,))), sluice.InvalidSize, "bias has shape (64,)"),
+        (lambda: packed_mm(x, blob, out, 128, 256, activation=9), sluice.InvalidArgument, "activation = 9"),
+        (lambda: packed_mm(x, blob, out, 128, 256, weights=sluice.WeightFormat("uint4", 64, zeros=True, order="byte")),
          sluice.InvalidConfig, "order half"),
-        (lambda: mixed_mm(None, blob, out, 128, 256), sluice.InvalidArgument, "x is missing"),
-        (lambda: _binding.mixed_mm(x, blob, None, None, out, FORMAT.number, 128.0, 256, 0), sluice.InvalidArgument, "n = 128"),
+        (lambda: packed_mm(None, blob, out, 128, 256), sluice.InvalidArgument, "x is missing"),
+        (lambda: _binding.packed_mm(x, blob, None, None, out, FORMAT.number, 128.0, 256, 0), sluice.InvalidArgument, "n = 128"),
     ]
     for call, kind, mention in cases:
         with pytest.raises(kind) as caught:

@@ -31,10 +31,10 @@ def good_values():
     quantized = sluice.weights.quantize_groups(np.ones((64, 128), np.float32), 64)
     packed = sluice.pack_int4(quantized)
     words = np.full((16, 64), 0x77777777, np.int32)
-    plan, problem, mixed = sluice.plan(m=64, n=64, k=64), sluice.Problem(64, 64, 64), sluice.MixedProblem(16, 64, 128)
+    plan, problem, few_bits = sluice.plan(m=64, n=64, k=64), sluice.Problem(64, 64, 64), sluice.PackedProblem(16, 64, 128)
     return {
         "": values() + arrays(np), "PackedWeights": [packed], "QuantizedWeights": [quantized], "WeightFormat": [packed.format],
-        "Problem": [problem], "MixedProblem": [mixed], "Plan": [plan], "s": [problem.struct()],
+        "Problem": [problem], "PackedProblem": [few_bits], "Plan": [plan], "s": [problem.struct()],
         "m": [64], "n": [64], "k": [128], "batch": [2], "group": [64, 128, 0], "bits": [4, 8], "start": [0, 64], "stop": [64, 128],
         "a": [np.ones((64, 128), np.float16)], "b": [np.ones((128, 64), np.float16)], "c": [None], "bias": [None, "bf16"],
         "out": [np.ones((64, 64), np.float16)], "codes": [quantized.codes], "scales": [quantized.scales, np.ones((16, 64), np.float16)],
@@ -42,7 +42,7 @@ def good_values():
         "blob": [packed.blob], "format": [packed.format], "permutation": [np.arange(128)], "order": ["half", np.arange(64)],
         "qweight": [words], "qzeros": [np.full((1, 8), 0x77777777, np.int32)], "weight_packed": [words], "number": [packed.format_number],
         "weight_scale": [np.ones((64, 1), np.float16)], "weight_shape": [(64, 128)], "stages": [3, 4], "tile": [(128, 128)],
-        "cluster": [(1, 1), (2, 1, 1)], "x": ["bf16"], "problem": [None, problem], "what": [[], plan, [problem, mixed]], "device": [None, 0],
+        "cluster": [(1, 1), (2, 1, 1)], "x": ["bf16"], "problem": [None, problem], "what": [[], plan, [problem, few_bits]], "device": [None, 0],
         "scale_type": ["fp16"], "schedule": ["plain", "ping_pong"], "packers": [[packed.format]], "quantizers": [["bf16"]],
         "symmetric": [True, False], "jobs": [1], "swapped": [True], "activation": ["relu"], "scale_a": ["none", None],
     }
@@ -84,10 +84,10 @@ def test_a_function_without_the_net_is_seen(monkeypatch):
 
 # ---- numbers, which ctypes would cut ----
 NUMBERS = ("stages", "raster_group", "clusters", "streamed", "splits", "workspace_limit")
-MIXED = ("token_blocks", "row_blocks", "warps", "stages", "parts", "ctas", "tokens", "cluster_n", "cluster_k", "x_stages", "w_stages",
+PACKED = ("token_blocks", "row_blocks", "warps", "stages", "parts", "ctas", "tokens", "cluster_n", "cluster_k", "x_stages", "w_stages",
          "tail_parts", "strips", "k_groups")
-PLAN, MIXED_PLAN = dict(m=64, n=64, k=64), dict(m=16, n=64, k=128)
-CALLERS = [(sluice.plan, PLAN, name) for name in NUMBERS] + [(sluice.mixed_plan, MIXED_PLAN, name) for name in MIXED]
+PLAN, PACKED_PLAN = dict(m=64, n=64, k=64), dict(m=16, n=64, k=128)
+CALLERS = [(sluice.plan, PLAN, name) for name in NUMBERS] + [(sluice.packed_plan, PACKED_PLAN, name) for name in PACKED]
 
 
 @pytest.mark.parametrize("call, sizes, name", CALLERS, ids=[f"{call.__name__}-{name}" for call, _, name in CALLERS])
@@ -121,8 +121,8 @@ BAD = [
     (lambda: sluice.plan(**PLAN, device="x"), sluice.InvalidType, "device = 'x' must be an integer"),
     (lambda: sluice.plan(**PLAN, device=2**32), sluice.InvalidArgument, "device = 4294967296"),
     (lambda: sluice.plan(1), sluice.InvalidType, "problem = 1 must be a sluice.Problem"),
-    (lambda: sluice.plan(sluice.MixedProblem(16, 64, 128)), sluice.InvalidType, "must be a sluice.Problem"),
-    (lambda: sluice.mixed_plan(sluice.Problem(64, 64, 64)), sluice.InvalidType, "must be a sluice.MixedProblem"),
+    (lambda: sluice.plan(sluice.PackedProblem(16, 64, 128)), sluice.InvalidType, "must be a sluice.Problem"),
+    (lambda: sluice.packed_plan(sluice.Problem(64, 64, 64)), sluice.InvalidType, "must be a sluice.PackedProblem"),
     (lambda: sluice.plan(m=True, n=64, k=64), sluice.InvalidType, "m = True must be an integer, and is of type bool"),
     (lambda: sluice.plan(m=np.array([64, 64]), n=64, k=64), sluice.InvalidType, "m = array([64, 64]) must be an integer"),
     (lambda: sluice.plan(m=64, n=64, k=64, a="x" * 10**6), sluice.InvalidArgument, "..."),

@@ -17,8 +17,8 @@ C_TYPES = {"int64_t": ctypes.c_int64, "int32_t": ctypes.c_int32, "const char*": 
 MIRRORS = {"sluice_problem": _library.ProblemStruct, "sluice_choices": _library.ChoicesStruct,
            "sluice_options": _library.OptionsStruct, "sluice_compiled": _library.CompiledStruct,
            "sluice_holdings": _library.HoldingsStruct, "sluice_weight_format": _library.WeightFormatStruct,
-           "sluice_packed_numbers": _library.PackedNumbersStruct, "sluice_mixed_problem": _library.MixedProblemStruct,
-           "sluice_mixed_choices": _library.MixedChoicesStruct}
+           "sluice_packed_numbers": _library.PackedNumbersStruct, "sluice_packed_problem": _library.PackedProblemStruct,
+           "sluice_packed_choices": _library.PackedChoicesStruct}
 
 
 @pytest.fixture(scope="module")
@@ -115,8 +115,8 @@ def run_without_torch(code):
                           capture_output=True, text=True)
 
 
-def test_mixed_mm_says_what_it_needs_where_there_is_no_torch():
-    found = run_without_torch("sluice.mixed_mm")
+def test_packed_mm_says_what_it_needs_where_there_is_no_torch():
+    found = run_without_torch("sluice.packed_mm")
     assert found.returncode != 0 and "sluice.torch needs PyTorch" in found.stderr and "pip install" in found.stderr
-    found = run_without_torch("from sluice import *\nassert 'mixed_mm' not in dir() and sluice.pack")
+    found = run_without_torch("from sluice import *\nassert 'packed_mm' not in dir() and sluice.pack")
     assert found.returncode == 0, found.stderr

@@ -147,7 +147,7 @@ def test_a_type_by_another_name_is_that_type():
     for name in ("e4m3", "float8_e4m3fn"):
         problem = packed.problem(16, name)
         assert problem.scale_x == "vector"
-        assert problem.struct().d == sluice.MixedProblem(16, 64, 128, packed.format, "e4m3", "bf16").struct().d
+        assert problem.struct().d == sluice.PackedProblem(16, 64, 128, packed.format, "e4m3", "bf16").struct().d
 
 
 def test_read_only_arrays_are_read():
@@ -178,16 +178,16 @@ def test_formats_as_numbers():
 
 def test_plans_of_packed_weights(cache):
     packed = sluice.pack_int4(np.ones((4096, 512), np.float32), 64, scale_type="fp16")
-    plan = sluice.mixed_plan(packed.problem(16, "fp16", bias="fp32", activation="silu"))
+    plan = sluice.packed_plan(packed.problem(16, "fp16", bias="fp32", activation="silu"))
     assert "uint4" in plan.text and "k 512" in plan.text and plan.text == sluice.explain(plan.problem) == sluice.explain(plan)
     assert plan.source == "model" and plan.workspace_bytes == 0 and plan.estimate_us > 0 and len(plan.units) == 1
     assert "silu" in plan.config and "4096x512" in repr(plan)
-    chosen = sluice.mixed_plan(m=16, n=4096, k=512, weights=packed.format, warps=4, parts=2, stages=2)
+    chosen = sluice.packed_plan(m=16, n=4096, k=512, weights=packed.format, warps=4, parts=2, stages=2)
     assert ".warps = 4" in chosen.config and ".parts = 2" in chosen.config
-    assert sluice.mixed_plan(m=0, n=64, k=64).units == ()
-    wide = sluice.mixed_plan(m=300, n=4096, k=512, weights=packed.format, tokens=64, cluster_n=2, x_stages=4, w_stages=2)
+    assert sluice.packed_plan(m=0, n=64, k=64).units == ()
+    wide = sluice.packed_plan(m=300, n=4096, k=512, weights=packed.format, tokens=64, cluster_n=2, x_stages=4, w_stages=2)
     assert ".tokens = 64, .cluster_n = 2" in wide.config and ".x_stages = 4, .w_stages = 2" in wide.config
-    halves = sluice.mixed_plan(m=512, n=28672, k=512, weights=packed.format, tail_parts=2)
+    halves = sluice.packed_plan(m=512, n=28672, k=512, weights=packed.format, tail_parts=2)
     assert ".tail_parts = 2" in halves.config and "a last wave in halves" in halves.text
 
 
@@ -195,22 +195,22 @@ def test_plans_of_e4m3_tokens(cache):
     packed = sluice.pack_int4(np.ones((4096, 512), np.float32), 64, scale_type="fp16", order="byte")
     assert packed.format == sluice.WeightFormat(group=64, order="byte")
     problem = packed.problem(16)
-    assert problem == sluice.MixedProblem(16, 4096, 512, packed.format, "e4m3", scale_x="vector")
-    text = sluice.mixed_plan(problem).text
+    assert problem == sluice.PackedProblem(16, 4096, 512, packed.format, "e4m3", scale_x="vector")
+    text = sluice.packed_plan(problem).text
     assert "X e4m3 ld 512 with a scale for each token, D bf16" in text
-    assert "with a scale, D fp16" in sluice.mixed_plan(packed.problem(16, scale_x="tensor", d="fp16")).text
-    chosen = sluice.mixed_plan(problem, tokens=32, strips=1, k_groups=2, parts=2, stages=4)
+    assert "with a scale, D fp16" in sluice.packed_plan(packed.problem(16, scale_x="tensor", d="fp16")).text
+    chosen = sluice.packed_plan(problem, tokens=32, strips=1, k_groups=2, parts=2, stages=4)
     assert ".tokens = 32, .strips = 1, .k_groups = 2, .parts = 2, .stages = 4" in chosen.config
     assert packed.unpack().codes.shape == (4096, 512)
 
 
 def test_the_sizes_of_the_gpu_tests_meet_every_kernel(cache):
-    """tests/python/test_gpu_mixed.py asserts it on the GPU; here for the one that plans are made for without."""
+    """tests/python/test_gpu_packed.py asserts it on the GPU; here for the one that plans are made for without."""
     for kind, group, scale, zeros, order, _, _ in FORMATS:
         packed = sluice.WeightFormat(kind, group, scale, zeros, order)
         for m, kernel in ((1, "Narrow"), (33, "Strip"), (300, "Wide")):
             for x in ("e4m3",) if order == "byte" else ("bf16", "fp16"):
-                plan = sluice.mixed_plan(m=m, n=4096, k=4096, weights=packed, x=x, d="fp32",
+                plan = sluice.packed_plan(m=m, n=4096, k=4096, weights=packed, x=x, d="fp32",
                                          scale_x="vector" if x == "e4m3" else "none")
                 assert plan.config.startswith(f"sluice::{'Strip' if x == 'e4m3' else kernel}Config")
 
@@ -219,7 +219,7 @@ def test_kernels_and_packers_are_compiled_ahead(cache, has_nvrtc):
     if not has_nvrtc:
         pytest.skip("no NVRTC")
     format = sluice.WeightFormat(group=64)  # noqa: A001
-    items = [sluice.MixedProblem(4, 256, 256, format), sluice.mixed_plan(m=4, n=256, k=256, weights=format)]
+    items = [sluice.PackedProblem(4, 256, 256, format), sluice.packed_plan(m=4, n=256, k=256, weights=format)]
     assert sluice.compile(items, packers=[format]) == (3, 0, 0), "equal kernels once, and two of the packer"
     assert sluice.compile(items, packers=[format]) == (0, 3, 0)
 
@@ -298,23 +298,23 @@ def bad_calls():
     yield "an empty slice", lambda: packed.slice_k(64, 64), sluice.InvalidSize, "at least one"
     yield "e4m3 as integers", lambda: sluice.pack(codes, scales, type="e4m3").quantized(), sluice.InvalidType, "unpack()"
     yield "another device", lambda: packed.to("cuda"), sluice.InvalidType, "ndarray"
-    yield "e4m3 tokens and their weights' order", lambda: sluice.mixed_plan(packed.problem(4, "e4m3")), sluice.InvalidConfig, \
+    yield "e4m3 tokens and their weights' order", lambda: sluice.packed_plan(packed.problem(4, "e4m3")), sluice.InvalidConfig, \
         "X is e4m3: 8-bit tokens need the order byte"
-    yield "scales of 16-bit tokens", lambda: sluice.mixed_plan(packed.problem(4, "bf16", scale_x="vector")), \
+    yield "scales of 16-bit tokens", lambda: sluice.packed_plan(packed.problem(4, "bf16", scale_x="vector")), \
         sluice.InvalidType, "only e4m3 tokens have scales"
-    yield "a scale that is none", lambda: sluice.mixed_plan(packed.problem(4, scale_x="row")), sluice.InvalidArgument, "row"
+    yield "a scale that is none", lambda: sluice.packed_plan(packed.problem(4, scale_x="row")), sluice.InvalidArgument, "row"
     yield "an order that is none", lambda: sluice.pack_int4(np.ones((8, 512), np.float32), order="e4m3"), \
         sluice.InvalidArgument, "half, byte"
-    yield "a choice of another kernel", lambda: sluice.mixed_plan(packed.problem(4), strips=2, warps=4), sluice.InvalidConfig, \
+    yield "a choice of another kernel", lambda: sluice.packed_plan(packed.problem(4), strips=2, warps=4), sluice.InvalidConfig, \
         "ask for one of them"
-    yield "e5m2 tokens", lambda: sluice.mixed_plan(packed.problem(4, "e5m2")), sluice.InvalidType, "X is e5m2"
-    yield "a plan of ragged tokens", lambda: sluice.mixed_plan(m=4, n=64, k=100), sluice.Misaligned, "multiple of 8"
-    yield "a plan of byte order", lambda: sluice.mixed_plan(m=4, n=64, k=128, weights=sluice.WeightFormat(order="byte")), \
+    yield "e5m2 tokens", lambda: sluice.packed_plan(packed.problem(4, "e5m2")), sluice.InvalidType, "X is e5m2"
+    yield "a plan of ragged tokens", lambda: sluice.packed_plan(m=4, n=64, k=100), sluice.Misaligned, "multiple of 8"
+    yield "a plan of byte order", lambda: sluice.packed_plan(m=4, n=64, k=128, weights=sluice.WeightFormat(order="byte")), \
         sluice.InvalidConfig, "order half"
-    yield "weights that are no format", lambda: sluice.mixed_plan(m=4, n=64, k=128, weights="int4"), sluice.InvalidArgument, \
+    yield "weights that are no format", lambda: sluice.packed_plan(m=4, n=64, k=128, weights="int4"), sluice.InvalidArgument, \
         "packed.format"
-    yield "a field that is none", lambda: sluice.mixed_plan(m=4, n=64, k=128, a="fp16"), sluice.InvalidArgument, "MixedProblem"
-    yield "choices that do not fit", lambda: sluice.mixed_plan(m=4, n=64, k=128, stages=1), sluice.InvalidConfig, "stages"
+    yield "a field that is none", lambda: sluice.packed_plan(m=4, n=64, k=128, a="fp16"), sluice.InvalidArgument, "PackedProblem"
+    yield "choices that do not fit", lambda: sluice.packed_plan(m=4, n=64, k=128, stages=1), sluice.InvalidConfig, "stages"
 
 
 @pytest.mark.parametrize("call, kind, mention", [row[1:] for row in bad_calls()], ids=[row[0] for row in bad_calls()])

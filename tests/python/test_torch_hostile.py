@@ -53,7 +53,7 @@ def test_hostile_arguments_get_an_answer_or_an_error_of_ours(name, grads):
 
 
 def test_all_of_them_are_looked_at():
-    assert {"sluice.torch.linear", "sluice.torch.mm", "sluice.torch.scaled_mm", "sluice.torch.mixed_mm", "sluice.torch.quantize",
+    assert {"sluice.torch.linear", "sluice.torch.mm", "sluice.torch.scaled_mm", "sluice.torch.packed_mm", "sluice.torch.quantize",
             "sluice.torch.quantize_static", "sluice.torch.deep_gemm.fp8_gemm_nt"} <= set(FUNCTIONS)
 
 

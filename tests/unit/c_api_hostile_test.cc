@@ -30,12 +30,12 @@ TEST(CApiHostile, more_dimensions_than_a_shape_may_have_are_not_read) {
     const sluice_array a = array_of(shape, ndim);
     const std::string rule = "ndim = " + std::to_string(ndim) + ": it must be in 0..8";
     EXPECT_NE(refused({.a = &a, .b = &a, .d = &a, .alpha = 1}).find("a has " + rule), std::string::npos);
-    sluice_mixed_product mixed{};
-    mixed.format = {0, 128, 1, 0, 0};
-    mixed.n = mixed.k = 8;
-    mixed.x = mixed.blob = mixed.d = &a;
-    sluice_mixed_problem problem;
-    EXPECT_NE(sluice_mixed_problem_of(&mixed, &problem), SLUICE_OK);
+    sluice_packed_product packed{};
+    packed.format = {0, 128, 1, 0, 0};
+    packed.n = packed.k = 8;
+    packed.x = packed.blob = packed.d = &a;
+    sluice_packed_problem problem;
+    EXPECT_NE(sluice_packed_problem_of(&packed, &problem), SLUICE_OK);
     EXPECT_NE(std::string(sluice_error_message()).find(rule), std::string::npos) << sluice_error_message();
     sluice_packing packing{};
     packing.format = {0, 128, 1, 0, 0};

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed weights through the C interface, on the fake driver: what a mixed product launches, prepares and
+// Packed weights through the C interface, on the fake driver: what a packed product launches, prepares and
 // refuses, that the second call of a problem allocates nothing, packing on both sides, and that a plan is one
-// like others. To see it fail: make a std::string in mixed_of before the checks; leave ld_x out of key_of.
+// like others. To see it fail: make a std::string in packed_of before the checks; leave ld_x out of key_of.
 #include <sluice/c_api.h>
 #include <sluice/c_api/handles.h>
 
 #include <cstring>
 #include <vector>
 
-#include <sluice/tuner/record_store.h>
+#include <sluice/records/record_store.h>
 #include "allocation_counter.h"
 
 #include "cache_fake.h"
@@ -57,7 +57,7 @@ class CApiPacked : public LaunchTest {
     return numbers.blob_bytes;
   }
 
-  sluice_mixed_product product() {
+  sluice_packed_product product() {
     return {.format = kFormat,
             .n = kN,
             .k = kK,
@@ -81,8 +81,8 @@ class CApiPacked : public LaunchTest {
     EXPECT_NE(std::string(sluice_error_message()).find(mention), std::string::npos) << sluice_error_message();
     EXPECT_EQ(driver.launches(), 0);
   }
-  void refused(const sluice_mixed_product& p, sluice_status status, const char* mention) {
-    expect_refused(sluice_mixed_run(handle_, &p, nullptr), status, mention);
+  void refused(const sluice_packed_product& p, sluice_status status, const char* mention) {
+    expect_refused(sluice_packed_run(handle_, &p, nullptr), status, mention);
   }
   void refused(const sluice_packing& p, sluice_status status, const char* mention) {
     expect_refused(sluice_pack(handle_, &p, nullptr), status, mention);
@@ -103,13 +103,13 @@ class CApiPacked : public LaunchTest {
 
 TEST_F(CApiPacked, a_product_is_prepared_once_and_then_only_launched) {
   TestArray bias = array(SLUICE_BF16, {kN});
-  sluice_mixed_product p = product();
+  sluice_packed_product p = product();
   p.bias = at(bias), p.activation = SLUICE_SILU;
-  const sluice_status first = sluice_mixed_run(handle_, &p, nullptr);
+  const sluice_status first = sluice_packed_run(handle_, &p, nullptr);
   ASSERT_EQ(first, SLUICE_OK) << sluice_error_message();
   ASSERT_EQ(driver.launches(), 1);
   const long before = allocations_of_this_thread();
-  const bool ok = sluice_mixed_run(handle_, &p, nullptr) == SLUICE_OK;
+  const bool ok = sluice_packed_run(handle_, &p, nullptr) == SLUICE_OK;
   EXPECT_EQ(allocations_of_this_thread(), before);
   EXPECT_TRUE(ok);
   const NarrowParams& params = driver.launch(1).narrow;
@@ -124,30 +124,30 @@ TEST_F(CApiPacked, a_product_is_prepared_once_and_then_only_launched) {
 }
 
 TEST_F(CApiPacked, finds_what_was_prepared_in_another_spelling) {
-  sluice_mixed_problem problem{};
+  sluice_packed_problem problem{};
   problem.m = kM, problem.n = kN, problem.k = kK, problem.x = SLUICE_BF16, problem.d = SLUICE_FP32;
   problem.weights = kFormat, problem.bias_type = SLUICE_BF16;  // of a bias that is not there
-  EXPECT_EQ(sluice_mixed_make_ready(handle_, &problem, -1), SLUICE_INVALID_ARGUMENT);
-  ASSERT_EQ(sluice_mixed_make_ready(handle_, &problem, 1), SLUICE_OK) << sluice_error_message();
-  const sluice_mixed_product p = product();  // its arrays say their pitches
-  EXPECT_EQ(sluice_mixed_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(sluice_packed_make_ready(handle_, &problem, -1), SLUICE_INVALID_ARGUMENT);
+  ASSERT_EQ(sluice_packed_make_ready(handle_, &problem, 1), SLUICE_OK) << sluice_error_message();
+  const sluice_packed_product p = product();  // its arrays say their pitches
+  EXPECT_EQ(sluice_packed_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(kernels_held(), 1);
   problem.m = 1, problem.x_ld = 1000;  // which no second row steps by
-  ASSERT_EQ(sluice_mixed_make_ready(handle_, &problem, 1), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(sluice_packed_make_ready(handle_, &problem, 1), SLUICE_OK) << sluice_error_message();
   x_.shape[0] = d_.shape[0] = 1;
-  EXPECT_EQ(sluice_mixed_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(sluice_packed_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(kernels_held(), 2);
 }
 
 TEST_F(CApiPacked, a_plan_is_one_like_others) {
-  sluice_mixed_problem problem{};
+  sluice_packed_problem problem{};
   sluice_plan* plan = nullptr;
   sluice_kernel* kernel = nullptr;
-  const sluice_mixed_product p = product();
-  ASSERT_EQ(sluice_mixed_problem_of(&p, &problem), SLUICE_OK) << sluice_error_message();
-  sluice_mixed_choices choices = SLUICE_NO_MIXED_CHOICES;
+  const sluice_packed_product p = product();
+  ASSERT_EQ(sluice_packed_problem_of(&p, &problem), SLUICE_OK) << sluice_error_message();
+  sluice_packed_choices choices = SLUICE_NO_PACKED_CHOICES;
   choices.warps = 4, choices.parts = 2, choices.stages = 2, choices.row_blocks = 2;
-  ASSERT_EQ(sluice_mixed_plan_create(handle_, &problem, &choices, &plan), SLUICE_OK)
+  ASSERT_EQ(sluice_packed_plan_create(handle_, &problem, &choices, &plan), SLUICE_OK)
       << sluice_error_message();
   EXPECT_NE(std::strstr(sluice_plan_config(plan), ".parts = 2"), nullptr) << sluice_plan_config(plan);
   EXPECT_NE(std::strstr(sluice_plan_text(plan), "uint4"), nullptr) << sluice_plan_text(plan);
@@ -159,11 +159,11 @@ TEST_F(CApiPacked, a_plan_is_one_like_others) {
   EXPECT_NE(std::strstr(sluice_error_message(), "sluice_use_plan"), nullptr) << sluice_error_message();
   const int modules = driver.alive().modules;
   ASSERT_EQ(sluice_use_plan(handle_, plan), SLUICE_OK) << sluice_error_message();
-  ASSERT_EQ(sluice_mixed_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(sluice_packed_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(driver.launch(0).cluster_x, 2u);
   sluice_plan_free(plan);
   choices.stages = 3;
-  ASSERT_EQ(sluice_mixed_plan_create(handle_, &problem, &choices, &plan), SLUICE_OK)
+  ASSERT_EQ(sluice_packed_plan_create(handle_, &problem, &choices, &plan), SLUICE_OK)
       << sluice_error_message();
   ASSERT_EQ(sluice_use_plan(handle_, plan), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(driver.alive().modules, modules + 2) << "a graph may hold the one that was replaced";
@@ -172,21 +172,21 @@ TEST_F(CApiPacked, a_plan_is_one_like_others) {
 }
 
 TEST_F(CApiPacked, halves_of_a_last_wave_are_a_choice) {
-  sluice_mixed_problem problem{};
+  sluice_packed_problem problem{};
   problem.m = 512, problem.n = 28672, problem.k = kK, problem.weights = kFormat;
   problem.x = problem.d = SLUICE_FP16;
-  sluice_mixed_choices choices = SLUICE_NO_MIXED_CHOICES;
+  sluice_packed_choices choices = SLUICE_NO_PACKED_CHOICES;
   sluice_plan* plan = nullptr;
   const auto has_halves = [&] { return std::strstr(sluice_plan_config(plan), ".tail_parts = 2") != nullptr; };
   for (const int parts : {1, 2}) {
     choices.tail_parts = parts;
-    ASSERT_EQ(sluice_mixed_plan_create(handle_, &problem, &choices, &plan), SLUICE_OK)
+    ASSERT_EQ(sluice_packed_plan_create(handle_, &problem, &choices, &plan), SLUICE_OK)
         << sluice_error_message();
     EXPECT_EQ(has_halves(), parts == 2) << sluice_plan_config(plan);
     sluice_plan_free(plan);
   }
   choices.tail_parts = 3;
-  EXPECT_EQ(sluice_mixed_plan_create(handle_, &problem, &choices, &plan), SLUICE_INVALID_CONFIG);
+  EXPECT_EQ(sluice_packed_plan_create(handle_, &problem, &choices, &plan), SLUICE_INVALID_CONFIG);
   EXPECT_NE(std::strstr(sluice_error_message(), "tail_parts = 3 must be in 1..2"), nullptr)
       << sluice_error_message();
 }
@@ -196,28 +196,29 @@ TEST_F(CApiPacked, a_record_of_the_problem_is_planned_and_run) {
   const test::TemporaryFolder folder;
   Options options = options_from_environment();
   options.records_dir = folder / "records";
-  TuningRecord record = sample_mixed_record();
-  record.key = key_of(tuned_mixed_problem(), device().info());
+  TuningRecord record = sample_packed_record();
+  record.key = key_of(tuned_packed_problem(), device().info());
   ASSERT_TRUE(RecordStore::open_folder(options.records_dir)->save(record));
   const Result<Device> opened = open_fake_device(options);
   ASSERT_TRUE(opened.ok());
   sluice_device* handle = new sluice_device{c_api::Session(*opened), "fake"};
-  const sluice_mixed_problem problem = c_api::values_of(tuned_mixed_problem());
+  const sluice_packed_problem problem = c_api::values_of(tuned_packed_problem());
   sluice_plan* plan = nullptr;
-  ASSERT_EQ(sluice_mixed_plan_create(handle, &problem, nullptr, &plan), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(sluice_packed_plan_create(handle, &problem, nullptr, &plan), SLUICE_OK) << sluice_error_message();
   EXPECT_STREQ(sluice_plan_source(plan), "record");
   EXPECT_EQ(sluice_plan_estimate_us(plan), 7.125);
   sluice_plan_free(plan);
-  sluice_mixed_choices choices = SLUICE_NO_MIXED_CHOICES;
+  sluice_packed_choices choices = SLUICE_NO_PACKED_CHOICES;
   choices.ignore_records = 1;
-  ASSERT_EQ(sluice_mixed_plan_create(handle, &problem, &choices, &plan), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(sluice_packed_plan_create(handle, &problem, &choices, &plan), SLUICE_OK)
+      << sluice_error_message();
   EXPECT_STREQ(sluice_plan_source(plan), "model");
   sluice_plan_free(plan);
   TestArray x = array(SLUICE_FP16, {16, 4096}), d = array(SLUICE_FP16, {16, 4096});
-  TestArray blob = array(SLUICE_BYTE, {blob_bytes(tuned_mixed_problem().weights, 4096, 4096)});
-  sluice_mixed_product p = product();
+  TestArray blob = array(SLUICE_BYTE, {blob_bytes(tuned_packed_problem().weights, 4096, 4096)});
+  sluice_packed_product p = product();
   p.format = problem.weights, p.n = p.k = 4096, p.x = at(x), p.d = at(d), p.blob = at(blob);
-  ASSERT_EQ(sluice_mixed_run(handle, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(sluice_packed_run(handle, &p, nullptr), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(driver.launch(0).block_x, 128u) << "the record's four warps";
   sluice_device_close(handle);
 }
@@ -232,11 +233,11 @@ TEST_F(CApiPacked, what_is_compiled_ahead_is_all_that_is_asked_for) {
   const Result<Device> counted = open_fake_device(options);
   ASSERT_TRUE(counted.ok());
   counted->impl().cache = KernelCache(options, compiler.seam());
-  sluice_mixed_problem problem{};
+  sluice_packed_problem problem{};
   problem.m = kM, problem.n = kN, problem.k = kK, problem.weights = kFormat;
   problem.x = problem.d = SLUICE_FP16;
   c_api::PackedSession session(*counted);
-  const MixedProblem checked = *c_api::problem_of(problem);
+  const PackedProblem checked = *c_api::problem_of(problem);
   ASSERT_TRUE(session.make_ready({&checked, 1}).ok());
   ASSERT_TRUE(session.make_packer_ready(checked.weights).ok());
   EXPECT_EQ(*compiler.calls, 3);
@@ -244,7 +245,8 @@ TEST_F(CApiPacked, what_is_compiled_ahead_is_all_that_is_asked_for) {
   const sluice_options given{cache.c_str(), nowhere.c_str(), nullptr, 0, 1};
   sluice_compiled done{};
   sluice_plan* plan = nullptr;
-  ASSERT_EQ(sluice_mixed_plan_create(nullptr, &problem, nullptr, &plan), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(sluice_packed_plan_create(nullptr, &problem, nullptr, &plan), SLUICE_OK)
+      << sluice_error_message();
   EXPECT_EQ(sluice_compile(&plan, 1, &given, &done), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(done.already_there, 1);
   EXPECT_EQ(sluice_compile_packer(&kFormat, &given, &done), SLUICE_OK) << sluice_error_message();
@@ -254,23 +256,23 @@ TEST_F(CApiPacked, what_is_compiled_ahead_is_all_that_is_asked_for) {
 }
 
 TEST_F(CApiPacked, a_capture_finds_what_was_made_ready_and_nothing_else) {
-  const sluice_mixed_product p = product();
+  const sluice_packed_product p = product();
   const sluice_packing packed = packing();
   const DriverApi& api = *device().impl().api;
   const auto stream = StreamHandle::create(device());
   ASSERT_TRUE(stream.ok());
   ASSERT_EQ(api.cuStreamBeginCapture(stream->get(), CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-  expect_refused(sluice_mixed_run(handle_, &p, stream->get()), SLUICE_NOT_PREPARED, "prepare()");
+  expect_refused(sluice_packed_run(handle_, &p, stream->get()), SLUICE_NOT_PREPARED, "prepare()");
   expect_refused(sluice_pack(handle_, &packed, stream->get()), SLUICE_NOT_PREPARED, "prepare_packer()");
   CUgraph nothing = nullptr, graph = nullptr;
   api.cuStreamEndCapture(stream->get(), &nothing);
-  sluice_mixed_problem problem{};
-  ASSERT_EQ(sluice_mixed_problem_of(&p, &problem), SLUICE_OK);
-  ASSERT_EQ(sluice_mixed_make_ready(handle_, &problem, 1), SLUICE_OK) << sluice_error_message();
+  sluice_packed_problem problem{};
+  ASSERT_EQ(sluice_packed_problem_of(&p, &problem), SLUICE_OK);
+  ASSERT_EQ(sluice_packed_make_ready(handle_, &problem, 1), SLUICE_OK) << sluice_error_message();
   ASSERT_EQ(sluice_make_packer_ready(handle_, &kFormat), SLUICE_OK) << sluice_error_message();
   ASSERT_EQ(api.cuStreamBeginCapture(stream->get(), CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
   EXPECT_EQ(sluice_pack(handle_, &packed, stream->get()), SLUICE_OK) << sluice_error_message();
-  EXPECT_EQ(sluice_mixed_run(handle_, &p, stream->get()), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(sluice_packed_run(handle_, &p, stream->get()), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(driver.launches(), 2);
   EXPECT_TRUE(driver.launch(1).captured);
   api.cuStreamEndCapture(stream->get(), &graph);
@@ -279,8 +281,8 @@ TEST_F(CApiPacked, a_capture_finds_what_was_made_ready_and_nothing_else) {
 }
 
 TEST_F(CApiPacked, what_a_product_refuses) {
-  refused(sluice_mixed_product{}, SLUICE_INVALID_ARGUMENT, "x is missing");
-  sluice_mixed_product p = product();
+  refused(sluice_packed_product{}, SLUICE_INVALID_ARGUMENT, "x is missing");
+  sluice_packed_product p = product();
   p.x = nullptr;
   refused(p, SLUICE_INVALID_ARGUMENT, "x is missing");
   p = product();

@@ -128,20 +128,20 @@ TEST_F(CApiPlans, choices_that_mean_nothing_are_refused_by_name) {
 }
 
 TEST_F(CApiPlans, choices_of_packed_weights_that_mean_nothing_are_refused_by_name) {
-  sluice_mixed_problem problem{};
+  sluice_packed_problem problem{};
   problem.m = 4, problem.n = 64, problem.k = 128, problem.x = problem.d = SLUICE_FP16;
   problem.weights = {SLUICE_UINT4, 128, SLUICE_FP16, 0, SLUICE_ORDER_HALF};
   sluice_plan* plan = nullptr;
-  sluice_mixed_choices choices = SLUICE_NO_MIXED_CHOICES;
+  sluice_packed_choices choices = SLUICE_NO_PACKED_CHOICES;
   choices.warps = -2;
-  EXPECT_EQ(sluice_mixed_plan_create(nullptr, &problem, &choices, &plan), SLUICE_INVALID_ARGUMENT);
+  EXPECT_EQ(sluice_packed_plan_create(nullptr, &problem, &choices, &plan), SLUICE_INVALID_ARGUMENT);
   EXPECT_STREQ(sluice_error_message(), "warps = -2 must be at least 0, or -1 to leave it the choice");
-  choices = SLUICE_NO_MIXED_CHOICES;
+  choices = SLUICE_NO_PACKED_CHOICES;
   choices.ignore_records = 7;
-  EXPECT_EQ(sluice_mixed_plan_create(nullptr, &problem, &choices, &plan), SLUICE_INVALID_ARGUMENT);
+  EXPECT_EQ(sluice_packed_plan_create(nullptr, &problem, &choices, &plan), SLUICE_INVALID_ARGUMENT);
   EXPECT_STREQ(sluice_error_message(), "ignore_records = 7 must be 0 or 1, or -1 to leave it the choice");
-  choices = SLUICE_NO_MIXED_CHOICES;
-  EXPECT_EQ(sluice_mixed_plan_create(nullptr, &problem, &choices, &plan), SLUICE_OK)
+  choices = SLUICE_NO_PACKED_CHOICES;
+  EXPECT_EQ(sluice_packed_plan_create(nullptr, &problem, &choices, &plan), SLUICE_OK)
       << sluice_error_message();
   sluice_plan_free(plan);
 }

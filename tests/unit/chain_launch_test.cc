@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chains enqueued and captured on the fake driver: order, attributes, ranges, edges, and what is refused. How
 // this can fail: with `.programmatic = programmatic() + sums` without `sums`, the graph of a split product
-// was refused; without the comparison in chain_graph.cc, lost_edges_are_an_error.
+// was refused; without the comparison in chain/graph.cc, lost_edges_are_an_error.
 #include "allocation_counter.h"
 #include "chain_fixture.h"
 
@@ -142,12 +142,12 @@ TEST_F(ChainLaunches, a_launch_that_fails_is_the_error_of_enqueue) {
 }
 
 TEST_F(ChainLaunches, packed_weights_overlap_too) {
-  MixedProblem p{.m = 4, .n = 256, .k = 256};
-  const mixed::Args args{.x = driver.memory(4 * 256 * 2),
-                         .weights = driver.memory(blob_bytes(p.weights, p.n, p.k)),
-                         .d = driver.memory(4 * 256 * 2)};
+  PackedProblem p{.m = 4, .n = 256, .k = 256};
+  const packed::Args args{.x = driver.memory(4 * 256 * 2),
+                          .weights = driver.memory(blob_bytes(p.weights, p.n, p.k)),
+                          .d = driver.memory(4 * 256 * 2)};
   std::vector<ChainStep> steps = links(1);
-  steps.push_back({.work = MixedStep{.problem = p, .args = args}, .name = "packed"});
+  steps.push_back({.work = PackedStep{.problem = p, .args = args}, .name = "packed"});
   const std::vector<ChainStep> more = links(1);
   steps.insert(steps.end(), more.begin(), more.end());
   const Chain chain =
@@ -161,8 +161,8 @@ TEST_F(ChainLaunches, packed_weights_overlap_too) {
   ASSERT_TRUE(own.enqueue(nullptr).ok());
   EXPECT_EQ(driver.launch(4).narrow.prefetch.bytes, 512);
   EXPECT_EQ(chain.programmatic_edges(), 2);
-  std::get<MixedStep>(steps[1].work).overrides.overlap = {Wait::first, Trigger::never};
-  refused_plan(steps, ErrorCode::invalid_argument, "step 1 (packed): mixed::Overrides::overlap");
+  std::get<PackedStep>(steps[1].work).overrides.overlap = {Wait::first, Trigger::never};
+  refused_plan(steps, ErrorCode::invalid_argument, "step 1 (packed): packed::Overrides::overlap");
 }
 
 /// By prepare, which knows them: not when half of the chain runs.
@@ -182,10 +182,10 @@ TEST_F(ChainLaunches, arguments_that_no_launch_takes_are_refused_before_the_firs
   product(bad[1]).args.d = const_cast<void*>(product(bad[1]).args.a);
   refused(bad, ErrorCode::aliasing, "step 1 (link1): D");
 
-  const MixedProblem p{.m = 4, .n = 256, .k = 256};
-  const mixed::Args packed{.x = driver.memory(4 * 256 * 2), .d = driver.memory(4 * 256 * 2)};
+  const PackedProblem p{.m = 4, .n = 256, .k = 256};
+  const packed::Args packed{.x = driver.memory(4 * 256 * 2), .d = driver.memory(4 * 256 * 2)};
   bad = good;
-  bad.push_back({.work = MixedStep{.problem = p, .args = packed}, .name = "packed"});
+  bad.push_back({.work = PackedStep{.problem = p, .args = packed}, .name = "packed"});
   refused(bad, ErrorCode::invalid_pointer, "step 2 (packed): ");
 
   const void* rows = driver.memory(kRows * kWidth * 2);
@@ -250,9 +250,9 @@ TEST_F(ChainLaunches, a_plan_that_was_changed_by_hand_keeps_what_was_promised_or
 }
 
 TEST_F(ChainLaunches, counts_the_launches_of_very_many_tokens) {
-  MixedProblem p{.m = 1'200'000, .n = 64, .k = 128};
-  mixed::Overrides narrow{.token_blocks = 1};
-  MixedStep step{.problem = p, .overrides = narrow};
+  PackedProblem p{.m = 1'200'000, .n = 64, .k = 128};
+  packed::Overrides narrow{.token_blocks = 1};
+  PackedStep step{.problem = p, .overrides = narrow};
   step.args = {.x = driver.memory(p.m * p.k * 2),
                .weights = driver.memory(blob_bytes(p.weights, p.n, p.k)),
                .d = driver.memory(p.m * p.n * 2)};

@@ -6,17 +6,17 @@
 
 #include <set>
 
-#include <sluice/host/chain.h>
+#include <sluice/chain/chain.h>
 
-#include "bench/chain_tune.h"
-#include "bench/layers.h"
+#include "bench/chain/layers.h"
+#include "bench/chain/tune.h"
 
 namespace sluice::bench {
 namespace {
 
 const void* input_of(const ChainStep& step) {
   if (const auto* s = std::get_if<ProductStep>(&step.work)) return s->args.a;
-  if (const auto* s = std::get_if<MixedStep>(&step.work)) return s->args.x;
+  if (const auto* s = std::get_if<PackedStep>(&step.work)) return s->args.x;
   if (const auto* s = std::get_if<NormStep>(&step.work)) return s->args.input;
   return std::get<QuantizerStep>(step.work).args.input;
 }
@@ -84,7 +84,7 @@ TEST(chain_layers, rows_are_as_far_apart_as_in_the_buffer_that_is_read) {
         i64 pitch = 0;  // bytes
         if (const auto* s = std::get_if<ProductStep>(&step.work))
           pitch = s->problem.a.ld * bytes_of(s->problem.a.type);
-        if (const auto* s = std::get_if<MixedStep>(&step.work))
+        if (const auto* s = std::get_if<PackedStep>(&step.work))
           pitch = s->problem.ld_x * bytes_of(s->problem.x);
         if (const auto* s = std::get_if<QuantizerStep>(&step.work))
           pitch = s->shape.input_ld * bytes_of(s->input);
@@ -128,11 +128,11 @@ TEST(chain_layers, fused_have_no_kernel_between_gate_up_and_down) {
   spec.fusion = Fusion::gated;
   const std::vector<ChainStep> steps = steps_of(spec, imagined_memory(spec));
   ASSERT_EQ(steps.size(), 4u * 6);
-  const auto& gate_up = std::get<MixedStep>(steps[4].work);
+  const auto& gate_up = std::get<PackedStep>(steps[4].work);
   EXPECT_TRUE(gate_up.problem.gated);
   EXPECT_EQ(gate_up.problem.activation, Activation::silu);
   EXPECT_EQ(written_by(steps[4])[0].bytes, activation_bytes(spec)[Activations::kGated]);
-  EXPECT_EQ(std::get<MixedStep>(steps[5].work).args.x, gate_up.args.d);
+  EXPECT_EQ(std::get<PackedStep>(steps[5].work).args.x, gate_up.args.d);
   const auto plan = plan_chain(steps, DeviceInfo{});
   ASSERT_TRUE(plan.ok()) << plan.error().message;
   EXPECT_EQ(name_of(spec), "llama3-8b int4, 4 tokens, fused: gated");
@@ -148,13 +148,13 @@ TEST(chain_layers, int4_products_of_e4m3_tokens_make_what_the_next_one_reads) {
     const std::vector<ChainStep> steps = steps_of(spec, memory);
     ASSERT_EQ(steps.size(), fusion == Fusion::none ? 4u * 8 : 4u * 6);
     for (const ChainStep& step : steps)
-      if (const auto* s = std::get_if<MixedStep>(&step.work)) {
+      if (const auto* s = std::get_if<PackedStep>(&step.work)) {
         EXPECT_EQ(s->problem.x, DType::e4m3);
         EXPECT_EQ(s->problem.weights.order, FragmentOrder::byte);
         EXPECT_EQ(s->args.scale_x, memory.one);
         EXPECT_EQ(s->args.scale_d, s->problem.d == DType::e4m3 ? memory.one : nullptr);
       }
-    const auto& qkv = std::get<MixedStep>(steps[1].work).problem;
+    const auto& qkv = std::get<PackedStep>(steps[1].work).problem;
     EXPECT_EQ(qkv.d, fusion == Fusion::none ? DType::bf16 : DType::e4m3);
     const auto plan = plan_chain(steps, DeviceInfo{});
     ASSERT_TRUE(plan.ok()) << plan.error().message;
@@ -204,13 +204,13 @@ TEST(chain_layers, with_norms_in_their_products_are_four_launches) {
   ASSERT_EQ(steps.size(), 4u * 4);
   const void* stream = memory.input;
   for (size_t i = 0; i < steps.size(); i += 4) {
-    const auto product = [&](size_t at) { return std::get<MixedStep>(steps[i + at].work); };
-    const MixedStep qkv = product(0), o = product(1), gate_up = product(2), down = product(3);
-    for (const MixedStep& reader : {qkv, gate_up}) {
+    const auto product = [&](size_t at) { return std::get<PackedStep>(steps[i + at].work); };
+    const PackedStep qkv = product(0), o = product(1), gate_up = product(2), down = product(3);
+    for (const PackedStep& reader : {qkv, gate_up}) {
       EXPECT_TRUE(reader.problem.norm_x && !reader.problem.residual);
       EXPECT_EQ(reader.args.gamma, memory.gamma);
     }
-    for (const MixedStep& writer : {o, down}) EXPECT_TRUE(writer.problem.residual && !writer.problem.norm_x);
+    for (const PackedStep& writer : {o, down}) EXPECT_TRUE(writer.problem.residual && !writer.problem.norm_x);
     EXPECT_EQ(qkv.args.x, stream);
     EXPECT_EQ(o.args.c, stream);
     EXPECT_EQ(gate_up.args.x, o.args.d);
@@ -221,8 +221,8 @@ TEST(chain_layers, with_norms_in_their_products_are_four_launches) {
   ASSERT_TRUE(plan.ok()) << plan.error().message;
   EXPECT_EQ(weights_of(steps[4]).back().data, memory.gamma) << "read before the wait";
   std::vector<ChainStep> writes_gamma = steps;
-  std::get<MixedStep>(writes_gamma[5].work).args.gamma = std::get<MixedStep>(writes_gamma[4].work).args.d;
-  std::get<MixedStep>(writes_gamma[6].work).args.gamma = std::get<MixedStep>(writes_gamma[4].work).args.d;
+  std::get<PackedStep>(writes_gamma[5].work).args.gamma = std::get<PackedStep>(writes_gamma[4].work).args.d;
+  std::get<PackedStep>(writes_gamma[6].work).args.gamma = std::get<PackedStep>(writes_gamma[4].work).args.d;
   const auto refused = plan_chain(writes_gamma, DeviceInfo{});
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::aliasing);
@@ -302,10 +302,10 @@ TEST(chain_layers, a_tuners_choices_reach_packed_products_of_every_layer) {
   std::vector<ChainStep> steps = steps_of(spec, imagined_memory(spec));
   std::vector<TunedStep> choices(steps.size() / 4);
   for (size_t i = 0; i < choices.size(); ++i)
-    choices[i].kernel = mixed::TunedChoice{.config = NarrowConfig{.warps = static_cast<int>(i) + 1}};
+    choices[i].kernel = packed::TunedChoice{.config = NarrowConfig{.warps = static_cast<int>(i) + 1}};
   put_choices(choices, steps);
   for (size_t i = 0; i < steps.size(); ++i)
-    if (const auto* s = std::get_if<MixedStep>(&steps[i].work)) {
+    if (const auto* s = std::get_if<PackedStep>(&steps[i].work)) {
       EXPECT_EQ(s->overrides.warps, static_cast<int>(i % choices.size()) + 1) << steps[i].name;
     }
 }

@@ -2,7 +2,7 @@
 // What plan_chain makes of every place, and what it refuses. How this can fail: with the `if (first)` of
 // overlap_at left out, the_first_never_waits was red; with `begin < r.end` of Ranges::touches turned, the
 // test of weights that a step writes.
-#include <sluice/host/chain.h>
+#include <sluice/chain/chain.h>
 
 #include "chain_fixture.h"
 
@@ -141,8 +141,8 @@ TEST_F(ChainPlans, shares_of_weights_of_every_layout) {
   p.b.batch_stride += 64;
   steps[1].work = ProductStep{.problem = p, .args = args_for(p)};
   EXPECT_EQ(total_bytes(share_of_weights(steps[1], 1 << 30)), 512 * 256 * 2) << "gaps: the first matrix";
-  const MixedProblem packed{.m = 4, .n = 4096, .k = 4096};
-  steps[1].work = MixedStep{.problem = packed, .args = {.weights = steps.data()}};
+  const PackedProblem packed{.m = 4, .n = 4096, .k = 4096};
+  steps[1].work = PackedStep{.problem = packed, .args = {.weights = steps.data()}};
   share = share_of_weights(steps[1], 1 << 20);
   EXPECT_EQ(share.bytes, 2048);
   EXPECT_EQ(share.chunks, 512u);

@@ -6,10 +6,10 @@
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/jit/compiler.h>
 #include <sluice/host/jit/source.h>
-#include <sluice/host/norm_units.h>
-#include <sluice/host/quantize_units.h>
+#include <sluice/host/text/norm_units.h>
+#include <sluice/host/text/quantize_units.h>
 
-#include "bench/chain_timeline.h"
+#include "bench/chain/timeline.h"
 
 namespace sluice::bench {
 namespace {

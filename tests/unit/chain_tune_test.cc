@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tuner of chains on the fake driver, whose clock says what an early launch is worth. How this can fail:
 // with Keep::no_loss for every change, the second test; without take_off, the fourth.
-#include "bench/chain_tune.h"
+#include "bench/chain/tune.h"
 
 #include <algorithm>
 

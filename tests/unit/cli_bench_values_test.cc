@@ -9,9 +9,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "bench/contender/sluice_contender.h"
 #include "bench/record.h"
 #include "bench/shapes.h"
-#include "bench/sluice_contender.h"
 #include "cli/bench_table.h"
 #include "cli/command_line.h"
 #include "cli/table.h"

@@ -7,9 +7,9 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "bench/chain_check.h"
-#include "cli/chain_flags.h"
-#include "cli/chain_table.h"
+#include "bench/chain/check.h"
+#include "cli/chain/flags.h"
+#include "cli/chain/table.h"
 #include "lab_fixture.h"
 #include "run_tool.h"
 

@@ -195,9 +195,9 @@ TEST(cli_flags, problem_files_may_hold_packed_weights_beside_dense_ones) {
     const auto list = parse_problem_list(text);
     ASSERT_TRUE(list) << list.error().message;
     ASSERT_EQ(list->size(), 2u);
-    const auto& packed = std::get<bench::MixedCase>(list->at(0));
-    EXPECT_EQ(packed.problem, (MixedProblem{.m = 16, .n = 64, .k = 128, .weights = {.group = 64}}));
-    EXPECT_EQ(packed.overrides, mixed::Overrides{.warps = 4});
+    const auto& packed = std::get<bench::PackedCase>(list->at(0));
+    EXPECT_EQ(packed.problem, (PackedProblem{.m = 16, .n = 64, .k = 128, .weights = {.group = 64}}));
+    EXPECT_EQ(packed.overrides, packed::Overrides{.warps = 4});
     EXPECT_EQ(dense(*list, 1).problem.m, 16);
   }
   const auto bad = parse_problem_list("16x16x16\n16x64x128 --weights int4 --tile 64x64\n");

@@ -6,7 +6,7 @@
 
 #include <filesystem>
 
-#include <sluice/host/verify_units.h>
+#include <sluice/check/verify_units.h>
 
 #include "cache_fake.h"
 #include "cli/doctor_checks.h"

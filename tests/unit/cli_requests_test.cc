@@ -10,7 +10,7 @@
 #include <set>
 
 #include "bench/shapes.h"
-#include "cli/mixed_flags.h"
+#include "cli/packed_flags.h"
 #include "cli/requests.h"
 
 namespace sluice::cli {
@@ -20,11 +20,11 @@ namespace {
 Result<std::vector<AnyRequest>> any_requests(const std::string& line) {
   CLI::App app;
   RequestFlags flags;
-  MixedFlags mixed;
+  PackedFlags packed;
   add_many_requests_flags(app, flags);
-  add_mixed_flags(app, mixed);
+  add_packed_flags(app, packed);
   app.parse(line);
-  return requests_of(flags, mixed);
+  return requests_of(flags, packed);
 }
 
 /// The same of dense products.
@@ -90,38 +90,38 @@ TEST_F(CliRequests, a_flag_that_would_have_no_effect_is_refused_by_name) {
   refused("--set smok", "no problem set \"smok\"");
 }
 
-TEST_F(CliRequests, overrides_go_to_every_problem_of_the_mixed_set) {
-  const auto list = any_requests("--set mixed --warps 4 --no-records");
+TEST_F(CliRequests, overrides_go_to_every_problem_of_the_packed_set) {
+  const auto list = any_requests("--set packed --warps 4 --no-records");
   ASSERT_TRUE(list) << list.error().message;
-  ASSERT_EQ(list->size(), bench::mixed_set().size());
+  ASSERT_EQ(list->size(), bench::packed_set().size());
   for (const AnyRequest& request : *list)
-    EXPECT_EQ(std::get<bench::MixedCase>(request).overrides,
-              (mixed::Overrides{.warps = 4, .ignore_records = true}));
+    EXPECT_EQ(std::get<bench::PackedCase>(request).overrides,
+              (packed::Overrides{.warps = 4, .ignore_records = true}));
 }
 
-TEST_F(CliRequests, the_list_that_mixed_records_are_made_from_holds_different_problems) {
-  const auto list = any_requests("--shapes " SLUICE_SOURCE_DIR "/bench/shapes/mixed.txt");
+TEST_F(CliRequests, the_list_that_packed_records_are_made_from_holds_different_problems) {
+  const auto list = any_requests("--shapes " SLUICE_SOURCE_DIR "/bench/shapes/packed.txt");
   ASSERT_TRUE(list) << list.error().message;
   EXPECT_EQ(list->size(), 1u + 9 * 8 * 2 * 2);
   std::set<std::string> names;
   for (const AnyRequest& request : *list) {
-    const bench::MixedCase& item = std::get<bench::MixedCase>(request);
-    EXPECT_EQ(item.overrides, mixed::Overrides{});
+    const bench::PackedCase& item = std::get<bench::PackedCase>(request);
+    EXPECT_EQ(item.overrides, packed::Overrides{});
     names.insert(bench::name_of(item.problem));
   }
   EXPECT_EQ(names.size(), list->size());
 }
 
 TEST_F(CliRequests, flags_of_the_other_kind_of_set_are_refused_by_name) {
-  refused("--set mixed --weights int4", "--weights has no effect with --set mixed");
-  refused("--set mixed --shape 1x1x1", "--shape has no effect with --set mixed");
-  refused("--set mixed --tile 64x64", "--tile has no effect with --set mixed");
+  refused("--set packed --weights int4", "--weights has no effect with --set packed");
+  refused("--set packed --shape 1x1x1", "--shape has no effect with --set packed");
+  refused("--set packed --tile 64x64", "--tile has no effect with --set packed");
   refused("--set smoke --group 64", "--group has no effect with --set smoke");
   refused("--set smoke --tokens-tile 64", "--tokens-tile has no effect with --set smoke");
   refused("--shapes " + path_ + " --w-stages 4", "--w-stages has no effect with --shapes");
   refused("--shapes " + path_ + " --weights int4", "--weights has no effect with --shapes");
   refused("--shape 1x64x64 --x-stages 4", "--x-stages has no effect without --weights");
-  EXPECT_NE(any_requests("--set smok").error().message.find(", mixed"), std::string::npos);
+  EXPECT_NE(any_requests("--set smok").error().message.find(", packed"), std::string::npos);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include <sluice/host/driver/api.h>
-#include <sluice/tuner/record_store.h>
+#include <sluice/records/record_store.h>
 
 #include "run_tool.h"
 #include "tuner_fixture.h"
@@ -70,8 +70,8 @@ TEST_F(CliTune, misuse_with_packed_weights_is_refused_with_the_reason) {
   expect_refused("--weights int4 --shape 4x64x100 --ld-a 100", "ld_x = 100 must be a multiple of 8");
   expect_refused("--weights int4", "nothing to tune: name problems");
   expect_refused("--group 64 --shape 64x64x64", "--group has no effect without --weights");
-  expect_refused("--set mixed --only q8_0", "no problem of the list has \"q8_0\" in its name");
-  expect_refused("--set mixed --group 64", "--group has no effect with --set mixed");
+  expect_refused("--set packed --only q8_0", "no problem of the list has \"q8_0\" in its name");
+  expect_refused("--set packed --group 64", "--group has no effect with --set packed");
   std::ofstream(folder_ + "/packed.txt") << "64x64x64\n64x64x64 --weights int4 --w-stages 4\n";
   expect_refused("--shapes '" + folder_ + "/packed.txt'", "64x64x64 fp16 * uint4 g128 > fp16: tune chooses");
 }
@@ -79,7 +79,7 @@ TEST_F(CliTune, misuse_with_packed_weights_is_refused_with_the_reason) {
 TEST_F(CliTune, records_of_packed_weights_reach_the_verbs_that_plan) {
   const std::string shape = "plan --device host --weights int4 --group 64 --shape 16x4096x4096";
   EXPECT_TRUE(sluice(shape + " --no-records").has("chosen by  the model"));
-  ASSERT_TRUE(RecordStore::open_folder(folder_ + "/records")->save(sample_mixed_record()));
+  ASSERT_TRUE(RecordStore::open_folder(folder_ + "/records")->save(sample_packed_record()));
   const Outcome with = sluice(shape);
   EXPECT_TRUE(with.has("chosen by  a record, measured 7.12")) << with.text;
   EXPECT_TRUE(with.has("narrow 16x32 w4 s5 p1 b1")) << with.text;

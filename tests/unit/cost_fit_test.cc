@@ -8,8 +8,8 @@
 
 #include <fstream>
 
-#include <sluice/host/planner/candidates.h>
-#include <sluice/host/planner/problem_checks.h>
+#include <sluice/host/planner/dense/candidates.h>
+#include <sluice/host/planner/dense/problem_checks.h>
 
 #include "cli/cost_fit.h"
 

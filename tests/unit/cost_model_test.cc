@@ -7,9 +7,9 @@
 
 #include <gtest/gtest.h>
 
-#include <sluice/host/planner/candidates.h>
-#include <sluice/host/planner/cost_model.h>
-#include <sluice/host/planner/traffic.h>
+#include <sluice/host/planner/dense/candidates.h>
+#include <sluice/host/planner/dense/cost_model.h>
+#include <sluice/host/planner/dense/traffic.h>
 #include <sluice/kernels/registry.h>
 
 namespace sluice {

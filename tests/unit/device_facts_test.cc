@@ -3,7 +3,7 @@
 // SMs, or call a rate measured that was computed.
 #include <gtest/gtest.h>
 
-#include <sluice/host/device_facts.h>
+#include <sluice/host/device/device_facts.h>
 
 namespace sluice {
 namespace {

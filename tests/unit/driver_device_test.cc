@@ -5,7 +5,7 @@
 
 #include <dlfcn.h>
 
-#include <sluice/host/device_impl.h>
+#include <sluice/host/device/device_impl.h>
 #include <sluice/host/driver/events.h>
 
 #include "fake_driver.h"

@@ -10,7 +10,7 @@
 #include <sluice/host/driver/events.h>
 #include <sluice/host/driver/memory.h>
 
-#include "bench/peer_scales.h"
+#include "bench/contender/peer_scales.h"
 #include "fake_driver.h"
 
 namespace sluice {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels of mixed products make of their operands, step by step in host arithmetic: weights rounded as
-// device/mixed/half_tile.cuh and device/math/weight_fragments.cuh do, sums cut as the tensor core cuts them
+// What kernels of packed products make of their operands, step by step in host arithmetic: weights rounded as
+// device/packed/half_tile.cuh and device/math/weight_fragments.cuh do, sums cut as the tensor core cuts them
 // (docs/numerics.md). To see how far a right kernel is from its bounds without a GPU.
 #pragma once
 
@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include <sluice/host/mixed_data.h>
+#include <sluice/check/packed_data.h>
 
 #include "emulated_core.h"
 
@@ -20,7 +20,7 @@ enum class Flaw { none, weights_cut, never_promoted };
 
 class EmulatedProduct {
  public:
-  EmulatedProduct(const mixed::HostData& data, mixed::WeightRounding rounding, Flaw flaw = Flaw::none)
+  EmulatedProduct(const packed::HostData& data, packed::WeightRounding rounding, Flaw flaw = Flaw::none)
       : data_(data), p_(data.problem), rounding_(rounding), flaw_(flaw), tokens_(multiplied_tokens(data)) {}
 
   /// scale_x * sum + bias of a row of W, for all tokens.
@@ -30,18 +30,18 @@ class EmulatedProduct {
     for (i64 m = 0; m < p_.m; ++m) {
       std::vector<double> x(static_cast<size_t>(p_.k));
       for (i64 k = 0; k < p_.k; ++k)
-        x[static_cast<size_t>(k)] = mixed::number_at(p_.x, tokens_.data(), m * p_.ld_x + k);
-      const float sum = p_.x == DType::e4m3                             ? byte_sum(row, x)
-                        : rounding_ == mixed::WeightRounding::to_tokens ? half_sum(row, x, scale_of(n, 0))
-                                                                        : narrow_sum(row, x);
-      const double bias = p_.bias == Bias::none ? 0.0 : mixed::number_at(p_.bias_type, data_.bias.data(), n);
+        x[static_cast<size_t>(k)] = packed::number_at(p_.x, tokens_.data(), m * p_.ld_x + k);
+      const float sum = p_.x == DType::e4m3                              ? byte_sum(row, x)
+                        : rounding_ == packed::WeightRounding::to_tokens ? half_sum(row, x, scale_of(n, 0))
+                                                                         : narrow_sum(row, x);
+      const double bias = p_.bias == Bias::none ? 0.0 : packed::number_at(p_.bias_type, data_.bias.data(), n);
       values.push_back(static_cast<float>(scale_of_token(data_, m) * static_cast<double>(sum) + bias));
     }
     return values;
   }
   /// D as judge() takes it: fp32, bf16, ... without activation.
   std::vector<u8> d() const {
-    std::vector<u8> buffer(static_cast<size_t>(mixed::d_buffer_bytes(p_, 0)), 0xFF);
+    std::vector<u8> buffer(static_cast<size_t>(packed::d_buffer_bytes(p_, 0)), 0xFF);
     for (i64 n = 0; n < p_.n; ++n) {
       const std::vector<float> values = outputs(n);
       for (i64 m = 0; m < p_.m; ++m) put(buffer, m, n, static_cast<double>(values[static_cast<size_t>(m)]));
@@ -50,7 +50,7 @@ class EmulatedProduct {
   }
   void put(std::vector<u8>& buffer, i64 m, i64 n, double value) const {
     const u32 bits = verify::encode(p_.d, value);
-    const i64 bytes = bytes_of(p_.d), at = mixed::d_begin(p_, 0) + (m * p_.ld_d + n) * bytes;
+    const i64 bytes = bytes_of(p_.d), at = packed::d_begin(p_, 0) + (m * p_.ld_d + n) * bytes;
     for (i64 i = 0; i < bytes; ++i) buffer[static_cast<size_t>(at + i)] = static_cast<u8>(bits >> (8 * i));
   }
 
@@ -63,7 +63,7 @@ class EmulatedProduct {
     return n * group_count(p_.weights, p_.k) + (p_.weights.group == 0 ? 0 : k / p_.weights.group);
   }
   double scale_of(i64 n, i64 k) const {
-    return mixed::number_at(p_.weights.scale, data_.scales.data(), group_of(n, k));
+    return packed::number_at(p_.weights.scale, data_.scales.data(), group_of(n, k));
   }
   double rounded(double value) const {
     const double near = verify::decode(p_.x, verify::encode(p_.x, value));
@@ -85,13 +85,13 @@ class EmulatedProduct {
   std::vector<Row> row_of(i64 n) const {
     std::vector<Row> row;
     for (i64 k = 0; k < p_.k; ++k) {
-      const double code = mixed::code_value(p_.weights.type, data_.codes[static_cast<size_t>(n * p_.k + k)]);
+      const double code = packed::code_value(p_.weights.type, data_.codes[static_cast<size_t>(n * p_.k + k)]);
       const double zero = data_.zeros.empty()
                               ? implied_zero(p_.weights.type)
-                              : mixed::number_at(p_.weights.scale, data_.zeros.data(), group_of(n, k));
+                              : packed::number_at(p_.weights.scale, data_.zeros.data(), group_of(n, k));
       const double scale = scale_of(n, k);
       row.push_back({code, scale, zero,
-                     rounding_ == mixed::WeightRounding::to_tokens ? weight_of(code, scale, zero) : 0.0});
+                     rounding_ == packed::WeightRounding::to_tokens ? weight_of(code, scale, zero) : 0.0});
     }
     return row;
   }
@@ -105,7 +105,7 @@ class EmulatedProduct {
   /// A group's sums begin with what its zero takes away.
   float narrow_sum(const std::vector<Row>& row, const std::vector<double>& x) const {
     const size_t length = p_.weights.group == 0 ? 128 : static_cast<size_t>(p_.weights.group);
-    const double offset = mixed::code_offset(p_.weights.type, p_.x);
+    const double offset = packed::code_offset(p_.weights.type, p_.x);
     float sum = 0;
     for (size_t first = 0; first < row.size(); first += length) {
       const size_t end = std::min(first + length, row.size());
@@ -136,9 +136,9 @@ class EmulatedProduct {
     return sum;
   }
 
-  const mixed::HostData& data_;
-  const MixedProblem& p_;
-  mixed::WeightRounding rounding_;
+  const packed::HostData& data_;
+  const PackedProblem& p_;
+  packed::WeightRounding rounding_;
   Flaw flaw_;
   std::vector<u8> tokens_;
 };

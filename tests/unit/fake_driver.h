@@ -11,7 +11,7 @@
 
 #include <sluice/gemm.h>
 #include <sluice/host/driver/api.h>
-#include <sluice/spec/mixed.h>
+#include <sluice/spec/packed.h>
 #include <sluice/spec/params.h>
 #include <sluice/spec/strip.h>
 #include <sluice/spec/wide.h>
@@ -24,7 +24,7 @@ struct LaunchRecord {
   bool captured = false;
   bool dependent = false;  // may start before the launch before it ends
   GemmParams params;       // of a dense product
-  NarrowParams narrow;     // of a mixed one for few tokens
+  NarrowParams narrow;     // of a packed one for few tokens
   WideParams wide;         // for many
   StripParams strip;
 };

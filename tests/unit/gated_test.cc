@@ -7,9 +7,9 @@
 #include <cmath>
 #include <set>
 
+#include <sluice/records/record_book.h>
 #include <sluice/reference/element.h>
 #include <sluice/spec/loaded_rows.h>
-#include <sluice/tuner/record_book.h>
 
 #include "launch_fixture.h"
 

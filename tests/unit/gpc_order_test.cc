@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include <sluice/host/gpc_order.h>
+#include <sluice/host/device/gpc_order.h>
 
 namespace sluice {
 namespace {

@@ -10,7 +10,7 @@
 #include <functional>
 #include <numeric>
 
-#include <sluice/host/verify.h>
+#include <sluice/check/verify.h>
 
 #include "emulated_dense.h"
 #include "simulated_problem.h"

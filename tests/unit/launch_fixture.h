@@ -8,7 +8,7 @@
 
 #include <sluice/gemm.h>
 #include <sluice/host/driver/events.h>
-#include <sluice/host/gemm.h>
+#include <sluice/host/ops/gemm.h>
 
 #include "fake_driver.h"
 

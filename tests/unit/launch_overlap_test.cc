@@ -6,7 +6,7 @@
 #include <random>
 #include <set>
 
-#include <sluice/host/gemm_checks.h>
+#include <sluice/host/ops/gemm_checks.h>
 
 namespace sluice::gemm {
 namespace {

@@ -5,8 +5,8 @@
 #include <thread>
 #include <vector>
 
-#include <sluice/host/device_impl.h>
-#include <sluice/host/workspace_lender.h>
+#include <sluice/host/device/device_impl.h>
+#include <sluice/host/device/workspace_lender.h>
 #include <sluice/spec/params.h>
 #include <sluice/spec/part_sums.h>
 

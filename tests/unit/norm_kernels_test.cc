@@ -4,7 +4,7 @@
 // And their units compile. Seen to fail: with the first of 32 segments left out of the sum; with sum_again
 // reading the input where the sum had been written over it; with a scale's multiplier left out.
 #include <sluice/host/jit/compiler.h>
-#include <sluice/host/norm_units.h>
+#include <sluice/host/text/norm_units.h>
 #include <sluice/kernels/verify_arith.h>
 #include <sluice/reference/element.h>
 #include <sluice/reference/norm.h>

@@ -10,7 +10,7 @@
 #include <memory>
 
 #include <sluice/host/jit/compiler.h>
-#include <sluice/host/pack_units.h>
+#include <sluice/host/text/pack_units.h>
 
 #include "packed_formats.h"
 #include "simulated_grid.h"

@@ -5,8 +5,8 @@
 // order; with `adding` left out of recipe_of, a record of one kind was found for all.
 #include <gtest/gtest.h>
 
-#include <sluice/host/planner/streams.h>
-#include <sluice/host/planner/traffic.h>
+#include <sluice/host/planner/dense/streams.h>
+#include <sluice/host/planner/dense/traffic.h>
 
 #include "tuner_fixture.h"
 

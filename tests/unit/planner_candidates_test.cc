@@ -8,9 +8,9 @@
 
 #include <gtest/gtest.h>
 
-#include <sluice/host/gemm_checks.h>
-#include <sluice/host/planner/cost_model.h>
-#include <sluice/host/planner/streams.h>
+#include <sluice/host/ops/gemm_checks.h>
+#include <sluice/host/planner/dense/cost_model.h>
+#include <sluice/host/planner/dense/streams.h>
 #include <sluice/kernels/registry.h>
 #include <sluice/records.h>
 
@@ -82,7 +82,7 @@ TEST(planner_candidates, say_what_the_model_thinks_of_the_walk_that_runs) {
   EXPECT_GT(numbered, 10);
 }
 
-/// Whole tiles are most of the walk; cut alike is what gains (sluice/host/gpc_order.h).
+/// Whole tiles are most of the walk; cut alike is what gains (sluice/host/device/gpc_order.h).
 TEST(planner_candidates, number_by_gpc_splits_that_cut_all_tiles_and_no_tails) {
   PlanOverrides o{.schedule = Schedule::cooperative,
                   .tile_m = 128,

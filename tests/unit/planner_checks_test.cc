@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include <sluice/host/planner/problem_checks.h>
+#include <sluice/host/planner/dense/problem_checks.h>
 #include <sluice/plan.h>
 
 namespace sluice {

@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include <sluice/mixed.h>
+#include <sluice/packed.h>
 #include <sluice/plan.h>
 
 namespace sluice {
@@ -53,24 +53,24 @@ TEST(planner_enumerators, every_field_of_a_problem_is_checked) {
   }
 }
 
-TEST(planner_enumerators, every_field_of_a_mixed_problem_is_checked) {
-  const std::pair<const char*, std::function<void(MixedProblem&)>> fields[] = {
-      {"x", [](MixedProblem& p) { spoil(p.x); }},
-      {"scale_x", [](MixedProblem& p) { spoil(p.scale_x); }},
-      {"d", [](MixedProblem& p) { spoil(p.d); }},
-      {"weights.type", [](MixedProblem& p) { spoil(p.weights.type); }},
-      {"weights.scale", [](MixedProblem& p) { spoil(p.weights.scale); }},
-      {"weights.zero", [](MixedProblem& p) { spoil(p.weights.zero); }},
-      {"weights.order", [](MixedProblem& p) { spoil(p.weights.order); }},
-      {"bias", [](MixedProblem& p) { spoil(p.bias); }},
-      {"bias_type", [](MixedProblem& p) { spoil(p.bias_type); }},
-      {"activation", [](MixedProblem& p) { spoil(p.activation); }},
-      {"scale_d", [](MixedProblem& p) { spoil(p.scale_d); }}};
+TEST(planner_enumerators, every_field_of_a_packed_problem_is_checked) {
+  const std::pair<const char*, std::function<void(PackedProblem&)>> fields[] = {
+      {"x", [](PackedProblem& p) { spoil(p.x); }},
+      {"scale_x", [](PackedProblem& p) { spoil(p.scale_x); }},
+      {"d", [](PackedProblem& p) { spoil(p.d); }},
+      {"weights.type", [](PackedProblem& p) { spoil(p.weights.type); }},
+      {"weights.scale", [](PackedProblem& p) { spoil(p.weights.scale); }},
+      {"weights.zero", [](PackedProblem& p) { spoil(p.weights.zero); }},
+      {"weights.order", [](PackedProblem& p) { spoil(p.weights.order); }},
+      {"bias", [](PackedProblem& p) { spoil(p.bias); }},
+      {"bias_type", [](PackedProblem& p) { spoil(p.bias_type); }},
+      {"activation", [](PackedProblem& p) { spoil(p.activation); }},
+      {"scale_d", [](PackedProblem& p) { spoil(p.scale_d); }}};
   for (const auto& [name, spoil_it] : fields) {
-    MixedProblem p{.m = 4, .n = 64, .k = 128};
+    PackedProblem p{.m = 4, .n = 64, .k = 128};
     spoil_it(p);
-    expect_refused(mixed::plan(p, kH200), ErrorCode::invalid_type, name);
-    expect_refused(mixed::candidates(p, kH200), ErrorCode::invalid_type, name);
+    expect_refused(packed::plan(p, kH200), ErrorCode::invalid_type, name);
+    expect_refused(packed::candidates(p, kH200), ErrorCode::invalid_type, name);
   }
 }
 

@@ -6,12 +6,12 @@
 
 #include <gtest/gtest.h>
 
-#include <sluice/host/gemm_checks.h>
+#include <sluice/host/ops/gemm_checks.h>
 #include <sluice/kernels/registry.h>
 #include <sluice/records.h>
+#include <sluice/records/record.h>
+#include <sluice/records/record_book.h>
 #include <sluice/spec/validate.h>
-#include <sluice/tuner/record.h>
-#include <sluice/tuner/record_book.h>
 
 #include "tuner_fixture.h"
 

@@ -11,7 +11,7 @@
 #include <memory>
 
 #include <sluice/host/jit/compiler.h>
-#include <sluice/host/quantize_units.h>
+#include <sluice/host/text/quantize_units.h>
 #include <sluice/kernels/verify_arith.h>
 #include <sluice/quantize.h>
 #include <sluice/reference/element.h>

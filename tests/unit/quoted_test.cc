@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <string>
 
-#include <sluice/host/json_text.h>
-#include <sluice/host/quoted.h>
-#include <sluice/host/text_file.h>
-#include <sluice/tuner/record.h>
+#include <sluice/host/text/json_text.h>
+#include <sluice/host/text/quoted.h>
+#include <sluice/host/text/text_file.h>
+#include <sluice/records/record.h>
 
 #include "cache_fake.h"
 #include "cli/requests.h"

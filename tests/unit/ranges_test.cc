@@ -8,7 +8,7 @@
 #include <string>
 
 #include <sluice/host/planner/ranges.h>
-#include <sluice/mixed.h>
+#include <sluice/packed.h>
 #include <sluice/records.h>
 
 namespace sluice {
@@ -123,11 +123,11 @@ TEST(ranges, strides_of_an_empty_product_may_be_anything) {
   Problem problem{.m = 0, .n = 64, .k = 64, .batch = 0};
   problem.d.ld = problem.d.batch_stride = kFar;
   EXPECT_TRUE(gemm::plan(problem, {}));
-  EXPECT_TRUE(mixed::plan({.m = 0, .n = 64, .k = 128, .ld_d = kFar}, {}));
+  EXPECT_TRUE(packed::plan({.m = 0, .n = 64, .k = 128, .ld_d = kFar}, {}));
 }
 
 TEST(ranges, the_planner_of_packed_weights_refuses_numbers_outside_of_them) {
-  using O = mixed::Overrides;
+  using O = packed::Overrides;
   const struct {
     const char* name;
     std::optional<int> O::*field;
@@ -145,16 +145,16 @@ TEST(ranges, the_planner_of_packed_weights_refuses_numbers_outside_of_them) {
                 {"tail_parts", &O::tail_parts},
                 {"strips", &O::strips},
                 {"k_groups", &O::k_groups}};
-  const MixedProblem few{.m = 16, .n = 512, .k = 2048}, many{.m = 512, .n = 512, .k = 2048};
-  const MixedProblem e4m3{
+  const PackedProblem few{.m = 16, .n = 512, .k = 2048}, many{.m = 512, .n = 512, .k = 2048};
+  const PackedProblem e4m3{
       .m = 16, .n = 512, .k = 2048, .x = DType::e4m3, .weights = {.order = FragmentOrder::byte}};
   for (const auto& [name, field] : fields) {
     ASSERT_TRUE(range_of_packed_override(name)) << name;
     for (const int value : kExtremes)
-      for (const MixedProblem& problem : {few, many, e4m3}) {
+      for (const PackedProblem& problem : {few, many, e4m3}) {
         O o;
         o.*field = value;
-        const Result<mixed::Plan> plan = mixed::plan(problem, {}, o);
+        const Result<packed::Plan> plan = packed::plan(problem, {}, o);
         ASSERT_FALSE(plan) << name << " = " << value;
         expect_told(plan.error(), name, value);
       }

@@ -11,7 +11,7 @@
 #include <set>
 
 #include <sluice/host/jit/source.h>
-#include <sluice/host/mixed_units.h>
+#include <sluice/host/text/packed_units.h>
 #include <sluice/records.h>
 
 namespace sluice {
@@ -32,7 +32,7 @@ Problem fp8_layer(Layer layer) {
   p.epilogue = {.scale_a = ScaleMode::vector, .scale_b = ScaleMode::vector};
   return p;
 }
-MixedProblem int4_layer(Layer layer) {
+PackedProblem int4_layer(Layer layer) {
   return {.n = layer.n, .k = layer.k, .weights = {.type = WeightType::uint4, .group = 128}};
 }
 
@@ -55,7 +55,7 @@ TEST(row_plans, few_kernels_serve_1_to_512_rows_of_the_layers_of_models) {
   for (const Layer& layer : kLayers) {
     const auto bf16 = gemm::plan_rows(bf16_layer(layer), rows, {});
     const auto fp8 = gemm::plan_rows(fp8_layer(layer), rows, {});
-    const auto int4 = mixed::plan_rows(int4_layer(layer), rows, {});
+    const auto int4 = packed::plan_rows(int4_layer(layer), rows, {});
     ASSERT_TRUE(bf16.ok() && fp8.ok() && int4.ok());
     expect_few(*bf16, "bf16", layer);
     expect_few(*fp8, "fp8", layer);
@@ -77,7 +77,7 @@ TEST(row_plans, twelve_kernels_serve_1_to_8192_rows_too_at_a_price) {
     EXPECT_LE(fp8->summary.numbers, 700);
     EXPECT_LE(fp8->summary.mean_loss, 0.045);
     EXPECT_LE(fp8->summary.worst_loss, 0.16);
-    const auto int4 = mixed::plan_rows(int4_layer(layer), {1, 8192}, {});
+    const auto int4 = packed::plan_rows(int4_layer(layer), {1, 8192}, {});
     ASSERT_TRUE(int4.ok());
     EXPECT_LE(int4->summary.mean_loss, 0.005);
   }
@@ -101,13 +101,13 @@ TEST(row_plans, every_m_is_served_by_one_of_the_kernels_and_launches_no_other_un
       }
     }
   }
-  const auto table = mixed::plan_rows(int4_layer(kLayers[2]), {1, 2048}, {});
+  const auto table = packed::plan_rows(int4_layer(kLayers[2]), {1, 2048}, {});
   ASSERT_TRUE(table.ok());
   for (i64 m = 1; m <= 2048; ++m) {
-    const Result<mixed::Plan> plan = mixed::plan(*table, m, {});
+    const Result<packed::Plan> plan = packed::plan(*table, m, {});
     ASSERT_TRUE(plan.ok()) << m;
     EXPECT_TRUE(std::any_of(table->kernels.begin(), table->kernels.end(),
-                            [&](const mixed::Plan& kernel) { return kernel.config == plan->config; }));
+                            [&](const packed::Plan& kernel) { return kernel.config == plan->config; }));
   }
 }
 
@@ -160,9 +160,9 @@ TEST(row_plans, a_range_that_is_none_is_refused_with_the_rule) {
   expect_refused(gemm::plan_rows(p, {-3, 16}, {}), ErrorCode::invalid_size, "rows = -3 to 16");
   expect_refused(gemm::plan_rows(p, {17, 16}, {}), ErrorCode::invalid_size, "rows = 17 to 16");
   expect_refused(gemm::plan_rows(p, {1, i64{1} << 40}, {}), ErrorCode::invalid_size, "m = 1099511627776");
-  expect_refused(mixed::plan_rows(int4_layer(kLayers[0]), {0, 1}, {}), ErrorCode::invalid_size,
+  expect_refused(packed::plan_rows(int4_layer(kLayers[0]), {0, 1}, {}), ErrorCode::invalid_size,
                  "rows = 0 to 1");
-  expect_refused(mixed::plan_rows(int4_layer(kLayers[0]), {1, i64{1} << 40}, {}), ErrorCode::invalid_size,
+  expect_refused(packed::plan_rows(int4_layer(kLayers[0]), {1, i64{1} << 40}, {}), ErrorCode::invalid_size,
                  "1099511627776");
   Problem bad = p;
   bad.a.ld = 5;
@@ -176,8 +176,8 @@ TEST(row_plans, a_range_that_is_none_is_refused_with_the_rule) {
 TEST(row_plans, a_product_of_nothing_has_a_table_too) {
   EXPECT_TRUE(gemm::plan_rows({.n = 0, .k = 64}, {1, 40}, {}).ok());
   EXPECT_TRUE(gemm::plan_rows({.n = 64, .k = 0}, {1, 40}, {}).ok());
-  EXPECT_TRUE(mixed::plan_rows({.n = 0, .k = 128}, {1, 40}, {}).ok());
-  EXPECT_TRUE(mixed::plan_rows({.n = 64, .k = 0}, {1, 40}, {}).ok());
+  EXPECT_TRUE(packed::plan_rows({.n = 0, .k = 128}, {1, 40}, {}).ok());
+  EXPECT_TRUE(packed::plan_rows({.n = 64, .k = 0}, {1, 40}, {}).ok());
 }
 
 TEST(row_plans, people_see_each_kernel_with_its_rows) {

@@ -84,7 +84,7 @@ TEST_F(RowsBench, first_calls_make_no_kernel_and_a_wrong_one_has_no_time) {
   EXPECT_GE(record.points.size(), 6u);
   for (const RowPoint& point : record.points)
     EXPECT_TRUE(point.same || !point.error.empty()) << point.m << " was timed and is not right";
-  const MixedProblem packed{.n = 128, .k = 256, .weights = {.type = WeightType::uint4, .group = 128}};
+  const PackedProblem packed{.n = 128, .k = 256, .weights = {.type = WeightType::uint4, .group = 128}};
   const RowsRecord few_bits = measure_rows(*lab_, packed, {.rows = {1, 40}, .numbers = 6}, kSilent);
   EXPECT_EQ(few_bits.error, "");
   EXPECT_EQ(few_bits.first_calls.error, "");
@@ -104,12 +104,12 @@ TEST(rows_bench, a_range_is_two_numbers) {
 
 TEST(rows_bench, overrides_have_no_effect_on_a_range) {
   cli::RequestFlags flags;
-  cli::MixedFlags mixed;
+  cli::PackedFlags packed;
   CLI::App app;
   cli::add_many_requests_flags(app, flags);
-  cli::add_mixed_flags(app, mixed);
+  cli::add_packed_flags(app, packed);
   app.parse("--shape 1x64x64 --stages 3");
-  const Result<void> refused = cli::refuse_overrides(flags, mixed, {});
+  const Result<void> refused = cli::refuse_overrides(flags, packed, {});
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.error().message.find("--stages has no effect with --rows"), std::string::npos);
   const cli::ProblemRequest line{.problem = {.m = 1, .n = 64, .k = 64}, .overrides = {.tile_m = 64}};

@@ -8,9 +8,9 @@
 
 #include <sluice/c_api/handles.h>
 #include <sluice/host/driver/events.h>
-#include <sluice/host/prepared_rows.h>
+#include <sluice/host/ops/prepared_rows.h>
 
-#include "mixed_launch_fixture.h"
+#include "packed_launch_fixture.h"
 
 namespace sluice {
 namespace {
@@ -28,7 +28,7 @@ constexpr double kMostMs = 100;
 constexpr double kMostMs = 2;
 #endif
 
-class Rows : public MixedLaunchTest {
+class Rows : public PackedLaunchTest {
  protected:
   /// Compiles and loads so far.
   std::pair<int, int> work() { return {device().impl().cache.stats().compiles, driver.alive().modules}; }
@@ -39,7 +39,7 @@ class Rows : public MixedLaunchTest {
     p.epilogue = {.scale_a = ScaleMode::vector, .scale_b = ScaleMode::vector};
     return p;
   }
-  MixedProblem int4(i64 m) {
+  PackedProblem int4(i64 m) {
     return {.m = m, .n = 1024, .k = 2048, .weights = {.type = WeightType::uint4, .group = 128}};
   }
 };
@@ -102,16 +102,16 @@ TEST_F(Rows, a_range_of_a_problem_whose_strides_are_filled_in_serves_all_the_sam
 }
 
 TEST_F(Rows, products_of_packed_weights_do_the_same) {
-  ASSERT_TRUE(mixed::prepare(device(), int4(0), {1, 300}).ok());
+  ASSERT_TRUE(packed::prepare(device(), int4(0), {1, 300}).ok());
   const auto before = work();
   EXPECT_LE(before.first, kMostRowKernels);
-  MixedProblem most = int4(300);
-  const mixed::Args args = args_of(most);
+  PackedProblem most = int4(300);
+  const packed::Args args = args_of(most);
   for (i64 m = 1; m <= 300; ++m) {
-    ASSERT_TRUE(mixed::run(device(), int4(m), args, nullptr).ok()) << m;
+    ASSERT_TRUE(packed::run(device(), int4(m), args, nullptr).ok()) << m;
     ASSERT_EQ(work(), before) << m;
   }
-  EXPECT_EQ(mixed::kernel_of_rows(device(), int4(301)), std::nullopt);
+  EXPECT_EQ(packed::kernel_of_rows(device(), int4(301)), std::nullopt);
 }
 
 TEST_F(Rows, a_stream_that_captures_may_meet_an_m_for_the_first_time) {

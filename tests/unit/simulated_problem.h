@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include <sluice/host/verify_data.h>
+#include <sluice/check/verify_data.h>
 #include <sluice/reference/gemm.h>
 
 #include "simulated_grid.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <sluice/plan.h>
-#include <sluice/spec/mixed.h>
+#include <sluice/spec/packed.h>
 #include <sluice/spec/plain.h>
 #include <sluice/spec/validate.h>
 

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // What launches of one wave ask for so that their CTAs spread over the SMs, and that two launches behind each
 // other can differ in it. To see it fail: leave the 1 KB that a CTA takes more than it asks for, or the units
-// in which registers go to warps, out of host/spread.h.
+// in which registers go to warps, out of host/device/spread.h.
 #include <gtest/gtest.h>
 
 #include <array>
 
+#include <sluice/host/device/spread.h>
 #include <sluice/host/jit/compiler.h>
 #include <sluice/host/jit/source.h>
-#include <sluice/host/mixed_units.h>
-#include <sluice/host/norm_units.h>
-#include <sluice/host/quantize_units.h>
-#include <sluice/host/spread.h>
+#include <sluice/host/text/norm_units.h>
+#include <sluice/host/text/packed_units.h>
+#include <sluice/host/text/quantize_units.h>
 
 #include "launch_fixture.h"
 
@@ -110,9 +110,9 @@ TEST(spread, by_registers_takes_none_from_those_that_work) {
     EXPECT_NEAR(registers[0], registers[1], 8) << name_of(schedule);
   }
   for (const bool bytes : {false, true}) {
-    MixedProblem p{.m = bytes ? 16 : 1, .n = 1280, .k = 8192, .weights = {.group = 128}};
+    PackedProblem p{.m = bytes ? 16 : 1, .n = 1280, .k = 8192, .weights = {.group = 128}};
     if (bytes) p.x = DType::e4m3, p.weights.order = FragmentOrder::byte;
-    const auto plan = mixed::plan(p, DeviceInfo{}, {.overlap = kByRegisters});
+    const auto plan = packed::plan(p, DeviceInfo{}, {.overlap = kByRegisters});
     ASSERT_TRUE(plan.ok()) << plan.error().message;
     const int threads = std::visit(
         [](const auto& c) {

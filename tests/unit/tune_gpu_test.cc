@@ -9,7 +9,7 @@
 #include <functional>
 
 #include "bench/shapes.h"
-#include "bench/tune_gpu.h"
+#include "bench/tune/gpu.h"
 #include "lab_fixture.h"
 
 namespace sluice::bench {
@@ -91,22 +91,22 @@ TEST_F(TuneGpu, a_lost_gpu_ends_the_run) {
 }
 
 /// The same for packed weights: what the driver never computed is wrong, and says so.
-class TuneGpuMixed : public TuneGpu {
+class TuneGpuPacked : public TuneGpu {
  protected:
-  static std::vector<AnyPlan> plans_of(const MixedProblem& problem) {
+  static std::vector<AnyPlan> plans_of(const PackedProblem& problem) {
     std::vector<AnyPlan> plans = *candidates_of(problem, DeviceInfo{});
     plans.resize(2);
     return plans;
   }
-  const MixedProblem few_{.m = 16, .n = 256, .k = 256, .weights = {.group = 64}};
+  const PackedProblem few_{.m = 16, .n = 256, .k = 256, .weights = {.group = 64}};
 };
 
-TEST_F(TuneGpuMixed, kernels_are_timed_cold_and_the_tokens_are_given_back) {
+TEST_F(TuneGpuPacked, kernels_are_timed_cold_and_the_tokens_are_given_back) {
   GpuTuneMachine machine(*lab_);
   Alive first;
-  MixedProblem many = few_;
+  PackedProblem many = few_;
   many.m = 300;
-  for (const MixedProblem& problem : {few_, many, few_}) {
+  for (const PackedProblem& problem : {few_, many, few_}) {
     ASSERT_TRUE(machine.open(problem));
     EXPECT_GT(machine.copies(), 1);
     const std::vector<Result<int>> kernels = machine.prepare(plans_of(problem));
@@ -122,14 +122,14 @@ TEST_F(TuneGpuMixed, kernels_are_timed_cold_and_the_tokens_are_given_back) {
   Alive again = driver_.alive();
   again.modules = first.modules;
   EXPECT_EQ(again, first) << "weights are made once, tokens freed";
-  ASSERT_TRUE(machine.open(problem_)) << "a dense problem after mixed ones";
+  ASSERT_TRUE(machine.open(problem_)) << "a dense problem after packed ones";
   EXPECT_TRUE(machine.prepare(std::vector<AnyPlan>{*gemm::plan(problem_, DeviceInfo{})})[0]);
 }
 
-TEST_F(TuneGpuMixed, a_kernel_that_writes_nothing_is_wrong) {
+TEST_F(TuneGpuPacked, a_kernel_that_writes_nothing_is_wrong) {
   GpuTuneMachine machine(*lab_);
   for (const i64 m : {i64{1}, i64{16}, i64{300}}) {
-    MixedProblem problem = few_;
+    PackedProblem problem = few_;
     problem.m = m;
     ASSERT_TRUE(machine.open(problem));
     const Result<std::string> checked = machine.check(*machine.prepare(plans_of(problem))[0]);
@@ -140,18 +140,18 @@ TEST_F(TuneGpuMixed, a_kernel_that_writes_nothing_is_wrong) {
 }
 
 /// The kernel's work done by hand, so that what is right passes and every kind of wrong does not.
-TEST_F(TuneGpuMixed, what_is_right_passes_and_a_tile_taken_for_another_does_not) {
-  MixedOperands operands(*lab_);
-  MixedProblem problem = few_;
+TEST_F(TuneGpuPacked, what_is_right_passes_and_a_tile_taken_for_another_does_not) {
+  PackedOperands operands(*lab_);
+  PackedProblem problem = few_;
   problem.m = 600;
   problem.bias = Bias::column;
   problem.ld_d = 264;
   ASSERT_TRUE(operands.open(problem));
-  const mixed::HostData host = *mixed::random_data(
+  const packed::HostData host = *packed::random_data(
       {.m = kDistinctTokens, .n = 256, .k = 256, .weights = {.group = 64}, .bias = Bias::column},
-      mixed::DataKind::real, lab_->method.seed);
+      packed::DataKind::real, lab_->method.seed);
   // The fake's reference kernel computes nothing, so sums are 0 and D is the bias alone.
-  const mixed::Args args = operands.args(0);
+  const packed::Args args = operands.args(0);
   const auto row = [&](i64 token) { return static_cast<u16*>(args.d) + token * 264; };
   const auto write = [&](i64 token) { std::memcpy(row(token), host.bias.data(), host.bias.size()); };
   const auto verdict = [&](const std::function<void()>& work) {
@@ -172,9 +172,9 @@ TEST_F(TuneGpuMixed, what_is_right_passes_and_a_tile_taken_for_another_does_not)
       << "but not at the distance of tiles";
 }
 
-TEST_F(TuneGpuMixed, tokens_that_come_again_bring_their_scales) {
-  MixedOperands operands(*lab_);
-  MixedProblem problem = few_;
+TEST_F(TuneGpuPacked, tokens_that_come_again_bring_their_scales) {
+  PackedOperands operands(*lab_);
+  PackedProblem problem = few_;
   problem.m = 300;
   problem.x = DType::e4m3;
   problem.weights.order = FragmentOrder::byte;
@@ -194,19 +194,19 @@ TEST_F(TuneGpuMixed, tokens_that_come_again_bring_their_scales) {
   }
 }
 
-TEST_F(TuneGpuMixed, any_single_failing_call_is_survived) {
-  const auto search_mixed = [&] {
+TEST_F(TuneGpuPacked, any_single_failing_call_is_survived) {
+  const auto search_packed = [&] {
     GpuTuneMachine machine(*lab_);
     return tune(machine, lab_->device.info(), std::vector<AnyProblem>{few_, problem_}, {.top = 2},
                 {.known = nullptr, .phase = kSilent, .finished = nullptr});
   };
-  search_mixed();
+  search_packed();
   driver_.fail_nothing();
-  search_mixed();
+  search_packed();
   const int calls = driver_.calls();
   for (int index = 0; index < calls; index += 1 + calls / 60) {
     driver_.fail_call(index, CUDA_ERROR_UNKNOWN);
-    for (const TuneResult& result : search_mixed().results) EXPECT_NE(result.state, TuneState::tuned);
+    for (const TuneResult& result : search_packed().results) EXPECT_NE(result.state, TuneState::tuned);
   }
 }
 

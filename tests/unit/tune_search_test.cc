@@ -10,13 +10,13 @@
 #include <cmath>
 
 #include "bench/shapes.h"
-#include "bench/tune_report.h"
-#include "bench/tune_walks.h"
+#include "bench/tune/report.h"
+#include "bench/tune/walks.h"
 #include "cli/cost_fit.h"
 #include "cli/tune_table.h"
 
-#include <sluice/host/planner/cluster_grid.h>
-#include <sluice/tuner/record_book.h>
+#include <sluice/host/planner/dense/cluster_grid.h>
+#include <sluice/records/record_book.h>
 
 namespace sluice::bench {
 namespace {
@@ -59,7 +59,7 @@ class FakeMachine : public TuneMachine {
     (effort == Effort::screen ? screens : carefuls) += 1;
     if (runs && !runs(plan(kernel), effort)) return Error{ErrorCode::driver, "launch failed"};
     const AnyPlan& any = plans_.at(static_cast<size_t>(kernel));
-    if (const auto* mixed = std::get_if<mixed::Plan>(&any)) return mixed_us(*mixed);
+    if (const auto* packed = std::get_if<packed::Plan>(&any)) return packed_us(*packed);
     return us(plan(kernel));
   }
   Result<void> alive() override {
@@ -75,7 +75,7 @@ class FakeMachine : public TuneMachine {
   int checks = 0, screens = 0, carefuls = 0;
   std::vector<AnyProblem> opened;
   std::function<double(const Plan&)> us = [](const Plan& plan) { return plan.estimate.total_us; };
-  std::function<double(const mixed::Plan&)> mixed_us = [](const mixed::Plan& plan) {
+  std::function<double(const packed::Plan&)> packed_us = [](const packed::Plan& plan) {
     return plan.estimate_us;
   };
   std::function<bool(const Plan&)> compiles, is_right;
@@ -406,11 +406,11 @@ TEST_F(TuneSearch, its_record_gives_the_best_plan_again) {
 
 TEST_F(TuneSearch, packed_weights_are_searched_and_kept_alike) {
   for (const i64 m : {16, 512}) {  // one for each kernel
-    const MixedProblem problem{.m = m, .n = 8192, .k = 8192, .weights = {.group = 64}};
-    const Result<std::vector<mixed::Plan>> plans = mixed::candidates(problem, DeviceInfo{});
+    const PackedProblem problem{.m = m, .n = 8192, .k = 8192, .weights = {.group = 64}};
+    const Result<std::vector<packed::Plan>> plans = packed::candidates(problem, DeviceInfo{});
     ASSERT_TRUE(plans);
-    const mixed::Plan& hidden = plans->at(5);
-    machine_.mixed_us = [&](const mixed::Plan& plan) { return plan.config == hidden.config ? 10.0 : 20.0; };
+    const packed::Plan& hidden = plans->at(5);
+    machine_.packed_us = [&](const packed::Plan& plan) { return plan.config == hidden.config ? 10.0 : 20.0; };
     const TuneResult result = one(problem);
     ASSERT_EQ(result.state, TuneState::tuned) << result.message;
     EXPECT_EQ(result.gain(), 2);
@@ -421,26 +421,26 @@ TEST_F(TuneSearch, packed_weights_are_searched_and_kept_alike) {
     ASSERT_TRUE(parsed.troubles.empty()) << parsed.troubles.front();
     EXPECT_EQ(parsed.records.at(0).key, record.key);
     EXPECT_EQ(parsed.records.at(0).choice, record.choice);
-    const mixed::Plan again = *mixed::plan(problem, DeviceInfo{}, {}, book_of(parsed.records));
+    const packed::Plan again = *packed::plan(problem, DeviceInfo{}, {}, book_of(parsed.records));
     EXPECT_EQ(again.source, PlanSource::record);
     EXPECT_EQ(again.config, hidden.config);
     EXPECT_EQ(again.measured_us, 10);
-    const std::string line = cli::tune_line(result), kernel = mixed::short_name(hidden.config);
+    const std::string line = cli::tune_line(result), kernel = packed::short_name(hidden.config);
     EXPECT_NE(line.find("8192x8192 fp16 * uint4 g64 > fp16"), std::string::npos) << line;
     EXPECT_NE(line.find(kernel.substr(0, kernel.find(" fp16*"))), std::string::npos) << line;
     EXPECT_EQ(line.find("fp16*uint4"), std::string::npos) << "formats are the problem's";
     const ShapeRecord shape = shape_record_of(result);
-    EXPECT_EQ(shape.mixed, hidden.problem);
+    EXPECT_EQ(shape.packed, hidden.problem);
     EXPECT_EQ(shape.candidates.size(), result.trials.size());
     EXPECT_EQ(median_of(shape, kSluiceTuned), 10);
   }
 }
 
 TEST_F(TuneSearch, a_list_may_hold_both_kinds) {
-  const MixedProblem packed{.m = 4, .n = 4096, .k = 4096};
+  const PackedProblem packed{.m = 4, .n = 4096, .k = 4096};
   const TuneRun run = many({packed, big_, packed});
   for (const TuneResult& result : run.results) EXPECT_EQ(result.state, TuneState::tuned) << result.message;
-  EXPECT_TRUE(std::holds_alternative<mixed::Plan>(run.results[0].trials[0].plan));
+  EXPECT_TRUE(std::holds_alternative<packed::Plan>(run.results[0].trials[0].plan));
   EXPECT_TRUE(std::holds_alternative<Plan>(run.results[1].trials[0].plan));
 }
 

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "bench/shapes.h"
-#include "bench/tune_walks.h"
+#include "bench/tune/walks.h"
 
 #include <sluice/records.h>
 #include <sluice/spec/validate.h>

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include <sluice/tuner/record_store.h>
+#include <sluice/records/record_store.h>
 
 #include "cli/doctor_checks.h"
 #include "tuner_fixture.h"

@@ -8,12 +8,12 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include <sluice/host/chain.h>
-#include <sluice/host/planner/tuned_choice.h>
-#include <sluice/tuner/record_book.h>
-#include <sluice/tuner/record_store.h>
+#include <sluice/chain/chain.h>
+#include <sluice/host/planner/dense/tuned_choice.h>
+#include <sluice/records/record_book.h>
+#include <sluice/records/record_store.h>
 
-#include "bench/layers.h"
+#include "bench/chain/layers.h"
 
 namespace sluice {
 namespace {
@@ -48,8 +48,8 @@ TunedChain sample_chain(LayerWeights weights = LayerWeights::e4m3) {
     const auto ranked = [&](const auto& step) {
       if constexpr (requires { gemm::candidates(step.problem, DeviceInfo{}); })
         choices.back().kernel = choice_of((*gemm::candidates(step.problem, DeviceInfo{}))[3]);
-      if constexpr (requires { mixed::candidates(step.problem, DeviceInfo{}); })
-        choices.back().kernel = mixed::choice_of((*mixed::candidates(step.problem, DeviceInfo{}))[3]);
+      if constexpr (requires { packed::candidates(step.problem, DeviceInfo{}); })
+        choices.back().kernel = packed::choice_of((*packed::candidates(step.problem, DeviceInfo{}))[3]);
     };
     std::visit(ranked, steps[i].work);
   }
@@ -161,9 +161,10 @@ TEST(tuner_chain, counts_for_nothing_elsewhere) {
 /// Packed products of the same sizes that do not do the same: a gate, a norm in front, a residual behind.
 TEST(tuner_chain, of_a_packed_layer_is_for_layers_that_are_fused_alike) {
   const std::vector<ChainStep> plain = layers(LayerWeights::int4);
-  for (bool MixedProblem::*fused : {&MixedProblem::gated, &MixedProblem::norm_x, &MixedProblem::residual}) {
+  for (bool PackedProblem::*fused :
+       {&PackedProblem::gated, &PackedProblem::norm_x, &PackedProblem::residual}) {
     ChainStep other = plain[1];
-    std::get<MixedStep>(other.work).problem.*fused = true;
+    std::get<PackedStep>(other.work).problem.*fused = true;
     TunedChain chain = sample_chain(LayerWeights::int4);
     EXPECT_TRUE(planned(plain, book_with(chain)).steps[1].tuned);
     chain.steps[1].recipe = recipe_of(other);
@@ -205,7 +206,7 @@ TEST(tuner_chain, a_kernel_that_the_planner_would_not_consider_is_not_taken) {
   for (const TunedChoice& bad : {impossible, unlisted, separate}) EXPECT_FALSE(tuned_with(bad));
 
   TunedChain packed = sample_chain(LayerWeights::int4);
-  std::get<NarrowConfig>(std::get<mixed::TunedChoice>(packed.steps[1].choice.kernel).config).warps = 5;
+  std::get<NarrowConfig>(std::get<packed::TunedChoice>(packed.steps[1].choice.kernel).config).warps = 5;
   EXPECT_FALSE(planned(layers(LayerWeights::int4), book_with(packed)).steps[1].tuned);
 }
 
@@ -343,19 +344,19 @@ TEST(tuned_choice, every_candidate_is_planned_again_from_its_choice) {
       EXPECT_EQ(to_string(again->config), to_string(plan.config));
     }
   }
-  std::vector<MixedProblem> packed;
+  std::vector<PackedProblem> packed;
   for (const i64 m : {1, 16, 200}) packed.push_back({.m = m, .n = 4096, .k = 8192});
   packed.push_back(
       {.m = 16, .n = 4096, .k = 8192, .x = DType::e4m3, .scale_x = ScaleMode::tensor, .d = DType::bf16});
   packed.back().weights.order = FragmentOrder::byte;
-  for (const MixedProblem& p : packed) {
-    const auto candidates = mixed::candidates(p, DeviceInfo{});
+  for (const PackedProblem& p : packed) {
+    const auto candidates = packed::candidates(p, DeviceInfo{});
     ASSERT_TRUE(candidates) << candidates.error().message;
-    for (const mixed::Plan& plan : *candidates) {
-      const Result<mixed::Plan> again =
-          mixed::plan(plan.problem, DeviceInfo{}, mixed::overrides_of(mixed::choice_of(plan)), RecordBook());
+    for (const packed::Plan& plan : *candidates) {
+      const Result<packed::Plan> again = packed::plan(
+          plan.problem, DeviceInfo{}, packed::overrides_of(packed::choice_of(plan)), RecordBook());
       ASSERT_TRUE(again) << again.error().message;
-      EXPECT_EQ(mixed::choice_of(*again), mixed::choice_of(plan));
+      EXPECT_EQ(packed::choice_of(*again), packed::choice_of(plan));
     }
   }
 }

@@ -2,7 +2,7 @@
 // A record that is right in every field, for tests of the tuner to bend.
 #pragma once
 
-#include <sluice/tuner/record_book.h>
+#include <sluice/records/record_book.h>
 
 namespace sluice {
 
@@ -11,7 +11,7 @@ inline Problem tuned_problem() {
   return p;
 }
 
-inline MixedProblem tuned_mixed_problem() {
+inline PackedProblem tuned_packed_problem() {
   return {.m = 16, .n = 4096, .k = 4096, .weights = {.group = 64}};
 }
 
@@ -35,11 +35,11 @@ inline TuningRecord sample_record(const Problem& problem = tuned_problem()) {
 }
 
 /// The same for packed weights.
-inline TuningRecord sample_mixed_record(const MixedConfig& config = NarrowConfig{
-                                            .token_blocks = 2, .row_blocks = 2, .warps = 4, .stages = 5}) {
+inline TuningRecord sample_packed_record(const PackedConfig& config = NarrowConfig{
+                                             .token_blocks = 2, .row_blocks = 2, .warps = 4, .stages = 5}) {
   TuningRecord record = sample_record();
-  record.key = key_of(tuned_mixed_problem(), DeviceInfo{});
-  record.choice = mixed::TunedChoice{.config = config, .measured_us = 7.125};
+  record.key = key_of(tuned_packed_problem(), DeviceInfo{});
+  record.choice = packed::TunedChoice{.config = config, .measured_us = 7.125};
   return record;
 }
 

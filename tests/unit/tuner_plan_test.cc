@@ -116,8 +116,8 @@ TEST(tuner_plan, candidates_are_the_models) {
 Result<Plan> planned_for(const Problem& problem, const DeviceInfo& device) {
   return gemm::plan(problem, device);
 }
-Result<mixed::Plan> planned_for(const MixedProblem& problem, const DeviceInfo& device) {
-  return mixed::plan(problem, device);
+Result<packed::Plan> planned_for(const PackedProblem& problem, const DeviceInfo& device) {
+  return packed::plan(problem, device);
 }
 
 TEST(tuner_plan, every_shipped_record_is_read_found_and_used) {

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include <sluice/host/verify_data.h>
+#include <sluice/check/verify_data.h>
 #include <sluice/kernels/verify_arith.h>
 
 namespace sluice {

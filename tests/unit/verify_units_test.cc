@@ -3,8 +3,8 @@
 // Seen to fail: with a function of verify_arith.h left without SLUICE_HD.
 #include <gtest/gtest.h>
 
+#include <sluice/check/verify_units.h>
 #include <sluice/host/jit/compiler.h>
-#include <sluice/host/verify_units.h>
 
 namespace sluice {
 namespace {

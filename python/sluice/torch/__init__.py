@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice in PyTorch: products (``mm``, ``linear``, ``scaled_mm``, ``mixed_mm``), quantisers, packed weights, ``nn.Linear`` and
+"""sluice in PyTorch: products (``mm``, ``linear``, ``scaled_mm``, ``packed_mm``), quantisers, packed weights, ``nn.Linear`` and
 ``nn.Linear4bit``, and DeepGEMM's signatures in ``sluice.torch.deep_gemm``.
 Everything runs on the current stream, after its first call without synchronising, and may be
 captured."""
@@ -14,8 +14,8 @@ if not hasattr(_torch.Tensor, "__dlpack_c_exchange_api__"):
 from ..packed import PackedWeights, pack, pack_e4m3, pack_int4, pack_int8, pack_quantized
 from . import deep_gemm, nn
 from .functional import linear, mm, scaled_mm
-from .mixed import mixed_mm
+from .packed import packed_mm
 from .quantize import quantize, quantize_reference, quantize_static, silu_mul_quantize
 
-__all__ = ["PackedWeights", "deep_gemm", "linear", "mixed_mm", "mm", "nn", "pack", "pack_e4m3", "pack_int4", "pack_int8",
+__all__ = ["PackedWeights", "deep_gemm", "linear", "packed_mm", "mm", "nn", "pack", "pack_e4m3", "pack_int4", "pack_int8",
            "pack_quantized", "quantize", "quantize_reference", "quantize_static", "scaled_mm", "silu_mul_quantize"]

@@ -135,28 +135,28 @@ _define("scaled_mm_out(Tensor mat_a, Tensor mat_b, Tensor scale_a, Tensor scale_
         lambda mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, c=None, workspace=0: None)
 
 
-# ---- mixed_mm ----
-def _mixed_mm_out(x, blob, out, bias, scale_x, format, n, k, activation) -> None:  # noqa: A002 (the schema's name)
-    _binding.mixed_mm(x, blob, bias, scale_x, out, format, n, k, activation_number(activation))
+# ---- packed_mm ----
+def _packed_mm_out(x, blob, out, bias, scale_x, format, n, k, activation) -> None:  # noqa: A002 (the schema's name)
+    _binding.packed_mm(x, blob, bias, scale_x, out, format, n, k, activation_number(activation))
 
 
-def _mixed_mm(x, blob, bias, scale_x, format, n, k, activation, out_dtype) -> torch.Tensor:  # noqa: A002
+def _packed_mm(x, blob, bias, scale_x, format, n, k, activation, out_dtype) -> torch.Tensor:  # noqa: A002
     out = x.new_empty((*x.shape[:-1], n), dtype=out_dtype)
-    _mixed_mm_out(x, blob, out, bias, scale_x, format, n, k, activation)
+    _packed_mm_out(x, blob, out, bias, scale_x, format, n, k, activation)
     return out
 
 
-def _mixed_mm_fake(x, blob, bias, scale_x, format, n, k, activation, out_dtype) -> torch.Tensor:  # noqa: A002
+def _packed_mm_fake(x, blob, bias, scale_x, format, n, k, activation, out_dtype) -> torch.Tensor:  # noqa: A002
     torch._check(x.shape[-1] == k, lambda: f"x must have {k} columns, one for each k of the weights")
     torch._check(scale_x is None or x.dtype is torch.float8_e4m3fn,
                  lambda: f"scale_x is given and x is {x.dtype}: only e4m3 tokens have scales; leave it out")
     return x.new_empty((*x.shape[:-1], n), dtype=out_dtype)
 
 
-_define("mixed_mm(Tensor x, Tensor blob, Tensor? bias, Tensor? scale_x, int format, int n, int k, str activation, "
-        "ScalarType out_dtype) -> Tensor", _mixed_mm, _mixed_mm_fake)
-_define("mixed_mm_out(Tensor x, Tensor blob, Tensor(out!) out, Tensor? bias, Tensor? scale_x, int format, int n, int k, "
-        "str activation) -> ()", _mixed_mm_out,
+_define("packed_mm(Tensor x, Tensor blob, Tensor? bias, Tensor? scale_x, int format, int n, int k, str activation, "
+        "ScalarType out_dtype) -> Tensor", _packed_mm, _packed_mm_fake)
+_define("packed_mm_out(Tensor x, Tensor blob, Tensor(out!) out, Tensor? bias, Tensor? scale_x, int format, int n, int k, "
+        "str activation) -> ()", _packed_mm_out,
         lambda x, blob, out, bias, scale_x, format, n, k, activation: None)
 
 

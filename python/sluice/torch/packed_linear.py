@@ -10,14 +10,14 @@ from torch import Tensor
 
 from .._arguments import shown
 from ..errors import Error, InvalidArgument
-from ..formats import MixedProblem, WeightFormat
+from ..formats import PackedProblem, WeightFormat
 from ..packed import PackedWeights, pack_int4, pack_int8, pack_quantized
 from ..plans import Rows, prepare, prepare_quantizers
 from ..weights import QuantizedWeights
 from ..weights._arrays import library_of
 from ..weights.canonical import check_permutation, check_width
 from .autograd import needs_grad, refuse_grad
-from .mixed import mixed_product, permuted
+from .packed import packed_product, permuted
 from .quantize import quantize
 
 _HEAD = 3  # numbers in weight_format: the format's, n, k
@@ -136,7 +136,7 @@ class LinearPacked(torch.nn.Module):
         tokens, scale_x = input, None
         if self.format.order == "byte":
             tokens, scale_x = quantize(input, "row")
-        return mixed_product(tokens, self.weight_packed, self.bias, scale_x, None, None, input.dtype, self._number,
+        return packed_product(tokens, self.weight_packed, self.bias, scale_x, None, None, input.dtype, self._number,
                              self.out_features, self.in_features)
 
     def prepare(self, rows: Rows, dtype: Optional[torch.dtype] = None) -> None:
@@ -148,7 +148,7 @@ class LinearPacked(torch.nn.Module):
         if self.format.order == "byte":
             prepare_quantizers(self._input_type(dtype), device=device)
 
-    def problem(self, m: int, dtype: Optional[torch.dtype] = None) -> MixedProblem:
+    def problem(self, m: int, dtype: Optional[torch.dtype] = None) -> PackedProblem:
         """What ``forward`` multiplies for an input of ``m`` rows of type ``dtype``, as above."""
         name = str(self._input_type(dtype))
         bias = None if self.bias is None else str(self.bias.dtype)

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include <sluice/host/device_facts.h>
+#include <sluice/host/device/device_facts.h>
 #include <sluice/host/driver/context.h>
 
 namespace sluice {

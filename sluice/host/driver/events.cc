@@ -2,7 +2,7 @@
 // Thin over the driver: one call a member, errors by name.
 #include <sluice/host/driver/events.h>
 
-#include <sluice/host/device_impl.h>
+#include <sluice/host/device/device_impl.h>
 #include <sluice/host/driver/error.h>
 
 namespace sluice {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams, events and graphs that give themselves back: what bench, the CLI and tests/gpu time with.
-// The library's launches use none of them; host/locate.cc has a stream of its own.
+// The library's launches use none of them; host/device/locate.cc has a stream of its own.
 #pragma once
 
 #include <functional>

@@ -2,7 +2,7 @@
 // Device memory: allocation, copies, fills. Every call makes the buffer's context current for its duration.
 #include <sluice/host/driver/memory.h>
 
-#include <sluice/host/device_impl.h>
+#include <sluice/host/device/device_impl.h>
 #include <sluice/host/driver/capture_mode.h>
 #include <sluice/host/driver/error.h>
 

@@ -16,7 +16,7 @@
 #include <sluice/host/jit/cache_entry.h>
 #include <sluice/host/jit/cache_key.h>
 #include <sluice/host/jit/compiler.h>
-#include <sluice/host/quoted.h>
+#include <sluice/host/text/quoted.h>
 
 namespace sluice {
 

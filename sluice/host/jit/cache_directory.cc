@@ -15,7 +15,7 @@
 #include <filesystem>
 #include <thread>
 
-#include <sluice/host/quoted.h>
+#include <sluice/host/text/quoted.h>
 
 namespace sluice {
 namespace {

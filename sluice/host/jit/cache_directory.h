@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The folder of cache files: private to the user, opened once, and used through its descriptor, so that
 // renaming or replacing the path later cannot redirect anything. Called by cache.cc and
-// tuner/record_store.cc.
+// records/record_store.cc.
 // Invariants: a file appears whole or not at all; only the holder of a key's lock writes or removes its file.
 #pragma once
 

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <mutex>
 
-#include <sluice/host/quoted.h>
+#include <sluice/host/text/quoted.h>
 
 namespace sluice {
 namespace {

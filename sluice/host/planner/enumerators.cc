@@ -110,7 +110,7 @@ Result<void> check_enumerators(const Problem& p) {
       .found();
 }
 
-Result<void> check_enumerators(const MixedProblem& p) {
+Result<void> check_enumerators(const PackedProblem& p) {
   return Fields(ErrorCode::invalid_type)
       .check("x", p.x)
       .check("scale_x", p.scale_x)

@@ -4,14 +4,14 @@
 // Called first by the checks of problems and by the planner, so that all behind them may rely on it.
 #pragma once
 
-#include <sluice/mixed.h>
+#include <sluice/packed.h>
 #include <sluice/plan.h>
 
 namespace sluice {
 
 /// Error invalid_type: the field, its number and the names that there are.
 Result<void> check_enumerators(const Problem& problem);
-Result<void> check_enumerators(const MixedProblem& problem);
+Result<void> check_enumerators(const PackedProblem& problem);
 /// The same as error invalid_config; and that workspace_limit is not negative.
 Result<void> check_overrides(const PlanOverrides& overrides);
 

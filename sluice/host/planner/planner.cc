@@ -3,11 +3,11 @@
 // Pure: the same arguments give the same plan everywhere. tests/plans holds the model's choices as text.
 #include <algorithm>
 
-#include <sluice/host/planner/candidates.h>
+#include <sluice/host/planner/dense/candidates.h>
+#include <sluice/host/planner/dense/plain_plans.h>
+#include <sluice/host/planner/dense/problem_checks.h>
+#include <sluice/host/planner/dense/tuned_choice.h>
 #include <sluice/host/planner/enumerators.h>
-#include <sluice/host/planner/plain_plans.h>
-#include <sluice/host/planner/problem_checks.h>
-#include <sluice/host/planner/tuned_choice.h>
 #include <sluice/kernels/registry.h>
 #include <sluice/records.h>
 

@@ -82,7 +82,7 @@ Result<void> check_ranges(const PlanOverrides& o) {
       .found();
 }
 
-Result<void> check_ranges(const mixed::Overrides& o) {
+Result<void> check_ranges(const packed::Overrides& o) {
   return Fields(kOfPacked)
       .check("token_blocks", o.token_blocks)
       .check("row_blocks", o.row_blocks)

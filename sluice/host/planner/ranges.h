@@ -8,12 +8,12 @@
 #include <string>
 #include <string_view>
 
-#include <sluice/mixed.h>
+#include <sluice/packed.h>
 #include <sluice/plan.h>
 
 namespace sluice {
 
-/// What a number may be, both ends included. `name` is the field's in PlanOverrides or mixed::Overrides.
+/// What a number may be, both ends included. `name` is the field's in PlanOverrides or packed::Overrides.
 struct FieldRange {
   std::string_view name;
   int least, most;
@@ -28,6 +28,6 @@ std::string rule_of(const FieldRange& range);
 
 /// Error invalid_config: a field, its value, its range, and what to give instead.
 Result<void> check_ranges(const PlanOverrides& overrides);
-Result<void> check_ranges(const mixed::Overrides& overrides);
+Result<void> check_ranges(const packed::Overrides& overrides);
 
 }  // namespace sluice

@@ -12,18 +12,18 @@
 #include <type_traits>
 
 #include <sluice/host/jit/source.h>
-#include <sluice/host/mixed_units.h>
-#include <sluice/host/planner/candidates.h>
+#include <sluice/host/planner/dense/candidates.h>
+#include <sluice/host/planner/dense/problem_checks.h>
 #include <sluice/host/planner/few_kernels.h>
-#include <sluice/host/planner/mixed_checks.h>
-#include <sluice/host/planner/mixed_plans.h>
-#include <sluice/host/planner/problem_checks.h>
+#include <sluice/host/planner/packed/packed_plans.h>
+#include <sluice/host/planner/packed/packed_problem_checks.h>
+#include <sluice/host/text/packed_units.h>
 #include <sluice/kernels/registry.h>
 
 namespace sluice {
 namespace {
 
-using mixed::Taste;
+using packed::Taste;
 
 /// What the choice asks of dense products.
 struct Dense {
@@ -67,23 +67,23 @@ struct Dense {
 };
 
 struct Packed {
-  using Problem = MixedProblem;
-  using Plan = mixed::Plan;
-  using Table = mixed::RowTable;
+  using Problem = PackedProblem;
+  using Plan = packed::Plan;
+  using Table = packed::RowTable;
 
-  static Result<Problem> check(const Problem& p) { return mixed::check_problem(p); }
+  static Result<Problem> check(const Problem& p) { return packed::check_problem(p); }
   static Result<std::vector<Plan>> ranked(const Problem& p, const DeviceInfo& device) {
-    return mixed::candidates(p, device);
+    return packed::candidates(p, device);
   }
   static std::optional<Plan> recorded(const Problem& p, const DeviceInfo& device, const RecordBook& records) {
-    return mixed::recorded_plan(p, device, records);
+    return packed::recorded_plan(p, device, records);
   }
-  static std::optional<Plan> with_config(const Table&, const Problem& p, const MixedConfig& config,
+  static std::optional<Plan> with_config(const Table&, const Problem& p, const PackedConfig& config,
                                          const DeviceInfo& device, Taste taste) {
-    return mixed::plan_with(p, config, device, taste);
+    return packed::plan_with(p, config, device, taste);
   }
   static double us(const Plan& plan) { return plan.estimate_us; }
-  static std::vector<std::string> units(const Plan& plan) { return mixed::units_of(plan); }
+  static std::vector<std::string> units(const Plan& plan) { return packed::units_of(plan); }
   static bool splits(const Plan&) { return false; }
   static bool by_gpc(const Plan&) { return false; }
   static bool shows_more(const Plan&, const Plan&) { return false; }
@@ -335,9 +335,9 @@ Result<Plan> plan(const RowTable& table, i64 m, const DeviceInfo& device) {
 
 }  // namespace gemm
 
-namespace mixed {
+namespace packed {
 
-Result<RowTable> plan_rows(const MixedProblem& problem, RowRange rows, const DeviceInfo& device,
+Result<RowTable> plan_rows(const PackedProblem& problem, RowRange rows, const DeviceInfo& device,
                            const RecordBook& records) {
   return choose<Packed>(problem, rows, device, records);
 }
@@ -346,5 +346,5 @@ Result<Plan> plan(const RowTable& table, i64 m, const DeviceInfo& device) {
   return plan_of_table<Packed>(table, m, device);
 }
 
-}  // namespace mixed
+}  // namespace packed
 }  // namespace sluice

@@ -76,10 +76,10 @@ std::string describe(const gemm::RowTable& table, const DeviceInfo& device) {
       [](const Plan& plan) { return short_name(plan.config); });
 }
 
-std::string describe(const mixed::RowTable& table, const DeviceInfo& device) {
+std::string describe(const packed::RowTable& table, const DeviceInfo& device) {
   return text_of(
-      table, [&](i64 m) { return mixed::plan(table, m, device); },
-      [](const mixed::Plan& plan) { return mixed::short_name(plan.config); });
+      table, [&](i64 m) { return packed::plan(table, m, device); },
+      [](const packed::Plan& plan) { return packed::short_name(plan.config); });
 }
 
 }  // namespace sluice

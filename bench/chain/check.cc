@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// A kernel that shares its plan with many steps is launched once.
+#include "bench/chain/check.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include <sluice/check/packed_check.h>
+#include <sluice/kernels/verify_arith.h>
+
+#include "bench/contender/sluice_contender.h"
+
+namespace sluice::bench {
+namespace {
+
+/// Recorded chains come to 0.6 to 1.8 of what is predicted.
+constexpr double kDistanceSlack = 2.5;
+/// Nothing at all is 1 away, and what has nothing to do with it 1.4.
+constexpr double kUnrelated = 0.7;
+
+Result<void> verdict(const std::string& kernel, const Result<Comparison>& found) {
+  if (!found) return found.error();
+  if (found->passed() && found->checked > 0) return {};
+  return Error{ErrorCode::internal, fmt::format("{} is wrong: {}", kernel, describe(*found))};
+}
+
+/// Root mean square of a rounding, of the number.
+double rounding_of(DType type) {
+  return 0.72 / std::sqrt(3.0) * std::exp2(-(verify::code_layout(type).fraction_bits + 1));
+}
+
+Result<void> check_packed(const Lab& lab, const packed::Plan& plan) {
+  Result<packed::HostData> host =
+      packed::random_data(packed::small_problem(plan.problem), packed::DataKind::exact, lab.method.seed);
+  if (!host) return host.error();
+  const Result<packed::DeviceData> data = packed::DeviceData::create(lab.device, *std::move(host));
+  if (!data) return data.error();
+  return verdict(packed::short_name(plan.config),
+                 packed::check_config(lab.device, *data, plan.config, lab.stream.get()));
+}
+
+}  // namespace
+
+Result<void> check_product(const Lab& lab, const Problem& problem, const OnOperands& launch) {
+  const Scalars scalars{.alpha = 1.0f / std::sqrt(static_cast<float>(problem.k)),
+                        .beta = problem.epilogue.residual ? 1.0f : 0.0f};
+  Result<ProblemData> made = make_operands(lab, problem, scalars, lab.method.seed);
+  if (!made) return made.error();
+  const Result<Contender> contender = launch(std::span(&*made, 1));
+  if (!contender) return contender.error();
+  return verdict(contender->detail, verify(lab, *contender, *made));
+}
+
+Result<void> check_products(const Lab& lab, const ChainPlan& plan) {
+  for (const Plan& product : plan.products) {
+    const auto ours = [&](std::span<const ProblemData> operands) -> Result<Contender> {
+      const Result<gemm::Kernel> kernel = gemm::prepare(lab.device, product);
+      if (!kernel) return kernel.error();
+      return sluice_contender(lab, *kernel, operands, "sluice");
+    };
+    if (Result<void> right = check_product(lab, product.problem, ours); !right) return right;
+  }
+  for (const packed::Plan& product : plan.packed)
+    if (Result<void> right = check_packed(lab, product); !right) return right;
+  return {};
+}
+
+double predicted_distance(const LayerSpec& spec) {
+  const int layers = spec.layers * spec.passes;
+  const double token = rounding_of(token_type(spec)), stream = rounding_of(DType::bf16);
+  if (spec.parts == LayerParts::projections)
+    return std::sqrt(2.0 * static_cast<double>(layers * static_cast<int>(kLayerProducts))) * token;
+  // Two numbers are added in each layer. An addition rounds the stream of both arms, and what is added has
+  // seen four roundings in each; it is as large as the stream was at first, which grows by as much.
+  double squares = 0;
+  for (int i = 0; i < 2 * layers; ++i) squares += 2 * stream * stream + 8 * token * token / (i + 2);
+  return std::sqrt(squares);
+}
+
+double most_distance(const LayerSpec& spec) {
+  return std::min(kDistanceSlack * predicted_distance(spec), kUnrelated);
+}
+
+}  // namespace sluice::bench

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/chain/clock.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include <sluice/chain/chain.h>
+#include <sluice/host/device/device_impl.h>
+#include <sluice/host/driver/error.h>
+
+namespace sluice::bench {
+namespace {
+
+constexpr int kReplays = 7, kWarmReplays = 3;
+
+/// What one module writes into.
+struct Marks {
+  std::shared_ptr<const Module> module;
+  ModuleGlobal marks, counts;
+};
+
+Result<std::vector<Marks>> marks_of(const Device& device) {
+  std::vector<Marks> all;
+  std::vector<std::shared_ptr<const Module>> modules;
+  {
+    const std::lock_guard lock(device.impl().mutex);
+    for (const auto& entry : device.impl().modules) modules.push_back(entry.second.lock());
+  }
+  for (const std::shared_ptr<const Module>& module : modules) {
+    if (module == nullptr) continue;
+    const Result<ModuleGlobal> marks = module->global(kTimelineName);
+    if (!marks) return marks.error();
+    const Result<ModuleGlobal> counts = module->global(kTimelineCountsName);
+    if (!counts) return counts.error();
+    if (marks->bytes > 0) all.push_back({module, *marks, *counts});
+  }
+  return all;
+}
+
+Result<void> clear(const DriverApi& api, const std::vector<Marks>& all, Stream stream) {
+  for (const Marks& each : all)
+    for (const ModuleGlobal& global : {each.marks, each.counts})
+      if (const CUresult code =
+              api.cuMemsetD8Async(global.address, 0, static_cast<size_t>(global.bytes), stream);
+          code != CUDA_SUCCESS)
+        return driver_error(api, code, "cuMemsetD8Async", "times of a kernel");
+  return {};
+}
+
+Result<std::vector<std::vector<u32>>> read(const DriverApi& api, const std::vector<Marks>& all) {
+  std::vector<std::vector<u32>> words;
+  for (const Marks& each : all) {
+    words.emplace_back(static_cast<size_t>(each.marks.bytes) / sizeof(u32));
+    if (const CUresult code =
+            api.cuMemcpyDtoH(words.back().data(), each.marks.address, static_cast<size_t>(each.marks.bytes));
+        code != CUDA_SUCCESS)
+      return driver_error(api, code, "cuMemcpyDtoH", "times of a kernel");
+  }
+  return words;
+}
+
+/// The launched steps of one layer.
+std::vector<StepTimes> steps_of_layer(const ChainPlan& plan, const LayerSpec& spec) {
+  std::vector<StepTimes> names;
+  const size_t steps = plan.steps.size() / static_cast<size_t>(spec.layers * spec.passes);
+  for (size_t i = 0; i < steps; ++i)
+    if (plan.steps[i].launched)
+      names.push_back({.name = plan.steps[i].step.name, .weight_bytes = plan.steps[i].weight_bytes});
+  return names;
+}
+
+Result<Timeline> one_replay(const Work& work, const Device& device, const ReplayCall& replay,
+                            const std::vector<Marks>& marks, const std::vector<StepTimes>& names) {
+  const ContextScope scope(*device.impl().primary);
+  if (Result<void> entered = scope.entered(); !entered) return entered.error();
+  for (int i = 0; i < kWarmReplays; ++i)
+    if (Result<void> done = replay(work.stream()); !done) return done.error();
+  const DriverApi& api = *device.impl().api;
+  if (Result<void> done = clear(api, marks, work.stream()); !done) return done.error();
+  if (Result<void> done = replay(work.stream()); !done) return done.error();
+  if (Result<void> done = work.lab.stream.synchronize(); !done) return done.error();
+  const Result<std::vector<std::vector<u32>>> words = read(api, marks);
+  if (!words) return words.error();
+  return timeline_of(launches_of(*words), names);
+}
+
+}  // namespace
+
+CompilerSeam timeline_compiler(const Options& options) {
+  CompilerSeam compiler = nvrtc_compiler(options.nvrtc_path);
+  compiler.prologue = kTimelinePrologue;
+  return compiler;
+}
+
+Result<Device> open_timeline_device(const Lab& lab) {
+  Result<Device> device = Device::open(lab.device.ordinal(), lab.device.options());
+  if (device) device->impl().cache = KernelCache(device->options(), timeline_compiler(device->options()));
+  return device;
+}
+
+Result<Timeline> clock_arm(const Work& work, const Device& device, const Arm& arm) {
+  const Result<Chain> chain = Chain::prepare(device, arm.chain->plan());
+  if (!chain) return chain.error();
+  const Result<ChainGraph> graph = ChainGraph::capture(*chain, work.stream(), work.workspace.view());
+  if (!graph) return graph.error();
+  Arm timed{.chain = *chain,
+            .replay = [graph = *graph](Stream stream) { return graph.replay(stream); },
+            .reference = arm.reference,
+            .record = {}};
+  if (Result<void> done = compare_arm(work, timed); !done) return done.error();
+  if (timed.record.differing != 0)
+    return Error{ErrorCode::internal,
+                 fmt::format("with times written down {} pieces of 16 bytes differ", timed.record.differing)};
+  const Result<std::vector<Marks>> marks = marks_of(device);
+  if (!marks) return marks.error();
+  const std::vector<StepTimes> names = steps_of_layer(chain->plan(), work.data.spec());
+  std::vector<Timeline> timelines;
+  for (int i = 0; i < kReplays; ++i) {
+    Result<Timeline> made = one_replay(work, device, timed.replay, *marks, names);
+    if (!made) return made.error();
+    timelines.push_back(*std::move(made));
+  }
+  const auto middle = timelines.begin() + kReplays / 2;
+  std::nth_element(timelines.begin(), middle, timelines.end(),
+                   [](const Timeline& a, const Timeline& b) { return a.mean_layer_us < b.mean_layer_us; });
+  return *middle;
+}
+
+}  // namespace sluice::bench

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reals of unit size everywhere: weights are normal, alpha (or the packed scales) is 1 / sqrt(k), scales are
+// one. So every activation has unit size too, and clocks are those of real data.
+#include "bench/chain/data.h"
+
+#include <cmath>
+#include <random>
+
+#include <sluice/host/device/device_impl.h>
+#include <sluice/host/driver/error.h>
+#include <sluice/pack.h>
+#include <sluice/reference/element.h>
+
+namespace sluice::bench {
+namespace {
+
+constexpr i64 kAlign = 1024;
+
+/// Codes 1 to 15, so that their mean is the implied zero 8: a nibble 0 becomes 8.
+std::vector<u8> random_nibbles(i64 bytes, u64 seed) {
+  std::vector<u8> codes(static_cast<size_t>(bytes));
+  std::mt19937_64 random(seed);
+  const auto without_zero = [](u8 pair) {
+    const u8 low = pair & 15, high = pair >> 4;
+    return static_cast<u8>((low == 0 ? 8 : low) | (high == 0 ? 8 : high) << 4);
+  };
+  for (size_t i = 0; i < codes.size(); i += 8) {
+    u64 word = random();
+    for (size_t j = i; j < std::min(i + 8, codes.size()); ++j, word >>= 8)
+      codes[j] = without_zero(static_cast<u8>(word));
+  }
+  return codes;
+}
+
+std::vector<u16> packed_scales(const PackedProblem& p) {
+  constexpr double kCodeDeviation = 4.2;
+  std::vector<u16> scales(static_cast<size_t>(p.n * group_count(p.weights, p.k)));
+  for (size_t i = 0; i < scales.size(); ++i)
+    scales[i] = static_cast<u16>(encode_code(
+        p.weights.scale,
+        (0.9 + 0.02 * static_cast<double>(i % 11)) / (kCodeDeviation * std::sqrt(static_cast<double>(p.k)))));
+  return scales;
+}
+
+}  // namespace
+
+Result<ChainData> ChainData::create(const Lab& lab, const LayerSpec& spec) {
+  ChainData data(spec);
+  data.device_ = &lab.device;
+  if (Result<void> done = data.make_inputs(lab); !done) return done.error();
+  if (Result<void> done = data.make_activations(lab); !done) return done.error();
+  const Result<void> made = spec.weights == LayerWeights::int4 ? data.make_packed(lab) : data.make_dense(lab);
+  if (!made) return made.error();
+  if (Result<void> done = data.set_input(0, lab.stream.get()); !done) return done.error();
+  if (Result<void> done = lab.stream.synchronize(); !done) return done.error();
+  return data;
+}
+
+Result<void> ChainData::make_inputs(const Lab& lab) {
+  const DType type = problem_of(spec_, LayerProduct::qkv).d.type;  // what norms and the first product read
+  Problem p{.m = spec_.tokens * kInputs + 1, .n = 16, .k = spec_.model.width};
+  p.a.type = p.b.type = type;
+  p.epilogue.scale_a = is_fp8(type) ? ScaleMode::tensor : ScaleMode::none;
+  Result<ProblemData> rows = lab.verifier.make_data(
+      p, {.seed = 77, .a = {.kind = Fill::normal}, .scale_a = {.kind = Fill::ones}}, lab.stream.get());
+  if (!rows) return rows.error();
+  inputs_.push_back(*std::move(rows));
+  memory_.gamma = static_cast<const u8*>(inputs_[0].args().a) + kInputs * input_bytes(spec_);
+  Result<DeviceBuffer> input = DeviceBuffer::allocate(lab.device, input_bytes(spec_));
+  if (!input) return input.error();
+  input_ = *std::move(input);
+  memory_.input = input_.data();
+  return {};
+}
+
+Result<void> ChainData::make_activations(const Lab& lab) {
+  const auto bytes = activation_bytes(spec_);
+  i64 total = 0;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    offsets_[i] = total;
+    total += round_up(bytes[i], kAlign);
+  }
+  Result<DeviceBuffer> block = DeviceBuffer::allocate(lab.device, total);
+  if (!block) return block.error();
+  activations_ = *std::move(block);
+  for (size_t i = 0; i < bytes.size(); ++i)
+    if (bytes[i] > 0) memory_.activations.data[i] = static_cast<u8*>(activations_.data()) + offsets_[i];
+  return {};
+}
+
+Result<void> ChainData::make_dense(const Lab& lab) {
+  memory_.products.resize(static_cast<size_t>(spec_.layers));
+  for (size_t which = 0; which < kLayerProducts; ++which) {
+    const Problem p = problem_of(spec_, static_cast<LayerProduct>(which));
+    DataSpec spec{.a = {.kind = Fill::normal},
+                  .b = {.kind = Fill::normal},
+                  .c = {.kind = Fill::poison},
+                  .scale_a = {.kind = Fill::ones},
+                  .scale_b = {.kind = Fill::ones},
+                  .alpha = 1.0f / std::sqrt(static_cast<float>(p.k))};
+    for (int layer = 0; layer < spec_.layers; ++layer) {
+      spec.seed = lab.method.seed + which + kLayerProducts * static_cast<u64>(layer);
+      Result<ProblemData> data = lab.verifier.make_data(p, spec, lab.stream.get());
+      if (!data) return data.error();
+      memory_.products[static_cast<size_t>(layer)][which] = data->args();
+      products_[which].push_back(*std::move(data));
+    }
+  }
+  memory_.one = memory_.products[0][0].scale_a;
+  return {};
+}
+
+Result<void> ChainData::make_packed(const Lab& lab) {
+  constexpr float kOne = 1.0f;
+  Result<DeviceBuffer> one = DeviceBuffer::allocate(lab.device, sizeof kOne);
+  if (!one) return one.error();
+  if (Result<void> done = one->upload(&kOne, sizeof kOne); !done) return done;
+  one_ = *std::move(one);
+  memory_.one = static_cast<const float*>(one_.data());
+  memory_.blobs.resize(static_cast<size_t>(spec_.layers));
+  for (size_t which = 0; which < kLayerProducts; ++which) {
+    const PackedProblem p = packed_problem_of(spec_, static_cast<LayerProduct>(which));
+    const Result<Packer> packer = Packer::create(lab.device, p.weights, CodeStorage::nibble);
+    if (!packer) return packer.error();
+    // Each layer takes the pool from another place on: other weights without other random numbers.
+    const i64 row = code_row_bytes(CodeStorage::nibble, p.k), shift = 16 * 37;
+    const std::vector<u8> host = random_nibbles(p.n * row + shift * spec_.layers, lab.method.seed + which);
+    const std::vector<u16> host_scales = packed_scales(p);
+    const i64 scale_bytes = static_cast<i64>(host_scales.size() * sizeof(u16));
+    Result<DeviceBuffer> codes = DeviceBuffer::allocate(lab.device, static_cast<i64>(host.size()));
+    if (!codes) return codes.error();
+    Result<DeviceBuffer> scales = DeviceBuffer::allocate(lab.device, scale_bytes);
+    if (!scales) return scales.error();
+    if (Result<void> done = codes->upload(host.data(), codes->bytes()); !done) return done;
+    if (Result<void> done = scales->upload(host_scales.data(), scale_bytes); !done) return done;
+    for (int layer = 0; layer < spec_.layers; ++layer) {
+      Result<DeviceBuffer> blob = DeviceBuffer::allocate(lab.device, blob_bytes(p.weights, p.n, p.k));
+      if (!blob) return blob.error();
+      const PackArgs args{.codes = static_cast<const u8*>(codes->data()) + layer * shift,
+                          .scales = scales->data(),
+                          .blob = blob->data()};
+      if (Result<void> done = packer->pack({p.n, p.k}, args, lab.stream.get()); !done) return done;
+      memory_.blobs[static_cast<size_t>(layer)][which] = blob->data();
+      blobs_.push_back(*std::move(blob));
+    }
+    if (Result<void> done = lab.stream.synchronize(); !done) return done;  // codes go out of scope
+  }
+  return {};
+}
+
+Result<void> ChainData::set_input(int which, Stream stream) const {
+  const ContextScope scope(*device_->impl().primary);
+  if (Result<void> entered = scope.entered(); !entered) return entered;
+  const DriverApi& api = *device_->impl().api;
+  const CUdeviceptr from = reinterpret_cast<CUdeviceptr>(inputs_[0].args().a) +
+                           static_cast<CUdeviceptr>(which % kInputs * input_.bytes());
+  const CUresult code =
+      api.cuMemcpyDtoDAsync(input_.address(), from, static_cast<size_t>(input_.bytes()), stream);
+  if (code != CUDA_SUCCESS) return driver_error(api, code, "cuMemcpyDtoDAsync", "the chain's input");
+  return {};
+}
+
+}  // namespace sluice::bench

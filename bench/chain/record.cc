@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/chain/record.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace sluice::bench {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double rounded(double value) {
+  return std::round(value * 1000) / 1000;
+}
+
+Json arm_json(const ChainRecord& record, const ArmRecord& arm) {
+  Json json{{"name", arm.name}, {"detail", arm.detail}};
+  if (!arm.error.empty()) json["error"] = arm.error;
+  json["distance"] = arm.distance;
+  if (arm.name != kChainPeer) {
+    json["kernels"] = arm.kernels;
+    json["programmatic_edges"] = arm.programmatic_edges;
+    json["differing"] = arm.differing;
+  }
+  if (arm.replays > 0) json["replays"] = arm.replays;
+  if (arm.tried > 0) json["tuning"] = {{"tried", arm.tried}, {"kept", arm.kept}};
+  if (arm.us.median <= 0) return json;
+  Json rounds = Json::array();
+  for (const double us : arm.rounds) rounds.push_back(rounded(us));
+  json["us_a_layer"] = {
+      {"median", rounded(arm.us.median)}, {"p10", rounded(arm.us.p10)}, {"p90", rounded(arm.us.p90)}};
+  json["share"] = rounded(share_of_peak(record, arm.us.median));
+  for (const char* other : {kChainPeer, kChainOff})
+    if (const double us = median_of(record, other); us > 0 && arm.name != other)
+      json["ratios"][other] = rounded(us / arm.us.median);
+  if (const std::optional<double> hidden = hidden_us(record, arm)) {
+    json["hidden_us"] = rounded(*hidden);
+    json["hidden_share"] = rounded(*hidden / record.allowed_us);
+  }
+  json["rounds"] = std::move(rounds);
+  if (!arm.text.empty()) json["plan"] = arm.text;
+  return json;
+}
+
+Json chain_json(const ChainRecord& record) {
+  const LayerSpec& s = record.spec;
+  Json arms = Json::array();
+  for (const ArmRecord& arm : record.arms) arms.push_back(arm_json(record, arm));
+  Json json{{"name", name_of(s)},
+            {"model", s.model.name},
+            {"weights", name_of(s.weights)},
+            {"activations", name_of(token_type(s))},
+            {"tokens", s.tokens},
+            {"layers", s.layers},
+            {"passes", s.passes},
+            {"projections", s.parts == LayerParts::projections},
+            {"weight_bytes_a_layer", record.layer_weight_bytes}};
+  if (!record.error.empty()) json["error"] = record.error;
+  if (const WindowSpec& w = record.window; w.us > 0)
+    json["window"] = {
+        {"us", w.us}, {"ctas", w.ctas}, {"before", w.before}, {"allowed_us", rounded(record.allowed_us)}};
+  const TelemetrySummary& t = record.telemetry;
+  if (t.samples > 0)
+    json["telemetry"] = {{"samples", t.samples},
+                         {"sm_mhz_median", rounded(t.sm_mhz_median)},
+                         {"sm_mhz_min", rounded(t.sm_mhz_min)},
+                         {"power_w_mean", rounded(t.power_w_mean)}};
+  json["wall_s"] = rounded(record.wall_s);
+  json["arms"] = std::move(arms);
+  return json;
+}
+
+}  // namespace
+
+double share_of_peak(const ChainRecord& record, double us) {
+  return us > 0 ? static_cast<double>(record.layer_weight_bytes) / us / record.peak_bytes_per_us : 0;
+}
+
+std::string to_json(const RunRecord& run, const std::vector<ChainRecord>& chains) {
+  RunRecord machine = run;
+  machine.shapes.clear();
+  Json json = Json::parse(to_json(machine));
+  json["schema"] = "sluice-chain-1";
+  for (const char* of_shapes : {"shapes", "summary"}) json.erase(of_shapes);
+  json["peak_tbps"] = rounded(chain_peak_bytes_per_us(run.device) * 1e-6);
+  json["chains"] = Json::array();
+  for (const ChainRecord& record : chains) json["chains"].push_back(chain_json(record));
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Result<void> write_json(const RunRecord& run, const std::vector<ChainRecord>& chains,
+                        const std::string& path) {
+  return write_whole(to_json(run, chains), path);
+}
+
+}  // namespace sluice::bench

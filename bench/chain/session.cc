@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// All arms share weights and activations; they run one after the other in one stream.
+#include "bench/chain/session.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include <sluice/chain/chain.h>
+#include <sluice/check/verify_units.h>
+#include <sluice/host/jit/source.h>
+#include <sluice/host/text/pack_units.h>
+
+#include "bench/chain/arms.h"
+#include "bench/chain/clock.h"
+#include "bench/chain/peer.h"
+#include "bench/measure.h"
+
+namespace sluice::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+void keep_error(Arm& arm, const Result<void>& done) {
+  if (!done) arm.record.error = fmt::format("{}: {}", name_of(done.error().code), done.error().message);
+}
+
+/// Arms that cannot run, or compute something else, are not timed.
+void time_arms(const Work& work, std::vector<Arm>& arms, ChainRecord& record) {
+  std::vector<Replay> replays;
+  std::vector<Arm*> running;
+  const LayerSpec& spec = work.data.spec();
+  for (Arm& arm : arms) {
+    if (!arm.record.right()) continue;
+    replays.push_back({.launch = arm.replay, .launches = spec.layers * spec.passes});
+    running.push_back(&arm);
+  }
+  const Method& method = work.lab.method;
+  std::vector<Sample> samples;
+  const auto times = time_in_turn(work.lab, replays,
+                                  {.count = method.rounds, .rest_ms = method.rest_ms, .samples = &samples});
+  for (size_t i = 0; i < running.size(); ++i) {
+    if (!times) {
+      running[i]->record.error = times.error().message;
+      continue;
+    }
+    running[i]->record.rounds = (*times)[i].us;
+    running[i]->record.us = spread_of((*times)[i].us);
+  }
+  record.telemetry = summarise(samples);
+}
+
+/// An arm that gives no timeline keeps its timing.
+void clock_arms(const Work& work, std::vector<Arm>& arms) {
+  const Result<Device> device = open_timeline_device(work.lab);
+  for (Arm& arm : arms) {
+    if (!arm.chain || !arm.record.right()) continue;
+    work.phase(fmt::format("the timeline of {}", arm.record.name));
+    Result<Timeline> made = device ? clock_arm(work, *device, arm) : Result<Timeline>(device.error());
+    if (made)
+      arm.record.timeline = *std::move(made);
+    else
+      arm.record.timeline_error = made.error().message;
+  }
+}
+
+/// An arm with the peer's products; whatever fails is the arm's error.
+Arm peer_arm(const Work& work, const Arm& off) {
+  work.phase("timing cuBLASLt's algorithms");
+  Arm arm;
+  arm.record.name = kChainPeer;
+  Result<ChainPeer> made = ChainPeer::create(work.lab, work.data);
+  if (!made) {
+    keep_error(arm, made.error());
+    return arm;
+  }
+  arm.record.detail = made->detail();
+  Result<Graph> graph = Graph::capture(work.lab.device, work.stream(),
+                                       [&] { return made->enqueue(*off.chain, work.stream()); });
+  if (!graph) {
+    keep_error(arm, graph.error());
+    return arm;
+  }
+  const auto kept = std::make_shared<const std::pair<ChainPeer, Graph>>(*std::move(made), *std::move(graph));
+  arm.replay = [kept](Stream stream) { return kept->second.launch(stream); };
+  keep_error(arm, judge_distance(work, off, arm));
+  return arm;
+}
+
+/// Captured and compared; what the tuner finds becomes the spec's choices first.
+Result<void> make_arm(const Work& work, ArmSpec spec, const Arm& off, Arm& arm) {
+  arm.record.name = spec.name;
+  if (spec.tune_s > 0) {
+    const Result<ChainTuning> tuning =
+        tune_chain(work.lab, work.data, {spec.fusion, spec.tune_s}, work.workspace, work.phase);
+    if (!tuning) return tuning.error();
+    arm.tuning = *tuning;
+    arm.record.tried = tuning->tried;
+    arm.record.kept = tuning->kept;
+    spec.choices = tuning->choices;
+    spec.options = {.overlap = ChainOverlap::off};  // the choices say it all
+    work.phase(fmt::format("tuned: {:.2f} us a layer, {:.2f} before, {} of {} changes kept", tuning->tuned_us,
+                           tuning->start_us, tuning->kept, tuning->tried));
+  }
+  work.phase(fmt::format("preparing {}", spec.name));
+  if (Result<void> done = prepare_arm(work, spec, arm); !done) return done;
+  if (Result<void> done = set_reference(work, arm); !done) return done;
+  if (Result<void> done = compare_arm(work, arm); !done) return done;
+  if (arm.record.detail == off.record.detail) return {};  // the same kernels: the reference was off
+  return judge_distance(work, off, arm);
+}
+
+/// A layer of `fusion` with kernels that are best alone and the overlap off; 0 if no arm is that, or it
+/// failed. arms[0] is the unfused one, arms[i + 1] the case's i-th.
+double off_us(const ChainCase& item, const std::vector<Arm>& arms, Fusion fusion) {
+  if (fusion == Fusion::none) return arms[0].record.us.median;
+  for (size_t i = 0; i < item.arms.size(); ++i) {
+    const ArmSpec& spec = item.arms[i];
+    const bool as_off = spec.options.overlap == ChainOverlap::off && spec.options.smem_limit == 0 &&
+                        spec.options.most_stages == 0 && spec.choices.empty() && spec.window.us == 0;
+    if (spec.fusion == fusion && as_off) return arms[i + 1].record.us.median;
+  }
+  return 0;
+}
+
+Result<void> measure(const Lab& lab, const ChainCase& item, const Phase& phase, ChainRecord& record) {
+  phase("filling weights");
+  const Result<ChainData> data = ChainData::create(lab, item.spec);
+  if (!data) return data.error();
+  const Result<Comparer> comparer = Comparer::create(lab);
+  if (!comparer) return comparer.error();
+  const Result<Idler> idler = Idler::create(lab);
+  if (!idler) return idler.error();
+  Result<DeviceBuffer> expected = DeviceBuffer::allocate(lab.device, data->activations().bytes());
+  if (!expected) return expected.error();
+  const Work work{lab, phase, *data, *comparer, *idler, *std::move(expected), lab.workspace, !item.on_fake};
+
+  std::vector<Arm> arms(1);
+  phase("preparing off");
+  const ArmSpec off{.name = kChainOff, .options = {.overlap = ChainOverlap::off}};
+  if (Result<void> done = prepare_arm(work, off, arms[0]); !done) return done;
+  arms[0].reference = arms[0].replay;
+  if (Result<void> done = compare_arm(work, arms[0]); !done) return done;
+  for (const ArmSpec& spec : item.arms) {
+    Arm arm;
+    arm.record.in_window = spec.window.us > 0;
+    if (spec.name == kChainWindow) {
+      record.window = spec.window;
+      record.allowed_us = allowed_us(spec.window, item.spec, lab.device.info());
+    }
+    keep_error(arm, make_arm(work, spec, arms[0], arm));
+    arms.push_back(std::move(arm));
+  }
+  for (size_t i = 1; i < arms.size() && item.replays > 0; ++i)
+    if (arms[i].record.right()) keep_error(arms[i], replay_arm(work, arms[i], item.replays));
+  if (item.against_peer) arms.push_back(peer_arm(work, arms[0]));
+  phase("timing in turn");
+  if (Result<void> done = data->set_input(0, lab.stream.get()); !done) return done;
+  time_arms(work, arms, record);
+  for (size_t i = 1; i < arms.size(); ++i) {
+    if (!arms[i].tuning) continue;
+    const Times times{arms[i].record.us.median, off_us(item, arms, item.arms[i - 1].fusion)};
+    if (times.tuned_us > 0 && times.off_us > 0)
+      record.tuned.push_back(tuned_chain(lab, *arms[i].tuning, times));
+  }
+  if (item.timeline) clock_arms(work, arms);
+  for (Arm& arm : arms) record.arms.push_back(std::move(arm.record));
+  return {};
+}
+
+}  // namespace
+
+bool ArmRecord::right() const {
+  if (!error.empty()) return false;
+  return name == kChainPeer || differing == 0;
+}
+
+Result<ChainPlan> plan_arm(const LayerSpec& spec, const ArmSpec& arm, const DeviceInfo& device,
+                           const RecordBook& records) {
+  std::vector<ChainStep> steps = steps_of(fused(spec, arm.fusion), imagined_memory(spec), arm.prefetch_ratio);
+  put_choices(arm.choices, steps);
+  add_windows(arm.window, nullptr, steps);
+  return plan_chain(steps, device, arm.options, records);
+}
+
+std::vector<std::string> data_units_of(const ChainCase& item) {
+  std::vector<std::string> units{verify_unit_text(VerifyUnit::fill), verify_unit_text(VerifyUnit::check),
+                                 Comparer::unit_text(), Idler::unit_text()};
+  if (item.spec.weights == LayerWeights::int4)
+    units.push_back(pack_unit_text(
+        {.format = packed_problem_of(item.spec, LayerProduct::qkv).weights, .codes = CodeStorage::nibble}));
+  return units;
+}
+
+Result<std::vector<std::string>> units_of(const ChainCase& item, const DeviceInfo& device,
+                                          const RecordBook& records, Stamping stamping) {
+  std::vector<std::string> units;
+  std::vector<ArmSpec> arms = item.arms;
+  arms.push_back({.name = kChainOff, .options = {.overlap = ChainOverlap::off}});
+  for (const ArmSpec& arm : arms) {
+    const Result<ChainPlan> plan = plan_arm(item.spec, arm, device, records);
+    if (!plan)
+      return Error{plan.error().code,
+                   fmt::format("{}, {}: {}", name_of(item.spec), arm.name, plan.error().message)};
+    for (std::string& unit : units_of(*plan, stamping)) units.push_back(std::move(unit));
+  }
+  return units;
+}
+
+ChainRecord measure_chain(const Lab& lab, const ChainCase& item, const Phase& phase) {
+  const Clock::time_point start = Clock::now();
+  ChainRecord record{.spec = item.spec,
+                     .layer_weight_bytes = weight_bytes(item.spec),
+                     .peak_bytes_per_us = chain_peak_bytes_per_us(lab.device.info())};
+  if (const Result<void> done = measure(lab, item, phase, record); !done)
+    record.error = fmt::format("{}: {}", name_of(done.error().code), done.error().message);
+  record.wall_s = std::chrono::duration<double>(Clock::now() - start).count();
+  return record;
+}
+
+std::optional<double> hidden_us(const ChainRecord& record, const ArmRecord& arm) {
+  const double with = median_of(record, kChainWindow), us = median_of(record, arm.name);
+  if (!arm.in_window || arm.name == kChainWindow || with <= 0 || us <= 0) return {};
+  return with - us;
+}
+
+double median_of(const ChainRecord& record, const std::string& arm) {
+  for (const ArmRecord& a : record.arms)
+    if (a.name == arm && a.right()) return a.us.median;
+  return 0;
+}
+
+}  // namespace sluice::bench

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// A line for each step: thousands of numbers, one a line, would be no diff to read either.
+#include "bench/chain/timeline_record.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "bench/chain/record.h"
+
+namespace sluice::bench {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double rounded(double value) {
+  return std::round(value * 100) / 100;
+}
+
+Json step_json(const StepTimes& step) {
+  Json json{{"name", step.name}, {"weight_bytes", step.weight_bytes}, {"took_us", rounded(step.took_us)}};
+  for (const auto& [moment, range] : step.since)
+    json["since"][name_of(moment)] = {rounded(range.least), rounded(range.median), rounded(range.most)};
+  json["ctas"] = Json::array();
+  for (const CtaTimes& cta : step.one_layer.ctas) {
+    Json row{cta.sm};
+    for (const i64 time : cta.at) row.push_back(time == kNever ? Json() : Json(time));
+    json["ctas"].push_back(std::move(row));
+  }
+  return json;
+}
+
+std::string arm_text(const ChainRecord& chain, const ArmRecord& arm) {
+  const Timeline& t = *arm.timeline;
+  Json moments = Json::array();
+  for (int i = 0; i < kTimes; ++i) moments.push_back(name_of(static_cast<Moment>(i)));
+  Json json{{"chain", name_of(chain.spec)},
+            {"arm", arm.name},
+            {"us_a_layer", rounded(arm.us.median)},
+            {"mean_layer_us", rounded(t.mean_layer_us)},
+            {"layer_us", rounded(t.layer_us)},
+            {"layer", t.layer},
+            {"tick_ns", t.tick_ns},
+            {"moments", std::move(moments)},
+            {"plan", arm.text}};
+  std::string text = json.dump();
+  text.back() = ',';
+  text += "\n \"steps\": [";
+  for (size_t i = 0; i < t.steps.size(); ++i)
+    text += (i > 0 ? ",\n  " : "\n  ") + step_json(t.steps[i]).dump();
+  return text + "]}";
+}
+
+}  // namespace
+
+std::string timelines_json(const RunRecord& run, const std::vector<ChainRecord>& chains) {
+  Json json = Json::parse(to_json(run, {}));
+  json["schema"] = "sluice-timeline-1";
+  json.erase("chains");
+  std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  text.back() = ',';
+  text += "\n\"timelines\": [";
+  bool first = true;
+  for (const ChainRecord& chain : chains)
+    for (const ArmRecord& arm : chain.arms) {
+      if (!arm.timeline) continue;
+      text += (first ? "\n" : ",\n") + arm_text(chain, arm);
+      first = false;
+    }
+  return text + "]}\n";
+}
+
+}  // namespace sluice::bench

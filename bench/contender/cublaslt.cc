@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// dlopen with a search order, and a table of entry points. The handle is made last: it needs a context.
+#include "bench/contender/cublaslt.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <glob.h>
+
+#include <vector>
+
+namespace sluice::bench {
+namespace {
+
+/// Paths that match, sorted by the system; none if nothing does.
+void append_matches(const char* pattern, std::vector<std::string>& into) {
+  glob_t found{};
+  if (glob(pattern, 0, nullptr, &found) == 0)
+    into.insert(into.end(), found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  globfree(&found);
+}
+
+void* open_first(const std::string& path, std::string& opened, std::string& tried) {
+  for (const std::string& place : cublaslt_places(path)) {
+    if (void* library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+      opened = place;
+      return library;
+    }
+    tried += fmt::format("\n  {}", dlerror());
+  }
+  return nullptr;
+}
+
+Error not_found(const std::string& tried) {
+  return {ErrorCode::toolchain,
+          fmt::format("cuBLASLt could not be loaded; install the CUDA toolkit's libcublas, or name "
+                      "libcublasLt.so with --cublaslt. Tried:{}",
+                      tried)};
+}
+
+struct SymbolTable {
+  void* library;
+  std::string missing;
+
+  template <class F>
+  void look_up(F& function, const char* name) {
+    function = reinterpret_cast<F>(dlsym(library, name));
+    if (function == nullptr) missing += missing.empty() ? name : fmt::format(", {}", name);
+  }
+};
+
+std::string fill_table(void* library, CublasLtApi& api) {
+  SymbolTable symbols{library, ""};
+  symbols.look_up(api.create, "cublasLtCreate");
+  symbols.look_up(api.destroy, "cublasLtDestroy");
+  symbols.look_up(api.version, "cublasLtGetVersion");
+  symbols.look_up(api.status_string, "cublasLtGetStatusString");
+  symbols.look_up(api.matmul, "cublasLtMatmul");
+  symbols.look_up(api.heuristic, "cublasLtMatmulAlgoGetHeuristic");
+  symbols.look_up(api.algo_config, "cublasLtMatmulAlgoConfigGetAttribute");
+  symbols.look_up(api.desc_create, "cublasLtMatmulDescCreate");
+  symbols.look_up(api.desc_destroy, "cublasLtMatmulDescDestroy");
+  symbols.look_up(api.desc_set, "cublasLtMatmulDescSetAttribute");
+  symbols.look_up(api.layout_create, "cublasLtMatrixLayoutCreate");
+  symbols.look_up(api.layout_destroy, "cublasLtMatrixLayoutDestroy");
+  symbols.look_up(api.layout_set, "cublasLtMatrixLayoutSetAttribute");
+  symbols.look_up(api.preference_create, "cublasLtMatmulPreferenceCreate");
+  symbols.look_up(api.preference_destroy, "cublasLtMatmulPreferenceDestroy");
+  symbols.look_up(api.preference_set, "cublasLtMatmulPreferenceSetAttribute");
+  return symbols.missing;
+}
+
+/// The file that a symbol was loaded from, since a bare name says nothing about which one it was.
+std::string file_of(const CublasLtApi& api, const std::string& otherwise) {
+  Dl_info info{};
+  const bool known = dladdr(reinterpret_cast<void*>(api.create), &info) != 0 && info.dli_fname != nullptr;
+  return known ? info.dli_fname : otherwise;
+}
+
+}  // namespace
+
+std::vector<std::string> cublaslt_places(const std::string& path) {
+  if (!path.empty()) return {path};
+  std::vector<std::string> places = {"libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.13"};
+  append_matches("/usr/local/cuda-13*/lib64/libcublasLt.so.13", places);
+  for (const char* root :
+       {"/usr/lib/python3*", "/usr/local/lib/python3*", "/opt/*/lib/python3*", "/opt/*/.venv/lib/python3*"})
+    for (const char* packages : {"dist-packages", "site-packages"})
+      append_matches(fmt::format("{}/{}/nvidia/cu13/lib/libcublasLt.so.13", root, packages).c_str(), places);
+  places.push_back("libcublasLt.so.12");
+  return places;
+}
+
+Result<std::string> find_cublaslt(const std::string& path) {
+  std::string opened, tried;
+  void* library = open_first(path, opened, tried);
+  if (library == nullptr) return not_found(tried);
+  CublasLtApi api{};
+  const std::string missing = fill_table(library, api);
+  if (missing.empty()) opened = file_of(api, opened);
+  dlclose(library);
+  if (!missing.empty())
+    return Error{ErrorCode::toolchain, fmt::format("{} lacks {}; a newer one is needed", opened, missing)};
+  return opened;
+}
+
+Result<std::shared_ptr<const CublasLt>> CublasLt::load(const std::string& path) {
+  std::shared_ptr<CublasLt> lt(new CublasLt);
+  std::string tried;
+  lt->library_ = open_first(path, lt->path_, tried);
+  if (lt->library_ == nullptr) return not_found(tried);
+  const std::string missing = fill_table(lt->library_, lt->api_);
+  if (!missing.empty())
+    return Error{ErrorCode::toolchain, fmt::format("{} lacks {}; a newer one is needed", lt->path_, missing)};
+  lt->path_ = file_of(lt->api_, lt->path_);
+  const cublasStatus_t status = lt->api_.create(&lt->handle_);
+  if (status != CUBLAS_STATUS_SUCCESS)
+    return Error{ErrorCode::driver, fmt::format("cublasLtCreate failed: {}", lt->api_.status_string(status))};
+  return std::shared_ptr<const CublasLt>(std::move(lt));
+}
+
+CublasLt::~CublasLt() {
+  if (handle_ != nullptr) api_.destroy(handle_);
+  // The library stays loaded: its own threads and CUDA modules may outlive the handle.
+}
+
+std::string CublasLt::version() const {
+  const size_t number = api_.version();  // major * 10000 + minor * 100 + patch
+  return fmt::format("{}.{}.{}", number / 10000, number / 100 % 100, number % 100);
+}
+
+}  // namespace sluice::bench

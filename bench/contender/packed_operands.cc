@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+// source_ holds what is shared: the blobs, one for each set there may be, and tokens with their sums on the
+// host. A set is a blob of source_ with an X and a D of its own.
+#include "bench/contender/packed_operands.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include <sluice/host/planner/packed/packed_problem_checks.h>
+
+#include "bench/record.h"
+
+namespace sluice::bench {
+namespace {
+
+constexpr int kL2Multiple = 3;
+constexpr u8 kPoison = 0xFF;
+constexpr float kScaleD = 0.75f;
+
+/// Sets that L2 cannot hold, of so many bytes each.
+int sets_for(const Lab& lab, i64 set_bytes, int most) {
+  if (!lab.method.cold) return 1;
+  const i64 wanted = ceil_div(kL2Multiple * lab.device.info().l2_bytes, std::max<i64>(set_bytes, 1));
+  return static_cast<int>(std::clamp<i64>(wanted, 2, std::max(most, 2)));
+}
+
+/// What problems of any number of tokens share.
+PackedProblem source_of(PackedProblem p) {
+  p.m = kDistinctTokens;
+  p.d = PackedProblem{}.d;
+  p.activation = Activation::none;
+  p.gated = false;
+  p.scale_d = ScaleMode::none;
+  p.norm_x = p.residual = false;
+  p.ld_x = p.k;
+  p.ld_d = p.n;
+  p.ld_c = 0;
+  return p;
+}
+
+i64 x_bytes(const PackedProblem& p) {
+  return ((p.m - 1) * p.ld_x + p.k) * bytes_of(p.x);
+}
+
+/// gamma is 1 or -1, and tokens have the sign besides: what is multiplied are the source's, whose sums are
+/// known.
+bool is_negative_gamma(i64 k) {
+  return (k * 2654435761 >> 7) % 3 == 0;
+}
+
+/// m rows, from those of `source` in turn; what lies between rows is NaN.
+std::vector<u8> tokens_for(const PackedProblem& p, const packed::HostData& source) {
+  std::vector<u8> x(static_cast<size_t>(x_bytes(p)), kPoison);
+  const size_t row_bytes = static_cast<size_t>(p.k * bytes_of(p.x));
+  const size_t pitch = static_cast<size_t>(p.ld_x * bytes_of(p.x));
+  for (i64 row = 0; row < p.m; ++row)
+    std::memcpy(x.data() + static_cast<size_t>(row) * pitch,
+                source.x.data() + static_cast<size_t>(row % kDistinctTokens) * row_bytes, row_bytes);
+  constexpr u8 kSign = 0x80;
+  for (i64 row = 0; row < p.m && p.norm_x; ++row)
+    for (i64 k = 0; k < p.k; ++k)
+      if (is_negative_gamma(k)) x[static_cast<size_t>(row) * pitch + static_cast<size_t>(2 * k + 1)] ^= kSign;
+  return x;
+}
+
+/// Those rows of C, one behind the other.
+std::vector<u8> rows_of(const std::vector<u8>& c, const PackedProblem& p, const std::vector<i64>& tokens) {
+  std::vector<u8> rows;
+  for (const i64 token : tokens) {
+    const auto row = c.begin() + token * p.ld_c * bytes_of(p.d);
+    rows.insert(rows.end(), row, row + p.n * bytes_of(p.d));
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::vector<i64> checked_tokens(i64 m, i64 n) {
+  const i64 count = std::min(m, std::max(kCheckedElements / std::max<i64>(n, 1), kLeastTokens));
+  std::vector<i64> tokens;
+  for (i64 i = 0; i < count; ++i) tokens.push_back(count == m ? i : i * (m - 1) / (count - 1));
+  return tokens;
+}
+
+Result<void> PackedOperands::open(const PackedProblem& problem) {
+  close();
+  const Result<PackedProblem> checked = packed::check_problem(problem);
+  if (!checked) return checked.error();
+  problem_ = *checked;
+  if (Result<void> opened = open_source(); !opened) return opened;
+  tokens_ = checked_tokens(problem_.m, problem_.norm_x ? 1 : problem_.n);  // all of those that are normed
+  sums_.clear();
+  for (const i64 token : tokens_) {
+    const auto row = source_->sums().begin() + token % kDistinctTokens * problem_.n;
+    sums_.insert(sums_.end(), row, row + problem_.n);
+  }
+  if (Result<void> opened = open_scales(); !opened) return opened;
+  if (Result<void> opened = open_exact(); !opened) return opened;
+  return open_sets();
+}
+
+Result<void> PackedOperands::open_exact() {
+  const PackedProblem wanted = packed::small_problem(problem_);
+  if (exact_ && exact_->problem() == wanted) return {};
+  exact_.reset();
+  Result<packed::HostData> host = packed::random_data(wanted, packed::DataKind::exact, lab_.method.seed);
+  if (!host) return host.error();
+  Result<packed::DeviceData> made = packed::DeviceData::create(lab_.device, *std::move(host));
+  if (!made) return made.error();
+  exact_ = *std::move(made);
+  return {};
+}
+
+Result<void> PackedOperands::open_source() {
+  const PackedProblem wanted = source_of(problem_);
+  if (source_ && source_->problem() == wanted) return {};
+  source_.reset();
+  Result<packed::HostData> host = packed::random_data(wanted, packed::DataKind::real, lab_.method.seed);
+  if (!host) return host.error();
+  const i64 blob = blob_bytes(wanted.weights, wanted.n, wanted.k);
+  Result<packed::DeviceData> made =
+      packed::DeviceData::create(lab_.device, *std::move(host), sets_for(lab_, blob, kMostCopies));
+  if (!made) return made.error();
+  source_ = *std::move(made);
+  return {};
+}
+
+Result<void> PackedOperands::open_sets() {
+  const i64 blob = blob_bytes(problem_.weights, problem_.n, problem_.k);
+  const i64 d_bytes = packed::d_buffer_bytes(problem_, 0);
+  const std::vector<u8> x = tokens_for(problem_, source_->host());
+  const i64 bytes = static_cast<i64>(x.size());
+  for (int i = sets_for(lab_, blob + bytes + d_bytes, source_->copies()); i > 0; --i) {
+    Result<DeviceBuffer> tokens = DeviceBuffer::allocate(lab_.device, bytes);
+    if (!tokens) return tokens.error();
+    Result<DeviceBuffer> d = DeviceBuffer::allocate(lab_.device, d_bytes);
+    if (!d) return d.error();
+    if (Result<void> done = tokens->upload(x.data(), bytes); !done) return done;
+    if (Result<void> done = d->fill(kPoison, lab_.stream.get()); !done) return done;
+    sets_.push_back({*std::move(tokens), *std::move(d)});
+  }
+  return lab_.stream.synchronize();
+}
+
+packed::Args PackedOperands::args(int copy) const {
+  const Set& set = sets_[static_cast<size_t>(copy)];
+  const packed::Args shared = source_->args(copy);
+  return {
+      .x = set.x.data(),
+      .weights = shared.weights,
+      .d = static_cast<u8*>(set.d.data()) + packed::d_begin(problem_, 0),
+      .bias = shared.bias,
+      .scale_x = static_cast<const float*>(scale_x_.data()),
+      .scale_d = problem_.scale_d == ScaleMode::none ? nullptr : static_cast<const float*>(scale_d_.data()),
+      .gamma = gamma_.data(),
+      .c = c_.data()};
+}
+
+/// Of these tokens, as the problem has them: none, one, or one for each.
+std::vector<u8> PackedOperands::scales_of(const std::vector<i64>& tokens) const {
+  const std::vector<u8>& all = source_->host().scale_x;
+  if (problem_.scale_x != ScaleMode::vector) return all;
+  std::vector<u8> scales;
+  for (const i64 token : tokens) {
+    const auto scale = all.begin() + token % kDistinctTokens * bytes_of(DType::fp32);
+    scales.insert(scales.end(), scale, scale + bytes_of(DType::fp32));
+  }
+  return scales;
+}
+
+Result<void> PackedOperands::open_scales() {
+  std::vector<i64> tokens(static_cast<size_t>(problem_.m));
+  std::iota(tokens.begin(), tokens.end(), i64{0});
+  const std::vector<u8> scales = scales_of(tokens);
+  const i64 bytes = static_cast<i64>(scales.size());
+  Result<DeviceBuffer> buffer = DeviceBuffer::allocate(lab_.device, bytes);
+  if (!buffer) return buffer.error();
+  scale_x_ = *std::move(buffer);
+  Result<DeviceBuffer> scale_d = DeviceBuffer::allocate(lab_.device, sizeof kScaleD);
+  if (!scale_d) return scale_d.error();
+  scale_d_ = *std::move(scale_d);
+  if (Result<void> done = scale_d_.upload(&kScaleD, sizeof kScaleD); !done) return done;
+  if (Result<void> opened = open_norm_and_residual(); !opened) return opened;
+  return bytes > 0 ? scale_x_.upload(scales.data(), bytes) : Result<void>();
+}
+
+Result<void> PackedOperands::open_norm_and_residual() {
+  constexpr u16 kOne = 0x3F80, kMinusOne = 0xBF80;  // bf16
+  std::vector<u16> gamma(static_cast<size_t>(problem_.norm_x ? problem_.k : 0));
+  for (size_t k = 0; k < gamma.size(); ++k)
+    gamma[k] = is_negative_gamma(static_cast<i64>(k)) ? kMinusOne : kOne;
+  const std::vector<u8> c = problem_.residual
+                                ? packed::random_residual(problem_, packed::DataKind::real, lab_.method.seed)
+                                : std::vector<u8>();
+  residual_ = problem_.residual ? rows_of(c, problem_, tokens_) : c;
+  roots_ = problem_.norm_x
+               ? packed::roots_of(problem_, tokens_for(problem_, source_->host()), packed::Args{}.epsilon)
+               : std::vector<double>();
+  const struct {
+    const void* from;
+    size_t bytes;
+    DeviceBuffer& to;
+  } arrays[] = {{gamma.data(), gamma.size() * sizeof(u16), gamma_}, {c.data(), c.size(), c_}};
+  for (const auto& [from, bytes, to] : arrays) {
+    Result<DeviceBuffer> buffer = DeviceBuffer::allocate(lab_.device, static_cast<i64>(bytes));
+    if (!buffer) return buffer.error();
+    to = *std::move(buffer);
+    if (bytes == 0) continue;
+    if (Result<void> done = to.upload(from, static_cast<i64>(bytes)); !done) return done;
+  }
+  return {};
+}
+
+std::vector<Result<Contender>> PackedOperands::prepare(std::span<const AnyPlan> plans) {
+  std::vector<packed::Plan> own;
+  for (const AnyPlan& plan : plans) own.push_back(std::get<packed::Plan>(plan));
+  std::vector<Result<Contender>> contenders;
+  for (const Result<packed::Kernel>& kernel : packed::prepare(lab_.device, own)) {
+    if (!kernel) {
+      contenders.push_back(kernel.error());
+      continue;
+    }
+    contenders.push_back(Contender{.name = kSluice,
+                                   .detail = packed::short_name(kernel->plan().config),
+                                   .launch = [this, kernel = *kernel](int copy, Stream stream) {
+                                     return packed::launch(kernel, args(copy), stream);
+                                   }});
+  }
+  return contenders;
+}
+
+/// The tokens that are looked at, as rows next to one another between D's own guards.
+Result<std::vector<u8>> PackedOperands::read_sample() const {
+  const DeviceBuffer& d = sets_[0].d;
+  const i64 row_bytes = d_columns(problem_) * bytes_of(problem_.d), begin = packed::d_begin(problem_, 0);
+  const i64 rows = static_cast<i64>(tokens_.size());
+  std::vector<u8> bytes(static_cast<size_t>(begin + rows * row_bytes + kGuardBytes), kPoison);
+  const auto read = [&](i64 to, i64 count, i64 from) { return d.download(bytes.data() + to, count, from); };
+  Result<void> done = read(0, begin, 0);
+  if (done) done = read(begin + rows * row_bytes, kGuardBytes, d.bytes() - kGuardBytes);
+  for (i64 i = 0; i < rows && done; ++i) {
+    const i64 token = tokens_[static_cast<size_t>(i)];
+    done = read(begin + i * row_bytes, row_bytes, begin + token * problem_.ld_d * bytes_of(problem_.d));
+  }
+  if (!done) return done.error();
+  return bytes;
+}
+
+Result<Comparison> PackedOperands::check_exact(const AnyPlan& plan) {
+  return packed::check_config(lab_.device, *exact_, std::get<packed::Plan>(plan).config, lab_.stream.get());
+}
+
+Result<Comparison> PackedOperands::check(const Contender& contender, const AnyPlan& plan) {
+  const Stream stream = lab_.stream.get();
+  if (Result<void> done = sets_[0].d.fill(kPoison, stream); !done) return done.error();
+  if (Result<void> done = contender.launch(0, stream); !done) return done.error();
+  if (Result<void> done = lab_.stream.synchronize(); !done) return done.error();
+  const Result<std::vector<u8>> d = read_sample();
+  if (!d) return d.error();
+  packed::HostData looked_at{.problem = problem_,
+                             .kind = packed::DataKind::real,
+                             .bias = source_->host().bias,
+                             .scale_x = scales_of(tokens_),
+                             .c = residual_,
+                             .roots = roots_};
+  looked_at.problem.m = static_cast<i64>(tokens_.size());
+  looked_at.problem.ld_d = d_columns(problem_);
+  looked_at.problem.ld_c = problem_.residual ? problem_.n : 0;
+  if (problem_.scale_d != ScaleMode::none) {
+    looked_at.scale_d.resize(sizeof kScaleD);
+    std::memcpy(looked_at.scale_d.data(), &kScaleD, sizeof kScaleD);
+  }
+  return packed::judge(looked_at, sums_, *d, 0, packed::rounding_of(std::get<packed::Plan>(plan).config));
+}
+
+}  // namespace sluice::bench

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/contender/peer_scales.h"
+
+#include <sluice/host/device/device_impl.h>
+#include <sluice/host/driver/error.h>
+
+namespace sluice::bench {
+namespace {
+
+constexpr i64 kRowMultiple = 4;
+
+Result<std::vector<float>> read(const Device& device, const float* source, i64 count) {
+  std::vector<float> values(static_cast<size_t>(count));
+  const Device::Impl& impl = device.impl();
+  const ContextScope scope(*impl.primary);
+  if (Result<void> entered = scope.entered(); !entered) return entered.error();
+  const CUresult code = impl.api->cuMemcpyDtoH(values.data(), reinterpret_cast<CUdeviceptr>(source),
+                                               values.size() * sizeof(float));
+  if (code != CUDA_SUCCESS) return driver_error(*impl.api, code, "cuMemcpyDtoH", "block scales");
+  return values;
+}
+
+Result<void> write(const DeviceBuffer& target, const std::vector<float>& values) {
+  return target.upload(values.data(), static_cast<i64>(values.size() * sizeof(float)));
+}
+
+}  // namespace
+
+std::vector<float> transposed(const std::vector<float>& scales, i64 rows, i64 columns) {
+  std::vector<float> result(scales.size());
+  for (i64 row = 0; row < rows; ++row)
+    for (i64 column = 0; column < columns; ++column)
+      result[static_cast<size_t>(column * rows + row)] = scales[static_cast<size_t>(row * columns + column)];
+  return result;
+}
+
+std::vector<float> padded(const std::vector<float>& scales, i64 rows, i64 columns) {
+  const i64 pitch = round_up(columns, kRowMultiple);
+  std::vector<float> result(static_cast<size_t>(rows * pitch));
+  for (i64 row = 0; row < rows; ++row)
+    for (i64 column = 0; column < columns; ++column)
+      result[static_cast<size_t>(row * pitch + column)] = scales[static_cast<size_t>(row * columns + column)];
+  return result;
+}
+
+Result<PeerScales> PeerScales::create(const Device& device, const Problem& problem) {
+  const i64 of_b = scale_blocks(problem.n) * round_up(scale_blocks(problem.k), kRowMultiple);
+  Result<DeviceBuffer> a = DeviceBuffer::allocate(device, scale_a_count(problem) * i64{sizeof(float)});
+  if (!a) return a.error();
+  Result<DeviceBuffer> b = DeviceBuffer::allocate(device, of_b * i64{sizeof(float)});
+  if (!b) return b.error();
+  return PeerScales(device, *std::move(a), *std::move(b));
+}
+
+Result<void> PeerScales::copy(const Problem& problem, const gemm::Args& args) const {
+  if (Result<void> done = synchronize(device_); !done) return done;  // whatever stream filled them
+  const i64 blocks = scale_blocks(problem.k);
+  const Result<std::vector<float>> a = read(device_, args.scale_a, scale_a_count(problem));
+  if (!a) return a.error();
+  if (Result<void> done = write(a_, transposed(*a, problem.m, blocks)); !done) return done;
+  const Result<std::vector<float>> b = read(device_, args.scale_b, scale_b_count(problem));
+  if (!b) return b.error();
+  return write(b_, padded(*b, scale_blocks(problem.n), blocks));
+}
+
+}  // namespace sluice::bench

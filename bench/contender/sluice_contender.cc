@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operands are random reals of about unit size; small integers or zeros would flatter the clocks
+// (docs/performance.md).
+#include "bench/contender/sluice_contender.h"
+
+#include <algorithm>
+
+namespace sluice::bench {
+namespace {
+
+constexpr int kL2Multiple = 3;
+constexpr i64 kCheckedProducts = i64{1} << 32;  // some 10 ms of fp64; more only shows the same again
+
+DataSpec data_spec(const Lab& lab, Scalars scalars, u64 seed) {
+  return {.seed = seed,
+          .a = {.kind = lab.method.fill},
+          .b = {.kind = lab.method.fill},
+          .c = {.kind = scalars.beta == 0 ? Fill::poison : Fill::normal},
+          .bias = {.kind = Fill::normal},
+          .scale_a = {.kind = Fill::positive},
+          .scale_b = {.kind = Fill::positive},
+          .alpha = scalars.alpha,
+          .beta = scalars.beta};
+}
+
+}  // namespace
+
+Contender sluice_contender(const Lab& lab, const gemm::Kernel& kernel, std::span<const ProblemData> copies,
+                           const std::string& name) {
+  return {.name = name,
+          .detail = short_name(kernel.plan().config),
+          .launch = [kernel, copies, workspace = lab.workspace](int copy, Stream stream) {
+            gemm::Args args = copies[static_cast<size_t>(copy)].args();
+            args.workspace = workspace.view();
+            return gemm::launch(kernel, args, stream);
+          }};
+}
+
+int copies_for(const Problem& p, i64 l2_bytes, i64 set_bytes, bool cold) {
+  if (!cold) return 1;
+  const i64 weights = std::max<i64>(p.n * p.k * p.batch * bytes_of(p.b.type), 1);
+  const i64 wanted = std::max<i64>(ceil_div(kL2Multiple * l2_bytes, weights), 2);
+  const i64 most = std::max<i64>(kMaxDataBytes / std::max<i64>(set_bytes, 1), 1);
+  return static_cast<int>(std::min({wanted, most, i64{kMostCopies}}));
+}
+
+Result<ProblemData> make_operands(const Lab& lab, const Problem& problem, Scalars scalars, u64 seed) {
+  return lab.verifier.make_data(problem, data_spec(lab, scalars, seed), lab.stream.get());
+}
+
+Result<std::vector<ProblemData>> make_copies(const Lab& lab, const Problem& problem, Scalars scalars) {
+  const i64 set_bytes = data_bytes(problem, data_spec(lab, scalars, 1));
+  const int count = copies_for(problem, lab.device.info().l2_bytes, set_bytes, lab.method.cold);
+  std::vector<ProblemData> copies;
+  for (int i = 0; i < count; ++i) {
+    Result<ProblemData> data = make_operands(lab, problem, scalars, lab.method.seed + static_cast<u64>(i));
+    if (!data) return data.error();
+    copies.push_back(std::move(*data));
+  }
+  if (Result<void> done = lab.stream.synchronize(); !done) return done.error();
+  return copies;
+}
+
+namespace {
+
+/// Whole numbers that read C where the reals do.
+DataSpec exact_spec(const ProblemData& data) {
+  DataSpec spec = exact_data(data.problem(), data.spec().seed);
+  while ((spec.beta == 0.0f) != (data.spec().beta == 0.0f)) spec = exact_data(data.problem(), spec.seed + 1);
+  return spec;
+}
+
+/// On operands that have just been filled anew.
+Result<Comparison> judged(const Lab& lab, const Contender& contender, const ProblemData& data, Judge judge) {
+  const Stream stream = lab.stream.get();
+  if (contender.refilled)
+    if (Result<void> done = contender.refilled(0); !done) return done.error();
+  if (Result<void> done = contender.launch(0, stream); !done) return done.error();
+  return lab.verifier.check(
+      data,
+      {.judge = judge, .max_products = kCheckedProducts, .activation_error = contender.activation_error},
+      stream);
+}
+
+}  // namespace
+
+Result<Comparison> verify(const Lab& lab, const Contender& contender, ProblemData& data) {
+  const Stream stream = lab.stream.get();
+  const DataSpec real = data.spec();
+  if (Result<void> done = lab.verifier.refill(data, exact_spec(data), stream); !done) return done.error();
+  const Result<Comparison> exact = judged(lab, contender, data, Judge::exact);
+  if (Result<void> done = lab.verifier.refill(data, real, stream); !done) return done.error();
+  if (!exact || !exact->passed()) return exact;
+  return judged(lab, contender, data, Judge::bounded);
+}
+
+}  // namespace sluice::bench

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graphs and contenders borrow the operands, so they go first when the next problem comes.
+#include "bench/tune/gpu.h"
+
+#include <chrono>
+#include <thread>
+
+#include "bench/contender/sluice_contender.h"
+
+namespace sluice::bench {
+namespace {
+
+constexpr double kScreenReplayUs = 800;
+constexpr double kScreenRestMs = 1;
+
+}  // namespace
+
+Result<std::string> verdict_on(const Result<Comparison>& found, bool is_empty) {
+  if (!found) return found.error();
+  if (!found->passed()) return describe(*found);
+  if (found->checked == 0 && !is_empty)
+    return Error{ErrorCode::internal, "the verifier looked at no element"};
+  return std::string();
+}
+
+Result<void> DenseOperands::open(const Problem& problem) {
+  // beta = 0 would not read C, and a residual is tuned for its bytes.
+  const Scalars scalars{.alpha = 1.0f, .beta = problem.epilogue.residual ? 1.0f : 0.0f};
+  Result<std::vector<ProblemData>> copies = make_copies(lab_, problem, scalars);
+  if (!copies) return copies.error();
+  copies_ = std::move(*copies);
+  return {};
+}
+
+std::vector<Result<Contender>> DenseOperands::prepare(std::span<const AnyPlan> plans) {
+  std::vector<Plan> own;
+  for (const AnyPlan& plan : plans) own.push_back(std::get<Plan>(plan));
+  std::vector<Result<Contender>> contenders;
+  for (const Result<gemm::Kernel>& kernel : gemm::prepare(lab_.device, own)) {
+    if (kernel)
+      contenders.push_back(sluice_contender(lab_, *kernel, copies_, kSluice));
+    else
+      contenders.push_back(kernel.error());
+  }
+  return contenders;
+}
+
+Result<Comparison> DenseOperands::check(const Contender& contender, const AnyPlan&) {
+  return verify(lab_, contender, copies_[0]);
+}
+
+double GpuTuneMachine::now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+Result<void> GpuTuneMachine::open(const AnyProblem& problem) {
+  entries_.clear();
+  dense_.close();
+  packed_.close();
+  samples_.clear();
+  if (const auto* packed = std::get_if<PackedProblem>(&problem)) {
+    open_ = &packed_;
+    return packed_.open(*packed);
+  }
+  open_ = &dense_;
+  return dense_.open(std::get<Problem>(problem));
+}
+
+int GpuTuneMachine::width() {
+  const int jobs = lab_.device.options().jobs;
+  return jobs > 0 ? jobs : static_cast<int>(std::thread::hardware_concurrency());
+}
+
+std::vector<Result<int>> GpuTuneMachine::prepare(std::span<const AnyPlan> plans) {
+  std::vector<Result<int>> numbers;
+  std::vector<Result<Contender>> contenders = open_->prepare(plans);
+  for (size_t i = 0; i < plans.size(); ++i) {
+    if (!contenders[i]) {
+      numbers.push_back(contenders[i].error());
+      continue;
+    }
+    numbers.push_back(static_cast<int>(entries_.size()));
+    entries_.push_back({.plan = plans[i], .contender = *std::move(contenders[i])});
+  }
+  return numbers;
+}
+
+Result<Comparison> GpuTuneMachine::compare(int kernel) {
+  const Entry& entry = entries_[static_cast<size_t>(kernel)];
+  const Result<Comparison> exact = open_->check_exact(entry.plan);
+  if (!exact || !exact->passed()) return exact;
+  return open_->check(entry.contender, entry.plan);
+}
+
+Result<std::string> GpuTuneMachine::check(int kernel) {
+  const auto* dense = std::get_if<Plan>(&entries_[static_cast<size_t>(kernel)].plan);
+  const bool is_empty = dense != nullptr && dense->problem.m * dense->problem.n * dense->problem.batch == 0;
+  return verdict_on(compare(kernel), is_empty);
+}
+
+Result<const Replay*> GpuTuneMachine::replay_of(Entry& entry, Effort effort) {
+  std::optional<Replay>& replay = effort == Effort::screen ? entry.screen : entry.careful;
+  if (replay) return &*replay;
+  const double replay_us = effort == Effort::screen ? kScreenReplayUs : lab_.method.replay_us;
+  const Result<int> launches = launches_for(lab_, entry.contender, copies(), replay_us);
+  if (!launches) return launches.error();
+  Result<Replay> captured = capture_replay(lab_, entry.contender, copies(), *launches);
+  if (!captured) return captured.error();
+  replay = std::move(*captured);
+  return &*replay;
+}
+
+Result<double> GpuTuneMachine::time(int kernel, Effort effort) {
+  const Result<const Replay*> replay = replay_of(entries_[static_cast<size_t>(kernel)], effort);
+  if (!replay) return replay.error();
+  const bool careful = effort == Effort::careful;
+  const Rounds once{.count = 1,
+                    .rest_ms = careful ? lab_.method.rest_ms : kScreenRestMs,
+                    .samples = careful ? &samples_ : nullptr};
+  const auto times = time_in_turn(lab_, std::span(*replay, 1), once);
+  if (!times) return times.error();
+  return times->front().us.front();
+}
+
+Result<void> GpuTuneMachine::alive() {
+  return still_alive(lab_);
+}
+
+}  // namespace sluice::bench

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nothing is measured here: results become the values that others read.
+#include "bench/tune/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include <sluice/host/planner/dense/tuned_choice.h>
+
+#include "bench/shapes.h"
+
+namespace sluice::bench {
+namespace {
+
+std::string trouble_of(const Trial& trial) {
+  if (trial.state == TrialState::failed || trial.state == TrialState::wrong) return trial.message;
+  return trial.state == TrialState::right && trial.screened.empty() ? "not timed: no time was left" : "";
+}
+
+ContenderRecord contender_of(const Trial& trial, const char* name) {
+  return {.name = name,
+          .detail = short_name(trial.plan),
+          .us = spread_of(trial.timed),
+          .rounds = trial.timed,
+          .verified = trial.state == TrialState::right,
+          .error = trial.state == TrialState::failed ? trial.message
+                   : trial.timed.empty()             ? "not timed"
+                                                     : ""};
+}
+
+/// What a packed plan is to those who read estimates in parts.
+Estimate estimate_of(const AnyPlan& plan) {
+  const Plan* dense = std::get_if<Plan>(&plan);
+  return dense != nullptr ? dense->estimate : Estimate{.total_us = estimate_us(plan)};
+}
+
+std::string split_text(const AnyPlan& plan) {
+  const Plan* dense = std::get_if<Plan>(&plan);
+  return dense != nullptr ? to_string(dense->split) : "";
+}
+
+/// The shape without what was measured.
+ShapeRecord empty_shape(const AnyProblem& problem) {
+  const auto* packed = std::get_if<PackedProblem>(&problem);
+  if (packed == nullptr) return {.problem = std::get<Problem>(problem)};
+  return {.problem = plain_problem(packed->m, packed->n, packed->k, packed->x),
+          .packed = *packed,
+          .weight_bytes = static_cast<double>(blob_bytes(packed->weights, packed->n, packed->k))};
+}
+
+}  // namespace
+
+std::string method_text(const Method& method) {
+  return fmt::format("{}, {} rounds of {:.1f} ms, {:.0f} ms rest", method.cold ? "cold" : "warm",
+                     method.rounds, method.replay_us / 1000, method.rest_ms);
+}
+
+TuningRecord record_of(const TuneResult& result, const TuneOrigin& origin) {
+  const Trial& best = result.trials[static_cast<size_t>(result.best)];
+  const DeviceInfo& device = origin.device;
+  return {.key = std::visit([&](const auto& problem) { return key_of(problem, device); }, result.problem),
+          .choice = std::visit([&](const auto& plan) { return AnyChoice(choice_of(plan, result.best_us())); },
+                               best.plan),
+          .estimate_us = estimate_us(best.plan),
+          .model_us = result.pick_us(),
+          .sluice = library_version(),
+          .driver = origin.driver.empty() ? "unknown" : origin.driver,
+          .date = origin.date,
+          .method = fmt::format("{}; {} of them done, best of {}", origin.method, best.timed.size(),
+                                result.count(TrialState::right))};
+}
+
+ShapeRecord shape_record_of(const TuneResult& result) {
+  ShapeRecord shape = empty_shape(result.problem);
+  shape.wall_s = result.seconds;
+  shape.error = result.message;
+  if (result.state == TuneState::no_time) shape.error = "no time was left";
+  if (result.state == TuneState::known) shape.error = "has a record already";
+  if (result.trials.empty()) return shape;
+  const auto add = [&](int trial, const char* name) {
+    if (trial < 0) return;
+    shape.contenders.push_back(contender_of(result.trials[static_cast<size_t>(trial)], name));
+  };
+  add(0, kSluice);
+  add(result.best, kSluiceTuned);
+  add(result.recorded, kSluiceRecorded);
+  for (const Trial& trial : result.trials) {
+    if (trial.state == TrialState::untried) continue;
+    shape.candidates.push_back({.name = short_name(trial.plan),
+                                .config = config_text(trial.plan),
+                                .split = split_text(trial.plan),
+                                .estimate = estimate_of(trial.plan),
+                                .us = spread_of(trial.screened).median,
+                                .verified = trial.state == TrialState::right,
+                                .error = trouble_of(trial)});
+  }
+  return shape;
+}
+
+TuneSummary summarise(const std::vector<TuneResult>& results) {
+  TuneSummary s;
+  std::vector<double> gains, record_gains;
+  for (const TuneResult& result : results) {
+    s.tuned += result.state == TuneState::tuned;
+    s.known += result.state == TuneState::known;
+    s.no_time += result.state == TuneState::no_time;
+    s.failed += result.state == TuneState::failed;
+    s.wrong_kernels += result.count(TrialState::wrong);
+    s.failed_kernels += result.count(TrialState::failed);
+    if (result.state == TuneState::tuned && result.recorded_us() > 0)
+      record_gains.push_back(result.recorded_us() / result.best_us());
+    if (result.state != TuneState::tuned || result.pick_us() <= 0) continue;
+    gains.push_back(result.gain());
+    s.within_noise += result.gain() < 1 + kTuneNoise;
+    if (result.gain() > s.worst_gain) {
+      s.worst_gain = result.gain();
+      s.worst = name_of(result.problem);
+    }
+  }
+  if (!gains.empty()) s.mean_gain = geometric_mean(gains);
+  s.recorded = static_cast<int>(record_gains.size());
+  if (s.recorded > 0) s.mean_record_gain = geometric_mean(record_gains);
+  return s;
+}
+
+}  // namespace sluice::bench

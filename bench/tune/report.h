@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a tuning run leaves: a tuning record for the planner, a bench record with every candidate for whoever
+// fits the cost model, and a few numbers for people.
+#pragma once
+
+#include <sluice/records/record.h>
+
+#include "bench/record.h"
+#include "bench/tune/tune.h"
+
+namespace sluice::bench {
+
+/// What a record needs beside the result.
+struct TuneOrigin {
+  DeviceInfo device;
+  std::string driver;  // version
+  std::string date;    // utc_now()
+  std::string method;  // method_text()
+};
+
+/// "cold, 9 rounds of 3.0 ms, 20 ms rest".
+std::string method_text(const Method& method);
+
+/// `result` is tuned.
+TuningRecord record_of(const TuneResult& result, const TuneOrigin& origin);
+
+/// The shape as `sluice bench --tune` would have written it: tools/sweep.py reads both. The pick and the best
+/// are its contenders; all trials, untried ones left out, its candidates.
+ShapeRecord shape_record_of(const TuneResult& result);
+
+struct TuneSummary {
+  int tuned = 0, known = 0, no_time = 0, failed = 0;
+  int wrong_kernels = 0, failed_kernels = 0;
+  int within_noise = 0;  // tuned ones where the model's pick is as good as the best
+  double mean_gain = 1;  // geometric, of the best over the model's pick
+  double worst_gain = 1;
+  std::string worst;            // its problem
+  int recorded = 0;             // tuned ones whose record was timed
+  double mean_record_gain = 1;  // geometric, of the best over what that said
+};
+TuneSummary summarise(const std::vector<TuneResult>& results);
+
+}  // namespace sluice::bench

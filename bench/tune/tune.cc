@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shares of a problem's time: preparing may use the first half, screening up to four fifths, careful timing
+// the rest. Whatever is cut off, the worst-ranked goes first: lists are in the order of rank, but for
+// what a record says, which is second.
+#include "bench/tune/tune.h"
+
+#include <algorithm>
+
+#include "bench/statistics.h"
+#include "bench/tune/walks.h"
+
+namespace sluice::bench {
+namespace {
+
+constexpr double kPrepareShare = 0.5, kScreenShare = 0.8;
+constexpr int kFullRounds = 2;  // of screening before the first halving
+constexpr int kLeaders = 3;     // whose other walks are tried
+
+/// The search for one problem. Steps in order: plan, prepare, screen, walks, finish.
+class Search {
+ public:
+  Search(TuneMachine& machine, const DeviceInfo& device, const TuneSettings& settings, const TuneHooks& hooks)
+      : machine_(machine), device_(device), settings_(settings), hooks_(hooks) {}
+
+  TuneResult run(const AnyProblem& problem, double share_s) {
+    result_.problem = problem;
+    const double begin_s = machine_.now_s();
+    share_s_ = share_s;
+    if (Result<void> done = measure(); !done) {
+      result_.state = TuneState::failed;
+      result_.message = done.error().message;
+    }
+    result_.seconds = machine_.now_s() - begin_s;
+    return std::move(result_);
+  }
+
+ private:
+  Result<void> measure() {
+    if (Result<void> planned = plan(); !planned) return planned;
+    hooks_.phase("filling operands");
+    if (Result<void> opened = machine_.open(result_.problem); !opened) return opened;
+    start_s_ = machine_.now_s();  // who needs new weights shall not get fewer candidates for it
+    prepare(0, kPrepareShare);
+    screen(racers());
+    add_walks();
+    finish();
+    if (result_.best >= 0) {
+      result_.state = TuneState::tuned;
+      return {};
+    }
+    for (const Trial& trial : result_.trials)
+      if (!trial.message.empty()) return Error{ErrorCode::driver, trial.message};
+    return Error{ErrorCode::internal, "no candidate could be timed"};
+  }
+
+  Result<void> plan() {
+    Result<std::vector<AnyPlan>> plans = candidates_of(result_.problem, device_);
+    if (!plans) return plans.error();
+    result_.problem = problem_of(plans->front());
+    const size_t top = static_cast<size_t>(std::max(settings_.top, 1));
+    if (plans->size() > top) plans->resize(top);
+    for (AnyPlan& candidate : *plans) result_.trials.push_back({.plan = std::move(candidate)});
+    add_recorded();
+    return {};
+  }
+
+  /// Second, so that it is not cut off.
+  void add_recorded() {
+    std::optional<AnyPlan> recorded = hooks_.recorded ? hooks_.recorded(result_.problem) : std::nullopt;
+    if (!recorded) return;
+    if (is_same(result_.trials.front().plan, *recorded)) {
+      result_.recorded = 0;
+      return;
+    }
+    std::erase_if(result_.trials, [&](const Trial& trial) { return is_same(trial.plan, *recorded); });
+    result_.trials.insert(result_.trials.begin() + 1, {.plan = *std::move(recorded)});
+    result_.recorded = 1;
+  }
+
+  bool used(double share) const { return machine_.now_s() - start_s_ >= share * share_s_; }
+
+  /// Compiles and checks the trials from `first` on, as many at a time as the machine can.
+  void prepare(size_t first, double share) {
+    const size_t width = static_cast<size_t>(std::max(machine_.width(), kLeastTrials));
+    for (size_t begin = first; begin < result_.trials.size(); begin += width) {
+      if (begin >= kLeastTrials && used(share)) return;
+      const size_t end = std::min(begin + width, result_.trials.size());
+      hooks_.phase("compiling " + std::to_string(end - begin));
+      compile(begin, end);
+      for (size_t i = begin; i < end; ++i) {
+        if (i >= kLeastTrials && used(share)) return;
+        check(result_.trials[i]);
+      }
+    }
+  }
+
+  void compile(size_t begin, size_t end) {
+    std::vector<AnyPlan> plans;
+    for (size_t i = begin; i < end; ++i) plans.push_back(result_.trials[i].plan);
+    const std::vector<Result<int>> kernels = machine_.prepare(plans);
+    for (size_t i = begin; i < end; ++i) {
+      const Result<int>& kernel = kernels[i - begin];
+      if (kernel)
+        result_.trials[i].kernel = *kernel;
+      else
+        fail(result_.trials[i], kernel.error().message);
+    }
+  }
+
+  void check(Trial& trial) {
+    if (trial.kernel < 0) return;
+    hooks_.phase("verifying " + short_name(trial.plan));
+    const Result<std::string> wrong = machine_.check(trial.kernel);
+    if (!wrong) return fail(trial, wrong.error().message);
+    trial.state = wrong->empty() ? TrialState::right : TrialState::wrong;
+    trial.message = *wrong;
+  }
+
+  static void fail(Trial& trial, const std::string& message) {
+    trial.state = TrialState::failed;
+    trial.message = message;
+  }
+
+  std::vector<Trial*> racers() {
+    std::vector<Trial*> all;
+    for (Trial& trial : result_.trials)
+      if (trial.in_race()) all.push_back(&trial);
+    return all;
+  }
+
+  /// One replay of each, beginning with another one every round. Who fails leaves the race.
+  void time_round(std::vector<Trial*>& field, Effort effort, int round) {
+    const size_t count = field.size();
+    for (size_t turn = 0; turn < count; ++turn) {
+      Trial& trial = *field[(turn + static_cast<size_t>(round)) % count];
+      const Result<double> us = machine_.time(trial.kernel, effort);
+      if (!us || *us <= 0)
+        fail(trial, us ? "no time between two events" : us.error().message);
+      else
+        (effort == Effort::screen ? trial.screened : trial.timed).push_back(*us);
+    }
+    std::erase_if(field, [](const Trial* trial) { return !trial->in_race(); });
+  }
+
+  /// Rounds over a field that halves, until only finalists are left. The median of all rounds decides.
+  void screen(std::vector<Trial*> field) {
+    hooks_.phase("screening " + std::to_string(field.size()));
+    for (int round = 0; !field.empty(); ++round) {
+      if (round > 0 && used(kScreenShare)) return;
+      time_round(field, Effort::screen, round);
+      if (round + 1 < kFullRounds) continue;
+      if (field.size() <= static_cast<size_t>(settings_.finalists)) return;
+      sort_by_screening(field);
+      field.resize(std::max((field.size() + 1) / 2, static_cast<size_t>(settings_.finalists)));
+    }
+  }
+
+  static void sort_by_screening(std::vector<Trial*>& field) {
+    std::stable_sort(field.begin(), field.end(), [](const Trial* x, const Trial* y) {
+      return quantile(x->screened, 0.5) < quantile(y->screened, 0.5);
+    });
+  }
+
+  /// All that were screened, fastest first.
+  std::vector<Trial*> ranking() {
+    std::vector<Trial*> all = racers();
+    std::erase_if(all, [](const Trial* trial) { return trial->screened.empty(); });
+    sort_by_screening(all);
+    return all;
+  }
+
+  /// Leaders that differ in their walk alone have each other's.
+  bool is_a_trial(const Plan& plan) const {
+    return std::any_of(result_.trials.begin(), result_.trials.end(), [&](const Trial& trial) {
+      const Plan* dense = std::get_if<Plan>(&trial.plan);
+      return dense != nullptr && is_same(*dense, plan);
+    });
+  }
+
+  /// The leaders' other orders of tiles and smaller grids, screened beside them. Packed kernels have one
+  /// walk.
+  void add_walks() {
+    if (used(kScreenShare)) return;
+    std::vector<Plan> walks;
+    std::vector<size_t> field;
+    for (const Trial* leader : ranking()) {
+      if (field.size() == kLeaders) break;
+      field.push_back(static_cast<size_t>(leader - result_.trials.data()));
+      const Plan* dense = std::get_if<Plan>(&leader->plan);
+      if (dense == nullptr) continue;
+      for (Plan& other : other_orders(*dense, device_)) walks.push_back(std::move(other));
+      for (Plan& other : smaller_grids(*dense, device_)) walks.push_back(std::move(other));
+    }
+    const size_t first = result_.trials.size();
+    for (Plan& other : walks)
+      if (!is_a_trial(other)) result_.trials.push_back({.plan = std::move(other)});
+    prepare(first, kScreenShare);
+    std::vector<Trial*> entrants;
+    for (const size_t index : field) entrants.push_back(&result_.trials[index]);
+    for (size_t i = first; i < result_.trials.size(); ++i)
+      if (result_.trials[i].in_race()) entrants.push_back(&result_.trials[i]);
+    if (entrants.size() > field.size()) screen(std::move(entrants));
+  }
+
+  /// Careful timing. Finalists that all fail make room for the next ones: each turn takes some out of the
+  /// race.
+  void finish() {
+    for (std::vector<Trial*> left = ranking(); !left.empty() && result_.best < 0; left = ranking())
+      race(left);
+  }
+
+  /// The first of `all`, the model's pick and the record's in turn.
+  void race(const std::vector<Trial*>& all) {
+    const size_t finalists = static_cast<size_t>(settings_.finalists);
+    std::vector<Trial*> field;
+    for (Trial* trial : all) {
+      const int index = static_cast<int>(trial - result_.trials.data());
+      if (field.size() < finalists || index == 0 || index == result_.recorded) field.push_back(trial);
+    }
+    hooks_.phase("timing " + std::to_string(field.size()) + " in turn");
+    for (int round = 0; round < settings_.careful_rounds && !field.empty(); ++round) {
+      if (round >= kLeastRounds && used(1)) break;
+      time_round(field, Effort::careful, round);
+    }
+    double least = 0;
+    for (const Trial* trial : field) {
+      const double us = quantile(trial->timed, 0.5);
+      if (result_.best >= 0 && us >= least) continue;
+      result_.best = static_cast<int>(trial - result_.trials.data());
+      least = us;
+    }
+  }
+
+  TuneMachine& machine_;
+  const DeviceInfo& device_;
+  const TuneSettings& settings_;
+  const TuneHooks& hooks_;
+  TuneResult result_;
+  double start_s_ = 0, share_s_ = 0;
+};
+
+double careful_us(const std::vector<Trial>& trials, int index) {
+  if (index < 0 || index >= static_cast<int>(trials.size())) return 0;
+  const Trial& trial = trials[static_cast<size_t>(index)];
+  return trial.in_race() ? quantile(trial.timed, 0.5) : 0;
+}
+
+}  // namespace
+
+int TuneResult::count(TrialState wanted) const {
+  return static_cast<int>(
+      std::count_if(trials.begin(), trials.end(), [&](const Trial& trial) { return trial.state == wanted; }));
+}
+
+double TuneResult::pick_us() const {
+  return careful_us(trials, 0);
+}
+
+double TuneResult::best_us() const {
+  return careful_us(trials, best);
+}
+
+double TuneResult::recorded_us() const {
+  return careful_us(trials, recorded);
+}
+
+double TuneResult::gain() const {
+  return pick_us() > 0 && best_us() > 0 ? pick_us() / best_us() : 1;
+}
+
+TuneRun tune(TuneMachine& machine, const DeviceInfo& device, std::span<const AnyProblem> problems,
+             const TuneSettings& settings, const TuneHooks& hooks) {
+  TuneRun run;
+  const double deadline_s = machine.now_s() + settings.budget_s;
+  size_t left = 0;  // problems that still want a share
+  for (const AnyProblem& problem : problems) {
+    const bool known = hooks.known && hooks.known(problem);
+    left += known ? 0 : 1;
+    run.results.push_back({.problem = problem, .state = known ? TuneState::known : TuneState::no_time});
+  }
+  for (TuneResult& result : run.results) {
+    const double remaining_s = deadline_s - machine.now_s();
+    if (result.state == TuneState::no_time && remaining_s > 0 && !run.ended) {
+      Search search(machine, device, settings, hooks);
+      result = search.run(result.problem, remaining_s / static_cast<double>(left--));
+      if (const Result<void> alive = machine.alive(); !alive) run.ended = alive.error();
+    }
+    if (!hooks.finished) continue;
+    if (Result<void> kept = hooks.finished(result); !kept && !run.ended) run.ended = kept.error();
+  }
+  return run;
+}
+
+}  // namespace sluice::bench

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/chain/table.h"
+
+#include <fmt/format.h>
+
+#include "cli/table.h"
+
+namespace sluice::cli {
+namespace {
+
+const Table& table() {
+  static const Table made({{"chain", 34, Align::left},
+                           {"arm", 28, Align::left},
+                           {"us a layer", 10},
+                           {"p10..p90", 15},
+                           {"of HBM rate", 11},
+                           {"x off", 6},
+                           {"x cuBLASLt", 10},
+                           {"edges", 5},
+                           {"same bits", 9}});
+  return made;
+}
+
+std::string ratio_text(double peer_us, double us) {
+  return peer_us > 0 && us > 0 ? fmt::format("{:.3f}", peer_us / us) : "";
+}
+
+std::string same_bits(const bench::ArmRecord& arm) {
+  if (arm.name == bench::kChainPeer) return fmt::format("({:.3f})", arm.distance);
+  if (arm.differing > 0) return "NO";
+  if (arm.differing < 0) return "?";
+  return arm.replays > 0 ? fmt::format("yes, {}", arm.replays) : "yes";
+}
+
+std::string window_lines(const bench::ChainRecord& record) {
+  std::string text;
+  for (const bench::ArmRecord& arm : record.arms)
+    if (const std::optional<double> hidden = hidden_us(record, arm))
+      text += fmt::format("  window of {:g} us before {}: {} hides {:.2f} of {:.2f} us, {:.0f} %\n",
+                          record.window.us, record.window.before, arm.name, *hidden, record.allowed_us,
+                          100 * *hidden / record.allowed_us);
+  return text;
+}
+
+}  // namespace
+
+std::string chain_header() {
+  return table().header();
+}
+
+std::string chain_lines(const bench::ChainRecord& record) {
+  const std::string name = name_of(record.spec);
+  if (!record.error.empty()) return table().row({name, record.error});
+  std::string text;
+  const double off = median_of(record, bench::kChainOff), peer = median_of(record, bench::kChainPeer);
+  for (const bench::ArmRecord& arm : record.arms) {
+    const double us = arm.us.median;
+    if (us <= 0) {
+      const std::string why =
+          !arm.error.empty() ? arm.error
+                             : fmt::format("not timed: {} pieces of 16 bytes differ from off", arm.differing);
+      text += table().row({name, arm.name, why});
+      continue;
+    }
+    text += table().row(
+        {name, arm.name, fmt::format("{:.2f}", us), fmt::format("{:.2f}..{:.2f}", arm.us.p10, arm.us.p90),
+         fmt::format("{:.1f} %", 100 * share_of_peak(record, us)), ratio_text(off, us), ratio_text(peer, us),
+         arm.name == bench::kChainPeer ? "" : std::to_string(arm.programmatic_edges), same_bits(arm)});
+  }
+  return text + window_lines(record);
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chain records as text for a terminal: a line for each arm.
+#pragma once
+
+#include <string>
+
+#include "bench/chain/record.h"
+
+namespace sluice::cli {
+
+std::string chain_header();
+/// All arms of one chain; what went wrong stands where the times would.
+std::string chain_lines(const bench::ChainRecord& record);
+
+}  // namespace sluice::cli

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/packed_flags.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+
+#include <sluice/host/text/quoted.h>
+
+#include "cli/parse.h"
+#include "cli/value_checks.h"
+
+namespace sluice::cli {
+namespace {
+
+/// Of the flags of dense products, those that mean the same here.
+constexpr std::array kShared = {"--shape",      "--m",        "--n",         "--k",       "--dtype",
+                                "--d",          "--bias",     "--bias-type", "--ld-a",    "--activation",
+                                "--ld-d",       "--scale-a",  "--gated",     "--scale-d", "--stages",
+                                "--no-records", "--residual", "--ld-c"};
+
+Result<void> only_shared(const std::vector<const CLI::Option*>& options) {
+  for (const CLI::Option* option : options)
+    if (option->count() > 0 && !is_shared_flag(option->get_name()))
+      return Error{
+          ErrorCode::invalid_argument,
+          fmt::format("{} has no effect with --weights: a packed product has no such choice; leave it out",
+                      option->get_name())};
+  return {};
+}
+
+}  // namespace
+
+Result<WeightFormat> format_of(const PackedFlags& flags) {
+  const Result<DType> scale = parse_dtype(flags.weight_scale);
+  if (!scale) return scale.error();
+  const Result<ScaleZero> zero = parse_scale_zero(flags.zero);
+  if (!zero) return zero.error();
+  WeightFormat format{.group = flags.group, .scale = *scale, .zero = *zero};
+  if (flags.weights == "int4" && *zero != ScaleZero::none)
+    return Error{
+        ErrorCode::invalid_argument,
+        "--weights int4 are signed and --zero is per_group: zeros are for uint4 and int8; say --zero none"};
+  if (flags.weights == "int4" || flags.weights == "uint4") return format;
+  for (const WeightType type : {WeightType::int8, WeightType::e4m3})
+    if (flags.weights == name_of(type)) {
+      format.type = type;
+      return format;
+    }
+  return Error{ErrorCode::invalid_argument,
+               fmt::format("--weights {} is not one of: int4, uint4, int8, e4m3", in_quotes(flags.weights))};
+}
+
+void add_format_flags(CLI::App& app, PackedFlags& f) {
+  const char* group = "Packed weights";
+  f.format_options = {
+      app.add_option("--weights", f.weights, "B is packed: int4 (zero 8), uint4, int8, e4m3")->group(group),
+      app.add_option("--group", f.group, "k that share a scale: 32, 64, 128; 0: all")
+          ->group(group)
+          ->capture_default_str(),
+      app.add_option("--weight-scale", f.weight_scale, "Type of scales and zeros: fp16, bf16, fp32")
+          ->group(group)
+          ->capture_default_str(),
+      app.add_option("--zero", f.zero, "none or per_group")->group(group)->capture_default_str()};
+}
+
+void add_packed_flags(CLI::App& app, PackedFlags& f) {
+  add_format_flags(app, f);
+  f.format_options.push_back(
+      app.add_flag("--norm-x", f.norm_x,
+                   "X is normed first: its rows over their root mean square, times gamma")
+          ->group("Packed weights"));
+  const char* narrow = "Packed weights: of the narrow kernel (--stages too)";
+  const char* strip = "Packed weights: of the strip kernel (--tokens-tile, --parts and --stages too)";
+  const char* wide = "Packed weights: of the wide kernel";
+  const std::vector<CLI::Option*> options = {
+      app.add_option("--token-blocks", f.token_blocks, "Tokens of a tile / 8: 1, 2, 4")->group(narrow),
+      app.add_option("--row-blocks", f.row_blocks, "Outputs of a tile / 16: 2, 4, 8")->group(narrow),
+      app.add_option("--warps", f.warps, "Of a CTA: 1 to 16")->group(narrow),
+      app.add_option("--parts", f.parts, "CTAs of a cluster, which share k: 1, 2, 4, 8 (strip: 1 to 8)")
+          ->group(narrow),
+      app.add_option("--ctas", f.ctas, "That share an SM")->group(narrow),
+      app.add_option("--tokens-tile", f.tokens_tile, "Tokens of a tile: 32, 64, 128, 256 (strip: 8 to 128)")
+          ->group(wide),
+      app.add_option("--cluster-n", f.cluster_n, "CTAs of a cluster, which share tokens: 1, 2")->group(wide),
+      app.add_option("--cluster-k", f.cluster_k, "CTAs of a cluster, which share k: 1, 2")->group(wide),
+      app.add_option("--x-stages", f.x_stages, "Slots of the tokens' ring, 64 k each: 2 to 16")->group(wide),
+      app.add_option("--w-stages", f.w_stages, "Slots of the weights' ring, 128 k each: 1 to 16")
+          ->group(wide),
+      app.add_option("--tail-parts", f.tail_parts,
+                     "Units that each tile of the last wave is split into, by tokens: 1, 2")
+          ->group(wide),
+      app.add_option("--strips", f.strips, "64 outputs each, of a CTA: 1 to 4")->group(strip),
+      app.add_option("--k-groups", f.k_groups, "Warpgroups that share a strip")->group(strip)};
+  constexpr const char* kNames[] = {"token_blocks", "row_blocks", "warps",     "parts",    "ctas",
+                                    "tokens",       "cluster_n",  "cluster_k", "x_stages", "w_stages",
+                                    "tail_parts",   "strips",     "k_groups"};
+  for (std::size_t i = 0; i < std::size(kNames); ++i)
+    check_range(options[i], *range_of_packed_override(kNames[i]));
+  f.override_options.assign(options.begin(), options.end());
+}
+
+bool is_shared_flag(const std::string& name) {
+  return std::find(kShared.begin(), kShared.end(), name) != kShared.end();
+}
+
+bool is_packed(const PackedFlags& flags) {
+  return !flags.weights.empty();
+}
+
+Result<void> check_dense(const PackedFlags& flags) {
+  if (is_packed(flags)) return {};
+  const char* why = "without --weights: say which weights are packed";
+  if (Result<void> none = refuse_given(flags.format_options, why); !none) return none;
+  return refuse_given(flags.override_options, why);
+}
+
+packed::Overrides packed_overrides_of(const RequestFlags& request, const PackedFlags& flags) {
+  return {.token_blocks = flags.token_blocks,
+          .row_blocks = flags.row_blocks,
+          .warps = flags.warps,
+          .stages = request.problem.stages,
+          .parts = flags.parts,
+          .ctas = flags.ctas,
+          .tokens = flags.tokens_tile,
+          .cluster_n = flags.cluster_n,
+          .cluster_k = flags.cluster_k,
+          .x_stages = flags.x_stages,
+          .w_stages = flags.w_stages,
+          .tail_parts = flags.tail_parts,
+          .strips = flags.strips,
+          .k_groups = flags.k_groups,
+          .ignore_records = request.problem.no_records};
+}
+
+Result<bench::PackedCase> packed_case_of(const RequestFlags& request, const PackedFlags& flags) {
+  for (const auto* options : {&request.problem_options, &request.override_options})
+    if (Result<void> alone = only_shared(*options); !alone) return alone.error();
+  Result<WeightFormat> format = format_of(flags);
+  if (!format) return format.error();
+  ProblemFlags dense = request.problem;
+  if (dense.dtype.empty()) dense.dtype = "fp16";
+  const Result<Problem> p = problem_of(dense);
+  if (!p) return p.error();
+  if (dense.ld_c && !dense.residual)
+    return Error{ErrorCode::invalid_argument, "--ld-c has no effect without --residual: leave it out"};
+  if (p->a.type == DType::e4m3 && format->type == WeightType::uint4) format->order = FragmentOrder::byte;
+  return bench::PackedCase{.problem = {.m = p->m,
+                                       .n = p->n,
+                                       .k = p->k,
+                                       .x = p->a.type,
+                                       .scale_x = p->epilogue.scale_a,
+                                       .d = p->d.type,
+                                       .weights = *format,
+                                       .bias = p->epilogue.bias,
+                                       .bias_type = p->epilogue.bias == Bias::none ? PackedProblem{}.bias_type
+                                                                                   : p->epilogue.bias_type,
+                                       .activation = p->epilogue.activation,
+                                       .gated = p->epilogue.gated,
+                                       .scale_d = p->epilogue.scale_d,
+                                       .norm_x = flags.norm_x,
+                                       .residual = p->epilogue.residual,
+                                       .ld_x = p->a.ld,
+                                       .ld_d = p->d.ld,
+                                       .ld_c = p->epilogue.residual ? p->c.ld : 0},
+                           .overrides = packed_overrides_of(request, flags)};
+}
+
+}  // namespace sluice::cli

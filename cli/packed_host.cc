@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/packed_host.h"
+
+#include <cmath>
+#include <cstring>
+
+#include <sluice/reference/element.h>
+#include <sluice/reference/packed_weights.h>
+
+namespace sluice::cli {
+namespace {
+
+double activated(Activation activation, double x) {
+  switch (activation) {
+    case Activation::none: return x;
+    case Activation::relu: return x > 0 ? x : 0;
+    case Activation::gelu: return 0.5 * x * (1 + std::erf(x * std::sqrt(0.5)));
+    case Activation::silu: return x / (1 + std::exp(-x));
+  }
+  return x;
+}
+
+}  // namespace
+
+Result<std::vector<u8>> reference_d(const packed::HostData& data, int shift) {
+  const PackedProblem& p = data.problem;
+  const auto blob = pack_weights(p.weights, {p.n, p.k, data.codes.data(), data.scales.data(),
+                                             data.zeros.empty() ? nullptr : data.zeros.data()});
+  if (!blob) return blob.error();
+  const auto w = dequantise_weights({p.weights, p.n, p.k, blob->data()});
+  if (!w) return w.error();
+  std::vector<u8> buffer(static_cast<size_t>(packed::d_buffer_bytes(p, shift)), 0xFF);
+  u8* d = buffer.data() + packed::d_begin(p, shift);
+  const std::vector<u8> x = packed::multiplied_tokens(data);
+  const auto product = [&](i64 m, i64 n) {
+    double sum = 0;
+    for (i64 k = 0; k < p.k; ++k)
+      sum += load_element(p.x, x.data(), m * p.ld_x + k) * (*w)[static_cast<size_t>(n * p.k + k)];
+    const double bias = p.bias == Bias::none ? 0.0 : load_element(p.bias_type, data.bias.data(), n);
+    return packed::scale_of_token(data, m) * sum + bias;
+  };
+  for (i64 m = 0; m < p.m; ++m)
+    for (i64 n = 0; n < d_columns(p); ++n) {
+      double value = activated(p.activation, product(m, n));
+      if (p.gated) value = static_cast<float>(value * product(m, p.n / 2 + n));  // as the GPU rounds it
+      if (p.residual) value += load_element(p.d, data.c.data(), m * p.ld_c + n);
+      if (p.scale_d != ScaleMode::none) value /= load_element(DType::fp32, data.scale_d.data(), 0);
+      store_element(p.d, d, m * p.ld_d + n, value);
+    }
+  return buffer;
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// What must hold of a chain before it is prepared. The one thing that dependent launches take from a caller:
+// weights are read before the wait, so nothing in front may write them. Activations may be used again as in
+// any stream, since every write is behind a wait. And of a plan that was changed by hand: what plan_chain
+// promises.
+#include <algorithm>
+
+#include <sluice/chain/chain.h>
+#include <sluice/host/driver/error.h>
+#include <sluice/host/planner/dense/problem_checks.h>
+#include <sluice/host/planner/packed/packed_problem_checks.h>
+
+namespace sluice {
+namespace {
+
+struct Range {
+  u64 begin, end;
+};
+
+/// Sorted, and joined where they meet, so that one search finds what a range touches.
+class Ranges {
+ public:
+  void add(const StepRange& range) {
+    if (range.data == nullptr || range.bytes <= 0) return;
+    const u64 begin = reinterpret_cast<u64>(range.data);
+    Range joined{begin, begin + static_cast<u64>(range.bytes)};
+    auto first =
+        std::find_if(ranges_.begin(), ranges_.end(), [&](const Range& r) { return r.end >= joined.begin; });
+    auto last = first;
+    for (; last != ranges_.end() && last->begin <= joined.end; ++last)
+      joined = {std::min(joined.begin, last->begin), std::max(joined.end, last->end)};
+    ranges_.insert(ranges_.erase(first, last), joined);
+  }
+  bool touches(const StepRange& range) const {
+    if (range.data == nullptr || range.bytes <= 0) return false;
+    const u64 begin = reinterpret_cast<u64>(range.data), end = begin + static_cast<u64>(range.bytes);
+    return std::any_of(ranges_.begin(), ranges_.end(),
+                       [&](const Range& r) { return r.begin < end && begin < r.end; });
+  }
+
+ private:
+  std::vector<Range> ranges_;
+};
+
+/// Of a step's plan: what the step must agree with. Foreign steps have none.
+struct PlanOfStep {
+  bool found = false, same_problem = false;
+  Overlap overlap{};
+};
+struct FindPlan {
+  const ChainPlan& chain;
+  size_t index;
+
+  PlanOfStep operator()(const ProductStep& step) const {
+    if (index >= chain.products.size()) return {};
+    const Plan& plan = chain.products[index];
+    const Result<Problem> problem = check_problem(step.problem);
+    return {true, problem.ok() && *problem == plan.problem, plan.config.overlap};
+  }
+  PlanOfStep operator()(const PackedStep& step) const {
+    if (index >= chain.packed.size()) return {};
+    const packed::Plan& plan = chain.packed[index];
+    const Result<PackedProblem> problem = packed::check_problem(step.problem);
+    const Overlap overlap = std::visit([](const auto& config) { return config.overlap; }, plan.config);
+    return {true, problem.ok() && *problem == plan.problem, overlap};
+  }
+  PlanOfStep operator()(const NormStep& step) const {
+    if (index >= chain.norms.size()) return {};
+    const NormOptions& options = chain.norms[index];
+    return {true, options.input == step.options.input && options.quantize == step.options.quantize,
+            options.overlap};
+  }
+  PlanOfStep operator()(const QuantizerStep& step) const {
+    if (index >= chain.quantizers.size()) return {};
+    const QuantizerOptions& q = chain.quantizers[index];
+    return {true, q.input == step.input && q.granularity == step.granularity && q.gate == step.gate,
+            q.overlap};
+  }
+  PlanOfStep operator()(const ForeignStep& step) const {
+    return {true, true, Overlap{Wait::none, step.overlapped ? Trigger::at_start : Trigger::never}};
+  }
+};
+
+/// Where it launches: what the step's place forbids, if anything.
+const char* broken_rule(const Overlap& overlap, bool first, bool last, bool behind_foreign) {
+  if (first && overlap.wait != Wait::none) return "it is the first launch of the chain, and waits";
+  if (behind_foreign && overlap.wait != Wait::none)
+    return "the step before it is a foreign one that is not overlapped, and it waits";
+  if (last && overlap.trigger != Trigger::never) return "it is the last launch of the chain, and triggers";
+  return nullptr;
+}
+
+}  // namespace
+
+Result<void> check_chain_plan(const ChainPlan& chain) {
+  const auto refused = [&](size_t i, const std::string& what) {
+    return Error{ErrorCode::invalid_argument,
+                 step_name(chain.steps[i].step, i) + ": " + what + "; plan the chain again"};
+  };
+  size_t last = chain.steps.size();
+  for (size_t i = 0; i < chain.steps.size(); ++i)
+    if (chain.steps[i].launched) last = i;
+  i64 workspace = 0;
+  bool first = true, behind_foreign = false;
+  for (size_t i = 0; i < chain.steps.size(); ++i) {
+    const PlannedStep& s = chain.steps[i];
+    if (s.launched != is_launched(s.step))
+      return refused(i, s.launched ? "there is nothing for it to launch" : "it has something to launch");
+    if (!s.launched) continue;
+    const auto* foreign = std::get_if<ForeignStep>(&s.step.work);
+    const PlanOfStep of = std::visit(FindPlan{chain, static_cast<size_t>(s.plan)}, s.step.work);
+    if (!of.found) return refused(i, "its plan = " + std::to_string(s.plan) + " is none of the chain's");
+    if (!of.same_problem) return refused(i, "its plan is of another problem");
+    if (s.overlap != of.overlap && foreign == nullptr)
+      return refused(i, "its overlap is not that of its kernel's plan");
+    if (const char* rule = broken_rule(s.overlap, first, i == last && foreign == nullptr, behind_foreign))
+      return refused(i, rule);
+    if (std::holds_alternative<ProductStep>(s.step.work))
+      workspace = std::max(workspace, chain.products[static_cast<size_t>(s.plan)].workspace_bytes);
+    first = false;
+    behind_foreign = foreign != nullptr && !foreign->overlapped;
+  }
+  if (chain.workspace_bytes < workspace)
+    return Error{ErrorCode::invalid_argument, "workspace_bytes = " + std::to_string(chain.workspace_bytes) +
+                                                  " and its plans need " + std::to_string(workspace) +
+                                                  "; plan the chain again"};
+  return check_weights_unwritten(chain.steps);
+}
+
+std::string step_name(const ChainStep& step, size_t index) {
+  const std::string number = "step " + std::to_string(index);
+  return step.name.empty() ? number : number + " (" + step.name + ")";
+}
+
+Result<void> check_weights_unwritten(const std::vector<PlannedStep>& steps) {
+  Ranges written;        // since the last launch that began when all before it had ended
+  std::string anything;  // by whom
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const PlannedStep& s = steps[i];
+    if (!s.launched) continue;
+    if (s.overlap.wait == Wait::none) written = {}, anything.clear();
+    if (s.overlap.wait != Wait::none && !anything.empty() && !weights_of(s.step).empty())
+      return Error{ErrorCode::aliasing,
+                   step_name(s.step, i) + ": its weights may be read before " + anything +
+                       " has ended, which does not say what it writes: name it in ForeignStep::writes, or "
+                       "give this step the overlap wait = none"};
+    if (s.overlap.wait != Wait::none)  // first too: some kernels read bias, gamma or scales of weights early
+      for (const StepRange& range : weights_of(s.step))
+        if (written.touches(range))
+          return Error{
+              ErrorCode::aliasing,
+              step_name(s.step, i) + ": " + range.name + " (" + hex(range.data) + " + " +
+                  std::to_string(range.bytes) +
+                  " bytes) is written by a step before it, and may be read before that step has ended: "
+                  "give this step the overlap wait = none, or other memory"};
+    for (const StepRange& range : written_by(s.step)) written.add(range);
+    if (writes_anything(s.step)) anything = step_name(s.step, i);
+  }
+  return {};
+}
+
+}  // namespace sluice

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sluice/check/packed_check.h>
+
+#include <algorithm>
+
+#include <sluice/host/device/device_impl.h>
+#include <sluice/host/driver/launch.h>
+#include <sluice/pack.h>
+
+namespace sluice::packed {
+namespace {
+
+constexpr u32 kReferenceThreads = 256;
+constexpr i64 kBlocksPerSm = 16;
+constexpr i64 kComparedBlob = i64{4} << 20;
+constexpr u8 kPoison = 0xFF;
+
+Result<DeviceBuffer> uploaded(const Device& device, const std::vector<u8>& bytes) {
+  Result<DeviceBuffer> buffer = DeviceBuffer::allocate(device, static_cast<i64>(bytes.size()));
+  if (!buffer || bytes.empty()) return buffer;
+  if (Result<void> done = buffer->upload(bytes.data(), buffer->bytes()); !done) return done.error();
+  return buffer;
+}
+
+}  // namespace
+
+std::string reference_unit_text() {
+  return "#include <sluice/kernels/packed_reference.cuh>\n"
+         "extern \"C\" __global__ void __launch_bounds__(256)\n"
+         "sluice_entry(const __grid_constant__ sluice::PackedReferenceParams params) {\n"
+         "  sluice::packed::sum_reference(params);\n}\n";
+}
+
+Result<DeviceData> DeviceData::create(const Device& device, HostData data, int copies, int shift) {
+  DeviceData made;
+  made.device_ = std::make_shared<const Device>(device);
+  made.data_ = std::move(data);
+  made.shift_ = shift;
+  const HostData& host = made.data_;
+  const PackedProblem& p = host.problem;
+  const struct {
+    const std::vector<u8>& from;
+    DeviceBuffer& to;
+  } arrays[] = {{host.codes, made.codes_},     {host.scales, made.scales_},
+                {host.zeros, made.zeros_},     {host.bias, made.bias_},
+                {host.scale_x, made.scale_x_}, {host.scale_d, made.scale_d_},
+                {host.gamma, made.gamma_},     {host.c, made.c_}};
+  for (const auto& [from, to] : arrays) {
+    Result<DeviceBuffer> buffer = uploaded(device, from);
+    if (!buffer) return buffer.error();
+    to = *std::move(buffer);
+  }
+  const Result<Packer> packer = Packer::create(device, p.weights, CodeStorage::byte);
+  if (!packer) return packer.error();
+  for (int i = 0; i < copies; ++i) {
+    Result<DeviceBuffer> x = uploaded(device, host.x);
+    Result<DeviceBuffer> blob = DeviceBuffer::allocate(device, blob_bytes(p.weights, p.n, p.k));
+    Result<DeviceBuffer> d = DeviceBuffer::allocate(device, d_buffer_bytes(p, shift));
+    if (!x) return x.error();
+    if (!blob) return blob.error();
+    if (!d) return d.error();
+    made.copies_.push_back({*std::move(x), *std::move(blob), *std::move(d)});
+    const PackArgs args{.codes = made.codes_.data(),
+                        .scales = made.scales_.data(),
+                        .zeros = made.zeros_.data(),
+                        .blob = made.copies_.back().blob.data()};
+    if (Result<void> packed = packer->pack({.n = p.n, .k = p.k}, args, nullptr); !packed)
+      return packed.error();
+    if (Result<void> done = made.poison(nullptr, i); !done) return done.error();
+  }
+  if (Result<void> summed = made.sum(device); !summed) return summed.error();
+  if (const i64 bytes = made.copies_[0].blob.bytes(); bytes > 0 && bytes <= kComparedBlob) {
+    made.blob_.resize(static_cast<size_t>(bytes));
+    if (Result<void> got = made.copies_[0].blob.download(made.blob_.data(), bytes); !got) return got.error();
+  }
+  return made;
+}
+
+Result<void> DeviceData::sum(const Device& device) {
+  const PackedProblem& p = data_.problem;
+  sums_.resize(static_cast<size_t>(p.m * p.n));
+  if (p.m == 0 || p.n == 0) return synchronize(device);
+  const i64 bytes = static_cast<i64>(sums_.size() * sizeof(PackedSum));
+  const Result<DeviceBuffer> target = DeviceBuffer::allocate(device, bytes);
+  if (!target) return target.error();
+  const Result<DeviceBuffer> normed =
+      uploaded(device, p.norm_x ? multiplied_tokens(data_) : std::vector<u8>());
+  if (!normed) return normed.error();
+  const auto module = device.impl().load_unit(reference_unit_text(), 0);
+  if (!module) return module.error();
+  const PackedReferenceParams params{.weights = p.weights,
+                                     .x_type = p.x,
+                                     .m = p.m,
+                                     .n = p.n,
+                                     .k = p.k,
+                                     .ld_x = p.ld_x,
+                                     .x = p.norm_x ? normed->data() : copies_[0].x.data(),
+                                     .codes = static_cast<const u8*>(codes_.data()),
+                                     .scales = scales_.data(),
+                                     .zeros = zeros_.data(),
+                                     .sums = static_cast<PackedSum*>(target->data())};
+  const i64 blocks =
+      std::min(ceil_div(p.n, i64{kReferenceThreads / 32}), device.info().sm_count * kBlocksPerSm);
+  {
+    const ContextScope scope(*device.impl().primary);
+    if (Result<void> entered = scope.entered(); !entered) return entered;
+    if (Result<void> launched = launch_kernel(
+            *device.impl().api, (*module)->function(),
+            {.grid_x = static_cast<u32>(blocks), .block_x = kReferenceThreads}, &params, nullptr);
+        !launched)
+      return launched;
+  }
+  if (Result<void> done = synchronize(device); !done) return done;
+  return target->download(sums_.data(), bytes);
+}
+
+Args DeviceData::args(int copy) const {
+  const Copy& c = copies_[static_cast<size_t>(copy)];
+  return {.x = c.x.data(),
+          .weights = c.blob.data(),
+          .d = static_cast<u8*>(c.d.data()) + d_begin(data_.problem, shift_),
+          .bias = bias_.data(),
+          .scale_x = static_cast<const float*>(scale_x_.data()),
+          .scale_d = static_cast<const float*>(scale_d_.data()),
+          .gamma = gamma_.data(),
+          .epsilon = data_.epsilon,
+          .c = c_.data()};
+}
+
+Result<void> DeviceData::poison(Stream stream, int copy) const {
+  return copies_[static_cast<size_t>(copy)].d.fill(kPoison, stream);
+}
+
+Result<std::vector<u8>> DeviceData::read_d(int copy) const {
+  if (Result<void> done = synchronize(*device_); !done) return done.error();
+  const DeviceBuffer& d = copies_[static_cast<size_t>(copy)].d;
+  std::vector<u8> bytes(static_cast<size_t>(d.bytes()));
+  if (Result<void> got = d.download(bytes.data(), d.bytes()); !got) return got.error();
+  return bytes;
+}
+
+Result<std::string> DeviceData::changed_inputs() const {
+  const struct {
+    const char* name;
+    const DeviceBuffer& buffer;
+    const std::vector<u8>& bytes;
+  } inputs[] = {{"X", copies_[0].x, data_.x},
+                {"the blob", copies_[0].blob, blob_},
+                {"bias", bias_, data_.bias},
+                {"scale_x", scale_x_, data_.scale_x},
+                {"scale_d", scale_d_, data_.scale_d},
+                {"gamma", gamma_, data_.gamma},
+                {"C", c_, data_.c}};
+  for (const auto& [name, buffer, bytes] : inputs) {
+    if (bytes.empty()) continue;
+    std::vector<u8> now(bytes.size());
+    if (Result<void> got = buffer.download(now.data(), static_cast<i64>(now.size())); !got)
+      return got.error();
+    if (now != bytes) return std::string(name);
+  }
+  return std::string();
+}
+
+Result<Comparison> DeviceData::check(int copy, WeightRounding rounding) const {
+  const Result<std::vector<u8>> d = read_d(copy);
+  if (!d) return d.error();
+  Comparison found = judge(data_, sums_, *d, shift_, rounding);
+  const Result<std::string> changed = changed_inputs();
+  if (!changed) return changed.error();
+  if (!changed->empty()) ++found.damaged_chunks;
+  return found;
+}
+
+PackedProblem small_problem(PackedProblem p) {
+  constexpr i64 kLeast = 1024;  // of k: tiles enough for every cluster
+  const i64 most = std::max(most_exact_k(p) / kLeast * kLeast, kLeast);
+  if (p.k > most) p.ld_x = p.k = most;
+  p.m = std::min<i64>(p.m, 64);
+  p.n = std::min<i64>(p.n, 512);
+  p.ld_d = p.ld_c = 0;
+  return p;
+}
+
+Result<Comparison> check_config(const Device& device, const DeviceData& data, const PackedConfig& config,
+                                Stream stream) {
+  const Result<Kernel> kernel = prepare(device, Plan{.problem = data.problem(), .config = config});
+  if (!kernel) return kernel.error();
+  if (Result<void> done = data.poison(stream); !done) return done.error();
+  if (Result<void> done = launch(*kernel, data.args(), stream); !done) return done.error();
+  return data.check(0, rounding_of(config));
+}
+
+}  // namespace sluice::packed

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sluice/check/packed_data.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <utility>
+
+#include <sluice/host/planner/packed/packed_problem_checks.h>
+
+namespace sluice::packed {
+namespace {
+
+constexpr u8 kPoison = 0xFF;
+constexpr double kWholeLimit = 16777215.0;  // of sums, in units of the smallest part: fp32's 24 bits
+
+void store(DType type, void* base, i64 index, double value) {
+  const u32 bits = verify::encode(type, value);
+  const int bytes = bytes_of(type);
+  std::memcpy(static_cast<u8*>(base) + index * bytes, &bits, static_cast<size_t>(bytes));
+}
+
+/// Independent streams of random numbers, one for each operand.
+struct Random {
+  u64 seed;
+  u64 operator()(i64 index) const { return verify::hash(seed, static_cast<u64>(index)); }
+  double unit(i64 index) const { return static_cast<double>((*this)(index) >> 11) * 0x1p-53; }
+};
+
+std::vector<u8> numbers(DType type, i64 count, const std::function<double(i64)>& value) {
+  std::vector<u8> bytes(static_cast<size_t>(count * bytes_of(type)));
+  for (i64 i = 0; i < count; ++i) store(type, bytes.data(), i, value(i));
+  return bytes;
+}
+
+/// The largest token with which no sum of the problem can leave what is exact. With e4m3 tokens 128
+/// products stay within 2^14 too, which is all that the 8-bit tensor core adds up exactly (docs/numerics.md):
+/// 128 * 8 * 8.
+double largest_token_unbounded(const PackedProblem& p) {
+  const double largest_code = p.weights.type == WeightType::uint4  ? 15
+                              : p.weights.type == WeightType::int8 ? 255
+                                                                   : 8;
+  const double largest_operand = p.x == DType::e4m3 ? 8 : largest_code + code_offset(p.weights.type, p.x);
+  const double of_scales = scale_x_count(p) > 0 ? 4 : 2;                           // the largest
+  const double term = of_scales * 2 * largest_operand, half = exact_limit(p) / 2;  // the other for bias
+  return half / (term * static_cast<double>(std::max<i64>(p.k, 1)));
+}
+/// The same, a whole number from 1 to 8.
+int largest_token(const PackedProblem& p) {
+  return static_cast<int>(std::clamp(largest_token_unbounded(p), 1.0, 8.0));
+}
+
+/// A row of exact data that are normed: a quarter of its elements, wherever they are, have twice the
+/// magnitude of the root of their squares' mean, a power of two, and the others are 0; so each piece of a row
+/// has its own sum of squares. What is left over of a multiple of four has that magnitude. Times gamma none
+/// is much larger than others.
+std::vector<double> normed_row(i64 k, int largest, const Random& random) {
+  int root = 1 << random(0) % 3;
+  while (root > 1 && 2 * root > largest) root /= 2;
+  const i64 whole = k / 4 * 4;
+  std::vector<i64> order(static_cast<size_t>(whole));
+  std::iota(order.begin(), order.end(), i64{0});
+  std::sort(order.begin(), order.end(),
+            [&](i64 x, i64 y) { return std::pair(random(x + 1), x) < std::pair(random(y + 1), y); });
+  std::vector<double> row(static_cast<size_t>(k), root);
+  for (size_t i = 0; i < order.size(); ++i)
+    row[static_cast<size_t>(order[i])] = i < order.size() / 4 ? 2.0 * root : 0.0;
+  for (i64 i = 0; i < k; ++i)
+    if (random(k + 1 + i) % 2 != 0) row[static_cast<size_t>(i)] *= -1;
+  return row;
+}
+
+std::vector<u8> random_tokens(const PackedProblem& p, DataKind kind, const Random& random) {
+  std::vector<u8> x(static_cast<size_t>(p.m == 0 ? 0 : ((p.m - 1) * p.ld_x + p.k) * bytes_of(p.x)), kPoison);
+  const int magnitude = largest_token(p);
+  for (i64 row = 0; row < p.m; ++row) {
+    const std::vector<double> normed =
+        kind == DataKind::exact && p.norm_x
+            ? normed_row(p.k, magnitude, {verify::hash(random.seed, static_cast<u64>(row))})
+            : std::vector<double>();
+    for (i64 k = 0; k < p.k; ++k) {
+      const i64 index = row * p.k + k;
+      const double value =
+          !normed.empty() ? normed[static_cast<size_t>(k)]
+          : kind == DataKind::exact
+              ? verify::pick(random(index), 2 * magnitude + 1) - magnitude
+              : verify::fill_value({.kind = kind == DataKind::positive ? Fill::positive : Fill::normal},
+                                   random.seed, static_cast<u64>(index));
+      store(p.x, x.data(), row * p.ld_x + k, value);
+    }
+  }
+  return x;
+}
+
+/// Whole powers of two with which tokens stay small enough; or any.
+std::vector<u8> random_gamma(const PackedProblem& p, DataKind kind, const Random& random) {
+  const bool twos = largest_token(p) > 1;
+  return numbers(p.x, p.k, [&](i64 i) {
+    if (kind != DataKind::exact) return 0.25 + random.unit(i);
+    return (random(i) % 8 == 0 ? -1.0 : 1.0) * (twos && random(i) % 3 == 0 ? 2.0 : 1.0);
+  });
+}
+
+std::vector<u8> random_codes(const PackedProblem& p, DataKind kind, const Random& random) {
+  std::vector<u8> codes(static_cast<size_t>(p.n * p.k));
+  const auto size = static_cast<i64>(codes.size());
+  for (i64 i = 0; i < size; i += 8) {  // eight of each number
+    const u64 bits = random(i);
+    std::memcpy(codes.data() + i, &bits, static_cast<size_t>(std::min<i64>(8, size - i)));
+  }
+  if (p.weights.type == WeightType::uint4)
+    for (u8& code : codes) code &= 15;
+  if (kind == DataKind::positive)  // the upper half; random_zero has the lower one
+    for (u8& code : codes)
+      code = p.weights.type == WeightType::uint4  ? code | 8
+             : p.weights.type == WeightType::int8 ? code | 128
+                                                  : code & 0x7F;
+  if (p.weights.type != WeightType::e4m3) return codes;
+  u8 whole[17];  // -8 .. 8
+  for (int i = 0; i < 17; ++i) whole[i] = static_cast<u8>(verify::encode(DType::e4m3, i - 8.0));
+  for (u8& code : codes) {
+    if (kind == DataKind::exact) code = whole[code % 17];
+    if ((code & 0x7F) == 0x7F) code ^= 1;  // no NaN
+  }
+  return codes;
+}
+
+double random_scale(DataKind kind, const Random& random, i64 i) {
+  const double sign = kind != DataKind::positive && random(i) % 8 == 0 ? -1.0 : 1.0;
+  if (kind == DataKind::exact) return sign * verify::power_of_two(verify::pick(random(i) >> 8, 3) - 1);
+  return sign * (0.5 + random.unit(i)) / 64;
+}
+
+/// Such that most of an e4m3 D is neither cut off at 448 nor too small for its bits: root mean square of the
+/// sums, as the functions above draw tokens and weights, and of their product if it is gated, over 8 to 128.
+double random_scale_d(const PackedProblem& p, DataKind kind, const Random& random) {
+  const bool exact = kind == DataKind::exact;
+  const double token = exact ? 0.6 * largest_token(p) : 1.0, code = 4.6, scale = exact ? 1.3 : 1.0 / 64;
+  const double terms = static_cast<double>(p.k);
+  const double products = (kind == DataKind::positive ? terms : std::sqrt(terms)) * token * code * scale;
+  const double bias = p.bias == Bias::none ? 0.0 : exact ? 37.0 : 1.2;
+  const double sum = std::hypot(products * (scale_x_count(p) > 0 ? scale : 1.0), bias);
+  if (sum == 0.0) return 1.0;
+  const double output = p.gated ? sum * sum : sum;
+  if (!exact) return output / 16 * (0.5 + random.unit(0));
+  return std::exp2(std::round(std::log2(output)) - 3 - verify::pick(random(0), 4));
+}
+
+/// Both ends of the range, and what is between: whole numbers, or (real data) any.
+double random_zero(WeightType type, DataKind kind, const Random& random, i64 i) {
+  const int top = type == WeightType::uint4 ? 15 : 255, largest = kind == DataKind::positive ? top / 2 : top;
+  switch (random(i) % 4) {
+    case 0: return 0;
+    case 1: return largest;
+    case 2: return verify::pick(random(i) >> 8, largest + 1);
+    default: return kind == DataKind::exact ? (largest + 1) / 2 : random.unit(i) * largest;
+  }
+}
+
+}  // namespace
+
+double number_at(DType type, const void* base, i64 index) {
+  u32 bits = 0;
+  const int bytes = bytes_of(type);
+  std::memcpy(&bits, static_cast<const u8*>(base) + index * bytes, static_cast<size_t>(bytes));
+  return verify::decode(type, bits);
+}
+
+i64 most_exact_k(PackedProblem p) {
+  p.k = 1;
+  return static_cast<i64>(largest_token_unbounded(p));
+}
+
+double exact_limit(const PackedProblem& p) {
+  return kWholeLimit / (scale_x_count(p) > 0 ? 4 : 2);
+}
+
+Result<HostData> random_data(const PackedProblem& problem, DataKind kind, u64 seed) {
+  const Result<PackedProblem> checked = check_problem(problem);
+  if (!checked) return checked.error();
+  const PackedProblem& p = *checked;
+  const auto stream = [&](u64 operand) { return Random{verify::hash(seed, 0x200 + operand)}; };
+  const i64 scales = p.n * group_count(p.weights, p.k);
+  HostData data{.problem = p, .kind = kind};
+  data.x = random_tokens(p, kind, stream(0));
+  data.codes = random_codes(p, kind, stream(1));
+  data.scales = numbers(p.weights.scale, scales,
+                        [&, random = stream(2)](i64 i) { return random_scale(kind, random, i); });
+  if (p.weights.zero == ScaleZero::per_group)
+    data.zeros = numbers(p.weights.scale, scales, [&, random = stream(3)](i64 i) {
+      return random_zero(p.weights.type, kind, random, i);
+    });
+  if (p.bias != Bias::none)
+    data.bias = numbers(p.bias_type, p.n, [&, random = stream(4)](i64 i) {
+      return kind == DataKind::exact ? verify::pick(random(i), 129) - 64.0 : random.unit(i) * 4 - 2;
+    });
+  if (scale_x_count(p) > 0)
+    data.scale_x = numbers(DType::fp32, scale_x_count(p),
+                           [&, random = stream(5)](i64 i) { return random_scale(kind, random, i); });
+  if (p.scale_d != ScaleMode::none)
+    data.scale_d = numbers(DType::fp32, 1, [&](i64) { return random_scale_d(p, kind, stream(6)); });
+  if (p.norm_x) {
+    data.gamma = random_gamma(p, kind, stream(7));
+    data.epsilon = kind == DataKind::exact ? 0.0f : 0.125f;  // large: one that is left out shows
+    data.roots = roots_of(p, data.x, data.epsilon);
+  }
+  if (p.residual) data.c = random_residual(p, kind, stream(8).seed);
+  return data;
+}
+
+std::vector<double> roots_of(const PackedProblem& p, std::span<const u8> x, float epsilon) {
+  std::vector<double> roots(static_cast<size_t>(p.m), 1.0);
+  for (i64 row = 0; row < p.m && p.k > 0; ++row) {
+    double squares = 0;
+    for (i64 k = 0; k < p.k; ++k) {
+      const double value = number_at(p.x, x.data(), row * p.ld_x + k);
+      squares += value * value;
+    }
+    roots[static_cast<size_t>(row)] =
+        1.0 / std::sqrt(squares / static_cast<double>(p.k) + static_cast<double>(epsilon));
+  }
+  return roots;
+}
+
+std::vector<u8> multiplied_tokens(const HostData& data) {
+  const PackedProblem& p = data.problem;
+  std::vector<u8> x = data.x;
+  if (!p.norm_x) return x;
+  for (i64 row = 0; row < p.m; ++row)
+    for (i64 k = 0; k < p.k; ++k)
+      store(p.x, x.data(), row * p.ld_x + k,
+            number_at(p.x, data.x.data(), row * p.ld_x + k) * number_at(p.x, data.gamma.data(), k));
+  return x;
+}
+
+std::vector<u8> random_residual(const PackedProblem& p, DataKind kind, u64 seed) {
+  const Random random{seed};
+  const i64 elements = p.m == 0 ? 0 : (p.m - 1) * p.ld_c + p.n;
+  std::vector<u8> c(static_cast<size_t>(elements * bytes_of(p.d)), kPoison);
+  for (i64 row = 0; row < p.m; ++row)
+    for (i64 column = 0; column < p.n; ++column) {
+      const i64 index = row * p.n + column;
+      store(p.d, c.data(), row * p.ld_c + column,
+            kind == DataKind::exact ? verify::pick(random(index), 129) - 64.0 : random.unit(index) * 8 - 4);
+    }
+  return c;
+}
+
+double scale_of_token(const HostData& data, i64 token) {
+  if (!data.roots.empty()) return data.roots[static_cast<size_t>(token)];
+  if (data.scale_x.empty()) return 1.0;
+  return number_at(DType::fp32, data.scale_x.data(), data.problem.scale_x == ScaleMode::vector ? token : 0);
+}
+
+std::vector<PackedSum> reference_sums(const HostData& data) {
+  const PackedProblem& p = data.problem;
+  const i64 groups = group_count(p.weights, p.k);
+  std::vector<PackedSum> sums(static_cast<size_t>(p.m * p.n));
+  const std::vector<u8> tokens = multiplied_tokens(data);
+  std::vector<double> x(static_cast<size_t>(p.m * p.k));
+  for (i64 row = 0; row < p.m; ++row)
+    for (i64 k = 0; k < p.k; ++k)
+      x[static_cast<size_t>(row * p.k + k)] = number_at(p.x, tokens.data(), row * p.ld_x + k);
+  for (i64 n = 0; n < p.n; ++n)
+    for (i64 k = 0; k < p.k; ++k) {
+      const i64 group = n * groups + (p.weights.group == 0 ? 0 : k / p.weights.group);
+      const double zero = data.zeros.empty() ? implied_zero(p.weights.type)
+                                             : number_at(p.weights.scale, data.zeros.data(), group);
+      const Weight weight = weight_of(p.weights, p.x, data.codes[static_cast<size_t>(n * p.k + k)],
+                                      number_at(p.weights.scale, data.scales.data(), group), zero);
+      for (i64 m = 0; m < p.m; ++m) {
+        const double token = x[static_cast<size_t>(m * p.k + k)];
+        PackedSum& sum = sums[static_cast<size_t>(m * p.n + n)];
+        sum.value += token * weight.value;
+        sum.magnitude += std::fabs(token) * weight.magnitude;
+        sum.rounding += std::fabs(token) * weight.rounding;
+        sum.squares += token * token * weight.spread_squared;
+      }
+    }
+  return sums;
+}
+
+}  // namespace sluice::packed

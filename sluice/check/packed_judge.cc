@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bounds of docs/numerics.md, element by element, and of all elements together: those catch what is as
+// large as the bound of one element and still no rounding.
+#include <sluice/check/packed_data.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace sluice::packed {
+namespace {
+
+constexpr u8 kPoison = 0xFF;
+constexpr double kActivationSlack = 0x1p-20, kSteepest = 1.13;  // as of verify_check.cuh
+// Nobody may have a GPU at hand to see that a bound is too narrow, so each is twice of what emulated kernels
+// come to (tests/unit/packed_judge_test.cc): of roundings that were counted; of all together, for sums, for
+// weights in units of the tokens' last place, and of what is added up and cancels out; and for the mean of n
+// roundings.
+constexpr double kWeightSlack = 2, kUsualSums = 0x1p-8, kUsualWeights = 5, kUsualCancelled = 0x1p-17;
+constexpr double kWeightsMean = 1.5;
+
+/// The same of what comes of them for a token that is normed: its root is 1, 1/2 or 1/4.
+double exact_token_limit(const HostData& data, i64 token) {
+  return exact_limit(data.problem) * (data.roots.empty() ? 1.0 : data.roots[static_cast<size_t>(token)]);
+}
+
+double activated(Activation activation, double x) {
+  switch (activation) {
+    case Activation::none: return x;
+    case Activation::relu: return x > 0.0 || std::isnan(x) ? x : 0.0;
+    case Activation::gelu: return 0.5 * x * std::erfc(-x * 0.7071067811865476);
+    case Activation::silu: return x / (1.0 + std::exp(-x));
+  }
+  return x;
+}
+
+struct Place {
+  i64 row, column;
+};
+
+/// How far a right kernel may be from an output. worst: no element may be farther. usual: nor may all
+/// elements together, in the root of the sum of squares. mean: nor may they on average, where what weights
+/// lose to their rounding counts apart, for that is of any sign (docs/numerics.md).
+struct Errors {
+  double worst = 0, usual = 0, mean = 0, weights = 0;
+
+  Errors operator*(double f) const { return {worst * f, usual * f, mean * f, weights * f}; }
+  Errors operator*(const Errors& e) const {
+    return {worst * e.worst, usual * e.usual, mean * e.mean, weights * e.weights};
+  }
+  Errors operator+(double error) const { return {worst + error, usual + error, mean + error, weights}; }
+  Errors operator+(const Errors& e) const {
+    return {worst + e.worst, usual + e.usual, mean + e.mean, weights + e.weights};
+  }
+};
+
+/// An output before its rounding to D, how far a right kernel may be from it, and what that is a share of.
+struct Expected {
+  double value;
+  Errors errors;
+  double magnitude;
+  bool exact;  // the data are such that it must be met
+};
+
+/// Of the sum's magnitude: the tensor core's steps. Of 16 k with 16-bit tokens. Of 32 k with e4m3 ones, where
+/// 32 products, the sum before and the sum after are cut to 13 fraction bits, but only within a group, or
+/// 128 k: then fp32 takes over.
+double products_error(const PackedProblem& p) {
+  if (p.x != DType::e4m3) return 1.3 * static_cast<double>(p.k + 16) * 0x1p-25;
+  const int length = p.weights.group == 0 ? kPackedTileK : p.weights.group;
+  return length / 32 * 34 * 0x1p-13;
+}
+
+/// What is cut off goes one way, but never as much as it could: 6e-4 of all-positive sums.
+double mean_products_error(const PackedProblem& p) {
+  return p.x == DType::e4m3 ? 0x1p-9 : products_error(p);
+}
+
+double bias_of(const HostData& data, i64 column) {
+  const PackedProblem& p = data.problem;
+  return p.bias == Bias::none ? 0.0 : number_at(p.bias_type, data.bias.data(), column);
+}
+
+/// Of sum x w, as the kernel adds it up.
+Errors sum_errors(const PackedProblem& p, const PackedSum& sum, WeightRounding rounding) {
+  if (rounding == WeightRounding::either) {
+    const Errors a = sum_errors(p, sum, WeightRounding::none),
+                 b = sum_errors(p, sum, WeightRounding::to_tokens);
+    return {std::max(a.worst, b.worst), std::max(a.usual, b.usual), std::max(a.mean, b.mean),
+            std::max(a.weights, b.weights)};
+  }
+  const bool rounds = rounding == WeightRounding::to_tokens;
+  // The products; a scale and a sum for every group; 16 warps and 8 parts, scale_x; the end.
+  const double adds = (static_cast<double>(p.k) / 32 + 40) * 0x1p-24;
+  // Weights that were rounded are added up as they are, without offsets: sum |x w|, at most.
+  const double terms = rounds ? 1.02 * std::sqrt(static_cast<double>(p.k) * sum.squares) : sum.magnitude;
+  const double of_weights = rounds ? kWeightSlack * sum.rounding : 0.0;
+  const double usual = kUsualSums + (rounds ? kUsualWeights * weight_unit(p.x) : 0.0);
+  return {.worst = (products_error(p) + adds) * terms + of_weights,
+          .usual = usual * std::hypot(sum.value, std::sqrt(sum.squares)) + kUsualCancelled * sum.magnitude,
+          .mean = (mean_products_error(p) + adds) * terms,
+          .weights = of_weights};
+}
+
+/// What the activation is given.
+Expected expected_sum(const HostData& data, const PackedSum& sum, Place place, WeightRounding rounding) {
+  const PackedProblem& p = data.problem;
+  const double bias = bias_of(data, place.column);
+  const double scale = scale_of_token(data, place.row), magnitude = std::fabs(scale) * sum.magnitude;
+  const double x = scale * sum.value + bias;
+  const double root = p.norm_x ? (static_cast<double>(p.k) / 64 + 24) * 0x1p-24 : 0.0;  // of squares' sums
+  const bool whole =
+      sum.magnitude <= exact_limit(p) && magnitude + std::fabs(bias) <= exact_token_limit(data, place.row);
+  const Errors errors = sum_errors(p, sum, rounding) * std::fabs(scale) + (root + 0x1p-23) * std::fabs(x);
+  return {x, errors, magnitude, whole};
+}
+
+bool is_smooth(Activation activation) {
+  return activation == Activation::gelu || activation == Activation::silu;
+}
+
+Expected before_scale_d(const HostData& data, std::span<const PackedSum> sums, Place place,
+                        WeightRounding rounding) {
+  const PackedProblem& p = data.problem;
+  const auto sum_at = [&](i64 column) {
+    const PackedSum& sum = sums[static_cast<size_t>(place.row * p.n + column)];
+    return expected_sum(data, sum, {place.row, column}, rounding);
+  };
+  Expected e = sum_at(place.column);
+  const double x = e.value;
+  e.value = activated(p.activation, x);
+  if (is_smooth(p.activation)) {
+    e.errors = e.errors * kSteepest + kActivationSlack * (std::fabs(x) + std::fabs(e.value));
+    e.exact = false;
+  }
+  if (p.residual) {
+    const double c = number_at(p.d, data.c.data(), place.row * p.ld_c + place.column);
+    e.value += c;
+    e.errors = e.errors + 0x1p-24 * std::fabs(e.value);
+    const double all = e.magnitude + std::fabs(bias_of(data, place.column)) + std::fabs(c);
+    e.exact = e.exact && all <= exact_token_limit(data, place.row);
+  }
+  if (!p.gated) return e;
+  const Expected up = sum_at(p.n / 2 + place.column);
+  // Two numbers of 24 bits: their product is exact here, and rounded to fp32 before it is to D.
+  const double product = static_cast<double>(static_cast<float>(e.value * up.value));
+  return {product,
+          e.errors * std::fabs(up.value) + up.errors * std::fabs(e.value) + e.errors * up.errors +
+              0x1p-23 * std::fabs(product),
+          e.magnitude * std::fabs(up.value) + std::fabs(e.value) * up.magnitude, e.exact && up.exact};
+}
+
+/// Times 1 / scale_d, each rounded to fp32.
+Expected expected(const HostData& data, std::span<const PackedSum> sums, Place place,
+                  WeightRounding rounding) {
+  Expected e = before_scale_d(data, sums, place, rounding);
+  if (data.scale_d.empty()) return e;
+  const double scale = number_at(DType::fp32, data.scale_d.data(), 0);
+  e.value /= scale;
+  e.errors = e.errors * (1 / std::fabs(scale)) + 3 * 0x1p-24 * std::fabs(e.value);
+  e.magnitude /= std::fabs(scale);
+  return e;
+}
+
+/// What all elements of a D are together.
+class Totals {
+ public:
+  /// `rounding`: D's own, at most.
+  void add(double error, const Expected& e, double rounding) {
+    squares_ += error * error;
+    allowed_squares_ += (e.errors.usual + rounding) * (e.errors.usual + rounding);
+    if (e.magnitude == 0) return;
+    mean_ += error / e.magnitude;
+    allowed_mean_ += (e.errors.mean + rounding) / e.magnitude;
+    const double weights = e.errors.weights / e.magnitude;
+    weights_ += weights;
+    weights_squares_ += weights * weights;
+  }
+  double mean(i64 count) const { return count > 0 ? mean_ / static_cast<double>(count) : 0.0; }
+  double norm_ratio() const { return allowed_squares_ > 0 ? std::sqrt(squares_ / allowed_squares_) : 0.0; }
+  /// Columns have weights of their own, all tokens the same ones.
+  double mean_ratio(i64 tokens) const {
+    const double random = kWeightsMean * std::sqrt(static_cast<double>(tokens) * weights_squares_);
+    const double allowed = allowed_mean_ + std::min(weights_, random);
+    return allowed > 0 ? std::fabs(mean_) / allowed : 0.0;
+  }
+
+ private:
+  double squares_ = 0, allowed_squares_ = 0;                                // of errors
+  double mean_ = 0, allowed_mean_ = 0, weights_ = 0, weights_squares_ = 0;  // of magnitudes, not divided yet
+};
+
+/// Half of the distance to the next number of D, more or less; 2^-150 and less do not matter.
+double half_unit(DType type, double value) {
+  const verify::CodeLayout layout = verify::code_layout(type);
+  const int least = 1 - verify::bias_of(layout);
+  const int exponent = value == 0.0 ? least : std::max(std::ilogb(value), least);
+  return std::ldexp(1.0, exponent - layout.fraction_bits - 1);
+}
+/// Past it e4m3 is cut off, and others are infinite.
+double largest_of(DType type) {
+  return type == DType::e4m3 ? 448.0 : type == DType::fp16 ? 65504.0 : 0x1.fep127;
+}
+
+bool allowed(DType type, double got, const Expected& e, bool exact) {
+  const double slack = exact ? 0.0 : e.errors.worst;
+  if (std::fabs(got - e.value) <= slack) return true;  // most, and cheaper than two roundings
+  const double low = verify::decode(type, verify::encode(type, e.value - slack));
+  const double high = verify::decode(type, verify::encode(type, e.value + slack));
+  return got >= low && got <= high;
+}
+
+void note_wrong(Comparison& found, const LoggedElement& element, bool unwritten) {
+  if (found.wrong++ == 0) {
+    found.row_low = found.row_high = element.row;
+    found.column_low = found.column_high = element.column;
+  }
+  found.unwritten += unwritten ? 1 : 0;
+  found.row_low = std::min(found.row_low, element.row);
+  found.row_high = std::max(found.row_high, element.row);
+  found.column_low = std::min(found.column_low, element.column);
+  found.column_high = std::max(found.column_high, element.column);
+  if (found.examples.size() < kLoggedElements) found.examples.push_back(element);
+}
+
+/// Sixteen-byte pieces outside of D's elements that are poison no more.
+void find_damage(const PackedProblem& p, std::span<const u8> buffer, i64 begin, Comparison& found) {
+  const i64 row_bytes = d_columns(p) * bytes_of(p.d), pitch = p.ld_d * bytes_of(p.d);
+  i64 last_piece = -1;
+  const auto scan = [&](i64 from, i64 to) {
+    for (i64 i = from; i < to; ++i)
+      if (buffer[static_cast<size_t>(i)] != kPoison && i / kChunkBytes != last_piece) {
+        last_piece = i / kChunkBytes;
+        if (found.damaged_chunks++ == 0)
+          found.damage_address = static_cast<u64>(i);  // from the buffer's start
+      }
+  };
+  scan(0, begin);
+  for (i64 row = 0; row + 1 < p.m; ++row) scan(begin + row * pitch + row_bytes, begin + (row + 1) * pitch);
+  scan(p.m == 0 || p.n == 0 ? begin : begin + (p.m - 1) * pitch + row_bytes, static_cast<i64>(buffer.size()));
+}
+
+}  // namespace
+
+i64 d_begin(const PackedProblem& problem, int shift) {
+  return kGuardBytes + shift * bytes_of(problem.d);
+}
+
+i64 d_buffer_bytes(const PackedProblem& p, int shift) {
+  const i64 elements = p.m == 0 ? 0 : (p.m - 1) * p.ld_d + d_columns(p);
+  return d_begin(p, shift) + elements * bytes_of(p.d) + kGuardBytes;
+}
+
+WeightRounding rounding_of(const PackedConfig& config) {
+  const auto* strip = std::get_if<StripConfig>(&config);
+  const bool fragments =
+      std::holds_alternative<WideConfig>(config) || (strip != nullptr && is_16bit(strip->x));
+  return fragments ? WeightRounding::to_tokens : WeightRounding::none;
+}
+
+Comparison judge(const HostData& data, std::span<const PackedSum> sums, std::span<const u8> d_buffer,
+                 int shift, WeightRounding rounding) {
+  const PackedProblem& p = data.problem;
+  const i64 begin = d_begin(p, shift);
+  const u8* d = d_buffer.data() + begin;
+  Comparison found;
+  Totals totals;
+  for (i64 row = 0; row < p.m; ++row)
+    for (i64 column = 0; column < d_columns(p); ++column) {
+      const Expected e = expected(data, sums, {row, column}, rounding);
+      const double got = number_at(p.d, d, row * p.ld_d + column);
+      const bool exact = data.kind == DataKind::exact && !is_smooth(p.activation);
+      ++found.checked;
+      if (exact && !e.exact) ++found.inexact_inputs;
+      const double error = got - e.value;
+      if (!allowed(p.d, got, e, exact && e.exact))  // NaN is never allowed, so poison is not either
+        note_wrong(found, {0, row, column, e.value, got, exact ? 0.0 : e.errors.worst}, std::isnan(got));
+      if (!std::isfinite(error)) continue;
+      const double own = half_unit(p.d, e.value);
+      if (std::fabs(e.value) < largest_of(p.d)) totals.add(error, e, own);
+      if (e.magnitude == 0 || std::fabs(error) <= found.worst_ratio * e.errors.worst) continue;
+      const double rounding =
+          std::fabs(verify::decode(p.d, verify::encode(p.d, e.value)) - e.value);  // D's own
+      if (std::isfinite(rounding))
+        found.worst_ratio =
+            std::max(found.worst_ratio, std::fabs(error) / (e.errors.worst + rounding + 0x1p-149));
+    }
+  found.mean_error = totals.mean(found.checked);
+  found.norm_ratio = totals.norm_ratio();
+  found.mean_ratio = totals.mean_ratio(p.m);
+  find_damage(p, d_buffer, begin, found);
+  return found;
+}
+
+}  // namespace sluice::packed

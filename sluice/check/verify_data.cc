@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layout of the operands with their guard zones, and the three stock choices of data.
+#include <sluice/check/verify_data.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include <sluice/kernels/verify_arith.h>
+
+namespace sluice {
+namespace {
+
+/// Independent seeds for the operands of one problem, all from one number.
+u64 seed_of(const DataSpec& spec, int region) {
+  return verify::hash(spec.seed, 0x100 + static_cast<u64>(region));
+}
+
+struct Operand {
+  const char* name;
+  Matrix matrix;  // strides filled in
+  i64 inner, outer, batch;
+  FillSpec fill;
+  int shift;  // elements
+};
+
+Operand vector_operand(const char* name, DType type, i64 count, const FillSpec& fill, int shift) {
+  return {name, {.type = type, .ld = count, .batch_stride = count}, count, 1, 1, fill, shift};
+}
+
+Result<Region> region_of(const Operand& x, u64 seed) {
+  const bool empty = x.inner == 0 || x.outer == 0 || x.batch == 0;
+  const __int128 matrix = static_cast<__int128>(x.outer - 1) * x.matrix.ld + x.inner;
+  if (!empty && (x.matrix.ld < x.inner || (x.batch > 1 && x.matrix.batch_stride < matrix)))
+    return Error{ErrorCode::invalid_stride,
+                 std::string(x.name) + " has ld " + std::to_string(x.matrix.ld) + " and batch stride " +
+                     std::to_string(x.matrix.batch_stride) +
+                     ": verification data need rows and matrices that do not overlap"};
+  const __int128 extent = empty ? 0 : static_cast<__int128>(x.batch - 1) * x.matrix.batch_stride + matrix;
+  if (extent > (__int128{1} << 58))
+    return Error{ErrorCode::invalid_size, std::string(x.name) + " spans more than 2^58 elements"};
+  const i64 size = bytes_of(x.matrix.type), begin = kGuardBytes + x.shift * size;
+  const i64 span =
+      ceil_div(begin + static_cast<i64>(extent) * size + kGuardBytes, i64{kRegionAlign}) * kRegionAlign;
+  return Region{.span_bytes = span,
+                .element_begin = begin,
+                .inner = x.inner,
+                .outer = x.outer,
+                .batch = x.batch,
+                .ld = x.matrix.ld,
+                .batch_stride = x.matrix.batch_stride,
+                .seed = seed,
+                .fill = x.fill,
+                .type = x.matrix.type};
+}
+
+}  // namespace
+
+Result<DataLayout> lay_out(const Problem& given, const DataSpec& spec) {
+  if (given.m < 0 || given.n < 0 || given.k < 0 || given.batch < 0)
+    return Error{ErrorCode::invalid_size, "m, n, k and batch must not be negative"};
+  const Problem p = with_strides(given);
+  const Epilogue& e = p.epilogue;
+  Matrix c = p.c;
+  c.type = e.c_type;
+  const i64 c_rows = e.residual ? p.m : 0, bias_count = e.bias == Bias::none ? 0 : p.n;
+  const Operand operands[kRegionCount] = {
+      {"A", p.a, inner_extent(p.a, p.m, p.k), outer_extent(p.a, p.m, p.k), p.batch, spec.a, 0},
+      {"B", p.b, inner_extent(p.b, p.n, p.k), outer_extent(p.b, p.n, p.k), p.batch, spec.b, 0},
+      {"C", c, p.n, c_rows, p.batch, spec.c, spec.element_shift},
+      {"D", p.d, d_columns(p), p.m, p.batch, adds(e) ? spec.d : FillSpec{.kind = Fill::poison}, spec.d_shift},
+      vector_operand("bias", e.bias_type, bias_count, spec.bias, spec.element_shift),
+      vector_operand("scale_a", DType::fp32, scale_a_count(p), spec.scale_a, spec.element_shift),
+      vector_operand("scale_b", DType::fp32, scale_b_count(p), spec.scale_b, spec.element_shift),
+      vector_operand("scale_d", DType::fp32, e.scale_d == ScaleMode::none ? 0 : 1, spec.scale_d,
+                     spec.element_shift)};
+  DataLayout layout{};
+  for (int i = 0; i < kRegionCount; ++i) {
+    Result<Region> region = region_of(operands[i], seed_of(spec, i));
+    if (!region) return region.error();
+    layout.regions[i] = *region;
+    layout.region_begin[i] = layout.bytes;
+    layout.bytes += region->span_bytes;
+  }
+  return layout;
+}
+
+i64 data_bytes(const Problem& problem, const DataSpec& spec) {
+  const Result<DataLayout> layout = lay_out(problem, spec);
+  return layout ? layout->bytes : 0;
+}
+
+namespace {
+
+float power(u64 random, int low, int high) {
+  return static_cast<float>(verify::power_of_two(low + verify::pick(random, high - low + 1)));
+}
+
+/// Largest whole number with all smaller ones in the type, and a round margin below it.
+int largest_integer(DType type) {
+  switch (type) {
+    case DType::e5m2: return 8;
+    case DType::e4m3: return 16;
+    case DType::bf16: return 256;
+    case DType::fp16: return 2048;
+    case DType::fp32: return 1 << 20;
+  }
+  return 1;
+}
+
+}  // namespace
+
+DataSpec exact_data(const Problem& problem, u64 seed) {
+  const u64 r = verify::hash(seed, 1);
+  const Epilogue& e = problem.epilogue;
+  const bool promoted = is_promoted(problem);
+  const bool scaled = e.scale_a != ScaleMode::none || e.scale_b != ScaleMode::none;
+  const bool plain = !scaled && !e.residual && e.bias == Bias::none && !adds(e);
+  // alpha and each scale shift the product by one bit against C and bias, either way: 2^19 leaves fp32 five
+  // bits.
+  // Of a gated product the two factors: 2^11 where all are whole, and 2^8 beside a bias of up to 8.
+  const double fp32_limit = e.gated ? (plain ? 2048.0 : 256.0) : plain ? 16777215.0 : 524288.0;
+  const double sum_limit = is_fp8(problem.a.type) && !promoted && fp32_limit > 16384.0 ? 16384.0 : fp32_limit;
+  // A typical sum of random signs is sqrt(k) * magnitude^2 / 2: keep most of them inside e4m3's 448.
+  const double typical_limit = problem.d.type == DType::e4m3 ? (e.gated ? 40.0 : 400.0) : fp32_limit;
+  const i64 k = std::max<i64>(problem.k, 1), block = promoted ? std::min<i64>(k, 128) : k;
+  int magnitude = 1;
+  const int cap = std::min({largest_integer(problem.a.type), largest_integer(problem.b.type), 64});
+  while (magnitude < cap) {
+    const double square = 4.0 * magnitude * magnitude;  // of the next candidate
+    if (k * square > sum_limit || (promoted && block * square > 16384.0)) break;
+    if (std::sqrt(static_cast<double>(k)) * square > typical_limit) break;
+    magnitude *= 2;
+  }
+  // Ones in every place could already be too much: thin A out. The density is of 256, so leave a margin of 2.
+  int density = 256;
+  if (k > sum_limit) density = std::max(1, static_cast<int>(128.0 * sum_limit / static_cast<double>(k)));
+  const bool varied =
+      verify::pick(r >> 32, 4) == 0;  // one in four: sparse inputs, which show wrong addresses
+  DataSpec spec{.seed = seed,
+                .a = {.magnitude = magnitude, .density = varied ? std::min(density, 64) : density},
+                .b = {.magnitude = magnitude, .density = 256},
+                .c = {.magnitude = std::min(largest_integer(e.c_type), 200)},
+                .bias = {.magnitude = e.gated ? 8 : std::min(largest_integer(e.bias_type), 200)},
+                .d = {.magnitude = 200}};
+  spec.scale_a.magnitude = spec.scale_b.magnitude = spec.scale_d.magnitude = 1;
+  spec.alpha = (r & 1 ? -1.0f : 1.0f) * power(r & 0xffffff00, scaled ? 0 : -1, 1);
+  const int beta_choice = static_cast<int>(r >> 1 & 3);
+  spec.beta =
+      !e.residual || beta_choice == 0 ? 0.0f : (r & 8 ? -1.0f : 1.0f) * power(r << 8 & 0xffffffff, -1, 1);
+  if (spec.beta == 0.0f) spec.c.kind = Fill::poison;
+  return spec;
+}
+
+DataSpec real_data(const Problem& problem, u64 seed) {
+  const u64 r = verify::hash(seed, 2);
+  const FillSpec values{.kind = r & 1 ? Fill::normal : Fill::uniform};
+  DataSpec spec{.seed = seed,
+                .a = values,
+                .b = values,
+                .c = {.kind = Fill::normal},
+                .bias = {.kind = Fill::normal},
+                .scale_a = {.kind = Fill::uniform},
+                .scale_b = {.kind = Fill::uniform},
+                .scale_d = {.kind = Fill::positive}};
+  spec.alpha = 0.1f + 0.01f * static_cast<float>(verify::pick(r >> 32, 200));
+  spec.beta = problem.epilogue.residual && (r & 6) != 0 ? -0.7f : 0.0f;
+  if (spec.beta == 0.0f) spec.c.kind = Fill::poison;
+  return spec;
+}
+
+DataSpec positive_data(const Problem&, u64 seed) {
+  return {.seed = seed,
+          .a = {.kind = Fill::positive},
+          .b = {.kind = Fill::positive},
+          .c = {.kind = Fill::poison},
+          .bias = {.kind = Fill::integers},
+          .scale_a = {.kind = Fill::ones},
+          .scale_b = {.kind = Fill::ones},
+          .scale_d = {.kind = Fill::ones}};
+}
+
+}  // namespace sluice

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// The main loop of a math warpgroup of kernels/strip.cuh for e4m3 tokens. Each step issues its products;
+// while they run, the next step's codes become e4m3 registers and, if there are two sets of partial sums,
+// those of the step before are multiplied by their group's scales and added in fp32. The sets take turns, so
+// ptxas cannot move that behind the next products, which need the registers.
+#pragma once
+
+#include <sluice/device/packed/byte_steps.cuh>
+#include <sluice/device/packed/byte_tile.cuh>
+#include <sluice/device/pipeline.cuh>
+#include <sluice/device/timeline.cuh>
+
+namespace sluice::packed {
+
+template <StripConfig kConfig>
+class ByteProducts {
+  using S = StripShape<kConfig>;
+  using Steps = ByteSteps<kConfig>;
+  using Instruction = ptx::WgmmaRs<DType::e4m3, S::kTokens>;
+  static constexpr int kSets = Steps::kSets;
+
+ public:
+  using Sums = float[S::kTokens / 2];
+
+  SLUICE_DEVICE ByteProducts(const StripParams& params, const StripPlace<kConfig>& at,
+                             TimelineMarks& timeline)
+      : at_(at), timeline_(timeline), tile_(params, at) {}
+
+  /// All tiles of the warpgroup. On return nothing is in flight.
+  SLUICE_DEVICE void run(Sums& sums) {
+#pragma unroll
+    for (float& sum : sums) sum = 0.0f;
+    constexpr int kStride = S::kKGroups;
+    ring_.stage = at_.k_group();
+    left_ = max(0, at_.count - at_.k_group() + kStride - 1) / kStride;
+    if (left_ > 0) {
+      wait();
+      load_codes(ring_.stage);
+    }
+    convert<0>();
+#pragma unroll 1
+    while (left_ >= Steps::kRun) multiply<Steps::kRun>(sums);
+    if constexpr (Steps::kRun > 1) {
+#pragma unroll 1
+      while (left_ > 0) multiply<1>(sums);
+    }
+  }
+
+ private:
+  /// kTiles in a row; the codes of the first are converted.
+  template <int kTiles>
+  SLUICE_DEVICE void multiply(Sums& sums) {
+    Sums partial[kSets];  // of this run alone: else ptxas would wait after every product
+    step<0, kTiles * Steps::kTileSteps>(partial, sums);
+  }
+
+  template <int kStep, int kSteps>
+  SLUICE_DEVICE void step(Sums (&partial)[kSets], Sums& sums) {
+    if constexpr (kStep < kSteps) {
+      constexpr bool kFirst = kStep % Steps::kTileSteps == 0, kLast = kStep + 1 == kSteps;
+      if constexpr (kFirst) open_tile();
+      if constexpr (kSets == 1 && kStep > 0 && Steps::begins(kStep)) {
+        ptx::wgmma_wait_group<0>();
+        add<kStep - 1>(partial, sums);
+      }
+      issue<kStep>(partial[Steps::set(kStep)]);
+      if constexpr (kStep > 0 && (kSets == 2 || !Steps::begins(kStep))) ptx::wgmma_wait_group<1>();
+      if constexpr (kStep > 0 && kSets == 2) add<kStep - 1>(partial, sums);
+      if constexpr (kFirst) {
+        if constexpr (kStep > 0) release(before_);
+        if constexpr (kSets == 1) tile_.template load_codes<1>(stage_);
+        tile_.load_scales(stage_);
+      }
+      if constexpr (Steps::is_last_codes(kStep)) load_next();
+      if constexpr (!Steps::is_ones(kStep + 1)) convert<(kStep + 1) % Steps::kTileSteps>();
+      if constexpr (kLast) {
+        ptx::wgmma_wait_group<0>();
+        add<kStep>(partial, sums);
+        release(stage_);
+      }
+      step<kStep + 1, kSteps>(partial, sums);
+    }
+  }
+
+  // ---- the ring ----
+  SLUICE_DEVICE void wait() const {
+    ptx::mbarrier_wait_parity(at_.full(ring_.stage), ring_.phase);
+    timeline_.mark_stage(ceil_div(min(S::kStages, at_.count), S::kKGroups));
+  }
+  SLUICE_DEVICE void open_tile() {
+    before_ = stage_;
+    stage_ = ring_.stage;
+    tokens_ = ptx::smem_descriptor(at_.x_stage(stage_), 16, 8 * 128);
+    ring_.stage += S::kKGroups;
+    if (ring_.stage >= S::kStages) {
+      ring_.stage -= S::kStages;
+      ring_.phase ^= 1;
+    }
+    --left_;
+  }
+  SLUICE_DEVICE void load_next() {
+    if (left_ == 0) return;
+    wait();
+    load_codes(ring_.stage);
+  }
+  /// Both chunks; where registers are short the second one is read when the tile has been begun.
+  SLUICE_DEVICE void load_codes(int stage) {
+    tile_.template load_codes<0>(stage);
+    if constexpr (kSets == 2) tile_.template load_codes<1>(stage);
+  }
+  /// All lanes have read what they want of the stage.
+  SLUICE_DEVICE void release(int stage) const {
+    __syncwarp();
+    if (at_.lane() == 0) ptx::mbarrier_arrive(at_.empty(stage));
+  }
+
+  // ---- a step ----
+  template <int kStep>
+  SLUICE_DEVICE void convert() {
+#pragma unroll
+    for (int q = Steps::product(kStep); q < Steps::product(kStep) + Steps::kProducts; ++q)
+      tile_.expand(q, a_[q]);
+  }
+  template <int kStep>
+  SLUICE_DEVICE void issue(Sums& partial) {
+    constexpr u32 kOnes[4] = {kByteOnes, kByteOnes, kByteOnes, kByteOnes};
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < Steps::kProducts; ++i) {
+      const int q = Steps::product(kStep) + i;
+      const u64 b = tokens_ + 2 * q;
+      const bool more = i > 0 || !Steps::begins(kStep);
+      if constexpr (Steps::is_ones(kStep))
+        Instruction::mma(partial, kOnes, b, more);
+      else
+        Instruction::mma(partial, a_[q], b, more);
+    }
+    ptx::wgmma_commit_group();
+  }
+  template <int kStep>
+  SLUICE_DEVICE void add(Sums (&partial)[kSets], Sums& sums) const {
+    if constexpr (Steps::ends(kStep)) {
+      Sums& from = partial[Steps::set(kStep)];
+      ptx::pin_registers(from);
+      const RowPair f = tile_.template factors<Steps::group(kStep), Steps::is_ones(kStep)>();
+#pragma unroll
+      for (int i = 0; i < S::kTokens / 2; ++i) sums[i] += (i % 4 < 2 ? f.upper : f.lower) * from[i];
+    }
+  }
+
+  const StripPlace<kConfig>& at_;
+  TimelineMarks& timeline_;
+  ByteTile<kConfig> tile_;
+  RingPosition ring_;           // of the next tile
+  int left_ = 0;                // tiles from there on
+  int stage_ = 0, before_ = 0;  // of the tile that is multiplied, and the one before
+  u64 tokens_ = 0;
+  u32 a_[4][4];
+};
+
+}  // namespace sluice::packed

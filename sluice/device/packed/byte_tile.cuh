@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a lane has of a tile: codes of two rows, and the scales and zeros of those, as they lie. Codes become
+// e4m3, and scales floats, when they are needed.
+#pragma once
+
+#include <sluice/spec/packed_codes.h>
+#include <sluice/device/element.cuh>
+#include <sluice/device/math/byte_codes.cuh>
+#include <sluice/device/math/code_fragments.cuh>
+#include <sluice/device/math/row_pair.cuh>
+#include <sluice/device/packed/outputs.cuh>
+#include <sluice/device/packed/strip_place.cuh>
+#include <sluice/device/ptx/shared.cuh>
+#include <sluice/device/ptx/wgmma.cuh>
+
+namespace sluice::packed {
+
+template <StripConfig kConfig>
+class ByteTile {
+  using S = StripShape<kConfig>;
+  static constexpr WeightFormat kFormat = kConfig.weights;
+  static constexpr int kPairWords = S::kScaleSize / 2;  // of rows g and g + 8
+
+ public:
+  static constexpr int kGroups = max(tile_groups(kFormat), 1);
+
+  SLUICE_DEVICE ByteTile(const StripParams& params, const StripPlace<kConfig>& at) : at_(at) {
+    if constexpr (S::kGroup == 0 && S::kStoredZeros) {
+      if (params.k_tiles == 0) return;
+      const u8* zeros = strip_zeros<kFormat>(params, at.strip_in_blob(params, at.strip()));
+      row_zeros_ = {load_element<kFormat.scale>(zeros, slot()),
+                    load_element<kFormat.scale>(zeros, slot() + 1)};
+    }
+  }
+
+  /// A chunk is the codes of 64 k.
+  template <int kChunk>
+  SLUICE_DEVICE void load_codes(int stage) {
+    ptx::load_shared_v4(tile(stage) + (4 * kChunk + at_.block()) * 32 * kLaneBytes + at_.lane() * kLaneBytes,
+                        words_ + 4 * kChunk);
+  }
+  SLUICE_DEVICE void load_scales(int stage) {
+    if constexpr (S::kGroup != 0) {
+#pragma unroll
+      for (int i = 0; i < kGroups; ++i) {
+        const u32 pair =
+            tile(stage) + tile_scales_offset(kFormat) + (slot() + i * kStripRows) * S::kScaleSize;
+        load_pair(pair, scales_[i]);
+        if constexpr (S::kStoredZeros) load_pair(pair + tile_scale_bytes(kFormat), zeros_[i]);
+      }
+    }
+  }
+
+  /// The registers of product q, of 32 k. Pinned: they are written where it is said, not between products.
+  SLUICE_DEVICE void expand(int q, u32 (&a)[4]) const {
+    ptx::pin_registers(a);
+    expand_bytes(words_ + 2 * q, a);
+    ptx::pin_registers(a);
+  }
+
+  /// What sums of products are multiplied by, in rows g and g + 8: the group's scales, or (the tokens' own
+  /// sums) what gives back the zeros.
+  template <int kGroup, bool kOnes>
+  SLUICE_DEVICE RowPair factors() const {
+    RowPair f{1.0f, 1.0f};
+    if constexpr (S::kGroup != 0) f = floats(scales_[kGroup]);
+    if constexpr (kOnes) {
+      constexpr float kUnit = exact_power(-kByteExponent);
+      const RowPair zero = S::kGroup != 0 ? floats(zeros_[kGroup]) : row_zeros_;
+      f.upper *= (kByteZero - zero.upper) * kUnit;
+      f.lower *= (kByteZero - zero.lower) * kUnit;
+    }
+    return f;
+  }
+
+ private:
+  SLUICE_DEVICE u32 tile(int stage) const {
+    return at_.w_stage(stage) + at_.strip() * S::kTileBytes;
+  }
+  SLUICE_DEVICE int slot() const {
+    return scale_slot(at_.block() * kBlockRows + at_.lane() / 4, 0);
+  }
+  static SLUICE_DEVICE void load_pair(u32 address, u32 (&words)[kPairWords]) {
+    if constexpr (kPairWords == 2)
+      ptx::load_shared_v2(address, words[0], words[1]);
+    else
+      words[0] = ptx::load_shared_u32(address);
+  }
+  static SLUICE_DEVICE RowPair floats(const u32 (&words)[kPairWords]) {
+    return row_pair<kFormat.scale>(words[0], words[kPairWords - 1]);
+  }
+
+  const StripPlace<kConfig>& at_;
+  u32 words_[8];
+  u32 scales_[kGroups][kPairWords], zeros_[kGroups][kPairWords];
+  RowPair row_zeros_{};
+};
+
+}  // namespace sluice::packed

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the sums of warps, and of a cluster's CTAs, to D: added up in fixed order in fp32, then the exponents
+// that the codes had, what tokens are divided by, scales of whole rows, bias, activation, and what is gated;
+// last the residual.
+#pragma once
+
+#include <sluice/device/element.cuh>
+#include <sluice/device/epilogue/activation.cuh>
+#include <sluice/device/epilogue/warp_sums.cuh>
+#include <sluice/device/packed/outputs.cuh>
+#include <sluice/device/packed/tile_sums.cuh>
+#include <sluice/device/packed/token_squares.cuh>
+#include <sluice/device/ptx/global.cuh>
+
+namespace sluice::packed {
+
+template <NarrowConfig kConfig>
+class Finish {
+  using S = Shape<kConfig>;
+  using Codes = typename S::Codes;
+
+ public:
+  /// `smem`: of the CTA.
+  SLUICE_DEVICE Finish(const NarrowParams& params, const Place& at, u32 smem)
+      : params_(params), at_(at), smem_(smem) {}
+
+  /// All threads of the CTA.
+  template <class Sums>
+  SLUICE_DEVICE void run(const Sums& warp) const {
+    const WarpSums<warp_tile(kConfig)> sums(smem_, smem_ + incoming_offset(kConfig), at_.rank);
+    const RowPair factors{exact_power(Codes::kUpperExponent), exact_power(Codes::kLowerExponent)};
+    const auto send = [this] {
+      if constexpr (kConfig.norm_x) send_squares<kConfig>(smem_, at_);
+    };
+    if constexpr (kConfig.gated)
+      sums.add_up_halves(
+          warp.sums, factors,
+          [this](int token, int column, const ptx::Float4& gate, const ptx::Float4& up) {
+            store_gated(token, column, gate, up);
+          },
+          send);
+    else if constexpr (kConfig.residual)
+      sums.add_up_with(
+          warp.sums, factors, [this](int token, int row) { return residual(token, row); },
+          [this](int token, int row, const ptx::Float4& sum, const Residual& residual) {
+            store(token, row, sum, residual);
+          },
+          send);
+    else
+      sums.add_up(
+          warp.sums, factors,
+          [this](int token, int row, const ptx::Float4& sum) { store(token, row, sum, {}); }, send);
+  }
+
+ private:
+  /// Four neighbours of C, as they lie.
+  struct Residual {
+    u32 words[bytes_of(kConfig.d)] = {};
+
+    SLUICE_DEVICE float operator[](int i) const {
+      if constexpr (kConfig.d == DType::fp32) {
+        return __uint_as_float(words[i]);
+      } else {
+        const Pair pair = unpack_16bit<kConfig.d>(words[i / 2]);
+        return i % 2 == 0 ? pair.x : pair.y;
+      }
+    }
+  };
+  SLUICE_DEVICE Residual residual(int token_in_tile, int row_in_tile) const {
+    Residual found;
+    const int token = at_.first_token + token_in_tile, row = at_.first_row + row_in_tile;
+    if (token >= params_.m || row >= params_.n) return found;
+    const i64 index = token * params_.ld_c + row;
+    if (params_.vectors) {
+      ptx::load_global_words(static_cast<const u8*>(params_.c) + index * bytes_of(kConfig.d), found.words);
+      return found;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (row + i >= params_.n) continue;
+      const float value = load_element<kConfig.d>(params_.c, index + i);
+      if constexpr (kConfig.d == DType::fp32)
+        found.words[i] = __float_as_uint(value);
+      else
+        found.words[i / 2] |= pack_16bit<kConfig.d>(i % 2 == 0 ? value : 0.0f, i % 2 == 0 ? 0.0f : value);
+    }
+    return found;
+  }
+
+  /// What a token's sums are multiplied by.
+  SLUICE_DEVICE float factor_of(int token_in_tile) const {
+    if constexpr (kConfig.norm_x) return inverse_root<kConfig>(params_, smem_, token_in_tile);
+    return 1.0f;
+  }
+  /// What the activation is given; `row`: of W.
+  SLUICE_DEVICE float scaled(float sum, int row, float factor) const {
+    if constexpr (kConfig.norm_x) sum *= factor;
+    if constexpr (S::kGroup == 0) sum *= row_scale<kConfig.weights>(params_, row);
+    if constexpr (kConfig.bias == Bias::column) sum += load_element<kConfig.bias_type>(params_.bias, row);
+    return sum;
+  }
+  SLUICE_DEVICE float finished(float sum, int row, float factor) const {
+    if (row >= params_.n) return 0.0f;
+    return activate<kConfig.activation>(scaled(sum, row, factor));
+  }
+  SLUICE_DEVICE float gated(float gate, float up, int column, float factor) const {
+    return activate<kConfig.activation>(scaled(gate, column, factor)) *
+           scaled(up, params_.n + column, factor);
+  }
+  /// Whole strips, so that all four are columns of D.
+  SLUICE_DEVICE void store_gated(int token_in_tile, int column_in_tile, const ptx::Float4& gate,
+                                 const ptx::Float4& up) const {
+    const int token = at_.first_token + token_in_tile, column = at_.first_row + column_in_tile;
+    if (token >= params_.m) return;
+    const float factor = factor_of(token_in_tile);
+    const float values[4] = {gated(gate.x, up.x, column, factor), gated(gate.y, up.y, column + 1, factor),
+                             gated(gate.z, up.z, column + 2, factor),
+                             gated(gate.w, up.w, column + 3, factor)};
+    store_outputs<kConfig.d>(params_, token, column, values);
+  }
+  SLUICE_DEVICE void store(int token_in_tile, int row_in_tile, const ptx::Float4& sum,
+                           const Residual& residual) const {
+    const int token = at_.first_token + token_in_tile, row = at_.first_row + row_in_tile;
+    if (token >= params_.m || row >= params_.n) return;
+    const float factor = factor_of(token_in_tile);
+    float values[4] = {finished(sum.x, row, factor), finished(sum.y, row + 1, factor),
+                       finished(sum.z, row + 2, factor), finished(sum.w, row + 3, factor)};
+    if constexpr (kConfig.residual) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) values[i] += residual[i];
+    }
+    store_outputs<kConfig.d>(params_, token, row, values);
+  }
+
+  const NarrowParams& params_;
+  const Place& at_;
+  u32 smem_;
+};
+
+}  // namespace sluice::packed

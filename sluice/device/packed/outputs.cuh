@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all packed kernels do with an output, a row of W: its scale and zero where the blob has one for the
+// whole row (group = 0; behind a strip's tiles, docs/packing.md), and the store of four neighbours of a
+// token.
+#pragma once
+
+#include <sluice/spec/packed_codes.h>
+#include <sluice/device/element.cuh>
+
+namespace sluice::packed {
+
+/// The zeros of a strip's rows, which end the strip.
+template <WeightFormat kFormat, class Params>
+SLUICE_DEVICE const u8* strip_zeros(const Params& params, int strip) {
+  return static_cast<const u8*>(params.weights) - row_zero_bytes(kFormat) + (strip + 1) * params.strip_bytes;
+}
+
+/// `row`: of W, not of a strip.
+template <WeightFormat kFormat, class Params>
+SLUICE_DEVICE float row_scale(const Params& params, int row) {
+  return load_element<kFormat.scale>(
+      strip_zeros<kFormat>(params, row / kStripRows) - row_scale_bytes(kFormat),
+      scale_slot(row % kStripRows, 0));
+}
+
+/// Rows `row` to `row` + 3 of a token, as far as D has them.
+template <DType kD, class Params>
+SLUICE_DEVICE void store_outputs(const Params& params, int token, int row, const float (&values)[4]) {
+  const i64 index = token * params.ld_d + row;
+  if (params.vectors) {
+    store_element_quad<kD>(params.d, index, values);
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (row + i < params.n) store_element<kD>(params.d, index + i, values[i]);
+  }
+}
+
+}  // namespace sluice::packed

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a config makes of itself at compile time, and where a warp stands in the product.
+#pragma once
+
+#include <sluice/spec/packed.h>
+#include <sluice/device/math/code_fragments.cuh>
+
+namespace sluice::packed {
+
+inline constexpr int kWarpCopy = 32 * kLaneBytes;  // what a warp moves at once
+
+template <NarrowConfig kConfig>
+struct Shape {
+  static constexpr int kTokens = tile_tokens(kConfig), kTokenBlocks = kConfig.token_blocks;
+  static constexpr int kHeld = stage_tokens(kConfig);
+  static constexpr int kRows = tile_rows(kConfig), kBlocks = kConfig.row_blocks;
+  static constexpr int kStrips = tile_strips(kConfig);
+  static constexpr int kStripBlocks = strip_blocks(kConfig);  // of each strip, how many are this CTA's
+  static constexpr int kTileBytes = tile_bytes(kConfig.weights);
+  static constexpr int kTileCodes = tile_code_bytes(kConfig.weights);
+  static constexpr int kStageBytes = stage_bytes(kConfig);
+  static constexpr int kTokenBytes = stage_token_bytes(kConfig);
+  static constexpr int kCodeBytes = stage_code_bytes(kConfig) / kStrips;  // of one strip in a stage
+  static constexpr int kScaleBytes = strip_scale_bytes(kConfig);          // the same; zeros too
+  static constexpr int kZeros = tile_scale_bytes(kConfig.weights);        // from a tile's scales to its zeros
+  static constexpr int kGamma = gamma_offset(kConfig);                    // from a stage to its gamma
+  static constexpr int kGroup = kConfig.weights.group;
+  static constexpr int kScaleSize = bytes_of(kConfig.weights.scale);
+  static constexpr bool kStoredZeros = kConfig.weights.zero == ScaleZero::per_group;
+  // Sums are scaled after so many instructions: every 32, 64 or, if the registers suffice, 128 of k.
+  static constexpr int kSteps = kGroup == 32 ? 2 : kGroup == 64 || kBlocks * kTokenBlocks > 8 ? 4 : 8;
+  static constexpr int kSpan = max(kSteps, 4);  // instructions whose tokens are held at a time
+  using Codes = CodeFragments<kConfig.weights.type, kConfig.x>;
+};
+
+/// Where a warp is: its CTA's rows (gated: the gate's) and tokens, its k-tiles (first_tile, + warps, ..), its
+/// ring, and the zeros of tokens that are not there.
+struct Place {
+  int lane, warp, rank;
+  int first_row, first_token;
+  int first_tile, count;
+  u32 ring, zeros;
+};
+
+template <NarrowConfig kConfig>
+SLUICE_DEVICE Place place_of(const NarrowParams& params, u32 smem) {
+  using S = Shape<kConfig>;
+  constexpr int kParts = kConfig.parts;
+  Place p;
+  p.lane = static_cast<int>(threadIdx.x) % 32;
+  p.warp = static_cast<int>(threadIdx.x) / 32;
+  p.rank = static_cast<int>(blockIdx.x) % kParts;
+  p.first_row = static_cast<int>(blockIdx.x) / kParts * tile_columns(kConfig);
+  p.first_token = static_cast<int>(blockIdx.y) * S::kTokens;
+  p.first_tile = p.rank * params.k_tiles / kParts + p.warp;
+  const int end = (p.rank + 1) * params.k_tiles / kParts;
+  p.count = max(0, (end - p.first_tile + kConfig.warps - 1) / kConfig.warps);
+  p.ring = smem + p.warp * kConfig.stages * S::kStageBytes;
+  p.zeros = smem + zeros_offset(kConfig) + p.warp * kLaneBytes;
+  return p;
+}
+
+/// From one strip of the CTA to the next.
+template <NarrowConfig kConfig>
+SLUICE_DEVICE int strip_step(const NarrowParams& params) {
+  return kConfig.gated ? params.n / kStripRows : 1;
+}
+
+/// The CTA's first row in its first strip: 0 or, of half strips, 32.
+template <NarrowConfig kConfig>
+SLUICE_DEVICE int row_of_strip(const Place& at) {
+  return Shape<kConfig>::kStripBlocks == 4 ? 0 : at.first_row % kStripRows;
+}
+
+/// Of a strip's scales (or zeros) in memory or in a stage: where a lane's two rows of a block are.
+template <NarrowConfig kConfig>
+SLUICE_DEVICE int row_pair_offset(const Place& at, int block, int group_in_tile) {
+  return (group_in_tile * kStripRows + row_of_strip<kConfig>(at) + block * kBlockRows + at.lane / 4 * 2) *
+         Shape<kConfig>::kScaleSize;
+}
+
+}  // namespace sluice::packed

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two threads that fill the ring of kernels/strip.cuh: one copies tokens by TMA, in boxes of 128 bytes of
+// k, one the strips' tiles as they lie, by flat copies. Two, because one that issued all copies would take as
+// long as the memory.
+#pragma once
+
+#include <sluice/device/packed/strip_place.cuh>
+#include <sluice/device/pipeline.cuh>
+#include <sluice/device/ptx/async_copy.cuh>
+#include <sluice/device/ptx/tma.cuh>
+#include <sluice/device/timeline.cuh>
+
+namespace sluice::packed {
+
+template <StripConfig kConfig>
+class StripLoads {
+  using S = StripShape<kConfig>;
+
+ public:
+  /// One thread.
+  SLUICE_DEVICE static void start(const StripPlace<kConfig>& at) {
+#pragma unroll
+    for (int i = 0; i < S::kStages; ++i) {
+      ptx::mbarrier_init(at.full(i), 2);
+      ptx::mbarrier_init(at.empty(i), 4 * S::kStrips);
+    }
+    ptx::fence_mbarrier_init();
+  }
+
+  /// One thread each.
+  SLUICE_DEVICE static void run_tokens(const StripParams& params, const StripPlace<kConfig>& at) {
+    const u64 policy = ptx::evict_last_policy();
+    walk(at, params.x_bytes, [&](int stage, int tile) {
+#pragma unroll
+      for (int i = 0; i < S::kBoxes; ++i)
+        ptx::tma_load(at.x_stage(stage) + i * S::kBoxBytes, params.map_x,
+                      {tile * kPackedTileK + i * kPackedTileK / S::kBoxes, at.first_token, 0}, at.full(stage),
+                      policy);
+    });
+  }
+  SLUICE_DEVICE static void run_weights(const StripParams& params, const StripPlace<kConfig>& at,
+                                        TimelineMarks& timeline) {
+    // Weights that one CTA reads are read once; else they stay in L2 for the next token tile.
+    const u64 policy = params.token_tiles == 1 ? ptx::evict_first_policy() : ptx::evict_normal_policy();
+    walk(at, w_stage_bytes(kConfig), [&](int stage, int tile) {
+#pragma unroll
+      for (int s = 0; s < S::kStrips; ++s)
+        ptx::bulk_load(at.w_stage(stage) + s * S::kTileBytes,
+                       static_cast<const u8*>(params.weights) +
+                           at.strip_in_blob(params, s) * params.strip_bytes +
+                           static_cast<i64>(tile) * S::kTileBytes,
+                       S::kTileBytes, at.full(stage), policy);
+      if (tile - at.first_tile == min(S::kStages, at.count) - 1) timeline.mark(Moment::loads_issued);
+      if (tile - at.first_tile == at.count - 1) timeline.mark(Moment::last_load);
+    });
+  }
+
+ private:
+  template <class Load>
+  SLUICE_DEVICE static void walk(const StripPlace<kConfig>& at, u32 bytes, const Load& load) {
+    RingPosition ring;
+#pragma unroll 1
+    for (int i = 0; i < at.count; ++i) {
+      if (i >= S::kStages) ptx::mbarrier_wait_parity(at.empty(ring.stage), ring.phase ^ 1);
+      ptx::mbarrier_arrive_expect_tx(at.full(ring.stage), bytes);
+      load(ring.stage, at.first_tile + i);
+      ring.advance(S::kStages);
+    }
+  }
+};
+
+}  // namespace sluice::packed

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a warpgroup's sums to D: the two halves of k meet, then scales of whole rows, bias, activation. A
+// thread's sums are of two outputs (rows g and g + 8 of its warp's block), so it reads two scales and two
+// biases for a tile. 16-bit D leaves through shared memory, 32 tokens at a time, by the copy engine where D
+// allows it; fp32 goes from registers.
+#pragma once
+
+#include <sluice/device/epilogue/activation.cuh>
+#include <sluice/device/packed/outputs.cuh>
+#include <sluice/device/packed/wide_place.cuh>
+#include <sluice/device/ptx/cluster_memory.cuh>
+#include <sluice/device/ptx/shared.cuh>
+#include <sluice/device/ptx/tma.cuh>
+
+namespace sluice::packed {
+
+template <WideConfig kConfig>
+class WideFinish {
+  using S = WideShape<kConfig>;
+  static constexpr int kOwn = S::kOwnTokens / 2;  // sums of a thread that it stores
+  static constexpr int kRowBytes = kStripRows * 2;
+
+ public:
+  SLUICE_DEVICE WideFinish(const WideParams& params, const WidePlace<kConfig>& at)
+      : params_(params), at_(at) {}
+
+  template <int kCount>
+  SLUICE_DEVICE void run(const WideTile& tile, const float (&sums)[kCount]) {
+    const WideTile own{tile.token + at_.k_rank * S::kOwnTokens, tile.row + at_.group() * kStripRows};
+    if constexpr (kConfig.cluster_k == 1) {
+      store(own, sums);
+    } else {
+      float whole[kOwn];
+      exchange(sums, whole);
+      store(own, whole);
+    }
+  }
+  /// What was sent has left shared memory, and is in D.
+  SLUICE_DEVICE void end() const {
+    if (at_.thread() == 0) ptx::bulk_wait_group<0>();
+  }
+
+ private:
+  // ---- the halves of k ----
+  SLUICE_DEVICE void exchange(const float (&sums)[S::kTokens / 2], float (&whole)[kOwn]) const {
+    const u32 box = at_.smem + exchange_offset(kConfig) + (at_.group() * 128 + at_.thread()) * 16;
+    ptx::cluster_wait_acquire();  // the peer has begun: its memory may be written
+    const u32 to = ptx::map_to_cta(box, static_cast<u32>(at_.k_rank ^ 1));
+    const bool first = at_.k_rank == 0;
+#pragma unroll
+    for (int i = 0; i < kOwn; i += 4) {
+      float theirs[4];
+#pragma unroll
+      for (int j = i; j < i + 4; ++j) {
+        theirs[j - i] = first ? sums[kOwn + j] : sums[j];
+        whole[j] = first ? sums[j] : sums[kOwn + j];
+      }
+      ptx::store_cluster(to + i / 4 * kWideGroups * 128 * 16, {theirs[0], theirs[1], theirs[2], theirs[3]});
+    }
+    ptx::cluster_arrive_release();
+    ptx::cluster_wait_acquire();
+#pragma unroll
+    for (int i = 0; i < kOwn; i += 4) {
+      const ptx::Float4 v = ptx::load_shared_v4(box + i / 4 * kWideGroups * 128 * 16);
+      whole[i] += v.x;
+      whole[i + 1] += v.y;
+      whole[i + 2] += v.z;
+      whole[i + 3] += v.w;
+    }
+  }
+
+  // ---- values of D ----
+  struct RowOperands {
+    float factor, bias;
+  };
+  struct Operands {
+    RowOperands upper, lower;
+  };
+  SLUICE_DEVICE RowOperands row_operands(int row) const {
+    RowOperands of{exact_power(-S::Weights::kLift), 0.0f};
+    if (row >= params_.n) return of;
+    if constexpr (S::kGroup == 0)
+      of.factor = exact_power(S::Weights::kExponent) * row_scale<kConfig.weights>(params_, row);
+    if constexpr (kConfig.bias == Bias::column) of.bias = load_element<kConfig.bias_type>(params_.bias, row);
+    return of;
+  }
+  static SLUICE_DEVICE float finished(float sum, const RowOperands& row) {
+    return activate<kConfig.activation>(sum * row.factor + row.bias);
+  }
+
+  template <int kCount>
+  SLUICE_DEVICE void store(const WideTile& own, const float (&sums)[kCount]) {
+    if (own.row >= params_.n) return;  // of a whole warpgroup: n ends with the strip before
+    const int row = own.row + at_.block() * kBlockRows + at_.lane() / 4;
+    const Operands of{row_operands(row), row_operands(row + 8)};
+    if constexpr (is_16bit(kConfig.d)) {
+#pragma unroll
+      for (int t = 0; t < 2 * kCount; t += store_tokens(kConfig))
+        store_through_buffer({own.token + t, own.row}, sums + t / 2, of);
+    } else {
+      store_directly(own.token + at_.lane() % 4 * 2, row, sums, of);
+    }
+  }
+
+  SLUICE_DEVICE void store_through_buffer(const WideTile& at, const float* sums, const Operands& of) {
+    constexpr int kBuffer = store_buffer_bytes(kConfig), kTokens = store_tokens(kConfig);
+    const u32 buffer = at_.smem + store_offset(kConfig) + (at_.group() * kWideStoreBuffers + turn_) * kBuffer;
+    turn_ ^= 1;
+    if (at_.thread() == 0) ptx::bulk_wait_group_read<kWideStoreBuffers - 1>();
+    meet();
+    const int matrix = at_.lane() / 8;  // upper and lower rows of 8 tokens, then of the next 8
+#pragma unroll
+    for (int j = 0; j < kTokens / 8; j += 2) {
+      const int token = 8 * (j + matrix / 2) + at_.lane() % 8;
+      u32 pairs[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float* pair = sums + 4 * j + 2 * i;
+        const RowOperands& row = i % 2 == 0 ? of.upper : of.lower;
+        pairs[i] = pack_16bit<kConfig.d>(finished(pair[0], row), finished(pair[1], row));
+      }
+      ptx::stmatrix_x4_trans(piece(buffer, token, 2 * at_.block() + matrix % 2), pairs[0], pairs[1], pairs[2],
+                             pairs[3]);
+    }
+    ptx::fence_proxy_async();
+    meet();
+    if (!params_.stores_boxes) return copy_out(at, buffer);
+    if (at_.thread() == 0) {
+      if (at.token < params_.m) ptx::tma_store(params_.map_d, {at.row, at.token, 0}, buffer);
+      ptx::bulk_commit_group();  // of a box past the end too: the wait above counts groups, one for each turn
+    }
+  }
+  /// A D whose rows the copy engine may not write: element by element, which is slower and as right.
+  SLUICE_DEVICE void copy_out(const WideTile& at, u32 buffer) const {
+    const int lane = at_.lane(), row = at.row + 2 * lane;
+    const int tokens = min(store_tokens(kConfig), params_.m - at.token);
+#pragma unroll 1
+    for (int t = at_.block(); t < tokens; t += 4) {
+      const u32 two = ptx::load_shared_u32(piece(buffer, t, lane / 4) + lane % 4 * 4);
+      u16* d = static_cast<u16*>(params_.d) + (at.token + t) * params_.ld_d + row;
+      if (row < params_.n) d[0] = static_cast<u16>(two);
+      if (row + 1 < params_.n) d[1] = static_cast<u16>(two >> 16);
+    }
+  }
+  /// Eight outputs of a token, where TMA's swizzle has them.
+  static SLUICE_DEVICE u32 piece(u32 buffer, int token, int index) {
+    return buffer + token * kRowBytes + ((index ^ token % 8) << 4);
+  }
+  SLUICE_DEVICE void meet() const {
+    ptx::named_barrier_sync(1 + at_.group(), 128);
+  }
+
+  template <int kCount>
+  SLUICE_DEVICE void store_directly(int first_token, int row, const float (&sums)[kCount],
+                                    const Operands& of) const {
+    float* d = static_cast<float*>(params_.d) + first_token * params_.ld_d + row;
+    int left = params_.m - first_token;  // tokens, from d's on
+#pragma unroll
+    for (int i = 0; i < kCount; i += 4) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int down = j < 2 ? 0 : 8;
+        if (j % 2 < left && row + down < params_.n)
+          d[j % 2 * params_.ld_d + down] = finished(sums[i + j], j < 2 ? of.upper : of.lower);
+      }
+      d += 8 * params_.ld_d;
+      left -= 8;
+    }
+  }
+
+  const WideParams& params_;
+  const WidePlace<kConfig>& at_;
+  int turn_ = 0;
+};
+
+}  // namespace sluice::packed

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two threads that fill the rings of kernels/wide.cuh: one copies tokens (TMA, for both CTAs of a cluster
+// along n), one weights (flat copies). Two threads, because one that waits for room in one ring would not
+// fill the other.
+#pragma once
+
+#include <sluice/device/packed/wide_place.cuh>
+#include <sluice/device/ptx/async_copy.cuh>
+#include <sluice/device/ptx/tma.cuh>
+
+namespace sluice::packed {
+
+template <WideConfig kConfig>
+class TokenLoader {
+  using S = WideShape<kConfig>;
+  /// Tokens of a copy. Of a whole tile this CTA has one, or, if there are parts of tiles, as many as parts.
+  static constexpr int kBox = tail_tokens(kConfig) / kConfig.cluster_n;
+
+ public:
+  SLUICE_DEVICE static void start(const WideParams& params, const WidePlace<kConfig>& at) {
+    ptx::prefetch_tensormap(params.map_x);
+    for (int i = 0; i < S::kXStages; ++i) {
+      ptx::mbarrier_init(at.x_full(i), 1);
+      ptx::mbarrier_init(at.x_empty(i), 4 * kWideGroups * kConfig.cluster_n);
+    }
+    ptx::fence_mbarrier_init();
+  }
+
+  SLUICE_DEVICE static void run(const WideParams& params, const WidePlace<kConfig>& at) {
+    RingPosition ring;
+    const u64 policy = ptx::evict_last_policy();
+    for (int unit = at.first_unit; unit < at.units(params); unit += at.unit_step) {
+      const WideTile tile = at.tile(params, unit);
+      const int boxes = tile.part ? 1 : kConfig.tail_parts, first = at.n_rank * boxes * kBox;
+      const u32 bytes = tile.part ? params.x_bytes / kConfig.tail_parts : params.x_bytes;
+#pragma unroll 1
+      for (int i = 2 * at.first_tile; i < 2 * at.end_tile; ++i) {
+        ptx::mbarrier_wait_parity(at.x_empty(ring.stage), ring.phase ^ 1);
+        ptx::mbarrier_arrive_expect_tx(at.x_full(ring.stage), bytes);
+#pragma unroll 1
+        for (int j = first; j < first + boxes * kBox; j += kBox)
+          load(params, at, ring.stage, i, tile.token, j, policy);
+        ring.advance(S::kXStages);
+      }
+    }
+  }
+
+ private:
+  /// A box of tokens, from the `first`-th of the tile on.
+  SLUICE_DEVICE static void load(const WideParams& params, const WidePlace<kConfig>& at, int stage,
+                                 int k_step, int token, int first, u64 policy) {
+    const u32 to = at.x_stage(stage) + first * 128, full = at.x_full(stage);
+    const ptx::TmaBox box{k_step * kWideStageK, token + first, 0};
+    if constexpr (kConfig.cluster_n > 1)
+      ptx::tma_load_multicast(to, params.map_x, box, full, (1 << kConfig.cluster_n) - 1, policy);
+    else
+      ptx::tma_load(to, params.map_x, box, full, policy);
+  }
+};
+
+template <WideConfig kConfig>
+class WeightLoader {
+  using S = WideShape<kConfig>;
+
+ public:
+  /// The first k-tiles are on their way before anyone else is ready.
+  SLUICE_DEVICE static void start(const WideParams& params, const WidePlace<kConfig>& at) {
+    for (int i = 0; i < S::kWStages; ++i) {
+      ptx::mbarrier_init(at.w_full(i), 1);
+      ptx::mbarrier_init(at.w_empty(i), 4 * kWideGroups);
+    }
+    ptx::fence_mbarrier_init();
+    const int row = at.tile(params, at.first_unit).row;
+#pragma unroll 1
+    for (int i = 0; i < early(at); ++i) load(params, at, i, row, at.first_tile + i);
+  }
+
+  SLUICE_DEVICE static void run(const WideParams& params, const WidePlace<kConfig>& at) {
+    RingPosition ring;
+    int done = early(at);
+    ring.skip(done, S::kWStages);
+    for (int unit = at.first_unit; unit < at.units(params); unit += at.unit_step) {
+      const int row = at.tile(params, unit).row;
+#pragma unroll 1
+      for (int tile = at.first_tile + done; tile < at.end_tile; ++tile) {
+        ptx::mbarrier_wait_parity(at.w_empty(ring.stage), ring.phase ^ 1);
+        load(params, at, ring.stage, row, tile);
+        ring.advance(S::kWStages);
+      }
+      done = 0;
+    }
+  }
+
+ private:
+  static SLUICE_DEVICE int early(const WidePlace<kConfig>& at) {
+    return min(S::kWStages, at.end_tile - at.first_tile);
+  }
+  /// Weights that one CTA reads are read once; else they stay in L2 for the next token tile.
+  static SLUICE_DEVICE u64 policy(const WideParams& params) {
+    return params.token_tiles == 1 ? ptx::evict_first_policy() : ptx::evict_normal_policy();
+  }
+  /// Both strips of a k-tile. Where the blob has no second one (n is padded to 64, not to 128) the last one
+  /// comes twice, and what is made of it is not stored.
+  SLUICE_DEVICE static void load(const WideParams& params, const WidePlace<kConfig>& at, int stage, int row,
+                                 int tile) {
+    ptx::mbarrier_arrive_expect_tx(at.w_full(stage), S::kWBytes);
+#pragma unroll
+    for (int s = 0; s < kWideGroups; ++s) {
+      const int strip = min(row / kStripRows + s, params.strips - 1);
+      ptx::bulk_load(at.w_stage(stage) + s * S::kTileBytes,
+                     static_cast<const u8*>(params.weights) + strip * params.strip_bytes +
+                         static_cast<i64>(tile) * S::kTileBytes,
+                     S::kTileBytes, at.w_full(stage), policy(params));
+    }
+  }
+};
+
+}  // namespace sluice::packed

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a wide config makes of itself at compile time, where a CTA stands in its cluster and in k, its tiles,
+// and its barriers.
+#pragma once
+
+#include <sluice/spec/wide.h>
+#include <sluice/device/math/weight_fragments.cuh>
+#include <sluice/device/pipeline.cuh>
+#include <sluice/device/ptx/mbarrier.cuh>
+#include <sluice/device/ptx/sync.cuh>
+
+namespace sluice::packed {
+
+template <WideConfig kConfig>
+struct WideShape {
+  static constexpr int kTokens = kConfig.tokens, kOwnTokens = own_tokens(kConfig);
+  static constexpr int kXStages = kConfig.x_stages, kWStages = kConfig.w_stages;
+  static constexpr int kXBytes = x_stage_bytes(kConfig), kWBytes = w_stage_bytes(kConfig);
+  static constexpr int kTileBytes = tile_bytes(kConfig.weights);
+  static constexpr int kGroup = kConfig.weights.group;
+  static constexpr int kScaleSize = bytes_of(kConfig.weights.scale);
+  static constexpr bool kStoredZeros = kConfig.weights.zero == ScaleZero::per_group;
+  using Weights = WeightFragments<kConfig.weights.type, kConfig.x, kConfig.weights.zero>;
+};
+
+struct WideTile {
+  int token, row;     // the CTA's first ones
+  bool part = false;  // of a tile of the last wave: tail_tokens(kConfig)
+};
+
+template <WideConfig kConfig>
+struct WidePlace {
+  using S = WideShape<kConfig>;
+  u32 smem;
+  int role;                   // warpgroup: 0 loads, the others multiply; uniform, and known to be
+  int n_rank, k_rank;         // in the cluster
+  int first_tile, end_tile;   // of 128 k, this CTA's
+  int first_unit, unit_step;  // a unit is a cluster's tile, or, in the last wave, a part of one
+
+  SLUICE_DEVICE WidePlace(const WideParams& params, u32 base) : smem(base) {
+    constexpr int kCluster = cluster_size(kConfig);
+    const int cta = static_cast<int>(blockIdx.x), rank = kCluster > 1 ? cta % kCluster : 0;
+    role = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
+    n_rank = rank % kConfig.cluster_n;
+    k_rank = rank / kConfig.cluster_n;
+    first_tile = kConfig.cluster_k > 1 ? k_rank * params.k_tiles / kConfig.cluster_k : 0;
+    end_tile = kConfig.cluster_k > 1 ? (k_rank + 1) * params.k_tiles / kConfig.cluster_k : params.k_tiles;
+    first_unit = cta / kCluster;
+    unit_step = static_cast<int>(gridDim.x) / kCluster;
+  }
+
+  /// Units go in bands of token tiles, so that those who work at one time share weights and tokens in L2.
+  SLUICE_DEVICE WideTile tile(const WideParams& params, int unit) const {
+    int token = 0;  // in the tile
+    const bool part = is_part(params, unit);
+    if (part) {
+      const int behind = unit - params.whole_units;
+      token = behind % kConfig.tail_parts * tail_tokens(kConfig);
+      unit = params.whole_units + behind / kConfig.tail_parts;
+    }
+    const int band = unit / (params.band * params.row_tiles), first = band * params.band;
+    const int height = min(params.band, params.token_tiles - first),
+              in_band = unit - first * params.row_tiles;
+    return {(first + in_band % height) * S::kTokens + token,
+            (in_band / height * kConfig.cluster_n + n_rank) * kWideRows, part};
+  }
+  static SLUICE_DEVICE bool is_part(const WideParams& params, int unit) {
+    return kConfig.tail_parts > 1 && unit >= params.whole_units;
+  }
+  /// The math warpgroup's strip in the CTA's rows, and a thread's place in it.
+  SLUICE_DEVICE int group() const { return role - 1; }
+  static SLUICE_DEVICE int thread() { return static_cast<int>(threadIdx.x) % 128; }
+  static SLUICE_DEVICE int block() { return thread() / 32; }
+  static SLUICE_DEVICE int lane() { return thread() % 32; }
+
+  static SLUICE_DEVICE int units(const WideParams& params) {
+    return unit_count(kConfig, params.token_tiles * params.row_tiles, params.whole_units);
+  }
+
+  SLUICE_DEVICE u32 x_stage(int stage) const { return smem + stage * S::kXBytes; }
+  SLUICE_DEVICE u32 w_stage(int stage) const { return smem + w_ring_offset(kConfig) + stage * S::kWBytes; }
+  SLUICE_DEVICE u32 x_full(int stage) const { return barrier(stage); }
+  SLUICE_DEVICE u32 x_empty(int stage) const { return barrier(S::kXStages + stage); }
+  SLUICE_DEVICE u32 w_full(int stage) const { return barrier(2 * S::kXStages + stage); }
+  SLUICE_DEVICE u32 w_empty(int stage) const { return barrier(2 * S::kXStages + S::kWStages + stage); }
+
+ private:
+  SLUICE_DEVICE u32 barrier(int index) const { return smem + barrier_offset(kConfig) + 8 * index; }
+};
+
+}  // namespace sluice::packed

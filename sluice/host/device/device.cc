@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening a GPU, and the modules loaded on it.
+#include <array>
+
+#include <sluice/gemm.h>
+#include <sluice/host/device/device_impl.h>
+#include <sluice/host/driver/ask_gpu.h>
+#include <sluice/host/driver/error.h>
+#include <sluice/host/jit/build_report.h>
+
+namespace sluice {
+namespace {
+
+Result<int> attribute(const DriverApi& api, CUdevice_attribute which, CUdevice device) {
+  int value = 0;
+  const CUresult code = api.cuDeviceGetAttribute(&value, which, device);
+  if (code == CUDA_SUCCESS) return value;
+  return driver_error(api, code, "cuDeviceGetAttribute", "attribute " + std::to_string(which));
+}
+
+/// What must be known to tell whether the kernels run here. The rest is asked when it is needed (Impl::info).
+Result<GpuFacts> read_facts(const DriverApi& api, CUdevice device) {
+  GpuFacts facts;
+  std::array<char, 256> name{};
+  if (const CUresult code = api.cuDeviceGetName(name.data(), name.size() - 1, device); code != CUDA_SUCCESS)
+    return driver_error(api, code, "cuDeviceGetName");
+  facts.name = name.data();
+  int l2_bytes = 0;
+  const struct {
+    CUdevice_attribute which;
+    int& value;
+  } known[] = {{CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, facts.compute_major},
+               {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, facts.compute_minor},
+               {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, facts.sm_count},
+               {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, l2_bytes}};
+  for (const auto& fact : known) {
+    const Result<int> value = attribute(api, fact.which, device);
+    if (!value) return value.error();
+    fact.value = *value;
+  }
+  facts.l2_bytes = l2_bytes;
+  return facts;
+}
+
+Result<CUdevice> find_device(const DriverApi& api, int ordinal) {
+  if (const CUresult code = api.cuInit(0); code != CUDA_SUCCESS) return driver_error(api, code, "cuInit");
+  int count = 0;
+  if (const CUresult code = api.cuDeviceGetCount(&count); code != CUDA_SUCCESS)
+    return driver_error(api, code, "cuDeviceGetCount");
+  if (ordinal < 0 || ordinal >= count)
+    return Error{ErrorCode::driver, "device " + std::to_string(ordinal) +
+                                        " does not exist: this process sees " + std::to_string(count) +
+                                        " of them, counted from 0; look at nvidia-smi and "
+                                        "CUDA_VISIBLE_DEVICES"};
+  CUdevice device = 0;
+  if (const CUresult code = api.cuDeviceGet(&device, ordinal); code != CUDA_SUCCESS)
+    return driver_error(api, code, "cuDeviceGet", "device " + std::to_string(ordinal));
+  return device;
+}
+
+/// Else prepare() would fail with what the driver says of a cubin that is too new.
+Result<void> check_driver(const DriverApi& api) {
+  int version = 0;
+  if (const CUresult code = api.cuDriverGetVersion(&version); code != CUDA_SUCCESS)
+    return driver_error(api, code, "cuDriverGetVersion");
+  if (version >= kOldestDriverCuda) return {};
+  return Error{ErrorCode::driver, "the driver is for CUDA " + std::to_string(version / 1000) + "." +
+                                      std::to_string(version % 1000 / 10) +
+                                      ": it must be for 13.0 or newer; install the NVIDIA driver " +
+                                      std::to_string(kOldestDriver) + " or newer"};
+}
+
+/// A module with the context it lives in, so that the context cannot go first.
+struct OwnedModule {
+  std::shared_ptr<const PrimaryContext> primary;
+  std::shared_ptr<const Module> module;
+};
+
+}  // namespace
+
+Result<Device> Device::open(int ordinal, const Options& options) {
+  const Result<const DriverApi*> driver = load_driver();
+  if (!driver) return driver.error();
+  const DriverApi& api = **driver;
+  if (const Result<void> recent = check_driver(api); !recent) return recent.error();
+  const Result<CUdevice> device = find_device(api, ordinal);
+  if (!device) return device.error();
+  const Result<GpuFacts> facts = read_facts(api, *device);
+  if (!facts) return facts.error();
+  if (facts->compute_major != 9 || facts->compute_minor != 0)
+    return Error{ErrorCode::unsupported_arch,
+                 "device " + std::to_string(ordinal) + ", " + facts->name + ", has compute capability " +
+                     std::to_string(facts->compute_major) + "." + std::to_string(facts->compute_minor) +
+                     ": the kernels need 9.0 (Hopper: H100, H200, GH200)"};
+  Result<std::shared_ptr<const PrimaryContext>> primary = PrimaryContext::retain(api, *device, ordinal);
+  if (!primary) return primary.error();
+  return Device(std::make_shared<Impl>(*std::move(primary), *facts, options));
+}
+
+const DeviceInfo& Device::info() const {
+  return impl_->info();
+}
+
+const Options& Device::options() const {
+  return impl_->options;
+}
+
+const RecordBook& Device::records() const {
+  return impl_->records;
+}
+
+int Device::ordinal() const {
+  return impl_->primary->ordinal();
+}
+
+Device::Impl::Impl(std::shared_ptr<const PrimaryContext> context_owner, const GpuFacts& first_facts,
+                   const Options& device_options)
+    : primary(std::move(context_owner)),
+      api(&primary->api()),
+      options(device_options),
+      records(open_records(device_options)),
+      cache(device_options),
+      facts_(first_facts) {}
+
+const DeviceInfo& Device::Impl::info() {
+  std::call_once(asked_, [this] {
+    ask_gpu(*primary, facts_);
+    info_ = device_info_of(facts_);
+  });
+  return info_;
+}
+
+Result<std::shared_ptr<const Module>> Device::Impl::load_unit(const std::string& unit,
+                                                              int dynamic_smem_bytes) {
+  const Result<std::shared_ptr<const Cubin>> cubin = cache.get(unit);
+  if (!cubin) return cubin.error();
+  return load_cubin(unit, **cubin, dynamic_smem_bytes);
+}
+
+Result<std::shared_ptr<const Module>> Device::Impl::load_cubin(const std::string& unit, const Cubin& cubin,
+                                                               int dynamic_smem_bytes) {
+  const std::string key = unit + "// dynamic shared memory: " + std::to_string(dynamic_smem_bytes);
+  if (std::shared_ptr<const Module> loaded = find_module(key)) return loaded;
+  const ContextScope scope(*primary);
+  if (const Result<void> entered = scope.entered(); !entered) return entered.error();
+  // Without the lock: loading may wait for work that is on its way.
+  Result<std::shared_ptr<const Module>> module = Module::load(*api, cubin, dynamic_smem_bytes);
+  if (!module) return module.error();
+  const auto owned = std::make_shared<const OwnedModule>(OwnedModule{primary, *std::move(module)});
+  const std::shared_ptr<const Module> shared(owned, owned->module.get());
+  const std::lock_guard lock(mutex);
+  std::erase_if(modules, [](const auto& entry) { return entry.second.expired(); });
+  if (std::shared_ptr<const Module> first = modules[key].lock()) return first;  // of another thread
+  modules[key] = shared;
+  return shared;
+}
+
+std::shared_ptr<const Module> Device::Impl::find_module(const std::string& key) {
+  const std::lock_guard lock(mutex);
+  const auto found = modules.find(key);
+  return found != modules.end() ? found->second.lock() : nullptr;
+}
+
+}  // namespace sluice

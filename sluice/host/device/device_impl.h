@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a Device handle shares: the driver, the primary context, the kernel cache, and what is loaded.
+// All of it is constant after open(), or guarded by `mutex`. For the host room, the CLI, bench and tests.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include <sluice/gemm.h>
+#include <sluice/host/device/device_facts.h>
+#include <sluice/host/device/gpc_order.h>
+#include <sluice/host/device/workspace_lender.h>
+#include <sluice/host/driver/context.h>
+#include <sluice/host/driver/module.h>
+#include <sluice/host/jit/cache.h>
+#include <sluice/host/ops/prepared_kernels.h>
+#include <sluice/host/ops/prepared_rows.h>
+
+namespace sluice {
+
+struct Device::Impl {
+  Impl(std::shared_ptr<const PrimaryContext> context_owner, const GpuFacts& first_facts,
+       const Options& device_options);
+
+  const std::shared_ptr<const PrimaryContext> primary;
+  const DriverApi* const api;
+  const Options options;
+  const RecordBook records;
+  KernelCache cache;  // tests without a compiler assign one with a CompilerSeam before the first prepare
+
+  /// Asks driver and NVML for what open() did not, the first time. No error: what no one tells is assumed.
+  const DeviceInfo& info();
+
+  /// The loaded module of a unit. Units in use are loaded once and shared; the pointer keeps the context too.
+  /// Errors: toolchain, driver.
+  Result<std::shared_ptr<const Module>> load_unit(const std::string& unit, int dynamic_smem_bytes);
+  /// The same for a cubin that the caller already has.
+  Result<std::shared_ptr<const Module>> load_cubin(const std::string& unit, const Cubin& cubin,
+                                                   int dynamic_smem_bytes);
+
+  std::shared_ptr<const Module> find_module(const std::string& key);
+
+  std::mutex mutex;  // never held over a call of the driver
+  std::unordered_map<std::string, std::weak_ptr<const Module>> modules;  // by unit and shared memory
+  /// Held while the GPU is asked: two that ask at once would see each other's clusters. Only prepare() waits
+  /// for it, of this device, for what it needs itself.
+  std::mutex gpc_order_mutex;
+  std::shared_ptr<const GpcOrder> gpc_order;  // null until it is asked for (host/device/locate.h)
+  PreparedGemms prepared_by_run;              // of gemm::run
+  PreparedPacked prepared_by_packed;          // of packed::run
+  PreparedGemmRows gemm_rows;                 // ranges of m that run() serves, and sessions'
+  PreparedPackedRows packed_rows;
+  WorkspaceLender lender;  // of gemm::run and the C interface
+
+ private:
+  std::once_flag asked_;
+  GpuFacts facts_;  // guarded by asked_, as info_ is
+  DeviceInfo info_;
+};
+
+}  // namespace sluice

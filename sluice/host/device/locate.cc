@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sluice/host/device/locate.h>
+
+#include <sluice/host/device/device_impl.h>
+#include <sluice/host/driver/error.h>
+#include <sluice/host/driver/events.h>
+#include <sluice/host/driver/launch.h>
+#include <sluice/host/driver/memory.h>
+#include <sluice/host/jit/source.h>
+#include <sluice/spec/locate.h>
+
+namespace sluice {
+namespace {
+
+/// No kernel has such clusters, but only they join the halves of a GPC.
+constexpr int kWidestCluster = 16;
+/// Behind each other: the first may be dealt out from another GPC on than those that follow launches.
+constexpr int kRepeats = 3;
+constexpr u32 kHoldNs = 10'000;
+
+/// Adds a few launches of one cluster size. None if the GPU makes no such clusters: less is known then. One
+/// that is lost says so when it is waited for.
+Result<void> add_launches(const Device& device, const Module& module, int cluster, const DeviceBuffer& buffer,
+                          const StreamHandle& stream, std::vector<LaunchPlaces>& launches) {
+  const int ctas = device.info().sm_count / cluster * cluster;
+  if (ctas == 0) return {};
+  const LaunchShape shape{.grid_x = static_cast<u32>(ctas),
+                          .block_x = kLocateThreads,
+                          .cluster_x = static_cast<u32>(cluster),
+                          .smem_bytes = kLocateSmemBytes};
+  std::vector<u32> sms(static_cast<std::size_t>(kRepeats * ctas));
+  for (int i = 0; i < kRepeats; ++i) {
+    const LocateParams params{.sms = static_cast<u32*>(buffer.data()) + i * ctas, .hold_ns = kHoldNs};
+    if (!launch_kernel(*device.impl().api, module.function(), shape, &params, stream.get()))
+      return stream.synchronize();
+  }
+  const i64 bytes = static_cast<i64>(sms.size() * sizeof(u32));
+  if (Result<void> read = buffer.download_async(sms.data(), bytes, stream.get()); !read) return read;
+  if (Result<void> done = stream.synchronize(); !done) return done;
+  for (auto from = sms.begin(); from != sms.end(); from += ctas)
+    launches.push_back({.cluster = cluster, .sms = std::vector<u32>(from, from + ctas)});
+  return {};
+}
+
+Result<GpcOrder> find_order(const Device& device) {
+  const Result<std::shared_ptr<const Module>> module =
+      device.impl().load_unit(locate_unit_text(), kLocateSmemBytes);
+  if (!module) return module.error();
+  const ContextScope scope(*device.impl().primary);
+  if (const Result<void> entered = scope.entered(); !entered) return entered.error();
+  const DriverApi& api = *device.impl().api;
+  if (const CUresult code = api.cuFuncSetAttribute((*module)->function(),
+                                                   CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1);
+      code != CUDA_SUCCESS)
+    return driver_error(api, code, "cuFuncSetAttribute", "clusters of more than 8 CTAs");
+  const Result<DeviceBuffer> buffer =
+      DeviceBuffer::allocate(device, i64{kRepeats} * device.info().sm_count * static_cast<i64>(sizeof(u32)));
+  if (!buffer) return buffer.error();
+  const Result<StreamHandle> stream = StreamHandle::create(device);
+  if (!stream) return stream.error();
+  std::vector<LaunchPlaces> launches;
+  const auto add = [&](int cluster) {
+    return add_launches(device, **module, cluster, *buffer, *stream, launches);
+  };
+  if (Result<void> added = add(kWidestCluster); !added) return added.error();
+  for (const int cluster : kNumberedClusters)
+    if (Result<void> added = add(cluster); !added) return added.error();
+  return gpc_order_of(launches);
+}
+
+}  // namespace
+
+std::string locate_unit_text() {
+  return "#include <sluice/kernels/locate.cuh>\n" + entry_text({.params = "sluice::LocateParams",
+                                                                .threads = "sluice::kLocateThreads",
+                                                                .ctas = "1",
+                                                                .call = "sluice::locate(params)"});
+}
+
+Result<std::shared_ptr<const GpcOrder>> gpc_order(const Device& device) {
+  Device::Impl& impl = device.impl();
+  const std::lock_guard lock(impl.gpc_order_mutex);
+  if (impl.gpc_order == nullptr) {
+    Result<GpcOrder> found = find_order(device);
+    if (!found) return found.error();
+    impl.gpc_order = std::make_shared<const GpcOrder>(*std::move(found));
+  }
+  return impl.gpc_order;
+}
+
+}  // namespace sluice

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// The only place that reads the environment; a set-uid program reads none of it (secure_getenv).
+// Every path that leaves here is absolute, so that a later chdir changes nothing.
+#include <sluice/options.h>
+
+#include <stdlib.h>  // secure_getenv: glibc, not std
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <system_error>
+
+#include <sluice/host/text/quoted.h>
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kMaxJobs = 1024;
+constexpr const char* kReadOnly = "SLUICE_CACHE_READ_ONLY";
+constexpr const char* kStamp = "SLUICE_STAMP_WORKSPACES";
+constexpr const char* kJobs = "SLUICE_JOBS";
+
+std::string_view variable(const char* name) {
+  const char* value = secure_getenv(name);
+  return value != nullptr ? value : "";
+}
+
+std::string absolute_path(std::string_view path) {
+  std::error_code error;
+  const fs::path full = fs::absolute(path, error);
+  return error || path.empty() ? std::string() : full.string();
+}
+
+/// The XDG base directory rules: a relative $XDG_..._HOME is ignored, and `in_home` of $HOME stands in for
+/// it.
+std::string xdg_dir(const char* base_variable, const char* in_home, const char* name) {
+  if (const std::string_view base = variable(base_variable); base.starts_with('/'))
+    return (fs::path(base) / name).string();
+  if (const std::string_view home = variable("HOME"); home.starts_with('/'))
+    return (fs::path(home) / in_home / name).string();
+  return {};
+}
+
+/// The folder that `name` says, made absolute; set but empty: none; not set: `otherwise`.
+std::string chosen_dir(const char* name, const std::string& otherwise) {
+  const char* chosen = secure_getenv(name);
+  return chosen != nullptr ? absolute_path(chosen) : otherwise;
+}
+
+/// SLUICE_NVRTC, else the toolkit that CUDA_PATH names if it has an NVRTC; empty: the default search.
+std::string nvrtc_path() {
+  if (const std::string_view chosen = variable("SLUICE_NVRTC"); !chosen.empty()) return absolute_path(chosen);
+  const std::string_view toolkit = variable("CUDA_PATH");
+  if (toolkit.empty()) return {};
+  const fs::path file = fs::path(absolute_path(toolkit)) / "lib64" / "libnvrtc.so.13";
+  std::error_code ignored;
+  return fs::is_regular_file(file, ignored) ? file.string() : std::string();
+}
+
+/// nullopt: neither of them.
+std::optional<bool> switch_of(std::string_view value) {
+  std::string word(value);
+  std::transform(word.begin(), word.end(), word.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  for (const char* yes : {"1", "true", "yes", "on"})
+    if (word == yes) return true;
+  for (const char* no : {"0", "false", "no", "off"})
+    if (word == no) return false;
+  return std::nullopt;
+}
+
+bool is_on(const char* name) {
+  return switch_of(variable(name)).value_or(false);
+}
+
+std::optional<int> jobs_of(std::string_view value) {
+  int jobs = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), jobs);
+  const bool whole = error == std::errc() && end == value.data() + value.size();
+  return whole && jobs >= 0 && jobs <= kMaxJobs ? std::optional(jobs) : std::nullopt;
+}
+
+}  // namespace
+
+Options options_from_environment() {
+  return {.cache_dir = chosen_dir("SLUICE_CACHE_DIR", xdg_dir("XDG_CACHE_HOME", ".cache", "sluice")),
+          .cache_read_only = is_on(kReadOnly),
+          .nvrtc_path = nvrtc_path(),
+          .records_dir =
+              chosen_dir("SLUICE_RECORDS_DIR", xdg_dir("XDG_DATA_HOME", ".local/share", "sluice/records")),
+          .jobs = jobs_of(variable(kJobs)).value_or(0),
+          .stamp_workspaces = is_on(kStamp)};
+}
+
+std::vector<std::string> environment_troubles() {
+  std::vector<std::string> troubles;
+  const auto add = [&](const char* name, const std::string& rule) {
+    troubles.push_back(std::string(name) + "=" + escaped(variable(name)) + " means nothing: it must be " +
+                       rule + "; set it so, or unset it");
+  };
+  for (const char* name : {kReadOnly, kStamp})
+    if (!variable(name).empty() && !switch_of(variable(name)))
+      add(name, "1, true, yes, on or 0, false, no, off");
+  if (!variable(kJobs).empty() && !jobs_of(variable(kJobs)))
+    add(kJobs, "in 0.." + std::to_string(kMaxJobs) + ", 0 for one a core");
+  return troubles;
+}
+
+}  // namespace sluice

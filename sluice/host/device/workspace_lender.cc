@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+// See workspace_lender.h.
+#include <sluice/host/device/workspace_lender.h>
+
+#include <algorithm>
+#include <bit>
+#include <list>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include <sluice/host/device/capture.h>
+#include <sluice/host/device/device_impl.h>
+#include <sluice/host/device/workspace.h>
+#include <sluice/host/driver/error.h>
+#include <sluice/spec/work_split.h>
+
+namespace sluice {
+namespace {
+
+constexpr i64 kLeastSlots = i64{1} << 20;  // bytes
+
+/// In sizes of which there are few, so that what comes back fits the next.
+i64 size_for(i64 bytes) {
+  const i64 slots = std::max(bytes - kWorkspaceCounterBytes, kLeastSlots);
+  return kWorkspaceCounterBytes + static_cast<i64>(std::bit_ceil(static_cast<u64>(slots)));
+}
+
+/// One stream of one capture. A stream that captures may not be asked for its id (driver 580: the capture is
+/// lost), but within a capture its handle is its own.
+struct Branch {
+  u64 capture = 0, stream = 0;
+
+  bool operator==(const Branch&) const = default;
+};
+Branch branch_of(const Capture& capture, Stream stream) {
+  const u64 thread =
+      stream == CU_STREAM_PER_THREAD ? std::hash<std::thread::id>()(std::this_thread::get_id()) : 0;
+  return {capture.id, reinterpret_cast<u64>(stream) ^ thread};
+}
+
+struct LentToGraph {
+  Branch branch;
+  Workspace workspace;
+};
+
+Result<u64> id_of(const Device& device, Stream stream) {
+  const Device::Impl& impl = device.impl();
+  const ContextScope scope(*impl.primary);
+  if (const Result<void> entered = scope.entered(); !entered) return entered.error();
+  unsigned long long id = 0;
+  if (const CUresult code = impl.api->cuStreamGetId(stream, &id); code != CUDA_SUCCESS)
+    return driver_error(*impl.api, code, "cuStreamGetId", "stream " + hex(stream));
+  return u64{id};
+}
+
+}  // namespace
+
+struct WorkspaceLender::Store {
+  /// Never held over a call of the driver, whose own thread takes it to give back.
+  mutable std::mutex mutex;
+  std::map<u64, Workspace> of_streams;  // by id: the largest of each
+  std::vector<Workspace> outgrown;      // by streams
+  std::list<LentToGraph> of_graphs;
+  std::list<LentToGraph> idle;  // came back, with branches that are no more
+  i64 bytes_of_streams = 0;
+
+  // With the mutex held:
+
+  std::optional<WorkspaceView> of_stream(u64 id, i64 bytes) const {
+    const auto found = of_streams.find(id);
+    if (found == of_streams.end() || found->second.bytes() < bytes) return {};
+    return found->second.view();
+  }
+  std::optional<WorkspaceView> of_branch(const Branch& branch, i64 bytes) const {
+    for (const LentToGraph& lent : of_graphs)
+      if (lent.branch == branch && lent.workspace.bytes() >= bytes) return lent.workspace.view();
+    return {};
+  }
+  void lend_to_stream(u64 id, const Workspace& workspace) {
+    bytes_of_streams += workspace.bytes();
+    const auto [entry, is_new] = of_streams.emplace(id, workspace);
+    if (is_new) return;
+    outgrown.push_back(entry->second);
+    entry->second = workspace;
+  }
+
+  // Without:
+
+  /// The smallest that fits, of those that came back.
+  std::optional<Workspace> take_idle(i64 bytes) {
+    const std::lock_guard lock(mutex);
+    auto best = idle.end();
+    for (auto it = idle.begin(); it != idle.end(); ++it)
+      if (it->workspace.bytes() >= bytes &&
+          (best == idle.end() || it->workspace.bytes() < best->workspace.bytes()))
+        best = it;
+    if (best == idle.end()) return {};
+    Workspace found = best->workspace;
+    idle.erase(best);
+    return found;
+  }
+  void put_idle(const Workspace& workspace) {
+    const std::lock_guard lock(mutex);
+    idle.push_back({.branch = {}, .workspace = workspace});
+  }
+  /// Zeroed: one that came back, or a new one.
+  Result<Workspace> take(const Device& device, i64 bytes) {
+    const std::optional<Workspace> back = take_idle(bytes);
+    if (!back) return Workspace::create(device, size_for(bytes));
+    // A graph that was replayed twice at once, or aborted, leaves counters that are not zero.
+    const Result<void> zeroed = zero_now(device, *back);
+    if (zeroed) return *back;
+    put_idle(*back);
+    return zeroed.error();
+  }
+};
+
+namespace {
+
+using Store = WorkspaceLender::Store;
+
+/// What a graph's user object points to.
+struct Loan {
+  std::shared_ptr<Store> store;
+  std::list<LentToGraph>::iterator lent;
+};
+/// Called by the driver, on a thread of its own, which may make no call of the driver: frees nothing.
+void give_back(void* pointer) {
+  const std::unique_ptr<Loan> loan(static_cast<Loan*>(pointer));
+  const std::lock_guard lock(loan->store->mutex);
+  loan->store->idle.splice(loan->store->idle.end(), loan->store->of_graphs, loan->lent);
+}
+
+/// Has `graph` give the loan back when it is gone; at once where it cannot hold it.
+Result<void> tie(const DriverApi& api, CUgraph graph, std::unique_ptr<Loan> loan) {
+  CUuserObject object = nullptr;
+  CUresult code =
+      api.cuUserObjectCreate(&object, loan.get(), give_back, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+  Loan* const tied = loan.release();
+  if (code != CUDA_SUCCESS) {
+    give_back(tied);
+    return driver_error(api, code, "cuUserObjectCreate", "a graph's workspace");
+  }
+  code = api.cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
+  if (code == CUDA_SUCCESS) return {};
+  api.cuUserObjectRelease(object, 1);
+  return driver_error(api, code, "cuGraphRetainUserObject", "a graph's workspace");
+}
+
+Result<WorkspaceView> lend_to_graph(const Device& device, const std::shared_ptr<Store>& store,
+                                    const Branch& branch, CUgraph graph, i64 bytes) {
+  Result<Workspace> workspace = store->take(device, bytes);
+  if (!workspace) return workspace.error();
+  auto loan = std::make_unique<Loan>(Loan{store, {}});
+  {
+    const std::lock_guard lock(store->mutex);
+    loan->lent = store->of_graphs.insert(store->of_graphs.end(), {branch, *workspace});
+  }
+  const ContextScope scope(*device.impl().primary);
+  if (const Result<void> entered = scope.entered(); !entered) {
+    give_back(loan.release());
+    return entered.error();
+  }
+  const Result<void> tied = tie(*device.impl().api, graph, std::move(loan));
+  if (!tied) return tied.error();
+  return workspace->view();
+}
+
+/// Stores of lenders that are gone, where graphs have memory.
+struct Abandoned {
+  std::mutex mutex;
+  std::vector<std::shared_ptr<Store>> stores;
+};
+/// Never destroyed: graphs may be, while the process ends.
+Abandoned& abandoned() {
+  static auto* const all = new Abandoned;
+  return *all;
+}
+
+void free_what_came_back() {
+  std::list<LentToGraph> freed;  // outlives the locks
+  std::vector<std::shared_ptr<Store>> done;
+  const std::lock_guard lock(abandoned().mutex);
+  std::erase_if(abandoned().stores, [&](const std::shared_ptr<Store>& store) {
+    const std::lock_guard store_lock(store->mutex);
+    freed.splice(freed.end(), store->idle);
+    if (!store->of_graphs.empty()) return false;
+    done.push_back(store);
+    return true;
+  });
+}
+
+}  // namespace
+
+WorkspaceLender::WorkspaceLender(i64 most_of_streams)
+    : most_of_streams_(most_of_streams), store_(std::make_shared<Store>()) {
+  free_what_came_back();
+}
+
+WorkspaceLender::~WorkspaceLender() {
+  std::map<u64, Workspace>
+      of_streams;  // freed here: the last to let go of the store may be the driver's thread
+  std::vector<Workspace> outgrown;
+  {
+    const std::lock_guard lock(store_->mutex);
+    of_streams.swap(store_->of_streams);
+    outgrown.swap(store_->outgrown);
+  }
+  {
+    const std::lock_guard lock(abandoned().mutex);
+    abandoned().stores.push_back(store_);
+  }
+  free_what_came_back();
+}
+
+Result<WorkspaceView> WorkspaceLender::lend(const Device& device, Stream stream, i64 bytes) {
+  const Result<Capture> capture = capture_of(device, stream);
+  if (!capture) return capture.error();
+  if (capture->active) {
+    const Branch branch = branch_of(*capture, stream);
+    {
+      const std::lock_guard lock(store_->mutex);
+      if (const auto has = store_->of_branch(branch, bytes)) return *has;
+    }
+    return lend_to_graph(device, store_, branch, capture->graph, bytes);
+  }
+  const Result<u64> id = id_of(device, stream);
+  if (!id) return id.error();
+  {
+    const std::lock_guard lock(store_->mutex);
+    if (const auto has = store_->of_stream(*id, bytes)) return *has;
+    if (store_->bytes_of_streams + size_for(bytes) > most_of_streams_)
+      return Error{ErrorCode::workspace,
+                   "the streams of this process were lent " + std::to_string(store_->bytes_of_streams) +
+                       " bytes of workspace, each for good, and may have " +
+                       std::to_string(most_of_streams_) +
+                       ": keep streams and use them again, since one made in place of another counts anew, "
+                       "or pass a workspace of your own"};
+  }
+  const Result<Workspace> made = store_->take(device, bytes);
+  if (!made) return made.error();
+  const std::lock_guard lock(store_->mutex);
+  // Another thread may have lent this stream one meanwhile.
+  if (const auto has = store_->of_stream(*id, bytes)) {
+    store_->idle.push_back({.branch = {}, .workspace = *made});
+    return *has;
+  }
+  store_->lend_to_stream(*id, *made);
+  return made->view();
+}
+
+std::vector<Workspace> WorkspaceLender::all_lent() const {
+  const std::lock_guard lock(store_->mutex);
+  std::vector<Workspace> workspaces = store_->outgrown;
+  for (const auto& [id, workspace] : store_->of_streams) workspaces.push_back(workspace);
+  for (const LentToGraph& lent : store_->of_graphs) workspaces.push_back(lent.workspace);
+  return workspaces;
+}
+
+WorkspaceLender::Holdings WorkspaceLender::holdings() const {
+  const std::lock_guard lock(store_->mutex);
+  i64 bytes = store_->bytes_of_streams;
+  for (const auto* lent : {&store_->of_graphs, &store_->idle})
+    for (const LentToGraph& each : *lent) bytes += each.workspace.bytes();
+  return {static_cast<i64>(store_->of_streams.size() + store_->of_graphs.size()), bytes};
+}
+
+}  // namespace sluice

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sluice/host/ops/problem_key.h>
+
+namespace sluice {
+namespace {
+
+/// 0 stands for packed. One row may have any distance to the next, as one matrix may.
+i64 unpacked(i64 stride, i64 packed, bool is_lone) {
+  return stride == packed || is_lone ? 0 : stride;
+}
+
+/// `x` with its strides filled in, of so many rows in each matrix of the batch.
+Matrix unpacked(const Matrix& x, const Problem& p, i64 rows, i64 columns) {
+  const bool one_row = x.major == Major::k && rows == 1;
+  const i64 inner = x.major == Major::k ? columns : rows, outer = x.major == Major::k ? rows : columns;
+  Matrix form = x;
+  form.ld = unpacked(x.ld, inner, one_row);
+  form.batch_stride = unpacked(x.batch_stride, x.ld * outer, p.batch == 1);
+  return form;
+}
+
+}  // namespace
+
+Problem key_of(const Problem& problem) {
+  Problem key = with_strides(problem);
+  if (!is_fp8(key.a.type) || is_block_scaled(key.epilogue)) key.accumulate = Accumulate::fast;
+  if (!key.epilogue.residual) key.c = {};
+  if (!adds(key.epilogue)) key.deterministic = true;
+  // One value for each of one row is one value, and arrays say no more (arrays.cc takes the plainer).
+  Epilogue& e = key.epilogue;
+  if (key.m == 1 && e.scale_a == ScaleMode::vector) e.scale_a = ScaleMode::tensor;
+  if (key.n == 1 && e.scale_b == ScaleMode::vector) e.scale_b = ScaleMode::tensor;
+  return key;
+}
+
+PackedProblem key_of(const PackedProblem& problem) {
+  PackedProblem key = problem;
+  if (key.ld_x == 0 || key.m <= 1 || key.k == 0) key.ld_x = key.k;
+  if (key.ld_d == 0 || key.m <= 1) key.ld_d = key.gated ? key.n / 2 : key.n;
+  if (key.bias == Bias::none) key.bias_type = PackedProblem{}.bias_type;
+  if (key.m == 1 && key.scale_x == ScaleMode::tensor) key.scale_x = ScaleMode::vector;
+  return key;
+}
+
+std::vector<Problem> row_forms(const Problem& problem) {
+  const Problem key = key_of(problem);
+  Problem form = key;
+  form.a = unpacked(key.a, key, key.m, key.k);
+  form.b = unpacked(key.b, key, key.n, key.k);
+  form.c = key.epilogue.residual ? unpacked(key.c, key, key.m, key.n) : Matrix{};
+  form.d = unpacked(key.d, key, key.m, d_columns(key));
+  form.m = 0;
+  std::vector<Problem> forms{form};
+  if (key.m == 1 && form.epilogue.scale_a == ScaleMode::tensor) {
+    form.epilogue.scale_a = ScaleMode::vector;
+    forms.push_back(form);
+  }
+  return forms;
+}
+
+std::vector<PackedProblem> row_forms(const PackedProblem& problem) {
+  const PackedProblem key = key_of(problem);
+  PackedProblem form = key;
+  const bool lone = key.m == 1;
+  form.ld_x = unpacked(key.ld_x, key.k, lone);
+  form.ld_d = unpacked(key.ld_d, key.gated ? key.n / 2 : key.n, lone);
+  form.ld_c = key.residual ? unpacked(key.ld_c, key.n, lone) : 0;
+  form.m = 0;
+  std::vector<PackedProblem> forms{form};
+  if (lone && form.scale_x == ScaleMode::vector) {
+    form.scale_x = ScaleMode::tensor;
+    forms.push_back(form);
+  }
+  return forms;
+}
+
+}  // namespace sluice

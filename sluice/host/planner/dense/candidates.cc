@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+// See candidates.h. The space is the registry's; overrides filter it, or stand in for it if they ask for
+// something that it does not list but that the kernel can do.
+#include <sluice/host/planner/dense/candidates.h>
+
+#include <algorithm>
+#include <span>
+#include <tuple>
+
+#include <sluice/host/planner/dense/cluster_grid.h>
+#include <sluice/host/planner/dense/cost_model.h>
+#include <sluice/host/planner/dense/numbering.h>
+#include <sluice/host/planner/dense/plain_plans.h>
+#include <sluice/host/planner/dense/problem_checks.h>
+#include <sluice/host/planner/dense/streams.h>
+#include <sluice/host/planner/dense/traffic.h>
+#include <sluice/host/planner/ranges.h>
+#include <sluice/kernels/registry.h>
+#include <sluice/spec/smem_layout.h>
+
+namespace sluice {
+namespace {
+
+static_assert(registered_configs().size() <= ConfigList::kCapacity);
+
+constexpr int kGroupList[] = {1, 2, 4, 8, 16, 32};
+constexpr std::span<const int> kGroups(kGroupList);
+constexpr i64 kMaxInt = (i64{1} << 31) - 1;
+
+bool too_many_tiles(const Problem& p, const KernelConfig& c) {
+  return grid_tiles(p, c) > static_cast<double>(kMaxClusterTiles);
+}
+
+/// The most rows of A that are cut into equal parts where operands are swapped: of more of them, or of more
+/// than there are columns, only widths that fit waves are tried.
+constexpr i64 kMostSwappedRows = 1024;
+
+/// Of swapped operands: every height with every width that cuts the rows of A into equal parts, if there are
+/// few rows or the caller asks for it.
+std::vector<BaseConfig> swapped_space(const Problem& product, bool asked) {
+  std::vector<BaseConfig> space;
+  if (!asked && (product.n > kMostSwappedRows || product.m < product.n)) return space;
+  for (const BaseConfig& height : kHeights)
+    for (int parts = 1; parts <= kMostSwappedParts; ++parts) {
+      const BaseConfig base{height.schedule, height.tile_m, width_of_parts(product, parts)};
+      const bool known = !space.empty() && space.back() == base;
+      if (base.tile_n > 0 && !known) space.push_back(base);
+    }
+  return space;
+}
+
+constexpr int kMostFittedWaves = 3;
+/// Narrower tiles are for few rows, whose widths kGemmSpace and swapped_space have.
+constexpr int kLeastFittedWidth = 64;
+
+/// Every height with the widths that make its tiles fill one wave of lone CTAs, two, or three: a listed width
+/// may leave a fifth of the SMs without one there (docs/findings/fitted-widths.md).
+std::vector<BaseConfig> fitted_space(const Problem& product, const DeviceInfo& device) {
+  std::vector<BaseConfig> space;
+  for (const BaseConfig& height : kHeights) {
+    const i64 rows = std::max(ceil_div(product.m, i64{height.tile_m}) * product.batch, i64{1});
+    for (int waves = 1; waves <= kMostFittedWaves; ++waves) {
+      const i64 columns = i64{waves} * device.sm_count / rows;
+      if (columns == 0) continue;
+      const BaseConfig base{height.schedule, height.tile_m, width_of_parts(product, columns)};
+      if (base.tile_n >= kLeastFittedWidth) space.push_back(base);
+    }
+  }
+  return space;
+}
+
+std::vector<ClusterShape> clusters_of(const PlanOverrides& o) {
+  if (o.cluster) return {*o.cluster};
+  return {std::begin(kClusterSpace), std::end(kClusterSpace)};
+}
+
+/// Of the space, what the overrides leave. `product` says how wide tiles are that are not listed.
+std::vector<BaseConfig> listed_bases(const Problem& product, const DeviceInfo& device,
+                                     const PlanOverrides& o) {
+  std::vector<BaseConfig> bases(std::begin(kGemmSpace), std::end(kGemmSpace));
+  if (is_transposed(product)) bases = swapped_space(product, o.swapped.has_value());
+  for (const BaseConfig& fitted : fitted_space(product, device))
+    if (std::find(bases.begin(), bases.end(), fitted) == bases.end()) bases.push_back(fitted);
+  std::erase_if(bases, [&](const BaseConfig& base) {
+    return base.schedule != o.schedule.value_or(base.schedule) ||
+           base.tile_m != o.tile_m.value_or(base.tile_m) || base.tile_n != o.tile_n.value_or(base.tile_n);
+  });
+  return bases;
+}
+
+/// Tiles that the space does not list: every listed value of an axis that is not overruled.
+std::vector<BaseConfig> unlisted_bases(const PlanOverrides& o) {
+  std::vector<BaseConfig> bases;
+  for (const BaseConfig& listed : kGemmSpace) {
+    const BaseConfig base{.schedule = o.schedule.value_or(listed.schedule),
+                          .tile_m = o.tile_m.value_or(listed.tile_m),
+                          .tile_n = o.tile_n.value_or(listed.tile_n)};
+    if (std::find(bases.begin(), bases.end(), base) == bases.end()) bases.push_back(base);
+  }
+  return bases;
+}
+
+/// The valid configurations, and each rule that others broke with the first that broke it.
+struct Search {
+  std::vector<KernelConfig> configs;
+  std::vector<std::string> rules;
+  std::string reasons;
+  bool too_many_tiles = false;
+
+  bool found() const { return !configs.empty() || too_many_tiles; }
+  void refuse(const KernelConfig& config, const std::string& rule) {
+    if (std::find(rules.begin(), rules.end(), rule) != rules.end()) return;
+    rules.push_back(rule);
+    reasons += (reasons.empty() ? "" : "; ") + short_name(config) + ": " + rule;
+  }
+};
+
+/// Clusters along k are for tiles too few to fill the GPU. Over several waves they read what others would
+/// have shared: of 357 tuned problems none gained 1 % from that, and one lost half.
+bool splits_more_than_a_wave(const Problem& p, const KernelConfig& c, const DeviceInfo& device) {
+  return c.cluster.k > 1 && grid_tiles(p, c) > max_clusters(c, device);
+}
+
+/// MN-major B comes in blocks of 64 columns. Of another width half of the tiles begin inside of an L2 line
+/// and all bring columns of their neighbours, if they have any: where no CTA shares B, 51 of 53 problems lost
+/// 2 to 51 % by it and two gained 1 % (docs/findings/mn-major.md). WGMMA itself is slow at widths between
+/// multiples of 32 (128 x 144 took 1.3 times as long as 128 x 160, docs/findings/splits.md).
+bool is_slow_width(const Problem& p, const KernelConfig& c) {
+  const int unit = c.cluster.m > 1 || p.n <= c.tile.n ? kMnBlock / 2 : kMnBlock;
+  return c.b_major == Major::mn && c.tile.n % unit != 0;
+}
+
+/// Half of a gated tile's columns may be too few for a TMA store where all of them were enough: widths that
+/// are good for the loads stay, stored direct.
+StorePath store_of(const KernelConfig& c) {
+  const bool fits = !c.epilogue.gated || own_outputs(c) * bytes_of(c.d) % kTmaStrideUnit == 0;
+  return fits ? c.store : StorePath::direct;
+}
+
+void search(const Problem& p, const std::vector<BaseConfig>& bases, const DeviceInfo& device,
+            const PlanOverrides& o, Search& result) {
+  const StorePath possible = why_not_tma_store(p) == nullptr ? StorePath::tma : StorePath::direct;
+  for (const BaseConfig& base : bases)
+    for (const ClusterShape& cluster : clusters_of(o)) {
+      KernelConfig config = config_for(p, base, cluster, o.store.value_or(possible));
+      if (!o.store && store_of(config) != config.store)
+        config = config_for(p, base, cluster, StorePath::direct);
+      if (o.stages) config.stages = *o.stages;
+      if (const char* rule = validate(config); rule != nullptr) {
+        result.refuse(config, rule);
+      } else if ((!o.cluster && splits_more_than_a_wave(p, config, device)) ||
+                 (!o.tile_n && is_slow_width(p, config))) {
+        continue;
+      } else if (too_many_tiles(p, config)) {
+        result.too_many_tiles = true;
+      } else {
+        result.configs.push_back(config);
+      }
+    }
+}
+
+Error bad_override(const std::string& message) {
+  return Error{ErrorCode::invalid_config, message};
+}
+
+/// Nothing is asked of tiles and walks.
+bool leaves_kernel_open(const PlanOverrides& o) {
+  return o == PlanOverrides{.workspace_limit = o.workspace_limit,
+                            .ignore_records = o.ignore_records,
+                            .overlap = o.overlap};
+}
+
+/// `p` and, where it may gain, the same product with A and B in each other's places. What was asked of tiles
+/// and walks is meant for the first.
+std::vector<Problem> products_of(const Problem& p, const PlanOverrides& o) {
+  if (o.swapped) return {*o.swapped ? transposed(p) : p};
+  if (p.m > kWaveRows && leaves_kernel_open(o)) return {p, transposed(p)};
+  return {p};
+}
+
+/// What no configuration can make good.
+Result<void> check_overrides(const Problem& p, const PlanOverrides& o) {
+  if (Result<void> ranges = check_ranges(o); !ranges) return ranges;
+  if (const char* reason = why_not_tma_store(p); o.store == StorePath::tma && reason != nullptr)
+    return bad_override(std::string("store = tma: ") + reason + "; store direct");
+  if (const char* reason = why_not_tma_store(p); o.swapped.value_or(false) && reason != nullptr)
+    return bad_override(std::string("swapped = true: ") + reason + "; leave swapped out");
+  if (o.splits && o.streamed)
+    return bad_override("splits and streamed are two ways to say one thing: set one");
+  if (o.splits && o.clusters) return bad_override("splits sets the clusters itself: set one of the two");
+  if (o.combine == Combine::add && !adds_in_any_order(p))
+    return bad_override(
+        "combine = add puts parts into D in any order: it needs update = add and deterministic = false");
+  if (o.combine == Combine::none && (o.splits.value_or(1) > 1 || o.streamed.value_or(0) > 0))
+    return bad_override("combine = none cannot split k: set last_arriver, separate or add");
+  return {};
+}
+
+/// What depends on the configuration.
+std::string split_problem(const Problem& p, const KernelConfig& c, const DeviceInfo& device,
+                          const WorkSplit& split) {
+  if (split.clusters < 1 || split.clusters > max_clusters(c, device))
+    return "clusters = " + std::to_string(split.clusters) + " must be in 1.." +
+           std::to_string(max_clusters(c, device)) + ", what can be resident at once";
+  const i64 most = std::max({grid_rows(p, c), grid_columns(p, c), i64{1}});
+  if (split.group > kMaxInt / most)
+    return "raster_group = " + std::to_string(split.group) + " times " + std::to_string(most) +
+           " cluster tiles must stay below 2^31";
+  return {};
+}
+
+}  // namespace
+
+WorkSplit choose_split(const Problem& p, const KernelConfig& c, const DeviceInfo& device,
+                       const PlanOverrides& o) {
+  const i64 rows = grid_rows(p, c), columns = grid_columns(p, c);
+  const i64 tiles = rows * columns == 0 ? 0 : rows * columns * p.batch;
+  WorkSplit split;
+  split.clusters =
+      o.clusters.value_or(static_cast<int>(std::clamp<i64>(tiles, 1, std::max(max_clusters(c, device), 1))));
+
+  bool first = true;
+  Traffic least;
+  WorkSplit best = split;
+  for (const Raster raster : {Raster::along_m, Raster::along_n}) {
+    if (raster != o.raster.value_or(raster)) continue;
+    split.raster = raster;
+    const i64 extent = raster == Raster::along_m ? rows : columns;
+    for (const int group : o.raster_group ? std::span<const int>(&*o.raster_group, 1) : kGroups) {
+      if (!o.raster_group && group > 1 && group > extent) break;
+      split.group = group;
+      const Traffic traffic = traffic_of(p, c, split, device);
+      const auto compared = [](const Traffic& t) {
+        return std::tuple(t.hbm_bytes, t.wave_bytes, t.repeated_bytes);
+      };
+      if (first || compared(traffic) < compared(least)) best = split, least = traffic;
+      first = false;
+    }
+  }
+  return best;
+}
+
+namespace {
+
+Plan plan_of(const Problem& p, const KernelConfig& config, const WorkSplit& split, const DeviceInfo& device,
+             const PlanOverrides& o) {
+  Plan plan{.problem = p, .config = config, .split = split};
+  plan.smem_bytes = smem_bytes(config);
+  plan.workspace_bytes = workspace_bytes(config, split);
+  const bool empty = p.m == 0 || p.n == 0 || p.batch == 0;
+  // Of the walk before it is numbered: the model does not know what GPCs share, so of the walk that goes with
+  // their numbers it knows the price and not the gain. rank_candidates() puts the last estimate in.
+  if (!empty) plan.estimate = estimate(product_of(p, config), config, split, device);
+  plan.split = numbered(plan, o);
+  return plan;
+}
+
+/// A tuner shall see different configurations, not ten splits of one.
+constexpr std::size_t kSplitsOfOneConfig = 2;
+
+std::vector<Plan> best_splits(const Problem& p, KernelConfig c, const DeviceInfo& device,
+                              const WorkSplit& whole, const PlanOverrides& o) {
+  std::vector<Plan> plans;
+  const Problem product = product_of(p, c);
+  for (const Combine combine : o.combine ? std::vector{*o.combine} : combines_of_parts(p)) {
+    c.combine = combine;
+    for (const WorkSplit& split : stream_splits(product, c, device, whole, o)) {
+      Plan plan = plan_of(p, c, split, device, o);
+      if (numbering_problem(plan.split).empty()) plans.push_back(std::move(plan));
+    }
+  }
+  std::stable_sort(plans.begin(), plans.end(),
+                   [](const Plan& x, const Plan& y) { return x.estimate.total_us < y.estimate.total_us; });
+  if (plans.size() > kSplitsOfOneConfig) plans.resize(kSplitsOfOneConfig);
+  return plans;
+}
+
+/// Best first; then each says what the model thinks of the walk that will run.
+std::vector<Plan> ranked(std::vector<Plan> plans, const DeviceInfo& device) {
+  std::stable_sort(plans.begin(), plans.end(),
+                   [](const Plan& x, const Plan& y) { return x.estimate.total_us < y.estimate.total_us; });
+  for (Plan& plan : plans)
+    if (plan.split.numbering == Numbering::gpc && plan.estimate.total_us > 0)
+      plan.estimate = estimate(product_of(plan.problem, plan.config), plan.config, plan.split, device);
+  return plans;
+}
+
+std::string why_no_plain_plan(const Problem& p, const PlanOverrides& o) {
+  const std::string asked = std::string("schedule = ") + name_of(o.schedule.value_or(Schedule::plain)) + ": ";
+  if (const char* rule = why_not_plain(p, o); rule != nullptr) return asked + rule;
+  if (o.schedule == Schedule::plain_wgmma && is_promoted(p))
+    return asked + "it does not promote: take plain, whose sums are all in fp32, or accumulate = fast";
+  return asked +
+         "no configuration has this tile, cluster and warps within 227 KB of shared memory: tiles are 8, 16, "
+         "32 or 64 x 16, 32, 64 or 128 (plain_wgmma: 8, 16, 32, 48, 64, 96 or 128 x 16, 32, 48, 64, 80, 96, "
+         "112, 128, 224 or 256), warps 4, 8 or 16; give fewer overrides";
+}
+
+/// What search() would have let through for this problem.
+bool suits(const Problem& p, const KernelConfig& c, const DeviceInfo& device) {
+  const char* const no_store = why_not_tma_store(p);
+  if (no_store != nullptr && (c.store == StorePath::tma || is_swapped(c))) return false;
+  if (is_swapped(c) && p.m <= kWaveRows) return false;
+  const Problem product = product_of(p, c);
+  return !splits_more_than_a_wave(product, c, device) && !is_slow_width(product, c) &&
+         !too_many_tiles(product, c);
+}
+
+/// The overrides ask for a split that stream_splits() did not return.
+std::string why_no_split(const Problem& p, KernelConfig c, const DeviceInfo& device, WorkSplit split,
+                         const PlanOverrides& o) {
+  const i64 tiles = grid_rows(p, c) * grid_columns(p, c) * p.batch;
+  const i64 clusters = o.splits ? tiles * *o.splits : clusters_to_stream(p, c, device, o);
+  c.combine = o.combine.value_or(combines_of_parts(p).front());
+  split.streamed = o.splits ? static_cast<int>(tiles) : *o.streamed;
+  split.clusters = static_cast<int>(std::min(clusters, kMaxInt));
+  if (const char* rule = validate(c); rule != nullptr) return rule;
+  std::string rule = stream_problem(p, c, split);
+  if (!rule.empty()) return rule;
+  split.numbering = o.numbering.value_or(Numbering::launch);
+  rule = numbering_problem(split);
+  if (!rule.empty()) return rule;
+  return std::to_string(workspace_bytes(c, split)) + " bytes of workspace are more than the limit of " +
+         std::to_string(o.workspace_limit.value_or(kWorkspaceLimit));
+}
+
+}  // namespace
+
+std::optional<Plan> plan_with(const Problem& p, const KernelConfig& config, const DeviceInfo& device,
+                              const PlanOverrides& numbering) {
+  if (is_plain(config.schedule)) return plain_plan_with(p, device, config);
+  if (!suits(p, config, device)) return std::nullopt;
+  const Problem product = product_of(p, config);
+  const PlanOverrides o{.numbering = numbering.numbering, .combine = config.combine};
+  const WorkSplit whole = choose_split(product, config, device, o);
+  if (!split_problem(product, config, device, whole).empty()) return std::nullopt;
+  std::vector<Plan> plans{plan_of(p, config, whole, device, o)};
+  if (!numbering_problem(plans.front().split).empty()) plans.clear();
+  if (config.combine != Combine::none)
+    for (Plan& split : best_splits(p, config, device, whole, o)) plans.push_back(std::move(split));
+  if (plans.empty()) return std::nullopt;
+  return ranked(std::move(plans), device).front();
+}
+
+Result<std::vector<Plan>> rank_candidates(const Problem& p, const DeviceInfo& device,
+                                          const PlanOverrides& o) {
+  if (Result<void> overrides = check_overrides(p, o); !overrides) return overrides.error();
+  std::vector<Plan> plans = plain_plans(p, device, o);
+  if ((o.schedule && is_plain(*o.schedule)) || o.warps) {
+    if (plans.empty()) return bad_override(why_no_plain_plan(p, o));
+    return ranked(std::move(plans), device);
+  }
+  Search found;
+  const std::vector<Problem> products = products_of(p, o);
+  for (const Problem& product : products) search(product, listed_bases(product, device, o), device, o, found);
+  if (!found.found() && !plans.empty()) return ranked(std::move(plans), device);
+  if (!found.found())
+    for (const Problem& product : products) search(product, unlisted_bases(o), device, o, found);
+  if (!found.found()) return bad_override("the overrides leave no kernel: " + found.reasons);
+  if (found.configs.empty())
+    return Error{ErrorCode::invalid_size, "D of " + std::to_string(p.batch) + " x " + std::to_string(p.m) +
+                                              " x " + std::to_string(p.n) +
+                                              " has more than 2^30 tiles: split the problem"};
+
+  Search refused;
+  for (const KernelConfig& config : found.configs) {
+    const Problem product = product_of(p, config);
+    const WorkSplit whole = choose_split(product, config, device, o);
+    const bool splits_only = o.splits.value_or(1) > 1 || o.streamed.value_or(0) > 0;
+    std::string wrong = split_problem(product, config, device, whole);
+    if (wrong.empty() && !splits_only) plans.push_back(plan_of(p, config, whole, device, o));
+    std::vector<Plan> split = best_splits(p, config, device, whole, o);
+    if (wrong.empty() && splits_only && split.empty())
+      wrong = why_no_split(product, config, device, whole, o);
+    if (!wrong.empty())
+      refused.refuse(config, wrong);
+    else
+      plans.insert(plans.end(), split.begin(), split.end());
+  }
+  if (plans.empty()) return bad_override("the overrides leave no kernel: " + refused.reasons);
+  return ranked(std::move(plans), device);
+}
+
+}  // namespace sluice

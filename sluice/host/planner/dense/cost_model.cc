@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// See cost_model.h. Reads from the inside out: one k-tile, one tile of a CTA, all waves, the kernel.
+#include <sluice/host/planner/dense/cost_model.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include <sluice/host/planner/dense/cluster_grid.h>
+#include <sluice/host/planner/dense/traffic.h>
+#include <sluice/host/planner/device_rates.h>
+#include <sluice/spec/smem_layout.h>
+
+namespace sluice {
+namespace {
+
+constexpr int kStepsPerKTile = 4;  // WGMMAs of 32 bytes of k in a 128-byte row
+
+/// The time of things that overlap, each of which would take so long alone.
+double joined(double sharpness, std::initializer_list<double> times) {
+  const double longest = std::max(times);
+  if (longest <= 0) return 0;
+  double sum = 0;
+  for (const double time : times) sum += std::pow(time / longest, sharpness);
+  return longest * std::pow(sum, 1 / sharpness);
+}
+
+/// The model of one problem, configuration and split.
+class Model {
+ public:
+  Model(const Problem& problem, const KernelConfig& config, const DeviceInfo& device,
+        const CostConstants& cost)
+      : p_(problem), c_(config), device_(device), cost_(cost) {}
+
+  Estimate estimate(const WorkSplit& split) const;
+
+ private:
+  double clocks_per_us() const;
+  double k_tiles() const { return static_cast<double>(ceil_div(p_.k, i64{c_.tile.k})); }
+  /// Of a tile, those that one CTA works on.
+  double own_k_tiles() const { return std::ceil(k_tiles() / c_.cluster.k); }
+  double tensor_clocks() const;
+  double smem_clocks() const;
+  double promotion_clocks() const;
+  double math_clocks() const;
+  double epilogue_clocks() const;
+  double exchange_clocks() const;
+  double asked_share() const;
+  double load_clocks(double active, double k_tiles, double l2_gain) const;
+  double tile_clocks(double active, double k_tiles, double l2_gain) const;
+  double whole_tile_clocks(double active, const WorkSplit& split) const {
+    return tile_clocks(active, own_k_tiles(), are_in_step(p_, c_, split) ? cost_.l2_gain_in_step : 1);
+  }
+  double run_clocks(const WorkSplit& split) const;
+  double combine_us(const WorkSplit& split) const;
+  /// Of one fp32 sum for each element of D, in double: sizes may be such that 64 bits do not hold it.
+  double sum_bytes() const {
+    return 4.0 * static_cast<double>(p_.m) * static_cast<double>(p_.n) * static_cast<double>(p_.batch);
+  }
+  double adds_us(const WorkSplit& split) const;
+
+  const Problem& p_;
+  const KernelConfig& c_;
+  const DeviceInfo& device_;
+  const CostConstants& cost_;
+};
+
+/// The clock is the sustained rate over the rate a clock.
+double Model::clocks_per_us() const {
+  const double rate = is_fp8(c_.a) ? device_.fp8_flops_per_us : device_.fp16_flops_per_us;
+  const double per_clock = is_fp8(c_.a) ? device_.fp8_flops_per_clock : device_.fp16_flops_per_clock;
+  return rate / device_.sm_count / per_clock;
+}
+
+/// Clocks of the tensor cores for one k-tile of a CTA: a 64 x n step takes n / 2. What comes from L2 costs
+/// power, and so clock.
+double Model::tensor_clocks() const {
+  const double ideal =
+      c_.tile.m / kWaveRows * kStepsPerKTile * (c_.tile.n / 2.0) * tensor_slowness(device_, c_.a);
+  return ideal / cost_.mainloop_efficiency + cost_.power_clocks_per_l2_byte * l2_bytes_per_k_tile(p_, c_);
+}
+
+double Model::smem_clocks() const {
+  const double reads = c_.tile.m / kWaveRows * kStepsPerKTile *
+                       (cost_.smem_read_clocks_a + cost_.smem_read_clocks_per_column * c_.tile.n);
+  return reads + cost_.smem_write_weight * (c_.tile.m + c_.tile.n);
+}
+
+/// What a math group does after the products of one k-tile.
+double Model::promotion_clocks() const {
+  double each = cost_.promote_clocks_per_register, drain = cost_.promote_drain_clocks;
+  if (is_block_scaled(c_.epilogue)) {
+    each += cost_.block_scale_clocks_per_register;
+    drain += cost_.block_scale_clocks;
+  }
+  return sum_registers(c_) * each + units(c_) * drain;
+}
+
+/// Clocks of the math groups for one k-tile of a CTA, without waiting for loads.
+double Model::math_clocks() const {
+  const bool one_chain = c_.schedule == Schedule::ping_pong && waves(c_) == 1;
+  const int transposed = (c_.a_major == Major::mn) + (c_.b_major == Major::mn);
+  const double chain = cost_.chain_clocks_per_step + transposed * cost_.chain_clocks_of_mn_major;
+  double product = joined(cost_.sharpness_in_tile, {tensor_clocks(), smem_clocks()}) +
+                   (one_chain ? kStepsPerKTile * chain : 0);
+  if (multicasts(c_)) product += cost_.cluster_clocks_per_k_tile;
+  if (!c_.promotes) return product;
+  if (multicasts(c_)) product += cost_.promoted_cluster_clocks_per_k_tile;
+  if (c_.schedule == Schedule::ping_pong) return product + promotion_clocks();  // the other group waits
+  return joined(cost_.sharpness_of_promotion, {product, product / kMathGroups + promotion_clocks()});
+}
+
+/// Clocks of one group to store its part of a tile, with the other group doing something else.
+double Model::epilogue_clocks() const {
+  const double elements = sum_registers(c_) / c_.cluster.k;  // of a thread
+  const double chunks = waves(c_) * own_outputs(c_) / store_columns(c_);
+  const Epilogue& e = c_.epilogue;
+  double each = cost_.epilogue_clocks_per_element;
+  if (e.scale_a == ScaleMode::vector) each += cost_.scale_clocks_per_element;
+  if (e.scale_b == ScaleMode::vector) each += cost_.scale_clocks_per_element;
+  if (e.bias != Bias::none) each += cost_.bias_clocks_per_element;
+  if (e.residual) each += cost_.residual_clocks_per_element;
+  const double activated = e.gated ? 0.5 : 1;
+  if (e.activation == Activation::gelu) each += activated * cost_.gelu_clocks_per_element;
+  if (e.activation == Activation::silu) each += activated * cost_.silu_clocks_per_element;
+  double weight = 1;
+  if (c_.d == DType::fp32) weight *= cost_.fp32_output_weight;
+  if (c_.store == StorePath::direct) weight *= cost_.direct_store_weight;
+  const double sharing = c_.schedule == Schedule::cooperative ? kMathGroups : 1;
+  return cost_.epilogue_fixed_clocks + chunks * cost_.epilogue_clocks_per_chunk +
+         elements * each * weight * sharing + exchange_clocks();
+}
+
+/// Clocks from a CTA's own sums to whole ones in a cluster along k.
+double Model::exchange_clocks() const {
+  if (c_.cluster.k == 1) return 0;
+  const double rows = std::min<double>(static_cast<double>(p_.m), c_.tile.m);
+  return exchange_passes(c_) * cost_.exchange_pass_clocks +
+         4.0 * rows * c_.tile.n / cost_.exchange_bytes_per_clock;
+}
+
+/// What is asked of L2 for each byte that is read. Of a product without k none is.
+double Model::asked_share() const {
+  const double read = l2_bytes_per_k_tile(p_, c_);
+  return read > 0 ? 1 + cost_.split_line_weight * split_bytes_per_k_tile(p_, c_) / read : 1;
+}
+
+/// Clocks until all bytes of a tile have come: bandwidth, or latency (the ring is refilled once in the time
+/// that a byte takes to come).
+double Model::load_clocks(double active, double k_tiles, double l2_gain) const {
+  const double shared_rate =
+      device_.l2_bytes_per_us * cost_.l2_gain_of_tma * l2_gain / clocks_per_us() / active;
+  const double l2_rate = std::min(shared_rate, cost_.l2_bytes_per_clock_per_sm);
+  return std::max(k_tiles * l2_bytes_per_k_tile(p_, c_) * asked_share() / l2_rate,
+                  k_tiles / c_.stages * cost_.load_latency_us * clocks_per_us());
+}
+
+/// Clocks from the start of one tile of a CTA to the start of its next, with `active` CTAs at work.
+double Model::tile_clocks(double active, double k_tiles, double l2_gain) const {
+  const double load = load_clocks(active, k_tiles, l2_gain), math = k_tiles * math_clocks(),
+               epilogue = epilogue_clocks();
+  if (c_.schedule == Schedule::ping_pong)
+    return joined(cost_.sharpness_in_tile, {math + cost_.turn_clocks, load, (math + epilogue) / kMathGroups});
+  return joined(cost_.sharpness_in_tile, {math + epilogue + cost_.ramp_clocks, load});
+}
+
+/// Clocks of the longest run of streamed k-tiles: its products, and for each tile that it touches an epilogue
+/// or a partial sum to write.
+double Model::run_clocks(const WorkSplit& split) const {
+  if (split.streamed == 0) return 0;
+  const double run = std::ceil(split.streamed * k_tiles() / split.clusters);
+  const double active = std::min<double>(split.clusters * cluster_size(c_), device_.sm_count);
+  const double rounds = std::ceil(split.clusters * cluster_size(c_) / active);  // more than fit: one by one
+  const bool aligned = split.clusters % split.streamed == 0;                    // each run lies in one tile
+  const double pieces = std::ceil(run / k_tiles()) + (aligned ? 0 : 1);
+  return rounds * (tile_clocks(active, std::ceil(run / c_.cluster.k), 1) + (pieces - 1) * epilogue_clocks() +
+                   (c_.combine == Combine::last_arriver ? pieces * cost_.piece_clocks : 0));
+}
+
+/// The parts of all streamed tiles on their way into D, when all clusters end at once: L2 reads and writes
+/// what is added to, once for each part.
+double Model::adds_us(const WorkSplit& split) const {
+  const double peers = std::max(1.0, static_cast<double>(split.clusters) / split.streamed);
+  const double share = split.streamed / grid_tiles(p_, c_);
+  return share * peers * sum_bytes() * cost_.add_l2_weight / device_.l2_bytes_per_us;
+}
+
+/// From the last product to whole sums: what the last peer of a tile does when all others are done, or the
+/// kernel that adds up the parts.
+double Model::combine_us(const WorkSplit& split) const {
+  if (split.streamed == 0) return 0;
+  if (c_.combine == Combine::add) return adds_us(split);
+  if (c_.combine == Combine::separate) {
+    const double bytes = sum_bytes() * split.clusters / grid_tiles(p_, c_);
+    return cost_.separate_us + bytes / (cost_.separate_bytes_per_us * l2_share(device_));
+  }
+  const double run = split.streamed * k_tiles() / split.clusters;
+  const double peers = std::max(1.0, std::ceil(k_tiles() / run));
+  const double rows = std::min<double>(static_cast<double>(p_.m), c_.tile.m);
+  const double bytes = 4.0 * rows * own_columns(c_) * (1 + peers);
+  return cost_.combine_us + bytes / cost_.combine_bytes_per_clock / clocks_per_us();
+}
+
+Estimate Model::estimate(const WorkSplit& split) const {
+  const double tiles = grid_tiles(p_, c_);
+  const double clock = clocks_per_us();
+  const double whole = tiles - split.streamed;
+  const double full_waves = std::floor(whole / split.clusters), rest = whole - full_waves * split.clusters;
+
+  const Traffic traffic = traffic_of(p_, c_, split, device_);
+  Estimate e;
+  const double run = std::ceil(split.streamed * k_tiles() / split.clusters);  // k-tiles
+  e.waves = static_cast<int>(std::ceil(whole / split.clusters)) + (split.streamed > 0 ? 1 : 0);
+  e.tensor_us =
+      (std::ceil(whole / split.clusters) * k_tiles() + run) / c_.cluster.k * tensor_clocks() / clock;
+  e.l2_us = traffic.l2_bytes * asked_share() / (device_.l2_bytes_per_us * cost_.l2_gain_of_tma);
+  e.hbm_us = traffic.hbm_bytes / device_.hbm_bytes_per_us;
+  e.overhead_us = cost_.launch_us + cost_.first_bytes_us + cost_.last_store_us;
+  if (cluster_size(c_) > 1) e.overhead_us += cost_.cluster_us;
+  // A last arriver works while whole tiles, if there are any, are multiplied.
+  if (whole == 0 || c_.combine == Combine::separate) e.overhead_us += combine_us(split);
+  // Ping-pong's last epilogue has nothing to hide behind; cooperative's are all counted with their tiles.
+  if (c_.schedule == Schedule::ping_pong) e.overhead_us += epilogue_clocks() / clock;
+  // HBM works for what is being computed: a last wave of few tiles cannot use what the waves before left
+  // over.
+  const auto part_us = [&](double part_tiles, double clocks) {
+    return joined(cost_.sharpness_in_kernel, {clocks / clock, e.hbm_us * part_tiles / tiles});
+  };
+  e.overhead_us += traffic.repeated_bytes / (cost_.repeated_bytes_per_us * hbm_share(device_));
+  e.total_us = e.overhead_us;
+  if (split.streamed > 0) e.total_us += part_us(split.streamed, run_clocks(split));
+  if (full_waves > 0)
+    e.total_us += part_us(full_waves * split.clusters,
+                          full_waves * whole_tile_clocks(split.clusters * cluster_size(c_), split));
+  if (rest > 0) e.total_us += part_us(rest, whole_tile_clocks(rest * cluster_size(c_), split));
+  return e;
+}
+
+}  // namespace
+
+int max_clusters(const KernelConfig& c, const DeviceInfo& device) {
+  return clusters_at_once(cluster_size(c), device);
+}
+
+Estimate estimate(const Problem& p, const KernelConfig& c, const WorkSplit& split, const DeviceInfo& device,
+                  const CostConstants& constants) {
+  return Model(p, c, device, constants).estimate(split);
+}
+
+}  // namespace sluice

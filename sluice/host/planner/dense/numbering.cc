@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// L2 answers several SMs of a GPC at once if they ask for the same lines at nearly the same time, but not for
+// what a cluster multicasts (docs/findings/gpc.md). So what can gain is the operand that CTAs load for
+// themselves: clusters that share it should be neighbours in a GPC.
+#include <sluice/host/planner/dense/numbering.h>
+
+#include <algorithm>
+
+#include <sluice/host/planner/dense/cluster_grid.h>
+
+namespace sluice {
+namespace {
+
+constexpr int kGpcSms = 16;
+/// Multiples of HBM's time that tensor cores work; below, the order of HBM's reads matters more. 1024 x 2048
+/// x 50304 gains 2 to 3.6 % (4), 512 rows and more 0.6 % (from 2 on), 128 and 256 rows lose 0.5 % (to 1.8).
+constexpr double kLeastTensorShare = 2;
+/// Parts of a tile from which on products that share k gain 2.5 to 15 %; in two parts they lost 0.3 to 90 %.
+constexpr int kLeastParts = 4;
+
+bool multicasts_one_operand(const ClusterShape& c) {
+  return c.k == 1 && (c.m == 1) != (c.n == 1) && c.m * c.n <= 4;
+}
+bool is_pair_along_k(const ClusterShape& c) {
+  return c.k == 2 && c.m * c.n == 1;
+}
+
+bool gains_by_gpc(const Plan& plan) {
+  const ClusterShape& cluster = plan.config.cluster;
+  const WorkSplit& split = plan.split;
+  if (split.clusters > kMostNumbered || plan.estimate.tensor_us == 0) return false;
+  if (split.streamed > 0)
+    return multicasts_one_operand(cluster) &&
+           cuts_all_alike(split, grid_tiles(product_of(plan.problem, plan.config), plan.config)) &&
+           split.clusters / split.streamed >= kLeastParts;
+  return (multicasts_one_operand(cluster) || is_pair_along_k(cluster)) &&
+         plan.estimate.tensor_us >= kLeastTensorShare * plan.estimate.hbm_us;
+}
+
+}  // namespace
+
+std::string numbering_problem(const WorkSplit& split) {
+  if (split.numbering == Numbering::launch || split.clusters <= kMostNumbered) return {};
+  return std::to_string(split.clusters) + " clusters must be at most " + std::to_string(kMostNumbered) +
+         " to be numbered by GPC: give fewer, or numbering = launch";
+}
+
+WorkSplit numbered(const Plan& plan, const PlanOverrides& o) {
+  WorkSplit split = plan.split;
+  const bool by_gpc = o.numbering ? *o.numbering == Numbering::gpc : gains_by_gpc(plan);
+  if (!by_gpc) return split;
+  split.numbering = Numbering::gpc;
+  const ClusterShape& cluster = plan.config.cluster;
+  if (!multicasts_one_operand(cluster)) return split;
+  // The walk goes along the operand that is multicast, so that all of a GPC share the other.
+  if (o.raster || o.raster_group) return split;
+  const bool along_n = cluster.m > 1;
+  const Problem product = product_of(plan.problem, plan.config);
+  const i64 extent = along_n ? grid_columns(product, plan.config) : grid_rows(product, plan.config);
+  split.raster = along_n ? Raster::along_n : Raster::along_m;
+  split.group = static_cast<int>(std::clamp<i64>(extent, 1, kGpcSms / cluster_size(plan.config)));
+  return split;
+}
+
+}  // namespace sluice

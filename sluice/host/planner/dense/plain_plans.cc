@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// See plain_plans.h. The model knows four things: the fixed time of a launch, bytes over the rate of HBM or
+// of the SMs that are at work, instructions, and what clusters and waves cost. Its constants are fitted to
+// 1,000 timed candidates of 64 products (docs/findings/plain-loads.md); the order of near ones is for the
+// tuner.
+#include <sluice/host/planner/dense/plain_plans.h>
+
+#include <algorithm>
+
+#include <sluice/host/driver/launch.h>
+#include <sluice/host/planner/dense/cluster_grid.h>
+#include <sluice/host/planner/device_rates.h>
+#include <sluice/kernels/registry.h>
+#include <sluice/spec/validate.h>
+
+namespace sluice {
+namespace {
+
+struct PlainModel {
+  double launch_us = 2.37;        // of a kernel that reads nothing, and its first and last bytes
+  double sm_bytes_per_us = 66e3;  // that one SM takes in
+  double latency_us = 1.22;       // of a load under load: bytes in flight over it is a rate
+  double tokens_share = 0.18;     // of the time of reading tokens again, which L2 overlaps with HBM
+  double product_clocks = 7.0;    // of one mma.sync, an SM sub-partition
+  double fp8_expand_clocks = 18;  // for each 16 x 32 of B: to fp16
+  double load_clocks = 2.2;       // for each row of 128 bytes: copies, addresses
+  double wgmma_clocks = 18;       // of one WGMMA with few columns, both operands in shared memory
+  double meet_clocks = 300;       // of a warpgroup's stage: copies seen, barrier, products' latency
+  double group_load_clocks = 7;   // for each 16 rows of 128 bytes that a warpgroup copies
+  double clocks_per_us = 1770;    // with the tensor core in use
+  double overlap = 0.16;          // of the less of memory and instructions, which the other does not hide
+  double cluster_us[4] = {0, 0.7, 1.2, 1.6};  // of 1, 2, 4, 8 CTAs
+  double reduce_us = 0.012;                   // for each KB of sums that warps add up
+  double tail = 0.52;                         // of a wave's time, for the last one's part that is empty
+  double wave_us = 0.1;                       // for each wave but the first
+  double beside_roles = 0.97;  // the model of the other schedules (cost_model.h) is 3 % low for few tokens:
+                               // what counts is which is faster
+};
+constexpr PlainModel kModel;
+constexpr int kMostRowsInTwoWaves = 64;   // of A
+constexpr double kMostCtas = 2147483647;  // as check_plan() has it: CTAs count in int, so tiles do too
+
+/// The space's tiles for every split of k, as high as A, or `tile_m` if that is asked for.
+std::vector<KernelConfig> listed_configs(const Problem& p, std::optional<int> tile_m) {
+  std::vector<KernelConfig> configs;
+  for (const int parts : {1, 2, 4, 8}) {
+    const auto add = [&](Schedule schedule, int tile_n, int warps) -> KernelConfig& {
+      const int rows = tile_m.value_or(plain_rows(schedule, p.m));
+      configs.push_back(config_for(p, {schedule, rows, tile_n}, {1, 1, parts}, StorePath::direct));
+      configs.back().warps = warps;
+      return configs.back();
+    };
+    for (const PlainBase& base : kPlainSpace)
+      add(Schedule::plain, base.tile_n, base.warps).stages = base.stages;
+    for (const PlainWgmmaBase& base : kPlainWgmmaSpace) {
+      KernelConfig& c = add(Schedule::plain_wgmma, base.tile_n, base.warps);
+      c.stages = plain_stages(c, base.ctas);
+    }
+  }
+  return configs;
+}
+
+/// CTAs that run at once: clusters leave SMs idle.
+double resident_ctas(const KernelConfig& c, const DeviceInfo& device) {
+  return static_cast<double>(clusters_at_once(c.cluster.k, device)) * c.cluster.k * plain_ctas(c);
+}
+
+/// What the tensor core and the instructions beside it take of an SM, us.
+double math_us(const Problem& p, const DeviceInfo& device, const KernelConfig& c, double tiles_of_sm) {
+  const double clocks_per_us = kModel.clocks_per_us * clock_share(device);
+  const double slowness = tensor_slowness(device, c.a);
+  const double k_tiles = static_cast<double>(ceil_div(p.k, i64{c.tile.k}));
+  if (c.schedule == Schedule::plain_wgmma) {
+    const double waves = plain_waves(c), columns = stage_columns(c);
+    const double busy = 4 * waves * std::max(kModel.wgmma_clocks, slowness * columns / 2.0);
+    const double alone = kModel.meet_clocks + busy + kModel.group_load_clocks * plain_stage_bytes(c) / 2048.0;
+    const double together =
+        teams(c) * std::min<double>(plain_ctas(c), std::max(1.0, tiles_of_sm * c.cluster.k));
+    return tiles_of_sm * k_tiles / stage_k_tiles(c) * std::max(busy, alone / together) / clocks_per_us;
+  }
+  const double blocks = c.tile.n / 16.0, steps = is_fp8(c.a) ? 8 : 4;
+  const double clocks = blocks * steps * (c.tile.m / 8.0) * kModel.product_clocks +
+                        (is_fp8(c.a) ? blocks * 4 * kModel.fp8_expand_clocks : 0) +
+                        (c.tile.n + c.tile.m) * kModel.load_clocks;
+  return tiles_of_sm * k_tiles * clocks / 4 / clocks_per_us;
+}
+
+/// Clusters of a second wave find no room for long; of more than 64 rows two waves lost to the schedules with
+/// roles (docs/findings/plain-loads.md). `whole_wave`: all CTAs must run at once.
+bool finds_room(const Problem& p, const KernelConfig& c, const DeviceInfo& device, bool whole_wave) {
+  const double ctas = grid_tiles(p, c) * c.cluster.k;
+  return ctas <= kMostCtas && !(whole_wave && ctas > resident_ctas(c, device));
+}
+
+}  // namespace
+
+const char* why_not_plain(const Problem& p, const PlanOverrides& o) {
+  if (o.schedule && !is_plain(*o.schedule)) return "another schedule is asked for";
+  if (o.swapped.value_or(false)) return "plain schedules do not swap operands";
+  if (p.a.major != Major::k || p.b.major != Major::k) return "plain needs K-major operands";
+  if (is_block_scaled(p.epilogue)) return "plain has no block scales";
+  if (o.store == StorePath::tma) return "plain stores direct";
+  if (o.cluster && (o.cluster->m != 1 || o.cluster->n != 1)) return "plain has clusters along k only";
+  if (o.clusters || o.streamed.value_or(0) > 0 || o.splits.value_or(1) > 1 ||
+      o.combine.value_or(Combine::none) != Combine::none)
+    return "plain splits k inside a cluster only, and launches a cluster for each tile";
+  if (o.raster || o.raster_group || o.numbering == Numbering::gpc)
+    return "plain has no order of tiles to choose";
+  if (p.m > kMaxPlainRows && !o.schedule)
+    return "more than 128 rows of A: plain is for few, unless schedule = plain";
+  const i64 rows = o.tile_m.value_or(plain_rows(o.schedule.value_or(Schedule::plain_wgmma), p.m));
+  if (rows > 0 && ceil_div(p.m, rows) > kMaxGridY / std::max<i64>(p.batch, 1))
+    return "rows of A times batch make more than 65535 tiles: split the problem";
+  return nullptr;
+}
+
+Estimate plain_estimate(const Problem& p, const DeviceInfo& device, const KernelConfig& c) {
+  const double bytes = bytes_of(c.a);
+  const double tiles = grid_tiles(p, c), ctas = tiles * c.cluster.k;
+  const double weights =
+      static_cast<double>(p.n) * static_cast<double>(p.k) * bytes * static_cast<double>(p.batch);
+  const double rows =
+      static_cast<double>(grid_columns(p, c)) * c.tile.n / static_cast<double>(std::max<i64>(p.n, 1));
+  const double tokens = static_cast<double>(grid_columns(p, c)) * static_cast<double>(p.m) *
+                        static_cast<double>(p.k) * bytes * static_cast<double>(p.batch);
+  const double resident = resident_ctas(c, device);
+  const double busy = std::min<double>(ctas, device.sm_count);
+  const double in_flight = static_cast<double>(plain_early_row_bytes(c)) * c.tile.n *
+                           std::min<double>(plain_ctas(c), std::max(1.0, ctas / device.sm_count));
+  const double sm_rate =
+      std::min(kModel.sm_bytes_per_us * clock_share(device), in_flight / kModel.latency_us);
+  const double hbm_us = weights * rows / std::min(device.hbm_bytes_per_us, busy * sm_rate);
+  const double l2_us = tokens / device.l2_bytes_per_us;
+
+  const double math = math_us(p, device, c, tiles / busy);
+
+  Estimate e;
+  e.waves = static_cast<int>(std::min(1e9, (ctas + resident - 1) / resident));
+  e.tensor_us = math;
+  e.l2_us = l2_us;
+  e.hbm_us = hbm_us;
+  const int parts = c.cluster.k == 1 ? 0 : c.cluster.k == 2 ? 1 : c.cluster.k == 4 ? 2 : 3;
+  const double last_wave = ctas / resident - static_cast<double>(static_cast<i64>(ctas / resident));
+  e.overhead_us = kModel.launch_us + kModel.cluster_us[parts] +
+                  kModel.reduce_us * warp_sums_bytes(plain_tile(c)) / 1024.0 +
+                  kModel.wave_us * (e.waves - 1) +
+                  (e.waves > 1 && last_wave > 0 ? kModel.tail * (1 - last_wave) * hbm_us / e.waves : 0);
+  e.total_us = kModel.beside_roles * (e.overhead_us + std::max(hbm_us, math) +
+                                      kModel.overlap * std::min(hbm_us, math) + kModel.tokens_share * l2_us);
+  return e;
+}
+
+Plan plain_plan(const Problem& p, const DeviceInfo& device, const KernelConfig& c) {
+  Plan plan{.problem = p, .config = c, .split = {}};
+  const double tiles = grid_tiles(p, c);
+  plan.split.clusters = static_cast<int>(std::clamp(tiles, 1.0, 2147483647.0));
+  plan.smem_bytes = smem_bytes(c);
+  if (tiles > 0) plan.estimate = plain_estimate(p, device, c);
+  return plan;
+}
+
+std::optional<Plan> plain_plan_with(const Problem& p, const DeviceInfo& device, const KernelConfig& c) {
+  if (why_not_plain(p, {}) != nullptr || c.tile.m < p.m) return std::nullopt;  // as plain_plans() has it
+  const bool whole_wave = c.cluster.k > 1 || c.tile.m > kMostRowsInTwoWaves;
+  if (!finds_room(p, c, device, whole_wave)) return std::nullopt;
+  return plain_plan(p, device, c);
+}
+
+std::vector<Plan> plain_plans(const Problem& p, const DeviceInfo& device, const PlanOverrides& o) {
+  std::vector<Plan> plans;
+  const bool nothing = p.m == 0 || p.n == 0 || p.batch == 0;  // any plan will do: the others', unless asked
+  if (why_not_plain(p, o) != nullptr || (nothing && !o.schedule && !o.warps)) return plans;
+  const bool asked = o.schedule || o.warps;
+  for (KernelConfig c : listed_configs(p, o.tile_m)) {
+    if (c.tile.m < p.m && !asked && !o.tile_m) continue;  // a second tile reads all weights again
+    if (c.schedule != o.schedule.value_or(c.schedule) || c.tile.n != o.tile_n.value_or(c.tile.n) ||
+        c.warps != o.warps.value_or(c.warps) || c.cluster.k != (o.cluster ? o.cluster->k : c.cluster.k))
+      continue;
+    if (o.stages) c.stages = *o.stages;
+    const bool whole_wave = (c.cluster.k > 1 && !o.cluster) || (c.tile.m > kMostRowsInTwoWaves && !asked);
+    if (validate(c) != nullptr || !finds_room(p, c, device, whole_wave)) continue;
+    Plan plan = plain_plan(p, device, c);
+    if (std::none_of(plans.begin(), plans.end(), [&](const Plan& x) { return x.config == plan.config; }))
+      plans.push_back(std::move(plan));
+  }
+  return plans;
+}
+
+}  // namespace sluice

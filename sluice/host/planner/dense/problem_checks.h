@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Is this a problem that the gemm kernel can address at all? Everything that does not depend on the choice of
+// a configuration is refused here, with the value, the rule and the remedy. Called by planner.cc, by what
+// takes plans from outside (gemm_checks.cc, packed_checks.cc) and by `sluice fit`. Invariant: after
+// check_problem no 32-bit offset and no 63-bit byte count of the kernel can overflow, apart from the number
+// of tiles, which depends on the tile (candidates.cc).
+#pragma once
+
+#include <sluice/plan.h>
+
+namespace sluice {
+
+/// Offsets of tiles are ints, and a size is rounded up to whole cluster tiles (2,048 rows at most).
+inline constexpr i64 kMaxExtent = (i64{1} << 31) - 4096;
+/// Strides in a tensor map are multiples of 16 bytes below 2^40 (CUDA driver API, cuTensorMapEncodeTiled).
+inline constexpr i64 kTmaStrideUnit = 16;
+inline constexpr i64 kTmaStrideLimit = i64{1} << 40;
+
+/// Errors: unsupported_arch, invalid_argument.
+Result<void> check_device(const DeviceInfo& device);
+
+/// The problem with its strides filled in.
+/// Errors: invalid_size, invalid_type, invalid_stride, misaligned.
+Result<Problem> check_problem(const Problem& problem);
+
+/// nullptr if TMA can write D of this (checked) problem, else the reason.
+const char* why_not_tma_store(const Problem& problem);
+
+}  // namespace sluice

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sluice/host/planner/dense/tuned_choice.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <string_view>
+#include <utility>
+
+#include <sluice/host/planner/packed/packed_choices.h>
+#include <sluice/kernels/registry.h>
+
+namespace sluice {
+
+TunedChoice choice_of(const Plan& plan, double measured_us) {
+  const KernelConfig& c = plan.config;
+  const WorkSplit& split = plan.split;
+  return {.schedule = c.schedule,
+          .tile_m = c.tile.m,
+          .tile_n = c.tile.n,
+          .cluster = c.cluster,
+          .swapped = is_swapped(c),
+          .raster = split.raster,
+          .raster_group = split.group,
+          .numbering = split.numbering,
+          .clusters = split.clusters,
+          .streamed = split.streamed,
+          .combine = split.streamed > 0 ? c.combine : Combine::last_arriver,
+          .warps = c.warps,
+          .stages = is_plain(c.schedule) ? c.stages : 0,
+          .measured_us = measured_us};
+}
+
+PlanOverrides overrides_of(const TunedChoice& choice) {
+  PlanOverrides o{.schedule = choice.schedule,
+                  .tile_m = choice.tile_m,
+                  .tile_n = choice.tile_n,
+                  .cluster = choice.cluster};
+  if (is_plain(choice.schedule)) {
+    o.stages = choice.stages;
+    o.warps = choice.warps;
+  } else {
+    o.swapped = choice.swapped;
+    o.raster = choice.raster;
+    o.raster_group = choice.raster_group;
+    o.numbering = choice.numbering;
+    o.clusters = choice.clusters;
+    o.streamed = choice.streamed;
+    o.combine = choice.combine;
+  }
+  return o;
+}
+
+bool is_listed(const TunedChoice& choice) {
+  if (choice.schedule == Schedule::plain_wgmma) {
+    const KernelConfig c{.schedule = choice.schedule,
+                         .tile = {choice.tile_m, choice.tile_n, kPlainRowBytes},
+                         .cluster = choice.cluster,
+                         .warps = choice.warps};
+    return std::any_of(std::begin(kPlainWgmmaSpace), std::end(kPlainWgmmaSpace),
+                       [&](const PlainWgmmaBase& x) {
+                         return x.tile_n == choice.tile_n && x.warps == choice.warps &&
+                                plain_stages(c, x.ctas) == choice.stages;
+                       });
+  }
+  if (choice.schedule == Schedule::plain) {
+    const PlainBase base{choice.tile_n, choice.warps, choice.stages};
+    return std::find(std::begin(kPlainSpace), std::end(kPlainSpace), base) != std::end(kPlainSpace);
+  }
+  if (std::find(std::begin(kClusterSpace), std::end(kClusterSpace), choice.cluster) ==
+      std::end(kClusterSpace))
+    return false;
+  // Of any width: what is none, validate() says.
+  return std::any_of(std::begin(kHeights), std::end(kHeights), [&](const BaseConfig& x) {
+    return x.schedule == choice.schedule && x.tile_m == choice.tile_m;
+  });
+}
+
+namespace packed {
+namespace {
+
+/// The fields of Overrides that name a kernel's choices.
+constexpr std::array<std::pair<std::string_view, std::optional<int> Overrides::*>, 14> kFields{
+    {{"token_blocks", &Overrides::token_blocks},
+     {"row_blocks", &Overrides::row_blocks},
+     {"warps", &Overrides::warps},
+     {"stages", &Overrides::stages},
+     {"parts", &Overrides::parts},
+     {"ctas", &Overrides::ctas},
+     {"tokens", &Overrides::tokens},
+     {"cluster_n", &Overrides::cluster_n},
+     {"cluster_k", &Overrides::cluster_k},
+     {"x_stages", &Overrides::x_stages},
+     {"w_stages", &Overrides::w_stages},
+     {"tail_parts", &Overrides::tail_parts},
+     {"strips", &Overrides::strips},
+     {"k_groups", &Overrides::k_groups}}};
+
+}  // namespace
+
+TunedChoice choice_of(const Plan& plan, double measured_us) {
+  return {.config = choices_of(plan.config), .measured_us = measured_us};
+}
+
+Overrides overrides_of(const TunedChoice& choice) {
+  Overrides o;
+  std::visit(
+      [&](const auto& config) {
+        for_each_choice(config, [&](std::string_view name, int value, auto...) {
+          for (const auto& [field, member] : kFields)
+            if (field == name) o.*member = value;
+        });
+      },
+      choice.config);
+  return o;
+}
+
+}  // namespace packed
+}  // namespace sluice

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// See packed_cost_model.h. Bytes are in units of their own, times in microseconds.
+#include <sluice/host/planner/packed/packed_cost_model.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include <sluice/host/planner/dense/cluster_grid.h>
+#include <sluice/host/planner/device_rates.h>
+
+namespace sluice::packed {
+namespace {
+
+/// Clusters of five that ran at once, 20, for each of four (docs/findings/few-bit-weights.md).
+constexpr double kFivesForFours = 2.0 / 3 + 1e-9;
+constexpr double kSchedulers = 4;  // of an SM, an instruction a clock each
+
+/// CTAs that run at once if an SM holds one: clusters do not fill every GPC.
+double usable_sms(const DeviceInfo& device, int parts) {
+  if (parts == 5) return 5 * std::floor(kFivesForFours * device.max_clusters_of_4);
+  const int size = parts <= 2 ? parts : parts <= 4 ? 4 : 8;  // known; smaller ones leave as few SMs alone
+  return static_cast<double>(size * clusters_at_once(size, device) / parts * parts);
+}
+
+/// CTAs that share an SM: registers and shared memory may have room for more than the kernel promises. What
+/// else an SM has comes one wave after the other.
+double room_for(const NarrowConfig& c) {
+  const int by_smem = static_cast<int>(kSmemOfSm / (smem_bytes(c) + kSmemOfCta));
+  const int by_registers = (1 << 16) / (threads_of(c) * round_up(estimate_registers(c), 8));
+  return max(c.ctas, min(by_smem, by_registers));
+}
+/// Only few tokens and warpgroups leave registers for a second one.
+double room_for(const StripConfig& c) {
+  if (math_groups(c) > 2 || c.tokens > 16) return 1;
+  return max(1, min(2, static_cast<int>(kSmemOfSm / (smem_bytes(c) + kSmemOfCta))));
+}
+
+/// Words of codes that a lane expands for a fragment: twice the words, or twice the passes, twice the work.
+int words_of(const NarrowConfig& c) {
+  const int words = code_bits(c.weights.type) / 4;
+  return c.weights.type == WeightType::int8 && c.x == DType::bf16 ? 2 * words : words;
+}
+
+/// What a CTA stores of a unit of so many tokens, in tiles of 256.
+double stored_share(const WideConfig& c, int tokens) {
+  return tokens / c.cluster_k / 256.0;
+}
+
+}  // namespace
+
+double estimate_us(const PackedProblem& problem, const NarrowConfig& config, const DeviceInfo& device,
+                   const PackedCosts& costs) {
+  const NarrowConfig& c = config;
+  const double k_tiles = static_cast<double>(packed_k_tiles(problem.k));
+  const double row_ctas = static_cast<double>(ceil_div(problem.n, i64{tile_rows(c)}));
+  const double token_ctas = static_cast<double>(ceil_div(problem.m, i64{tile_tokens(c)}));
+  const double ctas = row_ctas * token_ctas * c.parts;
+  const double of_busiest = std::ceil(ctas / std::max(1.0, usable_sms(device, c.parts)));  // SM, one by one
+  const double resident = std::min(room_for(c), of_busiest), waves = std::ceil(of_busiest / room_for(c));
+  const double tiles = k_tiles / c.parts, rounds = std::ceil(std::ceil(tiles) / c.warps);
+
+  // Whole tiles also where fewer tokens are held: counting only those, the model preferred half strips, which
+  // are slower (1 x 8192 x 8192: 10.8 us for 10.5).
+  const double token_bytes = tile_tokens(c) * kPackedTileK * bytes_of(c.x);
+  const double weight_bytes = stage_bytes(c) - stage_token_bytes(c);
+  const double in_flight = resident * c.warps * (c.stages - 1) * (weight_bytes + token_bytes);
+  const double rate = std::min(costs.sm_bytes_per_us * clock_share(device), in_flight / costs.latency_us);
+  const double sm_us = of_busiest * tiles * (weight_bytes + costs.token_share * token_bytes) / rate;
+  const double hbm_us = row_ctas * k_tiles * weight_bytes / device.hbm_bytes_per_us;
+  const double l2_us = ctas * tiles * (weight_bytes + token_bytes) / device.l2_bytes_per_us;
+
+  const IssueCosts& issue = c.token_blocks == 1 ? costs.few : costs.more;
+  const double clocks =
+      issue.tile_clocks + issue.token_block_clocks * c.token_blocks +
+      c.row_blocks * (issue.block_clocks * words_of(c) * (c.x == DType::bf16 ? costs.bf16_work : 1.0) +
+                      issue.product_clocks * c.token_blocks);
+  const double busy = std::min(1.0, resident * c.warps / issue.busy_warps);
+  // Warps take whole k-tiles: where the last round is not full, half of the gap shows.
+  const double turns = std::max(tiles, (tiles + rounds * c.warps) / 2);
+  const double issue_us =
+      of_busiest * turns * clocks / (kSchedulers * busy * costs.clocks_per_us * clock_share(device));
+
+  double sum = 0;
+  for (const double us : {sm_us, hbm_us, l2_us, issue_us}) sum += std::pow(us, costs.sharpness);
+  const double reduce_us = costs.reduce_us * tile_rows(c) * tile_tokens(c) / 128.0 * of_busiest / resident;
+  const double begin_us = (c.parts > 1 ? costs.cluster_wave_us : costs.wave_us) * (waves - 1);
+  return costs.fixed_us + std::pow(sum, 1 / costs.sharpness) + reduce_us + begin_us +
+         (c.parts > 1 ? costs.part_us * c.parts : 0.0);
+}
+
+double estimate_us(const PackedProblem& problem, const WideConfig& c, const DeviceInfo& device,
+                   const WideCosts& costs) {
+  const double token_tiles = static_cast<double>(ceil_div(problem.m, i64{c.tokens}));
+  const double row_tiles = static_cast<double>(ceil_div(problem.n, i64{kWideRows * c.cluster_n}));
+  const int clusters = std::max(1, clusters_at_once(cluster_size(c), device));
+  const double all = token_tiles * row_tiles, whole = whole_units(c, static_cast<int>(all), clusters);
+  const double tiles = std::ceil(whole / clusters);  // of the busiest, in turn; a part of one may follow
+  const double k_tiles = static_cast<double>(ceil_div(packed_k_tiles(problem.k), i64{c.cluster_k}));
+
+  const double expand = (code_bits(c.weights.type) == 8 ? costs.expand_byte_clocks : costs.expand_clocks) +
+                        (c.weights.zero == ScaleZero::per_group ? costs.zero_clocks : 0.0);
+  const double exchange_us = c.cluster_k > 1 ? costs.exchange_us * c.tokens / 64.0 : 0.0;
+  const auto tile_us = [&](int tokens) {
+    const double product = costs.product_clocks * tensor_slowness(device, c.x) * tokens;
+    const double step = std::max(product, costs.issue_clocks * tokens + expand);
+    return k_tiles * (kPackedTileK / 16) * step / (costs.clocks_per_us * clock_share(device)) + exchange_us +
+           costs.tile_us * stored_share(c, tokens);
+  };
+  const bool in_parts = whole < all;
+  const double all_us = tiles * tile_us(c.tokens) + (in_parts ? tile_us(tail_tokens(c)) : 0.0);
+  const double weight_bytes = static_cast<double>(blob_bytes(problem.weights, problem.n, problem.k));
+  return costs.fixed_us + std::max(all_us, weight_bytes / device.hbm_bytes_per_us) +
+         costs.last_tile_us * stored_share(c, in_parts ? tail_tokens(c) : c.tokens);
+}
+
+double estimate_us(const PackedProblem& problem, const StripConfig& c, const DeviceInfo& device,
+                   const StripCosts& costs) {
+  const double k_tiles = static_cast<double>(packed_k_tiles(problem.k));
+  const double row_ctas = static_cast<double>(ceil_div(d_columns(problem), i64{tile_columns(c)}));
+  const double token_ctas = static_cast<double>(ceil_div(problem.m, i64{c.tokens}));
+  const double ctas = row_ctas * token_ctas * c.parts;
+  const double of_busiest = std::ceil(ctas / std::max(1.0, usable_sms(device, c.parts)));  // SM, one by one
+  const double tiles = std::ceil(k_tiles / c.parts);                                       // of a strip
+
+  const double token_bytes = c.tokens * kPackedTileK * bytes_of(c.x);
+  const double weight_bytes = static_cast<double>(c.strips) * tile_bytes(c.weights);  // for each k-tile
+  const double in_flight = std::max(1, c.stages - c.k_groups) * (weight_bytes + token_bytes);
+  const double rate = std::min(costs.sm_bytes_per_us * clock_share(device), in_flight / costs.latency_us);
+  const double sm_us = of_busiest * tiles * (weight_bytes + token_bytes * costs.token_share) / rate;
+  const double hbm_us = row_ctas * k_tiles * weight_bytes / device.hbm_bytes_per_us;
+  const double l2_us =
+      ctas * tiles * (weight_bytes + token_bytes) / (costs.l2_share * device.l2_bytes_per_us);
+
+  const double groups = std::max(1, tile_groups(c.weights));
+  const double clocks =
+      (costs.tile_clocks +
+       (costs.product_clocks * tensor_slowness(device, c.x) + groups * costs.token_clocks) * c.tokens) *
+      (c.stages < 3 * c.k_groups ? costs.shallow_ring : 1.0);
+  const double busy = std::pow(math_groups(c) / static_cast<double>(kStripMostGroups), costs.busy_exponent);
+  const double turns = std::ceil(tiles / c.k_groups) * c.k_groups;  // all warpgroups wait for the last
+  const double issue_us =
+      of_busiest * turns * c.strips * clocks / (busy * costs.clocks_per_us * clock_share(device));
+
+  double sum = 0;
+  for (const double us : {sm_us, hbm_us, l2_us, issue_us}) sum += std::pow(us, costs.sharpness);
+  const double waves = std::ceil(of_busiest / room_for(c));
+  const double begin_us = (c.parts > 1 ? costs.cluster_wave_us : costs.wave_us) * (waves - 1);
+  const double parts_us =
+      c.parts > 1 ? costs.part_us * c.parts + costs.exchange_us * c.tokens * c.strips : 0.0;
+  return costs.fixed_us + std::pow(sum, 1 / costs.sharpness) + begin_us + parts_us +
+         costs.reduce_us * c.tokens * math_groups(c);
+}
+
+int estimate_registers(const NarrowConfig& c) {
+  const int sums = 4 * c.row_blocks * c.token_blocks + (c.norm_x ? stage_tokens(c) : 0);
+  const bool zeros = c.weights.zero == ScaleZero::per_group;
+  if (c.token_blocks > 1) {
+    const int row_zeros = zeros && c.weights.group == 0 ? 4 * c.row_blocks : 0;
+    return 84 + 2 * sums + (c.weights.group == 32 ? 20 : 0) + row_zeros;
+  }
+  int registers = 79 + sums + 4 * min(c.row_blocks, 4);
+  if (c.row_blocks > 4) registers += 30;  // the second strip's codes come early
+  if (c.weights.group == 32) registers += 5 * min(c.row_blocks, 4);
+  if (zeros) registers += c.row_blocks;
+  return registers;
+}
+
+}  // namespace sluice::packed

@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a packed problem to a plan: checks, then its record if there is one, else all configurations of the
+// kernels that fit, and the best of them by the model. Pure: the same arguments give the same plan
+// everywhere. tests/plans/packed holds choices as text.
+#include <algorithm>
+
+#include <sluice/host/planner/dense/cluster_grid.h>
+#include <sluice/host/planner/dense/problem_checks.h>
+#include <sluice/host/planner/packed/packed_cost_model.h>
+#include <sluice/host/planner/packed/packed_plans.h>
+#include <sluice/host/planner/packed/packed_problem_checks.h>
+#include <sluice/host/planner/ranges.h>
+#include <sluice/records.h>
+
+namespace sluice::packed {
+namespace {
+
+constexpr int kRowBlocks[] = {4, 2, 8};
+constexpr int kWarps[] = {4, 8, 12, 16};
+constexpr int kStages[] = {3, 4, 2, 5, 6};
+constexpr int kParts[] = {1, 2, 4, 8};
+constexpr int kCtas[] = {1, 2, 3};
+constexpr i64 kNarrowTokens = 16;  // and fewer are the narrow kernel's, unless the caller asks
+
+constexpr int kTokens[] = {32, 64, 128, 256};
+constexpr int kClusters[] = {1, 2};
+constexpr int kTailParts[] = {1, 2};
+/// Rings that have won, the best first; the first that fits is taken. More bytes in flight do not help; with
+/// two CTAs along k the ring is faster if it turns with the weights' (spec/wide.h, has_fixed_ring).
+struct Rings {
+  int x, w;
+};
+constexpr Rings kRings[] = {{8, 4}, {6, 3}, {6, 2}, {5, 4}, {5, 2}, {4, 2}, {3, 2}, {3, 1}};
+
+constexpr int kStripTokens[] = {8, 16, 32, 64, 128};
+constexpr int kStrips[] = {4, 2, 1};
+constexpr int kKGroups[] = {4, 2, 1};
+/// The same of 16-bit tokens, whose stages are twice as long: fewer warpgroups with more of them win, and
+/// five parts where strips are few.
+constexpr int kHalfKGroups[] = {4, 2, 1, 3};
+constexpr int kHalfParts[] = {1, 2, 4, 8, 5};
+constexpr int kFewGroupTokens = 64;  // tokens of a tile from which two warpgroups may beat four
+constexpr int kMostStripStages = 32;
+constexpr i64 kMostStripTokens = 128;  // of 16 bits; more are the wide kernel's
+constexpr i64 kLeastTiles = 8;         // of k, for two warpgroups or a part of a cluster: fewer were slower
+
+/// The smallest tile that holds all tokens (more than 32 are several tiles), and its half: two of those may
+/// be faster than one that is short of registers.
+std::vector<int> fitting_token_blocks(i64 m) {
+  if (m <= kTokenBlock) return {1};
+  if (m <= 2 * kTokenBlock) return {2, 1};
+  return {4, 2};
+}
+
+/// nullptr, or why the planner itself would not choose it: the CTAs that shall share an SM must be there, the
+/// ring no longer than a warp's work, registers enough, and parts of k not empty.
+const char* why_not_wanted(const PackedProblem& p, const NarrowConfig& c, const DeviceInfo& device) {
+  if (estimate_registers(c) > most_registers(threads_of(c), c.ctas))
+    return "so many warps leave too few registers";
+  const i64 k_tiles = std::max<i64>(packed_k_tiles(p.k), 1);
+  if (c.parts > k_tiles) return "parts must be at most the k-tiles";
+  if (c.warps > 4 && c.warps * c.parts > k_tiles) return "there are fewer k-tiles than warps";
+  if (c.stages > 2 && (c.stages - 1) * c.warps * c.parts >= k_tiles + c.warps * c.parts)
+    return "the ring is longer than a warp's share of k";
+  const i64 ctas = ceil_div(p.n, i64{tile_rows(c)}) * c.parts * ceil_div(p.m, i64{tile_tokens(c)});
+  if (ctas <= i64{device.sm_count} * (c.ctas - 1)) return "there are too few CTAs to share an SM";
+  return nullptr;
+}
+
+/// Few tokens are the narrow kernel's; and where k is shared all tiles should run at once, for such a CTA has
+/// one, whose stores nothing hides.
+const char* why_not_wanted(const PackedProblem& p, const WideConfig& c, const DeviceInfo& device) {
+  if (p.m <= kNarrowTokens) return "so few tokens are the narrow kernel's";
+  const i64 tiles = ceil_div(p.m, i64{c.tokens}) * ceil_div(p.n, i64{kWideRows * c.cluster_n});
+  if (takes_one_tile(c) && tiles > device.max_clusters_of_2) return "there are more tiles than clusters";
+  const int clusters = clusters_at_once(cluster_size(c), device);
+  if (c.tail_parts > 1 && (tiles < clusters || whole_units(c, static_cast<int>(tiles), clusters) == tiles))
+    return "the last of several waves has no room for tiles in parts";
+  return nullptr;
+}
+
+/// Parts of k and warpgroups that a CTA has work for, and strips that are there. 16-bit tokens are its own
+/// where they are neither few nor many (H200: the narrow kernel is 8 % faster with 16, the wide one's equal
+/// with 128).
+const char* why_not_wanted(const PackedProblem& p, const StripConfig& c, const DeviceInfo&) {
+  if (is_16bit(p.x) && p.m <= kNarrowTokens) return "so few tokens are the narrow kernel's";
+  if (is_16bit(p.x) && p.m > kMostStripTokens) return "so many tokens are the wide kernel's";
+  const i64 k_tiles = std::max<i64>(packed_k_tiles(p.k), 1), tiles_of_cta = ceil_div(k_tiles, i64{c.parts});
+  if (c.parts > k_tiles) return "parts must be at most the k-tiles";
+  if (c.parts > 1 && tiles_of_cta < kLeastTiles) return "parts of k are too short";
+  // Two sets of sums of 32 tokens, with whole k in a group, spill where four warpgroups share the registers.
+  const bool few_registers =
+      c.tokens == 128 || (c.tokens == 32 && c.weights.group == 0 && c.x == DType::e4m3);
+  const int room = few_registers ? kStripMostGroups / 2 : kStripMostGroups;
+  if (math_groups(c) > room) return "so many warpgroups leave too few registers";
+  const bool few_are_enough = is_16bit(p.x) && c.tokens >= kFewGroupTokens && math_groups(c) >= room / 2;
+  if (2 * math_groups(c) <= room && tiles_of_cta >= kLeastTiles * c.k_groups && !few_are_enough)
+    return "there is work for more warpgroups, which hide one another's waits";
+  if (c.k_groups > tiles_of_cta) return "there are fewer k-tiles than warpgroups";
+  if (tile_columns(c) / 2 >= round_up(d_columns(p), i64{kStripRows}))
+    return "half of the strips would be empty";
+  return nullptr;
+}
+
+/// `values`, or the one that the caller asks for.
+template <std::size_t kCount>
+std::vector<int> axis(const int (&values)[kCount], const std::optional<int>& asked) {
+  if (asked) return {*asked};
+  return {std::begin(values), std::end(values)};
+}
+
+/// Everything to try of the narrow kernel, in the order that settles ties.
+std::vector<NarrowConfig> narrow_space(const PackedProblem& p, const Overrides& o) {
+  std::vector<NarrowConfig> configs;
+  NarrowConfig c = config_for(p);
+  const std::vector<int> token_blocks =
+      o.token_blocks ? std::vector<int>{*o.token_blocks} : fitting_token_blocks(p.m);
+  for (const int tokens : token_blocks)
+    for (const int row_blocks : axis(kRowBlocks, o.row_blocks))
+      for (const int warps : axis(kWarps, o.warps))
+        for (const int stages : axis(kStages, o.stages))
+          for (const int parts : axis(kParts, o.parts))
+            for (const int ctas : axis(kCtas, o.ctas)) {
+              c.token_blocks = tokens;
+              c.held_tokens = held_tokens_for(p.m, tokens);
+              c.row_blocks = row_blocks;
+              c.warps = warps;
+              c.stages = stages;
+              c.parts = parts;
+              c.ctas = ctas;
+              configs.push_back(c);
+            }
+  return configs;
+}
+
+/// The same of the wide kernel. Rings that the caller does not ask for are the first of kRings that fit.
+std::vector<WideConfig> wide_space(const PackedProblem& p, const Overrides& o) {
+  std::vector<WideConfig> configs;
+  WideConfig c = wide_config_for(p);
+  for (const int tokens : axis(kTokens, o.tokens)) {
+    if (!o.tokens && tokens > 32 && tokens / 2 >= p.m) continue;  // more than half of it would be empty
+    for (const int n : axis(kClusters, o.cluster_n))
+      for (const int k : axis(kClusters, o.cluster_k)) {
+        if (n == 2 && k == 2 && !(o.cluster_n && o.cluster_k)) continue;  // four CTAs
+        for (const int tail_parts : axis(kTailParts, o.tail_parts)) {
+          c.tokens = tokens;
+          c.cluster_n = n;
+          c.cluster_k = k;
+          c.tail_parts = tail_parts;
+          for (const auto& [x, w] : kRings) {
+            c.x_stages = o.x_stages.value_or(x);
+            c.w_stages = o.w_stages.value_or(w);
+            if (validate(c) == nullptr) break;
+          }
+          configs.push_back(c);
+        }
+      }
+  }
+  return configs;
+}
+
+/// The deepest ring that fits into `room` bytes and that a CTA has work for: its copies are all on their way
+/// at once. Each warpgroup has stages of its own, two at least.
+int deepest_ring(const PackedProblem& p, StripConfig c, i64 room) {
+  const i64 tiles_of_cta = ceil_div(std::max<i64>(packed_k_tiles(p.k), 1), i64{std::max(c.parts, 1)});
+  const int groups = std::max(c.k_groups, 1);
+  const i64 turns = std::max(ceil_div(tiles_of_cta, i64{groups}), i64{2});
+  c.stages = static_cast<int>(std::min<i64>(kMostStripStages / groups, turns)) * groups;
+  while (c.stages > 2 * groups && (validate(c) != nullptr || smem_bytes(c) > room)) c.stages -= groups;
+  return c.stages;
+}
+
+/// The same of the strip kernel, with rings for `room` bytes of shared memory.
+std::vector<StripConfig> strip_space(const PackedProblem& p, const Overrides& o, i64 room = kMaxSmemBytes) {
+  std::vector<StripConfig> configs;
+  StripConfig c = strip_config_for(p);
+  const bool half = is_16bit(p.x);
+  for (const int tokens : axis(kStripTokens, o.tokens)) {
+    if (!o.tokens && tokens > kStripTokens[0] && tokens / 2 >= p.m)
+      continue;                                              // more than half would be empty
+    if (!o.tokens && tokens < 64 && tokens < p.m) continue;  // expanding codes again costs more than it saves
+    for (const int strips : axis(kStrips, o.strips))
+      for (const int k_groups : half ? axis(kHalfKGroups, o.k_groups) : axis(kKGroups, o.k_groups))
+        for (const int parts : half ? axis(kHalfParts, o.parts) : axis(kParts, o.parts)) {
+          c.tokens = tokens;
+          c.strips = strips;
+          c.k_groups = k_groups;
+          c.parts = parts;
+          c.stages = o.stages.value_or(deepest_ring(p, c, room));
+          configs.push_back(c);
+        }
+  }
+  return configs;
+}
+
+/// Which kernels have all fields that are asked for, and take the problem's tokens.
+struct Kernels {
+  bool narrow, wide, strip;
+};
+Kernels kernels_for(const PackedProblem& p, const Overrides& o) {
+  const bool of_narrow = o.token_blocks || o.row_blocks || o.warps || o.ctas;
+  const bool of_wide = o.cluster_n || o.cluster_k || o.x_stages || o.w_stages || o.tail_parts;
+  const bool of_strip = o.strips || o.k_groups, of_rings = o.stages || o.parts, half = is_16bit(p.x);
+  return {.narrow = half && !of_wide && !of_strip && !o.tokens,
+          .wide = half && !of_narrow && !of_strip && !of_rings,
+          .strip = !of_narrow && !of_wide};
+}
+/// nullptr, or why no kernel has all these fields.
+const char* why_not_together(const PackedProblem& p, const Overrides& o) {
+  const auto [narrow, wide, strip] = kernels_for(p, o);
+  if (narrow || wide || strip) return nullptr;
+  return is_16bit(p.x) ? "token_blocks, row_blocks, warps, stages, parts and ctas are the narrow kernel's, "
+                         "tokens, cluster_n, cluster_k, x_stages, w_stages and tail_parts the wide one's, "
+                         "tokens, strips, k_groups, parts and stages the strip kernel's; ask for one of them"
+                       : "X is e4m3, whose kernel has tokens, strips, k_groups, parts and stages; leave out "
+                         "the others";
+}
+
+struct Found {
+  std::vector<Plan> wanted, possible;
+  const char* rule = "";  // that a config broke; better one of this problem's than one of all
+  bool of_problem = false;
+};
+
+template <class Config>
+void consider(const PackedProblem& p, const DeviceInfo& device, const std::vector<Config>& configs,
+              Found& found) {
+  for (const Config& c : configs) {
+    if (const char* broken = validate(c)) {
+      if (!found.of_problem) found.rule = broken;
+      continue;
+    }
+    if (const char* broken = why_not(p, c)) {
+      found.rule = broken;
+      found.of_problem = true;
+      continue;
+    }
+    Plan plan = plan_of(p, c);
+    plan.estimate_us = is_empty(p) ? 0.0 : estimate_us(p, c, device);
+    (why_not_wanted(p, c, device) == nullptr ? found.wanted : found.possible).push_back(plan);
+  }
+}
+
+void sort_by_estimate(std::vector<Plan>& plans) {
+  std::stable_sort(plans.begin(), plans.end(),
+                   [](const Plan& x, const Plan& y) { return x.estimate_us < y.estimate_us; });
+}
+
+/// Best first; what the planner wants if there is any.
+std::vector<Plan> sorted(Found& found) {
+  std::vector<Plan>& plans = found.wanted.empty() ? found.possible : found.wanted;
+  sort_by_estimate(plans);
+  return std::move(plans);
+}
+
+/// All of the kernels that the overrides leave, for a checked problem.
+Found consider_all(const PackedProblem& p, const DeviceInfo& device, const Overrides& overrides) {
+  Found found;
+  const auto [narrow, wide, strip] = kernels_for(p, overrides);
+  if (narrow) consider(p, device, narrow_space(p, overrides), found);
+  if (wide) consider(p, device, wide_space(p, overrides), found);
+  if (strip) consider(p, device, strip_space(p, overrides), found);
+  return found;
+}
+
+/// e4m3 tokens' kernels whose rings leave half of an SM to those of the next launch, best first. Alone they
+/// are no better than others.
+std::vector<Plan> strip_halves(const PackedProblem& p, const DeviceInfo& device, const Overrides& overrides) {
+  if (p.x != DType::e4m3 || overrides.stages) return {};
+  Found found;
+  consider(p, device, strip_space(p, overrides, kBesideAlone), found);
+  std::vector<Plan> halves = std::move(found.wanted);
+  halves.insert(halves.end(), found.possible.begin(), found.possible.end());
+  std::erase_if(halves, [](const Plan& plan) { return plan.smem_bytes > kBesideAlone; });
+  sort_by_estimate(halves);
+  return halves;
+}
+
+std::string text(const Overrides& o) {
+  std::string out;
+  const struct {
+    const char* name;
+    const std::optional<int>& value;
+  } fields[] = {{"token_blocks", o.token_blocks},
+                {"row_blocks", o.row_blocks},
+                {"warps", o.warps},
+                {"stages", o.stages},
+                {"parts", o.parts},
+                {"ctas", o.ctas},
+                {"tokens", o.tokens},
+                {"cluster_n", o.cluster_n},
+                {"cluster_k", o.cluster_k},
+                {"x_stages", o.x_stages},
+                {"w_stages", o.w_stages},
+                {"tail_parts", o.tail_parts},
+                {"strips", o.strips},
+                {"k_groups", o.k_groups}};
+  for (const auto& [name, value] : fields)
+    if (value) out += (out.empty() ? "" : ", ") + std::string(name) + " = " + std::to_string(*value);
+  return out.empty() ? "no overrides" : out;
+}
+
+/// What the planner chooses from, best first.
+Result<std::vector<Plan>> ranked(const PackedProblem& problem, const DeviceInfo& device,
+                                 const Overrides& overrides) {
+  if (Result<void> usable = check_device(device); !usable) return usable.error();
+  const Result<PackedProblem> checked = check_problem(problem);
+  if (!checked) return checked.error();
+  if (Result<void> ranges = check_ranges(overrides); !ranges) return ranges.error();
+  if (const char* rule = why_not_together(*checked, overrides))
+    return Error{ErrorCode::invalid_config, text(overrides) + ": " + rule};
+  Found found = consider_all(*checked, device, overrides);
+  std::vector<Plan> plans = sorted(found);
+  if (plans.empty())
+    return Error{ErrorCode::invalid_config, text(overrides) + ": no configuration is left, because " +
+                                                found.rule + "; give fewer overrides"};
+  return plans;
+}
+
+/// Of the problem alone.
+Result<Plan> choose(const PackedProblem& problem, const DeviceInfo& device, const Overrides& overrides,
+                    const RecordBook& records) {
+  if (overrides == Overrides{} && check_device(device))
+    if (const Result<PackedProblem> checked = check_problem(problem))
+      if (std::optional<Plan> recorded = recorded_plan(*checked, device, records))
+        return *std::move(recorded);
+  Result<std::vector<Plan>> plans = ranked(problem, device, overrides);
+  if (!plans) return plans.error();
+  return std::move(plans->front());
+}
+
+}  // namespace
+
+std::optional<Plan> recorded_plan(const PackedProblem& checked, const DeviceInfo& device,
+                                  const RecordBook& records) {
+  if (is_empty(checked)) return std::nullopt;
+  const std::optional<TunedChoice> choice = records.find(checked, device);
+  if (!choice) return std::nullopt;
+  const PackedConfig config = made_for(checked, choice->config);
+  const Found found = consider_all(checked, device, {});
+  const std::vector<Plan> halves = strip_halves(checked, device, {});
+  for (const std::vector<Plan>* plans : {&found.wanted, &found.possible, &halves})
+    for (Plan plan : *plans) {
+      if (!(plan.config == config)) continue;
+      plan.source = PlanSource::record;
+      plan.measured_us = choice->measured_us;
+      return plan;
+    }
+  return std::nullopt;
+}
+
+std::optional<Plan> plan_with(const PackedProblem& p, const PackedConfig& config, const DeviceInfo& device,
+                              Taste taste) {
+  return std::visit(
+      [&](const auto& c) -> std::optional<Plan> {
+        if (why_not(p, c) != nullptr) return std::nullopt;
+        if (taste == Taste::wanted && why_not_wanted(p, c, device) != nullptr) return std::nullopt;
+        Plan plan = plan_of(p, c);
+        plan.estimate_us = is_empty(p) ? 0.0 : estimate_us(p, c, device);
+        return plan;
+      },
+      config);
+}
+
+Result<std::vector<Plan>> candidates(const PackedProblem& problem, const DeviceInfo& device,
+                                     const Overrides& overrides) {
+  Result<std::vector<Plan>> plans = ranked(problem, device, overrides);
+  if (!plans) return plans;
+  for (const Plan& half : strip_halves(plans->front().problem, device, overrides)) {
+    const auto same = [&](const Plan& other) { return other.config == half.config; };
+    if (std::none_of(plans->begin(), plans->end(), same)) plans->push_back(half);
+  }
+  return plans;
+}
+
+Result<Plan> plan(const PackedProblem& problem, const DeviceInfo& device, const Overrides& given,
+                  const RecordBook& records) {
+  Overrides overrides = given;
+  overrides.overlap = {};  // says nothing about which plan is best alone
+  Result<Plan> chosen = choose(problem, device, overrides, records);
+  if (chosen) std::visit([&](auto& config) { config.overlap = given.overlap; }, chosen->config);
+  return chosen;
+}
+
+}  // namespace sluice::packed

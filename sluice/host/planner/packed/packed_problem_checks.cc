@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+// See packed/packed_problem_checks.h. Each check may rely on those before it, so that no arithmetic here
+// overflows.
+#include <sluice/host/planner/packed/packed_problem_checks.h>
+
+#include <type_traits>
+
+#include <sluice/host/planner/dense/problem_checks.h>
+#include <sluice/host/planner/enumerators.h>
+#include <sluice/host/planner/packed/packed_choices.h>
+#include <sluice/host/text/pack_units.h>
+
+namespace sluice::packed {
+namespace {
+
+constexpr i64 kMaxTiles = (i64{1} << 31) - 1;
+constexpr int kTokenBytes = 16;  // tokens are copied in pieces of it
+constexpr int kStoreUnit = 16;   // bytes: the copy engine writes no less (docs/findings/tma-store-tail.md)
+constexpr i64 kMapPitch = i64{1} << 39;
+
+std::string number(i64 value) {
+  return std::to_string(value);
+}
+
+Result<void> check_sizes(const PackedProblem& p) {
+  const struct {
+    const char* name;
+    i64 value;
+  } sizes[] = {{"m", p.m}, {"n", p.n}, {"k", p.k}};
+  for (const auto& [name, value] : sizes) {
+    if (value < 0)
+      return Error{ErrorCode::invalid_size,
+                   std::string(name) + " = " + number(value) + " must not be negative: give 0 or more"};
+    if (value > kMaxExtent)
+      return Error{ErrorCode::invalid_size, std::string(name) + " = " + number(value) + " must be at most " +
+                                                number(kMaxExtent) +
+                                                " (2^31 - 129: rows are 32-bit); split the problem"};
+  }
+  return {};
+}
+
+/// The weights' order is of the tokens' type, and only e4m3 tokens have scales.
+Result<void> check_partners(const PackedProblem& p) {
+  const std::string x = name_of(p.x), order = name_of(p.weights.order);
+  const bool bytes = p.x == DType::e4m3;
+  if (bytes && p.weights.type != WeightType::uint4)
+    return Error{ErrorCode::invalid_config, std::string("the weights are ") + name_of(p.weights.type) +
+                                                " and X is e4m3: its weights must be uint4; quantise them "
+                                                "to 4 bits, or give 16-bit tokens"};
+  if (p.weights.order != (bytes ? FragmentOrder::byte : FragmentOrder::half))
+    return Error{ErrorCode::invalid_config,
+                 "the weights are packed in the order " + order + " and X is " + x + ": " +
+                     (bytes ? "8-bit tokens need the order byte; pack them again in that order"
+                            : "16-bit tokens need the order half; pack them again in that order")};
+  if (!bytes && p.scale_x != ScaleMode::none)
+    return Error{ErrorCode::invalid_type,
+                 std::string("scale_x is ") + name_of(p.scale_x) + " and X is " + x +
+                     ": only e4m3 tokens have scales; multiply them into the tokens, "
+                     "and say none"};
+  if (p.scale_x == ScaleMode::block)
+    return Error{ErrorCode::invalid_type,
+                 "scale_x is block: it must be none, tensor or vector; quantise tokens by row"};
+  return {};
+}
+
+/// CTAs take whole strips of both halves.
+Result<void> check_gated(const PackedProblem& p) {
+  const char* remedy =
+      "leave out gated, and let a Quantizer with Gate::silu (sluice/quantize.h) do it behind the product";
+  if (is_16bit(p.x) && p.m > kMaxGatedTokens)
+    return Error{ErrorCode::invalid_size, "m = " + number(p.m) + " must be at most " +
+                                              number(kMaxGatedTokens) +
+                                              " if the product is gated and tokens have 16 bits; " + remedy};
+  if (p.n % (2 * kStripRows) != 0)
+    return Error{ErrorCode::invalid_size,
+                 "n = " + number(p.n) +
+                     " must be a multiple of 128 if the product is gated, so that both halves are whole "
+                     "strips of 64 rows; pad gate and up"};
+  return {};
+}
+
+/// One tile of tokens has all of them, and their squares.
+Result<void> check_norm(const PackedProblem& p) {
+  const char* remedy = "; leave out norm_x, and let a Norm (sluice/norm.h) do it in front of the product";
+  if (p.x != DType::bf16)
+    return Error{ErrorCode::invalid_type,
+                 std::string("X is ") + name_of(p.x) +
+                     " and is to be normed: it must be bf16, which has room for tokens "
+                     "times gamma" +
+                     remedy};
+  if (p.m > kNormTokens)
+    return Error{ErrorCode::invalid_size, "m = " + number(p.m) + " must be at most " + number(kNormTokens) +
+                                              " if tokens are to be normed" + remedy};
+  return {};
+}
+
+Result<void> check_residual(const PackedProblem& p) {
+  const char* remedy = "; leave out residual, and add C behind the product";
+  if (!is_16bit(p.x))
+    return Error{ErrorCode::invalid_type, std::string("X is ") + name_of(p.x) +
+                                              " and there is a residual: it must be fp16 or bf16" + remedy};
+  if (p.gated)
+    return Error{ErrorCode::invalid_type, std::string("a gated product adds no residual") + remedy};
+  if (p.m > kMaxResidualTokens)
+    return Error{ErrorCode::invalid_size, "m = " + number(p.m) + " must be at most " +
+                                              number(kMaxResidualTokens) + " if there is a residual" +
+                                              remedy};
+  return {};
+}
+
+Result<void> check_types(const PackedProblem& p) {
+  const auto refuse = [](const std::string& message) { return Error{ErrorCode::invalid_type, message}; };
+  const std::string x = name_of(p.x);
+  if (!is_16bit(p.x) && p.x != DType::e4m3)
+    return refuse("X is " + x + ": tokens must be fp16, bf16 or e4m3; convert them");
+  const bool may_be_e4m3 = p.x == DType::e4m3;
+  if (!is_16bit(p.d) && p.d != DType::fp32 && !(may_be_e4m3 && p.d == DType::e4m3))
+    return refuse(std::string("D is ") + name_of(p.d) + ": it must be fp16, bf16 or fp32" +
+                  (may_be_e4m3          ? ", or e4m3"
+                   : p.d == DType::e4m3 ? "; e4m3 takes e4m3 tokens"
+                                        : ""));
+  if (p.scale_d != ScaleMode::none && p.scale_d != ScaleMode::tensor)
+    return refuse(std::string("scale_d is ") + name_of(p.scale_d) +
+                  ": it must be none or tensor, one for all of D; quantise by row behind the product");
+  if (p.scale_d != ScaleMode::none && p.d != DType::e4m3)
+    return refuse(std::string("D is ") + name_of(p.d) +
+                  " and there is a scale_d: it must be e4m3; leave out the scale, or store e4m3");
+  if (p.bias != Bias::none && !is_16bit(p.bias_type) && p.bias_type != DType::fp32)
+    return refuse(std::string("bias is ") + name_of(p.bias_type) + ": it must be bf16, fp16 or fp32");
+  if (const char* rule = validate(p.weights))
+    return Error{ErrorCode::invalid_config, "weights " + describe(p.weights) + ": " + rule};
+  return check_partners(p);
+}
+
+struct Pitch {
+  const char* matrix;
+  const char* field;
+  const char* inner_name;
+  i64 ld, inner, rows;
+  DType type;
+};
+
+Result<void> check_pitch(const Pitch& x) {
+  if (x.ld < 0)
+    return Error{ErrorCode::invalid_stride,
+                 std::string(x.field) + " = " + number(x.ld) + " must not be negative (0 = packed)"};
+  if (x.rows > 1 && x.ld < x.inner)
+    return Error{ErrorCode::invalid_stride, std::string(x.field) + " = " + number(x.ld) +
+                                                " must be at least " + x.inner_name + " = " +
+                                                number(x.inner) + ": rows of " + x.matrix + " would overlap"};
+  i64 bytes = 0;
+  if (__builtin_mul_overflow(x.ld, x.rows, &bytes) || __builtin_add_overflow(bytes, x.inner, &bytes) ||
+      __builtin_mul_overflow(bytes, bytes_of(x.type), &bytes))
+    return Error{ErrorCode::invalid_size, std::string(x.matrix) + " spans more than 2^63 bytes (" + x.field +
+                                              " = " + number(x.ld) + "): make it smaller"};
+  return {};
+}
+
+Result<void> check_pitches(const PackedProblem& p) {
+  if (Result<void> d = check_pitch({"D", "ld_d", p.gated ? "n / 2" : "n", p.ld_d, d_columns(p), p.m, p.d});
+      !d)
+    return d;
+  if (p.residual)
+    if (Result<void> c = check_pitch({"C", "ld_c", "n", p.ld_c, p.n, p.m, p.d}); !c) return c;
+  if (p.k == 0) return {};
+  if (Result<void> x = check_pitch({"X", "ld_x", "k", p.ld_x, p.k, p.m, p.x}); !x) return x;
+  const i64 unit = kTokenBytes / bytes_of(p.x);
+  if (p.m > 1 && p.ld_x % unit != 0)
+    return Error{ErrorCode::misaligned, "ld_x = " + number(p.ld_x) + " must be a multiple of " +
+                                            number(unit) +
+                                            ": tokens are copied 16 bytes at a time; pad ld_x to " +
+                                            number(ceil_div(p.ld_x, unit) * unit)};
+  if (p.m > 1 && p.ld_x > kMaxPitch)
+    return Error{ErrorCode::invalid_stride,
+                 "ld_x = " + number(p.ld_x) + " must be at most " + number(kMaxPitch) +
+                     " (2^26 - 8: tokens of a tile are found by 32-bit offsets); copy X closer together"};
+  return {};
+}
+
+/// Formats and epilogue of a kernel's config: one overload for each.
+NarrowConfig formats_for(const PackedProblem& problem, const NarrowConfig& chosen) {
+  NarrowConfig c = config_for(problem);
+  c.held_tokens = held_tokens_for(problem.m, chosen.token_blocks);
+  return c;
+}
+WideConfig formats_for(const PackedProblem& problem, const WideConfig&) {
+  return wide_config_for(problem);
+}
+StripConfig formats_for(const PackedProblem& problem, const StripConfig&) {
+  return strip_config_for(problem);
+}
+
+template <class Config>
+const char* broken_rule(const PackedProblem& problem, const Config& config) {
+  if (const char* rule = validate(config)) return rule;
+  Config expected = with_choices(formats_for(problem, config), config);
+  expected.overlap = config.overlap;  // says nothing about the problem
+  if constexpr (std::is_same_v<Config, NarrowConfig>) expected.held_tokens = config.held_tokens;
+  if (!(config == expected)) return "formats and epilogue must be those of the problem";
+  return why_not(problem, config);
+}
+
+}  // namespace
+
+Result<PackedProblem> check_problem(const PackedProblem& problem) {
+  if (Result<void> enumerators = check_enumerators(problem); !enumerators) return enumerators.error();
+  PackedProblem p = problem;
+  if (Result<void> sizes = check_sizes(p); !sizes) return sizes.error();
+  if (Result<void> types = check_types(p); !types) return types.error();
+  if (p.gated)
+    if (Result<void> gated = check_gated(p); !gated) return gated.error();
+  if (p.norm_x)
+    if (Result<void> norm = check_norm(p); !norm) return norm.error();
+  if (p.residual)
+    if (Result<void> residual = check_residual(p); !residual) return residual.error();
+  if (p.ld_x == 0 || p.k == 0) p.ld_x = p.k;
+  if (p.ld_d == 0) p.ld_d = d_columns(p);
+  if (!p.residual) p.ld_c = 0;  // equal work is an equal problem
+  if (p.residual && p.ld_c == 0) p.ld_c = p.n;
+  if (p.k == 0) p.norm_x = false;  // nothing has no mean
+  if (Result<void> pitches = check_pitches(p); !pitches) return pitches.error();
+  if (p.bias == Bias::none) p.bias_type = PackedProblem{}.bias_type;  // equal work is an equal problem
+  return p;
+}
+
+int held_tokens_for(i64 m, int token_blocks) {
+  if (token_blocks > 1 || m > 4) return 0;
+  return m == 1 ? 1 : 4;
+}
+
+NarrowConfig config_for(const PackedProblem& problem) {
+  return {.weights = problem.k == 0 ? WeightFormat{} : problem.weights,
+          .x = problem.x,
+          .d = problem.d,
+          .bias = problem.bias,
+          .bias_type = problem.bias == Bias::none ? NarrowConfig{}.bias_type : problem.bias_type,
+          .activation = problem.activation,
+          .gated = problem.gated,
+          .norm_x = problem.norm_x,
+          .residual = problem.residual};
+}
+
+WideConfig wide_config_for(const PackedProblem& problem) {
+  const NarrowConfig c = config_for(problem);
+  return {.weights = c.weights,
+          .x = c.x,
+          .d = c.d,
+          .bias = c.bias,
+          .bias_type = c.bias_type,
+          .activation = c.activation};
+}
+
+StripConfig strip_config_for(const PackedProblem& problem) {
+  const NarrowConfig c = config_for(problem);
+  const WeightFormat& any = is_16bit(c.x) ? c.weights : StripConfig{}.weights;  // of no k
+  return {.weights = problem.k == 0 ? any : problem.weights,
+          .x = c.x,
+          .d = c.d,
+          .scale_x = problem.k == 0 ? ScaleMode::none : problem.scale_x,  // of nothing: may be null
+          .bias = c.bias,
+          .bias_type = c.bias_type,
+          .activation = c.activation,
+          .gated = c.gated,
+          .scale_d = problem.scale_d};
+}
+
+PackedConfig made_for(const PackedProblem& problem, const PackedConfig& config) {
+  return std::visit([&](const auto& c) { return PackedConfig(with_choices(formats_for(problem, c), c)); },
+                    config);
+}
+
+bool rows_allow_boxes(const PackedProblem& p) {
+  if (!is_16bit(p.d) || d_columns(p) * bytes_of(p.d) % kStoreUnit != 0) return false;
+  return p.m <= 1 || (p.ld_d < kMapPitch && p.ld_d * bytes_of(p.d) % kStoreUnit == 0);
+}
+
+const char* why_not(const PackedProblem& problem, const NarrowConfig& config) {
+  const i64 strips = ceil_div(problem.n, i64{tile_rows(config)}) * tile_strips(config);
+  if (config.row_blocks > 4 && strips > strip_count(problem.n))
+    return "row_blocks = 8 reads strips in pairs, and n has an odd number of them";
+  if (config.held_tokens != 0 && problem.m > config.held_tokens)
+    return "held_tokens must be at least m: 1 for one token, 4 for up to four, 0 for more";
+  return nullptr;
+}
+
+const char* why_not(const PackedProblem& problem, const WideConfig& config) {
+  if (problem.gated) return "gated products are the narrow kernel's";
+  if (problem.norm_x || problem.residual) return "norms and residuals are the narrow kernel's";
+  if (packed_k_tiles(problem.k) < config.cluster_k)
+    return "k must be more than 0 for the wide kernel, and more than 128 with cluster_k = 2";
+  const i64 tiles = ceil_div(problem.m, i64{config.tokens}) *
+                    ceil_div(problem.n, i64{kWideRows * config.cluster_n}) * cluster_size(config);
+  if (tiles * config.tail_parts > kMaxTiles) return "the wide kernel counts tiles in an int";
+  return nullptr;
+}
+
+const char* why_not(const PackedProblem& problem, const StripConfig& config) {
+  if (problem.norm_x || problem.residual) return "norms and residuals are the narrow kernel's";
+  const i64 ctas =
+      ceil_div(problem.m, i64{config.tokens}) * ceil_div(d_columns(problem), i64{tile_columns(config)});
+  if (ctas * config.parts > kMaxTiles) return "the strip kernel counts CTAs in an int";
+  return nullptr;
+}
+
+Result<Plan> check_plan(const Plan& plan, const DeviceInfo& device) {
+  if (Result<void> usable = check_device(device); !usable) return usable.error();
+  const Result<PackedProblem> checked = check_problem(plan.problem);
+  if (!checked) return checked.error();
+  const char* rule = std::visit([&](const auto& c) { return broken_rule(*checked, c); }, plan.config);
+  if (rule != nullptr && !is_empty(*checked))
+    return Error{ErrorCode::invalid_config,
+                 std::string(rule) + ", in the plan " + to_string(plan.config) + "; plan again"};
+  if (rule != nullptr) return Plan{.problem = *checked, .config = plan.config};  // nothing is launched
+  Plan filled = plan_of(*checked, plan.config);
+  filled.estimate_us = plan.estimate_us;
+  filled.source = plan.source;
+  filled.measured_us = plan.measured_us;
+  return filled;
+}
+
+Plan plan_of(const PackedProblem& checked, const PackedConfig& config) {
+  return {.problem = checked,
+          .config = config,
+          .smem_bytes = std::visit([](const auto& c) { return sluice::smem_bytes(c); }, config),
+          .weight_bytes = blob_bytes(checked.weights, checked.n, checked.k),
+          .stored_bits = stored_bits(checked.weights, checked.n, checked.k)};
+}
+
+}  // namespace sluice::packed

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Units are text with nothing of a caller in it.
+#include <sluice/host/text/norm_units.h>
+
+#include <sluice/host/jit/source.h>
+#include <sluice/host/text/overlap_text.h>
+
+namespace sluice {
+
+const char* name_of(NormStore store) {
+  switch (store) {
+    case NormStore::plain: return "plain";
+    case NormStore::tensor: return "tensor";
+    case NormStore::row: return "row";
+    case NormStore::row_block: return "row_block";
+  }
+  return "?";
+}
+
+NormStore norm_store_of(const NormOptions& options) {
+  if (options.quantize == Granularity::tensor) return NormStore::tensor;
+  if (options.quantize == Granularity::row) return NormStore::row;
+  if (options.quantize == Granularity::row_block) return NormStore::row_block;
+  return NormStore::plain;
+}
+
+std::string norm_unit_text(const NormConfig& config) {
+  const auto& [input, vectors, store, overlap] =
+      config;  // a field that is added and not printed does not compile
+  return std::string("#include <sluice/kernels/norm_entry.cuh>\n") +
+         "inline constexpr sluice::NormConfig kConfig{.input = sluice::DType::" + name_of(input) +
+         ", .vectors = " + (vectors ? "true" : "false") + ", .store = sluice::NormStore::" + name_of(store) +
+         overlap_field(overlap) + "};\n" +
+         entry_text({.params = "sluice::NormParams",
+                     .threads = "sluice::max_norm_threads(kConfig)",
+                     .ctas = "1",
+                     .call = "sluice::norm::run<kConfig, sluice::norm::DeviceArith>(params)",
+                     .working = "params.working_threads"},
+                    overlap.spacing);
+}
+
+std::vector<std::string> norm_units(DType input, NormStore store, Overlap overlap) {
+  std::vector<std::string> units;
+  for (const bool vectors : {true, false}) units.push_back(norm_unit_text({input, vectors, store, overlap}));
+  return units;
+}
+
+std::vector<std::string> norm_units(const NormOptions& options) {
+  return norm_units(options.input, norm_store_of(options), options.overlap);
+}
+
+}  // namespace sluice

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+// The texts of packed products. Units have nothing of a caller in them: enumerators and integers.
+#include <sluice/host/text/packed_units.h>
+
+#include <cstdio>
+
+#include <sluice/host/jit/source.h>
+#include <sluice/host/text/overlap_text.h>
+#include <sluice/host/text/pack_units.h>
+
+namespace sluice {
+namespace {
+
+std::string type_text(DType type) {
+  return std::string("sluice::DType::") + name_of(type);
+}
+std::string number(i64 value) {
+  return std::to_string(value);
+}
+std::string scale_text(ScaleMode mode) {
+  return std::string("sluice::ScaleMode::") + name_of(mode);
+}
+/// What problems and configs say of their epilogue.
+std::string epilogue_text(Bias bias, DType bias_type, Activation activation) {
+  return std::string(", .bias = sluice::Bias::") + name_of(bias) + ", .bias_type = " + type_text(bias_type) +
+         ", .activation = sluice::Activation::" + name_of(activation);
+}
+
+/// Left out where it is not, so that those texts are what they always were.
+std::string gated_text(bool gated) {
+  return gated ? ", .gated = true" : "";
+}
+std::string norm_and_residual_text(bool norm_x, bool residual) {
+  return std::string(norm_x ? ", .norm_x = true" : "") + (residual ? ", .residual = true" : "");
+}
+std::string scale_d_text(ScaleMode scale_d) {
+  return scale_d == ScaleMode::none ? "" : ", .scale_d = " + scale_text(scale_d);
+}
+
+}  // namespace
+
+std::string to_string(const NarrowConfig& config) {
+  const auto& [weights, x, d, bias, bias_type, activation, gated, norm_x, residual, held_tokens, token_blocks,
+               row_blocks, warps, stages, parts, ctas, overlap] =
+      config;  // a field that is added and not printed does not compile
+  return "sluice::NarrowConfig{.weights = " + to_string(weights) + ", .x = " + type_text(x) +
+         ", .d = " + type_text(d) + epilogue_text(bias, bias_type, activation) + gated_text(gated) +
+         norm_and_residual_text(norm_x, residual) +
+         (held_tokens == 0 ? "" : ", .held_tokens = " + number(held_tokens)) +
+         ", .token_blocks = " + number(token_blocks) + ", .row_blocks = " + number(row_blocks) +
+         ", .warps = " + number(warps) + ", .stages = " + number(stages) + ", .parts = " + number(parts) +
+         ", .ctas = " + number(ctas) + overlap_field(overlap) + "}";
+}
+
+std::string to_string(const WideConfig& config) {
+  const auto& [weights, x, d, bias, bias_type, activation, tokens, cluster_n, cluster_k, x_stages, w_stages,
+               tail_parts, overlap] = config;
+  return "sluice::WideConfig{.weights = " + to_string(weights) + ", .x = " + type_text(x) +
+         ", .d = " + type_text(d) + epilogue_text(bias, bias_type, activation) +
+         ", .tokens = " + number(tokens) + ", .cluster_n = " + number(cluster_n) +
+         ", .cluster_k = " + number(cluster_k) + ", .x_stages = " + number(x_stages) +
+         ", .w_stages = " + number(w_stages) +
+         (tail_parts == 1 ? "" : ", .tail_parts = " + number(tail_parts)) + overlap_field(overlap) + "}";
+}
+
+std::string to_string(const StripConfig& config) {
+  const auto& [weights, x, d, scale_x, bias, bias_type, activation, gated, scale_d, tokens, strips, k_groups,
+               parts, stages, overlap] = config;
+  return "sluice::StripConfig{.weights = " + to_string(weights) + ", .x = " + type_text(x) +
+         ", .d = " + type_text(d) + ", .scale_x = " + scale_text(scale_x) +
+         epilogue_text(bias, bias_type, activation) + gated_text(gated) + scale_d_text(scale_d) +
+         ", .tokens = " + number(tokens) + ", .strips = " + number(strips) +
+         ", .k_groups = " + number(k_groups) + ", .parts = " + number(parts) +
+         ", .stages = " + number(stages) + overlap_field(overlap) + "}";
+}
+
+std::string to_string(const PackedConfig& config) {
+  return std::visit([](const auto& c) { return to_string(c); }, config);
+}
+
+std::string to_string(const PackedProblem& problem) {
+  const auto& [m, n, k, x, scale_x, d, weights, bias, bias_type, activation, gated, scale_d, norm_x, residual,
+               ld_x, ld_d, ld_c] = problem;
+  return "sluice::PackedProblem{.m = " + number(m) + ", .n = " + number(n) + ", .k = " + number(k) +
+         ", .x = " + type_text(x) + ", .scale_x = " + scale_text(scale_x) + ", .d = " + type_text(d) +
+         ", .weights = " + to_string(weights) + epilogue_text(bias, bias_type, activation) +
+         gated_text(gated) + scale_d_text(scale_d) + norm_and_residual_text(norm_x, residual) +
+         ", .ld_x = " + number(ld_x) + ", .ld_d = " + number(ld_d) +
+         (residual ? ", .ld_c = " + number(ld_c) : "") + "}";
+}
+
+std::string unit_text(const NarrowConfig& config) {
+  return "#include <sluice/kernels/narrow.cuh>\n"
+         "inline constexpr sluice::NarrowConfig kConfig = " +
+         to_string(config) + ";\n" +
+         entry_text({.params = "sluice::NarrowParams",
+                     .threads = "sluice::threads_of(kConfig)",
+                     .ctas = "kConfig.ctas",
+                     .call = "sluice::packed::run_narrow<kConfig>(params)"},
+                    config.overlap.spacing);
+}
+
+std::string unit_text(const WideConfig& config) {
+  return "#include <sluice/kernels/wide.cuh>\n"
+         "#include <sluice/device/ptx/generated/wgmma_rs_n" +
+         number(config.tokens) + ".cuh>\n" +
+         (config.tail_parts == 1 ? ""
+                                 : "#include <sluice/device/ptx/generated/wgmma_rs_n" +
+                                       number(tail_tokens(config)) + ".cuh>\n") +
+         "inline constexpr sluice::WideConfig kConfig = " + to_string(config) + ";\n" +
+         entry_text({.params = "sluice::WideParams",
+                     .threads = "sluice::kWideThreads",
+                     .ctas = "1",
+                     .call = "sluice::packed::run_wide<kConfig>(params)"});
+}
+
+std::string unit_text(const StripConfig& config) {
+  return "#include <sluice/kernels/strip.cuh>\n"
+         "#include <sluice/device/ptx/generated/wgmma_rs_n" +
+         number(config.tokens) +
+         ".cuh>\n"
+         "inline constexpr sluice::StripConfig kConfig = " +
+         to_string(config) + ";\n" +
+         entry_text({.params = "sluice::StripParams",
+                     .threads = "sluice::threads_of(kConfig)",
+                     .ctas = "1",
+                     .call = "sluice::packed::run_strip<kConfig>(params)"},
+                    config.overlap.spacing);
+}
+
+std::string unit_text(const PackedConfig& config) {
+  return std::visit([](const auto& c) { return unit_text(c); }, config);
+}
+
+namespace packed {
+namespace {
+
+/// What the names of both kinds end with.
+template <class Config>
+std::string formats_text(const Config& c) {
+  const WeightFormat& w = c.weights;
+  std::string out = std::string(" ") + name_of(c.x) + "*" + name_of(w.type) + ">" + name_of(c.d) + " g" +
+                    (w.group == 0 ? std::string("k") : number(w.group)) + " " + name_of(w.scale);
+  if (w.zero != ScaleZero::none) out += " zeros";
+  if (c.bias != Bias::none) out += std::string(" bias:") + name_of(c.bias_type);
+  if (c.activation != Activation::none) out += std::string(" ") + name_of(c.activation);
+  if constexpr (requires { c.gated; })
+    if (c.gated) out += " gated";
+  if constexpr (requires { c.norm_x; }) {
+    if (c.norm_x) out += " norm_x";
+    if (c.residual) out += " residual";
+  }
+  if constexpr (requires { c.scale_x; })
+    if (c.scale_x != ScaleMode::none) out += std::string(" scale_x:") + name_of(c.scale_x);
+  if constexpr (requires { c.scale_d; })
+    if (c.scale_d != ScaleMode::none) out += std::string(" scale_d:") + name_of(c.scale_d);
+  return out + overlap_words(c.overlap);
+}
+
+std::string tiles_text(const PackedProblem& p, int rows, int tokens) {
+  return number(ceil_div(p.n, i64{rows})) + " x " + number(ceil_div(p.m, i64{tokens})) + " tiles of " +
+         number(rows) + " outputs x " + number(tokens) + " tokens, ";
+}
+std::string microseconds(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f us", value);
+  return text;
+}
+std::string source_text(const Plan& plan) {
+  if (plan.source == PlanSource::model) return "the model";
+  return "a record, measured " + microseconds(plan.measured_us);
+}
+const char* scales_text(ScaleMode scale_x) {
+  switch (scale_x) {
+    case ScaleMode::tensor: return " with a scale";
+    case ScaleMode::vector: return " with a scale for each token";
+    default: return "";
+  }
+}
+std::string work_text(const PackedProblem& p, const NarrowConfig& c) {
+  return tiles_text(p, tile_rows(c), tile_tokens(c)) + "k in " + number(c.parts) +
+         (c.parts == 1 ? " part, " : " parts, ") + number(c.ctas) +
+         (c.ctas == 1 ? " CTA an SM" : " CTAs an SM");
+}
+std::string work_text(const PackedProblem& p, const WideConfig& c) {
+  const char* cluster = c.cluster_k > 1   ? "two CTAs share k"
+                        : c.cluster_n > 1 ? "two CTAs share tokens"
+                                          : "no clusters";
+  return tiles_text(p, kWideRows, c.tokens) + cluster +
+         (c.tail_parts == 1 ? "" : ", those of a last wave in halves, if halves are one wave too");
+}
+std::string work_text(const PackedProblem& p, const StripConfig& c) {
+  return tiles_text(p, tile_rows(c), c.tokens) + "k in " + number(c.parts) +
+         (c.parts == 1 ? " part, " : " parts, ") + number(c.k_groups) +
+         (c.k_groups == 1 ? " warpgroup a strip" : " warpgroups a strip");
+}
+
+}  // namespace
+
+std::string short_name(const NarrowConfig& c) {
+  return "narrow " + number(tile_tokens(c)) + "x" + number(tile_rows(c)) +
+         (c.held_tokens == 0 ? "" : " h" + number(c.held_tokens)) + " w" + number(c.warps) + " s" +
+         number(c.stages) + " p" + number(c.parts) + " b" + number(c.ctas) + formats_text(c);
+}
+
+std::string short_name(const WideConfig& c) {
+  return "wide " + number(c.tokens) + "x" + number(kWideRows) + " x" + number(c.x_stages) + " w" +
+         number(c.w_stages) + " cn" + number(c.cluster_n) + " ck" + number(c.cluster_k) +
+         (c.tail_parts == 1 ? "" : " t" + number(c.tail_parts)) + formats_text(c);
+}
+
+std::string short_name(const StripConfig& c) {
+  return "strip " + number(c.tokens) + "x" + number(tile_rows(c)) + " g" + number(c.k_groups) + " s" +
+         number(c.stages) + " p" + number(c.parts) + formats_text(c);
+}
+
+std::string short_name(const PackedConfig& config) {
+  return std::visit([](const auto& c) { return short_name(c); }, config);
+}
+
+std::string describe(const Plan& plan) {
+  const PackedProblem& p = plan.problem;
+  const WeightFormat& w = p.weights;
+  char bits[32];
+  std::snprintf(bits, sizeof bits, "%.3f", plan.stored_bits);
+  const auto line = [](const char* key, const std::string& value) {
+    char start[16];
+    std::snprintf(start, sizeof start, "%-11s", key);
+    return start + value + "\n";
+  };
+  return line("problem", "m " + number(p.m) + " n " + number(p.n) + " k " + number(p.k)) +
+         line("matrices", std::string("X ") + name_of(p.x) + " ld " + number(p.ld_x) +
+                              scales_text(p.scale_x) + ", D " + name_of(p.d) + " ld " + number(p.ld_d)) +
+         line("weights", std::string(name_of(w.type)) + ", " +
+                             (w.group == 0 ? "one scale a row" : "groups of " + number(w.group)) + ", " +
+                             name_of(w.scale) + " scales" + (w.zero == ScaleZero::none ? "" : " and zeros") +
+                             ": " + number(plan.weight_bytes) + " bytes, " + bits + " bits a weight") +
+         line("kernel", short_name(plan.config)) +
+         line("work", std::visit([&](const auto& c) { return work_text(p, c); }, plan.config)) +
+         line("memory", number(plan.smem_bytes) + " bytes of shared memory a CTA, no workspace") +
+         line("estimate", microseconds(plan.estimate_us)) + line("chosen by", source_text(plan));
+}
+
+std::vector<std::string> units_of(const Plan& plan) {
+  if (plan.problem.m == 0 || plan.problem.n == 0) return {};
+  return {unit_text(plan.config)};
+}
+
+}  // namespace packed
+}  // namespace sluice

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The JIT units of packed products. Called by packed.cc and `sluice compile`; tests compile some of them
+// without a GPU.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <sluice/packed.h>
+
+namespace sluice {
+
+std::string unit_text(const NarrowConfig& config);
+std::string unit_text(const WideConfig& config);
+std::string unit_text(const StripConfig& config);
+std::string unit_text(const PackedConfig& config);
+
+namespace packed {
+
+/// What has to be compiled for a launch of the plan; nothing if D is empty.
+std::vector<std::string> units_of(const Plan& plan);
+
+}  // namespace packed
+}  // namespace sluice

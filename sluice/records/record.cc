@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// The JSON form of a record, both ways, from one list of its fields (record_fields.h has a product's), each
+// visited with its name and bounds by a Writer or a Reader (record_json.h). A record of packed weights is one
+// that has the field "weights".
+#include <sluice/records/record.h>
+
+#include <sluice/records/record_fields.h>
+
+namespace sluice {
+namespace {
+
+using namespace record_json;
+
+constexpr std::size_t kMostTroubles = 100;  // of a file
+
+/// Every field in the order of the file.
+template <class Visitor, class Record>
+void fields(Visitor& v, Record& r, int& version) {
+  v.number("version", version, {kRecordVersion, kRecordVersion});
+  v.text("gpu", r.key.gpu);
+  v.number("sm_count", r.key.sm_count, {1, 4096});
+  std::visit([&](auto& recipe) { recipe_fields(v, recipe); }, r.key.recipe);
+  std::visit(
+      [&](auto& choice) {
+        choice_fields(v, choice);
+        v.time("us", choice.measured_us, false);
+      },
+      r.choice);
+  v.time("model_us", r.model_us, true);
+  v.time("estimate_us", r.estimate_us, true);
+  v.text("sluice", r.sluice);
+  v.text("driver", r.driver);
+  v.date("date", r.date);
+  v.text("method", r.method);
+}
+
+/// What is wrong with it; empty: `record` holds it.
+std::string read(const Json& json, TuningRecord& record) {
+  if (!json.is_object()) return std::string("must be a JSON object") + kRemedy;
+  int version = 0;
+  if (json.contains(kPackedField)) {
+    record.key.recipe = PackedRecipe{};
+    record.choice = packed::TunedChoice{};
+  }
+  Reader reader(json);
+  fields(reader, record, version);
+  return reader.verdict(kRecordVersion);
+}
+
+}  // namespace
+
+TuningKey key_of(const Problem& problem, const DeviceInfo& device) {
+  return {.gpu = device.name, .sm_count = device.sm_count, .recipe = recipe_of(problem)};
+}
+
+TuningKey key_of(const PackedProblem& problem, const DeviceInfo& device) {
+  return {.gpu = device.name, .sm_count = device.sm_count, .recipe = recipe_of(problem)};
+}
+
+double measured_us(const TuningRecord& record) {
+  return std::visit([](const auto& choice) { return choice.measured_us; }, record.choice);
+}
+
+std::string to_json(const TuningRecord& record) {
+  int version = kRecordVersion;
+  Writer writer;
+  fields(writer, record, version);
+  return writer.line();
+}
+
+std::string to_json(std::vector<TuningRecord> records, std::vector<TunedChain> chains) {
+  std::stable_sort(records.begin(), records.end(),
+                   [](const TuningRecord& x, const TuningRecord& y) { return x.key < y.key; });
+  std::stable_sort(chains.begin(), chains.end(),
+                   [](const TunedChain& x, const TunedChain& y) { return x.name < y.name; });
+  std::string text;
+  const auto add = [&](const auto& record) { text += (text.empty() ? "[\n" : ",\n") + to_json(record); };
+  for (const TuningRecord& record : records) add(record);
+  for (const TunedChain& chain : chains) add(chain);
+  return (text.empty() ? "[" : text) + "\n]\n";
+}
+
+ParsedRecords parse_records(std::string_view text, const std::string& where) {
+  ParsedRecords parsed;
+  const Result<Json> read_json = parse_json_text(text);
+  if (!read_json) {
+    parsed.troubles.push_back(where + ": not a JSON record or array of records: it " +
+                              read_json.error().message + kRemedy);
+    return parsed;
+  }
+  const Json& json = *read_json;
+  const auto refuse = [&](const std::string& trouble) {
+    if (parsed.troubles.size() < kMostTroubles) parsed.troubles.push_back(trouble);
+    if (parsed.troubles.size() == kMostTroubles)
+      parsed.troubles.back() = where + ": more records are passed over, which are not listed" + kRemedy;
+  };
+  const auto add = [&](const Json& item, const std::string& place) {
+    TuningRecord record;
+    TunedChain chain;
+    const bool is_chain = item.is_object() && item.contains(kTunedChainSteps);
+    const std::string broken = is_chain ? read_tuned_chain(item, chain) : read(item, record);
+    if (!broken.empty())
+      refuse(place + ": " + broken);
+    else if (is_chain)
+      parsed.chains.push_back(std::move(chain));
+    else
+      parsed.records.push_back(std::move(record));
+  };
+  if (!json.is_array()) add(json, where);
+  for (std::size_t i = 0; json.is_array() && i < json.size(); ++i)
+    add(json[i], where + ": record " + std::to_string(i));
+  return parsed;
+}
+
+}  // namespace sluice

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Books, and the shipped one. An empty book shares nothing and looks nothing up.
+#include <sluice/records/record_book.h>
+
+#include <algorithm>
+
+#include <sluice/chain/chain.h>
+#include <sluice/host/jit/fork_gate.h>
+#include <sluice/records/record_store.h>
+
+namespace sluice {
+namespace {
+
+using Newest = std::unordered_map<TuningKey, const TuningRecord*, TuningKeyHash>;
+
+void add_layer(std::span<const TuningRecord> records, RecordBook::Impl& book) {
+  Newest newest;
+  for (const TuningRecord& record : records) {
+    const TuningRecord*& kept = newest[record.key];
+    if (kept == nullptr || kept->date <= record.date) kept = &record;
+  }
+  for (const auto& [key, record] : newest) book.choices[key] = record->choice;
+}
+
+void add_layer(std::vector<TunedChain> chains, RecordBook::Impl& book) {
+  std::stable_sort(chains.begin(), chains.end(),
+                   [](const TunedChain& x, const TunedChain& y) { return x.date > y.date; });
+  book.chains.insert(book.chains.begin(), chains.begin(), chains.end());
+}
+
+/// What the chain has at the place of `here`; nullptr: it has no such place. Its last step stands before its
+/// first, too.
+const TunedStep* at_place(const TunedChain& chain, const StepRecipe* before, const StepRecipe& here,
+                          const StepRecipe* behind) {
+  const std::size_t count = chain.steps.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const StepRecipe& left = chain.steps[(i + count - 1) % count].recipe;
+    const StepRecipe& right = chain.steps[(i + 1) % count].recipe;
+    if (chain.steps[i].recipe == here && (before == nullptr || *before == left) &&
+        (behind == nullptr || *behind == right))
+      return &chain.steps[i].choice;
+  }
+  return nullptr;
+}
+
+template <class Choice, class AnyProblem>
+std::optional<Choice> look_up(const RecordBook::Impl& book, const AnyProblem& problem,
+                              const DeviceInfo& device) {
+  if (book.choices.empty()) return std::nullopt;
+  const auto found = book.choices.find(key_of(problem, device));
+  if (found == book.choices.end()) return std::nullopt;
+  const Choice* choice = std::get_if<Choice>(&found->second);
+  return choice != nullptr ? std::optional<Choice>(*choice) : std::nullopt;
+}
+
+}  // namespace
+
+std::size_t TuningKeyHash::operator()(const TuningKey& key) const {
+  return std::visit([](const auto& recipe) { return hash_of(recipe); }, key.recipe) ^
+         std::hash<std::string>()(key.gpu);
+}
+
+RecordBook::RecordBook() : impl_(std::make_shared<const Impl>()) {}
+
+std::optional<TunedChoice> RecordBook::find(const Problem& problem, const DeviceInfo& device) const {
+  return look_up<TunedChoice>(impl(), problem, device);
+}
+
+std::optional<packed::TunedChoice> RecordBook::find(const PackedProblem& problem,
+                                                    const DeviceInfo& device) const {
+  return look_up<packed::TunedChoice>(impl(), problem, device);
+}
+
+std::vector<std::optional<TunedStep>> RecordBook::find(std::span<const ChainStep> steps,
+                                                       const DeviceInfo& device) const {
+  std::vector<std::optional<TunedStep>> found(steps.size());
+  if (impl().chains.empty()) return found;
+  std::vector<std::size_t> launched;
+  std::vector<StepRecipe> recipes;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    if (!is_launched(steps[i])) continue;
+    launched.push_back(i);
+    recipes.push_back(recipe_of(steps[i]));
+  }
+  if (recipes.size() < 2) return found;
+  // Models share steps: the record that knows most of them is of this very chain.
+  struct Match {
+    std::vector<const TunedStep*> choices;
+    std::ptrdiff_t count = 0;
+  };
+  std::vector<Match> matches;
+  for (const TunedChain& chain : impl().chains) {
+    if (chain.gpu != device.name || chain.sm_count != device.sm_count) continue;
+    Match match;
+    for (std::size_t i = 0; i < recipes.size(); ++i)
+      match.choices.push_back(at_place(chain, i > 0 ? &recipes[i - 1] : nullptr, recipes[i],
+                                       i + 1 < recipes.size() ? &recipes[i + 1] : nullptr));
+    match.count = std::count_if(match.choices.begin(), match.choices.end(),
+                                [](const TunedStep* choice) { return choice != nullptr; });
+    matches.push_back(std::move(match));
+  }
+  std::stable_sort(matches.begin(), matches.end(),
+                   [](const Match& x, const Match& y) { return x.count > y.count; });
+  for (const Match& match : matches)
+    for (std::size_t i = 0; i < recipes.size(); ++i)
+      if (match.choices[i] != nullptr && !found[launched[i]]) found[launched[i]] = *match.choices[i];
+  return found;
+}
+
+int RecordBook::size() const {
+  return static_cast<int>(impl_->choices.size() + impl_->chains.size());
+}
+
+const std::vector<std::string>& RecordBook::troubles() const {
+  return impl_->troubles;
+}
+
+RecordBook book_of(const ParsedRecords& shipped, const ParsedRecords& own) {
+  auto book = std::make_shared<RecordBook::Impl>();
+  for (const ParsedRecords* layer : {&shipped, &own}) {
+    add_layer(layer->records, *book);
+    add_layer(layer->chains, *book);
+    book->troubles.insert(book->troubles.end(), layer->troubles.begin(), layer->troubles.end());
+  }
+  return RecordBook(std::move(book));
+}
+
+RecordBook book_of(std::span<const TuningRecord> shipped, std::span<const TuningRecord> own) {
+  return book_of(ParsedRecords{.records = {shipped.begin(), shipped.end()}},
+                 ParsedRecords{.records = {own.begin(), own.end()}});
+}
+
+const ParsedRecords& embedded_records() {
+  static const ParsedRecords all = [] {
+    ParsedRecords sum;
+    for (const EmbeddedRecords& file : embedded_record_files()) {
+      ParsedRecords one = parse_records(file.text, file.file);
+      for (TuningRecord& record : one.records) sum.records.push_back(std::move(record));
+      for (TunedChain& chain : one.chains) sum.chains.push_back(std::move(chain));
+      for (std::string& trouble : one.troubles) sum.troubles.push_back(std::move(trouble));
+    }
+    return sum;
+  }();
+  return all;
+}
+
+const RecordBook& shipped_records() {
+  const ForkGate no_fork;  // of the static's guard
+  static const RecordBook book = book_of(embedded_records());
+  return book;
+}
+
+RecordBook open_records(const Options& options) {
+  const ParsedRecords own = read_records_folder(options.records_dir);
+  if (own.records.empty() && own.chains.empty() && own.troubles.empty()) return shipped_records();
+  return book_of(embedded_records(), own);
+}
+
+std::string library_version() {
+  return SLUICE_VERSION;
+}
+
+}  // namespace sluice

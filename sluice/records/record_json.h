@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two directions of a record's JSON form: a Writer puts fields down, a Reader takes them up and keeps the
+// first rule that is broken. Both have the same functions, so that record.cc lists each field once.
+// nlohmann/json is used here and there only; nothing of it throws as it is used.
+#pragma once
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <sluice/host/planner/packed/packed_choices.h>
+#include <sluice/host/text/json_text.h>
+#include <sluice/host/text/norm_units.h>
+#include <sluice/host/text/quoted.h>
+#include <sluice/records/record.h>
+
+namespace sluice::record_json {
+
+inline constexpr i64 kMaxInt = (i64{1} << 31) - 1;
+inline constexpr double kMaxUs = 1e9;         // a quarter of an hour
+inline constexpr std::size_t kMaxText = 200;  // names and versions are shorter
+inline constexpr const char* kRemedy = "; remove the record or tune the problem again";
+
+struct Range {
+  i64 low, high;
+};
+
+/// Enumerators by name: as many as name_of() knows, counted from 0.
+template <class T>
+inline constexpr int kCount = 0;
+template <>
+inline constexpr int kCount<DType> = kDTypeCount;
+template <>
+inline constexpr int kCount<Major> = 2;
+template <>
+inline constexpr int kCount<Sums> = 3;
+template <>
+inline constexpr int kCount<StorePath> = 2;
+template <>
+inline constexpr int kCount<ActivationCost> = 3;
+template <>
+inline constexpr int kCount<Adding> = 3;
+template <>
+inline constexpr int kCount<Bias> = 2;
+template <>
+inline constexpr int kCount<Schedule> = 4;
+template <>
+inline constexpr int kCount<Raster> = 2;
+template <>
+inline constexpr int kCount<Numbering> = 2;
+template <>
+inline constexpr int kCount<Combine> = 4;
+template <>
+inline constexpr int kCount<ScaleMode> = 4;
+template <>
+inline constexpr int kCount<WeightType> = 3;
+template <>
+inline constexpr int kCount<ScaleZero> = 2;
+template <>
+inline constexpr int kCount<FragmentOrder> = 2;
+template <>
+inline constexpr int kCount<NormStore> = 4;
+template <>
+inline constexpr int kCount<Granularity> = 4;
+template <>
+inline constexpr int kCount<Gate> = 2;
+template <>
+inline constexpr int kCount<Wait> = 3;
+template <>
+inline constexpr int kCount<Trigger> = 3;
+template <>
+inline constexpr int kCount<Spacing> = 3;
+
+inline double rounded(double value) {
+  return std::round(value * 1000) / 1000;
+}
+
+class Writer {
+ public:
+  template <class Int>
+  void number(const char* name, const Int& value, Range) {
+    json_[name] = value;
+  }
+  void number_or(const char* name, int usual, const int& value, Range range) {
+    if (value != usual) number(name, value, range);
+  }
+  template <class Enum>
+  void choice(const char* name, const Enum& value) {
+    json_[name] = name_of(value);
+  }
+  template <class Enum>
+  void choice_or(const char* name, Enum usual, const Enum& value) {
+    if (value != usual) choice(name, value);
+  }
+  void kernel(const char* name, const PackedConfig& config) { json_[name] = packed::kernel_of(config); }
+  void flag(const char* name, const bool& value) { json_[name] = value; }
+  void flag_if(const char* name, const bool& value) {
+    if (value) flag(name, value);
+  }
+  void text(const char* name, const std::string& value) { json_[name] = value; }
+  void date(const char* name, const std::string& value) { json_[name] = value; }
+  void time(const char* name, const double& value, bool) { json_[name] = rounded(value); }
+  void list(const char* name, Json values) { json_[name] = std::move(values); }
+  Json take() { return std::move(json_); }
+  std::string line() const { return json_.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+ private:
+  Json json_ = Json::object();
+};
+
+inline bool is_date(const std::string& text) {
+  constexpr std::string_view kForm = "0000-00-00T00:00:00Z";
+  return text.size() == kForm.size() &&
+         std::equal(text.begin(), text.end(), kForm.begin(), [](char c, char form) {
+           return form == '0' ? std::isdigit(static_cast<unsigned char>(c)) != 0 : c == form;
+         });
+}
+
+inline bool is_plain(const std::string& text) {
+  return !text.empty() && text.size() <= kMaxText && std::all_of(text.begin(), text.end(), [](char c) {
+    return std::isprint(static_cast<unsigned char>(c)) != 0;
+  });
+}
+
+class Reader {
+ public:
+  explicit Reader(const Json& json) : json_(json) {}
+
+  template <class Int>
+  void number(const char* name, Int& value, Range range) {
+    const Json* found = field(name);
+    if (found == nullptr) return;
+    const bool fits = found->is_number_integer() &&
+                      (!found->is_number_unsigned() || found->template get<u64>() <= u64{kMaxInt}) &&
+                      found->template get<i64>() >= range.low && found->template get<i64>() <= range.high;
+    if (!fits)
+      return refuse(
+          name, "must be a whole number in " + std::to_string(range.low) + ".." + std::to_string(range.high));
+    value = static_cast<Int>(found->template get<i64>());
+  }
+  template <class Enum>
+  void choice(const char* name, Enum& value) {
+    const Json* found = field(name);
+    if (found == nullptr) return;
+    std::string names;
+    for (int i = 0; i < kCount<Enum>; ++i) {
+      const char* candidate = name_of(static_cast<Enum>(i));
+      if (found->is_string() && found->template get_ref<const std::string&>() == candidate) {
+        value = static_cast<Enum>(i);
+        return;
+      }
+      names += (i == 0 ? "" : ", ") + std::string(candidate);
+    }
+    refuse(name, "must be one of: " + names);
+  }
+  /// Which of the variant's configs; its fields follow.
+  void kernel(const char* name, PackedConfig& config) {
+    const Json* found = field(name);
+    if (found == nullptr) return;
+    std::string names, told = found->is_string() ? found->get_ref<const std::string&>() : "";
+    if (told == "byte") told = "strip";  // its name until 2026-11-23
+    for (const PackedConfig& candidate : packed::all_kernels()) {
+      const char* known = packed::kernel_of(candidate);
+      if (told == known) {
+        config = candidate;
+        return;
+      }
+      names += (names.empty() ? "" : ", ") + std::string(known);
+    }
+    refuse(name, "must be one of: " + names);
+  }
+  void number_or(const char* name, int usual, int& value, Range range) {
+    value = usual;
+    if (json_.contains(name)) number(name, value, range);
+  }
+  /// A field that is written only if it is not the usual value.
+  template <class Enum>
+  void choice_or(const char* name, Enum usual, Enum& value) {
+    value = usual;
+    if (json_.contains(name)) choice(name, value);
+  }
+  void flag(const char* name, bool& value) {
+    const Json* found = field(name);
+    if (found == nullptr) return;
+    if (!found->is_boolean()) return refuse(name, "must be true or false");
+    value = found->get<bool>();
+  }
+  /// A field that is written only if it is true.
+  void flag_if(const char* name, bool& value) {
+    value = false;
+    if (json_.contains(name)) flag(name, value);
+  }
+  void text(const char* name, std::string& value) {
+    const Json* found = field(name);
+    if (found == nullptr) return;
+    if (!found->is_string() || !is_plain(found->get_ref<const std::string&>()))
+      return refuse(name, "must be 1 to " + std::to_string(kMaxText) + " printable characters");
+    value = found->get<std::string>();
+  }
+  void date(const char* name, std::string& value) {
+    const Json* found = field(name);
+    if (found == nullptr) return;
+    if (!found->is_string() || !is_date(found->get_ref<const std::string&>()))
+      return refuse(name, "must be a time of UTC like 2026-11-21T10:00:00Z");
+    value = found->get<std::string>();
+  }
+  void time(const char* name, double& value, bool may_be_zero) {
+    const Json* found = field(name);
+    if (found == nullptr) return;
+    const double us = found->is_number() ? found->get<double>() : -1;
+    if (!(us <= kMaxUs && (us > 0 || (may_be_zero && us == 0))))
+      return refuse(name,
+                    std::string("must be microseconds, ") + (may_be_zero ? "0" : "above 0") + " to 1e9");
+    value = us;
+  }
+
+  /// nullptr: it is missing, or no list, or empty.
+  const Json* list(const char* name) {
+    const Json* found = field(name);
+    if (found == nullptr || (found->is_array() && !found->empty())) return found;
+    refuse(name, "must be an array of at least one");
+    return nullptr;
+  }
+
+  /// After all fields: what is left over is a field that this version does not know.
+  std::string verdict(int version) {
+    if (!broken_.empty() || json_.size() == seen_.size()) return broken_;
+    for (const auto& [name, value] : json_.items())
+      if (std::find(seen_.begin(), seen_.end(), name) == seen_.end())
+        return in_quotes(name) + " is no field of version " + std::to_string(version) + kRemedy;
+    return broken_;
+  }
+
+ private:
+  const Json* field(const char* name) {
+    if (!broken_.empty()) return nullptr;
+    const auto found = json_.find(name);
+    if (found == json_.end()) {
+      broken_ = std::string("\"") + name + "\" is missing" + kRemedy;
+      return nullptr;
+    }
+    seen_.push_back(name);
+    value_ = &*found;
+    return value_;
+  }
+  void refuse(const char* name, const std::string& rule) {
+    // As JSON has it, all ASCII: its own escapes need no second ones.
+    std::string value = value_->dump(-1, ' ', true, Json::error_handler_t::replace);
+    if (value.size() > kMaxText)
+      value = value.substr(0, kMaxText) + "... (cut: it has " + std::to_string(value.size()) + " bytes)";
+    broken_ = std::string("\"") + name + "\" = " + value + " " + rule + kRemedy;
+  }
+
+  const Json& json_;
+  const Json* value_ = nullptr;
+  std::vector<std::string> seen_;
+  std::string broken_;
+};
+
+}  // namespace sluice::record_json

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// The JSON form of a tuned chain: the fields of record_fields.h for its steps, one object each.
+#include <sluice/records/tuned_chain.h>
+
+#include <algorithm>
+
+#include <sluice/records/record_fields.h>
+
+namespace sluice {
+namespace {
+
+using namespace record_json;
+
+constexpr const char* kTunedStepKind = "step";
+
+/// What a step is, by name, and a recipe and kernel of that kind.
+struct Kind {
+  const char* name;
+  StepRecipe recipe;
+  decltype(TunedStep::kernel) kernel;
+};
+const std::vector<Kind>& kinds() {
+  static const std::vector<Kind> all{{"product", Recipe{}, TunedChoice{}},
+                                     {"packed product", PackedStepRecipe{}, packed::TunedChoice{}},
+                                     {"norm", NormRecipe{}, {}},
+                                     {"quantiser", QuantizerRecipe{}, {}},
+                                     {"foreign", ForeignRecipe{}, {}}};
+  return all;
+}
+
+template <class Visitor, class Kernel>
+void kernel_fields(Visitor& v, Kernel& kernel) {
+  std::visit(
+      [&]<class Choice>(Choice& choice) {
+        if constexpr (!std::is_same_v<std::remove_const_t<Choice>, std::monostate>) choice_fields(v, choice);
+      },
+      kernel);
+}
+
+template <class Visitor, class Step>
+void step_fields(Visitor& v, Step& step) {
+  std::visit([&](auto& recipe) { recipe_fields(v, recipe); }, step.recipe);
+  kernel_fields(v, step.choice.kernel);
+  v.choice("wait", step.choice.overlap.wait);
+  v.choice("trigger", step.choice.overlap.trigger);
+  v.choice_or("spacing", Spacing::memory, step.choice.overlap.spacing);
+  v.number("hand_off_bytes", step.choice.hand_off_bytes, {0, kMaxInt});
+  v.number("prefetch_bytes", step.choice.prefetch_bytes, {0, kMaxInt});
+}
+
+/// Every field in the order of the file, but for the steps.
+template <class Visitor, class Chain>
+void fields(Visitor& v, Chain& c, int& version) {
+  v.number("version", version, {kTunedChainVersion, kTunedChainVersion});
+  v.text("gpu", c.gpu);
+  v.number("sm_count", c.sm_count, {1, 4096});
+  v.text("name", c.name);
+  v.time("us", c.us, false);
+  v.time("off_us", c.off_us, false);
+  v.text("sluice", c.sluice);
+  v.text("driver", c.driver);
+  v.date("date", c.date);
+}
+
+std::string read_step(const Json& json, TunedChain::Step& step) {
+  if (!json.is_object()) return std::string("must be a JSON object") + kRemedy;
+  const auto found = json.find(kTunedStepKind);
+  const auto kind = std::find_if(kinds().begin(), kinds().end(), [&](const Kind& k) {
+    return found != json.end() && found->is_string() && found->get_ref<const std::string&>() == k.name;
+  });
+  if (kind == kinds().end()) {
+    std::string names;
+    for (const Kind& k : kinds()) names += (names.empty() ? "" : ", ") + std::string(k.name);
+    return std::string("\"") + kTunedStepKind + "\" must be one of: " + names + kRemedy;
+  }
+  step = {.recipe = kind->recipe, .choice = {.kernel = kind->kernel}};
+  Reader reader(json);
+  std::string name;
+  reader.text(kTunedStepKind, name);
+  step_fields(reader, step);
+  return reader.verdict(kTunedChainVersion);
+}
+
+}  // namespace
+
+bool same_key(const TunedChain& x, const TunedChain& y) {
+  return x.gpu == y.gpu && x.sm_count == y.sm_count &&
+         std::equal(x.steps.begin(), x.steps.end(), y.steps.begin(), y.steps.end(),
+                    [](const auto& a, const auto& b) { return a.recipe == b.recipe; });
+}
+
+std::string to_json(const TunedChain& chain) {
+  int version = kTunedChainVersion;
+  Writer writer;
+  fields(writer, chain, version);
+  Json steps = Json::array();
+  for (const TunedChain::Step& step : chain.steps) {
+    Writer one;
+    one.text(kTunedStepKind, kinds()[step.recipe.index()].name);
+    step_fields(one, step);
+    steps.push_back(one.take());
+  }
+  writer.list(kTunedChainSteps, std::move(steps));
+  return writer.line();
+}
+
+std::vector<TunedChain::Step> tuned_steps(std::span<const ChainStep> layer,
+                                          std::span<const TunedStep> choices) {
+  std::vector<TunedChain::Step> steps;
+  for (std::size_t i = 0; i < layer.size(); ++i) steps.push_back({recipe_of(layer[i]), choices[i]});
+  return steps;
+}
+
+std::string record_json::read_tuned_chain(const Json& json, TunedChain& chain) {
+  int version = 0;
+  Reader reader(json);
+  fields(reader, chain, version);
+  const Json* steps = reader.list(kTunedChainSteps);
+  for (std::size_t i = 0; steps != nullptr && i < steps->size(); ++i) {
+    chain.steps.emplace_back();
+    if (const std::string broken = read_step((*steps)[i], chain.steps.back()); !broken.empty())
+      return "step " + std::to_string(i) + ": " + broken;
+  }
+  return reader.verdict(kTunedChainVersion);
+}
+
+}  // namespace sluice

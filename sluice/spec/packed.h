@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// Packed weights: few-bit packed weights times 16-bit tokens, or 4-bit ones times e4m3 tokens. The problem,
+// and the configuration of the kernel for few 16-bit tokens (kernels/narrow.cuh).
+//   D[m][n] = act(scale_x[m] * sum_k X[m][k] W[n][k] + bias[n]) + C[m][n],  W = scale * (code - zero)
+//   (spec/packing.h)
+// Gated, with y[m][n] what act is given there, D[m][j] = act(y[m][j]) * y[m][n / 2 + j], j < n / 2: W's first
+// half of rows makes the gate, its last half "up", as models concatenate them. With scale_d D is divided by
+// it before it is rounded, as a quantiser with a given scale has it (spec/epilogue.h). With norm_x X stands
+// for its rows over their root mean square, times gamma (see there); a residual C is added to D last. A
+// tile's rows are W's; an output is a row of the tensor core's A and a token a column of its B, but for 16
+// and 32 tokens in narrow.cuh, which are the rows of A (device/packed/token_rows.cuh).
+#pragma once
+
+#include <sluice/spec/epilogue.h>
+#include <sluice/spec/overlap.h>
+#include <sluice/spec/packing.h>
+#include <sluice/spec/smem_room.h>
+#include <sluice/spec/warp_sums.h>
+
+namespace sluice {
+
+/// Sizes in elements. X and D are row-major; 0 as a leading dimension is packed.
+struct PackedProblem {
+  i64 m = 0;  // tokens
+  i64 n = 0;  // outputs: rows of W
+  i64 k = 0;
+  DType x = DType::fp16;                // fp16, bf16 or e4m3
+  ScaleMode scale_x = ScaleMode::none;  // of e4m3 tokens: none, tensor (one fp32) or vector (one for each)
+  DType d = DType::fp16;                // fp16, bf16 or fp32; of e4m3 tokens e4m3 too
+  WeightFormat weights{};               // of the order half; with e4m3 tokens uint4 of the order byte
+  Bias bias = Bias::none;
+  DType bias_type = DType::fp16;
+  Activation activation = Activation::none;
+  bool gated = false;                   // D is m x n / 2; any e4m3 tokens, or few of 16 bits
+  ScaleMode scale_d = ScaleMode::none;  // of an e4m3 D: none, or tensor (one fp32)
+  /// RMSNorm of up to 8 bf16 tokens: what is multiplied is x gamma[k] (bf16), and a token's sums are divided
+  /// by the root of mean_k x^2 + epsilon. gamma is k bf16 values.
+  bool norm_x = false;
+  bool residual = false;  // C, m x n of D's type, is added behind the activation; 16-bit tokens, not gated
+  i64 ld_x = 0;
+  i64 ld_d = 0;
+  i64 ld_c = 0;
+
+  constexpr bool operator==(const PackedProblem&) const = default;
+};
+
+SLUICE_HD constexpr i64 d_columns(const PackedProblem& p) {
+  return p.gated ? p.n / 2 : p.n;
+}
+
+/// How many fp32 values a caller's scale_x holds.
+SLUICE_HD constexpr i64 scale_x_count(const PackedProblem& p) {
+  switch (p.scale_x) {
+    case ScaleMode::tensor: return 1;
+    case ScaleMode::vector: return p.m;
+    default: return 0;
+  }
+}
+
+/// One cubin. A CTA multiplies 16 * row_blocks rows of W by 8 * token_blocks tokens; its warps take k-tiles
+/// in turn, each with a ring of its own, and their sums meet in shared memory; `parts` CTAs of a cluster
+/// share k. Gated, half of the rows are the gate's, of one strip, and half are up's, of the strip that many
+/// further on in W: the blob is one as any other.
+struct NarrowConfig {
+  WeightFormat weights{};
+  DType x = DType::fp16;
+  DType d = DType::fp16;
+  Bias bias = Bias::none;
+  DType bias_type = DType::fp16;
+  Activation activation = Activation::none;
+  bool gated = false;
+  bool norm_x = false;
+  bool residual = false;
+  // Of a tile of 8 tokens that are in shared memory, 1 or 4, because there are no more; 0: all. A decoding
+  // token alone would lie there with seven rows of zeros, as many bytes as half of its codes.
+  int held_tokens = 0;
+  int token_blocks = 1;  // 1, 2 or 4
+  int row_blocks = 4;    // 2 (half a strip), 4 or 8
+  int warps = 8;
+  int stages = 4;  // k-tiles of a warp's ring
+  int parts = 1;   // of k, one for each CTA of a cluster: 1, 2, 4 or 8
+  int ctas = 1;    // that share an SM
+  Overlap overlap{};
+
+  constexpr bool operator==(const NarrowConfig&) const = default;
+};
+
+inline constexpr int kBlockRows = 16;
+inline constexpr int kTokenBlock = 8;
+inline constexpr int kNormTokens = kTokenBlock;  // that norm_x takes at most
+
+SLUICE_HD constexpr int tile_rows(const NarrowConfig& c) {
+  return kBlockRows * c.row_blocks;
+}
+SLUICE_HD constexpr int tile_tokens(const NarrowConfig& c) {
+  return kTokenBlock * c.token_blocks;
+}
+/// Strips that a CTA's rows touch; half a strip is one.
+SLUICE_HD constexpr int tile_strips(const NarrowConfig& c) {
+  return c.gated ? 2 : ceil_div(c.row_blocks, 4);
+}
+/// Of each of them, how many blocks.
+SLUICE_HD constexpr int strip_blocks(const NarrowConfig& c) {
+  return c.row_blocks / tile_strips(c);
+}
+/// Columns of D that a CTA makes.
+SLUICE_HD constexpr int tile_columns(const NarrowConfig& c) {
+  return c.gated ? tile_rows(c) / 2 : tile_rows(c);
+}
+SLUICE_HD constexpr int threads_of(const NarrowConfig& c) {
+  return 32 * c.warps;
+}
+
+// A stage: tokens (two halves of 64 k, rows of 128 bytes, 16-byte pieces swizzled by the row), then the codes
+// of the CTA's blocks and all scales and zeros of each strip; with norm_x gamma of its k.
+SLUICE_HD constexpr int stage_tokens(const NarrowConfig& c) {
+  return c.held_tokens == 0 ? tile_tokens(c) : c.held_tokens;
+}
+SLUICE_HD constexpr int stage_token_bytes(const NarrowConfig& c) {
+  return stage_tokens(c) * kPackedTileK * bytes_of(c.x);
+}
+SLUICE_HD constexpr int stage_code_bytes(const NarrowConfig& c) {
+  return c.row_blocks * tile_code_bytes(c.weights) / 4;
+}
+SLUICE_HD constexpr int strip_scale_bytes(const NarrowConfig& c) {
+  return tile_scale_bytes(c.weights) + tile_zero_bytes(c.weights);
+}
+SLUICE_HD constexpr int gamma_offset(const NarrowConfig& c) {
+  return stage_token_bytes(c) + stage_code_bytes(c) + tile_strips(c) * strip_scale_bytes(c);
+}
+SLUICE_HD constexpr int stage_bytes(const NarrowConfig& c) {
+  return gamma_offset(c) + (c.norm_x ? kPackedTileK * bytes_of(c.x) : 0);
+}
+SLUICE_HD constexpr WarpTile warp_tile(const NarrowConfig& c) {
+  return {.rows = tile_rows(c),
+          .columns = tile_tokens(c),
+          // Gated, a CTA's share is whole columns.
+          .used = c.gated && c.parts > 1 ? tile_tokens(c) : stage_tokens(c),
+          .warps = c.warps,
+          .parts = c.parts,
+          .pad = c.token_blocks == 1 ? 4 : 8};
+}
+/// Behind the rings, 16 bytes of zeros for each warp: its tokens that are not there.
+SLUICE_HD constexpr int zeros_offset(const NarrowConfig& c) {
+  return c.warps * c.stages * stage_bytes(c);
+}
+/// Sums of the squares of tokens, fp32, those of each warp and those that each CTA of the cluster sends:
+/// behind the rings and the CTA's own sums, which lie over the rings.
+SLUICE_HD constexpr int squares_offset(const NarrowConfig& c) {
+  return max(zeros_offset(c) + (c.held_tokens == 0 ? 0 : 16 * c.warps), warp_sums_bytes(warp_tile(c)));
+}
+/// Of a warp, or of a CTA of the cluster.
+SLUICE_HD constexpr int squares_slot_bytes(const NarrowConfig& c) {
+  return 16 * ceil_div(stage_tokens(c), 4);
+}
+SLUICE_HD constexpr int squares_bytes(const NarrowConfig& c) {
+  return c.norm_x ? squares_slot_bytes(c) * (c.warps + (c.parts > 1 ? c.parts : 0)) : 0;
+}
+/// Where sums from the cluster arrive: nothing else ever lies there.
+SLUICE_HD constexpr int incoming_offset(const NarrowConfig& c) {
+  return squares_offset(c) + squares_bytes(c);
+}
+SLUICE_HD constexpr i64 smem_bytes(const NarrowConfig& c) {
+  return incoming_offset(c) + incoming_sums_bytes(warp_tile(c));
+}
+
+/// nullptr, or the rule that the config breaks, in words.
+SLUICE_HD constexpr const char* validate(const NarrowConfig& c) {
+  if (validate(c.weights) != nullptr) return validate(c.weights);
+  if (c.weights.order != FragmentOrder::half) return "16-bit tokens take weights in the order half";
+  if (!is_16bit(c.x)) return "tokens must be fp16 or bf16";
+  if (!is_16bit(c.d) && c.d != DType::fp32) return "D must be fp16, bf16 or fp32";
+  if (c.bias != Bias::none && is_fp8(c.bias_type)) return "bias must be bf16, fp16 or fp32";
+  if (c.token_blocks != 1 && c.token_blocks != 2 && c.token_blocks != 4)
+    return "token_blocks must be 1, 2 or 4: 8, 16 or 32 tokens";
+  if (c.row_blocks != 2 && c.row_blocks != 4 && c.row_blocks != 8)
+    return "row_blocks must be 2, 4 or 8: half a strip, one or two";
+  if (c.norm_x && (c.x != DType::bf16 || c.token_blocks != 1))
+    return "norm_x takes bf16 tokens in tiles of 8 (token_blocks = 1)";
+  if (c.residual && c.gated) return "a gated product adds no residual";
+  if (c.gated && c.row_blocks == 2)
+    return "gated, row_blocks must be 4 or 8: pairs of blocks of the gate, and as many of up";
+  if (c.held_tokens != 0 && (c.token_blocks != 1 || (c.held_tokens != 1 && c.held_tokens != 4)))
+    return "held_tokens must be 0, or 1 or 4 with token_blocks = 1";
+  if (c.token_blocks * c.row_blocks > 16)
+    return "more than 16 blocks of 16 rows x 8 tokens do not fit in registers";
+  if (c.warps < 1 || c.warps > 16) return "warps must be in 1..16";
+  if (c.stages < 2 || c.stages > 16) return "stages must be in 2..16";
+  if (c.parts != 1 && c.parts != 2 && c.parts != 4 && c.parts != 8) return "parts must be 1, 2, 4 or 8";
+  if (c.ctas < 1 || c.ctas > 64 || c.ctas * c.warps > 64) return "an SM holds 64 warps";
+  if (smem_bytes(c) > kMaxSmemBytes) return "the rings need more than 227 KB of shared memory";
+  if (c.ctas * (smem_bytes(c) + kSmemOfCta) > kSmemOfSm) return "so many CTAs need more than 228 KB of an SM";
+  return nullptr;
+}
+
+/// What a launch gives the kernel.
+struct NarrowParams {
+  const void* weights;
+  const void* x;
+  void* d;
+  const void* bias;
+  i64 strip_bytes;
+  i64 ld_x, ld_d;
+  int m, n, k;  // n: columns of D
+  int k_tiles;
+  bool vectors;  // rows of D (and C) begin at multiples of 4 elements and n is one: four go in one store
+  WarmRange prefetch, hand_off;  // of launches that overlap others: before the wait, after the last load
+  // What comes last moves nothing in kernels that do not read it.
+  const void* gamma;
+  const void* c;
+  i64 ld_c;
+  float epsilon;
+};
+
+}  // namespace sluice

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// The way of a packed shape through bench/ on a driver that computes nothing: whom it times, what fails lands
+// in the record, and everything is given back. D stays poison, so nothing of ours is ever right.
+// How this can fail: with DeviceData's D not poisoned or not looked at, a kernel that did nothing is
+// verified.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "bench/packed_session.h"
+#include "lab_fixture.h"
+
+namespace sluice::bench {
+namespace {
+
+class PackedSession : public LabFixture {
+ protected:
+  PackedSession() : LabFixture({.rounds = 3}) {}
+
+  const ContenderRecord& contender(const ShapeRecord& shape, const char* name) {
+    for (const ContenderRecord& c : shape.contenders)
+      if (c.name == name) return c;
+    ADD_FAILURE() << "no " << name;
+    return shape.contenders.front();
+  }
+
+  const PackedCase case_{.problem = {.m = 16, .n = 256, .k = 256, .weights = {.group = 64}}};
+};
+
+TEST_F(PackedSession, times_all_contenders_and_gives_everything_back) {
+  measure_packed(*lab_, case_, kSilent);  // loads what stays
+  const Alive before = driver_.alive();
+  const ShapeRecord shape = measure_packed(*lab_, case_, kSilent);
+  EXPECT_EQ(shape.error, "");
+  EXPECT_EQ(shape.copies, kMostCopies);
+  for (const char* name : {kSluice, kReadFloor, kSluiceFp8}) {
+    const ContenderRecord& c = contender(shape, name);
+    EXPECT_EQ(c.error, "") << name;
+    EXPECT_DOUBLE_EQ(c.us.median, 250.0 / c.launches) << name;
+    EXPECT_GE(c.launches, shape.copies) << name;
+  }
+  for (const char* name : {kFp8PeerBest, kHalfPeerBest})
+    EXPECT_NE(contender(shape, name).error.find("/no/such/libcublasLt.so"), std::string::npos);
+  EXPECT_GT(contender(shape, kSluice).host_us, 0);
+  EXPECT_EQ(contender(shape, kReadFloor).bytes, blob_bytes(case_.problem.weights, 256, 256));
+  Alive after = driver_.alive();
+  after.modules = before.modules;
+  EXPECT_EQ(after, before);
+}
+
+TEST_F(PackedSession, a_kernel_that_writes_nothing_is_not_verified) {
+  const ShapeRecord shape = measure_packed(*lab_, case_, kSilent);
+  const ContenderRecord& ours = contender(shape, kSluice);
+  EXPECT_FALSE(ours.verified);
+  EXPECT_NE(ours.verdict.find("4096 elements checked, 4096 wrong"), std::string::npos) << ours.verdict;
+  EXPECT_NE(ours.verdict.find("4096 of them never written"), std::string::npos) << ours.verdict;
+  EXPECT_FALSE(all_verified(shape));
+  EXPECT_EQ(ratio(shape, kSluice, kReadFloor), 0);
+}
+
+/// The fake computes nothing, so all of them are wrong. BenchSession's test shows what tuning keeps.
+TEST_F(PackedSession, tuning_times_no_candidate_that_is_wrong) {
+  lab_->method.tune = 4;
+  const ShapeRecord shape = measure_packed(*lab_, case_, kSilent);
+  EXPECT_EQ(shape.candidates.size(), 4u);
+  for (const CandidateRecord& c : shape.candidates) {
+    EXPECT_EQ(c.us, 0) << c.name << c.error;
+    EXPECT_FALSE(c.verified);
+    EXPECT_GT(c.estimate.total_us, 0);
+  }
+  EXPECT_EQ(std::count_if(shape.contenders.begin(), shape.contenders.end(),
+                          [](const auto& c) { return c.name == kSluiceTuned; }),
+            0);
+}
+
+TEST_F(PackedSession, what_cannot_be_planned_or_is_empty_is_an_error_of_the_shape) {
+  PackedCase bad = case_;
+  bad.problem.ld_x = 252;
+  EXPECT_NE(measure_packed(*lab_, bad, kSilent).error.find("ld_x"), std::string::npos);
+  bad = case_;
+  bad.problem.k = 0;
+  EXPECT_NE(measure_packed(*lab_, bad, kSilent).error.find("empty"), std::string::npos);
+}
+
+TEST_F(PackedSession, any_single_failing_call_is_survived_and_recorded) {
+  measure_packed(*lab_, case_, kSilent);
+  Alive before = driver_.alive();
+  driver_.fail_nothing();
+  measure_packed(*lab_, case_, kSilent);
+  const int calls = driver_.calls();
+  for (int index = 0; index < calls; index += 1 + calls / 60) {
+    driver_.fail_call(index, CUDA_ERROR_UNKNOWN);
+    const ShapeRecord shape = measure_packed(*lab_, case_, kSilent);
+    const std::string failed = driver_.last_failed();
+    driver_.fail_nothing();
+    if (failed.empty()) continue;  // fewer calls this time: addresses seen before are not asked for again
+    const bool gives_back = failed == "cuMemFree" || failed == "cuModuleUnload" ||
+                            failed == "cuThreadExchangeStreamCaptureMode" ||
+                            failed.find("Destroy") != std::string::npos || failed.starts_with("cuCtx");
+    const bool complete = std::none_of(shape.contenders.begin(), shape.contenders.end(), [](const auto& c) {
+      return !c.error.empty() && c.name != kFp8PeerBest && c.name != kHalfPeerBest;
+    });
+    EXPECT_TRUE(gives_back || !shape.error.empty() || !complete || contender(shape, kSluice).host_us == 0)
+        << failed << ", call " << index;
+    Alive after = driver_.alive();
+    before.modules = after.modules = 0;
+    EXPECT_EQ(after, before) << "call " << index << " of " << calls;
+  }
+}
+
+}  // namespace
+}  // namespace sluice::bench

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// --weights on the command line: which problem it makes, what it refuses; and the records and bars of a
+// packed bench. To see it fail: drop a name of kShared, or compare with the slower FP8 product.
+#include <gtest/gtest.h>
+
+#include <CLI/CLI.hpp>
+#include <cstring>
+
+#include "cli/bench_table.h"
+#include "cli/packed_bars.h"
+#include "cli/packed_flags.h"
+#include "cli/packed_table.h"
+
+namespace sluice::cli {
+namespace {
+
+Result<bench::PackedCase> parse(const std::string& line) {
+  CLI::App app;
+  RequestFlags request;
+  PackedFlags packed;
+  add_request_flags(app, request);
+  add_packed_flags(app, packed);
+  app.parse(line);
+  if (Result<void> good = check_dense(packed); !good) return good.error();
+  return packed_case_of(request, packed);
+}
+
+void refused(const std::string& line, const std::string& mention) {
+  const auto item = parse(line);
+  ASSERT_FALSE(item) << line;
+  EXPECT_EQ(item.error().code, ErrorCode::invalid_argument);
+  EXPECT_NE(item.error().message.find(mention), std::string::npos) << item.error().message;
+}
+
+TEST(cli_packed, flags_make_a_problem) {
+  const auto item = parse(
+      "--shape 16x3584x8192 --weights uint4 --group 64 --weight-scale bf16 --zero per_group --dtype bf16 "
+      "--d fp32 --bias --activation silu --ld-a 8200 --ld-d 4000 --warps 4 --stages 3 --parts 2");
+  ASSERT_TRUE(item) << item.error().message;
+  const PackedProblem expected{.m = 16,
+                               .n = 3584,
+                               .k = 8192,
+                               .x = DType::bf16,
+                               .d = DType::fp32,
+                               .weights = {.group = 64, .scale = DType::bf16, .zero = ScaleZero::per_group},
+                               .bias = Bias::column,
+                               .bias_type = DType::fp32,
+                               .activation = Activation::silu,
+                               .ld_x = 8200,
+                               .ld_d = 4000};
+  EXPECT_EQ(item->problem, expected) << to_string(item->problem);
+  EXPECT_EQ(item->overrides, (packed::Overrides{.warps = 4, .stages = 3, .parts = 2}));
+}
+
+TEST(cli_packed, norms_and_residuals_have_flags) {
+  const auto item =
+      parse("--shape 2x64x128 --weights int4 --dtype bf16 --norm-x --residual --ld-c 72 --ld-d 80");
+  ASSERT_TRUE(item) << item.error().message;
+  EXPECT_EQ(item->problem, (PackedProblem{.m = 2,
+                                          .n = 64,
+                                          .k = 128,
+                                          .x = DType::bf16,
+                                          .d = DType::bf16,
+                                          .norm_x = true,
+                                          .residual = true,
+                                          .ld_d = 80,
+                                          .ld_c = 72}))
+      << to_string(item->problem);
+  refused("--shape 2x64x128 --weights int4 --ld-c 72", "--ld-c has no effect without --residual");
+  refused("--shape 2x64x128 --norm-x", "--norm-x has no effect without --weights");
+}
+
+TEST(cli_packed, int4_is_symmetric_uint4_and_tokens_are_fp16) {
+  const auto item = parse("--shape 1x64x128 --weights int4");
+  ASSERT_TRUE(item) << item.error().message;
+  EXPECT_EQ(item->problem, (PackedProblem{.m = 1, .n = 64, .k = 128}));
+  EXPECT_EQ(parse("--shape 1x64x128 --weights e4m3")->problem.weights.type, WeightType::e4m3);
+}
+
+TEST(cli_packed, every_choice_of_both_kernels_has_a_flag) {
+  const auto narrow = parse(
+      "--shape 1x64x128 --weights int4 --token-blocks 1 --row-blocks 2 --warps 3 --stages 4 --parts 8 --ctas "
+      "2");
+  ASSERT_TRUE(narrow) << narrow.error().message;
+  EXPECT_EQ(narrow->overrides,
+            (packed::Overrides{
+                .token_blocks = 1, .row_blocks = 2, .warps = 3, .stages = 4, .parts = 8, .ctas = 2}));
+  const auto wide = parse(
+      "--shape 99x64x128 --weights int4 --tokens-tile 64 --cluster-n 2 --cluster-k 1 --x-stages 7 --w-stages "
+      "3 --tail-parts 2 --no-records");
+  ASSERT_TRUE(wide) << wide.error().message;
+  EXPECT_EQ(wide->overrides, (packed::Overrides{.tokens = 64,
+                                                .cluster_n = 2,
+                                                .cluster_k = 1,
+                                                .x_stages = 7,
+                                                .w_stages = 3,
+                                                .tail_parts = 2,
+                                                .ignore_records = true}));
+  const Result<packed::Plan> plan = packed::plan(wide->problem, DeviceInfo{}, wide->overrides);
+  ASSERT_TRUE(plan) << plan.error().message;
+  const WideConfig& config = std::get<WideConfig>(plan->config);
+  EXPECT_EQ(config.x_stages, 7);
+  EXPECT_EQ(config.cluster_n, 2);
+  EXPECT_EQ(config.tail_parts, 2);
+}
+
+TEST(cli_packed, an_override_that_breaks_a_rule_is_refused_with_value_and_rule) {
+  const auto message = [](const std::string& flags) {
+    const auto item = parse("--shape 64x256x512 --weights int4 " + flags);
+    EXPECT_TRUE(item) << flags;
+    const Result<packed::Plan> plan = packed::plan(item->problem, DeviceInfo{}, item->overrides);
+    EXPECT_FALSE(plan) << flags;
+    return plan ? "" : plan.error().message;
+  };
+  const auto expect = [&](const std::string& flags, const char* value, const char* rule) {
+    const std::string text = message(flags);
+    EXPECT_NE(text.find(value), std::string::npos) << text;
+    EXPECT_NE(text.find(rule), std::string::npos) << text;
+    EXPECT_NE(text.find("; give fewer overrides"), std::string::npos) << text;
+  };
+  expect("--tokens-tile 48", "tokens = 48", "must be 8, 16, 32, 64 or 128");
+  expect("--tokens-tile 48 --cluster-n 1", "tokens = 48, cluster_n = 1", "must be 32, 64, 128 or 256");
+  expect("--cluster-n 2 --cluster-k 2", "cluster_n = 2, cluster_k = 2", "must not both be 2");
+  expect("--tail-parts 2 --cluster-k 2", "cluster_k = 2, tail_parts = 2", "and cluster_k = 1");
+  const auto of_file = [](const std::string& flags) {
+    return parse_problem_list("64x256x512 --weights int4 " + flags).error().message;
+  };
+  EXPECT_EQ(of_file("--cluster-n 3"), "line 1: --cluster-n: 3 must be in 1..2");
+  EXPECT_EQ(of_file("--tail-parts 3"), "line 1: --tail-parts: 3 must be in 1..2");
+  EXPECT_EQ(of_file("--x-stages 1"), "line 1: --x-stages: 1 must be in 2..16");
+  EXPECT_EQ(of_file("--w-stages 17"), "line 1: --w-stages: 17 must be in 1..16");
+  EXPECT_NE(message("--tokens-tile 64 --cluster-n 1 --parts 2").find("ask for one of them"),
+            std::string::npos);
+}
+
+TEST(cli_packed, e4m3_tokens_take_weights_in_the_order_byte) {
+  const auto item = parse(
+      "--shape 16x64x128 --weights int4 --group 64 --dtype e4m3 --scale-a vector --stages 3 --strips 2 "
+      "--k-groups 1 --tokens-tile 32");
+  ASSERT_TRUE(item) << item.error().message;
+  const PackedProblem expected{.m = 16,
+                               .n = 64,
+                               .k = 128,
+                               .x = DType::e4m3,
+                               .scale_x = ScaleMode::vector,
+                               .d = DType::bf16,
+                               .weights = {.group = 64, .order = FragmentOrder::byte},
+                               .bias_type = PackedProblem{}.bias_type};
+  EXPECT_EQ(item->problem, expected) << to_string(item->problem);
+  EXPECT_EQ(item->overrides, (packed::Overrides{.stages = 3, .tokens = 32, .strips = 2, .k_groups = 1}));
+  EXPECT_EQ(parse("--shape 16x64x128 --weights int8 --dtype e4m3")->problem.weights.order,
+            FragmentOrder::half)
+      << "the planner says that 8-bit weights go with 16-bit tokens";
+}
+
+TEST(cli_packed, refuses_what_has_no_effect) {
+  refused("--shape 1x64x128 --group 64", "without --weights");
+  refused("--shape 1x64x128 --weights int4 --zero per_group", "uint4");
+  refused("--shape 1x64x128 --weights int5", "int5");
+  for (const char* flag : {"--tile 64x64", "--scale-b tensor", "--batch 2", "--alpha 2", "--b-layout mn",
+                           "--splits 2", "--a bf16"})
+    refused(std::string("--shape 1x64x128 --weights int4 ") + flag,
+            std::string(flag, std::strcspn(flag, " ")) + " has no effect");
+}
+
+bench::ContenderRecord timed(const char* name, double us) {
+  return {.name = name, .us = {.median = us, .p10 = us, .p90 = us}, .verified = true};
+}
+bench::ShapeRecord shape(const PackedProblem& p, double us, double fp8) {
+  return {
+      .problem = {.m = p.m, .n = p.n, .k = p.k},
+      .packed = p,
+      .weight_bytes = 1e6,
+      .contenders = {timed(bench::kSluice, us), timed(bench::kReadFloor, 5), timed(bench::kFp8PeerBest, fp8),
+                     timed(bench::kSluiceFp8, fp8 + 1), timed(bench::kHalfPeerBest, 2 * fp8)}};
+}
+
+TEST(cli_packed, bars_compare_with_the_faster_fp8_product) {
+  bench::RunRecord run;
+  run.shapes = {shape({.m = 16, .n = 3584, .k = 8192, .weights = {.group = 64}}, 5.5, 9.0),
+                shape({.m = 1, .n = 8192, .k = 8192, .weights = {.group = 64}}, 10, 18),
+                shape({.m = 1, .n = 1280, .k = 8192, .weights = {.group = 64}}, 10, 11)};
+  EXPECT_DOUBLE_EQ(bench::ratio(run.shapes[0], bench::kSluice, bench::kBestFp8), 9.0 / 5.5);
+  const std::string text = packed_bars(run, false);
+  EXPECT_NE(text.find("met:     1: 16x3584x8192 g64 takes 0.611 of FP8's time"), std::string::npos) << text;
+  EXPECT_NE(text.find("met:     1: and 1.100 of a plain read"), std::string::npos) << text;
+  EXPECT_NE(text.find("NOT met: 2: all: geometric mean 1.407"), std::string::npos) << text;
+  EXPECT_NE(text.find("met:     2: weights of 64 M elements and more: geometric mean 1.800"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("met:     2: the two smallest layers: least 1.100 (bar 1.00)"), std::string::npos)
+      << text;
+  run.shapes[1].contenders[0].verified = false;
+  EXPECT_EQ(packed_bars(run, false).find("64 M"), std::string::npos) << "a wrong kernel has no speed";
+  EXPECT_NE(packed_line(run.shapes[1], true).find("NO"), std::string::npos);
+  EXPECT_EQ(packed_bars({}, true), "");
+}
+
+TEST(cli_packed, bars_are_of_each_type_of_tokens_and_of_the_faster) {
+  const PackedProblem half{.m = 16, .n = 8192, .k = 8192, .weights = {.group = 64}};
+  PackedProblem byte = half;
+  byte.x = DType::e4m3;
+  byte.weights.order = FragmentOrder::byte;
+  const auto with = [](PackedProblem p, i64 m) {
+    p.m = m;
+    return p;
+  };
+  bench::RunRecord run;
+  run.shapes = {shape(half, 10, 16),
+                shape(byte, 8, 16),
+                shape(with(half, 32), 10, 18),
+                shape(with(byte, 32), 12, 18),
+                shape(with(half, 64), 25, 12),
+                shape(with(byte, 64), 10, 14),
+                shape(with(byte, 128), 10, 10.5)};
+  const std::string text = packed_bars(run, false);
+  for (const char* line :
+       {"met:     2: 16-bit tokens, all: geometric mean 1.697 x FP8's speed over 2 shapes, least 1.600 (bar",
+        "met:     2: e4m3 tokens, all: geometric mean 1.732",
+        "met:     2: the faster of both, all: geometric mean 1.897",
+        "NOT met: 3: 16-bit tokens, 64 tokens: least 0.480 (bar 1.00)",
+        "met:     3: e4m3 tokens, 64 tokens: geometric mean 1.400",
+        "NOT met: 3: e4m3 tokens, 128 tokens: geometric mean 1.050"})
+    EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
+}
+
+TEST(cli_packed, records_say_what_was_packed) {
+  bench::RunRecord run;
+  run.shapes = {shape({.m = 16, .n = 3584, .k = 8192, .weights = {.group = 64}}, 5.5, 9.0)};
+  const std::string json = bench::to_json(run);
+  for (const char* text : {"\"16x3584x8192 fp16 * uint4 g64 > fp16\"", "\"weight_bytes\": 1000000",
+                           "\"best FP8 / sluice\": 1.636", "\"read floor / sluice\": 0.909", "\"group\": 64"})
+    EXPECT_NE(json.find(text), std::string::npos) << text << "\n" << json;
+  EXPECT_NE(summary_text(run).find("best FP8"), std::string::npos);
+}
+
+TEST(cli_packed, the_set_is_the_bars) {
+  const std::vector<bench::PackedCase> cases = bench::packed_set();
+  EXPECT_EQ(cases.size(), 1u + 2 * 5 * 8 + 2 * 6 * 8);
+  for (const bench::PackedCase& item : cases) EXPECT_TRUE(packed::plan(item.problem, DeviceInfo{}).ok());
+}
+
+}  // namespace
+}  // namespace sluice::cli

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the planner of packed weights lists and refuses, beside the choices that tests/plans/packed.txt holds
+// as text. To see it fail: drop a rule of why_not_wanted in packed_planner.cc.
+#include <algorithm>
+
+#include <sluice/packed.h>
+
+#include <gtest/gtest.h>
+
+#include <sluice/spec/smem_room.h>
+
+namespace sluice {
+namespace {
+
+TEST(packed_planner, of_e4m3_tokens_names_the_rule_that_an_override_breaks) {
+  const PackedProblem problem{
+      .m = 16, .n = 512, .k = 2048, .x = DType::e4m3, .weights = {.order = FragmentOrder::byte}};
+  const auto rule = [&](const packed::Overrides& overrides, const char* mention) {
+    const Result<packed::Plan> plan = packed::plan(problem, DeviceInfo{}, overrides);
+    ASSERT_FALSE(plan.ok());
+    EXPECT_NE(plan.error().message.find(mention), std::string::npos) << plan.error().message;
+  };
+  rule({.parts = 0}, "parts = 0 must be in 1..8");
+  rule({.strips = 0}, "strips = 0 must be in 1..4");
+  rule({.k_groups = 1000}, "k_groups = 1000 must be in 1..4");
+  rule({.stages = 1000}, "stages = 1000 must be in 2..32");
+}
+
+TEST(packed_planner, halves_tiles_only_of_a_last_wave_that_has_room_for_them) {
+  const auto has_halves = [](i64 m, i64 n) {
+    const Result<std::vector<packed::Plan>> plans = packed::candidates(
+        {.m = m, .n = n, .k = 4096, .weights = {.group = 64}}, DeviceInfo{}, {.tokens = 256});
+    EXPECT_TRUE(plans) << plans.error().message;
+    return std::any_of(plans->begin(), plans->end(), [](const packed::Plan& plan) {
+      const auto* c = std::get_if<WideConfig>(&plan.config);
+      return c != nullptr && c->tail_parts > 1;
+    });
+  };
+  EXPECT_TRUE(has_halves(512, 28672)) << "448 tiles: 396 and 52";
+  EXPECT_FALSE(has_halves(1024, 28672)) << "896 tiles: 792 and 104";
+  EXPECT_FALSE(has_halves(512, 4096)) << "64 tiles: halves alone are tiles of 128 tokens";
+  EXPECT_FALSE(has_halves(512, 33792)) << "528 tiles: no rest";
+  const Result<packed::Plan> plan = packed::plan({.m = 512, .n = 28672, .k = 4096, .weights = {.group = 64}},
+                                                 DeviceInfo{}, {.ignore_records = true});
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(std::get<WideConfig>(plan->config).tail_parts, 2);
+  // A device on which no cluster fits has no waves of them.
+  EXPECT_TRUE(packed::plan({.m = 512, .n = 28672, .k = 4096, .weights = {.group = 64}},
+                           DeviceInfo{.sm_count = 1, .max_clusters_of_2 = 0}, {.ignore_records = true}));
+  EXPECT_EQ(std::get<WideConfig>(plan->config).tokens, 256);
+}
+
+TEST(packed_planner, lists_rings_of_half_an_sm_for_chains_behind_all_others) {
+  const PackedProblem problem{
+      .m = 16, .n = 4096, .k = 14336, .x = DType::e4m3, .weights = {.order = FragmentOrder::byte}};
+  const auto plans = packed::candidates(problem, DeviceInfo{});
+  const auto chosen = packed::plan(problem, DeviceInfo{});
+  ASSERT_TRUE(plans.ok() && chosen.ok());
+  EXPECT_TRUE(plans->front().config == chosen->config);
+  EXPECT_GT(plans->front().smem_bytes, kBesideAlone);
+  EXPECT_LE(plans->back().smem_bytes, kBesideAlone);
+  EXPECT_GT(plans->back().smem_bytes, kBesideAlone / 2);
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rules of narrow and wide configs, of formats and of slices: each is broken by one here, and by name.
+// Seen to fail: with a case left out, and with two rules of validate() in the other order.
+#include <sluice/spec/packed.h>
+#include <sluice/spec/packed_slices.h>
+#include <sluice/spec/wide.h>
+
+#include "rule_cases.h"
+
+namespace sluice::test {
+namespace {
+
+TEST(packed_rules, each_narrow_one_has_a_config_that_breaks_it) {
+  expect_all_rules_broken<NarrowConfig>(
+      {
+          {"16-bit tokens take weights in the order half", {.weights = {.order = FragmentOrder::byte}}},
+          {"tokens must be fp16 or bf16", {.x = DType::e4m3}},
+          {"D must be fp16, bf16 or fp32", {.d = DType::e4m3}},
+          {"bias must be bf16, fp16 or fp32", {.bias = Bias::column, .bias_type = DType::e5m2}},
+          {"token_blocks must be 1, 2 or 4: 8, 16 or 32 tokens", {.token_blocks = 3}},
+          {"row_blocks must be 2, 4 or 8: half a strip, one or two", {.row_blocks = 6}},
+          {"norm_x takes bf16 tokens in tiles of 8 (token_blocks = 1)", {.norm_x = true}},
+          {"norm_x takes bf16 tokens in tiles of 8 (token_blocks = 1)",
+           {.x = DType::bf16, .norm_x = true, .token_blocks = 2}},
+          {"a gated product adds no residual", {.gated = true, .residual = true}},
+          {"gated, row_blocks must be 4 or 8: pairs of blocks of the gate, and as many of up",
+           {.gated = true, .row_blocks = 2}},
+          {"held_tokens must be 0, or 1 or 4 with token_blocks = 1", {.held_tokens = 2}},
+          {"held_tokens must be 0, or 1 or 4 with token_blocks = 1", {.held_tokens = 4, .token_blocks = 2}},
+          {"more than 16 blocks of 16 rows x 8 tokens do not fit in registers",
+           {.token_blocks = 4, .row_blocks = 8}},
+          {"warps must be in 1..16", {.warps = 17}},
+          {"stages must be in 2..16", {.stages = 1}},
+          {"parts must be 1, 2, 4 or 8", {.parts = 3}},
+          {"an SM holds 64 warps", {.warps = 8, .ctas = 9}},
+          {"the rings need more than 227 KB of shared memory", {.row_blocks = 8, .warps = 16, .stages = 16}},
+          {"so many CTAs need more than 228 KB of an SM", {.warps = 8, .stages = 4, .ctas = 2}},
+      },
+      NarrowConfig{}, "/sluice/spec/packed.h");
+}
+
+TEST(packed_rules, each_wide_one_has_a_config_that_breaks_it) {
+  expect_all_rules_broken<WideConfig>(
+      {
+          {"16-bit tokens take weights in the order half", {.weights = {.order = FragmentOrder::byte}}},
+          {"tokens must be fp16 or bf16", {.x = DType::e4m3}},
+          {"D must be fp16, bf16 or fp32", {.d = DType::e4m3}},
+          {"bias must be bf16, fp16 or fp32", {.bias = Bias::column, .bias_type = DType::e5m2}},
+          {"tokens must be 32, 64, 128 or 256", {.tokens = 96}},
+          {"cluster_n must be 1 or 2", {.cluster_n = 4}},
+          {"cluster_k must be 1 or 2", {.cluster_k = 0}},
+          {"cluster_n and cluster_k must not both be 2: four CTAs seldom find room",
+           {.cluster_n = 2, .cluster_k = 2}},
+          {"x_stages must be in 2..16", {.x_stages = 17}},
+          {"w_stages must be in 1..16", {.w_stages = 0}},
+          {"tail_parts must be 1 or 2", {.tail_parts = 3}},
+          {"tail_parts = 2 takes tiles of 64 tokens or more, and cluster_k = 1",
+           {.tokens = 32, .tail_parts = 2}},
+          {"tail_parts = 2 takes tiles of 64 tokens or more, and cluster_k = 1",
+           {.cluster_k = 2, .tail_parts = 2}},
+          {"the rings need more than 227 KB of shared memory", {.tokens = 256, .x_stages = 8}},
+      },
+      WideConfig{}, "/sluice/spec/wide.h");
+}
+
+TEST(packed_rules, a_format_that_is_none_is_every_configs_fault) {
+  const WeightFormat bad{.group = 48};
+  EXPECT_EQ(validate(NarrowConfig{.weights = bad}), validate(bad));
+  EXPECT_EQ(validate(WideConfig{.weights = bad}), validate(bad));
+  EXPECT_NE(validate(bad), nullptr);
+}
+
+TEST(packed_rules, slices_lie_in_the_matrix_and_on_tiles) {
+  const auto rule = [](SliceRange range, i64 extent, int unit) {
+    const char* found = validate_slice(range, extent, unit);
+    return std::string(found == nullptr ? "" : found);
+  };
+  EXPECT_EQ(rule({64, 200}, 200, kStripRows), "") << "the last one may end where the matrix does";
+  EXPECT_EQ(rule({128, 128}, 200, kStripRows), "") << "empty";
+  for (const SliceRange range : {SliceRange{-64, 64}, {128, 64}, {0, 256}})
+    EXPECT_EQ(rule(range, 200, kStripRows), "a slice must lie in the matrix, with begin <= end");
+  EXPECT_EQ(rule({32, 200}, 200, kStripRows), "a slice of rows must begin at a multiple of 64");
+  EXPECT_EQ(rule({64, 200}, 200, kPackedTileK), "a slice of k must begin at a multiple of 128");
+  EXPECT_NE(rule({0, 100}, 200, kStripRows), "");
+}
+
+}  // namespace
+}  // namespace sluice::test

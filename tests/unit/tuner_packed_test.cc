@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// Records of packed weights: their JSON form, their recipe, the folder and the book that holds them beside
+// dense ones, and the planner that reads them.
+// How this can fail: without made_for in the planner, no record's config was ever among the candidates; with
+// `zero` out of the recipe, weights with stored zeros were planned as those without.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include <sluice/host/planner/packed/packed_choices.h>
+#include <sluice/records/record_store.h>
+#include <sluice/spec/smem_room.h>
+
+#include "tuner_fixture.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::json;
+
+const DeviceInfo kH200{};
+const WideConfig kWide{.tokens = 64, .cluster_n = 2, .x_stages = 8, .w_stages = 4};
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::string trouble_of(const Json& json) {
+  const ParsedRecords parsed = parse_records(json.dump(), "FILE");
+  EXPECT_TRUE(parsed.records.empty()) << json;
+  EXPECT_EQ(parsed.troubles.size(), 1u) << json;
+  return parsed.troubles.empty() ? "" : parsed.troubles.front();
+}
+
+TEST(tuner_packed, a_record_of_every_kernel_goes_both_ways) {
+  for (const PackedConfig& kernel : packed::all_kernels()) {
+    PackedConfig config = kernel;
+    int value = 3;  // another in every field
+    std::visit(
+        [&](auto& c) {
+          packed::for_each_choice(c, [&](const char*, int& field, auto...) { field = value++; });
+        },
+        config);
+    const TuningRecord record = sample_packed_record(config);
+    const std::string text = to_json(record);
+    const ParsedRecords parsed = parse_records(text, "FILE");
+    ASSERT_TRUE(parsed.troubles.empty()) << parsed.troubles.front();
+    EXPECT_EQ(parsed.records, std::vector{record}) << text;
+    EXPECT_EQ(Json::parse(text)["kernel"], packed::kernel_of(config));
+  }
+}
+
+// Records that are older than the field say it of no tile.
+TEST(tuner_packed, tail_parts_stand_in_a_record_only_where_there_are_several) {
+  WideConfig config = kWide;
+  EXPECT_EQ(to_json(sample_packed_record(config)).find("tail_parts"), std::string::npos);
+  config.tail_parts = 2;
+  EXPECT_EQ(Json::parse(to_json(sample_packed_record(config)))["tail_parts"], 2);
+}
+
+TEST(tuner_packed, an_array_holds_both_kinds_and_is_the_same_for_any_order) {
+  const TuningRecord dense = sample_record(), packed = sample_packed_record();
+  const std::string text = to_json(std::vector{packed, dense});
+  EXPECT_EQ(text, to_json(std::vector{dense, packed}));
+  EXPECT_EQ(parse_records(text, "FILE").records, (std::vector{dense, packed}));
+}
+
+TEST(tuner_packed, what_is_missing_of_another_type_or_unknown_is_named) {
+  for (const PackedConfig& kernel : packed::all_kernels()) {
+    const Json sample = Json::parse(to_json(sample_packed_record(kernel)));
+    for (const auto& [name, value] : sample.items()) {
+      Json bent = sample;
+      bent.erase(name);
+      const std::string first = name == "weights" ? "batch" : name;  // without it the record is a dense one
+      EXPECT_TRUE(has(trouble_of(bent), '"' + first + "\" is missing")) << name << trouble_of(bent);
+      if (name == "gpu" || name == "sluice" || name == "driver" || name == "method") continue;  // free text
+      for (const Json& wrong : {Json(nullptr), Json("@"), Json(-1)}) {
+        bent[name] = wrong;
+        EXPECT_TRUE(has(trouble_of(bent), '"' + name + "\" = " + wrong.dump() + " must be")) << name;
+      }
+    }
+  }
+  Json bent = Json::parse(to_json(sample_packed_record()));
+  bent["kernel"] = "broad";
+  EXPECT_TRUE(has(trouble_of(bent), "\"kernel\" = \"broad\" must be one of: narrow, wide, strip"))
+      << trouble_of(bent);
+  bent["kernel"] = "wide";
+  EXPECT_TRUE(has(trouble_of(bent), "\"tokens\" is missing"));
+  bent["kernel"] = "narrow";
+  bent["tokens"] = 64;
+  EXPECT_TRUE(has(trouble_of(bent), "\"tokens\" is no field of version 2"));
+}
+
+TEST(tuner_packed, a_recipe_shares_what_costs_the_same_and_tells_apart_what_costs_more) {
+  const PackedProblem plain = tuned_packed_problem();
+  PackedProblem same = plain;
+  same.ld_x = 8192;
+  same.ld_d = 4104;
+  same.activation = Activation::relu;
+  same.bias_type = DType::fp32;
+  EXPECT_EQ(recipe_of(plain), recipe_of(same));
+  std::vector<PackedProblem> others(15, plain);
+  others[0].m = 17;
+  others[1].n += 8;
+  others[2].k += 8;
+  others[3].x = DType::bf16;
+  others[4].d = DType::bf16;
+  others[5].d = DType::fp32;
+  others[6].weights.type = WeightType::int8;
+  others[7].weights.group = 128;
+  others[8].weights.scale = DType::bf16;
+  others[9].weights.zero = ScaleZero::per_group;
+  others[10].bias = Bias::column;
+  others[11].activation = Activation::gelu;
+  others[12].ld_d = 4097;  // the copy engine cannot write it
+  others[13].weights.order = FragmentOrder::byte;
+  others[14].scale_x = ScaleMode::vector;
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    EXPECT_NE(recipe_of(plain), recipe_of(others[i])) << i;
+    for (std::size_t j = 0; j < i; ++j)
+      EXPECT_NE(recipe_of(others[i]), recipe_of(others[j])) << i << " " << j;
+    EXPECT_EQ(recipe_of(example_of(recipe_of(others[i]))), recipe_of(others[i])) << i;
+  }
+}
+
+TEST(tuner_packed, a_folder_and_a_book_hold_them_beside_dense_ones) {
+  const std::string path = testing::TempDir() + "sluice_packed_records_" + std::to_string(getpid());
+  {
+    Result<RecordStore> store = RecordStore::open_folder(path);
+    ASSERT_TRUE(store) << store.error().message;
+    ASSERT_TRUE(store->save(sample_record()));
+    ASSERT_TRUE(store->save(sample_packed_record()));
+    ASSERT_TRUE(store->save(sample_packed_record(kWide))) << "in place of the other";
+  }
+  const Result<RecordStore> store = RecordStore::open_folder(path);
+  ASSERT_TRUE(store);
+  EXPECT_EQ(store->records().size(), 2u);
+  EXPECT_TRUE(file_name_of(sample_packed_record().key).starts_with("16x4096x4096-fp16-uint4-fp16-"));
+  const RecordBook book = open_records({.records_dir = path});
+  EXPECT_TRUE(book.find(tuned_problem(), kH200));
+  const std::optional<packed::TunedChoice> found = book.find(tuned_packed_problem(), kH200);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->config, PackedConfig(kWide));
+  EXPECT_FALSE(book.find(tuned_packed_problem(), DeviceInfo{.sm_count = 114})) << "another GPU";
+  std::filesystem::remove_all(path);
+}
+
+packed::Plan planned(const RecordBook& book, const PackedProblem& problem = tuned_packed_problem(),
+                     const packed::Overrides& overrides = {}) {
+  const Result<packed::Plan> plan = packed::plan(problem, kH200, overrides, book);
+  EXPECT_TRUE(plan) << plan.error().message;
+  return plan ? *plan : packed::Plan{};
+}
+
+TEST(tuner_packed, the_record_decides_and_the_plan_says_so) {
+  const RecordBook book = book_of(std::vector{sample_packed_record()});
+  const packed::Plan plan = planned(book), model = planned(RecordBook());
+  EXPECT_EQ(plan.source, PlanSource::record);
+  EXPECT_EQ(plan.measured_us, 7.125);
+  EXPECT_GT(plan.estimate_us, 0);
+  const NarrowConfig& c = std::get<NarrowConfig>(plan.config);
+  EXPECT_EQ(c.row_blocks, 2);
+  EXPECT_EQ(c.stages, 5);
+  EXPECT_EQ(c.weights, tuned_packed_problem().weights) << "formats are the problem's";
+  EXPECT_EQ(validate(c), nullptr);
+  EXPECT_EQ(plan.smem_bytes, smem_bytes(c));
+  EXPECT_TRUE(has(packed::describe(plan), "chosen by  a record, measured 7.12 us")) << packed::describe(plan);
+  EXPECT_TRUE(has(packed::describe(model), "chosen by  the model"));
+  EXPECT_NE(plan.config, model.config);
+  PackedProblem other = tuned_packed_problem();
+  other.activation = Activation::relu;
+  other.bias_type = DType::fp32;
+  EXPECT_EQ(planned(book, other).source, PlanSource::record);
+  EXPECT_EQ(std::get<NarrowConfig>(planned(book, other).config).activation, Activation::relu);
+  other.m = 15;
+  EXPECT_EQ(planned(book, other).source, PlanSource::model) << "no record of a neighbour's";
+}
+
+/// Also those that only a tuner tries: rings of half an SM of e4m3 tokens.
+TEST(tuner_packed, whatever_candidate_was_fastest_is_planned) {
+  PackedProblem p = tuned_packed_problem();
+  p.m = 64;
+  p.x = DType::e4m3;
+  p.d = DType::bf16;
+  p.weights.order = FragmentOrder::byte;
+  const Result<std::vector<packed::Plan>> plans = packed::candidates(p, kH200);
+  ASSERT_TRUE(plans) << plans.error().message;
+  int halves = 0;
+  for (const packed::Plan& plan : *plans) {
+    TuningRecord record = sample_packed_record(plan.config);
+    record.key = key_of(plan.problem, kH200);
+    const packed::Plan found = planned(book_of(std::vector{record}), p);
+    EXPECT_EQ(found.source, PlanSource::record) << packed::short_name(plan.config);
+    EXPECT_EQ(found.config, plan.config);
+    halves += plan.smem_bytes <= kBesideAlone ? 1 : 0;
+  }
+  EXPECT_GT(halves, 3);
+}
+
+TEST(tuner_packed, any_override_comes_before_records) {
+  const RecordBook book = book_of(std::vector{sample_packed_record()});
+  const PackedProblem p = tuned_packed_problem();
+  EXPECT_EQ(planned(book, p, {.warps = 8}).source, PlanSource::model);
+  const packed::Plan fresh = planned(book, p, {.ignore_records = true});
+  EXPECT_EQ(fresh.source, PlanSource::model);
+  EXPECT_EQ(fresh.config, planned(RecordBook()).config);
+  const Result<std::vector<packed::Plan>> plans = packed::candidates(p, kH200);
+  ASSERT_TRUE(plans);
+  for (const packed::Plan& plan : *plans) ASSERT_EQ(plan.source, PlanSource::model);
+}
+
+TEST(tuner_packed, what_breaks_a_rule_leaves_the_choice_to_the_model) {
+  const PackedConfig model = planned(RecordBook()).config;
+  const NarrowConfig good{.token_blocks = 2, .row_blocks = 2, .warps = 4, .stages = 5};
+  std::vector<PackedConfig> bad(8, good);
+  std::get<NarrowConfig>(bad[0]).warps = 7;         // possible, but not in the space
+  std::get<NarrowConfig>(bad[1]).stages = 100;      // impossible
+  std::get<NarrowConfig>(bad[2]).token_blocks = 4;  // not of 16 tokens
+  std::get<NarrowConfig>(bad[3]).parts = 0;
+  bad[4] = WideConfig{.tokens = 256};                // most of it would be empty
+  bad[5] = WideConfig{.tokens = 32, .x_stages = 9};  // a ring that the planner does not have
+  bad[6] = WideConfig{.tokens = 0};
+  bad[7] = WideConfig{.cluster_n = 1024};
+  for (std::size_t i = 0; i < bad.size(); ++i) {
+    const packed::Plan plan = planned(book_of(std::vector{sample_packed_record(bad[i])}));
+    EXPECT_EQ(plan.source, PlanSource::model) << i;
+    EXPECT_EQ(plan.config, model) << i;
+  }
+}
+
+TEST(tuner_packed, a_problem_that_is_refused_is_refused_with_records_too) {
+  PackedProblem p = tuned_packed_problem();
+  p.ld_x = 4097;
+  EXPECT_FALSE(packed::plan(p, kH200, {}, book_of(std::vector{sample_packed_record()})));
+  p = tuned_packed_problem();
+  p.m = 0;
+  EXPECT_EQ(planned(book_of(std::vector{sample_packed_record()}), p).source, PlanSource::model);
+}
+
+}  // namespace
+}  // namespace sluice
