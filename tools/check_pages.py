@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Pages stay short and whole. A page of docs has at most 150 lines of 110 characters; all of them with README have at most
+20,000 words; findings and decisions, which may be long, begin with their result in one short paragraph; and every relative
+link and anchor leads somewhere.
+
+    tools/check_pages.py [--self-test]
+
+Left out of lengths and words: docs/python-reference.md and blocks that `make report` writes (their lines, not their words).
+The table of rooms in docs/tour.md may be wide. Called by `make check` and ctest.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+MOST_LINES, MOST_COLUMNS, MOST_WORDS, MOST_README_LINES = 150, 110, 20000, 120
+RESULT_SENTENCES, RESULT_WORDS = 3, 80
+GENERATED = re.compile(r"^<!-- [\w ]+: made by .*?^<!-- end of [\w ]+ -->$", re.M | re.S)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+LONG = ("docs/findings/", "docs/decisions/", "docs/python-reference.md")
+
+
+def anchors_of(text):
+    """Names by which headings are linked to, as GitHub makes them."""
+    headings = re.findall(r"^#+ +(.+)$", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+
+
+def length_faults(name, text):
+    most = MOST_README_LINES if name == "README.md" else MOST_LINES
+    lines = GENERATED.sub("", text).splitlines()
+    faults = [f"{name} has {len(lines)} lines: at most {most}; split it, or cut what is not its purpose"] if len(lines) > most else []
+    rooms = text.partition("## Rooms\n")[2].partition("\n\n")[0].splitlines() if name == "docs/tour.md" else []
+    return faults + [f"{name}: a line of {len(line)} characters: at most {MOST_COLUMNS}: {line[:40]}..."
+                     for line in lines if len(line) > MOST_COLUMNS and line not in rooms]
+
+
+def result_faults(name, text):
+    """A finding or a decision says its result before all else."""
+    blocks = [block for block in text.split("\n\n") if block.strip()]
+    first = " ".join(blocks[0].splitlines()[1:] if len(blocks[0].splitlines()) > 1 else blocks[1].splitlines()) if len(blocks) > 1 else ""
+    sentences = len(re.findall(r"[.:?!](?=\s|$)", first))
+    if not first or first.startswith(("#", "|", "```", "**Context", "H200", "H100")) or re.match(r"\d{4}-", first):
+        return [f"{name} does not begin with its result: say it in two sentences behind the title"]
+    return [f"{name} begins with {len(first.split())} words: say the result in two sentences, then a blank line"] \
+        if sentences > RESULT_SENTENCES or len(first.split()) > RESULT_WORDS else []
+
+
+def link_faults(name, pages, exists):
+    """`pages`: name -> text. `exists`: is there such a file or folder?"""
+    faults = []
+    for link in LINK.findall(re.sub(r"```.*?```|`[^`\n]*`", "", pages[name], flags=re.S)):
+        path, _, anchor = link.partition("#")
+        if re.match(r"[a-z]+:", link):
+            continue
+        parts = [] if not path else list(pathlib.PurePosixPath(name).parent.parts)
+        for part in pathlib.PurePosixPath(path).parts:
+            if part == "..":
+                parts = parts[:-1]
+            else:
+                parts.append(part)
+        target = "/".join(parts) if path else name
+        if not exists(target):
+            faults.append(f"{name}: the link to {link} leads to no file")
+        elif anchor and target in pages and anchor not in anchors_of(pages[target]):
+            faults.append(f"{name}: the link to {link} names no heading of {target}")
+    return faults
+
+
+def faults_of(pages, exists):
+    faults, words = [], 0
+    for name, text in sorted(pages.items()):
+        faults += link_faults(name, pages, exists)
+        if name.startswith(("docs/findings/", "docs/decisions/")):
+            faults += [] if name.endswith("what-is-left.md") else result_faults(name, text)
+        if name.startswith(LONG) or not (name == "README.md" or name.startswith("docs/")):
+            continue
+        faults += length_faults(name, text)
+        words += len(text.split())
+    return faults + ([f"README.md and docs have {words} words: at most {MOST_WORDS} without findings, decisions and the reference"]
+                     if words > MOST_WORDS else [])
+
+
+def self_test():
+    good = {"README.md": "# x\n[a](docs/a.md#two-words) [site](https://x.y)\n", "docs/a.md": "# A\n\n## Two words\n`[n](none)` [r](../README.md)\n",
+            "docs/findings/f.md": "# F\n\nIt is so. It costs this.\n\nH200, 2026.\n",
+            "docs/b.md": "<!-- t: made by `make report` -->\n" + "x" * 200 + "\n<!-- end of t -->\n"}
+    bad = {"a long line": ("docs/a.md", "x" * 111 + "\n"), "many lines": ("docs/a.md", "x\n" * 151), "a long README": ("README.md", "x\n" * 121),
+           "many words": ("docs/a.md", ("x " * 50 + "\n") * 150 + "<!-- t: made by x -->\n" + "x " * 20000 + "\n<!-- end of t -->\n"),
+           "no result": ("docs/findings/f.md", "# F\n\nH200, 2026-11-21.\n"), "context first": ("docs/decisions/d.md", "# D\n\n**Context.** Long ago.\n"),
+           "a long result": ("docs/findings/f.md", "# F\n\n" + "It is. " * 9 + "\n"), "no file": ("docs/a.md", "[x](b.html)\n"),
+           "no heading": ("README.md", "[x](docs/a.md#three-words)\n")}
+    faults = [f"self-test: {fault}" for fault in faults_of(good, lambda path: path in good)]
+    for what, (name, text) in bad.items():
+        pages = {**good, name: text}
+        if not [fault for fault in faults_of(pages, lambda path, pages=pages: path in pages) if name in fault or "words" in fault]:
+            faults.append(f"self-test: {what} was not caught")
+    return faults
+
+
+def main():
+    root = pathlib.Path(__file__).resolve().parent.parent
+    if "--self-test" in sys.argv:
+        faults = self_test()
+    else:
+        command = ["git", "-C", str(root), "ls-files", "--cached", "--others", "--exclude-standard"]
+        names = [name for name in subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines() if (root / name).is_file()]
+        pages = {name: (root / name).read_text(encoding="utf-8") for name in names if name.endswith(".md") and not name.startswith("bench/results")}
+        faults = faults_of(pages, lambda path: path in ("", ".") or (root / path).exists())
+    print("\n".join(faults) or "pages: ok")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
