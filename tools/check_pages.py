@@ -32,8 +32,9 @@ def length_faults(name, text):
     lines = GENERATED.sub("", text).splitlines()
     faults = [f"{name} has {len(lines)} lines: at most {most}; split it, or cut what is not its purpose"] if len(lines) > most else []
     rooms = text.partition("## Rooms\n")[2].partition("\n\n")[0].splitlines() if name == "docs/tour.md" else []
-    return faults + [f"{name}: a line of {len(line)} characters: at most {MOST_COLUMNS}: {line[:40]}..."
-                     for line in lines if len(line) > MOST_COLUMNS and line not in rooms]
+    long = [line for line in lines if len(line) > MOST_COLUMNS and line not in rooms]
+    return faults + ([f"{name}: {len(long)} lines are longer than {MOST_COLUMNS} characters; wrap them, or let a cell hold a phrase: "
+                      f"{long[0][:60]}..."] if long else [])
 
 
 def result_faults(name, text):
