@@ -5,12 +5,12 @@ has (tools/source_hash.py); where the tree differs, the block says in what. Used
 """
 import json
 import pathlib
+import textwrap
 
 import source_hash
 from certify_results import PAST, VARIANTS, WAIVED
 from certify_sections import Setting, all_sections
-from report_data import commit_of, table
-from report_files import age_words, counted_at
+from report_records import commit_of
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCHEMA = "sluice-certificate-1"
@@ -45,6 +45,11 @@ def counted(value: int, noun: str) -> str:
     return f"{value:,} {noun}"
 
 
+def table(header: list[str], rows: list[list[str]], left: int = 1) -> str:
+    rule = ["---" if i < left else "---:" for i in range(len(header))]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in [header, rule, *rows])
+
+
 def found_words(entry: dict) -> str:
     """What it found, in so many words as a cell takes."""
     if entry["verdict"] == "wrong":
@@ -77,35 +82,29 @@ def standing(certificate: dict, sources: dict[str, str]) -> dict[str, list[str]]
     return names
 
 
-def cell(certificate: dict, name: str) -> str:
-    entry = sections_of(certificate)[name]
-    return "not run" if entry is None else found_words(entry)
+def right_random(certificate: dict, sources: dict[str, str]) -> str:
+    """Random problems without a wrong bit, of sections that pass with these sources."""
+    kept = {name: entry for name, entry in sections_of(certificate).items() if entry and entry["verdict"] == "passed" and not changed(entry, sources)}
+    parts = [f"{kept[name]['cases']:,} random {words}" for name, words in (("fuzz", "dense problems"), ("packed", "packed ones")) if name in kept and kept[name]["cases"]]
+    return f", {' and '.join(parts)} without a wrong bit" if parts else ""
 
 
-def commits(certificate: dict) -> str:
-    """How far the commits that ran are from the one at which the page was made."""
-    ran = dict.fromkeys(commit_of(entry) for entry in sections_of(certificate).values() if entry)
-    return f" Counted at {counted_at()}: {'; '.join(commit + age_words(commit) for commit in ran)}." if ran else ""
+def line_of(certificate: dict, sources: dict[str, str]) -> str:
+    """What a certificate says of this tree."""
+    names = standing(certificate, sources)
+    commits = ", ".join(dict.fromkeys(commit_of(entry) for entry in sections_of(certificate).values() if entry))
+    text = f"{certificate['gpu']} ({commits}): {len(names['passed'])} of {sum(map(len, names.values()))} sections pass with the sources of this tree"
+    text += right_random(certificate, sources) + (f"; {len(names['older'])} passed with other sources" if names["older"] else "")
+    text += "".join(f"; {words}: {', '.join(names[key])}" for key, words in
+                    (("wrong", "**something was found**"), ("unfinished", "unfinished"), ("missing", "not run")) if names[key])
+    late = [name for name, entry in sections_of(certificate).items() if entry and any(key.endswith(PAST) for key in entry.get("facts", {}))]
+    return text + (f"; right, but past a bar of speed: {', '.join(late)}" if late else "") + "."
 
 
 def summary(certificates: dict[str, dict], sources: dict[str, str]) -> str:
-    """For README: a row for each GPU."""
-    if not certificates:
-        return NONE
-    header = ["GPU", "random dense problems", "random packed ones", "Python suite", "sanitizers", "driver"]
-    rows = [[c["gpu"], *(cell(c, name) for name in ("fuzz", "packed", "python", "sanitizers")), c["driver"]] for c in certificates.values()]
-    lines = [table(header, rows), ""]
-    for certificate in certificates.values():
-        names = standing(certificate, sources)
-        total = sum(map(len, names.values()))
-        said = [f"{len(names['passed'])} of {total} sections pass with the sources of this tree"]
-        said += [f"{words}: {', '.join(names[key])}" for key, words in
-                 (("older", "passed with other sources"), ("wrong", "**something was found**"), ("unfinished", "unfinished"), ("missing", "not run")) if names[key]]
-        late = [f"{name}: {key.removesuffix(PAST)} {value}" for name, entry in sections_of(certificate).items() if entry
-                for key, value in entry.get("facts", {}).items() if key.endswith(PAST)]
-        said += [f"right, but past a bar of speed: {', '.join(late)}"] if late else []
-        lines.append(f"- {certificate['gpu']}: {'; '.join(said)}.{commits(certificate)}")
-    return "\n".join(lines)
+    """For README: an item for each GPU."""
+    lines = [f"- {line_of(certificate, sources)}" for certificate in certificates.values()] or [NONE]
+    return "\n".join(textwrap.fill(line, 110, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False) for line in lines)
 
 
 def by_section(certificates: dict[str, dict], sources: dict[str, str]) -> str:
