@@ -45,32 +45,39 @@ def counted(value: int, noun: str) -> str:
     return f"{value:,} {noun}"
 
 
-def table(header: list[str], rows: list[list[str]], left: int = 1) -> str:
-    rule = ["---" if i < left else "---:" for i in range(len(header))]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in [header, rule, *rows])
+def table(header: list[str], rows: list[list[str]]) -> str:
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in [header, ["---"] * len(header), *rows])
 
 
 def found_words(entry: dict) -> str:
-    """What it found, in so many words as a cell takes."""
+    """What it found, in so many words as a cell takes. A number of cases or tests alone: none of them wrong."""
     if entry["verdict"] == "wrong":
         return f"**{len(entry['found'])} found**: {entry['found'][0].splitlines()[0][:120]}"
     how_many = counted(entry["cases"], "cases") if entry["cases"] else counted(entry["tests"], "tests")
     if entry["verdict"] == "unfinished" and not entry["parts"]:
         return "unfinished: no part was done"
     if entry["verdict"] == "unfinished":
-        return f"unfinished: {len(entry['parts'])} of {entry['of']} parts, {how_many}, none wrong"
+        return f"unfinished: {len(entry['parts'])} of {entry['of']} parts, {how_many}"
     skipped = f", {len(entry['skipped'])} skipped" if entry["skipped"] else ""
     told = [f"{key} {value}" for key, value in entry.get("facts", {}).items() if key.endswith((WAIVED, VARIANTS, PAST))]
-    return f"{how_many}, none wrong{skipped}" + "".join(f"; {words}" for words in told)
+    return how_many + skipped + "".join(f"; {words}" for words in told)
 
 
-def origin(entry: dict) -> str:
-    return f"{commit_of(entry)}, {entry['ended'][:10] or 'not ended'}"
+def cell(entry: dict | None, sources: dict[str, str]) -> str:
+    """With the seconds that it took and its commit; old where this tree has other sources."""
+    if entry is None:
+        return "not run"
+    text = f"{found_words(entry)}; {entry['seconds']:.0f} s, {commit_of(entry)}"
+    return f"*old:* {text}" if changed(entry, sources) else text
 
 
-def since(entry: dict, sources: dict[str, str]) -> str:
-    other = changed(entry, sources)
-    return f"**changed since: {', '.join(other)}**" if other else "the same sources"
+def machine_line(certificate: dict, sources: dict[str, str]) -> str:
+    """Where and when, and which sources are other ones since, in how many sections."""
+    kept = [entry for entry in sections_of(certificate).values() if entry]
+    days = ", ".join(sorted({entry["ended"][:10] for entry in kept if entry["ended"]})) or "not ended"
+    since = {part: sum(part in changed(entry, sources) for entry in kept) for part in sources}
+    told = ", ".join(f"{part} ({count} sections)" for part, count in since.items() if count)
+    return f"- {certificate['gpu']}: driver {certificate['driver']}, {certificate['nvrtc']}, {days}." + (f" **Changed since: {told}.**" if told else "")
 
 
 def standing(certificate: dict, sources: dict[str, str]) -> dict[str, list[str]]:
@@ -108,18 +115,15 @@ def summary(certificates: dict[str, dict], sources: dict[str, str]) -> str:
 
 
 def by_section(certificates: dict[str, dict], sources: dict[str, str]) -> str:
-    """For docs/testing.md: a table for each GPU."""
+    """For docs/testing.md: a row a section, a column a GPU."""
     what = {section.name: section.what for section in all_sections(Setting(pathlib.Path(), pathlib.Path()))}
-    header = ["section", "what runs", "found", "seconds", "seed", "measured", "this tree has"]
-    parts = [] if certificates else [NONE + "\n\n" + table(header[:2], [[name, words] for name, words in what.items()])]
-    for certificate in certificates.values():
-        rows = []
-        for name, entry in sections_of(certificate).items():
-            more = ([found_words(entry), f"{entry['seconds']:.0f}", "-" if entry["seed"] is None else str(entry["seed"]), origin(entry), since(entry, sources)]
-                    if entry else ["not run", "-", "-", "-", "-"])
-            rows.append([name, what[name], *more])
-        parts.append(f"### {certificate['gpu']}\n\nDriver {certificate['driver']}, {certificate['nvrtc']}.\n\n{table(header, rows, left=3)}")
-    return "\n\n".join(parts)
+    columns = [sections_of(certificate) for certificate in certificates.values()]
+    rows = [[name, words, *(cell(column[name], sources) for column in columns)] for name, words in what.items()]
+    text = table(["section", "what runs", *(certificate["gpu"] for certificate in certificates.values())], rows)
+    if not certificates:
+        return f"{NONE}\n\n{text}"
+    lines = [machine_line(certificate, sources) for certificate in certificates.values()]
+    return f"{text}\n\nOf the cases and tests that a cell counts none was wrong, unless it says so. Old: with other sources than this tree has.\n\n" + "\n".join(lines)
 
 
 def replaced(text: str, name: str, block: str) -> str:
