@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes what comes from bench/results: CSV files with a line a shape beside the records, docs/performance.md and its three
-pictures, and blocks of README.md and docs/testing.md.
+"""Makes what comes from bench/results: CSV files with a line a shape beside the records, docs/performance.md, pictures
+(the timeline is docs/chains.md's), and blocks of README.md and docs/testing.md.
 
     tools/report.py              writes all of that (`make report`)
     tools/report.py --check      says which page or table does not say what is recorded, or counts from a tree with other kernels
@@ -29,12 +29,13 @@ SHOWN = "h200"  # the GPU of the pages; others have their tables
 WIDTH = 110
 COUNTED = re.compile(r"[Cc]ounted\s+at\s+([0-9a-f]{7})\b")
 BEGIN, END = "<!-- speed: made by `make report` -->", "<!-- end of speed -->"
-# What a set is to somebody who has not seen it, in the order of the table. "Seen": by those who changed the planner, before.
+# What a set is to somebody who has not seen it, in the order of the table.
 DENSE = (("large products", ("engine",)), ("medium products", ("tokens",)), ("decoding", ("decode",)), ("long sums", ("long_k",)),
          ("fp8, promoted sums", ("promoted",)), ("fp8, block scales", ("block",)), ("random", ("blind",)),
-         ("others, seen", ("odd_rows", "epilogues", "layouts", "unseen")))
+         ("seen", ("odd_rows", "epilogues", "layouts", "unseen")))
+TOKENS = (1, 16, 64)  # of which README gives the mean
 PICTURES = {"dense": ("products", lambda rows: report_pictures.dense(compared(rows))), "packed": ("packed", report_pictures.packed),
-            "chains": ("chains", report_pictures.chains)}
+            "chains": ("chains", report_pictures.chains), "timeline": ("timelines", report_pictures.timeline)}
 
 
 class Data:
@@ -105,24 +106,23 @@ def packed_cell(rows: list[dict], kind: str) -> str:
     if not found:
         return "-"
     every = [value for ratios in found.values() for value in ratios]
-    shown = [m for m in found if m in (1, 16, 64)] or list(found)[:3]
-    means = ", ".join(f"{geometric_mean(found[m]):.2f}" for m in shown)
-    return f"{means} at {', '.join(f'{m:g}' for m in shown)} ({min(every):.2f} to {max(every):.2f}; {len(every)})"
+    means = ", ".join(f"{geometric_mean(found[m]):.2f}" if m in found else "-" for m in TOKENS)
+    return f"{means} ({min(every):.2f} to {max(every):.2f}; {len(every)})"
 
 
 def readme_rows(data: Data) -> list[list[str]]:
     """Six rows: each with its peer, and with the worst beside the best."""
     untuned = tuple(sorted({row["set"] for row in data.rows("products") if row["planned_by"] == "model"} - {"sweep"}))
-    rows = [[row[0], "cuBLASLt's best", *row[1:-1]] for words, sets in (*DENSE[:3], ("shapes without a record", untuned))
+    rows = [[row[0], "cuBLASLt's best", *row[1:-1]] for words, sets in (*DENSE[:3], ("without a record", untuned))
             if sets and (row := dense_row(data, words, sets))]
     packed, chains = data.rows("packed"), newest_chains(data.rows("chains"))
     if compared(packed, "fp8_us"):
         tokens = [row["m"] for row in packed]
-        rows.append([f"int4 weights, {min(tokens):g} to {max(tokens):g} tokens", "the faster FP8 product", packed_cell(packed, "fp16"),
+        rows.append([f"int4 at {', '.join(map(str, TOKENS))} tokens (all: {min(tokens):g}-{max(tokens):g})", "the faster FP8", packed_cell(packed, "fp16"),
                      packed_cell(packed, "e4m3"), planned_by(packed)])
-    if cells := [f"{words} {spread(ratios)}" for arm, words in ARMS.items() if (ratios := chain_ratios(chains, arm))]:
+    if cells := [f"{words}{spread(ratios)}" for arm, words in (("tuned", ""), ("tuned, fused: gated", "fused ")) if (ratios := chain_ratios(chains, arm))]:
         tokens = [row["tokens"] for row in chains]
-        rows.append([f"a layer as one chain, {min(tokens):g} to {max(tokens):g} tokens", "cuBLASLt in a graph", "-", "; ".join(cells),
+        rows.append([f"a layer as a chain, {min(tokens):g}-{max(tokens):g} tokens", "cuBLASLt in a graph", "-", ", ".join(cells),
                      "record"])
     return rows
 
@@ -244,7 +244,7 @@ def page(data: Data, others: list[Data]) -> str:
     shown = {name for _, sets in DENSE for name in sets}
     rest = sorted({row["set"] for row in products} - shown)
     text += section("Dense products", "dense", data, f"{len(compared(products))} shapes.{without} The slowest: {slowest(products)}. In the table: mean "
-                    "(worst to best; shapes)." + (f" In the picture alone: {', '.join(rest)}." if rest else ""))
+                    "(worst to best; shapes); seen: looked at before by those who changed the planner." + (f" In the picture alone: {', '.join(rest)}." if rest else ""))
     text += f"\n{table([HEADER[0], *HEADER[2:]], rows)}\n\n" if rows else ""
     text += section("int4 weights", "packed", data, "Beside the faster of cuBLASLt's best FP8 product and our own; mean (products)."
                     + packed_sentences(packed) + " No kernel of others for int4 weights (Marlin, Machete, CUTLASS, TensorRT-LLM) was timed.") + "\n"
@@ -286,6 +286,20 @@ def undescribed(results: pathlib.Path) -> list[str]:
            [f"{pattern} names no file" for pattern in patterns if not fnmatch.filter(kept, pattern)]
 
 
+LIMITS = {"README.md": (120, 1100), "docs/performance.md": (150, 2000)}  # lines and words
+
+
+def too_long(root: pathlib.Path) -> list[str]:
+    """Pages past their limits; a made page has lines of at most WIDTH, but for what cannot be broken."""
+    found = []
+    for name, (lines, words) in LIMITS.items():
+        text = (root / name).read_text() if (root / name).exists() else ""
+        if len(text.splitlines()) > lines or len(text.split()) > words:
+            found.append(f"{name} has {len(text.splitlines())} lines and {len(text.split())} words, more than {lines} or {words}")
+    wide = [line for line in (root / "docs/performance.md").read_text().splitlines() if len(line) > WIDTH]
+    return found + [f"docs/performance.md has a line of {len(line)}: {line[:60]}" for line in wide]
+
+
 def check(results: pathlib.Path, docs: pathlib.Path) -> int:
     """Does everything say what is recorded? Ages are counted where the page counted them, from a commit that HEAD has."""
     told = COUNTED.search((docs / "performance.md").read_text())
@@ -301,8 +315,8 @@ def check(results: pathlib.Path, docs: pathlib.Path) -> int:
     other += [path for path in results.glob("*/*.csv") if path not in texts]
     for path in other:
         print(f"report: {path.relative_to(docs.parent)} does not say what the records and certificates say of this tree: `make report`, and commit")
-    wrong = undescribed(results)
-    print("\n".join(f"report: bench/results/README.md: {line}" for line in wrong), end="\n" if wrong else "")
+    wrong = [f"bench/results/README.md: {line}" for line in undescribed(results)] + too_long(docs.parent)
+    print("\n".join(f"report: {line}" for line in wrong), end="\n" if wrong else "")
     return 1 if other or wrong else 0
 
 

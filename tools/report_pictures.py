@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The three pictures of README.md and docs/performance.md, drawn as SVG from rows of the CSV tables (report_records.py) with
+"""The pictures of README.md, docs/performance.md and docs/chains.md, drawn as SVG from rows of the CSV tables (report_records.py) with
 nothing but text, so the same rows give the same bytes. Each has a plate of its own, light or dark as the reader's system is.
 """
 import html
@@ -12,9 +12,9 @@ text{font:12px system-ui,sans-serif;fill:#1f2328}.small{font-size:11px}.bold{fon
 .plate{fill:#ffffff}.grid{stroke:#d1d9e0}.axis{stroke:#59636e;stroke-width:1.5}.blue{stroke:#0969da;fill:#0969da}.orange{stroke:#bc4c00;fill:#bc4c00}
 .grey{stroke:#818b98;fill:#818b98}.light{stroke:#54aeff;fill:#54aeff}.dots{stroke-width:5;stroke-linecap:round;stroke-opacity:.55;fill:none}
 .ring{fill:none;stroke:#59636e;stroke-width:1.5}
-.bar{stroke:none}.band{stroke-width:2;fill:none}
+.bar{stroke:none}.faint{fill-opacity:.35}.band{stroke-width:2;fill:none}
 @media(prefers-color-scheme:dark){text{fill:#f0f6fc}.pale{fill:#9198a1}.plate{fill:#0d1117}.grid{stroke:#3d444d}.axis,.ring{stroke:#9198a1}
-.blue{stroke:#4493f8;fill:#4493f8}.orange{stroke:#f0883e;fill:#f0883e}.light{stroke:#79c0ff;fill:#79c0ff}.dots,.band{fill:none}}
+.blue{stroke:#4493f8;fill:#4493f8}.orange{stroke:#f0883e;fill:#f0883e}.light{stroke:#79c0ff;fill:#79c0ff}.dots,.band{fill:none}.bar{stroke:none}}
 </style>"""
 
 
@@ -95,11 +95,10 @@ def dense(rows: list[dict]) -> str:
         axes.draw(f"{words}: times cuBLASLt's best", [1, 4, 16, 64, 256, 1024, 4096], ticks_within(*y_range))
         for by, look in (("record", "blue"), ("model", "orange")):
             axes.picture.dots([axes.at(row["m"], ratio(row)) for row in part if row["planned_by"] == by], look)
-        slowest = sorted(part, key=ratio)[:3]
-        for j, row in enumerate(slowest):
+        for j, row in enumerate(sorted(part, key=ratio)[:3]):
             picture.ring(axes.at(row["m"], ratio(row)))
-            picture.text((58 + i * 415, 342 - 14 * (len(slowest) - 1 - j)), f"{ratio(row):.2f}: {name_of(row)}", "small")
-    picture.text((50, 26), "Above 1 sluice is faster. A dot is a shape: cold, timed in turn, each result checked. Ringed, and named: the slowest three.", "pale")
+            picture.text((430 + i * 415, 78 + 14 * j), f"{ratio(row):.2f}: {name_of(row)}", "small", "end")
+    picture.text((50, 26), "Above 1 sluice is faster. A dot is a shape: cold, timed in turn, each result checked. Ringed, and named on the right: the slowest three.", "pale")
     picture.text((240, 376), "M, rows of A", "small pale", "middle")
     picture.legend((330, 376), [("blue", "planned by a record of this shape"), ("orange", "without a record")])
     return picture.done()
@@ -154,4 +153,34 @@ def chains(rows: list[dict]) -> str:
                 picture.line((x, top - 3), (x, top + 56), "axis")
     picture.text((20, 26), "us a layer in fp8 by number of tokens (left of the bars), no attention. Black line: its weights at HBM's rate.", "pale")
     picture.legend((20, height + 80), [(look, words) for _, look, words in ARMS])
+    return picture.done()
+
+
+OVERLAP = (("off", "one after another"), ("weights_first", "as a chain: a launch begins early, loads its weights, then waits"))
+
+
+def timeline(rows: list[dict]) -> str:
+    """Steps of one layer, with the overlap off and on: from the first CTA's begin to the last one's end, pale until the middle
+    one came back from its wait."""
+    layer = rows[0]["layer"]
+    arms = [(words, part) for arm, words in OVERLAP if (part := [row for row in rows if row["layer"] == layer and row["arm"] == arm])]
+    first, last = min(row["begin_us"] for _, part in arms for row in part), max(row["end_us"] for _, part in arms for row in part)
+    picture = Picture(860, 70 + sum(46 + 15 * len(part) for _, part in arms), f"When the launches of a layer run: {layer}")
+    picture.text((20, 26), f"{layer}: a bar is a launch, pale while it loads weights and waits for the one in front.", "pale")
+
+    def x_of(us: float) -> float:
+        return 90 + (us - first) / (last - first) * 720
+    top = 56
+    for words, part in arms:
+        picture.text((20, top), words, "bold")
+        for row in part:
+            top += 15
+            waited = row["waited_us"] or row["begin_us"]
+            picture.text((84, top + 9), row["step"], "small pale", "end")
+            picture.bar((x_of(row["begin_us"]), top), (x_of(waited) - x_of(row["begin_us"]), 11), "blue faint")
+            picture.bar((x_of(waited), top), (x_of(row["end_us"]) - x_of(waited), 11), "blue")
+        end = max(row["end_us"] for row in part)
+        picture.text((x_of(end) + 4, top + 10), f"{end:.0f} us", "small")
+        top += 46
+    picture.text((20, top - 8), "Kernels that note their times take 0.3 to 0.8 us longer each.", "small pale")
     return picture.done()

@@ -133,11 +133,19 @@ def chains(folder: pathlib.Path) -> list[dict]:
     return rows
 
 
+def span(step: dict, moments: list[str]) -> dict:
+    """When the first CTA of a step began, the middle one came back from its wait, and the last one left, in us of the layer."""
+    at = {name: sorted(cta[1 + i] for cta in step["ctas"] if cta[1 + i] is not None) for i, name in enumerate(moments)}
+    waited = at["wait_returned"]
+    return {"begin_us": at["start"][0] / 1000, "waited_us": waited[len(waited) // 2] / 1000 if waited else None, "end_us": at["exit"][-1] / 1000}
+
+
 def timelines(folder: pathlib.Path) -> list[dict]:
-    """A line a step of an arm: how long it took from the last exit of the step before, and the middle CTA's moments since then."""
+    """A line a step of an arm: its span, how long it took since the last exit of the step before, and moments of its middle CTA
+    since then."""
     return [{"file": path.stem, "layer": timeline["chain"], "arm": timeline["arm"], "us_a_layer": timeline["us_a_layer"], "step": step["name"],
-             "weight_bytes": step["weight_bytes"], "took_us": step["took_us"],
-             **{f"{moment}_us": times[1] for moment in ("start", "wait_returned", "first_math", "exit") if (times := step["since"].get(moment))}}
+             "weight_bytes": step["weight_bytes"], **span(step, timeline["moments"]), "took_us": step["took_us"],
+             **{f"{moment}_since_us": times[1] for moment in ("start", "wait_returned", "first_math", "exit") if (times := step["since"].get(moment))}}
             for path in sorted((folder / "timelines").glob("*.json"))
             for timeline in load(path, "sluice-timeline-1")["timelines"] for step in timeline["steps"]]
 

@@ -170,9 +170,9 @@ def check_readme(folder: Folder) -> None:
     text = block()
     assert text.startswith("before\n") and text.endswith("\nbehind\n") and "\nold\n" not in text, text
     assert "| large products, M 1024 | cuBLASLt's best | 1.06 (0.90 to 1.25; 2) | - | record |" in text, text
-    assert "| shapes without a record, M 65 | cuBLASLt's best | - | 0.70 (0.70 to 0.70; 1) | model |" in text, text
-    assert "| int4 weights, 1 to 64 tokens | the faster FP8 product | 2.00, 0.50 at 1, 64 (0.50 to 2.00; 2) | 1.25 at 16 (1.25 to 1.25; 1) |" in text, text
-    assert "| a layer as one chain, 4 to 4 tokens | cuBLASLt in a graph | - | same kernels 2.50 (2.50 to 2.50; 1) |" in text, "fused has other bits"
+    assert "| without a record, M 65 | cuBLASLt's best | - | 0.70 (0.70 to 0.70; 1) | model |" in text, text
+    assert "| int4 at 1, 16, 64 tokens (all: 1-64) | the faster FP8 | 2.00, -, 0.50 (0.50 to 2.00; 2) | -, 1.25, - (1.25 to 1.25; 1) |" in text, text
+    assert "| a layer as a chain, 4-4 tokens | cuBLASLt in a graph | - | 2.50 (2.50 to 2.50; 1) |" in text, "fused has other bits"
     readme.write_text("no markers")
     assert block() == "no markers"
 
@@ -229,9 +229,12 @@ def check_others(folder: Folder) -> None:
     found, failed = folder.rows("ranges")
     assert found["wrong"] == 2 and failed["failed"] == "out of memory" and failed["mean_loss"] is None, (found, failed)
     assert "at most 9 for a range (`sluice rows`, 1 layers): 1.2 % slower in the mean, 5.0 % at worst (a layer), at 0123abc." in flat(folder.page()), folder.page()
-    step = {"name": "qkv", "weight_bytes": 46, "took_us": 2.1, "since": {"wait_returned": [0.5, 0.6, 0.7]}, "ctas": [[0, 100, None, 2000], [0, -40, None, 2100]]}
-    folder.put("timelines/a.json", {"schema": "sluice-timeline-1", "timelines": [{"chain": "a layer", "arm": "off", "us_a_layer": 3.5, "steps": [step]}]})
-    assert folder.rows("timelines")[0]["took_us"] == 2.1 and folder.rows("timelines")[0]["wait_returned_us"] == 0.6
+    step = {"name": "qkv", "weight_bytes": 46, "took_us": 2.1, "since": {"wait_returned": [0.5, 0.6, 0.7]}, "ctas": [[0, 100, None, 2000], [0, -40, 500, 2100]]}
+    folder.put("timelines/a.json", {"schema": "sluice-timeline-1", "timelines": [{"chain": "a layer", "arm": "off", "us_a_layer": 3.5,
+                                                                                  "moments": ["start", "wait_returned", "exit"], "steps": [step]}]})
+    row = folder.rows("timelines")[0]
+    assert row["took_us"] == 2.1 and row["wait_returned_since_us"] == 0.6 and (row["begin_us"], row["waited_us"], row["end_us"]) == (-0.04, 0.5, 2.1), row
+    assert ">qkv<" in report_pictures.timeline([row]) and ">2 us<" in report_pictures.timeline([row])
 
 
 def check_losses(folder: Folder) -> None:
@@ -285,6 +288,11 @@ def check_check(folder: Folder) -> None:
             path.write_text(text.replace(old, new))
             assert verdict() == 1, (path, new)
             path.write_text(text)
+        readme = folder.root / "README.md"
+        for text, wanted in (("a word\n" * 120, 0), ("a\n" * 121, 1), ("a " * 1101, 1)):
+            readme.write_text(text)
+            assert verdict() == wanted, "README past its limits"
+        readme.unlink()
         stale = folder.gpu / "packed.csv"
         stale.write_text("set\n")
         assert verdict() == 1, "a table without records"
