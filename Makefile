@@ -54,7 +54,7 @@ fmt:  ## clang-format in place
 	@tools/format.sh
 
 report:  ## make the pages that come from bench/results: docs/performance.md, and blocks of README and docs/testing.md
-	@tools/report.sh
+	@$(PYTHON) tools/report.py
 
 clean:  ## remove build products
 	@rm -rf build

@@ -1,240 +1,307 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Turns bench records into docs/performance.md: tables, roofline, speed-up and share-of-peak plots, how to repeat them; and
-into the tables of speed in README.md (report_readme.py).
+"""Makes what comes from bench/results: CSV files with a line a shape beside the records, docs/performance.md, pictures
+(the timeline is docs/chains.md's), and blocks of README.md and docs/testing.md.
 
-Reads every bench/results/h200/*.json that `sluice bench --json` wrote (schema sluice-bench-1, bench/record.cc).
-No measured number on the page is typed by hand, so it cannot say more than was
-measured. What README and docs/testing.md say of correctness comes from certificates (report_certificates.py). A record that is missing leaves its section out. Plots are drawn by report_plots.py if matplotlib is there
-(tools/report.sh installs it); without it the page links to those that lie in docs/img.
-`--check` makes all of that again and says where a page has another text: it claims what is not recorded, or kernels have changed.
-`--self-test` makes pages from records that it makes up, and shows that wrong results cannot get into a table.
+    tools/report.py              writes all of that (`make report`)
+    tools/report.py --check      says which page or table does not say what is recorded, or counts from a tree with other kernels
+    tools/report.py --self-test  makes pages from records that are made up: a wrong result has no number, a claim has its rows
+
+No measured number is typed by hand. A sentence that claims something ("slower from 64 tokens on") is made where the rows say
+so and nowhere else. What is said of correctness comes from certificates (report_certificates.py).
 """
 import argparse
+import fnmatch
 import pathlib
+import re
+import statistics
 import sys
+import textwrap
 
-from report_data import (BEST, EVEN, FIRST, NO_COMMIT, OURS, READ, TUNED, algorithms, commit_of, contender, geometric_mean, groups_of, kernel,
-                         load_runs, measured, median, number, peer_words, percent, ratio, set_of, shape_name, shown, table)
 import report_certificates
-import report_readme
-import report_timelines
-from report_chains import chains_section
-from report_files import COUNTED, CountedAt, ages, files_section, git, same_list
-from report_floor import floor_section
-from report_packed import packed_section
-from report_rows import rows_section
-from report_sections import block_section, folded, plain_read, promoted_section, untuned_sections
-from report_torch import python_section, triton_section
+import report_losses
+import report_pictures
+import source_hash
+from report_figures import (ARMS, by_tokens, chain_ratios, compared, geometric_mean, is_fp8, name_of, newest_chains, ratio)
+from report_records import NO_COMMIT, ROOT, CountedAt, age_words, counted_at, first_look, git, parsed, texts_of
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+SHOWN = "h200"  # the GPU of the pages; others have their tables
+WIDTH = 110
+COUNTED = re.compile(r"[Cc]ounted\s+at\s+([0-9a-f]{7})\b")
+BEGIN, END = "<!-- speed: made by `make report` -->", "<!-- end of speed -->"
+# What a set is to somebody who has not seen it, in the order of the table.
+DENSE = (("large products", ("engine",)), ("medium products", ("tokens",)), ("decoding", ("decode",)), ("long sums", ("long_k",)),
+         ("fp8, promoted sums", ("promoted",)), ("fp8, block scales", ("block",)), ("random", ("blind",)),
+         ("seen", ("odd_rows", "epilogues", "layouts", "unseen")))
+TOKENS = (1, 16, 64)  # of which README gives the mean
+PICTURES = {"dense": ("products", lambda rows: report_pictures.dense(compared(rows))), "packed": ("packed", report_pictures.packed),
+            "chains": ("chains", report_pictures.chains), "timeline": ("timelines", report_pictures.timeline)}
 
 
-def shape_rows(shapes: list[dict], tuned: bool, read: bool) -> list[list[str]]:
-    rows = []
-    for shape in shapes:
-        ours = contender(shape, OURS)
-        row = [shape_name(shape), kernel(ours["detail"]) if ours else "-", number(median(shape, OURS), 1)]
-        rates = ours["rates"] if ours else None
-        row += [number(rates["tflops"] if rates else None, 0),
-                f"{100 * rates['peak_share']:.0f} %" if rates and rates["peak_share"] else "-",
-                number(rates["gbps"] if rates else None, 0)]
-        if tuned:
-            row.append(number(median(shape, TUNED), 1))
-        if read:
-            us, plain = median(shape, OURS), median(shape, READ)
-            row += [number(plain, 1), percent(plain / us) if us and plain else "-"]
-        row += [number(median(shape, FIRST), 1), number(median(shape, BEST), 1),
-                number(ratio(shape, OURS, FIRST), 2), number(ratio(shape, OURS, BEST), 2)]
-        if tuned:
-            row.append(number(ratio(shape, TUNED, BEST), 2))
-        rows.append(row)
+class Data:
+    """The rows of a GPU's tables, read from the text of its CSV files."""
+
+    def __init__(self, texts: dict[str, str]):
+        self.tables = {name: parsed(text) for name, text in texts.items()}
+
+    def rows(self, table: str, sets: tuple[str, ...] = ()) -> list[dict]:
+        return [row for row in self.tables.get(table, []) if not sets or row["set"] in sets]
+
+    def commit(self, file: str) -> str:
+        return next((row["commit"] for row in self.rows("files") if row["file"] == f"{file}.json"), NO_COMMIT)
+
+    def shown_files(self) -> dict[str, str]:
+        """Records that tables and pictures show, and the commit of each."""
+        names = [row["set"] for row in self.rows("products")] + [f"packed/{row['set']}" for row in self.rows("packed")]
+        names += [f"chains/{row['file']}" for row in newest_chains(self.rows("chains"))]
+        return {name: self.commit(name) for name in dict.fromkeys(names)}
+
+
+def wrapped(text: str, indent: str = "") -> str:
+    return textwrap.fill(" ".join(text.split()), WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in [header, ["---"] * len(header), *rows])
+
+
+def spread(ratios: list[float], of: int = 0) -> str:
+    """Mean, worst, best and how many shapes; `of`: how many were run, if more."""
+    if not ratios:
+        return "-"
+    count = f"{len(ratios)} of {of}" if of > len(ratios) else str(len(ratios))
+    return f"{geometric_mean(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}; {count})"
+
+
+def dense_cell(rows: list[dict], fp8: bool) -> str:
+    part = [row for row in rows if is_fp8(row) == fp8]
+    return spread([ratio(row) for row in compared(part)], len(part))
+
+
+def planned_by(rows: list[dict]) -> str:
+    by_record = sum(row["planned_by"] == "record" for row in rows)
+    return "record" if by_record == len(rows) else "model" if by_record == 0 else f"record ({by_record} of {len(rows)})"
+
+
+def rows_of_m(rows: list[dict]) -> str:
+    least, most = (pick(row["m"] for row in rows) for pick in (min, max))
+    return f"M {least:g}-{most:g}" if least != most else f"M {least:g}"
+
+
+def commits(data: Data, files: list[str]) -> str:
+    return ", ".join(sorted({data.commit(file) for file in files}))
+
+
+def dense_row(data: Data, words: str, sets: tuple[str, ...]) -> list[str] | None:
+    rows = data.rows("products", sets)
+    if sets == ("blind",):
+        words += ", first look" if first_look(data.commit("blind")) else ", seen"
+    return rows and [f"{words}, {rows_of_m(rows)}", dense_cell(rows, False), dense_cell(rows, True), planned_by(rows),
+                     commits(data, [row["set"] for row in rows])]
+
+
+def packed_cell(rows: list[dict], kind: str) -> str:
+    """Means at a few numbers of tokens, and the worst and best at any."""
+    found = by_tokens(rows, kind)
+    if not found:
+        return "-"
+    every = [value for ratios in found.values() for value in ratios]
+    means = ", ".join(f"{geometric_mean(found[m]):.2f}" if m in found else "-" for m in TOKENS)
+    return f"{means} ({min(every):.2f} to {max(every):.2f}; {len(every)})"
+
+
+def readme_rows(data: Data) -> list[list[str]]:
+    """Six rows: each with its peer, and with the worst beside the best."""
+    untuned = tuple(sorted({row["set"] for row in data.rows("products") if row["planned_by"] == "model"} - {"sweep"}))
+    rows = [[row[0], "cuBLASLt's best", *row[1:-1]] for words, sets in (*DENSE[:3], ("without a record", untuned))
+            if sets and (row := dense_row(data, words, sets))]
+    packed, chains = data.rows("packed"), newest_chains(data.rows("chains"))
+    if compared(packed, "fp8_us"):
+        tokens = [row["m"] for row in packed]
+        rows.append([f"int4 at {', '.join(map(str, TOKENS))} tokens (all: {min(tokens):g}-{max(tokens):g})", "the faster FP8", packed_cell(packed, "fp16"),
+                     packed_cell(packed, "e4m3"), planned_by(packed)])
+    if cells := [f"{words}{spread(ratios)}" for arm, words in (("tuned", ""), ("tuned, fused: gated", "fused ")) if (ratios := chain_ratios(chains, arm))]:
+        tokens = [row["tokens"] for row in chains]
+        rows.append([f"a layer as a chain, {min(tokens):g}-{max(tokens):g} tokens", "cuBLASLt in a graph", "-", ", ".join(cells),
+                     "record"])
     return rows
 
 
-def group_section(run: dict, name: str, shapes: list[dict]) -> str:
-    tuned = any(contender(s, TUNED) for s in shapes)
-    read = any(contender(s, READ) for s in shapes)
-    header = ["m x n x k", "kernel", "us", "TFLOP/s", "of peak", "GB/s"] + (["tuned us"] if tuned else [])
-    header += (["plain read us", "of plain read"] if read else [])
-    header += ["cuBLASLt first us", "best us", "x first", "x best"] + (["tuned x best"] if tuned else [])
-    return f"### {name}\n\n{folded(f'{len(shapes)} shapes', table(header, shape_rows(shapes, tuned, read), left=2))}\n"
+def ages(data: Data) -> str:
+    """How far the records lie behind the tree that the page was made from. It names that tree's kernels, so that the page has to
+    be made again when they change (--check)."""
+    shown, days = set(data.shown_files().values()), {}
+    for row in data.rows("files"):
+        days.setdefault(row["commit"], set()).add((row["started"] or "day not recorded")[:10])
+    parts = [f"{commit} of {', '.join(sorted(days[commit]))}{age_words(commit)}" for commit in sorted(shown) if commit in days]
+    gpu = next((row["gpu"] for row in data.rows("files") if row["gpu"]), "a GPU that is not recorded")
+    return f"Measured on an {gpu}. Counted at {counted_at()} (kernels {source_hash.hash_of('kernels')}): {'; '.join(parts)}." if parts else ""
 
 
-SUMMARY = ["set", "types", "contender", "L2", "shapes", "x best, mean", "least", "faster / even / slower", "x first, mean",
-           "least", "algorithms", "planned by", "measured"]
+HEADER = ["products", "peer", "bf16, fp16", "fp8", "planned by", "commit"]
 
 
-def summary_rows(runs: list[dict]) -> list[list[str]]:
-    rows = []
-    for run in runs:
-        for name, shapes in groups_of(run).items():
-            for ours in (OURS, TUNED):
-                best, first = ([r for s in shapes if (r := ratio(s, ours, peer))] for peer in (BEST, FIRST))
-                if not best and not first:
-                    continue
-                faster, slower = (sum(test(r) for r in best) for test in (lambda r: r > 1 + EVEN, lambda r: r < 1 - EVEN))
-                cells = [f"{faster} / {len(best) - faster - slower} / {slower}" if best else "-"]
-                cells = [mean(best), least(best), *cells, mean(first), least(first)]
-                cells += [algorithms(shapes), report_readme.planned_by(shapes) if ours == OURS else "measured here", measured(run)]
-                rows.append([set_of(run), name, ours, run["method"]["mode"], f"{len(best or first)} of {len(shapes)}", *cells])
-    return rows
+def speed(data: Data) -> str:
+    """The block of README."""
+    return f"{table(HEADER[:-1], readme_rows(data))}\n\n{wrapped(ages(data))}"
 
 
-def mean(values: list[float]) -> str:
-    return f"{geometric_mean(values):.3f}" if values else "-"
+def other_gpus(others: list[Data]) -> str:
+    """What GPUs beside that of the pages have measured, in so many words as they need."""
+    parts = []
+    for data in others:
+        if found := compared(data.rows("products")):
+            gpu = next(row["gpu"] for row in data.rows("files") if row["gpu"])
+            parts.append(f"{gpu}: {spread([ratio(row) for row in found])} times cuBLASLt's best over all dense shapes")
+    return f" Also measured: {'; '.join(parts)}." if parts else ""
 
 
-def least(values: list[float]) -> str:
-    return f"{min(values):.3f}" if values else "-"
+METHOD = """`sluice bench` times all contenders in one process, in turn (A B C, B C A, ...). Each is a CUDA graph of many launches,
+with a rest and an untimed replay before it, so that all meet the same clocks and a full queue. L2 is cold: launches rotate over
+copies of A, B and D whose weights are three times the L2 cache (at most 64 copies, so the smallest shapes are partly warm, for
+both). Data are random reals. Each result is checked in the same run, and a wrong one has no time. Times are medians over rounds,
+means are geometric, and a figure is the peer's time over ours: above 1, sluice is faster.
+
+cuBLASLt has 64 MB of workspace and is asked for 16 algorithms. All that it returns (ALGORITHMS) are screened; its first and the fastest two race, and the fastest in the race is "cuBLASLt's best". *Record*: `sluice tune` measured candidates
+of this very shape before, and the fastest is shipped. *Model*: the planner chose without measuring. So a row by record compares a
+tuned plan with the fastest of an untuned list."""
 
 
-def extremes(runs: list[dict]) -> str:
-    """Where the pick wins and loses most, a line for each set and type."""
-    lines = []
-    for run in runs:
-        for name, shapes in groups_of(run).items():
-            found = sorted(((r, shape_name(s)) for s in shapes if (r := ratio(s, OURS, BEST))), reverse=True)
-            if len(found) > 1:
-                best, worst = (", ".join(f"{where} ({r:.2f})" for r, where in part) for part in (found[:2], found[:-3:-1]))
-                lines.append(f"- {set_of(run)}, {name}: best at {best}; worst at {worst}" + only(shapes))
-    return "\n".join(lines)
+def older_check(data: Data) -> str:
+    old = sum((row["started"] or "") < "2026-11-25" for row in data.rows("files") if row["file"].removesuffix(".json") in data.shown_files())
+    return (f"{old} of the {len(data.shown_files())} records shown are older than 2026-11-25. Their check was a bound of each element alone, which for "
+            "fp8 with fast sums and k from 2048 on finds little but NaN and what was not written; that those kernels are right is what exact "
+            "tests show ([testing.md](testing.md)).") if old else ""
 
 
-def only(shapes: list[dict]) -> str:
-    return "" if peer_words(shapes).endswith("best") else " (cuBLASLt has one algorithm)"
+def algorithms(rows: list[dict]) -> str:
+    """How many the peer returned; there is no best of one."""
+    counts = [row["cublaslt_algorithms"] for row in rows if row["cublaslt_algorithms"]]
+    if not counts:
+        return "how many is not recorded"
+    ones = [row for row in rows if row["cublaslt_algorithms"] == 1]
+    scaled = sum(row["sums"] == "block-scaled" for row in ones)
+    alone = f"; {len(ones)} shapes, {scaled} of them block-scaled, have but one" if ones else ""
+    return f"mostly {statistics.median_low(counts):g}{alone}"
 
 
-def screening(runs: list[dict]) -> str:
-    """cuBLASLt's best is picked by short screening, so in the race its first can beat it: the faster one is the peer."""
-    pairs = []
-    for shape in (s for run in runs for s in run["shapes"]):
-        first, best = (next((c["us"]["median"] for c in shape["contenders"] if c["name"] == name and "error" not in c and c["verified"]), None)
-                       for name in (FIRST, BEST))
-        pairs += [best / first] if first and best else []
-    slower = [r for r in pairs if r > 1]
-    return (f"On {len(slower)} of {len(pairs)} shapes cuBLASLt's first was faster in the race than what its screening took for the best (over 1 % on "
-            f"{sum(r > 1 + EVEN for r in slower)}, {percent(max(slower) - 1)} at most): there `best` is the time of the first.\n\n") if slower else ""
+def slowest(rows: list[dict]) -> str:
+    found = sorted(compared(rows), key=ratio)
+    return ", ".join(f"{ratio(row):.2f} at {name_of(row)}" for row in found[:5])
 
 
-def clocks(run: dict) -> str:
-    seen = [s["telemetry"] for s in run["shapes"] if s["telemetry"]]
-    if not seen:
-        return "Clocks and power could not be read."
-    counted = [c["sm_mhz"] for s in run["shapes"] for c in s["contenders"] if c["name"] == OURS and c.get("sm_mhz")]
-    mhz = counted or [t["sm_mhz"]["median"] for t in seen]
-    # What NVML says of the clock is near 1980 MHz whatever runs (findings/power.md); the bench counts it, since it can.
-    whose = "SMs ran at (counted beside sluice's launches)" if counted else "NVML said that SMs ran at (it does not see the power limit)"
-    watts = max(t["power_w"]["max"] for t in seen)
-    return (f"{whose} {min(mhz):.0f} to {max(mhz):.0f} MHz; power, which NVML averages over rests too, reached {watts:.0f} of "
-            f"{run['machine']['power_limit_w']:.0f} W.")
+def packed_sentences(rows: list[dict]) -> str:
+    text = ""
+    for kind in ("fp16", "bf16", "e4m3"):
+        if found := by_tokens(rows, kind):
+            text += f" {kind} tokens, times FP8: " + ", ".join(f"{geometric_mean(part):.2f} at {m:g} ({len(part)})" for m, part in found.items()) + "."
+            half = by_tokens(rows, kind, peer="bits16_us")
+            text += f" Times cuBLASLt's 16 bits: {', '.join(f'{geometric_mean(part):.2f} at {m:g}' for m, part in half.items())}." if half else ""
+    return text
 
 
-def troubles(run: dict) -> str:
-    """Everything that failed or was wrong, so that no gap goes without its reason; a peer's by their number."""
-    lines, of_peer = [], {}
-    for shape in run["shapes"]:
-        if "error" in shape:
-            lines.append(f"- {shape['name']}: {shape['error']}")
-        for c in shape["contenders"]:
-            ours = c["name"].startswith(OURS)
-            if "error" in c:
-                what = c["error"]
-            elif not c["verified"]:
-                caveat = f" ({shape['peer_caveat']})" if "peer_caveat" in shape and not ours else ""
-                what = f"gave a wrong result{caveat}"
-            else:
-                continue
-            if ours:
-                verdict = (c.get("verdict") or "not checked").splitlines()[0]
-                lines.append(f"- {shape['name']}, {c['name']}: {what}" + ("" if "error" in c else f": {verdict}"))
-            else:
-                of_peer.setdefault((shown(c["name"]), what), []).append(shape["name"])
-    for (name, what), shapes in of_peer.items():
-        which = ", ".join(shapes) if len(shapes) <= 3 else f"{len(shapes)} shapes, {shapes[0]} the first"
-        lines.append(f"- {which}, {name}: {what}")
-    return "\n".join(lines)
+def chain_sentences(data: Data) -> str:
+    found = newest_chains(data.rows("chains"))
+    text = "".join(f" Times cuBLASLt, {words}: {spread(ratios)}." for arm, words in ARMS.items() if (ratios := chain_ratios(found, arm)))
+    replays = {(row["file"], row["layer"]): row["replays"] for row in data.rows("chains") if row["replays"]}
+    return text + (f" {len(replays)} chains were replayed {min(replays.values()):,.0f} times or more with changing inputs, each time with the bits of the same "
+                   "kernels without overlap." if replays else "")
 
 
-def run_section(run: dict) -> str:
-    machine, versions, method = run["machine"], run["versions"], run["method"]
-    listed = same_list(run)
-    text = f"""## Record {set_of(run)}: {method['mode']} L2
+def section(title: str, picture: str, data: Data, text: str) -> str:
+    rows, words = data.rows(PICTURES[picture][0]), " ".join(text.split())
+    return f"## {title}\n![{title}](img/{picture}.svg)\n\n{wrapped(words)}\n" if rows else ""
 
-{machine['gpu']} ({machine['sm_count']} SMs, {machine['power_limit_w']:.0f} W), driver {machine['driver'] or 'unknown'}, \
-{versions['nvrtc']}, cuBLASLt {versions['cublaslt'] or 'absent'}, {'commit ' * (commit_of(run) != NO_COMMIT)}{commit_of(run)}, {run['started']}.
-{clocks(run)} {method['rounds']} rounds, replays of {method['replay_us'] / 1000:.1f} ms after {method['rest_ms']:.0f} ms \
-of rest, data {method['fill']}. cuBLASLt algorithms of a shape, returned and timed (least / median / most): {algorithms(run['shapes'])}.
 
+REPEAT = """On a machine with a Hopper GPU and nothing else running, after `make build`:
 ```
-{run['command']}
+build/release/sluice bench --set engine --json engine.json  # tokens, decode, sweep, long_k, promoted, block
+build/release/sluice bench --shapes bench/shapes/blind.txt --tune 20 --json blind.json
+build/release/sluice chain --model llama3-8b --tokens 1,4,16,64 --fuse none,gated --against cublaslt --json F
 ```
-{listed and f"({listed[0].upper()}{listed[1:]}.)" + chr(10)}
-"""
-    text += "\n".join(group_section(run, name, shapes) for name, shapes in groups_of(run).items())
-    failed = troubles(run)
-    return text + (f"\nNot in the tables:\n\n{failed}\n" if failed else "")
-
-
-METHOD = """## How it is measured
-
-`sluice bench` times all contenders in one process, in turn (A B C, B C A, ...), each as a CUDA graph of many launches, \
-with a rest and an untimed replay before each, so that all meet the same clocks and a full queue. Data are random reals. \
-Cold: launches rotate over copies of A, B and D whose weights are three times the L2 cache (at most 64 copies, so the smallest \
-shapes are partly warm, for both). Every kernel's result is checked in the same run; a wrong one has no row. In files of before 2026-11-25 that check \
-is a bound of each element alone, which for fp8 with fast sums and k from 2048 on finds what was not written, and NaN, and little else; \
-that those kernels are right is what exact tests show ([testing.md](testing.md)). Times are medians over the rounds. Rounds, rests and replays \
-differ from file to file: "What was run" has them.
-
-cuBLASLt has a 64 MB workspace. It is asked for 16 algorithms, and all that its heuristic returns are screened (mostly 8; \
-the column `algorithms` has least / median / most of a set, or the one number). Its first and the fastest two of the screening race with \
-ours, and `best` is the fastest of those in the race. Where it returned one, `best` is that one and nothing was chosen. \
-Nothing else of cuBLASLt is tuned. Ours is one plan: of a *record* where `sluice tune` measured candidates of this very \
-shape offline, on an H200, and the result was shipped with the library; of the *model* where the planner chose without measuring. So \
-`record` rows compare a plan tuned for the shape with an untuned list of which the fastest is taken. `sluice tuned` is \
-measured in the same run.
-
-`x` is cuBLASLt's time over ours: above 1, sluice is faster. `of peak` is of the sustained rate of the tensor cores on random \
-data, not of the data sheet's.
 """
 
 
-def pictures(titles: dict[str, str], images: list[str]) -> str:
-    return "".join(f"![{title}](img/{name}.svg)\n\n" for name, title in titles.items() if f"{name}.svg" in images)
+def repeat(data: Data) -> str:
+    took = [f"{row['file']} {row['seconds']:.0f} s" for row in data.rows("files") if row["file"] in ("engine.json", "blind.json") and row["seconds"]]
+    text = ("Each record's own command is in files.csv beside it" + (f" ({', '.join(took)})" if took else "") +
+            ". Records go to bench/results/GPU; `make report` makes tables, pictures and this page of them.")
+    return REPEAT + wrapped(text)
 
 
-def page(runs: list[dict], images: list[str], more: tuple[str, ...] = (), files: str = "") -> str:
-    text = "# Performance\n\nMade by `make report` from `bench/results/`; edit tools/report.py, not this page.\n\n"
-    if not runs:
-        return text + "No bench record has been kept yet: see below.\n\n" + METHOD
-    text += table(SUMMARY, summary_rows(runs), left=4)
-    text += ("\n\n`x` is cuBLASLt's time over ours: above 1, sluice is faster. Means are geometric; `even` is within 1 %; only "
-             "verified results count, and `shapes` is how many had one on both sides. `algorithms` is how many cuBLASLt's heuristic "
-             "returned (least / median / most), all of which were timed; `measured` is the commit and day of the file.\n\n"
-             + "\n\n".join(filter(None, (ages(runs), report_readme.one_algorithm(runs), report_readme.without_peer(runs)))) + "\n\n")
-    if where := extremes(runs):
-        text += f"Where it wins and loses most against cuBLASLt's best (x):\n\n{where}\n\n"
-    text += screening(runs)
-    text += pictures({"roofline": "Roofline of all shapes"}
-                     | {f"speedup-{set_of(run)}": f"Speed-up over {peer_words(run['shapes'])}, {set_of(run)}" for run in runs}
-                     | {f"peak-{set_of(run)}": f"Share of the sustained peak, {set_of(run)}" for run in runs}, images)
-    sections = [make(runs) for make in (floor_section, promoted_section, block_section, untuned_sections)]
-    return "\n".join([text + METHOD + plain_read(runs), *filter(None, (*sections, *more)), *map(run_section, runs), files])
+def page(data: Data, others: list[Data]) -> str:
+    """docs/performance.md."""
+    text = "# Performance\n\n"
+    if not data.shown_files():
+        return text + "No bench record has been kept yet.\n"
+    text += wrapped(f"{ages(data)}{other_gpus(others)} Made by `make report` from bench/results, where every shape has a line "
+                    "([what each file is](../bench/results/README.md)).") + "\n\n"
+    products, packed = data.rows("products"), data.rows("packed")
+    text += "## Method\n" + "\n\n".join(wrapped(part) for part in (*METHOD.replace("ALGORITHMS", algorithms(products)).split("\n\n"), older_check(data)) if part) + "\n\n"
+    lone = sum(bool(row["us"]) and not row["cublaslt_us"] for row in products)
+    without = f" On {lone} more cuBLASLt has no time (products.csv says why)." if lone else ""
+    rows = [row for words, sets in DENSE if (row := dense_row(data, words, sets))]
+    shown = {name for _, sets in DENSE for name in sets}
+    rest = sorted({row["set"] for row in products} - shown)
+    text += section("Dense products", "dense", data, f"{len(compared(products))} shapes.{without} The slowest: {slowest(products)}. In the table: mean "
+                    "(worst to best; shapes); seen: looked at before by those who changed the planner." + (f" In the picture alone: {', '.join(rest)}." if rest else ""))
+    text += f"\n{table([HEADER[0], *HEADER[2:]], rows)}\n\n" if rows else ""
+    text += section("int4 weights", "packed", data, "Beside the faster of cuBLASLt's best FP8 product and our own; mean (products)."
+                    + packed_sentences(packed) + " No kernel of others for int4 weights (Marlin, Machete, CUTLASS, TensorRT-LLM) was timed.") + "\n"
+    text += section("A layer as a chain", "chains", data, "All launches of a layer in one CUDA graph, each loading its weights before the one in "
+                    "front has ended ([chains.md](chains.md)). Each arm has the bits of its own kernels without overlap. cuBLASLt has its fastest "
+                    "screened algorithm for each product, the same norms and quantisers, and never the fused ones." + chain_sentences(data)) + "\n"
+    if others := report_losses.other_peers(data):
+        text += "## Beside other peers\n" + "\n".join(wrapped(f"- {line}", "  ") for line in others) + "\n\n"
+    if losses := report_losses.where_we_lose(data):
+        text += "## Where we lose, and why\n" + "\n".join(wrapped(f"- {line}", "  ") for line in losses) + "\n\n"
+    return text + "## To repeat it\n" + repeat(data) + "\n"
 
 
 def made(results: pathlib.Path, docs: pathlib.Path) -> dict[pathlib.Path, str]:
-    """The text of each page that is made, or that has a block which is, by its path."""
-    runs = load_runs(results)
-    images = sorted(path.name for path in (docs / "img").glob("*.svg"))
-    more = (rows_section(results), packed_section(results), chains_section(results), report_timelines.timelines_section(results, images), python_section(results), triton_section(results, runs))
-    texts = {path: path.read_text() for path in (docs.parent / "README.md", docs / "testing.md") if path.exists()}
-    report_readme.put_into(texts, docs.parent / "README.md", runs, results)
-    report_certificates.put_into(texts, docs, results.parent)
-    return texts | {docs / "performance.md": page(runs, images, more, files_section(results))}
+    """The text of everything that is made, by path. `results`: bench/results, with a folder a GPU."""
+    texts, shown, others = {}, Data({}), []
+    for folder in sorted(path for path in results.iterdir() if path.is_dir()):
+        tables = texts_of(folder)
+        texts |= {folder / f"{name}.csv": text for name, text in tables.items()}
+        if folder.name == SHOWN:
+            shown = Data(tables)
+        else:
+            others.append(Data(tables))
+    texts |= {docs / "img" / f"{name}.svg": draw(shown.rows(rows)) for name, (rows, draw) in PICTURES.items() if shown.rows(rows)}
+    pages = {path: path.read_text() for path in (docs.parent / "README.md", docs / "testing.md") if path.exists()}
+    report_certificates.put_into(pages, docs, results)
+    for path, text in pages.items():
+        if BEGIN in text and END in text and shown.shown_files():
+            pages[path] = f"{text.split(BEGIN)[0]}{BEGIN}\n{speed(shown)}\n{END}{text.split(END, 1)[1]}"
+    return texts | pages | {docs / "performance.md": page(shown, others)}
+
+
+def undescribed(results: pathlib.Path) -> list[str]:
+    """Files of bench/results that its README does not name, and names there without a file."""
+    page_of_it = results / "README.md"
+    patterns = re.findall(r"^\| `([^`]+)`", page_of_it.read_text(), re.M) if page_of_it.exists() else []
+    kept = [str(path.relative_to(folder)) for folder in results.iterdir() if folder.is_dir() for path in folder.rglob("*") if path.is_file()]
+    return [f"{name} is not described" for name in sorted(set(kept)) if patterns and not any(fnmatch.fnmatch(name, pattern) for pattern in patterns)] + \
+           [f"{pattern} names no file" for pattern in patterns if not fnmatch.filter(kept, pattern)]
+
+
+LIMITS = {"README.md": (120, 1100), "docs/performance.md": (150, 2000)}  # lines and words
+
+
+def too_long(root: pathlib.Path) -> list[str]:
+    """Pages past their limits; a made page has lines of at most WIDTH, but for what cannot be broken."""
+    found = []
+    for name, (lines, words) in LIMITS.items():
+        text = (root / name).read_text() if (root / name).exists() else ""
+        if len(text.splitlines()) > lines or len(text.split()) > words:
+            found.append(f"{name} has {len(text.splitlines())} lines and {len(text.split())} words, more than {lines} or {words}")
+    wide = [line for line in (root / "docs/performance.md").read_text().splitlines() if len(line) > WIDTH]
+    return found + [f"docs/performance.md has a line of {len(line)}: {line[:60]}" for line in wide]
 
 
 def check(results: pathlib.Path, docs: pathlib.Path) -> int:
-    """Do the pages say what is recorded? Ages are counted where the page counted them, from a commit that HEAD has."""
+    """Does everything say what is recorded? Ages are counted where the page counted them, from a commit that HEAD has."""
     told = COUNTED.search((docs / "performance.md").read_text())
     if git("rev-parse", "HEAD") is None:
         print("report: not possible here: no git, so ages cannot be counted")
@@ -243,47 +310,38 @@ def check(results: pathlib.Path, docs: pathlib.Path) -> int:
         print(f"report: docs/performance.md counts from {told[1]}, which is no commit in front of this one: `make report`")
         return 1
     CountedAt.commit = told[1] if told else ""
-    other = [path for path, text in made(results, docs).items() if not path.exists() or path.read_text() != text]
+    texts = made(results, docs)
+    other = [path for path, text in texts.items() if not path.exists() or path.read_text() != text]
+    other += [path for path in results.glob("*/*.csv") if path not in texts]
     for path in other:
         print(f"report: {path.relative_to(docs.parent)} does not say what the records and certificates say of this tree: `make report`, and commit")
-    return 1 if other else 0
+    wrong = [f"bench/results/README.md: {line}" for line in undescribed(results)] + too_long(docs.parent)
+    print("\n".join(f"report: {line}" for line in wrong), end="\n" if wrong else "")
+    return 1 if other or wrong else 0
 
 
-def write_report(results: pathlib.Path, docs: pathlib.Path, kinds: tuple[str, ...] = ("svg",)) -> int:
-    runs = load_runs(results)
-    image_folder = docs / "img"
-    image_folder.mkdir(parents=True, exist_ok=True)
-    if runs:
-        try:
-            import report_plots
-        except ImportError as missing:
-            print(f"report: no plots, {missing.name} is not installed (tools/report.sh brings it)", file=sys.stderr)
-        else:
-            report_plots.draw(runs, image_folder, kinds)
-    try:
-        report_timelines.draw(results, image_folder, kinds)
-    except ImportError as missing:
-        print(f"report: no timelines, {missing.name} is not installed", file=sys.stderr)
-    for path, text in made(results, docs).items():
+def write(results: pathlib.Path, docs: pathlib.Path) -> int:
+    texts = made(results, docs)
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    print(f"report: {len(runs)} records, {sum(len(r['shapes']) for r in runs)} shapes")
+    print(f"report: {len(texts)} files made from {results}")
     return 0
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=pathlib.Path, default=ROOT / "bench/results/h200")
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--results", type=pathlib.Path, default=ROOT / "bench/results")
     parser.add_argument("--docs", type=pathlib.Path, default=ROOT / "docs")
-    parser.add_argument("--png", action="store_true", help="every plot as PNG too, to look at")
-    parser.add_argument("--check", action="store_true", help="write nothing: is each page what would be written?")
+    parser.add_argument("--at", default="", help="count ages from this commit (default: HEAD)")
+    parser.add_argument("--check", action="store_true")
     parser.add_argument("--self-test", action="store_true")
     arguments = parser.parse_args()
     if arguments.self_test:
         import report_self_test
-        return report_self_test.run(write_report)
-    if arguments.check:
-        return check(arguments.results, arguments.docs)
-    return write_report(arguments.results, arguments.docs, ("svg", "png") if arguments.png else ("svg",))
+        return report_self_test.run()
+    CountedAt.commit = arguments.at[:7]
+    return (check if arguments.check else write)(arguments.results, arguments.docs)
 
 
 if __name__ == "__main__":

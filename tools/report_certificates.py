@@ -5,12 +5,12 @@ has (tools/source_hash.py); where the tree differs, the block says in what. Used
 """
 import json
 import pathlib
+import textwrap
 
 import source_hash
 from certify_results import PAST, VARIANTS, WAIVED
 from certify_sections import Setting, all_sections
-from report_data import commit_of, table
-from report_files import age_words, counted_at
+from report_records import commit_of
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCHEMA = "sluice-certificate-1"
@@ -45,27 +45,39 @@ def counted(value: int, noun: str) -> str:
     return f"{value:,} {noun}"
 
 
+def table(header: list[str], rows: list[list[str]]) -> str:
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in [header, ["---"] * len(header), *rows])
+
+
 def found_words(entry: dict) -> str:
-    """What it found, in so many words as a cell takes."""
+    """What it found, in so many words as a cell takes. A number of cases or tests alone: none of them wrong."""
     if entry["verdict"] == "wrong":
         return f"**{len(entry['found'])} found**: {entry['found'][0].splitlines()[0][:120]}"
     how_many = counted(entry["cases"], "cases") if entry["cases"] else counted(entry["tests"], "tests")
     if entry["verdict"] == "unfinished" and not entry["parts"]:
         return "unfinished: no part was done"
     if entry["verdict"] == "unfinished":
-        return f"unfinished: {len(entry['parts'])} of {entry['of']} parts, {how_many}, none wrong"
+        return f"unfinished: {len(entry['parts'])} of {entry['of']} parts, {how_many}"
     skipped = f", {len(entry['skipped'])} skipped" if entry["skipped"] else ""
     told = [f"{key} {value}" for key, value in entry.get("facts", {}).items() if key.endswith((WAIVED, VARIANTS, PAST))]
-    return f"{how_many}, none wrong{skipped}" + "".join(f"; {words}" for words in told)
+    return how_many + skipped + "".join(f"; {words}" for words in told)
 
 
-def origin(entry: dict) -> str:
-    return f"{commit_of(entry)}, {entry['ended'][:10] or 'not ended'}"
+def cell(entry: dict | None, sources: dict[str, str]) -> str:
+    """With the seconds that it took and its commit; old where this tree has other sources."""
+    if entry is None:
+        return "not run"
+    text = f"{found_words(entry)}; {entry['seconds']:.0f} s, {commit_of(entry)}"
+    return f"*old:* {text}" if changed(entry, sources) else text
 
 
-def since(entry: dict, sources: dict[str, str]) -> str:
-    other = changed(entry, sources)
-    return f"**changed since: {', '.join(other)}**" if other else "the same sources"
+def machine_line(certificate: dict, sources: dict[str, str]) -> str:
+    """Where and when, and which sources are other ones since, in how many sections."""
+    kept = [entry for entry in sections_of(certificate).values() if entry]
+    days = ", ".join(sorted({entry["ended"][:10] for entry in kept if entry["ended"]})) or "not ended"
+    since = {part: sum(part in changed(entry, sources) for entry in kept) for part in sources}
+    told = ", ".join(f"{part} ({count} sections)" for part, count in since.items() if count)
+    return f"- {certificate['gpu']}: driver {certificate['driver']}, {certificate['nvrtc']}, {days}." + (f" **Changed since: {told}.**" if told else "")
 
 
 def standing(certificate: dict, sources: dict[str, str]) -> dict[str, list[str]]:
@@ -77,50 +89,41 @@ def standing(certificate: dict, sources: dict[str, str]) -> dict[str, list[str]]
     return names
 
 
-def cell(certificate: dict, name: str) -> str:
-    entry = sections_of(certificate)[name]
-    return "not run" if entry is None else found_words(entry)
+def right_random(certificate: dict, sources: dict[str, str]) -> str:
+    """Random problems without a wrong bit, of sections that pass with these sources."""
+    kept = {name: entry for name, entry in sections_of(certificate).items() if entry and entry["verdict"] == "passed" and not changed(entry, sources)}
+    parts = [f"{kept[name]['cases']:,} random {words}" for name, words in (("fuzz", "dense problems"), ("packed", "packed ones")) if name in kept and kept[name]["cases"]]
+    return f", {' and '.join(parts)} without a wrong bit" if parts else ""
 
 
-def commits(certificate: dict) -> str:
-    """How far the commits that ran are from the one at which the page was made."""
-    ran = dict.fromkeys(commit_of(entry) for entry in sections_of(certificate).values() if entry)
-    return f" Counted at {counted_at()}: {'; '.join(commit + age_words(commit) for commit in ran)}." if ran else ""
+def line_of(certificate: dict, sources: dict[str, str]) -> str:
+    """What a certificate says of this tree."""
+    names = standing(certificate, sources)
+    commits = ", ".join(dict.fromkeys(commit_of(entry) for entry in sections_of(certificate).values() if entry))
+    text = f"{certificate['gpu']} ({commits}): {len(names['passed'])} of {sum(map(len, names.values()))} sections pass with the sources of this tree"
+    text += right_random(certificate, sources) + (f"; {len(names['older'])} passed with other sources" if names["older"] else "")
+    text += "".join(f"; {words}: {', '.join(names[key])}" for key, words in
+                    (("wrong", "**something was found**"), ("unfinished", "unfinished"), ("missing", "not run")) if names[key])
+    late = [name for name, entry in sections_of(certificate).items() if entry and any(key.endswith(PAST) for key in entry.get("facts", {}))]
+    return text + (f"; right, but past a bar of speed: {', '.join(late)}" if late else "") + "."
 
 
 def summary(certificates: dict[str, dict], sources: dict[str, str]) -> str:
-    """For README: a row for each GPU."""
-    if not certificates:
-        return NONE
-    header = ["GPU", "random dense problems", "random packed ones", "Python suite", "sanitizers", "driver"]
-    rows = [[c["gpu"], *(cell(c, name) for name in ("fuzz", "packed", "python", "sanitizers")), c["driver"]] for c in certificates.values()]
-    lines = [table(header, rows), ""]
-    for certificate in certificates.values():
-        names = standing(certificate, sources)
-        total = sum(map(len, names.values()))
-        said = [f"{len(names['passed'])} of {total} sections pass with the sources of this tree"]
-        said += [f"{words}: {', '.join(names[key])}" for key, words in
-                 (("older", "passed with other sources"), ("wrong", "**something was found**"), ("unfinished", "unfinished"), ("missing", "not run")) if names[key]]
-        late = [f"{name}: {key.removesuffix(PAST)} {value}" for name, entry in sections_of(certificate).items() if entry
-                for key, value in entry.get("facts", {}).items() if key.endswith(PAST)]
-        said += [f"right, but past a bar of speed: {', '.join(late)}"] if late else []
-        lines.append(f"- {certificate['gpu']}: {'; '.join(said)}.{commits(certificate)}")
-    return "\n".join(lines)
+    """For README: an item for each GPU."""
+    lines = [f"- {line_of(certificate, sources)}" for certificate in certificates.values()] or [NONE]
+    return "\n".join(textwrap.fill(line, 110, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False) for line in lines)
 
 
 def by_section(certificates: dict[str, dict], sources: dict[str, str]) -> str:
-    """For docs/testing.md: a table for each GPU."""
+    """For docs/testing.md: a row a section, a column a GPU."""
     what = {section.name: section.what for section in all_sections(Setting(pathlib.Path(), pathlib.Path()))}
-    header = ["section", "what runs", "found", "seconds", "seed", "measured", "this tree has"]
-    parts = [] if certificates else [NONE + "\n\n" + table(header[:2], [[name, words] for name, words in what.items()])]
-    for certificate in certificates.values():
-        rows = []
-        for name, entry in sections_of(certificate).items():
-            more = ([found_words(entry), f"{entry['seconds']:.0f}", "-" if entry["seed"] is None else str(entry["seed"]), origin(entry), since(entry, sources)]
-                    if entry else ["not run", "-", "-", "-", "-"])
-            rows.append([name, what[name], *more])
-        parts.append(f"### {certificate['gpu']}\n\nDriver {certificate['driver']}, {certificate['nvrtc']}.\n\n{table(header, rows, left=3)}")
-    return "\n\n".join(parts)
+    columns = [sections_of(certificate) for certificate in certificates.values()]
+    rows = [[name, words, *(cell(column[name], sources) for column in columns)] for name, words in what.items()]
+    text = table(["section", "what runs", *(certificate["gpu"] for certificate in certificates.values())], rows)
+    if not certificates:
+        return f"{NONE}\n\n{text}"
+    lines = [machine_line(certificate, sources) for certificate in certificates.values()]
+    return f"{text}\n\nOf the cases and tests that a cell counts none was wrong, unless it says so. Old: with other sources than this tree has.\n\n" + "\n".join(lines)
 
 
 def replaced(text: str, name: str, block: str) -> str:

@@ -9,7 +9,6 @@ import tempfile
 
 import report_certificates
 from certify_sections import Setting, all_sections
-from report_files import counted_at
 from report_certificates import MARKS, NONE, SCHEMA, by_section, replaced, standing, summary
 
 SOURCES = {"kernels": "k", "host": "h", "records": "r", "python": "p"}
@@ -31,39 +30,46 @@ def changed(**sections: dict) -> dict:
     return {"h200": certificate}
 
 
+def said(certificates: dict, sources: dict[str, str] = SOURCES) -> str:
+    return " ".join(summary(certificates, sources).split())
+
+
 def check_certificates() -> None:
     total = len(all_sections(Setting(pathlib.Path(), pathlib.Path())))
     good = {"h200": certificate_of()}
-    text = summary(good, SOURCES)
-    assert "| NVIDIA H200 | 100,000 cases, none wrong | 3 tests, none wrong |" in text, text
-    assert f"- NVIDIA H200: {total} of {total} sections pass with the sources of this tree. Counted at {counted_at()}: 0123abc." in text, text
-    known = {"h200": copy.deepcopy(good["h200"])}
-    for entry in known["h200"]["sections"].values():
-        entry["commit"] = "773e7c6a" * 5
-    assert "773e7c6 is " in summary(known, SOURCES) and "touch kernels" in summary(known, SOURCES), summary(known, SOURCES)
-    assert "| fuzz | random dense problems, whole numbers, no wrong bit | 100,000 cases, none wrong | 21 | 5 | 0123abc, 2026-01-01 | the same sources |" in by_section(good, SOURCES)
+    text = said(good)
+    assert text == (f"- NVIDIA H200 (0123abc): {total} of {total} sections pass with the sources of this tree, 100,000 random dense problems "
+                    "without a wrong bit."), text
+    late = changed(rows={"facts": {"worst_loss past its bar:": "0.09"}})
+    assert said(late).endswith("without a wrong bit; right, but past a bar of speed: rows."), said(late)
+    assert "| fuzz | random dense problems, whole numbers, no wrong bit | 100,000 cases; 21 s, 0123abc |" in by_section(good, SOURCES)
+    assert by_section(good, SOURCES).endswith("- NVIDIA H200: driver 580.1, NVRTC 13.0, 2026-01-01."), by_section(good, SOURCES)
+    two = by_section(good | {"h100": certificate_of() | {"gpu": "NVIDIA H100"}}, SOURCES)
+    assert "| section | what runs | NVIDIA H200 | NVIDIA H100 |" in two and two.count("100,000 cases; 21 s") == 2, two
 
     other = SOURCES | {"kernels": "another"}
-    text = summary(good, other)
-    assert f"0 of {total}" not in text and "sections pass with the sources of this tree; passed with other sources: smoke, fuzz" in text, text
-    assert standing(good["h200"], other)["passed"] == ["cost"], "what is of the host alone"
-    assert "**changed since: kernels**" in by_section(good, other)
+    text = said(good, other)
+    assert f"0 of {total} sections pass with the sources of this tree; {total} passed with other sources." in text, "and its 100,000 cases are not told"
+    assert f"**Changed since: kernels ({total} sections).**" in by_section(good, other) and "| *old:* 100,000 cases;" in by_section(good, other)
+    planned = [section.name for section in all_sections(Setting(pathlib.Path(), pathlib.Path())) if "records" in section.of]
+    assert 0 < len(planned) < total and standing(good["h200"], SOURCES | {"records": "another"})["older"] == planned, "what plans without records stands"
     assert standing(good["h200"], SOURCES | {"python": "another"})["older"] == ["python"]
 
     wrong = changed(fuzz={"verdict": "wrong", "found": ["from 0: fuzz.x: one bit\nmore"], "skipped": ["a"]})
-    text = summary(wrong, SOURCES)
-    assert "**1 found**: from 0: fuzz.x: one bit" in text and "**something was found**: fuzz" in text and "100,000 cases, none wrong" not in text, text
+    text = by_section(wrong, SOURCES)
+    assert "**1 found**: from 0: fuzz.x: one bit" in text and "100,000 cases" not in text, text
+    assert "**something was found**: fuzz" in said(wrong) and "100,000" not in said(wrong), said(wrong)
     variant = changed(sanitizers={"cases": 9, "facts": {"racecheck ran": "2 of 8 kernels as a variant (both_arrive)", "other": "5"}})
-    assert "9 cases, none wrong; racecheck ran 2 of 8 kernels as a variant (both_arrive) |" in summary(variant, SOURCES), "what ran is not what ships"
+    assert "9 cases; racecheck ran 2 of 8 kernels as a variant (both_arrive); " in by_section(variant, SOURCES), "what ran is not what ships"
     cut = changed(packed={"verdict": "unfinished", "cases": 5_000, "of": 9})
-    text = summary(cut, SOURCES)
-    assert "unfinished: 1 of 9 parts, 5,000 cases, none wrong" in text and "unfinished: packed" in text, text
+    assert "unfinished: 1 of 9 parts, 5,000 cases;" in by_section(cut, SOURCES)
+    assert "unfinished: packed" in said(cut) and "5,000" not in said(cut), said(cut)
     del cut["h200"]["sections"]["sanitizers"]
-    assert "not run: sanitizers" in summary(cut, SOURCES) and "| not run |" in summary(cut, SOURCES)
+    assert "not run: sanitizers" in said(cut) and "| not run |" in by_section(cut, SOURCES)
     dirty = changed(fuzz={"commit": "0123abcd" * 5 + "-dirty"})
     assert "0123abc-dirty" in by_section(dirty, SOURCES)
 
-    assert summary({}, SOURCES) == NONE and NONE in by_section({}, SOURCES)
+    assert said({}) == NONE and NONE in by_section({}, SOURCES)
     begin, end = MARKS["certified"]
     assert replaced(f"a\n{begin}\nold\n{end}\nb", "certified", "new") == f"a\n{begin}\nnew\n{end}\nb"
     assert replaced("no marks", "certified", "new") == "no marks"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timelines as JSON, for tools/report_timelines.py.
+// Timelines as JSON, for tools/report_records.py.
 #pragma once
 
 #include <string>

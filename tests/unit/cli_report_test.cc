@@ -31,7 +31,7 @@ TEST(report, the_triton_sweep_passes_its_self_test) {
 
 TEST(report, reads_what_the_bench_writes) {
   const std::string folder = testing::TempDir() + "sluice_report_" + std::to_string(getpid());
-  std::filesystem::create_directories(folder + "/results");
+  std::filesystem::create_directories(folder + "/results/h200");
   const auto timed = [](const char* name, double us) {
     return ContenderRecord{
         .name = name, .detail = "some kernel", .us = {us, us, us}, .rounds = {us}, .verified = true};
@@ -41,16 +41,23 @@ TEST(report, reads_what_the_bench_writes) {
                         .contenders = {timed(kSluice, 20), timed(kPeerFirst, 30), timed(kPeerBest, 25)},
                         .telemetry = summarise({{.sm_mhz = 1980, .power_w = 600, .celsius = 50}})});
   run.shapes.push_back({.problem = plain_problem(1, 2, 3, DType::e4m3), .error = "refused for a reason"});
-  ASSERT_TRUE(write_json(run, folder + "/results/engine.json"));
+  ASSERT_TRUE(write_json(run, folder + "/results/h200/engine.json"));
 
   const std::string command = kReport + "--results '" + folder + "/results' --docs '" + folder + "/docs'";
   EXPECT_EQ(std::system(command.c_str()), 0);
-  std::ifstream file(folder + "/docs/performance.md");
-  std::stringstream page;
-  page << file.rdbuf();
-  EXPECT_NE(page.str().find("| 1024 x 4096 x 4096 | some kernel | 20.0 | 1718 | 102 % |"), std::string::npos)
-      << page.str();
-  EXPECT_NE(page.str().find("1x2x3 e4m3 > bf16: refused for a reason"), std::string::npos) << page.str();
+  const auto text_of = [&](const char* name) {
+    std::ifstream file(folder + name);
+    std::stringstream text;
+    text << file.rdbuf();
+    return text.str();
+  };
+  const std::string page = text_of("/docs/performance.md"), rows = text_of("/results/h200/products.csv");
+  EXPECT_NE(page.find("| large products, M 1-1024 | - | 1.25 (1.25 to 1.25; 1 of 2) |"), std::string::npos)
+      << page;
+  EXPECT_NE(rows.find("engine,1024,4096,4096,1,e4m3,e4m3,bf16,fast,k/k,,model,some kernel,20.0,,25.0,30.0,"),
+            std::string::npos)
+      << rows;
+  EXPECT_NE(rows.find("refused for a reason\n"), std::string::npos) << rows;
   std::filesystem::remove_all(folder);
 }
 

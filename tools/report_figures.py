@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What pages and pictures both compute from rows of the CSV tables: ratios, means, and which rows belong together."""
+import math
+
+SIXTEEN, FP8 = "16 bits", "fp8"
+PEER_ARM = "cuBLASLt"
+ARMS = {"tuned": "same kernels", "tuned, fused: gated": "fused"}  # of chains, beside the peer
+
+
+def geometric_mean(values: list[float]) -> float:
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def is_fp8(row: dict) -> bool:
+    return row["a"].startswith("e")
+
+
+def ratio(row: dict, peer: str = "cublaslt_us", ours: str = "us") -> float:
+    """Peer's time over ours: above 1, ours is faster. Both must be there (compared())."""
+    return row[peer] / row[ours]
+
+
+def compared(rows: list[dict], peer: str = "cublaslt_us", ours: str = "us") -> list[dict]:
+    return [row for row in rows if row.get(peer) and row.get(ours)]
+
+
+def sizes_of(row: dict) -> str:
+    return " x ".join(f"{row[key]:g}" for key in ("m", "n", "k"))
+
+
+def name_of(row: dict) -> str:
+    layouts = f" {row['layouts']}-major" if row["layouts"] != "k/k" else ""
+    return sizes_of(row) + layouts + (f" {row['epilogue']}" if row["epilogue"] else "")
+
+
+def by_tokens(rows: list[dict], kind: str, peer: str = "fp8_us", ours: str = "us") -> dict[float, list[float]]:
+    """Of packed products with tokens of a type: ratios by number of tokens."""
+    found: dict[float, list[float]] = {}
+    for row in compared(rows, peer, ours):
+        if row["tokens"] == kind:
+            found.setdefault(row["m"], []).append(ratio(row, peer, ours))
+    return dict(sorted(found.items()))
+
+
+def newest_chains(rows: list[dict]) -> list[dict]:
+    """Whole fp8 layers of a model, without idle windows and not the short chains of replays. All arms of a layer come from one
+    file, the newest that has the peer, because only arms of one run were timed in turn."""
+    whole = [row for row in rows if row["us_a_layer"] and row["weights"] == row["activations"] == "e4m3" and not row["projections"]
+             and row["window_us"] is None and row["passes"] != 1]
+    newest: dict[str, tuple[str, str]] = {}
+    for row in whole:
+        if row["arm"] == PEER_ARM:
+            newest[row["layer"]] = max(newest.get(row["layer"], ("", "")), (str(row["started"]), row["file"]))
+    return [row for row in whole if newest.get(row["layer"], ("", ""))[1] == row["file"]]
+
+
+def layers(chains: list[dict], model: str | None = None) -> dict[float, dict[str, dict]]:
+    """Arms by name, by number of tokens, of a model."""
+    found: dict[float, dict[str, dict]] = {}
+    for row in sorted((row for row in chains if row["model"] == model), key=lambda row: row["tokens"]):
+        found.setdefault(row["tokens"], {})[row["arm"]] = row
+    return found
+
+
+def chain_ratios(chains: list[dict], arm: str) -> list[float]:
+    """The peer's time over an arm's, of every layer that has both."""
+    models = dict.fromkeys(row["model"] for row in chains)
+    return [arms[PEER_ARM]["us_a_layer"] / arms[arm]["us_a_layer"] for model in models for arms in layers(chains, model).values()
+            if PEER_ARM in arms and arm in arms]
+
+
+def losses(rows: list[dict]) -> list[float]:
+    """Time of the model's pick over the fastest that was measured beside it."""
+    return [row["us"] / min(row["us"], row["tuned_us"]) for row in rows if row["planned_by"] == "model" and row["us"] and row["tuned_us"]]
+
+
+def floor_shares(rows: list[dict]) -> tuple[float, float]:
+    """Means of the floor's time over ours and over the peer's."""
+    return tuple(geometric_mean([row["floor_us"] / row[key] for row in rows]) for key in ("us", "cublaslt_us"))

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sentences of docs/performance.md on where sluice loses and on peers other than cuBLASLt. A cause is typed and has its finding;
+a number comes from rows, and a sentence whose rows do not show a loss is not made."""
+from report_figures import by_tokens, compared, floor_shares, geometric_mean, is_fp8, losses, name_of, ratio, sizes_of
+from report_records import NO_COMMIT, age_words, first_look
+
+SLOWER = 0.99  # nearer to 1 two times are called even: runs differ by as much
+
+
+def percent(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def worst_of(rows: list[dict]) -> dict | None:
+    """The slowest shape beside the peer, if it is slower."""
+    found = min(compared(rows), key=ratio, default=None)
+    return found if found and ratio(found) < SLOWER else None
+
+
+def told(row: dict) -> str:
+    return f"{ratio(row):.2f} at {name_of(row)}"
+
+
+def without_record(data) -> str:
+    rows = [row for row in data.rows("products") if row["planned_by"] == "model"]
+    worst, drawn = worst_of(rows), data.rows("products", ("blind",))
+    if not worst:
+        return ""
+    slower = sum(ratio(row) < SLOWER for row in compared(rows))
+    text = f"**Shapes without a record.** {slower} of {len(compared(rows))} are slower by more than 1 %, the slowest {told(worst)} (measured at {data.commit(worst['set'])})."
+    if lost := losses(drawn):
+        look = "a first look" if first_look(data.commit("blind")) else "seen before"
+        most = max(row["candidates"] or 0 for row in drawn)
+        text += (f" On {len(lost)} random shapes ({look}) the pick takes {percent(geometric_mean(lost) - 1)} longer in the mean and "
+                 f"{percent(max(lost) - 1)} at worst than the fastest of its own first {most:g} candidates ([unseen.md](findings/unseen.md)).")
+    text += " Cause: the cost model has one number for what neighbouring tiles share in L2 ([fitted-widths.md](findings/fitted-widths.md))"
+    across = compared([row for row in rows if row["layouts"] != "k/k"])
+    if across and geometric_mean([ratio(row) for row in across]) < SLOWER:
+        text += (f"; for operands stored MN-major ({geometric_mean([ratio(row) for row in across]):.2f} in the mean of {len(across)}) it also takes "
+                 "clusters too early ([mn-major.md](findings/mn-major.md))")
+    return text + "."
+
+
+def many_tokens(data) -> str:
+    means = {m: geometric_mean(part) for m, part in by_tokens(data.rows("packed"), "fp16").items()}
+    slower = [f"{mean:.2f} at {m:g}" for m, mean in means.items() if mean < SLOWER]
+    if not slower:
+        return ""
+    bytes_too = {m: geometric_mean(part) for m, part in by_tokens(data.rows("packed"), "e4m3").items()}
+    text = f"**int4 weights with many tokens.** Beside FP8: {', '.join(slower)} fp16 tokens"
+    if slow := [f"{mean:.2f} at {m:g}" for m, mean in bytes_too.items() if mean < SLOWER]:
+        text += f"; {', '.join(slow)} e4m3 tokens"
+    return text + (". Cause: codes are unpacked to the tokens' type before they are multiplied; that takes instructions, and 16-bit tensor cores do half as "
+                   "many products a clock as FP8 ones. There int4 saves memory, not time ([few-bit-weights.md](findings/few-bit-weights.md)).")
+
+
+def few_waves(data) -> str:
+    rows = compared(data.rows("products", ("tokens",)))
+    worst = worst_of(rows)
+    if not worst:
+        return ""
+    shares = [floor_shares([row for row in rows if is_fp8(row) == fp8]) for fp8 in (False, True) if any(is_fp8(row) == fp8 for row in rows)]
+    words = " and ".join(f"{ours:.2f} (cuBLASLt {theirs:.2f})" for ours, theirs in shares)
+    return (f"**One or two waves of tiles**, M {min(row['m'] for row in rows):g} to {max(row['m'] for row in rows):g}: {told(worst)}. Products reach {words} of what memory or tensor cores allow. Cause: starts, ends "
+            "and L2 take the rest, and nothing hides them in so few waves ([what-is-left.md](findings/what-is-left.md)).")
+
+
+def power_limit(data) -> str:
+    rows = [row for row in compared(data.rows("products", ("engine",))) if row["m"] >= 4096]
+    worst, clocks = worst_of(rows), [row["sm_mhz"] for row in rows if row["sm_mhz"]]
+    if not worst or not clocks:
+        return ""
+    mean = geometric_mean([ratio(row) for row in rows])
+    return (f"**Large products.** From 4096 rows on the mean is {mean:.2f}, the slowest {told(worst)}. SMs ran at {min(clocks):.0f} to {max(clocks):.0f} MHz, counted "
+            "beside the launches. Cause: the power limit sets that clock; a kernel gains by fewer joules only, for either side ([power.md](findings/power.md)).")
+
+
+def promoted(data) -> str:
+    rows = data.rows("products", ("promoted", "block"))
+    worst = worst_of(rows)
+    if not worst:
+        return ""
+    fast = {sizes_of(row): row["us"] for row in data.rows("products", ("engine",)) if is_fp8(row) and row["us"]}
+    cost = [row["us"] / fast[sizes_of(row)] for row in rows if row["set"] == "promoted" and row["us"] and sizes_of(row) in fast]
+    text = f"**fp8 with promoted or block-scaled sums.** The slowest: {told(worst)} ({worst['sums']})."
+    text += f" Promotion takes {percent(geometric_mean(cost) - 1)} longer than fast sums in the mean of {len(cost)} shapes, {percent(max(cost) - 1)} at worst." if cost else ""
+    return text + (" Cause: sums move to fp32 registers every 128 of k, with nothing in flight meanwhile, and registers for both kinds of sums "
+                   "bound the tile ([promotion.md](findings/promotion.md)).")
+
+
+def where_we_lose(data) -> list[str]:
+    return [text for make in (without_record, many_tokens, few_waves, power_limit, promoted) if (text := make(data))]
+
+
+def beside_triton(data) -> str:
+    ours = {row["m"]: row["us"] for row in data.rows("products", ("sweep",)) if is_fp8(row) and row["us"]}
+    rows = [row for row in data.rows("triton") if row["triton_us"] and row["m"] in ours]
+    if not rows:
+        return ""
+    ratios = [row["triton_us"] / ours[row["m"]] for row in rows]
+    text = (f"**Triton** kernels of our own, e4m3 at 4096 x 4096, M {rows[0]['m']:g} to {rows[-1]['m']:g}: {geometric_mean(ratios):.2f} ({min(ratios):.2f} to "
+            f"{max(ratios):.2f}; {len(ratios)}). Two visits: Triton at {data.commit('peers/triton_sweep')}{age_words(data.commit('peers/triton_sweep'))}; "
+            f"sluice at {data.commit('sweep')}.")
+    if wrong := sum(row["wrong"] > 0 for row in rows):
+        text += f" At {wrong} of the sizes candidates gave wrong results by a fault of the script, so the fastest Triton kernel may be missing there."
+    if cut := sum(row["timed"] + row["refused"] + row["wrong"] < row["candidates"] for row in rows):
+        text += f" At {cut} of the sizes the search ran out of time."
+    return text
+
+
+def in_torch(data) -> str:
+    rows = data.rows("blocks")
+    if not rows:
+        return ""
+    commits = {data.commit(f"python/{row['file']}") for row in rows}
+    where = "commit not recorded" if commits == {NO_COMMIT} else ", ".join(sorted(commits))
+    found: dict[float, list[str]] = {}
+    for row in rows:
+        found.setdefault(row["tokens"], []).append(f"{row['torch_us'] / row['sluice_us']:.2f}")
+    return ("**torch._scaled_mm**, a Llama 3 8B block under torch.compile (examples/llama_block.py), four layers in a graph: " +
+            ", ".join(f"{' and '.join(times)} at {tokens:g}" for tokens, times in found.items()) + f" tokens ({where}).")
+
+
+def range_of_rows(data) -> str:
+    rows = [row for row in data.rows("ranges") if row["mean_loss"] is not None]
+    if not rows:
+        return ""
+    mean, worst = sum(row["mean_loss"] for row in rows) / len(rows), max(rows, key=lambda row: row["worst_loss"])
+    return (f"**A kernel for each number of rows**, where `prepare` makes at most {max(row['kernels'] for row in rows):g} for a range (`sluice rows`, {len(rows)} layers): "
+            f"{percent(mean)} slower in the mean, {percent(worst['worst_loss'])} at worst ({worst['layer']}), at {data.commit('rows')}.")
+
+
+def other_peers(data) -> list[str]:
+    lines = [text for make in (beside_triton, in_torch, range_of_rows) if (text := make(data))]
+    return [*lines, "**DeepGEMM** and other FP8 libraries have no record here."] if lines else []

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pictures of README.md, docs/performance.md and docs/chains.md, drawn as SVG from rows of the CSV tables (report_records.py) with
+nothing but text, so the same rows give the same bytes. Each has a plate of its own, light or dark as the reader's system is.
+"""
+import html
+import math
+
+from report_figures import FP8, PEER_ARM, SIXTEEN, by_tokens, geometric_mean, is_fp8, layers, name_of, newest_chains, ratio
+
+STYLE = """<style>
+text{font:12px system-ui,sans-serif;fill:#1f2328}.small{font-size:11px}.bold{font-weight:600}.pale{fill:#59636e}
+.plate{fill:#ffffff}.grid{stroke:#d1d9e0}.axis{stroke:#59636e;stroke-width:1.5}.blue{stroke:#0969da;fill:#0969da}.orange{stroke:#bc4c00;fill:#bc4c00}
+.grey{stroke:#818b98;fill:#818b98}.light{stroke:#54aeff;fill:#54aeff}.dots{stroke-width:5;stroke-linecap:round;stroke-opacity:.55;fill:none}
+.ring{fill:none;stroke:#59636e;stroke-width:1.5}
+.bar{stroke:none}.faint{fill-opacity:.35}.band{stroke-width:2;fill:none}
+@media(prefers-color-scheme:dark){text{fill:#f0f6fc}.pale{fill:#9198a1}.plate{fill:#0d1117}.grid{stroke:#3d444d}.axis,.ring{stroke:#9198a1}
+.blue{stroke:#4493f8;fill:#4493f8}.orange{stroke:#f0883e;fill:#f0883e}.light{stroke:#79c0ff;fill:#79c0ff}.dots,.band{fill:none}.bar{stroke:none}}
+</style>"""
+
+
+class Picture:
+    """Lines of an SVG; classes are those of STYLE."""
+
+    def __init__(self, width: int, height: int, title: str):
+        self.lines = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img">',
+                      f"<title>{html.escape(title)}</title>", STYLE, f'<rect class="plate" width="{width}" height="{height}" rx="6"/>']
+
+    def text(self, at: tuple[float, float], words: str, look: str = "", anchor: str = "start") -> None:
+        self.lines.append(f'<text x="{at[0]:.0f}" y="{at[1]:.0f}" class="{look}" text-anchor="{anchor}">{html.escape(words)}</text>')
+
+    def line(self, start: tuple[float, float], end: tuple[float, float], look: str) -> None:
+        self.lines.append(f'<path class="{look}" d="M{start[0]:.1f} {start[1]:.1f}L{end[0]:.1f} {end[1]:.1f}"/>')
+
+    def bar(self, at: tuple[float, float], size: tuple[float, float], look: str) -> None:
+        self.lines.append(f'<rect class="bar {look}" x="{at[0]:.1f}" y="{at[1]:.1f}" width="{size[0]:.1f}" height="{size[1]:.1f}"/>')
+
+    def dots(self, points: list[tuple[float, float]], look: str) -> None:
+        """One path; eight dots a line of the file."""
+        if points:
+            marks = [f"M{x:.1f} {y:.1f}h0" for x, y in sorted(points)]
+            rows = ["".join(marks[i:i + 8]) for i in range(0, len(marks), 8)]
+            self.lines.append(f'<path class="dots {look}" d="' + "\n".join(rows) + '"/>')
+
+    def ring(self, at: tuple[float, float]) -> None:
+        self.lines.append(f'<circle class="ring" cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="5"/>')
+
+    def legend(self, at: tuple[float, float], entries: list[tuple[str, str]]) -> None:
+        x, y = at
+        for look, words in entries:
+            self.bar((x, y - 9), (10, 10), look)
+            self.text((x + 15, y), words, "small")
+            x += 30 + 6.3 * len(words)
+
+    def done(self) -> str:
+        return "\n".join([*self.lines, "</svg>"]) + "\n"
+
+
+class Axes:
+    """A field of a picture with logarithmic axes."""
+
+    def __init__(self, picture: Picture, place: tuple[float, float, float, float], x_range: tuple[float, float], y_range: tuple[float, float]):
+        self.picture, self.place, self.x_range, self.y_range = picture, place, x_range, y_range
+
+    def at(self, x: float, y: float) -> tuple[float, float]:
+        left, top, width, height = self.place
+        share = [math.log(value / low) / math.log(high / low) for value, (low, high) in ((x, self.x_range), (y, self.y_range))]
+        return left + share[0] * width, top + (1 - share[1]) * height
+
+    def draw(self, title: str, x_ticks: list[int], y_ticks: list[float]) -> None:
+        left, top, width, height = self.place
+        self.picture.text((left, top - 10), title, "bold")
+        for tick in y_ticks:
+            y = self.at(self.x_range[0], tick)[1]
+            self.picture.line((left, y), (left + width, y), "axis" if tick == 1 else "grid")
+            self.picture.text((left - 6, y + 4), f"{tick:g}", "small pale", "end")
+        for tick in x_ticks:
+            self.picture.text((self.at(tick, self.y_range[0])[0], top + height + 16), str(tick), "small pale", "middle")
+
+
+def ticks_within(low: float, high: float) -> list[float]:
+    return [tick for tick in (0.25, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.2, 1.4, 1.7, 2, 2.5, 3, 4, 6) if low <= tick <= high]
+
+
+def range_of(values: list[float]) -> tuple[float, float]:
+    return min([0.9, *values]) * 0.96, max([1.1, *values]) * 1.04
+
+
+def dense(rows: list[dict]) -> str:
+    """Speed-up over M, a dot a shape; the slowest three of each kind of input are named."""
+    picture = Picture(860, 400, "How many times as fast as cuBLASLt's best each dense product is, over the number of rows")
+    y_range = range_of([ratio(row) for row in rows])
+    for i, (kind, words) in enumerate(((SIXTEEN, "bf16 and fp16"), (FP8, "fp8 (e4m3)"))):
+        part = [row for row in rows if is_fp8(row) == (kind == FP8)]
+        axes = Axes(picture, (50 + i * 415, 62, 380, 280), (0.8, 16384), y_range)
+        axes.draw(f"{words}: times cuBLASLt's best", [1, 4, 16, 64, 256, 1024, 4096], ticks_within(*y_range))
+        for by, look in (("record", "blue"), ("model", "orange")):
+            axes.picture.dots([axes.at(row["m"], ratio(row)) for row in part if row["planned_by"] == by], look)
+        for j, row in enumerate(sorted(part, key=ratio)[:3]):
+            picture.ring(axes.at(row["m"], ratio(row)))
+            picture.text((430 + i * 415, 78 + 14 * j), f"{ratio(row):.2f}: {name_of(row)}", "small", "end")
+    picture.text((50, 26), "Above 1 sluice is faster. A dot is a shape: cold, timed in turn, each result checked. Ringed, and named on the right: the slowest three.", "pale")
+    picture.text((240, 376), "M, rows of A", "small pale", "middle")
+    picture.legend((330, 376), [("blue", "planned by a record of this shape"), ("orange", "without a record")])
+    return picture.done()
+
+
+def packed(rows: list[dict]) -> str:
+    """int4 over the number of tokens: a line from least to most and a mark at the mean, at measured numbers alone."""
+    picture = Picture(860, 400, "Speed of int4 weights over the number of tokens, beside the faster FP8 product")
+    found = {kind: by_tokens(rows, kind) for kind in ("fp16", "e4m3")}
+    bits16 = by_tokens(rows, "fp16", peer="fp8_us", ours="bits16_us")
+    values = [value for kind in (*found.values(), bits16) for part in kind.values() for value in part]
+    y_range, tokens = range_of(values), sorted({m for part in found.values() for m in part})
+    axes = Axes(picture, (50, 62, 795, 280), (min([1, *tokens]) * 0.8, max([2, *tokens]) * 1.25), y_range)
+    axes.draw("times the faster of cuBLASLt's and our own FP8 product", [int(m) for m in tokens], ticks_within(*y_range))
+    for part, look, shift in ((found["fp16"], "blue", -7), (found["e4m3"], "light", 7), (bits16, "grey", 0)):
+        for m, ratios in part.items():
+            (x, low), (_, high), (_, mean) = (axes.at(m, value) for value in (min(ratios), max(ratios), geometric_mean(ratios)))
+            picture.line((x + shift, low), (x + shift, high), f"band {look}")
+            picture.bar((x + shift - 5, mean - 3), (10, 6), look)
+            if len(ratios) < 8 and shift <= 0 and look != "grey":
+                picture.text((x, axes.place[1] + axes.place[3] + 30), f"{len(ratios)} products", "small pale", "middle")
+    picture.text((50, 26), "Above 1 int4 is faster than FP8. Mark: geometric mean of products; line: slowest to fastest. Other numbers of tokens: not measured.", "pale")
+    picture.legend((50, 390), [("blue", "int4, fp16 tokens"), ("light", "int4, e4m3 tokens"), ("grey", "cuBLASLt in 16 bits")])
+    picture.text((845, 390), "tokens", "small pale", "end")
+    return picture.done()
+
+
+ARMS = ((PEER_ARM, "grey", "cuBLASLt, same companions, one graph"), ("off", "orange", "sluice, launches one after another"),
+        ("tuned", "light", "as a chain"), ("tuned, fused: gated", "blue", "and SwiGLU and quantisers fused"))
+
+
+def chains(rows: list[dict]) -> str:
+    """A layer in us: four bars a number of tokens, a column a model; the tick is the time that the weights alone need."""
+    found = newest_chains(rows)
+    models = list(dict.fromkeys(row["model"] for row in found))[:3]
+    most = max([row["us_a_layer"] for row in found] or [1])
+    height = max([len(layers(found, model)) for model in models] or [0]) * 66
+    picture = Picture(860, height + 92, "Time of a layer as a chain of launches, us")
+    for i, model in enumerate(models):
+        left = 20 + i * 285
+        picture.text((left, 52), model, "bold")
+        for j, (tokens, arms) in enumerate(layers(found, model).items()):
+            top = 62 + j * 66
+            picture.text((left + 16, top + 28), f"{tokens:g}", "small pale", "end")
+            for k, (arm, look, _) in enumerate(ARMS):
+                if arm in arms:
+                    width = arms[arm]["us_a_layer"] / most * 200
+                    picture.bar((left + 22, top + k * 14), (width, 11), look)
+                    picture.text((left + 26 + width, top + k * 14 + 10), f"{arms[arm]['us_a_layer']:.1f}", "small")
+            if weights := next(iter(arms.values()))["weights_us"]:
+                x = left + 22 + weights / most * 200
+                picture.line((x, top - 3), (x, top + 56), "axis")
+    picture.text((20, 26), "us a layer in fp8 by number of tokens (left of the bars), no attention. Black line: its weights at HBM's rate.", "pale")
+    picture.legend((20, height + 80), [(look, words) for _, look, words in ARMS])
+    return picture.done()
+
+
+OVERLAP = (("off", "one after another"), ("weights_first", "as a chain: a launch begins early, loads its weights, then waits"))
+
+
+def timeline(rows: list[dict]) -> str:
+    """Steps of one layer, with the overlap off and on: from the first CTA's begin to the last one's end, pale until the middle
+    one came back from its wait."""
+    layer = rows[0]["layer"]
+    arms = [(words, part) for arm, words in OVERLAP if (part := [row for row in rows if row["layer"] == layer and row["arm"] == arm])]
+    first, last = min(row["begin_us"] for _, part in arms for row in part), max(row["end_us"] for _, part in arms for row in part)
+    picture = Picture(860, 70 + sum(46 + 15 * len(part) for _, part in arms), f"When the launches of a layer run: {layer}")
+    picture.text((20, 26), f"{layer}: a bar is a launch, pale while it loads weights and waits for the one in front.", "pale")
+
+    def x_of(us: float) -> float:
+        return 90 + (us - first) / (last - first) * 720
+    top = 56
+    for words, part in arms:
+        picture.text((20, top), words, "bold")
+        for row in part:
+            top += 15
+            waited = row["waited_us"] or row["begin_us"]
+            picture.text((84, top + 9), row["step"], "small pale", "end")
+            picture.bar((x_of(row["begin_us"]), top), (x_of(waited) - x_of(row["begin_us"]), 11), "blue faint")
+            picture.bar((x_of(waited), top), (x_of(row["end_us"]) - x_of(waited), 11), "blue")
+        end = max(row["end_us"] for row in part)
+        picture.text((x_of(end) + 4, top + 10), f"{end:.0f} us", "small")
+        top += 46
+    picture.text((20, top - 8), "Kernels that note their times take 0.3 to 0.8 us longer each.", "small pale")
+    return picture.done()
