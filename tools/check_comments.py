@@ -26,7 +26,7 @@ CPP = (".h", ".cc", ".cuh", ".cu", ".c")
 BEGINNING = re.compile(r"(of|who|whose|what|those|as of|the same)\b(?!`)", re.I)
 PIECE = re.compile(r'R"(?P<mark>[^(\s]*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|//[^\n]*|/\*.*?\*/', re.S)
 LIST_ITEM = re.compile(r"([-*]|\d+[.)]|\(\w+\))\s")
-SENTENCE_END = re.compile(r"(?<![.\s]\w)(?<!\be\.g)(?<!\bi\.e)(?<!\bvs)(?<!\bcf)[.!?][)\"'`]*(?:\s+|$)")
+SENTENCE_END = re.compile(r"(?<!\be\.g)(?<!\bi\.e)(?<!\bvs)(?<!\bcf)[.!?][)\"'`]*(?:\s+|$)")
 SKIPPED = re.compile(r"SPDX-License|NOLINT|clang-format|namespace\b|https?://|noqa|pragma: ")
 
 
