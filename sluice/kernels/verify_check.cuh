@@ -2,7 +2,7 @@
 // The plain reference, in fp64 on the GPU, and the comparison. A block of 256 threads takes 32 x 32 outputs
 // at a time. Each thread sums 2 x 2 of them over all of k, with the tensor core's possible loss
 // (verify_model.h). It applies the epilogue in double and judges D's own bits. A, B and C are read with
-// indexing of its own: nothing is shared with device/. Launched by host/verify.cc.
+// indexing of its own: nothing is shared with device/. Launched by check/verify.cc.
 #pragma once
 
 #include <sluice/kernels/verify_model.h>

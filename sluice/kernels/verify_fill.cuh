@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fills all buffers of a problem in one launch. Later, the same code proves that everything but D's elements
 // still holds its fill: guard zones, padding and inputs. Each thread makes 16 bytes at a time from the
-// counter hash; nothing depends on the launch shape. Launched by host/verify.cc.
+// counter hash; nothing depends on the launch shape. Launched by check/verify.cc.
 #pragma once
 
 #include <sluice/kernels/verify_arith.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The error of a k-sum in a tensor core, derived in docs/numerics.md from the bits that the core keeps and
 // the size of the running sums. The checker sees those sums as it walks along k. Compiled by NVRTC
-// (verify_check.cuh) and by g++ (host/verify.cc, tests/unit/judge_test.cc).
+// (verify_check.cuh) and by g++ (check/verify.cc, tests/unit/judge_test.cc).
 #pragma once
 
 #include <sluice/kernels/verify_arith.h>

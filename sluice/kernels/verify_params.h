@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters and reports of the verification kernels: plain values, read by g++ and by NVRTC. host/verify.cc
+// Parameters and reports of the verification kernels: plain values, read by g++ and by NVRTC. check/verify.cc
 // writes the params and reads the log; kernels/verify_fill.cuh and verify_check.cuh do the work.
 #pragma once
 

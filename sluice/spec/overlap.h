@@ -22,7 +22,8 @@ enum class Trigger : u8 { never, at_start, after_loads };
 
 /// How two CTAs of a one-wave dependent launch are kept off one SM while other SMs stand empty. memory: each
 /// asks for more than half of an SM's shared memory. registers: warps that exit at once use up the register
-/// file. Two consecutive launches fit on an SM together only if they differ in spacing (host/spread.h).
+/// file. Two consecutive launches fit on an SM together only if they differ in spacing
+/// (host/device/spread.h).
 enum class Spacing : u8 { memory, registers, none };
 
 inline constexpr int kSchedulersOfSm = 4, kRegistersOfScheduler = 16384;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The record of a kernel whose unit begins with `#define SLUICE_TIMELINE 1`. For each CTA and launch
 // ("visit") it holds the GPU's nanosecond clock (low 32 bits) at a few moments. Pictures of chains need it
-// (bench/chain_timeline.h); other kernels contain no trace of it. Read by device/timeline.cuh and by the
+// (bench/chain/timeline.h); other kernels contain no trace of it. Read by device/timeline.cuh and by the
 // bench.
 #pragma once
 

@@ -14,19 +14,19 @@
 #include <sstream>
 
 #include <sluice/chain.h>
+#include <sluice/check/packed_check.h>
+#include <sluice/check/verify_units.h>
+#include <sluice/host/device/locate.h>
 #include <sluice/host/jit/compiler.h>
 #include <sluice/host/jit/source.h>
-#include <sluice/host/locate.h>
-#include <sluice/host/mixed_check.h>
-#include <sluice/host/mixed_units.h>
-#include <sluice/host/norm_units.h>
-#include <sluice/host/pack_units.h>
-#include <sluice/host/quantize_units.h>
-#include <sluice/host/verify_units.h>
+#include <sluice/host/text/norm_units.h>
+#include <sluice/host/text/pack_units.h>
+#include <sluice/host/text/packed_units.h>
+#include <sluice/host/text/quantize_units.h>
 #include <sluice/kernels/registry.h>
 #include <sluice/rows.h>
 
-#include "bench/layers.h"
+#include "bench/chain/layers.h"
 #include "bench/shapes.h"
 #include "cli/requests.h"
 #include "tests/compile/plain_configs.h"
@@ -84,15 +84,15 @@ void add_packed(Units& units) {
   const auto add = [&](const char* pool, const auto& configs) {
     int i = 0;
     for (const auto& config : configs)
-      units.add(fmt::format("{} {} {}", pool, i++, mixed::short_name(config)), unit_text(config));
+      units.add(fmt::format("{} {} {}", pool, i++, packed::short_name(config)), unit_text(config));
   };
   add("packed narrow", testing::sanitize_narrow_pool());
   add("packed strip", testing::sanitize_strip_pool());
   add("packed wide", testing::sanitize_wide_pool());
   int i = 0;
-  for (const bench::MixedCase& item : bench::mixed_set())
-    if (const auto plan = mixed::plan(item.problem, DeviceInfo{}, item.overrides))
-      units.add(fmt::format("packed set {} {}", i++, mixed::short_name(plan->config)),
+  for (const bench::PackedCase& item : bench::packed_set())
+    if (const auto plan = packed::plan(item.problem, DeviceInfo{}, item.overrides))
+      units.add(fmt::format("packed set {} {}", i++, packed::short_name(plan->config)),
                 unit_text(plan->config));
 }
 
@@ -134,7 +134,7 @@ void add_helpers(Units& units) {
   }
   units.add("verify fill", verify_unit_text(VerifyUnit::fill));
   units.add("verify check", verify_unit_text(VerifyUnit::check));
-  units.add("packed reference", mixed::reference_unit_text());
+  units.add("packed reference", packed::reference_unit_text());
   units.add("locate", locate_unit_text());
 }
 
@@ -160,7 +160,7 @@ std::string choice_of(const Plan& plan) {
   return fmt::format("{}\n{}\nsmem {} workspace {} {}", to_string(plan.config), to_string(plan.split),
                      plan.smem_bytes, plan.workspace_bytes, name_of(plan.source));
 }
-std::string choice_of(const mixed::Plan& plan) {
+std::string choice_of(const packed::Plan& plan) {
   return fmt::format("{}\nsmem {} weights {} {}", to_string(plan.config), plan.smem_bytes, plan.weight_bytes,
                      name_of(plan.source));
 }
@@ -178,8 +178,8 @@ void add_request(Plans& plans, const std::string& name, const cli::AnyRequest& r
     const std::string full = fmt::format("{} {}", gpu, name);
     if (const auto* dense = std::get_if<cli::ProblemRequest>(&request))
       add_plan(plans, full, gemm::plan(dense->problem, *gpu_named(gpu), dense->overrides));
-    if (const auto* packed = std::get_if<bench::MixedCase>(&request))
-      add_plan(plans, full, mixed::plan(packed->problem, *gpu_named(gpu), packed->overrides));
+    if (const auto* packed = std::get_if<bench::PackedCase>(&request))
+      add_plan(plans, full, packed::plan(packed->problem, *gpu_named(gpu), packed->overrides));
   }
 }
 
@@ -228,7 +228,7 @@ bool add_shapes(Plans& plans) {
                   cli::ProblemRequest{.problem = problem, .overrides = {}});
   }
   int i = 0;
-  for (const bench::MixedCase& item : bench::mixed_set())
+  for (const bench::PackedCase& item : bench::packed_set())
     add_request(plans, fmt::format("set mixed {}", i++), item);
   return true;
 }
@@ -246,7 +246,7 @@ bool add_rows(Plans& plans) {
       if (const auto* dense = std::get_if<cli::ProblemRequest>(&request))
         add(gemm::plan_rows(dense->problem, {1, 512}, info));
       else
-        add(mixed::plan_rows(std::get<bench::MixedCase>(request).problem, {1, 512}, info));
+        add(packed::plan_rows(std::get<bench::PackedCase>(request).problem, {1, 512}, info));
     }
   return true;
 }
