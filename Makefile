@@ -44,10 +44,12 @@ certify-sanitizers: $(if $(SLUICE_BUILD),,build)  ## of that, compute-sanitizer 
 python: build  ## the Python package: its tests in a clean venv, and wheels for a GPU machine in $(BUILD)/wheels
 	@tools/python_test.sh $(BUILD) && tools/python_wheels.sh $(BUILD) $(BUILD)/wheels
 
-check:  ## format, include rules, file lengths, names of files
+check:  ## format, include rules, file lengths, names of files, comments, copies
 	@$(PYTHON) tools/check_includes.py
 	@$(PYTHON) tools/check_references.py
 	@$(PYTHON) tools/check_lengths.py
+	@$(PYTHON) tools/check_comments.py
+	@$(PYTHON) tools/overlap.py --check
 	@tools/format.sh --check
 
 fmt:  ## clang-format in place

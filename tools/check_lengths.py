@@ -1,31 +1,54 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Holds files to a readable length: warns past 500 lines, fails past 700. Generated files are exempt.
+"""Holds files to 500 lines, and folders of sluice/host, sluice/chain and the like to 30 files. Generated files are exempt.
+
+    tools/check_lengths.py [--self-test]
 
 Called by `make check` and by ctest.
 """
+import collections
 import pathlib
 import subprocess
 import sys
 
-WARN, FAIL = 500, 700
+MOST_LINES, MOST_FILES = 500, 30
 SOURCES = {".h", ".cc", ".cuh", ".cu", ".py", ".sh"}
+# Rooms of the host, whose folders are held to MOST_FILES.
+HOST = ("sluice/host/", "sluice/chain/", "sluice/records/", "sluice/check/", "sluice/c_api/")
+
+
+def faults(lengths: dict[str, int]) -> list[str]:
+    """Sentences about files that are too long and folders that hold too many, from lines by file name."""
+    found = [f"{name} has {lines} lines, at most {MOST_LINES}: split it by ideas"
+             for name, lines in sorted(lengths.items()) if lines > MOST_LINES]
+    folders = collections.Counter(str(pathlib.PurePosixPath(name).parent) for name in lengths if name.startswith(HOST))
+    return found + [f"{folder} holds {count} files, at most {MOST_FILES}: give a part of them a folder"
+                    for folder, count in sorted(folders.items()) if count > MOST_FILES]
+
+
+def self_test() -> None:
+    room = {f"sluice/host/ops/{i}.cc": 10 for i in range(MOST_FILES)}
+    assert faults({"a.py": MOST_LINES, **room, "sluice/host/jit/x.h": 1}) == []
+    assert faults({"a.py": MOST_LINES + 1}) == ["a.py has 501 lines, at most 500: split it by ideas"]
+    assert faults({**room, "sluice/host/ops/one_more.h": 1})[0].startswith("sluice/host/ops holds 31 files")
+    assert faults({f"tests/unit/{i}.cc": 10 for i in range(40)}) == []
 
 
 def main() -> int:
+    if "--self-test" in sys.argv:
+        self_test()
+        return 0
     root = pathlib.Path(__file__).resolve().parent.parent
     command = ["git", "-C", str(root), "ls-files", "--cached", "--others", "--exclude-standard"]
-    worst = 0
+    lengths = {}
     for name in subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines():
         path = root / name
-        if path.suffix not in SOURCES or "generated" in path.parts or not path.is_file():
-            continue
-        lines = len(path.read_text(encoding="utf-8").splitlines())
-        worst = max(worst, lines)
-        if lines > WARN:
-            print(f"{'error' if lines > FAIL else 'warning'}: {name} has {lines} lines "
-                  f"(split it: warn past {WARN}, fail past {FAIL})")
-    return 1 if worst > FAIL else 0
+        if path.suffix in SOURCES and "generated" not in path.parts and path.is_file():
+            lengths[name] = len(path.read_text(encoding="utf-8").splitlines())
+    found = faults(lengths)
+    for line in found:
+        print(line)
+    return 1 if found else 0
 
 
 if __name__ == "__main__":

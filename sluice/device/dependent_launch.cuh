@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps by which a product's kernel overlaps the launches before and behind it (spec/overlap.h has the
-// contract). All of them are nothing for the default Overlap.
+// The steps by which a product's kernel overlaps its neighbours in the stream (spec/overlap.h has the
+// contract). With the default Overlap every step compiles to nothing.
 #pragma once
 
 #include <sluice/device/ptx/sync.cuh>
@@ -12,28 +12,28 @@ template <Overlap kOverlap>
 struct DependentLaunch {
   static constexpr bool kWeightsFirst = kOverlap.wait == Wait::weights_first;
 
-  /// First thing, by one thread of the CTA or by all.
+  /// Call first in the kernel, from one thread of the CTA or from all.
   static SLUICE_DEVICE void begin() {
     if constexpr (kOverlap.trigger == Trigger::at_start) ptx::launch_dependents();
   }
-  /// By one thread, before it waits.
+  /// Call from one thread before it waits.
   template <class Params>
   static SLUICE_DEVICE void prefetch(const Params& params) {
     if constexpr (overlaps(kOverlap)) warm_part(params.prefetch);
   }
-  /// Before tokens, their scales and C are read and before D is written, by every thread that does.
+  /// The PDL wait. Every thread calls it before it reads tokens, their scales or C, and before it writes D.
   static SLUICE_DEVICE void wait() {
     if constexpr (kOverlap.wait != Wait::none) ptx::wait_for_prerequisites();
   }
-  /// Before weights are read, by who does nothing but that.
+  /// For threads that only load weights: waits only if the overlap mode forbids early loads.
   static SLUICE_DEVICE void wait_for_weights() {
     if constexpr (kOverlap.wait == Wait::first) ptx::wait_for_prerequisites();
   }
-  /// By one thread of the CTA, when the last load is on its way.
+  /// Call from one thread of the CTA once its last load is issued.
   static SLUICE_DEVICE void loaded() {
     if constexpr (kOverlap.trigger == Trigger::after_loads) ptx::launch_dependents();
   }
-  /// By one thread, then or soon after. Not in a loop that is short of registers: it takes ten.
+  /// Call from one thread after loaded(). Not inside a loop that is short of registers: it takes ten.
   template <class Params>
   static SLUICE_DEVICE void hand_off(const Params& params) {
     if constexpr (overlaps(kOverlap)) warm_part(params.hand_off);

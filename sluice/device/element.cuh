@@ -7,9 +7,8 @@
 
 namespace sluice {
 
-/// Reads one element of an epilogue operand. `asm volatile` keeps the read where it is written: the compiler
-/// would else move the reads of all columns of a tile to the front, or keep those of one 64-row wave for the
-/// next, and spill.
+/// Reads one element of an epilogue operand. `asm volatile` keeps the read in place. Otherwise the compiler
+/// hoists the reads of all columns of a tile, or keeps those of one 64-row wave for the next, and spills.
 template <DType kType>
 SLUICE_DEVICE float load_element(const void* base, i64 index) {
   float value;
@@ -43,7 +42,7 @@ struct Pair {
   float x, y;
 };
 
-/// x is the one at the lower address.
+/// Unpacks two 16-bit elements; x is the one at the lower address.
 template <DType kType>
 SLUICE_DEVICE Pair unpack_16bit(u32 packed) {
   static_assert(is_16bit(kType));
@@ -63,7 +62,7 @@ SLUICE_DEVICE u16 pack_e4m3(float low, float high) {
   return packed;
 }
 
-/// Writes two neighbouring elements of D, the first at an address that is a multiple of both.
+/// Writes two neighbouring elements of D; the address is aligned to both.
 template <DType kType>
 SLUICE_DEVICE void store_element_pair(void* base, i64 index, float x, float y) {
   if constexpr (kType == DType::fp32) {
@@ -78,7 +77,7 @@ SLUICE_DEVICE void store_element_pair(void* base, i64 index, float x, float y) {
   }
 }
 
-/// Writes four neighbouring elements of D, the first at an address that is a multiple of all.
+/// Writes four neighbouring elements of D; the address is aligned to all four.
 template <DType kType>
 SLUICE_DEVICE void store_element_quad(void* base, i64 index, const float (&v)[4]) {
   if constexpr (kType == DType::fp32)
@@ -91,7 +90,7 @@ SLUICE_DEVICE void store_element_quad(void* base, i64 index, const float (&v)[4]
         uint2{pack_16bit<kType>(v[0], v[1]), pack_16bit<kType>(v[2], v[3])};
 }
 
-/// Writes one element of D; the slow path for a D that TMA cannot address.
+/// Writes one element of D: the slow path for a D that TMA cannot address.
 template <DType kType>
 SLUICE_DEVICE void store_element(void* base, i64 index, float value) {
   if constexpr (kType == DType::fp32)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of kernels/gemm.cuh on the GPU: one object in each thread, holding addresses and, in math
+// The steps of kernels/gemm.cuh on the GPU: one object in each thread, which holds addresses and, in math
 // threads, the sums. Its host twin is sluice/twin/machine.h; a step added here is added there.
 #pragma once
 
@@ -44,8 +44,8 @@ class Machine {
   }
   SLUICE_DEVICE int cluster_count() const { return gridDim.x / cluster_size(kConfig); }
 
-  /// Beside each other: one thread asks for the tensor maps (and goes on to find its first tile), one of
-  /// another warp initialises the barriers; lanes that each initialise one take 0.65 us longer.
+  /// Warp 0 prefetches the tensor maps, and goes on to find its first tile, while warp 1 initialises the
+  /// barriers. One thread initialises them all: one lane each takes 0.65 us longer.
   SLUICE_DEVICE void start() {
     if (threadIdx.x == 0) {
       timeline_.mark(Moment::start);
@@ -70,8 +70,8 @@ class Machine {
     }
     __syncwarp();
   }
-  /// The barriers are initialised, and seen by the whole cluster, before anyone uses them. Alone in its
-  /// cluster, the loading warp waits for the one that has initialised them and for no other.
+  /// On return the barriers are initialised and visible to the whole cluster. In a cluster of one, the
+  /// loading warp waits only for the warp that initialised them.
   SLUICE_DEVICE void meet() {
     if constexpr (kClustered) {
       ptx::cluster_sync_relaxed();
@@ -86,15 +86,15 @@ class Machine {
   // ---- roles ----
   SLUICE_DEVICE bool is_load_role() const { return warpgroup_ == 0; }
   SLUICE_DEVICE void enter_load_role() { ptx::setmaxnreg_dec<load_registers(kConfig)>(); }
-  /// Asked by whole warps. A branch that the compiler takes for one of single lanes costs registers, of which
-  /// loaders have 24.
+  /// Call from whole warps. The shuffle makes uniformity visible to the compiler. A branch that it cannot
+  /// prove uniform costs registers, and loaders have 24.
   SLUICE_DEVICE bool is_load_warp() const { return __shfl_sync(~0u, threadIdx.x / 32, 0) == 0; }
   SLUICE_DEVICE bool is_load_thread() const { return threadIdx.x == 0; }
   SLUICE_DEVICE bool is_scale_warp() const { return kBlockScaled && threadIdx.x / 32 - 1 < kScaleWarps; }
   SLUICE_DEVICE void enter_math_role() { ptx::setmaxnreg_inc<math_registers(kConfig)>(); }
   SLUICE_DEVICE void read_tensor_scales() { ops_.read_tensor_scales(); }
 
-  // ---- launches before and behind ----
+  // ---- PDL wait and trigger ----
   SLUICE_DEVICE void wait_prerequisites() { Launch::wait(); }
   SLUICE_DEVICE void launch_dependents() { Launch::loaded(); }
   SLUICE_DEVICE void prefetch() { Launch::prefetch(params_); }
@@ -102,15 +102,16 @@ class Machine {
 
   SLUICE_DEVICE int math_group() const { return warpgroup_ - 1; }
 
-  // ---- when (spec/timeline.h): the load thread, and one thread of each math group ----
+  // ---- timeline marks (spec/timeline.h): from the load thread, and one thread of each math group ----
   SLUICE_DEVICE void mark(Moment moment) { timeline_.mark(moment); }
-  /// Of the first math group alone.
+  /// Only math group 0 records stage marks.
   SLUICE_DEVICE void mark_stage(int k_tiles) {
     if (math_group() == 0) timeline_.mark_stage(min(kConfig.stages, k_tiles));
   }
   SLUICE_DEVICE void claim_marks() { timeline_.claim(group_thread() == 0, warpgroup_); }
   SLUICE_DEVICE void write_marks() {
-    if (is_load_role()) timeline_.claim(true);  // while the math groups end: it has nothing else to do
+    // while the math groups end: the load role has nothing else to do
+    if (is_load_role()) timeline_.claim(true);
     timeline_.write();
   }
 
@@ -134,7 +135,7 @@ class Machine {
                 k_tile * kConfig.tile.k);
   }
 
-  // ---- block scales, all lanes of each of kScaleWarps warps ----
+  // ---- block scales: all lanes of each of kScaleWarps warps ----
   SLUICE_DEVICE void begin_scales(const Tile& tile) {
     if constexpr (kBlockScaled) scale_loader_.begin_tile(params_, tile, threadIdx.x / 32 - 1);
   }
@@ -149,16 +150,16 @@ class Machine {
     if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(full(stage));
   }
 
-  // ---- scale vectors, all threads of a math group ----
-  /// Begins to bring those of the tile's own part; all of the group have read those of the tile before. C's
-  /// part is asked for into L2, a bias of rows into registers.
+  // ---- scale vectors: all threads of a math group ----
+  /// Begins to bring the vectors of the tile's own part. All threads of the group have read those of the tile
+  /// before. C's part is prefetched into L2, a row bias is read into registers.
   SLUICE_DEVICE void stage_vectors(const Tile& own) {
     if constexpr (kStagesVectors) vectors().stage(params_, own.m_offset + group_row(), own.n_offset);
     if constexpr (kResidual)
       prefetch_residual<kConfig>(params_, own, own.m_offset + group_row(), group_thread());
     if constexpr (RowBias<kConfig>::kUsed) row_bias_.read(ops_, own.m_offset + fragment_row());
   }
-  /// For this thread's share. The group's next meeting, before its first store, is for all of them.
+  /// Waits for this thread's share; the group's next barrier, before its first store, covers the others'.
   SLUICE_DEVICE void wait_vectors() {
     if constexpr (kStagesVectors) ptx::copy_async_wait_all();
   }
@@ -168,7 +169,8 @@ class Machine {
     if (kPromotes || k_tiles == 0) sums_.clear();
   }
   SLUICE_DEVICE void wait_full(int stage, u32 parity) { ptx::mbarrier_wait_parity(full(stage), parity); }
-  /// Products of the stage with the rows and columns of `unit`, of which there is one without promotion.
+  /// Issues the products of the stage with the rows and columns of pass `unit`; without promotion there is
+  /// one pass.
   SLUICE_DEVICE void issue_mma(int unit, int stage, bool fresh) {
     const u32 a = stage_a(stage) + (group_row() + unit_wave(unit) * kWaveRows) * kSwizzleRowBytes;
     const u32 b = stage_b(stage) + unit_column(unit) * kSwizzleRowBytes;
@@ -177,13 +179,13 @@ class Machine {
     else
       WgmmaSs<kConfig>::issue(sums_, a, b, fresh);
   }
-  /// Until all products but those of the newest issue_mma have finished.
+  /// Waits until all products but those of the newest issue_mma have finished.
   SLUICE_DEVICE void wait_mma_but_newest() { ptx::wgmma_wait_group<1>(); }
   SLUICE_DEVICE void wait_mma() {
     ptx::wgmma_wait_group<0>();
     if constexpr (!kPromotes) sums_.pin();
   }
-  /// Adds the partial sums of a unit whose products have finished.
+  /// Adds the partial sums of a pass whose products have finished.
   SLUICE_DEVICE void promote(int unit) {
     if constexpr (kPromotes) {
       partial_.pin();
@@ -195,13 +197,12 @@ class Machine {
           add_partial(unit_wave(unit) + wave, first + i, partial_.values[wave][i]);
     }
   }
-  /// The next products to be promoted are those of this stage.
+  /// Reads the block scales for the products of this stage, which are promoted next.
   SLUICE_DEVICE void read_scales(int stage) {
     if constexpr (kBlockScaled) scales_.read(scale_slot(stage), fragment_row());
   }
-  /// One arrival of each warp at every CTA that loads into this CTA's stages: lane i signals the i-th of
-  /// them, first the CTAs of this cluster column, then those of this row but the one that is in the column
-  /// too.
+  /// One arrival from each warp at every CTA that loads into this CTA's stages. Lane i signals the i-th of
+  /// them: first the CTAs of this cluster column, then those of this row without the one in both.
   SLUICE_DEVICE void release_stage(int stage) {
     const int lane = threadIdx.x % 32;
     if constexpr (kBlockScaled) __syncwarp();  // all lanes have read their scales
@@ -254,7 +255,8 @@ class Machine {
   }
 
   // ---- combine ----
-  /// Before the group's first access to the workspace. Without a deal there is none, and maybe no workspace.
+  /// Call before the group's first access to the workspace. Without streamed tiles there is no access, and
+  /// perhaps no workspace.
   SLUICE_DEVICE void enter_workspace() {
     if constexpr (kStamping == Stamping::on) {
       if (params_.deal.tiles == 0) return;
@@ -262,7 +264,7 @@ class Machine {
       group_sync();
     }
   }
-  /// After its last one.
+  /// Call after the group's last access to the workspace.
   SLUICE_DEVICE void leave_workspace() {
     if constexpr (kStamping == Stamping::on) {
       if (params_.deal.tiles == 0) return;
@@ -271,14 +273,15 @@ class Machine {
     }
   }
   SLUICE_DEVICE void write_partial(const Tile& tile) {
-    if constexpr (kStagesVectors) ptx::copy_async_wait_all();  // who is not the last one never waits for them
+    // CTAs that are not the last arriver return before the wait further down
+    if constexpr (kStagesVectors) ptx::copy_async_wait_all();
     if constexpr (kCombines) Partials::write(sums_, slot(tile, tile.sharing.rank), live_rows(tile));
   }
   SLUICE_DEVICE void publish_partial() {
     group_sync();
   }
-  /// The elected thread counts the group's arrival: a release of what the group has written, and an acquire
-  /// of what the peers have. All threads of the group learn the answer.
+  /// The elected thread counts the group's arrival: a release of the group's writes, and an acquire of its
+  /// peers'. All threads of the group get the answer.
   SLUICE_DEVICE bool is_last_arriver(const Tile& tile) {
     bool last = false;
     if (group_thread() == 0) {
@@ -323,9 +326,9 @@ class Machine {
     if (kConfig.store == StorePath::tma && group_thread() == 0) ptx::bulk_wait_group_read<0>();
   }
   SLUICE_DEVICE void store_direct(const Tile& tile) {
-    if constexpr (kStagesVectors) group_sync();  // all have come
+    if constexpr (kStagesVectors) group_sync();  // all threads have arrived
     own_store().store_direct(tile, live_rows(tile));
-    if constexpr (kStagesVectors) group_sync();  // all have read theirs
+    if constexpr (kStagesVectors) group_sync();  // all threads have read their vectors
   }
 
  private:
@@ -347,8 +350,8 @@ class Machine {
   using Slices = MulticastSlices<kConfig.cluster.m, kConfig.cluster.n>;
   using TileA = TmaTile<kConfig.a_major, kConfig.tile.m, kConfig.tile.k, kConfig.cluster.n>;
   using TileB = TmaTile<kConfig.b_major, kConfig.tile.n, kConfig.tile.k, kConfig.cluster.m, kGated>;
-  /// The shuffle tells the compiler that it is the same in all lanes. All lanes must take part: so it is done
-  /// once, in the constructor, and never in a branch that one lane takes.
+  /// The shuffle tells the compiler that the value is the same in all lanes. All lanes must take part, so it
+  /// is done once, in the constructor, and never inside a divergent branch.
   static SLUICE_DEVICE int warpgroup() {
     return __shfl_sync(~0u, threadIdx.x / kWarpgroupThreads, 0);
   }
@@ -388,16 +391,16 @@ class Machine {
     return smem_ + exchange_offset(kConfig, math_group());
   }
 
-  /// Computed here, not where it is used first: of the first tile that is before the CTA meets. (a.batch is
-  /// b.batch.)
+  /// Forces these values to be computed here rather than at first use; for the first tile that is before the
+  /// CTA meets. a.batch equals b.batch.
   static SLUICE_DEVICE void pin(int bytes, const TileLoad& a, const TileLoad& b) {
     asm volatile("" ::"r"(bytes), "l"(a.map), "r"(a.row), "r"(a.batch), "l"(b.map), "r"(b.row));
   }
-  /// In a cluster along k every CTA loads for itself alone.
+  /// In a cluster along k every CTA loads for itself.
   SLUICE_DEVICE int load_rank() const {
     return multicasts(kConfig) ? cta_rank_ : 0;
   }
-  /// Where the sums of a unit begin in those of the group.
+  /// First wave and column of a pass within the group's sums.
   static SLUICE_DEVICE constexpr int unit_wave(int unit) {
     return waves(kConfig) == 1 ? 0 : unit;
   }
@@ -412,16 +415,16 @@ class Machine {
       sum += partial;
   }
 
-  /// Which of the tile's parts that are combined on their own is this group's.
+  /// Index of the group's part among those that are combined separately.
   SLUICE_DEVICE int combined_part() const {
     return kConfig.schedule == Schedule::cooperative ? math_group() : 0;
   }
-  /// Where this thread's sums of the peer with rank `rank` are.
+  /// Address of this thread's sums of the peer with rank `rank`.
   SLUICE_DEVICE float* slot(const Tile& tile, int rank) const {
     const int index = part_index(kConfig, tile.sharing.slot + rank, cta_rank_, combined_part());
     return params_.partials + i64{index} * part_floats(kConfig) + group_thread() * 4;
   }
-  /// Rows of the matrix from the group's first one on, and from this warp's; 0 or less: it has none.
+  /// Rows inside the matrix from the group's first row on, and from this warp's; 0 or less: none.
   SLUICE_DEVICE int group_live_rows(const Tile& tile) const {
     return params_.m - (tile.m_offset + group_row());
   }
@@ -447,11 +450,11 @@ class Machine {
   u32 smem_;
   int cta_rank_;
   int warpgroup_;
-  int tile_bytes_;  // this line and the next: of the load thread's tile
+  int tile_bytes_;  // this line and the next: values of the load thread's tile
   TileLoad load_a_, load_b_;
   ElementWise<kConfig.epilogue> ops_;
   Sums sums_;
-  Optional<kPromotes, PartialSums> partial_;  // of one unit
+  Optional<kPromotes, PartialSums> partial_;  // partial sums of one pass
   Optional<RowBias<kConfig>::kUsed, RowBias<kConfig>> row_bias_;
   Optional<kBlockScaled, ScaleReader<kConfig>> scales_;
   Optional<kBlockScaled, ScaleLoader<kConfig>> scale_loader_;

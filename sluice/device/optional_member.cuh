@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A member that an object has only in some configs: else it is an empty one, which takes no register.
+// A member that exists in some configs only; in the others it is empty and takes no register.
 #pragma once
 
 namespace sluice {

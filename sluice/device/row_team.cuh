@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CTAs of a cluster that share a row, or one CTA alone: each warp puts its part of a reduction where all
-// of them find it, and after one meeting every thread reads all parts. Two sets of slots are taken in turn:
-// who puts into a set again has been through the meeting between, where every warp had read this set and put
-// into the other; so in every turn each warp puts something. Between CTAs words go by st.async, which count
-// themselves: a cluster's barrier that releases costs a fence of the whole GPU's memory.
-// Used by kernels/quantize.cuh (rows) and kernels/norm.cuh.
+// The CTAs of a cluster that share a row, or one CTA by itself. Each warp puts its part of a reduction where
+// every CTA of the team finds it; after one meeting every thread reads all parts. Two sets of slots are used
+// in turn. A warp reuses a set only after the meeting between, by which time every warp has read that set and
+// put into the other one. So each warp must put a value in every turn.
+// Between CTAs words go by st.async, which counts them on the receiver's barrier: a releasing cluster barrier
+// costs a fence of the whole GPU's memory. Used by kernels/quantize.cuh (rows) and kernels/norm.cuh.
 #pragma once
 
 #include <sluice/device/ptx/cluster_memory.cuh>
@@ -18,12 +18,12 @@ class RowTeam {
  public:
   struct Shared {
     u32 slots[2][kSlots];
-    u64 full[2];  // the words of a set have come; of teams of more than one
+    u64 full[2];  // barrier that counts a set's words; used in teams of several CTAs
   };
-  const u32 ctas, rank;    // of the team
-  const u32 index, teams;  // of the grid
+  const u32 ctas, rank;    // CTAs of the team
+  const u32 index, teams;  // team's index in the grid, and number of teams
 
-  /// By every thread, first thing.
+  /// Call from every thread, first thing.
   SLUICE_DEVICE explicit RowTeam(Shared& shared)
       : ctas(ptx::cluster_cta_count()),
         rank(ptx::cluster_cta_rank()),
@@ -40,12 +40,13 @@ class RowTeam {
     ptx::cluster_arrive_relaxed();
   }
 
-  /// By every thread, before the first `put`: a CTA that has not begun has no shared memory to write to.
+  /// Call from every thread before its first `put`: a CTA that has not begun has no shared memory to write
+  /// to.
   SLUICE_DEVICE void begin() const {
     if (ctas > 1) ptx::cluster_wait_acquire();
   }
 
-  /// By a whole warp, of whose lanes each has the value.
+  /// Call from a whole warp; every lane has the value.
   SLUICE_DEVICE void put(u32 slot, u32 value) {
     const u32 lane = threadIdx.x % 32;
     u32* target = shared_.slots[turn_ % 2] + slot;
@@ -57,7 +58,7 @@ class RowTeam {
     }
   }
 
-  /// By every thread, once all of this turn's `words` are put or will be: where they are.
+  /// Call from every thread once this turn's `words` are put, or will be. Returns where they are.
   SLUICE_DEVICE const u32* meet(u32 words) {
     const u32 set = turn_ % 2;
     if (ctas == 1) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A team's own ring of stages in shared memory, filled by its cp.async: nobody else reads or writes it. The
-// team is a warp, which needs no barrier, or a warpgroup. What a stage holds is the copier's and the reader's
-// matter. Used by kernels/plain.cuh and kernels/narrow.cuh.
+// A team's own ring of stages in shared memory, filled by its cp.async; no other team reads or writes it. A
+// team is a warp, which needs no barrier, or a warpgroup. The copier and the reader define a stage's
+// contents. Used by kernels/plain.cuh and kernels/narrow.cuh.
 #pragma once
 
 #include <sluice/device/ptx/async_copy.cuh>
@@ -14,7 +14,7 @@ class WarpRing {
   /// `count`: stages that are filled and read in all.
   SLUICE_DEVICE WarpRing(u32 first, int count) : first_(first), count_(count) {}
 
-  /// All copies that the ring has room for but one; copy(stage) brings the next.
+  /// Issues all copies that the ring has room for but one; copy(stage) brings the next stage.
   template <class Copy>
   SLUICE_DEVICE void fill(const Copy& copy) const {
 #pragma unroll
@@ -24,8 +24,8 @@ class WarpRing {
     }
   }
 
-  /// The same in two steps: early(stage, i) for each, `between`, then late(stage) for each; what is late
-  /// completes behind all that is early.
+  /// fill() in two steps: early(stage, i) for each stage, `between`, then late(stage) for each. Late copies
+  /// complete behind all early ones.
   template <class Early, class Between, class Late>
   SLUICE_DEVICE void fill_in_two(const Early& early, const Between& between, const Late& late) const {
 #pragma unroll
@@ -35,18 +35,18 @@ class WarpRing {
     fill(late);
   }
 
-  /// Each stage in turn: read(stage), while the copies of those behind it are on their way.
+  /// Reads each stage in turn with read(stage), while the copies of later stages are in flight.
   template <class Copy, class Read>
   SLUICE_DEVICE void run(const Copy& copy, const Read& read) const {
     run(copy, read, [] {});
   }
-  /// all_issued() once, when the last copy is on its way; of a ring without copies never.
+  /// run(), with all_issued() called once when the last copy is issued; a ring without copies never calls it.
   template <class Copy, class Read, class Issued>
   SLUICE_DEVICE void run(const Copy& copy, const Read& read, const Issued& all_issued) const {
     run<false>(copy, read, all_issued, [] { __syncwarp(); });
   }
-  /// meet(): all of the team's copies have come, and all have read what the next ones replace. Reads that
-  /// only begin something come first, so that it runs while copies are issued.
+  /// meet() returns when all of the team's copies have come and all threads have read what the next copies
+  /// replace. With kReadsFirst, read() comes before the next copies, for reads that only issue work.
   template <bool kReadsFirst, class Copy, class Read, class Issued, class Meet>
   SLUICE_DEVICE void run(const Copy& copy, const Read& read, const Issued& all_issued,
                          const Meet& meet) const {

@@ -11,7 +11,7 @@ namespace sluice {
 class Stamper {
  public:
   Stamper() = default;
-  /// Of a kernel that goes on where the one before it has entered.
+  /// A stamper for a kernel that continues in a workspace which the kernel before it has entered.
   static SLUICE_DEVICE Stamper entered() {
     Stamper stamper;
     stamper.counted_ = true;
@@ -21,14 +21,14 @@ class Stamper {
     counted_ =
         step(counters, stamp, [](u64 owner, const LaunchStamp& by) { return after_entering(owner, by); });
   }
-  /// A group that was not counted has nothing to give back.
+  /// Leaves; a group that was not counted has nothing to give back.
   SLUICE_DEVICE void leave(u32* counters, const LaunchStamp& stamp) {
     if (!counted_) return;
     step(counters, stamp, [](u64 owner, const LaunchStamp& by) { return after_leaving(owner, by); });
   }
 
  private:
-  /// False: the workspace is another launch's, which is written down.
+  /// Returns false if the workspace belongs to another launch, which is then recorded.
   template <class Step>
   static SLUICE_DEVICE bool step(u32* counters, const LaunchStamp& stamp, Step next_of) {
     auto* at = reinterpret_cast<WorkspaceStamp*>(reinterpret_cast<u8*>(counters) + kWorkspaceStampOffset);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dense GEMM: persistent, warp-specialised, ping-pong or cooperative. This file is what the roles do,
-// step by step, and names no instruction. Other parts of the protocol: the walk over tiles and positions in
-// the ring (device/pipeline.cuh), arrival counts (spec/smem_layout.h), and start() and meet() of
-// device/machine.cuh, which initialise the barriers, let the CTA or cluster meet and trigger at the start.
-// What each step does on the GPU is there too. The host twin (sluice/twin/) gives the steps a simulated
-// meaning, so that this source and the first two are explored for deadlocks and races without a GPU; start()
-// and meet() are left out of that.
+// The dense GEMM: persistent, warp-specialised, ping-pong or cooperative. This file says what the roles do,
+// step by step, and names no instruction. Other files hold the rest of the protocol: device/pipeline.cuh the
+// order of tiles and ring positions, spec/smem_layout.h the arrival counts, device/machine.cuh each step on
+// the GPU. Its start() and meet() initialise the barriers, let the CTA or cluster meet, and trigger at the
+// start.
+//
+// The host twin (sluice/twin/) gives the steps a simulated meaning. This source, pipeline.cuh and the counts
+// are thus explored for deadlocks and races without a GPU; start() and meet() are not.
 //
 // clang-format off
 // Roles (384 threads; kThreads)
@@ -14,7 +15,7 @@
 //   warpgroups 1,2 math   WGMMA from the stages into registers, then the epilogue and the store of their tile
 //                         ping_pong: each takes every second tile, so that one multiplies while the other stores
 //                         cooperative: both take every tile, half of its rows each
-// In start() warp 1 initialises all barriers; meanwhile the loading warp finds its first tile; nobody uses a barrier
+// In start() warp 1 initialises all barriers while the loading warp finds its first tile. No thread uses a barrier
 // before meet().
 //
 // Barriers (counts: spec/smem_layout.h)  who arrives                               who waits
@@ -31,14 +32,14 @@
 // All start in phase 0. A first wait on `empty`, and group 0's first wait on `turn`, use the parity of the
 // phase before, which counts as complete.
 //
-// Why ping-pong needs `turn` even for correctness: a wait names a parity, not a pass. A group that ran ahead
-// of the other by two passes over the ring would find an old phase of the right parity and read a stage too
-// early. The turn is handed over when the last k-tile was issued, that is, after all full barriers before it
-// were seen complete.
+// Why ping-pong needs `turn` for correctness: a wait names a parity, not a pass. A group that is two passes
+// over the ring ahead of the other would find an old phase of the right parity, and read a stage too early. A
+// group hands over the turn once its last k-tile is issued, by which time all earlier full barriers have
+// completed.
 //
-// Why a CTA may leave without a cluster barrier: the load thread's last act is to wait until every stage is
-// empty, so every signal that peers owe this CTA has come; and its math groups waited for all bytes that
-// peers send to it. In a cluster along k its math groups wait besides until all have read what it sent.
+// Why a CTA may exit without a cluster barrier: the load thread's last act is to wait until every stage is
+// empty. By then every signal that peers owe this CTA has come, and its math groups have waited for all bytes
+// that peers send to it. In a cluster along k they also wait until every peer has read what this CTA sent.
 #pragma once
 
 #include <sluice/spec/timeline.h>
@@ -48,8 +49,8 @@ namespace sluice {
 
 inline constexpr u32 kFreshBarrier = 1;  // flips the parity: the first pass over the ring need not wait
 
-/// The tile that is loaded now. The first one is found before the CTA meets, by the warp that loads alone:
-/// others initialise barriers meanwhile (docs/findings/first-load.md).
+/// The tile that is loaded now. The loading warp finds the first one before the CTA meets, while other warps
+/// initialise barriers (docs/findings/first-load.md).
 template <class Machine>
 struct LoadWalk {
   Machine& machine;
@@ -74,7 +75,7 @@ struct LoadWalk {
   }
 };
 
-/// The problem's B: weights, of which no other launch is the author. Of swapped operands it is the tile's
+/// Loads the problem's B: weights, which no other launch writes. With swapped operands they are the tile's
 /// rows.
 template <class Machine>
 SLUICE_DEVICE void load_weights(Machine& machine, int stage, int k_tile) {
@@ -91,8 +92,8 @@ SLUICE_DEVICE void load_tokens(Machine& machine, int stage, int k_tile) {
     machine.load_a(stage, k_tile);
 }
 
-/// The weights' part of the first stages, of the CTA's first tile: the stages are empty, and weights may be
-/// read before the launches that this one depends on have ended. How many.
+/// Loads the weights of the CTA's first stages, which are empty: weights may be read before the PDL wait.
+/// Returns how many stages it has loaded.
 template <class Machine>
 SLUICE_DEVICE int load_weights_early(Machine& machine, const LoadWalk<Machine>& walk) {
   if (!walk.more) return 0;
@@ -107,7 +108,7 @@ SLUICE_DEVICE int load_weights_early(Machine& machine, const LoadWalk<Machine>& 
 template <class Machine>
 SLUICE_DEVICE void load_role(Machine& machine, LoadWalk<Machine>& walk) {
   const int stages = machine.config().stages;
-  int early = 0;  // stages that have their part of the weights
+  int early = 0;  // stages that already have their weights
   if (machine.config().overlap.wait == Wait::weights_first) early = load_weights_early(machine, walk);
   if (early > 0) machine.mark(Moment::loads_issued);
   machine.prefetch();
@@ -136,8 +137,8 @@ SLUICE_DEVICE void load_role(Machine& machine, LoadWalk<Machine>& walk) {
   machine.write_marks();
 }
 
-/// Block scales come beside the stage that they belong to. They are fetched before the stage is free, so that
-/// what hides the products' way from HBM hides theirs.
+/// Brings block scales beside their stage. They are fetched before the stage is free, so that their trip from
+/// HBM is hidden like that of the operands.
 template <class Machine>
 SLUICE_DEVICE void scale_role(Machine& machine) {
   machine.wait_prerequisites();
@@ -156,9 +157,9 @@ SLUICE_DEVICE void scale_role(Machine& machine) {
   }
 }
 
-/// Multiplies one tile into the machine's accumulators. Keeps one k-tile in flight: a stage is released when
-/// the k-tile after it has been issued. On return the last k-tile may still be in flight and its stage held
-/// (`finish_tile` ends both), so that ping-pong can hand over the turn in between.
+/// Multiplies one tile into the machine's accumulators with one k-tile in flight: a stage is released once
+/// the next k-tile has been issued. On return the last k-tile may be in flight and its stage held;
+/// finish_tile() ends both. Ping-pong hands over the turn in between.
 template <class Machine>
 SLUICE_DEVICE void multiply_tile(Machine& machine, RingPosition& ring, int k_tiles) {
   const int stages = machine.config().stages;
@@ -174,8 +175,8 @@ SLUICE_DEVICE void multiply_tile(Machine& machine, RingPosition& ring, int k_til
   }
 }
 
-/// The same with promotion: the products of every k-tile go into partial sums, unit by unit, and from there
-/// into the final ones. While one math warpgroup adds, the tensor core works for the other. Nothing is in
+/// multiply_tile() with promotion: each k-tile's products go into partial sums, pass by pass, and from there
+/// into the final sums. While one math warpgroup adds, the tensor core works for the other. No product is in
 /// flight when a k-tile ends: ptxas serialises products whose sums are read in a later pass of the loop
 /// (docs/findings/promotion.md).
 template <class Machine>
@@ -196,7 +197,7 @@ SLUICE_DEVICE void multiply_tile_promoted(Machine& machine, RingPosition& ring, 
   }
 }
 
-/// Ends what multiply_tile left open.
+/// Ends the products and the stage that multiply_tile() left open.
 template <class Machine>
 SLUICE_DEVICE void finish_tile(Machine& machine, const RingPosition& ring, int k_tiles) {
   machine.wait_mma();
@@ -204,9 +205,9 @@ SLUICE_DEVICE void finish_tile(Machine& machine, const RingPosition& ring, int k
     machine.release_stage(ring.previous(machine.config().stages));
 }
 
-/// The CTAs of a cluster along k have summed a part of the tile's k-tiles each. Every one sends to every CTA
-/// (itself too) the sums of that CTA's columns, and adds up what it gets, in the order of k: so each ends
-/// with whole sums for its own columns.
+/// The exchange in a cluster along k, where each CTA has summed a slice of the tile's k-tiles. Each CTA sends
+/// every CTA (itself included) the sums of that CTA's columns. It adds up the sums that it receives, in the
+/// order of k, and so ends with whole sums for its own columns.
 template <class Machine>
 SLUICE_DEVICE void exchange_sums(Machine& machine, const Tile& tile, u32& phase) {
 #pragma unroll
@@ -220,11 +221,11 @@ SLUICE_DEVICE void exchange_sums(Machine& machine, const Tile& tile, u32& phase)
   }
 }
 
-/// The peers of a shared tile each write their sums to their own slot, and then count themselves. Nobody
-/// waits: the counter tells the last one that it is the last, and is zero again by that (it wraps at the
-/// number of peers). The last one adds up all slots in the order of k, so that the result has the same bits
-/// whoever it is. True for the last one: its sums are those of the whole tile. With Combine::separate nobody
-/// is: the slots are left to the next kernel (kernels/sum_parts.cuh).
+/// Combines split-K slices. The peers of a shared tile write their sums to slots of their own, then count
+/// themselves; nobody waits. The counter tells the last peer that it is the last, and wraps back to zero by
+/// that. The last peer adds up all slots in the order of k, so the result has the same bits whoever is last.
+/// Returns true for the last peer: its sums are those of the whole tile. With Combine::separate no peer is
+/// the last; the next kernel adds up the slots (kernels/sum_parts.cuh).
 template <class Machine>
 SLUICE_DEVICE bool combine_tile(Machine& machine, const Tile& tile) {
   machine.write_partial(tile);
@@ -235,7 +236,8 @@ SLUICE_DEVICE bool combine_tile(Machine& machine, const Tile& tile) {
   return true;
 }
 
-/// A buffer is filled again only when the copy engine has read it, and that wait comes as late as it can.
+/// Stores one chunk. A buffer is filled again only when the copy engine has read it; that wait comes as late
+/// as possible.
 template <class Machine>
 SLUICE_DEVICE void store_chunk(Machine& machine, const Tile& tile, int wave, int column, int& buffer) {
   machine.wait_store_buffer();
@@ -245,9 +247,9 @@ SLUICE_DEVICE void store_chunk(Machine& machine, const Tile& tile, int wave, int
   buffer ^= 1;
 }
 
-/// Epilogue of one tile: columns chunk by chunk through two private buffers. `buffer` lives across tiles:
-/// with an odd number of chunks the next tile must start with the other one. Heavy epilogues stay rolled, or
-/// their code would stand there once for each chunk, spill, and compile for seconds
+/// Epilogue of one tile: columns leave chunk by chunk through two private buffers. `buffer` lives across
+/// tiles: after an odd number of chunks the next tile starts with the other one. Loops of heavy epilogues
+/// stay rolled. Unrolled, their code would be repeated for each chunk, spill, and compile for seconds
 /// (docs/findings/heavy-epilogues.md).
 template <class Machine>
 SLUICE_DEVICE void store_tile(Machine& machine, const Tile& tile, int& buffer) {
@@ -295,10 +297,10 @@ SLUICE_DEVICE void math_role(Machine& machine) {
       multiply_tile(machine, ring, tile.k_tiles);
     if (ping_pong) machine.pass_turn();
     finish_tile(machine, ring, tile.k_tiles);
-    // A group without rows of D has nothing to send; its peers' groups have none either.
+    // A group without rows of D has nothing to send, and neither have its peers' groups.
     if (machine.config().cluster.k > 1 && machine.has_rows(tile))
       exchange_sums(machine, tile, exchange_phase);
-    const bool stores_own = !uses_workspace(machine.config());  // all of the sums, or a part added to D
+    const bool stores_own = !uses_workspace(machine.config());  // whole sums, or a slice added to D
     if (stores_own || tile.sharing.peers == 1 || combine_tile(machine, own)) store_tile(machine, own, buffer);
     machine.end_tile();
     turn_phase ^= 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GEMM kernel as it is compiled: the protocol of gemm.cuh on the GPU's machine. A JIT unit includes this
-// file and the WGMMA wrappers of its width, and calls run_gemm from its entry (host/jit/source.cc).
+// The GEMM kernel's entry: the protocol of gemm.cuh on the GPU's machine. A JIT unit includes this file and
+// the WGMMA wrappers of its width, and calls run_gemm (host/jit/source.cc).
 #pragma once
 
 #include <sluice/device/machine.cuh>

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Root-mean-square norm of rows, with the residual before it and the quantiser behind it: what stands between
-// the products of a layer. A row is spread over the warps of a CTA, or of a team of them (RowTeam); each
-// thread has a chunk of 8 columns or two, whose loads are all issued before the first is used.
+// Root-mean-square norm of rows, with the residual before it and the quantiser behind it: the step between
+// two products of a layer. A row is spread over the warps of a CTA, or of a team of CTAs (RowTeam). Each
+// thread has one or two chunks of 8 columns, whose loads are all issued before the first is used.
 //
-// The sum of squares has one order, whoever does it: a chunk's by multiply-adds, those of the 32 chunks of a
-// segment (256 columns) pairwise, those of segments 0, 32, 64, ... one after the other, the 32 results
-// pairwise. So the bits of a row depend on nothing but the row.
+// The sum of squares has a fixed order. A chunk is summed by multiply-adds, the 32 chunks of a segment (256
+// columns) pairwise. Segments 0, 32, 64, ... are added one after the other, and the 32 results pairwise. So
+// the bits of a row depend on the row only.
 //
-// Meetings of a row: one for the sum of squares, one more for the amax of a row. In a chain of dependent
-// launches (spec/overlap.h): trigger, warm what comes next, load gamma, wait; then all else. `Arith` is what
-// a step is on the GPU (norm_entry.cuh) or in a test (tests/unit/norm_kernels_test.cc).
+// A row takes one meeting for the sum of squares, and one more for an amax. In a chain of dependent launches
+// (spec/overlap.h) the order is: trigger, L2 prefetch, load gamma, PDL wait, then everything else. `Arith`
+// gives the steps their meaning on the GPU (norm_entry.cuh) or in a test (tests/unit/norm_kernels_test.cc).
 #pragma once
 
 #include <sluice/spec/norm.h>
@@ -20,7 +20,7 @@ namespace sluice::norm {
 
 using quantize::Chunk;
 
-/// A chunk of 16-bit elements as it lies in memory.
+/// A chunk of 16-bit elements, as in memory.
 struct Words {
   u32 words[kNormChunk / 2];
 };
@@ -31,8 +31,8 @@ struct Norm {
 
   const NormParams& p;
   Team& team;
-  const u32 warps;  // of the team
-  const u32 warp;   // among them
+  const u32 warps;  // warps of the team
+  const u32 warp;   // number among the team's warps
   const u32 lane;
   TimelineMarks& timeline;
 
@@ -48,7 +48,7 @@ struct Norm {
   SLUICE_DEVICE u32 held_segment(int i) const { return static_cast<u32>(i) * warps + warp; }
   SLUICE_DEVICE i64 column(u32 segment) const { return i64{segment} * kNormSegment + lane * kNormChunk; }
 
-  /// Columns of a row that begins at element `first`; zeros past its end.
+  /// Loads columns of the row that begins at element `first`; zeros past its end.
   SLUICE_DEVICE Words fetch(const void* base, i64 first, i64 column) const {
     const u16* from = static_cast<const u16*>(base) + first + column;
     if constexpr (kConfig.vectors) {
@@ -61,7 +61,7 @@ struct Norm {
       return result;
     }
   }
-  /// Immutable, so that it may be read before the wait.
+  /// Loads gamma, which no launch writes, so it may be read before the PDL wait.
   SLUICE_DEVICE Words fetch_gamma(i64 column) const {
     if constexpr (kConfig.vectors)
       return Arith::load_constant_words(static_cast<const u16*>(p.gamma) + column, column < p.columns);
@@ -69,7 +69,7 @@ struct Norm {
       return fetch(p.gamma, 0, column);
   }
 
-  /// kWords * 4 bytes, of which each column has kWords / 2.
+  /// Stores kWords * 4 bytes at `target`; each column takes kWords / 2 bytes.
   template <int kWords>
   SLUICE_DEVICE void store(u8* target, i64 column, const u32 (&words)[kWords]) const {
     if constexpr (kConfig.vectors) {
@@ -103,7 +103,7 @@ struct Norm {
     return result;
   }
 
-  /// What is normed, in the input's type: the input, and the residual if there is one.
+  /// The normed value in the input's type: the input, plus the residual if there is one.
   SLUICE_DEVICE Words added(const Words& input, const Words& residual) const {
     if (p.residual == nullptr) return input;
     Chunk sum = unpack(input);
@@ -119,14 +119,14 @@ struct Norm {
     if (p.sum == nullptr) return;
     store(static_cast<u8*>(p.sum) + (row * p.sum_ld + column) * 2, column, sum.words);
   }
-  /// The sum once more. Where it was written it is read: it may stand where the input or the residual was.
+  /// Reads the sum again, from where it was written: it may have replaced the input or the residual.
   SLUICE_DEVICE Words sum_again(i64 row, i64 column) const {
     if (p.sum != nullptr) return fetch(p.sum, row * p.sum_ld, column);
     return added(fetch(p.input, row * p.input_ld, column), fetch_residual(row, column));
   }
 
-  /// By a whole warp: the squares of segments of its own, a chunk of which is this thread's. The first is put
-  /// even where it is past the row's end, as 0: each warp puts something.
+  /// Call from a whole warp: adds up the squares of its segments, of which this thread has one chunk each.
+  /// The first segment is put even past the row's end, as 0: each warp must put a value.
   template <int kChunks>
   SLUICE_DEVICE void put_squares(u32 first, const Words (&chunks)[kChunks]) const {
     float sums[kChunks];
@@ -175,7 +175,7 @@ struct Norm {
     return normed(sum_again(row, column), inverse, fetch_gamma(column));
   }
 
-  /// By a whole warp. `multiplier`: of e4m3, where the row or the matrix has one.
+  /// Call from a whole warp. `multiplier`: for e4m3 with one scale for the row or the matrix.
   SLUICE_DEVICE void store_output(i64 row, u32 segment, const Chunk& chunk, float multiplier) const {
     const i64 at = column(segment), index = row * p.output_ld + at;
     if constexpr (kConfig.store == NormStore::plain) {
@@ -193,7 +193,7 @@ struct Norm {
     }
   }
 
-  /// By each thread, when it has begun to load the last of what it loads.
+  /// Call from each thread when it has begun its last load.
   SLUICE_DEVICE static void loaded(bool last) {
     if constexpr (kConfig.overlap.trigger == Trigger::after_loads)
       if (last) Arith::launch_dependents();
@@ -208,7 +208,7 @@ struct Norm {
     for (int i = 0; i < kNormHeld; ++i) residual[i] = fetch_residual(row, column(held_segment(i)));
     loaded(last);
     if (row < team.teams) timeline.claim(threadIdx.x == 0);
-    // Behind the row's loads: dividing by it waits for it, and the row would be asked for only then.
+    // Behind the row's loads: the division waits for the scale, and would delay them.
     if constexpr (kConfig.store == NormStore::tensor) multiplier = 1.0f / Arith::load_float(p.scales);
 #pragma unroll
     for (int i = 0; i < kNormHeld; ++i) held[i] = added(held[i], residual[i]);

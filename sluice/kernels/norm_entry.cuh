@@ -14,8 +14,8 @@ struct DeviceArith {
   template <u32 kSlots>
   using Team = RowTeam<kSlots>;
 
-  /// Zeros where not `inside`, without a branch, which would hold up the loads behind it. Not by the
-  /// read-only path: what an earlier launch writes must be read behind the wait.
+  /// Loads 16 bytes, or zeros if not `inside`, without a branch, which would delay later loads. It avoids the
+  /// read-only path: data of an earlier launch must be read after the PDL wait.
   SLUICE_DEVICE static Words load_words(const void* address, bool inside) {
     Words w{};
     asm volatile(
@@ -25,8 +25,8 @@ struct DeviceArith {
         : "l"(address), "r"(static_cast<u32>(inside)));
     return w;
   }
-  /// Of what no launch writes, before the wait. Not ld.global.nc either: ptxas moves that down behind the
-  /// wait.
+  /// Loads data that no launch writes, before the PDL wait. It avoids ld.global.nc too, which ptxas moves
+  /// down behind the wait.
   SLUICE_DEVICE static Words load_constant_words(const void* address, bool inside) {
     Words w{};
     asm volatile(
@@ -37,8 +37,8 @@ struct DeviceArith {
         : "memory");
     return w;
   }
-  /// As they are, here: what follows from them is not worked out earlier. The compiler would unpack gamma
-  /// before the rows, which takes twice the registers and waits for it before a row is asked for.
+  /// Keeps values derived from `w` from being computed earlier. The compiler would unpack gamma before the
+  /// rows. That takes twice the registers, and waits for gamma before any row is loaded.
   SLUICE_DEVICE static void keep(Words& w) {
     asm volatile("" : "+r"(w.words[0]), "+r"(w.words[1]), "+r"(w.words[2]), "+r"(w.words[3]));
   }
@@ -75,7 +75,7 @@ struct DeviceArith {
   /// Rounded once, whatever the compiler would make of a product and a sum.
   SLUICE_DEVICE static float multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
   SLUICE_DEVICE static float inverse_root(float x) { return __frsqrt_rn(x); }
-  /// Several at a time, which wait for each other's lanes together.
+  /// Sums several values together, so that their shuffles overlap.
   template <int kValues>
   SLUICE_DEVICE static void sum_of_warp(float (&values)[kValues]) {
 #pragma unroll

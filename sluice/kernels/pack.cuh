@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights into packed blobs and back, a tile of 64 rows x 128 k at a time: rows come into shared memory as
-// they lie, 16 bytes a thread; then each thread gathers what one lane of the tensor core will want, and
-// writes those 16 bytes. Every byte is read once and written once, padding too. A block for each tile.
-// `Memory` is what 16 bytes of global memory are on the GPU (pack_entry.cuh) or in a test
-// (tests/unit/pack_kernels_test.cc). The format is spec/packing.h's and packed_codes.h's.
+// Packs weights into blobs and unpacks them, a tile of 64 rows x 128 k at a time, one block a tile. Rows come
+// into shared memory in their own order, 16 bytes a thread. Then each thread gathers the 16 bytes that one
+// lane of the tensor core reads, and writes them. Every byte is read once and written once, padding included.
+// `Memory` accesses 16 bytes of global memory on the GPU (pack_entry.cuh) or in a test
+// (tests/unit/pack_kernels_test.cc). spec/packing.h and packed_codes.h define the format.
 #pragma once
 
 #include <sluice/spec/pack.h>
 
 namespace sluice::pack {
 
-/// Codes of a tile in shared memory, as their owner stores them. The 16 bytes between rows keep the lanes of
-/// a warp, which read eight rows at once, out of each other's banks.
+/// Codes of a tile in shared memory, in the caller's order. The 16 bytes between rows keep the lanes of a
+/// warp, which read eight rows at once, out of each other's banks.
 template <CodeStorage kStorage>
 struct CodeTile {
   static constexpr int kRowBytes = static_cast<int>(code_row_bytes(kStorage, kPackedTileK));
@@ -21,7 +21,7 @@ struct CodeTile {
 
   u8* bytes;
 
-  /// `kRun` neighbours along k, a byte each, the first one lowest.
+  /// `kRun` neighbouring codes along k, one a byte, the first one lowest.
   template <int kRun>
   SLUICE_DEVICE u32 read(int row, int k) const {
     if constexpr (kStorage == CodeStorage::byte) {
@@ -63,7 +63,7 @@ struct BitsOf<4> {
   using Type = u32;
 };
 
-/// Scales, then zeros, of one tile, or of the rows of a strip: as many bytes as in the blob.
+/// Scales, then zeros, of one tile or of a strip's rows, as in the blob.
 template <WeightFormat kFormat>
 struct ScalePart {
   static constexpr int kSlots = kStripRows * (kFormat.group == 0 ? 1 : tile_groups(kFormat));
@@ -75,11 +75,11 @@ struct ScalePart {
                               row_zero_bytes(kFormat));
 };
 
-/// A tile of the matrix: what of it is inside, and its place in the blob.
+/// A tile of the matrix: its part inside the matrix, and its place in the blob.
 struct TileAt {
-  i64 row, k_tile;  // first row; which tile of the strip
-  u32 rows, bytes;  // of codes that are inside
-  u8* codes;        // first one
+  i64 row, k_tile;  // first row; number of the tile in its strip
+  u32 rows, bytes;  // rows and bytes of codes inside the matrix
+  u8* codes;        // the first code
   u8* blob;
 };
 
@@ -87,16 +87,17 @@ template <PackConfig kConfig, class Memory, WeightFormat kFormat = kConfig.forma
 struct Packer {
   static_assert(validate(kFormat) == nullptr, "impossible weight format: docs/packing.md");
   static_assert(kConfig.codes == CodeStorage::byte || code_bits(kFormat.type) == 4);
-  static constexpr int kRun = kFormat.order == FragmentOrder::half ? 2 : 4;  // neighbours of a register
+  static constexpr int kRun = kFormat.order == FragmentOrder::half ? 2 : 4;  // neighbours in one register
   using Tile = CodeTile<kConfig.codes>;
   using Scales = ScalePart<kFormat>;
   using Bits = typename Scales::Bits;
 
   const PackParams& p;
   Tile tile;
-  u8* scale_bytes;  // shared: the scales of the tile, then its zeros, as the blob has them
+  u8* scale_bytes;  // shared: the scales of the tile, then its zeros, as in the blob
 
-  /// The mask says that it is not negative, which saves a third of the address arithmetic.
+  /// The mask tells the compiler that the value is not negative, which saves a third of the address
+  /// arithmetic.
   SLUICE_DEVICE static int thread() { return static_cast<int>(threadIdx.x & (kPackThreads - 1)); }
 
   SLUICE_DEVICE TileAt tile_at(u32 index) const {
@@ -113,7 +114,7 @@ struct Packer {
   }
 
   /// Calls piece(offset in shared memory, address) for this thread's pieces of `kSize` bytes of codes; the
-  /// address is null outside of the matrix.
+  /// address is null outside the matrix.
   template <u32 kSize, class Piece>
   SLUICE_DEVICE void for_pieces(const TileAt& at, Piece piece) const {
     constexpr u32 kAcross = Tile::kRowBytes / kSize, kCount = kStripRows * kAcross;
@@ -132,7 +133,7 @@ struct Packer {
             from != nullptr ? Memory::load(from) : uint4{0, 0, 0, 0};
       });
     } else {
-      // The upper half of the last byte of an odd row belongs to nobody.
+      // The upper half of the last byte of an odd row holds no code.
       const bool odd = kConfig.codes == CodeStorage::nibble && p.k % 2 != 0;
       const u8* const last = odd && at.k_tile == packed_k_tiles(p.k) - 1 ? at.codes + at.bytes - 1 : nullptr;
       for_pieces<1>(at, [&](u32 offset, const u8* from) {
@@ -191,11 +192,12 @@ struct Packer {
     }
   }
 
-  /// Are there scales with this tile? Those of rows go with a strip's first one.
+  /// True if scales come with this tile. Scales of whole rows come with a strip's first tile.
   SLUICE_DEVICE static bool has_scales(const TileAt& at) {
     return kFormat.group != 0 || at.k_tile == 0;
   }
-  /// Calls value(shared address, owner's address) for this thread's scales and zeros; null outside.
+  /// Calls value(shared address, caller's address) for this thread's scales and zeros; null outside the
+  /// matrix.
   template <class Value>
   SLUICE_DEVICE void for_scales(const TileAt& at, Value value) const {
     const i64 groups = group_count(kFormat, p.k);
@@ -209,7 +211,7 @@ struct Packer {
             inside ? reinterpret_cast<Bits*>(values) + (at.row + row) * groups + group : nullptr);
     }
   }
-  /// Calls piece(shared address, blob's address) for the 16 bytes of scales or zeros that are this thread's.
+  /// Calls piece(shared address, blob address) for this thread's 16-byte pieces of scales and zeros.
   template <class Piece>
   SLUICE_DEVICE void for_scale_pieces(const TileAt& at, Piece piece) const {
     u8* const part = at.blob + (kFormat.group == 0 ? packed_k_tiles(p.k) * tile_bytes(kFormat)

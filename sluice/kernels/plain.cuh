@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // clang-format off
-// Few rows of A (decoding: "tokens") by plain loads: D = epilogue(A B^T) with neither TMA nor roles. Why it is
-// there: a kernel this small is over before a ring of TMA boxes has filled (docs/findings/plain-loads.md).
-// Two schedules: teams are warps and multiply by mma.sync (plain), or warpgroups and multiply by WGMMA (plain_wgmma).
+// Few rows of A (decoding: "tokens") by plain loads: D = epilogue(A B^T) with neither TMA nor roles. A kernel this
+// small is over before a ring of TMA boxes has filled (docs/findings/plain-loads.md). Two schedules: teams are
+// warps and multiply by mma.sync (plain), or warpgroups and multiply by WGMMA (plain_wgmma).
 //
 // | warp        | does                                                                       |
 // | every one   | copies its team's k-tiles into the team's ring (cp.async), multiplies      |
@@ -10,7 +10,7 @@
 //
 // | meeting point            | who                     | what it orders                                                          |
 // | wait_copies, __syncwarp  | a warp (plain)          | a stage's bytes before its reads, its reads before what replaces them   |
-// | GroupSums::meet          | a group (plain_wgmma)   | the same                                                                |
+// | GroupSums::meet          | a group (plain_wgmma)   | a stage's bytes before its reads, its reads before what replaces them   |
 // | __syncthreads, twice     | a CTA                   | last reads of rings, sums, reads of the sums                            |
 // | cluster barrier, twice   | the CTAs of a cluster   | all have begun; pushed sums before they are read                        |
 // | griddepcontrol.wait      | every thread, if        | all launches before this one, and what they wrote, before A, scale_a, C |
@@ -38,7 +38,7 @@ SLUICE_DEVICE plain::Place plain_place(const GemmParams& params, u32 smem) {
   p.team = static_cast<int>(threadIdx.x) / (32 * team_warps(kConfig));
   p.rank = static_cast<int>(blockIdx.x) % kParts;
   p.first_row = static_cast<int>(blockIdx.x) / kParts * kConfig.tile.n;
-  // No division where there is one matrix: it would be 0.1 us of a kernel of 4.
+  // No division where there is one matrix: it would take 0.1 us of a 4 us kernel.
   const int y = static_cast<int>(blockIdx.y);
   p.batch = params.grid.batch == 1 ? 0 : y / params.grid.rows;
   p.first_token = (y - p.batch * params.grid.rows) * kConfig.tile.m;
@@ -50,12 +50,13 @@ SLUICE_DEVICE plain::Place plain_place(const GemmParams& params, u32 smem) {
   return p;
 }
 
-/// What a team copies and multiplies with.
+/// The copier and the products of a team.
 template <KernelConfig kConfig, Schedule kSchedule = kConfig.schedule>
 struct PlainTeam {
   using Copier = plain::Copier<kConfig>;
   using Sums = plain::TileSums<kConfig>;
-  static constexpr bool kProductsFirst = false;  // before the copies that replace what was read last
+  // true: products are issued before the copies that replace the stage read last
+  static constexpr bool kProductsFirst = false;
 };
 template <KernelConfig kConfig>
 struct PlainTeam<kConfig, Schedule::plain_wgmma> {
@@ -101,7 +102,7 @@ SLUICE_DEVICE void run_plain(const GemmParams& params) {
   typename PlainTeam<kConfig>::Sums tile;
   ElementWise<kConfig.epilogue> element(params);
   const TensorScales scales =
-      element.load_tensor_scales();  // used after the last tile: they may take as long
+      element.load_tensor_scales();  // used after the last tile, so they may take that long
   const auto loads_issued = [&] {
     timeline.mark(Moment::last_load);
     if (!overlaps(kConfig.overlap) || threadIdx.x != 0) return;

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// To e4m3 with fp32 scales, as the usual quantisers have it: amax = max(|x|, 1e-4) over what shares a scale,
-// scale = amax * (1 / 448), and an element is its value times (1 / amax) * 448, rounded to nearest even. Both
-// are what torch makes of `amax / 448.0` and `448.0 / amax` on a GPU, so that bits are those of quantisers
-// written in torch. (silu(gate) * up is made with the GPU's fast exponential and division first: those bits
-// are not torch's. The step plain stops there, and rounds to the input's type.) NaN makes its scale and all
-// that share it NaN. Each element is read once where a thread can hold its part, and no kernel waits for
-// another's.
+// Quantises to e4m3 with fp32 scales: amax = max(|x|, 1e-4) over the values that share a scale, scale = amax
+// * (1 / 448). An element is its value times (1 / amax) * 448, rounded to nearest even. torch computes `amax
+// / 448.0` and `448.0 / amax` that way on a GPU, so the bits equal those of quantisers written in torch.
+// silu(gate) * up uses the GPU's fast exponential and division: those bits are not torch's. The step plain
+// stops there, and rounds to the input's type. A NaN makes its scale and all values that share it NaN. Each
+// element is read once where a thread can hold its part; no CTA waits for another, except in a team.
 //
-// Grids of any size do all the work. `Arith` is what a step is on the GPU (quantize_entry.cuh) or in a test
-// (tests/unit/quantize_kernels_test.cc).
+// Grids of any size do all the work. `Arith` gives a step its meaning on the GPU (quantize_entry.cuh) or in a
+// test (tests/unit/quantize_kernels_test.cc).
 //
 // | step         | one unit of work                 | of a         |
 // | amax, cast   | 8 elements                       | thread       |
@@ -18,8 +17,8 @@
 // | square_block | 128 rows of 128 columns          | block        |
 // | plain        | 8 elements                       | thread       |
 //
-// In a chain of dependent launches (spec/overlap.h): trigger, warm what comes next, wait; then all else. What
-// was launched before may have written anything that is read here.
+// In a chain of dependent launches (spec/overlap.h) the order is: trigger, L2 prefetch, PDL wait, then
+// everything else. An earlier launch may have written anything that is read here.
 #pragma once
 
 #include <sluice/spec/row_team.h>
@@ -41,15 +40,15 @@ struct Quantizer {
 
   SLUICE_DEVICE u32 chunks() const { return static_cast<u32>(ceil_div(p.columns, i64{kQuantizeChunk})); }
 
-  /// What a chunk's loads bring. In vectors nothing waits for them before `values_of`, so that those of many
-  /// chunks are on their way at once.
+  /// The loads of a chunk. With vectors nothing waits for them before `values_of`, so that many chunks are in
+  /// flight.
   struct Fetched {
     typename Arith::template Raw<kConfig.input> input, up;  // `up` with a gate
-    Chunk elements;                                         // one by one: what `values_of` gives
+    Chunk elements;                                         // without vectors: the result of `values_of`
     bool inside;
   };
 
-  /// Columns from 8 * chunk; past the matrix nothing is read.
+  /// Loads the columns from 8 * chunk; nothing is read past the matrix.
   SLUICE_DEVICE Fetched fetch(i64 row, i64 chunk) const {
     Fetched result{};
     const i64 column = chunk * kQuantizeChunk, first = row * p.input_ld + column;
@@ -69,7 +68,7 @@ struct Quantizer {
     return result;
   }
 
-  /// The input's elements from `first` on, as many as there are of D's from `column` on.
+  /// Reads the input's elements from `first` on, as many as D has from `column` on.
   SLUICE_DEVICE void read(i64 first, i64 column, Chunk& chunk) const {
 #pragma unroll
     for (int i = 0; i < kQuantizeChunk; ++i)
@@ -77,7 +76,7 @@ struct Quantizer {
         chunk.values[i] = Arith::template load_element<kConfig.input>(p.input, first + i);
   }
 
-  /// What is quantised; zeros past the matrix.
+  /// The values to quantise; zeros past the matrix.
   SLUICE_DEVICE static Chunk values_of(const Fetched& fetched) {
     if constexpr (!kConfig.vectors) {
       return fetched.elements;
@@ -103,7 +102,7 @@ struct Quantizer {
     return values_of(fetch(row, chunk));
   }
 
-  /// One of the matrix's chunks, which are counted row by row; behind the last: in no row.
+  /// A chunk of the matrix. Chunks are counted row by row; one behind the last is in no row.
   struct Unit {
     u32 row, chunk;
   };
@@ -129,7 +128,7 @@ struct Quantizer {
     }
   }
 
-  /// Rounded to the input's type.
+  /// Stores values rounded to the input's type.
   SLUICE_DEVICE void store_plain(i64 row, i64 chunk, const Chunk& chunk_of) const {
     const i64 column = chunk * kQuantizeChunk;
     if (row >= p.rows || column >= p.columns) return;
@@ -149,7 +148,8 @@ struct Quantizer {
     }
   }
 
-  /// Of the block; `shared` holds a word for each warp. Ends with a barrier, so that it may be used again.
+  /// The largest value of the block; `shared` holds a word for each warp. Ends with a barrier, so that it may
+  /// be used again.
   SLUICE_DEVICE static u32 largest_of_block(u32 bits, u32* shared) {
     bits = largest_of_lanes(bits, 32);
     if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = bits;
@@ -161,7 +161,7 @@ struct Quantizer {
     return largest;
   }
 
-  /// Of the team; one meeting.
+  /// The largest value of the team, in one meeting.
   SLUICE_DEVICE static u32 largest_of_team(Team& team, u32 bits) {
     const u32 words = team.ctas * kWarps;
     team.put(team.rank * kWarps + threadIdx.x / 32, Arith::largest_of_warp(bits));
@@ -172,14 +172,14 @@ struct Quantizer {
     return Arith::largest_of_warp(bits);
   }
 
-  /// By each thread, when it has begun to load the last of what it loads.
+  /// Call from each thread when it has begun its last load.
   SLUICE_DEVICE static void loaded(bool last) {
     if constexpr (kConfig.overlap.trigger == Trigger::after_loads)
       if (last) Arith::launch_dependents();
   }
 
-  /// Of what the block holds; one thread divides for all. Ends with a barrier, so that `shared` may be used
-  /// again.
+  /// The multiplier for the block's values; one thread divides for all. Ends with a barrier, so that `shared`
+  /// may be used again.
   SLUICE_DEVICE float multiplier_of_block(u32 bits, u32* shared, float* scale_target) const {
     bits = largest_of_lanes(bits, 32);
     if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = bits;
@@ -210,8 +210,8 @@ struct Quantizer {
     if (threadIdx.x == 0) atomicMax(p.scratch, bits);
   }
 
-  /// Every block reads the amax before it counts itself; the last one to count leaves the scratch as it was
-  /// found.
+  /// The multiplier for the matrix. Every block reads the amax before it counts itself; the last one to count
+  /// clears the scratch.
   SLUICE_DEVICE float multiplier_of_matrix(u32* shared) const {
     if (threadIdx.x == 0) {
       if (p.scale_given) {
@@ -230,8 +230,9 @@ struct Quantizer {
     return __builtin_bit_cast(float, shared[0]);
   }
 
-  /// Of few rows all that there is to wait for are the first elements and the scale: so both are asked for at
-  /// once, and what can be divided before the wait is (docs/findings/chain-timelines.md). start(): the wait.
+  /// Casts to e4m3. With few rows the only waits are for the first elements and the scale. So both are
+  /// requested at once, and divisions that need no data come before the PDL wait, which is start()
+  /// (docs/findings/chain-timelines.md).
   template <class Start>
   SLUICE_DEVICE void cast(u32* shared, const Start& start) const {
     const u32 units = static_cast<u32>(p.rows) * chunks(), step = gridDim.x * kQuantizeThreads;
@@ -266,8 +267,8 @@ struct Quantizer {
     }
   }
 
-  /// Rows of up to kHeld * 2048 columns for each CTA of the team are read once; gated ones are the inner
-  /// width of a model. (Element by element more would spill.) A maximum is the same whoever takes part in it.
+  /// Quantises whole rows. Rows of up to kHeld * 2048 columns for each CTA of the team are read once. That
+  /// covers the inner width of a model for gated rows; without vectors, more would spill.
   SLUICE_DEVICE void rows(Team& team) const {
     constexpr bool kWide = kConfig.input == DType::fp32;
     constexpr int kHeld = kConfig.gate == Gate::none ? 4 : !kConfig.vectors ? 2 : kWide ? 4 : 7;
@@ -298,9 +299,8 @@ struct Quantizer {
     }
   }
 
-  /// Loads of several units are on their way at once, which hides the way from HBM; where units are few,
-  /// those
-  /// of a block's half warps are spread over more blocks first.
+  /// Quantises blocks of 128 columns. Loads of several blocks are in flight at once, which hides HBM latency.
+  /// Where blocks are few, they are first spread over more CTAs.
   SLUICE_DEVICE void row_blocks() const {
     constexpr int kTogether = 4;
     const u32 blocks = static_cast<u32>(scale_blocks(p.columns)), units = static_cast<u32>(p.rows) * blocks;
@@ -329,7 +329,7 @@ struct Quantizer {
   }
 
   SLUICE_DEVICE void square_blocks(u32* shared) const {
-    constexpr int kRows = kScaleBlock / kHalfWarps;  // of a thread
+    constexpr int kRows = kScaleBlock / kHalfWarps;  // rows of one thread
     const u32 columns = static_cast<u32>(scale_blocks(p.columns));
     const u32 units = static_cast<u32>(scale_blocks(p.rows)) * columns;
     for (u32 unit = blockIdx.x; unit < units; unit += gridDim.x) {
@@ -352,7 +352,7 @@ struct Quantizer {
   }
 };
 
-/// What stands before everything that depends on an earlier launch.
+/// The steps before everything that depends on an earlier launch.
 template <QuantizeConfig kConfig, class Arith>
 SLUICE_DEVICE void start(const QuantizeParams& params, TimelineMarks& timeline) {
   if (threadIdx.x == 0) Arith::warm(params.hand_off, blockIdx.x, gridDim.x);

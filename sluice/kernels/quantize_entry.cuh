@@ -11,13 +11,13 @@
 
 namespace sluice::quantize {
 
-/// A kernel that waits reads what an earlier launch writes: not by the read-only path, whose loads the
-/// compiler may move up over the wait.
+/// A kernel that waits reads data of an earlier launch. It avoids the read-only path, whose loads the
+/// compiler may move up over the PDL wait.
 template <Wait kWait>
 struct DeviceArith {
   template <u32 kSlots>
   using Team = RowTeam<kSlots>;
-  /// A chunk as it lies in memory.
+  /// A chunk, as in memory.
   template <DType kType>
   struct Raw {
     uint4 words[kType == DType::fp32 ? 2 : 1];
@@ -28,7 +28,7 @@ struct DeviceArith {
     return sluice::load_element<kType>(base, index);
   }
 
-  /// Zeros where not `inside`, without a branch, which would hold up the loads behind it.
+  /// Loads 16 bytes, or zeros if not `inside`, without a branch, which would delay later loads.
   SLUICE_DEVICE static uint4 load_16_bytes(const void* address, bool inside) {
     uint4 words{0, 0, 0, 0};
     if constexpr (kWait == Wait::none)
@@ -111,7 +111,7 @@ struct DeviceArith {
     sluice::warm(range, cta, ctas);
   }
 
-  /// Written by the kernel before, so not through the read-only path.
+  /// Reads a word that the kernel before has written, so not through the read-only path.
   SLUICE_DEVICE static u32 read(const u32* address) {
     return *static_cast<const volatile u32*>(address);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The space of configurations worth trying, and how a problem becomes one of them. The planner, the tuner and
+// The space of configs worth trying, and the config of a problem on one of them. The planner, the tuner and
 // the compile gate iterate these tables (docs/adding.md). Reads spec only, no std, so that every room can
 // read it.
 #pragma once
@@ -8,8 +8,8 @@
 
 namespace sluice {
 
-/// What the space lists of a configuration; types, layouts and epilogue come from the problem, stages from
-/// the shared memory that is left.
+/// The fields that the space lists. Types, layouts and epilogue come from the problem; stages follow from the
+/// remaining shared memory.
 struct BaseConfig {
   Schedule schedule = Schedule::ping_pong;
   int tile_m = 128;
@@ -18,9 +18,9 @@ struct BaseConfig {
   constexpr bool operator==(const BaseConfig&) const = default;
 };
 
-/// Why these: ping_pong hides the epilogue but shares 64 K registers between two tiles, so it stops at
-/// 128 x 208; cooperative takes the tiles with the fewest L2 bytes for each flop. 64-row and narrow tiles are
-/// for few rows or columns, widths between powers of two for products that would not fill whole waves.
+/// ping_pong hides the epilogue, but two tiles share 64 K registers, so it stops at 128 x 208. cooperative
+/// takes the tiles with the fewest L2 bytes for each flop. 64-row and narrow tiles suit few rows or columns;
+/// widths between powers of two suit products that would not fill whole waves.
 inline constexpr BaseConfig kGemmSpace[] = {
     {Schedule::ping_pong, 64, 8},      {Schedule::ping_pong, 64, 16},     {Schedule::ping_pong, 64, 24},
     {Schedule::ping_pong, 64, 32},     {Schedule::ping_pong, 64, 40},     {Schedule::ping_pong, 64, 48},
@@ -38,18 +38,18 @@ inline constexpr BaseConfig kGemmSpace[] = {
 };
 inline constexpr int kGemmSpaceSize = sizeof(kGemmSpace) / sizeof(kGemmSpace[0]);
 
-/// Schedules and heights of tiles: a record may have each in any width. Their widths follow from the problem
-/// (width_of_parts) where tiles are to fill waves, and with swapped operands always: the rows of A are cut
-/// into 1 to kMostSwappedParts equal parts, or so that tiles fill waves.
+/// Schedules and heights of tiles; records may have each in any width. Widths follow from the problem
+/// (width_of_parts) with swapped operands, and where tiles should fill waves. Rows of A are cut into 1 to
+/// kMostSwappedParts equal parts, or so that tiles fill waves.
 inline constexpr BaseConfig kHeights[] = {{Schedule::ping_pong, 64, 0},
                                           {Schedule::ping_pong, 128, 0},
                                           {Schedule::cooperative, 128, 0},
                                           {Schedule::cooperative, 256, 0}};
 inline constexpr int kMostSwappedParts = 8;
-/// Of the columns in so many parts; 0 if no tile is so wide. An MN-major operand comes in steps of 32
-/// (docs/findings/splits.md), as block scales must; the planner leaves some of those out (candidates.cc,
-/// is_slow_width). Others come in steps of 8 where operands are swapped, else of 16: a row of D is stored in
-/// pieces that divide the width.
+/// Tile width that covers the columns in `parts` tiles; 0 if no tile is so wide. MN-major operands and block
+/// scales need multiples of 32 (docs/findings/splits.md); the planner skips some of those (candidates.cc,
+/// is_slow_width). Others need multiples of 8 with swapped operands, else of 16, because a row of D is stored
+/// in pieces that divide the width.
 SLUICE_HD constexpr int width_of_parts(const Problem& product, i64 parts) {
   const bool coarse = product.b.major == Major::mn || is_block_scaled(product.epilogue);
   const i64 unit = coarse ? 32 : is_transposed(product) ? 8 : 16;
@@ -57,11 +57,11 @@ SLUICE_HD constexpr int width_of_parts(const Problem& product, i64 parts) {
   return width > 256 ? 0 : static_cast<int>(width);
 }
 
-/// What a narrow tile needs to have 64 KB in flight an SM, which HBM's latency times its rate asks for
+/// The stages that keep 64 KB in flight an SM with a narrow tile, which HBM's latency times its rate asks for
 /// (docs/findings/decode.md).
 inline constexpr int kMaxStages = 16;
 
-/// Of Schedule::plain; its tile.m is what plain_rows() says.
+/// A base config of Schedule::plain; tile.m comes from plain_rows().
 struct PlainBase {
   int tile_n = 64;
   int warps = 8;
@@ -70,13 +70,13 @@ struct PlainBase {
   constexpr bool operator==(const PlainBase&) const = default;
 };
 
-/// Rings from 70 to 220 KB an SM, for one CTA on it or two. Half a wave of tall tiles or a whole one of low
-/// ones: which is better differs with the tokens (docs/findings/plain-loads.md).
+/// Rings of 70 to 220 KB an SM, for one or two CTAs on it. Half a wave of tall tiles or a whole wave of low
+/// ones: the better choice changes with the tokens (docs/findings/plain-loads.md).
 inline constexpr PlainBase kPlainSpace[] = {{16, 8, 8},  {16, 8, 5}, {32, 8, 4},  {32, 8, 3}, {32, 8, 2},
                                             {32, 16, 2}, {32, 4, 4}, {64, 8, 3},  {64, 8, 2}, {64, 4, 4},
                                             {64, 4, 3},  {64, 4, 2}, {128, 4, 3}, {128, 4, 2}};
 
-/// The least tile.m of a plain schedule that holds `m` rows of A; its tallest, if none does.
+/// The smallest tile.m of a plain schedule that holds `m` rows of A; its tallest, if none does.
 SLUICE_HD constexpr int plain_rows(Schedule schedule, i64 m) {
   constexpr int kByWarps[] = {8, 16, 32, 64}, kByGroups[] = {8, 16, 32, 48, 64, 96, 128};
   if (schedule == Schedule::plain) {
@@ -89,7 +89,8 @@ SLUICE_HD constexpr int plain_rows(Schedule schedule, i64 m) {
   return 128;
 }
 
-/// Of Schedule::plain_wgmma; its tile.m is as above, its stages as many as let `ctas` CTAs share an SM.
+/// A base config of Schedule::plain_wgmma. tile.m comes from plain_rows(); stages are as many as let `ctas`
+/// CTAs share an SM.
 struct PlainWgmmaBase {
   int tile_n = 64;
   int warps = 8;
@@ -103,8 +104,8 @@ inline constexpr PlainWgmmaBase kPlainWgmmaSpace[] = {
     {80, 8, 2},  {96, 4, 2},  {96, 8, 2},  {112, 4, 2}, {112, 8, 2}, {128, 4, 1}, {128, 4, 2},
     {128, 8, 1}, {128, 8, 2}, {224, 8, 1}, {256, 8, 1}};
 
-/// The most stages with which `ctas` CTAs of `c` fit on an SM; below 2 there are too few, as of tiles that no
-/// plain kernel has, or whose sums leave registers for fewer CTAs.
+/// The most stages with which `ctas` CTAs of `c` fit on an SM. Below 2 there are too few. Tiles that no plain
+/// kernel has, and sums that leave registers for fewer CTAs, give less than 2 too.
 SLUICE_HD constexpr int plain_stages(KernelConfig c, int ctas) {
   if (c.tile.m < 8 || c.tile.m > 128 || c.tile.n < 16 || c.tile.n > 256 || c.warps < 1 || c.warps > 16)
     return 0;
@@ -116,8 +117,8 @@ SLUICE_HD constexpr int plain_stages(KernelConfig c, int ctas) {
   return c.stages;
 }
 
-/// Fours and eights leave SMs idle (docs/findings/clusters-of-four.md) and pay only where L2 limits a single
-/// wave: eights where both operands are shared (docs/findings/splits.md).
+/// Clusters of four and eight leave SMs idle (docs/findings/clusters-of-four.md) and pay only where L2 limits
+/// a single wave. Eights pay where both operands are shared (docs/findings/splits.md).
 inline constexpr ClusterShape kClusterSpace[] = {{1, 1},    {2, 1},    {1, 2}, {4, 1}, {1, 4}, {1, 1, 2},
                                                  {1, 1, 4}, {1, 1, 8}, {2, 2}, {4, 2}, {2, 4}};
 inline constexpr int kClusterSpaceSize = sizeof(kClusterSpace) / sizeof(kClusterSpace[0]);
@@ -131,15 +132,15 @@ SLUICE_HD constexpr int max_stages(KernelConfig c) {
   return 0;
 }
 
-/// Unused fields at their defaults, so that problems which need the same kernel share one.
+/// Unused fields at their defaults, so that problems that need the same kernel share one.
 SLUICE_HD constexpr Epilogue canonical(Epilogue e) {
   if (e.bias == Bias::none) e.bias_type = Epilogue{}.bias_type;
   if (!e.residual) e.c_type = Epilogue{}.c_type;
   return e;
 }
 
-/// The kernel configuration that runs `p` on this tile; of a transposed() problem the one with swapped
-/// operands. It may still be impossible: ask validate().
+/// The config that runs `p` on this tile; for a transposed() problem, the one with swapped operands. It may
+/// still be impossible: ask validate().
 SLUICE_HD constexpr KernelConfig config_for(const Problem& p, BaseConfig base, ClusterShape cluster,
                                             StorePath store) {
   KernelConfig c{
@@ -152,14 +153,14 @@ SLUICE_HD constexpr KernelConfig config_for(const Problem& p, BaseConfig base, C
       .a_major = p.a.major,
       .b_major = p.b.major,
       .d_major = p.d.major,
-      .promotes = is_promoted(p) && base.schedule != Schedule::plain,  // whose sums are all in fp32
+      .promotes = is_promoted(p) && base.schedule != Schedule::plain,  // plain keeps all sums in fp32
       .store = store,
       .epilogue = canonical(p.epilogue)};
   c.stages = max_stages(c);
   return c;
 }
 
-/// Every combination of types and layouts that validate() lets through on the plainest tile.
+/// True for the types and layouts that validate() accepts on the plainest tile.
 SLUICE_HD constexpr bool gemm_supports(const Problem& p) {
   const KernelConfig c = config_for(p, {Schedule::ping_pong, 64, 64}, ClusterShape{1, 1}, StorePath::direct);
   return p.c.major == Major::k && p.d.major == Major::k && validate(c) == nullptr;
@@ -174,22 +175,22 @@ struct ConfigList {
   constexpr const KernelConfig* begin() const { return items; }
   constexpr const KernelConfig* end() const { return items + count; }
   constexpr int size() const { return count; }
-  /// Impossible ones are passed over; past the capacity it is not a constant expression.
+  /// Skips impossible configs; past the capacity it is not a constant expression.
   constexpr void add(const KernelConfig& c) {
     if (validate(c) == nullptr) items[count++] = c;
   }
 };
 
-/// The shapes on which types, layouts and epilogues are varied: the narrowest, the usual ones, and the three
-/// with the most accumulators, where an epilogue would spill first.
+/// Shapes on which types, layouts and epilogues are varied: the narrowest, the usual ones, and the three with
+/// the most accumulators, where an epilogue would spill first.
 inline constexpr BaseConfig kRepresentatives[] = {
     {Schedule::ping_pong, 64, 16},     {Schedule::ping_pong, 64, 64},     {Schedule::ping_pong, 128, 128},
     {Schedule::ping_pong, 128, 192},   {Schedule::ping_pong, 128, 208},   {Schedule::cooperative, 128, 256},
     {Schedule::cooperative, 256, 128}, {Schedule::cooperative, 256, 192},
 };
 
-/// What the compile gate compiles: every base configuration in every input type, and the representatives in
-/// every output type, layout, store path and kind of epilogue.
+/// The configs of the compile gate: every base config in every input type, and the representatives in every
+/// output type, layout, store path and kind of epilogue.
 constexpr ConfigList registered_configs() {
   ConfigList list;
   const auto problem = [](DType a, DType b, DType d, Accumulate accumulate) {
@@ -203,8 +204,8 @@ constexpr ConfigList registered_configs() {
   Problem block_scaled = promoted;
   block_scaled.epilogue = {.scale_a = ScaleMode::block, .scale_b = ScaleMode::block};
 
-  // Each shape in bf16 alone, in pairs, in one kind of four, in one cluster along k, in one that shares both
-  // operands, and combining; and in the other types in one cluster, in turn.
+  // Each shape comes in bf16 with clusters of one and two, one cluster of four, one along k, one that shares
+  // both operands, and once combining. The other types take one cluster each, in turn.
   for (int i = 0; i < kGemmSpaceSize; ++i) {
     for (int j = 0; j < kClusterSpaceSize; ++j)
       if (j < 3 || j == 3 + i % 2 || j == 5 + i % 3 || j == 8 + i % 3)
@@ -219,14 +220,14 @@ constexpr ConfigList registered_configs() {
       const bool divides = validate(c) == nullptr;  // some widths are not shared by two
       list.add(divides ? c : config_for(other, kGemmSpace[i], ClusterShape{1, 1}, StorePath::tma));
     }
-    // Every second one with swapped operands, in one type and cluster, with a bias or not, in turn.
+    // Every second shape has swapped operands too: one type and cluster, with and without a bias, in turn.
     if (i % 2 != 0) continue;
     Problem few = i % 4 == 0 ? bf16 : fp8;
     if (i % 8 < 4) few.epilogue = {.bias = Bias::column, .activation = Activation::gelu};
     list.add(
         config_for(transposed(few), kGemmSpace[i], kClusterSpace[i % kClusterSpaceSize], StorePath::tma));
   }
-  // And in widths that the space does not list, up to the most sums there may be.
+  // Widths that the space does not list, up to the largest number of sums.
   const int widths[] = {104, 152, 200, 248};
   for (const BaseConfig& height : kHeights)
     for (const int width : widths) {
@@ -250,7 +251,7 @@ constexpr ConfigList registered_configs() {
        .residual = true,
        .c_type = DType::fp32},
   };
-  // Added to D, by both store paths, whole or in parts, with scales of a kind here and there.
+  // Adds to D by both store paths, whole or in slices, with a few kinds of scale.
   const auto add_adding = [&](const BaseConfig& base) {
     Problem p = problem(DType::bf16, DType::bf16, DType::fp32, Accumulate::fast);
     p.epilogue.update = Update::add;
@@ -266,7 +267,7 @@ constexpr ConfigList registered_configs() {
       }
   };
   const DType e4m3 = DType::e4m3, e5m2 = DType::e5m2;
-  // Gated, in each store path, in pairs, along k, in parts; and a scale of D without a gate.
+  // Gated, for each store path, in pairs, along k and in slices; and a scale of D without a gate.
   const auto add_gated = [&](const BaseConfig& base) {
     Problem fused = problem(e4m3, e4m3, e4m3, Accumulate::fast);
     fused.epilogue = {
@@ -289,7 +290,7 @@ constexpr ConfigList registered_configs() {
     combining.combine = Combine::last_arriver;
     list.add(combining);
   };
-  // A width of which no whole number of 16-column steps can be stored, which a direct store need not mind.
+  // A width that is no multiple of 16 columns, which a direct store accepts.
   list.add(config_for(problem(e4m3, e4m3, e4m3, Accumulate::fast), {Schedule::ping_pong, 64, 40},
                       ClusterShape{1, 1}, StorePath::direct));
   for (const BaseConfig& base : kRepresentatives) {
@@ -305,7 +306,7 @@ constexpr ConfigList registered_configs() {
     scaled_and_more.epilogue.bias = Bias::column;
     scaled_and_more.epilogue.residual = true;
     add(scaled_and_more);
-    Problem rows = fp8;  // what torch calls row-wise
+    Problem rows = fp8;  // torch's row-wise scales
     rows.epilogue = {.scale_a = ScaleMode::vector, .scale_b = ScaleMode::vector};
     add(rows);
     if (base.tile_m == 64) add(rows, StorePath::direct);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel after a GEMM that splits k with Combine::separate: all SMs add up the partial sums that the
-// GEMM's clusters left in the workspace, and store D. It exists because one SM that reads all slots of a tile
-// gets 110 GB/s: 33 slots of 64 KB take it 20 us, and all SMs together 2 (docs/findings/splits.md).
+// GEMM's clusters left in the workspace, and store D. One SM that reads all slots of a tile gets 110 GB/s. 33
+// slots of 64 KB take it 20 us, and all SMs together 2 us (docs/findings/splits.md).
 //
-// It is launched as a dependent of the GEMM, which lets it go at once: so its launch costs nothing, and its
-// CTAs come in as the GEMM's leave. Every CTA waits for the whole GEMM before it reads or leaves.
+// It is a dependent launch of the GEMM, which triggers at its start. So the launch costs nothing, and CTAs
+// start as those of the GEMM exit. Every CTA waits for the whole GEMM before it reads or exits.
 //
-// Roles: summers_of() warpgroups. Each adds up its share of the peers, in the order of k, in the fragment
-// order of the slots; then the first adds the others' sums in their order, and stores. So the bits depend on
-// the plan alone.
+// Roles: summers_of() warpgroups. Each adds up its share of the peers, in the order of k and in the fragment
+// order of the slots. The first then adds the others' sums in their order, and stores. So the bits depend on
+// the plan only.
 #pragma once
 
 #include <sluice/spec/part_sums.h>
@@ -26,7 +26,7 @@ struct PartSummer {
 
   const GemmParams& params;
   SumBlock at;
-  Tile tile;  // whole, of the CTA whose sums they are: begins at its own columns
+  Tile tile;  // the tile of the CTA that wrote the sums, from that CTA's own columns on
   Sharing sharing;
   int summers, summer, thread;
 
@@ -42,7 +42,7 @@ struct PartSummer {
   }
 
   SLUICE_DEVICE int first_row() const { return at.part * group_rows(kConfig) + at.wave * kWaveRows; }
-  /// Rows of the matrix from this warp's first on; 0 or less: nobody wrote sums for it.
+  /// Rows inside the matrix from this warp's first on; 0 or less: nobody wrote sums for it.
   SLUICE_DEVICE int live_rows() const { return params.m - (tile.m_offset + first_row() + thread / 32 * 16); }
   SLUICE_DEVICE const float* slot(int rank) const {
     const int index = part_index(kConfig, sharing.slot + rank, at.cta_rank, at.part);
@@ -73,16 +73,16 @@ struct PartSummer {
 template <KernelConfig kConfig, Stamping kStamping = Stamping::off>
 SLUICE_DEVICE void sum_parts(const GemmParams& params) {
   using Summer = PartSummer<kConfig>;
-  constexpr int kFloats = kSumColumns / 2;  // of a thread
+  constexpr int kFloats = kSumColumns / 2;  // sums of one thread
   __shared__ float others[kMostSummers - 1][kFloats][kWarpgroupThreads];
   const Summer work(params, blockIdx.x);
   ptx::wait_for_prerequisites();
-  // Every CTA gives the workspace back when it has read, in debug kernels that stamp it.
+  // Debug kernels that stamp the workspace: every CTA gives it back once it has read.
   const auto leave_workspace = [&] {
     if constexpr (kStamping == Stamping::on)
       if (threadIdx.x == 0) Stamper::entered().leave(params.counters, params.stamp);
   };
-  if (work.sharing.peers == 1) return leave_workspace();  // its cluster stored it
+  if (work.sharing.peers == 1) return leave_workspace();  // its cluster has stored it
 
   typename Summer::Sums sums;
   work.add_own(sums);

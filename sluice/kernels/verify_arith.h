@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The arithmetic of verification: element formats to and from double with one rounding, the counter hash, the
-// values of each fill class, and the error bound of a sum. Compiled by NVRTC for the kernels and by g++ for
-// tests/unit/verify_arith_test.cc, so it names no GPU function. Written apart from device/ on purpose: a
+// values of each fill class, and the error bound of a sum. NVRTC compiles it for the kernels and g++ for
+// tests/unit/verify_arith_test.cc, so it names no GPU function. It shares nothing with device/ on purpose: a
 // mistake in the kernels' own conversions must not be repeated here.
 #pragma once
 
@@ -68,12 +68,13 @@ SLUICE_HD constexpr double decode(DType type, u32 bits) {
                          fraction64);
 }
 
-/// One rounding to nearest even. Past the largest number: infinity, or for e4m3 the largest number
+/// Rounds once, to nearest even. Past the largest number: infinity, or for e4m3 the largest number
 /// (saturation).
 SLUICE_HD constexpr u32 encode(DType type, double x) {
   const CodeLayout f = code_layout(type);
   const int bias = bias_of(f), code_bits = f.fraction_bits + f.exponent_bits;
-  const u32 past_numbers = ((1u << f.exponent_bits) - 1) << f.fraction_bits;  // infinity, where there is one
+  // infinity, where the type has one
+  const u32 past_numbers = ((1u << f.exponent_bits) - 1) << f.fraction_bits;
   const u32 largest = f.infinity ? past_numbers - 1 : (1u << code_bits) - 2;
   const u32 sign = bits_as<u64>(x) & kSignBit ? 1u << code_bits : 0;
   if (is_nan(x)) return (1u << code_bits) - 1;
@@ -83,7 +84,8 @@ SLUICE_HD constexpr u32 encode(DType type, double x) {
   const double magnitude = magnitude_of(x);
   const int exponent = static_cast<int>(bits_as<u64>(magnitude) >> 52) - 1023;
   const bool subnormal = exponent < 1 - bias;
-  const int quantum = (subnormal ? 1 - bias : exponent) - f.fraction_bits;  // of one unit in the last place
+  // exponent of one unit in the last place
+  const int quantum = (subnormal ? 1 - bias : exponent) - f.fraction_bits;
   if (!subnormal && exponent > bias + 1) return sign | overflow;
   constexpr double kRounder = 4503599627370496.0;  // 2^52: adding it leaves no fraction bits
   const double units = (magnitude * power_of_two(-quantum) + kRounder) - kRounder;
@@ -102,7 +104,7 @@ SLUICE_HD constexpr u64 hash(u64 seed, u64 index) {
   return x ^ (x >> 31);
 }
 
-/// 0 .. count-1 from 32 random bits.
+/// A number in 0 .. count-1 from 32 random bits.
 SLUICE_HD constexpr int pick(u64 bits32, int count) {
   return static_cast<int>((bits32 & 0xffffffffull) * static_cast<u64>(count) >> 32);
 }
@@ -138,12 +140,12 @@ SLUICE_HD constexpr double fill_value(const FillSpec& fill, u64 seed, u64 index)
   return 0.0;
 }
 
-/// Bound on |computed - true| of a k-sum, S = sum |a b|, from the model of the tensor
-/// core in docs/numerics.md. 16-bit: each step of 16 of k rounds 17 aligned terms to 2^-25 and the sum to
-/// 2^-23. fp8: each step of 32 cuts 34 aligned terms to 2^-13. Promoted: 4 such steps, then fp32. Fast: all
-/// of them; the bound grows with k and stops at S itself, which all-positive data do come near
-/// (docs/numerics.md). Block scales are in S, and round twice more: their product, and it with the partial
-/// sum.
+/// Bound on |computed - true| of a k-sum, S = sum |a b|, from the model of the tensor core in
+/// docs/numerics.md. 16-bit: each step of 16 of k rounds 17 aligned terms to 2^-25 and the sum to 2^-23. fp8:
+/// each step of 32 cuts 34 aligned terms to 2^-13. Promoted: 4 such steps, then fp32. Fast: all steps; the
+/// bound grows with k and stops at S, which all-positive data come near (docs/numerics.md).
+/// Block scales are part of S, and round twice more: the product of the scales, and its product with the
+/// partial sum.
 SLUICE_HD constexpr double sum_bound(const Problem& p, double s) {
   const double step16 = static_cast<double>(ceil_div(p.k, i64{16}) * 16);
   if (!is_fp8(p.a.type)) return 1.3 * step16 * power_of_two(-25) * s;
@@ -154,20 +156,21 @@ SLUICE_HD constexpr double sum_bound(const Problem& p, double s) {
   return (cut < 1.0 ? cut : 1.0) * s;
 }
 
-/// fp32 roundings of alpha * scale_a * scale_b * sum + beta * C + bias: two of the scale product, one each of
-/// the product with the sum and the two additions, and one for beta * C if it is not fused.
+/// fp32 roundings of alpha * scale_a * scale_b * sum + beta * C + bias: two for the product of scales, and
+/// one each for its product with the sum and for both additions. One more is for beta * C where it is not
+/// fused.
 inline constexpr double kEpilogueRoundings = 6.0;
 
-/// The additions to D in memory: one, or one for each k-tile at most if parts of the sum come in any order,
-/// with an epilogue for each. Each rounds what is there by then, and takes subnormals for zero, before and
-/// after.
+/// Bound on the rounding of additions to D in memory: one addition, or one for each k-tile if slices come in
+/// any order, each with an epilogue. Each rounds the value that is there, and takes subnormals for zero
+/// before and after.
 SLUICE_HD constexpr double additions_bound(const Problem& p, double terms) {
   const i64 k_tiles = ceil_div(p.k, i64{is_fp8(p.a.type) ? 128 : 64});
   const double additions = p.deterministic ? 1.0 : static_cast<double>(k_tiles) + kEpilogueRoundings;
   return additions * (power_of_two(-24) * terms + 3 * power_of_two(-126));
 }
 
-/// Sums up to here are exact in the accumulator: fp32, or fp8's 13 fraction bits (and a leading one).
+/// Sums up to this limit are exact in the accumulator: fp32, or fp8's 13 fraction bits and a leading one.
 SLUICE_HD constexpr double exact_sum_limit(DType input) {
   return is_fp8(input) ? 16384.0 : 16777215.0;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plain reference, in fp64 on the GPU, and the comparison. A block of 256 threads takes square blocks of
-// 32 x 32 outputs; each thread sums 2 x 2 of them over all of k, with what the tensor core may lose
-// (verify_model.h), applies the epilogue in double and judges D's own bits. Reads A, B and C from memory with
-// its own indexing: it shares nothing with device/. Launched by check/verify.cc.
+// The plain reference, in fp64 on the GPU, and the comparison. A block of 256 threads takes 32 x 32 outputs
+// at a time. Each thread sums 2 x 2 of them over all of k, with the tensor core's possible loss
+// (verify_model.h). It applies the epilogue in double and judges D's own bits. A, B and C are read with
+// indexing of its own: nothing is shared with device/. Launched by check/verify.cc.
 #pragma once
 
 #include <sluice/kernels/verify_model.h>
@@ -13,7 +13,7 @@ inline constexpr int kCheckThreads = 256;
 inline constexpr int kSide = kCheckTile / 2;  // threads along each edge; each has elements i and i + kSide
 inline constexpr int kPad = 1;                // keeps column-wise writes to shared memory free of conflicts
 inline constexpr double kActivationSlack =
-    1.0 / (1 << 20);                           // of |x| + |y|: erf and exp in fp32, and their products
+    1.0 / (1 << 20);  // relative to |x| + |y|: erf and exp in fp32, and their products
 inline constexpr double kSteepestGelu = 1.13;  // largest slope; silu's is 1.10
 
 struct KBlock {
@@ -32,7 +32,7 @@ SLUICE_DEVICE double load(DType type, const void* base, i64 element) {
   return decode(type, load_bits(type, base, element));
 }
 
-/// 32 of k by 32 rows of A (or columns of B), zero outside.
+/// Loads 32 of k by 32 rows of A (or columns of B), zero outside.
 SLUICE_DEVICE void load_operand(double (&to)[kCheckTile][kCheckTile + kPad], const Matrix& x,
                                 const void* base, i64 row_begin, i64 rows, i64 k_begin, i64 k) {
   for (int i = threadIdx.x; i < kCheckTile * kCheckTile; i += kCheckThreads) {
@@ -55,13 +55,13 @@ SLUICE_DEVICE double activated(Activation activation, double x) {
   return x;
 }
 
-/// What is kept by a thread over all its elements, and added to the log once.
+/// One thread's findings over all its elements, added to the log once.
 struct Findings {
   double worst_ratio = 0, error_sum = 0;
   Totals totals;
 };
 
-/// What D was filled with.
+/// The bits with which D was filled.
 SLUICE_DEVICE u32 old_bits(const CheckParams& p, i64 batch, i64 row, i64 column) {
   const DType type = p.problem.d.type;
   if (p.old_d.kind == Fill::poison) return poison_of(type);
@@ -72,7 +72,7 @@ SLUICE_DEVICE u32 old_bits(const CheckParams& p, i64 batch, i64 row, i64 column)
 struct Expected {
   double value = 0;               // before rounding to D's type
   double bound = 0;               // on the error before rounding
-  double bias = 0, variance = 0;  // predicted of it
+  double bias = 0, variance = 0;  // predicted for the error
   bool exact = true;
 };
 
@@ -80,7 +80,7 @@ SLUICE_DEVICE bool fits_fp32(double x) {
   return !is_finite(x) || static_cast<double>(static_cast<float>(x)) == x;
 }
 
-/// Before the activation. `column`: of the product.
+/// The value before the activation. `column` is counted in the product.
 SLUICE_DEVICE Expected before_activation(const CheckParams& p, const Sum& sum, i64 batch, i64 row,
                                          i64 column) {
   const Epilogue& e = p.problem.epilogue;
@@ -100,10 +100,10 @@ SLUICE_DEVICE Expected before_activation(const CheckParams& p, const Sum& sum, i
 
   const double limit = exact_sum_limit(p.problem.a.type);
   const bool promoted = is_promoted(p.problem);
-  // The block scales of exact data are halves, ones and twos, so that sums are multiples of a quarter.
+  // Block scales of exact data are halves, ones and twos, so that sums are multiples of a quarter.
   const double promoted_limit = exact_sum_limit(DType::bf16) / (is_block_scaled(e) ? 4 : 1);
   Expected out;
-  // A sum with an infinity or NaN in it is one itself, however large the rest.
+  // A sum that contains an infinity or NaN is one itself, however large the rest.
   const bool sum_fits = !is_finite(sum.value) || (!(sum.magnitude > (promoted ? promoted_limit : limit)) &&
                                                   !(promoted && sum.largest_block > limit));
   out.exact = sum_fits && fits_fp32(product) && fits_fp32(product + residual) && fits_fp32(product + bias) &&
@@ -120,17 +120,17 @@ SLUICE_DEVICE Expected before_activation(const CheckParams& p, const Sum& sum, i
   return out;
 }
 
-/// Those have errors of their own, so that exact sums give results within a bound.
+/// True for activations with errors of their own, which turn exact sums into results within a bound.
 SLUICE_DEVICE bool is_smooth(Activation activation) {
   return activation == Activation::gelu || activation == Activation::silu;
 }
 
-/// The product of an activated gate with `up`.
+/// The product of an activated gate and `up`.
 SLUICE_DEVICE Expected gated(const Expected& gate, const Expected& up, bool smooth) {
   Expected out;
   out.value = gate.value * up.value;
   out.exact = gate.exact && up.exact && (smooth || fits_fp32(out.value));
-  const double rounding = power_of_two(-24) * fabs(out.value);  // nothing where it is exact
+  const double rounding = power_of_two(-24) * fabs(out.value);  // zero where the product is exact
   out.bound = gate.bound * (fabs(up.value) + up.bound) + fabs(gate.value) * up.bound + rounding;
   out.bias = gate.bias * (fabs(up.value) + up.bias) + fabs(gate.value) * up.bias + rounding;
   out.variance = gate.variance * (up.value * up.value + up.bias * up.bias + up.variance) +
@@ -138,7 +138,7 @@ SLUICE_DEVICE Expected gated(const Expected& gate, const Expected& up, bool smoo
   return out;
 }
 
-/// `sums`: of a gated product two, the gate's first.
+/// `sums`: one, or for a gated product two, the gate's first.
 SLUICE_DEVICE Expected epilogue(const CheckParams& p, const Sum* sums, i64 batch, i64 row, i64 column) {
   const Epilogue& e = p.problem.epilogue;
   Expected out = before_activation(p, sums[0], batch, row, column);
@@ -169,7 +169,7 @@ SLUICE_DEVICE bool same_exactly(DType type, u32 got, double expected) {
   if (is_nan(expected)) return is_nan(value);
   return got == encode(type, expected) || (value == 0.0 && decode(type, encode(type, expected)) == 0.0);
 }
-/// Rounding is monotone, so everything the bound allows rounds into this interval.
+/// Rounding is monotone, so every value that the bound allows rounds into this interval.
 SLUICE_DEVICE bool within_bound(DType type, u32 got, const Expected& expected) {
   const double value = decode(type, got);
   if (is_nan(expected.value)) return is_nan(value);
@@ -188,16 +188,16 @@ SLUICE_DEVICE void report_wrong(CheckLog* log, const LoggedElement& element, boo
   if (order < kLoggedElements) log->elements[order] = element;
 }
 
-/// Is it past the numbers of D's type, so that the distance to what D holds is no error?
+/// True if the value lies past the numbers of D's type, so that its distance to D is no error.
 SLUICE_DEVICE bool saturates(DType type, double value) {
   const double rounded = decode(type, encode(type, value));
   return !(fabs(value - rounded) <= half_unit(type, value));
 }
 
-/// One element of what all together are judged by.
+/// Adds one element to the totals by which all elements are judged together.
 SLUICE_DEVICE void add_up(DType type, const Expected& expected, double value, Totals& totals) {
   const double rounded = decode(type, encode(type, expected.value)), half = half_unit(type, expected.value);
-  const double own = half * half / 3;  // of a rounding to nearest
+  const double own = half * half / 3;  // variance of a rounding to nearest
   const double predicted = expected.bias * expected.bias + expected.variance + own;
   const double error = value - expected.value;
   if (!is_finite(predicted)) return;
@@ -210,13 +210,14 @@ SLUICE_DEVICE void add_up(DType type, const Expected& expected, double value, To
               .predicted_shifts = expected.bias * unit});
 }
 
-/// Not inlined: four copies would be most of the compile time of the unit.
+/// Not inlined: four copies would take most of the unit's compile time.
 __device__ __noinline__ void judge_element(const CheckParams& p, const Sum* sums, i64 batch, i64 row,
                                            i64 column, Findings& findings) {
   const DType type = p.problem.d.type;
   const u32 got = load_bits(type, p.d, batch * p.problem.d.batch_stride + row * p.problem.d.ld + column);
   const u32 untouched = old_bits(p, batch, row, column);
-  const bool unwritten = got == untouched;  // if poison: no conversion instruction makes this NaN
+  // poison, if D was filled with it: no conversion instruction makes this NaN
+  const bool unwritten = got == untouched;
   if (p.judge == Judge::unwritten) {
     if (!unwritten) report_wrong(p.log, {batch, row, column, 0.0, decode(type, got), 0.0}, false);
     return;
@@ -237,13 +238,13 @@ __device__ __noinline__ void judge_element(const CheckParams& p, const Sum* sums
   if (biased) findings.error_sum += error / sums[0].magnitude;
   const double half = half_unit(type, expected.value);
   if (saturates(type, expected.value)) return;
-  // The least error before the rounding to D that gives this.
+  // The least error before the rounding to D that gives this value.
   const double ratio = (fabs(error) - half) / (expected.bound + power_of_two(-149));
   if (is_finite(ratio) && ratio > findings.worst_ratio) findings.worst_ratio = ratio;
   if (!exact) add_up(type, expected, value, findings.totals);
 }
 
-/// The factor of the products of 128 of k from `k`. Rows and columns outside of D are not judged.
+/// The factor of the products of 128 of k from `k` on. Rows and columns outside D are not judged.
 SLUICE_DEVICE double block_scale(const CheckParams& p, i64 batch, i64 row, i64 column, i64 k) {
   if (!is_block_scaled(p.problem.epilogue) || row >= p.problem.m || column >= p.problem.n) return 1.0;
   return static_cast<double>(p.scale_a[block_scale_a_index(p.problem, batch, row, k)]) *
@@ -253,10 +254,10 @@ SLUICE_DEVICE double block_scale(const CheckParams& p, i64 batch, i64 row, i64 c
 /// 32 of k of one element.
 struct Step {
   double value, terms;  // sum a b, sum |a b|
-  double scale;         // of the accumulator that ends
+  double scale;         // scale of the accumulator that ends here
   bool ends;
 };
-/// Not inlined, so that what is needed once in 32 of k takes no registers from the products.
+/// Not inlined, so that values needed once in 32 of k take no registers from the products.
 __device__ __noinline__ void end_step(const Problem& p, const Step& step, Run& run, Sum& sum) {
   run.add(core_of(p.a.type), step.value, step.terms);
   if (!step.ends) return;
@@ -264,7 +265,7 @@ __device__ __noinline__ void end_step(const Problem& p, const Step& step, Run& r
   run = {};
 }
 
-/// The block's products with the rows of B from `column_begin` on.
+/// Adds up the block's products with the rows of B from `column_begin` on.
 SLUICE_DEVICE void sum_block(const CheckParams& p, KBlock& shared, i64 batch, i64 row_begin, i64 column_begin,
                              Sum (&sums)[2][2]) {
   const Problem& problem = p.problem;
@@ -331,7 +332,7 @@ SLUICE_DEVICE bool is_selected(const CheckParams& p, i64 block, i64 block_row, i
   return edge || hash(0x5a3b1e, static_cast<u64>(block)) % p.sample_every == 0;
 }
 
-/// Of a block that is not judged: it was written at least.
+/// For a block that is not judged: checks that it was written.
 SLUICE_DEVICE void find_unwritten(const CheckParams& p, i64 batch, i64 row_begin, i64 column_begin) {
   if (adds(p.problem.epilogue) || p.judge == Judge::unwritten) return;
   const Matrix& d = p.problem.d;

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the verification kernels are given and what they report: plain values, read by g++ and by NVRTC.
-// check/verify.cc writes the params and reads the log; kernels/verify_fill.cuh and verify_check.cuh do the
-// work.
+// Parameters and reports of the verification kernels: plain values, read by g++ and by NVRTC. check/verify.cc
+// writes the params and reads the log; kernels/verify_fill.cuh and verify_check.cuh do the work.
 #pragma once
 
 #include <sluice/spec/problem.h>
 
 namespace sluice {
 
-/// What a buffer is filled with. Every element is a pure function of (seed, logical index).
+/// The fill of a buffer. Every element is a pure function of (seed, logical index).
 enum class Fill : u8 {
-  poison,    // 0xFF in every byte, a NaN in all five types: what must never be read, and an unwritten D
+  poison,  // 0xFF in every byte, a NaN in all five types: memory that must never be read, and an unwritten D
   integers,  // whole numbers in [-magnitude, magnitude]
   powers,    // +-2^e, |e| <= magnitude: scales that round nothing
   uniform,   // [-1, 1)
@@ -23,17 +22,17 @@ enum class Fill : u8 {
 struct FillSpec {
   Fill kind = Fill::integers;
   int magnitude = 1;
-  int density = 256;  // of 256 elements, how many are not zero (integers and specials)
+  int density = 256;  // nonzero elements of 256 (integers and specials)
 
   constexpr bool operator==(const FillSpec&) const = default;
 };
 
 inline constexpr int kGuardBytes = 4096;  // before and after every buffer, filled with poison
-inline constexpr int kChunkBytes = 16;    // what one fill thread writes at a time
+inline constexpr int kChunkBytes = 16;    // bytes that one fill thread writes at a time
 
 /// One buffer and the guard zones around it: [guard | shift | elements and their padding | guard].
 struct Region {
-  u8* base = nullptr;     // of the leading guard; 16-byte aligned
+  u8* base = nullptr;     // start of the leading guard; 16-byte aligned
   i64 span_bytes = 0;     // guards included; a multiple of kChunkBytes
   i64 element_begin = 0;  // bytes from base to element 0
   i64 inner = 0, outer = 0, batch = 0;
@@ -48,18 +47,18 @@ inline constexpr int kRegionD = 3;
 
 struct CheckLog;
 
-/// log == nullptr: write every chunk. Else: compare every chunk with what was written and count differences;
-/// of D only what lies outside its elements.
+/// log == nullptr: writes every chunk. Else compares every chunk with its fill and counts differences, in D
+/// only outside its elements.
 struct FillParams {
   Region regions[kRegionCount];
   i64 first_chunk[kRegionCount + 1];  // prefix sums of span_bytes / kChunkBytes
   CheckLog* log;
 };
 
-/// How D is judged. exact: bit for bit against one rounding of the true value; with gelu or silu within what
-/// the activation itself may be off by, from an exact sum. bounded: each element and all together within the
-/// bounds of docs/numerics.md. unwritten: nothing may have touched D, which holds what it was filled with:
-/// poison, or numbers if the product is added to it.
+/// How D is judged. exact: bit for bit against one rounding of the true value; with gelu or silu, within the
+/// activation's own error of an exact sum. bounded: each element and all together within the bounds of
+/// docs/numerics.md. unwritten: D still holds its fill, which is poison, or numbers if the product is added
+/// to it.
 enum class Judge : u8 { exact, bounded, unwritten };
 
 /// Outputs are checked in square blocks of this edge.
@@ -76,12 +75,12 @@ struct CheckParams {
   const float* scale_d;
   const void* bias;
   float alpha, beta;
-  double activation_error;  // absolute, besides that of our own GELU or SiLU; of peers that approximate
-  FillSpec old_d;           // with Update::add: what D was filled with before the launch, and from which seed
+  double activation_error;  // absolute, on top of our own GELU or SiLU error; for peers that approximate
+  FillSpec old_d;           // with Update::add: the fill of D before the launch, and its seed
   u64 old_d_seed;
   Judge judge;
   i64 block_rows, block_columns;  // kCheckTile blocks of one matrix
-  u64 sample_every;               // inner blocks: one of so many, by hash; 1 = all. Edge blocks always.
+  u64 sample_every;  // inner blocks: one of so many, by hash; 1 = all. Edge blocks are always checked.
   CheckLog* log;
 };
 
@@ -95,13 +94,13 @@ inline constexpr int kLoggedElements = 4;
 struct CheckLog {
   u64 checked;         // elements of D looked at
   u64 wrong;           // elements outside of what the judge allows
-  u64 unwritten;       // of those, elements that still hold what D was filled with
+  u64 unwritten;       // elements among the wrong ones that still hold D's fill
   u64 damaged_chunks;  // 16-byte pieces outside D's elements that changed
-  u64 damage_address;  // of the lowest one, complemented
+  u64 damage_address;  // address of the lowest one, complemented
   u64 inexact_inputs;  // exact only: sums too large to be exact, so the data (not the kernel) is at fault
   u64 row_low, row_high, column_low, column_high;  // box around the wrong ones; lows complemented, highs + 1
-  u64 worst_ratio_bits;                            // of |error| / bound, as a double
-  double error_sum;                                // of (got - expected) / S: the bias of the accumulator
+  u64 worst_ratio_bits;                            // |error| / bound, as a double
+  double error_sum;                                // sum of (got - expected) / S: the bias of the accumulator
   double count, squares, predicted, fourths, shifts, predicted_shifts;  // verify_model.h Totals
   LoggedElement elements[kLoggedElements];
 };

@@ -14,7 +14,7 @@ int bias_of(const FloatFormat& format) {
   return (1 << (format.exponent_bits - 1)) - 1;
 }
 
-/// Ties to even whatever the rounding mode of the thread; exact below 2^52.
+/// Rounds ties to even whatever the thread's rounding mode; exact below 2^52.
 double round_half_even(double value) {
   const double below = std::floor(value);
   const double rest = value - below;

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The element types on the CPU: exact decoding, and encoding with one rounding to nearest even.
-// Invariant: encode_code(t, decode_code(t, c)) == c for every code that is not NaN, and NaN stays NaN.
-// Called by reference/gemm.cc and by whoever makes test data on the host. Adding a type: one row in
-// format_of (docs/adding.md).
+// The element types on the CPU: exact decoding, and encoding with one rounding to nearest even. Invariant:
+// encode_code(t, decode_code(t, c)) == c for every code that is not NaN, and NaN stays NaN. Called by
+// reference/gemm.cc and by makers of test data on the host. Adding a type: one row in format_of
+// (docs/adding.md).
 #pragma once
 
 #include <sluice/spec/dtype.h>
 
 namespace sluice {
 
-/// How the bits of a floating-point type are laid out: sign, exponent, fraction.
+/// The bits of a floating-point type: sign, exponent, fraction.
 struct FloatFormat {
   int exponent_bits;
   int fraction_bits;
-  bool has_infinity;  // no: the all-ones exponent is an ordinary one, and only the last code is NaN
-  u32 max_code;       // of the largest finite value
-  u32 nan_code;       // what NaN is encoded as: the pattern that the GPU's conversions make
+  bool has_infinity;  // false: the all-ones exponent is an ordinary one, and only the last code is NaN
+  u32 max_code;       // code of the largest finite value
+  u32 nan_code;       // code of NaN, as the GPU's conversions make it
 };
 
 /// e4m3 has no infinity and saturates at 448, as cvt.satfinite does. e5m2 overflows to infinity like the
@@ -36,7 +36,7 @@ double decode_code(DType type, u32 code);
 /// The code nearest to `value`, ties to even; signed zeros kept; overflow as format_of says.
 u32 encode_code(DType type, double value);
 
-/// Element `index` of an array in memory (little-endian, as on the GPU).
+/// Reads element `index` of an array in memory (little-endian, as on the GPU).
 double load_element(DType type, const void* data, i64 index);
 void store_element(DType type, void* data, i64 index, double value);
 

@@ -19,7 +19,7 @@ double scale_of(ScaleMode mode, const float* values, i64 index) {
   return 1.0;
 }
 
-/// The factor of the products of A[row][k] and B[column][k].
+/// The block scale of the products of A[row][k] and B[column][k].
 double block_scale(const Problem& p, const HostBuffers& buffers, const ElementIndex& at, i64 k) {
   if (!is_block_scaled(p.epilogue)) return 1.0;
   return static_cast<double>(buffers.scale_a[block_scale_a_index(p, at.batch, at.row, k)]) *
@@ -40,7 +40,7 @@ double activate(Activation activation, double x) {
 
 namespace {
 
-/// Before the activation. `at`: in the product.
+/// The value before the activation. `at` is a position in the product.
 double before_activation(const Problem& p, const HostBuffers& buffers, Scalars scalars,
                          const ElementIndex& at) {
   double value = 0.0;

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // The product by its definition: one double sum for each element of D, no blocking, no reordering.
 //   D[m,n] = act(alpha * scale_a * scale_b * sum_k A[m,k] B[k,n] + beta * C[m,n] + bias[n])
-// or, with Update::add, D += alpha * scale_a * scale_b * sum_k A[m,k] B[k,n];
-// or, gated, D[m,j] = act(that of column j, without act) * (the same of column n / 2 + j); all but the second
-// over scale_d; with block scales inside the sum: sum_k scale_a[m, k / 128] scale_b[n / 128, k / 128] A[m,k]
-// B[k,n]. Invariant: reads exactly what the contract says is read (C only if beta != 0, A and B only if alpha
-// != 0, D only if it is added to, no padding) and writes only elements of D. Called by tests and by the host
-// twin.
+// With Update::add:
+//   D += alpha * scale_a * scale_b * sum_k A[m,k] B[k,n]
+// Gated, D[m,j] = act(y[m,j]) * y[m,n/2+j], where y is the value before act. All but update are divided by
+// scale_d. Block scales act inside the sum:
+//   sum_k scale_a[m, k / 128] scale_b[n / 128, k / 128] A[m,k] B[k,n]
+// Invariant: reads exactly what the contract says is read, and writes only elements of D. C is read only if
+// beta != 0, A and B only if alpha != 0, D only if it is added to, padding never. Called by tests and by the
+// host twin.
 #pragma once
 
 #include <sluice/spec/problem.h>
 
 namespace sluice {
 
-/// The operands in host memory, laid out as the problem says. Unused ones may be null.
+/// Operands in host memory, laid out as the problem says. Unused ones may be null.
 struct HostBuffers {
   const void* a = nullptr;
   const void* b = nullptr;
@@ -30,14 +32,14 @@ struct Scalars {
   float beta = 0.0f;
 };
 
-/// Which element of which matrix of the batch.
+/// An element of one matrix of the batch.
 struct ElementIndex {
   i64 batch = 0;
   i64 row = 0;
   i64 column = 0;
 };
 
-/// Where an element lies in its matrix, in elements. `problem` has its strides filled in (with_strides).
+/// Index of an element in its array. `problem` has its strides filled in (with_strides).
 constexpr i64 a_index(const Problem& p, i64 batch, i64 row, i64 k) {
   return batch * p.a.batch_stride + (p.a.major == Major::k ? row * p.a.ld + k : k * p.a.ld + row);
 }
@@ -55,12 +57,12 @@ constexpr i64 d_index(const Problem& p, const ElementIndex& at) {
 /// ReLU, exact GELU or SiLU; NaN stays NaN.
 double activate(Activation activation, double x);
 
-/// One element of D (with Update::add: what it was, and the product) before it is rounded to the type of D.
-/// `problem` has its strides filled in.
+/// One element of D before it is rounded to D's type; with Update::add it includes D's old value. `problem`
+/// has its strides filled in.
 double reference_element(const Problem& problem, const HostBuffers& buffers, Scalars scalars,
                          const ElementIndex& at);
 
-/// All of D, each element rounded once. Strides of 0 mean packed, as in a Problem.
+/// Computes all of D, each element rounded once. Strides of 0 mean packed, as in a Problem.
 void reference_gemm(const Problem& problem, const HostBuffers& buffers, float alpha, float beta);
 
 }  // namespace sluice

@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-/// Codes in the order of their values, both zeros alike.
+/// Codes in the order of their values; both zeros are equal.
 int ordinal(u8 code) {
   return (code & 0x80) != 0 ? -(code & 0x7f) : code & 0x7f;
 }
@@ -55,7 +55,7 @@ struct Judge {
       ++found.neighbours;
   }
 
-  /// Columns that share a scale, which is `scale`.
+  /// Checks columns that share the scale `scale`.
   void group(i64 row, i64 begin, i64 end, const double* normed, float scale) {
     double amax = 1e-4;
     for (i64 column = begin; column < end; ++column)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The norm of include/sluice/norm.h in double, and what may be called right: the kernel's fp32 is within
-// kNormError of it, relatively, before what is stored is rounded. Plain and slow; for tests.
+// The norm of include/sluice/norm.h in double, and the check of a kernel's output. The kernel's fp32 value is
+// right if its relative error is at most kNormError before rounding to the stored type. Plain and slow; for
+// tests.
 #pragma once
 
 #include <string>
@@ -9,7 +10,7 @@
 
 namespace sluice {
 
-/// Of a normed value, while no sum of squares leaves fp32's range (docs/numerics.md).
+/// Relative error of a normed value, while no sum of squares leaves fp32's range (docs/numerics.md).
 inline constexpr double kNormError = 0x1p-19;
 
 struct NormInput {
@@ -24,20 +25,20 @@ struct NormInput {
 /// `sum`: rows x columns of the input's type, packed. `normed`: as many doubles.
 void reference_norm(const NormInput& input, void* sum, double* normed);
 
-/// What a kernel gave.
+/// The output of a kernel.
 struct NormOutput {
   NormStore store = NormStore::plain;
   const void* data = nullptr;
   i64 ld = 0;
-  const float* scales = nullptr;  // tensor: as it was given
+  const float* scales = nullptr;  // tensor: the given scale
 };
 
 struct NormFindings {
-  i64 wrong = 0;       // not a rounding of a number within the bound
-  i64 neighbours = 0;  // e4m3 codes beside the reference's; few, where the kernel rounds as it should
-  std::string first;   // what is wrong
+  i64 wrong = 0;       // values that are no rounding of a number within the bound
+  i64 neighbours = 0;  // e4m3 codes next to the reference's; few, if the kernel rounds correctly
+  std::string first;   // text of the first wrong value
 };
-/// `normed`: of reference_norm.
+/// `normed`: the result of reference_norm().
 NormFindings check_norm(const NormInput& input, const double* normed, const NormOutput& output);
 
 }  // namespace sluice

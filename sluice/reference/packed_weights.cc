@@ -46,7 +46,7 @@ Result<void> check_arrays(const WeightFormat& format, const WeightArrays& arrays
   return {};
 }
 
-/// Where a word of a code lies in the blob.
+/// Position of a code's word in the blob.
 struct Cell {
   i64 offset;
   int field;
@@ -58,7 +58,7 @@ Cell cell_of(const WeightFormat& f, i64 matrix_k, i64 row, i64 k) {
   return {tile_offset(f, matrix_k, row / kStripRows, k / kPackedTileK) + place.word_offset, place.field};
 }
 
-/// Where a scale lies; its zero is `zeros_distance` further on.
+/// Offset of a scale in the blob; its zero lies `zeros_distance` further on.
 i64 scale_offset_of(const WeightFormat& f, i64 k, i64 row, i64 group) {
   const int row_in_strip = static_cast<int>(row % kStripRows);
   if (f.group == 0)
@@ -86,7 +86,7 @@ u32 code_of(const PackedWeights& w, i64 row, i64 k) {
   return take_code(w.format, load_word(w.blob + cell.offset), cell.field);
 }
 
-/// Padding has code 0, like any other code placed: its bits are not 0 in the order of bytes.
+/// Padding has code 0, placed like any other code: in byte order its bits are not 0.
 void place_codes(const WeightFormat& f, const WeightArrays& arrays, u8* blob) {
   for (i64 row = 0; row < strip_count(arrays.n) * kStripRows; ++row)
     for (i64 k = 0; k < packed_k_tiles(arrays.k) * kPackedTileK; ++k) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packed weights by their definition (spec/packing.h): one code after the other, on the CPU. The GPU's packer
-// is held to it byte for byte; `sluice pack` and tests call it. Errors: invalid_config, invalid_size,
+// must match it byte for byte; `sluice pack` and tests call it. Errors: invalid_config, invalid_size,
 // invalid_pointer, invalid_argument (a code that is too large).
 #pragma once
 
@@ -12,35 +12,35 @@
 
 namespace sluice {
 
-/// Weights as their owner has them, row-major and without gaps.
+/// Weights in the caller's order: row-major, without gaps.
 struct WeightArrays {
   i64 n = 0, k = 0;
   const u8* codes = nullptr;     // n x k, a byte each
-  const void* scales = nullptr;  // n x group_count, of format.scale
-  const void* zeros = nullptr;   // the same, if the format stores them
+  const void* scales = nullptr;  // n x group_count values of format.scale
+  const void* zeros = nullptr;   // n x group_count values of format.scale, if the format stores zeros
 };
 
-/// A blob and what it holds.
+/// A blob with its format and size.
 struct PackedWeights {
   WeightFormat format;
   i64 n = 0, k = 0;
-  const u8* blob = nullptr;  // blob_bytes(format, n, k) of them
+  const u8* blob = nullptr;  // blob_bytes(format, n, k) bytes
 };
 
 struct UnpackedWeights {
   std::vector<u8> codes;
-  std::vector<u8> scales, zeros;  // bytes of them
+  std::vector<u8> scales, zeros;  // values as bytes
 };
 
 Result<std::vector<u8>> pack_weights(const WeightFormat& format, const WeightArrays& arrays);
 
-/// The arrays again, bit for bit.
+/// Returns the arrays that were packed, bit for bit.
 Result<UnpackedWeights> unpack_weights(const PackedWeights& weights);
 
 /// n x k: scale * (code - zero), rounded once to double (exact for 16-bit scales and integer zeros).
 Result<std::vector<double>> dequantise_weights(const PackedWeights& weights);
 
-/// The blobs of rows [begin, end), and of k in [begin, end): plain copies.
+/// Blobs of rows [begin, end), and of k in [begin, end): plain copies.
 Result<std::vector<u8>> slice_packed_rows(const PackedWeights& weights, SliceRange rows);
 Result<std::vector<u8>> slice_packed_k(const PackedWeights& weights, SliceRange part);
 

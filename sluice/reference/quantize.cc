@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-/// What is quantised.
+/// The value to quantise.
 float value_at(const QuantizeInput& input, i64 row, i64 column) {
   const i64 index = row * input.ld + column;
   const float value = static_cast<float>(load_element(input.type, input.data, index));

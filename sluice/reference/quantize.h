@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantisers by their definition: one group of elements that share a scale after the other, in fp32 as the
-// peers' are. Held against the kernels bit for bit. Called by tests.
+// Quantisers by their definition: one group of elements that share a scale after the other, in fp32. Kernels
+// must match them bit for bit. Called by tests.
 #pragma once
 
 #include <sluice/spec/quantize.h>
@@ -18,12 +18,12 @@ struct QuantizeInput {
 /// x / (1 + exp(-x)) in fp32.
 float reference_silu(float x);
 
-/// Writes rows x columns of e4m3 to `output` (output_ld bytes from row to row) and the scales, row-major and
+/// Writes rows x columns of e4m3 to `output` (output_ld bytes from row to row), and the scales, row-major and
 /// packed.
 void reference_quantize(const QuantizeInput& input, Granularity granularity, u8* output, i64 output_ld,
                         float* scales);
 
-/// silu(gate) * up, rounded to the input's type; output_ld elements from row to row.
+/// Writes silu(gate) * up, rounded to the input's type; output_ld elements from row to row.
 void reference_gated(const QuantizeInput& input, void* output, i64 output_ld);
 
 }  // namespace sluice

@@ -34,7 +34,7 @@ SLUICE_HD constexpr int round_up(int value, int multiple) {
 SLUICE_HD constexpr i64 round_up(i64 value, i64 multiple) {
   return ceil_div(value, multiple) * multiple;
 }
-/// Of a value that is not negative: a shift or half the instructions of a signed division.
+/// Divides non-negative values: unsigned division takes a shift, or half the instructions of a signed one.
 SLUICE_HD constexpr int quotient(int value, int divisor) {
   return static_cast<int>(static_cast<u32>(value) / static_cast<u32>(divisor));
 }

@@ -10,18 +10,18 @@
 
 namespace sluice {
 
-/// ping_pong: two math warpgroups on two tiles, turn about. cooperative: both on one tile, half of its rows
-/// each. plain, plain_wgmma: no roles, no TMA; warps (mma.sync), or warpgroups (WGMMA), that load and
-/// multiply k-tiles of their own, for few rows of A (spec/plain.h, kernels/plain.cuh). What this file and
-/// smem_layout.h say of math groups is of the first two.
+/// ping_pong: two math warpgroups take turns, each on a tile of its own. cooperative: both share one tile,
+/// half of its rows each. plain, plain_wgmma: no roles, no TMA; each warp (mma.sync) or warpgroup (WGMMA)
+/// loads and multiplies k-tiles of its own, for few rows of A (spec/plain.h, kernels/plain.cuh). Math groups,
+/// here and in smem_layout.h, exist in the first two schedules only.
 enum class Schedule : u8 { ping_pong, cooperative, plain, plain_wgmma };
 SLUICE_HD constexpr bool is_plain(Schedule schedule) {
   return schedule == Schedule::plain || schedule == Schedule::plain_wgmma;
 }
 /// How the sums of clusters that share a tile come together (spec/work_split.h). none: no tile is shared.
-/// last_arriver: all write theirs to global memory, and the last one adds them up. separate: all write
-/// theirs, and a kernel of its own, on all SMs, adds them up (kernels/sum_parts.cuh). add (Update::add only):
-/// each adds its own to D, and they never meet; in which order decides about the last bits.
+/// last_arriver: every peer writes its sums to global memory, and the last one to arrive adds them up.
+/// separate: every peer writes its sums, and a second kernel on all SMs adds them up (kernels/sum_parts.cuh).
+/// add (Update::add only): every peer adds its sums to D; their order decides the last bits.
 enum class Combine : u8 { none, last_arriver, separate, add };
 /// tma: through shared memory and the copy engine. direct: per element, for a D that TMA cannot address.
 enum class StorePath : u8 { tma, direct };
@@ -34,8 +34,8 @@ struct TileShape {
   constexpr bool operator==(const TileShape&) const = default;
 };
 
-/// CTAs of a cluster along m (they share B tiles by multicast) and along n (they share A tiles); or along k:
-/// they work on one tile, a part of its k-tiles each, and exchange sums through each other's shared memory.
+/// Along m, CTAs share B tiles by multicast; along n, they share A tiles. Along k, they share one tile: each
+/// takes a slice of its k-tiles, and they exchange sums through distributed shared memory.
 struct ClusterShape {
   int m = 1;
   int n = 1;
@@ -54,12 +54,13 @@ struct KernelConfig {
   DType d = DType::bf16;
   Major a_major = Major::k;
   Major b_major = Major::k;
-  Major d_major = Major::k;  // mn: operands are swapped, and the tile is stored transposed (product_of)
-  bool promotes = false;  // the tensor core sums one k-tile (128 of k) at a time, and fp32 adds add up those
+  Major d_major = Major::k;  // mn: operands are swapped and the tile is stored transposed (product_of)
+  // the tensor core sums one k-tile (128 of k) at a time; fp32 adds collect those sums
+  bool promotes = false;
   StorePath store = StorePath::tma;
   Combine combine = Combine::none;
   Epilogue epilogue{};
-  int warps = 0;  // of plain schedules
+  int warps = 0;  // plain schedules only
   Overlap overlap{};
 
   constexpr bool operator==(const KernelConfig&) const = default;
@@ -68,45 +69,44 @@ struct KernelConfig {
 inline constexpr int kWarpgroupThreads = 128;
 inline constexpr int kMathGroups = 2;
 inline constexpr int kMathWarps = 4;   // warps of one math warpgroup; each signals once when it frees a stage
-inline constexpr int kScaleWarps = 2;  // of the load warpgroup: they bring block scales
+inline constexpr int kScaleWarps = 2;  // warps of the load warpgroup that bring block scales
 inline constexpr int kThreads =
     (1 + kMathGroups) * kWarpgroupThreads;    // warpgroup 0 loads, 1 and 2 do the math
 inline constexpr int kWaveRows = 64;          // rows of one WGMMA
 inline constexpr int kLaunchRegisters = 168;  // per thread of a 384-thread CTA: 65,536 / 384, in steps of 8
 
-inline constexpr int kMaxClusterCtas = 8;  // that every Hopper GPU can place
+inline constexpr int kMaxClusterCtas = 8;  // the largest that every Hopper GPU can place
 SLUICE_HD constexpr int cluster_size(const KernelConfig& c) {
   return c.cluster.m * c.cluster.n * c.cluster.k;
 }
-/// Are the rows of a tile rows of the problem's B, its columns rows of A? Tiles are 64, 128 or 256 rows high,
-/// and any multiple of 8 columns wide: as columns 300 tokens fill two tiles of 152, as rows they would leave
-/// a third tile of 128 mostly empty.
+/// True if a tile's rows are rows of B and its columns rows of A. Tiles are 64, 128 or 256 rows high and any
+/// multiple of 8 columns wide. As columns, 300 tokens fill two tiles of 152; as rows, they would leave a
+/// third tile of 128 mostly empty.
 SLUICE_HD constexpr bool is_swapped(const KernelConfig& c) {
   return c.d_major == Major::mn;
 }
-/// What a kernel multiplies for `p`: its A and B, m and n are those of kernel, tiles and work split. `p`: a
-/// caller's, with its strides filled in.
+/// The product that the kernel computes for `p`. Its A, B, m and n are those of the kernel, its tiles and its
+/// work split. `p` is a caller's problem with its strides filled in.
 SLUICE_HD constexpr Problem product_of(const Problem& p, const KernelConfig& c) {
   return is_swapped(c) ? transposed(p) : p;
 }
-/// Of a CTA.
+/// Threads of one CTA.
 SLUICE_HD constexpr int threads_of(const KernelConfig& c) {
   return is_plain(c.schedule) ? 32 * c.warps : kThreads;
 }
-/// Do loads go to several CTAs?
+/// True if a load goes to several CTAs.
 SLUICE_HD constexpr bool multicasts(const KernelConfig& c) {
   return c.cluster.m * c.cluster.n > 1;
 }
-/// Columns of the tile that one CTA stores: with a cluster along k each has its share of the columns in the
-/// end.
+/// Columns of the tile that one CTA stores: in a cluster along k, each CTA finishes its own share of them.
 SLUICE_HD constexpr int own_columns(const KernelConfig& c) {
   return c.tile.n / c.cluster.k;
 }
-/// Columns of D that it stores.
+/// Columns of D that one CTA stores.
 SLUICE_HD constexpr int own_outputs(const KernelConfig& c) {
   return outputs_of(c.epilogue, own_columns(c));
 }
-/// Rows of B that are never parted in a tile.
+/// Rows of B that stay together in a tile: splits fall on multiples of this.
 SLUICE_HD constexpr int row_group(const KernelConfig& c) {
   return c.epilogue.gated ? kGatedGroup : 8;
 }
@@ -124,9 +124,9 @@ inline constexpr int kMaxAccumulatorRegisters = 208;
 SLUICE_HD constexpr int sum_registers(const KernelConfig& c) {
   return waves(c) * c.tile.n / 2;
 }
-/// With promotion the products of a k-tile go into partial sums first. Where there is no room for as many of
-/// these as there are final sums, a math warpgroup works in two units, one after the other: its two 64-row
-/// waves, or the halves of the columns of a single one.
+/// Passes that a math warpgroup makes over its tile with promotion, where a k-tile's products go into partial
+/// sums first. Two, where partial sums for the whole tile do not fit in registers: its two 64-row waves, or
+/// both halves of one wave's columns.
 SLUICE_HD constexpr int units(const KernelConfig& c) {
   return c.promotes && 2 * sum_registers(c) > kMaxAccumulatorRegisters ? 2 : 1;
 }
@@ -137,15 +137,15 @@ SLUICE_HD constexpr int unit_waves(const KernelConfig& c) {
 SLUICE_HD constexpr int unit_columns(const KernelConfig& c) {
   return waves(c) == 1 ? c.tile.n / units(c) : c.tile.n;
 }
-/// Parts of a tile that are combined on their own: a cooperative math group's rows.
+/// Slices of a tile's sums that are combined separately: one per cooperative math group.
 SLUICE_HD constexpr int combined_parts(const KernelConfig& c) {
   return c.schedule == Schedule::cooperative ? kMathGroups : 1;
 }
-/// Do the clusters that share a tile meet in the workspace?
+/// True if clusters that share a tile exchange sums through the workspace.
 SLUICE_HD constexpr bool uses_workspace(const KernelConfig& c) {
   return c.combine != Combine::none && c.combine != Combine::add;
 }
-/// fp32 registers a math thread holds: final sums, and with promotion the partial ones of a unit.
+/// fp32 registers of a math thread: final sums, and with promotion the partial sums of one pass.
 SLUICE_HD constexpr int accumulator_registers(const KernelConfig& c) {
   return sum_registers(c) + (c.promotes ? sum_registers(c) / units(c) : 0);
 }
@@ -154,8 +154,8 @@ SLUICE_HD constexpr int stage_readers(const KernelConfig& c) {
   return c.schedule == Schedule::ping_pong ? 1 : kMathGroups;
 }
 
-/// setmaxnreg values; load + 2 x math <= 3 x kLaunchRegisters. A load warpgroup of 24 serves the widest
-/// accumulators; the warps that bring block scales need 40.
+/// setmaxnreg values; load + 2 x math <= 3 x kLaunchRegisters. Loaders live with 24 registers beside the
+/// widest accumulators; warps that bring block scales need 40.
 SLUICE_HD constexpr int load_registers(const KernelConfig& c) {
   return accumulator_registers(c) > 176 && !is_block_scaled(c.epilogue) ? 24 : 40;
 }
@@ -163,8 +163,8 @@ SLUICE_HD constexpr int math_registers(const KernelConfig& c) {
   return accumulator_registers(c) > 176 && !is_block_scaled(c.epilogue) ? 240 : 232;
 }
 
-/// Are the loops over what a tile stores unrolled? Those of light epilogues, and of SwiGLU on the tiles of
-/// few rows, where nothing hides the last one's and code and registers are few.
+/// True if the store loops of the epilogue are unrolled: in light epilogues, and in SwiGLU on tiles with few
+/// sums. There no later tile hides the last store, and code and registers are few.
 SLUICE_HD constexpr bool unrolls_stores(const KernelConfig& c) {
   const Epilogue& e = c.epilogue;
   const bool small =

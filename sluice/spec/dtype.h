@@ -31,11 +31,11 @@ SLUICE_HD constexpr bool is_16bit(DType type) {
   return type == DType::bf16 || type == DType::fp16;
 }
 
-/// May be A or B of a product.
+/// True for the types of A and B.
 SLUICE_HD constexpr bool is_input(DType type) {
   return type != DType::fp32;
 }
-/// May be D. (e5m2 is an input type only.)
+/// True for the types of D. e5m2 is an input type only.
 SLUICE_HD constexpr bool is_output(DType type) {
   return type != DType::e5m2;
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens to an accumulator before it is stored:
+// The epilogue turns an accumulator into a stored element:
 //   D = act(alpha * scale_a * scale_b * acc + beta * C + bias)
-// or, to accumulate gradients,
+// To accumulate gradients:
 //   D += alpha * scale_a * scale_b * acc
-// or, gated (SwiGLU and the like), of two columns of the product that lie half of its width apart,
-//   D[m][j] = act(alpha * scale_a * scale_b * acc[m][j] + bias) * (the same of acc[m][n / 2 + j], without
-//   act)
-// and divided by scale_d, if there is one, before it is rounded.
-// and, for block scales, what happens to the sums of every 128 of k before they are added up:
+// Gated (SwiGLU and the like), from two columns of the product that lie half of its width apart:
+//   D[m][j] = act(alpha * scale_a * scale_b * acc[m][j] + bias) * (alpha * scale_a * scale_b * acc[m][n / 2 +
+//   j] + bias)
+// With scale_d, the result is divided by it before rounding. Block scales act earlier, on the sum of each 128
+// of k:
 //   acc = sum over blocks of scale_a[m][block] * scale_b[n / 128][block] * (sum of the block)
-// The device ops are in device/epilogue/, the plain ones in reference/gemm.h.
+// The device code is in device/epilogue/, the plain code in reference/gemm.h.
 #pragma once
 
 #include <sluice/spec/dtype.h>
@@ -17,18 +17,19 @@
 namespace sluice {
 
 /// none: 1. tensor: one fp32 in device memory. vector: one fp32 per row of A (scale_a) or column of B
-/// (scale_b). block (fp8 only, on both or on neither): scale_a is fp32 [batch][m][ceil(k / 128)], one for
-/// each row and 128 of k; scale_b is fp32 [batch][ceil(n / 128)][ceil(k / 128)], one for each 128 x 128 of B;
-/// both packed and row-major, as quantisers write them.
+/// (scale_b). block (fp8 only, on both operands or neither): scale_a is fp32 [batch][m][ceil(k / 128)], one
+/// per row and 128 of k. scale_b is fp32 [batch][ceil(n / 128)][ceil(k / 128)], one per 128 x 128 block of B.
+/// Both are packed and row-major.
 enum class ScaleMode : u8 { none, tensor, vector, block };
-inline constexpr int kScaleBlock = 128;  // of k, and of n for scale_b
-/// column: one value per column of D (n of them), broadcast over rows and batch. row: what that is to a
-/// kernel with swapped operands, whose rows are D's columns; no caller has it.
+inline constexpr int kScaleBlock = 128;  // along k, and along n for scale_b
+/// column: one value per column of D (n of them), broadcast over rows and batch. row: the same bias inside a
+/// kernel with swapped operands, whose rows are D's columns; callers never set it.
 enum class Bias : u8 { none, column, row };
-/// gelu is the exact one, x * Phi(x) (torch's default); silu is x * sigmoid(x). NaN goes through all of them.
+/// gelu is the exact form x * Phi(x), torch's default; silu is x * sigmoid(x). NaN passes through all of
+/// them.
 enum class Activation : u8 { none, relu, gelu, silu };
-/// What becomes of the D that was there. set: it is overwritten. add (fp32 D; no residual, bias or
-/// activation): the result is added to it, in fp32, in memory: the kernel does not read it.
+/// set: D is overwritten. add (fp32 D; no residual, bias or activation): the result is added to D in fp32 by
+/// memory operations; the kernel does not read D.
 enum class Update : u8 { set, add };
 
 struct Epilogue {
@@ -40,17 +41,17 @@ struct Epilogue {
   bool residual = false;       // C takes part, scaled by beta; beta = 0 does not read it
   DType c_type = DType::bf16;  // bf16, fp16 or fp32; read only with residual
   Update update = Update::set;
-  /// B's first n / 2 rows make the gate, its last n / 2 what it multiplies ("up"), one behind the other as
-  /// models have them: D is m x n / 2. n a multiple of 16; no residual, no update, no block scales.
+  /// Rows 0 to n / 2 - 1 of B make the gate, the other n / 2 rows make "up", as models concatenate them. D is
+  /// m x n / 2; n is a multiple of 16; no residual, update or block scales.
   bool gated = false;
-  /// none, or tensor: one fp32 in device memory, and D is the result / it, as a quantiser with a given scale
-  /// has it (kernels/quantize.cuh: times 1 / scale). For an e4m3 D.
+  /// none, or tensor: D is the result divided by one fp32 in device memory, for an e4m3 D. The division is
+  /// times 1 / scale, as in kernels/quantize.cuh.
   ScaleMode scale_d = ScaleMode::none;
 
   constexpr bool operator==(const Epilogue&) const = default;
 };
 
-/// The sums of every 128 of k are scaled on their own, which takes promotion (spec/config.h).
+/// True if each sum of 128 of k has a scale; the kernel then promotes (spec/config.h).
 SLUICE_HD constexpr bool is_block_scaled(const Epilogue& e) {
   return e.scale_a == ScaleMode::block;
 }
@@ -59,22 +60,21 @@ SLUICE_HD constexpr bool adds(const Epilogue& e) {
   return e.update == Update::add;
 }
 
-/// A scale for each row or column, a bias for each column: those of a tile are staged in shared memory while
-/// it is multiplied.
+/// True if scale vectors or a bias are staged in shared memory while their tile is multiplied.
 SLUICE_HD constexpr bool stages_vectors(const Epilogue& e) {
   return e.scale_a == ScaleMode::vector || e.scale_b == ScaleMode::vector || e.bias == Bias::column;
 }
 
-/// Rows of B that follow each other in a tile of gated products: so many of the gate, then as many of "up".
-/// In WGMMA's fragments both halves of one element of D are in one thread then; kernels/plain.cuh has pairs.
+/// Rows of B in a gated tile alternate: kGatedRows of the gate, then kGatedRows of "up". WGMMA's fragments
+/// then hold both halves of an element of D in one thread; kernels/plain.cuh pairs them too.
 inline constexpr int kGatedRows = 8;
-/// A tile, and what is shared out of it, is whole groups of both.
+/// Tiles and slices of tiles hold whole groups of gate and up.
 inline constexpr int kGatedGroup = 2 * kGatedRows;
-/// The row of B that is the `row`-th in the order of tiles; B has n.
+/// The row of B at position `row` in the order of a gated tile; B has n rows.
 SLUICE_HD constexpr i64 gated_row(i64 row, i64 n) {
   return row / kGatedGroup * kGatedRows + row % kGatedRows + (row % kGatedGroup < kGatedRows ? 0 : n / 2);
 }
-/// Columns of D that come from so many rows of B.
+/// Columns of D that `rows` rows of B produce.
 SLUICE_HD constexpr i64 outputs_of(const Epilogue& e, i64 rows) {
   return e.gated ? rows / 2 : rows;
 }
@@ -82,8 +82,8 @@ SLUICE_HD constexpr int outputs_of(const Epilogue& e, int rows) {
   return e.gated ? rows / 2 : rows;
 }
 
-/// Few registers and instructions an element: of C only what is 16 bits, no division. The store loops of
-/// light epilogues are unrolled; those of heavy ones are not (docs/findings/heavy-epilogues.md).
+/// True if an element costs few registers and instructions: no fp32 C, no division. Store loops are unrolled
+/// for light epilogues only (docs/findings/heavy-epilogues.md).
 SLUICE_HD constexpr bool is_light(const Epilogue& e) {
   return !(e.residual && e.c_type == DType::fp32) && e.activation != Activation::silu;
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of a tile TMA is asked for. Rows that lie outside of the matrix mostly are not: filling them with
-// zeros takes TMA longer than bringing rows from L2 (docs/findings/rows-outside.md). Their places in the
-// stage keep old bytes, and what is multiplied with those goes to rows and columns of D that do not exist. A
-// slice (what one CTA loads of a tile) that is not wholly inside is loaded with the shorter box of the
-// matrix's last slice, even where all of it is outside: every slice brings something, because it is by
-// waiting for each other's slices that the CTAs of a cluster stay within one pass of the ring.
+// How much of a tile TMA is asked for. TMA takes longer to fill rows outside the matrix with zeros than to
+// bring rows from L2 (docs/findings/rows-outside.md), so most of these are not loaded. Their places in the
+// stage keep old bytes; products with those bytes belong to rows and columns of D that do not exist.
+// A slice is the part of a tile that one CTA loads. A slice that crosses the edge, or lies outside, is loaded
+// with the shorter box of the matrix's last slice. Every slice brings something: CTAs of a cluster stay
+// within one pass of the ring only because they wait for each other's slices.
 #pragma once
 
 #include <sluice/spec/smem_layout.h>
@@ -12,27 +12,28 @@
 
 namespace sluice {
 
-inline constexpr int kLoadRows = 8;  // the swizzle repeats after so many: a box is a multiple
+// the swizzle repeats after so many rows: box heights are multiples of it
+inline constexpr int kLoadRows = 8;
 
-/// Rows of the shorter box for a K-major matrix of `extent` rows in slices of `rows`. `unit`: that are never
-/// parted (row_group).
+/// Rows of the shorter box for a K-major matrix of `extent` rows in slices of `rows`. `unit`: rows that stay
+/// together (row_group).
 SLUICE_HD constexpr int tail_rows(int extent, int rows, int unit = kLoadRows) {
   const int rest = extent - quotient(extent, rows) * rows;
   return rest == 0 ? unit : quotient(rest + unit - 1, unit) * unit;
 }
-/// Rows that the slice from `first` is loaded with.
+/// Rows that are loaded for the slice that begins at `first`.
 SLUICE_HD constexpr int slice_rows(int extent, int first, int rows, int unit = kLoadRows) {
   return first + rows <= extent ? rows : tail_rows(extent, rows, unit);
 }
 
-/// Rows that all `slices` of a tile from `first` are loaded with.
+/// Rows that are loaded for all `slices` of the tile that begins at `first`.
 SLUICE_HD constexpr int tile_rows_loaded(int extent, int first, int rows, int slices, int unit = kLoadRows) {
   const int slice = rows / slices;
   const int whole = extent <= first ? 0 : min(quotient(extent - first, slice), slices);
   return whole * slice + (slices - whole) * tail_rows(extent, slice, unit);
 }
-/// Bytes that come into a stage for one k-tile of `tile`, from all CTAs together. MN-major operands are
-/// loaded whole: their rows are the inner index.
+/// Bytes that all CTAs together bring into a stage for one k-tile of `tile`. MN-major operands are loaded
+/// whole, since their rows are the inner index.
 SLUICE_HD constexpr int loaded_bytes_a(const KernelConfig& c, int m, const Tile& tile) {
   const bool k_major = c.a_major == Major::k;
   return kSwizzleRowBytes * (k_major ? tile_rows_loaded(m, tile.m_offset, c.tile.m, c.cluster.n) : c.tile.m);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The argument of the kernel that finds out where a launch's CTAs lie (kernels/locate.cuh).
+// The argument of the kernel that reports on which SM each CTA of a launch runs (kernels/locate.cuh).
 #pragma once
 
 #include <sluice/spec/base.h>
@@ -7,12 +7,12 @@
 namespace sluice {
 
 struct LocateParams {
-  u32* sms;     // one a CTA, in the grid's order: the number of its SM
-  u32 hold_ns;  // each CTA keeps its SM so long, so that all of a wave lie beside each other
+  u32* sms;     // one entry a CTA, in grid order: the number of its SM
+  u32 hold_ns;  // time that each CTA keeps its SM, so that all CTAs of a wave are resident at once
 };
 
 inline constexpr int kLocateThreads = 32;
-/// More than half of an SM's shared memory, so that no two CTAs share an SM.
+/// More than half of an SM's shared memory, so that an SM holds one CTA.
 inline constexpr int kLocateSmemBytes = 120 << 10;
 
 }  // namespace sluice

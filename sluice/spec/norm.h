@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the norm kernels are compiled for and given, and how rows are spread over threads: plain values, read
-// by g++ and by NVRTC. host/ops/norm.cc writes them; kernels/norm.cuh does the work.
+// Configs, parameters and thread layout of the norm kernels: plain values, read by g++ and by NVRTC.
+// host/ops/norm.cc writes them; kernels/norm.cuh does the work.
 #pragma once
 
 #include <sluice/spec/dtype.h>
@@ -9,41 +9,41 @@
 
 namespace sluice {
 
-/// What becomes of normed values: the input's type; or e4m3 with a given scale, one of each row, or one of
-/// each 128 columns of a row.
+/// How normed values are stored: in the input's type (plain), or as e4m3 with one given scale, one scale a
+/// row, or one scale per 128 columns of a row.
 enum class NormStore : u8 { plain, tensor, row, row_block };
 
 struct NormConfig {
   DType input = DType::bf16;  // or fp16
-  bool vectors = true;        // eight elements at a time: bases, pitches and columns allow it
+  bool vectors = true;        // threads move eight elements at a time: bases, pitches and columns allow it
   NormStore store = NormStore::plain;
-  Overlap overlap{};  // gamma is read before the wait, with first and weights_first alike
+  Overlap overlap{};  // gamma is read before the PDL wait, with first and weights_first alike
 
   constexpr bool operator==(const NormConfig&) const = default;
 };
 
-inline constexpr int kNormChunk = 8;                  // neighbouring columns of a thread
-inline constexpr int kNormHeld = 2;                   // chunks of a row that a thread reads once
-inline constexpr int kNormSegment = 32 * kNormChunk;  // columns of a warp, whose squares are summed first
-inline constexpr int kNormCtaChunks = 128;            // of a row, for a CTA of a team
+inline constexpr int kNormChunk = 8;                  // neighbouring columns that a thread takes at once
+inline constexpr int kNormHeld = 2;                   // chunks of a row that a thread keeps in registers
+inline constexpr int kNormSegment = 32 * kNormChunk;  // columns of a warp; their squares are summed first
+inline constexpr int kNormCtaChunks = 128;            // chunks that one CTA of a team takes of a row
 inline constexpr int kMaxNormThreads = 1024;
 inline constexpr int kMaxElementNormThreads = 512;  // without vectors a thread needs more than 64 registers
-inline constexpr u32 kNormSlots = 1024;             // for one sum of each segment
+inline constexpr u32 kNormSlots = 1024;             // one slot for the sum of each segment
 inline constexpr i64 kMaxNormColumns = i64{kNormSlots} * kNormSegment;
 static_assert(kMaxNormThreads / 32 * kMaxRowTeam <= kNormSlots, "each warp has a slot");
 
 struct NormLayout {
   u32 team = 1;      // CTAs that share a row
-  u32 threads = 32;  // of a CTA
+  u32 threads = 32;  // threads of one CTA
 };
 
 SLUICE_HD constexpr int max_norm_threads(const NormConfig& config) {
   return config.vectors ? kMaxNormThreads : kMaxElementNormThreads;
 }
 
-/// Few rows: a chunk for each thread and CTAs of 128, so that all loads of a row are on their way at once,
-/// from several SMs; with teams on half of the SMs a chain's launches do not get into each other's way. Many
-/// rows: two chunks, and one CTA a row. (H200, docs/findings/companions.md.)
+/// Spreads rows over threads (H200, docs/findings/companions.md). Few rows: one chunk a thread in CTAs of
+/// 128, so that several SMs have all loads of a row in flight. Teams fill half of the SMs at most and leave
+/// the other half to the next launch of a chain. Many rows: two chunks a thread and one CTA a row.
 SLUICE_HD constexpr NormLayout norm_layout(i64 rows, i64 columns, i64 max_threads, i64 sms) {
   const i64 chunks = ceil_div(columns, i64{kNormChunk});
   const u32 team = row_team(rows, chunks, kNormCtaChunks, sms / 2);
@@ -62,8 +62,9 @@ struct NormParams {
   float* scales;
   i64 rows, columns, input_ld, residual_ld, sum_ld, output_ld;  // elements
   float epsilon, inverse_columns;
-  u32 working_threads;  // of a CTA; a launch may add warps that leave at once (Spacing::registers)
-  WarmRange hand_off;   // brought to L2 before the wait
+  // threads of a CTA that work; a launch may add warps that exit at once (Spacing::registers)
+  u32 working_threads;
+  WarmRange hand_off;  // range to prefetch into L2 before the PDL wait
 };
 
 }  // namespace sluice

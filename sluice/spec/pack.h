@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels that pack and unpack weights are compiled for and given: plain values, read by g++ and by
-// NVRTC. host/ops/pack.cc writes them; kernels/pack.cuh does the work.
+// Configs and parameters of the kernels that pack and unpack weights: plain values, read by g++ and by NVRTC.
+// host/ops/pack.cc writes them; kernels/pack.cuh does the work.
 #pragma once
 
 #include <sluice/spec/packed_codes.h>
 
 namespace sluice {
 
-/// How a row of codes comes: one a byte, or two a byte, the low half first (4-bit codes only; a row of odd k
-/// ends in half a byte).
+/// How a row of codes is stored. byte: one code a byte. nibble: two a byte, the low half first (4-bit codes
+/// only); a row of odd k ends in half a byte.
 enum class CodeStorage : u8 { byte, nibble };
 enum class PackStep : u8 { pack, unpack };
 
@@ -21,7 +21,7 @@ struct PackConfig {
 };
 
 inline constexpr int kPackThreads = 256;
-inline constexpr i64 kMaxPackTiles = (i64{1} << 31) - 1;  // a block each
+inline constexpr i64 kMaxPackTiles = (i64{1} << 31) - 1;  // one block a tile
 
 SLUICE_HD constexpr const char* name_of(CodeStorage storage) {
   return storage == CodeStorage::byte ? "byte" : "nibble";
@@ -34,18 +34,18 @@ SLUICE_HD constexpr const char* name_of(PackStep step) {
 SLUICE_HD constexpr i64 code_row_bytes(CodeStorage storage, i64 k) {
   return storage == CodeStorage::byte ? k : ceil_div(k, i64{2});
 }
-/// May rows move in pieces of 16 bytes, if their base allows it?
+/// True if rows move in pieces of 16 bytes, provided that their base is aligned.
 SLUICE_HD constexpr bool rows_are_pieces(CodeStorage storage, i64 k) {
   return k % (storage == CodeStorage::byte ? 16 : 32) == 0;
 }
 
 struct PackParams {
   u8* codes;   // n rows of code_row_bytes
-  u8* scales;  // n x group_count, of the format's type
-  u8* zeros;   // the same, or null
-  u8* blob;    // blob_bytes, on 16 bytes
+  u8* scales;  // n x group_count values of the format's type
+  u8* zeros;   // n x group_count values of the format's type, or null
+  u8* blob;    // blob_bytes bytes, 16-byte aligned
   i64 n, k;
-  bool pieces;  // rows_are_pieces, and the base is on 16 bytes
+  bool pieces;  // rows_are_pieces(), and the base is 16-byte aligned
 };
 
 }  // namespace sluice

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a code, a scale or a zero lies in its tile, and how a code is placed into its 32-bit word so that a
-// few masks and rotates make the tensor core's operands of it (docs/packing.md).
-// Codes go in chunks along k; a chunk is four blocks of 16 rows; a block is 32 lanes of 16 bytes, the four
-// words of lane 4 g + c. Counted through a lane's words, its codes are those of its registers in their order:
+// The place of each code, scale and zero in its tile, and of each code in its 32-bit word. A few masks and
+// rotates turn such words into the tensor core's operands (docs/packing.md).
+// Codes lie in chunks along k. A chunk is four blocks of 16 rows; a block is 32 lanes of 16 bytes. The four
+// words of lane 4 g + c hold its codes in the order of its registers:
 //   half: fragment f, register j, half h is code 8 f + 2 j + h: row g + 8 (j & 1), k 16 f + 8 (j >> 1) + 2 c
 //   + h byte: fragment f, register j, byte b is code 16 f + 4 j + b: row g + 8 (j & 1), k 32 f + 16 (j >> 1)
 //   + 4 c + b
@@ -30,27 +30,27 @@ SLUICE_HD constexpr int tile_lanes(const WeightFormat& f) {
   return tile_code_bytes(f) / kLaneBytes;
 }
 
-/// A place in a tile's matrix of codes.
+/// A code's row and k in its tile.
 struct CodeIndex {
   int row = 0;  // 0..63
   int k = 0;    // 0..127
 
   constexpr bool operator==(const CodeIndex&) const = default;
 };
-/// Which bytes, and which code of them.
+/// The 32-bit word that holds a code, and the code's position in it.
 struct CodePlace {
-  int word_offset = 0;  // of its 32-bit word, in bytes from the tile's first
-  int field = 0;        // of the word's codes, in the order of the registers
+  int word_offset = 0;  // word's offset from the tile's first byte
+  int field = 0;        // position among the word's codes, in register order
 
   constexpr bool operator==(const CodePlace&) const = default;
 };
 
-/// The first of what lane piece `lane` of a tile holds: g of its block, c of its chunk.
+/// The first code of 16-byte piece `lane` of a tile: row g of its block, column c of its chunk.
 SLUICE_HD constexpr CodeIndex lane_origin(const WeightFormat& f, int lane) {
   const int block = lane / 32 % 4, chunk = lane / 128, g = lane % 32 / 4, c = lane % 4;
   return {16 * block + g, chunk_k(f) * chunk + (f.order == FragmentOrder::half ? 2 : 4) * c};
 }
-/// Code `index` of a lane's, from the lane's origin.
+/// Code `index` of a lane, relative to the lane's origin.
 SLUICE_HD constexpr CodeIndex lane_code(FragmentOrder order, int index) {
   if (order == FragmentOrder::half) {
     const int fragment = index / 8, reg = index % 8 / 2;
@@ -71,7 +71,7 @@ SLUICE_HD constexpr CodePlace code_place(const WeightFormat& f, CodeIndex at) {
   return {lane * kLaneBytes + index / word_codes(f) * 4, index % word_codes(f)};
 }
 
-/// `bits` to the left; the hardware's funnel shift.
+/// Rotates left by `bits`: one funnel shift on the GPU.
 SLUICE_HD constexpr u32 rotate_left(u32 word, int bits) {
   return bits % 32 == 0 ? word : word << bits % 32 | word >> (32 - bits % 32);
 }
@@ -79,10 +79,10 @@ SLUICE_HD constexpr u32 rotate_right(u32 word, int bits) {
   return rotate_left(word, (32 - bits % 32) % 32);
 }
 
-/// The bits of `code` (its low code_bits) in field `field` of a word; 0 elsewhere.
-/// half: bits 3 and up of a half, where a fp16 or bf16 has its fraction, after a rotation by the register.
-/// byte: sign and magnitude of code - 7.5, at bits 7 and 3..1 of a byte, or in odd registers at bits 0
-/// and 6..4.
+/// The low code_bits of `code` in field `field` of a word, zeros elsewhere.
+/// half: bits 3 and up of a half, where fp16 and bf16 keep their fraction, after a rotation by the register.
+/// byte: sign and magnitude of code - 7.5, at bits 7 and 3..1 of a byte; in odd registers, at bits 0 and
+/// 6..4.
 SLUICE_HD constexpr u32 place_code(const WeightFormat& f, u32 code, int field) {
   code &= (1u << code_bits(f.type)) - 1;
   if (f.order == FragmentOrder::half) {
@@ -108,10 +108,10 @@ SLUICE_HD constexpr u32 take_code(const WeightFormat& f, u32 word, int field) {
   return sign != 0 ? ~magnitude & 7 : magnitude | 8;
 }
 
-// Scales of a tile lie group by group; in a group the two rows of a lane, g and g + 8, are neighbours. Zeros,
-// and the scales and zeros of rows behind a strip's tiles (one group), lie the same way.
+// Scales of a tile lie group by group; in a group, rows g and g + 8 of a lane are neighbours. Zeros, and the
+// scales and zeros of whole rows (one group), have the same order.
 
-/// Which value of the part: of the scales (zeros) of a tile, or of rows.
+/// Index of a scale or zero in its array.
 SLUICE_HD constexpr int scale_slot(int row, int group_in_tile) {
   return group_in_tile * kStripRows + row / 16 * 16 + row % 8 * 2 + row % 16 / 8;
 }

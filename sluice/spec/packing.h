@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed weights: the blob that kernels with fewer bits a weight read by flat bulk copies, in the order of
-// the tensor core's registers (docs/packing.md, byte by byte).
+// Packed weights: the blob that kernels read by flat bulk copies, in the order of the tensor core's registers
+// (docs/packing.md, byte by byte).
 //   W[row][k] = scale[row][k / group] * (code[row][k] - zero[row][k / group])
-// A blob is strips of 64 rows; a strip is tiles of 128 k, then the scales of its rows if there is one for the
-// whole k; a tile is [codes | scales | zeros]. Sums over rows and k are over padded ones: codes, scales and
-// zeros outside are 0. Read by packers, kernels, the reference (reference/packed_weights.h) and tests.
+// A blob is strips of 64 rows. A strip is tiles of 128 k, then the scales of its rows if one scale covers the
+// whole k. A tile is [codes | scales | zeros]. Rows and k are padded to whole strips and tiles with codes,
+// scales and zeros of 0. Read by packers, kernels, the reference (reference/packed_weights.h) and tests.
 #pragma once
 
 #include <sluice/spec/dtype.h>
 
 namespace sluice {
 
-/// What a code stands for: 0..15 with a zero (8 if none is stored); value + 128; the bits of an e4m3.
+/// Meaning of a code. uint4: 0..15, minus a zero (8 if none is stored). int8: value + 128. e4m3: the bits of
+/// an e4m3.
 enum class WeightType : u8 { uint4, int8, e4m3 };
 enum class ScaleZero : u8 { none, per_group };
-/// Whose registers: mma's for 16-bit tokens (m16n8k16, wgmma m64k16), or for 8-bit ones (wgmma m64k32).
+/// Register order of the tensor core instruction. half: 16-bit tokens (mma m16n8k16, wgmma m64k16). byte:
+/// 8-bit tokens (wgmma m64k32).
 enum class FragmentOrder : u8 { half, byte };
 
 struct WeightFormat {
   WeightType type = WeightType::uint4;
-  int group = 128;            // k that share a scale: 32, 64 or 128; 0: all
-  DType scale = DType::fp16;  // of scales and zeros
+  int group = 128;            // k that share a scale: 32, 64 or 128; 0: the whole k
+  DType scale = DType::fp16;  // type of scales and zeros
   ScaleZero zero = ScaleZero::none;
   FragmentOrder order = FragmentOrder::half;
 
@@ -30,7 +32,7 @@ struct WeightFormat {
 inline constexpr int kStripRows = 64;
 inline constexpr int kPackedTileK = 128;
 inline constexpr int kPackedTileCodes = kStripRows * kPackedTileK;
-inline constexpr int kLaneBytes = 16;  // what a lane reads at once
+inline constexpr int kLaneBytes = 16;  // bytes that a lane reads at once
 
 SLUICE_HD constexpr const char* name_of(WeightType type) {
   switch (type) {
@@ -58,7 +60,7 @@ SLUICE_HD constexpr const char* name_of(FragmentOrder order) {
 SLUICE_HD constexpr int code_bits(WeightType type) {
   return type == WeightType::uint4 ? 4 : 8;
 }
-/// What is taken from a code where no zeros are stored.
+/// The zero that is subtracted from a code where no zeros are stored.
 SLUICE_HD constexpr int implied_zero(WeightType type) {
   switch (type) {
     case WeightType::uint4: return 8;
@@ -82,12 +84,12 @@ SLUICE_HD constexpr const char* validate(const WeightFormat& f) {
   return nullptr;
 }
 
-// Bytes. All parts are multiples of 128, so that every one may be the target or source of a bulk copy.
+// Sizes in bytes. Every part is a multiple of 128, so each may be source or target of a bulk copy.
 
 SLUICE_HD constexpr int tile_code_bytes(const WeightFormat& f) {
   return kPackedTileCodes * code_bits(f.type) / 8;
 }
-/// Scales that a row has in a tile; none if they are the row's.
+/// Scales of one row in a tile; 0 if one scale covers the whole k.
 SLUICE_HD constexpr int tile_groups(const WeightFormat& f) {
   return f.group == 0 ? 0 : kPackedTileK / f.group;
 }
@@ -100,14 +102,14 @@ SLUICE_HD constexpr int tile_zero_bytes(const WeightFormat& f) {
 SLUICE_HD constexpr int tile_bytes(const WeightFormat& f) {
   return tile_code_bytes(f) + tile_scale_bytes(f) + tile_zero_bytes(f);
 }
-/// From the tile's first byte.
+/// Offset from the tile's first byte.
 SLUICE_HD constexpr int tile_scales_offset(const WeightFormat& f) {
   return tile_code_bytes(f);
 }
 SLUICE_HD constexpr int tile_zeros_offset(const WeightFormat& f) {
   return tile_code_bytes(f) + tile_scale_bytes(f);
 }
-/// Behind a strip's tiles, if a scale is for the whole k: the rows' scales, then their zeros.
+/// Scales of whole rows lie behind a strip's tiles, then their zeros, if one scale covers the whole k.
 SLUICE_HD constexpr int row_scale_bytes(const WeightFormat& f) {
   return f.group == 0 ? round_up(kStripRows * bytes_of(f.scale), 128) : 0;
 }
@@ -121,7 +123,7 @@ SLUICE_HD constexpr i64 strip_count(i64 n) {
 SLUICE_HD constexpr i64 packed_k_tiles(i64 k) {
   return ceil_div(k, i64{kPackedTileK});
 }
-/// Scales of a row, as its owner has them.
+/// Scales of one row in the caller's array.
 SLUICE_HD constexpr i64 group_count(const WeightFormat& f, i64 k) {
   return f.group == 0 ? (k > 0 ? 1 : 0) : ceil_div(k, i64{f.group});
 }
@@ -131,14 +133,14 @@ SLUICE_HD constexpr i64 strip_bytes(const WeightFormat& f, i64 k) {
 SLUICE_HD constexpr i64 blob_bytes(const WeightFormat& f, i64 n, i64 k) {
   return strip_count(n) * strip_bytes(f, k);
 }
-/// From the blob's first byte.
+/// Offset from the blob's first byte.
 SLUICE_HD constexpr i64 tile_offset(const WeightFormat& f, i64 k, i64 strip, i64 k_tile) {
   return strip * strip_bytes(f, k) + k_tile * tile_bytes(f);
 }
 SLUICE_HD constexpr i64 row_scales_offset(const WeightFormat& f, i64 k, i64 strip) {
   return tile_offset(f, k, strip, packed_k_tiles(k));
 }
-/// Bits of the blob for each weight of n x k, padding and scales too.
+/// Bits of the blob for each weight of n x k, with padding and scales.
 SLUICE_HD constexpr double stored_bits(const WeightFormat& f, i64 n, i64 k) {
   if (n == 0 || k == 0) return 0.0;
   return 8.0 * static_cast<double>(blob_bytes(f, n, k)) / (static_cast<double>(n) * static_cast<double>(k));

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one argument of every kernel, passed as __grid_constant__ so that the tensor maps need no copy to the
-// device.
+// The one argument of every kernel. It is passed as __grid_constant__, so that tensor maps need no copy to
+// the device.
 #pragma once
 
 #include <sluice/spec/workspace_stamp.h>
 
 namespace sluice {
 
-/// As large as CUtensorMap (asserted in host/driver/tensor_map.cc), aligned to the 64 bytes that TMA asks for
-/// (cuda.h's own type asks for 128). Written out because NVRTC cannot read cuda.h.
+/// As large as CUtensorMap (asserted in host/driver/tensor_map.cc) and aligned to the 64 bytes that TMA
+/// needs; cuda.h's own type asks for 128. It is written out because NVRTC cannot read cuda.h.
 struct alignas(64) TensorMap {
   u64 words[16];
 };
@@ -21,7 +21,7 @@ struct GemmParams {
   TensorMap map_d;  // unused with StorePath::direct
   const void* c;    // nullptr: no residual, or beta = 0; never read then
   void* d;
-  const float* scale_a;      // 1 (tensor) or m (vector) values, the same for every matrix of a batch, or
+  const float* scale_a;      // 1 (tensor) or m (vector) values, shared by all matrices of a batch;
   const float* scale_b;      // 1 or n; or block scales of every matrix (spec/epilogue.h)
   const void* bias;          // n values of epilogue.bias_type
   i64 c_ld, c_batch_stride;  // elements
@@ -33,20 +33,22 @@ struct GemmParams {
   Numbering numbering;
   int raster_group;
   Deal deal;
-  u32* counters;      // of shared tiles: zero before and after
-  float* partials;    // slots of partial sums; anything may be there before and after
-  LaunchStamp stamp;  // for kernels that stamp the workspace
-  // For kernels that load without TMA (plain schedules); elements.
+  u32* counters;      // counters of shared tiles: zero before and after each launch
+  float* partials;    // slots of partial sums; their contents before and after do not matter
+  LaunchStamp stamp;  // used by kernels that stamp the workspace
+  // Operands of kernels that load without TMA (plain schedules); strides in elements.
   const void* a;
   const void* b;
   i64 a_ld, a_batch_stride;
   i64 b_ld, b_batch_stride;
   int k;
-  // Overlap::wait other than none or not, both may be nothing: brought to L2 before the wait, and after the
-  // last load.
+  // Ranges to prefetch into L2: `prefetch` before the PDL wait, `hand_off` after the last load. Either may be
+  // empty.
   WarmRange prefetch, hand_off;
-  const float* scale_d;       // one value; what comes last moves nothing in kernels that do not read it
-  u8 numbers[kMostNumbered];  // of the clusters in the grid's order, with Numbering::gpc
+  // One value. Append new fields here: earlier offsets, and so the machine code of other kernels, stay the
+  // same.
+  const float* scale_d;
+  u8 numbers[kMostNumbered];  // cluster numbers in grid order, with Numbering::gpc
 };
 
 }  // namespace sluice

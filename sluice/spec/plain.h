@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What follows from a config of a plain schedule (kernels/plain.cuh): few rows of A ("tokens"), both operands
-// K-major, no TMA. B's rows are the tensor core's rows there, A's its columns. A CTA has one tile of
-// tile.m tokens x tile.n rows of B; its teams take 128-byte k-tiles in turn, each through a ring of its own.
-// A team is a warp (Schedule::plain: mma.sync) or a warpgroup (Schedule::plain_wgmma).
+// Derived values of a plain schedule (kernels/plain.cuh): few rows of A ("tokens"), both operands K-major, no
+// TMA. B's rows are the tensor core's rows, A's rows its columns. A CTA has one tile of tile.m tokens x
+// tile.n rows of B. Its teams take 128-byte k-tiles in turn, each through a ring of its own. A team is a warp
+// (Schedule::plain: mma.sync) or a warpgroup (Schedule::plain_wgmma).
 //
 // A WGMMA has 64 rows. Where two or four tiles' rows fit into those, a stage holds as many k-tiles: their
-// rows of B below each other as WGMMA's rows, their tokens beside each other as its columns. What one
-// k-tile's rows make of another's tokens is not looked at; up to 36 columns it costs nothing, for a WGMMA
-// takes 18 clocks at least. Of other tiles the last WGMMA's rows reach past those of B, over whatever lies
-// there, and are not looked at either.
+// rows of B as WGMMA's rows, their tokens as its columns. Products of one k-tile's rows with another's tokens
+// are ignored. They cost nothing up to 36 columns, since a WGMMA takes 18 clocks at least. In other tiles the
+// last WGMMA reads past B's rows, and those products are ignored too.
 #pragma once
 
 #include <sluice/spec/config.h>
@@ -16,7 +15,7 @@
 
 namespace sluice {
 
-inline constexpr int kPlainRowBytes = 128;  // of k, in a stage
+inline constexpr int kPlainRowBytes = 128;  // bytes of k that a row has in a stage
 inline constexpr int kMaxPlainCtas = 3;
 
 SLUICE_HD constexpr int team_warps(const KernelConfig& c) {
@@ -47,31 +46,32 @@ SLUICE_HD constexpr WarpTile plain_tile(const KernelConfig& c) {
 SLUICE_HD constexpr int plain_stage_bytes(const KernelConfig& c) {
   return stage_k_tiles(c) * (c.tile.n + c.tile.m) * kPlainRowBytes;
 }
-/// Of each row of B in the rings of a CTA when it waits: the last stage of each is free for the next copy.
+/// Bytes of each row of B in a CTA's rings at the PDL wait: all stages but the last of each ring.
 SLUICE_HD constexpr int plain_early_row_bytes(const KernelConfig& c) {
   return (c.stages - 1) * teams(c) * stage_k_tiles(c) * kPlainRowBytes;
 }
-/// The rings, and what the last WGMMA of the last stage reads past them.
+/// Bytes of the rings, with what the last WGMMA of the last stage reads past them.
 SLUICE_HD constexpr int plain_ring_bytes(const KernelConfig& c) {
   const int read = c.schedule == Schedule::plain_wgmma ? kWaveRows * plain_waves(c) * kPlainRowBytes : 0;
   return teams(c) * c.stages * plain_stage_bytes(c) + max(0, read - plain_stage_bytes(c));
 }
-/// Where sums from the cluster arrive: behind the rings and the CTA's own sums, which lie over the rings.
+/// Offset of sums that arrive from the cluster. They lie behind the rings and the CTA's own sums, which
+/// overlay the rings.
 SLUICE_HD constexpr int plain_incoming_offset(const KernelConfig& c) {
   return max(plain_ring_bytes(c), warp_sums_bytes(plain_tile(c)));
 }
 SLUICE_HD constexpr int plain_smem_bytes(const KernelConfig& c) {
   return plain_incoming_offset(c) + incoming_sums_bytes(plain_tile(c));
 }
-/// Sums that a thread of plain_wgmma has.
+/// Sums of a thread with plain_wgmma.
 SLUICE_HD constexpr int plain_sums(const KernelConfig& c) {
   return plain_waves(c) * stage_columns(c) / 2;
 }
-/// Threads of an SM that leave each the registers it needs: 128, or 255 beside more than 64 sums.
+/// Threads of an SM such that each gets the registers it needs: 128, or 255 with more than 64 sums.
 SLUICE_HD constexpr int plain_threads(const KernelConfig& c) {
   return c.schedule == Schedule::plain_wgmma && plain_sums(c) > 64 ? 256 : 512;
 }
-/// CTAs that share an SM: what shared memory and registers allow.
+/// CTAs that share an SM, by shared memory and registers.
 SLUICE_HD constexpr int plain_ctas(const KernelConfig& c) {
   return max(1, min(min(kSmemOfSm / (plain_smem_bytes(c) + kSmemOfCta), plain_threads(c) / (32 * c.warps)),
                     kMaxPlainCtas));

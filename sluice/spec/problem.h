@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // A problem: everything a caller says about one product, and nothing about how it is done.
-//   D[m,n] = act(alpha * scale_a * scale_b * sum_k A[m,k] B[k,n] + beta * C[m,n] + bias[n]), for each of
-//   `batch`, or D += the product (epilogue.update); n is the rows of B, of which a gated D (epilogue.gated)
-//   has half as columns
-// Sizes and strides are part of it (they are in the tensor maps); pointers, alpha and beta are not (Args).
+//   D[m,n] = act(alpha * scale_a * scale_b * sum_k A[m,k] B[k,n] + beta * C[m,n] + bias[n])
+// for each matrix of `batch`, or D += the product (epilogue.update). n is the rows of B; a gated D
+// (epilogue.gated) has half as many columns. Sizes and strides are part of the problem, since tensor maps
+// hold them; pointers, alpha and beta are not (Args).
 #pragma once
 
 #include <sluice/spec/epilogue.h>
 
 namespace sluice {
 
-/// Which index of an input is contiguous in memory. k: A is row-major m x k, B is stored n x k (x @ w.T of
-/// torch, "TN" of cuBLAS and CUTLASS). mn: A is stored k x m, B is stored k x n (16-bit types only: WGMMA
-/// takes fp8 operands K-major).
+/// The index of an input that is contiguous in memory. k: A is row-major m x k, B is stored n x k (torch's x
+/// @ w.T, "TN" of cuBLAS and CUTLASS). mn: A is stored k x m, B is stored k x n. mn is for 16-bit types only:
+/// WGMMA takes fp8 operands K-major.
 enum class Major : u8 { k, mn };
 
-/// How the k-sum is kept. fast: in the tensor core's accumulator throughout. promoted: fp8 partial sums are
+/// Where the k-sum is kept. fast: in the tensor core's accumulator throughout. promoted: fp8 partial sums are
 /// added to fp32 registers every 128 of k, because the fp8 accumulator keeps 13 fraction bits
 /// (docs/numerics.md).
 enum class Accumulate : u8 { fast, promoted };
@@ -42,33 +42,33 @@ struct Problem {
   Matrix d{};
   Epilogue epilogue{};
   Accumulate accumulate = Accumulate::fast;
-  /// Asks for the same bits on every run. false lets the parts of a split product add to D in any order,
-  /// which only update = add makes possible; all else is deterministic anyway.
+  /// Asks for the same bits on every run. false lets the slices of a split product add to D in any order,
+  /// with update = add only; everything else is deterministic anyway.
   bool deterministic = true;
 
   constexpr bool operator==(const Problem&) const = default;
 };
 
-/// Are the sums of every 128 of k added up outside of the tensor core? Block scales need it whatever
-/// `accumulate` says; 16-bit sums are kept in fp32 anyway, so `promoted` is met there without doing anything.
+/// True if sums of 128 of k are added up outside the tensor core. Block scales need that whatever
+/// `accumulate` says. 16-bit inputs never do: their sums are fp32 already, so `promoted` changes nothing.
 SLUICE_HD constexpr bool is_promoted(const Problem& p) {
   return is_fp8(p.a.type) && (p.accumulate == Accumulate::promoted || is_block_scaled(p.epilogue));
 }
 
-/// May the parts of a tile along k be added to D as they come?
+/// True if split-K slices may be added to D in any order.
 SLUICE_HD constexpr bool adds_in_any_order(const Problem& p) {
   return adds(p.epilogue) && !p.deterministic;
 }
-/// Is there nothing to add? D keeps its bits then, and nothing is launched.
+/// True if there is nothing to add: D keeps its bits and nothing is launched.
 SLUICE_HD constexpr bool leaves_d(const Problem& p, float alpha) {
   return adds(p.epilogue) && (p.k == 0 || alpha == 0.0f);
 }
 
-/// Blocks of 128 of k, or of n.
+/// Blocks of 128 along k or n.
 SLUICE_HD constexpr i64 scale_blocks(i64 extent) {
   return ceil_div(extent, i64{kScaleBlock});
 }
-/// How many fp32 values a caller's scale_a and scale_b hold.
+/// fp32 values that a caller's scale_a and scale_b hold.
 SLUICE_HD constexpr i64 scale_a_count(const Problem& p) {
   switch (p.epilogue.scale_a) {
     case ScaleMode::none: return 0;
@@ -87,7 +87,7 @@ SLUICE_HD constexpr i64 scale_b_count(const Problem& p) {
   }
   return 0;
 }
-/// Which of them belongs to A[row][k] and to B[column][k]; block scales only.
+/// Index of the block scale of A[row][k] and of B[column][k].
 SLUICE_HD constexpr i64 block_scale_a_index(const Problem& p, i64 batch, i64 row, i64 k) {
   return (batch * p.m + row) * scale_blocks(p.k) + k / kScaleBlock;
 }
@@ -110,8 +110,8 @@ SLUICE_HD constexpr i64 batch_stride_of(const Matrix& x, i64 inner, i64 outer) {
   return x.batch_stride != 0 ? x.batch_stride : ld_of(x, inner) * outer;
 }
 
-/// The same product with A and B in each other's places: D^T = B A^T, in the memory where D lies. `p` has its
-/// strides filled in, and no C (which would have to turn too).
+/// The product with A and B swapped: D^T = B A^T, in the memory of D. `p` has its strides filled in and no C,
+/// which would need transposing too.
 SLUICE_HD constexpr Problem transposed(Problem p) {
   const Problem old = p;
   p.m = old.n;
@@ -126,7 +126,7 @@ SLUICE_HD constexpr Problem transposed(Problem p) {
   return p;
 }
 
-/// Is it what transposed() makes of a caller's? Callers' D are row-major.
+/// True for a product made by transposed(): callers' D are row-major.
 SLUICE_HD constexpr bool is_transposed(const Problem& p) {
   return p.d.major == Major::mn;
 }
@@ -136,7 +136,7 @@ SLUICE_HD constexpr i64 d_columns(const Problem& p) {
   return outputs_of(p.epilogue, p.n);
 }
 
-/// The problem with every "0 = packed" stride filled in. Planning and launching work on this form.
+/// The problem with every "0 = packed" stride filled in; planning and launching use this form.
 SLUICE_HD constexpr Problem with_strides(Problem p) {
   const i64 a_inner = inner_extent(p.a, p.m, p.k), a_outer = outer_extent(p.a, p.m, p.k);
   const i64 b_inner = inner_extent(p.b, p.n, p.k), b_outer = outer_extent(p.b, p.n, p.k);

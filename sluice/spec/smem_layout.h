@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where everything lies in a CTA's dynamic shared memory:
+// The layout of a CTA's dynamic shared memory:
 //   [stage 0: A | B] [stage 1: A | B] ... [store buffers of math group 0] [of group 1]
 //   [exchange buffer of math group 0] [of group 1] [block scales of stage 0] ...
 //   [scale vectors of math group 0] [of group 1] [barriers]
-// Every stage and store buffer starts on 1,024 bytes, the repeat of the 128-byte swizzle (PTX ISA, tensor
+// Every stage and store buffer starts on 1,024 bytes, where the 128-byte swizzle repeats (PTX ISA, tensor
 // swizzling).
 #pragma once
 
@@ -14,7 +14,7 @@ namespace sluice {
 inline constexpr int kSmemAlign = 1024;
 inline constexpr int kSwizzleRowBytes = 128;
 inline constexpr int kMnBlock = 64;       // m or n of one such row of a 16-bit MN-major operand
-inline constexpr int kStoreBuffers = 2;   // per math warpgroup: one is filled while the other is read by TMA
+inline constexpr int kStoreBuffers = 2;   // per math warpgroup: one is filled while TMA reads the other
 inline constexpr int kMaxScaleParts = 8;  // 224 columns are 7 of 32; 8 keep the barriers aligned
 
 SLUICE_HD constexpr int stage_a_bytes(const KernelConfig& c) {
@@ -31,8 +31,9 @@ SLUICE_HD constexpr int stage_bytes(const KernelConfig& c) {
   return stage_a_bytes(c) + stage_b_bytes(c);
 }
 
-/// Columns of the tile in one store buffer. They are D's: the widest of 128, 64, 32, 16 bytes that divides
-/// the tile's row. Of swapped operands they are D's rows, of 128 bytes each, whatever divides the tile.
+/// Columns of the tile in one store buffer. They are D's columns: the widest of 128, 64, 32, 16 bytes that
+/// divides the tile's row. With swapped operands they are D's rows, 128 bytes each, and need not divide the
+/// tile.
 SLUICE_HD constexpr int store_columns(const KernelConfig& c) {
   if (is_swapped(c)) {
     int columns = kWaveRows;
@@ -44,7 +45,7 @@ SLUICE_HD constexpr int store_columns(const KernelConfig& c) {
     if (row_bytes % bytes == 0) return bytes / bytes_of(c.d);
   return 16 / bytes_of(c.d);
 }
-/// Of D, in a store buffer.
+/// Bytes of one row of D in a store buffer.
 SLUICE_HD constexpr int store_row_bytes(const KernelConfig& c) {
   return (is_swapped(c) ? kWaveRows : store_columns(c)) * bytes_of(c.d);
 }
@@ -59,9 +60,9 @@ SLUICE_HD constexpr int store_offset(const KernelConfig& c, int group, int buffe
   return c.stages * stage_bytes(c) + (group * kStoreBuffers + buffer) * store_buffer_bytes(c);
 }
 
-/// In a cluster along k every CTA sends the sums of each peer's columns to that peer, in passes that fit.
-inline constexpr int kExchangeBytes = 32 * 1024;  // of a CTA: passes are halved until they fit, or have an
-                                                  // odd number of 8 columns
+/// In a cluster along k every CTA sends each peer the sums of that peer's columns, in passes that fit.
+// Exchange buffer of a CTA: passes are halved until they fit, or have an odd number of 8 columns.
+inline constexpr int kExchangeBytes = 32 * 1024;
 SLUICE_HD constexpr int exchange_passes(const KernelConfig& c) {
   const int groups = c.schedule == Schedule::ping_pong ? kMathGroups : 1;
   int passes = 1;
@@ -69,16 +70,17 @@ SLUICE_HD constexpr int exchange_passes(const KernelConfig& c) {
     passes *= 2;
   return passes;
 }
-/// Of its own columns, those that a CTA gets in one pass.
+/// Columns that a CTA receives in one pass, out of its own columns.
 SLUICE_HD constexpr int pass_columns(const KernelConfig& c) {
   return own_columns(c) / exchange_passes(c);
 }
-/// What one math group gets in one pass: the same columns from every CTA of the cluster, itself too.
+/// Bytes that one math group receives in one pass: its columns from every CTA of the cluster, itself
+/// included.
 SLUICE_HD constexpr int exchange_buffer_bytes(const KernelConfig& c) {
   return c.cluster.k == 1 ? 0 : c.cluster.k * group_rows(c) * pass_columns(c) * 4;
 }
-/// Of those, bytes that come from each CTA: only warps with rows of the matrix (16 each) send. `live_rows`:
-/// from the group's first row on; 0 or less: none.
+/// Bytes of a pass that come from each CTA: only warps with rows inside the matrix (16 rows each) send.
+/// `live_rows` counts from the group's first row; 0 or less means none.
 inline constexpr int kWarpRows = 16;
 SLUICE_HD constexpr int exchange_live_bytes(const KernelConfig& c, int live_rows) {
   const int rows = max(0, min(ceil_div(live_rows, kWarpRows) * kWarpRows, group_rows(c)));
@@ -88,7 +90,7 @@ SLUICE_HD constexpr int exchange_offset(const KernelConfig& c, int group) {
   return store_offset(c, kMathGroups, 0) + group * exchange_buffer_bytes(c);
 }
 
-/// Columns that share a block scale of B: the largest divisor of tile.n that divides 128 too.
+/// Columns that share a block scale of B: the largest divisor of tile.n that also divides 128.
 SLUICE_HD constexpr int scale_part_columns(const KernelConfig& c) {
   return c.tile.n % 128 == 0 ? 128 : c.tile.n % 64 == 0 ? 64 : 32;
 }
@@ -103,8 +105,8 @@ SLUICE_HD constexpr int scale_offset(const KernelConfig& c, int stage) {
   return exchange_offset(c, kMathGroups) + stage * scale_slot_bytes(c);
 }
 
-/// One math group's scales of its rows and of the columns that it stores, where they are vectors, and the
-/// bias of those columns (device/epilogue/epilogue_vectors.cuh).
+/// Scales of one math group's rows and columns, where they are vectors, and the bias of its columns
+/// (device/epilogue/epilogue_vectors.cuh).
 SLUICE_HD constexpr int bias_bytes(const KernelConfig& c) {
   return c.epilogue.bias == Bias::column ? own_columns(c) * bytes_of(c.epilogue.bias_type) : 0;
 }
@@ -142,14 +144,14 @@ SLUICE_HD constexpr int sums_empty_barrier(const KernelConfig& c, int group) {
   return sums_full_barrier(c, kMathGroups) + group;
 }
 
-// Arrivals that complete one phase of each barrier. The role and barrier tables are in kernels/gemm.cuh.
+// Arrivals that complete one phase of each barrier. kernels/gemm.cuh has the role and barrier tables.
 
-/// The load thread (the bytes do the rest), and the warps that bring block scales.
+/// The load thread, whose expected bytes do the rest, and the warps that bring block scales.
 SLUICE_HD constexpr int full_arrivals(const KernelConfig& c) {
   return is_block_scaled(c.epilogue) ? 1 + kScaleWarps : 1;
 }
-/// Every math warp that reads the stage, in every CTA whose tile came from this CTA's multicast, or goes to
-/// it: a CTA's loads reach the CTAs of its cluster row and column.
+/// Every math warp that reads the stage, in each CTA that gets this CTA's multicast or sends to it: its
+/// cluster row and column.
 SLUICE_HD constexpr int empty_arrivals(const KernelConfig& c) {
   return (c.cluster.m + c.cluster.n - 1) * stage_readers(c) * kMathWarps;
 }
@@ -157,11 +159,11 @@ SLUICE_HD constexpr int turn_arrivals(const KernelConfig&) {
   return kMathWarps;
 }
 
-/// The group's own thread that says how many bytes will come.
+/// One thread of the group, which announces the bytes to come.
 SLUICE_HD constexpr int sums_full_arrivals(const KernelConfig&) {
   return 1;
 }
-/// Each warp of the same group in every CTA of the cluster: it has read what came from here.
+/// Each warp of the same group in every CTA of the cluster, once it has read its sums.
 SLUICE_HD constexpr int sums_empty_arrivals(const KernelConfig& c) {
   return c.cluster.k * kMathWarps;
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why a config is impossible. The planner filters with it, the printer shows it, the kernel static_asserts
-// it.
+// Why a config is impossible. The planner filters with it, the printer shows it, and the kernel
+// static_asserts it.
 #pragma once
 
 #include <sluice/spec/smem_layout.h>
 
 namespace sluice {
 
-/// Of epilogues and D, whatever the schedule.
+/// Rules for epilogue and D, in every schedule.
 SLUICE_HD constexpr const char* validate_epilogue(const KernelConfig& c) {
   if (c.epilogue.bias != Bias::none && (is_fp8(c.epilogue.bias_type)))
     return "bias must be bf16, fp16 or fp32";
@@ -22,7 +22,7 @@ SLUICE_HD constexpr const char* validate_epilogue(const KernelConfig& c) {
   return nullptr;
 }
 
-/// Of gated products.
+/// Rules for gated products.
 SLUICE_HD constexpr const char* validate_gated(const KernelConfig& c) {
   if (!c.epilogue.gated) return nullptr;
   if (c.epilogue.residual || adds(c.epilogue)) return "a gated product takes no residual and no Update::add";
@@ -34,7 +34,7 @@ SLUICE_HD constexpr const char* validate_gated(const KernelConfig& c) {
   return nullptr;
 }
 
-/// Of swapped operands (KernelConfig::d_major).
+/// Rules for swapped operands (KernelConfig::d_major).
 SLUICE_HD constexpr const char* validate_swapped(const KernelConfig& c) {
   if (!is_swapped(c) && c.epilogue.bias == Bias::row) return "a bias of rows is for swapped operands";
   if (!is_swapped(c)) return nullptr;
@@ -72,7 +72,7 @@ SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
   if (!ping_pong && c.tile.m != 128 && c.tile.m != 256) return "cooperative needs tile.m of 128 or 256";
   if (c.tile.n < 8 || c.tile.n > 256 || c.tile.n % 8 != 0) return "tile.n must be a multiple of 8 in 8..256";
   if (c.stages < 2 || c.stages > 16) return "stages must be in 2..16";
-  // Each extent is bounded before their product is taken, which of two ints may wrap around to a small one.
+  // Each extent is checked before their product, which might wrap around to a small int.
   if (c.cluster.m < 1 || c.cluster.n < 1 || c.cluster.k < 1 || c.cluster.m > kMaxClusterCtas ||
       c.cluster.n > kMaxClusterCtas || c.cluster.k > kMaxClusterCtas || cluster_size(c) > kMaxClusterCtas)
     return "the cluster must hold 1 to 8 CTAs";

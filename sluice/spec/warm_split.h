@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a WarmRange is shared out: the CTAs of a launch take its pieces in turn. The pieces of a chunk are the
-// aligned units of 16 bytes in which it has a byte, each once, and none besides: a unit with one mapped byte
-// is mapped. device/warm.cuh issues them, tests/unit/spec_warm_split_test.cc counts them.
+// How a WarmRange is shared out: the CTAs of a launch take its pieces in turn. A chunk's pieces cover exactly
+// the aligned 16-byte units in which it has a byte: a unit with one mapped byte is mapped. device/warm.cuh
+// issues them; tests/unit/spec_warm_split_test.cc counts them.
 #pragma once
 
 #include <sluice/spec/overlap.h>
 
 namespace sluice {
 
-inline constexpr i64 kWarmUnit = 16;           // what cp.async.bulk.prefetch counts in
-inline constexpr i64 kWarmLine = 128;          // of L2; no two pieces of a chunk share one
-inline constexpr i64 kWarmPieceBytes = 4096;   // of one instruction; 2 to 64 KB are as fast
-inline constexpr i64 kWarmCtaBytes = 1 << 16;  // of one CTA, where the host can choose how many there are
+inline constexpr i64 kWarmUnit = 16;          // granularity of cp.async.bulk.prefetch
+inline constexpr i64 kWarmLine = 128;         // L2 line; no two pieces of a chunk share one
+inline constexpr i64 kWarmPieceBytes = 4096;  // bytes of one instruction; 2 to 64 KB are as fast
+// bytes of one CTA, where the host can choose how many CTAs prefetch
+inline constexpr i64 kWarmCtaBytes = 1 << 16;
 
-/// Addresses, multiples of kWarmUnit; nothing where they are equal.
+/// A range of addresses, multiples of kWarmUnit; empty where they are equal.
 struct WarmPiece {
   i64 begin = 0, end = 0;
 };
 
-/// Of each chunk. Where chunks begin at different places of their lines, the last piece of some is nothing.
+/// Pieces of each chunk. Where chunks begin at different places of their lines, the last piece of some is
+/// empty.
 SLUICE_HD inline u32 warm_pieces_of_chunk(const WarmRange& range) {
   if (range.bytes <= 0) return 0;
   const i64 ahead =

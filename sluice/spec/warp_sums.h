@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared memory in which warps that share the k of one tile add up their sums, and then the CTAs of a cluster
-// (device/epilogue/warp_sums.cuh): fp32, [warp][column of the sums][row], rows padded so that no two lanes
+// Shared memory in which warps that share the k of one tile add up their sums, then the CTAs of a cluster
+// (device/epilogue/warp_sums.cuh). Layout: fp32 [warp][column][row], with rows padded so that no two lanes
 // meet on a bank.
 #pragma once
 
@@ -8,16 +8,17 @@
 
 namespace sluice {
 
-/// Of the tensor core's A and B: weights are rows here, tokens columns.
+/// A tile as the tensor core sees it: weights are rows, tokens columns.
 struct WarpTile {
   int rows = 64;    // a multiple of 16
   int columns = 8;  // a multiple of 8
-  int used = 0;     // of those, the first ones: the others are not added up; 0: all
-  int warps = 8;    // that have sums of the same rows
-  int beside = 1;   // next to each of them, those with the next 16 rows (of a warpgroup), in turn
+  int used = 0;     // leading columns that are added up; 0: all
+  int warps = 8;    // warps that have sums of the same rows
+  int beside = 1;   // warps side by side: each next one has the next 16 rows (of a warpgroup)
   int parts = 1;    // CTAs of the cluster
-  int pad = 4;  // floats behind each column: no two lanes meet on a bank with 4 if the rows are those of A,
-                // with 8 if they are the columns of B
+  // Floats behind each column, so that no two lanes meet on a bank: 4 if the rows are those of A, 8 if they
+  // are the columns of B.
+  int pad = 4;
 
   constexpr bool operator==(const WarpTile&) const = default;
 };
@@ -31,8 +32,8 @@ SLUICE_HD constexpr int warp_sums_stride(const WarpTile& t) {
 SLUICE_HD constexpr int warp_sums_bytes(const WarpTile& t) {
   return t.warps * used_columns(t) * warp_sums_stride(t) * 4;
 }
-/// What the cluster's CTAs send one of them: its share of the tile from each. Not where rings are: it comes
-/// while those are in use.
+/// Bytes that the other CTAs send to one CTA: its share of the tile from each. They arrive while rings are in
+/// use, so they lie outside of them.
 SLUICE_HD constexpr int incoming_sums_bytes(const WarpTile& t) {
   return t.parts > 1 ? t.rows * used_columns(t) * 4 : 0;
 }

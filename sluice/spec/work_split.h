@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which CTA computes which part of D, and in what order: arithmetic only, the same on host and device.
-// Clusters walk a list of cluster tiles (cluster.m x cluster.n CTA tiles each); every CTA of a cluster always
-// does the same; a CTA whose tile lies outside D loads next to nothing (loaded_rows.h) and stores nothing.
+// Clusters walk a list of cluster tiles (cluster.m x cluster.n CTA tiles each), and all CTAs of a cluster
+// take the same steps. A CTA whose tile lies outside D loads next to nothing (loaded_rows.h) and stores
+// nothing.
 //
-// The first `streamed` tiles of the list are dealt out by k-tile: laid end to end, their k-tiles are cut into
-// one run for each cluster, equal but for one. A run may begin and end inside of a tile; the clusters that
-// share a tile are its peers: the last of them to arrive adds up their sums, or a second kernel does, or each
-// adds its own to D (Combine). The other tiles go out whole, `clusters` apart. So
+// The first `streamed` tiles of the list are dealt out by k-tile. Laid end to end, their k-tiles are cut into
+// one run for each cluster; run lengths differ by one at most. A run may begin and end inside a tile.
+// Clusters that share a tile are peers: the last one to arrive adds up their sums, or a second kernel does,
+// or each adds its sums to D (Combine). The other tiles go out whole, `clusters` apart.
 //   data-parallel   streamed = 0
 //   split(S)        streamed = all tiles, clusters = tiles * S; all are cut alike if S divides their k-tiles
 //   stream-K        streamed = all tiles, or those of the last wave or two; clusters = as many as fit
@@ -16,21 +17,21 @@
 
 namespace sluice {
 
-/// The index that the walk steps along first, inside a band of `group` cluster tiles: neighbours in time
+/// The index that advances first, inside a band of `group` cluster tiles. Tiles that run at the same time
 /// share the other operand's tile in L2.
 enum class Raster : u8 { along_m, along_n };
 
-/// How the clusters of a launch are numbered, which says what each works on. launch: as the grid counts them;
-/// the GPU puts neighbours into different GPCs. gpc: neighbours share a GPC, as far as the host knows where
-/// they will lie, so that L2 reads once what several of them ask for (docs/findings/gpc.md).
+/// How the clusters of a launch are numbered, which decides the work of each. launch: in grid order; the GPU
+/// puts neighbours into different GPCs. gpc: neighbours share a GPC, as far as the host can predict
+/// placement, so that L2 reads their common operands once (docs/findings/gpc.md).
 enum class Numbering : u8 { launch, gpc };
-inline constexpr int kMostNumbered = 144;  // clusters that can be numbered so
+inline constexpr int kMostNumbered = 144;  // most clusters that can be numbered by GPC
 
 struct WorkSplit {
   int clusters = 1;  // launched; each runs until the list is done
   Raster raster = Raster::along_m;
   int group = 8;     // cluster tiles in a band
-  int streamed = 0;  // tiles of the list that are dealt out by k-tile
+  int streamed = 0;  // leading tiles of the list that are dealt out by k-tile
   Numbering numbering = Numbering::launch;
 
   constexpr bool operator==(const WorkSplit&) const = default;
@@ -49,7 +50,7 @@ struct TileGrid {
   int rows = 0;     // cluster tiles along m
   int columns = 0;  // cluster tiles along n
   int batch = 0;
-  int k_tiles = 0;  // of every tile
+  int k_tiles = 0;  // k-tiles of every tile
 };
 
 SLUICE_HD constexpr TileGrid tile_grid(const KernelConfig& c, int m, int n, int k, int batch) {
@@ -76,36 +77,38 @@ SLUICE_HD constexpr Deal deal_of(const TileGrid& grid, const WorkSplit& split) {
 SLUICE_HD constexpr int run_begin(const Deal& deal, int cluster) {
   return cluster * deal.share + min(cluster, deal.rest);
 }
-/// The cluster whose run has the `k_tile`-th of them.
+/// The cluster whose run holds k-tile `k_tile`, counted through all streamed tiles.
 SLUICE_HD constexpr int cluster_of(const Deal& deal, int k_tile) {
   const int longer = deal.rest * (deal.share + 1);  // k-tiles of the runs that have one more
   return k_tile < longer ? quotient(k_tile, deal.share + 1)
                          : deal.rest + quotient(k_tile - longer, deal.share);
 }
 
-/// Who works on a streamed tile. Their partial sums lie in neighbouring slots, in the order of k.
+/// The clusters that work on a streamed tile. Their partial sums lie in neighbouring slots, in the order of
+/// k.
 struct Sharing {
   int peers = 1;    // clusters; 1: the tile is not shared
-  int rank = 0;     // of this cluster among them
-  int slot = 0;     // of rank 0
-  int counter = 0;  // of the tile
+  int rank = 0;     // this cluster's rank among its peers, in the order of k
+  int slot = 0;     // slot of rank 0
+  int counter = 0;  // counter of the tile
 };
-/// Slots of a tile and of the next do not overlap, because at most one cluster works on both.
+/// The sharing of a streamed tile. Slots of consecutive tiles do not overlap, because at most one cluster
+/// works on both.
 SLUICE_HD constexpr Sharing sharing_of(const TileGrid& grid, const Deal& deal, int streamed_tile,
                                        int cluster) {
   const int first = cluster_of(deal, streamed_tile * grid.k_tiles);
   const int last = cluster_of(deal, (streamed_tile + 1) * grid.k_tiles - 1);
   return {last - first + 1, cluster - first, first + streamed_tile, streamed_tile};
 }
-/// A workspace begins with 64 KB that are zero between launches whatever ran last: counters, and in the last
-/// 128 bytes the owner stamp of debug kernels (workspace_stamp.h). Behind them lie slots.
+/// A workspace begins with 64 KB that are zero between launches: counters, and in the last 128 bytes the
+/// owner stamp of debug kernels (workspace_stamp.h). Slots follow.
 inline constexpr i64 kWorkspaceCounterBytes = i64{64} << 10;
 inline constexpr i64 kWorkspaceStampOffset = kWorkspaceCounterBytes - 128;
 inline constexpr int kWorkspaceCounters = kWorkspaceStampOffset / 4;
 inline constexpr int kWorkspaceAlign = 128;
 inline constexpr i64 kWorkspaceLimit = (i64{64} << 20) + kWorkspaceCounterBytes;
 
-/// Counters of one launch.
+/// Counters that one launch uses.
 SLUICE_HD constexpr i64 counter_count(const KernelConfig& c, const WorkSplit& split) {
   return c.combine == Combine::last_arriver ? i64{split.streamed} * cluster_size(c) * combined_parts(c) : 0;
 }
@@ -113,7 +116,7 @@ SLUICE_HD constexpr i64 slot_count(const WorkSplit& split) {
   return split.streamed == 0 ? 0 : i64{split.clusters} + split.streamed - 1;
 }
 
-/// The slot or counter, in the whole grid, of one part of a tile (KernelConfig: combined_parts) in one CTA;
+/// Index, in the whole grid, of the slot or counter of one part of a tile (combined_parts) in one CTA.
 /// `index` counts cluster tiles.
 SLUICE_HD constexpr int part_index(const KernelConfig& c, int index, int cta_rank, int part) {
   return (index * cluster_size(c) + cta_rank) * combined_parts(c) + part;
@@ -122,7 +125,7 @@ SLUICE_HD constexpr int part_index(const KernelConfig& c, int index, int cta_ran
 SLUICE_HD constexpr int part_floats(const KernelConfig& c) {
   return group_rows(c) * own_columns(c);
 }
-/// From the slot of one peer to that of the next.
+/// Floats from the slot of one peer to that of the next.
 SLUICE_HD constexpr int peer_pitch(const KernelConfig& c) {
   return part_floats(c) * combined_parts(c) * cluster_size(c);
 }
@@ -138,18 +141,18 @@ struct Tile {
   int m_offset = 0;
   int n_offset = 0;
   int batch = 0;
-  int k_tiles = 0;  // to be multiplied, from first_k_tile on
+  int k_tiles = 0;  // k-tiles to multiply, from first_k_tile on
   int first_k_tile = 0;
   Sharing sharing{};
 };
 
-/// The `index`-th cluster tile of the walk, seen from the CTA with rank `cta_rank` in its cluster.
-/// Rank r sits at row r % cluster.m, column r / cluster.m of the cluster tile, or works on the r-th part of
-/// k.
+/// The `index`-th cluster tile of the raster, seen from the CTA with rank `cta_rank` in its cluster. Rank r
+/// sits at row r % cluster.m, column r / cluster.m of the cluster tile; in a cluster along k it takes the
+/// r-th slice of k.
 SLUICE_HD constexpr Tile tile_at(const KernelConfig& c, const TileGrid& grid, Raster raster, int group,
                                  int index, int cta_rank) {
   const int per_matrix = grid.rows * grid.columns;
-  // A division is 0.05 us of a kernel of 8, before its first load: none where the answer is known.
+  // A division takes 0.05 us of an 8 us kernel, before its first load: skip it where the answer is known.
   const int batch = grid.batch == 1 ? 0 : quotient(index, per_matrix);
   const int in_matrix = index - batch * per_matrix;
   const int walk_extent = raster == Raster::along_m ? grid.rows : grid.columns;
@@ -170,7 +173,7 @@ SLUICE_HD constexpr Tile tile_at(const KernelConfig& c, const TileGrid& grid, Ra
           grid.k_tiles};
 }
 
-/// What the CTA with rank `cta_rank` multiplies of a tile that its cluster works on together.
+/// The slice of a tile along k that the CTA with rank `cta_rank` multiplies.
 SLUICE_HD constexpr Tile part_along_k(const KernelConfig& c, Tile tile, int cta_rank) {
   if (c.cluster.k == 1) return tile;
   const int begin = tile.k_tiles * cta_rank / c.cluster.k;
@@ -178,7 +181,7 @@ SLUICE_HD constexpr Tile part_along_k(const KernelConfig& c, Tile tile, int cta_
   tile.k_tiles = tile.k_tiles * (cta_rank + 1) / c.cluster.k - begin;
   return tile;
 }
-/// The columns that it stores: a tile that begins there.
+/// The tile that begins at the columns which this CTA stores.
 SLUICE_HD constexpr Tile own_part(const KernelConfig& c, Tile tile, int cta_rank) {
   if (c.cluster.k > 1) tile.n_offset += cta_rank * own_columns(c);
   return tile;

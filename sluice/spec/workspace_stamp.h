@@ -1,30 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// The owner stamp of a workspace (Options::stamp_workspaces): debug kernels write down who works in it, so
-// that two launches at one time are seen; two replays of one captured launch, which bear one number, most
-// times but not always (workspace_stamp_test.cc states the share). The arithmetic, the same on host and
-// device; the atomics are in device/workspace_stamp.cuh, and Workspace::verify() reads what is left. A launch
-// owns the workspace from the first math group that enters to the last one that leaves, not only while a
-// group is inside: what an early peer left in its slot belongs to the launch until it is added up. Nobody
-// waits: a group that finds another owner writes the pair down and works on, uncounted.
+// The owner stamp of a workspace (Options::stamp_workspaces): debug kernels record which launch uses it, so
+// that two launches at one time are found. Two replays of one captured launch have the same number and are
+// found often, not always; workspace_stamp_test.cc states the share.
+// The arithmetic is the same on host and device; atomics are in device/workspace_stamp.cuh, and
+// Workspace::verify() reads the result. A launch owns the workspace from the first math group that enters to
+// the last one that leaves. Sums that an early peer left in its slot belong to the launch until they are
+// added up. Nobody waits: a group that finds another owner records the pair and works on, uncounted.
 #pragma once
 
 #include <sluice/spec/work_split.h>
 
 namespace sluice {
 
-/// Is a kernel built to stamp the workspace it uses? A unit says so, and no config: the plan is the same.
+/// Says whether a kernel stamps its workspace. It belongs to the unit and not to the config: the plan is the
+/// same.
 enum class Stamping : u8 { off, on };
 
-/// What a launch brings along. All zero where workspaces are not stamped.
+/// The stamp that a launch brings. All zero where workspaces are not stamped.
 struct LaunchStamp {
-  u32 launch;   // from 1 on, in the order of the process's launches; a graph replays its number
-  u32 leavers;  // math groups, and CTAs that add up parts: the last to leave gives the workspace back
+  u32 launch;   // number of the launch in its process, from 1; a graph replays its number
+  u32 leavers;  // math groups, and CTAs that add up slices: the last one to leave gives the workspace back
 };
 
-/// In the last words of the counters' 64 KB (kWorkspaceStampOffset). Two pairs of 32 bits, each in one word.
+/// Stored in the last words of the counters' 64 KB (kWorkspaceStampOffset): two pairs of 32 bits, each in one
+/// word.
 struct WorkspaceStamp {
   u64 owner;     // launch << 32 | groups that have not left yet; 0: free
-  u64 conflict;  // owner << 32 | intruder, of the first conflict; 0: none since reset()
+  u64 conflict;  // owner << 32 | intruder, at the first conflict; 0: none since reset()
 };
 static_assert(sizeof(WorkspaceStamp) <= kWorkspaceCounterBytes - kWorkspaceStampOffset);
 
@@ -38,8 +40,8 @@ SLUICE_HD constexpr u32 stamp_low(u64 pair) {
   return static_cast<u32>(pair);
 }
 
-/// The owner word after a group of `stamp`'s launch has entered or left; `conflict` where it belongs to
-/// another launch, and then the word stays as it is.
+/// The owner word after a group of `stamp`'s launch has entered or left. `conflict`: the word belongs to
+/// another launch and stays as it is.
 struct StampStep {
   u64 owner;
   bool conflict;

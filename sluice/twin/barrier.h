@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // mbarrier as PTX defines it (PTX ISA, "Parallel Synchronization: mbarrier"): pending arrivals, pending
-// bytes, phase. A wait names the parity of a phase and passes when that phase is not the current one, so a
+// bytes, phase. A wait names the parity of a phase and passes when that phase is not the current one. So a
 // fresh barrier lets parity 1 pass, and a waiter that is two phases late cannot tell. Used by Simulator.
 #pragma once
 
@@ -22,14 +22,14 @@ struct Barrier {
   bool passes(u32 parity) const { return (word >> 8 & 1) != parity; }
 
   void init() { word = static_cast<u32>(count), tx = 0; }
-  /// False: more arrivals than are pending, which PTX leaves undefined.
+  /// Returns false for more arrivals than are pending, which PTX leaves undefined.
   bool arrive(int arrivals) {
     if (arrivals > pending()) return false;
     word -= static_cast<u32>(arrivals);
     complete();
     return true;
   }
-  /// Positive: bytes expected; negative: bytes that came. False: out of the range of the counter.
+  /// Positive: bytes expected; negative: bytes that came. Returns false outside the counter's range.
   bool add_bytes(int bytes) {
     const int sum = pending_bytes() + bytes;
     if (sum > kMaxTx || sum < -kMaxTx) return false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chains of launches that overlap: every interleaving of a few launches of one or two CTAs, for what spec/
-// overlap.h promises them. Lists of what a launch does come from launch_lists.h, the dense kernel's from its
-// recording.
+// Explores chains of launches that overlap: every interleaving of a few launches of one or two CTAs, against
+// the contract of spec/overlap.h. launch_lists.h gives the events of each launch, for the dense kernel from
+// its recording.
 //   explore_chain({launch_of(gemm_lists(recording), {.name = "qkv", .edge = Edge::stream, .output = "y"}),
 //                  launch_of(norm_lists(overlap), {.name = "norm", .tokens = "y", .output = "z"})});
 #pragma once

@@ -66,7 +66,7 @@ bool ChainModel::cta_has_left(const State& s, const Cta& cta) const {
   return true;
 }
 
-/// A launch in front that has not begun has neither triggered nor left: an agent without events leaves only
+/// An earlier launch that has not begun has neither triggered nor left: an agent without events leaves only
 /// when its own launch may begin.
 bool ChainModel::may_begin(const State& s, int launch) const {
   if (launch == 0) return true;
@@ -104,7 +104,7 @@ bool ChainModel::can_step(const State& s, int agent) const {
   return event.kind != EventKind::spin || is_written(s, event.buffer);
 }
 
-/// Of equal ones that are equally far only the first moves: what the others would come to is the same state.
+/// Among equal agents at equal positions only the first moves: moving another one leads to the same state.
 bool ChainModel::same_as_last(const State& s, int agent) const {
   return rules_.reduction != Reduction::none && agent > ctas_[agents_[agent].cta].first &&
          agents_[agent].events == agents_[agent - 1].events && position(s, agent) == position(s, agent - 1);
@@ -130,8 +130,8 @@ void ChainModel::enabled(const State& s, std::vector<Transition>& out) const {
   }
 }
 
-/// No rule and no event asks which agent or CTA it was, so those with equal lists may change places: what can
-/// happen from then on is the same but for their names.
+/// No rule and no event asks for the number of an agent or CTA, so those with equal lists may change places.
+/// Everything that can happen afterwards is the same but for their names.
 void ChainModel::collapse(State& s, const Launch& launch) const {
   for (int c = launch.first; c < launch.end; ++c)
     for (int first = ctas_[c].first, a = first + 1; a <= ctas_[c].end; ++a) {
@@ -139,7 +139,7 @@ void ChainModel::collapse(State& s, const Launch& launch) const {
       std::sort(s.begin() + 1 + first, s.begin() + 1 + a);
       first = a;
     }
-  // Few CTAs, of which one has changed: it goes to its place by neighbours.
+  // Few CTAs, of which one has changed: it moves to its place by neighbours.
   for (int from = launch.first + 1; from < launch.end; ++from)
     for (int c = from; c > launch.first && ctas_[c].equals_last; --c) {
       const auto last = s.begin() + 1 + ctas_[c - 1].first, here = s.begin() + 1 + ctas_[c].first;
@@ -164,7 +164,7 @@ std::optional<Failure> ChainModel::apply(State& s, Transition t) const {
   return failure;
 }
 
-/// In the same step, to what stands at `position`: up to the next wait, or until it has left.
+/// True if the agent continues in this step to `position`: up to the next wait, or until it has left.
 bool ChainModel::goes_on(const Agent& agent, u32 position) const {
   return rules_.reduction == Reduction::segments && position <= agent.events.size() &&
          !is_blocking(agent, position);
@@ -180,7 +180,7 @@ std::optional<Failure> ChainModel::check_access(const State& s, int a, const Eve
   if (event.kind != EventKind::read && event.kind != EventKind::write) return std::nullopt;
   const Agent& agent = agents_[a];
   const Buffer& buffer = buffers_[event.buffer];
-  const u32 running = ((1u << agent.launch) - 1) & ~s[0];  // in front of this one, and not complete
+  const u32 running = ((1u << agent.launch) - 1) & ~s[0];  // earlier launches that are not complete
   const auto other = [&](u32 launches) { return launches_[std::countr_zero(launches)].name; };
   const u32 writers = buffer.writers & running, readers = buffer.readers & running;
   std::optional<Failure> failure;
@@ -197,7 +197,7 @@ std::optional<Failure> ChainModel::check_access(const State& s, int a, const Eve
   return failure;
 }
 
-/// The contract, whatever comes of it: every CTA waits before it leaves.
+/// The contract, even where nothing goes wrong: every CTA waits before it leaves.
 std::optional<Failure> ChainModel::check_leave(const State& s, int a) const {
   const Agent& agent = agents_[a];
   if (agent.launch == 0 || launches_[agent.launch].edge != Edge::dependent) return std::nullopt;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches behind each other in a stream, each of which may begin before the ones in front have ended
-// (spec/overlap.h), as a model for search.h. A launch is CTAs, a CTA is agents, an agent is a fixed list of
-// events and then leaves. What orders launches is what CUDA promises and nothing else:
-// - a dependent launch's CTAs begin, each at any time, once each CTA of the launch in front has triggered
-//   (one agent is enough) or left; any other launch's, once those in front are complete (Edge);
-// - `wait` returns once the launch directly in front is complete. Of those before that one it says nothing;
-// - a launch is complete some time after its last CTA has left: what it wrote has landed then.
+// Consecutive launches of a stream that may begin before earlier ones have ended (spec/overlap.h), as a model
+// for search.h. A launch is CTAs, a CTA is agents; an agent is a fixed list of events and then leaves.
+// Launches are ordered by CUDA's promises only:
+// - CTAs of a dependent launch begin, each at any time, once each CTA of the launch before has triggered (one
+//   agent is enough) or left. CTAs of other launches begin when earlier launches are complete (Edge).
+// - `wait` returns once the launch directly before is complete. It says nothing about those before that one.
+// - A launch is complete some time after its last CTA has left; by then its writes have landed.
 // Agents of one CTA do not wait for each other here. That adds interleavings and takes none away, so a chain
-// that is clean is clean on the GPU too; the contract asks each agent to wait for itself in any case. Used by
+// that is clean here is clean on the GPU; the contract asks each agent to wait by itself anyway. Used by
 // chain.cc.
 #pragma once
 
@@ -20,11 +20,11 @@
 
 namespace sluice::twin {
 
-/// spin: until somebody has written the buffer, a flag; none of our kernels does it, a foreign one may.
+/// spin: waits until somebody has written the buffer, a flag. None of our kernels spins; a foreign one may.
 enum class EventKind : u8 { trigger, wait, read, write, spin };
 
-/// An access stands for the whole of what it begins, which may land until its launch is complete. When it
-/// begins is all that counts: what the rules ask for (others are complete) stays true once it is.
+/// An access stands for everything that it begins, which may land until its launch is complete. Only its
+/// begin matters: a rule asks that other launches are complete, and that stays true.
 struct ChainEvent {
   EventKind kind = EventKind::wait;
   std::string buffer;
@@ -40,8 +40,8 @@ struct ChainCta {
   std::vector<ChainAgent> agents;
 };
 
-/// When CTAs of a launch may begin. stream: all launches in front are complete. graph: the one directly in
-/// front is; an edge of a captured graph promises no more. dependent: the one directly in front has
+/// When CTAs of a launch may begin. stream: all earlier launches are complete. graph: the one directly before
+/// is complete; an edge of a captured graph promises no more. dependent: the one directly before has
 /// triggered.
 enum class Edge : u8 { stream, graph, dependent };
 
@@ -51,19 +51,19 @@ struct ChainLaunch {
   std::vector<ChainCta> ctas;
 };
 
-/// What the search leaves out because it finds the same without it; each more than the one before. Of equal
-/// agents and CTAs no rule and no event asks which is how far. Segments: take an interleaving that breaks a
-/// rule, and move all of each such step forward to where it began. Accesses and leaving then find no more
-/// launches complete than before, so what broke a rule still does; triggers, flags and leaving let others
-/// move and keep nobody from it; waits and completions stay where they were.
+/// Interleavings that the search leaves out because others find the same failures; each value leaves out more
+/// than the one before. equals: no rule or event asks which of several equal agents or CTAs has moved.
+/// segments: take an interleaving that breaks a rule, and move the rest of each step forward to the step's
+/// begin. Accesses and exits then find no more launches complete than before, so they still break the rule.
+/// Triggers, flags and exits let others move and block nobody; waits and completions stay where they were.
 enum class Reduction : u8 {
   none,     // every interleaving of single events
-  equals,   // which of equal agents of a CTA, or of equal CTAs of a launch, is how far
-  segments  // what an agent does until its first wait, or from a wait on until the next or its end: one step
+  equals,   // one of several equal agents of a CTA, or equal CTAs of a launch, moves first
+  segments  // an agent's events until its first wait, or from one wait to the next or its end, are one step
 };
 
 struct ChainRules {
-  std::vector<FailureKind> left_out;  // not checked: what would have passed without them?
+  std::vector<FailureKind> left_out;  // rules that are not checked: what would have passed without them?
   Reduction reduction = Reduction::segments;
 };
 
@@ -88,7 +88,7 @@ class ChainModel {
     int launch, cta;
     std::string name;
     std::vector<Event> events;
-    u32 triggered_from;  // its first trigger is behind it from this position on
+    u32 triggered_from;  // from this position on its first trigger has happened
   };
   struct Cta {
     int first, end;    // its agents
@@ -101,12 +101,12 @@ class ChainModel {
   };
   struct Buffer {
     std::string name;
-    u32 readers = 0, writers = 0;  // a bit for each launch
+    u32 readers = 0, writers = 0;  // one bit for each launch
   };
 
   int buffer_number(const std::string& name);
-  // A state: the launches that are complete, a bit each; then how many events each agent has behind it, and
-  // one more once it has left.
+  // A state: one bit for each complete launch; then the number of past events of each agent, plus one once it
+  // has left.
   static bool complete(const State& s, int launch) { return (s[0] >> launch & 1) != 0; }
   u32 position(const State& s, int agent) const { return s[1 + agent]; }
   bool has_left(const State& s, int agent) const { return position(s, agent) > agents_[agent].events.size(); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a recording to models: what combining is in each role's list, and which groups have to do with each
-// other. See combine.h.
+// Turns a recording into models: the combining steps of each role's list, and the groups that share slots or
+// counters. See combine.h.
 #include <sluice/twin/combine.h>
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ bool combines(const Step& step) {
          step.kind == StepKind::sum_partials || step.kind == StepKind::reset_counter;
 }
 
-/// Of each tile: what combines, and the group's meetings in between.
+/// The combining steps of each tile, and the group's barriers in between.
 StepList combining_steps(const StepList& steps) {
   StepList kept;
   int meetings = 0;
@@ -57,7 +57,7 @@ std::vector<CombineActor> combining_actors(const Recording& recording) {
   return actors;
 }
 
-/// Actors that meet in a group, a counter or a slot stand together, in an order of their own.
+/// Sets of actors that share a group, a counter or a slot.
 std::vector<std::vector<CombineActor>> independent_sets(const Scenario& scenario,
                                                         const std::vector<CombineActor>& actors) {
   std::vector<size_t> parent(actors.size());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the peers of a shared tile come together, across clusters: who is the last one, and whether it sees the
-// sums of all. Simulator, which has one cluster, lets every election end either way; here all peers run, and
-// only what they do between writing their sums and adding them up.
+// Explores how the peers of a shared tile combine, across clusters: one of them is the last, and it must see
+// the sums of all. Simulator has one cluster and lets every election end either way. Here all peers run, with
+// only their steps between writing sums and adding them up.
 //   const auto all = explore_combine(record_gemm(scenario), {.launches = 2});
 #pragma once
 
@@ -10,10 +10,10 @@
 namespace sluice::twin {
 
 struct CombineSearch {
-  i64 max_states = 3'000'000;  // of each set of groups that share anything
-  i64 schedules = 0;           // random ones in place of all, of each set
+  i64 max_states = 3'000'000;  // for each set of groups that share anything
+  i64 schedules = 0;           // random schedules in place of all, for each set
   u64 seed = 1;
-  int launches = 2;  // one after the other on the same counters
+  int launches = 2;  // consecutive launches on one set of counters
 };
 
 Exploration explore_combine(const Recording& recording, const CombineSearch& search = {});

@@ -42,7 +42,7 @@ State CombineModel::initial() const {
   return s;
 }
 
-/// Between launches only the counters' values stay.
+/// Clears everything but the counters' values, which outlive a launch.
 void CombineModel::clear_launch(State& s) const {
   const u32 launch = s[0];
   const std::vector<u32> values(s.begin() + value_word_, s.begin() + winners_word_);
@@ -91,7 +91,7 @@ std::optional<Failure> CombineModel::apply(State& s, Transition t) const {
   return std::nullopt;
 }
 
-/// Goes over what is left out, and over writes: nobody sees them before the actor's next step.
+/// Passes over steps that are left out, and over writes: nobody sees these before the actor's next step.
 void CombineModel::settle(State& s, int actor) const {
   const int group = group_of_[actor];
   for (const Step* step = next_step(s, actor); step != nullptr; step = next_step(s, actor)) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The math groups that share slots or counters, as a model for search.h. A warp *knows* a partial sum if its
-// write happens before: its own at once, those of its group from the group's barrier on, those of peers
-// through the counter, whose atomics release all that the elected thread knows and acquire all that was
-// released there. A slot that is read and not known is a failure, whenever it was really written: that is
-// what a race is. Used by combine.cc.
+// The math groups that share slots or counters, as a model for search.h. A warp *knows* a partial sum if the
+// write happens before: its own write at once, those of its group after the group's barrier. Peers' writes
+// arrive through the counter: its atomics release all that the elected thread knows, and acquire all that was
+// released there.
+// Reading a slot that is not known is a failure, whenever it was really written: that is what a race is. Used
+// by combine.cc.
 #pragma once
 
 #include <map>
@@ -15,7 +16,7 @@
 
 namespace sluice::twin {
 
-/// One warp's steps of combining, all others left out; meetings of its group are numbered anew.
+/// One warp's combining steps only; its group's barriers are numbered anew.
 struct CombineActor {
   int cluster = 0;
   Agent agent;
@@ -25,14 +26,14 @@ struct CombineActor {
 
 class CombineModel {
  public:
-  /// All actors of some groups; nobody else uses their slots or counters.
+  /// All actors of some groups; no other actor uses their slots or counters.
   CombineModel(const Scenario& scenario, std::vector<CombineActor> actors, int launches);
 
   State initial() const;
   void enabled(const State& state, std::vector<Transition>& out) const;
   std::optional<Failure> apply(State& state, Transition transition) const;
   std::optional<Failure> check_end(const State& state) const;
-  int transitions() const { return static_cast<int>(actors_.size()) + 1; }  // the last: the next launch
+  int transitions() const { return static_cast<int>(actors_.size()) + 1; }  // the last one: the next launch
   i64 total_steps() const;
   std::string describe_transition(const State& state, Transition transition) const;
   std::string describe_waiting(const State& state) const;
@@ -48,7 +49,7 @@ class CombineModel {
   void clear_launch(State& s) const;
   Failure fail(FailureKind kind, int actor, const Step& step, const std::string& why) const;
 
-  /// What `agent`'s warp writes to a slot.
+  /// A write of a warp to a slot.
   using Write = std::pair<int, int>;  // slot, warp
   Write write_of(const Agent& agent, const Step& step, int rank) const {
     return {part_index(scenario_, agent, step.tile.sharing.slot + rank), agent.warp};
@@ -57,7 +58,7 @@ class CombineModel {
     return counter_number_.at(part_index(scenario_, agent, step.tile.sharing.counter));
   }
 
-  // Where things lie in a state. A set of writes takes `set_words_` words.
+  // Positions in a state. A set of writes takes `set_words_` words.
   u32& pc(State& s, int actor) const { return s[1 + actor]; }
   u32 pc(const State& s, int actor) const { return s[1 + actor]; }
   int known_by_actor(int actor) const { return first_set_ + actor * set_words_; }
@@ -73,7 +74,7 @@ class CombineModel {
   std::vector<CombineActor> actors_;
   std::vector<int> group_of_;  // [actor]
   std::map<Write, int> write_number_;
-  std::map<int, int> counter_number_;  // of the workspace's counters
+  std::map<int, int> counter_number_;  // workspace counters in use
   int launches_;
   int groups_ = 0, counters_ = 0, set_words_ = 0;
   int value_word_ = 0, winners_word_ = 0, sync_word_ = 0, won_word_ = 0;

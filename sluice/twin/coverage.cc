@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all clusters together have to do: store every part of D once, multiply every k-tile once, keep out of
-// each other's slots and counters. See local_rules.h.
+// Rules over all clusters: every part of D is stored once, every k-tile is multiplied once, slots and
+// counters of different tiles are apart. See local_rules.h.
 #include <fmt/format.h>
 
 #include <array>
@@ -13,7 +13,8 @@
 namespace sluice::twin {
 namespace {
 
-/// Calls see(cluster program, agent, step) for the steps of all roles but of warps that do as warp 0 does.
+/// Calls see(cluster program, agent, step) for the steps of all roles, but not for warps that do the same as
+/// warp 0.
 template <class See>
 void each_step(std::span<const ClusterProgram> clusters, const See& see) {
   const Scenario& scenario = clusters.front().scenario;
@@ -31,11 +32,11 @@ int group_row(const KernelConfig& config, const Agent& agent) {
 
 /// How often some rows and columns of D are stored.
 struct Stored {
-  int always = 0;   // by whoever comes there
-  int by_last = 0;  // by a cluster if it is the last of its peers
+  int always = 0;   // stores that always happen
+  int by_last = 0;  // stores by a cluster if it is the last of its peers
   int peers = 1;
-  std::set<int> parts;  // ranks of the peers that add theirs to D (Combine::add)
-  int added = 0;        // how often they do
+  std::set<int> parts;  // ranks of the peers that add their slice to D (Combine::add)
+  int added = 0;        // number of such additions
 
   bool once() const {
     if (added > 0) return always + by_last == 0 && added == peers && static_cast<int>(parts.size()) == peers;
@@ -58,7 +59,7 @@ std::map<Chunk, Stored> stored_chunks(std::span<const ClusterProgram> clusters) 
       if (is_part || step.guarded) chunk.peers = step.tile.sharing.peers;
     };
     const int columns = config.store == StorePath::direct ? own_outputs(config) : store_columns(config);
-    // What is left to the next kernel it stores once (sum_parts of numbers_combine.cc goes by its blocks).
+    // The next kernel stores once what is left to it (sum_parts of numbers_combine.cc uses its blocks).
     const bool is_left = step.kind == StepKind::write_partial && config.combine == Combine::separate;
     if (is_left && step.tile.sharing.rank == 0)
       for (int wave = 0; wave < waves(config); ++wave)
@@ -70,7 +71,7 @@ std::map<Chunk, Stored> stored_chunks(std::span<const ClusterProgram> clusters) 
   return stored;
 }
 
-/// Every store adds, or none does.
+/// Either every store adds, or none does.
 std::optional<Failure> check_updates(std::span<const ClusterProgram> clusters) {
   std::optional<Failure> failure;
   const bool wanted = adds(clusters.front().scenario.config.epilogue);
@@ -115,7 +116,7 @@ std::optional<Failure> check_stores(std::span<const ClusterProgram> clusters) {
 
 using TilePart = std::array<int, 4>;  // m_offset with the group's row, n_offset, batch, cta along k
 
-/// Each k-tile once, over all peers, and all CTAs of a cluster along k.
+/// Each k-tile is multiplied once, over all peers and all CTAs of a cluster along k.
 std::optional<Failure> check_products(std::span<const ClusterProgram> clusters) {
   const Scenario& scenario = clusters.front().scenario;
   const TileGrid grid = scenario.grid();
@@ -147,10 +148,10 @@ std::optional<Failure> check_products(std::span<const ClusterProgram> clusters) 
   return std::nullopt;
 }
 
-/// What the peers of one part of a tile use of the workspace.
+/// The slots and counter that the peers of one part of a tile use.
 struct Peers {
   int counter = -1;
-  std::set<std::pair<int, int>> ranks;  // and the first k-tile of each: in the order of k
+  std::set<std::pair<int, int>> ranks;  // with the first k-tile of each: in the order of k
   int count = 0;
 };
 
@@ -190,7 +191,7 @@ class WorkspaceRules {
       int rank = 0, k_tile = -1;
       for (const auto& [its_rank, its_k_tile] : peers.ranks) {
         if (its_rank != rank++) fail(fmt::format("no peer of rank {}", rank - 1));
-        // With a cluster along k a run may be shorter than the cluster: then several begin at the same place.
+        // In a cluster along k a run may be shorter than the cluster: then several ranks begin at one place.
         const bool may_be_empty = scenario_.config.cluster.k > 1;
         if (may_be_empty ? its_k_tile < k_tile : its_k_tile <= k_tile)
           fail("the ranks are not in the order of k");

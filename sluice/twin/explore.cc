@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One cluster after the other. See explore.h.
+// Explores one cluster after the other. See explore.h.
 #include <sluice/twin/explore.h>
 
 #include <sluice/twin/search.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lists of kernels that the twin does not record, read off their source by a person: each function names
-// the file, and whoever moves a wait, a trigger or an access there moves it here. tools/check_launch_lists.py
-// compares the steps that the comments tell with the source, so that a moved wait or trigger is not missed;
-// of an access only a GPU tells. What is behind the wait stands in the order of the source, though nothing
-// asks for it. See launch_lists.h.
+// Event lists of kernels that the twin does not record, written by hand from their source. Each function
+// names the file; a change that moves a wait, a trigger or an access there changes the list here.
+// tools/check_launch_lists.py compares the "Steps of" lines with the source, so that a moved wait or trigger
+// is found; a moved access shows on a GPU only. Events behind the wait stand in source order, which nothing
+// depends on. See launch_lists.h.
 #include <sluice/twin/launch_lists.h>
 
 namespace sluice::twin {

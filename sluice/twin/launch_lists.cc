@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a recording of kernels/gemm.cuh to what other launches see of it. See launch_lists.h.
+// Turns a recording of kernels/gemm.cuh into the events that other launches see. See launch_lists.h.
 #include <sluice/twin/launch_lists.h>
 
 #include <algorithm>
@@ -16,14 +16,14 @@ constexpr OperandEvent writes(Operand operand) {
   return {EventKind::write, operand};
 }
 
-/// What the epilogue's elements are made with besides the sums: C, and a bias.
+/// Operands of the epilogue besides the sums: C and a bias.
 std::vector<OperandEvent> epilogue_reads(const KernelConfig& c) {
   std::vector<OperandEvent> events{reads(Operand::weights)};
   if (c.epilogue.residual) events.push_back(reads(Operand::residual));
   return events;
 }
 
-/// No default: a new step has to say what of it other launches see.
+/// No default case: a new step must say which of its effects other launches see.
 std::vector<OperandEvent> events_of(const Step& step, const KernelConfig& c) {
   switch (step.kind) {
     case StepKind::load_a: return {reads(is_swapped(c) ? Operand::weights : Operand::tokens)};
@@ -50,7 +50,7 @@ std::vector<OperandEvent> events_of(const Step& step, const KernelConfig& c) {
     case StepKind::leave_workspace: return {writes(Operand::counters)};
     case StepKind::wait_prerequisites: return {{EventKind::wait}};
     case StepKind::launch_dependents: return {{EventKind::trigger}};
-    // Inside of the cluster:
+    // Steps inside the cluster:
     case StepKind::wait_empty:
     case StepKind::expect:
     case StepKind::write_scales:

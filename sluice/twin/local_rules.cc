@@ -15,12 +15,12 @@ using KTileKey = std::tuple<int, int, int, int>;  // m_offset, n_offset, batch, 
 KTileKey key_of(const Step& s) {
   return {s.tile.m_offset, s.tile.n_offset, s.tile.batch, s.k_tile};
 }
-using Passes = std::map<KTileKey, int>;  // k-tile -> the pass over the ring that a CTA loads it in
+using Passes = std::map<KTileKey, int>;  // k-tile -> the pass over the ring in which a CTA loads it
 
-/// Of the role that loads, or of the one that brings block scales.
+/// Numbers the loads of the load role, or of the role that brings block scales.
 Passes annotate_loads(StepList& steps) {
   Passes passes;
-  // Of each kind by itself: B's part of a stage may come long before A's.
+  // Each kind is counted by itself: B's part of a stage may come long before A's.
   std::map<std::pair<StepKind, int>, int> done;  // kind, stage -> so far
   std::map<StepKind, int> sequence;
   for (Step& step : steps) {
@@ -34,7 +34,7 @@ Passes annotate_loads(StepList& steps) {
   return passes;
 }
 
-/// The tile whose products these sums are: a cluster along k stores parts of it.
+/// The tile whose products these sums are: in a cluster along k a CTA stores only a part of it.
 Tile whole_tile(const KernelConfig& config, Tile tile) {
   tile.n_offset -= tile.n_offset % config.tile.n;
   return tile;
@@ -120,7 +120,7 @@ class SumRules {
     return std::nullopt;
   }
 
-  /// Sums that leave the role's registers, as sums of step.tile.
+  /// Sums leave the role's registers, as sums of step.tile.
   std::optional<Failure> see_complete(const Step& step) {
     if (in_flight_) return fail(FailureKind::accumulator_in_flight, "before wait_mma: " + to_string(step));
     const bool promotes = scenario_.config.promotes;
@@ -169,8 +169,8 @@ class SumRules {
   const std::string& name_;
   StepList& steps_;
   int group_row_;                // first row of the group in its tile
-  std::vector<size_t> of_tile_;  // the steps that read stages for it
-  std::vector<int> sums_{0};     // k-tiles in the promoted sums of each unit
+  std::vector<size_t> of_tile_;  // the steps that read stages for this tile
+  std::vector<int> sums_{0};     // k-tiles in the promoted sums of each pass
   int partial_ = 0;              // k-tiles in the tensor core's sums
   int partial_unit_ = 0;
   int scales_read_ = 0;  // k-tiles of this tile whose scales were read
@@ -180,7 +180,8 @@ class SumRules {
   bool written_ = false, summed_ = false;
 };
 
-/// Which phase each signal of a math role is for: the pass in which its CTA loaded what was last read there.
+/// Finds the phase that each signal of a math role is meant for: the pass in which its CTA loaded the data
+/// last read there.
 std::optional<Failure> annotate_signals(const Scenario& scenario, const std::string& name,
                                         const Passes& passes, StepList& steps) {
   std::vector<int> read_in(scenario.config.stages, 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host twin of device/machine.cuh: the same steps, written down instead of done. kernels/gemm.cuh runs
-// on it, once for each role; Simulator then gives the steps their meaning in any interleaving.
-// Mutants (tests/protocol) derive from it and shadow a step; run_roles() is a template, so theirs is called.
+// The host twin of device/machine.cuh: the same steps, recorded in place of being done. kernels/gemm.cuh runs
+// on it once for each role; Simulator then gives the steps their meaning in any interleaving. Mutants
+// (tests/protocol) derive from it and shadow a step; run_roles() is a template, so theirs is called.
 #pragma once
 
 #include <sluice/spec/loaded_rows.h>
@@ -42,7 +42,7 @@ class Machine {
   void launch_dependents() { record({.kind = StepKind::launch_dependents}); }
   void prefetch() {}  // a hint
   void hand_off() {}
-  void mark(Moment) {}  // nobody's business but a clock's
+  void mark(Moment) {}  // only a clock needs it
   void mark_stage(int) {}
   void claim_marks() {}
   void write_marks() {}
@@ -129,7 +129,7 @@ class Machine {
     record({.kind = StepKind::write_partial, .tile = tile});
   }
   void publish_partial() { group_sync(); }
-  /// Which CTA is the last one, the interleaving decides: what follows is recorded as if it were this one,
+  /// The interleaving decides which CTA is the last. Later steps are recorded as if this CTA were the last,
   /// and left out where it is not.
   bool is_last_arriver(const Tile& tile) {
     count_arrival(tile, tile.sharing.peers - 1);
@@ -178,7 +178,7 @@ class Machine {
     steps_.push_back(step);
     steps_.back().guarded = guarded_;
   }
-  /// Signals every CTA whose loads reach this one: those of its cluster row and of its cluster column.
+  /// Signals every CTA whose loads reach this one: its cluster row and its cluster column.
   void release(int stage, int count) {
     const int rows = config().cluster.m, row = cta_rank() % rows, column = cta_rank() / rows;
     for (int cta = 0; cta < scenario_.ctas(); ++cta)
@@ -198,14 +198,14 @@ class Machine {
   void count_arrival(const Tile& tile, int bound) {
     if (is_elected()) record({.kind = StepKind::elect, .count = bound, .tile = tile});
   }
-  /// What this agent's warps send to one CTA in one pass: each has 16 of the 64 rows of a wave.
+  /// Bytes that this agent's warps send to one CTA in one pass: each has 16 of a wave's 64 rows.
   int sent_bytes(const Tile& tile) const {
     int blocks = 0;
     for (int row = 0; row < min(live_rows(tile), group_rows(config())); row += kWarpRows)
       if (row / kWarpRows % kMathWarps / arrivals() == agent_.warp) ++blocks;
     return blocks * kWarpRows * pass_columns(config()) * 4;
   }
-  /// Rows of the matrix from the group's first one on.
+  /// Rows inside the matrix, from the group's first one on.
   int live_rows(const Tile& tile) const { return params_.m - tile.m_offset - group_row(); }
   int group_row() const {
     return config().schedule == Schedule::cooperative ? math_group() * group_rows(config()) : 0;
@@ -223,15 +223,15 @@ class Machine {
   Agent agent_;
   StepList& steps_;
   GemmParams params_{};
-  Tile load_tile_{};  // that is loaded, or whose block scales are brought
+  Tile load_tile_{};  // the tile that is loaded, or whose block scales are brought
   int syncs_ = 0;
-  bool guarded_ = false;  // what is recorded happens only if this CTA is the last peer of its tile
+  bool guarded_ = false;  // recorded steps happen only if this CTA is the last peer of its tile
 
   template <class AnyMachine>
   friend bool record_agent(const Scenario&, int, const Agent&, StepList&);
 };
 
-/// Runs one role of kernels/gemm.cuh on `AnyMachine`. False: the role does not end.
+/// Runs one role of kernels/gemm.cuh on `AnyMachine`. Returns false if the role does not end.
 template <class AnyMachine>
 bool record_agent(const Scenario& scenario, int cluster, const Agent& agent, StepList& steps) {
   try {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Real numbers in the simulated machine. One instruction's products (mma_k of them) are summed in double and
-// added to an fp32 sum with one rounding; docs/numerics.md tells how the tensor core differs. Sums that go to
-// other CTAs: numbers_combine.cc.
+// Real numbers in the simulated machine. The products of one instruction (mma_k of them) are summed in double
+// and added to an fp32 sum with one rounding; docs/numerics.md says how the tensor core differs. Sums that go
+// to other CTAs are in numbers_combine.cc.
 #include <sluice/twin/numbers.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ Numbers::Numbers(const Work& work, const Scenario& scenario, Workspace& workspac
       groups_(scenario.ctas() * kMathGroups) {
   const KernelConfig& c = work.config;
   for (Stage& s : stages_) {
-    // Not zeros: what is not loaded must not matter.
+    // Not zeros: elements that are not loaded must not matter.
     s.a.assign(c.tile.m * c.tile.k, std::numeric_limits<float>::quiet_NaN());
     s.b.assign(c.tile.k * c.tile.n, std::numeric_limits<float>::quiet_NaN());
   }
@@ -62,11 +62,11 @@ void Numbers::on_step(int agent_index, const Step& step) {
 }
 
 namespace {
-/// Which row of B is the `row`-th in the order of tiles.
+/// The row of B at position `row` in the order of tiles.
 i64 row_of_b(const Problem& p, i64 row) {
   return p.epilogue.gated ? gated_row(row, p.n) : row;
 }
-/// Where in a tile's sums the one is that column `column` of its part of D is made of, or begins with.
+/// Index of the sum that makes column `column` of the tile's part of D; gated, of the first of two.
 int first_sum(const KernelConfig& c, int column) {
   return c.epilogue.gated ? column / kGatedRows * kGatedGroup + column % kGatedRows : column;
 }
@@ -155,7 +155,7 @@ void Numbers::multiply(const Agent& agent, const Step& product) {
     for (int row = range.row_begin; row < range.row_end; ++row)
       std::fill_n(&sums[row * c.tile.n + range.column_begin], range.column_end - range.column_begin, 0.0f);
   const Stage& s = stage(agent.cta, product.stage);
-  constexpr int kColumns = 8;  // at a time, in registers; it divides every tile.n
+  constexpr int kColumns = 8;  // columns at once, in registers; it divides every tile.n
   const int depth = mma_k(c.a);
   for (int row = range.row_begin; row < range.row_end; ++row)
     for (int first = 0; first < c.tile.k; first += depth) {
@@ -226,7 +226,7 @@ void Numbers::on_store_read(int cta, int group_index, int which) {
   const i64 first_row = chunk.tile.m_offset + group_row(agent) + chunk.wave * kWaveRows;
   const i64 first_column = outputs_of(c.epilogue, chunk.tile.n_offset) + chunk.column;
   const i64 columns = std::min<i64>(store_columns(c), d_columns(p) - first_column), size = bytes_of(c.d);
-  if (is_swapped(c)) {  // its rows are D's columns
+  if (is_swapped(c)) {  // the buffer's rows are D's columns
     const i64 rows = std::min<i64>(kWaveRows, p.m - first_row);
     for (i64 j = 0; j < columns && rows > 0; ++j)
       std::memcpy(static_cast<u8*>(work_.buffers.d) +

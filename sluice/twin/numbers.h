@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data of one cluster: what the stages, the sums and the store buffers hold while Simulator moves. Each
-// thing happens as late as the hardware may do it (products when they are waited for, stores when TMA has
-// read the buffer), so that a buffer reused too early gives wrong numbers. Called by run.cc only.
+// The data of one cluster: the contents of stages, sums and store buffers while Simulator moves. Each effect
+// happens as late as the hardware allows (products when they are waited for, stores when TMA has read the
+// buffer). A buffer that is reused too early then gives wrong numbers. Called by run.cc only.
 #pragma once
 
 #include <sluice/plan.h>
@@ -18,7 +18,7 @@ struct Work {
   Scalars scalars;
 };
 
-/// What all clusters of a launch share: a slot or a counter for each part of a streamed tile.
+/// Memory that all clusters of a launch share: a slot and a counter for each part of a streamed tile.
 struct Workspace {
   Workspace(const KernelConfig& config, const WorkSplit& split);
 
@@ -30,7 +30,7 @@ class Numbers final : public Observer {
  public:
   Numbers(const Work& work, const Scenario& scenario, Workspace& workspace);
 
-  /// Would the arrival that `elect` counts be the last?
+  /// True if the arrival that `elect` counts would be the last.
   bool is_last(int agent, const Step& elect) const;
 
   void on_step(int agent, const Step& step) override;
@@ -38,7 +38,7 @@ class Numbers final : public Observer {
   void on_store_read(int cta, int group, int buffer) override;
   void on_sums(int cta, int group, int sender, const Step& send) override;
 
-  /// What the kernel after one with Combine::separate does; all clusters of the launch have ended.
+  /// The work of the kernel after one with Combine::separate; all clusters of the launch have ended.
   void sum_parts();
 
   i64 loads() const { return loads_; }
@@ -48,20 +48,20 @@ class Numbers final : public Observer {
   /// A[row][k] and B[k][column], decoded.
   struct Stage {
     std::vector<float> a, b;
-    Step scales;  // the step that wrote the block scales beside it
+    Step scales;  // the step that wrote the block scales beside the stage
   };
   struct StoreBuffer {
     std::vector<u8> bytes;
-    Step issued;  // the store that reads it
+    Step issued;  // the store that reads the buffer
   };
-  /// What a math warpgroup holds.
+  /// The contents of one math warpgroup.
   struct Group {
     std::vector<Step> in_flight;       // products, oldest first
-    std::vector<float> sums, partial;  // [row][column]; partial (with promotion) has room for all units
-    Step scales;                       // whose block scales are in registers
+    std::vector<float> sums, partial;  // [row][column]; partial (with promotion) has room for all passes
+    Step scales;                       // step whose block scales are in registers
     StoreBuffer buffers[kStoreBuffers];
-    std::vector<std::vector<float>> received;  // [sender]: the sums that have come and are to be added
-    std::vector<std::vector<float>> sent;      // [target]: that are on their way
+    std::vector<std::vector<float>> received;  // [sender]: sums that have come and are not yet added
+    std::vector<std::vector<float>> sent;      // [target]: sums in flight
   };
 
   bool promotes() const { return work_.config.promotes; }
@@ -70,7 +70,7 @@ class Numbers final : public Observer {
   int group_row(const Agent& agent) const {
     return work_.config.schedule == Schedule::cooperative ? agent.group * group_rows(work_.config) : 0;
   }
-  /// Rows of the group and columns that a unit works on.
+  /// Rows and columns of the group that a pass works on.
   struct Range {
     int row_begin, row_end, column_begin, column_end;
   };
@@ -79,13 +79,13 @@ class Numbers final : public Observer {
   void retire(const Agent& agent, size_t left);
   void multiply(const Agent& agent, const Step& product);
   double before_activation(double sum, const ElementIndex& at) const;
-  /// `sums`: where the element's is; of a gated one its "up" is kGatedRows behind it.
+  /// `sums`: where the element's sum lies; gated, its "up" is kGatedRows behind it.
   double epilogue(const float* sums, const ElementIndex& at) const;
   void write_chunk(const Agent& agent, const Step& chunk);
   void store_direct(const Agent& agent, const Step& step);
   void add_to_d(i64 index, float value);
 
-  // numbers_combine.cc
+  // Defined in numbers_combine.cc.
   void count_arrival(const Agent& agent, const Step& elect);
   void write_partial(const Agent& agent, const Tile& tile);
   void sum_partials(const Agent& agent, const Tile& tile);

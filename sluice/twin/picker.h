@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Picks the next transition of a random interleaving. The same seed gives the same picks on every machine.
-// Three tempers, by seed: uniform; priorities with a few changes (the PCT scheduler: finds a bug of depth d
-// with a known probability); bursts, in which one actor goes on as long as it can. Used by explore.cc,
-// run.cc.
+// Picks the next transition of a random interleaving; the same seed gives the same picks on every machine.
+// The seed chooses one of three tempers. uniform. priorities with a few changes (the PCT scheduler, which
+// finds a bug of depth d with a known probability). bursts, in which one actor continues as long as it can.
+// Used by explore.cc and run.cc.
 #pragma once
 
 #include <vector>
@@ -27,7 +27,7 @@ class Random {
   u64 state_;
 };
 
-/// One interleaving's choices.
+/// The choices of one interleaving.
 class Picker {
  public:
   Picker(u64 seed, int transitions, i64 expected_steps)
@@ -36,7 +36,7 @@ class Picker {
     for (int i = 0; i < transitions; ++i) priority_.push_back(random_.next() >> 1 | u64{1} << 62);
   }
 
-  /// One of `enabled`, which is not empty.
+  /// Picks from `enabled`, which is not empty.
   Transition pick(const std::vector<Transition>& enabled) {
     switch (temper_) {
       case Temper::uniform: return enabled[random_.below(enabled.size())];
@@ -48,14 +48,14 @@ class Picker {
 
  private:
   enum class Temper : u8 { uniform, priorities, bursts };
-  static constexpr i64 kChanges = 8;  // of priorities, expected in one interleaving
+  static constexpr i64 kChanges = 8;  // expected changes of priorities in one interleaving
 
   Transition pick_by_priority(const std::vector<Transition>& enabled) {
     Transition best = enabled.front();
     for (Transition t : enabled)
       if (priority_[t] > priority_[best]) best = t;
     if (random_.below(static_cast<size_t>(expected_steps_ / kChanges + 1)) == 0)
-      priority_[best] = random_.next() >> 3;  // below all first ones
+      priority_[best] = random_.next() >> 3;  // below all initial priorities
     return best;
   }
   Transition pick_burst(const std::vector<Transition>& enabled) {

@@ -9,7 +9,7 @@
 
 namespace sluice::twin {
 
-/// The steps as they are, before any rule is checked.
+/// Records the steps, without checking any rule.
 template <class AnyMachine>
 Recording record_unchecked(const Scenario& scenario) {
   Recording recording;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The roles of every cluster of a scenario, as lists of steps that the explorers and run.cc execute.
-// This header does not include the kernel: its gemm() and the public namespace sluice::gemm exclude each
-// other.
+// The roles of every cluster of a scenario, as lists of steps that the explorers and run.cc execute. This
+// header does not include the kernel: its gemm() and the public namespace sluice::gemm exclude each other.
 #pragma once
 
 #include <optional>
@@ -11,7 +10,7 @@
 
 namespace sluice::twin {
 
-/// Recorded and annotated; or the rule that was broken on the way.
+/// A recorded and annotated scenario, or the rule that it broke.
 struct Recording {
   std::vector<ClusterProgram> clusters;
   std::optional<Failure> failure;
@@ -20,7 +19,7 @@ struct Recording {
 /// Records kernels/gemm.cuh itself. Mutants use record<Mutant>() of record.h.
 Recording record_gemm(const Scenario& scenario);
 
-/// The rules of single roles and of coverage (local_rules.h); the last step of every recording.
+/// Checks the rules of single roles and of coverage (local_rules.h); the last step of every recording.
 void finish_recording(Recording& recording);
 
 }  // namespace sluice::twin

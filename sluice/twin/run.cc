@@ -35,14 +35,14 @@ Result<void> check_buffers(const Work& work) {
   return {};
 }
 
-/// As the product sees them whose operands are swapped.
+/// The buffers of the product with swapped operands.
 HostBuffers swapped(HostBuffers buffers) {
   std::swap(buffers.a, buffers.b);
   std::swap(buffers.scale_a, buffers.scale_b);
   return buffers;
 }
 
-/// Of the two outcomes of an election the one that the counter gives.
+/// Keeps the election's outcome that the counter gives, and removes the other one.
 void keep_true_elections(const Simulator& simulator, const Numbers& numbers, const State& state,
                          std::vector<Transition>& enabled) {
   std::erase_if(enabled, [&](Transition t) {

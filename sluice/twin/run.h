@@ -12,20 +12,20 @@ namespace sluice::twin {
 
 using sluice::HostBuffers;  // host memory, laid out as the plan's problem says; unused ones may be null
 
-/// What one execution did.
+/// Counters of one execution.
 struct TwinReport {
-  i64 steps = 0;             // of roles and of the copy engine
-  i64 context_switches = 0;  // steps whose actor is not the one of the step before
+  i64 steps = 0;             // steps of roles and of the copy engine
+  i64 context_switches = 0;  // steps whose actor differs from that of the step before
   i64 tiles = 0;             // CTA tiles computed, those outside D included
-  i64 clusters = 0;          // that had work
+  i64 clusters = 0;          // clusters that had work
   i64 loads = 0;             // slices that TMA brought into a stage
   i64 stores = 0;            // chunks that TMA (or store_direct) wrote to D
 };
 
 /// Executes `plan` in an interleaving that `seed` picks; any seed gives the same bits in D. Clusters run one
-/// after the other, so parts that are added to D in any order (Combine::add) are in that of the clusters.
-/// Errors: invalid_config (the plan breaks a rule of validate()), invalid_pointer, internal (a protocol rule
-/// was broken: the message has the seed and who waited for what).
+/// after the other, so slices that are added to D in any order (Combine::add) come in cluster order. Errors:
+/// invalid_config (the plan breaks a rule of validate()), invalid_pointer, internal (a broken protocol rule;
+/// the message has the seed and each waiting agent).
 Result<TwinReport> run_on_host(const Plan& plan, const HostBuffers& buffers, float alpha, float beta,
                                u64 seed);
 

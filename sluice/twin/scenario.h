@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is explored: a config, a problem size and a work split; and the roles of one cluster that execute it.
-// Agents are numbered cta * agents_per_cta + role; role 0 loads, role 1 brings block
-// scales if there are any, then the warps of math group 0, then of 1.
+// The scenario of an exploration: a config, a problem size and a work split, and the roles of one cluster
+// that execute it. Agents are numbered cta * agents_per_cta + role. Role 0 loads, role 1 brings block scales
+// if there are any; then come the warps of math group 0 and of group 1.
 #pragma once
 
 #include <vector>
@@ -16,7 +16,7 @@ struct Scenario {
   KernelConfig config{};
   int m = 1, n = 1, k = 1, batch = 1;
   WorkSplit split{};
-  /// 1: a math group moves as one, its warps arrive together. kMathWarps: every warp is an agent of its own.
+  /// 1: a math group moves as one, and its warps arrive together. kMathWarps: every warp is an agent.
   int warps_per_group = 1;
   Stamping stamping = Stamping::off;
 
@@ -27,18 +27,18 @@ struct Scenario {
   int first_math() const { return is_block_scaled(config.epilogue) ? 2 : 1; }
   int agents_per_cta() const { return first_math() + kMathGroups * warps_per_group; }
   int agents() const { return ctas() * agents_per_cta(); }
-  /// Do its launches stamp the workspace?
+  /// True if its launches stamp the workspace.
   bool stamps() const { return stamping == Stamping::on && uses_workspace(config) && deal().tiles > 0; }
 };
 
 enum class Role : u8 { load, scales, math };
 
-/// Where an agent is and what it does.
+/// An agent's place and role.
 struct Agent {
   int cta = 0;
   Role role = Role::math;
   int group = 0;  // math only
-  int warp = 0;   // of the group
+  int warp = 0;   // number in the group
 };
 inline Agent agent_at(const Scenario& s, int index) {
   const int cta = index / s.agents_per_cta(), role = index % s.agents_per_cta();
@@ -47,7 +47,7 @@ inline Agent agent_at(const Scenario& s, int index) {
   return {.cta = cta, .group = warp / s.warps_per_group, .warp = warp % s.warps_per_group};
 }
 
-/// The slot or counter of the agent's group.
+/// Index of the slot or counter of the agent's group.
 inline int part_index(const Scenario& s, const Agent& agent, int index) {
   const int part = s.config.schedule == Schedule::cooperative ? agent.group : 0;
   return sluice::part_index(s.config, index, agent.cta, part);

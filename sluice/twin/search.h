@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Depth-first search with a set of seen states, and random interleavings, of any model that has Simulator's
+// Depth-first search with a set of seen states, and random interleavings, for any model with Simulator's
 // initial, enabled, apply, check_end and texts. Used by explore.cc and combine.cc.
 #pragma once
 
@@ -32,7 +32,7 @@ struct Frame {
   size_t next = 0;
 };
 
-/// Every reachable state, depth first.
+/// Visits every reachable state, depth first.
 template <class Model>
 void search_all(const Model& model, const SearchLimits& limits, Exploration& result) {
   StateSet seen;
@@ -93,7 +93,7 @@ void search_all(const Model& model, const SearchLimits& limits, Exploration& res
   result.states += seen.size();
 }
 
-/// One random interleaving.
+/// Runs one random interleaving.
 template <class Model>
 std::optional<Failure> run_schedule(const Model& model, u64 seed, StateSet* seen, Exploration& result) {
   Picker picker(seed, model.transitions(), model.total_steps());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state's layout, what is enabled, and what the copy engine does. The roles' steps:
-// simulator_steps.cc; sums that travel and elections: simulator_sums.cc.
+// The state's layout, the enabled transitions, and the copy engine. simulator_steps.cc has the roles' steps,
+// simulator_sums.cc sums that travel and elections.
 #include <sluice/twin/simulator.h>
 
 #include <fmt/format.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gives the recorded steps of one cluster their meaning: barriers, stages, the copy engine, products in
-// flight, store buffers, sums on their way to a peer. What other clusters do it sees in one thing only:
-// either they have all been at a shared tile before, or not. A state is a flat array of words, so that it can
-// be copied, hashed and compared. Invariant: every rule of docs/host-twin.md is checked in the transition
-// that breaks it. Called by the explorers (explore.h) and by run.cc, which adds real numbers through an
-// Observer.
+// flight, store buffers, sums in flight to a peer. It sees other clusters in one way only: either they have
+// all been at a shared tile before, or not. A state is a flat array of words, so that it can be copied,
+// hashed and compared.
+// Invariant: every rule of docs/host-twin.md is checked in the transition that breaks it. Called by the
+// explorers (explore.h) and by run.cc, which adds real numbers through an Observer.
 #pragma once
 
 #include <vector>
@@ -16,11 +16,11 @@
 namespace sluice::twin {
 
 using State = std::vector<u32>;
-/// An agent's next step (an election: it is not the last), something that the copy engine does, or an agent's
-/// election in which it is the last.
+/// An agent's next step (for an election: it loses), a move of the copy engine, or an election that the agent
+/// wins.
 using Transition = int;
 
-/// Learns what happens, in the order in which it happens.
+/// Learns about events in their order.
 class Observer {
  public:
   virtual ~Observer() = default;
@@ -30,7 +30,7 @@ class Observer {
   virtual void on_load(int cta, int slice, const Step& load) = 0;
   /// TMA has read a store buffer.
   virtual void on_store_read(int cta, int group, int buffer) = 0;
-  /// What warp `warp` of the same group of CTA `sender` has sent, with `send`, has come to CTA `cta`.
+  /// The sums that warp `warp` of CTA `sender` sent to the same group of CTA `cta`, with `send`, have come.
   virtual void on_sums(int cta, int group, int sender, const Step& send) = 0;
 };
 
@@ -40,14 +40,14 @@ class Simulator {
   explicit Simulator(const ClusterProgram& program);
 
   State initial(Observer* observer = nullptr) const;
-  /// What can happen next, agents first.
+  /// Transitions that can happen next, agents first.
   void enabled(const State& state, std::vector<Transition>& out) const;
   std::optional<Failure> apply(State& state, Transition transition, Observer* observer = nullptr) const;
   /// Called when nothing is enabled: a deadlock, or something left behind at the end.
   std::optional<Failure> check_end(const State& state) const;
 
   int transitions() const { return first_win_ + scenario_.agents(); }
-  /// The agent's election that this transition decides; nullptr: it is none.
+  /// The agent's election that this transition decides; nullptr for other transitions.
   const Step* election(const State& state, Transition transition) const;
   bool wins(Transition transition) const { return transition >= first_win_; }
   int agent_of(Transition transition) const {
@@ -57,24 +57,24 @@ class Simulator {
   const Scenario& scenario() const { return scenario_; }
 
   std::string describe_transition(const State& state, Transition transition) const;
-  /// Who waits for what, and what the copy engine still has to do.
+  /// Each waiting agent and its barrier, and the pending moves of the copy engine.
   std::string describe_waiting(const State& state) const;
 
  private:
   struct SlotAt {
     int cta, stage, slice;
   };
-  /// Where the sums of one warp of the same group of `sender` come to.
+  /// Where sums of one warp of `sender`'s group arrive.
   struct SumsAt {
     int cta, group, sender, warp;
   };
 
-  // Where things lie in a state.
+  // Positions in a state.
   int cta_word(int cta) const { return cta * words_per_cta_; }
   u32& pc(State& s, int agent) const { return s[agent]; }
   u32 pc(const State& s, int agent) const { return s[agent]; }
   u32& reading(State& s, int agent) const { return s[scenario_.agents() + agent]; }
-  /// 1: the agent's next chunk goes to the other buffer than recorded, because others were left out.
+  /// 1: the agent's next chunk goes to the other buffer than recorded, because earlier chunks were left out.
   u32& flip(State& s, int agent) const { return s[2 * scenario_.agents() + agent]; }
   Barrier full(State& s, int cta, int stage) const;
   Barrier empty(State& s, int cta, int stage) const;
@@ -82,27 +82,27 @@ class Simulator {
   Barrier sums_full(State& s, int cta, int group) const;
   Barrier sums_empty(State& s, int cta, int group) const;
   u32& syncs(State& s, int cta, int group) const { return s[cta_base(cta) + sync_word_ + group]; }
-  /// Last buffer that the group stored from, plus one.
+  /// The buffer from which the group stored last, plus one.
   u32& newest(State& s, int cta, int group) const { return s[cta_base(cta) + newest_word_ + group]; }
-  /// kReading | warps whose write is published << 4 | warps whose write is not.
+  /// kReading | warps whose write is published << 4 | warps whose write is not published.
   u32& buffer(State& s, int cta, int group, int buffer) const {
     return s[cta_base(cta) + buffer_word_ + group * kStoreBuffers + buffer];
   }
-  /// Sequence number of the load whose bytes are there, and of the one that is on its way (0: none).
+  /// Sequence number of the load whose bytes are in the slot, and of the one in flight (0: none).
   u32& content(State& s, const SlotAt& at) const { return s[slot_word(at)]; }
   u32& incoming(State& s, const SlotAt& at) const { return s[slot_word(at) + 1]; }
   int cta_base(int cta) const { return agent_words_ * scenario_.agents() + cta * words_per_cta_; }
-  /// Sequence number of the block scales that lie beside a stage (0: none yet).
+  /// Sequence number of the block scales beside a stage (0: none yet).
   u32& scales(State& s, int cta, int stage) const { return s[cta_base(cta) + scales_word_ + stage]; }
   /// 1: the group was the last peer of its last shared tile.
   u32& won(State& s, int cta, int group) const { return s[cta_base(cta) + won_word_ + group]; }
-  /// Has the group entered the workspace, and left it? Only where launches stamp it.
+  /// Whether the group has entered and left the workspace; only where launches stamp it.
   enum Stamped : u32 { kOutside, kInside, kGone };
   u32& stamped(State& s, int cta, int group) const { return s[cta_base(cta) + stamp_word_ + group]; }
-  /// Number of the agent's stage_vectors (from 1) << 1 | have they come? 0: none yet.
+  /// Number of the agent's stage_vectors (from 1) << 1 | 1 if they have come. 0: none yet.
   static constexpr u32 kCome = 1;
   u32& vectors(State& s, int agent) const { return s[3 * scenario_.agents() + agent]; }
-  /// Number of the send (from 1) whose sums are there and not read yet, and of the one that is on its way.
+  /// Number of the send (from 1) whose sums have come and are unread, and of the one in flight.
   u32& unread_sums(State& s, const SumsAt& at) const { return s[sums_word(at)]; }
   u32& coming_sums(State& s, const SumsAt& at) const { return s[sums_word(at) + 1]; }
   int sums_word(const SumsAt& at) const { return cta_base(at.cta) + sums_word_ + 2 * sums_index(at); }
@@ -115,7 +115,7 @@ class Simulator {
     return cta_base(at.cta) + slots_word_ + 2 * (at.stage * slices_ + at.slice);
   }
 
-  // Agents.
+  // Steps of agents.
   const Step* next_step(const State& s, int agent) const;
   std::optional<Failure> take_step(State& s, int agent, bool wins, Observer* observer) const;
   void tell(State& s, int agent, const Step& step, Observer* observer) const;
@@ -130,28 +130,28 @@ class Simulator {
   std::optional<Failure> do_expect(State& s, int agent, const Step& step) const;
   std::optional<Failure> do_send(State& s, int agent, const Step& step) const;
   std::optional<Failure> do_stamp(State& s, int agent, const Step& step) const;
-  /// Slots and counters are used between enter_workspace and leave_workspace.
+  /// Checks that slots and counters are used between enter_workspace and leave_workspace.
   std::optional<Failure> check_stamped(State& s, int agent, const Step& step) const;
   std::optional<Failure> do_receive(State& s, int agent, const Step& step) const;
   std::optional<Failure> do_vectors(State& s, int agent, const Step& step) const;
-  /// What `store` is scaled with is there and of its tile.
+  /// Checks that the scale vectors of `store` have come, and are those of its tile.
   std::optional<Failure> check_vectors(State& s, int agent, const Step& store) const;
   std::optional<Failure> settle(State& s, int agent, Observer* observer) const;
   bool has_left(const State& s, int cta) const;
   std::optional<Failure> check_exit(State& s, int cta) const;
 
-  // The copy engine.
+  // Moves of the copy engine.
   SlotAt slot_at(Transition transition) const;
   SumsAt sums_at(Transition transition) const;
   int sender_agent(const SumsAt& at) const;
   const Step& send_of(const SumsAt& at, u32 number) const;
   std::optional<Failure> finish_sums(State& s, const SumsAt& at, Observer* observer) const;
-  /// In a cluster along k every CTA loads for itself alone: as if it were the only one.
+  /// In a cluster along k every CTA loads for itself, as if it were the only one.
   int row_of(int cta) const { return multicasts(scenario_.config) ? cta % scenario_.config.cluster.m : 0; }
   int column_of(int cta) const { return multicasts(scenario_.config) ? cta / scenario_.config.cluster.m : 0; }
   /// The CTA that loads a slice, and its load.
   int source_of(const SlotAt& at) const;
-  /// What `load` brings into its slice.
+  /// Bytes that `load` brings into its slice.
   int bytes_of_slice(int slice, const Step& load) const;
   const Step& load_of(const SlotAt& at, u32 sequence) const;
   std::optional<Failure> finish_load(State& s, const SlotAt& at, Observer* observer) const;
@@ -165,11 +165,11 @@ class Simulator {
 
   const Scenario& scenario_;
   const ClusterProgram& program_;
-  std::vector<std::vector<const Step*>> loads_[2];            // of A and of B: [cta][sequence - 1]
-  std::vector<std::vector<const Step*>> scales_written_;      // the same
+  std::vector<std::vector<const Step*>> loads_[2];            // loads of A and of B: [cta][sequence - 1]
+  std::vector<std::vector<const Step*>> scales_written_;      // writes of block scales: [cta][sequence - 1]
   std::vector<std::vector<const Step*>> staged_;              // scale vectors: [agent][sequence - 1]
   std::vector<std::vector<std::vector<const Step*>>> sends_;  // [agent][target][number - 1]
-  int slices_ = 0;       // of a stage: cluster.n of A, then cluster.m of B
+  int slices_ = 0;       // slices of a stage: cluster.n of A, then cluster.m of B
   int agent_words_ = 3;  // words of each agent: pc, reading, flip, and vectors if there are any
   int words_per_cta_ = 0;
   int empty_word_ = 0, turn_word_ = 0, sync_word_ = 0, newest_word_ = 0, buffer_word_ = 0, scales_word_ = 0,

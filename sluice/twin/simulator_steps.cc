@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each step of a role does to the state, and the rules that it may break. See simulator.h.
+// The effect of each step of a role on the state, and the rules that it may break. See simulator.h.
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -10,20 +10,21 @@
 namespace sluice::twin {
 namespace {
 
-// Products of an agent in flight: bit i: one of the older ones reads stage i; from bit 16: the newest's stage
-// + 1.
+// Products of an agent in flight. Bit i: one of the older ones reads stage i; from bit 16: the newest one's
+// stage + 1.
 constexpr u32 kNewestShift = 16;
 u32 older_and_newest(u32 word) {
   const u32 newest = word >> kNewestShift;
   return (word & 0xffff) | (newest != 0 ? 1u << (newest - 1) : 0);
 }
 
-/// Concerns nobody else: done together with the step before it, so that it costs no interleavings. Sums are
-/// sent at once, since they come as late as they like; what a later send would break, an earlier one does.
+/// True for steps that concern no other agent: they are done together with the step before, so that they cost
+/// no interleavings. Sums are sent at once, since they arrive as late as they like; a rule that a later send
+/// would break, an earlier one breaks too.
 bool is_local(const Step& step) {
   switch (step.kind) {
     case StepKind::begin_tile:
-    case StepKind::stage_vectors:  // at once, which is the worst for who still reads the last ones
+    case StepKind::stage_vectors:  // at once, the worst case for readers of the last vectors
     case StepKind::wait_vectors:
     case StepKind::promote:
     case StepKind::store_direct:
@@ -31,7 +32,7 @@ bool is_local(const Step& step) {
     case StepKind::send_sums:
     case StepKind::write_partial:  // seen by other clusters: CombineModel
     case StepKind::sum_partials:
-    case StepKind::wait_prerequisites:  // what comes before it is local_rules.h's matter
+    case StepKind::wait_prerequisites:  // local_rules.h checks the steps before it
     case StepKind::launch_dependents:
     case StepKind::read_tensor_scales:
     case StepKind::fetch_scales:
@@ -114,7 +115,7 @@ std::optional<Failure> Simulator::do_step(State& s, int agent, const Step& step)
     case StepKind::sum_partials: return check_stamped(s, agent, step);
     case StepKind::enter_workspace:
     case StepKind::leave_workspace: return do_stamp(s, agent, step);
-    default: return std::nullopt;  // waits have done their work by passing
+    default: return std::nullopt;  // waits have had their effect by passing
   }
 }
 

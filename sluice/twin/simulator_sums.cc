@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums that travel between the CTAs of a cluster along k, what a lost election leaves out, and stamps. See
-// simulator.h.
+// Sums that travel between the CTAs of a cluster along k, steps that a lost election leaves out, and stamps.
+// See simulator.h.
 #include <fmt/format.h>
 
 #include <sluice/twin/local_rules.h>
@@ -32,7 +32,7 @@ const Step& Simulator::send_of(const SumsAt& at, u32 number) const {
   return *sends_[sender_agent(at)][at.cta][number - 1];
 }
 
-/// From here on the sums may come at any moment.
+/// From here on the sums may arrive at any moment.
 std::optional<Failure> Simulator::do_send(State& s, int agent, const Step& step) const {
   if (step.count == 0) return std::nullopt;
   const Agent at = agent_at(scenario_, agent);
@@ -92,7 +92,8 @@ const Step* Simulator::election(const State& s, Transition t) const {
   return step != nullptr && step->kind == StepKind::elect ? step : nullptr;
 }
 
-/// A meeting that the whole group leaves out counts as held; a chunk that is not stored takes no buffer.
+/// Leaves out a step after a lost election: a barrier that the whole group leaves out counts as passed; a
+/// chunk that is not stored takes no buffer.
 void Simulator::leave_out(State& s, int agent, const Step& step) const {
   const Agent at = agent_at(scenario_, agent);
   if (step.kind == StepKind::sync_arrive) ++syncs(s, at.cta, at.group);

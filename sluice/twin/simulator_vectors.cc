@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scale vectors: every warp of a math group copies a share of them into the group's buffer, all read all of
-// it. A copy counts as come when its warp has waited, which is the latest that it can be. See simulator.h.
+// Scale vectors: every warp of a math group copies a share into the group's buffer, and all warps read all of
+// it. A copy counts as arrived when its warp has waited, the latest possible moment. See simulator.h.
 #include <fmt/format.h>
 
 #include <sluice/twin/local_rules.h>

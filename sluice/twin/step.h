@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thing that a role does, as the machine recorded it. Only one step of kernels/gemm.cuh, `elect`, returns
-// a value that depends on others; what depends on its answer is recorded and marked as guarded. So what a
-// role does is one fixed list of steps, and an interleaving is an order of the lists and the answers. Written
-// by Machine, read by Simulator.
+// One step of a role, as the machine recorded it. Only one step of kernels/gemm.cuh, `elect`, returns a value
+// that depends on other agents; later steps that depend on it are recorded and marked as guarded. A role is
+// thus one fixed list of steps, and an interleaving is an order of the lists and the answers. Written by
+// Machine, read by Simulator.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ enum class StepKind : u8 {
   load_a,         // stage, tile, k_tile
   load_b,         // stage, tile, k_tile
   write_scales,   // stage, tile, k_tile: into shared memory
-  arrive_full,    // stage, count arrivals of those who wrote scales
+  arrive_full,    // stage, count arrivals of the warps that wrote scales
   wait_full,      // stage, parity
   read_scales,    // stage: into registers
   issue_mma,      // unit, stage, fresh
@@ -28,13 +28,13 @@ enum class StepKind : u8 {
   pass_turn,      // count arrivals at the other group
   begin_tile,     // count = k_tiles
   promote,        // unit
-  stage_vectors,  // tile: this role's share of the scales for each row and column, on their way
+  stage_vectors,  // tile: this role's share of the scales for each row and column, in flight
   wait_vectors,   // until they have come
   wait_store,     // until at most `count` stores of this role still read their buffers
   write_chunk,    // buffer, tile, wave, column
   publish,        // the proxy fence over this role's writes
   sync_arrive,    // the group's named barrier, in two steps: warps wait for each other
-  sync_wait,      // count = which meeting of the group this is, from 1
+  sync_wait,      // count = number of the group's barrier, from 1
   issue_store,    // buffer, tile, wave, column
   store_direct,   // tile
   // The exchange in a cluster along k:
@@ -43,18 +43,18 @@ enum class StepKind : u8 {
   send_sums,          // stage = pass, tile, target, count = bytes of this role's warps (0: rows outside of D)
   wait_sums_full,     // parity
   receive_sums,       // stage = pass, tile, count = bytes that each sender's warps sent
-  arrive_sums_empty,  // count arrivals at the same group of CTA `target`
+  arrive_sums_empty,  // count arrivals at the corresponding group of CTA `target`
   // The combination of a shared tile:
   write_partial,  // tile: this group's sums, to its slot
-  elect,          // tile: count one arrival, wrapping at `count`; from here on guarded steps are done, or not
+  elect,          // tile: count one arrival, wrapping at `count`; later guarded steps are done, or not
   sum_partials,   // tile: the slots of all peers, in order, into the sums
   reset_counter,  // tile: planted bugs only
-  // The owner stamp of a workspace:
+  // Steps of the owner stamp of a workspace:
   enter_workspace,  // this group, before its first access
-  leave_workspace,  // and after its last one
-  // Other launches (spec/overlap.h):
-  wait_prerequisites,  // until those before have ended
-  launch_dependents,   // the next may begin
+  leave_workspace,  // this group, after its last access
+  // Steps towards other launches (spec/overlap.h):
+  wait_prerequisites,  // until earlier launches have ended
+  launch_dependents,   // the next launch may begin
   read_tensor_scales,  // into registers
   fetch_scales,        // into registers: block scales
 };
@@ -75,8 +75,9 @@ struct Step {
   int wave = 0;
   int column = 0;
   // Filled in by annotate(), from the whole list:
-  int pass = -1;     // loads, sums, arrivals: the phase of the barrier that this step must fall into
-  int sequence = 0;  // loads and scales: which k-tile of this role it is, from 1; vectors: which tile
+  int pass = -1;  // loads, sums, arrivals: the phase of the barrier that this step must fall into
+  // loads and scales: number of the k-tile in this role, from 1; vectors: number of the tile
+  int sequence = 0;
 };
 
 /// "load_a stage 2 of tile (128, 0) k-tile 3"

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contract of a dependent launch (spec/overlap.h), of each role's list. See local_rules.h. What comes of
-// it where launches meet is explored by chain.h.
+// The contract of a dependent launch (spec/overlap.h), checked on each role's list. See local_rules.h.
+// chain.h explores its consequences where launches meet.
 #include <sluice/twin/local_rules.h>
 
 namespace sluice::twin {
 namespace {
 
-/// Reads what an earlier launch may still write, or writes what it may still read. What the barriers and
-/// shared memory do is nobody else's matter, and loads of weights only if they are to wait too.
+/// True for steps that read data which an earlier launch may still write, or write data which it may still
+/// read. Barriers and shared memory concern no other launch; loads of weights do only if they must wait too.
 bool concerns_others(const Step& step, const KernelConfig& c) {
   switch (step.kind) {
     case StepKind::load_a:
@@ -44,7 +44,7 @@ std::optional<Failure> check_waits(const ClusterProgram& program) {
                        agent_name(scenario, i) + ": " + to_string(step) +
                            " comes before wait_prerequisites: an earlier launch may not have ended"};
     }
-    // The last to leave a CTA are its math groups, whatever the load role did.
+    // The last warps to exit a CTA are those of its math groups, whatever the load role does.
     if (!waited && agent_at(scenario, i).role == Role::math)
       return Failure{FailureKind::no_wait,
                      agent_name(scenario, i) +

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Activations: stateless, one specialisation each. NaN goes through all of them.
+// Activations: stateless, one specialisation each. NaN passes through all of them.
 #pragma once
 
 #include <sluice/spec/epilogue.h>
@@ -7,8 +7,8 @@
 
 namespace sluice {
 
-/// x * Phi(x) as max(x, 0) - |x| * Phi(-|x|), and Phi(-a) as 2 to a polynomial: errors in docs/numerics.md,
-/// why in docs/findings/heavy-epilogues.md.
+/// x * Phi(x) as max(x, 0) - |x| * Phi(-|x|), with Phi(-a) as 2 to a polynomial. docs/numerics.md has its
+/// errors, docs/findings/heavy-epilogues.md the reason.
 SLUICE_DEVICE float gelu(float x) {
   const float a = fminf(fabsf(x), 16.0f);  // a NaN and infinity come with the other term
   float log2_phi = -1.24949156e-06f;

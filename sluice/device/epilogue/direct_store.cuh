@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two neighbouring elements of D from registers to global memory, for a D that TMA cannot address and for
-// sums that never were in a store buffer. Outside of D nothing is written.
+// Stores two neighbouring elements of D from registers to global memory: for a D that TMA cannot address, and
+// for sums that bypass the store buffers. Nothing is written outside D.
 #pragma once
 
 #include <sluice/device/element.cuh>
@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-/// Stored, or added to what is there (Update::add: D is fp32). `at`: in D.
+/// Stores the pair, or adds it to memory (Update::add: D is fp32). `at` is the pair's position in D.
 template <DType kD, Epilogue kEpilogue>
 SLUICE_DEVICE void store_pair(const GemmParams& params, const Position& at, const Pair& value) {
   if (at.row >= params.m) return;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// From an accumulator to a value of D: act(scale * acc + beta * C + bias), two neighbouring columns at a
-// time, or of two accumulators the product of both (Epilogue::gated). Columns are those of the product there:
-// "up" of column j of D is column n / 2 + j. Reads only operands inside D; outside it the value is never
-// stored.
+// Turns an accumulator into a value of D: act(scale * acc + beta * C + bias), two neighbouring columns at a
+// time. Gated (Epilogue::gated), the values of two accumulators are multiplied; columns are then those of the
+// product, where "up" of column j of D is column n / 2 + j. Operands are read inside D only; values outside D
+// are never stored.
 #pragma once
 
 #include <sluice/spec/params.h>
@@ -11,11 +11,11 @@
 
 namespace sluice {
 
-/// What a thread holds of 8 columns of sums, in D's meaning: a pair in one row and a pair 8 rows below.
+/// A thread's values for 8 columns, as elements of D: a pair in one row and a pair 8 rows below.
 struct FragmentPairs {
   Pair upper, lower;
 };
-/// Of a pair of D, or of the first of them.
+/// The position of a pair of D, or of the first of several pairs.
 struct Position {
   int row, column, batch;
 };
@@ -36,15 +36,15 @@ template <Epilogue kEpilogue>
 struct ElementWise {
   const GemmParams& params;
   float tensor_scale;  // alpha and the per-tensor scales
-  float multiplier;    // of D, with scale_d
+  float multiplier;    // factor that divides D by scale_d
 
   SLUICE_DEVICE explicit ElementWise(const GemmParams& p) : params(p) {}
 
-  /// Math threads only, and before their first tile: a load thread that waited for scales from memory would
+  /// Call from math threads, before their first tile. A load thread that waited for scales from memory would
   /// start 0.7 us late (docs/findings/decode.md). With alpha = 0 no scale is read: it may be anything,
-  /// infinity too.
+  /// infinity included.
   SLUICE_DEVICE void read_tensor_scales() { set_tensor_scales(load_tensor_scales()); }
-  /// The same in two steps: nobody waits for memory before the second.
+  /// read_tensor_scales() in two steps, so that only the second waits for memory.
   SLUICE_DEVICE TensorScales load_tensor_scales() const {
     TensorScales scales;
     if constexpr (kEpilogue.scale_d != ScaleMode::none)
@@ -63,10 +63,10 @@ struct ElementWise {
     if constexpr (kEpilogue.scale_d != ScaleMode::none) multiplier = 1.0f / scales.d;
   }
 
-  // In gemm.cuh scale vectors come from shared memory (epilogue_vectors.cuh); sum_parts.cuh, which has few
-  // sums a thread and no products to hide behind, reads them here.
+  // gemm.cuh reads scale vectors from shared memory (epilogue_vectors.cuh). sum_parts.cuh has few sums a
+  // thread and no products to hide behind, so it reads them here.
 
-  /// The factor of one row: read once for all columns of a fragment.
+  /// The factor of one row, read once for all columns of a fragment.
   SLUICE_DEVICE float row_scale(int row) const {
     if constexpr (kEpilogue.scale_a == ScaleMode::vector)
       return row < params.m && params.alpha != 0.0f ? tensor_scale * params.scale_a[row] : 0;
@@ -77,7 +77,7 @@ struct ElementWise {
     return {row_scale(upper_row), row_scale(upper_row + 8)};
   }
 
-  /// Of columns `column` and `column` + 1, from global memory.
+  /// The scales of columns `column` and `column` + 1, from global memory.
   SLUICE_DEVICE Pair column_scales(int column) const {
     Pair scale{1.0f, 1.0f};
     if (kEpilogue.scale_b == ScaleMode::vector && params.alpha != 0.0f) {
@@ -94,13 +94,14 @@ struct ElementWise {
     }
     return bias;
   }
-  /// With Bias::row.
+  /// The bias of one row, with Bias::row.
   SLUICE_DEVICE float row_bias(int row) const {
     return row < params.m ? load_element<kEpilogue.bias_type>(params.bias, row) : 0;
   }
   SLUICE_DEVICE ColumnPair columns(int column) const { return {column_scales(column), column_bias(column)}; }
 
-  /// C, where there are few sums a thread; gemm.cuh reads it ahead (residual.cuh). Zeros outside of it.
+  /// Two elements of C, for kernels with few sums a thread; gemm.cuh reads C ahead (residual.cuh). Zeros
+  /// outside C.
   SLUICE_DEVICE Pair residual(const Position& at) const {
     Pair c{0.0f, 0.0f};
     if constexpr (kEpilogue.residual) {
@@ -113,7 +114,7 @@ struct ElementWise {
     return c;
   }
 
-  /// Before the activation. `c`: of C; not looked at without a residual.
+  /// The value before the activation. `c`: elements of C, ignored without a residual.
   SLUICE_DEVICE Pair scaled(Pair acc, float row_scale, const ColumnPair& operands, const Pair& c) const {
     Pair value{acc.x * (row_scale * operands.scale.x), acc.y * (row_scale * operands.scale.y)};
     if constexpr (kEpilogue.residual) {
@@ -129,8 +130,7 @@ struct ElementWise {
   SLUICE_DEVICE static Pair activated(const Pair& value) {
     return {activate<kEpilogue.activation>(value.x), activate<kEpilogue.activation>(value.y)};
   }
-  /// By the given scale: what the quantiser does (kernels/quantize.cuh), so that it differs only by what it
-  /// read.
+  /// Divides by scale_d, in the way of the quantiser (kernels/quantize.cuh).
   SLUICE_DEVICE Pair divided(const Pair& value) const {
     if constexpr (kEpilogue.scale_d == ScaleMode::none) return value;
     return {value.x * multiplier, value.y * multiplier};
@@ -138,14 +138,14 @@ struct ElementWise {
   SLUICE_DEVICE Pair apply(Pair acc, float row_scale, const ColumnPair& operands, const Pair& c) const {
     return divided(activated(scaled(acc, row_scale, operands, c)));
   }
-  /// Sums of the same two elements of D: operands[0] is the gate's.
+  /// One pair of D from the sums of gate and up; operands[0] is the gate's.
   SLUICE_DEVICE Pair apply_gated(const Pair& gate, const Pair& up, float row_scale,
                                  const ColumnPair* operands) const {
     const Pair left = activated(scaled(gate, row_scale, operands[0], {}));
     const Pair right = scaled(up, row_scale, operands[1], {});
     return divided({left.x * right.x, left.y * right.y});
   }
-  /// `sums`: four of a thread, the upper pair first.
+  /// `sums`: four of one thread, the upper pair first.
   SLUICE_DEVICE FragmentPairs apply_to_fragment(const float* sums, const RowScales& scales,
                                                 const ColumnPair& operands, const FragmentPairs& c) const {
     return {apply({sums[0], sums[1]}, scales.upper, of_row(operands, scales.upper_bias), c.upper),
@@ -155,7 +155,7 @@ struct ElementWise {
     if constexpr (kEpilogue.bias == Bias::row) operands.bias = {bias, bias};
     return operands;
   }
-  /// `sums`: eight, first those of the gate.
+  /// `sums`: eight of one thread, the gate's four first.
   SLUICE_DEVICE FragmentPairs apply_gated_to_fragment(const float* sums, const RowScales& scales,
                                                       const ColumnPair* operands) const {
     return {apply_gated({sums[0], sums[1]}, {sums[4], sums[5]}, scales.upper, operands),

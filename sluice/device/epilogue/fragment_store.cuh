@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a WGMMA fragment, already in D's meaning, into a swizzled store buffer of 64 rows, or of swapped
-// operands of 64 columns. The buffer is what the tensor map of D expects: rows of store_row_bytes, 16-byte
-// units permuted by the row.
+// Writes elements of D from a WGMMA fragment into a swizzled store buffer of 64 rows, or of 64 columns with
+// swapped operands. The buffer has the layout of D's tensor map: rows of store_row_bytes, 16-byte units
+// permuted by the row.
 //   thread t: rows 16(t/32) + (t%32)/4 and +8, columns 8j + 2(t%4) and +1 of the j-th group of 8 columns
 #pragma once
 
@@ -25,7 +25,7 @@ struct FragmentStore {
   u32 buffer;
   int thread;  // in the warpgroup
 
-  /// kGroups groups of 8 columns, starting at group `first`: 2 at a time where there are 2.
+  /// Writes kGroups groups of 8 columns from group `first` on; stmatrix takes two at a time.
   template <int kGroups>
   SLUICE_DEVICE void write(int first, const FragmentPairs (&groups)[kGroups]) const {
     static_assert(kGroups == 1 || kGroups == 2);
@@ -61,7 +61,8 @@ struct FragmentStore {
   }
 };
 
-/// Of swapped operands: the tile's rows are D's columns, so each 8 x 8 of it is turned on its way.
+/// The store with swapped operands: rows of the tile are D's columns, so each 8 x 8 block is transposed on
+/// its way.
 template <DType kType, int kRowBytes>
 struct FragmentStore<kType, kRowBytes, true> {
   static_assert(is_16bit(kType));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of one math warpgroup in global memory, in fragment order: vector v of thread t is the (v * 128 +
-// t)-th float4 of the slot, so that every access of a warp is 512 whole bytes. Warps whose rows lie outside
-// of the matrix write and read nothing.
+// Sums of one math warpgroup in global memory, in fragment order: vector v of thread t is float4 number v *
+// 128 + t of the slot. Each access of a warp then covers 512 whole bytes. Warps whose rows lie outside the
+// matrix write and read nothing.
 #pragma once
 
 #include <sluice/spec/config.h>
@@ -10,18 +10,17 @@
 
 namespace sluice {
 
-/// Of the kN columns of sums the first kOwn are kept.
+/// The first kOwn of the kN columns of sums are stored.
 template <int kWaves, int kN, int kOwn>
 struct PartialSlot {
-  static constexpr int kVectors = kOwn / 8;  // of a thread, in a wave
+  static constexpr int kVectors = kOwn / 8;  // vectors of a thread in one wave
   static constexpr int kVectorFloats = kWarpgroupThreads * 4;
-  // In flight: enough to hide L2's latency, few enough to stay in registers beside the sums.
+  // Loads in flight: enough to hide L2's latency, few enough to stay in registers beside the sums.
   static constexpr int kInFlight = 8;
   static constexpr int kBatch = min(kVectors, kInFlight);
   static constexpr int kPeersAtOnce = max(1, kInFlight / kBatch);
 
-  /// `slot`: this thread's first vector. `live_rows`: of the matrix, from the warp's first row in the tile
-  /// on.
+  /// `slot`: this thread's first vector. `live_rows`: rows inside the matrix, from the warp's first row on.
   static SLUICE_DEVICE void write(const Accumulator<kWaves, kN>& sums, float* slot, int live_rows) {
 #pragma unroll
     for (int wave = 0; wave < kWaves; ++wave) {
@@ -34,7 +33,7 @@ struct PartialSlot {
     }
   }
 
-  /// The slots of all peers, `pitch` floats apart, added up in their order.
+  /// Adds up the slots of all peers, `pitch` floats apart, in their order.
   static SLUICE_DEVICE void sum(Accumulator<kWaves, kN>& sums, const float* slot, int pitch, int peers,
                                 int live_rows) {
 #pragma unroll

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// C, which the epilogue adds: read some columns ahead, as it lies, and made floats where it is added. Read
-// one by one where they are added, its elements each cost the way from L2 (docs/findings/heavy-epilogues.md).
+// C, which the epilogue adds: read a few columns ahead in its own type, and converted where it is added. Read
+// at the point of use, each element would cost a trip to L2 (docs/findings/heavy-epilogues.md).
 #pragma once
 
 #include <sluice/spec/params.h>
@@ -11,7 +11,7 @@
 
 namespace sluice {
 
-/// Two neighbouring elements of C, as they lie.
+/// Two neighbouring elements of C, in C's type.
 template <DType kType>
 struct ResidualPair {
   u32 words[bytes_of(kType) / 2] = {};
@@ -24,7 +24,7 @@ struct ResidualPair {
   }
 };
 
-/// Of one fragment: its rows g and g + 8, from a column of D on.
+/// Rows g and g + 8 of C for one fragment, from a column of D on.
 template <Epilogue kEpilogue>
 class ResidualRows {
   static constexpr DType kType = kEpilogue.c_type;
@@ -45,7 +45,7 @@ class ResidualRows {
         columns_ >= span && (reinterpret_cast<u64>(upper) | reinterpret_cast<u64>(lower)) % kPair == 0;
   }
 
-  /// `column`: from the first on, even. Outside of C there are zeros.
+  /// Reads the pair at `column` (even, counted from the first one); zeros outside C.
   SLUICE_DEVICE void read(int column, Pairs& pairs) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -76,7 +76,7 @@ class ResidualRows {
   bool in_pairs_;
 };
 
-/// A group's part of C is asked for into L2, while the tile is multiplied. `row`: of D, the group's first.
+/// Prefetches a group's part of C into L2, while the tile is multiplied. `row` is the group's first row of D.
 template <KernelConfig kConfig>
 SLUICE_DEVICE void prefetch_residual(const GemmParams& params, const Tile& own, int row, int thread) {
   constexpr int kElement = bytes_of(kConfig.epilogue.c_type), kLine = 128;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the CTAs of a cluster along k come to whole sums: each has the sums of a part of k for all columns, and
-// in the end the sums of all of k for its own ones. Sums travel as st.async, which write into a peer's shared
-// memory and count their bytes on its barrier, so nobody needs a fence.
+// The exchange by which CTAs of a cluster along k get whole sums. Each begins with the sums of a slice of k
+// for all columns, and ends with the sums of all of k for its own columns. Sums travel as st.async, which
+// writes into a peer's shared memory and counts its bytes on the peer's barrier, so no fence is needed.
 // Buffer of a math group: [sender][wave][8 columns][thread] float4, in fragment order. Warps whose rows lie
-// outside of the matrix send and read nothing.
+// outside the matrix send and read nothing.
 #pragma once
 
 #include <sluice/spec/smem_layout.h>
@@ -16,16 +16,16 @@ template <KernelConfig kConfig>
 struct SumExchange {
   using Sums = Accumulator<waves(kConfig), kConfig.tile.n>;
   static constexpr int kPeers = kConfig.cluster.k;
-  static constexpr int kVectors = pass_columns(kConfig) / 8;  // of a thread, in a wave and pass
+  static constexpr int kVectors = pass_columns(kConfig) / 8;  // vectors of a thread in one wave and pass
   static constexpr int kVectorBytes = kWarpgroupThreads * 16;
   static constexpr int kSenderBytes = waves(kConfig) * kVectors * kVectorBytes;
 
-  /// At the same place in every CTA of the cluster.
+  /// Addresses that are the same in every CTA of the cluster.
   struct Place {
     u32 buffer, barrier;
   };
 
-  /// `live_rows`: from the warp's first row on.
+  /// `live_rows`: rows inside the matrix, from the warp's first row on.
   static SLUICE_DEVICE void send(const Sums& sums, int pass, const Place& place, int rank, int live_rows) {
 #pragma unroll
     for (int peer = 0; peer < kPeers; ++peer) {
@@ -45,7 +45,8 @@ struct SumExchange {
     }
   }
 
-  /// Into the registers of the first columns, whose sums were sent in this pass or before.
+  /// Adds received sums into the registers of the first columns, whose own sums were sent in this pass or
+  /// before.
   static SLUICE_DEVICE void receive(Sums& sums, int pass, u32 buffer, int live_rows) {
     const u32 mine = buffer + thread() * 16;
 #pragma unroll

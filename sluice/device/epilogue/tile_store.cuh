@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the sums of one math group to values of D: into a store buffer, chunk by chunk, for TMA, or straight
-// to memory. Who waits for whom is kernels/gemm.cuh's.
+// Stores the sums of one math group as values of D: chunk by chunk into a store buffer for TMA, or straight
+// to memory. kernels/gemm.cuh holds the order of waits.
 #pragma once
 
 #include <sluice/spec/work_split.h>
@@ -13,13 +13,13 @@
 
 namespace sluice {
 
-/// A thread's part of a bias of rows, in registers: read while the products run.
+/// A thread's part of a row bias, read into registers while the products run.
 template <KernelConfig kConfig>
 struct RowBias {
   static constexpr bool kUsed = kConfig.epilogue.bias == Bias::row;
   float upper[waves(kConfig)], lower[waves(kConfig)];
 
-  /// `row`: of D, the thread's first.
+  /// `row`: the thread's first row of D.
   SLUICE_DEVICE void read(const ElementWise<kConfig.epilogue>& ops, int row) {
 #pragma unroll
     for (int wave = 0; wave < waves(kConfig); ++wave) {
@@ -27,7 +27,7 @@ struct RowBias {
       lower[wave] = ops.row_bias(row + wave * kWaveRows + 8);
     }
   }
-  /// Not indexed, so that it stays in registers where the waves' loop is rolled.
+  /// Selects without indexing, so that the bias stays in registers where the loop over waves is rolled.
   SLUICE_DEVICE void put(int wave, RowScales& rows) const {
 #pragma unroll
     for (int i = 0; i < waves(kConfig); ++i)
@@ -35,10 +35,10 @@ struct RowBias {
   }
 };
 
-/// Nothing of it is kept: it is made where it is used, of what the machine has.
+/// A view that is built where it is used, from the machine's state; it keeps nothing.
 template <KernelConfig kConfig>
 struct TileStore {
-  struct GroupAt {  // a group of 8 columns of D, in the tile
+  struct GroupAt {  // position of a group of 8 columns of D in the tile
     int wave, column;
   };
 
@@ -49,7 +49,8 @@ struct TileStore {
   const Optional<RowBias<kConfig>::kUsed, RowBias<kConfig>>& row_bias;
   int group_row;  // first row of the CTA's tile that the group works on
 
-  /// One chunk of store_columns() columns, from `at` on, into the buffer that D's tensor map describes.
+  /// Writes one chunk of store_columns() columns, from `at` on, into the buffer that D's tensor map
+  /// describes.
   SLUICE_DEVICE void write_chunk(u32 buffer, const Tile& tile, const GroupAt& at) const {
     constexpr int kGroups = store_columns(kConfig) / 8;
     constexpr int kStep = kGroups % 2 == 0 ? 2 : 1;
@@ -79,7 +80,7 @@ struct TileStore {
     for (int group = 0; group < kGroups; group += kAhead) write(group);
   }
 
-  /// All of the group's part. `live_rows`: of the matrix, from the warp's first row in the tile on.
+  /// Stores all of the group's part. `live_rows`: rows inside the matrix, from the warp's first row on.
   SLUICE_DEVICE void store_direct(const Tile& tile, int live_rows) const {
 #pragma unroll kStoreUnroll
     for (int wave = 0; wave < waves(kConfig); ++wave) {
@@ -94,23 +95,25 @@ struct TileStore {
  private:
   static constexpr bool kResidual = kConfig.epilogue.residual;
   static constexpr bool kGated = kConfig.epilogue.gated;
-  static constexpr int kSides = kGated ? 2 : 1;  // columns of the product that a column of D is made of
-  // Of the store loops: whole, or not at all (docs/findings/heavy-epilogues.md).
+  static constexpr int kSides = kGated ? 2 : 1;  // columns of the product that make one column of D
+  // The store loops are unrolled wholly or not at all (docs/findings/heavy-epilogues.md).
   static constexpr int kStoreUnroll = unrolls_stores(kConfig) ? 2 * kConfig.tile.n : 1;
-  // Not after an exchange (ptxas serialises some products then: C7515) nor with block scales (one spills).
+  // Off after an exchange, where ptxas would serialise some products (C7515), and with block scales, where
+  // one config spills.
   static constexpr bool kIndexesSums =
       unrolls_stores(kConfig) && kConfig.cluster.k == 1 && !is_block_scaled(kConfig.epilogue);
-  static constexpr int kOperandsAhead = 8;  // groups of 8 columns: to wait for one read and not for eight
+  // groups of 8 columns whose operands are read ahead, so that one wait serves eight reads
+  static constexpr int kOperandsAhead = 8;
   using Residuals = typename ResidualRows<kConfig.epilogue>::Pairs;
 
-  /// This thread's first row of the wave, in the tile.
+  /// This thread's first row of the wave, counted in the tile.
   SLUICE_DEVICE int fragment_row(int wave) const {
     return group_row + wave * kWaveRows + vectors.thread / 32 * 16 + vectors.thread % 32 / 4;
   }
   SLUICE_DEVICE static int fragment_column(int column) {
     return column + threadIdx.x % 4 * 2;
   }
-  /// The first column of D that this tile is stored to.
+  /// The first column of D to which this tile is stored.
   SLUICE_DEVICE static int first_output(const Tile& tile) {
     return outputs_of(kConfig.epilogue, tile.n_offset);
   }
@@ -123,8 +126,7 @@ struct TileStore {
     if constexpr (RowBias<kConfig>::kUsed) row_bias.put(wave, rows);
     return rows;
   }
-  /// This thread's operands in the group of 8 columns of D that begins at `column` of those of the tile: of
-  /// each side.
+  /// Reads this thread's operands for the group of 8 columns of D at `column`, for each side.
   SLUICE_DEVICE void read_columns(int column, ColumnPair* operands) const {
 #pragma unroll
     for (int side = 0; side < kSides; ++side) {
@@ -141,7 +143,7 @@ struct TileStore {
     const int row = tile.m_offset + fragment_row(at.wave);
     return {params, {row, tile.n_offset + fragment_column(at.column), tile.batch}, span};
   }
-  /// Neighbouring groups of the fragment, in D's meaning; of gated products two make one.
+  /// Turns neighbouring groups of the fragment into elements of D; gated, two groups make one.
   template <int kGroups>
   SLUICE_DEVICE void epilogue(FragmentPairs (&pairs)[kGroups], const GroupAt& at, const RowScales& scales,
                               const ColumnPair* operands, const Residuals* residuals) const {

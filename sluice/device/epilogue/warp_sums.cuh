@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the sums that warps have of one tile to whole ones: through shared memory, warp after warp, then
-// through that of the cluster's other CTAs, rank after rank: the same order and the same bits on every run.
+// Adds up the sums that several warps have of one tile: through shared memory, warp after warp, then across
+// the cluster's CTAs, rank after rank. The order is fixed, so every run gives the same bits.
 #pragma once
 
 #include <sluice/spec/warp_sums.h>
@@ -14,7 +14,7 @@ namespace sluice {
 template <WarpTile kTile>
 class WarpSums {
   static constexpr int kUsed = used_columns(kTile);
-  static constexpr int kQuads = kTile.rows / 4 * kUsed;  // of four neighbouring rows of one column
+  static constexpr int kQuads = kTile.rows / 4 * kUsed;  // quads of four neighbouring rows in one column
   static constexpr int kShare = kQuads / kTile.parts;
   struct Nothing {
     SLUICE_DEVICE void operator()() const {}
@@ -22,18 +22,20 @@ class WarpSums {
   static constexpr int kStride = warp_sums_stride(kTile), kThreads = 32 * kTile.warps * kTile.beside;
 
  public:
-  /// `smem`: the CTA's own sums, over rings that are done with; `incoming`: where others send theirs.
+  /// `smem`: the CTA's own sums, over rings that are no longer in use. `incoming`: where other CTAs send
+  /// theirs.
   SLUICE_DEVICE WarpSums(u32 smem, u32 incoming, int rank) : smem_(smem), incoming_(incoming), rank_(rank) {}
 
-  /// First thing in a kernel with parts: this CTA runs, so others may write to its memory later.
+  /// Call first in a kernel with several parts: this CTA runs, so others may write to its memory later.
   SLUICE_DEVICE static void announce() {
     if constexpr (kTile.parts > 1) ptx::cluster_arrive_relaxed();
   }
 
-  /// All threads. `sums` as mma lays them out, times `factors`, with the tile's rows as those of A or as the
-  /// columns of B (write() has both); store(column, row, sums of four rows) is called once for each four rows
-  /// of the CTA's share. send(): with parts, by all threads, when what they left in shared memory before is
-  /// there and others' memory may be written to; what it sends is there when store is called.
+  /// Call from all threads. `sums` has mma's layout and is multiplied by `factors`; the tile's rows are rows
+  /// of A or columns of B (write() has both). store(column, row, sums of four rows) is called once for each
+  /// quad of the CTA's share.
+  /// With parts, all threads call send() once their earlier writes to shared memory are visible and other
+  /// CTAs' memory may be written to. The data that it sends has arrived when store is called.
   template <class Sums, class Store, class Send = Nothing>
   SLUICE_DEVICE void add_up(const Sums& sums, const RowPair& factors, const Store& store,
                             const Send& send = {}) const {
@@ -45,8 +47,8 @@ class WarpSums {
       for (int i = thread; i < kShare; i += kThreads) give(store, rank_ * kShare + i, sum_of_parts(i));
   }
 
-  /// The same, and what ask(column, row) gives for each four rows goes to store() with their sums. Of a
-  /// thread's first four it is asked for before sums are added up, so that it is there when they are.
+  /// add_up(), with the result of ask(column, row) for each quad passed on to store(). It is asked for a
+  /// thread's first quad before sums are added up, so that it has arrived by then.
   template <class Sums, class Ask, class Store, class Send = Nothing>
   SLUICE_DEVICE void add_up_with(const Sums& sums, const RowPair& factors, const Ask& ask, const Store& store,
                                  const Send& send = {}) const {
@@ -61,13 +63,13 @@ class WarpSums {
     }
   }
 
-  /// The same of a tile whose rows belong together by twos, those of its first half with those of its second:
-  /// store(column, row, sums of four rows, sums of the four half a tile further on).
+  /// add_up() for a tile whose first and second half belong together row by row: store(column, row, sums of
+  /// four rows, sums of the four rows half a tile further on).
   template <class Sums, class Store, class Send = Nothing>
   SLUICE_DEVICE void add_up_halves(const Sums& sums, const RowPair& factors, const Store& store,
                                    const Send& send = {}) const {
     static_assert(kUsed % kTile.parts == 0, "a CTA's share is whole columns");
-    constexpr int kPairs = kTile.rows / 8;  // of fours, in a column
+    constexpr int kPairs = kTile.rows / 8;  // pairs of quads in a column
     gather(sums, factors, send);
     for (int i = static_cast<int>(threadIdx.x); i < kShare / 2; i += kThreads) {
       const int column = i / kPairs, first = column * 2 * kPairs + i % kPairs;
@@ -76,19 +78,20 @@ class WarpSums {
   }
 
  private:
-  /// The CTA's sums are in its shared memory; with parts, its share of the whole ones has come.
+  /// Puts the CTA's sums into its shared memory; with parts, its share of every CTA's sums has arrived on
+  /// return.
   template <class Sums, class Send>
   SLUICE_DEVICE void gather(const Sums& sums, const RowPair& factors, const Send& send) const {
     __syncthreads();
     write(sums, factors);
     __syncthreads();
     if constexpr (kTile.parts > 1) {
-      ptx::cluster_wait_acquire();  // everyone has begun
+      ptx::cluster_wait_acquire();  // all CTAs have begun
       send();
       for (int quad = static_cast<int>(threadIdx.x); quad < kQuads; quad += kThreads)
         ptx::store_cluster(ptx::map_to_cta(slot(rank_, quad % kShare), static_cast<u32>(quad / kShare)),
                            sum_of_warps(quad));
-      __syncwarp();  // lanes leave send() and the loop apart, and the barrier wants whole warps
+      __syncwarp();  // lanes leave send() and the loop at different times, and the barrier needs whole warps
       ptx::cluster_arrive_release();
       ptx::cluster_wait_acquire();
     }
@@ -103,7 +106,7 @@ class WarpSums {
   }
   SLUICE_DEVICE static int column_of(int quad) { return quad / (kTile.rows / 4); }
   SLUICE_DEVICE static int row_of(int quad) { return quad % (kTile.rows / 4) * 4; }
-  /// The i-th of the CTA's share.
+  /// Quad i of the CTA's share.
   SLUICE_DEVICE ptx::Float4 own_sum(int i) const {
     return kTile.parts == 1 ? sum_of_warps(i) : sum_of_parts(i);
   }
@@ -116,7 +119,7 @@ class WarpSums {
 #pragma unroll
     for (int block = 0; block < ceil_div(kTile.rows / 16, kTile.beside); ++block) {
       const int row = 16 * (kTile.beside * block + first) + lane / 4;
-      if (kTile.rows / 16 % kTile.beside != 0 && row >= kTile.rows) break;  // past those of the tile
+      if (kTile.rows / 16 % kTile.beside != 0 && row >= kTile.rows) break;  // past the tile's rows
 #pragma unroll
       for (int j = 0; j < kTile.columns / 8; ++j) {
         const int column = 8 * j + lane % 4 * 2;
@@ -130,7 +133,8 @@ class WarpSums {
       }
     }
   }
-  /// Rows are columns of B: of each eight, a lane has rows 2c and 2c + 1 for columns g and g + 8.
+  /// Writes sums whose rows are columns of B: of each eight, a lane has rows 2c and 2c + 1 for columns g and
+  /// g + 8.
   SLUICE_DEVICE void write(const float (&sums)[kTile.rows / 8][max(1, kTile.columns / 16)][4],
                            const RowPair& factors) const {
     static_assert(kTile.beside == 1 && kUsed == kTile.columns);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads this CTA's share of one operand tile, and multicasts it to the CTAs that work on the same tile.
-// In shared memory a tile is a sequence of 128-byte swizzle rows, the same bytes for every CTA of the
-// cluster:
-//   K-major:  one row for each m (or n), 128 bytes of k.     A slice is a run of rows.
-//   MN-major: blocks of 64 m (or n); in a block one row for each k.  A slice is a run of k rows in every
-//   block. The last block may have columns behind the tile's.
-//   Gated B:  K-major, its rows in the order of gated_row(): the tensor map's dimensions are k, 8 rows, the
+// Loads this CTA's share of one operand tile, and multicasts it to the CTAs that work on the same tile. In
+// shared memory a tile is a sequence of 128-byte swizzle rows, equal in every CTA of the cluster:
+// - K-major: one row for each m (or n), 128 bytes of k. A slice is a run of rows.
+// - MN-major: blocks of 64 m (or n), with one row for each k. A slice is a run of k rows in every block. The
+//   last block may have columns behind the tile's.
+// - Gated B: K-major, with rows in the order of gated_row(). The tensor map's dimensions are k, 8 rows, the
 //   two halves of B, groups of both, batch (host/driver/gemm_maps.h).
 #pragma once
 
@@ -14,13 +13,13 @@
 
 namespace sluice {
 
-/// What one CTA loads of an operand tile: slice `index`, for the CTAs of `cta_mask`.
+/// The part of an operand tile that one CTA loads: slice `index`, for the CTAs of `cta_mask`.
 struct MulticastSlice {
   int index;
   u16 cta_mask;
 };
 
-/// Of a cluster's CTA `rank`: what it loads for its row (A) and for its column (B). Ranks go down the
+/// The slices that CTA `rank` of a cluster loads for its row (A) and its column (B). Ranks go down the
 /// columns.
 template <int kRows, int kColumns>
 struct MulticastSlices {
@@ -40,11 +39,11 @@ struct MulticastSlices {
   }
 };
 
-/// Of one tile: everything that does not change from k-tile to k-tile. The load thread is what a narrow tile
-/// waits for: a division for each k-tile costs such products 15 % (docs/findings/rows-outside.md).
+/// Values of one tile that stay the same from k-tile to k-tile. A narrow tile waits for the load thread: one
+/// division a k-tile costs such products 15 % (docs/findings/rows-outside.md).
 struct TileLoad {
-  const TensorMap* map;  // for a whole slice, or for a shorter one
-  int row, batch;        // of the slice (K-major) or of the tile
+  const TensorMap* map;  // map of a whole slice, or of a shorter one
+  int row, batch;        // first row of the slice (K-major) or of the tile; matrix of the batch
   u16 cta_mask;
 };
 
@@ -54,14 +53,15 @@ struct TmaTile {
   static constexpr int kSliceDepth = kDepth / kSlices;  // MN-major
   static constexpr int kMnBlockBytes = kDepth * kSwizzleRowBytes;
 
-  /// `extent`: rows of the matrix; `row`: offset of the tile in it.
+  /// `extent`: rows of the matrix. `row`: the tile's first row in it.
   static SLUICE_DEVICE TileLoad begin(const TensorMap& whole, const TensorMap& tail,
                                       const MulticastSlice& slice, int extent, int row, int batch) {
     if constexpr (kMajor == Major::k) row += slice.index * kSliceRows;
     const bool shorter = kMajor == Major::k && row + kSliceRows > extent;
     return {shorter ? &tail : &whole, row, batch, slice.cta_mask};
   }
-  /// `index`: of the slice; `depth`: offset along k, in elements; `destination`: of the tile.
+  /// `index`: number of the slice. `depth`: offset along k, in elements. `destination`: the tile's shared
+  /// address.
   static SLUICE_DEVICE void load(const TileLoad& tile, int index, u32 destination, u32 barrier, int depth) {
     if constexpr (kMajor == Major::k) {
       issue(tile, destination + index * kSliceRows * kSwizzleRowBytes, barrier, depth, tile.row);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Block scales on their way from the caller's row-major arrays to the sums: two warps copy those of a k-tile
-// (128 of k) into shared memory beside the stage (ScaleLoader), and the math warps read theirs from there
-// (ScaleReader). A slot holds one scale for each row of the CTA tile, then one for each part of its columns
-// that lies in a single 128-column block of B (spec/smem_layout.h).
+// Block scales on their way from the caller's row-major arrays to the sums. Two warps copy the scales of a
+// k-tile (128 of k) into shared memory beside the stage (ScaleLoader); math warps read them there
+// (ScaleReader). A slot holds one scale for each row of the CTA tile. Behind these is one for each part of
+// its columns that lies in a single 128-column block of B (spec/smem_layout.h).
 #pragma once
 
 #include <sluice/spec/params.h>
@@ -11,14 +11,14 @@
 
 namespace sluice {
 
-/// Of the warps that copy, kScaleWarps of them with an equal share of the rows each, all lanes together.
-/// Neither TMA (a row of scales need not be a multiple of 16 bytes) nor cp.async (word by word it takes the
-/// shared memory's time from the tensor cores: docs/findings/promotion.md), but loads of four k-tiles at
-/// once, held in registers until their stages are free.
+/// One of the kScaleWarps warps that copy: each has an equal share of the rows, and all lanes take part. TMA
+/// cannot copy them, since a row of scales need not be a multiple of 16 bytes. cp.async would copy word by
+/// word and take shared memory's time from the tensor cores (docs/findings/promotion.md). So plain loads
+/// bring four k-tiles at once and hold them in registers until their stages are free.
 template <KernelConfig kConfig>
 class ScaleLoader {
  public:
-  /// `warp`: which of the kScaleWarps.
+  /// `warp`: its number among the kScaleWarps.
   SLUICE_DEVICE void begin_tile(const GemmParams& params, const Tile& tile, int warp) {
     const int lane = threadIdx.x % 32;
     k_blocks_ = params.grid.k_tiles;
@@ -36,13 +36,13 @@ class ScaleLoader {
                reinterpret_cast<u64>(params.scale_b) % 16 == 0;
     is_first_ = true;
   }
-  /// To be called for every k-tile in order, beginning anywhere; loads at the first, then every kRun-th time.
+  /// Call for every k-tile in order, beginning anywhere. It loads at the first, then every kRun-th time.
   SLUICE_DEVICE void fetch(int k_tile) {
     if (k_tile % kRun != 0 && !is_first_) return;
     is_first_ = false;
     load(k_tile - k_tile % kRun);
   }
-  /// Those of `k_tile`. `slot`: shared address.
+  /// Writes the scales of `k_tile` to shared address `slot`.
   SLUICE_DEVICE void write(u32 slot, int k_tile) const {
     const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -54,14 +54,14 @@ class ScaleLoader {
 
  private:
   static constexpr int kRowsPerLane = kConfig.tile.m / kScaleWarps / 32;
-  static constexpr int kSources = kRowsPerLane + 1;  // rows, and a part of the columns
+  static constexpr int kSources = kRowsPerLane + 1;  // rows of a lane, and one part of the columns
   static constexpr int kRun = 4;                     // k-tiles of one load: 16 bytes
   struct alignas(16) Run {
     float values[kRun];
   };
 
-  /// The runs that begin at `first`. These warps take issue slots from the math: one branch, and no address
-  /// of a single word. What is past the end is not read, nor asked for.
+  /// Loads the runs that begin at `first`. These warps take issue slots from the math warps, so it has one
+  /// branch and no address of a single word. Scales past the end are not read.
   SLUICE_DEVICE void load(int first) {
     if (aligned_) {
 #pragma unroll
@@ -74,7 +74,7 @@ class ScaleLoader {
           if (first + j < k_blocks_) runs_[i].values[j] = sources_[i][first + j];
     }
   }
-  /// An index that is not known when the kernel is compiled would put the run into local memory.
+  /// Selects without an index: one unknown at compile time would put the run into local memory.
   static SLUICE_DEVICE float pick(const Run& run, int k_tile) {
     const float low = k_tile % 2 == 0 ? run.values[0] : run.values[1];
     const float high = k_tile % 2 == 0 ? run.values[2] : run.values[3];
@@ -87,11 +87,11 @@ class ScaleLoader {
   Run runs_[kSources];
 };
 
-/// Of a math thread.
+/// Reads the block scales of one math thread.
 template <KernelConfig kConfig>
 class ScaleReader {
  public:
-  /// `row`: of the thread's first sum in the CTA tile.
+  /// `row`: row of the thread's first sum in the CTA tile.
   SLUICE_DEVICE void read(u32 slot, int row) {
 #pragma unroll
     for (int wave = 0; wave < kWaves; ++wave)

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// From words of the order `byte` (docs/packing.md) to registers of four e4m3: (code - 8) * 2^-8, exactly. A
-// word has sign and magnitude of code - 7.5; half a step less is one step of magnitude more where the sign
-// is set, and none is carried out of a byte. So weights without stored zeros need no correction at all.
+// Turns words of the order `byte` (docs/packing.md) into registers of four e4m3: (code - 8) * 2^-8, exactly.
+// A word holds sign and magnitude of code - 7.5. Half a step less is one step of magnitude more where the
+// sign is set, and nothing carries out of a byte. Weights without stored zeros need no correction.
 #pragma once
 
 #include <sluice/spec/base.h>
 
 namespace sluice {
 
-inline constexpr int kByteZero = 8;      // what is taken from every code
+inline constexpr int kByteZero = 8;      // zero that is subtracted from every code
 inline constexpr int kByteExponent = 8;  // operands are 2^-8 of the codes
 inline constexpr u32 kByteOnes = 0x38383838u;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From packed words to the tensor core's registers by masks and rotates alone (docs/packing.md): what it
-// multiplies is (code + kOffset) * 2^-exponent of the row, exactly. Integers are fp16 subnormals or the
-// fraction of a bf16; offset, zero and exponent are taken out of the sums (kernels/narrow.cuh).
+// Turns packed words into the tensor core's registers by masks and rotates (docs/packing.md). The operand is
+// (code + kOffset) * 2^-exponent of the row, exactly. Integers become fp16 subnormals or the fraction of a
+// bf16; offset, zero and exponent are taken out of the sums (kernels/narrow.cuh).
 #pragma once
 
 #include <sluice/spec/packing.h>
@@ -18,7 +18,7 @@ SLUICE_DEVICE u32 rotate_word(u32 word, int bits) {
   return __funnelshift_r(word, word, bits);
 }
 
-/// Gives sums what an exponent took.
+/// The factor that undoes an exponent in the sums.
 SLUICE_HD constexpr float exact_power(int exponent) {
   float value = 1.0f;
   for (int i = exponent; i < 0; ++i) value *= 0.5f;
@@ -26,8 +26,8 @@ SLUICE_HD constexpr float exact_power(int exponent) {
   return value;
 }
 
-/// kWords of a lane make one 16 x 16 fragment. kPasses fragments add up to one (the same tokens with each).
-/// The exponents are those of rows g and g + 8 of a block.
+/// kWords of a lane make one 16 x 16 fragment. kPasses fragments add up to one operand, each with the same
+/// tokens. The exponents belong to rows g and g + 8 of a block.
 template <WeightType kType, DType kX>
 struct CodeFragments;
 
@@ -67,7 +67,7 @@ struct CodeFragments<WeightType::int8, DType::fp16> {
   }
 };
 
-// A bf16 has eight bits, one too few: 16 + the low four bits, then 256 + the high four.
+// A bf16 has eight bits, one too few: the operand is 16 + the low four bits, then 256 + the high four.
 template <>
 struct CodeFragments<WeightType::int8, DType::bf16> {
   static constexpr int kWords = 2, kPasses = 2, kOffset = 272, kUpperExponent = 0, kLowerExponent = 0;
@@ -81,7 +81,7 @@ struct CodeFragments<WeightType::int8, DType::bf16> {
   }
 };
 
-// Sign, exponent and fraction of an e4m3 are at bits 10, 9..6 and 5..3: to a fp16's 15, 13..10 and 9..7.
+// Moves sign, exponent and fraction of an e4m3 from bits 10, 9..6 and 5..3 to a fp16's 15, 13..10 and 9..7.
 template <>
 struct CodeFragments<WeightType::e4m3, DType::fp16> {
   static constexpr int kWords = 2, kPasses = 1, kOffset = 0, kUpperExponent = 8, kLowerExponent = 8;
@@ -96,7 +96,8 @@ struct CodeFragments<WeightType::e4m3, DType::fp16> {
   }
 };
 
-// To a bf16's 15, 10..7 and 6..4: 2^-120 of the value, which products would lose; so times 2^120, exactly.
+// Moves them to a bf16's 15, 10..7 and 6..4. That is 2^-120 of the value, which products would lose, so it is
+// multiplied by 2^120, exactly.
 template <>
 struct CodeFragments<WeightType::e4m3, DType::bf16> {
   static constexpr int kWords = 2, kPasses = 1, kOffset = 0, kUpperExponent = 0, kLowerExponent = 0;

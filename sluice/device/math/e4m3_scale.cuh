@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the largest magnitude of what shares a scale to the scale, as all quantising kernels have it; the rule
-// is at the top of kernels/quantize.cuh. Used there and by kernels/norm.cuh.
+// Computes a scale from the largest magnitude of the values that share it, for all quantising kernels.
+// kernels/quantize.cuh states the rule; kernels/norm.cuh uses it too.
 #pragma once
 
 #include <sluice/spec/quantize.h>
@@ -23,7 +23,7 @@ SLUICE_DEVICE u32 magnitude(const Chunk& chunk) {
   return largest;
 }
 
-/// Of `lanes` neighbours, a power of two; all of the warp take part.
+/// The largest value of `lanes` neighbours, a power of two; the whole warp takes part.
 SLUICE_DEVICE u32 largest_of_lanes(u32 bits, int lanes) {
 #pragma unroll
   for (int distance = 16; distance > 0; distance /= 2) {
@@ -35,8 +35,8 @@ SLUICE_DEVICE u32 largest_of_lanes(u32 bits, int lanes) {
 }
 
 struct Scale {
-  float multiplier;  // of the input
-  float scale;       // of the output
+  float multiplier;  // multiplies the input
+  float scale;       // multiplies the output
 };
 SLUICE_DEVICE Scale scale_of(u32 amax_bits) {
   const u32 smallest = __builtin_bit_cast(u32, kSmallestAmax);
@@ -44,7 +44,7 @@ SLUICE_DEVICE Scale scale_of(u32 amax_bits) {
   return {1.0f / amax * kE4m3Largest, amax * (1.0f / kE4m3Largest)};
 }
 
-/// As e4m3, in the order of memory.
+/// Converts to e4m3, in the order of memory.
 template <class Arith>
 SLUICE_DEVICE void to_e4m3(const Chunk& chunk, float multiplier, u32 (&words)[2]) {
 #pragma unroll

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two rows of a block of 16 whose sums a lane has (ptx/mma.cuh), and what it reads for them: a pair of
-// scales or zeros, neighbours in a packed tile (spec/packed_codes.h).
+// The two rows of a block of 16 whose sums a lane holds (ptx/mma.cuh), and their operands: a pair of scales
+// or zeros, neighbours in a packed tile (spec/packed_codes.h).
 #pragma once
 
 #include <sluice/device/element.cuh>
@@ -8,10 +8,10 @@
 namespace sluice {
 
 struct RowPair {
-  float upper, lower;  // of rows g and g + 8 of a block of 16
+  float upper, lower;  // rows g and g + 8 of a block of 16
 };
 
-/// Two 16-bit values of one word, or two words of fp32.
+/// Unpacks two 16-bit values of one word, or two words of fp32.
 template <DType kType>
 SLUICE_DEVICE RowPair row_pair(u32 first, u32 second) {
   if constexpr (kType == DType::fp32)

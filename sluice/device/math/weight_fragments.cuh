@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// From packed words to A registers that hold weights, not only codes: first (code - zero) * 2^-kExponent,
-// exactly, by one fused multiply-add a register on what CodeFragments expands; then times the group's scale,
-// rounded once. fp16 has few exponents, so the scale is lifted by 2^kLift, which the sums give back:
-// scales of 2^-20 to 2^7 keep their weights' bits (docs/numerics.md has the bounds); bf16 weights of one step
-// are 2^-20 times as large. Used by kernels/wide.cuh and strip.cuh.
+// Turns packed words into A registers that hold weights, not codes. First (code - zero) * 2^-kExponent,
+// exactly, by one fused multiply-add on the registers of CodeFragments; then times the group's scale, rounded
+// once.
+// fp16 has few exponents, so the scale is multiplied by 2^kLift, which the sums divide out. Scales of 2^-20
+// to 2^7 keep their weights' bits (docs/numerics.md has the bounds). bf16 weights of OneStepFragments are
+// multiplied by 2^-20. Used by kernels/wide.cuh and strip.cuh.
 #pragma once
 
 #include <sluice/device/element.cuh>
@@ -12,8 +13,8 @@
 
 namespace sluice {
 
-/// kWords of a lane make a fragment. kImplied: the addends that stand for the format's implied zero.
-/// difference: `zero` are addends for rows g and g + 8, made by addend().
+/// kWords of a lane make a fragment. kImplied: the addends for the format's implied zero. difference():
+/// `zero` holds addends for rows g and g + 8, made by addend().
 template <WeightType kType, DType kX, ScaleZero kZero>
 struct WeightFragments;
 
@@ -60,8 +61,8 @@ struct WeightFragments<WeightType::int8, DType::fp16, kZero> {
   }
 };
 
-// Sixteens and ones come apart, 256 + 16 h and 16 + l. Every step is a whole number of at most 8 bits, times
-// a power of two; a stored zero is one of 8 bits too, so it is a step of its own.
+// Expands sixteens and ones separately, as 256 + 16 h and 16 + l. Every step is a whole number of at most 8
+// bits times a power of two. A stored zero has 8 bits too, so it is subtracted in a step of its own.
 template <ScaleZero kZero>
 struct WeightFragments<WeightType::int8, DType::bf16, kZero> {
   static constexpr int kWords = 2, kExponent = 0, kLift = 0;
@@ -101,14 +102,14 @@ struct WeightFragments<WeightType::e4m3, DType::fp16, kZero> : SignedFragments<D
 template <ScaleZero kZero>
 struct WeightFragments<WeightType::e4m3, DType::bf16, kZero> : SignedFragments<DType::bf16> {};
 
-/// uint4 weights of bf16 tokens, whose zero is implied, in one operation a register: code * scale - 8 *
-/// scale, which is rounded once and so has the bits that two operations give, for scales of 2^-106 to 2^17.
-/// As subnormals codes are theirs times 2^-130: bf16 has the exponents for it, and a weight of 2^-20. (fp16
-/// has not: scales of 2^-4 and more would leave it there.)
+/// uint4 weights with an implied zero and bf16 tokens, in one operation a register: code * scale - 8 * scale.
+/// It is rounded once, so the bits equal those of two operations for scales of 2^-106 to 2^17. Codes are
+/// subnormals, 2^-130 of their value: bf16 has the exponents for that and for a weight of 2^-20. fp16 has
+/// not: scales of 2^-4 and more would overflow.
 struct OneStepFragments {
-  static constexpr u32 kFactor = 0x76807680u, kOffset = 0xB700B700u;  // of a scale: 2^110, -8 * 2^-20
+  static constexpr u32 kFactor = 0x76807680u, kOffset = 0xB700B700u;  // factors of a scale: 2^110, -8 * 2^-20
 
-  /// For rows g and g + 8: the scale times kFactor, and times kOffset.
+  /// `factor`, `offset`: for rows g and g + 8, the scale times kFactor and times kOffset.
   static SLUICE_DEVICE void expand(const u32* words, const u32 (&factor)[2], const u32 (&offset)[2],
                                    u32 (&a)[4]) {
 #pragma unroll

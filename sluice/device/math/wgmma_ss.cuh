@@ -23,9 +23,9 @@ struct Accumulator {
     for (int wave = 0; wave < kWaves; ++wave) ptx::pin_registers(values[wave]);
   }
 
-  /// Copies out the kCount sums of `wave` from `first` on, a multiple of kCount. Registers have no addresses:
-  /// in unrolled loops these are constants (kIndexes) and the copy is nothing, else it is a tree of branches.
-  /// In unrolled loops the tree folds to the same, but takes NVRTC seconds.
+  /// Copies out kCount sums of `wave` from `first` on, a multiple of kCount. Registers have no addresses. In
+  /// unrolled loops the indexes are constants (kIndexes) and the copy vanishes; else it is a tree of
+  /// branches. In unrolled loops the tree would fold to the same code, but takes NVRTC seconds.
   template <int kCount, bool kIndexes>
   SLUICE_DEVICE void copy(int wave, int first, float (&out)[kCount]) const {
     static_assert(kN / 2 % kCount == 0);
@@ -57,7 +57,7 @@ struct Accumulator {
 template <KernelConfig kConfig>
 struct WgmmaSs {
   static constexpr int kSteps = kConfig.tile.k / mma_k(kConfig.a);
-  // One step of k: 32 bytes along a K-major row, or 16 rows of an MN-major block.
+  // Bytes of one step of k: 32 along a K-major row, or 16 rows of an MN-major block.
   static constexpr int kStepBytesA = kConfig.a_major == Major::k ? 32 : 16 * kSwizzleRowBytes;
   static constexpr int kStepBytesB = kConfig.b_major == Major::k ? 32 : 16 * kSwizzleRowBytes;
   static constexpr int kEightRows = 8 * kSwizzleRowBytes;
@@ -66,7 +66,7 @@ struct WgmmaSs {
       kWaveRows * kSwizzleRowBytes;  // 64 rows of A: as long as an MN-major block
   static_assert(kConfig.a_major == Major::k || kWaveBytes == kMnBlockBytes);
 
-  /// Issues all steps of one stage as one group. `a` and `b`: shared addresses of the rows of A and of B that
+  /// Issues all steps of one stage as one group. `a` and `b` are shared addresses of the rows of A and B that
   /// belong to `sums`.
   template <int kWaves, int kN>
   static SLUICE_DEVICE void issue(Accumulator<kWaves, kN>& sums, u32 a, u32 b, bool fresh) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a warpgroup adds up of a tile by WGMMA, both operands from its stages (group_copier.cuh). A stage's
+// A warpgroup's sums of a tile by WGMMA, with both operands in its stages (group_copier.cuh). A stage's
 // products are in flight while the copies of a later one are issued.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace sluice::plain {
 
-/// Weights are WGMMA's A.
+/// A config with A and B swapped: weights are WGMMA's A.
 SLUICE_HD constexpr KernelConfig with_operands_swapped(KernelConfig c) {
   const DType a = c.a;
   c.a = c.b;
@@ -28,19 +28,19 @@ class GroupSums {
 
   SLUICE_DEVICE GroupSums() { products_.clear(); }
 
-  /// Before a stage is read: all threads' copies of it are there for WGMMA, and nobody reads the stage before
-  /// it any more. `team`: of the CTA's.
+  /// Call before a stage is read. On return all threads' copies of it are visible to WGMMA, and nobody reads
+  /// the stage before it. `team`: number in the CTA.
   SLUICE_DEVICE void meet(int team) {
     ptx::fence_proxy_async();
     wait();
     ptx::named_barrier_sync(1 + team, kWarpgroupThreads);
   }
   SLUICE_DEVICE void add_tile(u32 stage, int) {
-    __syncwarp();  // thread 0 may have noted the time
+    __syncwarp();  // thread 0 may have recorded a timeline mark
     WgmmaSs<with_operands_swapped(kConfig)>::issue(
         products_, stage, stage + stage_k_tiles(kConfig) * kConfig.tile.n * kPlainRowBytes, /*fresh=*/false);
   }
-  /// Takes what this warp's rows make of their own k-tile's tokens.
+  /// Takes the products of this warp's rows with their own k-tile's tokens.
   SLUICE_DEVICE void finish() {
     wait();
     const int own = static_cast<int>(threadIdx.x) / 32 % 4 / plain_tile(kConfig).beside;
@@ -51,7 +51,7 @@ class GroupSums {
 
  private:
   SLUICE_DEVICE void wait() {
-    __syncwarp();  // thread 0 may have asked for a prefetch, or let dependents begin
+    __syncwarp();  // thread 0 may have prefetched, or triggered dependents
     ptx::wgmma_wait_group<0>();
     products_.pin();
   }

@@ -1,31 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// cp.async: from global to shared memory without a register on the way. Of one thread; others see what came
-// after its wait and a barrier. PTX ISA "cp.async", "cp.async.commit_group", "cp.async.wait_group".
+// cp.async: from global to shared memory without registers. A copy belongs to one thread; other threads see
+// its data after that thread's wait and a barrier. PTX ISA "cp.async", "cp.async.commit_group",
+// "cp.async.wait_group".
 #pragma once
 
 #include <sluice/spec/base.h>
 
 namespace sluice::ptx {
 
-/// A word: `bytes` of 0..4 are read at `from`, a multiple of 4, and the rest of the word becomes zeros.
+/// Copies one word: `bytes` of 0..4 are read at `from`, a multiple of 4, and the rest of the word becomes
+/// zeros.
 SLUICE_DEVICE void copy_4_bytes(u32 to, const void* from, u32 bytes) {
   asm volatile("cp.async.ca.shared::cta.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(bytes)
                : "memory");
 }
-// An L2 policy: lines that nobody will read again are the first to go.
+// An L2 policy for lines that are read once: they are evicted first.
 SLUICE_DEVICE u64 evict_first_policy() {
   u64 policy;
   asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
   return policy;
 }
 
-// What all CTAs read again is the last to go.
+// An L2 policy for lines that all CTAs read again: they are evicted last.
 SLUICE_DEVICE u64 evict_last_policy() {
   u64 policy;
   asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
   return policy;
 }
-// No preference, as a value.
+// The default L2 policy, as a value.
 SLUICE_DEVICE u64 evict_normal_policy() {
   u64 policy;
   asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
@@ -37,7 +39,7 @@ SLUICE_DEVICE void copy_16_bytes(u32 to, const void* from, u64 policy) {
                "l"(policy)
                : "memory");
 }
-// All 16 bytes, or zeros, for which `from` is not read.
+// Copies 16 bytes, or writes zeros without reading `from`.
 SLUICE_DEVICE void copy_16_bytes_if(u32 to, const void* from, bool inside) {
   asm volatile(
       "{\n.reg .pred outside;\nsetp.eq.u32 outside, %2, 0;\n"
@@ -52,7 +54,8 @@ SLUICE_DEVICE void copy_16_bytes_if(u32 to, const void* from, bool inside, u64 p
       "l"(from), "r"(static_cast<u32>(inside)), "l"(policy)
       : "memory");
 }
-// `bytes` of 0..16 are read, the rest of the 16 become zeros. Six instructions where `bytes` is not known.
+// Copies `bytes` of 0..16; the rest of the 16 become zeros. Takes six instructions where `bytes` is not
+// constant.
 SLUICE_DEVICE void copy_16_bytes(u32 to, const void* from, u32 bytes) {
   asm volatile("cp.async.cg.shared::cta.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
                : "memory");
@@ -64,16 +67,16 @@ SLUICE_DEVICE void copy_16_bytes(u32 to, const void* from, u32 bytes, u64 policy
                : "memory");
 }
 
-// What this thread copied since the last call becomes one group; an empty group is one too.
+// Makes one group of this thread's copies since the last call; an empty group counts too.
 SLUICE_DEVICE void commit_copies() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
-// Until at most kPending of this thread's newest groups are still on the way.
+// Waits until at most kPending of this thread's newest groups are in flight.
 template <int kPending>
 SLUICE_DEVICE void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
-/// Until all of this thread's copies have come.
+/// Waits until all of this thread's copies have arrived.
 SLUICE_DEVICE void copy_async_wait_all() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }

@@ -6,14 +6,14 @@
 
 namespace sluice::ptx {
 
-// mapa.shared::cluster: the same shared address in CTA `rank`
+// mapa.shared::cluster: the address in CTA `rank` that corresponds to a shared address of this one
 SLUICE_DEVICE u32 map_to_cta(u32 address, u32 rank) {
   u32 mapped;
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(mapped) : "r"(address), "r"(rank));
   return mapped;
 }
 
-// st.async: 16 bytes to `address`, and then 16 bytes counted on `barrier`, both of one CTA and mapped to it
+// st.async: 16 bytes to `address`, counted on `barrier`; both belong to one CTA and are mapped to it
 SLUICE_DEVICE void store_async(u32 address, const Float4& v, u32 barrier) {
   asm volatile(
       "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
@@ -22,14 +22,14 @@ SLUICE_DEVICE void store_async(u32 address, const Float4& v, u32 barrier) {
       : "memory");
 }
 
-// A plain store; the cluster's barrier makes it seen.
+// A plain store; the cluster's barrier makes it visible.
 SLUICE_DEVICE void store_cluster(u32 address, const Float4& v) {
   asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(v.x), "f"(v.y),
                "f"(v.z), "f"(v.w)
                : "memory");
 }
 
-// st.async: one word, and 4 bytes counted on `barrier`
+// st.async: one word, counted as 4 bytes on `barrier`
 SLUICE_DEVICE void store_async(u32 address, u32 word, u32 barrier) {
   asm volatile(
       "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];" ::"r"(address),

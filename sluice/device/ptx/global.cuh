@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Global memory that CTAs of one grid share: counters and what they guard, and sums that all add to.
+// Global memory that CTAs of one grid share: counters and the data they guard, and sums that all CTAs add to.
 #pragma once
 
 #include <sluice/spec/base.h>
@@ -10,7 +10,7 @@ struct Float4 {
   float x, y, z, w;
 };
 
-// atom.acq_rel.gpu.global.inc: old >= bound ? 0 : old + 1, so that bound + 1 of them leave what they found.
+// atom.acq_rel.gpu.global.inc: old >= bound ? 0 : old + 1, so that bound + 1 increments restore the value.
 // Returns the old value.
 SLUICE_DEVICE u32 atomic_inc_acq_rel(u32* address, u32 bound) {
   u32 old;
@@ -21,7 +21,7 @@ SLUICE_DEVICE u32 atomic_inc_acq_rel(u32* address, u32 bound) {
   return old;
 }
 
-// atom.acq_rel.gpu.global.cas: `desired` if `expected` is there. Returns the old value.
+// atom.acq_rel.gpu.global.cas: stores `desired` if the word equals `expected`. Returns the old value.
 SLUICE_DEVICE u64 atomic_cas_acq_rel(u64* address, u64 expected, u64 desired) {
   u64 old;
   asm volatile("atom.acq_rel.gpu.global.cas.b64 %0, [%1], %2, %3;"
@@ -35,7 +35,7 @@ SLUICE_DEVICE u64 atomic_cas_acq_rel(u64* address, u64 expected, u64 desired) {
 SLUICE_DEVICE void add_global(float* address, float value) {
   asm volatile("red.global.add.f32 [%0], %1;" ::"l"(address), "f"(value) : "memory");
 }
-// red.global.add.v2.f32: two neighbours, the first at a multiple of 8 bytes; each is atomic, the pair is not.
+// red.global.add.v2.f32: two neighbours, the first 8-byte aligned; each addition is atomic, the pair is not.
 SLUICE_DEVICE void add_global(float* address, float x, float y) {
   asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" ::"l"(address), "f"(x), "f"(y) : "memory");
 }
@@ -46,8 +46,7 @@ SLUICE_DEVICE void store_global(float* address, const Float4& v) {
                : "memory");
 }
 
-// One word, two at a multiple of 8 bytes, or four at one of 16. `asm volatile` keeps the read where it is
-// written.
+// Reads one word, two words 8-byte aligned, or four 16-byte aligned. `asm volatile` keeps the read in place.
 SLUICE_DEVICE void load_global_words(const void* address, u32 (&words)[1]) {
   asm volatile("ld.global.b32 %0, [%1];" : "=r"(words[0]) : "l"(address));
 }
@@ -60,13 +59,13 @@ SLUICE_DEVICE void load_global_words(const void* address, u32 (&words)[4]) {
                : "l"(address));
 }
 
-// The line of 128 bytes is asked for, and nobody waits.
+// Prefetches the 128-byte line into L2 without waiting.
 SLUICE_DEVICE void prefetch_to_l2(const void* address) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }
 
-// ld.relaxed.gpu: from L2, where other SMs write; an L1 line may be old. Not ordered against other loads, so
-// that many are in flight.
+// ld.relaxed.gpu: reads from L2, where other SMs write; an L1 line may be stale. Loads are not ordered
+// against each other, so many are in flight.
 SLUICE_DEVICE Float4 load_global(const float* address) {
   Float4 v;
   asm volatile("ld.relaxed.gpu.global.v4.f32 {%0, %1, %2, %3}, [%4];"

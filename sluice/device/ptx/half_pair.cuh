@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic on two 16-bit numbers in a register, rounded to nearest even, subnormals kept. PTX ISA: fma, mul
+// Arithmetic on two 16-bit numbers in a register, rounded to nearest even, with subnormals. PTX ISA: fma, mul
 // (f16x2, bf16x2), prmt.
 #pragma once
 
@@ -27,7 +27,7 @@ SLUICE_DEVICE u32 multiply_pair(u32 a, u32 b) {
   return result;
 }
 
-// One half of a pair, twice.
+// The low half of a pair in both halves.
 SLUICE_DEVICE u32 repeat_low(u32 pair) {
   return __byte_perm(pair, pair, 0x1010);
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic that C++ has no name for. PTX ISA "ex2", "max". g++ compiles it too, with its own functions in
-// their place, for tests/unit/activation_test.cc.
+// Arithmetic that C++ has no name for. PTX ISA "ex2", "max". g++ compiles this file too, with its own
+// functions, for tests/unit/activation_test.cc.
 #pragma once
 
 #include <sluice/spec/base.h>
 
 namespace sluice::ptx {
 
-/// 2^x within 2^-22 of itself; results below 2^-126 are 0.
+/// 2^x with a relative error of at most 2^-22; results below 2^-126 are 0.
 SLUICE_DEVICE float exp2_approx(float x) {
 #ifdef __CUDACC__
   float y;
@@ -18,7 +18,7 @@ SLUICE_DEVICE float exp2_approx(float x) {
 #endif
 }
 
-/// NaN if either is.
+/// The larger value; NaN if either is NaN.
 SLUICE_DEVICE float max_nan(float x, float y) {
 #ifdef __CUDACC__
   float greater;

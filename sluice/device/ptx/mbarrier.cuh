@@ -12,7 +12,7 @@ SLUICE_DEVICE void mbarrier_init(u32 barrier, u32 arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
-// fence.mbarrier_init.release.cluster: makes the inits visible to peers and to the copy engine
+// fence.mbarrier_init.release.cluster: makes initialised barriers visible to peers and to the copy engine
 SLUICE_DEVICE void fence_mbarrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -28,10 +28,10 @@ SLUICE_DEVICE void mbarrier_arrive(u32 barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-// mbarrier.arrive on the barrier at the same offset in CTA `cta_rank` of the cluster (may be this one). No
-// scope is named on purpose: `.release.cluster` compiles to a fence that costs about 400 ns for each arrival
-// (H200, CUDA 13.0, docs/findings/cluster-arrive.md). What is handed back was read by WGMMA, which wait_group
-// has ended, or by ld.shared in front of a barrier of the warp: an SM does both in order.
+// mbarrier.arrive on the barrier at the same offset in CTA `cta_rank` of the cluster, which may be this one.
+// No scope is named on purpose: `.release.cluster` compiles to a fence that costs about 400 ns an arrival
+// (H200, CUDA 13.0, docs/findings/cluster-arrive.md). The released stage was read by WGMMA, which wait_group
+// has ended, or by ld.shared before a warp barrier; an SM executes both in order.
 SLUICE_DEVICE void mbarrier_arrive_cluster(u32 barrier, u32 cta_rank) {
   asm volatile(
       "{\n"
@@ -43,7 +43,7 @@ SLUICE_DEVICE void mbarrier_arrive_cluster(u32 barrier, u32 cta_rank) {
       : "memory");
 }
 
-// mbarrier.try_wait.parity: true once the phase with this parity has completed; may sleep a while before
+// mbarrier.try_wait.parity: true once the phase with this parity has completed; may sleep before it returns
 // false
 SLUICE_DEVICE bool mbarrier_try_wait_parity(u32 barrier, u32 parity) {
   u32 done;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where and when: the SM and the GPU's clock.
+// The number of the SM, and the GPU's clock.
 #pragma once
 
 #include <sluice/spec/base.h>
@@ -12,7 +12,7 @@ SLUICE_DEVICE u32 sm_number() {
   asm volatile("mov.u32 %0, %%smid;" : "=r"(number));
   return number;
 }
-// %globaltimer: the same clock for all SMs
+// %globaltimer: one clock for all SMs
 SLUICE_DEVICE u64 nanoseconds() {
   u64 now;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now)::"memory");

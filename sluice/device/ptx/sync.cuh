@@ -11,12 +11,12 @@ SLUICE_DEVICE void named_barrier_sync(int id, int threads) {
   asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// barrier.arrive: what this thread wrote is seen by those who sync on it; does not wait
+// barrier.arrive: makes this thread's writes visible to threads that sync on the barrier; does not wait
 SLUICE_DEVICE void named_barrier_arrive(int id, int threads) {
   asm volatile("barrier.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// barrier.red.or: a barrier.sync that tells everyone whether anyone said yes
+// barrier.red.or: a barrier.sync that returns true in every thread if any thread passed true
 SLUICE_DEVICE bool named_barrier_any(int id, int threads, bool yes) {
   u32 any;
   asm volatile(
@@ -32,14 +32,14 @@ SLUICE_DEVICE bool named_barrier_any(int id, int threads, bool yes) {
   return any != 0;
 }
 
-// barrier.cluster.arrive + wait. Orders no memory (a release costs a fence of the whole GPU's memory):
-// barriers are made visible by fence.mbarrier_init.
+// barrier.cluster.arrive + wait. It orders no memory, since a release costs a fence of the whole GPU's
+// memory; fence.mbarrier_init makes barriers visible instead.
 SLUICE_DEVICE void cluster_sync_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
-// The same in two steps; every thread of the cluster takes both. relaxed orders no memory; release makes what
-// this thread wrote (to the cluster's shared memory too) seen by those behind their acquire.
+// The cluster barrier in two steps; every thread of the cluster takes both. relaxed orders no memory. release
+// makes this thread's writes, also to the cluster's shared memory, visible after the acquire of others.
 SLUICE_DEVICE void cluster_arrive_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
@@ -50,23 +50,24 @@ SLUICE_DEVICE void cluster_wait_acquire() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-// griddepcontrol.launch_dependents: once all CTAs have said so or left, CTAs of a dependent launch may start
-// where there is room
+// griddepcontrol.launch_dependents: once all CTAs have called it or exited, CTAs of a dependent launch may
+// start where there is room
 SLUICE_DEVICE void launch_dependents() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
-// griddepcontrol.wait: until the launches that this one depends on have ended and what they wrote is seen
+// griddepcontrol.wait: returns when the launches that this one depends on have ended and their writes are
+// visible
 SLUICE_DEVICE void wait_for_prerequisites() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
-// 1 without a cluster
+// CTAs of a cluster; 1 without a cluster
 SLUICE_DEVICE u32 cluster_cta_count() {
   u32 count;
   asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(count));
   return count;
 }
-// Of the CTA's cluster among the grid's, and how many there are; those of CTAs without a cluster.
+// Index of the CTA's cluster in the grid, and their number; without clusters, those of the CTA.
 SLUICE_DEVICE u32 cluster_index() {
   u32 index;
   asm("mov.u32 %0, %%clusterid.x;" : "=r"(index));
@@ -83,8 +84,8 @@ SLUICE_DEVICE u32 cluster_cta_rank() {
   return rank;
 }
 
-// setmaxnreg: all warps of a warpgroup execute it; the values are spec/config.h's load_registers and
-// math_registers
+// setmaxnreg: all warps of a warpgroup execute it; spec/config.h has the values (load_registers,
+// math_registers)
 template <int kRegisters>
 SLUICE_DEVICE void setmaxnreg_dec() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));

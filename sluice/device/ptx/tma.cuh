@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copy engine: tiles of a 3-dimensional tensor map to and from shared memory, and added to what is there.
-// PTX ISA 9.7.9.27 (sm_90).
+// The copy engine: moves tiles of a tensor map to and from shared memory, or adds them to global memory. PTX
+// ISA 9.7.9.27 (sm_90).
 #pragma once
 
 #include <sluice/spec/params.h>
 
 namespace sluice::ptx {
 
-/// Element coordinates, innermost first; parts of the box outside the tensor are read as zero and never
+/// Element coordinates, innermost first. Parts of the box outside the tensor are read as zero and never
 /// written.
 struct TmaBox {
   int inner, outer, batch;
@@ -28,7 +28,7 @@ SLUICE_DEVICE void tma_load(u32 destination, const TensorMap& map, TmaBox box, u
       : "memory");
 }
 
-// the same with .multicast::cluster: lands at the same offsets, and signals, in every CTA of `cta_mask`
+// tma_load with .multicast::cluster: writes the same offsets, and signals, in every CTA of `cta_mask`
 SLUICE_DEVICE void tma_load_multicast(u32 destination, const TensorMap& map, TmaBox box, u32 barrier,
                                       u16 cta_mask) {
   asm volatile(
@@ -38,7 +38,8 @@ SLUICE_DEVICE void tma_load_multicast(u32 destination, const TensorMap& map, Tma
       : "memory");
 }
 
-// the same two of a 5-dimensional map, whose second and third coordinates are 0: box.outer is the fourth
+// tma_load and tma_load_multicast for a 5-dimensional map: coordinates two and three are 0, box.outer is the
+// fourth
 SLUICE_DEVICE void tma_load_gated(u32 destination, const TensorMap& map, TmaBox box, u32 barrier) {
   asm volatile(
       "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %6, "
@@ -55,7 +56,7 @@ SLUICE_DEVICE void tma_load_gated_multicast(u32 destination, const TensorMap& ma
       : "memory");
 }
 
-// both with .L2::cache_hint; `policy`: createpolicy's
+// tma_load and tma_load_multicast with .L2::cache_hint; `policy`: createpolicy's
 SLUICE_DEVICE void tma_load(u32 destination, const TensorMap& map, TmaBox box, u32 barrier, u64 policy) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
@@ -72,8 +73,8 @@ SLUICE_DEVICE void tma_load_multicast(u32 destination, const TensorMap& map, Tma
       : "memory");
 }
 
-// cp.async.bulk.shared::cluster.global: a flat run of bytes, a multiple of 16 on both sides; completes on
-// `barrier` with them. `policy`: createpolicy's.
+// cp.async.bulk.shared::cluster.global: a flat run of bytes, 16-byte aligned on both sides; completes on
+// `barrier` with its bytes. `policy`: createpolicy's.
 SLUICE_DEVICE void bulk_load(u32 destination, const void* source, u32 bytes, u32 barrier, u64 policy) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, "
@@ -91,9 +92,8 @@ SLUICE_DEVICE void tma_store(const TensorMap& map, TmaBox box, u32 source) {
       : "memory");
 }
 
-// cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group: each element of the tensor plus that
-// of the box, in the tensor's type and each for itself atomic. For fp32 subnormals count as zero, before and
-// after.
+// cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group: adds the box to the tensor, in the
+// tensor's type; each element's addition is atomic. In fp32, subnormals count as zero before and after.
 SLUICE_DEVICE void tma_add(const TensorMap& map, TmaBox box, u32 source) {
   asm volatile(
       "cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(
@@ -113,14 +113,14 @@ SLUICE_DEVICE void bulk_wait_group_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
 }
 
-// cp.async.bulk.wait_group: they have been written too
+// cp.async.bulk.wait_group: all but the newest kPending groups have also been written
 template <int kPending>
 SLUICE_DEVICE void bulk_wait_group() {
   asm volatile("cp.async.bulk.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-// fence.proxy.async.shared::cta: this thread's writes to shared memory are seen by the copy engine after the
-// next barrier
+// fence.proxy.async.shared::cta: makes this thread's writes to shared memory visible to the copy engine after
+// the next barrier
 SLUICE_DEVICE void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

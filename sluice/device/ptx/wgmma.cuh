@@ -21,14 +21,14 @@ SLUICE_DEVICE void wgmma_wait_group() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-/// Keeps the compiler from moving uses of an accumulator across the asynchronous instructions.
+/// Keeps the compiler from moving uses of an accumulator across asynchronous instructions.
 template <int kCount>
 SLUICE_DEVICE void pin_registers(float (&values)[kCount]) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(values[i])::"memory");
 }
 
-/// The same of A's registers.
+/// Keeps the compiler from moving uses of A's registers across asynchronous instructions.
 template <int kCount>
 SLUICE_DEVICE void pin_registers(u32 (&values)[kCount]) {
 #pragma unroll
@@ -52,9 +52,9 @@ SLUICE_DEVICE u64 smem_descriptor(u32 address, u32 leading_bytes, u32 stride_byt
 template <DType kA, DType kB, int kN>
 struct Wgmma;
 
-/// The same with A in registers, 16-bit types, K-major B. Thread t holds A's rows 16(t/32) + (t%32)/4 and +
-/// 8: a[0], a[1] columns 2(t%4) and the next; a[2], a[3] the same + 8; even registers the upper row. None of
-/// them may be written before wait_group has retired the instruction.
+/// Wgmma with A in registers, 16-bit types, K-major B. Thread t holds rows 16(t/32) + (t%32)/4 and + 8 of A:
+/// a[0], a[1] have columns 2(t%4) and the next, a[2], a[3] have those + 8; even registers have the upper row.
+/// No register may be written before wait_group has retired the instruction.
 template <DType kType, int kN>
 struct WgmmaRs;
 

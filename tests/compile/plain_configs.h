@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plain kernels that tests compile: the registry lists their spaces, not configs. Used by the compile
+// gate and by tests/unchanged.
+#pragma once
+
+#include <vector>
+
+#include <sluice/kernels/registry.h>
+
+namespace sluice::test {
+
+/// Every ring of the plain spaces at every number of tokens, a heavy and a light epilogue in turn.
+inline std::vector<KernelConfig> plain_configs() {
+  std::vector<KernelConfig> configs;
+  int turn = 0;
+  const auto add = [&](Schedule schedule, int tile_n, int warps, const auto& stages_of) {
+    for (const int tokens : {8, 16, 32, 48, 64, 96, 128})
+      for (const DType type : {DType::e4m3, DType::bf16}) {
+        Problem p{.a = {.type = type}, .b = {.type = type}};
+        const int kind = turn / 4 % 3;  // of each kind all four splits come by
+        if (kind == 0)
+          p.epilogue = {.scale_a = ScaleMode::vector, .scale_b = ScaleMode::vector, .bias = Bias::column};
+        if (kind == 1) p.epilogue = {.activation = Activation::silu, .gated = true};
+        KernelConfig c = config_for(p, {schedule, tokens, tile_n}, {1, 1, 1 << turn % 4}, StorePath::direct);
+        c.warps = warps;
+        c.stages = stages_of(c);
+        if (kind == 0) c.overlap = {Wait::weights_first, Trigger::after_loads, Spacing::registers};
+        if (kind == 1) c.overlap = {Wait::weights_first, Trigger::after_loads};
+        ++turn;
+        if (validate(c) == nullptr) configs.push_back(c);
+      }
+  };
+  for (const PlainBase& base : kPlainSpace)
+    add(Schedule::plain, base.tile_n, base.warps, [&](const KernelConfig&) { return base.stages; });
+  for (const PlainWgmmaBase& base : kPlainWgmmaSpace)
+    add(Schedule::plain_wgmma, base.tile_n, base.warps,
+        [&](const KernelConfig& c) { return plain_stages(c, base.ctas); });
+  return configs;
+}
+
+}  // namespace sluice::test

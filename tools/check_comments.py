@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Comments that a stranger can read alone: each begins with its subject, and no sentence has more than 30 words.
+
+    tools/check_comments.py [--all] [--count] [FILE ...]      --all: exempt folders too; --count: faults by folder
+    tools/check_comments.py --self-test
+
+Reads C++ and Python: comments and docstrings, lines that follow each other as one. A sentence ends at a full stop, a
+question mark, an empty line, an item of a list, or before lines that are indented as code. Folders that
+tools/comments_exempt.txt names are passed over until they are rewritten; a folder without faults must leave that list.
+"""
+import argparse
+import ast
+import collections
+import io
+import pathlib
+import re
+import subprocess
+import sys
+import tokenize
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+EXEMPT = ROOT / "tools/comments_exempt.txt"
+MOST_WORDS = 30
+CPP = (".h", ".cc", ".cuh", ".cu", ".c")
+BEGINNING = re.compile(r"(of|who|whose|what|those|as of|the same)\b(?!`)", re.I)
+PIECE = re.compile(r'R"(?P<mark>[^(\s]*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|//[^\n]*|/\*.*?\*/', re.S)
+LIST_ITEM = re.compile(r"([-*]|\d+[.)]|\(\w+\))\s")
+SENTENCE_END = re.compile(r"(?<!\be\.g)(?<!\bi\.e)(?<!\bvs)(?<!\bcf)[.!?][)\"'`]*(?:\s+|$)")
+SKIPPED = re.compile(r"SPDX-License|NOLINT|clang-format|namespace\b|https?://|noqa|pragma: ")
+
+
+class Comment:
+    """Lines of one comment: the number of the first, and their text without marks."""
+
+    def __init__(self, line, column, alone, lines):
+        self.line, self.column, self.alone, self.lines = line, column, alone, lines
+        self.doc = False  # ///, or Python
+
+
+def cpp_comments(text):
+    """Comments of a source; those on lines that follow each other in one column are one."""
+    text = re.sub(r"(?<=\d)'(?=\d)", "_", text)  # 1'000 opens no character
+    starts = [0] + [m.end() for m in re.finditer("\n", text)]
+    number = 0
+    comments = []
+    for match in PIECE.finditer(text):
+        token = match.group(0)
+        if not token.startswith(("//", "/*")):
+            continue
+        while number + 1 < len(starts) and starts[number + 1] <= match.start():
+            number += 1
+        column = match.start() - starts[number]
+        alone = not text[starts[number]:match.start()].strip()
+        if token.startswith("/*"):
+            lines = [re.sub(r"^\s*\*+ ?", "", line) for line in token[2:-2].strip("*!").split("\n")]
+            comments.append(Comment(number + 1, column, alone, lines))
+            continue
+        line = re.sub(r"^//[/!]?<? ?", "", token)
+        last = comments[-1] if comments else None
+        follows = last and alone and last.line + len(last.lines) == number + 1 and last.column == column
+        if follows and (text[match.start():match.start() + 3] == "///") == last.doc:
+            last.lines.append(line)
+        else:
+            comments.append(Comment(number + 1, column, alone, [line]))
+            comments[-1].doc = token.startswith("///")
+    return comments
+
+
+def python_comments(text):
+    comments = []
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type != tokenize.COMMENT or token.string.startswith("#!"):
+            continue
+        line, column = token.start
+        alone = not token.line[:column].strip()
+        body = re.sub(r"^#:? ?", "", token.string)
+        last = comments[-1] if comments else None
+        if last and alone and last.line + len(last.lines) == line and last.column == column:
+            last.lines.append(body)
+        else:
+            comments.append(Comment(line, column, alone, [body]))
+    for node in ast.walk(ast.parse(text)):
+        kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        if isinstance(node, kinds) and ast.get_docstring(node):
+            comments.append(Comment(node.body[0].lineno, 0, True, ast.get_docstring(node).split("\n")))
+    return comments
+
+
+def sentences_of(lines):
+    """(line offset, sentence) of a comment's prose. Tables and lines indented as code have none."""
+    sentence, first, in_item = [], 0, False
+    for offset, line in enumerate([*lines, ""]):
+        bare = line.strip()
+        in_item = bool(LIST_ITEM.match(bare)) or (in_item and line.startswith("  "))
+        code = line.startswith("  ") and not in_item
+        breaks = not bare or code or LIST_ITEM.match(bare) or "|" in bare or bare.startswith((">>>", "@", "-- "))
+        if breaks and sentence:
+            yield first, " ".join(sentence)
+            sentence = []
+        if not bare or code or "|" in bare or bare.startswith(">>>"):
+            continue
+        bare = LIST_ITEM.sub("", bare, count=1) if LIST_ITEM.match(bare) else bare
+        at = 0
+        for end in SENTENCE_END.finditer(bare):
+            piece = bare[at:end.end()].strip()
+            if piece:
+                if not sentence:
+                    first = offset
+                yield first, " ".join([*sentence, piece])
+            sentence, at = [], end.end()
+        if bare[at:].strip():
+            if not sentence:
+                first = offset
+            sentence.append(bare[at:].strip())
+
+
+def words_of(sentence):
+    return [word for word in sentence.split() if re.search(r"\w", word)]
+
+
+def faults_in(name, text):
+    if name.endswith(".py"):
+        comments = python_comments(text)
+    else:
+        comments = cpp_comments(text)
+    for comment in comments:
+        lines = list(comment.lines)
+        while lines and (not lines[0].strip() or SKIPPED.search(lines[0])):
+            lines.pop(0)
+            comment.line += 1
+        if not lines:
+            continue
+        if match := BEGINNING.match(lines[0].strip().lstrip("\"'(")):
+            yield comment.line, f"begins with \"{match.group(0)}\": begin with the subject, then a verb"
+        for offset, sentence in sentences_of(lines):
+            count = len(words_of(sentence))
+            if count > MOST_WORDS:
+                yield comment.line + offset, f"a sentence of {count} words (at most {MOST_WORDS}): {sentence[:60]}..."
+
+
+def sources():
+    command = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard"]
+    for name in subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines():
+        if name.endswith((*CPP, ".py")) and "generated" not in name.split("/") and (ROOT / name).is_file():
+            yield name
+
+
+def self_test():
+    def found(text, name="a.cc"):
+        return [f"{line}: {fault.split(':')[0].split(' (')[0]}" for line, fault in faults_in(name, text)]
+
+    for word in ("Of", "Who", "Whose", "What", "Those", "As of", "The same", "of"):
+        wanted = [f'1: begins with "{word}"']
+        for text in (f"// {word} it.\nint a;", f"/// {word} it", f"int a;  // {word} it", f"/* {word} it */",
+                     f"/// {word} it\n/// goes on.\n"):
+            assert found(text) == wanted, (text, found(text))
+        assert found(f"# {word} it\n", "a.py") == wanted and found(f'"""{word} it."""\n', "a.py") == wanted
+    assert found("// Offers it. Of those, two. Whole.\n// What follows is no beginning.\n// of it") == []
+    assert found('const char* a = "// Of it"; auto b = R"(// Of)"; int c = 1\'000;  // fine\n') == []
+    assert found("// SPDX-License-Identifier: Apache-2.0\n// Of it.\n") == ['2: begins with "Of"']
+    assert found("int a;  // fine\nint b;  // of it\n") == ['2: begins with "of"']
+    assert found("int a;  // goes on\n        // of it\n") == []
+
+    def sentence(count):
+        return " ".join(["word"] * count)
+
+    assert found(f"// {sentence(30)}.\n") == [] and found(f"// {sentence(31)}.\n") == ["1: a sentence of 31 words"]
+    assert found(f"// Short.\n// {sentence(20)}\n// {sentence(11)}.\n") == ["2: a sentence of 31 words"]
+    assert found(f"// {sentence(20)}.\n// {sentence(11)}, e.g. 3.5 of it.\n") == []
+    assert found(f"// {sentence(20)}\n//\n// {sentence(20)}\n") == [] and found(f"// {sentence(20)}\n// - {sentence(20)}\n") == []
+    assert found(f"// {sentence(9)}:\n//   code({sentence(40)});\n// {sentence(9)}\n") == []
+    assert found(f"/* {sentence(20)}\n * {sentence(20)} */") == ["1: a sentence of 40 words"]
+    assert found(f'def f():\n    """Fine.\n\n    {sentence(20)}\n    {sentence(20)}.\n    """\n', "a.py") == ["4: a sentence of 40 words"]
+    assert found(f"x = 1  # {sentence(31)}\n", "a.py") == ["1: a sentence of 31 words"]
+    print("planted comments are found")
+    return 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--count", action="store_true")
+    parser.add_argument("--self-test", action="store_true")
+    parser.add_argument("files", nargs="*")
+    args = parser.parse_args()
+    if args.self_test:
+        return self_test()
+    exempt = [line for line in EXEMPT.read_text().split("\n") if line and not line.startswith("#")] if EXEMPT.is_file() else []
+    still_wrong, counts, wrong = set(), collections.Counter(), 0
+    for name in args.files or sources():
+        folder = next((f for f in exempt if name.startswith(f)), None)
+        found = list(faults_in(name, (ROOT / name).read_text(errors="replace")))
+        if found and folder:
+            still_wrong.add(folder)
+        counts[str(pathlib.PurePosixPath(name).parent)] += len(found)
+        if folder and not (args.all or args.files):
+            continue
+        wrong += len(found)
+        if not args.count:
+            for line, fault in found:
+                print(f"{name}:{line}: {fault}")
+    if args.count:
+        for folder, count in sorted(counts.items()):
+            print(f"{count:5}  {folder}")
+        print(f"{sum(counts.values()):5}  in all")
+    elif not args.files:
+        for folder in sorted(set(exempt) - still_wrong):
+            wrong += 1
+            print(f"{folder} has no such comment: take it off {EXEMPT.relative_to(ROOT)}")
+        print("comments: ok" if wrong == 0 else f"{wrong} faults")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
