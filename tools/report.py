@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes what comes from bench/results: CSV files with a line a shape beside the records, docs/performance.md, pictures
-(the timeline is docs/chains.md's), and blocks of README.md and docs/testing.md.
+"""Makes all that comes from bench/results: CSV files beside the records, with a line a shape; docs/performance.md; pictures
+(the timeline is for docs/chains.md); blocks of README.md and docs/testing.md.
 
     tools/report.py              writes all of that (`make report`)
     tools/report.py --check      says which page or table does not say what is recorded, or counts from a tree with other kernels
     tools/report.py --self-test  makes pages from records that are made up: a wrong result has no number, a claim has its rows
 
-No measured number is typed by hand. A sentence that claims something ("slower from 64 tokens on") is made where the rows say
-so and nowhere else. What is said of correctness comes from certificates (report_certificates.py).
+No measured number is typed by hand. A sentence that claims something is made only where the rows say so. Claims of correctness
+come from certificates (report_certificates.py).
 """
 import argparse
 import fnmatch
@@ -29,7 +29,7 @@ SHOWN = "h200"  # the GPU of the pages; others have their tables
 WIDTH = 110
 COUNTED = re.compile(r"[Cc]ounted\s+at\s+([0-9a-f]{7})\b")
 BEGIN, END = "<!-- speed: made by `make report` -->", "<!-- end of speed -->"
-# What a set is to somebody who has not seen it, in the order of the table.
+# Names of the table's rows, and the sets that each is from.
 DENSE = (("large products", ("engine",)), ("medium products", ("tokens",)), ("decoding", ("decode",)), ("long sums", ("long_k",)),
          ("fp8, promoted sums", ("promoted",)), ("fp8, block scales", ("block",)), ("random", ("blind",)),
          ("seen", ("odd_rows", "epilogues", "layouts", "unseen")))
@@ -118,9 +118,10 @@ def readme_rows(data: Data) -> list[list[str]]:
     packed, chains = data.rows("packed"), newest_chains(data.rows("chains"))
     if compared(packed, "fp8_us"):
         tokens = [row["m"] for row in packed]
-        rows.append([f"int4 at {', '.join(map(str, TOKENS))} tokens (all: {min(tokens):g}-{max(tokens):g})", "the faster FP8", packed_cell(packed, "fp16"),
-                     packed_cell(packed, "e4m3"), planned_by(packed)])
-    if cells := [f"{words}{spread(ratios)}" for arm, words in (("tuned", ""), ("tuned, fused: gated", "fused ")) if (ratios := chain_ratios(chains, arm))]:
+        words = f"int4 at {', '.join(map(str, TOKENS))} tokens (all: {min(tokens):g}-{max(tokens):g})"
+        rows.append([words, "the faster FP8", packed_cell(packed, "fp16"), packed_cell(packed, "e4m3"), planned_by(packed)])
+    arms = (("tuned", ""), ("tuned, fused: gated", "fused "))
+    if cells := [f"{words}{spread(ratios)}" for arm, words in arms if (ratios := chain_ratios(chains, arm))]:
         tokens = [row["tokens"] for row in chains]
         rows.append([f"a layer as a chain, {min(tokens):g}-{max(tokens):g} tokens", "cuBLASLt in a graph", "-", ", ".join(cells),
                      "record"])
@@ -128,8 +129,8 @@ def readme_rows(data: Data) -> list[list[str]]:
 
 
 def ages(data: Data) -> str:
-    """How far the records lie behind the tree that the page was made from. It names that tree's kernels, so that the page has to
-    be made again when they change (--check)."""
+    """How far the records lie behind the tree that the page was made from. The sentence names that tree's kernels. So --check asks
+    for a new page when they change."""
     shown, days = set(data.shown_files().values()), {}
     for row in data.rows("files"):
         days.setdefault(row["commit"], set()).add((row["started"] or "day not recorded")[:10])
@@ -147,7 +148,7 @@ def speed(data: Data) -> str:
 
 
 def other_gpus(others: list[Data]) -> str:
-    """What GPUs beside that of the pages have measured, in so many words as they need."""
+    """A sentence on GPUs that the pages do not show."""
     parts = []
     for data in others:
         if found := compared(data.rows("products")):
@@ -162,15 +163,16 @@ copies of A, B and D whose weights are three times the L2 cache (at most 64 copi
 both). Data are random reals. Each result is checked in the same run, and a wrong one has no time. Times are medians over rounds,
 means are geometric, and a figure is the peer's time over ours: above 1, sluice is faster.
 
-cuBLASLt has 64 MB of workspace and is asked for 16 algorithms. All that it returns (ALGORITHMS) are screened; its first and the fastest two race, and the fastest in the race is "cuBLASLt's best". *Record*: `sluice tune` measured candidates
-of this very shape before, and the fastest is shipped. *Model*: the planner chose without measuring. So a row by record compares a
+cuBLASLt has 64 MB of workspace and is asked for 16 algorithms. All that it returns (ALGORITHMS) are screened; its first and the
+fastest two race, and the fastest in the race is "cuBLASLt's best". *Record*: `sluice tune` measured candidates of this very shape
+before, and the fastest is shipped. *Model*: the planner chose without measuring. So a row by record compares a
 tuned plan with the fastest of an untuned list."""
 
 
 def older_check(data: Data) -> str:
     old = sum((row["started"] or "") < "2026-11-25" for row in data.rows("files") if row["file"].removesuffix(".json") in data.shown_files())
-    return (f"{old} of the {len(data.shown_files())} records shown are older than 2026-11-25. Their check was a bound of each element alone, which for "
-            "fp8 with fast sums and k from 2048 on finds little but NaN and what was not written; that those kernels are right is what exact "
+    return (f"{old} of the {len(data.shown_files())} records shown are older than 2026-11-25. Their check was a bound of each element "
+            "alone, which for fp8 with fast sums and k from 2048 on finds little but NaN and what was not written; that those kernels are right is what exact "
             "tests show ([testing.md](testing.md)).") if old else ""
 
 
@@ -194,7 +196,8 @@ def packed_sentences(rows: list[dict]) -> str:
     text = ""
     for kind in ("fp16", "bf16", "e4m3"):
         if found := by_tokens(rows, kind):
-            text += f" {kind} tokens, times FP8: " + ", ".join(f"{geometric_mean(part):.2f} at {m:g} ({len(part)})" for m, part in found.items()) + "."
+            means = ", ".join(f"{geometric_mean(part):.2f} at {m:g} ({len(part)})" for m, part in found.items())
+            text += f" {kind} tokens, times FP8: {means}."
             half = by_tokens(rows, kind, peer="bits16_us")
             text += f" Times cuBLASLt's 16 bits: {', '.join(f'{geometric_mean(part):.2f} at {m:g}' for m, part in half.items())}." if half else ""
     return text
@@ -204,8 +207,8 @@ def chain_sentences(data: Data) -> str:
     found = newest_chains(data.rows("chains"))
     text = "".join(f" Times cuBLASLt, {words}: {spread(ratios)}." for arm, words in ARMS.items() if (ratios := chain_ratios(found, arm)))
     replays = {(row["file"], row["layer"]): row["replays"] for row in data.rows("chains") if row["replays"]}
-    return text + (f" {len(replays)} chains were replayed {min(replays.values()):,.0f} times or more with changing inputs, each time with the bits of the same "
-                   "kernels without overlap." if replays else "")
+    return text + (f" {len(replays)} chains were replayed {min(replays.values()):,.0f} times or more with changing inputs, each time with "
+                   "the bits of the same kernels without overlap." if replays else "")
 
 
 def section(title: str, picture: str, data: Data, text: str) -> str:
@@ -237,14 +240,16 @@ def page(data: Data, others: list[Data]) -> str:
     text += wrapped(f"{ages(data)}{other_gpus(others)} Made by `make report` from bench/results, where every shape has a line "
                     "([what each file is](../bench/results/README.md)).") + "\n\n"
     products, packed = data.rows("products"), data.rows("packed")
-    text += "## Method\n" + "\n\n".join(wrapped(part) for part in (*METHOD.replace("ALGORITHMS", algorithms(products)).split("\n\n"), older_check(data)) if part) + "\n\n"
+    method = [*METHOD.replace("ALGORITHMS", algorithms(products)).split("\n\n"), older_check(data)]
+    text += "## Method\n" + "\n\n".join(wrapped(part) for part in method if part) + "\n\n"
     lone = sum(bool(row["us"]) and not row["cublaslt_us"] for row in products)
     without = f" On {lone} more cuBLASLt has no time (products.csv says why)." if lone else ""
     rows = [row for words, sets in DENSE if (row := dense_row(data, words, sets))]
     shown = {name for _, sets in DENSE for name in sets}
     rest = sorted({row["set"] for row in products} - shown)
-    text += section("Dense products", "dense", data, f"{len(compared(products))} shapes.{without} The slowest: {slowest(products)}. In the table: mean "
-                    "(worst to best; shapes); seen: looked at before by those who changed the planner." + (f" In the picture alone: {', '.join(rest)}." if rest else ""))
+    alone = f" In the picture alone: {', '.join(rest)}." if rest else ""
+    text += section("Dense products", "dense", data, f"{len(compared(products))} shapes.{without} The slowest: {slowest(products)}. In the "
+                    f"table: mean (worst to best; shapes); seen: looked at before by those who changed the planner.{alone}")
     text += f"\n{table([HEADER[0], *HEADER[2:]], rows)}\n\n" if rows else ""
     text += section("int4 weights", "packed", data, "Beside the faster of cuBLASLt's best FP8 product and our own; mean (products)."
                     + packed_sentences(packed) + " No kernel of others for int4 weights (Marlin, Machete, CUTLASS, TensorRT-LLM) was timed.") + "\n"
@@ -282,7 +287,8 @@ def undescribed(results: pathlib.Path) -> list[str]:
     page_of_it = results / "README.md"
     patterns = re.findall(r"^\| `([^`]+)`", page_of_it.read_text(), re.M) if page_of_it.exists() else []
     kept = [str(path.relative_to(folder)) for folder in results.iterdir() if folder.is_dir() for path in folder.rglob("*") if path.is_file()]
-    return [f"{name} is not described" for name in sorted(set(kept)) if patterns and not any(fnmatch.fnmatch(name, pattern) for pattern in patterns)] + \
+    known = {name for pattern in patterns for name in fnmatch.filter(kept, pattern)}
+    return [f"{name} is not described" for name in sorted(set(kept) - known) if patterns] + \
            [f"{pattern} names no file" for pattern in patterns if not fnmatch.filter(kept, pattern)]
 
 

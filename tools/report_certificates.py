@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the pages say of correctness on a GPU: blocks of README.md and docs/testing.md, made from the certificates in
+"""Makes the blocks of README.md and docs/testing.md that speak of correctness on a GPU. They come from the certificates in
 bench/results/GPU/certificate.json (tools/certify.py) and from nothing else. A section speaks for the sources whose hashes it
-has (tools/source_hash.py); where the tree differs, the block says in what. Used by report.py.
+has (tools/source_hash.py); where the tree differs, the block says in what.
 """
 import json
 import pathlib
@@ -50,7 +50,7 @@ def table(header: list[str], rows: list[list[str]]) -> str:
 
 
 def found_words(entry: dict) -> str:
-    """What it found, in so many words as a cell takes. A number of cases or tests alone: none of them wrong."""
+    """A cell's words for what a section found. A number of cases or tests alone says that none was wrong."""
     if entry["verdict"] == "wrong":
         return f"**{len(entry['found'])} found**: {entry['found'][0].splitlines()[0][:120]}"
     how_many = counted(entry["cases"], "cases") if entry["cases"] else counted(entry["tests"], "tests")
@@ -64,7 +64,7 @@ def found_words(entry: dict) -> str:
 
 
 def cell(entry: dict | None, sources: dict[str, str]) -> str:
-    """With the seconds that it took and its commit; old where this tree has other sources."""
+    """A cell of the table: what was found, seconds, commit; "old" where this tree has other sources."""
     if entry is None:
         return "not run"
     text = f"{found_words(entry)}; {entry['seconds']:.0f} s, {commit_of(entry)}"
@@ -72,12 +72,13 @@ def cell(entry: dict | None, sources: dict[str, str]) -> str:
 
 
 def machine_line(certificate: dict, sources: dict[str, str]) -> str:
-    """Where and when, and which sources are other ones since, in how many sections."""
+    """A line on a GPU: driver, day, and in how many sections which sources have changed since."""
     kept = [entry for entry in sections_of(certificate).values() if entry]
     days = ", ".join(sorted({entry["ended"][:10] for entry in kept if entry["ended"]})) or "not ended"
     since = {part: sum(part in changed(entry, sources) for entry in kept) for part in sources}
     told = ", ".join(f"{part} ({count} sections)" for part, count in since.items() if count)
-    return f"- {certificate['gpu']}: driver {certificate['driver']}, {certificate['nvrtc']}, {days}." + (f" **Changed since: {told}.**" if told else "")
+    changes = f" **Changed since: {told}.**" if told else ""
+    return f"- {certificate['gpu']}: driver {certificate['driver']}, {certificate['nvrtc']}, {days}.{changes}"
 
 
 def standing(certificate: dict, sources: dict[str, str]) -> dict[str, list[str]]:
@@ -91,13 +92,14 @@ def standing(certificate: dict, sources: dict[str, str]) -> dict[str, list[str]]
 
 def right_random(certificate: dict, sources: dict[str, str]) -> str:
     """Random problems without a wrong bit, of sections that pass with these sources."""
-    kept = {name: entry for name, entry in sections_of(certificate).items() if entry and entry["verdict"] == "passed" and not changed(entry, sources)}
-    parts = [f"{kept[name]['cases']:,} random {words}" for name, words in (("fuzz", "dense problems"), ("packed", "packed ones")) if name in kept and kept[name]["cases"]]
+    cases = {name: entry["cases"] for name, entry in sections_of(certificate).items()
+             if entry and entry["verdict"] == "passed" and not changed(entry, sources)}
+    parts = [f"{cases[name]:,} random {words}" for name, words in (("fuzz", "dense problems"), ("packed", "packed ones")) if cases.get(name)]
     return f", {' and '.join(parts)} without a wrong bit" if parts else ""
 
 
 def line_of(certificate: dict, sources: dict[str, str]) -> str:
-    """What a certificate says of this tree."""
+    """A sentence on what a certificate says of this tree."""
     names = standing(certificate, sources)
     commits = ", ".join(dict.fromkeys(commit_of(entry) for entry in sections_of(certificate).values() if entry))
     text = f"{certificate['gpu']} ({commits}): {len(names['passed'])} of {sum(map(len, names.values()))} sections pass with the sources of this tree"
@@ -123,7 +125,8 @@ def by_section(certificates: dict[str, dict], sources: dict[str, str]) -> str:
     if not certificates:
         return f"{NONE}\n\n{text}"
     lines = [machine_line(certificate, sources) for certificate in certificates.values()]
-    return f"{text}\n\nOf the cases and tests that a cell counts none was wrong, unless it says so. Old: with other sources than this tree has.\n\n" + "\n".join(lines)
+    legend = "Of the cases and tests that a cell counts none was wrong, unless it says so. Old: with other sources than this tree has."
+    return f"{text}\n\n{legend}\n\n" + "\n".join(lines)
 
 
 def replaced(text: str, name: str, block: str) -> str:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pages and pictures both compute from rows of the CSV tables: ratios, means, and which rows belong together."""
+"""Ratios, means and groups of rows of the CSV tables, for pages and pictures alike."""
 import math
 
 SIXTEEN, FP8 = "16 bits", "fp8"
 PEER_ARM = "cuBLASLt"
-ARMS = {"tuned": "same kernels", "tuned, fused: gated": "fused"}  # of chains, beside the peer
+ARMS = {"tuned": "nothing fused", "tuned, fused: gated": "SwiGLU and quantisers fused"}  # of chains, beside the peer
 
 
 def geometric_mean(values: list[float]) -> float:
@@ -34,7 +34,7 @@ def name_of(row: dict) -> str:
 
 
 def by_tokens(rows: list[dict], kind: str, peer: str = "fp8_us", ours: str = "us") -> dict[float, list[float]]:
-    """Of packed products with tokens of a type: ratios by number of tokens."""
+    """Ratios of packed products with tokens of a type, by number of tokens."""
     found: dict[float, list[float]] = {}
     for row in compared(rows, peer, ours):
         if row["tokens"] == kind:

@@ -27,7 +27,8 @@ def without_record(data) -> str:
     if not worst:
         return ""
     slower = sum(ratio(row) < SLOWER for row in compared(rows))
-    text = f"**Shapes without a record.** {slower} of {len(compared(rows))} are slower by more than 1 %, the slowest {told(worst)} (measured at {data.commit(worst['set'])})."
+    text = (f"**Shapes without a record.** {slower} of {len(compared(rows))} are slower by more than 1 %, the slowest {told(worst)} "
+            f"(measured at {data.commit(worst['set'])}).")
     if lost := losses(drawn):
         look = "a first look" if first_look(data.commit("blind")) else "seen before"
         most = max(row["candidates"] or 0 for row in drawn)
@@ -50,8 +51,8 @@ def many_tokens(data) -> str:
     text = f"**int4 weights with many tokens.** Beside FP8: {', '.join(slower)} fp16 tokens"
     if slow := [f"{mean:.2f} at {m:g}" for m, mean in bytes_too.items() if mean < SLOWER]:
         text += f"; {', '.join(slow)} e4m3 tokens"
-    return text + (". Cause: codes are unpacked to the tokens' type before they are multiplied; that takes instructions, and 16-bit tensor cores do half as "
-                   "many products a clock as FP8 ones. There int4 saves memory, not time ([few-bit-weights.md](findings/few-bit-weights.md)).")
+    return text + (". Cause: codes are unpacked to the tokens' type before they are multiplied; that takes instructions, and 16-bit tensor "
+                   "cores do half as many products a clock as FP8 ones. There int4 saves memory, not time ([few-bit-weights.md](findings/few-bit-weights.md)).")
 
 
 def few_waves(data) -> str:
@@ -59,10 +60,12 @@ def few_waves(data) -> str:
     worst = worst_of(rows)
     if not worst:
         return ""
-    shares = [floor_shares([row for row in rows if is_fp8(row) == fp8]) for fp8 in (False, True) if any(is_fp8(row) == fp8 for row in rows)]
-    words = " and ".join(f"{ours:.2f} (cuBLASLt {theirs:.2f})" for ours, theirs in shares)
-    return (f"**One or two waves of tiles**, M {min(row['m'] for row in rows):g} to {max(row['m'] for row in rows):g}: {told(worst)}. Products reach {words} of what memory or tensor cores allow. Cause: starts, ends "
-            "and L2 take the rest, and nothing hides them in so few waves ([what-is-left.md](findings/what-is-left.md)).")
+    kinds = {"in 16 bits": [row for row in rows if not is_fp8(row)], "in fp8": [row for row in rows if is_fp8(row)]}
+    shares = {kind: floor_shares(part) for kind, part in kinds.items() if part}
+    words = " and ".join(f"{ours:.2f} (cuBLASLt {theirs:.2f}) {kind}" for kind, (ours, theirs) in shares.items())
+    least, most = (pick(row["m"] for row in rows) for pick in (min, max))
+    return (f"**One or two waves of tiles**, M {least:g} to {most:g}: {told(worst)}. Products reach {words} of what memory or tensor cores "
+            "allow. Cause: starts, ends and L2 take the rest, and nothing hides them in so few waves ([what-is-left.md](findings/what-is-left.md)).")
 
 
 def power_limit(data) -> str:
@@ -71,8 +74,9 @@ def power_limit(data) -> str:
     if not worst or not clocks:
         return ""
     mean = geometric_mean([ratio(row) for row in rows])
-    return (f"**Large products.** From 4096 rows on the mean is {mean:.2f}, the slowest {told(worst)}. SMs ran at {min(clocks):.0f} to {max(clocks):.0f} MHz, counted "
-            "beside the launches. Cause: the power limit sets that clock; a kernel gains by fewer joules only, for either side ([power.md](findings/power.md)).")
+    return (f"**Large products.** From 4096 rows on the mean is {mean:.2f}, the slowest {told(worst)}. SMs ran at {min(clocks):.0f} to "
+            f"{max(clocks):.0f} MHz, counted beside the launches. Cause: the power limit sets that clock; a kernel gains by fewer joules only, "
+            "for either side ([power.md](findings/power.md)).")
 
 
 def promoted(data) -> str:
@@ -83,7 +87,9 @@ def promoted(data) -> str:
     fast = {sizes_of(row): row["us"] for row in data.rows("products", ("engine",)) if is_fp8(row) and row["us"]}
     cost = [row["us"] / fast[sizes_of(row)] for row in rows if row["set"] == "promoted" and row["us"] and sizes_of(row) in fast]
     text = f"**fp8 with promoted or block-scaled sums.** The slowest: {told(worst)} ({worst['sums']})."
-    text += f" Promotion takes {percent(geometric_mean(cost) - 1)} longer than fast sums in the mean of {len(cost)} shapes, {percent(max(cost) - 1)} at worst." if cost else ""
+    if cost:
+        text += (f" Promotion takes {percent(geometric_mean(cost) - 1)} longer than fast sums in the mean of {len(cost)} shapes, "
+                 f"{percent(max(cost) - 1)} at worst.")
     return text + (" Cause: sums move to fp32 registers every 128 of k, with nothing in flight meanwhile, and registers for both kinds of sums "
                    "bound the tile ([promotion.md](findings/promotion.md)).")
 
@@ -98,9 +104,10 @@ def beside_triton(data) -> str:
     if not rows:
         return ""
     ratios = [row["triton_us"] / ours[row["m"]] for row in rows]
-    text = (f"**Triton** kernels of our own, e4m3 at 4096 x 4096, M {rows[0]['m']:g} to {rows[-1]['m']:g}: {geometric_mean(ratios):.2f} ({min(ratios):.2f} to "
-            f"{max(ratios):.2f}; {len(ratios)}). Two visits: Triton at {data.commit('peers/triton_sweep')}{age_words(data.commit('peers/triton_sweep'))}; "
-            f"sluice at {data.commit('sweep')}.")
+    theirs = data.commit("peers/triton_sweep")
+    text = (f"**Triton** kernels of our own, e4m3 at 4096 x 4096, M {rows[0]['m']:g} to {rows[-1]['m']:g}: {geometric_mean(ratios):.2f} "
+            f"({min(ratios):.2f} to {max(ratios):.2f}; {len(ratios)}). Triton was timed at {theirs}{age_words(theirs)}; sluice at "
+            f"{data.commit('sweep')}.")
     if wrong := sum(row["wrong"] > 0 for row in rows):
         text += f" At {wrong} of the sizes candidates gave wrong results by a fault of the script, so the fastest Triton kernel may be missing there."
     if cut := sum(row["timed"] + row["refused"] + row["wrong"] < row["candidates"] for row in rows):
@@ -126,7 +133,8 @@ def range_of_rows(data) -> str:
     if not rows:
         return ""
     mean, worst = sum(row["mean_loss"] for row in rows) / len(rows), max(rows, key=lambda row: row["worst_loss"])
-    return (f"**A kernel for each number of rows**, where `prepare` makes at most {max(row['kernels'] for row in rows):g} for a range (`sluice rows`, {len(rows)} layers): "
+    most = max(row["kernels"] for row in rows)
+    return (f"**A kernel for each number of rows**, where `prepare` makes at most {most:g} for a range (`sluice rows`, {len(rows)} layers): "
             f"{percent(mean)} slower in the mean, {percent(worst['worst_loss'])} at worst ({worst['layer']}), at {data.commit('rows')}.")
 
 

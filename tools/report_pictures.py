@@ -98,7 +98,7 @@ def dense(rows: list[dict]) -> str:
         for j, row in enumerate(sorted(part, key=ratio)[:3]):
             picture.ring(axes.at(row["m"], ratio(row)))
             picture.text((430 + i * 415, 78 + 14 * j), f"{ratio(row):.2f}: {name_of(row)}", "small", "end")
-    picture.text((50, 26), "Above 1 sluice is faster. A dot is a shape: cold, timed in turn, each result checked. Ringed, and named on the right: the slowest three.", "pale")
+    picture.text((50, 26), "Above 1 sluice is faster. A dot is a shape: cold, timed in turn, checked. Ringed, and named: the slowest three.", "pale")
     picture.text((240, 376), "M, rows of A", "small pale", "middle")
     picture.legend((330, 376), [("blue", "planned by a record of this shape"), ("orange", "without a record")])
     return picture.done()
@@ -120,7 +120,8 @@ def packed(rows: list[dict]) -> str:
             picture.bar((x + shift - 5, mean - 3), (10, 6), look)
             if len(ratios) < 8 and shift <= 0 and look != "grey":
                 picture.text((x, axes.place[1] + axes.place[3] + 30), f"{len(ratios)} products", "small pale", "middle")
-    picture.text((50, 26), "Above 1 int4 is faster than FP8. Mark: geometric mean of products; line: slowest to fastest. Other numbers of tokens: not measured.", "pale")
+    picture.text((50, 26), "Above 1 int4 is faster than FP8. Mark: geometric mean of products; line: slowest to fastest. "
+                 "Other numbers of tokens: not measured.", "pale")
     picture.legend((50, 390), [("blue", "int4, fp16 tokens"), ("light", "int4, e4m3 tokens"), ("grey", "cuBLASLt in 16 bits")])
     picture.text((845, 390), "tokens", "small pale", "end")
     return picture.done()

@@ -54,7 +54,7 @@ def failures(shape: dict) -> str:
 
 
 def epilogue(problem: dict) -> str:
-    """What is not plain about a product and in no other column."""
+    """Words for what the other columns of a product do not say."""
     words = ["bias"] if problem["bias"] else []
     words += [problem["activation"]] if problem["activation"] != "none" else []
     words += ["residual"] if problem.get("residual") else []
@@ -108,8 +108,8 @@ def packed(folder: pathlib.Path) -> list[dict]:
             p, us = shape["problem"], times_of(shape)
             fp8 = [us[name] for name in (OUR_FP8, PEER_FP8) if name in us]
             rows.append({"set": path.stem, "m": p["m"], "n": p["n"], "k": p["k"], "tokens": p["x"], "weights": p["weights"],
-                         "group": p.get("group"), "d": p.get("d"), "planned_by": shape.get("chosen_by", ""), "kernel": ours_of(shape).get("detail", ""),
-                         "us": us.get(OURS), "tuned_us": us.get(TUNED), "fp8_us": min(fp8, default=None), "bits16_us": us.get(PEER_16),
+                         "group": p.get("group"), "d": p.get("d"), "planned_by": shape.get("chosen_by", ""),
+                         "kernel": ours_of(shape).get("detail", ""), "us": us.get(OURS), "tuned_us": us.get(TUNED), "fp8_us": min(fp8, default=None), "bits16_us": us.get(PEER_16),
                          "plain_read_us": us.get(READ), "failed": failures(shape)})
     return rows
 
@@ -123,10 +123,10 @@ def chains(folder: pathlib.Path) -> list[dict]:
             window = chain.get("window") or {}
             for arm in chain["arms"]:
                 good = "us_a_layer" in arm and (arm["name"] == PEER or arm.get("differing") == 0)
-                rows.append({"file": path.stem, "started": run.get("started", ""), "layer": chain["name"], "model": chain.get("model"), "tokens": chain.get("tokens"),
-                             "weights": chain.get("weights"), "activations": chain.get("activations"), "projections": int(bool(chain.get("projections"))),
-                             "passes": chain.get("passes"), "arm": arm["name"], "us_a_layer": arm["us_a_layer"]["median"] if good else None,
-                             "weights_us": round(chain["weight_bytes_a_layer"] / run["peak_tbps"] * 1e-6, 2) if "weight_bytes_a_layer" in chain else None,
+                rows.append({"file": path.stem, "started": run.get("started", ""), "layer": chain["name"],
+                             **{key: chain.get(key) for key in ("model", "tokens", "weights", "activations")},
+                             "projections": int(bool(chain.get("projections"))), "passes": chain.get("passes"), "arm": arm["name"], "us_a_layer": arm["us_a_layer"]["median"] if good else None,
+                             "weights_us": round(chain["weight_bytes_a_layer"] / run["peak_tbps"] * 1e-6, 2),
                              "window_us": window.get("us"), "window_before": window.get("before"), "allowed_us": window.get("allowed_us"),
                              "hidden_us": arm.get("hidden_us") if good else None, "replays": arm.get("replays") if good else None,
                              "failed": "" if good else arm.get("error") or "other bits than its own kernels with the overlap off"})
@@ -145,7 +145,7 @@ def timelines(folder: pathlib.Path) -> list[dict]:
     since then."""
     return [{"file": path.stem, "layer": timeline["chain"], "arm": timeline["arm"], "us_a_layer": timeline["us_a_layer"], "step": step["name"],
              "weight_bytes": step["weight_bytes"], **span(step, timeline["moments"]), "took_us": step["took_us"],
-             **{f"{moment}_since_us": times[1] for moment in ("start", "wait_returned", "first_math", "exit") if (times := step["since"].get(moment))}}
+             **{f"{moment}_since_us": times[1] for moment, times in step["since"].items()}}
             for path in sorted((folder / "timelines").glob("*.json"))
             for timeline in load(path, "sluice-timeline-1")["timelines"] for step in timeline["steps"]]
 
@@ -157,7 +157,8 @@ def ranges(folder: pathlib.Path) -> list[dict]:
         timed = layer.get("measured", {})
         wrong = [point for point in layer.get("points", ()) if "error" in point or not (point["same"] or point["verified"])]
         rows.append({"layer": layer["name"], "kernels": layer.get("kernels"), "kernels_alone": layer.get("kernels_alone"),
-                     "model_mean_loss": layer.get("model", {}).get("mean_loss"), "mean_loss": timed.get("mean_loss"), "worst_loss": timed.get("worst_loss"),
+                     "model_mean_loss": layer.get("model", {}).get("mean_loss"), "mean_loss": timed.get("mean_loss"),
+                     "worst_loss": timed.get("worst_loss"),
                      "worst_first_call_us": layer.get("first_calls", {}).get("worst_us"), "wrong": len(wrong), "failed": layer.get("error", "")})
     return rows
 
@@ -168,7 +169,8 @@ def triton(folder: pathlib.Path) -> list[dict]:
     for shape in load(path, "sluice-peers-1")["shapes"] if path.exists() else ():
         good, tuning = [c for c in shape["contenders"] if right(c)], shape["tuning"]
         best = min((c for c in good if c["name"].startswith("Triton")), key=lambda c: c["us"]["median"], default=None)
-        rows.append({**{key: shape["problem"][key] for key in ("m", "n", "k", "a")}, "triton_us": best and best["us"]["median"], "config": best and best["detail"],
+        rows.append({**{key: shape["problem"][key] for key in ("m", "n", "k", "a")}, "triton_us": best and best["us"]["median"],
+                     "config": best and best["detail"],
                      "torch_us": next((c["us"]["median"] for c in good if not c["name"].startswith("Triton")), None),
                      "candidates": tuning["candidates"], "timed": tuning["timed"], "refused": tuning["refused"], "wrong": len(tuning["wrong"])})
     return rows
@@ -200,7 +202,8 @@ def files(folder: pathlib.Path) -> list[dict]:
     return rows
 
 
-TABLES = {"products": products, "packed": packed, "chains": chains, "timelines": timelines, "ranges": ranges, "triton": triton, "blocks": blocks, "files": files}
+TABLES = {"products": products, "packed": packed, "chains": chains, "timelines": timelines, "ranges": ranges, "triton": triton,
+          "blocks": blocks, "files": files}
 
 
 def text_of(rows: list[dict]) -> str:
@@ -222,7 +225,8 @@ def value_of(word: str | None) -> float | str | None:
 
 
 def parsed(text: str) -> list[dict]:
-    return [{key: value if key in ("commit", "set", "file") else value_of(value) for key, value in row.items()} for row in csv.DictReader(io.StringIO(text))]
+    return [{key: value if key in ("commit", "set", "file") else value_of(value) for key, value in row.items()}
+            for row in csv.DictReader(io.StringIO(text))]
 
 
 def texts_of(folder: pathlib.Path) -> dict[str, str]:
@@ -231,7 +235,7 @@ def texts_of(folder: pathlib.Path) -> dict[str, str]:
 
 
 def git(*words: str) -> str | None:
-    """What git says; None where it does not know."""
+    """Output of git; None where it fails."""
     done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True)
     return done.stdout.strip() if done.returncode == 0 else None
 

@@ -205,7 +205,7 @@ def check_chains(folder: Folder) -> None:
     shown = newest_chains(rows)
     assert {row["file"] for row in shown} == {"new"} and [row["us_a_layer"] for row in shown] == [40.0, 20.0, 50.0], shown
     text = flat(folder.page())
-    assert "same kernels: 2.50 (2.50 to 2.50; 1)." in text and "1 chains were replayed 100,000 times or more" in text, text
+    assert "nothing fused: 2.50 (2.50 to 2.50; 1)." in text and "1 chains were replayed 100,000 times or more" in text, text
     picture = report_pictures.chains(rows)
     assert ">50.0<" in picture and ">20.0<" in picture and ">10.0<" not in picture and ">99.0<" not in picture, picture
 
