@@ -289,7 +289,7 @@ def check_check(folder: Folder) -> None:
             assert verdict() == 1, (path, new)
             path.write_text(text)
         readme = folder.root / "README.md"
-        for text, wanted in (("a word\n" * 120, 0), ("a\n" * 121, 1), ("a " * 1101, 1)):
+        for text, wanted in (("a " * 1100, 0), ("a " * 1101, 1)):
             readme.write_text(text)
             assert verdict() == wanted, "README past its limits"
         readme.unlink()
