@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Snippets of README.md are true: the C++ compiles, the names of sluice.torch exist, the tool has the verbs and flags.
+
+    tools/check_readme.py --compiler g++ --tool build/release/sluice
+    tools/check_readme.py --self-test
+
+Called by ctest. Pages behind README have programs in examples/, which are built and tested whole.
+"""
+import argparse
+import ast
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BEFORE, AFTER = "void readme(const void* a, const void* b, void* d, sluice::Stream stream) {", "(void)done;\n}"
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
+
+
+def program_of(block: str) -> str:
+    """The snippet as a function of the pointers and the stream that it takes from its reader."""
+    lines = block.splitlines()
+    included = [line for line in lines if line.startswith("#")]
+    return "\n".join([*included, BEFORE, *(line for line in lines if not line.startswith("#")), AFTER, ""])
+
+
+def compile_faults(text: str, compiler: str) -> list[str]:
+    found = [] if blocks(text, "cpp") else ["there is no C++ to compile"]
+    for block in blocks(text, "cpp"):
+        done = subprocess.run([compiler, "-std=c++20", "-fsyntax-only", f"-I{ROOT / 'include'}", f"-I{ROOT}", "-x", "c++", "-"],
+                              input=program_of(block), capture_output=True, text=True)
+        if done.returncode:
+            found.append(f"the C++ does not compile: {done.stderr.strip().splitlines()[0]}")
+    return found
+
+
+def python_faults(text: str, names: set[str]) -> list[str]:
+    """`names`: __all__ of sluice.torch."""
+    used = [node for block in blocks(text, "python") for node in ast.walk(ast.parse(block)) if isinstance(node, ast.Attribute)]
+    return [f"sluice.torch has no {node.attr}" for node in used
+            if isinstance(node.value, ast.Name) and node.value.id == "st" and node.attr not in names]
+
+
+def tool_faults(text: str, help_of) -> list[str]:
+    """`help_of`: the text of `sluice VERB --help`, "" where there is no such verb."""
+    lines = re.findall(r"^build/release/sluice +(\w+) *(.*)$", text, re.M)
+    found = [] if lines else ["there is no line with build/release/sluice to look at"]
+    for verb, flags in lines:
+        known = help_of(verb)
+        if not known:
+            found.append(f"sluice has no verb {verb}")
+        words = [flag for flag in re.findall(r"(?:^|\s)(--?[a-z][\w-]*)", flags.split("#")[0])]
+        found += [f"sluice {verb} has no {flag}" for flag in words if known and not re.search(rf"(?<![\w-]){flag}(?![\w-])", known)]
+    return found
+
+
+def exported() -> set[str]:
+    tree = ast.parse((ROOT / "python/sluice/torch/__init__.py").read_text())
+    named = next(node.value for node in tree.body if isinstance(node, ast.Assign) and node.targets[0].id == "__all__")
+    return set(ast.literal_eval(named))
+
+
+def self_test() -> int:
+    text = ("```python\nimport sluice.torch as st\nst.mm(st.gone(1), x.other)\n```\n"
+            "```\nbuild/release/sluice run --m 1 --old 2  # --not\nbuild/release/sluice walk\n```\n")
+    assert python_faults(text, {"mm"}) == ["sluice.torch has no gone"], python_faults(text, {"mm"})
+    said = tool_faults(text, lambda verb: "  --m INT\n  --older TEXT" if verb == "run" else "")
+    assert said == ["sluice run has no --old", "sluice has no verb walk"], said
+    assert len(tool_faults("", str)) == len(compile_faults("", "g++")) == 1, "a check that looks at nothing"
+    planted = (ROOT / "README.md").read_text().replace("sluice::gemm::prepare(", "sluice::gemm::prepared(")
+    assert len(compile_faults(planted, "g++")) == 1, "a function that is gone"
+    print("readme: self-test passed")
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--compiler", default="g++")
+    parser.add_argument("--tool", help="a built sluice; without it verbs and flags are not looked at")
+    parser.add_argument("--self-test", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.self_test:
+        return self_test()
+
+    def help_of(verb: str) -> str:
+        done = subprocess.run([arguments.tool, verb, "--help"], capture_output=True, text=True)
+        return done.stdout if done.returncode == 0 else ""
+    text = (ROOT / "README.md").read_text()
+    found = compile_faults(text, arguments.compiler) + python_faults(text, exported())
+    found += tool_faults(text + (ROOT / "docs/performance.md").read_text(), help_of) if arguments.tool else []
+    print("\n".join(f"README.md: {line}" for line in found) or "readme: ok")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
