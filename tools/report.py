@@ -300,6 +300,12 @@ def too_long(readme: pathlib.Path) -> list[str]:
     return [f"README.md has {words} words, more than {MOST_WORDS}: cut what is not its purpose"] if words > MOST_WORDS else []
 
 
+def unshown(docs: pathlib.Path) -> list[str]:
+    """Pictures that no page shows."""
+    pages = "".join(path.read_text() for path in (docs.parent / "README.md", *docs.rglob("*.md")) if path.exists())
+    return [f"docs/img/{path.name} is shown by no page" for path in sorted((docs / "img").glob("*")) if f"img/{path.name})" not in pages]
+
+
 def check(results: pathlib.Path, docs: pathlib.Path) -> int:
     """Does everything say what is recorded? Ages are counted where the page counted them, from a commit that HEAD has."""
     told = COUNTED.search((docs / "performance.md").read_text())
@@ -315,7 +321,7 @@ def check(results: pathlib.Path, docs: pathlib.Path) -> int:
     other += [path for path in results.glob("*/*.csv") if path not in texts]
     for path in other:
         print(f"report: {path.relative_to(docs.parent)} does not say what the records and certificates say of this tree: `make report`, and commit")
-    wrong = [f"bench/results/README.md: {line}" for line in undescribed(results)] + too_long(docs.parent / "README.md")
+    wrong = [f"bench/results/README.md: {line}" for line in undescribed(results)] + too_long(docs.parent / "README.md") + unshown(docs)
     print("\n".join(f"report: {line}" for line in wrong), end="\n" if wrong else "")
     return 1 if other or wrong else 0
 

@@ -293,6 +293,9 @@ def check_check(folder: Folder) -> None:
             readme.write_text(text)
             assert verdict() == wanted, "README past its limits"
         readme.unlink()
+        (folder.docs / "img/old.svg").write_text("")
+        assert verdict() == 1, "a picture that no page shows"
+        (folder.docs / "img/old.svg").unlink()
         stale = folder.gpu / "packed.csv"
         stale.write_text("set\n")
         assert verdict() == 1, "a table without records"
