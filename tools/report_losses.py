@@ -110,8 +110,8 @@ def beside_triton(data) -> str:
             f"{data.commit('sweep')}.")
     if wrong := sum(row["wrong"] > 0 for row in rows):
         text += f" At {wrong} of the sizes candidates gave wrong results by a fault of the script, so the fastest Triton kernel may be missing there."
-    if cut := sum(row["timed"] + row["refused"] + row["wrong"] < row["candidates"] for row in rows):
-        text += f" At {cut} of the sizes the search ran out of time."
+    if cut := sum(row["cut"] for row in rows):
+        text += f" At {cut:g} of the sizes the search ran out of time."
     return text
 
 

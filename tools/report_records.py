@@ -13,6 +13,8 @@ import pathlib
 import re
 import subprocess
 
+from triton_record import was_cut
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OURS, TUNED, FIRST, PEER, READ = "sluice", "sluice tuned", "cuBLASLt first", "cuBLASLt", "read floor"
 OUR_FP8, PEER_FP8, PEER_16 = "sluice FP8", "cuBLASLt FP8", "cuBLASLt 16"
@@ -172,7 +174,7 @@ def triton(folder: pathlib.Path) -> list[dict]:
         rows.append({**{key: shape["problem"][key] for key in ("m", "n", "k", "a")}, "triton_us": best and best["us"]["median"],
                      "config": best and best["detail"],
                      "torch_us": next((c["us"]["median"] for c in good if not c["name"].startswith("Triton")), None),
-                     "candidates": tuning["candidates"], "timed": tuning["timed"], "refused": tuning["refused"], "wrong": len(tuning["wrong"])})
+                     "candidates": tuning["candidates"], "timed": tuning["timed"], "refused": tuning["refused"], "wrong": len(tuning["wrong"]), "cut": int(was_cut(tuning))})
     return rows
 
 
