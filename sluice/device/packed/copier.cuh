@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies a warp's k-tiles into its ring, one after the other: codes in blob order, all scales and zeros of
-// the strips, tokens by rows of 64 k with swizzled 16-byte pieces. k past the end become zeros and are not
-// read.
+// Copies a warp's k-tiles into its ring, one after the other. Codes come in blob order, then all scales and
+// zeros of the strips, then tokens by rows of 64 k with swizzled 16-byte pieces. k past the end become zeros
+// and are not read.
 // Tokens past the end become zeros too in tiles of 8, where a single token would otherwise be read eight
 // times. Wider tiles are mostly full, and copy the last token instead: that saves two instructions a row, and
 // the results are not stored. gamma of a norm comes with the weights.
