@@ -308,7 +308,7 @@ def main():
     lines = lines_of_tree(args)
     if args.verb == "write":
         data = ("\n".join(lines) + "\n").encode()
-        pathlib.Path(args.file).write_bytes(lzma.compress(data) if args.file.endswith(".xz") else data)
+        pathlib.Path(args.file).write_bytes(lzma.compress(data, preset=9 | lzma.PRESET_EXTREME) if args.file.endswith(".xz") else data)
         print(f"{len(lines) - 1} hashes in {args.file}")
         return 0
     before = read(args.file)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A chain: launches that depend on each other in stream order, a layer of a model or many, planned as a whole
-// so that each begins before the one before it has ended.
+// A chain plans launches that depend on each other in stream order, such as the layers of a model, as a
+// whole. Each launch begins before the one before it has ended.
 //   auto chain = sluice::Chain::prepare(*device, steps, {});
 //   auto done  = chain->enqueue(stream, workspace->view());
 //   auto graph = sluice::ChainGraph::capture(*chain, stream, workspace->view());   // graph->replay(stream)
-// Results have the same bits as with the overlap off. docs/chains.md has the contract: who may read and write
-// what, and when.
+// Results have the same bits as with the overlap off. docs/chains.md has the contract: which step may read
+// and write which memory, and when.
 #pragma once
 
 #include <functional>
@@ -24,29 +24,28 @@
 
 namespace sluice {
 
-/// A product. B, scale_b and bias are its weights: they are read before the launches in front have ended.
-/// No plan has Combine::separate unless the overrides ask for it; it begins when all before it have ended
-/// then. PlanOverrides::overlap and Args::workspace, prefetch and hand_off are the chain's to set.
+/// A product. B, scale_b and bias are its weights: they are read before earlier launches have ended.
+/// Combine::separate needs an override, and then begins when all earlier launches have ended. The chain sets
+/// PlanOverrides::overlap and Args::workspace, prefetch and hand_off.
 struct ProductStep {
   Problem problem{};
   PlanOverrides overrides{};
   gemm::Args args{};
 };
-/// A product with packed weights. Overrides::overlap and Args::prefetch and hand_off are the chain's to
-/// set.
+/// A product with packed weights. The chain sets Overrides::overlap and Args::prefetch and hand_off.
 struct PackedStep {
   PackedProblem problem{};
   packed::Overrides overrides{};
   packed::Args args{};
 };
-/// NormOptions::overlap and NormArgs::hand_off are the chain's to set. gamma is its weights.
+/// A norm; gamma is its weights. The chain sets NormOptions::overlap and NormArgs::hand_off.
 struct NormStep {
   NormOptions options{};
   NormShape shape{};
   NormArgs args{};
 };
-/// One kernel: Granularity::tensor only with scale_given; no granularity: silu(gate) * up alone.
-/// QuantizeArgs::hand_off is the chain's to set.
+/// A quantiser of one kernel: Granularity::tensor only with scale_given. Without a granularity it computes
+/// silu(gate) * up. The chain sets QuantizeArgs::hand_off.
 struct QuantizerStep {
   DType input = DType::bf16;
   std::optional<Granularity> granularity = Granularity::tensor;
@@ -55,125 +54,128 @@ struct QuantizerStep {
   QuantizeArgs args{};
 };
 
-/// Launches of somebody else in between: attention, a rotation, an all-reduce. It begins when all before it
-/// have ended, and what is behind it when it has ended, unless it is `overlapped`.
+/// Launches of other libraries in between: attention, a rotation, an all-reduce. They begin when all earlier
+/// launches have ended. Later steps begin when they have ended, unless the step is `overlapped`.
 struct ForeignStep {
-  /// Enqueues into the stream it is given and nowhere else, the same `nodes` each time: a launch behind an
-  /// overlapped one trusts that it is there, which capture counts and enqueue cannot. Called for every
-  /// enqueue, by any thread. What it throws goes through.
+  /// Enqueues into the given stream and nowhere else, the same `nodes` each time. A launch behind an
+  /// overlapped step relies on these nodes, which capture counts and enqueue cannot. Called for every
+  /// enqueue, by any thread. Exceptions pass through.
   std::function<Result<void>(Stream)> enqueue{};
-  int nodes = 1;               // that it adds to a graph; 0: the step is left out
-  int programmatic_edges = 0;  // of them, to each other; the first is an ordinary launch
-  /// Its last node is a kernel, and the next launch may begin beside it: from where all of its CTAs have
-  /// triggered (griddepcontrol.launch_dependents), or else ended. So what comes behind may read its weights
-  /// early.
+  int nodes = 1;               // nodes that it adds to a graph; 0: the step is left out
+  int programmatic_edges = 0;  // programmatic edges between those nodes; the first node is an ordinary launch
+  /// The last node is a kernel, and the next launch may begin once all of its CTAs have triggered
+  /// (griddepcontrol.launch_dependents) or ended. Later steps may then read their weights early.
   bool overlapped = false;
   struct Range {
     const void* data = nullptr;
     i64 bytes = 0;
   };
-  std::vector<Range> reads{};   // for explain() alone: who writes them waits in any case
-  std::vector<Range> writes{};  // empty: not known, so it may be anything; {{}}: nothing
+  std::vector<Range> reads{};   // for explain() only: later writers of this memory wait in any case
+  std::vector<Range> writes{};  // empty: unknown, so possibly anything; {{}}: nothing
 };
 
 struct ChainStep {
   std::variant<ProductStep, PackedStep, NormStep, QuantizerStep, ForeignStep> work{};
-  std::string name{};                   // in explain() and in messages: "qkv"
-  std::optional<Overlap> overlap{};     // instead of what ChainOptions make of it
-  std::optional<i64> hand_off_bytes{};  // instead of ChainOptions::hand_off_bytes
+  std::string name{};                   // shown by explain() and in messages: "qkv"
+  std::optional<Overlap> overlap{};     // replaces what ChainOptions gives
+  std::optional<i64> hand_off_bytes{};  // replaces ChainOptions::hand_off_bytes
   std::optional<i64> prefetch_bytes{};
 };
 
-/// What a record says of a step that was tuned between the neighbours it has (docs/chains.md).
+/// The record of a step that was tuned between its present neighbours (docs/chains.md).
 struct TunedStep {
-  std::variant<std::monostate, TunedChoice, packed::TunedChoice> kernel{};  // of a product
+  std::variant<std::monostate, TunedChoice, packed::TunedChoice> kernel{};  // kernel of a product
   Overlap overlap{};
   i64 hand_off_bytes = 0, prefetch_bytes = 0;
 
   bool operator==(const TunedStep&) const = default;
 };
 
-/// off: every launch begins when the one before it has ended. wait_first: it may begin earlier and waits
-/// before it loads anything. weights_first: it fills its ring with weights before it waits. tuned: what a
-/// record says of the step between its neighbours, kernel and all; weights_first where there is none.
+/// off: every launch begins when the one before it has ended. wait_first: it may begin earlier, and waits
+/// before it loads anything. weights_first: it fills its ring with weights before it waits. tuned: the step's
+/// record for its neighbours decides, kernel included; weights_first without a record.
 enum class ChainOverlap : u8 { off, wait_first, weights_first, tuned };
 
 struct ChainOptions {
   ChainOverlap overlap = ChainOverlap::tuned;
-  // These four are of steps that no record speaks of.
-  Trigger trigger = Trigger::at_start;  // of every step but the last; nothing with the overlap off
-  Spacing spacing = Spacing::memory;    // of launches of one wave; nothing with the overlap off
-  /// A step brings so much of the weights that come next into L2 when it is done loading (norms and
-  /// quantisers before they wait); at most 0.4 of L2, and none that the rings of their launch hold before it
-  /// waits: where they hold all, those of the step behind it, up to four launches ahead, foreign ones between
-  /// or not. It ends only when they are there.
+  // These four apply to steps without a record.
+  Trigger trigger = Trigger::at_start;  // every step but the last; ignored with the overlap off
+  Spacing spacing = Spacing::memory;    // launches of one wave; ignored with the overlap off
+  /// Bytes of the next weights that a step prefetches into L2 once it is done loading; norms and quantisers
+  /// do so before they wait. At most 0.4 of L2, and no bytes that the next launch's rings hold before it
+  /// waits. If the rings hold all of them, the bytes come from a later step, up to four launches ahead. The
+  /// step ends only when the bytes are in L2.
   i64 hand_off_bytes = 0;
-  i64 prefetch_bytes = 0;  // a product brings so much of its own weights into L2 before it waits; bounded too
-  /// Of a product's CTA, by fewer stages; 0: none. Two kernels share an SM only if their registers allow it,
-  /// which those of kernels with roles never do, and if they are not spaced alike.
+  // bytes of its own weights that a product prefetches into L2 before it waits; also at most 0.4 of L2
+  i64 prefetch_bytes = 0;
+  /// Most shared memory of a product's CTA, reached by fewer stages; 0: no limit. Two kernels share an SM
+  /// only if their registers allow it, which kernels with roles never do, and if their spacing differs.
   i64 smem_limit = 0;
-  int most_stages = 0;  // of a product; 0: as planned. Both are of dense products, and no record is used
+  // most stages of a product's ring; 0: as planned. Both limits apply to dense products, and no record is
+  // used then.
+  int most_stages = 0;
 };
-/// A CTA of so much shared memory fits on an SM beside one that is spaced by memory.
+/// A CTA with this much shared memory fits on an SM beside one that is spaced by memory.
 inline constexpr i64 kHalfFootprint = kBesideAlone;
 
-/// A step with everything decided about it.
+/// A step with every choice made.
 struct PlannedStep {
   ChainStep step{};
   int plan = -1;         // index among ChainPlan's plans of its kind
-  bool launched = true;  // false: nothing is there to do
-  bool tuned = false;    // kernel and overlap are a record's
+  bool launched = true;  // false: the step has nothing to do
+  bool tuned = false;    // kernel and overlap come from a record
   Overlap overlap{};
-  WarmRange prefetch{}, hand_off{};  // of its own weights, of the next ones; evenly spread over their rows
+  // parts of its own weights and of the next ones; evenly spread over their rows
+  WarmRange prefetch{}, hand_off{};
   i64 weight_bytes = 0;
-  double estimate_us = 0;  // alone, cold L2
+  double estimate_us = 0;  // estimate for the step by itself, cold L2
 };
 
-/// Different plans once each, whatever number of steps share one.
+/// Each distinct plan appears once, however many steps share it.
 struct ChainPlan {
   std::vector<PlannedStep> steps{};
   std::vector<Plan> products{};
   std::vector<packed::Plan> packed{};
   std::vector<NormOptions> norms{};
   std::vector<QuantizerOptions> quantizers{};
-  i64 workspace_bytes = 0;  // what enqueue must be given; 0: nothing
+  i64 workspace_bytes = 0;  // bytes that enqueue needs; 0: none
 };
 
-/// Decides about every step. The first that launches anything never waits, nor does who comes behind a
-/// foreign step that does not let go; the last never triggers. Pure. Errors: those of gemm::plan and
-/// packed::plan, and of norms and quantisers for their options and shapes, with the step's name in front;
-/// invalid_argument (what is the chain's to set was set, an
-/// overlap that a step's place forbids, two kernels in one quantiser); invalid_config (smem_limit or
-/// most_stages cannot be kept); aliasing (a step that reads weights early has weights that a step before it
-/// writes).
+/// Plans every step. The first launching step, and any step after a foreign step that is not overlapped,
+/// never wait. The last step never triggers. Pure.
+/// Errors, with the step's name: those of gemm::plan and packed::plan, and of norms and quantisers for their
+/// options and shapes. invalid_argument: the step sets a field that the chain sets, its place forbids its
+/// overlap, or a quantiser needs two kernels. invalid_config: smem_limit or most_stages cannot be met.
+/// aliasing: weights that are read early are written by an earlier step.
 Result<ChainPlan> plan_chain(std::span<const ChainStep> steps, const DeviceInfo& device,
                              const ChainOptions& options = {}, const RecordBook& records = shipped_records());
 
-/// For people: one line a step (kernel, overlap, bytes, estimate), then the sum.
+/// The plan as text: one line a step (kernel, overlap, bytes, estimate), then the sum.
 std::string explain(const ChainPlan& plan);
 
 /// A planned chain with its kernels loaded. Cheap to copy; may be enqueued from any thread.
 class Chain {
  public:
-  /// Compiles or finds in the cache, and loads. The arguments of every step are looked at here, so that none
-  /// is refused behind another's launch; whose memory they are, by the launch. A plan that was changed by
-  /// hand must keep what plan_chain promises. Errors: those of gemm::prepare and its like; those of a step's
-  /// launch that need no driver, with its name; invalid_argument, aliasing (the plan).
+  /// Compiles the kernels or finds them in the cache, and loads them. Arguments of every step are checked
+  /// here, so that no step is refused after earlier ones were launched; owners of memory are checked by the
+  /// launch. A plan that was changed by hand must keep plan_chain's promises.
+  /// Errors: those of gemm::prepare and its like; those of a step's launch that need no driver, with its
+  /// name; invalid_argument, aliasing (the plan).
   static Result<Chain> prepare(const Device& device, const ChainPlan& plan,
                                const gemm::Progress& progress = {});
-  /// plan_chain with the device's records, then the same.
+  /// plan_chain() with the device's records, then prepare().
   static Result<Chain> prepare(const Device& device, std::span<const ChainStep> steps,
                                const ChainOptions& options = {}, const gemm::Progress& progress = {});
 
-  /// All launches in order. No allocation, no synchronisation; may be captured. `workspace`: at least
-  /// workspace_bytes(), of this stream alone. Errors: workspace (too small; nothing is launched), else the
-  /// first that a launch reports: those before it stay enqueued.
+  /// Enqueues all launches in order. No allocation, no synchronisation; may be captured. `workspace`: at
+  /// least workspace_bytes(), used by this stream only. Errors: workspace (too small; nothing is launched),
+  /// else the first error of a launch; earlier launches stay enqueued.
   Result<void> enqueue(Stream stream, const WorkspaceView& workspace = {}) const;
 
   const ChainPlan& plan() const;
   i64 workspace_bytes() const { return plan().workspace_bytes; }
-  int kernels() const;             // that enqueue launches; of foreign steps, the nodes
-  int programmatic_edges() const;  // how many of them may begin before the one before has ended
+  int kernels() const;             // kernels that enqueue launches; foreign steps count their nodes
+  int programmatic_edges() const;  // launches that may begin before the one before them has ended
 
   struct Impl;
   explicit Chain(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
@@ -183,7 +185,8 @@ class Chain {
   std::shared_ptr<const Impl> impl_;
 };
 
-/// A chain as one CUDA graph. Keeps the chain; its workspace and all memory of its steps must live as long.
+/// A chain as one CUDA graph. It keeps the chain; the workspace and all memory of the steps must live as
+/// long.
 class ChainGraph {
  public:
   /// Captures, counts kernels and programmatic edges, instantiates and uploads. `stream` must not be the
@@ -194,7 +197,7 @@ class ChainGraph {
   /// Enqueues the graph. No allocation, no synchronisation. Error driver.
   Result<void> replay(Stream stream) const;
   int kernels() const;
-  int programmatic_edges() const;  // kernel to kernel, as the driver tells them
+  int programmatic_edges() const;  // kernel to kernel, as counted by the driver
 
   struct Impl;
   explicit ChainGraph(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
@@ -213,14 +216,14 @@ constexpr const char* name_of(ChainOverlap overlap) {
   return "?";
 }
 
-/// CUTLASS example 63's `overlap_ratio`, the share of k-tiles after which it triggers: below 0 it never
-/// does; else the nearest place that there is here.
+/// CUTLASS example 63 triggers after a share of k-tiles, its `overlap_ratio`; below 0 it never triggers. This
+/// is the nearest trigger here.
 constexpr Trigger trigger_of_overlap_ratio(double ratio) {
   if (ratio < 0) return Trigger::never;
   return ratio < 0.5 ? Trigger::at_start : Trigger::after_loads;
 }
-/// Its `prefetch_ratio`, a share of every second k-tile of the weights, in bytes; below 0 ("best effort") it
-/// prefetches nothing.
+/// CUTLASS example 63 prefetches a share of every second k-tile of the weights, its `prefetch_ratio`, here in
+/// bytes; below 0 ("best effort") it prefetches nothing.
 constexpr i64 bytes_of_prefetch_ratio(double ratio, i64 weight_bytes) {
   return ratio <= 0 ? 0 : static_cast<i64>(0.5 * (ratio < 1 ? ratio : 1) * static_cast<double>(weight_bytes));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the planner knows of a GPU, and where each fact comes from. Device::info() gives those of a GPU that
-// is here, gpu_named() those of one that is not. docs/hardware.md has the sources and the measurements.
+// The planner's facts about a GPU, each with its source. Device::info() describes a GPU of this machine,
+// gpu_named() any other. docs/hardware.md has sources and measurements.
 #pragma once
 
 #include <string>
@@ -13,10 +13,10 @@
 namespace sluice {
 
 enum class FactSource {
-  measured,   // on this model of GPU, at its usual power limit
-  driver,     // the CUDA driver or NVML says so of this very GPU
-  estimated,  // computed from what they say
-  assumed,    // no one says it: a data sheet has it, or an H200
+  measured,   // measured on this model of GPU, at its usual power limit
+  driver,     // reported by the CUDA driver or NVML for this GPU
+  estimated,  // computed from those reports
+  assumed,    // taken from a data sheet, or from an H200
 };
 
 /// One for each group of facts in DeviceInfo.
@@ -32,7 +32,7 @@ struct FactSources {
   bool operator==(const FactSources&) const = default;
 };
 
-/// Unless something else is set, an H200 of 700 W.
+/// The defaults describe an H200 of 700 W.
 struct DeviceInfo {
   std::string name = "NVIDIA H200";
   int sm_count = 132;
@@ -57,14 +57,14 @@ struct DeviceInfo {
   bool operator==(const DeviceInfo&) const = default;
 };
 
-/// A GPU to plan for that need not be here. `name` is one of gpu_names(), in any case. Error
+/// A GPU to plan for that need not be in this machine. `name` is one of gpu_names(), in any case. Error
 /// invalid_argument.
 Result<DeviceInfo> gpu_named(std::string_view name);
 /// "h200", "h100", "h100-nvl", "h100-pcie", "gh200", "h20"
 std::vector<std::string> gpu_names();
 
 const char* name_of(FactSource source);
-/// A few aligned lines for people: every fact with its source.
+/// The facts as a few aligned lines, each with its source.
 std::string describe(const DeviceInfo& device);
 
 }  // namespace sluice

@@ -31,8 +31,8 @@ class Device {
   /// Errors: driver (none, too old, no such device), unsupported_arch (not compute capability 9.0).
   static Result<Device> open(int ordinal, const Options& options);
 
-  /// What the planner takes for this GPU. The first call asks the driver and NVML, and takes 20 ms;
-  /// what they do not tell is assumed, and DeviceInfo::sources says so.
+  /// The planner's facts about this GPU. The first call asks the driver and NVML, and takes 20 ms. Facts that
+  /// they do not report are assumed; DeviceInfo::sources says which.
   const DeviceInfo& info() const;
   const Options& options() const;
   /// The shipped records and the user's, as they were when the device was opened. run() plans with them.
@@ -47,27 +47,28 @@ class Device {
   std::shared_ptr<Impl> impl_;
 };
 
-/// Device memory of a workspace, a Workspace's or the caller's own: 128-byte aligned, its first 64 KB zeroed
-/// once before the first launch.
+/// Device memory of a workspace, from a Workspace or from the caller: 128-byte aligned, its first 64 KB
+/// zeroed once before the first launch.
 struct WorkspaceView {
   void* data = nullptr;
   i64 bytes = 0;
 };
 
-/// Device memory in which the parts of a split product meet. It begins with counters, which kernels find zero
-/// and leave zero, whatever ran last and however it was split; so it is zeroed once, and no launch clears it.
-/// Launches that may run at the same time need one each: one for a stream, one for each branch of a graph.
+/// Device memory in which the slices of a split product meet. It begins with counters, which kernels find
+/// zero and leave zero, whatever ran last and however it was split. So it is zeroed once, and no launch
+/// clears it. Launches that may run at the same time need one each: one for a stream, one for each branch of
+/// a graph.
 class Workspace {
  public:
-  /// Allocates `bytes` (0 is legal and allocates nothing; the default is what any plan asks for without a
-  /// limit of its own) and zeroes the counters. Errors: invalid_size (negative), driver (out of memory).
+  /// Allocates `bytes` and zeroes the counters. 0 is legal and allocates nothing; the default suffices for
+  /// any plan without a limit of its own. Errors: invalid_size (negative), driver (out of memory).
   static Result<Workspace> create(const Device& device, i64 bytes = kWorkspaceLimit);
 
   void* data() const;
   i64 bytes() const;
   WorkspaceView view() const { return {data(), bytes()}; }
-  /// Waits for the device and reads the counters back. Error workspace: the first that is not zero; and with
-  /// Options::stamp_workspaces two launches that used it at one time, or one that did not end.
+  /// Waits for the device and reads the counters back. Error workspace: the first counter that is not zero.
+  /// With Options::stamp_workspaces, also two launches that used it at one time, or one that did not end.
   Result<void> verify() const;
   /// Zeroes all of it in stream order; needed only after a kernel was aborted, or two launches shared it.
   /// Error driver.
@@ -82,8 +83,8 @@ class Workspace {
 
 namespace gemm {
 
-/// The pointers and scalars of one launch. All pointers are to device memory and need 16-byte alignment for
-/// A, B and (with StorePath::tma) D; element alignment for the rest. Unused ones may be null.
+/// The pointers and scalars of one launch. All pointers are to device memory. A, B and (with StorePath::tma)
+/// D need 16-byte alignment, the rest element alignment. Unused pointers may be null.
 struct Args {
   const void* a = nullptr;
   const void* b = nullptr;
@@ -91,15 +92,13 @@ struct Args {
   void* d = nullptr;        // read too if the epilogue's update is add
   const float* scale_a = nullptr;
   const float* scale_b = nullptr;
-  const float* scale_d = nullptr;  // one value; read behind a dependent launch's wait, so that a launch
-                                   // before this one may write it
+  const float* scale_d = nullptr;  // one value; read after the PDL wait, so an earlier launch may write it
   const void* bias = nullptr;
   float alpha = 1.0f;  // 0: A and B are not read
   float beta = 0.0f;
-  WorkspaceView workspace{};  // if the plan asks for one (Plan::workspace_bytes)
-  WarmRange
-      prefetch{};  // what this launch brings into L2 before it waits for the one before it: its own weights
-  WarmRange hand_off{};  // and after its last load: the weights of the next one
+  WorkspaceView workspace{};  // needed if Plan::workspace_bytes is not 0
+  WarmRange prefetch{};       // this launch's own weights, prefetched into L2 before its PDL wait
+  WarmRange hand_off{};       // the next launch's weights, prefetched into L2 after the last load
 };
 
 /// A plan compiled and loaded on a device: immutable, shareable, launchable from any thread and into any
@@ -119,36 +118,35 @@ class Kernel {
 };
 
 /// Compiles (or finds in the cache) and loads the plan's kernel. A plan made by hand is checked first. The
-/// first plan that numbers clusters by GPC has the device asked where they lie, by a few launches of a
-/// microsecond each in a stream of their own. Not while a stream is being captured: it loads and allocates.
-/// Errors: those of plan() (the plan), toolchain, driver. Trouble with the cache folder is no error.
+/// first plan that numbers clusters by GPC locates the device's GPCs, by a few launches of a microsecond each
+/// in a stream of their own. Do not call while a stream is being captured: it loads and allocates. Errors:
+/// those of plan(), toolchain, driver. Trouble with the cache folder is no error.
 Result<Kernel> prepare(const Device& device, const Plan& plan);
 
-/// Called after each finished compile with (done, total): from any thread, from one at a time. Must not
+/// Called after each finished compile with (done, total): from any thread, one call at a time. Must not
 /// throw.
 using Progress = std::function<void(int done, int total)>;
 
-/// The same for many plans, in parallel; equal configs are compiled once. The i-th result belongs to the i-th
-/// plan.
+/// Prepares many plans in parallel; equal configs are compiled once. Result i belongs to plan i.
 std::vector<Result<Kernel>> prepare(const Device& device, std::span<const Plan> plans,
                                     const Progress& progress = {});
 
-/// Checks the arguments and enqueues one kernel, or two if the plan says Combine::separate: together,
-/// whatever other threads enqueue through this library. No allocation, no synchronisation; may be captured
-/// into a graph, which then needs the Kernel and its workspace for as long as it lives, as work in flight
-/// does. m = 0, n = 0 or batch = 0 succeed without a launch; so do alpha = 0 and k = 0 where the product is
-/// added to D. Errors (nothing is launched): invalid_pointer, misaligned, aliasing, workspace (too small),
-/// wrong_device, driver. Should the driver take the first of two kernels and refuse the second, D is not
-/// written and the next launch is none the worse.
+/// Checks the arguments and enqueues one kernel, or two if the plan says Combine::separate; no other launch
+/// of this library comes between the two. No allocation, no synchronisation; may be captured into a graph.
+/// The Kernel and its workspace must then outlive the graph, as they must outlive work in flight.
+/// m = 0, n = 0 or batch = 0 succeed without a launch; so do alpha = 0 and k = 0 where the product is added
+/// to D. Errors (nothing is launched): invalid_pointer, misaligned, aliasing, workspace (too small),
+/// wrong_device, driver. If the driver takes the first of two kernels and refuses the second, D is not
+/// written and later launches are unharmed.
 Result<void> launch(const Kernel& kernel, const Args& args, Stream stream);
 
 /// plan + prepare (kept by the device for the next call with an equal problem) + launch. Without a workspace
 /// in `args` the device lends one. Each stream has its own, for good: keep streams and use them again. Each
-/// captured graph has its own, one for each stream captured into it, until the graph and its executables are
-/// destroyed; what is one graph twice (two executables of it, a clone, a child of two graphs) shares it.
-/// Error not_prepared: the stream is capturing and this problem's kernel is not loaded: call it once before
-/// capture. Error workspace: `args` has none, the plan needs one, and streams, those that were destroyed
-/// among them, have the 4 GB that they may be lent.
+/// captured graph has one for each stream captured into it, until the graph and its executables are
+/// destroyed. Copies of one graph (two executables, a clone, a child of two graphs) share it.
+/// Error not_prepared: the stream is capturing and this problem's kernel is not loaded: call run() once
+/// before capture. Error workspace: `args` has none, the plan needs one, and the streams, destroyed ones
+/// included, already hold the 4 GB that they may be lent.
 Result<void> run(const Device& device, const Problem& problem, const Args& args, Stream stream);
 
 }  // namespace gemm

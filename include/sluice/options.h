@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where things are on this machine. Read from the environment once, by the caller, and passed down.
+// Folders and switches of this machine. Read from the environment once, by the caller, and passed down.
 #pragma once
 
 #include <string>
@@ -13,18 +13,17 @@ struct Options {
   std::string nvrtc_path{};      // libnvrtc to load; empty: the toolkit's
   std::string records_dir{};     // the user's tuning records; empty: only the shipped ones
   int jobs = 0;                  // parallel compiles in prepare(); 0: one per core
-  /// Kernels that say which launch owns a workspace, so that Workspace::verify() finds two launches that used
-  /// one at the same time. For debugging: they are other kernels, and not as fast.
+  /// Kernels record which launch owns a workspace, so that Workspace::verify() finds two launches that used
+  /// one at the same time. For debugging: these kernels are compiled separately and are slower.
   bool stamp_workspaces = false;
 };
 
 /// SLUICE_CACHE_DIR (default: $XDG_CACHE_HOME/sluice or ~/.cache/sluice), SLUICE_CACHE_READ_ONLY,
 /// SLUICE_NVRTC, SLUICE_RECORDS_DIR (default: $XDG_DATA_HOME/sluice/records or
-/// ~/.local/share/sluice/records), SLUICE_JOBS, SLUICE_STAMP_WORKSPACES.
-/// Switches take 1, true, yes, on or 0, false, no, off in any case, SLUICE_JOBS 0..1024. Other values mean
-/// nothing and leave the default.
+/// ~/.local/share/sluice/records), SLUICE_JOBS, SLUICE_STAMP_WORKSPACES. Switches take 1, true, yes, on or 0,
+/// false, no, off in any case, SLUICE_JOBS 0..1024. Other values are ignored and leave the default.
 Options options_from_environment();
-/// Those values that mean nothing: a line each, with the rule and the remedy.
+/// Ignored values of the environment: a line each, with the rule and the remedy.
 std::vector<std::string> environment_troubles();
 
 }  // namespace sluice

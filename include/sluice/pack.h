@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights with 4 or 8 bits into packed blobs, on the GPU, as fast as a model's weights can be read: one
-// kernel, nothing synchronised, capturable. And back, exactly. The blob is docs/packing.md's, byte for byte;
-// parts of it for the shards of a layer are plain copies (sluice/spec/packed_slices.h).
+// Packs 4-bit and 8-bit weights into blobs on the GPU, and unpacks them exactly: one kernel, no
+// synchronisation, capturable, limited by memory speed. docs/packing.md defines the blob byte by byte. Slices
+// for the shards of a layer are plain copies (sluice/spec/packed_slices.h).
 #pragma once
 
 #include <sluice/gemm.h>
@@ -11,15 +11,16 @@
 namespace sluice {
 
 struct PackShape {
-  i64 n = 0, k = 0;  // rows (outputs of the layer), and what the sum is over
+  i64 n = 0, k = 0;  // rows (outputs of the layer), and the length of a sum
 };
 
-/// Row-major and without gaps. Of a uint4 in a byte only the lower half is looked at.
+/// Arrays are row-major without gaps. The upper half of a byte that holds a uint4 is ignored.
 struct PackArgs {
   const void* codes = nullptr;   // n rows of code_row_bytes(storage, k)
-  const void* scales = nullptr;  // n x group_count(format, k), of format.scale
-  const void* zeros = nullptr;   // the same; null if the format stores none
-  void* blob = nullptr;          // blob_bytes(format, n, k), on 16 bytes; all of it is written
+  const void* scales = nullptr;  // n x group_count(format, k) values of format.scale
+  // n x group_count(format, k) values of format.scale; null if the format stores none
+  const void* zeros = nullptr;
+  void* blob = nullptr;  // blob_bytes(format, n, k), 16-byte aligned; all of it is written
 };
 
 struct UnpackArgs {
@@ -32,16 +33,16 @@ struct UnpackArgs {
 /// The loaded kernels of one format and one way to store codes. Cheap to copy; usable from any thread.
 class Packer {
  public:
-  /// Compiles or finds in the cache. Errors: invalid_config, toolchain, driver.
+  /// Compiles the kernels or finds them in the cache. Errors: invalid_config, toolchain, driver.
   static Result<Packer> create(const Device& device, const WeightFormat& format,
                                CodeStorage storage = CodeStorage::byte);
 
-  /// No allocation, no synchronisation. Empty weights succeed. Errors (nothing is launched): invalid_size (n
-  /// or k negative or past 2^31 - 1, or 2^31 tiles of 64 x 128 or more), invalid_pointer, invalid_argument,
-  /// misaligned, aliasing, wrong_device, driver.
+  /// No allocation, no synchronisation. Empty weights succeed. Errors (nothing is launched): invalid_size,
+  /// invalid_pointer, invalid_argument, misaligned, aliasing, wrong_device, driver. Sizes n and k lie in 0 ..
+  /// 2^31 - 1, with fewer than 2^31 tiles of 64 x 128.
   Result<void> pack(const PackShape& shape, const PackArgs& args, Stream stream) const;
 
-  /// The arrays that were packed, bit for bit. Errors as of pack.
+  /// Restores the packed arrays, bit for bit. Errors: those of pack().
   Result<void> unpack(const PackShape& shape, const UnpackArgs& args, Stream stream) const;
 
   struct Impl;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a problem to everything decided about it. Pure: no GPU, no clock, no environment; the same problem,
-// device, overrides and records give the same plan everywhere.
+// A plan holds every decision about a problem. Planning is pure: no GPU, no clock, no environment. The same
+// problem, device, overrides and records give the same plan everywhere.
 #pragma once
 
 #include <optional>
@@ -15,10 +15,10 @@
 
 namespace sluice {
 
-class RecordBook;  // what was measured before: sluice/records.h
+class RecordBook;  // earlier measurements: sluice/records.h
 const RecordBook& shipped_records();
 
-/// Where the planner thinks the time goes, in microseconds.
+/// The planner's estimate of where the time goes, in microseconds.
 struct Estimate {
   double tensor_us = 0;  // one wave's tensor-core time x waves
   double l2_us = 0;
@@ -30,31 +30,30 @@ struct Estimate {
   bool operator==(const Estimate&) const = default;
 };
 
-/// Who chose. record: a measurement of this very problem (sluice/records.h). model: the cost model, with the
-/// caller's overrides if there are any.
+/// The source of a plan. record: a measurement of this very problem (sluice/records.h). model: the cost
+/// model, with the caller's overrides if there are any.
 enum class PlanSource { model, record };
 
 struct Plan {
   Problem problem{};  // strides filled in
   KernelConfig config{};
   WorkSplit split{};
-  i64 smem_bytes = 0;       // dynamic shared memory of a CTA
-  i64 workspace_bytes = 0;  // what Args::workspace must hold; 0: the launch needs none
-                            // With Combine::separate a launch is two kernels: one that multiplies, one that
-                            // adds up the parts. All other plans are one.
+  i64 smem_bytes = 0;  // dynamic shared memory of a CTA
+  // Bytes that Args::workspace must hold; 0: the launch needs none. With Combine::separate a launch is two
+  // kernels: one that multiplies, one that adds up the slices. All other plans are one kernel.
+  i64 workspace_bytes = 0;
   Estimate estimate{};
   PlanSource source = PlanSource::model;
-  double measured_us = 0;  // what the record says of this choice; 0 without one
+  double measured_us = 0;  // from the record of this choice; 0 without one
 };
 
-/// Fields that are set overrule the planner; the rest its model still chooses. Unless `swapped` is set, any
-/// other field but workspace_limit, ignore_records and overlap means A by B: m and n of tile, cluster and
-/// raster are then the problem's. With swapped = true they are those of B by A (16-bit D that TMA can store,
-/// no residual, gate or block scales). Records are not looked at once any field but
-/// workspace_limit and overlap is set.
+/// Fields that are set overrule the planner; its model chooses the rest. Unless `swapped` is set, any field
+/// but workspace_limit, ignore_records and overlap means A by B: m and n of tile, cluster and raster are the
+/// problem's. With swapped = true they are those of B by A (16-bit D that TMA can store, no residual, gate or
+/// block scales). Records are ignored once any field but workspace_limit and overlap is set.
 struct PlanOverrides {
   std::optional<Schedule> schedule{};
-  std::optional<int> tile_m{}, tile_n{}, stages{}, warps{};  // warps: of plain schedules
+  std::optional<int> tile_m{}, tile_n{}, stages{}, warps{};  // warps: plain schedules only
   std::optional<ClusterShape> cluster{};
   std::optional<StorePath> store{};
   std::optional<bool> swapped{};  // true: B by A in place of A by B; false: never
@@ -63,25 +62,25 @@ struct PlanOverrides {
   std::optional<Numbering> numbering{};
   std::optional<int> clusters{};  // launched clusters
   std::optional<int> streamed{};  // cluster tiles dealt out by k-tile (spec/work_split.h); 0: none
-  std::optional<int> splits{};    // all tiles in so many parts along k; 1: none. Sets clusters and streamed
+  // splits all tiles into so many slices along k; 1: none. Sets clusters and streamed
+  std::optional<int> splits{};
   std::optional<Combine> combine{};      // how shared tiles come together; splits nothing by itself
   std::optional<i64> workspace_limit{};  // bytes a plan may ask for; kWorkspaceLimit without it
   bool ignore_records = false;           // plan as if the problem had never been tuned
-  Overlap overlap{};  // put into the plan whoever chose it; in a chain of launches (sluice/chain.h)
+  Overlap overlap{};  // applied to the plan from any source; for chains of launches (sluice/chain.h)
 
   bool operator==(const PlanOverrides&) const = default;
 };
 
 namespace gemm {
 
-/// Checks the problem and picks kernel, configuration and work split for `device`: those of its record, if
-/// `records` has one that can still be used, else the model's best.
-/// Errors: invalid_size, invalid_type, invalid_stride, misaligned (strides), invalid_config (overrides),
-/// unsupported_arch.
+/// Checks the problem and picks kernel, config and work split for `device`: those of its record, if `records`
+/// has one that still fits, else the model's best. Errors: invalid_size, invalid_type, invalid_stride,
+/// misaligned (strides), invalid_config (overrides), unsupported_arch.
 Result<Plan> plan(const Problem& problem, const DeviceInfo& device, const PlanOverrides& overrides = {},
                   const RecordBook& records = shipped_records());
 
-/// All plans the planner's model would consider, best estimate first; what a tuner measures.
+/// All plans that the planner's model would consider, best estimate first; a tuner measures these.
 Result<std::vector<Plan>> candidates(const Problem& problem, const DeviceInfo& device,
                                      const PlanOverrides& overrides = {});
 
@@ -93,7 +92,7 @@ const char* name_of(PlanSource source);
 std::string to_string(const KernelConfig& config);
 std::string to_string(const Problem& problem);
 std::string to_string(const WorkSplit& split);
-/// For people: one line, e.g. "ping_pong 128x128x64 s5 c2x1 bf16".
+/// One line for people, e.g. "ping_pong 128x128x64 s5 c2x1 bf16".
 std::string short_name(const KernelConfig& config);
 /// The problem and plan as a few aligned lines with the estimate; what `sluice plan` prints.
 std::string describe(const Plan& plan);

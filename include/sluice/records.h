@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was measured before: a book of tuning records, one a problem and GPU. gemm::plan and packed::plan
-// look a problem up in one before they ask their model; `sluice tune` writes them (docs/tuning.md). A book is
-// read once and never changes, so plans stay a function of what goes in.
+// A book of tuning records: earlier measurements, one for a problem and GPU. gemm::plan and packed::plan look
+// a problem up before they ask their model; `sluice tune` writes records (docs/tuning.md). A book is read
+// once and never changes, so plans stay a function of their arguments.
 //   auto plan = sluice::gemm::plan(problem, device->info(), {}, device->records());
 #pragma once
 
@@ -23,20 +23,20 @@ namespace packed {
 struct TunedChoice;
 }
 
-/// What a record fixes of a plan; the rest follows from the problem.
-struct TunedChoice {  // of a dense product
+/// The part of a plan that a record fixes; the rest follows from the problem.
+struct TunedChoice {  // a dense product
   Schedule schedule = Schedule::cooperative;
   int tile_m = 128, tile_n = 128;
   ClusterShape cluster{};
   bool swapped = false;  // B by A: m and n of tile, cluster and raster are those of that product
   Raster raster = Raster::along_m;
   int raster_group = 8;                     // cluster tiles in a band
-  Numbering numbering = Numbering::launch;  // of clusters
-  int clusters = 1;                         // launched
+  Numbering numbering = Numbering::launch;  // numbering of clusters
+  int clusters = 1;                         // launched clusters
   int streamed = 0;                         // cluster tiles dealt out by k-tile
-  Combine combine = Combine::last_arriver;  // of those
-  int warps = 0, stages = 0;                // of plain schedules; 0 of the others
-  double measured_us = 0;                   // of one launch, when the record was made
+  Combine combine = Combine::last_arriver;  // combines the tiles that are dealt out
+  int warps = 0, stages = 0;                // plain schedules; 0 in the others
+  double measured_us = 0;                   // one launch, when the record was made
 
   bool operator==(const TunedChoice&) const = default;
 };
@@ -46,20 +46,19 @@ class RecordBook {
  public:
   RecordBook();  // empty: every plan is the model's
 
-  /// Nothing if this problem was never tuned on such a GPU. Problems share a record if they have the same
-  /// sizes, types, layouts, sums and epilogue; strides (but for whether TMA can store D), scales of a tensor,
+  /// Empty if this problem was never tuned on such a GPU. Problems share a record if they have the same
+  /// sizes, types, layouts, sums and epilogue. Strides (except whether TMA can store D), scales of a tensor,
   /// scale_d and relu do not count. `problem` is one that gemm::plan accepts.
   std::optional<TunedChoice> find(const Problem& problem, const DeviceInfo& device) const;
-  /// The same of products of packed weights; `problem` is one that packed::plan accepts.
+  /// find() for products of packed weights; `problem` is one that packed::plan accepts.
   std::optional<packed::TunedChoice> find(const PackedProblem& problem, const DeviceInfo& device) const;
-  /// Of each step of a chain what was chosen where it stood between the same two neighbours; nothing if it
-  /// never did, or if it has none. Of several records the one that knows most of the steps is asked first. An
-  /// end of the chain is like any neighbour. `steps` are ones that
-  /// plan_chain accepts.
+  /// For each step of a chain, the choice that was recorded between the same two neighbours; empty if there
+  /// is none. Of several records the one that knows most of the steps comes first. An end of the chain counts
+  /// as a neighbour. `steps` are ones that plan_chain accepts.
   std::vector<std::optional<TunedStep>> find(std::span<const ChainStep> steps,
                                              const DeviceInfo& device) const;
   int size() const;  // tuned chains count as one
-  /// Files and records that were passed over: a line each, with the rule they broke and the remedy.
+  /// Skipped files and records: a line each, with the broken rule and the remedy.
   const std::vector<std::string>& troubles() const;
 
   struct Impl;
@@ -70,11 +69,11 @@ class RecordBook {
   std::shared_ptr<const Impl> impl_;
 };
 
-/// The records that come with the library; parsed at the first call.
+/// The records that ship with the library; parsed at the first call.
 const RecordBook& shipped_records();
 
-/// The shipped records, and over them the user's own of options.records_dir. Never fails: a missing folder
-/// has no records, and what cannot be used is in troubles().
+/// The shipped records, with the user's own from options.records_dir on top. Never fails: a missing folder
+/// has no records, and unusable files are listed in troubles().
 RecordBook open_records(const Options& options);
 
 }  // namespace sluice

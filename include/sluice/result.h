@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How sluice reports failure: a value. Nothing in the library prints, throws or exits.
+// Failure is a value. Nothing in the library prints, throws or exits.
 #pragma once
 
 #include <optional>
@@ -19,7 +19,7 @@ enum class ErrorCode {
   aliasing,          // D overlaps an input
   invalid_type,      // a combination of types or layouts that no kernel takes
   invalid_config,    // a hand-made KernelConfig that breaks a rule
-  invalid_argument,  // anything else a caller got wrong
+  invalid_argument,  // any other error of a caller
   wrong_device,      // the pointer, stream or context belongs to another device
   unsupported_arch,  // not sm_90
   not_prepared,      // the stream is capturing and the kernel is not loaded yet

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes down on which SM each CTA of a launch lies. Launched by host/device/locate.cc, in clusters of
-// several sizes: CTAs of one cluster lie in one GPC.
+// Records on which SM each CTA of a launch runs. Launched by host/device/locate.cc, in clusters of several
+// sizes: CTAs of one cluster share a GPC.
 #pragma once
 
 #include <sluice/spec/locate.h>

@@ -12,13 +12,13 @@
 // | __syncthreads, twice              | a CTA          | last reads of rings, sums, reads of the sums       |
 // | cluster: arrive first thing, wait | its CTAs       | a CTA has begun before others write to its memory  |
 // | before the first push             |                |                                                    |
-// | cluster: arrive, wait             | the same       | pushed sums before they are read                   |
+// | cluster: arrive, wait             | its CTAs       | pushed sums before they are read                   |
 // | griddepcontrol.wait, if           | every thread   | launches before this one, and what they wrote,     |
 // | config.overlap waits              |                | before X and C are read and D written; weights,    |
 // |                                   |                | bias and gamma may be read earlier                 |
 //
-// No CTA waits for one outside of its cluster, no memory is needed between launches, and sums are always
-// added in the same order. Launched by host/ops/narrow_launch.cc.
+// No CTA waits for another cluster, no memory is needed between launches, and sums are always added in the
+// same order. Launched by host/ops/narrow_launch.cc.
 #pragma once
 
 #include <sluice/device/dependent_launch.cuh>
@@ -64,7 +64,7 @@ SLUICE_DEVICE void run_narrow(const NarrowParams& params) {
     ring.fill(copy);
     timeline.claim(threadIdx.x == 0);
   }
-  const auto issued = [&] {  // warps take tiles in turn: where this one is, the others are too
+  const auto issued = [&] {  // warps take tiles in turn: all are about as far as this one
     timeline.mark(Moment::last_load);
     if (threadIdx.x == 0) Launch::loaded();
   };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plain sums that packed products are held to: what the kernel is given, and the arithmetic of one term.
-// Read by g++ and by NVRTC. check/packed_data.cc sums on the CPU, kernels/packed_reference.cuh on the GPU,
-// both from the weights as their owner has them, before packing: a mistake of the packer shows too.
+// The plain sums that packed products are compared with: the kernel's parameters, and the arithmetic of one
+// term. Read by g++ and by NVRTC. check/packed_data.cc sums on the CPU, kernels/packed_reference.cuh on the
+// GPU. Both start from the weights before packing, so that a mistake of the packer shows too.
 #pragma once
 
 #include <sluice/kernels/verify_arith.h>
@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-/// Of one output: sum x w, without scale_x; sums of |x| times what bounds errors (Weight::magnitude and
-/// rounding); and sum x^2 spread^2, whose root is of the size of a sum of random signs.
+/// The sums of one output: x w without scale_x; |x| times the error bounds of a weight (Weight::magnitude and
+/// rounding); and x^2 spread^2, whose root is about the sum of random signs.
 struct PackedSum {
   double value = 0, magnitude = 0, rounding = 0, squares = 0;
 };
@@ -31,32 +31,33 @@ namespace packed {
 SLUICE_HD constexpr double code_value(WeightType type, u32 code) {
   return type == WeightType::e4m3 ? verify::decode(DType::e4m3, code) : static_cast<double>(code);
 }
-/// What the tensor core adds to every code (docs/packed.md): it is taken away again as a sum of tokens, so it
-/// is no error, but it makes both sums larger (smaller with e4m3 tokens, whose weights it makes signed).
+/// The offset that the tensor core adds to every code (docs/packed.md). It is subtracted again as a sum of
+/// tokens, so it is no error. But it makes both sums larger (smaller with e4m3 tokens, whose weights it makes
+/// signed).
 SLUICE_HD constexpr double code_offset(WeightType type, DType x) {
   if (x == DType::e4m3) return -8.0;
   if (x != DType::bf16 || type == WeightType::e4m3) return 0.0;
   return type == WeightType::uint4 ? 16.0 : 272.0;
 }
 
-/// Half a unit in the last place of the tokens' type, of a number; 0 where no weight is rounded to it.
+/// Half a unit in the last place of a number of the tokens' type; 0 where no weight is rounded to it.
 SLUICE_HD constexpr double weight_unit(DType x) {
   return x == DType::bf16 ? 0x1p-8 : x == DType::fp16 ? 0x1p-11 : 0.0;
 }
 
-/// value: scale (code - zero). magnitude: |scale| (|code + offset| + |zero + offset|), what kernels add up
-/// that scale sums. rounding: how far those that round weights to the tokens' type may be from the value;
-/// spread: the value, and in units of that type's last place what a zero that it does not hold loses
+/// value: scale (code - zero). magnitude: |scale| (|code + offset| + |zero + offset|), which kernels that
+/// scale sums add up. rounding: the largest error of kernels that round weights to the tokens' type. spread:
+/// the value, and in units of that type's last place the loss of a zero that the type does not hold
 /// (docs/numerics.md).
 struct Weight {
   double value, magnitude, rounding, spread_squared;
 };
-/// Whole zeros make exact differences.
+/// True for a whole zero, which makes exact differences.
 SLUICE_HD constexpr bool is_whole_zero(const WeightFormat& format, DType x, double zero) {
   const double most = x == DType::bf16 && format.type == WeightType::uint4 ? 239.0 : 255.0;
   return zero >= 0.0 && zero <= most && static_cast<double>(static_cast<int>(zero)) == zero;
 }
-/// Of one whose code differs from its zero by so much, for |scale|.
+/// Rounding error of a weight whose code differs from its zero by `difference`, for |scale|.
 SLUICE_HD constexpr double weight_rounding(const WeightFormat& format, DType x, double difference,
                                            double scale, double zero) {
   const double unit = weight_unit(x);

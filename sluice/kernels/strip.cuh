@@ -1,34 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tokens times packed weights, a tile of D for each CTA or cluster: D[m][n] = act(scale_x X W^T + bias),
-// W = scale * (code - zero). What the warps that multiply make in registers is WGMMA's A: of e4m3 tokens
-// codes (ByteProducts), of 16-bit tokens weights (HalfProducts). Tokens are its B.
+// W = scale * (code - zero). The warps that multiply make WGMMA's A in registers: codes for e4m3 tokens
+// (ByteProducts), weights for 16-bit tokens (HalfProducts). Tokens are its B.
 //
 // clang-format off
 // Roles (128 threads for each math warpgroup, and 64)
 //   math warpgroups     each a strip of 64 outputs, and of the CTA's k every k_groups-th tile of 128
-//   two warps           a thread of each fills stages of 128 k: one tokens with TMA, one the strips' tiles as
-//                       they lie with flat copies
+//   two warps           a thread of each fills stages of 128 k: one tokens with TMA, one the strips' tiles with
+//                       flat copies
 //
 // Barriers           who arrives                                   who waits
 //   full[stage]      both load threads (expect), the bytes         the warps that share the k-tile
 //   empty[stage]     each of those, when its products have ended   both load threads
 //   kBegun           all: barriers are there                       all but the weights' warp, which made them
-//   kMultiplied      math warps: the rings are done with           math warps: before sums are laid over them
-//   kLeft            math warps: their sums lie there              math warps: before they are added up
-//   cluster          all, when they have begun; then all, when     all: before sums are sent, and before those
-//                    they have sent sums                           that came are read
-// If config.overlap waits for the launches before this one, the thread that loads tokens does before it begins,
-// and math threads before they read scales of tokens, and with that before they write D. Weights need not wait.
+//   kMultiplied      math warps: their last reads of the rings     math warps: before sums overlay the rings
+//   kLeft            math warps: their sums are written            math warps: before sums are added up
+//   cluster          all, when they have begun; then all, when     all: before sums are sent, and before received
+//                    they have sent sums                           sums are read
+// With a PDL wait (config.overlap), the token thread waits before it begins. Math threads wait before they read
+// scales of tokens, and so before they write D. Weights need not wait.
 // clang-format on
 // All start in phase 0; a first wait on an empty barrier uses the parity of the phase before, which counts as
-// complete. Loaders walk all stages, a math warpgroup
-// every k_groups-th, always the same ones: parities tell a phase from the next one only, and bytes of an
-// earlier tile may come later, so nobody may wait for a stage of whose last phase others alone have seen the
-// end. Every copy is waited for by math warps: when they have met at the end no byte is on its way into the
-// rings.
+// complete. Loaders use all stages; a math warpgroup uses every k_groups-th, always the same ones. A parity
+// tells a phase from the next one only, and bytes of an earlier tile may come later. So a warp waits for a
+// stage only if it has itself seen the end of the stage's last phase. Math warps wait for every copy: once
+// they have met at the end, no byte is in flight into the rings.
 //
-// No CTA waits for one outside of its cluster, no memory is needed between launches, and sums are always
-// added in the same order. Launched by host/ops/strip_launch.cc.
+// No CTA waits for another cluster, no memory is needed between launches, and sums are always added in the
+// same order. Launched by host/ops/strip_launch.cc.
 #pragma once
 
 #include <sluice/device/dependent_launch.cuh>
@@ -40,7 +39,7 @@
 namespace sluice::packed {
 
 inline constexpr int kBegun = 1, kMultiplied = 2, kLeft = 3;          // the CTA's named barriers
-inline constexpr int kMathRole = 0, kTokenRole = 1, kWeightRole = 2;  // who notes when (spec/timeline.h)
+inline constexpr int kMathRole = 0, kTokenRole = 1, kWeightRole = 2;  // timeline marks (spec/timeline.h)
 
 template <StripConfig kConfig, bool k16Bit = is_16bit(kConfig.x)>
 struct StripProducts : ByteProducts<kConfig> {
@@ -51,7 +50,7 @@ struct StripProducts<kConfig, true> : HalfProducts<kConfig> {
   using HalfProducts<kConfig>::HalfProducts;
 };
 
-/// A warp that does not multiply.
+/// The role of a warp that loads.
 template <StripConfig kConfig>
 SLUICE_DEVICE void load(const StripParams& params, const StripPlace<kConfig>& at, TimelineMarks& timeline) {
   using Launch = DependentLaunch<kConfig.overlap>;
@@ -73,7 +72,7 @@ SLUICE_DEVICE void load(const StripParams& params, const StripPlace<kConfig>& at
     if (first) StripLoads<kConfig>::start(at);
     __syncwarp();
     ptx::named_barrier_arrive(kBegun,
-                              threads_of(kConfig));  // weights are on their way before anyone is ready
+                              threads_of(kConfig));  // weights are in flight before other warps are ready
     Launch::wait_for_weights();
     timeline.claim(first, kWeightRole);
     if (first) StripLoads<kConfig>::run_weights(params, at, timeline);
@@ -97,7 +96,7 @@ SLUICE_DEVICE void run_strip(const StripParams& params) {
   if (at.multiplies()) {
     ptx::named_barrier_sync(kBegun, threads_of(kConfig));
     timeline.claim(threadIdx.x == 0, kMathRole);
-    finish.fetch_vectors([] { Launch::wait(); });  // while the first tiles are on their way
+    finish.fetch_vectors([] { Launch::wait(); });  // while the first tiles are in flight
     typename StripProducts<kConfig>::Sums sums;
     StripProducts<kConfig>(params, at, timeline).run(sums);
     ptx::named_barrier_sync(kMultiplied, S::kMathThreads);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many tokens times packed weights: D[m][n] = act(X W^T + bias), W = scale * (code - zero). Weights are made
-// fragments in registers, by the warps that multiply, and are WGMMA's A; tokens are its B.
+// Many tokens times packed weights: D[m][n] = act(X W^T + bias), W = scale * (code - zero). The warps that
+// multiply turn weights into fragments in registers, WGMMA's A; tokens are its B.
 //
 // clang-format off
 // Roles (384 threads; kWideThreads)
 //   warpgroup 0, thread 0    tokens   fills stages of 64 k with TMA
-//   warpgroup 0, thread 32   weights  fills stages of 128 k (two strips' tiles as they lie) with flat copies
+//   warpgroup 0, thread 32   weights  fills stages of 128 k (two strips' tiles) with flat copies
 //   warpgroups 1, 2          math     a strip of 64 outputs each: weights to registers, WGMMA, epilogue, store
 //
 // Barriers           who arrives                                    who waits
@@ -16,22 +16,24 @@
 //   w_full[stage]    weight thread (expect), the bytes              both math groups
 //   w_empty[stage]   each math warp, when it has read its strip     weight thread
 //   cluster along k  all, when they have begun; then math threads,  math threads: before they send sums, and
-//                    when they have sent                            before they read what was sent
+//                    when they have sent                            before they read the peer's
 //   cluster along n  all, at the start and at the end               all: no CTA leaves while its peer may signal it
 // clang-format on
 // All start in phase 0; a first wait on an empty barrier uses the parity of the phase before, which counts as
 // complete. Every role walks the same tiles and k-tiles, so positions in the rings need no communication.
 //
-// Where config.tail_parts is 2 the tiles of the last wave come as two units of half the tokens, if those are
-// one wave as well: a cluster has one at most, its last (spec/wide.h, whole_units).
+// If config.tail_parts is 2, the tiles of the last wave come as two units of half the tokens, provided that
+// the units make one wave too. Each cluster then has at most one unit, as its last (spec/wide.h,
+// whole_units).
 //
-// If config.overlap waits for the launches before this one, the token thread does before its first copy, and
-// math threads before their first tile, and with that before they write D. Weights need not wait.
+// With a PDL wait (config.overlap), the token thread waits before its first copy. Math threads wait before
+// their first tile, and so before they write D. Weights need not wait.
 //
-// A CTA of a cluster along k leaves when its peer's sums have come; its own went before: nobody writes to it
-// any more. Where its load warpgroup has left already, the cluster's barriers count those threads as there.
-// Launched by host/ops/wide_launch.cc, with as many tiles as there are in the grid (cluster along k) or as
-// many CTAs as fit; no CTA waits for one outside of its cluster.
+// A CTA of a cluster along k exits once its peer's sums have come. Its own sums went before, so nobody writes
+// to it any more. If its load warpgroup has exited, the cluster's barriers count those threads as arrived.
+//
+// Launched by host/ops/wide_launch.cc, with one tile a cluster (cluster along k) or as many CTAs as fit. No
+// CTA waits for another cluster.
 #pragma once
 
 #include <sluice/device/dependent_launch.cuh>
@@ -95,7 +97,7 @@ SLUICE_DEVICE void run_wide(const WideParams& params) {
     __syncwarp();
   }
   if constexpr (kConfig.cluster_n > 1) {
-    ptx::cluster_arrive_release();  // what it signalled at the peer's x_empty has arrived: the peer may leave
+    ptx::cluster_arrive_release();  // the peer's x_empty has this CTA's signals: the peer may exit
     ptx::cluster_wait_acquire();
   }
 }

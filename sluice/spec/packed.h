@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed weights: few-bit packed weights times 16-bit tokens, or 4-bit ones times e4m3 tokens. The problem,
-// and the configuration of the kernel for few 16-bit tokens (kernels/narrow.cuh).
+// Packed weights: few-bit weights times 16-bit tokens, or 4-bit ones times e4m3 tokens. This file holds the
+// problem, and the config of the kernel for few 16-bit tokens (kernels/narrow.cuh).
 //   D[m][n] = act(scale_x[m] * sum_k X[m][k] W[n][k] + bias[n]) + C[m][n],  W = scale * (code - zero)
 //   (spec/packing.h)
-// Gated, with y[m][n] what act is given there, D[m][j] = act(y[m][j]) * y[m][n / 2 + j], j < n / 2: W's first
-// half of rows makes the gate, its last half "up", as models concatenate them. With scale_d D is divided by
-// it before it is rounded, as a quantiser with a given scale has it (spec/epilogue.h). With norm_x X stands
-// for its rows over their root mean square, times gamma (see there); a residual C is added to D last. A
-// tile's rows are W's; an output is a row of the tensor core's A and a token a column of its B, but for 16
-// and 32 tokens in narrow.cuh, which are the rows of A (device/packed/token_rows.cuh).
+// Gated, D[m][j] = act(y[m][j]) * y[m][n / 2 + j] for j < n / 2, where y is the value before act. W's first
+// half of rows makes the gate, its last half "up", as models concatenate them. With scale_d, D is divided by
+// it before it is rounded (spec/epilogue.h). With norm_x, X stands for its rows over their root mean square,
+// times gamma. A residual C is added to D last.
+// A tile's rows are W's. An output is a row of the tensor core's A and a token a column of its B. With 16 and
+// 32 tokens in narrow.cuh, tokens are the rows of A instead (device/packed/token_rows.cuh).
 #pragma once
 
 #include <sluice/spec/epilogue.h>
@@ -19,24 +19,24 @@
 
 namespace sluice {
 
-/// Sizes in elements. X and D are row-major; 0 as a leading dimension is packed.
+/// Sizes are in elements. X and D are row-major; a leading dimension of 0 means packed.
 struct PackedProblem {
   i64 m = 0;  // tokens
   i64 n = 0;  // outputs: rows of W
   i64 k = 0;
   DType x = DType::fp16;                // fp16, bf16 or e4m3
-  ScaleMode scale_x = ScaleMode::none;  // of e4m3 tokens: none, tensor (one fp32) or vector (one for each)
-  DType d = DType::fp16;                // fp16, bf16 or fp32; of e4m3 tokens e4m3 too
-  WeightFormat weights{};               // of the order half; with e4m3 tokens uint4 of the order byte
+  ScaleMode scale_x = ScaleMode::none;  // e4m3 tokens: none, tensor (one fp32) or vector (one a token)
+  DType d = DType::fp16;                // fp16, bf16 or fp32; with e4m3 tokens e4m3 too
+  WeightFormat weights{};               // order half; with e4m3 tokens uint4 of order byte
   Bias bias = Bias::none;
   DType bias_type = DType::fp16;
   Activation activation = Activation::none;
   bool gated = false;                   // D is m x n / 2; any e4m3 tokens, or few of 16 bits
-  ScaleMode scale_d = ScaleMode::none;  // of an e4m3 D: none, or tensor (one fp32)
-  /// RMSNorm of up to 8 bf16 tokens: what is multiplied is x gamma[k] (bf16), and a token's sums are divided
-  /// by the root of mean_k x^2 + epsilon. gamma is k bf16 values.
+  ScaleMode scale_d = ScaleMode::none;  // e4m3 D: none, or tensor (one fp32)
+  /// RMSNorm of up to 8 bf16 tokens: x gamma[k] (bf16) is multiplied, and a token's sums are divided by the
+  /// root of mean_k x^2 + epsilon. gamma is k bf16 values.
   bool norm_x = false;
-  bool residual = false;  // C, m x n of D's type, is added behind the activation; 16-bit tokens, not gated
+  bool residual = false;  // C, m x n of D's type, is added after the activation; 16-bit tokens, not gated
   i64 ld_x = 0;
   i64 ld_d = 0;
   i64 ld_c = 0;
@@ -48,7 +48,7 @@ SLUICE_HD constexpr i64 d_columns(const PackedProblem& p) {
   return p.gated ? p.n / 2 : p.n;
 }
 
-/// How many fp32 values a caller's scale_x holds.
+/// fp32 values that a caller's scale_x holds.
 SLUICE_HD constexpr i64 scale_x_count(const PackedProblem& p) {
   switch (p.scale_x) {
     case ScaleMode::tensor: return 1;
@@ -57,10 +57,10 @@ SLUICE_HD constexpr i64 scale_x_count(const PackedProblem& p) {
   }
 }
 
-/// One cubin. A CTA multiplies 16 * row_blocks rows of W by 8 * token_blocks tokens; its warps take k-tiles
-/// in turn, each with a ring of its own, and their sums meet in shared memory; `parts` CTAs of a cluster
-/// share k. Gated, half of the rows are the gate's, of one strip, and half are up's, of the strip that many
-/// further on in W: the blob is one as any other.
+/// One config is one cubin. A CTA multiplies 16 * row_blocks rows of W by 8 * token_blocks tokens. Its warps
+/// take k-tiles in turn, each with a ring of its own, and add up their sums in shared memory. `parts` CTAs of
+/// a cluster share k. Gated, half of the rows belong to a strip of the gate, half to the strip of "up" that
+/// lies half of W further on; the blob is the same.
 struct NarrowConfig {
   WeightFormat weights{};
   DType x = DType::fp16;
@@ -71,15 +71,15 @@ struct NarrowConfig {
   bool gated = false;
   bool norm_x = false;
   bool residual = false;
-  // Of a tile of 8 tokens that are in shared memory, 1 or 4, because there are no more; 0: all. A decoding
-  // token alone would lie there with seven rows of zeros, as many bytes as half of its codes.
+  // Tokens of a tile of 8 that are kept in shared memory: 1, 4, or 0 for all 8. A single decoding token would
+  // otherwise lie there with seven rows of zeros, as many bytes as half of its codes.
   int held_tokens = 0;
   int token_blocks = 1;  // 1, 2 or 4
   int row_blocks = 4;    // 2 (half a strip), 4 or 8
   int warps = 8;
   int stages = 4;  // k-tiles of a warp's ring
-  int parts = 1;   // of k, one for each CTA of a cluster: 1, 2, 4 or 8
-  int ctas = 1;    // that share an SM
+  int parts = 1;   // slices of k, one for each CTA of a cluster: 1, 2, 4 or 8
+  int ctas = 1;    // CTAs that share an SM
   Overlap overlap{};
 
   constexpr bool operator==(const NarrowConfig&) const = default;
@@ -87,7 +87,7 @@ struct NarrowConfig {
 
 inline constexpr int kBlockRows = 16;
 inline constexpr int kTokenBlock = 8;
-inline constexpr int kNormTokens = kTokenBlock;  // that norm_x takes at most
+inline constexpr int kNormTokens = kTokenBlock;  // most tokens that norm_x takes
 
 SLUICE_HD constexpr int tile_rows(const NarrowConfig& c) {
   return kBlockRows * c.row_blocks;
@@ -99,11 +99,11 @@ SLUICE_HD constexpr int tile_tokens(const NarrowConfig& c) {
 SLUICE_HD constexpr int tile_strips(const NarrowConfig& c) {
   return c.gated ? 2 : ceil_div(c.row_blocks, 4);
 }
-/// Of each of them, how many blocks.
+/// Blocks of each such strip.
 SLUICE_HD constexpr int strip_blocks(const NarrowConfig& c) {
   return c.row_blocks / tile_strips(c);
 }
-/// Columns of D that a CTA makes.
+/// Columns of D that a CTA stores.
 SLUICE_HD constexpr int tile_columns(const NarrowConfig& c) {
   return c.gated ? tile_rows(c) / 2 : tile_rows(c);
 }
@@ -111,8 +111,9 @@ SLUICE_HD constexpr int threads_of(const NarrowConfig& c) {
   return 32 * c.warps;
 }
 
-// A stage: tokens (two halves of 64 k, rows of 128 bytes, 16-byte pieces swizzled by the row), then the codes
-// of the CTA's blocks and all scales and zeros of each strip; with norm_x gamma of its k.
+// A stage holds tokens, then the codes of the CTA's blocks, then all scales and zeros of each strip; with
+// norm_x, gamma of its k. Tokens lie in two halves of 64 k, rows of 128 bytes, with 16-byte pieces swizzled
+// by the row.
 SLUICE_HD constexpr int stage_tokens(const NarrowConfig& c) {
   return c.held_tokens == 0 ? tile_tokens(c) : c.held_tokens;
 }
@@ -134,29 +135,29 @@ SLUICE_HD constexpr int stage_bytes(const NarrowConfig& c) {
 SLUICE_HD constexpr WarpTile warp_tile(const NarrowConfig& c) {
   return {.rows = tile_rows(c),
           .columns = tile_tokens(c),
-          // Gated, a CTA's share is whole columns.
+          // gated, a CTA's share is whole columns
           .used = c.gated && c.parts > 1 ? tile_tokens(c) : stage_tokens(c),
           .warps = c.warps,
           .parts = c.parts,
           .pad = c.token_blocks == 1 ? 4 : 8};
 }
-/// Behind the rings, 16 bytes of zeros for each warp: its tokens that are not there.
+/// Behind the rings lie 16 bytes of zeros for each warp, read for tokens that do not exist.
 SLUICE_HD constexpr int zeros_offset(const NarrowConfig& c) {
   return c.warps * c.stages * stage_bytes(c);
 }
-/// Sums of the squares of tokens, fp32, those of each warp and those that each CTA of the cluster sends:
-/// behind the rings and the CTA's own sums, which lie over the rings.
+/// Offset of the sums of squares of tokens: fp32, from each warp, and from each CTA of the cluster. They lie
+/// behind the rings and behind the CTA's own sums, which overlay the rings.
 SLUICE_HD constexpr int squares_offset(const NarrowConfig& c) {
   return max(zeros_offset(c) + (c.held_tokens == 0 ? 0 : 16 * c.warps), warp_sums_bytes(warp_tile(c)));
 }
-/// Of a warp, or of a CTA of the cluster.
+/// Bytes of the squares that a warp, or a CTA of the cluster, leaves.
 SLUICE_HD constexpr int squares_slot_bytes(const NarrowConfig& c) {
   return 16 * ceil_div(stage_tokens(c), 4);
 }
 SLUICE_HD constexpr int squares_bytes(const NarrowConfig& c) {
   return c.norm_x ? squares_slot_bytes(c) * (c.warps + (c.parts > 1 ? c.parts : 0)) : 0;
 }
-/// Where sums from the cluster arrive: nothing else ever lies there.
+/// Offset of sums that arrive from the cluster: nothing else is ever stored there.
 SLUICE_HD constexpr int incoming_offset(const NarrowConfig& c) {
   return squares_offset(c) + squares_bytes(c);
 }
@@ -193,7 +194,7 @@ SLUICE_HD constexpr const char* validate(const NarrowConfig& c) {
   return nullptr;
 }
 
-/// What a launch gives the kernel.
+/// The launch parameters.
 struct NarrowParams {
   const void* weights;
   const void* x;
@@ -203,9 +204,10 @@ struct NarrowParams {
   i64 ld_x, ld_d;
   int m, n, k;  // n: columns of D
   int k_tiles;
-  bool vectors;  // rows of D (and C) begin at multiples of 4 elements and n is one: four go in one store
-  WarmRange prefetch, hand_off;  // of launches that overlap others: before the wait, after the last load
-  // What comes last moves nothing in kernels that do not read it.
+  // rows of D (and C) begin at multiples of 4 elements and n is one: four elements take one store
+  bool vectors;
+  WarmRange prefetch, hand_off;  // for launches that overlap others: before the PDL wait, after the last load
+  // Append new fields here: earlier offsets, and so the machine code of other kernels, stay the same.
   const void* gamma;
   const void* c;
   i64 ld_c;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed weights with e4m3 tokens, or 17 to 128 of 16 bits: the configuration of kernels/strip.cuh, what
-// follows from it, and its launch parameters. The problem is spec/packed.h's:
+// Packed weights with e4m3 tokens, or 17 to 128 of 16 bits: the config of kernels/strip.cuh, derived values,
+// and its launch parameters. The problem is spec/packed.h's:
 //   D[m][n] = act(scale_x[m] * sum_k X[m][k] W[n][k] + bias[n]),  W = scale * (code - zero)
-// Codes become WGMMA's A in registers; tokens are its B and come from shared memory. With e4m3 tokens
-// products of at most 128 k are added up by the tensor core, everything else in fp32 registers; with 16-bit
-// ones A is weights in the tokens' type, and the tensor core adds up all of a warpgroup's k.
+// Codes become WGMMA's A in registers; tokens are its B and come from shared memory. With e4m3 tokens the
+// tensor core adds up products of at most 128 k, and fp32 registers everything else. With 16-bit tokens A
+// holds weights in the tokens' type, and the tensor core adds up all of a warpgroup's k.
 #pragma once
 
 #include <sluice/spec/packed.h>
@@ -12,23 +12,23 @@
 
 namespace sluice {
 
-/// One cubin. A CTA has strips * k_groups math warpgroups: one takes one strip (64 outputs), and of the CTA's
-/// k every k_groups-th tile of 128. `parts` CTAs of a cluster share k. Gated, half of the strips are the
-/// gate's and half are up's, as many strips further on in W as D has.
+/// One config is one cubin. A CTA has strips * k_groups math warpgroups. Each takes one strip (64 outputs)
+/// and, of the CTA's k, every k_groups-th tile of 128. `parts` CTAs of a cluster share k. Gated, half of the
+/// strips belong to the gate and half to "up", which lie as many strips further on in W as D has.
 struct StripConfig {
   WeightFormat weights{.order = FragmentOrder::byte};
-  DType x = DType::e4m3;                // fp16 and bf16 too, with weights of the order half
-  DType d = DType::fp16;                // of e4m3 tokens e4m3 too
-  ScaleMode scale_x = ScaleMode::none;  // of e4m3: none, tensor (one for all tokens) or vector (one a token)
+  DType x = DType::e4m3;                // fp16 and bf16 too, with weights of order half
+  DType d = DType::fp16;                // with e4m3 tokens e4m3 too
+  ScaleMode scale_x = ScaleMode::none;  // e4m3 tokens: none, tensor (one for all) or vector (one a token)
   Bias bias = Bias::none;
   DType bias_type = DType::fp16;
   Activation activation = Activation::none;
   bool gated = false;
   ScaleMode scale_d = ScaleMode::none;  // tensor: an e4m3 D is divided by one fp32
-  int tokens = 16;                      // of a tile: 8, 16, 32, 64 or 128
-  int strips = 4;                       // of a CTA
+  int tokens = 16;                      // tokens of a tile: 8, 16, 32, 64 or 128
+  int strips = 4;                       // strips of a CTA
   int k_groups = 1;                     // warpgroups that share a strip
-  int parts = 1;                        // of k, one for each CTA of a cluster: 1..8
+  int parts = 1;                        // slices of k, one for each CTA of a cluster: 1..8
   int stages = 8;                       // a stage: 128 k of tokens and of each strip
   Overlap overlap{};
 
@@ -47,14 +47,14 @@ SLUICE_HD constexpr int threads_of(const StripConfig& c) {
 SLUICE_HD constexpr int tile_rows(const StripConfig& c) {
   return kStripRows * c.strips;
 }
-/// Columns of D that a CTA makes.
+/// Columns of D that a CTA stores.
 SLUICE_HD constexpr int tile_columns(const StripConfig& c) {
   return c.gated ? tile_rows(c) / 2 : tile_rows(c);
 }
 
-// Shared memory: [token ring | weight ring | sums from the cluster | vectors | barriers]. When all is
-// multiplied the warpgroups' sums lie over the rings: fp32, [k group][token][row], rows padded so that no two
-// lanes meet on a bank.
+// Shared memory: [token ring | weight ring | sums from the cluster | vectors | barriers]. After the last
+// product, the warpgroups' sums overlay the rings: fp32 [k group][token][row], with rows padded so that no
+// two lanes meet on a bank.
 SLUICE_HD constexpr int x_stage_bytes(const StripConfig& c) {
   return c.tokens * kPackedTileK * bytes_of(c.x);
 }
@@ -70,11 +70,12 @@ SLUICE_HD constexpr int sums_stride(const StripConfig& c) {
 SLUICE_HD constexpr int sums_bytes(const StripConfig& c) {
   return c.k_groups * c.tokens * sums_stride(c) * 4;
 }
-/// Nothing else ever lies there: it comes while this CTA may still multiply.
+/// Offset of sums that arrive from the cluster. Nothing else is stored there, since they arrive while this
+/// CTA may still multiply.
 SLUICE_HD constexpr int incoming_offset(const StripConfig& c) {
   return max(w_ring_offset(c) + c.stages * w_stage_bytes(c), sums_bytes(c));
 }
-/// A slot for each other part, of four columns' sums at a time.
+/// Bytes of those sums: a slot for each other CTA, with four columns' sums at a time.
 SLUICE_HD constexpr int incoming_bytes(const StripConfig& c) {
   const int halves = tile_rows(c) / tile_columns(c);
   return (c.parts - 1) * 16 * halves * ceil_div(tile_columns(c) / 4 * c.tokens, c.parts);
@@ -82,11 +83,11 @@ SLUICE_HD constexpr int incoming_bytes(const StripConfig& c) {
 SLUICE_HD constexpr int vector_offset(const StripConfig& c) {
   return incoming_offset(c) + incoming_bytes(c);
 }
-/// fp32: biases of rows, scales of rows, scales of tokens.
+/// Vectors in fp32: biases of rows, scales of rows, scales of tokens.
 SLUICE_HD constexpr int barrier_offset(const StripConfig& c) {
   return vector_offset(c) + 4 * (2 * tile_rows(c) + c.tokens);
 }
-/// A full and an empty one for each stage, 8 bytes each.
+/// Barriers: a full and an empty one for each stage, 8 bytes each.
 SLUICE_HD constexpr i64 smem_bytes(const StripConfig& c) {
   return barrier_offset(c) + 8 * 2 * c.stages;
 }
@@ -123,7 +124,7 @@ SLUICE_HD constexpr const char* validate(const StripConfig& c) {
   return nullptr;
 }
 
-/// What a launch gives the kernel. k = 0: no map, no weights.
+/// The launch parameters. k = 0: no map, no weights.
 struct StripParams {
   TensorMap map_x;  // boxes of 128 bytes of k
   const void* weights;
@@ -135,10 +136,10 @@ struct StripParams {
   int m, n;  // n: columns of D
   int k_tiles, strips;
   int token_tiles;
-  u32 x_bytes;   // of a stage's tokens: fewer than a whole tile's where there are fewer of them
-  bool vectors;  // rows of D begin at multiples of 4 elements and n is one: four go in one store
+  u32 x_bytes;   // bytes of a stage's tokens: fewer than a whole tile's where the problem has fewer tokens
+  bool vectors;  // rows of D begin at multiples of 4 elements and n is one: four elements take one store
   WarmRange prefetch, hand_off;  // as in NarrowParams
-  const float* scale_d;          // what comes last moves nothing in kernels that do not read it
+  const float* scale_d;          // append new fields here (spec/packed.h)
 };
 
 }  // namespace sluice

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed weights for many tokens: the configuration of kernels/wide.cuh, what follows from it, and its launch
-// parameters. The problem is spec/packed.h's. A CTA multiplies two strips (128 outputs) by `tokens` tokens:
-// weights are WGMMA's A and come from registers, tokens its B and come from shared memory.
+// Packed weights for many tokens: the config of kernels/wide.cuh, derived values, and its launch parameters.
+// The problem is spec/packed.h's. A CTA multiplies two strips (128 outputs) by `tokens` tokens. Weights are
+// WGMMA's A and come from registers, tokens its B and come from shared memory.
 #pragma once
 
 #include <sluice/spec/packed.h>
@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-/// One cubin.
+/// One config is one cubin.
 struct WideConfig {
   WeightFormat weights{};
   DType x = DType::fp16;
@@ -17,12 +17,12 @@ struct WideConfig {
   Bias bias = Bias::none;
   DType bias_type = DType::fp16;
   Activation activation = Activation::none;
-  int tokens = 128;    // of a tile: 32, 64, 128 or 256
-  int cluster_n = 1;   // CTAs with the same tokens, which each copies a part of, for both: 1 or 2
+  int tokens = 128;    // tokens of a tile: 32, 64, 128 or 256
+  int cluster_n = 1;   // CTAs with the same tokens, each of which copies a part for both: 1 or 2
   int cluster_k = 1;   // CTAs with the same tile, which share k: 1 or 2
-  int x_stages = 8;    // of 64 k
-  int w_stages = 4;    // of 128 k
-  int tail_parts = 1;  // units that a tile of the last wave comes in, by tokens: 1 or 2
+  int x_stages = 8;    // stages of 64 k
+  int w_stages = 4;    // stages of 128 k
+  int tail_parts = 1;  // units of a tile in the last wave, split by tokens: 1 or 2
   Overlap overlap{};
 
   constexpr bool operator==(const WideConfig&) const = default;
@@ -33,8 +33,8 @@ inline constexpr int kWideRows = kWideGroups * kStripRows;
 inline constexpr int kWideThreads = 128 * (kWideGroups + 1);
 inline constexpr int kWideLoadRegisters = 40;
 inline constexpr int kWideMathRegisters = 232;
-inline constexpr int kWideStageK = 64;       // of tokens: a row of 128 bytes
-inline constexpr int kWideStoreTokens = 32;  // that leave through one of a warpgroup's two store buffers
+inline constexpr int kWideStageK = 64;       // k of a token stage: a row of 128 bytes
+inline constexpr int kWideStoreTokens = 32;  // tokens in one of a warpgroup's two store buffers
 inline constexpr int kWideStoreBuffers = 2;
 static_assert(128 * (kWideLoadRegisters + kWideGroups * kWideMathRegisters) <= 1 << 16);
 
@@ -48,27 +48,28 @@ SLUICE_HD constexpr int own_tokens(const WideConfig& c) {
 SLUICE_HD constexpr int store_tokens(const WideConfig& c) {
   return min(own_tokens(c), kWideStoreTokens);
 }
-/// Where k is shared a CTA has one tile and the grid all of them; else a CTA takes tile after tile.
+/// True if a CTA has one tile and the grid all of them, as where k is shared; else a CTA takes tile after
+/// tile.
 SLUICE_HD constexpr bool takes_one_tile(const WideConfig& c) {
   return c.cluster_k > 1;
 }
-/// Tokens of a unit of the last wave, where its tiles come in parts; see `whole_units`.
+/// Tokens of a unit in the last wave, where its tiles are split; see whole_units().
 SLUICE_HD constexpr int tail_tokens(const WideConfig& c) {
   return c.tokens / c.tail_parts;
 }
-/// Of `tiles` that `clusters` walk wave after wave: those that are taken whole. The rest come in parts if
-/// these are one wave too; a cluster has one of them at most, as its last.
+/// Tiles, out of `tiles` in waves of `clusters`, that are taken whole. The tiles of the last wave are split
+/// if their parts make one wave too; each cluster then has at most one part, as its last unit.
 SLUICE_HD constexpr int whole_units(const WideConfig& c, int tiles, int clusters) {
   if (c.tail_parts == 1 || clusters < 1) return tiles;
   const int rest = tiles % clusters;
   return rest <= clusters / c.tail_parts ? tiles - rest : tiles;
 }
-/// Whole tiles and parts: what the clusters walk.
+/// Units that the clusters take: whole tiles and parts.
 SLUICE_HD constexpr int unit_count(const WideConfig& c, int tiles, int whole) {
   return tiles + (c.tail_parts - 1) * (tiles - whole);
 }
-/// Both rings turn at once and begin with the tile, so that stages are known at compile time. With 256 tokens
-/// instructions are not what a step waits for, and the unrolled loop may spill.
+/// True if both rings turn together and begin with the tile, so that stages are known at compile time. With
+/// 256 tokens a step does not wait for instructions, and the unrolled loop may spill.
 SLUICE_HD constexpr bool has_fixed_ring(const WideConfig& c) {
   return takes_one_tile(c) && c.x_stages == 2 * c.w_stages && c.tokens <= 128;
 }
@@ -86,14 +87,15 @@ SLUICE_HD constexpr int store_buffer_bytes(const WideConfig&) {
 SLUICE_HD constexpr int store_offset(const WideConfig& c) {
   return c.x_stages * x_stage_bytes(c);
 }
-/// fp32 goes to D from registers.
+/// Store buffers; fp32 goes to D from registers.
 SLUICE_HD constexpr int store_bytes(const WideConfig& c) {
   return is_16bit(c.d) ? kWideGroups * kWideStoreBuffers * store_buffer_bytes(c) : 0;
 }
 SLUICE_HD constexpr int w_ring_offset(const WideConfig& c) {
   return store_offset(c) + store_bytes(c);
 }
-/// Nothing else ever lies here: the peer sends while this CTA may still multiply.
+/// Offset of the peer's sums. Nothing else is stored there, since the peer sends while this CTA may still
+/// multiply.
 SLUICE_HD constexpr int exchange_offset(const WideConfig& c) {
   return w_ring_offset(c) + c.w_stages * w_stage_bytes(c);
 }
@@ -103,7 +105,7 @@ SLUICE_HD constexpr int exchange_bytes(const WideConfig& c) {
 SLUICE_HD constexpr int barrier_offset(const WideConfig& c) {
   return exchange_offset(c) + exchange_bytes(c);
 }
-/// Full and empty ones of both rings, 8 bytes each.
+/// Barriers: full and empty ones of both rings, 8 bytes each.
 SLUICE_HD constexpr i64 smem_bytes(const WideConfig& c) {
   return barrier_offset(c) + 8 * 2 * (c.x_stages + c.w_stages);
 }
@@ -129,7 +131,7 @@ SLUICE_HD constexpr const char* validate(const WideConfig& c) {
   return nullptr;
 }
 
-/// What a launch gives the kernel.
+/// The launch parameters.
 struct WideParams {
   TensorMap map_x;
   TensorMap map_d;  // unused unless `stores_boxes`
@@ -140,11 +142,11 @@ struct WideParams {
   i64 ld_d;
   int m, n;
   int k_tiles, strips;
-  int token_tiles, row_tiles;    // a row tile is cluster_n CTAs' rows
-  int whole_units;               // tiles that clusters take whole; the others come in parts
-  int band;                      // token tiles that are walked along rows together
-  u32 x_bytes;                   // of a token stage: fewer where a tile has fewer tokens
-  bool stores_boxes;             // D allows the copy engine's stores
+  int token_tiles, row_tiles;    // a row tile holds the rows of cluster_n CTAs
+  int whole_units;               // tiles that clusters take whole; the others are split
+  int band;                      // token tiles that are taken together along rows
+  u32 x_bytes;                   // bytes of a token stage: fewer where a tile has fewer tokens
+  bool stores_boxes;             // D allows stores by the copy engine
   WarmRange prefetch, hand_off;  // as in NarrowParams
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of a tile of 64 outputs x 128 k, known at compile time: the codes of 64 k (32 if groups are as
-// short); or, with stored zeros, ones in their place. A group's codes come first, then its ones.
+// The steps of a tile of 64 outputs x 128 k, known at compile time. A step multiplies the codes of 64 k, or
+// of 32 k with groups of 32. With stored zeros, further steps multiply ones. A group's codes come first, then
+// its ones.
 #pragma once
 
 #include <sluice/device/packed/strip_place.cuh>
@@ -11,29 +12,29 @@ template <StripConfig kConfig>
 struct ByteSteps {
   using S = StripShape<kConfig>;
   static constexpr int kGroups = max(tile_groups(kConfig.weights), 1);
-  static constexpr int kUnits = kGroups == 1 ? 2 : 1;       // steps of codes, in a group
+  static constexpr int kUnits = kGroups == 1 ? 2 : 1;       // steps of codes in a group
   static constexpr int kKinds = S::kStoredZeros ? 2 : 1;    // codes, ones
-  static constexpr int kProducts = 4 / (kGroups * kUnits);  // of 32 k, in a step
+  static constexpr int kProducts = 4 / (kGroups * kUnits);  // products of 32 k in a step
   static constexpr int kGroupSteps = kKinds * kUnits, kTileSteps = kGroups * kGroupSteps;
-  // With two sets of partial sums those of one step are added while the next one's products run. Registers
-  // for more tokens are for one; other warpgroups' products run meanwhile.
+  // With two sets of partial sums, one step's are added while the next one's products run. With more tokens
+  // the registers suffice for one set; other warpgroups' products run meanwhile.
   static constexpr int kSets = S::kTokens * kKinds <= 32 ? 2 : 1;
   // Tiles that are multiplied without a break, so that two sets can take turns.
   static constexpr int kRun = kSets == 1 ? 1 : max(1, 8 / kTileSteps);
 
-  // Of step `step`, counted from the first tile of a run.
+  // Properties of step `step`, counted from the first tile of a run.
   static constexpr SLUICE_DEVICE int unit(int step) { return step % kUnits; }
   static constexpr SLUICE_DEVICE int group(int step) { return step % kTileSteps / kGroupSteps; }
   static constexpr SLUICE_DEVICE bool is_ones(int step) { return step / kUnits % kKinds == 1; }
-  /// The first product, of four in a tile.
+  /// The first product of the step, of four in a tile.
   static constexpr SLUICE_DEVICE int product(int step) {
     return (group(step) * kUnits + unit(step)) * kProducts;
   }
   static constexpr SLUICE_DEVICE int set(int step) { return step / kUnits % kSets; }
-  /// Are the set's sums begun, or complete, with this step?
+  /// True if the set's sums begin, or are complete, with this step.
   static constexpr SLUICE_DEVICE bool begins(int step) { return unit(step) == 0; }
   static constexpr SLUICE_DEVICE bool ends(int step) { return unit(step) == kUnits - 1; }
-  /// When this step's products are issued nobody needs the tile's words any more.
+  /// True if no later step of the tile needs its words.
   static constexpr SLUICE_DEVICE bool is_last_codes(int step) {
     return !is_ones(step) && product(step) + kProducts == 4;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a lane has of a tile: codes of two rows, and the scales and zeros of those, as they lie. Codes become
-// e4m3, and scales floats, when they are needed.
+// A lane's part of a tile: codes of two rows, and their scales and zeros, in memory order. Codes become e4m3,
+// and scales floats, when they are needed.
 #pragma once
 
 #include <sluice/spec/packed_codes.h>
@@ -19,7 +19,7 @@ template <StripConfig kConfig>
 class ByteTile {
   using S = StripShape<kConfig>;
   static constexpr WeightFormat kFormat = kConfig.weights;
-  static constexpr int kPairWords = S::kScaleSize / 2;  // of rows g and g + 8
+  static constexpr int kPairWords = S::kScaleSize / 2;  // words of rows g and g + 8
 
  public:
   static constexpr int kGroups = max(tile_groups(kFormat), 1);
@@ -33,7 +33,7 @@ class ByteTile {
     }
   }
 
-  /// A chunk is the codes of 64 k.
+  /// Loads a chunk: the codes of 64 k.
   template <int kChunk>
   SLUICE_DEVICE void load_codes(int stage) {
     ptx::load_shared_v4(tile(stage) + (4 * kChunk + at_.block()) * 32 * kLaneBytes + at_.lane() * kLaneBytes,
@@ -51,15 +51,16 @@ class ByteTile {
     }
   }
 
-  /// The registers of product q, of 32 k. Pinned: they are written where it is said, not between products.
+  /// The A registers of product q, of 32 k. They are pinned, so that ptxas writes them here and not between
+  /// products.
   SLUICE_DEVICE void expand(int q, u32 (&a)[4]) const {
     ptx::pin_registers(a);
     expand_bytes(words_ + 2 * q, a);
     ptx::pin_registers(a);
   }
 
-  /// What sums of products are multiplied by, in rows g and g + 8: the group's scales, or (the tokens' own
-  /// sums) what gives back the zeros.
+  /// Factors of sums of products in rows g and g + 8: the group's scales, or for the tokens' own sums the
+  /// factor that subtracts the zeros.
   template <int kGroup, bool kOnes>
   SLUICE_DEVICE RowPair factors() const {
     RowPair f{1.0f, 1.0f};

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Brings a warp's k-tiles into its ring, one after the other: codes as they lie, all scales and zeros of the
-// strips, tokens by rows of 64 k with their 16-byte pieces swizzled. k past the end become
-// zeros and are not read; so do tokens past the end in tiles of 8, of which a lone token would read eight
-// times its bytes. Wider tiles are mostly full, and copy the last token instead: two instructions
-// less for each of its rows, and what comes of them is not stored. gamma of a norm comes with the weights.
+// Copies a warp's k-tiles into its ring, one after the other. Codes come in blob order, then all scales and
+// zeros of the strips, then tokens by rows of 64 k with swizzled 16-byte pieces. k past the end become zeros
+// and are not read.
+// Tokens past the end become zeros too in tiles of 8, where a single token would otherwise be read eight
+// times. Wider tiles are mostly full, and copy the last token instead: that saves two instructions a row, and
+// the results are not stored. gamma of a norm comes with the weights.
 #pragma once
 
 #include <sluice/device/packed/place.cuh>
@@ -15,7 +16,7 @@ template <NarrowConfig kConfig>
 class Copier {
   using S = Shape<kConfig>;
   static constexpr bool kFills = S::kTokenBlocks == 1, kAlone = S::kHeld == 1;
-  static constexpr int kQuads = max(1, S::kHeld / 4);  // of rows of tokens
+  static constexpr int kQuads = max(1, S::kHeld / 4);  // quads of rows of tokens
 
  public:
   SLUICE_DEVICE Copier(const NarrowParams& params, const Place& at)
@@ -43,12 +44,12 @@ class Copier {
     even_ = kAlone ? at.lane % 16 * kLaneBytes : row * 128 + (at.lane % 8 ^ row) * kLaneBytes;
   }
 
-  /// The next tile, to `stage`.
+  /// Copies the next tile to `stage`.
   SLUICE_DEVICE void copy(u32 stage, int lane) {
     copy_weights(stage, lane, 0);
     copy_tokens(stage);
   }
-  /// The weights of the tile that is `ahead` tiles behind the next one.
+  /// Copies the weights of the tile that is `ahead` tiles behind the next one.
   SLUICE_DEVICE void copy_weights(u32 stage, int lane, int ahead) const {
     const u32 to = stage + S::kTokenBytes + lane * kLaneBytes;
     const int skipped = ahead * kConfig.warps * S::kTileBytes;
@@ -60,7 +61,7 @@ class Copier {
     }
     if constexpr (kConfig.norm_x) copy_gamma(stage + S::kGamma, lane, ahead * kConfig.warps * kPackedTileK);
   }
-  /// The tokens of the next tile, which are the last of it.
+  /// Copies the tokens of the next tile, and moves on to the tile after it.
   SLUICE_DEVICE void copy_tokens(u32 stage) {
     copy_token_pieces(stage);
     if constexpr (kConfig.norm_x) {
@@ -86,14 +87,14 @@ class Copier {
     for (int begin = 0; begin < S::kScaleBytes; begin += kWarpCopy)
       if (begin + lane * kLaneBytes < S::kScaleBytes) ptx::copy_16_bytes(to + begin, from + begin, policy_);
   }
-  /// A tile's, in a row, by half of the lanes; zeros past its end.
+  /// Copies a tile's gamma into one row, by half of the lanes; zeros past its end.
   SLUICE_DEVICE void copy_gamma(u32 to, int lane, int skipped) const {
     if (lane < 16)
       ptx::copy_16_bytes(to + lane * kLaneBytes, gamma_ + 2 * skipped,
                          static_cast<u32>(2 * min(kPiece, max(0, gamma_left_ - skipped))));
   }
-  /// Four rows of half a tile's k at once, or a lone one of all of it, by half of the lanes. Only where k
-  /// ends inside of 16 bytes are fewer copied.
+  /// Copies four rows of half a tile's k at once, or a single row of all of it by half of the lanes. Fewer
+  /// bytes are copied only where k ends inside 16 bytes.
   SLUICE_DEVICE void copy_token_pieces(u32 stage) const {
     if constexpr (kAlone) {
       if (threadIdx.x % 32 >= 16) return;
@@ -104,7 +105,7 @@ class Copier {
         ptx::copy_16_bytes_if(stage + even_, x_, k_left_ > 0);
       return;
     }
-    const int left[2] = {k_left_, k_left_ - kPackedTileK / 2};  // of each half
+    const int left[2] = {k_left_, k_left_ - kPackedTileK / 2};  // k left in each half
     if (is_part(left[0]) || is_part(left[1]))
       copy_rows(stage, [&](u32 to, const u8* from, bool inside, int half) {
         ptx::copy_16_bytes(to, from, inside ? static_cast<u32>(2 * min(kPiece, max(0, left[half]))) : 0u);
@@ -134,14 +135,14 @@ class Copier {
   const u8* codes_;  // this lane's 16 bytes of each
   const u8* scales_;
   const u8* x_;
-  i64 strip_pitch_;            // from a strip of the CTA to the next
+  i64 strip_pitch_;            // from one strip of the CTA to the next
   u32 token_offsets_[kQuads];  // bytes from the first token to this lane's
-  u32 even_;                   // this lane's place in rows 0 .. 3 of each 8, or in the lone one
-  int tokens_left_;            // from this lane's first on
-  int k_left_;                 // from this lane's first k of the next tile on
+  u32 even_;                   // this lane's place in rows 0 .. 3 of each 8, or in the single one
+  int tokens_left_;            // tokens from this lane's first on
+  int k_left_;                 // k from this lane's first of the next tile on
   u64 policy_;
-  const u8* gamma_;  // this lane's piece of it
-  int gamma_left_;   // as k_left_
+  const u8* gamma_;  // this lane's piece of gamma
+  int gamma_left_;   // elements of gamma, as k_left_
 };
 
 }  // namespace sluice::packed

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the sums of warps, and of a cluster's CTAs, to D: added up in fixed order in fp32, then the exponents
-// that the codes had, what tokens are divided by, scales of whole rows, bias, activation, and what is gated;
-// last the residual.
+// Turns the sums of warps, and of a cluster's CTAs, into D. It adds them up in fixed order in fp32, then
+// applies the codes' exponents, the tokens' norm, scales of whole rows, bias, activation and gate; last the
+// residual.
 #pragma once
 
 #include <sluice/device/element.cuh>
@@ -20,11 +20,11 @@ class Finish {
   using Codes = typename S::Codes;
 
  public:
-  /// `smem`: of the CTA.
+  /// `smem`: the CTA's shared memory.
   SLUICE_DEVICE Finish(const NarrowParams& params, const Place& at, u32 smem)
       : params_(params), at_(at), smem_(smem) {}
 
-  /// All threads of the CTA.
+  /// Call from all threads of the CTA.
   template <class Sums>
   SLUICE_DEVICE void run(const Sums& warp) const {
     const WarpSums<warp_tile(kConfig)> sums(smem_, smem_ + incoming_offset(kConfig), at_.rank);
@@ -53,7 +53,7 @@ class Finish {
   }
 
  private:
-  /// Four neighbours of C, as they lie.
+  /// Four neighbours of C, in C's type.
   struct Residual {
     u32 words[bytes_of(kConfig.d)] = {};
 
@@ -87,12 +87,12 @@ class Finish {
     return found;
   }
 
-  /// What a token's sums are multiplied by.
+  /// The factor of a token's sums.
   SLUICE_DEVICE float factor_of(int token_in_tile) const {
     if constexpr (kConfig.norm_x) return inverse_root<kConfig>(params_, smem_, token_in_tile);
     return 1.0f;
   }
-  /// What the activation is given; `row`: of W.
+  /// The value before the activation; `row` is a row of W.
   SLUICE_DEVICE float scaled(float sum, int row, float factor) const {
     if constexpr (kConfig.norm_x) sum *= factor;
     if constexpr (S::kGroup == 0) sum *= row_scale<kConfig.weights>(params_, row);
@@ -107,7 +107,7 @@ class Finish {
     return activate<kConfig.activation>(scaled(gate, column, factor)) *
            scaled(up, params_.n + column, factor);
   }
-  /// Whole strips, so that all four are columns of D.
+  /// Stores four columns of D; strips are whole, so all four exist.
   SLUICE_DEVICE void store_gated(int token_in_tile, int column_in_tile, const ptx::Float4& gate,
                                  const ptx::Float4& up) const {
     const int token = at_.first_token + token_in_tile, column = at_.first_row + column_in_tile;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The main loop of a math warpgroup of kernels/strip.cuh for 16-bit tokens: products of 64 k in flight while
-// the weights of the next 64 k, codes times scales, become registers. There are two sets of A registers; one
-// is written when wait_group has retired the products that read it. All products add to one set of sums.
+// The main loop of a math warpgroup of kernels/strip.cuh for 16-bit tokens. Products of 64 k are in flight
+// while the weights of the next 64 k, codes times scales, become registers. There are two sets of A
+// registers; one is written once wait_group has retired the products that read it. All products add to one
+// set of sums.
 #pragma once
 
 #include <sluice/device/packed/half_tile.cuh>
@@ -10,8 +11,8 @@
 
 namespace sluice::packed {
 
-/// The stages of one math warpgroup, which are every k_groups-th of the CTA's, and in them its strip's tile.
-/// Its first one is turn 0. Where a turn is known at compile time an address is a sum of one constant.
+/// The stages of one math warpgroup, every k_groups-th of the CTA's, and its strip's tile in each. Its first
+/// stage is turn 0. Where a turn is known at compile time, an address is a sum with one constant.
 template <StripConfig kConfig>
 class WarpgroupRing {
   using S = StripShape<kConfig>;
@@ -26,7 +27,7 @@ class WarpgroupRing {
 
   static SLUICE_DEVICE int next(int turn) { return turn + 1 == kTurns ? 0 : turn + 1; }
 
-  /// Tokens of 128 bytes of k, the box `box`, from its `begin` bytes on.
+  /// Descriptor of box `box` of tokens, 128 bytes of k, from its byte `begin` on.
   SLUICE_DEVICE u64 tokens(int turn, int box, int begin) const {
     return tokens_ +
            static_cast<u64>((turn * S::kKGroups * x_stage_bytes(kConfig) + box * S::kBoxBytes + begin) / 16);
@@ -53,8 +54,8 @@ class HalfProducts {
                              TimelineMarks& timeline)
       : params_(params), at_(at), timeline_(timeline), ring_(at) {}
 
-  /// All tiles of the warpgroup. On return nothing is in flight.
-  /// `sums` need no value: if they had one, ptxas would wait after every product.
+  /// Multiplies all tiles of the warpgroup. On return nothing is in flight. `sums` must have no value:
+  /// otherwise ptxas would wait after every product.
   SLUICE_DEVICE void run(Sums& sums) {
     left_ = max(0, at_.count - at_.k_group() + S::kKGroups - 1) / S::kKGroups;
     if (left_ > 0)
@@ -86,7 +87,7 @@ class HalfProducts {
   template <int kTurn>
   SLUICE_DEVICE void pass(u32 phase, bool first, Sums& sums) {
     if constexpr (kTurn < Ring::kTurns) {
-      // Read before the products that they hide behind, so that ptxas expands some between those
+      // Loads come before the products that hide them, so that ptxas expands some words between those
       // (wide_products.cuh).
       load<1>(kTurn);
       issue<0>(kTurn, kTurn == 0 && first, sums);
@@ -100,7 +101,7 @@ class HalfProducts {
       }
       issue<1>(kTurn, false, sums);
       ptx::wgmma_wait_group<1>();
-      convert<0>();  // behind the last tile of nothing, for nothing
+      convert<0>();  // after the last tile this converts garbage that nothing reads
       if (left_ > 0) pass<kTurn + 1>(phase, first, sums);
     }
   }
@@ -109,7 +110,7 @@ class HalfProducts {
     ptx::mbarrier_wait_parity(ring_.full(turn), phase);
     timeline_.mark_stage(ceil_div(min(S::kStages, at_.count), S::kKGroups));
   }
-  /// All lanes have read what they want of the stage.
+  /// Releases the stage once all lanes have read it.
   SLUICE_DEVICE void release(int turn) const {
     __syncwarp();
     if (at_.lane() == 0) ptx::mbarrier_arrive(ring_.empty(turn));
@@ -135,8 +136,8 @@ class HalfProducts {
   TimelineMarks& timeline_;
   Ring ring_;
   HalfTile<kConfig.weights, kConfig.x> weights_;
-  int left_ = 0;    // tiles that are not begun
-  u32 a_[2][4][4];  // of even and odd 64 k
+  int left_ = 0;    // tiles that have not begun
+  u32 a_[2][4][4];  // registers of even and odd 64 k
 };
 
 }  // namespace sluice::packed

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lane's weights of 64 k for 16-bit tokens: read from their stage as they lie, later made A registers of,
-// four products' at a time. Scales and zeros are rounded to the tokens' type here.
+// A lane's weights of 64 k for 16-bit tokens: loaded from their stage in memory order, later turned into A
+// registers, four products' at a time. Scales and zeros are rounded to the tokens' type here.
 #pragma once
 
 #include <sluice/spec/packed_codes.h>
@@ -16,13 +16,13 @@ template <WeightFormat kFormat, DType kX>
 class HalfTile {
   using Weights = WeightFragments<kFormat.type, kX, kFormat.zero>;
   static constexpr int kGroup = kFormat.group;
-  static constexpr int kGroups = kGroup == 32 ? 2 : kGroup == 0 ? 0 : 1;  // in 64 k
+  static constexpr int kGroups = kGroup == 32 ? 2 : kGroup == 0 ? 0 : 1;  // groups in 64 k
   static constexpr int kScaleSize = bytes_of(kFormat.scale);
-  static constexpr int kScaleWords = kScaleSize / 2;  // of rows g and g + 8, for one group
+  static constexpr int kScaleWords = kScaleSize / 2;  // words of rows g and g + 8, for one group
   static constexpr bool kStoredZeros = kFormat.zero == ScaleZero::per_group;
 
  public:
-  /// Zeros of whole rows, from memory; once for a tile of D.
+  /// Reads zeros of whole rows from memory, once for a tile of D.
   template <class Params>
   SLUICE_DEVICE void begin(const Params& params, int strip, int block, int lane) {
     zero_[0] = zero_[1] = Weights::kImplied;
@@ -33,7 +33,7 @@ class HalfTile {
     }
   }
 
-  /// `strip`: its tile in a stage.
+  /// `strip`: shared address of the strip's tile in a stage.
   template <int kHalf>
   SLUICE_DEVICE void load(u32 strip, int block, int lane) {
 #pragma unroll
@@ -53,8 +53,8 @@ class HalfTile {
     }
   }
 
-  /// The registers of a half's four products. What writes them is pinned: it stays between the products that
-  /// it was put between.
+  /// Makes the registers of a half's four products. They are pinned, so that they are written between the
+  /// products where this is called.
   template <int kHalf>
   SLUICE_DEVICE void convert(u32 (&a)[4][4]) {
 #pragma unroll
@@ -118,7 +118,7 @@ class HalfTile {
   SLUICE_DEVICE void open_group(int group) {
     constexpr int kPower = Weights::kExponent + Weights::kLift;
     if constexpr (kFormat.scale == kX) {
-      constexpr u32 kFactor = static_cast<u32>(15 + kPower) << 10;  // a fp16
+      constexpr u32 kFactor = static_cast<u32>(15 + kPower) << 10;  // one fp16
       const u32 pair = kPower == 0 ? scales_[group][0]
                                    : ptx::multiply_pair<kX>(scales_[group][0], kFactor << 16 | kFactor);
       scale_[0] = ptx::repeat_low(pair);
@@ -133,9 +133,9 @@ class HalfTile {
   }
 
   u32 words_[4 * Weights::kWords];
-  u32 scales_[max(kGroups, 1)][kScaleWords], zeros_[max(kGroups, 1)][kScaleWords];  // as they lie
-  u32 scale_[2], zero_[2];  // of the open group, for rows g and g + 8
-  u32 factor_[max(kOpenGroups, 1)][2], offset_[max(kOpenGroups, 1)][2];  // one step: for the same rows
+  u32 scales_[max(kGroups, 1)][kScaleWords], zeros_[max(kGroups, 1)][kScaleWords];  // in memory order
+  u32 scale_[2], zero_[2];  // scale and zero of the current group, for rows g and g + 8
+  u32 factor_[max(kOpenGroups, 1)][2], offset_[max(kOpenGroups, 1)][2];  // for one step: of those two rows
 };
 
 }  // namespace sluice::packed

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all packed kernels do with an output, a row of W: its scale and zero where the blob has one for the
-// whole row (group = 0; behind a strip's tiles, docs/packing.md), and the store of four neighbours of a
-// token.
+// Outputs (rows of W) in all packed kernels: the scale and zero of a whole row, and the store of four
+// neighbours of a token. With group = 0 these scales and zeros lie behind a strip's tiles (docs/packing.md).
 #pragma once
 
 #include <sluice/spec/packed_codes.h>
@@ -15,7 +14,7 @@ SLUICE_DEVICE const u8* strip_zeros(const Params& params, int strip) {
   return static_cast<const u8*>(params.weights) - row_zero_bytes(kFormat) + (strip + 1) * params.strip_bytes;
 }
 
-/// `row`: of W, not of a strip.
+/// `row` counts through W, not through a strip.
 template <WeightFormat kFormat, class Params>
 SLUICE_DEVICE float row_scale(const Params& params, int row) {
   return load_element<kFormat.scale>(
@@ -23,7 +22,7 @@ SLUICE_DEVICE float row_scale(const Params& params, int row) {
       scale_slot(row % kStripRows, 0));
 }
 
-/// Rows `row` to `row` + 3 of a token, as far as D has them.
+/// Stores rows `row` to `row` + 3 of a token, as far as D has them.
 template <DType kD, class Params>
 SLUICE_DEVICE void store_outputs(const Params& params, int token, int row, const float (&values)[4]) {
   const i64 index = token * params.ld_d + row;

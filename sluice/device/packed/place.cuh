@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a config makes of itself at compile time, and where a warp stands in the product.
+// Constants derived from a narrow config, and a warp's place in the product.
 #pragma once
 
 #include <sluice/spec/packed.h>
@@ -7,7 +7,7 @@
 
 namespace sluice::packed {
 
-inline constexpr int kWarpCopy = 32 * kLaneBytes;  // what a warp moves at once
+inline constexpr int kWarpCopy = 32 * kLaneBytes;  // bytes that a warp moves at once
 
 template <NarrowConfig kConfig>
 struct Shape {
@@ -15,26 +15,26 @@ struct Shape {
   static constexpr int kHeld = stage_tokens(kConfig);
   static constexpr int kRows = tile_rows(kConfig), kBlocks = kConfig.row_blocks;
   static constexpr int kStrips = tile_strips(kConfig);
-  static constexpr int kStripBlocks = strip_blocks(kConfig);  // of each strip, how many are this CTA's
+  static constexpr int kStripBlocks = strip_blocks(kConfig);  // blocks of each strip that belong to this CTA
   static constexpr int kTileBytes = tile_bytes(kConfig.weights);
   static constexpr int kTileCodes = tile_code_bytes(kConfig.weights);
   static constexpr int kStageBytes = stage_bytes(kConfig);
   static constexpr int kTokenBytes = stage_token_bytes(kConfig);
-  static constexpr int kCodeBytes = stage_code_bytes(kConfig) / kStrips;  // of one strip in a stage
-  static constexpr int kScaleBytes = strip_scale_bytes(kConfig);          // the same; zeros too
-  static constexpr int kZeros = tile_scale_bytes(kConfig.weights);        // from a tile's scales to its zeros
-  static constexpr int kGamma = gamma_offset(kConfig);                    // from a stage to its gamma
+  static constexpr int kCodeBytes = stage_code_bytes(kConfig) / kStrips;  // codes of one strip in a stage
+  static constexpr int kScaleBytes = strip_scale_bytes(kConfig);  // scales and zeros of one strip in a stage
+  static constexpr int kZeros = tile_scale_bytes(kConfig.weights);  // from a tile's scales to its zeros
+  static constexpr int kGamma = gamma_offset(kConfig);              // from a stage to its gamma
   static constexpr int kGroup = kConfig.weights.group;
   static constexpr int kScaleSize = bytes_of(kConfig.weights.scale);
   static constexpr bool kStoredZeros = kConfig.weights.zero == ScaleZero::per_group;
-  // Sums are scaled after so many instructions: every 32, 64 or, if the registers suffice, 128 of k.
+  // Sums are scaled every 32, 64 or, if registers suffice, 128 of k.
   static constexpr int kSteps = kGroup == 32 ? 2 : kGroup == 64 || kBlocks * kTokenBlocks > 8 ? 4 : 8;
   static constexpr int kSpan = max(kSteps, 4);  // instructions whose tokens are held at a time
   using Codes = CodeFragments<kConfig.weights.type, kConfig.x>;
 };
 
-/// Where a warp is: its CTA's rows (gated: the gate's) and tokens, its k-tiles (first_tile, + warps, ..), its
-/// ring, and the zeros of tokens that are not there.
+/// A warp's place: its CTA's rows (gated: the gate's) and tokens, its k-tiles (first_tile, + warps, ..), its
+/// ring, and the zeros that stand for missing tokens.
 struct Place {
   int lane, warp, rank;
   int first_row, first_token;
@@ -60,19 +60,19 @@ SLUICE_DEVICE Place place_of(const NarrowParams& params, u32 smem) {
   return p;
 }
 
-/// From one strip of the CTA to the next.
+/// Strips from one strip of the CTA to its next.
 template <NarrowConfig kConfig>
 SLUICE_DEVICE int strip_step(const NarrowParams& params) {
   return kConfig.gated ? params.n / kStripRows : 1;
 }
 
-/// The CTA's first row in its first strip: 0 or, of half strips, 32.
+/// The CTA's first row in its first strip: 0, or 32 in the second half of a strip.
 template <NarrowConfig kConfig>
 SLUICE_DEVICE int row_of_strip(const Place& at) {
   return Shape<kConfig>::kStripBlocks == 4 ? 0 : at.first_row % kStripRows;
 }
 
-/// Of a strip's scales (or zeros) in memory or in a stage: where a lane's two rows of a block are.
+/// Offset of a lane's two rows of a block among a strip's scales (or zeros), in memory or in a stage.
 template <NarrowConfig kConfig>
 SLUICE_DEVICE int row_pair_offset(const Place& at, int block, int group_in_tile) {
   return (group_in_tile * kStripRows + row_of_strip<kConfig>(at) + block * kBlockRows + at.lane / 4 * 2) *

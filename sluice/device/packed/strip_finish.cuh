@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the sums of warpgroups, and of a cluster's CTAs, to D: added up through shared memory in fp32, always
-// in the same order, then scaled and stored. Each CTA of a cluster finishes a share of the tile; what others
-// send it lies beside the rings, because it comes while those are in use. What is shared out is four rows of
-// a token; gated, four of the gate and the four of up that belong to them.
+// Turns the sums of warpgroups, and of a cluster's CTAs, into D: adds them up through shared memory in fp32,
+// always in the same order, then scales and stores them. Each CTA of a cluster finishes a share of the tile.
+// Sums of other CTAs lie beside the rings, since they arrive while rings are in use. The unit of a share is
+// four rows of a token; gated, four rows of the gate and their four of "up".
 #pragma once
 
 #include <sluice/device/element.cuh>
@@ -27,15 +27,15 @@ class StripFinish {
   SLUICE_DEVICE StripFinish(const StripParams& params, const StripPlace<kConfig>& at)
       : params_(params), at_(at) {}
 
-  /// Math threads, before they multiply: what the end needs of global memory goes to shared memory, an
-  /// element of each vector a thread; scale_d stays with every thread. `wait`: for launches that write the
-  /// tokens and scales.
+  /// Call from math threads before they multiply. Copies the vectors that the end needs from global to shared
+  /// memory, an element of each vector a thread; every thread keeps scale_d. `wait`: the PDL wait, for
+  /// launches that write tokens and scales.
   template <class Wait>
   SLUICE_DEVICE void fetch_vectors(const Wait& wait) {
     float bias = 0.0f, scale = 1.0f, token_scale = 1.0f;
     const int thread = this->thread(), column = at_.first_strip * kStripRows + column_of(thread);
     if (thread < kRows && column < params_.n) {
-      const int row = kHalves == 1 || thread < kColumns ? column : params_.n + column;  // of W
+      const int row = kHalves == 1 || thread < kColumns ? column : params_.n + column;  // row of W
       if constexpr (S::kGroup == 0)
         if (params_.k_tiles > 0) scale = row_scale<kConfig.weights>(params_, row);
       if constexpr (kConfig.bias == Bias::column) bias = load_element<kConfig.bias_type>(params_.bias, row);
@@ -56,7 +56,7 @@ class StripFinish {
       ptx::store_shared(vector(2 * kRows + thread), token_scale * exact_power(S::kSumsExponent));
   }
 
-  /// Math threads, when nobody in the CTA reads or fills the rings any more.
+  /// Call from math threads once nobody in the CTA reads or fills the rings: writes their sums over these.
   SLUICE_DEVICE void leave(const float (&sums)[S::kTokens / 2]) const {
     const int row = at_.strip() * kStripRows + at_.block() * kBlockRows + at_.lane() / 4;
     const u32 to = address(at_.k_group(), at_.lane() % 4 * 2, row);
@@ -66,8 +66,8 @@ class StripFinish {
       ptx::store_shared(to + (i / 4 * 8 + i % 2) * kToken + i % 4 / 2 * 32, sums[i]);
   }
 
-  /// Math threads, when those of the CTA have left theirs and all CTAs of the cluster have begun: every other
-  /// CTA gets this one's sums of its share.
+  /// Call from math threads once those of the CTA have written their sums and all CTAs of the cluster have
+  /// begun. Sends every other CTA this one's sums of its share.
   SLUICE_DEVICE void send() const {
 #pragma unroll
     for (int i = 0; i < kParts - 1; ++i) {
@@ -83,7 +83,7 @@ class StripFinish {
     }
   }
 
-  /// Math threads, when all that was sent has come.
+  /// Call from math threads once all sums have arrived: stores the CTA's share.
   SLUICE_DEVICE void store_share() const {
 #pragma unroll 2
     for (int quad = share_begin(at_.rank) + thread(); quad < share_begin(at_.rank + 1);
@@ -98,7 +98,7 @@ class StripFinish {
   static SLUICE_DEVICE int thread() {
     return static_cast<int>(threadIdx.x);
   }
-  /// Of D, of a row of the tile.
+  /// Column of D, in the tile, of a row of the tile.
   static SLUICE_DEVICE int column_of(int row) {
     return kHalves == 1 ? row : row % kColumns;
   }
@@ -118,7 +118,7 @@ class StripFinish {
     sum.z += other.z;
     sum.w += other.w;
   }
-  /// `half`: of the gate and up.
+  /// `half`: 0 for the gate, 1 for "up".
   SLUICE_DEVICE ptx::Float4 own_sum(int quad, int half) const {
     const int token = quad / kRowQuads, row = quad % kRowQuads * 4 + half * kColumns;
     ptx::Float4 sum = ptx::load_shared_v4(address(0, token, row));
@@ -128,7 +128,7 @@ class StripFinish {
   }
   SLUICE_DEVICE ptx::Float4 whole_sum(int quad, int half) const {
     if constexpr (kParts == 1) return own_sum(quad, half);
-    ptx::Float4 sum{};  // zero is no part: the order is that of k
+    ptx::Float4 sum{};  // zero is no slice: the order is that of k
     const ptx::Float4 own = own_sum(quad, half);
 #pragma unroll
     for (int part = 0; part < kParts; ++part)
@@ -144,7 +144,7 @@ class StripFinish {
   struct Four {
     float values[4];
   };
-  /// Sums of four rows of the tile, scaled, with their bias and activation.
+  /// Sums of four rows of the tile, scaled, with bias and activation.
   template <Activation kActivation>
   SLUICE_DEVICE Four finished(const ptx::Float4& sum, int token, int row) const {
     ptx::Float4 bias{}, scale{};
@@ -160,7 +160,7 @@ class StripFinish {
     return {{one(sum.x, scale.x, bias.x), one(sum.y, scale.y, bias.y), one(sum.z, scale.z, bias.z),
              one(sum.w, scale.w, bias.w)}};
   }
-  /// `token`, `row`: in the tile, and what `quad` is. `sum`: of the gate, if there is one.
+  /// `token`, `row`: in the tile, at `quad`. `sum`: the gate's, if gated.
   SLUICE_DEVICE void store(int token, int row, int quad, const ptx::Float4& sum) const {
     Four out = finished<kConfig.activation>(sum, token, row);
     if constexpr (kConfig.gated) {

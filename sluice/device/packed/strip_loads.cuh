@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two threads that fill the ring of kernels/strip.cuh: one copies tokens by TMA, in boxes of 128 bytes of
-// k, one the strips' tiles as they lie, by flat copies. Two, because one that issued all copies would take as
-// long as the memory.
+// The two threads that fill the ring of kernels/strip.cuh. One copies tokens by TMA, in boxes of 128 bytes of
+// k; the other copies the strips' tiles by flat copies. One thread that issued all copies would take as long
+// as the memory.
 #pragma once
 
 #include <sluice/device/packed/strip_place.cuh>
@@ -17,7 +17,7 @@ class StripLoads {
   using S = StripShape<kConfig>;
 
  public:
-  /// One thread.
+  /// Call from one thread: initialises the barriers.
   SLUICE_DEVICE static void start(const StripPlace<kConfig>& at) {
 #pragma unroll
     for (int i = 0; i < S::kStages; ++i) {
@@ -27,7 +27,7 @@ class StripLoads {
     ptx::fence_mbarrier_init();
   }
 
-  /// One thread each.
+  /// Call run_tokens() and run_weights() from one thread each.
   SLUICE_DEVICE static void run_tokens(const StripParams& params, const StripPlace<kConfig>& at) {
     const u64 policy = ptx::evict_last_policy();
     walk(at, params.x_bytes, [&](int stage, int tile) {
@@ -40,7 +40,7 @@ class StripLoads {
   }
   SLUICE_DEVICE static void run_weights(const StripParams& params, const StripPlace<kConfig>& at,
                                         TimelineMarks& timeline) {
-    // Weights that one CTA reads are read once; else they stay in L2 for the next token tile.
+    // With one token tile, weights are read once; else they stay in L2 for the next token tile.
     const u64 policy = params.token_tiles == 1 ? ptx::evict_first_policy() : ptx::evict_normal_policy();
     walk(at, w_stage_bytes(kConfig), [&](int stage, int tile) {
 #pragma unroll

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a strip config makes of itself at compile time, where a CTA and a warp stand in the product, and the
-// CTA's stages and barriers.
+// Constants derived from a strip config, the place of a CTA and of a warp in the product, and the CTA's
+// stages and barriers.
 #pragma once
 
 #include <sluice/spec/strip.h>
@@ -11,8 +11,8 @@
 
 namespace sluice::packed {
 
-/// Sums times 2^sums_exponent are those of products with codes less zeros, or, where scales of groups are
-/// multiplied into 16-bit operands, with weights.
+/// Power of two that sums are multiplied by in the end. It undoes the scaling of code operands, or of weight
+/// operands where group scales are multiplied into 16-bit operands.
 template <StripConfig kConfig>
 SLUICE_HD constexpr int sums_exponent() {
   if constexpr (kConfig.x == DType::e4m3) {
@@ -32,7 +32,7 @@ struct StripShape {
   static constexpr int kGroup = kConfig.weights.group;
   static constexpr int kScaleSize = bytes_of(kConfig.weights.scale);
   static constexpr int kBoxes =
-      bytes_of(kConfig.x);  // that bring a stage's tokens: TMA swizzles rows of 128 bytes
+      bytes_of(kConfig.x);  // boxes of a stage's tokens: TMA swizzles rows of 128 bytes
   static constexpr int kBoxBytes = kTokens * 128;
   static constexpr int kSumsExponent = sums_exponent<kConfig>();
   static constexpr bool kStoredZeros = kConfig.weights.zero == ScaleZero::per_group;
@@ -42,17 +42,16 @@ template <StripConfig kConfig>
 struct StripPlace {
   using S = StripShape<kConfig>;
   u32 smem;
-  int warp;  // those of math warpgroups first; then the one that loads tokens, then the one that loads
-             // weights
-  int rank;  // part of k
-  int first_token, first_strip;  // gated: of the gate
-  int first_tile, count;         // of 128 k, this CTA's
+  int warp;  // Math warps come first; then the warp that loads tokens, then the one that loads weights.
+  int rank;  // slice of k
+  int first_token, first_strip;  // gated: strip of the gate
+  int first_tile, count;         // this CTA's tiles of 128 k
 
   SLUICE_DEVICE StripPlace(const StripParams& params, u32 base) : smem(base) {
     const int cta = static_cast<int>(blockIdx.x), unit = cta / kConfig.parts;
     warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
     rank = cta % kConfig.parts;
-    // A division that most launches need not wait for.
+    // Most launches have one token tile and skip the division.
     const int row_tile = params.token_tiles == 1 ? unit : unit / params.token_tiles;
     first_token = (unit - row_tile * params.token_tiles) * S::kTokens;
     first_strip = row_tile * (tile_columns(kConfig) / kStripRows);
@@ -62,13 +61,13 @@ struct StripPlace {
   SLUICE_DEVICE bool multiplies() const { return warp < 4 * S::kMathGroups; }
   SLUICE_DEVICE bool loads_tokens() const { return warp == 4 * S::kMathGroups; }
 
-  // A math warpgroup's strip in the CTA, and its place among those that share the strip.
+  // A math warpgroup's strip in the CTA, and its number among those that share the strip.
   SLUICE_DEVICE int strip() const { return warp / 4 / S::kKGroups; }
   SLUICE_DEVICE int k_group() const { return warp / 4 % S::kKGroups; }
   SLUICE_DEVICE int block() const { return warp % 4; }
   static SLUICE_DEVICE int lane() { return static_cast<int>(threadIdx.x) % 32; }
   SLUICE_DEVICE int strip_in_blob(const StripParams& params, int strip) const {
-    // Past the end the last one, which is not stored.
+    // Past the end, the last strip, which is not stored.
     if constexpr (kConfig.gated) {
       constexpr int kHalf = S::kStrips / 2;
       const int strips = params.strips / 2, of_half = min(first_strip + strip % kHalf, strips - 1);

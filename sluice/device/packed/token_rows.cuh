@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a warp adds up for 16 or 32 tokens: those are the rows of the tensor core's A, and the eight weight
-// rows of half a block are the columns of its B: of a fragment as it lies in the blob, registers 0 and 2 are
-// rows 0..7 of a block and registers 1 and 3 are rows 8..15. So the tokens' sums, products with ones, come
-// out in the lanes that need them, and with no zeros in memory the four values that a group begins with are
-// the same for all blocks (packed/tile_sums.cuh says with what it begins).
+// A warp's sums for 16 or 32 tokens. Tokens are rows of the tensor core's A, and the eight weight rows of
+// half a block are columns of its B. In a fragment of the blob, registers 0 and 2 are rows 0..7 of a block,
+// registers 1 and 3 rows 8..15.
+// The tokens' sums, products with ones, therefore come out in the lanes that need them. Without stored zeros,
+// the four values with which a group begins are equal for all blocks (packed/tile_sums.cuh).
 #pragma once
 
 #include <sluice/device/math/row_pair.cuh>
@@ -18,9 +18,11 @@ template <NarrowConfig kConfig>
 class TokenRows {
   using S = Shape<kConfig>;
   using Codes = typename S::Codes;
-  static constexpr int kBlocks16 = S::kTokenBlocks / 2;  // of tokens
-  static constexpr int kAtOnce = 2 / kBlocks16;          // blocks of weights: chains enough, registers too
-  // With 32 tokens ptxas would else read those of both halves of a tile at once, and run out of registers.
+  static constexpr int kBlocks16 = S::kTokenBlocks / 2;  // blocks of 16 tokens
+  // blocks of weights at once: enough chains, and enough registers
+  static constexpr int kAtOnce = 2 / kBlocks16;
+  // With 32 tokens ptxas would otherwise read the tokens of both halves of a tile at once, and run out of
+  // registers.
   static constexpr int kSpansAtOnce = kBlocks16 == 1 ? 8 / S::kSpan : 1;
   static constexpr float kZero = implied_zero(kConfig.weights.type) + Codes::kOffset;
   static constexpr bool kCorrects = S::kStoredZeros || kZero != 0.0f;
@@ -28,7 +30,7 @@ class TokenRows {
   static constexpr float kLower = exact_power(-Codes::kLowerExponent);
 
  public:
-  /// Of eight rows and 16 tokens: rows 2c and 2c + 1 of token g, then of token g + 8.
+  /// Sums of eight rows and 16 tokens: rows 2c and 2c + 1 of token g, then of token g + 8.
   float sums[2 * S::kBlocks][kBlocks16][4] = {};
 
   SLUICE_DEVICE TokenRows(const NarrowParams& params, const Place& at)
@@ -70,10 +72,10 @@ class TokenRows {
 
  private:
   using Tokens = u32[S::kSpan][kBlocks16][4];       // A fragments
-  using Words = u32[kAtOnce][4 * Codes::kWords];    // of 64 k
+  using Words = u32[kAtOnce][4 * Codes::kWords];    // codes of 64 k
   using Partial = float[kAtOnce][2][kBlocks16][4];  // a group's sums
-  using Starts = float[2][kBlocks16][4];            // what a group begins with: of rows 0..7, 8..15
-  struct Addresses {                                // in a stage, of what is this lane's
+  using Starts = float[2][kBlocks16][4];            // begin values of a group, for rows 0..7 and 8..15
+  struct Addresses {                                // this lane's addresses in a stage
     u32 tokens, codes, scales;
   };
   struct Pairs {
@@ -91,8 +93,8 @@ class TokenRows {
       }
   }
 
-  /// What a group begins with: the sums of tokens g and g + 8 over its k, by products with ones in two
-  /// chains, and, unless zeros are stored, times what the rows have in common.
+  /// The begin values of a group: the sums of tokens g and g + 8 over its k, by products with ones in two
+  /// chains. Without stored zeros they are multiplied by the rows' common factor.
   SLUICE_DEVICE static void sum_tokens(const Tokens& a, int first, Starts& starts) {
     constexpr u32 kOne = kConfig.x == DType::bf16 ? 0x3F803F80u : 0x3C003C00u;
 #pragma unroll
@@ -141,7 +143,7 @@ class TokenRows {
   SLUICE_DEVICE void start(Partial& t, const Starts& starts, u32 scales, int block) const {
 #pragma unroll
     for (int b = 0; b < kAtOnce; ++b) {
-      float factors[2][2];  // of rows 0..7 and 8..15, even and odd
+      float factors[2][2];  // for rows 0..7 and 8..15, even and odd
       if constexpr (S::kStoredZeros) {
         const Pairs zeros = S::kGroup == 0 ? row_zeros_[block + b]
                                            : load_pairs(scales + S::kZeros + b * kBlockRows * S::kScaleSize);
@@ -198,7 +200,7 @@ class TokenRows {
     return pairs_of(words[0], words[1], words[2], words[3]);
   }
 
-  u32 token_row_, codes_, scales_;  // from a stage to what is this lane's
+  u32 token_row_, codes_, scales_;  // from a stage to this lane's data
   Pairs row_zeros_[S::kGroup == 0 && S::kStoredZeros ? S::kBlocks : 1];
 };
 

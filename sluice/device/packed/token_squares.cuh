@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The RMS norm of tokens in front of a product (PackedProblem::norm_x), but for gamma, which tile_sums.cuh
-// multiplies by: each warp adds up the squares of the tokens that it multiplies, from its ring, and what
-// comes of a token's sums is divided by their root mean square. The order is the same on every run: a lane's
-// k, lanes pairwise, warps, CTAs of the cluster (those for which D waits pairwise too).
+// The RMS norm of tokens before a product (PackedProblem::norm_x), without gamma, by which tile_sums.cuh
+// multiplies. Each warp adds up the squares of the tokens that it multiplies, from its ring; a token's sums
+// are then divided by their root mean square. The order is the same on every run: a lane's k, lanes pairwise,
+// warps, then CTAs of the cluster.
 #pragma once
 
 #include <sluice/device/element.cuh>
@@ -12,19 +12,20 @@
 
 namespace sluice::packed {
 
-/// Where they lie in a CTA's shared memory: a slot for each warp and, of a cluster, for each CTA's sums.
+/// Address of a slot of squares in a CTA's shared memory: one for each warp and, in a cluster, for each CTA.
 template <NarrowConfig kConfig>
 SLUICE_DEVICE u32 squares_slot(u32 smem, int slot) {
   return smem + squares_offset(kConfig) + squares_slot_bytes(kConfig) * slot;
 }
 
-/// A warp's sums.
+/// The squares of one warp.
 template <NarrowConfig kConfig>
 class TokenSquares {
   using S = Shape<kConfig>;
 
  public:
-  /// A k-tile. Whatever order a token's pieces have in its 256 bytes, a lane has four elements.
+  /// Adds the squares of a k-tile. A lane takes four elements, whatever order a token's pieces have in its
+  /// 256 bytes.
   SLUICE_DEVICE void add_tile(u32 stage, int lane) {
     const u32 own = stage + lane / 16 * (S::kTokenBytes / 2) + lane % 16 * 8;
 #pragma unroll
@@ -35,7 +36,8 @@ class TokenSquares {
       sums_[t] = fmaf(b.y, b.y, fmaf(b.x, b.x, fmaf(a.y, a.y, fmaf(a.x, a.x, sums_[t]))));
     }
   }
-  /// Behind the last tile. It is there behind the CTA's next barrier. `smem`: of the CTA.
+  /// Writes the warp's squares after its last tile; they are visible after the CTA's next barrier. `smem`:
+  /// the CTA's shared memory.
   SLUICE_DEVICE void leave(u32 smem, const Place& at) const {
 #pragma unroll
     for (int t = 0; t < S::kHeld; ++t) {
@@ -47,14 +49,14 @@ class TokenSquares {
   }
 
  private:
-  float sums_[S::kHeld] = {};  // of this lane
+  float sums_[S::kHeld] = {};  // this lane's sums
 };
 
-/// By all threads of a CTA of a cluster, when all warps have left theirs: the CTA's sums, to each of the
-/// cluster.
+/// Call from all threads of a CTA of a cluster, once all warps have left their squares: sends the CTA's sums
+/// to each CTA of the cluster.
 template <NarrowConfig kConfig>
 SLUICE_DEVICE void send_squares(u32 smem, const Place& at) {
-  constexpr int kQuads = squares_slot_bytes(kConfig) / 16;  // of tokens
+  constexpr int kQuads = squares_slot_bytes(kConfig) / 16;  // quads of tokens
   const int thread = static_cast<int>(threadIdx.x), quad = thread % kQuads;
   if (thread >= kConfig.parts * kQuads) return;
   ptx::Float4 sum = ptx::load_shared_v4(squares_slot<kConfig>(smem, 0) + 16 * quad);
@@ -66,7 +68,7 @@ SLUICE_DEVICE void send_squares(u32 smem, const Place& at) {
   ptx::store_cluster(ptx::map_to_cta(to, static_cast<u32>(thread / kQuads)), sum);
 }
 
-/// 1 / sqrt(mean of a token's squares + epsilon), when all squares are there.
+/// 1 / sqrt(mean of a token's squares + epsilon), once all squares have come.
 template <NarrowConfig kConfig>
 SLUICE_DEVICE float inverse_root(const NarrowParams& params, u32 smem, int token) {
   constexpr int kFirst = kConfig.parts > 1 ? kConfig.warps : 0;

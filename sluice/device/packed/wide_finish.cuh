@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a warpgroup's sums to D: the two halves of k meet, then scales of whole rows, bias, activation. A
-// thread's sums are of two outputs (rows g and g + 8 of its warp's block), so it reads two scales and two
-// biases for a tile. 16-bit D leaves through shared memory, 32 tokens at a time, by the copy engine where D
-// allows it; fp32 goes from registers.
+// Turns a warpgroup's sums into D: adds both halves of k, then applies scales of whole rows, bias and
+// activation. A thread's sums belong to two outputs (rows g and g + 8 of its warp's block), so it reads two
+// scales and two biases a tile. 16-bit D leaves through shared memory, 32 tokens at a time, by the copy
+// engine where D allows it; fp32 is stored from registers.
 #pragma once
 
 #include <sluice/device/epilogue/activation.cuh>
@@ -17,7 +17,7 @@ namespace sluice::packed {
 template <WideConfig kConfig>
 class WideFinish {
   using S = WideShape<kConfig>;
-  static constexpr int kOwn = S::kOwnTokens / 2;  // sums of a thread that it stores
+  static constexpr int kOwn = S::kOwnTokens / 2;  // sums that a thread stores
   static constexpr int kRowBytes = kStripRows * 2;
 
  public:
@@ -35,7 +35,7 @@ class WideFinish {
       store(own, whole);
     }
   }
-  /// What was sent has left shared memory, and is in D.
+  /// Waits until all stores have been written to D.
   SLUICE_DEVICE void end() const {
     if (at_.thread() == 0) ptx::bulk_wait_group<0>();
   }
@@ -90,7 +90,7 @@ class WideFinish {
 
   template <int kCount>
   SLUICE_DEVICE void store(const WideTile& own, const float (&sums)[kCount]) {
-    if (own.row >= params_.n) return;  // of a whole warpgroup: n ends with the strip before
+    if (own.row >= params_.n) return;  // uniform in a warpgroup: n ends with the strip before
     const int row = own.row + at_.block() * kBlockRows + at_.lane() / 4;
     const Operands of{row_operands(row), row_operands(row + 8)};
     if constexpr (is_16bit(kConfig.d)) {
@@ -127,10 +127,11 @@ class WideFinish {
     if (!params_.stores_boxes) return copy_out(at, buffer);
     if (at_.thread() == 0) {
       if (at.token < params_.m) ptx::tma_store(params_.map_d, {at.row, at.token, 0}, buffer);
-      ptx::bulk_commit_group();  // of a box past the end too: the wait above counts groups, one for each turn
+      ptx::bulk_commit_group();  // also for a box past the end: the wait above counts groups, one a turn
     }
   }
-  /// A D whose rows the copy engine may not write: element by element, which is slower and as right.
+  /// Copies element by element, for a D whose rows the copy engine may not write: slower, with the same
+  /// result.
   SLUICE_DEVICE void copy_out(const WideTile& at, u32 buffer) const {
     const int lane = at_.lane(), row = at.row + 2 * lane;
     const int tokens = min(store_tokens(kConfig), params_.m - at.token);
@@ -142,7 +143,7 @@ class WideFinish {
       if (row + 1 < params_.n) d[1] = static_cast<u16>(two >> 16);
     }
   }
-  /// Eight outputs of a token, where TMA's swizzle has them.
+  /// Address of eight outputs of a token in TMA's swizzle.
   static SLUICE_DEVICE u32 piece(u32 buffer, int token, int index) {
     return buffer + token * kRowBytes + ((index ^ token % 8) << 4);
   }
@@ -154,7 +155,7 @@ class WideFinish {
   SLUICE_DEVICE void store_directly(int first_token, int row, const float (&sums)[kCount],
                                     const Operands& of) const {
     float* d = static_cast<float*>(params_.d) + first_token * params_.ld_d + row;
-    int left = params_.m - first_token;  // tokens, from d's on
+    int left = params_.m - first_token;  // tokens from d's first on
 #pragma unroll
     for (int i = 0; i < kCount; i += 4) {
 #pragma unroll

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The two threads that fill the rings of kernels/wide.cuh: one copies tokens (TMA, for both CTAs of a cluster
-// along n), one weights (flat copies). Two threads, because one that waits for room in one ring would not
-// fill the other.
+// along n), the other weights (flat copies). One thread that waits for room in one ring would not fill the
+// other.
 #pragma once
 
 #include <sluice/device/packed/wide_place.cuh>
@@ -13,7 +13,8 @@ namespace sluice::packed {
 template <WideConfig kConfig>
 class TokenLoader {
   using S = WideShape<kConfig>;
-  /// Tokens of a copy. Of a whole tile this CTA has one, or, if there are parts of tiles, as many as parts.
+  /// Tokens of a copy. A whole tile takes one copy from this CTA, or one for each part where tiles of the
+  /// last wave are split.
   static constexpr int kBox = tail_tokens(kConfig) / kConfig.cluster_n;
 
  public:
@@ -46,7 +47,7 @@ class TokenLoader {
   }
 
  private:
-  /// A box of tokens, from the `first`-th of the tile on.
+  /// Loads a box of tokens, from number `first` of the tile on.
   SLUICE_DEVICE static void load(const WideParams& params, const WidePlace<kConfig>& at, int stage,
                                  int k_step, int token, int first, u64 policy) {
     const u32 to = at.x_stage(stage) + first * 128, full = at.x_full(stage);
@@ -63,7 +64,7 @@ class WeightLoader {
   using S = WideShape<kConfig>;
 
  public:
-  /// The first k-tiles are on their way before anyone else is ready.
+  /// Issues the first k-tiles before other threads are ready.
   SLUICE_DEVICE static void start(const WideParams& params, const WidePlace<kConfig>& at) {
     for (int i = 0; i < S::kWStages; ++i) {
       ptx::mbarrier_init(at.w_full(i), 1);
@@ -95,12 +96,12 @@ class WeightLoader {
   static SLUICE_DEVICE int early(const WidePlace<kConfig>& at) {
     return min(S::kWStages, at.end_tile - at.first_tile);
   }
-  /// Weights that one CTA reads are read once; else they stay in L2 for the next token tile.
+  /// With one token tile, weights are read once; else they stay in L2 for the next token tile.
   static SLUICE_DEVICE u64 policy(const WideParams& params) {
     return params.token_tiles == 1 ? ptx::evict_first_policy() : ptx::evict_normal_policy();
   }
-  /// Both strips of a k-tile. Where the blob has no second one (n is padded to 64, not to 128) the last one
-  /// comes twice, and what is made of it is not stored.
+  /// Loads both strips of a k-tile. Where the blob has no second one (n is padded to 64, not to 128), the
+  /// last one is loaded twice, and its second result is not stored.
   SLUICE_DEVICE static void load(const WideParams& params, const WidePlace<kConfig>& at, int stage, int row,
                                  int tile) {
     ptx::mbarrier_arrive_expect_tx(at.w_full(stage), S::kWBytes);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a wide config makes of itself at compile time, where a CTA stands in its cluster and in k, its tiles,
-// and its barriers.
+// Constants derived from a wide config, a CTA's place in its cluster and in k, its tiles, and its barriers.
 #pragma once
 
 #include <sluice/spec/wide.h>
@@ -25,16 +24,16 @@ struct WideShape {
 
 struct WideTile {
   int token, row;     // the CTA's first ones
-  bool part = false;  // of a tile of the last wave: tail_tokens(kConfig)
+  bool part = false;  // a part of a tile of the last wave: tail_tokens(kConfig)
 };
 
 template <WideConfig kConfig>
 struct WidePlace {
   using S = WideShape<kConfig>;
   u32 smem;
-  int role;                   // warpgroup: 0 loads, the others multiply; uniform, and known to be
-  int n_rank, k_rank;         // in the cluster
-  int first_tile, end_tile;   // of 128 k, this CTA's
+  int role;                   // warpgroup: 0 loads, the others multiply; known to be uniform
+  int n_rank, k_rank;         // ranks in the cluster
+  int first_tile, end_tile;   // this CTA's tiles of 128 k
   int first_unit, unit_step;  // a unit is a cluster's tile, or, in the last wave, a part of one
 
   SLUICE_DEVICE WidePlace(const WideParams& params, u32 base) : smem(base) {
@@ -49,7 +48,7 @@ struct WidePlace {
     unit_step = static_cast<int>(gridDim.x) / kCluster;
   }
 
-  /// Units go in bands of token tiles, so that those who work at one time share weights and tokens in L2.
+  /// Units go in bands of token tiles, so that units that run together share weights and tokens in L2.
   SLUICE_DEVICE WideTile tile(const WideParams& params, int unit) const {
     int token = 0;  // in the tile
     const bool part = is_part(params, unit);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The main loop of a math warpgroup: products of 64 k in flight while the weights of the next 64 k become
-// registers. There are two sets of A registers; one is written when wait_group has retired the products that
+// The main loop of a math warpgroup: products of 64 k are in flight while the weights of the next 64 k become
+// registers. There are two sets of A registers; one is written once wait_group has retired the products that
 // read it.
 #pragma once
 
@@ -16,9 +16,9 @@ class WideProducts {
  public:
   SLUICE_DEVICE explicit WideProducts(const WidePlace<kConfig>& at) : at_(at) {}
 
-  /// One tile of D, of one k-tile at least. On return nothing is in flight and all stages are handed back.
-  /// `sums`: of this tile alone, two tokens each. If they had a value before, ptxas would wait after every
-  /// product.
+  /// Multiplies one tile of D, with at least one k-tile. On return nothing is in flight and all stages are
+  /// released. `sums` holds two tokens each and must have no value before: otherwise ptxas would wait after
+  /// every product.
   template <int kCount>
   SLUICE_DEVICE void run(const WideParams& params, const WideTile& tile, float (&sums)[kCount]) {
     const int strip = min(tile.row / kStripRows + at_.group(), params.strips - 1);
@@ -37,7 +37,7 @@ class WideProducts {
   }
 
  private:
-  /// Stages of one k-tile: two of tokens, the one of tokens before them, its weights and the next ones.
+  /// Stages of one k-tile: two of tokens, the token stage before them, its weights and the next ones.
   struct Step {
     int x, x_second, x_before, w, w_next;
     u32 x_phase, x_second_phase, w_next_phase;
@@ -63,7 +63,8 @@ class WideProducts {
     ptx::wgmma_wait_group<0>();
     release_x(before);
   }
-  /// Nobody waits for the last stages: the CTA has no other tile.
+  /// Walks a ring with stages known at compile time. Nobody waits for the last stages, since the CTA has no
+  /// other tile.
   template <int kCount>
   SLUICE_DEVICE void walk_fixed_ring(int count, float (&sums)[kCount]) {
     u32 phase = 0;
@@ -82,8 +83,9 @@ class WideProducts {
     }
   }
 
-  /// Words are read before the products that they hide behind, so that ptxas expands some between those: 3 to
-  /// 8 % faster with 32 to 128 tokens than reading them behind (H200, NVRTC 13.0).
+  /// Multiplies a k-tile. Words are read before the products that hide them, so that ptxas expands some
+  /// between these. That is 3 to 8 % faster with 32 to 128 tokens than reading them afterwards (H200, NVRTC
+  /// 13.0).
   template <int kCount>
   SLUICE_DEVICE void multiply_k_tile(const Step& s, float (&sums)[kCount]) {
     weights_.template load<1>(strip_of(s.w), at_.block(), at_.lane());
@@ -100,7 +102,7 @@ class WideProducts {
     ptx::mbarrier_wait_parity(at_.x_full(s.x_second), s.x_second_phase);
     issue<1>(s.x_second, false, sums);
     ptx::wgmma_wait_group<1>();
-    convert<0>();  // behind the last k-tile of nothing, for nothing
+    convert<0>();  // after the last k-tile this converts garbage that nothing reads
     release_x(s.x);
   }
 
@@ -142,7 +144,7 @@ class WideProducts {
   const WidePlace<kConfig>& at_;
   RingPosition x_, w_;
   HalfTile<kConfig.weights, kConfig.x> weights_;
-  u32 a_[2][4][4];  // of even and odd 64 k
+  u32 a_[2][4][4];  // registers of even and odd 64 k
 };
 
 }  // namespace sluice::packed
