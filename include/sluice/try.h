@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two statements for functions that return a Result: both hand the error of a call on to the caller.
 //   SLUICE_TRY(stream.synchronize());
-//   SLUICE_TAKE(const gemm::Plan plan, gemm::plan(problem, device.info()));   // `plan` is the value, not a
-//   Result
+//   SLUICE_TAKE(const gemm::Plan plan, gemm::plan(problem, device.info()));  // the value, not a Result
 // Not for lambdas without a return type, which would return an Error.
 #pragma once
 
