@@ -5,8 +5,10 @@
 #include <numeric>
 
 #include <sluice/chain/companions.h>
-#include <sluice/host/ops/companion_checks.h>
+#include <sluice/host/ops/norm.h>
 #include <sluice/host/ops/packed.h>
+#include <sluice/host/ops/quantize.h>
+#include <sluice/host/text/packed_units.h>
 
 namespace sluice {
 namespace {
@@ -20,32 +22,13 @@ struct Kernels {
 };
 
 Kernels load(const Device& device, const ChainPlan& plan, const gemm::Progress& progress) {
-  Kernels loaded{
-      gemm::prepare(device, plan.products, progress), packed::prepare(device, plan.packed, progress), {}, {}};
-  for (const NormOptions& options : plan.norms) loaded.norms.push_back(Norm::create(device, options));
-  for (const QuantizerOptions& q : plan.quantizers)
-    loaded.quantizers.push_back(Quantizer::create(device, q.input, q.granularity, q.gate, q.overlap));
-  return loaded;
+  return {ops::prepare<ops::Gemm>(device, plan.products, progress),
+          ops::prepare<ops::Packed>(device, plan.packed, progress),
+          ops::prepare<ops::NormOp>(device, plan.norms), ops::prepare<ops::QuantizeOp>(device, plan.quantizers)};
 }
 
-/// The kernel for few tokens takes several launches where there are more than a grid holds.
-int packed_launches(const packed::Plan& plan) {
-  const auto* narrow = std::get_if<NarrowConfig>(&plan.config);
-  return narrow == nullptr ? 1 : static_cast<int>(ceil_div(plan.problem.m, kMaxGridY * tile_tokens(*narrow)));
-}
-
-/// Of arguments that a chain keeps: refused before its first launch, not between two.
-Result<void> check_kept(const gemm::Kernel& kernel, const gemm::Args& args) {
-  if (kernel.impl().module == nullptr) return {};
-  gemm::ArgRules rules = kernel.impl().rules;
-  rules.operands[gemm::kWorkspace].used = false;  // enqueue is given it
-  return check_values(rules, args);
-}
-Result<void> check_kept(const packed::Kernel& kernel, const packed::Args& args) {
-  return kernel.impl().module == nullptr ? Result<void>() : check_values(kernel.impl().rules, args);
-}
-
-/// Binds a step to its kernel, and refuses arguments that no launch would take.
+/// Binds a step to its kernel, and refuses arguments that no launch would take: a chain keeps them, so it
+/// refuses before its first launch, not between two.
 struct Binder {
   const PlannedStep& planned;
   const Kernels& kernels;
@@ -53,62 +36,53 @@ struct Binder {
   size_t index() const { return static_cast<size_t>(planned.plan); }
   int programmatic() const { return planned.overlap.wait != Wait::none ? 1 : 0; }
 
-  Result<ChainLaunch> operator()(const ProductStep& step) const {
-    const Result<gemm::Kernel>& kernel = kernels.products[index()];
+  template <class Op>
+  Result<ChainLaunch> bind(const Result<typename Op::Handle>& kernel, const typename Op::Args& args) const {
     if (!kernel) return kernel.error();
+    SLUICE_TRY(ops::check_args<Op>(kernel->impl(), args));
+    return ChainLaunch{.launch = [kernel = *kernel, args](const WorkspaceView&, Stream stream) {
+                         return ops::launch<Op>(kernel.impl(), args, stream);
+                       },
+                       .programmatic = programmatic()};
+  }
+
+  Result<ChainLaunch> operator()(const ProductStep& step) const {
     gemm::Args args = step.args;
     args.prefetch = planned.prefetch;
     args.hand_off = planned.hand_off;
-    if (const Result<void> kept = check_kept(*kernel, args); !kept) return kept.error();
-    const bool needs_workspace = kernel->plan().workspace_bytes > 0;
+    const Result<gemm::Kernel>& kernel = kernels.products[index()];
+    Result<ChainLaunch> bound = bind<ops::Gemm>(kernel, args);
+    if (!bound) return bound;
+    if (kernel->plan().workspace_bytes > 0)
+      bound->launch = [kernel = *kernel, args](const WorkspaceView& workspace, Stream stream) {
+        return gemm::launch(kernel, ops::Gemm::with_workspace(args, workspace), stream);
+      };
     // The second kernel of a split, which adds up, always waits for the first itself.
-    const int sums = kernel->impl().sum_module != nullptr && args.alpha != 0.0f ? 1 : 0;
-    return ChainLaunch{
-        .launch =
-            [kernel = *kernel, args, needs_workspace](const WorkspaceView& workspace, Stream stream) {
-              gemm::Args complete = args;
-              if (needs_workspace) complete.workspace = workspace;
-              return gemm::launch(kernel, complete, stream);
-            },
-        .kernels = 1 + sums,
-        .programmatic = programmatic() + sums};
+    const int sums = kernel->impl().modules.size() > 1 && args.alpha != 0.0f ? 1 : 0;
+    bound->kernels += sums;
+    bound->programmatic += sums;
+    return bound;
   }
   Result<ChainLaunch> operator()(const PackedStep& step) const {
-    const Result<packed::Kernel>& kernel = kernels.packed[index()];
-    if (!kernel) return kernel.error();
     packed::Args args = step.args;
     args.prefetch = planned.prefetch;
     args.hand_off = planned.hand_off;
-    if (const Result<void> kept = check_kept(*kernel, args); !kept) return kept.error();
-    const int launches = packed_launches(kernel->plan());
-    return ChainLaunch{
-        .launch = [kernel = *kernel, args](const WorkspaceView&,
-                                           Stream stream) { return packed::launch(kernel, args, stream); },
-        .kernels = launches,
-        .programmatic = launches * programmatic()};
+    const Result<packed::Kernel>& kernel = kernels.packed[index()];
+    Result<ChainLaunch> bound = bind<ops::Packed>(kernel, args);
+    if (!bound) return bound;
+    bound->kernels = ops::Packed::launches_of(kernel->plan());
+    bound->programmatic *= bound->kernels;
+    return bound;
   }
   Result<ChainLaunch> operator()(const NormStep& step) const {
-    const Result<Norm>& norm = kernels.norms[index()];
-    if (!norm) return norm.error();
-    NormArgs args = step.args;
-    args.hand_off = planned.hand_off;
-    if (const Result<void> kept = check_values(step.options, step.shape, args); !kept) return kept.error();
-    return ChainLaunch{
-        .launch = [norm = *norm, shape = step.shape, args](
-                      const WorkspaceView&, Stream stream) { return norm.launch(shape, args, stream); },
-        .programmatic = programmatic()};
+    ops::NormOp::Args args{step.shape, step.args};
+    args.args.hand_off = planned.hand_off;
+    return bind<ops::NormOp>(kernels.norms[index()], args);
   }
   Result<ChainLaunch> operator()(const QuantizerStep& step) const {
-    const Result<Quantizer>& quantizer = kernels.quantizers[index()];
-    if (!quantizer) return quantizer.error();
-    QuantizeArgs args = step.args;
-    args.hand_off = planned.hand_off;
-    const QuantizerOptions options{step.input, step.granularity, step.gate, planned.overlap};
-    if (const Result<void> kept = check_values(options, step.shape, args); !kept) return kept.error();
-    return ChainLaunch{
-        .launch = [quantizer = *quantizer, shape = step.shape, args](
-                      const WorkspaceView&, Stream stream) { return quantizer.launch(shape, args, stream); },
-        .programmatic = programmatic()};
+    ops::QuantizeOp::Args args{step.shape, step.args};
+    args.args.hand_off = planned.hand_off;
+    return bind<ops::QuantizeOp>(kernels.quantizers[index()], args);
   }
   Result<ChainLaunch> operator()(const ForeignStep& step) const {
     return ChainLaunch{

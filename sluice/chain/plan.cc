@@ -3,7 +3,8 @@
 #include <algorithm>
 
 #include <sluice/chain/chain.h>
-#include <sluice/host/ops/companion_checks.h>
+#include <sluice/host/ops/norm.h>
+#include <sluice/host/ops/quantize.h>
 #include <sluice/spec/smem_layout.h>
 #include <sluice/spec/validate.h>
 
@@ -41,8 +42,8 @@ Result<void> check_step(const ChainStep& step) {
           "NormOptions::overlap and NormArgs::hand_off are the chain's to set: say ChainStep::overlap and "
           "hand_off_bytes");
   if (const auto* s = std::get_if<NormStep>(&step.work)) {
-    if (Result<void> options = check_options(s->options); !options) return options;
-    if (Result<void> shape = check_shape(s->options, s->shape); !shape) return shape;
+    SLUICE_TRY(check_options(s->options));
+    SLUICE_TRY(checked_shape(s->options, s->shape));
   }
   if (const auto* s = std::get_if<ForeignStep>(&step.work)) {
     if (!s->enqueue) return refused("ForeignStep::enqueue is empty: it must enqueue the step's launches");
@@ -63,8 +64,8 @@ Result<void> check_step(const ChainStep& step) {
       return refused(
           "a scale of the whole matrix takes two kernels: give the scale (scale_given), or quantise rows");
     const QuantizerOptions options{s->input, s->granularity, s->gate, {}};
-    if (Result<void> allowed = check_options(options); !allowed) return allowed;
-    if (Result<void> shape = check_shape(options, s->shape); !shape) return shape;
+    SLUICE_TRY(check_options(options));
+    SLUICE_TRY(checked_shape(options, s->shape));
   }
   if (step.hand_off_bytes.value_or(0) < 0 || step.prefetch_bytes.value_or(0) < 0)
     return refused("hand_off_bytes and prefetch_bytes must not be negative; 0 is none");

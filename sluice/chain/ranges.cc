@@ -1,130 +1,72 @@
 // SPDX-License-Identifier: Apache-2.0
 // What each kind of step reads and writes, as plain ranges of bytes.
 #include <sluice/chain/chain.h>
-#include <sluice/host/ops/gemm_checks.h>
-#include <sluice/host/ops/operand_checks.h>
+#include <sluice/host/ops/gemm.h>
+#include <sluice/host/ops/norm.h>
+#include <sluice/host/ops/packed.h>
+#include <sluice/host/ops/quantize.h>
 #include <sluice/host/planner/packed/packed_problem_checks.h>
 #include <sluice/spec/packing.h>
 
 namespace sluice {
 namespace {
 
-/// Rows of `columns` elements, `ld` apart; 0: packed.
-i64 row_bytes(i64 rows, i64 columns, i64 ld, DType type) {
-  if (rows <= 0 || columns <= 0) return 0;
-  return ((rows - 1) * (ld == 0 ? columns : ld) + columns) * bytes_of(type);
-}
-
-i64 matrix_bytes(const Matrix& x, i64 outer, i64 inner, i64 batch) {
-  return outer <= 0 || inner <= 0 || batch <= 0
-             ? 0
-             : ((batch - 1) * x.batch_stride + (outer - 1) * x.ld + inner) * bytes_of(x.type);
-}
-StepRange b_of(const ProductStep& step) {
-  const Problem p = with_strides(step.problem);
-  return {"B", step.args.b,
-          matrix_bytes(p.b, outer_extent(p.b, p.n, p.k), inner_extent(p.b, p.n, p.k), p.batch)};
-}
-StepRange blob_of(const PackedStep& step) {
-  return {"weights", step.args.weights, blob_bytes(step.problem.weights, step.problem.n, step.problem.k)};
-}
-DType output_type(const NormStep& step) {
-  return step.options.quantize ? DType::e4m3 : step.options.input;
-}
-
-struct Weights {
-  std::vector<StepRange> operator()(const ProductStep& s) const {
-    const Epilogue& e = s.problem.epilogue;
-    std::vector<StepRange> found{b_of(s)};
-    if (e.scale_b != ScaleMode::none)
-      found.push_back({"scale_b", s.args.scale_b, scale_b_count(s.problem) * i64{sizeof(float)}});
-    if (e.bias != Bias::none) found.push_back({"bias", s.args.bias, s.problem.n * bytes_of(e.bias_type)});
-    return found;
-  }
-  std::vector<StepRange> operator()(const PackedStep& s) const {
-    std::vector<StepRange> found{blob_of(s)};
-    if (s.problem.bias != Bias::none)
-      found.push_back({"bias", s.args.bias, s.problem.n * bytes_of(s.problem.bias_type)});
-    if (s.problem.norm_x) found.push_back({"gamma", s.args.gamma, s.problem.k * bytes_of(s.problem.x)});
-    return found;
-  }
-  std::vector<StepRange> operator()(const NormStep& s) const {
-    return {{"gamma", s.args.gamma, s.shape.columns * bytes_of(s.options.input)}};
-  }
-  std::vector<StepRange> operator()(const QuantizerStep&) const { return {}; }
-  std::vector<StepRange> operator()(const ForeignStep&) const { return {}; }
+/// A step's operand table and what it gives; foreign steps say their ranges themselves.
+struct Bound {
+  Operands operands{};
+  Pointers pointers{};
 };
 
-struct Written {
-  std::vector<StepRange> operator()(const ProductStep& s) const {
-    const Problem p = with_strides(s.problem);
-    return {{"D", s.args.d, matrix_bytes(p.d, p.m, d_columns(p), p.batch)}};
+struct Bind {
+  Bound operator()(const ProductStep& s) const {
+    return {table(gemm::operands_of(s.problem)), gemm::pointers_of(s.args)};
   }
-  std::vector<StepRange> operator()(const PackedStep& s) const {
-    const PackedProblem& p = s.problem;
-    return {{"D", s.args.d, row_bytes(p.m, d_columns(p), p.ld_d, p.d)}};
+  Bound operator()(const PackedStep& s) const {
+    return {table(packed::operands_of(s.problem)), packed::pointers_of(s.args)};
   }
-  std::vector<StepRange> operator()(const NormStep& s) const {
-    const NormShape& h = s.shape;
-    std::vector<StepRange> found{
-        {"output", s.args.output, row_bytes(h.rows, h.columns, h.output_ld, output_type(s))}};
-    if (s.args.sum != nullptr)
-      found.push_back({"sum", s.args.sum, row_bytes(h.rows, h.columns, h.sum_ld, s.options.input)});
-    if (s.options.quantize && *s.options.quantize != Granularity::tensor)
-      found.push_back({"scales", s.args.scales,
-                       scale_count(*s.options.quantize, h.rows, h.columns) * i64{sizeof(float)}});
-    return found;
+  Bound operator()(const NormStep& s) const {
+    const Result<NormShape> shape = checked_shape(s.options, s.shape);
+    return shape ? Bound{table(operands_of(s.options, *shape)), pointers_of(s.args)} : Bound{};
   }
-  std::vector<StepRange> operator()(const QuantizerStep& s) const {
-    const QuantizeShape& h = s.shape;
-    const DType type = s.granularity ? DType::e4m3 : s.input;
-    std::vector<StepRange> found{{"output", s.args.output, row_bytes(h.rows, h.columns, h.output_ld, type)}};
-    if (s.granularity && !s.args.scale_given)
-      found.push_back(
-          {"scales", s.args.scales, scale_count(*s.granularity, h.rows, h.columns) * i64{sizeof(float)}});
-    return found;
+  Bound operator()(const QuantizerStep& s) const {
+    const QuantizerOptions options{s.input, s.granularity, s.gate, {}};
+    const Result<QuantizeShape> shape = checked_shape(options, s.shape);
+    return shape ? Bound{table(operands_of(options, *shape, s.args.scale_given)), pointers_of(s.args)}
+                 : Bound{};
   }
-  std::vector<StepRange> operator()(const ForeignStep& s) const {
-    std::vector<StepRange> found;
-    for (const ForeignStep::Range& range : s.writes)
-      found.push_back({"what it writes", range.data, range.bytes});
-    return found;
-  }
+  Bound operator()(const ForeignStep&) const { return {}; }
+
+ private:
+  /// Problems and shapes were checked before: the table of one that is refused is never asked for.
+  static Operands table(const Result<Operands>& operands) { return operands ? *operands : Operands{}; }
 };
 
-/// Of what is neither weights nor written.
-struct ReadBytes {
-  i64 operator()(const ProductStep& s) const {
-    const Problem& p = s.problem;
-    const i64 c = p.epilogue.residual ? p.m * p.n * bytes_of(p.epilogue.c_type) : 0;
-    return p.batch * (p.m * p.k * bytes_of(p.a.type) + c);
-  }
-  i64 operator()(const PackedStep& s) const {
-    const PackedProblem& p = s.problem;
-    return p.m * (p.k * bytes_of(p.x) + (p.residual ? p.n * bytes_of(p.d) : 0));
-  }
-  i64 operator()(const NormStep& s) const {
-    const i64 matrix = s.shape.rows * s.shape.columns * bytes_of(s.options.input);
-    return s.args.residual != nullptr ? 2 * matrix : matrix;
-  }
-  i64 operator()(const QuantizerStep& s) const {
-    return s.shape.rows * input_columns(s.gate, s.shape.columns) * bytes_of(s.input);
-  }
-  i64 operator()(const ForeignStep& s) const {
-    i64 bytes = 0;
-    for (const ForeignStep::Range& range : s.reads) bytes += range.bytes;
-    return bytes;
-  }
-};
+template <class Wanted>
+std::vector<StepRange> ranges_of(const ChainStep& step, const Wanted& wanted) {
+  const auto [operands, pointers] = std::visit(Bind{}, step.work);
+  std::vector<StepRange> found;
+  for (int i = 0; i < operands.size(); ++i)
+    if (follows(operands, pointers, i) && wanted(operands[i].role))
+      found.push_back({operands[i].name, pointers.at[static_cast<size_t>(i)], span_bytes(operands[i].memory)});
+  return found;
+}
+
+std::vector<StepRange> ranges_of(const std::vector<ForeignStep::Range>& given, const char* name) {
+  std::vector<StepRange> found;
+  for (const ForeignStep::Range& range : given) found.push_back({name, range.data, range.bytes});
+  return found;
+}
 
 }  // namespace
 
 std::vector<StepRange> weights_of(const ChainStep& step) {
-  return std::visit(Weights{}, step.work);
+  return ranges_of(step, is_weight);
 }
 
 std::vector<StepRange> written_by(const ChainStep& step) {
-  return std::visit(Written{}, step.work);
+  if (const auto* foreign = std::get_if<ForeignStep>(&step.work))
+    return ranges_of(foreign->writes, "what it writes");
+  return ranges_of(step, [](Role role) { return role == Role::write; });
 }
 
 RowsOfB rows_of_b(const ProductStep& step) {
@@ -136,9 +78,9 @@ RowsOfB rows_of_b(const ProductStep& step) {
 }
 
 StepRange main_weights(const ChainStep& step) {
-  if (const auto* product = std::get_if<ProductStep>(&step.work)) return b_of(*product);
-  if (const auto* packed = std::get_if<PackedStep>(&step.work)) return blob_of(*packed);
-  return {};
+  const std::vector<StepRange> streamed =
+      ranges_of(step, [](Role role) { return role == Role::streamed; });
+  return streamed.empty() ? StepRange{} : streamed.front();
 }
 
 bool writes_anything(const ChainStep& step) {
@@ -157,9 +99,13 @@ bool is_launched(const ChainStep& step) {
 }
 
 i64 step_bytes(const ChainStep& step) {
-  i64 bytes = std::visit(ReadBytes{}, step.work);
-  for (const StepRange& range : weights_of(step)) bytes += range.bytes;
-  for (const StepRange& range : written_by(step)) bytes += range.bytes;
+  i64 bytes = 0;
+  const auto [operands, pointers] = std::visit(Bind{}, step.work);
+  for (int i = 0; i < operands.size(); ++i)
+    if (follows(operands, pointers, i)) bytes += data_bytes(operands[i].memory);
+  if (const auto* foreign = std::get_if<ForeignStep>(&step.work))
+    for (const auto* ranges : {&foreign->reads, &foreign->writes})
+      for (const ForeignStep::Range& range : *ranges) bytes += range.bytes;
   return bytes;
 }
 

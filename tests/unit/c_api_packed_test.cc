@@ -236,7 +236,7 @@ TEST_F(CApiPacked, what_is_compiled_ahead_is_all_that_is_asked_for) {
   sluice_packed_problem problem{};
   problem.m = kM, problem.n = kN, problem.k = kK, problem.weights = kFormat;
   problem.x = problem.d = SLUICE_FP16;
-  c_api::PackedSession session(*counted);
+  c_api::Session session(*counted);
   const PackedProblem checked = *c_api::problem_of(problem);
   ASSERT_TRUE(session.make_ready({&checked, 1}).ok());
   ASSERT_TRUE(session.make_packer_ready(checked.weights).ok());
