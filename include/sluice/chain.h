@@ -8,6 +8,8 @@
 // what, and when.
 #pragma once
 
+#include <any>
+#include <concepts>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -76,8 +78,14 @@ struct ForeignStep {
   std::vector<Range> writes{};  // empty: not known, so it may be anything; {{}}: nothing
 };
 
+/// A step of an operation that this header does not list (sluice/chain/shaped_step.h).
+class Step;
+struct OpStep {
+  std::shared_ptr<const Step> step{};
+};
+
 struct ChainStep {
-  std::variant<ProductStep, PackedStep, NormStep, QuantizerStep, ForeignStep> work{};
+  std::variant<ProductStep, PackedStep, NormStep, QuantizerStep, ForeignStep, OpStep> work{};
   std::string name{};                   // in explain() and in messages: "qkv"
   std::optional<Overlap> overlap{};     // instead of what ChainOptions make of it
   std::optional<i64> hand_off_bytes{};  // instead of ChainOptions::hand_off_bytes
@@ -117,10 +125,32 @@ struct ChainOptions {
 /// A CTA of so much shared memory fits on an SM beside one that is spaced by memory.
 inline constexpr i64 kHalfFootprint = kBesideAlone;
 
+/// The plan of a step, of its operation's type: Plan, packed::Plan, NormOptions or QuantizerOptions.
+class StepPlan {
+ public:
+  StepPlan() = default;
+  template <class P>
+    requires(!std::same_as<P, StepPlan>)
+  explicit StepPlan(const P& plan) : plan_(plan) {}
+
+  /// nullptr: it is of another type.
+  template <class P>
+  const P* get() const {
+    return std::any_cast<P>(&plan_);
+  }
+  template <class P>
+  P* get() {
+    return std::any_cast<P>(&plan_);
+  }
+
+ private:
+  std::any plan_{};
+};
+
 /// A step with everything decided about it.
 struct PlannedStep {
   ChainStep step{};
-  int plan = -1;         // index among ChainPlan's plans of its kind
+  int plan = -1;         // index among ChainPlan's plans; -1: a foreign step, which has none
   bool launched = true;  // false: nothing is there to do
   bool tuned = false;    // kernel and overlap are a record's
   Overlap overlap{};
@@ -132,10 +162,7 @@ struct PlannedStep {
 /// Different plans once each, whatever number of steps share one.
 struct ChainPlan {
   std::vector<PlannedStep> steps{};
-  std::vector<Plan> products{};
-  std::vector<packed::Plan> packed{};
-  std::vector<NormOptions> norms{};
-  std::vector<QuantizerOptions> quantizers{};
+  std::vector<StepPlan> plans{};
   i64 workspace_bytes = 0;  // what enqueue must be given; 0: nothing
 };
 

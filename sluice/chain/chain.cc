@@ -4,93 +4,8 @@
 
 #include <numeric>
 
-#include <sluice/chain/companions.h>
-#include <sluice/host/ops/norm.h>
-#include <sluice/host/ops/packed.h>
-#include <sluice/host/ops/quantize.h>
-#include <sluice/host/text/packed_units.h>
-
 namespace sluice {
 namespace {
-
-/// The kernels of a plan, by the indices that its steps have.
-struct Kernels {
-  std::vector<Result<gemm::Kernel>> products;
-  std::vector<Result<packed::Kernel>> packed;
-  std::vector<Result<Norm>> norms;
-  std::vector<Result<Quantizer>> quantizers;
-};
-
-Kernels load(const Device& device, const ChainPlan& plan, const gemm::Progress& progress) {
-  return {ops::prepare<ops::Gemm>(device, plan.products, progress),
-          ops::prepare<ops::Packed>(device, plan.packed, progress),
-          ops::prepare<ops::NormOp>(device, plan.norms), ops::prepare<ops::QuantizeOp>(device, plan.quantizers)};
-}
-
-/// Binds a step to its kernel, and refuses arguments that no launch would take: a chain keeps them, so it
-/// refuses before its first launch, not between two.
-struct Binder {
-  const PlannedStep& planned;
-  const Kernels& kernels;
-
-  size_t index() const { return static_cast<size_t>(planned.plan); }
-  int programmatic() const { return planned.overlap.wait != Wait::none ? 1 : 0; }
-
-  template <class Op>
-  Result<ChainLaunch> bind(const Result<typename Op::Handle>& kernel, const typename Op::Args& args) const {
-    if (!kernel) return kernel.error();
-    SLUICE_TRY(ops::check_args<Op>(kernel->impl(), args));
-    return ChainLaunch{.launch = [kernel = *kernel, args](const WorkspaceView&, Stream stream) {
-                         return ops::launch<Op>(kernel.impl(), args, stream);
-                       },
-                       .programmatic = programmatic()};
-  }
-
-  Result<ChainLaunch> operator()(const ProductStep& step) const {
-    gemm::Args args = step.args;
-    args.prefetch = planned.prefetch;
-    args.hand_off = planned.hand_off;
-    const Result<gemm::Kernel>& kernel = kernels.products[index()];
-    Result<ChainLaunch> bound = bind<ops::Gemm>(kernel, args);
-    if (!bound) return bound;
-    if (kernel->plan().workspace_bytes > 0)
-      bound->launch = [kernel = *kernel, args](const WorkspaceView& workspace, Stream stream) {
-        return gemm::launch(kernel, ops::Gemm::with_workspace(args, workspace), stream);
-      };
-    // The second kernel of a split, which adds up, always waits for the first itself.
-    const int sums = kernel->impl().modules.size() > 1 && args.alpha != 0.0f ? 1 : 0;
-    bound->kernels += sums;
-    bound->programmatic += sums;
-    return bound;
-  }
-  Result<ChainLaunch> operator()(const PackedStep& step) const {
-    packed::Args args = step.args;
-    args.prefetch = planned.prefetch;
-    args.hand_off = planned.hand_off;
-    const Result<packed::Kernel>& kernel = kernels.packed[index()];
-    Result<ChainLaunch> bound = bind<ops::Packed>(kernel, args);
-    if (!bound) return bound;
-    bound->kernels = ops::Packed::launches_of(kernel->plan());
-    bound->programmatic *= bound->kernels;
-    return bound;
-  }
-  Result<ChainLaunch> operator()(const NormStep& step) const {
-    ops::NormOp::Args args{step.shape, step.args};
-    args.args.hand_off = planned.hand_off;
-    return bind<ops::NormOp>(kernels.norms[index()], args);
-  }
-  Result<ChainLaunch> operator()(const QuantizerStep& step) const {
-    ops::QuantizeOp::Args args{step.shape, step.args};
-    args.args.hand_off = planned.hand_off;
-    return bind<ops::QuantizeOp>(kernels.quantizers[index()], args);
-  }
-  Result<ChainLaunch> operator()(const ForeignStep& step) const {
-    return ChainLaunch{
-        .launch = [enqueue = step.enqueue](const WorkspaceView&, Stream stream) { return enqueue(stream); },
-        .kernels = step.nodes,
-        .programmatic = step.programmatic_edges};
-  }
-};
 
 template <class Member>
 int total(const std::vector<ChainLaunch>& launches, Member member) {
@@ -98,29 +13,53 @@ int total(const std::vector<ChainLaunch>& launches, Member member) {
                          [&](int sum, const ChainLaunch& launch) { return sum + launch.*member; });
 }
 
+/// The kernel of each plan, prepared by the first step that has it.
+class Kernels {
+ public:
+  Kernels(const Device& device, const ChainPlan& plan) : device_(device), plan_(plan), made_(plan.plans.size()) {}
+
+  Result<std::any> of(const PlannedStep& planned) {
+    const auto step = step_of(planned.step);
+    if (planned.plan < 0) return step->prepare(device_, {});
+    std::optional<Result<std::any>>& made = made_[static_cast<size_t>(planned.plan)];
+    if (!made) made = step->prepare(device_, plan_of(plan_, planned));
+    return *made;
+  }
+
+ private:
+  const Device& device_;
+  const ChainPlan& plan_;
+  std::vector<std::optional<Result<std::any>>> made_;
+};
+
 }  // namespace
 
 std::vector<std::string> units_of(const ChainPlan& plan, Stamping stamping) {
   std::vector<std::string> units;
-  const auto add = [&](std::vector<std::string> more) {
-    for (std::string& unit : more) units.push_back(std::move(unit));
-  };
-  for (const Plan& product : plan.products) add(gemm::units_of(product, stamping));
-  for (const packed::Plan& packed : plan.packed) add(packed::units_of(packed));
-  add(companion_units(plan));
+  std::vector<bool> seen(plan.plans.size());
+  for (const PlannedStep& s : plan.steps) {
+    if (s.plan < 0 || seen[static_cast<size_t>(s.plan)]) continue;
+    seen[static_cast<size_t>(s.plan)] = true;
+    for (std::string& unit : step_of(s.step)->units(plan_of(plan, s), stamping)) units.push_back(std::move(unit));
+  }
   return units;
 }
 
 Result<Chain> Chain::prepare(const Device& device, const ChainPlan& plan, const gemm::Progress& progress) {
-  if (const Result<void> consistent = check_chain_plan(plan); !consistent) return consistent.error();
-  const Kernels kernels = load(device, plan, progress);
+  SLUICE_TRY(check_chain_plan(plan));
   auto impl = std::make_shared<Impl>(Impl{device, plan, {}});
-  for (size_t i = 0; i < plan.steps.size(); ++i) {
-    const PlannedStep& planned = plan.steps[i];
+  // All at once, in parallel; each kernel finds its own below, and says what was wrong with it.
+  device.impl().cache.get_all(units_of(plan, stamping_of(device.options())), device.options().jobs, progress);
+  Kernels kernels(device, impl->plan);
+  for (size_t i = 0; i < impl->plan.steps.size(); ++i) {
+    const PlannedStep& planned = impl->plan.steps[i];
     if (!planned.launched) continue;
-    Result<ChainLaunch> bound = std::visit(Binder{planned, kernels}, planned.step.work);
+    const auto bound = [&]() -> Result<ChainLaunch> {
+      SLUICE_TAKE(const auto kernel, kernels.of(planned));
+      return step_of(planned.step)->bind(kernel, planned);
+    }();
     if (!bound) return Error{bound.error().code, step_name(planned.step, i) + ": " + bound.error().message};
-    impl->launches.push_back(*std::move(bound));
+    impl->launches.push_back(*bound);
   }
   return Chain(std::move(impl));
 }

@@ -21,6 +21,7 @@
 #include <sluice/gemm.h>
 #include <sluice/host/device/device_impl.h>
 #include <sluice/host/driver/launch.h>
+#include <sluice/host/jit/source.h>
 #include <sluice/host/ops/operands.h>
 #include <sluice/try.h>
 
@@ -65,6 +66,23 @@ struct ShapedCall {
   bool nothing = false;
 };
 
+/// What an op has in common whose plan is its options, and whose shapes come with each call:
+/// bind(plan, args) needs no kernel.
+template <class Op, class Options>
+struct ShapedOp {
+  using Problem = Options;
+  using Plan = Options;
+  static constexpr bool kServesRows = false;
+
+  static Result<Plan> plan_for(const Device&, const Problem& problem) { return problem; }
+  static bool is_empty(const Problem&) { return false; }
+  static const Problem& key_of(const Problem& problem) { return problem; }
+  template <class Args>
+  static auto bind(const Prepared<Op>& kernel, const Args& args) {
+    return Op::bind(kernel.plan, args);
+  }
+};
+
 template <class Op>
 Result<typename Op::Handle> finish(const Result<typename Op::Plan>& plan, const Units& units) {
   if (!plan) return plan.error();
@@ -93,7 +111,7 @@ std::vector<Result<typename Op::Handle>> prepare(const Device& device,
   for (const typename Op::Plan& plan : plans) {
     sealed.push_back(Op::sealed(plan, device.info()));
     if (sealed.back())
-      for (std::string& unit : Op::units(*sealed.back(), device.options())) texts.push_back(std::move(unit));
+      for (std::string& unit : Op::units(*sealed.back(), stamping_of(device.options()))) texts.push_back(std::move(unit));
     ends.push_back(texts.size());
   }
   const auto cubins = device.impl().cache.get_all(texts, device.options().jobs, progress);

@@ -279,8 +279,8 @@ Result<Plan> Gemm::plan_for(const Device& device, const Problem& problem) {
   return gemm::plan(problem, device.info(), {}, device.records());
 }
 
-std::vector<std::string> Gemm::units(const Plan& plan, const Options& options) {
-  return gemm::units_of(plan, stamping_of(options));
+std::vector<std::string> Gemm::units(const Plan& plan, Stamping stamping) {
+  return gemm::units_of(plan, stamping);
 }
 
 Result<void> Gemm::load(const Units& units, Prepared<Gemm>& kernel) {

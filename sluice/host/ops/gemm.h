@@ -51,7 +51,7 @@ struct Gemm {
   static Result<Plan> sealed(const Plan& plan, const DeviceInfo& device) {
     return gemm::sealed(plan, device);
   }
-  static std::vector<std::string> units(const Plan& plan, const Options& options);
+  static std::vector<std::string> units(const Plan& plan, Stamping stamping);
   static Result<void> load(const Units& units, Prepared<Gemm>& kernel);
   static Result<BoundCall> bind(const Prepared<Gemm>& kernel, const Args& args);
   static Result<void> enqueue(const Prepared<Gemm>& kernel, const BoundCall& call, const Args& args,

@@ -15,7 +15,7 @@ namespace {
 constexpr i64 kThreadsPerSm = 1024;  // of 64 registers
 constexpr i64 kMaxRows = i64{1} << 31;
 
-enum Index { kInput, kResidual, kSum, kGamma, kOutput, kScales };
+enum Index { kInput, kResidual, kGamma, kOutput, kSum, kScales };
 
 std::string number(i64 value) {
   return std::to_string(value);
@@ -36,7 +36,7 @@ bool allows_vectors(const ops::NormOp::Call& call) {
 }  // namespace
 
 Pointers pointers_of(const NormArgs& x) {
-  Pointers p{.at = {x.input, x.residual, x.sum, x.gamma, x.output, x.scales}};
+  Pointers p{.at = {x.input, x.residual, x.gamma, x.output, x.sum, x.scales}};
   for (const Index i : {kResidual, kSum}) p.skip_if(p.at[i] == nullptr, i);
   return p;
 }
@@ -52,10 +52,10 @@ Result<Operands> operands_of(const NormOptions& options, const NormShape& s) {
   o.add({.name = "input", .type = options.input, .may_be = over_input}, {s.columns, s.rows, s.input_ld});
   o.add({.name = "residual", .type = options.input, .may_be = over_residual},
         {s.columns, s.rows, s.residual_ld});
-  o.add({.name = "sum", .role = Role::write, .type = options.input}, {s.columns, s.rows, s.sum_ld});
   o.add({.name = "gamma", .role = Role::weight, .type = options.input}, {s.columns});
   o.add({.name = "output", .role = Role::write, .type = quantised ? DType::e4m3 : options.input},
         {s.columns, s.rows, s.output_ld});
+  o.add({.name = "sum", .role = Role::write, .type = options.input}, {s.columns, s.rows, s.sum_ld});
   o.add({.name = "scales",
          .role = given ? Role::read : Role::write,
          .type = DType::fp32,
@@ -115,7 +115,7 @@ Result<NormOptions> NormOp::sealed(const Plan& plan, const DeviceInfo&) {
   return plan;
 }
 
-std::vector<std::string> NormOp::units(const Plan& plan, const Options&) {
+std::vector<std::string> NormOp::units(const Plan& plan, Stamping) {
   return norm_units(plan);
 }
 
@@ -139,10 +139,6 @@ Result<NormOp::Call> NormOp::bind(const NormOptions& options, const Args& given)
   call.operands = operands;
   call.pointers = pointers_of(given.args);
   return call;
-}
-
-Result<NormOp::Call> NormOp::bind(const Prepared<NormOp>& kernel, const Args& args) {
-  return bind(kernel.plan, args);
 }
 
 Result<void> NormOp::enqueue(const Prepared<NormOp>& kernel, const Call& call, const Args& given,
@@ -179,6 +175,12 @@ Result<void> NormOp::enqueue(const Prepared<NormOp>& kernel, const Call& call, c
   const Module& module = *kernel.modules[vectors ? 0 : 1];
   spread_ctas(kernel.plan.overlap, module.registers(), kernel.image.device, grid);
   return launch_kernel(kernel.api(), module.function(), grid, &params, stream);
+}
+
+std::string NormOp::text(const Problem& options, const Args& args) {
+  return std::string(args.args.residual != nullptr ? "add + norm " : "norm ") + number(args.shape.rows) + "x" +
+         number(args.shape.columns) +
+         (options.quantize ? std::string(" > e4m3 by ") + name_of(*options.quantize) : "");
 }
 
 std::string NormOp::missing(const Problem& problem) {

@@ -23,9 +23,8 @@ std::size_t key_hash(const NormOptions& options);
 
 namespace ops {
 
-struct NormOp {
-  using Problem = NormOptions;
-  using Plan = NormOptions;
+struct NormOp : ShapedOp<NormOp, NormOptions> {
+  using ShapedOp::bind;
   using Handle = sluice::Norm;
   struct Args {
     NormShape shape;
@@ -36,19 +35,16 @@ struct NormOp {
   };
   using Call = ShapedCall<NormShape>;
 
-  static Result<Plan> plan_for(const Device&, const Problem& problem) { return problem; }
   static Result<Plan> sealed(const Plan& plan, const DeviceInfo& device);
-  static std::vector<std::string> units(const Plan& plan, const Options& options);
+  static std::vector<std::string> units(const Plan& plan, Stamping stamping);
   static Result<void> load(const Units& units, Prepared<NormOp>& kernel);
-  static Result<Call> bind(const Prepared<NormOp>& kernel, const Args& args);
   static Result<Call> bind(const NormOptions& options, const Args& args);
   static Result<void> enqueue(const Prepared<NormOp>& kernel, const Call& call, const Args& args,
                               Stream stream);
 
-  static bool is_empty(const Problem&) { return false; }
-  static Problem key_of(const Problem& problem) { return problem; }
   static std::string missing(const Problem& problem);
-  static constexpr bool kServesRows = false;
+  /// For people: what a step of a chain does.
+  static std::string text(const Problem& options, const Args& args);
 };
 
 }  // namespace ops

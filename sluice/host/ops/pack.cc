@@ -76,7 +76,7 @@ Result<PackerPlan> PackOp::sealed(const Plan& plan, const DeviceInfo&) {
   return plan;
 }
 
-std::vector<std::string> PackOp::units(const Plan& plan, const Options&) {
+std::vector<std::string> PackOp::units(const Plan& plan, Stamping) {
   std::vector<std::string> units;
   for (const PackStep step : {PackStep::pack, PackStep::unpack})
     units.push_back(pack_unit_text({step, plan.format, plan.storage}));
@@ -91,9 +91,9 @@ Result<void> PackOp::load(const Units& units, Prepared<PackOp>& kernel) {
   return {};
 }
 
-Result<PackOp::Call> PackOp::bind(const Prepared<PackOp>& kernel, const Args& args) {
+Result<PackOp::Call> PackOp::bind(const PackerPlan& plan, const Args& args) {
   SLUICE_TRY(check_shape(args.shape));
-  const WeightFormat& format = kernel.plan.format;
+  const WeightFormat& format = plan.format;
   Call call{.shape = args.shape, .nothing = args.shape.n == 0 || args.shape.k == 0};
   if (call.nothing) return call;
   if (format.zero == ScaleZero::none && args.params.zeros != nullptr)
@@ -101,7 +101,7 @@ Result<PackOp::Call> PackOp::bind(const Prepared<PackOp>& kernel, const Args& ar
                  "zeros = " + std::string(hex(args.params.zeros)) + ", and the format stores none (" +
                      name_of(format.type) + " means zero " + std::to_string(implied_zero(format.type)) +
                      "): pass null, or create the packer with ScaleZero::per_group"};
-  SLUICE_TAKE(auto&& operands, operands_of({args.step, format, kernel.plan.storage}, args.shape));
+  SLUICE_TAKE(auto&& operands, operands_of({args.step, format, plan.storage}, args.shape));
   call.operands = operands;
   call.pointers = pointers_of(args.params);
   return call;

@@ -23,9 +23,8 @@ struct PackerPlan {
 
 std::size_t key_hash(const PackerPlan& plan);
 
-struct PackOp {
-  using Problem = PackerPlan;
-  using Plan = PackerPlan;
+struct PackOp : ShapedOp<PackOp, PackerPlan> {
+  using ShapedOp::bind;
   using Handle = Packer;
   struct Args {
     PackStep step = PackStep::pack;
@@ -35,18 +34,14 @@ struct PackOp {
   struct Image {};
   using Call = ShapedCall<PackShape>;
 
-  static Result<Plan> plan_for(const Device&, const Problem& problem) { return problem; }
   static Result<Plan> sealed(const Plan& plan, const DeviceInfo& device);
-  static std::vector<std::string> units(const Plan& plan, const Options& options);
+  static std::vector<std::string> units(const Plan& plan, Stamping stamping);
   static Result<void> load(const Units& units, Prepared<PackOp>& kernel);
-  static Result<Call> bind(const Prepared<PackOp>& kernel, const Args& args);
+  static Result<Call> bind(const PackerPlan& plan, const Args& args);
   static Result<void> enqueue(const Prepared<PackOp>& kernel, const Call& call, const Args& args,
                               Stream stream);
 
-  static bool is_empty(const Problem&) { return false; }
-  static Problem key_of(const Problem& problem) { return problem; }
   static std::string missing(const Problem& problem);
-  static constexpr bool kServesRows = false;
 };
 
 }  // namespace ops

@@ -251,7 +251,7 @@ Result<packed::Plan> Packed::plan_for(const Device& device, const Problem& probl
   return packed::plan(problem, device.info(), {}, device.records());
 }
 
-std::vector<std::string> Packed::units(const Plan& plan, const Options&) {
+std::vector<std::string> Packed::units(const Plan& plan, Stamping) {
   return packed::units_of(plan);
 }
 

@@ -38,7 +38,7 @@ struct Packed {
   static Result<Plan> sealed(const Plan& plan, const DeviceInfo& device) {
     return packed::sealed(plan, device);
   }
-  static std::vector<std::string> units(const Plan& plan, const Options& options);
+  static std::vector<std::string> units(const Plan& plan, Stamping stamping);
   static Result<void> load(const Units& units, Prepared<Packed>& kernel);
   static Result<BoundCall> bind(const Prepared<Packed>& kernel, const Args& args);
   static Result<void> enqueue(const Prepared<Packed>& kernel, const BoundCall& call, const Args& args,

@@ -174,7 +174,7 @@ Result<QuantizerOptions> QuantizeOp::sealed(const Plan& plan, const DeviceInfo&)
   return plan;
 }
 
-std::vector<std::string> QuantizeOp::units(const Plan& plan, const Options&) {
+std::vector<std::string> QuantizeOp::units(const Plan& plan, Stamping) {
   return quantize_units(plan.input, plan.granularity, plan.gate, plan.overlap);
 }
 
@@ -214,10 +214,6 @@ Result<QuantizeOp::Call> QuantizeOp::bind(const QuantizerOptions& options, const
   return call;
 }
 
-Result<QuantizeOp::Call> QuantizeOp::bind(const Prepared<QuantizeOp>& kernel, const Args& args) {
-  return bind(kernel.plan, args);
-}
-
 Result<void> QuantizeOp::enqueue(const Prepared<QuantizeOp>& kernel, const Call& call, const Args& given,
                                  Stream stream) {
   const QuantizeShape& shape = call.shape;
@@ -249,6 +245,13 @@ Result<void> QuantizeOp::enqueue(const Prepared<QuantizeOp>& kernel, const Call&
     return launched;
   }
   return {};
+}
+
+std::string QuantizeOp::text(const Problem& options, const Args& args) {
+  const std::string shape = number(args.shape.rows) + "x" + number(args.shape.columns);
+  if (!options.granularity) return "silu * up " + shape;
+  return std::string(options.gate == Gate::silu ? "silu * up, " : "") + "quantise " + shape + " by " +
+         name_of(*options.granularity);
 }
 
 std::string QuantizeOp::missing(const Problem& problem) {

@@ -21,9 +21,8 @@ std::size_t key_hash(const QuantizerOptions& options);
 
 namespace ops {
 
-struct QuantizeOp {
-  using Problem = QuantizerOptions;
-  using Plan = QuantizerOptions;
+struct QuantizeOp : ShapedOp<QuantizeOp, QuantizerOptions> {
+  using ShapedOp::bind;
   using Handle = Quantizer;
   struct Args {
     QuantizeShape shape;
@@ -35,24 +34,21 @@ struct QuantizeOp {
   };
   using Call = ShapedCall<QuantizeShape>;
 
-  static Result<Plan> plan_for(const Device&, const Problem& problem) { return problem; }
   static Result<Plan> sealed(const Plan& plan, const DeviceInfo& device);
-  static std::vector<std::string> units(const Plan& plan, const Options& options);
+  static std::vector<std::string> units(const Plan& plan, Stamping stamping);
   static Result<void> load(const Units& units, Prepared<QuantizeOp>& kernel);
-  static Result<Call> bind(const Prepared<QuantizeOp>& kernel, const Args& args);
   static Result<Call> bind(const QuantizerOptions& options, const Args& args);
   static Result<void> enqueue(const Prepared<QuantizeOp>& kernel, const Call& call, const Args& args,
                               Stream stream);
 
-  static bool is_empty(const Problem&) { return false; }
-  static Problem key_of(const Problem& problem) { return problem; }
   static std::string missing(const Problem& problem);
+  /// For people: what a step of a chain does.
+  static std::string text(const Problem& options, const Args& args);
   static i64 workspace_for(const Prepared<QuantizeOp>& kernel, const Args& args);
   static Args with_workspace(Args args, const WorkspaceView& workspace) {
     args.args.workspace = workspace;
     return args;
   }
-  static constexpr bool kServesRows = false;
 };
 
 }  // namespace ops
