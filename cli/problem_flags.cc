@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <limits>
 
+#include <sluice/try.h>
+
 #include "cli/parse.h"
 #include "cli/value_checks.h"
 
@@ -234,12 +236,10 @@ float beta_of(const ProblemFlags& f) {
   return f.beta.value_or(f.residual ? 1.0f : 0.0f);
 }
 
-Result<ProblemRequest> request_of(const ProblemFlags& f) {
-  const Result<Problem> problem = problem_of(f);
-  if (!problem) return problem.error();
-  const Result<PlanOverrides> overrides = overrides_of(f);
-  if (!overrides) return overrides.error();
-  return ProblemRequest{.problem = *problem, .overrides = *overrides, .alpha = f.alpha, .beta = beta_of(f)};
+Result<bench::DenseRequest> dense_request_of(const ProblemFlags& f) {
+  SLUICE_TAKE(const Problem problem, problem_of(f));
+  SLUICE_TAKE(const PlanOverrides overrides, overrides_of(f));
+  return bench::DenseRequest{.problem = problem, .overrides = overrides, .alpha = f.alpha, .beta = beta_of(f)};
 }
 
 }  // namespace sluice::cli
