@@ -13,31 +13,31 @@
 namespace sluice::bench {
 namespace {
 
-Result<Plan> plan(const DenseRequest& r, const DeviceInfo& device, const RecordBook& records) {
+Result<Plan> its_plan(const DenseRequest& r, const DeviceInfo& device, const RecordBook& records) {
   return gemm::plan(r.problem, device, r.overrides, records);
 }
-Result<packed::Plan> plan(const PackedRequest& r, const DeviceInfo& device, const RecordBook& records) {
+Result<packed::Plan> its_plan(const PackedRequest& r, const DeviceInfo& device, const RecordBook& records) {
   return packed::plan(r.problem, device, r.overrides, records);
 }
-Result<std::vector<Plan>> candidates(const DenseRequest& r, const DeviceInfo& device) {
+Result<std::vector<Plan>> its_candidates(const DenseRequest& r, const DeviceInfo& device) {
   return gemm::candidates(r.problem, device, r.overrides);
 }
-Result<std::vector<packed::Plan>> candidates(const PackedRequest& r, const DeviceInfo& device) {
+Result<std::vector<packed::Plan>> its_candidates(const PackedRequest& r, const DeviceInfo& device) {
   return packed::candidates(r.problem, device, r.overrides);
 }
 
-Result<gemm::RowTable> table(const Problem& p, RowRange rows, const DeviceInfo& device,
+Result<gemm::RowTable> its_table(const Problem& p, RowRange rows, const DeviceInfo& device,
                              const RecordBook& records) {
   return gemm::plan_rows(p, rows, device, records);
 }
-Result<packed::RowTable> table(const PackedProblem& p, RowRange rows, const DeviceInfo& device,
+Result<packed::RowTable> its_table(const PackedProblem& p, RowRange rows, const DeviceInfo& device,
                                const RecordBook& records) {
   return packed::plan_rows(p, rows, device, records);
 }
-Result<Plan> plan(const gemm::RowTable& t, i64 m, const DeviceInfo& device) {
+Result<Plan> its_plan(const gemm::RowTable& t, i64 m, const DeviceInfo& device) {
   return gemm::plan(t, m, device);
 }
-Result<packed::Plan> plan(const packed::RowTable& t, i64 m, const DeviceInfo& device) {
+Result<packed::Plan> its_plan(const packed::RowTable& t, i64 m, const DeviceInfo& device) {
   return packed::plan(t, m, device);
 }
 
@@ -97,22 +97,22 @@ Request with_rows(Request request, i64 m) {
 }
 
 Result<AnyPlan> plan_of(const Request& request, const DeviceInfo& device, const RecordBook& records) {
-  return std::visit([&](const auto& r) { return any<AnyPlan>(plan(r, device, records)); }, request);
+  return std::visit([&](const auto& r) { return any<AnyPlan>(its_plan(r, device, records)); }, request);
 }
 
 Result<AnyPlan> plan_of(const AnyRowTable& rows, i64 m, const DeviceInfo& device) {
-  return std::visit([&](const auto& t) { return any<AnyPlan>(plan(t, m, device)); }, rows);
+  return std::visit([&](const auto& t) { return any<AnyPlan>(its_plan(t, m, device)); }, rows);
 }
 
 Result<AnyRowTable> table_of(const AnyProblem& problem, RowRange rows, const DeviceInfo& device,
                              const RecordBook& records) {
-  return std::visit([&](const auto& p) { return any<AnyRowTable>(table(p, rows, device, records)); }, problem);
+  return std::visit([&](const auto& p) { return any<AnyRowTable>(its_table(p, rows, device, records)); }, problem);
 }
 
 Result<std::vector<AnyPlan>> candidates_of(const Request& request, const DeviceInfo& device) {
   return std::visit(
       [&](const auto& r) -> Result<std::vector<AnyPlan>> {
-        auto made = candidates(r, device);
+        auto made = its_candidates(r, device);
         if (!made) return made.error();
         return std::vector<AnyPlan>(std::make_move_iterator(made->begin()),
                                     std::make_move_iterator(made->end()));

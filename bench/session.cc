@@ -10,6 +10,7 @@
 
 #include "bench/contender/cublaslt_problem.h"
 #include "bench/contender/read_floor.h"
+#include "bench/contender/sluice_contender.h"
 #include "bench/operands/store.h"
 #include "bench/race.h"
 #include "bench/shapes.h"

@@ -103,10 +103,10 @@ Result<int> run_bench(const BenchFlags& flags) {
   std::optional<bool> header;  // of packed products?
   for (const bench::Request& request : requests) {
     const bench::AnyProblem problem = problem_of(request);
-    if (header != is_packed(problem))
+    if (header != bench::is_packed(problem))
       fmt::print("{}", paint(stdout, Colour::bold,
-                             shape_header({.packed = is_packed(problem), .tuned = tuned})));
-    header = is_packed(problem);
+                             shape_header({.packed = bench::is_packed(problem), .tuned = tuned})));
+    header = bench::is_packed(problem);
     run.shapes.push_back(measure(lab, request, [&](const std::string& what) {
       const std::string step = fmt::format("{}: {}", bench::name_of(problem), what);
       bar.update(static_cast<int>(run.shapes.size()), static_cast<int>(requests.size()), step);

@@ -79,8 +79,8 @@ std::string short_detail(const ShapeRecord& shape) {
   const ContenderRecord* ours = find(shape, kSluice);
   if (ours == nullptr) return "-";
   const std::string& detail = ours->detail;
-  size_t end = is_packed(shape.problem) ? detail.size() : 0;
-  if (is_packed(shape.problem))
+  size_t end = bench::is_packed(shape.problem) ? detail.size() : 0;
+  if (bench::is_packed(shape.problem))
     for (const char* types : {" fp16*", " bf16*", " e4m3*"}) end = std::min(end, detail.find(types));
   else
     for (int word = 0; word < 4 && end != std::string::npos; ++word) end = detail.find(' ', end + 1);
@@ -149,7 +149,7 @@ std::string shape_header(Columns columns) {
 }
 
 std::string shape_line(const RunRecord& run, const ShapeRecord& shape, bool tuned) {
-  const bool packed = is_packed(shape.problem);
+  const bool packed = bench::is_packed(shape.problem);
   std::vector<std::string> cells = packed ? packed_cells(shape, tuned) : dense_cells(run, shape, tuned);
   cells.push_back(bench::all_verified(shape) ? "yes" : "NO");
   return table_of({.packed = packed, .tuned = tuned}).row(cells);

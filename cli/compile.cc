@@ -52,7 +52,7 @@ std::vector<std::string> helpers_of(const bench::AnyProblem& problem) {
 Result<std::vector<bench::AnyPlan>> range_plans_of(const bench::Request& request, const Target& target,
                                                    const bench::RowsMethod& drawn) {
   SLUICE_TAKE(const bench::AnyRowTable table,
-              table_of(problem_of(request), drawn.rows, target.info(), target.records));
+              bench::table_of(problem_of(request), drawn.rows, target.info(), target.records));
   std::vector<bench::AnyPlan> plans = std::visit(
       [](const auto& t) { return std::vector<bench::AnyPlan>(t.kernels.begin(), t.kernels.end()); }, table);
   std::vector<i64> rows = drawn.numbers > 0 ? bench::drawn_rows(drawn) : std::vector<i64>();
@@ -93,7 +93,7 @@ Result<std::vector<std::string>> all_units(const std::vector<bench::Request>& re
       return Error{plans.error().code,
                    fmt::format("{}: {}", bench::name_of(problem_of(request)), plans.error().message)};
     add(helpers_of(problem_of(request)));
-    for (const bench::AnyPlan& plan : *plans) add(units_of(plan, options));
+    for (const bench::AnyPlan& plan : *plans) add(bench::units_of(plan, options));
   }
   return units;
 }

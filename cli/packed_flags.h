@@ -10,6 +10,10 @@
 
 #include "cli/problem_flags.h"
 
+namespace CLI {
+class Option;
+}
+
 namespace sluice::cli {
 
 struct PackedFlags {

@@ -64,7 +64,7 @@ std::vector<std::string> cells_of(const packed::Plan& plan) {
 /// Every candidate, best estimate first.
 Result<void> print_all(const bench::Request& request, const DeviceInfo& info) {
   SLUICE_TAKE(const std::vector<bench::AnyPlan> plans, candidates_of(request, info));
-  const Table table = is_packed(problem_of(request)) ? packed_table() : dense_table();
+  const Table table = bench::is_packed(problem_of(request)) ? packed_table() : dense_table();
   fmt::print("\n{}", table.header());
   int rank = 0;
   for (const bench::AnyPlan& plan : plans) {
@@ -96,7 +96,7 @@ Result<int> run_plan(const PlanFlags& flags) {
   SLUICE_TAKE(const Target target, find_target(flags.target, options_from_environment()));
   SLUICE_TAKE(const bench::AnyPlan plan, plan_of(request, target.info(), target.records));
   fmt::print("{}{}", bench::describe(plan), describe(target.info()));
-  for (const std::string& unit : flags.unit ? units_of(plan, {}) : std::vector<std::string>{})
+  for (const std::string& unit : flags.unit ? bench::units_of(plan, {}) : std::vector<std::string>{})
     fmt::print("\n{}\n", unit);
   if (flags.all) SLUICE_TRY(print_all(request, target.info()));
   return kExitOk;

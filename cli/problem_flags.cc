@@ -179,7 +179,7 @@ Result<Problem> problem_of(const ProblemFlags& f) {
   p.b.ld = f.ld_b.value_or(0);
   p.c.ld = f.ld_c.value_or(0);
   p.d.ld = f.ld_d.value_or(0);
-  take(parse_accumulate(f.accumulate), p.accumulate, error);
+  if (!f.accumulate.empty()) take(parse_accumulate(f.accumulate), p.accumulate, error);
 
   take(parse_scale_mode(f.scale_a), p.epilogue.scale_a, error);
   take(parse_scale_mode(f.scale_b), p.epilogue.scale_b, error);

@@ -31,7 +31,7 @@ struct ProblemFlags {
   std::string scale_d = "none";
   std::string update = "set";
   bool any_order = false;
-  std::string accumulate = "fast";
+  std::string accumulate;  // "": as spec/problem.h has it
   float alpha = 1.0f;
   std::optional<float> beta;
 

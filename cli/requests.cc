@@ -52,7 +52,7 @@ Result<std::vector<Request>> requests_of_set(const RequestFlags& flags) {
                               "leave it out",
                               source)));
   SLUICE_TAKE(const std::vector<bench::AnyProblem> problems, bench::problem_set(flags.set));
-  if (is_packed(problems.front())) {
+  if (bench::is_packed(problems.front())) {
     SLUICE_TRY(refuse_dense(flags.override_options, "with " + source));
   } else {
     SLUICE_TRY(refuse_given(flags.packed.override_options,

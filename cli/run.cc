@@ -134,7 +134,7 @@ Result<bool> run_on_host(const bench::Request& any, const RunFlags& flags, const
 // ---- on a GPU ----
 void print_ratios(const bench::RunRecord& run, const bench::ShapeRecord& shape) {
   for (const char* peer : {bench::kBestFp8, bench::kHalfPeerBest, bench::kReadFloor})
-    if (const double ratio = bench::ratio(shape, bench::kSluice, peer); is_packed(shape.problem) && ratio > 0)
+    if (const double ratio = bench::ratio(shape, bench::kSluice, peer); bench::is_packed(shape.problem) && ratio > 0)
       fmt::print("{:.3f} x the speed of {} ({} L2)\n", ratio, peer, run.method);
   if (const double ratio = bench::ratio(shape, bench::kSluice, bench::kPeerBest); ratio > 0)
     fmt::print("{:.3f} x the speed of cuBLASLt's best of {} algorithms ({} L2{})\n", ratio,
@@ -146,10 +146,10 @@ Result<bool> run_on_gpu(const bench::Request& request, const bench::Lab& lab, Wa
   const Device& device = lab.device;
   SLUICE_TAKE(const bench::AnyPlan plan, plan_of(request, device.info(), device.records()));
   fmt::print("{}", bench::describe(plan));
-  for (const std::string& unit : units_of(plan, device.options()))
+  for (const std::string& unit : bench::units_of(plan, device.options()))
     SLUICE_TRY(compile_and_print(device.impl().cache, unit));
   const bench::RunRecord run = bench::describe_run(lab);
-  const std::string name = bench::name_of(problem_of(plan));
+  const std::string name = bench::name_of(bench::problem_of(plan));
   const bench::ShapeRecord shape =
       bench::measure_shape(lab, {.request = request, .plan = plan}, [&](const std::string& what) {
         watchdog.step(fmt::format("{}: {}", name, what));

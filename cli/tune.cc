@@ -57,7 +57,7 @@ Result<std::vector<bench::Request>> listed_problems(const TuneFlags& flags) {
     return bad_argument("nothing to tune: name problems with --set or --shapes, or one with --shape");
   SLUICE_TAKE(std::vector<bench::Request> requests, requests_of(given));
   for (const bench::Request& request : requests) {
-    const bench::Scalars usual = scalars_of(request_of(problem_of(request))), own = scalars_of(request);
+    const bench::Scalars usual = scalars_of(bench::request_of(problem_of(request))), own = scalars_of(request);
     if (own.alpha != usual.alpha || own.beta != usual.beta)
       return of_problem(request, "--alpha and --beta have no effect here: leave them out of the file");
     if (has_overrides(request))
@@ -73,7 +73,7 @@ Result<TuningKey> key_of_tunable(const bench::Request& request) {
   if (!plan)
     return Error{plan.error().code,
                  fmt::format("{}: {}", bench::name_of(problem_of(request)), plan.error().message)};
-  if (is_empty(problem_of(*plan)))
+  if (bench::is_empty(bench::problem_of(*plan)))
     return of_problem(request, "a product without elements has nothing to tune; leave it out");
   return std::visit([](const auto& p) { return key_of(p.problem, DeviceInfo{}); }, *plan);
 }

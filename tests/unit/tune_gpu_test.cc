@@ -94,7 +94,7 @@ TEST_F(TuneGpu, a_lost_gpu_ends_the_run) {
 class TuneGpuPacked : public TuneGpu {
  protected:
   static std::vector<AnyPlan> plans_of(const PackedProblem& problem) {
-    std::vector<AnyPlan> plans = *candidates_of(problem, DeviceInfo{});
+    std::vector<AnyPlan> plans = *candidates_of(request_of(problem), DeviceInfo{});
     plans.resize(2);
     return plans;
   }
