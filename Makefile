@@ -49,6 +49,7 @@ check:  ## format, include rules, file lengths, names of files, comments, copies
 	@$(PYTHON) tools/check_references.py
 	@$(PYTHON) tools/check_lengths.py
 	@$(PYTHON) tools/check_comments.py
+	@$(PYTHON) tools/check_pages.py
 	@$(PYTHON) tools/overlap.py --check
 	@tools/format.sh --check
 
