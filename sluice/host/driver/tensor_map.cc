@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include <sluice/host/driver/error.h>
+#include <sluice/try.h>
 
 namespace sluice {
 namespace {
@@ -86,8 +87,7 @@ Result<void> check_shape(const char* name, const TensorMapShape& s) {
     return Error{ErrorCode::invalid_stride,
                  std::string(name) + ": its halves are " + std::to_string(s.outer / 2) + " rows of " +
                      std::to_string(s.ld) + " elements apart: must be less than 2^40 bytes for TMA"};
-  if (s.outer > 1)
-    if (Result<void> row = check_stride(name, "ld", s.ld, s.type); !row) return row;
+  if (s.outer > 1) SLUICE_TRY(check_stride(name, "ld", s.ld, s.type));
   if (s.batch > 1) return check_stride(name, "batch_stride", s.batch_stride, s.type);
   return {};
 }
@@ -118,7 +118,7 @@ Dimensions dimensions_of(const TensorMapShape& s, i64 row_stride, i64 batch_stri
 
 Result<void> encode_tensor_map(const DriverApi& api, const char* name, const TensorMapShape& s,
                                TensorMap& map) {
-  if (Result<void> legal = check_shape(name, s); !legal) return legal;
+  SLUICE_TRY(check_shape(name, s));
   const int bytes = bytes_of(s.type);
   // The stride of an index that is always 0 is not used, but must be legal.
   const i64 row_stride = s.outer > 1 ? s.ld * bytes : ceil_div(s.inner * bytes, kStrideUnit) * kStrideUnit;

@@ -17,6 +17,7 @@
 #include <sluice/host/planner/ranges.h>
 #include <sluice/kernels/registry.h>
 #include <sluice/spec/smem_layout.h>
+#include <sluice/try.h>
 
 namespace sluice {
 namespace {
@@ -180,7 +181,7 @@ std::vector<Problem> products_of(const Problem& p, const PlanOverrides& o) {
 
 /// What no configuration can make good.
 Result<void> check_overrides(const Problem& p, const PlanOverrides& o) {
-  if (Result<void> ranges = check_ranges(o); !ranges) return ranges;
+  SLUICE_TRY(check_ranges(o));
   if (const char* reason = why_not_tma_store(p); o.store == StorePath::tma && reason != nullptr)
     return bad_override(std::string("store = tma: ") + reason + "; store direct");
   if (const char* reason = why_not_tma_store(p); o.swapped.value_or(false) && reason != nullptr)
@@ -344,7 +345,7 @@ std::optional<Plan> plan_with(const Problem& p, const KernelConfig& config, cons
 
 Result<std::vector<Plan>> rank_candidates(const Problem& p, const DeviceInfo& device,
                                           const PlanOverrides& o) {
-  if (Result<void> overrides = check_overrides(p, o); !overrides) return overrides.error();
+  SLUICE_TRY(check_overrides(p, o));
   std::vector<Plan> plans = plain_plans(p, device, o);
   if ((o.schedule && is_plain(*o.schedule)) || o.warps) {
     if (plans.empty()) return bad_override(why_no_plain_plan(p, o));

@@ -5,6 +5,7 @@
 
 #include <sluice/host/planner/enumerators.h>
 #include <sluice/kernels/registry.h>
+#include <sluice/try.h>
 
 namespace sluice {
 namespace {
@@ -122,7 +123,7 @@ Result<void> check_types(const Problem& p) {
   if (p.epilogue.scale_d != ScaleMode::none && p.d.type != DType::e4m3)
     return bad_type("D is " + d +
                     " and there is a scale_d: it must be e4m3; leave out the scale, or store e4m3");
-  if (Result<void> gated = check_gated(p); !gated) return gated;
+  SLUICE_TRY(check_gated(p));
   if (!gemm_supports(p)) return bad_type("no kernel takes " + a + " x " + b + " -> " + d);
   return {};
 }
@@ -216,9 +217,9 @@ Result<void> check_device(const DeviceInfo& device) {
 Result<Problem> check_problem(const Problem& problem) {
   Problem p = problem;
   if (!p.epilogue.residual) p.c = Matrix{};  // not looked at, so that equal work is an equal problem
-  if (Result<void> enumerators = check_enumerators(p); !enumerators) return enumerators.error();
-  if (Result<void> sizes = check_sizes(p); !sizes) return sizes.error();
-  if (Result<void> types = check_types(p); !types) return types.error();
+  SLUICE_TRY(check_enumerators(p));
+  SLUICE_TRY(check_sizes(p));
+  SLUICE_TRY(check_types(p));
   if (p.epilogue.residual && p.c.type != p.epilogue.c_type && p.c.type != Matrix{}.type)
     return bad_type(std::string("c.type is ") + name_of(p.c.type) + " and epilogue.c_type " +
                     name_of(p.epilogue.c_type) + ": the second counts; set it, and leave c.type alone");
@@ -260,9 +261,8 @@ Result<Problem> check_problem(const Problem& problem) {
        .batch = p.batch,
        .by_tma = false},
   };
-  for (const Operand& operand : operands)
-    if (Result<void> strides = check_strides(operand); !strides) return strides.error();
-  if (Result<void> batches = check_d_batches(operands[3]); !batches) return batches.error();
+  for (const Operand& operand : operands) SLUICE_TRY(check_strides(operand));
+  SLUICE_TRY(check_d_batches(operands[3]));
   return with_strides(p);
 }
 

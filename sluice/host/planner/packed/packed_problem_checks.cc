@@ -9,6 +9,7 @@
 #include <sluice/host/planner/enumerators.h>
 #include <sluice/host/planner/packed/packed_choices.h>
 #include <sluice/host/text/pack_units.h>
+#include <sluice/try.h>
 
 namespace sluice::packed {
 namespace {
@@ -157,13 +158,10 @@ Result<void> check_pitch(const Pitch& x) {
 }
 
 Result<void> check_pitches(const PackedProblem& p) {
-  if (Result<void> d = check_pitch({"D", "ld_d", p.gated ? "n / 2" : "n", p.ld_d, d_columns(p), p.m, p.d});
-      !d)
-    return d;
-  if (p.residual)
-    if (Result<void> c = check_pitch({"C", "ld_c", "n", p.ld_c, p.n, p.m, p.d}); !c) return c;
+  SLUICE_TRY(check_pitch({"D", "ld_d", p.gated ? "n / 2" : "n", p.ld_d, d_columns(p), p.m, p.d}));
+  if (p.residual) SLUICE_TRY(check_pitch({"C", "ld_c", "n", p.ld_c, p.n, p.m, p.d}));
   if (p.k == 0) return {};
-  if (Result<void> x = check_pitch({"X", "ld_x", "k", p.ld_x, p.k, p.m, p.x}); !x) return x;
+  SLUICE_TRY(check_pitch({"X", "ld_x", "k", p.ld_x, p.k, p.m, p.x}));
   const i64 unit = kTokenBytes / bytes_of(p.x);
   if (p.m > 1 && p.ld_x % unit != 0)
     return Error{ErrorCode::misaligned, "ld_x = " + number(p.ld_x) + " must be a multiple of " +
@@ -203,22 +201,19 @@ const char* broken_rule(const PackedProblem& problem, const Config& config) {
 }  // namespace
 
 Result<PackedProblem> check_problem(const PackedProblem& problem) {
-  if (Result<void> enumerators = check_enumerators(problem); !enumerators) return enumerators.error();
+  SLUICE_TRY(check_enumerators(problem));
   PackedProblem p = problem;
-  if (Result<void> sizes = check_sizes(p); !sizes) return sizes.error();
-  if (Result<void> types = check_types(p); !types) return types.error();
-  if (p.gated)
-    if (Result<void> gated = check_gated(p); !gated) return gated.error();
-  if (p.norm_x)
-    if (Result<void> norm = check_norm(p); !norm) return norm.error();
-  if (p.residual)
-    if (Result<void> residual = check_residual(p); !residual) return residual.error();
+  SLUICE_TRY(check_sizes(p));
+  SLUICE_TRY(check_types(p));
+  if (p.gated) SLUICE_TRY(check_gated(p));
+  if (p.norm_x) SLUICE_TRY(check_norm(p));
+  if (p.residual) SLUICE_TRY(check_residual(p));
   if (p.ld_x == 0 || p.k == 0) p.ld_x = p.k;
   if (p.ld_d == 0) p.ld_d = d_columns(p);
   if (!p.residual) p.ld_c = 0;  // equal work is an equal problem
   if (p.residual && p.ld_c == 0) p.ld_c = p.n;
   if (p.k == 0) p.norm_x = false;  // nothing has no mean
-  if (Result<void> pitches = check_pitches(p); !pitches) return pitches.error();
+  SLUICE_TRY(check_pitches(p));
   if (p.bias == Bias::none) p.bias_type = PackedProblem{}.bias_type;  // equal work is an equal problem
   return p;
 }
@@ -303,15 +298,14 @@ const char* why_not(const PackedProblem& problem, const StripConfig& config) {
 }
 
 Result<Plan> check_plan(const Plan& plan, const DeviceInfo& device) {
-  if (Result<void> usable = check_device(device); !usable) return usable.error();
-  const Result<PackedProblem> checked = check_problem(plan.problem);
-  if (!checked) return checked.error();
-  const char* rule = std::visit([&](const auto& c) { return broken_rule(*checked, c); }, plan.config);
-  if (rule != nullptr && !is_empty(*checked))
+  SLUICE_TRY(check_device(device));
+  SLUICE_TAKE(const PackedProblem checked, check_problem(plan.problem));
+  const char* rule = std::visit([&](const auto& c) { return broken_rule(checked, c); }, plan.config);
+  if (rule != nullptr && !is_empty(checked))
     return Error{ErrorCode::invalid_config,
                  std::string(rule) + ", in the plan " + to_string(plan.config) + "; plan again"};
-  if (rule != nullptr) return Plan{.problem = *checked, .config = plan.config};  // nothing is launched
-  Plan filled = plan_of(*checked, plan.config);
+  if (rule != nullptr) return Plan{.problem = checked, .config = plan.config};  // nothing is launched
+  Plan filled = plan_of(checked, plan.config);
   filled.estimate_us = plan.estimate_us;
   filled.source = plan.source;
   filled.measured_us = plan.measured_us;
