@@ -7,7 +7,7 @@
 #include <sluice/host/planner/dense/plain_plans.h>
 #include <sluice/host/planner/dense/problem_checks.h>
 #include <sluice/host/planner/dense/tuned_choice.h>
-#include <sluice/host/planner/enumerators.h>
+#include <sluice/host/planner/field_checks.h>
 #include <sluice/kernels/registry.h>
 #include <sluice/records.h>
 #include <sluice/try.h>

@@ -41,7 +41,6 @@ SLUICE_ENUMERATION(Spacing, Spacing::none);
 SLUICE_ENUMERATION(WeightType, WeightType::e4m3);
 SLUICE_ENUMERATION(ScaleZero, ScaleZero::per_group);
 SLUICE_ENUMERATION(FragmentOrder, FragmentOrder::byte);
-#undef SLUICE_ENUMERATION
 
 template <class T>
 concept Enumerated = requires {

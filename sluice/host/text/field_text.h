@@ -41,9 +41,6 @@ std::string text_of(const T& value) {
   }
 }
 
-/// "must be in 2..16", or "must be at least 1" where an int is the only other bound.
-std::string rule_of(const FieldRange& range);
-
 /// Sets the field that is called `name` from its text: a whole decimal number, true or false, or the name of
 /// an enumerator. The fields of a field are `a.type`, or `cluster_m`. Error invalid_argument: the name, or
 /// the text and what it must be. Numbers are not held to their ranges: plan() does that.

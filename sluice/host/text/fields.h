@@ -21,6 +21,8 @@ inline constexpr int kAnyInt = std::numeric_limits<int>::max();
 struct FieldRange {
   int least = 0, most = kAnyInt;
 };
+/// "must be in 2..16", or "must be at least 1" where an int is the only other bound.
+std::string rule_of(const FieldRange& range);
 
 /// Which fields a text has. always: this one, whatever its value. unless_default: only where the value is not
 /// that of a new object, so that units and records which are older than the field stay as they are.
@@ -29,6 +31,8 @@ enum class Shown { always, unless_default };
 /// A row. `overrule`: the packed::Overrides member that sets this choice of a packed kernel; null elsewhere.
 template <class Owner, class Member>
 struct Field {
+  using OwnerType = Owner;
+
   const char* name;
   Member Owner::*member;
   Shown shown = Shown::always;

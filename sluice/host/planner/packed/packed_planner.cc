@@ -6,10 +6,10 @@
 
 #include <sluice/host/planner/dense/cluster_grid.h>
 #include <sluice/host/planner/dense/problem_checks.h>
+#include <sluice/host/planner/field_checks.h>
 #include <sluice/host/planner/packed/packed_cost_model.h>
 #include <sluice/host/planner/packed/packed_plans.h>
 #include <sluice/host/planner/packed/packed_problem_checks.h>
-#include <sluice/host/planner/ranges.h>
 #include <sluice/records.h>
 #include <sluice/try.h>
 
@@ -306,7 +306,7 @@ Result<std::vector<Plan>> ranked(const PackedProblem& problem, const DeviceInfo&
                                  const Overrides& overrides) {
   SLUICE_TRY(check_device(device));
   SLUICE_TAKE(const PackedProblem checked, check_problem(problem));
-  SLUICE_TRY(check_ranges(overrides));
+  SLUICE_TRY(check_overrides(overrides));
   if (const char* rule = why_not_together(checked, overrides))
     return Error{ErrorCode::invalid_config, text(overrides) + ": " + rule};
   Found found = consider_all(checked, device, overrides);

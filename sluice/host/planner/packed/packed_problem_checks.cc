@@ -5,8 +5,9 @@
 
 #include <type_traits>
 
+#include <sluice/host/limits.h>
 #include <sluice/host/planner/dense/problem_checks.h>
-#include <sluice/host/planner/enumerators.h>
+#include <sluice/host/planner/field_checks.h>
 #include <sluice/host/planner/packed/packed_choices.h>
 #include <sluice/host/text/pack_units.h>
 #include <sluice/try.h>
@@ -16,12 +17,7 @@ namespace {
 
 constexpr i64 kMaxTiles = (i64{1} << 31) - 1;
 constexpr int kTokenBytes = 16;  // tokens are copied in pieces of it
-constexpr int kStoreUnit = 16;   // bytes: the copy engine writes no less (docs/findings/tma-store-tail.md)
 constexpr i64 kMapPitch = i64{1} << 39;
-
-std::string number(i64 value) {
-  return std::to_string(value);
-}
 
 Result<void> check_sizes(const PackedProblem& p) {
   const struct {
@@ -30,11 +26,11 @@ Result<void> check_sizes(const PackedProblem& p) {
   } sizes[] = {{"m", p.m}, {"n", p.n}, {"k", p.k}};
   for (const auto& [name, value] : sizes) {
     if (value < 0)
-      return Error{ErrorCode::invalid_size,
-                   std::string(name) + " = " + number(value) + " must not be negative: give 0 or more"};
-    if (value > kMaxExtent)
-      return Error{ErrorCode::invalid_size, std::string(name) + " = " + number(value) + " must be at most " +
-                                                number(kMaxExtent) +
+      return Error{ErrorCode::invalid_size, std::string(name) + " = " + std::to_string(value) +
+                                                " must not be negative: give 0 or more"};
+    if (value > kMaxPackedExtent)
+      return Error{ErrorCode::invalid_size, std::string(name) + " = " + std::to_string(value) +
+                                                " must be at most " + std::to_string(kMaxPackedExtent) +
                                                 " (2^31 - 129: rows are 32-bit); split the problem"};
   }
   return {};
@@ -69,12 +65,12 @@ Result<void> check_gated(const PackedProblem& p) {
   const char* remedy =
       "leave out gated, and let a Quantizer with Gate::silu (sluice/quantize.h) do it behind the product";
   if (is_16bit(p.x) && p.m > kMaxGatedTokens)
-    return Error{ErrorCode::invalid_size, "m = " + number(p.m) + " must be at most " +
-                                              number(kMaxGatedTokens) +
+    return Error{ErrorCode::invalid_size, "m = " + std::to_string(p.m) + " must be at most " +
+                                              std::to_string(kMaxGatedTokens) +
                                               " if the product is gated and tokens have 16 bits; " + remedy};
   if (p.n % (2 * kStripRows) != 0)
     return Error{ErrorCode::invalid_size,
-                 "n = " + number(p.n) +
+                 "n = " + std::to_string(p.n) +
                      " must be a multiple of 128 if the product is gated, so that both halves are whole "
                      "strips of 64 rows; pad gate and up"};
   return {};
@@ -90,8 +86,9 @@ Result<void> check_norm(const PackedProblem& p) {
                      "times gamma" +
                      remedy};
   if (p.m > kNormTokens)
-    return Error{ErrorCode::invalid_size, "m = " + number(p.m) + " must be at most " + number(kNormTokens) +
-                                              " if tokens are to be normed" + remedy};
+    return Error{ErrorCode::invalid_size, "m = " + std::to_string(p.m) + " must be at most " +
+                                              std::to_string(kNormTokens) + " if tokens are to be normed" +
+                                              remedy};
   return {};
 }
 
@@ -103,8 +100,8 @@ Result<void> check_residual(const PackedProblem& p) {
   if (p.gated)
     return Error{ErrorCode::invalid_type, std::string("a gated product adds no residual") + remedy};
   if (p.m > kMaxResidualTokens)
-    return Error{ErrorCode::invalid_size, "m = " + number(p.m) + " must be at most " +
-                                              number(kMaxResidualTokens) + " if there is a residual" +
+    return Error{ErrorCode::invalid_size, "m = " + std::to_string(p.m) + " must be at most " +
+                                              std::to_string(kMaxResidualTokens) + " if there is a residual" +
                                               remedy};
   return {};
 }
@@ -144,16 +141,16 @@ struct Pitch {
 Result<void> check_pitch(const Pitch& x) {
   if (x.ld < 0)
     return Error{ErrorCode::invalid_stride,
-                 std::string(x.field) + " = " + number(x.ld) + " must not be negative (0 = packed)"};
+                 std::string(x.field) + " = " + std::to_string(x.ld) + " must not be negative (0 = packed)"};
   if (x.rows > 1 && x.ld < x.inner)
-    return Error{ErrorCode::invalid_stride, std::string(x.field) + " = " + number(x.ld) +
-                                                " must be at least " + x.inner_name + " = " +
-                                                number(x.inner) + ": rows of " + x.matrix + " would overlap"};
+    return Error{ErrorCode::invalid_stride,
+                 std::string(x.field) + " = " + std::to_string(x.ld) + " must be at least " + x.inner_name +
+                     " = " + std::to_string(x.inner) + ": rows of " + x.matrix + " would overlap"};
   i64 bytes = 0;
   if (__builtin_mul_overflow(x.ld, x.rows, &bytes) || __builtin_add_overflow(bytes, x.inner, &bytes) ||
       __builtin_mul_overflow(bytes, bytes_of(x.type), &bytes))
     return Error{ErrorCode::invalid_size, std::string(x.matrix) + " spans more than 2^63 bytes (" + x.field +
-                                              " = " + number(x.ld) + "): make it smaller"};
+                                              " = " + std::to_string(x.ld) + "): make it smaller"};
   return {};
 }
 
@@ -164,13 +161,13 @@ Result<void> check_pitches(const PackedProblem& p) {
   SLUICE_TRY(check_pitch({"X", "ld_x", "k", p.ld_x, p.k, p.m, p.x}));
   const i64 unit = kTokenBytes / bytes_of(p.x);
   if (p.m > 1 && p.ld_x % unit != 0)
-    return Error{ErrorCode::misaligned, "ld_x = " + number(p.ld_x) + " must be a multiple of " +
-                                            number(unit) +
+    return Error{ErrorCode::misaligned, "ld_x = " + std::to_string(p.ld_x) + " must be a multiple of " +
+                                            std::to_string(unit) +
                                             ": tokens are copied 16 bytes at a time; pad ld_x to " +
-                                            number(ceil_div(p.ld_x, unit) * unit)};
+                                            std::to_string(ceil_div(p.ld_x, unit) * unit)};
   if (p.m > 1 && p.ld_x > kMaxPitch)
     return Error{ErrorCode::invalid_stride,
-                 "ld_x = " + number(p.ld_x) + " must be at most " + number(kMaxPitch) +
+                 "ld_x = " + std::to_string(p.ld_x) + " must be at most " + std::to_string(kMaxPitch) +
                      " (2^26 - 8: tokens of a tile are found by 32-bit offsets); copy X closer together"};
   return {};
 }
@@ -265,8 +262,8 @@ PackedConfig made_for(const PackedProblem& problem, const PackedConfig& config) 
 }
 
 bool rows_allow_boxes(const PackedProblem& p) {
-  if (!is_16bit(p.d) || d_columns(p) * bytes_of(p.d) % kStoreUnit != 0) return false;
-  return p.m <= 1 || (p.ld_d < kMapPitch && p.ld_d * bytes_of(p.d) % kStoreUnit == 0);
+  if (!is_16bit(p.d) || d_columns(p) * bytes_of(p.d) % kTmaUnit != 0) return false;
+  return p.m <= 1 || (p.ld_d < kMapPitch && p.ld_d * bytes_of(p.d) % kTmaUnit == 0);
 }
 
 const char* why_not(const PackedProblem& problem, const NarrowConfig& config) {
