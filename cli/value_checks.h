@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <sluice/host/planner/ranges.h>
+#include <sluice/host/planner/field_checks.h>
 
 namespace CLI {
 class App;
@@ -20,7 +20,7 @@ namespace sluice::cli {
 /// into 64 bits, others are finite floats, no text is empty.
 void check_values(CLI::App& app);
 
-/// Adds the range of an override of the planner (host/planner/ranges.h): its message names the flag.
+/// Adds the range of an override of the planner (host/planner/field_checks.h): its message names the flag.
 void check_range(CLI::Option* option, const FieldRange& range);
 
 /// Of options that take several values joined by commas: "" if none of those in `words` is empty, else what

@@ -2,8 +2,7 @@
 // Two statements for functions that return a Result: both hand the error of a call on to the caller. Do not
 // use them in lambdas without a return type, which would return an Error.
 //   SLUICE_TRY(stream.synchronize());
-//   SLUICE_TAKE(const gemm::Plan plan, gemm::plan(problem, device.info()));   // `plan` is the value, not a
-//   Result
+//   SLUICE_TAKE(const gemm::Plan plan, gemm::plan(problem, device.info()));  // the value, not a Result
 #pragma once
 
 #include <utility>

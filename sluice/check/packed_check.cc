@@ -6,6 +6,7 @@
 #include <sluice/host/device/device_impl.h>
 #include <sluice/host/driver/launch.h>
 #include <sluice/pack.h>
+#include <sluice/try.h>
 
 namespace sluice::packed {
 namespace {
@@ -18,7 +19,7 @@ constexpr u8 kPoison = 0xFF;
 Result<DeviceBuffer> uploaded(const Device& device, const std::vector<u8>& bytes) {
   Result<DeviceBuffer> buffer = DeviceBuffer::allocate(device, static_cast<i64>(bytes.size()));
   if (!buffer || bytes.empty()) return buffer;
-  if (Result<void> done = buffer->upload(bytes.data(), buffer->bytes()); !done) return done.error();
+  SLUICE_TRY(buffer->upload(bytes.data(), buffer->bytes()));
   return buffer;
 }
 
@@ -46,12 +47,10 @@ Result<DeviceData> DeviceData::create(const Device& device, HostData data, int c
                 {host.scale_x, made.scale_x_}, {host.scale_d, made.scale_d_},
                 {host.gamma, made.gamma_},     {host.c, made.c_}};
   for (const auto& [from, to] : arrays) {
-    Result<DeviceBuffer> buffer = uploaded(device, from);
-    if (!buffer) return buffer.error();
-    to = *std::move(buffer);
+    SLUICE_TAKE(DeviceBuffer buffer, uploaded(device, from));
+    to = std::move(buffer);
   }
-  const Result<Packer> packer = Packer::create(device, p.weights, CodeStorage::byte);
-  if (!packer) return packer.error();
+  SLUICE_TAKE(const Packer packer, Packer::create(device, p.weights, CodeStorage::byte));
   for (int i = 0; i < copies; ++i) {
     Result<DeviceBuffer> x = uploaded(device, host.x);
     Result<DeviceBuffer> blob = DeviceBuffer::allocate(device, blob_bytes(p.weights, p.n, p.k));
@@ -64,14 +63,13 @@ Result<DeviceData> DeviceData::create(const Device& device, HostData data, int c
                         .scales = made.scales_.data(),
                         .zeros = made.zeros_.data(),
                         .blob = made.copies_.back().blob.data()};
-    if (Result<void> packed = packer->pack({.n = p.n, .k = p.k}, args, nullptr); !packed)
-      return packed.error();
-    if (Result<void> done = made.poison(nullptr, i); !done) return done.error();
+    SLUICE_TRY(packer.pack({.n = p.n, .k = p.k}, args, nullptr));
+    SLUICE_TRY(made.poison(nullptr, i));
   }
-  if (Result<void> summed = made.sum(device); !summed) return summed.error();
+  SLUICE_TRY(made.sum(device));
   if (const i64 bytes = made.copies_[0].blob.bytes(); bytes > 0 && bytes <= kComparedBlob) {
     made.blob_.resize(static_cast<size_t>(bytes));
-    if (Result<void> got = made.copies_[0].blob.download(made.blob_.data(), bytes); !got) return got.error();
+    SLUICE_TRY(made.copies_[0].blob.download(made.blob_.data(), bytes));
   }
   return made;
 }
@@ -81,37 +79,32 @@ Result<void> DeviceData::sum(const Device& device) {
   sums_.resize(static_cast<size_t>(p.m * p.n));
   if (p.m == 0 || p.n == 0) return synchronize(device);
   const i64 bytes = static_cast<i64>(sums_.size() * sizeof(PackedSum));
-  const Result<DeviceBuffer> target = DeviceBuffer::allocate(device, bytes);
-  if (!target) return target.error();
-  const Result<DeviceBuffer> normed =
-      uploaded(device, p.norm_x ? multiplied_tokens(data_) : std::vector<u8>());
-  if (!normed) return normed.error();
-  const auto module = device.impl().load_unit(reference_unit_text(), 0);
-  if (!module) return module.error();
+  SLUICE_TAKE(const DeviceBuffer target, DeviceBuffer::allocate(device, bytes));
+  SLUICE_TAKE(const DeviceBuffer normed,
+              uploaded(device, p.norm_x ? multiplied_tokens(data_) : std::vector<u8>()));
+  SLUICE_TAKE(const auto module, device.impl().load_unit(reference_unit_text(), 0));
   const PackedReferenceParams params{.weights = p.weights,
                                      .x_type = p.x,
                                      .m = p.m,
                                      .n = p.n,
                                      .k = p.k,
                                      .ld_x = p.ld_x,
-                                     .x = p.norm_x ? normed->data() : copies_[0].x.data(),
+                                     .x = p.norm_x ? normed.data() : copies_[0].x.data(),
                                      .codes = static_cast<const u8*>(codes_.data()),
                                      .scales = scales_.data(),
                                      .zeros = zeros_.data(),
-                                     .sums = static_cast<PackedSum*>(target->data())};
+                                     .sums = static_cast<PackedSum*>(target.data())};
   const i64 blocks =
       std::min(ceil_div(p.n, i64{kReferenceThreads / 32}), device.info().sm_count * kBlocksPerSm);
   {
     const ContextScope scope(*device.impl().primary);
-    if (Result<void> entered = scope.entered(); !entered) return entered;
-    if (Result<void> launched = launch_kernel(
-            *device.impl().api, (*module)->function(),
-            {.grid_x = static_cast<u32>(blocks), .block_x = kReferenceThreads}, &params, nullptr);
-        !launched)
-      return launched;
+    SLUICE_TRY(scope.entered());
+    SLUICE_TRY(launch_kernel(*device.impl().api, module->function(),
+                             {.grid_x = static_cast<u32>(blocks), .block_x = kReferenceThreads}, &params,
+                             nullptr));
   }
-  if (Result<void> done = synchronize(device); !done) return done;
-  return target->download(sums_.data(), bytes);
+  SLUICE_TRY(synchronize(device));
+  return target.download(sums_.data(), bytes);
 }
 
 Args DeviceData::args(int copy) const {
@@ -132,10 +125,10 @@ Result<void> DeviceData::poison(Stream stream, int copy) const {
 }
 
 Result<std::vector<u8>> DeviceData::read_d(int copy) const {
-  if (Result<void> done = synchronize(*device_); !done) return done.error();
+  SLUICE_TRY(synchronize(*device_));
   const DeviceBuffer& d = copies_[static_cast<size_t>(copy)].d;
   std::vector<u8> bytes(static_cast<size_t>(d.bytes()));
-  if (Result<void> got = d.download(bytes.data(), d.bytes()); !got) return got.error();
+  SLUICE_TRY(d.download(bytes.data(), d.bytes()));
   return bytes;
 }
 
@@ -154,20 +147,17 @@ Result<std::string> DeviceData::changed_inputs() const {
   for (const auto& [name, buffer, bytes] : inputs) {
     if (bytes.empty()) continue;
     std::vector<u8> now(bytes.size());
-    if (Result<void> got = buffer.download(now.data(), static_cast<i64>(now.size())); !got)
-      return got.error();
+    SLUICE_TRY(buffer.download(now.data(), static_cast<i64>(now.size())));
     if (now != bytes) return std::string(name);
   }
   return std::string();
 }
 
 Result<Comparison> DeviceData::check(int copy, WeightRounding rounding) const {
-  const Result<std::vector<u8>> d = read_d(copy);
-  if (!d) return d.error();
-  Comparison found = judge(data_, sums_, *d, shift_, rounding);
-  const Result<std::string> changed = changed_inputs();
-  if (!changed) return changed.error();
-  if (!changed->empty()) ++found.damaged_chunks;
+  SLUICE_TAKE(const std::vector<u8> d, read_d(copy));
+  Comparison found = judge(data_, sums_, d, shift_, rounding);
+  SLUICE_TAKE(const std::string changed, changed_inputs());
+  if (!changed.empty()) ++found.damaged_chunks;
   return found;
 }
 
@@ -183,10 +173,9 @@ PackedProblem small_problem(PackedProblem p) {
 
 Result<Comparison> check_config(const Device& device, const DeviceData& data, const PackedConfig& config,
                                 Stream stream) {
-  const Result<Kernel> kernel = prepare(device, Plan{.problem = data.problem(), .config = config});
-  if (!kernel) return kernel.error();
-  if (Result<void> done = data.poison(stream); !done) return done.error();
-  if (Result<void> done = launch(*kernel, data.args(), stream); !done) return done.error();
+  SLUICE_TAKE(const Kernel kernel, prepare(device, Plan{.problem = data.problem(), .config = config}));
+  SLUICE_TRY(data.poison(stream));
+  SLUICE_TRY(launch(kernel, data.args(), stream));
   return data.check(0, rounding_of(config));
 }
 

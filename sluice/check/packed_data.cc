@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <sluice/host/planner/packed/packed_problem_checks.h>
+#include <sluice/try.h>
 
 namespace sluice::packed {
 namespace {
@@ -178,9 +179,8 @@ double exact_limit(const PackedProblem& p) {
 }
 
 Result<HostData> random_data(const PackedProblem& problem, DataKind kind, u64 seed) {
-  const Result<PackedProblem> checked = check_problem(problem);
-  if (!checked) return checked.error();
-  const PackedProblem& p = *checked;
+  SLUICE_TAKE(const PackedProblem checked, check_problem(problem));
+  const PackedProblem& p = checked;
   const auto stream = [&](u64 operand) { return Random{verify::hash(seed, 0x200 + operand)}; };
   const i64 scales = p.n * group_count(p.weights, p.k);
   HostData data{.problem = p, .kind = kind};

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <sluice/reference/gemm.h>
+
 namespace sluice::packed {
 namespace {
 
@@ -21,16 +23,6 @@ constexpr double kWeightsMean = 1.5;
 /// The same of what comes of them for a token that is normed: its root is 1, 1/2 or 1/4.
 double exact_token_limit(const HostData& data, i64 token) {
   return exact_limit(data.problem) * (data.roots.empty() ? 1.0 : data.roots[static_cast<size_t>(token)]);
-}
-
-double activated(Activation activation, double x) {
-  switch (activation) {
-    case Activation::none: return x;
-    case Activation::relu: return x > 0.0 || std::isnan(x) ? x : 0.0;
-    case Activation::gelu: return 0.5 * x * std::erfc(-x * 0.7071067811865476);
-    case Activation::silu: return x / (1.0 + std::exp(-x));
-  }
-  return x;
 }
 
 struct Place {
@@ -127,7 +119,7 @@ Expected before_scale_d(const HostData& data, std::span<const PackedSum> sums, P
   };
   Expected e = sum_at(place.column);
   const double x = e.value;
-  e.value = activated(p.activation, x);
+  e.value = activate(p.activation, x);
   if (is_smooth(p.activation)) {
     e.errors = e.errors * kSteepest + kActivationSlack * (std::fabs(x) + std::fabs(e.value));
     e.exact = false;

@@ -13,6 +13,7 @@
 #include <sluice/host/driver/launch.h>
 #include <sluice/host/driver/memory.h>
 #include <sluice/kernels/verify_model.h>
+#include <sluice/try.h>
 
 namespace sluice {
 
@@ -37,7 +38,7 @@ struct Verifier::Impl {
   template <class Params>
   Result<void> launch(const Module& module, i64 blocks, const Params& params, Stream stream) const {
     const ContextScope scope(*device.impl().primary);
-    if (const Result<void> entered = scope.entered(); !entered) return entered;
+    SLUICE_TRY(scope.entered());
     const i64 most = static_cast<i64>(device.info().sm_count) * kBlocksPerSm;
     const u32 grid = static_cast<u32>(std::clamp<i64>(blocks, 1, most));
     return launch_kernel(*device.impl().api, module.function(), {.grid_x = grid, .block_x = kThreadsPerBlock},
@@ -57,41 +58,34 @@ struct Verifier::Impl {
 
 Result<Verifier> Verifier::create(const Device& device, int log_slots) {
   if (log_slots < 1) return Error{ErrorCode::invalid_argument, "a verifier needs at least one log slot"};
-  auto fill = device.impl().load_unit(verify_unit_text(VerifyUnit::fill), 0);
-  if (!fill) return fill.error();
-  auto check = device.impl().load_unit(verify_unit_text(VerifyUnit::check), 0);
-  if (!check) return check.error();
-  auto log = DeviceBuffer::allocate(device, static_cast<i64>(log_slots) * sizeof(CheckLog));
-  if (!log) return log.error();
-  if (const Result<void> zeroed = log->fill(0, nullptr); !zeroed) return zeroed.error();
-  if (const Result<void> waited = synchronize(device); !waited)
-    return waited.error();  // other streams may start now
+  SLUICE_TAKE(auto fill, device.impl().load_unit(verify_unit_text(VerifyUnit::fill), 0));
+  SLUICE_TAKE(auto check, device.impl().load_unit(verify_unit_text(VerifyUnit::check), 0));
+  SLUICE_TAKE(auto log, DeviceBuffer::allocate(device, static_cast<i64>(log_slots) * sizeof(CheckLog)));
+  SLUICE_TRY(log.fill(0, nullptr));
+  SLUICE_TRY(synchronize(device));  // other streams may start now
   return Verifier(std::make_shared<const Impl>(
-      Impl{device, std::move(*fill), std::move(*check), std::move(*log), log_slots}));
+      Impl{device, std::move(fill), std::move(check), std::move(log), log_slots}));
 }
 
 Result<ProblemData> Verifier::make_data(const Problem& problem, const DataSpec& spec, Stream stream) const {
-  const Result<DataLayout> layout = lay_out(problem, spec);
-  if (!layout) return layout.error();
-  auto memory = DeviceBuffer::allocate(impl_->device, layout->bytes);
-  if (!memory) return memory.error();
-  return make_data(problem, spec, std::make_shared<const DeviceBuffer>(std::move(*memory)), stream);
+  SLUICE_TAKE(const DataLayout layout, lay_out(problem, spec));
+  SLUICE_TAKE(auto memory, DeviceBuffer::allocate(impl_->device, layout.bytes));
+  return make_data(problem, spec, std::make_shared<const DeviceBuffer>(std::move(memory)), stream);
 }
 
 Result<ProblemData> Verifier::make_data(const Problem& problem, const DataSpec& spec,
                                         std::shared_ptr<const DeviceBuffer> arena, Stream stream) const {
-  const Result<DataLayout> layout = lay_out(problem, spec);
-  if (!layout) return layout.error();
-  if (arena == nullptr || arena->bytes() < layout->bytes)
+  SLUICE_TAKE(const DataLayout layout, lay_out(problem, spec));
+  if (arena == nullptr || arena->bytes() < layout.bytes)
     return Error{ErrorCode::invalid_argument, "the arena is smaller than the " +
-                                                  std::to_string(layout->bytes) +
+                                                  std::to_string(layout.bytes) +
                                                   " bytes that data_bytes() asks for"};
   ProblemData data;
   data.problem_ = with_strides(problem);
   data.spec_ = spec;
   for (int i = 0; i < kRegionCount; ++i) {
-    data.regions_[i] = layout->regions[i];
-    data.regions_[i].base = static_cast<u8*>(arena->data()) + layout->region_begin[i];
+    data.regions_[i] = layout.regions[i];
+    data.regions_[i].base = static_cast<u8*>(arena->data()) + layout.region_begin[i];
   }
   const Region* r = data.regions_;
   const Epilogue& e = problem.epilogue;
@@ -106,7 +100,7 @@ Result<ProblemData> Verifier::make_data(const Problem& problem, const DataSpec& 
                 .alpha = spec.alpha,
                 .beta = spec.beta};
   data.memory_ = std::move(arena);
-  if (const Result<void> filled = impl_->fill_or_prove(data, nullptr, stream); !filled) return filled.error();
+  SLUICE_TRY(impl_->fill_or_prove(data, nullptr, stream));
   return data;
 }
 
@@ -120,11 +114,10 @@ Result<void> Verifier::refill(ProblemData& data, const DataSpec& given, Stream s
   DataSpec spec = given;
   spec.element_shift = data.spec_.element_shift;
   spec.d_shift = data.spec_.d_shift;
-  const Result<DataLayout> layout = lay_out(data.problem_, spec);
-  if (!layout) return layout.error();
+  SLUICE_TAKE(const DataLayout layout, lay_out(data.problem_, spec));
   for (int i = 0; i < kRegionCount; ++i) {
-    data.regions_[i].seed = layout->regions[i].seed;
-    data.regions_[i].fill = layout->regions[i].fill;
+    data.regions_[i].seed = layout.regions[i].seed;
+    data.regions_[i].fill = layout.regions[i].fill;
   }
   data.args_.alpha = spec.alpha;
   data.args_.beta = spec.beta;
@@ -137,8 +130,7 @@ Result<void> Verifier::enqueue_check(const ProblemData& data, const CheckSpec& s
   if (slot < 0 || slot >= impl_->log_slots)
     return Error{ErrorCode::invalid_argument, "log slot " + std::to_string(slot) + " must be in 0.." +
                                                   std::to_string(impl_->log_slots - 1)};
-  if (const Result<void> proved = impl_->fill_or_prove(data, impl_->slot(slot), stream); !proved)
-    return proved;
+  SLUICE_TRY(impl_->fill_or_prove(data, impl_->slot(slot), stream));
   const Problem& p = data.problem();
   const gemm::Args& args = data.args();
   const i64 rows = ceil_div(p.m, i64{kCheckTile}), columns = ceil_div(d_columns(p), i64{kCheckTile});
@@ -170,10 +162,9 @@ Result<void> Verifier::enqueue_check(const ProblemData& data, const CheckSpec& s
 }
 
 Result<Comparison> Verifier::check(const ProblemData& data, const CheckSpec& spec, Stream stream) const {
-  if (const Result<void> enqueued = enqueue_check(data, spec, 0, stream); !enqueued) return enqueued.error();
-  auto found = read_log(1, stream);
-  if (!found) return found.error();
-  return std::move(found->front());
+  SLUICE_TRY(enqueue_check(data, spec, 0, stream));
+  SLUICE_TAKE(auto found, read_log(1, stream));
+  return std::move(found.front());
 }
 
 namespace {
@@ -210,10 +201,9 @@ Result<std::vector<Comparison>> Verifier::read_log(int count, Stream stream) con
                  "the verifier has " + std::to_string(impl_->log_slots) + " log slots"};
   std::vector<CheckLog> slots(count);
   const i64 bytes = static_cast<i64>(count) * sizeof(CheckLog);
-  if (const Result<void> copied = impl_->log.download_async(slots.data(), bytes, stream); !copied)
-    return copied.error();
+  SLUICE_TRY(impl_->log.download_async(slots.data(), bytes, stream));
   const ContextScope scope(*impl_->device.impl().primary);
-  if (const Result<void> entered = scope.entered(); !entered) return entered.error();
+  SLUICE_TRY(scope.entered());
   const DriverApi& api = *impl_->device.impl().api;
   if (const CUresult code = api.cuStreamSynchronize(stream); code != CUDA_SUCCESS)
     return driver_error(api, code, "cuStreamSynchronize", "after verification");

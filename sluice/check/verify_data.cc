@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include <sluice/kernels/verify_arith.h>
+#include <sluice/try.h>
 
 namespace sluice {
 namespace {
@@ -75,11 +76,10 @@ Result<DataLayout> lay_out(const Problem& given, const DataSpec& spec) {
                      spec.element_shift)};
   DataLayout layout{};
   for (int i = 0; i < kRegionCount; ++i) {
-    Result<Region> region = region_of(operands[i], seed_of(spec, i));
-    if (!region) return region.error();
-    layout.regions[i] = *region;
+    SLUICE_TAKE(Region region, region_of(operands[i], seed_of(spec, i)));
+    layout.regions[i] = region;
     layout.region_begin[i] = layout.bytes;
-    layout.bytes += region->span_bytes;
+    layout.bytes += region.span_bytes;
   }
   return layout;
 }

@@ -81,16 +81,17 @@ void choice_fields(Visitor& v, Values& choice) {
   v.number_or("stages", 0, choice.stages, {0, 64});
 }
 
-/// Names and order of a kernel's fields are for_each_choice's; their rules are the planner's.
+/// Names and order are those of the kernel's field table; the planner has their rules.
 template <class Visitor, Is<packed::TunedChoice> Values>
 void choice_fields(Visitor& v, Values& choice) {
   v.kernel("kernel", choice.config);
   const Range range{0, 1024};
-  const auto number = [&](const char* name, auto& value, auto... usual) {
-    if constexpr (sizeof...(usual) == 0)
-      v.number(name, value, range);
+  const auto number = [&](const auto& row, auto& value) {
+    using Config = typename std::remove_cvref_t<decltype(row)>::OwnerType;
+    if (row.shown == Shown::always)
+      v.number(row.name, value, range);
     else
-      v.number_or(name, usual..., value, range);
+      v.number_or(row.name, Config{}.*row.member, value, range);
   };
   std::visit([&](auto& config) { packed::for_each_choice(config, number); }, choice.config);
 }

@@ -18,6 +18,15 @@
 #include <sluice/host/text/quoted.h>
 #include <sluice/records/record.h>
 
+namespace sluice {
+SLUICE_ENUMERATION(Sums, Sums::block);
+SLUICE_ENUMERATION(ActivationCost, ActivationCost::silu);
+SLUICE_ENUMERATION(Adding, Adding::any_order);
+SLUICE_ENUMERATION(NormStore, NormStore::row_block);
+SLUICE_ENUMERATION(Granularity, Granularity::square_block);
+SLUICE_ENUMERATION(Gate, Gate::silu);
+}  // namespace sluice
+
 namespace sluice::record_json {
 
 inline constexpr i64 kMaxInt = (i64{1} << 31) - 1;
@@ -28,52 +37,6 @@ inline constexpr const char* kRemedy = "; remove the record or tune the problem 
 struct Range {
   i64 low, high;
 };
-
-/// Enumerators by name: as many as name_of() knows, counted from 0.
-template <class T>
-inline constexpr int kCount = 0;
-template <>
-inline constexpr int kCount<DType> = kDTypeCount;
-template <>
-inline constexpr int kCount<Major> = 2;
-template <>
-inline constexpr int kCount<Sums> = 3;
-template <>
-inline constexpr int kCount<StorePath> = 2;
-template <>
-inline constexpr int kCount<ActivationCost> = 3;
-template <>
-inline constexpr int kCount<Adding> = 3;
-template <>
-inline constexpr int kCount<Bias> = 2;
-template <>
-inline constexpr int kCount<Schedule> = 4;
-template <>
-inline constexpr int kCount<Raster> = 2;
-template <>
-inline constexpr int kCount<Numbering> = 2;
-template <>
-inline constexpr int kCount<Combine> = 4;
-template <>
-inline constexpr int kCount<ScaleMode> = 4;
-template <>
-inline constexpr int kCount<WeightType> = 3;
-template <>
-inline constexpr int kCount<ScaleZero> = 2;
-template <>
-inline constexpr int kCount<FragmentOrder> = 2;
-template <>
-inline constexpr int kCount<NormStore> = 4;
-template <>
-inline constexpr int kCount<Granularity> = 4;
-template <>
-inline constexpr int kCount<Gate> = 2;
-template <>
-inline constexpr int kCount<Wait> = 3;
-template <>
-inline constexpr int kCount<Trigger> = 3;
-template <>
-inline constexpr int kCount<Spacing> = 3;
 
 inline double rounded(double value) {
   return std::round(value * 1000) / 1000;
@@ -147,7 +110,7 @@ class Reader {
     const Json* found = field(name);
     if (found == nullptr) return;
     std::string names;
-    for (int i = 0; i < kCount<Enum>; ++i) {
+    for (int i = 0; i < Enumeration<Enum>::kCount; ++i) {
       const char* candidate = name_of(static_cast<Enum>(i));
       if (found->is_string() && found->template get_ref<const std::string&>() == candidate) {
         value = static_cast<Enum>(i);

@@ -16,6 +16,7 @@
 #include <sluice/host/text/json_text.h>
 #include <sluice/host/text/quoted.h>
 #include <sluice/host/text/text_file.h>
+#include <sluice/try.h>
 
 namespace sluice {
 namespace {
@@ -110,13 +111,13 @@ std::string file_name_of(const TunedChain& chain) {
 }
 
 Result<RecordStore> RecordStore::open_folder(const std::string& path) {
-  Result<CacheDirectory> folder = CacheDirectory::open(path, CacheDirectory::Access::read_write, kSubject);
-  if (!folder) return folder.error();
+  SLUICE_TAKE(CacheDirectory folder,
+              CacheDirectory::open(path, CacheDirectory::Access::read_write, kSubject));
   if (::access(path.c_str(), W_OK) != 0) return io_error(path, std::strerror(errno));
   ParsedRecords all;
-  read_folder(*folder, path, all);
+  read_folder(folder, path, all);
   RecordStore store;
-  store.folder_ = std::move(*folder);
+  store.folder_ = std::move(folder);
   store.records_ = std::move(all.records);
   store.chains_ = std::move(all.chains);
   store.troubles_ = std::move(all.troubles);
@@ -137,9 +138,8 @@ Result<RecordStore> RecordStore::open_file(const std::string& path) {
                    escaped(path) + " is no regular file: name one that can be replaced as a whole"};
     const std::filesystem::path target = std::filesystem::canonical(path, missing);
     if (!missing) store.file_ = target.string();  // a link stays one
-    const Result<std::string> text = read_text_file(path, kMostJsonBytes);
-    if (!text) return text.error();
-    ParsedRecords all = parse_records(*text, escaped(path));
+    SLUICE_TAKE(const std::string text, read_text_file(path, kMostJsonBytes));
+    ParsedRecords all = parse_records(text, escaped(path));
     if (!all.troubles.empty()) return Error{ErrorCode::invalid_argument, all.troubles.front()};
     store.records_ = std::move(all.records);
     store.chains_ = std::move(all.chains);

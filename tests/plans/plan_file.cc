@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// See plan_file.h. Names of types and choices are looked up through name_of: a new enumerator needs no name
-// here, only a larger count.
+// See plan_file.h. Keys are fields of the tables of text/fields.h, or short for one: a new field needs no
+// line here.
 #include "plan_file.h"
 
 #include <charconv>
 #include <map>
 #include <sstream>
 
+#include <sluice/host/text/field_text.h>
 #include <sluice/kernels/registry.h>
 #include <sluice/records.h>
 
@@ -15,14 +16,10 @@ namespace {
 
 constexpr const char* kIndent = "    ";
 
-template <class Enum>
-bool named(const std::string& text, int count, Enum& value) {
-  for (int i = 0; i < count; ++i)
-    if (text == name_of(static_cast<Enum>(i))) {
-      value = static_cast<Enum>(i);
-      return true;
-    }
-  return false;
+bool named(std::string_view text, DType& type) {
+  const std::optional<DType> found = enumerator_named<DType>(text);
+  if (found) type = *found;
+  return found.has_value();
 }
 
 /// Whole, and in the range of the type.
@@ -48,10 +45,10 @@ bool parse_shape(const std::string& word, Problem& p) {
 bool parse_types(const std::string& word, Problem& p) {
   const std::size_t arrow = word.find('>'), star = word.find('*');
   const std::string inputs = word.substr(0, arrow);
-  if (!named(inputs.substr(0, star), kDTypeCount, p.a.type)) return false;
+  if (!named(inputs.substr(0, star), p.a.type)) return false;
   p.b.type = p.d.type = p.a.type;
-  if (star != std::string::npos && !named(inputs.substr(star + 1), kDTypeCount, p.b.type)) return false;
-  return arrow == std::string::npos || named(word.substr(arrow + 1), kDTypeCount, p.d.type);
+  if (star != std::string::npos && !named(inputs.substr(star + 1), p.b.type)) return false;
+  return arrow == std::string::npos || named(word.substr(arrow + 1), p.d.type);
 }
 
 bool parse_cluster(const std::string& text, std::optional<ClusterShape>& cluster) {
@@ -62,86 +59,67 @@ bool parse_cluster(const std::string& text, std::optional<ClusterShape>& cluster
   return true;
 }
 
-template <class Enum>
-bool named(const std::string& text, int count, std::optional<Enum>& value) {
-  return named(text, count, value.emplace());
-}
-bool number(const std::string& text, std::optional<int>& value) {
-  return number(text, value.emplace());
+/// Keys that are not the name of their field.
+std::string field_of(const std::string& key) {
+  static const std::map<std::string, std::string> kFields = {{"a", "a.major"},
+                                                             {"b", "b.major"},
+                                                             {"lda", "a.ld"},
+                                                             {"ldb", "b.ld"},
+                                                             {"ldc", "c.ld"},
+                                                             {"ldd", "d.ld"},
+                                                             {"a_batch", "a.batch_stride"},
+                                                             {"b_batch", "b.batch_stride"},
+                                                             {"c_batch", "c.batch_stride"},
+                                                             {"d_batch", "d.batch_stride"},
+                                                             {"scale_a", "epilogue.scale_a"},
+                                                             {"scale_b", "epilogue.scale_b"},
+                                                             {"scale_d", "epilogue.scale_d"},
+                                                             {"act", "epilogue.activation"},
+                                                             {"update", "epilogue.update"},
+                                                             {"group", "raster_group"},
+                                                             {"weight_group", "group"},
+                                                             {"weight_scale", "scale"},
+                                                             {"weight_order", "order"},
+                                                             {"ring", "stages"}};
+  const auto found = kFields.find(key);
+  return found != kFields.end() ? found->second : key;
 }
 
-bool apply(const std::string& key, const std::string& value, Request& r) {
+/// The keys that say another thing than one field's value; nothing for all others.
+std::optional<bool> apply_special(const std::string& key, const std::string& value, Request& r) {
   Problem& p = r.problem;
-  const std::map<std::string, i64*> wide = {{"batch", &p.batch},
-                                            {"lda", &p.a.ld},
-                                            {"ldb", &p.b.ld},
-                                            {"ldc", &p.c.ld},
-                                            {"ldd", &p.d.ld},
-                                            {"a_batch", &p.a.batch_stride},
-                                            {"b_batch", &p.b.batch_stride},
-                                            {"c_batch", &p.c.batch_stride},
-                                            {"d_batch", &p.d.batch_stride}};
-  const std::map<std::string, std::optional<int>*> overrides = {
-      {"tile_m", &r.overrides.tile_m},     {"tile_n", &r.overrides.tile_n},
-      {"stages", &r.overrides.stages},     {"group", &r.overrides.raster_group},
-      {"clusters", &r.overrides.clusters}, {"splits", &r.overrides.splits},
-      {"streamed", &r.overrides.streamed}};
-  const std::map<std::string, int*> device = {{"sm_count", &r.device.sm_count},
-                                              {"clusters_of_2", &r.device.max_clusters_of_2},
-                                              {"clusters_of_4", &r.device.max_clusters_of_4},
-                                              {"clusters_of_8", &r.device.max_clusters_of_8}};
-  const std::map<std::string, std::optional<int>*> packed = {{"token_blocks", &r.packed.token_blocks},
-                                                             {"row_blocks", &r.packed.row_blocks},
-                                                             {"warps", &r.packed.warps},
-                                                             {"ring", &r.packed.stages},
-                                                             {"parts", &r.packed.parts},
-                                                             {"ctas", &r.packed.ctas},
-                                                             {"tokens", &r.packed.tokens},
-                                                             {"cluster_n", &r.packed.cluster_n},
-                                                             {"cluster_k", &r.packed.cluster_k},
-                                                             {"x_stages", &r.packed.x_stages},
-                                                             {"w_stages", &r.packed.w_stages},
-                                                             {"tail_parts", &r.packed.tail_parts},
-                                                             {"strips", &r.packed.strips},
-                                                             {"k_groups", &r.packed.k_groups}};
-  if (key == "weights") return named(value, 3, r.weights.emplace().type);
-  if (r.weights && key == "weight_group") return number(value, r.weights->group);
-  if (r.weights && key == "weight_scale") return named(value, kDTypeCount, r.weights->scale);
-  if (r.weights && key == "zero") return named(value, 2, r.weights->zero);
-  if (r.weights && key == "weight_order") return named(value, 2, r.weights->order);
-  if (const auto found = packed.find(key); found != packed.end()) return number(value, *found->second);
-  if (const auto found = wide.find(key); found != wide.end()) return number(value, *found->second);
-  if (const auto found = overrides.find(key); found != overrides.end()) return number(value, *found->second);
-  if (const auto found = device.find(key); found != device.end()) return number(value, *found->second);
   if (key == "gpu") {
     const Result<DeviceInfo> gpu = gpu_named(value);
     if (gpu) r.device = *gpu;
     return gpu.ok();
   }
-  if (key == "a") return named(value, 2, p.a.major);
-  if (key == "b") return named(value, 2, p.b.major);
-  if (key == "scale_a") return named(value, 4, p.epilogue.scale_a);
-  if (key == "scale_b") return named(value, 4, p.epilogue.scale_b);
-  if (key == "scale_d") return named(value, 4, p.epilogue.scale_d);
+  if (key == "weights") return set_field(r.weights.emplace(), "type", value).ok();
+  if (key == "cluster") return parse_cluster(value, r.overrides.cluster);
   if (key == "gated") return p.epilogue.gated = value == "yes", value == "yes" || value == "no";
-  if (key == "act") return named(value, 4, p.epilogue.activation);
-  if (key == "accumulate") return named(value, 2, p.accumulate);
-  if (key == "update") return named(value, 2, p.epilogue.update);
   if (key == "order") return p.deterministic = value == "fixed", value == "fixed" || value == "any";
   if (key == "bias") {
     p.epilogue.bias = Bias::column;
-    return named(value, kDTypeCount, p.epilogue.bias_type);
+    return named(value, p.epilogue.bias_type);
   }
   if (key == "residual") {
     p.epilogue.residual = true;
-    return named(value, kDTypeCount, p.epilogue.c_type);
+    return named(value, p.epilogue.c_type);
   }
-  if (key == "schedule") return named(value, 2, r.overrides.schedule);
-  if (key == "store") return named(value, 2, r.overrides.store);
-  if (key == "numbering") return named(value, 2, r.overrides.numbering);
-  if (key == "raster") return named(value, 2, r.overrides.raster);
-  if (key == "cluster") return parse_cluster(value, r.overrides.cluster);
-  return false;
+  return std::nullopt;
+}
+
+bool apply(const std::string& key, const std::string& value, Request& r) {
+  if (const std::optional<bool> done = apply_special(key, value, r)) return *done;
+  const std::map<std::string, int*> device = {{"sm_count", &r.device.sm_count},
+                                              {"clusters_of_2", &r.device.max_clusters_of_2},
+                                              {"clusters_of_4", &r.device.max_clusters_of_4},
+                                              {"clusters_of_8", &r.device.max_clusters_of_8}};
+  if (const auto found = device.find(key); found != device.end()) return number(value, *found->second);
+  const std::string name = field_of(key);
+  if (r.weights && (key == "zero" || key.starts_with("weight_")))
+    return set_field(*r.weights, name, value).ok();
+  if (r.weights && set_field(r.packed, name, value)) return true;
+  return set_field(r.problem, name, value) || set_field(r.overrides, name, value);
 }
 
 std::string refusal(const Error& error) {

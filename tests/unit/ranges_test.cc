@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Numbers far outside of what kernels have: refused by every way in, before anything is computed from them.
 // How this can fail: with a bound out of validate(), an extreme config overflows an int, which a constant
-// expression may not; with a row out of ranges.cc, the planner takes the number.
+// expression may not; with another range in a row of text/fields.h, the planner takes the number.
 #include <gtest/gtest.h>
 
 #include <limits>
 #include <string>
 
-#include <sluice/host/planner/ranges.h>
+#include <sluice/host/planner/field_checks.h>
 #include <sluice/packed.h>
 #include <sluice/records.h>
 
@@ -19,37 +19,21 @@ constexpr int kMost = std::numeric_limits<int>::max(), kLeast = std::numeric_lim
 constexpr int kExtremes[] = {kLeast, -65536, -1, 1 << 16, 1 << 20, 954437177, 1431655766, 1 << 30, kMost};
 
 /// Every number of a config in turn, and all of them together.
-template <class Config, std::size_t kCount>
-constexpr bool refuses(const Config& good, int Config::*const (&fields)[kCount]) {
+template <class Config>
+constexpr bool refuses_extremes() {
+  bool refused = true;
   for (const int value : kExtremes) {
-    Config all = good;
-    for (int Config::*const field : fields) {
-      Config one = good;
-      one.*field = all.*field = value;
-      if (validate(one) == nullptr) return false;
-    }
-    if (validate(all) == nullptr) return false;
+    Config all{};
+    for_each_field(all, [&](const auto& row, auto& member) {
+      if constexpr (std::is_same_v<std::remove_cvref_t<decltype(member)>, int>) {
+        Config one{};
+        one.*row.member = member = value;
+        refused = refused && validate(one) != nullptr;
+      }
+    });
+    refused = refused && validate(all) != nullptr;
   }
-  return true;
-}
-
-constexpr bool refuses_extreme_narrow() {
-  constexpr int NarrowConfig::*kFields[] = {&NarrowConfig::token_blocks, &NarrowConfig::row_blocks,
-                                            &NarrowConfig::warps,        &NarrowConfig::stages,
-                                            &NarrowConfig::parts,        &NarrowConfig::ctas,
-                                            &NarrowConfig::held_tokens};
-  return refuses(NarrowConfig{}, kFields);
-}
-constexpr bool refuses_extreme_wide() {
-  constexpr int WideConfig::*kFields[] = {&WideConfig::tokens,    &WideConfig::cluster_n,
-                                          &WideConfig::cluster_k, &WideConfig::x_stages,
-                                          &WideConfig::w_stages,  &WideConfig::tail_parts};
-  return refuses(WideConfig{}, kFields);
-}
-constexpr bool refuses_extreme_strip() {
-  constexpr int StripConfig::*kFields[] = {&StripConfig::tokens, &StripConfig::strips, &StripConfig::k_groups,
-                                           &StripConfig::parts, &StripConfig::stages};
-  return refuses(StripConfig{}, kFields);
+  return refused;
 }
 
 constexpr bool refuses_extreme_dense(Schedule schedule) {
@@ -66,7 +50,8 @@ constexpr bool refuses_extreme_dense(Schedule schedule) {
   return true;
 }
 
-static_assert(refuses_extreme_narrow() && refuses_extreme_wide() && refuses_extreme_strip());
+static_assert(refuses_extremes<NarrowConfig>() && refuses_extremes<WideConfig>() &&
+              refuses_extremes<StripConfig>());
 static_assert(refuses_extreme_dense(Schedule::ping_pong) && refuses_extreme_dense(Schedule::cooperative));
 static_assert(refuses_extreme_dense(Schedule::plain) && refuses_extreme_dense(Schedule::plain_wgmma));
 
@@ -78,33 +63,33 @@ void expect_told(const Error& error, const std::string& name, int value) {
   EXPECT_NE(error.message.find("; give such a number, or leave it out"), std::string::npos) << error.message;
 }
 
+/// visit(row) for each whole number among the overrides; how many there are.
+template <class Overrides, class Visit>
+int for_each_number(const Visit& visit) {
+  int numbers = 0;
+  const Overrides none;
+  for_each_field(none, [&](const auto& row, const auto& member) {
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(member)>, std::optional<int>>)
+      visit(row), ++numbers;
+  });
+  return numbers;
+}
+
 TEST(ranges, the_planner_refuses_numbers_outside_of_them) {
   const Problem problem{.m = 64, .n = 64, .k = 64};
-  const struct {
-    const char* name;
-    std::optional<int> PlanOverrides::*field;
-  } fields[] = {{"tile_m", &PlanOverrides::tile_m},
-                {"tile_n", &PlanOverrides::tile_n},
-                {"stages", &PlanOverrides::stages},
-                {"warps", &PlanOverrides::warps},
-                {"raster_group", &PlanOverrides::raster_group},
-                {"clusters", &PlanOverrides::clusters},
-                {"streamed", &PlanOverrides::streamed},
-                {"splits", &PlanOverrides::splits}};
-  for (const auto& [name, field] : fields) {
-    const std::optional<FieldRange> range = range_of_override(name);
-    ASSERT_TRUE(range) << name;
+  const int numbers = for_each_number<PlanOverrides>([&](const auto& row) {
     for (const int value : kExtremes) {
       PlanOverrides o;
-      o.*field = value;
+      o.*row.member = value;
       const Result<Plan> plan = gemm::plan(problem, {}, o);
-      if (value >= range->least && value <= range->most)
+      if (value >= row.range.least && value <= row.range.most)
         continue;  // the planner's to judge, and did not overflow
-      ASSERT_FALSE(plan) << name << " = " << value;
-      expect_told(plan.error(), name, value);
+      ASSERT_FALSE(plan) << row.name << " = " << value;
+      expect_told(plan.error(), row.name, value);
       EXPECT_FALSE(gemm::candidates(problem, {}, o));
     }
-  }
+  });
+  EXPECT_EQ(numbers, 8);
 }
 
 TEST(ranges, two_extents_of_a_cluster_may_not_wrap_around) {
@@ -127,38 +112,20 @@ TEST(ranges, strides_of_an_empty_product_may_be_anything) {
 }
 
 TEST(ranges, the_planner_of_packed_weights_refuses_numbers_outside_of_them) {
-  using O = packed::Overrides;
-  const struct {
-    const char* name;
-    std::optional<int> O::*field;
-  } fields[] = {{"token_blocks", &O::token_blocks},
-                {"row_blocks", &O::row_blocks},
-                {"warps", &O::warps},
-                {"stages", &O::stages},
-                {"parts", &O::parts},
-                {"ctas", &O::ctas},
-                {"tokens", &O::tokens},
-                {"cluster_n", &O::cluster_n},
-                {"cluster_k", &O::cluster_k},
-                {"x_stages", &O::x_stages},
-                {"w_stages", &O::w_stages},
-                {"tail_parts", &O::tail_parts},
-                {"strips", &O::strips},
-                {"k_groups", &O::k_groups}};
   const PackedProblem few{.m = 16, .n = 512, .k = 2048}, many{.m = 512, .n = 512, .k = 2048};
   const PackedProblem e4m3{
       .m = 16, .n = 512, .k = 2048, .x = DType::e4m3, .weights = {.order = FragmentOrder::byte}};
-  for (const auto& [name, field] : fields) {
-    ASSERT_TRUE(range_of_packed_override(name)) << name;
+  const int numbers = for_each_number<packed::Overrides>([&](const auto& row) {
     for (const int value : kExtremes)
       for (const PackedProblem& problem : {few, many, e4m3}) {
-        O o;
-        o.*field = value;
+        packed::Overrides o;
+        o.*row.member = value;
         const Result<packed::Plan> plan = packed::plan(problem, {}, o);
-        ASSERT_FALSE(plan) << name << " = " << value;
-        expect_told(plan.error(), name, value);
+        ASSERT_FALSE(plan) << row.name << " = " << value;
+        expect_told(plan.error(), row.name, value);
       }
-  }
+  });
+  EXPECT_EQ(numbers, 14);
 }
 
 }  // namespace

@@ -39,9 +39,7 @@ TEST(tuner_packed, a_record_of_every_kernel_goes_both_ways) {
     PackedConfig config = kernel;
     int value = 3;  // another in every field
     std::visit(
-        [&](auto& c) {
-          packed::for_each_choice(c, [&](const char*, int& field, auto...) { field = value++; });
-        },
+        [&](auto& c) { packed::for_each_choice(c, [&](const auto&, int& field) { field = value++; }); },
         config);
     const TuningRecord record = sample_packed_record(config);
     const std::string text = to_json(record);

@@ -3,6 +3,7 @@
 
 #include <sluice/host/device/device_impl.h>
 #include <sluice/host/driver/error.h>
+#include <sluice/try.h>
 
 namespace sluice {
 namespace {
@@ -14,7 +15,7 @@ bool is_of_capture(CUresult code) {
 
 Result<bool> is_capturing(const Device& device, Stream stream) {
   const ContextScope scope(*device.impl().primary);
-  if (const Result<void> entered = scope.entered(); !entered) return entered.error();
+  SLUICE_TRY(scope.entered());
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   const DriverApi& api = *device.impl().api;
   const CUresult code = api.cuStreamIsCapturing(stream, &status);
@@ -27,7 +28,7 @@ Result<bool> is_capturing(const Device& device, Stream stream) {
 
 Result<Capture> capture_of(const Device& device, Stream stream) {
   const ContextScope scope(*device.impl().primary);
-  if (const Result<void> entered = scope.entered(); !entered) return entered.error();
+  SLUICE_TRY(scope.entered());
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t id = 0;
   CUgraph graph = nullptr;
@@ -41,9 +42,8 @@ Result<Capture> capture_of(const Device& device, Stream stream) {
 }
 
 Result<void> refuse_capture(const Device& device, Stream stream, const std::string& missing) {
-  const Result<bool> capturing = is_capturing(device, stream);
-  if (!capturing) return capturing.error();
-  if (*capturing) return Error{ErrorCode::not_prepared, "the stream is capturing and " + missing};
+  SLUICE_TAKE(const bool capturing, is_capturing(device, stream));
+  if (capturing) return Error{ErrorCode::not_prepared, "the stream is capturing and " + missing};
   return {};
 }
 

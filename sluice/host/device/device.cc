@@ -7,6 +7,7 @@
 #include <sluice/host/driver/ask_gpu.h>
 #include <sluice/host/driver/error.h>
 #include <sluice/host/jit/build_report.h>
+#include <sluice/try.h>
 
 namespace sluice {
 namespace {
@@ -34,9 +35,8 @@ Result<GpuFacts> read_facts(const DriverApi& api, CUdevice device) {
                {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, facts.sm_count},
                {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, l2_bytes}};
   for (const auto& fact : known) {
-    const Result<int> value = attribute(api, fact.which, device);
-    if (!value) return value.error();
-    fact.value = *value;
+    SLUICE_TAKE(const int value, attribute(api, fact.which, device));
+    fact.value = value;
   }
   facts.l2_bytes = l2_bytes;
   return facts;
@@ -79,22 +79,18 @@ struct OwnedModule {
 }  // namespace
 
 Result<Device> Device::open(int ordinal, const Options& options) {
-  const Result<const DriverApi*> driver = load_driver();
-  if (!driver) return driver.error();
-  const DriverApi& api = **driver;
-  if (const Result<void> recent = check_driver(api); !recent) return recent.error();
-  const Result<CUdevice> device = find_device(api, ordinal);
-  if (!device) return device.error();
-  const Result<GpuFacts> facts = read_facts(api, *device);
-  if (!facts) return facts.error();
-  if (facts->compute_major != 9 || facts->compute_minor != 0)
+  SLUICE_TAKE(const auto driver, load_driver());
+  const DriverApi& api = *driver;
+  SLUICE_TRY(check_driver(api));
+  SLUICE_TAKE(const CUdevice device, find_device(api, ordinal));
+  SLUICE_TAKE(const GpuFacts facts, read_facts(api, device));
+  if (facts.compute_major != 9 || facts.compute_minor != 0)
     return Error{ErrorCode::unsupported_arch,
-                 "device " + std::to_string(ordinal) + ", " + facts->name + ", has compute capability " +
-                     std::to_string(facts->compute_major) + "." + std::to_string(facts->compute_minor) +
+                 "device " + std::to_string(ordinal) + ", " + facts.name + ", has compute capability " +
+                     std::to_string(facts.compute_major) + "." + std::to_string(facts.compute_minor) +
                      ": the kernels need 9.0 (Hopper: H100, H200, GH200)"};
-  Result<std::shared_ptr<const PrimaryContext>> primary = PrimaryContext::retain(api, *device, ordinal);
-  if (!primary) return primary.error();
-  return Device(std::make_shared<Impl>(*std::move(primary), *facts, options));
+  SLUICE_TAKE(std::shared_ptr<const PrimaryContext> primary, PrimaryContext::retain(api, device, ordinal));
+  return Device(std::make_shared<Impl>(std::move(primary), facts, options));
 }
 
 const DeviceInfo& Device::info() const {
@@ -132,9 +128,8 @@ const DeviceInfo& Device::Impl::info() {
 
 Result<std::shared_ptr<const Module>> Device::Impl::load_unit(const std::string& unit,
                                                               int dynamic_smem_bytes) {
-  const Result<std::shared_ptr<const Cubin>> cubin = cache.get(unit);
-  if (!cubin) return cubin.error();
-  return load_cubin(unit, **cubin, dynamic_smem_bytes);
+  SLUICE_TAKE(const std::shared_ptr<const Cubin> cubin, cache.get(unit));
+  return load_cubin(unit, *cubin, dynamic_smem_bytes);
 }
 
 Result<std::shared_ptr<const Module>> Device::Impl::load_cubin(const std::string& unit, const Cubin& cubin,
@@ -142,11 +137,10 @@ Result<std::shared_ptr<const Module>> Device::Impl::load_cubin(const std::string
   const std::string key = unit + "// dynamic shared memory: " + std::to_string(dynamic_smem_bytes);
   if (std::shared_ptr<const Module> loaded = find_module(key)) return loaded;
   const ContextScope scope(*primary);
-  if (const Result<void> entered = scope.entered(); !entered) return entered.error();
+  SLUICE_TRY(scope.entered());
   // Without the lock: loading may wait for work that is on its way.
-  Result<std::shared_ptr<const Module>> module = Module::load(*api, cubin, dynamic_smem_bytes);
-  if (!module) return module.error();
-  const auto owned = std::make_shared<const OwnedModule>(OwnedModule{primary, *std::move(module)});
+  SLUICE_TAKE(std::shared_ptr<const Module> module, Module::load(*api, cubin, dynamic_smem_bytes));
+  const auto owned = std::make_shared<const OwnedModule>(OwnedModule{primary, std::move(module)});
   const std::shared_ptr<const Module> shared(owned, owned->module.get());
   const std::lock_guard lock(mutex);
   std::erase_if(modules, [](const auto& entry) { return entry.second.expired(); });

@@ -8,6 +8,7 @@
 #include <sluice/host/driver/memory.h>
 #include <sluice/host/jit/source.h>
 #include <sluice/spec/locate.h>
+#include <sluice/try.h>
 
 namespace sluice {
 namespace {
@@ -35,36 +36,33 @@ Result<void> add_launches(const Device& device, const Module& module, int cluste
       return stream.synchronize();
   }
   const i64 bytes = static_cast<i64>(sms.size() * sizeof(u32));
-  if (Result<void> read = buffer.download_async(sms.data(), bytes, stream.get()); !read) return read;
-  if (Result<void> done = stream.synchronize(); !done) return done;
+  SLUICE_TRY(buffer.download_async(sms.data(), bytes, stream.get()));
+  SLUICE_TRY(stream.synchronize());
   for (auto from = sms.begin(); from != sms.end(); from += ctas)
     launches.push_back({.cluster = cluster, .sms = std::vector<u32>(from, from + ctas)});
   return {};
 }
 
 Result<GpcOrder> find_order(const Device& device) {
-  const Result<std::shared_ptr<const Module>> module =
-      device.impl().load_unit(locate_unit_text(), kLocateSmemBytes);
-  if (!module) return module.error();
+  SLUICE_TAKE(const std::shared_ptr<const Module> module,
+              device.impl().load_unit(locate_unit_text(), kLocateSmemBytes));
   const ContextScope scope(*device.impl().primary);
-  if (const Result<void> entered = scope.entered(); !entered) return entered.error();
+  SLUICE_TRY(scope.entered());
   const DriverApi& api = *device.impl().api;
-  if (const CUresult code = api.cuFuncSetAttribute((*module)->function(),
-                                                   CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1);
+  if (const CUresult code =
+          api.cuFuncSetAttribute(module->function(), CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1);
       code != CUDA_SUCCESS)
     return driver_error(api, code, "cuFuncSetAttribute", "clusters of more than 8 CTAs");
-  const Result<DeviceBuffer> buffer =
-      DeviceBuffer::allocate(device, i64{kRepeats} * device.info().sm_count * static_cast<i64>(sizeof(u32)));
-  if (!buffer) return buffer.error();
-  const Result<StreamHandle> stream = StreamHandle::create(device);
-  if (!stream) return stream.error();
+  SLUICE_TAKE(
+      const DeviceBuffer buffer,
+      DeviceBuffer::allocate(device, i64{kRepeats} * device.info().sm_count * static_cast<i64>(sizeof(u32))));
+  SLUICE_TAKE(const StreamHandle stream, StreamHandle::create(device));
   std::vector<LaunchPlaces> launches;
   const auto add = [&](int cluster) {
-    return add_launches(device, **module, cluster, *buffer, *stream, launches);
+    return add_launches(device, *module, cluster, buffer, stream, launches);
   };
-  if (Result<void> added = add(kWidestCluster); !added) return added.error();
-  for (const int cluster : kNumberedClusters)
-    if (Result<void> added = add(cluster); !added) return added.error();
+  SLUICE_TRY(add(kWidestCluster));
+  for (const int cluster : kNumberedClusters) SLUICE_TRY(add(cluster));
   return gpc_order_of(launches);
 }
 
@@ -81,9 +79,8 @@ Result<std::shared_ptr<const GpcOrder>> gpc_order(const Device& device) {
   Device::Impl& impl = device.impl();
   const std::lock_guard lock(impl.gpc_order_mutex);
   if (impl.gpc_order == nullptr) {
-    Result<GpcOrder> found = find_order(device);
-    if (!found) return found.error();
-    impl.gpc_order = std::make_shared<const GpcOrder>(*std::move(found));
+    SLUICE_TAKE(GpcOrder found, find_order(device));
+    impl.gpc_order = std::make_shared<const GpcOrder>(std::move(found));
   }
   return impl.gpc_order;
 }

@@ -12,6 +12,7 @@
 #include <sluice/host/driver/events.h>
 #include <sluice/host/driver/memory.h>
 #include <sluice/spec/workspace_stamp.h>
+#include <sluice/try.h>
 
 namespace sluice {
 namespace {
@@ -64,21 +65,19 @@ struct Workspace::Impl {
 };
 
 Result<Workspace> Workspace::create(const Device& device, i64 bytes) {
-  Result<DeviceBuffer> buffer = DeviceBuffer::allocate(device, bytes);
-  if (!buffer) return buffer.error();
-  Workspace workspace(std::make_shared<Impl>(Impl{device.impl().primary, *std::move(buffer)}));
+  SLUICE_TAKE(DeviceBuffer buffer, DeviceBuffer::allocate(device, bytes));
+  Workspace workspace(std::make_shared<Impl>(Impl{device.impl().primary, std::move(buffer)}));
   if (bytes == 0) return workspace;
   // Any stream may use it next, so the zeros must be there by then.
-  if (const Result<void> zeroed = zero_now(device, workspace); !zeroed) return zeroed.error();
+  SLUICE_TRY(zero_now(device, workspace));
   return workspace;
 }
 
 Result<void> zero_now(const Device& device, Workspace workspace) {
   const RelaxedCapture whatever_is_captured(*device.impl().api);
-  const Result<StreamHandle> own = StreamHandle::create(device);
-  if (!own) return own.error();
-  if (const Result<void> zeroed = workspace.reset(own->get()); !zeroed) return zeroed;
-  return own->synchronize();
+  SLUICE_TAKE(const StreamHandle own, StreamHandle::create(device));
+  SLUICE_TRY(workspace.reset(own.get()));
+  return own.synchronize();
 }
 
 void* Workspace::data() const {
@@ -91,13 +90,12 @@ i64 Workspace::bytes() const {
 
 Result<void> Workspace::verify() const {
   if (bytes() == 0) return {};
-  if (const Result<void> done = synchronize(*impl_->primary); !done) return done;
+  SLUICE_TRY(synchronize(*impl_->primary));
   std::vector<u32> counters(static_cast<std::size_t>(kWorkspaceCounterBytes / 4));
-  if (const Result<void> read = impl_->buffer.download(counters.data(), counter_bytes(bytes())); !read)
-    return read;
+  SLUICE_TRY(impl_->buffer.download(counters.data(), counter_bytes(bytes())));
   WorkspaceStamp stamp;
   std::memcpy(&stamp, counters.data() + kWorkspaceCounters, sizeof stamp);
-  if (const Result<void> apart = check_conflict(stamp); !apart) return apart;
+  SLUICE_TRY(check_conflict(stamp));
   counters.resize(kWorkspaceCounters);
   const auto dirty = std::find_if(counters.begin(), counters.end(), [](u32 value) { return value != 0; });
   if (dirty == counters.end()) return check_owner(stamp);

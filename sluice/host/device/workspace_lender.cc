@@ -16,6 +16,7 @@
 #include <sluice/host/device/workspace.h>
 #include <sluice/host/driver/error.h>
 #include <sluice/spec/work_split.h>
+#include <sluice/try.h>
 
 namespace sluice {
 namespace {
@@ -49,7 +50,7 @@ struct LentToGraph {
 Result<u64> id_of(const Device& device, Stream stream) {
   const Device::Impl& impl = device.impl();
   const ContextScope scope(*impl.primary);
-  if (const Result<void> entered = scope.entered(); !entered) return entered.error();
+  SLUICE_TRY(scope.entered());
   unsigned long long id = 0;
   if (const CUresult code = impl.api->cuStreamGetId(stream, &id); code != CUDA_SUCCESS)
     return driver_error(*impl.api, code, "cuStreamGetId", "stream " + hex(stream));
@@ -152,21 +153,19 @@ Result<void> tie(const DriverApi& api, CUgraph graph, std::unique_ptr<Loan> loan
 
 Result<WorkspaceView> lend_to_graph(const Device& device, const std::shared_ptr<Store>& store,
                                     const Branch& branch, CUgraph graph, i64 bytes) {
-  Result<Workspace> workspace = store->take(device, bytes);
-  if (!workspace) return workspace.error();
+  SLUICE_TAKE(Workspace workspace, store->take(device, bytes));
   auto loan = std::make_unique<Loan>(Loan{store, {}});
   {
     const std::lock_guard lock(store->mutex);
-    loan->lent = store->of_graphs.insert(store->of_graphs.end(), {branch, *workspace});
+    loan->lent = store->of_graphs.insert(store->of_graphs.end(), {branch, workspace});
   }
   const ContextScope scope(*device.impl().primary);
   if (const Result<void> entered = scope.entered(); !entered) {
     give_back(loan.release());
     return entered.error();
   }
-  const Result<void> tied = tie(*device.impl().api, graph, std::move(loan));
-  if (!tied) return tied.error();
-  return workspace->view();
+  SLUICE_TRY(tie(*device.impl().api, graph, std::move(loan)));
+  return workspace.view();
 }
 
 /// Stores of lenders that are gone, where graphs have memory.
@@ -217,21 +216,19 @@ WorkspaceLender::~WorkspaceLender() {
 }
 
 Result<WorkspaceView> WorkspaceLender::lend(const Device& device, Stream stream, i64 bytes) {
-  const Result<Capture> capture = capture_of(device, stream);
-  if (!capture) return capture.error();
-  if (capture->active) {
-    const Branch branch = branch_of(*capture, stream);
+  SLUICE_TAKE(const Capture capture, capture_of(device, stream));
+  if (capture.active) {
+    const Branch branch = branch_of(capture, stream);
     {
       const std::lock_guard lock(store_->mutex);
       if (const auto has = store_->of_branch(branch, bytes)) return *has;
     }
-    return lend_to_graph(device, store_, branch, capture->graph, bytes);
+    return lend_to_graph(device, store_, branch, capture.graph, bytes);
   }
-  const Result<u64> id = id_of(device, stream);
-  if (!id) return id.error();
+  SLUICE_TAKE(const u64 id, id_of(device, stream));
   {
     const std::lock_guard lock(store_->mutex);
-    if (const auto has = store_->of_stream(*id, bytes)) return *has;
+    if (const auto has = store_->of_stream(id, bytes)) return *has;
     if (store_->bytes_of_streams + size_for(bytes) > most_of_streams_)
       return Error{ErrorCode::workspace,
                    "the streams of this process were lent " + std::to_string(store_->bytes_of_streams) +
@@ -240,16 +237,15 @@ Result<WorkspaceView> WorkspaceLender::lend(const Device& device, Stream stream,
                        ": keep streams and use them again, since one made in place of another counts anew, "
                        "or pass a workspace of your own"};
   }
-  const Result<Workspace> made = store_->take(device, bytes);
-  if (!made) return made.error();
+  SLUICE_TAKE(const Workspace made, store_->take(device, bytes));
   const std::lock_guard lock(store_->mutex);
   // Another thread may have lent this stream one meanwhile.
-  if (const auto has = store_->of_stream(*id, bytes)) {
-    store_->idle.push_back({.branch = {}, .workspace = *made});
+  if (const auto has = store_->of_stream(id, bytes)) {
+    store_->idle.push_back({.branch = {}, .workspace = made});
     return *has;
   }
-  store_->lend_to_stream(*id, *made);
-  return made->view();
+  store_->lend_to_stream(id, made);
+  return made.view();
 }
 
 std::vector<Workspace> WorkspaceLender::all_lent() const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the CUDA driver. A failed attempt is not remembered: a driver may be mounted into a container later.
 #include <sluice/host/driver/api.h>
+#include <sluice/try.h>
 
 #include <dlfcn.h>
 
@@ -50,9 +51,8 @@ Result<const DriverApi*> load_driver() {
                      "; a GPU machine has it with its NVIDIA driver, a container gets it from the NVIDIA "
                      "container toolkit (--gpus all)"};
   }
-  Result<DriverApi> calls = find_calls(library);
-  if (!calls) return calls.error();
-  api = *calls;
+  SLUICE_TAKE(DriverApi calls, find_calls(library));
+  api = calls;
   found = true;
   return &api;
 }

@@ -4,6 +4,7 @@
 
 #include <sluice/host/device/device_impl.h>
 #include <sluice/host/driver/error.h>
+#include <sluice/try.h>
 
 namespace sluice {
 namespace {
@@ -18,7 +19,7 @@ Result<void> checked(const DriverApi& api, CUresult code, const char* call) {
 Result<StreamHandle> StreamHandle::create(const Device& device) {
   const std::shared_ptr<const PrimaryContext>& primary = device.impl().primary;
   const ContextScope scope(*primary);
-  if (const Result<void> entered = scope.entered(); !entered) return entered.error();
+  SLUICE_TRY(scope.entered());
   CUstream stream = nullptr;
   const CUresult code = primary->api().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
   if (code != CUDA_SUCCESS) return driver_error(primary->api(), code, "cuStreamCreate");
@@ -28,14 +29,14 @@ Result<StreamHandle> StreamHandle::create(const Device& device) {
 Result<void> StreamHandle::synchronize() const {
   const PrimaryContext& primary = *stream_.get_deleter().primary;
   const ContextScope scope(primary);
-  if (const Result<void> entered = scope.entered(); !entered) return entered;
+  SLUICE_TRY(scope.entered());
   return checked(primary.api(), primary.api().cuStreamSynchronize(stream_.get()), "cuStreamSynchronize");
 }
 
 Result<Event> Event::create(const Device& device) {
   const std::shared_ptr<const PrimaryContext>& primary = device.impl().primary;
   const ContextScope scope(*primary);
-  if (const Result<void> entered = scope.entered(); !entered) return entered.error();
+  SLUICE_TRY(scope.entered());
   CUevent event = nullptr;
   const CUresult code = primary->api().cuEventCreate(&event, CU_EVENT_DEFAULT);
   if (code != CUDA_SUCCESS) return driver_error(primary->api(), code, "cuEventCreate");
@@ -45,21 +46,21 @@ Result<Event> Event::create(const Device& device) {
 Result<void> Event::record(Stream stream) const {
   const PrimaryContext& primary = *event_.get_deleter().primary;
   const ContextScope scope(primary);
-  if (const Result<void> entered = scope.entered(); !entered) return entered;
+  SLUICE_TRY(scope.entered());
   return checked(primary.api(), primary.api().cuEventRecord(event_.get(), stream), "cuEventRecord");
 }
 
 Result<void> Event::synchronize() const {
   const PrimaryContext& primary = *event_.get_deleter().primary;
   const ContextScope scope(primary);
-  if (const Result<void> entered = scope.entered(); !entered) return entered;
+  SLUICE_TRY(scope.entered());
   return checked(primary.api(), primary.api().cuEventSynchronize(event_.get()), "cuEventSynchronize");
 }
 
 Result<double> Event::microseconds_since(const Event& start) const {
   const PrimaryContext& primary = *event_.get_deleter().primary;
   const ContextScope scope(primary);
-  if (const Result<void> entered = scope.entered(); !entered) return entered.error();
+  SLUICE_TRY(scope.entered());
   float milliseconds = 0;
   const CUresult code = primary.api().cuEventElapsedTime(&milliseconds, start.get(), event_.get());
   if (code != CUDA_SUCCESS) return driver_error(primary.api(), code, "cuEventElapsedTime");
@@ -72,7 +73,7 @@ Result<Graph> Graph::capture(const Device& device, Stream stream,
   const std::shared_ptr<const PrimaryContext>& primary = device.impl().primary;
   const DriverApi& api = primary->api();
   const ContextScope scope(*primary);
-  if (const Result<void> entered = scope.entered(); !entered) return entered.error();
+  SLUICE_TRY(scope.entered());
   CUresult code = api.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
   if (code != CUDA_SUCCESS) return driver_error(api, code, "cuStreamBeginCapture");
   using OwnedGraph = std::unique_ptr<CUgraph_st, HandleDeleter<&DriverApi::cuGraphDestroy>>;
@@ -92,8 +93,7 @@ Result<Graph> Graph::capture(const Device& device, Stream stream,
   if (!enqueued) return enqueued.error();
   if (code != CUDA_SUCCESS) return driver_error(api, code, "cuStreamEndCapture");
 
-  if (inspect)
-    if (const Result<void> accepted = inspect(graph.get()); !accepted) return accepted.error();
+  if (inspect) SLUICE_TRY(inspect(graph.get()));
 
   CUgraphExec executable = nullptr;
   code = api.cuGraphInstantiate(&executable, graph.get(), 0);
@@ -107,7 +107,7 @@ Result<Graph> Graph::capture(const Device& device, Stream stream,
 Result<void> Graph::launch(Stream stream) const {
   const PrimaryContext& primary = *graph_.get_deleter().primary;
   const ContextScope scope(primary);
-  if (const Result<void> entered = scope.entered(); !entered) return entered;
+  SLUICE_TRY(scope.entered());
   return checked(primary.api(), primary.api().cuGraphLaunch(graph_.get(), stream), "cuGraphLaunch");
 }
 

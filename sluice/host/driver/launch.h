@@ -6,11 +6,10 @@
 
 #include <sluice/gemm.h>
 #include <sluice/host/driver/api.h>
+#include <sluice/host/limits.h>
 #include <sluice/spec/base.h>
 
 namespace sluice {
-
-inline constexpr i64 kMaxGridY = 65535;
 
 struct LaunchShape {
   u32 grid_x = 1;  // CTAs, a multiple of cluster_x

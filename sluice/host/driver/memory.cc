@@ -5,6 +5,7 @@
 #include <sluice/host/device/device_impl.h>
 #include <sluice/host/driver/capture_mode.h>
 #include <sluice/host/driver/error.h>
+#include <sluice/try.h>
 
 namespace sluice {
 namespace {
@@ -23,7 +24,7 @@ bool in_range(i64 bytes, i64 offset, i64 size) {
 template <class Call>
 Result<void> in_context(const PrimaryContext& primary, const char* name, i64 bytes, const Call& call) {
   const ContextScope scope(primary);
-  if (const Result<void> entered = scope.entered(); !entered) return entered;
+  SLUICE_TRY(scope.entered());
   const CUresult code = call(primary.api());
   if (code == CUDA_SUCCESS) return {};
   return driver_error(primary.api(), code, name, std::to_string(bytes) + " bytes");

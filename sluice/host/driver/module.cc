@@ -7,6 +7,7 @@
 #include <sluice/host/jit/code_scan.h>
 #include <sluice/host/jit/compiler.h>
 #include <sluice/host/jit/source.h>
+#include <sluice/try.h>
 
 namespace sluice {
 
@@ -50,7 +51,7 @@ Result<void> Module::check_waits() const {
 
 Result<ModuleGlobal> Module::global(const char* name) const {
   const ContextScope scope(api_, context_);
-  if (const Result<void> entered = scope.entered(); !entered) return entered.error();
+  SLUICE_TRY(scope.entered());
   ModuleGlobal found;
   std::size_t bytes = 0;
   const CUresult code = api_.cuModuleGetGlobal(&found.address, &bytes, module_, name);

@@ -7,6 +7,8 @@
 #include <cstring>
 
 #include <sluice/host/driver/error.h>
+#include <sluice/host/limits.h>
+#include <sluice/try.h>
 
 namespace sluice {
 namespace {
@@ -21,10 +23,8 @@ static_assert(offsetof(GemmParams, map_a_tail) % alignof(CUtensorMap) == 0);
 static_assert(offsetof(GemmParams, map_b_tail) % alignof(CUtensorMap) == 0);
 static_assert(offsetof(GemmParams, map_d) % alignof(CUtensorMap) == 0);
 
-constexpr i64 kMaxMapExtent = i64{1} << 32;  // TMA's own; problem_checks.h holds the kernel's
-constexpr i64 kStrideLimit = i64{1} << 40;
-constexpr i64 kStrideUnit = 16;
-constexpr i64 kMaxStride = kStrideLimit - kStrideUnit;
+constexpr i64 kMaxMapExtent = i64{1} << 32;  // TMA's own; limits.h has the kernels
+constexpr i64 kMaxStride = kTmaStrideLimit - kTmaUnit;
 constexpr int kMaxBox = 256;
 constexpr u64 kPlaceholderAddress = u64{1} << 30;
 
@@ -54,14 +54,14 @@ std::string stride_text(const char* name, const char* which, i64 elements, DType
 }
 
 Result<void> check_stride(const char* name, const char* which, i64 elements, DType type) {
-  if (elements < 1 || elements >= kStrideLimit / bytes_of(type))
+  if (elements < 1 || elements >= kTmaStrideLimit / bytes_of(type))
     return Error{ErrorCode::invalid_stride, stride_text(name, which, elements, type) +
                                                 ": must be positive and less than 2^40 bytes for TMA"};
-  if (elements * bytes_of(type) % kStrideUnit != 0)
-    return Error{ErrorCode::misaligned, stride_text(name, which, elements, type) +
-                                            ": must be a multiple of 16 bytes for TMA; pad it to " +
-                                            std::to_string(ceil_div(elements, kStrideUnit / bytes_of(type)) *
-                                                           (kStrideUnit / bytes_of(type)))};
+  if (elements * bytes_of(type) % kTmaUnit != 0)
+    return Error{
+        ErrorCode::misaligned,
+        stride_text(name, which, elements, type) + ": must be a multiple of 16 bytes for TMA; pad it to " +
+            std::to_string(ceil_div(elements, kTmaUnit / bytes_of(type)) * (kTmaUnit / bytes_of(type)))};
   return {};
 }
 
@@ -72,7 +72,7 @@ Result<void> check_shape(const char* name, const TensorMapShape& s) {
                                                 " must be in 1..2^32 for TMA"};
   const int box_row_bytes = s.box_inner * bytes_of(s.type);
   const bool box_fits = s.box_inner >= 1 && s.box_inner <= kMaxBox && s.box_outer >= 1 &&
-                        s.box_outer <= kMaxBox && box_row_bytes % kStrideUnit == 0 &&
+                        s.box_outer <= kMaxBox && box_row_bytes % kTmaUnit == 0 &&
                         box_row_bytes <= s.swizzle_bytes;
   if (!box_fits)
     return Error{ErrorCode::internal, std::string(name) + ": TMA cannot move a box of " +
@@ -86,8 +86,7 @@ Result<void> check_shape(const char* name, const TensorMapShape& s) {
     return Error{ErrorCode::invalid_stride,
                  std::string(name) + ": its halves are " + std::to_string(s.outer / 2) + " rows of " +
                      std::to_string(s.ld) + " elements apart: must be less than 2^40 bytes for TMA"};
-  if (s.outer > 1)
-    if (Result<void> row = check_stride(name, "ld", s.ld, s.type); !row) return row;
+  if (s.outer > 1) SLUICE_TRY(check_stride(name, "ld", s.ld, s.type));
   if (s.batch > 1) return check_stride(name, "batch_stride", s.batch_stride, s.type);
   return {};
 }
@@ -118,10 +117,10 @@ Dimensions dimensions_of(const TensorMapShape& s, i64 row_stride, i64 batch_stri
 
 Result<void> encode_tensor_map(const DriverApi& api, const char* name, const TensorMapShape& s,
                                TensorMap& map) {
-  if (Result<void> legal = check_shape(name, s); !legal) return legal;
+  SLUICE_TRY(check_shape(name, s));
   const int bytes = bytes_of(s.type);
   // The stride of an index that is always 0 is not used, but must be legal.
-  const i64 row_stride = s.outer > 1 ? s.ld * bytes : ceil_div(s.inner * bytes, kStrideUnit) * kStrideUnit;
+  const i64 row_stride = s.outer > 1 ? s.ld * bytes : ceil_div(s.inner * bytes, kTmaUnit) * kTmaUnit;
   const bool fits = row_stride <= kMaxStride / s.outer;
   const i64 batch_stride = s.batch > 1 ? s.batch_stride * bytes : fits ? row_stride * s.outer : kMaxStride;
   const Dimensions d = dimensions_of(s, row_stride, batch_stride);

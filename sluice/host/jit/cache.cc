@@ -17,6 +17,7 @@
 #include <sluice/host/jit/cache_key.h>
 #include <sluice/host/jit/compiler.h>
 #include <sluice/host/text/quoted.h>
+#include <sluice/try.h>
 
 namespace sluice {
 
@@ -86,10 +87,9 @@ std::string KernelCache::State::compiler_version() {
 }
 
 SharedResult KernelCache::State::compile(const std::string& unit) {
-  Result<Cubin> made = compiler.compile(unit);
-  if (!made) return made.error();
+  SLUICE_TAKE(Cubin made, compiler.compile(unit));
   ++compiles;
-  return Shared(std::make_shared<const Cubin>(*std::move(made)));
+  return Shared(std::make_shared<const Cubin>(std::move(made)));
 }
 
 Lookup KernelCache::State::read(const std::string& source, const std::string& compiler_text) {
@@ -192,9 +192,8 @@ CompilerSeam nvrtc_compiler(const std::string& nvrtc_path) {
             return compiler ? with_build((*compiler)->version(), (*compiler)->path()) : std::string();
           },
           .compile = [load](const std::string& unit) -> Result<Cubin> {
-            const auto compiler = load();
-            if (!compiler) return compiler.error();
-            return (*compiler)->compile(unit);
+            SLUICE_TAKE(const auto compiler, load());
+            return compiler->compile(unit);
           }};
 }
 

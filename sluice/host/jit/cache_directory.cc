@@ -16,6 +16,7 @@
 #include <thread>
 
 #include <sluice/host/text/quoted.h>
+#include <sluice/try.h>
 
 namespace sluice {
 namespace {
@@ -166,10 +167,9 @@ Result<void> CacheDirectory::probe() const {
   constexpr std::chrono::milliseconds kTimeout{1000};
   constexpr std::size_t kLargeEntry = 90 << 10;  // docs/jit.md: 20 to 90 KB
   const std::string name = "probe";
-  const Result<Lock> held = lock(name, kTimeout);
-  if (!held) return held.error();
-  const Result<void> written = write(name, std::string(kLargeEntry, '\0'), *held);
-  if (written) remove(name, *held);
+  SLUICE_TAKE(const Lock held, lock(name, kTimeout));
+  const Result<void> written = write(name, std::string(kLargeEntry, '\0'), held);
+  if (written) remove(name, held);
   return written;
 }
 

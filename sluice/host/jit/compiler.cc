@@ -8,6 +8,7 @@
 
 #include <sluice/host/jit/fork_gate.h>
 #include <sluice/host/jit/source.h>
+#include <sluice/try.h>
 
 namespace sluice {
 namespace {
@@ -86,11 +87,9 @@ std::span<const char* const> compile_options() {
 
 Result<std::shared_ptr<const Compiler>> Compiler::load(const std::string& nvrtc_path) {
   const ForkGate no_fork;
-  Result<NvrtcLocation> location = locate_nvrtc(nvrtc_path);
-  if (!location) return location.error();
-  Result<NvrtcApi> api = load_nvrtc(*location);
-  if (!api) return api.error();
-  return std::shared_ptr<const Compiler>(std::make_shared<Compiler>(*std::move(api)));
+  SLUICE_TAKE(NvrtcLocation location, locate_nvrtc(nvrtc_path));
+  SLUICE_TAKE(NvrtcApi api, load_nvrtc(location));
+  return std::shared_ptr<const Compiler>(std::make_shared<Compiler>(std::move(api)));
 }
 
 std::string Compiler::version() const {

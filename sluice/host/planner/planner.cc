@@ -7,9 +7,10 @@
 #include <sluice/host/planner/dense/plain_plans.h>
 #include <sluice/host/planner/dense/problem_checks.h>
 #include <sluice/host/planner/dense/tuned_choice.h>
-#include <sluice/host/planner/enumerators.h>
+#include <sluice/host/planner/field_checks.h>
 #include <sluice/kernels/registry.h>
 #include <sluice/records.h>
+#include <sluice/try.h>
 
 namespace sluice::gemm {
 namespace {
@@ -32,18 +33,16 @@ std::optional<Problem> same_loads(const Problem& p) {
 /// Of the problem alone.
 Result<Plan> choose(const Problem& problem, const DeviceInfo& device, const PlanOverrides& overrides,
                     const RecordBook& records) {
-  if (Result<void> usable = check_device(device); !usable) return usable.error();
-  if (Result<void> good = check_overrides(overrides); !good) return good.error();
-  const Result<Problem> checked = check_problem(problem);
-  if (!checked) return checked.error();
+  SLUICE_TRY(check_device(device));
+  SLUICE_TRY(check_overrides(overrides));
+  SLUICE_TAKE(const Problem checked, check_problem(problem));
   const i64 limit = overrides.workspace_limit.value_or(kWorkspaceLimit);
   if (overrides == PlanOverrides{.workspace_limit = overrides.workspace_limit})
-    if (std::optional<Plan> recorded = recorded_plan(*checked, device, records);
+    if (std::optional<Plan> recorded = recorded_plan(checked, device, records);
         recorded && recorded->workspace_bytes <= limit)
       return *std::move(recorded);
-  Result<std::vector<Plan>> ranked = rank_candidates(*checked, device, overrides);
-  if (!ranked) return ranked.error();
-  return ranked->front();  // rank_candidates returns at least one
+  SLUICE_TAKE(std::vector<Plan> ranked, rank_candidates(checked, device, overrides));
+  return ranked.front();  // rank_candidates returns at least one
 }
 
 }  // namespace
@@ -68,11 +67,10 @@ std::optional<Plan> recorded_plan(const Problem& checked, const DeviceInfo& devi
 
 Result<std::vector<Plan>> candidates(const Problem& problem, const DeviceInfo& device,
                                      const PlanOverrides& overrides) {
-  if (Result<void> usable = check_device(device); !usable) return usable.error();
-  if (Result<void> good = check_overrides(overrides); !good) return good.error();
-  Result<Problem> checked = check_problem(problem);
-  if (!checked) return checked.error();
-  return rank_candidates(*checked, device, overrides);
+  SLUICE_TRY(check_device(device));
+  SLUICE_TRY(check_overrides(overrides));
+  SLUICE_TAKE(Problem checked, check_problem(problem));
+  return rank_candidates(checked, device, overrides);
 }
 
 Result<Plan> plan(const Problem& problem, const DeviceInfo& device, const PlanOverrides& given,

@@ -3,6 +3,7 @@
 // to them; each is estimated at every m; few_kernels.h chooses. Dense and packed products differ in Kind
 // alone.
 #include <sluice/rows.h>
+#include <sluice/try.h>
 
 #include <algorithm>
 #include <map>
@@ -149,15 +150,13 @@ Result<Survey<Kind>> survey_of(const typename Kind::Table& table, const DeviceIn
                                const RecordBook& records) {
   Survey<Kind> survey;
   for (const i64 m : sampled(table.rows)) {
-    const auto checked = Kind::check(of_rows(table.problem, m));
-    if (!checked) return checked.error();
-    const auto ranked = Kind::ranked(*checked, device);
-    if (!ranked) return ranked.error();
-    typename Survey<Kind>::Place place{.m = m, .problem = *checked, .least = Kind::us(ranked->front())};
-    place.recorded = Kind::recorded(*checked, device, records);
+    SLUICE_TAKE(const auto checked, Kind::check(of_rows(table.problem, m)));
+    SLUICE_TAKE(const auto ranked, Kind::ranked(checked, device));
+    typename Survey<Kind>::Place place{.m = m, .problem = checked, .least = Kind::us(ranked.front())};
+    place.recorded = Kind::recorded(checked, device, records);
     if (place.recorded) place.least = place.recorded->measured_us;
-    place.pick = survey.index_of(place.recorded ? *place.recorded : ranked->front());
-    for (std::size_t i = 0; i < std::min(kNearPicks, ranked->size()); ++i) survey.index_of((*ranked)[i]);
+    place.pick = survey.index_of(place.recorded ? *place.recorded : ranked.front());
+    for (std::size_t i = 0; i < std::min(kNearPicks, ranked.size()); ++i) survey.index_of(ranked[i]);
     survey.places.push_back(std::move(place));
   }
   return survey;
@@ -253,9 +252,8 @@ Result<void> check_range(const typename Kind::Problem& problem, RowRange rows, c
                                               std::to_string(rows.high) +
                                               " must be from at least 1 to at least as many: give the least "
                                               "number of rows, then the most"};
-  if (Result<void> usable = check_device(device); !usable) return usable;
-  for (const i64 end : {rows.low, rows.high})
-    if (const auto checked = Kind::check(of_rows(problem, end)); !checked) return checked.error();
+  SLUICE_TRY(check_device(device));
+  for (const i64 end : {rows.low, rows.high}) SLUICE_TRY(Kind::check(of_rows(problem, end)));
   return {};
 }
 
@@ -281,26 +279,25 @@ int count_units(const Plans& plans) {
 template <class Kind>
 Result<typename Kind::Table> choose(const typename Kind::Problem& problem, RowRange rows,
                                     const DeviceInfo& device, const RecordBook& records) {
-  if (Result<void> good = check_range<Kind>(problem, rows, device); !good) return good.error();
+  SLUICE_TRY(check_range<Kind>(problem, rows, device));
   typename Kind::Table table{.problem = of_rows(problem, rows.low), .rows = rows, .numbers_by_gpc = true};
-  const Result<Survey<Kind>> survey = survey_of<Kind>(table, device, records);
-  if (!survey) return survey.error();
-  const FewKernels few = choose_few(costs_of(table, *survey, device), kMostRowKernels);
+  SLUICE_TAKE(const Survey<Kind> survey, survey_of<Kind>(table, device, records));
+  const FewKernels few = choose_few(costs_of(table, survey, device), kMostRowKernels);
   if (few.chosen.empty())
     return Error{ErrorCode::internal, "no " + std::to_string(kMostRowKernels) +
                                           " kernels serve all rows from " + std::to_string(rows.low) +
                                           " to " + std::to_string(rows.high) +
                                           ": prepare a shorter range, and report this"};
-  put_in(few, *survey, table);
-  show_all(*survey, device, table);
+  put_in(few, survey, table);
+  show_all(survey, device, table);
   std::vector<typename Kind::Plan> alone;
-  for (const auto& place : survey->places) alone.push_back(survey->choices[place.pick]);
+  for (const auto& place : survey.places) alone.push_back(survey.choices[place.pick]);
   table.summary = {.kernels = count_units<Kind>(table.kernels),
-                   .numbers = static_cast<int>(survey->places.size()),
+                   .numbers = static_cast<int>(survey.places.size()),
                    .unbounded = count_units<Kind>(alone),
                    .mean_loss = few.mean_loss,
                    .worst_loss = few.worst_loss,
-                   .worst_m = survey->places[few.worst_place].m,
+                   .worst_m = survey.places[few.worst_place].m,
                    .splits = std::any_of(table.kernels.begin(), table.kernels.end(), Kind::splits)};
   return table;
 }
@@ -313,9 +310,8 @@ Result<typename Kind::Plan> plan_of_table(const typename Kind::Table& table, i64
                  "m = " + std::to_string(m) + " must be in the range that was prepared, " +
                      std::to_string(table.rows.low) + " to " + std::to_string(table.rows.high) +
                      ": prepare a longer one, or plan this problem alone"};
-  const auto checked = Kind::check(of_rows(table.problem, m));
-  if (!checked) return checked.error();
-  if (auto plan = plan_at<Kind>(table, *checked, device)) return *std::move(plan);
+  SLUICE_TAKE(const auto checked, Kind::check(of_rows(table.problem, m)));
+  if (auto plan = plan_at<Kind>(table, checked, device)) return *std::move(plan);
   return Error{ErrorCode::invalid_config,
                "none of the range's kernels is for m = " + std::to_string(m) + ": plan this problem alone"};
 }

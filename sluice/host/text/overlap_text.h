@@ -5,22 +5,12 @@
 
 #include <string>
 
-#include <sluice/spec/overlap.h>
+#include <sluice/host/text/field_text.h>
 
 namespace sluice {
 
-/// "{.wait = ..., .trigger = ...}": code that NVRTC reads.
-inline std::string overlap_text(const Overlap& overlap) {
-  const auto& [wait, trigger, spacing] = overlap;  // a field that is added and not printed does not compile
-  return std::string("{.wait = sluice::Wait::") + name_of(wait) +
-         ", .trigger = sluice::Trigger::" + name_of(trigger) +
-         (spacing == Spacing::memory ? ""
-                                     : std::string(", .spacing = sluice::Spacing::") + name_of(spacing)) +
-         "}";
-}
-
 inline std::string overlap_field(const Overlap& overlap) {
-  return overlap == Overlap{} ? std::string() : ", .overlap = " + overlap_text(overlap);
+  return overlap == Overlap{} ? std::string() : ", .overlap = " + text_of(overlap);
 }
 
 /// What short names say of it.

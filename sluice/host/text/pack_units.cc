@@ -2,13 +2,12 @@
 // Units are text with nothing of a caller in it.
 #include <sluice/host/text/pack_units.h>
 
+#include <sluice/host/text/field_text.h>
+
 namespace sluice {
 
 std::string to_string(const WeightFormat& f) {
-  const std::string room = "sluice::";
-  return "{.type = " + room + "WeightType::" + name_of(f.type) + ", .group = " + std::to_string(f.group) +
-         ", .scale = " + room + "DType::" + name_of(f.scale) + ", .zero = " + room +
-         "ScaleZero::" + name_of(f.zero) + ", .order = " + room + "FragmentOrder::" + name_of(f.order) + "}";
+  return text_of(f);
 }
 
 std::string describe(const WeightFormat& f) {

@@ -5,88 +5,33 @@
 #include <cstdio>
 
 #include <sluice/host/jit/source.h>
+#include <sluice/host/text/field_text.h>
 #include <sluice/host/text/overlap_text.h>
 #include <sluice/host/text/pack_units.h>
 
 namespace sluice {
 namespace {
 
-std::string type_text(DType type) {
-  return std::string("sluice::DType::") + name_of(type);
-}
 std::string number(i64 value) {
   return std::to_string(value);
 }
-std::string scale_text(ScaleMode mode) {
-  return std::string("sluice::ScaleMode::") + name_of(mode);
-}
-/// What problems and configs say of their epilogue.
-std::string epilogue_text(Bias bias, DType bias_type, Activation activation) {
-  return std::string(", .bias = sluice::Bias::") + name_of(bias) + ", .bias_type = " + type_text(bias_type) +
-         ", .activation = sluice::Activation::" + name_of(activation);
-}
-
-/// Left out where it is not, so that those texts are what they always were.
-std::string gated_text(bool gated) {
-  return gated ? ", .gated = true" : "";
-}
-std::string norm_and_residual_text(bool norm_x, bool residual) {
-  return std::string(norm_x ? ", .norm_x = true" : "") + (residual ? ", .residual = true" : "");
-}
-std::string scale_d_text(ScaleMode scale_d) {
-  return scale_d == ScaleMode::none ? "" : ", .scale_d = " + scale_text(scale_d);
-}
-
 }  // namespace
 
 std::string to_string(const NarrowConfig& config) {
-  const auto& [weights, x, d, bias, bias_type, activation, gated, norm_x, residual, held_tokens, token_blocks,
-               row_blocks, warps, stages, parts, ctas, overlap] =
-      config;  // a field that is added and not printed does not compile
-  return "sluice::NarrowConfig{.weights = " + to_string(weights) + ", .x = " + type_text(x) +
-         ", .d = " + type_text(d) + epilogue_text(bias, bias_type, activation) + gated_text(gated) +
-         norm_and_residual_text(norm_x, residual) +
-         (held_tokens == 0 ? "" : ", .held_tokens = " + number(held_tokens)) +
-         ", .token_blocks = " + number(token_blocks) + ", .row_blocks = " + number(row_blocks) +
-         ", .warps = " + number(warps) + ", .stages = " + number(stages) + ", .parts = " + number(parts) +
-         ", .ctas = " + number(ctas) + overlap_field(overlap) + "}";
+  return "sluice::NarrowConfig" + text_of(config);
 }
-
 std::string to_string(const WideConfig& config) {
-  const auto& [weights, x, d, bias, bias_type, activation, tokens, cluster_n, cluster_k, x_stages, w_stages,
-               tail_parts, overlap] = config;
-  return "sluice::WideConfig{.weights = " + to_string(weights) + ", .x = " + type_text(x) +
-         ", .d = " + type_text(d) + epilogue_text(bias, bias_type, activation) +
-         ", .tokens = " + number(tokens) + ", .cluster_n = " + number(cluster_n) +
-         ", .cluster_k = " + number(cluster_k) + ", .x_stages = " + number(x_stages) +
-         ", .w_stages = " + number(w_stages) +
-         (tail_parts == 1 ? "" : ", .tail_parts = " + number(tail_parts)) + overlap_field(overlap) + "}";
+  return "sluice::WideConfig" + text_of(config);
 }
-
 std::string to_string(const StripConfig& config) {
-  const auto& [weights, x, d, scale_x, bias, bias_type, activation, gated, scale_d, tokens, strips, k_groups,
-               parts, stages, overlap] = config;
-  return "sluice::StripConfig{.weights = " + to_string(weights) + ", .x = " + type_text(x) +
-         ", .d = " + type_text(d) + ", .scale_x = " + scale_text(scale_x) +
-         epilogue_text(bias, bias_type, activation) + gated_text(gated) + scale_d_text(scale_d) +
-         ", .tokens = " + number(tokens) + ", .strips = " + number(strips) +
-         ", .k_groups = " + number(k_groups) + ", .parts = " + number(parts) +
-         ", .stages = " + number(stages) + overlap_field(overlap) + "}";
+  return "sluice::StripConfig" + text_of(config);
 }
-
 std::string to_string(const PackedConfig& config) {
   return std::visit([](const auto& c) { return to_string(c); }, config);
 }
 
 std::string to_string(const PackedProblem& problem) {
-  const auto& [m, n, k, x, scale_x, d, weights, bias, bias_type, activation, gated, scale_d, norm_x, residual,
-               ld_x, ld_d, ld_c] = problem;
-  return "sluice::PackedProblem{.m = " + number(m) + ", .n = " + number(n) + ", .k = " + number(k) +
-         ", .x = " + type_text(x) + ", .scale_x = " + scale_text(scale_x) + ", .d = " + type_text(d) +
-         ", .weights = " + to_string(weights) + epilogue_text(bias, bias_type, activation) +
-         gated_text(gated) + scale_d_text(scale_d) + norm_and_residual_text(norm_x, residual) +
-         ", .ld_x = " + number(ld_x) + ", .ld_d = " + number(ld_d) +
-         (residual ? ", .ld_c = " + number(ld_c) : "") + "}";
+  return "sluice::PackedProblem" + text_of(problem);
 }
 
 std::string unit_text(const NarrowConfig& config) {

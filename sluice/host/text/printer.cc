@@ -1,135 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one text form of a value: a C++ designated initialiser with every field and every name qualified, so
-// that the log line, the cache key, the JIT source line and the test expectation are the same text.
-// Every aggregate is taken apart by a structured binding that names all its fields: a field that is added
-// and not printed does not compile.
+// Plans as text: the initialisers of their values (field_text.h), and lines for people.
 #include <cstdio>
 #include <string>
 
+#include <sluice/host/text/field_text.h>
 #include <sluice/host/text/overlap_text.h>
 #include <sluice/plan.h>
 
 namespace sluice {
 namespace {
-
-template <class Enum>
-std::string qualified(const char* type, Enum value) {
-  return std::string("sluice::") + type + "::" + name_of(value);
-}
-std::string text(DType value) {
-  return qualified("DType", value);
-}
-std::string text(Major value) {
-  return qualified("Major", value);
-}
-std::string text(Accumulate value) {
-  return qualified("Accumulate", value);
-}
-std::string text(ScaleMode value) {
-  return qualified("ScaleMode", value);
-}
-std::string text(Bias value) {
-  return qualified("Bias", value);
-}
-std::string text(Activation value) {
-  return qualified("Activation", value);
-}
-std::string text(Update value) {
-  return qualified("Update", value);
-}
-std::string text(Schedule value) {
-  return qualified("Schedule", value);
-}
-std::string text(StorePath value) {
-  return qualified("StorePath", value);
-}
-std::string text(Combine value) {
-  return qualified("Combine", value);
-}
-std::string text(Raster value) {
-  return qualified("Raster", value);
-}
-std::string text(Numbering value) {
-  return qualified("Numbering", value);
-}
-std::string text(bool value) {
-  return value ? "true" : "false";
-}
-std::string text(int value) {
-  return std::to_string(value);
-}
-std::string text(i64 value) {
-  return std::to_string(value);
-}
-
-/// "{.name = value, ...}", in the order of the fields.
-class Initialiser {
- public:
-  template <class T>
-  Initialiser& field(const char* name, const T& value) {
-    body_ += body_.empty() ? "." : ", .";
-    body_ += name;
-    body_ += " = ";
-    body_ += text(value);
-    return *this;
-  }
-  std::string braced() const { return "{" + body_ + "}"; }
-
- private:
-  // Nested aggregates: declared here, so that `field` finds them whatever the order of definition.
-  static std::string text(const TileShape& value);
-  static std::string text(const ClusterShape& value);
-  static std::string text(const Epilogue& value);
-  static std::string text(const Overlap& value);
-  static std::string text(const Matrix& value);
-  template <class Plain>
-  static std::string text(const Plain& value) {
-    return sluice::text(value);
-  }
-
-  std::string body_;
-};
-
-std::string Initialiser::text(const TileShape& value) {
-  const auto& [m, n, k] = value;
-  return Initialiser().field("m", m).field("n", n).field("k", k).braced();
-}
-
-std::string Initialiser::text(const ClusterShape& value) {
-  const auto& [m, n, k] = value;
-  return Initialiser().field("m", m).field("n", n).field("k", k).braced();
-}
-
-std::string Initialiser::text(const Overlap& value) {
-  return overlap_text(value);
-}
-
-std::string Initialiser::text(const Epilogue& value) {
-  const auto& [scale_a, scale_b, bias, bias_type, activation, residual, c_type, update, gated, scale_d] =
-      value;
-  Initialiser text;
-  text.field("scale_a", scale_a)
-      .field("scale_b", scale_b)
-      .field("bias", bias)
-      .field("bias_type", bias_type)
-      .field("activation", activation)
-      .field("residual", residual)
-      .field("c_type", c_type)
-      .field("update", update);
-  if (gated) text.field("gated", gated);  // not printed of others: their units stay the same
-  if (scale_d != ScaleMode::none) text.field("scale_d", scale_d);
-  return text.braced();
-}
-
-std::string Initialiser::text(const Matrix& value) {
-  const auto& [type, major, ld, batch_stride] = value;
-  return Initialiser()
-      .field("type", type)
-      .field("major", major)
-      .field("ld", ld)
-      .field("batch_stride", batch_stride)
-      .braced();
-}
 
 /// "bf16" if A, B and D agree, else "e4m3>bf16" or "e4m3*e5m2>bf16".
 std::string short_types(DType a, DType b, DType d) {
@@ -191,56 +70,13 @@ const char* name_of(PlanSource source) {
 }
 
 std::string to_string(const KernelConfig& config) {
-  const auto& [schedule, tile, stages, cluster, a, b, d, a_major, b_major, d_major, promotes, store, combine,
-               epilogue, warps, overlap] = config;
-  Initialiser text;
-  text.field("schedule", schedule)
-      .field("tile", tile)
-      .field("stages", stages)
-      .field("cluster", cluster)
-      .field("a", a)
-      .field("b", b)
-      .field("d", d)
-      .field("a_major", a_major)
-      .field("b_major", b_major);
-  if (d_major != Major::k)
-    text.field("d_major", d_major);  // not printed of others: their units stay the same
-  text.field("promotes", promotes)
-      .field("store", store)
-      .field("combine", combine)
-      .field("epilogue", epilogue);
-  if (warps != 0)
-    text.field("warps", warps);  // not printed of schedules that have none: their units stay the same
-  if (overlap != Overlap{}) text.field("overlap", overlap);
-  return "sluice::KernelConfig" + text.braced();
+  return "sluice::KernelConfig" + text_of(config);
 }
-
 std::string to_string(const Problem& problem) {
-  const auto& [m, n, k, batch, a, b, c, d, epilogue, accumulate, deterministic] = problem;
-  return "sluice::Problem" + Initialiser()
-                                 .field("m", m)
-                                 .field("n", n)
-                                 .field("k", k)
-                                 .field("batch", batch)
-                                 .field("a", a)
-                                 .field("b", b)
-                                 .field("c", c)
-                                 .field("d", d)
-                                 .field("epilogue", epilogue)
-                                 .field("accumulate", accumulate)
-                                 .field("deterministic", deterministic)
-                                 .braced();
+  return "sluice::Problem" + text_of(problem);
 }
-
 std::string to_string(const WorkSplit& split) {
-  const auto& [clusters, raster, group, streamed, numbering] = split;
-  return "sluice::WorkSplit" + Initialiser()
-                                   .field("clusters", clusters)
-                                   .field("raster", raster)
-                                   .field("group", group)
-                                   .field("streamed", streamed)
-                                   .field("numbering", numbering)
-                                   .braced();
+  return "sluice::WorkSplit" + text_of(split);
 }
 
 std::string short_name(const KernelConfig& c) {

@@ -2,11 +2,13 @@
 // See candidates.h. The space is the registry's; overrides filter it, or stand in for it if they ask for
 // something that it does not list but that the kernel can do.
 #include <sluice/host/planner/dense/candidates.h>
+#include <sluice/host/planner/field_checks.h>
 
 #include <algorithm>
 #include <span>
 #include <tuple>
 
+#include <sluice/host/limits.h>
 #include <sluice/host/planner/dense/cluster_grid.h>
 #include <sluice/host/planner/dense/cost_model.h>
 #include <sluice/host/planner/dense/numbering.h>
@@ -14,9 +16,9 @@
 #include <sluice/host/planner/dense/problem_checks.h>
 #include <sluice/host/planner/dense/streams.h>
 #include <sluice/host/planner/dense/traffic.h>
-#include <sluice/host/planner/ranges.h>
 #include <sluice/kernels/registry.h>
 #include <sluice/spec/smem_layout.h>
+#include <sluice/try.h>
 
 namespace sluice {
 namespace {
@@ -133,7 +135,7 @@ bool is_slow_width(const Problem& p, const KernelConfig& c) {
 /// Half of a gated tile's columns may be too few for a TMA store where all of them were enough: widths that
 /// are good for the loads stay, stored direct.
 StorePath store_of(const KernelConfig& c) {
-  const bool fits = !c.epilogue.gated || own_outputs(c) * bytes_of(c.d) % kTmaStrideUnit == 0;
+  const bool fits = !c.epilogue.gated || own_outputs(c) * bytes_of(c.d) % kTmaUnit == 0;
   return fits ? c.store : StorePath::direct;
 }
 
@@ -180,7 +182,7 @@ std::vector<Problem> products_of(const Problem& p, const PlanOverrides& o) {
 
 /// What no configuration can make good.
 Result<void> check_overrides(const Problem& p, const PlanOverrides& o) {
-  if (Result<void> ranges = check_ranges(o); !ranges) return ranges;
+  SLUICE_TRY(sluice::check_overrides(o));  // those of a record come here first
   if (const char* reason = why_not_tma_store(p); o.store == StorePath::tma && reason != nullptr)
     return bad_override(std::string("store = tma: ") + reason + "; store direct");
   if (const char* reason = why_not_tma_store(p); o.swapped.value_or(false) && reason != nullptr)
@@ -344,7 +346,7 @@ std::optional<Plan> plan_with(const Problem& p, const KernelConfig& config, cons
 
 Result<std::vector<Plan>> rank_candidates(const Problem& p, const DeviceInfo& device,
                                           const PlanOverrides& o) {
-  if (Result<void> overrides = check_overrides(p, o); !overrides) return overrides.error();
+  SLUICE_TRY(check_overrides(p, o));
   std::vector<Plan> plans = plain_plans(p, device, o);
   if ((o.schedule && is_plain(*o.schedule)) || o.warps) {
     if (plans.empty()) return bad_override(why_no_plain_plan(p, o));

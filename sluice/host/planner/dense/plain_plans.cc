@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include <sluice/host/driver/launch.h>
+#include <sluice/host/limits.h>
 #include <sluice/host/planner/dense/cluster_grid.h>
 #include <sluice/host/planner/device_rates.h>
 #include <sluice/kernels/registry.h>

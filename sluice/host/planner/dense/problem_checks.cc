@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // See problem_checks.h. Order matters: each check may rely on those before it, so that no arithmetic here
 // overflows either.
+#include <sluice/host/limits.h>
 #include <sluice/host/planner/dense/problem_checks.h>
 
-#include <sluice/host/planner/enumerators.h>
+#include <sluice/host/limits.h>
+#include <sluice/host/planner/field_checks.h>
 #include <sluice/kernels/registry.h>
+#include <sluice/try.h>
 
 namespace sluice {
 namespace {
@@ -23,10 +26,6 @@ struct Operand {
   i64 ld() const { return ld_of(matrix, inner); }
 };
 
-std::string number(i64 value) {
-  return std::to_string(value);
-}
-
 bool multiply(i64 a, i64 b, i64& product) {
   return !__builtin_mul_overflow(a, b, &product);
 }
@@ -41,11 +40,11 @@ Result<void> check_sizes(const Problem& p) {
   } sizes[] = {{"m", p.m}, {"n", p.n}, {"k", p.k}, {"batch", p.batch}};
   for (const auto& [name, value] : sizes) {
     if (value < 0)
-      return Error{ErrorCode::invalid_size,
-                   std::string(name) + " = " + number(value) + " must not be negative: give 0 or more"};
-    if (value > kMaxExtent)
-      return Error{ErrorCode::invalid_size, std::string(name) + " = " + number(value) + " must be at most " +
-                                                number(kMaxExtent) +
+      return Error{ErrorCode::invalid_size, std::string(name) + " = " + std::to_string(value) +
+                                                " must not be negative: give 0 or more"};
+    if (value > kMaxDenseExtent)
+      return Error{ErrorCode::invalid_size, std::string(name) + " = " + std::to_string(value) +
+                                                " must be at most " + std::to_string(kMaxDenseExtent) +
                                                 " (2^31 - 4096: tile offsets are 32-bit); split the problem"};
   }
   return {};
@@ -59,8 +58,8 @@ Result<void> check_gated(const Problem& p) {
   if (!p.epilogue.gated) return {};
   if (p.n % kGatedGroup != 0)
     return Error{ErrorCode::invalid_size,
-                 "n = " + number(p.n) + " of a gated product must be a multiple of " + number(kGatedGroup) +
-                     ": it is the rows of B, gate and up; pad both halves"};
+                 "n = " + std::to_string(p.n) + " of a gated product must be a multiple of " +
+                     std::to_string(kGatedGroup) + ": it is the rows of B, gate and up; pad both halves"};
   if (p.epilogue.residual || adds(p.epilogue))
     return bad_type(
         "the product is gated and D takes a residual or an update: it must be overwritten; add in a kernel "
@@ -122,31 +121,31 @@ Result<void> check_types(const Problem& p) {
   if (p.epilogue.scale_d != ScaleMode::none && p.d.type != DType::e4m3)
     return bad_type("D is " + d +
                     " and there is a scale_d: it must be e4m3; leave out the scale, or store e4m3");
-  if (Result<void> gated = check_gated(p); !gated) return gated;
+  SLUICE_TRY(check_gated(p));
   if (!gemm_supports(p)) return bad_type("no kernel takes " + a + " x " + b + " -> " + d);
   return {};
 }
 
 Error misaligned(const Operand& x, const std::string& what, i64 stride) {
-  const i64 unit = kTmaStrideUnit / bytes_of(x.type);
-  const std::string rule =
-      what + " = " + number(stride) + " must be a multiple of " + number(unit) + " for " + name_of(x.type);
+  const i64 unit = kTmaUnit / bytes_of(x.type);
+  const std::string rule = what + " = " + std::to_string(stride) + " must be a multiple of " +
+                           std::to_string(unit) + " for " + name_of(x.type);
   return Error{ErrorCode::misaligned, rule};
 }
 
 /// Can a tensor map step through it?
 Result<void> check_tma_strides(const Operand& x) {
-  const i64 bytes = bytes_of(x.type), unit = kTmaStrideUnit / bytes, limit = kTmaStrideLimit / bytes;
+  const i64 bytes = bytes_of(x.type), unit = kTmaUnit / bytes, limit = kTmaStrideLimit / bytes;
   const auto refuse = [&](const std::string& what, const char* field, const char* step, i64 stride) {
     if (stride >= limit)
-      return Error{ErrorCode::misaligned, what + " = " + number(stride) + " must be less than " +
-                                              number(limit) + " for " + name_of(x.type) +
+      return Error{ErrorCode::misaligned, what + " = " + std::to_string(stride) + " must be less than " +
+                                              std::to_string(limit) + " for " + name_of(x.type) +
                                               ": TMA strides are below 2^40 bytes; move the " + step +
                                               " closer together"};
     Error error = misaligned(x, what, stride);
-    error.message += std::string(" (") + step + " of " + x.name + " are " + number(stride * bytes) +
+    error.message += std::string(" (") + step + " of " + x.name + " are " + std::to_string(stride * bytes) +
                      " bytes apart; TMA needs a multiple of 16): pad " + field + " to " +
-                     number(ceil_div(stride, unit) * unit);
+                     std::to_string(ceil_div(stride, unit) * unit);
     return error;
   };
   const i64 ld = x.ld();
@@ -164,24 +163,25 @@ Result<void> check_tma_strides(const Operand& x) {
 Result<void> check_strides(const Operand& x) {
   const std::string name = x.name;
   if (x.matrix.ld < 0 || x.matrix.batch_stride < 0)
-    return Error{ErrorCode::invalid_stride,
-                 std::string(x.ld_name) + " = " + number(x.matrix.ld) + " and the batch stride of " + name +
-                     " = " + number(x.matrix.batch_stride) + " must not be negative (0 = packed)"};
+    return Error{ErrorCode::invalid_stride, std::string(x.ld_name) + " = " + std::to_string(x.matrix.ld) +
+                                                " and the batch stride of " + name + " = " +
+                                                std::to_string(x.matrix.batch_stride) +
+                                                " must not be negative (0 = packed)"};
   // Past the last element used, in elements and then in bytes: each step may leave 63 bits.
   i64 matrix = 0, all = 0;
   const bool matrix_fits = multiply(x.ld(), x.outer, matrix);
   const i64 stride = x.matrix.batch_stride != 0 ? x.matrix.batch_stride : matrix;
   if (!matrix_fits || !multiply(stride, x.batch, all) || !add(all, matrix, all) ||
       !multiply(all, bytes_of(x.type), all))
-    return Error{ErrorCode::invalid_size, name + " spans more than 2^63 bytes (" + x.ld_name + " = " +
-                                              number(x.ld()) +
-                                              ", batch stride = " + number(x.matrix.batch_stride) +
-                                              ", batch = " + number(x.batch) + "): split the problem"};
+    return Error{ErrorCode::invalid_size,
+                 name + " spans more than 2^63 bytes (" + x.ld_name + " = " + std::to_string(x.ld()) +
+                     ", batch stride = " + std::to_string(x.matrix.batch_stride) +
+                     ", batch = " + std::to_string(x.batch) + "): split the problem"};
   if (x.empty()) return {};
   if (x.outer > 1 && x.ld() < x.inner)
-    return Error{ErrorCode::invalid_stride, std::string(x.ld_name) + " = " + number(x.ld()) +
-                                                " must be at least " + x.inner_name + " = " +
-                                                number(x.inner) + ": rows of " + name + " would overlap"};
+    return Error{ErrorCode::invalid_stride,
+                 std::string(x.ld_name) + " = " + std::to_string(x.ld()) + " must be at least " +
+                     x.inner_name + " = " + std::to_string(x.inner) + ": rows of " + name + " would overlap"};
   return x.by_tma ? check_tma_strides(x) : Result<void>{};
 }
 
@@ -194,31 +194,33 @@ Result<void> check_d_batches(const Operand& d) {
   // Matrices side by side in wider rows: D[m][batch][n].
   const bool side_by_side = stride >= d.inner && (d.outer == 1 || ld >= (d.batch - 1) * stride + d.inner);
   if (one_after_another || side_by_side) return {};
-  return Error{ErrorCode::invalid_stride, "the batch stride of D = " + number(stride) + " must be at least " +
-                                              number(matrix_span) + " (ldd = " + number(ld) +
-                                              ", m = " + number(d.outer) + ", n = " + number(d.inner) +
-                                              "): the matrices of D would overlap"};
+  return Error{ErrorCode::invalid_stride,
+               "the batch stride of D = " + std::to_string(stride) + " must be at least " +
+                   std::to_string(matrix_span) + " (ldd = " + std::to_string(ld) +
+                   ", m = " + std::to_string(d.outer) + ", n = " + std::to_string(d.inner) +
+                   "): the matrices of D would overlap"};
 }
 
 }  // namespace
 
 Result<void> check_device(const DeviceInfo& device) {
   if (device.compute_major != 9 || device.compute_minor != 0)
-    return Error{ErrorCode::unsupported_arch,
-                 device.name + " has compute capability " + number(device.compute_major) + "." +
-                     number(device.compute_minor) + ": the kernels need 9.0 (Hopper: H100, H200, GH200)"};
+    return Error{ErrorCode::unsupported_arch, device.name + " has compute capability " +
+                                                  std::to_string(device.compute_major) + "." +
+                                                  std::to_string(device.compute_minor) +
+                                                  ": the kernels need 9.0 (Hopper: H100, H200, GH200)"};
   if (device.sm_count < 1)
     return Error{ErrorCode::invalid_argument,
-                 "sm_count = " + number(device.sm_count) + " must be at least 1"};
+                 "sm_count = " + std::to_string(device.sm_count) + " must be at least 1"};
   return {};
 }
 
 Result<Problem> check_problem(const Problem& problem) {
   Problem p = problem;
   if (!p.epilogue.residual) p.c = Matrix{};  // not looked at, so that equal work is an equal problem
-  if (Result<void> enumerators = check_enumerators(p); !enumerators) return enumerators.error();
-  if (Result<void> sizes = check_sizes(p); !sizes) return sizes.error();
-  if (Result<void> types = check_types(p); !types) return types.error();
+  SLUICE_TRY(check_enumerators(p));
+  SLUICE_TRY(check_sizes(p));
+  SLUICE_TRY(check_types(p));
   if (p.epilogue.residual && p.c.type != p.epilogue.c_type && p.c.type != Matrix{}.type)
     return bad_type(std::string("c.type is ") + name_of(p.c.type) + " and epilogue.c_type " +
                     name_of(p.epilogue.c_type) + ": the second counts; set it, and leave c.type alone");
@@ -260,9 +262,8 @@ Result<Problem> check_problem(const Problem& problem) {
        .batch = p.batch,
        .by_tma = false},
   };
-  for (const Operand& operand : operands)
-    if (Result<void> strides = check_strides(operand); !strides) return strides.error();
-  if (Result<void> batches = check_d_batches(operands[3]); !batches) return batches.error();
+  for (const Operand& operand : operands) SLUICE_TRY(check_strides(operand));
+  SLUICE_TRY(check_d_batches(operands[3]));
   return with_strides(p);
 }
 
@@ -270,7 +271,7 @@ const char* why_not_tma_store(const Problem& p) {
   const bool by_rows = p.d.major == Major::k;  // not of swapped operands, where D is n x m
   const i64 rows = by_rows ? p.m : p.n, columns = by_rows ? d_columns(p) : p.m;
   // In elements: strides of a D without rows or matrices may be anything, and have no bytes that fit 63 bits.
-  const i64 bytes = bytes_of(p.d.type), unit = kTmaStrideUnit / bytes, limit = kTmaStrideLimit / bytes;
+  const i64 bytes = bytes_of(p.d.type), unit = kTmaUnit / bytes, limit = kTmaStrideLimit / bytes;
   // Stores are not cut at the element: docs/findings/tma-store-tail.md.
   if (columns % unit != 0)
     return "a row of D is not a multiple of 16 bytes long, and TMA would write past its end";

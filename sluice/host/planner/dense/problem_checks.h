@@ -10,12 +10,6 @@
 
 namespace sluice {
 
-/// Offsets of tiles are ints, and a size is rounded up to whole cluster tiles (2,048 rows at most).
-inline constexpr i64 kMaxExtent = (i64{1} << 31) - 4096;
-/// Strides in a tensor map are multiples of 16 bytes below 2^40 (CUDA driver API, cuTensorMapEncodeTiled).
-inline constexpr i64 kTmaStrideUnit = 16;
-inline constexpr i64 kTmaStrideLimit = i64{1} << 40;
-
 /// Errors: unsupported_arch, invalid_argument.
 Result<void> check_device(const DeviceInfo& device);
 

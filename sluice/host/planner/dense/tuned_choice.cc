@@ -2,10 +2,7 @@
 #include <sluice/host/planner/dense/tuned_choice.h>
 
 #include <algorithm>
-#include <array>
 #include <iterator>
-#include <string_view>
-#include <utility>
 
 #include <sluice/host/planner/packed/packed_choices.h>
 #include <sluice/kernels/registry.h>
@@ -77,26 +74,6 @@ bool is_listed(const TunedChoice& choice) {
 }
 
 namespace packed {
-namespace {
-
-/// The fields of Overrides that name a kernel's choices.
-constexpr std::array<std::pair<std::string_view, std::optional<int> Overrides::*>, 14> kFields{
-    {{"token_blocks", &Overrides::token_blocks},
-     {"row_blocks", &Overrides::row_blocks},
-     {"warps", &Overrides::warps},
-     {"stages", &Overrides::stages},
-     {"parts", &Overrides::parts},
-     {"ctas", &Overrides::ctas},
-     {"tokens", &Overrides::tokens},
-     {"cluster_n", &Overrides::cluster_n},
-     {"cluster_k", &Overrides::cluster_k},
-     {"x_stages", &Overrides::x_stages},
-     {"w_stages", &Overrides::w_stages},
-     {"tail_parts", &Overrides::tail_parts},
-     {"strips", &Overrides::strips},
-     {"k_groups", &Overrides::k_groups}}};
-
-}  // namespace
 
 TunedChoice choice_of(const Plan& plan, double measured_us) {
   return {.config = choices_of(plan.config), .measured_us = measured_us};
@@ -106,10 +83,7 @@ Overrides overrides_of(const TunedChoice& choice) {
   Overrides o;
   std::visit(
       [&](const auto& config) {
-        for_each_choice(config, [&](std::string_view name, int value, auto...) {
-          for (const auto& [field, member] : kFields)
-            if (field == name) o.*member = value;
-        });
+        for_each_choice(config, [&](const auto& row, int value) { o.*row.overrule = value; });
       },
       choice.config);
   return o;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the planner chooses of each packed kernel's configuration, by name. A kernel has one function here:
-// all that tuning records, and the merging of a choice with what the problem says, need to know of it. Names
-// are those of packed::Overrides. The order is that of the fields in a record.
+// What the planner chooses of a packed kernel's configuration: the rows of text/fields.h that an override
+// sets. Records keep them in the table's order, and everything else of a config follows from the problem.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include <sluice/packed.h>
+#include <sluice/host/text/fields.h>
 
 namespace sluice::packed {
 
@@ -18,53 +17,27 @@ namespace sluice::packed {
 template <class Config, class Kind>
 concept Is = std::is_same_v<std::remove_const_t<Config>, Kind>;
 
-/// visit(name, value) for every choice, or visit(name, value, usual) for one that records leave out where it
-/// is as usual: it is younger than they are.
-template <Is<NarrowConfig> Config, class Visit>
+/// visit(row, value) for every choice.
+template <HasFields Config, class Visit>
 void for_each_choice(Config& c, const Visit& visit) {
-  visit("token_blocks", c.token_blocks);
-  visit("row_blocks", c.row_blocks);
-  visit("warps", c.warps);
-  visit("stages", c.stages);
-  visit("parts", c.parts);
-  visit("ctas", c.ctas);
-}
-constexpr const char* kernel_of(const NarrowConfig&) {
-  return "narrow";
+  for_each_field(c, [&](const auto& row, auto& value) {
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(value)>, int>)
+      if (row.overrule != nullptr) visit(row, value);
+  });
 }
 
-template <Is<WideConfig> Config, class Visit>
-void for_each_choice(Config& c, const Visit& visit) {
-  visit("tokens", c.tokens);
-  visit("cluster_n", c.cluster_n);
-  visit("cluster_k", c.cluster_k);
-  visit("x_stages", c.x_stages);
-  visit("w_stages", c.w_stages);
-  visit("tail_parts", c.tail_parts, 1);
+template <HasFields Config>
+constexpr const char* kernel_of(const Config&) {
+  return FieldsOf<Config>::kKernel;
 }
-constexpr const char* kernel_of(const WideConfig&) {
-  return "wide";
-}
-
-template <Is<StripConfig> Config, class Visit>
-void for_each_choice(Config& c, const Visit& visit) {
-  visit("tokens", c.tokens);
-  visit("strips", c.strips);
-  visit("k_groups", c.k_groups);
-  visit("parts", c.parts);
-  visit("stages", c.stages);
-}
-constexpr const char* kernel_of(const StripConfig&) {
-  return "strip";
+inline const char* kernel_of(const PackedConfig& config) {
+  return std::visit([](const auto& c) { return kernel_of(c); }, config);
 }
 
 /// `config` with the choices of `chosen`; formats and epilogue stay its own.
-template <class Config>
+template <HasFields Config>
 Config with_choices(Config config, const Config& chosen) {
-  std::vector<int> values;
-  for_each_choice(chosen, [&](const char*, int value, auto...) { values.push_back(value); });
-  size_t next = 0;
-  for_each_choice(config, [&](const char*, int& value, auto...) { value = values[next++]; });
+  for_each_choice(config, [&](const auto& row, int& value) { value = chosen.*row.member; });
   return config;
 }
 
@@ -82,10 +55,6 @@ std::vector<PackedConfig> all_kernels(std::index_sequence<kIndex...>) {
 }
 inline std::vector<PackedConfig> all_kernels() {
   return all_kernels(std::make_index_sequence<std::variant_size_v<PackedConfig>>());
-}
-
-inline const char* kernel_of(const PackedConfig& config) {
-  return std::visit([](const auto& c) { return kernel_of(c); }, config);
 }
 
 }  // namespace sluice::packed

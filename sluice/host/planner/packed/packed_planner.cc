@@ -6,11 +6,12 @@
 
 #include <sluice/host/planner/dense/cluster_grid.h>
 #include <sluice/host/planner/dense/problem_checks.h>
+#include <sluice/host/planner/field_checks.h>
 #include <sluice/host/planner/packed/packed_cost_model.h>
 #include <sluice/host/planner/packed/packed_plans.h>
 #include <sluice/host/planner/packed/packed_problem_checks.h>
-#include <sluice/host/planner/ranges.h>
 #include <sluice/records.h>
+#include <sluice/try.h>
 
 namespace sluice::packed {
 namespace {
@@ -303,13 +304,12 @@ std::string text(const Overrides& o) {
 /// What the planner chooses from, best first.
 Result<std::vector<Plan>> ranked(const PackedProblem& problem, const DeviceInfo& device,
                                  const Overrides& overrides) {
-  if (Result<void> usable = check_device(device); !usable) return usable.error();
-  const Result<PackedProblem> checked = check_problem(problem);
-  if (!checked) return checked.error();
-  if (Result<void> ranges = check_ranges(overrides); !ranges) return ranges.error();
-  if (const char* rule = why_not_together(*checked, overrides))
+  SLUICE_TRY(check_device(device));
+  SLUICE_TAKE(const PackedProblem checked, check_problem(problem));
+  SLUICE_TRY(check_overrides(overrides));
+  if (const char* rule = why_not_together(checked, overrides))
     return Error{ErrorCode::invalid_config, text(overrides) + ": " + rule};
-  Found found = consider_all(*checked, device, overrides);
+  Found found = consider_all(checked, device, overrides);
   std::vector<Plan> plans = sorted(found);
   if (plans.empty())
     return Error{ErrorCode::invalid_config, text(overrides) + ": no configuration is left, because " +
@@ -324,9 +324,8 @@ Result<Plan> choose(const PackedProblem& problem, const DeviceInfo& device, cons
     if (const Result<PackedProblem> checked = check_problem(problem))
       if (std::optional<Plan> recorded = recorded_plan(*checked, device, records))
         return *std::move(recorded);
-  Result<std::vector<Plan>> plans = ranked(problem, device, overrides);
-  if (!plans) return plans.error();
-  return std::move(plans->front());
+  SLUICE_TAKE(std::vector<Plan> plans, ranked(problem, device, overrides));
+  return std::move(plans.front());
 }
 
 }  // namespace

@@ -5,22 +5,19 @@
 
 #include <type_traits>
 
+#include <sluice/host/limits.h>
 #include <sluice/host/planner/dense/problem_checks.h>
-#include <sluice/host/planner/enumerators.h>
+#include <sluice/host/planner/field_checks.h>
 #include <sluice/host/planner/packed/packed_choices.h>
 #include <sluice/host/text/pack_units.h>
+#include <sluice/try.h>
 
 namespace sluice::packed {
 namespace {
 
 constexpr i64 kMaxTiles = (i64{1} << 31) - 1;
 constexpr int kTokenBytes = 16;  // tokens are copied in pieces of it
-constexpr int kStoreUnit = 16;   // bytes: the copy engine writes no less (docs/findings/tma-store-tail.md)
 constexpr i64 kMapPitch = i64{1} << 39;
-
-std::string number(i64 value) {
-  return std::to_string(value);
-}
 
 Result<void> check_sizes(const PackedProblem& p) {
   const struct {
@@ -29,11 +26,11 @@ Result<void> check_sizes(const PackedProblem& p) {
   } sizes[] = {{"m", p.m}, {"n", p.n}, {"k", p.k}};
   for (const auto& [name, value] : sizes) {
     if (value < 0)
-      return Error{ErrorCode::invalid_size,
-                   std::string(name) + " = " + number(value) + " must not be negative: give 0 or more"};
-    if (value > kMaxExtent)
-      return Error{ErrorCode::invalid_size, std::string(name) + " = " + number(value) + " must be at most " +
-                                                number(kMaxExtent) +
+      return Error{ErrorCode::invalid_size, std::string(name) + " = " + std::to_string(value) +
+                                                " must not be negative: give 0 or more"};
+    if (value > kMaxPackedExtent)
+      return Error{ErrorCode::invalid_size, std::string(name) + " = " + std::to_string(value) +
+                                                " must be at most " + std::to_string(kMaxPackedExtent) +
                                                 " (2^31 - 129: rows are 32-bit); split the problem"};
   }
   return {};
@@ -68,12 +65,12 @@ Result<void> check_gated(const PackedProblem& p) {
   const char* remedy =
       "leave out gated, and let a Quantizer with Gate::silu (sluice/quantize.h) do it behind the product";
   if (is_16bit(p.x) && p.m > kMaxGatedTokens)
-    return Error{ErrorCode::invalid_size, "m = " + number(p.m) + " must be at most " +
-                                              number(kMaxGatedTokens) +
+    return Error{ErrorCode::invalid_size, "m = " + std::to_string(p.m) + " must be at most " +
+                                              std::to_string(kMaxGatedTokens) +
                                               " if the product is gated and tokens have 16 bits; " + remedy};
   if (p.n % (2 * kStripRows) != 0)
     return Error{ErrorCode::invalid_size,
-                 "n = " + number(p.n) +
+                 "n = " + std::to_string(p.n) +
                      " must be a multiple of 128 if the product is gated, so that both halves are whole "
                      "strips of 64 rows; pad gate and up"};
   return {};
@@ -89,8 +86,9 @@ Result<void> check_norm(const PackedProblem& p) {
                      "times gamma" +
                      remedy};
   if (p.m > kNormTokens)
-    return Error{ErrorCode::invalid_size, "m = " + number(p.m) + " must be at most " + number(kNormTokens) +
-                                              " if tokens are to be normed" + remedy};
+    return Error{ErrorCode::invalid_size, "m = " + std::to_string(p.m) + " must be at most " +
+                                              std::to_string(kNormTokens) + " if tokens are to be normed" +
+                                              remedy};
   return {};
 }
 
@@ -102,8 +100,8 @@ Result<void> check_residual(const PackedProblem& p) {
   if (p.gated)
     return Error{ErrorCode::invalid_type, std::string("a gated product adds no residual") + remedy};
   if (p.m > kMaxResidualTokens)
-    return Error{ErrorCode::invalid_size, "m = " + number(p.m) + " must be at most " +
-                                              number(kMaxResidualTokens) + " if there is a residual" +
+    return Error{ErrorCode::invalid_size, "m = " + std::to_string(p.m) + " must be at most " +
+                                              std::to_string(kMaxResidualTokens) + " if there is a residual" +
                                               remedy};
   return {};
 }
@@ -143,36 +141,33 @@ struct Pitch {
 Result<void> check_pitch(const Pitch& x) {
   if (x.ld < 0)
     return Error{ErrorCode::invalid_stride,
-                 std::string(x.field) + " = " + number(x.ld) + " must not be negative (0 = packed)"};
+                 std::string(x.field) + " = " + std::to_string(x.ld) + " must not be negative (0 = packed)"};
   if (x.rows > 1 && x.ld < x.inner)
-    return Error{ErrorCode::invalid_stride, std::string(x.field) + " = " + number(x.ld) +
-                                                " must be at least " + x.inner_name + " = " +
-                                                number(x.inner) + ": rows of " + x.matrix + " would overlap"};
+    return Error{ErrorCode::invalid_stride,
+                 std::string(x.field) + " = " + std::to_string(x.ld) + " must be at least " + x.inner_name +
+                     " = " + std::to_string(x.inner) + ": rows of " + x.matrix + " would overlap"};
   i64 bytes = 0;
   if (__builtin_mul_overflow(x.ld, x.rows, &bytes) || __builtin_add_overflow(bytes, x.inner, &bytes) ||
       __builtin_mul_overflow(bytes, bytes_of(x.type), &bytes))
     return Error{ErrorCode::invalid_size, std::string(x.matrix) + " spans more than 2^63 bytes (" + x.field +
-                                              " = " + number(x.ld) + "): make it smaller"};
+                                              " = " + std::to_string(x.ld) + "): make it smaller"};
   return {};
 }
 
 Result<void> check_pitches(const PackedProblem& p) {
-  if (Result<void> d = check_pitch({"D", "ld_d", p.gated ? "n / 2" : "n", p.ld_d, d_columns(p), p.m, p.d});
-      !d)
-    return d;
-  if (p.residual)
-    if (Result<void> c = check_pitch({"C", "ld_c", "n", p.ld_c, p.n, p.m, p.d}); !c) return c;
+  SLUICE_TRY(check_pitch({"D", "ld_d", p.gated ? "n / 2" : "n", p.ld_d, d_columns(p), p.m, p.d}));
+  if (p.residual) SLUICE_TRY(check_pitch({"C", "ld_c", "n", p.ld_c, p.n, p.m, p.d}));
   if (p.k == 0) return {};
-  if (Result<void> x = check_pitch({"X", "ld_x", "k", p.ld_x, p.k, p.m, p.x}); !x) return x;
+  SLUICE_TRY(check_pitch({"X", "ld_x", "k", p.ld_x, p.k, p.m, p.x}));
   const i64 unit = kTokenBytes / bytes_of(p.x);
   if (p.m > 1 && p.ld_x % unit != 0)
-    return Error{ErrorCode::misaligned, "ld_x = " + number(p.ld_x) + " must be a multiple of " +
-                                            number(unit) +
+    return Error{ErrorCode::misaligned, "ld_x = " + std::to_string(p.ld_x) + " must be a multiple of " +
+                                            std::to_string(unit) +
                                             ": tokens are copied 16 bytes at a time; pad ld_x to " +
-                                            number(ceil_div(p.ld_x, unit) * unit)};
+                                            std::to_string(ceil_div(p.ld_x, unit) * unit)};
   if (p.m > 1 && p.ld_x > kMaxPitch)
     return Error{ErrorCode::invalid_stride,
-                 "ld_x = " + number(p.ld_x) + " must be at most " + number(kMaxPitch) +
+                 "ld_x = " + std::to_string(p.ld_x) + " must be at most " + std::to_string(kMaxPitch) +
                      " (2^26 - 8: tokens of a tile are found by 32-bit offsets); copy X closer together"};
   return {};
 }
@@ -203,22 +198,19 @@ const char* broken_rule(const PackedProblem& problem, const Config& config) {
 }  // namespace
 
 Result<PackedProblem> check_problem(const PackedProblem& problem) {
-  if (Result<void> enumerators = check_enumerators(problem); !enumerators) return enumerators.error();
+  SLUICE_TRY(check_enumerators(problem));
   PackedProblem p = problem;
-  if (Result<void> sizes = check_sizes(p); !sizes) return sizes.error();
-  if (Result<void> types = check_types(p); !types) return types.error();
-  if (p.gated)
-    if (Result<void> gated = check_gated(p); !gated) return gated.error();
-  if (p.norm_x)
-    if (Result<void> norm = check_norm(p); !norm) return norm.error();
-  if (p.residual)
-    if (Result<void> residual = check_residual(p); !residual) return residual.error();
+  SLUICE_TRY(check_sizes(p));
+  SLUICE_TRY(check_types(p));
+  if (p.gated) SLUICE_TRY(check_gated(p));
+  if (p.norm_x) SLUICE_TRY(check_norm(p));
+  if (p.residual) SLUICE_TRY(check_residual(p));
   if (p.ld_x == 0 || p.k == 0) p.ld_x = p.k;
   if (p.ld_d == 0) p.ld_d = d_columns(p);
   if (!p.residual) p.ld_c = 0;  // equal work is an equal problem
   if (p.residual && p.ld_c == 0) p.ld_c = p.n;
   if (p.k == 0) p.norm_x = false;  // nothing has no mean
-  if (Result<void> pitches = check_pitches(p); !pitches) return pitches.error();
+  SLUICE_TRY(check_pitches(p));
   if (p.bias == Bias::none) p.bias_type = PackedProblem{}.bias_type;  // equal work is an equal problem
   return p;
 }
@@ -270,8 +262,8 @@ PackedConfig made_for(const PackedProblem& problem, const PackedConfig& config) 
 }
 
 bool rows_allow_boxes(const PackedProblem& p) {
-  if (!is_16bit(p.d) || d_columns(p) * bytes_of(p.d) % kStoreUnit != 0) return false;
-  return p.m <= 1 || (p.ld_d < kMapPitch && p.ld_d * bytes_of(p.d) % kStoreUnit == 0);
+  if (!is_16bit(p.d) || d_columns(p) * bytes_of(p.d) % kTmaUnit != 0) return false;
+  return p.m <= 1 || (p.ld_d < kMapPitch && p.ld_d * bytes_of(p.d) % kTmaUnit == 0);
 }
 
 const char* why_not(const PackedProblem& problem, const NarrowConfig& config) {
@@ -303,15 +295,14 @@ const char* why_not(const PackedProblem& problem, const StripConfig& config) {
 }
 
 Result<Plan> check_plan(const Plan& plan, const DeviceInfo& device) {
-  if (Result<void> usable = check_device(device); !usable) return usable.error();
-  const Result<PackedProblem> checked = check_problem(plan.problem);
-  if (!checked) return checked.error();
-  const char* rule = std::visit([&](const auto& c) { return broken_rule(*checked, c); }, plan.config);
-  if (rule != nullptr && !is_empty(*checked))
+  SLUICE_TRY(check_device(device));
+  SLUICE_TAKE(const PackedProblem checked, check_problem(plan.problem));
+  const char* rule = std::visit([&](const auto& c) { return broken_rule(checked, c); }, plan.config);
+  if (rule != nullptr && !is_empty(checked))
     return Error{ErrorCode::invalid_config,
                  std::string(rule) + ", in the plan " + to_string(plan.config) + "; plan again"};
-  if (rule != nullptr) return Plan{.problem = *checked, .config = plan.config};  // nothing is launched
-  Plan filled = plan_of(*checked, plan.config);
+  if (rule != nullptr) return Plan{.problem = checked, .config = plan.config};  // nothing is launched
+  Plan filled = plan_of(checked, plan.config);
   filled.estimate_us = plan.estimate_us;
   filled.source = plan.source;
   filled.measured_us = plan.measured_us;

@@ -8,8 +8,6 @@
 
 namespace sluice::packed {
 
-/// Rows and k are rounded up to 128 in an int.
-inline constexpr i64 kMaxExtent = (i64{1} << 31) - 129;
 inline constexpr i64 kMaxPitch = (i64{1} << 26) - 8;
 inline constexpr i64 kMaxGatedTokens = 128;    // more are the wide kernel's, which does not gate
 inline constexpr i64 kMaxResidualTokens = 64;  // only the narrow kernel adds, and more would be slow

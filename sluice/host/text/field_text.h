@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fields as text, both ways, from the tables of fields.h.
+#pragma once
+
+#include <charconv>
+#include <string>
+#include <string_view>
+
+#include <sluice/host/text/fields.h>
+#include <sluice/result.h>
+
+namespace sluice {
+
+template <class T>
+inline constexpr bool kIsOptional = false;
+template <class T>
+inline constexpr bool kIsOptional<std::optional<T>> = true;
+
+template <class Owner, class Member>
+bool is_shown(const Field<Owner, Member>& row, const Member& value) {
+  return row.shown == Shown::always || !(value == Owner{}.*row.member);
+}
+
+/// A C++ initialiser with every name qualified: "128", "sluice::DType::bf16", "{.m = 128, .n = 64, .k = 64}".
+/// The line of a JIT unit, a cache key, a log and a test are this same text.
+template <class T>
+std::string text_of(const T& value) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return value ? "true" : "false";
+  } else if constexpr (Enumerated<T>) {
+    return std::string("sluice::") + Enumeration<T>::kType + "::" + name_of(value);
+  } else if constexpr (HasFields<T>) {
+    std::string body;
+    for_each_field(value, [&](const auto& row, const auto& member) {
+      if (is_shown(row, member))
+        body += (body.empty() ? "." : ", .") + std::string(row.name) + " = " + text_of(member);
+    });
+    return "{" + body + "}";
+  } else {
+    return std::to_string(value);
+  }
+}
+
+/// Sets the field that is called `name` from its text: a whole decimal number, true or false, or the name of
+/// an enumerator. The fields of a field are `a.type`, or `cluster_m`. Error invalid_argument: the name, or
+/// the text and what it must be. Numbers are not held to their ranges: plan() does that.
+template <HasFields T>
+Result<void> set_field(T& value, std::string_view name, std::string_view text);
+
+/// Sets the fields of "tile_m=128, tile_n=256 schedule=ping_pong": with commas, blanks or both between them.
+template <HasFields T>
+Result<T> from_text(std::string_view text);
+
+}  // namespace sluice

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tables of fields: a member without a row does not compile, and everything that reads a field finds it
+// there. How this can fail: a row with another member's name sets the wrong one, which the walk over all rows
+// sees; a count that misses a member is seen on structs made for that.
+#include <set>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include <sluice/host/planner/field_checks.h>
+#include <sluice/host/planner/packed/packed_choices.h>
+#include <sluice/host/text/field_text.h>
+
+namespace sluice {
+namespace {
+
+struct Two {
+  int a;
+  std::optional<int> b;
+};
+struct Three {
+  int a;
+  std::optional<int> b;
+  Overlap c;
+};
+static_assert(member_count<Two>() == 2 && member_count<Three>() == 3);
+
+}  // namespace
+
+/// A table that forgot a member, as it is when one is added.
+template <>
+struct FieldsOf<Three> {
+  static constexpr auto kTable = std::tuple{field("a", &Three::a), field("b", &Three::b)};
+};
+
+namespace {
+
+static_assert(!all_have_rows<Three>, "a planted gap is not seen");
+
+/// Another value than the default, of any field's type.
+template <class T>
+std::string other_text(const T& value) {
+  if constexpr (kIsOptional<T>)
+    return other_text(typename T::value_type{});
+  else if constexpr (std::is_same_v<T, bool>)
+    return value ? "false" : "true";
+  else if constexpr (Enumerated<T>)
+    return name_of(static_cast<T>(value == T{} ? 1 : 0));
+  else
+    return "7";
+}
+
+/// Sets every field by its name and sees that this one alone is another.
+template <class T>
+void expect_each_field_is_set_by_its_name() {
+  T none{};
+  for_each_field(none, [&](const auto& row, const auto& member) {
+    using Member = std::remove_cvref_t<decltype(member)>;
+    if constexpr (!HasFields<Member> && !std::is_same_v<Member, std::optional<ClusterShape>>) {
+      T one{};
+      ASSERT_TRUE(set_field(one, row.name, other_text(member))) << row.name;
+      EXPECT_FALSE(one.*row.member == member) << row.name;
+      one.*row.member = member;
+      EXPECT_EQ(one, none) << row.name << " set another field too";
+    }
+  });
+}
+
+TEST(fields, each_is_set_by_its_name_and_no_other) {
+  expect_each_field_is_set_by_its_name<Problem>();
+  expect_each_field_is_set_by_its_name<PackedProblem>();
+  expect_each_field_is_set_by_its_name<WeightFormat>();
+  expect_each_field_is_set_by_its_name<PlanOverrides>();
+  expect_each_field_is_set_by_its_name<packed::Overrides>();
+}
+
+/// The names in the text of a value, and how often.
+template <class T>
+void expect_names_are_different() {
+  std::set<std::string> names;
+  const T none{};
+  for_each_field(none, [&](const auto& row, const auto&) {
+    EXPECT_TRUE(names.insert(row.name).second) << row.name << " twice";
+  });
+}
+
+TEST(fields, no_table_has_a_name_twice) {
+  expect_names_are_different<KernelConfig>();
+  expect_names_are_different<NarrowConfig>();
+  expect_names_are_different<WideConfig>();
+  expect_names_are_different<StripConfig>();
+  expect_names_are_different<PlanOverrides>();
+  expect_names_are_different<packed::Overrides>();
+}
+
+/// One row of a kernel's table makes a choice known as an override, a range, a field of records and a text.
+TEST(fields, one_row_of_a_kernel_is_everything_that_reads_its_choices) {
+  for (const PackedConfig& kernel : packed::all_kernels())
+    std::visit(
+        [](const auto& config) {
+          auto copy = config;
+          packed::for_each_choice(copy, [&](const auto& row, int& value) {
+            const std::optional<FieldRange> range = range_of_packed_override(row.name);
+            ASSERT_TRUE(range) << row.name;
+            EXPECT_LE(range->least, row.range.least);
+            EXPECT_GE(range->most, row.range.most);
+            packed::Overrides o;
+            ASSERT_TRUE(set_field(o, row.name, "3"));
+            EXPECT_EQ(o.*row.overrule, 3) << row.name;
+            value = 3;
+            EXPECT_NE(to_string(copy).find(std::string(".") + row.name + " = 3"), std::string::npos);
+          });
+        },
+        kernel);
+}
+
+TEST(fields, a_line_of_text_sets_several_and_fields_of_fields) {
+  const Result<PlanOverrides> o =
+      from_text<PlanOverrides>("tile_m=128, tile_n=256 schedule=ping_pong,cluster_m=2 swapped=false");
+  ASSERT_TRUE(o) << o.error().message;
+  EXPECT_EQ(*o, (PlanOverrides{.schedule = Schedule::ping_pong,
+                               .tile_m = 128,
+                               .tile_n = 256,
+                               .cluster = ClusterShape{2, 1, 1},
+                               .swapped = false}));
+  Problem p;
+  ASSERT_TRUE(set_field(p, "a.type", "e4m3") && set_field(p, "epilogue.bias", "column"));
+  EXPECT_EQ(p.a.type, DType::e4m3);
+  EXPECT_EQ(p.epilogue.bias, Bias::column);
+  EXPECT_TRUE(from_text<packed::Overrides>("") && from_text<packed::Overrides>(" , "));
+}
+
+TEST(fields, what_is_wrong_is_named_with_what_it_must_be) {
+  const std::pair<const char*, const char*> wrong[] = {
+      {"stages=four", "stages = \"four\" must be a whole decimal number"},
+      {"stages=99999999999", "stages = \"99999999999\" must be a whole decimal number that fits its type"},
+      {"schedule=ping", "schedule = \"ping\" must be one of ping_pong, cooperative, plain, plain_wgmma"},
+      {"swapped=1", "swapped = \"1\" must be true or false"},
+      {"cluster=2x1", "cluster = \"2x1\" must be set field by field"},
+      {"cluster_q=2", "\"cluster_q\" is no field; these are: schedule, tile_m"},
+      {"stages", "\"stages\" must be a field and its value"},
+      {"=", "\"\" is no field"}};
+  for (const auto& [text, message] : wrong) {
+    const Result<PlanOverrides> o = from_text<PlanOverrides>(text);
+    ASSERT_FALSE(o) << text;
+    EXPECT_EQ(o.error().code, ErrorCode::invalid_argument);
+    EXPECT_EQ(o.error().message.find(message), 0u) << o.error().message;
+  }
+}
+
+}  // namespace
+}  // namespace sluice
