@@ -1,44 +1,132 @@
 // SPDX-License-Identifier: Apache-2.0
+// One overload a kind where they differ; std::visit where they do not.
 #include "bench/product.h"
 
-#include "bench/record.h"
+#include <fmt/format.h>
+
+#include <sluice/host/jit/source.h>
+#include <sluice/host/ops/gemm.h>
+#include <sluice/host/text/packed_units.h>
+
 #include "bench/shapes.h"
 
 namespace sluice::bench {
 namespace {
 
-template <class Plans>
-Result<std::vector<AnyPlan>> any_of(Result<Plans> plans) {
-  if (!plans) return plans.error();
-  return std::vector<AnyPlan>(std::make_move_iterator(plans->begin()), std::make_move_iterator(plans->end()));
+Result<Plan> its_plan(const DenseRequest& r, const DeviceInfo& device, const RecordBook& records) {
+  return gemm::plan(r.problem, device, r.overrides, records);
+}
+Result<packed::Plan> its_plan(const PackedRequest& r, const DeviceInfo& device, const RecordBook& records) {
+  return packed::plan(r.problem, device, r.overrides, records);
+}
+Result<std::vector<Plan>> its_candidates(const DenseRequest& r, const DeviceInfo& device) {
+  return gemm::candidates(r.problem, device, r.overrides);
+}
+Result<std::vector<packed::Plan>> its_candidates(const PackedRequest& r, const DeviceInfo& device) {
+  return packed::candidates(r.problem, device, r.overrides);
+}
+
+Result<gemm::RowTable> its_table(const Problem& p, RowRange rows, const DeviceInfo& device,
+                                 const RecordBook& records) {
+  return gemm::plan_rows(p, rows, device, records);
+}
+Result<packed::RowTable> its_table(const PackedProblem& p, RowRange rows, const DeviceInfo& device,
+                                   const RecordBook& records) {
+  return packed::plan_rows(p, rows, device, records);
+}
+Result<Plan> its_plan(const gemm::RowTable& t, i64 m, const DeviceInfo& device) {
+  return gemm::plan(t, m, device);
+}
+Result<packed::Plan> its_plan(const packed::RowTable& t, i64 m, const DeviceInfo& device) {
+  return packed::plan(t, m, device);
+}
+
+/// A value of one kind as one of any.
+template <class Any, class One>
+Result<Any> any(Result<One> made) {
+  if (!made) return made.error();
+  return Any(*std::move(made));
+}
+
+std::string packed_name(const PackedProblem& p) {
+  const std::string bias = p.bias == Bias::none ? "" : " bias";
+  const std::string activation =
+      p.activation == Activation::none ? "" : std::string(" ") + name_of(p.activation);
+  return fmt::format("{}x{}x{} {} * {} g{}{}{} > {}{}{}", p.m, p.n, p.k, name_of(p.x),
+                     name_of(p.weights.type), p.weights.group == 0 ? "k" : std::to_string(p.weights.group),
+                     p.weights.scale == DType::fp16 ? "" : std::string(" ") + name_of(p.weights.scale),
+                     p.weights.zero == ScaleZero::none ? "" : " zeros", name_of(p.d), bias, activation);
+}
+
+double size(i64 rows, i64 columns) {
+  return static_cast<double>(rows) * static_cast<double>(columns);
+}
+
+double packed_traffic(const PackedProblem& p) {
+  return static_cast<double>(blob_bytes(p.weights, p.n, p.k)) + size(p.m, p.k * bytes_of(p.x)) +
+         size(p.m, p.n * bytes_of(p.d));
 }
 
 }  // namespace
 
-std::string name_of(const AnyProblem& problem) {
-  if (const auto* packed = std::get_if<PackedProblem>(&problem)) return shape_name({.packed = *packed});
-  return problem_text(std::get<Problem>(problem));
+bool is_packed(const AnyProblem& problem) {
+  return std::holds_alternative<PackedProblem>(problem);
 }
 
-Result<std::vector<AnyPlan>> candidates_of(const AnyProblem& problem, const DeviceInfo& device) {
-  if (const auto* packed = std::get_if<PackedProblem>(&problem))
-    return any_of(packed::candidates(*packed, device));
-  return any_of(gemm::candidates(std::get<Problem>(problem), device));
+AnyProblem problem_of(const Request& request) {
+  return std::visit([](const auto& r) { return AnyProblem(r.problem); }, request);
+}
+
+AnyProblem problem_of(const AnyPlan& plan) {
+  return std::visit([](const auto& p) { return AnyProblem(p.problem); }, plan);
+}
+
+Request request_of(const AnyProblem& problem) {
+  if (const auto* packed = std::get_if<PackedProblem>(&problem)) return PackedRequest{.problem = *packed};
+  const Problem& dense = std::get<Problem>(problem);
+  return DenseRequest{.problem = dense, .beta = dense.epilogue.residual ? 1.0f : 0.0f};
+}
+
+bool has_overrides(const Request& request) {
+  return std::visit([](const auto& r) { return !(r.overrides == decltype(r.overrides){}); }, request);
+}
+
+Request with_rows(Request request, i64 m) {
+  std::visit([&](auto& r) { r.problem.m = m; }, request);
+  return request;
+}
+
+Result<AnyPlan> plan_of(const Request& request, const DeviceInfo& device, const RecordBook& records) {
+  return std::visit([&](const auto& r) { return any<AnyPlan>(its_plan(r, device, records)); }, request);
+}
+
+Result<AnyPlan> plan_of(const AnyRowTable& rows, i64 m, const DeviceInfo& device) {
+  return std::visit([&](const auto& t) { return any<AnyPlan>(its_plan(t, m, device)); }, rows);
+}
+
+Result<AnyRowTable> table_of(const AnyProblem& problem, RowRange rows, const DeviceInfo& device,
+                             const RecordBook& records) {
+  return std::visit([&](const auto& p) { return any<AnyRowTable>(its_table(p, rows, device, records)); },
+                    problem);
+}
+
+Result<std::vector<AnyPlan>> candidates_of(const Request& request, const DeviceInfo& device) {
+  return std::visit(
+      [&](const auto& r) -> Result<std::vector<AnyPlan>> {
+        auto made = its_candidates(r, device);
+        if (!made) return made.error();
+        return std::vector<AnyPlan>(std::make_move_iterator(made->begin()),
+                                    std::make_move_iterator(made->end()));
+      },
+      request);
 }
 
 std::optional<AnyPlan> recorded_plan(const AnyProblem& problem, const DeviceInfo& device,
                                      std::span<const RecordBook> books) {
-  const auto if_recorded = [](auto plan) -> std::optional<AnyPlan> {
-    if (!plan || plan->source != PlanSource::record) return std::nullopt;
-    return AnyPlan(*std::move(plan));
-  };
-  for (const RecordBook& book : books) {
-    const auto* packed = std::get_if<PackedProblem>(&problem);
-    std::optional<AnyPlan> plan = packed != nullptr
-                                      ? if_recorded(packed::plan(*packed, device, {}, book))
-                                      : if_recorded(gemm::plan(std::get<Problem>(problem), device, {}, book));
-    if (plan) return plan;
-  }
+  for (const RecordBook& book : books)
+    if (Result<AnyPlan> made = plan_of(request_of(problem), device, book);
+        made && source_of(*made) == PlanSource::record)
+      return *std::move(made);
   return std::nullopt;
 }
 
@@ -53,8 +141,9 @@ bool is_same(const AnyPlan& a, const AnyPlan& b) {
   return is_same(std::get<Plan>(a), std::get<Plan>(b));
 }
 
-AnyProblem problem_of(const AnyPlan& plan) {
-  return std::visit([](const auto& p) { return AnyProblem(p.problem); }, plan);
+std::string name_of(const AnyProblem& problem) {
+  if (const auto* packed = std::get_if<PackedProblem>(&problem)) return packed_name(*packed);
+  return problem_text(std::get<Problem>(problem));
 }
 
 std::string short_name(const AnyPlan& plan) {
@@ -66,9 +155,62 @@ std::string config_text(const AnyPlan& plan) {
   return std::visit([](const auto& p) { return to_string(p.config); }, plan);
 }
 
-double estimate_us(const AnyPlan& plan) {
-  if (const auto* packed = std::get_if<packed::Plan>(&plan)) return packed->estimate_us;
-  return std::get<Plan>(plan).estimate.total_us;
+std::string split_text(const AnyPlan& plan) {
+  const auto* dense = std::get_if<Plan>(&plan);
+  return dense != nullptr ? to_string(dense->split) : "";
+}
+
+std::string describe(const AnyPlan& plan) {
+  if (const auto* packed = std::get_if<packed::Plan>(&plan)) return packed::describe(*packed);
+  return sluice::describe(std::get<Plan>(plan));
+}
+
+Estimate estimate_of(const AnyPlan& plan) {
+  if (const auto* packed = std::get_if<packed::Plan>(&plan)) return {.total_us = packed->estimate_us};
+  return std::get<Plan>(plan).estimate;
+}
+
+PlanSource source_of(const AnyPlan& plan) {
+  return std::visit([](const auto& p) { return p.source; }, plan);
+}
+
+std::string text_of(const AnyPlan& plan) {
+  return std::visit(
+      [](const auto& p) { return fmt::format("{}\n  {}", to_string(p.problem), to_string(p.config)); }, plan);
+}
+
+std::vector<std::string> units_of(const AnyPlan& plan, const Options& options) {
+  if (const auto* packed = std::get_if<packed::Plan>(&plan)) return packed::units_of(*packed);
+  return gemm::units_of(std::get<Plan>(plan), stamping_of(options));
+}
+
+bool is_empty(const AnyProblem& problem) {
+  if (const auto* dense = std::get_if<Problem>(&problem))
+    if (dense->batch == 0) return true;
+  return std::visit([](const auto& p) { return p.m == 0 || p.n == 0 || p.k == 0; }, problem);
+}
+
+DType input_type(const AnyProblem& problem) {
+  if (const auto* packed = std::get_if<PackedProblem>(&problem)) return packed->x;
+  return std::get<Problem>(problem).a.type;
+}
+
+i64 weight_bytes(const AnyProblem& problem) {
+  if (const auto* packed = std::get_if<PackedProblem>(&problem))
+    return blob_bytes(packed->weights, packed->n, packed->k);
+  const Problem& dense = std::get<Problem>(problem);
+  return dense.n * dense.k * dense.batch * bytes_of(dense.b.type);
+}
+
+double flops_of(const AnyProblem& problem) {
+  const auto* dense = std::get_if<Problem>(&problem);
+  return std::visit([](const auto& p) { return 2.0 * size(p.m, p.n) * static_cast<double>(p.k); }, problem) *
+         (dense != nullptr ? static_cast<double>(dense->batch) : 1.0);
+}
+
+double bytes_of_traffic(const AnyProblem& problem) {
+  if (const auto* packed = std::get_if<PackedProblem>(&problem)) return packed_traffic(*packed);
+  return bytes_of_traffic(std::get<Problem>(problem));
 }
 
 }  // namespace sluice::bench

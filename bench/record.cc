@@ -8,8 +8,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "bench/shapes.h"
-
 namespace sluice::bench {
 namespace {
 
@@ -45,7 +43,7 @@ Json rates_json(const RunRecord& run, const ShapeRecord& shape, const ContenderR
   if (us <= 0) return nullptr;
   const double tflops = flops_of(shape.problem) / us * 1e-6, peak = peak_tflops(run, shape.problem);
   return {{"tflops", rounded(tflops)},
-          {"gbps", rounded((c.bytes > 0 ? c.bytes : shape_bytes(shape)) / us * 1e-3)},
+          {"gbps", rounded((c.bytes > 0 ? c.bytes : bytes_of_traffic(shape.problem)) / us * 1e-3)},
           {"peak_share", peak > 0 ? Json(rounded(tflops / peak)) : Json(nullptr)}};
 }
 
@@ -108,8 +106,7 @@ Json problem_json(const Problem& p) {
   return json;
 }
 
-Json packed_json(const ShapeRecord& shape) {
-  const PackedProblem& p = *shape.packed;
+Json problem_json(const PackedProblem& p) {
   return {{"m", p.m},
           {"n", p.n},
           {"k", p.k},
@@ -120,7 +117,7 @@ Json packed_json(const ShapeRecord& shape) {
           {"group", p.weights.group},
           {"weight_scale", name_of(p.weights.scale)},
           {"zero", name_of(p.weights.zero)},
-          {"weight_bytes", shape.weight_bytes},
+          {"weight_bytes", static_cast<double>(blob_bytes(p.weights, p.n, p.k))},
           {"bias", p.bias != Bias::none},
           {"activation", name_of(p.activation)}};
 }
@@ -142,7 +139,7 @@ Json telemetry_json(const TelemetrySummary& t) {
 Json ratios_json(const ShapeRecord& shape) {
   Json json = Json::object();
   for (const char* ours : {kSluice, kSluiceTuned})
-    for (const char* peer : peers_of(shape.packed.has_value()))
+    for (const char* peer : peers_of(is_packed(shape.problem)))
       if (const double value = ratio(shape, ours, peer); value > 0)
         json[fmt::format("{} / {}", peer, ours)] = rounded(value);
   return json;
@@ -152,10 +149,10 @@ Json shape_json(const RunRecord& run, const ShapeRecord& shape) {
   Json contenders = Json::array(), candidates = Json::array();
   for (const ContenderRecord& c : shape.contenders) contenders.push_back(contender_json(run, shape, c));
   for (const CandidateRecord& c : shape.candidates) candidates.push_back(candidate_json(c));
-  Json json{{"name", shape_name(shape)},
-            {"problem", shape.packed ? packed_json(shape) : problem_json(shape.problem)},
+  Json json{{"name", name_of(shape.problem)},
+            {"problem", std::visit([](const auto& p) { return problem_json(p); }, shape.problem)},
             {"flops", flops_of(shape.problem)},
-            {"bytes", shape_bytes(shape)}};
+            {"bytes", bytes_of_traffic(shape.problem)}};
   if (!shape.error.empty()) json["error"] = shape.error;
   json["chosen_by"] = name_of(shape.source);
   json["copies"] = shape.copies;
@@ -173,7 +170,7 @@ Json shape_json(const RunRecord& run, const ShapeRecord& shape) {
 Json summary_json(const RunRecord& run) {
   Json json = Json::object();
   const bool has_packed =
-      std::any_of(run.shapes.begin(), run.shapes.end(), [](const auto& s) { return s.packed.has_value(); });
+      std::any_of(run.shapes.begin(), run.shapes.end(), [](const auto& s) { return is_packed(s.problem); });
   for (const char* ours : {kSluice, kSluiceTuned}) {
     for (const char* peer : {kPeerBest, kPeerFirst, kBestFp8, kHalfPeerBest, kReadFloor}) {
       if (peer == kReadFloor && !has_packed) continue;
@@ -193,32 +190,13 @@ double median_of(const ShapeRecord& shape, const std::string& contender) {
   return found != nullptr && found->error.empty() ? found->us.median : 0;
 }
 
-std::string shape_name(const ShapeRecord& shape) {
-  if (!shape.packed) return problem_text(shape.problem);
-  const PackedProblem& p = *shape.packed;
-  const std::string bias = p.bias == Bias::none ? "" : " bias";
-  const std::string activation =
-      p.activation == Activation::none ? "" : std::string(" ") + name_of(p.activation);
-  return fmt::format("{}x{}x{} {} * {} g{}{}{} > {}{}{}", p.m, p.n, p.k, name_of(p.x),
-                     name_of(p.weights.type), p.weights.group == 0 ? "k" : std::to_string(p.weights.group),
-                     p.weights.scale == DType::fp16 ? "" : std::string(" ") + name_of(p.weights.scale),
-                     p.weights.zero == ScaleZero::none ? "" : " zeros", name_of(p.d), bias, activation);
-}
-
-double shape_bytes(const ShapeRecord& shape) {
-  if (!shape.packed) return bytes_of_traffic(shape.problem);
-  const PackedProblem& p = *shape.packed;
-  return shape.weight_bytes + static_cast<double>(p.m) * static_cast<double>(p.k * bytes_of(p.x)) +
-         static_cast<double>(p.m) * static_cast<double>(p.n * bytes_of(p.d));
-}
-
 double ratio(const ShapeRecord& shape, const std::string& ours, const std::string& peer) {
   const double our_us = verified_median(shape, ours), peer_us = verified_median(shape, peer);
   return our_us > 0 && peer_us > 0 ? peer_us / our_us : 0;
 }
 
-double peak_tflops(const RunRecord& run, const Problem& problem) {
-  return is_fp8(problem.a.type) ? run.fp8_peak_tflops : run.fp16_peak_tflops;
+double peak_tflops(const RunRecord& run, const AnyProblem& problem) {
+  return is_fp8(input_type(problem)) ? run.fp8_peak_tflops : run.fp16_peak_tflops;
 }
 
 bool all_verified(const ShapeRecord& shape) {

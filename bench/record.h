@@ -6,9 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <sluice/packed.h>
-#include <sluice/plan.h>
-
+#include "bench/product.h"
 #include "bench/statistics.h"
 #include "bench/telemetry.h"
 #include "bench/whole_file.h"
@@ -39,9 +37,7 @@ struct CandidateRecord {
 };
 
 struct ShapeRecord {
-  Problem problem;                        // of a packed product: the dense one of its size and token type
-  std::optional<PackedProblem> packed;    // what ours computes, if it is one
-  double weight_bytes = 0;                // of the packed weights of a packed product
+  AnyProblem problem;                     // what ours computes
   PlanSource source = PlanSource::model;  // who chose the plan of kSluice
   int copies = 0;                         // sets of operands rotated over
   double compile_s = 0;                   // wall time of preparing all kernels
@@ -86,14 +82,11 @@ inline constexpr const char* kBestFp8 = "best FP8";  // not a contender: the fas
 
 /// The contender's median, or 0 if it is missing or failed.
 double median_of(const ShapeRecord& shape, const std::string& contender);
-/// What a table and a JSON call it; bytes that must move once.
-std::string shape_name(const ShapeRecord& shape);
-double shape_bytes(const ShapeRecord& shape);
 /// Time of `peer` (a contender, or kBestFp8) over time of `ours`: above 1, ours is faster. 0 if either is
 /// missing or not verified. kPeerBest is the fastest of the peer's in the race, its first algorithm too.
 double ratio(const ShapeRecord& shape, const std::string& ours, const std::string& peer);
 /// Sustained peak rate of the inputs' type.
-double peak_tflops(const RunRecord& run, const Problem& problem);
+double peak_tflops(const RunRecord& run, const AnyProblem& problem);
 /// All contenders ran and none of ours is wrong.
 bool all_verified(const ShapeRecord& shape);
 

@@ -5,14 +5,15 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
-#include <numeric>
+#include <list>
 
 #include "bench/contender/cublaslt_problem.h"
 #include "bench/contender/read_floor.h"
 #include "bench/contender/sluice_contender.h"
+#include "bench/operands/store.h"
 #include "bench/race.h"
+#include "bench/shapes.h"
 
 namespace sluice::bench {
 namespace {
@@ -22,167 +23,257 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// State of one shape.
-struct Shape {
-  const Lab& lab;
-  const Phase& phase;
-  ShapeRecord record;
-  std::vector<ProblemData> copies;
-  std::vector<Sample> samples;
-
-  int copy_count() const { return static_cast<int>(copies.size()); }
-};
-
-/// Fills in what the check says. cuBLASLt's caveat makes a wrong result of it a known difference.
-void verify_entrant(Shape& shape, Entrant& entrant) {
-  const Result<Comparison> found = verify(shape.lab, entrant.contender, shape.copies[0]);
-  const Problem& p = shape.record.problem;
-  const bool has_elements = p.m > 0 && p.n > 0 && p.batch > 0;
-  take_verdict(entrant, found, !has_elements || (found && found->checked > 0));
+std::string text_of(const Error& error) {
+  return fmt::format("{}: {}", name_of(error.code), error.message);
 }
 
-/// The planner's pick first, then its other candidates up to method.tune of all.
-std::vector<Plan> plans_for(const Lab& lab, const Case& item, const Plan& pick) {
-  std::vector<Plan> plans{pick};
-  if (lab.method.tune <= 1) return plans;
-  const Result<std::vector<Plan>> all = gemm::candidates(item.problem, lab.device.info(), item.overrides);
-  if (!all) return plans;
-  for (const Plan& plan : *all) {
-    if (static_cast<int>(plans.size()) >= lab.method.tune) break;
-    if (!(plan.config == pick.config && plan.split == pick.split)) plans.push_back(plan);
+Entrant failed(const char* name, const std::string& detail, const Error& error) {
+  Entrant entrant = entrant_of({.name = name, .detail = detail});
+  entrant.record.error = error.message;
+  return entrant;
+}
+
+/// State of one shape. Operands live here until all have been timed.
+class Session {
+ public:
+  Session(const Lab& lab, const Planned& item, const Phase& phase)
+      : lab_(lab), item_(item), phase_(phase), store_(lab, kAllElements) {
+    record_.problem = problem_of(item.plan);
+    record_.source = source_of(item.plan);
   }
-  return plans;
-}
 
-CandidateRecord candidate_record(const Plan& plan, const ContenderRecord& timed) {
-  return {.name = short_name(plan.config),
-          .config = to_string(plan.config),
-          .split = to_string(plan.split),
-          .estimate = plan.estimate,
-          .us = timed.us.median,
-          .verified = timed.verified,
-          .error = timed.error};
-}
+  ShapeRecord run() {
+    const Clock::time_point start = Clock::now();
+    if (const Result<void> done = measure(); !done) record_.error = text_of(done.error());
+    record_.telemetry = summarise(samples_);
+    record_.wall_s = seconds_since(start);
+    return std::move(record_);
+  }
 
-/// Our kernels: entrants[0] is the pick. With tuning, all are verified and screened, and recorded.
-std::vector<Entrant> our_entrants(Shape& shape, const std::vector<Plan>& plans) {
-  shape.phase(fmt::format("compiling {}", plans.size()));
-  const Clock::time_point start = Clock::now();
-  const std::vector<Result<gemm::Kernel>> kernels = gemm::prepare(shape.lab.device, plans);
-  shape.record.compile_s = seconds_since(start);
-  std::vector<Entrant> entrants;
-  for (size_t i = 0; i < kernels.size(); ++i) {
-    const char* name = i == 0 ? kSluice : kSluiceTuned;
-    if (kernels[i]) {
-      entrants.push_back(entrant_of(sluice_contender(shape.lab, *kernels[i], shape.copies, name)));
-      shape.phase(fmt::format("verifying {}", entrants.back().contender.detail));
-      verify_entrant(shape, entrants.back());
-    } else {
-      entrants.push_back(entrant_of({.name = name, .detail = short_name(plans[i].config)}));
-      entrants.back().record.error = kernels[i].error().message;
+ private:
+  Result<void> measure() {
+    const auto* packed = std::get_if<PackedProblem>(&record_.problem);
+    if (packed != nullptr && is_empty(record_.problem)) {
+      record_.error = "an empty product has nothing to time";
+      return {};
     }
+    phase_("filling operands");
+    const Result<Operands*> opened = store_.open(record_.problem, scalars_of(item_.request));
+    if (!opened) return opened.error();
+    ours_ = *opened;
+    record_.copies = ours_->copies();
+    if (packed != nullptr)
+      if (Result<void> filled = fill_dense_peers(*packed); !filled) return filled;
+    enter_ours();
+    if (packed == nullptr)
+      enter_peers();
+    else
+      enter_dense_peers();
+    time_all();
+    return {};
   }
-  return entrants;
-}
 
-std::vector<Entrant> peer_entrants(Shape& shape) {
-  shape.phase("asking cuBLASLt");
-  const auto peer = CublasLtProblem::create(shape.lab, shape.copies);
-  std::vector<Entrant> entrants;
-  if (!peer) {
-    entrants.push_back(entrant_of({.name = kPeerFirst}));
-    entrants.back().record.error = peer.error().message;
+  // ---- ours ----
+  /// The plan that was given first, then the planner's other candidates, up to Method::tune of all.
+  std::vector<AnyPlan> plans() const {
+    std::vector<AnyPlan> all{item_.plan};
+    if (lab_.method.tune <= 1) return all;
+    const Result<std::vector<AnyPlan>> ranked = candidates_of(item_.request, lab_.device.info());
+    for (const AnyPlan& plan : ranked ? *ranked : std::vector<AnyPlan>()) {
+      if (static_cast<int>(all.size()) >= lab_.method.tune) break;
+      if (!is_same(plan, item_.plan)) all.push_back(plan);
+    }
+    return all;
+  }
+
+  /// All of them verified; the first is the plan that was given.
+  std::vector<Entrant> our_entrants(const std::vector<AnyPlan>& plans) {
+    phase_(fmt::format("compiling {}", plans.size()));
+    const Clock::time_point start = Clock::now();
+    std::vector<Result<Contender>> contenders = ours_->prepare(plans);
+    record_.compile_s = seconds_since(start);
+    std::vector<Entrant> entrants;
+    for (size_t i = 0; i < contenders.size(); ++i) {
+      const char* name = i == 0 ? kSluice : kSluiceTuned;
+      if (!contenders[i]) {
+        entrants.push_back(failed(name, short_name(plans[i]), contenders[i].error()));
+        continue;
+      }
+      contenders[i]->name = name;
+      entrants.push_back(entrant_of(*std::move(contenders[i])));
+      entrants.back().copies = ours_->copies();
+      phase_(fmt::format("verifying {}", entrants.back().contender.detail));
+      const Result<Comparison> found = judged(*ours_, entrants.back().contender, plans[i]);
+      take_verdict(entrants.back(), found, !has_elements() || (found && found->checked > 0));
+    }
     return entrants;
   }
-  shape.record.peer_algorithms = (*peer)->algorithms();
-  shape.record.peer_caveat = (*peer)->caveat();
-  for (int i = 0; i < (*peer)->algorithms(); ++i)
-    entrants.push_back(entrant_of(cublaslt_contender(*peer, i, kPeerFirst)));
-  verify_entrant(shape, entrants[0]);
-  return entrants;
-}
 
-/// A finalist under another name; verified if it was not yet.
-void add_finalist(Shape& shape, const Entrant& from, const char* name, std::vector<Entrant>& finals) {
-  finals.push_back(from);
-  finals.back().contender.name = finals.back().record.name = name;
-  if (finals.back().record.verdict.empty()) verify_entrant(shape, finals.back());
-}
-
-Weights weights_of(std::span<const ProblemData> copies) {
-  const Problem& p = copies.front().problem();
-  Weights weights{.bytes = p.n * p.k * p.batch * bytes_of(p.b.type)};
-  for (const ProblemData& copy : copies) weights.copies.push_back(copy.args().b);
-  return weights;
-}
-
-void race(Shape& shape, const std::vector<Plan>& plans) {
-  std::vector<Entrant> ours = our_entrants(shape, plans);
-  std::vector<Entrant> peers = peer_entrants(shape);
-  std::vector<Entrant> finals{ours[0], peers[0]};
-  if (ours.size() > 1) {
-    shape.phase(fmt::format("screening {} candidates", ours.size()));
-    const std::vector<Entrant*> best = best_of(shape.lab, ours, shape.copy_count());
-    for (size_t i = 0; i < ours.size(); ++i)
-      shape.record.candidates.push_back(candidate_record(plans[i], ours[i].record));
-    for (const Entrant* entrant : best) add_finalist(shape, *entrant, kSluiceTuned, finals);
-  }
-  if (peers[0].contender.launch) {
-    shape.phase(fmt::format("screening {} cuBLASLt algorithms", peers.size()));
-    for (const Entrant* entrant : best_of(shape.lab, peers, shape.copy_count()))
-      add_finalist(shape, *entrant, kPeerBest, finals);
+  /// With tuning, all are screened and recorded, and the best two are finalists.
+  void enter_ours() {
+    const std::vector<AnyPlan> all = plans();
+    std::vector<Entrant> entrants = our_entrants(all);
+    finals_.push_back(entrants[0]);
+    if (entrants.size() == 1) return;
+    phase_(fmt::format("screening {} candidates", entrants.size()));
+    const std::vector<Entrant*> best = best_of(lab_, entrants, ours_->copies());
+    for (size_t i = 0; i < entrants.size(); ++i)
+      record_.candidates.push_back({.name = short_name(all[i]),
+                                    .config = config_text(all[i]),
+                                    .split = split_text(all[i]),
+                                    .estimate = estimate_of(all[i]),
+                                    .us = entrants[i].record.us.median,
+                                    .verified = entrants[i].record.verified,
+                                    .error = entrants[i].record.error});
+    for (const Entrant* entrant : best) enter(*entrant, kSluiceTuned);
   }
 
-  if (is_mostly_weights(shape.record.problem)) {
-    Result<Contender> floor = read_floor_contender(shape.lab, weights_of(shape.copies), kReadFloor);
-    finals.push_back(entrant_of(floor ? *floor : Contender{.name = kReadFloor}));
-    finals.back().record.verified = true;  // it has no result
-    if (!floor) finals.back().record.error = floor.error().message;
+  bool has_elements() const {
+    const auto* dense = std::get_if<Problem>(&record_.problem);
+    return dense == nullptr || (dense->m > 0 && dense->n > 0 && dense->batch > 0);
   }
 
-  shape.phase("timing in turn");
-  std::vector<Entrant*> racers;
-  for (Entrant& entrant : finals) racers.push_back(&entrant);
-  const Method& method = shape.lab.method;
-  time_entrants(
-      shape.lab, racers,
-      {.copies = shape.copy_count(),
-       .replay_us = method.replay_us,
-       .rounds = {
-           .count = method.rounds, .rest_ms = method.rest_ms, .clocks = true, .samples = &shape.samples}});
-  for (size_t i = 0; i < std::min<size_t>(finals.size(), 2); ++i)
-    if (finals[i].record.error.empty())
-      if (const Result<double> cost = host_cost_us(shape.lab, finals[i].contender); cost)
-        finals[i].record.host_us = *cost;
-  for (const Entrant& entrant : finals) shape.record.contenders.push_back(entrant.record);
-  keep_fastest(shape.record.contenders, kSluiceTuned);
-  keep_fastest(shape.record.contenders, kPeerBest);
-}
+  // ---- those that ours is compared with ----
+  Entrant& enter(const Entrant& entrant, const char* name) {
+    finals_.push_back(entrant);
+    finals_.back().contender.name = finals_.back().record.name = name;
+    return finals_.back();
+  }
+
+  void enter_floor() {
+    const i64 bytes = weight_bytes(record_.problem);
+    const Result<Contender> floor = read_floor_contender(lab_, {ours_->weights(), bytes}, kReadFloor);
+    finals_.push_back(floor ? entrant_of(*floor) : failed(kReadFloor, "", floor.error()));
+    finals_.back().copies = ours_->copies();
+    finals_.back().record.verified = true;  // it has no result
+    if (is_packed(record_.problem)) finals_.back().record.bytes = static_cast<double>(bytes);
+  }
+
+  void verify_dense(DenseOperands& operands, Entrant& entrant) {
+    const Result<Comparison> found = verify(lab_, entrant.contender, operands.sets()[0]);
+    take_verdict(entrant, found, !has_elements() || (found && found->checked > 0));
+  }
+
+  /// All algorithms of cuBLASLt for a dense product; one entrant with an error, if it has none.
+  std::vector<Entrant> peers_for(DenseOperands& operands, const char* name) {
+    const auto peer = CublasLtProblem::create(lab_, operands.sets());
+    if (!peer) return {failed(name, "", peer.error())};
+    record_.peer_algorithms += (*peer)->algorithms();
+    record_.peer_caveat = (*peer)->caveat();
+    std::vector<Entrant> entrants;
+    for (int i = 0; i < (*peer)->algorithms(); ++i) {
+      entrants.push_back(entrant_of(cublaslt_contender(*peer, i, name)));
+      entrants.back().copies = operands.copies();
+    }
+    return entrants;
+  }
+
+  /// cuBLASLt on the same operands: its first heuristic, and its two fastest. A product that is all weights
+  /// has the floor beside it.
+  void enter_peers() {
+    phase_("asking cuBLASLt");
+    DenseOperands& operands = store_.dense();
+    std::vector<Entrant> peers = peers_for(operands, kPeerFirst);
+    if (peers[0].contender.launch) verify_dense(operands, peers[0]);
+    finals_.insert(finals_.begin() + 1, peers[0]);
+    if (peers[0].contender.launch) {
+      phase_(fmt::format("screening {} cuBLASLt algorithms", peers.size()));
+      for (const Entrant* entrant : best_of(lab_, peers, operands.copies()))
+        if (Entrant& entered = enter(*entrant, kPeerBest); entered.record.verdict.empty())
+          verify_dense(operands, entered);
+    }
+    if (is_mostly_weights(std::get<Problem>(record_.problem))) enter_floor();
+  }
+
+  // ---- beside packed weights: dense products of the same size ----
+  Result<void> fill_dense_peers(const PackedProblem& p) {
+    for (const DType type : {DType::e4m3, is_16bit(p.x) ? p.x : DType::bf16}) {
+      dense_.emplace_back(lab_);
+      const Problem problem = with_strides(plain_problem(p.m, p.n, p.k, type));
+      if (Result<void> opened = dense_.back().open(problem, {}); !opened) return opened;
+    }
+    return {};
+  }
+
+  void enter_dense_peers() {
+    enter_floor();
+    enter_best_peer(dense_.front(), kFp8PeerBest);
+    enter_our_fp8(dense_.front());
+    enter_best_peer(dense_.back(), kHalfPeerBest);
+  }
+
+  void enter_dense(const Entrant& entrant, DenseOperands& operands, const char* name) {
+    Entrant& entered = enter(entrant, name);
+    entered.copies = operands.copies();
+    entered.record.bytes = bytes_of_traffic(operands.sets()[0].problem());
+    verify_dense(operands, entered);
+  }
+
+  void enter_best_peer(DenseOperands& operands, const char* name) {
+    phase_(fmt::format("screening {}", name));
+    std::vector<Entrant> peers = peers_for(operands, name);
+    record_.peer_caveat.clear();  // these are plain products
+    if (!peers[0].contender.launch) {
+      finals_.push_back(peers[0]);
+      return;
+    }
+    for (const Entrant* entrant : best_of(lab_, peers, operands.copies()))
+      enter_dense(*entrant, operands, name);
+  }
+
+  void enter_our_fp8(DenseOperands& operands) {
+    phase_("preparing our FP8 product");
+    const DenseRequest request{.problem = operands.sets()[0].problem()};
+    const Result<AnyPlan> plan = plan_of(request, lab_.device.info(), lab_.device.records());
+    const Result<Contender> contender =
+        plan ? operands.prepare(std::span(&*plan, 1))[0] : Result<Contender>(plan.error());
+    if (contender)
+      enter_dense(entrant_of(*contender), operands, kSluiceFp8);
+    else
+      finals_.push_back(failed(kSluiceFp8, "", contender.error()));
+  }
+
+  // ---- the race ----
+  void time_all() {
+    phase_("timing in turn");
+    std::vector<Entrant*> racers;
+    for (Entrant& entrant : finals_) racers.push_back(&entrant);
+    const Method& method = lab_.method;
+    time_entrants(
+        lab_, racers,
+        {.copies = ours_->copies(),
+         .replay_us = method.replay_us,
+         .rounds = {
+             .count = method.rounds, .rest_ms = method.rest_ms, .clocks = true, .samples = &samples_}});
+    for (Entrant& entrant : finals_)
+      if ((entrant.record.name == kSluice || entrant.record.name == kPeerFirst) &&
+          entrant.record.error.empty())
+        if (const Result<double> cost = host_cost_us(lab_, entrant.contender); cost)
+          entrant.record.host_us = *cost;
+    for (const Entrant& entrant : finals_) record_.contenders.push_back(entrant.record);
+    for (const char* name : {kSluiceTuned, kPeerBest, kFp8PeerBest, kHalfPeerBest})
+      keep_fastest(record_.contenders, name);
+  }
+
+  const Lab& lab_;
+  const Planned& item_;
+  const Phase& phase_;
+  ShapeRecord record_;
+  OperandStore store_;
+  Operands* ours_ = nullptr;
+  std::list<DenseOperands> dense_;  // beside packed weights: e4m3 ones, then 16-bit ones
+  std::vector<Entrant> finals_;
+  std::vector<Sample> samples_;
+};
 
 }  // namespace
 
-ShapeRecord measure_shape(const Lab& lab, const Case& item, const Phase& phase) {
-  const Clock::time_point start = Clock::now();
-  Shape shape{.lab = lab, .phase = phase, .record = {.problem = item.problem}};
-  const auto give_up = [&](const Error& error) {
-    shape.record.error = fmt::format("{}: {}", name_of(error.code), error.message);
-    shape.record.wall_s = seconds_since(start);
-    return shape.record;
-  };
-  const Result<Plan> pick = gemm::plan(item.problem, lab.device.info(), item.overrides, lab.device.records());
-  if (!pick) return give_up(pick.error());
-  shape.record.problem = pick->problem;
-  shape.record.source = pick->source;
-  phase("filling operands");
-  Result<std::vector<ProblemData>> copies =
-      make_copies(lab, pick->problem, {.alpha = item.alpha, .beta = item.beta});
-  if (!copies) return give_up(copies.error());
-  shape.copies = std::move(*copies);
-  shape.record.copies = shape.copy_count();
-  race(shape, plans_for(lab, item, *pick));
-  shape.record.telemetry = summarise(shape.samples);
-  shape.record.wall_s = seconds_since(start);
-  return shape.record;
+ShapeRecord measure_shape(const Lab& lab, const Planned& item, const Phase& phase) {
+  return Session(lab, item, phase).run();
+}
+
+ShapeRecord unplanned_shape(const AnyProblem& problem, const Error& error) {
+  return {.problem = problem, .error = text_of(error)};
 }
 
 Result<void> still_alive(const Lab& lab) {

@@ -122,13 +122,44 @@ std::vector<Problem> block_set() {
   return problems;
 }
 
+/// The problems that the bars of packed weights are about: 16 x 3584 x 8192, the case of CUTLASS issue #1549,
+/// then eight layers by groups of 64 and 128, 1 to 64 fp16 tokens, then 1 to 128 e4m3 ones with a scale each.
+std::vector<PackedProblem> packed_set() {
+  constexpr Layer kPackedLayers[] = {{4096, 4096},  {8192, 8192}, {28672, 4096}, {4096, 14336},
+                                     {8192, 28672}, {7168, 8192}, {1280, 8192},  {8192, 1024}};
+  std::vector<PackedProblem> problems{{.m = 16, .n = 3584, .k = 8192, .weights = {.group = 64}}};
+  for (const int group : {64, 128})
+    for (const i64 m : {1, 4, 16, 32, 64})
+      for (const auto& [n, k] : kPackedLayers)
+        problems.push_back({.m = m, .n = n, .k = k, .weights = {.group = group}});
+  for (const int group : {64, 128})
+    for (const i64 m : {1, 4, 16, 32, 64, 128})
+      for (const auto& [n, k] : kPackedLayers)
+        problems.push_back({.m = m,
+                            .n = n,
+                            .k = k,
+                            .x = DType::e4m3,
+                            .scale_x = ScaleMode::vector,
+                            .d = DType::bf16,
+                            .weights = {.group = group, .order = FragmentOrder::byte}});
+  return problems;
+}
+
+template <auto kMake>
+std::vector<AnyProblem> any() {
+  const auto problems = kMake();
+  return {problems.begin(), problems.end()};
+}
+
 struct NamedSet {
   const char* name;
-  std::vector<Problem> (*make)();
+  std::vector<AnyProblem> (*make)();
 };
-constexpr NamedSet kSets[] = {{"engine", engine_set}, {"smoke", smoke_set},       {"types", types_set},
-                              {"tokens", tokens_set}, {"promoted", promoted_set}, {"block", block_set},
-                              {"decode", decode_set}, {"long_k", long_k_set},     {"sweep", sweep_set}};
+constexpr NamedSet kSets[] = {{"engine", any<engine_set>},     {"smoke", any<smoke_set>},
+                              {"types", any<types_set>},       {"tokens", any<tokens_set>},
+                              {"promoted", any<promoted_set>}, {"block", any<block_set>},
+                              {"decode", any<decode_set>},     {"long_k", any<long_k_set>},
+                              {"sweep", any<sweep_set>},       {"packed", any<packed_set>}};
 
 }  // namespace
 
@@ -146,7 +177,7 @@ std::vector<std::string> set_names() {
   return names;
 }
 
-Result<std::vector<Problem>> problem_set(const std::string& name) {
+Result<std::vector<AnyProblem>> problem_set(const std::string& name) {
   for (const NamedSet& set : kSets)
     if (name == set.name) return set.make();
   return Error{ErrorCode::invalid_argument, fmt::format("no problem set {}; there are: {}", in_quotes(name),
@@ -175,11 +206,6 @@ std::string problem_text(const Problem& p) {
   if (p.epilogue.scale_d != ScaleMode::none) text += " scale_d";
   if (adds(p.epilogue)) text += p.deterministic ? " added" : " added in any order";
   return text;
-}
-
-double flops_of(const Problem& p) {
-  return 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) *
-         static_cast<double>(p.batch);
 }
 
 double bytes_of_traffic(const Problem& p) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The named sets of problems that benches run over. Adding a set is one row of the table in shapes.cc.
+// The named sets of problems that benches run over, dense and of packed weights. Adding a set is one row of
+// the table in shapes.cc.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include <sluice/result.h>
-#include <sluice/spec/problem.h>
+#include "bench/product.h"
 
 namespace sluice::bench {
 
@@ -16,15 +16,14 @@ Problem plain_problem(i64 m, i64 n, i64 k, DType input);
 
 std::vector<std::string> set_names();
 /// Error invalid_argument: no such set; the message lists them.
-Result<std::vector<Problem>> problem_set(const std::string& name);
+Result<std::vector<AnyProblem>> problem_set(const std::string& name);
 
 /// "4096x4096x4096".
 std::string shape_text(const Problem& problem);
 /// "4096x4096x4096 e4m3 > bf16" and what is not plain about it: layouts, batch, epilogue.
 std::string problem_text(const Problem& problem);
 
-/// Floating-point operations of the product, and bytes that must move once: A, B, D and C.
-double flops_of(const Problem& problem);
+/// Bytes that must move once: A, B, D and C.
 double bytes_of_traffic(const Problem& problem);
 
 }  // namespace sluice::bench

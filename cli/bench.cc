@@ -4,20 +4,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <memory>
 #include <optional>
 
 #include <sluice/host/text/quoted.h>
+#include <sluice/try.h>
 
 #include "bench/session.h"
-#include "bench/shapes.h"
 #include "cli/bench_table.h"
 #include "cli/command_line.h"
 #include "cli/measure_flags.h"
 #include "cli/packed_bars.h"
-#include "cli/packed_flags.h"
-#include "cli/packed_table.h"
 #include "cli/requests.h"
 #include "cli/target.h"
 #include "cli/terminal.h"
@@ -29,7 +26,6 @@ namespace {
 
 struct BenchFlags {
   RequestFlags requests;
-  PackedFlags packed;
   std::string only, json, commit, cublaslt, fill = "normal";
   std::string device = "0";
   bool warm = false;
@@ -37,45 +33,20 @@ struct BenchFlags {
   bench::Method method;
 };
 
-/// One shape to measure: dense or packed.
-struct Item {
-  std::string name;
-  bool packed;
-  std::function<bench::ShapeRecord(const bench::Lab&, const bench::Phase&)> measure;
-};
-
-Item item_of(const ProblemRequest& r) {
-  const bench::Case item{.problem = r.problem, .overrides = r.overrides, .alpha = r.alpha, .beta = r.beta};
-  return {.name = bench::problem_text(r.problem),
-          .packed = false,
-          .measure = [item](const bench::Lab& lab, const bench::Phase& phase) {
-            return bench::measure_shape(lab, item, phase);
-          }};
-}
-
-Item item_of(const bench::PackedCase& item) {
-  return {.name = bench::name_of(item.problem),
-          .packed = true,
-          .measure = [item](const bench::Lab& lab, const bench::Phase& phase) {
-            return bench::measure_packed(lab, item, phase);
-          }};
-}
-
-Result<std::vector<Item>> items_of(const BenchFlags& flags) {
+/// What to measure, the smoke set unless told.
+Result<std::vector<bench::Request>> requests_for(const BenchFlags& flags) {
   RequestFlags chosen = flags.requests;
-  if (chosen.file.empty() && chosen.set.empty() && !has_shape(chosen.problem) && !is_packed(flags.packed))
+  if (chosen.file.empty() && chosen.set.empty() && !has_shape(chosen.problem) && !is_packed(chosen.packed))
     chosen.set = "smoke";
-  const Result<std::vector<AnyRequest>> requests = requests_of(chosen, flags.packed);
-  if (!requests) return requests.error();
-  std::vector<Item> items;
-  for (const AnyRequest& request : *requests)
-    items.push_back(std::visit([](const auto& r) { return item_of(r); }, request));
-  std::erase_if(items, [&](const Item& item) { return item.name.find(flags.only) == std::string::npos; });
-  if (items.empty())
+  SLUICE_TAKE(std::vector<bench::Request> requests, requests_of(chosen));
+  std::erase_if(requests, [&](const bench::Request& request) {
+    return bench::name_of(problem_of(request)).find(flags.only) == std::string::npos;
+  });
+  if (requests.empty())
     return Error{
         ErrorCode::invalid_argument,
         fmt::format("no problem of the set has {} in its name: give a part of one", in_quotes(flags.only))};
-  return items;
+  return requests;
 }
 
 void print_run(const bench::RunRecord& run, const bench::Lab& lab) {
@@ -91,54 +62,60 @@ void print_run(const bench::RunRecord& run, const bench::Lab& lab) {
 
 void print_shape(const bench::RunRecord& run, const bench::ShapeRecord& shape, bool tuned) {
   const Colour colour = bench::all_verified(shape) ? Colour::plain : Colour::red;
-  const std::string line = shape.packed ? packed_line(shape, tuned) : shape_line(run, shape, tuned);
+  const std::string line = shape_line(run, shape, tuned);
   fmt::print("{}", colour == Colour::plain ? line : paint(stdout, colour, line));
   fmt::print("{}", paint(stdout, Colour::dim, shape_troubles(shape)));
   std::fflush(stdout);
 }
 
-Result<int> run_bench(const BenchFlags& flags) {
-  const Result<std::vector<Item>> cases = items_of(flags);
-  if (!cases) return cases.error();
-  const Result<Target> target = find_target(flags.device, options_from_environment());
-  if (!target) return target.error();
-  if (!target->device)
-    return Error{ErrorCode::invalid_argument, "bench measures GPUs: the host twin has no speed to tell of"};
+bench::ShapeRecord measure(const bench::Lab& lab, const bench::Request& request, const bench::Phase& phase) {
+  const Result<bench::AnyPlan> plan = plan_of(request, lab.device.info(), lab.device.records());
+  if (!plan) return bench::unplanned_shape(problem_of(request), plan.error());
+  return bench::measure_shape(lab, {.request = request, .plan = *plan}, phase);
+}
+
+Result<bench::Method> method_of(const BenchFlags& flags) {
   bench::Method method = flags.method;
   method.cold = !flags.warm;
   if (flags.fill != "normal" && flags.fill != "uniform")
     return Error{ErrorCode::invalid_argument,
                  fmt::format("--fill {} is not one of: normal, uniform", in_quotes(flags.fill))};
   method.fill = flags.fill == "uniform" ? Fill::uniform : Fill::normal;
+  return method;
+}
 
-  const Result<bench::Lab> lab = bench::open_lab(*target->device, method, flags.cublaslt);
-  if (!lab) return lab.error();
-  bench::RunRecord run = bench::describe_run(*lab);
+Result<int> run_bench(const BenchFlags& flags) {
+  SLUICE_TAKE(const std::vector<bench::Request> requests, requests_for(flags));
+  SLUICE_TAKE(const Target target, find_target(flags.device, options_from_environment()));
+  if (!target.device)
+    return Error{ErrorCode::invalid_argument, "bench measures GPUs: the host twin has no speed to tell of"};
+  SLUICE_TAKE(const bench::Method method, method_of(flags));
+  SLUICE_TAKE(const bench::Lab lab, bench::open_lab(*target.device, method, flags.cublaslt));
+  bench::RunRecord run = bench::describe_run(lab);
   run.command = command_line();
   run.commit = flags.commit.empty() ? built_commit() : flags.commit;
-  print_run(run, *lab);
-  const bool tuned = method.tune > 1;
-  const auto print_header = [&](bool packed) {
-    fmt::print("{}", paint(stdout, Colour::bold, packed ? packed_header(tuned) : shape_header(tuned)));
-  };
+  print_run(run, lab);
 
+  const bool tuned = method.tune > 1;
   Watchdog watchdog(flags.hang_s);
   Progress bar("bench");
   std::optional<Error> lost;
   std::optional<bool> header;  // of packed products?
-  for (const auto& [name, packed, measure] : *cases) {
-    if (header != packed) print_header(packed);
-    header = packed;
-    run.shapes.push_back(measure(*lab, [&, name = name](const std::string& what) {
-      bar.update(static_cast<int>(run.shapes.size()), static_cast<int>(cases->size()),
-                 fmt::format("{}: {}", name, what));
-      watchdog.step(fmt::format("{}: {}", name, what));
+  for (const bench::Request& request : requests) {
+    const bench::AnyProblem problem = problem_of(request);
+    if (header != bench::is_packed(problem))
+      fmt::print("{}", paint(stdout, Colour::bold,
+                             shape_header({.packed = bench::is_packed(problem), .tuned = tuned})));
+    header = bench::is_packed(problem);
+    run.shapes.push_back(measure(lab, request, [&](const std::string& what) {
+      const std::string step = fmt::format("{}: {}", bench::name_of(problem), what);
+      bar.update(static_cast<int>(run.shapes.size()), static_cast<int>(requests.size()), step);
+      watchdog.step(step);
     }));
     bar.clear();
     print_shape(run, run.shapes.back(), tuned);
-    if (!flags.json.empty())
-      if (Result<void> written = bench::write_json(run, flags.json); !written) return written.error();
-    if (const Result<void> alive = bench::still_alive(*lab); !alive) {
+    if (!flags.json.empty()) SLUICE_TRY(bench::write_json(run, flags.json));
+    if (const Result<void> alive = bench::still_alive(lab); !alive) {
       lost = alive.error();
       break;
     }
@@ -146,10 +123,10 @@ Result<int> run_bench(const BenchFlags& flags) {
   double seconds = 0;
   for (const bench::ShapeRecord& shape : run.shapes) seconds += shape.wall_s;
   fmt::print("\n{}{}{} of {} problems in {:.0f} s\n", summary_text(run), packed_bars(run, tuned),
-             run.shapes.size(), cases->size(), seconds);
+             run.shapes.size(), requests.size(), seconds);
   if (lost)
     return Error{lost->code, fmt::format("the GPU is lost to this process after {} of {} shapes: {}",
-                                         run.shapes.size(), cases->size(), lost->message)};
+                                         run.shapes.size(), requests.size(), lost->message)};
   const bool right = std::all_of(run.shapes.begin(), run.shapes.end(), bench::all_verified);
   return right ? kExitOk : kExitNo;
 }
@@ -164,7 +141,6 @@ Verb add_bench_verb(CLI::App& app) {
       "Time sluice beside cuBLASLt, verified, in one run (the smoke set unless told; --set packed for packed "
       "weights beside FP8)");
   add_many_requests_flags(*verb, f.requests);
-  add_packed_flags(*verb, f.packed);
   verb->add_option("--only", f.only, "Of those, the ones with this text in their name, like e4m3 or 1024x");
   verb->add_option("--json", f.json, "Write the results here, after every shape");
   verb->add_option("--tune", f.method.tune, "Time so many of the planner's candidates too")

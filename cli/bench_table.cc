@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ratios are peer time over our time, so above 1 means that sluice is faster. A dash is "not measured".
+// Ratios are peer time over our time, so above 1 means that sluice is faster; but for the plain read of
+// packed weights, whose column says how many times as long ours takes. A dash is "not measured".
 #include "cli/bench_table.h"
 
 #include <fmt/format.h>
 
-#include "bench/shapes.h"
+#include <algorithm>
+
 #include "cli/table.h"
 
 namespace sluice::cli {
 namespace {
 
 using bench::ContenderRecord;
+using bench::kBestFp8;
+using bench::kHalfPeerBest;
 using bench::kPeerBest;
 using bench::kPeerFirst;
+using bench::kReadFloor;
 using bench::kSluice;
 using bench::kSluiceTuned;
 using bench::RunRecord;
@@ -22,14 +27,11 @@ std::string number(double value, int digits) {
   return value > 0 ? fmt::format("{:.{}f}", value, digits) : "-";
 }
 
-/// The part of a kernel's name that differs between kernels of one problem: schedule, tile, stages, cluster.
-std::string short_detail(const std::string& detail) {
-  size_t end = 0;
-  for (int word = 0; word < 4 && end != std::string::npos; ++word) end = detail.find(' ', end + 1);
-  return detail.substr(0, end);
+double inverse(double value) {
+  return value > 0 ? 1 / value : 0;
 }
 
-Table shape_table(bool tuned) {
+Table dense_table(bool tuned) {
   std::vector<Column> columns = {{.title = "problem", .width = 28, .align = Align::left},
                                  {.title = "sluice kernel", .width = 30, .align = Align::left},
                                  {.title = "us", .width = 8},
@@ -49,10 +51,40 @@ Table shape_table(bool tuned) {
   return Table(std::move(columns));
 }
 
+Table packed_table(bool tuned) {
+  std::vector<Column> columns = {{.title = "problem", .width = 36, .align = Align::left},
+                                 {.title = "sluice kernel", .width = 26, .align = Align::left},
+                                 {.title = "us", .width = 7},
+                                 {.title = "read us", .width = 7},
+                                 {.title = "of read", .width = 8},
+                                 {.title = "FP8", .width = 7},
+                                 {.title = "x FP8", .width = 6},
+                                 {.title = "16-bit", .width = 7},
+                                 {.title = "x 16", .width = 6}};
+  if (tuned)
+    for (const char* title : {"tuned", "of read", "x FP8"}) columns.push_back({.title = title, .width = 8});
+  columns.push_back({.title = "right", .width = 5, .align = Align::left});
+  return Table(std::move(columns));
+}
+
 const ContenderRecord* find(const ShapeRecord& shape, const std::string& name) {
   for (const ContenderRecord& c : shape.contenders)
     if (c.name == name) return &c;
   return nullptr;
+}
+
+/// Where a kernel's name differs between kernels of one problem: schedule, tile, stages and cluster; of
+/// packed products all before the types.
+std::string short_detail(const ShapeRecord& shape) {
+  const ContenderRecord* ours = find(shape, kSluice);
+  if (ours == nullptr) return "-";
+  const std::string& detail = ours->detail;
+  size_t end = bench::is_packed(shape.problem) ? detail.size() : 0;
+  if (bench::is_packed(shape.problem))
+    for (const char* types : {" fp16*", " bf16*", " e4m3*"}) end = std::min(end, detail.find(types));
+  else
+    for (int word = 0; word < 4 && end != std::string::npos; ++word) end = detail.find(' ', end + 1);
+  return detail.substr(0, end);
 }
 
 double tflops(const ShapeRecord& shape, double us) {
@@ -66,18 +98,11 @@ void append_ratio_line(const RunRecord& run, const char* ours, const char* peer,
                       s.geometric_mean, s.least, s.count);
 }
 
-}  // namespace
-
-std::string shape_header(bool tuned) {
-  return shape_table(tuned).header();
-}
-
-std::string shape_line(const RunRecord& run, const ShapeRecord& shape, bool tuned) {
-  const ContenderRecord* ours = find(shape, kSluice);
+std::vector<std::string> dense_cells(const RunRecord& run, const ShapeRecord& shape, bool tuned) {
   const double us = bench::median_of(shape, kSluice), rate = tflops(shape, us);
   const double peak = bench::peak_tflops(run, shape.problem);
-  std::vector<std::string> cells = {bench::shape_name(shape),
-                                    ours != nullptr ? short_detail(ours->detail) : "-",
+  std::vector<std::string> cells = {bench::name_of(shape.problem),
+                                    short_detail(shape),
                                     number(us, 2),
                                     number(rate, 1),
                                     peak > 0 && rate > 0 ? fmt::format("{:.0f}%", 100 * rate / peak) : "-",
@@ -91,8 +116,43 @@ std::string shape_line(const RunRecord& run, const ShapeRecord& shape, bool tune
   }
   cells.push_back(number(shape.telemetry.sm_mhz_median, 0));
   cells.push_back(number(shape.telemetry.power_w_max, 0));
+  return cells;
+}
+
+std::vector<std::string> packed_cells(const ShapeRecord& shape, bool tuned) {
+  const double us = bench::median_of(shape, kSluice), fp8 = bench::ratio(shape, kSluice, kBestFp8);
+  std::vector<std::string> cells = {bench::name_of(shape.problem),
+                                    short_detail(shape),
+                                    number(us, 2),
+                                    number(bench::median_of(shape, kReadFloor), 2),
+                                    number(inverse(bench::ratio(shape, kSluice, kReadFloor)), 3),
+                                    number(us * fp8, 2),
+                                    number(fp8, 3),
+                                    number(bench::median_of(shape, kHalfPeerBest), 2),
+                                    number(bench::ratio(shape, kSluice, kHalfPeerBest), 3)};
+  if (tuned) {
+    cells.push_back(number(bench::median_of(shape, kSluiceTuned), 2));
+    cells.push_back(number(inverse(bench::ratio(shape, kSluiceTuned, kReadFloor)), 3));
+    cells.push_back(number(bench::ratio(shape, kSluiceTuned, kBestFp8), 3));
+  }
+  return cells;
+}
+
+Table table_of(Columns columns) {
+  return columns.packed ? packed_table(columns.tuned) : dense_table(columns.tuned);
+}
+
+}  // namespace
+
+std::string shape_header(Columns columns) {
+  return table_of(columns).header();
+}
+
+std::string shape_line(const RunRecord& run, const ShapeRecord& shape, bool tuned) {
+  const bool packed = bench::is_packed(shape.problem);
+  std::vector<std::string> cells = packed ? packed_cells(shape, tuned) : dense_cells(run, shape, tuned);
   cells.push_back(bench::all_verified(shape) ? "yes" : "NO");
-  return shape_table(tuned).row(cells);
+  return table_of({.packed = packed, .tuned = tuned}).row(cells);
 }
 
 std::string shape_troubles(const ShapeRecord& shape) {
@@ -115,7 +175,7 @@ std::string shape_troubles(const ShapeRecord& shape) {
 std::string summary_text(const RunRecord& run) {
   std::string text;
   for (const char* ours : {kSluice, kSluiceTuned})
-    for (const char* peer : {kPeerBest, kPeerFirst, bench::kBestFp8, bench::kHalfPeerBest})
+    for (const char* peer : {kPeerBest, kPeerFirst, kBestFp8, kHalfPeerBest})
       append_ratio_line(run, ours, peer, text);
   return text;
 }
@@ -135,11 +195,12 @@ std::string contender_table(const RunRecord& run, const ShapeRecord& shape) {
   const double peak = bench::peak_tflops(run, shape.problem);
   for (const ContenderRecord& c : shape.contenders) {
     const double us = c.error.empty() ? c.us.median : 0, rate = tflops(shape, us);
-    text +=
-        table.row({c.name, number(us, 2), number(c.us.p10, 2), number(c.us.p90, 2), number(rate, 1),
-                   us > 0 ? number((c.bytes > 0 ? c.bytes : bench::shape_bytes(shape)) / us * 1e-3, 0) : "-",
-                   peak > 0 && rate > 0 ? fmt::format("{:.0f}%", 100 * rate / peak) : "-",
-                   number(c.host_us, 2), c.verified ? "yes" : "NO", c.detail});
+    text += table.row(
+        {c.name, number(us, 2), number(c.us.p10, 2), number(c.us.p90, 2), number(rate, 1),
+         us > 0 ? number((c.bytes > 0 ? c.bytes : bench::bytes_of_traffic(shape.problem)) / us * 1e-3, 0)
+                : "-",
+         peak > 0 && rate > 0 ? fmt::format("{:.0f}%", 100 * rate / peak) : "-", number(c.host_us, 2),
+         c.verified ? "yes" : "NO", c.detail});
   }
   return text;
 }

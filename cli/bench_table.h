@@ -8,8 +8,12 @@
 
 namespace sluice::cli {
 
-/// The columns of shape_line. `tuned`: with those of the tuned contender.
-std::string shape_header(bool tuned);
+/// Which columns lines have: products of packed weights have peers of their own. `tuned`: with those of the
+/// tuned contender.
+struct Columns {
+  bool packed = false, tuned = false;
+};
+std::string shape_header(Columns columns);
 std::string shape_line(const bench::RunRecord& run, const bench::ShapeRecord& shape, bool tuned);
 /// What went wrong in a shape, a line each; empty if nothing.
 std::string shape_troubles(const bench::ShapeRecord& shape);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `sluice compile`: fills a kernel cache ahead of time, for machines that shall not compile (no NVRTC, or a
 // read-only cache in an image): the kernels of the problems, those that verify results, and those that pack
-// weights. Needs no GPU:
-// cubins are for sm_90a whatever the machine. Plans depend on the GPU, though: --device says which.
+// weights. Needs no GPU: cubins are for sm_90a whatever the machine. Plans depend on the GPU, though:
+// --device says which.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,14 +13,11 @@
 #include <sluice/check/packed_check.h>
 #include <sluice/check/verify_units.h>
 #include <sluice/host/jit/cache.h>
-#include <sluice/host/jit/source.h>
-#include <sluice/host/ops/gemm.h>
 #include <sluice/host/text/pack_units.h>
-#include <sluice/host/text/packed_units.h>
 #include <sluice/host/text/quoted.h>
+#include <sluice/try.h>
 
 #include "bench/rows.h"
-#include "cli/packed_flags.h"
 #include "cli/row_range.h"
 #include "cli/target.h"
 #include "cli/terminal.h"
@@ -31,7 +28,6 @@ namespace {
 
 struct CompileFlags {
   RequestFlags requests;
-  PackedFlags packed;
   PlanTarget target;
   std::string cache_dir, nvrtc, rows;
   bench::RowsMethod drawn{.numbers = 0};
@@ -39,103 +35,64 @@ struct CompileFlags {
   int top = 1;
 };
 
-Result<Plan> plan_of(const ProblemRequest& r, const Target& target) {
-  return gemm::plan(r.problem, target.info(), r.overrides, target.records);
-}
-Result<packed::Plan> plan_of(const bench::PackedCase& r, const Target& target) {
-  return packed::plan(r.problem, target.info(), r.overrides, target.records);
-}
-Result<std::vector<Plan>> candidates_of(const ProblemRequest& r, const Target& target) {
-  return gemm::candidates(r.problem, target.info(), r.overrides);
-}
-Result<std::vector<packed::Plan>> candidates_of(const bench::PackedCase& r, const Target& target) {
-  return packed::candidates(r.problem, target.info(), r.overrides);
-}
-std::vector<std::string> texts_of(const Plan& plan, Stamping stamping) {
-  return gemm::units_of(plan, stamping);
-}
-std::vector<std::string> texts_of(const packed::Plan& plan, Stamping) {
-  return packed::units_of(plan);
-}
-
-/// What verifies a result, and what packs weights before there is one. The first two are of every bench and
-/// tuning run (bench/lab.h).
-std::vector<std::string> helpers_of(const ProblemRequest&) {
-  return {verify_unit_text(VerifyUnit::fill), verify_unit_text(VerifyUnit::check)};
-}
-std::vector<std::string> helpers_of(const bench::PackedCase& r) {
-  std::vector<std::string> units{verify_unit_text(VerifyUnit::fill), verify_unit_text(VerifyUnit::check),
-                                 packed::reference_unit_text()};
+/// What verifies a result (the first two are of every bench and tuning run: bench/lab.h), and what packs
+/// weights before there is one.
+std::vector<std::string> helpers_of(const bench::AnyProblem& problem) {
+  std::vector<std::string> units{verify_unit_text(VerifyUnit::fill), verify_unit_text(VerifyUnit::check)};
+  const auto* packed = std::get_if<PackedProblem>(&problem);
+  if (packed == nullptr) return units;
+  units.push_back(packed::reference_unit_text());
   for (const CodeStorage codes : {CodeStorage::byte, CodeStorage::nibble})
-    if (const PackConfig config{.format = r.problem.weights, .codes = codes};
-        codes == CodeStorage::byte || code_bits(config.format.type) == 4)
-      units.push_back(pack_unit_text(config));
+    if (codes == CodeStorage::byte || code_bits(packed->weights.type) == 4)
+      units.push_back(pack_unit_text({.format = packed->weights, .codes = codes}));
   return units;
-}
-
-Result<gemm::RowTable> table_of(const ProblemRequest& r, const Target& target, RowRange rows) {
-  return gemm::plan_rows(r.problem, rows, target.info(), target.records);
-}
-Result<packed::RowTable> table_of(const bench::PackedCase& r, const Target& target, RowRange rows) {
-  return packed::plan_rows(r.problem, rows, target.info(), target.records);
 }
 
 /// Those that serve the range, then those of what `sluice rows` times beside them.
-template <class Request>
-Result<std::vector<std::string>> range_units_of(const Request& request, const Target& target,
-                                                const CompileFlags& flags, Stamping stamping) {
-  const auto table = table_of(request, target, flags.drawn.rows);
-  if (!table) return table.error();
-  std::vector plans = table->kernels;
-  std::vector<i64> drawn = flags.drawn.numbers > 0 ? bench::drawn_rows(flags.drawn) : std::vector<i64>();
-  if (!drawn.empty()) drawn.push_back(table->summary.worst_m);
-  for (const i64 m : drawn) {
-    Request one = request;
-    one.problem.m = m;
-    const auto alone = plan_of(one, target);
-    if (!alone) return alone.error();
-    plans.push_back(*alone);
+Result<std::vector<bench::AnyPlan>> range_plans_of(const bench::Request& request, const Target& target,
+                                                   const bench::RowsMethod& drawn) {
+  SLUICE_TAKE(const bench::AnyRowTable table,
+              bench::table_of(problem_of(request), drawn.rows, target.info(), target.records));
+  std::vector<bench::AnyPlan> plans = std::visit(
+      [](const auto& t) { return std::vector<bench::AnyPlan>(t.kernels.begin(), t.kernels.end()); }, table);
+  std::vector<i64> rows = drawn.numbers > 0 ? bench::drawn_rows(drawn) : std::vector<i64>();
+  if (!rows.empty()) rows.push_back(std::visit([](const auto& t) { return t.summary.worst_m; }, table));
+  for (const i64 m : rows) {
+    SLUICE_TAKE(bench::AnyPlan alone, plan_of(with_rows(request, m), target.info(), target.records));
+    plans.push_back(std::move(alone));
   }
-  std::vector<std::string> units = helpers_of(request);
-  for (const auto& plan : plans)
-    for (std::string& unit : texts_of(plan, stamping)) units.push_back(std::move(unit));
-  return units;
+  return plans;
 }
 
-/// Those of what the planner picks, then of its candidates up to `top`.
-template <class Request>
-Result<std::vector<std::string>> units_of(const Request& request, const Target& target,
-                                          const CompileFlags& flags, Stamping stamping) {
-  if (!flags.rows.empty()) return range_units_of(request, target, flags, stamping);
-  const auto pick = plan_of(request, target);
-  if (!pick) return pick.error();
-  std::vector plans{*pick};
-  if (flags.top > 1) {
-    const auto more = candidates_of(request, target);
-    if (!more) return more.error();
-    plans.insert(
-        plans.end(), more->begin(),
-        more->begin() + std::min<std::ptrdiff_t>(flags.top, static_cast<std::ptrdiff_t>(more->size())));
-  }
-  std::vector<std::string> units = helpers_of(request);
-  for (const auto& plan : plans)
-    for (std::string& unit : texts_of(plan, stamping)) units.push_back(std::move(unit));
-  return units;
+/// What the planner picks, then its candidates up to `top`.
+Result<std::vector<bench::AnyPlan>> plans_of(const bench::Request& request, const Target& target,
+                                             const CompileFlags& flags) {
+  if (!flags.rows.empty()) return range_plans_of(request, target, flags.drawn);
+  SLUICE_TAKE(bench::AnyPlan pick, plan_of(request, target.info(), target.records));
+  std::vector<bench::AnyPlan> plans{std::move(pick)};
+  if (flags.top <= 1) return plans;
+  SLUICE_TAKE(const std::vector<bench::AnyPlan> more, candidates_of(request, target.info()));
+  plans.insert(plans.end(), more.begin(),
+               more.begin() + std::min<std::ptrdiff_t>(flags.top, static_cast<std::ptrdiff_t>(more.size())));
+  return plans;
 }
 
-/// Different ones: those that verify, and those of the best `top` plans of every problem.
-Result<std::vector<std::string>> units_of(const std::vector<AnyRequest>& requests, const Target& target,
-                                          const CompileFlags& flags, Stamping stamping) {
+/// Different ones: those that verify, and those of the plans of every problem.
+Result<std::vector<std::string>> all_units(const std::vector<bench::Request>& requests, const Target& target,
+                                           const CompileFlags& flags, const Options& options) {
   std::vector<std::string> units;
   std::set<std::string> seen;
-  for (const AnyRequest& request : requests) {
-    Result<std::vector<std::string>> more =
-        std::visit([&](const auto& r) { return units_of(r, target, flags, stamping); }, request);
-    if (!more)
-      return Error{more.error().code,
-                   fmt::format("{}: {}", bench::name_of(problem_of(request)), more.error().message)};
-    for (std::string& unit : *more)
+  const auto add = [&](std::vector<std::string> more) {
+    for (std::string& unit : more)
       if (seen.insert(unit).second) units.push_back(std::move(unit));
+  };
+  for (const bench::Request& request : requests) {
+    const Result<std::vector<bench::AnyPlan>> plans = plans_of(request, target, flags);
+    if (!plans)
+      return Error{plans.error().code,
+                   fmt::format("{}: {}", bench::name_of(problem_of(request)), plans.error().message)};
+    add(helpers_of(problem_of(request)));
+    for (const bench::AnyPlan& plan : *plans) add(bench::units_of(plan, options));
   }
   return units;
 }
@@ -160,28 +117,18 @@ Result<CompileFlags> with_rows(CompileFlags flags) {
   if (flags.rows.empty()) return flags;
   if (flags.top > 1)
     return Error{ErrorCode::invalid_argument, "--top has no effect with --rows: leave it out"};
-  const Result<RowRange> rows = parse_rows(flags.rows);
-  if (!rows) return rows.error();
-  flags.drawn.rows = *rows;
+  SLUICE_TAKE(flags.drawn.rows, parse_rows(flags.rows));
   return flags;
 }
 
 Result<int> run_compile(const CompileFlags& given) {
-  const Result<CompileFlags> checked = with_rows(given);
-  if (!checked) return checked.error();
-  const CompileFlags& flags = *checked;
-  const Result<Options> options = options_of(flags);
-  if (!options) return options.error();
-  const Result<std::vector<AnyRequest>> requests = requests_of(flags.requests, flags.packed);
-  if (!requests) return requests.error();
-  if (!flags.rows.empty())
-    if (Result<void> none = refuse_overrides(flags.requests, flags.packed, *requests); !none)
-      return none.error();
-  const Result<Target> target = find_target(flags.target, *options);
-  if (!target) return target.error();
-  const Result<std::vector<std::string>> units = units_of(*requests, *target, flags, stamping_of(*options));
-  if (!units) return units.error();
-  KernelCache cache(*options);
+  SLUICE_TAKE(const CompileFlags flags, with_rows(given));
+  SLUICE_TAKE(const Options options, options_of(flags));
+  SLUICE_TAKE(const std::vector<bench::Request> requests, requests_of(flags.requests));
+  if (!flags.rows.empty()) SLUICE_TRY(refuse_row_overrides(flags.requests, requests));
+  SLUICE_TAKE(const Target target, find_target(flags.target, options));
+  SLUICE_TAKE(const std::vector<std::string> units, all_units(requests, target, flags, options));
+  KernelCache cache(options);
   if (!cache.disk_problem().empty())
     return Error{ErrorCode::io, fmt::format("nothing can be kept: {}", cache.disk_problem())};
   cache.require_disk();
@@ -189,7 +136,7 @@ Result<int> run_compile(const CompileFlags& given) {
   const auto start = std::chrono::steady_clock::now();
   Progress bar("compile");
   const auto results =
-      cache.get_all(*units, flags.jobs, [&bar](int done, int total) { bar.update(done, total); });
+      cache.get_all(units, flags.jobs, [&bar](int done, int total) { bar.update(done, total); });
   bar.clear();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 
@@ -201,8 +148,8 @@ Result<int> run_compile(const CompileFlags& given) {
   fmt::print(
       "{} problems for {} ({} SMs), and the verifier: {} compiled, {} already there, {} failed; {:.1f} s; "
       "cache {}\n",
-      requests->size(), target->info().name, target->info().sm_count, stats.compiles, stats.disk_hits, failed,
-      seconds, escaped(options->cache_dir));
+      requests.size(), target.info().name, target.info().sm_count, stats.compiles, stats.disk_hits, failed,
+      seconds, escaped(options.cache_dir));
   if (stats.write_failures > 0) return Error{ErrorCode::io, cache.write_problem()};
   if (failed > 0) return Error{ErrorCode::toolchain, first_error};
   return kExitOk;
@@ -214,7 +161,6 @@ Verb add_compile_verb(CLI::App& app) {
   auto flags = std::make_shared<CompileFlags>();
   CLI::App* verb = app.add_subcommand("compile", "Fill a kernel cache ahead of time; needs no GPU");
   add_many_requests_flags(*verb, flags->requests);
-  add_packed_flags(*verb, flags->packed);
   add_plan_target(*verb, flags->target);
   verb->add_option("--top", flags->top, "Kernels per problem, for tuning later")
       ->capture_default_str()

@@ -104,8 +104,9 @@ std::string bars_of(const bench::RunRecord& run, const char* ours) {
   std::vector<Ratio> half, byte, either;
   std::map<std::tuple<i64, i64, i64, int>, Ratio> faster;  // of a product in both token types
   for (const ShapeRecord& shape : run.shapes) {
-    if (!shape.packed) continue;
-    const PackedProblem& p = *shape.packed;
+    const auto* packed = std::get_if<PackedProblem>(&shape.problem);
+    if (packed == nullptr) continue;
+    const PackedProblem& p = *packed;
     if (is_first_bar(p)) {
       text += first_bar(shape, ours);
       continue;

@@ -8,6 +8,7 @@
 #include <array>
 
 #include <sluice/host/text/quoted.h>
+#include <sluice/try.h>
 
 #include "cli/parse.h"
 #include "cli/value_checks.h"
@@ -20,16 +21,6 @@ constexpr std::array kShared = {"--shape",      "--m",        "--n",         "--
                                 "--d",          "--bias",     "--bias-type", "--ld-a",    "--activation",
                                 "--ld-d",       "--scale-a",  "--gated",     "--scale-d", "--stages",
                                 "--no-records", "--residual", "--ld-c"};
-
-Result<void> only_shared(const std::vector<const CLI::Option*>& options) {
-  for (const CLI::Option* option : options)
-    if (option->count() > 0 && !is_shared_flag(option->get_name()))
-      return Error{
-          ErrorCode::invalid_argument,
-          fmt::format("{} has no effect with --weights: a packed product has no such choice; leave it out",
-                      option->get_name())};
-  return {};
-}
 
 }  // namespace
 
@@ -110,18 +101,11 @@ bool is_packed(const PackedFlags& flags) {
   return !flags.weights.empty();
 }
 
-Result<void> check_dense(const PackedFlags& flags) {
-  if (is_packed(flags)) return {};
-  const char* why = "without --weights: say which weights are packed";
-  if (Result<void> none = refuse_given(flags.format_options, why); !none) return none;
-  return refuse_given(flags.override_options, why);
-}
-
-packed::Overrides packed_overrides_of(const RequestFlags& request, const PackedFlags& flags) {
+packed::Overrides packed_overrides_of(const ProblemFlags& problem, const PackedFlags& flags) {
   return {.token_blocks = flags.token_blocks,
           .row_blocks = flags.row_blocks,
           .warps = flags.warps,
-          .stages = request.problem.stages,
+          .stages = problem.stages,
           .parts = flags.parts,
           .ctas = flags.ctas,
           .tokens = flags.tokens_tile,
@@ -132,40 +116,35 @@ packed::Overrides packed_overrides_of(const RequestFlags& request, const PackedF
           .tail_parts = flags.tail_parts,
           .strips = flags.strips,
           .k_groups = flags.k_groups,
-          .ignore_records = request.problem.no_records};
+          .ignore_records = problem.no_records};
 }
 
-Result<bench::PackedCase> packed_case_of(const RequestFlags& request, const PackedFlags& flags) {
-  for (const auto* options : {&request.problem_options, &request.override_options})
-    if (Result<void> alone = only_shared(*options); !alone) return alone.error();
-  Result<WeightFormat> format = format_of(flags);
-  if (!format) return format.error();
-  ProblemFlags dense = request.problem;
-  if (dense.dtype.empty()) dense.dtype = "fp16";
-  const Result<Problem> p = problem_of(dense);
-  if (!p) return p.error();
-  if (dense.ld_c && !dense.residual)
-    return Error{ErrorCode::invalid_argument, "--ld-c has no effect without --residual: leave it out"};
-  if (p->a.type == DType::e4m3 && format->type == WeightType::uint4) format->order = FragmentOrder::byte;
-  return bench::PackedCase{.problem = {.m = p->m,
-                                       .n = p->n,
-                                       .k = p->k,
-                                       .x = p->a.type,
-                                       .scale_x = p->epilogue.scale_a,
-                                       .d = p->d.type,
-                                       .weights = *format,
-                                       .bias = p->epilogue.bias,
-                                       .bias_type = p->epilogue.bias == Bias::none ? PackedProblem{}.bias_type
-                                                                                   : p->epilogue.bias_type,
-                                       .activation = p->epilogue.activation,
-                                       .gated = p->epilogue.gated,
-                                       .scale_d = p->epilogue.scale_d,
-                                       .norm_x = flags.norm_x,
-                                       .residual = p->epilogue.residual,
-                                       .ld_x = p->a.ld,
-                                       .ld_d = p->d.ld,
-                                       .ld_c = p->epilogue.residual ? p->c.ld : 0},
-                           .overrides = packed_overrides_of(request, flags)};
+Result<bench::PackedRequest> packed_request_of(const ProblemFlags& problem, const PackedFlags& flags) {
+  SLUICE_TAKE(WeightFormat format, format_of(flags));
+  ProblemFlags shared = problem;
+  if (shared.dtype.empty()) shared.dtype = "fp16";
+  SLUICE_TAKE(const Problem p, problem_of(shared));
+  const Epilogue& e = p.epilogue;
+  if (p.a.type == DType::e4m3 && format.type == WeightType::uint4) format.order = FragmentOrder::byte;
+  return bench::PackedRequest{
+      .problem = {.m = p.m,
+                  .n = p.n,
+                  .k = p.k,
+                  .x = p.a.type,
+                  .scale_x = e.scale_a,
+                  .d = p.d.type,
+                  .weights = format,
+                  .bias = e.bias,
+                  .bias_type = e.bias == Bias::none ? PackedProblem{}.bias_type : e.bias_type,
+                  .activation = e.activation,
+                  .gated = e.gated,
+                  .scale_d = e.scale_d,
+                  .norm_x = flags.norm_x,
+                  .residual = e.residual,
+                  .ld_x = p.a.ld,
+                  .ld_d = p.d.ld,
+                  .ld_c = e.residual ? p.c.ld : 0},
+      .overrides = packed_overrides_of(problem, flags)};
 }
 
 }  // namespace sluice::cli

@@ -6,9 +6,13 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "bench/packed_session.h"
-#include "cli/requests.h"
+#include "cli/problem_flags.h"
+
+namespace CLI {
+class Option;
+}
 
 namespace sluice::cli {
 
@@ -31,11 +35,9 @@ bool is_packed(const PackedFlags& flags);
 /// Does a flag of dense products, like "--stages", mean the same with --weights?
 bool is_shared_flag(const std::string& name);
 
-/// Without --weights: error if another of the packed flags was given. With it: the problem and overrides, or
-/// what is wrong with the flags.
-Result<void> check_dense(const PackedFlags& flags);
 Result<WeightFormat> format_of(const PackedFlags& flags);
-packed::Overrides packed_overrides_of(const RequestFlags& request, const PackedFlags& flags);
-Result<bench::PackedCase> packed_case_of(const RequestFlags& request, const PackedFlags& flags);
+packed::Overrides packed_overrides_of(const ProblemFlags& problem, const PackedFlags& flags);
+/// The problem and overrides of flags with --weights, or what is wrong with them.
+Result<bench::PackedRequest> packed_request_of(const ProblemFlags& problem, const PackedFlags& flags);
 
 }  // namespace sluice::cli

@@ -1,26 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/packed_host.h"
 
-#include <cmath>
-#include <cstring>
-
 #include <sluice/reference/element.h>
+#include <sluice/reference/gemm.h>
 #include <sluice/reference/packed_weights.h>
+#include <sluice/try.h>
 
 namespace sluice::cli {
-namespace {
-
-double activated(Activation activation, double x) {
-  switch (activation) {
-    case Activation::none: return x;
-    case Activation::relu: return x > 0 ? x : 0;
-    case Activation::gelu: return 0.5 * x * (1 + std::erf(x * std::sqrt(0.5)));
-    case Activation::silu: return x / (1 + std::exp(-x));
-  }
-  return x;
-}
-
-}  // namespace
 
 Result<std::vector<u8>> reference_d(const packed::HostData& data, int shift) {
   const PackedProblem& p = data.problem;
@@ -41,13 +27,19 @@ Result<std::vector<u8>> reference_d(const packed::HostData& data, int shift) {
   };
   for (i64 m = 0; m < p.m; ++m)
     for (i64 n = 0; n < d_columns(p); ++n) {
-      double value = activated(p.activation, product(m, n));
+      double value = activate(p.activation, product(m, n));
       if (p.gated) value = static_cast<float>(value * product(m, p.n / 2 + n));  // as the GPU rounds it
       if (p.residual) value += load_element(p.d, data.c.data(), m * p.ld_c + n);
       if (p.scale_d != ScaleMode::none) value /= load_element(DType::fp32, data.scale_d.data(), 0);
       store_element(p.d, d, m * p.ld_d + n, value);
     }
   return buffer;
+}
+
+Result<Comparison> compare_on_host(const PackedProblem& problem, packed::DataKind kind, u64 seed) {
+  SLUICE_TAKE(const packed::HostData data, packed::random_data(problem, kind, seed));
+  SLUICE_TAKE(const std::vector<u8> d, reference_d(data, 0));
+  return packed::judge(data, packed::reference_sums(data), d, 0);
 }
 
 }  // namespace sluice::cli

@@ -10,4 +10,7 @@ namespace sluice::cli {
 /// rounded once. Errors: those of pack_weights.
 Result<std::vector<u8>> reference_d(const packed::HostData& data, int shift);
 
+/// That D beside the plain sums; what is wrong with it, or that all is well.
+Result<Comparison> compare_on_host(const PackedProblem& problem, packed::DataKind kind, u64 seed);
+
 }  // namespace sluice::cli

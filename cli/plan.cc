@@ -5,9 +5,9 @@
 
 #include <memory>
 
-#include <sluice/host/jit/source.h>
+#include <sluice/try.h>
 
-#include "cli/packed_run.h"
+#include "cli/requests.h"
 #include "cli/row_range.h"
 #include "cli/table.h"
 #include "cli/target.h"
@@ -18,88 +18,88 @@ namespace {
 
 struct PlanFlags {
   RequestFlags request;
-  PackedFlags packed;
   PlanTarget target;
   std::string rows;
   bool all = false;
   bool unit = false;
 };
 
-Result<int> print_all(const ProblemRequest& request, const DeviceInfo& info) {
-  const Result<std::vector<Plan>> plans = gemm::candidates(request.problem, info, request.overrides);
-  if (!plans) return plans.error();
-  const Table table({{.title = "", .width = 3},
-                     {.title = "kernel", .width = 42, .align = Align::left},
-                     {.title = "us", .width = 8},
-                     {.title = "tensor"},
-                     {.title = "L2", .width = 7},
-                     {.title = "HBM", .width = 7},
-                     {.title = "waves"},
-                     {.title = "clusters"},
-                     {.title = "walk", .width = 11, .align = Align::left}});
-  fmt::print("{}", table.header());
+std::string us_text(double value) {
+  return fmt::format("{:.2f}", value);
+}
+
+Table dense_table() {
+  return Table({{.title = "", .width = 3},
+                {.title = "kernel", .width = 42, .align = Align::left},
+                {.title = "us", .width = 8},
+                {.title = "tensor"},
+                {.title = "L2", .width = 7},
+                {.title = "HBM", .width = 7},
+                {.title = "waves"},
+                {.title = "clusters"},
+                {.title = "walk", .width = 11, .align = Align::left}});
+}
+Table packed_table() {
+  return Table({{.title = "", .width = 3},
+                {.title = "kernel", .width = 64, .align = Align::left},
+                {.title = "us", .width = 8},
+                {.title = "smem", .width = 7}});
+}
+
+std::vector<std::string> cells_of(const Plan& plan) {
+  const Estimate& e = plan.estimate;
+  return {short_name(plan.config),
+          us_text(e.total_us),
+          us_text(e.tensor_us),
+          us_text(e.l2_us),
+          us_text(e.hbm_us),
+          std::to_string(e.waves),
+          std::to_string(plan.split.clusters),
+          fmt::format("{} {}", name_of(plan.split.raster), plan.split.group)};
+}
+std::vector<std::string> cells_of(const packed::Plan& plan) {
+  return {packed::short_name(plan.config), us_text(plan.estimate_us), std::to_string(plan.smem_bytes)};
+}
+
+/// Every candidate, best estimate first.
+Result<void> print_all(const bench::Request& request, const DeviceInfo& info) {
+  SLUICE_TAKE(const std::vector<bench::AnyPlan> plans, candidates_of(request, info));
+  const Table table = bench::is_packed(problem_of(request)) ? packed_table() : dense_table();
+  fmt::print("\n{}", table.header());
   int rank = 0;
-  for (const Plan& plan : *plans) {
-    const Estimate& e = plan.estimate;
-    const auto us = [](double value) { return fmt::format("{:.2f}", value); };
-    fmt::print("{}", table.row({std::to_string(++rank), short_name(plan.config), us(e.total_us),
-                                us(e.tensor_us), us(e.l2_us), us(e.hbm_us), std::to_string(e.waves),
-                                std::to_string(plan.split.clusters),
-                                fmt::format("{} {}", name_of(plan.split.raster), plan.split.group)}));
+  for (const bench::AnyPlan& plan : plans) {
+    std::vector<std::string> cells = std::visit([](const auto& p) { return cells_of(p); }, plan);
+    cells.insert(cells.begin(), std::to_string(++rank));
+    fmt::print("{}", table.row(cells));
   }
-  return kExitOk;
+  return {};
 }
 
 Result<int> print_rows(const PlanFlags& flags) {
-  const Result<RowRange> rows = parse_rows(flags.rows);
-  if (!rows) return rows.error();
-  const Result<std::vector<AnyRequest>> requests = requests_of(flags.request, flags.packed);
-  if (!requests) return requests.error();
-  if (Result<void> none = refuse_overrides(flags.request, flags.packed, *requests); !none)
-    return none.error();
+  SLUICE_TAKE(const RowRange rows, parse_rows(flags.rows));
+  SLUICE_TAKE(const std::vector<bench::Request> requests, requests_of(flags.request));
+  SLUICE_TRY(refuse_row_overrides(flags.request, requests));
   if (flags.all || flags.unit)
     return Error{ErrorCode::invalid_argument,
                  fmt::format("{} has no effect with --rows: leave it out", flags.all ? "--all" : "--unit")};
-  const Result<Target> target = find_target(flags.target, options_from_environment());
-  if (!target) return target.error();
-  const DeviceInfo info = target->info();
-  const auto print = [&](const auto& table) -> Result<int> {
-    if (!table) return table.error();
-    fmt::print("{}", describe(*table, info));
-    return kExitOk;
-  };
-  if (const auto* dense = std::get_if<ProblemRequest>(&requests->front()))
-    return print(gemm::plan_rows(dense->problem, *rows, info, target->records));
-  const PackedProblem& problem = std::get<bench::PackedCase>(requests->front()).problem;
-  return print(packed::plan_rows(problem, *rows, info, target->records));
-}
-
-Result<int> run_packed_plan(const PlanFlags& flags) {
-  const Result<bench::PackedCase> item = packed_case_of(flags.request, flags.packed);
-  if (!item) return item.error();
-  const Result<Target> target = find_target(flags.target, options_from_environment());
-  if (!target) return target.error();
-  const Result<void> printed = print_packed_plan(*item, *target, {.all = flags.all, .unit = flags.unit});
-  if (!printed) return printed.error();
+  SLUICE_TAKE(const Target target, find_target(flags.target, options_from_environment()));
+  const DeviceInfo info = target.info();
+  SLUICE_TAKE(const bench::AnyRowTable table,
+              bench::table_of(problem_of(requests.front()), rows, info, target.records));
+  fmt::print("{}", std::visit([&](const auto& t) { return describe(t, info); }, table));
   return kExitOk;
 }
 
 Result<int> run_plan(const PlanFlags& flags) {
   if (!flags.rows.empty()) return print_rows(flags);
-  if (Result<void> good = check_dense(flags.packed); !good) return good.error();
-  if (is_packed(flags.packed)) return run_packed_plan(flags);
-  const Result<ProblemRequest> request = request_of(flags.request.problem);
-  if (!request) return request.error();
-  const Result<Target> target = find_target(flags.target, options_from_environment());
-  if (!target) return target.error();
-  const Result<Plan> plan = gemm::plan(request->problem, target->info(), request->overrides, target->records);
-  if (!plan) return plan.error();
-  fmt::print("{}{}", describe(*plan), describe(target->info()));
-  for (const std::string& unit : flags.unit ? unit_texts(plan->config) : std::vector<std::string>{})
+  SLUICE_TAKE(const bench::Request request, request_of(flags.request));
+  SLUICE_TAKE(const Target target, find_target(flags.target, options_from_environment()));
+  SLUICE_TAKE(const bench::AnyPlan plan, plan_of(request, target.info(), target.records));
+  fmt::print("{}{}", bench::describe(plan), describe(target.info()));
+  for (const std::string& unit : flags.unit ? bench::units_of(plan, {}) : std::vector<std::string>{})
     fmt::print("\n{}\n", unit);
-  if (!flags.all) return kExitOk;
-  fmt::print("\n");
-  return print_all(*request, target->info());
+  if (flags.all) SLUICE_TRY(print_all(request, target.info()));
+  return kExitOk;
 }
 
 }  // namespace
@@ -108,7 +108,6 @@ Verb add_plan_verb(CLI::App& app) {
   auto flags = std::make_shared<PlanFlags>();
   CLI::App* verb = app.add_subcommand("plan", "Show what would run for a problem, and the estimate");
   add_request_flags(*verb, flags->request);
-  add_packed_flags(*verb, flags->packed);
   add_plan_target(*verb, flags->target);
   verb->add_option("--rows", flags->rows, kRowsHelp);
   verb->add_flag("--all", flags->all, "Every candidate, best estimate first");

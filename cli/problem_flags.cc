@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <limits>
 
+#include <sluice/try.h>
+
 #include "cli/parse.h"
 #include "cli/value_checks.h"
 
@@ -177,7 +179,7 @@ Result<Problem> problem_of(const ProblemFlags& f) {
   p.b.ld = f.ld_b.value_or(0);
   p.c.ld = f.ld_c.value_or(0);
   p.d.ld = f.ld_d.value_or(0);
-  take(parse_accumulate(f.accumulate), p.accumulate, error);
+  if (!f.accumulate.empty()) take(parse_accumulate(f.accumulate), p.accumulate, error);
 
   take(parse_scale_mode(f.scale_a), p.epilogue.scale_a, error);
   take(parse_scale_mode(f.scale_b), p.epilogue.scale_b, error);
@@ -234,12 +236,11 @@ float beta_of(const ProblemFlags& f) {
   return f.beta.value_or(f.residual ? 1.0f : 0.0f);
 }
 
-Result<ProblemRequest> request_of(const ProblemFlags& f) {
-  const Result<Problem> problem = problem_of(f);
-  if (!problem) return problem.error();
-  const Result<PlanOverrides> overrides = overrides_of(f);
-  if (!overrides) return overrides.error();
-  return ProblemRequest{.problem = *problem, .overrides = *overrides, .alpha = f.alpha, .beta = beta_of(f)};
+Result<bench::DenseRequest> dense_request_of(const ProblemFlags& f) {
+  SLUICE_TAKE(const Problem problem, problem_of(f));
+  SLUICE_TAKE(const PlanOverrides overrides, overrides_of(f));
+  return bench::DenseRequest{
+      .problem = problem, .overrides = overrides, .alpha = f.alpha, .beta = beta_of(f)};
 }
 
 }  // namespace sluice::cli

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <sluice/plan.h>
+#include "bench/product.h"
 
 namespace CLI {
 class App;
@@ -31,7 +31,7 @@ struct ProblemFlags {
   std::string scale_d = "none";
   std::string update = "set";
   bool any_order = false;
-  std::string accumulate = "fast";
+  std::string accumulate;  // "": as spec/problem.h has it
   float alpha = 1.0f;
   std::optional<float> beta;
 
@@ -55,13 +55,6 @@ Result<PlanOverrides> overrides_of(const ProblemFlags& flags);
 /// What --beta says; 1 with a residual and 0 without if it says nothing.
 float beta_of(const ProblemFlags& flags);
 
-/// One problem with the overrides that came with it.
-struct ProblemRequest {
-  Problem problem;
-  PlanOverrides overrides;
-  float alpha = 1.0f;
-  float beta = 0.0f;
-};
-Result<ProblemRequest> request_of(const ProblemFlags& flags);
+Result<bench::DenseRequest> dense_request_of(const ProblemFlags& flags);
 
 }  // namespace sluice::cli

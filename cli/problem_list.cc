@@ -12,8 +12,9 @@
 #include <sluice/host/text/json_text.h>
 #include <sluice/host/text/quoted.h>
 #include <sluice/host/text/text_file.h>
+#include <sluice/try.h>
 
-#include "cli/packed_flags.h"
+#include "cli/requests.h"
 #include "cli/value_checks.h"
 
 namespace sluice::cli {
@@ -32,13 +33,11 @@ bool says_nothing(const CLI::App& app, const std::string& word) {
   return option != nullptr && option->get_expected_max() == 0;
 }
 
-Result<AnyRequest> parse_entry(Words words, const std::string& where) {
+Result<bench::Request> parse_entry(Words words, const std::string& where) {
   RequestFlags flags;
-  PackedFlags packed;
   CLI::App app;
   app.set_help_flag("");
   add_request_flags(app, flags);
-  add_packed_flags(app, packed);
   check_values(app);
   std::erase_if(words, [&](const std::string& word) { return says_nothing(app, word); });
   if (!words.empty() && words.front().front() != '-') words.insert(words.begin(), "--shape");
@@ -48,7 +47,7 @@ Result<AnyRequest> parse_entry(Words words, const std::string& where) {
   } catch (const CLI::Error& error) {
     return Error{ErrorCode::invalid_argument, fmt::format("{}: {}", where, text_of(error, app))};
   }
-  const Result<std::vector<AnyRequest>> one = requests_of(flags, packed);
+  const Result<std::vector<bench::Request>> one = requests_of(flags);
   if (!one) return Error{one.error().code, fmt::format("{}: {}", where, one.error().message)};
   return one->front();
 }
@@ -60,23 +59,20 @@ Result<void> check_count(size_t count, size_t most, const std::string& what) {
                fmt::format("{} must be at most {}, not {}: split them", what, most, count)};
 }
 
-Result<std::vector<AnyRequest>> parse_lines(std::string_view text) {
-  std::vector<AnyRequest> requests;
+Result<std::vector<bench::Request>> parse_lines(std::string_view text) {
+  std::vector<bench::Request> requests;
   for (int number = 1; !text.empty(); ++number) {
     const size_t end = std::min(text.find('\n'), text.size());
     const std::string_view all = text.substr(0, end), line = all.substr(0, all.find('#'));
     text.remove_prefix(std::min(end + 1, text.size()));
     const std::string where = fmt::format("line {}", number);
-    if (Result<void> bounded = check_count(line.size(), kMostLineBytes, "the bytes of " + where); !bounded)
-      return bounded.error();
+    SLUICE_TRY(check_count(line.size(), kMostLineBytes, "the bytes of " + where));
     std::istringstream stream{std::string(line)};
     Words words{std::istream_iterator<std::string>(stream), {}};
     if (words.empty()) continue;
-    Result<AnyRequest> request = parse_entry(std::move(words), where);
-    if (!request) return request.error();
-    requests.push_back(*request);
-    if (Result<void> few = check_count(requests.size(), kMostProblems, "the problems of a file"); !few)
-      return few.error();
+    SLUICE_TAKE(bench::Request request, parse_entry(std::move(words), where));
+    requests.push_back(std::move(request));
+    SLUICE_TRY(check_count(requests.size(), kMostProblems, "the problems of a file"));
   }
   return requests;
 }
@@ -92,9 +88,7 @@ Result<Words> words_of(const Json& object, const std::string& where) {
       return Error{ErrorCode::invalid_argument,
                    fmt::format("{}: {} must be a number, a text, true or false", where, in_quotes(key))};
     const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-    if (Result<void> bounded = check_count(key.size() + text.size(), kMostLineBytes, "the bytes of " + where);
-        !bounded)
-      return bounded.error();
+    SLUICE_TRY(check_count(key.size() + text.size(), kMostLineBytes, "the bytes of " + where));
     if (value.is_boolean()) {
       words.push_back("--" + key + "=" + text);
     } else {
@@ -105,7 +99,7 @@ Result<Words> words_of(const Json& object, const std::string& where) {
   return words;
 }
 
-Result<std::vector<AnyRequest>> parse_json(std::string_view text) {
+Result<std::vector<bench::Request>> parse_json(std::string_view text) {
   const Result<Json> list = parse_json_text(text);
   if (!list)
     return Error{ErrorCode::invalid_argument,
@@ -113,33 +107,28 @@ Result<std::vector<AnyRequest>> parse_json(std::string_view text) {
   if (!list->is_array())
     return Error{ErrorCode::invalid_argument,
                  "the problem file is not a JSON array of objects: put its objects between [ and ]"};
-  if (Result<void> few = check_count(list->size(), kMostProblems, "the problems of a file"); !few)
-    return few.error();
-  std::vector<AnyRequest> requests;
+  SLUICE_TRY(check_count(list->size(), kMostProblems, "the problems of a file"));
+  std::vector<bench::Request> requests;
   for (size_t i = 0; i < list->size(); ++i) {
     const std::string where = fmt::format("entry {}", i);
-    Result<Words> found = words_of((*list)[i], where);
-    if (!found) return found.error();
-    Words words = *std::move(found);
-    Result<AnyRequest> request = parse_entry(std::move(words), where);
-    if (!request) return request.error();
-    requests.push_back(*request);
+    SLUICE_TAKE(Words words, words_of((*list)[i], where));
+    SLUICE_TAKE(bench::Request request, parse_entry(std::move(words), where));
+    requests.push_back(std::move(request));
   }
   return requests;
 }
 
 }  // namespace
 
-Result<std::vector<AnyRequest>> parse_problem_list(const std::string& text) {
+Result<std::vector<bench::Request>> parse_problem_list(const std::string& text) {
   const std::string_view list = without_byte_order_mark(text);
   const size_t first = list.find_first_not_of(" \t\r\n");
   return first != std::string_view::npos && list[first] == '[' ? parse_json(list) : parse_lines(list);
 }
 
-Result<std::vector<AnyRequest>> read_problem_file(const std::string& path) {
-  const Result<std::string> text = read_text_file(path, kMostJsonBytes);
-  if (!text) return text.error();
-  Result<std::vector<AnyRequest>> requests = parse_problem_list(*text);
+Result<std::vector<bench::Request>> read_problem_file(const std::string& path) {
+  SLUICE_TAKE(const std::string text, read_text_file(path, kMostJsonBytes));
+  Result<std::vector<bench::Request>> requests = parse_problem_list(text);
   if (!requests)
     return Error{requests.error().code, fmt::format("{}: {}", escaped(path), requests.error().message)};
   if (requests->empty()) return Error{ErrorCode::io, fmt::format("{} holds no problem", escaped(path))};

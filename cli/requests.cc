@@ -7,12 +7,14 @@
 #include <CLI/CLI.hpp>
 
 #include <sluice/host/text/quoted.h>
+#include <sluice/try.h>
 
 #include "bench/shapes.h"
-#include "cli/packed_flags.h"
 
 namespace sluice::cli {
 namespace {
+
+using bench::Request;
 
 /// The options that `add` adds to `app`.
 std::vector<const CLI::Option*> added_by(CLI::App& app, ProblemFlags& flags,
@@ -23,55 +25,48 @@ std::vector<const CLI::Option*> added_by(CLI::App& app, ProblemFlags& flags,
   return {all.begin() + static_cast<std::ptrdiff_t>(before), all.end()};
 }
 
-Result<std::vector<AnyRequest>> requests_of_file(const RequestFlags& flags, const PackedFlags& packed) {
+/// Flags that dense products alone have.
+Result<void> refuse_dense(const std::vector<const CLI::Option*>& options, const std::string& why) {
+  std::vector<const CLI::Option*> dense = options;
+  std::erase_if(dense, [](const CLI::Option* option) { return is_shared_flag(option->get_name()); });
+  return refuse_given(dense, why + ": a packed product has no such choice; leave it out");
+}
+
+Result<std::vector<Request>> requests_of_file(const RequestFlags& flags) {
   const std::string source = "--shapes " + escaped(flags.file);
-  const char* rule = "write it on the problem's line in the file";
   if (!flags.set.empty())
     return Error{ErrorCode::invalid_argument,
                  fmt::format("--set {} and {}: give one of them", escaped(flags.set), source)};
-  for (const auto* options :
-       {&flags.problem_options, &flags.override_options, &packed.format_options, &packed.override_options})
-    if (Result<void> alone = refuse_given(*options, fmt::format("with {}: {}", source, rule)); !alone)
-      return alone.error();
+  for (const auto* options : {&flags.problem_options, &flags.override_options, &flags.packed.format_options,
+                              &flags.packed.override_options})
+    SLUICE_TRY(
+        refuse_given(*options, fmt::format("with {}: write it on the problem's line in the file", source)));
   return read_problem_file(flags.file);
 }
 
-constexpr const char* kSetsProblems =
-    "the set says what its problems are; give --shape for one problem, or leave it out";
-
-Result<std::vector<AnyRequest>> requests_of_packed_set(const RequestFlags& flags, const PackedFlags& packed) {
-  std::vector<const CLI::Option*> dense = flags.override_options;  // all but those that both kinds have
-  std::erase_if(dense, [](const CLI::Option* option) { return is_shared_flag(option->get_name()); });
-  if (Result<void> alone =
-          refuse_given(dense, "with --set packed: a packed product has no such choice; leave it out");
-      !alone)
-    return alone.error();
-  std::vector<AnyRequest> requests;
-  for (bench::PackedCase& item : bench::packed_set()) {
-    item.overrides = packed_overrides_of(flags, packed);
-    requests.push_back(std::move(item));
-  }
-  return requests;
-}
-
-Result<std::vector<AnyRequest>> requests_of_set(const RequestFlags& flags, const PackedFlags& packed) {
+Result<std::vector<Request>> requests_of_set(const RequestFlags& flags) {
   const std::string source = "--set " + escaped(flags.set);
-  for (const auto* options : {&flags.problem_options, &packed.format_options})
-    if (Result<void> alone = refuse_given(*options, fmt::format("with {}: {}", source, kSetsProblems));
-        !alone)
-      return alone.error();
-  if (flags.set == bench::kPackedSet) return requests_of_packed_set(flags, packed);
-  if (Result<void> alone = refuse_given(
-          packed.override_options, fmt::format("with {}: its weights are not packed; leave it out", source));
-      !alone)
-    return alone.error();
-  const Result<std::vector<Problem>> problems = bench::problem_set(flags.set);
-  if (!problems) return Error{problems.error().code, problems.error().message + ", " + bench::kPackedSet};
-  const Result<PlanOverrides> overrides = overrides_of(flags.problem);
-  if (!overrides) return overrides.error();
-  std::vector<AnyRequest> requests;
-  for (const Problem& problem : *problems)
-    requests.push_back(ProblemRequest{.problem = problem, .overrides = *overrides});
+  for (const auto* options : {&flags.problem_options, &flags.packed.format_options})
+    SLUICE_TRY(refuse_given(
+        *options, fmt::format("with {}: the set says what its problems are; give --shape for one problem, or "
+                              "leave it out",
+                              source)));
+  SLUICE_TAKE(const std::vector<bench::AnyProblem> problems, bench::problem_set(flags.set));
+  if (bench::is_packed(problems.front())) {
+    SLUICE_TRY(refuse_dense(flags.override_options, "with " + source));
+  } else {
+    SLUICE_TRY(refuse_given(flags.packed.override_options,
+                            fmt::format("with {}: its weights are not packed; leave it out", source)));
+  }
+  SLUICE_TAKE(const PlanOverrides overrides, overrides_of(flags.problem));
+  std::vector<Request> requests;
+  for (const bench::AnyProblem& problem : problems) {
+    if (const auto* packed = std::get_if<PackedProblem>(&problem))
+      requests.push_back(bench::PackedRequest{.problem = *packed,
+                                              .overrides = packed_overrides_of(flags.problem, flags.packed)});
+    else
+      requests.push_back(bench::DenseRequest{.problem = std::get<Problem>(problem), .overrides = overrides});
+  }
   return requests;
 }
 
@@ -80,12 +75,13 @@ Result<std::vector<AnyRequest>> requests_of_set(const RequestFlags& flags, const
 void add_request_flags(CLI::App& app, RequestFlags& flags) {
   flags.problem_options = added_by(app, flags.problem, add_problem_flags);
   flags.override_options = added_by(app, flags.problem, add_override_flags);
+  add_packed_flags(app, flags.packed);
 }
 
 void add_many_requests_flags(CLI::App& app, RequestFlags& flags) {
-  app.add_option("--set", flags.set,
-                 fmt::format("A named set of problems: {}, {} (packed weights)",
-                             fmt::join(bench::set_names(), ", "), bench::kPackedSet));
+  app.add_option(
+      "--set", flags.set,
+      fmt::format("A named set of problems: {} (packed weights)", fmt::join(bench::set_names(), ", ")));
   app.add_option("--shapes", flags.file, "File of problems: lines of flags, or a JSON array");
   add_request_flags(app, flags);
 }
@@ -102,22 +98,35 @@ Result<void> refuse_given(const std::vector<const CLI::Option*>& options, const 
   return Error{ErrorCode::invalid_argument, fmt::format("{} has no effect {}", given, why)};
 }
 
-bench::AnyProblem problem_of(const AnyRequest& request) {
-  return std::visit([](const auto& r) { return bench::AnyProblem(r.problem); }, request);
+Result<void> check_dense(const PackedFlags& flags) {
+  if (is_packed(flags)) return {};
+  const char* why = "without --weights: say which weights are packed";
+  SLUICE_TRY(refuse_given(flags.format_options, why));
+  return refuse_given(flags.override_options, why);
 }
 
-Result<std::vector<AnyRequest>> requests_of(const RequestFlags& flags, const PackedFlags& packed) {
-  if (!flags.file.empty()) return requests_of_file(flags, packed);
-  if (!flags.set.empty()) return requests_of_set(flags, packed);
-  if (is_packed(packed)) {
-    const Result<bench::PackedCase> item = packed_case_of(flags, packed);
-    if (!item) return item.error();
-    return std::vector<AnyRequest>{*item};
+Result<void> refuse_overrides(const RequestFlags& flags, const std::string& why) {
+  SLUICE_TRY(refuse_given(flags.override_options, why));
+  return refuse_given(flags.packed.override_options, why);
+}
+
+Result<Request> request_of(const RequestFlags& flags) {
+  if (is_packed(flags.packed)) {
+    SLUICE_TRY(refuse_dense(flags.problem_options, "with --weights"));
+    SLUICE_TRY(refuse_dense(flags.override_options, "with --weights"));
+    SLUICE_TAKE(bench::PackedRequest packed, packed_request_of(flags.problem, flags.packed));
+    return Request(std::move(packed));
   }
-  if (Result<void> good = check_dense(packed); !good) return good.error();
-  const Result<ProblemRequest> one = request_of(flags.problem);
-  if (!one) return one.error();
-  return std::vector<AnyRequest>{*one};
+  SLUICE_TRY(check_dense(flags.packed));
+  SLUICE_TAKE(bench::DenseRequest dense, dense_request_of(flags.problem));
+  return Request(std::move(dense));
+}
+
+Result<std::vector<Request>> requests_of(const RequestFlags& flags) {
+  if (!flags.file.empty()) return requests_of_file(flags);
+  if (!flags.set.empty()) return requests_of_set(flags);
+  SLUICE_TAKE(Request one, request_of(flags));
+  return std::vector<Request>{std::move(one)};
 }
 
 }  // namespace sluice::cli

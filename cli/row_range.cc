@@ -5,14 +5,10 @@
 
 #include <charconv>
 
+#include <sluice/try.h>
+
 namespace sluice::cli {
 namespace {
-
-bool has_overrides(const AnyRequest& request) {
-  if (const auto* dense = std::get_if<ProblemRequest>(&request))
-    return !(dense->overrides == PlanOverrides{});
-  return !(std::get<bench::PackedCase>(request).overrides == packed::Overrides{});
-}
 
 constexpr const char* kWhy = "with --rows: its kernels are chosen for the whole range; leave it out";
 
@@ -32,11 +28,9 @@ Result<RowRange> parse_rows(const std::string& text) {
   return rows;
 }
 
-Result<void> refuse_overrides(const RequestFlags& flags, const PackedFlags& packed,
-                              const std::vector<AnyRequest>& requests) {
-  for (const auto* options : {&flags.override_options, &packed.override_options})
-    if (Result<void> none = refuse_given(*options, kWhy); !none) return none;
-  for (const AnyRequest& request : requests)
+Result<void> refuse_row_overrides(const RequestFlags& flags, const std::vector<bench::Request>& requests) {
+  SLUICE_TRY(refuse_overrides(flags, kWhy));
+  for (const bench::Request& request : requests)
     if (has_overrides(request))
       return Error{ErrorCode::invalid_argument, fmt::format("{}: an override of its plan has no effect {}",
                                                             bench::name_of(problem_of(request)), kWhy)};

@@ -8,7 +8,6 @@
 
 #include <sluice/rows.h>
 
-#include "cli/packed_flags.h"
 #include "cli/requests.h"
 
 namespace sluice::cli {
@@ -20,7 +19,6 @@ inline constexpr const char* kRowsHelp =
 Result<RowRange> parse_rows(const std::string& text);
 
 /// Error invalid_argument: an override, which a range has no use for, in flags or on a line of a file.
-Result<void> refuse_overrides(const RequestFlags& flags, const PackedFlags& packed,
-                              const std::vector<AnyRequest>& requests);
+Result<void> refuse_row_overrides(const RequestFlags& flags, const std::vector<bench::Request>& requests);
 
 }  // namespace sluice::cli

@@ -4,7 +4,8 @@
 #include <fmt/format.h>
 
 #include <memory>
-#include <optional>
+
+#include <sluice/try.h>
 
 #include "bench/rows_record.h"
 #include "bench/whole_file.h"
@@ -22,7 +23,6 @@ namespace {
 
 struct RowsFlags {
   RequestFlags requests;
-  PackedFlags packed;
   std::string rows = "1:512", json, commit, device = "0";
   int hang_s = 120;
   bench::RowsMethod how;
@@ -70,21 +70,15 @@ void print_layer(const bench::RowsRecord& layer) {
 
 Result<int> run_rows(const RowsFlags& flags) {
   bench::RowsMethod how = flags.how;
-  const Result<RowRange> range = parse_rows(flags.rows);
-  if (!range) return range.error();
-  how.rows = *range;
-  const Result<std::vector<AnyRequest>> requests = requests_of(flags.requests, flags.packed);
-  if (!requests) return requests.error();
-  if (Result<void> none = refuse_overrides(flags.requests, flags.packed, *requests); !none)
-    return none.error();
-  const Result<Target> target = find_target(flags.device, options_from_environment());
-  if (!target) return target.error();
-  if (!target->device)
+  SLUICE_TAKE(how.rows, parse_rows(flags.rows));
+  SLUICE_TAKE(const std::vector<bench::Request> requests, requests_of(flags.requests));
+  SLUICE_TRY(refuse_row_overrides(flags.requests, requests));
+  SLUICE_TAKE(const Target target, find_target(flags.device, options_from_environment()));
+  if (!target.device)
     return Error{ErrorCode::invalid_argument,
                  "rows measures GPUs; `sluice plan --rows` says without one what the model thinks"};
-  const Result<bench::Lab> lab = bench::open_lab(*target->device, flags.method, "");
-  if (!lab) return lab.error();
-  bench::RunRecord run = bench::describe_run(*lab);
+  SLUICE_TAKE(const bench::Lab lab, bench::open_lab(*target.device, flags.method, ""));
+  bench::RunRecord run = bench::describe_run(lab);
   run.command = command_line();
   run.commit = flags.commit.empty() ? built_commit() : flags.commit;
   fmt::print("{}, {} to {} rows, {} of them drawn with seed {}\n{}", run.gpu, how.rows.low, how.rows.high,
@@ -93,19 +87,17 @@ Result<int> run_rows(const RowsFlags& flags) {
   Watchdog watchdog(flags.hang_s);
   Progress bar("rows");
   std::vector<bench::RowsRecord> layers;
-  for (const AnyRequest& request : *requests) {
+  for (const bench::Request& request : requests) {
     const bench::AnyProblem problem = problem_of(request);
     const std::string name = bench::name_of(problem);
-    layers.push_back(bench::measure_rows(*lab, problem, how, [&](const std::string& what) {
-      bar.update(static_cast<int>(layers.size()), static_cast<int>(requests->size()), name + ": " + what);
+    layers.push_back(bench::measure_rows(lab, problem, how, [&](const std::string& what) {
+      bar.update(static_cast<int>(layers.size()), static_cast<int>(requests.size()), name + ": " + what);
       watchdog.step(name + ": " + what);
     }));
     bar.clear();
     print_layer(layers.back());
-    if (!flags.json.empty())
-      if (Result<void> written = bench::write_whole(to_json(run, how, layers), flags.json); !written)
-        return written.error();
-    if (const Result<void> alive = bench::still_alive(*lab); !alive) return alive.error();
+    if (!flags.json.empty()) SLUICE_TRY(bench::write_whole(to_json(run, how, layers), flags.json));
+    SLUICE_TRY(bench::still_alive(lab));
   }
   const bench::RowsSummary sum = bench::summarise(layers);
   fmt::print(
@@ -123,7 +115,6 @@ Verb add_rows_verb(CLI::App& app) {
   CLI::App* verb = app.add_subcommand(
       "rows", "Time few kernels for a range of numbers of rows beside a kernel for each, and first calls");
   add_many_requests_flags(*verb, f.requests);
-  add_packed_flags(*verb, f.packed);
   verb->add_option("--rows", f.rows, kRowsHelp)->capture_default_str();
   verb->add_option("--numbers", f.how.numbers, "Numbers of rows to time, drawn from equal parts of the range")
       ->capture_default_str()

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice run`: one problem from plan to verified result. On a GPU it is also timed beside cuBLASLt; without
-// one the host twin executes the same plan, and the sm_90a kernel is still compiled. This is `make demo`.
+// `sluice run`: one problem from plan to verified result. On a GPU it is also timed beside its peers; without
+// one the host computes it (dense: the twin executes the same plan; packed: through the blob), and the sm_90a
+// kernel is still compiled. This is `make demo`.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,13 +9,13 @@
 #include <memory>
 
 #include <sluice/host/device/device_impl.h>
-#include <sluice/host/jit/source.h>
+#include <sluice/try.h>
 
 #include "bench/session.h"
 #include "bench/shapes.h"
 #include "cli/bench_table.h"
 #include "cli/host_problem.h"
-#include "cli/packed_run.h"
+#include "cli/packed_host.h"
 #include "cli/requests.h"
 #include "cli/run_report.h"
 #include "cli/target.h"
@@ -27,7 +28,6 @@ namespace {
 
 struct RunFlags {
   RequestFlags requests;
-  PackedFlags packed;
   std::string device = "auto", cublaslt;
   u64 seed = 1;
   bool no_compile = false;
@@ -43,7 +43,7 @@ double elements_of(const Matrix& x, i64 inner, i64 outer, i64 batch) {
   return static_cast<double>(batch) * static_cast<double>(batch_stride_of(x, inner, outer));
 }
 
-/// Of a checked problem.
+/// `p`: a checked problem.
 Result<void> check_host_size(const Problem& p) {
   const double products = bench::flops_of(p) / 2, outputs = static_cast<double>(p.m) * p.n * p.batch;
   if (outputs > kMaxHostProducts)
@@ -71,130 +71,147 @@ Result<void> check_host_size(const Problem& p) {
   return {};
 }
 
-Result<bool> run_on_gpu(const bench::Lab& lab, const ProblemRequest& request, Watchdog& watchdog) {
-  const Device& device = lab.device;
-  const Result<Plan> plan = gemm::plan(request.problem, device.info(), request.overrides, device.records());
-  if (!plan) return plan.error();
-  fmt::print("{}", describe(*plan));
-  for (const std::string& unit : unit_texts(plan->config, stamping_of(device.options())))
-    if (Result<void> compiled = compile_and_print(device.impl().cache, unit); !compiled)
-      return compiled.error();
+Result<void> check_host_size(const PackedProblem& p) {
+  const double products = bench::flops_of(p) / 2;
+  if (products <= kMaxHostProducts) return {};
+  return Error{ErrorCode::invalid_size,
+               fmt::format("{}x{}x{} has {:.2g} multiply-adds: the CPU takes at most {:.0e}; give a smaller "
+                           "--shape, or run it on a GPU",
+                           p.m, p.n, p.k, products, kMaxHostProducts)};
+}
 
-  bench::RunRecord run = bench::describe_run(lab);
-  const std::string name = bench::problem_text(request.problem);
+// ---- without a GPU ----
+Result<Plan> host_plan_of(const bench::DenseRequest& request, const RecordBook& records) {
+  return plan_with_roles(request.problem, request.overrides, records);
+}
+Result<packed::Plan> host_plan_of(const bench::PackedRequest& request, const RecordBook& records) {
+  return packed::plan(request.problem, DeviceInfo{}, request.overrides, records);
+}
+
+/// Computes it, prints what was found, and returns whether it is right.
+Result<bool> verified_on_host(const bench::DenseRequest& request, const Plan& plan, u64 seed) {
+  HostProblem problem(plan.problem, request.alpha, request.beta, seed);
+  const auto start = std::chrono::steady_clock::now();
+  SLUICE_TAKE(const twin::TwinReport twin, problem.run(plan, seed));
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  print_row("host twin", fmt::format("{} clusters, {} tiles, {} loads, {} stores, {} steps, {} switches of "
+                                     "role; {:.2f} s",
+                                     twin.clusters, twin.tiles, twin.loads, twin.stores, twin.steps,
+                                     twin.context_switches, seconds));
+  const HostComparison found = problem.compare();
+  print_verdict(found.passed(), describe(found));
+  return found.passed();
+}
+Result<bool> verified_on_host(const bench::PackedRequest&, const packed::Plan& plan, u64 seed) {
+  bool right = true;
+  for (const packed::DataKind kind : {packed::DataKind::exact, packed::DataKind::real}) {
+    SLUICE_TAKE(const Comparison found, compare_on_host(plan.problem, kind, seed));
+    print_verdict(found.passed(),
+                  fmt::format("{} data, through the packed blob: {}",
+                              kind == packed::DataKind::exact ? "whole" : "real", describe(found)));
+    right = right && found.passed();
+  }
+  return right;
+}
+
+Result<bool> run_on_host(const bench::Request& any, const RunFlags& flags, const RecordBook& records) {
+  return std::visit(
+      [&](const auto& request) -> Result<bool> {
+        SLUICE_TAKE(const auto plan, host_plan_of(request, records));
+        SLUICE_TRY(check_host_size(plan.problem));
+        const Options options = options_from_environment();
+        fmt::print("{}", bench::describe(plan));
+        if (!flags.no_compile) {
+          const KernelCache cache(options);
+          for (const std::string& unit : bench::units_of(plan, {}))
+            SLUICE_TRY(compile_and_print(cache, unit));
+        }
+        return verified_on_host(request, plan, flags.seed);
+      },
+      any);
+}
+
+// ---- on a GPU ----
+void print_ratios(const bench::RunRecord& run, const bench::ShapeRecord& shape) {
+  for (const char* peer : {bench::kBestFp8, bench::kHalfPeerBest, bench::kReadFloor})
+    if (const double ratio = bench::ratio(shape, bench::kSluice, peer);
+        bench::is_packed(shape.problem) && ratio > 0)
+      fmt::print("{:.3f} x the speed of {} ({} L2)\n", ratio, peer, run.method);
+  if (const double ratio = bench::ratio(shape, bench::kSluice, bench::kPeerBest); ratio > 0)
+    fmt::print("{:.3f} x the speed of cuBLASLt's best of {} algorithms ({} L2{})\n", ratio,
+               shape.peer_algorithms, run.method,
+               shape.peer_caveat.empty() ? "" : "; its epilogue: " + shape.peer_caveat);
+}
+
+Result<bool> run_on_gpu(const bench::Request& request, const bench::Lab& lab, Watchdog& watchdog) {
+  const Device& device = lab.device;
+  SLUICE_TAKE(const bench::AnyPlan plan, plan_of(request, device.info(), device.records()));
+  fmt::print("{}", bench::describe(plan));
+  for (const std::string& unit : bench::units_of(plan, device.options()))
+    SLUICE_TRY(compile_and_print(device.impl().cache, unit));
+  const bench::RunRecord run = bench::describe_run(lab);
+  const std::string name = bench::name_of(bench::problem_of(plan));
   const bench::ShapeRecord shape = bench::measure_shape(
-      lab,
-      {.problem = request.problem,
-       .overrides = request.overrides,
-       .alpha = request.alpha,
-       .beta = request.beta},
+      lab, {.request = request, .plan = plan},
       [&](const std::string& what) { watchdog.step(fmt::format("{}: {}", name, what)); });
   if (!shape.error.empty()) return Error{ErrorCode::driver, shape.error};
   const bool right = bench::all_verified(shape);
   print_verdict(right, shape.contenders.empty() ? "nothing ran" : shape.contenders.front().verdict);
   fmt::print("\n{}{}", contender_table(run, shape), shape_troubles(shape));
-  if (const double ratio = bench::ratio(shape, bench::kSluice, bench::kPeerBest); ratio > 0)
-    fmt::print("{:.3f} x the speed of cuBLASLt's best of {} algorithms ({} L2{})\n", ratio,
-               shape.peer_algorithms, run.method,
-               shape.peer_caveat.empty() ? "" : "; its epilogue: " + shape.peer_caveat);
+  print_ratios(run, shape);
   fmt::print("\n");
   return right;
 }
 
-Result<bool> run_on_host(const ProblemRequest& request, const RunFlags& flags, const RecordBook& records) {
-  const Result<Plan> plan = plan_with_roles(request.problem, request.overrides, records);
-  if (!plan) return plan.error();
-  if (Result<void> small = check_host_size(plan->problem); !small) return small.error();
-  fmt::print("{}", describe(*plan));
-  if (!flags.no_compile) {
-    const KernelCache cache(options_from_environment());
-    for (const std::string& unit : unit_texts(plan->config))
-      if (Result<void> compiled = compile_and_print(cache, unit); !compiled) return compiled.error();
-  }
-  HostProblem problem(plan->problem, request.alpha, request.beta, flags.seed);
-  const auto start = std::chrono::steady_clock::now();
-  const Result<twin::TwinReport> twin = problem.run(*plan, flags.seed);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (!twin) return twin.error();
-  print_row("host twin", fmt::format("{} clusters, {} tiles, {} loads, {} stores, {} steps, {} switches of "
-                                     "role; {:.2f} s",
-                                     twin->clusters, twin->tiles, twin->loads, twin->stores, twin->steps,
-                                     twin->context_switches, seconds));
-  const HostComparison found = problem.compare();
-  print_verdict(found.passed(), describe(found));
-  return found.passed();
-}
-
-/// What to run: the flags. Without sizes, ones that suit the machine; without any flag of a problem, the
-/// demo: bf16 and fp8 on a GPU, an epilogue on the host.
-Result<std::vector<ProblemRequest>> problems_of(RequestFlags flags, bool on_gpu) {
-  const bool demo = first_given(flags.problem_options).empty();
-  if (!has_shape(flags.problem)) flags.problem.shape = on_gpu ? "4096x4096x4096" : "300x200x160";
+/// What to run: the flags. Without sizes, a dense problem gets ones that suit the machine; without any flag
+/// of a problem it is the demo: bf16 and fp8 on a GPU, an epilogue on the host.
+Result<std::vector<bench::Request>> requests_for(RequestFlags flags, bool on_gpu) {
+  const bool demo = !is_packed(flags.packed) && first_given(flags.problem_options).empty();
+  if (!is_packed(flags.packed) && !has_shape(flags.problem))
+    flags.problem.shape = on_gpu ? "4096x4096x4096" : "300x200x160";
   if (demo && !on_gpu) {
     flags.problem.bias = true;
     flags.problem.activation = "gelu";
   }
-  const Result<ProblemRequest> one = request_of(flags.problem);
-  if (!one) return one.error();
-  std::vector<ProblemRequest> requests{*one};
+  SLUICE_TAKE(const bench::Request one, request_of(flags));
+  std::vector<bench::Request> requests{one};
   if (!demo || !on_gpu) return requests;
-  ProblemRequest fp8 = *one;
+  bench::DenseRequest fp8 = std::get<bench::DenseRequest>(one);
   fp8.problem = bench::plain_problem(fp8.problem.m, fp8.problem.n, fp8.problem.k, DType::e4m3);
   requests.push_back(fp8);
   return requests;
 }
 
-Result<int> run_packed(const RunFlags& flags, const Target& target) {
-  const Result<bench::PackedCase> item = packed_case_of(flags.requests, flags.packed);
-  if (!item) return item.error();
-  const PackedRun run{.item = *item, .seed = flags.seed, .compiles = !flags.no_compile};
-  Result<bool> right = false;
-  if (target.device) {
-    const bench::Method method{.cold = !flags.warm, .seed = flags.seed};
-    const Result<bench::Lab> lab = bench::open_lab(*target.device, method, flags.cublaslt);
-    if (!lab) return lab.error();
-    Watchdog watchdog(flags.hang_s);
-    right = run_packed_on_gpu(*lab, run, watchdog);
-  } else {
-    if (!target.why_host.empty())
-      print_row("device", fmt::format("the CPU, because there is no usable GPU: {}", target.why_host));
-    right = run_packed_on_host(run, target.records);
+/// Each of them by `run`, whatever became of those before; the exit code.
+template <class Run>
+Result<int> run_all(const std::vector<bench::Request>& requests, const Run& run) {
+  bool right = true;
+  for (const bench::Request& request : requests) {
+    SLUICE_TAKE(const bool done, run(request));
+    right = right && done;
   }
-  if (!right) return right.error();
-  return *right ? kExitOk : kExitNo;
+  return right ? kExitOk : kExitNo;
 }
 
 Result<int> run_run(const RunFlags& flags) {
-  if (Result<void> good = check_dense(flags.packed); !good) return good.error();
-  const Result<Target> target = find_target(flags.device, options_from_environment());
-  if (!target) return target.error();
-  if (is_packed(flags.packed)) return run_packed(flags, *target);
-  const Result<std::vector<ProblemRequest>> requests =
-      problems_of(flags.requests, target->device.has_value());
-  if (!requests) return requests.error();
-  bool right = true;
-  if (!target->device) {
-    if (!target->why_host.empty())
-      print_row("device", fmt::format("the host twin, because there is no usable GPU: {}", target->why_host));
-    for (const ProblemRequest& request : *requests) {
-      const Result<bool> done = run_on_host(request, flags, target->records);
-      if (!done) return done.error();
-      right = right && *done;
-    }
-    return right ? kExitOk : kExitNo;
+  SLUICE_TRY(check_dense(flags.requests.packed));
+  SLUICE_TAKE(const Target target, find_target(flags.device, options_from_environment()));
+  SLUICE_TAKE(const std::vector<bench::Request> requests,
+              requests_for(flags.requests, target.device.has_value()));
+  if (!target.device) {
+    if (!target.why_host.empty())
+      print_row("device",
+                fmt::format("{}, because there is no usable GPU: {}",
+                            is_packed(flags.requests.packed) ? "the CPU" : "the host twin", target.why_host));
+    return run_all(requests,
+                   [&](const auto& request) { return run_on_host(request, flags, target.records); });
   }
-  bench::Method method{.cold = !flags.warm, .seed = flags.seed};
-  const Result<bench::Lab> lab = bench::open_lab(*target->device, method, flags.cublaslt);
-  if (!lab) return lab.error();
-  print_row("device", target->device->info().name);
-  if (!lab->cublaslt) print_row("peer", lab->without_peer);
+  const bench::Method method{.cold = !flags.warm, .seed = flags.seed};
+  SLUICE_TAKE(const bench::Lab lab, bench::open_lab(*target.device, method, flags.cublaslt));
+  print_row("device", target.device->info().name);
+  if (!lab.cublaslt) print_row("peer", lab.without_peer);
   Watchdog watchdog(flags.hang_s);
-  for (const ProblemRequest& request : *requests) {
-    const Result<bool> done = run_on_gpu(*lab, request, watchdog);
-    if (!done) return done.error();
-    right = right && *done;
-  }
-  return right ? kExitOk : kExitNo;
+  return run_all(requests, [&](const auto& request) { return run_on_gpu(request, lab, watchdog); });
 }
 
 }  // namespace
@@ -203,7 +220,6 @@ Verb add_run_verb(CLI::App& app) {
   auto flags = std::make_shared<RunFlags>();
   CLI::App* verb = app.add_subcommand("run", "Plan, compile, run and verify a problem; time it on a GPU");
   add_request_flags(*verb, flags->requests);
-  add_packed_flags(*verb, flags->packed);
   verb->add_option("--device", flags->device, "auto, host (the host twin), or the number of a GPU")
       ->capture_default_str();
   verb->add_option("--seed", flags->seed, "Of the data, and of the twin's interleaving")

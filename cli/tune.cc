@@ -10,12 +10,12 @@
 #include <sluice/host/text/quoted.h>
 #include <sluice/records/record_book.h>
 #include <sluice/records/record_store.h>
+#include <sluice/try.h>
 
 #include "bench/tune/gpu.h"
 #include "bench/tune/report.h"
 #include "cli/command_line.h"
 #include "cli/measure_flags.h"
-#include "cli/packed_flags.h"
 #include "cli/requests.h"
 #include "cli/target.h"
 #include "cli/terminal.h"
@@ -32,7 +32,6 @@ using bench::TuneState;
 
 struct TuneFlags {
   RequestFlags requests;
-  PackedFlags packed;
   std::string only, json, commit, records, out;
   std::string device = "0";
   bool again = false;
@@ -45,88 +44,50 @@ Error bad_argument(std::string message) {
   return {ErrorCode::invalid_argument, std::move(message)};
 }
 
-bool has_overrides(const AnyRequest& request) {
-  if (const auto* dense = std::get_if<ProblemRequest>(&request))
-    return !(dense->overrides == PlanOverrides{});
-  return !(std::get<bench::PackedCase>(request).overrides == packed::Overrides{});
+Error of_problem(const bench::Request& request, const std::string& rule) {
+  return bad_argument(fmt::format("{}: {}", bench::name_of(problem_of(request)), rule));
 }
 
-Result<std::vector<bench::AnyProblem>> listed_problems(const TuneFlags& flags) {
+Result<std::vector<bench::Request>> listed_problems(const TuneFlags& flags) {
   const RequestFlags& given = flags.requests;
-  for (const auto* options : {&given.override_options, &flags.packed.override_options})
-    if (const Result<void> none =
-            refuse_given(*options, "here: tune chooses the configuration itself; leave it out");
-        !none)
-      return none.error();
+  SLUICE_TRY(refuse_overrides(given, "here: tune chooses the configuration itself; leave it out"));
   if (given.problem.alpha != 1.0f || given.problem.beta)
     return bad_argument("--alpha and --beta have no effect here: a record holds for all; leave them out");
   if (given.set.empty() && given.file.empty() && !has_shape(given.problem))
     return bad_argument("nothing to tune: name problems with --set or --shapes, or one with --shape");
-  const Result<std::vector<AnyRequest>> requests = requests_of(given, flags.packed);
-  if (!requests) return requests.error();
-  std::vector<bench::AnyProblem> problems;
-  for (const AnyRequest& request : *requests) {
-    const auto* dense = std::get_if<ProblemRequest>(&request);
-    if (dense != nullptr &&
-        (dense->alpha != 1.0f || dense->beta != (dense->problem.epilogue.residual ? 1.0f : 0.0f)))
-      return bad_argument(
-          fmt::format("{}: --alpha and --beta have no effect here: leave them out of the file",
-                      bench::name_of(problem_of(request))));
+  SLUICE_TAKE(std::vector<bench::Request> requests, requests_of(given));
+  for (const bench::Request& request : requests) {
+    const bench::Scalars usual = scalars_of(bench::request_of(problem_of(request))),
+                         own = scalars_of(request);
+    if (own.alpha != usual.alpha || own.beta != usual.beta)
+      return of_problem(request, "--alpha and --beta have no effect here: leave them out of the file");
     if (has_overrides(request))
-      return bad_argument(
-          fmt::format("{}: tune chooses schedule, tile and order itself; leave their flags "
-                      "out of the file",
-                      bench::name_of(problem_of(request))));
-    problems.push_back(problem_of(request));
+      return of_problem(request,
+                        "tune chooses schedule, tile and order itself; leave their flags out of the file");
   }
-  return problems;
+  return requests;
 }
 
-bool is_empty(const Problem& p) {
-  return p.m == 0 || p.n == 0 || p.k == 0 || p.batch == 0;
-}
-bool is_empty(const PackedProblem& p) {
-  return p.m == 0 || p.n == 0 || p.k == 0;
-}
-
-/// As the planner has it, so that its recipe can be taken.
-Result<Problem> checked(const Problem& problem) {
-  const Result<Plan> plan = gemm::plan(problem, DeviceInfo{});
-  if (!plan) return plan.error();
-  return plan->problem;
-}
-Result<PackedProblem> checked(const PackedProblem& problem) {
-  const Result<packed::Plan> plan = packed::plan(problem, DeviceInfo{});
-  if (!plan) return plan.error();
-  return plan->problem;
-}
-
-/// The key of a problem that can be tuned.
-Result<TuningKey> key_of_tunable(const bench::AnyProblem& any) {
-  return std::visit(
-      [&](const auto& problem) -> Result<TuningKey> {
-        const auto good = checked(problem);
-        if (!good)
-          return Error{good.error().code, fmt::format("{}: {}", bench::name_of(any), good.error().message)};
-        if (is_empty(problem))
-          return bad_argument(fmt::format("{}: a product without elements has nothing to tune; leave it out",
-                                          bench::name_of(any)));
-        return key_of(*good, DeviceInfo{});
-      },
-      any);
+/// The key of a problem that can be tuned: as the planner has it.
+Result<TuningKey> key_of_tunable(const bench::Request& request) {
+  const Result<bench::AnyPlan> plan = plan_of(request, DeviceInfo{}, shipped_records());
+  if (!plan)
+    return Error{plan.error().code,
+                 fmt::format("{}: {}", bench::name_of(problem_of(request)), plan.error().message)};
+  if (bench::is_empty(bench::problem_of(*plan)))
+    return of_problem(request, "a product without elements has nothing to tune; leave it out");
+  return std::visit([](const auto& p) { return key_of(p.problem, DeviceInfo{}); }, *plan);
 }
 
 /// In the order they were listed, one of each recipe: equal ones would share a record.
 Result<std::vector<bench::AnyProblem>> problems_of(const TuneFlags& flags) {
-  Result<std::vector<bench::AnyProblem>> listed = listed_problems(flags);
-  if (!listed) return listed;
+  SLUICE_TAKE(const std::vector<bench::Request> listed, listed_problems(flags));
   std::vector<bench::AnyProblem> problems;
   std::set<TuningKey> seen;
-  for (const bench::AnyProblem& problem : *listed) {
-    if (bench::name_of(problem).find(flags.only) == std::string::npos) continue;
-    Result<TuningKey> key = key_of_tunable(problem);
-    if (!key) return key.error();
-    if (seen.insert(*std::move(key)).second) problems.push_back(problem);
+  for (const bench::Request& request : listed) {
+    if (bench::name_of(problem_of(request)).find(flags.only) == std::string::npos) continue;
+    SLUICE_TAKE(TuningKey key, key_of_tunable(request));
+    if (seen.insert(std::move(key)).second) problems.push_back(problem_of(request));
   }
   if (problems.empty())
     return bad_argument(
@@ -253,23 +214,19 @@ class Session {
 Result<int> run_tune(const TuneFlags& flags) {
   if (!(flags.settings.budget_s > 0))
     return bad_argument(fmt::format("--budget-s {} must be above 0", flags.settings.budget_s));
-  const Result<std::vector<bench::AnyProblem>> problems = problems_of(flags);
-  if (!problems) return problems.error();
+  SLUICE_TAKE(const std::vector<bench::AnyProblem> problems, problems_of(flags));
   const Options options = options_from_environment();
-  Result<RecordStore> store = open_store(flags.out, flags.records, options);
-  if (!store) return store.error();
-  const Result<Target> target = find_target(flags.device, options);
-  if (!target) return target.error();
-  if (!target->device)
+  SLUICE_TAKE(RecordStore store, open_store(flags.out, flags.records, options));
+  SLUICE_TAKE(const Target target, find_target(flags.device, options));
+  if (!target.device)
     return bad_argument("tune measures GPUs: the host twin has no speed to tell of; give --device 0");
-  for (const std::string& trouble : store->troubles())
+  for (const std::string& trouble : store.troubles())
     fmt::print("{}\n", paint(stdout, Colour::yellow, "passed over: " + trouble));
-  const Result<bench::Lab> lab = bench::open_lab(*target->device, flags.method, "");
-  if (!lab) return lab.error();
+  SLUICE_TAKE(const bench::Lab lab, bench::open_lab(*target.device, flags.method, ""));
   const std::string where = !flags.out.empty()       ? flags.out
                             : !flags.records.empty() ? flags.records
                                                      : options.records_dir;
-  return Session(flags, *lab, *store).run(*problems, where);
+  return Session(flags, lab, store).run(problems, where);
 }
 
 }  // namespace
@@ -279,7 +236,6 @@ Verb add_tune_verb(CLI::App& app) {
   TuneFlags& f = *flags;
   CLI::App* verb = app.add_subcommand("tune", "Find the fastest configurations and keep them as records");
   add_many_requests_flags(*verb, f.requests);
-  add_packed_flags(*verb, f.packed);
   verb->add_option("--only", f.only, "Of those, the ones with this text in their name, like e4m3 or 1024x");
   verb->add_option("--budget-s", f.settings.budget_s, "Seconds for all problems together")
       ->capture_default_str();

@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // `sluice verify`: is this build right on this machine? Random problems, every element checked: on a GPU bit
-// for bit against fp64 with whole numbers, and within the bounds with reals; without one on the host twin.
-// Packed weights are packed_verify.cc's.
+// for bit against fp64 with whole numbers, and within the bounds with reals; without one on the host twin,
+// or, of packed weights, through the blob. Even problems have whole data, where every wrong bit shows; odd
+// ones real data and any activation.
 #include <fmt/format.h>
 
+#include <map>
 #include <memory>
+#include <optional>
 
+#include <sluice/check/packed_check.h>
 #include <sluice/check/verify.h>
 #include <sluice/host/driver/events.h>
+#include <sluice/try.h>
 
-#include "bench/shapes.h"
 #include "cli/host_problem.h"
-#include "cli/packed_verify.h"
+#include "cli/packed_host.h"
 #include "cli/random_problem.h"
+#include "cli/requests.h"
 #include "cli/target.h"
 #include "cli/terminal.h"
 #include "cli/value_checks.h"
@@ -26,156 +31,227 @@ namespace {
 constexpr i64 kLargestOnGpu = 1024, kLargestOnHost = 160;
 constexpr int kShownFailures = 5;
 
-/// Planned problems; what the planner refuses is tallied with its reason, for a person to judge.
-template <class Planner>
-std::vector<Plan> plan_all(const VerifyFlags& flags, i64 largest, Tally& tally, const Planner& planner) {
-  std::vector<Plan> plans;
+struct VerifyFlags {
+  std::string device = "auto";
+  int problems = 100;
+  u64 seed = 1;
+  i64 largest = 0;  // 0: 1024 on a GPU, 160 on the host
+  int hang_s = 60;
+};
+
+/// What came of one problem.
+struct Finding {
+  bool right = false;
+  std::string text;
+};
+
+/// What has been found so far. Refusals are counted by message: rules are few, values differ.
+struct Tally {
+  int right = 0, wrong = 0, refusals = 0;
+  std::map<std::string, int> refused;
+
+  void refuse(const std::string& why) {
+    ++refusals;
+    ++refused[why];
+  }
+  void count(const Finding& found, const std::string& problem) {
+    if (found.right)
+      ++right;
+    else if (wrong++ < kShownFailures)
+      fmt::print("{}: {}\n  {}\n", paint(stdout, Colour::red, "wrong"), problem, found.text);
+  }
+};
+
+/// Dense problems of every kind; dense plans are the planner's. What kernels run with is made for a GPU
+/// alone.
+class DenseChecks {
+ public:
+  using ItsPlan = Plan;
+  static constexpr const char* kHost = "the host twin";
+
+  static Result<DenseChecks> create(const RequestFlags&, const Target& target) {
+    DenseChecks made;
+    if (!target.device) return made;
+    SLUICE_TAKE(made.verifier_, Verifier::create(*target.device));
+    SLUICE_TAKE(StreamHandle stream, StreamHandle::create(*target.device));
+    made.stream_ = std::make_shared<const StreamHandle>(std::move(stream));
+    SLUICE_TAKE(made.workspace_, Workspace::create(*target.device));
+    return made;
+  }
+
+  Result<Plan> plan(const RandomSpec& spec, int index, const Target& target) const {
+    const Problem problem = random_problem(spec, index);
+    if (!target.device) return plan_with_roles(problem, {}, target.records);
+    return gemm::plan(problem, target.info(), {}, target.records);
+  }
+  static auto prepare(const Device& device, const std::vector<Plan>& plans, const gemm::Progress& progress) {
+    return gemm::prepare(device, plans, progress);
+  }
+  Result<Comparison> on_gpu(const gemm::Kernel& kernel, bool exact, u64 seed) const {
+    const Problem& p = kernel.plan().problem;
+    const Stream stream = stream_->get();
+    SLUICE_TAKE(const ProblemData data,
+                verifier_->make_data(p, exact ? exact_data(p, seed) : real_data(p, seed), stream));
+    gemm::Args args = data.args();
+    args.workspace = workspace_->view();
+    SLUICE_TRY(gemm::launch(kernel, args, stream));
+    return verifier_->check(data, {.judge = exact ? Judge::exact : Judge::bounded}, stream);
+  }
+  Result<Finding> on_host(const Plan& plan, bool, u64 seed) const {
+    HostProblem problem(plan.problem, 1.25f, plan.problem.epilogue.residual ? -0.5f : 0.0f, seed);
+    if (const Result<twin::TwinReport> ran = problem.run(plan, seed); !ran)
+      return Finding{false, ran.error().message};
+    const HostComparison found = problem.compare();
+    return Finding{found.passed(), describe(found)};
+  }
+
+ private:
+  std::optional<Verifier> verifier_;
+  std::shared_ptr<const StreamHandle> stream_;
+  std::optional<Workspace> workspace_;
+};
+
+/// Products of packed weights: of the format that flags say, and of any where they leave it open.
+class PackedChecks {
+ public:
+  using ItsPlan = packed::Plan;
+  static constexpr const char* kHost = "the CPU, through the packed blob";
+
+  static Result<PackedChecks> create(const RequestFlags& flags, const Target& target) {
+    SLUICE_TAKE(const WeightFormat format, format_of(flags.packed));
+    if (const char* rule = validate(format))
+      return Error{ErrorCode::invalid_argument, fmt::format("--weights {}: {}", flags.packed.weights, rule)};
+    const auto open = [&](const std::string& name) {
+      for (const CLI::Option* option : flags.packed.format_options)
+        if (option->get_name() == name && option->count() > 0) return false;
+      return true;
+    };
+    PackedChecks made;
+    made.device_ = target.device;
+    made.formats_ = {.fixed = format,
+                     .any_group = open("--group"),
+                     .any_scale = open("--weight-scale"),
+                     .any_zero = open("--zero") && flags.packed.weights != "int4"};
+    made.overrides_ = packed_overrides_of(flags.problem, flags.packed);
+    return made;
+  }
+
+  Result<packed::Plan> plan(const RandomSpec& spec, int index, const Target& target) const {
+    return packed::plan(random_packed_problem(spec, formats_, index), target.info(), overrides_,
+                        target.records);
+  }
+  static auto prepare(const Device& device, const std::vector<packed::Plan>& plans,
+                      const gemm::Progress& progress) {
+    return packed::prepare(device, plans, progress);
+  }
+  Result<Comparison> on_gpu(const packed::Kernel& kernel, bool exact, u64 seed) const {
+    SLUICE_TAKE(packed::HostData host, packed::random_data(kernel.plan().problem, kind_of(exact), seed));
+    SLUICE_TAKE(const packed::DeviceData data, packed::DeviceData::create(*device_, std::move(host)));
+    SLUICE_TRY(packed::launch(kernel, data.args(), nullptr));
+    return data.check(0, packed::rounding_of(kernel.plan().config));
+  }
+  Result<Finding> on_host(const packed::Plan& plan, bool exact, u64 seed) const {
+    SLUICE_TAKE(const Comparison found, compare_on_host(plan.problem, kind_of(exact), seed));
+    return Finding{found.passed(), describe(found)};
+  }
+
+ private:
+  static packed::DataKind kind_of(bool exact) {
+    return exact ? packed::DataKind::exact : packed::DataKind::real;
+  }
+  std::optional<Device> device_;
+  FormatSpec formats_;
+  packed::Overrides overrides_;
+};
+
+bool is_exact(int index) {
+  return index % 2 == 0;
+}
+
+template <class Checks>
+Result<void> verify_all(const VerifyFlags& flags, const Target& target, const Checks& checks, Tally& tally) {
+  std::vector<int> indices;
+  std::vector<typename Checks::ItsPlan> plans;
   for (int i = 0; i < flags.problems; ++i) {
-    const RandomSpec spec{.seed = flags.seed, .largest = largest, .exact = i % 2 == 0};
-    const Result<Plan> plan = planner(random_problem(spec, i));
-    if (plan)
-      plans.push_back(*plan);
-    else
-      ++tally.refused[plan.error().message];
+    const i64 largest = flags.largest > 0 ? flags.largest : target.device ? kLargestOnGpu : kLargestOnHost;
+    auto plan = checks.plan({.seed = flags.seed, .largest = largest, .exact = is_exact(i)}, i, target);
+    if (!plan) {
+      tally.refuse(plan.error().message);
+      continue;
+    }
+    indices.push_back(i);
+    plans.push_back(*std::move(plan));
   }
-  return plans;
-}
-
-Result<void> verify_on_gpu(const VerifyFlags& flags, const Device& device, Tally& tally) {
-  const Result<Verifier> verifier = Verifier::create(device);
-  if (!verifier) return verifier.error();
-  const Result<StreamHandle> stream = StreamHandle::create(device);
-  if (!stream) return stream.error();
-  const Result<Workspace> workspace = Workspace::create(device);
-  if (!workspace) return workspace.error();
-  const i64 largest = flags.largest > 0 ? flags.largest : kLargestOnGpu;
-  const std::vector<Plan> plans =
-      plan_all(flags, largest, tally, [&](const Problem& p) { return gemm::plan(p, device.info()); });
-  Progress compiling("compile");
-  const auto kernels =
-      gemm::prepare(device, plans, [&](int done, int total) { compiling.update(done, total); });
-  compiling.clear();
+  decltype(Checks::prepare(*target.device, plans, {})) kernels;
+  if (target.device) {
+    Progress compiling("compile");
+    kernels =
+        Checks::prepare(*target.device, plans, [&](int done, int total) { compiling.update(done, total); });
+    compiling.clear();
+  }
   Progress bar("verify");
-  Watchdog watchdog(flags.hang_s);
+  Watchdog watchdog(target.device ? flags.hang_s : 0);
   for (size_t i = 0; i < plans.size(); ++i) {
-    const Plan& plan = plans[i];
-    const std::string name = fmt::format("{}\n  {}", to_string(plan.problem), to_string(plan.config));
-    bar.update(static_cast<int>(i), static_cast<int>(plans.size()), bench::problem_text(plan.problem));
+    const std::string name = bench::text_of(plans[i]);
+    bar.update(static_cast<int>(i), static_cast<int>(plans.size()), bench::name_of(plans[i].problem));
     watchdog.step(name);
-    if (!kernels[i]) return kernels[i].error();
-    const bool exact = i % 2 == 0;
-    const DataSpec spec =
-        exact ? exact_data(plan.problem, flags.seed + i) : real_data(plan.problem, flags.seed + i);
-    const Result<ProblemData> data = verifier->make_data(plan.problem, spec, stream->get());
-    if (!data) return data.error();
-    gemm::Args args = data->args();
-    args.workspace = workspace->view();
-    if (Result<void> done = gemm::launch(*kernels[i], args, stream->get()); !done) return done;
-    const Result<Comparison> found =
-        verifier->check(*data, {.judge = exact ? Judge::exact : Judge::bounded}, stream->get());
-    if (!found) return found.error();
-    if (found->passed()) {
-      ++tally.right;
-      continue;
+    const bool exact = is_exact(indices[i]);
+    const u64 seed = flags.seed + static_cast<u64>(indices[i]);
+    Finding found;
+    if (target.device) {
+      if (!kernels[i]) return kernels[i].error();
+      SLUICE_TAKE(const Comparison compared, checks.on_gpu(*kernels[i], exact, seed));
+      found = {compared.passed(), describe(compared)};
+    } else {
+      SLUICE_TAKE(found, checks.on_host(plans[i], exact, seed));
     }
-    bar.clear();
-    tally.fail(name, describe(*found));
+    if (!found.right) bar.clear();
+    tally.count(found, name);
   }
   return {};
 }
 
-Result<void> verify_on_host(const VerifyFlags& flags, Tally& tally) {
-  const i64 largest = flags.largest > 0 ? flags.largest : kLargestOnHost;
-  const std::vector<Plan> plans = plan_all(
-      flags, largest, tally, [](const Problem& p) { return plan_with_roles(p, {}, shipped_records()); });
-  Progress bar("verify");
-  for (size_t i = 0; i < plans.size(); ++i) {
-    const Plan& plan = plans[i];
-    bar.update(static_cast<int>(i), static_cast<int>(plans.size()), bench::problem_text(plan.problem));
-    HostProblem problem(plan.problem, 1.25f, plan.problem.epilogue.residual ? -0.5f : 0.0f, flags.seed + i);
-    const Result<twin::TwinReport> ran = problem.run(plan, flags.seed + i);
-    const HostComparison found = ran ? problem.compare() : HostComparison{};
-    if (ran && found.passed()) {
-      ++tally.right;
-      continue;
-    }
-    bar.clear();
-    tally.fail(fmt::format("{}\n  {}", to_string(plan.problem), to_string(plan.config)),
-               ran ? describe(found) : ran.error().message);
-  }
-  return {};
-}
-
-/// Without --weights none of its flags has an effect.
-Result<void> check_verify(const RequestFlags& request, const PackedFlags& packed) {
-  if (Result<void> good = check_dense(packed); !good) return good.error();
-  if (is_packed(packed)) return {};
-  return refuse_given(request.override_options, "without --weights: dense plans are the planner's");
-}
-
-Result<void> verify_dense(const VerifyFlags& flags, const Target& target, Tally& tally) {
-  if (target.device) return verify_on_gpu(flags, *target.device, tally);
-  return verify_on_host(flags, tally);
-}
-
-Result<void> verify_packed(const VerifyFlags& flags, const PackedVerify& packed, const Target& target,
-                           Tally& tally) {
-  if (target.device) return verify_packed_on_gpu(flags, packed, *target.device, tally);
-  return verify_packed_on_host(flags, packed, target.records, tally);
-}
-
-Result<int> run_verify(const VerifyFlags& flags, const RequestFlags& request, const PackedFlags& packed) {
-  if (Result<void> good = check_verify(request, packed); !good) return good.error();
-  const Result<PackedVerify> verified =
-      is_packed(packed) ? packed_verify_of(request, packed) : Result<PackedVerify>(PackedVerify{});
-  if (!verified) return verified.error();
-  const Result<Target> target = find_target(flags.device, options_from_environment());
-  if (!target) return target.error();
-  const char* host = is_packed(packed) ? "the CPU, through the packed blob" : "the host twin";
-  if (!target->why_host.empty())
-    fmt::print("on {}, because there is no usable GPU: {}\n", host, target->why_host);
+template <class Checks>
+Result<int> run_checks(const VerifyFlags& flags, const RequestFlags& request) {
+  SLUICE_TRY(Checks::create(request, {}));  // a bad flag before a missing GPU
+  SLUICE_TAKE(const Target target, find_target(flags.device, options_from_environment()));
+  if (!target.why_host.empty())
+    fmt::print("on {}, because there is no usable GPU: {}\n", Checks::kHost, target.why_host);
+  SLUICE_TAKE(const Checks checks, Checks::create(request, target));
   Tally tally;
-  const Result<void> done = is_packed(packed) ? verify_packed(flags, *verified, *target, tally)
-                                              : verify_dense(flags, *target, tally);
-  if (!done) return done.error();
+  SLUICE_TRY(verify_all(flags, target, checks, tally));
   for (const auto& [why, times] : tally.refused) fmt::print("refused {} times: {}\n", times, why);
   const bool right = tally.wrong == 0 && tally.right > 0;
-  fmt::print(
-      "{} problems on {}: {}\n", flags.problems, target->device ? target->device->info().name : host,
-      paint(stdout, right ? Colour::green : Colour::red,
-            fmt::format("{} right, {} wrong, {} refused", tally.right, tally.wrong, tally.refusals())));
+  fmt::print("{} problems on {}: {}\n", flags.problems,
+             target.device ? target.device->info().name : Checks::kHost,
+             paint(stdout, right ? Colour::green : Colour::red,
+                   fmt::format("{} right, {} wrong, {} refused", tally.right, tally.wrong, tally.refusals)));
   return right ? kExitOk : kExitNo;
 }
 
+Result<int> run_verify(const VerifyFlags& flags, const RequestFlags& request) {
+  if (is_packed(request.packed)) return run_checks<PackedChecks>(flags, request);
+  SLUICE_TRY(check_dense(request.packed));
+  SLUICE_TRY(refuse_given(request.override_options, "without --weights: dense plans are the planner's"));
+  return run_checks<DenseChecks>(flags, request);
+}
+
 Result<int> run_records(const VerifyFlags& flags, VerifyRecordsFlags records) {
-  const Result<Target> target = find_target(flags.device, options_from_environment());
-  if (!target) return target.error();
-  if (!target->device)
+  SLUICE_TAKE(const Target target, find_target(flags.device, options_from_environment()));
+  if (!target.device)
     return Error{ErrorCode::invalid_argument,
                  "--records launches the kernels that records choose, and the host twin has none: give the "
                  "number of a GPU with --device"};
   records.seed = flags.seed;
   records.hang_s = flags.hang_s;
-  return verify_records(records, *target->device);
+  return verify_records(records, *target.device);
 }
 
 }  // namespace
 
-void Tally::fail(const std::string& problem, const std::string& why) {
-  if (wrong++ < kShownFailures)
-    fmt::print("{}: {}\n  {}\n", paint(stdout, Colour::red, "wrong"), problem, why);
-}
-
-int Tally::refusals() const {
-  int count = 0;
-  for (const auto& [why, times] : refused) count += times;
-  return count;
-}
-
 Verb add_verify_verb(CLI::App& app) {
   auto flags = std::make_shared<VerifyFlags>();
   auto request = std::make_shared<RequestFlags>();
-  auto packed = std::make_shared<PackedFlags>();
   CLI::App* verb = app.add_subcommand(
       "verify", "Check random problems against fp64; with --weights, products of packed weights");
   verb->add_option("--problems", flags->problems, "How many")
@@ -189,7 +265,7 @@ Verb add_verify_verb(CLI::App& app) {
   verb->add_option("--hang-s", flags->hang_s, "Give up when a problem takes longer; 0: never")
       ->capture_default_str()
       ->check(CLI::Range(0, kLongestHang));
-  add_packed_flags(*verb, *packed);
+  add_packed_flags(*verb, request->packed);
   request->override_options = {verb->add_option("--stages", request->problem.stages,
                                                 "With --weights: k-tiles of a warp's ring, narrow")};
   auto records = std::make_shared<VerifyRecordsFlags>();
@@ -202,7 +278,7 @@ Verb add_verify_verb(CLI::App& app) {
       ->needs(of_records);
   return {verb, [=] {
             if (records->given) return run_records(*flags, *records);
-            return run_verify(*flags, *request, *packed);
+            return run_verify(*flags, *request);
           }};
 }
 

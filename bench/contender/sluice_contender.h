@@ -6,6 +6,7 @@
 
 #include "bench/contender/contender.h"
 #include "bench/lab.h"
+#include "bench/operands/operands.h"
 
 namespace sluice::bench {
 
@@ -16,9 +17,6 @@ Contender sluice_contender(const Lab& lab, const gemm::Kernel& kernel, std::span
 /// Sets of operands for one problem: in cold mode enough that their B's are three times the L2 cache (at
 /// least two sets, at most kMaxDataBytes); else one. Filled when the call returns. Errors: driver (memory).
 inline constexpr i64 kMaxDataBytes = i64{8} << 30;
-struct Scalars {
-  float alpha = 1.0f, beta = 0.0f;
-};
 Result<std::vector<ProblemData>> make_copies(const Lab& lab, const Problem& problem, Scalars scalars);
 /// One such set. Not waited for.
 Result<ProblemData> make_operands(const Lab& lab, const Problem& problem, Scalars scalars, u64 seed);

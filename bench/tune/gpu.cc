@@ -5,8 +5,6 @@
 #include <chrono>
 #include <thread>
 
-#include "bench/contender/sluice_contender.h"
-
 namespace sluice::bench {
 namespace {
 
@@ -15,55 +13,17 @@ constexpr double kScreenRestMs = 1;
 
 }  // namespace
 
-Result<std::string> verdict_on(const Result<Comparison>& found, bool is_empty) {
-  if (!found) return found.error();
-  if (!found->passed()) return describe(*found);
-  if (found->checked == 0 && !is_empty)
-    return Error{ErrorCode::internal, "the verifier looked at no element"};
-  return std::string();
-}
-
-Result<void> DenseOperands::open(const Problem& problem) {
-  // beta = 0 would not read C, and a residual is tuned for its bytes.
-  const Scalars scalars{.alpha = 1.0f, .beta = problem.epilogue.residual ? 1.0f : 0.0f};
-  Result<std::vector<ProblemData>> copies = make_copies(lab_, problem, scalars);
-  if (!copies) return copies.error();
-  copies_ = std::move(*copies);
-  return {};
-}
-
-std::vector<Result<Contender>> DenseOperands::prepare(std::span<const AnyPlan> plans) {
-  std::vector<Plan> own;
-  for (const AnyPlan& plan : plans) own.push_back(std::get<Plan>(plan));
-  std::vector<Result<Contender>> contenders;
-  for (const Result<gemm::Kernel>& kernel : gemm::prepare(lab_.device, own)) {
-    if (kernel)
-      contenders.push_back(sluice_contender(lab_, *kernel, copies_, kSluice));
-    else
-      contenders.push_back(kernel.error());
-  }
-  return contenders;
-}
-
-Result<Comparison> DenseOperands::check(const Contender& contender, const AnyPlan&) {
-  return verify(lab_, contender, copies_[0]);
-}
-
 double GpuTuneMachine::now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 Result<void> GpuTuneMachine::open(const AnyProblem& problem) {
   entries_.clear();
-  dense_.close();
-  packed_.close();
   samples_.clear();
-  if (const auto* packed = std::get_if<PackedProblem>(&problem)) {
-    open_ = &packed_;
-    return packed_.open(*packed);
-  }
-  open_ = &dense_;
-  return dense_.open(std::get<Problem>(problem));
+  const Result<Operands*> opened = store_.open(problem, scalars_of(request_of(problem)));
+  if (!opened) return opened.error();
+  open_ = *opened;
+  return {};
 }
 
 int GpuTuneMachine::width() {
@@ -87,9 +47,7 @@ std::vector<Result<int>> GpuTuneMachine::prepare(std::span<const AnyPlan> plans)
 
 Result<Comparison> GpuTuneMachine::compare(int kernel) {
   const Entry& entry = entries_[static_cast<size_t>(kernel)];
-  const Result<Comparison> exact = open_->check_exact(entry.plan);
-  if (!exact || !exact->passed()) return exact;
-  return open_->check(entry.contender, entry.plan);
+  return judged(*open_, entry.contender, entry.plan);
 }
 
 Result<std::string> GpuTuneMachine::check(int kernel) {

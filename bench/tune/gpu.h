@@ -5,34 +5,16 @@
 
 #include <deque>
 
-#include "bench/contender/packed_operands.h"
 #include "bench/measure.h"
+#include "bench/operands/store.h"
 #include "bench/tune/tune.h"
 
 namespace sluice::bench {
 
-class DenseOperands final : public TuneOperands {
- public:
-  explicit DenseOperands(const Lab& lab) : lab_(lab) {}
-
-  Result<void> open(const Problem& problem);
-  void close() { copies_.clear(); }
-
-  int copies() const override { return static_cast<int>(copies_.size()); }
-  std::vector<Result<Contender>> prepare(std::span<const AnyPlan> plans) override;
-  /// Whole numbers too (verify of sluice_contender.h).
-  Result<Comparison> check(const Contender& contender, const AnyPlan& plan) override;
-  Result<Comparison> check_exact(const AnyPlan&) override { return Comparison{}; }
-
- private:
-  const Lab& lab_;
-  std::vector<ProblemData> copies_;
-};
-
 class GpuTuneMachine final : public TuneMachine {
  public:
   /// `lab` outlives it.
-  explicit GpuTuneMachine(const Lab& lab) : lab_(lab), dense_(lab), packed_(lab) {}
+  explicit GpuTuneMachine(const Lab& lab) : lab_(lab), store_(lab, kCheckedElements) {}
 
   double now_s() override;
   Result<void> open(const AnyProblem& problem) override;
@@ -46,7 +28,7 @@ class GpuTuneMachine final : public TuneMachine {
 
   /// Clocks and power since the last open.
   TelemetrySummary telemetry() const { return summarise(samples_); }
-  int copies() const { return open_->copies(); }
+  int copies() const { return open_ != nullptr ? open_->copies() : 0; }
 
  private:
   struct Entry {
@@ -57,9 +39,8 @@ class GpuTuneMachine final : public TuneMachine {
   Result<const Replay*> replay_of(Entry& entry, Effort effort);
 
   const Lab& lab_;
-  DenseOperands dense_;
-  PackedOperands packed_;
-  TuneOperands* open_ = &dense_;  // those of the problem
+  OperandStore store_;
+  Operands* open_ = nullptr;  // those of the problem
   std::deque<Entry> entries_;
   std::vector<Sample> samples_;
 };

@@ -29,26 +29,6 @@ ContenderRecord contender_of(const Trial& trial, const char* name) {
                                                      : ""};
 }
 
-/// What a packed plan is to those who read estimates in parts.
-Estimate estimate_of(const AnyPlan& plan) {
-  const Plan* dense = std::get_if<Plan>(&plan);
-  return dense != nullptr ? dense->estimate : Estimate{.total_us = estimate_us(plan)};
-}
-
-std::string split_text(const AnyPlan& plan) {
-  const Plan* dense = std::get_if<Plan>(&plan);
-  return dense != nullptr ? to_string(dense->split) : "";
-}
-
-/// The shape without what was measured.
-ShapeRecord empty_shape(const AnyProblem& problem) {
-  const auto* packed = std::get_if<PackedProblem>(&problem);
-  if (packed == nullptr) return {.problem = std::get<Problem>(problem)};
-  return {.problem = plain_problem(packed->m, packed->n, packed->k, packed->x),
-          .packed = *packed,
-          .weight_bytes = static_cast<double>(blob_bytes(packed->weights, packed->n, packed->k))};
-}
-
 }  // namespace
 
 std::string method_text(const Method& method) {
@@ -62,7 +42,7 @@ TuningRecord record_of(const TuneResult& result, const TuneOrigin& origin) {
   return {.key = std::visit([&](const auto& problem) { return key_of(problem, device); }, result.problem),
           .choice = std::visit([&](const auto& plan) { return AnyChoice(choice_of(plan, result.best_us())); },
                                best.plan),
-          .estimate_us = estimate_us(best.plan),
+          .estimate_us = estimate_of(best.plan).total_us,
           .model_us = result.pick_us(),
           .sluice = library_version(),
           .driver = origin.driver.empty() ? "unknown" : origin.driver,
@@ -72,7 +52,7 @@ TuningRecord record_of(const TuneResult& result, const TuneOrigin& origin) {
 }
 
 ShapeRecord shape_record_of(const TuneResult& result) {
-  ShapeRecord shape = empty_shape(result.problem);
+  ShapeRecord shape{.problem = result.problem};
   shape.wall_s = result.seconds;
   shape.error = result.message;
   if (result.state == TuneState::no_time) shape.error = "no time was left";

@@ -54,7 +54,7 @@ class Search {
   }
 
   Result<void> plan() {
-    Result<std::vector<AnyPlan>> plans = candidates_of(result_.problem, device_);
+    Result<std::vector<AnyPlan>> plans = candidates_of(request_of(result_.problem), device_);
     if (!plans) return plans.error();
     result_.problem = problem_of(plans->front());
     const size_t top = static_cast<size_t>(std::max(settings_.top, 1));

@@ -33,14 +33,14 @@ class DeviceData {
   /// Waits, and judges D; inputs of copy 0 must be what they were. Who does not say which kernel it was gets
   /// the wider bounds.
   Result<Comparison> check(int copy = 0, WeightRounding rounding = WeightRounding::either) const;
+  /// The first of copy 0's inputs that has changed since create(), by name; "" if none has.
+  Result<std::string> changed_inputs() const;
 
  private:
   struct Copy {
     DeviceBuffer x, blob, d;
   };
   Result<void> sum(const Device& device);
-  /// The inputs of copy 0 that have changed, by name; "" if none.
-  Result<std::string> changed_inputs() const;
 
   HostData data_;
   int shift_ = 0;

@@ -8,10 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include <sluice/packed.h>
 #include <sluice/records.h>
 
-#include "cli/packed_flags.h"
+#include "cli/requests.h"
 #include "cli/value_checks.h"
 #include "message_rules.h"
 
@@ -23,17 +22,10 @@ void check(const Error& error) {
   if (!test::is_fit_to_print(error.message)) abort();
 }
 
-void plan(const cli::AnyRequest& request) {
-  if (const auto* dense = std::get_if<cli::ProblemRequest>(&request)) {
-    const Result<Plan> made = gemm::plan(dense->problem, {}, dense->overrides, shipped_records());
-    if (!made) return check(made.error());
-    if (describe(*made).empty()) abort();
-    return;
-  }
-  const auto& packed = std::get<bench::PackedCase>(request);
-  const Result<packed::Plan> made = packed::plan(packed.problem, {}, packed.overrides, shipped_records());
+void plan(const bench::Request& request) {
+  const Result<bench::AnyPlan> made = plan_of(request, {}, shipped_records());
   if (!made) return check(made.error());
-  if (packed::describe(*made).empty()) abort();
+  if (bench::describe(*made).empty()) abort();
 }
 
 }  // namespace
@@ -48,9 +40,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
   CLI::App app;
   app.set_help_flag("");
   cli::RequestFlags flags;
-  cli::PackedFlags packed;
   cli::add_request_flags(app, flags);  // no --shapes: that would open files
-  cli::add_packed_flags(app, packed);
   cli::check_values(app);
   try {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
@@ -58,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
     if (!test::is_fit_to_print(cli::text_of(error, app))) abort();
     return 0;
   }
-  const auto requests = cli::requests_of(flags, packed);
+  const auto requests = cli::requests_of(flags);
   if (!requests)
     check(requests.error());
   else

@@ -18,13 +18,19 @@ class BenchSession : public LabFixture {
  protected:
   BenchSession() : LabFixture({.rounds = 3}) {}
 
-  const Case case_{.problem = plain_problem(256, 256, 128, DType::bf16)};
+  ShapeRecord measured(const DenseRequest& request) {
+    const Result<AnyPlan> plan = plan_of(request, lab_->device.info(), lab_->device.records());
+    return plan ? measure_shape(*lab_, {.request = request, .plan = *plan}, kSilent)
+                : unplanned_shape(request.problem, plan.error());
+  }
+
+  const DenseRequest case_{.problem = plain_problem(256, 256, 128, DType::bf16)};
 };
 
 TEST_F(BenchSession, a_shape_is_timed_and_gives_everything_back) {
-  measure_shape(*lab_, case_, kSilent);  // loads what stays
+  measured(case_);  // loads what stays
   const Alive before = driver_.alive();
-  const ShapeRecord shape = measure_shape(*lab_, case_, kSilent);
+  const ShapeRecord shape = measured(case_);
   EXPECT_EQ(shape.error, "");
   EXPECT_GT(shape.copies, 1);
   ASSERT_EQ(shape.contenders.size(), 2u);
@@ -42,13 +48,13 @@ TEST_F(BenchSession, a_shape_is_timed_and_gives_everything_back) {
 }
 
 TEST_F(BenchSession, what_nobody_checked_is_not_verified) {
-  const ShapeRecord shape = measure_shape(*lab_, case_, kSilent);
+  const ShapeRecord shape = measured(case_);
   EXPECT_FALSE(shape.contenders.at(0).verified);  // the fake's verifier looks at no element
   EXPECT_FALSE(all_verified(shape));
 }
 
 TEST_F(BenchSession, a_missing_peer_is_written_down) {
-  const ShapeRecord shape = measure_shape(*lab_, case_, kSilent);
+  const ShapeRecord shape = measured(case_);
   EXPECT_EQ(shape.contenders.at(1).name, kPeerFirst);
   EXPECT_NE(shape.contenders.at(1).error.find("/no/such/libcublasLt.so"), std::string::npos);
   EXPECT_EQ(ratio(shape, kSluice, kPeerFirst), 0);
@@ -56,7 +62,7 @@ TEST_F(BenchSession, a_missing_peer_is_written_down) {
 
 TEST_F(BenchSession, tuning_records_candidates_and_keeps_one_tuned_contender) {
   lab_->method.tune = 4;
-  const ShapeRecord shape = measure_shape(*lab_, case_, kSilent);
+  const ShapeRecord shape = measured(case_);
   EXPECT_EQ(shape.candidates.size(), 4u);
   for (const CandidateRecord& c : shape.candidates) {
     EXPECT_GT(c.us, 0) << c.name << c.error;
@@ -69,23 +75,22 @@ TEST_F(BenchSession, tuning_records_candidates_and_keeps_one_tuned_contender) {
 }
 
 TEST_F(BenchSession, a_problem_that_cannot_be_planned_is_an_error_of_the_shape) {
-  const ShapeRecord shape =
-      measure_shape(*lab_, {.problem = plain_problem(64, 64, 100, DType::e4m3)}, kSilent);
+  const ShapeRecord shape = measured({.problem = plain_problem(64, 64, 100, DType::e4m3)});
   EXPECT_NE(shape.error.find("misaligned"), std::string::npos) << shape.error;
   EXPECT_TRUE(shape.contenders.empty());
 }
 
 TEST_F(BenchSession, no_memory_is_an_error_of_the_shape) {
   driver_.fail_function("cuMemAlloc", CUDA_ERROR_OUT_OF_MEMORY);
-  const ShapeRecord shape = measure_shape(*lab_, case_, kSilent);
+  const ShapeRecord shape = measured(case_);
   EXPECT_NE(shape.error, "");
   driver_.fail_nothing();
-  EXPECT_EQ(measure_shape(*lab_, case_, kSilent).error, "");
+  EXPECT_EQ(measured(case_).error, "");
 }
 
 TEST_F(BenchSession, a_graph_that_fails_is_an_error_of_the_contender) {
   driver_.fail_function("cuGraphInstantiate", CUDA_ERROR_OUT_OF_MEMORY);
-  const ShapeRecord shape = measure_shape(*lab_, case_, kSilent);
+  const ShapeRecord shape = measured(case_);
   EXPECT_EQ(shape.error, "");
   EXPECT_NE(shape.contenders.at(0).error, "");
   EXPECT_EQ(median_of(shape, kSluice), 0);
@@ -99,14 +104,14 @@ TEST_F(BenchSession, a_lost_gpu_is_noticed) {
 
 /// Whichever call fails, measure_shape returns, writes it down, and gives back what it took.
 TEST_F(BenchSession, any_single_failing_call_is_survived_and_recorded) {
-  measure_shape(*lab_, case_, kSilent);  // loads what stays
+  measured(case_);  // loads what stays
   Alive before = driver_.alive();
   driver_.fail_nothing();
-  measure_shape(*lab_, case_, kSilent);
+  measured(case_);
   const int calls = driver_.calls();
   for (int index = 0; index < calls; index += 1 + calls / 150) {
     driver_.fail_call(index, CUDA_ERROR_UNKNOWN);
-    const ShapeRecord shape = measure_shape(*lab_, case_, kSilent);
+    const ShapeRecord shape = measured(case_);
     const std::string failed = driver_.last_failed();
     if (failed.empty()) continue;  // fewer calls this time: addresses seen before are not asked for again
     const bool gives_back = failed == "cuMemFree" || failed == "cuModuleUnload" ||
@@ -119,7 +124,7 @@ TEST_F(BenchSession, any_single_failing_call_is_survived_and_recorded) {
     EXPECT_EQ(driver_.alive(), before) << failed;
   }
   driver_.fail_nothing();
-  EXPECT_EQ(measure_shape(*lab_, case_, kSilent).contenders.at(0).error, "");
+  EXPECT_EQ(measured(case_).contenders.at(0).error, "");
 }
 
 TEST_F(BenchSession, every_contender_has_every_turn) {

@@ -11,15 +11,15 @@
 namespace sluice::cli {
 namespace {
 
-Result<ProblemRequest> parse(const std::string& line) {
-  const Result<std::vector<AnyRequest>> list = parse_problem_list(line);
+Result<bench::DenseRequest> parse(const std::string& line) {
+  const Result<std::vector<bench::Request>> list = parse_problem_list(line);
   if (!list) return list.error();
   EXPECT_EQ(list->size(), 1u);
-  return std::get<ProblemRequest>(list->at(0));
+  return std::get<bench::DenseRequest>(list->at(0));
 }
 
-const ProblemRequest& dense(const std::vector<AnyRequest>& list, size_t index) {
-  return std::get<ProblemRequest>(list.at(index));
+const bench::DenseRequest& dense(const std::vector<bench::Request>& list, size_t index) {
+  return std::get<bench::DenseRequest>(list.at(index));
 }
 
 TEST(cli_flags, shape_and_dtype_make_a_problem) {
@@ -195,7 +195,7 @@ TEST(cli_flags, problem_files_may_hold_packed_weights_beside_dense_ones) {
     const auto list = parse_problem_list(text);
     ASSERT_TRUE(list) << list.error().message;
     ASSERT_EQ(list->size(), 2u);
-    const auto& packed = std::get<bench::PackedCase>(list->at(0));
+    const auto& packed = std::get<bench::PackedRequest>(list->at(0));
     EXPECT_EQ(packed.problem, (PackedProblem{.m = 16, .n = 64, .k = 128, .weights = {.group = 64}}));
     EXPECT_EQ(packed.overrides, packed::Overrides{.warps = 4});
     EXPECT_EQ(dense(*list, 1).problem.m, 16);

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "bench/packed_session.h"
+#include "bench/session.h"
 #include "lab_fixture.h"
 
 namespace sluice::bench {
@@ -17,6 +17,12 @@ class PackedSession : public LabFixture {
  protected:
   PackedSession() : LabFixture({.rounds = 3}) {}
 
+  ShapeRecord measured(const PackedRequest& request) {
+    const Result<AnyPlan> plan = plan_of(request, lab_->device.info(), lab_->device.records());
+    return plan ? measure_shape(*lab_, {.request = request, .plan = *plan}, kSilent)
+                : unplanned_shape(request.problem, plan.error());
+  }
+
   const ContenderRecord& contender(const ShapeRecord& shape, const char* name) {
     for (const ContenderRecord& c : shape.contenders)
       if (c.name == name) return c;
@@ -24,13 +30,13 @@ class PackedSession : public LabFixture {
     return shape.contenders.front();
   }
 
-  const PackedCase case_{.problem = {.m = 16, .n = 256, .k = 256, .weights = {.group = 64}}};
+  const PackedRequest case_{.problem = {.m = 16, .n = 256, .k = 256, .weights = {.group = 64}}};
 };
 
 TEST_F(PackedSession, times_all_contenders_and_gives_everything_back) {
-  measure_packed(*lab_, case_, kSilent);  // loads what stays
+  measured(case_);  // loads what stays
   const Alive before = driver_.alive();
-  const ShapeRecord shape = measure_packed(*lab_, case_, kSilent);
+  const ShapeRecord shape = measured(case_);
   EXPECT_EQ(shape.error, "");
   EXPECT_EQ(shape.copies, kMostCopies);
   for (const char* name : {kSluice, kReadFloor, kSluiceFp8}) {
@@ -49,7 +55,7 @@ TEST_F(PackedSession, times_all_contenders_and_gives_everything_back) {
 }
 
 TEST_F(PackedSession, a_kernel_that_writes_nothing_is_not_verified) {
-  const ShapeRecord shape = measure_packed(*lab_, case_, kSilent);
+  const ShapeRecord shape = measured(case_);
   const ContenderRecord& ours = contender(shape, kSluice);
   EXPECT_FALSE(ours.verified);
   EXPECT_NE(ours.verdict.find("4096 elements checked, 4096 wrong"), std::string::npos) << ours.verdict;
@@ -61,7 +67,7 @@ TEST_F(PackedSession, a_kernel_that_writes_nothing_is_not_verified) {
 /// The fake computes nothing, so all of them are wrong. BenchSession's test shows what tuning keeps.
 TEST_F(PackedSession, tuning_times_no_candidate_that_is_wrong) {
   lab_->method.tune = 4;
-  const ShapeRecord shape = measure_packed(*lab_, case_, kSilent);
+  const ShapeRecord shape = measured(case_);
   EXPECT_EQ(shape.candidates.size(), 4u);
   for (const CandidateRecord& c : shape.candidates) {
     EXPECT_EQ(c.us, 0) << c.name << c.error;
@@ -74,23 +80,23 @@ TEST_F(PackedSession, tuning_times_no_candidate_that_is_wrong) {
 }
 
 TEST_F(PackedSession, what_cannot_be_planned_or_is_empty_is_an_error_of_the_shape) {
-  PackedCase bad = case_;
+  PackedRequest bad = case_;
   bad.problem.ld_x = 252;
-  EXPECT_NE(measure_packed(*lab_, bad, kSilent).error.find("ld_x"), std::string::npos);
+  EXPECT_NE(measured(bad).error.find("ld_x"), std::string::npos);
   bad = case_;
   bad.problem.k = 0;
-  EXPECT_NE(measure_packed(*lab_, bad, kSilent).error.find("empty"), std::string::npos);
+  EXPECT_NE(measured(bad).error.find("empty"), std::string::npos);
 }
 
 TEST_F(PackedSession, any_single_failing_call_is_survived_and_recorded) {
-  measure_packed(*lab_, case_, kSilent);
+  measured(case_);
   Alive before = driver_.alive();
   driver_.fail_nothing();
-  measure_packed(*lab_, case_, kSilent);
+  measured(case_);
   const int calls = driver_.calls();
   for (int index = 0; index < calls; index += 1 + calls / 60) {
     driver_.fail_call(index, CUDA_ERROR_UNKNOWN);
-    const ShapeRecord shape = measure_packed(*lab_, case_, kSilent);
+    const ShapeRecord shape = measured(case_);
     const std::string failed = driver_.last_failed();
     driver_.fail_nothing();
     if (failed.empty()) continue;  // fewer calls this time: addresses seen before are not asked for again

@@ -6,23 +6,22 @@
 #include <CLI/CLI.hpp>
 #include <cstring>
 
+#include "bench/shapes.h"
 #include "cli/bench_table.h"
 #include "cli/packed_bars.h"
-#include "cli/packed_flags.h"
-#include "cli/packed_table.h"
+#include "cli/requests.h"
 
 namespace sluice::cli {
 namespace {
 
-Result<bench::PackedCase> parse(const std::string& line) {
+Result<bench::PackedRequest> parse(const std::string& line) {
   CLI::App app;
   RequestFlags request;
-  PackedFlags packed;
   add_request_flags(app, request);
-  add_packed_flags(app, packed);
   app.parse(line);
-  if (Result<void> good = check_dense(packed); !good) return good.error();
-  return packed_case_of(request, packed);
+  const Result<bench::Request> made = request_of(request);
+  if (!made) return made.error();
+  return std::get<bench::PackedRequest>(*made);
 }
 
 void refused(const std::string& line, const std::string& mention) {
@@ -168,9 +167,7 @@ bench::ContenderRecord timed(const char* name, double us) {
 }
 bench::ShapeRecord shape(const PackedProblem& p, double us, double fp8) {
   return {
-      .problem = {.m = p.m, .n = p.n, .k = p.k},
-      .packed = p,
-      .weight_bytes = 1e6,
+      .problem = p,
       .contenders = {timed(bench::kSluice, us), timed(bench::kReadFloor, 5), timed(bench::kFp8PeerBest, fp8),
                      timed(bench::kSluiceFp8, fp8 + 1), timed(bench::kHalfPeerBest, 2 * fp8)}};
 }
@@ -192,7 +189,7 @@ TEST(cli_packed, bars_compare_with_the_faster_fp8_product) {
       << text;
   run.shapes[1].contenders[0].verified = false;
   EXPECT_EQ(packed_bars(run, false).find("64 M"), std::string::npos) << "a wrong kernel has no speed";
-  EXPECT_NE(packed_line(run.shapes[1], true).find("NO"), std::string::npos);
+  EXPECT_NE(shape_line(run, run.shapes[1], true).find("NO"), std::string::npos);
   EXPECT_EQ(packed_bars({}, true), "");
 }
 
@@ -228,16 +225,17 @@ TEST(cli_packed, records_say_what_was_packed) {
   bench::RunRecord run;
   run.shapes = {shape({.m = 16, .n = 3584, .k = 8192, .weights = {.group = 64}}, 5.5, 9.0)};
   const std::string json = bench::to_json(run);
-  for (const char* text : {"\"16x3584x8192 fp16 * uint4 g64 > fp16\"", "\"weight_bytes\": 1000000",
+  for (const char* text : {"\"16x3584x8192 fp16 * uint4 g64 > fp16\"", "\"weight_bytes\": 15597568.0",
                            "\"best FP8 / sluice\": 1.636", "\"read floor / sluice\": 0.909", "\"group\": 64"})
     EXPECT_NE(json.find(text), std::string::npos) << text << "\n" << json;
   EXPECT_NE(summary_text(run).find("best FP8"), std::string::npos);
 }
 
 TEST(cli_packed, the_set_is_the_bars) {
-  const std::vector<bench::PackedCase> cases = bench::packed_set();
-  EXPECT_EQ(cases.size(), 1u + 2 * 5 * 8 + 2 * 6 * 8);
-  for (const bench::PackedCase& item : cases) EXPECT_TRUE(packed::plan(item.problem, DeviceInfo{}).ok());
+  const std::vector<bench::AnyProblem> problems = *bench::problem_set("packed");
+  EXPECT_EQ(problems.size(), 1u + 2 * 5 * 8 + 2 * 6 * 8);
+  for (const bench::AnyProblem& problem : problems)
+    EXPECT_TRUE(packed::plan(std::get<PackedProblem>(problem), DeviceInfo{}).ok());
 }
 
 }  // namespace

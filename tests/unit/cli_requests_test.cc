@@ -10,29 +10,26 @@
 #include <set>
 
 #include "bench/shapes.h"
-#include "cli/packed_flags.h"
 #include "cli/requests.h"
 
 namespace sluice::cli {
 namespace {
 
 /// The requests of a command line, parsed as compile and bench do.
-Result<std::vector<AnyRequest>> any_requests(const std::string& line) {
+Result<std::vector<bench::Request>> any_requests(const std::string& line) {
   CLI::App app;
   RequestFlags flags;
-  PackedFlags packed;
   add_many_requests_flags(app, flags);
-  add_packed_flags(app, packed);
   app.parse(line);
-  return requests_of(flags, packed);
+  return requests_of(flags);
 }
 
 /// The same of dense products.
-Result<std::vector<ProblemRequest>> requests(const std::string& line) {
-  const Result<std::vector<AnyRequest>> any = any_requests(line);
+Result<std::vector<bench::DenseRequest>> requests(const std::string& line) {
+  const Result<std::vector<bench::Request>> any = any_requests(line);
   if (!any) return any.error();
-  std::vector<ProblemRequest> dense;
-  for (const AnyRequest& request : *any) dense.push_back(std::get<ProblemRequest>(request));
+  std::vector<bench::DenseRequest> dense;
+  for (const bench::Request& request : *any) dense.push_back(std::get<bench::DenseRequest>(request));
   return dense;
 }
 
@@ -67,7 +64,7 @@ TEST_F(CliRequests, overrides_go_to_every_problem_of_a_set) {
   const auto list = requests("--set smoke --tile 128x256 --cluster 2x1");
   ASSERT_TRUE(list) << list.error().message;
   ASSERT_EQ(list->size(), bench::problem_set("smoke")->size());
-  for (const ProblemRequest& request : *list) {
+  for (const bench::DenseRequest& request : *list) {
     EXPECT_EQ(request.overrides.tile_m, 128);
     EXPECT_EQ(request.overrides.cluster, (ClusterShape{.m = 2, .n = 1}));
   }
@@ -93,9 +90,9 @@ TEST_F(CliRequests, a_flag_that_would_have_no_effect_is_refused_by_name) {
 TEST_F(CliRequests, overrides_go_to_every_problem_of_the_packed_set) {
   const auto list = any_requests("--set packed --warps 4 --no-records");
   ASSERT_TRUE(list) << list.error().message;
-  ASSERT_EQ(list->size(), bench::packed_set().size());
-  for (const AnyRequest& request : *list)
-    EXPECT_EQ(std::get<bench::PackedCase>(request).overrides,
+  ASSERT_EQ(list->size(), bench::problem_set("packed")->size());
+  for (const bench::Request& request : *list)
+    EXPECT_EQ(std::get<bench::PackedRequest>(request).overrides,
               (packed::Overrides{.warps = 4, .ignore_records = true}));
 }
 
@@ -104,8 +101,8 @@ TEST_F(CliRequests, the_list_that_packed_records_are_made_from_holds_different_p
   ASSERT_TRUE(list) << list.error().message;
   EXPECT_EQ(list->size(), 1u + 9 * 8 * 2 * 2);
   std::set<std::string> names;
-  for (const AnyRequest& request : *list) {
-    const bench::PackedCase& item = std::get<bench::PackedCase>(request);
+  for (const bench::Request& request : *list) {
+    const bench::PackedRequest& item = std::get<bench::PackedRequest>(request);
     EXPECT_EQ(item.overrides, packed::Overrides{});
     names.insert(bench::name_of(item.problem));
   }

@@ -14,7 +14,7 @@
 #include <sluice/check/packed_check.h>
 #include <sluice/host/planner/packed/packed_problem_checks.h>
 
-#include "bench/packed_session.h"
+#include "bench/shapes.h"
 #include "emulated_products.h"
 #include "packed_formats.h"
 
@@ -185,7 +185,8 @@ TEST(packed_judge, every_candidate_takes_the_small_problem_of_whole_numbers) {
        .weights = {.order = FragmentOrder::byte},
        .gated = true,
        .scale_d = ScaleMode::tensor}};
-  for (const bench::PackedCase& item : bench::packed_set()) problems.push_back(item.problem);
+  const std::vector<bench::AnyProblem> set = *bench::problem_set("packed");
+  for (const bench::AnyProblem& item : set) problems.push_back(std::get<PackedProblem>(item));
   i64 checked = 0;
   for (const PackedProblem& problem : problems) {
     const auto plans = packed::candidates(problem, device);

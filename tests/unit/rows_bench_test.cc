@@ -104,16 +104,14 @@ TEST(rows_bench, a_range_is_two_numbers) {
 
 TEST(rows_bench, overrides_have_no_effect_on_a_range) {
   cli::RequestFlags flags;
-  cli::PackedFlags packed;
   CLI::App app;
   cli::add_many_requests_flags(app, flags);
-  cli::add_packed_flags(app, packed);
   app.parse("--shape 1x64x64 --stages 3");
-  const Result<void> refused = cli::refuse_overrides(flags, packed, {});
+  const Result<void> refused = cli::refuse_row_overrides(flags, {});
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.error().message.find("--stages has no effect with --rows"), std::string::npos);
-  const cli::ProblemRequest line{.problem = {.m = 1, .n = 64, .k = 64}, .overrides = {.tile_m = 64}};
-  const Result<void> in_file = cli::refuse_overrides({}, {}, {line});
+  const DenseRequest line{.problem = {.m = 1, .n = 64, .k = 64}, .overrides = {.tile_m = 64}};
+  const Result<void> in_file = cli::refuse_row_overrides({}, {line});
   ASSERT_FALSE(in_file.ok());
   EXPECT_NE(in_file.error().message.find("override"), std::string::npos) << in_file.error().message;
 }

@@ -94,7 +94,7 @@ TEST_F(TuneGpu, a_lost_gpu_ends_the_run) {
 class TuneGpuPacked : public TuneGpu {
  protected:
   static std::vector<AnyPlan> plans_of(const PackedProblem& problem) {
-    std::vector<AnyPlan> plans = *candidates_of(problem, DeviceInfo{});
+    std::vector<AnyPlan> plans = *candidates_of(request_of(problem), DeviceInfo{});
     plans.resize(2);
     return plans;
   }
@@ -211,15 +211,15 @@ TEST_F(TuneGpuPacked, any_single_failing_call_is_survived) {
 }
 
 TEST(tune_tokens, that_are_looked_at_are_spread_from_first_to_last) {
-  EXPECT_EQ(checked_tokens(5, 100), (std::vector<i64>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(checked_tokens(5, 100, kCheckedElements), (std::vector<i64>{0, 1, 2, 3, 4}));
   for (const i64 m : {40, 128, 4096}) {
-    const std::vector<i64> tokens = checked_tokens(m, 4096);
+    const std::vector<i64> tokens = checked_tokens(m, 4096, kCheckedElements);
     EXPECT_EQ(tokens.size(), 8u);
     EXPECT_EQ(tokens.front(), 0);
     EXPECT_EQ(tokens.back(), m - 1);
     EXPECT_TRUE(std::is_sorted(tokens.begin(), tokens.end()));
   }
-  EXPECT_EQ(checked_tokens(4096, 1 << 20).size(), static_cast<size_t>(kLeastTokens));
+  EXPECT_EQ(checked_tokens(4096, 1 << 20, kCheckedElements).size(), static_cast<size_t>(kLeastTokens));
 }
 
 }  // namespace

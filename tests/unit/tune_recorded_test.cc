@@ -42,7 +42,7 @@ TEST(recorded_plan, knows_packed_weights) {
   const std::optional<AnyPlan> plan = recorded_plan(packed, DeviceInfo{}, shipped);
   ASSERT_TRUE(plan);
   EXPECT_TRUE(is_same(*plan, *plan));
-  const std::vector<AnyPlan> ranked = *candidates_of(packed, DeviceInfo{});
+  const std::vector<AnyPlan> ranked = *candidates_of(request_of(packed), DeviceInfo{});
   EXPECT_EQ(std::count_if(ranked.begin(), ranked.end(), [&](const AnyPlan& x) { return is_same(*plan, x); }),
             1);
   const AnyPlan dense = *gemm::plan(plain_problem(16, 8192, 8192, DType::bf16), DeviceInfo{});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // source_ holds what is shared: the blobs, one for each set there may be, and tokens with their sums on the
 // host. A set is a blob of source_ with an X and a D of its own.
-#include "bench/contender/packed_operands.h"
+#include "bench/operands/packed_operands.h"
 
 #include <algorithm>
 #include <cstring>
@@ -25,9 +25,9 @@ int sets_for(const Lab& lab, i64 set_bytes, int most) {
   return static_cast<int>(std::clamp<i64>(wanted, 2, std::max(most, 2)));
 }
 
-/// What problems of any number of tokens share.
-PackedProblem source_of(PackedProblem p) {
-  p.m = kDistinctTokens;
+/// What problems of any number of tokens share; one that is measured alone needs no more tokens than it has.
+PackedProblem source_of(PackedProblem p, i64 most_tokens) {
+  p.m = std::min(most_tokens, kDistinctTokens);
   p.d = PackedProblem{}.d;
   p.activation = Activation::none;
   p.gated = false;
@@ -76,8 +76,8 @@ std::vector<u8> rows_of(const std::vector<u8>& c, const PackedProblem& p, const 
 
 }  // namespace
 
-std::vector<i64> checked_tokens(i64 m, i64 n) {
-  const i64 count = std::min(m, std::max(kCheckedElements / std::max<i64>(n, 1), kLeastTokens));
+std::vector<i64> checked_tokens(i64 m, i64 n, i64 elements) {
+  const i64 count = std::min(m, std::max(elements / std::max<i64>(n, 1), kLeastTokens));
   std::vector<i64> tokens;
   for (i64 i = 0; i < count; ++i) tokens.push_back(count == m ? i : i * (m - 1) / (count - 1));
   return tokens;
@@ -89,7 +89,8 @@ Result<void> PackedOperands::open(const PackedProblem& problem) {
   if (!checked) return checked.error();
   problem_ = *checked;
   if (Result<void> opened = open_source(); !opened) return opened;
-  tokens_ = checked_tokens(problem_.m, problem_.norm_x ? 1 : problem_.n);  // all of those that are normed
+  const bool all = checks_all() || problem_.norm_x;  // tokens that are normed are few
+  tokens_ = checked_tokens(problem_.m, problem_.n, all ? kAllElements : checked_elements_);
   sums_.clear();
   for (const i64 token : tokens_) {
     const auto row = source_->sums().begin() + token % kDistinctTokens * problem_.n;
@@ -113,7 +114,7 @@ Result<void> PackedOperands::open_exact() {
 }
 
 Result<void> PackedOperands::open_source() {
-  const PackedProblem wanted = source_of(problem_);
+  const PackedProblem wanted = source_of(problem_, checks_all() ? problem_.m : kDistinctTokens);
   if (source_ && source_->problem() == wanted) return {};
   source_.reset();
   Result<packed::HostData> host = packed::random_data(wanted, packed::DataKind::real, lab_.method.seed);
@@ -212,6 +213,12 @@ Result<void> PackedOperands::open_norm_and_residual() {
   return {};
 }
 
+std::vector<const void*> PackedOperands::weights() const {
+  std::vector<const void*> all;
+  for (int copy = 0; copy < copies(); ++copy) all.push_back(source_->args(copy).weights);
+  return all;
+}
+
 std::vector<Result<Contender>> PackedOperands::prepare(std::span<const AnyPlan> plans) {
   std::vector<packed::Plan> own;
   for (const AnyPlan& plan : plans) own.push_back(std::get<packed::Plan>(plan));
@@ -251,6 +258,10 @@ Result<Comparison> PackedOperands::check_exact(const AnyPlan& plan) {
   return packed::check_config(lab_.device, *exact_, std::get<packed::Plan>(plan).config, lab_.stream.get());
 }
 
+Result<void> PackedOperands::run(const AnyProblem& problem, Stream stream) const {
+  return packed::run(lab_.device, std::get<PackedProblem>(problem), args(0), stream);
+}
+
 Result<Comparison> PackedOperands::check(const Contender& contender, const AnyPlan& plan) {
   const Stream stream = lab_.stream.get();
   if (Result<void> done = sets_[0].d.fill(kPoison, stream); !done) return done.error();
@@ -271,7 +282,25 @@ Result<Comparison> PackedOperands::check(const Contender& contender, const AnyPl
     looked_at.scale_d.resize(sizeof kScaleD);
     std::memcpy(looked_at.scale_d.data(), &kScaleD, sizeof kScaleD);
   }
-  return packed::judge(looked_at, sums_, *d, 0, packed::rounding_of(std::get<packed::Plan>(plan).config));
+  Comparison found =
+      packed::judge(looked_at, sums_, *d, 0, packed::rounding_of(std::get<packed::Plan>(plan).config));
+  if (!checks_all()) return found;
+  const Result<bool> changed = inputs_changed();
+  if (!changed) return changed.error();
+  found.damaged_chunks += *changed;
+  return found;
+}
+
+/// Are the inputs of set 0 other than they were?
+Result<bool> PackedOperands::inputs_changed() const {
+  const std::vector<u8> x = tokens_for(problem_, source_->host());
+  std::vector<u8> now(x.size());
+  if (!x.empty())
+    if (Result<void> got = sets_[0].x.download(now.data(), static_cast<i64>(now.size())); !got)
+      return got.error();
+  const Result<std::string> others = source_->changed_inputs();
+  if (!others) return others.error();
+  return now != x || !others->empty();
 }
 
 }  // namespace sluice::bench

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/operands/dense_operands.h"
+
+#include "bench/contender/sluice_contender.h"
+#include "bench/record.h"
+
+namespace sluice::bench {
+
+Result<void> DenseOperands::open(const Problem& problem, Scalars scalars) {
+  Result<std::vector<ProblemData>> sets = make_copies(lab_, problem, scalars);
+  if (!sets) return sets.error();
+  sets_ = std::move(*sets);
+  return {};
+}
+
+std::vector<const void*> DenseOperands::weights() const {
+  std::vector<const void*> all;
+  for (const ProblemData& set : sets_) all.push_back(set.args().b);
+  return all;
+}
+
+std::vector<Result<Contender>> DenseOperands::prepare(std::span<const AnyPlan> plans) {
+  std::vector<Plan> own;
+  for (const AnyPlan& plan : plans) own.push_back(std::get<Plan>(plan));
+  std::vector<Result<Contender>> contenders;
+  for (const Result<gemm::Kernel>& kernel : gemm::prepare(lab_.device, own)) {
+    if (kernel)
+      contenders.push_back(sluice_contender(lab_, *kernel, sets_, kSluice));
+    else
+      contenders.push_back(kernel.error());
+  }
+  return contenders;
+}
+
+Result<Comparison> DenseOperands::check(const Contender& contender, const AnyPlan&) {
+  return verify(lab_, contender, sets_[0]);
+}
+
+Result<void> DenseOperands::run(const AnyProblem& problem, Stream stream) const {
+  gemm::Args args = sets_[0].args();
+  args.workspace = lab_.workspace.view();
+  return gemm::run(lab_.device, std::get<Problem>(problem), args, stream);
+}
+
+}  // namespace sluice::bench

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operands of dense products: random reals of about unit size, filled on the GPU.
+#pragma once
+
+#include <vector>
+
+#include "bench/lab.h"
+#include "bench/operands/operands.h"
+
+namespace sluice::bench {
+
+class DenseOperands final : public Operands {
+ public:
+  /// `lab` outlives it.
+  explicit DenseOperands(const Lab& lab) : lab_(lab) {}
+
+  /// `problem` has its strides. Errors: driver (memory).
+  Result<void> open(const Problem& problem, Scalars scalars);
+  void close() { sets_.clear(); }
+
+  std::span<ProblemData> sets() { return sets_; }
+  int copies() const override { return static_cast<int>(sets_.size()); }
+  std::vector<const void*> weights() const override;
+  std::vector<Result<Contender>> prepare(std::span<const AnyPlan> plans) override;
+  /// Whole numbers too: verify() of sluice_contender.h.
+  Result<Comparison> check(const Contender& contender, const AnyPlan& plan) override;
+  Result<Comparison> check_exact(const AnyPlan&) override { return Comparison{}; }
+  Result<void> run(const AnyProblem& problem, Stream stream) const override;
+
+ private:
+  const Lab& lab_;
+  std::vector<ProblemData> sets_;
+};
+
+}  // namespace sluice::bench

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The operands of one problem at a time, of either kind. Packed weights stay for the next problem that has
+// them.
+#pragma once
+
+#include "bench/operands/dense_operands.h"
+#include "bench/operands/packed_operands.h"
+
+namespace sluice::bench {
+
+class OperandStore {
+ public:
+  /// `lab` outlives it. `checked_elements`: of D of a packed product, at most.
+  OperandStore(const Lab& lab, i64 checked_elements) : dense_(lab), packed_(lab, checked_elements) {}
+
+  /// The operands of the problem before are gone. `problem` has its strides. Errors: those of packed::plan,
+  /// driver (memory), toolchain.
+  Result<Operands*> open(const AnyProblem& problem, Scalars scalars) {
+    close();
+    const auto* packed = std::get_if<PackedProblem>(&problem);
+    const Result<void> opened =
+        packed != nullptr ? packed_.open(*packed) : dense_.open(std::get<Problem>(problem), scalars);
+    if (!opened) return opened.error();
+    return packed != nullptr ? static_cast<Operands*>(&packed_) : &dense_;
+  }
+  void close() {
+    dense_.close();
+    packed_.close();
+  }
+  /// Those that are open, if they are of a dense product.
+  DenseOperands& dense() { return dense_; }
+
+ private:
+  DenseOperands dense_;
+  PackedOperands packed_;
+};
+
+}  // namespace sluice::bench
