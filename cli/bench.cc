@@ -12,6 +12,7 @@
 
 #include "bench/session.h"
 #include "cli/bench_table.h"
+#include "cli/bounded.h"
 #include "cli/command_line.h"
 #include "cli/measure_flags.h"
 #include "cli/packed_bars.h"
@@ -86,14 +87,11 @@ Result<bench::Method> method_of(const BenchFlags& flags) {
 
 Result<int> run_bench(const BenchFlags& flags) {
   SLUICE_TAKE(const std::vector<bench::Request> requests, requests_for(flags));
-  SLUICE_TAKE(const Target target, find_target(flags.device, options_from_environment()));
-  if (!target.device)
-    return Error{ErrorCode::invalid_argument, "bench measures GPUs: the host twin has no speed to tell of"};
+  SLUICE_TAKE(const Device device, gpu_of(flags.device, options_from_environment(),
+                                          "bench measures GPUs: the host twin has no speed to tell of"));
   SLUICE_TAKE(const bench::Method method, method_of(flags));
-  SLUICE_TAKE(const bench::Lab lab, bench::open_lab(*target.device, method, flags.cublaslt));
-  bench::RunRecord run = bench::describe_run(lab);
-  run.command = command_line();
-  run.commit = flags.commit.empty() ? built_commit() : flags.commit;
+  SLUICE_TAKE(const bench::Lab lab, bench::open_lab(device, method, flags.cublaslt));
+  bench::RunRecord run = run_record(lab, flags.commit);
   print_run(run, lab);
 
   const bool tuned = method.tune > 1;
@@ -147,9 +145,7 @@ Verb add_bench_verb(CLI::App& app) {
       ->check(CLI::Range(0, 1000));
   verb->add_flag("--warm", f.warm, "One set of operands, so that L2 may hold it");
   add_replay_flags(*verb, f.method, "contender");
-  verb->add_option("--heuristics", f.method.heuristics, "cuBLASLt algorithms to ask for")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 256));
+  bounded(verb->add_option("--heuristics", f.method.heuristics, "cuBLASLt algorithms to ask for"), 1, 256);
   verb->add_option("--fill", f.fill, "Random data: normal or uniform")->capture_default_str();
   verb->add_option("--seed", f.method.seed, "Of the data")->capture_default_str();
   verb->add_option("--cublaslt", f.cublaslt, "The libcublasLt to load");

@@ -16,6 +16,7 @@
 #include "bench/chain/clock.h"
 #include "bench/chain/record.h"
 #include "bench/chain/timeline_record.h"
+#include "cli/bounded.h"
 #include "cli/chain/flags.h"
 #include "cli/chain/table.h"
 #include "cli/command_line.h"
@@ -127,9 +128,7 @@ Result<int> time_cases(const std::vector<bench::ChainCase>& cases, const Device&
   std::optional<RecordStore>& store = *kept;
   const Result<bench::Lab> lab = bench::open_lab(device, method, flags.cublaslt);
   if (!lab) return lab.error();
-  bench::RunRecord run = bench::describe_run(*lab);
-  run.command = command_line();
-  run.commit = flags.commit.empty() ? built_commit() : flags.commit;
+  const bench::RunRecord run = run_record(*lab, flags.commit);
   fmt::print(
       "{}, driver {}; {}; cuBLASLt {}\n{} layers of distinct weights, {} times in a graph; {} rounds\n\n",
       run.gpu, run.driver.empty() ? "unknown" : run.driver, run.nvrtc,
@@ -215,15 +214,10 @@ Verb add_chain_verb(CLI::App& app) {
   f.timeline_option = verb->add_option(
       "--timeline", f.timeline,
       "Write here when each CTA of one layer did what, by kernels that note it; each arm has its own");
-  measured(verb->add_option("--rounds", f.method.rounds, "Timed replays of every arm")
-               ->capture_default_str()
-               ->check(CLI::Range(1, 10000)));
-  measured(verb->add_option("--rest-ms", f.method.rest_ms, "Rest before each")
-               ->capture_default_str()
-               ->check(CLI::Range(0.0, kLongestRest)));
-  measured(verb->add_option("--heuristics", f.method.heuristics, "cuBLASLt algorithms to ask for")
-               ->capture_default_str()
-               ->check(CLI::Range(1, 256)));
+  measured(bounded(verb->add_option("--rounds", f.method.rounds, "Timed replays of every arm"), 1, 10000));
+  measured(bounded(verb->add_option("--rest-ms", f.method.rest_ms, "Rest before each"), 0.0, kLongestRest));
+  measured(bounded(verb->add_option("--heuristics", f.method.heuristics, "cuBLASLt algorithms to ask for"), 1,
+                   256));
   verb->add_option("--seed", f.method.seed, "Of the data")->capture_default_str();
   verb->add_option("--cublaslt", f.cublaslt, "The libcublasLt to load");
   add_run_flags(*verb, f.commit, f.hang_s);

@@ -18,6 +18,7 @@
 #include <sluice/try.h>
 
 #include "bench/rows.h"
+#include "cli/bounded.h"
 #include "cli/row_range.h"
 #include "cli/target.h"
 #include "cli/terminal.h"
@@ -162,9 +163,7 @@ Verb add_compile_verb(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("compile", "Fill a kernel cache ahead of time; needs no GPU");
   add_many_requests_flags(*verb, flags->requests);
   add_plan_target(*verb, flags->target);
-  verb->add_option("--top", flags->top, "Kernels per problem, for tuning later")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1000));
+  bounded(verb->add_option("--top", flags->top, "Kernels per problem, for tuning later"), 1, 1000);
   verb->add_option("--rows", flags->rows, kRowsHelp);
   verb->add_option("--numbers", flags->drawn.numbers,
                    "With --rows: also what so many numbers of rows get alone, for `sluice rows`")
@@ -173,9 +172,7 @@ Verb add_compile_verb(CLI::App& app) {
   verb->add_option("--cache-dir", flags->cache_dir, "Where to (else SLUICE_CACHE_DIR or ~/.cache/sluice)");
   verb->add_option("--nvrtc", flags->nvrtc,
                    "The libnvrtc to compile with (else SLUICE_NVRTC or the toolkit's)");
-  verb->add_option("--jobs", flags->jobs, "Compiles at a time; 0: one a core")
-      ->capture_default_str()
-      ->check(CLI::Range(0, 1024));
+  bounded(verb->add_option("--jobs", flags->jobs, "Compiles at a time; 0: one a core"), 0, 1024);
   return {verb, [flags] { return run_compile(*flags); }};
 }
 

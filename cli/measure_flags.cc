@@ -3,27 +3,37 @@
 
 #include <CLI/CLI.hpp>
 
+#include <sluice/try.h>
+
+#include "cli/bounded.h"
+#include "cli/command_line.h"
+#include "cli/target.h"
 #include "cli/value_checks.h"
 
 namespace sluice::cli {
 
 void add_replay_flags(CLI::App& verb, bench::Method& method, const std::string& each) {
-  verb.add_option("--rounds", method.rounds, "Timed replays of every " + each)
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1000));
-  verb.add_option("--rest-ms", method.rest_ms, "Rest before each")
-      ->capture_default_str()
-      ->check(CLI::Range(0.0, kLongestRest));
-  verb.add_option("--replay-us", method.replay_us, "Length of a replay")
-      ->capture_default_str()
-      ->check(CLI::Range(1.0, 1e6));
+  bounded(verb.add_option("--rounds", method.rounds, "Timed replays of every " + each), 1, 1000);
+  bounded(verb.add_option("--rest-ms", method.rest_ms, "Rest before each"), 0.0, kLongestRest);
+  bounded(verb.add_option("--replay-us", method.replay_us, "Length of a replay"), 1.0, 1e6);
 }
 
 void add_run_flags(CLI::App& verb, std::string& commit, int& hang_s) {
   verb.add_option("--commit", commit, "Written into the JSON (else the one of the build)");
-  verb.add_option("--hang-s", hang_s, "Give up when a step takes longer; 0: never")
-      ->capture_default_str()
-      ->check(CLI::Range(0, kLongestHang));
+  bounded(verb.add_option("--hang-s", hang_s, "Give up when a step takes longer; 0: never"), 0, kLongestHang);
+}
+
+bench::RunRecord run_record(const bench::Lab& lab, const std::string& commit) {
+  bench::RunRecord run = bench::describe_run(lab);
+  run.command = command_line();
+  run.commit = commit.empty() ? built_commit() : commit;
+  return run;
+}
+
+Result<Device> gpu_of(const std::string& device, const Options& options, const char* without) {
+  SLUICE_TAKE(const Target target, find_target(device, options));
+  if (!target.device) return Error{ErrorCode::invalid_argument, without};
+  return *target.device;
 }
 
 }  // namespace sluice::cli

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "bench/lab.h"
+#include "bench/session.h"
 
 namespace CLI {
 class App;
@@ -14,6 +14,10 @@ namespace sluice::cli {
 
 /// Adds --rounds, --rest-ms and --replay-us. `each`: what a round replays, for the help.
 void add_replay_flags(CLI::App& verb, bench::Method& method, const std::string& each);
+/// Machine and method of the lab, this command, and `commit` or, if that is "", the build's.
+bench::RunRecord run_record(const bench::Lab& lab, const std::string& commit);
+/// The GPU of --device. Error invalid_argument, with `without` as its message: the host was named.
+Result<Device> gpu_of(const std::string& device, const Options& options, const char* without);
 /// Adds --commit and --hang-s.
 void add_run_flags(CLI::App& verb, std::string& commit, int& hang_s);
 

@@ -9,6 +9,7 @@
 
 #include "bench/rows_record.h"
 #include "bench/whole_file.h"
+#include "cli/bounded.h"
 #include "cli/command_line.h"
 #include "cli/measure_flags.h"
 #include "cli/row_range.h"
@@ -73,14 +74,11 @@ Result<int> run_rows(const RowsFlags& flags) {
   SLUICE_TAKE(how.rows, parse_rows(flags.rows));
   SLUICE_TAKE(const std::vector<bench::Request> requests, requests_of(flags.requests));
   SLUICE_TRY(refuse_row_overrides(flags.requests, requests));
-  SLUICE_TAKE(const Target target, find_target(flags.device, options_from_environment()));
-  if (!target.device)
-    return Error{ErrorCode::invalid_argument,
-                 "rows measures GPUs; `sluice plan --rows` says without one what the model thinks"};
-  SLUICE_TAKE(const bench::Lab lab, bench::open_lab(*target.device, flags.method, ""));
-  bench::RunRecord run = bench::describe_run(lab);
-  run.command = command_line();
-  run.commit = flags.commit.empty() ? built_commit() : flags.commit;
+  SLUICE_TAKE(const Device device,
+              gpu_of(flags.device, options_from_environment(),
+                     "rows measures GPUs; `sluice plan --rows` says without one what the model thinks"));
+  SLUICE_TAKE(const bench::Lab lab, bench::open_lab(device, flags.method, ""));
+  const bench::RunRecord run = run_record(lab, flags.commit);
   fmt::print("{}, {} to {} rows, {} of them drawn with seed {}\n{}", run.gpu, how.rows.low, how.rows.high,
              how.numbers, how.seed, rows_table().header());
 
@@ -116,9 +114,9 @@ Verb add_rows_verb(CLI::App& app) {
       "rows", "Time few kernels for a range of numbers of rows beside a kernel for each, and first calls");
   add_many_requests_flags(*verb, f.requests);
   verb->add_option("--rows", f.rows, kRowsHelp)->capture_default_str();
-  verb->add_option("--numbers", f.how.numbers, "Numbers of rows to time, drawn from equal parts of the range")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 4096));
+  bounded(verb->add_option("--numbers", f.how.numbers,
+                           "Numbers of rows to time, drawn from equal parts of the range"),
+          1, 4096);
   verb->add_option("--draw", f.how.seed, "Seed of the draw")->capture_default_str();
   verb->add_option("--json", f.json, "Write the results here, after every layer");
   add_replay_flags(*verb, f.method, "kernel");

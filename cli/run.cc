@@ -14,6 +14,7 @@
 #include "bench/session.h"
 #include "bench/shapes.h"
 #include "cli/bench_table.h"
+#include "cli/bounded.h"
 #include "cli/host_problem.h"
 #include "cli/packed_host.h"
 #include "cli/requests.h"
@@ -227,9 +228,8 @@ Verb add_run_verb(CLI::App& app) {
   verb->add_flag("--no-compile", flags->no_compile, "On the host: do not compile the GPU kernel too");
   verb->add_flag("--warm", flags->warm, "Time with operands that L2 may hold");
   verb->add_option("--cublaslt", flags->cublaslt, "The libcublasLt to compare with");
-  verb->add_option("--hang-s", flags->hang_s, "Give up when a step takes longer; 0: never")
-      ->capture_default_str()
-      ->check(CLI::Range(0, kLongestHang));
+  bounded(verb->add_option("--hang-s", flags->hang_s, "Give up when a step takes longer; 0: never"), 0,
+          kLongestHang);
   return {verb, [flags] { return run_run(*flags); }};
 }
 

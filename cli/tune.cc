@@ -14,6 +14,7 @@
 
 #include "bench/tune/gpu.h"
 #include "bench/tune/report.h"
+#include "cli/bounded.h"
 #include "cli/command_line.h"
 #include "cli/measure_flags.h"
 #include "cli/requests.h"
@@ -125,9 +126,7 @@ class Clock {
 class Session {
  public:
   Session(const TuneFlags& flags, const bench::Lab& lab, RecordStore& store)
-      : flags_(flags), lab_(lab), store_(store), machine_(lab), run_(bench::describe_run(lab)) {
-    run_.command = command_line();
-    run_.commit = flags.commit.empty() ? built_commit() : flags.commit;
+      : flags_(flags), lab_(lab), store_(store), machine_(lab), run_(run_record(lab, flags.commit)) {
     run_.tune = flags.settings.top;
   }
 
@@ -217,12 +216,12 @@ Result<int> run_tune(const TuneFlags& flags) {
   SLUICE_TAKE(const std::vector<bench::AnyProblem> problems, problems_of(flags));
   const Options options = options_from_environment();
   SLUICE_TAKE(RecordStore store, open_store(flags.out, flags.records, options));
-  SLUICE_TAKE(const Target target, find_target(flags.device, options));
-  if (!target.device)
-    return bad_argument("tune measures GPUs: the host twin has no speed to tell of; give --device 0");
+  SLUICE_TAKE(const Device device,
+              gpu_of(flags.device, options,
+                     "tune measures GPUs: the host twin has no speed to tell of; give --device 0"));
   for (const std::string& trouble : store.troubles())
     fmt::print("{}\n", paint(stdout, Colour::yellow, "passed over: " + trouble));
-  SLUICE_TAKE(const bench::Lab lab, bench::open_lab(*target.device, flags.method, ""));
+  SLUICE_TAKE(const bench::Lab lab, bench::open_lab(device, flags.method, ""));
   const std::string where = !flags.out.empty()       ? flags.out
                             : !flags.records.empty() ? flags.records
                                                      : options.records_dir;
@@ -239,21 +238,17 @@ Verb add_tune_verb(CLI::App& app) {
   verb->add_option("--only", f.only, "Of those, the ones with this text in their name, like e4m3 or 1024x");
   verb->add_option("--budget-s", f.settings.budget_s, "Seconds for all problems together")
       ->capture_default_str();
-  verb->add_option("--top", f.settings.top, "Of the model's candidates, at most, for each problem")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1000));
+  bounded(verb->add_option("--top", f.settings.top, "Of the model's candidates, at most, for each problem"),
+          1, 1000);
   verb->add_option(
       "--records", f.records,
       "Folder to keep the records in (else SLUICE_RECORDS_DIR or ~/.local/share/sluice/records)");
   verb->add_option("--out", f.out, "One file for all records instead: the form that ships");
   verb->add_flag("--again", f.again, "Measure problems too that this version and driver have a record of");
   verb->add_option("--json", f.json, "Write every candidate's time here, as sluice bench --tune does");
-  verb->add_option("--rounds", f.settings.careful_rounds, "Timed replays of every finalist")
-      ->capture_default_str()
-      ->check(CLI::Range(bench::kLeastRounds, 1000));
-  verb->add_option("--rest-ms", f.method.rest_ms, "Rest before each")
-      ->capture_default_str()
-      ->check(CLI::Range(0.0, kLongestRest));
+  bounded(verb->add_option("--rounds", f.settings.careful_rounds, "Timed replays of every finalist"),
+          bench::kLeastRounds, 1000);
+  bounded(verb->add_option("--rest-ms", f.method.rest_ms, "Rest before each"), 0.0, kLongestRest);
   verb->add_option("--seed", f.method.seed, "Of the data")->capture_default_str();
   add_run_flags(*verb, f.commit, f.hang_s);
   verb->add_option("--device", f.device, "Number of the GPU")->capture_default_str();

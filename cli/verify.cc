@@ -14,7 +14,9 @@
 #include <sluice/host/driver/events.h>
 #include <sluice/try.h>
 
+#include "cli/bounded.h"
 #include "cli/host_problem.h"
+#include "cli/measure_flags.h"
 #include "cli/packed_host.h"
 #include "cli/random_problem.h"
 #include "cli/requests.h"
@@ -237,14 +239,13 @@ Result<int> run_verify(const VerifyFlags& flags, const RequestFlags& request) {
 }
 
 Result<int> run_records(const VerifyFlags& flags, VerifyRecordsFlags records) {
-  SLUICE_TAKE(const Target target, find_target(flags.device, options_from_environment()));
-  if (!target.device)
-    return Error{ErrorCode::invalid_argument,
-                 "--records launches the kernels that records choose, and the host twin has none: give the "
-                 "number of a GPU with --device"};
+  SLUICE_TAKE(const Device device,
+              gpu_of(flags.device, options_from_environment(),
+                     "--records launches the kernels that records choose, and the host twin has none: give the "
+                     "number of a GPU with --device"));
   records.seed = flags.seed;
   records.hang_s = flags.hang_s;
-  return verify_records(records, *target.device);
+  return verify_records(records, device);
 }
 
 }  // namespace
@@ -254,17 +255,14 @@ Verb add_verify_verb(CLI::App& app) {
   auto request = std::make_shared<RequestFlags>();
   CLI::App* verb = app.add_subcommand(
       "verify", "Check random problems against fp64; with --weights, products of packed weights");
-  verb->add_option("--problems", flags->problems, "How many")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1000000));
+  bounded(verb->add_option("--problems", flags->problems, "How many"), 1, 1000000);
   verb->add_option("--seed", flags->seed, "Of problems and data")->capture_default_str();
   verb->add_option("--largest", flags->largest, "Bound of m, n and k; 0: 1024 on a GPU, 160 on the host")
       ->check(CLI::Range(0, 65536));
   verb->add_option("--device", flags->device, "auto, host (the host twin), or the number of a GPU")
       ->capture_default_str();
-  verb->add_option("--hang-s", flags->hang_s, "Give up when a problem takes longer; 0: never")
-      ->capture_default_str()
-      ->check(CLI::Range(0, kLongestHang));
+  bounded(verb->add_option("--hang-s", flags->hang_s, "Give up when a problem takes longer; 0: never"), 0,
+          kLongestHang);
   add_packed_flags(*verb, request->packed);
   request->override_options = {verb->add_option("--stages", request->problem.stages,
                                                 "With --weights: k-tiles of a warp's ring, narrow")};

@@ -20,16 +20,9 @@ std::vector<const void*> DenseOperands::weights() const {
 }
 
 std::vector<Result<Contender>> DenseOperands::prepare(std::span<const AnyPlan> plans) {
-  std::vector<Plan> own;
-  for (const AnyPlan& plan : plans) own.push_back(std::get<Plan>(plan));
-  std::vector<Result<Contender>> contenders;
-  for (const Result<gemm::Kernel>& kernel : gemm::prepare(lab_.device, own)) {
-    if (kernel)
-      contenders.push_back(sluice_contender(lab_, *kernel, sets_, kSluice));
-    else
-      contenders.push_back(kernel.error());
-  }
-  return contenders;
+  return contenders_of<Plan>(lab_.device, plans, [&](const gemm::Kernel& kernel) {
+    return sluice_contender(lab_, kernel, sets_, kSluice);
+  });
 }
 
 Result<Comparison> DenseOperands::check(const Contender& contender, const AnyPlan&) {

@@ -38,6 +38,24 @@ class Operands {
   virtual Result<void> run(const AnyProblem& problem, Stream stream) const = 0;
 };
 
+/// Compiles and loads plans of one kind; `contender_of` makes a contender of a kernel.
+template <class ItsPlan, class ContenderOf>
+std::vector<Result<Contender>> contenders_of(const Device& device, std::span<const AnyPlan> plans,
+                                             const ContenderOf& contender_of) {
+  std::vector<ItsPlan> own;
+  for (const AnyPlan& plan : plans) own.push_back(std::get<ItsPlan>(plan));
+  std::vector<Result<Contender>> contenders;
+  const auto take = [&](const auto& kernels) {
+    for (const auto& kernel : kernels)
+      contenders.push_back(kernel ? Result<Contender>(contender_of(*kernel)) : kernel.error());
+  };
+  if constexpr (std::is_same_v<ItsPlan, Plan>)
+    take(gemm::prepare(device, own));
+  else
+    take(packed::prepare(device, own));
+  return contenders;
+}
+
 /// A check looks at all elements of D, unless a number is given: enough then for the first tokens, the last
 /// and some between.
 inline constexpr i64 kAllElements = std::numeric_limits<i64>::max();

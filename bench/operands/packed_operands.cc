@@ -220,21 +220,13 @@ std::vector<const void*> PackedOperands::weights() const {
 }
 
 std::vector<Result<Contender>> PackedOperands::prepare(std::span<const AnyPlan> plans) {
-  std::vector<packed::Plan> own;
-  for (const AnyPlan& plan : plans) own.push_back(std::get<packed::Plan>(plan));
-  std::vector<Result<Contender>> contenders;
-  for (const Result<packed::Kernel>& kernel : packed::prepare(lab_.device, own)) {
-    if (!kernel) {
-      contenders.push_back(kernel.error());
-      continue;
-    }
-    contenders.push_back(Contender{.name = kSluice,
-                                   .detail = packed::short_name(kernel->plan().config),
-                                   .launch = [this, kernel = *kernel](int copy, Stream stream) {
-                                     return packed::launch(kernel, args(copy), stream);
-                                   }});
-  }
-  return contenders;
+  return contenders_of<packed::Plan>(lab_.device, plans, [this](const packed::Kernel& kernel) {
+    return Contender{.name = kSluice,
+                     .detail = packed::short_name(kernel.plan().config),
+                     .launch = [this, kernel](int copy, Stream stream) {
+                       return packed::launch(kernel, args(copy), stream);
+                     }};
+  });
 }
 
 /// The tokens that are looked at, as rows next to one another between D's own guards.

@@ -7,6 +7,7 @@
 
 #include <sluice/host/text/quoted.h>
 
+#include "cli/bounded.h"
 #include "cli/requests.h"
 
 namespace sluice::cli {
@@ -215,12 +216,9 @@ void add_chain_flags(CLI::App& app, ChainFlags& f) {
       ->capture_default_str();
   app.add_option("--activations", f.activations,
                  "Tokens of int4 weights: bf16 or, with one given scale, e4m3");
-  app.add_option("--layers", f.layers, "Layers with weights of their own; for --tune at least 4")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 256));
-  app.add_option("--passes", f.passes, "Times through them in one graph")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 64));
+  bounded(app.add_option("--layers", f.layers, "Layers with weights of their own; for --tune at least 4"), 1,
+          256);
+  bounded(app.add_option("--passes", f.passes, "Times through them in one graph"), 1, 64);
   app.add_flag("--projections", f.projections, "The four products alone, each reading the one before it");
   f.fuse_option =
       app.add_option("--fuse", f.fuse,
@@ -279,9 +277,7 @@ void add_chain_flags(CLI::App& app, ChainFlags& f) {
                            "The product behind it: qkv, o, gate_up, down, or all")
                 ->capture_default_str()
                 ->check(CLI::IsMember({"qkv", "o", "gate_up", "down", "all"})));
-  of_window(app.add_option("--window-ctas", f.window.ctas, "CTAs that idle in it")
-                ->capture_default_str()
-                ->check(CLI::Range(1, 132)));
+  of_window(bounded(app.add_option("--window-ctas", f.window.ctas, "CTAs that idle in it"), 1, 132));
   of_window(app.add_option("--window-bytes", f.window_bytes,
                            "What is brought into L2 in it; two arms for each number")
                 ->delimiter(',')

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// An option whose value is a number between two others; --help shows the default and the bounds.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace sluice::cli {
+
+template <class T>
+CLI::Option* bounded(CLI::Option* option, T least, T most) {
+  return option->capture_default_str()->check(CLI::Range(least, most));
+}
+
+}  // namespace sluice::cli
