@@ -5,6 +5,7 @@
 #include <sluice/host/device/device_impl.h>
 #include <sluice/host/driver/error.h>
 #include <sluice/host/driver/launch.h>
+#include <sluice/try.h>
 
 namespace sluice::bench {
 namespace {
@@ -37,20 +38,18 @@ const char* Comparer::unit_text() {
 }
 
 Result<Comparer> Comparer::create(const Lab& lab) {
-  auto module = lab.device.impl().load_unit(kUnit, 0);
-  if (!module) return module.error();
-  Result<DeviceBuffer> counter = DeviceBuffer::allocate(lab.device, sizeof(unsigned long long));
-  if (!counter) return counter.error();
+  SLUICE_TAKE(auto module, lab.device.impl().load_unit(kUnit, 0));
+  SLUICE_TAKE(DeviceBuffer counter, DeviceBuffer::allocate(lab.device, sizeof(unsigned long long)));
   const u64 zero = 0;
-  if (Result<void> done = counter->upload(&zero, sizeof zero); !done) return done.error();
-  return Comparer(lab.device, *std::move(module), *std::move(counter));
+  SLUICE_TRY(counter.upload(&zero, sizeof zero));
+  return Comparer(lab.device, std::move(module), std::move(counter));
 }
 
 Result<void> Comparer::enqueue(const DeviceBuffer& a, const DeviceBuffer& b, Stream stream) const {
   if (a.bytes() != b.bytes() || a.bytes() % 16 != 0)
     return Error{ErrorCode::internal, "blocks to compare differ in size, or are no multiple of 16 bytes"};
   const ContextScope scope(*device_.impl().primary);
-  if (Result<void> entered = scope.entered(); !entered) return entered;
+  SLUICE_TRY(scope.entered());
   const CompareParams params{a.data(), b.data(), a.bytes() / 16,
                              static_cast<unsigned long long*>(counter_.data())};
   return launch_kernel(*device_.impl().api, module_->function(),
@@ -60,10 +59,10 @@ Result<void> Comparer::enqueue(const DeviceBuffer& a, const DeviceBuffer& b, Str
 
 Result<i64> Comparer::take(Stream stream) const {
   u64 count = 0;
-  if (Result<void> done = counter_.download_async(&count, sizeof count, stream); !done) return done.error();
-  if (Result<void> done = counter_.fill(0, stream); !done) return done.error();
+  SLUICE_TRY(counter_.download_async(&count, sizeof count, stream));
+  SLUICE_TRY(counter_.fill(0, stream));
   const ContextScope scope(*device_.impl().primary);
-  if (Result<void> entered = scope.entered(); !entered) return entered.error();
+  SLUICE_TRY(scope.entered());
   const DriverApi& api = *device_.impl().api;
   if (const CUresult code = api.cuStreamSynchronize(stream); code != CUDA_SUCCESS)
     return driver_error(api, code, "cuStreamSynchronize", "after a comparison");
@@ -73,7 +72,7 @@ Result<i64> Comparer::take(Stream stream) const {
 Result<void> copy_block(const Device& device, const DeviceBuffer& to, const DeviceBuffer& from,
                         Stream stream) {
   const ContextScope scope(*device.impl().primary);
-  if (Result<void> entered = scope.entered(); !entered) return entered;
+  SLUICE_TRY(scope.entered());
   const DriverApi& api = *device.impl().api;
   const CUresult code =
       api.cuMemcpyDtoDAsync(to.address(), from.address(), static_cast<size_t>(from.bytes()), stream);

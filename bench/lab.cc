@@ -4,22 +4,18 @@
 
 #include <sluice/host/device/device_impl.h>
 #include <sluice/host/driver/ask_gpu.h>
+#include <sluice/try.h>
 
 namespace sluice::bench {
 
 Result<Lab> open_lab(const Device& device, const Method& method, const std::string& cublaslt_path) {
-  Result<StreamHandle> stream = StreamHandle::create(device);
-  if (!stream) return stream.error();
-  Result<Event> start = Event::create(device);
-  if (!start) return start.error();
-  Result<Event> stop = Event::create(device);
-  if (!stop) return stop.error();
-  Result<Verifier> verifier = Verifier::create(device);
-  if (!verifier) return verifier.error();
+  SLUICE_TAKE(StreamHandle stream, StreamHandle::create(device));
+  SLUICE_TAKE(Event start, Event::create(device));
+  SLUICE_TAKE(Event stop, Event::create(device));
+  SLUICE_TAKE(Verifier verifier, Verifier::create(device));
   Result<SmClock> clock = SmClock::create(device);
 
-  Result<Workspace> own_workspace = Workspace::create(device);
-  if (!own_workspace) return own_workspace.error();
+  SLUICE_TAKE(Workspace own_workspace, Workspace::create(device));
 
   std::shared_ptr<const CublasLt> peer;
   std::string without_peer;
@@ -28,24 +24,23 @@ Result<Lab> open_lab(const Device& device, const Method& method, const std::stri
   if (!method.peer) {
     without_peer = "cuBLASLt was not asked for";
   } else if (Result<std::shared_ptr<const CublasLt>> loaded = CublasLt::load(cublaslt_path); loaded) {
-    Result<DeviceBuffer> memory = DeviceBuffer::allocate(device, kPeerWorkspaceBytes);
-    if (!memory) return memory.error();
+    SLUICE_TAKE(DeviceBuffer memory, DeviceBuffer::allocate(device, kPeerWorkspaceBytes));
     peer = *loaded;
-    workspace = std::move(*memory);
+    workspace = std::move(memory);
   } else {
     without_peer = loaded.error().message;
   }
   return Lab{.device = device,
-             .stream = std::move(*stream),
-             .start = std::move(*start),
-             .stop = std::move(*stop),
-             .verifier = std::move(*verifier),
+             .stream = std::move(stream),
+             .start = std::move(start),
+             .stop = std::move(stop),
+             .verifier = std::move(verifier),
              .clock = clock ? std::optional(*std::move(clock)) : std::nullopt,
              .telemetry = Telemetry::open(pci_bus_id(*device.impl().api, device.impl().primary->device())),
              .cublaslt = std::move(peer),
              .without_peer = std::move(without_peer),
              .peer_workspace = std::move(workspace),
-             .workspace = *std::move(own_workspace),
+             .workspace = std::move(own_workspace),
              .method = method};
 }
 

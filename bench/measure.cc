@@ -9,6 +9,8 @@
 
 #include "bench/statistics.h"
 
+#include <sluice/try.h>
+
 namespace sluice::bench {
 namespace {
 
@@ -16,21 +18,20 @@ constexpr int kProbeLaunches = 4;  // timed, after as many untimed ones
 constexpr int kHostLaunches = 51;  // for the median CPU cost
 
 Result<void> launch_many(const Lab& lab, const Contender& contender, int copies, int launches) {
-  for (int i = 0; i < launches; ++i)
-    if (Result<void> launched = contender.launch(i % copies, lab.stream.get()); !launched) return launched;
+  for (int i = 0; i < launches; ++i) SLUICE_TRY(contender.launch(i % copies, lab.stream.get()));
   return {};
 }
 
 /// Records `start`, enqueues, records `stop`; does not wait.
 template <class Enqueue>
 Result<void> enqueue_timed(const Lab& lab, const Enqueue& enqueue) {
-  if (Result<void> done = lab.start.record(lab.stream.get()); !done) return done;
-  if (Result<void> done = enqueue(); !done) return done;
+  SLUICE_TRY(lab.start.record(lab.stream.get()));
+  SLUICE_TRY(enqueue());
   return lab.stop.record(lab.stream.get());
 }
 
 Result<double> elapsed_us(const Lab& lab) {
-  if (Result<void> done = lab.stop.synchronize(); !done) return done.error();
+  SLUICE_TRY(lab.stop.synchronize());
   return lab.stop.microseconds_since(lab.start);
 }
 
@@ -42,33 +43,30 @@ Result<void> time_replay(const Lab& lab, const Replay& replay, const Rounds& rou
                          std::vector<Sample>* samples, Timed& timed) {
   const bool clocks = rounds.clocks && lab.clock;
   // The untimed replay wakes the clocks and keeps the queue full while the timed one is submitted.
-  if (Result<void> done = replay.launch(lab.stream.get()); !done) return done;
-  if (Result<void> done = note_clock(lab, clocks, SmClock::Edge::begin); !done) return done;
+  SLUICE_TRY(replay.launch(lab.stream.get()));
+  SLUICE_TRY(note_clock(lab, clocks, SmClock::Edge::begin));
   const Result<void> enqueued = enqueue_timed(lab, [&] { return replay.launch(lab.stream.get()); });
   if (!enqueued) return enqueued;
-  if (Result<void> done = note_clock(lab, clocks, SmClock::Edge::end); !done) return done;
+  SLUICE_TRY(note_clock(lab, clocks, SmClock::Edge::end));
   if (Sample sample; samples != nullptr && lab.telemetry.sample(sample)) samples->push_back(sample);
-  const Result<double> elapsed = elapsed_us(lab);
-  if (!elapsed) return elapsed.error();
-  timed.us.push_back(*elapsed / replay.launches);
+  SLUICE_TAKE(const double elapsed, elapsed_us(lab));
+  timed.us.push_back(elapsed / replay.launches);
   if (!clocks) return {};
-  if (Result<void> done = lab.stream.synchronize(); !done) return done;
-  const Result<double> mhz = lab.clock->mhz();
-  if (!mhz) return mhz.error();
-  timed.sm_mhz.push_back(*mhz);
+  SLUICE_TRY(lab.stream.synchronize());
+  SLUICE_TAKE(const double mhz, lab.clock->mhz());
+  timed.sm_mhz.push_back(mhz);
   return {};
 }
 
 }  // namespace
 
 Result<int> launches_for(const Lab& lab, const Contender& contender, int copies, double replay_us) {
-  if (Result<void> done = launch_many(lab, contender, copies, kProbeLaunches); !done) return done.error();
+  SLUICE_TRY(launch_many(lab, contender, copies, kProbeLaunches));
   const Result<void> enqueued =
       enqueue_timed(lab, [&] { return launch_many(lab, contender, copies, kProbeLaunches); });
   if (!enqueued) return enqueued.error();
-  const Result<double> elapsed = elapsed_us(lab);
-  if (!elapsed) return elapsed.error();
-  const double each_us = std::max(*elapsed / kProbeLaunches, 0.5);
+  SLUICE_TAKE(const double elapsed, elapsed_us(lab));
+  const double each_us = std::max(elapsed / kProbeLaunches, 0.5);
   const int wanted = static_cast<int>(std::min(replay_us / each_us, 1.0 * kMaxLaunches));
   return std::min(std::max({wanted, copies, 2}), kMaxLaunches);
 }
@@ -90,8 +88,7 @@ Result<std::vector<Timed>> time_in_turn(const Lab& lab, std::span<const Replay> 
       if (rounds.rest_ms > 0)
         std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(rounds.rest_ms));
       std::vector<Sample>* samples = turn == 0 ? rounds.samples : nullptr;
-      if (Result<void> done = time_replay(lab, replays[who], rounds, samples, times[who]); !done)
-        return done.error();
+      SLUICE_TRY(time_replay(lab, replays[who], rounds, samples, times[who]));
     }
   }
   return times;
@@ -105,7 +102,7 @@ Result<double> host_cost_us(const Lab& lab, const Contender& contender) {
     const auto after = std::chrono::steady_clock::now();
     if (!launched) return launched.error();
     costs.push_back(std::chrono::duration<double, std::micro>(after - before).count());
-    if (Result<void> done = lab.stream.synchronize(); !done) return done.error();
+    SLUICE_TRY(lab.stream.synchronize());
   }
   return quantile(costs, 0.5);
 }

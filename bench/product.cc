@@ -7,6 +7,7 @@
 #include <sluice/host/jit/source.h>
 #include <sluice/host/ops/gemm.h>
 #include <sluice/host/text/packed_units.h>
+#include <sluice/try.h>
 
 #include "bench/shapes.h"
 
@@ -113,10 +114,9 @@ Result<AnyRowTable> table_of(const AnyProblem& problem, RowRange rows, const Dev
 Result<std::vector<AnyPlan>> candidates_of(const Request& request, const DeviceInfo& device) {
   return std::visit(
       [&](const auto& r) -> Result<std::vector<AnyPlan>> {
-        auto made = its_candidates(r, device);
-        if (!made) return made.error();
-        return std::vector<AnyPlan>(std::make_move_iterator(made->begin()),
-                                    std::make_move_iterator(made->end()));
+        SLUICE_TAKE(auto made, its_candidates(r, device));
+        return std::vector<AnyPlan>(std::make_move_iterator(made.begin()),
+                                    std::make_move_iterator(made.end()));
       },
       request);
 }

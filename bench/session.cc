@@ -15,6 +15,8 @@
 #include "bench/race.h"
 #include "bench/shapes.h"
 
+#include <sluice/try.h>
+
 namespace sluice::bench {
 namespace {
 
@@ -58,12 +60,10 @@ class Session {
       return {};
     }
     phase_("filling operands");
-    const Result<Operands*> opened = store_.open(record_.problem, scalars_of(item_.request));
-    if (!opened) return opened.error();
-    ours_ = *opened;
+    SLUICE_TAKE(const auto opened, store_.open(record_.problem, scalars_of(item_.request)));
+    ours_ = opened;
     record_.copies = ours_->copies();
-    if (packed != nullptr)
-      if (Result<void> filled = fill_dense_peers(*packed); !filled) return filled;
+    if (packed != nullptr) SLUICE_TRY(fill_dense_peers(*packed));
     enter_ours();
     if (packed == nullptr)
       enter_peers();
@@ -190,7 +190,7 @@ class Session {
     for (const DType type : {DType::e4m3, is_16bit(p.x) ? p.x : DType::bf16}) {
       dense_.emplace_back(lab_);
       const Problem problem = with_strides(plain_problem(p.m, p.n, p.k, type));
-      if (Result<void> opened = dense_.back().open(problem, {}); !opened) return opened;
+      SLUICE_TRY(dense_.back().open(problem, {}));
     }
     return {};
   }

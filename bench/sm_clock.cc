@@ -7,6 +7,7 @@
 
 #include <sluice/host/device/device_impl.h>
 #include <sluice/host/driver/launch.h>
+#include <sluice/try.h>
 
 namespace sluice::bench {
 namespace {
@@ -38,19 +39,17 @@ const char* SmClock::unit_text() {
 }
 
 Result<SmClock> SmClock::create(const Device& device) {
-  auto module = device.impl().load_unit(kUnit, kSmemBytes);
-  if (!module) return module.error();
+  SLUICE_TAKE(auto module, device.impl().load_unit(kUnit, kSmemBytes));
   const i64 bytes = i64{2} * device.info().sm_count * static_cast<i64>(sizeof(ClockNote));
-  Result<DeviceBuffer> notes = DeviceBuffer::allocate(device, bytes);
-  if (!notes) return notes.error();
+  SLUICE_TAKE(DeviceBuffer notes, DeviceBuffer::allocate(device, bytes));
   const std::vector<u8> zeros(static_cast<size_t>(bytes));
-  if (Result<void> done = notes->upload(zeros.data(), bytes); !done) return done.error();
-  return SmClock(device, *std::move(module), *std::move(notes));
+  SLUICE_TRY(notes.upload(zeros.data(), bytes));
+  return SmClock(device, std::move(module), std::move(notes));
 }
 
 Result<void> SmClock::note(Edge edge, Stream stream) const {
   const ContextScope scope(*device_.impl().primary);
-  if (Result<void> entered = scope.entered(); !entered) return entered;
+  SLUICE_TRY(scope.entered());
   const u32 count = static_cast<u32>(device_.info().sm_count);
   const CUdeviceptr offset = edge == Edge::end ? count * sizeof(ClockNote) : 0;
   const NoteParams params{notes_.address() + offset, count};
@@ -61,7 +60,7 @@ Result<void> SmClock::note(Edge edge, Stream stream) const {
 Result<double> SmClock::mhz() const {
   const size_t count = static_cast<size_t>(device_.info().sm_count);
   std::vector<ClockNote> notes(2 * count);
-  if (Result<void> done = notes_.download(notes.data(), notes_.bytes()); !done) return done.error();
+  SLUICE_TRY(notes_.download(notes.data(), notes_.bytes()));
   const std::span all(notes);
   return mean_mhz(all.first(count), all.last(count));
 }

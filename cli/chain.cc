@@ -12,6 +12,7 @@
 #include <sluice/host/jit/source.h>
 #include <sluice/host/text/quoted.h>
 #include <sluice/records/record_store.h>
+#include <sluice/try.h>
 
 #include "bench/chain/clock.h"
 #include "bench/chain/record.h"
@@ -56,9 +57,8 @@ Result<int> explain_cases(const std::vector<bench::ChainCase>& cases, const Targ
     item.spec.layers = std::min(item.spec.layers, 2);
     item.spec.passes = 1;
     for (const bench::ArmSpec& arm : item.arms) {
-      const Result<ChainPlan> plan = plan_arm(item.spec, arm, target.info(), target.records);
-      if (!plan) return plan.error();
-      fmt::print("{}, {}, {} layers\n{}\n", name_of(item.spec), arm.name, item.spec.layers, explain(*plan));
+      SLUICE_TAKE(const ChainPlan plan, plan_arm(item.spec, arm, target.info(), target.records));
+      fmt::print("{}, {}, {} layers\n{}\n", name_of(item.spec), arm.name, item.spec.layers, explain(plan));
     }
   }
   return kExitOk;
@@ -82,21 +82,17 @@ Result<int> compile_cases(const std::vector<bench::ChainCase>& cases, const Targ
                           const Options& options) {
   std::vector<std::string> units, timed_units;
   for (const bench::ChainCase& item : cases) {
-    Result<std::vector<std::string>> more =
-        units_of(item, target.info(), target.records, stamping_of(options));
-    if (!more) return more.error();
-    units.insert(units.end(), more->begin(), more->end());
-    if (item.timeline) timed_units.insert(timed_units.end(), more->begin(), more->end());
+    SLUICE_TAKE(std::vector<std::string> more,
+                units_of(item, target.info(), target.records, stamping_of(options)));
+    units.insert(units.end(), more.begin(), more.end());
+    if (item.timeline) timed_units.insert(timed_units.end(), more.begin(), more.end());
     for (std::string& unit : data_units_of(item)) units.push_back(std::move(unit));
   }
-  const Result<CacheStats> plain = fill_cache(KernelCache(options), units, options.jobs, "compile");
-  if (!plain) return plain.error();
-  const Result<CacheStats> timed = fill_cache(KernelCache(options, bench::timeline_compiler(options)),
-                                              timed_units, options.jobs, "compile for timelines");
-  if (!timed) return timed.error();
+  SLUICE_TAKE(const CacheStats plain, fill_cache(KernelCache(options), units, options.jobs, "compile"));
+  SLUICE_TAKE(const CacheStats timed, fill_cache(KernelCache(options, bench::timeline_compiler(options)),
+                                                 timed_units, options.jobs, "compile for timelines"));
   fmt::print("{} chains for {}: {} compiled, {} already there; cache {}\n", cases.size(), target.info().name,
-             plain->compiles + timed->compiles, plain->disk_hits + timed->disk_hits,
-             escaped(options.cache_dir));
+             plain.compiles + timed.compiles, plain.disk_hits + timed.disk_hits, escaped(options.cache_dir));
   return kExitOk;
 }
 
@@ -114,32 +110,29 @@ Result<std::optional<RecordStore>> store_of(const ChainVerbFlags& flags, const O
       return Error{ErrorCode::invalid_argument, "--out and --records say where --tune keeps: give that too"};
     return std::optional<RecordStore>();
   }
-  Result<RecordStore> store = open_store(flags.out, flags.records, options);
-  if (!store) return store.error();
-  return std::optional<RecordStore>(*std::move(store));
+  SLUICE_TAKE(RecordStore store, open_store(flags.out, flags.records, options));
+  return std::optional<RecordStore>(std::move(store));
 }
 
 Result<int> time_cases(const std::vector<bench::ChainCase>& cases, const Device& device,
                        const ChainVerbFlags& flags) {
   bench::Method method = flags.method;
   method.peer = !flags.chain.against.empty();
-  Result<std::optional<RecordStore>> kept = store_of(flags, device.options());
-  if (!kept) return kept.error();
-  std::optional<RecordStore>& store = *kept;
-  const Result<bench::Lab> lab = bench::open_lab(device, method, flags.cublaslt);
-  if (!lab) return lab.error();
-  const bench::RunRecord run = run_record(*lab, flags.commit);
+  SLUICE_TAKE(std::optional<RecordStore> kept, store_of(flags, device.options()));
+  std::optional<RecordStore>& store = kept;
+  SLUICE_TAKE(const bench::Lab lab, bench::open_lab(device, method, flags.cublaslt));
+  const bench::RunRecord run = run_record(lab, flags.commit);
   fmt::print(
       "{}, driver {}; {}; cuBLASLt {}\n{} layers of distinct weights, {} times in a graph; {} rounds\n\n",
       run.gpu, run.driver.empty() ? "unknown" : run.driver, run.nvrtc,
-      lab->cublaslt ? run.cublaslt : "not loaded", flags.chain.layers, flags.chain.passes, run.rounds);
+      lab.cublaslt ? run.cublaslt : "not loaded", flags.chain.layers, flags.chain.passes, run.rounds);
   fmt::print("{}", paint(stdout, Colour::bold, chain_header()));
 
   Watchdog watchdog(flags.hang_s);
   Progress bar("chain");
   std::vector<bench::ChainRecord> chains;
   for (const bench::ChainCase& item : cases) {
-    chains.push_back(measure_chain(*lab, item, [&](const std::string& what) {
+    chains.push_back(measure_chain(lab, item, [&](const std::string& what) {
       const std::string step = fmt::format("{}: {}", name_of(item.spec), what);
       bar.update(static_cast<int>(chains.size()), static_cast<int>(cases.size()), step);
       watchdog.step(step);
@@ -151,14 +144,10 @@ Result<int> time_cases(const std::vector<bench::ChainCase>& cases, const Device&
       if (!arm.timeline_error.empty()) fmt::print("{}: no timeline: {}\n", arm.name, arm.timeline_error);
     std::fflush(stdout);
     for (const TunedChain& tuned : chains.back().tuned)
-      if (store)
-        if (Result<void> saved = store->save(tuned); !saved) return saved.error();
-    if (!flags.json.empty())
-      if (Result<void> written = write_json(run, chains, flags.json); !written) return written.error();
-    if (!flags.timeline.empty())
-      if (Result<void> written = bench::write_whole(timelines_json(run, chains), flags.timeline); !written)
-        return written.error();
-    if (const Result<void> alive = bench::still_alive(*lab); !alive)
+      if (store) SLUICE_TRY(store->save(tuned));
+    if (!flags.json.empty()) SLUICE_TRY(write_json(run, chains, flags.json));
+    if (!flags.timeline.empty()) SLUICE_TRY(bench::write_whole(timelines_json(run, chains), flags.timeline));
+    if (const Result<void> alive = bench::still_alive(lab); !alive)
       return Error{alive.error().code,
                    fmt::format("the GPU is lost to this process after {} of {} chains: {}", chains.size(),
                                cases.size(), alive.error().message)};
@@ -172,25 +161,22 @@ Result<int> time_cases(const std::vector<bench::ChainCase>& cases, const Device&
 }
 
 Result<int> run_chain(const ChainVerbFlags& flags) {
-  Result<std::vector<bench::ChainCase>> cases = cases_of(flags.chain);
-  if (!cases) return cases.error();
-  for (bench::ChainCase& item : *cases) item.timeline = !flags.timeline.empty();
+  SLUICE_TAKE(std::vector<bench::ChainCase> cases, cases_of(flags.chain));
+  for (bench::ChainCase& item : cases) item.timeline = !flags.timeline.empty();
   const Options options = options_from_environment();
-  const Result<Target> target = find_target(flags.device, options);
-  if (!target) return target.error();
+  SLUICE_TAKE(const Target target, find_target(flags.device, options));
   if (flags.compile_only) {
-    if (const Result<void> used = refuse_unmeasured(flags, "beside --compile-only", true); !used)
-      return used.error();
-    return compile_cases(*cases, *target, options);
+    SLUICE_TRY(refuse_unmeasured(flags, "beside --compile-only", true));
+    return compile_cases(cases, target, options);
   }
-  if (!target->device) {
+  if (!target.device) {
     if (const Result<void> used = refuse_unmeasured(flags, "without a GPU", false); flags.explain && !used)
       return used.error();
-    if (flags.explain) return explain_cases(*cases, *target);
+    if (flags.explain) return explain_cases(cases, target);
     return Error{ErrorCode::invalid_argument,
                  "chain measures GPUs: without one there are --explain and --compile-only"};
   }
-  return time_cases(*cases, *target->device, flags);
+  return time_cases(cases, *target.device, flags);
 }
 
 }  // namespace

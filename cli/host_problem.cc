@@ -11,6 +11,7 @@
 
 #include <sluice/reference/element.h>
 #include <sluice/reference/gemm.h>
+#include <sluice/try.h>
 
 namespace sluice::cli {
 namespace {
@@ -50,9 +51,8 @@ Result<Plan> plan_with_roles(const Problem& problem, const PlanOverrides& overri
                              const RecordBook& records) {
   Result<Plan> plan = gemm::plan(problem, DeviceInfo{}, overrides, records);
   if (!plan || !is_plain(plan->config.schedule)) return plan;
-  const Result<std::vector<Plan>> all = gemm::candidates(problem, DeviceInfo{}, overrides);
-  if (!all) return all.error();
-  for (const Plan& other : *all)
+  SLUICE_TAKE(const std::vector<Plan> all, gemm::candidates(problem, DeviceInfo{}, overrides));
+  for (const Plan& other : all)
     if (!is_plain(other.config.schedule)) return other;
   return Error{
       ErrorCode::invalid_config,

@@ -10,6 +10,7 @@
 
 #include <sluice/host/text/quoted.h>
 #include <sluice/reference/packed_weights.h>
+#include <sluice/try.h>
 
 #include "bench/whole_file.h"
 #include "cli/parse.h"
@@ -55,15 +56,11 @@ Result<FragmentOrder> order_of(const std::string& tokens) {
 }
 
 Result<WeightFormat> format_of(const PackFlags& flags) {
-  const Result<ScaleZero> zero = parse_scale_zero(flags.zero);
-  if (!zero) return zero.error();
-  const Result<FileCodes> codes = file_codes_of(flags.weights, *zero);
-  if (!codes) return codes.error();
-  const Result<DType> scale = parse_dtype(flags.scale);
-  if (!scale) return scale.error();
-  const Result<FragmentOrder> order = order_of(flags.tokens);
-  if (!order) return order.error();
-  const WeightFormat format{codes->type, flags.group, *scale, *zero, *order};
+  SLUICE_TAKE(const ScaleZero zero, parse_scale_zero(flags.zero));
+  SLUICE_TAKE(const FileCodes codes, file_codes_of(flags.weights, zero));
+  SLUICE_TAKE(const DType scale, parse_dtype(flags.scale));
+  SLUICE_TAKE(const FragmentOrder order, order_of(flags.tokens));
+  const WeightFormat format{codes.type, flags.group, scale, zero, order};
   if (const char* rule = validate(format))
     return Error{ErrorCode::invalid_config,
                  fmt::format("--weights {} --group {} --scale {} --zero {} --tokens-type {}: {}",
@@ -184,39 +181,33 @@ Result<int> pack_files(const PackFlags& flags, const WeightFormat& f) {
     return Error{ErrorCode::invalid_argument,
                  fmt::format("--codes FILE needs --scales FILE and --out FILE too, and {}",
                              has_zeros ? "--zeros FILE" : "no --zeros FILE, which is for --zero per_group")};
-  if (const Result<void> apart = check_out(flags); !apart) return apart.error();
-  Result<std::vector<u8>> codes = read_file(flags.codes, "--codes", flags.n * flags.k);
-  if (!codes) return codes.error();
-  if (const Result<void> good = to_codes(flags, *file_codes_of(flags.weights, f.zero), *codes); !good)
-    return good.error();
-  const Result<std::vector<u8>> scales = read_file(flags.scales, "--scales", scale_bytes);
-  if (!scales) return scales.error();
+  SLUICE_TRY(check_out(flags));
+  SLUICE_TAKE(std::vector<u8> codes, read_file(flags.codes, "--codes", flags.n * flags.k));
+  SLUICE_TRY(to_codes(flags, *file_codes_of(flags.weights, f.zero), codes));
+  SLUICE_TAKE(const std::vector<u8> scales, read_file(flags.scales, "--scales", scale_bytes));
   std::optional<std::vector<u8>> zeros;
   if (has_zeros) {
-    Result<std::vector<u8>> read = read_file(flags.zeros, "--zeros", scale_bytes);
-    if (!read) return read.error();
-    zeros = *std::move(read);
+    SLUICE_TAKE(std::vector<u8> read, read_file(flags.zeros, "--zeros", scale_bytes));
+    zeros = std::move(read);
   }
-  const auto blob =
-      pack_weights(f, {flags.n, flags.k, codes->data(), scales->data(), zeros ? zeros->data() : nullptr});
-  if (!blob) return blob.error();
-  const std::string bytes(reinterpret_cast<const char*>(blob->data()), blob->size());
+  SLUICE_TAKE(const auto blob, pack_weights(f, {flags.n, flags.k, codes.data(), scales.data(),
+                                                zeros ? zeros->data() : nullptr}));
+  const std::string bytes(reinterpret_cast<const char*>(blob.data()), blob.size());
   if (Result<void> written = bench::write_whole(bytes, flags.out); !written)
     return Error{ErrorCode::io, "--out " + written.error().message};
-  fmt::print("\n{} bytes written to {}\n", blob->size(), escaped(flags.out));
+  fmt::print("\n{} bytes written to {}\n", blob.size(), escaped(flags.out));
   return kExitOk;
 }
 
 Result<int> run_pack(const PackFlags& flags) {
-  const Result<WeightFormat> format = format_of(flags);
-  if (!format) return format.error();
-  if (const Result<void> sizes = check_sizes(flags); !sizes) return sizes.error();
+  SLUICE_TAKE(const WeightFormat format, format_of(flags));
+  SLUICE_TRY(check_sizes(flags));
   if (flags.codes.empty() && !(flags.scales.empty() && flags.zeros.empty() && flags.out.empty()))
     return Error{ErrorCode::invalid_argument,
                  "--scales, --zeros and --out need --codes FILE: nothing to pack"};
-  print_numbers(flags, *format);
-  if (flags.shards > 1) print_slices(flags, *format);
-  return flags.codes.empty() ? Result<int>(kExitOk) : pack_files(flags, *format);
+  print_numbers(flags, format);
+  if (flags.shards > 1) print_slices(flags, format);
+  return flags.codes.empty() ? Result<int>(kExitOk) : pack_files(flags, format);
 }
 
 }  // namespace

@@ -25,12 +25,10 @@ constexpr std::array kShared = {"--shape",      "--m",        "--n",         "--
 }  // namespace
 
 Result<WeightFormat> format_of(const PackedFlags& flags) {
-  const Result<DType> scale = parse_dtype(flags.weight_scale);
-  if (!scale) return scale.error();
-  const Result<ScaleZero> zero = parse_scale_zero(flags.zero);
-  if (!zero) return zero.error();
-  WeightFormat format{.group = flags.group, .scale = *scale, .zero = *zero};
-  if (flags.weights == "int4" && *zero != ScaleZero::none)
+  SLUICE_TAKE(const DType scale, parse_dtype(flags.weight_scale));
+  SLUICE_TAKE(const ScaleZero zero, parse_scale_zero(flags.zero));
+  WeightFormat format{.group = flags.group, .scale = scale, .zero = zero};
+  if (flags.weights == "int4" && zero != ScaleZero::none)
     return Error{
         ErrorCode::invalid_argument,
         "--weights int4 are signed and --zero is per_group: zeros are for uint4 and int8; say --zero none"};

@@ -10,18 +10,16 @@ namespace sluice::cli {
 
 Result<std::vector<u8>> reference_d(const packed::HostData& data, int shift) {
   const PackedProblem& p = data.problem;
-  const auto blob = pack_weights(p.weights, {p.n, p.k, data.codes.data(), data.scales.data(),
-                                             data.zeros.empty() ? nullptr : data.zeros.data()});
-  if (!blob) return blob.error();
-  const auto w = dequantise_weights({p.weights, p.n, p.k, blob->data()});
-  if (!w) return w.error();
+  SLUICE_TAKE(const auto blob, pack_weights(p.weights, {p.n, p.k, data.codes.data(), data.scales.data(),
+                                                        data.zeros.empty() ? nullptr : data.zeros.data()}));
+  SLUICE_TAKE(const auto w, dequantise_weights({p.weights, p.n, p.k, blob.data()}));
   std::vector<u8> buffer(static_cast<size_t>(packed::d_buffer_bytes(p, shift)), 0xFF);
   u8* d = buffer.data() + packed::d_begin(p, shift);
   const std::vector<u8> x = packed::multiplied_tokens(data);
   const auto product = [&](i64 m, i64 n) {
     double sum = 0;
     for (i64 k = 0; k < p.k; ++k)
-      sum += load_element(p.x, x.data(), m * p.ld_x + k) * (*w)[static_cast<size_t>(n * p.k + k)];
+      sum += load_element(p.x, x.data(), m * p.ld_x + k) * w[static_cast<size_t>(n * p.k + k)];
     const double bias = p.bias == Bias::none ? 0.0 : load_element(p.bias_type, data.bias.data(), n);
     return packed::scale_of_token(data, m) * sum + bias;
   };

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include <sluice/host/text/quoted.h>
+#include <sluice/try.h>
 
 namespace sluice::cli {
 namespace {
@@ -88,14 +89,13 @@ Result<std::vector<i64>> parse_sizes(const std::string& text, int count, const s
 
 Result<std::vector<int>> parse_int_sizes(const std::string& text, int count, const std::string& what,
                                          const std::string& like) {
-  const Result<std::vector<i64>> sizes = parse_sizes(text, count, what, like);
-  if (!sizes) return sizes.error();
+  SLUICE_TAKE(const std::vector<i64> sizes, parse_sizes(text, count, what, like));
   constexpr i64 kMost = std::numeric_limits<int>::max();
-  for (const i64 size : *sizes)
+  for (const i64 size : sizes)
     if (size > kMost)
       return Error{ErrorCode::invalid_argument,
                    fmt::format("{} {}: {} must be at most {}", what, in_quotes(text), size, kMost)};
-  return std::vector<int>(sizes->begin(), sizes->end());
+  return std::vector<int>(sizes.begin(), sizes.end());
 }
 
 }  // namespace sluice::cli

@@ -153,7 +153,7 @@ Result<void> check_none_idle(const ProblemFlags& f) {
 }
 
 Result<Problem> problem_of(const ProblemFlags& f) {
-  if (Result<void> used = check_none_idle(f); !used) return used.error();
+  SLUICE_TRY(check_none_idle(f));
   Problem p;
   std::optional<Error> error;
   std::vector<i64> sizes{f.m.value_or(-1), f.n.value_or(-1), f.k.value_or(-1)};

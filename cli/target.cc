@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <sluice/host/text/quoted.h>
+#include <sluice/try.h>
 
 #include "cli/parse.h"
 
@@ -39,9 +40,8 @@ void add_plan_target(CLI::App& verb, PlanTarget& target) {
 
 Result<Target> find_target(const PlanTarget& target, const Options& options) {
   if (target.gpu.empty()) return find_target(target.device, options);
-  Result<DeviceInfo> named = gpu_named(target.gpu);
-  if (!named) return named.error();
-  return Target{.records = open_records(options), .absent = *std::move(named)};
+  SLUICE_TAKE(DeviceInfo named, gpu_named(target.gpu));
+  return Target{.records = open_records(options), .absent = std::move(named)};
 }
 
 }  // namespace sluice::cli

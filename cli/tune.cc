@@ -193,7 +193,7 @@ class Session {
                                                             .driver = driver(),
                                                             .date = bench::utc_now(),
                                                             .method = bench::method_text(lab_.method)});
-      if (Result<void> saved = store_.save(record); !saved) return saved;
+      SLUICE_TRY(store_.save(record));
     }
     if (flags_.json.empty() || result.state == TuneState::known || result.state == TuneState::no_time)
       return {};

@@ -239,10 +239,11 @@ Result<int> run_verify(const VerifyFlags& flags, const RequestFlags& request) {
 }
 
 Result<int> run_records(const VerifyFlags& flags, VerifyRecordsFlags records) {
-  SLUICE_TAKE(const Device device,
-              gpu_of(flags.device, options_from_environment(),
-                     "--records launches the kernels that records choose, and the host twin has none: give the "
-                     "number of a GPU with --device"));
+  SLUICE_TAKE(
+      const Device device,
+      gpu_of(flags.device, options_from_environment(),
+             "--records launches the kernels that records choose, and the host twin has none: give the "
+             "number of a GPU with --device"));
   records.seed = flags.seed;
   records.hang_s = flags.hang_s;
   return verify_records(records, device);

@@ -9,6 +9,7 @@
 
 #include <sluice/host/text/quoted.h>
 #include <sluice/records/record_book.h>
+#include <sluice/try.h>
 
 #include "bench/recorded_plans.h"
 #include "bench/session.h"
@@ -67,7 +68,7 @@ class Session {
         bar.clear();
         fmt::print("{}: {}\n  {}\n  {}\n", paint(stdout, Colour::red, "wrong"), item.name,
                    outcomes_.back().kernel, outcomes_.back().why);
-        if (Result<void> alive = machine_.alive(); !alive) return alive.error();
+        SLUICE_TRY(machine_.alive());
       }
     }
     bar.clear();
@@ -82,9 +83,7 @@ class Session {
               fmt::format("{} right, {} wrong, {} passed over", outcomes_.size() - static_cast<size_t>(wrong),
                           wrong, recorded.passed_over.size())));
     fmt::print("of those that are right: {}\n", describe(largest_shares(outcomes_)));
-    if (!flags_.json.empty())
-      if (Result<void> written = bench::write_whole(json(recorded, seconds), flags_.json); !written)
-        return written.error();
+    if (!flags_.json.empty()) SLUICE_TRY(bench::write_whole(json(recorded, seconds), flags_.json));
     return right ? kExitOk : kExitNo;
   }
 
@@ -103,7 +102,7 @@ class Session {
   }
 
   Result<Comparison> check(const bench::AnyPlan& plan) {
-    if (Result<void> opened = machine_.open(bench::problem_of(plan)); !opened) return opened.error();
+    SLUICE_TRY(machine_.open(bench::problem_of(plan)));
     const std::vector<Result<int>> prepared = machine_.prepare(std::span(&plan, 1));
     if (!prepared[0]) return prepared[0].error();
     return machine_.compare(*prepared[0]);
@@ -157,10 +156,9 @@ Result<int> verify_records(const VerifyRecordsFlags& flags, const Device& device
     return Error{
         ErrorCode::invalid_argument,
         fmt::format("no record has {} in its problem's name: give a part of one", in_quotes(flags.only))};
-  const Result<bench::Lab> lab =
-      bench::open_lab(device, {.cold = false, .peer = false, .seed = flags.seed}, "");
-  if (!lab) return lab.error();
-  return Session(flags, *lab).run(recorded, plans);
+  SLUICE_TAKE(const bench::Lab lab,
+              bench::open_lab(device, {.cold = false, .peer = false, .seed = flags.seed}, ""));
+  return Session(flags, lab).run(recorded, plans);
 }
 
 }  // namespace sluice::cli

@@ -9,6 +9,7 @@
 
 #include <sluice/chain/chain.h>
 #include <sluice/reference/element.h>
+#include <sluice/try.h>
 
 #include "bench/chain/check.h"
 
@@ -44,17 +45,15 @@ std::string detail_of(const ChainPlan& plan, const LayerSpec& spec) {
 
 /// Poisons, sets the input, replays. Does not wait.
 Result<void> run_once(const Work& work, const ReplayCall& replay, int input) {
-  if (Result<void> done = work.data.poison(work.stream()); !done) return done;
-  if (Result<void> done = work.data.set_input(input, work.stream()); !done) return done;
+  SLUICE_TRY(work.data.poison(work.stream()));
+  SLUICE_TRY(work.data.set_input(input, work.stream()));
   return replay(work.stream());
 }
 
 /// What `replay` leaves for `input` becomes `expected`.
 Result<void> expect(const Work& work, const ReplayCall& replay, int input, const DeviceBuffer& expected) {
-  if (Result<void> done = run_once(work, replay, input); !done) return done;
-  if (Result<void> done = copy_block(work.lab.device, expected, work.data.activations(), work.stream());
-      !done)
-    return done;
+  SLUICE_TRY(run_once(work, replay, input));
+  SLUICE_TRY(copy_block(work.lab.device, expected, work.data.activations(), work.stream()));
   return work.lab.stream.synchronize();
 }
 
@@ -63,8 +62,7 @@ Result<std::vector<double>> values_of(const Work& work, const DeviceBuffer& bloc
   const DType type = problem_of(work.data.spec(), LayerProduct::down).d.type;
   const i64 size = bytes_of(type), bytes = activation_bytes(work.data.spec())[buffer];
   std::vector<u8> codes(static_cast<size_t>(bytes));
-  if (Result<void> done = block.download(codes.data(), bytes, work.data.offset_of(buffer)); !done)
-    return done.error();
+  SLUICE_TRY(block.download(codes.data(), bytes, work.data.offset_of(buffer)));
   std::vector<double> values;
   for (size_t i = 0; i < codes.size(); i += static_cast<size_t>(size))
     values.push_back(decode_code(type, size == 2 ? u32{codes[i]} | u32{codes[i + 1]} << 8 : codes[i]));
@@ -75,9 +73,8 @@ Result<std::vector<double>> values_of(const Work& work, const DeviceBuffer& bloc
 Result<std::vector<double>> result_of(const Work& work, const DeviceBuffer& block, const Arm& arm) {
   Result<std::vector<double>> last = values_of(work, block, Activations::kDown);
   if (!last || arm.adds_residuals || work.data.spec().parts != LayerParts::all) return last;
-  const Result<std::vector<double>> hidden = values_of(work, block, Activations::kHidden);
-  if (!hidden) return hidden;
-  for (size_t i = 0; i < last->size(); ++i) (*last)[i] += (*hidden)[i];
+  SLUICE_TAKE(const std::vector<double> hidden, values_of(work, block, Activations::kHidden));
+  for (size_t i = 0; i < last->size(); ++i) (*last)[i] += hidden[i];
   return last;
 }
 
@@ -85,23 +82,20 @@ Result<std::vector<double>> result_of(const Work& work, const DeviceBuffer& bloc
 
 Result<void> prepare_arm(const Work& work, const ArmSpec& spec, Arm& arm) {
   arm.record.name = spec.name;
-  std::vector<ChainStep> steps =
-      steps_of(fused(work.data.spec(), spec.fusion), work.data.memory(), spec.prefetch_ratio);
+  std::vector<ChainStep> steps = steps_of(fused(work.data.spec(), spec.fusion), work.data.memory());
   arm.adds_residuals = adds_residuals(fused(work.data.spec(), spec.fusion));
   put_choices(spec.choices, steps);
-  add_windows(spec.window, &work.idler, steps);
-  Result<Chain> chain = Chain::prepare(work.lab.device, steps, spec.options);
-  if (!chain) return chain.error();
-  arm.record.detail = detail_of(chain->plan(), work.data.spec());
-  arm.record.text = one_layer_text(chain->plan(), work.data.spec());
-  if (work.checks_products)
-    if (Result<void> right = check_products(work.lab, chain->plan()); !right) return right;
-  Result<ChainGraph> graph = ChainGraph::capture(*chain, work.stream(), work.workspace.view());
+  if (spec.add) spec.add(steps);
+  SLUICE_TAKE(Chain chain, Chain::prepare(work.lab.device, steps, spec.options));
+  arm.record.detail = detail_of(chain.plan(), work.data.spec());
+  arm.record.text = one_layer_text(chain.plan(), work.data.spec());
+  if (work.checks_products) SLUICE_TRY(check_products(work.lab, chain.plan()));
+  Result<ChainGraph> graph = ChainGraph::capture(chain, work.stream(), work.workspace.view());
   if (!graph) return graph.error();
   arm.record.kernels = graph->kernels();
   arm.record.programmatic_edges = graph->programmatic_edges();
   arm.replay = [graph = *graph](Stream stream) { return graph.replay(stream); };
-  arm.chain = *std::move(chain);
+  arm.chain = std::move(chain);
   return {};
 }
 
@@ -114,40 +108,34 @@ Result<void> set_reference(const Work& work, Arm& arm) {
     steps.push_back(planned.step);
     put_choice(choice, steps.back());
   }
-  const Result<Chain> chain = Chain::prepare(work.lab.device, steps, {.overlap = ChainOverlap::off});
-  if (!chain) return chain.error();
-  const Result<ChainGraph> graph = ChainGraph::capture(*chain, work.stream(), work.workspace.view());
+  SLUICE_TAKE(const Chain chain, Chain::prepare(work.lab.device, steps, {.overlap = ChainOverlap::off}));
+  const Result<ChainGraph> graph = ChainGraph::capture(chain, work.stream(), work.workspace.view());
   if (!graph) return graph.error();
   arm.reference = [graph = *graph](Stream stream) { return graph.replay(stream); };
   return {};
 }
 
 Result<void> compare_arm(const Work& work, Arm& arm) {
-  if (Result<void> done = expect(work, arm.reference, 0, work.expected); !done) return done;
+  SLUICE_TRY(expect(work, arm.reference, 0, work.expected));
   for (int i = 0; i < kComparedReplays; ++i) {
-    if (Result<void> done = run_once(work, arm.replay, 0); !done) return done;
-    if (Result<void> done = work.comparer.enqueue(work.data.activations(), work.expected, work.stream());
-        !done)
-      return done;
+    SLUICE_TRY(run_once(work, arm.replay, 0));
+    SLUICE_TRY(work.comparer.enqueue(work.data.activations(), work.expected, work.stream()));
   }
-  const Result<i64> differing = work.comparer.take(work.stream());
-  if (!differing) return differing.error();
-  arm.record.differing = *differing;
+  SLUICE_TAKE(const i64 differing, work.comparer.take(work.stream()));
+  arm.record.differing = differing;
   return {};
 }
 
 Result<void> judge_distance(const Work& work, const Arm& off, Arm& arm) {
-  if (Result<void> done = expect(work, off.replay, 0, work.expected); !done) return done;
-  const Result<std::vector<double>> ours = result_of(work, work.expected, off);
-  if (!ours) return ours.error();
-  if (Result<void> done = run_once(work, arm.replay, 0); !done) return done;
-  if (Result<void> done = work.lab.stream.synchronize(); !done) return done;
-  const Result<std::vector<double>> theirs = result_of(work, work.data.activations(), arm);
-  if (!theirs) return theirs.error();
+  SLUICE_TRY(expect(work, off.replay, 0, work.expected));
+  SLUICE_TAKE(const std::vector<double> ours, result_of(work, work.expected, off));
+  SLUICE_TRY(run_once(work, arm.replay, 0));
+  SLUICE_TRY(work.lab.stream.synchronize());
+  SLUICE_TAKE(const std::vector<double> theirs, result_of(work, work.data.activations(), arm));
   double difference = 0, size = 0;
-  for (size_t i = 0; i < ours->size(); ++i) {
-    difference += ((*ours)[i] - (*theirs)[i]) * ((*ours)[i] - (*theirs)[i]);
-    size += (*ours)[i] * (*ours)[i];
+  for (size_t i = 0; i < ours.size(); ++i) {
+    difference += (ours[i] - theirs[i]) * (ours[i] - theirs[i]);
+    size += ours[i] * ours[i];
   }
   arm.record.distance = size > 0 ? std::sqrt(difference / size) : 1;
   const double most = most_distance(work.data.spec());
@@ -163,27 +151,23 @@ Result<void> judge_distance(const Work& work, const Arm& off, Arm& arm) {
 Result<void> replay_arm(const Work& work, Arm& arm, i64 replays) {
   std::vector<DeviceBuffer> expected;
   for (int input = 0; input < ChainData::kInputs; ++input) {
-    Result<DeviceBuffer> block = DeviceBuffer::allocate(work.lab.device, work.data.activations().bytes());
-    if (!block) return block.error();
-    expected.push_back(*std::move(block));
-    if (Result<void> done = expect(work, arm.reference, input, expected.back()); !done) return done;
+    SLUICE_TAKE(DeviceBuffer block, DeviceBuffer::allocate(work.lab.device, work.data.activations().bytes()));
+    expected.push_back(std::move(block));
+    SLUICE_TRY(expect(work, arm.reference, input, expected.back()));
   }
   arm.record.differing = std::max<i64>(arm.record.differing, 0);
   for (i64 i = 0; i < replays; ++i) {
     const int input = static_cast<int>(i % ChainData::kInputs);
-    if (Result<void> done = work.data.set_input(input, work.stream()); !done) return done;
-    if (Result<void> done = arm.replay(work.stream()); !done) return done;
-    if (Result<void> done = work.comparer.enqueue(work.data.activations(),
-                                                  expected[static_cast<size_t>(input)], work.stream());
-        !done)
-      return done;
+    SLUICE_TRY(work.data.set_input(input, work.stream()));
+    SLUICE_TRY(arm.replay(work.stream()));
+    SLUICE_TRY(
+        work.comparer.enqueue(work.data.activations(), expected[static_cast<size_t>(input)], work.stream()));
     arm.record.replays = i + 1;
     if ((i + 1) % kReplaysAtOnce != 0 && i + 1 != replays) continue;
-    const Result<i64> differing = work.comparer.take(work.stream());
-    if (!differing) return differing.error();
-    arm.record.differing += *differing;
+    SLUICE_TAKE(const i64 differing, work.comparer.take(work.stream()));
+    arm.record.differing += differing;
     work.phase(fmt::format("replay {} of {}", i + 1, replays));
-    if (*differing > 0) break;
+    if (differing > 0) break;
   }
   return {};
 }

@@ -27,7 +27,6 @@ struct Work {
   const Phase& phase;
   const ChainData& data;
   const Comparer& comparer;
-  const Idler& idler;
   DeviceBuffer expected;  // activations of a reference, for one input
   Workspace workspace;
   bool checks_products = true;

@@ -8,6 +8,7 @@
 
 #include <sluice/check/packed_check.h>
 #include <sluice/kernels/verify_arith.h>
+#include <sluice/try.h>
 
 #include "bench/contender/sluice_contender.h"
 
@@ -31,13 +32,11 @@ double rounding_of(DType type) {
 }
 
 Result<void> check_packed(const Lab& lab, const packed::Plan& plan) {
-  Result<packed::HostData> host =
-      packed::random_data(packed::small_problem(plan.problem), packed::DataKind::exact, lab.method.seed);
-  if (!host) return host.error();
-  const Result<packed::DeviceData> data = packed::DeviceData::create(lab.device, *std::move(host));
-  if (!data) return data.error();
+  SLUICE_TAKE(packed::HostData host, packed::random_data(packed::small_problem(plan.problem),
+                                                         packed::DataKind::exact, lab.method.seed));
+  SLUICE_TAKE(const packed::DeviceData data, packed::DeviceData::create(lab.device, std::move(host)));
   return verdict(packed::short_name(plan.config),
-                 packed::check_config(lab.device, *data, plan.config, lab.stream.get()));
+                 packed::check_config(lab.device, data, plan.config, lab.stream.get()));
 }
 
 }  // namespace
@@ -45,24 +44,20 @@ Result<void> check_packed(const Lab& lab, const packed::Plan& plan) {
 Result<void> check_product(const Lab& lab, const Problem& problem, const OnOperands& launch) {
   const Scalars scalars{.alpha = 1.0f / std::sqrt(static_cast<float>(problem.k)),
                         .beta = problem.epilogue.residual ? 1.0f : 0.0f};
-  Result<ProblemData> made = make_operands(lab, problem, scalars, lab.method.seed);
-  if (!made) return made.error();
-  const Result<Contender> contender = launch(std::span(&*made, 1));
-  if (!contender) return contender.error();
-  return verdict(contender->detail, verify(lab, *contender, *made));
+  SLUICE_TAKE(ProblemData made, make_operands(lab, problem, scalars, lab.method.seed));
+  SLUICE_TAKE(const Contender contender, launch(std::span(&made, 1)));
+  return verdict(contender.detail, verify(lab, contender, made));
 }
 
 Result<void> check_products(const Lab& lab, const ChainPlan& plan) {
   for (const Plan& product : plan.products) {
     const auto ours = [&](std::span<const ProblemData> operands) -> Result<Contender> {
-      const Result<gemm::Kernel> kernel = gemm::prepare(lab.device, product);
-      if (!kernel) return kernel.error();
-      return sluice_contender(lab, *kernel, operands, "sluice");
+      SLUICE_TAKE(const gemm::Kernel kernel, gemm::prepare(lab.device, product));
+      return sluice_contender(lab, kernel, operands, "sluice");
     };
-    if (Result<void> right = check_product(lab, product.problem, ours); !right) return right;
+    SLUICE_TRY(check_product(lab, product.problem, ours));
   }
-  for (const packed::Plan& product : plan.packed)
-    if (Result<void> right = check_packed(lab, product); !right) return right;
+  for (const packed::Plan& product : plan.packed) SLUICE_TRY(check_packed(lab, product));
   return {};
 }
 

@@ -8,6 +8,7 @@
 #include <sluice/chain/chain.h>
 #include <sluice/host/device/device_impl.h>
 #include <sluice/host/driver/error.h>
+#include <sluice/try.h>
 
 namespace sluice::bench {
 namespace {
@@ -29,11 +30,9 @@ Result<std::vector<Marks>> marks_of(const Device& device) {
   }
   for (const std::shared_ptr<const Module>& module : modules) {
     if (module == nullptr) continue;
-    const Result<ModuleGlobal> marks = module->global(kTimelineName);
-    if (!marks) return marks.error();
-    const Result<ModuleGlobal> counts = module->global(kTimelineCountsName);
-    if (!counts) return counts.error();
-    if (marks->bytes > 0) all.push_back({module, *marks, *counts});
+    SLUICE_TAKE(const ModuleGlobal marks, module->global(kTimelineName));
+    SLUICE_TAKE(const ModuleGlobal counts, module->global(kTimelineCountsName));
+    if (marks.bytes > 0) all.push_back({module, marks, counts});
   }
   return all;
 }
@@ -73,16 +72,14 @@ std::vector<StepTimes> steps_of_layer(const ChainPlan& plan, const LayerSpec& sp
 Result<Timeline> one_replay(const Work& work, const Device& device, const ReplayCall& replay,
                             const std::vector<Marks>& marks, const std::vector<StepTimes>& names) {
   const ContextScope scope(*device.impl().primary);
-  if (Result<void> entered = scope.entered(); !entered) return entered.error();
-  for (int i = 0; i < kWarmReplays; ++i)
-    if (Result<void> done = replay(work.stream()); !done) return done.error();
+  SLUICE_TRY(scope.entered());
+  for (int i = 0; i < kWarmReplays; ++i) SLUICE_TRY(replay(work.stream()));
   const DriverApi& api = *device.impl().api;
-  if (Result<void> done = clear(api, marks, work.stream()); !done) return done.error();
-  if (Result<void> done = replay(work.stream()); !done) return done.error();
-  if (Result<void> done = work.lab.stream.synchronize(); !done) return done.error();
-  const Result<std::vector<std::vector<u32>>> words = read(api, marks);
-  if (!words) return words.error();
-  return timeline_of(launches_of(*words), names);
+  SLUICE_TRY(clear(api, marks, work.stream()));
+  SLUICE_TRY(replay(work.stream()));
+  SLUICE_TRY(work.lab.stream.synchronize());
+  SLUICE_TAKE(const std::vector<std::vector<u32>> words, read(api, marks));
+  return timeline_of(launches_of(words), names);
 }
 
 }  // namespace
@@ -100,26 +97,23 @@ Result<Device> open_timeline_device(const Lab& lab) {
 }
 
 Result<Timeline> clock_arm(const Work& work, const Device& device, const Arm& arm) {
-  const Result<Chain> chain = Chain::prepare(device, arm.chain->plan());
-  if (!chain) return chain.error();
-  const Result<ChainGraph> graph = ChainGraph::capture(*chain, work.stream(), work.workspace.view());
+  SLUICE_TAKE(const Chain chain, Chain::prepare(device, arm.chain->plan()));
+  const Result<ChainGraph> graph = ChainGraph::capture(chain, work.stream(), work.workspace.view());
   if (!graph) return graph.error();
-  Arm timed{.chain = *chain,
+  Arm timed{.chain = chain,
             .replay = [graph = *graph](Stream stream) { return graph.replay(stream); },
             .reference = arm.reference,
             .record = {}};
-  if (Result<void> done = compare_arm(work, timed); !done) return done.error();
+  SLUICE_TRY(compare_arm(work, timed));
   if (timed.record.differing != 0)
     return Error{ErrorCode::internal,
                  fmt::format("with times written down {} pieces of 16 bytes differ", timed.record.differing)};
-  const Result<std::vector<Marks>> marks = marks_of(device);
-  if (!marks) return marks.error();
-  const std::vector<StepTimes> names = steps_of_layer(chain->plan(), work.data.spec());
+  SLUICE_TAKE(const std::vector<Marks> marks, marks_of(device));
+  const std::vector<StepTimes> names = steps_of_layer(chain.plan(), work.data.spec());
   std::vector<Timeline> timelines;
   for (int i = 0; i < kReplays; ++i) {
-    Result<Timeline> made = one_replay(work, device, timed.replay, *marks, names);
-    if (!made) return made.error();
-    timelines.push_back(*std::move(made));
+    SLUICE_TAKE(Timeline made, one_replay(work, device, timed.replay, marks, names));
+    timelines.push_back(std::move(made));
   }
   const auto middle = timelines.begin() + kReplays / 2;
   std::nth_element(timelines.begin(), middle, timelines.end(),

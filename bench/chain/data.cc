@@ -10,6 +10,7 @@
 #include <sluice/host/driver/error.h>
 #include <sluice/pack.h>
 #include <sluice/reference/element.h>
+#include <sluice/try.h>
 
 namespace sluice::bench {
 namespace {
@@ -47,12 +48,11 @@ std::vector<u16> packed_scales(const PackedProblem& p) {
 Result<ChainData> ChainData::create(const Lab& lab, const LayerSpec& spec) {
   ChainData data(spec);
   data.device_ = &lab.device;
-  if (Result<void> done = data.make_inputs(lab); !done) return done.error();
-  if (Result<void> done = data.make_activations(lab); !done) return done.error();
-  const Result<void> made = spec.weights == LayerWeights::int4 ? data.make_packed(lab) : data.make_dense(lab);
-  if (!made) return made.error();
-  if (Result<void> done = data.set_input(0, lab.stream.get()); !done) return done.error();
-  if (Result<void> done = lab.stream.synchronize(); !done) return done.error();
+  SLUICE_TRY(data.make_inputs(lab));
+  SLUICE_TRY(data.make_activations(lab));
+  SLUICE_TRY(spec.weights == LayerWeights::int4 ? data.make_packed(lab) : data.make_dense(lab));
+  SLUICE_TRY(data.set_input(0, lab.stream.get()));
+  SLUICE_TRY(lab.stream.synchronize());
   return data;
 }
 
@@ -61,14 +61,14 @@ Result<void> ChainData::make_inputs(const Lab& lab) {
   Problem p{.m = spec_.tokens * kInputs + 1, .n = 16, .k = spec_.model.width};
   p.a.type = p.b.type = type;
   p.epilogue.scale_a = is_fp8(type) ? ScaleMode::tensor : ScaleMode::none;
-  Result<ProblemData> rows = lab.verifier.make_data(
-      p, {.seed = 77, .a = {.kind = Fill::normal}, .scale_a = {.kind = Fill::ones}}, lab.stream.get());
-  if (!rows) return rows.error();
-  inputs_.push_back(*std::move(rows));
+  SLUICE_TAKE(
+      ProblemData rows,
+      lab.verifier.make_data(p, {.seed = 77, .a = {.kind = Fill::normal}, .scale_a = {.kind = Fill::ones}},
+                             lab.stream.get()));
+  inputs_.push_back(std::move(rows));
   memory_.gamma = static_cast<const u8*>(inputs_[0].args().a) + kInputs * input_bytes(spec_);
-  Result<DeviceBuffer> input = DeviceBuffer::allocate(lab.device, input_bytes(spec_));
-  if (!input) return input.error();
-  input_ = *std::move(input);
+  SLUICE_TAKE(DeviceBuffer input, DeviceBuffer::allocate(lab.device, input_bytes(spec_)));
+  input_ = std::move(input);
   memory_.input = input_.data();
   return {};
 }
@@ -80,9 +80,8 @@ Result<void> ChainData::make_activations(const Lab& lab) {
     offsets_[i] = total;
     total += round_up(bytes[i], kAlign);
   }
-  Result<DeviceBuffer> block = DeviceBuffer::allocate(lab.device, total);
-  if (!block) return block.error();
-  activations_ = *std::move(block);
+  SLUICE_TAKE(DeviceBuffer block, DeviceBuffer::allocate(lab.device, total));
+  activations_ = std::move(block);
   for (size_t i = 0; i < bytes.size(); ++i)
     if (bytes[i] > 0) memory_.activations.data[i] = static_cast<u8*>(activations_.data()) + offsets_[i];
   return {};
@@ -100,10 +99,9 @@ Result<void> ChainData::make_dense(const Lab& lab) {
                   .alpha = 1.0f / std::sqrt(static_cast<float>(p.k))};
     for (int layer = 0; layer < spec_.layers; ++layer) {
       spec.seed = lab.method.seed + which + kLayerProducts * static_cast<u64>(layer);
-      Result<ProblemData> data = lab.verifier.make_data(p, spec, lab.stream.get());
-      if (!data) return data.error();
-      memory_.products[static_cast<size_t>(layer)][which] = data->args();
-      products_[which].push_back(*std::move(data));
+      SLUICE_TAKE(ProblemData data, lab.verifier.make_data(p, spec, lab.stream.get()));
+      memory_.products[static_cast<size_t>(layer)][which] = data.args();
+      products_[which].push_back(std::move(data));
     }
   }
   memory_.one = memory_.products[0][0].scale_a;
@@ -112,45 +110,40 @@ Result<void> ChainData::make_dense(const Lab& lab) {
 
 Result<void> ChainData::make_packed(const Lab& lab) {
   constexpr float kOne = 1.0f;
-  Result<DeviceBuffer> one = DeviceBuffer::allocate(lab.device, sizeof kOne);
-  if (!one) return one.error();
-  if (Result<void> done = one->upload(&kOne, sizeof kOne); !done) return done;
-  one_ = *std::move(one);
+  SLUICE_TAKE(DeviceBuffer one, DeviceBuffer::allocate(lab.device, sizeof kOne));
+  SLUICE_TRY(one.upload(&kOne, sizeof kOne));
+  one_ = std::move(one);
   memory_.one = static_cast<const float*>(one_.data());
   memory_.blobs.resize(static_cast<size_t>(spec_.layers));
   for (size_t which = 0; which < kLayerProducts; ++which) {
     const PackedProblem p = packed_problem_of(spec_, static_cast<LayerProduct>(which));
-    const Result<Packer> packer = Packer::create(lab.device, p.weights, CodeStorage::nibble);
-    if (!packer) return packer.error();
+    SLUICE_TAKE(const Packer packer, Packer::create(lab.device, p.weights, CodeStorage::nibble));
     // Each layer takes the pool from another place on: other weights without other random numbers.
     const i64 row = code_row_bytes(CodeStorage::nibble, p.k), shift = 16 * 37;
     const std::vector<u8> host = random_nibbles(p.n * row + shift * spec_.layers, lab.method.seed + which);
     const std::vector<u16> host_scales = packed_scales(p);
     const i64 scale_bytes = static_cast<i64>(host_scales.size() * sizeof(u16));
-    Result<DeviceBuffer> codes = DeviceBuffer::allocate(lab.device, static_cast<i64>(host.size()));
-    if (!codes) return codes.error();
-    Result<DeviceBuffer> scales = DeviceBuffer::allocate(lab.device, scale_bytes);
-    if (!scales) return scales.error();
-    if (Result<void> done = codes->upload(host.data(), codes->bytes()); !done) return done;
-    if (Result<void> done = scales->upload(host_scales.data(), scale_bytes); !done) return done;
+    SLUICE_TAKE(DeviceBuffer codes, DeviceBuffer::allocate(lab.device, static_cast<i64>(host.size())));
+    SLUICE_TAKE(DeviceBuffer scales, DeviceBuffer::allocate(lab.device, scale_bytes));
+    SLUICE_TRY(codes.upload(host.data(), codes.bytes()));
+    SLUICE_TRY(scales.upload(host_scales.data(), scale_bytes));
     for (int layer = 0; layer < spec_.layers; ++layer) {
-      Result<DeviceBuffer> blob = DeviceBuffer::allocate(lab.device, blob_bytes(p.weights, p.n, p.k));
-      if (!blob) return blob.error();
-      const PackArgs args{.codes = static_cast<const u8*>(codes->data()) + layer * shift,
-                          .scales = scales->data(),
-                          .blob = blob->data()};
-      if (Result<void> done = packer->pack({p.n, p.k}, args, lab.stream.get()); !done) return done;
-      memory_.blobs[static_cast<size_t>(layer)][which] = blob->data();
-      blobs_.push_back(*std::move(blob));
+      SLUICE_TAKE(DeviceBuffer blob, DeviceBuffer::allocate(lab.device, blob_bytes(p.weights, p.n, p.k)));
+      const PackArgs args{.codes = static_cast<const u8*>(codes.data()) + layer * shift,
+                          .scales = scales.data(),
+                          .blob = blob.data()};
+      SLUICE_TRY(packer.pack({p.n, p.k}, args, lab.stream.get()));
+      memory_.blobs[static_cast<size_t>(layer)][which] = blob.data();
+      blobs_.push_back(std::move(blob));
     }
-    if (Result<void> done = lab.stream.synchronize(); !done) return done;  // codes go out of scope
+    SLUICE_TRY(lab.stream.synchronize());  // codes go out of scope
   }
   return {};
 }
 
 Result<void> ChainData::set_input(int which, Stream stream) const {
   const ContextScope scope(*device_->impl().primary);
-  if (Result<void> entered = scope.entered(); !entered) return entered;
+  SLUICE_TRY(scope.entered());
   const DriverApi& api = *device_->impl().api;
   const CUdeviceptr from = reinterpret_cast<CUdeviceptr>(inputs_[0].args().a) +
                            static_cast<CUdeviceptr>(which % kInputs * input_.bytes());

@@ -64,8 +64,7 @@ Sizes sizes_of(const LayerSpec& spec, LayerProduct product) {
 /// Puts the steps of one layer after another.
 class Layers {
  public:
-  Layers(const LayerSpec& spec, const LayerMemory& memory, double prefetch_ratio)
-      : spec_(spec), memory_(memory), prefetch_ratio_(prefetch_ratio) {}
+  Layers(const LayerSpec& spec, const LayerMemory& memory) : spec_(spec), memory_(memory) {}
 
   void add_layer(int index) {
     const void* from = index == 0 ? memory_.input : at(Activations::kDown);
@@ -147,14 +146,11 @@ class Layers {
       if (step.problem.epilogue.scale_d != ScaleMode::none) step.args.scale_d = memory_.one;
       made.work = step;
     }
-    if (prefetch_ratio_ > 0)
-      made.prefetch_bytes = bytes_of_prefetch_ratio(prefetch_ratio_, main_weights(made).bytes);
     steps_.push_back(std::move(made));
   }
 
   const LayerSpec& spec_;
   const LayerMemory& memory_;
-  double prefetch_ratio_;
   const void* stream_ = nullptr;  // the residual stream, where products add to it
   std::vector<ChainStep> steps_;
 };
@@ -291,8 +287,8 @@ LayerMemory imagined_memory(const LayerSpec& spec) {
   return memory;
 }
 
-std::vector<ChainStep> steps_of(const LayerSpec& spec, const LayerMemory& memory, double prefetch_ratio) {
-  Layers layers(spec, memory, prefetch_ratio);
+std::vector<ChainStep> steps_of(const LayerSpec& spec, const LayerMemory& memory) {
+  Layers layers(spec, memory);
   for (int i = 0; i < spec.layers * spec.passes; ++i) layers.add_layer(i);
   return layers.take();
 }

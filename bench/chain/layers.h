@@ -90,9 +90,8 @@ struct LayerMemory {
 /// Addresses that are nobody's memory, each with room for what it stands for: for plans, which read none.
 LayerMemory imagined_memory(const LayerSpec& spec);
 
-/// layers * passes layers. `prefetch_ratio`: of CUTLASS
-/// example 63, for every product.
-std::vector<ChainStep> steps_of(const LayerSpec& spec, const LayerMemory& memory, double prefetch_ratio = 0);
+/// layers * passes layers.
+std::vector<ChainStep> steps_of(const LayerSpec& spec, const LayerMemory& memory);
 
 /// A name of kModels, or "1280x8192": n x k of four equal products, n at most k.
 Result<Model> parse_model(const std::string& name);

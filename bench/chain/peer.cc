@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <sluice/chain/chain.h>
+#include <sluice/try.h>
 
 #include "bench/chain/check.h"
 #include "bench/race.h"
@@ -15,10 +16,9 @@ namespace {
 /// The algorithm of this name on operands of its own.
 Result<void> check_algorithm(const Lab& lab, const Problem& problem, const std::string& name) {
   return check_product(lab, problem, [&](std::span<const ProblemData> operands) -> Result<Contender> {
-    const auto peer = CublasLtProblem::create(lab, operands);
-    if (!peer) return peer.error();
-    for (int i = 0; i < (*peer)->algorithms(); ++i)
-      if ((*peer)->algorithm_text(i) == name) return cublaslt_contender(*peer, i, name);
+    SLUICE_TAKE(const auto peer, CublasLtProblem::create(lab, operands));
+    for (int i = 0; i < peer->algorithms(); ++i)
+      if (peer->algorithm_text(i) == name) return cublaslt_contender(peer, i, name);
     return Error{ErrorCode::internal, fmt::format("{} is not offered for other operands of this size", name)};
   });
 }
@@ -32,23 +32,21 @@ Result<ChainPeer> ChainPeer::create(const Lab& lab, const ChainData& data) {
   peer.layers_ = data.spec().layers;
   for (size_t which = 0; which < kLayerProducts; ++which) {
     const auto operands = data.operands(static_cast<LayerProduct>(which));
-    const auto problem = CublasLtProblem::create(lab, operands);
-    if (!problem) return problem.error();
+    SLUICE_TAKE(const auto problem, CublasLtProblem::create(lab, operands));
     std::vector<Entrant> entrants;
-    for (int i = 0; i < (*problem)->algorithms(); ++i)
-      entrants.push_back(entrant_of(cublaslt_contender(*problem, i, std::to_string(i))));
+    for (int i = 0; i < problem->algorithms(); ++i)
+      entrants.push_back(entrant_of(cublaslt_contender(problem, i, std::to_string(i))));
     const std::vector<Entrant*> best = best_of(lab, entrants, static_cast<int>(operands.size()));
     if (best.empty())
       return Error{ErrorCode::driver, fmt::format("no algorithm of cuBLASLt ran for {}: {}",
                                                   kProductNames[which], entrants[0].record.error)};
     const int algorithm = std::stoi(best[0]->record.name);
-    if (Result<void> right =
-            check_algorithm(lab, operands[0].problem(), (*problem)->algorithm_text(algorithm));
+    if (Result<void> right = check_algorithm(lab, operands[0].problem(), problem->algorithm_text(algorithm));
         !right)
       return Error{right.error().code, fmt::format("{}: {}", kProductNames[which], right.error().message)};
-    peer.products_.push_back({*problem, algorithm});
+    peer.products_.push_back({problem, algorithm});
     peer.detail_ += fmt::format("{}{} {} {:.2f} us", which == 0 ? "" : "; ", kProductNames[which],
-                                (*problem)->algorithm_text(algorithm), best[0]->record.us.median);
+                                problem->algorithm_text(algorithm), best[0]->record.us.median);
   }
   return peer;
 }

@@ -33,10 +33,6 @@ Json arm_json(const ChainRecord& record, const ArmRecord& arm) {
   for (const char* other : {kChainPeer, kChainOff})
     if (const double us = median_of(record, other); us > 0 && arm.name != other)
       json["ratios"][other] = rounded(us / arm.us.median);
-  if (const std::optional<double> hidden = hidden_us(record, arm)) {
-    json["hidden_us"] = rounded(*hidden);
-    json["hidden_share"] = rounded(*hidden / record.allowed_us);
-  }
   json["rounds"] = std::move(rounds);
   if (!arm.text.empty()) json["plan"] = arm.text;
   return json;
@@ -56,9 +52,6 @@ Json chain_json(const ChainRecord& record) {
             {"projections", s.parts == LayerParts::projections},
             {"weight_bytes_a_layer", record.layer_weight_bytes}};
   if (!record.error.empty()) json["error"] = record.error;
-  if (const WindowSpec& w = record.window; w.us > 0)
-    json["window"] = {
-        {"us", w.us}, {"ctas", w.ctas}, {"before", w.before}, {"allowed_us", rounded(record.allowed_us)}};
   const TelemetrySummary& t = record.telemetry;
   if (t.samples > 0)
     json["telemetry"] = {{"samples", t.samples},

@@ -10,6 +10,7 @@
 #include <sluice/check/verify_units.h>
 #include <sluice/host/jit/source.h>
 #include <sluice/host/text/pack_units.h>
+#include <sluice/try.h>
 
 #include "bench/chain/arms.h"
 #include "bench/chain/clock.h"
@@ -91,21 +92,20 @@ Arm peer_arm(const Work& work, const Arm& off) {
 Result<void> make_arm(const Work& work, ArmSpec spec, const Arm& off, Arm& arm) {
   arm.record.name = spec.name;
   if (spec.tune_s > 0) {
-    const Result<ChainTuning> tuning =
-        tune_chain(work.lab, work.data, {spec.fusion, spec.tune_s}, work.workspace, work.phase);
-    if (!tuning) return tuning.error();
-    arm.tuning = *tuning;
-    arm.record.tried = tuning->tried;
-    arm.record.kept = tuning->kept;
-    spec.choices = tuning->choices;
+    SLUICE_TAKE(const ChainTuning tuning,
+                tune_chain(work.lab, work.data, {spec.fusion, spec.tune_s}, work.workspace, work.phase));
+    arm.tuning = tuning;
+    arm.record.tried = tuning.tried;
+    arm.record.kept = tuning.kept;
+    spec.choices = tuning.choices;
     spec.options = {.overlap = ChainOverlap::off};  // the choices say it all
-    work.phase(fmt::format("tuned: {:.2f} us a layer, {:.2f} before, {} of {} changes kept", tuning->tuned_us,
-                           tuning->start_us, tuning->kept, tuning->tried));
+    work.phase(fmt::format("tuned: {:.2f} us a layer, {:.2f} before, {} of {} changes kept", tuning.tuned_us,
+                           tuning.start_us, tuning.kept, tuning.tried));
   }
   work.phase(fmt::format("preparing {}", spec.name));
-  if (Result<void> done = prepare_arm(work, spec, arm); !done) return done;
-  if (Result<void> done = set_reference(work, arm); !done) return done;
-  if (Result<void> done = compare_arm(work, arm); !done) return done;
+  SLUICE_TRY(prepare_arm(work, spec, arm));
+  SLUICE_TRY(set_reference(work, arm));
+  SLUICE_TRY(compare_arm(work, arm));
   if (arm.record.detail == off.record.detail) return {};  // the same kernels: the reference was off
   return judge_distance(work, off, arm);
 }
@@ -117,7 +117,7 @@ double off_us(const ChainCase& item, const std::vector<Arm>& arms, Fusion fusion
   for (size_t i = 0; i < item.arms.size(); ++i) {
     const ArmSpec& spec = item.arms[i];
     const bool as_off = spec.options.overlap == ChainOverlap::off && spec.options.smem_limit == 0 &&
-                        spec.options.most_stages == 0 && spec.choices.empty() && spec.window.us == 0;
+                        spec.options.most_stages == 0 && spec.choices.empty() && !spec.add;
     if (spec.fusion == fusion && as_off) return arms[i + 1].record.us.median;
   }
   return 0;
@@ -125,29 +125,19 @@ double off_us(const ChainCase& item, const std::vector<Arm>& arms, Fusion fusion
 
 Result<void> measure(const Lab& lab, const ChainCase& item, const Phase& phase, ChainRecord& record) {
   phase("filling weights");
-  const Result<ChainData> data = ChainData::create(lab, item.spec);
-  if (!data) return data.error();
-  const Result<Comparer> comparer = Comparer::create(lab);
-  if (!comparer) return comparer.error();
-  const Result<Idler> idler = Idler::create(lab);
-  if (!idler) return idler.error();
-  Result<DeviceBuffer> expected = DeviceBuffer::allocate(lab.device, data->activations().bytes());
-  if (!expected) return expected.error();
-  const Work work{lab, phase, *data, *comparer, *idler, *std::move(expected), lab.workspace, !item.on_fake};
+  SLUICE_TAKE(const ChainData data, ChainData::create(lab, item.spec));
+  SLUICE_TAKE(const Comparer comparer, Comparer::create(lab));
+  SLUICE_TAKE(DeviceBuffer expected, DeviceBuffer::allocate(lab.device, data.activations().bytes()));
+  const Work work{lab, phase, data, comparer, std::move(expected), lab.workspace, !item.on_fake};
 
   std::vector<Arm> arms(1);
   phase("preparing off");
   const ArmSpec off{.name = kChainOff, .options = {.overlap = ChainOverlap::off}};
-  if (Result<void> done = prepare_arm(work, off, arms[0]); !done) return done;
+  SLUICE_TRY(prepare_arm(work, off, arms[0]));
   arms[0].reference = arms[0].replay;
-  if (Result<void> done = compare_arm(work, arms[0]); !done) return done;
+  SLUICE_TRY(compare_arm(work, arms[0]));
   for (const ArmSpec& spec : item.arms) {
     Arm arm;
-    arm.record.in_window = spec.window.us > 0;
-    if (spec.name == kChainWindow) {
-      record.window = spec.window;
-      record.allowed_us = allowed_us(spec.window, item.spec, lab.device.info());
-    }
     keep_error(arm, make_arm(work, spec, arms[0], arm));
     arms.push_back(std::move(arm));
   }
@@ -155,7 +145,7 @@ Result<void> measure(const Lab& lab, const ChainCase& item, const Phase& phase, 
     if (arms[i].record.right()) keep_error(arms[i], replay_arm(work, arms[i], item.replays));
   if (item.against_peer) arms.push_back(peer_arm(work, arms[0]));
   phase("timing in turn");
-  if (Result<void> done = data->set_input(0, lab.stream.get()); !done) return done;
+  SLUICE_TRY(data.set_input(0, lab.stream.get()));
   time_arms(work, arms, record);
   for (size_t i = 1; i < arms.size(); ++i) {
     if (!arms[i].tuning) continue;
@@ -177,15 +167,15 @@ bool ArmRecord::right() const {
 
 Result<ChainPlan> plan_arm(const LayerSpec& spec, const ArmSpec& arm, const DeviceInfo& device,
                            const RecordBook& records) {
-  std::vector<ChainStep> steps = steps_of(fused(spec, arm.fusion), imagined_memory(spec), arm.prefetch_ratio);
+  std::vector<ChainStep> steps = steps_of(fused(spec, arm.fusion), imagined_memory(spec));
   put_choices(arm.choices, steps);
-  add_windows(arm.window, nullptr, steps);
+  if (arm.add) arm.add(steps);
   return plan_chain(steps, device, arm.options, records);
 }
 
 std::vector<std::string> data_units_of(const ChainCase& item) {
   std::vector<std::string> units{verify_unit_text(VerifyUnit::fill), verify_unit_text(VerifyUnit::check),
-                                 Comparer::unit_text(), Idler::unit_text()};
+                                 Comparer::unit_text()};
   if (item.spec.weights == LayerWeights::int4)
     units.push_back(pack_unit_text(
         {.format = packed_problem_of(item.spec, LayerProduct::qkv).weights, .codes = CodeStorage::nibble}));
@@ -216,12 +206,6 @@ ChainRecord measure_chain(const Lab& lab, const ChainCase& item, const Phase& ph
     record.error = fmt::format("{}: {}", name_of(done.error().code), done.error().message);
   record.wall_s = std::chrono::duration<double>(Clock::now() - start).count();
   return record;
-}
-
-std::optional<double> hidden_us(const ChainRecord& record, const ArmRecord& arm) {
-  const double with = median_of(record, kChainWindow), us = median_of(record, arm.name);
-  if (!arm.in_window || arm.name == kChainWindow || with <= 0 || us <= 0) return {};
-  return with - us;
 }
 
 double median_of(const ChainRecord& record, const std::string& arm) {

@@ -4,6 +4,7 @@
 // on. Used by `sluice chain`.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,7 +15,6 @@
 #include "bench/chain/data.h"
 #include "bench/chain/timeline.h"
 #include "bench/chain/tune.h"
-#include "bench/chain/window.h"
 #include "bench/comparer.h"
 #include "bench/session.h"
 
@@ -25,10 +25,9 @@ struct ArmSpec {
   std::string name;
   ChainOptions options;
   Fusion fusion = Fusion::none;
-  double prefetch_ratio = 0;  // CUTLASS example 63's
-  double tune_s = 0;          // not 0: what the tuner finds in so many seconds, whatever `options` says
+  double tune_s = 0;  // not 0: what the tuner finds in so many seconds, whatever `options` says
   std::vector<TunedStep> choices{};
-  WindowSpec window{};
+  std::function<void(std::vector<ChainStep>&)> add{};  // steps of others between those of the layers
 };
 
 struct ArmRecord {
@@ -41,10 +40,9 @@ struct ArmRecord {
   // Of the peer, and of arms with other kernels than off: RMS of the difference of what the residual stream
   // ends with over its RMS.
   double distance = 0;
-  i64 replays = 0;         // with changing inputs, all equal to the overlap off
-  std::string text;        // explain() of its first layer
-  bool in_window = false;  // is there a window in which it could hide anything?
-  std::string error;       // not empty: no timing
+  i64 replays = 0;    // with changing inputs, all equal to the overlap off
+  std::string text;   // explain() of its first layer
+  std::string error;  // not empty: no timing
   std::optional<Timeline> timeline{};
   std::string timeline_error{};  // not empty: none could be made
 
@@ -64,15 +62,12 @@ struct ChainRecord {
   double peak_bytes_per_us = chain_peak_bytes_per_us({});  // of the GPU's HBM: what shares are of
   std::vector<ArmRecord> arms;                             // the first has the overlap off
   std::vector<TunedChain> tuned;  // what the tuner found, of each arm that it made, with these times
-  WindowSpec window{};            // of the arms that have one
-  double allowed_us = 0;          // what it lets a layer hide
   TelemetrySummary telemetry;
   double wall_s = 0;
   std::string error;  // not empty: nothing could be timed
 };
 inline constexpr const char* kChainPeer = "cuBLASLt";
 inline constexpr const char* kChainOff = "off";
-inline constexpr const char* kChainWindow = "window";  // the arm with nothing but the window
 
 struct ChainCase {
   LayerSpec spec;
@@ -93,9 +88,6 @@ Result<std::vector<std::string>> units_of(const ChainCase& item, const DeviceInf
                                           const RecordBook& records, Stamping stamping);
 
 ChainRecord measure_chain(const Lab& lab, const ChainCase& item, const Phase& phase);
-
-/// How much less than in kChainWindow a layer of `arm` takes; nothing without a window, or that arm.
-std::optional<double> hidden_us(const ChainRecord& record, const ArmRecord& arm);
 
 /// Median of the arm, 0 if it is missing or wrong.
 double median_of(const ChainRecord& record, const std::string& arm);

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <sluice/host/device/device_impl.h>
+#include <sluice/try.h>
 
 namespace sluice::bench {
 namespace {
@@ -103,25 +104,24 @@ Result<std::shared_ptr<const CublasLtProblem>> CublasLtProblem::create(const Lab
   if (lab.cublaslt == nullptr) return Error{ErrorCode::toolchain, lab.without_peer};
   if (const char* reason = missing_counterpart(p)) return Error{ErrorCode::invalid_type, reason};
   const ContextScope scope(*lab.device.impl().primary);  // the heuristic looks at the current device
-  if (Result<void> entered = scope.entered(); !entered) return entered.error();
+  SLUICE_TRY(scope.entered());
   std::shared_ptr<CublasLtProblem> made(new CublasLtProblem(lab));
   made->copies_ = copies;
   if (p.epilogue.activation == Activation::gelu) made->caveat_ = "tanh GELU, ours is exact";
-  if (Result<void> done = made->make_layouts(p); !done) return done.error();
+  SLUICE_TRY(made->make_layouts(p));
   for (const ProblemData& data : copies) {
     cublasLtMatmulDesc_t desc = nullptr;
     if (is_block_scaled(p.epilogue)) {
-      Result<PeerScales> scales = PeerScales::create(lab.device, p);
-      if (!scales) return scales.error();
-      made->scales_.push_back(*std::move(scales));
+      SLUICE_TAKE(PeerScales scales, PeerScales::create(lab.device, p));
+      made->scales_.push_back(std::move(scales));
       const int copy = static_cast<int>(made->scales_.size()) - 1;
-      if (Result<void> done = made->copy_scales(copy); !done) return done.error();
+      SLUICE_TRY(made->copy_scales(copy));
     }
     const Result<void> done = made->make_desc(p, data, desc);
     if (desc != nullptr) made->descs_.push_back(desc);
     if (!done) return done.error();
   }
-  if (Result<void> done = made->ask_heuristic(); !done) return done.error();
+  SLUICE_TRY(made->ask_heuristic());
   return std::shared_ptr<const CublasLtProblem>(std::move(made));
 }
 
@@ -155,9 +155,9 @@ Result<void> CublasLtProblem::make_layouts(const Problem& p) {
          .ld = p.c.ld,
          .batch_stride = p.c.batch_stride};
   const CublasLtApi& api = lab_.cublaslt->api();
-  if (Result<void> done = make_layout(api, left, p.batch, left_); !done) return done;
-  if (Result<void> done = make_layout(api, right, p.batch, right_); !done) return done;
-  if (Result<void> done = make_layout(api, c, p.batch, c_); !done) return done;
+  SLUICE_TRY(make_layout(api, left, p.batch, left_));
+  SLUICE_TRY(make_layout(api, right, p.batch, right_));
+  SLUICE_TRY(make_layout(api, c, p.batch, c_));
   return make_layout(api, d, p.batch, d_);
 }
 
@@ -249,7 +249,7 @@ Result<void> CublasLtProblem::launch(int algorithm, int copy, const gemm::Args& 
   const void* c = e.residual ? args.c : same_type ? args.d : nullptr;
   const float beta = adds(e) ? 1.0f : args.beta;  // D += is C = D with beta = 1
   const ContextScope scope(*lab_.device.impl().primary);
-  if (Result<void> entered = scope.entered(); !entered) return entered;
+  SLUICE_TRY(scope.entered());
   const cublasStatus_t status =
       api.matmul(lab_.cublaslt->handle(), descs_[static_cast<size_t>(copy)], &args.alpha, args.b, left_,
                  args.a, right_, &beta, c, c_, args.d, d_, &found_[static_cast<size_t>(algorithm)].algo,

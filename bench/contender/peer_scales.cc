@@ -3,6 +3,7 @@
 
 #include <sluice/host/device/device_impl.h>
 #include <sluice/host/driver/error.h>
+#include <sluice/try.h>
 
 namespace sluice::bench {
 namespace {
@@ -13,7 +14,7 @@ Result<std::vector<float>> read(const Device& device, const float* source, i64 c
   std::vector<float> values(static_cast<size_t>(count));
   const Device::Impl& impl = device.impl();
   const ContextScope scope(*impl.primary);
-  if (Result<void> entered = scope.entered(); !entered) return entered.error();
+  SLUICE_TRY(scope.entered());
   const CUresult code = impl.api->cuMemcpyDtoH(values.data(), reinterpret_cast<CUdeviceptr>(source),
                                                values.size() * sizeof(float));
   if (code != CUDA_SUCCESS) return driver_error(*impl.api, code, "cuMemcpyDtoH", "block scales");
@@ -45,22 +46,18 @@ std::vector<float> padded(const std::vector<float>& scales, i64 rows, i64 column
 
 Result<PeerScales> PeerScales::create(const Device& device, const Problem& problem) {
   const i64 of_b = scale_blocks(problem.n) * round_up(scale_blocks(problem.k), kRowMultiple);
-  Result<DeviceBuffer> a = DeviceBuffer::allocate(device, scale_a_count(problem) * i64{sizeof(float)});
-  if (!a) return a.error();
-  Result<DeviceBuffer> b = DeviceBuffer::allocate(device, of_b * i64{sizeof(float)});
-  if (!b) return b.error();
-  return PeerScales(device, *std::move(a), *std::move(b));
+  SLUICE_TAKE(DeviceBuffer a, DeviceBuffer::allocate(device, scale_a_count(problem) * i64{sizeof(float)}));
+  SLUICE_TAKE(DeviceBuffer b, DeviceBuffer::allocate(device, of_b * i64{sizeof(float)}));
+  return PeerScales(device, std::move(a), std::move(b));
 }
 
 Result<void> PeerScales::copy(const Problem& problem, const gemm::Args& args) const {
-  if (Result<void> done = synchronize(device_); !done) return done;  // whatever stream filled them
+  SLUICE_TRY(synchronize(device_));  // whatever stream filled them
   const i64 blocks = scale_blocks(problem.k);
-  const Result<std::vector<float>> a = read(device_, args.scale_a, scale_a_count(problem));
-  if (!a) return a.error();
-  if (Result<void> done = write(a_, transposed(*a, problem.m, blocks)); !done) return done;
-  const Result<std::vector<float>> b = read(device_, args.scale_b, scale_b_count(problem));
-  if (!b) return b.error();
-  return write(b_, padded(*b, scale_blocks(problem.n), blocks));
+  SLUICE_TAKE(const std::vector<float> a, read(device_, args.scale_a, scale_a_count(problem)));
+  SLUICE_TRY(write(a_, transposed(a, problem.m, blocks)));
+  SLUICE_TAKE(const std::vector<float> b, read(device_, args.scale_b, scale_b_count(problem)));
+  return write(b_, padded(b, scale_blocks(problem.n), blocks));
 }
 
 }  // namespace sluice::bench

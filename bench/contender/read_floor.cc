@@ -6,6 +6,7 @@
 
 #include <sluice/host/device/device_impl.h>
 #include <sluice/host/driver/launch.h>
+#include <sluice/try.h>
 
 namespace sluice::bench {
 namespace {
@@ -65,7 +66,7 @@ Result<Contender> read_floor_contender(const Lab& lab, const Weights& weights, c
                    .detail = "reads the weights",
                    .launch = [device, module = *module, weights](int copy, Stream stream) -> Result<void> {
                      const ContextScope scope(*device.impl().primary);
-                     if (Result<void> entered = scope.entered(); !entered) return entered;
+                     SLUICE_TRY(scope.entered());
                      const ReadParams params{weights.copies[static_cast<size_t>(copy)],
                                              weights.bytes / kVectorBytes, nullptr};
                      return launch_kernel(*device.impl().api, module->function(),

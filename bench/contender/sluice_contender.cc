@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include <sluice/try.h>
+
 namespace sluice::bench {
 namespace {
 
@@ -53,11 +55,11 @@ Result<std::vector<ProblemData>> make_copies(const Lab& lab, const Problem& prob
   const int count = copies_for(problem, lab.device.info().l2_bytes, set_bytes, lab.method.cold);
   std::vector<ProblemData> copies;
   for (int i = 0; i < count; ++i) {
-    Result<ProblemData> data = make_operands(lab, problem, scalars, lab.method.seed + static_cast<u64>(i));
-    if (!data) return data.error();
-    copies.push_back(std::move(*data));
+    SLUICE_TAKE(ProblemData data,
+                make_operands(lab, problem, scalars, lab.method.seed + static_cast<u64>(i)));
+    copies.push_back(std::move(data));
   }
-  if (Result<void> done = lab.stream.synchronize(); !done) return done.error();
+  SLUICE_TRY(lab.stream.synchronize());
   return copies;
 }
 
@@ -73,9 +75,8 @@ DataSpec exact_spec(const ProblemData& data) {
 /// On operands that have just been filled anew.
 Result<Comparison> judged(const Lab& lab, const Contender& contender, const ProblemData& data, Judge judge) {
   const Stream stream = lab.stream.get();
-  if (contender.refilled)
-    if (Result<void> done = contender.refilled(0); !done) return done.error();
-  if (Result<void> done = contender.launch(0, stream); !done) return done.error();
+  if (contender.refilled) SLUICE_TRY(contender.refilled(0));
+  SLUICE_TRY(contender.launch(0, stream));
   return lab.verifier.check(
       data,
       {.judge = judge, .max_products = kCheckedProducts, .activation_error = contender.activation_error},
@@ -87,9 +88,9 @@ Result<Comparison> judged(const Lab& lab, const Contender& contender, const Prob
 Result<Comparison> verify(const Lab& lab, const Contender& contender, ProblemData& data) {
   const Stream stream = lab.stream.get();
   const DataSpec real = data.spec();
-  if (Result<void> done = lab.verifier.refill(data, exact_spec(data), stream); !done) return done.error();
+  SLUICE_TRY(lab.verifier.refill(data, exact_spec(data), stream));
   const Result<Comparison> exact = judged(lab, contender, data, Judge::exact);
-  if (Result<void> done = lab.verifier.refill(data, real, stream); !done) return done.error();
+  SLUICE_TRY(lab.verifier.refill(data, real, stream));
   if (!exact || !exact->passed()) return exact;
   return judged(lab, contender, data, Judge::bounded);
 }

@@ -4,12 +4,13 @@
 #include "bench/contender/sluice_contender.h"
 #include "bench/record.h"
 
+#include <sluice/try.h>
+
 namespace sluice::bench {
 
 Result<void> DenseOperands::open(const Problem& problem, Scalars scalars) {
-  Result<std::vector<ProblemData>> sets = make_copies(lab_, problem, scalars);
-  if (!sets) return sets.error();
-  sets_ = std::move(*sets);
+  SLUICE_TAKE(std::vector<ProblemData> sets, make_copies(lab_, problem, scalars));
+  sets_ = std::move(sets);
   return {};
 }
 

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include <sluice/host/planner/packed/packed_problem_checks.h>
+#include <sluice/try.h>
 
 #include "bench/record.h"
 
@@ -85,10 +86,9 @@ std::vector<i64> checked_tokens(i64 m, i64 n, i64 elements) {
 
 Result<void> PackedOperands::open(const PackedProblem& problem) {
   close();
-  const Result<PackedProblem> checked = packed::check_problem(problem);
-  if (!checked) return checked.error();
-  problem_ = *checked;
-  if (Result<void> opened = open_source(); !opened) return opened;
+  SLUICE_TAKE(const PackedProblem checked, packed::check_problem(problem));
+  problem_ = checked;
+  SLUICE_TRY(open_source());
   const bool all = checks_all() || problem_.norm_x;  // tokens that are normed are few
   tokens_ = checked_tokens(problem_.m, problem_.n, all ? kAllElements : checked_elements_);
   sums_.clear();
@@ -96,8 +96,8 @@ Result<void> PackedOperands::open(const PackedProblem& problem) {
     const auto row = source_->sums().begin() + token % kDistinctTokens * problem_.n;
     sums_.insert(sums_.end(), row, row + problem_.n);
   }
-  if (Result<void> opened = open_scales(); !opened) return opened;
-  if (Result<void> opened = open_exact(); !opened) return opened;
+  SLUICE_TRY(open_scales());
+  SLUICE_TRY(open_exact());
   return open_sets();
 }
 
@@ -105,11 +105,9 @@ Result<void> PackedOperands::open_exact() {
   const PackedProblem wanted = packed::small_problem(problem_);
   if (exact_ && exact_->problem() == wanted) return {};
   exact_.reset();
-  Result<packed::HostData> host = packed::random_data(wanted, packed::DataKind::exact, lab_.method.seed);
-  if (!host) return host.error();
-  Result<packed::DeviceData> made = packed::DeviceData::create(lab_.device, *std::move(host));
-  if (!made) return made.error();
-  exact_ = *std::move(made);
+  SLUICE_TAKE(packed::HostData host, packed::random_data(wanted, packed::DataKind::exact, lab_.method.seed));
+  SLUICE_TAKE(packed::DeviceData made, packed::DeviceData::create(lab_.device, std::move(host)));
+  exact_ = std::move(made);
   return {};
 }
 
@@ -117,13 +115,11 @@ Result<void> PackedOperands::open_source() {
   const PackedProblem wanted = source_of(problem_, checks_all() ? problem_.m : kDistinctTokens);
   if (source_ && source_->problem() == wanted) return {};
   source_.reset();
-  Result<packed::HostData> host = packed::random_data(wanted, packed::DataKind::real, lab_.method.seed);
-  if (!host) return host.error();
+  SLUICE_TAKE(packed::HostData host, packed::random_data(wanted, packed::DataKind::real, lab_.method.seed));
   const i64 blob = blob_bytes(wanted.weights, wanted.n, wanted.k);
-  Result<packed::DeviceData> made =
-      packed::DeviceData::create(lab_.device, *std::move(host), sets_for(lab_, blob, kMostCopies));
-  if (!made) return made.error();
-  source_ = *std::move(made);
+  SLUICE_TAKE(packed::DeviceData made,
+              packed::DeviceData::create(lab_.device, std::move(host), sets_for(lab_, blob, kMostCopies)));
+  source_ = std::move(made);
   return {};
 }
 
@@ -133,13 +129,11 @@ Result<void> PackedOperands::open_sets() {
   const std::vector<u8> x = tokens_for(problem_, source_->host());
   const i64 bytes = static_cast<i64>(x.size());
   for (int i = sets_for(lab_, blob + bytes + d_bytes, source_->copies()); i > 0; --i) {
-    Result<DeviceBuffer> tokens = DeviceBuffer::allocate(lab_.device, bytes);
-    if (!tokens) return tokens.error();
-    Result<DeviceBuffer> d = DeviceBuffer::allocate(lab_.device, d_bytes);
-    if (!d) return d.error();
-    if (Result<void> done = tokens->upload(x.data(), bytes); !done) return done;
-    if (Result<void> done = d->fill(kPoison, lab_.stream.get()); !done) return done;
-    sets_.push_back({*std::move(tokens), *std::move(d)});
+    SLUICE_TAKE(DeviceBuffer tokens, DeviceBuffer::allocate(lab_.device, bytes));
+    SLUICE_TAKE(DeviceBuffer d, DeviceBuffer::allocate(lab_.device, d_bytes));
+    SLUICE_TRY(tokens.upload(x.data(), bytes));
+    SLUICE_TRY(d.fill(kPoison, lab_.stream.get()));
+    sets_.push_back({std::move(tokens), std::move(d)});
   }
   return lab_.stream.synchronize();
 }
@@ -175,14 +169,12 @@ Result<void> PackedOperands::open_scales() {
   std::iota(tokens.begin(), tokens.end(), i64{0});
   const std::vector<u8> scales = scales_of(tokens);
   const i64 bytes = static_cast<i64>(scales.size());
-  Result<DeviceBuffer> buffer = DeviceBuffer::allocate(lab_.device, bytes);
-  if (!buffer) return buffer.error();
-  scale_x_ = *std::move(buffer);
-  Result<DeviceBuffer> scale_d = DeviceBuffer::allocate(lab_.device, sizeof kScaleD);
-  if (!scale_d) return scale_d.error();
-  scale_d_ = *std::move(scale_d);
-  if (Result<void> done = scale_d_.upload(&kScaleD, sizeof kScaleD); !done) return done;
-  if (Result<void> opened = open_norm_and_residual(); !opened) return opened;
+  SLUICE_TAKE(DeviceBuffer buffer, DeviceBuffer::allocate(lab_.device, bytes));
+  scale_x_ = std::move(buffer);
+  SLUICE_TAKE(DeviceBuffer scale_d, DeviceBuffer::allocate(lab_.device, sizeof kScaleD));
+  scale_d_ = std::move(scale_d);
+  SLUICE_TRY(scale_d_.upload(&kScaleD, sizeof kScaleD));
+  SLUICE_TRY(open_norm_and_residual());
   return bytes > 0 ? scale_x_.upload(scales.data(), bytes) : Result<void>();
 }
 
@@ -204,11 +196,10 @@ Result<void> PackedOperands::open_norm_and_residual() {
     DeviceBuffer& to;
   } arrays[] = {{gamma.data(), gamma.size() * sizeof(u16), gamma_}, {c.data(), c.size(), c_}};
   for (const auto& [from, bytes, to] : arrays) {
-    Result<DeviceBuffer> buffer = DeviceBuffer::allocate(lab_.device, static_cast<i64>(bytes));
-    if (!buffer) return buffer.error();
-    to = *std::move(buffer);
+    SLUICE_TAKE(DeviceBuffer buffer, DeviceBuffer::allocate(lab_.device, static_cast<i64>(bytes)));
+    to = std::move(buffer);
     if (bytes == 0) continue;
-    if (Result<void> done = to.upload(from, static_cast<i64>(bytes)); !done) return done;
+    SLUICE_TRY(to.upload(from, static_cast<i64>(bytes)));
   }
   return {};
 }
@@ -256,11 +247,10 @@ Result<void> PackedOperands::run(const AnyProblem& problem, Stream stream) const
 
 Result<Comparison> PackedOperands::check(const Contender& contender, const AnyPlan& plan) {
   const Stream stream = lab_.stream.get();
-  if (Result<void> done = sets_[0].d.fill(kPoison, stream); !done) return done.error();
-  if (Result<void> done = contender.launch(0, stream); !done) return done.error();
-  if (Result<void> done = lab_.stream.synchronize(); !done) return done.error();
-  const Result<std::vector<u8>> d = read_sample();
-  if (!d) return d.error();
+  SLUICE_TRY(sets_[0].d.fill(kPoison, stream));
+  SLUICE_TRY(contender.launch(0, stream));
+  SLUICE_TRY(lab_.stream.synchronize());
+  SLUICE_TAKE(const std::vector<u8> d, read_sample());
   packed::HostData looked_at{.problem = problem_,
                              .kind = packed::DataKind::real,
                              .bias = source_->host().bias,
@@ -275,11 +265,10 @@ Result<Comparison> PackedOperands::check(const Contender& contender, const AnyPl
     std::memcpy(looked_at.scale_d.data(), &kScaleD, sizeof kScaleD);
   }
   Comparison found =
-      packed::judge(looked_at, sums_, *d, 0, packed::rounding_of(std::get<packed::Plan>(plan).config));
+      packed::judge(looked_at, sums_, d, 0, packed::rounding_of(std::get<packed::Plan>(plan).config));
   if (!checks_all()) return found;
-  const Result<bool> changed = inputs_changed();
-  if (!changed) return changed.error();
-  found.damaged_chunks += *changed;
+  SLUICE_TAKE(const bool changed, inputs_changed());
+  found.damaged_chunks += changed;
   return found;
 }
 
@@ -287,12 +276,9 @@ Result<Comparison> PackedOperands::check(const Contender& contender, const AnyPl
 Result<bool> PackedOperands::inputs_changed() const {
   const std::vector<u8> x = tokens_for(problem_, source_->host());
   std::vector<u8> now(x.size());
-  if (!x.empty())
-    if (Result<void> got = sets_[0].x.download(now.data(), static_cast<i64>(now.size())); !got)
-      return got.error();
-  const Result<std::string> others = source_->changed_inputs();
-  if (!others) return others.error();
-  return now != x || !others->empty();
+  if (!x.empty()) SLUICE_TRY(sets_[0].x.download(now.data(), static_cast<i64>(now.size())));
+  SLUICE_TAKE(const std::string others, source_->changed_inputs());
+  return now != x || !others.empty();
 }
 
 }  // namespace sluice::bench

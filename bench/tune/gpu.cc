@@ -5,6 +5,8 @@
 #include <chrono>
 #include <thread>
 
+#include <sluice/try.h>
+
 namespace sluice::bench {
 namespace {
 
@@ -20,9 +22,8 @@ double GpuTuneMachine::now_s() {
 Result<void> GpuTuneMachine::open(const AnyProblem& problem) {
   entries_.clear();
   samples_.clear();
-  const Result<Operands*> opened = store_.open(problem, scalars_of(request_of(problem)));
-  if (!opened) return opened.error();
-  open_ = *opened;
+  SLUICE_TAKE(const auto opened, store_.open(problem, scalars_of(request_of(problem))));
+  open_ = opened;
   return {};
 }
 
@@ -60,24 +61,20 @@ Result<const Replay*> GpuTuneMachine::replay_of(Entry& entry, Effort effort) {
   std::optional<Replay>& replay = effort == Effort::screen ? entry.screen : entry.careful;
   if (replay) return &*replay;
   const double replay_us = effort == Effort::screen ? kScreenReplayUs : lab_.method.replay_us;
-  const Result<int> launches = launches_for(lab_, entry.contender, copies(), replay_us);
-  if (!launches) return launches.error();
-  Result<Replay> captured = capture_replay(lab_, entry.contender, copies(), *launches);
-  if (!captured) return captured.error();
-  replay = std::move(*captured);
+  SLUICE_TAKE(const int launches, launches_for(lab_, entry.contender, copies(), replay_us));
+  SLUICE_TAKE(Replay captured, capture_replay(lab_, entry.contender, copies(), launches));
+  replay = std::move(captured);
   return &*replay;
 }
 
 Result<double> GpuTuneMachine::time(int kernel, Effort effort) {
-  const Result<const Replay*> replay = replay_of(entries_[static_cast<size_t>(kernel)], effort);
-  if (!replay) return replay.error();
+  SLUICE_TAKE(const auto replay, replay_of(entries_[static_cast<size_t>(kernel)], effort));
   const bool careful = effort == Effort::careful;
   const Rounds once{.count = 1,
                     .rest_ms = careful ? lab_.method.rest_ms : kScreenRestMs,
                     .samples = careful ? &samples_ : nullptr};
-  const auto times = time_in_turn(lab_, std::span(*replay, 1), once);
-  if (!times) return times.error();
-  return times->front().us.front();
+  SLUICE_TAKE(const auto times, time_in_turn(lab_, std::span(replay, 1), once));
+  return times.front().us.front();
 }
 
 Result<void> GpuTuneMachine::alive() {

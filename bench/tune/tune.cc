@@ -9,6 +9,8 @@
 #include "bench/statistics.h"
 #include "bench/tune/walks.h"
 
+#include <sluice/try.h>
+
 namespace sluice::bench {
 namespace {
 
@@ -36,9 +38,9 @@ class Search {
 
  private:
   Result<void> measure() {
-    if (Result<void> planned = plan(); !planned) return planned;
+    SLUICE_TRY(plan());
     hooks_.phase("filling operands");
-    if (Result<void> opened = machine_.open(result_.problem); !opened) return opened;
+    SLUICE_TRY(machine_.open(result_.problem));
     start_s_ = machine_.now_s();  // who needs new weights shall not get fewer candidates for it
     prepare(0, kPrepareShare);
     screen(racers());
@@ -54,12 +56,11 @@ class Search {
   }
 
   Result<void> plan() {
-    Result<std::vector<AnyPlan>> plans = candidates_of(request_of(result_.problem), device_);
-    if (!plans) return plans.error();
-    result_.problem = problem_of(plans->front());
+    SLUICE_TAKE(std::vector<AnyPlan> plans, candidates_of(request_of(result_.problem), device_));
+    result_.problem = problem_of(plans.front());
     const size_t top = static_cast<size_t>(std::max(settings_.top, 1));
-    if (plans->size() > top) plans->resize(top);
-    for (AnyPlan& candidate : *plans) result_.trials.push_back({.plan = std::move(candidate)});
+    if (plans.size() > top) plans.resize(top);
+    for (AnyPlan& candidate : plans) result_.trials.push_back({.plan = std::move(candidate)});
     add_recorded();
     return {};
   }

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include <sluice/host/text/quoted.h>
+#include <sluice/try.h>
 
 #include "cli/bounded.h"
 #include "cli/requests.h"
@@ -14,8 +15,6 @@ namespace sluice::cli {
 namespace {
 
 using bench::ArmSpec;
-
-constexpr i64 kLadderHandOff = 8 << 20;
 
 /// CLI11's own NonNegativeNumber writes its upper limit out, in 309 digits.
 const CLI::Validator kNotNegative(
@@ -33,16 +32,10 @@ Result<void> refuse_idle_flags(const ChainFlags& f, const ChainOptions& options,
     bool idle;
     const std::vector<const CLI::Option*>& flags;
     const char* where;
-  } rules[] = {{f.ladder, f.arm_options, "beside --ladder, which has its own arms"},
-               {f.ladder, {f.fuse_option, f.tune_option}, "beside --ladder, which has its own arms"},
-               {f.window.us <= 0, f.window_options, "without --window"},
-               {f.window.us > 0, f.no_window_options, "beside --window, which has its own arms"},
-               {packed, f.dense_options, "on packed weights: it is of dense products"},
+  } rules[] = {{packed, f.dense_options, "on packed weights: it is of dense products"},
                {options.overlap == ChainOverlap::off, f.overlapped_options, "with the overlap off"}};
   for (const auto& [idle, flags, where] : rules)
-    if (idle)
-      if (const Result<void> used = refuse_given(flags, fmt::format("{}: leave it out", where)); !used)
-        return used;
+    if (idle) SLUICE_TRY(refuse_given(flags, fmt::format("{}: leave it out", where)));
   return {};
 }
 
@@ -58,82 +51,24 @@ Result<T> parse_name(const char* flag, const std::string& text, std::initializer
 }
 
 Result<ChainOptions> options_of(const ChainFlags& f) {
-  const Result<ChainOverlap> overlap = parse_name(
-      "--overlap", f.overlap,
-      {ChainOverlap::off, ChainOverlap::wait_first, ChainOverlap::weights_first, ChainOverlap::tuned});
-  if (!overlap) return overlap.error();
-  const Result<Trigger> trigger =
-      parse_name("--trigger", f.trigger, {Trigger::never, Trigger::at_start, Trigger::after_loads});
-  if (!trigger) return trigger.error();
-  const Result<Spacing> spacing =
-      parse_name("--spacing", f.spacing, {Spacing::memory, Spacing::registers, Spacing::none});
-  if (!spacing) return spacing.error();
-  if (f.prefetch > 0 && f.prefetch_ratio > 0)
-    return Error{ErrorCode::invalid_argument,
-                 "--prefetch-ratio says how many bytes, as --prefetch does: leave one out"};
-  ChainOptions options{.overlap = *overlap,
-                       .trigger = *trigger,
-                       .spacing = *spacing,
-                       .hand_off_bytes = f.hand_off,
-                       .prefetch_bytes = f.prefetch,
-                       .smem_limit = f.half ? kHalfFootprint : 0};
-  if (f.overlap_ratio_option != nullptr && f.overlap_ratio_option->count() > 0) {
-    if (f.trigger_option->count() > 0)
-      return Error{ErrorCode::invalid_argument,
-                   "--overlap-ratio says when to trigger, as --trigger does: leave one out"};
-    options.trigger = trigger_of_overlap_ratio(f.overlap_ratio);
-    // Example 63 launches without the attribute then.
-    if (f.overlap_ratio < 0) options.overlap = ChainOverlap::off;
-  }
-  return options;
+  SLUICE_TAKE(const ChainOverlap overlap, parse_name("--overlap", f.overlap,
+                                                     {ChainOverlap::off, ChainOverlap::wait_first,
+                                                      ChainOverlap::weights_first, ChainOverlap::tuned}));
+  SLUICE_TAKE(const Trigger trigger,
+              parse_name("--trigger", f.trigger, {Trigger::never, Trigger::at_start, Trigger::after_loads}));
+  SLUICE_TAKE(const Spacing spacing,
+              parse_name("--spacing", f.spacing, {Spacing::memory, Spacing::registers, Spacing::none}));
+  return ChainOptions{.overlap = overlap,
+                      .trigger = trigger,
+                      .spacing = spacing,
+                      .hand_off_bytes = f.hand_off,
+                      .prefetch_bytes = f.prefetch,
+                      .smem_limit = f.half ? kHalfFootprint : 0};
 }
 
 std::string fused_name(std::string name, bench::Fusion fusion) {
   if (fusion != bench::Fusion::none) name += fmt::format(", fused: {}", name_of(fusion));
   return name;
-}
-
-/// One change at a time.
-std::vector<ArmSpec> ladder(const bench::LayerSpec& spec) {
-  const ChainOptions first{.overlap = ChainOverlap::weights_first};
-  ChainOptions half = first, hand_off = first;
-  half.smem_limit = kHalfFootprint;
-  hand_off.hand_off_bytes = kLadderHandOff;
-  std::vector<ArmSpec> arms{{.name = "wait_first", .options = {.overlap = ChainOverlap::wait_first}},
-                            {.name = "weights_first", .options = first}};
-  if (spec.weights != bench::LayerWeights::int4) arms.push_back({.name = "half footprint", .options = half});
-  const bool fuses = spec.parts == bench::LayerParts::all;
-  const bench::Fusion fusion = fuses ? bench::Fusion::gated : bench::Fusion::none;
-  if (fuses)
-    arms.push_back({.name = fused_name("weights_first", fusion), .options = first, .fusion = fusion});
-  arms.push_back({.name = fused_name("hand-off 8 MB", fusion), .options = hand_off, .fusion = fusion});
-  arms.push_back({.name = fused_name("tuned", fusion), .fusion = fusion});
-  return arms;
-}
-
-/// An idle window, alone and with what may hide in it: a hand-off by the step before it, or, where it lets
-/// the product behind it begin, that one's rings and prefetch.
-std::vector<ArmSpec> window_arms(const ChainFlags& f, const ChainOptions& options) {
-  std::vector<ArmSpec> arms{{.name = "no window", .options = options}};
-  bench::WindowSpec window = f.window;
-  arms.push_back({.name = bench::kChainWindow, .options = options, .window = window});
-  for (const i64 bytes : f.window_bytes) {
-    window.hand_off_bytes = bytes;
-    arms.push_back({.name = fmt::format("hand-off {:g} MB", static_cast<double>(bytes) / (1 << 20)),
-                    .options = options,
-                    .window = window});
-  }
-  window.hand_off_bytes = 0;
-  window.overlapped = true;
-  arms.push_back({.name = "overlapped", .options = options, .window = window});
-  for (const i64 bytes : f.window_bytes) {
-    window.prefetch_bytes = bytes;
-    arms.push_back(
-        {.name = fmt::format("overlapped, prefetch {:g} MB", static_cast<double>(bytes) / (1 << 20)),
-         .options = options,
-         .window = window});
-  }
-  return arms;
 }
 
 /// What the flags say; without any, what a caller who says nothing gets, beside what needs no tuning.
@@ -145,18 +80,15 @@ std::vector<ArmSpec> overlapping(const ChainFlags& f, const ChainOptions& option
   if (options.overlap != ChainOverlap::off) name += fmt::format(", {}", name_of(options.trigger));
   if (options.spacing != Spacing::memory) name += fmt::format(", spaced by {}", name_of(options.spacing));
   if (f.half) name += ", half";
-  if (f.prefetch_ratio > 0) name += fmt::format(", prefetch ratio {:g}", f.prefetch_ratio);
   if (f.prefetch > 0) name += fmt::format(", prefetch {} KB", f.prefetch >> 10);
   if (f.hand_off > 0) name += fmt::format(", hand-off {} KB", f.hand_off >> 10);
   std::vector<ArmSpec> arms;
   for (const int stages : f.stages) {
     ChainOptions fewer = options;
     fewer.most_stages = stages;
-    arms.push_back({.name = fmt::format("{}, {} stages", name, stages),
-                    .options = fewer,
-                    .prefetch_ratio = f.prefetch_ratio});
+    arms.push_back({.name = fmt::format("{}, {} stages", name, stages), .options = fewer});
   }
-  if (arms.empty()) arms.push_back({.name = name, .options = options, .prefetch_ratio = f.prefetch_ratio});
+  if (arms.empty()) arms.push_back({.name = name, .options = options});
   return arms;
 }
 
@@ -181,11 +113,10 @@ std::vector<ArmSpec> arms_of(const ChainFlags& f, const ChainOptions& options,
 Result<std::vector<bench::Fusion>> fusions_of(const ChainFlags& f, const bench::LayerSpec& spec) {
   std::vector<bench::Fusion> fusions;
   for (const std::string& name : f.fuse) {
-    const Result<bench::Fusion> fusion = bench::parse_fusion(name);
-    if (!fusion) return fusion.error();
-    if (const char* reason = why_not_fused(spec, *fusion))
+    SLUICE_TAKE(const bench::Fusion fusion, bench::parse_fusion(name));
+    if (const char* reason = why_not_fused(spec, fusion))
       return Error{ErrorCode::invalid_argument, fmt::format("--fuse {} {}", name, reason)};
-    fusions.push_back(*fusion);
+    fusions.push_back(fusion);
   }
   return fusions;
 }
@@ -220,13 +151,12 @@ void add_chain_flags(CLI::App& app, ChainFlags& f) {
           256);
   bounded(app.add_option("--passes", f.passes, "Times through them in one graph"), 1, 64);
   app.add_flag("--projections", f.projections, "The four products alone, each reading the one before it");
-  f.fuse_option =
-      app.add_option("--fuse", f.fuse,
-                     "What products do in place of companions, arms for each: none; gated "
-                     "(SwiGLU and quantising); residual (adding the residual stream, besides); norm (norms "
-                     "too: int4 weights, up to 8 bf16 tokens)")
-          ->delimiter(',')
-          ->capture_default_str();
+  app.add_option("--fuse", f.fuse,
+                 "What products do in place of companions, arms for each: none; gated "
+                 "(SwiGLU and quantising); residual (adding the residual stream, besides); norm (norms "
+                 "too: int4 weights, up to 8 bf16 tokens)")
+      ->delimiter(',')
+      ->capture_default_str();
   const char* group = "Overlap";
   const auto arm = [&](CLI::Option* option) {
     f.arm_options.push_back(option->group(group));
@@ -235,8 +165,8 @@ void add_chain_flags(CLI::App& app, ChainFlags& f) {
   arm(app.add_option("--overlap", f.overlap,
                      "off, wait_first, weights_first, or tuned: as records say, weights_first without")
           ->capture_default_str());
-  f.trigger_option =
-      arm(app.add_option("--trigger", f.trigger, "never, at_start or after_loads")->capture_default_str());
+  arm(app.add_option("--trigger", f.trigger, "never, at_start or after_loads")->capture_default_str());
+  f.overlapped_options.push_back(f.arm_options.back());
   arm(app.add_option("--spacing", f.spacing,
                      "What keeps two CTAs of a launch of one wave from one SM: memory, registers or none")
           ->capture_default_str());
@@ -255,36 +185,8 @@ void add_chain_flags(CLI::App& app, ChainFlags& f) {
   f.dense_options.push_back(f.arm_options.back());
   arm(app.add_option("--stages", f.stages, "At most so many stages; an arm for each number")->delimiter(','));
   f.dense_options.push_back(f.arm_options.back());
-  f.no_window_options.push_back(f.arm_options.back());
-  f.overlap_ratio_option =
-      arm(app.add_option("--overlap-ratio", f.overlap_ratio,
-                         "CUTLASS example 63's: below 0 off; below 0.5 at_start; else after_loads"));
-  arm(app.add_option("--prefetch-ratio", f.prefetch_ratio,
-                     "CUTLASS example 63's: half of this share of a product's weights; below 0 none"));
-  f.no_window_options.push_back(f.arm_options.back());
-  f.overlapped_options.push_back(f.trigger_option);
-  app.add_flag("--ladder", f.ladder,
-               "off, wait_first, weights_first, half footprint, fused, fused with hand-off, tuned")
-      ->group(group);
-  app.add_option("--window", f.window.us, "Microseconds of an idle window; arms with it and without")
-      ->group(group)
-      ->check(CLI::Range(0.1, 1e4));
-  const auto of_window = [&](CLI::Option* option) {
-    f.window_options.push_back(option->group(group));
-    return option;
-  };
-  of_window(app.add_option("--window-before", f.window.before,
-                           "The product behind it: qkv, o, gate_up, down, or all")
-                ->capture_default_str()
-                ->check(CLI::IsMember({"qkv", "o", "gate_up", "down", "all"})));
-  of_window(bounded(app.add_option("--window-ctas", f.window.ctas, "CTAs that idle in it"), 1, 132));
-  of_window(app.add_option("--window-bytes", f.window_bytes,
-                           "What is brought into L2 in it; two arms for each number")
-                ->delimiter(',')
-                ->check(kNotNegative));
   f.tune_option = app.add_option("--tune", f.tune_s, "An arm more: what the tuner finds in so many seconds")
                       ->check(kNotNegative);
-  for (const CLI::Option* option : {f.fuse_option, f.tune_option}) f.no_window_options.push_back(option);
   f.measured_options.push_back(app.add_option("--against", f.against, "Time a peer too: cublaslt"));
   f.measured_options.push_back(
       app.add_option("--replays", f.replays,
@@ -294,43 +196,34 @@ void add_chain_flags(CLI::App& app, ChainFlags& f) {
 }
 
 Result<std::vector<bench::ChainCase>> cases_of(const ChainFlags& f) {
-  const Result<bench::Model> model = bench::parse_model(f.model);
-  if (!model) return model.error();
-  const Result<bench::LayerWeights> weights = bench::parse_layer_weights(f.weights);
-  if (!weights) return weights.error();
-  const Result<DType> tokens = bench::parse_layer_tokens(f.activations, *weights);
+  SLUICE_TAKE(const bench::Model model, bench::parse_model(f.model));
+  SLUICE_TAKE(const bench::LayerWeights weights, bench::parse_layer_weights(f.weights));
+  const Result<DType> tokens = bench::parse_layer_tokens(f.activations, weights);
   if (!tokens) return tokens.error();
   if (!f.against.empty() && f.against != "cublaslt")
     return Error{ErrorCode::invalid_argument,
                  fmt::format("--against {} is not one of: cublaslt", in_quotes(f.against))};
-  if (f.ladder && f.window.us > 0)
-    return Error{ErrorCode::invalid_argument, "--window and --ladder have arms of their own: leave one out"};
-  const Result<ChainOptions> options = options_of(f);
-  if (!options) return options.error();
-  if (const Result<void> used = refuse_idle_flags(f, *options, *weights); !used) return used.error();
+  SLUICE_TAKE(const ChainOptions options, options_of(f));
+  SLUICE_TRY(refuse_idle_flags(f, options, weights));
   if (f.tune_s > 0 && f.layers < bench::kLeastTunedLayers)
     return Error{ErrorCode::invalid_argument,
                  fmt::format("--tune with --layers {}: the tuner needs at least {} layers, or their weights "
                              "stay in L2",
                              f.layers, bench::kLeastTunedLayers)};
-  const bool alone = f.projections || model->n > 0;
-  bench::LayerSpec spec{.model = *model,
-                        .weights = *weights,
+  const bool alone = f.projections || model.n > 0;
+  bench::LayerSpec spec{.model = model,
+                        .weights = weights,
                         .parts = alone ? bench::LayerParts::projections : bench::LayerParts::all,
                         .layers = f.layers,
                         .passes = f.passes,
                         .tokens_of_int4 = *tokens};
-  const Result<std::vector<bench::Fusion>> fusions = fusions_of(f, spec);
-  if (!fusions) return fusions.error();
+  SLUICE_TAKE(const std::vector<bench::Fusion> fusions, fusions_of(f, spec));
   std::vector<bench::ChainCase> cases;
   for (const i64 tokens : f.tokens) {
     spec.tokens = tokens;
-    const Result<std::vector<bench::Fusion>> some = fusions_for(tokens, *fusions);
-    if (!some) return some.error();
+    SLUICE_TAKE(const std::vector<bench::Fusion> some, fusions_for(tokens, fusions));
     cases.push_back({.spec = spec,
-                     .arms = f.window.us > 0 ? window_arms(f, *options)
-                             : f.ladder      ? ladder(spec)
-                                             : arms_of(f, *options, *some),
+                     .arms = arms_of(f, options, some),
                      .against_peer = !f.against.empty(),
                      .replays = f.replays});
   }

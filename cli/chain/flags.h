@@ -18,26 +18,18 @@ struct ChainFlags {
   std::string model = "llama3-8b", weights = "e4m3", activations, against;
   std::vector<i64> tokens{1, 4, 16, 64};
   int layers = 8, passes = 4;
-  bool projections = false, ladder = false, half = false;
+  bool projections = false, half = false;
   std::string overlap = "weights_first", trigger = "at_start", spacing = "memory";
   i64 hand_off = 0, prefetch = 0;
-  double overlap_ratio = 0, prefetch_ratio = 0;
   std::vector<int> stages;
   std::vector<std::string> fuse{"none"};
   i64 replays = 0;
   double tune_s = 0;
-  bench::WindowSpec window;
-  std::vector<i64> window_bytes{4 << 20, 8 << 20, 12 << 20, 16 << 20, 20 << 20};
   // To ask which of them were given.
-  std::vector<const CLI::Option*> arm_options;         // that --ladder replaces
-  std::vector<const CLI::Option*> window_options;      // of the window; without one they mean nothing
-  std::vector<const CLI::Option*> no_window_options;   // that a window's arms do not have
+  std::vector<const CLI::Option*> arm_options;         // ways to overlap
   std::vector<const CLI::Option*> overlapped_options;  // of an overlap that is not off
   std::vector<const CLI::Option*> dense_options;       // of dense products alone
   std::vector<const CLI::Option*> measured_options;    // of what is timed on a GPU
-  const CLI::Option* overlap_ratio_option = nullptr;
-  const CLI::Option* trigger_option = nullptr;
-  const CLI::Option* fuse_option = nullptr;
   const CLI::Option* tune_option = nullptr;
 };
 

@@ -32,16 +32,6 @@ std::string same_bits(const bench::ArmRecord& arm) {
   return arm.replays > 0 ? fmt::format("yes, {}", arm.replays) : "yes";
 }
 
-std::string window_lines(const bench::ChainRecord& record) {
-  std::string text;
-  for (const bench::ArmRecord& arm : record.arms)
-    if (const std::optional<double> hidden = hidden_us(record, arm))
-      text += fmt::format("  window of {:g} us before {}: {} hides {:.2f} of {:.2f} us, {:.0f} %\n",
-                          record.window.us, record.window.before, arm.name, *hidden, record.allowed_us,
-                          100 * *hidden / record.allowed_us);
-  return text;
-}
-
 }  // namespace
 
 std::string chain_header() {
@@ -67,7 +57,7 @@ std::string chain_lines(const bench::ChainRecord& record) {
          fmt::format("{:.1f} %", 100 * share_of_peak(record, us)), ratio_text(off, us), ratio_text(peer, us),
          arm.name == bench::kChainPeer ? "" : std::to_string(arm.programmatic_edges), same_bits(arm)});
   }
-  return text + window_lines(record);
+  return text;
 }
 
 }  // namespace sluice::cli

@@ -216,16 +216,4 @@ constexpr const char* name_of(ChainOverlap overlap) {
   return "?";
 }
 
-/// CUTLASS example 63 triggers after a share of k-tiles, its `overlap_ratio`; below 0 it never triggers. This
-/// is the nearest trigger here.
-constexpr Trigger trigger_of_overlap_ratio(double ratio) {
-  if (ratio < 0) return Trigger::never;
-  return ratio < 0.5 ? Trigger::at_start : Trigger::after_loads;
-}
-/// CUTLASS example 63 prefetches a share of every second k-tile of the weights, its `prefetch_ratio`, here in
-/// bytes; below 0 ("best effort") it prefetches nothing.
-constexpr i64 bytes_of_prefetch_ratio(double ratio, i64 weight_bytes) {
-  return ratio <= 0 ? 0 : static_cast<i64>(0.5 * (ratio < 1 ? ratio : 1) * static_cast<double>(weight_bytes));
-}
-
 }  // namespace sluice

@@ -5,6 +5,7 @@
 
 #include "bench/chain/arms.h"
 #include "gpu.h"
+#include "tests/idle_steps.h"
 
 namespace sluice::testing {
 namespace {
@@ -56,11 +57,10 @@ TEST_F(chains, the_comparer_counts_what_differs) {
 TEST_F(chains, a_difference_planted_into_one_replay_of_many_is_found) {
   const Result<ChainData> data = ChainData::create(*lab_, kSmall);
   const Result<Comparer> comparer = Comparer::create(*lab_);
-  const Result<Idler> idler = Idler::create(*lab_);
-  ASSERT_TRUE(ok(data) && ok(comparer) && ok(idler));
+  ASSERT_TRUE(ok(data) && ok(comparer));
   Result<DeviceBuffer> expected = DeviceBuffer::allocate(device(), data->activations().bytes());
   ASSERT_TRUE(ok(expected));
-  const Work work{*lab_, kSilent, *data, *comparer, *idler, *std::move(expected), lab_->workspace};
+  const Work work{*lab_, kSilent, *data, *comparer, *std::move(expected), lab_->workspace};
   Arm off, arm;
   ASSERT_TRUE(ok(prepare_arm(work, {.name = kChainOff, .options = {.overlap = ChainOverlap::off}}, off)));
   ASSERT_TRUE(ok(prepare_arm(work, {.name = "weights_first"}, arm)));
@@ -89,14 +89,14 @@ TEST_F(chains, with_foreign_steps_keep_their_bits) {
     for (const char* before : {"o", "all"}) {
       ChainCase item{.spec = kSmall, .replays = 70};
       item.spec.weights = weights;
-      const WindowSpec window{.us = 3, .ctas = 2, .before = before};
-      WindowSpec across = window, early = window;
-      across.hand_off_bytes = 100'000;
-      early.overlapped = true;
-      early.prefetch_bytes = 70'000;
-      item.arms = {{.name = kChainWindow, .window = window},
-                   {.name = "across", .options = {.hand_off_bytes = 5000}, .window = across},
-                   {.name = "early", .window = early}};
+      const auto idle = [&](test::IdleSpec spec) {
+        spec.before = before;
+        return *test::idle_steps(device(), spec);
+      };
+      item.arms = {
+          {.name = "idle", .add = idle({})},
+          {.name = "across", .options = {.hand_off_bytes = 5000}, .add = idle({.hand_off_bytes = 100'000})},
+          {.name = "early", .add = idle({.overlapped = true, .prefetch_bytes = 70'000})}};
       const ChainRecord record = measure_chain(*lab_, item, kSilent);
       EXPECT_EQ(record.error, "");
       ASSERT_EQ(record.arms.size(), 4u);

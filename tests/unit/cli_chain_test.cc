@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `sluice chain` without a GPU: what its flags become, what it says, and a whole session on the fake driver,
 // where nothing is computed and everything is therefore equal. How this can fail: with `* spec.passes` left
-// out of time_arms; with the ladder's refusal left out.
+// out of time_arms.
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
@@ -12,6 +12,7 @@
 #include "cli/chain/table.h"
 #include "lab_fixture.h"
 #include "run_tool.h"
+#include "tests/idle_steps.h"
 
 namespace sluice::cli {
 namespace {
@@ -53,14 +54,6 @@ TEST(cli_chain, arms) {
   EXPECT_EQ(arms[1].options.smem_limit, kHalfFootprint);
   EXPECT_EQ(arms[1].options.hand_off_bytes, 65536);
   EXPECT_EQ(arms[1].options.trigger, Trigger::after_loads);
-  const auto ladder = parsed("--ladder --tokens 1");
-  ASSERT_TRUE(ladder.ok());
-  EXPECT_EQ(arm_names((*ladder)[0]),
-            "wait_first;weights_first;half footprint;weights_first, fused: gated;hand-off 8 MB, fused: "
-            "gated;tuned, fused: gated;");
-  const auto alone = parsed("--ladder --tokens 1 --projections");
-  ASSERT_TRUE(alone.ok());
-  EXPECT_EQ(arm_names((*alone)[0]), "wait_first;weights_first;half footprint;hand-off 8 MB;tuned;");
 }
 
 TEST(cli_chain, arms_for_each_fusion_with_an_off_of_their_own) {
@@ -74,53 +67,12 @@ TEST(cli_chain, arms_for_each_fusion_with_an_off_of_their_own) {
   EXPECT_EQ((*cases)[0].arms[6].tune_s, 3);
 }
 
-TEST(cli_chain, ratios_of_example_63) {
-  const auto later = parsed("--overlap-ratio 0.8 --prefetch-ratio 0.7 --tokens 1");
-  ASSERT_TRUE(later.ok()) << later.error().message;
-  EXPECT_EQ((*later)[0].arms[0].options.trigger, Trigger::after_loads);
-  EXPECT_DOUBLE_EQ((*later)[0].arms[0].prefetch_ratio, 0.7);
-  const auto never = parsed("--overlap-ratio=-1 --tokens 1");
-  ASSERT_TRUE(never.ok());
-  EXPECT_EQ((*never)[0].arms[0].options.overlap, ChainOverlap::off);
-}
-
-TEST(cli_chain, a_window_has_arms_of_its_own) {
-  const auto cases = parsed("--window 7 --window-before o --window-bytes 1048576,2097152 --tokens 1");
-  ASSERT_TRUE(cases.ok()) << cases.error().message;
-  const std::vector<bench::ArmSpec>& arms = (*cases)[0].arms;
-  ASSERT_EQ(arms.size(), 7u);
-  EXPECT_EQ(arms[0].name, "no window");
-  EXPECT_EQ(arms[0].window.us, 0);
-  EXPECT_EQ(arms[1].name, bench::kChainWindow);
-  EXPECT_EQ(arms[1].window.us, 7);
-  EXPECT_EQ(arms[1].window.before, "o");
-  EXPECT_EQ(arms[3].name, "hand-off 2 MB");
-  EXPECT_EQ(arms[3].window.hand_off_bytes, 2 << 20);
-  EXPECT_EQ(arms[4].name, "overlapped");
-  EXPECT_EQ(arms[4].window.hand_off_bytes, 0);
-  EXPECT_EQ(arms[6].window.prefetch_bytes, 2 << 20);
-  EXPECT_TRUE(arms[6].window.overlapped);
-  EXPECT_NE(refusal("--window 3 --ladder").find("leave one out"), std::string::npos);
-}
-
-TEST(cli_chain, what_a_window_allows) {
-  const bench::LayerSpec spec;  // llama3-8b, e4m3
-  const DeviceInfo gpu{.l2_bytes = 50 << 20};
-  EXPECT_DOUBLE_EQ(allowed_us({.us = 3, .before = "gate_up"}, spec, gpu), 3);
-  EXPECT_NEAR(allowed_us({.us = 10, .before = "gate_up"}, spec, gpu), 0.4 * (50 << 20) / 4.5e6, 1e-9);
-  EXPECT_NEAR(allowed_us({.us = 10, .before = "o"}, spec, gpu), 4096.0 * 4096 / 4.5e6, 1e-9);
-  EXPECT_DOUBLE_EQ(allowed_us({.us = 1, .before = "all"}, spec, gpu), 4);
-  EXPECT_DOUBLE_EQ(allowed_us({}, spec, gpu), 0);
-}
-
 TEST(cli_chain, refusals_list_what_there_is) {
   EXPECT_NE(refusal("--model gpt").find("llama3-8b"), std::string::npos);
   EXPECT_NE(refusal("--weights fp4").find("int4"), std::string::npos);
   EXPECT_NE(refusal("--overlap on").find("off, wait_first, weights_first"), std::string::npos);
   EXPECT_NE(refusal("--trigger late").find("never, at_start, after_loads"), std::string::npos);
   EXPECT_NE(refusal("--against torch").find("cublaslt"), std::string::npos);
-  EXPECT_NE(refusal("--ladder --half").find("--half has no effect beside --ladder"), std::string::npos);
-  EXPECT_NE(refusal("--ladder --fuse gated").find("--fuse has no effect beside --ladder"), std::string::npos);
   EXPECT_NE(refusal("--fuse all").find("none, gated, residual"), std::string::npos);
   EXPECT_NE(refusal("--fuse gated --projections").find("nothing to fuse"), std::string::npos);
   EXPECT_NE(refusal("--fuse residual --weights int4 --activations e4m3").find("say gated"),
@@ -128,24 +80,16 @@ TEST(cli_chain, refusals_list_what_there_is) {
   EXPECT_NE(refusal("--fuse norm").find("--weights int4"), std::string::npos);
   EXPECT_NE(refusal("--fuse norm --weights int4 --tokens 16").find("at most 8 tokens, not 16"),
             std::string::npos);
-  EXPECT_NE(refusal("--overlap-ratio 0.5 --trigger never").find("leave one out"), std::string::npos);
   EXPECT_NE(refusal("--spacing far").find("memory, registers, none"), std::string::npos);
 }
 
 TEST(cli_chain, flags_without_effect_are_refused) {
   const std::pair<const char*, const char*> idle[] = {
-      {"--window 7 --tune 5", "--tune has no effect beside --window"},
-      {"--window 7 --fuse gated", "--fuse has no effect beside --window"},
-      {"--window 7 --stages 2", "--stages has no effect beside --window"},
-      {"--window 7 --prefetch-ratio 0.5", "--prefetch-ratio has no effect beside --window"},
-      {"--window-bytes 5", "--window-bytes has no effect without --window"},
-      {"--window-ctas 5", "--window-ctas has no effect without --window"},
-      {"--window-before o", "--window-before has no effect without --window"},
       {"--half --weights int4", "--half has no effect on packed weights"},
       {"--stages 2 --weights int4", "--stages has no effect on packed weights"},
       {"--overlap off --trigger at_start", "--trigger has no effect with the overlap off"},
       {"--overlap off --hand-off 4096", "--hand-off has no effect with the overlap off"},
-      {"--overlap-ratio=-1 --prefetch 4096", "--prefetch has no effect with the overlap off"},
+      {"--overlap off --prefetch 4096", "--prefetch has no effect with the overlap off"},
       {"--overlap off --spacing none", "--spacing has no effect with the overlap off"},
       {"--tune 5 --layers 3", "the tuner needs at least 4 layers"}};
   for (const auto& [arguments, mention] : idle)
@@ -154,7 +98,7 @@ TEST(cli_chain, flags_without_effect_are_refused) {
 }
 
 TEST(cli_chain, numbers_below_zero_are_refused_in_a_short_line) {
-  for (const char* flag : {"--hand-off", "--prefetch", "--replays", "--tune", "--window 1 --window-bytes"}) {
+  for (const char* flag : {"--hand-off", "--prefetch", "--replays", "--tune"}) {
     CLI::App app;
     ChainFlags flags;
     add_chain_flags(app, flags);
@@ -208,21 +152,6 @@ TEST(cli_chain, json) {
   EXPECT_EQ(arms[3]["error"], "toolchain: no");
 }
 
-TEST(cli_chain, what_a_window_hides) {
-  bench::ChainRecord made = record();
-  made.arms.push_back({.name = bench::kChainWindow, .us = {57, 56, 58}, .differing = 0, .in_window = true});
-  made.arms.push_back({.name = "hand-off 8 MB", .us = {55, 54, 56}, .differing = 0, .in_window = true});
-  made.window = {.us = 7};
-  made.allowed_us = 4;
-  EXPECT_NE(chain_lines(made).find("hand-off 8 MB hides 2.00 of 4.00 us, 50 %"), std::string::npos)
-      << chain_lines(made);
-  EXPECT_EQ(chain_lines(record()).find("hides"), std::string::npos);
-  const auto json = nlohmann::json::parse(bench::to_json(bench::RunRecord{}, {made}));
-  EXPECT_EQ(json["chains"][0]["window"]["before"], "gate_up");
-  EXPECT_EQ(json["chains"][0]["arms"][6]["hidden_share"], 0.5);
-  EXPECT_FALSE(json["chains"][0]["arms"][1].contains("hidden_us"));
-}
-
 class ChainSession : public bench::LabFixture {
  protected:
   ChainSession() : LabFixture({.rounds = 3}) {}
@@ -234,7 +163,7 @@ class ChainSession : public bench::LabFixture {
                      .tokens = 4,
                      .layers = 2,
                      .passes = 2},
-            .arms = {{.name = "weights_first", .options = {.hand_off_bytes = 4096}, .prefetch_ratio = 0.5}},
+            .arms = {{.name = "weights_first", .options = {.hand_off_bytes = 4096, .prefetch_bytes = 8192}}},
             .replays = 9,
             .on_fake = true};
   }
@@ -325,28 +254,24 @@ TEST_F(ChainSession, without_a_timeline_there_are_times_still) {
   }
 }
 
-TEST_F(ChainSession, windows_stand_in_every_layer) {
-  for (const auto& [before, windows] : {std::pair("down", 1), std::pair("all", 4)}) {
+TEST_F(ChainSession, foreign_steps_stand_in_every_layer) {
+  const auto idle = [&](const test::IdleSpec& spec) { return *test::idle_steps(lab_->device, spec); };
+  for (const auto& [before, count] : {std::pair("down", 1), std::pair("all", 4)}) {
     bench::ChainCase item = small_case(bench::LayerWeights::e4m3, bench::LayerParts::all);
-    const bench::WindowSpec window{.us = 5, .before = before};
-    bench::WindowSpec across = window, early = window;
-    across.hand_off_bytes = 4096;
-    early.overlapped = true;
     item.arms = {{.name = "none"},
-                 {.name = bench::kChainWindow, .window = window},
-                 {.name = "across", .window = across},
-                 {.name = "early", .window = early}};
+                 {.name = "idle", .add = idle({.before = before})},
+                 {.name = "across", .add = idle({.before = before, .hand_off_bytes = 4096})},
+                 {.name = "early", .add = idle({.before = before, .overlapped = true})}};
     const bench::ChainRecord record = measure_chain(*lab_, item, bench::kSilent);
     EXPECT_EQ(record.error, "");
     ASSERT_EQ(record.arms.size(), 5u);
-    const int layers = 4, all = layers * windows, none = record.arms[1].kernels;
+    const int layers = 4, all = layers * count, none = record.arms[1].kernels;
     for (const bench::ArmRecord& arm : record.arms) EXPECT_TRUE(arm.right()) << arm.error;
     EXPECT_EQ(record.arms[2].kernels, none + all);
     EXPECT_EQ(record.arms[3].kernels, none + all);
     EXPECT_EQ(record.arms[2].programmatic_edges, none - 1 - all);
     EXPECT_EQ(record.arms[4].programmatic_edges, none - 1);
     EXPECT_NE(record.arms[3].text.find("1 foreign"), std::string::npos) << record.arms[3].text;
-    EXPECT_EQ(hidden_us(record, record.arms[3]), 0.0) << "the fake's clock";
   }
 }
 

@@ -11,9 +11,9 @@
 #include <sluice/host/planner/dense/candidates.h>
 #include <sluice/host/planner/dense/problem_checks.h>
 
-#include "cli/cost_fit.h"
+#include "tools/fit/cost_fit.h"
 
-namespace sluice::cli {
+namespace sluice::fitting {
 namespace {
 
 /// Times of a made-up machine on which epilogues are dear and the rest is as the model says.
@@ -112,4 +112,4 @@ TEST(cost_fit, refuses_what_is_no_timing) {
 }
 
 }  // namespace
-}  // namespace sluice::cli
+}  // namespace sluice::fitting

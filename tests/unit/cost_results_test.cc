@@ -10,12 +10,12 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/shapes.h"
-#include "cli/cost_fit.h"
+#include "tools/fit/cost_fit.h"
 
 #include <sluice/plan.h>
 #include <sluice/records.h>
 
-namespace sluice::cli {
+namespace sluice::fitting {
 namespace {
 
 const DeviceInfo kH200{};
@@ -98,4 +98,4 @@ TEST(cost_results, its_pick_loses_little_against_the_best_of_shapes_without_reco
 }
 
 }  // namespace
-}  // namespace sluice::cli
+}  // namespace sluice::fitting

@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-/// Clocks are SM clocks. What `sluice fit` may move was fitted on an H200 to the 372 problems of the first
+/// Clocks are SM clocks. What sluice_fit may move was fitted on an H200 to the 372 problems of the first
 /// records, what few tokens and splits feel to 258 others (2026-11-21), sums of parts, the exchange and
 /// repeated bytes again to 287 (2026-11-22), six constants to 656 and promoted_cluster_clocks_per_k_tile to
 /// 56 (2026-11-23): docs/tuning.md, "Fitting the model". The comments say what a constant stands for, and

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice fit`: how well does the cost model choose, and with which constants would it choose better? Prints
+// sluice_fit: how well does the cost model choose, and with which constants would it choose better? Prints
 // constants to be put into sluice/host/planner/dense/cost_model.h by hand; needs no GPU.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <memory>
 
 #include <sluice/host/text/quoted.h>
 
-#include "cli/cost_fit.h"
-#include "cli/terminal.h"
-#include "cli/verb.h"
+#include "cli/exit_code.h"
+#include "cli/value_checks.h"
+#include "tools/fit/cost_fit.h"
 
-namespace sluice::cli {
+namespace sluice::fitting {
 namespace {
 
 struct FitFlags {
@@ -54,7 +54,7 @@ void print_losses(const std::vector<FitShape>& shapes, const DeviceInfo& device,
     fmt::print("{:.3f}  {}\n", rows[static_cast<size_t>(i)].loss, rows[static_cast<size_t>(i)].text);
 }
 
-Result<int> run_fit(const FitFlags& flags) {
+Result<void> run_fit(const FitFlags& flags) {
   std::vector<FitShape> shapes;
   for (const std::string& file : flags.files) {
     Result<std::vector<FitShape>> read = read_fit_shapes(file);
@@ -76,7 +76,7 @@ Result<int> run_fit(const FitFlags& flags) {
   print_quality("now", judge(shapes, device, kCostConstants));
   if (flags.passes == 0) {
     print_losses(shapes, device, kCostConstants, flags.list);
-    return kExitOk;
+    return {};
   }
   const CostConstants fitted =
       fit(shapes, device, {.constants = kCostConstants, .moved = flags.moved}, flags.passes,
@@ -85,24 +85,42 @@ Result<int> run_fit(const FitFlags& flags) {
     fmt::print("  double {} = {:.4g};  // was {:.4g}\n", parameter.name, fitted.*parameter.value,
                kCostConstants.*parameter.value);
   print_losses(shapes, device, fitted, flags.list);
-  return kExitOk;
+  return {};
+}
+
+int report(const Error& error) {
+  fmt::print(stderr, "sluice_fit: {}: {}\n", name_of(error.code), printable(error.message));
+  return cli::kExitError;
+}
+
+int run(int argc, char** argv) {
+  FitFlags flags;
+  CLI::App app("Judge the cost model by measurements on an H200, and fit its constants to them",
+               "sluice_fit");
+  app.add_option("files", flags.files, "JSON of `sluice tune --json` or `sluice bench --tune N --json`")
+      ->required();
+  app.add_option("--passes", flags.passes, "Passes over the constants; 0: judge only")
+      ->check(CLI::Range(0, 100));
+  app.add_option("--move", flags.moved, "Only these constants, by name, joined by commas")->delimiter(',');
+  app.add_option("--list", flags.list, "Show so many of the shapes that lose most")
+      ->check(CLI::Range(0, 1000000));
+  app.add_option("--only", flags.only, "Shapes with this text in their name");
+  cli::check_values(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& help) {
+    return app.exit(help);
+  } catch (const CLI::Error& error) {
+    return report(
+        {ErrorCode::invalid_argument, cli::text_of(error, app) + " (sluice_fit --help lists the flags)"});
+  }
+  const Result<void> done = run_fit(flags);
+  return done ? cli::kExitOk : report(done.error());
 }
 
 }  // namespace
+}  // namespace sluice::fitting
 
-Verb add_fit_verb(CLI::App& app) {
-  auto flags = std::make_shared<FitFlags>();
-  CLI::App* verb = app.add_subcommand(
-      "fit", "Judge the cost model by measurements on an H200, and fit its constants to them");
-  verb->add_option("files", flags->files, "JSON of `sluice tune --json` or `sluice bench --tune N --json`")
-      ->required();
-  verb->add_option("--passes", flags->passes, "Passes over the constants; 0: judge only")
-      ->check(CLI::Range(0, 100));
-  verb->add_option("--move", flags->moved, "Only these constants, by name, joined by commas")->delimiter(',');
-  verb->add_option("--list", flags->list, "Show so many of the shapes that lose most")
-      ->check(CLI::Range(0, 1000000));
-  verb->add_option("--only", flags->only, "Shapes with this text in their name");
-  return {verb, [flags] { return run_fit(*flags); }};
+int main(int argc, char** argv) {
+  return sluice::fitting::run(argc, argv);
 }
-
-}  // namespace sluice::cli

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fits the planner's cost model to measurements: those that `sluice tune --json` and `sluice bench --tune
 // --json` write. What counts is that the model's pick is fast; that its times are right is only a help on the
-// way, since a pick is a jump and times are smooth. Called by cli/fit.cc.
+// way, since a pick is a jump and times are smooth. Called by main.cc and by tests.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 #include <sluice/host/planner/dense/cost_model.h>
 
-namespace sluice::cli {
+namespace sluice::fitting {
 
 /// One problem with the plans that were timed for it.
 struct FitShape {
@@ -63,4 +63,4 @@ struct FitStart {
 CostConstants fit(const std::vector<FitShape>& shapes, const DeviceInfo& device, const FitStart& start,
                   int passes, const std::function<void(int, const FitQuality&)>& report);
 
-}  // namespace sluice::cli
+}  // namespace sluice::fitting

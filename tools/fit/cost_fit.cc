@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // See cost_fit.h.
-#include "cli/cost_fit.h"
+#include "tools/fit/cost_fit.h"
 
 #include <fmt/format.h>
 
@@ -17,7 +17,7 @@
 
 #include "cli/parse.h"
 
-namespace sluice::cli {
+namespace sluice::fitting {
 namespace {
 
 /// The loss of the pick is worth so much more than the spread of the times.
@@ -36,15 +36,15 @@ Result<Problem> problem_of(const Json& j) {
       error = parsed.error();
   };
   const auto text = [&](const char* key) { return j.at(key).get<std::string>(); };
-  take(parse_dtype(text("a")), p.a.type);
-  take(parse_dtype(text("b")), p.b.type);
-  take(parse_dtype(text("d")), p.d.type);
-  take(parse_major(text("a_layout")), p.a.major);
-  take(parse_major(text("b_layout")), p.b.major);
-  take(parse_accumulate(text("accumulate")), p.accumulate);
-  take(parse_scale_mode(text("scale_a")), p.epilogue.scale_a);
-  take(parse_scale_mode(text("scale_b")), p.epilogue.scale_b);
-  take(parse_activation(text("activation")), p.epilogue.activation);
+  take(cli::parse_dtype(text("a")), p.a.type);
+  take(cli::parse_dtype(text("b")), p.b.type);
+  take(cli::parse_dtype(text("d")), p.d.type);
+  take(cli::parse_major(text("a_layout")), p.a.major);
+  take(cli::parse_major(text("b_layout")), p.b.major);
+  take(cli::parse_accumulate(text("accumulate")), p.accumulate);
+  take(cli::parse_scale_mode(text("scale_a")), p.epilogue.scale_a);
+  take(cli::parse_scale_mode(text("scale_b")), p.epilogue.scale_b);
+  take(cli::parse_activation(text("activation")), p.epilogue.activation);
   p.epilogue.bias = j.at("bias").get<bool>() ? Bias::column : Bias::none;
   p.epilogue.residual = j.at("residual").get<bool>();
   p.epilogue.update = j.value("update", "set") == "add" ? Update::add : Update::set;
@@ -279,4 +279,4 @@ CostConstants fit(const std::vector<FitShape>& shapes, const DeviceInfo& device,
   return constants;
 }
 
-}  // namespace sluice::cli
+}  // namespace sluice::fitting

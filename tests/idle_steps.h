@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Idle launches between the steps of a chain of layers: a foreign step that occupies a few SMs for some
+// microseconds and leaves HBM alone, in the place of attention or an all-reduce.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sluice/chain.h>
+#include <sluice/host/device/device_impl.h>
+#include <sluice/host/driver/launch.h>
+#include <sluice/spec/packing.h>
+
+namespace sluice::test {
+
+struct IdleSpec {
+  std::string before = "all";  // the name of the product behind it; "all": every product
+  bool overlapped = false;     // it triggers at its start
+  i64 hand_off_bytes = 0;      // of that product's weights, by the step before it
+  i64 prefetch_bytes = 0;      // of that product's weights, by itself
+};
+
+inline constexpr const char* kIdleUnit = R"(struct IdleParams { unsigned nanoseconds, triggers; };
+__device__ unsigned long long now() {
+  unsigned long long time;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(time));
+  return time;
+}
+extern "C" __global__ void __launch_bounds__(128) sluice_entry(const __grid_constant__ IdleParams params) {
+  if (params.triggers) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  const unsigned long long end = now() + params.nanoseconds;
+  while (now() < end) {}
+}
+)";
+
+/// Puts an idle step of 3 us on two SMs before each product that `spec` names; for bench::ArmSpec::add.
+inline Result<std::function<void(std::vector<ChainStep>&)>> idle_steps(const Device& device,
+                                                                       const IdleSpec& spec) {
+  auto loaded = device.impl().load_unit(kIdleUnit, 0);
+  if (!loaded) return loaded.error();
+  const auto enqueue = [device, module = *loaded, spec](Stream stream) -> Result<void> {
+    const ContextScope scope(*device.impl().primary);
+    if (Result<void> entered = scope.entered(); !entered) return entered;
+    const struct { u32 nanoseconds, triggers; } params{3000, spec.overlapped ? 1u : 0u};
+    return launch_kernel(*device.impl().api, module->function(), {.grid_x = 2, .block_x = 128}, &params,
+                         stream);
+  };
+  return std::function<void(std::vector<ChainStep>&)>([spec, enqueue](std::vector<ChainStep>& steps) {
+    std::vector<ChainStep> made;
+    for (ChainStep& step : steps) {
+      const bool product =
+          std::holds_alternative<ProductStep>(step.work) || std::holds_alternative<PackedStep>(step.work);
+      if (spec.before == "all" ? product : step.name == spec.before) {
+        if (spec.hand_off_bytes > 0 && !made.empty()) made.back().hand_off_bytes = spec.hand_off_bytes;
+        made.push_back(
+            {.work = ForeignStep{.enqueue = enqueue, .overlapped = spec.overlapped, .writes = {{}}},
+             .name = "idle"});
+        if (spec.prefetch_bytes > 0) step.prefetch_bytes = spec.prefetch_bytes;
+      }
+      made.push_back(std::move(step));
+    }
+    steps = std::move(made);
+  });
+}
+
+}  // namespace sluice::test
