@@ -58,7 +58,8 @@ Result<int> explain_cases(const std::vector<bench::ChainCase>& cases, const Targ
     item.spec.passes = 1;
     for (const bench::ArmSpec& arm : item.arms) {
       SLUICE_TAKE(const ChainPlan plan, plan_arm(item.spec, arm, target.info(), target.records));
-      fmt::print("{}, {}, {} layers\n{}\n", name_of(item.spec), arm.name, item.spec.layers, explain(plan));
+      fmt::print("{}, {}, {} layers\n{}{}\n", name_of(item.spec), arm.name, item.spec.layers,
+                 bench::missing_record(plan, arm.options), explain(plan));
     }
   }
   return kExitOk;
@@ -140,8 +141,12 @@ Result<int> time_cases(const std::vector<bench::ChainCase>& cases, const Device&
     bar.clear();
     const std::string lines = chain_lines(chains.back());
     fmt::print("{}", all_right({chains.back()}) ? lines : paint(stdout, Colour::red, lines));
-    for (const bench::ArmRecord& arm : chains.back().arms)
+    for (const bench::ArmRecord& arm : chains.back().arms) {
       if (!arm.timeline_error.empty()) fmt::print("{}: no timeline: {}\n", arm.name, arm.timeline_error);
+      if (arm.search && arm.search->refused > 0)
+        fmt::print("{}: {} changes were refused, the first by {}\n", arm.name, arm.search->refused,
+                   arm.search->why_refused);
+    }
     std::fflush(stdout);
     for (const TunedChain& tuned : chains.back().tuned)
       if (store) SLUICE_TRY(store->save(tuned));

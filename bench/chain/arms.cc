@@ -88,7 +88,8 @@ Result<void> prepare_arm(const Work& work, const ArmSpec& spec, Arm& arm) {
   if (spec.add) spec.add(steps);
   SLUICE_TAKE(Chain chain, Chain::prepare(work.lab.device, steps, spec.options));
   arm.record.detail = detail_of(chain.plan(), work.data.spec());
-  arm.record.text = one_layer_text(chain.plan(), work.data.spec());
+  arm.record.text =
+      missing_record(chain.plan(), spec.options) + one_layer_text(chain.plan(), work.data.spec());
   if (work.checks_products) SLUICE_TRY(check_products(work.lab, chain.plan()));
   Result<ChainGraph> graph = ChainGraph::capture(chain, work.stream(), work.workspace.view());
   if (!graph) return graph.error();

@@ -13,6 +13,16 @@ double rounded(double value) {
   return std::round(value * 1000) / 1000;
 }
 
+Json search_json(const Found& found) {
+  Json axes = Json::array();
+  for (const AxisGain& axis : found.axes)
+    axes.push_back(
+        {{"axis", axis.name}, {"tried", axis.tried}, {"kept", axis.kept}, {"gain", rounded(axis.gain)}});
+  Json json{{"tried", found.tried()}, {"kept", found.kept()}, {"axes", std::move(axes)}};
+  if (found.refused > 0) json["refused"] = {{"changes", found.refused}, {"first", found.why_refused}};
+  return json;
+}
+
 Json arm_json(const ChainRecord& record, const ArmRecord& arm) {
   Json json{{"name", arm.name}, {"detail", arm.detail}};
   if (!arm.error.empty()) json["error"] = arm.error;
@@ -23,7 +33,7 @@ Json arm_json(const ChainRecord& record, const ArmRecord& arm) {
     json["differing"] = arm.differing;
   }
   if (arm.replays > 0) json["replays"] = arm.replays;
-  if (arm.tried > 0) json["tuning"] = {{"tried", arm.tried}, {"kept", arm.kept}};
+  if (arm.search) json["tuning"] = search_json(*arm.search);
   if (arm.us.median <= 0) return json;
   Json rounds = Json::array();
   for (const double us : arm.rounds) rounds.push_back(rounded(us));

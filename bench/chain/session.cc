@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include <sluice/chain/chain.h>
@@ -95,12 +96,12 @@ Result<void> make_arm(const Work& work, ArmSpec spec, const Arm& off, Arm& arm) 
     SLUICE_TAKE(const ChainTuning tuning,
                 tune_chain(work.lab, work.data, {spec.fusion, spec.tune_s}, work.workspace, work.phase));
     arm.tuning = tuning;
-    arm.record.tried = tuning.tried;
-    arm.record.kept = tuning.kept;
-    spec.choices = tuning.choices;
+    arm.record.search = tuning.found;
+    spec.choices = tuning.found.choices;
     spec.options = {.overlap = ChainOverlap::off};  // the choices say it all
-    work.phase(fmt::format("tuned: {:.2f} us a layer, {:.2f} before, {} of {} changes kept", tuning.tuned_us,
-                           tuning.start_us, tuning.kept, tuning.tried));
+    work.phase(fmt::format("tuned: {:.2f} us a layer, {:.2f} before, {} of {} changes kept",
+                           tuning.found.tuned_us, tuning.found.start_us, tuning.found.kept(),
+                           tuning.found.tried()));
   }
   work.phase(fmt::format("preparing {}", spec.name));
   SLUICE_TRY(prepare_arm(work, spec, arm));
@@ -171,6 +172,13 @@ Result<ChainPlan> plan_arm(const LayerSpec& spec, const ArmSpec& arm, const Devi
   put_choices(arm.choices, steps);
   if (arm.add) arm.add(steps);
   return plan_chain(steps, device, arm.options, records);
+}
+
+std::string missing_record(const ChainPlan& plan, const ChainOptions& options) {
+  const bool any =
+      std::any_of(plan.steps.begin(), plan.steps.end(), [](const PlannedStep& s) { return s.tuned; });
+  if (options.overlap != ChainOverlap::tuned || any) return "";
+  return "no record of these steps on this GPU: as weights_first; --tune measures one\n";
 }
 
 std::vector<std::string> data_units_of(const ChainCase& item) {

@@ -35,8 +35,8 @@ struct ArmRecord {
   Spread us;                   // of one layer
   std::vector<double> rounds;  // microseconds a layer, in order
   int kernels = 0, programmatic_edges = 0;
-  int tried = 0, kept = 0;  // changes, by the tuner
-  i64 differing = -1;       // pieces of 16 bytes that are not those of the overlap off; -1: not compared
+  std::optional<Found> search{};  // by the tuner
+  i64 differing = -1;  // pieces of 16 bytes that are not those of the overlap off; -1: not compared
   // Of the peer, and of arms with other kernels than off: RMS of the difference of what the residual stream
   // ends with over its RMS.
   double distance = 0;
@@ -81,6 +81,8 @@ struct ChainCase {
 /// An arm's chain without a GPU: planned with imagined memory.
 Result<ChainPlan> plan_arm(const LayerSpec& spec, const ArmSpec& arm, const DeviceInfo& device,
                            const RecordBook& records);
+/// "", or a line that says that no record speaks of any step of an arm that shall follow records.
+std::string missing_record(const ChainPlan& plan, const ChainOptions& options);
 /// The JIT units of what fills and compares.
 std::vector<std::string> data_units_of(const ChainCase& item);
 /// All arms' JIT units.

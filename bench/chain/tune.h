@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tuner of chains: what is best alone is not what is best between neighbours. For each step of a layer it
-// tries kernels (the planner's first few), waits, triggers and hand-offs, one change at a time, on a captured
-// chain of layers with distinct weights, and keeps what gains more than the noise. Used by chain/session.cc.
+// The tuner of chains on a GPU: the search of chain/search.h over a captured chain of layers with distinct
+// weights. Used by chain/session.cc.
 #pragma once
 
 #include <sluice/records/tuned_chain.h>
 
 #include "bench/chain/data.h"
+#include "bench/chain/search.h"
 #include "bench/session.h"
 
 namespace sluice::bench {
@@ -16,11 +16,10 @@ namespace sluice::bench {
 void put_choices(std::span<const TunedStep> choices, std::vector<ChainStep>& steps);
 
 struct ChainTuning {
-  std::vector<TunedStep> choices, alone;  // alone: not overlapped, kernels that are best alone
-  std::vector<ChainStep> layer;           // that they are of
-  double start_us = 0, tuned_us = 0;      // of a layer
-  int tried = 0, kept = 0;
-  std::string name;  // of the chain
+  Found found;
+  LayerChoice alone;             // not overlapped, kernels that are best alone
+  std::vector<ChainStep> layer;  // that the choices are of
+  std::string name;              // of the chain
 };
 
 /// Microseconds a layer, timed in turn.
@@ -36,9 +35,8 @@ struct TuneRequest {
 inline constexpr int kLeastTunedLayers = 4;
 inline constexpr int kLeastL2Times = 3;
 
-/// A change stays if it gains more than the noise; at the end, with time left, overlaps that gain nothing are
-/// taken off again. Errors: invalid_argument (too few layers); those of preparing and capturing the first
-/// chain; a change that fails later is left out.
+/// Errors: invalid_argument (too few layers); those of preparing and capturing the first chain; driver and
+/// toolchain, whenever they come. Changes that no chain can be made of are counted in Found.
 Result<ChainTuning> tune_chain(const Lab& lab, const ChainData& data, const TuneRequest& request,
                                const Workspace& workspace, const Phase& phase);
 

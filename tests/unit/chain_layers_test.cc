@@ -261,13 +261,6 @@ TEST(chain_layers, plan_as_chains) {
       }
 }
 
-TEST(chain_layers, ratios_become_bytes_of_every_product) {
-  const LayerSpec spec = spec_of(LayerWeights::e4m3, LayerParts::projections);
-  const std::vector<ChainStep> steps = steps_of(spec, imagined_memory(spec), 0.5);
-  EXPECT_EQ(steps[0].prefetch_bytes, 4096 * 6144 / 4);
-  EXPECT_FALSE(steps_of(spec, imagined_memory(spec))[0].prefetch_bytes.has_value());
-}
-
 TEST(chain_layers, equal_products_read_what_the_one_before_wrote_and_more) {
   LayerSpec spec = spec_of(LayerWeights::e4m3, LayerParts::projections);
   const Result<Model> model = parse_model("1280x8192");

@@ -30,7 +30,7 @@ class ChainTuner : public LabFixture {
     return tune_chain(*lab_, *data, {.budget_s = 60}, *workspace, kSilent);
   }
   static int waiting(const ChainTuning& tuning) {
-    return static_cast<int>(std::count_if(tuning.choices.begin(), tuning.choices.end(),
+    return static_cast<int>(std::count_if(tuning.found.choices.begin(), tuning.found.choices.end(),
                                           [](const TunedStep& c) { return c.overlap.wait != Wait::none; }));
   }
 };
@@ -39,12 +39,12 @@ TEST_F(ChainTuner, takes_what_gains) {
   driver_.make_overlap_gain(0.01f);
   const Result<ChainTuning> tuning = tuned(spec());
   ASSERT_TRUE(tuning) << tuning.error().message;
-  EXPECT_EQ(waiting(*tuning), static_cast<int>(tuning->choices.size()));
-  EXPECT_LT(tuning->tuned_us, tuning->start_us);
-  EXPECT_GT(tuning->kept, 0);
+  EXPECT_EQ(waiting(*tuning), static_cast<int>(tuning->found.choices.size()));
+  EXPECT_LT(tuning->found.tuned_us, tuning->found.start_us);
+  EXPECT_GT(tuning->found.kept(), 0);
   const TunedChain kept =
-      tuned_chain(*lab_, *tuning, {.tuned_us = tuning->tuned_us, .off_us = tuning->start_us});
-  EXPECT_EQ(kept.us, tuning->tuned_us);
+      tuned_chain(*lab_, *tuning, {.tuned_us = tuning->found.tuned_us, .off_us = tuning->found.start_us});
+  EXPECT_EQ(kept.us, tuning->found.tuned_us);
 }
 
 TEST_F(ChainTuner, leaves_what_gains_nothing_and_ships_off) {
@@ -52,8 +52,8 @@ TEST_F(ChainTuner, leaves_what_gains_nothing_and_ships_off) {
     driver_.make_overlap_gain(gain);
     const Result<ChainTuning> tuning = tuned(spec());
     ASSERT_TRUE(tuning) << tuning.error().message;
-    EXPECT_GT(tuning->tried, 20);
-    EXPECT_EQ(tuning->kept, 0);
+    EXPECT_GT(tuning->found.tried(), 20);
+    EXPECT_EQ(tuning->found.kept(), 0);
     EXPECT_EQ(waiting(*tuning), 0);
   }
 }
@@ -76,9 +76,9 @@ TEST_F(ChainTuner, takes_off_what_gains_nothing_any_more) {
   four.model = {"four", 2048, 3072, 2048, 4096};
   const Result<ChainTuning> tuning = tuned(four);
   ASSERT_TRUE(tuning) << tuning.error().message;
-  ASSERT_EQ(tuning->choices.size(), 4u);
+  ASSERT_EQ(tuning->found.choices.size(), 4u);
   EXPECT_EQ(waiting(*tuning), 1) << "of each of five layers";
-  EXPECT_LT(tuning->tuned_us, tuning->start_us);
+  EXPECT_LT(tuning->found.tuned_us, tuning->found.start_us);
 }
 
 TEST_F(ChainTuner, refuses_weights_that_stay_in_l2) {

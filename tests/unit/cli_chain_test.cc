@@ -294,6 +294,12 @@ TEST(cli_chain, the_tool_explains_and_refuses_without_a_gpu) {
   EXPECT_TRUE(plan.has("gate_up  16x28672x4096")) << plan.text;
   EXPECT_TRUE(plan.has("wait weights_first, trigger at_start, hand-off 1.05 MB")) << plan.text;
   EXPECT_TRUE(plan.has("all 8 steps")) << plan.text;
+  const Outcome without = run_tool("SLUICE_RECORDS_DIR=", "chain --device host --tokens 16 --explain");
+  EXPECT_TRUE(without.has("tuned, 2 layers\nno record of these steps on this GPU: as weights_first"))
+      << without.text;
+  const Outcome recorded =
+      run_tool("SLUICE_RECORDS_DIR=", "chain --device host --tokens 16 --fuse gated --explain");
+  EXPECT_FALSE(recorded.has("no record of these steps")) << recorded.text;
   const Outcome many = run_tool("SLUICE_RECORDS_DIR=", "chain --device host --explain --tokens 65536");
   EXPECT_EQ(many.code, 0) << many.text;
   for (const char* idle : {"--json /nope/x", "--timeline dir", "--replays 5", "--tune 5", "--rounds 3"}) {

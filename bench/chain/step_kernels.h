@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels that a step of a chain may run on: the planner's first, and of each kind, as neighbours feel
+// them, enough to choose from. The planner ranks kernels alone, where those that need an SM to themselves
+// seem better than they are between neighbours. Pure. Used by chain/tune.cc.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include <sluice/chain.h>
+
+namespace sluice::bench {
+
+/// A kernel as records name it; std::monostate for companions, which have one.
+using StepKernel = decltype(TunedStep::kernel);
+
+enum class KernelKind : u8 {
+  roles,        // warp-specialised: keeps an SM to itself
+  plain,        // mma.sync: few rows, little shared memory
+  halves,       // leaves half of an SM's shared memory and registers: a neighbour's CTA fits beside it
+  wholes,       // does not
+  deep_halves,  // halves, and its rings hold much of the weights before the launch in front has ended
+  deep,         // wholes, and so do its rings
+};
+KernelKind kind_of(const Plan& plan);
+KernelKind kind_of(const packed::Plan& plan);
+
+struct StepKernels {
+  std::vector<StepKernel> all;                // best estimate first; empty for companions
+  std::map<KernelKind, StepKernel> of_kinds;  // the best estimate of each kind
+};
+/// Errors: those of gemm::candidates and packed::candidates.
+Result<StepKernels> kernels_of(const ChainStep& step, const DeviceInfo& device);
+
+}  // namespace sluice::bench

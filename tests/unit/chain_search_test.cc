@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// The search of the chain tuner with times that are made up. How this can fail: without walk_pairs, two
+// kernels that gain only together are not found; with the incumbent's times of earlier races in the report, a
+// clock that slows down looks like a loss; with an error taken for no gain, a lost GPU ends in a tuned chain.
+#include "bench/chain/search.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+namespace sluice::bench {
+namespace {
+
+/// Kernels that differ in a number.
+StepKernel kernel(int number) {
+  TunedChoice choice{};
+  choice.raster_group = number;
+  return choice;
+}
+int number_of(const TunedStep& choice) {
+  const auto* kernel = std::get_if<TunedChoice>(&choice.kernel);
+  return kernel != nullptr ? kernel->raster_group : 0;
+}
+
+class FakeTimer final : public ChainTimer {
+ public:
+  explicit FakeTimer(std::function<double(const LayerChoice&)> us) : us_(std::move(us)) {}
+
+  double now_s() override { return now; }
+  void expect(size_t, std::span<const TunedStep> choices) override { expected += choices.size(); }
+  Result<Raced> race(const LayerChoice& incumbent, const LayerChoice& candidate, int) override {
+    ++races;
+    now += second_a_race;
+    slowness *= slower_a_race;
+    if (const std::optional<Error> error = refuses(candidate)) return *error;
+    const auto spread = [&](const LayerChoice& choices) {
+      const double us = us_(choices) * slowness;
+      return Spread{us, us, us};
+    };
+    return Raced{spread(incumbent), spread(candidate)};
+  }
+
+  double now = 0, second_a_race = 0, slowness = 1, slower_a_race = 1;
+  int races = 0;
+  size_t expected = 0;
+  std::function<std::optional<Error>(const LayerChoice&)> refuses = [](const LayerChoice&) {
+    return std::optional<Error>();
+  };
+
+ private:
+  std::function<double(const LayerChoice&)> us_;
+};
+
+const Phase kNobody = [](const std::string&) {};
+
+/// Products of five kernels each, the first best alone, and companions between them.
+SearchSpace space(size_t products, size_t companions = 0) {
+  SearchSpace made;
+  for (size_t step = 0; step < products + companions; ++step) {
+    made.names.push_back("step " + std::to_string(step));
+    StepKernels kernels;
+    for (int number = 1; number <= 5 && step < products; ++number) kernels.all.push_back(kernel(number));
+    made.alone.push_back({.kernel = kernels.all.empty() ? StepKernel() : kernels.all[0]});
+    made.kernels.push_back(std::move(kernels));
+  }
+  made.recorded = made.alone;
+  return made;
+}
+
+const AxisGain& axis(const Found& found, const std::string& name) {
+  for (const AxisGain& each : found.axes)
+    if (each.name == name) return each;
+  ADD_FAILURE() << "no axis " << name;
+  return found.axes.front();
+}
+
+TEST(chain_search, two_kernels_that_gain_only_together_are_found) {
+  FakeTimer timer([](const LayerChoice& choices) {
+    const bool both = number_of(choices[1]) == 3 && number_of(choices[2]) == 4;
+    const int changed = (number_of(choices[1]) != 1) + (number_of(choices[2]) != 1);
+    return both ? 90.0 : 100.0 + changed;
+  });
+  const Result<Found> found = search_chain(timer, space(4), 1e9, kNobody);
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_EQ(number_of(found->choices[1]), 3);
+  EXPECT_EQ(number_of(found->choices[2]), 4);
+  EXPECT_EQ(axis(*found, "kernels of two products").kept, 1);
+  EXPECT_NEAR(axis(*found, "kernels of two products").gain, 100.0 / 90, 1e-9);
+  EXPECT_EQ(found->kept(), 1);
+  EXPECT_EQ(found->start_us, 100);
+  EXPECT_EQ(found->tuned_us, 90);
+  EXPECT_EQ(timer.expected, 4u * 5) << "kernels are compiled side by side";
+}
+
+TEST(chain_search, a_kernel_that_wants_another_spacing_is_found) {
+  FakeTimer timer([](const LayerChoice& choices) {
+    double us = 100;
+    for (const TunedStep& choice : choices) us -= choice.overlap.wait == Wait::weights_first ? 1 : 0;
+    const bool spaced = choices[0].overlap.spacing == Spacing::registers;
+    if (number_of(choices[0]) == 2) return spaced ? us - 5 : us + 1;
+    return spaced ? us + 1 : us;
+  });
+  const Result<Found> found = search_chain(timer, space(2, 1), 1e9, kNobody);
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_EQ(number_of(found->choices[0]), 2);
+  EXPECT_EQ(found->choices[0].overlap.spacing, Spacing::registers);
+  EXPECT_EQ(axis(*found, "overlap of all").kept, 1);
+  EXPECT_EQ(axis(*found, "kernel and spacing").kept, 1);
+}
+
+TEST(chain_search, noise_is_no_gain_and_every_axis_is_walked) {
+  FakeTimer timer([](const LayerChoice& choices) { return number_of(choices[0]) == 2 ? 99.7 : 100.0; });
+  const Result<Found> found = search_chain(timer, space(2), 1e9, kNobody);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->kept(), 0);
+  EXPECT_EQ(found->choices, space(2).alone);
+  for (const char* name : {"overlap of all", "kernel", "wait and trigger", "hand-off and prefetch"})
+    EXPECT_GT(axis(*found, name).tried, 0) << name;
+  EXPECT_EQ(found->axes.size(), 12u);
+}
+
+TEST(chain_search, a_clock_that_slows_down_is_no_loss) {
+  FakeTimer timer([](const LayerChoice& choices) { return number_of(choices[0]) == 4 ? 80.0 : 100.0; });
+  timer.slower_a_race = 1.01;
+  const Result<Found> found = search_chain(timer, space(2), 1e9, kNobody);
+  ASSERT_TRUE(found);
+  EXPECT_NEAR(found->start_us / found->tuned_us, 1.25, 1e-9) << "both of one race";
+  EXPECT_NEAR(axis(*found, "kernel").gain, 1.25, 1e-9);
+}
+
+TEST(chain_search, a_lost_gpu_ends_the_search_and_a_refusal_is_counted) {
+  FakeTimer timer([](const LayerChoice&) { return 100.0; });
+  timer.refuses = [](const LayerChoice& choices) -> std::optional<Error> {
+    if (number_of(choices[1]) == 5) return Error{ErrorCode::invalid_config, "five does not fit"};
+    return std::nullopt;
+  };
+  const Result<Found> found = search_chain(timer, space(2), 1e9, kNobody);
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_EQ(found->refused, 1) << "kernel; what cannot be made is in no pair";
+  EXPECT_EQ(found->why_refused, "kernel, step 1: five does not fit");
+  timer.refuses = [](const LayerChoice& choices) -> std::optional<Error> {
+    if (number_of(choices[1]) == 5) return Error{ErrorCode::driver, "out of memory"};
+    return std::nullopt;
+  };
+  const Result<Found> lost = search_chain(timer, space(2), 1e9, kNobody);
+  ASSERT_FALSE(lost);
+  EXPECT_EQ(lost.error().code, ErrorCode::driver);
+  EXPECT_EQ(lost.error().message, "step 1: out of memory");
+}
+
+TEST(chain_search, nothing_but_the_confirmation_is_timed_after_the_budget) {
+  FakeTimer timer([](const LayerChoice&) { return 100.0; });
+  timer.second_a_race = 1;
+  const Result<Found> found = search_chain(timer, space(4), 20, kNobody);
+  ASSERT_TRUE(found);
+  EXPECT_LE(timer.races, 20);
+  EXPECT_EQ(found->start_us, 100);
+  EXPECT_EQ(found->tuned_us, 100);
+}
+
+/// What was turned on for a gain that is gone is taken off again.
+TEST(chain_search, overlaps_that_gain_nothing_are_taken_off) {
+  FakeTimer timer([](const LayerChoice& choices) {
+    for (const TunedStep& choice : choices)
+      if (choice.overlap.wait != Wait::none) return 90.0;
+    return 100.0;
+  });
+  const Result<Found> found = search_chain(timer, space(3), 1e9, kNobody);
+  ASSERT_TRUE(found);
+  int waiting = 0;
+  for (const TunedStep& choice : found->choices) waiting += choice.overlap.wait != Wait::none;
+  EXPECT_EQ(waiting, 1);
+  EXPECT_EQ(axis(*found, "overlap taken off").kept, 2);
+}
+
+}  // namespace
+}  // namespace sluice::bench
