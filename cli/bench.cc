@@ -97,7 +97,7 @@ Result<int> run_bench(const BenchFlags& flags) {
   const bool tuned = method.tune > 1;
   Watchdog watchdog(flags.hang_s);
   Progress bar("bench");
-  std::optional<Error> lost;
+  Result<void> alive;
   std::optional<bool> header;  // of packed products?
   for (const bench::Request& request : requests) {
     const bench::AnyProblem problem = problem_of(request);
@@ -113,18 +113,14 @@ Result<int> run_bench(const BenchFlags& flags) {
     bar.clear();
     print_shape(run, run.shapes.back(), tuned);
     if (!flags.json.empty()) SLUICE_TRY(bench::write_json(run, flags.json));
-    if (const Result<void> alive = bench::still_alive(lab); !alive) {
-      lost = alive.error();
-      break;
-    }
+    alive = check_alive(lab, fmt::format("{} of {} shapes", run.shapes.size(), requests.size()));
+    if (!alive) break;
   }
   double seconds = 0;
   for (const bench::ShapeRecord& shape : run.shapes) seconds += shape.wall_s;
   fmt::print("\n{}{}{} of {} problems in {:.0f} s\n", summary_text(run), packed_bars(run, tuned),
              run.shapes.size(), requests.size(), seconds);
-  if (lost)
-    return Error{lost->code, fmt::format("the GPU is lost to this process after {} of {} shapes: {}",
-                                         run.shapes.size(), requests.size(), lost->message)};
+  SLUICE_TRY(alive);
   const bool right = std::all_of(run.shapes.begin(), run.shapes.end(), bench::all_verified);
   return right ? kExitOk : kExitNo;
 }

@@ -152,10 +152,7 @@ Result<int> time_cases(const std::vector<bench::ChainCase>& cases, const Device&
       if (store) SLUICE_TRY(store->save(tuned));
     if (!flags.json.empty()) SLUICE_TRY(write_json(run, chains, flags.json));
     if (!flags.timeline.empty()) SLUICE_TRY(bench::write_whole(timelines_json(run, chains), flags.timeline));
-    if (const Result<void> alive = bench::still_alive(lab); !alive)
-      return Error{alive.error().code,
-                   fmt::format("the GPU is lost to this process after {} of {} chains: {}", chains.size(),
-                               cases.size(), alive.error().message)};
+    SLUICE_TRY(check_alive(lab, fmt::format("{} of {} chains", chains.size(), cases.size())));
   }
   if (flags.explain)
     for (const bench::ChainRecord& record : chains)

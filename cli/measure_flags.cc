@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/measure_flags.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 
 #include <sluice/try.h>
@@ -34,6 +36,13 @@ Result<Device> gpu_of(const std::string& device, const Options& options, const c
   SLUICE_TAKE(const Target target, find_target(device, options));
   if (!target.device) return Error{ErrorCode::invalid_argument, without};
   return *target.device;
+}
+
+Result<void> check_alive(const bench::Lab& lab, const std::string& done) {
+  const Result<void> alive = bench::still_alive(lab);
+  if (alive) return {};
+  return Error{alive.error().code,
+               fmt::format("the GPU is lost to this process after {}: {}", done, alive.error().message)};
 }
 
 }  // namespace sluice::cli

@@ -18,6 +18,8 @@ void add_replay_flags(CLI::App& verb, bench::Method& method, const std::string& 
 bench::RunRecord run_record(const bench::Lab& lab, const std::string& commit);
 /// The GPU of --device. Error invalid_argument, with `without` as its message: the host was named.
 Result<Device> gpu_of(const std::string& device, const Options& options, const char* without);
+/// Error: the GPU is lost to this process after `done`, like "3 of 9 shapes".
+Result<void> check_alive(const bench::Lab& lab, const std::string& done);
 /// Adds --commit and --hang-s.
 void add_run_flags(CLI::App& verb, std::string& commit, int& hang_s);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operands of dense products: random reals of about unit size, filled on the GPU.
+// Operands of dense products: random reals of about unit size, filled on the GPU (operands.cc).
 #pragma once
 
 #include <vector>

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/operands/operands.h"
 
+#include <sluice/try.h>
+
+#include "bench/contender/sluice_contender.h"
+#include "bench/operands/dense_operands.h"
+#include "bench/record.h"
+
 namespace sluice::bench {
 
 Scalars scalars_of(const Request& request) {
@@ -19,6 +25,34 @@ Result<std::string> verdict_on(const Result<Comparison>& found, bool is_empty) {
   if (found->checked == 0 && !is_empty)
     return Error{ErrorCode::internal, "the verifier looked at no element"};
   return std::string();
+}
+
+Result<void> DenseOperands::open(const Problem& problem, Scalars scalars) {
+  SLUICE_TAKE(std::vector<ProblemData> sets, make_copies(lab_, problem, scalars));
+  sets_ = std::move(sets);
+  return {};
+}
+
+std::vector<const void*> DenseOperands::weights() const {
+  std::vector<const void*> all;
+  for (const ProblemData& set : sets_) all.push_back(set.args().b);
+  return all;
+}
+
+std::vector<Result<Contender>> DenseOperands::prepare(std::span<const AnyPlan> plans) {
+  return contenders_of<Plan>(lab_.device, plans, [&](const gemm::Kernel& kernel) {
+    return sluice_contender(lab_, kernel, sets_, kSluice);
+  });
+}
+
+Result<Comparison> DenseOperands::check(const Contender& contender, const AnyPlan&) {
+  return verify(lab_, contender, sets_[0]);
+}
+
+Result<void> DenseOperands::run(const AnyProblem& problem, Stream stream) const {
+  gemm::Args args = sets_[0].args();
+  args.workspace = lab_.workspace.view();
+  return gemm::run(lab_.device, std::get<Problem>(problem), args, stream);
 }
 
 }  // namespace sluice::bench
