@@ -90,8 +90,9 @@ void add_packed(Units& units) {
   add("packed strip", testing::sanitize_strip_pool());
   add("packed wide", testing::sanitize_wide_pool());
   int i = 0;
-  for (const bench::PackedCase& item : bench::packed_set())
-    if (const auto plan = packed::plan(item.problem, DeviceInfo{}, item.overrides))
+  const Result<std::vector<bench::AnyProblem>> set = bench::problem_set("packed");
+  for (const bench::AnyProblem& problem : *set)
+    if (const auto plan = packed::plan(std::get<PackedProblem>(problem), DeviceInfo{}))
       units.add(fmt::format("packed set {} {}", i++, packed::short_name(plan->config)),
                 unit_text(plan->config));
 }
@@ -173,12 +174,12 @@ void add_plan(Plans& plans, const std::string& name, const Result<AnyPlan>& plan
     plans.add(name, plan.error().message, "");
 }
 
-void add_request(Plans& plans, const std::string& name, const cli::AnyRequest& request) {
+void add_request(Plans& plans, const std::string& name, const bench::Request& request) {
   for (const char* gpu : kGpus) {
     const std::string full = fmt::format("{} {}", gpu, name);
-    if (const auto* dense = std::get_if<cli::ProblemRequest>(&request))
+    if (const auto* dense = std::get_if<bench::DenseRequest>(&request))
       add_plan(plans, full, gemm::plan(dense->problem, *gpu_named(gpu), dense->overrides));
-    if (const auto* packed = std::get_if<bench::PackedCase>(&request))
+    if (const auto* packed = std::get_if<bench::PackedRequest>(&request))
       add_plan(plans, full, packed::plan(packed->problem, *gpu_named(gpu), packed->overrides));
   }
 }
@@ -215,7 +216,7 @@ bool add_shapes(Plans& plans) {
     const auto requests = cli::read_problem_file(file.string());
     if (!requests) return std::fprintf(stderr, "%s\n", requests.error().message.c_str()), false;
     int i = 0;
-    for (const cli::AnyRequest& request : *requests)
+    for (const bench::Request& request : *requests)
       add_request(plans,
                   fmt::format("{} {} {}", file.stem().string(), i++, bench::name_of(problem_of(request))),
                   request);
@@ -223,30 +224,30 @@ bool add_shapes(Plans& plans) {
   for (const std::string& set : bench::set_names()) {
     const auto problems = bench::problem_set(set);
     if (!problems) return false;
-    for (const Problem& problem : *problems)
-      add_request(plans, fmt::format("set {} {}", set, bench::problem_text(problem)),
-                  cli::ProblemRequest{.problem = problem, .overrides = {}});
+    int packed = 0;
+    for (const bench::AnyProblem& problem : *problems)
+      add_request(plans,
+                  bench::is_packed(problem) ? fmt::format("set mixed {}", packed++)
+                                            : fmt::format("set {} {}", set, bench::name_of(problem)),
+                  bench::request_of(problem));
   }
-  int i = 0;
-  for (const bench::PackedCase& item : bench::packed_set())
-    add_request(plans, fmt::format("set mixed {}", i++), item);
   return true;
 }
 
 bool add_rows(Plans& plans) {
   const auto requests = cli::read_problem_file(SLUICE_SOURCE_DIR "/bench/shapes/rows.txt");
   if (!requests) return false;
-  for (const cli::AnyRequest& request : *requests)
+  for (const bench::Request& request : *requests)
     for (const char* gpu : kGpus) {
       const DeviceInfo info = *gpu_named(gpu);
       const auto add = [&](const auto& table) {
         plans.add(fmt::format("{} rows 1..512 {}", gpu, bench::name_of(problem_of(request))),
                   table ? describe(*table, info) : table.error().message, "");
       };
-      if (const auto* dense = std::get_if<cli::ProblemRequest>(&request))
+      if (const auto* dense = std::get_if<bench::DenseRequest>(&request))
         add(gemm::plan_rows(dense->problem, {1, 512}, info));
       else
-        add(packed::plan_rows(std::get<bench::PackedCase>(request).problem, {1, 512}, info));
+        add(packed::plan_rows(std::get<bench::PackedRequest>(request).problem, {1, 512}, info));
     }
   return true;
 }

@@ -53,7 +53,6 @@ TEST(cli_hostile, words_with_control_characters) {
 }
 
 TEST(cli_hostile, flags_without_effect_and_unknown_ones) {
-  expect_refused("fit --nope", "there is no flag \"--nope\"");
   expect_refused("pack --nope", "there is no flag \"--nope\"");
   expect_refused("plan --nope 3", "there is no flag \"--nope\"");
   expect_refused("plan --device host --shape 64x64x64 --combine separate", "--combine has no effect");

@@ -173,20 +173,8 @@ TEST_F(CliLostOutput, a_full_disk_is_an_error_too) {
 }
 
 TEST_F(CliValues, folders_are_no_files) {
-  refused("fit " + folder_, "io: " + folder_ + " cannot be read: Is a directory");
   refused("compile --shapes " + folder_, "io: " + folder_ + " cannot be read");
   refused("tune --set smoke --out " + folder_, folder_ + " is a folder, and the records go into one file");
-}
-
-TEST_F(CliValues, a_file_of_measurements_that_was_cut_short_is_called_so) {
-  std::ofstream(folder_ + "/cut.json") << R"({"shapes":[{)";
-  const Outcome cut = sluice("fit " + folder_ + "/cut.json");
-  EXPECT_EQ(cut.code, 2) << cut.text;
-  EXPECT_TRUE(cut.has("is not JSON from byte 13 on: give a whole file")) << cut.text;
-  EXPECT_FALSE(cut.has("json.exception")) << cut.text;
-  std::ofstream(folder_ + "/other.json") << "{}";
-  const Outcome other = sluice("fit " + folder_ + "/other.json");
-  EXPECT_TRUE(other.has("is not what `sluice tune --json` writes (key 'shapes' not found)")) << other.text;
 }
 
 TEST_F(CliValues, a_byte_order_mark_is_no_part_of_the_first_problem) {

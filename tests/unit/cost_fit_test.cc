@@ -111,5 +111,19 @@ TEST(cost_fit, refuses_what_is_no_timing) {
   EXPECT_EQ(read_fit_shapes("/nowhere.json").error().code, ErrorCode::io);
 }
 
+TEST(cost_fit, says_what_a_file_is_that_it_cannot_read) {
+  const std::string path = testing::TempDir() + "cost_fit_file_" + std::to_string(getpid()) + ".json";
+  const auto says = [&](const std::string& text) {
+    std::ofstream(path) << text;
+    const auto read = read_fit_shapes(path);
+    return read ? std::string() : read.error().message;
+  };
+  EXPECT_NE(says(R"({"shapes":[{)").find("is not JSON from byte 13 on: give a whole file"),
+            std::string::npos);
+  EXPECT_NE(says("{}").find("is not what `sluice tune --json` writes (key 'shapes' not found)"),
+            std::string::npos);
+  EXPECT_NE(read_fit_shapes(testing::TempDir()).error().message.find("Is a directory"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace sluice::fitting
