@@ -53,16 +53,18 @@ Result<void> check_product(const Lab& lab, const Problem& problem, const OnOpera
 }
 
 Result<void> check_products(const Lab& lab, const ChainPlan& plan) {
-  for (const Plan& product : plan.products) {
+  for (const StepPlan& step : plan.plans) {
+    if (const auto* packed = step.get<packed::Plan>())
+      if (Result<void> right = check_packed(lab, *packed); !right) return right;
+    const auto* product = step.get<Plan>();
+    if (product == nullptr) continue;
     const auto ours = [&](std::span<const ProblemData> operands) -> Result<Contender> {
-      const Result<gemm::Kernel> kernel = gemm::prepare(lab.device, product);
+      const Result<gemm::Kernel> kernel = gemm::prepare(lab.device, *product);
       if (!kernel) return kernel.error();
       return sluice_contender(lab, *kernel, operands, "sluice");
     };
-    if (Result<void> right = check_product(lab, product.problem, ours); !right) return right;
+    if (Result<void> right = check_product(lab, product->problem, ours); !right) return right;
   }
-  for (const packed::Plan& product : plan.packed)
-    if (Result<void> right = check_packed(lab, product); !right) return right;
   return {};
 }
 

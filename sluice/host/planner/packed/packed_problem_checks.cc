@@ -302,7 +302,7 @@ const char* why_not(const PackedProblem& problem, const StripConfig& config) {
   return nullptr;
 }
 
-Result<Plan> check_plan(const Plan& plan, const DeviceInfo& device) {
+Result<Plan> sealed(const Plan& plan, const DeviceInfo& device) {
   if (Result<void> usable = check_device(device); !usable) return usable.error();
   const Result<PackedProblem> checked = check_problem(plan.problem);
   if (!checked) return checked.error();
