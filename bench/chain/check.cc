@@ -50,14 +50,17 @@ Result<void> check_product(const Lab& lab, const Problem& problem, const OnOpera
 }
 
 Result<void> check_products(const Lab& lab, const ChainPlan& plan) {
-  for (const Plan& product : plan.products) {
+  for (const StepPlan& step : plan.plans) {
+    if (const auto* packed = step.get<packed::Plan>())
+      SLUICE_TRY(check_packed(lab, *packed));
+    const auto* product = step.get<Plan>();
+    if (product == nullptr) continue;
     const auto ours = [&](std::span<const ProblemData> operands) -> Result<Contender> {
-      SLUICE_TAKE(const gemm::Kernel kernel, gemm::prepare(lab.device, product));
+      SLUICE_TAKE(const gemm::Kernel kernel, gemm::prepare(lab.device, *product));
       return sluice_contender(lab, kernel, operands, "sluice");
     };
-    SLUICE_TRY(check_product(lab, product.problem, ours));
+    SLUICE_TRY(check_product(lab, product->problem, ours));
   }
-  for (const packed::Plan& product : plan.packed) SLUICE_TRY(check_packed(lab, product));
   return {};
 }
 

@@ -8,6 +8,8 @@
 // and write which memory, and when.
 #pragma once
 
+#include <any>
+#include <concepts>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -74,8 +76,14 @@ struct ForeignStep {
   std::vector<Range> writes{};  // empty: unknown, so possibly anything; {{}}: nothing
 };
 
+class Step;
+/// A step of an operation that the library does not list (sluice/chain/shaped_step.h).
+struct OpStep {
+  std::shared_ptr<const Step> step{};
+};
+
 struct ChainStep {
-  std::variant<ProductStep, PackedStep, NormStep, QuantizerStep, ForeignStep> work{};
+  std::variant<ProductStep, PackedStep, NormStep, QuantizerStep, ForeignStep, OpStep> work{};
   std::string name{};                   // shown by explain() and in messages: "qkv"
   std::optional<Overlap> overlap{};     // replaces what ChainOptions gives
   std::optional<i64> hand_off_bytes{};  // replaces ChainOptions::hand_off_bytes
@@ -118,10 +126,32 @@ struct ChainOptions {
 /// A CTA with this much shared memory fits on an SM beside one that is spaced by memory.
 inline constexpr i64 kHalfFootprint = kBesideAlone;
 
+/// The plan of a step. Its type is the operation's: Plan, packed::Plan, NormOptions or QuantizerOptions.
+class StepPlan {
+ public:
+  StepPlan() = default;
+  template <class P>
+    requires(!std::same_as<P, StepPlan>)
+  explicit StepPlan(const P& plan) : plan_(plan) {}
+
+  /// Null for a plan of another type.
+  template <class P>
+  const P* get() const {
+    return std::any_cast<P>(&plan_);
+  }
+  template <class P>
+  P* get() {
+    return std::any_cast<P>(&plan_);
+  }
+
+ private:
+  std::any plan_{};
+};
+
 /// A step with every choice made.
 struct PlannedStep {
   ChainStep step{};
-  int plan = -1;         // index among ChainPlan's plans of its kind
+  int plan = -1;         // index in ChainPlan::plans; -1: a foreign step, which has none
   bool launched = true;  // false: the step has nothing to do
   bool tuned = false;    // kernel and overlap come from a record
   Overlap overlap{};
@@ -134,10 +164,7 @@ struct PlannedStep {
 /// Each distinct plan appears once, however many steps share it.
 struct ChainPlan {
   std::vector<PlannedStep> steps{};
-  std::vector<Plan> products{};
-  std::vector<packed::Plan> packed{};
-  std::vector<NormOptions> norms{};
-  std::vector<QuantizerOptions> quantizers{};
+  std::vector<StepPlan> plans{};
   i64 workspace_bytes = 0;  // bytes that enqueue needs; 0: none
 };
 

@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include <sluice/kernel.h>
 #include <sluice/options.h>
 #include <sluice/plan.h>
 #include <sluice/records.h>
@@ -101,21 +102,7 @@ struct Args {
   WarmRange hand_off{};       // the next launch's weights, prefetched into L2 after the last load
 };
 
-/// A plan compiled and loaded on a device: immutable, shareable, launchable from any thread and into any
-/// stream.
-class Kernel {
- public:
-  const Plan& plan() const;
-  int registers() const;         // per thread at launch
-  std::string built_by() const;  // the NVRTC version that made the cubin
-
-  struct Impl;
-  explicit Kernel(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
-  const Impl& impl() const { return *impl_; }
-
- private:
-  std::shared_ptr<const Impl> impl_;
-};
+using Kernel = BasicKernel<Plan>;
 
 /// Compiles (or finds in the cache) and loads the plan's kernel. A plan made by hand is checked first. The
 /// first plan that numbers clusters by GPC locates the device's GPCs, by a few launches of a microsecond each

@@ -37,6 +37,8 @@ struct NormOptions {
   DType input = DType::bf16;  // or fp16
   std::optional<Granularity> quantize{};
   Overlap overlap{};  // gamma is read before the PDL wait, with first and weights_first alike
+
+  bool operator==(const NormOptions&) const = default;
 };
 
 /// The loaded kernels of one NormOptions. Cheap to copy; usable from any thread.
@@ -53,6 +55,7 @@ class Norm {
 
   struct Impl;
   explicit Norm(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+  const Impl& impl() const { return *impl_; }
 
  private:
   std::shared_ptr<const Impl> impl_;

@@ -47,6 +47,7 @@ class Packer {
 
   struct Impl;
   explicit Packer(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+  const Impl& impl() const { return *impl_; }
 
  private:
   std::shared_ptr<const Impl> impl_;

@@ -103,21 +103,7 @@ struct Args {
   WarmRange prefetch{}, hand_off{};
 };
 
-/// A plan compiled and loaded on a device: immutable, shareable, launchable from any thread and into any
-/// stream.
-class Kernel {
- public:
-  const Plan& plan() const;
-  int registers() const;         // per thread at launch; 0 if there is nothing to launch
-  std::string built_by() const;  // the NVRTC version that made the cubin
-
-  struct Impl;
-  explicit Kernel(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
-  const Impl& impl() const { return *impl_; }
-
- private:
-  std::shared_ptr<const Impl> impl_;
-};
+using Kernel = BasicKernel<Plan>;
 
 /// Compiles (or finds in the cache) and loads the plan's kernel. A plan made by hand is checked first.
 /// Errors: those of plan(), toolchain, driver.

@@ -70,6 +70,7 @@ class Quantizer {
 
   struct Impl;
   explicit Quantizer(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+  const Impl& impl() const { return *impl_; }
 
  private:
   std::shared_ptr<const Impl> impl_;

@@ -205,7 +205,7 @@ sluice_status sluice_use_plan(sluice_device* device, const sluice_plan* plan) {
     if (device == nullptr || plan == nullptr)
       return fail(null_argument(device == nullptr ? "device" : "plan"));
     if (const auto* const packed = std::get_if<packed::Plan>(&plan->plan))
-      return status_of(device->packed.use(*packed));
+      return status_of(device->session.use(*packed));
     return status_of(device->session.use(std::get<Plan>(plan->plan)));
   });
 }
@@ -251,7 +251,7 @@ sluice_status sluice_device_holdings(sluice_device* device, sluice_holdings* hol
     if (device == nullptr || holdings == nullptr)
       return fail(null_argument(device == nullptr ? "device" : "holdings"));
     const Session::Holdings found = device->session.holdings();
-    *holdings = {found.kernels + device->packed.kernels(), found.workspaces, found.workspace_bytes};
+    *holdings = {found.kernels, found.workspaces, found.workspace_bytes};
     return SLUICE_OK;
   });
 }

@@ -6,13 +6,11 @@
 #include <variant>
 #include <vector>
 
-#include <sluice/c_api/packed_session.h>
 #include <sluice/c_api/session.h>
 
 struct sluice_device {
   sluice::c_api::Session session;
   std::string name;
-  sluice::c_api::PackedSession packed{session.device()};
 };
 
 struct sluice_plan {

@@ -23,8 +23,8 @@ sluice_status move_on_gpu(Direction direction, sluice_device* device, const slui
     if (const int ordinal = device->session.device().ordinal(); call->device != ordinal)
       return fail({ErrorCode::wrong_device, "codes are not on cuda:" + std::to_string(ordinal) +
                                                 ", where the call is to run: move all arrays there"});
-    return status_of(direction == Direction::pack ? device->packed.pack(*call, stream)
-                                                  : device->packed.unpack(*call, stream));
+    return status_of(direction == Direction::pack ? device->session.pack(*call, stream)
+                                                  : device->session.unpack(*call, stream));
   });
 }
 
@@ -112,7 +112,7 @@ sluice_status sluice_make_packer_ready(sluice_device* device, const sluice_weigh
       return fail(null_argument(device == nullptr ? "device" : "format"));
     const Result<WeightFormat> checked = format_of(*format);
     if (!checked) return fail(checked.error());
-    return status_of(device->packed.make_packer_ready(*checked));
+    return status_of(device->session.make_packer_ready(*checked));
   });
 }
 
@@ -155,7 +155,7 @@ sluice_status sluice_packed_run(sluice_device* device, const sluice_packed_produ
     if (!found) return fail(found.error());
     if (const int ordinal = device->session.device().ordinal(); found->device != ordinal)
       return fail(not_on_device(*product, ordinal));
-    const Result<void> done = device->packed.run(found->problem, found->args, stream);
+    const Result<void> done = device->session.run(found->problem, found->args, stream);
     return done ? SLUICE_OK : fail(with_names(*product, done.error()));
   });
 }
@@ -172,7 +172,7 @@ sluice_status sluice_packed_make_ready(sluice_device* device, const sluice_packe
       if (!problem) return fail(problem.error());
       checked.push_back(*problem);
     }
-    return status_of(device->packed.make_ready(checked));
+    return status_of(device->session.make_ready(checked));
   });
 }
 

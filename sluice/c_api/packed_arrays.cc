@@ -6,7 +6,7 @@
 #include <string>
 
 #include <sluice/c_api/array_shape.h>
-#include <sluice/host/ops/pack_checks.h>
+#include <sluice/host/ops/pack.h>
 #include <sluice/host/text/quoted.h>
 #include <sluice/reference/packed_weights.h>
 
@@ -172,12 +172,13 @@ Result<ScaleMode> scale_mode_of(const Named& scales, const Named& x) {
 
 /// What is written shares no byte with another array, as sluice/pack.h has it on a GPU.
 Result<void> check_host_arrays(const PackCall& call, PackStep step) {
-  const PackConfig config{step, call.format, CodeStorage::byte};
-  return check_apart(config, arrays_of(config, call.shape,
-                                       {.codes = static_cast<u8*>(call.codes),
-                                        .scales = static_cast<u8*>(call.scales),
-                                        .zeros = static_cast<u8*>(call.zeros),
-                                        .blob = static_cast<u8*>(call.blob)}));
+  SLUICE_TAKE(const auto operands, operands_of(PackConfig{step, call.format, CodeStorage::byte}, call.shape));
+  Pointers pointers = pointers_of(PackParams{.codes = static_cast<u8*>(call.codes),
+                                             .scales = static_cast<u8*>(call.scales),
+                                             .zeros = static_cast<u8*>(call.zeros),
+                                             .blob = static_cast<u8*>(call.blob)});
+  for (int i = 0; i < operands.size(); ++i) pointers.skip_if(pointers.at[static_cast<size_t>(i)] == nullptr, i);
+  return check_apart(operands, pointers);
 }
 
 }  // namespace

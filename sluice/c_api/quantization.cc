@@ -91,7 +91,7 @@ Result<QuantizeCall> quantization_of(const sluice_quantization& what) {
                              .scales = static_cast<float*>(what.scales->data),
                              .scale_given = what.scale_given != 0}};
   if (const Result<void> scales =
-          check_scales(what, scale_count(call.granularity, out.shape[0], out.shape[1]));
+          check_scales(what, scale_count(*call.granularity, out.shape[0], out.shape[1]));
       !scales)
     return scales.error();
   return call;

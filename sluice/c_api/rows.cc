@@ -116,7 +116,7 @@ sluice_status sluice_packed_make_rows_ready(sluice_device* device, const sluice_
     if (device == nullptr) return fail(null_argument("device"));
     if (const char* null = first_null(problem, rows)) return fail(null_argument(null));
     return make_ready(problem, summary, [&](const PackedProblem& p) {
-      return packed::prepare(device->session.device(), p, {rows->low, rows->high});
+      return device->session.make_ready(p, {rows->low, rows->high});
     });
   });
 }

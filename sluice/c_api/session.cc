@@ -1,142 +1,128 @@
 // SPDX-License-Identifier: Apache-2.0
-// The second and every later run of a problem: one look-up under a lock, then gemm::launch.
+// The second and every later run of a problem: one look-up under a lock, then a launch.
 #include <sluice/c_api/session.h>
 
-#include <string>
-#include <utility>
+#include <vector>
 
-#include <sluice/host/device/capture.h>
-#include <sluice/host/device/device_impl.h>
 #include <sluice/host/driver/memory.h>
-#include <sluice/host/ops/gemm_checks.h>
-#include <sluice/host/ops/problem_key.h>
+#include <sluice/host/ops/gemm.h>
+#include <sluice/host/ops/norm.h>
+#include <sluice/host/ops/pack.h>
+#include <sluice/host/ops/packed.h>
+#include <sluice/host/ops/quantize.h>
 #include <sluice/host/text/quantize_units.h>
 
 namespace sluice::c_api {
 namespace {
 
-constexpr const char* kRemedy =
-    "call prepare() (sluice_make_ready) for it, or run it once, before the capture";
+/// What a caller of C or Python should have called before a capture.
+template <class Op>
+constexpr const char* kRemedy = "call prepare() (sluice_make_ready) for it, or run it once, before the capture";
+template <>
+constexpr const char* kRemedy<ops::QuantizeOp> =
+    "call prepare_quantizers() (sluice_make_quantizers_ready), or run it once, before the capture";
+template <>
+constexpr const char* kRemedy<ops::NormOp> =
+    "call prepare_norms() (sluice_make_norms_ready), or run it once, before the capture";
+template <>
+constexpr const char* kRemedy<ops::PackOp> =
+    "call prepare_packer() (sluice_make_packer_ready) for it, or pack once, before the capture";
+
+ops::PackOp::Args args_of(const PackCall& call, PackStep step) {
+  return {step,
+          call.shape,
+          {.codes = static_cast<u8*>(call.codes),
+           .scales = static_cast<u8*>(call.scales),
+           .zeros = static_cast<u8*>(call.zeros),
+           .blob = static_cast<u8*>(call.blob)}};
+}
 
 }  // namespace
 
-Result<gemm::Kernel> Session::prepare(const Problem& problem, Stream stream) {
-  if (std::optional<gemm::Kernel> kernel = gemm::kernel_of_rows(device_, problem)) return *std::move(kernel);
-  const Result<Plan> plan = gemm::plan(problem, device_.info(), {}, device_.records());
-  if (!plan) return plan.error();
-  if (!gemm::is_empty(problem))
-    if (Result<void> allowed =
-            refuse_capture(device_, stream, "no kernel is ready for " + to_string(problem) + ": " + kRemedy);
-        !allowed)
-      return allowed.error();
-  return gemm::prepare(device_, *plan);
-}
-
-Result<WorkspaceView> Session::lend(Stream stream, i64 needed) {
-  return device_.impl().lender.lend(device_, stream, needed);
+template <class Op>
+Result<void> Session::run_op(const typename Op::Problem& problem, const typename Op::Args& args,
+                             Stream stream) {
+  // Another device may be current: the arrays say whose it is.
+  const ContextScope scope(*device_.impl().primary);
+  SLUICE_TRY(scope.entered());
+  return ops::run<Op>(device_, problem, args, stream, kRemedy<Op>);
 }
 
 Result<void> Session::run(const Problem& problem, const gemm::Args& args, Stream stream) {
-  const ContextScope scope(
-      *device_.impl().primary);  // another device may be current: the arrays say whose it is
-  if (const Result<void> entered = scope.entered(); !entered) return entered;
-  const Problem key = key_of(problem);
-  const Result<gemm::Kernel> kernel = kernels_.get(key, [&] { return prepare(key, stream); });
-  if (!kernel) return kernel.error();
-  const i64 needed = kernel->plan().workspace_bytes;
-  if (needed == 0 || args.alpha == 0.0f || args.workspace.data != nullptr)
-    return gemm::launch(*kernel, args, stream);
-  const Result<WorkspaceView> lent = lend(stream, needed);
-  if (!lent) return lent.error();
-  gemm::Args complete = args;
-  complete.workspace = *lent;
-  return gemm::launch(*kernel, complete, stream);
+  return run_op<ops::Gemm>(problem, args, stream);
+}
+Result<void> Session::run(const PackedProblem& problem, const packed::Args& args, Stream stream) {
+  return run_op<ops::Packed>(problem, args, stream);
 }
 
-Result<void> Session::make_ready(std::span<const Problem> given) {
-  std::vector<Problem> problems;
-  for (const Problem& spelled : given) problems.push_back(key_of(spelled));
-  return kernels_.make_ready(
-      problems,
-      [&](const Problem& problem) { return gemm::plan(problem, device_.info(), {}, device_.records()); },
-      [&](const std::vector<Plan>& plans) { return gemm::prepare(device_, plans); });
+Result<void> Session::make_ready(std::span<const Problem> problems) {
+  return ops::make_ready<ops::Gemm>(device_, problems);
+}
+Result<void> Session::make_ready(std::span<const PackedProblem> problems) {
+  return ops::make_ready<ops::Packed>(device_, problems);
 }
 
 Result<RowSummary> Session::make_ready(const Problem& problem, RowRange rows) {
   return gemm::prepare(device_, problem, rows);
 }
-
-Result<void> Session::use(const Plan& plan) {
-  Result<gemm::Kernel> kernel = gemm::prepare(device_, plan);
-  if (!kernel) return kernel.error();
-  kernels_.replace(key_of(plan.problem), *kernel);
-  return {};
+Result<RowSummary> Session::make_ready(const PackedProblem& problem, RowRange rows) {
+  return packed::prepare(device_, problem, rows);
 }
 
-Result<Quantizer> Session::quantizer_for(const QuantizeCall& call, Stream stream) {
-  std::optional<Quantizer>& slot = quantizer_slot(call.input, call.granularity, call.gate);
-  {
-    const std::lock_guard lock(mutex_);
-    if (slot.has_value()) return *slot;
-  }
-  if (Result<void> allowed = refuse_capture(
-          device_, stream,
-          std::string("no quantiser of ") + name_of(call.input) + " by " + name_of(call.granularity) +
-              (call.gate == Gate::none ? "" : " with a gate") +
-              " is ready: call prepare_quantizers() (sluice_make_quantizers_ready), or run it once, before "
-              "the capture");
-      !allowed)
-    return allowed.error();
-  Result<Quantizer> made = Quantizer::create(device_, call.input, call.granularity, call.gate);
-  if (!made) return made.error();
-  const std::lock_guard lock(mutex_);
-  if (!slot.has_value()) slot = *made;  // another thread's stays: work may be on its way with it
-  return *slot;
+Result<void> Session::use(const Plan& plan) {
+  return ops::use<ops::Gemm>(device_, plan);
+}
+Result<void> Session::use(const packed::Plan& plan) {
+  return ops::use<ops::Packed>(device_, plan);
 }
 
 Result<void> Session::quantize(const QuantizeCall& call, Stream stream) {
-  const ContextScope scope(*device_.impl().primary);
-  if (const Result<void> entered = scope.entered(); !entered) return entered;
-  const Result<Quantizer> quantizer = quantizer_for(call, stream);
-  if (!quantizer) return quantizer.error();
-  if (call.granularity != Granularity::tensor || call.args.scale_given || call.args.workspace.data != nullptr)
-    return quantizer->launch(call.shape, call.args, stream);
-  const Result<WorkspaceView> lent = lend(stream, kWorkspaceCounterBytes);
-  if (!lent) return lent.error();
-  QuantizeArgs complete = call.args;
-  complete.workspace = *lent;
-  return quantizer->launch(call.shape, complete, stream);
+  return run_op<ops::QuantizeOp>({call.input, call.granularity, call.gate}, {call.shape, call.args}, stream);
 }
 
 Result<void> Session::make_quantizers_ready(DType input) {
+  std::vector<QuantizerOptions> all;
   for (const Gate gate : kGates)
-    for (const Granularity granularity : kGranularities) {
-      Result<Quantizer> made = Quantizer::create(device_, input, granularity, gate);
-      if (!made) return made.error();
-      const std::lock_guard lock(mutex_);
-      std::optional<Quantizer>& slot = quantizer_slot(input, granularity, gate);
-      if (!slot.has_value()) slot = *std::move(made);
-    }
-  return {};
+    for (const Granularity granularity : kGranularities) all.push_back({input, granularity, gate});
+  return ops::make_ready<ops::QuantizeOp>(device_, all);
+}
+
+Result<void> Session::norm(const NormCall& call, Stream stream) {
+  return run_op<ops::NormOp>(call.options, {call.shape, call.args}, stream);
+}
+
+Result<void> Session::make_norms_ready(std::span<const NormOptions> options) {
+  return ops::make_ready<ops::NormOp>(device_, options);
+}
+
+Result<void> Session::pack(const PackCall& call, Stream stream) {
+  return run_op<ops::PackOp>({call.format}, args_of(call, PackStep::pack), stream);
+}
+
+Result<void> Session::unpack(const PackCall& call, Stream stream) {
+  return run_op<ops::PackOp>({call.format}, args_of(call, PackStep::unpack), stream);
+}
+
+Result<void> Session::make_packer_ready(const WeightFormat& format) {
+  const ops::PackerPlan packer{format};
+  return ops::make_ready<ops::PackOp>(device_, std::span(&packer, 1));
 }
 
 Result<void> Session::verify_workspaces() {
-  for (const Workspace& workspace : device_.impl().lender.all_lent())
-    if (Result<void> clean = workspace.verify(); !clean) return clean;
+  for (const Workspace& workspace : device_.impl().lender.all_lent()) SLUICE_TRY(workspace.verify());
   return {};
 }
 
 Result<void> Session::reset_workspaces() {
-  if (Result<void> done = synchronize(device_); !done) return done;
-  for (Workspace& workspace : device_.impl().lender.all_lent())
-    if (Result<void> reset = workspace.reset(nullptr); !reset) return reset;
+  SLUICE_TRY(synchronize(device_));
+  for (Workspace& workspace : device_.impl().lender.all_lent()) SLUICE_TRY(workspace.reset(nullptr));
   return synchronize(device_);
 }
 
 Session::Holdings Session::holdings() {
   const WorkspaceLender::Holdings workspaces = device_.impl().lender.holdings();
-  const std::lock_guard lock(mutex_);
-  return {static_cast<i64>(kernels_.size()), workspaces.lent, workspaces.bytes};
+  const auto kernels = ops::kept<ops::Gemm>(device_).size() + ops::kept<ops::Packed>(device_).size();
+  return {static_cast<i64>(kernels), workspaces.lent, workspaces.bytes};
 }
 
 }  // namespace sluice::c_api

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a sluice_device holds beside the Device, which lends the workspaces: the kernels that sluice_run has
-// prepared, by problem, and the quantisers. None is given back before the end, since graphs may point there.
+// What a sluice_device does with its Device, which keeps the kernels, quantisers, norms and packers that were
+// prepared, by problem, and lends the workspaces. None is given back before the end, since graphs may point
+// there. Error not_prepared: the stream captures and what the call needs is not there.
 #pragma once
 
-#include <array>
-#include <mutex>
-#include <optional>
 #include <span>
-#include <vector>
 
+#include <sluice/c_api/packed.h>
 #include <sluice/gemm.h>
-#include <sluice/host/device/device_impl.h>
+#include <sluice/norm.h>
 #include <sluice/quantize.h>
 #include <sluice/rows.h>
 
@@ -18,10 +16,16 @@ namespace sluice::c_api {
 
 struct QuantizeCall {
   DType input = DType::bf16;
-  Granularity granularity = Granularity::row_block;
+  std::optional<Granularity> granularity = Granularity::row_block;
   Gate gate = Gate::none;
   QuantizeShape shape;
   QuantizeArgs args;
+};
+
+struct NormCall {
+  NormOptions options;
+  NormShape shape;
+  NormArgs args;
 };
 
 class Session {
@@ -30,42 +34,43 @@ class Session {
 
   const Device& device() const { return device_; }
 
-  /// A workspace in `args` is used as it is; else the session lends one if the plan needs it.
-  /// Error not_prepared: the stream captures and the kernel is not there.
+  /// A workspace in `args` is used as it is; else the device lends one if the plan needs it.
   Result<void> run(const Problem& problem, const gemm::Args& args, Stream stream);
+  Result<void> run(const PackedProblem& problem, const packed::Args& args, Stream stream);
   /// Prepares what run() needs for all of `problems`.
   Result<void> make_ready(std::span<const Problem> problems);
+  Result<void> make_ready(std::span<const PackedProblem> problems);
   /// The same for all m of a range, with few kernels (sluice/rows.h). `problem.m` does not count.
   Result<RowSummary> make_ready(const Problem& problem, RowRange rows);
+  Result<RowSummary> make_ready(const PackedProblem& problem, RowRange rows);
   /// run() uses this plan for its problem from now on, whatever was chosen before.
   Result<void> use(const Plan& plan);
+  Result<void> use(const packed::Plan& plan);
 
   /// One scale for the whole matrix needs the counters of a workspace: the call's, else a lent one.
   Result<void> quantize(const QuantizeCall& call, Stream stream);
   Result<void> make_quantizers_ready(DType input);
+  Result<void> norm(const NormCall& call, Stream stream);
+  Result<void> make_norms_ready(std::span<const NormOptions> options);
+
+  /// Of arrays on this device.
+  Result<void> pack(const PackCall& call, Stream stream);
+  Result<void> unpack(const PackCall& call, Stream stream);
+  Result<void> make_packer_ready(const WeightFormat& format);
 
   Result<void> verify_workspaces();
   Result<void> reset_workspaces();
 
   struct Holdings {
-    i64 kernels, workspaces, workspace_bytes;
+    i64 kernels, workspaces, workspace_bytes;  // kernels: of products
   };
   Holdings holdings();
 
  private:
-  Result<gemm::Kernel> prepare(const Problem& problem, Stream stream);
-  Result<WorkspaceView> lend(Stream stream, i64 needed);
-
-  Result<Quantizer> quantizer_for(const QuantizeCall& call, Stream stream);
-  std::optional<Quantizer>& quantizer_slot(DType input, Granularity granularity, Gate gate) {
-    return quantizers_[(static_cast<int>(input) * 4 + static_cast<int>(granularity)) * 2 +
-                       static_cast<int>(gate)];
-  }
+  template <class Op>
+  Result<void> run_op(const typename Op::Problem& problem, const typename Op::Args& args, Stream stream);
 
   Device device_;
-  PreparedGemms kernels_;  // by problem with its strides
-  std::mutex mutex_;       // of the quantisers; never held where the driver is waited for
-  std::array<std::optional<Quantizer>, kDTypeCount * 4 * 2> quantizers_;
 };
 
 }  // namespace sluice::c_api

@@ -7,8 +7,6 @@
 
 #include <sluice/chain/chain.h>
 #include <sluice/host/driver/error.h>
-#include <sluice/host/planner/dense/problem_checks.h>
-#include <sluice/host/planner/packed/packed_problem_checks.h>
 
 namespace sluice {
 namespace {
@@ -42,45 +40,6 @@ class Ranges {
   std::vector<Range> ranges_;
 };
 
-/// Of a step's plan: what the step must agree with. Foreign steps have none.
-struct PlanOfStep {
-  bool found = false, same_problem = false;
-  Overlap overlap{};
-};
-struct FindPlan {
-  const ChainPlan& chain;
-  size_t index;
-
-  PlanOfStep operator()(const ProductStep& step) const {
-    if (index >= chain.products.size()) return {};
-    const Plan& plan = chain.products[index];
-    const Result<Problem> problem = check_problem(step.problem);
-    return {true, problem.ok() && *problem == plan.problem, plan.config.overlap};
-  }
-  PlanOfStep operator()(const PackedStep& step) const {
-    if (index >= chain.packed.size()) return {};
-    const packed::Plan& plan = chain.packed[index];
-    const Result<PackedProblem> problem = packed::check_problem(step.problem);
-    const Overlap overlap = std::visit([](const auto& config) { return config.overlap; }, plan.config);
-    return {true, problem.ok() && *problem == plan.problem, overlap};
-  }
-  PlanOfStep operator()(const NormStep& step) const {
-    if (index >= chain.norms.size()) return {};
-    const NormOptions& options = chain.norms[index];
-    return {true, options.input == step.options.input && options.quantize == step.options.quantize,
-            options.overlap};
-  }
-  PlanOfStep operator()(const QuantizerStep& step) const {
-    if (index >= chain.quantizers.size()) return {};
-    const QuantizerOptions& q = chain.quantizers[index];
-    return {true, q.input == step.input && q.granularity == step.granularity && q.gate == step.gate,
-            q.overlap};
-  }
-  PlanOfStep operator()(const ForeignStep& step) const {
-    return {true, true, Overlap{Wait::none, step.overlapped ? Trigger::at_start : Trigger::never}};
-  }
-};
-
 /// Where it launches: what the step's place forbids, if anything.
 const char* broken_rule(const Overlap& overlap, bool first, bool last, bool behind_foreign) {
   if (first && overlap.wait != Wait::none) return "it is the first launch of the chain, and waits";
@@ -104,21 +63,24 @@ Result<void> check_chain_plan(const ChainPlan& chain) {
   bool first = true, behind_foreign = false;
   for (size_t i = 0; i < chain.steps.size(); ++i) {
     const PlannedStep& s = chain.steps[i];
-    if (s.launched != is_launched(s.step))
+    const auto step = step_of(s.step);
+    if (s.launched != step->is_launched())
       return refused(i, s.launched ? "there is nothing for it to launch" : "it has something to launch");
     if (!s.launched) continue;
-    const auto* foreign = std::get_if<ForeignStep>(&s.step.work);
-    const PlanOfStep of = std::visit(FindPlan{chain, static_cast<size_t>(s.plan)}, s.step.work);
-    if (!of.found) return refused(i, "its plan = " + std::to_string(s.plan) + " is none of the chain's");
-    if (!of.same_problem) return refused(i, "its plan is of another problem");
-    if (s.overlap != of.overlap && foreign == nullptr)
-      return refused(i, "its overlap is not that of its kernel's plan");
-    if (const char* rule = broken_rule(s.overlap, first, i == last && foreign == nullptr, behind_foreign))
+    const bool planned = !step->own_overlap();
+    if (planned) {
+      if (s.plan < 0 || static_cast<size_t>(s.plan) >= chain.plans.size())
+        return refused(i, "its plan = " + std::to_string(s.plan) + " is none of the chain's");
+      const StepPlan& plan = plan_of(chain, s);
+      if (!step->agrees(plan)) return refused(i, "its plan is of another problem");
+      if (s.overlap != step->overlap_of(plan))
+        return refused(i, "its overlap is not that of its kernel's plan");
+      workspace = std::max(workspace, step->workspace_of(plan));
+    }
+    if (const char* rule = broken_rule(s.overlap, first, i == last && planned, behind_foreign))
       return refused(i, rule);
-    if (std::holds_alternative<ProductStep>(s.step.work))
-      workspace = std::max(workspace, chain.products[static_cast<size_t>(s.plan)].workspace_bytes);
     first = false;
-    behind_foreign = foreign != nullptr && !foreign->overlapped;
+    behind_foreign = !step->lets_go();
   }
   if (chain.workspace_bytes < workspace)
     return Error{ErrorCode::invalid_argument, "workspace_bytes = " + std::to_string(chain.workspace_bytes) +
@@ -138,14 +100,16 @@ Result<void> check_weights_unwritten(const std::vector<PlannedStep>& steps) {
   for (size_t i = 0; i < steps.size(); ++i) {
     const PlannedStep& s = steps[i];
     if (!s.launched) continue;
+    const auto step = step_of(s.step);
+    const std::vector<StepRange> weights = weights_of(s.step);
     if (s.overlap.wait == Wait::none) written = {}, anything.clear();
-    if (s.overlap.wait != Wait::none && !anything.empty() && !weights_of(s.step).empty())
+    if (s.overlap.wait != Wait::none && !anything.empty() && !weights.empty())
       return Error{ErrorCode::aliasing,
                    step_name(s.step, i) + ": its weights may be read before " + anything +
                        " has ended, which does not say what it writes: name it in ForeignStep::writes, or "
                        "give this step the overlap wait = none"};
     if (s.overlap.wait != Wait::none)  // first too: some kernels read bias, gamma or scales of weights early
-      for (const StepRange& range : weights_of(s.step))
+      for (const StepRange& range : weights)
         if (written.touches(range))
           return Error{
               ErrorCode::aliasing,
@@ -154,7 +118,7 @@ Result<void> check_weights_unwritten(const std::vector<PlannedStep>& steps) {
                   " bytes) is written by a step before it, and may be read before that step has ended: "
                   "give this step the overlap wait = none, or other memory"};
     for (const StepRange& range : written_by(s.step)) written.add(range);
-    if (writes_anything(s.step)) anything = step_name(s.step, i);
+    if (step->writes_anything()) anything = step_name(s.step, i);
   }
   return {};
 }

@@ -21,33 +21,6 @@ std::string padded(std::string text, size_t width) {
   return text;
 }
 
-template <class AnyProblem>
-std::string shape_of(const AnyProblem& p) {
-  return std::to_string(p.m) + "x" + std::to_string(p.n) + "x" + std::to_string(p.k) + " ";
-}
-
-std::string kernel_of(const ChainPlan& plan, const PlannedStep& s) {
-  if (!s.launched) return "nothing to do";
-  if (const auto* product = std::get_if<ProductStep>(&s.step.work))
-    return shape_of(product->problem) + product_kernel(plan, s);
-  if (const auto* packed = std::get_if<PackedStep>(&s.step.work))
-    return shape_of(packed->problem) + product_kernel(plan, s);
-  if (const auto* norm = std::get_if<NormStep>(&s.step.work)) {
-    const bool adds = norm->args.residual != nullptr;
-    return std::string(adds ? "add + norm " : "norm ") + std::to_string(norm->shape.rows) + "x" +
-           std::to_string(norm->shape.columns) +
-           (norm->options.quantize ? std::string(" > e4m3 by ") + name_of(*norm->options.quantize) : "");
-  }
-  if (const auto* foreign = std::get_if<ForeignStep>(&s.step.work))
-    return std::to_string(foreign->nodes) + " foreign" + (foreign->overlapped ? ", overlapped" : "");
-  const auto& quantizer = std::get<QuantizerStep>(s.step.work);
-  const std::string shape =
-      std::to_string(quantizer.shape.rows) + "x" + std::to_string(quantizer.shape.columns);
-  if (!quantizer.granularity) return "silu * up " + shape;
-  return std::string(quantizer.gate == Gate::silu ? "silu * up, " : "") + "quantise " + shape + " by " +
-         name_of(*quantizer.granularity);
-}
-
 std::string overlap_of(const PlannedStep& s) {
   std::string text =
       std::string("wait ") + name_of(s.overlap.wait) + ", trigger " + name_of(s.overlap.trigger);
@@ -61,16 +34,7 @@ std::string overlap_of(const PlannedStep& s) {
 }  // namespace
 
 std::string product_kernel(const ChainPlan& plan, const PlannedStep& s) {
-  const auto at = static_cast<size_t>(s.plan);
-  if (std::holds_alternative<ProductStep>(s.step.work)) {
-    KernelConfig config = plan.products[at].config;
-    config.overlap = {};
-    return short_name(config);
-  }
-  if (!std::holds_alternative<PackedStep>(s.step.work)) return "";
-  PackedConfig config = plan.packed[at].config;
-  std::visit([](auto& c) { c.overlap = {}; }, config);
-  return packed::short_name(config);
+  return step_of(s.step)->kernel_name(plan_of(plan, s));
 }
 
 std::string explain(const ChainPlan& plan) {
@@ -78,7 +42,7 @@ std::string explain(const ChainPlan& plan) {
   size_t name_width = 0, kernel_width = 0, overlap_width = 0;
   for (const PlannedStep& s : plan.steps) {
     names.push_back(s.step.name);
-    kernels.push_back(kernel_of(plan, s));
+    kernels.push_back(s.launched ? step_of(s.step)->text(plan_of(plan, s)) : "nothing to do");
     overlaps.push_back(overlap_of(s));
     name_width = std::max(name_width, names.back().size());
     kernel_width = std::max(kernel_width, kernels.back().size());
@@ -89,7 +53,7 @@ std::string explain(const ChainPlan& plan) {
   i64 bytes = 0;
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const PlannedStep& s = plan.steps[i];
-    const i64 moved = s.launched ? step_bytes(s.step) : 0;
+    const i64 moved = s.launched ? step_of(s.step)->moved_bytes() : 0;
     const double us = s.launched ? s.estimate_us : 0;
     text += padded(std::to_string(i), 4) + padded(names[i], name_width) + "  " +
             padded(kernels[i], kernel_width) + "  " + padded(overlaps[i], overlap_width) + "  " +

@@ -78,7 +78,7 @@ std::vector<std::optional<TunedStep>> RecordBook::find(std::span<const ChainStep
   std::vector<std::size_t> launched;
   std::vector<StepRecipe> recipes;
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    if (!is_launched(steps[i])) continue;
+    if (!step_of(steps[i])->is_launched()) continue;
     launched.push_back(i);
     recipes.push_back(recipe_of(steps[i]));
   }

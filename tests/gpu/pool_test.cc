@@ -9,7 +9,7 @@
 #include <sluice/check/verify_units.h>
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/jit/source.h>
-#include <sluice/host/ops/gemm_checks.h>
+#include <sluice/host/ops/gemm.h>
 #include <sluice/host/planner/packed/packed_problem_checks.h>
 #include <sluice/spec/validate.h>
 
@@ -64,13 +64,13 @@ TEST(pool, covers_with_problems_that_each_sanitized_kernel_takes) {
   for (const auto& pool : {sanitize_dense_pool(), sanitize_plain_pool()})
     for (const KernelConfig& config : pool)
       for (const Plan& plan : sanitize_plans(config, DeviceInfo{})) {
-        const Result<void> checked = gemm::check_plan(plan, DeviceInfo{});
+        const auto checked = gemm::sealed(plan, DeviceInfo{});
         EXPECT_TRUE(checked) << sluice::to_string(config) << checked.error().message;
       }
   for (const auto& pool : {sanitize_narrow_pool(), sanitize_strip_pool(), sanitize_wide_pool()})
     for (const PackedConfig& config : pool) {
       const auto checked =
-          packed::check_plan({.problem = sanitize_problem(config), .config = config}, DeviceInfo{});
+          packed::sealed({.problem = sanitize_problem(config), .config = config}, DeviceInfo{});
       EXPECT_TRUE(checked) << packed::short_name(config) << checked.error().message;
     }
 }

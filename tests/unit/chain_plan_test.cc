@@ -19,8 +19,8 @@ TEST_F(ChainPlans, the_first_never_waits_and_the_last_never_triggers) {
   EXPECT_EQ(plan.steps[2].overlap, (Overlap{Wait::weights_first, Trigger::at_start}));
   EXPECT_EQ(plan.steps[3].overlap, (Overlap{Wait::weights_first, Trigger::never}));
   for (const PlannedStep& s : plan.steps)
-    EXPECT_EQ(plan.products[static_cast<size_t>(s.plan)].config.overlap, s.overlap);
-  EXPECT_EQ(plan.products.size(), 3u) << "equal steps in equal places share a plan";
+    EXPECT_EQ(plan.plans[static_cast<size_t>(s.plan)].get<Plan>()->config.overlap, s.overlap);
+  EXPECT_EQ(plan.plans.size(), 3u) << "equal steps in equal places share a plan";
 }
 
 TEST_F(ChainPlans, options_reach_every_step) {
@@ -112,7 +112,7 @@ TEST_F(ChainPlans, prefetches_its_own_weights_where_it_waits_but_what_its_rings_
   product(longer[1]).args = args_for(p);
   product(longer[1]).overrides.schedule = Schedule::plain;
   const ChainPlan plan = planned(longer, {.prefetch_bytes = 1 << 20});
-  const KernelConfig& c = plan.products[static_cast<size_t>(plan.steps[1].plan)].config;
+  const KernelConfig& c = plan.plans[static_cast<size_t>(plan.steps[1].plan)].get<Plan>()->config;
   ASSERT_EQ(c.schedule, Schedule::plain);
   const i64 head = 128 * (c.stages - 1) * c.warps;
   const WarmRange tails = plan.steps[1].prefetch;
@@ -125,28 +125,32 @@ TEST_F(ChainPlans, prefetches_its_own_weights_where_it_waits_but_what_its_rings_
   EXPECT_GT(total_bytes(tails), (1 << 20) - p.k);
 }
 
+WarmRange share_of(const ChainStep& step, i64 bytes) {
+  return step_of(step)->share_of_weights(bytes, {});
+}
+
 TEST_F(ChainPlans, shares_of_weights_of_every_layout) {
   Problem p{.m = 64, .n = 512, .k = 256};
   p.b = {.major = Major::mn, .ld = 520};
   std::vector<ChainStep> steps = links(2);
   steps[1] = {.work = ProductStep{.problem = p, .args = args_for(p)}};
-  WarmRange share = share_of_weights(steps[1], 64 * 1024);
+  WarmRange share = share_of(steps[1], 64 * 1024);
   EXPECT_EQ(share.bytes, 1024) << "n";
   EXPECT_EQ(share.stride, 1040);
   EXPECT_EQ(share.chunks, 64u) << "of 256 rows of k";
   p.b = {.batch_stride = 512 * 256};
   p.batch = 3;
   steps[1].work = ProductStep{.problem = p, .args = args_for(p)};
-  EXPECT_EQ(total_bytes(share_of_weights(steps[1], 1 << 30)), 3 * 512 * 256 * 2);
+  EXPECT_EQ(total_bytes(share_of(steps[1], 1 << 30)), 3 * 512 * 256 * 2);
   p.b.batch_stride += 64;
   steps[1].work = ProductStep{.problem = p, .args = args_for(p)};
-  EXPECT_EQ(total_bytes(share_of_weights(steps[1], 1 << 30)), 512 * 256 * 2) << "gaps: the first matrix";
+  EXPECT_EQ(total_bytes(share_of(steps[1], 1 << 30)), 512 * 256 * 2) << "gaps: the first matrix";
   const PackedProblem packed{.m = 4, .n = 4096, .k = 4096};
   steps[1].work = PackedStep{.problem = packed, .args = {.weights = steps.data()}};
-  share = share_of_weights(steps[1], 1 << 20);
+  share = share_of(steps[1], 1 << 20);
   EXPECT_EQ(share.bytes, 2048);
   EXPECT_EQ(share.chunks, 512u);
-  EXPECT_EQ(share_of_weights(links(1)[0], 0).bytes, 0);
+  EXPECT_EQ(share_of(links(1)[0], 0).bytes, 0);
 }
 
 TEST_F(ChainPlans, weights_that_a_step_in_front_writes_are_refused_where_they_are_read_early) {
@@ -179,15 +183,15 @@ TEST_F(ChainPlans, activations_may_be_used_again) {
 TEST_F(ChainPlans, a_small_footprint_takes_stages_and_says_when_it_cannot) {
   std::vector<ChainStep> steps = links(2);
   const ChainPlan whole = planned(steps);
-  const int stages = whole.products[1].config.stages;
+  const int stages = whole.plans[1].get<Plan>()->config.stages;
   ASSERT_GT(stages, 2);
   const ChainPlan fewer = planned(steps, {.most_stages = 2});
-  EXPECT_EQ(fewer.products[1].config.stages, 2);
-  EXPECT_LT(fewer.products[1].smem_bytes, whole.products[1].smem_bytes);
-  const i64 limit = whole.products[1].smem_bytes - 1;
+  EXPECT_EQ(fewer.plans[1].get<Plan>()->config.stages, 2);
+  EXPECT_LT(fewer.plans[1].get<Plan>()->smem_bytes, whole.plans[1].get<Plan>()->smem_bytes);
+  const i64 limit = whole.plans[1].get<Plan>()->smem_bytes - 1;
   const ChainPlan small = planned(steps, {.smem_limit = limit});
-  EXPECT_LE(small.products[1].smem_bytes, limit);
-  EXPECT_EQ(small.products[1].config.stages, stages - 1);
+  EXPECT_LE(small.plans[1].get<Plan>()->smem_bytes, limit);
+  EXPECT_EQ(small.plans[1].get<Plan>()->config.stages, stages - 1);
   refused_plan(steps, ErrorCode::invalid_config, "smem_limit = 1000", {.smem_limit = 1000});
 }
 
@@ -202,7 +206,7 @@ TEST_F(ChainPlans, sums_in_one_order_whatever_the_overlap) {
       {.work = ProductStep{.problem = p, .overrides = {.ignore_records = true}, .args = args_for(p)}});
   for (const ChainOverlap overlap : {ChainOverlap::off, ChainOverlap::weights_first}) {
     ChainPlan plan = planned(steps, {.overlap = overlap});
-    KernelConfig config = plan.products[1].config;
+    KernelConfig config = plan.plans[1].get<Plan>()->config;
     EXPECT_EQ(config.combine, Combine::last_arriver) << name_of(overlap);
     EXPECT_EQ(plan.steps[1].overlap.wait != Wait::none, overlap != ChainOverlap::off);
   }

@@ -67,7 +67,7 @@ TEST_F(GemmApi, many_plans_give_results_in_order_and_one_compile_a_config) {
   EXPECT_EQ(seen, (std::vector<std::pair<int, int>>{{1, 2}, {2, 2}}));
   EXPECT_EQ(compiles(), 2);
   EXPECT_EQ(driver.alive().modules, 2);
-  EXPECT_EQ(kernels[0]->impl().module, kernels[4]->impl().module);
+  EXPECT_EQ(kernels[0]->impl().modules, kernels[4]->impl().modules);
 }
 
 TEST_F(GemmApi, modules_go_when_nobody_uses_them) {
@@ -238,7 +238,7 @@ TEST_F(GemmApi, run_prepares_once_and_keeps_the_kernel) {
   other.m = 128;
   launched(gemm::run(device(), other, args, nullptr), 4);
   EXPECT_EQ(driver.launch(3).params.m, 128);
-  EXPECT_EQ(device().impl().prepared_by_run.size(), 2u);
+  EXPECT_EQ(ops::kept<ops::Gemm>(device()).size(), 2u);
 }
 
 TEST_F(GemmApi, run_from_many_threads_is_right) {
@@ -256,7 +256,7 @@ TEST_F(GemmApi, run_from_many_threads_is_right) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(failures, 0);
   EXPECT_EQ(driver.launches(), 80);
-  EXPECT_EQ(device().impl().prepared_by_run.size(), 3u);
+  EXPECT_EQ(ops::kept<ops::Gemm>(device()).size(), 3u);
 }
 
 TEST_F(GemmApi, run_keeps_no_failed_preparation) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches that add to D: nothing to add is no launch, parts in any order need no workspace, and a plan made
 // by hand may not break the promise of the same bits. To see it fail: take leaves_d out of launch(), or the
-// check of Combine::add out of check_plan.
+// check of Combine::add out of gemm::sealed.
 #include "launch_fixture.h"
 
 namespace sluice {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bad calls: each kind gives its documented error, names the argument and the value, and launches nothing.
-// The ten kinds are numbered. To see one fail: drop its line in gemm_checks.cc; every `refused` also counts
+// The ten kinds are numbered. To see one fail: drop its line in ops/operands.cc; every `refused` also counts
 // launches.
 #include "launch_fixture.h"
 
@@ -105,7 +105,7 @@ TEST_F(LaunchErrors, kind_5_overlap) {
   }
   gemm::Args args = good;  // just behind the last byte of D: no overlap
   args.bias = shifted(args.d, 256 * 512 * 2);
-  EXPECT_TRUE(gemm::check_values(kernel.impl().rules, args).ok());
+  EXPECT_TRUE(ops::check_args<ops::Gemm>(kernel.impl(), args).ok());
 }
 
 TEST_F(LaunchErrors, kind_5_c_is_d_with_other_strides_or_type) {

@@ -6,7 +6,7 @@
 #include <random>
 #include <set>
 
-#include <sluice/host/ops/gemm_checks.h>
+#include <sluice/host/ops/gemm.h>
 
 namespace sluice::gemm {
 namespace {

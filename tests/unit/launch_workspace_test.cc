@@ -96,8 +96,8 @@ TEST_F(LaunchWorkspace, is_read_by_a_second_kernel_if_the_parts_are_added_up_the
   Problem larger = small_problem();
   larger.n += 128;  // 10 tiles or more: smaller CTAs, so that all are there at once
   const gemm::Kernel many = prepared(larger, overrides);
-  EXPECT_GT(many.impl().sum_shape.grid_x, 264u);
-  EXPECT_EQ(many.impl().sum_shape.block_x, 256u);
+  EXPECT_GT(many.impl().image.sum_shape.grid_x, 264u);
+  EXPECT_EQ(many.impl().image.sum_shape.block_x, 256u);
   EXPECT_EQ(second.params.partials, first.params.partials);
   args.alpha = 0.0f;  // no parts: D is stored by the first
   launched(gemm::launch(kernel, args, nullptr), 3);

@@ -194,7 +194,7 @@ TEST(packed_judge, every_candidate_takes_the_small_problem_of_whole_numbers) {
     const auto data = packed::random_data(packed::small_problem(plans->at(0).problem), DataKind::exact, 1);
     ASSERT_TRUE(data.ok()) << data.error().message;
     for (const packed::Plan& plan : *plans) {
-      const auto taken = packed::check_plan({.problem = data->problem, .config = plan.config}, device);
+      const auto taken = packed::sealed({.problem = data->problem, .config = plan.config}, device);
       EXPECT_TRUE(taken.ok()) << to_string(plan.config) << taken.error().message;
       ++checked;
     }

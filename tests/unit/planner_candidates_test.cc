@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include <sluice/host/ops/gemm_checks.h>
+#include <sluice/host/ops/gemm.h>
 #include <sluice/host/planner/dense/cost_model.h>
 #include <sluice/host/planner/dense/streams.h>
 #include <sluice/kernels/registry.h>
@@ -196,7 +196,7 @@ TEST(planner_candidates, operands_are_swapped_where_rows_would_be_empty) {
   EXPECT_LT(plan.estimate.total_us, planned(p, {.swapped = false}).estimate.total_us);
   for (const Plan& other : candidates(p, kH200, {.swapped = true})) {
     EXPECT_TRUE(is_swapped(other.config));
-    EXPECT_TRUE(gemm::check_plan(other, kH200).ok()) << short_name(other.config);
+    EXPECT_TRUE(gemm::sealed(other, kH200).ok()) << short_name(other.config);
   }
   // Tile and cluster without a word about operands are those of the problem, as are few rows.
   for (const Plan& other : candidates(p, kH200, {.tile_m = 128})) EXPECT_FALSE(is_swapped(other.config));

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include <sluice/host/ops/gemm_checks.h>
+#include <sluice/host/ops/gemm.h>
 #include <sluice/kernels/registry.h>
 #include <sluice/records.h>
 #include <sluice/records/record.h>
@@ -196,7 +196,7 @@ TEST_P(planner_plain, whatever_is_planned_of_a_very_large_problem_can_be_prepare
   int many = 0;
   for (const i64 n : {4'941'195, 2'000'000, 600'000})
     for (const Plan& plan : plain_ones({.m = 38, .n = n, .k = 5848, .batch = 48'160})) {
-      const Result<void> checked = gemm::check_plan(plan, kH200);
+      const auto checked = gemm::sealed(plan, kH200);
       EXPECT_TRUE(checked.ok()) << checked.error().message;
       many += plan.split.clusters > 1 << 30 ? 1 : 0;
     }

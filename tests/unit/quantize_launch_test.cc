@@ -58,7 +58,7 @@ TEST_F(QuantizeLaunch, refuses_with_value_rule_and_remedy) {
   refused(quantizer.launch(shape, bad, nullptr), ErrorCode::aliasing, "overlaps input");
   refused(quantizer.launch({.rows = -1, .columns = 8}, args(), nullptr), ErrorCode::invalid_size, "-1");
   refused(quantizer.launch({.rows = 4, .columns = 8, .input_ld = i64{1} << 62}, args(), nullptr),
-          ErrorCode::invalid_stride, "2^63");
+          ErrorCode::invalid_size, "2^63");
   refused(quantizer.launch({.rows = 4, .columns = 8, .input_ld = 7}, args(), nullptr),
           ErrorCode::invalid_stride, "7");
   refused(quantizer.launch({.rows = i64{1} << 20, .columns = i64{1} << 20}, args(), nullptr),

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // A prepared range on the fake driver: no m inside compiles or loads anything, in a capturing stream too;
 // another problem, or an m outside, goes the ordinary way. And problems that nobody asked for do not grow
-// without end. To see it fail: let kernel_of_rows() return nothing.
+// without end. To see it fail: let ops::kernel_of_rows() return nothing.
 #include <sluice/rows.h>
 
 #include <time.h>
 
 #include <sluice/c_api/handles.h>
 #include <sluice/host/driver/events.h>
-#include <sluice/host/ops/prepared_rows.h>
+#include <sluice/host/ops/gemm.h>
+#include <sluice/host/ops/packed.h>
 
 #include "packed_launch_fixture.h"
 
@@ -68,37 +69,37 @@ TEST_F(Rows, an_m_outside_goes_the_ordinary_way) {
   const gemm::Args args = args_for(fp8(512));
   ASSERT_TRUE(gemm::run(device(), fp8(512), args, nullptr).ok());
   EXPECT_GT(work().first, before.first);
-  EXPECT_EQ(gemm::kernel_of_rows(device(), fp8(65)), std::nullopt);
-  EXPECT_NE(gemm::kernel_of_rows(device(), fp8(64)), std::nullopt);
+  EXPECT_EQ(ops::kernel_of_rows<ops::Gemm>(device(), fp8(65)), std::nullopt);
+  EXPECT_NE(ops::kernel_of_rows<ops::Gemm>(device(), fp8(64)), std::nullopt);
   Problem other = fp8(64);
   other.epilogue.activation = Activation::silu;
-  EXPECT_EQ(gemm::kernel_of_rows(device(), other), std::nullopt) << "another epilogue";
+  EXPECT_EQ(ops::kernel_of_rows<ops::Gemm>(device(), other), std::nullopt) << "another epilogue";
   other = fp8(64);
   other.a.ld = 4096;
-  EXPECT_EQ(gemm::kernel_of_rows(device(), other), std::nullopt) << "rows that lie otherwise";
+  EXPECT_EQ(ops::kernel_of_rows<ops::Gemm>(device(), other), std::nullopt) << "rows that lie otherwise";
 }
 
 TEST_F(Rows, one_row_is_served_however_its_scale_and_stride_are_spelled) {
   ASSERT_TRUE(gemm::prepare(device(), fp8(0), {1, 64}).ok());
   Problem one = fp8(1);
-  EXPECT_NE(gemm::kernel_of_rows(device(), one), std::nullopt);
+  EXPECT_NE(ops::kernel_of_rows<ops::Gemm>(device(), one), std::nullopt);
   one.epilogue.scale_a = ScaleMode::tensor;
   one.a.ld = 4096;
-  EXPECT_NE(gemm::kernel_of_rows(device(), one), std::nullopt);
+  EXPECT_NE(ops::kernel_of_rows<ops::Gemm>(device(), one), std::nullopt);
   Problem two = fp8(2);
   two.epilogue.scale_a = ScaleMode::tensor;
-  EXPECT_EQ(gemm::kernel_of_rows(device(), two), std::nullopt);
+  EXPECT_EQ(ops::kernel_of_rows<ops::Gemm>(device(), two), std::nullopt);
 }
 
 /// Strides that were read off arrays of some m are those of every m where they are packed.
 TEST_F(Rows, a_range_of_a_problem_whose_strides_are_filled_in_serves_all_the_same) {
   ASSERT_TRUE(gemm::prepare(device(), with_strides(fp8(64)), {1, 200}).ok());
-  for (const i64 m : {1, 64, 200}) EXPECT_NE(gemm::kernel_of_rows(device(), fp8(m)), std::nullopt) << m;
+  for (const i64 m : {1, 64, 200}) EXPECT_NE(ops::kernel_of_rows<ops::Gemm>(device(), fp8(m)), std::nullopt) << m;
   Problem wide = fp8(3);
   wide.a.ld = 4096;
   ASSERT_TRUE(gemm::prepare(device(), wide, {1, 40}).ok());
   wide.m = 17;
-  EXPECT_EQ(gemm::kernel_of_rows(device(), wide)->plan().problem.a.ld, 4096);
+  EXPECT_EQ(ops::kernel_of_rows<ops::Gemm>(device(), wide)->plan().problem.a.ld, 4096);
 }
 
 TEST_F(Rows, products_of_packed_weights_do_the_same) {
@@ -111,7 +112,7 @@ TEST_F(Rows, products_of_packed_weights_do_the_same) {
     ASSERT_TRUE(packed::run(device(), int4(m), args, nullptr).ok()) << m;
     ASSERT_EQ(work(), before) << m;
   }
-  EXPECT_EQ(packed::kernel_of_rows(device(), int4(301)), std::nullopt);
+  EXPECT_EQ(ops::kernel_of_rows<ops::Packed>(device(), int4(301)), std::nullopt);
 }
 
 TEST_F(Rows, a_stream_that_captures_may_meet_an_m_for_the_first_time) {
@@ -147,18 +148,18 @@ TEST_F(Rows, a_compiler_that_fails_leaves_no_range_behind) {
   const Result<RowSummary> failed = gemm::prepare(device(), fp8(0), {1, 64});
   EXPECT_FALSE(failed.ok());
   driver.fail_nothing();
-  EXPECT_EQ(gemm::kernel_of_rows(device(), fp8(5)), std::nullopt);
+  EXPECT_EQ(ops::kernel_of_rows<ops::Gemm>(device(), fp8(5)), std::nullopt);
   EXPECT_TRUE(gemm::prepare(device(), fp8(0), {1, 64}).ok());
 }
 
 /// Modules stay: a graph may have been captured with a kernel that others pushed out.
 TEST_F(Rows, problems_that_nobody_asked_for_are_bounded_and_their_modules_stay) {
-  PreparedGemms kernels(3);
+  ops::KeptKernels<Problem, gemm::Kernel> kernels(3);
   const auto make = [&](i64 m) { return [this, m]() -> Result<gemm::Kernel> { return prepared(fp8(m)); }; };
-  const std::vector<Problem> asked{fp8(1)};
-  const auto plan = [&](const Problem& p) { return gemm::plan(p, device().info()); };
-  const auto prepare = [&](const std::vector<Plan>& plans) { return gemm::prepare(device(), plans); };
-  ASSERT_TRUE(kernels.make_ready(std::span(asked), plan, prepare).ok());
+  const auto ask_for = [&](const Problem& p) {
+    if (!kernels.keep(p)) kernels.add(p, prepared(p));
+  };
+  ask_for(fp8(1));
   for (const i64 m : {2, 200, 4}) ASSERT_TRUE(kernels.get(fp8(m), make(m)).ok());
   EXPECT_EQ(kernels.size(), 4u);
   ASSERT_TRUE(kernels.find(fp8(2)).has_value());  // the one used last
@@ -169,8 +170,7 @@ TEST_F(Rows, problems_that_nobody_asked_for_are_bounded_and_their_modules_stay) 
   for (const i64 m : {1, 2, 4, 500}) EXPECT_TRUE(kernels.find(fp8(m)).has_value()) << m;
   EXPECT_EQ(driver.alive().modules, modules + 1);
   // Asked for later, it stays too.
-  const std::vector<Problem> later{fp8(2)};
-  ASSERT_TRUE(kernels.make_ready(std::span(later), plan, prepare).ok());
+  ask_for(fp8(2));
   for (i64 m = 20; m < 40; ++m) ASSERT_TRUE(kernels.get(fp8(m), make(m)).ok());
   EXPECT_TRUE(kernels.find(fp8(1)).has_value());
   EXPECT_TRUE(kernels.find(fp8(2)).has_value());

@@ -118,6 +118,11 @@ Device::Impl::Impl(std::shared_ptr<const PrimaryContext> context_owner, const Gp
       cache(device_options),
       facts_(first_facts) {}
 
+std::size_t Device::Impl::next_slot() {
+  static std::atomic<std::size_t> next{0};
+  return next++;
+}
+
 const DeviceInfo& Device::Impl::info() {
   std::call_once(asked_, [this] {
     ask_gpu(*primary, facts_);

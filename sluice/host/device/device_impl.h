@@ -3,6 +3,8 @@
 // All of it is constant after open(), or guarded by `mutex`. For the host room, the CLI, bench and tests.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -15,8 +17,6 @@
 #include <sluice/host/driver/context.h>
 #include <sluice/host/driver/module.h>
 #include <sluice/host/jit/cache.h>
-#include <sluice/host/ops/prepared_kernels.h>
-#include <sluice/host/ops/prepared_rows.h>
 
 namespace sluice {
 
@@ -48,13 +48,31 @@ struct Device::Impl {
   /// for it, of this device, for what it needs itself.
   std::mutex gpc_order_mutex;
   std::shared_ptr<const GpcOrder> gpc_order;  // null until it is asked for (host/device/locate.h)
-  PreparedGemms prepared_by_run;              // of gemm::run
-  PreparedPacked prepared_by_packed;          // of packed::run
-  PreparedGemmRows gemm_rows;                 // ranges of m that run() serves, and sessions'
-  PreparedPackedRows packed_rows;
-  WorkspaceLender lender;  // of gemm::run and the C interface
+  WorkspaceLender lender;                     // of run() and the C interface
+
+  /// The one T of this device, made when it is first asked for: what an operation keeps here, of which the
+  /// device knows nothing. From any thread; no lock once it is there.
+  template <class T>
+  T& of() {
+    Slot& slot = slots_[slot_of<T>()];
+    std::call_once(slot.made, [&] { slot.holding = std::make_shared<T>(); });
+    return *static_cast<T*>(slot.holding.get());
+  }
 
  private:
+  struct Slot {
+    std::once_flag made;
+    std::shared_ptr<void> holding;
+  };
+  static constexpr std::size_t kMostSlots = 32;  // two for each operation of the process
+  static std::size_t next_slot();
+  template <class T>
+  static std::size_t slot_of() {
+    static const std::size_t slot = next_slot();
+    return slot;
+  }
+  std::array<Slot, kMostSlots> slots_;
+
   std::once_flag asked_;
   GpuFacts facts_;  // guarded by asked_, as info_ is
   DeviceInfo info_;

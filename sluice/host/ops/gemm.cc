@@ -1,30 +1,183 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plan -> Kernel -> launch, and run, which does all three. prepare does everything that takes time, so that
-// launch is a few checks, a copy of the parameters and six short driver calls; one more for each operand
-// whose last slice sticks out, for a second kernel that adds up parts, and for each pointer that was not seen
-// before (tests/unit/launch_cost_test.cc).
+// The dense product. prepare does everything that takes time, so that a launch is a few checks, a copy of the
+// parameters and six short driver calls; one more for each operand whose last slice sticks out, for a second
+// kernel that adds up parts, and for each pointer that was not seen before (tests/unit/launch_cost_test.cc).
 #include <sluice/host/ops/gemm.h>
 
 #include <atomic>
+#include <limits>
 
-#include <sluice/host/device/capture.h>
 #include <sluice/host/device/locate.h>
 #include <sluice/host/device/spread.h>
 #include <sluice/host/driver/error.h>
 #include <sluice/host/driver/gemm_maps.h>
 #include <sluice/host/driver/workspace_turn.h>
+#include <sluice/host/jit/source.h>
 #include <sluice/host/planner/dense/cluster_grid.h>
+#include <sluice/host/planner/dense/numbering.h>
+#include <sluice/host/planner/dense/problem_checks.h>
+#include <sluice/host/planner/dense/streams.h>
+#include <sluice/kernels/registry.h>
 #include <sluice/spec/part_sums.h>
 
 namespace sluice {
+namespace gemm {
+namespace {
 
-std::size_t ProblemHash::operator()(const Problem& p) const {
-  return hash_of({p.m, p.n, p.k, p.batch, p.a.ld, p.b.ld, p.d.ld, static_cast<i64>(p.a.type),
-                  static_cast<i64>(p.d.type), static_cast<i64>(p.epilogue.activation),
-                  static_cast<i64>(p.epilogue.update), static_cast<i64>(p.epilogue.gated)});
+constexpr i64 kMaxSize = std::numeric_limits<int>::max();
+
+/// `c` as the planner makes it of the problem: with another promotion the sums would not be kept as
+/// `accumulate` says.
+KernelConfig as_promised(const KernelConfig& c, const Problem& p) {
+  KernelConfig promised = config_for(p, {c.schedule, c.tile.m, c.tile.n}, c.cluster, c.store);
+  promised.stages = c.stages;
+  promised.warps = c.warps;
+  promised.combine = c.combine;
+  promised.overlap = c.overlap;
+  promised.epilogue = c.epilogue;
+  return promised;
 }
 
-namespace gemm {
+/// The configuration and the split are ones for the problem, which is checked and not empty.
+Result<void> check_choice(const Problem& checked, const Plan& plan) {
+  const KernelConfig& c = plan.config;
+  const auto invalid = [&](const std::string& rule) {
+    return Error{ErrorCode::invalid_config, rule + ", in the plan " + to_string(c) + "; plan again"};
+  };
+  if (const char* rule = validate(c)) return invalid(rule);
+  const Problem p = product_of(checked, c);
+  if (p.a.type != c.a || p.b.type != c.b || p.d.type != c.d)
+    return invalid("the types must be those of the problem");
+  if (p.a.major != c.a_major || p.b.major != c.b_major)
+    return invalid("the layouts must be those of the problem");
+  if (!(canonical(p.epilogue) == canonical(c.epilogue)))
+    return invalid("the epilogue must be that of the problem");
+  if (c.combine == Combine::add && p.deterministic)
+    return invalid("combine = add adds the parts of a tile in any order: ask for deterministic = false");
+  if (const KernelConfig promised = as_promised(c, p); !(c == promised))
+    return invalid(std::string("accumulate = ") + name_of(p.accumulate) + " needs " + to_string(promised));
+  if (const char* reason = why_not_tma_store(checked); c.store == StorePath::tma && reason != nullptr)
+    return Error{ErrorCode::invalid_config, std::string("store = tma: ") + reason + "; store direct"};
+  if (plan.split.clusters < 1 || plan.split.clusters > kMaxSize / cluster_size(c))
+    return invalid("split.clusters = " + std::to_string(plan.split.clusters) + " must be in 1..2^31 CTAs");
+  if (plan.split.group < 1)
+    return invalid("split.group = " + std::to_string(plan.split.group) + " must be at least 1");
+  // The kernel counts in int. check_problem keeps the end of the last cluster tile in it; the walk counts
+  // tiles.
+  const i64 rows = grid_rows(p, c), columns = grid_columns(p, c);
+  const bool fits =
+      can_count_tiles(p, c, plan.split.clusters) && plan.split.group <= kMaxSize / std::max(rows, columns);
+  if (!fits)
+    return Error{ErrorCode::invalid_size,
+                 "m = " + std::to_string(checked.m) + ", n = " + std::to_string(checked.n) +
+                     ", batch = " + std::to_string(p.batch) +
+                     ": the number of tiles must stay below 2^31; split the problem"};
+  if (is_plain(c.schedule) && rows * p.batch > kMaxGridY)
+    return invalid("plain launches a row of CTAs for each tile of A: " + std::to_string(rows * p.batch) +
+                   " must be at most " + std::to_string(kMaxGridY));
+  if (is_plain(c.schedule) && plan.split.numbering != Numbering::launch)
+    return invalid("plain has no order of tiles to choose: split.numbering must be launch");
+  if (is_plain(c.schedule) && (plan.split.streamed != 0 || plan.split.clusters != rows * columns * p.batch))
+    return invalid("plain launches a cluster for each tile: split.clusters must be " +
+                   std::to_string(rows * columns * p.batch) + " and split.streamed 0");
+  if (const std::string wrong = stream_problem(p, c, plan.split); !wrong.empty()) return invalid(wrong);
+  if (const std::string wrong = numbering_problem(plan.split); !wrong.empty()) return invalid(wrong);
+  return {};
+}
+
+}  // namespace
+
+Result<Plan> sealed(const Plan& plan, const DeviceInfo& device) {
+  SLUICE_TRY(check_device(device));
+  SLUICE_TAKE(auto&& checked, check_problem(plan.problem));
+  if (!is_empty(checked)) SLUICE_TRY(check_choice(checked, plan));
+  Plan sealed = plan;
+  sealed.problem = checked;
+  sealed.smem_bytes = smem_bytes(plan.config);
+  sealed.workspace_bytes = is_empty(checked) ? 0 : workspace_bytes(plan.config, plan.split);
+  return sealed;
+}
+
+Result<Operands> operands_of(const Problem& given, StorePath store, i64 workspace) {
+  constexpr int kTmaAlignment = 16;
+  const char* for_tma = "TMA addresses 16-byte units";
+  const char* for_epilogue = ", or plan without it";
+  const Problem p = with_strides(given);
+  const Epilogue& e = p.epilogue;
+  const bool has_k = p.k > 0, by_tma = store == StorePath::tma;
+  const bool like_d = e.c_type == p.d.type && (p.m == 1 || p.c.ld == p.d.ld) &&
+                          (p.batch == 1 || p.c.batch_stride == p.d.batch_stride);
+  Operands o;
+  o.add({.name = "A",
+         .type = p.a.type,
+         .used = has_k,
+         .alignment = kTmaAlignment,
+         .because = for_tma,
+         .without = ", or alpha = 0 not to read it"},
+        {inner_extent(p.a, p.m, p.k), outer_extent(p.a, p.m, p.k), p.a.ld, p.batch, p.a.batch_stride});
+  o.add({.name = "B",
+         .role = Role::streamed,
+         .type = p.b.type,
+         .used = has_k,
+         .alignment = kTmaAlignment,
+         .because = for_tma,
+         .without = ", or alpha = 0 not to read it"},
+        {inner_extent(p.b, p.n, p.k), outer_extent(p.b, p.n, p.k), p.b.ld, p.batch, p.b.batch_stride});
+  o.add({.name = "C",
+         .type = e.c_type,
+         .used = e.residual,
+         .without = ", or beta = 0 not to read it",
+         .may_be = kD,
+         .lies_like = like_d},
+        {p.n, p.m, p.c.ld, p.batch, p.c.batch_stride});
+  o.add({.name = "D", .role = Role::write, .type = p.d.type},
+        {d_columns(p), p.m, p.d.ld, p.batch, p.d.batch_stride});
+  if (by_tma) {
+    o[kD].alignment = kTmaAlignment;
+    o[kD].because = for_tma;
+    o[kD].remedy = "move it, or plan with StorePath::direct";
+  }
+  o.add({.name = "scale_a", .type = DType::fp32, .used = scale_a_count(p) > 0, .without = for_epilogue},
+        {scale_a_count(p)});
+  o.add({.name = "scale_b",
+         .role = Role::weight,
+         .type = DType::fp32,
+         .used = scale_b_count(p) > 0,
+         .without = for_epilogue},
+        {scale_b_count(p)});
+  o.add({.name = "scale_d",
+         .type = DType::fp32,
+         .used = e.scale_d != ScaleMode::none,
+         .without = for_epilogue},
+        {1});
+  o.add({.name = "bias",
+         .role = Role::weight,
+         .type = e.bias_type,
+         .used = e.bias != Bias::none,
+         .without = for_epilogue},
+        {p.n});
+  o.add({.name = "the workspace",
+         .role = Role::scratch,
+         .used = workspace > 0,
+         .alignment = kWorkspaceAlign,
+         .because = "its slots are whole lines of L2",
+         .without = ", or plan with a workspace_limit (splits = 1 needs none)"},
+        {workspace});
+  SLUICE_TRY(o.check_extents());
+  return o;
+}
+
+Pointers pointers_of(const Args& x) {
+  Pointers p{.at = {x.a, x.b, x.c, x.d, x.scale_a, x.scale_b, x.scale_d, x.bias, x.workspace.data},
+             .workspace_bytes = x.workspace.bytes};
+  for (const Index i : {kA, kB, kWorkspace}) p.skip_if(x.alpha == 0.0f, i);
+  p.skip_if(x.beta == 0.0f, kC);
+  return p;
+}
+
+}  // namespace gemm
+
+namespace ops {
 namespace {
 
 /// Numbers of the process, not of a Device: two handles may share a GPU and a workspace. 0 is nobody.
@@ -87,39 +240,14 @@ Result<void> number_clusters(const Device& device, const Plan& plan, GemmParams&
   return {};
 }
 
-/// The plan with its strides filled in, if it can be launched.
-Result<Plan> checked_plan(const Plan& plan, const DeviceInfo& info) {
-  if (const Result<void> consistent = check_plan(plan, info); !consistent) return consistent.error();
-  Plan filled = plan;
-  filled.problem = with_strides(plan.problem);
-  filled.smem_bytes = smem_bytes(plan.config);  // a plan made by hand need not say what follows from it
-  filled.workspace_bytes = is_empty(plan.problem) ? 0 : workspace_bytes(plan.config, plan.split);
-  return filled;
-}
-
-Kernel empty_kernel(const Device& device, const Plan& plan) {
-  auto impl = std::make_shared<Kernel::Impl>();
-  impl->plan = plan;
-  impl->primary = device.impl().primary;
-  return Kernel(std::move(impl));
-}
-
-/// `units`: none of a plan that has nothing to launch, or is refused.
-Result<Kernel> finish_kernel(const Device& device, const Result<Plan>& plan, const Units& units) {
-  if (!plan) return plan.error();
-  if (units.texts.empty()) return empty_kernel(device, *plan);
-  for (const auto& cubin : units.cubins)
-    if (!cubin) return cubin.error();
-  return make_kernel(device, *plan, units);
-}
-
 /// Who gives a stamped workspace back: all math groups, and every CTA that adds up parts.
-u32 leavers_of(const Kernel::Impl& kernel) {
-  return kernel.shape.grid_x * kMathGroups + (kernel.sum_module != nullptr ? kernel.sum_shape.grid_x : 0);
+u32 leavers_of(const Prepared<Gemm>& kernel) {
+  return kernel.image.shape.grid_x * kMathGroups +
+         (kernel.modules.size() > 1 ? kernel.image.sum_shape.grid_x : 0);
 }
 
 /// As the product that the kernel multiplies has them.
-Args in_place(Args args, const KernelConfig& c) {
+gemm::Args in_place(gemm::Args args, const KernelConfig& c) {
   if (!is_swapped(c)) return args;
   std::swap(args.a, args.b);
   std::swap(args.scale_a, args.scale_b);
@@ -127,8 +255,8 @@ Args in_place(Args args, const KernelConfig& c) {
 }
 
 /// Puts the addresses of A, B and D into `params` and its maps. `args`: in_place().
-Result<void> set_addresses(const DriverApi& api, GemmParams& params, const Kernel::Impl& kernel,
-                           const Args& args) {
+Result<void> set_addresses(const DriverApi& api, GemmParams& params, const Prepared<Gemm>& kernel,
+                           const gemm::Args& args) {
   params.a = args.a;
   params.b = args.b;
   if (is_plain(kernel.plan.config.schedule)) return {};
@@ -136,8 +264,8 @@ Result<void> set_addresses(const DriverApi& api, GemmParams& params, const Kerne
   if (params.grid.k_tiles != 0) {
     code = replace_address(api, params.map_a, args.a);
     if (code == CUDA_SUCCESS) code = replace_address(api, params.map_b, args.b);
-    if (code == CUDA_SUCCESS && kernel.has_tail_a) code = replace_address(api, params.map_a_tail, args.a);
-    if (code == CUDA_SUCCESS && kernel.has_tail_b) code = replace_address(api, params.map_b_tail, args.b);
+    if (code == CUDA_SUCCESS && kernel.image.has_tail_a) code = replace_address(api, params.map_a_tail, args.a);
+    if (code == CUDA_SUCCESS && kernel.image.has_tail_b) code = replace_address(api, params.map_b_tail, args.b);
   }
   if (code == CUDA_SUCCESS && kernel.plan.config.store == StorePath::tma)
     code = replace_address(api, params.map_d, args.d);
@@ -146,146 +274,63 @@ Result<void> set_addresses(const DriverApi& api, GemmParams& params, const Kerne
                       "A " + hex(args.a) + ", B " + hex(args.b) + ", D " + hex(args.d));
 }
 
-Result<Kernel> prepare_for_run(const Device& device, const Problem& problem, Stream stream) {
-  if (std::optional<Kernel> kernel = kernel_of_rows(device, problem)) return *std::move(kernel);
-  const Result<Plan> planned = plan(problem, device.info(), {}, device.records());
-  if (!planned) return planned.error();
-  if (!is_empty(problem))
-    if (Result<void> allowed = refuse_capture(
-            device, stream,
-            "no kernel is loaded for " + to_string(problem) + ": run this problem once before the capture");
-        !allowed)
-      return allowed.error();
-  return prepare(device, *planned);
-}
-
-/// `args` with a workspace if the kernel needs one and the caller brings none.
-Result<Args> with_workspace(const Device& device, const Kernel& kernel, const Args& args, Stream stream) {
-  const i64 needed = kernel.plan().workspace_bytes;
-  if (needed == 0 || args.alpha == 0.0f || args.workspace.data != nullptr) return args;
-  const Result<WorkspaceView> lent = device.impl().lender.lend(device, stream, needed);
-  if (!lent) return lent.error();
-  Args complete = args;
-  complete.workspace = *lent;
-  return complete;
-}
-
 }  // namespace
 
-std::vector<std::string> units_of(const Plan& plan, Stamping stamping) {
-  if (is_empty(plan.problem)) return {};
-  std::vector<std::string> units = unit_texts(plan.config, stamping);
-  if (plan.split.numbering == Numbering::gpc) units.push_back(locate_unit_text());
-  return units;
+Result<Plan> Gemm::plan_for(const Device& device, const Problem& problem) {
+  return gemm::plan(problem, device.info(), {}, device.records());
 }
 
-Result<Kernel> make_kernel(const Device& device, const Plan& plan, const Units& units) {
-  Result<ArgRules> rules = argument_rules(plan);
-  if (!rules) return rules.error();
-  const ContextScope scope(*device.impl().primary);  // encoding a tensor map needs a current context
-  if (const Result<void> entered = scope.entered(); !entered) return entered.error();
-  auto impl = std::make_shared<Kernel::Impl>();
-  if (const Result<void> filled = fill_params(*device.impl().api, plan, impl->params); !filled)
-    return filled.error();
-  if (const Result<void> numbered = number_clusters(device, plan, impl->params); !numbered)
-    return numbered.error();
+std::vector<std::string> Gemm::units(const Plan& plan, Stamping stamping) {
+  return gemm::units_of(plan, stamping);
+}
+
+Result<void> Gemm::load(const Units& units, Prepared<Gemm>& kernel) {
+  const Plan& plan = kernel.plan;
+  const DeviceInfo& info = units.device.info();
+  Image& image = kernel.image;
+  SLUICE_TAKE(auto&& operands, gemm::operands_of(plan.problem, plan.config.store, plan.workspace_bytes));
+  image.operands = operands;
+  SLUICE_TRY(fill_params(kernel.api(), plan, image.params));
+  SLUICE_TRY(number_clusters(units.device, plan, image.params));
   const u32 cluster = static_cast<u32>(cluster_size(plan.config));
   const bool plain = is_plain(plan.config.schedule);
-  const TileGrid& grid = impl->params.grid;
-  impl->shape = {.grid_x = static_cast<u32>(plain ? grid.columns : plan.split.clusters) * cluster,
+  const TileGrid& grid = image.params.grid;
+  image.shape = {.grid_x = static_cast<u32>(plain ? grid.columns : plan.split.clusters) * cluster,
                  .grid_y = static_cast<u32>(plain ? grid.rows * grid.batch : 1),
                  .block_x = static_cast<u32>(threads_of(plan.config)),
                  .cluster_x = cluster,
-                 .smem_bytes = static_cast<u32>(smem_bytes(plan.config)),
+                 .smem_bytes = static_cast<u32>(plan.smem_bytes),
                  .dependent = plan.config.overlap.wait != Wait::none};
-  Result<std::shared_ptr<const Module>> module = device.impl().load_cubin(
-      units.texts[0], **units.cubins[0], most_smem_bytes(plan.config.overlap, impl->shape.smem_bytes));
-  if (!module) return module.error();
-  spread_ctas(plan.config.overlap, (*module)->registers(), device.info(), impl->shape);
-  impl->plan = plan;
+  SLUICE_TAKE(auto&& module, units.load(0, most_smem_bytes(plan.config.overlap, plan.smem_bytes),
+                                   image.shape.dependent));
+  spread_ctas(plan.config.overlap, module->registers(), info, image.shape);
+  kernel.modules = {module};
   const Problem product = product_of(plan.problem, plan.config);
-  impl->has_tail_a = has_tail_a(plan.config, product);
-  impl->has_tail_b = has_tail_b(plan.config, product);
-  impl->primary = device.impl().primary;
-  impl->module = *std::move(module);
-  impl->built_by = (*units.cubins[0])->report.compiler;
-  impl->rules = *rules;
-  if (impl->shape.dependent)
-    if (Result<void> waits = impl->module->check_waits(); !waits) return waits.error();
-  if (plan.config.combine == Combine::separate && impl->params.deal.tiles > 0) {
-    module = device.impl().load_cubin(units.texts[1], **units.cubins[1], 0);
-    if (!module) return module.error();
-    impl->sum_module = *std::move(module);
-    if (Result<void> waits = impl->sum_module->check_waits(); !waits) return waits.error();
-    const i64 blocks = sum_blocks(plan.config, impl->params.deal.tiles);
-    impl->sum_shape = {.grid_x = static_cast<u32>(blocks),
+  image.has_tail_a = has_tail_a(plan.config, product);
+  image.has_tail_b = has_tail_b(plan.config, product);
+  if (plan.config.combine == Combine::separate && image.params.deal.tiles > 0) {
+    SLUICE_TAKE(auto&& sums, units.load(1, 0, true));
+    kernel.modules.push_back(sums);
+    const i64 blocks = sum_blocks(plan.config, image.params.deal.tiles);
+    image.sum_shape = {.grid_x = static_cast<u32>(blocks),
                        .block_x = static_cast<u32>(summers_of(blocks) * kWarpgroupThreads),
                        .dependent = true};
   }
-  if (device.options().stamp_workspaces && uses_workspace(plan.config))
-    impl->params.stamp.leavers = leavers_of(*impl);
-  return Kernel(std::move(impl));
+  if (units.device.options().stamp_workspaces && uses_workspace(plan.config))
+    image.params.stamp.leavers = leavers_of(kernel);
+  return {};
 }
 
-std::vector<std::shared_ptr<const Module>> modules_of(const Kernel& kernel) {
-  std::vector<std::shared_ptr<const Module>> modules;
-  for (const auto& module : {kernel.impl().module, kernel.impl().sum_module})
-    if (module != nullptr) modules.push_back(module);
-  return modules;
+Result<BoundCall> Gemm::bind(const Prepared<Gemm>& kernel, const Args& args) {
+  return BoundCall{kernel.image.operands, gemm::pointers_of(args)};
 }
 
-const Plan& Kernel::plan() const {
-  return impl_->plan;
-}
-
-int Kernel::registers() const {
-  return impl_->module != nullptr ? impl_->module->registers() : 0;
-}
-
-std::string Kernel::built_by() const {
-  return impl_->built_by;
-}
-
-Result<Kernel> prepare(const Device& device, const Plan& plan) {
-  return std::move(prepare(device, std::span(&plan, 1)).front());
-}
-
-std::vector<Result<Kernel>> prepare(const Device& device, std::span<const Plan> plans,
-                                    const Progress& progress) {
-  std::vector<Result<Plan>> checked;
-  std::vector<std::string> texts;  // of all plans, in order
-  std::vector<size_t> ends;        // in `texts`, of each plan's
-  for (const Plan& plan : plans) {
-    checked.push_back(checked_plan(plan, device.info()));
-    if (checked.back())
-      for (std::string& unit : units_of(*checked.back(), stamping_of(device.options())))
-        texts.push_back(std::move(unit));
-    ends.push_back(texts.size());
-  }
-  const auto cubins = device.impl().cache.get_all(texts, device.options().jobs, progress);
-  std::vector<Result<Kernel>> kernels;
-  kernels.reserve(plans.size());
-  size_t begin = 0;
-  for (size_t i = 0; i < checked.size(); begin = ends[i++]) {
-    const size_t count = ends[i] - begin;
-    const Units units{std::span(texts).subspan(begin, count), std::span(cubins).subspan(begin, count)};
-    kernels.push_back(finish_kernel(device, checked[i], units));
-  }
-  return kernels;
-}
-
-Result<void> launch(const Kernel& kernel, const Args& given, Stream stream) {
-  const Kernel::Impl& impl = kernel.impl();
-  if (impl.module == nullptr) return {};
-  if (Result<void> values = check_values(impl.rules, given); !values) return values;
-  if (Result<void> context = check_context(*impl.primary); !context) return context;
-  const ContextScope scope(*impl.primary);
-  if (Result<void> entered = scope.entered(); !entered) return entered;
-  if (Result<void> memory = check_memory(*impl.primary, impl.rules, given); !memory) return memory;
-  if (leaves_d(impl.plan.problem, given.alpha)) return {};
-
-  const Args args = in_place(given, impl.plan.config);
-  alignas(CUtensorMap) GemmParams params = impl.params;
+Result<void> Gemm::enqueue(const Prepared<Gemm>& kernel, const BoundCall& call, const Args& given,
+                           Stream stream) {
+  const Image& image = kernel.image;
+  if (leaves_d(kernel.plan.problem, given.alpha)) return {};
+  const Args args = in_place(given, kernel.plan.config);
+  alignas(CUtensorMap) GemmParams params = image.params;
   if (args.alpha == 0.0f) {
     params.grid.k_tiles = 0;
     params.deal = {};
@@ -293,7 +338,7 @@ Result<void> launch(const Kernel& kernel, const Args& given, Stream stream) {
   params.counters = static_cast<u32*>(args.workspace.data);
   params.partials = reinterpret_cast<float*>(static_cast<u8*>(args.workspace.data) + kWorkspaceCounterBytes);
   if (params.stamp.leavers != 0) params.stamp.launch = next_launch();
-  params.c = impl.rules.operands[kC].used && args.beta != 0.0f ? args.c : nullptr;
+  params.c = follows(call.operands, call.pointers, gemm::kC) ? args.c : nullptr;
   params.d = args.d;
   params.scale_a = args.scale_a;
   params.scale_b = args.scale_b;
@@ -303,22 +348,60 @@ Result<void> launch(const Kernel& kernel, const Args& given, Stream stream) {
   params.beta = args.beta;
   params.prefetch = args.prefetch;
   params.hand_off = args.hand_off;
-  const DriverApi& api = impl.primary->api();
-  if (Result<void> addresses = set_addresses(api, params, impl, args); !addresses) return addresses;
-  const WorkspaceTurn turn(impl.plan.workspace_bytes > 0 ? args.workspace.data : nullptr);
-  const Result<void> launched = launch_kernel(api, impl.module->function(), impl.shape, &params, stream);
-  if (!launched || impl.sum_module == nullptr || params.deal.tiles == 0) return launched;
-  return launch_kernel(api, impl.sum_module->function(), impl.sum_shape, &params, stream);
+  const DriverApi& api = kernel.api();
+  SLUICE_TRY(set_addresses(api, params, kernel, args));
+  const WorkspaceTurn turn(kernel.plan.workspace_bytes > 0 ? args.workspace.data : nullptr);
+  SLUICE_TRY(launch_kernel(api, kernel.modules[0]->function(), image.shape, &params, stream));
+  if (kernel.modules.size() == 1 || params.deal.tiles == 0) return {};
+  return launch_kernel(api, kernel.modules[1]->function(), image.sum_shape, &params, stream);
+}
+
+Result<gemm::RowTable> Gemm::plan_rows(const Device& device, const Problem& problem, RowRange rows) {
+  Result<RowTable> table = gemm::plan_rows(problem, rows, device.info(), device.records());
+  if (!table || !table->numbers_by_gpc) return table;
+  SLUICE_TRY(gpc_order(device));  // no call inside the range shall have to ask
+  return table;
+}
+
+Result<Plan> Gemm::plan_of_row(const RowTable& table, i64 m, const DeviceInfo& device) {
+  return gemm::plan(table, m, device);
+}
+
+}  // namespace ops
+
+namespace gemm {
+
+std::vector<std::string> units_of(const Plan& plan, Stamping stamping) {
+  if (is_empty(plan.problem)) return {};
+  std::vector<std::string> units = unit_texts(plan.config, stamping);
+  if (plan.split.numbering == Numbering::gpc) units.push_back(locate_unit_text());
+  return units;
+}
+
+Result<Kernel> prepare(const Device& device, const Plan& plan) {
+  return ops::prepare<ops::Gemm>(device, plan);
+}
+
+std::vector<Result<Kernel>> prepare(const Device& device, std::span<const Plan> plans,
+                                    const Progress& progress) {
+  return ops::prepare<ops::Gemm>(device, plans, progress);
+}
+
+Result<RowSummary> prepare(const Device& device, const Problem& problem, RowRange rows,
+                           const Progress& progress) {
+  return ops::prepare_rows<ops::Gemm>(device, problem, rows, progress);
+}
+
+Result<void> launch(const Kernel& kernel, const Args& args, Stream stream) {
+  return ops::launch<ops::Gemm>(kernel.impl(), args, stream);
 }
 
 Result<void> run(const Device& device, const Problem& problem, const Args& args, Stream stream) {
-  const Result<Kernel> kernel =
-      device.impl().prepared_by_run.get(problem, [&] { return prepare_for_run(device, problem, stream); });
-  if (!kernel) return kernel.error();
-  const Result<Args> complete = with_workspace(device, *kernel, args, stream);
-  if (!complete) return complete.error();
-  return launch(*kernel, *complete, stream);
+  return ops::run<ops::Gemm>(device, problem, args, stream);
 }
 
 }  // namespace gemm
+
+template class BasicKernel<Plan>;
+
 }  // namespace sluice

@@ -1,42 +1,81 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a prepared kernel holds: everything of a launch that does not depend on the arguments.
-// Immutable, so any number of threads may launch it. Does not own the Device (its map of kernels may own this
-// one), only the driver's context and the module.
+// The dense product as an operation (engine.h): its operand table, its parameters, and how they are launched.
 #pragma once
 
-#include <sluice/gemm.h>
-#include <sluice/host/device/device_impl.h>
-#include <sluice/host/driver/launch.h>
+#include <sluice/host/ops/kept.h>
 #include <sluice/host/jit/source.h>
-#include <sluice/host/ops/gemm_checks.h>
 #include <sluice/spec/params.h>
 
-namespace sluice::gemm {
+namespace sluice {
+namespace gemm {
 
-struct Kernel::Impl {
-  Plan plan;
-  std::shared_ptr<const PrimaryContext> primary;
-  std::shared_ptr<const Module> module;  // null: D is empty and nothing is ever launched
-  std::string built_by;
-  ArgRules rules;
-  LaunchShape shape;
-  // Of the kernel that adds up the parts, with Combine::separate.
-  std::shared_ptr<const Module> sum_module;
-  LaunchShape sum_shape;
-  bool has_tail_a = false, has_tail_b = false;  // of the product that the kernel multiplies
-  alignas(CUtensorMap) GemmParams params{};     // but for pointers, alpha and beta
-};
+enum Index { kA, kB, kC, kD, kScaleA, kScaleB, kScaleD, kBias, kWorkspace, kOperandCount };
+
+/// The operand table. `store`: how the plan writes D, which decides D's alignment; `workspace`: the bytes it
+/// asks for. Error invalid_size: an operand of more than 2^63 bytes.
+Result<Operands> operands_of(const Problem& problem, StorePath store = StorePath::direct, i64 workspace = 0);
+/// With alpha = 0 a launch follows neither A and B nor the workspace, with beta = 0 not C.
+Pointers pointers_of(const Args& args);
+
+/// A plan made or changed by hand, checked and with all that follows from it: it is as welcome as the
+/// planner's if the problem passes the planner's own checks, and the configuration is one for it. Errors:
+/// those of plan().
+Result<Plan> sealed(const Plan& plan, const DeviceInfo& device);
 
 /// What has to be compiled for a launch of the plan; nothing if D is empty.
 std::vector<std::string> units_of(const Plan& plan, Stamping stamping);
 
-/// A plan's units, and the cubin of each or why it could not be had.
-struct Units {
-  std::span<const std::string> texts;
-  std::span<const Result<std::shared_ptr<const Cubin>>> cubins;
+/// Nothing to launch, whatever the arguments: m, n or batch is 0, or D += a sum over nothing.
+constexpr bool is_empty(const Problem& problem) {
+  return problem.m == 0 || problem.n == 0 || problem.batch == 0 || leaves_d(problem, 1.0f);
+}
+
+}  // namespace gemm
+
+namespace ops {
+
+struct Gemm {
+  using Problem = sluice::Problem;
+  using Plan = sluice::Plan;
+  using Args = gemm::Args;
+  using Handle = gemm::Kernel;
+  struct Image {
+    Operands operands;
+    LaunchShape shape;
+    LaunchShape sum_shape;  // of the kernel that adds up the parts, with Combine::separate: modules[1]
+    bool has_tail_a = false, has_tail_b = false;  // of the product that the kernel multiplies
+    alignas(CUtensorMap) GemmParams params{};     // but for pointers, alpha and beta
+  };
+
+  static Result<Plan> plan_for(const Device& device, const Problem& problem);
+  static Result<Plan> sealed(const Plan& plan, const DeviceInfo& device) {
+    return gemm::sealed(plan, device);
+  }
+  static std::vector<std::string> units(const Plan& plan, Stamping stamping);
+  static Result<void> load(const Units& units, Prepared<Gemm>& kernel);
+  static Result<BoundCall> bind(const Prepared<Gemm>& kernel, const Args& args);
+  static Result<void> enqueue(const Prepared<Gemm>& kernel, const BoundCall& call, const Args& args,
+                              Stream stream);
+
+  static bool is_empty(const Problem& problem) { return gemm::is_empty(problem); }
+  static Problem key_of(const Problem& problem) { return sluice::key_of(problem); }
+  static std::string missing(const Problem& problem) { return "no kernel is ready for " + to_string(problem); }
+  static i64 workspace_for(const Prepared<Gemm>& kernel, const Args& args) {
+    return args.alpha == 0.0f || args.workspace.data != nullptr ? 0 : kernel.plan.workspace_bytes;
+  }
+  static Args with_workspace(Args args, const WorkspaceView& workspace) {
+    args.workspace = workspace;
+    return args;
+  }
+  static constexpr bool kServesRows = true;
+  using RowTable = gemm::RowTable;
+  static Result<RowTable> plan_rows(const Device& device, const Problem& problem, RowRange rows);
+  static Result<Plan> plan_of_row(const RowTable& table, i64 m, const DeviceInfo& device);
 };
 
-/// The last step of prepare: a checked plan and its units' cubins become a kernel.
-Result<Kernel> make_kernel(const Device& device, const Plan& plan, const Units& units);
+}  // namespace ops
 
-}  // namespace sluice::gemm
+template <>
+struct BasicKernel<Plan>::Impl : ops::Prepared<ops::Gemm> {};
+
+}  // namespace sluice

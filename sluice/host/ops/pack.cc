@@ -1,23 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loads and launches the packing kernels. Where bytes go is theirs (kernels/pack.cuh).
-#include <sluice/pack.h>
+#include <sluice/host/ops/pack.h>
 
-#include <string>
-#include <utility>
-
-#include <sluice/host/device/device_impl.h>
 #include <sluice/host/driver/error.h>
-#include <sluice/host/driver/launch.h>
-#include <sluice/host/ops/operand_checks.h>
-#include <sluice/host/ops/pack_checks.h>
+#include <sluice/host/ops/hash.h>
 #include <sluice/host/text/pack_units.h>
 
 namespace sluice {
 namespace {
 
-std::string number(i64 value) {
-  return std::to_string(value);
-}
+enum Index { kBlob, kCodes, kScales, kZeros };
 
 Result<void> check_shape(const PackShape& shape) {
   constexpr i64 kLargest = (i64{1} << 31) - 1;
@@ -27,37 +19,13 @@ Result<void> check_shape(const PackShape& shape) {
   } sizes[] = {{"n", shape.n}, {"k", shape.k}};
   for (const auto& [name, value] : sizes)
     if (value < 0 || value > kLargest)
-      return Error{ErrorCode::invalid_size,
-                   std::string(name) + " = " + number(value) + ": must be in 0..2^31-1; split the weights"};
+      return Error{ErrorCode::invalid_size, std::string(name) + " = " + std::to_string(value) +
+                                                ": must be in 0..2^31-1; split the weights"};
   if (strip_count(shape.n) * packed_k_tiles(shape.k) > kMaxPackTiles)
     return Error{ErrorCode::invalid_size,
-                 "n = " + number(shape.n) + ", k = " + number(shape.k) +
+                 "n = " + std::to_string(shape.n) + ", k = " + std::to_string(shape.k) +
                      ": must be fewer than 2^31 tiles of 64 x 128; split the weights"};
   return {};
-}
-
-Result<void> check_array(const PackArray& array) {
-  if (array.bytes == 0) return {};
-  if (array.data == nullptr)
-    return Error{ErrorCode::invalid_pointer, std::string(array.name) + " is null: pass device memory of " +
-                                                 number(array.bytes) + " bytes"};
-  if (reinterpret_cast<u64>(array.data) % static_cast<u64>(array.alignment) != 0)
-    return Error{ErrorCode::misaligned, std::string(array.name) + " = " + hex(array.data) +
-                                            ": must be a multiple of " + number(array.alignment) +
-                                            " bytes; move it"};
-  return {};
-}
-
-Result<void> check_arrays(const PackConfig& config, const PackArrays& arrays) {
-  for (const PackArray& array : arrays.all)
-    if (Result<void> good = check_array(array); !good) return good;
-  const PackArray& zeros = arrays.all[3];
-  if (config.format.zero == ScaleZero::none && zeros.data != nullptr)
-    return Error{ErrorCode::invalid_argument,
-                 "zeros = " + std::string(hex(zeros.data)) + ", and the format stores none (" +
-                     name_of(config.format.type) + " means zero " + number(implied_zero(config.format.type)) +
-                     "): pass null, or create the packer with ScaleZero::per_group"};
-  return check_apart(config, arrays);
 }
 
 u8* bytes(const void* pointer) {
@@ -66,67 +34,115 @@ u8* bytes(const void* pointer) {
 
 }  // namespace
 
-struct Packer::Impl {
-  Device device;
-  WeightFormat format;
-  CodeStorage storage;
-  std::shared_ptr<const Module> modules[2];  // of PackStep
+Result<Operands> operands_of(const PackConfig& config, const PackShape& shape) {
+  const WeightFormat& f = config.format;
+  const bool packs = config.step == PackStep::pack;
+  const Role blob = packs ? Role::write : Role::read, arrays = packs ? Role::read : Role::write;
+  const i64 codes = shape.n * code_row_bytes(config.codes, shape.k);
+  const i64 scales = shape.n * group_count(f, shape.k);
+  const i64 zeros = f.zero == ScaleZero::per_group ? scales : 0;
+  Operands o;
+  o.add({.name = "blob",
+         .role = blob,
+         .used = blob_bytes(f, shape.n, shape.k) > 0,
+         .alignment = kLaneBytes,
+         .because = "a lane of it is read and written whole"},
+        {blob_bytes(f, shape.n, shape.k)});
+  o.add({.name = "codes", .role = arrays, .used = codes > 0}, {codes});
+  o.add({.name = "scales", .role = arrays, .type = f.scale, .used = scales > 0}, {scales});
+  o.add({.name = "zeros", .role = arrays, .type = f.scale, .used = zeros > 0}, {zeros});
+  SLUICE_TRY(o.check_extents());
+  return o;
+}
 
-  Result<void> launch(PackStep step, const PackShape& shape, PackParams params, Stream stream) const {
-    const PackConfig config{step, format, storage};
-    if (Result<void> good = check_shape(shape); !good) return good;
-    if (shape.n == 0 || shape.k == 0) return {};
-    if (Result<void> good = check_arrays(config, arrays_of(config, shape, params)); !good) return good;
-    const PrimaryContext& primary = *device.impl().primary;
-    if (Result<void> ours = check_context(primary); !ours) return ours;
-    const ContextScope scope(primary);
-    if (Result<void> entered = scope.entered(); !entered) return entered;
-    for (const auto& [name, pointer] : {std::pair<const char*, const void*>{"codes", params.codes},
-                                        {"scales", params.scales},
-                                        {"zeros", params.zeros},
-                                        {"the blob", params.blob}})
-      if (pointer != nullptr)
-        if (Result<void> ours = check_owner(primary, name, pointer); !ours) return ours;
-    params.n = shape.n;
-    params.k = shape.k;
-    params.pieces = rows_are_pieces(storage, shape.k) && reinterpret_cast<u64>(params.codes) % 16 == 0;
-    const u32 tiles = static_cast<u32>(strip_count(shape.n) * packed_k_tiles(shape.k));
-    return launch_kernel(*device.impl().api, modules[static_cast<int>(step)]->function(),
-                         {.grid_x = tiles, .block_x = kPackThreads}, &params, stream);
+Pointers pointers_of(const PackParams& p) {
+  return {.at = {p.blob, p.codes, p.scales, p.zeros}};
+}
+
+namespace ops {
+
+std::size_t key_hash(const PackerPlan& plan) {
+  const WeightFormat& f = plan.format;
+  return hash_of({static_cast<i64>(f.type), f.group, static_cast<i64>(f.scale), static_cast<i64>(f.zero),
+                  static_cast<i64>(f.order), static_cast<i64>(plan.storage)});
+}
+
+Result<PackerPlan> PackOp::sealed(const Plan& plan, const DeviceInfo&) {
+  if (const char* rule = validate(plan.format))
+    return Error{ErrorCode::invalid_config, "weights " + describe(plan.format) + ": " + rule};
+  if (plan.storage == CodeStorage::nibble && code_bits(plan.format.type) != 4)
+    return Error{ErrorCode::invalid_config, std::string("codes are ") + name_of(plan.format.type) +
+                                                ": only 4-bit ones come two a byte; pass CodeStorage::byte"};
+  return plan;
+}
+
+std::vector<std::string> PackOp::units(const Plan& plan, Stamping) {
+  std::vector<std::string> units;
+  for (const PackStep step : {PackStep::pack, PackStep::unpack})
+    units.push_back(pack_unit_text({step, plan.format, plan.storage}));
+  return units;
+}
+
+Result<void> PackOp::load(const Units& units, Prepared<PackOp>& kernel) {
+  for (size_t i = 0; i < units.texts.size(); ++i) {
+    SLUICE_TAKE(auto&& module, units.load(i, 0, false));
+    kernel.modules.push_back(module);
   }
-};
+  return {};
+}
+
+Result<PackOp::Call> PackOp::bind(const PackerPlan& plan, const Args& args) {
+  SLUICE_TRY(check_shape(args.shape));
+  const WeightFormat& format = plan.format;
+  Call call{.shape = args.shape, .nothing = args.shape.n == 0 || args.shape.k == 0};
+  if (call.nothing) return call;
+  if (format.zero == ScaleZero::none && args.params.zeros != nullptr)
+    return Error{ErrorCode::invalid_argument,
+                 "zeros = " + std::string(hex(args.params.zeros)) + ", and the format stores none (" +
+                     name_of(format.type) + " means zero " + std::to_string(implied_zero(format.type)) +
+                     "): pass null, or create the packer with ScaleZero::per_group"};
+  SLUICE_TAKE(auto&& operands, operands_of({args.step, format, plan.storage}, args.shape));
+  call.operands = operands;
+  call.pointers = pointers_of(args.params);
+  return call;
+}
+
+Result<void> PackOp::enqueue(const Prepared<PackOp>& kernel, const Call& call, const Args& args,
+                             Stream stream) {
+  PackParams params = args.params;
+  params.n = call.shape.n;
+  params.k = call.shape.k;
+  params.pieces =
+      rows_are_pieces(kernel.plan.storage, params.k) && reinterpret_cast<u64>(params.codes) % 16 == 0;
+  const u32 tiles = static_cast<u32>(strip_count(params.n) * packed_k_tiles(params.k));
+  return launch_kernel(kernel.api(), kernel.modules[static_cast<size_t>(args.step)]->function(),
+                       {.grid_x = tiles, .block_x = kPackThreads}, &params, stream);
+}
+
+std::string PackOp::missing(const Problem& problem) {
+  return "no packer is ready for " + to_string(problem.format);
+}
+
+}  // namespace ops
 
 Result<Packer> Packer::create(const Device& device, const WeightFormat& format, CodeStorage storage) {
-  if (const char* rule = validate(format))
-    return Error{ErrorCode::invalid_config, "weights " + describe(format) + ": " + rule};
-  if (storage == CodeStorage::nibble && code_bits(format.type) != 4)
-    return Error{ErrorCode::invalid_config, std::string("codes are ") + name_of(format.type) +
-                                                ": only 4-bit ones come two a byte; pass CodeStorage::byte"};
-  auto impl = std::make_shared<Impl>(Impl{device, format, storage, {}});
-  for (const PackStep step : {PackStep::pack, PackStep::unpack}) {
-    auto module = device.impl().load_unit(pack_unit_text({step, format, storage}), 0);
-    if (!module) return module.error();
-    impl->modules[static_cast<int>(step)] = *std::move(module);
-  }
-  return Packer(std::move(impl));
+  return ops::prepare<ops::PackOp>(device, ops::PackerPlan{format, storage});
 }
 
 Result<void> Packer::pack(const PackShape& shape, const PackArgs& args, Stream stream) const {
-  return impl_->launch(PackStep::pack, shape,
-                       {.codes = bytes(args.codes),
-                        .scales = bytes(args.scales),
-                        .zeros = bytes(args.zeros),
-                        .blob = bytes(args.blob)},
-                       stream);
+  const PackParams params{.codes = bytes(args.codes),
+                          .scales = bytes(args.scales),
+                          .zeros = bytes(args.zeros),
+                          .blob = bytes(args.blob)};
+  return ops::launch<ops::PackOp>(*impl_, {PackStep::pack, shape, params}, stream);
 }
 
 Result<void> Packer::unpack(const PackShape& shape, const UnpackArgs& args, Stream stream) const {
-  return impl_->launch(PackStep::unpack, shape,
-                       {.codes = bytes(args.codes),
-                        .scales = bytes(args.scales),
-                        .zeros = bytes(args.zeros),
-                        .blob = bytes(args.blob)},
-                       stream);
+  const PackParams params{.codes = bytes(args.codes),
+                          .scales = bytes(args.scales),
+                          .zeros = bytes(args.zeros),
+                          .blob = bytes(args.blob)};
+  return ops::launch<ops::PackOp>(*impl_, {PackStep::unpack, shape, params}, stream);
 }
 
 }  // namespace sluice

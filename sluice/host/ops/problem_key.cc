@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sluice/host/ops/problem_key.h>
 
+#include <sluice/host/ops/hash.h>
+
 namespace sluice {
 namespace {
 
@@ -72,6 +74,37 @@ std::vector<PackedProblem> row_forms(const PackedProblem& problem) {
     forms.push_back(form);
   }
   return forms;
+}
+
+std::size_t key_hash(const Problem& p) {
+  return hash_of({p.m, p.n, p.k, p.batch, p.a.ld, p.b.ld, p.d.ld, static_cast<i64>(p.a.type),
+                  static_cast<i64>(p.d.type), static_cast<i64>(p.epilogue.activation),
+                  static_cast<i64>(p.epilogue.update), static_cast<i64>(p.epilogue.gated)});
+}
+
+std::size_t key_hash(const PackedProblem& p) {
+  const WeightFormat& w = p.weights;
+  return hash_of({p.m,
+                  p.n,
+                  p.k,
+                  p.ld_x,
+                  p.ld_d,
+                  static_cast<i64>(p.x),
+                  static_cast<i64>(p.d),
+                  static_cast<i64>(p.scale_x),
+                  static_cast<i64>(w.type),
+                  w.group,
+                  static_cast<i64>(w.scale),
+                  static_cast<i64>(w.zero),
+                  static_cast<i64>(w.order),
+                  static_cast<i64>(p.bias),
+                  static_cast<i64>(p.bias_type),
+                  static_cast<i64>(p.activation),
+                  p.gated,
+                  static_cast<i64>(p.scale_d),
+                  p.norm_x,
+                  p.residual,
+                  p.ld_c});
 }
 
 }  // namespace sluice

@@ -1,20 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loads and launches the quantising kernels. The arithmetic is theirs (kernels/quantize.cuh).
-#include <sluice/quantize.h>
+#include <sluice/host/ops/quantize.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
-#include <span>
-#include <string>
 
-#include <sluice/host/device/device_impl.h>
 #include <sluice/host/device/spread.h>
-#include <sluice/host/driver/error.h>
-#include <sluice/host/driver/launch.h>
 #include <sluice/host/driver/workspace_turn.h>
-#include <sluice/host/ops/companion_checks.h>
-#include <sluice/host/ops/operand_checks.h>
+#include <sluice/host/ops/hash.h>
 #include <sluice/host/text/quantize_units.h>
 #include <sluice/spec/row_team.h>
 #include <sluice/spec/warm_split.h>
@@ -25,229 +18,104 @@ namespace {
 constexpr int kBlocksPerSm = 8;
 constexpr i64 kScratchBytes = 2 * sizeof(u32);
 
-struct Step {
-  QuantizeStep kind;
-  std::array<std::shared_ptr<const Module>, 2> modules;  // with vectors, without
-};
+enum Index { kInput, kOutput, kScales, kWorkspace };
 
 std::string number(i64 value) {
   return std::to_string(value);
 }
 
-Result<QuantizeShape> checked(const QuantizeShape& given, Gate gate) {
-  QuantizeShape shape = given;
-  if (shape.rows < 0 || shape.columns < 0)
-    return Error{ErrorCode::invalid_size, "rows = " + number(shape.rows) + ", columns = " +
-                                              number(shape.columns) + ": must not be negative"};
-  if (shape.columns > std::numeric_limits<i64>::max() / 2)
-    return Error{ErrorCode::invalid_size, "columns = " + number(shape.columns) + ": no matrix is so wide"};
-  const i64 in_columns = input_columns(gate, shape.columns);
-  if (shape.input_ld == 0) shape.input_ld = in_columns;
-  if (shape.output_ld == 0) shape.output_ld = shape.columns;
-  const struct {
-    const char* name;
-    i64 ld, columns;
-  } pitches[] = {{"input", shape.input_ld, in_columns}, {"output", shape.output_ld, shape.columns}};
-  for (const auto& [name, ld, columns] : pitches)
-    if (ld < columns && shape.rows > 1)
-      return Error{ErrorCode::invalid_stride, std::string(name) + "_ld = " + number(ld) +
-                                                  " must be at least " + number(columns) +
-                                                  ", the columns; 0 is packed"};
-  for (const auto& [name, ld, columns] : pitches) {
-    i64 bytes = 0;  // of the widest elements; check_pointers counts on it
-    if (__builtin_mul_overflow(shape.rows, ld, &bytes) ||
-        __builtin_mul_overflow(bytes, i64{bytes_of(DType::fp32)}, &bytes) ||
-        __builtin_add_overflow(bytes, columns, &bytes))
-      return Error{ErrorCode::invalid_stride, std::string(name) + "_ld = " + number(ld) + " times " +
-                                                  number(shape.rows) +
-                                                  " rows reaches past 2^63 bytes; make it smaller"};
-  }
-  i64 units = 0;
-  if (__builtin_mul_overflow(shape.rows, ceil_div(shape.columns, i64{kQuantizeChunk}), &units) ||
-      units >= kMaxQuantizeUnits)
-    return Error{ErrorCode::invalid_size,
-                 number(shape.rows) + " rows of " + number(shape.columns) +
-                     " columns: must be fewer than 2^31 groups of 8; split the matrix"};
-  return shape;
+/// One scale for the whole matrix that is not given: amax first, then the cast.
+bool takes_two_steps(const QuantizerOptions& options, bool scale_given) {
+  return options.granularity == Granularity::tensor && !scale_given;
 }
 
-/// What goes in and comes out.
-struct Types {
-  DType input, output;
-  bool has_scales, has_workspace;
-};
-
-/// A pointer that is followed, and the memory behind it.
-struct Placement {
-  const char* name;
-  const void* pointer;
-  int alignment;
-  i64 bytes;  // from the first to one past the last
-  bool written;
-};
-
-/// From the first byte to one past the last; 0 of an empty matrix.
-i64 span(i64 rows, i64 columns, i64 ld, DType type) {
-  return rows == 0 || columns == 0 ? 0 : ((rows - 1) * ld + columns) * bytes_of(type);
-}
-
-i64 scale_count(const QuantizeShape& shape, Granularity granularity) {
-  switch (granularity) {
-    case Granularity::tensor: return 1;
-    case Granularity::row: return shape.rows;
-    case Granularity::row_block: return shape.rows * scale_blocks(shape.columns);
-    case Granularity::square_block: return scale_blocks(shape.rows) * scale_blocks(shape.columns);
-  }
-  return 0;
-}
-
-/// A list that allocates nothing.
-struct Placements {
-  std::array<Placement, 4> all{};
-  size_t count = 0;
-
-  operator std::span<const Placement>() const { return std::span(all).first(count); }
-};
-
-/// Without elements input and output have no memory, and may be null.
-Placements placements(const QuantizeShape& shape, const QuantizeArgs& args, Types types,
-                      std::optional<Granularity> granularity, Gate gate) {
-  Placements followed;
-  const auto add = [&](const Placement& x) {
-    if (x.bytes > 0) followed.all[followed.count++] = x;
-  };
-  const i64 in_columns = input_columns(gate, shape.columns);
-  add({"input", args.input, bytes_of(types.input), span(shape.rows, in_columns, shape.input_ld, types.input),
-       false});
-  add({"output", args.output, bytes_of(types.output),
-       span(shape.rows, shape.columns, shape.output_ld, types.output), true});
-  if (types.has_scales) add({"scales", args.scales, 4, 4 * scale_count(shape, *granularity), true});
-  if (types.has_workspace) add({"the workspace", args.workspace.data, 4, kScratchBytes, true});
-  return followed;
-}
-
-Result<void> check_pointers(std::span<const Placement> followed) {
-  for (const Placement& x : followed) {
-    if (x.pointer == nullptr)
-      return Error{ErrorCode::invalid_pointer, std::string(x.name) + " is null: pass device memory"};
-    if (reinterpret_cast<u64>(x.pointer) % static_cast<u64>(x.alignment) != 0)
-      return Error{ErrorCode::misaligned, std::string(x.name) + " = " + hex(x.pointer) +
-                                              ": must be a multiple of " + number(x.alignment) + " bytes"};
-  }
-  for (const Placement& x : followed)
-    for (const Placement& y : followed) {
-      if (&x == &y || !x.written) continue;
-      const u64 from_x = reinterpret_cast<u64>(x.pointer), from_y = reinterpret_cast<u64>(y.pointer);
-      if (from_x < from_y + static_cast<u64>(y.bytes) && from_y < from_x + static_cast<u64>(x.bytes))
-        return Error{ErrorCode::aliasing, std::string(x.name) + " (" + hex(x.pointer) + " + " +
-                                              number(x.bytes) + " bytes) overlaps " + y.name + " (" +
-                                              hex(y.pointer) + " + " + number(y.bytes) +
-                                              "): give it its own memory"};
-    }
-  return {};
-}
-
-/// A launch that has passed all checks by value.
-struct CheckedLaunch {
-  QuantizeShape shape;
-  Types types;
-  Placements followed;
-  bool nothing = false;  // to launch
-};
-Result<CheckedLaunch> checked_launch(const QuantizerOptions& options, const QuantizeShape& given,
-                                     const QuantizeArgs& args) {
-  const Result<QuantizeShape> shape = checked(given, options.gate);
-  if (!shape) return shape.error();
-  const bool tensor = options.granularity == Granularity::tensor;
-  const bool quantised = options.granularity.has_value();
-  const bool two_steps = tensor && !args.scale_given;
-  CheckedLaunch launch{
-      .shape = *shape,
-      .types = {options.input, quantised ? DType::e4m3 : options.input, quantised, two_steps},
-      .followed = {},
-      .nothing = (shape->rows == 0 || shape->columns == 0) && !two_steps};
-  if (launch.nothing) return launch;
-  if (args.scale_given && !tensor)
-    return Error{ErrorCode::invalid_argument,
-                 std::string("scale_given is for one scale of a whole matrix, not for ") +
-                     (quantised ? name_of(*options.granularity) : "what is not quantised")};
-  if (two_steps && overlaps(options.overlap))
-    return Error{ErrorCode::invalid_argument,
-                 "a scale of the whole matrix that is not given takes two kernels, which do not overlap "
-                 "others: give the scale, or create the quantiser without an overlap"};
-  if (args.hand_off.bytes < 0)
-    return Error{ErrorCode::invalid_argument,
-                 "hand_off.bytes = " + number(args.hand_off.bytes) + ": must not be negative; 0 is nothing"};
-  if (two_steps && (args.workspace.data == nullptr || args.workspace.bytes < kScratchBytes))
-    return Error{ErrorCode::workspace,
-                 "a scale of the whole matrix needs the counters of a workspace: pass " +
-                     number(kScratchBytes) + " bytes or more, not " +
-                     number(args.workspace.data == nullptr ? 0 : args.workspace.bytes)};
-  launch.followed = placements(*shape, args, launch.types, options.granularity, options.gate);
-  if (const Result<void> pointers = check_pointers(launch.followed); !pointers) return pointers.error();
-  return launch;
+DType output_type(const QuantizerOptions& options) {
+  return options.granularity ? DType::e4m3 : options.input;
 }
 
 /// May eight elements move at a time, wherever they begin?
-bool allows_vectors(const QuantizeShape& shape, const QuantizeArgs& args, Types types) {
+bool allows_vectors(const QuantizerOptions& options, const QuantizeShape& shape, const QuantizeArgs& args) {
   const auto multiple = [](i64 value, i64 unit) { return value % unit == 0; };
   const bool one_row = shape.rows <= 1;
-  const u64 stored = kQuantizeChunk * static_cast<u64>(bytes_of(types.output));  // at once
+  const u64 stored = kQuantizeChunk * static_cast<u64>(bytes_of(output_type(options)));  // at once
   return multiple(shape.columns, kQuantizeChunk) && reinterpret_cast<u64>(args.input) % 16 == 0 &&
-         (one_row || multiple(shape.input_ld * bytes_of(types.input), 16)) &&
+         (one_row || multiple(shape.input_ld * bytes_of(options.input), 16)) &&
          reinterpret_cast<u64>(args.output) % stored == 0 &&
          (one_row || multiple(shape.output_ld, kQuantizeChunk));
 }
 
 /// Blocks that the step can use; more than fit at once wait their turn.
 i64 useful_blocks(QuantizeStep step, const QuantizeShape& shape, i64 sms) {
-  const i64 chunks = shape.rows * ceil_div(shape.columns, i64{kQuantizeChunk});
+  const auto spread_over = [&](i64 units, i64 of_block, i64 most_of_thread) {
+    const i64 spread = ceil_div(units, of_block);
+    return std::max(std::min(spread, sms), ceil_div(spread, most_of_thread));
+  };
   switch (step) {
     case QuantizeStep::amax:
-    case QuantizeStep::cast: {
-      const i64 spread = ceil_div(chunks, i64{kQuantizeThreads});
-      return std::max(std::min(spread, sms), ceil_div(spread, i64{2}));
-    }
+    case QuantizeStep::cast:
+    case QuantizeStep::plain:  // a chunk for each thread, two where all SMs have some
+      return spread_over(shape.rows * ceil_div(shape.columns, i64{kQuantizeChunk}), kQuantizeThreads, 2);
     case QuantizeStep::row: return shape.rows;
-    case QuantizeStep::row_block: {
-      const i64 spread = ceil_div(shape.rows * scale_blocks(shape.columns), i64{kQuantizeThreads / 16});
-      return std::max(std::min(spread, sms), ceil_div(spread, i64{4}));
-    }
+    case QuantizeStep::row_block:
+      return spread_over(shape.rows * scale_blocks(shape.columns), kQuantizeThreads / 16, 4);
     case QuantizeStep::square_block: return scale_blocks(shape.rows) * scale_blocks(shape.columns);
-    case QuantizeStep::plain: {  // a chunk for each thread, two where all SMs have some
-      const i64 spread = ceil_div(chunks, i64{kQuantizeThreads});
-      return std::max(std::min(spread, sms), ceil_div(spread, i64{2}));
-    }
   }
   return 1;
 }
 
+struct Launch {
+  QuantizeStep step;
+  const Module& module;
+};
+
+Result<void> launch_step(const ops::Prepared<ops::QuantizeOp>& kernel, const Launch& launch,
+                         const QuantizeParams& params, Stream stream) {
+  const i64 sms = kernel.image.device.sm_count;
+  const QuantizeShape shape{.rows = params.rows, .columns = params.columns};
+  const u32 team =
+      launch.step == QuantizeStep::row
+          ? row_team(shape.rows, ceil_div(shape.columns, i64{kQuantizeChunk}), kQuantizeThreads, sms)
+          : 1;
+  const i64 warmers = std::min(ceil_div(total_bytes(params.hand_off), kWarmCtaBytes), sms);
+  const i64 wanted = std::max(ceil_div(warmers, i64{team}), useful_blocks(launch.step, shape, sms));
+  const u32 teams = static_cast<u32>(std::clamp<i64>(wanted, 1, sms * kBlocksPerSm / team));
+  LaunchShape grid{.grid_x = teams * team,
+                   .block_x = kQuantizeThreads,
+                   .cluster_x = team,
+                   .dependent = kernel.plan.overlap.wait != Wait::none};
+  spread_ctas(kernel.plan.overlap, launch.module.registers(), kernel.image.device, grid);
+  return launch_kernel(kernel.api(), launch.module.function(), grid, &params, stream);
+}
+
 }  // namespace
 
-struct Quantizer::Impl {
-  Device device;
-  QuantizerOptions options;
-  std::vector<Step> steps;
+Result<Operands> operands_of(const QuantizerOptions& options, const QuantizeShape& s, bool scale_given) {
+  const bool empty = s.rows == 0 || s.columns == 0, quantised = options.granularity.has_value();
+  const i64 scales = quantised ? scale_count(*options.granularity, s.rows, s.columns) : 0;
+  const bool two_steps = takes_two_steps(options, scale_given);
+  Operands o;
+  o.add({.name = "input", .type = options.input, .used = !empty},
+        {input_columns(options.gate, s.columns), s.rows, s.input_ld});
+  o.add({.name = "output", .role = Role::write, .type = output_type(options), .used = !empty},
+        {s.columns, s.rows, s.output_ld});
+  o.add({.name = "scales",
+         .role = scale_given ? Role::read : Role::write,
+         .type = DType::fp32,
+         .used = scales > 0},
+        {scales});
+  o.add({.name = "the workspace",
+         .role = Role::scratch,
+         .used = two_steps,
+         .alignment = sizeof(u32),
+         .because = "its counters are of that size"},
+        {kScratchBytes});
+  SLUICE_TRY(o.check_extents());
+  return o;
+}
 
-  Result<void> launch_step(const Step& step, bool vectors, const QuantizeShape& shape,
-                           const QuantizeParams& params, Stream stream) const {
-    const i64 sms = device.info().sm_count;
-    const u32 team =
-        step.kind == QuantizeStep::row
-            ? row_team(shape.rows, ceil_div(shape.columns, i64{kQuantizeChunk}), kQuantizeThreads, sms)
-            : 1;
-    const i64 warmers = std::min(ceil_div(total_bytes(params.hand_off), kWarmCtaBytes), sms);
-    const i64 wanted = std::max(ceil_div(warmers, i64{team}), useful_blocks(step.kind, shape, sms));
-    const u32 teams = static_cast<u32>(std::clamp<i64>(wanted, 1, sms * kBlocksPerSm / team));
-    LaunchShape grid{.grid_x = teams * team,
-                     .block_x = kQuantizeThreads,
-                     .cluster_x = team,
-                     .dependent = options.overlap.wait != Wait::none};
-    const Module& module = *step.modules[vectors ? 0 : 1];
-    spread_ctas(options.overlap, module.registers(), device.info(), grid);
-    return launch_kernel(*device.impl().api, module.function(), grid, &params, stream);
-  }
-};
+Pointers pointers_of(const QuantizeArgs& x) {
+  return {.at = {x.input, x.output, x.scales, x.workspace.data}, .workspace_bytes = x.workspace.bytes};
+}
 
 Result<void> check_options(const QuantizerOptions& options) {
   const auto& [input, granularity, gate, overlap] = options;
@@ -265,56 +133,93 @@ Result<void> check_options(const QuantizerOptions& options) {
   return {};
 }
 
-Result<void> check_shape(const QuantizerOptions& options, const QuantizeShape& shape) {
-  const Result<QuantizeShape> allowed = checked(shape, options.gate);
-  return allowed ? Result<void>() : allowed.error();
+Result<QuantizeShape> checked_shape(const QuantizerOptions& options, const QuantizeShape& given) {
+  QuantizeShape shape = given;
+  if (shape.rows < 0 || shape.columns < 0)
+    return Error{ErrorCode::invalid_size, "rows = " + number(shape.rows) + ", columns = " +
+                                              number(shape.columns) + ": must not be negative"};
+  if (shape.columns > std::numeric_limits<i64>::max() / 2)
+    return Error{ErrorCode::invalid_size, "columns = " + number(shape.columns) + ": no matrix is so wide"};
+  const i64 in_columns = input_columns(options.gate, shape.columns);
+  if (shape.input_ld == 0) shape.input_ld = in_columns;
+  if (shape.output_ld == 0) shape.output_ld = shape.columns;
+  const struct {
+    const char* name;
+    i64 ld, columns;
+  } pitches[] = {{"input", shape.input_ld, in_columns}, {"output", shape.output_ld, shape.columns}};
+  for (const auto& [name, ld, columns] : pitches)
+    if (ld < columns && shape.rows > 1)
+      return Error{ErrorCode::invalid_stride, std::string(name) + "_ld = " + number(ld) +
+                                                  " must be at least " + number(columns) +
+                                                  ", the columns; 0 is packed"};
+  i64 units = 0;
+  if (__builtin_mul_overflow(shape.rows, ceil_div(shape.columns, i64{kQuantizeChunk}), &units) ||
+      units >= kMaxQuantizeUnits)
+    return Error{ErrorCode::invalid_size,
+                 number(shape.rows) + " rows of " + number(shape.columns) +
+                     " columns: must be fewer than 2^31 groups of 8; split the matrix"};
+  SLUICE_TRY(operands_of(options, shape, true));  // their bytes can be counted
+  return shape;
 }
 
-Result<void> check_values(const QuantizerOptions& options, const QuantizeShape& shape,
-                          const QuantizeArgs& args) {
-  const Result<CheckedLaunch> launch = checked_launch(options, shape, args);
-  return launch ? Result<void>() : launch.error();
+std::size_t key_hash(const QuantizerOptions& o) {
+  return hash_of({static_cast<i64>(o.input), o.granularity ? static_cast<i64>(*o.granularity) : -1,
+                  static_cast<i64>(o.gate)});
 }
 
-Result<Quantizer> Quantizer::create(const Device& device, DType input, std::optional<Granularity> granularity,
-                                    Gate gate, Overlap overlap) {
-  const QuantizerOptions options{input, granularity, gate, overlap};
-  if (const Result<void> allowed = check_options(options); !allowed) return allowed.error();
-  auto impl = std::make_shared<Impl>(Impl{device, options, {}});
-  const std::vector<std::string> units = quantize_units(input, granularity, gate, overlap);
-  const auto cubins = device.impl().cache.get_all(units, device.options().jobs, {});
-  size_t next = 0;
-  for (const QuantizeStep kind : quantize_steps(granularity)) {
-    Step step{kind, {}};
-    for (std::shared_ptr<const Module>& loaded : step.modules) {
-      const size_t unit = next++;
-      if (!cubins[unit]) return cubins[unit].error();
-      const int smem = most_smem_bytes(overlap, 0);
-      auto module = device.impl().load_cubin(units[unit], **cubins[unit], smem);
-      if (!module) return module.error();
-      loaded = *std::move(module);
-      if (overlap.wait == Wait::none) continue;
-      if (const Result<void> waits = loaded->check_waits(); !waits) return waits.error();
-    }
-    impl->steps.push_back(std::move(step));
+namespace ops {
+
+Result<QuantizerOptions> QuantizeOp::sealed(const Plan& plan, const DeviceInfo&) {
+  SLUICE_TRY(check_options(plan));
+  return plan;
+}
+
+std::vector<std::string> QuantizeOp::units(const Plan& plan, Stamping) {
+  return quantize_units(plan.input, plan.granularity, plan.gate, plan.overlap);
+}
+
+Result<void> QuantizeOp::load(const Units& units, Prepared<QuantizeOp>& kernel) {
+  const Overlap& overlap = kernel.plan.overlap;
+  for (size_t i = 0; i < units.texts.size(); ++i) {
+    SLUICE_TAKE(auto&& module, units.load(i, most_smem_bytes(overlap, 0), overlap.wait != Wait::none));
+    kernel.modules.push_back(module);
   }
-  return Quantizer(std::move(impl));
+  kernel.image = {units.device.info(), quantize_steps(kernel.plan.granularity)};
+  return {};
 }
 
-Result<void> Quantizer::launch(const QuantizeShape& given, const QuantizeArgs& args, Stream stream) const {
-  const Result<CheckedLaunch> launch = checked_launch(impl_->options, given, args);
-  if (!launch) return launch.error();
-  if (launch->nothing) return {};
-  const auto& [shape, types, placed, nothing] = *launch;
-  const std::span<const Placement> followed = placed;
-  const bool two_steps = types.has_workspace;
-  const PrimaryContext& primary = *impl_->device.impl().primary;
-  if (const Result<void> ours = check_context(primary); !ours) return ours;
-  const ContextScope scope(primary);
-  if (const Result<void> entered = scope.entered(); !entered) return entered;
-  for (const Placement& x : followed)
-    if (const Result<void> ours = check_owner(primary, x.name, x.pointer); !ours) return ours;
-  const bool vectors = allows_vectors(shape, args, types);
+Result<QuantizeOp::Call> QuantizeOp::bind(const QuantizerOptions& options, const Args& given) {
+  const QuantizeArgs& args = given.args;
+  SLUICE_TAKE(auto&& shape, checked_shape(options, given.shape));
+  const bool two_steps = takes_two_steps(options, args.scale_given);
+  Call call{.shape = shape, .nothing = (shape.rows == 0 || shape.columns == 0) && !two_steps};
+  if (call.nothing) return call;
+  if (args.scale_given && options.granularity != Granularity::tensor)
+    return Error{ErrorCode::invalid_argument,
+                 std::string("scale_given is for one scale of a whole matrix, not for ") +
+                     (options.granularity ? name_of(*options.granularity) : "what is not quantised")};
+  if (two_steps && overlaps(options.overlap))
+    return Error{ErrorCode::invalid_argument,
+                 "a scale of the whole matrix that is not given takes two kernels, which do not overlap "
+                 "others: give the scale, or create the quantiser without an overlap"};
+  SLUICE_TRY(check_hand_off(args.hand_off.bytes));
+  if (two_steps && (args.workspace.data == nullptr || args.workspace.bytes < kScratchBytes))
+    return Error{ErrorCode::workspace,
+                 "a scale of the whole matrix needs the counters of a workspace: pass " +
+                     number(kScratchBytes) + " bytes or more, not " +
+                     number(args.workspace.data == nullptr ? 0 : args.workspace.bytes)};
+  SLUICE_TAKE(auto&& operands, operands_of(options, shape, args.scale_given));
+  call.operands = operands;
+  call.pointers = pointers_of(args);
+  return call;
+}
+
+Result<void> QuantizeOp::enqueue(const Prepared<QuantizeOp>& kernel, const Call& call, const Args& given,
+                                 Stream stream) {
+  const QuantizeShape& shape = call.shape;
+  const QuantizeArgs& args = given.args;
+  const bool two_steps = takes_two_steps(kernel.plan, args.scale_given);
+  const bool vectors = allows_vectors(kernel.plan, shape, args);
   const bool empty = shape.rows == 0 || shape.columns == 0;
   const QuantizeParams params{.input = args.input,
                               .output = static_cast<u8*>(args.output),
@@ -327,17 +232,48 @@ Result<void> Quantizer::launch(const QuantizeShape& given, const QuantizeArgs& a
                               .scale_given = args.scale_given,
                               .hand_off = args.hand_off};
   const WorkspaceTurn turn(two_steps ? args.workspace.data : nullptr);  // the second step reads the first's
-  for (const Step& step : impl_->steps) {
-    if (step.kind == QuantizeStep::amax && args.scale_given) continue;
-    Result<void> launched = impl_->launch_step(step, vectors, shape, params, stream);
+  for (size_t i = 0; i < kernel.image.steps.size(); ++i) {
+    const QuantizeStep step = kernel.image.steps[i];
+    const Module& module = *kernel.modules[2 * i + (vectors ? 0 : 1)];
+    if (step == QuantizeStep::amax && args.scale_given) continue;
+    Result<void> launched = launch_step(kernel, {step, module}, params, stream);
     if (launched) continue;
     // What the first step leaves must not meet the next user of the workspace.
-    if (two_steps && step.kind == QuantizeStep::cast)
-      primary.api().cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(args.workspace.data), 0, kScratchBytes,
-                                    stream);
+    if (two_steps && step == QuantizeStep::cast)
+      kernel.api().cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(args.workspace.data), 0, kScratchBytes,
+                                   stream);
     return launched;
   }
   return {};
+}
+
+std::string QuantizeOp::text(const Problem& options, const Args& args) {
+  const std::string shape = number(args.shape.rows) + "x" + number(args.shape.columns);
+  if (!options.granularity) return "silu * up " + shape;
+  return std::string(options.gate == Gate::silu ? "silu * up, " : "") + "quantise " + shape + " by " +
+         name_of(*options.granularity);
+}
+
+std::string QuantizeOp::missing(const Problem& problem) {
+  return std::string("no quantiser of ") + name_of(problem.input) +
+         (problem.granularity ? std::string(" by ") + name_of(*problem.granularity) : "") +
+         (problem.gate == Gate::none ? "" : " with a gate") + " is ready";
+}
+
+i64 QuantizeOp::workspace_for(const Prepared<QuantizeOp>& kernel, const Args& args) {
+  const bool needed = takes_two_steps(kernel.plan, args.args.scale_given);
+  return needed && args.args.workspace.data == nullptr ? kWorkspaceCounterBytes : 0;
+}
+
+}  // namespace ops
+
+Result<Quantizer> Quantizer::create(const Device& device, DType input, std::optional<Granularity> granularity,
+                                    Gate gate, Overlap overlap) {
+  return ops::prepare<ops::QuantizeOp>(device, QuantizerOptions{input, granularity, gate, overlap});
+}
+
+Result<void> Quantizer::launch(const QuantizeShape& shape, const QuantizeArgs& args, Stream stream) const {
+  return ops::launch<ops::QuantizeOp>(*impl_, {shape, args}, stream);
 }
 
 const char* name_of(Gate gate) {

@@ -38,7 +38,7 @@ struct PlainModel {
 };
 constexpr PlainModel kModel;
 constexpr int kMostRowsInTwoWaves = 64;   // of A
-constexpr double kMostCtas = 2147483647;  // as check_plan() has it: CTAs count in int, so tiles do too
+constexpr double kMostCtas = 2147483647;  // as gemm::sealed() has it: CTAs count in int, so tiles do too
 
 /// The space's tiles for every split of k, as high as A, or `tile_m` if that is asked for.
 std::vector<KernelConfig> listed_configs(const Problem& p, std::optional<int> tile_m) {

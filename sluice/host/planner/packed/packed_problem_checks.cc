@@ -294,7 +294,7 @@ const char* why_not(const PackedProblem& problem, const StripConfig& config) {
   return nullptr;
 }
 
-Result<Plan> check_plan(const Plan& plan, const DeviceInfo& device) {
+Result<Plan> sealed(const Plan& plan, const DeviceInfo& device) {
   SLUICE_TRY(check_device(device));
   SLUICE_TAKE(const PackedProblem checked, check_problem(plan.problem));
   const char* rule = std::visit([&](const auto& c) { return broken_rule(checked, c); }, plan.config);

@@ -43,8 +43,9 @@ const char* why_not(const PackedProblem& problem, const NarrowConfig& config);
 const char* why_not(const PackedProblem& problem, const WideConfig& config);
 const char* why_not(const PackedProblem& problem, const StripConfig& config);
 
-/// Errors: those of check_problem; invalid_config.
-Result<Plan> check_plan(const Plan& plan, const DeviceInfo& device);
+/// A plan made or changed by hand, checked and with all that follows from it. Errors: those of check_problem;
+/// invalid_config.
+Result<Plan> sealed(const Plan& plan, const DeviceInfo& device);
 
 /// The plan of a checked problem and a config that fits it, without its estimate.
 Plan plan_of(const PackedProblem& checked, const PackedConfig& config);

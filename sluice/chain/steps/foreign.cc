@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launches of somebody else: nothing is planned, compiled or warmed.
+#include <algorithm>
+
+#include <sluice/chain/steps/kinds.h>
+
+namespace sluice {
+namespace {
+
+class Foreign : public Step {
+ public:
+  explicit Foreign(const ForeignStep& step) : step_(step) {}
+
+  Result<void> check(const ChainStep& step) const override {
+    if (!step_.enqueue) return refused("ForeignStep::enqueue is empty: it must enqueue the step's launches");
+    if (step_.nodes < 0 || step_.programmatic_edges < 0 ||
+        step_.programmatic_edges > std::max(step_.nodes - 1, 0))
+      return refused("nodes = " + std::to_string(step_.nodes) +
+                     " and programmatic_edges = " + std::to_string(step_.programmatic_edges) +
+                     ": there are at least 0 nodes, and fewer edges between them");
+    if (step.overlap || step.hand_off_bytes || step.prefetch_bytes)
+      return refused(
+          "a foreign step has no overlap, hand_off_bytes and prefetch_bytes: say ForeignStep::overlapped, and "
+          "hand_off_bytes of the step before it");
+    return {};
+  }
+  bool is_launched() const override { return step_.nodes > 0; }
+  std::vector<StepRange> ranges(bool (*wanted)(Role)) const override {
+    std::vector<StepRange> found;
+    if (wanted(Role::read)) add(found, step_.reads, "what it reads");
+    if (wanted(Role::write)) add(found, step_.writes, "what it writes");
+    return found;
+  }
+  i64 moved_bytes() const override {
+    i64 bytes = 0;
+    for (const StepRange& range : ranges([](Role) { return true; })) bytes += range.bytes;
+    return bytes;
+  }
+  bool writes_anything() const override { return step_.writes.empty(); }
+
+  std::optional<Overlap> own_overlap() const override {
+    return Overlap{Wait::none, step_.overlapped ? Trigger::at_start : Trigger::never};
+  }
+  bool lets_go() const override { return step_.overlapped; }
+
+  Result<StepPlan> plan(const PlanRequest&) const override { return StepPlan(); }
+  bool shares_plan(const Step&) const override { return true; }
+  bool agrees(const StepPlan&) const override { return true; }
+  Overlap overlap_of(const StepPlan&) const override { return *own_overlap(); }
+  double estimate_us(const StepPlan&, const DeviceInfo&) const override { return 0; }
+  Result<ChainLaunch> bind(const std::any&, const PlannedStep&) const override {
+    return ChainLaunch{
+        .launch = [enqueue = step_.enqueue](const WorkspaceView&, Stream stream) { return enqueue(stream); },
+        .kernels = step_.nodes,
+        .programmatic = step_.programmatic_edges};
+  }
+
+  bool may_have(const TunedStep&, const DeviceInfo&) const override { return false; }
+  bool put(const TunedStep&, ChainStep&) const override { return false; }
+  StepRecipe recipe() const override { return ForeignRecipe{.overlapped = step_.overlapped}; }
+  std::string text(const StepPlan&) const override {
+    return std::to_string(step_.nodes) + " foreign" + (step_.overlapped ? ", overlapped" : "");
+  }
+
+ private:
+  static void add(std::vector<StepRange>& found, const std::vector<ForeignStep::Range>& given,
+                  const char* name) {
+    for (const ForeignStep::Range& range : given) found.push_back({name, range.data, range.bytes});
+  }
+
+  const ForeignStep& step_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Step> make_step(const ForeignStep& step) {
+  return std::make_shared<const Foreign>(step);
+}
+
+}  // namespace sluice

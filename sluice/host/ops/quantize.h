@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The quantiser as an operation (engine.h). Its plan is its options; shapes come with each call.
+#pragma once
+
+#include <sluice/host/ops/kept.h>
+#include <sluice/quantize.h>
+
+namespace sluice {
+
+/// The operand table of a shape whose strides are filled in. `scale_given`: the scale is read. Without
+/// elements input and output have no memory, and may be null.
+Result<Operands> operands_of(const QuantizerOptions& options, const QuantizeShape& shape, bool scale_given);
+Pointers pointers_of(const QuantizeArgs& args);
+
+/// Errors: those of Quantizer::create that need no compiler.
+Result<void> check_options(const QuantizerOptions& options);
+/// The shape with its strides filled in. Errors: invalid_size, invalid_stride.
+Result<QuantizeShape> checked_shape(const QuantizerOptions& options, const QuantizeShape& shape);
+
+std::size_t key_hash(const QuantizerOptions& options);
+
+namespace ops {
+
+struct QuantizeOp : ShapedOp<QuantizeOp, QuantizerOptions> {
+  using ShapedOp::bind;
+  using Handle = Quantizer;
+  struct Args {
+    QuantizeShape shape;
+    QuantizeArgs args;
+  };
+  struct Image {
+    DeviceInfo device;
+    std::vector<QuantizeStep> steps;  // two modules each: with vectors, without
+  };
+  using Call = ShapedCall<QuantizeShape>;
+
+  static Result<Plan> sealed(const Plan& plan, const DeviceInfo& device);
+  static std::vector<std::string> units(const Plan& plan, Stamping stamping);
+  static Result<void> load(const Units& units, Prepared<QuantizeOp>& kernel);
+  static Result<Call> bind(const QuantizerOptions& options, const Args& args);
+  static Result<void> enqueue(const Prepared<QuantizeOp>& kernel, const Call& call, const Args& args,
+                              Stream stream);
+
+  static std::string missing(const Problem& problem);
+  /// For people: what a step of a chain does.
+  static std::string text(const Problem& options, const Args& args);
+  static i64 workspace_for(const Prepared<QuantizeOp>& kernel, const Args& args);
+  static Args with_workspace(Args args, const WorkspaceView& workspace) {
+    args.args.workspace = workspace;
+    return args;
+  }
+};
+
+}  // namespace ops
+
+struct Quantizer::Impl : ops::Prepared<ops::QuantizeOp> {};
+
+}  // namespace sluice
